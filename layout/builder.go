@@ -1,0 +1,218 @@
+package layout
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"unicode/utf8"
+)
+
+// Builder collects the tensors of a file and makes sure of what every Index promises.
+// All decoders build their index with it, so every format is checked alike.
+type Builder struct {
+	ix   Index
+	lim  Limits
+	data Section // where tensors may be
+	dims []uint64
+	span string // what the format calls a tensor's position
+	// sorted stays true while offsets only rise and nothing overlaps, as in nearly
+	// every real file; then there is nothing left to sort.
+	sorted bool
+	end    uint64
+}
+
+// NewBuilder starts the index of a file of size bytes. count is the most tensors that
+// will come, and the caller has already made sure that the file is large enough to hold
+// that many records; spanField is the name that errors use for a tensor's position.
+func NewBuilder(f Format, size, count uint64, spanField string, lim Limits) (*Builder, error) {
+	if count > lim.Tensors {
+		return nil, Errorf(f, 0, "tensor_count", ErrLimit, "%d tensors, more than %d", count, lim.Tensors)
+	}
+	return &Builder{
+		ix: Index{
+			Format:  f,
+			Size:    size,
+			Tensors: make([]Tensor, 0, count),
+			Names:   NewNames(int(count)),
+		},
+		lim:    lim,
+		data:   Section{Size: size},
+		span:   spanField,
+		sorted: true,
+	}, nil
+}
+
+// Index gives access to the descriptive fields (Version, Flags, Align).
+func (b *Builder) Index() *Index { return &b.ix }
+
+// Data limits tensors to the size bytes at off; without it they may be anywhere.
+func (b *Builder) Data(off, size uint64) { b.data = Section{"data", off, size} }
+
+// Section names a part of the file that is not tensors; at is where the file says so.
+// Whether sections and tensors overlap is checked by Finish.
+func (b *Builder) Section(name string, at, off, size uint64) error {
+	if !Within(off, size, b.ix.Size) {
+		return Errorf(b.ix.Format, at, name, ErrTruncated, "%d bytes at %d leave the file of %d bytes", size, off, b.ix.Size)
+	}
+	b.ix.Sections = append(b.ix.Sections, Section{name, off, size})
+	return nil
+}
+
+// Dims hands out memory for a shape of n dimensions, many shapes to an allocation.
+func (b *Builder) Dims(n int) []uint64 {
+	if n > cap(b.dims)-len(b.dims) {
+		left := cap(b.ix.Tensors) - len(b.ix.Tensors)
+		b.dims = make([]uint64, 0, max(n, min(3*left, 1<<14)))
+	}
+	at := len(b.dims)
+	b.dims = b.dims[:at+n]
+	return b.dims[at : at+n : at+n]
+}
+
+// Add checks t and appends it. at is where the file describes it. t.Raw is computed
+// here; where the tensor is not stored raw, a t.Raw that the file states is compared.
+func (b *Builder) Add(t Tensor, at uint64) error {
+	if err := b.checkName(t.Name, at); err != nil {
+		return err
+	}
+	if uint64(len(t.Shape)) > b.lim.Rank {
+		return b.errorf(at, "shape", ErrLimit, t.Name, "%d dimensions, more than %d", len(t.Shape), b.lim.Rank)
+	}
+	raw, err := t.DType.Size(t.Shape)
+	if err != nil {
+		return b.errorf(at, "shape", ErrInvalid, t.Name, "%v", err)
+	}
+	switch {
+	case t.Encoding == Raw && t.Stored != raw:
+		return b.errorf(at, b.span, ErrInvalid, t.Name, "%d bytes stored, but %s %v takes %d", t.Stored, t.DType, t.Shape, raw)
+	case t.Encoding != Raw && t.Raw != raw:
+		return b.errorf(at, "raw_size", ErrInvalid, t.Name, "%d bytes, but %s %v takes %d", t.Raw, t.DType, t.Shape, raw)
+	}
+	t.Raw = raw
+	if err := b.checkSpan(&t, at); err != nil {
+		return err
+	}
+	return b.file(t, at)
+}
+
+func (b *Builder) checkName(name []byte, at uint64) error {
+	switch {
+	case uint64(len(name)) > b.lim.NameBytes:
+		return b.errorf(at, "name", ErrLimit, name, "%d bytes, more than %d", len(name), b.lim.NameBytes)
+	case !utf8.Valid(name):
+		return b.errorf(at, "name", ErrInvalid, name, "not valid UTF-8")
+	case bytes.IndexByte(name, 0) >= 0:
+		return b.errorf(at, "name", ErrInvalid, name, "holds a NUL byte")
+	}
+	return nil
+}
+
+func (b *Builder) checkSpan(t *Tensor, at uint64) error {
+	if !Within(t.Offset, t.Stored, b.ix.Size) {
+		return b.errorf(at, b.span, ErrTruncated, t.Name, "%d bytes at %d leave the file of %d bytes", t.Stored, t.Offset, b.ix.Size)
+	}
+	if t.Offset < b.data.Offset || !Within(t.Offset-b.data.Offset, t.Stored, b.data.Size) {
+		return b.errorf(at, b.span, ErrInvalid, t.Name, "%d bytes at %d leave the data section, %d bytes at %d",
+			t.Stored, t.Offset, b.data.Size, b.data.Offset)
+	}
+	if t.Stored > 0 && !t.Alias {
+		if t.Offset < b.end {
+			b.sorted = false
+		}
+		b.end = max(b.end, t.Offset+t.Stored)
+	}
+	return nil
+}
+
+// file appends t and enters its name into the table.
+func (b *Builder) file(t Tensor, at uint64) error {
+	if len(b.ix.Tensors) == cap(b.ix.Tensors) {
+		// The table is sized for count. Past that an error is better than a probe that
+		// never ends.
+		return b.errorf(at, "tensor_count", ErrLimit, t.Name, "more than %d tensors", cap(b.ix.Tensors))
+	}
+	hash := HashNameBytes(t.Name)
+	for p := b.ix.Names.Probe(hash); ; {
+		i, ok := p.Next()
+		if !ok {
+			break
+		}
+		if bytes.Equal(b.ix.Tensors[i].Name, t.Name) {
+			return b.errorf(at, "name", ErrDuplicate, t.Name, "tensors %d and %d have the same name", i, len(b.ix.Tensors))
+		}
+	}
+	b.ix.Names.Add(hash, len(b.ix.Tensors))
+	b.ix.Tensors = append(b.ix.Tensors, t)
+	return nil
+}
+
+// Finish makes sure that nothing overlaps, and returns the index.
+func (b *Builder) Finish() (*Index, error) {
+	if err := b.checkOverlap(); err != nil {
+		return nil, err
+	}
+	return &b.ix, nil
+}
+
+// claim is a span of bytes that something lays claim to: tensor i, or section -1-i.
+type claim struct {
+	off, end uint64
+	i        int
+}
+
+func (b *Builder) checkOverlap() error {
+	claims := make([]claim, 0, len(b.ix.Sections)+1)
+	for i, s := range b.ix.Sections {
+		if s.Size > 0 {
+			claims = append(claims, claim{s.Offset, s.Offset + s.Size, -1 - i})
+		}
+	}
+	if b.sorted && !b.sectionAmongTensors(claims) {
+		return b.overlapping(claims)
+	}
+	for i := range b.ix.Tensors {
+		if t := &b.ix.Tensors[i]; t.Stored > 0 && !t.Alias {
+			claims = append(claims, claim{t.Offset, t.Offset + t.Stored, i})
+		}
+	}
+	return b.overlapping(claims)
+}
+
+// sectionAmongTensors reports whether a section lies between the first byte of the
+// first tensor and the last of the last, so that it might overlap one.
+func (b *Builder) sectionAmongTensors(sections []claim) bool {
+	first := b.end
+	for i := range b.ix.Tensors {
+		if t := &b.ix.Tensors[i]; t.Stored > 0 && !t.Alias {
+			first = t.Offset // tensors are sorted, so the first is the lowest
+			break
+		}
+	}
+	return slices.ContainsFunc(sections, func(s claim) bool { return s.off < b.end && first < s.end })
+}
+
+func (b *Builder) overlapping(claims []claim) error {
+	slices.SortFunc(claims, func(x, y claim) int {
+		return cmp.Or(cmp.Compare(x.off, y.off), cmp.Compare(x.end, y.end), cmp.Compare(x.i, y.i))
+	})
+	for i := 1; i < len(claims); i++ {
+		if prev, next := claims[i-1], claims[i]; next.off < prev.end {
+			return Errorf(b.ix.Format, next.off, b.span, ErrOverlap, "%s (%d bytes at %d) and %s (%d bytes at %d) overlap",
+				b.claimant(prev), prev.end-prev.off, prev.off, b.claimant(next), next.end-next.off, next.off)
+		}
+	}
+	return nil
+}
+
+func (b *Builder) claimant(c claim) string {
+	if c.i < 0 {
+		return "section " + b.ix.Sections[-1-c.i].Name
+	}
+	return "tensor " + Quote(b.ix.Tensors[c.i].Name)
+}
+
+func (b *Builder) errorf(at uint64, field string, sentinel error, name []byte, format string, args ...any) error {
+	e := Errorf(b.ix.Format, at, field, sentinel, format, args...)
+	e.Reason = "tensor " + Quote(name) + ": " + e.Reason
+	return e
+}

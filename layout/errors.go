@@ -1,0 +1,53 @@
+package layout
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The reasons an operation on a model file fails, for errors.Is. A FormatError wraps
+// one of the first group; the loader and the command return the others too.
+var (
+	ErrInvalid     = errors.New("invalid")        // a field breaks its format's rules
+	ErrTruncated   = errors.New("truncated")      // something lies past the end of the file
+	ErrOverlap     = errors.New("overlap")        // two things claim the same bytes
+	ErrDuplicate   = errors.New("duplicate")      // a name occurs twice
+	ErrLimit       = errors.New("over the limit") // valid perhaps, but past a cap of Limits
+	ErrChecksum    = errors.New("checksum mismatch")
+	ErrMisaligned  = errors.New("misaligned") // a tensor is not where its file promises
+	ErrUnsupported = errors.New("unsupported")
+	ErrFormat      = errors.New("unknown format") // no format recognises the bytes
+
+	ErrNotFound = errors.New("not found")
+	ErrClosed   = errors.New("closed")
+)
+
+// FormatError says what is wrong with a file and where.
+type FormatError struct {
+	Format Format
+	Offset uint64 // from the start of the file, also where a part of it was decoded
+	Field  string // as the format's specification names it
+	Reason string // with the value that was found
+	Err    error  // one of the sentinels above
+}
+
+func (e *FormatError) Error() string {
+	return fmt.Sprintf("%s: offset %d: %s: %s (%v)", e.Format, e.Offset, e.Field, e.Reason, e.Err)
+}
+
+func (e *FormatError) Unwrap() error { return e.Err }
+
+// Errorf makes a FormatError; sentinel is what errors.Is will find.
+func Errorf(f Format, offset uint64, field string, sentinel error, format string, args ...any) *FormatError {
+	return &FormatError{Format: f, Offset: offset, Field: field, Reason: fmt.Sprintf(format, args...), Err: sentinel}
+}
+
+// Quote shows a name from a file in an error message: escaped, because it may hold
+// anything, and cut where it is long.
+func Quote(name []byte) string {
+	const most = 80
+	if len(name) > most {
+		return fmt.Sprintf("%q… (%d bytes)", name[:most], len(name))
+	}
+	return fmt.Sprintf("%q", name)
+}

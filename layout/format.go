@@ -1,0 +1,36 @@
+package layout
+
+import "fmt"
+
+// Format is a family of model files. The zero value is Unknown.
+type Format uint8
+
+// The formats that Sniff tells apart.
+const (
+	Unknown Format = iota
+	APR2
+	APR1
+	April
+	BW2L
+	TSM
+	GGUF
+	SafeTensors
+	Manifest // a JSON file that names the shards of a model
+
+	numFormats
+)
+
+var formatNames = [numFormats]string{
+	"unknown", "apr2", "apr1", "april", "bw2l", "tsm", "gguf", "safetensors", "manifest",
+}
+
+// String is the format's name as inspect prints it: lower case, such as "gguf".
+func (f Format) String() string {
+	if f >= numFormats {
+		return fmt.Sprintf("Format(%d)", uint8(f))
+	}
+	return formatNames[f]
+}
+
+// MarshalText is String, so that a Format in JSON is its name.
+func (f Format) MarshalText() ([]byte, error) { return []byte(f.String()), nil }

@@ -1,0 +1,41 @@
+package layout
+
+// Input is a file as a decoder sees it: bytes at offsets. A mapped file answers with
+// slices of the mapping, a remote one reads what is asked for and nothing else.
+type Input interface {
+	// Size is the length of the whole file in bytes.
+	Size() uint64
+	// Slice returns the n bytes at off, which the caller must not write to. It fails
+	// where they leave the file or cannot be read.
+	Slice(off, n uint64) ([]byte, error)
+}
+
+// Bytes is a whole file in memory.
+type Bytes []byte
+
+// Size is the number of bytes.
+func (b Bytes) Size() uint64 { return uint64(len(b)) }
+
+// Slice aliases b, capped so that appending to the result cannot write into b.
+func (b Bytes) Slice(off, n uint64) ([]byte, error) {
+	if !Within(off, n, uint64(len(b))) {
+		return nil, ErrTruncated
+	}
+	return b[off : off+n : off+n], nil
+}
+
+// Within reports whether n bytes at off lie inside size bytes; no sum can overflow.
+func Within(off, n, size uint64) bool { return off <= size && n <= size-off }
+
+// Region reads the n bytes at off, or says which field of which format leads out of
+// the file. at is where the file states off or n.
+func Region(in Input, f Format, at uint64, field string, off, n uint64) ([]byte, error) {
+	if size := in.Size(); !Within(off, n, size) {
+		return nil, Errorf(f, at, field, ErrTruncated, "%d bytes at %d leave the file of %d bytes", n, off, size)
+	}
+	b, err := in.Slice(off, n)
+	if err != nil {
+		return nil, &FormatError{Format: f, Offset: off, Field: field, Reason: "cannot be read", Err: err}
+	}
+	return b, nil
+}

@@ -1,0 +1,39 @@
+package layout
+
+// Limits caps what a decoder accepts, so that a hostile file costs no more than the
+// user allows. A nil *Limits, and every zero field, means the default named beside it.
+type Limits struct {
+	HeaderBytes uint64 // JSON headers and metadata: 100,000,000, the SafeTensors cap
+	Tensors     uint64 // tensors in one file: 16,777,216
+	NameBytes   uint64 // one tensor name: 65,535, the most that APR2 can hold
+	Rank        uint64 // dimensions of one tensor: 64
+	Depth       uint64 // nesting of JSON: 64
+}
+
+var defaultLimits = Limits{
+	HeaderBytes: 100_000_000,
+	Tensors:     1 << 24,
+	NameBytes:   1<<16 - 1,
+	Rank:        64,
+	Depth:       64,
+}
+
+// WithDefaults is l with every zero field, or nil, replaced by its default.
+func (l *Limits) WithDefaults() Limits {
+	if l == nil {
+		return defaultLimits
+	}
+	out := *l
+	for _, f := range []struct{ have, def *uint64 }{
+		{&out.HeaderBytes, &defaultLimits.HeaderBytes},
+		{&out.Tensors, &defaultLimits.Tensors},
+		{&out.NameBytes, &defaultLimits.NameBytes},
+		{&out.Rank, &defaultLimits.Rank},
+		{&out.Depth, &defaultLimits.Depth},
+	} {
+		if *f.have == 0 {
+			*f.have = *f.def
+		}
+	}
+	return out
+}

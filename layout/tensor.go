@@ -1,0 +1,65 @@
+package layout
+
+import "fmt"
+
+// Tensor describes one tensor of a file: what it is and where its bytes are.
+type Tensor struct {
+	// Name is unique in its file. It may be a slice of the decoder's input, so it
+	// lives as long as that.
+	Name []byte
+	// Shape counts elements, outermost dimension first, whatever order the file
+	// stores; empty is a scalar.
+	Shape []uint64
+	// Offset is the position of the stored bytes from the start of the file.
+	Offset uint64
+	// Stored is the number of bytes in the file.
+	Stored uint64
+	// Raw is the number of bytes of the elements once decoded: what DType and Shape
+	// imply. It equals Stored where Encoding is Raw.
+	Raw uint64
+	// Quant is how stored integers become real numbers, where Scaled is true.
+	Quant Quant
+
+	DType    DType
+	Encoding Encoding
+	// Scaled says that the file gives this tensor of integers a scale.
+	Scaled bool
+	// Alias marks a tensor whose bytes lie inside another tensor's by design, such as
+	// an initializer inside an ONNX network.
+	Alias bool
+}
+
+// Quant maps stored integers q to real numbers: Scale × (q − Zero).
+type Quant struct {
+	Scale float32
+	Zero  int64
+}
+
+// Elements is the number of elements, the product of Shape.
+func (t *Tensor) Elements() uint64 {
+	n, _ := Elements(t.Shape) // cannot overflow: Raw was computed from it
+	return n
+}
+
+// Encoding is how a tensor's elements are stored in its file.
+type Encoding uint8
+
+// The encodings.
+const (
+	Raw       Encoding = iota // the element bytes themselves
+	LZ4                       // blocks of a u32 length and an LZ4 block, 64 KiB of output each
+	Encrypted                 // not readable without a key
+)
+
+var encodingNames = [...]string{"raw", "lz4", "encrypted"}
+
+// String is the encoding's name as inspect prints it.
+func (e Encoding) String() string {
+	if int(e) >= len(encodingNames) {
+		return fmt.Sprintf("Encoding(%d)", uint8(e))
+	}
+	return encodingNames[e]
+}
+
+// MarshalText is String, so that an Encoding in JSON is its name.
+func (e Encoding) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
