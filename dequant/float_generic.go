@@ -1,0 +1,105 @@
+package dequant
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// halfToFloat is the value of a binary16. The bits moved into a binary32's place are the
+// value times 2^-112, subnormals too, so a product that is always exact restores
+// it; infinities and NaNs only need all exponent bits set.
+func halfToFloat(h uint16) float32 {
+	x := uint32(h&0x7fff) << 13
+	f := math.Float32bits(math.Float32frombits(x) * 0x1p112)
+	if x >= 0x7c00<<13 {
+		f = x | 0x7f800000
+	}
+	return math.Float32frombits(f | uint32(h&0x8000)<<16)
+}
+
+// halfAt reads the scale at the head of b.
+func halfAt(b *[2]byte) float32 { return halfToFloat(binary.LittleEndian.Uint16(b[:])) }
+
+func f32Generic(dst []float32, src []byte) {
+	for len(src) >= 4 && len(dst) >= 1 {
+		dst[0] = math.Float32frombits(binary.LittleEndian.Uint32(src))
+		dst, src = dst[1:], src[4:]
+	}
+}
+
+func f16Generic(dst []float32, src []byte) {
+	for len(src) >= 8 && len(dst) >= 4 {
+		w := binary.LittleEndian.Uint64(src)
+		dst[0] = halfToFloat(uint16(w))
+		dst[1] = halfToFloat(uint16(w >> 16))
+		dst[2] = halfToFloat(uint16(w >> 32))
+		dst[3] = halfToFloat(uint16(w >> 48))
+		dst, src = dst[4:], src[8:]
+	}
+	for len(src) >= 2 && len(dst) >= 1 {
+		dst[0] = halfToFloat(binary.LittleEndian.Uint16(src))
+		dst, src = dst[1:], src[2:]
+	}
+}
+
+func bf16Generic(dst []float32, src []byte) {
+	for len(src) >= 8 && len(dst) >= 4 {
+		w := binary.LittleEndian.Uint64(src)
+		dst[0] = math.Float32frombits(uint32(w) << 16)
+		dst[1] = math.Float32frombits(uint32(w) & 0xffff0000)
+		dst[2] = math.Float32frombits(uint32(w>>32) << 16)
+		dst[3] = math.Float32frombits(uint32(w>>32) & 0xffff0000)
+		dst, src = dst[4:], src[8:]
+	}
+	for len(src) >= 2 && len(dst) >= 1 {
+		dst[0] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(src)) << 16)
+		dst, src = dst[1:], src[2:]
+	}
+}
+
+func f64Generic(dst []float32, src []byte) {
+	for len(src) >= 8 && len(dst) >= 1 {
+		dst[0] = float32(math.Float64frombits(binary.LittleEndian.Uint64(src)))
+		dst, src = dst[1:], src[8:]
+	}
+}
+
+// e4m3Floats are the values of OFP8's E4M3: bias 7, no infinities, and a NaN
+// where all bits but the sign are set.
+var e4m3Floats = func() (t [256]float32) {
+	for b := range t {
+		x := uint32(b&0x7f) << 20
+		f := math.Float32bits(math.Float32frombits(x) * 0x1p120)
+		if b&0x7f == 0x7f {
+			f = x | 0x7f800000
+		}
+		t[b] = math.Float32frombits(f | uint32(b&0x80)<<24)
+	}
+	return t
+}()
+
+// e5m2Floats are the values of OFP8's E5M2, the upper half of a binary16.
+var e5m2Floats = func() (t [256]float32) {
+	for b := range t {
+		t[b] = halfToFloat(uint16(b) << 8)
+	}
+	return t
+}()
+
+func f8e4m3Generic(dst []float32, src []byte) { lookup(dst, src, &e4m3Floats) }
+func f8e5m2Generic(dst []float32, src []byte) { lookup(dst, src, &e5m2Floats) }
+
+// lookup expands a type of one byte, of which all values are known.
+func lookup(dst []float32, src []byte, values *[256]float32) {
+	for len(src) >= 8 && len(dst) >= 8 {
+		b, y := (*[8]byte)(src), (*[8]float32)(dst)
+		for i := range y {
+			y[i] = values[b[i]]
+		}
+		dst, src = dst[8:], src[8:]
+	}
+	for len(src) >= 1 && len(dst) >= 1 {
+		dst[0] = values[src[0]]
+		dst, src = dst[1:], src[1:]
+	}
+}

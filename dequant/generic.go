@@ -1,0 +1,55 @@
+package dequant
+
+import "github.com/tensormap/tensormap/layout"
+
+// generic is the portable level. It serves every type that the package supports.
+var generic = impl{
+	name: "generic",
+	expand: [numTypes]kernel{
+		layout.F32:  {run: f32Generic},
+		layout.F16:  {run: f16Generic},
+		layout.BF16: {run: bf16Generic},
+		layout.F64:  {run: f64Generic},
+		layout.I8:   {run: i8Generic},
+		layout.I16:  {run: i16Generic},
+		layout.I32:  {run: i32Generic},
+		layout.I64:  {run: i64Generic},
+		layout.U8:   {run: u8Generic},
+		layout.U16:  {run: u16Generic},
+		layout.U32:  {run: u32Generic},
+		layout.U64:  {run: u64Generic},
+		layout.BOOL: {run: boolGeneric},
+
+		layout.F8_E4M3: {run: f8e4m3Generic},
+		layout.F8_E5M2: {run: f8e5m2Generic},
+
+		layout.Q4_0:   {run: q4_0Generic},
+		layout.Q4_1:   {run: q4_1Generic},
+		layout.Q5_0:   {run: q5_0Generic},
+		layout.Q5_1:   {run: q5_1Generic},
+		layout.Q8_0:   {run: q8_0Generic},
+		layout.Q8_1:   {run: q8_1Generic},
+		layout.Q2_K:   {run: q2_KGeneric},
+		layout.Q3_K:   {run: q3_KGeneric},
+		layout.Q4_K:   {run: q4_KGeneric},
+		layout.Q5_K:   {run: q5_KGeneric},
+		layout.Q6_K:   {run: q6_KGeneric},
+		layout.IQ4_NL: {run: iq4_NLGeneric},
+		layout.IQ4_XS: {run: iq4_XSGeneric},
+		layout.MXFP4:  {run: mxfp4Generic},
+	},
+	scaled: [numTypes]scaledKernel{
+		layout.I8:  {run: i8ScaledGeneric},
+		layout.I16: {run: i16ScaledGeneric},
+	},
+	encode: [numTypes]encoder{
+		layout.F32:  {run: encodeF32Generic},
+		layout.F16:  {run: encodeF16Generic},
+		layout.BF16: {run: encodeBF16Generic},
+		layout.Q4_0: {run: encodeQ4_0Generic},
+		layout.Q4_1: {run: encodeQ4_1Generic},
+		layout.Q5_0: {run: encodeQ5_0Generic},
+		layout.Q5_1: {run: encodeQ5_1Generic},
+		layout.Q8_0: {run: encodeQ8_0Generic},
+	},
+}

@@ -1,0 +1,99 @@
+package dequant
+
+import "github.com/tensormap/tensormap/layout"
+
+// A kernel expands whole blocks of one type; plain numbers are blocks of one element.
+// The contract, for run and for stream:
+//
+//   - The number of blocks is a positive multiple of step: len(dst) and len(src) are that many
+//     times the type's BlockElems and BlockBytes. Nothing else needs to be checked.
+//   - src has any alignment, dst that of a float32. They do not overlap.
+//   - Not a byte outside dst and src is written, nor read: src may end where the mapping does.
+//     Masked loads that suppress faults are fine.
+//   - The values are those that the portable loop gives, bit for bit, except that a NaN of
+//     a block type may be any NaN (see the package comment). Multiply-add is never fused.
+//   - The upper halves of vector registers are clear on return (VZEROUPPER), and no control
+//     bit (MXCSR, FPCR) has changed: subnormals count.
+//   - A call expands at most maxCall elements, because the runtime cannot preempt assembly.
+//
+// The stream variant stores past the caches. It gets a dst aligned to 64 bytes and fences its
+// stores before it returns (SFENCE), so that another goroutine may read them.
+type kernel struct {
+	run    func(dst []float32, src []byte)
+	stream func(dst []float32, src []byte) // nil: run serves any size
+	step   int                             // 0 means 1
+}
+
+// A scaledKernel expands integers as scale × (q − zero). Its caller has made sure that every
+// q − zero is exact in float32, so that one float32 product is the specified value.
+// Otherwise kernel's contract holds.
+type scaledKernel struct {
+	run  func(dst []float32, src []byte, scale float32, zero int32)
+	step int
+}
+
+// An encoder is the inverse of a kernel: it makes whole blocks of one type. Its contract
+// is the same with the roles of the slices exchanged, NaNs included.
+type encoder struct {
+	run  func(dst []byte, src []float32)
+	step int
+}
+
+// maxCall bounds the elements a kernel expands in one call, and so the time for which it
+// keeps the garbage collector waiting. It is a multiple of every block and usable step.
+const maxCall = 1 << 18
+
+// numTypes is one more than the last type that a table has room for.
+const numTypes = int(layout.APR_Q8) + 1
+
+// An impl is the kernels of one level, indexed by type. Entries without a run function are
+// left to the levels below.
+type impl struct {
+	name   string
+	expand [numTypes]kernel
+	scaled [numTypes]scaledKernel
+	encode [numTypes]encoder
+}
+
+// levels are the implementations this machine can run, the portable one first, the best last.
+var levels = append([]*impl{&generic}, archLevels()...)
+
+// active holds for each type the best kernel of all levels.
+var active = overlay(levels)
+
+func overlay(levels []*impl) *impl {
+	all := new(impl)
+	for _, l := range levels {
+		all.name = l.name
+		for d := range numTypes {
+			if l.expand[d].run != nil {
+				all.expand[d] = l.expand[d]
+			}
+			if l.scaled[d].run != nil {
+				all.scaled[d] = l.scaled[d]
+			}
+			if l.encode[d].run != nil {
+				all.encode[d] = l.encode[d]
+			}
+		}
+	}
+	return all
+}
+
+// Implementations names the levels that this machine can run, "generic" first and the
+// preferred one last.
+func Implementations() []string {
+	names := make([]string, len(levels))
+	for i, l := range levels {
+		names[i] = l.name
+	}
+	return names
+}
+
+// wholeSteps is the largest multiple of step that is at most n.
+func wholeSteps(n, step int) int {
+	if step <= 1 {
+		return n
+	}
+	return n - n%step
+}

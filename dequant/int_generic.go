@@ -1,0 +1,85 @@
+package dequant
+
+import "encoding/binary"
+
+// int8Floats turns a stored int8 into its value without a conversion instruction.
+var int8Floats = func() (t [256]float32) {
+	for b := range t {
+		t[b] = float32(int8(b))
+	}
+	return t
+}()
+
+func i8Generic(dst []float32, src []byte) { lookup(dst, src, &int8Floats) }
+
+func u8Generic(dst []float32, src []byte) {
+	for i := range min(len(dst), len(src)) {
+		dst[i] = float32(src[i])
+	}
+}
+
+func boolGeneric(dst []float32, src []byte) {
+	for i := range min(len(dst), len(src)) {
+		v := float32(0)
+		if src[i] != 0 {
+			v = 1
+		}
+		dst[i] = v
+	}
+}
+
+func i16Generic(dst []float32, src []byte) {
+	for len(src) >= 2 && len(dst) >= 1 {
+		dst[0] = float32(int16(binary.LittleEndian.Uint16(src)))
+		dst, src = dst[1:], src[2:]
+	}
+}
+
+func u16Generic(dst []float32, src []byte) {
+	for len(src) >= 2 && len(dst) >= 1 {
+		dst[0] = float32(binary.LittleEndian.Uint16(src))
+		dst, src = dst[1:], src[2:]
+	}
+}
+
+func i32Generic(dst []float32, src []byte) {
+	for len(src) >= 4 && len(dst) >= 1 {
+		dst[0] = float32(int32(binary.LittleEndian.Uint32(src)))
+		dst, src = dst[1:], src[4:]
+	}
+}
+
+func u32Generic(dst []float32, src []byte) {
+	for len(src) >= 4 && len(dst) >= 1 {
+		dst[0] = float32(binary.LittleEndian.Uint32(src))
+		dst, src = dst[1:], src[4:]
+	}
+}
+
+func i64Generic(dst []float32, src []byte) {
+	for len(src) >= 8 && len(dst) >= 1 {
+		dst[0] = float32(int64(binary.LittleEndian.Uint64(src)))
+		dst, src = dst[1:], src[8:]
+	}
+}
+
+func u64Generic(dst []float32, src []byte) {
+	for len(src) >= 8 && len(dst) >= 1 {
+		dst[0] = float32(binary.LittleEndian.Uint64(src))
+		dst, src = dst[1:], src[8:]
+	}
+}
+
+// i8ScaledGeneric and i16ScaledGeneric rely on their caller for q − zero being exact.
+func i8ScaledGeneric(dst []float32, src []byte, scale float32, zero int32) {
+	for i := range min(len(dst), len(src)) {
+		dst[i] = float32(int32(int8(src[i]))-zero) * scale
+	}
+}
+
+func i16ScaledGeneric(dst []float32, src []byte, scale float32, zero int32) {
+	for len(src) >= 2 && len(dst) >= 1 {
+		dst[0] = float32(int32(int16(binary.LittleEndian.Uint16(src)))-zero) * scale
+		dst, src = dst[1:], src[2:]
+	}
+}

@@ -1,0 +1,163 @@
+package dequant
+
+import "encoding/binary"
+
+// The K types hold 256 elements with scales of their own for every 16 or 32.
+
+func q2_KGeneric(dst []float32, src []byte) {
+	for len(src) >= 84 && len(dst) >= 256 {
+		b := (*[84]byte)(src)
+		d, dmin := halfAt((*[2]byte)(b[80:])), halfAt((*[2]byte)(b[82:]))
+		y := dst[:256]
+		for k := 0; k < 16 && len(y) >= 16; k++ {
+			s := b[k]
+			var values [4]float32
+			dl, ml := d*float32(s&15), dmin*float32(s>>4)
+			for q := range values {
+				values[q] = float32(dl*float32(q)) - ml
+			}
+			// Sixteen bytes hold four runs of scales, two bits each.
+			qs := (*[16]byte)(b[16+32*(k>>3&1)+16*(k&1):])
+			shift := k & 6
+			for l, q := range qs {
+				y[l] = values[q>>shift&3]
+			}
+			y = y[16:]
+		}
+		dst, src = dst[256:], src[84:]
+	}
+}
+
+func q3_KGeneric(dst []float32, src []byte) {
+	for len(src) >= 110 && len(dst) >= 256 {
+		b := (*[110]byte)(src)
+		d := halfAt((*[2]byte)(b[108:]))
+		scales := q3Scales((*[12]byte)(b[96:]))
+		y := dst[:256]
+		for k := 0; k < 16 && len(y) >= 16; k++ {
+			dl := d * float32(scales[k])
+			// A clear mask bit means 4 less: index 0 to 3 is -4 to -1.
+			var values [8]float32
+			for q := range values {
+				values[q] = dl * float32(q-4)
+			}
+			qs := (*[16]byte)(b[32+32*(k>>3&1)+16*(k&1):])
+			mask := (*[16]byte)(b[16*(k&1):])
+			shift, bit := k&6, k>>1&7
+			for l, q := range qs {
+				y[l] = values[q>>shift&3|mask[l]>>bit&1<<2]
+			}
+			y = y[16:]
+		}
+		dst, src = dst[256:], src[110:]
+	}
+}
+
+// q3Scales unpacks sixteen 6-bit scales, less 32: eight bytes hold the low nibbles of
+// two each, four bytes the upper bits of four each.
+func q3Scales(b *[12]byte) (s [16]int8) {
+	for i := range 8 {
+		s[i] = int8(b[i]&15|b[8+i&3]>>(i>>2*2)&3<<4) - 32
+		s[i+8] = int8(b[i]>>4|b[8+i&3]>>(4+i>>2*2)&3<<4) - 32
+	}
+	return s
+}
+
+func q4_KGeneric(dst []float32, src []byte) {
+	for len(src) >= 144 && len(dst) >= 256 {
+		b := (*[144]byte)(src)
+		d, dmin := halfAt((*[2]byte)(b[0:])), halfAt((*[2]byte)(b[2:]))
+		scales, mins := k4Scales((*[12]byte)(b[4:]))
+		y, qs := dst[:256], src[16:144]
+		for k := 0; k < 8 && len(y) >= 64 && len(qs) >= 32; k += 2 {
+			var low, high [16]float32
+			affine(low[:], d*float32(scales[k]), dmin*float32(mins[k]))
+			affine(high[:], d*float32(scales[k+1]), dmin*float32(mins[k+1]))
+			out := (*[64]float32)(y)
+			for l, q := range (*[32]byte)(qs) {
+				out[l] = low[q&15]
+				out[l+32] = high[q>>4]
+			}
+			y, qs = y[64:], qs[32:]
+		}
+		dst, src = dst[256:], src[144:]
+	}
+}
+
+func q5_KGeneric(dst []float32, src []byte) {
+	for len(src) >= 176 && len(dst) >= 256 {
+		b := (*[176]byte)(src)
+		d, dmin := halfAt((*[2]byte)(b[0:])), halfAt((*[2]byte)(b[2:]))
+		scales, mins := k4Scales((*[12]byte)(b[4:]))
+		qh := (*[32]byte)(b[16:])
+		y, qs := dst[:256], src[48:176]
+		for k := 0; k < 8 && len(y) >= 64 && len(qs) >= 32; k += 2 {
+			var low, high [32]float32
+			affine(low[:], d*float32(scales[k]), dmin*float32(mins[k]))
+			affine(high[:], d*float32(scales[k+1]), dmin*float32(mins[k+1]))
+			out := (*[64]float32)(y)
+			for l, q := range (*[32]byte)(qs) {
+				bits := qh[l] >> k
+				out[l] = low[q&15|bits&1<<4]
+				out[l+32] = high[q>>4|bits&2<<3]
+			}
+			y, qs = y[64:], qs[32:]
+		}
+		dst, src = dst[256:], src[176:]
+	}
+}
+
+// affine tabulates d·n − m.
+func affine(values []float32, d, m float32) {
+	for n := range values {
+		values[n] = float32(d*float32(n)) - m
+	}
+}
+
+// k4Scales unpacks the eight 6-bit scales and mins of Q4_K and Q5_K. The first four of each have
+// bytes of their own; the upper bits of those bytes complete the other four.
+func k4Scales(b *[12]byte) (scales, mins [8]uint8) {
+	for k := range 4 {
+		scales[k] = b[k] & 63
+		mins[k] = b[k+4] & 63
+		scales[k+4] = b[k+8]&15 | b[k]>>6<<4
+		mins[k+4] = b[k+8]>>4 | b[k+4]>>6<<4
+	}
+	return scales, mins
+}
+
+// sixBitFloats[n] is n − 32, the value of a Q6_K element before scaling.
+var sixBitFloats = func() (t [64]float32) {
+	for n := range t {
+		t[n] = float32(n - 32)
+	}
+	return t
+}()
+
+func q6_KGeneric(dst []float32, src []byte) {
+	for len(src) >= 210 && len(dst) >= 256 {
+		d := halfToFloat(binary.LittleEndian.Uint16(src[208:]))
+		y, ql, qh, sc := dst[:256], src[:128], src[128:192], src[192:208]
+		for len(y) >= 128 && len(ql) >= 64 && len(qh) >= 32 && len(sc) >= 8 {
+			q6Half((*[128]float32)(y), (*[64]byte)(ql), (*[32]byte)(qh), (*[8]byte)(sc), d)
+			y, ql, qh, sc = y[128:], ql[64:], qh[32:], sc[8:]
+		}
+		dst, src = dst[256:], src[210:]
+	}
+}
+
+// q6Half expands 128 elements: byte l of qh completes elements l, l+32, l+64 and l+96.
+func q6Half(y *[128]float32, ql *[64]byte, qh *[32]byte, sc *[8]byte, d float32) {
+	var s [8]float32
+	for k, v := range sc {
+		s[k] = d * float32(int8(v))
+	}
+	for l, h := range qh {
+		k := l >> 4
+		a, b := ql[l], ql[l+32]
+		y[l] = s[k] * sixBitFloats[a&15|h&3<<4]
+		y[l+32] = s[k+2] * sixBitFloats[b&15|h>>2&3<<4]
+		y[l+64] = s[k+4] * sixBitFloats[a>>4|h>>4&3<<4]
+		y[l+96] = s[k+6] * sixBitFloats[b>>4|h>>6<<4]
+	}
+}

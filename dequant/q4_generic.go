@@ -1,0 +1,84 @@
+package dequant
+
+import "math"
+
+// nibbleFloats[n] is n − 8, the value of a Q4_0 nibble before scaling.
+var nibbleFloats = [16]float32{-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7}
+
+// iq4Floats is the codebook of IQ4_NL and IQ4_XS (kvalues_iq4nl in ggml-common.h).
+var iq4Floats = [16]float32{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
+
+// fp4Floats is E2M1 doubled (kvalues_mxfp4 in ggml-common.h). Minus zero is plain zero there.
+var fp4Floats = [16]float32{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
+
+func q4_0Generic(dst []float32, src []byte) {
+	for len(src) >= 18 && len(dst) >= 32 {
+		expandNibbles((*[32]float32)(dst), (*[16]byte)(src[2:18]), &nibbleFloats, halfAt((*[2]byte)(src)))
+		dst, src = dst[32:], src[18:]
+	}
+}
+
+func iq4_NLGeneric(dst []float32, src []byte) {
+	for len(src) >= 18 && len(dst) >= 32 {
+		expandNibbles((*[32]float32)(dst), (*[16]byte)(src[2:18]), &iq4Floats, halfAt((*[2]byte)(src)))
+		dst, src = dst[32:], src[18:]
+	}
+}
+
+func mxfp4Generic(dst []float32, src []byte) {
+	for len(src) >= 17 && len(dst) >= 32 {
+		expandNibbles((*[32]float32)(dst), (*[16]byte)(src[1:17]), &fp4Floats, e8m0Half(src[0]))
+		dst, src = dst[32:], src[17:]
+	}
+}
+
+// expandNibbles is the loop that Q4_0, IQ4_NL, MXFP4 and IQ4_XS share: low nibbles first.
+func expandNibbles(y *[32]float32, qs *[16]byte, values *[16]float32, d float32) {
+	for j, q := range qs {
+		y[j] = values[q&15] * d
+		y[j+16] = values[q>>4] * d
+	}
+}
+
+func q4_1Generic(dst []float32, src []byte) {
+	for len(src) >= 20 && len(dst) >= 32 {
+		b, y := (*[20]byte)(src), (*[32]float32)(dst)
+		d, m := halfAt((*[2]byte)(b[0:])), halfAt((*[2]byte)(b[2:]))
+		var values [16]float32
+		for n := range values {
+			values[n] = float32(float32(n)*d) + m
+		}
+		for j, q := range (*[16]byte)(b[4:]) {
+			y[j] = values[q&15]
+			y[j+16] = values[q>>4]
+		}
+		dst, src = dst[32:], src[20:]
+	}
+}
+
+// iq4_XSGeneric: d, the upper 2 bits of the eight scales, their lower 4, nibbles.
+func iq4_XSGeneric(dst []float32, src []byte) {
+	for len(src) >= 136 && len(dst) >= 256 {
+		b := (*[136]byte)(src)
+		d := halfAt((*[2]byte)(b[0:]))
+		high := uint(b[2]) | uint(b[3])<<8
+		low := uint(b[4]) | uint(b[5])<<8 | uint(b[6])<<16 | uint(b[7])<<24
+		y, qs := dst[:256], src[8:136]
+		for len(y) >= 32 && len(qs) >= 16 {
+			scale := int(low&15|high&3<<4) - 32
+			expandNibbles((*[32]float32)(y), (*[16]byte)(qs), &iq4Floats, d*float32(scale))
+			low, high = low>>4, high>>2
+			y, qs = y[32:], qs[16:]
+		}
+		dst, src = dst[256:], src[136:]
+	}
+}
+
+// e8m0Half is 2^(e−128), half of what the exponent byte of an MX block says, because the
+// codebook is doubled. The first two are subnormal; 255 is no NaN to ggml.
+func e8m0Half(e byte) float32 {
+	if e < 2 {
+		return math.Float32frombits(0x00200000 << e)
+	}
+	return math.Float32frombits(uint32(e-1) << 23)
+}

@@ -1,0 +1,101 @@
+package dequant
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// ErrNotFinite is wrapped where a NaN or an infinity leaves no scale for the other elements.
+var ErrNotFinite = errors.New("value is not finite")
+
+// CanQuantize reports whether Quantize makes type d.
+func CanQuantize(d layout.DType) bool {
+	return int(d) < numTypes && generic.encode[d].run != nil
+}
+
+// Quantize writes src to dst as type d: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1 or Q8_0. len(src) is
+// a multiple of the block and dst exactly as long as the blocks take; otherwise the error
+// wraps ErrLength. For other types it wraps ErrUnsupported.
+//
+// Block types get the bytes that ggml's quantize_row_*_ref gives where the compiler does
+// not contract x·id + c into one multiply-add (ISO C's evaluation; gcc contracts
+// unless told -ffp-contract=off). For a block that holds NaNs or infinities, or whose scale is
+// so small that its reciprocal is infinite, C leaves the conversion to an integer undefined;
+// it is done here as x86-64 does it: what does not fit an int32 becomes zero.
+func Quantize(d layout.DType, dst []byte, src []float32) error {
+	if !CanQuantize(d) {
+		return fmt.Errorf("dequant: %v has no quantizer: %w", d, ErrUnsupported)
+	}
+	if err := checkLengths(d, len(src), len(dst)); err != nil {
+		return err
+	}
+	encode(d, dst, src)
+	return nil
+}
+
+// QuantizeParallel is Quantize on all of GOMAXPROCS, as ExpandParallel is Expand.
+func QuantizeParallel(d layout.DType, dst []byte, src []float32) error {
+	if !CanQuantize(d) || checkLengths(d, len(src), len(dst)) != nil {
+		return Quantize(d, dst, src)
+	}
+	elems, size := d.BlockElems(), d.BlockBytes()
+	return inParallel(len(src), func(lo, hi int) error {
+		encode(d, dst[lo/elems*size:hi/elems*size], src[lo:hi])
+		return nil
+	})
+}
+
+// encode runs the active encoder over checked whole blocks.
+func encode(d layout.DType, dst []byte, src []float32) {
+	elems, size := d.BlockElems(), d.BlockBytes()
+	e := active.encode[d]
+	for n := wholeSteps(len(src)/elems, e.step); n > 0; {
+		c := wholeSteps(min(n, maxCall/elems), e.step)
+		e.run(dst[:c*size], src[:c*elems])
+		dst, src, n = dst[c*size:], src[c*elems:], n-c
+	}
+	if len(src) > 0 {
+		generic.encode[d].run(dst, src)
+	}
+}
+
+// ToF16 rounds src to binary16. See the package comment for NaNs and overflow.
+func ToF16(dst []byte, src []float32) error { return Quantize(layout.F16, dst, src) }
+
+// ToBF16 rounds src to bfloat16. See the package comment for NaNs.
+func ToBF16(dst []byte, src []float32) error { return Quantize(layout.BF16, dst, src) }
+
+// ToQ4_0 quantizes blocks of 32 to 18 bytes. See Quantize.
+func ToQ4_0(dst []byte, src []float32) error { return Quantize(layout.Q4_0, dst, src) }
+
+// ToQ4_1 quantizes blocks of 32 to 20 bytes. See Quantize.
+func ToQ4_1(dst []byte, src []float32) error { return Quantize(layout.Q4_1, dst, src) }
+
+// ToQ5_0 quantizes blocks of 32 to 22 bytes. See Quantize.
+func ToQ5_0(dst []byte, src []float32) error { return Quantize(layout.Q5_0, dst, src) }
+
+// ToQ5_1 quantizes blocks of 32 to 24 bytes. See Quantize.
+func ToQ5_1(dst []byte, src []float32) error { return Quantize(layout.Q5_1, dst, src) }
+
+// ToQ8_0 quantizes blocks of 32 to 34 bytes. See Quantize.
+func ToQ8_0(dst []byte, src []float32) error { return Quantize(layout.Q8_0, dst, src) }
+
+// ToI8 quantizes a whole tensor to int8 with one scale, the largest magnitude / 127, or 1 where that
+// is zero: q = x / scale, rounded half away from zero and clamped to ±127 (APR1). I8Scaled
+// with this scale and zero point 0 is the inverse. dst is as long as src, else the error
+// wraps ErrLength; a NaN or an infinity in src is ErrNotFinite.
+func ToI8(dst []byte, src []float32) (scale float32, err error) {
+	if len(dst) != len(src) {
+		return 0, checkLengths(layout.I8, len(src), len(dst))
+	}
+	scale, err = i8Scale(src)
+	if err != nil {
+		return 0, err
+	}
+	for i, x := range src {
+		dst[i] = byte(max(-127, min(127, roundHalfAway(x/scale))))
+	}
+	return scale, nil
+}

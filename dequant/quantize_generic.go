@@ -1,0 +1,225 @@
+package dequant
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+func encodeF32Generic(dst []byte, src []float32) {
+	for len(dst) >= 4 && len(src) >= 1 {
+		binary.LittleEndian.PutUint32(dst, math.Float32bits(src[0]))
+		dst, src = dst[4:], src[1:]
+	}
+}
+
+func encodeF16Generic(dst []byte, src []float32) {
+	for len(dst) >= 2 && len(src) >= 1 {
+		binary.LittleEndian.PutUint16(dst, floatToHalf(src[0]))
+		dst, src = dst[2:], src[1:]
+	}
+}
+
+func encodeBF16Generic(dst []byte, src []float32) {
+	for len(dst) >= 2 && len(src) >= 1 {
+		binary.LittleEndian.PutUint16(dst, floatToBrain(src[0]))
+		dst, src = dst[2:], src[1:]
+	}
+}
+
+func encodeQ4_0Generic(dst []byte, src []float32) {
+	for len(dst) >= 18 && len(src) >= 32 {
+		b, x := (*[18]byte)(dst), (*[32]float32)(src)
+		d := extreme(x) / -8
+		id := reciprocal(d)
+		putHalf((*[2]byte)(b[0:]), d)
+		for j := range 16 {
+			lo := min(15, int8(truncate(float32(x[j]*id)+8.5)))
+			hi := min(15, int8(truncate(float32(x[j+16]*id)+8.5)))
+			b[2+j] = byte(lo) | byte(hi)<<4
+		}
+		dst, src = dst[18:], src[32:]
+	}
+}
+
+func encodeQ4_1Generic(dst []byte, src []float32) {
+	for len(dst) >= 20 && len(src) >= 32 {
+		b, x := (*[20]byte)(dst), (*[32]float32)(src)
+		lowest, highest := bounds(x)
+		d := (highest - lowest) / 15
+		id := reciprocal(d)
+		putHalf((*[2]byte)(b[0:]), d)
+		putHalf((*[2]byte)(b[2:]), lowest)
+		for j := range 16 {
+			lo := min(15, int8(truncate(float32((x[j]-lowest)*id)+0.5)))
+			hi := min(15, int8(truncate(float32((x[j+16]-lowest)*id)+0.5)))
+			b[4+j] = byte(lo) | byte(hi)<<4
+		}
+		dst, src = dst[20:], src[32:]
+	}
+}
+
+func encodeQ5_0Generic(dst []byte, src []float32) {
+	for len(dst) >= 22 && len(src) >= 32 {
+		b, x := (*[22]byte)(dst), (*[32]float32)(src)
+		d := extreme(x) / -16
+		id := reciprocal(d)
+		putHalf((*[2]byte)(b[0:]), d)
+		high := uint32(0)
+		for j := range 16 {
+			lo := uint32(min(31, int8(truncate(float32(x[j]*id)+16.5))))
+			hi := uint32(min(31, int8(truncate(float32(x[j+16]*id)+16.5))))
+			b[6+j] = byte(lo&15 | hi&15<<4)
+			high |= (lo>>4&1 | hi>>4&1<<16) << j
+		}
+		binary.LittleEndian.PutUint32(b[2:6], high)
+		dst, src = dst[22:], src[32:]
+	}
+}
+
+func encodeQ5_1Generic(dst []byte, src []float32) {
+	for len(dst) >= 24 && len(src) >= 32 {
+		b, x := (*[24]byte)(dst), (*[32]float32)(src)
+		lowest, highest := bounds(x)
+		d := (highest - lowest) / 31
+		id := reciprocal(d)
+		putHalf((*[2]byte)(b[0:]), d)
+		putHalf((*[2]byte)(b[2:]), lowest)
+		high := uint32(0)
+		for j := range 16 {
+			lo := uint32(truncate(float32((x[j]-lowest)*id) + 0.5))
+			hi := uint32(truncate(float32((x[j+16]-lowest)*id) + 0.5))
+			b[8+j] = byte(lo&15 | hi&15<<4)
+			high |= (lo>>4&1 | hi>>4&1<<16) << j
+		}
+		binary.LittleEndian.PutUint32(b[4:8], high)
+		dst, src = dst[24:], src[32:]
+	}
+}
+
+func encodeQ8_0Generic(dst []byte, src []float32) {
+	for len(dst) >= 34 && len(src) >= 32 {
+		b, x := (*[34]byte)(dst), (*[32]float32)(src)
+		d := magnitude(x) / 127
+		id := reciprocal(d)
+		putHalf((*[2]byte)(b[0:]), d)
+		for j, v := range x {
+			b[2+j] = byte(roundHalfAway(v * id))
+		}
+		dst, src = dst[34:], src[32:]
+	}
+}
+
+// putHalf stores a scale, rounded.
+func putHalf(b *[2]byte, f float32) { binary.LittleEndian.PutUint16(b[:], floatToHalf(f)) }
+
+// extreme is the element of greatest magnitude, with its sign; the first of equals. NaNs
+// are passed over.
+func extreme(x *[32]float32) float32 {
+	var most, value float32
+	for _, v := range x {
+		if a := abs(v); most < a {
+			most, value = a, v
+		}
+	}
+	return value
+}
+
+// magnitude is the greatest magnitude. A NaN wins over what came before it and loses
+// to what comes after, as in ggml's MAX.
+func magnitude(x *[32]float32) float32 {
+	var most float32
+	for _, v := range x {
+		if a := abs(v); !(most > a) {
+			most = a
+		}
+	}
+	return most
+}
+
+// bounds are the least and the greatest element. NaNs are passed over; a block of nothing
+// else has the greatest number as its least.
+func bounds(x *[32]float32) (lowest, highest float32) {
+	lowest, highest = math.MaxFloat32, -math.MaxFloat32
+	for _, v := range x {
+		if v < lowest {
+			lowest = v
+		}
+		if v > highest {
+			highest = v
+		}
+	}
+	return lowest, highest
+}
+
+func reciprocal(d float32) float32 {
+	if d == 0 {
+		return 0
+	}
+	return 1 / d
+}
+
+func abs(f float32) float32 { return math.Float32frombits(math.Float32bits(f) &^ (1 << 31)) }
+
+// truncate converts toward zero; NaNs and what is out of range give the least int32, as
+// CVTTSS2SI does. Go leaves that to the machine.
+func truncate(f float32) int32 {
+	if f >= -1<<31 && f < 1<<31 {
+		return int32(f)
+	}
+	return math.MinInt32
+}
+
+// roundHalfAway is C's roundf, converted as truncate does. Where a float32 has a fraction
+// at all, the fraction is exact.
+func roundHalfAway(f float32) int32 {
+	n := truncate(f)
+	switch frac := f - float32(n); {
+	case n == math.MinInt32:
+	case frac >= 0.5:
+		n++
+	case frac <= -0.5:
+		n--
+	}
+	return n
+}
+
+// i8Scale is APR1's scale of a tensor.
+func i8Scale(src []float32) (float32, error) {
+	var most uint32
+	for _, x := range src {
+		most = max(most, math.Float32bits(x)&^(1<<31))
+	}
+	if most >= 0x7f800000 {
+		return 0, fmt.Errorf("dequant: int8 quantization: magnitude %v: %w", math.Float32frombits(most), ErrNotFinite)
+	}
+	if scale := math.Float32frombits(most) / 127; scale != 0 {
+		return scale, nil
+	}
+	return 1, nil
+}
+
+// floatToHalf rounds to the nearest binary16, ties to even.
+func floatToHalf(f float32) uint16 {
+	b := math.Float32bits(f)
+	sign := uint16(b >> 16 & 0x8000)
+	b &^= 1 << 31
+	switch {
+	case b > 0x7f800000: // NaN
+		return sign | 0x7e00 | uint16(b>>13&0x3ff)
+	case b >= 0x477ff000: // at least halfway from the greatest number to 2^16
+		return sign | 0x7c00
+	case b < 0x38800000: // subnormal: the last place of 0.5 is that of the result
+		return sign | uint16(math.Float32bits(math.Float32frombits(b)+0.5)-0x3f000000)
+	}
+	return sign | uint16((b+0xfff+b>>13&1-112<<23)>>13)
+}
+
+// floatToBrain rounds to the nearest bfloat16, ties to even.
+func floatToBrain(f float32) uint16 {
+	b := math.Float32bits(f)
+	if b&^(1<<31) > 0x7f800000 {
+		return uint16(b>>16) | 0x40
+	}
+	return uint16((b + 0x7fff + b>>16&1) >> 16)
+}
