@@ -19,8 +19,11 @@ func ExpandParallel(d layout.DType, dst []float32, src []byte) error {
 		return err
 	}
 	large := isLarge(len(dst))
-	size := d.BlockBytes()
-	elems := d.BlockElems()
+	if len(dst) < parallelMin {
+		expand(d, dst, src, large) // without the closure, which would be allocated
+		return nil
+	}
+	elems, size := d.BlockElems(), d.BlockBytes()
 	return inParallel(len(dst), func(lo, hi int) error {
 		expand(d, dst[lo:hi], src[lo/elems*size:hi/elems*size], large)
 		return nil

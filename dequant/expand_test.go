@@ -1,0 +1,221 @@
+package dequant
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+func TestSupported(t *testing.T) {
+	if len(types) != len(oracles) {
+		t.Errorf("%d types are supported, %d have an oracle", len(types), len(oracles))
+	}
+	for _, d := range []layout.DType{layout.Invalid, layout.C64, layout.F4, layout.VOID, layout.IQ2_XXS, layout.APR_Q8, 255} {
+		if Supported(d) || CanQuantize(d) {
+			t.Errorf("%v is supported", d)
+		}
+		for _, err := range []error{Expand(d, nil, nil), ExpandParallel(d, nil, nil), ExpandRange(d, nil, nil, 0), Quantize(d, nil, nil), QuantizeParallel(d, nil, nil), ExpandScaled(d, nil, nil, 1, 0), ExpandScaledParallel(d, nil, nil, 1, 0)} {
+			if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), d.String()) {
+				t.Errorf("%v: %v", d, err)
+			}
+		}
+	}
+}
+
+func TestLengthErrors(t *testing.T) {
+	tests := []struct {
+		d           layout.DType
+		elems, size int
+		want        string // "" for none
+	}{
+		{layout.Q4_0, 0, 0, ""},
+		{layout.Q4_0, 64, 36, ""},
+		{layout.Q4_0, 64, 35, "Q4_0: 64 elements are 2 blocks of 18 bytes, not 35 bytes"},
+		{layout.Q4_0, 64, 54, "Q4_0: 64 elements are 2 blocks of 18 bytes, not 54 bytes"},
+		{layout.Q4_0, 33, 18, "Q4_0: 33 elements are no multiple of the block of 32"},
+		{layout.Q4_0, 0, 18, "Q4_0: 0 elements are 0 blocks of 18 bytes, not 18 bytes"},
+		{layout.F16, 3, 7, "F16: 3 elements are 3 blocks of 2 bytes, not 7 bytes"},
+		{layout.Q6_K, 32, 210, "Q6_K: 32 elements are no multiple of the block of 256"},
+	}
+	for _, tt := range tests {
+		dst, src := make([]float32, tt.elems), make([]byte, tt.size)
+		errs := []error{Expand(tt.d, dst, src), ExpandParallel(tt.d, dst, src)}
+		if CanQuantize(tt.d) {
+			errs = append(errs, Quantize(tt.d, src, dst), QuantizeParallel(tt.d, src, dst))
+		}
+		for _, err := range errs {
+			switch {
+			case tt.want == "" && err != nil:
+				t.Errorf("%v: %v", tt.d, err)
+			case tt.want != "" && (!errors.Is(err, ErrLength) || !strings.Contains(err.Error(), tt.want)):
+				t.Errorf("%v, want %s", err, tt.want)
+			}
+		}
+	}
+	if _, err := ToI8(make([]byte, 2), make([]float32, 3)); !errors.Is(err, ErrLength) {
+		t.Error(err)
+	}
+	if err := I16Scaled(make([]float32, 2), make([]byte, 3), 1, 0); !errors.Is(err, ErrLength) {
+		t.Error(err)
+	}
+}
+
+// TestNamed calls every function named after a type.
+func TestNamed(t *testing.T) {
+	named := map[layout.DType]func([]float32, []byte) error{
+		layout.F32: F32, layout.F16: F16, layout.BF16: BF16, layout.F64: F64,
+		layout.I8: I8, layout.I16: I16, layout.I32: I32, layout.I64: I64,
+		layout.U8: U8, layout.U16: U16, layout.U32: U32, layout.U64: U64, layout.BOOL: BOOL,
+		layout.F8_E4M3: F8_E4M3, layout.F8_E5M2: F8_E5M2,
+		layout.Q4_0: Q4_0, layout.Q4_1: Q4_1, layout.Q5_0: Q5_0, layout.Q5_1: Q5_1, layout.Q8_0: Q8_0, layout.Q8_1: Q8_1,
+		layout.Q2_K: Q2_K, layout.Q3_K: Q3_K, layout.Q4_K: Q4_K, layout.Q5_K: Q5_K, layout.Q6_K: Q6_K,
+		layout.IQ4_NL: IQ4_NL, layout.IQ4_XS: IQ4_XS, layout.MXFP4: MXFP4,
+	}
+	for _, d := range types {
+		src := randomBytes(rand.New(rand.NewPCG(6, uint64(d))), 5*d.BlockBytes())
+		want := reference(d, src)
+		got := make([]float32, len(want))
+		f, ok := named[d]
+		if !ok {
+			t.Errorf("%v has no function", d)
+			continue
+		}
+		if err := f(got, src); err != nil {
+			t.Fatal(err)
+		}
+		if i := differ(d, got, want); i >= 0 {
+			t.Errorf("%v: element %d is %v, want %v", d, i, got[i], want[i])
+		}
+	}
+}
+
+// TestExpandRange takes ranges that begin and end anywhere in blocks.
+func TestExpandRange(t *testing.T) {
+	eachLevel(t, func(t *testing.T) {
+		for _, d := range types {
+			elems, size := d.BlockElems(), d.BlockBytes()
+			src := randomBytes(rand.New(rand.NewPCG(7, uint64(d))), max(4, 100/elems)*size)
+			all := reference(d, src)
+			step := max(1, elems/32*7)
+			for first := 0; first <= len(all); first += step {
+				for n := 0; first+n <= len(all); n += step + 2 {
+					got := make([]float32, n)
+					if err := ExpandRange(d, got, src, first); err != nil {
+						t.Fatal(err)
+					}
+					if i := differ(d, got, all[first:first+n]); i >= 0 {
+						t.Fatalf("%v: [%d, +%d): element %d is %v", d, first, n, i, got[i])
+					}
+				}
+			}
+			for _, bad := range []struct{ first, n int }{
+				{-1, 0}, {-1, 1}, {len(all) + 1, 0}, {len(all), 1}, {0, len(all) + 1}, {len(all) - 1, 2}, {math.MaxInt, 1}, {math.MaxInt, 0}, {math.MinInt, 3},
+			} {
+				if err := ExpandRange(d, make([]float32, bad.n), src, bad.first); !errors.Is(err, ErrLength) {
+					t.Errorf("%v: [%d, +%d): %v", d, bad.first, bad.n, err)
+				}
+			}
+			if err := ExpandRange(d, nil, src[:len(src)-1], 0); size > 1 && !errors.Is(err, ErrLength) {
+				t.Errorf("%v: broken block: %v", d, err)
+			}
+		}
+	})
+}
+
+func TestExpandAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("sync.Pool drops items at random under the race detector")
+	}
+	src, dst := make([]byte, 8*18), make([]float32, 256)
+	if n := testing.AllocsPerRun(100, func() { Expand(layout.Q4_0, dst, src) }); n != 0 {
+		t.Errorf("Expand: %v allocations", n)
+	}
+	if n := testing.AllocsPerRun(100, func() { ExpandRange(layout.Q4_0, dst[:100], src, 5) }); n != 0 {
+		t.Errorf("ExpandRange: %v allocations", n)
+	}
+	if n := testing.AllocsPerRun(100, func() { ExpandParallel(layout.Q4_0, dst, src) }); n != 0 {
+		t.Errorf("ExpandParallel of a small buffer: %v allocations", n)
+	}
+}
+
+func TestParallel(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	rng := rand.New(rand.NewPCG(8, 8))
+	for _, d := range []layout.DType{layout.F16, layout.Q4_0, layout.Q6_K} {
+		blocks := (parallelMin + 3*parallelGrain + 5*maxBlock) / d.BlockElems()
+		src := randomBytes(rng, blocks*d.BlockBytes())
+		want := reference(d, src)
+		got := make([]float32, len(want))
+		if err := ExpandParallel(d, got, src); err != nil {
+			t.Fatal(err)
+		}
+		if i := differ(d, got, want); i >= 0 {
+			t.Errorf("%v: element %d is %v, want %v", d, i, got[i], want[i])
+		}
+	}
+	src := floats(parallelMin + parallelGrain + 32)
+	want, got := make([]byte, len(src)/32*34), make([]byte, len(src)/32*34)
+	if err := errors.Join(Quantize(layout.Q8_0, want, src), QuantizeParallel(layout.Q8_0, got, src)); err != nil {
+		t.Fatal(err)
+	}
+	if i := firstDifference(got, want); i >= 0 {
+		t.Errorf("Q8_0: byte %d differs", i)
+	}
+}
+
+func TestParallelFailures(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	n := parallelMin + 4*parallelGrain
+	for _, at := range []int{0, 3 * parallelGrain, n - 1} {
+		src := make([]byte, 8*n)
+		src[8*at+7] = 0x80
+		dst := make([]float32, n)
+		err := ExpandScaledParallel(layout.I64, dst, src, 1, 1)
+		if !errors.Is(err, ErrOverflow) {
+			t.Errorf("overflow at %d: %v", at, err)
+		}
+		func() {
+			defer func() {
+				if p := recover(); p != "fault" {
+					t.Errorf("panic at %d: recovered %v", at, p)
+				}
+			}()
+			inParallel(n, func(lo, hi int) error {
+				if lo <= at && at < hi {
+					panic("fault")
+				}
+				return nil
+			})
+		}()
+	}
+}
+
+func TestScaledOverflow(t *testing.T) {
+	one := make([]float32, 1)
+	tests := []struct {
+		q, zero int64
+		ok      bool
+	}{
+		{math.MinInt64, 0, true}, {math.MinInt64, 1, false}, {math.MinInt64, -1, true}, {math.MaxInt64, -1, false},
+		{math.MaxInt64, math.MaxInt64, true}, {0, math.MinInt64, false}, {-1, math.MinInt64, true}, {math.MinInt64, math.MaxInt64, false},
+	}
+	for _, tt := range tests {
+		src := []byte{byte(tt.q), byte(tt.q >> 8), byte(tt.q >> 16), byte(tt.q >> 24), byte(tt.q >> 32), byte(tt.q >> 40), byte(tt.q >> 48), byte(tt.q >> 56)}
+		err := I64Scaled(one, src, 1, tt.zero)
+		if tt.ok && (err != nil || one[0] != float32(tt.q-tt.zero)) || !tt.ok && !errors.Is(err, ErrOverflow) {
+			t.Errorf("%d - %d: %v, %v", tt.q, tt.zero, one[0], err)
+		}
+	}
+	if err := I8Scaled(one, []byte{0}, 1, math.MinInt64); !errors.Is(err, ErrOverflow) {
+		t.Error(err)
+	}
+	// One rounding: in float32, 16777217 would round before the product does.
+	if err := I32Scaled(one, []byte{1, 0, 0, 1}, 3, 0); err != nil || one[0] != 50331652 {
+		t.Errorf("3 × 16777217 = %v, %v", one[0], err)
+	}
+}

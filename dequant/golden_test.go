@@ -1,0 +1,75 @@
+package dequant
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// eachGolden runs f with the input and output of every file of testdata with this extension.
+func eachGolden(t *testing.T, ext string, atLeast int, f func(t *testing.T, d layout.DType, in, out []byte)) {
+	files, err := filepath.Glob("testdata/*" + ext)
+	if err != nil || len(files) < atLeast {
+		t.Fatalf("%d files %s in testdata, want %d or more (%v)", len(files), ext, atLeast, err)
+	}
+	for _, name := range files {
+		d, ok := layout.ParseDType(strings.TrimSuffix(filepath.Base(name), ext))
+		if !ok {
+			t.Fatalf("%s names no type", name)
+		}
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := binary.LittleEndian.Uint32(b)
+		t.Run(d.String(), func(t *testing.T) { f(t, d, b[4:4+n], b[4+n:]) })
+	}
+}
+
+func toFloats(b []byte) []float32 {
+	f := make([]float32, len(b)/4)
+	for i := range f {
+		f[i] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:]))
+	}
+	return f
+}
+
+func TestGoldenExpand(t *testing.T) {
+	eachLevel(t, func(t *testing.T) {
+		eachGolden(t, ".gold", 15, func(t *testing.T, d layout.DType, in, out []byte) {
+			want := toFloats(out)
+			got := make([]float32, len(want))
+			if err := Expand(d, got, in); err != nil {
+				t.Fatal(err)
+			}
+			if i := differ(d, got, want); i >= 0 {
+				t.Errorf("element %d: %08x (%v), want %08x (%v)", i,
+					math.Float32bits(got[i]), got[i], math.Float32bits(want[i]), want[i])
+			}
+		})
+	})
+}
+
+func TestGoldenQuantize(t *testing.T) {
+	eachLevel(t, func(t *testing.T) {
+		eachGolden(t, ".quant", 7, func(t *testing.T, d layout.DType, in, out []byte) {
+			src := toFloats(in)
+			got := make([]byte, len(out))
+			if err := Quantize(d, got, src); err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(got, out) {
+				i := firstDifference(got, out)
+				b := i / d.BlockBytes()
+				t.Errorf("block %d of %v:\n% x, want\n% x", b, src[b*d.BlockElems():][:d.BlockElems()],
+					got[b*d.BlockBytes():][:d.BlockBytes()], out[b*d.BlockBytes():][:d.BlockBytes()])
+			}
+		})
+	})
+}

@@ -1,0 +1,320 @@
+package dequant
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// use makes l, over the portable loops, the active implementation until the test ends.
+func use(t testing.TB, l *impl) {
+	old := active
+	active = overlay([]*impl{&generic, l})
+	t.Cleanup(func() { active = old })
+}
+
+// eachLevel runs f under every implementation that this machine has.
+func eachLevel(t *testing.T, f func(t *testing.T)) {
+	for _, l := range levels {
+		t.Run(l.name, func(t *testing.T) {
+			use(t, l)
+			f(t)
+		})
+	}
+}
+
+// eachKernel runs f for every kernel of every level, run and stream apart.
+func eachKernel(t *testing.T, f func(t *testing.T, d layout.DType, k kernel)) {
+	for _, l := range levels {
+		for _, d := range types {
+			k := l.expand[d]
+			if k.run != nil {
+				t.Run(l.name+"/"+d.String(), func(t *testing.T) { f(t, d, kernel{run: k.run, step: k.step}) })
+			}
+			if k.stream != nil {
+				t.Run(l.name+"/"+d.String()+"/stream", func(t *testing.T) { f(t, d, k) })
+			}
+		}
+	}
+}
+
+// call runs one variant of k as its contract allows: whole steps, aligned if it streams.
+func (k kernel) call(dst []float32, src []byte) {
+	if k.stream != nil {
+		k.stream(dst, src)
+		return
+	}
+	k.run(dst, src)
+}
+
+func reference(d layout.DType, src []byte) []float32 {
+	want := make([]float32, len(src)/d.BlockBytes()*d.BlockElems())
+	generic.expand[d].run(want, src)
+	return want
+}
+
+// aligned64 is a slice of n floats whose first lies skip floats after a multiple of 64 bytes.
+func aligned64(n, skip int) []float32 {
+	buf := make([]float32, n+32)
+	at := int(-uintptr(unsafe.Pointer(&buf[0]))%64/4) + skip
+	return buf[at : at+n : at+n]
+}
+
+// TestOracle holds the portable loops against the formulas.
+func TestOracle(t *testing.T) {
+	for _, d := range types {
+		t.Run(d.String(), func(t *testing.T) {
+			src := inputs(d)
+			got := reference(d, src)
+			elems, size, value := d.BlockElems(), d.BlockBytes(), oracles[d]
+			for i, y := range got {
+				block := src[i/elems*size:][:size]
+				if want := value(block, i%elems); !same(d, y, want) {
+					t.Fatalf("block % x, element %d: %08x (%v), want %08x (%v)", block, i%elems,
+						math.Float32bits(y), y, math.Float32bits(want), want)
+				}
+			}
+		})
+	}
+}
+
+// TestKernelValues holds every kernel against the portable loop on all edge inputs.
+func TestKernelValues(t *testing.T) {
+	eachKernel(t, func(t *testing.T, d layout.DType, k kernel) {
+		src := inputs(d)
+		elems, size := d.BlockElems(), d.BlockBytes()
+		blocks := wholeSteps(len(src)/size, k.step)
+		src = src[:blocks*size]
+		want := reference(d, src)
+		got := aligned64(len(want), 0)
+		k.call(got, src)
+		if i := differ(d, got, want); i >= 0 {
+			t.Errorf("element %d of block % x: %08x, want %08x", i%elems, src[i/elems*size:][:size],
+				math.Float32bits(got[i]), math.Float32bits(want[i]))
+		}
+	})
+}
+
+// TestKernelBounds calls every kernel with counts around each vector width, at every
+// alignment, and looks for stores that miss the destination.
+func TestKernelBounds(t *testing.T) {
+	eachKernel(t, func(t *testing.T, d layout.DType, k kernel) {
+		elems, size, step := d.BlockElems(), d.BlockBytes(), max(1, k.step)
+		most := max(160/elems, 3)
+		pool := randomBytes(rand.New(rand.NewPCG(2, uint64(d))), (most+1)*max(step, 1)*size+64)
+		for n := step; n <= max(most, 3*step); n += step {
+			for skip := range 16 {
+				if k.stream != nil && skip > 0 {
+					break
+				}
+				src := pool[skip*5%17:][:n*size]
+				checkGuarded(t, d, k, src, n*elems, skip)
+			}
+		}
+	})
+}
+
+func checkGuarded(t *testing.T, d layout.DType, k kernel, src []byte, n, skip int) {
+	t.Helper()
+	const guard = 32
+	canary := math.Float32frombits(0xdeadbeef)
+	buf := aligned64(n+2*guard, skip)
+	for i := range buf {
+		buf[i] = canary
+	}
+	before := bytes.Clone(src)
+	dst := buf[guard : guard+n : guard+n]
+	k.call(dst, src)
+	if i := differ(d, dst, reference(d, src)); i >= 0 {
+		t.Fatalf("%d elements, dst %d floats off alignment: element %d is %v", n, skip, i, dst[i])
+	}
+	for i, v := range buf {
+		if (i < guard || i >= guard+n) && math.Float32bits(v) != 0xdeadbeef {
+			t.Fatalf("%d elements: wrote element %d outside dst", n, i-guard)
+		}
+	}
+	if !bytes.Equal(src, before) {
+		t.Fatalf("%d elements: source changed", n)
+	}
+}
+
+// TestExpandLengths goes through the wrapper, which joins kernels and portable tails.
+func TestExpandLengths(t *testing.T) {
+	eachLevel(t, func(t *testing.T) {
+		for _, d := range types {
+			elems, size := d.BlockElems(), d.BlockBytes()
+			blocks := max(300/elems, 9)
+			src := randomBytes(rand.New(rand.NewPCG(3, uint64(d))), blocks*size)
+			want := reference(d, src)
+			for n := range blocks + 1 {
+				for _, large := range []bool{false, true} {
+					dst := aligned64(n*elems, n%16)
+					expand(d, dst, src[:n*size], large)
+					if i := differ(d, dst, want[:n*elems]); i >= 0 {
+						t.Fatalf("%v: %d blocks, large %v: element %d is %v, want %v", d, n, large, i, dst[i], want[i])
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestExpandLong exceeds maxCall and streamMin, with a tail.
+func TestExpandLong(t *testing.T) {
+	if testing.Short() {
+		t.Skip("large buffers")
+	}
+	eachLevel(t, func(t *testing.T) {
+		for _, d := range types {
+			elems, size := d.BlockElems(), d.BlockBytes()
+			blocks := (streamMin + maxCall/2 + 7*maxBlock + 3) / elems
+			if active.expand[d].stream == nil {
+				blocks = (maxCall + 3*maxBlock + 3) / elems
+			}
+			src := randomBytes(rand.New(rand.NewPCG(4, uint64(d))), blocks*size)
+			want := reference(d, src)
+			for _, skip := range []int{0, 1} {
+				dst := aligned64(blocks*elems, skip)
+				if err := Expand(d, dst, src); err != nil {
+					t.Fatal(err)
+				}
+				if i := differ(d, dst, want); i >= 0 {
+					t.Fatalf("%v: element %d is %v, want %v", d, i, dst[i], want[i])
+				}
+			}
+		}
+	})
+}
+
+// TestScaledKernels holds the kernels for scaled integers against the rule in float64.
+func TestScaledKernels(t *testing.T) {
+	scales := []float32{0, 1, -1, 0.1, -3.7e-3, 1e-45, 1.1754942e-38, math.MaxFloat32, float32(math.Inf(-1)), float32(math.NaN())}
+	zeros := []int64{0, 1, -128, 127, 12345, maxExactZero, -maxExactZero, maxExactZero + 1, -1 << 31, 1 << 40}
+	eachLevel(t, func(t *testing.T) {
+		for _, d := range []layout.DType{layout.I8, layout.I16, layout.I32, layout.I64} {
+			src := inputs(d)
+			if d == layout.I64 { // keep clear of overflow, which has its own test
+				for i := 7; i < len(src); i += 8 {
+					src[i] = byte(int8(src[i]) >> 1)
+				}
+			}
+			n := len(src) / d.BlockBytes()
+			want, got := make([]float32, n), make([]float32, n)
+			for _, scale := range scales {
+				for _, zero := range zeros {
+					if err := expandScaledExactly(d, want, src, scale, zero); err != nil {
+						t.Fatal(err)
+					}
+					if err := ExpandScaled(d, got, src, scale, zero); err != nil {
+						t.Fatal(err)
+					}
+					if i := differ(d, got, want); i >= 0 {
+						t.Fatalf("%v: scale %v zero %d: element %d is %v, want %v", d, scale, zero, i, got[i], want[i])
+					}
+				}
+			}
+			for m := range min(n, 200) {
+				dst := aligned64(m+1, m%16)
+				dst[m] = 7
+				if err := ExpandScaled(d, dst[:m], src[:m*d.BlockBytes()], 0.25, 3); err != nil {
+					t.Fatal(err)
+				}
+				expandScaledExactly(d, want[:m], src[:m*d.BlockBytes()], 0.25, 3)
+				if i := differ(d, dst[:m], want[:m]); i >= 0 || dst[m] != 7 {
+					t.Fatalf("%v: %d elements: element %d differs, guard %v", d, m, i, dst[m])
+				}
+			}
+		}
+	})
+}
+
+// TestEncoders holds every encoder against the portable one: edges, lengths, guards.
+func TestEncoders(t *testing.T) {
+	eachLevel(t, func(t *testing.T) {
+		for _, d := range types {
+			if !CanQuantize(d) {
+				continue
+			}
+			src := floats(200_000)
+			elems, size := d.BlockElems(), d.BlockBytes()
+			want := make([]byte, len(src)/elems*size)
+			generic.encode[d].run(want, src)
+			got := make([]byte, len(want))
+			if err := Quantize(d, got, src); err != nil {
+				t.Fatal(err)
+			}
+			if i := firstDifference(got, want); i >= 0 {
+				b := i / size
+				t.Fatalf("%v: block %v: % x, want % x", d, src[b*elems:][:elems], got[b*size:][:size], want[b*size:][:size])
+			}
+			for n := range max(200/elems, 9) {
+				buf := bytes.Repeat([]byte{0xa5}, n*size+64)
+				off := 16 + n%16
+				in := aligned64(n*elems, n%16)
+				copy(in, src)
+				encode(d, buf[off:off+n*size:off+n*size], in)
+				if !bytes.Equal(buf[off:off+n*size], want[:n*size]) {
+					t.Fatalf("%v: %d blocks differ", d, n)
+				}
+				if bytes.Count(buf[:off], []byte{0xa5}) != off || bytes.Count(buf[off+n*size:], []byte{0xa5}) != 64-off {
+					t.Fatalf("%v: %d blocks: wrote outside dst", d, n)
+				}
+			}
+		}
+	})
+}
+
+func firstDifference(x, y []byte) int {
+	for i := range x {
+		if x[i] != y[i] {
+			return i
+		}
+	}
+	return -1
+}
+
+// floats are n float32s: patterns where rounding to 16 bits decides, every exponent, plain
+// weights, then blocks that are all zero, tiny, or hold an infinity or a NaN.
+func floats(n int) []float32 {
+	rng := rand.New(rand.NewPCG(5, 5))
+	f := make([]float32, 0, n)
+	for e := range uint32(512) {
+		for _, m := range []uint32{0, 1, 0xfff, 0x1000, 0x1001, 0x2fff, 0x3000, 0x7fff, 0x8000, 0x8001, 0x18000, 0x7fefff, 0x7ff000, 0x7fffff} {
+			f = append(f, math.Float32frombits(e<<23|m))
+		}
+		f = append(f, 0, 1)
+	}
+	for len(f)+32 <= n {
+		block := make([]float32, 32)
+		scale := math.Ldexp(1, rng.IntN(60)-40)
+		for i := range block {
+			block[i] = float32(rng.NormFloat64() * scale)
+		}
+		switch at := rng.IntN(32); rng.IntN(16) {
+		case 0:
+			clear(block)
+		case 1:
+			block[at] = float32(math.NaN())
+		case 2:
+			block[at] = float32(math.Inf(1 - 2*(at&1)))
+		case 3:
+			for i := range block {
+				block[i] = math.Float32frombits(rng.Uint32())
+			}
+		case 4:
+			for i := range block {
+				block[i] = math.Float32frombits(rng.Uint32() & 0x807fffff)
+			}
+		case 5: // a tie at every step
+			for i := range block {
+				block[i] = float32(i-16) / 2
+			}
+		}
+		f = append(f, block...)
+	}
+	return append(f, make([]float32, n-len(f))...)
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package dequant
+
+const raceEnabled = true
