@@ -1,0 +1,54 @@
+# Everything here needs Go and git only. `make help` lists the targets.
+
+GO ?= go
+FUZZTIME ?= 10s
+BENCH ?= .
+BENCHTIME ?= 1s
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+# What must build beside the machine at hand: no mapping (windows, wasm), another
+# word size, another byte order.
+PLATFORMS = windows/amd64 darwin/arm64 freebsd/amd64 linux/arm64 linux/386 linux/s390x wasip1/wasm js/wasm
+
+.PHONY: help test test-purego test-race lint cross fuzz bench generate ci
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+
+test: ## all tests
+	$(GO) test ./...
+
+test-purego: ## all tests with every line of assembly left out
+	$(GO) test -tags purego ./...
+
+test-race: ## all tests under the race detector, and with every pointer conversion checked
+	$(GO) test -race ./...
+	$(GO) test -gcflags=all=-d=checkptr=2 ./mmapio ./loader ./dequant
+
+lint: ## gofmt, vet, staticcheck, and unsafe only where it belongs
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'gofmt would change these files'; exit 1; }
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+	@! grep -rlE '^\s*(import )?"unsafe"' --include='*.go' . | grep -vE '^\./(mmapio|dequant|bench/peers)/' \
+		|| { echo 'these files import unsafe outside mmapio and dequant'; exit 1; }
+
+cross: ## type-check code and tests for every platform
+	@set -e; for p in $(PLATFORMS); do echo "vet $$p"; \
+		CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) vet ./...; done
+
+fuzz: ## every fuzz target for FUZZTIME
+	@set -e; for pkg in $$($(GO) list ./...); do \
+		for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+			echo "$$pkg $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg; done; done
+
+bench: ## the benchmarks of the whole path, with profiles in bench/out
+	@mkdir -p bench/out
+	$(GO) test ./bench -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem \
+		-cpuprofile bench/out/cpu.prof -memprofile bench/out/mem.prof -o bench/out/bench.test | tee bench/out/bench.txt
+	@echo 'profiles: go tool pprof bench/out/bench.test bench/out/cpu.prof (or mem.prof)'
+
+generate: ## write all generated files anew
+	$(GO) generate ./...
+
+ci: lint cross test test-purego test-race fuzz

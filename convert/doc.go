@@ -1,0 +1,2 @@
+// Package convert writes models that package loader can read as other files.
+package convert

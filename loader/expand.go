@@ -1,0 +1,259 @@
+package loader
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"math/bits"
+
+	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// Float32s returns the tensor's values, row-major. For a raw and aligned F32 tensor they
+// are a view of the mapping. Otherwise they are expanded on first use, once however many
+// goroutines ask, and kept in the model's cache: read-only, for all callers the same slice
+// until the cache evicts it, and valid beyond that. Lifetime: see the package's documentation.
+//
+// Integers that the file gives a scale expand to scale × (q − zero point). Types without a
+// defined value are ErrUnsupported; a file that has shrunk is mmapio.ErrFault.
+func (t Tensor) Float32s() ([]float32, error) {
+	if t.DType() == layout.F32 {
+		return View[float32](t)
+	}
+	q, scaled, err := t.Scale()
+	if err != nil {
+		return nil, err
+	}
+	if err := t.enter(); err != nil {
+		return nil, err
+	}
+	defer t.leave()
+	r := t.ref
+	b, err := r.model.cache.get(cacheKey{r, kindFloat32}, t.lease, func() (buffer, error) {
+		n, err := r.expandedLen()
+		if err != nil {
+			return buffer{}, err
+		}
+		values := mmapio.Aligned[float32](n)
+		return buffer{floats: values}, r.expand(values, 0, q, scaled, true)
+	})
+	if err != nil {
+		return nil, r.wrap(err)
+	}
+	return b.floats, nil
+}
+
+// Dequantize writes all values to dst, whose length must be the number of elements. Large
+// tensors are expanded on all cores. Nothing is cached or allocated.
+func (t Tensor) Dequantize(dst []float32) error {
+	if uint64(len(dst)) != t.Elements() {
+		return t.ref.wrap(fmt.Errorf("%w: room for %d values, but the tensor has %d", ErrRange, len(dst), t.Elements()))
+	}
+	return t.dequantize(dst, 0, true)
+}
+
+// DequantizeRows writes the values of n rows, from row first on, to dst, whose length must
+// be n × the innermost dimension. Only the blocks that hold these rows are read: looking up
+// one embedding costs one row. A scalar is one row of one element.
+func (t Tensor) DequantizeRows(dst []float32, first, n uint64) error {
+	rows, cols := t.rows()
+	if !layout.Within(first, n, rows) {
+		return t.ref.wrap(fmt.Errorf("%w: %d rows from row %d, but the tensor has %d", ErrRange, n, first, rows))
+	}
+	if hi, want := bits.Mul64(n, cols); hi != 0 || uint64(len(dst)) != want {
+		return t.ref.wrap(fmt.Errorf("%w: room for %d values, but %d rows have %d each", ErrRange, len(dst), n, cols))
+	}
+	return t.dequantize(dst, first*cols, true)
+}
+
+// At is the value of one element, by an index in every dimension. It reads one block, and
+// is meant for looking, not for loops.
+func (t Tensor) At(index ...uint64) (float32, error) {
+	if len(index) != len(t.Shape()) {
+		return 0, t.ref.wrap(fmt.Errorf("%w: %d indexes, but the tensor has %d dimensions", ErrRange, len(index), len(t.Shape())))
+	}
+	at := uint64(0)
+	for d, i := range index {
+		if i >= t.Shape()[d] {
+			return 0, t.ref.wrap(fmt.Errorf("%w: index %d in dimension %d of %d elements", ErrRange, i, d, t.Shape()[d]))
+		}
+		at = at*t.Shape()[d] + i
+	}
+	var value [1]float32
+	err := t.dequantize(value[:], at, false)
+	return value[0], err
+}
+
+// Rows is a run of consecutive rows of a tensor.
+type Rows struct {
+	First  uint64    // the first row
+	N      uint64    // how many
+	Values []float32 // theirs, row-major; overwritten by the next step
+}
+
+// Chunks iterates over the tensor's values, n rows at a time (the last time fewer), in one
+// buffer that every step reuses. An error ends the iteration. A row is the innermost
+// dimension; n of 0 means as many rows as fit 1 MiB of values.
+func (t Tensor) Chunks(n uint64) iter.Seq2[Rows, error] {
+	return func(yield func(Rows, error) bool) {
+		rows, cols := t.rows()
+		if n == 0 {
+			n = max(1, 1<<18/max(cols, 1))
+		}
+		n = min(n, rows)
+		hi, size := bits.Mul64(n, cols)
+		if hi != 0 || size > math.MaxInt/4 {
+			yield(Rows{}, t.ref.wrap(mmapio.ErrTooLarge))
+			return
+		}
+		var buf []float32
+		for first := uint64(0); first < rows; first += n {
+			if buf == nil {
+				buf = mmapio.Aligned[float32](int(size))
+			}
+			chunk := Rows{First: first, N: min(n, rows-first)}
+			chunk.Values = buf[:chunk.N*cols]
+			if err := t.dequantize(chunk.Values, first*cols, false); err != nil {
+				yield(Rows{}, err)
+				return
+			}
+			if !yield(chunk, nil) {
+				return
+			}
+		}
+	}
+}
+
+// rows sees the tensor as a matrix: the innermost dimension are its columns.
+func (t Tensor) rows() (rows, cols uint64) {
+	shape := t.Shape()
+	if len(shape) == 0 {
+		return 1, 1
+	}
+	last := len(shape) - 1
+	rows, _ = layout.Elements(shape[:last])
+	if shape[last] == 0 {
+		// Outer dimensions of an empty tensor may multiply to anything.
+		return 0, 0
+	}
+	return rows, shape[last]
+}
+
+// ErrRange means that a request leaves the tensor, or that memory handed in is not of the
+// size it needs.
+var ErrRange = errors.New("out of range")
+
+// dequantize writes the values of len(dst) elements, from element first on, to dst.
+func (t Tensor) dequantize(dst []float32, first uint64, parallel bool) error {
+	q, scaled, err := t.Scale()
+	if err != nil {
+		return err
+	}
+	if err := t.enter(); err != nil {
+		return err
+	}
+	defer t.leave()
+	if err := t.ref.expand(dst, first, q, scaled, parallel); err != nil {
+		return t.ref.wrap(err)
+	}
+	return nil
+}
+
+// expandedLen is the number of values, where a slice can hold them.
+func (t *tensor) expandedLen() (int, error) {
+	if !dequant.Supported(t.DType) {
+		return 0, fmt.Errorf("%w: %s has no values in float32", ErrUnsupported, t.DType)
+	}
+	n := t.Elements()
+	if n > math.MaxInt/4 {
+		return 0, fmt.Errorf("%d values: %w", n, mmapio.ErrTooLarge)
+	}
+	return int(n), nil
+}
+
+// expand is the one way from stored bytes to values. It reads the blocks that hold len(dst)
+// elements from element first on, which the caller has checked to be there.
+func (t *tensor) expand(dst []float32, first uint64, q layout.Quant, scaled, parallel bool) error {
+	if _, err := t.expandedLen(); err != nil {
+		return err
+	}
+	if t.Encoding != layout.Raw {
+		return fmt.Errorf("%w: elements stored as %s", ErrUnsupported, t.Encoding)
+	}
+	if len(dst) == 0 {
+		return nil
+	}
+	e := expander{dtype: t.DType, quant: q, scaled: scaled, parallel: parallel}
+	if t.file.mapping.Aliased() {
+		return mmapio.Guard(func() error { return e.step(t, dst, first, nil) })
+	}
+	return e.steps(t, dst, first)
+}
+
+// expander turns blocks of one type into values.
+type expander struct {
+	dtype            layout.DType
+	quant            layout.Quant
+	scaled, parallel bool
+}
+
+// readStep is how many elements are read at a time from a file that is not mapped. It is a
+// multiple of every block.
+const readStep = 1 << 18
+
+// steps expands from a file that is not mapped, through a buffer of fixed size.
+func (e *expander) steps(t *tensor, dst []float32, first uint64) error {
+	_, most := t.span(0, min(readStep, uint64(len(dst)))+uint64(t.DType.BlockElems()))
+	buf := mmapio.AlignedBytes(int(most))
+	for len(dst) > 0 {
+		// Steps after the first begin at a block.
+		n := min(uint64(len(dst)), readStep-first%readStep)
+		if err := e.step(t, dst[:n], first, buf); err != nil {
+			return err
+		}
+		dst, first = dst[n:], first+n
+	}
+	return nil
+}
+
+// step expands elements whose blocks the mapping holds, or else fit buf.
+func (e *expander) step(t *tensor, dst []float32, first uint64, buf []byte) error {
+	off, size := t.span(first, uint64(len(dst)))
+	var src []byte
+	var err error
+	if buf == nil {
+		src, err = t.file.mapping.Slice(t.Offset+off, size)
+	} else {
+		src = buf[:size]
+		err = t.file.readFull(src, t.Offset+off)
+	}
+	if err != nil {
+		return err
+	}
+	return e.values(dst, src, int(first%uint64(e.dtype.BlockElems())))
+}
+
+// values expands src, whole blocks; skip is where in the first of them dst begins.
+func (e *expander) values(dst []float32, src []byte, skip int) error {
+	wholeBlocks := len(dst)/e.dtype.BlockElems()*e.dtype.BlockBytes() == len(src)
+	switch {
+	case e.scaled && e.parallel:
+		return dequant.ExpandScaledParallel(e.dtype, dst, src, e.quant.Scale, e.quant.Zero)
+	case e.scaled:
+		return dequant.ExpandScaled(e.dtype, dst, src, e.quant.Scale, e.quant.Zero)
+	case e.parallel && wholeBlocks && skip == 0:
+		return dequant.ExpandParallel(e.dtype, dst, src)
+	}
+	return dequant.ExpandRange(e.dtype, dst, src, skip)
+}
+
+// span is where, from the tensor's first byte, the blocks of n elements from element first
+// on are stored.
+func (t *tensor) span(first, n uint64) (off, size uint64) {
+	elems, bytes := uint64(t.DType.BlockElems()), uint64(t.DType.BlockBytes())
+	lo, hi := first/elems, (first+n+elems-1)/elems
+	return lo * bytes, (hi - lo) * bytes
+}

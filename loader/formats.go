@@ -1,0 +1,38 @@
+package loader
+
+import (
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/layout/safetensors"
+)
+
+// decoders is the one place above layout that knows formats. A new format is a package
+// under layout and a line here.
+var decoders = map[layout.Format]layout.Decoder{
+	layout.APR2:        decoder(apr2.Decode),
+	layout.SafeTensors: decoder(safetensors.Decode),
+}
+
+// decoder lets a package's Decode return its own type.
+func decoder[F layout.File](decode func(layout.Input, *layout.Limits) (F, error)) layout.Decoder {
+	return func(in layout.Input, lim *layout.Limits) (layout.File, error) {
+		f, err := decode(in, lim)
+		if err != nil {
+			return nil, err
+		}
+		return f, nil
+	}
+}
+
+// decode names the format of the bytes and reads its index.
+func decode(in layout.Input, lim *layout.Limits) (layout.File, error) {
+	format, err := layout.Sniff(in)
+	if err != nil {
+		return nil, err
+	}
+	d, ok := decoders[format]
+	if !ok {
+		return nil, layout.Errorf(format, 0, "magic", ErrUnsupported, "files of this format cannot be opened")
+	}
+	return d(in, lim)
+}

@@ -1,0 +1,44 @@
+package loader
+
+import "sync/atomic"
+
+// gate counts the users of something that must outlive them. Once closed it lets nobody
+// in, and whoever leaves last is told so.
+type gate struct {
+	state atomic.Int64 // number of users, plus gateClosed
+}
+
+const gateClosed = 1 << 62
+
+// enter lets a user in; false when the gate is closed.
+func (g *gate) enter() bool {
+	for {
+		s := g.state.Load()
+		if s >= gateClosed {
+			return false
+		}
+		if g.state.CompareAndSwap(s, s+1) {
+			return true
+		}
+	}
+}
+
+// leave ends one enter; last is true for the one user after whom nobody is inside or
+// will come.
+func (g *gate) leave() (last bool) { return g.state.Add(-1) == gateClosed }
+
+// close shuts the gate. first is false when it was shut before; last is true when nobody
+// is inside, and so nobody will be told by leave.
+func (g *gate) close() (first, last bool) {
+	for {
+		s := g.state.Load()
+		if s >= gateClosed {
+			return false, false
+		}
+		if g.state.CompareAndSwap(s, s|gateClosed) {
+			return true, s == 0
+		}
+	}
+}
+
+func (g *gate) closed() bool { return g.state.Load() >= gateClosed }

@@ -1,0 +1,56 @@
+package loader
+
+import (
+	"fmt"
+	"iter"
+)
+
+// Lease keeps a model's memory in place while a piece of work, such as one request of a
+// server, uses it. Tensors taken from the lease work until its release, even when the
+// model is closed meanwhile, and what they have expanded stays in the cache that long.
+type Lease struct {
+	model *Model
+	gate  gate
+	pins  map[*entry]struct{} // guarded by model.cache.mu
+}
+
+// Acquire takes a lease, or answers ErrClosed. Every lease must be released.
+func (m *Model) Acquire() (*Lease, error) {
+	if !m.gate.enter() {
+		return nil, m.closedError()
+	}
+	return &Lease{model: m}, nil
+}
+
+// Release ends the lease. Calls that are still running through it finish first, without
+// Release waiting for them. A second Release does nothing.
+func (l *Lease) Release() {
+	if _, last := l.gate.close(); last {
+		l.finish()
+	}
+}
+
+func (l *Lease) finish() {
+	l.model.cache.unpin(l)
+	l.model.leave()
+}
+
+func (l *Lease) leave() {
+	if l.gate.leave() {
+		l.finish()
+	}
+}
+
+// Tensor is Model.Tensor through the lease.
+func (l *Lease) Tensor(name string) (Tensor, error) {
+	if l.gate.closed() {
+		return Tensor{}, fmt.Errorf("%s: lease: %w", l.model.files[0].path, ErrClosed)
+	}
+	return l.model.lookup(name, l)
+}
+
+// Tensors is Model.Tensors through the lease.
+func (l *Lease) Tensors() iter.Seq[Tensor] { return l.model.all(l.gate.closed, l) }
+
+// Sorted is Model.Sorted through the lease.
+func (l *Lease) Sorted() iter.Seq[Tensor] { return l.model.sorted(l.gate.closed, l) }

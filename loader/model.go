@@ -1,0 +1,193 @@
+package loader
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// Model is an open model: its tensors by name, and the mapping they live in.
+type Model struct {
+	opts    Options
+	files   []file
+	tensors []tensor // in file order
+	names   *layout.Names
+	gate    gate
+	cache   cache
+
+	byName func() []int32 // tensors by sorted name, made on first use
+
+	metadataMu sync.Mutex
+	metadata   layout.Metadata
+	scales     map[string]layout.Quant
+	parsed     bool
+}
+
+// file is one file of a model.
+type file struct {
+	path    string
+	mapping *mmapio.Mapping
+	layout  layout.File
+	index   *layout.Index
+	// align is the alignment of the file's first byte in memory, as far as any dtype
+	// cares: less than 8 only where OpenBytes was given odd memory.
+	align int
+}
+
+// Tensor finds a tensor by name, without allocating. The error is ErrNotFound or
+// ErrClosed, wrapped with the names of file and tensor.
+func (m *Model) Tensor(name string) (Tensor, error) {
+	if m.gate.closed() {
+		return Tensor{}, m.closedError()
+	}
+	return m.lookup(name, nil)
+}
+
+func (m *Model) lookup(name string, l *Lease) (Tensor, error) {
+	for p := m.names.Probe(layout.HashName(name)); ; {
+		i, ok := p.Next()
+		if !ok {
+			return Tensor{}, fmt.Errorf("%s: tensor %q: %w", m.files[0].path, name, ErrNotFound)
+		}
+		if t := &m.tensors[i]; t.name == name {
+			return Tensor{t, l}, nil
+		}
+	}
+}
+
+// Len is the number of tensors.
+func (m *Model) Len() int { return len(m.tensors) }
+
+// Tensors iterates over all tensors in the order of the file's own table. After Close it
+// yields nothing.
+func (m *Model) Tensors() iter.Seq[Tensor] { return m.all(m.gate.closed, nil) }
+
+// Sorted iterates over all tensors by ascending name (bytewise). After Close it yields
+// nothing.
+func (m *Model) Sorted() iter.Seq[Tensor] { return m.sorted(m.gate.closed, nil) }
+
+func (m *Model) all(closed func() bool, l *Lease) iter.Seq[Tensor] {
+	return func(yield func(Tensor) bool) {
+		for i := range m.tensors {
+			if closed() || !yield(Tensor{&m.tensors[i], l}) {
+				return
+			}
+		}
+	}
+}
+
+func (m *Model) sorted(closed func() bool, l *Lease) iter.Seq[Tensor] {
+	return func(yield func(Tensor) bool) {
+		for _, i := range m.byName() {
+			if closed() || !yield(Tensor{&m.tensors[i], l}) {
+				return
+			}
+		}
+	}
+}
+
+func (m *Model) sortNames() []int32 {
+	order := make([]int32, len(m.tensors))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortFunc(order, func(a, b int32) int { return cmp.Compare(m.tensors[a].name, m.tensors[b].name) })
+	return order
+}
+
+// Format is the format of the model's files.
+func (m *Model) Format() layout.Format { return m.files[0].index.Format }
+
+// Files lists the files of the model. Their Layout gives access to what only their
+// format has, by type assertion to its package's File.
+func (m *Model) Files() []FileInfo {
+	infos := make([]FileInfo, len(m.files))
+	for i := range m.files {
+		f := &m.files[i]
+		infos[i] = FileInfo{Path: f.path, Size: f.mapping.Size(), Layout: f.layout}
+	}
+	return infos
+}
+
+// FileInfo describes one file of a model. It stays valid after Close, but for methods of
+// Layout that take an Input.
+type FileInfo struct {
+	Path   string
+	Size   uint64
+	Layout layout.File
+}
+
+// Metadata is what the files say about the model, parsed on first use. It must not be
+// modified.
+func (m *Model) Metadata() (layout.Metadata, error) {
+	if !m.gate.enter() {
+		return nil, m.closedError()
+	}
+	defer m.leave()
+	if err := m.parseMetadata(); err != nil {
+		return nil, err
+	}
+	return m.metadata, nil
+}
+
+// parseMetadata makes sure that m.metadata and m.scales are there. The caller holds the
+// mapping.
+func (m *Model) parseMetadata() error {
+	m.metadataMu.Lock()
+	defer m.metadataMu.Unlock()
+	if m.parsed {
+		return nil
+	}
+	f := &m.files[0]
+	var md layout.Metadata
+	var scales map[string]layout.Quant
+	err := mmapio.Guard(func() (err error) {
+		if md, err = f.layout.Metadata(f.mapping); err != nil {
+			return err
+		}
+		if s, ok := f.layout.(layout.Scaler); ok {
+			scales, err = s.Scales(md)
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.path, err)
+	}
+	m.metadata, m.scales, m.parsed = md, scales, true
+	return nil
+}
+
+// Close lets go of the files once no lease and no running call needs them. It does not
+// wait for these. A second Close does nothing and answers ErrClosed.
+func (m *Model) Close() error {
+	first, last := m.gate.close()
+	if !first {
+		return m.closedError()
+	}
+	if last {
+		return m.release()
+	}
+	return nil
+}
+
+func (m *Model) leave() {
+	if m.gate.leave() {
+		m.release() // nobody is left to hear of an error
+	}
+}
+
+func (m *Model) release() (err error) {
+	m.cache.clear()
+	for i := range m.files {
+		err = errors.Join(err, m.files[i].mapping.Close())
+	}
+	return err
+}
+
+func (m *Model) closedError() error { return fmt.Errorf("%s: %w", m.files[0].path, ErrClosed) }

@@ -1,0 +1,135 @@
+package loader
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// Options tune a Model. A nil *Options and every zero field mean the defaults.
+type Options struct {
+	// Limits caps what a file may make the decoder accept; nil means layout's defaults.
+	Limits *layout.Limits
+	// CacheBytes bounds the heap that holds expanded and copied tensors, beyond what
+	// leases pin. 0 means 1 GiB; negative keeps nothing that no lease pins.
+	CacheBytes int64
+	// NoMap reads the file on demand into the heap instead of mapping it: for file
+	// systems where a page fault may hang or kill. Platforms that cannot map always
+	// do this.
+	NoMap bool
+}
+
+const defaultCacheBytes = 1 << 30
+
+func (o *Options) withDefaults() Options {
+	if o == nil {
+		o = &Options{}
+	}
+	out := *o
+	if out.CacheBytes == 0 {
+		out.CacheBytes = defaultCacheBytes
+	}
+	return out
+}
+
+// Open maps the model file at path and reads its index. The format is told from the
+// bytes, not the name. The error names the file and, for a damaged one, wraps a
+// *[layout.FormatError] that says where and why.
+func Open(path string, opts *Options) (*Model, error) {
+	o := opts.withDefaults()
+	open := mmapio.Map
+	if o.NoMap {
+		open = mmapio.OpenReader
+	}
+	mapping, err := open(path)
+	if err != nil {
+		return nil, err
+	}
+	return newModel(path, mapping, o)
+}
+
+// OpenFile maps an open file, whatever its read position. The caller keeps f and may
+// close it at once. Options.NoMap makes the model read from f, which must then stay open.
+func OpenFile(f *os.File, opts *Options) (*Model, error) {
+	o := opts.withDefaults()
+	if o.NoMap {
+		info, err := f.Stat()
+		if err != nil {
+			return nil, err
+		}
+		return newModel(f.Name(), mmapio.FromReaderAt(f, info.Size()), o)
+	}
+	mapping, err := mmapio.MapFile(f)
+	if err != nil {
+		return nil, err
+	}
+	return newModel(f.Name(), mapping, o)
+}
+
+// OpenBytes reads the index of a model that is in memory. Views alias b, which must not
+// change until Close.
+func OpenBytes(b []byte, opts *Options) (*Model, error) {
+	return newModel("memory", mmapio.FromBytes(b), opts.withDefaults())
+}
+
+// newModel takes over mapping, also when it fails.
+func newModel(path string, mapping *mmapio.Mapping, o Options) (*Model, error) {
+	m := &Model{opts: o, files: []file{{path: path, mapping: mapping}}}
+	m.byName = sync.OnceValue(m.sortNames)
+	m.cache.init(max(o.CacheBytes, 0))
+	// The file may shrink while its index is read.
+	err := mmapio.Guard(func() error { return m.load(&m.files[0]) })
+	if err != nil {
+		mapping.Close() // the first error is the one worth reporting
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return m, nil
+}
+
+// load decodes f and enters its tensors into the model.
+func (m *Model) load(f *file) error {
+	var err error
+	if f.layout, err = decode(f.mapping, m.opts.Limits); err != nil {
+		return err
+	}
+	f.index = f.layout.Index()
+	f.align = baseAlign(f.mapping.Bytes())
+	m.names = f.index.Names
+	m.tensors = make([]tensor, len(f.index.Tensors))
+	arena := copyNames(f.index.Tensors)
+	for i := range m.tensors {
+		desc := &f.index.Tensors[i]
+		n := len(desc.Name)
+		m.tensors[i] = tensor{Tensor: desc, model: m, file: f, name: arena[:n]}
+		arena = arena[n:]
+		desc.Name = nil // it may be a slice of the mapping
+	}
+	return nil
+}
+
+// copyNames puts all names, one after another, into one string.
+func copyNames(tensors []layout.Tensor) string {
+	size := 0
+	for i := range tensors {
+		size += len(tensors[i].Name)
+	}
+	var names strings.Builder
+	names.Grow(size)
+	for i := range tensors {
+		names.Write(tensors[i].Name)
+	}
+	return names.String()
+}
+
+// baseAlign is the alignment of b's first byte, up to 8, the most that a dtype needs.
+func baseAlign(b []byte) int {
+	align := 8
+	for !mmapio.IsAligned(b, align) {
+		align /= 2
+	}
+	return align
+}

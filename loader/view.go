@@ -1,0 +1,59 @@
+package loader
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// View returns the tensor's elements as a slice of T, row-major, without copying where
+// Tensor.ZeroCopy is true; lifetime as for Tensor.Bytes. T is
+//
+//   - the Go type of the dtype: float32 for F32, int8 for I8, complex64 for C64, …
+//   - or an unsigned integer as wide as one element, for its bits: uint16 (or a named
+//     type of it, such as float16.Float16) for F16 and BF16, uint8 for F8_E4M3 or BOOL
+//   - or byte, for the stored bytes of any dtype, blocks included.
+//
+// Anything else is an error. On a big-endian machine a T wider than a byte is a copy of
+// the caller's own.
+func View[T mmapio.Number](t Tensor) ([]T, error) {
+	if !viewable(reflect.TypeFor[T](), t.ref.DType) {
+		return nil, t.ref.wrap(fmt.Errorf("%w: no view of %s as []%s", ErrUnsupported, t.ref.DType, reflect.TypeFor[T]()))
+	}
+	b, err := t.Bytes()
+	if err != nil {
+		return nil, err
+	}
+	v, err := mmapio.View[T](b)
+	if errors.Is(err, mmapio.ErrByteOrder) {
+		v, err = mmapio.Copy[T](b)
+	}
+	if err != nil {
+		return nil, t.ref.wrap(err)
+	}
+	return v, nil
+}
+
+// viewable reports whether elements of dtype d may be seen as Go values of type t.
+func viewable(t reflect.Type, d layout.DType) bool {
+	if t.Kind() == reflect.Uint8 {
+		return true
+	}
+	if d.BlockElems() != 1 || d.Quantized() || int(t.Size()) != d.BlockBytes() {
+		return false
+	}
+	switch t.Kind() {
+	case reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return true
+	case reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return d.Kind() == layout.KindInt
+	case reflect.Float32, reflect.Float64:
+		return d.Kind() == layout.KindFloat
+	case reflect.Complex64, reflect.Complex128:
+		return d.Kind() == layout.KindComplex
+	}
+	return false
+}
