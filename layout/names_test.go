@@ -2,6 +2,7 @@ package layout
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -94,9 +95,9 @@ func TestNamesFull(t *testing.T) {
 func TestNamesExtremes(t *testing.T) {
 	n := NewNames(2)
 	n.Add(0, 0)
-	n.Add(1, 1<<32-2)
-	if found := candidates(t, n, 0); !slices.Equal(found, []int{0, 1<<32 - 2}) {
-		t.Errorf("candidates %v, want [0 4294967294]", found)
+	n.Add(1, math.MaxInt32)
+	if found := candidates(t, n, 0); !slices.Equal(found, []int{0, math.MaxInt32}) {
+		t.Errorf("candidates %v, want [0 %d]", found, math.MaxInt32)
 	}
 }
 

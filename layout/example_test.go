@@ -1,0 +1,38 @@
+package layout_test
+
+import (
+	"fmt"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+func ExampleSniff() {
+	format, err := layout.Sniff(layout.Bytes("GGUF\x03\x00\x00\x00"))
+	fmt.Println(format, err)
+
+	_, err = layout.Sniff(layout.Bytes("PK\x03\x04"))
+	fmt.Println(err)
+	// Output:
+	// gguf <nil>
+	// unknown: offset 0: magic: the file starts with 50 4b 03 04; known formats: apr2, apr1, april, bw2l, tsm, gguf, safetensors (unknown format)
+}
+
+func ExampleDType_Size() {
+	// Blocks of 32 elements and 34 bytes run along the innermost dimension.
+	fmt.Println(layout.Q8_0.Size([]uint64{4096, 11008}))
+	fmt.Println(layout.Q8_0.Size([]uint64{4096, 40}))
+	// Output:
+	// 47906816 <nil>
+	// 0 40 elements are no multiple of Q8_0's block of 32
+}
+
+func ExampleMetadata_Get() {
+	md, err := layout.ParseJSON([]byte(`{"model_type": "whisper", "quantization": {"bits": 8}}`),
+		layout.APR2, 64, "metadata", (*layout.Limits)(nil).WithDefaults())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(md.Get("quantization", "bits"))
+	// Output: 8 true
+}
