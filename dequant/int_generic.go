@@ -1,6 +1,9 @@
 package dequant
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math/bits"
+)
 
 // int8Floats turns a stored int8 into its value without a conversion instruction.
 var int8Floats = func() (t [256]float32) {
@@ -58,14 +61,14 @@ func u32Generic(dst []float32, src []byte) {
 
 func i64Generic(dst []float32, src []byte) {
 	for len(src) >= 8 && len(dst) >= 1 {
-		dst[0] = float32(int64(binary.LittleEndian.Uint64(src)))
+		dst[0] = roundInt64(int64(binary.LittleEndian.Uint64(src)))
 		dst, src = dst[1:], src[8:]
 	}
 }
 
 func u64Generic(dst []float32, src []byte) {
 	for len(src) >= 8 && len(dst) >= 1 {
-		dst[0] = float32(binary.LittleEndian.Uint64(src))
+		dst[0] = roundUint64(binary.LittleEndian.Uint64(src))
 		dst, src = dst[1:], src[8:]
 	}
 }
@@ -82,4 +85,29 @@ func i16ScaledGeneric(dst []float32, src []byte, scale float32, zero int32) {
 		dst[0] = float32(int32(int16(binary.LittleEndian.Uint16(src)))-zero) * scale
 		dst, src = dst[1:], src[2:]
 	}
+}
+
+// roundInt64 rounds once. On 32-bit machines Go's conversion does not: it rounds the upper and
+// lower half apart, and then their sum.
+func roundInt64(v int64) float32 {
+	if bits.UintSize == 64 {
+		return float32(v)
+	}
+	if v < 0 {
+		return -roundUint64(-uint64(v))
+	}
+	return roundUint64(uint64(v))
+}
+
+// roundUint64 rounds once. Bits too low for a float64 become a sticky one, which is enough to
+// break a tie.
+func roundUint64(v uint64) float32 {
+	if bits.UintSize == 64 {
+		return float32(v)
+	}
+	if v < 1<<53 {
+		return float32(float64(v))
+	}
+	sticky := v & (1<<11 - 1)
+	return float32(float64(v>>11|(sticky|-sticky)>>63)) * (1 << 11)
 }
