@@ -3,7 +3,6 @@ package layout_test
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -81,8 +80,8 @@ func TestBuilderAddErrors(t *testing.T) {
 		{"raw_size too large", lz4(9, 17), "raw_size", layout.ErrInvalid, []string{"17 bytes"}},
 		{"end past the file", u8("a", 95, 6), "offset", layout.ErrTruncated, []string{"6 bytes at 95", "file of 100"}},
 		{"start past the file", u8("a", 101, 0), "offset", layout.ErrTruncated, []string{"0 bytes at 101"}},
-		{"span overflows", u8("a", math.MaxUint64, 2), "offset", layout.ErrTruncated, []string{"2 bytes at 18446744073709551615"}},
-		{"size overflows", u8("a", 2, math.MaxUint64), "offset", layout.ErrTruncated, nil},
+		{"span overflows", u8("a", maxUint64, 2), "offset", layout.ErrTruncated, []string{"2 bytes at 18446744073709551615"}},
+		{"size overflows", u8("a", 2, maxUint64), "offset", layout.ErrTruncated, nil},
 		{"before the data", u8("a", 7, 1), "offset", layout.ErrInvalid, []string{"1 bytes at 7", "64 bytes at 8"}},
 		{"past the data", u8("a", 71, 2), "offset", layout.ErrInvalid, []string{"2 bytes at 71"}},
 		{"nothing before the data", u8("a", 7, 0), "offset", layout.ErrInvalid, nil},
@@ -170,7 +169,7 @@ func TestBuilderLimits(t *testing.T) {
 	} else {
 		wantFormatError(t, err, layout.APR2, 0, "tensor_count", layout.ErrLimit, "4 tensors", "3")
 	}
-	if _, err := layout.NewBuilder(layout.APR2, 100, math.MaxUint64, "offset", lim); !errors.Is(err, layout.ErrLimit) {
+	if _, err := layout.NewBuilder(layout.APR2, 100, maxUint64, "offset", lim); !errors.Is(err, layout.ErrLimit) {
 		t.Errorf("2^64-1 tensors: %v", err)
 	}
 	b, err := layout.NewBuilder(layout.APR2, 100, 3, "offset", lim)
@@ -193,7 +192,7 @@ func TestBuilderSection(t *testing.T) {
 			t.Errorf("%d bytes at %d: %v", s[1], s[0], err)
 		}
 	}
-	for _, s := range [][2]uint64{{0, 101}, {101, 0}, {1, 100}, {math.MaxUint64, 2}, {2, math.MaxUint64}} {
+	for _, s := range [][2]uint64{{0, 101}, {101, 0}, {1, 100}, {maxUint64, 2}, {2, maxUint64}} {
 		err := b.Section("index", 20, s[0], s[1])
 		wantFormatError(t, err, layout.GGUF, 20, "index", layout.ErrTruncated, fmt.Sprintf("%d bytes at %d", s[1], s[0]))
 	}
@@ -285,7 +284,7 @@ func TestIndexAligned(t *testing.T) {
 		{"Q8_0", 64, 64, true},
 		{"F32", 96, 64, false},
 		{"F64", 4, 4, false},
-		{"F64", math.MaxUint64 - 7, 8, true},
+		{"F64", maxUint64 - 7, 8, true},
 	}
 	for _, tt := range tests {
 		ix := layout.Index{Align: tt.align}

@@ -263,7 +263,7 @@ func TestDTypeAlign(t *testing.T) {
 }
 
 func TestElements(t *testing.T) {
-	const big = math.MaxUint64
+	const big uint64 = maxUint64
 	tests := []struct {
 		shape []uint64
 		n     uint64
@@ -295,6 +295,15 @@ func TestElements(t *testing.T) {
 	for _, shape := range overflows {
 		if _, ok := layout.Elements(shape); ok {
 			t.Errorf("Elements(%v) fits, want an overflow", shape)
+		}
+	}
+}
+
+func TestTensorElements(t *testing.T) {
+	for _, shape := range [][]uint64{nil, {0}, {2, 3, 4}, {maxUint64}} {
+		x := layout.Tensor{Shape: shape}
+		if want, _ := layout.Elements(shape); x.Elements() != want {
+			t.Errorf("a tensor of shape %v has %d elements, want %d", shape, x.Elements(), want)
 		}
 	}
 }
@@ -341,8 +350,8 @@ func TestDTypeSize(t *testing.T) {
 		{"F32", nil, 4},
 		{"F32", []uint64{2, 3}, 24},
 		{"C128", []uint64{3}, 48},
-		{"VOID", []uint64{math.MaxUint64}, 0},
-		{"F32", []uint64{1<<62 - 1}, math.MaxUint64 - 3},
+		{"VOID", []uint64{maxUint64}, 0},
+		{"F32", []uint64{1<<62 - 1}, maxUint64 - 3},
 		{"F4", []uint64{3, 2}, 3},
 		{"F4", []uint64{2, 3}, 3}, // a row ends within a byte
 		{"F6_E2M3", []uint64{2, 2}, 3},
@@ -359,7 +368,7 @@ func TestDTypeSize(t *testing.T) {
 		{"APR_Q8", nil, 5},
 		{"APR_Q8", []uint64{0}, 0},
 		{"APR_Q8", []uint64{2, 3}, 10},
-		{"APR_Q8", []uint64{math.MaxUint64 - 4}, math.MaxUint64},
+		{"APR_Q8", []uint64{maxUint64 - 4}, maxUint64},
 	}
 	for _, tt := range tests {
 		if got, err := mustDType(t, tt.dtype).Size(tt.shape); got != tt.want || err != nil {
@@ -381,7 +390,7 @@ func TestDTypeSize(t *testing.T) {
 		{"U8", []uint64{1 << 63, 2}, "2^64 elements"},
 		{"F32", []uint64{1 << 62}, "2^64 bytes"},
 		{"Q8_0", []uint64{1<<64 - 32}, "2^64 bytes"},
-		{"APR_Q8", []uint64{math.MaxUint64 - 3}, "2^64 bytes"},
+		{"APR_Q8", []uint64{maxUint64 - 3}, "2^64 bytes"},
 	}
 	for _, tt := range errors {
 		_, err := mustDType(t, tt.dtype).Size(tt.shape)
@@ -395,9 +404,9 @@ func TestDTypeSize(t *testing.T) {
 func TestDTypeSizeExhaustively(t *testing.T) {
 	dims := []uint64{
 		0, 1, 2, 3, 4, 31, 32, 64, 128, 255, 256,
-		1<<32 - 1, 1 << 32, 1 << 60, 1 << 62, 1 << 63, math.MaxUint64 - 31, math.MaxUint64 - 4, math.MaxUint64,
+		1<<32 - 1, 1 << 32, 1 << 60, 1 << 62, 1 << 63, maxUint64 - 31, maxUint64 - 4, maxUint64,
 	}
-	third := []uint64{0, 1, 32, 256, 1 << 32, math.MaxUint64}
+	third := []uint64{0, 1, 32, 256, 1 << 32, maxUint64}
 	for _, d := range validDTypes() {
 		checkSize(t, d, nil)
 		for _, x := range dims {
@@ -424,7 +433,7 @@ func FuzzDTypeSize(f *testing.F) {
 		f.Add(uint8(d), word(3, 256))
 	}
 	f.Add(uint8(layout.F32), word(1<<62))
-	f.Add(uint8(layout.APR_Q8), word(math.MaxUint64-4))
+	f.Add(uint8(layout.APR_Q8), word(maxUint64-4))
 	f.Add(uint8(layout.F6_E2M3), word(1<<32, 1<<32, 0))
 	f.Fuzz(func(t *testing.T, v uint8, b []byte) {
 		d := layout.DType(v)

@@ -60,6 +60,7 @@ func TestSniffUnknown(t *testing.T) {
 		{"FUGG\x00\x00\x00\x03", layout.ErrFormat, []string{"46 55 47 47", formats}},
 		{"  [1]", layout.ErrFormat, []string{"20 20 5b 31 5d", formats}},
 		{"\xef\xbb\xbf{}", layout.ErrFormat, []string{"ef bb bf", formats}},
+		{"\x02" + strings.Repeat("\x00", 7) + "[]", layout.ErrFormat, []string{"starts with 02 00", formats}}, // a header, but no object
 		{safetensors(3, 2), layout.ErrFormat, []string{"SafeTensors header of 3 bytes", formats}},
 		{safetensors(maxUint64, 2), layout.ErrFormat, []string{"SafeTensors header of 18446744073709551615 bytes", formats}},
 		{"APRN\x01\x00", layout.ErrUnsupported, []string{"APRN", "signed or encrypted", "no tensors"}},
