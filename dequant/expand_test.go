@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
@@ -221,4 +222,21 @@ func TestScaledOverflow(t *testing.T) {
 	if err := I32Scaled(one, []byte{1, 0, 0, 1}, 3, 0); err != nil || one[0] != 50331652 {
 		t.Errorf("3 × 16777217 = %v, %v", one[0], err)
 	}
+}
+
+// TestParallelPanics has the caller and a worker panic at the same time.
+func TestParallelPanics(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	var both sync.WaitGroup
+	both.Add(2)
+	defer func() {
+		if p := recover(); p != "fault" {
+			t.Errorf("recovered %v", p)
+		}
+	}()
+	inParallel(parallelMin, func(lo, hi int) error {
+		both.Done()
+		both.Wait()
+		panic("fault")
+	})
 }

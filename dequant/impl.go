@@ -47,7 +47,8 @@ const maxCall = 1 << 18
 const numTypes = int(layout.APR_Q8) + 1
 
 // An impl is the kernels of one level, indexed by type. Entries without a run function are
-// left to the levels below.
+// left to the levels below. Levels are declared in kernels_<level>_<arch>.go; to enter a
+// kernel there is all it takes to have it used, tested and benchmarked.
 type impl struct {
 	name   string
 	expand [numTypes]kernel

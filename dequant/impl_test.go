@@ -163,6 +163,55 @@ func TestExpandLengths(t *testing.T) {
 	})
 }
 
+// TestKernelContract watches what the wrappers ask of kernels: whole steps, never none, never more
+// than maxCall, aligned where they stream, and in order; the rest is left to the portable loop.
+func TestKernelContract(t *testing.T) {
+	for _, d := range []layout.DType{layout.I8, layout.F16, layout.Q4_0} {
+		for i := range 4 * 3 {
+			step, tail := []int{0, 1, 8, 24}[i/3], []int{0, 1, 5}[i%3]
+			elems, size := d.BlockElems(), d.BlockBytes()
+			src := randomBytes(rand.New(rand.NewPCG(14, 14)), (wholeSteps(maxCall/elems, step)+3*max(step, 1)+tail)*size)
+			want := reference(d, src)
+			var done, streamed int
+			asked := func(dst []float32, src []byte) {
+				blocks := len(src) / size
+				if blocks == 0 || blocks%max(step, 1) != 0 || len(src)%size != 0 || len(dst) != blocks*elems || len(dst) > maxCall {
+					t.Fatalf("%v, step %d: asked for %d elements of %d bytes", d, step, len(dst), len(src))
+				}
+				done += len(dst)
+				generic.expand[d].run(dst, src)
+			}
+			fake := new(impl)
+			fake.expand[d] = kernel{step: step, run: asked, stream: func(dst []float32, src []byte) {
+				if unaligned(dst) != 0 {
+					t.Fatalf("%v: stream to %p", d, &dst[0])
+				}
+				streamed += len(dst)
+				asked(dst, src)
+			}}
+			use(t, fake)
+			for _, large := range []bool{false, true} {
+				for _, skip := range []int{0, 3} {
+					done, streamed = 0, 0
+					dst := aligned64(len(want), skip)
+					expand(d, dst, src, large)
+					if i := differ(d, dst, want); i >= 0 {
+						t.Fatalf("%v, step %d: element %d of %d is %v, want %v", d, step, i, len(want), dst[i], want[i])
+					}
+					rest := len(want) - done
+					if rest >= max(step, 1)*elems+16 {
+						t.Errorf("%v, step %d: kernel left %d elements", d, step, rest)
+					}
+					mayStream := large && (skip == 0 || elems == 1)
+					if (streamed > 0) != mayStream && unaligned(aligned64(1, 1)) != 0 {
+						t.Errorf("%v, large %v, skip %d: streamed %d", d, large, skip, streamed)
+					}
+				}
+			}
+		}
+	}
+}
+
 // TestExpandLong exceeds maxCall and streamMin, with a tail.
 func TestExpandLong(t *testing.T) {
 	if testing.Short() {

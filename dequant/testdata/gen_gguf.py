@@ -49,6 +49,7 @@ def weights():
     rows += [np.abs(rng.normal(0, 1, 32)), -np.abs(rng.normal(0, 1, 32)), np.zeros(32), np.full(32, 0.3), np.full(32, -7.0)]
     rows += [rng.normal(0, 1, 32) * 10.0 ** rng.integers(-6, 5, 32) for _ in range(8)]
     rows += [np.arange(-16, 16) / 2, np.arange(32) / 4, (np.arange(32) - 20) * 0.1, rng.normal(0, 1e6, 32), rng.normal(0, 1e-7, 32)]
+    rows += [np.linspace(-1, 1, 32), np.linspace(1, -1, 32)]  # two extremes of equal magnitude: the first counts
     return np.array(rows, dtype=np.float32)
 
 
