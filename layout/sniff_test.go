@@ -40,7 +40,7 @@ func TestSniff(t *testing.T) {
 	}
 	for _, tt := range tests {
 		if got, err := layout.Sniff(layout.Bytes(tt.file)); got != tt.want || err != nil {
-			t.Errorf("Sniff(%q) = %s, %v, want %s", tt.file, got, err, tt.want)
+			t.Errorf("Sniff(%.40q) = %s, %v, want %s", tt.file, got, err, tt.want)
 		}
 	}
 }
