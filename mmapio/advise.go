@@ -1,0 +1,146 @@
+package mmapio
+
+import (
+	"errors"
+	"fmt"
+	"os"
+)
+
+// Advice tells the kernel how a range will be used.
+type Advice uint8
+
+const (
+	Normal     Advice = iota // take back Sequential or Random
+	Sequential               // read far ahead
+	Random                   // do not read ahead
+	WillNeed                 // start reading the range now
+	DontNeed                 // release the range's memory; touching it reads the file again
+	HugePage                 // use large pages, see the package comment
+)
+
+var adviceNames = [...]string{"normal", "sequential", "random", "will need", "don't need", "huge page"}
+
+func (a Advice) String() string {
+	if int(a) < len(adviceNames) {
+		return adviceNames[a]
+	}
+	return fmt.Sprintf("Advice(%d)", uint8(a))
+}
+
+// Advise gives the kernel advice about n bytes at off. The range is widened to
+// whole pages, but shrunk for DontNeed, so that the neighbours keep theirs
+// (locked pages refuse it).
+// Where the mapping is not Mapped there is nobody to advise, and nothing
+// happens. Advice the kernel does not know is errors.ErrUnsupported.
+func (m *Mapping) Advise(a Advice, off, n uint64) error {
+	if !m.mapped {
+		return m.use("advise", off, n, nothing)
+	}
+	span := outward
+	if a == DontNeed {
+		span = inward
+	}
+	return m.pages("advise", off, n, span, func(b []byte) error {
+		if err := madvise(b, a); err != nil {
+			return fmt.Errorf("%v: %w", a, err)
+		}
+		return nil
+	})
+}
+
+// Populate brings n bytes at off into memory and maps their pages, so that
+// touching them does not wait. A page that cannot be had is a *FaultError.
+// Where the mapping is not Mapped nothing happens. On Linux 5.14 and later the
+// wait is a system call, which leaves the processor to other goroutines.
+func (m *Mapping) Populate(off, n uint64) error {
+	if !m.mapped {
+		return m.use("populate", off, n, nothing)
+	}
+	return m.pages("populate", off, n, outward, func(b []byte) error {
+		if populate(b) == nil {
+			return nil
+		}
+		// An older kernel, or a page that cannot be had. The kernel does not
+		// say which page; touching them does.
+		return Guard(func() error {
+			touch(b)
+			return nil
+		})
+	})
+}
+
+// Lock keeps the pages of n bytes at off in memory until Unlock or Close.
+// Locks do not count: one Unlock undoes any number of them, and pages shared
+// with a neighbouring range are unlocked with it. Systems limit how much may be
+// locked. Where the mapping is not Mapped the error is errors.ErrUnsupported.
+func (m *Mapping) Lock(off, n uint64) error {
+	return m.pages("lock", off, n, outward, mlock)
+}
+
+// Unlock undoes Lock.
+func (m *Mapping) Unlock(off, n uint64) error {
+	return m.pages("unlock", off, n, outward, munlock)
+}
+
+// Resident returns how many of the n bytes at off are in memory, whoever
+// brought them there. It knows whole pages, of which it counts the bytes in the
+// range. Linux tells the truth only to those who own or may write the file,
+// and tells others that all of it is resident. Where the mapping is not Mapped,
+// and on other systems, the error is errors.ErrUnsupported.
+func (m *Mapping) Resident(off, n uint64) (count uint64, err error) {
+	err = m.pages("resident", off, n, outward, func(b []byte) error {
+		lead := off % pageSize // b starts on the page that holds off
+		count, err = resident(b, lead, lead+n)
+		return err
+	})
+	return count, err
+}
+
+var pageSize = uint64(os.Getpagesize())
+
+// pages runs f on the pages that span makes of n bytes at off, if any.
+func (m *Mapping) pages(op string, off, n uint64, span func(off, n, size uint64) (lo, hi uint64), f func([]byte) error) error {
+	return m.use(op, off, n, func(b *backing) error {
+		lo, hi := span(off, n, m.size)
+		if lo >= hi {
+			return nil
+		}
+		if !m.mapped {
+			return errors.ErrUnsupported
+		}
+		return f(b.data[lo:hi])
+	})
+}
+
+func nothing(*backing) error { return nil }
+
+// outward widens a range within size to whole pages. The file's last page may
+// be a part of one: the kernel completes it.
+func outward(off, n, size uint64) (lo, hi uint64) {
+	if n == 0 {
+		return off, off
+	}
+	return pageFloor(off), min(pageCeil(off+n), size)
+}
+
+// inward shrinks a range within size to the pages that lie wholly in it.
+func inward(off, n, size uint64) (lo, hi uint64) {
+	if off+n == size {
+		return pageCeil(off), size
+	}
+	return pageCeil(off), pageFloor(off + n)
+}
+
+func pageFloor(off uint64) uint64 { return off - off%pageSize }
+func pageCeil(off uint64) uint64  { return pageFloor(off + pageSize - 1) }
+
+// touch reads a byte of every page of b, which starts on one. It returns what
+// it read, and is not inlined, so that the loads stay.
+//
+//go:noinline
+func touch(b []byte) (sum byte) {
+	for at := uint64(0); at < uint64(len(b)); at += pageSize {
+		sum ^= b[at]
+	}
+	return sum
+}

@@ -1,0 +1,70 @@
+// Package mmapio brings the bytes of a file into memory without reading it:
+// it maps files read-only, advises the kernel about them, survives files that
+// shrink while mapped, and reinterprets bytes as typed slices.
+//
+// # Lifetime
+//
+// A slice from [Mapping.Bytes] or [Mapping.Slice] of a mapping whose Aliased
+// is true points at the mapped file itself, and so does a [View] of it. It
+// lives until [Mapping.Close]. Closing removes the memory from the address
+// space: touching a view afterwards kills the process, or reads whatever was
+// placed at that address since. Drop every view before Close; even a view that
+// is never read again must not stay reachable, since the garbage collector may
+// later own the addresses it holds.
+//
+// A view does not keep its Mapping alive, and nothing but Close unmaps: a
+// Mapping that is dropped without Close stays mapped until the process ends,
+// so its views stay good.
+//
+// Slices of a mapping whose Aliased is false are ordinary memory of the caller
+// and outlive Close.
+//
+// A second Close does nothing and returns nil. Every other method that can
+// fail answers [ErrClosed] after Close, and Bytes returns nil; Size, Aliased
+// and Mapped keep answering. All methods may be called concurrently: Close
+// waits for the calls that are running, and only views must not outlive it.
+//
+// # Writing
+//
+// Mapped pages are read-only. Writing to a view of one is a memory fault,
+// which ends the process (inside [Guard] it becomes a [*FaultError] like any
+// other fault in a mapping). All views are limited in capacity, so append
+// copies instead of writing into the file.
+//
+// # Files that change
+//
+// A mapping shares the file's pages: bytes overwritten by another program
+// change under its views. Pages cut off by truncation, and pages the disk fails
+// to deliver, fault when touched, which ends the process with SIGBUS unless
+// [Guard] runs the code that touches them. [Mapping.ReadAt], Slice where it
+// copies, and [Mapping.Populate] are guarded already and return a *FaultError.
+// A file truncated in the middle of a page keeps that page, with zeros after
+// the new end: such a loss is silent, and only a checksum finds it.
+//
+// System calls that are handed a view of a lost page (writing it to a socket,
+// say) do not fault; they fail with EFAULT.
+//
+// # Empty files
+//
+// An empty file has nothing to map, so Mapped is false for it; apart from that
+// Map treats it as any other: where it is aliased, Bytes is empty but not nil.
+// Slice(0, 0) succeeds. Files whose size the system reports as zero whatever
+// they hold, as under /proc, count as empty.
+//
+// # Huge pages
+//
+// [HugePage] asks for large pages under a mapping, which saves address
+// translation when a model is read at random. It is a wish: for files on disk,
+// Linux grants it to pages read from then on where the file system supports
+// large folios, and in the background where the kernel was built to collapse
+// read-only file pages; the files of a tmpfs mounted with huge=advise get them.
+// Where the kernel knows no such advice the error is [errors.ErrUnsupported],
+// and the mapping works as before.
+//
+// # Platforms
+//
+// On Unix systems [Map] maps. On Windows, Plan 9 and WebAssembly it behaves as
+// [OpenReader], whose slices are copies on 64-byte boundaries. Files are
+// little-endian: on a big-endian machine View refuses elements wider than a
+// byte, and [Copy] swaps.
+package mmapio

@@ -1,0 +1,87 @@
+package mmapio
+
+import (
+	"runtime"
+	"runtime/debug"
+	"sync"
+)
+
+// Guard runs f and returns its error. If f touches memory of a live mapping
+// that the kernel cannot provide, because the file was truncated or its disk
+// failed, f stops there and Guard returns a *FaultError with the file's path
+// and the offset. Deferred calls of f run as in any panic.
+//
+// Every other panic, and runtime.Goexit, goes on unchanged: nil pointers,
+// bounds, faults at addresses outside every open Mapping made by Map or
+// MapFile (so a view used after Close, too). The last kind, which without
+// Guard ends the process, is under Guard a panic that callers may recover.
+//
+// Guards nest. A Guard covers its own goroutine only: goroutines started by f
+// need their own. The setting of debug.SetPanicOnFault is restored afterwards.
+func Guard(f func() error) error {
+	return guard(f, mappings.locate)
+}
+
+// guard is Guard with locate in place of the registry: it turns a fault's
+// address into an error, or nil for an address that is none of its business.
+func guard(f func() error, locate func(addr uintptr) error) (err error) {
+	old := debug.SetPanicOnFault(true)
+	defer func() {
+		debug.SetPanicOnFault(old)
+		if v := recover(); v != nil {
+			err = faultOrPanic(v, locate)
+		}
+	}()
+	return f()
+}
+
+// faultOrPanic tells faults from other panics by the Addr method that
+// debug.SetPanicOnFault promises.
+func faultOrPanic(v any, locate func(addr uintptr) error) error {
+	fault, ok := v.(interface {
+		runtime.Error
+		Addr() uintptr
+	})
+	if ok {
+		if err := locate(fault.Addr()); err != nil {
+			return err
+		}
+	}
+	panic(v)
+}
+
+// mappings are the live ones. It is consulted only after a fault.
+var mappings = &registry{live: make(map[uintptr]extent)}
+
+type registry struct {
+	mu   sync.Mutex
+	live map[uintptr]extent // by address of the first byte
+}
+
+type extent struct {
+	size uintptr
+	path string
+}
+
+func (r *registry) add(data []byte, path string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.live[address(data)] = extent{uintptr(len(data)), path}
+}
+
+func (r *registry) remove(data []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.live, address(data))
+}
+
+func (r *registry) locate(addr uintptr) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for base, e := range r.live {
+		if addr >= base && addr-base < e.size {
+			return &FaultError{Offset: uint64(addr - base), Path: e.path, Err: ErrFault}
+		}
+	}
+	return nil
+}

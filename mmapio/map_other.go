@@ -1,0 +1,36 @@
+//go:build !unix
+
+package mmapio
+
+import (
+	"errors"
+	"os"
+)
+
+// Map opens a file to be read on demand, as OpenReader does.
+func Map(path string) (*Mapping, error) {
+	return OpenReader(path)
+}
+
+// MapFile returns a Mapping of the whole of an open file, wherever its position
+// is. f is read on demand and must stay open until Close, which leaves it open.
+func MapFile(f *os.File) (*Mapping, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	path := f.Name()
+	size, err := fileSize(path, info)
+	if err != nil {
+		return nil, err
+	}
+	return newMapping(path, uint64(size), &backing{r: f, close: closeNothing}), nil
+}
+
+// Nothing is Mapped here, so these are never reached.
+
+func madvise([]byte, Advice) error                           { return errors.ErrUnsupported }
+func populate([]byte) error                                  { return errors.ErrUnsupported }
+func mlock([]byte) error                                     { return errors.ErrUnsupported }
+func munlock([]byte) error                                   { return errors.ErrUnsupported }
+func resident(_ []byte, lo, hi uint64) (n uint64, err error) { return 0, errors.ErrUnsupported }

@@ -1,0 +1,196 @@
+package mmapio
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"sync"
+	"sync/atomic"
+)
+
+// Mapping is a file's bytes, read-only: memory-mapped where the platform can,
+// else read on demand. The package comment has the rules of lifetime.
+type Mapping struct {
+	path    string // as opened; says "memory" or "reader" where there is no file
+	size    uint64
+	aliased bool
+	mapped  bool
+
+	// calls is held for reading while a call touches the backing, and for
+	// writing by Close. Slice of memory takes no lock: it touches nothing.
+	calls sync.RWMutex
+	live  atomic.Pointer[backing] // nil after Close
+}
+
+// backing is what a Mapping stands on: memory, or a reader where r is not nil.
+type backing struct {
+	data  []byte
+	r     io.ReaderAt
+	close func() error
+}
+
+func newMapping(path string, size uint64, b *backing) *Mapping {
+	m := &Mapping{path: path, size: size, aliased: b.r == nil}
+	m.live.Store(b)
+	return m
+}
+
+func closeNothing() error { return nil }
+
+// FromBytes returns a Mapping of memory that the caller owns. Close does
+// nothing to the memory; Guard does not know it.
+func FromBytes(b []byte) *Mapping {
+	if b == nil {
+		b = []byte{} // a nil Bytes means closed
+	}
+	return newMapping("memory", uint64(len(b)), &backing{data: b[:len(b):len(b)], close: closeNothing})
+}
+
+// FromReaderAt returns a Mapping that reads from r on demand. The size is
+// taken on trust until something is read; a negative one counts as zero.
+// Close does not close r. r must allow concurrent calls, as io.ReaderAt demands.
+func FromReaderAt(r io.ReaderAt, size int64) *Mapping {
+	return newMapping("reader", uint64(max(size, 0)), &backing{r: r, close: closeNothing})
+}
+
+// Size returns the length of the file in bytes when it was opened.
+func (m *Mapping) Size() uint64 { return m.size }
+
+// Aliased reports whether Slice returns the memory itself rather than copies.
+func (m *Mapping) Aliased() bool { return m.aliased }
+
+// Mapped reports whether the kernel backs the memory with the file, so that
+// advice, residency and locking mean something. It is false for an empty file.
+func (m *Mapping) Mapped() bool { return m.mapped }
+
+// Bytes returns the whole file where Aliased is true, else nil. The slice is
+// read-only and lives until Close, after which Bytes returns nil.
+func (m *Mapping) Bytes() []byte {
+	if b := m.live.Load(); b != nil {
+		return b.data
+	}
+	return nil
+}
+
+// Slice returns the n bytes at offset off: read-only memory that lives until
+// Close where Aliased is true, else a copy of the caller's own on a 64-byte
+// boundary. Length and capacity are both n. A range that leaves the file is
+// ErrRange; a copy that no memory could hold is ErrTooLarge.
+func (m *Mapping) Slice(off, n uint64) ([]byte, error) {
+	if b := m.live.Load(); b != nil && b.r == nil && m.holds(off, n) {
+		return b.data[off : off+n : off+n], nil
+	}
+	return m.copyOut(off, n)
+}
+
+func (m *Mapping) copyOut(off, n uint64) (out []byte, err error) {
+	err = m.use("slice", off, n, func(b *backing) error {
+		out, err = b.copyOut(off, n)
+		return err
+	})
+	return out, err
+}
+
+// ReadAt implements io.ReaderAt. A mapped page that cannot be read is a
+// *FaultError, and nothing then counts as read.
+func (m *Mapping) ReadAt(p []byte, off int64) (n int, err error) {
+	if off < 0 {
+		return 0, pathError("read", m.path, fmt.Errorf("%w: negative offset %d", ErrRange, off))
+	}
+	at := min(uint64(off), m.size)
+	want := p[:min(uint64(len(p)), m.size-at)]
+	err = m.use("read", at, uint64(len(want)), func(b *backing) error {
+		n, err = b.readAt(want, at)
+		return err
+	})
+	if err == nil && len(want) < len(p) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// Close ends the mapping: views of it must not be touched any more. It waits
+// for running calls. A second Close does nothing and returns nil.
+func (m *Mapping) Close() error {
+	m.calls.Lock()
+	defer m.calls.Unlock()
+	b := m.live.Swap(nil)
+	if b == nil {
+		return nil
+	}
+	return pathError("close", m.path, b.close())
+}
+
+// use runs f on the backing, which Close leaves alone meanwhile, once the
+// range is known to lie in the file.
+func (m *Mapping) use(op string, off, n uint64, f func(*backing) error) error {
+	m.calls.RLock()
+	defer m.calls.RUnlock()
+	b := m.live.Load()
+	if b == nil {
+		return pathError(op, m.path, ErrClosed)
+	}
+	if !m.holds(off, n) {
+		return pathError(op, m.path, fmt.Errorf("%w: offset %d, length %d, size %d", ErrRange, off, n, m.size))
+	}
+	return pathError(op, m.path, f(b))
+}
+
+func (m *Mapping) holds(off, n uint64) bool {
+	return off <= m.size && n <= m.size-off
+}
+
+// readAt fills p, which lies within the size, or says why not.
+func (b *backing) readAt(p []byte, off uint64) (n int, err error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	if b.r == nil {
+		err = Guard(func() error {
+			n = copy(p, b.data[off:])
+			return nil
+		})
+		return n, err
+	}
+	n, err = b.r.ReadAt(p, int64(off))
+	if n == len(p) {
+		return n, nil
+	}
+	if err == nil || err == io.EOF {
+		err = fmt.Errorf("%w: %d of %d bytes at offset %d", io.ErrUnexpectedEOF, n, len(p), off)
+	}
+	return n, err
+}
+
+// trusted is the largest copy that is allocated before its end is known to exist.
+const trusted = 64 << 20
+
+func (b *backing) copyOut(off, n uint64) ([]byte, error) {
+	if n > trusted {
+		if _, err := b.readAt(make([]byte, 1), off+n-1); err != nil {
+			return nil, err
+		}
+	}
+	out, err := allocate(n)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := b.readAt(out, off); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// allocate is AlignedBytes for a length that may exceed the address space.
+func allocate(n uint64) (b []byte, err error) {
+	defer func() {
+		recover() // the runtime's own limit is lower than an int's
+		if b == nil {
+			err = fmt.Errorf("%w: %d bytes", ErrTooLarge, n)
+		}
+	}()
+	if n <= math.MaxInt {
+		b = AlignedBytes(int(n))
+	}
+	return b, nil
+}

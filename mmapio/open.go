@@ -1,0 +1,54 @@
+package mmapio
+
+import (
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+)
+
+// checkPath is asked before a path is opened, because opening a named pipe
+// would wait for the pipe's writer.
+func checkPath(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	_, err = fileSize(path, info)
+	return err
+}
+
+// fileSize returns the size of a regular file that fits an int.
+func fileSize(path string, info fs.FileInfo) (int, error) {
+	if !info.Mode().IsRegular() {
+		return 0, pathError("map", path, fmt.Errorf("%s, not a regular file", kind(info.Mode())))
+	}
+	if err := checkSize(info.Size(), math.MaxInt); err != nil {
+		return 0, pathError("map", path, err)
+	}
+	return int(info.Size()), nil
+}
+
+func checkSize(size int64, limit uint64) error {
+	if size < 0 {
+		return fmt.Errorf("%w: size %d", ErrRange, size)
+	}
+	if uint64(size) > limit {
+		return fmt.Errorf("%w: size %d, limit %d", ErrTooLarge, size, limit)
+	}
+	return nil
+}
+
+func kind(mode fs.FileMode) string {
+	switch mode.Type() {
+	case fs.ModeDir:
+		return "is a directory"
+	case fs.ModeNamedPipe:
+		return "is a named pipe"
+	case fs.ModeSocket:
+		return "is a socket"
+	case fs.ModeDevice, fs.ModeDevice | fs.ModeCharDevice:
+		return "is a device"
+	}
+	return fmt.Sprintf("is of type %v", mode.Type())
+}

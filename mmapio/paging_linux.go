@@ -1,0 +1,43 @@
+package mmapio
+
+import "golang.org/x/sys/unix"
+
+var kernelAdvice = map[Advice]int{
+	Normal:     unix.MADV_NORMAL,
+	Sequential: unix.MADV_SEQUENTIAL,
+	Random:     unix.MADV_RANDOM,
+	WillNeed:   unix.MADV_WILLNEED,
+	DontNeed:   unix.MADV_DONTNEED,
+	HugePage:   unix.MADV_HUGEPAGE,
+}
+
+func populate(b []byte) error {
+	return unix.Madvise(b, unix.MADV_POPULATE_READ)
+}
+
+// answers is how many pages one mincore call is asked about.
+const answers = 4 << 10
+
+// resident counts the resident bytes among b[lo:hi], where b starts on a page.
+func resident(b []byte, lo, hi uint64) (count uint64, err error) {
+	// x/sys/unix has no Mincore. Its answers go to memory outside the Go heap,
+	// whose address may be passed as a plain number.
+	vec, err := unix.Mmap(-1, 0, answers, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Munmap(vec)
+	for start := uint64(0); start < uint64(len(b)); start += answers * pageSize {
+		window := b[start:min(uint64(len(b)), start+answers*pageSize)]
+		if _, _, errno := unix.Syscall(unix.SYS_MINCORE, address(window), uintptr(len(window)), address(vec)); errno != 0 {
+			return 0, errno
+		}
+		for i, answer := range vec[:pageCeil(uint64(len(window)))/pageSize] {
+			if answer&1 == 1 { // the other bits are undefined
+				page := start + uint64(i)*pageSize
+				count += min(page+pageSize, hi) - max(page, lo)
+			}
+		}
+	}
+	return count, nil
+}

@@ -1,0 +1,59 @@
+package mmapio
+
+import (
+	"os"
+
+	"golang.org/x/exp/mmap"
+)
+
+// OpenReader opens a file to be read on demand: Slice returns copies, on every
+// platform.
+func OpenReader(path string) (*Mapping, error) {
+	if err := checkPath(path); err != nil {
+		return nil, err
+	}
+	r, err := mmap.Open(path)
+	if err != nil {
+		return nil, pathError("map", path, err)
+	}
+	return newMapping(path, uint64(r.Len()), &backing{r: &mappedReader{r, path}, close: r.Close}), nil
+}
+
+// mappedReader guards x/exp/mmap, which reads through a mapping of its own on
+// Linux, macOS and Windows, and keeps that mapping's address to itself.
+type mappedReader struct {
+	r    *mmap.ReaderAt
+	path string
+}
+
+// ReadAt takes a fault outside p for one in the file, since the copy touches nothing else.
+func (m *mappedReader) ReadAt(p []byte, off int64) (n int, err error) {
+	err = guard(func() error {
+		n, err = m.r.ReadAt(p, off)
+		return err
+	}, func(addr uintptr) error {
+		if contains(p, addr) {
+			return nil
+		}
+		return &FaultError{Offset: m.firstFault(off, len(p)), Path: m.path, Err: ErrFault}
+	})
+	return n, err
+}
+
+// firstFault returns the offset of the first of n bytes at off that cannot be
+// read, a page at a time.
+func (m *mappedReader) firstFault(off int64, n int) uint64 {
+	page := int64(os.Getpagesize())
+	at := off
+	b := make([]byte, 1)
+	fault := guard(func() error {
+		for ; at < off+int64(n); at += page - at%page {
+			m.r.ReadAt(b, at)
+		}
+		return nil
+	}, func(uintptr) error { return ErrFault })
+	if fault == nil { // the page is back
+		return uint64(off)
+	}
+	return uint64(at)
+}
