@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+const dumpLong = `Dump writes one tensor, to standard output or to a file.
+
+  f32  the values as little-endian float32, row-major, without a header (the default)
+  raw  the stored elements, decompressed
+  npy  a NumPy file: types that NumPy has keep theirs, all others become float32
+
+A tensor of integers for which the file has a scale comes out of f32 as real numbers,
+and of npy as the integers.`
+
+// dumpers are the ways to write a tensor, in the order that help shows them.
+var dumpers = []struct {
+	name  string
+	write func(io.Writer, loader.Tensor) error
+}{
+	{"f32", func(w io.Writer, t loader.Tensor) error { return dumpFloat32(w, t, nil) }},
+	{"raw", dumpRaw},
+	{"npy", dumpNumPy},
+}
+
+type dumpOptions struct {
+	as  choice
+	out string
+}
+
+func dumpCommand() *cobra.Command {
+	var opts dumpOptions
+	for _, d := range dumpers {
+		opts.as.allowed = append(opts.as.allowed, d.name)
+	}
+	opts.as.value = dumpers[0].name
+	cmd := &cobra.Command{
+		Use:   "dump FILE TENSOR [--as f32|raw|npy] [-o OUT]",
+		Short: "Write one tensor as float32, raw bytes or a NumPy file",
+		Long:  dumpLong,
+		Args:  operands("FILE", "TENSOR"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return dump(cmd.Context(), cmd.OutOrStdout(), args[0], args[1], &opts)
+		},
+		ValidArgsFunction:     completeTensor,
+		DisableFlagsInUseLine: true,
+	}
+	opts.as.addTo(cmd, "as", "how to write it")
+	cmd.Flags().StringVarP(&opts.out, "output", "o", "", "write to the file `OUT`")
+	return cmd
+}
+
+func dump(ctx context.Context, stdout io.Writer, path, name string, opts *dumpOptions) error {
+	if opts.out == "" && isTerminal(stdout) {
+		return usageError{errors.New("a terminal cannot show binary data: give -o OUT or redirect standard output")}
+	}
+	m, err := loader.Open(path, nil)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	t, err := m.Tensor(name)
+	if errors.Is(err, loader.ErrNotFound) {
+		return fmt.Errorf("%w%s", err, hint(nearest(m, name)))
+	}
+	if err != nil {
+		return err
+	}
+	write := func(w io.Writer) error { return opts.dumper()(pieces{ctx, w}, t) }
+	if opts.out == "" {
+		return write(stdout)
+	}
+	if err := checkOutput(opts.out, m); err != nil {
+		return err
+	}
+	return writeFile(opts.out, write)
+}
+
+func (opts *dumpOptions) dumper() func(io.Writer, loader.Tensor) error {
+	for _, d := range dumpers {
+		if d.name == opts.as.value {
+			return d.write
+		}
+	}
+	panic("choice allows what dumpers does not have")
+}
+
+func hint(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = fmt.Sprintf("%q", name)
+	}
+	return "; did you mean " + strings.Join(quoted, ", ") + "?"
+}
+
+func dumpRaw(w io.Writer, t loader.Tensor) error {
+	_, err := t.WriteTo(w)
+	return err
+}
+
+func dumpNumPy(w io.Writer, t loader.Tensor) error {
+	descr, ok := npyTypes[t.DType()]
+	if !ok {
+		return dumpFloat32(w, t, npyHeader(npyFloat32, t.Shape()))
+	}
+	if _, err := w.Write(npyHeader(descr, t.Shape())); err != nil {
+		return err
+	}
+	return dumpRaw(w, t)
+}
+
+// dumpFloat32 writes header and values, some rows at a time; nothing at all where the
+// tensor has no values.
+func dumpFloat32(w io.Writer, t loader.Tensor, header []byte) error {
+	for chunk, err := range t.Chunks(0) {
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(header); err != nil {
+			return err
+		}
+		header = nil
+		if _, err := w.Write(mmapio.Bytes(chunk.Values)); err != nil {
+			return err
+		}
+	}
+	_, err := w.Write(header) // of a tensor without elements
+	return err
+}
+
+// completeTensor offers the tensors of the file that was named first.
+func completeTensor(_ *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	switch len(args) {
+	case 0:
+		return nil, cobra.ShellCompDirectiveDefault
+	case 1:
+		return tensorNames(args[0], prefix), cobra.ShellCompDirectiveNoFileComp
+	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
+}
+
+// tensorNames are the names that begin with prefix; none of a file that cannot be opened,
+// since a completion has nowhere to complain. Shells get one name a line.
+func tensorNames(path, prefix string) (names []string) {
+	m, err := loader.Open(path, nil)
+	if err != nil {
+		return nil
+	}
+	defer m.Close()
+	for t := range m.Sorted() {
+		if name := t.Name(); strings.HasPrefix(name, prefix) && printable(name) == name {
+			names = append(names, name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bufio"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+const inspectLong = `Inspect shows what a model file holds: header, tensors, and with --metadata what the
+file says about the model. Tensor data is not read.
+
+GLOB selects tensors by their whole name: * matches any characters, dots and slashes
+too; ? matches one; [a-z] one of a set and [!a-z] one outside of it; {a,b} either; a
+backslash makes the next character plain. Quote it, so that the shell leaves it alone:
+
+  tensormap inspect model.apr --filter 'encoder.layer.[0-3].*.{weight,bias}'
+
+--json writes one JSON object, the same for every format: format, version, files, flags,
+metadata and tensors, these in the order of the file. Fields may be added, never renamed.`
+
+type inspectOptions struct {
+	json, metadata bool
+	filter         glob
+}
+
+func inspectCommand() *cobra.Command {
+	var opts inspectOptions
+	cmd := &cobra.Command{
+		Use:   "inspect FILE [--json] [--filter GLOB] [--metadata]",
+		Short: "Show header, metadata and tensors of a model file",
+		Long:  inspectLong,
+		Args:  operands("FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return inspect(cmd.OutOrStdout(), args[0], &opts)
+		},
+		DisableFlagsInUseLine: true,
+	}
+	cmd.Flags().BoolVar(&opts.json, "json", false, "write JSON, for programs (metadata is always in it)")
+	cmd.Flags().Var(&opts.filter, "filter", "only tensors whose name matches `GLOB`")
+	cmd.Flags().BoolVar(&opts.metadata, "metadata", false, "show the metadata too")
+	return cmd
+}
+
+func inspect(stdout io.Writer, path string, opts *inspectOptions) error {
+	m, err := loader.Open(path, nil)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	in, err := newInspection(m, opts)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(stdout)
+	if opts.json {
+		err = writeJSON(w, in)
+	} else {
+		writeTables(w, in, screenOf(stdout), opts)
+	}
+	if err != nil {
+		return err
+	}
+	return w.Flush()
+}
+
+// inspection is all that inspect shows. The names in JSON are a contract.
+type inspection struct {
+	Format   layout.Format   `json:"format"`
+	Version  string          `json:"version"`
+	Files    []fileInfo      `json:"files"`
+	Sharded  bool            `json:"sharded,omitempty"`
+	Flags    []string        `json:"flags"`
+	Metadata layout.Metadata `json:"metadata"`
+	Tensors  []tensorInfo    `json:"tensors"`
+
+	total int // tensors of the model, whether the filter lets them through or not
+}
+
+type fileInfo struct {
+	Path string `json:"path"`
+	Size uint64 `json:"size"`
+}
+
+type tensorInfo struct {
+	Name        string          `json:"name"`
+	DType       layout.DType    `json:"dtype"`
+	Shape       []uint64        `json:"shape"`
+	Elements    uint64          `json:"elements"`
+	File        int             `json:"file"`
+	Offset      uint64          `json:"offset"`
+	StoredBytes uint64          `json:"stored_bytes"`
+	RawBytes    uint64          `json:"raw_bytes"`
+	Encoding    layout.Encoding `json:"encoding"`
+	ZeroCopy    bool            `json:"zero_copy"`
+	Scale       *float32        `json:"scale,omitempty"` // both only where the file gives a scale
+	ZeroPoint   *int64          `json:"zero_point,omitempty"`
+}
+
+func newInspection(m *loader.Model, opts *inspectOptions) (*inspection, error) {
+	files := m.Files()
+	index := files[0].Layout.Index()
+	in := &inspection{
+		Format:  m.Format(),
+		Version: index.Version,
+		Sharded: len(files) > 1,
+		Flags:   append([]string{}, index.Flags...),
+		Tensors: []tensorInfo{},
+		total:   m.Len(),
+	}
+	for _, f := range files {
+		in.Files = append(in.Files, fileInfo{f.Path, f.Size})
+	}
+	if opts.json || opts.metadata {
+		var err error
+		if in.Metadata, err = m.Metadata(); err != nil {
+			return nil, err
+		}
+	}
+	for t := range m.Tensors() {
+		if !opts.filter.match(t.Name()) {
+			continue
+		}
+		info, err := newTensorInfo(t)
+		if err != nil {
+			return nil, err
+		}
+		in.Tensors = append(in.Tensors, info)
+	}
+	return in, nil
+}
+
+func newTensorInfo(t loader.Tensor) (tensorInfo, error) {
+	info := tensorInfo{
+		Name:        t.Name(),
+		DType:       t.DType(),
+		Shape:       append([]uint64{}, t.Shape()...), // [], not null, for a scalar
+		Elements:    t.Elements(),
+		File:        t.File(),
+		Offset:      t.Offset(),
+		StoredBytes: t.StoredBytes(),
+		RawBytes:    t.RawBytes(),
+		Encoding:    t.Encoding(),
+		ZeroCopy:    t.ZeroCopy(),
+	}
+	q, scaled, err := t.Scale()
+	if scaled {
+		info.Scale, info.ZeroPoint = &q.Scale, &q.Zero
+	}
+	return info, err
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// A vocabulary does not belong on a screen; --json has everything in full.
+const (
+	metadataWidth = 100 // characters of a value
+	metadataItems = 8   // of an array
+	metadataKeys  = 64  // of an object
+)
+
+// metadataFacts lists metadata with the keys of nested objects joined by dots.
+func metadataFacts(md layout.Metadata) facts {
+	var f facts
+	f.addObject("", md)
+	return f
+}
+
+func (f *facts) addObject(prefix string, md layout.Metadata) {
+	for i, e := range md {
+		if i == metadataKeys {
+			f.add(prefix+"…", fmt.Sprintf("%s more keys", grouped(uint64(len(md)-i))))
+			return
+		}
+		key := prefix + shorten(printable(e.Key), metadataWidth)
+		switch v := e.Value.(type) {
+		case layout.Metadata:
+			if len(v) == 0 {
+				f.add(key, "{}")
+			}
+			f.addObject(key+".", v)
+		case string:
+			f.add(key, shortText(v))
+		default:
+			f.add(key, brief(v))
+		}
+	}
+}
+
+// brief is v on one short line.
+func brief(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "null"
+	case string:
+		return `"` + shortText(v) + `"`
+	case layout.Metadata:
+		return fmt.Sprintf("{%d keys}", len(v))
+	}
+	if list := reflect.ValueOf(v); list.Kind() == reflect.Slice {
+		return briefList(list)
+	}
+	return shortText(fmt.Sprint(v))
+}
+
+func briefList(list reflect.Value) string {
+	s := "["
+	for i := range list.Len() {
+		if i == metadataItems {
+			return shorten(s, metadataWidth) + fmt.Sprintf(", …] %s items", grouped(uint64(list.Len())))
+		}
+		if i > 0 {
+			s += ", "
+		}
+		s += brief(list.Index(i).Interface())
+	}
+	return shorten(s, metadataWidth-1) + "]"
+}
+
+// shortText is s, escaped and shortened. Only as much of s is looked at as could be shown.
+func shortText(s string) string {
+	const most = 4 * metadataWidth
+	if len(s) > 2*most {
+		s = s[:most] + s[len(s)-most:]
+	}
+	return shorten(printable(s), metadataWidth)
+}

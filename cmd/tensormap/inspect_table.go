@@ -1,0 +1,176 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// writeTables shows an inspection to a person.
+func writeTables(w *bufio.Writer, in *inspection, s screen, opts *inspectOptions) {
+	totals, all := in.totals()
+	in.header(&all, opts).write(w, s)
+	if opts.metadata && len(in.Metadata) > 0 {
+		w.WriteString("\n")
+		metadataFacts(in.Metadata).write(w, s)
+	}
+	if len(in.Tensors) == 0 {
+		return
+	}
+	w.WriteString("\n")
+	in.tensorGrid().write(w, s)
+	w.WriteString("\n")
+	totalsGrid(totals, &all).write(w, s)
+}
+
+func (in *inspection) header(all *total, opts *inspectOptions) facts {
+	var f facts
+	for _, file := range in.Files {
+		f.add("file", printable(file.Path))
+		f.add("size", exactly(size(file.Size), file.Size, 1024, " bytes"))
+	}
+	format := in.Format.String()
+	if in.Version != "" {
+		format += " " + printable(in.Version)
+	}
+	f.add("format", format)
+	if len(in.Flags) > 0 {
+		f.add("flags", printable(strings.Join(in.Flags, ", ")))
+	}
+	tensors := grouped(uint64(in.total))
+	if opts.filter.pattern != "" {
+		tensors = fmt.Sprintf("%s of %s match %s", grouped(all.tensors), tensors, printable(opts.filter.pattern))
+	}
+	f.add("tensors", tensors)
+	f.add("elements", exactly(count(all.elements), all.elements, 1000, ""))
+	f.add("data", size(all.bytes))
+	return f
+}
+
+// exactly adds to a rounded number what it is to the last digit, unless short says that.
+func exactly(short string, n, rounded uint64, unit string) string {
+	if n < rounded {
+		return short
+	}
+	return fmt.Sprintf("%s (%s%s)", short, grouped(n), unit)
+}
+
+// total sums tensors up.
+type total struct {
+	dtype                    layout.DType
+	tensors, elements, bytes uint64
+}
+
+func (t *total) add(info *tensorInfo) {
+	t.tensors++
+	t.elements += info.Elements
+	t.bytes += info.StoredBytes
+}
+
+// totals sums up by dtype, the largest first, and over all.
+func (in *inspection) totals() (by []total, all total) {
+	sums := make(map[layout.DType]*total)
+	for i := range in.Tensors {
+		t := &in.Tensors[i]
+		sum, ok := sums[t.DType]
+		if !ok {
+			sum = &total{dtype: t.DType}
+			sums[t.DType] = sum
+		}
+		sum.add(t)
+		all.add(t)
+	}
+	for _, sum := range sums {
+		by = append(by, *sum)
+	}
+	slices.SortFunc(by, func(a, b total) int {
+		return cmp.Or(cmp.Compare(b.bytes, a.bytes), cmp.Compare(a.dtype.String(), b.dtype.String()))
+	})
+	return by, all
+}
+
+func totalsGrid(by []total, all *total) *grid {
+	g := &grid{
+		heading: []string{"dtype", "tensors", "elements", "size", "share"},
+		numbers: []bool{false, true, true, true, true},
+	}
+	for _, t := range by {
+		share := "–"
+		if all.bytes > 0 {
+			share = fmt.Sprintf("%.1f %%", 100*float64(t.bytes)/float64(all.bytes))
+		}
+		g.rows = append(g.rows, []string{t.dtype.String(), grouped(t.tensors), grouped(t.elements), size(t.bytes), share})
+	}
+	if len(by) > 1 {
+		g.total = []string{"total", grouped(all.tensors), grouped(all.elements), size(all.bytes), ""}
+	}
+	return g
+}
+
+// tensorGrid has a line a tensor. Which file it is in, and what is special about it, have
+// columns only where there is something to say.
+func (in *inspection) tensorGrid() *grid {
+	g := &grid{
+		heading: []string{"name", "dtype", "shape", "elements", "size", "offset"},
+		numbers: []bool{false, false, true, true, true, true},
+	}
+	if in.Sharded {
+		g.heading, g.numbers = append(g.heading, "file"), append(g.numbers, true)
+	}
+	noted := slices.ContainsFunc(in.Tensors, func(t tensorInfo) bool { return t.note() != "" })
+	if noted {
+		g.heading, g.numbers = append(g.heading, "note"), append(g.numbers, false)
+	}
+	for i := range in.Tensors {
+		t := &in.Tensors[i]
+		row := []string{t.name(), t.DType.String(), t.shape(), grouped(t.Elements), size(t.StoredBytes), strconv.FormatUint(t.Offset, 10)}
+		if in.Sharded {
+			row = append(row, strconv.Itoa(t.File))
+		}
+		if noted {
+			row = append(row, t.note())
+		}
+		g.rows = append(g.rows, row)
+	}
+	return g
+}
+
+func (t *tensorInfo) name() string {
+	if t.Name == "" {
+		return `""`
+	}
+	return printable(t.Name)
+}
+
+func (t *tensorInfo) shape() string {
+	if len(t.Shape) == 0 {
+		return "scalar"
+	}
+	dims := make([]string, len(t.Shape))
+	for i, dim := range t.Shape {
+		dims[i] = strconv.FormatUint(dim, 10)
+	}
+	return strings.Join(dims, "×")
+}
+
+func (t *tensorInfo) note() string {
+	var notes []string
+	switch {
+	case t.Encoding != layout.Raw:
+		notes = append(notes, fmt.Sprintf("%s, %s raw", t.Encoding, size(t.RawBytes)))
+	case !t.ZeroCopy && t.StoredBytes > 0:
+		notes = append(notes, "unaligned, copied on use")
+	}
+	if t.Scale != nil {
+		notes = append(notes, fmt.Sprintf("scale %g", *t.Scale))
+	}
+	if t.ZeroPoint != nil && *t.ZeroPoint != 0 {
+		notes = append(notes, fmt.Sprintf("zero point %d", *t.ZeroPoint))
+	}
+	return strings.Join(notes, ", ")
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit statuses. Other programs rely on them.
+const (
+	exitDone   = 0
+	exitFailed = 1 // the file or the operation
+	exitUsage  = 2
+)
+
+// run is the whole command but for the process: args are those after the program's name.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	var prof profiles
+	started := false
+	root := rootCommand()
+	prof.addFlags(root)
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		started = true
+		return prof.start()
+	}
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	cmd, err := root.ExecuteContextC(ctx)
+	if stopErr := prof.stop(); err == nil {
+		err = stopErr
+	}
+	if err != nil && !started {
+		err = usageError{err} // cobra refused the command line
+	}
+	return report(cmd, err, stderr)
+}
+
+// usageError is a command line that cannot be obeyed.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// errReported ends a verb that has said on standard error why it failed.
+var errReported = errors.New("already reported")
+
+// report says why cmd failed, if it did, and returns the exit status.
+func report(cmd *cobra.Command, err error, stderr io.Writer) int {
+	var usage usageError
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.Is(err, syscall.EPIPE):
+		return exitDone // the reader of our output has seen what it wanted
+	case errors.Is(err, errReported):
+		return exitFailed
+	case errors.As(err, &usage):
+		printError(stderr, err)
+		fmt.Fprintf(stderr, "usage: %s (more: %s --help)\n", cmd.UseLine(), cmd.CommandPath())
+		return exitUsage
+	}
+	printError(stderr, err)
+	return exitFailed
+}
+
+const rootLong = `tensormap opens model weight files without copying them.
+
+The format is told from the file's bytes. Results go to standard output, everything
+else to standard error. Exit status: 0 done, 1 the file or the operation failed,
+2 wrong usage.`
+
+func rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "tensormap VERB …",
+		Short:         "Inspect, verify, dump and convert model weight files",
+		Long:          rootLong,
+		Version:       version(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+
+		DisableFlagsInUseLine: true,
+	}
+	root.SetVersionTemplate("tensormap {{.Version}}\n")
+	root.SetFlagErrorFunc(flagError)
+	root.AddCommand(inspectCommand(), verifyCommand(), dumpCommand(), convertCommand())
+	root.SetHelpCommand(helpCommand())
+	root.InitDefaultCompletionCmd()
+	for _, group := range root.Commands() {
+		if group.HasSubCommands() {
+			needsVerb(group)
+		}
+	}
+	needsVerb(root)
+	return root
+}
+
+// needsVerb makes a command that only groups others refuse to run itself.
+func needsVerb(cmd *cobra.Command) {
+	cmd.SuggestionsMinimumDistance = 2
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return unknownVerb(cmd, args[0])
+		}
+		return fmt.Errorf("missing VERB, one of: %s", strings.Join(verbs(cmd), ", "))
+	}
+	cmd.RunE = func(*cobra.Command, []string) error { return nil } // Args never lets it
+}
+
+func verbs(cmd *cobra.Command) (names []string) {
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() || c.Name() == "help" {
+			names = append(names, c.Name())
+		}
+	}
+	return names
+}
+
+func unknownVerb(cmd *cobra.Command, name string) error {
+	if near := cmd.SuggestionsFor(name); len(near) > 0 {
+		return fmt.Errorf("unknown verb %q; did you mean %s?", name, strings.Join(near, " or "))
+	}
+	return fmt.Errorf("unknown verb %q, not one of: %s", name, strings.Join(verbs(cmd), ", "))
+}
+
+// flagError prefers to complain about an unknown verb, of which every flag is unknown.
+func flagError(cmd *cobra.Command, err error) error {
+	if args := cmd.Flags().Args(); !cmd.HasParent() && len(args) > 0 {
+		return unknownVerb(cmd, args[0])
+	}
+	return err
+}
+
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:                   "help [VERB]",
+		Short:                 "Help about a verb",
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			about, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return usageError{unknownVerb(about, rest[0])}
+			}
+			return about.Help()
+		},
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return verbs(cmd.Root()), cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+}
+
+// operands wants exactly the named arguments.
+func operands(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) < len(names) {
+			return fmt.Errorf("missing %s", strings.Join(names[len(args):], " and "))
+		}
+		if len(args) > len(names) {
+			return fmt.Errorf("unexpected argument %q", args[len(names)])
+		}
+		return nil
+	}
+}
+
+// choice is a flag that takes one of a few words.
+type choice struct {
+	value   string
+	allowed []string
+}
+
+func (c *choice) String() string { return c.value }
+func (c *choice) Type() string   { return strings.Join(c.allowed, "|") }
+
+func (c *choice) Set(s string) error {
+	if !slices.Contains(c.allowed, s) {
+		return fmt.Errorf("must be one of %s", strings.Join(c.allowed, ", "))
+	}
+	c.value = s
+	return nil
+}
+
+// addTo declares the flag; a failure to do so is a mistake of the program.
+func (c *choice) addTo(cmd *cobra.Command, name, usage string) {
+	cmd.Flags().Var(c, name, usage)
+	complete(cmd, name, cobra.FixedCompletions(c.allowed, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func complete(cmd *cobra.Command, flag string, f cobra.CompletionFunc) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, f); err != nil {
+		panic(err)
+	}
+}

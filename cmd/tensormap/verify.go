@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+const verifyLong = `Verify reads a whole model file and checks all that can be checked: structure, bounds,
+overlaps, alignment, metadata, and the checksums that the file has. It says what it
+checked. What is odd but breaks no promise is a warning, on standard output; what is
+wrong is a line each on standard error, and the exit status is 1.
+
+--json writes one JSON object: file, ok, checked, findings (severity, file, offset, field,
+reason) and bytes, the number of bytes that checksums were computed over.`
+
+type verifyOptions struct {
+	json bool
+	jobs uint
+}
+
+// maxJobs is more than any machine can use.
+const maxJobs = 1024
+
+func verifyCommand() *cobra.Command {
+	var opts verifyOptions
+	cmd := &cobra.Command{
+		Use:   "verify FILE [--json] [-j N]",
+		Short: "Check structure and checksums of a model file",
+		Long:  verifyLong,
+		Args:  operands("FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return verify(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], &opts)
+		},
+		DisableFlagsInUseLine: true,
+	}
+	cmd.Flags().BoolVar(&opts.json, "json", false, "write JSON, for programs")
+	cmd.Flags().UintVarP(&opts.jobs, "jobs", "j", 0, "read with `N` threads (default: all cores)")
+	return cmd
+}
+
+func verify(ctx context.Context, stdout, stderr io.Writer, path string, opts *verifyOptions) error {
+	bar := newProgress(stderr, "verifying")
+	begun := time.Now()
+	report, err := verifyFile(ctx, path, &loader.VerifyOptions{Workers: int(min(opts.jobs, maxJobs)), Progress: bar.update})
+	took := time.Since(begun)
+	bar.clear()
+	if err != nil {
+		if opts.json && !errors.Is(err, context.Canceled) {
+			err = errors.Join(err, writeVerdictJSON(stdout, failedVerdict(path, err)))
+		}
+		return err
+	}
+	v := newVerdict(path, report)
+	if opts.json {
+		err = writeVerdictJSON(stdout, v)
+	} else {
+		err = v.write(stdout, report, took)
+	}
+	if err != nil {
+		return err
+	}
+	for _, f := range report.Findings {
+		if !f.Warning {
+			printError(stderr, f)
+		}
+	}
+	if !v.OK {
+		return errReported
+	}
+	return nil
+}
+
+func verifyFile(ctx context.Context, path string, opts *loader.VerifyOptions) (*loader.Report, error) {
+	m, err := loader.Open(path, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	return m.Verify(ctx, opts)
+}
+
+// verdict is what verify --json writes. The names in JSON are a contract.
+type verdict struct {
+	File     string    `json:"file"`
+	OK       bool      `json:"ok"`
+	Checked  []string  `json:"checked"`
+	Findings []finding `json:"findings"`
+	Bytes    uint64    `json:"bytes"`
+}
+
+type finding struct {
+	Severity string `json:"severity"` // error or warning
+	File     string `json:"file"`
+	Offset   uint64 `json:"offset"` // from the start of the file
+	Field    string `json:"field"`
+	Reason   string `json:"reason"`
+}
+
+func newVerdict(path string, report *loader.Report) *verdict {
+	v := &verdict{File: path, OK: true, Checked: checks(report), Findings: []finding{}, Bytes: report.BytesRead}
+	for _, f := range report.Findings {
+		found := newFinding(f.File, f.FormatError)
+		if f.Warning {
+			found.Severity = "warning"
+		} else {
+			v.OK = false
+		}
+		v.Findings = append(v.Findings, found)
+	}
+	return v
+}
+
+// checks names each check once, however many files went through it.
+func checks(report *loader.Report) []string {
+	names := []string{}
+	for _, name := range report.Checked {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func newFinding(path string, err *layout.FormatError) finding {
+	return finding{
+		Severity: "error",
+		File:     path,
+		Offset:   err.Offset,
+		Field:    err.Field,
+		Reason:   fmt.Sprintf("%s (%v)", err.Reason, err.Err),
+	}
+}
+
+// failedVerdict is that on a file which could not be opened, or read to its end.
+func failedVerdict(path string, err error) *verdict {
+	found := finding{Severity: "error", File: path, Field: "file", Reason: explain(err)}
+	var fe *layout.FormatError
+	var pe *fs.PathError
+	switch {
+	case errors.As(err, &fe):
+		found = newFinding(path, fe)
+	case errors.As(err, &pe):
+		found.Reason = pe.Err.Error()
+	}
+	return &verdict{File: path, Checked: []string{}, Findings: []finding{found}}
+}
+
+func writeVerdictJSON(w io.Writer, v *verdict) error {
+	text, err := encodeJSON(v)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(text, '\n'))
+	return err
+}
+
+// write says it to a person: warnings, then the verdict on one line.
+func (v *verdict) write(w io.Writer, report *loader.Report, took time.Duration) error {
+	var b strings.Builder
+	failed := 0
+	for _, f := range report.Findings {
+		if f.Warning {
+			fmt.Fprintf(&b, "warning: %s\n", printable(f.Error()))
+		} else {
+			failed++
+		}
+	}
+	word := "ok"
+	if failed > 0 {
+		word = "failed, checked"
+	}
+	speeds := "no checksums, " + duration(took)
+	if v.Bytes > 0 {
+		speeds = fmt.Sprintf("%s in %s, %s", size(v.Bytes), duration(took), speed(v.Bytes, took))
+	}
+	fmt.Fprintf(&b, "%s: %s: %s (%s)\n", printable(v.File), word, strings.Join(v.Checked, ", "), speeds)
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+)
+
+// version is what the build knows of itself: module version, commit, Go, platform.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return fmt.Sprintf("(unknown) %s %s/%s", runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	}
+	return describeBuild(info)
+}
+
+func describeBuild(info *debug.BuildInfo) string {
+	parts := []string{info.Main.Version}
+	if info.Main.Version == "" {
+		parts[0] = "(devel)"
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			parts = append(parts, "commit "+s.Value)
+		}
+	}
+	parts = append(parts, info.GoVersion, runtime.GOOS+"/"+runtime.GOARCH)
+	return strings.Join(parts, " ")
+}
