@@ -1,0 +1,218 @@
+package apr2
+
+import (
+	"strconv"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// File is a decoded APR2 file. It implements [layout.File] and [layout.Scaler].
+type File struct {
+	Header Header
+
+	index *layout.Index
+	lim   layout.Limits
+}
+
+var (
+	_ layout.Decoder = Decode
+	_ layout.Scaler  = (*File)(nil)
+)
+
+// Decode reads header and index of an APR2 file and no other byte of it. The File it
+// returns is a *[File]; its tensors' names are slices of in. A nil lim means the
+// defaults.
+//
+// Errors are *[layout.FormatError]s. Those about an index entry have the offset where
+// the entry starts unless they are about n_dims or dtype.
+func Decode(in layout.Input, lim *layout.Limits) (layout.File, error) {
+	h, err := decodeHeader(in)
+	if err != nil {
+		return nil, err
+	}
+	d := decoder{header: h, size: in.Size(), lim: lim.WithDefaults()}
+	if err := d.open(in); err != nil {
+		return nil, err
+	}
+	for range d.count {
+		if err := d.entry(); err != nil {
+			return nil, err
+		}
+	}
+	return d.finish()
+}
+
+// Index describes the file's tensors.
+func (f *File) Index() *layout.Index { return f.index }
+
+func decodeHeader(in layout.Input) (Header, error) {
+	size := in.Size()
+	head, err := layout.Region(in, layout.APR2, 0, "magic", 0, min(prefixSize, size))
+	if err != nil {
+		return Header{}, err
+	}
+	if err := checkDialect(head, size); err != nil {
+		return Header{}, err
+	}
+	h := readHeader(head)
+	return h, h.check(size)
+}
+
+func (h Header) within(size uint64) bool {
+	return layout.Within(uint64(h.MetadataOffset), uint64(h.MetadataSize), size) &&
+		layout.Within(uint64(h.IndexOffset), uint64(h.IndexSize), size)
+}
+
+// check makes sure that the parts the header names are in the file.
+func (h Header) check(size uint64) error {
+	if size < headerSize+footerSize {
+		return errorf(headerSize, "footer", layout.ErrTruncated, "the file of %d bytes has no room for header and footer", size)
+	}
+	if h.Flags.Has(Encrypted) {
+		return errorf(atFlags, "flags", layout.ErrUnsupported, "%v: the draft gives encryption no layout", h.Flags)
+	}
+	if off, n := uint64(h.MetadataOffset), uint64(h.MetadataSize); !layout.Within(off, n, size) {
+		return errorf(atMetadataOffset, "metadata_offset", layout.ErrTruncated, "%d bytes at %d leave the file of %d bytes", n, off, size)
+	}
+	if off, footer := uint64(h.DataOffset), size-footerSize; off > footer {
+		return errorf(atDataOffset, "data_offset", layout.ErrTruncated, "%d is past the footer at %d", off, footer)
+	}
+	return nil
+}
+
+// decoder reads the index.
+type decoder struct {
+	header  Header
+	size    uint64
+	lim     layout.Limits
+	builder *layout.Builder
+	count   uint64
+	rest    []byte // what is left of the index
+	at      uint64 // where rest starts in the file
+}
+
+// open reads the head of the index, and builds the frame that its entries go into.
+func (d *decoder) open(in layout.Input) error {
+	h := &d.header
+	var err error
+	d.at = uint64(h.IndexOffset)
+	d.rest, err = layout.Region(in, layout.APR2, atIndexOffset, "index_offset", d.at, uint64(h.IndexSize))
+	if err != nil {
+		return err
+	}
+	if len(d.rest) < indexHeaderSize {
+		return errorf(atIndexSize, "index_size", layout.ErrTruncated, "%d bytes, fewer than the %d of the index header", h.IndexSize, indexHeaderSize)
+	}
+	d.count = uint64(le.Uint32(d.rest))
+	d.advance(indexHeaderSize)
+	if left := uint64(len(d.rest)); d.count*minEntrySize > left {
+		return errorf(d.at-indexHeaderSize, "tensor_count", layout.ErrTruncated,
+			"%d entries of at least %d bytes do not fit the %d bytes of the index", d.count, minEntrySize, left)
+	}
+	d.builder, err = layout.NewBuilder(layout.APR2, d.size, d.count, "offset", d.lim)
+	if err != nil {
+		return err
+	}
+	d.describe()
+	return nil
+}
+
+// describe tells the builder everything but the tensors. Header.check has made sure that
+// the sections are in the file.
+func (d *decoder) describe() {
+	h, b := &d.header, d.builder
+	ix := b.Index()
+	ix.Version = strconv.Itoa(int(h.Major)) + "." + strconv.Itoa(int(h.Minor))
+	ix.Flags = h.Flags.Names()
+	ix.Align = h.Flags.Align()
+	footer := d.size - footerSize
+	b.Data(uint64(h.DataOffset), footer-uint64(h.DataOffset))
+	ix.Sections = []layout.Section{
+		{Name: "header", Offset: 0, Size: headerSize},
+		{Name: "metadata", Offset: uint64(h.MetadataOffset), Size: uint64(h.MetadataSize)},
+		{Name: "index", Offset: uint64(h.IndexOffset), Size: uint64(h.IndexSize)},
+		{Name: "footer", Offset: footer, Size: footerSize},
+	}
+}
+
+func (d *decoder) advance(n int) {
+	d.rest = d.rest[n:]
+	d.at += uint64(n)
+}
+
+// entry reads the entry that rest starts with.
+func (d *decoder) entry() error {
+	b, at := d.rest, d.at
+	if len(b) < minEntrySize {
+		return d.cut(minEntrySize)
+	}
+	name := int(le.Uint16(b))
+	if len(b) < minEntrySize+name {
+		return d.cut(minEntrySize + name)
+	}
+	id, rank := b[2+name], int(b[3+name])
+	if rank < 1 || rank > maxDims {
+		return errorf(at+uint64(3+name), "n_dims", layout.ErrInvalid, "tensor %s: %d, not 1 to %d", layout.Quote(b[2:2+name]), rank, maxDims)
+	}
+	size := entrySize + name + 8*rank
+	if len(b) < size {
+		return d.cut(size)
+	}
+	t := layout.Tensor{Name: b[2 : 2+name : 2+name], DType: dtype(id, d.header.Minor)}
+	if t.DType == layout.Invalid {
+		return errorf(at+uint64(2+name), "dtype", layout.ErrUnsupported, "tensor %s: %#02x is no dtype of version %s",
+			layout.Quote(t.Name), id, d.builder.Index().Version)
+	}
+	t.Shape = d.shape(b[4+name:][:8*rank])
+	if err := d.place(&t, (*[entryTailSize]byte)(b[size-entryTailSize:])); err != nil {
+		return err
+	}
+	d.advance(size)
+	return d.builder.Add(t, at)
+}
+
+// cut is the error for an entry of at least size bytes where fewer are left.
+func (d *decoder) cut(size int) error {
+	return errorf(d.at, "index_size", layout.ErrTruncated, "tensor %d of %d: an entry of at least %d bytes in the last %d of the index",
+		len(d.builder.Index().Tensors), d.count, size, len(d.rest))
+}
+
+func (d *decoder) shape(b []byte) []uint64 {
+	dims := d.builder.Dims(len(b) / 8)
+	for i := range dims {
+		dims[i] = le.Uint64(b[8*i:])
+	}
+	return dims
+}
+
+// place reads where t is from the end of its entry. The flags there are ignored: they
+// could but repeat raw_size.
+func (d *decoder) place(t *layout.Tensor, tail *[entryTailSize]byte) error {
+	offset, raw := le.Uint64(tail[0:]), le.Uint64(tail[16:])
+	t.Stored = le.Uint64(tail[8:])
+	if offset > d.size {
+		// Also keeps the sum below from wrapping.
+		return errorf(d.at, "offset", layout.ErrTruncated, "tensor %s: %d is past the end of the file of %d bytes", layout.Quote(t.Name), offset, d.size)
+	}
+	t.Offset = uint64(d.header.DataOffset) + offset
+	if raw == 0 {
+		return nil
+	}
+	t.Encoding, t.Raw = layout.LZ4, raw
+	if least := (raw-1)/maxExpansion + 1; t.Stored < least {
+		return errorf(d.at, "raw_size", layout.ErrInvalid, "tensor %s: %d bytes, more than %d times the %d stored",
+			layout.Quote(t.Name), raw, maxExpansion, t.Stored)
+	}
+	return nil
+}
+
+func (d *decoder) finish() (layout.File, error) {
+	if len(d.rest) > 0 {
+		return nil, errorf(d.at, "index_size", layout.ErrInvalid, "%d bytes are left behind the last of %d entries", len(d.rest), d.count)
+	}
+	ix, err := d.builder.Finish()
+	if err != nil {
+		return nil, err
+	}
+	return &File{Header: d.header, index: ix, lim: d.lim}, nil
+}

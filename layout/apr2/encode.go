@@ -1,0 +1,181 @@
+package apr2
+
+import (
+	"hash/crc32"
+	"io"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// Options are those of a Writer; nil and the zero value mean the defaults.
+type Options struct {
+	// Align is the alignment of tensors in bytes: 64, which 0 means too, or 32.
+	Align int
+	// Metadata is written as JSON in its order. The draft requires the keys
+	// apr_version, model_type and architecture (an object).
+	Metadata layout.Metadata
+	// Flags may add Sharded and Streaming; the other flags follow from the tensors.
+	Flags Flags
+}
+
+// Writer writes an APR2 file from front to back. It holds the index and, where tensors
+// come from readers, one buffer, but no tensor.
+//
+// Once a method has failed, the file is of no use and every later call fails alike.
+type Writer struct {
+	w     io.Writer
+	index *layout.Index
+	next  int    // the tensor to come
+	pos   uint64 // bytes written
+	crc   uint32 // of these bytes
+	buf   []byte
+	err   error
+}
+
+// chunk is what is summed and written at a time: small enough that the second reads
+// from the cache what the first has fetched.
+const chunk = 256 << 10
+
+// NewWriter writes header, metadata and index of a file with these tensors, of which
+// Name, Shape and DType are read. Their bytes follow in the same order, by one call of
+// WriteTensor or WriteTensorFrom each. An empty shape is written as [1].
+//
+// It refuses what Decode would refuse, with the same errors: names that are not unique
+// UTF-8, more than 8 dimensions, dtypes that the format has no id for, and the like.
+func NewWriter(w io.Writer, tensors []layout.Tensor, opts *Options) (*Writer, error) {
+	if opts == nil {
+		opts = &Options{}
+	}
+	p, err := newPlan(tensors, opts)
+	if err != nil {
+		return nil, err
+	}
+	head, err := p.encode(tensors)
+	if err != nil {
+		return nil, err
+	}
+	// The decoder makes sure of all else, so that nothing is written which cannot be read.
+	f, err := Decode(planned{head, p.size}, nil)
+	if err != nil {
+		return nil, err
+	}
+	wr := &Writer{w: w, index: f.Index()}
+	return wr, wr.write(head)
+}
+
+// Size is the size in bytes that the whole file will have.
+func (w *Writer) Size() uint64 { return w.index.Size }
+
+// WriteTensor writes the next tensor, whose bytes are b. It does not copy them.
+func (w *Writer) WriteTensor(b []byte) error {
+	t, err := w.begin()
+	if err != nil {
+		return err
+	}
+	if n := uint64(len(b)); n != t.Stored {
+		return w.fail(w.wrongSize(t, n))
+	}
+	return w.write(b)
+}
+
+// WriteTensorFrom writes the next tensor, whose bytes are all that r yields.
+func (w *Writer) WriteTensorFrom(r io.Reader) error {
+	t, err := w.begin()
+	if err != nil {
+		return err
+	}
+	if w.buf == nil {
+		w.buf = make([]byte, chunk)
+	}
+	for left := t.Stored; left > 0; {
+		n, err := io.ReadFull(r, w.buf[:min(left, chunk)])
+		left -= uint64(n)
+		if isEOF(err) {
+			return w.fail(w.wrongSize(t, t.Stored-left))
+		}
+		if err != nil {
+			return w.fail(err)
+		}
+		if err := w.write(w.buf[:n]); err != nil {
+			return err
+		}
+	}
+	return w.end(t, r)
+}
+
+// end makes sure that r has no more than t's bytes.
+func (w *Writer) end(t *layout.Tensor, r io.Reader) error {
+	switch n, err := io.ReadFull(r, w.buf[:1]); {
+	case n > 0:
+		return w.fail(errorf(t.Offset, "size", layout.ErrInvalid, "tensor %s: more than its %d bytes given", layout.Quote(t.Name), t.Stored))
+	case !isEOF(err):
+		return w.fail(err)
+	}
+	return nil
+}
+
+func isEOF(err error) bool { return err == io.EOF || err == io.ErrUnexpectedEOF }
+
+// Close writes the footer. It does not close the writer below.
+func (w *Writer) Close() error {
+	if w.err != nil {
+		return w.err
+	}
+	if n := len(w.index.Tensors); w.next < n {
+		return w.fail(errorf(w.pos, "tensor_count", layout.ErrTruncated, "%d of %d tensors written", w.next, n))
+	}
+	if err := w.pad(w.index.Size - footerSize); err != nil {
+		return err
+	}
+	footer := le.AppendUint32(make([]byte, 0, footerSize), w.crc)
+	footer = append(footer, magicEnd...)
+	footer = le.AppendUint64(footer, w.index.Size)
+	if err := w.write(footer); err != nil {
+		return err
+	}
+	w.err = layout.ErrClosed
+	return nil
+}
+
+// begin pads the file up to the next tensor.
+func (w *Writer) begin() (*layout.Tensor, error) {
+	if w.err != nil {
+		return nil, w.err
+	}
+	if w.next == len(w.index.Tensors) {
+		return nil, w.fail(errorf(w.pos, "tensor_count", layout.ErrInvalid, "a tensor more than the %d declared", w.next))
+	}
+	t := &w.index.Tensors[w.next]
+	w.next++
+	return t, w.pad(t.Offset)
+}
+
+var zeros [defaultAlign]byte
+
+func (w *Writer) pad(to uint64) error { return w.write(zeros[:to-w.pos]) }
+
+func (w *Writer) write(b []byte) error {
+	for len(b) > 0 {
+		piece := b[:min(len(b), chunk)]
+		w.crc = crc32.Update(w.crc, crc32.IEEETable, piece)
+		n, err := w.w.Write(piece)
+		w.pos += uint64(n)
+		if err == nil && n < len(piece) {
+			err = io.ErrShortWrite
+		}
+		if err != nil {
+			return w.fail(err)
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+func (w *Writer) fail(err error) error {
+	w.err = err
+	return err
+}
+
+func (w *Writer) wrongSize(t *layout.Tensor, n uint64) error {
+	return errorf(t.Offset, "size", layout.ErrInvalid, "tensor %s: %d bytes given, but %v %v takes %d", layout.Quote(t.Name), n, t.DType, t.Shape, t.Stored)
+}

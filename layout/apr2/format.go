@@ -1,0 +1,174 @@
+package apr2
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+const (
+	magic    = "APR2"
+	magicEnd = "2RPA"
+	major    = 2
+
+	headerSize      = 32
+	indexHeaderSize = 8
+	entrySize       = 32 // an entry without its name and dims
+	minEntrySize    = entrySize + 8
+	entryTailSize   = 28 // offset, size, raw_size, flags
+	footerSize      = 16
+
+	maxDims      = 8
+	maxExpansion = 255 // the most bytes that LZ4 makes of one
+	defaultAlign = 64
+
+	entryCompressed = 1 // entry flags, bit 0: written, never read
+)
+
+// Where the header's fields are, for reading, writing and error messages.
+const (
+	atMajor          = 4
+	atMinor          = 6
+	atFlags          = 8
+	atMetadataOffset = 12
+	atMetadataSize   = 16
+	atIndexOffset    = 20
+	atIndexSize      = 24
+	atDataOffset     = 28
+)
+
+var le = binary.LittleEndian
+
+// Header is the first 32 bytes of a file, without the magic.
+type Header struct {
+	Major, Minor   uint16
+	Flags          Flags
+	MetadataOffset uint32
+	MetadataSize   uint32 // bytes
+	IndexOffset    uint32
+	IndexSize      uint32 // bytes
+	DataOffset     uint32 // tensor offsets count from here
+}
+
+func readHeader(b []byte) Header {
+	b = b[:headerSize]
+	return Header{
+		Major:          le.Uint16(b[atMajor:]),
+		Minor:          le.Uint16(b[atMinor:]),
+		Flags:          Flags(le.Uint32(b[atFlags:])),
+		MetadataOffset: le.Uint32(b[atMetadataOffset:]),
+		MetadataSize:   le.Uint32(b[atMetadataSize:]),
+		IndexOffset:    le.Uint32(b[atIndexOffset:]),
+		IndexSize:      le.Uint32(b[atIndexSize:]),
+		DataOffset:     le.Uint32(b[atDataOffset:]),
+	}
+}
+
+func appendHeader(b []byte, h Header) []byte {
+	b = append(b, magic...)
+	b = le.AppendUint16(b, h.Major)
+	b = le.AppendUint16(b, h.Minor)
+	b = le.AppendUint32(b, uint32(h.Flags))
+	b = le.AppendUint32(b, h.MetadataOffset)
+	b = le.AppendUint32(b, h.MetadataSize)
+	b = le.AppendUint32(b, h.IndexOffset)
+	b = le.AppendUint32(b, h.IndexSize)
+	return le.AppendUint32(b, h.DataOffset)
+}
+
+// Flags are the feature flags of the header.
+type Flags uint32
+
+// The flags of the draft; other bits mean nothing.
+const (
+	Compressed Flags = 1 << iota // some tensor is compressed by LZ4
+	Aligned64                    // tensors are aligned to 64 bytes
+	Aligned32                    // tensors are aligned to 32 bytes, as in GGUF
+	Sharded                      // one file of several
+	Encrypted                    // AES-256-GCM; the draft gives no layout
+	Signed                       // Ed25519; the draft gives no layout
+	Quantized                    // some tensor is stored in quantized blocks
+	Streaming                    // laid out for streaming
+)
+
+var flagNames = [...]string{
+	"COMPRESSED", "ALIGNED_64", "ALIGNED_32", "SHARDED", "ENCRYPTED", "SIGNED", "QUANTIZED", "STREAMING",
+}
+
+// Has reports whether all bits of want are set.
+func (f Flags) Has(want Flags) bool { return f&want == want }
+
+// Names are the draft's names of the bits that are set, lowest bit first.
+func (f Flags) Names() []string {
+	names := make([]string, 0, bits.OnesCount32(uint32(f)))
+	for i, name := range flagNames {
+		if f.Has(1 << i) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// String joins Names by "|", with the bits that have no name in hexadecimal.
+func (f Flags) String() string {
+	names := f.Names()
+	if unknown := f >> len(flagNames) << len(flagNames); unknown != 0 || f == 0 {
+		names = append(names, fmt.Sprintf("%#x", uint32(unknown)))
+	}
+	return strings.Join(names, "|")
+}
+
+// Align is the alignment of tensors in bytes: 32 where only ALIGNED_32 is set, else 64.
+func (f Flags) Align() uint64 {
+	if f&(Aligned64|Aligned32) == Aligned32 {
+		return 32
+	}
+	return defaultAlign
+}
+
+// The draft's dtype enum, and what later minor versions add to it.
+const (
+	firstExtension = 0x20 // ids from here on need version_minor 1
+	firstGGML      = 0x40 // 0x40 | ggml's type id
+	lastGGML       = 0x7f
+)
+
+var enum = [firstGGML]layout.DType{
+	0: layout.F32, 1: layout.F16, 2: layout.BF16,
+	3: layout.I8, 4: layout.I16, 5: layout.I32, 6: layout.I64, 7: layout.U8,
+	16: layout.Q8_0, 17: layout.Q4_0, 18: layout.Q4_1, 19: layout.Q5_0, 20: layout.Q5_1,
+
+	0x20: layout.F64, 0x21: layout.U16, 0x22: layout.U32, 0x23: layout.U64, 0x24: layout.BOOL,
+	0x25: layout.F8_E4M3, 0x26: layout.F8_E5M2,
+}
+
+// dtypeOf and idOf are enum and ggml's types in both directions. A type has one id: that
+// of ggml only where enum gives it none.
+var dtypeOf, idOf = func() (dtypes [256]layout.DType, ids map[layout.DType]uint8) {
+	ids = make(map[layout.DType]uint8)
+	for id := range lastGGML + 1 {
+		d, ok := layout.FromGGML(uint32(id - firstGGML))
+		if id < firstGGML {
+			d, ok = enum[id], enum[id] != layout.Invalid
+		}
+		if _, taken := ids[d]; ok && !taken {
+			dtypes[id], ids[d] = d, uint8(id)
+		}
+	}
+	return dtypes, ids
+}()
+
+// dtype is the type that a file of the given minor version numbers id, or Invalid.
+func dtype(id uint8, minor uint16) layout.DType {
+	if id >= firstExtension && minor == 0 {
+		return layout.Invalid
+	}
+	return dtypeOf[id]
+}
+
+func errorf(at uint64, field string, sentinel error, format string, args ...any) *layout.FormatError {
+	return layout.Errorf(layout.APR2, at, field, sentinel, format, args...)
+}

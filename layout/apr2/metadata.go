@@ -1,0 +1,111 @@
+package apr2
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// Metadata parses the metadata section. It is empty where metadata_size is 0.
+func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
+	off, n := uint64(f.Header.MetadataOffset), uint64(f.Header.MetadataSize)
+	if n == 0 {
+		return layout.Metadata{}, nil
+	}
+	if n > f.lim.HeaderBytes {
+		return nil, errorf(atMetadataSize, "metadata_size", layout.ErrLimit, "%d bytes, more than %d", n, f.lim.HeaderBytes)
+	}
+	b, err := layout.Region(in, layout.APR2, atMetadataOffset, "metadata_offset", off, n)
+	if err != nil {
+		return nil, err
+	}
+	return layout.ParseJSON(b, layout.APR2, off, "metadata", f.lim)
+}
+
+const (
+	scalesField = "quantization.scales"
+	zerosField  = "quantization.zero_points"
+)
+
+// Scales reads quantization.scales and quantization.zero_points from the metadata.
+// A scale is the binary32 that is nearest to its decimal, finite and not 0; a zero point
+// is an integer, and belongs to a tensor that has a scale. Whether the names are those
+// of tensors is not checked, because the tensors may be in other shards.
+func (f *File) Scales(md layout.Metadata) (map[string]layout.Quant, error) {
+	scales, err := f.object(md, scalesField, "scales")
+	if err != nil {
+		return nil, err
+	}
+	zeros, err := f.object(md, zerosField, "zero_points")
+	if err != nil {
+		return nil, err
+	}
+	quants := make(map[string]layout.Quant, len(scales))
+	for name, v := range scales.All() {
+		scale, ok := parseScale(v)
+		if !ok {
+			return nil, f.mdError(scalesField, name, v, "a finite binary32 other than 0")
+		}
+		quants[name] = layout.Quant{Scale: scale}
+	}
+	for name, v := range zeros.All() {
+		q, scaled := quants[name]
+		if !scaled {
+			return nil, f.mdError(zerosField, name, v, "expected: the tensor has no scale")
+		}
+		zero, ok := parseZero(v)
+		if !ok {
+			return nil, f.mdError(zerosField, name, v, "an integer of 64 bits")
+		}
+		q.Zero = zero
+		quants[name] = q
+	}
+	return quants, nil
+}
+
+// object finds the object called key in md's quantization; none is an empty one.
+func (f *File) object(md layout.Metadata, field, key string) (layout.Metadata, error) {
+	v, ok := md.Get("quantization", key)
+	if !ok {
+		return nil, nil
+	}
+	obj, ok := v.(layout.Metadata)
+	if !ok {
+		return nil, errorf(uint64(f.Header.MetadataOffset), field, layout.ErrInvalid, "not an object")
+	}
+	return obj, nil
+}
+
+func parseScale(v any) (float32, bool) {
+	n, ok := v.(json.Number)
+	if !ok {
+		return 0, false
+	}
+	x, err := strconv.ParseFloat(string(n), 32)
+	return float32(x), err == nil && x != 0 && !math.IsInf(x, 0)
+}
+
+func parseZero(v any) (int64, bool) {
+	n, ok := v.(json.Number)
+	if !ok {
+		return 0, false
+	}
+	z, err := strconv.ParseInt(string(n), 10, 64)
+	return z, err == nil
+}
+
+func (f *File) mdError(field, tensor string, v any, want string) error {
+	return errorf(uint64(f.Header.MetadataOffset), field, layout.ErrInvalid, "tensor %s: %s is not %s",
+		layout.Quote([]byte(tensor)), layout.Quote(asJSON(v)), want)
+}
+
+// asJSON shows a metadata value as its file does, as far as one can.
+func asJSON(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return []byte(err.Error())
+	}
+	return b
+}

@@ -1,0 +1,165 @@
+package apr2
+
+import (
+	"math"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// plan is where everything goes in a file to be written.
+type plan struct {
+	header   Header
+	align    uint64
+	metadata []byte
+	size     uint64 // of the file
+}
+
+// newPlan lays out the head of the file, and settles the header.
+func newPlan(tensors []layout.Tensor, opts *Options) (*plan, error) {
+	p := &plan{align: defaultAlign}
+	if err := p.options(opts); err != nil {
+		return nil, err
+	}
+	end := headerSize + uint64(len(p.metadata))
+	p.header.IndexOffset = uint32(end) // less than Limits.HeaderBytes, hence of 32 bits
+	end += indexHeaderSize
+	for i := range tensors {
+		n, err := p.entry(&tensors[i], end)
+		if err != nil {
+			return nil, err
+		}
+		end += n
+	}
+	data := alignUp(end, defaultAlign)
+	if most := uint64(min(math.MaxUint32, math.MaxInt)); data > most {
+		return nil, errorf(atDataOffset, "data_offset", layout.ErrLimit, "%d, more than %d", data, most)
+	}
+	p.header.IndexSize = uint32(end - uint64(p.header.IndexOffset))
+	p.header.DataOffset = uint32(data)
+	p.size = data
+	return p, nil
+}
+
+func (p *plan) options(opts *Options) error {
+	p.header.Major = major
+	p.header.Flags = Aligned64
+	switch opts.Align {
+	case 0, 64:
+	case 32:
+		p.align, p.header.Flags = 32, Aligned32
+	default:
+		return errorf(atFlags, "flags", layout.ErrInvalid, "an alignment of %d, not 32 or 64", opts.Align)
+	}
+	if more := opts.Flags &^ (Sharded | Streaming); more != 0 {
+		return errorf(atFlags, "flags", layout.ErrInvalid, "%v cannot be asked for", more)
+	}
+	p.header.Flags |= opts.Flags
+	return p.setMetadata(opts.Metadata)
+}
+
+// setMetadata encodes md and makes sure that it can be read again, which duplicate keys
+// or deep nesting would prevent.
+func (p *plan) setMetadata(md layout.Metadata) error {
+	b, err := md.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	if _, err := layout.ParseJSON(b, layout.APR2, headerSize, "metadata", (*layout.Limits)(nil).WithDefaults()); err != nil {
+		return err
+	}
+	p.metadata = b
+	p.header.MetadataOffset, p.header.MetadataSize = headerSize, uint32(len(b))
+	return nil
+}
+
+// entry is the number of bytes of t's index entry, which starts at. It checks what the
+// entry's fields cannot hold, and sets the flags and version that t calls for.
+func (p *plan) entry(t *layout.Tensor, at uint64) (uint64, error) {
+	id, ok := idOf[t.DType]
+	switch {
+	case len(t.Name) > math.MaxUint16:
+		return 0, errorf(at, "name", layout.ErrLimit, "tensor %s: %d bytes, more than %d", layout.Quote(t.Name), len(t.Name), math.MaxUint16)
+	case len(t.Shape) > maxDims:
+		return 0, errorf(at, "n_dims", layout.ErrLimit, "tensor %s: %d dimensions, more than %d", layout.Quote(t.Name), len(t.Shape), maxDims)
+	case !ok:
+		return 0, errorf(at, "dtype", layout.ErrUnsupported, "tensor %s: APR2 has no dtype for %v", layout.Quote(t.Name), t.DType)
+	}
+	if id >= firstExtension {
+		p.header.Minor = 1
+	}
+	if t.DType.Quantized() {
+		p.header.Flags |= Quantized
+	}
+	return uint64(entrySize + len(t.Name) + 8*len(dims(t))), nil
+}
+
+// encode is everything before the tensors. It settles where they go.
+func (p *plan) encode(tensors []layout.Tensor) ([]byte, error) {
+	data := p.header.DataOffset
+	b := make([]byte, 0, data)
+	b = appendHeader(b, p.header)
+	b = append(b, p.metadata...)
+	b = le.AppendUint32(b, uint32(len(tensors)))
+	b = le.AppendUint32(b, 0)
+	for i := range tensors {
+		off, size, err := p.reserve(&tensors[i], uint64(len(b)))
+		if err != nil {
+			return nil, err
+		}
+		b = appendEntry(b, &tensors[i], off-uint64(data), size)
+	}
+	p.size += footerSize
+	return append(b, zeros[:int(data)-len(b)]...), nil
+}
+
+// reserve gives t, whose entry starts at, the next aligned place in the file.
+func (p *plan) reserve(t *layout.Tensor, at uint64) (off, size uint64, err error) {
+	size, err = t.DType.Size(dims(t))
+	if err != nil {
+		return 0, 0, errorf(at, "dims", layout.ErrInvalid, "tensor %s: %v", layout.Quote(t.Name), err)
+	}
+	off = alignUp(p.size, p.align)
+	// No operating system gives a file more bytes than int64 counts.
+	if most := uint64(math.MaxInt64) - footerSize - defaultAlign; off > most || size > most-off {
+		return 0, 0, errorf(at, "offset", layout.ErrLimit, "tensor %s: %d bytes at %d make the file larger than 2^63 bytes", layout.Quote(t.Name), size, off)
+	}
+	p.size = off + size
+	return off, size, nil
+}
+
+func appendEntry(b []byte, t *layout.Tensor, off, size uint64) []byte {
+	shape := dims(t)
+	b = le.AppendUint16(b, uint16(len(t.Name)))
+	b = append(b, t.Name...)
+	b = append(b, idOf[t.DType], uint8(len(shape)))
+	for _, dim := range shape {
+		b = le.AppendUint64(b, dim)
+	}
+	b = le.AppendUint64(b, off)
+	b = le.AppendUint64(b, size)
+	b = le.AppendUint64(b, 0)    // raw_size: not compressed
+	return le.AppendUint32(b, 0) // flags
+}
+
+var scalar = []uint64{1}
+
+// dims is t's shape as the index can hold it, which has no shape of no dimensions.
+func dims(t *layout.Tensor) []uint64 {
+	if len(t.Shape) == 0 {
+		return scalar
+	}
+	return t.Shape
+}
+
+// alignUp is the next multiple of align, a power of two.
+func alignUp(n, align uint64) uint64 { return (n + align - 1) &^ (align - 1) }
+
+// planned is a file of which nothing but the head exists yet.
+type planned struct {
+	head layout.Bytes
+	size uint64
+}
+
+func (p planned) Size() uint64 { return p.size }
+
+func (p planned) Slice(off, n uint64) ([]byte, error) { return p.head.Slice(off, n) }
