@@ -58,7 +58,8 @@ func (b *Builder) Section(name string, at, off, size uint64) error {
 	return nil
 }
 
-// Dims hands out memory for a shape of n dimensions, many shapes to an allocation.
+// Dims hands out memory for a shape of n dimensions, many shapes to an allocation. The
+// caller has made sure that the file holds that many.
 func (b *Builder) Dims(n int) []uint64 {
 	if n > cap(b.dims)-len(b.dims) {
 		left := cap(b.ix.Tensors) - len(b.ix.Tensors)
@@ -119,7 +120,7 @@ func (b *Builder) checkSpan(t *Tensor, at uint64) error {
 		if t.Offset < b.end {
 			b.sorted = false
 		}
-		b.end = max(b.end, t.Offset+t.Stored)
+		b.end = max(b.end, t.Offset+t.Stored) // what lies before end may be inside a longer tensor
 	}
 	return nil
 }

@@ -293,7 +293,7 @@ func (d DType) Size(shape []uint64) (uint64, error) {
 	}
 	n, ok := Elements(shape)
 	if !ok {
-		return 0, fmt.Errorf("shape %v has more than 2^64 elements", shape)
+		return 0, fmt.Errorf("shape %v has 2^64 elements or more", shape)
 	}
 	elems := uint64(in.elems)
 	if elems != 1 && in.packing != packPad {
@@ -319,7 +319,7 @@ func (d DType) Size(shape []uint64) (uint64, error) {
 		hi += carry
 	}
 	if hi != 0 {
-		return 0, fmt.Errorf("shape %v of %s has more than 2^64 bytes", shape, in.name)
+		return 0, fmt.Errorf("shape %v of %s has 2^64 bytes or more", shape, in.name)
 	}
 	return size, nil
 }

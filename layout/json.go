@@ -18,8 +18,8 @@ func ParseJSON(b []byte, f Format, at uint64, field string, lim Limits) (Metadat
 	if uint64(len(b)) > lim.HeaderBytes {
 		return nil, p.errorf(ErrLimit, "%d bytes of JSON, more than %d", len(b), lim.HeaderBytes)
 	}
-	if !utf8.Valid(b) {
-		return nil, p.errorf(ErrInvalid, "JSON that is not valid UTF-8")
+	if bad := validUTF8(b); bad < len(b) {
+		return nil, Errorf(f, at+uint64(bad), field, ErrInvalid, "JSON that is not valid UTF-8: %#02x", b[bad])
 	}
 	v, err := p.value(0)
 	if err != nil {
@@ -33,6 +33,20 @@ func ParseJSON(b []byte, f Format, at uint64, field string, lim Limits) (Metadat
 		return nil, p.errorf(ErrInvalid, "bytes after the JSON object")
 	}
 	return md, nil
+}
+
+// validUTF8 is the length of the longest valid prefix of b.
+func validUTF8(b []byte) (n int) {
+	if utf8.Valid(b) { // the fast way, and the usual answer
+		return len(b)
+	}
+	for {
+		r, size := utf8.DecodeRune(b[n:])
+		if r == utf8.RuneError && size <= 1 {
+			return n
+		}
+		n += size
+	}
 }
 
 type jsonParser struct {

@@ -137,6 +137,7 @@ func TestParseJSONErrorOffsets(t *testing.T) {
 	}{
 		{`{"a":1,"a":2}`, 10},
 		{`{"a":1} x`, 8},
+		{"{\"\ufffd\":\"\xff\"}", 8}, // the replacement character itself is valid
 		{`{"a" 1}`, 5},
 		{`{"a":[1,2}`, 9},
 		{strings.Repeat(" ", 5000) + `{"a":1,}`, 5007},

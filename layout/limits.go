@@ -1,10 +1,12 @@
 package layout
 
+import "math"
+
 // Limits caps what a decoder accepts, so that a hostile file costs no more than the
 // user allows. A nil *Limits, and every zero field, means the default named beside it.
 type Limits struct {
 	HeaderBytes uint64 // JSON headers and metadata: 100,000,000, the SafeTensors cap
-	Tensors     uint64 // tensors in one file: 16,777,216
+	Tensors     uint64 // tensors in one file: 16,777,216; never more than 2,147,483,647
 	NameBytes   uint64 // one tensor name: 65,535, the most that APR2 can hold
 	Rank        uint64 // dimensions of one tensor: 64
 	Depth       uint64 // nesting of JSON: 64
@@ -35,5 +37,6 @@ func (l *Limits) WithDefaults() Limits {
 			*f.have = *f.def
 		}
 	}
+	out.Tensors = min(out.Tensors, math.MaxInt32) // Names has 32 bits for an index
 	return out
 }

@@ -93,6 +93,8 @@ func writeJSON(buf *bytes.Buffer, v any) error {
 		return nil
 	case []any:
 		return writeArray(buf, v)
+	case []uint8: // which encoding/json takes for a blob, and writes in base64
+		return writeArray(buf, v)
 	case []float32:
 		return writeArray(buf, v)
 	case []float64:

@@ -102,6 +102,7 @@ func TestMetadataMarshalJSON(t *testing.T) {
 		{[]bool{true, false}, `[true,false]`},
 		{[]int8{-1, 2}, `[-1,2]`},
 		{[]int16{-1}, `[-1]`}, {[]int32{-1}, `[-1]`}, {[]int64{-1}, `[-1]`},
+		{[]uint8{1, 255}, `[1,255]`}, // no blob in base64
 		{[]uint16{1}, `[1]`}, {[]uint32{1}, `[1]`}, {[]uint64{1}, `[1]`},
 		{[]any{}, `[]`},
 		{[]any{nan, nil, "<", []any{float32(inf)}, layout.Metadata{{Key: "k", Value: -inf}}},

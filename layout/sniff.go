@@ -14,7 +14,9 @@ var magics = []struct {
 	magic  string
 }{
 	{APR2, 0, "APR2"},
-	{APR2, 0, "APR\x00"},
+	// With the version: APR\0 and four zeros are a SafeTensors header of 5,394,497 bytes.
+	{APR2, 0, "APR\x00\x01"},
+	{APR2, 0, "APR\x00\x02"},
 	{APR1, 0, "APR1"},
 	{April, 0, "APRILMDL"},
 	{BW2L, 0, "BW2L"},

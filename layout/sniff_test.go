@@ -23,6 +23,7 @@ func TestSniff(t *testing.T) {
 		{"APR2\x02\x00\x00\x00", layout.APR2},
 		{"APR2", layout.APR2},
 		{"APR\x00\x02\x00\x01\x00", layout.APR2},
+		{"APR\x00\x01\x00\x01\x00", layout.APR2},
 		{"APR1\x00\x00\x00\x00\x00", layout.APR1},
 		{"APR1\x02\x00\x00\x00{}", layout.APR1}, // the JSON dialect is the decoder's to tell
 		{"APRILMDL\x01\x00\x00\x00", layout.April},
@@ -31,6 +32,7 @@ func TestSniff(t *testing.T) {
 		{"\x00\x00\x00\x00\x29\x09\x91\x19", layout.TSM},
 		{"\xff\xff\xff\xff\x29\x09\x91\x19", layout.TSM},
 		{safetensors(2, 2), layout.SafeTensors},
+		{safetensors(0x00525041, 0x00525041), layout.SafeTensors}, // the length reads "APR\0"
 		{safetensors(100, 100) + "data", layout.SafeTensors},
 		{`{"shards":[]}`, layout.Manifest},
 		{`{`, layout.Manifest},
@@ -81,7 +83,7 @@ func TestSniffUnknown(t *testing.T) {
 // No format is recognised by a part of its magic.
 func TestSniffTruncated(t *testing.T) {
 	for _, magic := range []string{
-		"APR2", "APR\x00", "APR1", "APRILMDL", "BW2L", "GGUF", "\x00\x00\x00\x00\x29\x09\x91\x19", safetensors(2, 2)[:9],
+		"APR2", "APR\x00\x02", "APR1", "APRILMDL", "BW2L", "GGUF", "\x00\x00\x00\x00\x29\x09\x91\x19", safetensors(2, 2)[:9],
 	} {
 		for n := range len(magic) {
 			got, err := layout.Sniff(layout.Bytes(magic[:n]))
