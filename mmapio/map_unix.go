@@ -59,10 +59,11 @@ func mapShared(f *os.File, size int) (data []byte, err error) {
 	}
 	// Control rather than Fd, which would change the file's mode and would not
 	// hold off a concurrent Close.
-	if err := conn.Control(func(fd uintptr) {
+	closed := conn.Control(func(fd uintptr) {
 		data, err = unix.Mmap(int(fd), 0, size, unix.PROT_READ, unix.MAP_SHARED)
-	}); err != nil {
-		return nil, err
+	})
+	if closed != nil {
+		return nil, closed
 	}
 	return data, err
 }
