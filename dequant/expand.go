@@ -12,8 +12,9 @@ var (
 	// ErrLength is wrapped where source and destination do not fit each other, or do
 	// not fill whole blocks.
 	ErrLength = errors.New("lengths do not fit")
-	// ErrUnsupported is wrapped where a type has no expansion, or no quantizer.
-	ErrUnsupported = errors.New("unsupported type")
+	// ErrUnsupported is wrapped where a type has no expansion, or no quantizer. It is
+	// layout's.
+	ErrUnsupported = layout.ErrUnsupported
 	// ErrOverflow is wrapped where an integer less its zero point does not fit 64 bits.
 	ErrOverflow = errors.New("integer overflow")
 )
