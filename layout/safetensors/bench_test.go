@@ -1,0 +1,77 @@
+package safetensors
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strconv"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// sparse is a file of which only the first bytes are at hand: a header without its data.
+type sparse struct {
+	layout.Bytes
+	size uint64
+}
+
+func (s sparse) Size() uint64 { return s.size }
+
+// llm is a file like those of large language models, without its data: blocks of nine
+// tensors with the names, shapes and sizes of Llama 3's.
+func llm(tensors int) sparse {
+	parts := []struct {
+		name  string
+		shape []uint64
+	}{
+		{"self_attn.q_proj.weight", []uint64{4096, 4096}},
+		{"self_attn.k_proj.weight", []uint64{1024, 4096}},
+		{"self_attn.v_proj.weight", []uint64{1024, 4096}},
+		{"self_attn.o_proj.weight", []uint64{4096, 4096}},
+		{"mlp.gate_proj.weight", []uint64{14336, 4096}},
+		{"mlp.up_proj.weight", []uint64{14336, 4096}},
+		{"mlp.down_proj.weight", []uint64{4096, 14336}},
+		{"input_layernorm.weight", []uint64{4096}},
+		{"post_attention_layernorm.weight", []uint64{4096}},
+	}
+	h := []byte(`{"__metadata__":{"format":"pt"}`)
+	var end uint64
+	for i := range tensors {
+		p := parts[i%len(parts)]
+		begin := end
+		size := uint64(2)
+		for _, n := range p.shape {
+			size *= n
+		}
+		end += size
+		h = fmt.Appendf(h, `,"model.layers.%d.%s":{"dtype":"BF16","shape":[`, i/len(parts), p.name)
+		for j, n := range p.shape {
+			if j > 0 {
+				h = append(h, ',')
+			}
+			h = strconv.AppendUint(h, n, 10)
+		}
+		h = fmt.Appendf(h, `],"data_offsets":[%d,%d]}`, begin, end)
+	}
+	h = append(h, '}')
+	for len(h)%8 != 0 {
+		h = append(h, ' ')
+	}
+	b := append(binary.LittleEndian.AppendUint64(nil, uint64(len(h))), h...)
+	return sparse{b, uint64(len(b)) + end}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	for _, n := range []int{100, 2000, 20000} {
+		b.Run(fmt.Sprintf("tensors=%d", n), func(b *testing.B) {
+			in := llm(n)
+			b.SetBytes(int64(len(in.Bytes)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := Decode(in, nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,62 @@
+package safetensors
+
+import "github.com/tensormap/tensormap/layout"
+
+const (
+	sizeBytes   = 8 // the header's size stands before the header
+	metadataKey = "__metadata__"
+	// smallest is the fewest bytes that a tensor takes in the header, comma included.
+	smallest = len(`"":{"dtype":"F4","shape":[],"data_offsets":[0,0]},`)
+)
+
+// dtypeNamed is the type that the format calls name, or Invalid. The names are those
+// of layout, which knows more types than this format may hold.
+func dtypeNamed(name []byte) layout.DType {
+	switch string(name) {
+	case "BF16":
+		return layout.BF16
+	case "F16":
+		return layout.F16
+	case "F32":
+		return layout.F32
+	case "F64":
+		return layout.F64
+	case "BOOL":
+		return layout.BOOL
+	case "I8":
+		return layout.I8
+	case "I16":
+		return layout.I16
+	case "I32":
+		return layout.I32
+	case "I64":
+		return layout.I64
+	case "U8":
+		return layout.U8
+	case "U16":
+		return layout.U16
+	case "U32":
+		return layout.U32
+	case "U64":
+		return layout.U64
+	case "C64":
+		return layout.C64
+	case "F8_E4M3":
+		return layout.F8_E4M3
+	case "F8_E5M2":
+		return layout.F8_E5M2
+	case "F8_E8M0":
+		return layout.F8_E8M0
+	case "F8_E4M3FNUZ":
+		return layout.F8_E4M3FNUZ
+	case "F8_E5M2FNUZ":
+		return layout.F8_E5M2FNUZ
+	case "F6_E2M3":
+		return layout.F6_E2M3
+	case "F6_E3M2":
+		return layout.F6_E3M2
+	case "F4":
+		return layout.F4
+	}
+	return layout.Invalid
+}
