@@ -3,6 +3,7 @@ package dequant
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -90,12 +91,45 @@ func ToI8(dst []byte, src []float32) (scale float32, err error) {
 	if len(dst) != len(src) {
 		return 0, checkLengths(layout.I8, len(src), len(dst))
 	}
-	scale, err = i8Scale(src)
-	if err != nil {
+	var m I8Scale
+	m.Add(src)
+	if scale, err = m.Scale(); err != nil {
 		return 0, err
+	}
+	return scale, ToI8Scaled(dst, src, scale)
+}
+
+// I8Scale finds the scale that ToI8 would give a tensor whose values come in pieces.
+type I8Scale struct {
+	most uint32 // the bits of the largest magnitude, which order as the magnitudes do
+}
+
+// Add takes the next values into account.
+func (s *I8Scale) Add(src []float32) {
+	for _, x := range src {
+		s.most = max(s.most, math.Float32bits(x)&^(1<<31))
+	}
+}
+
+// Scale is the scale for all values added; a NaN or an infinity among them is ErrNotFinite.
+func (s *I8Scale) Scale() (float32, error) {
+	most := math.Float32frombits(s.most)
+	if s.most >= 0x7f800000 {
+		return 0, fmt.Errorf("dequant: int8 quantization: magnitude %v: %w", most, ErrNotFinite)
+	}
+	if scale := most / 127; scale != 0 {
+		return scale, nil
+	}
+	return 1, nil
+}
+
+// ToI8Scaled is the second half of ToI8, with a scale from an I8Scale that has seen src.
+func ToI8Scaled(dst []byte, src []float32, scale float32) error {
+	if len(dst) != len(src) {
+		return checkLengths(layout.I8, len(src), len(dst))
 	}
 	for i, x := range src {
 		dst[i] = byte(max(-127, min(127, roundHalfAway(x/scale))))
 	}
-	return scale, nil
+	return nil
 }

@@ -2,7 +2,6 @@ package dequant
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 )
 
@@ -182,21 +181,6 @@ func roundHalfAway(f float32) int32 {
 		n--
 	}
 	return n
-}
-
-// i8Scale is APR1's scale of a tensor.
-func i8Scale(src []float32) (float32, error) {
-	var most uint32
-	for _, x := range src {
-		most = max(most, math.Float32bits(x)&^(1<<31))
-	}
-	if most >= 0x7f800000 {
-		return 0, fmt.Errorf("dequant: int8 quantization: magnitude %v: %w", math.Float32frombits(most), ErrNotFinite)
-	}
-	if scale := math.Float32frombits(most) / 127; scale != 0 {
-		return scale, nil
-	}
-	return 1, nil
 }
 
 // floatToHalf rounds to the nearest binary16, ties to even.
