@@ -214,7 +214,7 @@ func (d *decoder) field(seen fields) (fields, error) {
 			return 0, err
 		}
 		if f = fieldNamed(k.name); f == otherField {
-			d.keys = append(d.keys, k)
+			d.remember(k)
 			return f, nil
 		}
 	}

@@ -15,12 +15,18 @@ type scanner struct {
 	b    []byte
 	i    int    // the next byte
 	base uint64 // of b in the file
-	// keys are those of the objects being read, to find the ones that occur twice.
-	keys []key
+	// seen are keys of the objects being read, to find the ones that occur twice.
+	seen []seenKey
 }
 
 type key struct {
 	name []byte
+	at   int
+}
+
+// seenKey is a key for later comparison, in less memory than its name may take.
+type seenKey struct {
+	hash uint64
 	at   int
 }
 
@@ -185,7 +191,7 @@ func (s *scanner) object(want string, value func(key) error) error {
 	if err := s.open('{', want); err != nil {
 		return err
 	}
-	outer := len(s.keys)
+	outer := len(s.seen)
 	for first := true; ; first = false {
 		more, err := s.more('}', first)
 		if err != nil {
@@ -198,26 +204,39 @@ func (s *scanner) object(want string, value func(key) error) error {
 		if err != nil {
 			return err
 		}
-		s.keys = append(s.keys, k)
+		s.remember(k)
 		if err := value(k); err != nil {
 			return err
 		}
 	}
 }
 
-// distinct makes sure that no two of s.keys[from:] are equal, and drops them.
+func (s *scanner) remember(k key) {
+	s.seen = append(s.seen, seenKey{layout.HashNameBytes(k.name), k.at})
+}
+
+// distinct makes sure that no two of s.seen[from:] are the same key, and forgets them.
 func (s *scanner) distinct(from int) error {
-	keys := s.keys[from:]
-	s.keys = s.keys[:from]
-	slices.SortFunc(keys, func(x, y key) int {
-		return cmp.Or(bytes.Compare(x.name, y.name), cmp.Compare(x.at, y.at))
+	seen := s.seen[from:]
+	s.seen = s.seen[:from]
+	slices.SortFunc(seen, func(x, y seenKey) int {
+		return cmp.Or(cmp.Compare(x.hash, y.hash), cmp.Compare(x.at, y.at))
 	})
-	for i := 1; i < len(keys); i++ {
-		if bytes.Equal(keys[i-1].name, keys[i].name) {
-			return s.errorf(keys[i].at, layout.ErrDuplicate, "key %s occurs twice", layout.Quote(keys[i].name))
+	for i, k := range seen {
+		for j := i; j > 0 && seen[j-1].hash == k.hash; j-- {
+			if name := s.nameAt(k.at); bytes.Equal(name, s.nameAt(seen[j-1].at)) {
+				return s.errorf(k.at, layout.ErrDuplicate, "key %s occurs twice", layout.Quote(name))
+			}
 		}
 	}
 	return nil
+}
+
+// nameAt reads the key at i once more.
+func (s *scanner) nameAt(i int) []byte {
+	again := scanner{b: s.b, i: i}
+	name, _ := again.text()
+	return name
 }
 
 // number checks a number of any notation.
