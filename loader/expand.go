@@ -69,6 +69,15 @@ func (t Tensor) DequantizeRows(dst []float32, first, n uint64) error {
 	return t.dequantize(dst, first*cols, true)
 }
 
+// DequantizeRange writes the values of len(dst) elements to dst, from element first on in
+// row-major order. The range may begin and end inside a row or a block.
+func (t Tensor) DequantizeRange(dst []float32, first uint64) error {
+	if n := t.Elements(); !layout.Within(first, uint64(len(dst)), n) {
+		return t.ref.wrap(fmt.Errorf("%w: %d values from element %d, but the tensor has %d", ErrRange, len(dst), first, n))
+	}
+	return t.dequantize(dst, first, true)
+}
+
 // At is the value of one element, by an index in every dimension. It reads one block, and
 // is meant for looking, not for loops.
 func (t Tensor) At(index ...uint64) (float32, error) {

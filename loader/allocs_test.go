@@ -1,0 +1,59 @@
+package loader_test
+
+import (
+	"io"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// TestNoAllocations holds for a file that is mapped or in memory, with or without a lease.
+func TestNoAllocations(t *testing.T) {
+	file := apr2File(t, nil, []content{
+		random("f32", layout.F32, 8, 8),
+		random("f16", layout.F16, 8, 8),
+		random("q4", layout.Q4_0, 8, 64),
+		random("i8", layout.I8, 8, 8),
+	})
+	m := openBytes(t, file, nil)
+	l, err := m.Acquire()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Release()
+	dst, row := make([]float32, 8*64), make([]float32, 64)
+	check := func(name string, f func() error) {
+		t.Helper()
+		if err := f(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if n := testing.AllocsPerRun(100, func() { f() }); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+	for where, from := range map[string]interface {
+		Tensor(string) (loader.Tensor, error)
+	}{"model": m, "lease": l} {
+		f32, f16, q4, i8 := tensor(t, from, "f32"), tensor(t, from, "f16"), tensor(t, from, "q4"), tensor(t, from, "i8")
+		for name, f := range map[string]func() error{
+			"Tensor":                func() error { _, err := from.Tensor("q4"); return err },
+			"Bytes":                 func() error { _, err := q4.Bytes(); return err },
+			"Dequantize":            func() error { return q4.Dequantize(dst) },
+			"Dequantize/F32":        func() error { return f32.Dequantize(dst[:64]) },
+			"DequantizeRows":        func() error { return q4.DequantizeRows(row, 3, 1) },
+			"DequantizeRows/F16":    func() error { return f16.DequantizeRows(row[:8], 3, 1) },
+			"DequantizeRows/scaled": func() error { return i8.DequantizeRows(row[:8], 3, 1) },
+			"Float32s/cached":       func() error { _, err := q4.Float32s(); return err },
+			"WriteTo":               func() error { _, err := q4.WriteTo(io.Discard); return err },
+			"Scale":                 func() error { _, _, err := i8.Scale(); return err },
+		} {
+			check(where+"/"+name, f)
+		}
+		if !littleEndian {
+			continue
+		}
+		check(where+"/Float32s", func() error { _, err := f32.Float32s(); return err })
+		check(where+"/View", func() error { _, err := loader.View[uint16](f16); return err })
+	}
+}

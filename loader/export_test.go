@@ -1,0 +1,16 @@
+package loader
+
+import "github.com/tensormap/tensormap/mmapio"
+
+// What the tests of package loader_test need to see.
+const (
+	ReadStep = readStep
+	CRCChunk = crcChunk
+)
+
+var (
+	CombineCRC32 = combineCRC32
+	XPow8        = xPow8
+)
+
+func MappingOf(m *Model) *mmapio.Mapping { return m.files[0].mapping }

@@ -1,0 +1,129 @@
+package loader_test
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// bytesNamed makes a model of one-byte tensors, which hold their position modulo 251.
+func bytesNamed(names []string) []byte {
+	tensors := make([]content, len(names))
+	for i, name := range names {
+		tensors[i] = content{name, layout.U8, []uint64{1}, []byte{byte(i % 251)}}
+	}
+	return safeTensors(tensors)
+}
+
+func manyNames(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("model.layers.%d.mlp.weight", (i*7919)%n) // 7919 is prime: every number once
+	}
+	return names
+}
+
+func TestTensorByName(t *testing.T) {
+	for _, names := range [][]string{nil, {"a"}, {"", "a", "ä", "a b", "A"}, manyNames(10_000)} {
+		m := openBytes(t, bytesNamed(names), nil)
+		if m.Len() != len(names) {
+			t.Errorf("Len = %d, want %d", m.Len(), len(names))
+		}
+		for i, name := range names {
+			x := tensor(t, m, name)
+			if b, err := x.Bytes(); err != nil || x.Name() != name || b[0] != byte(i%251) {
+				t.Fatalf("%q: found %q, %v, %v", name, x.Name(), b, err)
+			}
+		}
+		for _, name := range []string{"b", "model.layers.0.mlp.weigh", "model.layers.0.mlp.weightx", "\x00", strings.Repeat("a", 1<<20)} {
+			x, err := m.Tensor(name)
+			if !errors.Is(err, loader.ErrNotFound) || x != (loader.Tensor{}) {
+				t.Errorf("%.20q: %v, %v", name, x, err)
+			}
+		}
+	}
+}
+
+func TestNotFoundNamesFileAndTensor(t *testing.T) {
+	m := openBytes(t, bytesNamed([]string{"a"}), nil)
+	_, err := m.Tensor("no\nsuch")
+	if want := `memory: tensor "no\nsuch": not found`; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+func names(seq iter.Seq[loader.Tensor]) (names []string) {
+	for x := range seq {
+		names = append(names, x.Name())
+	}
+	return names
+}
+
+func TestIterationOrder(t *testing.T) {
+	inFile := manyNames(100)
+	sorted := slices.Sorted(slices.Values(inFile))
+	m := openBytes(t, bytesNamed(inFile), nil)
+	l, err := m.Acquire()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Release()
+	tests := []struct {
+		name string
+		got  iter.Seq[loader.Tensor]
+		want []string
+	}{
+		{"Tensors", m.Tensors(), inFile},
+		{"Sorted", m.Sorted(), sorted},
+		{"Lease.Tensors", l.Tensors(), inFile},
+		{"Lease.Sorted", l.Sorted(), sorted},
+	}
+	for _, tt := range tests {
+		for range 2 { // a sequence can be walked again
+			if got := names(tt.got); !slices.Equal(got, tt.want) {
+				t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+			}
+		}
+		count := 0
+		for range tt.got {
+			if count++; count == 3 {
+				break
+			}
+		}
+		if count != 3 {
+			t.Errorf("%s: %d steps until break", tt.name, count)
+		}
+	}
+}
+
+func TestLookupConcurrently(t *testing.T) {
+	names := manyNames(1000)
+	m := openBytes(t, bytesNamed(names), nil)
+	sorted := slices.Sorted(slices.Values(names))
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range names {
+				name := names[(i+g*100)%len(names)]
+				if x, err := m.Tensor(name); err != nil || x.Name() != name {
+					t.Errorf("%s: %v, %v", name, x, err)
+				}
+			}
+			i := 0
+			for x := range m.Sorted() {
+				if x.Name() != sorted[i] {
+					t.Errorf("place %d is %s", i, x.Name())
+				}
+				i++
+			}
+		})
+	}
+	wg.Wait()
+}

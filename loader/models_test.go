@@ -1,0 +1,97 @@
+package loader_test
+
+import (
+	"encoding/binary"
+	"os"
+	"testing"
+
+	"github.com/tensormap/tensormap/loader"
+)
+
+// littleEndian machines view a file's elements in place.
+var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
+
+// way is a way to open a file.
+type way struct {
+	name string
+	open func(path string) (*loader.Model, error)
+}
+
+// ways are all ways to open a model. The first maps, where the platform can.
+var ways = []way{
+	{"Open", func(path string) (*loader.Model, error) { return loader.Open(path, nil) }},
+	{"OpenFile", openFile(nil)},
+	{"OpenBytes", func(path string) (*loader.Model, error) {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		return loader.OpenBytes(b, nil)
+	}},
+	{"Open/NoMap", func(path string) (*loader.Model, error) { return loader.Open(path, &loader.Options{NoMap: true}) }},
+	{"OpenFile/NoMap", openFile(&loader.Options{NoMap: true})},
+}
+
+// openFile leaves the file open where the model goes on reading from it; the garbage
+// collector closes it.
+func openFile(opts *loader.Options) func(path string) (*loader.Model, error) {
+	return func(path string) (*loader.Model, error) {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		if opts == nil && mapsFiles {
+			defer f.Close()
+		}
+		return loader.OpenFile(f, opts)
+	}
+}
+
+// eachWay runs a test on a file opened in every way.
+func eachWay(t *testing.T, b []byte, test func(*testing.T, *loader.Model)) {
+	t.Helper()
+	path := write(t, "model", b)
+	for _, w := range ways {
+		t.Run(w.name, func(t *testing.T) {
+			m, err := w.open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			test(t, m)
+		})
+	}
+}
+
+// openBytes opens a model for the length of a test.
+func openBytes(t testing.TB, b []byte, opts *loader.Options) *loader.Model {
+	t.Helper()
+	m, err := loader.OpenBytes(b, opts)
+	return opened(t, m, err)
+}
+
+func openPath(t testing.TB, path string, opts *loader.Options) *loader.Model {
+	t.Helper()
+	m, err := loader.Open(path, opts)
+	return opened(t, m, err)
+}
+
+func opened(t testing.TB, m *loader.Model, err error) *loader.Model {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() }) // the test may have closed it
+	return m
+}
+
+func tensor(t testing.TB, m interface {
+	Tensor(string) (loader.Tensor, error)
+}, name string) loader.Tensor {
+	t.Helper()
+	tensor, err := m.Tensor(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tensor
+}

@@ -1,0 +1,255 @@
+package loader_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+func TestOpenEveryWay(t *testing.T) {
+	tensors := []content{
+		random("a", layout.F32, 3, 5),
+		random("b", layout.I64, 2),
+		random("c", layout.U8, 7),
+		random("odd", layout.F16, 3), // at an odd offset
+		random("scalar", layout.F64),
+		random("none", layout.F32, 2, 0),
+	}
+	for format, b := range map[string][]byte{
+		"safetensors":       safeTensors(tensors),
+		"safetensors/moved": safeTensorsAt(5, tensors),
+		"apr2":              apr2File(t, nil, append(tensors[:4:4], random("q", layout.Q5_1, 2, 64))),
+		"apr2/moved":        shifted(apr2File(t, nil, tensors[:4]), 3),
+	} {
+		want := describe(t, openBytes(t, b, nil))
+		t.Run(format, func(t *testing.T) {
+			eachWay(t, b, func(t *testing.T, m *loader.Model) {
+				if got := describe(t, m); !slices.EqualFunc(got, want, content.equal) {
+					t.Errorf("%v, want %v", got, want)
+				}
+			})
+		})
+	}
+}
+
+// describe reads everything of a model.
+func describe(t *testing.T, m *loader.Model) (all []content) {
+	t.Helper()
+	for x := range m.Tensors() {
+		b, err := x.Bytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if uint64(len(b)) != x.RawBytes() || cap(b) != len(b) {
+			t.Errorf("%s: length %d, capacity %d of %d bytes", x.Name(), len(b), cap(b), x.RawBytes())
+		}
+		all = append(all, content{x.Name(), x.DType(), x.Shape(), b})
+	}
+	return all
+}
+
+func (c content) equal(d content) bool {
+	return c.name == d.name && c.dtype == d.dtype && slices.Equal(c.shape, d.shape) && bytes.Equal(c.data, d.data)
+}
+
+func TestOpenReadsBack(t *testing.T) {
+	tensors := []content{random("a", layout.F32, 3, 5), random("b", layout.I64, 2), random("c", layout.U8, 7)}
+	for _, b := range [][]byte{safeTensors(tensors), apr2File(t, nil, tensors)} {
+		m := openBytes(t, b, nil)
+		if got := describe(t, m); !slices.EqualFunc(got, tensors, content.equal) {
+			t.Errorf("%v: %v, want %v", m.Format(), got, tensors)
+		}
+		files := m.Files()
+		if len(files) != 1 || files[0].Path != "memory" || files[0].Size != uint64(len(b)) || files[0].Layout == nil {
+			t.Errorf("Files: %+v", files)
+		}
+		if x := tensor(t, m, "b"); x.File() != 0 || x.StoredBytes() != 16 || x.Encoding() != layout.Raw ||
+			!bytes.Equal(b[x.Offset():][:16], tensors[1].data) {
+			t.Errorf("%v: %+v", m.Format(), x)
+		}
+	}
+}
+
+func TestOpenFileAtAnyPosition(t *testing.T) {
+	c := random("a", layout.U16, 100)
+	f, err := os.Open(write(t, "x", safeTensors([]content{c})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Seek(77, 0); err != nil {
+		t.Fatal(err)
+	}
+	m, err := loader.OpenFile(f, nil)
+	m = opened(t, m, err)
+	if b, err := tensor(t, m, "a").Bytes(); err != nil || !bytes.Equal(b, c.data) {
+		t.Error(err)
+	}
+	if at, _ := f.Seek(0, 1); at != 77 {
+		t.Errorf("position moved to %d", at)
+	}
+	if got := m.Files()[0].Path; got != f.Name() {
+		t.Errorf("path %s", got)
+	}
+}
+
+func TestOpenErrors(t *testing.T) {
+	good := safeTensors([]content{random("a", layout.F32, 2)})
+	apr := apr2File(t, nil, []content{random("a", layout.F32, 2)})
+	tests := []struct {
+		name string
+		file []byte
+		want error
+	}{
+		{"empty", nil, layout.ErrFormat},
+		{"garbage", noise(100, 1), layout.ErrFormat},
+		{"text", []byte("hello world, this is no model"), layout.ErrFormat},
+		{"magic of an unsupported format", []byte("GGUF\x03\x00\x00\x00 and more"), layout.ErrUnsupported},
+		{"a manifest", []byte(`{"shards": []}`), layout.ErrUnsupported},
+		{"truncated safetensors", good[:len(good)-1], layout.ErrTruncated},
+		{"truncated apr2 header", apr[:20], layout.ErrTruncated},
+		{"duplicate", safeTensors([]content{random("a", layout.U8, 1), random("a", layout.U8, 1)}), layout.ErrDuplicate},
+		{"trailing", append(good[:len(good):len(good)], 0), layout.ErrInvalid},
+	}
+	for _, tt := range tests {
+		path := write(t, "the file", tt.file)
+		for _, w := range ways {
+			t.Run(tt.name+"/"+w.name, func(t *testing.T) {
+				m, err := w.open(path)
+				if m != nil || !errors.Is(err, tt.want) {
+					t.Fatalf("%v, %v; want %v", m, err, tt.want)
+				}
+				var fe *layout.FormatError
+				if !errors.As(err, &fe) {
+					t.Errorf("%v is no FormatError", err)
+				}
+				wantPath := path
+				if w.name == "OpenBytes" {
+					wantPath = "memory"
+				}
+				if msg := err.Error(); !strings.HasPrefix(msg, wantPath+": ") || strings.Contains(msg, "\n") {
+					t.Errorf("message %q", msg)
+				}
+			})
+		}
+	}
+}
+
+func TestOpenNoFile(t *testing.T) {
+	dir := t.TempDir()
+	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
+		missing := filepath.Join(dir, "missing")
+		if _, err := loader.Open(missing, opts); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), missing) {
+			t.Errorf("missing: %v", err)
+		}
+		_, err := loader.Open(dir, opts)
+		if err == nil || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "directory") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("directory: %v", err)
+		}
+		f, err := os.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := loader.OpenFile(f, opts); err == nil || !strings.Contains(err.Error(), dir) {
+			t.Errorf("open directory: %v", err)
+		}
+	}
+}
+
+func TestOpenLimits(t *testing.T) {
+	b := safeTensors([]content{random("abc", layout.U8, 1, 1, 1), random("b", layout.U8, 1)})
+	tests := []struct {
+		name string
+		lim  layout.Limits
+		want error
+	}{
+		{"none", layout.Limits{}, nil},
+		{"tensors", layout.Limits{Tensors: 1}, layout.ErrLimit},
+		{"rank", layout.Limits{Rank: 2}, layout.ErrLimit},
+		{"name", layout.Limits{NameBytes: 2}, layout.ErrLimit},
+		{"header", layout.Limits{HeaderBytes: 20}, layout.ErrLimit},
+	}
+	for _, tt := range tests {
+		m, err := loader.OpenBytes(b, &loader.Options{Limits: &tt.lim})
+		if !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		if m != nil {
+			m.Close()
+		}
+	}
+}
+
+// TestOpenBoundsMemory opens files that promise more than they hold. What is allocated is
+// a small multiple of what is there.
+func TestOpenBoundsMemory(t *testing.T) {
+	const multiple, constant = 8, 16 << 10
+	many := make([]content, 5000)
+	for i := range many {
+		many[i] = content{name: strconv.Itoa(i), dtype: layout.U8, shape: []uint64{0}}
+	}
+	le := binary.LittleEndian
+	header := func(size uint64, text string) []byte { return append(le.AppendUint64(nil, size), text...) }
+	apr := func(edit func(b []byte)) []byte {
+		b := apr2File(t, nil, []content{random("a", layout.U8, 4096)})
+		edit(b)
+		return b
+	}
+	tests := []struct {
+		name string
+		file []byte
+	}{
+		{"honest safetensors", safeTensors(many)},
+		{"honest apr2", apr2File(t, nil, many)},
+		{"header of 100 MB", header(100_000_000, "{")},
+		{"header of 2^63 bytes", header(1<<63, "{")},
+		{"braces", header(1<<20, strings.Repeat("{", 1<<20))},
+		{"tensor of 2^62 bytes", header(66, `{"a":{"dtype":"U8","shape":[4611686018427387904],"data_offsets":[0,4611686018427387904]}}`)},
+		{"long string", header(1<<20, `{"`+strings.Repeat(`\u0041`, 1<<17))},
+		{"apr2 of 2^32 tensors", apr(func(b []byte) { le.PutUint32(b[le.Uint32(b[20:]):], 1<<32-1) })},
+		{"apr2 with a large index", apr(func(b []byte) { le.PutUint32(b[24:], 1<<32-1) })},
+		{"apr2 with large metadata", apr(func(b []byte) { le.PutUint32(b[16:], 1<<32-1) })},
+		{"apr2 with a long name", apr(func(b []byte) { le.PutUint16(b[le.Uint32(b[20:])+8:], 1<<16-1) })},
+	}
+	for _, tt := range tests {
+		for _, w := range ways {
+			if w.name == "OpenBytes" {
+				continue // reads the file itself
+			}
+			path := write(t, "hostile", tt.file)
+			t.Run(tt.name+"/"+w.name, func(t *testing.T) {
+				got := allocated(func() {
+					if m, err := w.open(path); err == nil {
+						m.Close()
+					} else if strings.HasPrefix(tt.name, "honest") {
+						t.Error(err)
+					}
+				})
+				if bound := uint64(multiple*len(tt.file) + constant); got > bound {
+					t.Errorf("%d bytes allocated for a file of %d", got, len(tt.file))
+				}
+			})
+		}
+	}
+}
+
+// allocated is how many bytes of heap f takes, also those that it gives back.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
