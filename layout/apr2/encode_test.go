@@ -1,0 +1,348 @@
+package apr2
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+func tensor(name string, d layout.DType, shape ...uint64) layout.Tensor {
+	return layout.Tensor{Name: []byte(name), DType: d, Shape: shape}
+}
+
+func TestWriterRefuses(t *testing.T) {
+	var deep any = layout.Metadata{}
+	for range 64 {
+		deep = layout.Metadata{{Key: "x", Value: deep}}
+	}
+	md := func(entries ...layout.Entry) Options { return Options{Metadata: entries} }
+	for _, tc := range []struct {
+		name    string
+		tensors []layout.Tensor
+		opts    Options
+		want    error
+		field   string
+		offset  uint64
+		reason  string
+	}{
+		{"name twice", []layout.Tensor{tensor("a", layout.F32), tensor("a", layout.U8)}, Options{}, layout.ErrDuplicate, "name", 83, `"a"`},
+		{"name NUL", []layout.Tensor{tensor("a\x00", layout.F32)}, Options{}, layout.ErrInvalid, "name", 42, "NUL"},
+		{"name UTF-8", []layout.Tensor{tensor("\xff", layout.F32)}, Options{}, layout.ErrInvalid, "name", 42, "UTF-8"},
+		{"name length", []layout.Tensor{tensor(strings.Repeat("n", 65536), layout.F32)}, Options{}, layout.ErrLimit, "name", 42, "65536 bytes"},
+		{"dims", []layout.Tensor{tensor("a", layout.F32, 1, 1, 1, 1, 1, 1, 1, 1, 1)}, Options{}, layout.ErrLimit, "n_dims", 42, "9 dimensions"},
+		{"dtype", []layout.Tensor{tensor("a", layout.F32), tensor("b", layout.C64)}, Options{}, layout.ErrUnsupported, "dtype", 83, `tensor "b": APR2 has no dtype for C64`},
+		{"no dtype", []layout.Tensor{{Name: []byte("a")}}, Options{}, layout.ErrUnsupported, "dtype", 42, "INVALID"},
+		{"block", []layout.Tensor{tensor("a", layout.Q4_0, 33)}, Options{}, layout.ErrInvalid, "dims", 42, "block of 32"},
+		{"scalar block", []layout.Tensor{tensor("a", layout.Q4_0)}, Options{}, layout.ErrInvalid, "dims", 42, "block of 32"},
+		{"elements", []layout.Tensor{tensor("a", layout.U8, 1<<32, 1<<32)}, Options{}, layout.ErrInvalid, "dims", 42, "2^64"},
+		{"size", []layout.Tensor{tensor("a", layout.U8, math.MaxUint64)}, Options{}, layout.ErrLimit, "offset", 42, "2^63"},
+		{"sum of sizes", []layout.Tensor{tensor("a", layout.U8, 1<<62), tensor("b", layout.U8, 1<<62)}, Options{}, layout.ErrLimit, "offset", 83, "2^63"},
+		{"align", nil, Options{Align: 16}, layout.ErrInvalid, "flags", 8, "16, not 32 or 64"},
+		{"flags", nil, Options{Flags: Signed | Sharded}, layout.ErrInvalid, "flags", 8, "SIGNED cannot"},
+		{"metadata twice", nil, md(layout.Entry{Key: "a"}, layout.Entry{Key: "a"}), layout.ErrDuplicate, "metadata", 45, `"a"`},
+		{"metadata nesting", nil, md(layout.Entry{Key: "x", Value: deep}), layout.ErrLimit, "metadata", 353, "deeper than 64"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var out bytes.Buffer
+			w, err := NewWriter(&out, tc.tensors, &tc.opts)
+			checkError(t, err, tc.want, tc.field, tc.offset, tc.reason)
+			if w != nil || out.Len() > 0 {
+				t.Errorf("a Writer, or %d bytes, nevertheless", out.Len())
+			}
+		})
+	}
+	if _, err := NewWriter(io.Discard, nil, &Options{Metadata: layout.Metadata{{Key: "f", Value: func() {}}}}); err == nil {
+		t.Error("a func was written as metadata")
+	}
+}
+
+// TestWriterMisuse makes sure that wrong use is an error, and that the first error stays.
+func TestWriterMisuse(t *testing.T) {
+	read := func(s string) func(*Writer) error {
+		return func(w *Writer) error { return w.WriteTensorFrom(strings.NewReader(s)) }
+	}
+	write := func(s string) func(*Writer) error { return func(w *Writer) error { return w.WriteTensor([]byte(s)) } }
+	for _, tc := range []struct {
+		name   string
+		do     []func(*Writer) error
+		want   error
+		field  string
+		reason string
+	}{
+		{"short", []func(*Writer) error{write("123")}, layout.ErrInvalid, "size", `tensor "a": 3 bytes given, but U8 [4] takes 4`},
+		{"long", []func(*Writer) error{write("12345")}, layout.ErrInvalid, "size", "5 bytes given"},
+		{"short reader", []func(*Writer) error{read("123")}, layout.ErrInvalid, "size", "3 bytes given"},
+		{"empty reader", []func(*Writer) error{read("")}, layout.ErrInvalid, "size", "0 bytes given"},
+		{"long reader", []func(*Writer) error{read("12345")}, layout.ErrInvalid, "size", "more than its 4 bytes"},
+		{"long reader of an empty tensor", []func(*Writer) error{read("1234"), read("x")}, layout.ErrInvalid, "size", `tensor "b": more than its 0 bytes`},
+		{"one too many", []func(*Writer) error{write("1234"), write(""), write("")}, layout.ErrInvalid, "tensor_count", "more than the 2"},
+		{"one too few", []func(*Writer) error{write("1234"), (*Writer).Close}, layout.ErrTruncated, "tensor_count", "1 of 2 tensors"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w, err := NewWriter(io.Discard, []layout.Tensor{tensor("a", layout.U8, 4), tensor("b", layout.F32, 0)}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, do := range tc.do {
+				if err = do(w); err != nil && i < len(tc.do)-1 {
+					t.Fatalf("step %d: %v", i, err)
+				}
+			}
+			var fe *layout.FormatError
+			if !errors.Is(err, tc.want) || !errors.As(err, &fe) || fe.Field != tc.field || !strings.Contains(fe.Reason, tc.reason) {
+				t.Errorf("got %v, want %s: …%s… (%v)", err, tc.field, tc.reason, tc.want)
+			}
+			for _, again := range []error{w.WriteTensor(nil), w.WriteTensorFrom(strings.NewReader("")), w.Close()} {
+				if again != err {
+					t.Errorf("later: %v, want %v", again, err)
+				}
+			}
+		})
+	}
+}
+
+func TestWriterClosed(t *testing.T) {
+	var out bytes.Buffer
+	w, err := NewWriter(&out, nil, nil)
+	if err != nil || w.Close() != nil {
+		t.Fatal(err)
+	}
+	n := out.Len()
+	if err := w.Close(); !errors.Is(err, layout.ErrClosed) || out.Len() != n {
+		t.Errorf("second Close: %v, %d bytes after %d", err, out.Len(), n)
+	}
+	if err := w.WriteTensor(nil); !errors.Is(err, layout.ErrClosed) {
+		t.Errorf("WriteTensor: %v", err)
+	}
+}
+
+// limited fails, or writes short, after so many bytes.
+type limited struct {
+	left int
+	err  error
+}
+
+func (l *limited) Write(b []byte) (int, error) {
+	n := min(l.left, len(b))
+	l.left -= n
+	if n < len(b) {
+		return n, l.err
+	}
+	return n, nil
+}
+
+// TestWriterFails lets the writer below fail after any number of bytes.
+func TestWriterFails(t *testing.T) {
+	data := fixture(t, "tiny")
+	f := mustDecode(t, data)
+	for n := range data {
+		for given, want := range map[error]error{errDisk: errDisk, nil: io.ErrShortWrite} {
+			w, err := NewWriter(&limited{n, given}, f.Index().Tensors, nil)
+			for i := 0; err == nil && i < len(f.Index().Tensors); i++ {
+				x := f.Index().Tensors[i]
+				err = w.WriteTensor(data[x.Offset:][:x.Stored])
+			}
+			if err == nil {
+				err = w.Close()
+			}
+			// Without metadata the file is shorter than the fixture.
+			if err != want && uint64(n) < w.Size() {
+				t.Fatalf("after %d bytes: %v, want %v", n, err, want)
+			}
+		}
+	}
+}
+
+func TestReaderFails(t *testing.T) {
+	w, err := NewWriter(io.Discard, []layout.Tensor{tensor("a", layout.U8, 4)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, pw := io.Pipe()
+	go func() {
+		pw.Write([]byte("123"))
+		pw.CloseWithError(errDisk)
+	}()
+	if err := w.WriteTensorFrom(r); !errors.Is(err, errDisk) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// endless yields zero bytes, and counts them.
+type endless struct{}
+
+func (endless) Read(b []byte) (int, error) { clear(b); return len(b), nil }
+
+// TestWriterMemory makes sure that a Writer's memory does not grow with its tensors.
+func TestWriterMemory(t *testing.T) {
+	const big = 256 << 20
+	tensors := []layout.Tensor{tensor("a", layout.F32, big/4), tensor("b", layout.F32, big/4)}
+	got := allocated(func() {
+		w, err := NewWriter(io.Discard, tensors, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range tensors {
+			if err := w.WriteTensorFrom(io.LimitReader(endless{}, big)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if limit := uint64(2 * chunk); got > limit {
+		t.Errorf("%d bytes allocated for two tensors of %d, more than %d", got, big, limit)
+	}
+}
+
+// TestWriteTensorDoesNotAllocate: what comes as a slice is neither copied nor buffered.
+func TestWriteTensorDoesNotAllocate(t *testing.T) {
+	const runs = 10
+	b := make([]byte, 1<<20)
+	var tensors []layout.Tensor
+	for i := range runs + 1 {
+		tensors = append(tensors, tensor(string(rune('a'+i)), layout.U8, 1<<20))
+	}
+	w, err := NewWriter(io.Discard, tensors, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := testing.AllocsPerRun(runs, func() { err = w.WriteTensor(b) }); n != 0 || err != nil {
+		t.Errorf("%v allocations, %v", n, err)
+	}
+}
+
+// sparse is a file of which only the ends exist.
+type sparse struct {
+	head, tail []byte
+	size       uint64
+}
+
+func (s sparse) Size() uint64 { return s.size }
+
+func (s sparse) Slice(off, n uint64) ([]byte, error) {
+	if at := s.size - uint64(len(s.tail)); off >= at {
+		return layout.Bytes(s.tail).Slice(off-at, n)
+	}
+	return layout.Bytes(s.head).Slice(off, n)
+}
+
+// TestHuge places tensors far beyond 4 GiB, without writing them.
+func TestHuge(t *testing.T) {
+	tensors := []layout.Tensor{
+		tensor("a", layout.F32, 1<<31, 3), // 24 GiB
+		tensor("b", layout.Q8_0, 1<<40, 1<<10),
+		tensor("c", layout.U8, 7),
+		tensor("d", layout.U8, 1),
+	}
+	var head bytes.Buffer
+	w, err := NewWriter(&head, tensors, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := sparse{head.Bytes(), append(make([]byte, 4), "2RPA\x00\x00\x00\x00\x00\x00\x00\x00"...), w.Size()}
+	le.PutUint64(in.tail[8:], in.size)
+	f := mustDecode(t, in)
+	at := uint64(f.Header.DataOffset)
+	for i, size := range []uint64{24 << 30, 34 << 45, 7, 1} {
+		if x := f.Index().Tensors[i]; x.Offset != at || x.Stored != size {
+			t.Errorf("tensor %d: %d bytes at %d, want %d at %d", i, x.Stored, x.Offset, size, at)
+		}
+		at = (at + size + 63) / 64 * 64
+	}
+	if want := at - 63 + 16; in.size != want { // d has but one byte of its last 64
+		t.Errorf("size %d, want %d", in.size, want)
+	}
+	if got, want := findings(t, in), "apr_version@32 model_type@32 architecture@32"; got != want {
+		t.Errorf("findings %q, want %q", got, want)
+	}
+}
+
+func TestCreate(t *testing.T) {
+	data := fixture(t, "tiny")
+	f := mustDecode(t, data)
+	md, err := f.Metadata(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name    string
+		tensors int // how many are written
+		end     func(*FileWriter) error
+		ok      bool
+	}{
+		{"all", 13, (*FileWriter).Close, true},
+		{"missing tensor", 12, (*FileWriter).Close, false},
+		{"aborted", 13, (*FileWriter).Abort, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "model.apr")
+			if err := os.WriteFile(path, []byte("old"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			w, err := Create(path, f.Index().Tensors, &Options{Metadata: md})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Abort()
+			for _, x := range f.Index().Tensors[:tc.tensors] {
+				if err := w.WriteTensor(data[x.Offset:][:x.Stored]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err = tc.end(w)
+			if tc.name == "missing tensor" != errors.Is(err, layout.ErrTruncated) {
+				t.Errorf("got %v", err)
+			}
+			if err := w.Abort(); err != nil {
+				t.Errorf("Abort afterwards: %v", err)
+			}
+			if err := w.WriteTensor(nil); err == nil {
+				t.Error("WriteTensor works afterwards")
+			}
+			want := []byte("old")
+			if tc.ok {
+				want = data
+			}
+			onlyFile(t, path, want)
+		})
+	}
+}
+
+func TestCreateFails(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "model.apr")
+	if err := os.WriteFile(path, []byte("old"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Create(path, []layout.Tensor{{}}, nil); !errors.Is(err, layout.ErrUnsupported) {
+		t.Errorf("got %v", err)
+	}
+	onlyFile(t, path, []byte("old"))
+	if _, err := Create(filepath.Join(path, "x"), nil, nil); err == nil {
+		t.Error("a file in a file")
+	}
+	if _, err := Create(filepath.Join(path+"none", "x"), nil, nil); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// onlyFile makes sure that path holds want, and is alone in its directory.
+func onlyFile(t *testing.T, path string, want []byte) {
+	t.Helper()
+	got, err := os.ReadFile(path)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%d bytes, %v, want %d", len(got), err, len(want))
+	}
+	if entries, err := os.ReadDir(filepath.Dir(path)); err != nil || len(entries) != 1 {
+		t.Errorf("left in the directory: %v, %v", entries, err)
+	}
+}
