@@ -1,0 +1,120 @@
+package loader_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+func acquire(t *testing.T, m *loader.Model) *loader.Lease {
+	t.Helper()
+	l, err := m.Acquire()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestLeaseOutlivesClose(t *testing.T) {
+	eachWay(t, lifetimeFile(t), func(t *testing.T, m *loader.Model) {
+		want := random("f32", layout.F32, 3, 4).data
+		direct := tensor(t, m, "i8")
+		l := acquire(t, m)
+		early := tensor(t, l, "i8")
+		view, err := tensor(t, l, "f32").Bytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(view, want) {
+			t.Error("view changed with Close")
+		}
+		late := tensor(t, l, "i8")
+		for name, call := range tensorCalls {
+			if err := errors.Join(call(early), call(late)); err != nil {
+				t.Errorf("%s through the lease after Close: %v", name, err)
+			}
+			if err := call(direct); !errors.Is(err, loader.ErrClosed) {
+				t.Errorf("%s past the lease after Close: %v", name, err)
+			}
+		}
+		if got := names(l.Tensors()); len(got) != 3 || len(names(l.Sorted())) != 3 {
+			t.Errorf("iteration through the lease: %v", got)
+		}
+		if _, err := m.Acquire(); !errors.Is(err, loader.ErrClosed) {
+			t.Errorf("Acquire after Close: %v", err)
+		}
+		if !slices.Equal(view, want) {
+			t.Error("view changed under the lease")
+		}
+		l.Release()
+		checkReleased(t, l, early)
+	})
+}
+
+func checkReleased(t *testing.T, l *loader.Lease, x loader.Tensor) {
+	t.Helper()
+	for range 2 {
+		for name, call := range tensorCalls {
+			if err := call(x); !errors.Is(err, loader.ErrClosed) {
+				t.Errorf("%s after Release: %v", name, err)
+			}
+		}
+		if _, err := l.Tensor(x.Name()); !errors.Is(err, loader.ErrClosed) {
+			t.Errorf("Tensor after Release: %v", err)
+		}
+		if got := names(l.Tensors()); got != nil {
+			t.Errorf("Tensors after Release: %v", got)
+		}
+		if got := names(l.Sorted()); got != nil {
+			t.Errorf("Sorted after Release: %v", got)
+		}
+		if x.Name() != "i8" || x.DType() != layout.I8 {
+			t.Error("description is gone")
+		}
+		l.Release() // again: does nothing
+	}
+}
+
+func TestReleaseLeavesModelOpen(t *testing.T) {
+	m := openBytes(t, lifetimeFile(t), nil)
+	first, second := acquire(t, m), acquire(t, m)
+	x := tensor(t, first, "i8")
+	first.Release()
+	checkReleased(t, first, x)
+	for name, call := range tensorCalls {
+		if err := errors.Join(call(tensor(t, m, "i8")), call(tensor(t, second, "i8"))); err != nil {
+			t.Errorf("%s after another lease's Release: %v", name, err)
+		}
+	}
+	second.Release()
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLeaseNotFound(t *testing.T) {
+	l := acquire(t, openBytes(t, lifetimeFile(t), nil))
+	defer l.Release()
+	if _, err := l.Tensor("none"); !errors.Is(err, loader.ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+// TestSecondReleaseIsHarmless: only the first gives the model back.
+func TestSecondReleaseIsHarmless(t *testing.T) {
+	m := openBytes(t, lifetimeFile(t), nil)
+	l, other := acquire(t, m), acquire(t, m)
+	m.Close()
+	l.Release()
+	l.Release()
+	if b, err := tensor(t, other, "f32").Bytes(); err != nil || !slices.Equal(b, random("f32", layout.F32, 3, 4).data) {
+		t.Errorf("a double Release pulled the model from under another lease: %v", err)
+	}
+	other.Release()
+}

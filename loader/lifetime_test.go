@@ -1,0 +1,157 @@
+package loader_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// modelCalls are the methods of Model that need it open.
+var modelCalls = map[string]func(m *loader.Model) error{
+	"Tensor":   func(m *loader.Model) error { _, err := m.Tensor("i8"); return err },
+	"Metadata": func(m *loader.Model) error { _, err := m.Metadata(); return err },
+	"Stats":    func(m *loader.Model) error { _, err := m.Stats(); return err },
+	"Verify":   func(m *loader.Model) error { _, err := m.Verify(context.Background(), nil); return err },
+	"Acquire": func(m *loader.Model) error {
+		l, err := m.Acquire()
+		if err == nil {
+			l.Release()
+		}
+		return err
+	},
+}
+
+// tensorCalls are the methods of Tensor that need the model open, on an I8 tensor of an
+// APR2 file, whose scale is in the metadata.
+var tensorCalls = map[string]func(x loader.Tensor) error{
+	"Bytes":           func(x loader.Tensor) error { _, err := x.Bytes(); return err },
+	"Float32s":        func(x loader.Tensor) error { _, err := x.Float32s(); return err },
+	"Dequantize":      func(x loader.Tensor) error { return x.Dequantize(make([]float32, x.Elements())) },
+	"DequantizeRows":  func(x loader.Tensor) error { return x.DequantizeRows(make([]float32, x.Shape()[1]), 1, 1) },
+	"DequantizeRange": func(x loader.Tensor) error { return x.DequantizeRange(make([]float32, 5), 3) },
+	"At":              func(x loader.Tensor) error { _, err := x.At(1, 1); return err },
+	"WriteTo":         func(x loader.Tensor) error { _, err := x.WriteTo(io.Discard); return err },
+	"Scale":           func(x loader.Tensor) error { _, _, err := x.Scale(); return err },
+	"Chunks": func(x loader.Tensor) (err error) {
+		for _, err = range x.Chunks(1) {
+		}
+		return err
+	},
+	"View": func(x loader.Tensor) error { _, err := loader.View[int8](x); return err }, // no method
+}
+
+// What can be asked for ever.
+var (
+	modelFacts  = []string{"Len", "Format", "Files", "Tensors", "Sorted", "Close"}
+	tensorFacts = []string{"Name", "DType", "Shape", "Elements", "Offset", "StoredBytes", "RawBytes", "Encoding", "File", "ZeroCopy"}
+)
+
+// TestEveryMethodIsTested fails when a method is new: it must be entered above.
+func TestEveryMethodIsTested(t *testing.T) {
+	check := func(of reflect.Type, facts []string, called func(name string) bool) {
+		for method := range of.Methods() {
+			if name := method.Name; called(name) == slices.Contains(facts, name) {
+				t.Errorf("%v.%s is not tested after Close, or twice", of, name)
+			}
+		}
+	}
+	check(reflect.TypeFor[*loader.Model](), modelFacts, func(name string) bool { return modelCalls[name] != nil })
+	check(reflect.TypeFor[loader.Tensor](), tensorFacts, func(name string) bool { return tensorCalls[name] != nil })
+}
+
+func lifetimeFile(t *testing.T) []byte {
+	return apr2File(t, nil, []content{random("f32", layout.F32, 3, 4), random("i8", layout.I8, 3, 4), random("q4", layout.Q4_0, 3, 64)})
+}
+
+func TestAfterClose(t *testing.T) {
+	eachWay(t, lifetimeFile(t), func(t *testing.T, m *loader.Model) {
+		x := tensor(t, m, "i8")
+		for name, call := range modelCalls {
+			if err := call(m); err != nil {
+				t.Errorf("%s before Close: %v", name, err)
+			}
+		}
+		for name, call := range tensorCalls {
+			if err := call(x); err != nil {
+				t.Errorf("%s before Close: %v", name, err)
+			}
+		}
+		if err := m.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			for name, call := range modelCalls {
+				if err := call(m); !errors.Is(err, loader.ErrClosed) {
+					t.Errorf("%s after Close: %v", name, err)
+				}
+			}
+			for name, call := range tensorCalls {
+				if err := call(x); !errors.Is(err, loader.ErrClosed) {
+					t.Errorf("%s after Close: %v", name, err)
+				}
+			}
+			if err := m.Close(); !errors.Is(err, loader.ErrClosed) {
+				t.Errorf("another Close: %v", err)
+			}
+		}
+		if x.Name() != "i8" || !slices.Equal(x.Shape(), []uint64{3, 4}) || x.DType() != layout.I8 || x.RawBytes() != 12 || x.File() != 0 {
+			t.Errorf("description after Close: %v", x)
+		}
+		if m.Len() != 3 || m.Format() != layout.APR2 || len(m.Files()) != 1 {
+			t.Error("facts about the model are gone")
+		}
+		if all, sorted := names(m.Tensors()), names(m.Sorted()); all != nil || sorted != nil {
+			t.Errorf("iteration after Close: %v, %v", all, sorted)
+		}
+	})
+}
+
+// TestCopiesOutliveClose: what is not the mapping is memory of its own.
+func TestCopiesOutliveClose(t *testing.T) {
+	c := random("q", layout.Q8_0, 4, 32)
+	m := openPath(t, write(t, "model", shifted(apr2File(t, nil, []content{c}), 1)), nil)
+	x := tensor(t, m, "q")
+	values, err := x.Float32s()
+	b, err2 := x.Bytes()
+	if err != nil || err2 != nil {
+		t.Fatal(err, err2)
+	}
+	before := slices.Clone(values)
+	m.Close()
+	if !sameFloats(values, before) || !slices.Equal(b, c.data) {
+		t.Error("copies changed with Close")
+	}
+}
+
+func TestCloseInIteration(t *testing.T) {
+	m := openBytes(t, bytesNamed(manyNames(10)), nil)
+	seen := 0
+	for range m.Tensors() {
+		if seen++; seen == 4 {
+			m.Close()
+		}
+	}
+	if seen != 4 {
+		t.Errorf("%d tensors seen, closed after 4", seen)
+	}
+}
+
+func TestCloseInChunks(t *testing.T) {
+	m := openBytes(t, apr2File(t, nil, []content{random("x", layout.F16, 10, 4)}), nil)
+	steps, last := 0, error(nil)
+	for _, err := range tensor(t, m, "x").Chunks(2) {
+		if steps++; steps == 2 {
+			m.Close()
+		}
+		last = err
+	}
+	if steps != 3 || !errors.Is(last, loader.ErrClosed) {
+		t.Errorf("%d steps, %v", steps, last)
+	}
+}

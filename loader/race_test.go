@@ -1,0 +1,229 @@
+package loader_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// TestCloseAgainstReaders lets many goroutines do everything at once while one closes the
+// model. Each call works or answers ErrClosed, and readers under a lease never fail.
+func TestCloseAgainstReaders(t *testing.T) {
+	path := write(t, "model", lifetimeFile(t))
+	shiftedPath := write(t, "shifted", shifted(lifetimeFile(t), 2))
+	for round := range 10 {
+		for _, path := range []string{path, shiftedPath} {
+			m, err := loader.Open(path, &loader.Options{CacheBytes: int64(round%3) * 100, NoMap: round%5 == 4})
+			if err != nil {
+				t.Fatal(err)
+			}
+			raceClose(t, m)
+		}
+	}
+}
+
+func raceClose(t *testing.T, m *loader.Model) {
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	x := tensor(t, m, "i8")
+	run := func(name string, call func() error) {
+		wg.Go(func() {
+			<-start
+			for {
+				switch err := call(); {
+				case errors.Is(err, loader.ErrClosed):
+					return
+				case err != nil:
+					t.Errorf("%s: %v", name, err)
+					return
+				}
+			}
+		})
+	}
+	for name, call := range modelCalls {
+		run(name, func() error { return call(m) })
+	}
+	for name, call := range tensorCalls {
+		run(name, func() error { return call(x) })
+	}
+	for range 4 {
+		run("lease", func() error {
+			l, err := m.Acquire()
+			if err != nil {
+				return err
+			}
+			defer l.Release()
+			for x := range l.Tensors() {
+				if _, err := x.Float32s(); err != nil {
+					return errors.New("under a lease: " + err.Error())
+				}
+			}
+			return nil
+		})
+	}
+	wg.Go(func() {
+		<-start
+		time.Sleep(time.Millisecond)
+		if err := m.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	close(start)
+	wg.Wait()
+}
+
+// TestOneCloseWins: of many, one closes and the others hear that it is closed.
+func TestOneCloseWins(t *testing.T) {
+	for range 50 {
+		m := openBytes(t, lifetimeFile(t), nil)
+		var wg sync.WaitGroup
+		var won atomic.Int32
+		for range 8 {
+			wg.Go(func() {
+				switch err := m.Close(); {
+				case err == nil:
+					won.Add(1)
+				case !errors.Is(err, loader.ErrClosed):
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if won.Load() != 1 {
+			t.Fatalf("%d closed it", won.Load())
+		}
+	}
+}
+
+// TestServerSwapsModels is a server that goes over to a new model while requests run.
+// Every request finishes on the model that it began with.
+func TestServerSwapsModels(t *testing.T) {
+	const models, n = 4, 256
+	dir := t.TempDir()
+	path := func(i int) string { return filepath.Join(dir, string(rune('a'+i%models))) }
+	for i := range models {
+		if err := os.WriteFile(path(i), constantModel(t, float32(1+i), n), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open := func(i int) *loader.Model {
+		m, err := loader.Open(path(i), &loader.Options{CacheBytes: 3000})
+		if err != nil {
+			t.Error(err)
+		}
+		return m
+	}
+	var current atomic.Pointer[loader.Model]
+	current.Store(open(0))
+	deadline := time.Now().Add(200 * time.Millisecond)
+	var requests, swaps atomic.Int64
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for time.Now().Before(deadline) && !t.Failed() {
+				if request(t, &current) {
+					requests.Add(1)
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for i := 1; time.Now().Before(deadline); i++ {
+			old := current.Swap(open(i))
+			if err := old.Close(); err != nil {
+				t.Error(err)
+			}
+			swaps.Add(1)
+		}
+	})
+	wg.Wait()
+	current.Load().Close()
+	if requests.Load() == 0 || swaps.Load() < models {
+		t.Errorf("only %d requests and %d swaps", requests.Load(), swaps.Load())
+	}
+	t.Logf("%d requests, %d swaps", requests.Load(), swaps.Load())
+}
+
+// constantModel has the same value everywhere, in every dtype.
+func constantModel(t *testing.T, value float32, n int) []byte {
+	values := make([]float32, n)
+	for i := range values {
+		values[i] = value
+	}
+	var tensors []content
+	for _, d := range []layout.DType{layout.F32, layout.F16, layout.Q8_0} {
+		c := random(d.String(), d, uint64(n))
+		if err := dequant.Quantize(d, c.data, values); err != nil {
+			t.Fatal(err)
+		}
+		tensors = append(tensors, c)
+	}
+	return apr2File(t, layout.Metadata{{Key: "value", Value: float64(value)}}, tensors)
+}
+
+// request serves one, or finds that the model was closed before it began.
+func request(t *testing.T, current *atomic.Pointer[loader.Model]) bool {
+	l, err := current.Load().Acquire()
+	if err != nil {
+		if !errors.Is(err, loader.ErrClosed) {
+			t.Error(err)
+		}
+		return false
+	}
+	defer l.Release()
+	want := float32(math.NaN())
+	row := make([]float32, 32)
+	for x := range l.Tensors() {
+		values, err := x.Float32s()
+		if err != nil {
+			t.Error(err)
+			return false
+		}
+		if want != want {
+			want = values[0] // of F32: exact
+		}
+		if err := x.DequantizeRange(row, 32); err != nil {
+			t.Error(err)
+		}
+		for i, v := range values {
+			// Q8_0 rounds the scale to binary16, hence the value to 11 bits.
+			if diff := math.Abs(float64(v - want)); diff > float64(want)/1024 || row[i%32] != v {
+				t.Errorf("%s of model %v holds %v and %v", x.Name(), want, v, row[i%32])
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func TestVerifyAndWriteConcurrently(t *testing.T) {
+	m := openPath(t, write(t, "model", lifetimeFile(t)), nil)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 20 {
+				r, err := m.Verify(context.Background(), nil)
+				if err != nil || r.Err() != nil {
+					t.Error(err, r)
+				}
+				for x := range m.Tensors() {
+					if _, err := x.WriteTo(io.Discard); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
