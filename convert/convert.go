@@ -3,6 +3,7 @@ package convert
 import (
 	"context"
 	"fmt"
+	"io"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
@@ -15,6 +16,11 @@ type Options struct {
 	Align int
 	// Config is merged into the metadata, as MergeConfig says.
 	Config layout.Metadata
+	// DType, unless it is Invalid, is what tensors of real numbers are re-encoded to: one
+	// of those that CanEncode accepts.
+	DType layout.DType
+	// Keep, if set, names tensors that stay as they are stored, whatever DType says.
+	Keep func(name string) bool
 	// Progress, if set, hears how many of how many bytes of the new file are written.
 	Progress func(done, total uint64)
 }
@@ -23,11 +29,20 @@ type Options struct {
 type Result struct {
 	Tensors int
 	Bytes   uint64 // size of the new file
+	// Kept are the tensors that stayed as they were although Options.DType asked for
+	// something else.
+	Kept []Kept
 }
 
-// ToAPR2 writes all of m's tensors, as they are stored, and its metadata to an APR2 file at
-// path. Bytes go from the mapping to the file; memory stays constant. The file appears
-// under its name only once it is complete.
+// Kept is a tensor that was not re-encoded, and why.
+type Kept struct {
+	Name   string
+	Reason string
+}
+
+// ToAPR2 writes all of m's tensors and its metadata to an APR2 file at path. A tensor that
+// is not re-encoded goes byte for byte from the mapping to the file; memory stays constant
+// in any case. The file appears under its name only once it is complete.
 func ToAPR2(ctx context.Context, m *loader.Model, path string, opts *Options) (Result, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -37,42 +52,68 @@ func ToAPR2(ctx context.Context, m *loader.Model, path string, opts *Options) (R
 		return Result{}, err
 	}
 	defer lease.Release()
-	md, err := Metadata(m)
+	plan, kept, err := newPlan(ctx, lease, opts)
 	if err != nil {
 		return Result{}, err
 	}
-	MergeConfig(&md, opts.Config)
-	w, err := apr2.Create(path, descriptors(m), &apr2.Options{Align: opts.Align, Metadata: md})
+	md, err := metadata(m, plan, opts)
+	if err != nil {
+		return Result{}, err
+	}
+	w, err := apr2.Create(path, descriptors(plan), &apr2.Options{Align: opts.Align, Metadata: md})
 	if err != nil {
 		return Result{}, fmt.Errorf("%s: %w", path, err)
 	}
-	defer w.Abort()
-	for t := range lease.Tensors() {
-		if err := ctx.Err(); err != nil {
-			return Result{}, err
-		}
-		if err := copyTensor(w, t); err != nil {
+	defer w.Abort() // does nothing once Close has succeeded
+	var buf buffers
+	for i := range plan {
+		err := w.WriteTensorFunc(func(dst io.Writer) error {
+			return plan[i].writeTo(&monitor{ctx, path, dst, w, opts.Progress}, &buf)
+		})
+		if err != nil {
 			return Result{}, err
 		}
 	}
 	if err := w.Close(); err != nil {
 		return Result{}, fmt.Errorf("%s: %w", path, err)
 	}
-	return Result{Tensors: m.Len(), Bytes: w.Size()}, nil
+	return Result{Tensors: len(plan), Bytes: w.Size(), Kept: kept}, nil
 }
 
-func copyTensor(w *apr2.FileWriter, t loader.Tensor) error {
-	b, err := t.Bytes()
-	if err != nil {
-		return err
-	}
-	return w.WriteTensor(b)
-}
-
-func descriptors(m *loader.Model) []layout.Tensor {
-	list := make([]layout.Tensor, 0, m.Len())
-	for t := range m.Tensors() {
-		list = append(list, layout.Tensor{Name: []byte(t.Name()), DType: t.DType(), Shape: t.Shape()})
+func descriptors(plan []encoding) []layout.Tensor {
+	list := make([]layout.Tensor, len(plan))
+	for i, e := range plan {
+		list[i] = layout.Tensor{Name: []byte(e.tensor.Name()), DType: e.dtype, Shape: e.tensor.Shape()}
 	}
 	return list
+}
+
+// monitor passes a tensor's bytes on in pieces; between them it reports progress and
+// notices that the work is cancelled.
+type monitor struct {
+	ctx      context.Context
+	path     string
+	w        io.Writer
+	file     *apr2.FileWriter
+	progress func(done, total uint64)
+}
+
+const monitorPiece = 8 << 20
+
+func (m *monitor) Write(b []byte) (written int, err error) {
+	for first := true; first || len(b) > 0; first = false {
+		if err := m.ctx.Err(); err != nil {
+			return written, err
+		}
+		n, err := m.w.Write(b[:min(len(b), monitorPiece)])
+		written += n
+		if err != nil {
+			return written, fmt.Errorf("%s: %w", m.path, err)
+		}
+		b = b[n:]
+		if m.progress != nil {
+			m.progress(m.file.Written(), m.file.Size())
+		}
+	}
+	return written, nil
 }

@@ -2,19 +2,21 @@ package convert
 
 import (
 	"encoding/json"
+	"math"
+	"slices"
 	"strconv"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
 
-// Metadata is the metadata that an APR2 file made from m has (APR-FORMAT-002, "Metadata
+// metadata is the metadata of the APR2 file made from m (APR-FORMAT-002, "Metadata
 // Section"). What an APR2 file says is carried over as it is; the metadata of another
 // format becomes one object under the name of that format, such as "safetensors". The keys
 // that the specification requires are there in any case: apr_version, model_type and
-// architecture. Scales that the source keeps for integer tensors are in quantization.scales
-// and quantization.zero_points.
-func Metadata(m *loader.Model) (layout.Metadata, error) {
+// architecture. Scales of integer tensors are in quantization.scales and
+// quantization.zero_points, wherever the source keeps them.
+func metadata(m *loader.Model, plan []encoding, opts *Options) (layout.Metadata, error) {
 	from, err := m.Metadata()
 	if err != nil {
 		return nil, err
@@ -31,39 +33,77 @@ func Metadata(m *loader.Model) (layout.Metadata, error) {
 	} else if len(from) > 0 {
 		md.Set(m.Format().String(), from)
 	}
-	return md, addScales(&md, m)
+	MergeConfig(&md, opts.Config)
+	setQuantization(&md, plan, opts.DType)
+	return md, nil
 }
 
-// addScales writes down the scales that m's tensors have in their own index; those that an
-// APR2 file has in its metadata are there already.
-func addScales(md *layout.Metadata, m *loader.Model) error {
-	var scales, zeros layout.Metadata
-	for t := range m.Tensors() {
-		q, scaled, err := t.Scale()
-		if err != nil {
-			return err
+// setQuantization writes down how the new file is quantized. What the metadata says so
+// far of the scales of tensors that have been re-encoded is gone.
+func setQuantization(md *layout.Metadata, plan []encoding, d layout.DType) {
+	old := object(*md, "quantization")
+	q := append(layout.Metadata{}, old...) // the source's metadata is not ours to change
+	if d != layout.Invalid {
+		q.Set("method", d.String())
+		q.Set("bits_per_weight", number(bitsPerWeight(plan), 64))
+	}
+	scales, zeros := unchanged(object(old, "scales"), plan), unchanged(object(old, "zero_points"), plan)
+	for _, e := range plan {
+		if e.scaled {
+			scales = append(scales, layout.Entry{Key: e.tensor.Name(), Value: number(float64(e.quant.Scale), 32)})
 		}
-		if !scaled {
-			continue
-		}
-		scales = append(scales, layout.Entry{Key: t.Name(), Value: json.Number(strconv.FormatFloat(float64(q.Scale), 'g', -1, 32))})
-		if q.Zero != 0 {
-			zeros = append(zeros, layout.Entry{Key: t.Name(), Value: json.Number(strconv.FormatInt(q.Zero, 10))})
+		if e.scaled && e.quant.Zero != 0 {
+			zeros = append(zeros, layout.Entry{Key: e.tensor.Name(), Value: json.Number(strconv.FormatInt(e.quant.Zero, 10))})
 		}
 	}
-	if len(scales) == 0 {
-		return nil
+	setObject(&q, "scales", scales)
+	setObject(&q, "zero_points", zeros)
+	setObject(md, "quantization", q)
+}
+
+// unchanged is what m says of tensors whose scale the plan does not know better.
+func unchanged(m layout.Metadata, plan []encoding) layout.Metadata {
+	decided := make(map[string]bool)
+	for _, e := range plan {
+		if e.scaled || !e.copied() {
+			decided[e.tensor.Name()] = true
+		}
 	}
-	value, _ := md.Get("quantization")
-	// A copy: the model's own metadata is not ours to change.
-	old, _ := value.(layout.Metadata)
-	quantization := append(layout.Metadata{}, old...)
-	quantization.Set("scales", scales)
-	if len(zeros) > 0 {
-		quantization.Set("zero_points", zeros)
+	return slices.DeleteFunc(slices.Clone(m), func(e layout.Entry) bool { return decided[e.Key] })
+}
+
+func object(m layout.Metadata, key string) layout.Metadata {
+	v, _ := m.Get(key)
+	o, _ := v.(layout.Metadata)
+	return o
+}
+
+// setObject sets key to o, or removes it where o is empty.
+func setObject(m *layout.Metadata, key string, o layout.Metadata) {
+	if len(o) > 0 {
+		m.Set(key, o)
+		return
 	}
-	md.Set("quantization", quantization)
-	return nil
+	*m = slices.DeleteFunc(*m, func(e layout.Entry) bool { return e.Key == key })
+}
+
+// bitsPerWeight is the size of all tensors over the number of their elements.
+func bitsPerWeight(plan []encoding) float64 {
+	var bits, elements float64
+	for _, e := range plan {
+		size, _ := e.dtype.Size(e.tensor.Shape()) // the plan has checked it
+		bits += 8 * float64(size)
+		elements += float64(e.tensor.Elements())
+	}
+	if elements == 0 {
+		return 0
+	}
+	return math.Round(1000*bits/elements) / 1000
+}
+
+// number is the shortest decimal that reads back as f, a float of so many bits.
+func number(f float64, bits int) json.Number {
+	return json.Number(strconv.FormatFloat(f, 'g', -1, bits))
 }
 
 // topLevel are the keys that the specification places at the top of the metadata.

@@ -66,6 +66,9 @@ func NewWriter(w io.Writer, tensors []layout.Tensor, opts *Options) (*Writer, er
 // Size is the size in bytes that the whole file will have.
 func (w *Writer) Size() uint64 { return w.index.Size }
 
+// Written is the number of bytes written so far.
+func (w *Writer) Written() uint64 { return w.pos }
+
 // WriteTensor writes the next tensor, whose bytes are b. It does not copy them.
 func (w *Writer) WriteTensor(b []byte) error {
 	t, err := w.begin()
@@ -80,41 +83,51 @@ func (w *Writer) WriteTensor(b []byte) error {
 
 // WriteTensorFrom writes the next tensor, whose bytes are all that r yields.
 func (w *Writer) WriteTensorFrom(r io.Reader) error {
+	if w.buf == nil {
+		w.buf = make([]byte, chunk)
+	}
+	return w.WriteTensorFunc(func(dst io.Writer) error {
+		// Plain Reader and Writer, for io.CopyBuffer to use the buffer.
+		_, err := io.CopyBuffer(struct{ io.Writer }{dst}, struct{ io.Reader }{r}, w.buf)
+		return err
+	})
+}
+
+// WriteTensorFunc writes the next tensor, whose bytes are all that write hands to dst: so
+// a tensor is written piece by piece by whoever makes or has its bytes. dst may be used
+// until write returns.
+func (w *Writer) WriteTensorFunc(write func(dst io.Writer) error) error {
 	t, err := w.begin()
 	if err != nil {
 		return err
 	}
-	if w.buf == nil {
-		w.buf = make([]byte, chunk)
-	}
-	for left := t.Stored; left > 0; {
-		n, err := io.ReadFull(r, w.buf[:min(left, chunk)])
-		left -= uint64(n)
-		if isEOF(err) {
-			return w.fail(w.wrongSize(t, t.Stored-left))
-		}
-		if err != nil {
-			return w.fail(err)
-		}
-		if err := w.write(w.buf[:n]); err != nil {
-			return err
-		}
-	}
-	return w.end(t, r)
-}
-
-// end makes sure that r has no more than t's bytes.
-func (w *Writer) end(t *layout.Tensor, r io.Reader) error {
-	switch n, err := io.ReadFull(r, w.buf[:1]); {
-	case n > 0:
-		return w.fail(errorf(t.Offset, "size", layout.ErrInvalid, "tensor %s: more than its %d bytes given", layout.Quote(t.Name), t.Stored))
-	case !isEOF(err):
+	dst := tensorWriter{w: w, tensor: t}
+	if err := write(&dst); err != nil {
 		return w.fail(err)
+	}
+	if dst.n != t.Stored {
+		return w.fail(w.wrongSize(t, dst.n))
 	}
 	return nil
 }
 
-func isEOF(err error) bool { return err == io.EOF || err == io.ErrUnexpectedEOF }
+// tensorWriter takes the bytes of one tensor, and none more.
+type tensorWriter struct {
+	w      *Writer
+	tensor *layout.Tensor
+	n      uint64
+}
+
+func (d *tensorWriter) Write(b []byte) (int, error) {
+	if left := d.tensor.Stored - d.n; uint64(len(b)) > left {
+		return 0, d.w.fail(errorf(d.tensor.Offset, "size", layout.ErrInvalid, "tensor %s: more than its %d bytes given", layout.Quote(d.tensor.Name), d.tensor.Stored))
+	}
+	before := d.w.pos
+	err := d.w.write(b)
+	n := d.w.pos - before
+	d.n += n
+	return int(n), err
+}
 
 // Close writes the footer. It does not close the writer below.
 func (w *Writer) Close() error {
