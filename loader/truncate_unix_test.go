@@ -1,0 +1,179 @@
+//go:build unix
+
+package loader_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// lost opens a file and then cuts it off.
+func lost(t *testing.T, b []byte, left int64, opts *loader.Options) *loader.Model {
+	t.Helper()
+	path := write(t, "model", b)
+	m := openPath(t, path, opts)
+	if err := os.Truncate(path, left); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// large has tensors of many pages; "q8" is expanded by several goroutines.
+func large(t *testing.T) []byte {
+	return apr2File(t, nil, []content{
+		random("f32", layout.F32, 64, 1024), random("f16", layout.F16, 64, 1024),
+		random("i8", layout.I8, 64, 1024), random("q8", layout.Q8_0, 1024, 1024),
+	})
+}
+
+// readers read on the caller's behalf.
+var readers = map[string]func(x loader.Tensor) error{
+	"Dequantize":      func(x loader.Tensor) error { return x.Dequantize(make([]float32, x.Elements())) },
+	"DequantizeRows":  func(x loader.Tensor) error { return x.DequantizeRows(make([]float32, 1024), 5, 1) },
+	"DequantizeRange": func(x loader.Tensor) error { return x.DequantizeRange(make([]float32, 5), 60_001) },
+	"At":              func(x loader.Tensor) error { _, err := x.At(63, 1023); return err },
+	"WriteTo":         func(x loader.Tensor) error { _, err := x.WriteTo(new(bytes.Buffer)); return err },
+	"Chunks": func(x loader.Tensor) (err error) {
+		for _, err = range x.Chunks(3) {
+		}
+		return err
+	},
+}
+
+func TestTruncatedFile(t *testing.T) {
+	b := large(t)
+	page := int64(os.Getpagesize())
+	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
+		m := lost(t, b, page, opts) // header and index are left
+		for x := range m.Tensors() {
+			for name, read := range readers {
+				if err := read(x); !errors.Is(err, mmapio.ErrFault) {
+					t.Errorf("NoMap %v: %s.%s: %v", opts != nil, x.Name(), name, err)
+				}
+			}
+			if x.DType() == layout.F32 && opts == nil {
+				continue // a view
+			}
+			for range 2 {
+				if _, err := x.Float32s(); !errors.Is(err, mmapio.ErrFault) {
+					t.Errorf("NoMap %v: %s.Float32s: %v", opts != nil, x.Name(), err)
+				}
+			}
+		}
+		if _, err := m.Verify(context.Background(), nil); opts == nil && !errors.Is(err, mmapio.ErrFault) {
+			t.Errorf("Verify: %v", err)
+		}
+		if s, err := m.Stats(); err != nil || s.HeapBytes != 0 || s.Expansions != 0 {
+			t.Errorf("NoMap %v: failures are cached: %+v, %v", opts != nil, s, err)
+		}
+	}
+}
+
+func TestTruncatedFileNamesTensor(t *testing.T) {
+	m := lost(t, large(t), int64(os.Getpagesize()), nil)
+	err := readers["Dequantize"](tensor(t, m, "f16"))
+	var fault *mmapio.FaultError
+	if !errors.As(err, &fault) || fault.Path != m.Files()[0].Path || fault.Offset < uint64(os.Getpagesize()) {
+		t.Errorf("%+v", fault)
+	}
+	if want := m.Files()[0].Path + `: tensor "f16": `; err == nil || !bytes.HasPrefix([]byte(err.Error()), []byte(want)) {
+		t.Errorf("%v, want %s…", err, want)
+	}
+}
+
+// TestTruncatedOpenFile reads from the caller's file, where nothing faults.
+func TestTruncatedOpenFile(t *testing.T) {
+	path := write(t, "model", large(t))
+	m, err := openFile(&loader.Options{NoMap: true})(path)
+	m = opened(t, m, err)
+	if err := os.Truncate(path, 4096); err != nil {
+		t.Fatal(err)
+	}
+	for x := range m.Tensors() {
+		for name, read := range readers {
+			if err := read(x); !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Errorf("%s.%s: %v", x.Name(), name, err)
+			}
+		}
+	}
+}
+
+func TestTruncatedBytes(t *testing.T) {
+	m := lost(t, shifted(large(t), 1), 4096, nil)
+	for x := range m.Tensors() {
+		if _, err := x.Bytes(); x.ZeroCopy() || !errors.Is(err, mmapio.ErrFault) {
+			t.Errorf("%s.Bytes, copied: %v", x.Name(), err)
+		}
+		if _, err := x.Float32s(); !errors.Is(err, mmapio.ErrFault) {
+			t.Errorf("%s.Float32s: %v", x.Name(), err)
+		}
+	}
+}
+
+func TestTruncatedMetadata(t *testing.T) {
+	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
+		for format, b := range map[string][]byte{
+			"apr2":        large(t),
+			"safetensors": safeTensorsWith(0, `{"a":"b"}`, []content{random("i8", layout.I8, 64, 1024)}),
+		} {
+			m := lost(t, b, 0, opts)
+			if _, err := m.Metadata(); !errors.Is(err, mmapio.ErrFault) {
+				t.Errorf("%s, NoMap %v: %v", format, opts != nil, err)
+			}
+			if format != "apr2" {
+				continue
+			}
+			if _, _, err := tensor(t, m, "i8").Scale(); !errors.Is(err, mmapio.ErrFault) {
+				t.Errorf("%s, NoMap %v: Scale: %v", format, opts != nil, err)
+			}
+		}
+	}
+}
+
+// TestMetadataBeforeTruncation: what was parsed once is there.
+func TestMetadataBeforeTruncation(t *testing.T) {
+	path := write(t, "model", large(t))
+	m := openPath(t, path, nil)
+	first, err := m.Metadata()
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.Truncate(path, 0)
+	again, err := m.Metadata()
+	if err != nil || len(again) != len(first) {
+		t.Errorf("%v, %v", again, err)
+	}
+}
+
+func TestViewOfTruncatedFile(t *testing.T) {
+	m := lost(t, large(t), int64(os.Getpagesize()), nil)
+	values, err := tensor(t, m, "f32").Float32s()
+	if err != nil || !tensor(t, m, "f32").ZeroCopy() && littleEndian {
+		t.Fatal(err)
+	}
+	sum := float32(0)
+	err = mmapio.Guard(func() error {
+		for _, v := range values {
+			sum += v
+		}
+		return nil
+	})
+	if !errors.Is(err, mmapio.ErrFault) {
+		t.Errorf("%v, sum %v", err, sum)
+	}
+}
+
+func TestStatsOfTruncatedFile(t *testing.T) {
+	m := lost(t, large(t), 0, nil)
+	if s, err := m.Stats(); err != nil || s.MappedBytes != m.Files()[0].Size {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
