@@ -60,7 +60,7 @@ func TestAllocations(t *testing.T) {
 		{"metadata", layout.Bytes(file(`{"__metadata__":{`+distinct.String()+`"":""}}`, 0))},
 		{"unknown keys", layout.Bytes(file(`{"a":{`+distinct.String()+`"":""}}`, 0))},
 		{"header size", layout.Bytes("\x00\xe1\xf5\x05\x00\x00\x00\x00{}")},
-		{"tensors", llm(8192)},
+		{"tensors", llm(8192, "")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			header, err := readHeader(c.file, new(layout.Limits).WithDefaults())
