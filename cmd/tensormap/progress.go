@@ -8,17 +8,14 @@ import (
 	"github.com/schollz/progressbar/v3"
 )
 
-// progress shows on a terminal how far long work has come. Work that is done before
-// anybody would look for a bar gets none.
+// progress shows on a terminal how far long work has come: how much of how much, how
+// fast, and how long it has taken and will take.
 type progress struct {
-	w     io.Writer
+	w     io.Writer // nil where there is nobody to look
 	what  string
-	begun time.Time
 	bar   *progressbar.ProgressBar
 	total uint64
 }
-
-const progressDelay = 200 * time.Millisecond
 
 // newProgress is for work described by what. The result's update is the callback that
 // loader and convert take.
@@ -26,7 +23,7 @@ func newProgress(w io.Writer, what string) *progress {
 	if !isTerminal(w) {
 		return &progress{}
 	}
-	return &progress{w: w, what: what, begun: time.Now()}
+	return &progress{w: &patient{w, time.Now().Add(progressDelay)}, what: what}
 }
 
 func (p *progress) update(done, total uint64) {
@@ -34,9 +31,6 @@ func (p *progress) update(done, total uint64) {
 		return
 	}
 	if p.bar == nil || total != p.total {
-		if time.Since(p.begun) < progressDelay {
-			return
-		}
 		p.clear()
 		p.bar, p.total = newBar(p.w, p.what, int64(total)), total
 	}
@@ -51,15 +45,30 @@ func (p *progress) clear() {
 	}
 }
 
+const progressDelay = 200 * time.Millisecond
+
+// patient shows nothing of work that is done before anybody would look.
+type patient struct {
+	w    io.Writer
+	from time.Time
+}
+
+func (p *patient) Write(b []byte) (int, error) {
+	if time.Now().Before(p.from) {
+		return len(b), nil
+	}
+	return p.w.Write(b)
+}
+
 func newBar(w io.Writer, what string, total int64) *progressbar.ProgressBar {
 	return progressbar.NewOptions64(total,
 		progressbar.OptionSetWriter(w),
 		progressbar.OptionSetDescription(what),
 		progressbar.OptionShowBytes(true),
+		progressbar.OptionShowCount(),
 		progressbar.OptionShowTotalBytes(true),
 		progressbar.OptionUseIECUnits(true),
 		progressbar.OptionSetPredictTime(true),
-		progressbar.OptionSetElapsedTime(false),
 		progressbar.OptionSetWidth(24),
 		progressbar.OptionThrottle(65*time.Millisecond),
 		progressbar.OptionClearOnFinish(),

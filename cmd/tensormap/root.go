@@ -23,15 +23,13 @@ const (
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var prof profiles
 	started := false
-	root := rootCommand()
+	root := rootCommand(stdout, stderr)
 	prof.addFlags(root)
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		started = true
 		return prof.start()
 	}
 	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(ctx)
 	if stopErr := prof.stop(); err == nil {
 		err = stopErr
@@ -75,7 +73,7 @@ The format is told from the file's bytes. Results go to standard output, everyth
 else to standard error. Exit status: 0 done, 1 the file or the operation failed,
 2 wrong usage.`
 
-func rootCommand() *cobra.Command {
+func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "tensormap VERB …",
 		Short:         "Inspect, verify, dump and convert model weight files",
@@ -86,6 +84,8 @@ func rootCommand() *cobra.Command {
 
 		DisableFlagsInUseLine: true,
 	}
+	root.SetOut(stdout) // before cobra hands it on to its completion commands
+	root.SetErr(stderr)
 	root.SetVersionTemplate("tensormap {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(inspectCommand(), verifyCommand(), dumpCommand(), convertCommand())
@@ -146,6 +146,7 @@ func helpCommand() *cobra.Command {
 			if err != nil || len(rest) > 0 {
 				return usageError{unknownVerb(about, rest[0])}
 			}
+			about.InitDefaultHelpFlag() // it is declared only when a verb runs
 			return about.Help()
 		},
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

@@ -57,7 +57,9 @@ func verify(ctx context.Context, stdout, stderr io.Writer, path string, opts *ve
 	bar.clear()
 	if err != nil {
 		if opts.json && !errors.Is(err, context.Canceled) {
-			err = errors.Join(err, writeVerdictJSON(stdout, failedVerdict(path, err)))
+			if err := writeVerdictJSON(stdout, failedVerdict(path, err)); err != nil {
+				return err
+			}
 		}
 		return err
 	}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// inspected is what inspect --json says of a file, without what a copy may change.
+func inspected(t *testing.T, path string) (in struct {
+	Flags    []string
+	Metadata map[string]any
+	Tensors  []struct {
+		Name, DType string
+		Shape       []uint64
+		Offset      uint64
+		ZeroCopy    bool `json:"zero_copy"`
+	}
+}) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(done(t, "inspect", path, "--json")), &in); err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+func TestConvert(t *testing.T) {
+	for _, test := range []struct {
+		flags []string
+		align uint64
+		flag  string
+	}{{nil, 64, "ALIGNED_64"}, {[]string{"--align", "32"}, 32, "ALIGNED_32"}, {[]string{"--align=64"}, 64, "ALIGNED_64"}} {
+		file := small(t)
+		out := filepath.Join(t.TempDir(), "out.apr")
+		r := tensormap(append([]string{"convert", file, out}, test.flags...)...)
+		if r.status != exitDone || r.stdout != "" || strings.Count(r.stderr, "\n") != 1 || !strings.HasPrefix(r.stderr, out+": wrote 2 tensors, ") {
+			t.Fatalf("%+v", r)
+		}
+		if got := done(t, "verify", out); !strings.Contains(got, out+": ok: ") || strings.Contains(got, "warning") {
+			t.Error(got)
+		}
+		in := inspected(t, out)
+		if len(in.Flags) != 1 || in.Flags[0] != test.flag {
+			t.Errorf("flags %q", in.Flags)
+		}
+		for _, tensor := range in.Tensors {
+			if tensor.Offset%test.align != 0 || !tensor.ZeroCopy {
+				t.Errorf("%+v", tensor)
+			}
+			if a, b := done(t, "dump", file, tensor.Name, "--as", "npy"), done(t, "dump", out, tensor.Name, "--as", "npy"); a != b {
+				t.Errorf("%s: %q, was %q", tensor.Name, b, a)
+			}
+		}
+		if len(in.Tensors) != 2 {
+			t.Errorf("%d tensors", len(in.Tensors))
+		}
+	}
+}
+
+func TestConvertMetadata(t *testing.T) {
+	config := write(t, "config.json", []byte(`{"model_type": "bert", "hidden_size": 384}`))
+	out := filepath.Join(t.TempDir(), "out.apr")
+	done(t, "convert", small(t), out, "--metadata", config)
+	in := inspected(t, out)
+	architecture, _ := in.Metadata["architecture"].(map[string]any)
+	if in.Metadata["model_type"] != "bert" || architecture["hidden_size"] != 384.0 {
+		t.Errorf("metadata %v", in.Metadata)
+	}
+}
+
+func TestConvertFails(t *testing.T) {
+	file := small(t)
+	dir := t.TempDir()
+	out := filepath.Join(dir, "out.apr")
+	bad := write(t, "config.json", []byte(`{"a": 1,, "b": 2}`))
+	tensormap("convert", file, out, "--metadata", bad).failsWith(t, bad+": offset 8: ")
+	twice := write(t, "config.json", []byte(`{"a": 1, "a": 2}`))
+	tensormap("convert", file, out, "--metadata", twice).failsWith(t, twice+": offset ", "twice")
+	tensormap("convert", file, out, "--metadata", out).failsWith(t, out+": no such file")
+	tensormap("convert", file, out, "--metadata", dir).failsWith(t, dir+": is a directory")
+	tensormap("convert", file, file).failsWith(t, file+": is the file that is being read")
+	hard := filepath.Join(filepath.Dir(file), "hard")
+	if err := os.Link(file, hard); err == nil {
+		tensormap("convert", file, hard).failsWith(t, hard+": is the file that is being read")
+	}
+	tensormap("convert", file, filepath.Join(dir, "no", "out")).failsWith(t, filepath.Join(dir, "no", "out"), "no such file")
+	tensormap("convert", file, dir).failsWith(t, dir, "is a directory")
+	empty(t, dir)
+}
+
+// empty wants no file in dir, whatever its name.
+func empty(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		t.Errorf("%s is left in the directory", e.Name())
+	}
+}
+
+// An interrupt in the middle of the work leaves the directory as it was.
+func TestConvertInterrupted(t *testing.T) {
+	const size = 4 << 30 // sparse
+	file := safetensors(t, `{"a":{"dtype":"U8","shape":[4294967296],"data_offsets":[0,4294967296]}}`)
+	info, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(file, info.Size()+size); err != nil {
+		t.Skip(err)
+	}
+	for _, verb := range []string{"convert", "dump"} {
+		dir := t.TempDir()
+		args := []string{"convert", file, filepath.Join(dir, "out.apr")}
+		if verb == "dump" {
+			args = []string{"dump", file, "a", "--as", "raw", "-o", filepath.Join(dir, "out")}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			defer cancel()
+			for range 10_000 { // until the work has begun
+				if entries, _ := os.ReadDir(dir); len(entries) > 0 {
+					return
+				}
+				time.Sleep(time.Millisecond)
+			}
+		}()
+		r := tensormapContext(ctx, args...)
+		r.failsWith(t, file+": ", "interrupted")
+		empty(t, dir)
+	}
+}
+
+func TestInterruptedBefore(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	file := small(t)
+	dir := t.TempDir()
+	tensormapContext(ctx, "convert", file, filepath.Join(dir, "out")).failsWith(t, "interrupted")
+	tensormapContext(ctx, "dump", file, "a.weight", "-o", filepath.Join(dir, "out")).failsWith(t, "interrupted")
+	tensormapContext(ctx, "dump", file, "a.weight").failsWith(t, "interrupted")
+	tensormapContext(ctx, "verify", apr2Fixtures+"tiny.apr", "--json").failsWith(t, "interrupted")
+	empty(t, dir)
+}

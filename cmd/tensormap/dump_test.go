@@ -1,0 +1,218 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+func TestNpyHeader(t *testing.T) {
+	pad := func(dict string, total int) string {
+		return dict + strings.Repeat(" ", total-10-len(dict)-1) + "\n"
+	}
+	for _, test := range []struct {
+		descr string
+		shape []uint64
+		want  string
+	}{
+		{"<f4", nil, "\x93NUMPY\x01\x00\x76\x00" + pad("{'descr': '<f4', 'fortran_order': False, 'shape': (), }", 128)},
+		{"|b1", []uint64{3}, "\x93NUMPY\x01\x00\x76\x00" + pad("{'descr': '|b1', 'fortran_order': False, 'shape': (3,), }", 128)},
+		{"<c16", []uint64{0, 4}, "\x93NUMPY\x01\x00\x76\x00" + pad("{'descr': '<c16', 'fortran_order': False, 'shape': (0, 4), }", 128)},
+	} {
+		if got := string(npyHeader(test.descr, test.shape)); got != test.want {
+			t.Errorf("%s %v:\n%q, want\n%q", test.descr, test.shape, got, test.want)
+		}
+	}
+	// Around a multiple of 64, and the most dimensions there can be.
+	for n := range 65 {
+		shape := slices.Repeat([]uint64{1<<64 - 1}, n)
+		h := string(npyHeader("<f4", shape))
+		dict := strings.TrimRight(h[10:len(h)-1], " ")
+		if len(h)%64 != 0 || int(h[8])|int(h[9])<<8 != len(h)-10 || h[len(h)-1] != '\n' || len(h)-10-len(dict)-1 >= 64 {
+			t.Errorf("%d dimensions: %d bytes, %d of dictionary", n, len(h), len(dict))
+		}
+	}
+}
+
+// Types keep their width, so that the elements can follow as they are stored.
+func TestNpyTypes(t *testing.T) {
+	for dtype, descr := range npyTypes {
+		if want := string("0123456789"[dtype.BlockBytes()%10]); !strings.HasSuffix(descr, want) || dtype.BlockElems() != 1 {
+			t.Errorf("%s is %s, of %d bytes", dtype, descr, dtype.BlockBytes())
+		}
+	}
+	if len(npyTypes) != 14 || npyTypes[layout.BF16] != "" {
+		t.Errorf("%d types", len(npyTypes))
+	}
+}
+
+func TestDump(t *testing.T) {
+	file := small(t)
+	elements := bytesUpTo(32)
+	npy := func(descr, shape string, elements []byte) string {
+		dict := "{'descr': '" + descr + "', 'fortran_order': False, 'shape': " + shape + ", }"
+		return "\x93NUMPY\x01\x00\x76\x00" + dict + strings.Repeat(" ", 117-len(dict)) + "\n" + string(elements)
+	}
+	// 24..31 as little-endian int16: 0x1918, 0x1b1a, … as float32.
+	const shorts = "\x00\xc0\xc8\x45\x00\xd0\xd8\x45\x00\xe0\xe8\x45\x00\xf0\xf8\x45"
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"a.weight"}, string(elements[:24])},
+		{[]string{"a.weight", "--as", "f32"}, string(elements[:24])},
+		{[]string{"a.weight", "--as", "raw"}, string(elements[:24])},
+		{[]string{"a.weight", "--as", "npy"}, npy("<f4", "(2, 3)", elements[:24])},
+		{[]string{"b/bias", "--as=raw"}, string(elements[24:])},
+		{[]string{"b/bias", "--as=npy"}, npy("<i2", "(4,)", elements[24:])},
+		{[]string{"b/bias"}, shorts},
+	} {
+		args := append([]string{"dump", file}, test.args...)
+		if got := done(t, args...); got != test.want {
+			t.Errorf("%q: %q, want %q", test.args, got, test.want)
+		}
+		out := filepath.Join(t.TempDir(), "out")
+		if said := done(t, append(args, "-o", out)...); said != "" {
+			t.Errorf("%q -o: stdout %q", test.args, said)
+		}
+		if got, err := os.ReadFile(out); err != nil || string(got) != test.want {
+			t.Errorf("%q -o: %q (%v)", test.args, got, err)
+		}
+	}
+}
+
+// scaled is what f32 makes of the fixture's values, which know no scale.
+func (e *expected) scaled(t *testing.T, name, f32Hex string) string {
+	quantization, _ := e.Metadata["quantization"].(map[string]any)
+	scales, _ := quantization["scales"].(map[string]any)
+	zeros, _ := quantization["zero_points"].(map[string]any)
+	scale, ok := scales[name].(float64)
+	if !ok {
+		return f32Hex
+	}
+	zero, _ := zeros[name].(float64)
+	b, err := hex.DecodeString(f32Hex)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := 0; at < len(b); at += 4 {
+		q := math.Float32frombits(binary.LittleEndian.Uint32(b[at:]))
+		value := float32(float64(float32(scale)) * (float64(q) - zero))
+		binary.LittleEndian.PutUint32(b[at:], math.Float32bits(value))
+	}
+	return hex.EncodeToString(b)
+}
+
+// What comes out is what the fixtures' writers say, by checksum and by value.
+func TestDumpFixtures(t *testing.T) {
+	fixtures(t, func(t *testing.T, path string, want expected) {
+		for _, tensor := range want.Tensors {
+			if tensor.Encoding == "lz4" {
+				continue
+			}
+			sum := sha256.Sum256([]byte(done(t, "dump", path, tensor.Name, "--as", "raw")))
+			if got := hex.EncodeToString(sum[:]); got != tensor.RawSHA256+tensor.SHA256 {
+				t.Errorf("%s: raw has SHA-256 %s, want %s", tensor.Name, got, tensor.RawSHA256+tensor.SHA256)
+			}
+			if tensor.F32Hex == nil {
+				continue
+			}
+			values := done(t, "dump", path, tensor.Name)
+			if got, want := hex.EncodeToString([]byte(values)), want.scaled(t, tensor.Name, *tensor.F32Hex); got != want {
+				t.Errorf("%s: f32 is %s, want %s", tensor.Name, got, want)
+			}
+			dtype, ok := layout.ParseDType(tensor.DType)
+			if _, native := npyTypes[dtype]; !ok || native {
+				continue
+			}
+			if got := done(t, "dump", path, tensor.Name, "--as", "npy"); got != string(npyHeader("<f4", tensor.Shape))+values {
+				t.Errorf("%s: npy is not header and float32", tensor.Name)
+			}
+		}
+	})
+}
+
+func TestDumpFails(t *testing.T) {
+	file := small(t)
+	tensormap("dump", file, "a.wieght").failsWith(t, file+`: tensor "a.wieght": not found; did you mean "a.weight"?`)
+	tensormap("dump", file, "BIAS").failsWith(t, `did you mean "b/bias"?`)
+	tensormap("dump", file, "a\n\x1b[0m").failsWith(t, `tensor "a\n\x1b[0m": not found`)
+	tensormap("dump", file, "a.weight", "-o", file).failsWith(t, file+": is the file that is being read")
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(file, link); err == nil {
+		tensormap("dump", file, "a.weight", "-o", link).failsWith(t, link+": is the file that is being read")
+	}
+	nowhere := filepath.Join(t.TempDir(), "no", "out")
+	tensormap("dump", file, "a.weight", "-o", nowhere).failsWith(t, nowhere+": no such file")
+	tensormap("dump", file, "a.weight", "-o", t.TempDir()).failsWith(t, "is a directory")
+	if _, err := os.Stat("/dev/full"); err == nil {
+		tensormap("dump", file, "a.weight", "-o", "/dev/full").failsWith(t, "/dev/full: no space left on device")
+	}
+
+	valueless := safetensors(t, `{"a":{"dtype":"F4","shape":[4],"data_offsets":[0,2]}}`, 1, 2)
+	out := filepath.Join(t.TempDir(), "out")
+	for _, as := range []string{"f32", "npy"} {
+		tensormap("dump", valueless, "a", "--as", as).failsWith(t, `tensor "a": unsupported: F4`)
+		tensormap("dump", valueless, "a", "--as", as, "-o", out).failsWith(t, `tensor "a": unsupported: F4`)
+	}
+	if _, err := os.Stat(out); err == nil {
+		t.Error("a file was written")
+	}
+	if got := done(t, "dump", valueless, "a", "--as", "raw"); got != "\x01\x02" {
+		t.Errorf("raw %q", got)
+	}
+}
+
+func TestDumpEmptyTensor(t *testing.T) {
+	file := safetensors(t, `{"a":{"dtype":"BF16","shape":[0,3],"data_offsets":[0,0]}}`)
+	for as, want := range map[string]string{"f32": "", "raw": "", "npy": string(npyHeader("<f4", []uint64{0, 3}))} {
+		if got := done(t, "dump", file, "a", "--as", as); got != want {
+			t.Errorf("%s: %q", as, got)
+		}
+	}
+}
+
+// A file that shrinks while it is mapped is an error, whether Go or the kernel reads it.
+func TestDumpShrunkFile(t *testing.T) {
+	const size = 1 << 20
+	file := safetensors(t, `{"a":{"dtype":"F32","shape":[262144],"data_offsets":[0,1048576]}}`, make([]byte, size)...)
+	for _, d := range dumpers {
+		whole, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := loader.Open(file, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		tensor, err := m.Tensor("a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(file, 4096); err != nil {
+			t.Fatal(err)
+		}
+		out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = d.write(pieces{t.Context(), out}, tensor)
+		out.Close()
+		if err == nil || !strings.Contains(err.Error(), "memory fault") {
+			t.Errorf("%s: %v", d.name, err)
+		}
+		if err := os.WriteFile(file, whole, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"testing"
+	"unicode/utf8"
+)
+
+func TestGlob(t *testing.T) {
+	for _, test := range []struct {
+		pattern  string
+		yes, not []string
+	}{
+		{"*", []string{"", "a", "a.b/c", "a\nb"}, nil},
+		{"a", []string{"a"}, []string{"", "aa", "A", "ba"}},
+		{"a.b", []string{"a.b"}, []string{"axb"}},
+		{"*.weight", []string{".weight", "a.weight", "a/b.c.weight"}, []string{"a.weights", "weight"}},
+		{"layer.*.bias", []string{"layer.0.bias", "layer.0.self/query.bias"}, []string{"layer.bias"}},
+		{"?", []string{"a", "/", "重", "\n"}, []string{"", "ab"}},
+		{"layer.[0-3].*", []string{"layer.0.x", "layer.3."}, []string{"layer.4.x", "layer.12.x"}},
+		{"[!0-9]*", []string{"a1", "-"}, []string{"1a", ""}},
+		{"[^ab]", []string{"c", "^"}, []string{"a", "b"}},
+		{"[]a]", []string{"]", "a"}, []string{"b"}},
+		{"[!]a]", []string{"b"}, []string{"]", "a"}},
+		{"[a-]", []string{"a", "-"}, []string{"b"}},
+		{"[-a]", []string{"a", "-"}, []string{"b"}},
+		{`[\]\\]`, []string{"]", `\`}, []string{"a"}},
+		{`[[:alpha:]]`, []string{"[]", ":]", "a]"}, []string{"a", "b]"}},
+		{"[&&~]", []string{"&", "~"}, []string{"a"}},
+		{"[α-ω]", []string{"β"}, []string{"b"}},
+		{"{a,b}", []string{"a", "b"}, []string{"c", "a,b", "{a,b}"}},
+		{"x.{weight,bias,}", []string{"x.weight", "x.bias", "x."}, []string{"x"}},
+		{"{a,b{c,d}}e", []string{"ae", "bce", "bde"}, []string{"be", "ace"}},
+		{"a,b", []string{"a,b"}, []string{"a", "b"}},
+		{"a}", []string{"a}"}, []string{"a"}},
+		{`\*\?\[\{\\`, []string{`*?[{\`}, []string{`\*`, "a"}},
+		{`\d\n`, []string{"dn"}, []string{"1\n"}},
+		{"(a|b)+$", []string{"(a|b)+$"}, []string{"a", "ab"}},
+		{"a|b", []string{"a|b"}, []string{"a", "b"}},
+	} {
+		var g glob
+		if err := g.Set(test.pattern); err != nil {
+			t.Errorf("%s: %v", test.pattern, err)
+			continue
+		}
+		for _, name := range test.yes {
+			if !g.match(name) {
+				t.Errorf("%s does not match %q", test.pattern, name)
+			}
+		}
+		for _, name := range test.not {
+			if g.match(name) {
+				t.Errorf("%s matches %q", test.pattern, name)
+			}
+		}
+	}
+	for _, pattern := range []string{"[", "[a", "[]", "[!]", "[a-", `[a\`, `a\`, "{", "{a,{b}", "[b-a]"} {
+		if err := new(glob).Set(pattern); err == nil {
+			t.Errorf("%s is no error", pattern)
+		}
+	}
+	if !(&glob{}).match("anything") {
+		t.Error("no pattern does not match everything")
+	}
+}
+
+// wildcards matches * and ? by trying everything.
+func wildcards(pattern, name []rune) bool {
+	switch {
+	case len(pattern) == 0:
+		return len(name) == 0
+	case pattern[0] == '*':
+		return wildcards(pattern[1:], name) || len(name) > 0 && wildcards(pattern, name[1:])
+	case len(name) == 0:
+		return false
+	}
+	return (pattern[0] == '?' || pattern[0] == name[0]) && wildcards(pattern[1:], name[1:])
+}
+
+// FuzzGlob wants no panic of any pattern, and of patterns without sets, braces and
+// escapes what a matcher that knows no better finds.
+func FuzzGlob(f *testing.F) {
+	for _, seed := range [][2]string{{"*a?", "bab"}, {"[a-", "a"}, {"{a,[}]}", "}"}, {`\`, ""}, {"a**b", "a.b"}, {"[\xff-a]", "\xff"}} {
+		f.Add(seed[0], seed[1])
+	}
+	f.Fuzz(func(t *testing.T, pattern, name string) {
+		var g glob
+		if err := g.Set(pattern); err != nil {
+			return
+		}
+		got := g.match(name)
+		stars := 0
+		for _, r := range pattern {
+			switch r {
+			case '[', '{', '\\':
+				return
+			case '*':
+				stars++
+			}
+		}
+		if stars > 4 || len(name) > 40 || !utf8.ValidString(pattern) || !utf8.ValidString(name) {
+			return
+		}
+		if want := wildcards([]rune(pattern), []rune(name)); got != want {
+			t.Errorf("%q matches %q: %v, want %v", pattern, name, got, want)
+		}
+	})
+}

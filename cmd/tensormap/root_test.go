@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"testing"
+)
+
+func TestWrongUsage(t *testing.T) {
+	file := small(t)
+	for _, test := range []struct {
+		args string
+		says string
+	}{
+		{"", "missing VERB, one of: completion, convert, dump, help, inspect, verify"},
+		{"inspekt", `unknown verb "inspekt"; did you mean inspect?`},
+		{"frobnicate FILE --json", `unknown verb "frobnicate", not one of: `},
+		{"--frob", "unknown flag: --frob"},
+		{"help frob", `unknown verb "frob"`},
+		{"completion", "missing VERB, one of: bash, fish, powershell, zsh"},
+		{"completion tcsh", `unknown verb "tcsh"`},
+		{"inspect", "missing FILE"},
+		{"inspect FILE more", `unexpected argument "more"`},
+		{"inspect FILE --frob", "unknown flag: --frob"},
+		{"inspect FILE --json=perhaps", "perhaps"},
+		{"inspect FILE --filter", "flag needs an argument: --filter"},
+		{"inspect FILE --filter [a", "[ without ]"},
+		{"inspect FILE --filter {a", "{ without }"},
+		{`inspect FILE --filter a\`, `nothing after the last \`},
+		{"inspect FILE --filter [z-a]", "[z-a] is the wrong way round"},
+		{"verify FILE -j some", "invalid argument \"some\""},
+		{"verify FILE -j -1", "invalid argument \"-1\""},
+		{"dump", "missing FILE and TENSOR"},
+		{"dump FILE", "missing TENSOR"},
+		{"dump FILE a --as xml", `must be one of f32, raw, npy`},
+		{"convert FILE", "missing OUT"},
+		{"convert FILE out.apr --align 48", "must be one of 32, 64"},
+		{"convert FILE out.apr --align=", "must be one of 32, 64"},
+	} {
+		t.Run(test.args, func(t *testing.T) {
+			args := strings.Fields(test.args)
+			for i := range args {
+				args[i] = strings.ReplaceAll(args[i], "FILE", file)
+			}
+			r := tensormap(args...)
+			if r.status != exitUsage || r.stdout != "" {
+				t.Errorf("status %d, stdout %q; want %d and nothing", r.status, r.stdout, exitUsage)
+			}
+			why, hint, _ := strings.Cut(r.stderr, "\n")
+			if !strings.HasPrefix(why, "tensormap: ") || !strings.Contains(why, test.says) {
+				t.Errorf("stderr says %q, want %q", why, test.says)
+			}
+			if !strings.HasPrefix(hint, "usage: tensormap") || strings.Count(hint, "\n") != 1 {
+				t.Errorf("hint %q", hint)
+			}
+		})
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for _, args := range [][]string{{"--help"}, {"help"}, {"-h"}} {
+		out := done(t, args...)
+		for _, verb := range []string{"inspect", "verify", "dump", "convert", "completion", "Exit status: 0 done"} {
+			if !strings.Contains(out, verb) {
+				t.Errorf("%q does not mention %s", args, verb)
+			}
+		}
+	}
+	for _, verb := range []string{"inspect", "verify", "dump", "convert"} {
+		if a, b := done(t, verb, "--help"), done(t, "help", verb); a != b || !strings.Contains(a, "tensormap "+verb) {
+			t.Errorf("help %s and %s --help:\n%s\n%s", verb, verb, b, a)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	if out := done(t, "--version"); !strings.HasPrefix(out, "tensormap ") || !strings.Contains(out, " go1.") {
+		t.Errorf("version %q", out)
+	}
+	info := &debug.BuildInfo{GoVersion: "go1.26.0", Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}}}
+	if got := describeBuild(info); !strings.HasPrefix(got, "(devel) commit abc go1.26.0 ") {
+		t.Errorf("describeBuild: %q", got)
+	}
+}
+
+func TestCompletionScripts(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if out := done(t, "completion", shell); !strings.Contains(out, "__complete") {
+			t.Errorf("%s: %.100q", shell, out)
+		}
+	}
+}
+
+func TestComplete(t *testing.T) {
+	file := safetensors(t, `{"b\n":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},`+
+		`"b.2":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},`+
+		`"b.1":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},`+
+		`"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}`)
+	for _, test := range []struct {
+		args []string
+		want string // before the directive's line
+	}{
+		{[]string{"dump", file, "b"}, "b.1\nb.2\n"},
+		{[]string{"dump", file, ""}, "a\nb.1\nb.2\n"},
+		{[]string{"dump", "missing", ""}, ""},
+		{[]string{"dump", ""}, ""},
+		{[]string{"dump", file, "a", "--as", ""}, "f32\nraw\nnpy\n"},
+		{[]string{"convert", file, "x", "--align", ""}, "32\n64\n"},
+		{[]string{"help", "ver"}, "completion\nconvert\ndump\nhelp\ninspect\nverify\n"},
+	} {
+		out := done(t, append([]string{"__complete"}, test.args...)...)
+		names, _, _ := strings.Cut(out, ":")
+		if names != test.want {
+			t.Errorf("%q offers %q, want %q", test.args, names, test.want)
+		}
+	}
+}
+
+// Whatever is wrong with a file, every verb says so on one line.
+func TestUnreadableFiles(t *testing.T) {
+	dir := t.TempDir()
+	whole, err := os.ReadFile(apr2Fixtures + "tiny.apr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hostile := filepath.Join(t.TempDir(), "evil\n\x1b[31mtensormap: fine\r\u202e\xff")
+	for _, test := range []struct {
+		name, path string
+		says       []string
+	}{
+		{"missing", filepath.Join(dir, "missing.apr"), []string{"missing.apr: ", "no such file"}},
+		{"directory", dir, []string{dir + ": ", "directory"}},
+		{"empty", write(t, "empty.apr", nil), []string{"empty.apr: ", "offset 0", "the file is empty"}},
+		{"text", write(t, "text.txt", []byte("hello, world")), []string{"text.txt: ", "unknown format"}},
+		{"truncated", write(t, "cut.apr", whole[:300]), []string{"cut.apr: apr2: offset ", "truncated"}},
+		{"cut header", write(t, "cut.apr", whole[:20]), []string{"cut.apr: apr2: offset ", "truncated"}},
+		{"damaged", safetensors(t, `{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}`, 0, 0, 0, 0), []string{"safetensors: offset ", `"a"`}},
+		{"hostile tensor", safetensors(t, `{"a\u001b[2J\nb":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}`, 0, 0, 0, 0), []string{`\x1b[2J\nb`}},
+		{"hostile path", hostile, []string{`evil\n\x1b[31mtensormap: fine\r\u202e\xff: `, "no such file"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			out := filepath.Join(t.TempDir(), "out")
+			for _, args := range [][]string{
+				{"inspect", test.path}, {"inspect", test.path, "--json"}, {"verify", test.path},
+				{"dump", test.path, "a"}, {"dump", test.path, "a", "-o", out}, {"convert", test.path, out},
+			} {
+				tensormap(args...).failsWith(t, test.says...)
+			}
+			if _, err := os.Stat(out); err == nil {
+				t.Error("a file was written")
+			}
+		})
+	}
+}
+
+func TestProfiles(t *testing.T) {
+	file := small(t)
+	for _, args := range [][]string{{"inspect", file}, {"verify", file}, {"dump", file, "a.weight"}, {"verify", "missing"}} {
+		dir := t.TempDir()
+		for _, name := range []string{"cpuprofile", "memprofile"} {
+			args = append(args, "--"+name, filepath.Join(dir, name))
+		}
+		tensormap(args...)
+		for _, name := range []string{"cpuprofile", "memprofile"} {
+			b, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil || len(b) < 20 || b[0] != 0x1f || b[1] != 0x8b {
+				t.Errorf("%q: %s of %d bytes is no gzip file (%v)", args, name, len(b), err)
+			}
+		}
+	}
+	nowhere := filepath.Join(t.TempDir(), "no", "dir")
+	tensormap("inspect", file, "--cpuprofile", nowhere).failsWith(t, nowhere+": ")
+	r := tensormap("inspect", file, "--memprofile", nowhere)
+	if r.status != exitFailed {
+		t.Errorf("status %d", r.status)
+	}
+	oneLine(t, r.stderr, nowhere+": ")
+}
+
+// As in `tensormap … | head`.
+func TestBrokenPipe(t *testing.T) {
+	file := small(t)
+	for _, args := range [][]string{{"inspect", file}, {"inspect", file, "--json"}, {"verify", file}, {"verify", file, "--json"},
+		{"dump", file, "a.weight"}, {"dump", file, "a.weight", "--as", "npy"}, {"dump", file, "b/bias", "--as", "raw"}} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Close()
+		var stderr strings.Builder
+		if status := run(context.Background(), args, w, &stderr); status != exitDone || stderr.String() != "" {
+			t.Errorf("%q: status %d, stderr %q", args, status, stderr.String())
+		}
+		w.Close()
+	}
+}

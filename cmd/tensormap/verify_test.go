@@ -1,0 +1,115 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// took stands for the times and speeds of a run.
+var took = regexp.MustCompile(`(in )?[0-9.]+ (µs|ms|s)(, [0-9.]+ ([KMG]i)?B/s)?`)
+
+const checked = "structure, bounds, overlaps, alignment, metadata"
+
+func TestVerify(t *testing.T) {
+	for _, test := range []struct {
+		file           string
+		status         int
+		stdout, stderr string // with FILE and TOOK
+	}{
+		{small(t), exitDone, "FILE: ok: " + checked + " (no checksums, TOOK)\n", ""},
+		{apr2Fixtures + "tiny.apr", exitDone, "FILE: ok: " + checked + ", crc32 (1.91 KiB TOOK)\n", ""},
+		{apr2Fixtures + "gap.apr", exitDone,
+			"warning: FILE: apr2: offset 648: padding: 312 bytes belong to no section and no tensor (invalid)\n" +
+				"warning: FILE: apr2: offset 1220: padding: 100 bytes belong to no section and no tensor (invalid)\n" +
+				"FILE: ok: " + checked + ", crc32 (1.29 KiB TOOK)\n", ""},
+		{apr2Fixtures + "badcrc.apr", exitFailed, "FILE: failed, checked: " + checked + ", crc32 (964 B TOOK)\n",
+			"tensormap: FILE: apr2: offset 964: crc32: the file says aef10ea1, but bytes 0 to 964 have aef00ea1 (checksum mismatch)\n"},
+		{apr2Fixtures + "badmagicend.apr", exitFailed, "FILE: failed, checked: " + checked + ", crc32 (964 B TOOK)\n",
+			"tensormap: FILE: apr2: offset 968: magic_end: \"APR2\", not \"2RPA\" (invalid)\n"},
+	} {
+		t.Run(filepath.Base(test.file), func(t *testing.T) {
+			for _, flags := range [][]string{nil, {"-j", "1"}, {"-j", "18446744073709551615"}} {
+				r := tensormap(append([]string{"verify", test.file}, flags...)...)
+				shape := func(s string) string {
+					return strings.ReplaceAll(took.ReplaceAllString(s, "TOOK"), test.file, "FILE")
+				}
+				if r.status != test.status || shape(r.stdout) != test.stdout || shape(r.stderr) != test.stderr {
+					t.Errorf("%q: status %d\n%s%s", flags, r.status, r.stdout, r.stderr)
+				}
+			}
+		})
+	}
+}
+
+// Each thing that is wrong has a line of its own.
+func TestVerifyFindsAll(t *testing.T) {
+	r := tensormap("verify", apr2Fixtures+"misaligned.apr")
+	lines := strings.Split(strings.TrimSuffix(r.stderr, "\n"), "\n")
+	if r.status != exitFailed || len(lines) != 2 {
+		t.Fatalf("status %d\n%s", r.status, r.stderr)
+	}
+	for _, line := range lines {
+		oneLine(t, line+"\n", "misaligned.apr: apr2: offset ", "(misaligned)")
+	}
+}
+
+func TestVerifyJSON(t *testing.T) {
+	file := small(t)
+	want := `{"file":"` + file + `","ok":true,"checked":["structure","bounds","overlaps","alignment","metadata"],"findings":[],"bytes":0}` + "\n"
+	if out := done(t, "verify", file, "--json"); out != want {
+		t.Errorf("%s\nwant\n%s", out, want)
+	}
+
+	badcrc := apr2Fixtures + "badcrc.apr"
+	r := tensormap("verify", badcrc, "--json")
+	want = `{"file":"` + badcrc + `","ok":false,"checked":["structure","bounds","overlaps","alignment","metadata","crc32"],` +
+		`"findings":[{"severity":"error","file":"` + badcrc + `","offset":964,"field":"crc32",` +
+		`"reason":"the file says aef10ea1, but bytes 0 to 964 have aef00ea1 (checksum mismatch)"}],"bytes":964}` + "\n"
+	if r.status != exitFailed || r.stdout != want {
+		t.Errorf("status %d: %s\nwant\n%s", r.status, r.stdout, want)
+	}
+	oneLine(t, r.stderr, "crc32")
+
+	var v verdict
+	out := done(t, "verify", apr2Fixtures+"gap.apr", "--json")
+	if err := json.Unmarshal([]byte(out), &v); err != nil || !v.OK || len(v.Findings) != 2 || v.Findings[0].Severity != "warning" {
+		t.Errorf("%s (%v)", out, err)
+	}
+}
+
+// A file that does not open has its one finding, too.
+func TestVerifyJSONUnreadable(t *testing.T) {
+	whole, err := os.ReadFile(apr2Fixtures + "tiny.apr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		path, field, reason string
+	}{
+		{filepath.Join(t.TempDir(), "missing"), "file", "no such file or directory"},
+		{t.TempDir(), "file", "is a directory, not a regular file"},
+		{write(t, "empty", nil), "magic", "the file is empty; known formats: apr2, apr1, april, bw2l, tsm, gguf, safetensors (unknown format)"},
+		{write(t, "cut", whole[:40]), "*", "*"},
+	} {
+		r := tensormap("verify", test.path, "--json")
+		if r.status != exitFailed {
+			t.Errorf("%s: status %d", test.path, r.status)
+		}
+		oneLine(t, r.stderr, test.path)
+		var v verdict
+		if err := json.Unmarshal([]byte(r.stdout), &v); err != nil {
+			t.Fatalf("%s: %v\n%s", test.path, err, r.stdout)
+		}
+		if v.OK || v.File != test.path || v.Checked == nil || len(v.Findings) != 1 {
+			t.Fatalf("%s: %s", test.path, r.stdout)
+		}
+		f := v.Findings[0]
+		if f.Severity != "error" || f.File != test.path || test.field != "*" && (f.Field != test.field || f.Reason != test.reason) {
+			t.Errorf("%s: %+v", test.path, f)
+		}
+	}
+}
