@@ -2,7 +2,42 @@
 
 package dequant
 
+import "github.com/tensormap/tensormap/layout"
+
+//go:generate go run -C _asm ./avx512 -out ../avx512_amd64.s -stubs ../avx512_stubs_amd64.go -pkg dequant
+
 // avx512 is the level of AVX-512 with F, BW, VL and DQ.
 var avx512 = impl{
 	name: "avx512",
+	expand: [numTypes]kernel{
+		layout.F32:  {run: f32AVX512, stream: f32AVX512Stream},
+		layout.F16:  {run: f16AVX512, stream: f16AVX512Stream},
+		layout.BF16: {run: bf16AVX512, stream: bf16AVX512Stream},
+		layout.F64:  {run: f64AVX512, stream: f64AVX512Stream},
+		layout.I8:   {run: i8AVX512, stream: i8AVX512Stream},
+		layout.I16:  {run: i16AVX512, stream: i16AVX512Stream},
+		layout.I32:  {run: i32AVX512, stream: i32AVX512Stream},
+		layout.I64:  {run: i64AVX512, stream: i64AVX512Stream},
+		layout.U8:   {run: u8AVX512, stream: u8AVX512Stream},
+		layout.U16:  {run: u16AVX512, stream: u16AVX512Stream},
+		layout.U32:  {run: u32AVX512, stream: u32AVX512Stream},
+		layout.U64:  {run: u64AVX512, stream: u64AVX512Stream},
+		layout.BOOL: {run: boolAVX512, stream: boolAVX512Stream},
+
+		layout.F8_E4M3: {run: f8e4m3AVX512, stream: f8e4m3AVX512Stream},
+		layout.F8_E5M2: {run: f8e5m2AVX512, stream: f8e5m2AVX512Stream},
+
+		layout.Q4_0:   {run: q4_0AVX512, stream: q4_0AVX512Stream},
+		layout.Q4_1:   {run: q4_1AVX512, stream: q4_1AVX512Stream},
+		layout.Q5_0:   {run: q5_0AVX512, stream: q5_0AVX512Stream},
+		layout.Q5_1:   {run: q5_1AVX512, stream: q5_1AVX512Stream},
+		layout.Q8_0:   {run: q8_0AVX512, stream: q8_0AVX512Stream},
+		layout.Q8_1:   {run: q8_1AVX512, stream: q8_1AVX512Stream},
+		layout.IQ4_NL: {run: iq4_NLAVX512, stream: iq4_NLAVX512Stream},
+		layout.MXFP4:  {run: mxfp4AVX512, stream: mxfp4AVX512Stream},
+	},
+	scaled: [numTypes]scaledKernel{
+		layout.I8:  {run: i8ScaledAVX512},
+		layout.I16: {run: i16ScaledAVX512},
+	},
 }

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"math"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// blocks32 are the types with blocks of 32 elements.
+func blocks32() {
+	both("q8_0", func(k *kernel) { int8Block(k, 34, 2) })
+	both("q8_1", func(k *kernel) { int8Block(k, 36, 4) })
+
+	both("q4_0", func(k *kernel) {
+		values := floats("fourBit", func(n int) float32 { return float32(n - 8) })
+		codebookBlock(k, 18, 2, func(table reg.VecVirtual) { VMULPS(values, k.half(0), table) })
+	})
+	both("iq4_NL", func(k *kernel) {
+		values := iq4()
+		codebookBlock(k, 18, 2, func(table reg.VecVirtual) { VMULPS(values, k.half(0), table) })
+	})
+	both("mxfp4", func(k *kernel) {
+		values := floats("fp4", func(n int) float32 {
+			return []float32{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}[n]
+		})
+		bias := splat("e8m0Bias", 128)
+		codebookBlock(k, 17, 1, func(table reg.VecVirtual) {
+			// Scaling by powers of two needs no table of what e8m0Half returns.
+			e := GP32()
+			MOVBLZX(k.from(0), e)
+			VPBROADCASTD(e, table)
+			VPSUBD(bias, table, table)
+			VCVTDQ2PS(table, table)
+			VSCALEFPS(table, values, table)
+		})
+	})
+	both("q4_1", func(k *kernel) {
+		values := floats("count", func(n int) float32 { return float32(n) })
+		codebookBlock(k, 20, 4, func(table reg.VecVirtual) {
+			VMULPS(values, k.half(0), table)
+			VADDPS(k.half(2), table, table)
+		})
+	})
+	both("q5_0", func(k *kernel) { fiveBitBlock(k, 22, 2, 6, -16, false) })
+	both("q5_1", func(k *kernel) { fiveBitBlock(k, 24, 4, 8, 0, true) })
+}
+
+// iq4 is the codebook of IQ4_NL and IQ4_XS.
+func iq4() reg.VecVirtual {
+	return floats("iq4", func(n int) float32 {
+		return []float32{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}[n]
+	})
+}
+
+// int8Block has a scale in front and 32 int8s at codes.
+func int8Block(k *kernel, size, codes int) {
+	k.forEachBlock(32, size, func() {
+		d := k.half(0)
+		for i := range 2 {
+			z := ZMM()
+			VPMOVSXBD(k.from(codes+16*i), z)
+			VCVTDQ2PS(z, z)
+			VMULPS(d, z, z)
+			k.store(64*i, z)
+		}
+	})
+}
+
+// codebookBlock has 16 bytes of nibbles at codes. A block has so many elements for each value
+// that computing all 16 values first and looking them up is the shortest way. The lookup
+// only regards the lower four bits of an index.
+func codebookBlock(k *kernel, size, codes int, makeTable func(table reg.VecVirtual)) {
+	k.forEachBlock(32, size, func() {
+		table := ZMM()
+		makeTable(table)
+		lookUpNibbles(k, k.from(codes), table, table, 0, 64)
+	})
+}
+
+// lookUpNibbles expands 16 bytes: lower nibbles by the table low to offset atLow, upper ones by
+// high to atHigh.
+func lookUpNibbles(k *kernel, codes Mem, low, high reg.VecVirtual, atLow, atHigh int) {
+	n, z := ZMM(), ZMM()
+	VPMOVZXBD(codes, n)
+	VPERMPS(low, n, z)
+	k.store(atLow, z)
+	VPSRLD(U8(4), n, n)
+	VPERMPS(high, n, n)
+	k.store(atHigh, n)
+}
+
+// fiveBitBlock has the fifth bits of 32 elements at high, their nibbles at codes. The number is
+// put together as the mantissa of a float, whose exponent a subtraction removes: with an
+// exponent of 23 the mantissa's last place is 1, with 19 it is 1/16, which reads upper nibbles
+// where they are.
+func fiveBitBlock(k *kernel, size, high, codes int, offset float32, hasMin bool) {
+	type part struct{ nibble, exponent, fifth, zero reg.VecVirtual }
+	parts := []part{
+		{splat("low4", 0x0f), splatFloat("twoTo23", 1<<23), splat("bit4", 1<<4), splatFloat(fiveBitZero(23, offset))},
+		{splat("high4", 0xf0), splatFloat("twoTo19", 1<<19), splat("bit8", 1<<8), splatFloat(fiveBitZero(19, offset))},
+	}
+	k.forEachBlock(32, size, func() {
+		d := k.half(0)
+		var m reg.VecVirtual
+		if hasMin {
+			m = k.half(2)
+		}
+		n := k.bytes(codes)
+		for i, p := range parts {
+			z, bits := ZMM(), K()
+			KMOVW(k.from(high+2*i), bits)
+			VMOVDQA32(n, z)
+			VPTERNLOGD(U8(aAndCOrB), p.nibble, p.exponent, z)
+			VPORD(p.fifth, z, bits, z)
+			VSUBPS(p.zero, z, z)
+			VMULPS(d, z, z)
+			if hasMin {
+				VADDPS(m, z, z)
+			}
+			k.store(64*i, z)
+		}
+	})
+}
+
+// fiveBitZero is the float that stands for zero.
+func fiveBitZero(exponent int, offset float32) (name string, value float32) {
+	name = map[int]string{23: "twoTo23", 19: "twoTo19"}[exponent]
+	if offset != 0 {
+		name += "Plus16"
+	}
+	return name, float32(math.Ldexp(1, exponent)) - offset
+}

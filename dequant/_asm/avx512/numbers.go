@@ -1,0 +1,258 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// A number is a type whose blocks are single elements.
+type number struct {
+	name string
+	size int // bytes an element
+	// begin loads constants. What it returns expands sources of one vector each, that are in
+	// memory or already in a register as wide as they are.
+	begin func(k *kernel) func(src []Op) []reg.VecVirtual
+}
+
+// lanes are the elements of one vector: eight of 64 bits, so that source or result fills a register.
+func (n number) lanes() int { return min(16, 64/n.size) }
+
+func numbers() {
+	for _, n := range []number{
+		{"f32", 4, simple(func(src Op, z reg.VecVirtual) { VMOVUPS(src, z) })},
+		{"f16", 2, binary16},
+		{"bf16", 2, simple(func(src Op, z reg.VecVirtual) {
+			VPMOVZXWD(src, z)
+			VPSLLD(U8(16), z, z)
+		})},
+		{"f64", 8, simple(func(src Op, z reg.VecVirtual) { VCVTPD2PS(src, z.AsY()) })},
+		{"i8", 1, simple(func(src Op, z reg.VecVirtual) {
+			VPMOVSXBD(src, z)
+			VCVTDQ2PS(z, z)
+		})},
+		{"i16", 2, simple(func(src Op, z reg.VecVirtual) {
+			VPMOVSXWD(src, z)
+			VCVTDQ2PS(z, z)
+		})},
+		{"i32", 4, simple(func(src Op, z reg.VecVirtual) { VCVTDQ2PS(src, z) })},
+		{"i64", 8, simple(func(src Op, z reg.VecVirtual) { VCVTQQ2PS(src, z.AsY()) })},
+		{"u8", 1, simple(func(src Op, z reg.VecVirtual) {
+			VPMOVZXBD(src, z)
+			VCVTDQ2PS(z, z)
+		})},
+		{"u16", 2, simple(func(src Op, z reg.VecVirtual) {
+			VPMOVZXWD(src, z)
+			VCVTDQ2PS(z, z)
+		})},
+		{"u32", 4, simple(func(src Op, z reg.VecVirtual) { VCVTUDQ2PS(src, z) })},
+		{"u64", 8, simple(func(src Op, z reg.VecVirtual) { VCVTUQQ2PS(src, z.AsY()) })},
+		{"bool", 1, truth},
+		{"f8e4m3", 1, e4m3},
+		{"f8e5m2", 1, e5m2},
+	} {
+		both(n.name, n.write)
+	}
+}
+
+// simple is for types that expand each vector alone and need no constant.
+func simple(expand func(src Op, z reg.VecVirtual)) func(k *kernel) func(src []Op) []reg.VecVirtual {
+	return func(*kernel) func(src []Op) []reg.VecVirtual {
+		return each(expand)
+	}
+}
+
+func each(expand func(src Op, z reg.VecVirtual)) func(src []Op) []reg.VecVirtual {
+	return func(src []Op) []reg.VecVirtual {
+		out := make([]reg.VecVirtual, len(src))
+		for i := range src {
+			out[i] = ZMM()
+			expand(src[i], out[i])
+		}
+		return out
+	}
+}
+
+// write makes a loop over four vectors and one over single, masked vectors for the rest.
+func (n number) write(k *kernel) {
+	const vectors = 4
+	expand := n.begin(k)
+	lanes, in, out := n.lanes(), n.lanes()*n.size, 4*n.lanes()
+	k.left = Load(Param("dst").Len(), GP64()).(reg.GPVirtual)
+	SUBQ(U32(vectors*lanes), k.left)
+	JB(LabelRef("rest"))
+
+	Label("loop")
+	src := make([]Op, vectors)
+	for i := range src {
+		src[i] = k.from(i * in)
+	}
+	for i, z := range expand(src) {
+		k.store(i*out, n.result(z))
+	}
+	ADDQ(U32(vectors*in), k.src)
+	ADDQ(U32(vectors*out), k.dst)
+	SUBQ(U32(vectors*lanes), k.left)
+	JAE(LabelRef("loop"))
+
+	Label("rest")
+	ADDQ(U32(vectors*lanes), k.left)
+	JZ(LabelRef("done"))
+	Label("part")
+	mask := firstLanes(k.left)
+	z := expand([]Op{n.maskedLoad(k.from(0), mask)})[0]
+	VMOVUPS(n.result(z), mask, Mem{Base: k.dst})
+	ADDQ(U32(in), k.src)
+	ADDQ(U32(out), k.dst)
+	SUBQ(U32(lanes), k.left)
+	JA(LabelRef("part"))
+	Label("done")
+}
+
+// result is the part of z that holds the vector's elements.
+func (n number) result(z reg.VecVirtual) reg.VecVirtual {
+	if n.lanes() == 8 {
+		return z.AsY().(reg.VecVirtual)
+	}
+	return z
+}
+
+// maskedLoad loads a source vector, zeros for what the mask leaves out.
+func (n number) maskedLoad(src Op, mask reg.OpmaskVirtual) Op {
+	switch z := ZMM(); n.size {
+	case 1:
+		VMOVDQU8_Z(src, mask, z.AsX())
+		return z.AsX()
+	case 2:
+		VMOVDQU16_Z(src, mask, z.AsY())
+		return z.AsY()
+	case 4:
+		VMOVDQU32_Z(src, mask, z)
+		return z
+	default:
+		VMOVDQU64_Z(src, mask, z)
+		return z
+	}
+}
+
+// firstLanes has a bit for each of the first n < 64 elements.
+func firstLanes(n reg.GPVirtual) reg.OpmaskVirtual {
+	ones, mask := GP64(), K()
+	MOVQ(I32(-1), ones)
+	MOVQ(n, reg.RCX)
+	SHLQ(reg.CL, ones)
+	NOTQ(ones)
+	KMOVQ(ones, mask)
+	return mask
+}
+
+// binary16 converts. The instruction quiets signalling NaNs, so vectors with NaNs are sent
+// through keepNaNs.
+func binary16(k *kernel) func(src []Op) []reg.VecVirtual {
+	exponent := splat("exponent", 0x7f800000)
+	calls := 0
+	return func(src []Op) []reg.VecVirtual {
+		out := each(func(src Op, z reg.VecVirtual) { VCVTPH2PS(src, z) })(src)
+		calls++
+		k.keepNaNs([]string{"", "One"}[calls-1], src, out, exponent)
+		return out
+	}
+}
+
+// keepNaNs gives NaNs in out the bits that they have in the binary16s of src. The code is out of
+// line: two comparisons see that four vectors hold none.
+func (k *kernel) keepNaNs(suffix string, src []Op, out []reg.VecVirtual, exponent reg.VecVirtual) {
+	const unordered = 3
+	nan, back := "nan"+suffix, "noNaN"+suffix
+	seen := []reg.OpmaskVirtual{K()}
+	VCMPPS(U8(unordered), out[0], out[len(out)/2], seen[0])
+	if len(out) == 4 {
+		seen = append(seen, K())
+		VCMPPS(U8(unordered), out[1], out[3], seen[1])
+	}
+	KORTESTW(seen[0], seen[len(seen)-1])
+	JNE(LabelRef(nan))
+	Label(back)
+	k.outOfLine = append(k.outOfLine, func() {
+		Label(nan)
+		for i, z := range out {
+			isNaN, bits := K(), ZMM()
+			VCMPPS(U8(unordered), z, z, isNaN)
+			// The sign is extended over the exponent, which is all ones anyway.
+			VPMOVSXWD(src[i], bits)
+			VPSLLD(U8(13), bits, bits)
+			VPORD(exponent, bits, isNaN, z)
+		}
+		JMP(LabelRef(back))
+	})
+}
+
+// e5m2 is the upper half of a binary16.
+func e5m2(k *kernel) func(src []Op) []reg.VecVirtual {
+	expand := binary16(k)
+	return func(src []Op) []reg.VecVirtual {
+		halves := make([]Op, len(src))
+		for i := range src {
+			h := YMM()
+			VPMOVZXBW(src[i], h)
+			VPSLLW(U8(8), h, h)
+			halves[i] = h
+		}
+		return expand(halves)
+	}
+}
+
+// e4m3 moves exponent and mantissa into a binary16's place, which makes 2^-8 of the value. A
+// binary32's place would do too, but its product with a subnormal is slow on some processors.
+func e4m3(*kernel) func(src []Op) []reg.VecVirtual {
+	keep := splat("e4m3Bits", 0xbf80bf80)
+	scale := splatFloat("twoTo8", 0x1p8)
+	magnitude := splat("e4m3Magnitude", 0x3f803f80)
+	nan := splat("e4m3NaN", 0x7ff00000)
+	return each(func(src Op, z reg.VecVirtual) {
+		h, payload, isNaN := YMM(), YMM(), K()
+		VPMOVSXBW(src, h)
+		VPSLLW(U8(7), h, h)
+		VPANDD(keep.AsY(), h, h)
+		VPANDD(magnitude.AsY(), h, payload)
+		VPCMPEQW(magnitude.AsY(), payload, isNaN)
+		VCVTPH2PS(h, z)
+		VMULPS(scale, z, z)
+		VPORD(nan, z, isNaN, z)
+	})
+}
+
+// truth gives 1 for what is not zero.
+func truth(*kernel) func(src []Op) []reg.VecVirtual {
+	one := splatFloat("one", 1)
+	return each(func(src Op, z reg.VecVirtual) {
+		isSet := K()
+		VPMOVZXBD(src, z)
+		VPTESTMD(z, z, isSet)
+		VMOVAPS_Z(one, isSet, z)
+	})
+}
+
+// scaledNumbers are (q − zero) × scale; the difference is exact, so one product rounds.
+func scaledNumbers() {
+	for _, n := range []number{
+		{name: "i8", size: 1},
+		{name: "i16", size: 2},
+	} {
+		widen := map[int]func(ops ...Op){1: VPMOVSXBD, 2: VPMOVSXWD}[n.size]
+		n.begin = func(*kernel) func(src []Op) []reg.VecVirtual {
+			scale, zero := ZMM(), ZMM()
+			VBROADCASTSS(Load(Param("scale"), XMM()), scale)
+			VPBROADCASTD(Load(Param("zero"), GP32()), zero)
+			return each(func(src Op, z reg.VecVirtual) {
+				widen(src, z)
+				VPSUBD(zero, z, z)
+				VCVTDQ2PS(z, z)
+				VMULPS(scale, z, z)
+			})
+		}
+		k := begin(n.name+"Scaled", "", "func(dst []float32, src []byte, scale float32, zero int32)")
+		n.write(k)
+		k.end()
+	}
+}
