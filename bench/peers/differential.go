@@ -1,0 +1,197 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"time"
+	"unsafe"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// A judge compares what dequant and ggml make of the same random blocks.
+type judge struct {
+	w      io.Writer
+	blocks int
+	seed   uint64
+}
+
+var errMismatch = errors.New("values differ from ggml's")
+
+// all visits every type in both directions, and says for each how much was compared.
+func (j *judge) all(types typeSet) error {
+	var bad int64
+	for _, p := range ggmlExpanders {
+		if types.has(p.d) {
+			bad += j.report(p, "blocks", "elements", j.expansions(p))
+		}
+	}
+	if contracts() {
+		fmt.Fprintln(j.w, "note: without -ffp-contract=off ggml's quantizers may round once where ISO C rounds twice")
+	}
+	for _, p := range ggmlQuantizers {
+		if types.has(p.d) {
+			bad += j.report(p, "rows", "rows", j.quantizations(p))
+		}
+	}
+	if bad > 0 {
+		return errMismatch
+	}
+	return nil
+}
+
+// A verdict counts what was compared. Undefined are mismatches where the C standard leaves the result open.
+type verdict struct {
+	compared, mismatches, undefined int64
+	first                           string // the first mismatch
+}
+
+func (v *verdict) mismatch(detail func() string) {
+	if v.mismatches++; v.mismatches == 1 {
+		v.first = detail()
+	}
+}
+
+func (j *judge) report(p peer, unit, what string, run func(v *verdict)) int64 {
+	var v verdict
+	start := time.Now()
+	run(&v)
+	fmt.Fprintf(j.w, "%-7v %-25s %11d %s, %d mismatching %s", p.d, p.name, v.compared, unit, v.mismatches, what)
+	if v.undefined > 0 {
+		fmt.Fprintf(j.w, ", %d more where C leaves the result undefined", v.undefined)
+	}
+	fmt.Fprintf(j.w, " (%.1f s)\n", time.Since(start).Seconds())
+	if v.first != "" {
+		fmt.Fprintln(j.w, "   ", v.first)
+	}
+	return v.mismatches
+}
+
+// batch is a number of elements for which dequant stores past the caches; the shorter part is
+// odd, so that kernels meet every remainder.
+const (
+	batch = 4 << 20
+	part  = 8<<10 + 13*maxBlock
+)
+
+// expansions compares p's type: every batch as one call of ours and as many.
+func (j *judge) expansions(p peer) func(*verdict) {
+	return func(v *verdict) {
+		rng := rand.New(rand.NewPCG(j.seed, uint64(p.d)))
+		elems, size := p.d.BlockElems(), p.d.BlockBytes()
+		blocks := make([]byte, sizeOf(p.d, batch))
+		want, got := make([]float32, batch), make([]float32, batch)
+		we := oursExpanding(p.d)
+		for i := 0; v.compared < int64(j.blocks); i++ {
+			n := min(batch/elems, j.blocks-int(v.compared))
+			b, want, got := blocks[:n*size], want[:n*elems], got[:n*elems]
+			if i%2 == 0 {
+				fillRandom(rng, b)
+			} else {
+				fillPlain(rng, p.d, b)
+			}
+			p.run(want, b, 1)
+			we.run(got, b, 1)
+			compareFloats(v, p.d, b, got, want)
+			inParts(we, got, b)
+			compareFloats(v, p.d, b, got, want)
+			v.compared += int64(n)
+		}
+	}
+}
+
+// inParts expands short parts, each at another place of the cache line.
+func inParts(p peer, floats []float32, blocks []byte) {
+	clear(floats)
+	for lo := 0; lo < len(floats); lo += part {
+		hi := min(lo+part, len(floats))
+		p.run(floats[lo:hi], blocks[sizeOf(p.d, lo):sizeOf(p.d, hi)], 1)
+	}
+}
+
+func compareFloats(v *verdict, d layout.DType, blocks []byte, got, want []float32) {
+	if bytes.Equal(floatBytes(got), floatBytes(want)) {
+		return
+	}
+	for i, w := range want {
+		g := got[i]
+		if math.Float32bits(g) == math.Float32bits(w) || g != g && w != w {
+			continue
+		}
+		v.mismatch(func() string {
+			at := sizeOf(d, i-i%d.BlockElems())
+			return fmt.Sprintf("element %d of % x: %08x (%v), ggml %08x (%v)", i%d.BlockElems(), blocks[at:at+d.BlockBytes()],
+				math.Float32bits(g), g, math.Float32bits(w), w)
+		})
+	}
+}
+
+func floatBytes(f []float32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(f))), 4*len(f))
+}
+
+// quantizations compares p's type row by row.
+func (j *judge) quantizations(p peer) func(*verdict) {
+	return func(v *verdict) {
+		const rows = batch / rowElems
+		rng := rand.New(rand.NewPCG(j.seed, uint64(p.d)<<8))
+		floats := make([]float32, batch)
+		want, got := make([]byte, sizeOf(p.d, batch)), make([]byte, sizeOf(p.d, batch))
+		we := oursQuantizing(p.d)
+		for v.compared < int64(j.blocks) {
+			n := min(rows, j.blocks-int(v.compared)) * rowElems
+			x, want, got := floats[:n], want[:sizeOf(p.d, n)], got[:sizeOf(p.d, n)]
+			fillRows(rng, x)
+			p.run(x, want, 1)
+			we.run(x, got, 1)
+			compareRows(v, p.d, x, got, want)
+			v.compared += int64(n / rowElems)
+		}
+	}
+}
+
+func compareRows(v *verdict, d layout.DType, x []float32, got, want []byte) {
+	if bytes.Equal(got, want) {
+		return
+	}
+	for size := sizeOf(d, rowElems); len(x) > 0; x, got, want = x[rowElems:], got[size:], want[size:] {
+		row, g, w := x[:rowElems], got[:size], want[:size]
+		switch {
+		case bytes.Equal(g, w):
+		case undefined(d, row):
+			v.undefined++
+		default:
+			v.mismatch(func() string { return fmt.Sprintf("%v: % x, ggml % x", row, g, w) })
+		}
+	}
+}
+
+// undefined reports whether ggml's quantizer for d converts to an integer what does not fit it, because
+// the scale of the row is too small for a finite reciprocal or the range of the row
+// too wide for a finite scale.
+func undefined(d layout.DType, row []float32) bool {
+	var step float32
+	lo, hi := row[0], row[0]
+	for _, f := range row {
+		lo, hi = min(lo, f), max(hi, f)
+	}
+	switch d {
+	case layout.Q8_0:
+		step = max(hi, -lo) / 127
+	case layout.Q4_0:
+		step = max(hi, -lo) / 8
+	case layout.Q5_0:
+		step = max(hi, -lo) / 16
+	case layout.Q4_1:
+		step = (hi - lo) / 15
+	case layout.Q5_1:
+		step = (hi - lo) / 31
+	default:
+		return false
+	}
+	return step != 0 && math.IsInf(float64(1/step), 0) || math.IsInf(float64(step), 0)
+}

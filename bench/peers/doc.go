@@ -1,0 +1,32 @@
+// Command peers runs the same buffers through package dequant, through the C of ggml and
+// through x448/float16, in one process, and prints how they compare.
+//
+//	make bench-peers             # speed: a table of ratios
+//	make bench-peers-values      # values: bit for bit, over 10⁷ random blocks of every type
+//
+// ggml's C is the copy that github.com/ollama/ollama carries; cgo compiles it on the first
+// run, which takes minutes. This is a module of its own so that neither reaches users.
+//
+// # Speed
+//
+// Build with CGO_CFLAGS="-O3 -march=native". Both sides write to the same memory, allocated
+// and touched before. In every round each side has its turn, for at least five
+// milliseconds or one pass over the buffers; the best round counts, which other load on the machine
+// disturbs least. A C routine repeats in C, so that entering it costs nothing; ours
+// pays for its checks every pass. Figures are GB/s of float32: output when expanding, input
+// when quantizing.
+//
+// Where ggml has two routines for the same work both run: its base library has portable
+// loops that the compiler vectorizes, its CPU backend intrinsics.
+//
+// GODEBUG=cpu.avx512f=off shows what ours does without AVX-512, -tags purego without assembly.
+//
+// # Values
+//
+// With -differential, random blocks: half of them random to the last bit, scales included,
+// half with scales that a model has. Quantizers get rows of weights, of any finite
+// bits, of ties, zeros, subnormals, and numbers near the greatest. NaN equals NaN; all else
+// must have the same bits. Products in ggml's expansions are exact in float32, so it does not matter
+// whether the compiler contracts them with the sum that follows. In its quantizers it does:
+// -ffp-contract=off there.
+package main

@@ -1,0 +1,110 @@
+package main
+
+/*
+#include <stdint.h>
+
+// All of ggml's row functions have this shape, apart from the types of their pointers.
+typedef void (*row)(const void *, void *, int64_t);
+#define ROW(name) extern void name(const void *, void *, int64_t)
+
+ROW(ggml_fp16_to_fp32_row);
+ROW(ggml_cpu_fp16_to_fp32);
+ROW(ggml_bf16_to_fp32_row);
+ROW(ggml_cpu_bf16_to_fp32);
+ROW(dequantize_row_q4_0);
+ROW(dequantize_row_q4_1);
+ROW(dequantize_row_q5_0);
+ROW(dequantize_row_q5_1);
+ROW(dequantize_row_q8_0);
+ROW(dequantize_row_q2_K);
+ROW(dequantize_row_q3_K);
+ROW(dequantize_row_q4_K);
+ROW(dequantize_row_q5_K);
+ROW(dequantize_row_q6_K);
+ROW(dequantize_row_iq4_nl);
+ROW(dequantize_row_iq4_xs);
+ROW(dequantize_row_mxfp4);
+
+ROW(ggml_fp32_to_fp16_row);
+ROW(ggml_cpu_fp32_to_fp16);
+ROW(ggml_fp32_to_bf16_row_ref);
+ROW(ggml_fp32_to_bf16_row);
+ROW(quantize_row_q4_0_ref);
+ROW(quantize_row_q4_1_ref);
+ROW(quantize_row_q5_0_ref);
+ROW(quantize_row_q5_1_ref);
+ROW(quantize_row_q8_0_ref);
+ROW(quantize_row_q8_0);
+
+static void repeat(row f, const void *src, void *dst, int64_t n, int64_t passes) {
+	while (passes-- > 0) f(src, dst, n);
+}
+
+static const char *compiler(void) { return __VERSION__; }
+*/
+import "C"
+
+import (
+	"unsafe"
+
+	_ "github.com/ollama/ollama/ml/backend/ggml/ggml/src" // compiles ggml's C
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// ggmlExpanders are in the order in which the table lists them.
+var ggmlExpanders = []peer{
+	expander(layout.F16, "ggml_cpu_fp16_to_fp32", C.row(C.ggml_cpu_fp16_to_fp32)),
+	expander(layout.F16, "ggml_fp16_to_fp32_row", C.row(C.ggml_fp16_to_fp32_row)),
+	expander(layout.BF16, "ggml_cpu_bf16_to_fp32", C.row(C.ggml_cpu_bf16_to_fp32)),
+	expander(layout.BF16, "ggml_bf16_to_fp32_row", C.row(C.ggml_bf16_to_fp32_row)),
+	expander(layout.Q8_0, "dequantize_row_q8_0", C.row(C.dequantize_row_q8_0)),
+	expander(layout.Q4_0, "dequantize_row_q4_0", C.row(C.dequantize_row_q4_0)),
+	expander(layout.Q4_1, "dequantize_row_q4_1", C.row(C.dequantize_row_q4_1)),
+	expander(layout.Q5_0, "dequantize_row_q5_0", C.row(C.dequantize_row_q5_0)),
+	expander(layout.Q5_1, "dequantize_row_q5_1", C.row(C.dequantize_row_q5_1)),
+	expander(layout.Q2_K, "dequantize_row_q2_K", C.row(C.dequantize_row_q2_K)),
+	expander(layout.Q3_K, "dequantize_row_q3_K", C.row(C.dequantize_row_q3_K)),
+	expander(layout.Q4_K, "dequantize_row_q4_K", C.row(C.dequantize_row_q4_K)),
+	expander(layout.Q5_K, "dequantize_row_q5_K", C.row(C.dequantize_row_q5_K)),
+	expander(layout.Q6_K, "dequantize_row_q6_K", C.row(C.dequantize_row_q6_K)),
+	expander(layout.IQ4_NL, "dequantize_row_iq4_nl", C.row(C.dequantize_row_iq4_nl)),
+	expander(layout.IQ4_XS, "dequantize_row_iq4_xs", C.row(C.dequantize_row_iq4_xs)),
+	expander(layout.MXFP4, "dequantize_row_mxfp4", C.row(C.dequantize_row_mxfp4)),
+}
+
+// ggmlQuantizers are those whose bytes Quantize promises.
+var ggmlQuantizers = []peer{
+	quantizer(layout.F16, "ggml_cpu_fp32_to_fp16", C.row(C.ggml_cpu_fp32_to_fp16)),
+	quantizer(layout.F16, "ggml_fp32_to_fp16_row", C.row(C.ggml_fp32_to_fp16_row)),
+	quantizer(layout.BF16, "ggml_fp32_to_bf16_row_ref", C.row(C.ggml_fp32_to_bf16_row_ref)),
+	quantizer(layout.Q8_0, "quantize_row_q8_0_ref", C.row(C.quantize_row_q8_0_ref)),
+	quantizer(layout.Q4_0, "quantize_row_q4_0_ref", C.row(C.quantize_row_q4_0_ref)),
+	quantizer(layout.Q4_1, "quantize_row_q4_1_ref", C.row(C.quantize_row_q4_1_ref)),
+	quantizer(layout.Q5_0, "quantize_row_q5_0_ref", C.row(C.quantize_row_q5_0_ref)),
+	quantizer(layout.Q5_1, "quantize_row_q5_1_ref", C.row(C.quantize_row_q5_1_ref)),
+}
+
+// ggmlRacers quantize faster than ggml's reference, with other results: the first may
+// flush subnormals to zero, the second divides 127 by the magnitude and rounds ties to even.
+var ggmlRacers = []peer{
+	quantizer(layout.BF16, "ggml_fp32_to_bf16_row", C.row(C.ggml_fp32_to_bf16_row)),
+	quantizer(layout.Q8_0, "quantize_row_q8_0", C.row(C.quantize_row_q8_0)),
+}
+
+func expander(d layout.DType, name string, f C.row) peer {
+	return peer{d, name, func(floats []float32, blocks []byte, passes int) {
+		C.repeat(f, pointer(blocks), pointer(floats), C.int64_t(len(floats)), C.int64_t(passes))
+	}}
+}
+
+func quantizer(d layout.DType, name string, f C.row) peer {
+	return peer{d, name, func(floats []float32, blocks []byte, passes int) {
+		C.repeat(f, pointer(floats), pointer(blocks), C.int64_t(len(floats)), C.int64_t(passes))
+	}}
+}
+
+func pointer[T any](s []T) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(s)) }
+
+// ggmlCompiler is the version of the C compiler.
+func ggmlCompiler() string { return C.GoString(C.compiler()) }

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// edgeScales are zero, subnormal, negative, huge, infinite and NaN, in the order in which the
+// blocks of a golden file have them. The wide types only have room for the first ones.
+var edgeScales = []uint16{
+	0x0000, 0x83ff, 0x7bff, 0xbc00, 0x7c00, 0x7e00, 0x0001, 0xfbff, 0xfc00, 0x8000, 0x03ff, 0x0400, 0x8001, 0xfe00,
+}
+
+// writeGolden writes for every type a file of blocks with the floats that ggml expands them
+// to, and for every quantizer a file of floats with the blocks ggml makes of them. Layout: u32
+// n, n bytes of input, the output; all little-endian.
+func writeGolden(dir string, types typeSet) error {
+	if contracts() {
+		return errors.New("golden quantizations need ISO C's rounding: build with -ffp-contract=off")
+	}
+	for _, p := range firstOfEach(ggmlExpanders) {
+		if !types.has(p.d) {
+			continue
+		}
+		blocks := goldenBlocks(p.d)
+		floats := make([]float32, len(blocks)/p.d.BlockBytes()*p.d.BlockElems())
+		p.run(floats, blocks, 1)
+		if err := writePair(filepath.Join(dir, p.d.String()+".ggml"), blocks, encode(floats)); err != nil {
+			return err
+		}
+	}
+	for _, p := range firstOfEach(ggmlQuantizers) {
+		if !types.has(p.d) {
+			continue
+		}
+		floats := goldenRows(p.d)
+		blocks := make([]byte, sizeOf(p.d, len(floats)))
+		p.run(floats, blocks, 1)
+		if err := writePair(filepath.Join(dir, p.d.String()+".ggmlq"), encode(floats), blocks); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func firstOfEach(peers []peer) []peer {
+	return slices.CompactFunc(slices.Clone(peers), func(a, b peer) bool { return a.d == b.d })
+}
+
+// goldenBlocks are a few plain blocks, then random codes under edge scales. Types without a
+// binary16 scale get random bits, among them every exponent where that is a byte.
+func goldenBlocks(d layout.DType) []byte {
+	rng := rand.New(rand.NewPCG(31, uint64(d)))
+	plain, edges := 4, len(edgeScales)
+	if d.BlockElems() == 256 {
+		plain, edges = 1, 6
+	}
+	if scalesAt[d] == nil {
+		plain, edges = 24, 24
+	}
+	size := d.BlockBytes()
+	b := make([]byte, (plain+edges)*size)
+	fillPlain(rng, d, b[:plain*size])
+	fillRandom(rng, b[plain*size:])
+	for i := range edges {
+		block := b[(plain+i)*size:]
+		for k, at := range scalesAt[d] {
+			binary.LittleEndian.PutUint16(block[at:], edgeScales[(i+5*k)%len(edgeScales)])
+		}
+		switch d {
+		case layout.F16:
+			binary.LittleEndian.PutUint16(block, edgeScales[i%len(edgeScales)])
+		case layout.BF16:
+			binary.LittleEndian.PutUint16(block, uint16(i)<<11|uint16(i))
+		case layout.MXFP4:
+			block[0] = []byte{0, 1, 2, 3, 127, 128, 250, 251, 252, 253, 254, 255}[i%12]
+		}
+	}
+	return b
+}
+
+// goldenRows hold every kind of row twice.
+func goldenRows(d layout.DType) []float32 {
+	rng := rand.New(rand.NewPCG(32, uint64(d)))
+	var x []float32
+	for range 2 {
+		for _, fill := range rowKinds {
+			row := make([]float32, rowElems)
+			fill(rng, row)
+			x = append(x, row...)
+		}
+	}
+	return x
+}
+
+func encode(f []float32) []byte {
+	var b []byte
+	for _, f := range f {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(f))
+	}
+	return b
+}
+
+func writePair(name string, in, out []byte) error {
+	b := binary.LittleEndian.AppendUint32(nil, uint32(len(in)))
+	if err := os.WriteFile(name, slices.Concat(b, in, out), 0o644); err != nil {
+		return fmt.Errorf("golden vectors: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/x448/float16"
+)
+
+// scalesAt says where a block of each type holds its binary16 scales.
+var scalesAt = map[layout.DType][]int{
+	layout.Q4_0: {0}, layout.Q4_1: {0, 2}, layout.Q5_0: {0}, layout.Q5_1: {0, 2}, layout.Q8_0: {0},
+	layout.Q2_K: {80, 82}, layout.Q3_K: {108}, layout.Q4_K: {0, 2}, layout.Q5_K: {0, 2}, layout.Q6_K: {208},
+	layout.IQ4_NL: {0}, layout.IQ4_XS: {0},
+}
+
+// sizeOf is the number of bytes that n elements of type d take.
+func sizeOf(d layout.DType, n int) int { return n / d.BlockElems() * d.BlockBytes() }
+
+// fillRandom makes every bit random.
+func fillRandom(rng *rand.Rand, b []byte) {
+	for ; len(b) >= 8; b = b[8:] {
+		binary.LittleEndian.PutUint64(b, rng.Uint64())
+	}
+	for i := range b {
+		b[i] = byte(rng.Uint32())
+	}
+}
+
+// fillPlain makes blocks as a model has them: random codes under plain scales.
+func fillPlain(rng *rand.Rand, d layout.DType, b []byte) {
+	fillRandom(rng, b)
+	for size := d.BlockBytes(); len(b) >= size; b = b[size:] {
+		for _, at := range scalesAt[d] {
+			putHalf(b[at:], rng.NormFloat64()*0.01)
+		}
+		switch d {
+		case layout.F16:
+			putHalf(b, rng.NormFloat64()*0.02)
+		case layout.BF16:
+			binary.LittleEndian.PutUint16(b, uint16(math.Float32bits(float32(rng.NormFloat64()*0.02))>>16))
+		case layout.MXFP4:
+			b[0] = 120 + b[0]&7
+		}
+	}
+}
+
+func putHalf(b []byte, f float64) {
+	binary.LittleEndian.PutUint16(b, float16.Fromfloat32(float32(f)).Bits())
+}
+
+// tile repeats the first n elements of s throughout it.
+func tile[T any](s []T, n int) {
+	for n < len(s) {
+		n += copy(s[n:], s[:n])
+	}
+}
+
+// rowElems is the number of elements in the rows that fillRows makes: the block of every type
+// that can be quantized is one row or a part of it.
+const rowElems = 32
+
+// fillRows makes rows of finite numbers, each of a kind drawn at random.
+func fillRows(rng *rand.Rand, x []float32) {
+	for ; len(x) >= rowElems; x = x[rowElems:] {
+		rowKinds[rng.IntN(len(rowKinds))](rng, x[:rowElems])
+	}
+}
+
+var rowKinds = []func(rng *rand.Rand, x []float32){
+	plainRow,
+	scaledRow,
+	anyRow,
+	rangeRow(0, 1),     // subnormal
+	rangeRow(1, 23),    // so small that a block's scale is subnormal, or its reciprocal infinite
+	rangeRow(100, 112), // halves' subnormals and below
+	rangeRow(140, 146), // around the greatest half
+	rangeRow(240, 255), // up to the greatest number
+	sparseRow,
+	constantRow,
+	tiesRow,
+}
+
+func plainRow(rng *rand.Rand, x []float32) {
+	for i := range x {
+		x[i] = float32(rng.NormFloat64() * 0.02)
+	}
+}
+
+// scaledRow has outliers: numbers of very different magnitude.
+func scaledRow(rng *rand.Rand, x []float32) {
+	for i := range x {
+		x[i] = float32(math.Ldexp(rng.NormFloat64(), rng.IntN(24)-12))
+	}
+}
+
+// anyRow holds any finite bits.
+func anyRow(rng *rand.Rand, x []float32) { rangeRow(0, 255)(rng, x) }
+
+// rangeRow holds any bits under biased exponents from lo to below hi.
+func rangeRow(lo, hi uint32) func(*rand.Rand, []float32) {
+	return func(rng *rand.Rand, x []float32) {
+		for i := range x {
+			x[i] = math.Float32frombits(rng.Uint32()&0x807fffff | (lo+rng.Uint32N(hi-lo))<<23)
+		}
+	}
+}
+
+// sparseRow holds zeros of both signs and few other numbers, or none.
+func sparseRow(rng *rand.Rand, x []float32) {
+	for i := range x {
+		x[i] = float32(math.Copysign(0, rng.Float64()-0.5))
+	}
+	for range rng.IntN(3) {
+		x[rng.IntN(len(x))] = float32(rng.NormFloat64())
+	}
+}
+
+func constantRow(rng *rand.Rand, x []float32) {
+	x[0] = float32(math.Ldexp(rng.NormFloat64(), rng.IntN(64)-32))
+	tile(x, 1)
+}
+
+// tiesRow holds multiples of half a quantization step of each type, some a last place off,
+// with extremes that make the step what it is.
+func tiesRow(rng *rand.Rand, x []float32) {
+	extreme := []float64{8, 16, 127, 7.5, 15.5}[rng.IntN(5)]
+	unit := math.Ldexp(1, rng.IntN(40)-20)
+	if rng.IntN(2) == 0 {
+		unit *= 1 + rng.Float64()
+	}
+	for i := range x {
+		half := math.Round((2*rng.Float64()-1)*2*extreme) / 2
+		x[i] = nudge(rng, float32(half*unit))
+	}
+	sign := math.Copysign(1, rng.Float64()-0.5)
+	x[rng.IntN(len(x))] = float32(sign * extreme * unit)
+	if rng.IntN(2) == 0 {
+		x[rng.IntN(len(x))] = float32(-sign * extreme * unit)
+	}
+}
+
+func nudge(rng *rand.Rand, f float32) float32 {
+	if f == 0 {
+		return f
+	}
+	return math.Float32frombits(math.Float32bits(f) + rng.Uint32N(3) - 1)
+}

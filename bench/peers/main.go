@@ -1,0 +1,124 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/layout"
+)
+
+func main() {
+	var (
+		types        typeSet
+		sizes        = sizeList{4 << 10, 64 << 10, 64 << 20}
+		rounds       = flag.Int("rounds", 21, "how often every contestant runs")
+		quick        = flag.Bool("quick", false, "three rounds, and nothing beyond the caches")
+		differential = flag.Bool("differential", false, "compare values instead of speed")
+		count        = flag.Int("blocks", 10_000_000, "random blocks of each type for -differential")
+		seed         = flag.Uint64("seed", 1, "of the random numbers for -differential")
+		golden       = flag.String("golden", "", "write golden vectors made by ggml to this `folder` instead")
+	)
+	flag.Var(&types, "type", "comma-separated `types` (default all)")
+	flag.Var(&sizes, "sizes", "comma-separated `elements` of the buffers, multiples of 256")
+	flag.Parse()
+	if *quick {
+		*rounds, sizes = 3, sizes[:min(2, len(sizes))]
+	}
+
+	printSetting(os.Stdout)
+	var err error
+	switch {
+	case *golden != "":
+		err = writeGolden(*golden, types)
+	case *differential:
+		err = (&judge{w: os.Stdout, blocks: *count, seed: *seed}).all(types)
+	default:
+		runtime.LockOSThread()
+		r := race{sizes: sizes, rounds: *rounds, wait: 5 * time.Millisecond}
+		r.print(os.Stdout, "expand", expandMatches(types))
+		r.print(os.Stdout, "quantize", quantizeMatches(types))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "peers:", err)
+		os.Exit(1)
+	}
+}
+
+const ggmlModule = "github.com/ollama/ollama"
+
+// printSetting says what runs: without it a figure means nothing.
+func printSetting(w io.Writer) {
+	fmt.Fprintf(w, "%s %s/%s, GOMAXPROCS %d, GODEBUG=%q\n", runtime.Version(), runtime.GOOS, runtime.GOARCH,
+		runtime.GOMAXPROCS(0), os.Getenv("GODEBUG"))
+	fmt.Fprintf(w, "dequant: %s\n", strings.Join(dequant.Implementations(), ", "))
+	fmt.Fprintf(w, "ggml: %s %s, compiler %s, CGO_CFLAGS=%q\n\n", ggmlModule, ggmlVersion(), ggmlCompiler(), cFlags())
+}
+
+func ggmlVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range info.Deps {
+			if m.Path == ggmlModule {
+				return m.Version
+			}
+		}
+	}
+	return "of unknown version"
+}
+
+func cFlags() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "CGO_CFLAGS" {
+				return s.Value
+			}
+		}
+	}
+	return ""
+}
+
+// contracts reports whether the C compiler was free to turn x·y + z into one operation.
+func contracts() bool { return !strings.Contains(cFlags(), "-ffp-contract=off") }
+
+// A typeSet is a flag that names types; none means all.
+type typeSet []layout.DType
+
+func (s typeSet) has(d layout.DType) bool { return len(s) == 0 || slices.Contains(s, d) }
+
+func (s *typeSet) String() string { return fmt.Sprint(*s) }
+
+func (s *typeSet) Set(list string) error {
+	for name := range strings.SplitSeq(list, ",") {
+		d, ok := layout.ParseDType(name)
+		if !ok {
+			return fmt.Errorf("no type %q", name)
+		}
+		*s = append(*s, d)
+	}
+	return nil
+}
+
+// A sizeList is a flag that names numbers of elements.
+type sizeList []int
+
+func (s *sizeList) String() string { return fmt.Sprint(*s) }
+
+func (s *sizeList) Set(list string) error {
+	*s = nil
+	for field := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(field)
+		if err != nil || n <= 0 || n%maxBlock != 0 {
+			return fmt.Errorf("%q is no positive multiple of %d", field, maxBlock)
+		}
+		*s = append(*s, n)
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// TestValues is -differential over fewer blocks.
+func TestValues(t *testing.T) {
+	if contracts() {
+		t.Skip("needs CGO_CFLAGS with -ffp-contract=off")
+	}
+	var out strings.Builder
+	j := judge{w: &out, blocks: 20_000, seed: 3}
+	if err := j.all(nil); err != nil {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
+// TestJudgeSees feeds the judge peers that differ in one place from what they should be.
+func TestJudgeSees(t *testing.T) {
+	for _, p := range ggmlExpanders {
+		wrong := peer{p.d, p.name, func(floats []float32, blocks []byte, passes int) {
+			p.run(floats, blocks, passes)
+			last := &floats[len(floats)-1]
+			if *last != *last {
+				*last = 0
+			} else {
+				*last = math.Float32frombits(math.Float32bits(*last) ^ 1)
+			}
+		}}
+		var v verdict
+		j := judge{w: io.Discard, blocks: 1, seed: 1}
+		j.expansions(wrong)(&v)
+		if v.mismatches != 2 || v.first == "" {
+			t.Errorf("%s: %+v; want one mismatch in each of two passes", p.name, v)
+		}
+	}
+	for _, p := range ggmlQuantizers {
+		wrong := peer{p.d, p.name, func(floats []float32, blocks []byte, passes int) {
+			p.run(floats, blocks, passes)
+			blocks[len(blocks)-1] ^= 1
+		}}
+		var v verdict
+		j := judge{w: io.Discard, blocks: 1, seed: 2}
+		j.quantizations(wrong)(&v)
+		if v.mismatches+v.undefined != 1 || v.compared != 1 {
+			t.Errorf("%s: %+v; want one mismatch", p.name, v)
+		}
+	}
+}
+
+// TestRowKinds: all inputs of quantizers are finite.
+func TestRowKinds(t *testing.T) {
+	for _, x := range goldenRows(layout.F16) {
+		if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
+			t.Fatalf("%v", x)
+		}
+	}
+}
+
+// TestRace checks what is printed, not how fast anything is.
+func TestRace(t *testing.T) {
+	var out strings.Builder
+	r := race{sizes: []int{4 << 10, parallelFrom}, rounds: 1}
+	types := typeSet{layout.F16, layout.Q6_K}
+	r.print(&out, "expand", expandMatches(types))
+	for name, want := range map[string]int{"x448/float16": 2, "ggml_cpu_fp16_to_fp32": 2, "dequantize_row_q6_K": 2, "Q4_0": 0, "16 KiB": 1, "16 MiB": 1} {
+		if n := strings.Count(out.String(), name); n != want {
+			t.Errorf("%s is there %d times, want %d:\n%s", name, n, want, out.String())
+		}
+	}
+}
+
+// TestGolden writes the vectors again: they must be those that package dequant tests with.
+func TestGolden(t *testing.T) {
+	if contracts() {
+		t.Skip("needs CGO_CFLAGS with -ffp-contract=off")
+	}
+	dir := t.TempDir()
+	if err := writeGolden(dir, nil); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.ggml*"))
+	if err != nil || len(files) != 22 {
+		t.Fatalf("%d files, want 22 (%v)", len(files), err)
+	}
+	for _, name := range files {
+		got, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := os.ReadFile(filepath.Join("../../dequant/testdata", filepath.Base(name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != string(want) {
+			t.Errorf("%s has other bytes than in dequant/testdata", filepath.Base(name))
+		}
+	}
+}

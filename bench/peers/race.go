@@ -1,0 +1,174 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/layout"
+)
+
+// A match is the work of one type in one direction: ours on one core and on all, and those
+// who compete.
+type match struct {
+	one, all peer
+	peers    []peer
+}
+
+func expandMatches(types typeSet) []match {
+	peers := slices.Concat(ggmlExpanders, []peer{float16Expander})
+	return matches(types, peers, oursExpanding, oursExpandingParallel)
+}
+
+func quantizeMatches(types typeSet) []match {
+	peers := slices.Concat(ggmlQuantizers, ggmlRacers, []peer{float16Quantizer})
+	return matches(types, peers, oursQuantizing, oursQuantizingParallel)
+}
+
+// matches gathers peers by type, in the order in which the types first appear.
+func matches(types typeSet, peers []peer, one, all func(layout.DType) peer) (ms []match) {
+	for _, p := range peers {
+		if !types.has(p.d) {
+			continue
+		}
+		i := slices.IndexFunc(ms, func(m match) bool { return m.one.d == p.d })
+		if i < 0 {
+			i = len(ms)
+			ms = append(ms, match{one: one(p.d), all: all(p.d)})
+		}
+		ms[i].peers = append(ms[i].peers, p)
+	}
+	return ms
+}
+
+// A race compares at some sizes, in elements.
+type race struct {
+	sizes  []int
+	rounds int
+	wait   time.Duration // the shortest time to measure
+}
+
+// print runs the matches and writes a row for every peer, size by size.
+func (r *race) print(w io.Writer, title string, ms []match) {
+	cores := runtime.GOMAXPROCS(0)
+	fmt.Fprintf(w, "%s: GB/s of float32, best of %d rounds\n\n", title, r.rounds)
+	for _, n := range r.sizes {
+		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+		parallel := cores > 1 && n >= parallelFrom
+		fmt.Fprintf(tw, "%s\tours\tpeer\tratio\t", sizeName(n))
+		if parallel {
+			fmt.Fprintf(tw, "ours ×%d\tpeer ×%[1]d\tratio\tours ×%[1]d/×1\t", cores)
+		}
+		fmt.Fprintln(tw, " peer")
+		for _, m := range ms {
+			r.compete(tw, m, n, parallel)
+		}
+		tw.Flush()
+		fmt.Fprintln(w)
+	}
+}
+
+// parallelFrom is well above the size from which dequant starts goroutines.
+const parallelFrom = 4 << 20
+
+func sizeName(n int) string {
+	if bytes := 4 * n; bytes < 1<<20 {
+		return fmt.Sprintf("%d KiB", bytes>>10)
+	}
+	return fmt.Sprintf("%d MiB", 4*n>>20)
+}
+
+func (r *race) compete(w io.Writer, m match, n int, parallel bool) {
+	contestants := slices.Concat([]peer{m.one}, m.peers)
+	if parallel {
+		contestants = append(contestants, m.all)
+		for _, p := range m.peers {
+			contestants = append(contestants, onAllCores(p))
+		}
+	}
+	speed := r.measure(contestants, n)
+	k := 1 + len(m.peers)
+	for i, p := range m.peers {
+		fmt.Fprintf(w, "%v\t%.1f\t%.1f\t%.2f\t", p.d, speed[0], speed[1+i], speed[0]/speed[1+i])
+		if parallel {
+			all, theirs := speed[k], speed[k+1+i]
+			fmt.Fprintf(w, "%.1f\t%.1f\t%.2f\t%.2f\t", all, theirs, all/theirs, all/speed[0])
+		}
+		fmt.Fprintln(w, " "+p.name)
+	}
+}
+
+// measure gives each contestant's best speed over n elements in GB/s of floats.
+func (r *race) measure(contestants []peer, n int) []float64 {
+	floats, blocks := buffers(contestants[0].d, n)
+	passes := make([]int, len(contestants))
+	for i, c := range contestants {
+		passes[i] = passesFor(r.wait, func(n int) { c.run(floats, blocks, n) })
+	}
+	speed := make([]float64, len(contestants))
+	for range r.rounds {
+		for i, c := range contestants {
+			start := time.Now()
+			c.run(floats, blocks, passes[i])
+			seconds := time.Since(start).Seconds()
+			speed[i] = max(speed[i], float64(4*n*passes[i])/seconds/1e9)
+		}
+	}
+	return speed
+}
+
+// passesFor finds how often f must repeat to last for d. It warms up what it runs.
+func passesFor(d time.Duration, f func(passes int)) int {
+	for passes := 1; ; passes *= 2 {
+		start := time.Now()
+		f(passes)
+		if time.Since(start) >= d {
+			return passes
+		}
+	}
+}
+
+// repeatAfter is how many random elements are made. Larger buffers repeat them, which no
+// expansion can notice.
+const repeatAfter = 1 << 18
+
+// buffers hold n plain weights: both directions may overwrite one half of it, because each
+// is what the other makes, or near to it.
+func buffers(d layout.DType, n int) (floats []float32, blocks []byte) {
+	rng := rand.New(rand.NewPCG(21, uint64(d)))
+	floats, blocks = make([]float32, n), make([]byte, sizeOf(d, n))
+	some := min(n, repeatAfter)
+	fillPlain(rng, d, blocks[:sizeOf(d, some)])
+	tile(blocks, sizeOf(d, some))
+	if err := dequant.Expand(d, floats, blocks); err != nil {
+		panic(err)
+	}
+	return floats, blocks
+}
+
+// onAllCores shares p's work out evenly to as many goroutines as there are cores.
+func onAllCores(p peer) peer {
+	run := func(floats []float32, blocks []byte, passes int) {
+		var wg sync.WaitGroup
+		cores := runtime.GOMAXPROCS(0)
+		share := len(floats) / cores &^ (maxBlock - 1)
+		for i := range cores {
+			lo, hi := i*share, (i+1)*share
+			if i == cores-1 {
+				hi = len(floats)
+			}
+			wg.Go(func() { p.run(floats[lo:hi], blocks[sizeOf(p.d, lo):sizeOf(p.d, hi)], passes) })
+		}
+		wg.Wait()
+	}
+	return peer{p.d, p.name, run}
+}
+
+// maxBlock is a multiple of every type's block.
+const maxBlock = 256
