@@ -118,6 +118,7 @@ func (in *inspection) tensorGrid() *grid {
 	g := &grid{
 		heading: []string{"name", "dtype", "shape", "elements", "size", "offset"},
 		numbers: []bool{false, false, true, true, true, true},
+		spare:   []string{"elements", "offset"},
 	}
 	if in.Sharded {
 		g.heading, g.numbers = append(g.heading, "file"), append(g.numbers, true)

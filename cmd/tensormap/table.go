@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -15,13 +16,19 @@ type grid struct {
 	numbers []bool // columns of numbers, aligned to the right
 	rows    [][]string
 	total   []string // an optional last row
+	spare   []string // headings of columns that a narrow screen goes without, the first first
 }
 
 const gap = "  "
 
-// write draws the grid without borders. Where the screen is too narrow, the first column
-// gives way.
+// write draws the grid without borders. Where the screen is too narrow, spare columns are
+// left out, and then the first column is shortened.
 func (g *grid) write(w io.Writer, s screen) {
+	for _, heading := range g.spare {
+		if s.width > 0 && g.width() > s.width {
+			g.remove(slices.Index(g.heading, heading))
+		}
+	}
 	t := table.NewWriter()
 	t.SetOutputMirror(w)
 	t.SetStyle(gridStyle(s))
@@ -59,11 +66,25 @@ func (g *grid) firstColumn(s screen) int {
 		return 0
 	}
 	const least = 16 // below that, names are no use: rather let lines be wrapped
-	used := 0
-	for i := range g.heading[1:] {
-		used += len(gap) + g.columnWidth(i+1)
+	return max(least, s.width-(g.width()-g.columnWidth(0)))
+}
+
+// width is that of all columns and the gaps between them.
+func (g *grid) width() int {
+	width := len(gap) * (len(g.heading) - 1)
+	for i := range g.heading {
+		width += g.columnWidth(i)
 	}
-	return max(least, s.width-used)
+	return width
+}
+
+// remove takes column i away; a grid that may lose columns has no total.
+func (g *grid) remove(i int) {
+	g.heading = slices.Delete(g.heading, i, i+1)
+	g.numbers = slices.Delete(g.numbers, i, i+1)
+	for r := range g.rows {
+		g.rows[r] = slices.Delete(g.rows[r], i, i+1)
+	}
 }
 
 func (g *grid) columnWidth(i int) int {

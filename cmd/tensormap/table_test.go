@@ -1,0 +1,51 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestGridWidth(t *testing.T) {
+	const wide = "NAME        DTYPE  ELEMENTS  OFFSET\n" +
+		"abcdefghij  F32         100       7\n" +
+		"k           BF16          1  123456\n"
+	for _, test := range []struct {
+		width int
+		want  string
+	}{
+		{0, wide},
+		{200, wide},
+		{35, wide},
+		{34, "NAME        DTYPE  OFFSET\nabcdefghij  F32         7\nk           BF16   123456\n"},
+		{25, "NAME        DTYPE  OFFSET\nabcdefghij  F32         7\nk           BF16   123456\n"},
+		{24, "NAME        DTYPE\nabcdefghij  F32\nk           BF16\n"},
+	} {
+		g := &grid{
+			heading: []string{"name", "dtype", "elements", "offset"},
+			numbers: []bool{false, false, true, true},
+			rows:    [][]string{{"abcdefghij", "F32", "100", "7"}, {"k", "BF16", "1", "123456"}},
+			spare:   []string{"elements", "offset"},
+		}
+		var b strings.Builder
+		g.write(&b, screen{width: test.width})
+		if b.String() != test.want {
+			t.Errorf("%d columns:\n%swant\n%s", test.width, b.String(), test.want)
+		}
+	}
+}
+
+func TestGridShortens(t *testing.T) {
+	name := strings.Repeat("a", 30) + strings.Repeat("z", 30)
+	g := &grid{heading: []string{"name", "dtype"}, numbers: []bool{false, false}, rows: [][]string{{name, "F32"}}}
+	for width, want := range map[int]string{
+		40: strings.Repeat("a", 16) + "…" + strings.Repeat("z", 16) + "  F32\n",
+		10: "aaaaaaaa…zzzzzzz  F32\n", // no shorter: lines are wrapped
+		0:  name + "  F32\n",
+	} {
+		var b strings.Builder
+		g.write(&b, screen{width: width})
+		if _, row, _ := strings.Cut(b.String(), "\n"); row != want {
+			t.Errorf("%d columns: %q, want %q", width, row, want)
+		}
+	}
+}
