@@ -243,3 +243,63 @@ func q5_1AVX512(dst []float32, src []byte)
 //
 //go:noescape
 func q5_1AVX512Stream(dst []float32, src []byte)
+
+// q2_KAVX512 does what q2_KGeneric does.
+//
+//go:noescape
+func q2_KAVX512(dst []float32, src []byte)
+
+// q2_KAVX512Stream does what q2_KGeneric does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func q2_KAVX512Stream(dst []float32, src []byte)
+
+// q3_KAVX512 does what q3_KGeneric does.
+//
+//go:noescape
+func q3_KAVX512(dst []float32, src []byte)
+
+// q3_KAVX512Stream does what q3_KGeneric does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func q3_KAVX512Stream(dst []float32, src []byte)
+
+// q4_KAVX512 does what q4_KGeneric does.
+//
+//go:noescape
+func q4_KAVX512(dst []float32, src []byte)
+
+// q4_KAVX512Stream does what q4_KGeneric does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func q4_KAVX512Stream(dst []float32, src []byte)
+
+// q5_KAVX512 does what q5_KGeneric does.
+//
+//go:noescape
+func q5_KAVX512(dst []float32, src []byte)
+
+// q5_KAVX512Stream does what q5_KGeneric does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func q5_KAVX512Stream(dst []float32, src []byte)
+
+// q6_KAVX512 does what q6_KGeneric does.
+//
+//go:noescape
+func q6_KAVX512(dst []float32, src []byte)
+
+// q6_KAVX512Stream does what q6_KGeneric does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func q6_KAVX512Stream(dst []float32, src []byte)
+
+// iq4_XSAVX512 does what iq4_XSGeneric does.
+//
+//go:noescape
+func iq4_XSAVX512(dst []float32, src []byte)
+
+// iq4_XSAVX512Stream does what iq4_XSGeneric does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func iq4_XSAVX512Stream(dst []float32, src []byte)

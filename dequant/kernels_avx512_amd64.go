@@ -33,7 +33,13 @@ var avx512 = impl{
 		layout.Q5_1:   {run: q5_1AVX512, stream: q5_1AVX512Stream},
 		layout.Q8_0:   {run: q8_0AVX512, stream: q8_0AVX512Stream},
 		layout.Q8_1:   {run: q8_1AVX512, stream: q8_1AVX512Stream},
+		layout.Q2_K:   {run: q2_KAVX512, stream: q2_KAVX512Stream},
+		layout.Q3_K:   {run: q3_KAVX512, stream: q3_KAVX512Stream},
+		layout.Q4_K:   {run: q4_KAVX512, stream: q4_KAVX512Stream},
+		layout.Q5_K:   {run: q5_KAVX512, stream: q5_KAVX512Stream},
+		layout.Q6_K:   {run: q6_KAVX512, stream: q6_KAVX512Stream},
 		layout.IQ4_NL: {run: iq4_NLAVX512, stream: iq4_NLAVX512Stream},
+		layout.IQ4_XS: {run: iq4_XSAVX512, stream: iq4_XSAVX512Stream},
 		layout.MXFP4:  {run: mxfp4AVX512, stream: mxfp4AVX512Stream},
 	},
 	scaled: [numTypes]scaledKernel{

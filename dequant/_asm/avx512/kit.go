@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
@@ -82,20 +83,28 @@ func (k *kernel) forEachBlock(elems, size int, block func()) {
 	JNZ(LabelRef("block"))
 }
 
-// constants are emitted once and shared by name.
-var constants = map[string]Mem{}
+// A constant is emitted once and shared by name.
+type constant struct {
+	at     Mem
+	values []uint32
+}
+
+var constants = map[string]constant{}
 
 // words is a read-only vector of 32-bit words.
 func words(name string, values ...uint32) Mem {
-	m, ok := constants[name]
-	if !ok {
-		m = GLOBL(name, RODATA|NOPTR)
-		for i, v := range values {
-			DATA(4*i, U32(v))
+	if c, ok := constants[name]; ok {
+		if !slices.Equal(c.values, values) {
+			panic("two constants of one name: " + name)
 		}
-		constants[name] = m
+		return c.at
 	}
-	return m
+	c := constant{GLOBL(name, RODATA|NOPTR), values}
+	for i, v := range values {
+		DATA(4*i, U32(v))
+	}
+	constants[name] = c
+	return c.at
 }
 
 // zmm loads a constant of 16 words.
