@@ -42,11 +42,13 @@ fuzz: ## every fuzz target for FUZZTIME
 			echo "$$pkg $$target"; \
 			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg; done; done
 
-bench: ## the benchmarks of the whole path, with profiles in bench/out
+bench: ## the benchmarks of the whole path and of every kernel, with profiles in bench/out
 	@mkdir -p bench/out
-	$(GO) test ./bench -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem \
-		-cpuprofile bench/out/cpu.prof -memprofile bench/out/mem.prof -o bench/out/bench.test | tee bench/out/bench.txt
-	@echo 'profiles: go tool pprof bench/out/bench.test bench/out/cpu.prof (or mem.prof)'
+	@set -e; for pkg in bench dequant; do \
+		$(GO) test ./$$pkg -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem \
+			-cpuprofile bench/out/$$pkg.cpu.prof -memprofile bench/out/$$pkg.mem.prof -o bench/out/$$pkg.test \
+			| tee bench/out/$$pkg.txt; done
+	@echo 'profiles: go tool pprof bench/out/bench.test bench/out/bench.cpu.prof'
 
 generate: ## write all generated files anew
 	$(GO) generate ./...
