@@ -4,10 +4,48 @@ package dequant
 
 import "github.com/tensormap/tensormap/layout"
 
-// avx2 is the level of AVX2 and F16C.
+//go:generate go -C _asm run ./avx2 -out ../avx2_amd64.s -stubs ../avx2_stubs_amd64.go -pkg dequant
+
+// avx2 is the level of AVX2 and F16C. Its kernels of plain numbers take 32 at a time.
 var avx2 = impl{
 	name: "avx2",
 	expand: [numTypes]kernel{
-		layout.F32: {run: f32Copy},
+		layout.F32:  {run: f32Copy},
+		layout.F16:  {run: f16AVX2, stream: f16AVX2Stream, step: 32},
+		layout.BF16: {run: bf16AVX2, stream: bf16AVX2Stream, step: 32},
+		layout.F64:  {run: f64AVX2, stream: f64AVX2Stream, step: 32},
+		layout.I8:   {run: i8AVX2, stream: i8AVX2Stream, step: 32},
+		layout.I16:  {run: i16AVX2, stream: i16AVX2Stream, step: 32},
+		layout.I32:  {run: i32AVX2, stream: i32AVX2Stream, step: 32},
+		layout.U8:   {run: u8AVX2, stream: u8AVX2Stream, step: 32},
+		layout.U16:  {run: u16AVX2, stream: u16AVX2Stream, step: 32},
+		layout.U32:  {run: u32AVX2, stream: u32AVX2Stream, step: 32},
+		layout.BOOL: {run: boolAVX2, stream: boolAVX2Stream, step: 32},
+
+		layout.F8_E4M3: {run: f8e4m3AVX2, stream: f8e4m3AVX2Stream, step: 32},
+		layout.F8_E5M2: {run: f8e5m2AVX2, stream: f8e5m2AVX2Stream, step: 32},
+
+		layout.Q4_0:   {run: q4_0AVX2, stream: q4_0AVX2Stream},
+		layout.Q4_1:   {run: q4_1AVX2, stream: q4_1AVX2Stream},
+		layout.Q5_0:   {run: q5_0AVX2, stream: q5_0AVX2Stream},
+		layout.Q5_1:   {run: q5_1AVX2, stream: q5_1AVX2Stream},
+		layout.Q8_0:   {run: q8_0AVX2, stream: q8_0AVX2Stream},
+		layout.Q8_1:   {run: q8_1AVX2, stream: q8_1AVX2Stream},
+		layout.Q2_K:   {run: q2_KAVX2, stream: q2_KAVX2Stream},
+		layout.Q3_K:   {run: q3_KAVX2, stream: q3_KAVX2Stream},
+		layout.Q4_K:   {run: q4_KAVX2, stream: q4_KAVX2Stream},
+		layout.Q5_K:   {run: q5_KAVX2, stream: q5_KAVX2Stream},
+		layout.Q6_K:   {run: q6_KAVX2, stream: q6_KAVX2Stream},
+		layout.IQ4_NL: {run: iq4_NLAVX2, stream: iq4_NLAVX2Stream},
+		layout.IQ4_XS: {run: iq4_XSAVX2, stream: iq4_XSAVX2Stream},
+		layout.MXFP4:  {run: mxfp4AVX2, stream: mxfp4AVX2Stream},
+	},
+	scaled: [numTypes]scaledKernel{
+		layout.I8:  {run: i8ScaledAVX2, step: 32},
+		layout.I16: {run: i16ScaledAVX2, step: 32},
+	},
+	encode: [numTypes]encoder{
+		layout.F16:  {run: encodeF16AVX2, step: 32},
+		layout.BF16: {run: encodeBF16AVX2, step: 32},
 	},
 }

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"math"
+
+	"github.com/mmcloughlin/avo/attr"
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
+)
+
+// Thirty-two codes, a byte each, are kept in dealt order: the lower lane of a vector has the
+// even ones of eight runs of four, the upper lane the odd ones. A shuffle within lanes then
+// makes doublewords of two neighbouring runs, and crossing lanes costs one instruction for
+// thirty-two elements.
+//
+// The shuffle puts a code into the top byte of its doubleword, which extends the sign of a
+// signed one and lets the conversion give the code times 2^24. The scale has 2^-24 in
+// it. Both are exact, because no scale that comes from a half gets near float32's
+// subnormals: the product is rounded as that of code and scale is.
+
+// perRun is a vector constant with one doubleword for each run in dealt order.
+func perRun(name string, f func(run int) uint32) Mem {
+	return dwords(name, func(i int) uint32 { return f(2*(i%4) + i/4) })
+}
+
+// A widener turns dealt codes into floats.
+type widener struct{ shuffle [4]VecVirtual }
+
+func newWidener() (w widener) {
+	for i := range w.shuffle {
+		w.shuffle[i] = keep(bytes32("widen"+string(rune('0'+i)), func(b int) byte {
+			if b%4 == 3 {
+				return byte(4*i + b%16/4)
+			}
+			return 0x80
+		}))
+	}
+	return w
+}
+
+// dwords gives elements 8i to 8i+7 of codes, times 2^24.
+func (w *widener) dwords(codes VecVirtual, i int) VecVirtual {
+	y := YMM()
+	VPSHUFB(w.shuffle[i], codes, y)
+	return y
+}
+
+// scale stores elements from at on: runs of 8 codes as many as to − from say, times d, and less m
+// or plus m if there is one.
+func (k *kernel) scale(w *widener, codes VecVirtual, from, to, at int, d VecVirtual, offset func(y VecVirtual)) {
+	for i := from; i < to; i++ {
+		y := w.dwords(codes, i)
+		VCVTDQ2PS(y, y)
+		VMULPS(d, y, y)
+		if offset != nil {
+			offset(y)
+		}
+		k.store(y, at+8*i)
+	}
+}
+
+func plus(m VecVirtual) func(VecVirtual)  { return func(y VecVirtual) { VADDPS(m, y, y) } }
+func minus(m VecVirtual) func(VecVirtual) { return func(y VecVirtual) { VSUBPS(m, y, y) } }
+
+// half is a binary16 in all elements.
+func half(m Mem) VecVirtual {
+	x, y := XMM(), YMM()
+	VPBROADCASTW(m, x)
+	VCVTPH2PS(x, y)
+	return y
+}
+
+// twoHalves are two of them, side by side in memory.
+func twoHalves(m Mem) (first, second VecVirtual) {
+	x, y := XMM(), YMM()
+	first, second = YMM(), YMM()
+	VPBROADCASTD(m, x)
+	VCVTPH2PS(x, y)
+	VMOVSLDUP(y, first)
+	VMOVSHDUP(y, second)
+	return first, second
+}
+
+// codeUnit is 2^-24, which takes from a scale what widening adds to its codes.
+func codeUnit() Mem { return floatsOf("code_unit", 0x1p-24) }
+
+func times(m Op, y VecVirtual) VecVirtual {
+	VMULPS(m, y, y)
+	return y
+}
+
+// A nibbler unpacks 16 bytes of nibbles, all low ones first, into dealt order.
+type nibbler struct{ deal, shift, low VecVirtual }
+
+func newNibbler() nibbler {
+	return nibbler{
+		deal:  keep(perRun("deal_nibbles", func(run int) uint32 { return 0x03020100 + 0x04040404*uint32(run%4) })),
+		shift: keep(dwords("nibble_shifts", func(i int) uint32 { return []uint32{0, 0, 4, 0}[i%4] })),
+		low:   keep(bytesOf("low_nibbles", 15)),
+	}
+}
+
+func (n *nibbler) unpack(m Mem) VecVirtual {
+	y := YMM()
+	VBROADCASTI128(m, y)
+	VPSHUFB(n.deal, y, y)
+	VPSRLVQ(n.shift, y, y)
+	VPAND(n.low, y, y)
+	return y
+}
+
+func blocks() {
+	expand("q8_0AVX2", "q8_0Generic", shape{32, 34, 1}, int8s(2))
+	expand("q8_1AVX2", "q8_1Generic", shape{32, 36, 1}, int8s(4))
+	expand("q4_0AVX2", "q4_0Generic", shape{32, 18, 1}, func(k *kernel) func() {
+		w, n, unit := newWidener(), newNibbler(), keep(codeUnit())
+		eight := keep(bytesOf("eight", 8))
+		return func() {
+			q := n.unpack(k.in(2))
+			VPSUBB(eight, q, q)
+			k.scale(&w, q, 0, 4, 0, times(unit, half(k.in(0))), nil)
+		}
+	})
+	expand("iq4_NLAVX2", "iq4_NLGeneric", shape{32, 18, 1}, func(k *kernel) func() {
+		w, n, unit := newWidener(), newNibbler(), keep(codeUnit())
+		values := keep(iq4Values())
+		return func() {
+			q := n.unpack(k.in(2))
+			VPSHUFB(q, values, q)
+			k.scale(&w, q, 0, 4, 0, times(unit, half(k.in(0))), nil)
+		}
+	})
+	expand("mxfp4AVX2", "mxfp4Generic", shape{32, 17, 1}, mxfp4)
+	expand("q4_1AVX2", "q4_1Generic", shape{32, 20, 1}, func(k *kernel) func() {
+		w, n, unit := newWidener(), newNibbler(), keep(codeUnit())
+		return func() {
+			q := n.unpack(k.in(4))
+			d, m := twoHalves(k.in(0))
+			k.scale(&w, q, 0, 4, 0, times(unit, d), plus(m))
+		}
+	})
+	expand("q5_0AVX2", "q5_0Generic", shape{32, 22, 1}, func(k *kernel) func() {
+		w, n, unit := newWidener(), newNibbler(), keep(codeUnit())
+		set, sixteen := fifthBits(), keep(bytesOf("minus_sixteen", 0xf0))
+		return func() {
+			q, bits := n.unpack(k.in(6)), set(k.in(2))
+			VPANDN(sixteen, bits, bits)
+			VPOR(bits, q, q)
+			k.scale(&w, q, 0, 4, 0, times(unit, half(k.in(0))), nil)
+		}
+	})
+	expand("q5_1AVX2", "q5_1Generic", shape{32, 24, 1}, func(k *kernel) func() {
+		w, n, unit := newWidener(), newNibbler(), keep(codeUnit())
+		set, sixteen := fifthBits(), keep(bytesOf("sixteen", 16))
+		return func() {
+			q, bits := n.unpack(k.in(8)), set(k.in(4))
+			VPAND(sixteen, bits, bits)
+			VPOR(bits, q, q)
+			d, m := twoHalves(k.in(0))
+			k.scale(&w, q, 0, 4, 0, times(unit, d), plus(m))
+		}
+	})
+}
+
+// int8s is the body for blocks of a half and, from a byte on, int8s.
+func int8s(at int) body {
+	return func(k *kernel) func() {
+		return func() {
+			d := half(k.in(0))
+			for i := 0; i < 32; i += 8 {
+				y := YMM()
+				VPMOVSXBD(k.in(at+i), y)
+				VCVTDQ2PS(y, y)
+				VMULPS(d, y, y)
+				k.store(y, i)
+			}
+		}
+	}
+}
+
+// fifthBits returns what makes bytes of all ones, in dealt order, where a bit of a
+// doubleword in memory is set.
+func fifthBits() func(m Mem) VecVirtual {
+	deal := keep(perRun("deal_bits", func(run int) uint32 { return 0x01010101 * uint32(run/2) }))
+	bit := keep(perRun("bit_masks", func(run int) uint32 { return 0x08040201 << (run % 2 * 4) }))
+	return func(m Mem) VecVirtual {
+		y := YMM()
+		VPBROADCASTD(m, y)
+		VPSHUFB(deal, y, y)
+		VPAND(bit, y, y)
+		VPCMPEQB(bit, y, y)
+		return y
+	}
+}
+
+// iq4Values is the codebook of IQ4_NL and IQ4_XS, in both lanes.
+func iq4Values() Mem {
+	values := [16]int8{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
+	return bytes32("iq4_values", func(i int) byte { return byte(values[i%16]) })
+}
+
+// mxfp4 shifts its codes down before it converts them: its scales reach into the
+// subnormals and have no room for 2^-24.
+func mxfp4(k *kernel) func() {
+	w, n := newWidener(), newNibbler()
+	codebook := [16]int8{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
+	values := keep(bytes32("fp4_values", func(i int) byte { return byte(codebook[i%16]) }))
+	scales := GP64()
+	LEAQ(e8m0Halves(), scales)
+	return func() {
+		q := n.unpack(k.in(1))
+		VPSHUFB(q, values, q)
+		e, d := GP32(), YMM()
+		MOVBLZX(k.in(0), e)
+		VBROADCASTSS(Mem{Base: scales, Index: e.As64(), Scale: 4}, d)
+		for i := range 4 {
+			y := w.dwords(q, i)
+			VPSRAD(Imm(24), y, y)
+			VCVTDQ2PS(y, y)
+			VMULPS(d, y, y)
+			k.store(y, 8*i)
+		}
+	}
+}
+
+// e8m0Halves are the values of e8m0Half for all bytes.
+func e8m0Halves() Mem {
+	const name = "e8m0_halves"
+	m, ok := constants[name]
+	if !ok {
+		m = GLOBL(name, attr.RODATA|attr.NOPTR)
+		for e := range 256 {
+			DATA(4*e, U32(math.Float32bits(float32(math.Ldexp(1, e-128)))))
+		}
+		constants[name] = m
+	}
+	return m
+}

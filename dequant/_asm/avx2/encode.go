@@ -1,0 +1,54 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
+)
+
+func encoders() {
+	encode("encodeF16AVX2", "encodeF16Generic", func(k *kernel) func() {
+		return func() {
+			for i := 0; i < 32; i += 8 {
+				y := YMM()
+				VMOVUPS(k.in(4*i), y)
+				VCVTPS2PH(Imm(0), y, k.out(2*i)) // 0: to nearest even, whatever MXCSR says
+			}
+		}
+	})
+	encode("encodeBF16AVX2", "encodeBF16Generic", encodeBF16)
+}
+
+// encode generates a conversion of float32s to elements of two bytes.
+func encode(name, generic string, b body) {
+	s := numbers(4)
+	k := &kernel{floats: "src", inBlock: s.size, outBlock: 2 * s.elems}
+	k.function(name, " is "+generic+".", "func(dst []byte, src []float32)", s, b)
+}
+
+func encodeBF16(k *kernel) func() {
+	one, half := keep(dwordsOf("last_place", 1)), keep(dwordsOf("below_half", 0x7fff))
+	quiet := keep(dwordsOf("quiet", 0x40))
+	// brains are eight, in the lower words.
+	brains := func(at int) VecVirtual {
+		f, y, odd, nan := YMM(), YMM(), YMM(), YMM()
+		VMOVUPS(k.in(4*at), f)
+		VPSRLD(Imm(16), f, y)
+		VPAND(one, y, odd)
+		VPOR(quiet, y, y)
+		VCMPPS(unordered, f, f, nan)
+		VPADDD(half, f, f)
+		VPADDD(odd, f, f)
+		VPSRLD(Imm(16), f, f)
+		VBLENDVPS(nan, y, f, f)
+		return f
+	}
+	return func() {
+		for i := 0; i < 32; i += 16 {
+			low, high := brains(i), brains(i+8)
+			VPACKUSDW(high, low, low)
+			VPERMQ(Imm(0|2<<2|1<<4|3<<6), low, low) // packing works within lanes
+			VMOVDQU(low, k.out(2*i))
+		}
+	}
+}

@@ -1,0 +1,261 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
+)
+
+// The K types and IQ4_XS first make all scales of a block, eight at a time, and leave them on
+// the stack: from there a broadcast is a load and costs no shuffle.
+
+func superBlocks() {
+	expand("q2_KAVX2", "q2_KGeneric", shape{256, 84, 1}, q2K)
+	expand("q3_KAVX2", "q3_KGeneric", shape{256, 110, 1}, q3K)
+	expand("q4_KAVX2", "q4_KGeneric", shape{256, 144, 1}, q4K)
+	expand("q5_KAVX2", "q5_KGeneric", shape{256, 176, 1}, q5K)
+	expand("q6_KAVX2", "q6_KGeneric", shape{256, 210, 1}, q6K)
+	expand("iq4_XSAVX2", "iq4_XSGeneric", shape{256, 136, 1}, iq4XS)
+}
+
+// A dealer loads 32 bytes into dealt order.
+type dealer struct{ order VecVirtual }
+
+func newDealer() dealer {
+	return dealer{keep(perRunIndex())}
+}
+
+func perRunIndex() Mem { return perRun("deal", func(run int) uint32 { return uint32(run) }) }
+
+func (d *dealer) load(m Mem) VecVirtual {
+	y := YMM()
+	VPERMD(m, d.order, y)
+	return y
+}
+
+// field moves bits of bytes from position from to position to, and masks them. Bits that
+// cross into the neighbouring byte fall to the mask.
+func field(bytes VecVirtual, from, to int, mask Op) VecVirtual {
+	y := YMM()
+	switch {
+	case from > to:
+		VPSRLW(Imm(uint64(from-to)), bytes, y)
+		bytes = y
+	case from < to:
+		VPSLLW(Imm(uint64(to-from)), bytes, y)
+		bytes = y
+	}
+	VPAND(mask, bytes, y)
+	return y
+}
+
+// A row is numbers on the stack, by which runs of codes are scaled.
+type row struct{ at Mem }
+
+// newRow has room for n.
+func newRow(n int) row { return row{AllocLocal(4 * n)} }
+
+// put sets numbers 8i to 8i+7 to eight integers times unit.
+func (r row) put(i int, integers, unit VecVirtual) {
+	VCVTDQ2PS(integers, integers)
+	VMULPS(unit, integers, integers)
+	VMOVUPS(integers, r.at.Offset(32*i))
+}
+
+// get is number i in all elements.
+func (r row) get(i int) VecVirtual {
+	y := YMM()
+	VBROADCASTSS(r.at.Offset(4*i), y)
+	return y
+}
+
+// dwordsOfBytes are the sixteen bytes of x as doublewords.
+func dwordsOfBytes(extend func(...Op), x VecVirtual) (low, high VecVirtual) {
+	low, high = YMM(), YMM()
+	upper := XMM()
+	extend(x.AsX(), low)
+	VPSRLDQ(Imm(8), x.AsX(), upper)
+	extend(upper, high)
+	return low, high
+}
+
+func q2K(k *kernel) func() {
+	w, deal, three := newWidener(), newDealer(), keep(bytesOf("three", 3))
+	scales, mins := newRow(16), newRow(16)
+	low := bytesOf("low_nibbles", 15)
+	return func() {
+		d, dmin := twoHalves(k.in(80))
+		times(codeUnit(), d)
+		packed := XMM()
+		VMOVDQU(k.in(0), packed)
+		lows, highs := XMM(), XMM()
+		VPAND(low, packed, lows)
+		VPSRLW(Imm(4), packed, highs)
+		VPAND(low, highs, highs)
+		for i, y := range both(dwordsOfBytes(VPMOVZXBD, lows)) {
+			scales.put(i, y, d)
+		}
+		for i, y := range both(dwordsOfBytes(VPMOVZXBD, highs)) {
+			mins.put(i, y, dmin)
+		}
+		for h := range 2 {
+			qs := deal.load(k.in(16 + 32*h))
+			for j := range 4 {
+				q := field(qs, 2*j, 0, three)
+				for i := range 2 {
+					run := 8*h + 2*j + i
+					k.scale(&w, q, 2*i, 2*i+2, 128*h+32*j, scales.get(run), minus(mins.get(run)))
+				}
+			}
+		}
+	}
+}
+
+func both(low, high VecVirtual) []VecVirtual { return []VecVirtual{low, high} }
+
+func q3K(k *kernel) func() {
+	w, deal, three, four := newWidener(), newDealer(), keep(bytesOf("three", 3)), keep(bytesOf("four", 4))
+	scales := newRow(16)
+	return func() {
+		d := times(codeUnit(), half(k.in(108)))
+		for i, y := range both(dwordsOfBytes(VPMOVSXBD, q3Scales(k.in(94)))) {
+			scales.put(i, y, d)
+		}
+		mask := deal.load(k.in(0))
+		for h := range 2 {
+			qs := deal.load(k.in(32 + 32*h))
+			for j := range 4 {
+				q, bit := field(qs, 2*j, 0, three), field(mask, 4*h+j, 2, four)
+				VPOR(bit, q, q)
+				VPSUBB(four, q, q)
+				for i := range 2 {
+					k.scale(&w, q, 2*i, 2*i+2, 128*h+32*j, scales.get(8*h+2*j+i), nil)
+				}
+			}
+		}
+	}
+}
+
+// q3Scales unpacks the sixteen scales of Q3_K. They begin two bytes after m, so that sixteen can be
+// loaded without leaving the block.
+func q3Scales(m Mem) VecVirtual {
+	packed, lows, highs := XMM(), XMM(), XMM()
+	VMOVDQU(m, packed)
+	VPSHUFB(bytes32("q3_low", func(i int) byte { return byte(2 + i%8) }), packed, lows)
+	VPSRLVQ(dwords("q3_low_shifts", func(i int) uint32 { return []uint32{0, 0, 4, 0}[i%4] }), lows, lows)
+	VPAND(bytesOf("low_nibbles", 15), lows, lows)
+	VPSHUFB(bytes32("q3_high", func(i int) byte { return byte(10 + i%4) }), packed, highs)
+	VPSRLVD(dwords("q3_high_shifts", func(i int) uint32 { return uint32(2 * (i % 4)) }), highs, highs)
+	VPAND(bytesOf("three", 3), highs, highs)
+	VPSLLW(Imm(4), highs, highs)
+	VPOR(lows, highs, highs)
+	VPSUBB(bytesOf("thirty_two", 32), highs, highs)
+	return highs
+}
+
+func q4K(k *kernel) func() {
+	w, deal, low := newWidener(), newDealer(), keep(bytesOf("low_nibbles", 15))
+	scales, mins := newRow(8), newRow(8)
+	return func() {
+		k4Scales(k, scales, mins)
+		for c := range 4 {
+			qs := deal.load(k.in(16 + 32*c))
+			for i := range 2 {
+				run := 2*c + i
+				q := field(qs, 4*i, 0, low)
+				k.scale(&w, q, 0, 4, 32*run, scales.get(run), minus(mins.get(run)))
+			}
+		}
+	}
+}
+
+func q5K(k *kernel) func() {
+	w, deal, low := newWidener(), newDealer(), keep(bytesOf("low_nibbles", 15))
+	sixteen := keep(bytesOf("sixteen", 16))
+	scales, mins := newRow(8), newRow(8)
+	return func() {
+		k4Scales(k, scales, mins)
+		high := deal.load(k.in(16))
+		for c := range 4 {
+			qs := deal.load(k.in(48 + 32*c))
+			for i := range 2 {
+				run := 2*c + i
+				q, bit := field(qs, 4*i, 0, low), field(high, run, 4, sixteen)
+				VPOR(bit, q, q)
+				k.scale(&w, q, 0, 4, 32*run, scales.get(run), minus(mins.get(run)))
+			}
+		}
+	}
+}
+
+// k4Scales makes the eight scales and mins of Q4_K and Q5_K. Their blocks begin with d, dmin
+// and three doublewords of six-bit numbers: sixteen bytes.
+func k4Scales(k *kernel, scales, mins row) {
+	d, dmin := twoHalves(k.in(0))
+	times(codeUnit(), d)
+	packed, s, upper := XMM(), XMM(), XMM()
+	VMOVDQU(k.in(0), packed)
+	// Doublewords: scales 0 to 3, scales 4 to 7, mins 0 to 3, mins 4 to 7, less the upper bits ...
+	VPSHUFD(Imm(1|3<<2|2<<4|3<<6), packed, s)
+	VPSRLVD(dwords("k4_shifts", func(i int) uint32 { return []uint32{0, 0, 0, 4}[i%4] }), s, s)
+	VPAND(dwords("k4_low", func(i int) uint32 { return []uint32{0x3f3f3f3f, 0x0f0f0f0f}[i%2] }), s, s)
+	// ... which numbers 4 to 7 have above those of 0 to 3.
+	VPSHUFD(Imm(1|1<<2|2<<4|2<<6), packed, upper)
+	VPSRLD(Imm(2), upper, upper)
+	VPAND(dwords("k4_high", func(i int) uint32 { return []uint32{0, 0x30303030}[i%2] }), upper, upper)
+	VPOR(upper, s, s)
+	lows, highs := dwordsOfBytes(VPMOVZXBD, s)
+	scales.put(0, lows, d)
+	mins.put(0, highs, dmin)
+}
+
+func q6K(k *kernel) func() {
+	w, deal, low := newWidener(), newDealer(), keep(bytesOf("low_nibbles", 15))
+	upper, offset := keep(bytesOf("upper_two", 0x30)), keep(bytesOf("thirty_two", 32))
+	scales := newRow(16)
+	return func() {
+		d := times(codeUnit(), half(k.in(208)))
+		for i := range 2 {
+			y := YMM()
+			VPMOVSXBD(k.in(192+8*i), y)
+			scales.put(i, y, d)
+		}
+		for h := range 2 {
+			ql := both(deal.load(k.in(64*h)), deal.load(k.in(64*h+32)))
+			qh := deal.load(k.in(128 + 32*h))
+			for g := range 4 {
+				q, bits := field(ql[g%2], g/2*4, 0, low), field(qh, 2*g, 4, upper)
+				VPOR(bits, q, q)
+				VPSUBB(offset, q, q)
+				for i := range 2 {
+					k.scale(&w, q, 2*i, 2*i+2, 128*h+32*g, scales.get(8*h+2*g+i), nil)
+				}
+			}
+		}
+	}
+}
+
+func iq4XS(k *kernel) func() {
+	w, n, values := newWidener(), newNibbler(), keep(iq4Values())
+	scales := newRow(8)
+	return func() {
+		d := times(codeUnit(), half(k.in(0)))
+		lows, highs := YMM(), YMM()
+		VPBROADCASTD(k.in(4), lows)
+		VPSRLVD(dwords("iq4_low_shifts", func(i int) uint32 { return uint32(4 * i) }), lows, lows)
+		VPAND(dwordsOf("fifteen", 15), lows, lows)
+		// The upper bits follow d.
+		VPBROADCASTD(k.in(0), highs)
+		VPSRLVD(dwords("iq4_high_shifts", func(i int) uint32 { return uint32(16 + 2*i) }), highs, highs)
+		VPSLLD(Imm(4), highs, highs)
+		VPAND(dwordsOf("forty_eight", 48), highs, highs)
+		VPOR(lows, highs, highs)
+		VPSUBD(dwordsOf("thirty_twos", 32), highs, highs)
+		scales.put(0, highs, d)
+		for run := range 8 {
+			q := n.unpack(k.in(8 + 16*run))
+			VPSHUFB(q, values, q)
+			k.scale(&w, q, 0, 4, 32*run, scales.get(run), nil)
+		}
+	}
+}
