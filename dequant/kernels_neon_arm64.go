@@ -8,6 +8,18 @@ import "github.com/tensormap/tensormap/layout"
 var neon = impl{
 	name: "neon",
 	expand: [numTypes]kernel{
-		layout.F32: {run: f32Copy},
+		layout.F32:  {run: f32Copy},
+		layout.F16:  {run: f16NEON, step: 8},
+		layout.BF16: {run: bf16NEON, step: 32},
+		layout.I8:   {run: i8NEON, step: 32},
+		layout.I16:  {run: i16NEON, step: 32},
+		layout.I32:  {run: i32NEON, step: 32},
+		layout.U8:   {run: u8NEON, step: 32},
+		layout.U16:  {run: u16NEON, step: 32},
+		layout.U32:  {run: u32NEON, step: 32},
+	},
+	scaled: [numTypes]scaledKernel{
+		layout.I8:  {run: i8ScaledNEON, step: 32},
+		layout.I16: {run: i16ScaledNEON, step: 32},
 	},
 }
