@@ -316,6 +316,14 @@ func TestDialects(t *testing.T) {
 	}
 }
 
+// TestAuditEmpty: a tensor without bytes cannot be misaligned, nor be a gap.
+func TestAuditEmpty(t *testing.T) {
+	in := patch(47, "\x00", 63, "\x00", 55, "\x0b") // a: F32 [0] at 203
+	if got, want := findings(t, in), "padding@132 apr_version@32 model_type@32 architecture@32"; got != want {
+		t.Errorf("findings %q, want %q", got, want)
+	}
+}
+
 func TestMetadataErrors(t *testing.T) {
 	for _, tc := range []struct {
 		name, json string

@@ -38,7 +38,7 @@ const chunk = 256 << 10
 
 // NewWriter writes header, metadata and index of a file with these tensors, of which
 // Name, Shape and DType are read. Their bytes follow in the same order, by one call of
-// WriteTensor or WriteTensorFrom each. An empty shape is written as [1].
+// WriteTensor, WriteTensorFrom or WriteTensorFunc each. An empty shape is written as [1].
 //
 // It refuses what Decode would refuse, with the same errors: names that are not unique
 // UTF-8, more than 8 dimensions, dtypes that the format has no id for, and the like.
@@ -104,6 +104,9 @@ func (w *Writer) WriteTensorFunc(write func(dst io.Writer) error) error {
 	dst := tensorWriter{w: w, tensor: t}
 	if err := write(&dst); err != nil {
 		return w.fail(err)
+	}
+	if w.err != nil {
+		return w.err // which write has dropped
 	}
 	if dst.n != t.Stored {
 		return w.fail(w.wrongSize(t, dst.n))

@@ -176,7 +176,7 @@ func TestReaderFails(t *testing.T) {
 	}
 }
 
-// endless yields zero bytes, and counts them.
+// endless yields zero bytes.
 type endless struct{}
 
 func (endless) Read(b []byte) (int, error) { clear(b); return len(b), nil }
@@ -344,5 +344,74 @@ func onlyFile(t *testing.T, path string, want []byte) {
 	}
 	if entries, err := os.ReadDir(filepath.Dir(path)); err != nil || len(entries) != 1 {
 		t.Errorf("left in the directory: %v, %v", entries, err)
+	}
+}
+
+// TestWriteTensorFunc writes a tensor in pieces, and makes sure that an error of dst is
+// not lost where the callback drops it.
+func TestWriteTensorFunc(t *testing.T) {
+	pieces := func(drop bool, pieces ...string) func(io.Writer) error {
+		return func(dst io.Writer) error {
+			for _, p := range pieces {
+				if _, err := io.WriteString(dst, p); err != nil && !drop {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	for _, tc := range []struct {
+		name  string
+		write func(io.Writer) error
+		want  error
+	}{
+		{"whole", pieces(false, "1234"), nil},
+		{"pieces", pieces(false, "12", "", "3", "4"), nil},
+		{"short", pieces(false, "12"), layout.ErrInvalid},
+		{"none", pieces(false), layout.ErrInvalid},
+		{"long", pieces(false, "12", "345"), layout.ErrInvalid},
+		{"long, dropped", pieces(true, "1234", "5"), layout.ErrInvalid},
+		{"own error", func(io.Writer) error { return errDisk }, errDisk},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var out bytes.Buffer
+			w, err := NewWriter(&out, []layout.Tensor{tensor("a", layout.U8, 4)}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = w.WriteTensorFunc(tc.write)
+			if !errors.Is(err, tc.want) {
+				t.Errorf("got %v, want %v", err, tc.want)
+			}
+			if closed := w.Close(); (closed == nil) != (tc.want == nil) || err != nil && closed != err {
+				t.Errorf("Close: %v after %v", closed, err)
+			}
+			if w.Written() != uint64(out.Len()) {
+				t.Errorf("Written is %d of %d", w.Written(), out.Len())
+			}
+			if tc.want == nil && !bytes.Contains(out.Bytes(), []byte("1234")) {
+				t.Error("the tensor is not in the file")
+			}
+		})
+	}
+}
+
+// TestWriteTensorFuncKeepsCause: the disk's error wins over the size that it led to.
+func TestWriteTensorFuncKeepsCause(t *testing.T) {
+	var head bytes.Buffer
+	tensors := []layout.Tensor{tensor("a", layout.U8, 4)}
+	if _, err := NewWriter(&head, tensors, nil); err != nil {
+		t.Fatal(err)
+	}
+	w, err := NewWriter(&limited{head.Len() + 2, errDisk}, tensors, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = w.WriteTensorFunc(func(dst io.Writer) error {
+		dst.Write([]byte("1234")) // error dropped
+		return nil
+	})
+	if err != errDisk {
+		t.Errorf("got %v, want %v", err, errDisk)
 	}
 }
