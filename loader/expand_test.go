@@ -1,0 +1,217 @@
+package loader_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// expandable are all dtypes that have values in float32.
+func expandable() (list []layout.DType) {
+	for d := range layout.DType(255) {
+		if dequant.Supported(d) {
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
+// placements are ways in which a tensor's blocks come into reach: in place or read, at
+// good addresses or bad ones.
+var placements = []struct {
+	name string
+	open func(t *testing.T, b []byte) *loader.Model
+}{
+	{"mapped", func(t *testing.T, b []byte) *loader.Model { return openPath(t, write(t, "m", b), nil) }},
+	{"mapped, misaligned", func(t *testing.T, b []byte) *loader.Model { return openPath(t, write(t, "m", shifted(b, 3)), nil) }},
+	{"read", func(t *testing.T, b []byte) *loader.Model {
+		return openPath(t, write(t, "m", b), &loader.Options{NoMap: true})
+	}},
+	{"read, misaligned", func(t *testing.T, b []byte) *loader.Model {
+		f, err := os.Open(write(t, "m", shifted(b, 5)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		m, err := loader.OpenFile(f, &loader.Options{NoMap: true})
+		return opened(t, m, err)
+	}},
+	{"odd memory", func(t *testing.T, b []byte) *loader.Model {
+		memory := mmapio.AlignedBytes(len(b) + 1)[1:]
+		copy(memory, b)
+		return openBytes(t, memory, nil)
+	}},
+}
+
+// TestExpandEveryWay compares all ways to a tensor's values with the whole of it expanded
+// at once.
+func TestExpandEveryWay(t *testing.T) {
+	for _, d := range expandable() {
+		testExpand(t, random("x", d, 3, 4, 768))
+	}
+}
+
+// TestExpandAcrossReads has tensors that a file that is not mapped yields in several
+// reads, none of which ends with a row.
+func TestExpandAcrossReads(t *testing.T) {
+	const rows, cols = 715, 768
+	if rows*cols < 2*loader.ReadStep || loader.ReadStep%cols == 0 {
+		t.Fatalf("%d values are too few for reads of %d", rows*cols, loader.ReadStep)
+	}
+	for _, d := range []layout.DType{layout.F16, layout.I64, layout.Q4_0, layout.Q6_K} {
+		testExpand(t, random("x", d, rows, cols))
+	}
+}
+
+func testExpand(t *testing.T, c content) {
+	want := make([]float32, c.elements())
+	if err := dequant.Expand(c.dtype, want, c.data); err != nil {
+		t.Fatal(err)
+	}
+	file := apr2File(t, nil, []content{random("before", layout.U8, 5), c, random("after", layout.U8, 5)})
+	for _, p := range placements {
+		t.Run(c.dtype.String()+"/"+p.name, func(t *testing.T) {
+			x := tensor(t, p.open(t, file), "x")
+			for name, expand := range expansions {
+				got, err := expand(x)
+				if err != nil {
+					t.Errorf("%s: %v", name, err)
+				} else if !sameValues(c.dtype, got, want) {
+					t.Errorf("%s gives other values", name)
+				}
+			}
+			rng := rand.New(rand.NewPCG(1, uint64(c.dtype)))
+			for range 30 {
+				index, at := randomIndex(rng, c.shape)
+				if v, err := x.At(index...); err != nil || !sameValues(c.dtype, []float32{v}, want[at:at+1]) {
+					t.Errorf("At %v: %v, want %v, %v", index, v, want[at], err)
+				}
+			}
+		})
+	}
+}
+
+// sameValues holds types that carry NaNs over bit for bit to it.
+func sameValues(d layout.DType, a, b []float32) bool {
+	switch d {
+	case layout.F32, layout.F16, layout.BF16, layout.F8_E4M3, layout.F8_E5M2:
+		return slices.EqualFunc(a, b, func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) })
+	}
+	return sameFloats(a, b)
+}
+
+func randomIndex(rng *rand.Rand, shape []uint64) (index []uint64, at uint64) {
+	for _, dim := range shape {
+		i := rng.Uint64N(dim)
+		index = append(index, i)
+		at = at*dim + i
+	}
+	return index, at
+}
+
+// expansions are ways to all values of a tensor.
+var expansions = map[string]func(x loader.Tensor) ([]float32, error){
+	"Float32s": loader.Tensor.Float32s,
+	"Dequantize": func(x loader.Tensor) ([]float32, error) {
+		dst := make([]float32, x.Elements())
+		return dst, x.Dequantize(dst)
+	},
+	"DequantizeRows": func(x loader.Tensor) ([]float32, error) {
+		cols := x.Shape()[len(x.Shape())-1]
+		return inParts(x.Elements()/cols, cols, x.DequantizeRows)
+	},
+	"DequantizeRange": func(x loader.Tensor) ([]float32, error) {
+		return inParts(x.Elements(), 1, func(dst []float32, first, _ uint64) error { return x.DequantizeRange(dst, first) })
+	},
+	"Chunks(0)":     chunks(0),
+	"Chunks(1)":     chunks(1),
+	"Chunks(7)":     chunks(7),
+	"Chunks(large)": chunks(math.MaxUint64),
+}
+
+// inParts reads total items of cols values each in runs of random length.
+func inParts(total, cols uint64, read func(dst []float32, first, n uint64) error) ([]float32, error) {
+	rng := rand.New(rand.NewPCG(2, total))
+	all := make([]float32, 0, total*cols)
+	for first := uint64(0); first < total; {
+		n := min(rng.Uint64N(total/3+2), total-first) // also none
+		dst := make([]float32, n*cols)
+		if err := read(dst, first, n); err != nil {
+			return nil, err
+		}
+		all = append(all, dst...)
+		first += n
+	}
+	return all, nil
+}
+
+func chunks(n uint64) func(x loader.Tensor) ([]float32, error) {
+	return func(x loader.Tensor) (all []float32, err error) {
+		shape := x.Shape()
+		cols, next := shape[len(shape)-1], uint64(0)
+		for rows, err := range x.Chunks(n) {
+			if err != nil {
+				return nil, err
+			}
+			if rows.First != next || uint64(len(rows.Values)) != rows.N*cols || n != 0 && rows.N > n {
+				return nil, fmt.Errorf("%d values for %d rows from row %d, after %d rows", len(rows.Values), rows.N, rows.First, next)
+			}
+			all = append(all, rows.Values...)
+			next += rows.N
+		}
+		return all, nil
+	}
+}
+
+func TestChunksReuseBuffer(t *testing.T) {
+	x := tensor(t, openBytes(t, safeTensors([]content{random("x", layout.F16, 10, 4)}), nil), "x")
+	var first *float32
+	for rows, err := range x.Chunks(3) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == nil {
+			first = &rows.Values[0]
+		}
+		if &rows.Values[0] != first {
+			t.Error("a step has a buffer of its own")
+		}
+	}
+	for rows := range x.Chunks(3) {
+		if rows.First == 3 {
+			break // is safe
+		}
+	}
+}
+
+// TestFixtureValues compares with what the programs that wrote the fixtures say is in them.
+func TestFixtureValues(t *testing.T) {
+	compared := 0
+	for _, path := range fixtures(t) {
+		for _, opts := range []*loader.Options{nil, {NoMap: true}} {
+			m := openPath(t, path, opts)
+			for _, w := range witness(t, path) {
+				x := tensor(t, m, w.name)
+				if _, scaled, _ := x.Scale(); scaled || w.first == nil {
+					continue // TestScaledFixture has the scaled ones
+				}
+				values, err := x.Float32s()
+				if err != nil || len(values) < len(w.first) || !sameFloats(values[:len(w.first)], w.first) {
+					t.Errorf("%s: %s: %v, want %v…, %v", path, w.name, values, w.first, err)
+				}
+				compared++
+			}
+		}
+	}
+	if compared < 100 {
+		t.Errorf("only %d tensors compared", compared)
+	}
+}

@@ -1,0 +1,180 @@
+package loader_test
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+func TestRanges(t *testing.T) {
+	file := apr2File(t, nil, []content{random("x", layout.Q4_0, 5, 2, 32)}) // 10 rows
+	const most = math.MaxUint64
+	rows := func(dst int, first, n uint64) func(loader.Tensor) error {
+		return func(x loader.Tensor) error { return x.DequantizeRows(make([]float32, dst), first, n) }
+	}
+	elements := func(dst int, first uint64) func(loader.Tensor) error {
+		return func(x loader.Tensor) error { return x.DequantizeRange(make([]float32, dst), first) }
+	}
+	all := func(dst int) func(loader.Tensor) error {
+		return func(x loader.Tensor) error { return x.Dequantize(make([]float32, dst)) }
+	}
+	at := func(index ...uint64) func(loader.Tensor) error {
+		return func(x loader.Tensor) error { _, err := x.At(index...); return err }
+	}
+	tests := []struct {
+		name string
+		read func(x loader.Tensor) error
+		ok   bool
+	}{
+		{"all rows", rows(320, 0, 10), true},
+		{"last row", rows(32, 9, 1), true},
+		{"no row", rows(0, 3, 0), true},
+		{"no row at the end", rows(0, 10, 0), true},
+		{"no row behind the end", rows(0, 11, 0), false},
+		{"one row too many", rows(352, 0, 11), false},
+		{"row behind the end", rows(32, 10, 1), false},
+		{"row 2^64-1", rows(32, most, 1), false},
+		{"no row at 2^64-1", rows(0, most, 0), false},
+		{"2^64-1 rows", rows(32, 1, most), false},
+		{"2^64-1 rows from 2^64-1", rows(32, most, most), false},
+		{"2^59 rows, whose values are none modulo 2^64", rows(0, 0, 1<<59), false},
+		{"room for a row less", rows(32, 0, 2), false},
+		{"room for a value more", rows(33, 0, 1), false},
+
+		{"range across blocks", elements(40, 30), true},
+		{"last element", elements(1, 319), true},
+		{"nothing at the end", elements(0, 320), true},
+		{"nothing behind the end", elements(0, 321), false},
+		{"range past the end", elements(2, 319), false},
+		{"element 2^64-1", elements(1, most), false},
+
+		{"whole", all(320), true},
+		{"room for less", all(319), false},
+		{"room for more", all(321), false},
+		{"no room", all(0), false},
+
+		{"element", at(4, 1, 31), true},
+		{"index out of range", at(4, 1, 32), false},
+		{"outer index out of range", at(5, 0, 0), false},
+		{"index 2^63", at(1<<63, 0, 0), false},
+		{"too few indexes", at(4, 1), false},
+		{"too many indexes", at(4, 1, 3, 0), false},
+		{"no index", at(), false},
+	}
+	eachWay(t, file, func(t *testing.T, m *loader.Model) {
+		x := tensor(t, m, "x")
+		for _, tt := range tests {
+			err := tt.read(x)
+			if tt.ok && err != nil || !tt.ok && !errors.Is(err, loader.ErrRange) {
+				t.Errorf("%s: %v", tt.name, err)
+			}
+			if err != nil && (!strings.Contains(err.Error(), `tensor "x": `) || strings.Contains(err.Error(), "\n")) {
+				t.Errorf("%s: message %q", tt.name, err)
+			}
+		}
+	})
+}
+
+func TestScalar(t *testing.T) {
+	c := content{"x", layout.I16, nil, []byte{0xfe, 0xff}} // -2
+	eachWay(t, safeTensorsAt(1, []content{c}), func(t *testing.T, m *loader.Model) {
+		x := tensor(t, m, "x")
+		if len(x.Shape()) != 0 || x.Elements() != 1 {
+			t.Errorf("shape %v", x.Shape())
+		}
+		if v, err := x.At(); v != -2 || err != nil {
+			t.Errorf("At: %v, %v", v, err)
+		}
+		if v, err := x.Float32s(); err != nil || len(v) != 1 || v[0] != -2 {
+			t.Errorf("Float32s: %v, %v", v, err)
+		}
+		dst := []float32{0}
+		if err := x.DequantizeRows(dst, 0, 1); err != nil || dst[0] != -2 {
+			t.Errorf("DequantizeRows: %v, %v", dst, err)
+		}
+		if err := x.DequantizeRows(dst, 1, 1); !errors.Is(err, loader.ErrRange) {
+			t.Errorf("second row: %v", err)
+		}
+		steps := 0
+		for rows, err := range x.Chunks(0) {
+			if steps++; err != nil || rows.First != 0 || rows.N != 1 || rows.Values[0] != -2 {
+				t.Errorf("Chunks: %+v, %v", rows, err)
+			}
+		}
+		if steps != 1 {
+			t.Errorf("Chunks: %d steps", steps)
+		}
+	})
+}
+
+func TestEmptyTensors(t *testing.T) {
+	huge := uint64(1) << 40
+	tensors := []content{
+		random("a", layout.F32, 0), random("b", layout.F16, 3, 0), random("c", layout.I64, 0, 3),
+		random("d", layout.F32, huge, 0, huge), random("e", layout.U8, huge, huge, 0), random("f", layout.F16, 0, huge, huge),
+		random("odd", layout.U8, 1), // the next is at an odd offset
+		random("g", layout.F64, 0, 2), random("h", layout.F32, 2, 0),
+	}
+	for format, b := range map[string][]byte{"safetensors": safeTensorsAt(3, tensors), "apr2": apr2File(t, nil, tensors)} {
+		t.Run(format, func(t *testing.T) {
+			eachWay(t, b, func(t *testing.T, m *loader.Model) {
+				for x := range m.Tensors() {
+					if x.Name() != "odd" {
+						checkEmpty(t, x)
+					}
+				}
+			})
+		})
+	}
+}
+
+func checkEmpty(t *testing.T, x loader.Tensor) {
+	t.Helper()
+	if b, err := x.Bytes(); err != nil || len(b) != 0 || b == nil {
+		t.Errorf("%s: Bytes: %v, %v", x.Name(), b, err)
+	}
+	if v, err := x.Float32s(); err != nil || len(v) != 0 || v == nil {
+		t.Errorf("%s: Float32s: %v, %v", x.Name(), v, err)
+	}
+	if err := errors.Join(x.Dequantize(nil), x.DequantizeRows(nil, 0, 0), x.DequantizeRange(nil, 0)); err != nil {
+		t.Errorf("%s: %v", x.Name(), err)
+	}
+	if err := x.DequantizeRange(make([]float32, 1), 0); !errors.Is(err, loader.ErrRange) {
+		t.Errorf("%s: a value of none: %v", x.Name(), err)
+	}
+	if _, err := x.At(make([]uint64, len(x.Shape()))...); !errors.Is(err, loader.ErrRange) {
+		t.Errorf("%s: At: %v", x.Name(), err)
+	}
+	if n, err := x.WriteTo(new(strings.Builder)); n != 0 || err != nil {
+		t.Errorf("%s: WriteTo: %d, %v", x.Name(), n, err)
+	}
+	for rows, err := range x.Chunks(0) {
+		if len(rows.Values) != 0 || err != nil {
+			t.Errorf("%s: Chunks: %+v, %v", x.Name(), rows, err)
+		}
+	}
+}
+
+func TestUnsupportedDTypes(t *testing.T) {
+	for _, d := range []layout.DType{layout.C64, layout.F8_E8M0, layout.F8_E4M3FNUZ, layout.F4, layout.F6_E3M2} {
+		c := random("x", d, 4, 4)
+		eachWay(t, safeTensors([]content{c}), func(t *testing.T, m *loader.Model) {
+			x := tensor(t, m, "x")
+			for name, expand := range expansions {
+				if _, err := expand(x); !errors.Is(err, loader.ErrUnsupported) || !strings.Contains(err.Error(), d.String()) {
+					t.Errorf("%v: %s: %v", d, name, err)
+				}
+			}
+			if _, err := x.At(1, 1); !errors.Is(err, loader.ErrUnsupported) {
+				t.Errorf("%v: At: %v", d, err)
+			}
+			if b, err := x.Bytes(); err != nil || string(b) != string(c.data) {
+				t.Errorf("%v: Bytes: %v", d, err)
+			}
+		})
+	}
+}

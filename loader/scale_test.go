@@ -1,0 +1,155 @@
+package loader_test
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+func quantization(scales, zeros layout.Metadata) layout.Metadata {
+	q := layout.Metadata{{Key: "scales", Value: scales}}
+	if zeros != nil {
+		q = append(q, layout.Entry{Key: "zero_points", Value: zeros})
+	}
+	return layout.Metadata{{Key: "quantization", Value: q}}
+}
+
+func number(name, value string) layout.Entry {
+	return layout.Entry{Key: name, Value: json.Number(value)}
+}
+
+func TestScaledFixture(t *testing.T) {
+	m := openPath(t, "../testdata/apr2/scaled.apr", nil)
+	// By hand, from the integers -3 0 5 127 and -300 300 that the fixture's JSON lists: the
+	// scales 0.1 and 0.0025, and the zero point -3, are in its metadata.
+	tests := []struct {
+		name   string
+		quant  layout.Quant
+		scaled bool
+		values []float32
+	}{
+		{"w", layout.Quant{Scale: 0.1, Zero: -3}, true, []float32{0, 0.3, 0.8, 13}},
+		{"v", layout.Quant{Scale: 0.0025}, true, []float32{-0.75, 0.75}},
+		{"ids", layout.Quant{}, false, []float32{1, 2}},
+	}
+	for _, tt := range tests {
+		x := tensor(t, m, tt.name)
+		if q, scaled, err := x.Scale(); q != tt.quant || scaled != tt.scaled || err != nil {
+			t.Errorf("%s: %+v, %v, %v", tt.name, q, scaled, err)
+		}
+		if got, err := x.Float32s(); !slices.EqualFunc(got, tt.values, closeTo) || err != nil {
+			t.Errorf("%s: %v, want %v, %v", tt.name, got, tt.values, err)
+		}
+	}
+}
+
+// closeTo allows the one rounding that a product has.
+func closeTo(a, b float32) bool { return math.Abs(float64(a-b)) <= math.Abs(float64(b))/(1<<23) }
+
+// TestScaled expands scaled integers in every way.
+func TestScaled(t *testing.T) {
+	md := quantization(
+		layout.Metadata{number("I8", "0.1"), number("I16", "-3e-5"), number("I32", "0.5"), number("I64", "7"), number("F32", "2"), number("U8", "2")},
+		layout.Metadata{number("I8", "-3"), number("I32", "100000")})
+	quants := map[layout.DType]layout.Quant{
+		layout.I8: {Scale: 0.1, Zero: -3}, layout.I16: {Scale: -3e-5}, layout.I32: {Scale: 0.5, Zero: 100000}, layout.I64: {Scale: 7},
+	}
+	var tensors []content
+	for _, d := range []layout.DType{layout.I8, layout.I16, layout.I32, layout.I64, layout.F32, layout.U8} {
+		tensors = append(tensors, random(d.String(), d, 6, 1000))
+	}
+	file := apr2File(t, md, tensors)
+	for _, p := range placements {
+		m := p.open(t, file)
+		for _, c := range tensors {
+			x := tensor(t, m, c.name)
+			quant, wantScaled := quants[c.dtype]
+			q, scaled, err := x.Scale()
+			if q != quant || scaled != wantScaled || err != nil {
+				t.Errorf("%s: scale %+v, %v, %v", c.name, q, scaled, err)
+			}
+			want := plainValues(t, c, quant, wantScaled)
+			for name, expand := range expansions {
+				if got, err := expand(x); err != nil || !sameValues(c.dtype, got, want) {
+					t.Errorf("%s, %s, %s: other values, %v", p.name, c.name, name, err)
+				}
+			}
+			if v, err := x.At(5, 999); err != nil || !sameFloat(v, want[5999]) {
+				t.Errorf("%s, %s: At gives %v, want %v, %v", p.name, c.name, v, want[5999], err)
+			}
+		}
+	}
+}
+
+// plainValues multiplies one by one.
+func plainValues(t *testing.T, c content, q layout.Quant, scaled bool) []float32 {
+	values := make([]float32, c.elements())
+	if !scaled {
+		if err := dequant.Expand(c.dtype, values, c.data); err != nil {
+			t.Fatal(err)
+		}
+		return values
+	}
+	width := c.dtype.BlockBytes()
+	for i := range values {
+		n := int64(0)
+		for b, octet := range c.data[i*width:][:width] {
+			n |= int64(octet) << (8 * b)
+		}
+		shift := 64 - 8*width
+		n = n << shift >> shift // the sign
+		values[i] = float32(float64(q.Scale) * float64(n-q.Zero))
+	}
+	return values
+}
+
+func TestScaleOverflow(t *testing.T) {
+	c := content{"x", layout.I64, []uint64{1}, []byte{0, 0, 0, 0, 0, 0, 0, 0x80}} // the least int64
+	md := quantization(layout.Metadata{number("x", "1")}, layout.Metadata{number("x", "1")})
+	for _, p := range placements {
+		x := tensor(t, p.open(t, apr2File(t, md, []content{c})), "x")
+		for name, read := range expansions {
+			if _, err := read(x); !errors.Is(err, dequant.ErrOverflow) {
+				t.Errorf("%s, %s: %v", p.name, name, err)
+			}
+		}
+	}
+}
+
+// TestBadScales: what needs the metadata fails, all else works.
+func TestBadScales(t *testing.T) {
+	tensors := []content{random("i8", layout.I8, 2, 2), random("f16", layout.F16, 2, 2)}
+	for _, bad := range []layout.Metadata{
+		quantization(layout.Metadata{number("i8", "0")}, nil),
+		quantization(layout.Metadata{number("i8", "1e99")}, nil),
+		quantization(layout.Metadata{{Key: "i8", Value: "1"}}, nil),
+		quantization(nil, layout.Metadata{number("i8", "1")}),
+		quantization(layout.Metadata{number("i8", "1")}, layout.Metadata{number("i8", "1.5")}),
+	} {
+		m := openBytes(t, apr2File(t, bad, tensors), nil)
+		var fe *layout.FormatError
+		for name, read := range expansions {
+			if _, err := read(tensor(t, m, "i8")); !errors.As(err, &fe) {
+				t.Errorf("%v: %s: %v", bad, name, err)
+			}
+			if _, err := read(tensor(t, m, "f16")); err != nil {
+				t.Errorf("%v: %s of F16: %v", bad, name, err)
+			}
+		}
+		if _, _, err := tensor(t, m, "i8").Scale(); !errors.As(err, &fe) {
+			t.Errorf("%v: Scale: %v", bad, err)
+		}
+		if b, err := tensor(t, m, "i8").Bytes(); err != nil || !slices.Equal(b, tensors[0].data) {
+			t.Errorf("%v: Bytes: %v", bad, err)
+		}
+		if _, err := loader.View[int8](tensor(t, m, "i8")); err != nil {
+			t.Errorf("%v: View: %v", bad, err)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package loader_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// described is a tensor as the JSON beside a fixture describes it, which the program that
+// wrote the fixture has written too.
+type described struct {
+	name   string
+	dtype  string
+	shape  []uint64
+	offset uint64
+	stored uint64
+	sha256 string    // of the stored bytes
+	raw    bool      // not compressed
+	first  []float32 // the first values, where they are known
+}
+
+func witness(t testing.TB, path string) (list []described) {
+	t.Helper()
+	b, err := os.ReadFile(strings.TrimSuffix(path, filepath.Ext(path)) + ".json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Tensors []struct {
+			Name     string
+			DType    string
+			Shape    []uint64
+			Offset   uint64
+			Encoding string
+
+			// safetensors
+			Bytes  uint64
+			SHA256 string
+			First  []string
+
+			// apr2
+			Stored       uint64
+			StoredSHA256 string  `json:"stored_sha256"`
+			F32          *string `json:"f32_hex"`
+		}
+	}
+	if err := json.Unmarshal(b, &file); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range file.Tensors {
+		d := described{x.Name, x.DType, x.Shape, x.Offset, x.Bytes + x.Stored, x.SHA256 + x.StoredSHA256, x.Encoding != "lz4", nil}
+		if d.raw {
+			d.first = decimals(x.First)
+		}
+		if d.raw && x.F32 != nil {
+			d.first = float32Hex(t, *x.F32)
+		}
+		list = append(list, d)
+	}
+	return list
+}
+
+// decimals parses values as Python prints them; nil for those of complex numbers.
+func decimals(texts []string) (values []float32) {
+	for _, text := range texts {
+		switch text {
+		case "True":
+			text = "1"
+		case "False":
+			text = "0"
+		}
+		v, err := strconv.ParseFloat(text, 32)
+		if err != nil && v == 0 {
+			return nil
+		}
+		values = append(values, float32(v)) // infinite where it is too large
+	}
+	return values
+}
+
+func float32Hex(t testing.TB, text string) []float32 {
+	t.Helper()
+	b, err := hex.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := make([]float32, len(b)/4)
+	binary.Read(bytes.NewReader(b), binary.LittleEndian, values)
+	return values
+}
+
+func TestFixtureBytes(t *testing.T) {
+	for _, path := range fixtures(t) {
+		file, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := openPath(t, path, nil)
+		list := witness(t, path)
+		if m.Len() != len(list) {
+			t.Errorf("%s: %d tensors, want %d", path, m.Len(), len(list))
+		}
+		for _, w := range list {
+			x := tensor(t, m, w.name)
+			if x.DType().String() != w.dtype || !slices.Equal(x.Shape(), w.shape) || x.Offset() != w.offset || x.StoredBytes() != w.stored {
+				t.Errorf("%s: %s: %v %v, %d bytes at %d; want %+v", path, w.name, x.DType(), x.Shape(), x.StoredBytes(), x.Offset(), w)
+				continue
+			}
+			if sum := sha256.Sum256(file[w.offset:][:w.stored]); hex.EncodeToString(sum[:]) != w.sha256 {
+				t.Fatalf("%s is not the file that its JSON describes", path)
+			}
+			if (x.Encoding() == layout.Raw) != w.raw {
+				t.Errorf("%s: %s is stored as %v", path, w.name, x.Encoding())
+			}
+			if !w.raw {
+				continue
+			}
+			b, err := x.Bytes()
+			var written bytes.Buffer
+			n, err2 := x.WriteTo(&written)
+			if err != nil || err2 != nil || !bytes.Equal(b, file[w.offset:][:w.stored]) || !bytes.Equal(written.Bytes(), b) || n != int64(len(b)) {
+				t.Errorf("%s: %s: other bytes; %v, %v", path, w.name, err, err2)
+			}
+		}
+	}
+}
