@@ -17,6 +17,15 @@ var neon = impl{
 		layout.U8:   {run: u8NEON, step: 32},
 		layout.U16:  {run: u16NEON, step: 32},
 		layout.U32:  {run: u32NEON, step: 32},
+
+		layout.Q4_0:   {run: q4_0NEON},
+		layout.Q4_1:   {run: q4_1NEON},
+		layout.Q5_0:   {run: q5_0NEON},
+		layout.Q5_1:   {run: q5_1NEON},
+		layout.Q8_0:   {run: q8_0NEON},
+		layout.Q8_1:   {run: q8_1NEON},
+		layout.IQ4_NL: {run: iq4_NLNEON},
+		layout.MXFP4:  {run: mxfp4NEON},
 	},
 	scaled: [numTypes]scaledKernel{
 		layout.I8:  {run: i8ScaledNEON, step: 32},

@@ -9,7 +9,7 @@
 //
 //	R0       where to store
 //	R1       where to load
-//	R2       how many times still to go
+//	R2       how many numbers are still to come
 //	V0-V7    32 numbers
 //	V16, V17 32 int8s on their way there
 //	V18, V19 scale and offset
@@ -296,6 +296,194 @@ loop:
 	ALL(SCVTF4S16)
 	WITH(FSUB4S, 19, 19)
 	WITH(FMUL4S, 18, 18)
+	STORE
+	SUBS $32, R2
+	BNE  loop
+	RET
+
+// Blocks of 32.
+
+// LOAD_HALF loads a binary16 and repeats its value in every lane of register n, which is also vec.
+#define LOAD_HALF(vec, n) \
+	VLD1R.P 2(R1), [vec] \
+	FCVTL4S(n, n)
+
+TEXT ·q8_0NEON(SB), NOSPLIT, $0-48
+	MOVD dst_base+0(FP), R0
+	MOVD dst_len+8(FP), R2
+	MOVD src_base+24(FP), R1
+	LOAD_SPREAD
+
+loop:
+	LOAD_HALF(V18.H4, 18)
+	VLD1.P 32(R1), [V16.B16, V17.B16]
+	INT8S
+	WITH(FMUL4S, 18, 18)
+	STORE
+	SUBS $32, R2
+	BNE  loop
+	RET
+
+TEXT ·q8_1NEON(SB), NOSPLIT, $0-48
+	MOVD dst_base+0(FP), R0
+	MOVD dst_len+8(FP), R2
+	MOVD src_base+24(FP), R1
+	LOAD_SPREAD
+
+loop:
+	LOAD_HALF(V18.H4, 18)
+	ADD    $2, R1 // the sum
+	VLD1.P 32(R1), [V16.B16, V17.B16]
+	INT8S
+	WITH(FMUL4S, 18, 18)
+	STORE
+	SUBS $32, R2
+	BNE  loop
+	RET
+
+// NIBBLES loads 16 bytes; their low nibbles come first. V20 is 15 in every byte.
+#define NIBBLES \
+	VLD1.P 16(R1), [V17.B16] \
+	VAND V20.B16, V17.B16, V16.B16 \
+	VUSHR $4, V17.B16, V17.B16
+
+// CODED_NIBBLES has V21 give the int8 that a nibble stands for.
+#define CODED_NIBBLES \
+	NIBBLES \
+	VTBL V16.B16, [V21.B16], V16.B16 \
+	VTBL V17.B16, [V21.B16], V17.B16
+
+#define LOAD_CODES(table) \
+	MOVD table, R3 \
+	VLD1 (R3), [V21.B16] \
+	VMOVI $15, V20.B16
+
+TEXT ·q4_0NEON(SB), NOSPLIT, $0-48
+	MOVD dst_base+0(FP), R0
+	MOVD dst_len+8(FP), R2
+	MOVD src_base+24(FP), R1
+	LOAD_SPREAD
+	LOAD_CODES($·neonQ4Codes(SB))
+
+loop:
+	LOAD_HALF(V18.H4, 18)
+	CODED_NIBBLES
+	INT8S
+	WITH(FMUL4S, 18, 18)
+	STORE
+	SUBS $32, R2
+	BNE  loop
+	RET
+
+TEXT ·iq4_NLNEON(SB), NOSPLIT, $0-48
+	MOVD dst_base+0(FP), R0
+	MOVD dst_len+8(FP), R2
+	MOVD src_base+24(FP), R1
+	LOAD_SPREAD
+	LOAD_CODES($·neonIQ4Codes(SB))
+
+loop:
+	LOAD_HALF(V18.H4, 18)
+	CODED_NIBBLES
+	INT8S
+	WITH(FMUL4S, 18, 18)
+	STORE
+	SUBS $32, R2
+	BNE  loop
+	RET
+
+// A float64 has room for the exponents of all scales, where float32 needs subnormals for two.
+TEXT ·mxfp4NEON(SB), NOSPLIT, $0-48
+	MOVD dst_base+0(FP), R0
+	MOVD dst_len+8(FP), R2
+	MOVD src_base+24(FP), R1
+	LOAD_SPREAD
+	LOAD_CODES($·neonFP4Codes(SB))
+
+loop:
+	MOVBU.P 1(R1), R3
+	ADD     $(1023-128), R3
+	LSL     $52, R3
+	FMOVD   R3, F18
+	FCVTDS  F18, F18
+	VDUP    V18.S[0], V18.S4
+	CODED_NIBBLES
+	INT8S
+	WITH(FMUL4S, 18, 18)
+	STORE
+	SUBS    $32, R2
+	BNE     loop
+	RET
+
+TEXT ·q4_1NEON(SB), NOSPLIT, $0-48
+	MOVD  dst_base+0(FP), R0
+	MOVD  dst_len+8(FP), R2
+	MOVD  src_base+24(FP), R1
+	LOAD_SPREAD
+	VMOVI $15, V20.B16
+
+loop:
+	LOAD_HALF(V18.H4, 18)
+	LOAD_HALF(V19.H4, 19)
+	NIBBLES
+	INT8S
+	WITH(FMUL4S, 18, 18)
+	WITH(FADD4S, 19, 19)
+	STORE
+	SUBS  $32, R2
+	BNE   loop
+	RET
+
+// FIVE_BITS loads 4 bytes of upper bits, then 16 of nibbles.
+#define FIVE_BITS \
+	VLD1R.P 4(R1), [V10.S4] \
+	VTBL V22.B16, [V10.B16], V8.B16 \
+	VTBL V23.B16, [V10.B16], V9.B16 \
+	VCMTST V24.B16, V8.B16, V8.B16 \
+	VCMTST V24.B16, V9.B16, V9.B16 \
+	NIBBLES \
+	VBIT V25.B16, V8.B16, V16.B16 \
+	VBIT V25.B16, V9.B16, V17.B16
+
+#define LOAD_BITS \
+	MOVD $·neonBits(SB), R3 \
+	VLD1 (R3), [V22.B16, V23.B16, V24.B16] \
+	VMOVI $16, V25.B16 \
+	VMOVI $15, V20.B16
+
+TEXT ·q5_0NEON(SB), NOSPLIT, $0-48
+	MOVD dst_base+0(FP), R0
+	MOVD dst_len+8(FP), R2
+	MOVD src_base+24(FP), R1
+	LOAD_SPREAD
+	LOAD_BITS
+
+loop:
+	LOAD_HALF(V18.H4, 18)
+	FIVE_BITS
+	VSUB V25.B16, V16.B16, V16.B16
+	VSUB V25.B16, V17.B16, V17.B16
+	INT8S
+	WITH(FMUL4S, 18, 18)
+	STORE
+	SUBS $32, R2
+	BNE  loop
+	RET
+
+TEXT ·q5_1NEON(SB), NOSPLIT, $0-48
+	MOVD dst_base+0(FP), R0
+	MOVD dst_len+8(FP), R2
+	MOVD src_base+24(FP), R1
+	LOAD_SPREAD
+	LOAD_BITS
+
+loop:
+	LOAD_HALF(V18.H4, 18)
+	LOAD_HALF(V19.H4, 19)
+	FIVE_BITS
+	INT8S
+	WITH(FMUL4S, 18, 18)
+	WITH(FADD4S, 19, 19)
 	STORE
 	SUBS $32, R2
 	BNE  loop

@@ -14,6 +14,32 @@ var neonSpread = func() (t [64]uint8) {
 	return t
 }()
 
+// The int8s that nibbles stand for.
+var (
+	neonQ4Codes  = int8Codes(&nibbleFloats)
+	neonIQ4Codes = int8Codes(&iq4Floats)
+	neonFP4Codes = int8Codes(&fp4Floats)
+)
+
+func int8Codes(values *[16]float32) (codes [16]int8) {
+	for n, v := range values {
+		codes[n] = int8(v)
+	}
+	return codes
+}
+
+// neonBits turns 32 bits into 32 bytes: the indices of two table lookups that repeat each
+// of four bytes eight times, then the bit to test in each byte.
+var neonBits = func() (t [48]uint8) {
+	for i := range 32 {
+		t[i] = uint8(i / 8)
+	}
+	for i := range 16 {
+		t[32+i] = 1 << (i % 8)
+	}
+	return t
+}()
+
 // Each function does what the portable loop of that name does, in assembly.
 
 //go:noescape
@@ -45,3 +71,27 @@ func i8ScaledNEON(dst []float32, src []byte, scale float32, zero int32)
 
 //go:noescape
 func i16ScaledNEON(dst []float32, src []byte, scale float32, zero int32)
+
+//go:noescape
+func q8_0NEON(dst []float32, src []byte)
+
+//go:noescape
+func q8_1NEON(dst []float32, src []byte)
+
+//go:noescape
+func q4_0NEON(dst []float32, src []byte)
+
+//go:noescape
+func q4_1NEON(dst []float32, src []byte)
+
+//go:noescape
+func q5_0NEON(dst []float32, src []byte)
+
+//go:noescape
+func q5_1NEON(dst []float32, src []byte)
+
+//go:noescape
+func iq4_NLNEON(dst []float32, src []byte)
+
+//go:noescape
+func mxfp4NEON(dst []float32, src []byte)
