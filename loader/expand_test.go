@@ -131,10 +131,12 @@ var expansions = map[string]func(x loader.Tensor) ([]float32, error){
 	"DequantizeRange": func(x loader.Tensor) ([]float32, error) {
 		return inParts(x.Elements(), 1, func(dst []float32, first, _ uint64) error { return x.DequantizeRange(dst, first) })
 	},
-	"Chunks(0)":     chunks(0),
-	"Chunks(1)":     chunks(1),
-	"Chunks(7)":     chunks(7),
-	"Chunks(large)": chunks(math.MaxUint64),
+	"Values(1001)":    values(1001),
+	"Values(100,000)": values(100_000),
+	"Chunks(0)":       chunks(0),
+	"Chunks(1)":       chunks(1),
+	"Chunks(7)":       chunks(7),
+	"Chunks(large)":   chunks(math.MaxUint64),
 }
 
 // inParts reads total items of cols values each in runs of random length.
@@ -166,6 +168,23 @@ func chunks(n uint64) func(x loader.Tensor) ([]float32, error) {
 			}
 			all = append(all, rows.Values...)
 			next += rows.N
+		}
+		return all, nil
+	}
+}
+
+// values reads with a buffer of n values.
+func values(n int) func(x loader.Tensor) ([]float32, error) {
+	return func(x loader.Tensor) (all []float32, err error) {
+		buf := make([]float32, n)
+		for part, err := range x.Values(buf) {
+			if err != nil {
+				return nil, err
+			}
+			if &part[0] != &buf[0] || len(part) < n && uint64(len(all)+len(part)) != x.Elements() {
+				return nil, fmt.Errorf("%d values after %d, in another buffer: %v", len(part), len(all), &part[0] != &buf[0])
+			}
+			all = append(all, part...)
 		}
 		return all, nil
 	}

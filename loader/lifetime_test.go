@@ -43,6 +43,11 @@ var tensorCalls = map[string]func(x loader.Tensor) error{
 		}
 		return err
 	},
+	"Values": func(x loader.Tensor) (err error) {
+		for _, err = range x.Values(make([]float32, 5)) {
+		}
+		return err
+	},
 	"View": func(x loader.Tensor) error { _, err := loader.View[int8](x); return err }, // no method
 }
 

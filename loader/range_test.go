@@ -57,6 +57,12 @@ func TestRanges(t *testing.T) {
 		{"room for more", all(321), false},
 		{"no room", all(0), false},
 
+		{"values in no buffer", func(x loader.Tensor) (err error) {
+			for _, err = range x.Values(nil) {
+			}
+			return err
+		}, false},
+
 		{"element", at(4, 1, 31), true},
 		{"index out of range", at(4, 1, 32), false},
 		{"outer index out of range", at(5, 0, 0), false},
@@ -151,6 +157,9 @@ func checkEmpty(t *testing.T, x loader.Tensor) {
 	}
 	if n, err := x.WriteTo(new(strings.Builder)); n != 0 || err != nil {
 		t.Errorf("%s: WriteTo: %d, %v", x.Name(), n, err)
+	}
+	for values, err := range x.Values(nil) {
+		t.Errorf("%s: Values: %v, %v", x.Name(), values, err)
 	}
 	for rows, err := range x.Chunks(0) {
 		if len(rows.Values) != 0 || err != nil {

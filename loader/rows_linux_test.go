@@ -1,0 +1,118 @@
+package loader_test
+
+import (
+	"encoding/binary"
+	"os"
+	"testing"
+
+	"github.com/x448/float16"
+	"golang.org/x/sys/unix"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// TestRowTouchesItsPages looks up one embedding in a Q4_0 table of 300 MB, and asks the
+// kernel what has come into memory.
+func TestRowTouchesItsPages(t *testing.T) {
+	const rows, cols, row = 131_072, 4096, 77_777
+	const rowBytes = cols / 32 * 18
+	table := content{name: "table", dtype: layout.Q4_0, shape: []uint64{rows, cols}}
+	path := sparseAPR2(t, table)
+	m := openPath(t, path, nil)
+	x := tensor(t, m, "table")
+	want := writeRow(t, path, int64(x.Offset())+row*rowBytes, rowBytes)
+
+	mapping := loader.MappingOf(m)
+	if err := mapping.Advise(mmapio.Random, 0, mapping.Size()); err != nil {
+		t.Fatal(err)
+	}
+	dropPages(t, path, m)
+	pages := func(off, n uint64) uint64 {
+		bytes, err := mapping.Resident(off, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return (bytes + uint64(os.Getpagesize()) - 1) / uint64(os.Getpagesize())
+	}
+	at := x.Offset() + row*rowBytes
+	if n := pages(at, rowBytes); n != 0 {
+		t.Skipf("the kernel keeps %d pages of the row, so reading it shows nothing", n)
+	}
+	before := pages(0, mapping.Size())
+
+	got := make([]float32, cols)
+	if err := x.DequantizeRows(got, row, 1); err != nil {
+		t.Fatal(err)
+	}
+	if !sameFloats(got, want) {
+		t.Error("the row has other values")
+	}
+	if n := pages(at, rowBytes); n == 0 {
+		t.Error("the row was read, but none of its pages is in memory: the measurement is wrong")
+	}
+	if n := pages(0, mapping.Size()) - before; n > rowBytes/4096+2 {
+		t.Errorf("%d pages came into memory for a row of %d bytes", n, rowBytes)
+	}
+}
+
+// writeRow fills a row with blocks of scales 1, 2, 3, … and random nibbles, and works out
+// the values as the block's definition has them.
+func writeRow(t *testing.T, path string, off int64, size int) (want []float32) {
+	t.Helper()
+	b := noise(uint64(size), 9)
+	for block := 0; block < size; block += 18 {
+		d := float32(block/18 + 1)
+		binary.LittleEndian.PutUint16(b[block:], uint16(float16.Fromfloat32(d)))
+		values := make([]float32, 32)
+		for j, nibbles := range b[block+2 : block+18] {
+			values[j] = d * float32(int(nibbles&15)-8)
+			values[j+16] = d * float32(int(nibbles>>4)-8)
+		}
+		want = append(want, values...)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(b, off); err != nil {
+		t.Fatal(err)
+	}
+	return want
+}
+
+// dropPages takes the file out of the page cache.
+func dropPages(t *testing.T, path string, m *loader.Model) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	mapping := loader.MappingOf(m)
+	if err := mapping.Advise(mmapio.DontNeed, 0, mapping.Size()); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOpenReadsNoData(t *testing.T) {
+	path := sparseAPR2(t, content{name: "x", dtype: layout.F32, shape: []uint64{1 << 24}})
+	m := openPath(t, path, nil)
+	for range m.Sorted() {
+	}
+	s, err := m.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.MappedBytes < 1<<26 || s.ResidentBytes > 1<<20 {
+		t.Errorf("%d of %d bytes are in memory", s.ResidentBytes, s.MappedBytes)
+	}
+}

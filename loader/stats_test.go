@@ -1,0 +1,138 @@
+package loader_test
+
+import (
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+func stats(t *testing.T, m *loader.Model) loader.Stats {
+	t.Helper()
+	s, err := m.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func floats(t *testing.T, x loader.Tensor) []float32 {
+	t.Helper()
+	v, err := x.Float32s()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestStats(t *testing.T) {
+	file := apr2File(t, nil, []content{random("f32", layout.F32, 1000), random("f16", layout.F16, 1000)})
+	eachWay(t, file, func(t *testing.T, m *loader.Model) {
+		s := stats(t, m)
+		mapped := s.MappedBytes > 0
+		if mapped && (s.MappedBytes != uint64(len(file)) || s.ResidentBytes > s.MappedBytes) {
+			t.Errorf("%+v of a file of %d bytes", s, len(file))
+		}
+		if want := mapsFiles && (t.Name() == "TestStats/Open" || t.Name() == "TestStats/OpenFile"); mapped != want {
+			t.Errorf("mapped: %v", mapped)
+		}
+		s.MappedBytes, s.ResidentBytes = 0, 0
+		if want := (loader.Stats{Tensors: 2}); s != want {
+			t.Errorf("at first: %+v", s)
+		}
+		x := tensor(t, m, "f16")
+		first := floats(t, x)
+		for range 3 {
+			if again := floats(t, x); &again[0] != &first[0] {
+				t.Error("another slice of the same values")
+			}
+		}
+		if err := x.Dequantize(make([]float32, 1000)); err != nil { // is not cached
+			t.Error(err)
+		}
+		s = stats(t, m)
+		if s.Expansions != 1 || s.Hits != 3 || s.HeapBytes != 4000 || s.ExpandedBytes != 4000 || s.Evictions != 0 {
+			t.Errorf("after four calls: %+v", s)
+		}
+	})
+}
+
+func TestCacheBudgetOfModel(t *testing.T) {
+	var tensors []content
+	for _, name := range []string{"a", "b", "c"} {
+		tensors = append(tensors, random(name, layout.F16, 100)) // 400 bytes as float32
+	}
+	file := safeTensors(tensors)
+	tests := []struct {
+		budget    int64
+		heap      uint64
+		evictions uint64
+	}{
+		{0, 1200, 0}, // the default
+		{1200, 1200, 0},
+		{1199, 800, 1},
+		{400, 400, 2},
+		{1, 0, 3},
+		{-1, 0, 3},
+	}
+	for _, tt := range tests {
+		m := openBytes(t, file, &loader.Options{CacheBytes: tt.budget})
+		for x := range m.Tensors() {
+			floats(t, x)
+		}
+		if s := stats(t, m); s.HeapBytes != tt.heap || s.Evictions != tt.evictions || s.Expansions != 3 || s.ExpandedBytes != 1200 {
+			t.Errorf("budget %d: %+v", tt.budget, s)
+		}
+	}
+}
+
+// TestLeaseKeepsExpansions: under a lease even a budget of nothing expands once.
+func TestLeaseKeepsExpansions(t *testing.T) {
+	c := random("x", layout.F16, 100)
+	m := openBytes(t, safeTensors([]content{c}), &loader.Options{CacheBytes: -1})
+	l := acquire(t, m)
+	x := tensor(t, l, "x")
+	first := floats(t, x)
+	for range 3 {
+		floats(t, x)
+		if again := floats(t, tensor(t, m, "x")); &again[0] != &first[0] {
+			t.Error("without the lease another slice")
+		}
+	}
+	if s := stats(t, m); s.Expansions != 1 || s.HeapBytes != 400 || s.Evictions != 0 {
+		t.Errorf("under the lease: %+v", s)
+	}
+	l.Release()
+	if s := stats(t, m); s.HeapBytes != 0 || s.Evictions != 1 {
+		t.Errorf("after it: %+v", s)
+	}
+	floats(t, tensor(t, m, "x"))
+	if s := stats(t, m); s.HeapBytes != 0 || s.Expansions != 2 {
+		t.Errorf("without a lease: %+v", s)
+	}
+}
+
+func TestExpandedOnce(t *testing.T) {
+	m := openPath(t, write(t, "m", apr2File(t, nil, []content{random("x", layout.Q5_1, 1000, 256)})), nil)
+	x := tensor(t, m, "x")
+	got := make(chan *float32)
+	for range 32 {
+		go func() {
+			v, err := x.Float32s()
+			if err != nil {
+				t.Error(err)
+				v = []float32{0}
+			}
+			got <- &v[0]
+		}()
+	}
+	first := <-got
+	for range 31 {
+		if <-got != first {
+			t.Error("another slice")
+		}
+	}
+	if s := stats(t, m); s.Expansions != 1 || s.Hits != 31 {
+		t.Errorf("%+v", s)
+	}
+}
