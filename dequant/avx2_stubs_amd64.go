@@ -114,6 +114,26 @@ func u32AVX2(dst []float32, src []byte)
 //go:noescape
 func u32AVX2Stream(dst []float32, src []byte)
 
+// i64AVX2 is i64Generic.
+//
+//go:noescape
+func i64AVX2(dst []float32, src []byte)
+
+// i64AVX2Stream is i64Generic, storing past the caches.
+//
+//go:noescape
+func i64AVX2Stream(dst []float32, src []byte)
+
+// u64AVX2 is u64Generic.
+//
+//go:noescape
+func u64AVX2(dst []float32, src []byte)
+
+// u64AVX2Stream is u64Generic, storing past the caches.
+//
+//go:noescape
+func u64AVX2Stream(dst []float32, src []byte)
+
 // boolAVX2 is boolGeneric.
 //
 //go:noescape

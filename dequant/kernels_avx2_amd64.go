@@ -17,9 +17,11 @@ var avx2 = impl{
 		layout.I8:   {run: i8AVX2, stream: i8AVX2Stream, step: 32},
 		layout.I16:  {run: i16AVX2, stream: i16AVX2Stream, step: 32},
 		layout.I32:  {run: i32AVX2, stream: i32AVX2Stream, step: 32},
+		layout.I64:  {run: i64AVX2, stream: i64AVX2Stream, step: 32},
 		layout.U8:   {run: u8AVX2, stream: u8AVX2Stream, step: 32},
 		layout.U16:  {run: u16AVX2, stream: u16AVX2Stream, step: 32},
 		layout.U32:  {run: u32AVX2, stream: u32AVX2Stream, step: 32},
+		layout.U64:  {run: u64AVX2, stream: u64AVX2Stream, step: 32},
 		layout.BOOL: {run: boolAVX2, stream: boolAVX2Stream, step: 32},
 
 		layout.F8_E4M3: {run: f8e4m3AVX2, stream: f8e4m3AVX2Stream, step: 32},

@@ -111,53 +111,53 @@ func (n *nibbler) unpack(m Mem) VecVirtual {
 }
 
 func blocks() {
-	expand("q8_0AVX2", "q8_0Generic", shape{32, 34, 1}, int8s(2))
-	expand("q8_1AVX2", "q8_1Generic", shape{32, 36, 1}, int8s(4))
-	expand("q4_0AVX2", "q4_0Generic", shape{32, 18, 1}, func(k *kernel) func() {
+	expand("q8_0AVX2", "q8_0Generic", 32, 34, int8s(2))
+	expand("q8_1AVX2", "q8_1Generic", 32, 36, int8s(4))
+	expand("q4_0AVX2", "q4_0Generic", 32, 18, func(k *kernel) func() {
 		w, n, unit := newWidener(), newNibbler(), keep(codeUnit())
 		eight := keep(bytesOf("eight", 8))
 		return func() {
-			q := n.unpack(k.in(2))
+			q := n.unpack(k.from(2))
 			VPSUBB(eight, q, q)
-			k.scale(&w, q, 0, 4, 0, times(unit, half(k.in(0))), nil)
+			k.scale(&w, q, 0, 4, 0, times(unit, half(k.from(0))), nil)
 		}
 	})
-	expand("iq4_NLAVX2", "iq4_NLGeneric", shape{32, 18, 1}, func(k *kernel) func() {
+	expand("iq4_NLAVX2", "iq4_NLGeneric", 32, 18, func(k *kernel) func() {
 		w, n, unit := newWidener(), newNibbler(), keep(codeUnit())
 		values := keep(iq4Values())
 		return func() {
-			q := n.unpack(k.in(2))
+			q := n.unpack(k.from(2))
 			VPSHUFB(q, values, q)
-			k.scale(&w, q, 0, 4, 0, times(unit, half(k.in(0))), nil)
+			k.scale(&w, q, 0, 4, 0, times(unit, half(k.from(0))), nil)
 		}
 	})
-	expand("mxfp4AVX2", "mxfp4Generic", shape{32, 17, 1}, mxfp4)
-	expand("q4_1AVX2", "q4_1Generic", shape{32, 20, 1}, func(k *kernel) func() {
+	expand("mxfp4AVX2", "mxfp4Generic", 32, 17, mxfp4)
+	expand("q4_1AVX2", "q4_1Generic", 32, 20, func(k *kernel) func() {
 		w, n, unit := newWidener(), newNibbler(), keep(codeUnit())
 		return func() {
-			q := n.unpack(k.in(4))
-			d, m := twoHalves(k.in(0))
+			q := n.unpack(k.from(4))
+			d, m := twoHalves(k.from(0))
 			k.scale(&w, q, 0, 4, 0, times(unit, d), plus(m))
 		}
 	})
-	expand("q5_0AVX2", "q5_0Generic", shape{32, 22, 1}, func(k *kernel) func() {
+	expand("q5_0AVX2", "q5_0Generic", 32, 22, func(k *kernel) func() {
 		w, n, unit := newWidener(), newNibbler(), keep(codeUnit())
 		set, sixteen := fifthBits(), keep(bytesOf("minus_sixteen", 0xf0))
 		return func() {
-			q, bits := n.unpack(k.in(6)), set(k.in(2))
+			q, bits := n.unpack(k.from(6)), set(k.from(2))
 			VPANDN(sixteen, bits, bits)
 			VPOR(bits, q, q)
-			k.scale(&w, q, 0, 4, 0, times(unit, half(k.in(0))), nil)
+			k.scale(&w, q, 0, 4, 0, times(unit, half(k.from(0))), nil)
 		}
 	})
-	expand("q5_1AVX2", "q5_1Generic", shape{32, 24, 1}, func(k *kernel) func() {
+	expand("q5_1AVX2", "q5_1Generic", 32, 24, func(k *kernel) func() {
 		w, n, unit := newWidener(), newNibbler(), keep(codeUnit())
 		set, sixteen := fifthBits(), keep(bytesOf("sixteen", 16))
 		return func() {
-			q, bits := n.unpack(k.in(8)), set(k.in(4))
+			q, bits := n.unpack(k.from(8)), set(k.from(4))
 			VPAND(sixteen, bits, bits)
 			VPOR(bits, q, q)
-			d, m := twoHalves(k.in(0))
+			d, m := twoHalves(k.from(0))
 			k.scale(&w, q, 0, 4, 0, times(unit, d), plus(m))
 		}
 	})
@@ -167,10 +167,10 @@ func blocks() {
 func int8s(at int) body {
 	return func(k *kernel) func() {
 		return func() {
-			d := half(k.in(0))
+			d := half(k.from(0))
 			for i := 0; i < 32; i += 8 {
 				y := YMM()
-				VPMOVSXBD(k.in(at+i), y)
+				VPMOVSXBD(k.from(at+i), y)
 				VCVTDQ2PS(y, y)
 				VMULPS(d, y, y)
 				k.store(y, i)
@@ -209,10 +209,10 @@ func mxfp4(k *kernel) func() {
 	scales := GP64()
 	LEAQ(e8m0Halves(), scales)
 	return func() {
-		q := n.unpack(k.in(1))
+		q := n.unpack(k.from(1))
 		VPSHUFB(q, values, q)
 		e, d := GP32(), YMM()
-		MOVBLZX(k.in(0), e)
+		MOVBLZX(k.from(0), e)
 		VBROADCASTSS(Mem{Base: scales, Index: e.As64(), Scale: 4}, d)
 		for i := range 4 {
 			y := w.dwords(q, i)

@@ -11,8 +11,8 @@ func encoders() {
 		return func() {
 			for i := 0; i < 32; i += 8 {
 				y := YMM()
-				VMOVUPS(k.in(4*i), y)
-				VCVTPS2PH(Imm(0), y, k.out(2*i)) // 0: to nearest even, whatever MXCSR says
+				VMOVUPS(k.from(4*i), y)
+				VCVTPS2PH(Imm(0), y, k.to(2*i)) // 0: to nearest even, whatever MXCSR says
 			}
 		}
 	})
@@ -21,9 +21,8 @@ func encoders() {
 
 // encode generates a conversion of float32s to elements of two bytes.
 func encode(name, generic string, b body) {
-	s := numbers(4)
-	k := &kernel{floats: "src", inBlock: s.size, outBlock: 2 * s.elems}
-	k.function(name, " is "+generic+".", "func(dst []byte, src []float32)", s, b)
+	k := kernel{floats: "src", elems: 32, in: 4 * 32, out: 2 * 32}
+	k.function(name, generic+".", "func(dst []byte, src []float32)", b)
 }
 
 func encodeBF16(k *kernel) func() {
@@ -32,7 +31,7 @@ func encodeBF16(k *kernel) func() {
 	// brains are eight, in the lower words.
 	brains := func(at int) VecVirtual {
 		f, y, odd, nan := YMM(), YMM(), YMM(), YMM()
-		VMOVUPS(k.in(4*at), f)
+		VMOVUPS(k.from(4*at), f)
 		VPSRLD(Imm(16), f, y)
 		VPAND(one, y, odd)
 		VPOR(quiet, y, y)
@@ -48,7 +47,7 @@ func encodeBF16(k *kernel) func() {
 			low, high := brains(i), brains(i+8)
 			VPACKUSDW(high, low, low)
 			VPERMQ(Imm(0|2<<2|1<<4|3<<6), low, low) // packing works within lanes
-			VMOVDQU(low, k.out(2*i))
+			VMOVDQU(low, k.to(2*i))
 		}
 	}
 }

@@ -10,60 +10,48 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// A kernel is the function being generated: a loop over steps of a few blocks.
+// A kernel is the function being generated: a loop over blocks, or over 32 plain numbers at a
+// time. Several blocks an iteration were not faster.
 type kernel struct {
 	floats   string   // the parameter that holds float32s
-	dst, src Register // advance by a step
-	inStep   int      // bytes read in a step
-	outStep  int      // bytes written in a step
-	block    int      // number of the block within the step
-	inBlock  int      // bytes of a block
-	outBlock int
+	elems    int      // elements of an iteration
+	in, out  int      // bytes it reads, bytes it writes
 	stream   bool     // store past the caches
-	rare     []func() // code placed after the loop
+	dst, src Register // advance with every iteration
+	rare     []func() // generate what is placed after the loop
 }
 
 // A body generates the constants that a kernel keeps in registers, and returns what generates
-// the code of one block.
+// an iteration.
 type body func(k *kernel) func()
 
-// A shape says how a kernel goes about its work.
-type shape struct {
-	elems, size int // of a block
-	unroll      int // blocks in a step
+const expandSignature = "func(dst []float32, src []byte)"
+
+// expand generates name, which does what the portable loop does for elements of size bytes in
+// all, and name+"Stream".
+func expand(name, generic string, elems, size int, b body) {
+	k := kernel{floats: "dst", elems: elems, in: size, out: 4 * elems}
+	k.function(name, generic+".", expandSignature, b)
+	k = kernel{floats: "dst", elems: elems, in: size, out: 4 * elems, stream: true}
+	k.function(name+"Stream", generic+", storing past the caches.", expandSignature, b)
 }
 
-// numbers is the shape for elements of so many bytes: every iteration takes 32.
-func numbers(size int) shape { return shape{elems: 32, size: 32 * size, unroll: 1} }
-
-// expand generates name, which does what the portable loop does, and name+"Stream".
-func expand(name, generic string, s shape, b body) {
-	for _, stream := range []bool{false, true} {
-		k := &kernel{floats: "dst", inBlock: s.size, outBlock: 4 * s.elems, stream: stream}
-		what := " is " + generic + "."
-		if stream {
-			what = " is " + generic + ", storing past the caches."
-		}
-		k.function(name+map[bool]string{true: "Stream"}[stream], what, "func(dst []float32, src []byte)", s, b)
-	}
-}
+// expandNumbers is expand for plain numbers of size bytes each.
+func expandNumbers(name, generic string, size int, b body) { expand(name, generic, 32, 32*size, b) }
 
 // function generates one function. The length of the float32s says how often it loops.
-func (k *kernel) function(name, what, signature string, s shape, b body) {
+func (k *kernel) function(name, what, signature string, b body) {
 	TEXT(name, attr.NOSPLIT, signature)
-	Doc(name + what)
+	Doc(name + " is " + what)
 	Pragma("noescape")
 	k.dst, k.src = Load(Param("dst").Base(), GP64()), Load(Param("src").Base(), GP64())
 	n := Load(Param(k.floats).Len(), GP64())
-	k.inStep, k.outStep = s.unroll*k.inBlock, s.unroll*k.outBlock
-	block := b(k)
+	iteration := b(k)
 	Label("loop")
-	for k.block = range s.unroll {
-		block()
-	}
-	ADDQ(U32(k.inStep), k.src)
-	ADDQ(U32(k.outStep), k.dst)
-	SUBQ(U32(s.unroll*s.elems), n)
+	iteration()
+	ADDQ(U32(k.in), k.src)
+	ADDQ(U32(k.out), k.dst)
+	SUBQ(U32(k.elems), n)
 	JNE(LabelRef("loop"))
 	if k.stream {
 		SFENCE()
@@ -75,22 +63,18 @@ func (k *kernel) function(name, what, signature string, s shape, b body) {
 	}
 }
 
-// in is byte at of the current block.
-func (k *kernel) in(at int) Mem {
-	return Mem{Base: k.src, Disp: k.block*k.inBlock + at}
-}
+// from is byte at of what the iteration reads.
+func (k *kernel) from(at int) Mem { return Mem{Base: k.src, Disp: at} }
 
-// out is byte at of the current block's destination.
-func (k *kernel) out(at int) Mem {
-	return Mem{Base: k.dst, Disp: k.block*k.outBlock + at}
-}
+// to is byte at of what it writes.
+func (k *kernel) to(at int) Mem { return Mem{Base: k.dst, Disp: at} }
 
-// store writes floats from element at of the current block on.
+// store writes floats as elements from at on.
 func (k *kernel) store(y VecVirtual, at int) {
 	if k.stream {
-		VMOVNTPS(y, k.out(4*at))
+		VMOVNTPS(y, k.to(4*at))
 	} else {
-		VMOVUPS(y, k.out(4*at))
+		VMOVUPS(y, k.to(4*at))
 	}
 }
 
@@ -124,6 +108,10 @@ func dwords(name string, f func(i int) uint32) Mem {
 
 func dwordsOf(name string, v uint32) Mem {
 	return dwords(name, func(int) uint32 { return v })
+}
+
+func quadwordsOf(name string, v uint64) Mem {
+	return bytes32(name, func(i int) byte { return byte(v >> (i % 8 * 8)) })
 }
 
 func floatsOf(name string, v float32) Mem {

@@ -1,39 +1,49 @@
 package main
 
 import (
+	"math"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
 )
 
 func floats() {
-	expand("f16AVX2", "f16Generic", numbers(2), f16)
-	expand("bf16AVX2", "bf16Generic", numbers(2), eights(func(k *kernel, at int, y VecVirtual) {
-		VPMOVZXWD(k.in(2*at), y)
-		VPSLLD(Imm(16), y, y)
-	}))
-	expand("f64AVX2", "f64Generic", numbers(8), func(k *kernel) func() {
-		return func() {
-			for i := 0; i < 32; i += 4 {
-				x := XMM()
-				VCVTPD2PSY(k.in(8*i), x)
-				k.store(x, i)
-			}
-		}
+	expandNumbers("f16AVX2", "f16Generic", 2, f16)
+	expandNumbers("bf16AVX2", "bf16Generic", 2, func(k *kernel) func() {
+		return k.eights(func(at int, y VecVirtual) {
+			VPMOVZXWD(k.from(2*at), y)
+			VPSLLD(Imm(16), y, y)
+		})
 	})
-	expand("f8e4m3AVX2", "f8e4m3Generic", numbers(1), f8e4m3)
-	expand("f8e5m2AVX2", "f8e5m2Generic", numbers(1), f8e5m2)
+	expandNumbers("f64AVX2", "f64Generic", 8, func(k *kernel) func() {
+		return k.fours(func(at int, y VecVirtual) {
+			VCVTPD2PSY(k.from(8*at), y.AsX())
+		})
+	})
+	expandNumbers("f8e4m3AVX2", "f8e4m3Generic", 1, f8e4m3)
+	expandNumbers("f8e5m2AVX2", "f8e5m2Generic", 1, f8e5m2)
 }
 
-// eights is the body of a conversion that handles eight elements on their own.
-func eights(convert func(k *kernel, at int, y VecVirtual)) body {
-	return func(k *kernel) func() {
-		return func() {
-			for i := 0; i < 32; i += 8 {
-				y := YMM()
-				convert(k, i, y)
-				k.store(y, i)
-			}
+// eights is the iteration of a kernel that makes eight elements at a time.
+func (k *kernel) eights(convert func(at int, y VecVirtual)) func() {
+	return func() {
+		for at := 0; at < 32; at += 8 {
+			y := YMM()
+			convert(at, y)
+			k.store(y, at)
+		}
+	}
+}
+
+// fours is eights for elements of eight bytes, of which a vector holds four: they leave their
+// floats in its lower lane.
+func (k *kernel) fours(convert func(at int, y VecVirtual)) func() {
+	return func() {
+		for at := 0; at < 32; at += 4 {
+			y := YMM()
+			convert(at, y)
+			k.store(y.AsX().(VecVirtual), at)
 		}
 	}
 }
@@ -43,7 +53,7 @@ func f16(k *kernel) func() {
 		var y [4]VecVirtual
 		for i := range y {
 			y[i] = YMM()
-			VCVTPH2PS(k.in(16*i), y[i])
+			VCVTPH2PS(k.from(16*i), y[i])
 		}
 		// One comparison tells whether either of two vectors has a NaN.
 		nan, more := YMM(), YMM()
@@ -55,7 +65,7 @@ func f16(k *kernel) func() {
 		TESTL(any, any)
 		k.unless("nan", func() {
 			for i := range y {
-				carryNaN(k.in(16*i), y[i])
+				carryNaN(k.from(16*i), y[i])
 			}
 		})
 		for i := range y {
@@ -98,7 +108,7 @@ func f8e4m3(k *kernel) func() {
 	return func() {
 		for at := 0; at < 32; at += 16 {
 			h, special := YMM(), YMM()
-			VPMOVSXBW(k.in(at), h)
+			VPMOVSXBW(k.from(at), h)
 			VPSLLW(Imm(7), h, h)
 			VPAND(fields, h, h)
 			// The one NaN becomes a half's, already quiet.
@@ -133,15 +143,15 @@ func f8e5m2(k *kernel) func() {
 		for i := range y {
 			h[i], y[i] = XMM(), YMM()
 			if i%2 == 0 {
-				VPUNPCKLBW(k.in(8*i), zero, h[i])
+				VPUNPCKLBW(k.from(8*i), zero, h[i])
 			} else {
-				VPUNPCKHBW(k.in(8*i-8), zero, h[i])
+				VPUNPCKHBW(k.from(8*i-8), zero, h[i])
 			}
 			VCVTPH2PS(h[i], y[i])
 		}
 		// Only 7D and FD are signalling NaNs. Doubled, both are FA.
 		b, any := YMM(), GP32()
-		VMOVDQU(k.in(0), b)
+		VMOVDQU(k.from(0), b)
 		VPADDB(b, b, b)
 		VPCMPEQB(signalling, b, b)
 		VPMOVMSKB(b, any)
@@ -158,35 +168,35 @@ func f8e5m2(k *kernel) func() {
 }
 
 func integers() {
-	expand("i8AVX2", "i8Generic", numbers(1), eights(func(k *kernel, at int, y VecVirtual) {
-		VPMOVSXBD(k.in(at), y)
-		VCVTDQ2PS(y, y)
-	}))
-	expand("u8AVX2", "u8Generic", numbers(1), eights(func(k *kernel, at int, y VecVirtual) {
-		VPMOVZXBD(k.in(at), y)
-		VCVTDQ2PS(y, y)
-	}))
-	expand("i16AVX2", "i16Generic", numbers(2), eights(func(k *kernel, at int, y VecVirtual) {
-		VPMOVSXWD(k.in(2*at), y)
-		VCVTDQ2PS(y, y)
-	}))
-	expand("u16AVX2", "u16Generic", numbers(2), eights(func(k *kernel, at int, y VecVirtual) {
-		VPMOVZXWD(k.in(2*at), y)
-		VCVTDQ2PS(y, y)
-	}))
-	expand("i32AVX2", "i32Generic", numbers(4), eights(func(k *kernel, at int, y VecVirtual) {
-		VCVTDQ2PS(k.in(4*at), y)
-	}))
-	expand("u32AVX2", "u32Generic", numbers(4), u32)
-	expand("boolAVX2", "boolGeneric", numbers(1), func(k *kernel) func() {
+	expandNumbers("i8AVX2", "i8Generic", 1, extended(VPMOVSXBD, 1))
+	expandNumbers("u8AVX2", "u8Generic", 1, extended(VPMOVZXBD, 1))
+	expandNumbers("i16AVX2", "i16Generic", 2, extended(VPMOVSXWD, 2))
+	expandNumbers("u16AVX2", "u16Generic", 2, extended(VPMOVZXWD, 2))
+	expandNumbers("i32AVX2", "i32Generic", 4, func(k *kernel) func() {
+		return k.eights(func(at int, y VecVirtual) { VCVTDQ2PS(k.from(4*at), y) })
+	})
+	expandNumbers("u32AVX2", "u32Generic", 4, u32)
+	expandNumbers("i64AVX2", "i64Generic", 8, i64)
+	expandNumbers("u64AVX2", "u64Generic", 8, u64)
+	expandNumbers("boolAVX2", "boolGeneric", 1, func(k *kernel) func() {
 		zero, one := YMM(), keep(floatsOf("one", 1))
 		VPXOR(zero, zero, zero)
-		return eights(func(k *kernel, at int, y VecVirtual) {
-			VPMOVZXBD(k.in(at), y)
+		return k.eights(func(at int, y VecVirtual) {
+			VPMOVZXBD(k.from(at), y)
 			VPCMPEQD(zero, y, y)
 			VPANDN(one, y, y)
-		})(k)
+		})
 	})
+}
+
+// extended is the body for integers of size bytes that extend makes doublewords of.
+func extended(extend func(...Op), size int) body {
+	return func(k *kernel) func() {
+		return k.eights(func(at int, y VecVirtual) {
+			extend(k.from(size*at), y)
+			VCVTDQ2PS(y, y)
+		})
+	}
 }
 
 // u32 sets the halves of a number into the mantissas of 2^23 and 2^39, where they count as
@@ -196,15 +206,81 @@ func u32(k *kernel) func() {
 	low := keep(floatsOf("two23", 1<<23))
 	high := keep(floatsOf("two39", 1<<39))
 	both := keep(floatsOf("two39_two23", 1<<39+1<<23))
-	return eights(func(k *kernel, at int, y VecVirtual) {
+	return k.eights(func(at int, y VecVirtual) {
 		h := YMM()
-		VMOVDQU(k.in(4*at), y)
+		VMOVDQU(k.from(4*at), y)
 		VPSRLD(Imm(16), y, h)
 		VPOR(high, h, h)
 		VPBLENDW(Imm(0xaa), low, y, y)
 		VSUBPS(both, h, h)
 		VADDPS(h, y, y)
-	})(k)
+	})
+}
+
+// u64 works as u32 does, in float64.
+func u64(k *kernel) func() {
+	zero, toOdd := YMM(), longRounder()
+	VPXOR(zero, zero, zero)
+	sum := longSum(1<<84, 1<<84+1<<52)
+	return k.fours(func(at int, y VecVirtual) {
+		exact := YMM()
+		VMOVDQU(k.from(8*at), y)
+		VPSRLQ(Imm(53), y, exact)
+		VPCMPEQQ(zero, exact, exact)
+		toOdd(y, exact)
+		sum(y)
+	})
+}
+
+// i64 adds 2^63 to make a number unsigned, and takes it away with the other powers.
+func i64(k *kernel) func() {
+	zero, toOdd := YMM(), longRounder()
+	VPXOR(zero, zero, zero)
+	bound := keep(quadwordsOf("integer_two53", 1<<53))
+	sum := longSum(1<<84+1<<63, 1<<84+1<<63+1<<52)
+	return k.fours(func(at int, y VecVirtual) {
+		exact := YMM()
+		VMOVDQU(k.from(8*at), y)
+		VPADDQ(bound, y, exact)
+		VPSRLQ(Imm(54), exact, exact)
+		VPCMPEQQ(zero, exact, exact)
+		toOdd(y, exact)
+		sum(y)
+	})
+}
+
+// longRounder returns what makes integers representable that are not exact in float64: those
+// between two multiples of 2^12 become the one halfway. At 2^53 and beyond, all float32s and
+// all ties between two are multiples of 2^12, so rounding to float32 is not misled.
+func longRounder() func(v, exact VecVirtual) {
+	below := keep(quadwordsOf("below_two11", 1<<11-1))
+	return func(v, exact VecVirtual) {
+		odd := YMM()
+		VPAND(below, v, odd)
+		VPADDQ(below, odd, odd) // carries into bit 11 if any below is set
+		VPOR(v, odd, odd)
+		VPANDN(odd, below, odd)
+		VBLENDVPD(exact, v, odd, v)
+	}
+}
+
+// longSum returns what adds up the halves of integers: the upper one with its sign bit flipped
+// if high is to include 2^63.
+func longSum(high, both float64) func(v VecVirtual) {
+	bits := func(f float64) uint64 { return math.Float64bits(f) }
+	name := map[bool]string{true: "_two63"}[high > 1<<84]
+	low := keep(quadwordsOf("two52", bits(1<<52)))
+	upper := keep(quadwordsOf("two84"+name, bits(high)))
+	powers := keep(quadwordsOf("two84"+name+"_two52", bits(both)))
+	return func(v VecVirtual) {
+		h := YMM()
+		VPSRLQ(Imm(32), v, h)
+		VPXOR(upper, h, h)
+		VPBLENDD(Imm(0xaa), low, v, v)
+		VSUBPD(powers, h, h)
+		VADDPD(h, v, v)
+		VCVTPD2PSY(v, v.AsX())
+	}
 }
 
 func scaledIntegers() {
@@ -212,20 +288,18 @@ func scaledIntegers() {
 	scaled("i16ScaledAVX2", "i16ScaledGeneric", 2, VPMOVSXWD)
 }
 
-func scaled(name, generic string, size int, load func(...Op)) {
-	s := numbers(size)
-	k := &kernel{floats: "dst", inBlock: s.size, outBlock: 4 * s.elems}
-	signature := "func(dst []float32, src []byte, scale float32, zero int32)"
-	k.function(name, " is "+generic+".", signature, s, func(k *kernel) func() {
+func scaled(name, generic string, size int, extend func(...Op)) {
+	k := kernel{floats: "dst", elems: 32, in: 32 * size, out: 4 * 32}
+	k.function(name, generic+".", "func(dst []float32, src []byte, scale float32, zero int32)", func(k *kernel) func() {
 		scale, zero := YMM(), YMM()
 		VBROADCASTSS(argument("scale"), scale)
 		VBROADCASTSS(argument("zero"), zero) // vet takes VPBROADCASTD's D for eight bytes
-		return eights(func(k *kernel, at int, y VecVirtual) {
-			load(k.in(size*at), y)
+		return k.eights(func(at int, y VecVirtual) {
+			extend(k.from(size*at), y)
 			VPSUBD(zero, y, y)
 			VCVTDQ2PS(y, y)
 			VMULPS(scale, y, y)
-		})(k)
+		})
 	})
 }
 
