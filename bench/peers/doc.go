@@ -10,10 +10,10 @@
 // # Speed
 //
 // Build with CGO_CFLAGS="-O3 -march=native". Both sides write to the same memory, allocated
-// and touched before. In every round each side has its turn, for at least five
-// milliseconds or one pass over the buffers; the best round counts, which other load on the machine
-// disturbs least. A C routine repeats in C, so that entering it costs nothing; ours
-// pays for its checks every pass. Figures are GB/s of float32: output when expanding, input
+// and touched before. In every round each side has its turn, for at least a millisecond or one
+// pass over the buffers; the best round counts, which other load on the machine disturbs
+// least. A C routine repeats in C, so that entering it costs nothing; ours pays for its
+// checks every pass, which shows below 16 Ki elements. Figures are GB/s of float32: output when expanding, input
 // when quantizing.
 //
 // Where ggml has two routines for the same work both run: its base library has portable

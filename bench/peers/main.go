@@ -19,8 +19,8 @@ import (
 func main() {
 	var (
 		types        typeSet
-		sizes        = sizeList{4 << 10, 64 << 10, 64 << 20}
-		rounds       = flag.Int("rounds", 21, "how often every contestant runs")
+		sizes        = sizeList{16 << 10, 64 << 10, 64 << 20}
+		rounds       = flag.Int("rounds", 31, "how often every contestant runs")
 		quick        = flag.Bool("quick", false, "three rounds, and nothing beyond the caches")
 		differential = flag.Bool("differential", false, "compare values instead of speed")
 		count        = flag.Int("blocks", 10_000_000, "random blocks of each type for -differential")
@@ -43,7 +43,7 @@ func main() {
 		err = (&judge{w: os.Stdout, blocks: *count, seed: *seed}).all(types)
 	default:
 		runtime.LockOSThread()
-		r := race{sizes: sizes, rounds: *rounds, wait: 5 * time.Millisecond}
+		r := race{sizes: sizes, rounds: *rounds, wait: time.Millisecond}
 		r.print(os.Stdout, "expand", expandMatches(types))
 		r.print(os.Stdout, "quantize", quantizeMatches(types))
 	}
