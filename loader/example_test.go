@@ -1,0 +1,152 @@
+package loader_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/tensormap/tensormap/loader"
+)
+
+const example = "../testdata/safetensors/minilm-slice.safetensors"
+
+// Open a model and look at a tensor in place.
+func Example() {
+	m, err := loader.Open(example, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	for t := range m.Tensors() {
+		fmt.Println(t.Name(), t.DType(), t.Shape())
+	}
+	bias, err := m.Tensor("embeddings.LayerNorm.bias")
+	if err != nil {
+		log.Fatal(err)
+	}
+	values, err := bias.Float32s()
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(values[:3])
+	// Output:
+	// embeddings.position_ids I64 [1 512]
+	// embeddings.LayerNorm.bias F32 [384]
+	// embeddings.LayerNorm.weight F32 [384]
+	// embeddings.token_type_embeddings.weight F32 [2 384]
+	// embeddings.word_embeddings.weight F32 [64 384]
+	// encoder.layer.0.attention.output.dense.bias F32 [384]
+	// [0.16954054 0.11112433 0.0064446456]
+}
+
+// View gives the elements as the Go type that they are stored as.
+func ExampleView() {
+	m, err := loader.Open(example, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	t, err := m.Tensor("embeddings.position_ids")
+	if err != nil {
+		log.Fatal(err)
+	}
+	ids, err := loader.View[int64](t)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(len(ids), ids[:4])
+	// Output: 512 [0 1 2 3]
+}
+
+// DequantizeRows looks up an embedding: one row, whatever the type of the table, into
+// memory that is used again.
+func ExampleTensor_DequantizeRows() {
+	m, err := loader.Open(example, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	table, err := m.Tensor("embeddings.word_embeddings.weight")
+	if err != nil {
+		log.Fatal(err)
+	}
+	row := make([]float32, table.Shape()[1])
+	for _, token := range []uint64{0, 63} {
+		if err := table.DequantizeRows(row, token, 1); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(token, row[:2])
+	}
+	// Output:
+	// 0 [-0.004247197 -0.019738585]
+	// 63 [0.012757824 -0.048937242]
+}
+
+// Verify says what it checked; what is wrong is in the report.
+func ExampleModel_Verify() {
+	m, err := loader.Open("../testdata/apr2/badcrc.apr", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	report, err := m.Verify(context.Background(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("checked", report.Checked)
+	fmt.Println(report.Err())
+	// Output:
+	// checked [structure bounds overlaps alignment metadata crc32]
+	// ../testdata/apr2/badcrc.apr: apr2: offset 964: crc32: the file says aef10ea1, but bytes 0 to 964 have aef00ea1 (checksum mismatch)
+}
+
+// A server goes over to a new model while requests run. Each request takes a lease and so
+// finishes on the model that it began with; the old one is unmapped after its last request.
+func ExampleLease() {
+	var current atomic.Pointer[loader.Model]
+	swap := func(path string) error {
+		m, err := loader.Open(path, nil)
+		if err != nil {
+			return err
+		}
+		if old := current.Swap(m); old != nil {
+			return old.Close() // does not wait
+		}
+		return nil
+	}
+	acquire := func() (*loader.Lease, error) {
+		for {
+			m := current.Load()
+			l, err := m.Acquire()
+			if err == nil || current.Load() == m {
+				return l, err
+			}
+			// The model was swapped between the two: take the new one.
+		}
+	}
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		l, err := acquire()
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		defer l.Release()
+		t, err := l.Tensor(r.PathValue("tensor"))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusNotFound)
+			return
+		}
+		values, err := t.Float32s()
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		fmt.Fprintln(w, len(values))
+	}
+	if err := swap(example); err != nil {
+		log.Fatal(err)
+	}
+	http.HandleFunc("GET /tensors/{tensor}", handler)
+}
