@@ -2166,7 +2166,7 @@ block:
 	RET
 
 // func q4_1AVX512(dst []float32, src []byte)
-// Requires: AVX, AVX2, AVX512F
+// Requires: AVX, AVX2, AVX512F, F16C
 TEXT ·q4_1AVX512(SB), NOSPLIT, $0-48
 	MOVQ      dst_base+0(FP), AX
 	MOVQ      src_base+24(FP), CX
@@ -2175,11 +2175,12 @@ TEXT ·q4_1AVX512(SB), NOSPLIT, $0-48
 	SHRQ      $0x05, DX
 
 block:
-	VPBROADCASTW (CX), Y1
-	VCVTPH2PS    Y1, Z1
+	VPBROADCASTD (CX), X1
+	VCVTPH2PS    X1, X1
+	VMOVSHDUP    X1, X2
+	VBROADCASTSS X1, Z1
+	VBROADCASTSS X2, Z2
 	VMULPS       Z0, Z1, Z1
-	VPBROADCASTW 2(CX), Y2
-	VCVTPH2PS    Y2, Z2
 	VADDPS       Z2, Z1, Z1
 	VPMOVZXBD    4(CX), Z2
 	VPERMPS      Z1, Z2, Z3
@@ -2213,7 +2214,7 @@ DATA count<>+60(SB)/4, $0x41700000
 GLOBL count<>(SB), RODATA|NOPTR, $64
 
 // func q4_1AVX512Stream(dst []float32, src []byte)
-// Requires: AVX, AVX2, AVX512F, MMX+
+// Requires: AVX, AVX2, AVX512F, F16C, MMX+
 TEXT ·q4_1AVX512Stream(SB), NOSPLIT, $0-48
 	MOVQ      dst_base+0(FP), AX
 	MOVQ      src_base+24(FP), CX
@@ -2222,11 +2223,12 @@ TEXT ·q4_1AVX512Stream(SB), NOSPLIT, $0-48
 	SHRQ      $0x05, DX
 
 block:
-	VPBROADCASTW (CX), Y1
-	VCVTPH2PS    Y1, Z1
+	VPBROADCASTD (CX), X1
+	VCVTPH2PS    X1, X1
+	VMOVSHDUP    X1, X2
+	VBROADCASTSS X1, Z1
+	VBROADCASTSS X2, Z2
 	VMULPS       Z0, Z1, Z1
-	VPBROADCASTW 2(CX), Y2
-	VCVTPH2PS    Y2, Z2
 	VADDPS       Z2, Z1, Z1
 	VPMOVZXBD    4(CX), Z2
 	VPERMPS      Z1, Z2, Z3
@@ -2243,199 +2245,174 @@ block:
 	RET
 
 // func q5_0AVX512(dst []float32, src []byte)
-// Requires: AVX, AVX2, AVX512F
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL
 TEXT ·q5_0AVX512(SB), NOSPLIT, $0-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
-	VPBROADCASTD low4<>+0(SB), Z0
-	VPBROADCASTD twoTo23<>+0(SB), Z1
-	VPBROADCASTD bit4<>+0(SB), Z2
-	VPBROADCASTD twoTo23Plus16<>+0(SB), Z3
-	VPBROADCASTD high4<>+0(SB), Z4
-	VPBROADCASTD twoTo19<>+0(SB), Z5
-	VPBROADCASTD bit8<>+0(SB), Z6
-	VPBROADCASTD twoTo19Plus16<>+0(SB), Z7
+	VPBROADCASTD low4s<>+0(SB), Y0
+	VPBROADCASTD sixteens<>+0(SB), Y1
+	VMOVDQU      nibbleShift<>+0(SB), Y2
+	VPBROADCASTD minus16s<>+0(SB), Y3
 	MOVQ         dst_len+8(FP), DX
 	SHRQ         $0x05, DX
 
 block:
-	VPBROADCASTW (CX), Y8
-	VCVTPH2PS    Y8, Z8
-	VPMOVZXBD    6(CX), Z9
-	KMOVW        2(CX), K1
-	VMOVDQA32    Z9, Z10
-	VPTERNLOGD   $0xec, Z0, Z1, Z10
-	VPORD        Z2, Z10, K1, Z10
-	VSUBPS       Z3, Z10, Z10
-	VMULPS       Z8, Z10, Z10
-	VMOVUPS      Z10, (AX)
-	KMOVW        4(CX), K1
-	VMOVDQA32    Z9, Z9
-	VPTERNLOGD   $0xec, Z4, Z5, Z9
-	VPORD        Z6, Z9, K1, Z9
-	VSUBPS       Z7, Z9, Z9
-	VMULPS       Z8, Z9, Z9
-	VMOVUPS      Z9, 64(AX)
-	ADDQ         $0x00000016, CX
-	ADDQ         $0x00000080, AX
-	DECQ         DX
-	JNZ          block
+	VBROADCASTI128 6(CX), Y4
+	KMOVD          2(CX), K1
+	VPSRLVQ        Y2, Y4, Y4
+	VPTERNLOGD     $0xec, Y0, Y3, Y4
+	VPADDB         Y1, Y4, K1, Y4
+	VEXTRACTI128   $0x01, Y4, X5
+	VPBROADCASTW   (CX), Y6
+	VCVTPH2PS      Y6, Z6
+	VPMOVSXBD      X4, Z4
+	VCVTDQ2PS      Z4, Z4
+	VMULPS         Z6, Z4, Z4
+	VMOVUPS        Z4, (AX)
+	VPMOVSXBD      X5, Z4
+	VCVTDQ2PS      Z4, Z4
+	VMULPS         Z6, Z4, Z4
+	VMOVUPS        Z4, 64(AX)
+	ADDQ           $0x00000016, CX
+	ADDQ           $0x00000080, AX
+	DECQ           DX
+	JNZ            block
 	VZEROUPPER
 	RET
 
-DATA low4<>+0(SB)/4, $0x0000000f
-GLOBL low4<>(SB), RODATA|NOPTR, $4
+DATA low4s<>+0(SB)/4, $0x0f0f0f0f
+GLOBL low4s<>(SB), RODATA|NOPTR, $4
 
-DATA twoTo23<>+0(SB)/4, $0x4b000000
-GLOBL twoTo23<>(SB), RODATA|NOPTR, $4
+DATA sixteens<>+0(SB)/4, $0x10101010
+GLOBL sixteens<>(SB), RODATA|NOPTR, $4
 
-DATA bit4<>+0(SB)/4, $0x00000010
-GLOBL bit4<>(SB), RODATA|NOPTR, $4
+DATA nibbleShift<>+0(SB)/4, $0x00000000
+DATA nibbleShift<>+4(SB)/4, $0x00000000
+DATA nibbleShift<>+8(SB)/4, $0x00000000
+DATA nibbleShift<>+12(SB)/4, $0x00000000
+DATA nibbleShift<>+16(SB)/4, $0x00000004
+DATA nibbleShift<>+20(SB)/4, $0x00000000
+DATA nibbleShift<>+24(SB)/4, $0x00000004
+DATA nibbleShift<>+28(SB)/4, $0x00000000
+GLOBL nibbleShift<>(SB), RODATA|NOPTR, $32
 
-DATA twoTo23Plus16<>+0(SB)/4, $0x4b000010
-GLOBL twoTo23Plus16<>(SB), RODATA|NOPTR, $4
-
-DATA high4<>+0(SB)/4, $0x000000f0
-GLOBL high4<>(SB), RODATA|NOPTR, $4
-
-DATA twoTo19<>+0(SB)/4, $0x49000000
-GLOBL twoTo19<>(SB), RODATA|NOPTR, $4
-
-DATA bit8<>+0(SB)/4, $0x00000100
-GLOBL bit8<>(SB), RODATA|NOPTR, $4
-
-DATA twoTo19Plus16<>+0(SB)/4, $0x49000100
-GLOBL twoTo19Plus16<>(SB), RODATA|NOPTR, $4
+DATA minus16s<>+0(SB)/4, $0xf0f0f0f0
+GLOBL minus16s<>(SB), RODATA|NOPTR, $4
 
 // func q5_0AVX512Stream(dst []float32, src []byte)
-// Requires: AVX, AVX2, AVX512F, MMX+
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, MMX+
 TEXT ·q5_0AVX512Stream(SB), NOSPLIT, $0-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
-	VPBROADCASTD low4<>+0(SB), Z0
-	VPBROADCASTD twoTo23<>+0(SB), Z1
-	VPBROADCASTD bit4<>+0(SB), Z2
-	VPBROADCASTD twoTo23Plus16<>+0(SB), Z3
-	VPBROADCASTD high4<>+0(SB), Z4
-	VPBROADCASTD twoTo19<>+0(SB), Z5
-	VPBROADCASTD bit8<>+0(SB), Z6
-	VPBROADCASTD twoTo19Plus16<>+0(SB), Z7
+	VPBROADCASTD low4s<>+0(SB), Y0
+	VPBROADCASTD sixteens<>+0(SB), Y1
+	VMOVDQU      nibbleShift<>+0(SB), Y2
+	VPBROADCASTD minus16s<>+0(SB), Y3
 	MOVQ         dst_len+8(FP), DX
 	SHRQ         $0x05, DX
 
 block:
-	VPBROADCASTW (CX), Y8
-	VCVTPH2PS    Y8, Z8
-	VPMOVZXBD    6(CX), Z9
-	KMOVW        2(CX), K1
-	VMOVDQA32    Z9, Z10
-	VPTERNLOGD   $0xec, Z0, Z1, Z10
-	VPORD        Z2, Z10, K1, Z10
-	VSUBPS       Z3, Z10, Z10
-	VMULPS       Z8, Z10, Z10
-	VMOVNTPS     Z10, (AX)
-	KMOVW        4(CX), K1
-	VMOVDQA32    Z9, Z9
-	VPTERNLOGD   $0xec, Z4, Z5, Z9
-	VPORD        Z6, Z9, K1, Z9
-	VSUBPS       Z7, Z9, Z9
-	VMULPS       Z8, Z9, Z9
-	VMOVNTPS     Z9, 64(AX)
-	ADDQ         $0x00000016, CX
-	ADDQ         $0x00000080, AX
-	DECQ         DX
-	JNZ          block
+	VBROADCASTI128 6(CX), Y4
+	KMOVD          2(CX), K1
+	VPSRLVQ        Y2, Y4, Y4
+	VPTERNLOGD     $0xec, Y0, Y3, Y4
+	VPADDB         Y1, Y4, K1, Y4
+	VEXTRACTI128   $0x01, Y4, X5
+	VPBROADCASTW   (CX), Y6
+	VCVTPH2PS      Y6, Z6
+	VPMOVSXBD      X4, Z4
+	VCVTDQ2PS      Z4, Z4
+	VMULPS         Z6, Z4, Z4
+	VMOVNTPS       Z4, (AX)
+	VPMOVSXBD      X5, Z4
+	VCVTDQ2PS      Z4, Z4
+	VMULPS         Z6, Z4, Z4
+	VMOVNTPS       Z4, 64(AX)
+	ADDQ           $0x00000016, CX
+	ADDQ           $0x00000080, AX
+	DECQ           DX
+	JNZ            block
 	SFENCE
 	VZEROUPPER
 	RET
 
 // func q5_1AVX512(dst []float32, src []byte)
-// Requires: AVX, AVX2, AVX512F
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, F16C
 TEXT ·q5_1AVX512(SB), NOSPLIT, $0-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
-	VPBROADCASTD low4<>+0(SB), Z0
-	VPBROADCASTD twoTo23<>+0(SB), Z1
-	VPBROADCASTD bit4<>+0(SB), Z2
-	VPBROADCASTD twoTo23<>+0(SB), Z3
-	VPBROADCASTD high4<>+0(SB), Z4
-	VPBROADCASTD twoTo19<>+0(SB), Z5
-	VPBROADCASTD bit8<>+0(SB), Z6
-	VPBROADCASTD twoTo19<>+0(SB), Z7
+	VPBROADCASTD low4s<>+0(SB), Y0
+	VPBROADCASTD sixteens<>+0(SB), Y1
+	VMOVDQU      nibbleShift<>+0(SB), Y2
 	MOVQ         dst_len+8(FP), DX
 	SHRQ         $0x05, DX
 
 block:
-	VPBROADCASTW (CX), Y8
-	VCVTPH2PS    Y8, Z8
-	VPBROADCASTW 2(CX), Y9
-	VCVTPH2PS    Y9, Z9
-	VPMOVZXBD    8(CX), Z10
-	KMOVW        4(CX), K1
-	VMOVDQA32    Z10, Z11
-	VPTERNLOGD   $0xec, Z0, Z1, Z11
-	VPORD        Z2, Z11, K1, Z11
-	VSUBPS       Z3, Z11, Z11
-	VMULPS       Z8, Z11, Z11
-	VADDPS       Z9, Z11, Z11
-	VMOVUPS      Z11, (AX)
-	KMOVW        6(CX), K1
-	VMOVDQA32    Z10, Z10
-	VPTERNLOGD   $0xec, Z4, Z5, Z10
-	VPORD        Z6, Z10, K1, Z10
-	VSUBPS       Z7, Z10, Z10
-	VMULPS       Z8, Z10, Z10
-	VADDPS       Z9, Z10, Z10
-	VMOVUPS      Z10, 64(AX)
-	ADDQ         $0x00000018, CX
-	ADDQ         $0x00000080, AX
-	DECQ         DX
-	JNZ          block
+	VBROADCASTI128 8(CX), Y3
+	KMOVD          4(CX), K1
+	VPSRLVQ        Y2, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPADDB         Y1, Y3, K1, Y3
+	VEXTRACTI128   $0x01, Y3, X4
+	VPBROADCASTD   (CX), X5
+	VCVTPH2PS      X5, X5
+	VMOVSHDUP      X5, X6
+	VBROADCASTSS   X5, Z5
+	VBROADCASTSS   X6, Z6
+	VPMOVSXBD      X3, Z3
+	VCVTDQ2PS      Z3, Z3
+	VMULPS         Z5, Z3, Z3
+	VADDPS         Z6, Z3, Z3
+	VMOVUPS        Z3, (AX)
+	VPMOVSXBD      X4, Z3
+	VCVTDQ2PS      Z3, Z3
+	VMULPS         Z5, Z3, Z3
+	VADDPS         Z6, Z3, Z3
+	VMOVUPS        Z3, 64(AX)
+	ADDQ           $0x00000018, CX
+	ADDQ           $0x00000080, AX
+	DECQ           DX
+	JNZ            block
 	VZEROUPPER
 	RET
 
 // func q5_1AVX512Stream(dst []float32, src []byte)
-// Requires: AVX, AVX2, AVX512F, MMX+
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, F16C, MMX+
 TEXT ·q5_1AVX512Stream(SB), NOSPLIT, $0-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
-	VPBROADCASTD low4<>+0(SB), Z0
-	VPBROADCASTD twoTo23<>+0(SB), Z1
-	VPBROADCASTD bit4<>+0(SB), Z2
-	VPBROADCASTD twoTo23<>+0(SB), Z3
-	VPBROADCASTD high4<>+0(SB), Z4
-	VPBROADCASTD twoTo19<>+0(SB), Z5
-	VPBROADCASTD bit8<>+0(SB), Z6
-	VPBROADCASTD twoTo19<>+0(SB), Z7
+	VPBROADCASTD low4s<>+0(SB), Y0
+	VPBROADCASTD sixteens<>+0(SB), Y1
+	VMOVDQU      nibbleShift<>+0(SB), Y2
 	MOVQ         dst_len+8(FP), DX
 	SHRQ         $0x05, DX
 
 block:
-	VPBROADCASTW (CX), Y8
-	VCVTPH2PS    Y8, Z8
-	VPBROADCASTW 2(CX), Y9
-	VCVTPH2PS    Y9, Z9
-	VPMOVZXBD    8(CX), Z10
-	KMOVW        4(CX), K1
-	VMOVDQA32    Z10, Z11
-	VPTERNLOGD   $0xec, Z0, Z1, Z11
-	VPORD        Z2, Z11, K1, Z11
-	VSUBPS       Z3, Z11, Z11
-	VMULPS       Z8, Z11, Z11
-	VADDPS       Z9, Z11, Z11
-	VMOVNTPS     Z11, (AX)
-	KMOVW        6(CX), K1
-	VMOVDQA32    Z10, Z10
-	VPTERNLOGD   $0xec, Z4, Z5, Z10
-	VPORD        Z6, Z10, K1, Z10
-	VSUBPS       Z7, Z10, Z10
-	VMULPS       Z8, Z10, Z10
-	VADDPS       Z9, Z10, Z10
-	VMOVNTPS     Z10, 64(AX)
-	ADDQ         $0x00000018, CX
-	ADDQ         $0x00000080, AX
-	DECQ         DX
-	JNZ          block
+	VBROADCASTI128 8(CX), Y3
+	KMOVD          4(CX), K1
+	VPSRLVQ        Y2, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPADDB         Y1, Y3, K1, Y3
+	VEXTRACTI128   $0x01, Y3, X4
+	VPBROADCASTD   (CX), X5
+	VCVTPH2PS      X5, X5
+	VMOVSHDUP      X5, X6
+	VBROADCASTSS   X5, Z5
+	VBROADCASTSS   X6, Z6
+	VPMOVSXBD      X3, Z3
+	VCVTDQ2PS      Z3, Z3
+	VMULPS         Z5, Z3, Z3
+	VADDPS         Z6, Z3, Z3
+	VMOVNTPS       Z3, (AX)
+	VPMOVSXBD      X4, Z3
+	VCVTDQ2PS      Z3, Z3
+	VMULPS         Z5, Z3, Z3
+	VADDPS         Z6, Z3, Z3
+	VMOVNTPS       Z3, 64(AX)
+	ADDQ           $0x00000018, CX
+	ADDQ           $0x00000080, AX
+	DECQ           DX
+	JNZ            block
 	SFENCE
 	VZEROUPPER
 	RET
@@ -2572,6 +2549,9 @@ DATA count2<>+52(SB)/4, $0x3f800000
 DATA count2<>+56(SB)/4, $0x40000000
 DATA count2<>+60(SB)/4, $0x40400000
 GLOBL count2<>(SB), RODATA|NOPTR, $64
+
+DATA low4<>+0(SB)/4, $0x0000000f
+GLOBL low4<>(SB), RODATA|NOPTR, $4
 
 // func q2_KAVX512Stream(dst []float32, src []byte)
 // Requires: AVX, AVX2, AVX512F, MMX+
@@ -2836,6 +2816,9 @@ block:
 
 DATA low2s<>+0(SB)/4, $0x03030303
 GLOBL low2s<>(SB), RODATA|NOPTR, $4
+
+DATA twoTo23<>+0(SB)/4, $0x4b000000
+GLOBL twoTo23<>(SB), RODATA|NOPTR, $4
 
 DATA low3s<>+0(SB)/4, $0x07070707
 GLOBL low3s<>(SB), RODATA|NOPTR, $4
@@ -3624,9 +3607,6 @@ block:
 	VZEROUPPER
 	RET
 
-DATA low4s<>+0(SB)/4, $0x0f0f0f0f
-GLOBL low4s<>(SB), RODATA|NOPTR, $4
-
 DATA low5s<>+0(SB)/4, $0x1f1f1f1f
 GLOBL low5s<>(SB), RODATA|NOPTR, $4
 
@@ -4358,3 +4338,152 @@ block:
 	SFENCE
 	VZEROUPPER
 	RET
+
+// func encodeF16AVX512(dst []byte, src []float32)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL
+TEXT ·encodeF16AVX512(SB), NOSPLIT, $0-48
+	MOVQ dst_base+0(FP), AX
+	MOVQ src_base+24(FP), DX
+	MOVQ dst_len+8(FP), BX
+	SHRQ $0x01, BX
+	SUBQ $0x00000040, BX
+	JB   rest
+
+loop:
+	VMOVUPS   (DX), Z0
+	VCVTPS2PH $0x00, Z0, Y0
+	VMOVUPS   64(DX), Z1
+	VCVTPS2PH $0x00, Z1, Y1
+	VMOVUPS   128(DX), Z2
+	VCVTPS2PH $0x00, Z2, Y2
+	VMOVUPS   192(DX), Z3
+	VCVTPS2PH $0x00, Z3, Y3
+	VMOVUPS   Y0, (AX)
+	VMOVUPS   Y1, 32(AX)
+	VMOVUPS   Y2, 64(AX)
+	VMOVUPS   Y3, 96(AX)
+	ADDQ      $0x00000100, DX
+	ADDQ      $0x00000080, AX
+	SUBQ      $0x00000040, BX
+	JAE       loop
+
+rest:
+	ADDQ $0x00000040, BX
+	JZ   done
+
+part:
+	MOVQ        $-1, SI
+	MOVQ        BX, CX
+	SHLQ        CL, SI
+	NOTQ        SI
+	KMOVQ       SI, K1
+	VMOVDQU32.Z (DX), K1, Z0
+	VMOVUPS     Z0, Z0
+	VCVTPS2PH   $0x00, Z0, Y0
+	VMOVDQU16   Y0, K1, (AX)
+	ADDQ        $0x00000040, DX
+	ADDQ        $0x00000020, AX
+	SUBQ        $0x00000010, BX
+	JA          part
+
+done:
+	VZEROUPPER
+	RET
+
+// func encodeBF16AVX512(dst []byte, src []float32)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL
+TEXT ·encodeBF16AVX512(SB), NOSPLIT, $0-48
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         src_base+24(FP), DX
+	VPBROADCASTD bit0<>+0(SB), Z0
+	VPBROADCASTD underHalf<>+0(SB), Z1
+	VPBROADCASTD quietBrain<>+0(SB), Z2
+	MOVQ         dst_len+8(FP), BX
+	SHRQ         $0x01, BX
+	SUBQ         $0x00000040, BX
+	JB           rest
+
+loop:
+	VMOVUPS (DX), Z3
+	VCMPPS  $0x03, Z3, Z3, K1
+	VPSRLD  $0x10, Z3, Z4
+	VPANDD  Z0, Z4, Z5
+	VPADDD  Z1, Z3, Z3
+	VPADDD  Z5, Z3, Z3
+	VPSRLD  $0x10, Z3, Z3
+	VPORD   Z2, Z4, K1, Z3
+	VPMOVDW Z3, Y3
+	VMOVUPS 64(DX), Z4
+	VCMPPS  $0x03, Z4, Z4, K1
+	VPSRLD  $0x10, Z4, Z5
+	VPANDD  Z0, Z5, Z6
+	VPADDD  Z1, Z4, Z4
+	VPADDD  Z6, Z4, Z4
+	VPSRLD  $0x10, Z4, Z4
+	VPORD   Z2, Z5, K1, Z4
+	VPMOVDW Z4, Y4
+	VMOVUPS 128(DX), Z5
+	VCMPPS  $0x03, Z5, Z5, K1
+	VPSRLD  $0x10, Z5, Z6
+	VPANDD  Z0, Z6, Z7
+	VPADDD  Z1, Z5, Z5
+	VPADDD  Z7, Z5, Z5
+	VPSRLD  $0x10, Z5, Z5
+	VPORD   Z2, Z6, K1, Z5
+	VPMOVDW Z5, Y5
+	VMOVUPS 192(DX), Z6
+	VCMPPS  $0x03, Z6, Z6, K1
+	VPSRLD  $0x10, Z6, Z7
+	VPANDD  Z0, Z7, Z8
+	VPADDD  Z1, Z6, Z6
+	VPADDD  Z8, Z6, Z6
+	VPSRLD  $0x10, Z6, Z6
+	VPORD   Z2, Z7, K1, Z6
+	VPMOVDW Z6, Y6
+	VMOVUPS Y3, (AX)
+	VMOVUPS Y4, 32(AX)
+	VMOVUPS Y5, 64(AX)
+	VMOVUPS Y6, 96(AX)
+	ADDQ    $0x00000100, DX
+	ADDQ    $0x00000080, AX
+	SUBQ    $0x00000040, BX
+	JAE     loop
+
+rest:
+	ADDQ $0x00000040, BX
+	JZ   done
+
+part:
+	MOVQ        $-1, SI
+	MOVQ        BX, CX
+	SHLQ        CL, SI
+	NOTQ        SI
+	KMOVQ       SI, K1
+	VMOVDQU32.Z (DX), K1, Z3
+	VMOVUPS     Z3, Z3
+	VCMPPS      $0x03, Z3, Z3, K2
+	VPSRLD      $0x10, Z3, Z4
+	VPANDD      Z0, Z4, Z5
+	VPADDD      Z1, Z3, Z3
+	VPADDD      Z5, Z3, Z3
+	VPSRLD      $0x10, Z3, Z3
+	VPORD       Z2, Z4, K2, Z3
+	VPMOVDW     Z3, Y3
+	VMOVDQU16   Y3, K1, (AX)
+	ADDQ        $0x00000040, DX
+	ADDQ        $0x00000020, AX
+	SUBQ        $0x00000010, BX
+	JA          part
+
+done:
+	VZEROUPPER
+	RET
+
+DATA bit0<>+0(SB)/4, $0x00000001
+GLOBL bit0<>(SB), RODATA|NOPTR, $4
+
+DATA underHalf<>+0(SB)/4, $0x00007fff
+GLOBL underHalf<>(SB), RODATA|NOPTR, $4
+
+DATA quietBrain<>+0(SB)/4, $0x00000040
+GLOBL quietBrain<>(SB), RODATA|NOPTR, $4

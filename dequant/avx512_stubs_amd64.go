@@ -303,3 +303,13 @@ func iq4_XSAVX512(dst []float32, src []byte)
 //
 //go:noescape
 func iq4_XSAVX512Stream(dst []float32, src []byte)
+
+// encodeF16AVX512 does what encodeF16Generic does.
+//
+//go:noescape
+func encodeF16AVX512(dst []byte, src []float32)
+
+// encodeBF16AVX512 does what encodeBF16Generic does.
+//
+//go:noescape
+func encodeBF16AVX512(dst []byte, src []float32)

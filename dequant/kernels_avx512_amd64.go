@@ -46,4 +46,8 @@ var avx512 = impl{
 		layout.I8:  {run: i8ScaledAVX512},
 		layout.I16: {run: i16ScaledAVX512},
 	},
+	encode: [numTypes]encoder{
+		layout.F16:  {run: encodeF16AVX512},
+		layout.BF16: {run: encodeBF16AVX512},
+	},
 }

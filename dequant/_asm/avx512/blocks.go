@@ -1,8 +1,6 @@
 package main
 
 import (
-	"math"
-
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -39,12 +37,13 @@ func blocks32() {
 	both("q4_1", func(k *kernel) {
 		values := floats("count", func(n int) float32 { return float32(n) })
 		codebookBlock(k, 20, 4, func(table reg.VecVirtual) {
-			VMULPS(values, k.half(0), table)
-			VADDPS(k.half(2), table, table)
+			d, m := k.halves(0)
+			VMULPS(values, d, table)
+			VADDPS(m, table, table)
 		})
 	})
-	both("q5_0", func(k *kernel) { fiveBitBlock(k, 22, 2, 6, -16, false) })
-	both("q5_1", func(k *kernel) { fiveBitBlock(k, 24, 4, 8, 0, true) })
+	both("q5_0", func(k *kernel) { fiveBitBlock(k, 22, 2, 6, false) })
+	both("q5_1", func(k *kernel) { fiveBitBlock(k, 24, 4, 8, true) })
 }
 
 // iq4 is the codebook of IQ4_NL and IQ4_XS.
@@ -91,30 +90,41 @@ func lookUpNibbles(k *kernel, codes Mem, low, high reg.VecVirtual, atLow, atHigh
 	k.store(atHigh, n)
 }
 
-// fiveBitBlock has the fifth bits of 32 elements at high, their nibbles at codes. The number is
-// put together as the mantissa of a float, whose exponent a subtraction removes: with an
-// exponent of 23 the mantissa's last place is 1, with 19 it is 1/16, which reads upper nibbles
-// where they are.
-func fiveBitBlock(k *kernel, size, high, codes int, offset float32, hasMin bool) {
-	type part struct{ nibble, exponent, fifth, zero reg.VecVirtual }
-	parts := []part{
-		{splat("low4", 0x0f), splatFloat("twoTo23", 1<<23), splat("bit4", 1<<4), splatFloat(fiveBitZero(23, offset))},
-		{splat("high4", 0xf0), splatFloat("twoTo19", 1<<19), splat("bit8", 1<<8), splatFloat(fiveBitZero(19, offset))},
+// fiveBitBlock has the fifth bits of 32 elements at high, their nibbles at codes. The codes are put
+// together as bytes, of which all 32 fit half a register.
+func fiveBitBlock(k *kernel, size, high, codes int, hasMin bool) {
+	low, sixteen, nibbles := YMM(), YMM(), YMM()
+	VPBROADCASTD(words("low4s", 0x0f0f0f0f), low)
+	VPBROADCASTD(words("sixteens", 0x10101010), sixteen)
+	VMOVDQU(words("nibbleShift", 0, 0, 0, 0, 4, 0, 4, 0), nibbles)
+	// Without a minimum, codes count from -16 on; as a byte that is a nibble under four bits.
+	base := YMM()
+	if !hasMin {
+		VPBROADCASTD(words("minus16s", 0xf0f0f0f0), base)
 	}
 	k.forEachBlock(32, size, func() {
-		d := k.half(0)
-		var m reg.VecVirtual
+		q, fifth := YMM(), K()
+		VBROADCASTI128(k.from(codes), q)
+		KMOVD(k.from(high), fifth)
+		VPSRLVQ(nibbles, q, q)
 		if hasMin {
-			m = k.half(2)
+			VPAND(low, q, q)
+		} else {
+			VPTERNLOGD(U8(aAndCOrB), low, base, q)
 		}
-		n := k.bytes(codes)
-		for i, p := range parts {
-			z, bits := ZMM(), K()
-			KMOVW(k.from(high+2*i), bits)
-			VMOVDQA32(n, z)
-			VPTERNLOGD(U8(aAndCOrB), p.nibble, p.exponent, z)
-			VPORD(p.fifth, z, bits, z)
-			VSUBPS(p.zero, z, z)
+		VPADDB(sixteen, q, fifth, q)
+		upper := XMM()
+		VEXTRACTI128(U8(1), q, upper)
+		var d, m reg.VecVirtual
+		if hasMin {
+			d, m = k.halves(0)
+		} else {
+			d = k.half(0)
+		}
+		for i, part := range []Op{q.AsX(), upper} {
+			z := ZMM()
+			VPMOVSXBD(part, z)
+			VCVTDQ2PS(z, z)
 			VMULPS(d, z, z)
 			if hasMin {
 				VADDPS(m, z, z)
@@ -122,13 +132,4 @@ func fiveBitBlock(k *kernel, size, high, codes int, offset float32, hasMin bool)
 			k.store(64*i, z)
 		}
 	})
-}
-
-// fiveBitZero is the float that stands for zero.
-func fiveBitZero(exponent int, offset float32) (name string, value float32) {
-	name = map[int]string{23: "twoTo23", 19: "twoTo19"}[exponent]
-	if offset != 0 {
-		name += "Plus16"
-	}
-	return name, float32(math.Ldexp(1, exponent)) - offset
 }

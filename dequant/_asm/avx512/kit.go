@@ -143,6 +143,18 @@ func (k *kernel) half(offset int) reg.VecVirtual {
 	return z
 }
 
+// halves are the two binary16s at an offset, each in all lanes.
+func (k *kernel) halves(offset int) (d, m reg.VecVirtual) {
+	d, m = ZMM(), ZMM()
+	pair, second := XMM(), XMM()
+	VPBROADCASTD(k.from(offset), pair)
+	VCVTPH2PS(pair, pair)
+	VMOVSHDUP(pair, second)
+	VBROADCASTSS(pair, d)
+	VBROADCASTSS(second, m)
+	return d, m
+}
+
 // bytes are 16 bytes at an offset, zero-extended.
 func (k *kernel) bytes(offset int) reg.VecVirtual {
 	z := ZMM()

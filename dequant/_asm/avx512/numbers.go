@@ -9,7 +9,8 @@ import (
 // A number is a type whose blocks are single elements.
 type number struct {
 	name string
-	size int // bytes an element
+	size int // bytes of an element
+	to   int // bytes of a result
 	// begin loads constants. What it returns expands sources of one vector each, that are in
 	// memory or already in a register as wide as they are.
 	begin func(k *kernel) func(src []Op) []reg.VecVirtual
@@ -20,36 +21,36 @@ func (n number) lanes() int { return min(16, 64/n.size) }
 
 func numbers() {
 	for _, n := range []number{
-		{"f32", 4, simple(func(src Op, z reg.VecVirtual) { VMOVUPS(src, z) })},
-		{"f16", 2, binary16},
-		{"bf16", 2, simple(func(src Op, z reg.VecVirtual) {
+		{"f32", 4, 4, simple(func(src Op, z reg.VecVirtual) { VMOVUPS(src, z) })},
+		{"f16", 2, 4, binary16},
+		{"bf16", 2, 4, simple(func(src Op, z reg.VecVirtual) {
 			VPMOVZXWD(src, z)
 			VPSLLD(U8(16), z, z)
 		})},
-		{"f64", 8, simple(func(src Op, z reg.VecVirtual) { VCVTPD2PS(src, z.AsY()) })},
-		{"i8", 1, simple(func(src Op, z reg.VecVirtual) {
+		{"f64", 8, 4, simple(func(src Op, z reg.VecVirtual) { VCVTPD2PS(src, z.AsY()) })},
+		{"i8", 1, 4, simple(func(src Op, z reg.VecVirtual) {
 			VPMOVSXBD(src, z)
 			VCVTDQ2PS(z, z)
 		})},
-		{"i16", 2, simple(func(src Op, z reg.VecVirtual) {
+		{"i16", 2, 4, simple(func(src Op, z reg.VecVirtual) {
 			VPMOVSXWD(src, z)
 			VCVTDQ2PS(z, z)
 		})},
-		{"i32", 4, simple(func(src Op, z reg.VecVirtual) { VCVTDQ2PS(src, z) })},
-		{"i64", 8, simple(func(src Op, z reg.VecVirtual) { VCVTQQ2PS(src, z.AsY()) })},
-		{"u8", 1, simple(func(src Op, z reg.VecVirtual) {
+		{"i32", 4, 4, simple(func(src Op, z reg.VecVirtual) { VCVTDQ2PS(src, z) })},
+		{"i64", 8, 4, simple(func(src Op, z reg.VecVirtual) { VCVTQQ2PS(src, z.AsY()) })},
+		{"u8", 1, 4, simple(func(src Op, z reg.VecVirtual) {
 			VPMOVZXBD(src, z)
 			VCVTDQ2PS(z, z)
 		})},
-		{"u16", 2, simple(func(src Op, z reg.VecVirtual) {
+		{"u16", 2, 4, simple(func(src Op, z reg.VecVirtual) {
 			VPMOVZXWD(src, z)
 			VCVTDQ2PS(z, z)
 		})},
-		{"u32", 4, simple(func(src Op, z reg.VecVirtual) { VCVTUDQ2PS(src, z) })},
-		{"u64", 8, simple(func(src Op, z reg.VecVirtual) { VCVTUQQ2PS(src, z.AsY()) })},
-		{"bool", 1, truth},
-		{"f8e4m3", 1, e4m3},
-		{"f8e5m2", 1, e5m2},
+		{"u32", 4, 4, simple(func(src Op, z reg.VecVirtual) { VCVTUDQ2PS(src, z) })},
+		{"u64", 8, 4, simple(func(src Op, z reg.VecVirtual) { VCVTUQQ2PS(src, z.AsY()) })},
+		{"bool", 1, 4, truth},
+		{"f8e4m3", 1, 4, e4m3},
+		{"f8e5m2", 1, 4, e5m2},
 	} {
 		both(n.name, n.write)
 	}
@@ -77,8 +78,11 @@ func each(expand func(src Op, z reg.VecVirtual)) func(src []Op) []reg.VecVirtual
 func (n number) write(k *kernel) {
 	const vectors = 4
 	expand := n.begin(k)
-	lanes, in, out := n.lanes(), n.lanes()*n.size, 4*n.lanes()
+	lanes, in, out := n.lanes(), n.lanes()*n.size, n.lanes()*n.to
 	k.left = Load(Param("dst").Len(), GP64()).(reg.GPVirtual)
+	if n.to == 2 { // of bytes
+		SHRQ(U8(1), k.left)
+	}
 	SUBQ(U32(vectors*lanes), k.left)
 	JB(LabelRef("rest"))
 
@@ -101,7 +105,11 @@ func (n number) write(k *kernel) {
 	Label("part")
 	mask := firstLanes(k.left)
 	z := expand([]Op{n.maskedLoad(k.from(0), mask)})[0]
-	VMOVUPS(n.result(z), mask, Mem{Base: k.dst})
+	if n.to == 2 {
+		VMOVDQU16(n.result(z), mask, Mem{Base: k.dst})
+	} else {
+		VMOVUPS(n.result(z), mask, Mem{Base: k.dst})
+	}
 	ADDQ(U32(in), k.src)
 	ADDQ(U32(out), k.dst)
 	SUBQ(U32(lanes), k.left)
@@ -111,7 +119,7 @@ func (n number) write(k *kernel) {
 
 // result is the part of z that holds the vector's elements.
 func (n number) result(z reg.VecVirtual) reg.VecVirtual {
-	if n.lanes() == 8 {
+	if n.lanes()*n.to == 32 {
 		return z.AsY().(reg.VecVirtual)
 	}
 	return z
@@ -159,10 +167,12 @@ func binary16(k *kernel) func(src []Op) []reg.VecVirtual {
 	}
 }
 
+// unordered is the comparison that is true of NaNs.
+const unordered = 3
+
 // keepNaNs gives NaNs in out the bits that they have in the binary16s of src. The code is out of
 // line: two comparisons see that four vectors hold none.
 func (k *kernel) keepNaNs(suffix string, src []Op, out []reg.VecVirtual, exponent reg.VecVirtual) {
-	const unordered = 3
 	nan, back := "nan"+suffix, "noNaN"+suffix
 	seen := []reg.OpmaskVirtual{K()}
 	VCMPPS(U8(unordered), out[0], out[len(out)/2], seen[0])
@@ -236,8 +246,8 @@ func truth(*kernel) func(src []Op) []reg.VecVirtual {
 // scaledNumbers are (q − zero) × scale; the difference is exact, so one product rounds.
 func scaledNumbers() {
 	for _, n := range []number{
-		{name: "i8", size: 1},
-		{name: "i16", size: 2},
+		{name: "i8", size: 1, to: 4},
+		{name: "i16", size: 2, to: 4},
 	} {
 		widen := map[int]func(ops ...Op){1: VPMOVSXBD, 2: VPMOVSXWD}[n.size]
 		n.begin = func(*kernel) func(src []Op) []reg.VecVirtual {
