@@ -78,7 +78,7 @@ func (e *encoding) reencode(ctx context.Context, d layout.DType, buf *buffers) e
 		return nil
 	}
 	var scale dequant.I8Scale
-	for values, err := range e.values(buf) {
+	for values, err := range e.tensor.Values(buf.step()) {
 		if err != nil {
 			return err
 		}
@@ -105,20 +105,11 @@ type buffers struct {
 	encoded []byte
 }
 
-// values iterates over the tensor's values in buf, step by step.
-func (e *encoding) values(buf *buffers) func(yield func([]float32, error) bool) {
-	return func(yield func([]float32, error) bool) {
-		if buf.values == nil {
-			buf.values = mmapio.Aligned[float32](step)
-		}
-		for first, n := uint64(0), e.tensor.Elements(); first < n; first += step {
-			values := buf.values[:min(step, n-first)]
-			err := e.tensor.DequantizeRange(values, first)
-			if !yield(values, err) || err != nil {
-				return
-			}
-		}
+func (b *buffers) step() []float32 {
+	if b.values == nil {
+		b.values = mmapio.Aligned[float32](step)
 	}
+	return b.values
 }
 
 // writeTo writes the tensor's bytes in its new encoding.
@@ -130,7 +121,7 @@ func (e *encoding) writeTo(w io.Writer, buf *buffers) error {
 	if buf.encoded == nil {
 		buf.encoded = make([]byte, 4*step)
 	}
-	for values, err := range e.values(buf) {
+	for values, err := range e.tensor.Values(buf.step()) {
 		if err != nil {
 			return err
 		}

@@ -70,9 +70,9 @@ func (b *Builder) Dims(n int) []uint64 {
 	return b.dims[at : at+n : at+n]
 }
 
-// Add checks t and appends it. at is where the file describes it. t.Raw is computed
+// Add checks t and appends a copy of it. at is where the file describes it. t.Raw is computed
 // here; where the tensor is not stored raw, a t.Raw that the file states is compared.
-func (b *Builder) Add(t Tensor, at uint64) error {
+func (b *Builder) Add(t *Tensor, at uint64) error {
 	if err := b.checkName(t.Name, at); err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (b *Builder) Add(t Tensor, at uint64) error {
 		return b.errorf(at, "raw_size", ErrInvalid, t.Name, "%d bytes, but %s %v takes %d", t.Raw, t.DType, t.Shape, raw)
 	}
 	t.Raw = raw
-	if err := b.checkSpan(&t, at); err != nil {
+	if err := b.checkSpan(t, at); err != nil {
 		return err
 	}
 	return b.file(t, at)
@@ -126,7 +126,7 @@ func (b *Builder) checkSpan(t *Tensor, at uint64) error {
 }
 
 // file appends t and enters its name into the table.
-func (b *Builder) file(t Tensor, at uint64) error {
+func (b *Builder) file(t *Tensor, at uint64) error {
 	if len(b.ix.Tensors) == cap(b.ix.Tensors) {
 		// The table is sized for count. Past that an error is better than a probe that
 		// never ends.
@@ -143,7 +143,7 @@ func (b *Builder) file(t Tensor, at uint64) error {
 		}
 	}
 	b.ix.Names.Add(hash, len(b.ix.Tensors))
-	b.ix.Tensors = append(b.ix.Tensors, t)
+	b.ix.Tensors = append(b.ix.Tensors, *t)
 	return nil
 }
 

@@ -92,16 +92,16 @@ func TestBuilderAddErrors(t *testing.T) {
 		t.Run(tt.what, func(t *testing.T) {
 			b := newBuilder(t, 100, 2)
 			b.Data(8, 64)
-			if err := b.Add(u8("first", 10, 1), 1); err != nil {
+			if err := add(b, u8("first", 10, 1), 1); err != nil {
 				t.Fatal(err)
 			}
 			if tt.field == "tensor_count" {
-				if err := b.Add(u8("second", 11, 1), 2); err != nil {
+				if err := add(b, u8("second", 11, 1), 2); err != nil {
 					t.Fatal(err)
 				}
 			}
 			had := len(b.Index().Tensors)
-			err := b.Add(tt.tensor, 1234)
+			err := add(b, tt.tensor, 1234)
 			wantFormatError(t, err, layout.GGUF, 1234, tt.field, tt.want, tt.words...)
 			if !strings.Contains(err.Error(), "tensor "+layout.Quote(tt.tensor.Name)) {
 				t.Errorf("error %v does not name the tensor", err)
@@ -132,7 +132,7 @@ func TestBuilderAddAccepts(t *testing.T) {
 	for _, want := range tests {
 		b := newBuilder(t, 100, 1)
 		b.Data(8, 64)
-		if err := b.Add(want, 0); err != nil {
+		if err := add(b, want, 0); err != nil {
 			t.Errorf("%s: %v", layout.Quote(want.Name), err)
 			continue
 		}
@@ -154,7 +154,7 @@ func TestBuilderComputesRaw(t *testing.T) {
 	b := newBuilder(t, 100, 1)
 	x := u8("a", 0, 16)
 	x.Raw = 99
-	if err := b.Add(x, 0); err != nil {
+	if err := add(b, x, 0); err != nil {
 		t.Fatal(err)
 	}
 	if raw := b.Index().Tensors[0].Raw; raw != 16 {
@@ -176,13 +176,13 @@ func TestBuilderLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Add(u8("1234", 0, 1), 0); err != nil {
+	if err := add(b, u8("1234", 0, 1), 0); err != nil {
 		t.Error(err)
 	}
-	wantFormatError(t, b.Add(u8("12345", 1, 1), 7), layout.APR2, 7, "name", layout.ErrLimit)
+	wantFormatError(t, add(b, u8("12345", 1, 1), 7), layout.APR2, 7, "name", layout.ErrLimit)
 	x := u8("x", 1, 1)
 	x.Shape = []uint64{1, 1, 1}
-	wantFormatError(t, b.Add(x, 8), layout.APR2, 8, "shape", layout.ErrLimit)
+	wantFormatError(t, add(b, x, 8), layout.APR2, 8, "shape", layout.ErrLimit)
 }
 
 func TestBuilderSection(t *testing.T) {
@@ -205,7 +205,7 @@ func TestBuilderIndex(t *testing.T) {
 	b := newBuilder(t, 100, 8)
 	b.Index().Version, b.Index().Align = "3", 32
 	for i, name := range []string{"c", "a", "b"} {
-		if err := b.Add(u8(name, uint64(10*i), 10), 0); err != nil {
+		if err := add(b, u8(name, uint64(10*i), 10), 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -294,3 +294,5 @@ func TestIndexAligned(t *testing.T) {
 		}
 	}
 }
+
+func add(b *layout.Builder, t layout.Tensor, at uint64) error { return b.Add(&t, at) }

@@ -49,7 +49,7 @@ func build(t testing.TB, size uint64, parts []part) error {
 		} else {
 			x := u8(name, p.off, p.size)
 			x.Alias = p.kind == anAlias
-			err = b.Add(x, 0)
+			err = add(b, x, 0)
 		}
 		if err != nil {
 			t.Fatal(err)

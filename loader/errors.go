@@ -20,5 +20,5 @@ var (
 
 // wrap adds to err which tensor of which file it is about.
 func (t *tensor) wrap(err error) error {
-	return fmt.Errorf("%s: tensor %q: %w", t.file.path, t.name, err)
+	return fmt.Errorf("%s: tensor %q: %w", t.file.path, t.name(), err)
 }

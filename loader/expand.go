@@ -78,6 +78,25 @@ func (t Tensor) DequantizeRange(dst []float32, first uint64) error {
 	return t.dequantize(dst, first, true)
 }
 
+// Values iterates over all values in row-major order, each time as many as buf holds (the
+// last time fewer), which it overwrites. An error ends the iteration.
+func (t Tensor) Values(buf []float32) iter.Seq2[[]float32, error] {
+	return func(yield func([]float32, error) bool) {
+		step, n := uint64(len(buf)), t.Elements()
+		if step == 0 && n > 0 {
+			yield(nil, t.ref.wrap(fmt.Errorf("%w: a buffer of no values", ErrRange)))
+			return
+		}
+		for first := uint64(0); first < n; first += step {
+			values := buf[:min(step, n-first)]
+			err := t.DequantizeRange(values, first)
+			if !yield(values, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
 // At is the value of one element, by an index in every dimension. It reads one block, and
 // is meant for looking, not for loops.
 func (t Tensor) At(index ...uint64) (float32, error) {

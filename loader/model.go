@@ -1,7 +1,7 @@
 package loader
 
 import (
-	"cmp"
+	"bytes"
 	"errors"
 	"fmt"
 	"iter"
@@ -55,7 +55,7 @@ func (m *Model) lookup(name string, l *Lease) (Tensor, error) {
 		if !ok {
 			return Tensor{}, fmt.Errorf("%s: tensor %q: %w", m.files[0].path, name, ErrNotFound)
 		}
-		if t := &m.tensors[i]; t.name == name {
+		if t := &m.tensors[i]; string(t.Tensor.Name) == name {
 			return Tensor{t, l}, nil
 		}
 	}
@@ -97,7 +97,7 @@ func (m *Model) sortNames() []int32 {
 	for i := range order {
 		order[i] = int32(i)
 	}
-	slices.SortFunc(order, func(a, b int32) int { return cmp.Compare(m.tensors[a].name, m.tensors[b].name) })
+	slices.SortFunc(order, func(a, b int32) int { return bytes.Compare(m.tensors[a].Name, m.tensors[b].Name) })
 	return order
 }
 

@@ -3,7 +3,6 @@ package loader
 import (
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 
 	"github.com/tensormap/tensormap/layout"
@@ -99,30 +98,26 @@ func (m *Model) load(f *file) error {
 	f.index = f.layout.Index()
 	f.align = baseAlign(f.mapping.Bytes())
 	m.names = f.index.Names
+	copyNames(f.index.Tensors)
 	m.tensors = make([]tensor, len(f.index.Tensors))
-	arena := copyNames(f.index.Tensors)
 	for i := range m.tensors {
-		desc := &f.index.Tensors[i]
-		n := len(desc.Name)
-		m.tensors[i] = tensor{Tensor: desc, model: m, file: f, name: arena[:n]}
-		arena = arena[n:]
-		desc.Name = nil // it may be a slice of the mapping
+		m.tensors[i] = tensor{Tensor: &f.index.Tensors[i], model: m, file: f}
 	}
 	return nil
 }
 
-// copyNames puts all names, one after another, into one string.
-func copyNames(tensors []layout.Tensor) string {
+// copyNames moves all names, which may be slices of the mapping, into memory of their own.
+func copyNames(tensors []layout.Tensor) {
 	size := 0
 	for i := range tensors {
 		size += len(tensors[i].Name)
 	}
-	var names strings.Builder
-	names.Grow(size)
+	arena := make([]byte, 0, size)
 	for i := range tensors {
-		names.Write(tensors[i].Name)
+		at := len(arena)
+		arena = append(arena, tensors[i].Name...)
+		tensors[i].Name = arena[at:len(arena):len(arena)]
 	}
-	return names.String()
 }
 
 // baseAlign is the alignment of b's first byte, up to 8, the most that a dtype needs.

@@ -1,9 +1,11 @@
 package loader
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
+	"syscall"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/mmapio"
@@ -19,14 +21,15 @@ type Tensor struct {
 
 // tensor is what the model keeps of a tensor.
 type tensor struct {
-	*layout.Tensor // its Name is gone: it was a slice of the mapping
+	*layout.Tensor // its Name is a copy that nobody writes to
 	model          *Model
 	file           *file
-	name           string
 }
 
+func (t *tensor) name() string { return mmapio.String(t.Tensor.Name) }
+
 // Name is the tensor's name in its model.
-func (t Tensor) Name() string { return t.ref.name }
+func (t Tensor) Name() string { return t.ref.name() }
 
 // DType is the type of the stored elements.
 func (t Tensor) DType() layout.DType { return t.ref.DType }
@@ -88,7 +91,7 @@ func (t Tensor) Scale() (q layout.Quant, scaled bool, err error) {
 	if err := t.ref.model.parseMetadata(); err != nil {
 		return layout.Quant{}, false, err
 	}
-	q, scaled = t.ref.model.scales[t.ref.name]
+	q, scaled = t.ref.model.scales[t.ref.name()]
 	return q, scaled, nil
 }
 
@@ -162,6 +165,10 @@ func (t Tensor) WriteTo(w io.Writer) (written int64, err error) {
 			}
 			n, err := w.Write(b)
 			written = int64(n)
+			if errors.Is(err, syscall.EFAULT) {
+				// The kernel, not this process, has met the hole in the file.
+				err = fmt.Errorf("%w: %w", mmapio.ErrFault, err)
+			}
 			return err
 		})
 	} else {

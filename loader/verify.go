@@ -163,7 +163,7 @@ func (v *verifier) crc(m *mmapio.Mapping, sum layout.Checksum) (uint32, error) {
 			}
 		}
 	}
-	if err := inParallel(v.workers, work); err != nil {
+	if err := inParallel(int(min(uint64(v.workers), chunks)), work); err != nil {
 		return 0, err
 	}
 	crc := uint32(0)

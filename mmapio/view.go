@@ -84,6 +84,9 @@ func Bytes[T Number](v []T) []byte {
 	return raw
 }
 
+// String returns b as a string without copying. b must never be written again.
+func String(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
 // IsAligned reports whether b's first byte lies on a multiple of align, which
 // must be positive.
 func IsAligned(b []byte, align int) bool {

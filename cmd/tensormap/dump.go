@@ -121,10 +121,13 @@ func dumpNumPy(w io.Writer, t loader.Tensor) error {
 	return dumpRaw(w, t)
 }
 
-// dumpFloat32 writes header and values, some rows at a time; nothing at all where the
-// tensor has no values.
+// dumpStep is how many values are expanded at a time.
+const dumpStep = 1 << 20
+
+// dumpFloat32 writes header and values, a step at a time; nothing at all where the tensor
+// has no values.
 func dumpFloat32(w io.Writer, t loader.Tensor, header []byte) error {
-	for chunk, err := range t.Chunks(0) {
+	for values, err := range t.Values(make([]float32, dumpStep)) {
 		if err != nil {
 			return err
 		}
@@ -132,7 +135,7 @@ func dumpFloat32(w io.Writer, t loader.Tensor, header []byte) error {
 			return err
 		}
 		header = nil
-		if _, err := w.Write(mmapio.Bytes(chunk.Values)); err != nil {
+		if _, err := w.Write(mmapio.Bytes(values)); err != nil {
 			return err
 		}
 	}

@@ -7,11 +7,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"syscall"
 
 	"github.com/tensormap/tensormap/layout/atomicfile"
 	"github.com/tensormap/tensormap/loader"
-	"github.com/tensormap/tensormap/mmapio"
 )
 
 // checkOutput refuses to replace a file of the model that is being read.
@@ -81,10 +79,6 @@ func (p pieces) Write(b []byte) (written int, err error) {
 		piece := b[written:min(written+pieceBytes, len(b))]
 		n, err := p.w.Write(piece)
 		written += n
-		if errors.Is(err, syscall.EFAULT) {
-			// The kernel has found b, a mapped file, shorter than it was.
-			err = mmapio.ErrFault
-		}
 		if err != nil || written == len(b) {
 			return written, err
 		}

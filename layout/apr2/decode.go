@@ -168,7 +168,7 @@ func (d *decoder) entry() error {
 		return err
 	}
 	d.advance(size)
-	return d.builder.Add(t, at)
+	return d.builder.Add(&t, at)
 }
 
 // cut is the error for an entry of at least size bytes where fewer are left.

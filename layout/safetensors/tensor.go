@@ -20,7 +20,7 @@ func (d *decoder) tensor(k key) error {
 	begin := t.Offset - d.data.off
 	d.touching = d.touching && begin == d.end
 	d.end = begin + t.Stored
-	return d.build.Add(t, d.offset(k.at))
+	return d.build.Add(&t, d.offset(k.at))
 }
 
 // anyTensor reads a tensor in any notation of JSON.
