@@ -1777,34 +1777,33 @@ TEXT ·q4_0AVX2(SB), NOSPLIT, $0-48
 	VMOVDQU deal_nibbles<>+0(SB), Y4
 	VMOVDQU nibble_shifts<>+0(SB), Y5
 	VMOVDQU low_nibbles<>+0(SB), Y6
-	VMOVDQU code_unit<>+0(SB), Y7
-	VMOVDQU eight<>+0(SB), Y8
+	VMOVDQU eight<>+0(SB), Y7
 
 loop:
-	VBROADCASTI128 2(CX), Y9
-	VPSHUFB        Y4, Y9, Y9
-	VPSRLVQ        Y5, Y9, Y9
-	VPAND          Y6, Y9, Y9
-	VPSUBB         Y8, Y9, Y9
-	VPBROADCASTW   (CX), X10
-	VCVTPH2PS      X10, Y10
-	VMULPS         Y7, Y10, Y10
-	VPSHUFB        Y0, Y9, Y11
-	VCVTDQ2PS      Y11, Y11
-	VMULPS         Y10, Y11, Y11
-	VMOVUPS        Y11, (AX)
-	VPSHUFB        Y1, Y9, Y11
-	VCVTDQ2PS      Y11, Y11
-	VMULPS         Y10, Y11, Y11
-	VMOVUPS        Y11, 32(AX)
-	VPSHUFB        Y2, Y9, Y11
-	VCVTDQ2PS      Y11, Y11
-	VMULPS         Y10, Y11, Y11
-	VMOVUPS        Y11, 64(AX)
-	VPSHUFB        Y3, Y9, Y9
-	VCVTDQ2PS      Y9, Y9
-	VMULPS         Y10, Y9, Y9
-	VMOVUPS        Y9, 96(AX)
+	VBROADCASTI128 2(CX), Y8
+	VPSHUFB        Y4, Y8, Y8
+	VPSRLVQ        Y5, Y8, Y8
+	VPAND          Y6, Y8, Y8
+	VPSUBB         Y7, Y8, Y8
+	VPBROADCASTW   (CX), X9
+	VCVTPH2PS      X9, Y9
+	VMULPS         code_unit<>+0(SB), Y9, Y9
+	VPSHUFB        Y0, Y8, Y10
+	VCVTDQ2PS      Y10, Y10
+	VMULPS         Y9, Y10, Y10
+	VMOVUPS        Y10, (AX)
+	VPSHUFB        Y1, Y8, Y10
+	VCVTDQ2PS      Y10, Y10
+	VMULPS         Y9, Y10, Y10
+	VMOVUPS        Y10, 32(AX)
+	VPSHUFB        Y2, Y8, Y10
+	VCVTDQ2PS      Y10, Y10
+	VMULPS         Y9, Y10, Y10
+	VMOVUPS        Y10, 64(AX)
+	VPSHUFB        Y3, Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VMULPS         Y9, Y8, Y8
+	VMOVUPS        Y8, 96(AX)
 	ADDQ           $0x00000012, CX
 	ADDQ           $0x00000080, AX
 	SUBQ           $0x00000020, DX
@@ -1854,17 +1853,17 @@ DATA low_nibbles<>+16(SB)/8, $0x0f0f0f0f0f0f0f0f
 DATA low_nibbles<>+24(SB)/8, $0x0f0f0f0f0f0f0f0f
 GLOBL low_nibbles<>(SB), RODATA|NOPTR, $32
 
-DATA code_unit<>+0(SB)/8, $0x3380000033800000
-DATA code_unit<>+8(SB)/8, $0x3380000033800000
-DATA code_unit<>+16(SB)/8, $0x3380000033800000
-DATA code_unit<>+24(SB)/8, $0x3380000033800000
-GLOBL code_unit<>(SB), RODATA|NOPTR, $32
-
 DATA eight<>+0(SB)/8, $0x0808080808080808
 DATA eight<>+8(SB)/8, $0x0808080808080808
 DATA eight<>+16(SB)/8, $0x0808080808080808
 DATA eight<>+24(SB)/8, $0x0808080808080808
 GLOBL eight<>(SB), RODATA|NOPTR, $32
+
+DATA code_unit<>+0(SB)/8, $0x3380000033800000
+DATA code_unit<>+8(SB)/8, $0x3380000033800000
+DATA code_unit<>+16(SB)/8, $0x3380000033800000
+DATA code_unit<>+24(SB)/8, $0x3380000033800000
+GLOBL code_unit<>(SB), RODATA|NOPTR, $32
 
 // func q4_0AVX2Stream(dst []float32, src []byte)
 // Requires: AVX, AVX2, F16C, MMX+
@@ -1879,34 +1878,33 @@ TEXT ·q4_0AVX2Stream(SB), NOSPLIT, $0-48
 	VMOVDQU deal_nibbles<>+0(SB), Y4
 	VMOVDQU nibble_shifts<>+0(SB), Y5
 	VMOVDQU low_nibbles<>+0(SB), Y6
-	VMOVDQU code_unit<>+0(SB), Y7
-	VMOVDQU eight<>+0(SB), Y8
+	VMOVDQU eight<>+0(SB), Y7
 
 loop:
-	VBROADCASTI128 2(CX), Y9
-	VPSHUFB        Y4, Y9, Y9
-	VPSRLVQ        Y5, Y9, Y9
-	VPAND          Y6, Y9, Y9
-	VPSUBB         Y8, Y9, Y9
-	VPBROADCASTW   (CX), X10
-	VCVTPH2PS      X10, Y10
-	VMULPS         Y7, Y10, Y10
-	VPSHUFB        Y0, Y9, Y11
-	VCVTDQ2PS      Y11, Y11
-	VMULPS         Y10, Y11, Y11
-	VMOVNTPS       Y11, (AX)
-	VPSHUFB        Y1, Y9, Y11
-	VCVTDQ2PS      Y11, Y11
-	VMULPS         Y10, Y11, Y11
-	VMOVNTPS       Y11, 32(AX)
-	VPSHUFB        Y2, Y9, Y11
-	VCVTDQ2PS      Y11, Y11
-	VMULPS         Y10, Y11, Y11
-	VMOVNTPS       Y11, 64(AX)
-	VPSHUFB        Y3, Y9, Y9
-	VCVTDQ2PS      Y9, Y9
-	VMULPS         Y10, Y9, Y9
-	VMOVNTPS       Y9, 96(AX)
+	VBROADCASTI128 2(CX), Y8
+	VPSHUFB        Y4, Y8, Y8
+	VPSRLVQ        Y5, Y8, Y8
+	VPAND          Y6, Y8, Y8
+	VPSUBB         Y7, Y8, Y8
+	VPBROADCASTW   (CX), X9
+	VCVTPH2PS      X9, Y9
+	VMULPS         code_unit<>+0(SB), Y9, Y9
+	VPSHUFB        Y0, Y8, Y10
+	VCVTDQ2PS      Y10, Y10
+	VMULPS         Y9, Y10, Y10
+	VMOVNTPS       Y10, (AX)
+	VPSHUFB        Y1, Y8, Y10
+	VCVTDQ2PS      Y10, Y10
+	VMULPS         Y9, Y10, Y10
+	VMOVNTPS       Y10, 32(AX)
+	VPSHUFB        Y2, Y8, Y10
+	VCVTDQ2PS      Y10, Y10
+	VMULPS         Y9, Y10, Y10
+	VMOVNTPS       Y10, 64(AX)
+	VPSHUFB        Y3, Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VMULPS         Y9, Y8, Y8
+	VMOVNTPS       Y8, 96(AX)
 	ADDQ           $0x00000012, CX
 	ADDQ           $0x00000080, AX
 	SUBQ           $0x00000020, DX
@@ -1928,34 +1926,33 @@ TEXT ·iq4_NLAVX2(SB), NOSPLIT, $0-48
 	VMOVDQU deal_nibbles<>+0(SB), Y4
 	VMOVDQU nibble_shifts<>+0(SB), Y5
 	VMOVDQU low_nibbles<>+0(SB), Y6
-	VMOVDQU code_unit<>+0(SB), Y7
-	VMOVDQU iq4_values<>+0(SB), Y8
+	VMOVDQU iq4_values<>+0(SB), Y7
 
 loop:
-	VBROADCASTI128 2(CX), Y9
-	VPSHUFB        Y4, Y9, Y9
-	VPSRLVQ        Y5, Y9, Y9
-	VPAND          Y6, Y9, Y9
-	VPSHUFB        Y9, Y8, Y9
-	VPBROADCASTW   (CX), X10
-	VCVTPH2PS      X10, Y10
-	VMULPS         Y7, Y10, Y10
-	VPSHUFB        Y0, Y9, Y11
-	VCVTDQ2PS      Y11, Y11
-	VMULPS         Y10, Y11, Y11
-	VMOVUPS        Y11, (AX)
-	VPSHUFB        Y1, Y9, Y11
-	VCVTDQ2PS      Y11, Y11
-	VMULPS         Y10, Y11, Y11
-	VMOVUPS        Y11, 32(AX)
-	VPSHUFB        Y2, Y9, Y11
-	VCVTDQ2PS      Y11, Y11
-	VMULPS         Y10, Y11, Y11
-	VMOVUPS        Y11, 64(AX)
-	VPSHUFB        Y3, Y9, Y9
-	VCVTDQ2PS      Y9, Y9
-	VMULPS         Y10, Y9, Y9
-	VMOVUPS        Y9, 96(AX)
+	VBROADCASTI128 2(CX), Y8
+	VPSHUFB        Y4, Y8, Y8
+	VPSRLVQ        Y5, Y8, Y8
+	VPAND          Y6, Y8, Y8
+	VPSHUFB        Y8, Y7, Y8
+	VPBROADCASTW   (CX), X9
+	VCVTPH2PS      X9, Y9
+	VMULPS         code_unit<>+0(SB), Y9, Y9
+	VPSHUFB        Y0, Y8, Y10
+	VCVTDQ2PS      Y10, Y10
+	VMULPS         Y9, Y10, Y10
+	VMOVUPS        Y10, (AX)
+	VPSHUFB        Y1, Y8, Y10
+	VCVTDQ2PS      Y10, Y10
+	VMULPS         Y9, Y10, Y10
+	VMOVUPS        Y10, 32(AX)
+	VPSHUFB        Y2, Y8, Y10
+	VCVTDQ2PS      Y10, Y10
+	VMULPS         Y9, Y10, Y10
+	VMOVUPS        Y10, 64(AX)
+	VPSHUFB        Y3, Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VMULPS         Y9, Y8, Y8
+	VMOVUPS        Y8, 96(AX)
 	ADDQ           $0x00000012, CX
 	ADDQ           $0x00000080, AX
 	SUBQ           $0x00000020, DX
@@ -1982,34 +1979,33 @@ TEXT ·iq4_NLAVX2Stream(SB), NOSPLIT, $0-48
 	VMOVDQU deal_nibbles<>+0(SB), Y4
 	VMOVDQU nibble_shifts<>+0(SB), Y5
 	VMOVDQU low_nibbles<>+0(SB), Y6
-	VMOVDQU code_unit<>+0(SB), Y7
-	VMOVDQU iq4_values<>+0(SB), Y8
+	VMOVDQU iq4_values<>+0(SB), Y7
 
 loop:
-	VBROADCASTI128 2(CX), Y9
-	VPSHUFB        Y4, Y9, Y9
-	VPSRLVQ        Y5, Y9, Y9
-	VPAND          Y6, Y9, Y9
-	VPSHUFB        Y9, Y8, Y9
-	VPBROADCASTW   (CX), X10
-	VCVTPH2PS      X10, Y10
-	VMULPS         Y7, Y10, Y10
-	VPSHUFB        Y0, Y9, Y11
-	VCVTDQ2PS      Y11, Y11
-	VMULPS         Y10, Y11, Y11
-	VMOVNTPS       Y11, (AX)
-	VPSHUFB        Y1, Y9, Y11
-	VCVTDQ2PS      Y11, Y11
-	VMULPS         Y10, Y11, Y11
-	VMOVNTPS       Y11, 32(AX)
-	VPSHUFB        Y2, Y9, Y11
-	VCVTDQ2PS      Y11, Y11
-	VMULPS         Y10, Y11, Y11
-	VMOVNTPS       Y11, 64(AX)
-	VPSHUFB        Y3, Y9, Y9
-	VCVTDQ2PS      Y9, Y9
-	VMULPS         Y10, Y9, Y9
-	VMOVNTPS       Y9, 96(AX)
+	VBROADCASTI128 2(CX), Y8
+	VPSHUFB        Y4, Y8, Y8
+	VPSRLVQ        Y5, Y8, Y8
+	VPAND          Y6, Y8, Y8
+	VPSHUFB        Y8, Y7, Y8
+	VPBROADCASTW   (CX), X9
+	VCVTPH2PS      X9, Y9
+	VMULPS         code_unit<>+0(SB), Y9, Y9
+	VPSHUFB        Y0, Y8, Y10
+	VCVTDQ2PS      Y10, Y10
+	VMULPS         Y9, Y10, Y10
+	VMOVNTPS       Y10, (AX)
+	VPSHUFB        Y1, Y8, Y10
+	VCVTDQ2PS      Y10, Y10
+	VMULPS         Y9, Y10, Y10
+	VMOVNTPS       Y10, 32(AX)
+	VPSHUFB        Y2, Y8, Y10
+	VCVTDQ2PS      Y10, Y10
+	VMULPS         Y9, Y10, Y10
+	VMOVNTPS       Y10, 64(AX)
+	VPSHUFB        Y3, Y8, Y8
+	VCVTDQ2PS      Y8, Y8
+	VMULPS         Y9, Y8, Y8
+	VMOVNTPS       Y8, 96(AX)
 	ADDQ           $0x00000012, CX
 	ADDQ           $0x00000080, AX
 	SUBQ           $0x00000020, DX
@@ -2075,262 +2071,134 @@ DATA fp4_values<>+16(SB)/8, $0x0c08060403020100
 DATA fp4_values<>+24(SB)/8, $0xf4f8fafcfdfeff00
 GLOBL fp4_values<>(SB), RODATA|NOPTR, $32
 
-DATA e8m0_halves<>+0(SB)/4, $0x00200000
-DATA e8m0_halves<>+4(SB)/4, $0x00400000
-DATA e8m0_halves<>+8(SB)/4, $0x00800000
-DATA e8m0_halves<>+12(SB)/4, $0x01000000
-DATA e8m0_halves<>+16(SB)/4, $0x01800000
-DATA e8m0_halves<>+20(SB)/4, $0x02000000
-DATA e8m0_halves<>+24(SB)/4, $0x02800000
-DATA e8m0_halves<>+28(SB)/4, $0x03000000
-DATA e8m0_halves<>+32(SB)/4, $0x03800000
-DATA e8m0_halves<>+36(SB)/4, $0x04000000
-DATA e8m0_halves<>+40(SB)/4, $0x04800000
-DATA e8m0_halves<>+44(SB)/4, $0x05000000
-DATA e8m0_halves<>+48(SB)/4, $0x05800000
-DATA e8m0_halves<>+52(SB)/4, $0x06000000
-DATA e8m0_halves<>+56(SB)/4, $0x06800000
-DATA e8m0_halves<>+60(SB)/4, $0x07000000
-DATA e8m0_halves<>+64(SB)/4, $0x07800000
-DATA e8m0_halves<>+68(SB)/4, $0x08000000
-DATA e8m0_halves<>+72(SB)/4, $0x08800000
-DATA e8m0_halves<>+76(SB)/4, $0x09000000
-DATA e8m0_halves<>+80(SB)/4, $0x09800000
-DATA e8m0_halves<>+84(SB)/4, $0x0a000000
-DATA e8m0_halves<>+88(SB)/4, $0x0a800000
-DATA e8m0_halves<>+92(SB)/4, $0x0b000000
-DATA e8m0_halves<>+96(SB)/4, $0x0b800000
-DATA e8m0_halves<>+100(SB)/4, $0x0c000000
-DATA e8m0_halves<>+104(SB)/4, $0x0c800000
-DATA e8m0_halves<>+108(SB)/4, $0x0d000000
-DATA e8m0_halves<>+112(SB)/4, $0x0d800000
-DATA e8m0_halves<>+116(SB)/4, $0x0e000000
-DATA e8m0_halves<>+120(SB)/4, $0x0e800000
-DATA e8m0_halves<>+124(SB)/4, $0x0f000000
-DATA e8m0_halves<>+128(SB)/4, $0x0f800000
-DATA e8m0_halves<>+132(SB)/4, $0x10000000
-DATA e8m0_halves<>+136(SB)/4, $0x10800000
-DATA e8m0_halves<>+140(SB)/4, $0x11000000
-DATA e8m0_halves<>+144(SB)/4, $0x11800000
-DATA e8m0_halves<>+148(SB)/4, $0x12000000
-DATA e8m0_halves<>+152(SB)/4, $0x12800000
-DATA e8m0_halves<>+156(SB)/4, $0x13000000
-DATA e8m0_halves<>+160(SB)/4, $0x13800000
-DATA e8m0_halves<>+164(SB)/4, $0x14000000
-DATA e8m0_halves<>+168(SB)/4, $0x14800000
-DATA e8m0_halves<>+172(SB)/4, $0x15000000
-DATA e8m0_halves<>+176(SB)/4, $0x15800000
-DATA e8m0_halves<>+180(SB)/4, $0x16000000
-DATA e8m0_halves<>+184(SB)/4, $0x16800000
-DATA e8m0_halves<>+188(SB)/4, $0x17000000
-DATA e8m0_halves<>+192(SB)/4, $0x17800000
-DATA e8m0_halves<>+196(SB)/4, $0x18000000
-DATA e8m0_halves<>+200(SB)/4, $0x18800000
-DATA e8m0_halves<>+204(SB)/4, $0x19000000
-DATA e8m0_halves<>+208(SB)/4, $0x19800000
-DATA e8m0_halves<>+212(SB)/4, $0x1a000000
-DATA e8m0_halves<>+216(SB)/4, $0x1a800000
-DATA e8m0_halves<>+220(SB)/4, $0x1b000000
-DATA e8m0_halves<>+224(SB)/4, $0x1b800000
-DATA e8m0_halves<>+228(SB)/4, $0x1c000000
-DATA e8m0_halves<>+232(SB)/4, $0x1c800000
-DATA e8m0_halves<>+236(SB)/4, $0x1d000000
-DATA e8m0_halves<>+240(SB)/4, $0x1d800000
-DATA e8m0_halves<>+244(SB)/4, $0x1e000000
-DATA e8m0_halves<>+248(SB)/4, $0x1e800000
-DATA e8m0_halves<>+252(SB)/4, $0x1f000000
-DATA e8m0_halves<>+256(SB)/4, $0x1f800000
-DATA e8m0_halves<>+260(SB)/4, $0x20000000
-DATA e8m0_halves<>+264(SB)/4, $0x20800000
-DATA e8m0_halves<>+268(SB)/4, $0x21000000
-DATA e8m0_halves<>+272(SB)/4, $0x21800000
-DATA e8m0_halves<>+276(SB)/4, $0x22000000
-DATA e8m0_halves<>+280(SB)/4, $0x22800000
-DATA e8m0_halves<>+284(SB)/4, $0x23000000
-DATA e8m0_halves<>+288(SB)/4, $0x23800000
-DATA e8m0_halves<>+292(SB)/4, $0x24000000
-DATA e8m0_halves<>+296(SB)/4, $0x24800000
-DATA e8m0_halves<>+300(SB)/4, $0x25000000
-DATA e8m0_halves<>+304(SB)/4, $0x25800000
-DATA e8m0_halves<>+308(SB)/4, $0x26000000
-DATA e8m0_halves<>+312(SB)/4, $0x26800000
-DATA e8m0_halves<>+316(SB)/4, $0x27000000
-DATA e8m0_halves<>+320(SB)/4, $0x27800000
-DATA e8m0_halves<>+324(SB)/4, $0x28000000
-DATA e8m0_halves<>+328(SB)/4, $0x28800000
-DATA e8m0_halves<>+332(SB)/4, $0x29000000
-DATA e8m0_halves<>+336(SB)/4, $0x29800000
-DATA e8m0_halves<>+340(SB)/4, $0x2a000000
-DATA e8m0_halves<>+344(SB)/4, $0x2a800000
-DATA e8m0_halves<>+348(SB)/4, $0x2b000000
-DATA e8m0_halves<>+352(SB)/4, $0x2b800000
-DATA e8m0_halves<>+356(SB)/4, $0x2c000000
-DATA e8m0_halves<>+360(SB)/4, $0x2c800000
-DATA e8m0_halves<>+364(SB)/4, $0x2d000000
-DATA e8m0_halves<>+368(SB)/4, $0x2d800000
-DATA e8m0_halves<>+372(SB)/4, $0x2e000000
-DATA e8m0_halves<>+376(SB)/4, $0x2e800000
-DATA e8m0_halves<>+380(SB)/4, $0x2f000000
-DATA e8m0_halves<>+384(SB)/4, $0x2f800000
-DATA e8m0_halves<>+388(SB)/4, $0x30000000
-DATA e8m0_halves<>+392(SB)/4, $0x30800000
-DATA e8m0_halves<>+396(SB)/4, $0x31000000
-DATA e8m0_halves<>+400(SB)/4, $0x31800000
-DATA e8m0_halves<>+404(SB)/4, $0x32000000
-DATA e8m0_halves<>+408(SB)/4, $0x32800000
-DATA e8m0_halves<>+412(SB)/4, $0x33000000
-DATA e8m0_halves<>+416(SB)/4, $0x33800000
-DATA e8m0_halves<>+420(SB)/4, $0x34000000
-DATA e8m0_halves<>+424(SB)/4, $0x34800000
-DATA e8m0_halves<>+428(SB)/4, $0x35000000
-DATA e8m0_halves<>+432(SB)/4, $0x35800000
-DATA e8m0_halves<>+436(SB)/4, $0x36000000
-DATA e8m0_halves<>+440(SB)/4, $0x36800000
-DATA e8m0_halves<>+444(SB)/4, $0x37000000
-DATA e8m0_halves<>+448(SB)/4, $0x37800000
-DATA e8m0_halves<>+452(SB)/4, $0x38000000
-DATA e8m0_halves<>+456(SB)/4, $0x38800000
-DATA e8m0_halves<>+460(SB)/4, $0x39000000
-DATA e8m0_halves<>+464(SB)/4, $0x39800000
-DATA e8m0_halves<>+468(SB)/4, $0x3a000000
-DATA e8m0_halves<>+472(SB)/4, $0x3a800000
-DATA e8m0_halves<>+476(SB)/4, $0x3b000000
-DATA e8m0_halves<>+480(SB)/4, $0x3b800000
-DATA e8m0_halves<>+484(SB)/4, $0x3c000000
-DATA e8m0_halves<>+488(SB)/4, $0x3c800000
-DATA e8m0_halves<>+492(SB)/4, $0x3d000000
-DATA e8m0_halves<>+496(SB)/4, $0x3d800000
-DATA e8m0_halves<>+500(SB)/4, $0x3e000000
-DATA e8m0_halves<>+504(SB)/4, $0x3e800000
-DATA e8m0_halves<>+508(SB)/4, $0x3f000000
-DATA e8m0_halves<>+512(SB)/4, $0x3f800000
-DATA e8m0_halves<>+516(SB)/4, $0x40000000
-DATA e8m0_halves<>+520(SB)/4, $0x40800000
-DATA e8m0_halves<>+524(SB)/4, $0x41000000
-DATA e8m0_halves<>+528(SB)/4, $0x41800000
-DATA e8m0_halves<>+532(SB)/4, $0x42000000
-DATA e8m0_halves<>+536(SB)/4, $0x42800000
-DATA e8m0_halves<>+540(SB)/4, $0x43000000
-DATA e8m0_halves<>+544(SB)/4, $0x43800000
-DATA e8m0_halves<>+548(SB)/4, $0x44000000
-DATA e8m0_halves<>+552(SB)/4, $0x44800000
-DATA e8m0_halves<>+556(SB)/4, $0x45000000
-DATA e8m0_halves<>+560(SB)/4, $0x45800000
-DATA e8m0_halves<>+564(SB)/4, $0x46000000
-DATA e8m0_halves<>+568(SB)/4, $0x46800000
-DATA e8m0_halves<>+572(SB)/4, $0x47000000
-DATA e8m0_halves<>+576(SB)/4, $0x47800000
-DATA e8m0_halves<>+580(SB)/4, $0x48000000
-DATA e8m0_halves<>+584(SB)/4, $0x48800000
-DATA e8m0_halves<>+588(SB)/4, $0x49000000
-DATA e8m0_halves<>+592(SB)/4, $0x49800000
-DATA e8m0_halves<>+596(SB)/4, $0x4a000000
-DATA e8m0_halves<>+600(SB)/4, $0x4a800000
-DATA e8m0_halves<>+604(SB)/4, $0x4b000000
-DATA e8m0_halves<>+608(SB)/4, $0x4b800000
-DATA e8m0_halves<>+612(SB)/4, $0x4c000000
-DATA e8m0_halves<>+616(SB)/4, $0x4c800000
-DATA e8m0_halves<>+620(SB)/4, $0x4d000000
-DATA e8m0_halves<>+624(SB)/4, $0x4d800000
-DATA e8m0_halves<>+628(SB)/4, $0x4e000000
-DATA e8m0_halves<>+632(SB)/4, $0x4e800000
-DATA e8m0_halves<>+636(SB)/4, $0x4f000000
-DATA e8m0_halves<>+640(SB)/4, $0x4f800000
-DATA e8m0_halves<>+644(SB)/4, $0x50000000
-DATA e8m0_halves<>+648(SB)/4, $0x50800000
-DATA e8m0_halves<>+652(SB)/4, $0x51000000
-DATA e8m0_halves<>+656(SB)/4, $0x51800000
-DATA e8m0_halves<>+660(SB)/4, $0x52000000
-DATA e8m0_halves<>+664(SB)/4, $0x52800000
-DATA e8m0_halves<>+668(SB)/4, $0x53000000
-DATA e8m0_halves<>+672(SB)/4, $0x53800000
-DATA e8m0_halves<>+676(SB)/4, $0x54000000
-DATA e8m0_halves<>+680(SB)/4, $0x54800000
-DATA e8m0_halves<>+684(SB)/4, $0x55000000
-DATA e8m0_halves<>+688(SB)/4, $0x55800000
-DATA e8m0_halves<>+692(SB)/4, $0x56000000
-DATA e8m0_halves<>+696(SB)/4, $0x56800000
-DATA e8m0_halves<>+700(SB)/4, $0x57000000
-DATA e8m0_halves<>+704(SB)/4, $0x57800000
-DATA e8m0_halves<>+708(SB)/4, $0x58000000
-DATA e8m0_halves<>+712(SB)/4, $0x58800000
-DATA e8m0_halves<>+716(SB)/4, $0x59000000
-DATA e8m0_halves<>+720(SB)/4, $0x59800000
-DATA e8m0_halves<>+724(SB)/4, $0x5a000000
-DATA e8m0_halves<>+728(SB)/4, $0x5a800000
-DATA e8m0_halves<>+732(SB)/4, $0x5b000000
-DATA e8m0_halves<>+736(SB)/4, $0x5b800000
-DATA e8m0_halves<>+740(SB)/4, $0x5c000000
-DATA e8m0_halves<>+744(SB)/4, $0x5c800000
-DATA e8m0_halves<>+748(SB)/4, $0x5d000000
-DATA e8m0_halves<>+752(SB)/4, $0x5d800000
-DATA e8m0_halves<>+756(SB)/4, $0x5e000000
-DATA e8m0_halves<>+760(SB)/4, $0x5e800000
-DATA e8m0_halves<>+764(SB)/4, $0x5f000000
-DATA e8m0_halves<>+768(SB)/4, $0x5f800000
-DATA e8m0_halves<>+772(SB)/4, $0x60000000
-DATA e8m0_halves<>+776(SB)/4, $0x60800000
-DATA e8m0_halves<>+780(SB)/4, $0x61000000
-DATA e8m0_halves<>+784(SB)/4, $0x61800000
-DATA e8m0_halves<>+788(SB)/4, $0x62000000
-DATA e8m0_halves<>+792(SB)/4, $0x62800000
-DATA e8m0_halves<>+796(SB)/4, $0x63000000
-DATA e8m0_halves<>+800(SB)/4, $0x63800000
-DATA e8m0_halves<>+804(SB)/4, $0x64000000
-DATA e8m0_halves<>+808(SB)/4, $0x64800000
-DATA e8m0_halves<>+812(SB)/4, $0x65000000
-DATA e8m0_halves<>+816(SB)/4, $0x65800000
-DATA e8m0_halves<>+820(SB)/4, $0x66000000
-DATA e8m0_halves<>+824(SB)/4, $0x66800000
-DATA e8m0_halves<>+828(SB)/4, $0x67000000
-DATA e8m0_halves<>+832(SB)/4, $0x67800000
-DATA e8m0_halves<>+836(SB)/4, $0x68000000
-DATA e8m0_halves<>+840(SB)/4, $0x68800000
-DATA e8m0_halves<>+844(SB)/4, $0x69000000
-DATA e8m0_halves<>+848(SB)/4, $0x69800000
-DATA e8m0_halves<>+852(SB)/4, $0x6a000000
-DATA e8m0_halves<>+856(SB)/4, $0x6a800000
-DATA e8m0_halves<>+860(SB)/4, $0x6b000000
-DATA e8m0_halves<>+864(SB)/4, $0x6b800000
-DATA e8m0_halves<>+868(SB)/4, $0x6c000000
-DATA e8m0_halves<>+872(SB)/4, $0x6c800000
-DATA e8m0_halves<>+876(SB)/4, $0x6d000000
-DATA e8m0_halves<>+880(SB)/4, $0x6d800000
-DATA e8m0_halves<>+884(SB)/4, $0x6e000000
-DATA e8m0_halves<>+888(SB)/4, $0x6e800000
-DATA e8m0_halves<>+892(SB)/4, $0x6f000000
-DATA e8m0_halves<>+896(SB)/4, $0x6f800000
-DATA e8m0_halves<>+900(SB)/4, $0x70000000
-DATA e8m0_halves<>+904(SB)/4, $0x70800000
-DATA e8m0_halves<>+908(SB)/4, $0x71000000
-DATA e8m0_halves<>+912(SB)/4, $0x71800000
-DATA e8m0_halves<>+916(SB)/4, $0x72000000
-DATA e8m0_halves<>+920(SB)/4, $0x72800000
-DATA e8m0_halves<>+924(SB)/4, $0x73000000
-DATA e8m0_halves<>+928(SB)/4, $0x73800000
-DATA e8m0_halves<>+932(SB)/4, $0x74000000
-DATA e8m0_halves<>+936(SB)/4, $0x74800000
-DATA e8m0_halves<>+940(SB)/4, $0x75000000
-DATA e8m0_halves<>+944(SB)/4, $0x75800000
-DATA e8m0_halves<>+948(SB)/4, $0x76000000
-DATA e8m0_halves<>+952(SB)/4, $0x76800000
-DATA e8m0_halves<>+956(SB)/4, $0x77000000
-DATA e8m0_halves<>+960(SB)/4, $0x77800000
-DATA e8m0_halves<>+964(SB)/4, $0x78000000
-DATA e8m0_halves<>+968(SB)/4, $0x78800000
-DATA e8m0_halves<>+972(SB)/4, $0x79000000
-DATA e8m0_halves<>+976(SB)/4, $0x79800000
-DATA e8m0_halves<>+980(SB)/4, $0x7a000000
-DATA e8m0_halves<>+984(SB)/4, $0x7a800000
-DATA e8m0_halves<>+988(SB)/4, $0x7b000000
-DATA e8m0_halves<>+992(SB)/4, $0x7b800000
-DATA e8m0_halves<>+996(SB)/4, $0x7c000000
-DATA e8m0_halves<>+1000(SB)/4, $0x7c800000
-DATA e8m0_halves<>+1004(SB)/4, $0x7d000000
-DATA e8m0_halves<>+1008(SB)/4, $0x7d800000
-DATA e8m0_halves<>+1012(SB)/4, $0x7e000000
-DATA e8m0_halves<>+1016(SB)/4, $0x7e800000
-DATA e8m0_halves<>+1020(SB)/4, $0x7f000000
+DATA e8m0_halves<>+0(SB)/8, $0x0040000000200000
+DATA e8m0_halves<>+8(SB)/8, $0x0100000000800000
+DATA e8m0_halves<>+16(SB)/8, $0x0200000001800000
+DATA e8m0_halves<>+24(SB)/8, $0x0300000002800000
+DATA e8m0_halves<>+32(SB)/8, $0x0400000003800000
+DATA e8m0_halves<>+40(SB)/8, $0x0500000004800000
+DATA e8m0_halves<>+48(SB)/8, $0x0600000005800000
+DATA e8m0_halves<>+56(SB)/8, $0x0700000006800000
+DATA e8m0_halves<>+64(SB)/8, $0x0800000007800000
+DATA e8m0_halves<>+72(SB)/8, $0x0900000008800000
+DATA e8m0_halves<>+80(SB)/8, $0x0a00000009800000
+DATA e8m0_halves<>+88(SB)/8, $0x0b0000000a800000
+DATA e8m0_halves<>+96(SB)/8, $0x0c0000000b800000
+DATA e8m0_halves<>+104(SB)/8, $0x0d0000000c800000
+DATA e8m0_halves<>+112(SB)/8, $0x0e0000000d800000
+DATA e8m0_halves<>+120(SB)/8, $0x0f0000000e800000
+DATA e8m0_halves<>+128(SB)/8, $0x100000000f800000
+DATA e8m0_halves<>+136(SB)/8, $0x1100000010800000
+DATA e8m0_halves<>+144(SB)/8, $0x1200000011800000
+DATA e8m0_halves<>+152(SB)/8, $0x1300000012800000
+DATA e8m0_halves<>+160(SB)/8, $0x1400000013800000
+DATA e8m0_halves<>+168(SB)/8, $0x1500000014800000
+DATA e8m0_halves<>+176(SB)/8, $0x1600000015800000
+DATA e8m0_halves<>+184(SB)/8, $0x1700000016800000
+DATA e8m0_halves<>+192(SB)/8, $0x1800000017800000
+DATA e8m0_halves<>+200(SB)/8, $0x1900000018800000
+DATA e8m0_halves<>+208(SB)/8, $0x1a00000019800000
+DATA e8m0_halves<>+216(SB)/8, $0x1b0000001a800000
+DATA e8m0_halves<>+224(SB)/8, $0x1c0000001b800000
+DATA e8m0_halves<>+232(SB)/8, $0x1d0000001c800000
+DATA e8m0_halves<>+240(SB)/8, $0x1e0000001d800000
+DATA e8m0_halves<>+248(SB)/8, $0x1f0000001e800000
+DATA e8m0_halves<>+256(SB)/8, $0x200000001f800000
+DATA e8m0_halves<>+264(SB)/8, $0x2100000020800000
+DATA e8m0_halves<>+272(SB)/8, $0x2200000021800000
+DATA e8m0_halves<>+280(SB)/8, $0x2300000022800000
+DATA e8m0_halves<>+288(SB)/8, $0x2400000023800000
+DATA e8m0_halves<>+296(SB)/8, $0x2500000024800000
+DATA e8m0_halves<>+304(SB)/8, $0x2600000025800000
+DATA e8m0_halves<>+312(SB)/8, $0x2700000026800000
+DATA e8m0_halves<>+320(SB)/8, $0x2800000027800000
+DATA e8m0_halves<>+328(SB)/8, $0x2900000028800000
+DATA e8m0_halves<>+336(SB)/8, $0x2a00000029800000
+DATA e8m0_halves<>+344(SB)/8, $0x2b0000002a800000
+DATA e8m0_halves<>+352(SB)/8, $0x2c0000002b800000
+DATA e8m0_halves<>+360(SB)/8, $0x2d0000002c800000
+DATA e8m0_halves<>+368(SB)/8, $0x2e0000002d800000
+DATA e8m0_halves<>+376(SB)/8, $0x2f0000002e800000
+DATA e8m0_halves<>+384(SB)/8, $0x300000002f800000
+DATA e8m0_halves<>+392(SB)/8, $0x3100000030800000
+DATA e8m0_halves<>+400(SB)/8, $0x3200000031800000
+DATA e8m0_halves<>+408(SB)/8, $0x3300000032800000
+DATA e8m0_halves<>+416(SB)/8, $0x3400000033800000
+DATA e8m0_halves<>+424(SB)/8, $0x3500000034800000
+DATA e8m0_halves<>+432(SB)/8, $0x3600000035800000
+DATA e8m0_halves<>+440(SB)/8, $0x3700000036800000
+DATA e8m0_halves<>+448(SB)/8, $0x3800000037800000
+DATA e8m0_halves<>+456(SB)/8, $0x3900000038800000
+DATA e8m0_halves<>+464(SB)/8, $0x3a00000039800000
+DATA e8m0_halves<>+472(SB)/8, $0x3b0000003a800000
+DATA e8m0_halves<>+480(SB)/8, $0x3c0000003b800000
+DATA e8m0_halves<>+488(SB)/8, $0x3d0000003c800000
+DATA e8m0_halves<>+496(SB)/8, $0x3e0000003d800000
+DATA e8m0_halves<>+504(SB)/8, $0x3f0000003e800000
+DATA e8m0_halves<>+512(SB)/8, $0x400000003f800000
+DATA e8m0_halves<>+520(SB)/8, $0x4100000040800000
+DATA e8m0_halves<>+528(SB)/8, $0x4200000041800000
+DATA e8m0_halves<>+536(SB)/8, $0x4300000042800000
+DATA e8m0_halves<>+544(SB)/8, $0x4400000043800000
+DATA e8m0_halves<>+552(SB)/8, $0x4500000044800000
+DATA e8m0_halves<>+560(SB)/8, $0x4600000045800000
+DATA e8m0_halves<>+568(SB)/8, $0x4700000046800000
+DATA e8m0_halves<>+576(SB)/8, $0x4800000047800000
+DATA e8m0_halves<>+584(SB)/8, $0x4900000048800000
+DATA e8m0_halves<>+592(SB)/8, $0x4a00000049800000
+DATA e8m0_halves<>+600(SB)/8, $0x4b0000004a800000
+DATA e8m0_halves<>+608(SB)/8, $0x4c0000004b800000
+DATA e8m0_halves<>+616(SB)/8, $0x4d0000004c800000
+DATA e8m0_halves<>+624(SB)/8, $0x4e0000004d800000
+DATA e8m0_halves<>+632(SB)/8, $0x4f0000004e800000
+DATA e8m0_halves<>+640(SB)/8, $0x500000004f800000
+DATA e8m0_halves<>+648(SB)/8, $0x5100000050800000
+DATA e8m0_halves<>+656(SB)/8, $0x5200000051800000
+DATA e8m0_halves<>+664(SB)/8, $0x5300000052800000
+DATA e8m0_halves<>+672(SB)/8, $0x5400000053800000
+DATA e8m0_halves<>+680(SB)/8, $0x5500000054800000
+DATA e8m0_halves<>+688(SB)/8, $0x5600000055800000
+DATA e8m0_halves<>+696(SB)/8, $0x5700000056800000
+DATA e8m0_halves<>+704(SB)/8, $0x5800000057800000
+DATA e8m0_halves<>+712(SB)/8, $0x5900000058800000
+DATA e8m0_halves<>+720(SB)/8, $0x5a00000059800000
+DATA e8m0_halves<>+728(SB)/8, $0x5b0000005a800000
+DATA e8m0_halves<>+736(SB)/8, $0x5c0000005b800000
+DATA e8m0_halves<>+744(SB)/8, $0x5d0000005c800000
+DATA e8m0_halves<>+752(SB)/8, $0x5e0000005d800000
+DATA e8m0_halves<>+760(SB)/8, $0x5f0000005e800000
+DATA e8m0_halves<>+768(SB)/8, $0x600000005f800000
+DATA e8m0_halves<>+776(SB)/8, $0x6100000060800000
+DATA e8m0_halves<>+784(SB)/8, $0x6200000061800000
+DATA e8m0_halves<>+792(SB)/8, $0x6300000062800000
+DATA e8m0_halves<>+800(SB)/8, $0x6400000063800000
+DATA e8m0_halves<>+808(SB)/8, $0x6500000064800000
+DATA e8m0_halves<>+816(SB)/8, $0x6600000065800000
+DATA e8m0_halves<>+824(SB)/8, $0x6700000066800000
+DATA e8m0_halves<>+832(SB)/8, $0x6800000067800000
+DATA e8m0_halves<>+840(SB)/8, $0x6900000068800000
+DATA e8m0_halves<>+848(SB)/8, $0x6a00000069800000
+DATA e8m0_halves<>+856(SB)/8, $0x6b0000006a800000
+DATA e8m0_halves<>+864(SB)/8, $0x6c0000006b800000
+DATA e8m0_halves<>+872(SB)/8, $0x6d0000006c800000
+DATA e8m0_halves<>+880(SB)/8, $0x6e0000006d800000
+DATA e8m0_halves<>+888(SB)/8, $0x6f0000006e800000
+DATA e8m0_halves<>+896(SB)/8, $0x700000006f800000
+DATA e8m0_halves<>+904(SB)/8, $0x7100000070800000
+DATA e8m0_halves<>+912(SB)/8, $0x7200000071800000
+DATA e8m0_halves<>+920(SB)/8, $0x7300000072800000
+DATA e8m0_halves<>+928(SB)/8, $0x7400000073800000
+DATA e8m0_halves<>+936(SB)/8, $0x7500000074800000
+DATA e8m0_halves<>+944(SB)/8, $0x7600000075800000
+DATA e8m0_halves<>+952(SB)/8, $0x7700000076800000
+DATA e8m0_halves<>+960(SB)/8, $0x7800000077800000
+DATA e8m0_halves<>+968(SB)/8, $0x7900000078800000
+DATA e8m0_halves<>+976(SB)/8, $0x7a00000079800000
+DATA e8m0_halves<>+984(SB)/8, $0x7b0000007a800000
+DATA e8m0_halves<>+992(SB)/8, $0x7c0000007b800000
+DATA e8m0_halves<>+1000(SB)/8, $0x7d0000007c800000
+DATA e8m0_halves<>+1008(SB)/8, $0x7e0000007d800000
+DATA e8m0_halves<>+1016(SB)/8, $0x7f0000007e800000
 GLOBL e8m0_halves<>(SB), RODATA|NOPTR, $1024
 
 // func mxfp4AVX2Stream(dst []float32, src []byte)
@@ -2398,38 +2266,37 @@ TEXT ·q4_1AVX2(SB), NOSPLIT, $0-48
 	VMOVDQU deal_nibbles<>+0(SB), Y4
 	VMOVDQU nibble_shifts<>+0(SB), Y5
 	VMOVDQU low_nibbles<>+0(SB), Y6
-	VMOVDQU code_unit<>+0(SB), Y7
 
 loop:
-	VBROADCASTI128 4(CX), Y8
-	VPSHUFB        Y4, Y8, Y8
-	VPSRLVQ        Y5, Y8, Y8
-	VPAND          Y6, Y8, Y8
-	VPBROADCASTD   (CX), X9
-	VCVTPH2PS      X9, Y9
-	VMOVSLDUP      Y9, Y10
-	VMOVSHDUP      Y9, Y9
-	VMULPS         Y7, Y10, Y10
-	VPSHUFB        Y0, Y8, Y11
-	VCVTDQ2PS      Y11, Y11
-	VMULPS         Y10, Y11, Y11
-	VADDPS         Y9, Y11, Y11
-	VMOVUPS        Y11, (AX)
-	VPSHUFB        Y1, Y8, Y11
-	VCVTDQ2PS      Y11, Y11
-	VMULPS         Y10, Y11, Y11
-	VADDPS         Y9, Y11, Y11
-	VMOVUPS        Y11, 32(AX)
-	VPSHUFB        Y2, Y8, Y11
-	VCVTDQ2PS      Y11, Y11
-	VMULPS         Y10, Y11, Y11
-	VADDPS         Y9, Y11, Y11
-	VMOVUPS        Y11, 64(AX)
-	VPSHUFB        Y3, Y8, Y8
-	VCVTDQ2PS      Y8, Y8
-	VMULPS         Y10, Y8, Y8
-	VADDPS         Y9, Y8, Y8
-	VMOVUPS        Y8, 96(AX)
+	VBROADCASTI128 4(CX), Y7
+	VPSHUFB        Y4, Y7, Y7
+	VPSRLVQ        Y5, Y7, Y7
+	VPAND          Y6, Y7, Y7
+	VPBROADCASTD   (CX), X8
+	VCVTPH2PS      X8, Y8
+	VMOVSLDUP      Y8, Y9
+	VMOVSHDUP      Y8, Y8
+	VMULPS         code_unit<>+0(SB), Y9, Y9
+	VPSHUFB        Y0, Y7, Y10
+	VCVTDQ2PS      Y10, Y10
+	VMULPS         Y9, Y10, Y10
+	VADDPS         Y8, Y10, Y10
+	VMOVUPS        Y10, (AX)
+	VPSHUFB        Y1, Y7, Y10
+	VCVTDQ2PS      Y10, Y10
+	VMULPS         Y9, Y10, Y10
+	VADDPS         Y8, Y10, Y10
+	VMOVUPS        Y10, 32(AX)
+	VPSHUFB        Y2, Y7, Y10
+	VCVTDQ2PS      Y10, Y10
+	VMULPS         Y9, Y10, Y10
+	VADDPS         Y8, Y10, Y10
+	VMOVUPS        Y10, 64(AX)
+	VPSHUFB        Y3, Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VMULPS         Y9, Y7, Y7
+	VADDPS         Y8, Y7, Y7
+	VMOVUPS        Y7, 96(AX)
 	ADDQ           $0x00000014, CX
 	ADDQ           $0x00000080, AX
 	SUBQ           $0x00000020, DX
@@ -2450,38 +2317,37 @@ TEXT ·q4_1AVX2Stream(SB), NOSPLIT, $0-48
 	VMOVDQU deal_nibbles<>+0(SB), Y4
 	VMOVDQU nibble_shifts<>+0(SB), Y5
 	VMOVDQU low_nibbles<>+0(SB), Y6
-	VMOVDQU code_unit<>+0(SB), Y7
 
 loop:
-	VBROADCASTI128 4(CX), Y8
-	VPSHUFB        Y4, Y8, Y8
-	VPSRLVQ        Y5, Y8, Y8
-	VPAND          Y6, Y8, Y8
-	VPBROADCASTD   (CX), X9
-	VCVTPH2PS      X9, Y9
-	VMOVSLDUP      Y9, Y10
-	VMOVSHDUP      Y9, Y9
-	VMULPS         Y7, Y10, Y10
-	VPSHUFB        Y0, Y8, Y11
-	VCVTDQ2PS      Y11, Y11
-	VMULPS         Y10, Y11, Y11
-	VADDPS         Y9, Y11, Y11
-	VMOVNTPS       Y11, (AX)
-	VPSHUFB        Y1, Y8, Y11
-	VCVTDQ2PS      Y11, Y11
-	VMULPS         Y10, Y11, Y11
-	VADDPS         Y9, Y11, Y11
-	VMOVNTPS       Y11, 32(AX)
-	VPSHUFB        Y2, Y8, Y11
-	VCVTDQ2PS      Y11, Y11
-	VMULPS         Y10, Y11, Y11
-	VADDPS         Y9, Y11, Y11
-	VMOVNTPS       Y11, 64(AX)
-	VPSHUFB        Y3, Y8, Y8
-	VCVTDQ2PS      Y8, Y8
-	VMULPS         Y10, Y8, Y8
-	VADDPS         Y9, Y8, Y8
-	VMOVNTPS       Y8, 96(AX)
+	VBROADCASTI128 4(CX), Y7
+	VPSHUFB        Y4, Y7, Y7
+	VPSRLVQ        Y5, Y7, Y7
+	VPAND          Y6, Y7, Y7
+	VPBROADCASTD   (CX), X8
+	VCVTPH2PS      X8, Y8
+	VMOVSLDUP      Y8, Y9
+	VMOVSHDUP      Y8, Y8
+	VMULPS         code_unit<>+0(SB), Y9, Y9
+	VPSHUFB        Y0, Y7, Y10
+	VCVTDQ2PS      Y10, Y10
+	VMULPS         Y9, Y10, Y10
+	VADDPS         Y8, Y10, Y10
+	VMOVNTPS       Y10, (AX)
+	VPSHUFB        Y1, Y7, Y10
+	VCVTDQ2PS      Y10, Y10
+	VMULPS         Y9, Y10, Y10
+	VADDPS         Y8, Y10, Y10
+	VMOVNTPS       Y10, 32(AX)
+	VPSHUFB        Y2, Y7, Y10
+	VCVTDQ2PS      Y10, Y10
+	VMULPS         Y9, Y10, Y10
+	VADDPS         Y8, Y10, Y10
+	VMOVNTPS       Y10, 64(AX)
+	VPSHUFB        Y3, Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VMULPS         Y9, Y7, Y7
+	VADDPS         Y8, Y7, Y7
+	VMOVNTPS       Y7, 96(AX)
 	ADDQ           $0x00000014, CX
 	ADDQ           $0x00000080, AX
 	SUBQ           $0x00000020, DX
@@ -2503,41 +2369,40 @@ TEXT ·q5_0AVX2(SB), NOSPLIT, $0-48
 	VMOVDQU deal_nibbles<>+0(SB), Y4
 	VMOVDQU nibble_shifts<>+0(SB), Y5
 	VMOVDQU low_nibbles<>+0(SB), Y6
-	VMOVDQU code_unit<>+0(SB), Y7
-	VMOVDQU deal_bits<>+0(SB), Y8
-	VMOVDQU bit_masks<>+0(SB), Y9
-	VMOVDQU minus_sixteen<>+0(SB), Y10
+	VMOVDQU deal_bits<>+0(SB), Y7
+	VMOVDQU bit_masks<>+0(SB), Y8
+	VMOVDQU minus_sixteen<>+0(SB), Y9
 
 loop:
-	VBROADCASTI128 6(CX), Y11
-	VPSHUFB        Y4, Y11, Y11
-	VPSRLVQ        Y5, Y11, Y11
-	VPAND          Y6, Y11, Y11
-	VPBROADCASTD   2(CX), Y12
-	VPSHUFB        Y8, Y12, Y12
-	VPAND          Y9, Y12, Y12
-	VPCMPEQB       Y9, Y12, Y12
-	VPANDN         Y10, Y12, Y12
-	VPOR           Y12, Y11, Y11
-	VPBROADCASTW   (CX), X12
-	VCVTPH2PS      X12, Y12
-	VMULPS         Y7, Y12, Y12
-	VPSHUFB        Y0, Y11, Y13
-	VCVTDQ2PS      Y13, Y13
-	VMULPS         Y12, Y13, Y13
-	VMOVUPS        Y13, (AX)
-	VPSHUFB        Y1, Y11, Y13
-	VCVTDQ2PS      Y13, Y13
-	VMULPS         Y12, Y13, Y13
-	VMOVUPS        Y13, 32(AX)
-	VPSHUFB        Y2, Y11, Y13
-	VCVTDQ2PS      Y13, Y13
-	VMULPS         Y12, Y13, Y13
-	VMOVUPS        Y13, 64(AX)
-	VPSHUFB        Y3, Y11, Y11
-	VCVTDQ2PS      Y11, Y11
-	VMULPS         Y12, Y11, Y11
-	VMOVUPS        Y11, 96(AX)
+	VBROADCASTI128 6(CX), Y10
+	VPSHUFB        Y4, Y10, Y10
+	VPSRLVQ        Y5, Y10, Y10
+	VPAND          Y6, Y10, Y10
+	VPBROADCASTD   2(CX), Y11
+	VPSHUFB        Y7, Y11, Y11
+	VPAND          Y8, Y11, Y11
+	VPCMPEQB       Y8, Y11, Y11
+	VPANDN         Y9, Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPBROADCASTW   (CX), X11
+	VCVTPH2PS      X11, Y11
+	VMULPS         code_unit<>+0(SB), Y11, Y11
+	VPSHUFB        Y0, Y10, Y12
+	VCVTDQ2PS      Y12, Y12
+	VMULPS         Y11, Y12, Y12
+	VMOVUPS        Y12, (AX)
+	VPSHUFB        Y1, Y10, Y12
+	VCVTDQ2PS      Y12, Y12
+	VMULPS         Y11, Y12, Y12
+	VMOVUPS        Y12, 32(AX)
+	VPSHUFB        Y2, Y10, Y12
+	VCVTDQ2PS      Y12, Y12
+	VMULPS         Y11, Y12, Y12
+	VMOVUPS        Y12, 64(AX)
+	VPSHUFB        Y3, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VMULPS         Y11, Y10, Y10
+	VMOVUPS        Y10, 96(AX)
 	ADDQ           $0x00000016, CX
 	ADDQ           $0x00000080, AX
 	SUBQ           $0x00000020, DX
@@ -2576,41 +2441,40 @@ TEXT ·q5_0AVX2Stream(SB), NOSPLIT, $0-48
 	VMOVDQU deal_nibbles<>+0(SB), Y4
 	VMOVDQU nibble_shifts<>+0(SB), Y5
 	VMOVDQU low_nibbles<>+0(SB), Y6
-	VMOVDQU code_unit<>+0(SB), Y7
-	VMOVDQU deal_bits<>+0(SB), Y8
-	VMOVDQU bit_masks<>+0(SB), Y9
-	VMOVDQU minus_sixteen<>+0(SB), Y10
+	VMOVDQU deal_bits<>+0(SB), Y7
+	VMOVDQU bit_masks<>+0(SB), Y8
+	VMOVDQU minus_sixteen<>+0(SB), Y9
 
 loop:
-	VBROADCASTI128 6(CX), Y11
-	VPSHUFB        Y4, Y11, Y11
-	VPSRLVQ        Y5, Y11, Y11
-	VPAND          Y6, Y11, Y11
-	VPBROADCASTD   2(CX), Y12
-	VPSHUFB        Y8, Y12, Y12
-	VPAND          Y9, Y12, Y12
-	VPCMPEQB       Y9, Y12, Y12
-	VPANDN         Y10, Y12, Y12
-	VPOR           Y12, Y11, Y11
-	VPBROADCASTW   (CX), X12
-	VCVTPH2PS      X12, Y12
-	VMULPS         Y7, Y12, Y12
-	VPSHUFB        Y0, Y11, Y13
-	VCVTDQ2PS      Y13, Y13
-	VMULPS         Y12, Y13, Y13
-	VMOVNTPS       Y13, (AX)
-	VPSHUFB        Y1, Y11, Y13
-	VCVTDQ2PS      Y13, Y13
-	VMULPS         Y12, Y13, Y13
-	VMOVNTPS       Y13, 32(AX)
-	VPSHUFB        Y2, Y11, Y13
-	VCVTDQ2PS      Y13, Y13
-	VMULPS         Y12, Y13, Y13
-	VMOVNTPS       Y13, 64(AX)
-	VPSHUFB        Y3, Y11, Y11
-	VCVTDQ2PS      Y11, Y11
-	VMULPS         Y12, Y11, Y11
-	VMOVNTPS       Y11, 96(AX)
+	VBROADCASTI128 6(CX), Y10
+	VPSHUFB        Y4, Y10, Y10
+	VPSRLVQ        Y5, Y10, Y10
+	VPAND          Y6, Y10, Y10
+	VPBROADCASTD   2(CX), Y11
+	VPSHUFB        Y7, Y11, Y11
+	VPAND          Y8, Y11, Y11
+	VPCMPEQB       Y8, Y11, Y11
+	VPANDN         Y9, Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPBROADCASTW   (CX), X11
+	VCVTPH2PS      X11, Y11
+	VMULPS         code_unit<>+0(SB), Y11, Y11
+	VPSHUFB        Y0, Y10, Y12
+	VCVTDQ2PS      Y12, Y12
+	VMULPS         Y11, Y12, Y12
+	VMOVNTPS       Y12, (AX)
+	VPSHUFB        Y1, Y10, Y12
+	VCVTDQ2PS      Y12, Y12
+	VMULPS         Y11, Y12, Y12
+	VMOVNTPS       Y12, 32(AX)
+	VPSHUFB        Y2, Y10, Y12
+	VCVTDQ2PS      Y12, Y12
+	VMULPS         Y11, Y12, Y12
+	VMOVNTPS       Y12, 64(AX)
+	VPSHUFB        Y3, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VMULPS         Y11, Y10, Y10
+	VMOVNTPS       Y10, 96(AX)
 	ADDQ           $0x00000016, CX
 	ADDQ           $0x00000080, AX
 	SUBQ           $0x00000020, DX
@@ -2632,47 +2496,46 @@ TEXT ·q5_1AVX2(SB), NOSPLIT, $0-48
 	VMOVDQU deal_nibbles<>+0(SB), Y4
 	VMOVDQU nibble_shifts<>+0(SB), Y5
 	VMOVDQU low_nibbles<>+0(SB), Y6
-	VMOVDQU code_unit<>+0(SB), Y7
-	VMOVDQU deal_bits<>+0(SB), Y8
-	VMOVDQU bit_masks<>+0(SB), Y9
-	VMOVDQU sixteen<>+0(SB), Y10
+	VMOVDQU deal_bits<>+0(SB), Y7
+	VMOVDQU bit_masks<>+0(SB), Y8
+	VMOVDQU sixteen<>+0(SB), Y9
 
 loop:
-	VBROADCASTI128 8(CX), Y11
-	VPSHUFB        Y4, Y11, Y11
-	VPSRLVQ        Y5, Y11, Y11
-	VPAND          Y6, Y11, Y11
-	VPBROADCASTD   4(CX), Y12
-	VPSHUFB        Y8, Y12, Y12
-	VPAND          Y9, Y12, Y12
-	VPCMPEQB       Y9, Y12, Y12
-	VPAND          Y10, Y12, Y12
-	VPOR           Y12, Y11, Y11
-	VPBROADCASTD   (CX), X12
-	VCVTPH2PS      X12, Y12
-	VMOVSLDUP      Y12, Y13
-	VMOVSHDUP      Y12, Y12
-	VMULPS         Y7, Y13, Y13
-	VPSHUFB        Y0, Y11, Y14
-	VCVTDQ2PS      Y14, Y14
-	VMULPS         Y13, Y14, Y14
-	VADDPS         Y12, Y14, Y14
-	VMOVUPS        Y14, (AX)
-	VPSHUFB        Y1, Y11, Y14
-	VCVTDQ2PS      Y14, Y14
-	VMULPS         Y13, Y14, Y14
-	VADDPS         Y12, Y14, Y14
-	VMOVUPS        Y14, 32(AX)
-	VPSHUFB        Y2, Y11, Y14
-	VCVTDQ2PS      Y14, Y14
-	VMULPS         Y13, Y14, Y14
-	VADDPS         Y12, Y14, Y14
-	VMOVUPS        Y14, 64(AX)
-	VPSHUFB        Y3, Y11, Y11
-	VCVTDQ2PS      Y11, Y11
-	VMULPS         Y13, Y11, Y11
-	VADDPS         Y12, Y11, Y11
-	VMOVUPS        Y11, 96(AX)
+	VBROADCASTI128 8(CX), Y10
+	VPSHUFB        Y4, Y10, Y10
+	VPSRLVQ        Y5, Y10, Y10
+	VPAND          Y6, Y10, Y10
+	VPBROADCASTD   4(CX), Y11
+	VPSHUFB        Y7, Y11, Y11
+	VPAND          Y8, Y11, Y11
+	VPCMPEQB       Y8, Y11, Y11
+	VPAND          Y9, Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPBROADCASTD   (CX), X11
+	VCVTPH2PS      X11, Y11
+	VMOVSLDUP      Y11, Y12
+	VMOVSHDUP      Y11, Y11
+	VMULPS         code_unit<>+0(SB), Y12, Y12
+	VPSHUFB        Y0, Y10, Y13
+	VCVTDQ2PS      Y13, Y13
+	VMULPS         Y12, Y13, Y13
+	VADDPS         Y11, Y13, Y13
+	VMOVUPS        Y13, (AX)
+	VPSHUFB        Y1, Y10, Y13
+	VCVTDQ2PS      Y13, Y13
+	VMULPS         Y12, Y13, Y13
+	VADDPS         Y11, Y13, Y13
+	VMOVUPS        Y13, 32(AX)
+	VPSHUFB        Y2, Y10, Y13
+	VCVTDQ2PS      Y13, Y13
+	VMULPS         Y12, Y13, Y13
+	VADDPS         Y11, Y13, Y13
+	VMOVUPS        Y13, 64(AX)
+	VPSHUFB        Y3, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VMULPS         Y12, Y10, Y10
+	VADDPS         Y11, Y10, Y10
+	VMOVUPS        Y10, 96(AX)
 	ADDQ           $0x00000018, CX
 	ADDQ           $0x00000080, AX
 	SUBQ           $0x00000020, DX
@@ -2699,47 +2562,46 @@ TEXT ·q5_1AVX2Stream(SB), NOSPLIT, $0-48
 	VMOVDQU deal_nibbles<>+0(SB), Y4
 	VMOVDQU nibble_shifts<>+0(SB), Y5
 	VMOVDQU low_nibbles<>+0(SB), Y6
-	VMOVDQU code_unit<>+0(SB), Y7
-	VMOVDQU deal_bits<>+0(SB), Y8
-	VMOVDQU bit_masks<>+0(SB), Y9
-	VMOVDQU sixteen<>+0(SB), Y10
+	VMOVDQU deal_bits<>+0(SB), Y7
+	VMOVDQU bit_masks<>+0(SB), Y8
+	VMOVDQU sixteen<>+0(SB), Y9
 
 loop:
-	VBROADCASTI128 8(CX), Y11
-	VPSHUFB        Y4, Y11, Y11
-	VPSRLVQ        Y5, Y11, Y11
-	VPAND          Y6, Y11, Y11
-	VPBROADCASTD   4(CX), Y12
-	VPSHUFB        Y8, Y12, Y12
-	VPAND          Y9, Y12, Y12
-	VPCMPEQB       Y9, Y12, Y12
-	VPAND          Y10, Y12, Y12
-	VPOR           Y12, Y11, Y11
-	VPBROADCASTD   (CX), X12
-	VCVTPH2PS      X12, Y12
-	VMOVSLDUP      Y12, Y13
-	VMOVSHDUP      Y12, Y12
-	VMULPS         Y7, Y13, Y13
-	VPSHUFB        Y0, Y11, Y14
-	VCVTDQ2PS      Y14, Y14
-	VMULPS         Y13, Y14, Y14
-	VADDPS         Y12, Y14, Y14
-	VMOVNTPS       Y14, (AX)
-	VPSHUFB        Y1, Y11, Y14
-	VCVTDQ2PS      Y14, Y14
-	VMULPS         Y13, Y14, Y14
-	VADDPS         Y12, Y14, Y14
-	VMOVNTPS       Y14, 32(AX)
-	VPSHUFB        Y2, Y11, Y14
-	VCVTDQ2PS      Y14, Y14
-	VMULPS         Y13, Y14, Y14
-	VADDPS         Y12, Y14, Y14
-	VMOVNTPS       Y14, 64(AX)
-	VPSHUFB        Y3, Y11, Y11
-	VCVTDQ2PS      Y11, Y11
-	VMULPS         Y13, Y11, Y11
-	VADDPS         Y12, Y11, Y11
-	VMOVNTPS       Y11, 96(AX)
+	VBROADCASTI128 8(CX), Y10
+	VPSHUFB        Y4, Y10, Y10
+	VPSRLVQ        Y5, Y10, Y10
+	VPAND          Y6, Y10, Y10
+	VPBROADCASTD   4(CX), Y11
+	VPSHUFB        Y7, Y11, Y11
+	VPAND          Y8, Y11, Y11
+	VPCMPEQB       Y8, Y11, Y11
+	VPAND          Y9, Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPBROADCASTD   (CX), X11
+	VCVTPH2PS      X11, Y11
+	VMOVSLDUP      Y11, Y12
+	VMOVSHDUP      Y11, Y11
+	VMULPS         code_unit<>+0(SB), Y12, Y12
+	VPSHUFB        Y0, Y10, Y13
+	VCVTDQ2PS      Y13, Y13
+	VMULPS         Y12, Y13, Y13
+	VADDPS         Y11, Y13, Y13
+	VMOVNTPS       Y13, (AX)
+	VPSHUFB        Y1, Y10, Y13
+	VCVTDQ2PS      Y13, Y13
+	VMULPS         Y12, Y13, Y13
+	VADDPS         Y11, Y13, Y13
+	VMOVNTPS       Y13, 32(AX)
+	VPSHUFB        Y2, Y10, Y13
+	VCVTDQ2PS      Y13, Y13
+	VMULPS         Y12, Y13, Y13
+	VADDPS         Y11, Y13, Y13
+	VMOVNTPS       Y13, 64(AX)
+	VPSHUFB        Y3, Y10, Y10
+	VCVTDQ2PS      Y10, Y10
+	VMULPS         Y12, Y10, Y10
+	VADDPS         Y11, Y10, Y10
+	VMOVNTPS       Y10, 96(AX)
 	ADDQ           $0x00000018, CX
 	ADDQ           $0x00000080, AX
 	SUBQ           $0x00000020, DX
@@ -2793,209 +2655,209 @@ loop:
 	VPAND        Y5, Y6, Y7
 	VBROADCASTSS (SP), Y8
 	VBROADCASTSS 64(SP), Y9
-	VPSHUFB      Y0, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVUPS      Y10, (AX)
-	VPSHUFB      Y1, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVUPS      Y10, 32(AX)
-	VBROADCASTSS 4(SP), Y8
-	VBROADCASTSS 68(SP), Y9
-	VPSHUFB      Y2, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVUPS      Y10, 64(AX)
+	VBROADCASTSS 4(SP), Y10
+	VBROADCASTSS 68(SP), Y11
+	VPSHUFB      Y0, Y7, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y8, Y12, Y12
+	VSUBPS       Y9, Y12, Y12
+	VMOVUPS      Y12, (AX)
+	VPSHUFB      Y1, Y7, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y8, Y12, Y12
+	VSUBPS       Y9, Y12, Y12
+	VMOVUPS      Y12, 32(AX)
+	VPSHUFB      Y2, Y7, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y10, Y8, Y8
+	VSUBPS       Y11, Y8, Y8
+	VMOVUPS      Y8, 64(AX)
 	VPSHUFB      Y3, Y7, Y7
 	VCVTDQ2PS    Y7, Y7
-	VMULPS       Y8, Y7, Y7
-	VSUBPS       Y9, Y7, Y7
+	VMULPS       Y10, Y7, Y7
+	VSUBPS       Y11, Y7, Y7
 	VMOVUPS      Y7, 96(AX)
 	VPSRLW       $0x02, Y6, Y7
 	VPAND        Y5, Y7, Y7
 	VBROADCASTSS 8(SP), Y8
 	VBROADCASTSS 72(SP), Y9
-	VPSHUFB      Y0, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVUPS      Y10, 128(AX)
-	VPSHUFB      Y1, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVUPS      Y10, 160(AX)
-	VBROADCASTSS 12(SP), Y8
-	VBROADCASTSS 76(SP), Y9
-	VPSHUFB      Y2, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVUPS      Y10, 192(AX)
+	VBROADCASTSS 12(SP), Y10
+	VBROADCASTSS 76(SP), Y11
+	VPSHUFB      Y0, Y7, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y8, Y12, Y12
+	VSUBPS       Y9, Y12, Y12
+	VMOVUPS      Y12, 128(AX)
+	VPSHUFB      Y1, Y7, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y8, Y12, Y12
+	VSUBPS       Y9, Y12, Y12
+	VMOVUPS      Y12, 160(AX)
+	VPSHUFB      Y2, Y7, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y10, Y8, Y8
+	VSUBPS       Y11, Y8, Y8
+	VMOVUPS      Y8, 192(AX)
 	VPSHUFB      Y3, Y7, Y7
 	VCVTDQ2PS    Y7, Y7
-	VMULPS       Y8, Y7, Y7
-	VSUBPS       Y9, Y7, Y7
+	VMULPS       Y10, Y7, Y7
+	VSUBPS       Y11, Y7, Y7
 	VMOVUPS      Y7, 224(AX)
 	VPSRLW       $0x04, Y6, Y7
 	VPAND        Y5, Y7, Y7
 	VBROADCASTSS 16(SP), Y8
 	VBROADCASTSS 80(SP), Y9
-	VPSHUFB      Y0, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVUPS      Y10, 256(AX)
-	VPSHUFB      Y1, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVUPS      Y10, 288(AX)
-	VBROADCASTSS 20(SP), Y8
-	VBROADCASTSS 84(SP), Y9
-	VPSHUFB      Y2, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVUPS      Y10, 320(AX)
+	VBROADCASTSS 20(SP), Y10
+	VBROADCASTSS 84(SP), Y11
+	VPSHUFB      Y0, Y7, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y8, Y12, Y12
+	VSUBPS       Y9, Y12, Y12
+	VMOVUPS      Y12, 256(AX)
+	VPSHUFB      Y1, Y7, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y8, Y12, Y12
+	VSUBPS       Y9, Y12, Y12
+	VMOVUPS      Y12, 288(AX)
+	VPSHUFB      Y2, Y7, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y10, Y8, Y8
+	VSUBPS       Y11, Y8, Y8
+	VMOVUPS      Y8, 320(AX)
 	VPSHUFB      Y3, Y7, Y7
 	VCVTDQ2PS    Y7, Y7
-	VMULPS       Y8, Y7, Y7
-	VSUBPS       Y9, Y7, Y7
+	VMULPS       Y10, Y7, Y7
+	VSUBPS       Y11, Y7, Y7
 	VMOVUPS      Y7, 352(AX)
 	VPSRLW       $0x06, Y6, Y6
 	VPAND        Y5, Y6, Y6
 	VBROADCASTSS 24(SP), Y7
 	VBROADCASTSS 88(SP), Y8
-	VPSHUFB      Y0, Y6, Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y7, Y9, Y9
-	VSUBPS       Y8, Y9, Y9
-	VMOVUPS      Y9, 384(AX)
-	VPSHUFB      Y1, Y6, Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y7, Y9, Y9
-	VSUBPS       Y8, Y9, Y9
-	VMOVUPS      Y9, 416(AX)
-	VBROADCASTSS 28(SP), Y7
-	VBROADCASTSS 92(SP), Y8
-	VPSHUFB      Y2, Y6, Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y7, Y9, Y9
-	VSUBPS       Y8, Y9, Y9
-	VMOVUPS      Y9, 448(AX)
+	VBROADCASTSS 28(SP), Y9
+	VBROADCASTSS 92(SP), Y10
+	VPSHUFB      Y0, Y6, Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y7, Y11, Y11
+	VSUBPS       Y8, Y11, Y11
+	VMOVUPS      Y11, 384(AX)
+	VPSHUFB      Y1, Y6, Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y7, Y11, Y11
+	VSUBPS       Y8, Y11, Y11
+	VMOVUPS      Y11, 416(AX)
+	VPSHUFB      Y2, Y6, Y7
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y9, Y7, Y7
+	VSUBPS       Y10, Y7, Y7
+	VMOVUPS      Y7, 448(AX)
 	VPSHUFB      Y3, Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y7, Y6, Y6
-	VSUBPS       Y8, Y6, Y6
+	VMULPS       Y9, Y6, Y6
+	VSUBPS       Y10, Y6, Y6
 	VMOVUPS      Y6, 480(AX)
 	VPERMD       48(CX), Y4, Y6
 	VPAND        Y5, Y6, Y7
 	VBROADCASTSS 32(SP), Y8
 	VBROADCASTSS 96(SP), Y9
-	VPSHUFB      Y0, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVUPS      Y10, 512(AX)
-	VPSHUFB      Y1, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVUPS      Y10, 544(AX)
-	VBROADCASTSS 36(SP), Y8
-	VBROADCASTSS 100(SP), Y9
-	VPSHUFB      Y2, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVUPS      Y10, 576(AX)
+	VBROADCASTSS 36(SP), Y10
+	VBROADCASTSS 100(SP), Y11
+	VPSHUFB      Y0, Y7, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y8, Y12, Y12
+	VSUBPS       Y9, Y12, Y12
+	VMOVUPS      Y12, 512(AX)
+	VPSHUFB      Y1, Y7, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y8, Y12, Y12
+	VSUBPS       Y9, Y12, Y12
+	VMOVUPS      Y12, 544(AX)
+	VPSHUFB      Y2, Y7, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y10, Y8, Y8
+	VSUBPS       Y11, Y8, Y8
+	VMOVUPS      Y8, 576(AX)
 	VPSHUFB      Y3, Y7, Y7
 	VCVTDQ2PS    Y7, Y7
-	VMULPS       Y8, Y7, Y7
-	VSUBPS       Y9, Y7, Y7
+	VMULPS       Y10, Y7, Y7
+	VSUBPS       Y11, Y7, Y7
 	VMOVUPS      Y7, 608(AX)
 	VPSRLW       $0x02, Y6, Y7
 	VPAND        Y5, Y7, Y7
 	VBROADCASTSS 40(SP), Y8
 	VBROADCASTSS 104(SP), Y9
-	VPSHUFB      Y0, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVUPS      Y10, 640(AX)
-	VPSHUFB      Y1, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVUPS      Y10, 672(AX)
-	VBROADCASTSS 44(SP), Y8
-	VBROADCASTSS 108(SP), Y9
-	VPSHUFB      Y2, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVUPS      Y10, 704(AX)
+	VBROADCASTSS 44(SP), Y10
+	VBROADCASTSS 108(SP), Y11
+	VPSHUFB      Y0, Y7, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y8, Y12, Y12
+	VSUBPS       Y9, Y12, Y12
+	VMOVUPS      Y12, 640(AX)
+	VPSHUFB      Y1, Y7, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y8, Y12, Y12
+	VSUBPS       Y9, Y12, Y12
+	VMOVUPS      Y12, 672(AX)
+	VPSHUFB      Y2, Y7, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y10, Y8, Y8
+	VSUBPS       Y11, Y8, Y8
+	VMOVUPS      Y8, 704(AX)
 	VPSHUFB      Y3, Y7, Y7
 	VCVTDQ2PS    Y7, Y7
-	VMULPS       Y8, Y7, Y7
-	VSUBPS       Y9, Y7, Y7
+	VMULPS       Y10, Y7, Y7
+	VSUBPS       Y11, Y7, Y7
 	VMOVUPS      Y7, 736(AX)
 	VPSRLW       $0x04, Y6, Y7
 	VPAND        Y5, Y7, Y7
 	VBROADCASTSS 48(SP), Y8
 	VBROADCASTSS 112(SP), Y9
-	VPSHUFB      Y0, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVUPS      Y10, 768(AX)
-	VPSHUFB      Y1, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVUPS      Y10, 800(AX)
-	VBROADCASTSS 52(SP), Y8
-	VBROADCASTSS 116(SP), Y9
-	VPSHUFB      Y2, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVUPS      Y10, 832(AX)
+	VBROADCASTSS 52(SP), Y10
+	VBROADCASTSS 116(SP), Y11
+	VPSHUFB      Y0, Y7, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y8, Y12, Y12
+	VSUBPS       Y9, Y12, Y12
+	VMOVUPS      Y12, 768(AX)
+	VPSHUFB      Y1, Y7, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y8, Y12, Y12
+	VSUBPS       Y9, Y12, Y12
+	VMOVUPS      Y12, 800(AX)
+	VPSHUFB      Y2, Y7, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y10, Y8, Y8
+	VSUBPS       Y11, Y8, Y8
+	VMOVUPS      Y8, 832(AX)
 	VPSHUFB      Y3, Y7, Y7
 	VCVTDQ2PS    Y7, Y7
-	VMULPS       Y8, Y7, Y7
-	VSUBPS       Y9, Y7, Y7
+	VMULPS       Y10, Y7, Y7
+	VSUBPS       Y11, Y7, Y7
 	VMOVUPS      Y7, 864(AX)
 	VPSRLW       $0x06, Y6, Y6
 	VPAND        Y5, Y6, Y6
 	VBROADCASTSS 56(SP), Y7
 	VBROADCASTSS 120(SP), Y8
-	VPSHUFB      Y0, Y6, Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y7, Y9, Y9
-	VSUBPS       Y8, Y9, Y9
-	VMOVUPS      Y9, 896(AX)
-	VPSHUFB      Y1, Y6, Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y7, Y9, Y9
-	VSUBPS       Y8, Y9, Y9
-	VMOVUPS      Y9, 928(AX)
-	VBROADCASTSS 60(SP), Y7
-	VBROADCASTSS 124(SP), Y8
-	VPSHUFB      Y2, Y6, Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y7, Y9, Y9
-	VSUBPS       Y8, Y9, Y9
-	VMOVUPS      Y9, 960(AX)
+	VBROADCASTSS 60(SP), Y9
+	VBROADCASTSS 124(SP), Y10
+	VPSHUFB      Y0, Y6, Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y7, Y11, Y11
+	VSUBPS       Y8, Y11, Y11
+	VMOVUPS      Y11, 896(AX)
+	VPSHUFB      Y1, Y6, Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y7, Y11, Y11
+	VSUBPS       Y8, Y11, Y11
+	VMOVUPS      Y11, 928(AX)
+	VPSHUFB      Y2, Y6, Y7
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y9, Y7, Y7
+	VSUBPS       Y10, Y7, Y7
+	VMOVUPS      Y7, 960(AX)
 	VPSHUFB      Y3, Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y7, Y6, Y6
-	VSUBPS       Y8, Y6, Y6
+	VMULPS       Y9, Y6, Y6
+	VSUBPS       Y10, Y6, Y6
 	VMOVUPS      Y6, 992(AX)
 	ADDQ         $0x00000054, CX
 	ADDQ         $0x00000400, AX
@@ -3061,209 +2923,209 @@ loop:
 	VPAND        Y5, Y6, Y7
 	VBROADCASTSS (SP), Y8
 	VBROADCASTSS 64(SP), Y9
-	VPSHUFB      Y0, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVNTPS     Y10, (AX)
-	VPSHUFB      Y1, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVNTPS     Y10, 32(AX)
-	VBROADCASTSS 4(SP), Y8
-	VBROADCASTSS 68(SP), Y9
-	VPSHUFB      Y2, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVNTPS     Y10, 64(AX)
+	VBROADCASTSS 4(SP), Y10
+	VBROADCASTSS 68(SP), Y11
+	VPSHUFB      Y0, Y7, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y8, Y12, Y12
+	VSUBPS       Y9, Y12, Y12
+	VMOVNTPS     Y12, (AX)
+	VPSHUFB      Y1, Y7, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y8, Y12, Y12
+	VSUBPS       Y9, Y12, Y12
+	VMOVNTPS     Y12, 32(AX)
+	VPSHUFB      Y2, Y7, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y10, Y8, Y8
+	VSUBPS       Y11, Y8, Y8
+	VMOVNTPS     Y8, 64(AX)
 	VPSHUFB      Y3, Y7, Y7
 	VCVTDQ2PS    Y7, Y7
-	VMULPS       Y8, Y7, Y7
-	VSUBPS       Y9, Y7, Y7
+	VMULPS       Y10, Y7, Y7
+	VSUBPS       Y11, Y7, Y7
 	VMOVNTPS     Y7, 96(AX)
 	VPSRLW       $0x02, Y6, Y7
 	VPAND        Y5, Y7, Y7
 	VBROADCASTSS 8(SP), Y8
 	VBROADCASTSS 72(SP), Y9
-	VPSHUFB      Y0, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVNTPS     Y10, 128(AX)
-	VPSHUFB      Y1, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVNTPS     Y10, 160(AX)
-	VBROADCASTSS 12(SP), Y8
-	VBROADCASTSS 76(SP), Y9
-	VPSHUFB      Y2, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVNTPS     Y10, 192(AX)
+	VBROADCASTSS 12(SP), Y10
+	VBROADCASTSS 76(SP), Y11
+	VPSHUFB      Y0, Y7, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y8, Y12, Y12
+	VSUBPS       Y9, Y12, Y12
+	VMOVNTPS     Y12, 128(AX)
+	VPSHUFB      Y1, Y7, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y8, Y12, Y12
+	VSUBPS       Y9, Y12, Y12
+	VMOVNTPS     Y12, 160(AX)
+	VPSHUFB      Y2, Y7, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y10, Y8, Y8
+	VSUBPS       Y11, Y8, Y8
+	VMOVNTPS     Y8, 192(AX)
 	VPSHUFB      Y3, Y7, Y7
 	VCVTDQ2PS    Y7, Y7
-	VMULPS       Y8, Y7, Y7
-	VSUBPS       Y9, Y7, Y7
+	VMULPS       Y10, Y7, Y7
+	VSUBPS       Y11, Y7, Y7
 	VMOVNTPS     Y7, 224(AX)
 	VPSRLW       $0x04, Y6, Y7
 	VPAND        Y5, Y7, Y7
 	VBROADCASTSS 16(SP), Y8
 	VBROADCASTSS 80(SP), Y9
-	VPSHUFB      Y0, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVNTPS     Y10, 256(AX)
-	VPSHUFB      Y1, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVNTPS     Y10, 288(AX)
-	VBROADCASTSS 20(SP), Y8
-	VBROADCASTSS 84(SP), Y9
-	VPSHUFB      Y2, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVNTPS     Y10, 320(AX)
+	VBROADCASTSS 20(SP), Y10
+	VBROADCASTSS 84(SP), Y11
+	VPSHUFB      Y0, Y7, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y8, Y12, Y12
+	VSUBPS       Y9, Y12, Y12
+	VMOVNTPS     Y12, 256(AX)
+	VPSHUFB      Y1, Y7, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y8, Y12, Y12
+	VSUBPS       Y9, Y12, Y12
+	VMOVNTPS     Y12, 288(AX)
+	VPSHUFB      Y2, Y7, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y10, Y8, Y8
+	VSUBPS       Y11, Y8, Y8
+	VMOVNTPS     Y8, 320(AX)
 	VPSHUFB      Y3, Y7, Y7
 	VCVTDQ2PS    Y7, Y7
-	VMULPS       Y8, Y7, Y7
-	VSUBPS       Y9, Y7, Y7
+	VMULPS       Y10, Y7, Y7
+	VSUBPS       Y11, Y7, Y7
 	VMOVNTPS     Y7, 352(AX)
 	VPSRLW       $0x06, Y6, Y6
 	VPAND        Y5, Y6, Y6
 	VBROADCASTSS 24(SP), Y7
 	VBROADCASTSS 88(SP), Y8
-	VPSHUFB      Y0, Y6, Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y7, Y9, Y9
-	VSUBPS       Y8, Y9, Y9
-	VMOVNTPS     Y9, 384(AX)
-	VPSHUFB      Y1, Y6, Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y7, Y9, Y9
-	VSUBPS       Y8, Y9, Y9
-	VMOVNTPS     Y9, 416(AX)
-	VBROADCASTSS 28(SP), Y7
-	VBROADCASTSS 92(SP), Y8
-	VPSHUFB      Y2, Y6, Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y7, Y9, Y9
-	VSUBPS       Y8, Y9, Y9
-	VMOVNTPS     Y9, 448(AX)
+	VBROADCASTSS 28(SP), Y9
+	VBROADCASTSS 92(SP), Y10
+	VPSHUFB      Y0, Y6, Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y7, Y11, Y11
+	VSUBPS       Y8, Y11, Y11
+	VMOVNTPS     Y11, 384(AX)
+	VPSHUFB      Y1, Y6, Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y7, Y11, Y11
+	VSUBPS       Y8, Y11, Y11
+	VMOVNTPS     Y11, 416(AX)
+	VPSHUFB      Y2, Y6, Y7
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y9, Y7, Y7
+	VSUBPS       Y10, Y7, Y7
+	VMOVNTPS     Y7, 448(AX)
 	VPSHUFB      Y3, Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y7, Y6, Y6
-	VSUBPS       Y8, Y6, Y6
+	VMULPS       Y9, Y6, Y6
+	VSUBPS       Y10, Y6, Y6
 	VMOVNTPS     Y6, 480(AX)
 	VPERMD       48(CX), Y4, Y6
 	VPAND        Y5, Y6, Y7
 	VBROADCASTSS 32(SP), Y8
 	VBROADCASTSS 96(SP), Y9
-	VPSHUFB      Y0, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVNTPS     Y10, 512(AX)
-	VPSHUFB      Y1, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVNTPS     Y10, 544(AX)
-	VBROADCASTSS 36(SP), Y8
-	VBROADCASTSS 100(SP), Y9
-	VPSHUFB      Y2, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVNTPS     Y10, 576(AX)
+	VBROADCASTSS 36(SP), Y10
+	VBROADCASTSS 100(SP), Y11
+	VPSHUFB      Y0, Y7, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y8, Y12, Y12
+	VSUBPS       Y9, Y12, Y12
+	VMOVNTPS     Y12, 512(AX)
+	VPSHUFB      Y1, Y7, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y8, Y12, Y12
+	VSUBPS       Y9, Y12, Y12
+	VMOVNTPS     Y12, 544(AX)
+	VPSHUFB      Y2, Y7, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y10, Y8, Y8
+	VSUBPS       Y11, Y8, Y8
+	VMOVNTPS     Y8, 576(AX)
 	VPSHUFB      Y3, Y7, Y7
 	VCVTDQ2PS    Y7, Y7
-	VMULPS       Y8, Y7, Y7
-	VSUBPS       Y9, Y7, Y7
+	VMULPS       Y10, Y7, Y7
+	VSUBPS       Y11, Y7, Y7
 	VMOVNTPS     Y7, 608(AX)
 	VPSRLW       $0x02, Y6, Y7
 	VPAND        Y5, Y7, Y7
 	VBROADCASTSS 40(SP), Y8
 	VBROADCASTSS 104(SP), Y9
-	VPSHUFB      Y0, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVNTPS     Y10, 640(AX)
-	VPSHUFB      Y1, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVNTPS     Y10, 672(AX)
-	VBROADCASTSS 44(SP), Y8
-	VBROADCASTSS 108(SP), Y9
-	VPSHUFB      Y2, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVNTPS     Y10, 704(AX)
+	VBROADCASTSS 44(SP), Y10
+	VBROADCASTSS 108(SP), Y11
+	VPSHUFB      Y0, Y7, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y8, Y12, Y12
+	VSUBPS       Y9, Y12, Y12
+	VMOVNTPS     Y12, 640(AX)
+	VPSHUFB      Y1, Y7, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y8, Y12, Y12
+	VSUBPS       Y9, Y12, Y12
+	VMOVNTPS     Y12, 672(AX)
+	VPSHUFB      Y2, Y7, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y10, Y8, Y8
+	VSUBPS       Y11, Y8, Y8
+	VMOVNTPS     Y8, 704(AX)
 	VPSHUFB      Y3, Y7, Y7
 	VCVTDQ2PS    Y7, Y7
-	VMULPS       Y8, Y7, Y7
-	VSUBPS       Y9, Y7, Y7
+	VMULPS       Y10, Y7, Y7
+	VSUBPS       Y11, Y7, Y7
 	VMOVNTPS     Y7, 736(AX)
 	VPSRLW       $0x04, Y6, Y7
 	VPAND        Y5, Y7, Y7
 	VBROADCASTSS 48(SP), Y8
 	VBROADCASTSS 112(SP), Y9
-	VPSHUFB      Y0, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVNTPS     Y10, 768(AX)
-	VPSHUFB      Y1, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVNTPS     Y10, 800(AX)
-	VBROADCASTSS 52(SP), Y8
-	VBROADCASTSS 116(SP), Y9
-	VPSHUFB      Y2, Y7, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y8, Y10, Y10
-	VSUBPS       Y9, Y10, Y10
-	VMOVNTPS     Y10, 832(AX)
+	VBROADCASTSS 52(SP), Y10
+	VBROADCASTSS 116(SP), Y11
+	VPSHUFB      Y0, Y7, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y8, Y12, Y12
+	VSUBPS       Y9, Y12, Y12
+	VMOVNTPS     Y12, 768(AX)
+	VPSHUFB      Y1, Y7, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y8, Y12, Y12
+	VSUBPS       Y9, Y12, Y12
+	VMOVNTPS     Y12, 800(AX)
+	VPSHUFB      Y2, Y7, Y8
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y10, Y8, Y8
+	VSUBPS       Y11, Y8, Y8
+	VMOVNTPS     Y8, 832(AX)
 	VPSHUFB      Y3, Y7, Y7
 	VCVTDQ2PS    Y7, Y7
-	VMULPS       Y8, Y7, Y7
-	VSUBPS       Y9, Y7, Y7
+	VMULPS       Y10, Y7, Y7
+	VSUBPS       Y11, Y7, Y7
 	VMOVNTPS     Y7, 864(AX)
 	VPSRLW       $0x06, Y6, Y6
 	VPAND        Y5, Y6, Y6
 	VBROADCASTSS 56(SP), Y7
 	VBROADCASTSS 120(SP), Y8
-	VPSHUFB      Y0, Y6, Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y7, Y9, Y9
-	VSUBPS       Y8, Y9, Y9
-	VMOVNTPS     Y9, 896(AX)
-	VPSHUFB      Y1, Y6, Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y7, Y9, Y9
-	VSUBPS       Y8, Y9, Y9
-	VMOVNTPS     Y9, 928(AX)
-	VBROADCASTSS 60(SP), Y7
-	VBROADCASTSS 124(SP), Y8
-	VPSHUFB      Y2, Y6, Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y7, Y9, Y9
-	VSUBPS       Y8, Y9, Y9
-	VMOVNTPS     Y9, 960(AX)
+	VBROADCASTSS 60(SP), Y9
+	VBROADCASTSS 124(SP), Y10
+	VPSHUFB      Y0, Y6, Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y7, Y11, Y11
+	VSUBPS       Y8, Y11, Y11
+	VMOVNTPS     Y11, 896(AX)
+	VPSHUFB      Y1, Y6, Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y7, Y11, Y11
+	VSUBPS       Y8, Y11, Y11
+	VMOVNTPS     Y11, 928(AX)
+	VPSHUFB      Y2, Y6, Y7
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y9, Y7, Y7
+	VSUBPS       Y10, Y7, Y7
+	VMOVNTPS     Y7, 960(AX)
 	VPSHUFB      Y3, Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y7, Y6, Y6
-	VSUBPS       Y8, Y6, Y6
+	VMULPS       Y9, Y6, Y6
+	VSUBPS       Y10, Y6, Y6
 	VMOVNTPS     Y6, 992(AX)
 	ADDQ         $0x00000054, CX
 	ADDQ         $0x00000400, AX
@@ -3318,22 +3180,22 @@ loop:
 	VPOR         Y10, Y9, Y9
 	VPSUBB       Y6, Y9, Y9
 	VBROADCASTSS (SP), Y10
-	VPSHUFB      Y0, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVUPS      Y11, (AX)
-	VPSHUFB      Y1, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVUPS      Y11, 32(AX)
-	VBROADCASTSS 4(SP), Y10
-	VPSHUFB      Y2, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVUPS      Y11, 64(AX)
+	VBROADCASTSS 4(SP), Y11
+	VPSHUFB      Y0, Y9, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y10, Y12, Y12
+	VMOVUPS      Y12, (AX)
+	VPSHUFB      Y1, Y9, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y10, Y12, Y12
+	VMOVUPS      Y12, 32(AX)
+	VPSHUFB      Y2, Y9, Y10
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y11, Y10, Y10
+	VMOVUPS      Y10, 64(AX)
 	VPSHUFB      Y3, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y10, Y9, Y9
+	VMULPS       Y11, Y9, Y9
 	VMOVUPS      Y9, 96(AX)
 	VPSRLW       $0x02, Y8, Y9
 	VPAND        Y5, Y9, Y9
@@ -3342,22 +3204,22 @@ loop:
 	VPOR         Y10, Y9, Y9
 	VPSUBB       Y6, Y9, Y9
 	VBROADCASTSS 8(SP), Y10
-	VPSHUFB      Y0, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVUPS      Y11, 128(AX)
-	VPSHUFB      Y1, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVUPS      Y11, 160(AX)
-	VBROADCASTSS 12(SP), Y10
-	VPSHUFB      Y2, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVUPS      Y11, 192(AX)
+	VBROADCASTSS 12(SP), Y11
+	VPSHUFB      Y0, Y9, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y10, Y12, Y12
+	VMOVUPS      Y12, 128(AX)
+	VPSHUFB      Y1, Y9, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y10, Y12, Y12
+	VMOVUPS      Y12, 160(AX)
+	VPSHUFB      Y2, Y9, Y10
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y11, Y10, Y10
+	VMOVUPS      Y10, 192(AX)
 	VPSHUFB      Y3, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y10, Y9, Y9
+	VMULPS       Y11, Y9, Y9
 	VMOVUPS      Y9, 224(AX)
 	VPSRLW       $0x04, Y8, Y9
 	VPAND        Y5, Y9, Y9
@@ -3365,22 +3227,22 @@ loop:
 	VPOR         Y10, Y9, Y9
 	VPSUBB       Y6, Y9, Y9
 	VBROADCASTSS 16(SP), Y10
-	VPSHUFB      Y0, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVUPS      Y11, 256(AX)
-	VPSHUFB      Y1, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVUPS      Y11, 288(AX)
-	VBROADCASTSS 20(SP), Y10
-	VPSHUFB      Y2, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVUPS      Y11, 320(AX)
+	VBROADCASTSS 20(SP), Y11
+	VPSHUFB      Y0, Y9, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y10, Y12, Y12
+	VMOVUPS      Y12, 256(AX)
+	VPSHUFB      Y1, Y9, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y10, Y12, Y12
+	VMOVUPS      Y12, 288(AX)
+	VPSHUFB      Y2, Y9, Y10
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y11, Y10, Y10
+	VMOVUPS      Y10, 320(AX)
 	VPSHUFB      Y3, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y10, Y9, Y9
+	VMULPS       Y11, Y9, Y9
 	VMOVUPS      Y9, 352(AX)
 	VPSRLW       $0x06, Y8, Y8
 	VPAND        Y5, Y8, Y8
@@ -3389,22 +3251,22 @@ loop:
 	VPOR         Y9, Y8, Y8
 	VPSUBB       Y6, Y8, Y8
 	VBROADCASTSS 24(SP), Y9
-	VPSHUFB      Y0, Y8, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y9, Y10, Y10
-	VMOVUPS      Y10, 384(AX)
-	VPSHUFB      Y1, Y8, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y9, Y10, Y10
-	VMOVUPS      Y10, 416(AX)
-	VBROADCASTSS 28(SP), Y9
-	VPSHUFB      Y2, Y8, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y9, Y10, Y10
-	VMOVUPS      Y10, 448(AX)
+	VBROADCASTSS 28(SP), Y10
+	VPSHUFB      Y0, Y8, Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y9, Y11, Y11
+	VMOVUPS      Y11, 384(AX)
+	VPSHUFB      Y1, Y8, Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y9, Y11, Y11
+	VMOVUPS      Y11, 416(AX)
+	VPSHUFB      Y2, Y8, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VMOVUPS      Y9, 448(AX)
 	VPSHUFB      Y3, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VMULPS       Y9, Y8, Y8
+	VMULPS       Y10, Y8, Y8
 	VMOVUPS      Y8, 480(AX)
 	VPERMD       64(CX), Y4, Y8
 	VPAND        Y5, Y8, Y9
@@ -3413,22 +3275,22 @@ loop:
 	VPOR         Y10, Y9, Y9
 	VPSUBB       Y6, Y9, Y9
 	VBROADCASTSS 32(SP), Y10
-	VPSHUFB      Y0, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVUPS      Y11, 512(AX)
-	VPSHUFB      Y1, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVUPS      Y11, 544(AX)
-	VBROADCASTSS 36(SP), Y10
-	VPSHUFB      Y2, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVUPS      Y11, 576(AX)
+	VBROADCASTSS 36(SP), Y11
+	VPSHUFB      Y0, Y9, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y10, Y12, Y12
+	VMOVUPS      Y12, 512(AX)
+	VPSHUFB      Y1, Y9, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y10, Y12, Y12
+	VMOVUPS      Y12, 544(AX)
+	VPSHUFB      Y2, Y9, Y10
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y11, Y10, Y10
+	VMOVUPS      Y10, 576(AX)
 	VPSHUFB      Y3, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y10, Y9, Y9
+	VMULPS       Y11, Y9, Y9
 	VMOVUPS      Y9, 608(AX)
 	VPSRLW       $0x02, Y8, Y9
 	VPAND        Y5, Y9, Y9
@@ -3437,22 +3299,22 @@ loop:
 	VPOR         Y10, Y9, Y9
 	VPSUBB       Y6, Y9, Y9
 	VBROADCASTSS 40(SP), Y10
-	VPSHUFB      Y0, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVUPS      Y11, 640(AX)
-	VPSHUFB      Y1, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVUPS      Y11, 672(AX)
-	VBROADCASTSS 44(SP), Y10
-	VPSHUFB      Y2, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVUPS      Y11, 704(AX)
+	VBROADCASTSS 44(SP), Y11
+	VPSHUFB      Y0, Y9, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y10, Y12, Y12
+	VMOVUPS      Y12, 640(AX)
+	VPSHUFB      Y1, Y9, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y10, Y12, Y12
+	VMOVUPS      Y12, 672(AX)
+	VPSHUFB      Y2, Y9, Y10
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y11, Y10, Y10
+	VMOVUPS      Y10, 704(AX)
 	VPSHUFB      Y3, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y10, Y9, Y9
+	VMULPS       Y11, Y9, Y9
 	VMOVUPS      Y9, 736(AX)
 	VPSRLW       $0x04, Y8, Y9
 	VPAND        Y5, Y9, Y9
@@ -3461,22 +3323,22 @@ loop:
 	VPOR         Y10, Y9, Y9
 	VPSUBB       Y6, Y9, Y9
 	VBROADCASTSS 48(SP), Y10
-	VPSHUFB      Y0, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVUPS      Y11, 768(AX)
-	VPSHUFB      Y1, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVUPS      Y11, 800(AX)
-	VBROADCASTSS 52(SP), Y10
-	VPSHUFB      Y2, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVUPS      Y11, 832(AX)
+	VBROADCASTSS 52(SP), Y11
+	VPSHUFB      Y0, Y9, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y10, Y12, Y12
+	VMOVUPS      Y12, 768(AX)
+	VPSHUFB      Y1, Y9, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y10, Y12, Y12
+	VMOVUPS      Y12, 800(AX)
+	VPSHUFB      Y2, Y9, Y10
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y11, Y10, Y10
+	VMOVUPS      Y10, 832(AX)
 	VPSHUFB      Y3, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y10, Y9, Y9
+	VMULPS       Y11, Y9, Y9
 	VMOVUPS      Y9, 864(AX)
 	VPSRLW       $0x06, Y8, Y8
 	VPAND        Y5, Y8, Y8
@@ -3485,23 +3347,23 @@ loop:
 	VPOR         Y7, Y8, Y8
 	VPSUBB       Y6, Y8, Y8
 	VBROADCASTSS 56(SP), Y7
-	VPSHUFB      Y0, Y8, Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y7, Y9, Y9
-	VMOVUPS      Y9, 896(AX)
-	VPSHUFB      Y1, Y8, Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y7, Y9, Y9
-	VMOVUPS      Y9, 928(AX)
-	VBROADCASTSS 60(SP), Y7
-	VPSHUFB      Y2, Y8, Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y7, Y9, Y9
-	VMOVUPS      Y9, 960(AX)
-	VPSHUFB      Y3, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VMULPS       Y7, Y8, Y8
-	VMOVUPS      Y8, 992(AX)
+	VBROADCASTSS 60(SP), Y9
+	VPSHUFB      Y0, Y8, Y10
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y7, Y10, Y10
+	VMOVUPS      Y10, 896(AX)
+	VPSHUFB      Y1, Y8, Y10
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y7, Y10, Y10
+	VMOVUPS      Y10, 928(AX)
+	VPSHUFB      Y2, Y8, Y7
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y9, Y7, Y7
+	VMOVUPS      Y7, 960(AX)
+	VPSHUFB      Y3, Y8, Y7
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y9, Y7, Y7
+	VMOVUPS      Y7, 992(AX)
 	ADDQ         $0x0000006e, CX
 	ADDQ         $0x00000400, AX
 	SUBQ         $0x00000100, DX
@@ -3590,22 +3452,22 @@ loop:
 	VPOR         Y10, Y9, Y9
 	VPSUBB       Y6, Y9, Y9
 	VBROADCASTSS (SP), Y10
-	VPSHUFB      Y0, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVNTPS     Y11, (AX)
-	VPSHUFB      Y1, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVNTPS     Y11, 32(AX)
-	VBROADCASTSS 4(SP), Y10
-	VPSHUFB      Y2, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVNTPS     Y11, 64(AX)
+	VBROADCASTSS 4(SP), Y11
+	VPSHUFB      Y0, Y9, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y10, Y12, Y12
+	VMOVNTPS     Y12, (AX)
+	VPSHUFB      Y1, Y9, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y10, Y12, Y12
+	VMOVNTPS     Y12, 32(AX)
+	VPSHUFB      Y2, Y9, Y10
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y11, Y10, Y10
+	VMOVNTPS     Y10, 64(AX)
 	VPSHUFB      Y3, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y10, Y9, Y9
+	VMULPS       Y11, Y9, Y9
 	VMOVNTPS     Y9, 96(AX)
 	VPSRLW       $0x02, Y8, Y9
 	VPAND        Y5, Y9, Y9
@@ -3614,22 +3476,22 @@ loop:
 	VPOR         Y10, Y9, Y9
 	VPSUBB       Y6, Y9, Y9
 	VBROADCASTSS 8(SP), Y10
-	VPSHUFB      Y0, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVNTPS     Y11, 128(AX)
-	VPSHUFB      Y1, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVNTPS     Y11, 160(AX)
-	VBROADCASTSS 12(SP), Y10
-	VPSHUFB      Y2, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVNTPS     Y11, 192(AX)
+	VBROADCASTSS 12(SP), Y11
+	VPSHUFB      Y0, Y9, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y10, Y12, Y12
+	VMOVNTPS     Y12, 128(AX)
+	VPSHUFB      Y1, Y9, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y10, Y12, Y12
+	VMOVNTPS     Y12, 160(AX)
+	VPSHUFB      Y2, Y9, Y10
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y11, Y10, Y10
+	VMOVNTPS     Y10, 192(AX)
 	VPSHUFB      Y3, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y10, Y9, Y9
+	VMULPS       Y11, Y9, Y9
 	VMOVNTPS     Y9, 224(AX)
 	VPSRLW       $0x04, Y8, Y9
 	VPAND        Y5, Y9, Y9
@@ -3637,22 +3499,22 @@ loop:
 	VPOR         Y10, Y9, Y9
 	VPSUBB       Y6, Y9, Y9
 	VBROADCASTSS 16(SP), Y10
-	VPSHUFB      Y0, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVNTPS     Y11, 256(AX)
-	VPSHUFB      Y1, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVNTPS     Y11, 288(AX)
-	VBROADCASTSS 20(SP), Y10
-	VPSHUFB      Y2, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVNTPS     Y11, 320(AX)
+	VBROADCASTSS 20(SP), Y11
+	VPSHUFB      Y0, Y9, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y10, Y12, Y12
+	VMOVNTPS     Y12, 256(AX)
+	VPSHUFB      Y1, Y9, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y10, Y12, Y12
+	VMOVNTPS     Y12, 288(AX)
+	VPSHUFB      Y2, Y9, Y10
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y11, Y10, Y10
+	VMOVNTPS     Y10, 320(AX)
 	VPSHUFB      Y3, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y10, Y9, Y9
+	VMULPS       Y11, Y9, Y9
 	VMOVNTPS     Y9, 352(AX)
 	VPSRLW       $0x06, Y8, Y8
 	VPAND        Y5, Y8, Y8
@@ -3661,22 +3523,22 @@ loop:
 	VPOR         Y9, Y8, Y8
 	VPSUBB       Y6, Y8, Y8
 	VBROADCASTSS 24(SP), Y9
-	VPSHUFB      Y0, Y8, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y9, Y10, Y10
-	VMOVNTPS     Y10, 384(AX)
-	VPSHUFB      Y1, Y8, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y9, Y10, Y10
-	VMOVNTPS     Y10, 416(AX)
-	VBROADCASTSS 28(SP), Y9
-	VPSHUFB      Y2, Y8, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y9, Y10, Y10
-	VMOVNTPS     Y10, 448(AX)
+	VBROADCASTSS 28(SP), Y10
+	VPSHUFB      Y0, Y8, Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y9, Y11, Y11
+	VMOVNTPS     Y11, 384(AX)
+	VPSHUFB      Y1, Y8, Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y9, Y11, Y11
+	VMOVNTPS     Y11, 416(AX)
+	VPSHUFB      Y2, Y8, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VMOVNTPS     Y9, 448(AX)
 	VPSHUFB      Y3, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VMULPS       Y9, Y8, Y8
+	VMULPS       Y10, Y8, Y8
 	VMOVNTPS     Y8, 480(AX)
 	VPERMD       64(CX), Y4, Y8
 	VPAND        Y5, Y8, Y9
@@ -3685,22 +3547,22 @@ loop:
 	VPOR         Y10, Y9, Y9
 	VPSUBB       Y6, Y9, Y9
 	VBROADCASTSS 32(SP), Y10
-	VPSHUFB      Y0, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVNTPS     Y11, 512(AX)
-	VPSHUFB      Y1, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVNTPS     Y11, 544(AX)
-	VBROADCASTSS 36(SP), Y10
-	VPSHUFB      Y2, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVNTPS     Y11, 576(AX)
+	VBROADCASTSS 36(SP), Y11
+	VPSHUFB      Y0, Y9, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y10, Y12, Y12
+	VMOVNTPS     Y12, 512(AX)
+	VPSHUFB      Y1, Y9, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y10, Y12, Y12
+	VMOVNTPS     Y12, 544(AX)
+	VPSHUFB      Y2, Y9, Y10
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y11, Y10, Y10
+	VMOVNTPS     Y10, 576(AX)
 	VPSHUFB      Y3, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y10, Y9, Y9
+	VMULPS       Y11, Y9, Y9
 	VMOVNTPS     Y9, 608(AX)
 	VPSRLW       $0x02, Y8, Y9
 	VPAND        Y5, Y9, Y9
@@ -3709,22 +3571,22 @@ loop:
 	VPOR         Y10, Y9, Y9
 	VPSUBB       Y6, Y9, Y9
 	VBROADCASTSS 40(SP), Y10
-	VPSHUFB      Y0, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVNTPS     Y11, 640(AX)
-	VPSHUFB      Y1, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVNTPS     Y11, 672(AX)
-	VBROADCASTSS 44(SP), Y10
-	VPSHUFB      Y2, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVNTPS     Y11, 704(AX)
+	VBROADCASTSS 44(SP), Y11
+	VPSHUFB      Y0, Y9, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y10, Y12, Y12
+	VMOVNTPS     Y12, 640(AX)
+	VPSHUFB      Y1, Y9, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y10, Y12, Y12
+	VMOVNTPS     Y12, 672(AX)
+	VPSHUFB      Y2, Y9, Y10
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y11, Y10, Y10
+	VMOVNTPS     Y10, 704(AX)
 	VPSHUFB      Y3, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y10, Y9, Y9
+	VMULPS       Y11, Y9, Y9
 	VMOVNTPS     Y9, 736(AX)
 	VPSRLW       $0x04, Y8, Y9
 	VPAND        Y5, Y9, Y9
@@ -3733,22 +3595,22 @@ loop:
 	VPOR         Y10, Y9, Y9
 	VPSUBB       Y6, Y9, Y9
 	VBROADCASTSS 48(SP), Y10
-	VPSHUFB      Y0, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVNTPS     Y11, 768(AX)
-	VPSHUFB      Y1, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVNTPS     Y11, 800(AX)
-	VBROADCASTSS 52(SP), Y10
-	VPSHUFB      Y2, Y9, Y11
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y10, Y11, Y11
-	VMOVNTPS     Y11, 832(AX)
+	VBROADCASTSS 52(SP), Y11
+	VPSHUFB      Y0, Y9, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y10, Y12, Y12
+	VMOVNTPS     Y12, 768(AX)
+	VPSHUFB      Y1, Y9, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y10, Y12, Y12
+	VMOVNTPS     Y12, 800(AX)
+	VPSHUFB      Y2, Y9, Y10
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y11, Y10, Y10
+	VMOVNTPS     Y10, 832(AX)
 	VPSHUFB      Y3, Y9, Y9
 	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y10, Y9, Y9
+	VMULPS       Y11, Y9, Y9
 	VMOVNTPS     Y9, 864(AX)
 	VPSRLW       $0x06, Y8, Y8
 	VPAND        Y5, Y8, Y8
@@ -3757,23 +3619,23 @@ loop:
 	VPOR         Y7, Y8, Y8
 	VPSUBB       Y6, Y8, Y8
 	VBROADCASTSS 56(SP), Y7
-	VPSHUFB      Y0, Y8, Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y7, Y9, Y9
-	VMOVNTPS     Y9, 896(AX)
-	VPSHUFB      Y1, Y8, Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y7, Y9, Y9
-	VMOVNTPS     Y9, 928(AX)
-	VBROADCASTSS 60(SP), Y7
-	VPSHUFB      Y2, Y8, Y9
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y7, Y9, Y9
-	VMOVNTPS     Y9, 960(AX)
-	VPSHUFB      Y3, Y8, Y8
-	VCVTDQ2PS    Y8, Y8
-	VMULPS       Y7, Y8, Y8
-	VMOVNTPS     Y8, 992(AX)
+	VBROADCASTSS 60(SP), Y9
+	VPSHUFB      Y0, Y8, Y10
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y7, Y10, Y10
+	VMOVNTPS     Y10, 896(AX)
+	VPSHUFB      Y1, Y8, Y10
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y7, Y10, Y10
+	VMOVNTPS     Y10, 928(AX)
+	VPSHUFB      Y2, Y8, Y7
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y9, Y7, Y7
+	VMOVNTPS     Y7, 960(AX)
+	VPSHUFB      Y3, Y8, Y7
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y9, Y7, Y7
+	VMOVNTPS     Y7, 992(AX)
 	ADDQ         $0x0000006e, CX
 	ADDQ         $0x00000400, AX
 	SUBQ         $0x00000100, DX
@@ -4828,22 +4690,22 @@ loop:
 	VPOR         Y12, Y11, Y11
 	VPSUBB       Y7, Y11, Y11
 	VBROADCASTSS (SP), Y12
-	VPSHUFB      Y0, Y11, Y13
-	VCVTDQ2PS    Y13, Y13
-	VMULPS       Y12, Y13, Y13
-	VMOVUPS      Y13, (AX)
-	VPSHUFB      Y1, Y11, Y13
-	VCVTDQ2PS    Y13, Y13
-	VMULPS       Y12, Y13, Y13
-	VMOVUPS      Y13, 32(AX)
-	VBROADCASTSS 4(SP), Y12
-	VPSHUFB      Y2, Y11, Y13
-	VCVTDQ2PS    Y13, Y13
-	VMULPS       Y12, Y13, Y13
-	VMOVUPS      Y13, 64(AX)
+	VBROADCASTSS 4(SP), Y13
+	VPSHUFB      Y0, Y11, Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y12, Y14, Y14
+	VMOVUPS      Y14, (AX)
+	VPSHUFB      Y1, Y11, Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y12, Y14, Y14
+	VMOVUPS      Y14, 32(AX)
+	VPSHUFB      Y2, Y11, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y13, Y12, Y12
+	VMOVUPS      Y12, 64(AX)
 	VPSHUFB      Y3, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y12, Y11, Y11
+	VMULPS       Y13, Y11, Y11
 	VMOVUPS      Y11, 96(AX)
 	VPAND        Y5, Y9, Y11
 	VPSLLW       $0x02, Y10, Y12
@@ -4851,22 +4713,22 @@ loop:
 	VPOR         Y12, Y11, Y11
 	VPSUBB       Y7, Y11, Y11
 	VBROADCASTSS 8(SP), Y12
-	VPSHUFB      Y0, Y11, Y13
-	VCVTDQ2PS    Y13, Y13
-	VMULPS       Y12, Y13, Y13
-	VMOVUPS      Y13, 128(AX)
-	VPSHUFB      Y1, Y11, Y13
-	VCVTDQ2PS    Y13, Y13
-	VMULPS       Y12, Y13, Y13
-	VMOVUPS      Y13, 160(AX)
-	VBROADCASTSS 12(SP), Y12
-	VPSHUFB      Y2, Y11, Y13
-	VCVTDQ2PS    Y13, Y13
-	VMULPS       Y12, Y13, Y13
-	VMOVUPS      Y13, 192(AX)
+	VBROADCASTSS 12(SP), Y13
+	VPSHUFB      Y0, Y11, Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y12, Y14, Y14
+	VMOVUPS      Y14, 128(AX)
+	VPSHUFB      Y1, Y11, Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y12, Y14, Y14
+	VMOVUPS      Y14, 160(AX)
+	VPSHUFB      Y2, Y11, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y13, Y12, Y12
+	VMOVUPS      Y12, 192(AX)
 	VPSHUFB      Y3, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y12, Y11, Y11
+	VMULPS       Y13, Y11, Y11
 	VMOVUPS      Y11, 224(AX)
 	VPSRLW       $0x04, Y8, Y8
 	VPAND        Y5, Y8, Y8
@@ -4874,22 +4736,22 @@ loop:
 	VPOR         Y11, Y8, Y8
 	VPSUBB       Y7, Y8, Y8
 	VBROADCASTSS 16(SP), Y11
-	VPSHUFB      Y0, Y8, Y12
-	VCVTDQ2PS    Y12, Y12
-	VMULPS       Y11, Y12, Y12
-	VMOVUPS      Y12, 256(AX)
-	VPSHUFB      Y1, Y8, Y12
-	VCVTDQ2PS    Y12, Y12
-	VMULPS       Y11, Y12, Y12
-	VMOVUPS      Y12, 288(AX)
-	VBROADCASTSS 20(SP), Y11
-	VPSHUFB      Y2, Y8, Y12
-	VCVTDQ2PS    Y12, Y12
-	VMULPS       Y11, Y12, Y12
-	VMOVUPS      Y12, 320(AX)
+	VBROADCASTSS 20(SP), Y12
+	VPSHUFB      Y0, Y8, Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y11, Y13, Y13
+	VMOVUPS      Y13, 256(AX)
+	VPSHUFB      Y1, Y8, Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y11, Y13, Y13
+	VMOVUPS      Y13, 288(AX)
+	VPSHUFB      Y2, Y8, Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y12, Y11, Y11
+	VMOVUPS      Y11, 320(AX)
 	VPSHUFB      Y3, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VMULPS       Y11, Y8, Y8
+	VMULPS       Y12, Y8, Y8
 	VMOVUPS      Y8, 352(AX)
 	VPSRLW       $0x04, Y9, Y8
 	VPAND        Y5, Y8, Y8
@@ -4898,22 +4760,22 @@ loop:
 	VPOR         Y9, Y8, Y8
 	VPSUBB       Y7, Y8, Y8
 	VBROADCASTSS 24(SP), Y9
-	VPSHUFB      Y0, Y8, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y9, Y10, Y10
-	VMOVUPS      Y10, 384(AX)
-	VPSHUFB      Y1, Y8, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y9, Y10, Y10
-	VMOVUPS      Y10, 416(AX)
-	VBROADCASTSS 28(SP), Y9
-	VPSHUFB      Y2, Y8, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y9, Y10, Y10
-	VMOVUPS      Y10, 448(AX)
+	VBROADCASTSS 28(SP), Y10
+	VPSHUFB      Y0, Y8, Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y9, Y11, Y11
+	VMOVUPS      Y11, 384(AX)
+	VPSHUFB      Y1, Y8, Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y9, Y11, Y11
+	VMOVUPS      Y11, 416(AX)
+	VPSHUFB      Y2, Y8, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VMOVUPS      Y9, 448(AX)
 	VPSHUFB      Y3, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VMULPS       Y9, Y8, Y8
+	VMULPS       Y10, Y8, Y8
 	VMOVUPS      Y8, 480(AX)
 	VPERMD       64(CX), Y4, Y8
 	VPERMD       96(CX), Y4, Y9
@@ -4924,22 +4786,22 @@ loop:
 	VPOR         Y12, Y11, Y11
 	VPSUBB       Y7, Y11, Y11
 	VBROADCASTSS 32(SP), Y12
-	VPSHUFB      Y0, Y11, Y13
-	VCVTDQ2PS    Y13, Y13
-	VMULPS       Y12, Y13, Y13
-	VMOVUPS      Y13, 512(AX)
-	VPSHUFB      Y1, Y11, Y13
-	VCVTDQ2PS    Y13, Y13
-	VMULPS       Y12, Y13, Y13
-	VMOVUPS      Y13, 544(AX)
-	VBROADCASTSS 36(SP), Y12
-	VPSHUFB      Y2, Y11, Y13
-	VCVTDQ2PS    Y13, Y13
-	VMULPS       Y12, Y13, Y13
-	VMOVUPS      Y13, 576(AX)
+	VBROADCASTSS 36(SP), Y13
+	VPSHUFB      Y0, Y11, Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y12, Y14, Y14
+	VMOVUPS      Y14, 512(AX)
+	VPSHUFB      Y1, Y11, Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y12, Y14, Y14
+	VMOVUPS      Y14, 544(AX)
+	VPSHUFB      Y2, Y11, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y13, Y12, Y12
+	VMOVUPS      Y12, 576(AX)
 	VPSHUFB      Y3, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y12, Y11, Y11
+	VMULPS       Y13, Y11, Y11
 	VMOVUPS      Y11, 608(AX)
 	VPAND        Y5, Y9, Y11
 	VPSLLW       $0x02, Y10, Y12
@@ -4947,22 +4809,22 @@ loop:
 	VPOR         Y12, Y11, Y11
 	VPSUBB       Y7, Y11, Y11
 	VBROADCASTSS 40(SP), Y12
-	VPSHUFB      Y0, Y11, Y13
-	VCVTDQ2PS    Y13, Y13
-	VMULPS       Y12, Y13, Y13
-	VMOVUPS      Y13, 640(AX)
-	VPSHUFB      Y1, Y11, Y13
-	VCVTDQ2PS    Y13, Y13
-	VMULPS       Y12, Y13, Y13
-	VMOVUPS      Y13, 672(AX)
-	VBROADCASTSS 44(SP), Y12
-	VPSHUFB      Y2, Y11, Y13
-	VCVTDQ2PS    Y13, Y13
-	VMULPS       Y12, Y13, Y13
-	VMOVUPS      Y13, 704(AX)
+	VBROADCASTSS 44(SP), Y13
+	VPSHUFB      Y0, Y11, Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y12, Y14, Y14
+	VMOVUPS      Y14, 640(AX)
+	VPSHUFB      Y1, Y11, Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y12, Y14, Y14
+	VMOVUPS      Y14, 672(AX)
+	VPSHUFB      Y2, Y11, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y13, Y12, Y12
+	VMOVUPS      Y12, 704(AX)
 	VPSHUFB      Y3, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y12, Y11, Y11
+	VMULPS       Y13, Y11, Y11
 	VMOVUPS      Y11, 736(AX)
 	VPSRLW       $0x04, Y8, Y8
 	VPAND        Y5, Y8, Y8
@@ -4970,22 +4832,22 @@ loop:
 	VPOR         Y11, Y8, Y8
 	VPSUBB       Y7, Y8, Y8
 	VBROADCASTSS 48(SP), Y11
-	VPSHUFB      Y0, Y8, Y12
-	VCVTDQ2PS    Y12, Y12
-	VMULPS       Y11, Y12, Y12
-	VMOVUPS      Y12, 768(AX)
-	VPSHUFB      Y1, Y8, Y12
-	VCVTDQ2PS    Y12, Y12
-	VMULPS       Y11, Y12, Y12
-	VMOVUPS      Y12, 800(AX)
-	VBROADCASTSS 52(SP), Y11
-	VPSHUFB      Y2, Y8, Y12
-	VCVTDQ2PS    Y12, Y12
-	VMULPS       Y11, Y12, Y12
-	VMOVUPS      Y12, 832(AX)
+	VBROADCASTSS 52(SP), Y12
+	VPSHUFB      Y0, Y8, Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y11, Y13, Y13
+	VMOVUPS      Y13, 768(AX)
+	VPSHUFB      Y1, Y8, Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y11, Y13, Y13
+	VMOVUPS      Y13, 800(AX)
+	VPSHUFB      Y2, Y8, Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y12, Y11, Y11
+	VMOVUPS      Y11, 832(AX)
 	VPSHUFB      Y3, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VMULPS       Y11, Y8, Y8
+	VMULPS       Y12, Y8, Y8
 	VMOVUPS      Y8, 864(AX)
 	VPSRLW       $0x04, Y9, Y8
 	VPAND        Y5, Y8, Y8
@@ -4994,22 +4856,22 @@ loop:
 	VPOR         Y9, Y8, Y8
 	VPSUBB       Y7, Y8, Y8
 	VBROADCASTSS 56(SP), Y9
-	VPSHUFB      Y0, Y8, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y9, Y10, Y10
-	VMOVUPS      Y10, 896(AX)
-	VPSHUFB      Y1, Y8, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y9, Y10, Y10
-	VMOVUPS      Y10, 928(AX)
-	VBROADCASTSS 60(SP), Y9
-	VPSHUFB      Y2, Y8, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y9, Y10, Y10
-	VMOVUPS      Y10, 960(AX)
+	VBROADCASTSS 60(SP), Y10
+	VPSHUFB      Y0, Y8, Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y9, Y11, Y11
+	VMOVUPS      Y11, 896(AX)
+	VPSHUFB      Y1, Y8, Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y9, Y11, Y11
+	VMOVUPS      Y11, 928(AX)
+	VPSHUFB      Y2, Y8, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VMOVUPS      Y9, 960(AX)
 	VPSHUFB      Y3, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VMULPS       Y9, Y8, Y8
+	VMULPS       Y10, Y8, Y8
 	VMOVUPS      Y8, 992(AX)
 	ADDQ         $0x000000d2, CX
 	ADDQ         $0x00000400, AX
@@ -5060,22 +4922,22 @@ loop:
 	VPOR         Y12, Y11, Y11
 	VPSUBB       Y7, Y11, Y11
 	VBROADCASTSS (SP), Y12
-	VPSHUFB      Y0, Y11, Y13
-	VCVTDQ2PS    Y13, Y13
-	VMULPS       Y12, Y13, Y13
-	VMOVNTPS     Y13, (AX)
-	VPSHUFB      Y1, Y11, Y13
-	VCVTDQ2PS    Y13, Y13
-	VMULPS       Y12, Y13, Y13
-	VMOVNTPS     Y13, 32(AX)
-	VBROADCASTSS 4(SP), Y12
-	VPSHUFB      Y2, Y11, Y13
-	VCVTDQ2PS    Y13, Y13
-	VMULPS       Y12, Y13, Y13
-	VMOVNTPS     Y13, 64(AX)
+	VBROADCASTSS 4(SP), Y13
+	VPSHUFB      Y0, Y11, Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y12, Y14, Y14
+	VMOVNTPS     Y14, (AX)
+	VPSHUFB      Y1, Y11, Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y12, Y14, Y14
+	VMOVNTPS     Y14, 32(AX)
+	VPSHUFB      Y2, Y11, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y13, Y12, Y12
+	VMOVNTPS     Y12, 64(AX)
 	VPSHUFB      Y3, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y12, Y11, Y11
+	VMULPS       Y13, Y11, Y11
 	VMOVNTPS     Y11, 96(AX)
 	VPAND        Y5, Y9, Y11
 	VPSLLW       $0x02, Y10, Y12
@@ -5083,22 +4945,22 @@ loop:
 	VPOR         Y12, Y11, Y11
 	VPSUBB       Y7, Y11, Y11
 	VBROADCASTSS 8(SP), Y12
-	VPSHUFB      Y0, Y11, Y13
-	VCVTDQ2PS    Y13, Y13
-	VMULPS       Y12, Y13, Y13
-	VMOVNTPS     Y13, 128(AX)
-	VPSHUFB      Y1, Y11, Y13
-	VCVTDQ2PS    Y13, Y13
-	VMULPS       Y12, Y13, Y13
-	VMOVNTPS     Y13, 160(AX)
-	VBROADCASTSS 12(SP), Y12
-	VPSHUFB      Y2, Y11, Y13
-	VCVTDQ2PS    Y13, Y13
-	VMULPS       Y12, Y13, Y13
-	VMOVNTPS     Y13, 192(AX)
+	VBROADCASTSS 12(SP), Y13
+	VPSHUFB      Y0, Y11, Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y12, Y14, Y14
+	VMOVNTPS     Y14, 128(AX)
+	VPSHUFB      Y1, Y11, Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y12, Y14, Y14
+	VMOVNTPS     Y14, 160(AX)
+	VPSHUFB      Y2, Y11, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y13, Y12, Y12
+	VMOVNTPS     Y12, 192(AX)
 	VPSHUFB      Y3, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y12, Y11, Y11
+	VMULPS       Y13, Y11, Y11
 	VMOVNTPS     Y11, 224(AX)
 	VPSRLW       $0x04, Y8, Y8
 	VPAND        Y5, Y8, Y8
@@ -5106,22 +4968,22 @@ loop:
 	VPOR         Y11, Y8, Y8
 	VPSUBB       Y7, Y8, Y8
 	VBROADCASTSS 16(SP), Y11
-	VPSHUFB      Y0, Y8, Y12
-	VCVTDQ2PS    Y12, Y12
-	VMULPS       Y11, Y12, Y12
-	VMOVNTPS     Y12, 256(AX)
-	VPSHUFB      Y1, Y8, Y12
-	VCVTDQ2PS    Y12, Y12
-	VMULPS       Y11, Y12, Y12
-	VMOVNTPS     Y12, 288(AX)
-	VBROADCASTSS 20(SP), Y11
-	VPSHUFB      Y2, Y8, Y12
-	VCVTDQ2PS    Y12, Y12
-	VMULPS       Y11, Y12, Y12
-	VMOVNTPS     Y12, 320(AX)
+	VBROADCASTSS 20(SP), Y12
+	VPSHUFB      Y0, Y8, Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y11, Y13, Y13
+	VMOVNTPS     Y13, 256(AX)
+	VPSHUFB      Y1, Y8, Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y11, Y13, Y13
+	VMOVNTPS     Y13, 288(AX)
+	VPSHUFB      Y2, Y8, Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y12, Y11, Y11
+	VMOVNTPS     Y11, 320(AX)
 	VPSHUFB      Y3, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VMULPS       Y11, Y8, Y8
+	VMULPS       Y12, Y8, Y8
 	VMOVNTPS     Y8, 352(AX)
 	VPSRLW       $0x04, Y9, Y8
 	VPAND        Y5, Y8, Y8
@@ -5130,22 +4992,22 @@ loop:
 	VPOR         Y9, Y8, Y8
 	VPSUBB       Y7, Y8, Y8
 	VBROADCASTSS 24(SP), Y9
-	VPSHUFB      Y0, Y8, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y9, Y10, Y10
-	VMOVNTPS     Y10, 384(AX)
-	VPSHUFB      Y1, Y8, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y9, Y10, Y10
-	VMOVNTPS     Y10, 416(AX)
-	VBROADCASTSS 28(SP), Y9
-	VPSHUFB      Y2, Y8, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y9, Y10, Y10
-	VMOVNTPS     Y10, 448(AX)
+	VBROADCASTSS 28(SP), Y10
+	VPSHUFB      Y0, Y8, Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y9, Y11, Y11
+	VMOVNTPS     Y11, 384(AX)
+	VPSHUFB      Y1, Y8, Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y9, Y11, Y11
+	VMOVNTPS     Y11, 416(AX)
+	VPSHUFB      Y2, Y8, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VMOVNTPS     Y9, 448(AX)
 	VPSHUFB      Y3, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VMULPS       Y9, Y8, Y8
+	VMULPS       Y10, Y8, Y8
 	VMOVNTPS     Y8, 480(AX)
 	VPERMD       64(CX), Y4, Y8
 	VPERMD       96(CX), Y4, Y9
@@ -5156,22 +5018,22 @@ loop:
 	VPOR         Y12, Y11, Y11
 	VPSUBB       Y7, Y11, Y11
 	VBROADCASTSS 32(SP), Y12
-	VPSHUFB      Y0, Y11, Y13
-	VCVTDQ2PS    Y13, Y13
-	VMULPS       Y12, Y13, Y13
-	VMOVNTPS     Y13, 512(AX)
-	VPSHUFB      Y1, Y11, Y13
-	VCVTDQ2PS    Y13, Y13
-	VMULPS       Y12, Y13, Y13
-	VMOVNTPS     Y13, 544(AX)
-	VBROADCASTSS 36(SP), Y12
-	VPSHUFB      Y2, Y11, Y13
-	VCVTDQ2PS    Y13, Y13
-	VMULPS       Y12, Y13, Y13
-	VMOVNTPS     Y13, 576(AX)
+	VBROADCASTSS 36(SP), Y13
+	VPSHUFB      Y0, Y11, Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y12, Y14, Y14
+	VMOVNTPS     Y14, 512(AX)
+	VPSHUFB      Y1, Y11, Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y12, Y14, Y14
+	VMOVNTPS     Y14, 544(AX)
+	VPSHUFB      Y2, Y11, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y13, Y12, Y12
+	VMOVNTPS     Y12, 576(AX)
 	VPSHUFB      Y3, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y12, Y11, Y11
+	VMULPS       Y13, Y11, Y11
 	VMOVNTPS     Y11, 608(AX)
 	VPAND        Y5, Y9, Y11
 	VPSLLW       $0x02, Y10, Y12
@@ -5179,22 +5041,22 @@ loop:
 	VPOR         Y12, Y11, Y11
 	VPSUBB       Y7, Y11, Y11
 	VBROADCASTSS 40(SP), Y12
-	VPSHUFB      Y0, Y11, Y13
-	VCVTDQ2PS    Y13, Y13
-	VMULPS       Y12, Y13, Y13
-	VMOVNTPS     Y13, 640(AX)
-	VPSHUFB      Y1, Y11, Y13
-	VCVTDQ2PS    Y13, Y13
-	VMULPS       Y12, Y13, Y13
-	VMOVNTPS     Y13, 672(AX)
-	VBROADCASTSS 44(SP), Y12
-	VPSHUFB      Y2, Y11, Y13
-	VCVTDQ2PS    Y13, Y13
-	VMULPS       Y12, Y13, Y13
-	VMOVNTPS     Y13, 704(AX)
+	VBROADCASTSS 44(SP), Y13
+	VPSHUFB      Y0, Y11, Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y12, Y14, Y14
+	VMOVNTPS     Y14, 640(AX)
+	VPSHUFB      Y1, Y11, Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y12, Y14, Y14
+	VMOVNTPS     Y14, 672(AX)
+	VPSHUFB      Y2, Y11, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y13, Y12, Y12
+	VMOVNTPS     Y12, 704(AX)
 	VPSHUFB      Y3, Y11, Y11
 	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y12, Y11, Y11
+	VMULPS       Y13, Y11, Y11
 	VMOVNTPS     Y11, 736(AX)
 	VPSRLW       $0x04, Y8, Y8
 	VPAND        Y5, Y8, Y8
@@ -5202,22 +5064,22 @@ loop:
 	VPOR         Y11, Y8, Y8
 	VPSUBB       Y7, Y8, Y8
 	VBROADCASTSS 48(SP), Y11
-	VPSHUFB      Y0, Y8, Y12
-	VCVTDQ2PS    Y12, Y12
-	VMULPS       Y11, Y12, Y12
-	VMOVNTPS     Y12, 768(AX)
-	VPSHUFB      Y1, Y8, Y12
-	VCVTDQ2PS    Y12, Y12
-	VMULPS       Y11, Y12, Y12
-	VMOVNTPS     Y12, 800(AX)
-	VBROADCASTSS 52(SP), Y11
-	VPSHUFB      Y2, Y8, Y12
-	VCVTDQ2PS    Y12, Y12
-	VMULPS       Y11, Y12, Y12
-	VMOVNTPS     Y12, 832(AX)
+	VBROADCASTSS 52(SP), Y12
+	VPSHUFB      Y0, Y8, Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y11, Y13, Y13
+	VMOVNTPS     Y13, 768(AX)
+	VPSHUFB      Y1, Y8, Y13
+	VCVTDQ2PS    Y13, Y13
+	VMULPS       Y11, Y13, Y13
+	VMOVNTPS     Y13, 800(AX)
+	VPSHUFB      Y2, Y8, Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y12, Y11, Y11
+	VMOVNTPS     Y11, 832(AX)
 	VPSHUFB      Y3, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VMULPS       Y11, Y8, Y8
+	VMULPS       Y12, Y8, Y8
 	VMOVNTPS     Y8, 864(AX)
 	VPSRLW       $0x04, Y9, Y8
 	VPAND        Y5, Y8, Y8
@@ -5226,22 +5088,22 @@ loop:
 	VPOR         Y9, Y8, Y8
 	VPSUBB       Y7, Y8, Y8
 	VBROADCASTSS 56(SP), Y9
-	VPSHUFB      Y0, Y8, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y9, Y10, Y10
-	VMOVNTPS     Y10, 896(AX)
-	VPSHUFB      Y1, Y8, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y9, Y10, Y10
-	VMOVNTPS     Y10, 928(AX)
-	VBROADCASTSS 60(SP), Y9
-	VPSHUFB      Y2, Y8, Y10
-	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y9, Y10, Y10
-	VMOVNTPS     Y10, 960(AX)
+	VBROADCASTSS 60(SP), Y10
+	VPSHUFB      Y0, Y8, Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y9, Y11, Y11
+	VMOVNTPS     Y11, 896(AX)
+	VPSHUFB      Y1, Y8, Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y9, Y11, Y11
+	VMOVNTPS     Y11, 928(AX)
+	VPSHUFB      Y2, Y8, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y10, Y9, Y9
+	VMOVNTPS     Y9, 960(AX)
 	VPSHUFB      Y3, Y8, Y8
 	VCVTDQ2PS    Y8, Y8
-	VMULPS       Y9, Y8, Y8
+	VMULPS       Y10, Y8, Y8
 	VMOVNTPS     Y8, 992(AX)
 	ADDQ         $0x000000d2, CX
 	ADDQ         $0x00000400, AX

@@ -1,9 +1,10 @@
 package main
 
 import (
+	"encoding/binary"
+	"fmt"
 	"math"
 
-	"github.com/mmcloughlin/avo/attr"
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
@@ -24,12 +25,16 @@ func perRun(name string, f func(run int) uint32) Mem {
 	return dwords(name, func(i int) uint32 { return f(2*(i%4) + i/4) })
 }
 
-// A widener turns dealt codes into floats.
-type widener struct{ shuffle [4]VecVirtual }
+// A widener turns dealt codes into scaled floats.
+type widener struct {
+	k       *kernel
+	shuffle [4]VecVirtual
+}
 
-func newWidener() (w widener) {
+func newWidener(k *kernel) widener {
+	w := widener{k: k}
 	for i := range w.shuffle {
-		w.shuffle[i] = keep(bytes32("widen"+string(rune('0'+i)), func(b int) byte {
+		w.shuffle[i] = keep(bytes32(fmt.Sprint("widen", i), func(b int) byte {
 			if b%4 == 3 {
 				return byte(4*i + b%16/4)
 			}
@@ -39,29 +44,42 @@ func newWidener() (w widener) {
 	return w
 }
 
-// dwords gives elements 8i to 8i+7 of codes, times 2^24.
-func (w *widener) dwords(codes VecVirtual, i int) VecVirtual {
+// eight gives codes 8i to 8i+7 times 2^24.
+func (w *widener) eight(codes VecVirtual, i int) VecVirtual {
 	y := YMM()
 	VPSHUFB(w.shuffle[i], codes, y)
 	return y
 }
 
-// scale stores elements from at on: runs of 8 codes as many as to − from say, times d, and less m
-// or plus m if there is one.
-func (k *kernel) scale(w *widener, codes VecVirtual, from, to, at int, d VecVirtual, offset func(y VecVirtual)) {
-	for i := from; i < to; i++ {
-		y := w.dwords(codes, i)
+// A scaling is what is done to codes: times d, then plus or minus m if there is one.
+type scaling struct {
+	d, m VecVirtual
+	add  func(...Op)
+}
+
+func times(d VecVirtual) scaling    { return scaling{d: d} }
+func plus(d, m VecVirtual) scaling  { return scaling{d, m, VADDPS} }
+func minus(d, m VecVirtual) scaling { return scaling{d, m, VSUBPS} }
+
+// store scales thirty-two codes, all alike or sixteen each, and stores them as elements from at
+// on.
+func (w *widener) store(codes VecVirtual, at int, s ...scaling) {
+	for i := range 4 {
+		y, how := w.eight(codes, i), s[i*len(s)/4]
 		VCVTDQ2PS(y, y)
-		VMULPS(d, y, y)
-		if offset != nil {
-			offset(y)
+		VMULPS(how.d, y, y)
+		if how.add != nil {
+			how.add(how.m, y, y)
 		}
-		k.store(y, at+8*i)
+		w.k.store(y, at+8*i)
 	}
 }
 
-func plus(m VecVirtual) func(VecVirtual)  { return func(y VecVirtual) { VADDPS(m, y, y) } }
-func minus(m VecVirtual) func(VecVirtual) { return func(y VecVirtual) { VSUBPS(m, y, y) } }
+// forCodes takes from a scale the 2^24 that widening puts into codes.
+func forCodes(d VecVirtual) VecVirtual {
+	VMULPS(floatsOf("code_unit", 0x1p-24), d, d)
+	return d
+}
 
 // half is a binary16 in all elements.
 func half(m Mem) VecVirtual {
@@ -80,14 +98,6 @@ func twoHalves(m Mem) (first, second VecVirtual) {
 	VMOVSLDUP(y, first)
 	VMOVSHDUP(y, second)
 	return first, second
-}
-
-// codeUnit is 2^-24, which takes from a scale what widening adds to its codes.
-func codeUnit() Mem { return floatsOf("code_unit", 0x1p-24) }
-
-func times(m Op, y VecVirtual) VecVirtual {
-	VMULPS(m, y, y)
-	return y
 }
 
 // A nibbler unpacks 16 bytes of nibbles, all low ones first, into dealt order.
@@ -114,51 +124,51 @@ func blocks() {
 	expand("q8_0AVX2", "q8_0Generic", 32, 34, int8s(2))
 	expand("q8_1AVX2", "q8_1Generic", 32, 36, int8s(4))
 	expand("q4_0AVX2", "q4_0Generic", 32, 18, func(k *kernel) func() {
-		w, n, unit := newWidener(), newNibbler(), keep(codeUnit())
+		w, n := newWidener(k), newNibbler()
 		eight := keep(bytesOf("eight", 8))
 		return func() {
 			q := n.unpack(k.from(2))
 			VPSUBB(eight, q, q)
-			k.scale(&w, q, 0, 4, 0, times(unit, half(k.from(0))), nil)
+			w.store(q, 0, times(forCodes(half(k.from(0)))))
 		}
 	})
 	expand("iq4_NLAVX2", "iq4_NLGeneric", 32, 18, func(k *kernel) func() {
-		w, n, unit := newWidener(), newNibbler(), keep(codeUnit())
+		w, n := newWidener(k), newNibbler()
 		values := keep(iq4Values())
 		return func() {
 			q := n.unpack(k.from(2))
 			VPSHUFB(q, values, q)
-			k.scale(&w, q, 0, 4, 0, times(unit, half(k.from(0))), nil)
+			w.store(q, 0, times(forCodes(half(k.from(0)))))
 		}
 	})
 	expand("mxfp4AVX2", "mxfp4Generic", 32, 17, mxfp4)
 	expand("q4_1AVX2", "q4_1Generic", 32, 20, func(k *kernel) func() {
-		w, n, unit := newWidener(), newNibbler(), keep(codeUnit())
+		w, n := newWidener(k), newNibbler()
 		return func() {
 			q := n.unpack(k.from(4))
 			d, m := twoHalves(k.from(0))
-			k.scale(&w, q, 0, 4, 0, times(unit, d), plus(m))
+			w.store(q, 0, plus(forCodes(d), m))
 		}
 	})
 	expand("q5_0AVX2", "q5_0Generic", 32, 22, func(k *kernel) func() {
-		w, n, unit := newWidener(), newNibbler(), keep(codeUnit())
+		w, n := newWidener(k), newNibbler()
 		set, sixteen := fifthBits(), keep(bytesOf("minus_sixteen", 0xf0))
 		return func() {
 			q, bits := n.unpack(k.from(6)), set(k.from(2))
 			VPANDN(sixteen, bits, bits)
 			VPOR(bits, q, q)
-			k.scale(&w, q, 0, 4, 0, times(unit, half(k.from(0))), nil)
+			w.store(q, 0, times(forCodes(half(k.from(0)))))
 		}
 	})
 	expand("q5_1AVX2", "q5_1Generic", 32, 24, func(k *kernel) func() {
-		w, n, unit := newWidener(), newNibbler(), keep(codeUnit())
+		w, n := newWidener(k), newNibbler()
 		set, sixteen := fifthBits(), keep(bytesOf("sixteen", 16))
 		return func() {
 			q, bits := n.unpack(k.from(8)), set(k.from(4))
 			VPAND(sixteen, bits, bits)
 			VPOR(bits, q, q)
 			d, m := twoHalves(k.from(0))
-			k.scale(&w, q, 0, 4, 0, times(unit, d), plus(m))
+			w.store(q, 0, plus(forCodes(d), m))
 		}
 	})
 }
@@ -203,7 +213,7 @@ func iq4Values() Mem {
 // mxfp4 shifts its codes down before it converts them: its scales reach into the
 // subnormals and have no room for 2^-24.
 func mxfp4(k *kernel) func() {
-	w, n := newWidener(), newNibbler()
+	w, n := newWidener(k), newNibbler()
 	codebook := [16]int8{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
 	values := keep(bytes32("fp4_values", func(i int) byte { return byte(codebook[i%16]) }))
 	scales := GP64()
@@ -215,7 +225,7 @@ func mxfp4(k *kernel) func() {
 		MOVBLZX(k.from(0), e)
 		VBROADCASTSS(Mem{Base: scales, Index: e.As64(), Scale: 4}, d)
 		for i := range 4 {
-			y := w.dwords(q, i)
+			y := w.eight(q, i)
 			VPSRAD(Imm(24), y, y)
 			VCVTDQ2PS(y, y)
 			VMULPS(d, y, y)
@@ -226,14 +236,9 @@ func mxfp4(k *kernel) func() {
 
 // e8m0Halves are the values of e8m0Half for all bytes.
 func e8m0Halves() Mem {
-	const name = "e8m0_halves"
-	m, ok := constants[name]
-	if !ok {
-		m = GLOBL(name, attr.RODATA|attr.NOPTR)
-		for e := range 256 {
-			DATA(4*e, U32(math.Float32bits(float32(math.Ldexp(1, e-128)))))
-		}
-		constants[name] = m
+	var b []byte
+	for e := range 256 {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(math.Ldexp(1, e-128))))
 	}
-	return m
+	return data("e8m0_halves", b)
 }

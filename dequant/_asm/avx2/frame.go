@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 
@@ -78,24 +79,37 @@ func (k *kernel) store(y VecVirtual, at int) {
 	}
 }
 
-// constants are those already in the file.
-var constants = map[string]Mem{}
+// A constant is data that several functions may share.
+type constant struct {
+	bytes []byte
+	at    Mem
+}
 
-// bytes32 is the address of 32 constant bytes.
-func bytes32(name string, f func(i int) byte) Mem {
-	if m, ok := constants[name]; ok {
-		return m
+var constants = map[string]constant{}
+
+// data is the address of constant bytes, a multiple of eight of them.
+func data(name string, b []byte) Mem {
+	if c, ok := constants[name]; ok {
+		if !bytes.Equal(c.bytes, b) {
+			panic("two constants are named " + name)
+		}
+		return c.at
 	}
-	m := GLOBL(name, attr.RODATA|attr.NOPTR)
-	var b [32]byte
+	at := GLOBL(name, attr.RODATA|attr.NOPTR)
+	for i := 0; i < len(b); i += 8 {
+		DATA(i, U64(binary.LittleEndian.Uint64(b[i:])))
+	}
+	constants[name] = constant{b, at}
+	return at
+}
+
+// bytes32 is the address of a constant vector.
+func bytes32(name string, f func(i int) byte) Mem {
+	b := make([]byte, 32)
 	for i := range b {
 		b[i] = f(i)
 	}
-	for i := 0; i < 32; i += 8 {
-		DATA(i, U64(binary.LittleEndian.Uint64(b[i:])))
-	}
-	constants[name] = m
-	return m
+	return data(name, b)
 }
 
 func bytesOf(name string, v byte) Mem {

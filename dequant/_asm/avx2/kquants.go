@@ -22,10 +22,8 @@ func superBlocks() {
 type dealer struct{ order VecVirtual }
 
 func newDealer() dealer {
-	return dealer{keep(perRunIndex())}
+	return dealer{keep(perRun("deal", func(run int) uint32 { return uint32(run) }))}
 }
-
-func perRunIndex() Mem { return perRun("deal", func(run int) uint32 { return uint32(run) }) }
 
 func (d *dealer) load(m Mem) VecVirtual {
 	y := YMM()
@@ -49,10 +47,10 @@ func field(bytes VecVirtual, from, to int, mask Op) VecVirtual {
 	return y
 }
 
-// A row is numbers on the stack, by which runs of codes are scaled.
+// A row is float32s on the stack, one for every run of codes that shares a scale.
 type row struct{ at Mem }
 
-// newRow has room for n.
+// newRow is a row with room for n.
 func newRow(n int) row { return row{AllocLocal(4 * n)} }
 
 // put sets numbers 8i to 8i+7 to eight integers times unit.
@@ -70,55 +68,50 @@ func (r row) get(i int) VecVirtual {
 }
 
 // dwordsOfBytes are the sixteen bytes of x as doublewords.
-func dwordsOfBytes(extend func(...Op), x VecVirtual) (low, high VecVirtual) {
-	low, high = YMM(), YMM()
-	upper := XMM()
-	extend(x.AsX(), low)
-	VPSRLDQ(Imm(8), x.AsX(), upper)
+func dwordsOfBytes(extend func(...Op), x VecVirtual) [2]VecVirtual {
+	low, high, upper := YMM(), YMM(), XMM()
+	extend(x, low)
+	VPSRLDQ(Imm(8), x, upper)
 	extend(upper, high)
-	return low, high
+	return [2]VecVirtual{low, high}
 }
 
 func q2K(k *kernel) func() {
-	w, deal, three := newWidener(), newDealer(), keep(bytesOf("three", 3))
+	w, deal, three := newWidener(k), newDealer(), keep(bytesOf("three", 3))
 	scales, mins := newRow(16), newRow(16)
 	low := bytesOf("low_nibbles", 15)
 	return func() {
 		d, dmin := twoHalves(k.from(80))
-		times(codeUnit(), d)
+		forCodes(d)
 		packed := XMM()
 		VMOVDQU(k.from(0), packed)
 		lows, highs := XMM(), XMM()
 		VPAND(low, packed, lows)
 		VPSRLW(Imm(4), packed, highs)
 		VPAND(low, highs, highs)
-		for i, y := range both(dwordsOfBytes(VPMOVZXBD, lows)) {
+		for i, y := range dwordsOfBytes(VPMOVZXBD, lows) {
 			scales.put(i, y, d)
 		}
-		for i, y := range both(dwordsOfBytes(VPMOVZXBD, highs)) {
+		for i, y := range dwordsOfBytes(VPMOVZXBD, highs) {
 			mins.put(i, y, dmin)
 		}
 		for h := range 2 {
 			qs := deal.load(k.from(16 + 32*h))
 			for j := range 4 {
 				q := field(qs, 2*j, 0, three)
-				for i := range 2 {
-					run := 8*h + 2*j + i
-					k.scale(&w, q, 2*i, 2*i+2, 128*h+32*j, scales.get(run), minus(mins.get(run)))
-				}
+				run := 8*h + 2*j
+				w.store(q, 16*run, minus(scales.get(run), mins.get(run)), minus(scales.get(run+1), mins.get(run+1)))
 			}
 		}
 	}
 }
 
-func both(low, high VecVirtual) []VecVirtual { return []VecVirtual{low, high} }
-
 func q3K(k *kernel) func() {
-	w, deal, three, four := newWidener(), newDealer(), keep(bytesOf("three", 3)), keep(bytesOf("four", 4))
+	w, deal, three, four := newWidener(k), newDealer(), keep(bytesOf("three", 3)), keep(bytesOf("four", 4))
 	scales := newRow(16)
 	return func() {
-		d := times(codeUnit(), half(k.from(108)))
-		for i, y := range both(dwordsOfBytes(VPMOVSXBD, q3Scales(k.from(94)))) {
+		d := forCodes(half(k.from(108)))
+		for i, y := range dwordsOfBytes(VPMOVSXBD, q3Scales(k.from(94))) {
 			scales.put(i, y, d)
 		}
 		mask := deal.load(k.from(0))
@@ -128,9 +121,8 @@ func q3K(k *kernel) func() {
 				q, bit := field(qs, 2*j, 0, three), field(mask, 4*h+j, 2, four)
 				VPOR(bit, q, q)
 				VPSUBB(four, q, q)
-				for i := range 2 {
-					k.scale(&w, q, 2*i, 2*i+2, 128*h+32*j, scales.get(8*h+2*j+i), nil)
-				}
+				run := 8*h + 2*j
+				w.store(q, 16*run, times(scales.get(run)), times(scales.get(run+1)))
 			}
 		}
 	}
@@ -154,7 +146,7 @@ func q3Scales(m Mem) VecVirtual {
 }
 
 func q4K(k *kernel) func() {
-	w, deal, low := newWidener(), newDealer(), keep(bytesOf("low_nibbles", 15))
+	w, deal, low := newWidener(k), newDealer(), keep(bytesOf("low_nibbles", 15))
 	scales, mins := newRow(8), newRow(8)
 	return func() {
 		k4Scales(k, scales, mins)
@@ -163,14 +155,14 @@ func q4K(k *kernel) func() {
 			for i := range 2 {
 				run := 2*c + i
 				q := field(qs, 4*i, 0, low)
-				k.scale(&w, q, 0, 4, 32*run, scales.get(run), minus(mins.get(run)))
+				w.store(q, 32*run, minus(scales.get(run), mins.get(run)))
 			}
 		}
 	}
 }
 
 func q5K(k *kernel) func() {
-	w, deal, low := newWidener(), newDealer(), keep(bytesOf("low_nibbles", 15))
+	w, deal, low := newWidener(k), newDealer(), keep(bytesOf("low_nibbles", 15))
 	sixteen := keep(bytesOf("sixteen", 16))
 	scales, mins := newRow(8), newRow(8)
 	return func() {
@@ -182,7 +174,7 @@ func q5K(k *kernel) func() {
 				run := 2*c + i
 				q, bit := field(qs, 4*i, 0, low), field(high, run, 4, sixteen)
 				VPOR(bit, q, q)
-				k.scale(&w, q, 0, 4, 32*run, scales.get(run), minus(mins.get(run)))
+				w.store(q, 32*run, minus(scales.get(run), mins.get(run)))
 			}
 		}
 	}
@@ -192,7 +184,7 @@ func q5K(k *kernel) func() {
 // and three doublewords of six-bit numbers: sixteen bytes.
 func k4Scales(k *kernel, scales, mins row) {
 	d, dmin := twoHalves(k.from(0))
-	times(codeUnit(), d)
+	forCodes(d)
 	packed, s, upper := XMM(), XMM(), XMM()
 	VMOVDQU(k.from(0), packed)
 	// Doublewords: scales 0 to 3, scales 4 to 7, mins 0 to 3, mins 4 to 7, less the upper bits ...
@@ -204,42 +196,41 @@ func k4Scales(k *kernel, scales, mins row) {
 	VPSRLD(Imm(2), upper, upper)
 	VPAND(dwords("k4_high", func(i int) uint32 { return []uint32{0, 0x30303030}[i%2] }), upper, upper)
 	VPOR(upper, s, s)
-	lows, highs := dwordsOfBytes(VPMOVZXBD, s)
-	scales.put(0, lows, d)
-	mins.put(0, highs, dmin)
+	y := dwordsOfBytes(VPMOVZXBD, s)
+	scales.put(0, y[0], d)
+	mins.put(0, y[1], dmin)
 }
 
 func q6K(k *kernel) func() {
-	w, deal, low := newWidener(), newDealer(), keep(bytesOf("low_nibbles", 15))
+	w, deal, low := newWidener(k), newDealer(), keep(bytesOf("low_nibbles", 15))
 	upper, offset := keep(bytesOf("upper_two", 0x30)), keep(bytesOf("thirty_two", 32))
 	scales := newRow(16)
 	return func() {
-		d := times(codeUnit(), half(k.from(208)))
+		d := forCodes(half(k.from(208)))
 		for i := range 2 {
 			y := YMM()
 			VPMOVSXBD(k.from(192+8*i), y)
 			scales.put(i, y, d)
 		}
 		for h := range 2 {
-			ql := both(deal.load(k.from(64*h)), deal.load(k.from(64*h+32)))
+			ql := [2]VecVirtual{deal.load(k.from(64 * h)), deal.load(k.from(64*h + 32))}
 			qh := deal.load(k.from(128 + 32*h))
 			for g := range 4 {
 				q, bits := field(ql[g%2], g/2*4, 0, low), field(qh, 2*g, 4, upper)
 				VPOR(bits, q, q)
 				VPSUBB(offset, q, q)
-				for i := range 2 {
-					k.scale(&w, q, 2*i, 2*i+2, 128*h+32*g, scales.get(8*h+2*g+i), nil)
-				}
+				run := 8*h + 2*g
+				w.store(q, 16*run, times(scales.get(run)), times(scales.get(run+1)))
 			}
 		}
 	}
 }
 
 func iq4XS(k *kernel) func() {
-	w, n, values := newWidener(), newNibbler(), keep(iq4Values())
+	w, n, values := newWidener(k), newNibbler(), keep(iq4Values())
 	scales := newRow(8)
 	return func() {
-		d := times(codeUnit(), half(k.from(0)))
+		d := forCodes(half(k.from(0)))
 		lows, highs := YMM(), YMM()
 		VPBROADCASTD(k.from(4), lows)
 		VPSRLVD(dwords("iq4_low_shifts", func(i int) uint32 { return uint32(4 * i) }), lows, lows)
@@ -255,7 +246,7 @@ func iq4XS(k *kernel) func() {
 		for run := range 8 {
 			q := n.unpack(k.from(8 + 16*run))
 			VPSHUFB(q, values, q)
-			k.scale(&w, q, 0, 4, 32*run, scales.get(run), nil)
+			w.store(q, 32*run, times(scales.get(run)))
 		}
 	}
 }
