@@ -95,3 +95,21 @@ func iq4_NLNEON(dst []float32, src []byte)
 
 //go:noescape
 func mxfp4NEON(dst []float32, src []byte)
+
+//go:noescape
+func q2_KNEON(dst []float32, src []byte)
+
+//go:noescape
+func q3_KNEON(dst []float32, src []byte)
+
+//go:noescape
+func q4_KNEON(dst []float32, src []byte)
+
+//go:noescape
+func q5_KNEON(dst []float32, src []byte)
+
+//go:noescape
+func q6_KNEON(dst []float32, src []byte)
+
+//go:noescape
+func iq4_XSNEON(dst []float32, src []byte)
