@@ -34,6 +34,11 @@ func main() {
 		*rounds, sizes = 3, sizes[:min(2, len(sizes))]
 	}
 
+	if *rounds < 1 {
+		fmt.Fprintln(os.Stderr, "peers: -rounds must be positive")
+		os.Exit(2)
+	}
+
 	printSetting(os.Stdout)
 	var err error
 	switch {

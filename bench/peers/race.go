@@ -114,32 +114,34 @@ func (r *race) measure(contestants []peer, n int) []float64 {
 	speed := make([]float64, len(contestants))
 	for range r.rounds {
 		for i, c := range contestants {
-			start := time.Now()
-			c.run(floats, blocks, passes[i])
-			seconds := time.Since(start).Seconds()
-			speed[i] = max(speed[i], float64(4*n*passes[i])/seconds/1e9)
+			t := timed(func(n int) { c.run(floats, blocks, n) }, passes[i])
+			speed[i] = max(speed[i], float64(4*n*passes[i])/t.Seconds()/1e9)
 		}
 	}
 	return speed
 }
 
-// passesFor finds how often f must repeat to last for d. It warms up what it runs.
+// passesFor finds how often f must repeat to last for d. It warms up what it runs, and tries
+// thrice lest an interruption pass for work.
 func passesFor(d time.Duration, f func(passes int)) int {
 	for passes := 1; ; passes *= 2 {
-		start := time.Now()
-		f(passes)
-		if time.Since(start) >= d {
+		if min(timed(f, passes), timed(f, passes), timed(f, passes)) >= d {
 			return passes
 		}
 	}
+}
+
+func timed(f func(passes int), passes int) time.Duration {
+	start := time.Now()
+	f(passes)
+	return time.Since(start)
 }
 
 // repeatAfter is how many random elements are made. Larger buffers repeat them, which no
 // expansion can notice.
 const repeatAfter = 1 << 18
 
-// buffers hold n plain weights: both directions may overwrite one half of it, because each
-// is what the other makes, or near to it.
+// buffers hold n plain weights as floats and as blocks, so that either can be the source.
 func buffers(d layout.DType, n int) (floats []float32, blocks []byte) {
 	rng := rand.New(rand.NewPCG(21, uint64(d)))
 	floats, blocks = make([]float32, n), make([]byte, sizeOf(d, n))
