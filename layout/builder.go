@@ -3,6 +3,7 @@ package layout
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"slices"
 	"unicode/utf8"
 )
@@ -19,6 +20,8 @@ type Builder struct {
 	// every real file; then there is nothing left to sort.
 	sorted bool
 	end    uint64
+	// surplus is where a tensor more than declared goes, which Add then refuses.
+	surplus Tensor
 }
 
 // NewBuilder starts the index of a file of size bytes. count is the most tensors that
@@ -70,9 +73,19 @@ func (b *Builder) Dims(n int) []uint64 {
 	return b.dims[at : at+n : at+n]
 }
 
-// Add checks t and appends a copy of it. at is where the file describes it. t.Raw is computed
-// here; where the tensor is not stored raw, a t.Raw that the file states is compared.
-func (b *Builder) Add(t *Tensor, at uint64) error {
+// Next is the tensor that comes next, for the caller to fill in place and then Add.
+func (b *Builder) Next() *Tensor {
+	if n := len(b.ix.Tensors); n < cap(b.ix.Tensors) {
+		return &b.ix.Tensors[:n+1][n]
+	}
+	return &b.surplus
+}
+
+// Add checks the tensor that Next gave and makes it part of the index. at is where the
+// file describes it. Its Raw is computed here; where it is not stored raw, a Raw that the
+// file states is compared.
+func (b *Builder) Add(at uint64) error {
+	t := b.Next()
 	if err := b.checkName(t.Name, at); err != nil {
 		return err
 	}
@@ -93,19 +106,39 @@ func (b *Builder) Add(t *Tensor, at uint64) error {
 	if err := b.checkSpan(t, at); err != nil {
 		return err
 	}
-	return b.file(t, at)
+	return b.enter(t, at)
 }
 
 func (b *Builder) checkName(name []byte, at uint64) error {
 	switch {
 	case uint64(len(name)) > b.lim.NameBytes:
 		return b.errorf(at, "name", ErrLimit, name, "%d bytes, more than %d", len(name), b.lim.NameBytes)
+	case plainASCII(name):
+		return nil
 	case !utf8.Valid(name):
 		return b.errorf(at, "name", ErrInvalid, name, "not valid UTF-8")
 	case bytes.IndexByte(name, 0) >= 0:
 		return b.errorf(at, "name", ErrInvalid, name, "holds a NUL byte")
 	}
 	return nil
+}
+
+// plainASCII reports whether b has neither a NUL byte nor one beyond ASCII, eight bytes at a
+// time.
+func plainASCII(b []byte) bool {
+	const lows, highs = 0x0101010101010101, 0x8080808080808080
+	for ; len(b) >= 8; b = b[8:] {
+		// A byte's high bit is set in w, or comes up in w - lows if the byte is 0.
+		if w := binary.LittleEndian.Uint64(b); (w|(w-lows))&highs != 0 {
+			return false
+		}
+	}
+	for _, c := range b {
+		if c == 0 || c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
 
 func (b *Builder) checkSpan(t *Tensor, at uint64) error {
@@ -125,8 +158,8 @@ func (b *Builder) checkSpan(t *Tensor, at uint64) error {
 	return nil
 }
 
-// file appends t and enters its name into the table.
-func (b *Builder) file(t *Tensor, at uint64) error {
+// enter puts the name of t, the next tensor, into the table, and counts t in.
+func (b *Builder) enter(t *Tensor, at uint64) error {
 	if len(b.ix.Tensors) == cap(b.ix.Tensors) {
 		// The table is sized for count. Past that an error is better than a probe that
 		// never ends.
@@ -143,7 +176,7 @@ func (b *Builder) file(t *Tensor, at uint64) error {
 		}
 	}
 	b.ix.Names.Add(hash, len(b.ix.Tensors))
-	b.ix.Tensors = append(b.ix.Tensors, *t)
+	b.ix.Tensors = b.ix.Tensors[:len(b.ix.Tensors)+1]
 	return nil
 }
 

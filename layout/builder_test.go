@@ -295,4 +295,7 @@ func TestIndexAligned(t *testing.T) {
 	}
 }
 
-func add(b *layout.Builder, t layout.Tensor, at uint64) error { return b.Add(&t, at) }
+func add(b *layout.Builder, t layout.Tensor, at uint64) error {
+	*b.Next() = t
+	return b.Add(at)
+}

@@ -158,17 +158,18 @@ func (d *decoder) entry() error {
 	if len(b) < size {
 		return d.cut(size)
 	}
-	t := layout.Tensor{Name: b[2 : 2+name : 2+name], DType: dtype(id, d.header.Minor)}
+	t := d.builder.Next()
+	t.Name, t.DType = b[2:2+name:2+name], dtype(id, d.header.Minor)
 	if t.DType == layout.Invalid {
 		return errorf(at+uint64(2+name), "dtype", layout.ErrUnsupported, "tensor %s: %#02x is no dtype of version %s",
 			layout.Quote(t.Name), id, d.builder.Index().Version)
 	}
 	t.Shape = d.shape(b[4+name:][:8*rank])
-	if err := d.place(&t, (*[entryTailSize]byte)(b[size-entryTailSize:])); err != nil {
+	if err := d.place(t, (*[entryTailSize]byte)(b[size-entryTailSize:])); err != nil {
 		return err
 	}
 	d.advance(size)
-	return d.builder.Add(&t, at)
+	return d.builder.Add(at)
 }
 
 // cut is the error for an entry of at least size bytes where fewer are left.

@@ -9,9 +9,10 @@ import (
 
 // tensor reads the description of the tensor called k.
 func (d *decoder) tensor(k key) error {
-	t := layout.Tensor{Name: k.name}
-	if !d.usual(&t) {
-		if err := d.anyTensor(&t, k); err != nil {
+	t := d.build.Next()
+	t.Name = k.name
+	if !d.usual(t) {
+		if err := d.anyTensor(t, k); err != nil {
 			return err
 		}
 	}
@@ -20,7 +21,7 @@ func (d *decoder) tensor(k key) error {
 	begin := t.Offset - d.data.off
 	d.touching = d.touching && begin == d.end
 	d.end = begin + t.Stored
-	return d.build.Add(&t, d.offset(k.at))
+	return d.build.Add(d.offset(k.at))
 }
 
 // anyTensor reads a tensor in any notation of JSON.
