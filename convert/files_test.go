@@ -1,0 +1,146 @@
+package convert_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// content is a tensor to be written to a file.
+type content struct {
+	name  string
+	dtype layout.DType
+	shape []uint64
+	data  []byte
+}
+
+// counting is a tensor whose bytes count up.
+func counting(name string, d layout.DType, shape ...uint64) content {
+	size, err := d.Size(shape)
+	if err != nil {
+		panic(err)
+	}
+	data := make([]byte, size)
+	for i := range data {
+		data[i] = byte(i*7 + len(name))
+	}
+	return content{name, d, shape, data}
+}
+
+// safeTensors assembles a file from the specification: a u64 length, JSON, data, which
+// starts at phase modulo 8.
+func safeTensors(phase int, metadata string, tensors ...content) []byte {
+	var header, data bytes.Buffer
+	fmt.Fprintf(&header, `{"__metadata__":%s`, metadata)
+	for _, c := range tensors {
+		name, _ := json.Marshal(c.name)
+		shape, _ := json.Marshal(append([]uint64{}, c.shape...))
+		fmt.Fprintf(&header, `,%s:{"dtype":"%s","shape":%s,"data_offsets":[%d,%d]}`,
+			name, c.dtype, shape, data.Len(), data.Len()+len(c.data))
+		data.Write(c.data)
+	}
+	header.WriteByte('}')
+	for header.Len()%8 != phase {
+		header.WriteByte(' ')
+	}
+	b := binary.LittleEndian.AppendUint64(nil, uint64(header.Len()))
+	return append(append(b, header.Bytes()...), data.Bytes()...)
+}
+
+func apr2File(t testing.TB, md layout.Metadata, tensors ...content) []byte {
+	t.Helper()
+	list := make([]layout.Tensor, len(tensors))
+	for i, c := range tensors {
+		list[i] = layout.Tensor{Name: []byte(c.name), DType: c.dtype, Shape: c.shape}
+	}
+	var buf bytes.Buffer
+	w, err := apr2.NewWriter(&buf, list, &apr2.Options{Metadata: md})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range tensors {
+		if err := w.WriteTensor(c.data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+func write(t testing.TB, b []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "source")
+	if err := os.WriteFile(path, b, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func open(t testing.TB, path string, opts *loader.Options) *loader.Model {
+	t.Helper()
+	m, err := loader.Open(path, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
+}
+
+func openBytes(t testing.TB, b []byte) *loader.Model {
+	t.Helper()
+	m, err := loader.OpenBytes(b, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
+}
+
+func tensor(t testing.TB, m *loader.Model, name string) loader.Tensor {
+	t.Helper()
+	x, err := m.Tensor(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+func fixtures(t testing.TB) []string {
+	t.Helper()
+	var paths []string
+	for _, pattern := range []string{"apr2/*.apr", "safetensors/*.safetensors"} {
+		found, err := filepath.Glob(filepath.Join("..", "testdata", pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no fixtures %s: %v", pattern, err)
+		}
+		paths = append(paths, found...)
+	}
+	return paths
+}
+
+// onlyFiles makes sure that dir holds nothing but the files named.
+func onlyFiles(t testing.TB, dir string, names ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(entries) != len(names) {
+		t.Errorf("%d entries, want %q", len(entries), names)
+	}
+	for i := range min(len(entries), len(names)) {
+		if entries[i].Name() != names[i] {
+			t.Errorf("%q, want %q", entries[i].Name(), names[i])
+		}
+	}
+}
