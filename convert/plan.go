@@ -60,11 +60,11 @@ func whyKept(e *encoding, opts *Options) string {
 	}
 	switch kind := t.DType().Kind(); {
 	case opts.Keep != nil && opts.Keep(t.Name()):
-		return "asked to be kept"
+		return "by request"
 	case !dequant.Supported(t.DType()):
 		return fmt.Sprintf("%v has no values in float32", t.DType())
 	case kind != layout.KindFloat && kind != layout.KindQuantized && !e.scaled:
-		return fmt.Sprintf("%v are not real numbers", t.DType())
+		return fmt.Sprintf("%v without a scale", t.DType())
 	}
 	if _, err := d.Size(shape); err != nil {
 		return err.Error()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,8 +18,13 @@ import (
 )
 
 const convertLong = `Convert writes the tensors and the metadata of a model file to an APR2 file. Elements are
-copied as they are. OUT appears once it is complete; an old file of that name stays until
-then.
+copied as they are, unless --dtype says otherwise. OUT appears once it is complete; an old
+file of that name stays until then.
+
+--dtype re-encodes tensors of real numbers: floats, quantized blocks, integers with a scale.
+i8 is int8 with one scale a tensor. Plain integers stay as they are, and so do tensors whose
+rows are no multiple of the block, and those that a --keep matches, which may be given more
+than once: --keep '*norm*' --keep '*.bias'. What stayed is said at the end.
 
 --metadata names a JSON object, such as the config.json beside a Hugging Face model. Its
 keys describe the architecture and go there, but for those that the format itself gives
@@ -26,13 +32,23 @@ a place at the top (model_type, vocab, tokenizer_config, …).`
 
 type convertOptions struct {
 	align    choice
+	dtype    choice
+	keep     globs
 	metadata string
+}
+
+// encodings are what --dtype allows.
+var encodings = []layout.DType{
+	layout.F32, layout.F16, layout.BF16, layout.Q8_0, layout.Q5_1, layout.Q5_0, layout.Q4_1, layout.Q4_0, layout.I8,
 }
 
 func convertCommand() *cobra.Command {
 	opts := convertOptions{align: choice{value: "64", allowed: []string{"32", "64"}}}
+	for _, d := range encodings {
+		opts.dtype.allowed = append(opts.dtype.allowed, strings.ToLower(d.String()))
+	}
 	cmd := &cobra.Command{
-		Use:   "convert IN OUT [--align 32|64] [--metadata config.json]",
+		Use:   "convert IN OUT [--dtype TYPE] [--keep GLOB]... [--align 32|64] [--metadata config.json]",
 		Short: "Write a model as an APR2 file",
 		Long:  convertLong,
 		Args:  operands("IN", "OUT"),
@@ -42,6 +58,8 @@ func convertCommand() *cobra.Command {
 		DisableFlagsInUseLine: true,
 	}
 	opts.align.addTo(cmd, "align", "align every tensor to so many bytes")
+	opts.dtype.addTo(cmd, "dtype", "re-encode real numbers")
+	cmd.Flags().Var(&opts.keep, "keep", "leave tensors as they are whose name matches")
 	cmd.Flags().StringVar(&opts.metadata, "metadata", "", "merge the JSON object in `FILE` into the metadata")
 	complete(cmd, "metadata", cobra.FixedCompletions([]string{"json"}, cobra.ShellCompDirectiveFilterFileExt))
 	return cmd
@@ -49,6 +67,10 @@ func convertCommand() *cobra.Command {
 
 func convertModel(ctx context.Context, stderr io.Writer, in, out string, opts *convertOptions) error {
 	config, err := readConfig(opts.metadata)
+	if err != nil {
+		return err
+	}
+	options, err := opts.convertOptions(config)
 	if err != nil {
 		return err
 	}
@@ -60,21 +82,62 @@ func convertModel(ctx context.Context, stderr io.Writer, in, out string, opts *c
 	if err := checkOutput(out, m); err != nil {
 		return err
 	}
-	align, err := strconv.Atoi(opts.align.value)
-	if err != nil {
-		return err
-	}
 	bar := newProgress(stderr, "converting")
 	begun := time.Now()
-	result, err := convert.ToAPR2(ctx, m, out, &convert.Options{Align: align, Config: config, Progress: bar.update})
+	options.Progress = bar.update
+	result, err := convert.ToAPR2(ctx, m, out, options)
 	took := time.Since(begun)
 	bar.clear()
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(stderr, "%s: wrote %s tensors, %s in %s, %s\n", printable(out),
+	fmt.Fprintf(stderr, "%s: wrote %s tensors, %s in %s, %s\n", printable(out),
 		grouped(uint64(result.Tensors)), size(result.Bytes), duration(took), speed(result.Bytes, took))
-	return err
+	reportKept(stderr, result.Kept)
+	return nil
+}
+
+func (opts *convertOptions) convertOptions(config layout.Metadata) (*convert.Options, error) {
+	align, err := strconv.Atoi(opts.align.value)
+	if err != nil {
+		return nil, err
+	}
+	o := &convert.Options{Align: align, Config: config, Keep: opts.keep.match}
+	switch name := opts.dtype.value; {
+	case name != "":
+		o.DType, _ = layout.ParseDType(strings.ToUpper(name))
+	case len(opts.keep) > 0:
+		return nil, usageError{errors.New("--keep says what --dtype leaves alone, and needs it")}
+	}
+	return o, nil
+}
+
+// reportKept says which tensors --dtype did not touch, one line for every reason.
+func reportKept(stderr io.Writer, kept []convert.Kept) {
+	var reasons []string
+	names := make(map[string][]string)
+	for _, k := range kept {
+		if names[k.Reason] == nil {
+			reasons = append(reasons, k.Reason)
+		}
+		names[k.Reason] = append(names[k.Reason], printable(k.Name))
+	}
+	for _, reason := range reasons {
+		const most = 3
+		all := names[reason]
+		list := strings.Join(all[:min(most, len(all))], ", ")
+		if len(all) > most {
+			list += ", …"
+		}
+		fmt.Fprintf(stderr, "kept as stored: %s (%s): %s\n", plural(len(all), "tensor"), printable(reason), list)
+	}
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return grouped(uint64(n)) + " " + noun + "s"
 }
 
 // readConfig reads a JSON object; none where path is empty.

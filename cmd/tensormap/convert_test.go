@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -147,4 +150,92 @@ func TestInterruptedBefore(t *testing.T) {
 	tensormapContext(ctx, "dump", file, "a.weight").failsWith(t, "interrupted")
 	tensormapContext(ctx, "verify", apr2Fixtures+"tiny.apr", "--json").failsWith(t, "interrupted")
 	empty(t, dir)
+}
+
+// TestConvertDType re-encodes a slice of a real model, and holds what dump says of the
+// result against the original.
+func TestConvertDType(t *testing.T) {
+	source := filepath.Join("..", "..", "testdata", "safetensors", "minilm-slice.safetensors")
+	out := filepath.Join(t.TempDir(), "out.apr")
+	r := tensormap("convert", source, out, "--dtype", "Q8_0", "--keep", "*LayerNorm*", "--keep", "*.bias")
+	if r.status != exitDone || r.stdout != "" {
+		t.Fatalf("%+v", r)
+	}
+	for _, want := range []string{
+		": wrote 6 tensors, ",
+		"kept as stored: 3 tensors (by request): embeddings.LayerNorm.bias, embeddings.LayerNorm.weight, encoder.layer.0.attention.output.dense.bias\n",
+		"kept as stored: 1 tensor (I64 without a scale): embeddings.position_ids\n",
+	} {
+		if !strings.Contains(r.stderr, want) {
+			t.Errorf("no %q in %q", want, r.stderr)
+		}
+	}
+	in := inspected(t, out)
+	dtypes := make(map[string]string)
+	for _, tensor := range in.Tensors {
+		dtypes[tensor.Name] = tensor.DType
+	}
+	if q, _ := in.Metadata["quantization"].(map[string]any); q["method"] != "Q8_0" {
+		t.Errorf("quantization %v", in.Metadata["quantization"])
+	}
+	const name = "embeddings.word_embeddings.weight"
+	if dtypes[name] != "Q8_0" || dtypes["embeddings.LayerNorm.weight"] != "F32" || dtypes["embeddings.position_ids"] != "I64" {
+		t.Errorf("dtypes %v", dtypes)
+	}
+	before, after := done(t, "dump", source, name), done(t, "dump", out, name)
+	if len(after) != len(before) || after == before {
+		t.Fatalf("%d bytes after, %d before", len(after), len(before))
+	}
+	// Of a block of 32 no value moves by more than half a step, which is the largest
+	// magnitude / 127, but for the rounding of the step itself to binary16.
+	for at := 0; at < len(before); at += 32 * 4 {
+		was, is := floats(before[at:at+32*4]), floats(after[at:at+32*4])
+		most := 0.0
+		for _, x := range was {
+			most = max(most, math.Abs(x))
+		}
+		for i := range was {
+			if math.Abs(is[i]-was[i]) > most/127*(0.5+127.0/2048) {
+				t.Fatalf("value %d: %v, was %v among magnitudes up to %v", at/4+i, is[i], was[i], most)
+			}
+		}
+	}
+}
+
+func floats(b string) []float64 {
+	var v []float64
+	for i := 0; i < len(b); i += 4 {
+		v = append(v, float64(math.Float32frombits(binary.LittleEndian.Uint32([]byte(b[i:])))))
+	}
+	return v
+}
+
+// TestConvertI8 checks the scale in the metadata, by which the tensors expand.
+func TestConvertI8(t *testing.T) {
+	source := filepath.Join("..", "..", "testdata", "safetensors", "minilm-slice.safetensors")
+	out := filepath.Join(t.TempDir(), "out.apr")
+	done(t, "convert", source, out, "--dtype", "i8", "--keep", "*position_ids")
+	const name = "embeddings.word_embeddings.weight"
+	was, is := floats(done(t, "dump", source, name)), floats(done(t, "dump", out, name))
+	most := 0.0
+	for _, x := range was {
+		most = max(most, math.Abs(x))
+	}
+	for i := range was {
+		if math.Abs(is[i]-was[i]) > most/127*0.5001 {
+			t.Fatalf("value %d: %v, was %v", i, is[i], was[i])
+		}
+	}
+	scale := float32(most) / 127
+	if text := done(t, "inspect", out, "--json"); !strings.Contains(text, strconv.FormatFloat(float64(scale), 'g', -1, 32)) {
+		t.Errorf("no scale %v in %s", scale, text)
+	}
+}
+
+func TestConvertUsage(t *testing.T) {
+	for _, flags := range [][]string{{"--dtype", "q9"}, {"--dtype", "i16"}, {"--keep", "*"}, {"--dtype", "f16", "--keep", "[a"}} {
+		if r := tensormap(append([]string{"convert", "a", "b"}, flags...)...); r.status != exitUsage {
+			t.Errorf("%v: %+v", flags, r)
+		}
+	}
 }

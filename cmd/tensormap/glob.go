@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -30,6 +31,32 @@ func (g *glob) Set(pattern string) error {
 		return errors.New("the pattern is too large")
 	}
 	g.pattern, g.re = pattern, re
+	return nil
+}
+
+// globs is a flag that may be given more than once. The zero value matches nothing.
+type globs []glob
+
+func (g *globs) match(name string) bool {
+	return slices.ContainsFunc(*g, func(one glob) bool { return one.match(name) })
+}
+
+func (g *globs) String() string {
+	patterns := make([]string, len(*g))
+	for i := range *g {
+		patterns[i] = (*g)[i].pattern
+	}
+	return strings.Join(patterns, " ")
+}
+
+func (g *globs) Type() string { return "glob" }
+
+func (g *globs) Set(pattern string) error {
+	var one glob
+	if err := one.Set(pattern); err != nil {
+		return err
+	}
+	*g = append(*g, one)
 	return nil
 }
 

@@ -181,6 +181,7 @@ func (c *choice) String() string { return c.value }
 func (c *choice) Type() string   { return strings.Join(c.allowed, "|") }
 
 func (c *choice) Set(s string) error {
+	s = strings.ToLower(s)
 	if !slices.Contains(c.allowed, s) {
 		return fmt.Errorf("must be one of %s", strings.Join(c.allowed, ", "))
 	}
