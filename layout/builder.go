@@ -64,7 +64,7 @@ func (b *Builder) Section(name string, at, off, size uint64) error {
 // Dims hands out memory for a shape of n dimensions, many shapes to an allocation. The
 // caller has made sure that the file holds that many.
 func (b *Builder) Dims(n int) []uint64 {
-	if n > cap(b.dims)-len(b.dims) {
+	if b.dims == nil || n > cap(b.dims)-len(b.dims) { // a scalar has a shape too, which is empty and not nil
 		left := cap(b.ix.Tensors) - len(b.ix.Tensors)
 		b.dims = make([]uint64, 0, max(n, min(3*left, 1<<14)))
 	}
