@@ -11,12 +11,17 @@ var neon = impl{
 		layout.F32:  {run: f32Copy},
 		layout.F16:  {run: f16NEON, step: 8},
 		layout.BF16: {run: bf16NEON, step: 32},
+		layout.F64:  {run: f64NEON, step: 8},
 		layout.I8:   {run: i8NEON, step: 32},
 		layout.I16:  {run: i16NEON, step: 32},
 		layout.I32:  {run: i32NEON, step: 32},
 		layout.U8:   {run: u8NEON, step: 32},
 		layout.U16:  {run: u16NEON, step: 32},
 		layout.U32:  {run: u32NEON, step: 32},
+		layout.BOOL: {run: boolNEON, step: 32},
+
+		layout.F8_E4M3: {run: f8e4m3NEON, step: 8},
+		layout.F8_E5M2: {run: f8e5m2NEON, step: 8},
 
 		layout.Q4_0:   {run: q4_0NEON},
 		layout.Q4_1:   {run: q4_1NEON},
@@ -29,12 +34,16 @@ var neon = impl{
 		layout.Q4_K:   {run: q4_KNEON},
 		layout.Q5_K:   {run: q5_KNEON},
 		layout.Q6_K:   {run: q6_KNEON},
-		layout.IQ4_XS: {run: iq4_XSNEON},
 		layout.IQ4_NL: {run: iq4_NLNEON},
+		layout.IQ4_XS: {run: iq4_XSNEON},
 		layout.MXFP4:  {run: mxfp4NEON},
 	},
 	scaled: [numTypes]scaledKernel{
 		layout.I8:  {run: i8ScaledNEON, step: 32},
 		layout.I16: {run: i16ScaledNEON, step: 32},
+	},
+	encode: [numTypes]encoder{
+		layout.F16:  {run: encodeF16NEON, step: 16},
+		layout.BF16: {run: encodeBF16NEON, step: 16},
 	},
 }

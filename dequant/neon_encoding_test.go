@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// A wordMacro is an instruction that neon_arm64.s spells as a word.
+// A wordMacro is an instruction that neon_arm64.h spells as a word.
 type wordMacro struct{ definition, name, operands, mnemonic string }
 
 // TestNEONEncodings has two assemblers make those instructions in every register: Go's from the
@@ -55,7 +55,10 @@ func TestNEONEncodings(t *testing.T) {
 }
 
 func wordMacros(t *testing.T) (macros []wordMacro) {
-	source := string(readBytes(t, ".", "neon_arm64.s"))
+	var source string
+	for _, name := range []string{"neon_arm64.h", "neon_arm64.s", "neon_blocks_arm64.s", "neon_k_arm64.s"} {
+		source += string(readBytes(t, ".", name))
+	}
 	define := regexp.MustCompile(`(?m)^#define (\w+)\(((?:m, )?n, d)\) +WORD \$\(.*\) *// (.*)$`)
 	for _, m := range define.FindAllStringSubmatch(source, -1) {
 		macros = append(macros, wordMacro{m[0], m[1], m[2], m[3]})

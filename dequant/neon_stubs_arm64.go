@@ -55,6 +55,9 @@ func i8NEON(dst []float32, src []byte)
 func u8NEON(dst []float32, src []byte)
 
 //go:noescape
+func boolNEON(dst []float32, src []byte)
+
+//go:noescape
 func i16NEON(dst []float32, src []byte)
 
 //go:noescape
@@ -113,3 +116,18 @@ func q6_KNEON(dst []float32, src []byte)
 
 //go:noescape
 func iq4_XSNEON(dst []float32, src []byte)
+
+//go:noescape
+func f64NEON(dst []float32, src []byte)
+
+//go:noescape
+func f8e4m3NEON(dst []float32, src []byte)
+
+//go:noescape
+func f8e5m2NEON(dst []float32, src []byte)
+
+//go:noescape
+func encodeF16NEON(dst []byte, src []float32)
+
+//go:noescape
+func encodeBF16NEON(dst []byte, src []float32)
