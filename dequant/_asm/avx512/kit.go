@@ -16,7 +16,6 @@ const expandSignature = "func(dst []float32, src []byte)"
 // A kernel is one function while it is being written. dst and src are where the loop has
 // arrived, left is the number of elements or blocks still to do.
 type kernel struct {
-	name           string
 	stream         bool
 	dst, src, left reg.GPVirtual
 	outOfLine      []func()
@@ -31,7 +30,7 @@ func begin(name, variant, signature string) *kernel {
 	}
 	Doc(doc + ".")
 	Pragma("noescape")
-	k := &kernel{name: name, stream: variant == "Stream"}
+	k := &kernel{stream: variant == "Stream"}
 	k.dst = Load(Param("dst").Base(), GP64()).(reg.GPVirtual)
 	k.src = Load(Param("src").Base(), GP64()).(reg.GPVirtual)
 	return k

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -158,11 +160,10 @@ func firstLanes(n reg.GPVirtual) reg.OpmaskVirtual {
 // through keepNaNs.
 func binary16(k *kernel) func(src []Op) []reg.VecVirtual {
 	exponent := splat("exponent", 0x7f800000)
-	calls := 0
+	convert := each(func(src Op, z reg.VecVirtual) { VCVTPH2PS(src, z) })
 	return func(src []Op) []reg.VecVirtual {
-		out := each(func(src Op, z reg.VecVirtual) { VCVTPH2PS(src, z) })(src)
-		calls++
-		k.keepNaNs([]string{"", "One"}[calls-1], src, out, exponent)
+		out := convert(src)
+		k.keepNaNs(src, out, exponent)
 		return out
 	}
 }
@@ -171,9 +172,9 @@ func binary16(k *kernel) func(src []Op) []reg.VecVirtual {
 const unordered = 3
 
 // keepNaNs gives NaNs in out the bits that they have in the binary16s of src. The code is out of
-// line: two comparisons see that four vectors hold none.
-func (k *kernel) keepNaNs(suffix string, src []Op, out []reg.VecVirtual, exponent reg.VecVirtual) {
-	nan, back := "nan"+suffix, "noNaN"+suffix
+// line: a comparison sees that two vectors hold none.
+func (k *kernel) keepNaNs(src []Op, out []reg.VecVirtual, exponent reg.VecVirtual) {
+	nan, back := fmt.Sprint("nan", len(k.outOfLine)), fmt.Sprint("noNaN", len(k.outOfLine))
 	seen := []reg.OpmaskVirtual{K()}
 	VCMPPS(U8(unordered), out[0], out[len(out)/2], seen[0])
 	if len(out) == 4 {

@@ -143,15 +143,13 @@ func q6K(k *kernel) {
 			VPERMD(k.from(64*h), once, nibbles)
 			bits := load32(k.from(128+32*h), duplicate)
 			for upper := range 2 {
-				q, high := nibbles, ZMM()
-				if upper == 1 {
-					VPSRLD(U8(4), q, q)
+				q, high := ZMM(), ZMM()
+				if upper == 0 {
+					VMOVDQA32(nibbles, q)
+				} else {
+					VPSRLD(U8(4), nibbles, q)
 				}
 				VPROLVQ(rotations(4-4*upper, 2-4*upper), bits, high)
-				if upper == 0 {
-					q = ZMM()
-					VMOVDQA32(nibbles, q)
-				}
 				w.join(q, high)
 				for i := range 4 {
 					group := 8*h + 4*upper + i
