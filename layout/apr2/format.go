@@ -24,8 +24,6 @@ const (
 	maxDims      = 8
 	maxExpansion = 255 // the most bytes that LZ4 makes of one
 	defaultAlign = 64
-
-	entryCompressed = 1 // entry flags, bit 0: written, never read
 )
 
 // Where the header's fields are, for reading, writing and error messages.
