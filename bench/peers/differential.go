@@ -71,10 +71,10 @@ func (j *judge) report(p peer, unit, what string, run func(v *verdict)) int64 {
 	return v.mismatches
 }
 
-// batch is a number of elements for which dequant stores past the caches; the shorter part is
-// odd, so that kernels meet every remainder.
+// batch is a number of elements for which dequant stores past the caches (its streamMin is
+// less); the shorter part is odd, so that kernels meet every remainder.
 const (
-	batch = 4 << 20
+	batch = 8 << 20
 	part  = 8<<10 + 13*maxBlock
 )
 
