@@ -26,7 +26,7 @@
 	shift, v.B16, V16.B16 \
 	shift, w.B16, V17.B16
 
-// INSERT adds the bits that the mask selects from v and w, shifted. It uses V26 and V27.
+// INSERT puts there the bits that the mask selects from v and w, shifted. It uses V26 and V27.
 #define INSERT(mask, shift, v, w) \
 	shift, v.B16, V26.B16 \
 	shift, w.B16, V27.B16 \
