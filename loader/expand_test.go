@@ -24,12 +24,14 @@ func expandable() (list []layout.DType) {
 	return list
 }
 
-// placements are ways in which a tensor's blocks come into reach: in place or read, at
-// good addresses or bad ones.
-var placements = []struct {
+type placement struct {
 	name string
 	open func(t *testing.T, b []byte) *loader.Model
-}{
+}
+
+// placements are ways in which a tensor's blocks come into reach: in place or read, at
+// good addresses or bad ones.
+var placements = []placement{
 	{"mapped", func(t *testing.T, b []byte) *loader.Model { return openPath(t, write(t, "m", b), nil) }},
 	{"mapped, misaligned", func(t *testing.T, b []byte) *loader.Model { return openPath(t, write(t, "m", shifted(b, 3)), nil) }},
 	{"read", func(t *testing.T, b []byte) *loader.Model {
@@ -55,7 +57,7 @@ var placements = []struct {
 // at once.
 func TestExpandEveryWay(t *testing.T) {
 	for _, d := range expandable() {
-		testExpand(t, random("x", d, 3, 4, 768))
+		testExpand(t, random("x", d, 3, 4, 768), placements)
 	}
 }
 
@@ -66,12 +68,12 @@ func TestExpandAcrossReads(t *testing.T) {
 	if rows*cols < 2*loader.ReadStep || loader.ReadStep%cols == 0 {
 		t.Fatalf("%d values are too few for reads of %d", rows*cols, loader.ReadStep)
 	}
-	for _, d := range []layout.DType{layout.F16, layout.I64, layout.Q4_0, layout.Q6_K} {
-		testExpand(t, random("x", d, rows, cols))
+	for _, d := range []layout.DType{layout.F16, layout.I64, layout.Q6_K} {
+		testExpand(t, random("x", d, rows, cols), placements[2:4])
 	}
 }
 
-func testExpand(t *testing.T, c content) {
+func testExpand(t *testing.T, c content, placements []placement) {
 	want := make([]float32, c.elements())
 	if err := dequant.Expand(c.dtype, want, c.data); err != nil {
 		t.Fatal(err)
