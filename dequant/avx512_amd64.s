@@ -110,8 +110,8 @@ loop:
 	VCVTPH2PS 32(DX), Z2
 	VCVTPH2PS 64(DX), Z3
 	VCVTPH2PS 96(DX), Z4
-	VCMPPS    $0x03, Z1, Z3, K1
-	VCMPPS    $0x03, Z2, Z4, K2
+	VCMPPS    $0x03, Z2, Z1, K1
+	VCMPPS    $0x03, Z4, Z3, K2
 	KORTESTW  K1, K2
 	JNE       nan0
 
@@ -196,8 +196,8 @@ loop:
 	VCVTPH2PS 32(DX), Z2
 	VCVTPH2PS 64(DX), Z3
 	VCVTPH2PS 96(DX), Z4
-	VCMPPS    $0x03, Z1, Z3, K1
-	VCMPPS    $0x03, Z2, Z4, K2
+	VCMPPS    $0x03, Z2, Z1, K1
+	VCMPPS    $0x03, Z4, Z3, K2
 	KORTESTW  K1, K2
 	JNE       nan0
 
@@ -1545,8 +1545,8 @@ loop:
 	VCVTPH2PS Y2, Z6
 	VCVTPH2PS Y3, Z7
 	VCVTPH2PS Y4, Z8
-	VCMPPS    $0x03, Z5, Z7, K1
-	VCMPPS    $0x03, Z6, Z8, K2
+	VCMPPS    $0x03, Z6, Z5, K1
+	VCMPPS    $0x03, Z8, Z7, K2
 	KORTESTW  K1, K2
 	JNE       nan0
 
@@ -1638,8 +1638,8 @@ loop:
 	VCVTPH2PS Y2, Z6
 	VCVTPH2PS Y3, Z7
 	VCVTPH2PS Y4, Z8
-	VCMPPS    $0x03, Z5, Z7, K1
-	VCMPPS    $0x03, Z6, Z8, K2
+	VCMPPS    $0x03, Z6, Z5, K1
+	VCMPPS    $0x03, Z8, Z7, K2
 	KORTESTW  K1, K2
 	JNE       nan0
 
@@ -4395,59 +4395,49 @@ done:
 TEXT ·encodeBF16AVX512(SB), NOSPLIT, $0-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), DX
-	VPBROADCASTD bit0<>+0(SB), Z0
+	VPBROADCASTD brainPlace<>+0(SB), Z0
 	VPBROADCASTD underHalf<>+0(SB), Z1
-	VPBROADCASTD quietBrain<>+0(SB), Z2
+	VPBROADCASTD bit0<>+0(SB), Z2
+	VPBROADCASTD quiet<>+0(SB), Z3
+	VMOVDQU16    upperHalves<>+0(SB), Z4
 	MOVQ         dst_len+8(FP), BX
 	SHRQ         $0x01, BX
 	SUBQ         $0x00000040, BX
 	JB           rest
 
 loop:
-	VMOVUPS (DX), Z3
-	VCMPPS  $0x03, Z3, Z3, K1
-	VPSRLD  $0x10, Z3, Z4
-	VPANDD  Z0, Z4, Z5
-	VPADDD  Z1, Z3, Z3
-	VPADDD  Z5, Z3, Z3
-	VPSRLD  $0x10, Z3, Z3
-	VPORD   Z2, Z4, K1, Z3
-	VPMOVDW Z3, Y3
-	VMOVUPS 64(DX), Z4
-	VCMPPS  $0x03, Z4, Z4, K1
-	VPSRLD  $0x10, Z4, Z5
-	VPANDD  Z0, Z5, Z6
-	VPADDD  Z1, Z4, Z4
-	VPADDD  Z6, Z4, Z4
-	VPSRLD  $0x10, Z4, Z4
-	VPORD   Z2, Z5, K1, Z4
-	VPMOVDW Z4, Y4
-	VMOVUPS 128(DX), Z5
-	VCMPPS  $0x03, Z5, Z5, K1
-	VPSRLD  $0x10, Z5, Z6
-	VPANDD  Z0, Z6, Z7
-	VPADDD  Z1, Z5, Z5
-	VPADDD  Z7, Z5, Z5
-	VPSRLD  $0x10, Z5, Z5
-	VPORD   Z2, Z6, K1, Z5
-	VPMOVDW Z5, Y5
-	VMOVUPS 192(DX), Z6
-	VCMPPS  $0x03, Z6, Z6, K1
-	VPSRLD  $0x10, Z6, Z7
-	VPANDD  Z0, Z7, Z8
-	VPADDD  Z1, Z6, Z6
-	VPADDD  Z8, Z6, Z6
-	VPSRLD  $0x10, Z6, Z6
-	VPORD   Z2, Z7, K1, Z6
-	VPMOVDW Z6, Y6
-	VMOVUPS Y3, (AX)
-	VMOVUPS Y4, 32(AX)
-	VMOVUPS Y5, 64(AX)
-	VMOVUPS Y6, 96(AX)
-	ADDQ    $0x00000100, DX
-	ADDQ    $0x00000080, AX
-	SUBQ    $0x00000040, BX
-	JAE     loop
+	VMOVUPS  (DX), Z5
+	VPTESTMD Z0, Z5, K1
+	VPADDD   Z1, Z5, Z5
+	VPADDD   Z2, Z5, K1, Z5
+	VMOVUPS  64(DX), Z6
+	VPTESTMD Z0, Z6, K1
+	VPADDD   Z1, Z6, Z6
+	VPADDD   Z2, Z6, K1, Z6
+	VMOVUPS  128(DX), Z7
+	VPTESTMD Z0, Z7, K1
+	VPADDD   Z1, Z7, Z7
+	VPADDD   Z2, Z7, K1, Z7
+	VMOVUPS  192(DX), Z8
+	VPTESTMD Z0, Z8, K1
+	VPADDD   Z1, Z8, Z8
+	VPADDD   Z2, Z8, K1, Z8
+	VMOVUPS  (DX), Z9
+	VCMPPS   $0x03, 64(DX), Z9, K1
+	VMOVUPS  128(DX), Z9
+	VCMPPS   $0x03, 192(DX), Z9, K2
+	KORTESTW K1, K2
+	JNE      nan0
+
+noNaN0:
+	VPERMT2W Z6, Z4, Z5
+	VPERMT2W Z8, Z4, Z7
+	VMOVUPS  Z5, (AX)
+	VMOVUPS  Z7, 64(AX)
+	ADDQ     $0x00000100, DX
+	ADDQ     $0x00000080, AX
+	SUBQ     $0x00000040, BX
+	JAE      loop
 
 rest:
 	ADDQ $0x00000040, BX
@@ -4459,31 +4449,73 @@ part:
 	SHLQ        CL, SI
 	NOTQ        SI
 	KMOVQ       SI, K1
-	VMOVDQU32.Z (DX), K1, Z3
-	VMOVUPS     Z3, Z3
-	VCMPPS      $0x03, Z3, Z3, K2
-	VPSRLD      $0x10, Z3, Z4
-	VPANDD      Z0, Z4, Z5
-	VPADDD      Z1, Z3, Z3
-	VPADDD      Z5, Z3, Z3
-	VPSRLD      $0x10, Z3, Z3
-	VPORD       Z2, Z4, K2, Z3
-	VPMOVDW     Z3, Y3
-	VMOVDQU16   Y3, K1, (AX)
-	ADDQ        $0x00000040, DX
-	ADDQ        $0x00000020, AX
-	SUBQ        $0x00000010, BX
-	JA          part
+	VMOVDQU32.Z (DX), K1, Z5
+	VMOVUPS     Z5, Z6
+	VPTESTMD    Z0, Z6, K2
+	VPADDD      Z1, Z6, Z6
+	VPADDD      Z2, Z6, K2, Z6
+	VCMPPS      $0x03, Z5, Z5, K2
+	KORTESTW    K2, K2
+	JNE         nan1
+
+noNaN1:
+	VPERMT2W  Z6, Z4, Z6
+	VMOVDQU16 Y6, K1, (AX)
+	ADDQ      $0x00000040, DX
+	ADDQ      $0x00000020, AX
+	SUBQ      $0x00000010, BX
+	JA        part
 
 done:
 	VZEROUPPER
 	RET
 
-DATA bit0<>+0(SB)/4, $0x00000001
-GLOBL bit0<>(SB), RODATA|NOPTR, $4
+nan0:
+	VMOVUPS (DX), Z9
+	VCMPPS  $0x03, (DX), Z9, K1
+	VPORD   (DX), Z3, K1, Z5
+	VMOVUPS 64(DX), Z9
+	VCMPPS  $0x03, 64(DX), Z9, K1
+	VPORD   64(DX), Z3, K1, Z6
+	VMOVUPS 128(DX), Z9
+	VCMPPS  $0x03, 128(DX), Z9, K1
+	VPORD   128(DX), Z3, K1, Z7
+	VMOVUPS 192(DX), Z9
+	VCMPPS  $0x03, 192(DX), Z9, K1
+	VPORD   192(DX), Z3, K1, Z8
+	JMP     noNaN0
+
+nan1:
+	VCMPPS $0x03, Z5, Z5, K2
+	VPORD  Z5, Z3, K2, Z6
+	JMP    noNaN1
+
+DATA brainPlace<>+0(SB)/4, $0x00010000
+GLOBL brainPlace<>(SB), RODATA|NOPTR, $4
 
 DATA underHalf<>+0(SB)/4, $0x00007fff
 GLOBL underHalf<>(SB), RODATA|NOPTR, $4
 
-DATA quietBrain<>+0(SB)/4, $0x00000040
-GLOBL quietBrain<>(SB), RODATA|NOPTR, $4
+DATA bit0<>+0(SB)/4, $0x00000001
+GLOBL bit0<>(SB), RODATA|NOPTR, $4
+
+DATA quiet<>+0(SB)/4, $0x00400000
+GLOBL quiet<>(SB), RODATA|NOPTR, $4
+
+DATA upperHalves<>+0(SB)/4, $0x00030001
+DATA upperHalves<>+4(SB)/4, $0x00070005
+DATA upperHalves<>+8(SB)/4, $0x000b0009
+DATA upperHalves<>+12(SB)/4, $0x000f000d
+DATA upperHalves<>+16(SB)/4, $0x00130011
+DATA upperHalves<>+20(SB)/4, $0x00170015
+DATA upperHalves<>+24(SB)/4, $0x001b0019
+DATA upperHalves<>+28(SB)/4, $0x001f001d
+DATA upperHalves<>+32(SB)/4, $0x00230021
+DATA upperHalves<>+36(SB)/4, $0x00270025
+DATA upperHalves<>+40(SB)/4, $0x002b0029
+DATA upperHalves<>+44(SB)/4, $0x002f002d
+DATA upperHalves<>+48(SB)/4, $0x00330031
+DATA upperHalves<>+52(SB)/4, $0x00370035
+DATA upperHalves<>+56(SB)/4, $0x003b0039
+DATA upperHalves<>+60(SB)/4, $0x003f003d
+GLOBL upperHalves<>(SB), RODATA|NOPTR, $64

@@ -13,8 +13,8 @@ type number struct {
 	name string
 	size int // bytes of an element
 	to   int // bytes of a result
-	// begin loads constants. What it returns expands sources of one vector each, that are in
-	// memory or already in a register as wide as they are.
+	// begin loads constants. What it returns converts sources of one vector each, that are in
+	// memory or already in a register as wide as they are. A result may take two sources.
 	begin func(k *kernel) func(src []Op) []reg.VecVirtual
 }
 
@@ -93,8 +93,10 @@ func (n number) write(k *kernel) {
 	for i := range src {
 		src[i] = k.from(i * in)
 	}
-	for i, z := range expand(src) {
-		k.store(i*out, n.result(z))
+	results := expand(src)
+	each := vectors * out / len(results)
+	for i, z := range results {
+		k.store(i*each, part(z, each))
 	}
 	ADDQ(U32(vectors*in), k.src)
 	ADDQ(U32(vectors*out), k.dst)
@@ -106,11 +108,11 @@ func (n number) write(k *kernel) {
 	JZ(LabelRef("done"))
 	Label("part")
 	mask := firstLanes(k.left)
-	z := expand([]Op{n.maskedLoad(k.from(0), mask)})[0]
+	last := part(expand([]Op{n.maskedLoad(k.from(0), mask)})[0], out)
 	if n.to == 2 {
-		VMOVDQU16(n.result(z), mask, Mem{Base: k.dst})
+		VMOVDQU16(last, mask, Mem{Base: k.dst})
 	} else {
-		VMOVUPS(n.result(z), mask, Mem{Base: k.dst})
+		VMOVUPS(last, mask, Mem{Base: k.dst})
 	}
 	ADDQ(U32(in), k.src)
 	ADDQ(U32(out), k.dst)
@@ -119,9 +121,9 @@ func (n number) write(k *kernel) {
 	Label("done")
 }
 
-// result is the part of z that holds the vector's elements.
-func (n number) result(z reg.VecVirtual) reg.VecVirtual {
-	if n.lanes()*n.to == 32 {
+// part is the lower size bytes of z.
+func part(z reg.VecVirtual, size int) reg.VecVirtual {
+	if size == 32 {
 		return z.AsY().(reg.VecVirtual)
 	}
 	return z
@@ -171,31 +173,53 @@ func binary16(k *kernel) func(src []Op) []reg.VecVirtual {
 // unordered is the comparison that is true of NaNs.
 const unordered = 3
 
-// keepNaNs gives NaNs in out the bits that they have in the binary16s of src. The code is out of
-// line: a comparison sees that two vectors hold none.
+// keepNaNs gives NaNs in out the bits that they have in the binary16s of src.
 func (k *kernel) keepNaNs(src []Op, out []reg.VecVirtual, exponent reg.VecVirtual) {
+	var floats []Op
+	for _, z := range out {
+		floats = append(floats, z)
+	}
+	k.onNaN(floats, func(i int, isNaN reg.OpmaskVirtual) {
+		bits := ZMM()
+		// The sign is extended over the exponent, which is all ones anyway.
+		VPMOVSXWD(src[i], bits)
+		VPSLLD(U8(13), bits, bits)
+		VPORD(exponent, bits, isNaN, out[i])
+	})
+}
+
+// onNaN lets fix mend each vector if any of them has a NaN. The code is out of line: one comparison
+// sees that two vectors have none.
+func (k *kernel) onNaN(floats []Op, fix func(i int, isNaN reg.OpmaskVirtual)) {
 	nan, back := fmt.Sprint("nan", len(k.outOfLine)), fmt.Sprint("noNaN", len(k.outOfLine))
-	seen := []reg.OpmaskVirtual{K()}
-	VCMPPS(U8(unordered), out[0], out[len(out)/2], seen[0])
-	if len(out) == 4 {
-		seen = append(seen, K())
-		VCMPPS(U8(unordered), out[1], out[3], seen[1])
+	var seen []reg.OpmaskVirtual
+	for i := 0; i < len(floats); i += 2 {
+		first, isNaN := inRegister(floats[i]), K()
+		VCMPPS(U8(unordered), floats[min(i+1, len(floats)-1)], first, isNaN)
+		seen = append(seen, isNaN)
 	}
 	KORTESTW(seen[0], seen[len(seen)-1])
 	JNE(LabelRef(nan))
 	Label(back)
 	k.outOfLine = append(k.outOfLine, func() {
 		Label(nan)
-		for i, z := range out {
-			isNaN, bits := K(), ZMM()
-			VCMPPS(U8(unordered), z, z, isNaN)
-			// The sign is extended over the exponent, which is all ones anyway.
-			VPMOVSXWD(src[i], bits)
-			VPSLLD(U8(13), bits, bits)
-			VPORD(exponent, bits, isNaN, z)
+		for i, f := range floats {
+			isNaN := K()
+			VCMPPS(U8(unordered), f, inRegister(f), isNaN)
+			fix(i, isNaN)
 		}
 		JMP(LabelRef(back))
 	})
+}
+
+// inRegister loads what is in memory.
+func inRegister(f Op) Op {
+	if _, ok := f.(Mem); !ok {
+		return f
+	}
+	z := ZMM()
+	VMOVUPS(f, z)
+	return z
 }
 
 // e5m2 is the upper half of a binary16.
