@@ -10,7 +10,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # word size, another byte order.
 PLATFORMS = windows/amd64 darwin/arm64 freebsd/amd64 linux/arm64 linux/386 linux/s390x wasip1/wasm js/wasm
 
-.PHONY: help test test-purego test-race lint cross fuzz bench generate ci
+.PHONY: help test test-purego test-race test-arm64 lint cross fuzz bench bench-peers generate ci
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -24,6 +24,9 @@ test-purego: ## all tests with every line of assembly left out
 test-race: ## all tests under the race detector, and with every pointer conversion checked
 	$(GO) test -race ./...
 	$(GO) test -gcflags=all=-d=checkptr=2 ./mmapio ./loader ./dequant
+
+test-arm64: ## the NEON kernels, on this machine under qemu-aarch64 (Debian: qemu-user)
+	GOARCH=arm64 $(GO) test -p 1 -exec qemu-aarch64 ./dequant
 
 lint: ## gofmt, vet, staticcheck, and unsafe only where it belongs
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'gofmt would change these files'; exit 1; }
@@ -40,7 +43,7 @@ fuzz: ## every fuzz target for FUZZTIME
 	@set -e; for pkg in $$($(GO) list ./...); do \
 		for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
 			echo "$$pkg $$target"; \
-			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg; done; done
+			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$pkg; done; done
 
 bench: ## the benchmarks of the whole path and of every kernel, with profiles in bench/out
 	@mkdir -p bench/out
@@ -49,6 +52,9 @@ bench: ## the benchmarks of the whole path and of every kernel, with profiles in
 			-cpuprofile bench/out/$$pkg.cpu.prof -memprofile bench/out/$$pkg.mem.prof -o bench/out/$$pkg.test \
 			| tee bench/out/$$pkg.txt; done
 	@echo 'profiles: go tool pprof bench/out/bench.test bench/out/bench.cpu.prof'
+
+bench-peers: ## the same work by others (ggml's C, x448/float16) side by side; needs a C compiler
+	cd bench/peers && CGO_CFLAGS="-O3 -march=native" $(GO) run .
 
 generate: ## write all generated files anew
 	$(GO) generate ./...
