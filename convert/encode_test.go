@@ -127,7 +127,7 @@ func TestKept(t *testing.T) {
 		reason string // part of it; empty for what is re-encoded or needs nothing
 	}{
 		{"w", layout.Q8_0, ""},
-		{"norm", layout.F32, "asked"},
+		{"norm", layout.F32, "request"},
 		{"ragged", layout.F32, "33"},
 		{"scalar", layout.F32, "block of 32"},
 		{"already", layout.Q8_0, ""},

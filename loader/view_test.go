@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -29,7 +30,8 @@ type viewer struct {
 	view func(x loader.Tensor, want []byte) (memory []byte, err error)
 }
 
-func viewerOf[T mmapio.Number](name string, align int) viewer {
+func viewerOf[T mmapio.Number](name string) viewer {
+	align := reflect.TypeFor[T]().Align()
 	return viewer{name, func(x loader.Tensor, want []byte) ([]byte, error) {
 		v, err := loader.View[T](x)
 		if err != nil {
@@ -61,11 +63,11 @@ func finite(name string, d layout.DType, shape ...uint64) content {
 }
 
 var viewers = []viewer{
-	viewerOf[byte]("byte", 1), viewerOf[octet]("octet", 1), viewerOf[int8]("int8", 1),
-	viewerOf[uint16]("uint16", 2), viewerOf[half]("half", 2), viewerOf[int16]("int16", 2),
-	viewerOf[uint32]("uint32", 4), viewerOf[int32]("int32", 4), viewerOf[float32]("float32", 4), viewerOf[real32]("real32", 4),
-	viewerOf[uint64]("uint64", 8), viewerOf[int64]("int64", 8), viewerOf[float64]("float64", 8),
-	viewerOf[complex64]("complex64", 4), viewerOf[complex128]("complex128", 8),
+	viewerOf[byte]("byte"), viewerOf[octet]("octet"), viewerOf[int8]("int8"),
+	viewerOf[uint16]("uint16"), viewerOf[half]("half"), viewerOf[int16]("int16"),
+	viewerOf[uint32]("uint32"), viewerOf[int32]("int32"), viewerOf[float32]("float32"), viewerOf[real32]("real32"),
+	viewerOf[uint64]("uint64"), viewerOf[int64]("int64"), viewerOf[float64]("float64"),
+	viewerOf[complex64]("complex64"), viewerOf[complex128]("complex128"),
 }
 
 // views says which types a dtype may be viewed as, besides byte.
