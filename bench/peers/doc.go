@@ -2,7 +2,7 @@
 // through x448/float16, in one process, and prints how they compare.
 //
 //	make bench-peers             # speed: a table of ratios
-//	make bench-peers-values      # values: bit for bit, over 10⁷ random blocks of every type
+//	make bench-peers-values      # values: bit for bit, over 10⁷ random blocks of each type
 //
 // ggml's C is the copy that github.com/ollama/ollama carries; cgo compiles it on the first
 // run, which takes minutes. This is a module of its own so that neither reaches users.

@@ -47,6 +47,9 @@ func main() {
 	case *differential:
 		err = (&judge{w: os.Stdout, blocks: *count, seed: *seed}).all(types)
 	default:
+		if !strings.Contains(cFlags(), "-O3 -march=native") {
+			fmt.Println("note: not a fair race; ggml wants CGO_CFLAGS=\"-O3 -march=native\"")
+		}
 		runtime.LockOSThread()
 		r := race{sizes: sizes, rounds: *rounds, wait: time.Millisecond}
 		r.print(os.Stdout, "expand", expandMatches(types))
