@@ -13,4 +13,7 @@ var (
 	XPow8        = xPow8
 )
 
+// CacheBytes works after Close too.
+func CacheBytes(m *Model) int64 { return int64(m.cache.stats().HeapBytes) }
+
 func MappingOf(m *Model) *mmapio.Mapping { return m.files[0].mapping }

@@ -112,6 +112,22 @@ func TestLeaseKeepsExpansions(t *testing.T) {
 	}
 }
 
+// TestCloseForgetsExpansions: the heap goes when the mapping does.
+func TestCloseForgetsExpansions(t *testing.T) {
+	m := openBytes(t, safeTensors([]content{random("x", layout.F16, 100)}), nil)
+	l := acquire(t, m)
+	floats(t, tensor(t, l, "x"))
+	m.Close()
+	floats(t, tensor(t, l, "x"))
+	if n := loader.CacheBytes(m); n != 400 {
+		t.Errorf("%d bytes under the lease", n)
+	}
+	l.Release()
+	if n := loader.CacheBytes(m); n != 0 {
+		t.Errorf("%d bytes after it", n)
+	}
+}
+
 func TestExpandedOnce(t *testing.T) {
 	m := openPath(t, write(t, "m", apr2File(t, nil, []content{random("x", layout.Q5_1, 1000, 256)})), nil)
 	x := tensor(t, m, "x")

@@ -162,6 +162,9 @@ func TestViewOfOddMemory(t *testing.T) {
 				if err != nil || x.ZeroCopy() != inPlace(m, x, b) {
 					t.Errorf("%s at %d+%d: ZeroCopy %v, in place %v, %v", c.name, base, phase, x.ZeroCopy(), inPlace(m, x, b), err)
 				}
+				if !mmapio.IsAligned(b, c.dtype.Align()) {
+					t.Errorf("%s at %d+%d: Bytes are misaligned", c.name, base, phase)
+				}
 				if base == 0 && phase == 0 && !x.ZeroCopy() {
 					t.Errorf("%s is aligned, but copied", c.name)
 				}
