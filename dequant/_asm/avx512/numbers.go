@@ -65,6 +65,7 @@ func simple(expand func(src Op, z reg.VecVirtual)) func(k *kernel) func(src []Op
 	}
 }
 
+// each makes an expansion of several vectors from that of one.
 func each(expand func(src Op, z reg.VecVirtual)) func(src []Op) []reg.VecVirtual {
 	return func(src []Op) []reg.VecVirtual {
 		out := make([]reg.VecVirtual, len(src))
@@ -94,9 +95,9 @@ func (n number) write(k *kernel) {
 		src[i] = k.from(i * in)
 	}
 	results := expand(src)
-	each := vectors * out / len(results)
+	width := vectors * out / len(results)
 	for i, z := range results {
-		k.store(i*each, part(z, each))
+		k.store(i*width, part(z, width))
 	}
 	ADDQ(U32(vectors*in), k.src)
 	ADDQ(U32(vectors*out), k.dst)
@@ -191,6 +192,7 @@ func (k *kernel) keepNaNs(src []Op, out []reg.VecVirtual, exponent reg.VecVirtua
 // onNaN lets fix mend each vector if any of them has a NaN. The code is out of line: one comparison
 // sees that two vectors have none.
 func (k *kernel) onNaN(floats []Op, fix func(i int, isNaN reg.OpmaskVirtual)) {
+	// The main loop and the rest of one kernel both come here.
 	nan, back := fmt.Sprint("nan", len(k.outOfLine)), fmt.Sprint("noNaN", len(k.outOfLine))
 	var seen []reg.OpmaskVirtual
 	for i := 0; i < len(floats); i += 2 {
