@@ -13,8 +13,8 @@
 // and touched before. In every round each side has its turn, for at least a millisecond or one
 // pass over the buffers; the best round counts, which other load on the machine disturbs
 // least. A C routine repeats in C, so that entering it costs nothing; ours pays for its
-// checks every pass, which shows below 16 Ki elements. Figures are GB/s of float32: output when expanding, input
-// when quantizing.
+// call and its checks every pass, which small buffers show. Figures are GB/s of float32:
+// output when expanding, input when quantizing.
 //
 // Where ggml has two routines for the same work both run: its base library has portable
 // loops that the compiler vectorizes, its CPU backend intrinsics.
@@ -26,7 +26,7 @@
 // With -differential, random blocks: half of them random to the last bit, scales included,
 // half with scales that a model has. Quantizers get rows of weights, of any finite
 // bits, of ties, zeros, subnormals, and numbers near the greatest. NaN equals NaN; all else
-// must have the same bits. Products in ggml's expansions are exact in float32, so it does not matter
-// whether the compiler contracts them with the sum that follows. In its quantizers it does:
-// -ffp-contract=off there.
+// must have the same bits. Products in ggml's expansions are exact in float32, so it does
+// not matter whether the compiler contracts them with the sum that follows. In its
+// quantizers it does: -ffp-contract=off there.
 package main
