@@ -77,6 +77,9 @@ func ToAPR2(ctx context.Context, m *loader.Model, path string, opts *Options) (R
 	if err := w.Close(); err != nil {
 		return Result{}, fmt.Errorf("%s: %w", path, err)
 	}
+	if opts.Progress != nil {
+		opts.Progress(w.Size(), w.Size())
+	}
 	return Result{Tensors: len(plan), Bytes: w.Size(), Kept: kept}, nil
 }
 

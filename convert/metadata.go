@@ -58,7 +58,9 @@ func setQuantization(md *layout.Metadata, plan []encoding, d layout.DType) {
 	}
 	setObject(&q, "scales", scales)
 	setObject(&q, "zero_points", zeros)
-	setObject(md, "quantization", q)
+	if len(q) > 0 || old != nil { // what is there may be no object
+		setObject(md, "quantization", q)
+	}
 }
 
 // unchanged is what m says of tensors whose scale the plan does not know better.

@@ -69,6 +69,7 @@ func TestMetadata(t *testing.T) {
 			required + `,"quantization":{"method":"I8","scales":{"elsewhere":2,"a":0.1},"zero_points":{"a":-3}}}`},
 		{"scales from the config", safe("null"), `{"quantization":{"scales":{"a":0.5}}}`,
 			required + `,"quantization":{"scales":{"a":0.5}}}`},
+		{"quantization that is no object", apr(`{"quantization":"int8"}`), "{}", required + `,"quantization":"int8"}`},
 		{"quantization without scales", apr(`{"quantization":{"method":"I8","bits_per_weight":8}}`), "{}",
 			required + `,"quantization":{"method":"I8","bits_per_weight":8}}`},
 	}

@@ -97,6 +97,9 @@ func (c *cache) fill(e *entry, expand func() (buffer, error)) {
 		c.filled += uint64(e.buf.size())
 		c.used += e.buf.size()
 		e.at = c.recent.PushFront(e)
+		if e.pins == 0 && e.buf.size() > c.budget {
+			c.forget(e) // rather than all others, and then it too
+		}
 		c.evict()
 	}()
 	e.buf, e.err = expand()
@@ -110,11 +113,15 @@ func (c *cache) evict() {
 		if e.pins > 0 {
 			continue
 		}
-		c.recent.Remove(e.at)
-		delete(c.entries, e.key)
-		c.used -= e.buf.size()
-		c.evictions++
+		c.forget(e)
 	}
+}
+
+func (c *cache) forget(e *entry) {
+	c.recent.Remove(e.at)
+	delete(c.entries, e.key)
+	c.used -= e.buf.size()
+	c.evictions++
 }
 
 func (c *cache) pin(e *entry, l *Lease) {

@@ -72,6 +72,22 @@ func TestCacheEvictsUntilItFits(t *testing.T) {
 	}
 }
 
+// TestCacheOfTooLargeEntry: what does not fit alone drives nothing else out.
+func TestCacheOfTooLargeEntry(t *testing.T) {
+	c, keys := cacheOf(30, 4)
+	l := &Lease{}
+	for i, n := range []int{10, 10, 31} {
+		c.get(keys[i], nil, fillBytes(n))
+	}
+	if got := c.holds(keys); !slices.Equal(got, []int{0, 1}) || c.used != 20 || c.evictions != 1 {
+		t.Errorf("holds %v, %d bytes, %d evictions", got, c.used, c.evictions)
+	}
+	c.get(keys[2], l, fillBytes(31)) // pinned, it uses up the budget
+	if got := c.holds(keys); !slices.Equal(got, []int{2}) || c.used != 31 {
+		t.Errorf("holds %v, %d bytes", got, c.used)
+	}
+}
+
 func TestCacheWithoutBudgetKeepsNothing(t *testing.T) {
 	c, keys := cacheOf(0, 1)
 	for range 3 {

@@ -127,6 +127,10 @@ type Rows struct {
 // dimension; n of 0 means as many rows as fit 1 MiB of values.
 func (t Tensor) Chunks(n uint64) iter.Seq2[Rows, error] {
 	return func(yield func(Rows, error) bool) {
+		if err := t.ref.expandable(); err != nil {
+			yield(Rows{}, t.ref.wrap(err))
+			return
+		}
 		rows, cols := t.rows()
 		if n == 0 {
 			n = max(1, 1<<18/max(cols, 1))
@@ -190,10 +194,22 @@ func (t Tensor) dequantize(dst []float32, first uint64, parallel bool) error {
 	return nil
 }
 
-// expandedLen is the number of values, where a slice can hold them.
+// expandable says why the tensor has no values to read. It is asked before memory is taken
+// for them: what a compressed tensor claims to hold need not be there.
+func (t *tensor) expandable() error {
+	switch {
+	case !dequant.Supported(t.DType):
+		return fmt.Errorf("%w: %s has no values in float32", ErrUnsupported, t.DType)
+	case t.Encoding != layout.Raw:
+		return fmt.Errorf("%w: elements stored as %s", ErrUnsupported, t.Encoding)
+	}
+	return nil
+}
+
+// expandedLen is the number of values, where they can be read and a slice can hold them.
 func (t *tensor) expandedLen() (int, error) {
-	if !dequant.Supported(t.DType) {
-		return 0, fmt.Errorf("%w: %s has no values in float32", ErrUnsupported, t.DType)
+	if err := t.expandable(); err != nil {
+		return 0, err
 	}
 	n := t.Elements()
 	if n > math.MaxInt/4 {
@@ -205,11 +221,8 @@ func (t *tensor) expandedLen() (int, error) {
 // expand is the one way from stored bytes to values. It reads the blocks that hold len(dst)
 // elements from element first on, which the caller has checked to be there.
 func (t *tensor) expand(dst []float32, first uint64, q layout.Quant, scaled, parallel bool) error {
-	if _, err := t.expandedLen(); err != nil {
+	if err := t.expandable(); err != nil {
 		return err
-	}
-	if t.Encoding != layout.Raw {
-		return fmt.Errorf("%w: elements stored as %s", ErrUnsupported, t.Encoding)
 	}
 	if len(dst) == 0 {
 		return nil

@@ -245,6 +245,46 @@ func TestOpenBoundsMemory(t *testing.T) {
 	}
 }
 
+// TestExpandBoundsMemory has a compressed tensor that claims to be as large as the format
+// lets it. It is read only once its bytes turn out to be there.
+func TestExpandBoundsMemory(t *testing.T) {
+	const stored = 100_000
+	const raw = stored * 255 / 18 * 18
+	le := binary.LittleEndian
+	b := apr2File(t, nil, []content{random("x", layout.U8, stored)})
+	entry := b[le.Uint32(b[20:])+8+3:] // behind the name
+	entry[0] = 17                      // Q4_0
+	le.PutUint64(entry[2:], raw/18*32)
+	le.PutUint64(entry[26:], raw)
+	x := tensor(t, openBytes(t, b, nil), "x")
+	if x.RawBytes() != raw || x.Encoding() != layout.LZ4 {
+		t.Fatalf("%d bytes, %v", x.RawBytes(), x.Encoding())
+	}
+	for name, read := range map[string]func() error{
+		"Bytes":    func() error { _, err := x.Bytes(); return err },
+		"Float32s": func() error { _, err := x.Float32s(); return err },
+		"Chunks": func() (err error) {
+			for _, err = range x.Chunks(1 << 40) {
+			}
+			return err
+		},
+	} {
+		var err error
+		if got := allocated(func() { err = read() }); err == nil || got > 8*stored {
+			t.Errorf("%s: %d bytes allocated for a file of %d, %v", name, got, len(b), err)
+		}
+	}
+}
+
+// TestWriteToIsFrugal with small tensors that have to be read.
+func TestWriteToIsFrugal(t *testing.T) {
+	m := openPath(t, write(t, "m", safeTensors([]content{random("x", layout.U8, 100)})), &loader.Options{NoMap: true})
+	x := tensor(t, m, "x")
+	if got := allocated(func() { x.WriteTo(new(bytes.Buffer)) }); got > 8<<10 {
+		t.Errorf("%d bytes allocated to write 100", got)
+	}
+}
+
 // allocated is how many bytes of heap f takes, also those that it gives back.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats

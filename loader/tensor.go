@@ -173,7 +173,7 @@ func (t Tensor) WriteTo(w io.Writer) (written int64, err error) {
 		})
 	} else {
 		section := io.NewSectionReader(r.file.mapping, int64(r.Offset), int64(r.Stored))
-		written, err = io.CopyBuffer(struct{ io.Writer }{w}, section, make([]byte, 1<<20))
+		written, err = io.CopyBuffer(struct{ io.Writer }{w}, section, make([]byte, max(1, min(1<<20, r.Stored))))
 	}
 	if err != nil {
 		return written, r.wrap(err)

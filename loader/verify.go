@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -53,8 +54,8 @@ func (r *Report) Err() error {
 }
 
 // Verify checks all that can be checked: what opening the model has already made sure of
-// (structure, bounds, overlaps), its metadata, what its format's audit knows (footer, sizes,
-// alignment), and the checksums over the files' bytes, with all cores. What is wrong with the
+// (structure, bounds, overlaps), what its format's audit knows (footer, sizes, alignment,
+// metadata), and the checksums over the files' bytes, with all cores. What is wrong with the
 // model is in the report; the error says that verifying itself failed or was cancelled.
 func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error) {
 	if !m.gate.enter() {
@@ -69,9 +70,6 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 		v.workers = runtime.GOMAXPROCS(0)
 	}
 	v.check("structure", "bounds", "overlaps", "alignment", "metadata")
-	if err := m.parseMetadata(); err != nil && !v.malformed(m.files[0].path, err) {
-		return nil, err
-	}
 	for i := range m.files {
 		if err := v.file(&m.files[i]); err != nil {
 			return nil, fmt.Errorf("%s: %w", m.files[i].path, err)
@@ -93,10 +91,12 @@ func (v *verifier) find(path string, f layout.Finding) {
 	v.report.Findings = append(v.report.Findings, Finding{path, f})
 }
 
-// malformed reports err as a finding if it is about the file's content.
+// malformed reports err as a finding if it is about the file's content, rather than about
+// bytes that could not be had.
 func (v *verifier) malformed(path string, err error) bool {
 	var fe *layout.FormatError
-	if !errors.As(err, &fe) {
+	var unreadable *fs.PathError
+	if !errors.As(err, &fe) || errors.Is(err, mmapio.ErrFault) || errors.As(err, &unreadable) {
 		return false
 	}
 	v.find(path, layout.Finding{FormatError: fe})
@@ -104,6 +104,9 @@ func (v *verifier) malformed(path string, err error) bool {
 }
 
 func (v *verifier) file(f *file) error {
+	if err := v.ctx.Err(); err != nil {
+		return err
+	}
 	var sums []layout.Checksum
 	err := mmapio.Guard(func() (err error) {
 		for _, finding := range f.layout.Audit(f.mapping) {

@@ -188,6 +188,31 @@ func TestVerifyCancelled(t *testing.T) {
 	})
 }
 
+// TestVerifyCancelledBefore: also where there is no checksum to compute.
+func TestVerifyCancelledBefore(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	m := openBytes(t, safeTensors([]content{random("x", layout.U8, 1)}), nil)
+	if r, err := m.Verify(ctx, nil); r != nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, %v", r, err)
+	}
+}
+
+func TestVerifyBadMetadata(t *testing.T) {
+	b := apr2File(t, nil, []content{random("x", layout.U8, 1)})
+	b[32] = '!'
+	eachWay(t, sealed(b), func(t *testing.T, m *loader.Model) {
+		for range 2 { // whether or not it has been asked for before
+			if got := outline(verify(t, m, nil)); !slices.Equal(got, []string{"error metadata 32"}) {
+				t.Errorf("%q", got)
+			}
+			if _, err := m.Metadata(); !errors.Is(err, layout.ErrInvalid) {
+				t.Error(err)
+			}
+		}
+	})
+}
+
 // TestReportErr leaves warnings out and keeps every error.
 func TestReportErr(t *testing.T) {
 	finding := func(field string, sentinel error, warning bool) loader.Finding {

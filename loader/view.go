@@ -18,7 +18,8 @@ import (
 //   - or byte, for the stored bytes of any dtype, blocks included.
 //
 // Anything else is an error. On a big-endian machine a T wider than a byte is a copy of
-// the caller's own.
+// the caller's own, and anywhere a T that wants more alignment than the dtype (uint64 for
+// C64) and does not have it.
 func View[T mmapio.Number](t Tensor) ([]T, error) {
 	if !viewable(reflect.TypeFor[T](), t.ref.DType) {
 		return nil, t.ref.wrap(fmt.Errorf("%w: no view of %s as []%s", ErrUnsupported, t.ref.DType, reflect.TypeFor[T]()))
@@ -28,7 +29,7 @@ func View[T mmapio.Number](t Tensor) ([]T, error) {
 		return nil, err
 	}
 	v, err := mmapio.View[T](b)
-	if errors.Is(err, mmapio.ErrByteOrder) {
+	if errors.Is(err, mmapio.ErrByteOrder) || errors.Is(err, mmapio.ErrMisaligned) {
 		v, err = mmapio.Copy[T](b)
 	}
 	if err != nil {

@@ -148,6 +148,19 @@ func inPlace(m *loader.Model, x loader.Tensor, b []byte) bool {
 	return len(b) > 0 && file != nil && &file[x.Offset()] == &b[0]
 }
 
+// TestViewComplexBits: complex numbers are aligned as their halves, and uint64 is not.
+func TestViewComplexBits(t *testing.T) {
+	for phase := range 8 {
+		c := finite("x", layout.C64, 12)
+		x := tensor(t, openBytes(t, safeTensorsAt(phase, []content{c}), nil), "x")
+		for _, v := range []viewer{viewerOf[uint64]("uint64"), viewerOf[complex64]("complex64")} {
+			if _, err := v.view(x, c.data); err != nil {
+				t.Errorf("at %d as %s: %v", phase, v.name, err)
+			}
+		}
+	}
+}
+
 func TestViewOfOddMemory(t *testing.T) {
 	for phase := range 8 {
 		tensors := []content{finite("f64", layout.F64, 3), finite("f32", layout.F32, 3), finite("f16", layout.F16, 3), finite("u8", layout.U8, 3)}
