@@ -10,7 +10,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # word size, another byte order.
 PLATFORMS = windows/amd64 darwin/arm64 freebsd/amd64 linux/arm64 linux/386 linux/s390x wasip1/wasm js/wasm
 
-.PHONY: help test test-purego test-race test-arm64 lint cross fuzz bench bench-peers generate ci
+.PHONY: help test test-purego test-race test-arm64 lint cross fuzz bench bench-peers peers-values generate ci
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -53,10 +53,15 @@ bench: ## the benchmarks of the whole path and of every kernel, with profiles in
 			| tee bench/out/$$pkg.txt; done
 	@echo 'profiles: go tool pprof bench/out/bench.test bench/out/bench.cpu.prof'
 
-bench-peers: ## the same work by others (ggml's C, x448/float16) side by side; needs a C compiler
-	cd bench/peers && CGO_CFLAGS="-O3 -march=native" $(GO) run .
+bench-peers: ## the same work by others side by side: ggml's C, x448/float16 (needs gcc and g++; PEERS=-quick)
+	cd bench/peers && CGO_ENABLED=1 CGO_CFLAGS="-O3 -march=native" $(GO) run . $(PEERS)
+
+peers-values: ## hold dequant against ggml's C, 10 million random blocks a type
+	cd bench/peers && CGO_ENABLED=1 CGO_CFLAGS="-O3 -march=native -ffp-contract=off" $(GO) test . && \
+		CGO_ENABLED=1 CGO_CFLAGS="-O3 -march=native -ffp-contract=off" $(GO) run . -differential $(PEERS)
 
 generate: ## write all generated files anew
 	$(GO) generate ./...
 
-ci: lint cross test test-purego test-race fuzz
+ci: ## what has to pass before anything lands
+	.ci/run

@@ -56,7 +56,7 @@ func ToAPR2(ctx context.Context, m *loader.Model, path string, opts *Options) (R
 	if err != nil {
 		return Result{}, err
 	}
-	md, err := metadata(m, plan, opts)
+	md, err := metadata(m, lease, plan, opts)
 	if err != nil {
 		return Result{}, err
 	}

@@ -16,8 +16,8 @@ import (
 // that the specification requires are there in any case: apr_version, model_type and
 // architecture. Scales of integer tensors are in quantization.scales and
 // quantization.zero_points, wherever the source keeps them.
-func metadata(m *loader.Model, plan []encoding, opts *Options) (layout.Metadata, error) {
-	from, err := m.Metadata()
+func metadata(m *loader.Model, lease *loader.Lease, plan []encoding, opts *Options) (layout.Metadata, error) {
+	from, err := lease.Metadata()
 	if err != nil {
 		return nil, err
 	}

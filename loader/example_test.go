@@ -98,7 +98,7 @@ func ExampleModel_Verify() {
 	fmt.Println("checked", report.Checked)
 	fmt.Println(report.Err())
 	// Output:
-	// checked [structure bounds overlaps alignment metadata crc32]
+	// checked [header metadata index footer bounds overlaps alignment crc32]
 	// ../testdata/apr2/badcrc.apr: apr2: offset 964: crc32: the file says aef10ea1, but bytes 0 to 964 have aef00ea1 (checksum mismatch)
 }
 

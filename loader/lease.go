@@ -3,6 +3,8 @@ package loader
 import (
 	"fmt"
 	"iter"
+
+	"github.com/tensormap/tensormap/layout"
 )
 
 // Lease keeps a model's memory in place while a piece of work, such as one request of a
@@ -44,9 +46,18 @@ func (l *Lease) leave() {
 // Tensor is Model.Tensor through the lease.
 func (l *Lease) Tensor(name string) (Tensor, error) {
 	if l.gate.closed() {
-		return Tensor{}, fmt.Errorf("%s: lease: %w", l.model.files[0].path, ErrClosed)
+		return Tensor{}, l.closedError()
 	}
 	return l.model.lookup(name, l)
+}
+
+// Metadata is Model.Metadata through the lease.
+func (l *Lease) Metadata() (layout.Metadata, error) {
+	if !l.gate.enter() {
+		return nil, l.closedError()
+	}
+	defer l.leave()
+	return l.model.parsedMetadata()
 }
 
 // Tensors is Model.Tensors through the lease.
@@ -54,3 +65,7 @@ func (l *Lease) Tensors() iter.Seq[Tensor] { return l.model.all(l.gate.closed, l
 
 // Sorted is Model.Sorted through the lease.
 func (l *Lease) Sorted() iter.Seq[Tensor] { return l.model.sorted(l.gate.closed, l) }
+
+func (l *Lease) closedError() error {
+	return fmt.Errorf("%s: lease: %w", l.model.files[0].path, ErrClosed)
+}

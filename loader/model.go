@@ -116,7 +116,8 @@ func (m *Model) Files() []FileInfo {
 }
 
 // FileInfo describes one file of a model. It stays valid after Close, but for methods of
-// Layout that take an Input.
+// Layout that take an Input. What Layout hands out belongs to the model and must not be
+// modified.
 type FileInfo struct {
 	Path   string
 	Size   uint64
@@ -130,6 +131,10 @@ func (m *Model) Metadata() (layout.Metadata, error) {
 		return nil, m.closedError()
 	}
 	defer m.leave()
+	return m.parsedMetadata()
+}
+
+func (m *Model) parsedMetadata() (layout.Metadata, error) {
 	if err := m.parseMetadata(); err != nil {
 		return nil, err
 	}

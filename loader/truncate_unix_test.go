@@ -182,3 +182,14 @@ func TestStatsOfTruncatedFile(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 }
+
+// Where a file has no checksum, nothing but its last byte tells Verify that data is gone.
+func TestVerifyTruncatedWithoutChecksum(t *testing.T) {
+	b := safeTensors([]content{random("f32", layout.F32, 64, 1024)})
+	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
+		m := lost(t, b, int64(os.Getpagesize()), opts)
+		if _, err := m.Verify(context.Background(), nil); !errors.Is(err, mmapio.ErrFault) {
+			t.Errorf("NoMap %v: %v", opts != nil, err)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -26,7 +27,8 @@ type VerifyOptions struct {
 
 // Report is what Verify did and found.
 type Report struct {
-	// Checked names the checks that were made, such as "crc32".
+	// Checked names what was checked: the files' sections, such as "header" and "footer",
+	// then "bounds", "overlaps", "alignment", and checksums by their field, such as "crc32".
 	Checked []string
 	// Findings are in the order of the checks.
 	Findings []Finding
@@ -69,7 +71,6 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 	if v.workers <= 0 {
 		v.workers = runtime.GOMAXPROCS(0)
 	}
-	v.check("structure", "bounds", "overlaps", "alignment", "metadata")
 	for i := range m.files {
 		if err := v.file(&m.files[i]); err != nil {
 			return nil, fmt.Errorf("%s: %w", m.files[i].path, err)
@@ -85,7 +86,14 @@ type verifier struct {
 	report   Report
 }
 
-func (v *verifier) check(names ...string) { v.report.Checked = append(v.report.Checked, names...) }
+// check enters names into the report, once however many files there are.
+func (v *verifier) check(names ...string) {
+	for _, name := range names {
+		if !slices.Contains(v.report.Checked, name) {
+			v.report.Checked = append(v.report.Checked, name)
+		}
+	}
+}
 
 func (v *verifier) find(path string, f layout.Finding) {
 	v.report.Findings = append(v.report.Findings, Finding{path, f})
@@ -107,6 +115,13 @@ func (v *verifier) file(f *file) error {
 	if err := v.ctx.Err(); err != nil {
 		return err
 	}
+	if err := f.present(); err != nil {
+		return err
+	}
+	for _, s := range f.index.Sections {
+		v.check(s.Name)
+	}
+	v.check("bounds", "overlaps", "alignment")
 	var sums []layout.Checksum
 	err := mmapio.Guard(func() (err error) {
 		for _, finding := range f.layout.Audit(f.mapping) {
@@ -131,6 +146,15 @@ func (v *verifier) file(f *file) error {
 		}
 	}
 	return nil
+}
+
+// present makes sure that the file has not shrunk since it was opened.
+func (f *file) present() error {
+	size := f.mapping.Size()
+	if size == 0 {
+		return nil
+	}
+	return f.readFull(make([]byte, 1), size-1)
 }
 
 // crcChunk is what a worker reads at a time: small enough for progress and cancellation,

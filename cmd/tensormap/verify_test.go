@@ -12,7 +12,10 @@ import (
 // took stands for the times and speeds of a run.
 var took = regexp.MustCompile(`(in )?[0-9.]+ (µs|ms|s)(, [0-9.]+ ([KMG]i)?B/s)?`)
 
-const checked = "structure, bounds, overlaps, alignment, metadata"
+const (
+	checked     = "header, bounds, overlaps, alignment"
+	checkedAPR2 = "header, metadata, index, footer, bounds, overlaps, alignment, crc32"
+)
 
 func TestVerify(t *testing.T) {
 	for _, test := range []struct {
@@ -21,14 +24,14 @@ func TestVerify(t *testing.T) {
 		stdout, stderr string // with FILE and TOOK
 	}{
 		{small(t), exitDone, "FILE: ok: " + checked + " (no checksums, TOOK)\n", ""},
-		{apr2Fixtures + "tiny.apr", exitDone, "FILE: ok: " + checked + ", crc32 (1.91 KiB TOOK)\n", ""},
+		{apr2Fixtures + "tiny.apr", exitDone, "FILE: ok: " + checkedAPR2 + " (1.91 KiB TOOK)\n", ""},
 		{apr2Fixtures + "gap.apr", exitDone,
 			"warning: FILE: apr2: offset 648: padding: 312 bytes belong to no section and no tensor (invalid)\n" +
 				"warning: FILE: apr2: offset 1220: padding: 100 bytes belong to no section and no tensor (invalid)\n" +
-				"FILE: ok: " + checked + ", crc32 (1.29 KiB TOOK)\n", ""},
-		{apr2Fixtures + "badcrc.apr", exitFailed, "FILE: failed, checked: " + checked + ", crc32 (964 B TOOK)\n",
+				"FILE: ok: " + checkedAPR2 + " (1.29 KiB TOOK)\n", ""},
+		{apr2Fixtures + "badcrc.apr", exitFailed, "FILE: failed, checked: " + checkedAPR2 + " (964 B TOOK)\n",
 			"tensormap: FILE: apr2: offset 964: crc32: the file says aef10ea1, but bytes 0 to 964 have aef00ea1 (checksum mismatch)\n"},
-		{apr2Fixtures + "badmagicend.apr", exitFailed, "FILE: failed, checked: " + checked + ", crc32 (964 B TOOK)\n",
+		{apr2Fixtures + "badmagicend.apr", exitFailed, "FILE: failed, checked: " + checkedAPR2 + " (964 B TOOK)\n",
 			"tensormap: FILE: apr2: offset 968: magic_end: \"APR2\", not \"2RPA\" (invalid)\n"},
 	} {
 		t.Run(filepath.Base(test.file), func(t *testing.T) {
@@ -59,14 +62,14 @@ func TestVerifyFindsAll(t *testing.T) {
 
 func TestVerifyJSON(t *testing.T) {
 	file := small(t)
-	want := `{"file":"` + file + `","ok":true,"checked":["structure","bounds","overlaps","alignment","metadata"],"findings":[],"bytes":0}` + "\n"
+	want := `{"file":"` + file + `","ok":true,"checked":["header","bounds","overlaps","alignment"],"findings":[],"bytes":0}` + "\n"
 	if out := done(t, "verify", file, "--json"); out != want {
 		t.Errorf("%s\nwant\n%s", out, want)
 	}
 
 	badcrc := apr2Fixtures + "badcrc.apr"
 	r := tensormap("verify", badcrc, "--json")
-	want = `{"file":"` + badcrc + `","ok":false,"checked":["structure","bounds","overlaps","alignment","metadata","crc32"],` +
+	want = `{"file":"` + badcrc + `","ok":false,"checked":["header","metadata","index","footer","bounds","overlaps","alignment","crc32"],` +
 		`"findings":[{"severity":"error","file":"` + badcrc + `","offset":964,"field":"crc32",` +
 		`"reason":"the file says aef10ea1, but bytes 0 to 964 have aef00ea1 (checksum mismatch)"}],"bytes":964}` + "\n"
 	if r.status != exitFailed || r.stdout != want {
