@@ -11,13 +11,19 @@ import "github.com/tensormap/tensormap/layout"
 //   - Not a byte outside dst and src is written, nor read: src may end where the mapping does.
 //     Masked loads that suppress faults are fine.
 //   - The values are those that the portable loop gives, bit for bit, except that a NaN of
-//     a block type may be any NaN (see the package comment). Multiply-add is never fused.
+//     a block type may be any NaN (see the package comment). Multiply-add is never fused,
+//     except where the product is exact, so that the sum rounds the same number.
 //   - The upper halves of vector registers are clear on return (VZEROUPPER), and no control
 //     bit (MXCSR, FPCR) has changed: subnormals count.
 //   - A call expands at most maxCall elements, because the runtime cannot preempt assembly.
 //
 // The stream variant stores past the caches. It gets a dst aligned to 64 bytes and fences its
 // stores before it returns (SFENCE), so that another goroutine may read them.
+//
+// The products that are exact are those of a binary16 with the few bits of a code: n·d of Q4_1 and
+// Q5_1 takes 11 + 5 bits, dmin·m of Q2_K, Q4_K and Q5_K 11 + 6, and (d·s)·q at most 11 + 6 + 5,
+// of the 24 that a float32 has. Unless zero, none is below 2⁻²⁴, binary16's least subnormal, and
+// none exceeds 65504·63·31. Signs of zero, infinities and NaNs are those of the two steps.
 type kernel struct {
 	run    func(dst []float32, src []byte)
 	stream func(dst []float32, src []byte) // nil: run serves any size

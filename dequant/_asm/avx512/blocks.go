@@ -38,8 +38,8 @@ func blocks32() {
 		values := floats("count", func(n int) float32 { return float32(n) })
 		codebookBlock(k, 20, 4, func(table reg.VecVirtual) {
 			d, m := k.halves(0)
-			VMULPS(values, d, table)
-			VADDPS(m, table, table)
+			VMOVAPS(values, table)
+			VFMADD213PS(m, d, table)
 		})
 	})
 	both("q5_0", func(k *kernel) { fiveBitBlock(k, 22, 2, 6, false) })
@@ -125,9 +125,10 @@ func fiveBitBlock(k *kernel, size, high, codes int, hasMin bool) {
 			z := ZMM()
 			VPMOVSXBD(part, z)
 			VCVTDQ2PS(z, z)
-			VMULPS(d, z, z)
 			if hasMin {
-				VADDPS(m, z, z)
+				VFMADD213PS(m, d, z)
+			} else {
+				VMULPS(d, z, z)
 			}
 			k.store(64*i, z)
 		}
