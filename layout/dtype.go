@@ -308,9 +308,12 @@ func (d DType) Size(shape []uint64) (uint64, error) {
 			return 0, fmt.Errorf("%d elements are no multiple of %s's block of %d", run, in.name, elems)
 		}
 	}
-	blocks := n / elems
-	if n%elems != 0 {
-		blocks++
+	blocks := n
+	if elems != 1 { // most types, and a division is slow
+		blocks = n / elems
+		if n%elems != 0 {
+			blocks++
+		}
 	}
 	hi, size := bits.Mul64(blocks, uint64(in.bytes))
 	if in.packing == packHead && n > 0 {

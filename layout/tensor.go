@@ -20,6 +20,10 @@ type Tensor struct {
 	// Quant is how stored integers become real numbers, where Scaled is true.
 	Quant Quant
 
+	// File is the position of the tensor's file among the files of a sharded model; a
+	// decoder, which sees one file, leaves it 0.
+	File uint32
+
 	DType    DType
 	Encoding Encoding
 	// Scaled says that the file gives this tensor of integers a scale.

@@ -4,6 +4,8 @@ import (
 	"container/list"
 	"errors"
 	"sync"
+
+	"github.com/tensormap/tensormap/layout"
 )
 
 // cache holds tensors that had to be copied or expanded, up to a budget of bytes. The
@@ -22,7 +24,7 @@ type cache struct {
 }
 
 type cacheKey struct {
-	tensor *tensor
+	tensor *layout.Tensor
 	kind   cacheKind
 }
 

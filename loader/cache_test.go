@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/tensormap/tensormap/layout"
 )
 
 // cacheOf makes a cache and the keys of n tensors.
@@ -15,7 +17,7 @@ func cacheOf(budget int64, n int) (*cache, []cacheKey) {
 	c.init(budget)
 	keys := make([]cacheKey, n)
 	for i := range keys {
-		keys[i] = cacheKey{tensor: &tensor{}}
+		keys[i] = cacheKey{tensor: &layout.Tensor{}}
 	}
 	return c, keys
 }

@@ -19,6 +19,6 @@ var (
 )
 
 // wrap adds to err which tensor of which file it is about.
-func (t *tensor) wrap(err error) error {
-	return fmt.Errorf("%s: tensor %q: %w", t.file.path, t.name(), err)
+func (t Tensor) wrap(err error) error {
+	return fmt.Errorf("%s: tensor %q: %w", t.file.path, t.Name(), err)
 }

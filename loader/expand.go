@@ -31,17 +31,16 @@ func (t Tensor) Float32s() ([]float32, error) {
 		return nil, err
 	}
 	defer t.leave()
-	r := t.ref
-	b, err := r.model.cache.get(cacheKey{r, kindFloat32}, t.lease, func() (buffer, error) {
-		n, err := r.expandedLen()
+	b, err := t.file.model.cache.get(cacheKey{t.desc, kindFloat32}, t.lease, func() (buffer, error) {
+		n, err := t.expandedLen()
 		if err != nil {
 			return buffer{}, err
 		}
 		values := mmapio.Aligned[float32](n)
-		return buffer{floats: values}, r.expand(values, 0, q, scaled, true)
+		return buffer{floats: values}, t.expand(values, 0, q, scaled, true)
 	})
 	if err != nil {
-		return nil, r.wrap(err)
+		return nil, t.wrap(err)
 	}
 	return b.floats, nil
 }
@@ -50,7 +49,7 @@ func (t Tensor) Float32s() ([]float32, error) {
 // tensors are expanded on all cores. Nothing is cached or allocated.
 func (t Tensor) Dequantize(dst []float32) error {
 	if uint64(len(dst)) != t.Elements() {
-		return t.ref.wrap(fmt.Errorf("%w: room for %d values, but the tensor has %d", ErrRange, len(dst), t.Elements()))
+		return t.wrap(fmt.Errorf("%w: room for %d values, but the tensor has %d", ErrRange, len(dst), t.Elements()))
 	}
 	return t.dequantize(dst, 0, true)
 }
@@ -61,10 +60,10 @@ func (t Tensor) Dequantize(dst []float32) error {
 func (t Tensor) DequantizeRows(dst []float32, first, n uint64) error {
 	rows, cols := t.rows()
 	if !layout.Within(first, n, rows) {
-		return t.ref.wrap(fmt.Errorf("%w: %d rows from row %d, but the tensor has %d", ErrRange, n, first, rows))
+		return t.wrap(fmt.Errorf("%w: %d rows from row %d, but the tensor has %d", ErrRange, n, first, rows))
 	}
 	if hi, want := bits.Mul64(n, cols); hi != 0 || uint64(len(dst)) != want {
-		return t.ref.wrap(fmt.Errorf("%w: room for %d values, but %d rows have %d each", ErrRange, len(dst), n, cols))
+		return t.wrap(fmt.Errorf("%w: room for %d values, but %d rows have %d each", ErrRange, len(dst), n, cols))
 	}
 	return t.dequantize(dst, first*cols, true)
 }
@@ -73,7 +72,7 @@ func (t Tensor) DequantizeRows(dst []float32, first, n uint64) error {
 // row-major order. The range may begin and end inside a row or a block.
 func (t Tensor) DequantizeRange(dst []float32, first uint64) error {
 	if n := t.Elements(); !layout.Within(first, uint64(len(dst)), n) {
-		return t.ref.wrap(fmt.Errorf("%w: %d values from element %d, but the tensor has %d", ErrRange, len(dst), first, n))
+		return t.wrap(fmt.Errorf("%w: %d values from element %d, but the tensor has %d", ErrRange, len(dst), first, n))
 	}
 	return t.dequantize(dst, first, true)
 }
@@ -84,7 +83,7 @@ func (t Tensor) Values(buf []float32) iter.Seq2[[]float32, error] {
 	return func(yield func([]float32, error) bool) {
 		step, n := uint64(len(buf)), t.Elements()
 		if step == 0 && n > 0 {
-			yield(nil, t.ref.wrap(fmt.Errorf("%w: a buffer of no values", ErrRange)))
+			yield(nil, t.wrap(fmt.Errorf("%w: a buffer of no values", ErrRange)))
 			return
 		}
 		for first := uint64(0); first < n; first += step {
@@ -101,12 +100,12 @@ func (t Tensor) Values(buf []float32) iter.Seq2[[]float32, error] {
 // is meant for looking, not for loops.
 func (t Tensor) At(index ...uint64) (float32, error) {
 	if len(index) != len(t.Shape()) {
-		return 0, t.ref.wrap(fmt.Errorf("%w: %d indexes, but the tensor has %d dimensions", ErrRange, len(index), len(t.Shape())))
+		return 0, t.wrap(fmt.Errorf("%w: %d indexes, but the tensor has %d dimensions", ErrRange, len(index), len(t.Shape())))
 	}
 	at := uint64(0)
 	for d, i := range index {
 		if i >= t.Shape()[d] {
-			return 0, t.ref.wrap(fmt.Errorf("%w: index %d in dimension %d of %d elements", ErrRange, i, d, t.Shape()[d]))
+			return 0, t.wrap(fmt.Errorf("%w: index %d in dimension %d of %d elements", ErrRange, i, d, t.Shape()[d]))
 		}
 		at = at*t.Shape()[d] + i
 	}
@@ -127,8 +126,8 @@ type Rows struct {
 // dimension; n of 0 means as many rows as fit 1 MiB of values.
 func (t Tensor) Chunks(n uint64) iter.Seq2[Rows, error] {
 	return func(yield func(Rows, error) bool) {
-		if err := t.ref.expandable(); err != nil {
-			yield(Rows{}, t.ref.wrap(err))
+		if err := t.expandable(); err != nil {
+			yield(Rows{}, t.wrap(err))
 			return
 		}
 		rows, cols := t.rows()
@@ -138,7 +137,7 @@ func (t Tensor) Chunks(n uint64) iter.Seq2[Rows, error] {
 		n = min(n, rows)
 		hi, size := bits.Mul64(n, cols)
 		if hi != 0 || size > math.MaxInt/4 {
-			yield(Rows{}, t.ref.wrap(mmapio.ErrTooLarge))
+			yield(Rows{}, t.wrap(mmapio.ErrTooLarge))
 			return
 		}
 		var buf []float32
@@ -188,26 +187,26 @@ func (t Tensor) dequantize(dst []float32, first uint64, parallel bool) error {
 		return err
 	}
 	defer t.leave()
-	if err := t.ref.expand(dst, first, q, scaled, parallel); err != nil {
-		return t.ref.wrap(err)
+	if err := t.expand(dst, first, q, scaled, parallel); err != nil {
+		return t.wrap(err)
 	}
 	return nil
 }
 
 // expandable says why the tensor has no values to read. It is asked before memory is taken
 // for them: what a compressed tensor claims to hold need not be there.
-func (t *tensor) expandable() error {
+func (t Tensor) expandable() error {
 	switch {
-	case !dequant.Supported(t.DType):
-		return fmt.Errorf("%w: %s has no values in float32", ErrUnsupported, t.DType)
-	case t.Encoding != layout.Raw:
-		return fmt.Errorf("%w: elements stored as %s", ErrUnsupported, t.Encoding)
+	case !dequant.Supported(t.desc.DType):
+		return fmt.Errorf("%w: %s has no values in float32", ErrUnsupported, t.desc.DType)
+	case t.desc.Encoding != layout.Raw:
+		return fmt.Errorf("%w: elements stored as %s", ErrUnsupported, t.desc.Encoding)
 	}
 	return nil
 }
 
 // expandedLen is the number of values, where they can be read and a slice can hold them.
-func (t *tensor) expandedLen() (int, error) {
+func (t Tensor) expandedLen() (int, error) {
 	if err := t.expandable(); err != nil {
 		return 0, err
 	}
@@ -220,14 +219,14 @@ func (t *tensor) expandedLen() (int, error) {
 
 // expand is the one way from stored bytes to values. It reads the blocks that hold len(dst)
 // elements from element first on, which the caller has checked to be there.
-func (t *tensor) expand(dst []float32, first uint64, q layout.Quant, scaled, parallel bool) error {
+func (t Tensor) expand(dst []float32, first uint64, q layout.Quant, scaled, parallel bool) error {
 	if err := t.expandable(); err != nil {
 		return err
 	}
 	if len(dst) == 0 {
 		return nil
 	}
-	e := expander{dtype: t.DType, quant: q, scaled: scaled, parallel: parallel}
+	e := expander{dtype: t.desc.DType, quant: q, scaled: scaled, parallel: parallel}
 	if t.file.mapping.Aliased() {
 		return mmapio.Guard(func() error { return e.step(t, dst, first, nil) })
 	}
@@ -246,8 +245,8 @@ type expander struct {
 const readStep = 1 << 18
 
 // steps expands from a file that is not mapped, through a buffer of fixed size.
-func (e *expander) steps(t *tensor, dst []float32, first uint64) error {
-	_, most := t.span(0, min(readStep, uint64(len(dst)))+uint64(t.DType.BlockElems()))
+func (e *expander) steps(t Tensor, dst []float32, first uint64) error {
+	_, most := t.span(0, min(readStep, uint64(len(dst)))+uint64(t.desc.DType.BlockElems()))
 	buf := mmapio.AlignedBytes(int(most))
 	for len(dst) > 0 {
 		// Steps after the first begin at a block.
@@ -261,15 +260,15 @@ func (e *expander) steps(t *tensor, dst []float32, first uint64) error {
 }
 
 // step expands elements whose blocks the mapping holds, or else fit buf.
-func (e *expander) step(t *tensor, dst []float32, first uint64, buf []byte) error {
+func (e *expander) step(t Tensor, dst []float32, first uint64, buf []byte) error {
 	off, size := t.span(first, uint64(len(dst)))
 	var src []byte
 	var err error
 	if buf == nil {
-		src, err = t.file.mapping.Slice(t.Offset+off, size)
+		src, err = t.file.mapping.Slice(t.desc.Offset+off, size)
 	} else {
 		src = buf[:size]
-		err = t.file.readFull(src, t.Offset+off)
+		err = t.file.readFull(src, t.desc.Offset+off)
 	}
 	if err != nil {
 		return err
@@ -293,8 +292,8 @@ func (e *expander) values(dst []float32, src []byte, skip int) error {
 
 // span is where, from the tensor's first byte, the blocks of n elements from element first
 // on are stored.
-func (t *tensor) span(first, n uint64) (off, size uint64) {
-	elems, bytes := uint64(t.DType.BlockElems()), uint64(t.DType.BlockBytes())
+func (t Tensor) span(first, n uint64) (off, size uint64) {
+	elems, bytes := uint64(t.desc.DType.BlockElems()), uint64(t.desc.DType.BlockBytes())
 	lo, hi := first/elems, (first+n+elems-1)/elems
 	return lo * bytes, (hi - lo) * bytes
 }

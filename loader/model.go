@@ -16,7 +16,7 @@ import (
 type Model struct {
 	opts    Options
 	files   []file
-	tensors []tensor // in file order
+	tensors []layout.Tensor // in file order
 	names   *layout.Names
 	gate    gate
 	cache   cache
@@ -31,6 +31,7 @@ type Model struct {
 
 // file is one file of a model.
 type file struct {
+	model   *Model
 	path    string
 	mapping *mmapio.Mapping
 	layout  layout.File
@@ -55,10 +56,16 @@ func (m *Model) lookup(name string, l *Lease) (Tensor, error) {
 		if !ok {
 			return Tensor{}, fmt.Errorf("%s: tensor %q: %w", m.files[0].path, name, ErrNotFound)
 		}
-		if t := &m.tensors[i]; string(t.Tensor.Name) == name {
-			return Tensor{t, l}, nil
+		if string(m.tensors[i].Name) == name {
+			return m.tensor(i, l), nil
 		}
 	}
+}
+
+// tensor is the handle of tensor i.
+func (m *Model) tensor(i int, l *Lease) Tensor {
+	desc := &m.tensors[i]
+	return Tensor{desc, &m.files[desc.File], l}
 }
 
 // Len is the number of tensors.
@@ -75,7 +82,7 @@ func (m *Model) Sorted() iter.Seq[Tensor] { return m.sorted(m.gate.closed, nil) 
 func (m *Model) all(closed func() bool, l *Lease) iter.Seq[Tensor] {
 	return func(yield func(Tensor) bool) {
 		for i := range m.tensors {
-			if closed() || !yield(Tensor{&m.tensors[i], l}) {
+			if closed() || !yield(m.tensor(i, l)) {
 				return
 			}
 		}
@@ -85,7 +92,7 @@ func (m *Model) all(closed func() bool, l *Lease) iter.Seq[Tensor] {
 func (m *Model) sorted(closed func() bool, l *Lease) iter.Seq[Tensor] {
 	return func(yield func(Tensor) bool) {
 		for _, i := range m.byName() {
-			if closed() || !yield(Tensor{&m.tensors[i], l}) {
+			if closed() || !yield(m.tensor(int(i), l)) {
 				return
 			}
 		}

@@ -77,7 +77,8 @@ func OpenBytes(b []byte, opts *Options) (*Model, error) {
 
 // newModel takes over mapping, also when it fails.
 func newModel(path string, mapping *mmapio.Mapping, o Options) (*Model, error) {
-	m := &Model{opts: o, files: []file{{path: path, mapping: mapping}}}
+	m := &Model{opts: o}
+	m.files = []file{{model: m, path: path, mapping: mapping}}
 	m.byName = sync.OnceValue(m.sortNames)
 	m.cache.init(max(o.CacheBytes, 0))
 	// The file may shrink while its index is read.
@@ -98,11 +99,8 @@ func (m *Model) load(f *file) error {
 	f.index = f.layout.Index()
 	f.align = baseAlign(f.mapping.Bytes())
 	m.names = f.index.Names
-	copyNames(f.index.Tensors)
-	m.tensors = make([]tensor, len(f.index.Tensors))
-	for i := range m.tensors {
-		m.tensors[i] = tensor{Tensor: &f.index.Tensors[i], model: m, file: f}
-	}
+	m.tensors = f.index.Tensors
+	copyNames(m.tensors)
 	return nil
 }
 

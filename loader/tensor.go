@@ -15,83 +15,66 @@ import (
 // valid: what describes the tensor can be asked after Close too, what reads it answers
 // ErrClosed then.
 type Tensor struct {
-	ref   *tensor
+	desc  *layout.Tensor // its Name is a copy that nobody writes to
+	file  *file
 	lease *Lease // through which it was taken, or nil
 }
 
-// tensor is what the model keeps of a tensor.
-type tensor struct {
-	*layout.Tensor // its Name is a copy that nobody writes to
-	model          *Model
-	file           *file
-}
-
-func (t *tensor) name() string { return mmapio.String(t.Tensor.Name) }
-
 // Name is the tensor's name in its model.
-func (t Tensor) Name() string { return t.ref.name() }
+func (t Tensor) Name() string { return mmapio.String(t.desc.Name) }
 
 // DType is the type of the stored elements.
-func (t Tensor) DType() layout.DType { return t.ref.DType }
+func (t Tensor) DType() layout.DType { return t.desc.DType }
 
 // Shape counts elements, outermost dimension first; it is empty for a scalar. It must
 // not be modified.
-func (t Tensor) Shape() []uint64 { return t.ref.Shape }
+func (t Tensor) Shape() []uint64 { return t.desc.Shape }
 
 // Elements is the product of the shape.
-func (t Tensor) Elements() uint64 { return t.ref.Elements() }
+func (t Tensor) Elements() uint64 { return t.desc.Elements() }
 
 // Offset is where the stored bytes begin in the tensor's file.
-func (t Tensor) Offset() uint64 { return t.ref.Offset }
+func (t Tensor) Offset() uint64 { return t.desc.Offset }
 
 // StoredBytes is the number of bytes in the file.
-func (t Tensor) StoredBytes() uint64 { return t.ref.Stored }
+func (t Tensor) StoredBytes() uint64 { return t.desc.Stored }
 
 // RawBytes is the number of bytes of the elements after decompression: the length of
 // Bytes.
-func (t Tensor) RawBytes() uint64 { return t.ref.Raw }
+func (t Tensor) RawBytes() uint64 { return t.desc.Raw }
 
 // Encoding is how the elements are stored.
-func (t Tensor) Encoding() layout.Encoding { return t.ref.Encoding }
+func (t Tensor) Encoding() layout.Encoding { return t.desc.Encoding }
 
 // File is the position of the tensor's file in Model.Files.
-func (t Tensor) File() int {
-	for i := range t.ref.model.files {
-		if &t.ref.model.files[i] == t.ref.file {
-			return i
-		}
-	}
-	return -1 // never: every tensor comes from one of the files
-}
+func (t Tensor) File() int { return int(t.desc.File) }
 
 // ZeroCopy reports whether Bytes and views are the file itself rather than a copy on the
 // heap: the elements are stored raw, and where their type and their file's promise want
 // them to be. (On a big-endian machine views of elements wider than a byte are copies
 // all the same.)
-func (t Tensor) ZeroCopy() bool { return t.ref.zeroCopy() }
-
-func (t *tensor) zeroCopy() bool {
-	return t.Encoding == layout.Raw && t.file.mapping.Aliased() && t.file.index.Aligned(t.Tensor) &&
-		t.file.align >= t.DType.Align()
+func (t Tensor) ZeroCopy() bool {
+	return t.desc.Encoding == layout.Raw && t.file.mapping.Aliased() && t.file.index.Aligned(t.desc) &&
+		t.file.align >= t.desc.DType.Align()
 }
 
 // Scale is how the tensor's integers become real numbers, where the file says so: see
 // [layout.Quant]. Some formats keep it in their metadata, which this then parses.
 func (t Tensor) Scale() (q layout.Quant, scaled bool, err error) {
-	if t.ref.Scaled {
-		return t.ref.Quant, true, nil
+	if t.desc.Scaled {
+		return t.desc.Quant, true, nil
 	}
-	if _, ok := t.ref.file.layout.(layout.Scaler); !ok || t.DType().Kind() != layout.KindInt {
+	if _, ok := t.file.layout.(layout.Scaler); !ok || t.DType().Kind() != layout.KindInt {
 		return layout.Quant{}, false, nil
 	}
 	if err := t.enter(); err != nil {
 		return layout.Quant{}, false, err
 	}
 	defer t.leave()
-	if err := t.ref.model.parseMetadata(); err != nil {
+	if err := t.file.model.parseMetadata(); err != nil {
 		return layout.Quant{}, false, err
 	}
-	q, scaled = t.ref.model.scales[t.ref.name()]
+	q, scaled = t.file.model.scales[t.Name()]
 	return q, scaled, nil
 }
 
@@ -110,31 +93,30 @@ func (t Tensor) Bytes() ([]byte, error) {
 
 // bytes is Bytes for a caller that has entered.
 func (t Tensor) bytes() ([]byte, error) {
-	r := t.ref
-	if r.zeroCopy() {
-		b, err := r.file.mapping.Slice(r.Offset, r.Stored)
+	if t.ZeroCopy() {
+		b, err := t.file.mapping.Slice(t.desc.Offset, t.desc.Stored)
 		if err != nil {
-			return nil, r.wrap(err)
+			return nil, t.wrap(err)
 		}
 		return b, nil
 	}
-	b, err := r.model.cache.get(cacheKey{r, kindElements}, t.lease, r.copyElements)
+	b, err := t.file.model.cache.get(cacheKey{t.desc, kindElements}, t.lease, t.copyElements)
 	if err != nil {
-		return nil, r.wrap(err)
+		return nil, t.wrap(err)
 	}
 	return b.bytes, nil
 }
 
 // copyElements makes an aligned copy of the elements.
-func (t *tensor) copyElements() (buffer, error) {
-	if t.Encoding != layout.Raw {
-		return buffer{}, fmt.Errorf("%w: elements stored as %s", ErrUnsupported, t.Encoding)
+func (t Tensor) copyElements() (buffer, error) {
+	if t.desc.Encoding != layout.Raw {
+		return buffer{}, fmt.Errorf("%w: elements stored as %s", ErrUnsupported, t.desc.Encoding)
 	}
-	if t.Raw > math.MaxInt {
-		return buffer{}, fmt.Errorf("%d bytes: %w", t.Raw, mmapio.ErrTooLarge)
+	if t.desc.Raw > math.MaxInt {
+		return buffer{}, fmt.Errorf("%d bytes: %w", t.desc.Raw, mmapio.ErrTooLarge)
 	}
-	b := mmapio.AlignedBytes(int(t.Raw))
-	return buffer{bytes: b}, t.file.readFull(b, t.Offset)
+	b := mmapio.AlignedBytes(int(t.desc.Raw))
+	return buffer{bytes: b}, t.file.readFull(b, t.desc.Offset)
 }
 
 // readFull fills dst with the file's bytes at off.
@@ -153,13 +135,12 @@ func (t Tensor) WriteTo(w io.Writer) (written int64, err error) {
 		return 0, err
 	}
 	defer t.leave()
-	r := t.ref
-	if r.Encoding != layout.Raw {
-		return 0, r.wrap(fmt.Errorf("%w: elements stored as %s", ErrUnsupported, r.Encoding))
+	if t.desc.Encoding != layout.Raw {
+		return 0, t.wrap(fmt.Errorf("%w: elements stored as %s", ErrUnsupported, t.desc.Encoding))
 	}
-	if r.file.mapping.Aliased() {
+	if t.file.mapping.Aliased() {
 		err = mmapio.Guard(func() error {
-			b, err := r.file.mapping.Slice(r.Offset, r.Stored)
+			b, err := t.file.mapping.Slice(t.desc.Offset, t.desc.Stored)
 			if err != nil {
 				return err
 			}
@@ -172,11 +153,11 @@ func (t Tensor) WriteTo(w io.Writer) (written int64, err error) {
 			return err
 		})
 	} else {
-		section := io.NewSectionReader(r.file.mapping, int64(r.Offset), int64(r.Stored))
-		written, err = io.CopyBuffer(struct{ io.Writer }{w}, section, make([]byte, max(1, min(1<<20, r.Stored))))
+		section := io.NewSectionReader(t.file.mapping, int64(t.desc.Offset), int64(t.desc.Stored))
+		written, err = io.CopyBuffer(struct{ io.Writer }{w}, section, make([]byte, max(1, min(1<<20, t.desc.Stored))))
 	}
 	if err != nil {
-		return written, r.wrap(err)
+		return written, t.wrap(err)
 	}
 	return written, nil
 }
@@ -185,10 +166,10 @@ func (t Tensor) WriteTo(w io.Writer) (written int64, err error) {
 func (t Tensor) enter() error {
 	if t.lease != nil {
 		if !t.lease.gate.enter() {
-			return t.ref.wrap(ErrClosed)
+			return t.wrap(ErrClosed)
 		}
-	} else if !t.ref.model.gate.enter() {
-		return t.ref.wrap(ErrClosed)
+	} else if !t.file.model.gate.enter() {
+		return t.wrap(ErrClosed)
 	}
 	return nil
 }
@@ -197,6 +178,6 @@ func (t Tensor) leave() {
 	if t.lease != nil {
 		t.lease.leave()
 	} else {
-		t.ref.model.leave()
+		t.file.model.leave()
 	}
 }

@@ -21,8 +21,8 @@ import (
 // the caller's own, and anywhere a T that wants more alignment than the dtype (uint64 for
 // C64) and does not have it.
 func View[T mmapio.Number](t Tensor) ([]T, error) {
-	if !viewable(reflect.TypeFor[T](), t.ref.DType) {
-		return nil, t.ref.wrap(fmt.Errorf("%w: no view of %s as []%s", ErrUnsupported, t.ref.DType, reflect.TypeFor[T]()))
+	if !viewable(reflect.TypeFor[T](), t.desc.DType) {
+		return nil, t.wrap(fmt.Errorf("%w: no view of %s as []%s", ErrUnsupported, t.desc.DType, reflect.TypeFor[T]()))
 	}
 	b, err := t.Bytes()
 	if err != nil {
@@ -33,7 +33,7 @@ func View[T mmapio.Number](t Tensor) ([]T, error) {
 		v, err = mmapio.Copy[T](b)
 	}
 	if err != nil {
-		return nil, t.ref.wrap(err)
+		return nil, t.wrap(err)
 	}
 	return v, nil
 }

@@ -3,24 +3,49 @@
 package mmapio
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 
 	"golang.org/x/sys/unix"
 )
 
 // Map maps a file. Its descriptor is closed again before Map returns.
+//
+// It opens the file by itself: a mapping has no use for what an *os.File brings along,
+// which takes twice the system calls.
 func Map(path string) (*Mapping, error) {
-	if err := checkPath(path); err != nil {
-		return nil, err
+	fd, err := open(path)
+	if err == unix.ENXIO { // a socket
+		err = cmp.Or(checkPath(path), err)
 	}
-	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, pathError("open", path, err)
 	}
-	defer f.Close()
-	return MapFile(f)
+	defer unix.Close(fd)
+	var info unix.Stat_t
+	if err := unix.Fstat(fd, &info); err != nil {
+		return nil, pathError("stat", path, err)
+	}
+	if info.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, cmp.Or(checkPath(path), pathError("map", path, errors.New("not a regular file")))
+	}
+	if err := checkSize(info.Size, math.MaxInt); err != nil {
+		return nil, pathError("map", path, err)
+	}
+	return mapSize(path, int(info.Size), func(size int) ([]byte, error) { return mapShared(fd, size) })
+}
+
+// open opens a file to read. It does not wait where path is a named pipe without a writer.
+func open(path string) (fd int, err error) {
+	for {
+		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+		if err != unix.EINTR {
+			return fd, err
+		}
+	}
 }
 
 // MapFile maps the whole of an open file, wherever its position is, and leaves
@@ -36,10 +61,24 @@ func MapFile(f *os.File) (*Mapping, error) {
 	if err != nil {
 		return nil, err
 	}
+	return mapSize(path, size, func(size int) (data []byte, err error) {
+		conn, err := f.SyscallConn()
+		if err != nil {
+			return nil, err
+		}
+		// Control rather than Fd, which would change the file's mode and would not
+		// hold off a concurrent Close.
+		closed := conn.Control(func(fd uintptr) { data, err = mapShared(int(fd), size) })
+		return data, cmp.Or(closed, err)
+	})
+}
+
+// mapSize makes a Mapping of a file of size bytes, which mmap maps.
+func mapSize(path string, size int, mmap func(size int) ([]byte, error)) (*Mapping, error) {
 	if size == 0 { // which mmap refuses
 		return newMapping(path, 0, &backing{data: []byte{}, close: closeNothing}), nil
 	}
-	data, err := mapShared(f, size)
+	data, err := mmap(size)
 	if err != nil {
 		return nil, pathError("map", path, err)
 	}
@@ -52,20 +91,8 @@ func MapFile(f *os.File) (*Mapping, error) {
 	return m, nil
 }
 
-func mapShared(f *os.File, size int) (data []byte, err error) {
-	conn, err := f.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	// Control rather than Fd, which would change the file's mode and would not
-	// hold off a concurrent Close.
-	closed := conn.Control(func(fd uintptr) {
-		data, err = unix.Mmap(int(fd), 0, size, unix.PROT_READ, unix.MAP_SHARED)
-	})
-	if closed != nil {
-		return nil, closed
-	}
-	return data, err
+func mapShared(fd, size int) ([]byte, error) {
+	return unix.Mmap(fd, 0, size, unix.PROT_READ, unix.MAP_SHARED)
 }
 
 func madvise(b []byte, a Advice) error {
