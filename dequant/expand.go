@@ -3,7 +3,6 @@ package dequant
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"sync"
 
 	"github.com/tensormap/tensormap/layout"
@@ -64,29 +63,16 @@ func check(d layout.DType, elems, size int) error {
 	return checkLengths(d, elems, size)
 }
 
-// checkLengths needs no care for overflow: memory holds fewer than 2⁶¹ float32s, and of a type that
-// has values an element takes at most 8 bytes.
+// checkLengths divides rather than multiplies, so that no length can overflow.
 func checkLengths(d layout.DType, elems, size int) error {
-	blocks, rest := split(d, elems)
-	if rest == 0 && uint64(blocks)*uint64(d.BlockBytes()) == uint64(size) {
-		return nil
+	be, bb := d.BlockElems(), d.BlockBytes()
+	if elems%be != 0 {
+		return fmt.Errorf("dequant: %v: %d elements are no multiple of the block of %d: %w", d, elems, be, ErrLength)
 	}
-	return lengthError(d, elems, size)
-}
-
-func lengthError(d layout.DType, elems, size int) error {
-	blocks, rest := split(d, elems)
-	if rest != 0 {
-		return fmt.Errorf("dequant: %v: %d elements are no multiple of the block of %d: %w", d, elems, d.BlockElems(), ErrLength)
+	if size%bb != 0 || size/bb != elems/be {
+		return fmt.Errorf("dequant: %v: %d elements are %d blocks of %d bytes, not %d bytes: %w", d, elems, elems/be, bb, size, ErrLength)
 	}
-	return fmt.Errorf("dequant: %v: %d elements are %d blocks of %d bytes, not %d bytes: %w", d, elems, blocks, d.BlockBytes(), size, ErrLength)
-}
-
-// split is n elements in whole blocks of type d and the rest. The block of every supported type is a
-// power of two, and small calls would notice a division.
-func split(d layout.DType, n int) (blocks, rest int) {
-	elems := d.BlockElems()
-	return n >> (bits.TrailingZeros(uint(elems)) & 63), n & (elems - 1)
+	return nil
 }
 
 func checkRange(d layout.DType, elems, size, first int) error {
@@ -107,18 +93,6 @@ func checkRange(d layout.DType, elems, size, first int) error {
 
 // expand runs the active kernel over checked whole blocks.
 func expand(d layout.DType, dst []float32, src []byte, large bool) {
-	k := &active.expand[d]
-	if large || k.step > 1 || len(dst) > maxCall {
-		expandSteps(d, dst, src, large)
-		return
-	}
-	if len(dst) > 0 {
-		k.run(dst, src)
-	}
-}
-
-// expandSteps is expand in as many calls as the kernel's contract asks for.
-func expandSteps(d layout.DType, dst []float32, src []byte, large bool) {
 	elems, size := d.BlockElems(), d.BlockBytes()
 	k := &active.expand[d]
 	run := k.run

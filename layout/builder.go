@@ -66,7 +66,7 @@ func (b *Builder) Section(name string, at, off, size uint64) error {
 func (b *Builder) Dims(n int) []uint64 {
 	if b.dims == nil || n > cap(b.dims)-len(b.dims) { // a scalar has a shape too, which is empty and not nil
 		left := cap(b.ix.Tensors) - len(b.ix.Tensors)
-		b.dims = make([]uint64, 0, max(n, min(2*left, 1<<14)))
+		b.dims = make([]uint64, 0, max(n, min(3*left, 1<<14)))
 	}
 	at := len(b.dims)
 	b.dims = b.dims[:at+n]
