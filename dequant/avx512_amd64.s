@@ -110,20 +110,20 @@ loop:
 	VCVTPH2PS 32(DX), Z2
 	VCVTPH2PS 64(DX), Z3
 	VCVTPH2PS 96(DX), Z4
+	VMOVUPS   Z1, (AX)
+	VMOVUPS   Z2, 64(AX)
+	VMOVUPS   Z3, 128(AX)
+	VMOVUPS   Z4, 192(AX)
 	VCMPPS    $0x03, Z2, Z1, K1
 	VCMPPS    $0x03, Z4, Z3, K2
 	KORTESTW  K1, K2
 	JNE       nan0
 
-noNaN0:
-	VMOVUPS Z1, (AX)
-	VMOVUPS Z2, 64(AX)
-	VMOVUPS Z3, 128(AX)
-	VMOVUPS Z4, 192(AX)
-	ADDQ    $0x00000080, DX
-	ADDQ    $0x00000100, AX
-	SUBQ    $0x00000040, BX
-	JAE     loop
+mended0:
+	ADDQ $0x00000080, DX
+	ADDQ $0x00000100, AX
+	SUBQ $0x00000040, BX
+	JAE  loop
 
 rest:
 	ADDQ $0x00000040, BX
@@ -137,46 +137,51 @@ part:
 	KMOVQ       SI, K1
 	VMOVDQU16.Z (DX), K1, Y1
 	VCVTPH2PS   Y1, Z2
+	VMOVUPS     Z2, K1, (AX)
 	VCMPPS      $0x03, Z2, Z2, K2
 	KORTESTW    K2, K2
 	JNE         nan1
 
-noNaN1:
-	VMOVUPS Z2, K1, (AX)
-	ADDQ    $0x00000020, DX
-	ADDQ    $0x00000040, AX
-	SUBQ    $0x00000010, BX
-	JA      part
+mended1:
+	ADDQ $0x00000020, DX
+	ADDQ $0x00000040, AX
+	SUBQ $0x00000010, BX
+	JA   part
 
 done:
 	VZEROUPPER
 	RET
 
 nan0:
-	VCMPPS    $0x03, Z1, Z1, K1
 	VPMOVSXWD (DX), Z5
 	VPSLLD    $0x0d, Z5, Z5
+	VCMPPS    $0x03, Z1, Z1, K1
 	VPORD     Z0, Z5, K1, Z1
-	VCMPPS    $0x03, Z2, Z2, K1
 	VPMOVSXWD 32(DX), Z5
 	VPSLLD    $0x0d, Z5, Z5
+	VCMPPS    $0x03, Z2, Z2, K1
 	VPORD     Z0, Z5, K1, Z2
-	VCMPPS    $0x03, Z3, Z3, K1
 	VPMOVSXWD 64(DX), Z5
 	VPSLLD    $0x0d, Z5, Z5
+	VCMPPS    $0x03, Z3, Z3, K1
 	VPORD     Z0, Z5, K1, Z3
-	VCMPPS    $0x03, Z4, Z4, K1
 	VPMOVSXWD 96(DX), Z5
 	VPSLLD    $0x0d, Z5, Z5
+	VCMPPS    $0x03, Z4, Z4, K1
 	VPORD     Z0, Z5, K1, Z4
-	JMP       noNaN0
+	VMOVUPS   Z1, (AX)
+	VMOVUPS   Z2, 64(AX)
+	VMOVUPS   Z3, 128(AX)
+	VMOVUPS   Z4, 192(AX)
+	JMP       mended0
 
 nan1:
-	VCMPPS    $0x03, Z2, Z2, K2
 	VPMOVSXWD Y1, Z1
 	VPSLLD    $0x0d, Z1, Z1
+	VCMPPS    $0x03, Z2, Z2, K2
 	VPORD     Z0, Z1, K2, Z2
-	JMP       noNaN1
+	VMOVUPS   Z2, K1, (AX)
+	JMP       mended1
 
 DATA exponent<>+0(SB)/4, $0x7f800000
 GLOBL exponent<>(SB), RODATA|NOPTR, $4
@@ -196,20 +201,20 @@ loop:
 	VCVTPH2PS 32(DX), Z2
 	VCVTPH2PS 64(DX), Z3
 	VCVTPH2PS 96(DX), Z4
+	VMOVNTPS  Z1, (AX)
+	VMOVNTPS  Z2, 64(AX)
+	VMOVNTPS  Z3, 128(AX)
+	VMOVNTPS  Z4, 192(AX)
 	VCMPPS    $0x03, Z2, Z1, K1
 	VCMPPS    $0x03, Z4, Z3, K2
 	KORTESTW  K1, K2
 	JNE       nan0
 
-noNaN0:
-	VMOVNTPS Z1, (AX)
-	VMOVNTPS Z2, 64(AX)
-	VMOVNTPS Z3, 128(AX)
-	VMOVNTPS Z4, 192(AX)
-	ADDQ     $0x00000080, DX
-	ADDQ     $0x00000100, AX
-	SUBQ     $0x00000040, BX
-	JAE      loop
+mended0:
+	ADDQ $0x00000080, DX
+	ADDQ $0x00000100, AX
+	SUBQ $0x00000040, BX
+	JAE  loop
 
 rest:
 	ADDQ $0x00000040, BX
@@ -223,16 +228,16 @@ part:
 	KMOVQ       SI, K1
 	VMOVDQU16.Z (DX), K1, Y1
 	VCVTPH2PS   Y1, Z2
+	VMOVUPS     Z2, K1, (AX)
 	VCMPPS      $0x03, Z2, Z2, K2
 	KORTESTW    K2, K2
 	JNE         nan1
 
-noNaN1:
-	VMOVUPS Z2, K1, (AX)
-	ADDQ    $0x00000020, DX
-	ADDQ    $0x00000040, AX
-	SUBQ    $0x00000010, BX
-	JA      part
+mended1:
+	ADDQ $0x00000020, DX
+	ADDQ $0x00000040, AX
+	SUBQ $0x00000010, BX
+	JA   part
 
 done:
 	SFENCE
@@ -240,30 +245,35 @@ done:
 	RET
 
 nan0:
-	VCMPPS    $0x03, Z1, Z1, K1
 	VPMOVSXWD (DX), Z5
 	VPSLLD    $0x0d, Z5, Z5
+	VCMPPS    $0x03, Z1, Z1, K1
 	VPORD     Z0, Z5, K1, Z1
-	VCMPPS    $0x03, Z2, Z2, K1
 	VPMOVSXWD 32(DX), Z5
 	VPSLLD    $0x0d, Z5, Z5
+	VCMPPS    $0x03, Z2, Z2, K1
 	VPORD     Z0, Z5, K1, Z2
-	VCMPPS    $0x03, Z3, Z3, K1
 	VPMOVSXWD 64(DX), Z5
 	VPSLLD    $0x0d, Z5, Z5
+	VCMPPS    $0x03, Z3, Z3, K1
 	VPORD     Z0, Z5, K1, Z3
-	VCMPPS    $0x03, Z4, Z4, K1
 	VPMOVSXWD 96(DX), Z5
 	VPSLLD    $0x0d, Z5, Z5
+	VCMPPS    $0x03, Z4, Z4, K1
 	VPORD     Z0, Z5, K1, Z4
-	JMP       noNaN0
+	VMOVNTPS  Z1, (AX)
+	VMOVNTPS  Z2, 64(AX)
+	VMOVNTPS  Z3, 128(AX)
+	VMOVNTPS  Z4, 192(AX)
+	JMP       mended0
 
 nan1:
-	VCMPPS    $0x03, Z2, Z2, K2
 	VPMOVSXWD Y1, Z1
 	VPSLLD    $0x0d, Z1, Z1
+	VCMPPS    $0x03, Z2, Z2, K2
 	VPORD     Z0, Z1, K2, Z2
-	JMP       noNaN1
+	VMOVUPS   Z2, K1, (AX)
+	JMP       mended1
 
 // func bf16AVX512(dst []float32, src []byte)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL
@@ -1545,20 +1555,20 @@ loop:
 	VCVTPH2PS Y2, Z6
 	VCVTPH2PS Y3, Z7
 	VCVTPH2PS Y4, Z8
+	VMOVUPS   Z5, (AX)
+	VMOVUPS   Z6, 64(AX)
+	VMOVUPS   Z7, 128(AX)
+	VMOVUPS   Z8, 192(AX)
 	VCMPPS    $0x03, Z6, Z5, K1
 	VCMPPS    $0x03, Z8, Z7, K2
 	KORTESTW  K1, K2
 	JNE       nan0
 
-noNaN0:
-	VMOVUPS Z5, (AX)
-	VMOVUPS Z6, 64(AX)
-	VMOVUPS Z7, 128(AX)
-	VMOVUPS Z8, 192(AX)
-	ADDQ    $0x00000040, DX
-	ADDQ    $0x00000100, AX
-	SUBQ    $0x00000040, BX
-	JAE     loop
+mended0:
+	ADDQ $0x00000040, DX
+	ADDQ $0x00000100, AX
+	SUBQ $0x00000040, BX
+	JAE  loop
 
 rest:
 	ADDQ $0x00000040, BX
@@ -1574,46 +1584,51 @@ part:
 	VPMOVZXBW  X1, Y1
 	VPSLLW     $0x08, Y1, Y1
 	VCVTPH2PS  Y1, Z2
+	VMOVUPS    Z2, K1, (AX)
 	VCMPPS     $0x03, Z2, Z2, K2
 	KORTESTW   K2, K2
 	JNE        nan1
 
-noNaN1:
-	VMOVUPS Z2, K1, (AX)
-	ADDQ    $0x00000010, DX
-	ADDQ    $0x00000040, AX
-	SUBQ    $0x00000010, BX
-	JA      part
+mended1:
+	ADDQ $0x00000010, DX
+	ADDQ $0x00000040, AX
+	SUBQ $0x00000010, BX
+	JA   part
 
 done:
 	VZEROUPPER
 	RET
 
 nan0:
-	VCMPPS    $0x03, Z5, Z5, K1
 	VPMOVSXWD Y1, Z1
 	VPSLLD    $0x0d, Z1, Z1
+	VCMPPS    $0x03, Z5, Z5, K1
 	VPORD     Z0, Z1, K1, Z5
-	VCMPPS    $0x03, Z6, Z6, K1
 	VPMOVSXWD Y2, Z1
 	VPSLLD    $0x0d, Z1, Z1
+	VCMPPS    $0x03, Z6, Z6, K1
 	VPORD     Z0, Z1, K1, Z6
-	VCMPPS    $0x03, Z7, Z7, K1
 	VPMOVSXWD Y3, Z1
 	VPSLLD    $0x0d, Z1, Z1
+	VCMPPS    $0x03, Z7, Z7, K1
 	VPORD     Z0, Z1, K1, Z7
-	VCMPPS    $0x03, Z8, Z8, K1
 	VPMOVSXWD Y4, Z1
 	VPSLLD    $0x0d, Z1, Z1
+	VCMPPS    $0x03, Z8, Z8, K1
 	VPORD     Z0, Z1, K1, Z8
-	JMP       noNaN0
+	VMOVUPS   Z5, (AX)
+	VMOVUPS   Z6, 64(AX)
+	VMOVUPS   Z7, 128(AX)
+	VMOVUPS   Z8, 192(AX)
+	JMP       mended0
 
 nan1:
-	VCMPPS    $0x03, Z2, Z2, K2
 	VPMOVSXWD Y1, Z1
 	VPSLLD    $0x0d, Z1, Z1
+	VCMPPS    $0x03, Z2, Z2, K2
 	VPORD     Z0, Z1, K2, Z2
-	JMP       noNaN1
+	VMOVUPS   Z2, K1, (AX)
+	JMP       mended1
 
 // func f8e5m2AVX512Stream(dst []float32, src []byte)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, MMX+
@@ -1638,20 +1653,20 @@ loop:
 	VCVTPH2PS Y2, Z6
 	VCVTPH2PS Y3, Z7
 	VCVTPH2PS Y4, Z8
+	VMOVNTPS  Z5, (AX)
+	VMOVNTPS  Z6, 64(AX)
+	VMOVNTPS  Z7, 128(AX)
+	VMOVNTPS  Z8, 192(AX)
 	VCMPPS    $0x03, Z6, Z5, K1
 	VCMPPS    $0x03, Z8, Z7, K2
 	KORTESTW  K1, K2
 	JNE       nan0
 
-noNaN0:
-	VMOVNTPS Z5, (AX)
-	VMOVNTPS Z6, 64(AX)
-	VMOVNTPS Z7, 128(AX)
-	VMOVNTPS Z8, 192(AX)
-	ADDQ     $0x00000040, DX
-	ADDQ     $0x00000100, AX
-	SUBQ     $0x00000040, BX
-	JAE      loop
+mended0:
+	ADDQ $0x00000040, DX
+	ADDQ $0x00000100, AX
+	SUBQ $0x00000040, BX
+	JAE  loop
 
 rest:
 	ADDQ $0x00000040, BX
@@ -1667,16 +1682,16 @@ part:
 	VPMOVZXBW  X1, Y1
 	VPSLLW     $0x08, Y1, Y1
 	VCVTPH2PS  Y1, Z2
+	VMOVUPS    Z2, K1, (AX)
 	VCMPPS     $0x03, Z2, Z2, K2
 	KORTESTW   K2, K2
 	JNE        nan1
 
-noNaN1:
-	VMOVUPS Z2, K1, (AX)
-	ADDQ    $0x00000010, DX
-	ADDQ    $0x00000040, AX
-	SUBQ    $0x00000010, BX
-	JA      part
+mended1:
+	ADDQ $0x00000010, DX
+	ADDQ $0x00000040, AX
+	SUBQ $0x00000010, BX
+	JA   part
 
 done:
 	SFENCE
@@ -1684,30 +1699,35 @@ done:
 	RET
 
 nan0:
-	VCMPPS    $0x03, Z5, Z5, K1
 	VPMOVSXWD Y1, Z1
 	VPSLLD    $0x0d, Z1, Z1
+	VCMPPS    $0x03, Z5, Z5, K1
 	VPORD     Z0, Z1, K1, Z5
-	VCMPPS    $0x03, Z6, Z6, K1
 	VPMOVSXWD Y2, Z1
 	VPSLLD    $0x0d, Z1, Z1
+	VCMPPS    $0x03, Z6, Z6, K1
 	VPORD     Z0, Z1, K1, Z6
-	VCMPPS    $0x03, Z7, Z7, K1
 	VPMOVSXWD Y3, Z1
 	VPSLLD    $0x0d, Z1, Z1
+	VCMPPS    $0x03, Z7, Z7, K1
 	VPORD     Z0, Z1, K1, Z7
-	VCMPPS    $0x03, Z8, Z8, K1
 	VPMOVSXWD Y4, Z1
 	VPSLLD    $0x0d, Z1, Z1
+	VCMPPS    $0x03, Z8, Z8, K1
 	VPORD     Z0, Z1, K1, Z8
-	JMP       noNaN0
+	VMOVNTPS  Z5, (AX)
+	VMOVNTPS  Z6, 64(AX)
+	VMOVNTPS  Z7, 128(AX)
+	VMOVNTPS  Z8, 192(AX)
+	JMP       mended0
 
 nan1:
-	VCMPPS    $0x03, Z2, Z2, K2
 	VPMOVSXWD Y1, Z1
 	VPSLLD    $0x0d, Z1, Z1
+	VCMPPS    $0x03, Z2, Z2, K2
 	VPORD     Z0, Z1, K2, Z2
-	JMP       noNaN1
+	VMOVUPS   Z2, K1, (AX)
+	JMP       mended1
 
 // func i8ScaledAVX512(dst []float32, src []byte, scale float32, zero int32)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, SSE
@@ -4391,49 +4411,52 @@ done:
 TEXT ·encodeBF16AVX512(SB), NOSPLIT, $0-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), DX
-	VPBROADCASTD brainPlace<>+0(SB), Z0
-	VPBROADCASTD underHalf<>+0(SB), Z1
-	VPBROADCASTD bit0<>+0(SB), Z2
-	VPBROADCASTD quiet<>+0(SB), Z3
-	VMOVDQU16    upperHalves<>+0(SB), Z4
+	VPBROADCASTD upperHalf<>+0(SB), Z0
+	VPBROADCASTD quiet<>+0(SB), Z1
+	VPBROADCASTD bit0s<>+0(SB), Z2
+	VPBROADCASTD underHalves<>+0(SB), Z3
+	VMOVDQU16    lowerHalves<>+0(SB), Z4
+	VMOVDQU16    upperHalves<>+0(SB), Z5
 	MOVQ         dst_len+8(FP), BX
 	SHRQ         $0x01, BX
 	SUBQ         $0x00000040, BX
 	JB           rest
 
 loop:
-	VMOVUPS  (DX), Z5
-	VPTESTMD Z0, Z5, K1
-	VPADDD   Z1, Z5, Z5
-	VPADDD   Z2, Z5, K1, Z5
-	VMOVUPS  64(DX), Z6
-	VPTESTMD Z0, Z6, K1
-	VPADDD   Z1, Z6, Z6
-	VPADDD   Z2, Z6, K1, Z6
-	VMOVUPS  128(DX), Z7
-	VPTESTMD Z0, Z7, K1
-	VPADDD   Z1, Z7, Z7
-	VPADDD   Z2, Z7, K1, Z7
-	VMOVUPS  192(DX), Z8
-	VPTESTMD Z0, Z8, K1
-	VPADDD   Z1, Z8, Z8
-	VPADDD   Z2, Z8, K1, Z8
-	VMOVUPS  (DX), Z9
-	VCMPPS   $0x03, 64(DX), Z9, K1
-	VMOVUPS  128(DX), Z9
-	VCMPPS   $0x03, 192(DX), Z9, K2
-	KORTESTW K1, K2
-	JNE      nan0
+	VMOVUPS    (DX), Z6
+	VMOVUPS    64(DX), Z7
+	VMOVUPS    128(DX), Z8
+	VMOVUPS    192(DX), Z9
+	VMOVDQA32  Z4, Z10
+	VPERMI2W   Z7, Z6, Z10
+	VMOVDQA32  Z5, Z11
+	VPERMI2W   Z7, Z6, Z11
+	VMOVDQA32  Z11, Z12
+	VPTERNLOGD $0xec, Z2, Z3, Z12
+	VPAVGW     Z12, Z10, Z10
+	VPSRLW     $0x0f, Z10, Z10
+	VPADDW     Z10, Z11, Z11
+	VMOVDQA32  Z4, Z10
+	VPERMI2W   Z9, Z8, Z10
+	VMOVDQA32  Z5, Z12
+	VPERMI2W   Z9, Z8, Z12
+	VMOVDQA32  Z12, Z13
+	VPTERNLOGD $0xec, Z2, Z3, Z13
+	VPAVGW     Z13, Z10, Z10
+	VPSRLW     $0x0f, Z10, Z10
+	VPADDW     Z10, Z12, Z12
+	VMOVUPS    Z11, (AX)
+	VMOVUPS    Z12, 64(AX)
+	VCMPPS     $0x03, Z7, Z6, K1
+	VCMPPS     $0x03, Z9, Z8, K2
+	KORTESTW   K1, K2
+	JNE        nan0
 
-noNaN0:
-	VPERMT2W Z6, Z4, Z5
-	VPERMT2W Z8, Z4, Z7
-	VMOVUPS  Z5, (AX)
-	VMOVUPS  Z7, 64(AX)
-	ADDQ     $0x00000100, DX
-	ADDQ     $0x00000080, AX
-	SUBQ     $0x00000040, BX
-	JAE      loop
+mended0:
+	ADDQ $0x00000100, DX
+	ADDQ $0x00000080, AX
+	SUBQ $0x00000040, BX
+	JAE  loop
 
 rest:
 	ADDQ $0x00000040, BX
@@ -4445,58 +4468,107 @@ part:
 	SHLQ        CL, SI
 	NOTQ        SI
 	KMOVQ       SI, K1
-	VMOVDQU32.Z (DX), K1, Z5
-	VMOVUPS     Z5, Z6
-	VPTESTMD    Z0, Z6, K2
-	VPADDD      Z1, Z6, Z6
-	VPADDD      Z2, Z6, K2, Z6
-	VCMPPS      $0x03, Z5, Z5, K2
+	VMOVDQU32.Z (DX), K1, Z6
+	VMOVUPS     Z6, Z6
+	VMOVDQA32   Z4, Z7
+	VPERMI2W    Z6, Z6, Z7
+	VMOVDQA32   Z5, Z8
+	VPERMI2W    Z6, Z6, Z8
+	VMOVDQA32   Z8, Z9
+	VPTERNLOGD  $0xec, Z2, Z3, Z9
+	VPAVGW      Z9, Z7, Z7
+	VPSRLW      $0x0f, Z7, Z7
+	VPADDW      Z7, Z8, Z8
+	VMOVDQU16   Y8, K1, (AX)
+	VCMPPS      $0x03, Z6, Z6, K2
 	KORTESTW    K2, K2
 	JNE         nan1
 
-noNaN1:
-	VPERMT2W  Z6, Z4, Z6
-	VMOVDQU16 Y6, K1, (AX)
-	ADDQ      $0x00000040, DX
-	ADDQ      $0x00000020, AX
-	SUBQ      $0x00000010, BX
-	JA        part
+mended1:
+	ADDQ $0x00000040, DX
+	ADDQ $0x00000020, AX
+	SUBQ $0x00000010, BX
+	JA   part
 
 done:
 	VZEROUPPER
 	RET
 
 nan0:
-	VMOVUPS (DX), Z9
-	VCMPPS  $0x03, (DX), Z9, K1
-	VPORD   (DX), Z3, K1, Z5
-	VMOVUPS 64(DX), Z9
-	VCMPPS  $0x03, 64(DX), Z9, K1
-	VPORD   64(DX), Z3, K1, Z6
-	VMOVUPS 128(DX), Z9
-	VCMPPS  $0x03, 128(DX), Z9, K1
-	VPORD   128(DX), Z3, K1, Z7
-	VMOVUPS 192(DX), Z9
-	VCMPPS  $0x03, 192(DX), Z9, K1
-	VPORD   192(DX), Z3, K1, Z8
-	JMP     noNaN0
+	VCMPPS     $0x03, Z6, Z6, K1
+	VPTERNLOGD $0xec, Z0, Z1, K1, Z6
+	VCMPPS     $0x03, Z7, Z7, K1
+	VPTERNLOGD $0xec, Z0, Z1, K1, Z7
+	VCMPPS     $0x03, Z8, Z8, K1
+	VPTERNLOGD $0xec, Z0, Z1, K1, Z8
+	VCMPPS     $0x03, Z9, Z9, K1
+	VPTERNLOGD $0xec, Z0, Z1, K1, Z9
+	VMOVDQA32  Z4, Z10
+	VPERMI2W   Z7, Z6, Z10
+	VMOVDQA32  Z5, Z11
+	VPERMI2W   Z7, Z6, Z11
+	VMOVDQA32  Z11, Z6
+	VPTERNLOGD $0xec, Z2, Z3, Z6
+	VPAVGW     Z6, Z10, Z10
+	VPSRLW     $0x0f, Z10, Z10
+	VPADDW     Z10, Z11, Z11
+	VMOVDQA32  Z4, Z6
+	VPERMI2W   Z9, Z8, Z6
+	VMOVDQA32  Z5, Z7
+	VPERMI2W   Z9, Z8, Z7
+	VMOVDQA32  Z7, Z8
+	VPTERNLOGD $0xec, Z2, Z3, Z8
+	VPAVGW     Z8, Z6, Z6
+	VPSRLW     $0x0f, Z6, Z6
+	VPADDW     Z6, Z7, Z7
+	VMOVUPS    Z11, (AX)
+	VMOVUPS    Z7, 64(AX)
+	JMP        mended0
 
 nan1:
-	VCMPPS $0x03, Z5, Z5, K2
-	VPORD  Z5, Z3, K2, Z6
-	JMP    noNaN1
+	VCMPPS     $0x03, Z6, Z6, K2
+	VPTERNLOGD $0xec, Z0, Z1, K2, Z6
+	VMOVDQA32  Z4, Z7
+	VPERMI2W   Z6, Z6, Z7
+	VMOVDQA32  Z5, Z8
+	VPERMI2W   Z6, Z6, Z8
+	VMOVDQA32  Z8, Z6
+	VPTERNLOGD $0xec, Z2, Z3, Z6
+	VPAVGW     Z6, Z7, Z7
+	VPSRLW     $0x0f, Z7, Z7
+	VPADDW     Z7, Z8, Z8
+	VMOVDQU16  Y8, K1, (AX)
+	JMP        mended1
 
-DATA brainPlace<>+0(SB)/4, $0x00010000
-GLOBL brainPlace<>(SB), RODATA|NOPTR, $4
-
-DATA underHalf<>+0(SB)/4, $0x00007fff
-GLOBL underHalf<>(SB), RODATA|NOPTR, $4
-
-DATA bit0<>+0(SB)/4, $0x00000001
-GLOBL bit0<>(SB), RODATA|NOPTR, $4
+DATA upperHalf<>+0(SB)/4, $0xffff0000
+GLOBL upperHalf<>(SB), RODATA|NOPTR, $4
 
 DATA quiet<>+0(SB)/4, $0x00400000
 GLOBL quiet<>(SB), RODATA|NOPTR, $4
+
+DATA bit0s<>+0(SB)/4, $0x00010001
+GLOBL bit0s<>(SB), RODATA|NOPTR, $4
+
+DATA underHalves<>+0(SB)/4, $0x7ffe7ffe
+GLOBL underHalves<>(SB), RODATA|NOPTR, $4
+
+DATA lowerHalves<>+0(SB)/4, $0x00020000
+DATA lowerHalves<>+4(SB)/4, $0x00060004
+DATA lowerHalves<>+8(SB)/4, $0x000a0008
+DATA lowerHalves<>+12(SB)/4, $0x000e000c
+DATA lowerHalves<>+16(SB)/4, $0x00120010
+DATA lowerHalves<>+20(SB)/4, $0x00160014
+DATA lowerHalves<>+24(SB)/4, $0x001a0018
+DATA lowerHalves<>+28(SB)/4, $0x001e001c
+DATA lowerHalves<>+32(SB)/4, $0x00220020
+DATA lowerHalves<>+36(SB)/4, $0x00260024
+DATA lowerHalves<>+40(SB)/4, $0x002a0028
+DATA lowerHalves<>+44(SB)/4, $0x002e002c
+DATA lowerHalves<>+48(SB)/4, $0x00320030
+DATA lowerHalves<>+52(SB)/4, $0x00360034
+DATA lowerHalves<>+56(SB)/4, $0x003a0038
+DATA lowerHalves<>+60(SB)/4, $0x003e003c
+GLOBL lowerHalves<>(SB), RODATA|NOPTR, $64
 
 DATA upperHalves<>+0(SB)/4, $0x00030001
 DATA upperHalves<>+4(SB)/4, $0x00070005

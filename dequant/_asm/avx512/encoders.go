@@ -23,38 +23,57 @@ func encoders() {
 	}
 }
 
-// toBrain adds just under half of a bfloat16's last place, or half if the result would be odd, and
-// takes the upper halves of two vectors at once.
+// toBrain rounds to bfloat16. A NaN loses its lower half, so that it is not rounded into another
+// number, and is quieted.
 func toBrain(k *kernel) func(src []Op) []reg.VecVirtual {
-	place, half, one := splat("brainPlace", 1<<16), splat("underHalf", 0x7fff), splat("bit0", 1)
-	quiet := splat("quiet", 1<<22)
-	uppers := ZMM()
-	VMOVDQU16(words("upperHalves", upperHalves()...), uppers)
+	upper, quiet := splat("upperHalf", 0xffff0000), splat("quiet", 1<<22)
+	load := each(func(src Op, z reg.VecVirtual) { VMOVUPS(src, z) })
+	round := brainRounder()
 	return func(src []Op) []reg.VecVirtual {
-		rounded := each(func(src Op, z reg.VecVirtual) {
-			f, odd := ZMM(), K()
-			VMOVUPS(src, f)
-			VPTESTMD(place, f, odd)
-			VPADDD(half, f, z)
-			VPADDD(one, z, odd, z)
-		})(src)
-		k.onNaN(src, func(i int, isNaN reg.OpmaskVirtual) {
-			VPORD(src[i], quiet, isNaN, rounded[i])
+		floats := load(src)
+		k.onNaN(floats, func() []reg.VecVirtual {
+			for _, f := range floats {
+				VPTERNLOGD(U8(aAndCOrB), upper, quiet, isNaN(f), f)
+			}
+			return round(floats)
 		})
-		var out []reg.VecVirtual
-		for i := 0; i < len(rounded); i += 2 {
-			VPERMT2W(rounded[min(i+1, len(rounded)-1)], uppers, rounded[i])
-			out = append(out, rounded[i])
+		return round(floats)
+	}
+}
+
+// brainRounder takes two vectors at a time apart into lower and upper halves of their floats. Just
+// under half of a bfloat16's last place is added to the lower ones, or half if the result would
+// be odd; the carry to the upper ones is the top bit of an average.
+func brainRounder() func(floats []reg.VecVirtual) []reg.VecVirtual {
+	odd, underHalf := splat("bit0s", 0x00010001), splat("underHalves", 0x7ffe7ffe)
+	lowers, uppers := ZMM(), ZMM()
+	VMOVDQU16(words("lowerHalves", everyOther(0)...), lowers)
+	VMOVDQU16(words("upperHalves", everyOther(1)...), uppers)
+	return func(floats []reg.VecVirtual) (out []reg.VecVirtual) {
+		for i := 0; i < len(floats); i += 2 {
+			first, second := floats[i], floats[min(i+1, len(floats)-1)]
+			low, high, add := ZMM(), ZMM(), ZMM()
+			VMOVDQA32(lowers, low)
+			VPERMI2W(second, first, low)
+			VMOVDQA32(uppers, high)
+			VPERMI2W(second, first, high)
+			VMOVDQA32(high, add)
+			VPTERNLOGD(U8(aAndCOrB), odd, underHalf, add)
+			VPAVGW(add, low, low)
+			VPSRLW(U8(15), low, low)
+			VPADDW(low, high, high)
+			out = append(out, high)
 		}
 		return out
 	}
 }
 
-// upperHalves chooses the odd ones of 64 16-bit words.
-func upperHalves() []uint32 {
+// everyOther chooses the even or the odd ones of 64 16-bit words.
+func everyOther(first uint32) []uint32 {
 	v := make([]uint32, 16)
 	for i := range v {
-		v[i] = uint32(4*i + 1 | (4*i+3)<<16)
+		at := uint32(4*i) + first
+		v[i] = at | (at+2)<<16
 	}
 	return v
 }

@@ -18,6 +18,7 @@ const expandSignature = "func(dst []float32, src []byte)"
 type kernel struct {
 	stream         bool
 	dst, src, left reg.GPVirtual
+	repair         *repair
 	outOfLine      []func()
 }
 

@@ -94,11 +94,12 @@ func (n number) write(k *kernel) {
 	for i := range src {
 		src[i] = k.from(i * in)
 	}
-	results := expand(src)
-	width := vectors * out / len(results)
-	for i, z := range results {
-		k.store(i*width, part(z, width))
-	}
+	k.storeMended(expand(src), func(results []reg.VecVirtual) {
+		width := vectors * out / len(results)
+		for i, z := range results {
+			k.store(i*width, part(z, width))
+		}
+	})
 	ADDQ(U32(vectors*in), k.src)
 	ADDQ(U32(vectors*out), k.dst)
 	SUBQ(U32(vectors*lanes), k.left)
@@ -109,12 +110,14 @@ func (n number) write(k *kernel) {
 	JZ(LabelRef("done"))
 	Label("part")
 	mask := firstLanes(k.left)
-	last := part(expand([]Op{n.maskedLoad(k.from(0), mask)})[0], out)
-	if n.to == 2 {
-		VMOVDQU16(last, mask, Mem{Base: k.dst})
-	} else {
-		VMOVUPS(last, mask, Mem{Base: k.dst})
-	}
+	last := []Op{n.maskedLoad(k.from(0), mask)}
+	k.storeMended(expand(last), func(results []reg.VecVirtual) {
+		if n.to == 2 {
+			VMOVDQU16(part(results[0], out), mask, Mem{Base: k.dst})
+		} else {
+			VMOVUPS(part(results[0], out), mask, Mem{Base: k.dst})
+		}
+	})
 	ADDQ(U32(in), k.src)
 	ADDQ(U32(out), k.dst)
 	SUBQ(U32(lanes), k.left)
@@ -159,14 +162,23 @@ func firstLanes(n reg.GPVirtual) reg.OpmaskVirtual {
 	return mask
 }
 
-// binary16 converts. The instruction quiets signalling NaNs, so vectors with NaNs are sent
-// through keepNaNs.
+// binary16 converts. The instruction quiets signalling NaNs, which are given the bits back that they
+// have in src.
 func binary16(k *kernel) func(src []Op) []reg.VecVirtual {
 	exponent := splat("exponent", 0x7f800000)
 	convert := each(func(src Op, z reg.VecVirtual) { VCVTPH2PS(src, z) })
 	return func(src []Op) []reg.VecVirtual {
 		out := convert(src)
-		k.keepNaNs(src, out, exponent)
+		k.onNaN(out, func() []reg.VecVirtual {
+			for i, z := range out {
+				bits := ZMM()
+				// The sign is extended over the exponent, which is all ones anyway.
+				VPMOVSXWD(src[i], bits)
+				VPSLLD(U8(13), bits, bits)
+				VPORD(exponent, bits, isNaN(z), z)
+			}
+			return out
+		})
 		return out
 	}
 }
@@ -174,54 +186,49 @@ func binary16(k *kernel) func(src []Op) []reg.VecVirtual {
 // unordered is the comparison that is true of NaNs.
 const unordered = 3
 
-// keepNaNs gives NaNs in out the bits that they have in the binary16s of src.
-func (k *kernel) keepNaNs(src []Op, out []reg.VecVirtual, exponent reg.VecVirtual) {
-	var floats []Op
-	for _, z := range out {
-		floats = append(floats, z)
-	}
-	k.onNaN(floats, func(i int, isNaN reg.OpmaskVirtual) {
-		bits := ZMM()
-		// The sign is extended over the exponent, which is all ones anyway.
-		VPMOVSXWD(src[i], bits)
-		VPSLLD(U8(13), bits, bits)
-		VPORD(exponent, bits, isNaN, out[i])
-	})
+// isNaN is the mask of the NaNs in a register.
+func isNaN(f reg.VecVirtual) reg.OpmaskVirtual {
+	mask := K()
+	VCMPPS(U8(unordered), f, f, mask)
+	return mask
 }
 
-// onNaN lets fix mend each vector if any of them has a NaN. The code is out of line: one comparison
-// sees that two vectors have none.
-func (k *kernel) onNaN(floats []Op, fix func(i int, isNaN reg.OpmaskVirtual)) {
+// A repair makes results anew where one of these floats is a NaN.
+type repair struct {
+	floats  []reg.VecVirtual
+	results func() []reg.VecVirtual
+}
+
+// onNaN leaves a repair for storeMended.
+func (k *kernel) onNaN(floats []reg.VecVirtual, results func() []reg.VecVirtual) {
+	k.repair = &repair{floats, results}
+}
+
+// storeMended stores, and again what a NaN has spoilt. Looking for NaNs first would hold the stores up,
+// which are what bounds these loops. One comparison sees that two vectors have none.
+func (k *kernel) storeMended(results []reg.VecVirtual, store func(results []reg.VecVirtual)) {
+	store(results)
+	if k.repair == nil {
+		return
+	}
 	// The main loop and the rest of one kernel both come here.
-	nan, back := fmt.Sprint("nan", len(k.outOfLine)), fmt.Sprint("noNaN", len(k.outOfLine))
+	nan, back := fmt.Sprint("nan", len(k.outOfLine)), fmt.Sprint("mended", len(k.outOfLine))
+	floats, mend := k.repair.floats, k.repair.results
+	k.repair = nil
 	var seen []reg.OpmaskVirtual
 	for i := 0; i < len(floats); i += 2 {
-		first, isNaN := inRegister(floats[i]), K()
-		VCMPPS(U8(unordered), floats[min(i+1, len(floats)-1)], first, isNaN)
-		seen = append(seen, isNaN)
+		mask := K()
+		VCMPPS(U8(unordered), floats[min(i+1, len(floats)-1)], floats[i], mask)
+		seen = append(seen, mask)
 	}
 	KORTESTW(seen[0], seen[len(seen)-1])
 	JNE(LabelRef(nan))
 	Label(back)
 	k.outOfLine = append(k.outOfLine, func() {
 		Label(nan)
-		for i, f := range floats {
-			isNaN := K()
-			VCMPPS(U8(unordered), f, inRegister(f), isNaN)
-			fix(i, isNaN)
-		}
+		store(mend())
 		JMP(LabelRef(back))
 	})
-}
-
-// inRegister loads what is in memory.
-func inRegister(f Op) Op {
-	if _, ok := f.(Mem); !ok {
-		return f
-	}
-	z := ZMM()
-	VMOVUPS(f, z)
-	return z
 }
 
 // e5m2 is the upper half of a binary16.
