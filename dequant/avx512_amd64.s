@@ -7,9 +7,29 @@
 // func f32AVX512(dst []float32, src []byte)
 // Requires: AVX, AVX512BW, AVX512F
 TEXT ·f32AVX512(SB), NOSPLIT, $0-48
-	MOVQ dst_base+0(FP), AX
-	MOVQ src_base+24(FP), DX
-	MOVQ dst_len+8(FP), BX
+	MOVQ        dst_base+0(FP), AX
+	MOVQ        src_base+24(FP), DX
+	MOVQ        dst_len+8(FP), BX
+	MOVQ        AX, SI
+	NEGQ        SI
+	SHRQ        $0x02, SI
+	ANDQ        $+15, SI
+	JZ          aligned
+	CMPQ        BX, $0x00000040
+	JB          aligned
+	MOVQ        $-1, DI
+	MOVQ        SI, CX
+	SHLQ        CL, DI
+	NOTQ        DI
+	KMOVQ       DI, K1
+	VMOVDQU32.Z (DX), K1, Z0
+	VMOVUPS     Z0, Z0
+	VMOVUPS     Z0, K1, (AX)
+	LEAQ        (DX)(SI*4), DX
+	LEAQ        (AX)(SI*4), AX
+	SUBQ        SI, BX
+
+aligned:
 	SUBQ $0x00000040, BX
 	JB   rest
 
@@ -102,8 +122,33 @@ TEXT ·f16AVX512(SB), NOSPLIT, $0-48
 	MOVQ         src_base+24(FP), DX
 	VPBROADCASTD exponent<>+0(SB), Z0
 	MOVQ         dst_len+8(FP), BX
-	SUBQ         $0x00000040, BX
-	JB           rest
+	MOVQ         AX, SI
+	NEGQ         SI
+	SHRQ         $0x02, SI
+	ANDQ         $+15, SI
+	JZ           aligned
+	CMPQ         BX, $0x00000040
+	JB           aligned
+	MOVQ         $-1, DI
+	MOVQ         SI, CX
+	SHLQ         CL, DI
+	NOTQ         DI
+	KMOVQ        DI, K1
+	VMOVDQU16.Z  (DX), K1, Y1
+	VCVTPH2PS    Y1, Z2
+	VMOVUPS      Z2, K1, (AX)
+	VCMPPS       $0x03, Z2, Z2, K2
+	KORTESTW     K2, K2
+	JNE          nan0
+
+mended0:
+	LEAQ (DX)(SI*2), DX
+	LEAQ (AX)(SI*4), AX
+	SUBQ SI, BX
+
+aligned:
+	SUBQ $0x00000040, BX
+	JB   rest
 
 loop:
 	VCVTPH2PS (DX), Z1
@@ -117,9 +162,9 @@ loop:
 	VCMPPS    $0x03, Z2, Z1, K1
 	VCMPPS    $0x03, Z4, Z3, K2
 	KORTESTW  K1, K2
-	JNE       nan0
+	JNE       nan1
 
-mended0:
+mended1:
 	ADDQ $0x00000080, DX
 	ADDQ $0x00000100, AX
 	SUBQ $0x00000040, BX
@@ -140,9 +185,9 @@ part:
 	VMOVUPS     Z2, K1, (AX)
 	VCMPPS      $0x03, Z2, Z2, K2
 	KORTESTW    K2, K2
-	JNE         nan1
+	JNE         nan2
 
-mended1:
+mended2:
 	ADDQ $0x00000020, DX
 	ADDQ $0x00000040, AX
 	SUBQ $0x00000010, BX
@@ -153,6 +198,14 @@ done:
 	RET
 
 nan0:
+	VPMOVSXWD Y1, Z1
+	VPSLLD    $0x0d, Z1, Z1
+	VCMPPS    $0x03, Z2, Z2, K2
+	VPORD     Z0, Z1, K2, Z2
+	VMOVUPS   Z2, K1, (AX)
+	JMP       mended0
+
+nan1:
 	VPMOVSXWD (DX), Z5
 	VPSLLD    $0x0d, Z5, Z5
 	VCMPPS    $0x03, Z1, Z1, K1
@@ -173,15 +226,15 @@ nan0:
 	VMOVUPS   Z2, 64(AX)
 	VMOVUPS   Z3, 128(AX)
 	VMOVUPS   Z4, 192(AX)
-	JMP       mended0
+	JMP       mended1
 
-nan1:
+nan2:
 	VPMOVSXWD Y1, Z1
 	VPSLLD    $0x0d, Z1, Z1
 	VCMPPS    $0x03, Z2, Z2, K2
 	VPORD     Z0, Z1, K2, Z2
 	VMOVUPS   Z2, K1, (AX)
-	JMP       mended1
+	JMP       mended2
 
 DATA exponent<>+0(SB)/4, $0x7f800000
 GLOBL exponent<>(SB), RODATA|NOPTR, $4
@@ -278,9 +331,30 @@ nan1:
 // func bf16AVX512(dst []float32, src []byte)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL
 TEXT ·bf16AVX512(SB), NOSPLIT, $0-48
-	MOVQ dst_base+0(FP), AX
-	MOVQ src_base+24(FP), DX
-	MOVQ dst_len+8(FP), BX
+	MOVQ        dst_base+0(FP), AX
+	MOVQ        src_base+24(FP), DX
+	MOVQ        dst_len+8(FP), BX
+	MOVQ        AX, SI
+	NEGQ        SI
+	SHRQ        $0x02, SI
+	ANDQ        $+15, SI
+	JZ          aligned
+	CMPQ        BX, $0x00000040
+	JB          aligned
+	MOVQ        $-1, DI
+	MOVQ        SI, CX
+	SHLQ        CL, DI
+	NOTQ        DI
+	KMOVQ       DI, K1
+	VMOVDQU16.Z (DX), K1, Y0
+	VPMOVZXWD   Y0, Z0
+	VPSLLD      $0x10, Z0, Z0
+	VMOVUPS     Z0, K1, (AX)
+	LEAQ        (DX)(SI*2), DX
+	LEAQ        (AX)(SI*4), AX
+	SUBQ        SI, BX
+
+aligned:
 	SUBQ $0x00000040, BX
 	JB   rest
 
@@ -379,9 +453,29 @@ done:
 // func f64AVX512(dst []float32, src []byte)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL
 TEXT ·f64AVX512(SB), NOSPLIT, $0-48
-	MOVQ dst_base+0(FP), AX
-	MOVQ src_base+24(FP), DX
-	MOVQ dst_len+8(FP), BX
+	MOVQ        dst_base+0(FP), AX
+	MOVQ        src_base+24(FP), DX
+	MOVQ        dst_len+8(FP), BX
+	MOVQ        AX, SI
+	NEGQ        SI
+	SHRQ        $0x02, SI
+	ANDQ        $+7, SI
+	JZ          aligned
+	CMPQ        BX, $0x00000020
+	JB          aligned
+	MOVQ        $-1, DI
+	MOVQ        SI, CX
+	SHLQ        CL, DI
+	NOTQ        DI
+	KMOVQ       DI, K1
+	VMOVDQU64.Z (DX), K1, Z0
+	VCVTPD2PS   Z0, Y0
+	VMOVUPS     Y0, K1, (AX)
+	LEAQ        (DX)(SI*8), DX
+	LEAQ        (AX)(SI*4), AX
+	SUBQ        SI, BX
+
+aligned:
 	SUBQ $0x00000020, BX
 	JB   rest
 
@@ -470,9 +564,30 @@ done:
 // func i8AVX512(dst []float32, src []byte)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL
 TEXT ·i8AVX512(SB), NOSPLIT, $0-48
-	MOVQ dst_base+0(FP), AX
-	MOVQ src_base+24(FP), DX
-	MOVQ dst_len+8(FP), BX
+	MOVQ       dst_base+0(FP), AX
+	MOVQ       src_base+24(FP), DX
+	MOVQ       dst_len+8(FP), BX
+	MOVQ       AX, SI
+	NEGQ       SI
+	SHRQ       $0x02, SI
+	ANDQ       $+15, SI
+	JZ         aligned
+	CMPQ       BX, $0x00000040
+	JB         aligned
+	MOVQ       $-1, DI
+	MOVQ       SI, CX
+	SHLQ       CL, DI
+	NOTQ       DI
+	KMOVQ      DI, K1
+	VMOVDQU8.Z (DX), K1, X0
+	VPMOVSXBD  X0, Z0
+	VCVTDQ2PS  Z0, Z0
+	VMOVUPS    Z0, K1, (AX)
+	LEAQ       (DX)(SI*1), DX
+	LEAQ       (AX)(SI*4), AX
+	SUBQ       SI, BX
+
+aligned:
 	SUBQ $0x00000040, BX
 	JB   rest
 
@@ -571,9 +686,30 @@ done:
 // func i16AVX512(dst []float32, src []byte)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL
 TEXT ·i16AVX512(SB), NOSPLIT, $0-48
-	MOVQ dst_base+0(FP), AX
-	MOVQ src_base+24(FP), DX
-	MOVQ dst_len+8(FP), BX
+	MOVQ        dst_base+0(FP), AX
+	MOVQ        src_base+24(FP), DX
+	MOVQ        dst_len+8(FP), BX
+	MOVQ        AX, SI
+	NEGQ        SI
+	SHRQ        $0x02, SI
+	ANDQ        $+15, SI
+	JZ          aligned
+	CMPQ        BX, $0x00000040
+	JB          aligned
+	MOVQ        $-1, DI
+	MOVQ        SI, CX
+	SHLQ        CL, DI
+	NOTQ        DI
+	KMOVQ       DI, K1
+	VMOVDQU16.Z (DX), K1, Y0
+	VPMOVSXWD   Y0, Z0
+	VCVTDQ2PS   Z0, Z0
+	VMOVUPS     Z0, K1, (AX)
+	LEAQ        (DX)(SI*2), DX
+	LEAQ        (AX)(SI*4), AX
+	SUBQ        SI, BX
+
+aligned:
 	SUBQ $0x00000040, BX
 	JB   rest
 
@@ -672,9 +808,29 @@ done:
 // func i32AVX512(dst []float32, src []byte)
 // Requires: AVX, AVX512BW, AVX512F
 TEXT ·i32AVX512(SB), NOSPLIT, $0-48
-	MOVQ dst_base+0(FP), AX
-	MOVQ src_base+24(FP), DX
-	MOVQ dst_len+8(FP), BX
+	MOVQ        dst_base+0(FP), AX
+	MOVQ        src_base+24(FP), DX
+	MOVQ        dst_len+8(FP), BX
+	MOVQ        AX, SI
+	NEGQ        SI
+	SHRQ        $0x02, SI
+	ANDQ        $+15, SI
+	JZ          aligned
+	CMPQ        BX, $0x00000040
+	JB          aligned
+	MOVQ        $-1, DI
+	MOVQ        SI, CX
+	SHLQ        CL, DI
+	NOTQ        DI
+	KMOVQ       DI, K1
+	VMOVDQU32.Z (DX), K1, Z0
+	VCVTDQ2PS   Z0, Z0
+	VMOVUPS     Z0, K1, (AX)
+	LEAQ        (DX)(SI*4), DX
+	LEAQ        (AX)(SI*4), AX
+	SUBQ        SI, BX
+
+aligned:
 	SUBQ $0x00000040, BX
 	JB   rest
 
@@ -763,9 +919,29 @@ done:
 // func i64AVX512(dst []float32, src []byte)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VL
 TEXT ·i64AVX512(SB), NOSPLIT, $0-48
-	MOVQ dst_base+0(FP), AX
-	MOVQ src_base+24(FP), DX
-	MOVQ dst_len+8(FP), BX
+	MOVQ        dst_base+0(FP), AX
+	MOVQ        src_base+24(FP), DX
+	MOVQ        dst_len+8(FP), BX
+	MOVQ        AX, SI
+	NEGQ        SI
+	SHRQ        $0x02, SI
+	ANDQ        $+7, SI
+	JZ          aligned
+	CMPQ        BX, $0x00000020
+	JB          aligned
+	MOVQ        $-1, DI
+	MOVQ        SI, CX
+	SHLQ        CL, DI
+	NOTQ        DI
+	KMOVQ       DI, K1
+	VMOVDQU64.Z (DX), K1, Z0
+	VCVTQQ2PS   Z0, Y0
+	VMOVUPS     Y0, K1, (AX)
+	LEAQ        (DX)(SI*8), DX
+	LEAQ        (AX)(SI*4), AX
+	SUBQ        SI, BX
+
+aligned:
 	SUBQ $0x00000020, BX
 	JB   rest
 
@@ -854,9 +1030,30 @@ done:
 // func u8AVX512(dst []float32, src []byte)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL
 TEXT ·u8AVX512(SB), NOSPLIT, $0-48
-	MOVQ dst_base+0(FP), AX
-	MOVQ src_base+24(FP), DX
-	MOVQ dst_len+8(FP), BX
+	MOVQ       dst_base+0(FP), AX
+	MOVQ       src_base+24(FP), DX
+	MOVQ       dst_len+8(FP), BX
+	MOVQ       AX, SI
+	NEGQ       SI
+	SHRQ       $0x02, SI
+	ANDQ       $+15, SI
+	JZ         aligned
+	CMPQ       BX, $0x00000040
+	JB         aligned
+	MOVQ       $-1, DI
+	MOVQ       SI, CX
+	SHLQ       CL, DI
+	NOTQ       DI
+	KMOVQ      DI, K1
+	VMOVDQU8.Z (DX), K1, X0
+	VPMOVZXBD  X0, Z0
+	VCVTDQ2PS  Z0, Z0
+	VMOVUPS    Z0, K1, (AX)
+	LEAQ       (DX)(SI*1), DX
+	LEAQ       (AX)(SI*4), AX
+	SUBQ       SI, BX
+
+aligned:
 	SUBQ $0x00000040, BX
 	JB   rest
 
@@ -955,9 +1152,30 @@ done:
 // func u16AVX512(dst []float32, src []byte)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL
 TEXT ·u16AVX512(SB), NOSPLIT, $0-48
-	MOVQ dst_base+0(FP), AX
-	MOVQ src_base+24(FP), DX
-	MOVQ dst_len+8(FP), BX
+	MOVQ        dst_base+0(FP), AX
+	MOVQ        src_base+24(FP), DX
+	MOVQ        dst_len+8(FP), BX
+	MOVQ        AX, SI
+	NEGQ        SI
+	SHRQ        $0x02, SI
+	ANDQ        $+15, SI
+	JZ          aligned
+	CMPQ        BX, $0x00000040
+	JB          aligned
+	MOVQ        $-1, DI
+	MOVQ        SI, CX
+	SHLQ        CL, DI
+	NOTQ        DI
+	KMOVQ       DI, K1
+	VMOVDQU16.Z (DX), K1, Y0
+	VPMOVZXWD   Y0, Z0
+	VCVTDQ2PS   Z0, Z0
+	VMOVUPS     Z0, K1, (AX)
+	LEAQ        (DX)(SI*2), DX
+	LEAQ        (AX)(SI*4), AX
+	SUBQ        SI, BX
+
+aligned:
 	SUBQ $0x00000040, BX
 	JB   rest
 
@@ -1056,9 +1274,29 @@ done:
 // func u32AVX512(dst []float32, src []byte)
 // Requires: AVX, AVX512BW, AVX512F
 TEXT ·u32AVX512(SB), NOSPLIT, $0-48
-	MOVQ dst_base+0(FP), AX
-	MOVQ src_base+24(FP), DX
-	MOVQ dst_len+8(FP), BX
+	MOVQ        dst_base+0(FP), AX
+	MOVQ        src_base+24(FP), DX
+	MOVQ        dst_len+8(FP), BX
+	MOVQ        AX, SI
+	NEGQ        SI
+	SHRQ        $0x02, SI
+	ANDQ        $+15, SI
+	JZ          aligned
+	CMPQ        BX, $0x00000040
+	JB          aligned
+	MOVQ        $-1, DI
+	MOVQ        SI, CX
+	SHLQ        CL, DI
+	NOTQ        DI
+	KMOVQ       DI, K1
+	VMOVDQU32.Z (DX), K1, Z0
+	VCVTUDQ2PS  Z0, Z0
+	VMOVUPS     Z0, K1, (AX)
+	LEAQ        (DX)(SI*4), DX
+	LEAQ        (AX)(SI*4), AX
+	SUBQ        SI, BX
+
+aligned:
 	SUBQ $0x00000040, BX
 	JB   rest
 
@@ -1147,9 +1385,29 @@ done:
 // func u64AVX512(dst []float32, src []byte)
 // Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512VL
 TEXT ·u64AVX512(SB), NOSPLIT, $0-48
-	MOVQ dst_base+0(FP), AX
-	MOVQ src_base+24(FP), DX
-	MOVQ dst_len+8(FP), BX
+	MOVQ        dst_base+0(FP), AX
+	MOVQ        src_base+24(FP), DX
+	MOVQ        dst_len+8(FP), BX
+	MOVQ        AX, SI
+	NEGQ        SI
+	SHRQ        $0x02, SI
+	ANDQ        $+7, SI
+	JZ          aligned
+	CMPQ        BX, $0x00000020
+	JB          aligned
+	MOVQ        $-1, DI
+	MOVQ        SI, CX
+	SHLQ        CL, DI
+	NOTQ        DI
+	KMOVQ       DI, K1
+	VMOVDQU64.Z (DX), K1, Z0
+	VCVTUQQ2PS  Z0, Y0
+	VMOVUPS     Y0, K1, (AX)
+	LEAQ        (DX)(SI*8), DX
+	LEAQ        (AX)(SI*4), AX
+	SUBQ        SI, BX
+
+aligned:
 	SUBQ $0x00000020, BX
 	JB   rest
 
@@ -1242,8 +1500,30 @@ TEXT ·boolAVX512(SB), NOSPLIT, $0-48
 	MOVQ         src_base+24(FP), DX
 	VPBROADCASTD one<>+0(SB), Z0
 	MOVQ         dst_len+8(FP), BX
-	SUBQ         $0x00000040, BX
-	JB           rest
+	MOVQ         AX, SI
+	NEGQ         SI
+	SHRQ         $0x02, SI
+	ANDQ         $+15, SI
+	JZ           aligned
+	CMPQ         BX, $0x00000040
+	JB           aligned
+	MOVQ         $-1, DI
+	MOVQ         SI, CX
+	SHLQ         CL, DI
+	NOTQ         DI
+	KMOVQ        DI, K1
+	VMOVDQU8.Z   (DX), K1, X1
+	VPMOVZXBD    X1, Z1
+	VPTESTMD     Z1, Z1, K2
+	VMOVAPS.Z    Z0, K2, Z1
+	VMOVUPS      Z1, K1, (AX)
+	LEAQ         (DX)(SI*1), DX
+	LEAQ         (AX)(SI*4), AX
+	SUBQ         SI, BX
+
+aligned:
+	SUBQ $0x00000040, BX
+	JB   rest
 
 loop:
 	VPMOVZXBD (DX), Z1
@@ -1361,8 +1641,35 @@ TEXT ·f8e4m3AVX512(SB), NOSPLIT, $0-48
 	VPBROADCASTD e4m3Magnitude<>+0(SB), Z2
 	VPBROADCASTD e4m3NaN<>+0(SB), Z3
 	MOVQ         dst_len+8(FP), BX
-	SUBQ         $0x00000040, BX
-	JB           rest
+	MOVQ         AX, SI
+	NEGQ         SI
+	SHRQ         $0x02, SI
+	ANDQ         $+15, SI
+	JZ           aligned
+	CMPQ         BX, $0x00000040
+	JB           aligned
+	MOVQ         $-1, DI
+	MOVQ         SI, CX
+	SHLQ         CL, DI
+	NOTQ         DI
+	KMOVQ        DI, K1
+	VMOVDQU8.Z   (DX), K1, X4
+	VPMOVSXBW    X4, Y4
+	VPSLLW       $0x07, Y4, Y4
+	VPANDD       Y0, Y4, Y4
+	VPANDD       Y2, Y4, Y5
+	VPCMPEQW     Y2, Y5, K2
+	VCVTPH2PS    Y4, Z4
+	VMULPS       Z1, Z4, Z4
+	VPORD        Z3, Z4, K2, Z4
+	VMOVUPS      Z4, K1, (AX)
+	LEAQ         (DX)(SI*1), DX
+	LEAQ         (AX)(SI*4), AX
+	SUBQ         SI, BX
+
+aligned:
+	SUBQ $0x00000040, BX
+	JB   rest
 
 loop:
 	VPMOVSXBW (DX), Y4
@@ -1539,8 +1846,35 @@ TEXT ·f8e5m2AVX512(SB), NOSPLIT, $0-48
 	MOVQ         src_base+24(FP), DX
 	VPBROADCASTD exponent<>+0(SB), Z0
 	MOVQ         dst_len+8(FP), BX
-	SUBQ         $0x00000040, BX
-	JB           rest
+	MOVQ         AX, SI
+	NEGQ         SI
+	SHRQ         $0x02, SI
+	ANDQ         $+15, SI
+	JZ           aligned
+	CMPQ         BX, $0x00000040
+	JB           aligned
+	MOVQ         $-1, DI
+	MOVQ         SI, CX
+	SHLQ         CL, DI
+	NOTQ         DI
+	KMOVQ        DI, K1
+	VMOVDQU8.Z   (DX), K1, X1
+	VPMOVZXBW    X1, Y1
+	VPSLLW       $0x08, Y1, Y1
+	VCVTPH2PS    Y1, Z2
+	VMOVUPS      Z2, K1, (AX)
+	VCMPPS       $0x03, Z2, Z2, K2
+	KORTESTW     K2, K2
+	JNE          nan0
+
+mended0:
+	LEAQ (DX)(SI*1), DX
+	LEAQ (AX)(SI*4), AX
+	SUBQ SI, BX
+
+aligned:
+	SUBQ $0x00000040, BX
+	JB   rest
 
 loop:
 	VPMOVZXBW (DX), Y1
@@ -1562,9 +1896,9 @@ loop:
 	VCMPPS    $0x03, Z6, Z5, K1
 	VCMPPS    $0x03, Z8, Z7, K2
 	KORTESTW  K1, K2
-	JNE       nan0
+	JNE       nan1
 
-mended0:
+mended1:
 	ADDQ $0x00000040, DX
 	ADDQ $0x00000100, AX
 	SUBQ $0x00000040, BX
@@ -1587,9 +1921,9 @@ part:
 	VMOVUPS    Z2, K1, (AX)
 	VCMPPS     $0x03, Z2, Z2, K2
 	KORTESTW   K2, K2
-	JNE        nan1
+	JNE        nan2
 
-mended1:
+mended2:
 	ADDQ $0x00000010, DX
 	ADDQ $0x00000040, AX
 	SUBQ $0x00000010, BX
@@ -1600,6 +1934,14 @@ done:
 	RET
 
 nan0:
+	VPMOVSXWD Y1, Z1
+	VPSLLD    $0x0d, Z1, Z1
+	VCMPPS    $0x03, Z2, Z2, K2
+	VPORD     Z0, Z1, K2, Z2
+	VMOVUPS   Z2, K1, (AX)
+	JMP       mended0
+
+nan1:
 	VPMOVSXWD Y1, Z1
 	VPSLLD    $0x0d, Z1, Z1
 	VCMPPS    $0x03, Z5, Z5, K1
@@ -1620,15 +1962,15 @@ nan0:
 	VMOVUPS   Z6, 64(AX)
 	VMOVUPS   Z7, 128(AX)
 	VMOVUPS   Z8, 192(AX)
-	JMP       mended0
+	JMP       mended1
 
-nan1:
+nan2:
 	VPMOVSXWD Y1, Z1
 	VPSLLD    $0x0d, Z1, Z1
 	VCMPPS    $0x03, Z2, Z2, K2
 	VPORD     Z0, Z1, K2, Z2
 	VMOVUPS   Z2, K1, (AX)
-	JMP       mended1
+	JMP       mended2
 
 // func f8e5m2AVX512Stream(dst []float32, src []byte)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, MMX+
@@ -1739,8 +2081,31 @@ TEXT ·i8ScaledAVX512(SB), NOSPLIT, $0-56
 	MOVL         zero+52(FP), CX
 	VPBROADCASTD CX, Z1
 	MOVQ         dst_len+8(FP), BX
-	SUBQ         $0x00000040, BX
-	JB           rest
+	MOVQ         AX, SI
+	NEGQ         SI
+	SHRQ         $0x02, SI
+	ANDQ         $+15, SI
+	JZ           aligned
+	CMPQ         BX, $0x00000040
+	JB           aligned
+	MOVQ         $-1, DI
+	MOVQ         SI, CX
+	SHLQ         CL, DI
+	NOTQ         DI
+	KMOVQ        DI, K1
+	VMOVDQU8.Z   (DX), K1, X2
+	VPMOVSXBD    X2, Z2
+	VPSUBD       Z1, Z2, Z2
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z0, Z2, Z2
+	VMOVUPS      Z2, K1, (AX)
+	LEAQ         (DX)(SI*1), DX
+	LEAQ         (AX)(SI*4), AX
+	SUBQ         SI, BX
+
+aligned:
+	SUBQ $0x00000040, BX
+	JB   rest
 
 loop:
 	VPMOVSXBD (DX), Z2
@@ -1803,8 +2168,31 @@ TEXT ·i16ScaledAVX512(SB), NOSPLIT, $0-56
 	MOVL         zero+52(FP), CX
 	VPBROADCASTD CX, Z1
 	MOVQ         dst_len+8(FP), BX
-	SUBQ         $0x00000040, BX
-	JB           rest
+	MOVQ         AX, SI
+	NEGQ         SI
+	SHRQ         $0x02, SI
+	ANDQ         $+15, SI
+	JZ           aligned
+	CMPQ         BX, $0x00000040
+	JB           aligned
+	MOVQ         $-1, DI
+	MOVQ         SI, CX
+	SHLQ         CL, DI
+	NOTQ         DI
+	KMOVQ        DI, K1
+	VMOVDQU16.Z  (DX), K1, Y2
+	VPMOVSXWD    Y2, Z2
+	VPSUBD       Z1, Z2, Z2
+	VCVTDQ2PS    Z2, Z2
+	VMULPS       Z0, Z2, Z2
+	VMOVUPS      Z2, K1, (AX)
+	LEAQ         (DX)(SI*2), DX
+	LEAQ         (AX)(SI*4), AX
+	SUBQ         SI, BX
+
+aligned:
+	SUBQ $0x00000040, BX
+	JB   rest
 
 loop:
 	VPMOVSXWD (DX), Z2

@@ -29,7 +29,7 @@ func Quantize(d layout.DType, dst []byte, src []float32) error {
 	if !CanQuantize(d) {
 		return fmt.Errorf("dequant: %v has no quantizer: %w", d, ErrUnsupported)
 	}
-	if err := checkLengths(d, len(src), len(dst)); err != nil {
+	if err := check(d, len(src), len(dst)); err != nil {
 		return err
 	}
 	encode(d, dst, src)
@@ -38,7 +38,7 @@ func Quantize(d layout.DType, dst []byte, src []float32) error {
 
 // QuantizeParallel is Quantize on all of GOMAXPROCS, as ExpandParallel is Expand.
 func QuantizeParallel(d layout.DType, dst []byte, src []float32) error {
-	if !CanQuantize(d) || checkLengths(d, len(src), len(dst)) != nil {
+	if !CanQuantize(d) || check(d, len(src), len(dst)) != nil {
 		return Quantize(d, dst, src)
 	}
 	elems, size := d.BlockElems(), d.BlockBytes()
@@ -89,7 +89,7 @@ func ToQ8_0(dst []byte, src []float32) error { return Quantize(layout.Q8_0, dst,
 // wraps ErrLength; a NaN or an infinity in src is ErrNotFinite.
 func ToI8(dst []byte, src []float32) (scale float32, err error) {
 	if len(dst) != len(src) {
-		return 0, checkLengths(layout.I8, len(src), len(dst))
+		return 0, check(layout.I8, len(src), len(dst))
 	}
 	var m I8Scale
 	m.Add(src)
@@ -126,7 +126,7 @@ func (s *I8Scale) Scale() (float32, error) {
 // ToI8Scaled is the second half of ToI8, with a scale from an I8Scale that has seen src.
 func ToI8Scaled(dst []byte, src []float32, scale float32) error {
 	if len(dst) != len(src) {
-		return checkLengths(layout.I8, len(src), len(dst))
+		return check(layout.I8, len(src), len(dst))
 	}
 	for i, x := range src {
 		dst[i] = byte(max(-127, min(127, roundHalfAway(x/scale))))

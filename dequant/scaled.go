@@ -37,7 +37,7 @@ func ExpandScaledParallel(d layout.DType, dst []float32, src []byte, scale float
 func checkScaled(d layout.DType, elems, size int) error {
 	switch d {
 	case layout.I8, layout.I16, layout.I32, layout.I64:
-		return checkLengths(d, elems, size)
+		return check(d, elems, size)
 	}
 	return fmt.Errorf("dequant: %v takes no scale: %w", d, ErrUnsupported)
 }
