@@ -1,7 +1,9 @@
 package loader
 
 import (
+	"errors"
 	"fmt"
+	"math"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -17,6 +19,20 @@ var (
 	// without a value in float32, say.
 	ErrUnsupported = layout.ErrUnsupported
 )
+
+// ErrTooLarge means that a tensor would take more heap than Options.TensorBytes allows, or
+// than a slice can have.
+var ErrTooLarge = errors.New("too large to hold in memory at once")
+
+// heap asks whether count elements of size bytes may be put on the heap at once.
+func (t Tensor) heap(count, size uint64) error {
+	limit := uint64(min(max(0, t.file.model.opts.TensorBytes), math.MaxInt))
+	if count > limit/size {
+		return fmt.Errorf("%w: %d × %d bytes, more than %d; Dequantize, DequantizeRows, Values and WriteTo need no such memory",
+			ErrTooLarge, count, size, limit)
+	}
+	return nil
+}
 
 // wrap adds to err which tensor of which file it is about.
 func (t Tensor) wrap(err error) error {

@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -17,7 +18,8 @@ import (
 // goroutines ask, and kept in the model's cache: read-only, for all callers the same slice
 // until the cache evicts it, and valid beyond that. Lifetime: see the package's documentation.
 //
-// Integers that the file gives a scale expand to scale × (q − zero point). Types without a
+// A tensor that would take more than Options.TensorBytes is ErrTooLarge. Integers that the
+// file gives a scale expand to scale × (q − zero point). Types without a
 // defined value are ErrUnsupported; a file that has shrunk is mmapio.ErrFault.
 func (t Tensor) Float32s() ([]float32, error) {
 	if t.DType() == layout.F32 {
@@ -32,11 +34,10 @@ func (t Tensor) Float32s() ([]float32, error) {
 	}
 	defer t.leave()
 	b, err := t.file.model.cache.get(cacheKey{t.desc, kindFloat32}, t.lease, func() (buffer, error) {
-		n, err := t.expandedLen()
-		if err != nil {
+		if err := cmp.Or(t.expandable(), t.heap(t.Elements(), 4)); err != nil {
 			return buffer{}, err
 		}
-		values := mmapio.Aligned[float32](n)
+		values := mmapio.Aligned[float32](int(t.Elements()))
 		return buffer{floats: values}, t.expand(values, 0, q, scaled, true)
 	})
 	if err != nil {
@@ -46,7 +47,7 @@ func (t Tensor) Float32s() ([]float32, error) {
 }
 
 // Dequantize writes all values to dst, whose length must be the number of elements. Large
-// tensors are expanded on all cores. Nothing is cached or allocated.
+// tensors are expanded on all cores, small ones without allocating. Nothing is cached.
 func (t Tensor) Dequantize(dst []float32) error {
 	if uint64(len(dst)) != t.Elements() {
 		return t.wrap(fmt.Errorf("%w: room for %d values, but the tensor has %d", ErrRange, len(dst), t.Elements()))
@@ -136,8 +137,11 @@ func (t Tensor) Chunks(n uint64) iter.Seq2[Rows, error] {
 		}
 		n = min(n, rows)
 		hi, size := bits.Mul64(n, cols)
-		if hi != 0 || size > math.MaxInt/4 {
-			yield(Rows{}, t.wrap(mmapio.ErrTooLarge))
+		if hi != 0 {
+			size = math.MaxUint64
+		}
+		if err := t.heap(size, 4); err != nil {
+			yield(Rows{}, t.wrap(err))
 			return
 		}
 		var buf []float32
@@ -203,18 +207,6 @@ func (t Tensor) expandable() error {
 		return fmt.Errorf("%w: elements stored as %s", ErrUnsupported, t.desc.Encoding)
 	}
 	return nil
-}
-
-// expandedLen is the number of values, where they can be read and a slice can hold them.
-func (t Tensor) expandedLen() (int, error) {
-	if err := t.expandable(); err != nil {
-		return 0, err
-	}
-	n := t.Elements()
-	if n > math.MaxInt/4 {
-		return 0, fmt.Errorf("%d values: %w", n, mmapio.ErrTooLarge)
-	}
-	return int(n), nil
 }
 
 // expand is the one way from stored bytes to values. It reads the blocks that hold len(dst)

@@ -183,3 +183,13 @@ func fixtures(t testing.TB) []string {
 	}
 	return paths
 }
+
+// truncateTo makes an empty file and lets it have size bytes.
+func truncateTo(path string, size int64) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Truncate(size)
+}

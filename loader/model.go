@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/mmapio"
@@ -23,10 +25,15 @@ type Model struct {
 
 	byName func() []int32 // tensors by sorted name, made on first use
 
-	metadataMu sync.Mutex
-	metadata   layout.Metadata
-	scales     map[string]layout.Quant
-	parsed     bool
+	metadata   atomic.Pointer[metadata] // nil until it is asked for
+	metadataMu sync.Mutex               // held while it is parsed
+}
+
+// metadata is what came of parsing it.
+type metadata struct {
+	keys   layout.Metadata
+	scales map[string]layout.Quant
+	err    error
 }
 
 // file is one file of a model.
@@ -142,37 +149,45 @@ func (m *Model) Metadata() (layout.Metadata, error) {
 }
 
 func (m *Model) parsedMetadata() (layout.Metadata, error) {
-	if err := m.parseMetadata(); err != nil {
-		return nil, err
-	}
-	return m.metadata, nil
+	md := m.parseMetadata()
+	return md.keys, md.err
 }
 
-// parseMetadata makes sure that m.metadata and m.scales are there. The caller holds the
-// mapping.
-func (m *Model) parseMetadata() error {
+// parseMetadata parses the metadata, once however often that fails: only a file that could
+// not be read is worth another try. The caller holds the mapping.
+func (m *Model) parseMetadata() *metadata {
+	if md := m.metadata.Load(); md != nil {
+		return md
+	}
 	m.metadataMu.Lock()
 	defer m.metadataMu.Unlock()
-	if m.parsed {
-		return nil
+	if md := m.metadata.Load(); md != nil {
+		return md
 	}
 	f := &m.files[0]
-	var md layout.Metadata
-	var scales map[string]layout.Quant
-	err := mmapio.Guard(func() (err error) {
-		if md, err = f.layout.Metadata(f.mapping); err != nil {
+	md := new(metadata)
+	md.err = mmapio.Guard(func() (err error) {
+		if md.keys, err = f.layout.Metadata(f.mapping); err != nil {
 			return err
 		}
 		if s, ok := f.layout.(layout.Scaler); ok {
-			scales, err = s.Scales(md)
+			md.scales, err = s.Scales(md.keys)
 		}
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("%s: %w", f.path, err)
+	if md.err != nil {
+		md = &metadata{err: fmt.Errorf("%s: %w", f.path, md.err)}
 	}
-	m.metadata, m.scales, m.parsed = md, scales, true
-	return nil
+	if !unreadable(md.err) {
+		m.metadata.Store(md)
+	}
+	return md
+}
+
+// unreadable tells an error about bytes that could not be had from one about what they say.
+func unreadable(err error) bool {
+	var path *fs.PathError
+	return errors.Is(err, mmapio.ErrFault) || errors.As(err, &path)
 }
 
 // Close lets go of the files once no lease and no running call needs them. It does not

@@ -16,6 +16,11 @@ type Options struct {
 	// CacheBytes bounds the heap that holds expanded and copied tensors, beyond what
 	// leases pin. 0 means 1 GiB; negative keeps nothing that no lease pins.
 	CacheBytes int64
+	// TensorBytes bounds the heap that one tensor may take where it has to be copied or
+	// expanded: what a file claims of a sparse or huge tensor shall be an error, not the
+	// end of the process. 0 means half of the machine's memory, or 4 GiB where the
+	// platform does not tell.
+	TensorBytes int64
 	// NoMap reads the file on demand into the heap instead of mapping it: for file
 	// systems where a page fault may hang or kill. Platforms that cannot map always
 	// do this.
@@ -32,8 +37,18 @@ func (o *Options) withDefaults() Options {
 	if out.CacheBytes == 0 {
 		out.CacheBytes = defaultCacheBytes
 	}
+	if out.TensorBytes == 0 {
+		out.TensorBytes = defaultTensorBytes()
+	}
 	return out
 }
+
+var defaultTensorBytes = sync.OnceValue(func() int64 {
+	if n := mmapio.Memory(); n > 0 {
+		return int64(n / 2)
+	}
+	return 4 << 30
+})
 
 // Open maps the model file at path and reads its index. The format is told from the
 // bytes, not the name. The error names the file and, for a damaged one, wraps a

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"syscall"
 
 	"github.com/tensormap/tensormap/layout"
@@ -71,11 +70,9 @@ func (t Tensor) Scale() (q layout.Quant, scaled bool, err error) {
 		return layout.Quant{}, false, err
 	}
 	defer t.leave()
-	if err := t.file.model.parseMetadata(); err != nil {
-		return layout.Quant{}, false, err
-	}
-	q, scaled = t.file.model.scales[t.Name()]
-	return q, scaled, nil
+	md := t.file.model.parseMetadata()
+	q, scaled = md.scales[t.Name()]
+	return q, scaled, md.err
 }
 
 // Bytes returns the elements as little-endian bytes, decompressed, in row-major order: a
@@ -112,8 +109,8 @@ func (t Tensor) copyElements() (buffer, error) {
 	if t.desc.Encoding != layout.Raw {
 		return buffer{}, fmt.Errorf("%w: elements stored as %s", ErrUnsupported, t.desc.Encoding)
 	}
-	if t.desc.Raw > math.MaxInt {
-		return buffer{}, fmt.Errorf("%d bytes: %w", t.desc.Raw, mmapio.ErrTooLarge)
+	if err := t.heap(t.desc.Raw, 1); err != nil {
+		return buffer{}, err
 	}
 	b := mmapio.AlignedBytes(int(t.desc.Raw))
 	return buffer{bytes: b}, t.file.readFull(b, t.desc.Offset)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io/fs"
 	"runtime"
 	"slices"
 	"sync"
@@ -103,8 +102,7 @@ func (v *verifier) find(path string, f layout.Finding) {
 // bytes that could not be had.
 func (v *verifier) malformed(path string, err error) bool {
 	var fe *layout.FormatError
-	var unreadable *fs.PathError
-	if !errors.As(err, &fe) || errors.Is(err, mmapio.ErrFault) || errors.As(err, &unreadable) {
+	if !errors.As(err, &fe) || unreadable(err) {
 		return false
 	}
 	v.find(path, layout.Finding{FormatError: fe})

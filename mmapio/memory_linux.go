@@ -1,0 +1,13 @@
+package mmapio
+
+import "golang.org/x/sys/unix"
+
+// Memory is the size of the machine's physical memory in bytes, or 0 where the platform
+// does not tell.
+func Memory() uint64 {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return 0
+	}
+	return uint64(info.Totalram) * uint64(info.Unit)
+}
