@@ -3,7 +3,8 @@
 GO ?= go
 FUZZTIME ?= 10s
 BENCH ?= .
-BENCHTIME ?= 1s
+BENCHTIME ?= 200ms
+BENCHSTAT = golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # What must build beside the machine at hand: no mapping (windows, wasm), another
@@ -45,12 +46,13 @@ fuzz: ## every fuzz target for FUZZTIME
 			echo "$$pkg $$target"; \
 			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$pkg; done; done
 
-bench: ## the benchmarks of the whole path and of every kernel, with profiles in bench/out
+bench: ## the benchmarks of the whole path and of every kernel as tables, with profiles in bench/out
 	@mkdir -p bench/out
 	@set -e; for pkg in bench dequant; do \
 		$(GO) test ./$$pkg -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem \
 			-cpuprofile bench/out/$$pkg.cpu.prof -memprofile bench/out/$$pkg.mem.prof -o bench/out/$$pkg.test \
-			| tee bench/out/$$pkg.txt; done
+			> bench/out/$$pkg.txt || { cat bench/out/$$pkg.txt; exit 1; }; \
+		$(GO) run $(BENCHSTAT) bench/out/$$pkg.txt; done
 	@echo 'profiles: go tool pprof bench/out/bench.test bench/out/bench.cpu.prof'
 
 bench-peers: ## the same work by others side by side: ggml's C, x448/float16 (needs gcc and g++; PEERS=-quick)

@@ -115,7 +115,7 @@ func BenchmarkVerify(b *testing.B) {
 		}
 		b.SetBytes(size)
 		for b.Loop() {
-			sink32 = sumWords(words)
+			sink32 = sum(words)
 		}
 	})
 	b.Run("read", func(b *testing.B) {
@@ -181,22 +181,8 @@ var (
 )
 
 // sum adds with four accumulators, so that the loop waits for memory, not for additions.
-func sum(v []float32) float32 {
-	var s0, s1, s2, s3 float32
-	for ; len(v) >= 4; v = v[4:] {
-		s0 += v[0]
-		s1 += v[1]
-		s2 += v[2]
-		s3 += v[3]
-	}
-	for _, x := range v {
-		s0 += x
-	}
-	return s0 + s1 + s2 + s3
-}
-
-func sumWords(v []uint32) uint32 {
-	var s0, s1, s2, s3 uint32
+func sum[T uint32 | float32](v []T) T {
+	var s0, s1, s2, s3 T
 	for ; len(v) >= 4; v = v[4:] {
 		s0 += v[0]
 		s1 += v[1]
