@@ -32,12 +32,12 @@ func Expand(d layout.DType, dst []float32, src []byte) error {
 	if !fits(d, len(dst), len(src)) {
 		return mismatch(d, len(dst), len(src))
 	}
-	// What expand does with buffers of few kilobytes, where the way there would take a tenth of the time.
+	// This is what expand comes to for most buffers; small ones would notice the way there.
 	if k := &active.expand[d]; k.step <= 1 && 0 < len(dst) && len(dst) <= maxCall {
 		k.run(dst, src)
 		return nil
 	}
-	expand(d, dst, src, isLarge(len(dst)))
+	expand(d, dst, src, isLarge(len(dst), len(src)))
 	return nil
 }
 
@@ -55,7 +55,7 @@ func ExpandRange(d layout.DType, dst []float32, src []byte, first int) error {
 		dst, src = dst[n:], src[size:]
 	}
 	blocks := len(dst) / elems
-	expand(d, dst[:blocks*elems], src[:blocks*size], isLarge(len(dst)))
+	expand(d, dst[:blocks*elems], src[:blocks*size], isLarge(len(dst), blocks*size))
 	if rest := dst[blocks*elems:]; len(rest) > 0 {
 		expandPart(d, rest, src[blocks*size:], 0)
 	}

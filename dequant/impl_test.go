@@ -220,7 +220,7 @@ func TestExpandLong(t *testing.T) {
 	eachLevel(t, func(t *testing.T) {
 		for _, d := range types {
 			elems, size := d.BlockElems(), d.BlockBytes()
-			blocks := (streamMin + maxCall/2 + 7*maxBlock + 3) / elems
+			blocks := streamMin/(4*elems+size) + (maxCall/2+7*maxBlock+3)/elems
 			if active.expand[d].stream == nil {
 				blocks = (maxCall + 3*maxBlock + 3) / elems
 			}

@@ -18,7 +18,7 @@ func ExpandParallel(d layout.DType, dst []float32, src []byte) error {
 	if err := check(d, len(dst), len(src)); err != nil {
 		return err
 	}
-	large := isLarge(len(dst))
+	large := isLarge(len(dst), len(src))
 	if len(dst) < parallelMin {
 		expand(d, dst, src, large) // without the closure, which would be allocated
 		return nil
