@@ -15,10 +15,13 @@ import (
 	"syscall"
 )
 
-// File is a file being written. It is not safe for concurrent use.
+// File is a file being written. It is not safe for concurrent use. The errors of its
+// methods are of type *fs.PathError and name the path that Create was given, not the
+// temporary file.
 type File struct {
 	f      *os.File
-	path   string // the name to come; empty where f is written in place
+	path   string // as given
+	target string // the name to come; empty where f is written in place
 	closed bool
 }
 
@@ -29,32 +32,46 @@ type File struct {
 // to is replaced and the link stays. What is no regular file (/dev/stdout, a pipe) cannot
 // be replaced and is written in place: Abort then takes nothing back.
 func Create(path string) (*File, error) {
+	f, err := create(path)
+	if err != nil {
+		return nil, about(path, err)
+	}
+	return f, nil
+}
+
+func create(path string) (*File, error) {
 	old, err := os.Stat(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	if old != nil && old.IsDir() {
-		return nil, &os.PathError{Op: "create", Path: path, Err: syscall.EISDIR}
+		return nil, &fs.PathError{Op: "create", Err: syscall.EISDIR}
 	}
 	target, err := resolve(path)
 	if err != nil {
 		return nil, err
 	}
 	if old != nil && !replaceable(old, target) {
-		target = ""
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
+		return &File{f: f, path: path}, err
 	}
-	f, err := open(path, target, old)
-	if err != nil {
-		return nil, err
-	}
-	return &File{f: f, path: target}, nil
+	f, err := temporaries.create(target, old)
+	return &File{f: f, path: path, target: target}, err
 }
 
-func open(path, target string, old os.FileInfo) (*os.File, error) {
-	if target == "" {
-		return os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
+// about makes path the one that err, an error of package os, speaks of.
+func about(path string, err error) error {
+	var pe *fs.PathError
+	var le *os.LinkError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &pe):
+		return &fs.PathError{Op: pe.Op, Path: path, Err: pe.Err}
+	case errors.As(err, &le):
+		return &fs.PathError{Op: le.Op, Path: path, Err: le.Err}
 	}
-	return temp(target, old)
+	return &fs.PathError{Op: "write", Path: path, Err: err}
 }
 
 // replaceable reports whether a rename to target replaces old. Links in /proc and
@@ -88,7 +105,7 @@ func resolve(path string) (string, error) {
 		}
 		at = link
 	}
-	return "", &os.PathError{Op: "create", Path: path, Err: errors.New("too many symbolic links")}
+	return "", &fs.PathError{Op: "create", Err: errors.New("too many symbolic links")}
 }
 
 const (
@@ -108,7 +125,9 @@ func temp(target string, old os.FileInfo) (*os.File, error) {
 	}
 	// The umask may have taken some away.
 	if err := f.Chmod(perm); err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		return nil, errors.Join(err, f.Close(), os.Remove(f.Name()))
+		f.Close()
+		os.Remove(f.Name())
+		return nil, err
 	}
 	return f, nil
 }
@@ -118,7 +137,7 @@ func temp(target string, old os.FileInfo) (*os.File, error) {
 func createTemp(target string, perm fs.FileMode) (*os.File, error) {
 	dir, base := filepath.Split(target)
 	if base == "" {
-		return nil, &os.PathError{Op: "create", Path: target, Err: fs.ErrInvalid}
+		return nil, &fs.PathError{Op: "create", Err: syscall.ENOENT} // "", or "none/"
 	}
 	base = strings.ToValidUTF8(base[:min(len(base), maxBase)], "")
 	for range maxTries {
@@ -128,32 +147,43 @@ func createTemp(target string, perm fs.FileMode) (*os.File, error) {
 			return f, err
 		}
 	}
-	return nil, &os.PathError{Op: "create", Path: target, Err: fs.ErrExist}
+	return nil, &fs.PathError{Op: "create", Err: fs.ErrExist}
 }
 
 // Write appends b to the file.
-func (f *File) Write(b []byte) (int, error) { return f.f.Write(b) }
+func (f *File) Write(b []byte) (int, error) {
+	n, err := f.f.Write(b)
+	return n, about(f.path, err)
+}
 
 // Commit makes sure that the file is on disk and gives it its name. Where it fails, it
 // has done what Abort does. Only where the directory could not be made durable after the
 // rename, an error comes with the new file in place.
 func (f *File) Commit() error {
 	if f.closed {
-		return fs.ErrClosed
+		return about(f.path, fs.ErrClosed)
 	}
 	f.closed = true
-	if f.path == "" {
+	return about(f.path, f.commit())
+}
+
+func (f *File) commit() error {
+	if f.target == "" {
 		return f.f.Close()
 	}
+	defer temporaries.forget(f.f.Name())
 	err := f.f.Sync()
-	err = errors.Join(err, f.f.Close())
+	if closeErr := f.f.Close(); err == nil {
+		err = closeErr
+	}
 	if err == nil {
-		err = os.Rename(f.f.Name(), f.path)
+		err = os.Rename(f.f.Name(), f.target)
 	}
 	if err != nil {
-		return errors.Join(err, os.Remove(f.f.Name()))
+		os.Remove(f.f.Name())
+		return err
 	}
-	dir, _ := filepath.Split(f.path)
+	dir, _ := filepath.Split(f.target)
 	return syncDir(dir)
 }
 
@@ -164,8 +194,11 @@ func (f *File) Abort() error {
 	}
 	f.closed = true
 	err := f.f.Close()
-	if f.path != "" {
-		err = errors.Join(err, os.Remove(f.f.Name()))
+	if f.target != "" {
+		defer temporaries.forget(f.f.Name())
+		if removeErr := os.Remove(f.f.Name()); err == nil {
+			err = removeErr
+		}
 	}
-	return err
+	return about(f.path, err)
 }

@@ -1,0 +1,51 @@
+package atomicfile
+
+import (
+	"io/fs"
+	"os"
+	"sync"
+)
+
+// Abandon removes the temporary file of every File that is being written, for a process
+// that is about to end and cannot wait for whoever writes them. From then on nothing is
+// created or committed. It may be called at any time, from any goroutine.
+func Abandon() { temporaries.abandon() }
+
+// temporaries are the files that Abandon has to remove.
+var temporaries = registry{names: make(map[string]bool)}
+
+type registry struct {
+	mu        sync.Mutex
+	names     map[string]bool
+	abandoned bool
+}
+
+// create makes a temporary file and remembers it, in one step for abandon.
+func (r *registry) create(target string, old os.FileInfo) (*os.File, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.abandoned {
+		return nil, fs.ErrClosed
+	}
+	f, err := temp(target, old)
+	if err == nil {
+		r.names[f.Name()] = true
+	}
+	return f, err
+}
+
+func (r *registry) forget(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.names, name)
+}
+
+func (r *registry) abandon() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.abandoned = true
+	for name := range r.names {
+		os.Remove(name)
+	}
+	clear(r.names)
+}
