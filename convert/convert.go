@@ -2,6 +2,7 @@ package convert
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -62,25 +63,34 @@ func ToAPR2(ctx context.Context, m *loader.Model, path string, opts *Options) (R
 	}
 	w, err := apr2.Create(path, descriptors(plan), &apr2.Options{Align: opts.Align, Metadata: md})
 	if err != nil {
-		return Result{}, fmt.Errorf("%s: %w", path, err)
+		return Result{}, about(path, err)
 	}
 	defer w.Abort() // does nothing once Close has succeeded
 	var buf buffers
 	for i := range plan {
 		err := w.WriteTensorFunc(func(dst io.Writer) error {
-			return plan[i].writeTo(&monitor{ctx, path, dst, w, opts.Progress}, &buf)
+			return plan[i].writeTo(&monitor{ctx, dst, w, opts.Progress}, &buf)
 		})
 		if err != nil {
 			return Result{}, err
 		}
 	}
 	if err := w.Close(); err != nil {
-		return Result{}, fmt.Errorf("%s: %w", path, err)
+		return Result{}, err
 	}
 	if opts.Progress != nil {
 		opts.Progress(w.Size(), w.Size())
 	}
 	return Result{Tensors: len(plan), Bytes: w.Size(), Kept: kept}, nil
+}
+
+// about adds path to what the format refuses; errors of the system name it already.
+func about(path string, err error) error {
+	var fe *layout.FormatError
+	if errors.As(err, &fe) {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return err
 }
 
 func descriptors(plan []encoding) []layout.Tensor {
@@ -95,7 +105,6 @@ func descriptors(plan []encoding) []layout.Tensor {
 // notices that the work is cancelled.
 type monitor struct {
 	ctx      context.Context
-	path     string
 	w        io.Writer
 	file     *apr2.FileWriter
 	progress func(done, total uint64)
@@ -111,7 +120,7 @@ func (m *monitor) Write(b []byte) (written int, err error) {
 		n, err := m.w.Write(b[:min(len(b), monitorPiece)])
 		written += n
 		if err != nil {
-			return written, fmt.Errorf("%s: %w", m.path, err)
+			return written, err
 		}
 		b = b[n:]
 		if m.progress != nil {

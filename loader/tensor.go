@@ -126,7 +126,8 @@ func (f *file) readFull(dst []byte, off uint64) error {
 }
 
 // WriteTo writes the elements, as Bytes has them, to w: straight from the mapping, or
-// through a buffer of fixed size where the file is not mapped. Nothing is cached.
+// through a buffer of fixed size where the file is not mapped. Nothing is cached. Errors
+// of w come back as they are.
 func (t Tensor) WriteTo(w io.Writer) (written int64, err error) {
 	if err := t.enter(); err != nil {
 		return 0, err
@@ -135,28 +136,57 @@ func (t Tensor) WriteTo(w io.Writer) (written int64, err error) {
 	if t.desc.Encoding != layout.Raw {
 		return 0, t.wrap(fmt.Errorf("%w: elements stored as %s", ErrUnsupported, t.desc.Encoding))
 	}
+	var writerErr error
 	if t.file.mapping.Aliased() {
-		err = mmapio.Guard(func() error {
-			b, err := t.file.mapping.Slice(t.desc.Offset, t.desc.Stored)
-			if err != nil {
-				return err
-			}
-			n, err := w.Write(b)
-			written = int64(n)
-			if errors.Is(err, syscall.EFAULT) {
-				// The kernel, not this process, has met the hole in the file.
-				err = fmt.Errorf("%w: %w", mmapio.ErrFault, err)
-			}
-			return err
-		})
+		written, writerErr, err = t.writeMapped(w)
 	} else {
-		section := io.NewSectionReader(t.file.mapping, int64(t.desc.Offset), int64(t.desc.Stored))
-		written, err = io.CopyBuffer(struct{ io.Writer }{w}, section, make([]byte, max(1, min(1<<20, t.desc.Stored))))
+		written, writerErr, err = t.writeCopy(w)
 	}
 	if err != nil {
 		return written, t.wrap(err)
 	}
-	return written, nil
+	return written, writerErr
+}
+
+// writeMapped tells errors of w from those of the mapping.
+func (t Tensor) writeMapped(w io.Writer) (written int64, writerErr, err error) {
+	err = mmapio.Guard(func() error {
+		b, err := t.file.mapping.Slice(t.desc.Offset, t.desc.Stored)
+		if err != nil {
+			return err
+		}
+		n, err := w.Write(b)
+		written = int64(n)
+		if errors.Is(err, syscall.EFAULT) {
+			// The kernel, not this process, has met the hole in the file.
+			return &mmapio.FaultError{Offset: t.desc.Offset + uint64(n), Path: t.file.path, Err: mmapio.ErrFault}
+		}
+		writerErr = err
+		return nil
+	})
+	return written, writerErr, err
+}
+
+// writeCopy is writeMapped for a file that is not mapped.
+func (t Tensor) writeCopy(w io.Writer) (written int64, writerErr, err error) {
+	section := io.NewSectionReader(t.file.mapping, int64(t.desc.Offset), int64(t.desc.Stored))
+	dst := destination{w: w}
+	written, err = io.CopyBuffer(&dst, section, make([]byte, max(1, min(1<<20, t.desc.Stored))))
+	if dst.err != nil {
+		return written, dst.err, nil
+	}
+	return written, nil, err
+}
+
+// destination is a Writer, and no ReaderFrom, that remembers its error.
+type destination struct {
+	w   io.Writer
+	err error
+}
+
+func (d *destination) Write(b []byte) (n int, err error) {
+	n, d.err = d.w.Write(b)
+	return n, d.err
 }
 
 // enter keeps the mapping in place for the length of a call.
