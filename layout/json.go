@@ -1,47 +1,45 @@
 package layout
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"io"
+	"fmt"
+	"math"
 	"unicode/utf8"
 )
 
-// ParseJSON reads a JSON object, keeping the order of keys and every digit of numbers.
-// Invalid UTF-8, duplicate keys of one object, nesting past lim.Depth and anything but
-// white space after the object are errors. f, at (the object's offset in the file) and
-// field are for those errors.
+// ParseJSON reads a JSON object (RFC 8259), keeping the order of keys and every digit of
+// numbers. Invalid UTF-8, escapes that are half of a surrogate pair, duplicate keys of one
+// object, nesting past lim.Depth and anything but white space after the object are errors.
+// f, at (the object's offset in the file) and field are for those errors, which are at the
+// byte where something else should be; at the opening quote of a string without an end or
+// of a key that occurs twice; at the backslash of a bad escape.
+//
+// The document is copied once: keys, strings without escapes and numbers are parts of the
+// copy, which lives as long as one of them. All else is counted before it is allocated, so
+// that an array of one-digit numbers takes 9 times its text, and the worst of valid
+// documents, short numbers and a null in one array, 17 times.
 func ParseJSON(b []byte, f Format, at uint64, field string, lim Limits) (Metadata, error) {
-	p := jsonParser{dec: json.NewDecoder(bytes.NewReader(b)), format: f, at: at, field: field, depth: lim.Depth}
-	p.dec.UseNumber()
-	if uint64(len(b)) > lim.HeaderBytes {
-		return nil, p.errorf(ErrLimit, "%d bytes of JSON, more than %d", len(b), lim.HeaderBytes)
+	p := jsonParser{format: f, at: at, field: field, depth: lim.Depth}
+	// Below 4 GiB, counts have 32 bits, and keys an index that Names can hold.
+	if most := min(lim.HeaderBytes, math.MaxUint32); uint64(len(b)) > most {
+		return nil, p.errorf(0, ErrLimit, "%d bytes of JSON, more than %d", len(b), most)
 	}
-	if bad := validUTF8(b); bad < len(b) {
-		return nil, Errorf(f, at+uint64(bad), field, ErrInvalid, "JSON that is not valid UTF-8: %#02x", b[bad])
+	p.s = string(b) // before it is looked at: b may be mapped, and change
+	if bad := validUTF8(p.s); bad < len(p.s) {
+		return nil, p.errorf(bad, ErrInvalid, "JSON that is not valid UTF-8: %#02x", p.s[bad])
 	}
-	v, err := p.value(0)
-	if err != nil {
+	if err := p.check(); err != nil {
 		return nil, err
 	}
-	md, ok := v.(Metadata)
-	if !ok {
-		return nil, p.errorf(ErrInvalid, "JSON is not an object")
-	}
-	if _, err := p.dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, p.errorf(ErrInvalid, "bytes after the JSON object")
-	}
-	return md, nil
+	return p.build()
 }
 
-// validUTF8 is the length of the longest valid prefix of b.
-func validUTF8(b []byte) (n int) {
-	if utf8.Valid(b) { // the fast way, and the usual answer
-		return len(b)
+// validUTF8 is the length of the longest valid prefix of s.
+func validUTF8(s string) (n int) {
+	if utf8.ValidString(s) { // the fast way, and the usual answer
+		return len(s)
 	}
 	for {
-		r, size := utf8.DecodeRune(b[n:])
+		r, size := utf8.DecodeRuneInString(s[n:])
 		if r == utf8.RuneError && size <= 1 {
 			return n
 		}
@@ -49,79 +47,58 @@ func validUTF8(b []byte) (n int) {
 	}
 }
 
+// jsonParser goes over the text twice: first it checks all but whether keys are unique,
+// and counts; then it builds values, and need not look for errors.
 type jsonParser struct {
-	dec    *json.Decoder
+	s      string
+	i      int         // the next byte
+	groups []jsonGroup // objects and arrays in the order in which they open
+	buf    []byte      // for strings with escapes
+
 	format Format
 	at     uint64
 	field  string
 	depth  uint64
 }
 
-func (p *jsonParser) errorf(sentinel error, format string, args ...any) error {
-	return Errorf(p.format, p.at+uint64(p.dec.InputOffset()), p.field, sentinel, format, args...)
+// jsonGroup is what an object or array holds.
+type jsonGroup struct {
+	n     uint32 // members or elements
+	kinds jsonKinds
 }
 
-func (p *jsonParser) token() (json.Token, error) {
-	t, err := p.dec.Token()
-	if err != nil {
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		return nil, p.errorf(ErrInvalid, "JSON: %v", err)
-	}
-	return t, nil
+// jsonKinds is a set of kinds of values.
+type jsonKinds uint8
+
+const (
+	jsonText jsonKinds = 1 << iota
+	jsonNumber
+	jsonOther
+)
+
+func (p *jsonParser) errorf(i int, sentinel error, format string, args ...any) error {
+	return Errorf(p.format, p.at+uint64(i), p.field, sentinel, format, args...)
 }
 
-func (p *jsonParser) value(depth uint64) (any, error) {
-	t, err := p.token()
-	if err != nil {
-		return nil, err
+// unexpected is the error of finding anything but want.
+func (p *jsonParser) unexpected(want string) error {
+	found := "the end of the JSON"
+	if p.i < len(p.s) {
+		r, _ := utf8.DecodeRuneInString(p.s[p.i:])
+		found = fmt.Sprintf("%q", r)
 	}
-	delim, nested := t.(json.Delim)
-	if !nested {
-		return t, nil
-	}
-	if depth >= p.depth {
-		return nil, p.errorf(ErrLimit, "JSON nested deeper than %d", p.depth)
-	}
-	if delim == '{' {
-		return p.object(depth + 1)
-	}
-	return p.array(depth + 1)
+	return p.errorf(p.i, ErrInvalid, "%s where %s should be", found, want)
 }
 
-func (p *jsonParser) object(depth uint64) (Metadata, error) {
-	md := Metadata{}
-	seen := make(map[string]struct{})
-	for p.dec.More() {
-		t, err := p.token()
-		if err != nil {
-			return nil, err
+// next skips white space and is the byte after it, which is not consumed; at the end 0,
+// which no token starts with.
+func (p *jsonParser) next() byte {
+	for ; p.i < len(p.s); p.i++ {
+		switch c := p.s[p.i]; c {
+		case ' ', '\t', '\r', '\n':
+		default:
+			return c
 		}
-		key := t.(string) // Token answers anything else here with an error
-		if _, dup := seen[key]; dup {
-			return nil, p.errorf(ErrDuplicate, "key %s occurs twice", Quote([]byte(key)))
-		}
-		seen[key] = struct{}{}
-		v, err := p.value(depth)
-		if err != nil {
-			return nil, err
-		}
-		md = append(md, Entry{key, v})
 	}
-	_, err := p.token()
-	return md, err
-}
-
-func (p *jsonParser) array(depth uint64) ([]any, error) {
-	list := []any{}
-	for p.dec.More() {
-		v, err := p.value(depth)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, v)
-	}
-	_, err := p.token()
-	return list, err
+	return 0
 }

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -62,63 +65,146 @@ func TestParseJSONKeepsDigits(t *testing.T) {
 
 func TestParseJSONErrors(t *testing.T) {
 	tests := []struct {
-		json string
-		want error
-		word string
+		json   string
+		want   error
+		offset uint64
+		reason string // its beginning, or more than a word of it
 	}{
-		{``, layout.ErrInvalid, "unexpected EOF"},
-		{` `, layout.ErrInvalid, "unexpected EOF"},
-		{`[{}]`, layout.ErrInvalid, "not an object"},
-		{`"a"`, layout.ErrInvalid, "not an object"},
-		{`null`, layout.ErrInvalid, "not an object"},
-		{`1`, layout.ErrInvalid, "not an object"},
-		{`}`, layout.ErrInvalid, "invalid character"},
-		{`{,}`, layout.ErrInvalid, "invalid character"},
-		{`{"a":1,}`, layout.ErrInvalid, "invalid character"},
-		{`{"a" 1}`, layout.ErrInvalid, "invalid character"},
-		{`{"a"}`, layout.ErrInvalid, "invalid character"},
-		{`{"a":}`, layout.ErrInvalid, "invalid character"},
-		{`{a:1}`, layout.ErrInvalid, "invalid character"},
-		{`{1:1}`, layout.ErrInvalid, "invalid character"},
-		{`{null:1}`, layout.ErrInvalid, "invalid character"},
-		{`{"a":1 "b":2}`, layout.ErrInvalid, "invalid character"},
-		{`{"a":[1 2]}`, layout.ErrInvalid, "invalid character"},
-		{`{"a":[1,]}`, layout.ErrInvalid, "invalid character"},
-		{`{"a":[,1]}`, layout.ErrInvalid, "invalid character"},
-		{`{"a":[1}`, layout.ErrInvalid, "invalid character"},
-		{`{"a":{]}`, layout.ErrInvalid, "invalid character"},
-		{`{"a":01}`, layout.ErrInvalid, "invalid character"},
-		{`{"a":+1}`, layout.ErrInvalid, "invalid character"},
-		{`{"a":1.}`, layout.ErrInvalid, "invalid character"},
-		{`{"a":NaN}`, layout.ErrInvalid, "invalid character"},
-		{`{"a":'b'}`, layout.ErrInvalid, "invalid character"},
-		{`{"a":"\x"}`, layout.ErrInvalid, "invalid character"},
-		{"{\"a\":\"\n\"}", layout.ErrInvalid, "invalid character"},
-		{`{/**/}`, layout.ErrInvalid, "invalid character"},
-		{"{\"a\":\"\xff\"}", layout.ErrInvalid, "UTF-8"},
-		{"{\"a\":\"\xed\xa0\x80\"}", layout.ErrInvalid, "UTF-8"},
-		{"{}\xc0\x80", layout.ErrInvalid, "UTF-8"},
-		{`{}{}`, layout.ErrInvalid, "bytes after"},
-		{`{} x`, layout.ErrInvalid, "bytes after"},
-		{`{},`, layout.ErrInvalid, "bytes after"},
-		{`{}"`, layout.ErrInvalid, "bytes after"},
-		{`{}}`, layout.ErrInvalid, "bytes after"},
-		{"{}\x00", layout.ErrInvalid, "bytes after"},
-		{`{"a":1,"a":1}`, layout.ErrDuplicate, `"a"`},
-		{`{"a":1,"b":2,"\u0061":3}`, layout.ErrDuplicate, `"a"`},
-		{`{"":1,"":1}`, layout.ErrDuplicate, `""`},
-		{`{"a":[0,{"b":{"c":1,"d":2,"c":3}}]}`, layout.ErrDuplicate, `"c"`},
-		{`{"a":{},"a":{}}`, layout.ErrDuplicate, `"a"`},
+		{``, layout.ErrInvalid, 0, "the end of the JSON where an object"},
+		{` `, layout.ErrInvalid, 1, "the end of the JSON where an object"},
+		{`[{}]`, layout.ErrInvalid, 0, "'[' where an object"},
+		{` "a"`, layout.ErrInvalid, 1, "'\"' where an object"},
+		{`null`, layout.ErrInvalid, 0, "'n' where an object"},
+		{`1`, layout.ErrInvalid, 0, "'1' where an object"},
+		{`}`, layout.ErrInvalid, 0, "'}' where an object"},
+		{`{,}`, layout.ErrInvalid, 1, "',' where a key"},
+		{`{"a":1,}`, layout.ErrInvalid, 7, "'}' where a key"},
+		{`{"a" 1}`, layout.ErrInvalid, 5, "'1' where ':'"},
+		{`{"a"}`, layout.ErrInvalid, 4, "'}' where ':'"},
+		{`{"a":}`, layout.ErrInvalid, 5, "'}' where a value"},
+		{`{a:1}`, layout.ErrInvalid, 1, "'a' where a key"},
+		{`{1:1}`, layout.ErrInvalid, 1, "'1' where a key"},
+		{`{null:1}`, layout.ErrInvalid, 1, "'n' where a key"},
+		{`{"a":1 "b":2}`, layout.ErrInvalid, 7, "'\"' where ',' or '}'"},
+		{`{"a":[1 2]}`, layout.ErrInvalid, 8, "'2' where ',' or ']'"},
+		{`{"a":[1,]}`, layout.ErrInvalid, 8, "']' where a value"},
+		{`{"a":[,1]}`, layout.ErrInvalid, 6, "',' where a value"},
+		{`{"a":[1}`, layout.ErrInvalid, 7, "'}' where ',' or ']'"},
+		{`{"a":{]}`, layout.ErrInvalid, 6, "']' where a key"},
+		{`{"a":01}`, layout.ErrInvalid, 6, "'1' where ',' or '}'"},
+		{`{"a":-01}`, layout.ErrInvalid, 7, "'1' where ',' or '}'"},
+		{`{"a":+1}`, layout.ErrInvalid, 5, "'+' where a value"},
+		{`{"a":.5}`, layout.ErrInvalid, 5, "'.' where a value"},
+		{`{"a":1.}`, layout.ErrInvalid, 7, "'}' where a digit"},
+		{`{"a":1.e1}`, layout.ErrInvalid, 7, "'e' where a digit"},
+		{`{"a":-}`, layout.ErrInvalid, 6, "'}' where a digit"},
+		{`{"a":-x}`, layout.ErrInvalid, 6, "'x' where a digit"},
+		{`{"a":1e}`, layout.ErrInvalid, 7, "'}' where a digit"},
+		{`{"a":1E+-1}`, layout.ErrInvalid, 8, "'-' where a digit"},
+		{`{"a":1e+`, layout.ErrInvalid, 8, "the end of the JSON where a digit"},
+		{`{"a":0x1}`, layout.ErrInvalid, 6, "'x' where ',' or '}'"},
+		{`{"a":NaN}`, layout.ErrInvalid, 5, "'N' where a value"},
+		{`{"a":True}`, layout.ErrInvalid, 5, "'T' where a value"},
+		{`{"a":tru}`, layout.ErrInvalid, 5, "'t' where a value"},
+		{`{"a":nullx}`, layout.ErrInvalid, 9, "'x' where ',' or '}'"},
+		{`{"a":'b'}`, layout.ErrInvalid, 5, "'\\'' where a value"},
+		{`{/**/}`, layout.ErrInvalid, 1, "'/' where a key"},
+		{"{\f}", layout.ErrInvalid, 1, "'\\f' where a key"},
+		{"{\u00a0}", layout.ErrInvalid, 1, "'\\u00a0' where a key"},
+		{`{"a":"b`, layout.ErrInvalid, 5, "string that does not end"},
+		{`{"a":"b\`, layout.ErrInvalid, 7, "invalid escape"},
+		{`{"a":"\x"}`, layout.ErrInvalid, 6, "invalid escape"},
+		{`{"a":"12345678\u12g4"}`, layout.ErrInvalid, 14, "invalid escape"},
+		{`{"a":"\U1234"}`, layout.ErrInvalid, 6, "invalid escape"},
+		{`{"a":"\ud83d"}`, layout.ErrInvalid, 6, "invalid escape"},
+		{`{"a":"\ude00"}`, layout.ErrInvalid, 6, "invalid escape"},
+		{`{"a":"\ude00\ud83d"}`, layout.ErrInvalid, 6, "invalid escape"},
+		{`{"a":"\ud83dxude00"}`, layout.ErrInvalid, 6, "invalid escape"},
+		{`{"a":"\ud83d\ud83d\ude00"}`, layout.ErrInvalid, 6, "invalid escape"},
+		{`{"\ud800":1}`, layout.ErrInvalid, 2, "invalid escape"},
+		{"{\"a\":\"\n\"}", layout.ErrInvalid, 6, "control character 0x0a"},
+		{"{\"a\":\"0123456789\x1f\"}", layout.ErrInvalid, 16, "control character 0x1f"},
+		{"{\"a\x00\":1}", layout.ErrInvalid, 3, "control character 0x00"},
+		{"{\"a\":\"\xff\"}", layout.ErrInvalid, 6, "UTF-8: 0xff"},
+		{"{\"a\":\"\xed\xa0\x80\"}", layout.ErrInvalid, 6, "UTF-8"},
+		{"{\"\ufffd\":\"\xff\"}", layout.ErrInvalid, 8, "UTF-8"},
+		{"{}\xc0\x80", layout.ErrInvalid, 2, "UTF-8"},
+		{`{}{}`, layout.ErrInvalid, 2, "bytes after"},
+		{`{} x`, layout.ErrInvalid, 3, "bytes after"},
+		{`{},`, layout.ErrInvalid, 2, "bytes after"},
+		{`{}"`, layout.ErrInvalid, 2, "bytes after"},
+		{`{}}`, layout.ErrInvalid, 2, "bytes after"},
+		{"{}\x00", layout.ErrInvalid, 2, "bytes after"},
+		{strings.Repeat(" ", 5000) + `{"a":1,}`, layout.ErrInvalid, 5007, "'}' where a key"},
+		{`{"a":"` + strings.Repeat("x", 5000) + `",}`, layout.ErrInvalid, 5008, "'}' where a key"},
+		{`{"a":1,"a":2}`, layout.ErrDuplicate, 7, "key \"a\""},
+		{`{"a":1,"b":2,"\u0061":3}`, layout.ErrDuplicate, 13, "key \"a\""},
+		{`{"":1,"":1}`, layout.ErrDuplicate, 6, "key \"\""},
+		{`{"a":[0,{"b":{"c":1,"d":2,"c":3}}]}`, layout.ErrDuplicate, 26, "key \"c\""},
+		{`{"a":{},"a":{}}`, layout.ErrDuplicate, 8, "key \"a\""},
+		{`{` + members(40) + `,"k7":0}`, layout.ErrDuplicate, uint64(len(members(40))) + 2, "key \"k7\""},
 	}
 	for _, tt := range tests {
 		md, err := parseJSON(tt.json, defaults())
-		var fe *layout.FormatError
-		if md != nil || !errors.As(err, &fe) || !errors.Is(err, tt.want) || !strings.Contains(fe.Reason, tt.word) {
-			t.Errorf("%s: %v, %v, want %v with %q", tt.json, md, err, tt.want, tt.word)
+		if md != nil {
+			t.Errorf("%s: %v", tt.json, md)
+		}
+		wantFormatError(t, err, layout.APR2, jsonAt+tt.offset, "metadata", tt.want, tt.reason)
+	}
+}
+
+// members are n members of an object.
+func members(n int) string {
+	var list []string
+	for i := range n {
+		list = append(list, fmt.Sprintf(`"k%d":%d`, i, i))
+	}
+	return strings.Join(list, ",")
+}
+
+// TestParseJSONArrays: the type of an array says what is in it.
+func TestParseJSONArrays(t *testing.T) {
+	n := json.Number("1")
+	for text, want := range map[string]any{
+		`[]`:                    []any{},
+		` [ ] `:                 []any{},
+		`[1]`:                   []json.Number{"1"},
+		`[1,-2.5e-3 , 0]`:       []json.Number{"1", "-2.5e-3", "0"},
+		`["a"]`:                 []string{"a"},
+		`["a","\n\u00e9" , ""]`: []string{"a", "\né", ""},
+		`[1,"a"]`:               []any{n, "a"},
+		`["a",1]`:               []any{"a", n},
+		`[1,null]`:              []any{n, nil},
+		`[true,false]`:          []any{true, false},
+		`["a",["a"]]`:           []any{"a", []string{"a"}},
+		`[[],[1],["a"],{}]`:     []any{[]any{}, []json.Number{"1"}, []string{"a"}, layout.Metadata{}},
+		`["[","{",1]`:           []any{"[", "{", n},
+	} {
+		md, err := parseJSON(`{"before":[1,[]],"v":`+text+`,"after":[""]}`, defaults())
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		if end := jsonAt + uint64(len(tt.json)); fe.Format != layout.APR2 || fe.Field != "metadata" || fe.Offset < jsonAt || fe.Offset > end {
-			t.Errorf("%s: error %v, want one of apr2, metadata, between %d and %d", tt.json, err, jsonAt, end)
+		if got, _ := md.Get("v"); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %#v, want %#v", text, got, want)
+		}
+		if after, _ := md.Get("after"); !reflect.DeepEqual(after, []string{""}) {
+			t.Errorf("%s: after it %#v", text, after)
+		}
+	}
+}
+
+// TestParseJSONManyKeys: an object of any number of keys has all of them, in order.
+func TestParseJSONManyKeys(t *testing.T) {
+	for _, n := range []int{1, 15, 16, 17, 18, 1000} {
+		md, err := parseJSON("{"+members(n)+"}", defaults())
+		if err != nil || len(md) != n {
+			t.Fatalf("%d keys: %d, %v", n, len(md), err)
+		}
+		for i, e := range md {
+			if want := (layout.Entry{Key: fmt.Sprint("k", i), Value: json.Number(fmt.Sprint(i))}); e != want {
+				t.Errorf("%v, want %v", e, want)
+			}
 		}
 	}
 }
@@ -127,28 +213,6 @@ func TestParseJSONErrors(t *testing.T) {
 func TestParseJSONSameKeys(t *testing.T) {
 	if _, err := parseJSON(`{"a":{"a":1},"b":{"a":{"a":2}},"c":[{"a":3},{"a":4}]}`, defaults()); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestParseJSONErrorOffsets(t *testing.T) {
-	tests := []struct {
-		json string
-		want uint64 // of the token that is wrong, or of its end
-	}{
-		{`{"a":1,"a":2}`, 10},
-		{`{"a":1} x`, 8},
-		{"{\"\ufffd\":\"\xff\"}", 8}, // the replacement character itself is valid
-		{`{"a" 1}`, 5},
-		{`{"a":[1,2}`, 9},
-		{strings.Repeat(" ", 5000) + `{"a":1,}`, 5007},
-		{`{"a":"` + strings.Repeat("x", 5000) + `",}`, 5008},
-	}
-	for _, tt := range tests {
-		_, err := parseJSON(tt.json, defaults())
-		var fe *layout.FormatError
-		if !errors.As(err, &fe) || fe.Offset != jsonAt+tt.want {
-			t.Errorf("%.20s…: error %v, want offset %d", tt.json, err, jsonAt+tt.want)
-		}
 	}
 }
 
@@ -248,11 +312,63 @@ func decodeJSON(b []byte) (v any, err error) {
 	return v, err
 }
 
+// escapes are those of valid JSON, pairs of surrogates being one.
+var escapes = regexp.MustCompile(`\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|u....|.)`)
+
+// halfSurrogate is whether valid JSON has an escape that is half of a pair, which
+// encoding/json takes for U+FFFD.
+func halfSurrogate(b []byte) bool {
+	return slices.ContainsFunc(escapes.FindAll(b, -1), func(e []byte) bool {
+		return len(e) == 6 && strings.ContainsRune("dD", rune(e[2])) && strings.ContainsRune("89abcdefABCDEF", rune(e[3]))
+	})
+}
+
+// asDecoded is v with the types that encoding/json decodes to. It fails where an array
+// has not the type that its elements call for.
+func asDecoded(t *testing.T, v any) any {
+	switch v := v.(type) {
+	case layout.Metadata:
+		m := make(map[string]any, len(v))
+		for _, e := range v {
+			m[e.Key] = asDecoded(t, e.Value)
+		}
+		return m
+	case []string:
+		return boxed(t, v)
+	case []json.Number:
+		return boxed(t, v)
+	case []any:
+		list := make([]any, len(v))
+		kinds := make(map[reflect.Type]bool)
+		for i := range v {
+			kinds[reflect.TypeOf(v[i])] = true
+			list[i] = asDecoded(t, v[i])
+		}
+		if len(kinds) == 1 && (kinds[reflect.TypeFor[string]()] || kinds[reflect.TypeFor[json.Number]()]) {
+			t.Fatalf("%v is of one kind, but []any", v)
+		}
+		return list
+	}
+	return v
+}
+
+func boxed[T any](t *testing.T, v []T) []any {
+	if len(v) == 0 {
+		t.Fatalf("an empty %T", v)
+	}
+	list := make([]any, len(v))
+	for i := range v {
+		list[i] = v[i]
+	}
+	return list
+}
+
 // FuzzParseJSON compares with encoding/json: it accepts exactly the valid objects
-// without duplicate keys and too deep nesting, and what it accepts it writes back.
+// without duplicate keys, half surrogates and too deep nesting, with the same values, and
+// what it accepts it writes back.
 func FuzzParseJSON(f *testing.F) {
 	for _, s := range []string{
-		everything, ``, `{}`, `{"a":1,"a":2}`, `{"a":[1,{"b":[]}],"c":-1.5e+3}`, `{"a":[[[[1]]]]}`, `{"\ud800":"\ud800"}`,
+		everything, ``, `{}`, `{"a":1,"a":2}`, `{"a":[1,{"b":[]}],"c":-1.5e+3}`, `{"a":[[[[1]]]]}`, `{"\ud800":"\ud800"}`, `{"\ud83d\ude00":["\\ud800","\ufffd"]}`,
 		`{"a":1}}`, "{\"a\":\"\u2028\"}", `[1]`, `{"a":01}`, `{"a":tru`,
 	} {
 		f.Add([]byte(s))
@@ -262,7 +378,7 @@ func FuzzParseJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		md, err := layout.ParseJSON(b, layout.APR2, jsonAt, "metadata", lim)
 		var want map[string]any
-		if utf8.Valid(b) && json.Valid(b) {
+		if utf8.Valid(b) && json.Valid(b) && !halfSurrogate(b) {
 			v, _ := decodeJSON(b)
 			members, depth := shapeOfJSON(b)
 			if object, ok := v.(map[string]any); ok && membersLeft(v) == members && depth <= int(lim.Depth) {
@@ -281,6 +397,9 @@ func FuzzParseJSON(f *testing.F) {
 		}
 		if err != nil {
 			t.Fatalf("%q: %v", b, err)
+		}
+		if got := asDecoded(t, md); !reflect.DeepEqual(got, any(want)) {
+			t.Fatalf("%q became %#v, want %#v", b, got, want)
 		}
 		out, err := md.MarshalJSON()
 		if err != nil {

@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 )
 
 // Metadata is what a file says about its model: keys and values in the order of the
 // file. Values are
 //
-//   - from JSON: nil, bool, string, [json.Number] (so that no digit is lost), []any, Metadata
+//   - from JSON: nil, bool, string, [json.Number] (so that no digit is lost), Metadata, and
+//     arrays: []string and []json.Number where all elements are of that kind, else, and
+//     where there are none, []any
 //   - from typed formats: bool, string, the sized integers and floats of Go, and slices of these
 //
 // Metadata is memory of its own and stays valid after the model is closed.
@@ -50,6 +53,55 @@ func (m *Metadata) Set(key string, value any) {
 		}
 	}
 	*m = append(*m, Entry{key, value})
+}
+
+// Merge sets all keys of add, as Set does one by one, in time that grows with the number
+// of keys of both. Objects are values like any other: one takes the place of another.
+func (m *Metadata) Merge(add Metadata) {
+	keys := newKeyIndex(len(*m) + len(add))
+	for i, e := range *m {
+		keys.place((*m)[:i], e.Key)
+	}
+	for _, e := range add {
+		if i, ok := keys.place(*m, e.Key); ok {
+			(*m)[i].Value = e.Value
+		} else {
+			*m = append(*m, e)
+		}
+	}
+}
+
+// keyIndex finds the keys of Metadata that is being put together.
+type keyIndex struct {
+	names *Names // nil: they are so few that to look at each is faster
+}
+
+// newKeyIndex makes an index of up to n keys.
+func newKeyIndex(n int) keyIndex {
+	const few = 16
+	if n <= few {
+		return keyIndex{}
+	}
+	return keyIndex{NewNames(n)}
+}
+
+// place is where key is in m; where it is not, it is filed as the one to be appended.
+func (x keyIndex) place(m Metadata, key string) (i int, ok bool) {
+	if x.names == nil {
+		i = slices.IndexFunc(m, func(e Entry) bool { return e.Key == key })
+		return i, i >= 0
+	}
+	hash := HashName(key)
+	for p := x.names.Probe(hash); ; {
+		i, ok := p.Next()
+		if !ok {
+			x.names.Add(hash, len(m))
+			return len(m), false
+		}
+		if m[i].Key == key {
+			return i, true
+		}
+	}
 }
 
 // All iterates over keys and values in the order of the file.

@@ -3,7 +3,9 @@ package layout_test
 import (
 	"encoding/json"
 	"math"
+	"reflect"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
@@ -67,6 +69,36 @@ func TestMetadataSetAll(t *testing.T) {
 	}
 }
 
+// TestMetadataMerge: Merge does what Set of each key does, few or many as they are.
+func TestMetadataMerge(t *testing.T) {
+	keys := func(from, to int) (md layout.Metadata) {
+		for i := from; i < to; i++ {
+			md = append(md, layout.Entry{Key: strconv.Itoa(i % 1000), Value: i})
+		}
+		return md
+	}
+	for _, tt := range []struct{ m, add layout.Metadata }{
+		{nil, nil},
+		{nil, keys(0, 3)},
+		{keys(0, 3), nil},
+		{keys(0, 3), keys(2, 5)},
+		{keys(0, 8), keys(4, 12)},         // 16 together
+		{keys(0, 8), keys(4, 13)},         // 17
+		{keys(0, 100), keys(50, 1200)},    // replaces, appends, and has keys twice
+		{keys(0, 1100), keys(1050, 1070)}, // the first of two is replaced
+		{layout.Metadata{{Key: "o", Value: keys(0, 2)}}, layout.Metadata{{Key: "o", Value: keys(1, 3)}}},
+	} {
+		want, got := slices.Clone(tt.m), slices.Clone(tt.m)
+		for k, v := range tt.add.All() {
+			want.Set(k, v)
+		}
+		got.Merge(tt.add)
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%v and %v: %v, want %v", tt.m, tt.add, got, want)
+		}
+	}
+}
+
 func TestMetadataMarshalJSON(t *testing.T) {
 	nan, inf := math.NaN(), math.Inf(1)
 	tests := []struct {
@@ -99,6 +131,7 @@ func TestMetadataMarshalJSON(t *testing.T) {
 		{[]float64{}, `[]`},
 		{[]string{"a", "<", ""}, `["a","<",""]`},
 		{[]string{}, `[]`},
+		{[]json.Number{"1.10e+400", "-0"}, `[1.10e+400,-0]`},
 		{[]bool{true, false}, `[true,false]`},
 		{[]int8{-1, 2}, `[-1,2]`},
 		{[]int16{-1}, `[-1]`}, {[]int32{-1}, `[-1]`}, {[]int64{-1}, `[-1]`},
@@ -124,7 +157,7 @@ func TestMetadataMarshalJSON(t *testing.T) {
 }
 
 func TestMetadataMarshalJSONError(t *testing.T) {
-	for _, value := range []any{make(chan int), func() {}, json.Number("1x"), []any{make(chan int)}, layout.Metadata{{Value: complex(1, 2)}}} {
+	for _, value := range []any{make(chan int), func() {}, json.Number("1x"), []json.Number{"1", "x"}, []any{make(chan int)}, layout.Metadata{{Value: complex(1, 2)}}} {
 		if got, err := (layout.Metadata{{Key: "v", Value: value}}).MarshalJSON(); got != nil || err == nil {
 			t.Errorf("%T: %s, %v, want an error", value, got, err)
 		}

@@ -330,10 +330,10 @@ func TestMetadataErrors(t *testing.T) {
 		want       error
 		offset     uint64
 	}{
-		{"no object", "[]", layout.ErrInvalid, 134},
-		{"cut", "{ ", layout.ErrInvalid, 133},
+		{"no object", "[]", layout.ErrInvalid, 132},
+		{"cut", "{ ", layout.ErrInvalid, 134},
 		{"UTF-8", "\xff{", layout.ErrInvalid, 132},
-		{"twice", `{"a":1,"a":2}`, layout.ErrDuplicate, 142},
+		{"twice", `{"a":1,"a":2}`, layout.ErrDuplicate, 139},
 	} {
 		in := patch(12, "\x84", 16, string(rune(len(tc.json))), 132, tc.json)
 		f := mustDecode(t, in)

@@ -47,8 +47,8 @@ func TestWriterRefuses(t *testing.T) {
 		{"sum of sizes", []layout.Tensor{tensor("a", layout.U8, 1<<62), tensor("b", layout.U8, 1<<62)}, Options{}, layout.ErrLimit, "offset", 83, "2^63"},
 		{"align", nil, Options{Align: 16}, layout.ErrInvalid, "flags", 8, "16, not 32 or 64"},
 		{"flags", nil, Options{Flags: Signed | Sharded}, layout.ErrInvalid, "flags", 8, "SIGNED cannot"},
-		{"metadata twice", nil, md(layout.Entry{Key: "a"}, layout.Entry{Key: "a"}), layout.ErrDuplicate, "metadata", 45, `"a"`},
-		{"metadata nesting", nil, md(layout.Entry{Key: "x", Value: deep}), layout.ErrLimit, "metadata", 353, "deeper than 64"},
+		{"metadata twice", nil, md(layout.Entry{Key: "a"}, layout.Entry{Key: "a"}), layout.ErrDuplicate, "metadata", 42, `"a"`},
+		{"metadata nesting", nil, md(layout.Entry{Key: "x", Value: deep}), layout.ErrLimit, "metadata", 352, "deeper than 64"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out bytes.Buffer

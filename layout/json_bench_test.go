@@ -1,0 +1,83 @@
+package layout_test
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// vocabulary is a JSON array of n tokens such as tokenizers have.
+func vocabulary(n int) string {
+	var b strings.Builder
+	b.WriteByte('[')
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `"%.*s%d"`, i%7, "tokens ", i)
+	}
+	b.WriteByte(']')
+	return b.String()
+}
+
+func BenchmarkParseJSON(b *testing.B) {
+	const n = 50_000
+	for _, tc := range []struct{ name, json string }{
+		{"strings", `{"vocab":` + vocabulary(n) + `}`},
+		{"escapes", `{"vocab":` + strings.ReplaceAll(vocabulary(n), `to`, `\u0120t`) + `}`},
+		{"keys", `{` + members(n) + `}`},
+		{"numbers", `{"a":[` + strings.Repeat("1,", n) + `1]}`},
+		{"mixed", `{"a":[` + strings.Repeat("1,", n) + `null]}`},
+		{"arrays", `{"a":[` + strings.Repeat(`["a","b"],`, n) + `[]]}`},
+		{"objects", `{"a":[` + strings.Repeat(`{"k":1},`, n) + `{}]}`},
+	} {
+		b.Run("of="+tc.name, func(b *testing.B) {
+			text := []byte(tc.json)
+			b.SetBytes(int64(len(text)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := layout.ParseJSON(text, layout.APR2, 0, "metadata", defaults()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// TestParseJSONMemory: all that ParseJSON ever allocates is a small multiple of the text.
+func TestParseJSONMemory(t *testing.T) {
+	const n = 200_000
+	for _, tc := range []struct {
+		name, json string
+		most       float64 // bytes allocated for a byte of text
+	}{
+		{"numbers", `{"a":[` + strings.Repeat("1,", n) + `1]}`, 9.1},
+		{"strings", `{"a":[` + strings.Repeat(`"",`, n) + `""]}`, 6.5},
+		{"mixed", `{"a":[` + strings.Repeat("1,", n) + `null]}`, 17.1},
+		{"empty arrays", `{"a":[` + strings.Repeat("[],", n) + `[]]}`, 17.1},
+		{"arrays", `{"a":[` + strings.Repeat("[1],", n) + `[]]}`, 17.1},
+		{"empty objects", `{"a":[` + strings.Repeat("{},", n) + `{}]}`, 17.1},
+		{"objects", `{"a":[` + strings.Repeat(`{"":1},`, n) + `{}]}`, 17.1},
+		{"keys", `{` + members(n) + `}`, 10},
+		{"a bracket in a string", `{"a":"` + strings.Repeat("[", n) + `"}`, 9.1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			text := []byte(tc.json)
+			runtime.ReadMemStats(&before)
+			md, err := layout.ParseJSON(text, layout.APR2, 0, "metadata", defaults())
+			runtime.ReadMemStats(&after)
+			if err != nil || len(md) == 0 {
+				t.Fatal(md, err)
+			}
+			got := float64(after.TotalAlloc-before.TotalAlloc) / float64(len(text))
+			t.Logf("%.1f bytes for one", got)
+			if got > tc.most {
+				t.Errorf("%.1f bytes for one of text, want at most %.1f", got, tc.most)
+			}
+		})
+	}
+}
