@@ -71,15 +71,15 @@ func check(d layout.DType, elems, size int) error {
 
 // A blockSize is in elements and in bytes.
 type blockSize struct {
-	log2Elems uint8 // a block's elements are a power of two
-	bytes     uint8 // 0 for types without an expansion
+	log2Elems uint8  // a block's elements are a power of two
+	bytes     uint16 // 0 for types without an expansion
 }
 
 // blockSizes are what fits needs, at hand: for small buffers the checks count.
 var blockSizes = func() (sizes [256]blockSize) {
 	for d := range layout.DType(numTypes) {
 		if Supported(d) {
-			sizes[d] = blockSize{uint8(bits.Len(uint(d.BlockElems())) - 1), uint8(d.BlockBytes())}
+			sizes[d] = blockSize{uint8(bits.Len(uint(d.BlockElems())) - 1), uint16(d.BlockBytes())}
 		}
 	}
 	return sizes
