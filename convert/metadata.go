@@ -27,9 +27,7 @@ func metadata(m *loader.Model, lease *loader.Lease, plan []encoding, opts *Optio
 		{Key: "architecture", Value: layout.Metadata{}},
 	}
 	if m.Format() == layout.APR2 {
-		for key, value := range from.All() {
-			md.Set(key, value)
-		}
+		md.Merge(from)
 	} else if len(from) > 0 {
 		md.Set(m.Format().String(), from)
 	}
@@ -42,7 +40,7 @@ func metadata(m *loader.Model, lease *loader.Lease, plan []encoding, opts *Optio
 // far of the scales of tensors that have been re-encoded is gone.
 func setQuantization(md *layout.Metadata, plan []encoding, d layout.DType) {
 	old := object(*md, "quantization")
-	q := append(layout.Metadata{}, old...) // the source's metadata is not ours to change
+	q := slices.Clone(old) // the source's metadata is not ours to change
 	if d != layout.Invalid {
 		q.Set("method", d.String())
 		q.Set("bits_per_weight", number(bitsPerWeight(plan), 64))
@@ -118,30 +116,52 @@ var topLevel = map[string]bool{
 // MergeConfig merges a configuration, such as the config.json beside a Hugging Face model,
 // into APR2 metadata. Keys that the specification places at the top level go there, with
 // objects merged key by key; every other key describes the architecture and goes into that
-// object. apr_version is the file's own and is not taken over.
+// object. An architecture that is no object, such as the name of one, in the metadata or
+// the configuration, stays as the key "name" of the object that it has to become, unless
+// the configuration has that key as well. apr_version is the file's own and is not taken
+// over.
+//
+// What md's objects are made of is left as it was: it may belong to an open model.
 func MergeConfig(md *layout.Metadata, config layout.Metadata) {
+	var top, architecture layout.Metadata
 	for key, value := range config.All() {
 		switch {
 		case key == "apr_version":
+		case key == "architecture":
+			architecture = append(architecture, asArchitecture(value)...)
 		case topLevel[key]:
-			mergeKey(md, key, value)
+			old, _ := md.Get(key)
+			top = append(top, layout.Entry{Key: key, Value: merged(old, value)})
 		default:
-			mergeKey(md, "architecture", layout.Metadata{{Key: key, Value: value}})
+			architecture = append(architecture, layout.Entry{Key: key, Value: value})
 		}
 	}
+	if len(architecture) > 0 {
+		old, _ := md.Get("architecture")
+		md.Set("architecture", merged(asArchitecture(old), architecture))
+	}
+	md.Merge(top)
 }
 
-// mergeKey sets key to value; where both are objects, value's keys are added to the old
-// ones. The old object is left as it was: it may belong to an open model.
-func mergeKey(md *layout.Metadata, key string, value any) {
-	add, isObject := value.(layout.Metadata)
-	old, _ := md.Get(key)
-	if was, ok := old.(layout.Metadata); ok && isObject {
-		merged := append(layout.Metadata{}, was...)
-		for k, v := range add.All() {
-			merged.Set(k, v)
-		}
-		value = merged
+// asArchitecture is v as the object that the specification wants, empty where v is null.
+func asArchitecture(v any) layout.Metadata {
+	switch v := v.(type) {
+	case nil:
+		return nil
+	case layout.Metadata:
+		return v
 	}
-	md.Set(key, value)
+	return layout.Metadata{{Key: "name", Value: v}}
+}
+
+// merged is value or, where it and old are objects, a new one with the keys of both.
+func merged(old, value any) any {
+	add, isObject := value.(layout.Metadata)
+	was, wasObject := old.(layout.Metadata)
+	if !isObject || !wasObject {
+		return value
+	}
+	object := slices.Clone(was)
+	object.Merge(add)
+	return object
 }

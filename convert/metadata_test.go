@@ -1,10 +1,15 @@
 package convert_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tensormap/tensormap/convert"
 	"github.com/tensormap/tensormap/layout"
@@ -64,6 +69,16 @@ func TestMetadata(t *testing.T) {
 			`{"apr_version":"2.0.0","model_type":"b","architecture":{"x":1,"y":2,"z":3},"vocab":{"a":0,"b":2}}`},
 		{"config with an architecture", safe("null"), `{"architecture":{"x":1},"y":2}`,
 			`{"apr_version":"2.0.0","model_type":"unknown","architecture":{"x":1,"y":2}}`},
+		{"config over an architecture that is a name", apr(`{"architecture":"whisper"}`), `{"x":1,"architecture":{"y":2}}`,
+			`{"apr_version":"2.0.0","model_type":"unknown","architecture":{"name":"whisper","x":1,"y":2}}`},
+		{"config with another name", apr(`{"architecture":"whisper"}`), `{"name":"bert"}`,
+			`{"apr_version":"2.0.0","model_type":"unknown","architecture":{"name":"bert"}}`},
+		{"config whose architecture is a name", apr(`{"architecture":{"x":1}}`), `{"y":2,"architecture":"bert"}`,
+			`{"apr_version":"2.0.0","model_type":"unknown","architecture":{"x":1,"y":2,"name":"bert"}}`},
+		{"architecture of null", apr(`{"architecture":null}`), `{"x":1}`,
+			`{"apr_version":"2.0.0","model_type":"unknown","architecture":{"x":1}}`},
+		{"config with the same key at both places", safe("null"), `{"x":1,"architecture":{"x":2,"y":3},"y":4}`,
+			`{"apr_version":"2.0.0","model_type":"unknown","architecture":{"x":2,"y":4}}`},
 		{"apr_version is the file's own", safe("null"), `{"apr_version":"9"}`, required + `}`},
 		{"scales", apr(`{"quantization":{"method":"I8","scales":{"a":0.1,"elsewhere":2},"zero_points":{"a":-3}}}`), "{}",
 			required + `,"quantization":{"method":"I8","scales":{"elsewhere":2,"a":0.1},"zero_points":{"a":-3}}}`},
@@ -142,6 +157,22 @@ func TestMergeConfigKeepsOrder(t *testing.T) {
 	}
 }
 
+// TestMergeConfigKeepsName: an architecture that is a name becomes an object only where
+// there is more to say of it.
+func TestMergeConfigKeepsName(t *testing.T) {
+	for config, want := range map[string]string{
+		`{"model_type":"a"}`:  `{"architecture":"whisper","model_type":"a"}`,
+		`{"architecture":{}}`: `{"architecture":"whisper"}`,
+		`{"x":1}`:             `{"architecture":{"name":"whisper","x":1}}`,
+	} {
+		md := parse(t, `{"architecture":"whisper"}`)
+		convert.MergeConfig(&md, parse(t, config))
+		if got := asJSON(t, md); got != want {
+			t.Errorf("%s: %s, want %s", config, got, want)
+		}
+	}
+}
+
 // TestMergeConfigDoesNotAlias: an object that was merged into is a new one.
 func TestMergeConfigDoesNotAlias(t *testing.T) {
 	source := parse(t, `{"architecture":{"x":1},"vocab":{"a":1}}`)
@@ -156,9 +187,54 @@ func TestMergeConfigDoesNotAlias(t *testing.T) {
 	}
 }
 
+// TestManyKeys: the time that metadata takes grows with its keys and not their square.
+func TestManyKeys(t *testing.T) {
+	const n = 60_000
+	var members []string
+	for i := range n {
+		members = append(members, fmt.Sprintf(`"key%d":%d`, i, i))
+	}
+	list := strings.Join(members, ",")
+	source := parse(t, `{"architecture":{`+list+`},"vocab":{`+list+`},`+list+`}`)
+	config := parse(t, `{"more":1,"vocab":{`+list+`,"more":2},`+list+`}`)
+	m := openBytes(t, apr2File(t, source))
+	begun := time.Now()
+	md := slices.Clone(source)
+	convert.MergeConfig(&md, config)
+	if took := time.Since(begun); took > time.Second {
+		t.Errorf("MergeConfig of %d keys took %v", n, took)
+	}
+	for key, want := range map[string]int{"architecture": n + 1, "vocab": n + 1} {
+		if v, _ := md.Get(key); len(v.(layout.Metadata)) != want {
+			t.Errorf("%s has %d keys, want %d", key, len(v.(layout.Metadata)), want)
+		}
+	}
+	begun = time.Now()
+	out, _ := toAPR2(t, m, &convert.Options{Config: config})
+	// Quadratic time would be a minute; this is the slowest machine under the race detector.
+	if took := time.Since(begun); took > 15*time.Second {
+		t.Errorf("%d keys took %v", n, took)
+	}
+	if got, want := len(metadata(t, out)), n+4; got != want {
+		t.Errorf("%d keys, want %d", got, want)
+	}
+}
+
+// TestUnreadableMetadata: what would make a file that cannot be read is not written.
+func TestUnreadableMetadata(t *testing.T) {
+	dir := t.TempDir()
+	m := openBytes(t, safeTensors(0, "null", counting("v", layout.F32, 4)))
+	_, err := convert.ToAPR2(t.Context(), m, dir+"/out", &convert.Options{Config: parse(t, `{"quantization":{"scales":{"v":"x"}}}`)})
+	if !errors.Is(err, layout.ErrInvalid) || !strings.Contains(err.Error(), "quantization.scales") {
+		t.Errorf("a scale of \"x\": %v", err)
+	}
+	onlyFiles(t, dir)
+}
+
 // TestBadMetadata is not written over.
 func TestBadMetadata(t *testing.T) {
-	b := apr2File(t, parse(t, `{"quantization":{"scales":{"a":0}}}`), counting("a", layout.I8, 1))
+	b := apr2File(t, parse(t, `{"quantization":{"scales":{"a":1}}}`), counting("a", layout.I8, 1))
+	b = bytes.Replace(b, []byte(`{"a":1}`), []byte(`{"a":0}`), 1) // which no Writer writes
 	dir := t.TempDir()
 	if _, err := convert.ToAPR2(t.Context(), openBytes(t, b), dir+"/out", nil); err == nil {
 		t.Error("a scale of 0 was converted")
