@@ -41,7 +41,9 @@ const chunk = 256 << 10
 // WriteTensor, WriteTensorFrom or WriteTensorFunc each. An empty shape is written as [1].
 //
 // It refuses what Decode would refuse, with the same errors: names that are not unique
-// UTF-8, more than 8 dimensions, dtypes that the format has no id for, and the like.
+// UTF-8, more than 8 dimensions, dtypes that the format has no id for, and the like; and
+// metadata that could not be read again: keys that are not unique, deep nesting, more than
+// the default of [layout.Limits], or quantization that [File.Scales] refuses.
 func NewWriter(w io.Writer, tensors []layout.Tensor, opts *Options) (*Writer, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -54,12 +56,11 @@ func NewWriter(w io.Writer, tensors []layout.Tensor, opts *Options) (*Writer, er
 	if err != nil {
 		return nil, err
 	}
-	// The decoder makes sure of all else, so that nothing is written which cannot be read.
-	f, err := Decode(planned{head, p.size}, nil)
+	index, err := p.readBack(head)
 	if err != nil {
 		return nil, err
 	}
-	wr := &Writer{w: w, index: f.Index()}
+	wr := &Writer{w: w, index: index}
 	return wr, wr.write(head)
 }
 

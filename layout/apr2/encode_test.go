@@ -24,6 +24,9 @@ func TestWriterRefuses(t *testing.T) {
 		deep = layout.Metadata{{Key: "x", Value: deep}}
 	}
 	md := func(entries ...layout.Entry) Options { return Options{Metadata: entries} }
+	quantization := func(key, tensor string, value any) Options {
+		return md(layout.Entry{Key: "quantization", Value: layout.Metadata{{Key: key, Value: layout.Metadata{{Key: tensor, Value: value}}}}})
+	}
 	for _, tc := range []struct {
 		name    string
 		tensors []layout.Tensor
@@ -49,6 +52,10 @@ func TestWriterRefuses(t *testing.T) {
 		{"flags", nil, Options{Flags: Signed | Sharded}, layout.ErrInvalid, "flags", 8, "SIGNED cannot"},
 		{"metadata twice", nil, md(layout.Entry{Key: "a"}, layout.Entry{Key: "a"}), layout.ErrDuplicate, "metadata", 42, `"a"`},
 		{"metadata nesting", nil, md(layout.Entry{Key: "x", Value: deep}), layout.ErrLimit, "metadata", 352, "deeper than 64"},
+		{"metadata size", nil, md(layout.Entry{Key: "x", Value: strings.Repeat("x", 1e8)}), layout.ErrLimit, "metadata_size", 16, "100000008 bytes"},
+		{"scale text", nil, quantization("scales", "v", "x"), layout.ErrInvalid, scalesField, 32, `tensor "v": "\"x\"" is not a finite`},
+		{"scale too large", nil, quantization("scales", "v", 1e300), layout.ErrInvalid, scalesField, 32, `"v"`},
+		{"zero point alone", nil, quantization("zero_points", "v", 1), layout.ErrInvalid, zerosField, 32, `"v"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out bytes.Buffer

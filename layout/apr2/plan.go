@@ -57,18 +57,18 @@ func (p *plan) options(opts *Options) error {
 	return p.setMetadata(opts.Metadata)
 }
 
-// setMetadata encodes md and makes sure that it can be read again, which duplicate keys
-// or deep nesting would prevent.
+// setMetadata encodes md. Whether it can be read again, readBack will tell.
 func (p *plan) setMetadata(md layout.Metadata) error {
 	b, err := md.MarshalJSON()
 	if err != nil {
 		return err
 	}
-	if _, err := layout.ParseJSON(b, layout.APR2, headerSize, "metadata", (*layout.Limits)(nil).WithDefaults()); err != nil {
-		return err
+	n, most := uint64(len(b)), (*layout.Limits)(nil).WithDefaults().HeaderBytes
+	if n > most {
+		return errorf(atMetadataSize, "metadata_size", layout.ErrLimit, "%d bytes, more than %d", n, most)
 	}
 	p.metadata = b
-	p.header.MetadataOffset, p.header.MetadataSize = headerSize, uint32(len(b))
+	p.header.MetadataOffset, p.header.MetadataSize = headerSize, uint32(n)
 	return nil
 }
 
@@ -110,6 +110,24 @@ func (p *plan) encode(tensors []layout.Tensor) ([]byte, error) {
 	}
 	p.size += footerSize
 	return append(b, zeros[:int(data)-len(b)]...), nil
+}
+
+// readBack is the index of the file that head begins. Decoding makes sure of all that is
+// not checked before, so that nothing is written which cannot be read.
+func (p *plan) readBack(head []byte) (*layout.Index, error) {
+	in := planned{head, p.size}
+	f, err := Decode(in, nil)
+	if err != nil {
+		return nil, err
+	}
+	md, err := f.Metadata(in)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := f.(*File).Scales(md); err != nil {
+		return nil, err
+	}
+	return f.Index(), nil
 }
 
 // reserve gives t, whose entry starts at, the next aligned place in the file.
