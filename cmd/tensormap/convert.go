@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/tensormap/tensormap/convert"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -28,7 +31,11 @@ than once: --keep '*norm*' --keep '*.bias'. What stayed is said at the end.
 
 --metadata names a JSON object, such as the config.json beside a Hugging Face model. Its
 keys describe the architecture and go there, but for those that the format itself gives
-a place at the top (model_type, vocab, tokenizer_config, …).`
+a place at the top (model_type, vocab, tokenizer_config, …).
+
+APR2 has no id for some dtypes: complex numbers, 4- and 6-bit floats of the OCP (F4, F6_…),
+F8_E8M0, F8_…FNUZ and more. A tensor of such a dtype fails the conversion as a whole. Nor can
+a signature be carried over: it is not that of the new file.`
 
 type convertOptions struct {
 	align    choice
@@ -94,7 +101,17 @@ func convertModel(ctx context.Context, stderr io.Writer, in, out string, opts *c
 	fmt.Fprintf(stderr, "%s: wrote %s tensors, %s in %s, %s\n", printable(out),
 		grouped(uint64(result.Tensors)), size(result.Bytes), duration(took), speed(result.Bytes, took))
 	reportKept(stderr, result.Kept)
+	if signed(m) {
+		fmt.Fprintf(stderr, "%s: signature not carried over\n", printable(in))
+	}
 	return nil
+}
+
+// signed reports whether a file of m says that it carries a signature.
+func signed(m *loader.Model) bool {
+	return slices.ContainsFunc(m.Files(), func(f loader.FileInfo) bool {
+		return slices.Contains(f.Layout.Index().Flags, apr2.Signed.String())
+	})
 }
 
 func (opts *convertOptions) convertOptions(config layout.Metadata) (*convert.Options, error) {
@@ -145,6 +162,13 @@ func readConfig(path string) (layout.Metadata, error) {
 	if path == "" {
 		return nil, nil
 	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() { // of a pipe, even to open it may take forever
+		return nil, fmt.Errorf("%s: is a %s, not a regular file", path, kind(info.Mode()))
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -162,4 +186,19 @@ func readConfig(path string) (layout.Metadata, error) {
 		return nil, fmt.Errorf("%s: offset %d: %s", path, fe.Offset, fe.Reason)
 	}
 	return config, err
+}
+
+// kind is the sort of file that is no regular one.
+func kind(mode fs.FileMode) string {
+	switch {
+	case mode.IsDir():
+		return "directory"
+	case mode&fs.ModeNamedPipe != 0:
+		return "pipe"
+	case mode&fs.ModeSocket != 0:
+		return "socket"
+	case mode&fs.ModeDevice != 0:
+		return "device"
+	}
+	return "special file"
 }

@@ -135,7 +135,7 @@ func TestConvertInterrupted(t *testing.T) {
 			}
 		}()
 		r := tensormapContext(ctx, args...)
-		r.failsWith(t, file+": ", "interrupted")
+		r.failsWith(t, "tensormap: interrupted")
 		empty(t, dir)
 	}
 }
@@ -237,5 +237,61 @@ func TestConvertUsage(t *testing.T) {
 		if r := tensormap(append([]string{"convert", "a", "b"}, flags...)...); r.status != exitUsage {
 			t.Errorf("%v: %+v", flags, r)
 		}
+	}
+}
+
+// TestOutputErrors: what is wrong with the new file is said of it, by its own name.
+func TestOutputErrors(t *testing.T) {
+	file := small(t)
+	nowhere := filepath.Join(t.TempDir(), "no", "out.apr")
+	outputs := map[string]string{nowhere: nowhere + ": no such file or directory", "": `"": no such file or directory`}
+	if _, err := os.Stat("/dev/full"); err == nil {
+		outputs["/dev/full"] = "/dev/full: no space left on device"
+	}
+	for out, says := range outputs {
+		for _, args := range [][]string{{"convert", file, out}, {"dump", file, "a.weight", "-o", out}, {"dump", file, "a.weight", "--as=raw", "-o", out}} {
+			if out == "" && args[0] == "dump" {
+				continue // standard output
+			}
+			r := tensormap(args...)
+			r.failsWith(t)
+			if want := "tensormap: " + says + "\n"; r.stderr != want {
+				t.Errorf("%q: %q, want %q", args, r.stderr, want)
+			}
+		}
+	}
+}
+
+func TestConvertUnknownDType(t *testing.T) {
+	dir := t.TempDir()
+	for dtype, size := range map[string]string{"C64": "8", "F8_E8M0": "1"} {
+		file := safetensors(t, `{"x.y":{"dtype":"`+dtype+`","shape":[1],"data_offsets":[0,`+size+`]}}`, make([]byte, int(size[0]-'0'))...)
+		out := filepath.Join(dir, "out.apr")
+		tensormap("convert", file, out).failsWith(t, out+": ", `tensor "x.y": APR2 has no dtype for `+dtype)
+	}
+	empty(t, dir)
+	if help := done(t, "convert", "--help"); !strings.Contains(help, "fails the conversion as a whole") {
+		t.Error("help does not say so")
+	}
+}
+
+// TestConvertSigned sets the flag SIGNED, bit 5 of the flags at offset 8, in a file
+// whose checksum is then wrong, which only verify looks at.
+func TestConvertSigned(t *testing.T) {
+	file, out := small(t), filepath.Join(t.TempDir(), "out.apr")
+	first := filepath.Join(t.TempDir(), "first.apr")
+	const says = ": signature not carried over\n"
+	done(t, "convert", file, first)
+	if r := tensormap("convert", first, out); r.status != exitDone || strings.Contains(r.stderr, says) {
+		t.Errorf("%+v", r)
+	}
+	b, err := os.ReadFile(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[8] |= 1 << 5
+	signed := write(t, "signed.apr", b)
+	if r := tensormap("convert", signed, out); r.status != exitDone || !strings.HasSuffix(r.stderr, signed+says) {
+		t.Errorf("%+v", r)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -186,33 +188,61 @@ func TestDumpShrunkFile(t *testing.T) {
 	const size = 1 << 20
 	file := safetensors(t, `{"a":{"dtype":"F32","shape":[262144],"data_offsets":[0,1048576]}}`, make([]byte, size)...)
 	for _, d := range dumpers {
-		whole, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := loader.Open(file, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer m.Close()
-		tensor, err := m.Tensor("a")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Truncate(file, 4096); err != nil {
-			t.Fatal(err)
-		}
-		out, err := os.Create(filepath.Join(t.TempDir(), "out"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = d.write(pieces{t.Context(), out}, tensor)
-		out.Close()
+		err := dumpShrunk(t, file, d.write)
 		if err == nil || !strings.Contains(err.Error(), "memory fault") {
 			t.Errorf("%s: %v", d.name, err)
 		}
-		if err := os.WriteFile(file, whole, 0o644); err != nil {
-			t.Fatal(err)
+	}
+}
+
+// dumpShrunk writes tensor "a" of the file, which is cut off meanwhile and whole again
+// afterwards, to another file.
+func dumpShrunk(t *testing.T, file string, write func(io.Writer, loader.Tensor) error) error {
+	t.Helper()
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := loader.Open(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	tensor, err := m.Tensor("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(file, 4096); err != nil {
+		t.Fatal(err)
+	}
+	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	failed := write(pieces{t.Context(), out}, tensor)
+	if err := os.WriteFile(file, whole, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return failed
+}
+
+// TestHintIsCheap: of many long names, only some are compared.
+func TestHintIsCheap(t *testing.T) {
+	const names = 2000 // of which each takes 190 * 190 steps
+	typed := strings.Repeat("z", 190)
+	for _, at := range []int{0, names - 1} {
+		var header strings.Builder
+		for i := range names {
+			n := fmt.Sprintf("%0190d", i)
+			if i == at {
+				n = typed[1:] + "!"
+			}
+			fmt.Fprintf(&header, `,"%s":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}`, n)
+		}
+		r := tensormap("dump", safetensors(t, "{"+header.String()[1:]+"}"), typed)
+		if hinted := strings.Contains(r.stderr, "did you mean"); hinted != (at == 0) {
+			t.Errorf("the similar name is number %d: hint %v", at, hinted)
 		}
 	}
 }

@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"strings"
+
+	"github.com/tensormap/tensormap/mmapio"
 )
 
 // printError writes err as one line, whatever names it quotes.
@@ -16,9 +19,25 @@ func printError(w io.Writer, err error) {
 // explain words err as file, where, why.
 func explain(err error) string {
 	msg := err.Error()
-	// The system call's name tells a user nothing that the reason does not.
-	if pe, ok := err.(*fs.PathError); ok {
-		msg = pe.Path + ": " + pe.Err.Error()
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		// The system call's name tells a user nothing that the reason does not.
+		msg = reword(msg, pe.Error(), pe.Path, pe.Err.Error())
+	}
+	var fault *mmapio.FaultError
+	if errors.As(err, &fault) {
+		msg = reword(msg, fault.Error(), fault.Path, fmt.Sprintf("offset %d: %v", fault.Offset, fault.Err))
 	}
 	return strings.Replace(msg, context.Canceled.Error(), "interrupted", 1)
+}
+
+// reword turns part of msg into "path: reason", without a path that msg begins with.
+func reword(msg, part, path, reason string) string {
+	if path == "" {
+		path = `""`
+	}
+	if !strings.HasPrefix(msg, path+": ") {
+		reason = path + ": " + reason
+	}
+	return strings.Replace(msg, part, reason, 1)
 }

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // glob is a flag that selects whole names by a pattern: * any characters, ? one,
@@ -22,6 +23,9 @@ func (g *glob) String() string { return g.pattern }
 func (g *glob) Type() string   { return "glob" }
 
 func (g *glob) Set(pattern string) error {
+	if !utf8.ValidString(pattern) {
+		return errors.New("the pattern is not UTF-8")
+	}
 	t := globTranslator{rest: pattern}
 	if err := t.translate(); err != nil {
 		return err

@@ -51,9 +51,9 @@ func inspect(stdout io.Writer, path string, opts *inspectOptions) error {
 		return err
 	}
 	defer m.Close()
-	in, err := newInspection(m, opts)
-	if err != nil {
-		return err
+	in := newInspection(m, opts)
+	if opts.json && in.err != nil {
+		return in.err // half a JSON object is worse than none
 	}
 	w := bufio.NewWriter(stdout)
 	if opts.json {
@@ -64,7 +64,10 @@ func inspect(stdout io.Writer, path string, opts *inspectOptions) error {
 	if err != nil {
 		return err
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return in.err
 }
 
 // inspection is all that inspect shows. The names in JSON are a contract.
@@ -77,7 +80,8 @@ type inspection struct {
 	Metadata layout.Metadata `json:"metadata"`
 	Tensors  []tensorInfo    `json:"tensors"`
 
-	total int // tensors of the model, whether the filter lets them through or not
+	total int   // tensors of the model, whether the filter lets them through or not
+	err   error // why metadata or scales are not to be had, where that is so
 }
 
 type fileInfo struct {
@@ -98,9 +102,11 @@ type tensorInfo struct {
 	ZeroCopy    bool            `json:"zero_copy"`
 	Scale       *float32        `json:"scale,omitempty"` // both only where the file gives a scale
 	ZeroPoint   *int64          `json:"zero_point,omitempty"`
+
+	scaleUnreadable bool
 }
 
-func newInspection(m *loader.Model, opts *inspectOptions) (*inspection, error) {
+func newInspection(m *loader.Model, opts *inspectOptions) *inspection {
 	files := m.Files()
 	index := files[0].Layout.Index()
 	in := &inspection{
@@ -115,22 +121,19 @@ func newInspection(m *loader.Model, opts *inspectOptions) (*inspection, error) {
 		in.Files = append(in.Files, fileInfo{f.Path, f.Size})
 	}
 	if opts.json || opts.metadata {
-		var err error
-		if in.Metadata, err = m.Metadata(); err != nil {
-			return nil, err
-		}
+		in.Metadata, in.err = m.Metadata()
 	}
 	for t := range m.Tensors() {
 		if !opts.filter.match(t.Name()) {
 			continue
 		}
 		info, err := newTensorInfo(t)
-		if err != nil {
-			return nil, err
+		if in.err == nil {
+			in.err = err
 		}
 		in.Tensors = append(in.Tensors, info)
 	}
-	return in, nil
+	return in
 }
 
 func newTensorInfo(t loader.Tensor) (tensorInfo, error) {
@@ -150,5 +153,6 @@ func newTensorInfo(t loader.Tensor) (tensorInfo, error) {
 	if scaled {
 		info.Scale, info.ZeroPoint = &q.Scale, &q.Zero
 	}
+	info.scaleUnreadable = err != nil
 	return info, err
 }

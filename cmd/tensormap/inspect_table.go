@@ -167,6 +167,9 @@ func (t *tensorInfo) note() string {
 	case !t.ZeroCopy && t.StoredBytes > 0:
 		notes = append(notes, "unaligned, copied on use")
 	}
+	if t.scaleUnreadable {
+		notes = append(notes, "scale unreadable")
+	}
 	if t.Scale != nil {
 		notes = append(notes, fmt.Sprintf("scale %g", *t.Scale))
 	}

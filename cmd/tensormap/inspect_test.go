@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -257,4 +258,33 @@ func TestInspectHostileNames(t *testing.T) {
 	if got.Tensors[0].Name != "a\x1b[2J\n\u202egnp.exe" || got.Metadata["k\x1b]0;title\a"] != "v\n\u009b31m" {
 		t.Errorf("names come back as %+v", got)
 	}
+}
+
+// TestInspectUnreadableScale: the table is there all the same.
+func TestInspectUnreadableScale(t *testing.T) {
+	config := write(t, "config.json", []byte(`{"quantization": {"scales": {"b/bias": 0.5}}}`))
+	good := filepath.Join(t.TempDir(), "out.apr")
+	done(t, "convert", small(t), good, "--metadata", config)
+	b, err := os.ReadFile(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := bytes.Replace(b, []byte(`"b/bias":0.5`), []byte(`"b/bias":"x"`), 1)
+	if bytes.Equal(bad, b) {
+		t.Fatalf("no scale in %q", b)
+	}
+	file := write(t, "bad.apr", bad)
+	for _, flags := range [][]string{nil, {"--metadata"}} {
+		r := tensormap(append([]string{"inspect", file}, flags...)...)
+		if r.status != exitFailed || !strings.Contains(r.stdout, "a.weight") {
+			t.Errorf("%q: %+v", flags, r)
+		}
+		oneLine(t, r.stderr, file+": ", "scales")
+		for line := range strings.Lines(r.stdout) {
+			if noted := strings.HasSuffix(line, "  scale unreadable\n"); noted != strings.HasPrefix(line, "b/bias ") {
+				t.Errorf("line %q", line)
+			}
+		}
+	}
+	tensormap("inspect", file, "--json").failsWith(t, file+": ", "scales")
 }

@@ -13,14 +13,11 @@ package main
 import (
 	"context"
 	"os"
-	"os/signal"
-	"syscall"
 )
 
 func main() {
 	ignoreBrokenPipes()
-	ctx, restore := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The first signal asks for an orderly end; a second one ends the process.
-	context.AfterFunc(ctx, restore)
+	ctx, cancel := context.WithCancel(context.Background())
+	obeySignals(cancel)
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }

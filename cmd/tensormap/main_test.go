@@ -10,6 +10,16 @@ import (
 	"testing"
 )
 
+// asCommand makes the test's program the command itself.
+const asCommand = "TENSORMAP_TEST_AS_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
 // result is what a run of the command leaves.
 type result struct {
 	status         int

@@ -11,7 +11,8 @@ import (
 // What the search for similar names may cost; a hint is not worth more.
 const (
 	nearestNames = 50_000
-	nearestBytes = 200 // of a name
+	nearestBytes = 200        // of a name
+	nearestSteps = 50_000_000 // of comparing names: about a tenth of a second
 )
 
 // nearest are up to three tensors that may be meant by name: those that hold it, and those
@@ -25,15 +26,17 @@ func nearest(m *loader.Model, name string) []string {
 		distance int
 	}
 	var found []candidate
-	seen := 0
+	seen, steps := 0, 0
 	for t := range m.Tensors() {
-		if seen++; seen > nearestNames {
+		if seen++; seen > nearestNames || steps > nearestSteps {
 			break
 		}
 		if len(t.Name()) > nearestBytes {
 			continue
 		}
-		if d, ok := distance(name, t.Name()); ok {
+		d, ok, n := distance(name, t.Name())
+		steps += n
+		if ok {
 			found = append(found, candidate{t.Name(), d})
 		}
 	}
@@ -48,18 +51,19 @@ func nearest(m *loader.Model, name string) []string {
 }
 
 // distance is how far have is from want; ok is false where they are not alike. A name
-// that holds all of what was typed is near, however much is missing.
-func distance(want, have string) (d int, ok bool) {
+// that holds all of what was typed is near, however much is missing. It takes so many
+// steps to find out.
+func distance(want, have string) (d int, ok bool, steps int) {
 	w, h := strings.ToLower(want), strings.ToLower(have)
 	if strings.Contains(h, w) {
-		return 0, true
+		return 0, true, 0
 	}
 	most := max(2, len(w)/4)
 	if len(h) > len(w)+most || len(w) > len(h)+most {
-		return 0, false
+		return 0, false, 0
 	}
 	d = levenshtein(w, h)
-	return d, d <= most
+	return d, d <= most, len(w) * len(h)
 }
 
 // levenshtein is the least number of bytes to insert, delete or replace that turns a into b.

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
+	"syscall"
 
 	"github.com/tensormap/tensormap/layout/atomicfile"
 	"github.com/tensormap/tensormap/loader"
@@ -30,38 +30,30 @@ func checkOutput(path string, m *loader.Model) error {
 func writeFile(path string, write func(io.Writer) error) error {
 	f, err := atomicfile.Create(path)
 	if err != nil {
-		return about(path, err)
-	}
-	defer f.Abort()
-	if err := write(named{f, path}); err != nil {
 		return err
 	}
-	return about(path, f.Commit())
-}
-
-// about words a system's error as one about path, which the user knows, and not about the
-// temporary file that stands in for it.
-func about(path string, err error) error {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		err = pe.Err
+	defer f.Abort()
+	if err := write(f); err != nil {
+		return err
 	}
-	if err == nil {
-		return nil
+	return f.Commit()
+}
+
+// results is standard output. Whoever reads it may stop when he has seen what he wanted,
+// as head does: such errors are a readerGone.
+type results struct{ w io.Writer }
+
+func (r results) Write(b []byte) (int, error) {
+	n, err := r.w.Write(b)
+	if errors.Is(err, syscall.EPIPE) {
+		err = readerGone{err}
 	}
-	return fmt.Errorf("%s: %w", path, err)
+	return n, err
 }
 
-// named says of errors which file they are about.
-type named struct {
-	w    io.Writer
-	path string
-}
+type readerGone struct{ error }
 
-func (n named) Write(b []byte) (int, error) {
-	written, err := n.w.Write(b)
-	return written, about(n.path, err)
-}
+func (e readerGone) Unwrap() error { return e.error }
 
 // pieces passes large writes on in parts, so that an interrupt is noticed between them.
 type pieces struct {

@@ -1,18 +1,22 @@
 package main
 
 import (
-	"errors"
+	"cmp"
+	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"runtime/pprof"
 
 	"github.com/spf13/cobra"
+
+	"github.com/tensormap/tensormap/layout/atomicfile"
 )
 
 // profiles are the files that the Go profiles of a run go to; empty is none.
 type profiles struct {
 	cpu, mem string
-	cpuFile  *os.File
+	cpuFile  *atomicfile.File
 }
 
 func (p *profiles) addFlags(root *cobra.Command) {
@@ -20,11 +24,17 @@ func (p *profiles) addFlags(root *cobra.Command) {
 	root.PersistentFlags().StringVar(&p.mem, "memprofile", "", "write a profile of allocations to `FILE`")
 }
 
+// start refuses early what stop could not write either.
 func (p *profiles) start() error {
+	for _, path := range []string{p.cpu, p.mem} {
+		if err := checkProfile(path); err != nil {
+			return err
+		}
+	}
 	if p.cpu == "" {
 		return nil
 	}
-	f, err := os.Create(p.cpu)
+	f, err := atomicfile.Create(p.cpu)
 	if err != nil {
 		return err
 	}
@@ -37,23 +47,45 @@ func (p *profiles) stop() error {
 	var err error
 	if p.cpuFile != nil {
 		pprof.StopCPUProfile()
-		err = p.cpuFile.Close()
+		err = p.commitCPU()
 	}
 	if p.mem != "" {
-		err = errors.Join(err, writeAllocs(p.mem))
+		err = cmp.Or(err, writeAllocs(p.mem))
 	}
 	return err
 }
 
+func (p *profiles) commitCPU() error {
+	defer p.cpuFile.Abort()
+	if err := checkProfile(p.cpu); err != nil {
+		return err
+	}
+	return p.cpuFile.Commit()
+}
+
 func writeAllocs(path string) error {
-	f, err := os.Create(path)
-	if err != nil {
+	if err := checkProfile(path); err != nil {
 		return err
 	}
 	runtime.GC() // what is in use is counted as of the last collection
-	if err := pprof.Lookup("allocs").WriteTo(f, 0); err != nil {
-		f.Close()
+	return writeFile(path, func(w io.Writer) error { return pprof.Lookup("allocs").WriteTo(w, 0) })
+}
+
+// checkProfile refuses to replace a file by a profile, a model say, unless it is empty or
+// begins like a profile: as a gzip file (RFC 1952).
+func checkProfile(path string) error {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
+		return nil // whoever creates the file says what may be wrong
+	}
+	f, err := os.Open(path)
+	if err != nil {
 		return err
 	}
-	return f.Close()
+	defer f.Close()
+	var magic [2]byte
+	if _, err := io.ReadFull(f, magic[:]); err != nil || string(magic[:]) != "\x1f\x8b" {
+		return fmt.Errorf("%s: is there already, and is no profile", path)
+	}
+	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 )
@@ -54,8 +53,8 @@ func report(cmd *cobra.Command, err error, stderr io.Writer) int {
 	switch {
 	case err == nil:
 		return exitDone
-	case errors.Is(err, syscall.EPIPE):
-		return exitDone // the reader of our output has seen what it wanted
+	case errors.As(err, new(readerGone)):
+		return exitDone
 	case errors.Is(err, errReported):
 		return exitFailed
 	case errors.As(err, &usage):
@@ -84,7 +83,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 
 		DisableFlagsInUseLine: true,
 	}
-	root.SetOut(stdout) // before cobra hands it on to its completion commands
+	root.SetOut(results{stdout}) // before cobra hands it on to its completion commands
 	root.SetErr(stderr)
 	root.SetVersionTemplate("tensormap {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)

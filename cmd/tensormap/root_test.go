@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -31,8 +32,9 @@ func TestWrongUsage(t *testing.T) {
 		{"inspect FILE --filter {a", "{ without }"},
 		{`inspect FILE --filter a\`, `nothing after the last \`},
 		{"inspect FILE --filter [z-a]", "[z-a] is the wrong way round"},
-		{"verify FILE -j some", "invalid argument \"some\""},
-		{"verify FILE -j -1", "invalid argument \"-1\""},
+		{"inspect FILE --filter \xff", "the pattern is not UTF-8"},
+		{"verify FILE -j some", `invalid argument "some" for "-j, --jobs" flag: must be a whole number, not negative`},
+		{"verify FILE -j -1", `invalid argument "-1" for "-j, --jobs" flag: must be a whole number, not negative`},
 		{"dump", "missing FILE and TENSOR"},
 		{"dump FILE", "missing TENSOR"},
 		{"dump FILE a --as xml", `must be one of f32, raw, npy`},
@@ -172,12 +174,38 @@ func TestProfiles(t *testing.T) {
 		}
 	}
 	nowhere := filepath.Join(t.TempDir(), "no", "dir")
-	tensormap("inspect", file, "--cpuprofile", nowhere).failsWith(t, nowhere+": ")
+	tensormap("inspect", file, "--cpuprofile", nowhere).failsWith(t, "tensormap: "+nowhere+": no such file or directory\n")
 	r := tensormap("inspect", file, "--memprofile", nowhere)
 	if r.status != exitFailed {
 		t.Errorf("status %d", r.status)
 	}
-	oneLine(t, r.stderr, nowhere+": ")
+	oneLine(t, r.stderr, "tensormap: "+nowhere+": no such file or directory\n")
+}
+
+// TestProfilesReplaceNoModel: only what a profile may have been is written over.
+func TestProfilesReplaceNoModel(t *testing.T) {
+	file := small(t)
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, flag := range []string{"--cpuprofile", "--memprofile"} {
+		tensormap("inspect", file, flag, file).failsWith(t, file+": is there already, and is no profile")
+		if b, err := os.ReadFile(file); err != nil || !bytes.Equal(b, whole) {
+			t.Errorf("%s: the model has changed (%v)", flag, err)
+		}
+		out := filepath.Join(t.TempDir(), "out.apr")
+		r := tensormap("convert", file, out, flag, out)
+		if r.status != exitFailed || !strings.Contains(r.stderr, out+": is there already, and is no profile") {
+			t.Errorf("%s: %+v", flag, r)
+		}
+		done(t, "verify", out)
+
+		profile := write(t, "profile", nil)
+		for range 2 {
+			done(t, "inspect", file, flag, profile)
+		}
+	}
 }
 
 // As in `tensormap … | head`.
@@ -195,5 +223,39 @@ func TestBrokenPipe(t *testing.T) {
 			t.Errorf("%q: status %d, stderr %q", args, status, stderr.String())
 		}
 		w.Close()
+	}
+}
+
+// What verify finds decides, whether or not somebody reads it.
+func TestBrokenPipeHidesNoFailure(t *testing.T) {
+	bad := apr2Fixtures + "badcrc.apr"
+	missing := filepath.Join(t.TempDir(), "missing")
+	for _, args := range [][]string{{"verify", bad}, {"verify", bad, "--json"}, {"verify", missing, "--json"}} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Close()
+		var stderr strings.Builder
+		if status := run(context.Background(), args, w, &stderr); status != exitFailed {
+			t.Errorf("%q: status %d", args, status)
+		}
+		oneLine(t, stderr.String(), args[1])
+		w.Close()
+	}
+}
+
+func TestNoRoomForResults(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	for _, verb := range []string{"inspect", "verify"} {
+		var stderr strings.Builder
+		if status := run(context.Background(), []string{verb, small(t)}, full, &stderr); status != exitFailed {
+			t.Errorf("%s: status %d", verb, status)
+		}
+		oneLine(t, stderr.String(), "/dev/full: no space left on device")
 	}
 }

@@ -2,4 +2,12 @@
 
 package main
 
+import (
+	"os"
+	"syscall"
+)
+
+// endingSignals ask the process to end.
+var endingSignals = []os.Signal{os.Interrupt, syscall.SIGTERM}
+
 func ignoreBrokenPipes() {}

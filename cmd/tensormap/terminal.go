@@ -7,11 +7,18 @@ import (
 	"golang.org/x/term"
 )
 
-// isTerminal reports whether w is shown to a person.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
+// terminalOf is the terminal behind w, or nil where w is not shown to a person.
+func terminalOf(w io.Writer) *os.File {
+	if r, ok := w.(results); ok {
+		w = r.w
+	}
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return f
+	}
+	return nil
 }
+
+func isTerminal(w io.Writer) bool { return terminalOf(w) != nil }
 
 // screen is how a stream may be written to.
 type screen struct {
@@ -20,11 +27,12 @@ type screen struct {
 }
 
 func screenOf(w io.Writer) screen {
-	if !isTerminal(w) {
+	f := terminalOf(w)
+	if f == nil {
 		return screen{}
 	}
 	s := screen{color: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
-	if width, _, err := term.GetSize(int(w.(*os.File).Fd())); err == nil {
+	if width, _, err := term.GetSize(int(f.Fd())); err == nil {
 		s.width = width
 	}
 	return s

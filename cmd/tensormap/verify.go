@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,11 +27,26 @@ reason) and bytes, the number of bytes that checksums were computed over.`
 
 type verifyOptions struct {
 	json bool
-	jobs uint
+	jobs jobs
 }
+
+// jobs is a flag that counts threads; 0 is as many as there are cores.
+type jobs uint
 
 // maxJobs is more than any machine can use.
 const maxJobs = 1024
+
+func (j *jobs) String() string { return strconv.Itoa(int(*j)) }
+func (j *jobs) Type() string   { return "uint" }
+
+func (j *jobs) Set(s string) error {
+	n, err := strconv.ParseUint(s, 10, 64)
+	if errors.Is(err, strconv.ErrSyntax) {
+		return errors.New("must be a whole number, not negative")
+	}
+	*j = jobs(min(n, maxJobs)) // out of range, n is the most there is
+	return nil
+}
 
 func verifyCommand() *cobra.Command {
 	var opts verifyOptions
@@ -45,31 +61,20 @@ func verifyCommand() *cobra.Command {
 		DisableFlagsInUseLine: true,
 	}
 	cmd.Flags().BoolVar(&opts.json, "json", false, "write JSON, for programs")
-	cmd.Flags().UintVarP(&opts.jobs, "jobs", "j", 0, "read with `N` threads (default: all cores)")
+	cmd.Flags().VarP(&opts.jobs, "jobs", "j", "read with `N` threads (default: all cores)")
 	return cmd
 }
 
 func verify(ctx context.Context, stdout, stderr io.Writer, path string, opts *verifyOptions) error {
 	bar := newProgress(stderr, "verifying")
 	begun := time.Now()
-	report, err := verifyFile(ctx, path, &loader.VerifyOptions{Workers: int(min(opts.jobs, maxJobs)), Progress: bar.update})
+	report, err := verifyFile(ctx, path, &loader.VerifyOptions{Workers: int(opts.jobs), Progress: bar.update})
 	took := time.Since(begun)
 	bar.clear()
 	if err != nil {
 		if opts.json && !errors.Is(err, context.Canceled) {
-			if err := writeVerdictJSON(stdout, failedVerdict(path, err)); err != nil {
-				return err
-			}
+			writeVerdictJSON(stdout, failedVerdict(path, err)) // should that fail too, err matters more
 		}
-		return err
-	}
-	v := newVerdict(path, report)
-	if opts.json {
-		err = writeVerdictJSON(stdout, v)
-	} else {
-		err = v.write(stdout, report, took)
-	}
-	if err != nil {
 		return err
 	}
 	for _, f := range report.Findings {
@@ -77,10 +82,16 @@ func verify(ctx context.Context, stdout, stderr io.Writer, path string, opts *ve
 			printError(stderr, f)
 		}
 	}
-	if !v.OK {
+	v := newVerdict(path, report)
+	if opts.json {
+		err = writeVerdictJSON(stdout, v)
+	} else {
+		err = v.write(stdout, report, took)
+	}
+	if !v.OK && (err == nil || errors.As(err, new(readerGone))) {
 		return errReported
 	}
-	return nil
+	return err
 }
 
 func verifyFile(ctx context.Context, path string, opts *loader.VerifyOptions) (*loader.Report, error) {
