@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -64,10 +65,7 @@ func inspect(stdout io.Writer, path string, opts *inspectOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	return in.err
+	return cmp.Or(in.err, w.Flush())
 }
 
 // inspection is all that inspect shows. The names in JSON are a contract.

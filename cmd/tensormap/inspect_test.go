@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -287,4 +288,14 @@ func TestInspectUnreadableScale(t *testing.T) {
 		}
 	}
 	tensormap("inspect", file, "--json").failsWith(t, file+": ", "scales")
+
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	r.Close()
+	if status := run(t.Context(), []string{"inspect", file}, w, io.Discard); status != exitFailed {
+		t.Errorf("without a reader: status %d", status)
+	}
 }

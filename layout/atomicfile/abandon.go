@@ -8,7 +8,8 @@ import (
 
 // Abandon removes the temporary file of every File that is being written, for a process
 // that is about to end and cannot wait for whoever writes them. From then on nothing is
-// created or committed. It may be called at any time, from any goroutine.
+// created or committed. It may be called at any time, from any goroutine. Where the
+// system removes no open files, as Windows may not, they stay.
 func Abandon() { temporaries.abandon() }
 
 // temporaries are the files that Abandon has to remove.
