@@ -33,12 +33,22 @@ type Result struct {
 	// Kept are the tensors that stayed as they were although Options.DType asked for
 	// something else.
 	Kept []Kept
+	// Lost are the tensors with values that their new encoding cannot hold at all.
+	Lost []Lost
 }
 
 // Kept is a tensor that was not re-encoded, and why.
 type Kept struct {
 	Name   string
 	Reason string
+}
+
+// Lost counts the values of a tensor that were finite and became NaN or infinite, because
+// they or the scale of their block are beyond float16, or that were not and became finite,
+// because integers under a scale have no NaN.
+type Lost struct {
+	Name   string
+	Values uint64
 }
 
 // ToAPR2 writes all of m's tensors and its metadata to an APR2 file at path. A tensor that
@@ -66,13 +76,19 @@ func ToAPR2(ctx context.Context, m *loader.Model, path string, opts *Options) (R
 		return Result{}, about(path, err)
 	}
 	defer w.Abort() // does nothing once Close has succeeded
+	result := Result{Tensors: len(plan), Bytes: w.Size(), Kept: kept}
 	var buf buffers
 	for i := range plan {
-		err := w.WriteTensorFunc(func(dst io.Writer) error {
-			return plan[i].writeTo(&monitor{ctx, dst, w, opts.Progress}, &buf)
+		var lost uint64
+		err := w.WriteTensorFunc(func(dst io.Writer) (err error) {
+			lost, err = plan[i].writeTo(&monitor{ctx, dst, w, opts.Progress}, &buf)
+			return err
 		})
 		if err != nil {
 			return Result{}, err
+		}
+		if lost > 0 {
+			result.Lost = append(result.Lost, Lost{plan[i].tensor.Name(), lost})
 		}
 	}
 	if err := w.Close(); err != nil {
@@ -81,7 +97,7 @@ func ToAPR2(ctx context.Context, m *loader.Model, path string, opts *Options) (R
 	if opts.Progress != nil {
 		opts.Progress(w.Size(), w.Size())
 	}
-	return Result{Tensors: len(plan), Bytes: w.Size(), Kept: kept}, nil
+	return result, nil
 }
 
 // about adds path to what the format refuses; errors of the system name it already.

@@ -2,7 +2,8 @@ package convert_test
 
 import (
 	"bytes"
-	"errors"
+	"encoding/binary"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"path/filepath"
@@ -154,20 +155,6 @@ func TestKept(t *testing.T) {
 	}
 }
 
-func TestNoScaleForInfinity(t *testing.T) {
-	for _, bad := range []float32{float32(math.Inf(1)), float32(math.NaN())} {
-		c, values := weights("w", 1<<20+5)
-		values[1<<20+1] = bad // in the second step
-		c.data = bytes.Clone(mmapio.Bytes(values))
-		dir := t.TempDir()
-		_, err := convert.ToAPR2(t.Context(), openBytes(t, safeTensors(0, "{}", c)), filepath.Join(dir, "out"), &convert.Options{DType: layout.I8})
-		if !errors.Is(err, dequant.ErrNotFinite) || !strings.Contains(err.Error(), `"w"`) {
-			t.Errorf("%v: %v", bad, err)
-		}
-		onlyFiles(t, dir)
-	}
-}
-
 func TestReencodeReadsWithoutMapping(t *testing.T) {
 	c, _ := weights("w", 1100, 1024)
 	path := write(t, safeTensors(1, "{}", c))
@@ -183,4 +170,62 @@ func TestCanEncode(t *testing.T) {
 			t.Errorf("%v: %v", d, !want)
 		}
 	}
+}
+
+// What float16 scales cannot hold is counted, and what int8 cannot scale is kept.
+func TestLostValues(t *testing.T) {
+	inf := float32(math.Inf(1))
+	nan := float32(math.NaN())
+	for _, test := range []struct {
+		name  string
+		odd   float32
+		dtype layout.DType
+		lost  uint64 // of 64 values, of which one is odd
+		kept  int
+	}{
+		{"large", 1e6, layout.F16, 1, 0},
+		{"large", 1e6, layout.BF16, 0, 0},
+		{"large", 1e6, layout.Q4_0, 32, 0}, // the block's scale is infinite
+		{"large", 1e6, layout.Q8_0, 0, 0},
+		{"NaN", nan, layout.F16, 0, 0},
+		{"NaN", nan, layout.Q8_0, 1, 0}, // it becomes a number
+		{"NaN", nan, layout.I8, 0, 1},
+		{"Inf", inf, layout.I8, 0, 1},
+		{"plain", 2, layout.Q5_1, 0, 0},
+	} {
+		t.Run(test.name+"/"+test.dtype.String(), func(t *testing.T) {
+			values := make([]float32, 64)
+			for i := range values {
+				values[i] = 0.5
+			}
+			values[40] = test.odd
+			m, err := loader.OpenBytes(floatFile("w", values), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer m.Close()
+			r, err := convert.ToAPR2(t.Context(), m, filepath.Join(t.TempDir(), "out.apr"), &convert.Options{DType: test.dtype})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var lost uint64
+			for _, l := range r.Lost {
+				lost += l.Values
+			}
+			if lost != test.lost || len(r.Kept) != test.kept {
+				t.Errorf("lost %d, kept %v", lost, r.Kept)
+			}
+		})
+	}
+}
+
+// floatFile is a SafeTensors file of one row of values.
+func floatFile(name string, values []float32) []byte {
+	header := fmt.Sprintf(`{%q:{"dtype":"F32","shape":[1,%d],"data_offsets":[0,%d]}}`, name, len(values), 4*len(values))
+	b := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
+	b = append(b, header...)
+	for _, v := range values {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+	}
+	return b
 }

@@ -1,9 +1,12 @@
 package convert
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
@@ -41,9 +44,14 @@ func newPlan(ctx context.Context, lease *loader.Lease, opts *Options) (plan []en
 		}
 		if reason := whyKept(&e, opts); reason != "" {
 			kept = append(kept, Kept{t.Name(), reason})
-		} else if opts.DType != layout.Invalid && (opts.DType != t.DType()) {
-			if err := e.reencode(ctx, opts.DType, &buf); err != nil {
+		} else if opts.DType != layout.Invalid && opts.DType != t.DType() {
+			switch as, err := reencoded(ctx, t, opts.DType, &buf); {
+			case errors.Is(err, dequant.ErrNotFinite):
+				kept = append(kept, Kept{t.Name(), "no scale for NaN and infinity"})
+			case err != nil:
 				return nil, nil, err
+			default:
+				e = as
 			}
 		}
 		plan = append(plan, e)
@@ -72,27 +80,22 @@ func whyKept(e *encoding, opts *Options) string {
 	return ""
 }
 
-func (e *encoding) reencode(ctx context.Context, d layout.DType, buf *buffers) error {
-	e.dtype, e.quant, e.scaled = d, layout.Quant{}, false
+// reencoded is how t is written as type d. For I8 it reads the whole tensor.
+func reencoded(ctx context.Context, t loader.Tensor, d layout.DType, buf *buffers) (e encoding, err error) {
+	e = encoding{tensor: t, dtype: d}
 	if d != layout.I8 {
-		return nil
+		return e, nil
 	}
 	var scale dequant.I8Scale
-	for values, err := range e.tensor.Values(buf.step()) {
-		if err != nil {
-			return err
-		}
-		if err := ctx.Err(); err != nil {
-			return err
+	for values, err := range t.Values(buf.step()) {
+		if err := cmp.Or(err, ctx.Err()); err != nil {
+			return e, err
 		}
 		scale.Add(values)
 	}
-	s, err := scale.Scale()
-	if err != nil {
-		return fmt.Errorf("tensor %q: %w", e.tensor.Name(), err)
-	}
-	e.quant, e.scaled = layout.Quant{Scale: s}, true
-	return nil
+	e.scaled = true
+	e.quant.Scale, err = scale.Scale()
+	return e, err
 }
 
 // step is how many elements are expanded and encoded at a time: enough to occupy all
@@ -101,42 +104,61 @@ const step = 1 << 20
 
 // buffers are reused from tensor to tensor.
 type buffers struct {
-	values  []float32
-	encoded []byte
+	values, decoded []float32
+	encoded         []byte
 }
 
 func (b *buffers) step() []float32 {
 	if b.values == nil {
-		b.values = mmapio.Aligned[float32](step)
+		b.values, b.decoded = mmapio.Aligned[float32](step), mmapio.Aligned[float32](step)
+		b.encoded = make([]byte, 4*step)
 	}
 	return b.values
 }
 
-// writeTo writes the tensor's bytes in its new encoding.
-func (e *encoding) writeTo(w io.Writer, buf *buffers) error {
+// writeTo writes the tensor's bytes in its new encoding. lost counts the values that the
+// encoding cannot hold at all: see Lost.
+func (e *encoding) writeTo(w io.Writer, buf *buffers) (lost uint64, err error) {
 	if e.copied() {
 		_, err := e.tensor.WriteTo(w)
-		return err
-	}
-	if buf.encoded == nil {
-		buf.encoded = make([]byte, 4*step)
+		return 0, err
 	}
 	for values, err := range e.tensor.Values(buf.step()) {
 		if err != nil {
-			return err
+			return lost, err
 		}
 		encoded := buf.encoded[:len(values)/e.dtype.BlockElems()*e.dtype.BlockBytes()]
-		if e.dtype == layout.I8 {
-			err = dequant.ToI8Scaled(encoded, values, e.quant.Scale)
-		} else {
-			err = dequant.QuantizeParallel(e.dtype, encoded, values)
+		if err := e.encode(encoded, values); err != nil {
+			return lost, err
 		}
-		if err != nil {
-			return err
+		if e.dtype != layout.F32 && e.dtype != layout.I8 { // which hold all that is finite
+			decoded := buf.decoded[:len(values)]
+			if err := dequant.ExpandParallel(e.dtype, decoded, encoded); err != nil {
+				return lost, err
+			}
+			lost += countLost(values, decoded)
 		}
 		if _, err := w.Write(encoded); err != nil {
-			return err
+			return lost, err
 		}
 	}
-	return nil
+	return lost, nil
+}
+
+func (e *encoding) encode(dst []byte, values []float32) error {
+	if e.dtype == layout.I8 {
+		return dequant.ToI8Scaled(dst, values, e.quant.Scale)
+	}
+	return dequant.QuantizeParallel(e.dtype, dst, values)
+}
+
+// countLost counts values that were finite and are not any more, or the other way round.
+func countLost(was, is []float32) (n uint64) {
+	const exponent = 0x7f800000 // all set: NaN or infinity
+	for i, x := range was {
+		if (math.Float32bits(x)&exponent == exponent) != (math.Float32bits(is[i])&exponent == exponent) {
+			n++
+		}
+	}
+	return n
 }

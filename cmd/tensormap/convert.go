@@ -101,6 +101,10 @@ func convertModel(ctx context.Context, stderr io.Writer, in, out string, opts *c
 	fmt.Fprintf(stderr, "%s: wrote %s tensors, %s in %s, %s\n", printable(out),
 		grouped(uint64(result.Tensors)), size(result.Bytes), duration(took), speed(result.Bytes, took))
 	reportKept(stderr, result.Kept)
+	for _, l := range result.Lost {
+		fmt.Fprintf(stderr, "warning: %s: tensor %q: %s did not survive %s: beyond float16, NaN or infinite; see --keep\n",
+			printable(out), l.Name, plural(int(l.Values), "value"), options.DType)
+	}
 	if signed(m) {
 		fmt.Fprintf(stderr, "%s: signature not carried over\n", printable(in))
 	}
