@@ -10,13 +10,17 @@ import (
 
 // TestNoAllocations holds for a file that is mapped or in memory, with or without a lease.
 func TestNoAllocations(t *testing.T) {
-	file := apr2File(t, nil, []content{
+	md := quantization(layout.Metadata{number("i8", "0.1")}, layout.Metadata{number("i8", "-3")})
+	file := apr2File(t, md, []content{
 		random("f32", layout.F32, 8, 8),
 		random("f16", layout.F16, 8, 8),
 		random("q4", layout.Q4_0, 8, 64),
 		random("i8", layout.I8, 8, 8),
 	})
 	m := openBytes(t, file, nil)
+	if q, scaled, err := tensor(t, m, "i8").Scale(); !scaled || err != nil {
+		t.Fatalf("i8 has no scale: %+v, %v", q, err)
+	}
 	l, err := m.Acquire()
 	if err != nil {
 		t.Fatal(err)
