@@ -7,7 +7,9 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -136,14 +138,19 @@ func TestExpandAllocatesNothing(t *testing.T) {
 	if testing.AllocsPerRun(10, func() { q4_0Generic(dst, src) }) != 0 {
 		t.Skip("-d=checkptr=2 makes the portable loops allocate")
 	}
-	if n := testing.AllocsPerRun(100, func() { Expand(layout.Q4_0, dst, src) }); n != 0 {
-		t.Errorf("Expand: %v allocations", n)
-	}
-	if n := testing.AllocsPerRun(100, func() { ExpandRange(layout.Q4_0, dst[:100], src, 5) }); n != 0 {
-		t.Errorf("ExpandRange: %v allocations", n)
-	}
-	if n := testing.AllocsPerRun(100, func() { ExpandParallel(layout.Q4_0, dst, src) }); n != 0 {
-		t.Errorf("ExpandParallel of a small buffer: %v allocations", n)
+	for name, f := range map[string]func(){
+		"Expand":               func() { Expand(layout.Q4_0, dst, src) },
+		"ExpandRange":          func() { ExpandRange(layout.Q4_0, dst[:100], src, 5) },
+		"ExpandParallel":       func() { ExpandParallel(layout.Q4_0, dst, src) },
+		"ExpandScaled":         func() { ExpandScaled(layout.I8, dst[:144], src, 0.5, 3) },
+		"ExpandScaledParallel": func() { ExpandScaledParallel(layout.I8, dst[:144], src, 0.5, 3) },
+		"Quantize":             func() { Quantize(layout.Q4_0, src, dst) },
+		"QuantizeParallel":     func() { QuantizeParallel(layout.Q4_0, src, dst) },
+		"ToI8Scaled":           func() { ToI8Scaled(src, dst[:144], 0.5) },
+	} {
+		if n := testing.AllocsPerRun(100, f); n != 0 {
+			t.Errorf("%s of a small buffer: %v allocations", name, n)
+		}
 	}
 }
 
@@ -169,6 +176,39 @@ func TestParallel(t *testing.T) {
 	}
 	if i := firstDifference(got, want); i >= 0 {
 		t.Errorf("Q8_0: byte %d differs", i)
+	}
+	want, got = make([]byte, len(src)), make([]byte, len(src))
+	encodeI8Generic(want, src, 0.25)
+	if err := ToI8Scaled(got, src, 0.25); err != nil {
+		t.Fatal(err)
+	}
+	if i := firstDifference(got, want); i >= 0 {
+		t.Errorf("I8: byte %d differs", i)
+	}
+}
+
+// TestParallelStops counts the chunks that are begun in spite of a failure.
+func TestParallelStops(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	const chunks = 500
+	for name, fail := range map[string]func() error{
+		"error": func() error { return ErrOverflow },
+		"panic": func() error { panic("fault") },
+	} {
+		var calls atomic.Int64
+		func() {
+			defer func() { recover() }()
+			inParallel(chunks*parallelGrain, func(lo, hi int) error {
+				if calls.Add(1) == 1 {
+					return fail()
+				}
+				time.Sleep(time.Millisecond) // time enough for the failure to get about
+				return nil
+			})
+		}()
+		if n := calls.Load(); n > chunks/2 {
+			t.Errorf("%s: %d of %d chunks were begun", name, n, chunks)
+		}
 	}
 }
 

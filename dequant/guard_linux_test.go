@@ -2,7 +2,9 @@ package dequant
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"runtime/debug"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -41,18 +43,27 @@ func TestKernelReads(t *testing.T) {
 	})
 }
 
-// TestParallelFault lets a worker read an unmapped page under the caller's SetPanicOnFault.
+// TestParallelFault has both the caller, who has called SetPanicOnFault, and a worker read an
+// unmapped page: neither goes on before both are about to.
 func TestParallelFault(t *testing.T) {
-	const n = parallelMin + 2*parallelGrain
-	m, err := syscall.Mmap(-1, 0, n, syscall.PROT_READ, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	const n = parallelMin
+	m, err := syscall.Mmap(-1, 0, n, syscall.PROT_NONE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer syscall.Munmap(m)
-	if err := syscall.Mprotect(m[n/2:], syscall.PROT_NONE); err != nil {
-		t.Fatal(err)
-	}
 	eachLevel(t, func(t *testing.T) {
+		real := active.expand[layout.I8]
+		var both sync.WaitGroup
+		both.Add(2)
+		meeting := new(impl)
+		meeting.expand[layout.I8] = kernel{step: real.step, run: func(dst []float32, src []byte) {
+			both.Done()
+			both.Wait()
+			real.run(dst, src)
+		}}
+		use(t, meeting)
 		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 		defer func() {
 			fault, ok := recover().(interface{ Addr() uintptr })

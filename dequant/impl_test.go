@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"unsafe"
 
@@ -212,6 +213,43 @@ func TestKernelContract(t *testing.T) {
 	}
 }
 
+// TestStreamFrom has every entry meet the size from which on kernels stream. The fakes do not touch
+// the buffers, which therefore cost nothing.
+func TestStreamFrom(t *testing.T) {
+	const d = layout.Q8_0
+	elems, size := d.BlockElems(), d.BlockBytes()
+	for name, f := range map[string]func(layout.DType, []float32, []byte) error{
+		"Expand":         Expand,
+		"ExpandParallel": ExpandParallel,
+		"ExpandRange": func(d layout.DType, dst []float32, src []byte) error {
+			return ExpandRange(d, dst, src, 0)
+		},
+	} {
+		var ran, streamed atomic.Int64
+		fake := new(impl)
+		fake.expand[d] = kernel{
+			run:    func(dst []float32, _ []byte) { ran.Add(int64(len(dst))) },
+			stream: func(dst []float32, _ []byte) { streamed.Add(int64(len(dst))) },
+		}
+		use(t, fake)
+		least := (streamMin + 4*elems + size - 1) / (4*elems + size) // blocks
+		dst, src := aligned64(least*elems, 0), make([]byte, least*size)
+		for blocks, want := range map[int][2]int{
+			least - 1: {(least - 1) * elems, 0},
+			least:     {0, least * elems},
+		} {
+			ran.Store(0)
+			streamed.Store(0)
+			if err := f(d, dst[:blocks*elems], src[:blocks*size]); err != nil {
+				t.Fatal(err)
+			}
+			if got := [2]int{int(ran.Load()), int(streamed.Load())}; got != want {
+				t.Errorf("%s of %d blocks: ran and streamed %v elements, want %v", name, blocks, got, want)
+			}
+		}
+	}
+}
+
 // TestExpandLong exceeds maxCall and streamMin, with a tail.
 func TestExpandLong(t *testing.T) {
 	if testing.Short() {
@@ -251,13 +289,12 @@ func TestScaledKernels(t *testing.T) {
 					src[i] = byte(int8(src[i]) >> 1)
 				}
 			}
-			n := len(src) / d.BlockBytes()
+			size := d.BlockBytes()
+			n := len(src) / size
 			want, got := make([]float32, n), make([]float32, n)
 			for _, scale := range scales {
 				for _, zero := range zeros {
-					if err := expandScaledExactly(d, want, src, scale, zero); err != nil {
-						t.Fatal(err)
-					}
+					scaledByRule(want, src, size, scale, zero)
 					if err := ExpandScaled(d, got, src, scale, zero); err != nil {
 						t.Fatal(err)
 					}
@@ -266,19 +303,31 @@ func TestScaledKernels(t *testing.T) {
 					}
 				}
 			}
+			scaledByRule(want, src, size, 0.25, 3)
 			for m := range min(n, 200) {
 				dst := aligned64(m+1, m%16)
 				dst[m] = 7
-				if err := ExpandScaled(d, dst[:m], src[:m*d.BlockBytes()], 0.25, 3); err != nil {
+				if err := ExpandScaled(d, dst[:m], src[:m*size], 0.25, 3); err != nil {
 					t.Fatal(err)
 				}
-				expandScaledExactly(d, want[:m], src[:m*d.BlockBytes()], 0.25, 3)
 				if i := differ(d, dst[:m], want[:m]); i >= 0 || dst[m] != 7 {
 					t.Fatalf("%v: %d elements: element %d differs, guard %v", d, m, i, dst[m])
 				}
 			}
 		}
 	})
+}
+
+// scaledByRule takes integers of size bytes apart bit by bit; nothing may overflow.
+func scaledByRule(dst []float32, src []byte, size int, scale float32, zero int64) {
+	for i := range dst {
+		q := uint64(0)
+		for k, b := range src[i*size:][:size] {
+			q |= uint64(b) << (8 * k)
+		}
+		unused := 64 - 8*size
+		dst[i] = float32(float64(scale) * float64(int64(q<<unused)>>unused-zero))
+	}
 }
 
 // TestEncoders holds every encoder against the portable one: edges, lengths, guards.

@@ -87,6 +87,64 @@ func i16ScaledGeneric(dst []float32, src []byte, scale float32, zero int32) {
 	}
 }
 
+// The Exact loops are ExpandScaled's rule for any zero point. They stop at the first q for which
+// q − zero does not fit 64 bits, and return it and false.
+
+func i8ExactGeneric(dst []float32, src []byte, factor float64, zero int64) (q int64, ok bool) {
+	for i := range min(len(dst), len(src)) {
+		q := int64(int8(src[i]))
+		diff := q - zero
+		if overflowed(q, zero, diff) {
+			return q, false
+		}
+		dst[i] = float32(factor * float64(diff))
+	}
+	return 0, true
+}
+
+func i16ExactGeneric(dst []float32, src []byte, factor float64, zero int64) (q int64, ok bool) {
+	for len(src) >= 2 && len(dst) >= 1 {
+		q := int64(int16(binary.LittleEndian.Uint16(src)))
+		diff := q - zero
+		if overflowed(q, zero, diff) {
+			return q, false
+		}
+		dst[0] = float32(factor * float64(diff))
+		dst, src = dst[1:], src[2:]
+	}
+	return 0, true
+}
+
+func i32ExactGeneric(dst []float32, src []byte, factor float64, zero int64) (q int64, ok bool) {
+	for len(src) >= 4 && len(dst) >= 1 {
+		q := int64(int32(binary.LittleEndian.Uint32(src)))
+		diff := q - zero
+		if overflowed(q, zero, diff) {
+			return q, false
+		}
+		dst[0] = float32(factor * float64(diff))
+		dst, src = dst[1:], src[4:]
+	}
+	return 0, true
+}
+
+func i64ExactGeneric(dst []float32, src []byte, factor float64, zero int64) (q int64, ok bool) {
+	for len(src) >= 8 && len(dst) >= 1 {
+		q := int64(binary.LittleEndian.Uint64(src))
+		diff := q - zero
+		if overflowed(q, zero, diff) {
+			return q, false
+		}
+		dst[0] = float32(factor * float64(diff))
+		dst, src = dst[1:], src[8:]
+	}
+	return 0, true
+}
+
+// overflowed reports whether diff, which is q - zero, has wrapped: the signs of q and zero
+// differ, and diff's is not q's.
+func overflowed(q, zero, diff int64) bool { return (q^zero)&(q^diff) < 0 }
+
 // roundInt64 rounds once. On 32-bit machines Go's conversion does not: it rounds the upper and
 // lower half apart, and then their sum.
 func roundInt64(v int64) float32 {

@@ -41,6 +41,10 @@ func QuantizeParallel(d layout.DType, dst []byte, src []float32) error {
 	if !CanQuantize(d) || check(d, len(src), len(dst)) != nil {
 		return Quantize(d, dst, src)
 	}
+	if len(src) < parallelMin {
+		encode(d, dst, src) // without the closure, as in ExpandParallel
+		return nil
+	}
 	elems, size := d.BlockElems(), d.BlockBytes()
 	return inParallel(len(src), func(lo, hi int) error {
 		encode(d, dst[lo/elems*size:hi/elems*size], src[lo:hi])
@@ -123,13 +127,18 @@ func (s *I8Scale) Scale() (float32, error) {
 	return 1, nil
 }
 
-// ToI8Scaled is the second half of ToI8, with a scale from an I8Scale that has seen src.
+// ToI8Scaled is the second half of ToI8, with a scale from an I8Scale that has seen src. It takes
+// all of GOMAXPROCS, as ExpandParallel does.
 func ToI8Scaled(dst []byte, src []float32, scale float32) error {
 	if len(dst) != len(src) {
 		return check(layout.I8, len(src), len(dst))
 	}
-	for i, x := range src {
-		dst[i] = byte(max(-127, min(127, roundHalfAway(x/scale))))
+	if len(src) < parallelMin {
+		encodeI8Generic(dst, src, scale) // without the closure, as in ExpandParallel
+		return nil
 	}
-	return nil
+	return inParallel(len(src), func(lo, hi int) error {
+		encodeI8Generic(dst[lo:hi], src[lo:hi], scale)
+		return nil
+	})
 }

@@ -26,6 +26,12 @@ func encodeBF16Generic(dst []byte, src []float32) {
 	}
 }
 
+func encodeI8Generic(dst []byte, src []float32, scale float32) {
+	for i := range min(len(dst), len(src)) {
+		dst[i] = byte(max(-127, min(127, roundHalfAway(src[i]/scale))))
+	}
+}
+
 func encodeQ4_0Generic(dst []byte, src []float32) {
 	for len(dst) >= 18 && len(src) >= 32 {
 		b, x := (*[18]byte)(dst), (*[32]float32)(src)

@@ -1,7 +1,6 @@
 package dequant
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"github.com/tensormap/tensormap/layout"
@@ -27,6 +26,9 @@ func ExpandScaled(d layout.DType, dst []float32, src []byte, scale float32, zero
 func ExpandScaledParallel(d layout.DType, dst []float32, src []byte, scale float32, zero int64) error {
 	if err := checkScaled(d, len(dst), len(src)); err != nil {
 		return err
+	}
+	if len(dst) < parallelMin {
+		return expandScaled(d, dst, src, scale, zero) // without the closure, as in ExpandParallel
 	}
 	size := d.BlockBytes()
 	return inParallel(len(dst), func(lo, hi int) error {
@@ -59,30 +61,22 @@ func expandScaled(d layout.DType, dst []float32, src []byte, scale float32, zero
 	return nil
 }
 
-// expandScaledExactly is the rule word for word.
+// expandScaledExactly serves every zero point, and the types that have no scaledKernel.
 func expandScaledExactly(d layout.DType, dst []float32, src []byte, scale float32, zero int64) error {
-	factor := float64(scale)
-	size := d.BlockBytes()
-	for i := range dst {
-		q := signedAt(src[i*size:], size)
-		diff := q - zero
-		if (q^zero)&(q^diff) < 0 {
-			return fmt.Errorf("dequant: %v: %d - zero point %d does not fit 64 bits: %w", d, q, zero, ErrOverflow)
-		}
-		dst[i] = float32(factor * float64(diff))
+	var q int64
+	ok := true
+	switch factor := float64(scale); d {
+	case layout.I8:
+		q, ok = i8ExactGeneric(dst, src, factor, zero)
+	case layout.I16:
+		q, ok = i16ExactGeneric(dst, src, factor, zero)
+	case layout.I32:
+		q, ok = i32ExactGeneric(dst, src, factor, zero)
+	case layout.I64:
+		q, ok = i64ExactGeneric(dst, src, factor, zero)
+	}
+	if !ok {
+		return fmt.Errorf("dequant: %v: %d - zero point %d does not fit 64 bits: %w", d, q, zero, ErrOverflow)
 	}
 	return nil
-}
-
-// signedAt is the little-endian two's complement number of size bytes at the head of b.
-func signedAt(b []byte, size int) int64 {
-	switch size {
-	case 1:
-		return int64(int8(b[0]))
-	case 2:
-		return int64(int16(binary.LittleEndian.Uint16(b)))
-	case 4:
-		return int64(int32(binary.LittleEndian.Uint32(b)))
-	}
-	return int64(binary.LittleEndian.Uint64(b))
 }
