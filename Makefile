@@ -1,9 +1,10 @@
-# Everything here needs Go and git only. `make help` lists the targets.
+# Needs Go; test-race and bench-peers a C compiler too. `make help` lists the targets.
 
 GO ?= go
 FUZZTIME ?= 10s
 BENCH ?= .
 BENCHTIME ?= 200ms
+BENCHCOUNT ?= 1
 BENCHSTAT = golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -49,11 +50,11 @@ fuzz: ## every fuzz target for FUZZTIME
 bench: ## the benchmarks of the whole path and of every kernel as tables, with profiles in bench/out
 	@mkdir -p bench/out
 	@set -e; for pkg in bench dequant; do \
-		$(GO) test ./$$pkg -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem \
+		$(GO) test ./$$pkg -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -count $(BENCHCOUNT) -benchmem \
 			-cpuprofile bench/out/$$pkg.cpu.prof -memprofile bench/out/$$pkg.mem.prof -o bench/out/$$pkg.test \
 			> bench/out/$$pkg.txt || { cat bench/out/$$pkg.txt; exit 1; }; \
 		$(GO) run $(BENCHSTAT) bench/out/$$pkg.txt; done
-	@echo 'profiles: go tool pprof bench/out/bench.test bench/out/bench.cpu.prof'
+	@echo 'profiles: go tool pprof bench/out/PACKAGE.test bench/out/PACKAGE.cpu.prof (PACKAGE: bench, dequant; mem.prof for memory)'
 
 bench-peers: ## the same work by others side by side: ggml's C, x448/float16 (needs gcc and g++; PEERS=-quick)
 	cd bench/peers && CGO_ENABLED=1 CGO_CFLAGS="-O3 -march=native" $(GO) run . $(PEERS)

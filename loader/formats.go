@@ -32,7 +32,7 @@ func decode(in layout.Input, lim *layout.Limits) (layout.File, error) {
 	}
 	d, ok := decoders[format]
 	if !ok {
-		return nil, layout.Errorf(format, 0, "magic", ErrUnsupported, "files of this format cannot be opened")
+		return nil, layout.Errorf(format, 0, "magic", ErrUnsupported, "recognised, but nothing here reads it")
 	}
 	return d(in, lim)
 }

@@ -39,6 +39,7 @@ func run() error {
 	if runtime.GOOS == "windows" {
 		tool += ".exe"
 	}
+	fmt.Println("building ./cmd/tensormap …")
 	if out, err := exec.Command("go", "build", "-o", tool, "./cmd/tensormap").CombinedOutput(); err != nil {
 		return fmt.Errorf("go build ./cmd/tensormap: %w\n%s", err, out)
 	}
@@ -70,7 +71,7 @@ func printValues(path string) error {
 		return err
 	}
 	defer m.Close()
-	fmt.Printf("\nFrom Go, views of the mapped file:\n")
+	fmt.Printf("\nFrom Go, each tensor's values as float32:\n")
 	for t := range m.Tensors() {
 		values, err := t.Float32s()
 		if err != nil {

@@ -27,7 +27,7 @@ file of that name stays until then.
 --dtype re-encodes tensors of real numbers: floats, quantized blocks, integers with a scale.
 i8 is int8 with one scale a tensor. Plain integers stay as they are, and so do tensors whose
 rows are no multiple of the block, and those that a --keep matches, which may be given more
-than once: --keep '*norm*' --keep '*.bias'. What stayed is said at the end.
+than once: --keep '*norm*' --keep '*.bias'. Case counts. What stayed is said at the end.
 
 --metadata names a JSON object, such as the config.json beside a Hugging Face model. Its
 keys describe the architecture and go there, but for those that the format itself gives
@@ -89,6 +89,7 @@ func convertModel(ctx context.Context, stderr io.Writer, in, out string, opts *c
 	if err := checkOutput(out, m); err != nil {
 		return err
 	}
+	reportUnmatched(stderr, opts.keep, m)
 	bar := newProgress(stderr, "converting")
 	begun := time.Now()
 	options.Progress = bar.update
@@ -131,6 +132,22 @@ func (opts *convertOptions) convertOptions(config layout.Metadata) (*convert.Opt
 		return nil, usageError{errors.New("--keep says what --dtype leaves alone, and needs it")}
 	}
 	return o, nil
+}
+
+// reportUnmatched names the patterns of --keep that keep nothing: a wrong guess at how a
+// model spells its norms would be noticed late.
+func reportUnmatched(stderr io.Writer, keep globs, m *loader.Model) {
+	for _, g := range keep {
+		matched := false
+		for t := range m.Tensors() {
+			if matched = g.match(t.Name()); matched {
+				break
+			}
+		}
+		if !matched {
+			fmt.Fprintf(stderr, "warning: --keep %s matches no tensor; case counts\n", printable(g.pattern))
+		}
+	}
 }
 
 // reportKept says which tensors --dtype did not touch, one line for every reason.

@@ -170,6 +170,10 @@ func TestConvertDType(t *testing.T) {
 			t.Errorf("no %q in %q", want, r.stderr)
 		}
 	}
+	if r := tensormap("convert", source, out, "--dtype", "q8_0", "--keep", "*norm*"); !strings.Contains(r.stderr, "warning: --keep *norm* matches no tensor") {
+		t.Errorf("%+v", r)
+	}
+	done(t, "convert", source, out, "--dtype", "q8_0", "--keep", "*LayerNorm*", "--keep", "*.bias")
 	in := inspected(t, out)
 	dtypes := make(map[string]string)
 	for _, tensor := range in.Tensors {

@@ -11,7 +11,7 @@ import (
 // glob is a flag that selects whole names by a pattern: * any characters, ? one,
 // [a-z] and [!a-z] one of a set or outside of it, {a,b} either, \ the next one as it is.
 // Unlike those of path.Match, its wildcards match slashes: to tensors they are letters
-// like any other. The zero value matches everything.
+// like any other. Case counts. The zero value matches everything.
 type glob struct {
 	pattern string
 	re      *regexp.Regexp // linear in the name's length, whatever the pattern
