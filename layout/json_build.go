@@ -141,7 +141,7 @@ func (p *jsonParser) escapedText(i int) string {
 			p.i = end + 1
 			return string(p.buf)
 		}
-		r, n := unescape(p.s[end:])
+		r, n := UnescapeJSON(p.s[end:])
 		p.buf = utf8.AppendRune(p.buf, r)
 		i = end + n
 	}

@@ -122,7 +122,7 @@ func (p *jsonParser) checkText() error {
 		case p.s[p.i] < ' ':
 			return p.errorf(p.i, ErrInvalid, "control character %#02x in a string", p.s[p.i])
 		}
-		_, n := unescape(p.s[p.i:])
+		_, n := UnescapeJSON(p.s[p.i:])
 		if n == 0 {
 			return p.errorf(p.i, ErrInvalid, "invalid escape %q in a string", p.s[p.i:min(p.i+6, len(p.s))])
 		}

@@ -37,9 +37,9 @@ func notPlain(w uint64) uint64 {
 	return ((w ^ '"'*ones - ones) | (w ^ '\\'*ones - ones) | (w - ' '*ones)) &^ w & high
 }
 
-// unescape is the character that the n bytes of an escape at s stand for; n is 0 where
-// it is none, or half of a surrogate pair.
-func unescape(s string) (r rune, n int) {
+// UnescapeJSON is the character that the n bytes of a JSON escape at the beginning of s stand
+// for; n is 0 where there is none, or half of a surrogate pair.
+func UnescapeJSON[T string | []byte](s T) (r rune, n int) {
 	if len(s) < 2 {
 		return 0, 0
 	}
@@ -72,11 +72,12 @@ func unescape(s string) (r rune, n int) {
 }
 
 // hex4 reads \uXXXX.
-func hex4(s string) (r rune, ok bool) {
+func hex4[T string | []byte](s T) (r rune, ok bool) {
 	if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {
 		return 0, false
 	}
-	for _, c := range []byte(s[2:6]) {
+	for i := 2; i < 6; i++ {
+		c := s[i]
 		switch {
 		case isDigit(c):
 			c -= '0'

@@ -3,7 +3,6 @@ package safetensors
 import (
 	"encoding/binary"
 	"math/bits"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/tensormap/tensormap/layout"
@@ -85,64 +84,11 @@ func (s *scanner) escaped(start int) ([]byte, error) {
 		case s.b[end] < ' ':
 			return nil, s.errorf(end, layout.ErrInvalid, "control character %#02x in a string", s.b[end])
 		}
-		r, n := unescape(s.b[end:])
+		r, n := layout.UnescapeJSON(s.b[end:])
 		if n == 0 {
 			return nil, s.errorf(end, layout.ErrInvalid, "invalid escape %q in a string", s.b[end:min(end+6, len(s.b))])
 		}
 		out = utf8.AppendRune(out, r)
 		i = end + n
 	}
-}
-
-// unescape is the character that the n bytes of an escape at b stand for; n is 0 where
-// it is none, or half of a surrogate pair.
-func unescape(b []byte) (r rune, n int) {
-	if len(b) < 2 {
-		return 0, 0
-	}
-	switch b[1] {
-	case '"', '\\', '/':
-		return rune(b[1]), 2
-	case 'b':
-		return '\b', 2
-	case 'f':
-		return '\f', 2
-	case 'n':
-		return '\n', 2
-	case 'r':
-		return '\r', 2
-	case 't':
-		return '\t', 2
-	}
-	r, ok := hex4(b)
-	if !ok {
-		return 0, 0
-	}
-	if !utf16.IsSurrogate(r) {
-		return r, 6
-	}
-	low, _ := hex4(b[6:])
-	if r = utf16.DecodeRune(r, low); r == utf8.RuneError {
-		return 0, 0 // no pair stands for U+FFFD
-	}
-	return r, 12
-}
-
-// hex4 reads \uXXXX.
-func hex4(b []byte) (r rune, ok bool) {
-	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
-		return 0, false
-	}
-	for _, c := range b[2:6] {
-		switch {
-		case '0' <= c && c <= '9':
-			c -= '0'
-		case 'a' <= c|0x20 && c|0x20 <= 'f':
-			c = c | 0x20 - 'a' + 10
-		default:
-			return 0, false
-		}
-		r = r<<4 | rune(c)
-	}
-	return r, true
 }
