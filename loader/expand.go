@@ -38,7 +38,7 @@ func (t Tensor) Float32s() ([]float32, error) {
 			return buffer{}, err
 		}
 		values := mmapio.Aligned[float32](int(t.Elements()))
-		return buffer{floats: values}, t.expand(values, 0, q, scaled, true)
+		return buffer{floats: values}, t.expand(values, 0, q, scaled)
 	})
 	if err != nil {
 		return nil, t.wrap(err)
@@ -52,7 +52,7 @@ func (t Tensor) Dequantize(dst []float32) error {
 	if uint64(len(dst)) != t.Elements() {
 		return t.wrap(fmt.Errorf("%w: room for %d values, but the tensor has %d", ErrRange, len(dst), t.Elements()))
 	}
-	return t.dequantize(dst, 0, true)
+	return t.dequantize(dst, 0)
 }
 
 // DequantizeRows writes the values of n rows, from row first on, to dst, whose length must
@@ -66,7 +66,7 @@ func (t Tensor) DequantizeRows(dst []float32, first, n uint64) error {
 	if hi, want := bits.Mul64(n, cols); hi != 0 || uint64(len(dst)) != want {
 		return t.wrap(fmt.Errorf("%w: room for %d values, but %d rows have %d each", ErrRange, len(dst), n, cols))
 	}
-	return t.dequantize(dst, first*cols, true)
+	return t.dequantize(dst, first*cols)
 }
 
 // DequantizeRange writes the values of len(dst) elements to dst, from element first on in
@@ -75,7 +75,7 @@ func (t Tensor) DequantizeRange(dst []float32, first uint64) error {
 	if n := t.Elements(); !layout.Within(first, uint64(len(dst)), n) {
 		return t.wrap(fmt.Errorf("%w: %d values from element %d, but the tensor has %d", ErrRange, len(dst), first, n))
 	}
-	return t.dequantize(dst, first, true)
+	return t.dequantize(dst, first)
 }
 
 // Values iterates over all values in row-major order, each time as many as buf holds (the
@@ -111,7 +111,7 @@ func (t Tensor) At(index ...uint64) (float32, error) {
 		at = at*t.Shape()[d] + i
 	}
 	var value [1]float32
-	err := t.dequantize(value[:], at, false)
+	err := t.dequantize(value[:], at)
 	return value[0], err
 }
 
@@ -144,14 +144,11 @@ func (t Tensor) Chunks(n uint64) iter.Seq2[Rows, error] {
 			yield(Rows{}, t.wrap(err))
 			return
 		}
-		var buf []float32
+		buf := mmapio.Aligned[float32](int(size))
 		for first := uint64(0); first < rows; first += n {
-			if buf == nil {
-				buf = mmapio.Aligned[float32](int(size))
-			}
 			chunk := Rows{First: first, N: min(n, rows-first)}
 			chunk.Values = buf[:chunk.N*cols]
-			if err := t.dequantize(chunk.Values, first*cols, false); err != nil {
+			if err := t.dequantize(chunk.Values, first*cols); err != nil {
 				yield(Rows{}, err)
 				return
 			}
@@ -182,7 +179,7 @@ func (t Tensor) rows() (rows, cols uint64) {
 var ErrRange = errors.New("out of range")
 
 // dequantize writes the values of len(dst) elements, from element first on, to dst.
-func (t Tensor) dequantize(dst []float32, first uint64, parallel bool) error {
+func (t Tensor) dequantize(dst []float32, first uint64) error {
 	q, scaled, err := t.Scale()
 	if err != nil {
 		return err
@@ -191,7 +188,7 @@ func (t Tensor) dequantize(dst []float32, first uint64, parallel bool) error {
 		return err
 	}
 	defer t.leave()
-	if err := t.expand(dst, first, q, scaled, parallel); err != nil {
+	if err := t.expand(dst, first, q, scaled); err != nil {
 		return t.wrap(err)
 	}
 	return nil
@@ -200,25 +197,22 @@ func (t Tensor) dequantize(dst []float32, first uint64, parallel bool) error {
 // expandable says why the tensor has no values to read. It is asked before memory is taken
 // for them: what a compressed tensor claims to hold need not be there.
 func (t Tensor) expandable() error {
-	switch {
-	case !dequant.Supported(t.desc.DType):
+	if !dequant.Supported(t.desc.DType) {
 		return fmt.Errorf("%w: %s has no values in float32", ErrUnsupported, t.desc.DType)
-	case t.desc.Encoding != layout.Raw:
-		return fmt.Errorf("%w: elements stored as %s", ErrUnsupported, t.desc.Encoding)
 	}
-	return nil
+	return t.storedRaw()
 }
 
 // expand is the one way from stored bytes to values. It reads the blocks that hold len(dst)
 // elements from element first on, which the caller has checked to be there.
-func (t Tensor) expand(dst []float32, first uint64, q layout.Quant, scaled, parallel bool) error {
+func (t Tensor) expand(dst []float32, first uint64, q layout.Quant, scaled bool) error {
 	if err := t.expandable(); err != nil {
 		return err
 	}
 	if len(dst) == 0 {
 		return nil
 	}
-	e := expander{dtype: t.desc.DType, quant: q, scaled: scaled, parallel: parallel}
+	e := expander{dtype: t.desc.DType, quant: q, scaled: scaled}
 	if t.file.mapping.Aliased() {
 		return mmapio.Guard(func() error { return e.step(t, dst, first, nil) })
 	}
@@ -227,9 +221,9 @@ func (t Tensor) expand(dst []float32, first uint64, q layout.Quant, scaled, para
 
 // expander turns blocks of one type into values.
 type expander struct {
-	dtype            layout.DType
-	quant            layout.Quant
-	scaled, parallel bool
+	dtype  layout.DType
+	quant  layout.Quant
+	scaled bool
 }
 
 // readStep is how many elements are read at a time from a file that is not mapped. It is a
@@ -268,15 +262,13 @@ func (e *expander) step(t Tensor, dst []float32, first uint64, buf []byte) error
 	return e.values(dst, src, int(first%uint64(e.dtype.BlockElems())))
 }
 
-// values expands src, whole blocks; skip is where in the first of them dst begins.
+// values expands src, whole blocks, on all cores where that pays; skip is where in the first of them dst begins.
 func (e *expander) values(dst []float32, src []byte, skip int) error {
 	wholeBlocks := len(dst)/e.dtype.BlockElems()*e.dtype.BlockBytes() == len(src)
 	switch {
-	case e.scaled && e.parallel:
-		return dequant.ExpandScaledParallel(e.dtype, dst, src, e.quant.Scale, e.quant.Zero)
 	case e.scaled:
-		return dequant.ExpandScaled(e.dtype, dst, src, e.quant.Scale, e.quant.Zero)
-	case e.parallel && wholeBlocks && skip == 0:
+		return dequant.ExpandScaledParallel(e.dtype, dst, src, e.quant.Scale, e.quant.Zero)
+	case wholeBlocks && skip == 0:
 		return dequant.ExpandParallel(e.dtype, dst, src)
 	}
 	return dequant.ExpandRange(e.dtype, dst, src, skip)

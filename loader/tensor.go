@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -106,14 +107,19 @@ func (t Tensor) bytes() ([]byte, error) {
 
 // copyElements makes an aligned copy of the elements.
 func (t Tensor) copyElements() (buffer, error) {
-	if t.desc.Encoding != layout.Raw {
-		return buffer{}, fmt.Errorf("%w: elements stored as %s", ErrUnsupported, t.desc.Encoding)
-	}
-	if err := t.heap(t.desc.Raw, 1); err != nil {
+	if err := cmp.Or(t.storedRaw(), t.heap(t.desc.Raw, 1)); err != nil {
 		return buffer{}, err
 	}
 	b := mmapio.AlignedBytes(int(t.desc.Raw))
 	return buffer{bytes: b}, t.file.readFull(b, t.desc.Offset)
+}
+
+// storedRaw says that the stored bytes are not the elements, where they are not.
+func (t Tensor) storedRaw() error {
+	if t.desc.Encoding != layout.Raw {
+		return fmt.Errorf("%w: elements stored as %s", ErrUnsupported, t.desc.Encoding)
+	}
+	return nil
 }
 
 // readFull fills dst with the file's bytes at off.
@@ -133,8 +139,8 @@ func (t Tensor) WriteTo(w io.Writer) (written int64, err error) {
 		return 0, err
 	}
 	defer t.leave()
-	if t.desc.Encoding != layout.Raw {
-		return 0, t.wrap(fmt.Errorf("%w: elements stored as %s", ErrUnsupported, t.desc.Encoding))
+	if err := t.storedRaw(); err != nil {
+		return 0, t.wrap(err)
 	}
 	var writerErr error
 	if t.file.mapping.Aliased() {

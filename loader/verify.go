@@ -133,7 +133,7 @@ func (v *verifier) file(f *file) error {
 	}
 	for _, sum := range sums {
 		v.check(sum.Field)
-		got, err := v.crc(f.mapping, sum)
+		got, err := v.crc(f, sum)
 		if err != nil {
 			return err
 		}
@@ -160,13 +160,13 @@ func (f *file) present() error {
 const crcChunk = 1 << 20
 
 // crc computes a checksum in chunks on all workers, and combines the chunks' checksums.
-func (v *verifier) crc(m *mmapio.Mapping, sum layout.Checksum) (uint32, error) {
+func (v *verifier) crc(f *file, sum layout.Checksum) (uint32, error) {
 	chunks := (sum.Size + crcChunk - 1) / crcChunk
 	parts := make([]uint32, chunks)
 	var next, done atomic.Uint64
 	var progress sync.Mutex
 	work := func() error {
-		r := chunkReader{mapping: m}
+		r := chunkReader{file: f}
 		for {
 			i := next.Add(1) - 1
 			if i >= chunks {
@@ -216,20 +216,17 @@ func inParallel(n int, work func() error) error {
 
 // chunkReader gives access to one piece of a file after another.
 type chunkReader struct {
-	mapping *mmapio.Mapping
-	buf     []byte // where the file is not mapped; reused
+	file *file
+	buf  []byte // where the file is not mapped; reused
 }
 
 // read returns n bytes at off, valid until the next read.
 func (r *chunkReader) read(off, n uint64) ([]byte, error) {
-	if r.mapping.Aliased() {
-		return r.mapping.Slice(off, n)
+	if r.file.mapping.Aliased() {
+		return r.file.mapping.Slice(off, n)
 	}
 	if r.buf == nil {
 		r.buf = mmapio.AlignedBytes(crcChunk)
 	}
-	if got, err := r.mapping.ReadAt(r.buf[:n], int64(off)); uint64(got) < n {
-		return nil, err
-	}
-	return r.buf[:n], nil
+	return r.buf[:n], r.file.readFull(r.buf[:n], off)
 }

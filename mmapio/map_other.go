@@ -15,15 +15,11 @@ func Map(path string) (*Mapping, error) {
 // MapFile returns a Mapping of the whole of an open file, wherever its position
 // is. f is read on demand and must stay open until Close, which leaves it open.
 func MapFile(f *os.File) (*Mapping, error) {
-	info, err := f.Stat()
+	size, err := openFileSize(f) // which a nil f is an error of
 	if err != nil {
 		return nil, err
 	}
 	path := f.Name()
-	size, err := fileSize(path, info)
-	if err != nil {
-		return nil, err
-	}
 	return newMapping(path, uint64(size), &backing{r: f, close: closeNothing}), nil
 }
 

@@ -52,15 +52,11 @@ func open(path string) (fd int, err error) {
 // both alone. On Unix f may be closed afterwards; where the platform does not
 // map, f is read on demand and must stay open until Close.
 func MapFile(f *os.File) (*Mapping, error) {
-	info, err := f.Stat()
+	size, err := openFileSize(f) // which a nil f is an error of
 	if err != nil {
 		return nil, err
 	}
 	path := f.Name()
-	size, err := fileSize(path, info)
-	if err != nil {
-		return nil, err
-	}
 	return mapSize(path, size, func(size int) (data []byte, err error) {
 		conn, err := f.SyscallConn()
 		if err != nil {

@@ -18,6 +18,15 @@ func checkPath(path string) error {
 	return err
 }
 
+// openFileSize is fileSize of an open file.
+func openFileSize(f *os.File) (int, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return fileSize(f.Name(), info)
+}
+
 // fileSize returns the size of a regular file that fits an int.
 func fileSize(path string, info fs.FileInfo) (int, error) {
 	if !info.Mode().IsRegular() {
