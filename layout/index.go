@@ -21,6 +21,13 @@ type Scaler interface {
 	Scales(md Metadata) (map[string]Quant, error)
 }
 
+// Unpacker is a File with tensors stored in an encoding that only its format knows.
+type Unpacker interface {
+	// Unpack fills dst, of t.Raw bytes, with the elements of t, one of the file's tensors
+	// whose Encoding is Protobuf.
+	Unpack(in Input, t *Tensor, dst []byte) error
+}
+
 // Decoder reads header and index of one format. A nil Limits means the defaults.
 type Decoder func(in Input, lim *Limits) (File, error)
 

@@ -15,10 +15,15 @@ import (
 //   - from JSON: nil, bool, string, [json.Number] (so that no digit is lost), Metadata, and
 //     arrays: []string and []json.Number where all elements are of that kind, else, and
 //     where there are none, []any
-//   - from typed formats: bool, string, the sized integers and floats of Go, and slices of these
+//   - from typed formats: bool, string, the sized integers and floats of Go, slices of these,
+//     and [Blob]
 //
 // Metadata is memory of its own and stays valid after the model is closed.
 type Metadata []Entry
+
+// Blob is a piece of a file that metadata carries as it is, such as the model of a
+// tokenizer. In JSON it is base64.
+type Blob []byte
 
 // Entry is one key of Metadata and its value.
 type Entry struct {
@@ -143,6 +148,8 @@ func writeJSON(buf *bytes.Buffer, v any) error {
 		}
 		buf.WriteByte('}')
 		return nil
+	case Blob:
+		return encodeJSON(buf, []byte(v))
 	case []any:
 		return writeArray(buf, v)
 	case []uint8: // which encoding/json takes for a blob, and writes in base64

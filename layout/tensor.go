@@ -53,9 +53,10 @@ const (
 	Raw       Encoding = iota // the element bytes themselves
 	LZ4                       // blocks of a u32 length and an LZ4 block, 64 KiB of output each
 	Encrypted                 // not readable without a key
+	Protobuf                  // a protobuf message, whose file is an Unpacker
 )
 
-var encodingNames = [...]string{"raw", "lz4", "encrypted"}
+var encodingNames = [...]string{"raw", "lz4", "encrypted", "protobuf"}
 
 // String is the encoding's name as inspect prints it.
 func (e Encoding) String() string {

@@ -1,0 +1,163 @@
+package layout
+
+import (
+	"encoding/binary"
+	"math"
+)
+
+// Cursor reads a part of a file from front to back, for formats whose fields have no fixed
+// place. After an error, which it keeps, every read gives zero: a decoder reads the fields
+// of a record and asks Err once.
+//
+// It takes the file in windows that grow while reading goes on in one place and start small
+// behind a Skip, so that a remote file's tensors are stepped over and not fetched.
+type Cursor struct {
+	in     Input
+	format Format
+	window []byte // what has been fetched and not been read
+	at     uint64 // where window begins in the file
+	end    uint64 // where the part ends
+	step   uint64 // size of the next window
+	err    error
+}
+
+const (
+	firstWindow = 4 << 10
+	mostWindow  = 1 << 20
+)
+
+// NewCursor reads the n bytes at off. The caller has made sure that they are in the file.
+func NewCursor(in Input, f Format, off, n uint64) Cursor {
+	return Cursor{in: in, format: f, at: off, end: off + n, step: firstWindow}
+}
+
+// Offset is where in the file the next read begins.
+func (c *Cursor) Offset() uint64 { return c.at }
+
+// Left is the number of bytes that are left to read.
+func (c *Cursor) Left() uint64 { return c.end - c.at }
+
+// Err is the first error, a *[FormatError], or nil.
+func (c *Cursor) Err() error { return c.err }
+
+// Fail keeps an error about the field at offset at, unless there is one already.
+func (c *Cursor) Fail(at uint64, field string, sentinel error, format string, args ...any) {
+	if c.err == nil {
+		c.err = Errorf(c.format, at, field, sentinel, format, args...)
+	}
+}
+
+// Take reads n bytes, which must not be written to and live as long as the file: nil after
+// an error, among them that fewer are left.
+func (c *Cursor) Take(field string, n uint64) []byte {
+	if n > uint64(len(c.window)) || c.err != nil {
+		if !c.fetch(field, n) {
+			return nil
+		}
+	}
+	b := c.window[:n:n]
+	c.window = c.window[n:]
+	c.at += n
+	return b
+}
+
+// Peek is up to n of the bytes that come next, fewer where fewer are left.
+func (c *Cursor) Peek(field string, n uint64) []byte {
+	n = min(n, c.Left())
+	if n > uint64(len(c.window)) || c.err != nil {
+		if !c.fetch(field, n) {
+			return nil
+		}
+	}
+	return c.window[:n:n]
+}
+
+// Skip steps over n bytes without reading them.
+func (c *Cursor) Skip(field string, n uint64) {
+	switch {
+	case c.err != nil:
+	case n > c.Left():
+		c.short(field, n)
+	case n <= uint64(len(c.window)):
+		c.window = c.window[n:]
+		c.at += n
+	default:
+		c.window, c.step = nil, firstWindow
+		c.at += n
+	}
+}
+
+// Fits reports whether count records of at least size bytes fit what is left, and fails
+// where they do not; at is where the file states count. It is asked before anything is
+// allocated or looped over on a file's word.
+func (c *Cursor) Fits(at uint64, field string, count, size uint64) bool {
+	if c.err == nil && count > c.Left()/size {
+		c.Fail(at, field, ErrTruncated, "%d records of at least %d bytes do not fit the %d bytes left", count, size, c.Left())
+	}
+	return c.err == nil
+}
+
+// U8 reads a byte.
+func (c *Cursor) U8(field string) uint8 {
+	if b := c.Take(field, 1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+// U16 reads a u16.
+func (c *Cursor) U16(field string) uint16 {
+	if b := c.Take(field, 2); b != nil {
+		return binary.LittleEndian.Uint16(b)
+	}
+	return 0
+}
+
+// U32 reads a u32.
+func (c *Cursor) U32(field string) uint32 {
+	if b := c.Take(field, 4); b != nil {
+		return binary.LittleEndian.Uint32(b)
+	}
+	return 0
+}
+
+// U64 reads a u64.
+func (c *Cursor) U64(field string) uint64 {
+	if b := c.Take(field, 8); b != nil {
+		return binary.LittleEndian.Uint64(b)
+	}
+	return 0
+}
+
+// I32 reads an i32.
+func (c *Cursor) I32(field string) int32 { return int32(c.U32(field)) }
+
+// I64 reads an i64.
+func (c *Cursor) I64(field string) int64 { return int64(c.U64(field)) }
+
+// F32 reads a binary32.
+func (c *Cursor) F32(field string) float32 { return math.Float32frombits(c.U32(field)) }
+
+// fetch makes window hold at least n bytes.
+func (c *Cursor) fetch(field string, n uint64) bool {
+	switch {
+	case c.err != nil:
+		return false
+	case n > c.Left():
+		c.short(field, n)
+		return false
+	}
+	size := min(max(n, c.step), c.Left())
+	b, err := c.in.Slice(c.at, size)
+	if err != nil {
+		c.err = &FormatError{Format: c.format, Offset: c.at, Field: field, Reason: "cannot be read", Err: err}
+		return false
+	}
+	c.window = b
+	c.step = min(2*c.step, mostWindow)
+	return true
+}
+
+func (c *Cursor) short(field string, n uint64) {
+	c.Fail(c.at, field, ErrTruncated, "%d bytes, but only %d are left", n, c.Left())
+}
