@@ -90,7 +90,7 @@ func TestNamesOfValues(t *testing.T) {
 		"tsm": layout.TSM, "gguf": layout.GGUF, "safetensors": layout.SafeTensors, "manifest": layout.Manifest,
 		"Format(9)": layout.Manifest + 1, "Format(255)": layout.Format(255),
 		"raw": layout.Raw, "lz4": layout.LZ4, "encrypted": layout.Encrypted,
-		"Encoding(3)": layout.Encrypted + 1, "Encoding(255)": layout.Encoding(255),
+		"protobuf": layout.Protobuf, "Encoding(4)": layout.Protobuf + 1, "Encoding(255)": layout.Encoding(255),
 	} {
 		if v.String() != want {
 			t.Errorf("String is %q, want %q", v, want)
