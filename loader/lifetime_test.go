@@ -18,6 +18,14 @@ var modelCalls = map[string]func(m *loader.Model) error{
 	"Metadata": func(m *loader.Model) error { _, err := m.Metadata(); return err },
 	"Stats":    func(m *loader.Model) error { _, err := m.Stats(); return err },
 	"Verify":   func(m *loader.Model) error { _, err := m.Verify(context.Background(), nil); return err },
+	"Summary":  func(m *loader.Model) error { _, err := m.Summary(); return err },
+	"Graph": func(m *loader.Model) error {
+		_, err := m.Graph()
+		if errors.Is(err, loader.ErrUnsupported) { // of an APR2 file, which has none
+			return nil
+		}
+		return err
+	},
 	"Acquire": func(m *loader.Model) error {
 		l, err := m.Acquire()
 		if err == nil {

@@ -11,8 +11,9 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-const inspectLong = `Inspect shows what a model file holds: header, tensors, and with --metadata what the
-file says about the model. Tensor data is not read.
+const inspectLong = `Inspect shows what a model file holds: header, what its format has to say first, tensors,
+with --metadata all that the file says about the model, and with --graph the operations
+of a format that holds a computation graph (TSM). Tensor data is not read.
 
 GLOB selects tensors by their whole name: * matches any characters, dots and slashes
 too; ? matches one; [a-z] one of a set and [!a-z] one outside of it; {a,b} either; a
@@ -21,17 +22,18 @@ backslash makes the next character plain. Quote it, so that the shell leaves it 
   tensormap inspect model.apr --filter 'encoder.layer.[0-3].*.{weight,bias}'
 
 --json writes one JSON object, the same for every format: format, version, files, flags,
-metadata and tensors, these in the order of the file. Fields may be added, never renamed.`
+metadata and tensors, these in the order of the file, and with --graph the graph. Fields
+may be added, never renamed.`
 
 type inspectOptions struct {
-	json, metadata bool
-	filter         glob
+	json, metadata, graph bool
+	filter                glob
 }
 
 func inspectCommand() *cobra.Command {
 	var opts inspectOptions
 	cmd := &cobra.Command{
-		Use:   "inspect FILE [--json] [--filter GLOB] [--metadata]",
+		Use:   "inspect FILE [--json] [--filter GLOB] [--metadata] [--graph]",
 		Short: "Show header, metadata and tensors of a model file",
 		Long:  inspectLong,
 		Args:  operands("FILE"),
@@ -43,6 +45,7 @@ func inspectCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&opts.json, "json", false, "write JSON, for programs (metadata is always in it)")
 	cmd.Flags().Var(&opts.filter, "filter", "only tensors whose name matches `GLOB`")
 	cmd.Flags().BoolVar(&opts.metadata, "metadata", false, "show the metadata too")
+	cmd.Flags().BoolVar(&opts.graph, "graph", false, "show the computation graph too")
 	return cmd
 }
 
@@ -53,6 +56,11 @@ func inspect(stdout io.Writer, path string, opts *inspectOptions) error {
 	}
 	defer m.Close()
 	in := newInspection(m, opts)
+	if opts.graph {
+		if in.Graph, err = m.Graph(); err != nil {
+			return err
+		}
+	}
 	if opts.json && in.err != nil {
 		return in.err // half a JSON object is worse than none
 	}
@@ -77,6 +85,9 @@ type inspection struct {
 	Flags    []string        `json:"flags"`
 	Metadata layout.Metadata `json:"metadata"`
 	Tensors  []tensorInfo    `json:"tensors"`
+	Graph    *layout.Graph   `json:"graph,omitempty"`
+
+	summary []layout.Fact
 
 	total int   // tensors of the model, whether the filter lets them through or not
 	err   error // why metadata or scales are not to be had, where that is so
@@ -120,6 +131,11 @@ func newInspection(m *loader.Model, opts *inspectOptions) *inspection {
 	}
 	if opts.json || opts.metadata {
 		in.Metadata, in.err = m.Metadata()
+	}
+	if !opts.json {
+		var err error
+		in.summary, err = m.Summary()
+		in.err = cmp.Or(in.err, err)
 	}
 	for t := range m.Tensors() {
 		if !opts.filter.match(t.Name()) {

@@ -29,7 +29,11 @@ func writeJSON(w io.Writer, in *inspection) error {
 	if len(in.Tensors) > 0 {
 		j.text("\n  ")
 	}
-	j.text("]\n}\n")
+	j.text("]")
+	if in.Graph != nil {
+		j.field(",\n", "graph", newGraphJSON(in.Graph))
+	}
+	j.text("\n}\n")
 	return j.err
 }
 

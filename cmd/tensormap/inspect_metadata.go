@@ -51,6 +51,8 @@ func brief(v any) string {
 		return `"` + shortText(v) + `"`
 	case layout.Metadata:
 		return fmt.Sprintf("{%d keys}", len(v))
+	case layout.Blob:
+		return fmt.Sprintf("binary, %s", size(uint64(len(v))))
 	}
 	if list := reflect.ValueOf(v); list.Kind() == reflect.Slice {
 		return briefList(list)

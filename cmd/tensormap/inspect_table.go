@@ -15,9 +15,17 @@ import (
 func writeTables(w *bufio.Writer, in *inspection, s screen, opts *inspectOptions) {
 	totals, all := in.totals()
 	in.header(&all, opts).write(w, s)
+	if len(in.summary) > 0 {
+		w.WriteString("\n")
+		summaryFacts(in.summary).write(w, s)
+	}
 	if opts.metadata && len(in.Metadata) > 0 {
 		w.WriteString("\n")
 		metadataFacts(in.Metadata).write(w, s)
+	}
+	if in.Graph != nil {
+		w.WriteString("\n")
+		writeGraph(w, in.Graph, s)
 	}
 	if len(in.Tensors) == 0 {
 		return
@@ -49,6 +57,17 @@ func (in *inspection) header(all *total, opts *inspectOptions) facts {
 	f.add("tensors", tensors)
 	f.add("elements", exactly(count(all.elements), all.elements, 1000, ""))
 	f.add("data", size(all.bytes))
+	return f
+}
+
+func summaryFacts(summary []layout.Fact) (f facts) {
+	for _, fact := range summary {
+		lines := strings.Split(fact.Value, "\n")
+		for i, line := range lines {
+			lines[i] = printable(line)
+		}
+		f.add(printable(fact.Label), strings.Join(lines, "\n"))
+	}
 	return f
 }
 

@@ -120,7 +120,7 @@ func cells(row []string) table.Row {
 	return r
 }
 
-// facts are names and values, one a line.
+// facts are names and values, one a line; a value of several lines is indented.
 type facts [][2]string
 
 func (f *facts) add(name, value string) { *f = append(*f, [2]string{name, value}) }
@@ -135,6 +135,7 @@ func (f facts) write(w io.Writer, s screen) {
 		if s.color {
 			name = text.Colors{text.Bold}.Sprint(name)
 		}
-		io.WriteString(w, name+gap+fact[1]+"\n")
+		value := strings.ReplaceAll(fact[1], "\n", "\n"+strings.Repeat(" ", width+len(gap)))
+		io.WriteString(w, name+gap+value+"\n")
 	}
 }
