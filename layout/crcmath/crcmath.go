@@ -1,0 +1,45 @@
+// Package crcmath computes with CRC32 (IEEE) checksums: from those of two messages that of
+// one followed by the other, without the bytes.
+package crcmath
+
+import "hash/crc32"
+
+// Combine is the CRC32 (IEEE) of a followed by b, from the checksums of the two and
+// XPow8 of the length of b in bytes. Appending n zero bytes to a message multiplies its
+// remainder by x^8n; with that, what is left of b's checksum is a sum.
+func Combine(a, b, powB uint32) uint32 { return mul(powB, a) ^ b }
+
+// Polynomials over GF(2) modulo the IEEE polynomial are kept bit-reflected, as the
+// checksum is: bit 31 is the coefficient of x^0.
+const (
+	one = 1 << 31
+	x8  = 1 << 23
+)
+
+// mul multiplies two polynomials.
+func mul(a, b uint32) (product uint32) {
+	for bit := uint32(one); bit != 0; bit >>= 1 {
+		if a&bit != 0 {
+			product ^= b
+		}
+		// b times x
+		if b&1 != 0 {
+			b = b>>1 ^ crc32.IEEE
+		} else {
+			b >>= 1
+		}
+	}
+	return product
+}
+
+// XPow8 is x to the power 8n, by squaring.
+func XPow8(n uint64) uint32 {
+	power := uint32(one)
+	for square := uint32(x8); n != 0; n >>= 1 {
+		if n&1 != 0 {
+			power = mul(power, square)
+		}
+		square = mul(square, square)
+	}
+	return power
+}

@@ -1,0 +1,153 @@
+package lz4block
+
+import (
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// Table is where the blocks of one tensor are. It is safe for concurrent use; what is known
+// already is read without a lock.
+type Table struct {
+	format layout.Format
+	offset uint64 // of the tensor in its file, for errors
+	stored uint64
+	raw    uint64
+
+	known atomic.Uint64 // blocks 0 to known-1 have been walked
+	mu    sync.Mutex    // held while walking on
+	// starts[i] is where block i begins, from the tensor's first byte, and starts[known]
+	// where the walk goes on. It takes 8 bytes for a block of at least 5 that the file
+	// has been seen to hold.
+	starts atomic.Pointer[[]uint64]
+}
+
+// NewTable is the table of a tensor stored in stored bytes at offset of a file, which yield
+// raw bytes. Nothing is read before Reach.
+func NewTable(f layout.Format, offset, stored, raw uint64) *Table {
+	t := &Table{format: f, offset: offset, stored: stored, raw: raw}
+	t.starts.Store(&[]uint64{0})
+	return t
+}
+
+// Count is the number of blocks.
+func (t *Table) Count() uint64 { return Count(t.raw) }
+
+// Known is the number of blocks that have been walked.
+func (t *Table) Known() uint64 { return t.known.Load() }
+
+// Yield is the number of bytes that block i yields.
+func (t *Table) Yield(i uint64) int { return Yield(t.raw, i) }
+
+// Span is where the blocks lo to hi-1, all of them known, are stored with their lengths,
+// from the tensor's first byte.
+func (t *Table) Span(lo, hi uint64) (off, size uint64) {
+	starts := *t.starts.Load()
+	return starts[lo], starts[hi] - starts[lo]
+}
+
+// Reader gives access to n of the stored bytes, off from the tensor's first byte. The bytes
+// are valid until the next call.
+type Reader func(off, n uint64) ([]byte, error)
+
+// Reach walks on until the first n blocks are known, reading the length of each with a
+// call of read. Errors of read come back as they are; a length that cannot be right is a
+// *[layout.FormatError] which names block and offset.
+func (t *Table) Reach(n uint64, read Reader) error {
+	if t.Known() >= n {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for t.Known() < n {
+		if err := t.step(read); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Scan walks on through b, the stored bytes from the start of block i on, and returns the
+// number of the first block that b does not hold whole.
+func (t *Table) Scan(i uint64, b []byte) (uint64, error) {
+	base, _ := t.Span(i, i)
+	end := base + uint64(len(b))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for t.Known() < t.Count() {
+		// The walk may have come further than b meanwhile, or not yet to b.
+		at := (*t.starts.Load())[t.Known()]
+		if at < base || at+LengthBytes > min(end, t.stored) && at != t.stored {
+			break
+		}
+		if err := t.step(func(off, n uint64) ([]byte, error) { return b[off-base:][:n], nil }); err != nil {
+			return 0, err
+		}
+	}
+	starts := *t.starts.Load()
+	for i < t.Known() && starts[i+1] <= end {
+		i++
+	}
+	return i, nil
+}
+
+// step walks over the next block. The caller holds mu.
+func (t *Table) step(read Reader) error {
+	i := t.Known()
+	starts := *t.starts.Load()
+	at := starts[i]
+	left := t.stored - at
+	if left < LengthBytes {
+		return t.Errorf(i, at, layout.ErrTruncated, "its length lies in the last %d of the %d bytes stored", left, t.stored)
+	}
+	b, err := read(at, LengthBytes)
+	if err != nil {
+		return err
+	}
+	n := length(b)
+	left -= LengthBytes
+	switch yield := t.Yield(i); {
+	case n > left:
+		return t.Errorf(i, at, layout.ErrTruncated, "a length of %d where %d bytes are left", n, left)
+	case n > MaxStored:
+		return t.Errorf(i, at, layout.ErrInvalid, "a length of %d, more than the %d that LZ4 needs at most", n, MaxStored)
+	case n*maxExpansion < uint64(yield):
+		return t.Errorf(i, at, layout.ErrInvalid, "a length of %d, which cannot yield %d bytes", n, yield)
+	case i+1 == t.Count() && n < left:
+		return t.Errorf(i, at, layout.ErrInvalid, "a length of %d for the last block, but %d bytes are left", n, left)
+	}
+	// Append writes only behind what other goroutines may be reading.
+	starts = append(starts, at+LengthBytes+n)
+	t.starts.Store(&starts)
+	t.known.Store(i + 1)
+	return nil
+}
+
+// Decode expands block i, which is known, into dst, of Yield(i) bytes. b is the stored bytes
+// from the start of block lo on.
+func (t *Table) Decode(dst, b []byte, lo, i uint64) error {
+	starts := *t.starts.Load()
+	base, at, end := starts[lo], starts[i], starts[i+1]
+	src := b[at-base+LengthBytes : end-base]
+	if Decode(dst, src) {
+		return nil
+	}
+	return t.Errorf(i, at, layout.ErrInvalid, "no LZ4 block of %d bytes that yields %d", len(src), len(dst))
+}
+
+// Empty makes sure that a tensor without elements has no blocks.
+func (t *Table) Empty() error {
+	if t.raw == 0 && t.stored > 0 {
+		return t.Errorf(0, 0, layout.ErrInvalid, "%d bytes stored for no elements", t.stored)
+	}
+	return nil
+}
+
+// Errorf is an error about block i, stored at, counted from the tensor's first byte.
+func (t *Table) Errorf(i, at uint64, sentinel error, format string, args ...any) *layout.FormatError {
+	e := layout.Errorf(t.format, t.offset+at, "lz4", sentinel, format, args...)
+	e.Reason = "block " + strconv.FormatUint(i, 10) + " of " + strconv.FormatUint(t.Count(), 10) + ": " + e.Reason
+	return e
+}
