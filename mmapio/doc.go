@@ -24,6 +24,13 @@
 // and Mapped keep answering. All methods may be called concurrently: Close
 // waits for the calls that are running, and only views must not outlive it.
 //
+// # Mapping late
+//
+// A Mapping from [Lazy] takes no address space and no descriptor until one of
+// its bytes is asked for: a model of a thousand files costs only the files that
+// are used. From then on it is as any other; Aliased and Mapped say from the
+// start what it will be, and [Mapping.Pending] whether it has come to that.
+//
 // # Writing
 //
 // Mapped pages are read-only. Writing to a view of one is a memory fault,

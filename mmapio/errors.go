@@ -12,6 +12,7 @@ var (
 	ErrClosed   = errors.New("mapping is closed")
 	ErrRange    = errors.New("range leaves the file")
 	ErrTooLarge = errors.New("too large for this machine's address space")
+	ErrChanged  = errors.New("the file is not the one that was opened")
 	ErrFault    = errors.New("memory fault in the mapping (file truncated, unreadable, or written through a view)")
 )
 

@@ -7,6 +7,9 @@ import (
 	"os"
 )
 
+// canMap says what Map and MapFile do on this platform.
+const canMap = false
+
 // Map opens a file to be read on demand, as OpenReader does.
 func Map(path string) (*Mapping, error) {
 	return OpenReader(path)

@@ -12,6 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// canMap says what Map and MapFile do on this platform.
+const canMap = true
+
 // Map maps a file. Its descriptor is closed again before Map returns.
 //
 // It opens the file by itself: a mapping has no use for what an *os.File brings along,

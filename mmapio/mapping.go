@@ -19,7 +19,9 @@ type Mapping struct {
 	// calls is held for reading while a call touches the backing, and for
 	// writing by Close. Slice of memory takes no lock: it touches nothing.
 	calls sync.RWMutex
-	live  atomic.Pointer[backing] // nil after Close
+	live  atomic.Pointer[backing] // nil after Close, and before the first touch of a lazy mapping
+
+	lazy *lazy // of a mapping from Lazy
 }
 
 // backing is what a Mapping stands on: memory, or a reader where r is not nil.
@@ -64,12 +66,17 @@ func (m *Mapping) Aliased() bool { return m.aliased }
 func (m *Mapping) Mapped() bool { return m.mapped }
 
 // Bytes returns the whole file where Aliased is true, else nil. The slice is
-// read-only and lives until Close, after which Bytes returns nil.
-func (m *Mapping) Bytes() []byte {
+// read-only and lives until Close, after which Bytes returns nil. It is nil too
+// where a lazy mapping cannot be made; Slice says why.
+func (m *Mapping) Bytes() (b []byte) {
 	if b := m.live.Load(); b != nil {
 		return b.data
 	}
-	return nil
+	m.use("map", 0, 0, func(live *backing) error {
+		b = live.data
+		return nil
+	})
+	return b
 }
 
 // Slice returns the n bytes at offset off: read-only memory that lives until
@@ -80,11 +87,16 @@ func (m *Mapping) Slice(off, n uint64) ([]byte, error) {
 	if b := m.live.Load(); b != nil && b.r == nil && m.holds(off, n) {
 		return b.data[off : off+n : off+n], nil
 	}
-	return m.copyOut(off, n)
+	return m.slice(off, n)
 }
 
-func (m *Mapping) copyOut(off, n uint64) (out []byte, err error) {
+// slice is Slice where there is more to do than to slice: to copy, to map first, to refuse.
+func (m *Mapping) slice(off, n uint64) (out []byte, err error) {
 	err = m.use("slice", off, n, func(b *backing) error {
+		if b.r == nil {
+			out = b.data[off : off+n : off+n]
+			return nil
+		}
 		out, err = b.copyOut(off, n)
 		return err
 	})
@@ -114,6 +126,9 @@ func (m *Mapping) ReadAt(p []byte, off int64) (n int, err error) {
 func (m *Mapping) Close() error {
 	m.calls.Lock()
 	defer m.calls.Unlock()
+	if m.lazy != nil {
+		m.lazy.end()
+	}
 	b := m.live.Swap(nil)
 	if b == nil {
 		return nil
@@ -126,14 +141,25 @@ func (m *Mapping) Close() error {
 func (m *Mapping) use(op string, off, n uint64, f func(*backing) error) error {
 	m.calls.RLock()
 	defer m.calls.RUnlock()
-	b := m.live.Load()
-	if b == nil {
-		return pathError(op, m.path, ErrClosed)
+	b, err := m.backing()
+	if err != nil {
+		return pathError(op, m.path, err)
 	}
 	if !m.holds(off, n) {
 		return pathError(op, m.path, fmt.Errorf("%w: offset %d, length %d, size %d", ErrRange, off, n, m.size))
 	}
 	return pathError(op, m.path, f(b))
+}
+
+// backing is what the mapping stands on now, which a lazy one has made on the first call.
+func (m *Mapping) backing() (*backing, error) {
+	if b := m.live.Load(); b != nil {
+		return b, nil
+	}
+	if m.lazy == nil {
+		return nil, ErrClosed
+	}
+	return m.lazy.make(m)
 }
 
 func (m *Mapping) holds(off, n uint64) bool {

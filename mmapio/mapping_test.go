@@ -37,6 +37,10 @@ var makers = []struct {
 		}
 		return must(t)(MapFile(f))
 	}},
+	{"Lazy", mapsFiles, func(t testing.TB, b []byte) *Mapping {
+		path := writeFile(t, b)
+		return must(t)(Lazy(path, uint64(len(b)), func() (*os.File, error) { return os.Open(path) }), nil)
+	}},
 	{"OpenReader", false, func(t testing.TB, b []byte) *Mapping {
 		return must(t)(OpenReader(writeFile(t, b)))
 	}},
