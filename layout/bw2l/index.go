@@ -1,0 +1,99 @@
+package bw2l
+
+import (
+	"strconv"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// index gives the arrays that walk has found names, and builds the table of tensors.
+func (d *decoder) index() error {
+	b, err := layout.NewBuilder(layout.BW2L, d.in.Size(), uint64(len(d.arrays)), "data", d.file.lim)
+	if err != nil {
+		return err
+	}
+	b.Index().Version = strconv.Itoa(int(d.file.version))
+	x := indexer{decoder: d, builder: b}
+	for i := range d.file.Sections {
+		if err := x.section(&d.file.Sections[i]); err != nil {
+			return err
+		}
+	}
+	d.file.index, err = b.Finish()
+	return err
+}
+
+// indexer goes over sections again, and takes what the decoder has noted of each.
+type indexer struct {
+	*decoder // arrays and shapes get shorter from the front
+	builder  *layout.Builder
+	names    []byte // room for names, many to an allocation
+}
+
+// digits is the most that an int takes.
+const digits = 20
+
+func (x *indexer) section(s *Section) error {
+	switch s.Type {
+	case typeArray:
+		return x.tensor([]byte(s.Name), nil)
+	case typeLayers:
+		return x.layersOf(s)
+	}
+	return x.builder.Section(s.Name, s.Offset, s.Offset, s.Size)
+}
+
+func (x *indexer) layersOf(s *Section) error {
+	layers := x.file.layers[s.firstLayer:][:s.layers]
+	prefix := make([]byte, 0, len(s.Name)+1+digits+1)
+	for i := range layers {
+		prefix = append(append(prefix[:0], s.Name...), '.')
+		prefix = append(strconv.AppendInt(prefix, int64(i), 10), '.')
+		if err := x.layer(&layers[i], prefix); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *indexer) layer(l *layer, prefix []byte) error {
+	var quant *layout.Quant
+	if x.file.version == 1 {
+		quant = &l.quant
+	}
+	for j := range l.params {
+		if err := x.tensor(x.name(prefix, j), quant); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// name is prefix and j, in memory that names share.
+func (x *indexer) name(prefix []byte, j int) []byte {
+	if need := len(prefix) + digits; need > cap(x.names)-len(x.names) {
+		x.names = make([]byte, 0, max(need, min(len(x.arrays)*(len(prefix)+3), 1<<14)))
+	}
+	at := len(x.names)
+	x.names = strconv.AppendInt(append(x.names, prefix...), int64(j), 10)
+	return x.names[at:len(x.names):len(x.names)]
+}
+
+// tensor enters the array that comes next. quant is for integers.
+func (x *indexer) tensor(name []byte, quant *layout.Quant) error {
+	a := x.arrays[0]
+	x.arrays = x.arrays[1:]
+	t := x.builder.Next()
+	*t = layout.Tensor{
+		Name:   name,
+		Shape:  x.shapes[:a.rank:a.rank],
+		Offset: a.data,
+		Stored: a.size,
+		DType:  a.dtype,
+	}
+	x.shapes = x.shapes[a.rank:]
+	if quant != nil && a.dtype.Kind() == layout.KindInt {
+		t.Quant, t.Scaled = *quant, true
+	}
+	return x.builder.Add(a.at)
+}

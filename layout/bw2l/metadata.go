@@ -1,0 +1,114 @@
+package bw2l
+
+import (
+	"slices"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// Metadata has the model's name, the descriptions of sections, and what sections hold that
+// are not arrays; the package's documentation has the keys. It is an error if that is more
+// than Limits.HeaderBytes.
+func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
+	r := f.reader(in)
+	md := r.metadata()
+	if r.err != nil {
+		return nil, r.err
+	}
+	return md, nil
+}
+
+// ownKeys are those of Metadata that are not names of sections.
+var ownKeys = []string{"name", "descriptions", "sections"}
+
+func (r *reader) metadata() layout.Metadata {
+	md := layout.Metadata{{Key: "name", Value: r.text("name", r.file.name)}}
+	if d := r.descriptions(); len(d) > 0 {
+		md = append(md, layout.Entry{Key: "descriptions", Value: d})
+	}
+	var hidden layout.Metadata // sections whose names are ownKeys
+	for _, s := range r.file.Sections {
+		to := &md
+		if slices.Contains(ownKeys, s.Name) {
+			to = &hidden
+		}
+		if s.Type != typeArray {
+			*to = append(*to, layout.Entry{Key: s.Name, Value: r.value(&s)})
+		}
+	}
+	if len(hidden) > 0 {
+		md = append(md, layout.Entry{Key: "sections", Value: hidden})
+	}
+	return md
+}
+
+// descriptions are those of all sections that have one.
+func (r *reader) descriptions() (md layout.Metadata) {
+	for _, s := range r.file.Sections {
+		if s.desc.size > 0 {
+			md = append(md, layout.Entry{Key: s.Name, Value: r.text("desc", s.desc)})
+		}
+	}
+	return md
+}
+
+// value is what a section holds that is not an array.
+func (r *reader) value(s *Section) any {
+	data := span{s.Offset, s.Size}
+	switch s.Type {
+	case typeUTF8:
+		return r.text("data", data)
+	case typeKeyval:
+		return r.keyval(data)
+	case typeLayers:
+		return r.layers(s)
+	}
+	return append(layout.Blob{}, r.read("data", data)...)
+}
+
+// keyval is an object of texts. The last of the values of a key wins.
+func (r *reader) keyval(data span) layout.Metadata {
+	if !r.afford("data", data) {
+		return nil
+	}
+	all := make(layout.Metadata, 0, r.countPairs(data))
+	c := layout.NewCursor(r.in, layout.BW2L, data.off, data.size)
+	for c.Left() > 0 && c.Err() == nil {
+		k := key(&c, "key")
+		size := c.U64("value")
+		at := c.Offset()
+		all = append(all, layout.Entry{Key: k, Value: r.decoded("value", at, c.Take("value", size))})
+	}
+	r.fail(c.Err())
+	md := layout.Metadata{}
+	md.Merge(all)
+	return md
+}
+
+func (r *reader) countPairs(data span) (n int) {
+	c := layout.NewCursor(r.in, layout.BW2L, data.off, data.size)
+	for c.Left() > 0 && c.Err() == nil {
+		c.Skip("key", uint64(c.U8("key")))
+		c.Skip("value", c.U64("value"))
+		n++
+	}
+	return n
+}
+
+// layers has an object for every layer of a section.
+func (r *reader) layers(s *Section) []any {
+	all := make([]any, 0, s.layers)
+	for _, l := range r.file.layers[s.firstLayer:][:s.layers] {
+		all = append(all, r.layer(&l))
+	}
+	return all
+}
+
+func (r *reader) layer(l *layer) layout.Metadata {
+	arch := layout.Entry{Key: "arch", Value: r.text("arch", l.arch)}
+	params := layout.Entry{Key: "param_count", Value: uint64(l.params)}
+	if r.file.version > 1 {
+		return layout.Metadata{arch, params}
+	}
+	return layout.Metadata{arch, {Key: "scale", Value: l.quant.Scale}, {Key: "offset", Value: l.quant.Zero}, params}
+}
