@@ -14,7 +14,7 @@ func ExampleSniff() {
 	fmt.Println(err)
 	// Output:
 	// gguf <nil>
-	// unknown: offset 0: magic: the file starts with 50 4b 03 04; known formats: apr2, apr1, april, bw2l, tsm, gguf, safetensors (unknown format)
+	// unknown: offset 0: magic: a ZIP archive, as PyTorch's .pt, .pth and .bin, NumPy's .npz and Keras's .keras are; known formats: apr2, apr1, april, bw2l, tsm, gguf, safetensors (unsupported)
 }
 
 func ExampleDType_Size() {

@@ -18,7 +18,16 @@ import (
 // that an array of one-digit numbers takes 9 times its text, and the worst of valid
 // documents, short numbers and a null in one array, 17 times.
 func ParseJSON(b []byte, f Format, at uint64, field string, lim Limits) (Metadata, error) {
-	p := jsonParser{format: f, at: at, field: field, depth: lim.Depth}
+	return parseJSON(b, jsonParser{format: f, at: at, field: field, depth: lim.Depth}, lim)
+}
+
+// ParseJSONLastWins is ParseJSON for documents of writers that repeat keys: the last value of
+// a key counts, in the place of the first.
+func ParseJSONLastWins(b []byte, f Format, at uint64, field string, lim Limits) (Metadata, error) {
+	return parseJSON(b, jsonParser{format: f, at: at, field: field, depth: lim.Depth, lastWins: true}, lim)
+}
+
+func parseJSON(b []byte, p jsonParser, lim Limits) (Metadata, error) {
 	// Below 4 GiB, counts have 32 bits, and keys an index that Names can hold.
 	if most := min(lim.HeaderBytes, math.MaxUint32); uint64(len(b)) > most {
 		return nil, p.errorf(0, ErrLimit, "%d bytes of JSON, more than %d", len(b), most)
@@ -59,6 +68,8 @@ type jsonParser struct {
 	at     uint64
 	field  string
 	depth  uint64
+
+	lastWins bool // a key that occurs twice is no error
 }
 
 // jsonGroup is what an object or array holds.

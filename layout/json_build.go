@@ -41,7 +41,8 @@ func (p *jsonParser) object() (Metadata, error) {
 		p.next()
 		at := p.i
 		key := p.text()
-		if _, twice := keys.place(md, key); twice {
+		i, twice := keys.place(md, key)
+		if twice && !p.lastWins {
 			return nil, p.errorf(at, ErrDuplicate, "key %s occurs twice", Quote([]byte(key)))
 		}
 		p.punctuation() // the colon
@@ -49,7 +50,11 @@ func (p *jsonParser) object() (Metadata, error) {
 		if err != nil {
 			return nil, err
 		}
-		md = append(md, Entry{key, v})
+		if twice {
+			md[i].Value = v
+		} else {
+			md = append(md, Entry{key, v})
+		}
 		p.punctuation()
 	}
 	p.leave(n)

@@ -216,6 +216,29 @@ func TestParseJSONSameKeys(t *testing.T) {
 	}
 }
 
+func TestParseJSONLastWins(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"a":1,"b":2}`:                      `{"a":1,"b":2}`,
+		`{"a":1,"b":2,"\u0061":null,"a":[]}`: `{"a":[],"b":2}`,
+		`{"o":{"x":{"y":1},"x":2},"o":{}}`:   `{"o":{}}`,
+		`{"o":[{"x":1,"x":{"x":1,"x":2}}]}`:  `{"o":[{"x":{"x":2}}]}`,
+		`{` + members(40) + `,"k7":0,"k39":0,"k7":"z"}`: strings.NewReplacer(`"k7":7`, `"k7":"z"`, `"k39":39`, `"k39":0`).
+			Replace(`{` + members(40) + `}`),
+	} {
+		md, err := layout.ParseJSONLastWins([]byte(text), layout.APR2, 0, "metadata", defaults())
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if got, err := md.MarshalJSON(); err != nil || string(got) != want {
+			t.Errorf("%s: %s, %v, want %s", text, got, err, want)
+		}
+	}
+	if _, err := layout.ParseJSONLastWins([]byte(`{"a":1,"a":}`), layout.APR2, 0, "metadata", defaults()); !errors.Is(err, layout.ErrInvalid) {
+		t.Errorf("a broken document: %v", err)
+	}
+}
+
 func TestParseJSONTruncated(t *testing.T) {
 	if _, err := parseJSON(everything, defaults()); err != nil {
 		t.Fatal(err)

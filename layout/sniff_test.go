@@ -3,6 +3,8 @@ package layout_test
 import (
 	"encoding/binary"
 	"errors"
+	"hash/crc32"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +17,17 @@ func safetensors(length uint64, size int) string {
 	return string(binary.LittleEndian.AppendUint64(nil, length)) + header
 }
 
+// header64 is aprender's header of 64 bytes, zeros but for how it starts and its checksum.
+func header64(start string) string {
+	b := make([]byte, 64)
+	copy(b, start)
+	binary.LittleEndian.PutUint32(b[40:], crc32.ChecksumIEEE(slices.Concat(b[:40], b[44:])))
+	return string(b)
+}
+
+// damagedHeader64 has its metadata where the header ends, and no checksum that fits.
+var damagedHeader64 = "APR\x00\x02\x00\x00\x04\x01\x00\x00\x00\x40" + strings.Repeat("\x00", 27) + "\x01" + strings.Repeat("\x00", 23)
+
 func TestSniff(t *testing.T) {
 	tests := []struct {
 		file string
@@ -22,8 +35,15 @@ func TestSniff(t *testing.T) {
 	}{
 		{"APR2\x02\x00\x00\x00", layout.APR2},
 		{"APR2", layout.APR2},
-		{"APR\x00\x02\x00\x01\x00", layout.APR2},
-		{"APR\x00\x01\x00\x01\x00", layout.APR2},
+		{header64("APR\x00\x02\x00"), layout.APR2},
+		{header64("APR\x00\x09\x07"), layout.APR2},
+		{damagedHeader64, layout.APR2},
+		{"APR\x00\x01\x00\x01\x00", layout.APR2}, // compressed containers are the decoder's to refuse
+		{"APR\x00\x02\x00\x01\x00\x00\x28\xb5\x2f\xfd", layout.APR2},
+		{"APR\x00\x02\x07\x01\x00", layout.APR2},
+		{"APR\x00\x02\x00\x01\x00", layout.APR1},
+		{"APR\x00\x02\x00" + strings.Repeat("\x00", 58), layout.APR1},
+		{"APR\x00\x02\x00" + strings.Repeat("\x40", 58), layout.APR1},
 		{"APR1\x00\x00\x00\x00\x00", layout.APR1},
 		{"APR1\x02\x00\x00\x00{}", layout.APR1}, // the JSON dialect is the decoder's to tell
 		{"APRILMDL\x01\x00\x00\x00", layout.April},
@@ -56,19 +76,14 @@ func TestSniffUnknown(t *testing.T) {
 	}{
 		{"", layout.ErrFormat, []string{"the file is empty", formats}},
 		{"\x00", layout.ErrFormat, []string{"starts with 00;", formats}},
-		{"PK\x03\x04 and more than sixteen bytes", layout.ErrFormat,
-			[]string{"starts with 50 4b 03 04 20 61 6e 64 20 6d 6f 72 65 20 74 68;", formats}},
+		{"#!/bin/sh and more than sixteen bytes", layout.ErrFormat, []string{"starts with 23 21 2f 62 69 6e 2f 73 68 20 61 6e 64 20 6d 6f;", formats}},
 		{"gguf\x03\x00\x00\x00", layout.ErrFormat, []string{"67 67 75 66", formats}},
-		{"FUGG\x00\x00\x00\x03", layout.ErrFormat, []string{"46 55 47 47", formats}},
+		{"APR\x00", layout.ErrFormat, []string{"41 50 52 00", formats}},
+		{"APR\x00\x03" + strings.Repeat("\x00", 59), layout.ErrFormat, []string{"41 50 52 00 03", formats}},
 		{"  [1]", layout.ErrFormat, []string{"20 20 5b 31 5d", formats}},
-		{"\xef\xbb\xbf{}", layout.ErrFormat, []string{"ef bb bf", formats}},
 		{"\x02" + strings.Repeat("\x00", 7) + "[]", layout.ErrFormat, []string{"starts with 02 00", formats}}, // a header, but no object
 		{safetensors(3, 2), layout.ErrFormat, []string{"SafeTensors header of 3 bytes", formats}},
 		{safetensors(maxUint64, 2), layout.ErrFormat, []string{"SafeTensors header of 18446744073709551615 bytes", formats}},
-		{"APRN\x01\x00", layout.ErrUnsupported, []string{"APRN", "signed or encrypted", "no tensors"}},
-		{"APR!\x01\x00", layout.ErrUnsupported, []string{"APR!", "bundle", "no tensors"}},
-		{"APRT\x01\x00", layout.ErrUnsupported, []string{"APRT", "training", "no tensors"}},
-		{"APRT", layout.ErrUnsupported, []string{"APRT"}},
 	}
 	for _, tt := range tests {
 		got, err := layout.Sniff(layout.Bytes(tt.file))
@@ -77,6 +92,74 @@ func TestSniffUnknown(t *testing.T) {
 			continue
 		}
 		wantFormatError(t, err, layout.Unknown, 0, "magic", tt.want, tt.words...)
+	}
+}
+
+// TestSniffForeign has the beginnings of the files that people take for models.
+func TestSniffForeign(t *testing.T) {
+	const formats = "known formats: apr2, apr1, april, bw2l, tsm, gguf, safetensors"
+	zeros := strings.Repeat("\x00", 60)
+	tests := []struct {
+		file string
+		want error
+		word string
+	}{
+		{"APRN\x01\x00", layout.ErrUnsupported, "an APRN container"},
+		{"APR!\x01\x00", layout.ErrUnsupported, "an APR! bundle"},
+		{"APRT", layout.ErrUnsupported, "an APRT training state"},
+		{"\x29\x09\x91\x19" + zeros, layout.ErrUnsupported, ".sta container"},
+		{"2RPA\x00\x02", layout.ErrUnsupported, "APR2 with its magic byte-swapped"},
+		{"1RPA", layout.ErrUnsupported, "APR1 with its magic byte-swapped"},
+		{"L2WB\x01", layout.ErrUnsupported, "BW2L with its magic byte-swapped"},
+		{"FUGG\x00\x00\x00\x03", layout.ErrUnsupported, "GGUF with its magic byte-swapped"},
+		{"\x00\x00\x00\x00\x19\x91\x09\x29", layout.ErrUnsupported, "big-endian TSM"},
+		{"lmgg\x00\x7d", layout.ErrUnsupported, "ggml's first format"},
+		{"fmgg\x01\x00", layout.ErrUnsupported, "ggmf"},
+		{"tjgg\x03\x00", layout.ErrUnsupported, "ggjt"},
+		{"algg\x01\x00", layout.ErrUnsupported, "adapter in ggml's format ggla"},
+		{"ggml", layout.ErrUnsupported, "big-endian model in ggml's first"},
+		{"ggmf", layout.ErrUnsupported, "big-endian model in ggml's format ggmf"},
+		{"ggjt", layout.ErrUnsupported, "big-endian model in ggml's format ggjt"},
+		{"ggla", layout.ErrUnsupported, "big-endian adapter"},
+		{"PK\x03\x04\x00\x00", layout.ErrUnsupported, "PyTorch's .pt"},
+		{"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", layout.ErrUnsupported, "pickle, as old PyTorch"},
+		{"\x80\x03}", layout.ErrUnsupported, "pickle"},
+		{"\x80\x04\x95", layout.ErrUnsupported, "pickle"},
+		{"\x80\x05\x95", layout.ErrUnsupported, "pickle"},
+		{"\x89HDF\r\n\x1a\n\x00", layout.ErrUnsupported, "HDF5"},
+		{"\x93NUMPY\x01\x00", layout.ErrUnsupported, ".npy"},
+		{"\x1c\x00\x00\x00TFL3", layout.ErrUnsupported, "TensorFlow Lite"},
+		{"\x1c\x00\x00\x00ET12", layout.ErrUnsupported, "ExecuTorch"},
+		{"\x1c\x00\x00\x00PTMF", layout.ErrUnsupported, "PyTorch Mobile"},
+		{"MZqFpD='\n", layout.ErrUnsupported, "llamafile"},
+		{"\x1f\x8b\x08", layout.ErrUnsupported, "gzip"},
+		{"\x28\xb5\x2f\xfd\x04", layout.ErrUnsupported, "zstd"},
+		{"\xfd7zXZ\x00\x00", layout.ErrUnsupported, "xz"},
+		{"\x04\x22\x4d\x18\x64", layout.ErrUnsupported, "lz4"},
+		{"BZh9", layout.ErrUnsupported, "bzip2"},
+		{"7z\xbc\xaf\x27\x1c\x00", layout.ErrUnsupported, "7-Zip"},
+		{"version https://git-lfs.github.com/spec/v1\noid sha256:0", layout.ErrFormat, "Git LFS pointer"},
+		{"\xef\xbb\xbf{}", layout.ErrFormat, "byte order mark"},
+		{"<!DOCTYPE html>", layout.ErrFormat, "HTML or XML page"},
+		{"\n <html lang=en>", layout.ErrFormat, "HTML or XML page"},
+		{"<head>", layout.ErrFormat, "HTML or XML page"},
+		{"<?xml version=\"1.0\"?><Error><Code>NoSuchKey", layout.ErrFormat, "HTML or XML page"},
+		{"<Error><Code>AccessDenied", layout.ErrFormat, "HTML or XML page"},
+		{"\x08\x08\x12\x07pytorch", layout.ErrUnsupported, "ONNX"},
+		{"\x08\x03\x3a\x99\x01", layout.ErrUnsupported, "ONNX"},
+		{"\x08\x0a\x42\x02", layout.ErrUnsupported, "ONNX"},
+	}
+	for _, tt := range tests {
+		_, err := layout.Sniff(layout.Bytes(tt.file))
+		if err == nil {
+			t.Errorf("Sniff(%q) finds a format", tt.file)
+			continue
+		}
+		wantFormatError(t, err, layout.Unknown, 0, "magic", tt.want, tt.word, formats)
+	}
+	for _, near := range []string{"\x08\x02\x12", "\x08\x20\x12", "\x08\x08\x18", "\x08\x08", "\x80\x06", "version https://example.org", "B", "<p>"} {
+		_, err := layout.Sniff(layout.Bytes(near))
+		wantFormatError(t, err, layout.Unknown, 0, "magic", layout.ErrFormat, "the file starts with", formats)
 	}
 }
 
@@ -109,7 +192,7 @@ func TestSniffReadsLittle(t *testing.T) {
 	for _, start := range []string{"GGUF", safetensors(2, 2), "{", "?"} {
 		in := &watched{Bytes: layout.Bytes(start + strings.Repeat(" ", 1000))}
 		_, _ = layout.Sniff(in)
-		if in.end > 16 {
+		if in.end > 64 {
 			t.Errorf("%q was read as far as %d", start, in.end)
 		}
 	}
