@@ -32,7 +32,7 @@ type cacheKey struct {
 type cacheKind uint8
 
 const (
-	kindElements cacheKind = iota // the stored elements, aligned
+	kindElements cacheKind = iota // the elements, decompressed and aligned
 	kindFloat32                   // the values as float32
 )
 
@@ -79,6 +79,19 @@ func (c *cache) get(key cacheKey, l *Lease, expand func() (buffer, error)) (buff
 	}
 	<-e.done
 	return e.buf, e.err
+}
+
+// peek answers with the entry's buffer if it is there, and makes none.
+func (c *cache) peek(key cacheKey) (buffer, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok := c.entries[key]
+	if !ok || e.at == nil {
+		return buffer{}, false
+	}
+	c.hits++
+	c.recent.MoveToFront(e.at)
+	return e.buf, true
 }
 
 var errFillPanicked = errors.New("another goroutine panicked while expanding the tensor")

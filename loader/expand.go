@@ -34,7 +34,7 @@ func (t Tensor) Float32s() ([]float32, error) {
 	}
 	defer t.leave()
 	b, err := t.file.model.cache.get(cacheKey{t.desc, kindFloat32}, t.lease, func() (buffer, error) {
-		if err := cmp.Or(t.expandable(), t.heap(t.Elements(), 4)); err != nil {
+		if err := cmp.Or(t.expandable(), t.holdable(t.Elements(), 4)); err != nil {
 			return buffer{}, err
 		}
 		values := mmapio.Aligned[float32](int(t.Elements()))
@@ -57,7 +57,11 @@ func (t Tensor) Dequantize(dst []float32) error {
 
 // DequantizeRows writes the values of n rows, from row first on, to dst, whose length must
 // be n × the innermost dimension. Only the blocks that hold these rows are read: looking up
-// one embedding costs one row. A scalar is one row of one element.
+// one embedding costs one row; of a compressed tensor 64 KiB, and the lengths of the blocks
+// before it, once. A scalar is one row of one element.
+//
+// A compressed tensor whose Bytes are in the model's cache is read from there, but nothing is
+// put there, except by a tensor that can only be unpacked as a whole (layout.Protobuf).
 func (t Tensor) DequantizeRows(dst []float32, first, n uint64) error {
 	rows, cols := t.rows()
 	if !layout.Within(first, n, rows) {
@@ -87,6 +91,12 @@ func (t Tensor) Values(buf []float32) iter.Seq2[[]float32, error] {
 			yield(nil, t.wrap(fmt.Errorf("%w: a buffer of no values", ErrRange)))
 			return
 		}
+		t, release, err := t.hold()
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer release()
 		for first := uint64(0); first < n; first += step {
 			values := buf[:min(step, n-first)]
 			err := t.DequantizeRange(values, first)
@@ -140,10 +150,16 @@ func (t Tensor) Chunks(n uint64) iter.Seq2[Rows, error] {
 		if hi != 0 {
 			size = math.MaxUint64
 		}
-		if err := t.heap(size, 4); err != nil {
-			yield(Rows{}, t.wrap(err))
+		if err := t.admit(size, 4); err != nil {
+			yield(Rows{}, err)
 			return
 		}
+		t, release, err := t.hold()
+		if err != nil {
+			yield(Rows{}, err)
+			return
+		}
+		defer release()
 		buf := mmapio.Aligned[float32](int(size))
 		for first := uint64(0); first < rows; first += n {
 			chunk := Rows{First: first, N: min(n, rows-first)}
@@ -200,7 +216,7 @@ func (t Tensor) expandable() error {
 	if !dequant.Supported(t.desc.DType) {
 		return fmt.Errorf("%w: %s has no values in float32", ErrUnsupported, t.desc.DType)
 	}
-	return t.storedRaw()
+	return t.readable()
 }
 
 // expand is the one way from stored bytes to values. It reads the blocks that hold len(dst)
@@ -213,10 +229,26 @@ func (t Tensor) expand(dst []float32, first uint64, q layout.Quant, scaled bool)
 		return nil
 	}
 	e := expander{dtype: t.desc.DType, quant: q, scaled: scaled}
-	if t.file.mapping.Aliased() {
+	switch {
+	case t.desc.Encoding != layout.Raw:
+		return e.decoded(t, dst, first)
+	case t.file.mapping.Aliased():
 		return mmapio.Guard(func() error { return e.step(t, dst, first, nil) })
 	}
 	return e.steps(t, dst, first)
+}
+
+// decoded is expand for elements that are not stored raw.
+func (e *expander) decoded(t Tensor, dst []float32, first uint64) error {
+	b, ok, err := t.cached()
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return mmapio.Guard(func() error { return e.expandBlocks(t, dst, first) })
+	}
+	off, size := t.span(first, uint64(len(dst)))
+	return e.values(dst, b[off:off+size], int(first%uint64(e.dtype.BlockElems())))
 }
 
 // expander turns blocks of one type into values.
@@ -274,8 +306,16 @@ func (e *expander) values(dst []float32, src []byte, skip int) error {
 	return dequant.ExpandRange(e.dtype, dst, src, skip)
 }
 
-// span is where, from the tensor's first byte, the blocks of n elements from element first
-// on are stored.
+// valuesSerial is values on one core.
+func (e *expander) valuesSerial(dst []float32, src []byte, skip int) error {
+	if e.scaled {
+		return dequant.ExpandScaled(e.dtype, dst, src, e.quant.Scale, e.quant.Zero)
+	}
+	return dequant.ExpandRange(e.dtype, dst, src, skip)
+}
+
+// span is where, from the tensor's first byte, decompressed, the blocks of n elements from
+// element first on are.
 func (t Tensor) span(first, n uint64) (off, size uint64) {
 	elems, bytes := uint64(t.desc.DType.BlockElems()), uint64(t.desc.DType.BlockBytes())
 	lo, hi := first/elems, (first+n+elems-1)/elems

@@ -45,6 +45,7 @@ var tensorCalls = map[string]func(x loader.Tensor) error{
 	"DequantizeRange": func(x loader.Tensor) error { return x.DequantizeRange(make([]float32, 5), 3) },
 	"At":              func(x loader.Tensor) error { _, err := x.At(1, 1); return err },
 	"WriteTo":         func(x loader.Tensor) error { _, err := x.WriteTo(io.Discard); return err },
+	"WriteStored":     func(x loader.Tensor) error { _, err := x.WriteStored(io.Discard); return err },
 	"Scale":           func(x loader.Tensor) error { _, _, err := x.Scale(); return err },
 	"Chunks": func(x loader.Tensor) (err error) {
 		for _, err = range x.Chunks(1) {

@@ -22,6 +22,7 @@ type Model struct {
 	names   *layout.Names
 	gate    gate
 	cache   cache
+	blocks  blockTables
 
 	byName func() []int32 // tensors by sorted name, made on first use
 

@@ -78,7 +78,8 @@ func (t Tensor) Scale() (q layout.Quant, scaled bool, err error) {
 
 // Bytes returns the elements as little-endian bytes, decompressed, in row-major order: a
 // read-only slice of the mapping where ZeroCopy is true, else an aligned copy from the
-// model's cache, not to be written to either. The length is RawBytes. Lifetime: see the
+// model's cache, not to be written to either; large compressed tensors are decompressed on
+// all cores. The length is RawBytes. Lifetime: see the
 // package's documentation. A file that has shrunk is an error where a copy is made, and
 // a fault on touching the slice where not: see [mmapio.Guard].
 func (t Tensor) Bytes() ([]byte, error) {
@@ -107,19 +108,81 @@ func (t Tensor) bytes() ([]byte, error) {
 
 // copyElements makes an aligned copy of the elements.
 func (t Tensor) copyElements() (buffer, error) {
-	if err := cmp.Or(t.storedRaw(), t.heap(t.desc.Raw, 1)); err != nil {
+	if err := t.holdable(t.desc.Raw, 1); err != nil {
 		return buffer{}, err
 	}
 	b := mmapio.AlignedBytes(int(t.desc.Raw))
-	return buffer{bytes: b}, t.file.readFull(b, t.desc.Offset)
+	return buffer{bytes: b}, t.readElements(b)
 }
 
-// storedRaw says that the stored bytes are not the elements, where they are not.
-func (t Tensor) storedRaw() error {
-	if t.desc.Encoding != layout.Raw {
-		return fmt.Errorf("%w: elements stored as %s", ErrUnsupported, t.desc.Encoding)
+// holdable says why memory for count elements of size bytes is not taken, where that is so.
+func (t Tensor) holdable(count, size uint64) error {
+	if err := cmp.Or(t.readable(), t.heap(count, size)); err != nil {
+		return err
+	}
+	return t.plausible()
+}
+
+// admit is holdable for a caller that has not entered.
+func (t Tensor) admit(count, size uint64) error {
+	if err := t.enter(); err != nil {
+		return err
+	}
+	defer t.leave()
+	if err := t.holdable(count, size); err != nil {
+		return t.wrap(err)
 	}
 	return nil
+}
+
+// readElements fills dst with all the elements, however they are stored.
+func (t Tensor) readElements(dst []byte) error {
+	switch t.desc.Encoding {
+	case layout.LZ4:
+		return mmapio.Guard(func() error { return t.readBlocks(dst, 0) })
+	case layout.Protobuf:
+		u := t.file.layout.(layout.Unpacker)
+		return mmapio.Guard(func() error { return u.Unpack(t.file.mapping, t.desc, dst) })
+	}
+	return t.file.readFull(dst, t.desc.Offset)
+}
+
+// readable says that the elements cannot be had, where that is so.
+func (t Tensor) readable() error {
+	switch t.desc.Encoding {
+	case layout.Raw, layout.LZ4:
+		return nil
+	case layout.Protobuf:
+		if _, ok := t.file.layout.(layout.Unpacker); ok {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: elements stored as %s", ErrUnsupported, t.desc.Encoding)
+}
+
+// cached are the elements where the model's cache holds them, or has to: a part of a packed
+// tensor costs as much as the whole.
+func (t Tensor) cached() (b []byte, ok bool, err error) {
+	key := cacheKey{t.desc, kindElements}
+	if t.desc.Encoding == layout.Protobuf {
+		buf, err := t.file.model.cache.get(key, t.lease, t.copyElements)
+		return buf.bytes, err == nil, err
+	}
+	buf, ok := t.file.model.cache.peek(key)
+	return buf.bytes, ok, nil
+}
+
+// hold is t in a lease of its own, where that keeps it from being unpacked for every part
+// that is read of it.
+func (t Tensor) hold() (held Tensor, release func(), err error) {
+	if t.desc.Encoding != layout.Protobuf || t.lease != nil {
+		return t, func() {}, nil
+	}
+	l, err := t.file.model.Acquire()
+	if err != nil {
+		return t, nil, t.wrap(ErrClosed)
+	}
+	return Tensor{t.desc, t.file, l}, l.Release, nil
 }
 
 // readFull fills dst with the file's bytes at off.
@@ -132,16 +195,40 @@ func (f *file) readFull(dst []byte, off uint64) error {
 }
 
 // WriteTo writes the elements, as Bytes has them, to w: straight from the mapping, or
-// through a buffer of fixed size where the file is not mapped. Nothing is cached. Errors
-// of w come back as they are.
+// through a buffer of fixed size where the file is not mapped or the tensor is compressed.
+// Nothing is cached, but a tensor that can only be unpacked as a whole (layout.Protobuf).
+// Errors of w come back as they are.
 func (t Tensor) WriteTo(w io.Writer) (written int64, err error) {
 	if err := t.enter(); err != nil {
 		return 0, err
 	}
 	defer t.leave()
-	if err := t.storedRaw(); err != nil {
+	if err := t.readable(); err != nil {
 		return 0, t.wrap(err)
 	}
+	if t.desc.Encoding == layout.Raw {
+		return t.writeStored(w)
+	}
+	return t.writeDecoded(w)
+}
+
+// WriteStored writes the bytes as the file has them, compressed ones compressed, to w;
+// otherwise it is like WriteTo. Of compressed blocks the lengths are checked first, but not
+// what is in them.
+func (t Tensor) WriteStored(w io.Writer) (written int64, err error) {
+	if err := t.enter(); err != nil {
+		return 0, err
+	}
+	defer t.leave()
+	if t.desc.Encoding == layout.LZ4 {
+		if err := t.checkBlocks(t.blocks().Count()); err != nil {
+			return 0, t.wrap(err)
+		}
+	}
+	return t.writeStored(w)
+}
+
+func (t Tensor) writeStored(w io.Writer) (written int64, err error) {
 	var writerErr error
 	if t.file.mapping.Aliased() {
 		written, writerErr, err = t.writeMapped(w)
@@ -152,6 +239,24 @@ func (t Tensor) WriteTo(w io.Writer) (written int64, err error) {
 		return written, t.wrap(err)
 	}
 	return written, writerErr
+}
+
+// writeDecoded is WriteTo for elements that are not stored raw.
+func (t Tensor) writeDecoded(w io.Writer) (written int64, err error) {
+	dst := destination{w: w}
+	b, ok, err := t.cached()
+	switch {
+	case err != nil:
+	case ok:
+		n, err := w.Write(b)
+		return int64(n), err
+	default:
+		err = mmapio.Guard(func() error { return t.writeBlocks(&dst) })
+	}
+	if err != nil && dst.err == nil {
+		err = t.wrap(err)
+	}
+	return dst.n, err
 }
 
 // writeMapped tells errors of w from those of the mapping.
@@ -187,11 +292,13 @@ func (t Tensor) writeCopy(w io.Writer) (written int64, writerErr, err error) {
 // destination is a Writer, and no ReaderFrom, that remembers its error.
 type destination struct {
 	w   io.Writer
+	n   int64 // bytes written
 	err error
 }
 
 func (d *destination) Write(b []byte) (n int, err error) {
 	n, d.err = d.w.Write(b)
+	d.n += int64(n)
 	return n, d.err
 }
 

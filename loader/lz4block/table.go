@@ -16,19 +16,19 @@ type Table struct {
 	stored uint64
 	raw    uint64
 
-	known atomic.Uint64 // blocks 0 to known-1 have been walked
-	mu    sync.Mutex    // held while walking on
-	// starts[i] is where block i begins, from the tensor's first byte, and starts[known]
-	// where the walk goes on. It takes 8 bytes for a block of at least 5 that the file
-	// has been seen to hold.
+	// starts[i] is where block i begins, from the tensor's first byte; the last one is
+	// where the walk goes on. They take 8 bytes for a block of 64 KiB.
 	starts atomic.Pointer[[]uint64]
+	mu     sync.Mutex // held while walking on
+	walked []uint64   // guarded by mu; starts, once published
 }
 
 // NewTable is the table of a tensor stored in stored bytes at offset of a file, which yield
 // raw bytes. Nothing is read before Reach.
 func NewTable(f layout.Format, offset, stored, raw uint64) *Table {
 	t := &Table{format: f, offset: offset, stored: stored, raw: raw}
-	t.starts.Store(&[]uint64{0})
+	t.walked = []uint64{0}
+	t.publish()
 	return t
 }
 
@@ -36,7 +36,7 @@ func NewTable(f layout.Format, offset, stored, raw uint64) *Table {
 func (t *Table) Count() uint64 { return Count(t.raw) }
 
 // Known is the number of blocks that have been walked.
-func (t *Table) Known() uint64 { return t.known.Load() }
+func (t *Table) Known() uint64 { return uint64(len(*t.starts.Load()) - 1) }
 
 // Yield is the number of bytes that block i yields.
 func (t *Table) Yield(i uint64) int { return Yield(t.raw, i) }
@@ -61,7 +61,8 @@ func (t *Table) Reach(n uint64, read Reader) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for t.Known() < n {
+	defer t.publish()
+	for uint64(len(t.walked)) <= n {
 		if err := t.step(read); err != nil {
 			return err
 		}
@@ -69,35 +70,48 @@ func (t *Table) Reach(n uint64, read Reader) error {
 	return nil
 }
 
-// Scan walks on through b, the stored bytes from the start of block i on, and returns the
-// number of the first block that b does not hold whole.
+// Scan walks on through b, the stored bytes from the start of block i on, which is known
+// where i-1 is, and returns the number of the first block that b does not hold whole.
 func (t *Table) Scan(i uint64, b []byte) (uint64, error) {
 	base, _ := t.Span(i, i)
 	end := base + uint64(len(b))
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for t.Known() < t.Count() {
-		// The walk may have come further than b meanwhile, or not yet to b.
-		at := (*t.starts.Load())[t.Known()]
-		if at < base || at+LengthBytes > min(end, t.stored) && at != t.stored {
-			break
-		}
-		if err := t.step(func(off, n uint64) ([]byte, error) { return b[off-base:][:n], nil }); err != nil {
-			return 0, err
-		}
+	if err := t.scan(base, end, b); err != nil {
+		return 0, err
 	}
 	starts := *t.starts.Load()
-	for i < t.Known() && starts[i+1] <= end {
+	for i < uint64(len(starts)-1) && starts[i+1] <= end {
 		i++
 	}
 	return i, nil
 }
 
+func (t *Table) scan(base, end uint64, b []byte) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	defer t.publish()
+	in := func(off, n uint64) ([]byte, error) { return b[off-base:][:n], nil }
+	for uint64(len(t.walked)) <= t.Count() {
+		// Another goroutine may have come further than b.
+		if at := t.walked[len(t.walked)-1]; at+LengthBytes > end && end < t.stored {
+			break
+		}
+		if err := t.step(in); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// publish shows what has been walked to those who read without the lock.
+func (t *Table) publish() {
+	starts := t.walked
+	t.starts.Store(&starts)
+}
+
 // step walks over the next block. The caller holds mu.
 func (t *Table) step(read Reader) error {
-	i := t.Known()
-	starts := *t.starts.Load()
-	at := starts[i]
+	i := uint64(len(t.walked) - 1)
+	at := t.walked[i]
 	left := t.stored - at
 	if left < LengthBytes {
 		return t.Errorf(i, at, layout.ErrTruncated, "its length lies in the last %d of the %d bytes stored", left, t.stored)
@@ -119,9 +133,7 @@ func (t *Table) step(read Reader) error {
 		return t.Errorf(i, at, layout.ErrInvalid, "a length of %d for the last block, but %d bytes are left", n, left)
 	}
 	// Append writes only behind what other goroutines may be reading.
-	starts = append(starts, at+LengthBytes+n)
-	t.starts.Store(&starts)
-	t.known.Store(i + 1)
+	t.walked = append(t.walked, at+LengthBytes+n)
 	return nil
 }
 

@@ -1,0 +1,410 @@
+package loader
+
+import (
+	"cmp"
+	"hash/crc32"
+	"io"
+	"runtime"
+	"sort"
+	"sync"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader/lz4block"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// blockTables are where the blocks of compressed tensors are: for every tensor as far as
+// somebody has asked, and kept as long as the model. The zero value is ready for use.
+type blockTables struct {
+	tables sync.Map // *lz4block.Table by *layout.Tensor
+}
+
+func (b *blockTables) of(t Tensor) *lz4block.Table {
+	table, ok := b.tables.Load(t.desc)
+	if !ok {
+		table, _ = b.tables.LoadOrStore(t.desc,
+			lz4block.NewTable(t.file.index.Format, t.desc.Offset, t.desc.Stored, t.desc.Raw))
+	}
+	return table.(*lz4block.Table)
+}
+
+// blocks is t's table.
+func (t Tensor) blocks() *lz4block.Table { return t.file.model.blocks.of(t) }
+
+// stretch is a run of blocks whose stored bytes are in memory.
+type stretch struct {
+	tensor Tensor
+	table  *lz4block.Table
+	lo, hi uint64 // the blocks lo to hi-1
+	stored []byte // from the start of block lo on
+}
+
+// segment is how much is read at a time of a file that is not mapped. It holds two blocks
+// of any size, so that a stretch always holds an element.
+const segment = 16 << 20
+
+// stretch brings the blocks from lo on into reach, of hi-lo as many as a segment holds if
+// the file is not mapped. What it returns lives as long as the mapping and until sc is used
+// again.
+func (t Tensor) stretch(sc *scratch, lo, hi uint64) (stretch, error) {
+	s := stretch{tensor: t, table: t.blocks(), lo: lo, hi: hi}
+	if hi == lo+1 && sc.holds(t.desc, lo) {
+		return s, nil
+	}
+	if t.file.mapping.Aliased() {
+		if s.table.Known() < hi { // the method value is an allocation
+			if err := s.table.Reach(hi, t.storedSlice); err != nil {
+				return s, err
+			}
+		}
+		off, size := s.table.Span(lo, hi)
+		var err error
+		s.stored, err = t.storedSlice(off, size)
+		return s, err
+	}
+	return s, s.read(sc)
+}
+
+// storedSlice is n of the stored bytes of a tensor whose file is in memory.
+func (t Tensor) storedSlice(off, n uint64) ([]byte, error) {
+	return t.file.mapping.Slice(t.desc.Offset+off, n)
+}
+
+// read reads as many of the blocks lo to hi-1 as a segment holds, and sets hi accordingly.
+// Where they are all that is left of the tensor, their lengths come along with them;
+// otherwise those that are not known yet are read first, one by one, and nothing else is.
+func (s *stretch) read(sc *scratch) error {
+	t := s.tensor
+	walk := func(off, n uint64) ([]byte, error) {
+		b := sc.storedBytes(n)
+		return b, t.file.readFull(b, t.desc.Offset+off)
+	}
+	if s.hi < s.table.Count() || s.table.Known() >= s.hi {
+		if err := s.table.Reach(s.hi, walk); err != nil {
+			return err
+		}
+		n := sort.Search(int(s.hi-s.lo), func(i int) bool {
+			_, size := s.table.Span(s.lo, s.lo+uint64(i)+1)
+			return size > segment
+		})
+		s.hi = s.lo + uint64(n)
+		var err error
+		s.stored, err = walk(s.table.Span(s.lo, s.hi))
+		return err
+	}
+	if err := s.table.Reach(s.lo, walk); err != nil {
+		return err
+	}
+	off, _ := s.table.Span(s.lo, s.lo)
+	var err error
+	if s.stored, err = walk(off, min(segment, t.desc.Stored-off)); err != nil {
+		return err
+	}
+	end, err := s.table.Scan(s.lo, s.stored)
+	s.hi = min(s.hi, end)
+	return err
+}
+
+// checkBlocks walks the first n blocks.
+func (t Tensor) checkBlocks(n uint64) error {
+	head := make([]byte, lz4block.LengthBytes)
+	table := t.blocks()
+	return mmapio.Guard(func() error {
+		return cmp.Or(table.Empty(), table.Reach(n, func(off, n uint64) ([]byte, error) {
+			return head[:n], t.file.readFull(head[:n], t.desc.Offset+off)
+		}))
+	})
+}
+
+// plausible is asked before memory is taken for all of a tensor's elements: what a
+// compressed one claims to hold, its blocks have to be able to yield. Of a file that is not
+// mapped, where every block costs a read, the first one has to do.
+func (t Tensor) plausible() error {
+	if t.desc.Encoding != layout.LZ4 {
+		return nil
+	}
+	n := t.blocks().Count()
+	if !t.file.mapping.Aliased() {
+		n = min(n, 1)
+	}
+	return t.checkBlocks(n)
+}
+
+// decode expands block i into dst, which takes all that it yields.
+func (s *stretch) decode(dst []byte, i uint64) error {
+	err := s.table.Decode(dst, s.stored, s.lo, i)
+	if err != nil {
+		// A decoder may take memory that has gone for bad input: touch it, for the fault.
+		runtime.KeepAlive(crc32.ChecksumIEEE(s.stored))
+	}
+	return err
+}
+
+// block is what block i yields, in sc and until sc is used again.
+func (s *stretch) block(sc *scratch, i uint64) ([]byte, error) {
+	b := sc.block[:s.table.Yield(i)]
+	if sc.holds(s.tensor.desc, i) {
+		return b, nil
+	}
+	sc.tensor = nil
+	if err := s.decode(b, i); err != nil {
+		return nil, err
+	}
+	sc.tensor, sc.number = s.tensor.desc, i
+	return b, nil
+}
+
+// copy fills dst with the elements' bytes from off on, all of which the stretch holds.
+func (s *stretch) copy(sc *scratch, dst []byte, off uint64) error {
+	for len(dst) > 0 {
+		i, skip := off/lz4block.Size, off%lz4block.Size
+		n := min(s.table.Yield(i)-int(skip), len(dst))
+		if n == s.table.Yield(i) {
+			if err := s.decode(dst[:n], i); err != nil {
+				return err
+			}
+		} else {
+			b, err := s.block(sc, i)
+			if err != nil {
+				return err
+			}
+			copy(dst[:n], b[skip:])
+		}
+		dst, off = dst[n:], off+uint64(n)
+	}
+	return nil
+}
+
+// copyBytes is how much of a tensor a core decompresses at a time.
+const copyBytes = 8 * lz4block.Size
+
+// copyParallel is copy on all cores, where dst is large enough for that to pay.
+func (s *stretch) copyParallel(sc *scratch, dst []byte, off uint64) error {
+	parts := (off%copyBytes + uint64(len(dst)) + copyBytes - 1) / copyBytes
+	if parts < 2 || runtime.GOMAXPROCS(0) == 1 {
+		return s.copy(sc, dst, off)
+	}
+	own := *s // for s to stay where it is in the case above
+	base, end := off/copyBytes*copyBytes, off+uint64(len(dst))
+	return onAllCores(parts, func(sc *scratch, i uint64) error {
+		from, upto := max(off, base+i*copyBytes), min(end, base+(i+1)*copyBytes)
+		return own.copy(sc, dst[from-off:upto-off], from)
+	})
+}
+
+// readBlocks fills dst with the bytes of the elements from off on.
+func (t Tensor) readBlocks(dst []byte, off uint64) error {
+	if len(dst) == 0 {
+		return t.blocks().Empty()
+	}
+	end := off + uint64(len(dst))
+	sc := takeScratch()
+	defer sc.give()
+	for off < end {
+		s, err := t.stretch(sc, off/lz4block.Size, lz4block.Count(end))
+		if err != nil {
+			return err
+		}
+		n := min(end, s.hi*lz4block.Size) - off
+		if err := s.copyParallel(sc, dst[:n], off); err != nil {
+			return err
+		}
+		dst, off = dst[n:], off+n
+	}
+	return nil
+}
+
+// writeBytes is how much of a tensor is decompressed at a time to be written.
+const writeBytes = 4 << 20
+
+// writeBlocks writes all elements to w.
+func (t Tensor) writeBlocks(w io.Writer) error {
+	raw := t.desc.Raw
+	if raw == 0 {
+		return t.blocks().Empty()
+	}
+	buf := mmapio.AlignedBytes(int(min(writeBytes, raw)))
+	sc := takeScratch()
+	defer sc.give()
+	for off := uint64(0); off < raw; {
+		// To the end each time: then a file that is not mapped is read in large pieces.
+		s, err := t.stretch(sc, off/lz4block.Size, lz4block.Count(raw))
+		if err != nil {
+			return err
+		}
+		for end := min(raw, s.hi*lz4block.Size); off < end; {
+			b := buf[:min(writeBytes, end-off)]
+			if err := s.copyParallel(sc, b, off); err != nil {
+				return err
+			}
+			if _, err := w.Write(b); err != nil {
+				return err
+			}
+			off += uint64(len(b))
+		}
+	}
+	return nil
+}
+
+// expandBlocks writes the values of elements, one at least, of a compressed tensor to dst.
+func (e *expander) expandBlocks(t Tensor, dst []float32, first uint64) error {
+	sc := takeScratch()
+	defer sc.give()
+	for len(dst) > 0 {
+		off, size := t.span(first, uint64(len(dst)))
+		s, err := t.stretch(sc, off/lz4block.Size, lz4block.Count(off+size))
+		if err != nil {
+			return err
+		}
+		n := uint64(len(dst))
+		if end := s.hi * lz4block.Size; end < off+size {
+			n = e.elementsIn(end) - first
+		}
+		if err := e.stretchParallel(sc, &s, dst[:n], first); err != nil {
+			return err
+		}
+		dst, first = dst[n:], first+n
+	}
+	return nil
+}
+
+// elementsIn is how many elements the tensor's first n bytes hold whole.
+func (e *expander) elementsIn(n uint64) uint64 {
+	return n / uint64(e.dtype.BlockBytes()) * uint64(e.dtype.BlockElems())
+}
+
+// stretchParallel is stretch on all cores, where dst is large enough for that to pay.
+func (e *expander) stretchParallel(sc *scratch, s *stretch, dst []float32, first uint64) error {
+	step := e.elementsIn(partBytes(e.dtype))
+	parts := (first%step + uint64(len(dst)) + step - 1) / step
+	if parts < 2 || runtime.GOMAXPROCS(0) == 1 {
+		return e.stretch(sc, s, dst, first)
+	}
+	own, expand := *s, *e // for s and e to stay where they are in the case above
+	base, end := first/step*step, first+uint64(len(dst))
+	return onAllCores(parts, func(sc *scratch, i uint64) error {
+		from, upto := max(first, base+i*step), min(end, base+(i+1)*step)
+		return expand.stretch(sc, &own, dst[from-first:upto-first], from)
+	})
+}
+
+// partBytes is how much of a tensor a core expands at a time: where it can be had without
+// much, a number of bytes at which a block of LZ4 and one of the dtype end together, so that
+// no two cores need the same one.
+func partBytes(d layout.DType) uint64 {
+	const least, most = 8, 24
+	odd := uint64(d.BlockBytes())
+	for odd%2 == 0 {
+		odd /= 2
+	}
+	if odd > most {
+		return most * lz4block.Size
+	}
+	return (least + odd - 1) / odd * odd * lz4block.Size
+}
+
+// stretch expands elements of blocks that s holds, one block of LZ4 after the other. A
+// block of the dtype that lies across a border is put together in sc.
+func (e *expander) stretch(sc *scratch, s *stretch, dst []float32, first uint64) error {
+	off, size := s.tensor.span(first, uint64(len(dst)))
+	elems, bytes := e.dtype.BlockElems(), e.dtype.BlockBytes()
+	skip, carried := int(first%uint64(elems)), 0
+	for end := off + size; len(dst) > 0; {
+		i := off / lz4block.Size
+		if _, err := s.block(sc, i); err != nil {
+			return err
+		}
+		from := carryRoom - carried + int(off%lz4block.Size) // one of the two is 0
+		upto := carryRoom + int(min(end-i*lz4block.Size, uint64(s.table.Yield(i))))
+		src := sc.buf[from:upto]
+		whole := len(src) / bytes * bytes
+		if whole > 0 {
+			n := min(whole/bytes*elems-skip, len(dst))
+			if err := e.valuesSerial(dst[:n], src[:whole], skip); err != nil {
+				return err
+			}
+			dst, skip = dst[n:], 0
+		}
+		carried = copy(sc.buf[carryRoom-(len(src)-whole):carryRoom], src[whole:])
+		off = (i + 1) * lz4block.Size
+	}
+	return nil
+}
+
+// scratch is what decompressing needs, to be reused. It remembers the block that it holds:
+// whoever reads rows one after the other has it expanded once.
+type scratch struct {
+	buf    []byte // carryRoom bytes for the end of the block before, then block
+	block  []byte
+	tensor *layout.Tensor // whose block it is, or nil
+	number uint64         // of the block
+	stored []byte         // read from a file that is not mapped
+}
+
+// carryRoom is more than a block of any dtype has.
+const carryRoom = 512
+
+var scratches = sync.Pool{New: func() any {
+	b := mmapio.AlignedBytes(carryRoom + lz4block.Size)
+	return &scratch{buf: b, block: b[carryRoom:]}
+}}
+
+func takeScratch() *scratch { return scratches.Get().(*scratch) }
+
+// give returns sc for others to use, without memory that few of them would need.
+func (sc *scratch) give() {
+	if cap(sc.stored) > 1<<20 {
+		sc.stored = nil
+	}
+	scratches.Put(sc)
+}
+
+func (sc *scratch) holds(t *layout.Tensor, block uint64) bool {
+	return sc.tensor == t && sc.number == block
+}
+
+func (sc *scratch) storedBytes(n uint64) []byte {
+	if n > uint64(cap(sc.stored)) {
+		sc.stored = make([]byte, n)
+	}
+	return sc.stored[:n]
+}
+
+// onAllCores does parts 0 to n-1 of some work, each core taking the next one. Where parts
+// fail, the error is that of the first.
+func onAllCores(n uint64, part func(sc *scratch, i uint64) error) error {
+	var work struct {
+		sync.Mutex
+		next, failed uint64
+		err          error
+	}
+	work.failed = n
+	take := func() (i uint64, ok bool) {
+		work.Lock()
+		defer work.Unlock()
+		i = work.next
+		work.next++
+		return i, i < work.failed
+	}
+	fail := func(i uint64, err error) {
+		work.Lock()
+		defer work.Unlock()
+		if i < work.failed {
+			work.failed, work.err = i, err
+		}
+	}
+	var wg sync.WaitGroup
+	for range min(uint64(runtime.GOMAXPROCS(0)), n) {
+		wg.Go(func() {
+			sc := takeScratch()
+			defer sc.give()
+			for i, ok := take(); ok; i, ok = take() {
+				if err := mmapio.Guard(func() error { return part(sc, i) }); err != nil {
+					fail(i, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return work.err
+}
