@@ -5,6 +5,7 @@ import (
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/bw2l"
 	"github.com/tensormap/tensormap/layout/safetensors"
+	"github.com/tensormap/tensormap/layout/tsm"
 )
 
 // decoders is the one place above layout that knows formats. A new format is a package
@@ -13,6 +14,7 @@ var decoders = map[layout.Format]layout.Decoder{
 	layout.APR2:        decoder(apr2.Decode),
 	layout.BW2L:        decoder(bw2l.Decode),
 	layout.SafeTensors: decoder(safetensors.Decode),
+	layout.TSM:         decoder(tsm.Decode),
 }
 
 // decoder lets a package's Decode return its own type.

@@ -1,0 +1,85 @@
+package tsm
+
+import (
+	"errors"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// File is a decoded TSM module. It implements [layout.File], [layout.Grapher] and
+// [layout.Summarizer].
+type File struct {
+	index *layout.Index
+	lim   layout.Limits
+}
+
+var (
+	_ layout.File       = (*File)(nil)
+	_ layout.Grapher    = (*File)(nil)
+	_ layout.Summarizer = (*File)(nil)
+)
+
+// Decode reads a module, all of it but the tensors' bytes. Tensors are in the order of
+// the file; their names are memory of their own. A nil lim means the defaults.
+//
+// Errors are *[layout.FormatError]s: a module that is not as the package comment says
+// (ErrInvalid, ErrDuplicate), among them one whose nodes form a cycle, a file too short
+// for it (ErrTruncated), a type that the format does not know or cannot store and a .sta
+// container (ErrUnsupported), or something past lim (ErrLimit).
+func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
+	limits := lim.WithDefaults()
+	m, err := scan(in, limits)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.checkAcyclic(); err != nil {
+		return nil, err
+	}
+	index, err := m.index(in.Size(), limits)
+	if err != nil {
+		return nil, err
+	}
+	return &File{index: index, lim: limits}, nil
+}
+
+// Index describes the file's tensors.
+func (f *File) Index() *layout.Index { return f.index }
+
+// index names the tensors and describes them.
+func (m *module) index(size uint64, lim layout.Limits) (*layout.Index, error) {
+	const most = 4 // bytes of names for each byte of the file
+	m.chooseNames()
+	if m.nameBytes(false) <= most*size {
+		ix, err := m.build(size, lim, m.newNames(false))
+		if !errors.Is(err, layout.ErrDuplicate) {
+			return ix, err
+		}
+	}
+	return m.build(size, lim, m.newNames(true))
+}
+
+func (m *module) build(size uint64, lim layout.Limits, called *names) (*layout.Index, error) {
+	b, err := layout.NewBuilder(layout.TSM, size, uint64(m.fields.n), "memory", lim)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.Section("header", 0, 0, headerSize); err != nil {
+		return nil, err
+	}
+	var p, f int
+	for i := range m.nodes.n {
+		for j := range m.nodes.at(i).params {
+			for k := range m.params.at(p).fields {
+				t, x := b.Next(), m.fields.at(f)
+				t.Name = called.tensor(i, j, p, k)
+				t.DType, t.Shape, t.Offset, t.Stored = x.dtype, x.shape, x.offset, x.stored
+				if err := b.Add(x.at); err != nil {
+					return nil, err
+				}
+				f++
+			}
+			p++
+		}
+	}
+	return b.Finish()
+}

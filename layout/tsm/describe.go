@@ -1,0 +1,174 @@
+package tsm
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// Graph is the module's graph. A node's attributes are shape, dtype and output_count, where
+// it states them, as in Metadata.
+func (f *File) Graph(in layout.Input) (*layout.Graph, error) {
+	m, err := f.Module(in)
+	if err != nil {
+		return nil, err
+	}
+	g := &layout.Graph{Inputs: m.Inputs, Outputs: m.Outputs, Nodes: make([]layout.Node, len(m.Nodes))}
+	for i := range m.Nodes {
+		n := &m.Nodes[i]
+		g.Nodes[i] = layout.Node{Name: n.Name, Op: n.Op, Inputs: n.Inputs, Tensors: []string{}, Attributes: n.attributes()}
+		for _, p := range n.Params {
+			g.Nodes[i].Tensors = append(g.Nodes[i].Tensors, f.tensors(p)...)
+		}
+	}
+	return g, nil
+}
+
+// tensors are the names of a param's tensors.
+func (f *File) tensors(p Param) []string {
+	names := make([]string, p.Count)
+	for k := range names {
+		names[k] = string(f.index.Tensors[p.First+k].Name)
+	}
+	return names
+}
+
+func (n *Node) attributes() layout.Metadata {
+	var md layout.Metadata
+	if n.Shape != nil {
+		md.Set("shape", n.Shape)
+	}
+	if n.DType != layout.Invalid {
+		md.Set("dtype", n.DType.String())
+	}
+	if n.OutputCount != 0 {
+		md.Set("output_count", n.OutputCount)
+	}
+	return md
+}
+
+// Metadata is all that the module says:
+//
+//	{"inputs": [1], "outputs": [0],
+//	 "nodes": [
+//	  {"name": "sum", "op": "add", "inputs": [1, 2]},
+//	  {"name": "data", "op": "<param>", "inputs": [], "shape": [-1, 3], "dtype": "F32"},
+//	  {"name": "bias", "op": "<const>", "inputs": [], "params": {"value": ["bias/value"]}}]}
+//
+// Numbers are positions in nodes; shape, dtype and output_count are there where the node
+// states them, and params maps the other params to the names of their tensors. The
+// reserved fields of the header, fake and data, come first where they are not 0.
+func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
+	m, err := f.Module(in)
+	if err != nil {
+		return nil, err
+	}
+	var md layout.Metadata
+	if m.Fake != 0 {
+		md.Set("fake", m.Fake)
+	}
+	if m.Data != ([120]byte{}) {
+		md.Set("data", layout.Blob(m.Data[:]))
+	}
+	nodes := make([]any, len(m.Nodes))
+	for i := range m.Nodes {
+		nodes[i] = f.describe(&m.Nodes[i])
+	}
+	md.Set("inputs", int64s(m.Inputs))
+	md.Set("outputs", int64s(m.Outputs))
+	md.Set("nodes", nodes)
+	return md, nil
+}
+
+func (f *File) describe(n *Node) layout.Metadata {
+	md := layout.Metadata{{Key: "name", Value: n.Name}, {Key: "op", Value: n.Op}, {Key: "inputs", Value: int64s(n.Inputs)}}
+	md = append(md, n.attributes()...)
+	if len(n.Params) == 0 {
+		return md
+	}
+	params := make(layout.Metadata, len(n.Params))
+	for i, p := range n.Params {
+		params[i] = layout.Entry{Key: p.Name, Value: f.tensors(p)}
+	}
+	return append(md, layout.Entry{Key: "params", Value: params})
+}
+
+func int64s(in []int) []int64 {
+	out := make([]int64, len(in))
+	for i, v := range in {
+		out[i] = int64(v)
+	}
+	return out
+}
+
+// Summary counts nodes, operators and parameters, and lists inputs and outputs.
+func (f *File) Summary(in layout.Input) ([]layout.Fact, error) {
+	m, err := f.Module(in)
+	if err != nil {
+		return nil, err
+	}
+	return []layout.Fact{
+		{Label: "nodes", Value: fmt.Sprint(len(m.Nodes))},
+		{Label: "inputs", Value: m.list(m.Inputs)},
+		{Label: "outputs", Value: m.list(m.Outputs)},
+		{Label: "operators", Value: m.operators()},
+		{Label: "parameters", Value: f.parameters()},
+	}, nil
+}
+
+// list names nodes, one a line, with what they state of their output.
+func (m *Module) list(nodes []int) string {
+	const most = 16
+	var lines []string
+	for _, i := range nodes[:min(len(nodes), most)] {
+		n := &m.Nodes[i]
+		line := cmp.Or(n.Name, fmt.Sprint(i))
+		if n.DType != layout.Invalid && n.DType != layout.VOID {
+			line += " " + n.DType.String()
+		}
+		if n.Shape != nil {
+			line += fmt.Sprintf(" %v", n.Shape)
+		}
+		lines = append(lines, line)
+	}
+	if more := len(nodes) - most; more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// operators is how many nodes there are of each operator, the most frequent first.
+func (m *Module) operators() string {
+	const most = 32
+	count := map[string]int{}
+	for i := range m.Nodes {
+		count[m.Nodes[i].Op]++
+	}
+	ops := slices.SortedFunc(maps.Keys(count), func(a, b string) int {
+		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b))
+	})
+	var parts []string
+	for _, op := range ops[:min(len(ops), most)] {
+		parts = append(parts, fmt.Sprintf("%s ×%d", cmp.Or(op, `""`), count[op]))
+	}
+	if more := len(ops) - most; more > 0 {
+		parts = append(parts, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// parameters counts those elements that take room: a VOID tensor can have any number.
+func (f *File) parameters() string {
+	var elements, size uint64
+	for i := range f.index.Tensors {
+		if t := &f.index.Tensors[i]; t.Stored > 0 {
+			elements += t.Elements()
+			size += t.Stored
+		}
+	}
+	return fmt.Sprintf("%d in %d tensors, %d bytes", elements, len(f.index.Tensors), size)
+}

@@ -1,0 +1,117 @@
+package tsm
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// Module is all that a file says but the bytes of its tensors. It is memory of its own.
+type Module struct {
+	// Fake and Data are the reserved fields of the header; nothing gives them a meaning.
+	Fake int32
+	Data [120]byte
+	// Inputs and Outputs are positions in Nodes.
+	Inputs, Outputs []int
+	Nodes           []Node
+}
+
+// Node is a bubble and its inputs.
+type Node struct {
+	// Name is #name. It may be empty, and other nodes may have it too.
+	Name string
+	// Op is #op, the operator, such as "conv2d". "<param>" is an input of the module,
+	// "<const>" a tensor, its param "value", and "<var>" one that may change.
+	Op string
+	// Inputs are positions in Module.Nodes.
+	Inputs []int
+	// Shape is #shape, outermost dimension first, -1 where it is not known: nil where the
+	// node states none, not nil and empty for a scalar.
+	Shape []int32
+	// DType is #dtype: Invalid where the node states none.
+	DType layout.DType
+	// OutputCount is #output_count, which old writers set to 1: 0 where the node states none.
+	OutputCount int32
+	// Params are the others, in the order of the file.
+	Params []Param
+}
+
+// Param is a packed tensor of a node. Its fields are Count tensors of the file's
+// [layout.Index], from First on; Count may be 0.
+type Param struct {
+	Name         string
+	First, Count int
+}
+
+// Param finds a param by its name.
+func (n *Node) Param(name string) (Param, bool) {
+	i := slices.IndexFunc(n.Params, func(p Param) bool { return p.Name == name })
+	if i < 0 {
+		return Param{}, false
+	}
+	return n.Params[i], true
+}
+
+// Module reads what Decode has checked once more, and keeps it.
+func (f *File) Module(in layout.Input) (*Module, error) {
+	m, err := f.scan(in)
+	if err != nil {
+		return nil, err
+	}
+	out := &Module{
+		Fake:    m.fake,
+		Data:    [120]byte(m.data),
+		Inputs:  m.inputs.ints(),
+		Outputs: m.outputs.ints(),
+		Nodes:   make([]Node, m.nodes.n),
+	}
+	var p, first int
+	for i := range out.Nodes {
+		n := m.nodes.at(i)
+		out.Nodes[i] = n.decoded()
+		params := make([]Param, n.params)
+		for j := range params {
+			x := m.params.at(p)
+			params[j] = Param{string(x.name), first, x.fields}
+			first += x.fields
+			p++
+		}
+		out.Nodes[i].Params = params
+	}
+	return out, nil
+}
+
+// scan reads the module again, from the file that was decoded.
+func (f *File) scan(in layout.Input) (*module, error) {
+	m, err := scan(in, f.lim)
+	if err == nil && m.fields.n != len(f.index.Tensors) {
+		err = layout.Errorf(layout.TSM, 0, "graph", layout.ErrInvalid, "%d tensors, but the file had %d when it was opened", m.fields.n, len(f.index.Tensors))
+	}
+	return m, err
+}
+
+func (n *node) decoded() Node {
+	out := Node{
+		Name:        string(n.name),
+		Op:          string(n.op),
+		Inputs:      n.inputs.ints(),
+		DType:       n.dtype,
+		OutputCount: n.outputs,
+	}
+	if n.stated[shapeParam] {
+		out.Shape = make([]int32, len(n.shape)/4)
+		for i := range out.Shape {
+			out.Shape[i] = int32(binary.LittleEndian.Uint32(n.shape[4*i:]))
+		}
+	}
+	return out
+}
+
+func (x indexes) ints() []int {
+	out := make([]int, x.len())
+	for i := range out {
+		out[i] = x.get(i)
+	}
+	return out
+}
