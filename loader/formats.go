@@ -3,6 +3,7 @@ package loader
 import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/layout/april"
 	"github.com/tensormap/tensormap/layout/bw2l"
 	"github.com/tensormap/tensormap/layout/safetensors"
 	"github.com/tensormap/tensormap/layout/tsm"
@@ -12,6 +13,7 @@ import (
 // under layout and a line here.
 var decoders = map[layout.Format]layout.Decoder{
 	layout.APR2:        decoder(apr2.Decode),
+	layout.April:       decoder(april.Decode),
 	layout.BW2L:        decoder(bw2l.Decode),
 	layout.SafeTensors: decoder(safetensors.Decode),
 	layout.TSM:         decoder(tsm.Decode),

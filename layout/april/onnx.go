@@ -1,0 +1,127 @@
+package april
+
+import (
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// Network is one of a file's networks.
+type Network struct {
+	Role string // such as "encoder"
+	Entry
+	// Initializers is the number of tensors of the index that are part of the network.
+	Initializers int
+	// Sparse is the number of sparse initializers, which the index leaves out.
+	Sparse int
+	// Err says why the network is no ONNX model, so that nothing is known of what is in
+	// it; nil where it is one.
+	Err error
+
+	atSparse uint64 // where the first sparse initializer is
+}
+
+// initializer is what the index will say of a tensor inside a network. The names and
+// shapes of all of them stand one behind the other in two slices.
+type initializer struct {
+	at       uint64 // where its TensorProto starts
+	offset   uint64
+	stored   uint64
+	raw      uint64
+	nameEnd  int
+	dimsEnd  int
+	dtype    layout.DType
+	encoding layout.Encoding
+}
+
+// reader collects the initializers of the networks, whose number no file states.
+type reader struct {
+	in    layout.Input
+	lim   layout.Limits
+	found []initializer
+	names []byte
+	dims  []uint64
+}
+
+// network reads n, and makes a note there where it is no ONNX model. An error is about an
+// initializer, or about reading at all.
+func (r *reader) network(n *Network) error {
+	m := newWire(r.in, "network", n.Entry, r.lim)
+	graph, ok := m.graph(n.Entry)
+	if err := m.Err(); err != nil {
+		if m.malformed {
+			n.Err, err = err, nil
+		}
+		return err
+	}
+	if !ok {
+		n.Err = errorf(n.Offset, "network", layout.ErrInvalid, "%d bytes of protobuf without a graph", n.Size)
+		return nil
+	}
+	before := len(r.found)
+	w := newWire(r.in, "graph", graph, r.lim)
+	r.graph(&w, n, graph)
+	n.Initializers = len(r.found) - before
+	return w.Err()
+}
+
+// graph finds the graph in a ModelProto, all of whose fields must be in order.
+func (w *wire) graph(model Entry) (graph Entry, ok bool) {
+	for w.more(model.end()) {
+		r := w.record(model.end())
+		if r.num == modelGraph && r.typ == protowire.BytesType && !ok {
+			graph, ok = Entry{w.Offset(), r.size}, true
+		} else if r.num == modelGraph {
+			w.fail(r.at, "graph", layout.ErrDuplicate, "a second graph, or one of wire type %d", r.typ)
+		}
+		w.Skip(w.message, r.size)
+	}
+	return graph, ok
+}
+
+// graph reads the initializers of a GraphProto and steps over all else, so that neither
+// the tensors of operators' attributes nor those of graphs inside are found.
+func (r *reader) graph(w *wire, n *Network, graph Entry) {
+	for w.more(graph.end()) {
+		rec := w.record(graph.end())
+		switch {
+		case rec.num == graphInitializer && rec.typ == protowire.BytesType:
+			r.initializer(w, n.Role, rec)
+		case rec.num == graphSparseInitializer:
+			n.Sparse++
+			if n.Sparse == 1 {
+				n.atSparse = rec.at
+			}
+		case rec.num == graphInitializer:
+			w.fail(rec.at, "initializer", layout.ErrInvalid, "wire type %d", rec.typ)
+		}
+		if w.Err() == nil {
+			w.Skip(w.message, rec.end-w.Offset())
+		}
+	}
+}
+
+// initializer reads the TensorProto in rec.
+func (r *reader) initializer(w *wire, role string, rec record) {
+	t := tensorProto{wire: w, r: r, at: w.Offset(), end: rec.end, name: len(r.names), dims: len(r.dims)}
+	r.names = append(grow(r.names, len(role)+1), role...)
+	r.names = append(r.names, '/')
+	t.unnamed = len(r.names)
+	for w.more(t.end) {
+		t.field(w.record(t.end))
+	}
+	if init := t.initializer(); w.Err() == nil {
+		r.found = append(grow(r.found, 1), init)
+	}
+}
+
+// grow makes room for n more elements of s, doubling its memory where that is needed:
+// append would come to more memory in total.
+func grow[T any](s []T, n int) []T {
+	if n <= cap(s)-len(s) {
+		return s
+	}
+	return slices.Grow(s, max(n, len(s), 16))
+}

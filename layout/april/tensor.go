@@ -1,0 +1,239 @@
+package april
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// tensorProto is a TensorProto that is being read.
+type tensorProto struct {
+	*wire
+	r        *reader
+	at, end  uint64
+	name     int    // where in r.names the name starts: the network's role first
+	unnamed  int    // how long r.names is without the tensor's own name
+	dims     int    // where in r.dims the shape starts
+	seen     uint32 // bits 1<<number of the fields there have been
+	dataType int32
+	location int32
+	rawData  Entry
+	// How many numbers the fields of numbers can hold: least where all varints are as
+	// long as they can be, most where they have one byte. For numbers of fixed size it is
+	// the same.
+	least, most uint64
+}
+
+// field reads the field whose record starts with f.
+func (t *tensorProto) field(f record) {
+	if int(f.num) < len(tensorFields) && tensorFields[f.num].name != "" {
+		t.known(f)
+	}
+	if t.Err() == nil {
+		t.Skip("initializer", f.end-t.Offset())
+	}
+}
+
+func (t *tensorProto) known(f record) {
+	kind := &tensorFields[f.num]
+	if f.typ != kind.wire && !(kind.packable && f.typ == protowire.BytesType) {
+		t.bad(f.at, kind.name, layout.ErrInvalid, "wire type %d", f.typ)
+		return
+	}
+	if !kind.repeated && t.has(1<<f.num) {
+		// The last one counts, says protobuf; but no writer does this, and not all
+		// readers would agree on what the file holds.
+		t.bad(f.at, kind.name, layout.ErrDuplicate, "the field is there twice")
+		return
+	}
+	t.seen |= 1 << f.num
+	switch f.num {
+	case tensorDims:
+		t.readDims(f)
+	case tensorDataType:
+		t.dataType = int32(f.value)
+	case tensorDataLocation:
+		t.location = int32(f.value)
+	case tensorName:
+		t.readName(f)
+	case tensorRawData:
+		t.rawData = Entry{t.Offset(), f.size}
+	default:
+		if kind.packable {
+			t.count(f)
+		}
+	}
+}
+
+// has reports whether one of the fields in a set of bits has been read.
+func (t *tensorProto) has(fields uint32) bool { return t.seen&fields != 0 }
+
+func (t *tensorProto) readName(f record) {
+	if most := t.r.lim.NameBytes; f.size > most {
+		t.bad(f.at, "name", layout.ErrLimit, "%d bytes, more than %d", f.size, most)
+		return
+	}
+	t.r.names = append(grow(t.r.names, int(f.size)), t.Take("name", f.size)...)
+}
+
+// readDims reads a dimension, or several that are packed.
+func (t *tensorProto) readDims(f record) {
+	if f.typ == protowire.VarintType {
+		t.addDim(f.at, f.value)
+		return
+	}
+	for t.more(f.end) {
+		at := t.Offset()
+		t.addDim(at, t.varint(f.end))
+	}
+}
+
+func (t *tensorProto) addDim(at, dim uint64) {
+	switch rank := uint64(len(t.r.dims) - t.dims); {
+	case int64(dim) < 0:
+		t.bad(at, "dims", layout.ErrInvalid, "dimension %d is %d", rank, int64(dim))
+	case rank == t.r.lim.Rank:
+		t.bad(at, "dims", layout.ErrLimit, "more than %d dimensions", rank)
+	default:
+		t.r.dims = append(grow(t.r.dims, 1), dim)
+	}
+}
+
+// count adds what the record f of a field of numbers can hold.
+func (t *tensorProto) count(f record) {
+	kind := &tensorFields[f.num]
+	width := numberSize(kind.wire)
+	switch {
+	case f.typ != protowire.BytesType:
+		t.least, t.most = t.least+1, t.most+1
+	case width == 0:
+		const longest = 10
+		t.least, t.most = t.least+(f.size+longest-1)/longest, t.most+f.size
+	case f.size%width != 0:
+		t.bad(f.at, kind.name, layout.ErrInvalid, "%d bytes, no multiple of %d", f.size, width)
+	default:
+		t.least, t.most = t.least+f.size/width, t.most+f.size/width
+	}
+}
+
+// numberSize is the size of a packed number in bytes, 0 for a varint.
+func numberSize(w protowire.Type) uint64 {
+	switch w {
+	case protowire.Fixed32Type:
+		return 4
+	case protowire.Fixed64Type:
+		return 8
+	}
+	return 0
+}
+
+// initializer is what was read, once it has been checked as a whole.
+func (t *tensorProto) initializer() initializer {
+	init := initializer{at: t.at, nameEnd: len(t.r.names), dimsEnd: len(t.r.dims)}
+	t.checkFields()
+	init.dtype = t.dtype()
+	if t.Err() != nil {
+		return init
+	}
+	var err error
+	if init.raw, err = init.dtype.Size(t.shape()); err != nil {
+		t.bad(t.at, "dims", layout.ErrInvalid, "%v", err)
+		return init
+	}
+	t.place(&init)
+	return init
+}
+
+// place says where the elements are. Whether a field of varints holds just as many numbers
+// as the shape wants shows when they are read; here, that it can.
+func (t *tensorProto) place(init *initializer) {
+	data := t.seen & dataFields
+	field := protowire.Number(bits.TrailingZeros32(data))
+	switch {
+	case bits.OnesCount32(data) > 1:
+		t.bad(t.at, "raw_data", layout.ErrInvalid, "elements in more than one field: %s", fieldNames(data))
+	case data == 0 && init.raw > 0:
+		t.bad(t.at, "raw_data", layout.ErrInvalid, "no elements, but %v %v takes %d bytes", init.dtype, t.shape(), init.raw)
+	case data == 0:
+		init.offset = t.at
+	case field == tensorRawData && t.rawData.Size != init.raw:
+		t.bad(t.rawData.Offset, "raw_data", layout.ErrInvalid, "%d bytes, but %v %v takes %d", t.rawData.Size, init.dtype, t.shape(), init.raw)
+	case field == tensorRawData:
+		init.offset, init.stored = t.rawData.Offset, t.rawData.Size
+	default:
+		t.placeNumbers(init, field)
+	}
+}
+
+// placeNumbers is place for elements in a field of numbers.
+func (t *tensorProto) placeNumbers(init *initializer, field protowire.Number) {
+	name := tensorFields[field].name
+	if want := fieldOf(init.dtype); field != want {
+		t.bad(t.at, name, layout.ErrInvalid, "%v belongs in %s", init.dtype, tensorFields[want].name)
+		return
+	}
+	want := numbersOf(init.dtype, init.raw)
+	if want < t.least || want > t.most {
+		t.bad(t.at, name, layout.ErrInvalid, "%d to %d numbers, but %v %v takes %d", t.least, t.most, init.dtype, t.shape(), want)
+		return
+	}
+	init.offset = t.at
+	if init.raw > 0 {
+		init.stored, init.encoding = t.end-t.at, layout.Protobuf
+	}
+}
+
+func (t *tensorProto) shape() []uint64 { return t.r.dims[t.dims:] }
+
+// numbersOf is how many numbers of its field hold raw bytes of type d: two for a complex.
+func numbersOf(d layout.DType, raw uint64) uint64 {
+	width := numberSize(tensorFields[fieldOf(d)].wire)
+	if width == 0 {
+		width = uint64(d.BlockBytes())
+	}
+	return raw / width
+}
+
+// fieldNames lists the fields in a set of bits.
+func fieldNames(fields uint32) string {
+	var names []string
+	for ; fields != 0; fields &= fields - 1 {
+		names = append(names, tensorFields[bits.TrailingZeros32(fields)].name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// checkFields makes sure that the tensor has a name, and its elements in one place.
+func (t *tensorProto) checkFields() {
+	switch {
+	case t.has(1<<tensorExternalData) || t.location == 1:
+		t.bad(t.at, "external_data", layout.ErrUnsupported, "the elements are in another file")
+	case t.location != 0:
+		t.bad(t.at, "data_location", layout.ErrUnsupported, "%d, which ONNX does not define", t.location)
+	case t.has(1 << tensorSegment):
+		t.bad(t.at, "segment", layout.ErrUnsupported, "a part of a tensor")
+	case len(t.r.names) == t.unnamed:
+		t.bad(t.at, "name", layout.ErrInvalid, "an initializer without a name")
+	}
+}
+
+func (t *tensorProto) dtype() layout.DType {
+	name, d := "not a type of ONNX", layout.Invalid
+	if id := int(t.dataType); 0 <= id && id < len(dataTypes) {
+		name, d = dataTypes[id].name, dataTypes[id].dtype
+	}
+	if d == layout.Invalid {
+		t.bad(t.at, "data_type", layout.ErrUnsupported, "%d (%s)", t.dataType, name)
+	}
+	return d
+}
+
+// bad keeps an error about the tensor.
+func (t *tensorProto) bad(at uint64, field string, sentinel error, format string, args ...any) {
+	reason := fmt.Sprintf(format, args...)
+	t.fail(at, field, sentinel, "initializer %s: %s", layout.Quote(t.r.names[t.name:]), reason)
+}

@@ -1,0 +1,173 @@
+package april
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// Unpack writes the elements of t, an initializer whose TensorProto holds them in a field
+// of numbers, to dst as little-endian bytes, row-major. The length of dst must be t.Raw.
+// Numbers that do not fit the type, too few and too many of them are *[layout.FormatError]s.
+func (f *File) Unpack(in layout.Input, t *layout.Tensor, dst []byte) error {
+	switch {
+	case t.Encoding != layout.Protobuf:
+		return fmt.Errorf("%w: unpacking of elements stored as %v", layout.ErrUnsupported, t.Encoding)
+	case uint64(len(dst)) != t.Raw:
+		return fmt.Errorf("%w: a buffer of %d bytes for %d", layout.ErrInvalid, len(dst), t.Raw)
+	}
+	return f.numbers(in, t, func(b []byte) { dst = dst[copy(dst, b):] })
+}
+
+// numbers hands all elements of t to emit, piece by piece and in order.
+func (f *File) numbers(in layout.Input, t *layout.Tensor, emit func([]byte)) error {
+	e := Entry{t.Offset, t.Stored}
+	if !layout.Within(e.Offset, e.Size, in.Size()) {
+		return errorf(e.Offset, "initializer", layout.ErrTruncated, "%d bytes leave the file of %d", e.Size, in.Size())
+	}
+	field := fieldOf(t.DType)
+	u := unpacker{
+		wire: newWire(in, "initializer", e, f.lim),
+		t:    t,
+		num:  field,
+		kind: tensorFields[field].wire,
+		left: numbersOf(t.DType, t.Raw),
+		emit: emit,
+	}
+	u.lo, u.hi = limits(t.DType)
+	u.read(e.end())
+	if u.left > 0 {
+		u.bad(e.Offset, "%d numbers fewer than %v %v takes", u.left, t.DType, t.Shape)
+	}
+	return u.Err()
+}
+
+// limits are the least and the most that an element of type d may be as a number of its
+// field. Floats are their bits there, and an int64 holds those of a uint64.
+func limits(d layout.DType) (lo, hi int64) {
+	bits := 8 * d.BlockBytes()
+	switch {
+	case bits == 64:
+		return math.MinInt64, math.MaxInt64
+	case d.Kind() == layout.KindBool:
+		return 0, 1
+	case d.Kind() == layout.KindInt:
+		return -1 << (bits - 1), 1<<(bits-1) - 1
+	}
+	return 0, 1<<bits - 1
+}
+
+// unpacker turns the numbers of one field into elements.
+type unpacker struct {
+	wire
+	t      *layout.Tensor
+	num    protowire.Number // the field
+	kind   protowire.Type   // of one number
+	lo, hi int64
+	left   uint64 // numbers that are still to come
+	emit   func([]byte)
+	buf    [8 * piece]byte // elements made from varints
+}
+
+// piece is how many bytes of packed numbers are looked at at a time.
+const piece = 1 << 10
+
+func (u *unpacker) read(end uint64) {
+	for u.more(end) {
+		switch r := u.record(end); {
+		case r.num != u.num:
+			u.Skip("initializer", r.size)
+		case r.typ == protowire.VarintType && r.typ == u.kind:
+			u.varints(r.at, protowire.AppendVarint(nil, r.value))
+		case r.typ == protowire.BytesType && u.kind == protowire.VarintType:
+			u.packedVarints(r.end)
+		case r.typ == protowire.BytesType || r.typ == u.kind:
+			u.fixed(r)
+		default:
+			u.bad(r.at, "wire type %d", r.typ)
+		}
+	}
+}
+
+// fixed hands on numbers of fixed size, which are elements as they are.
+func (u *unpacker) fixed(r record) {
+	width := numberSize(u.kind)
+	if n := r.size / width; r.size%width != 0 || n > u.left {
+		u.bad(r.at, "%d bytes of numbers of %d, where %d numbers are left to come", r.size, width, u.left)
+		return
+	}
+	u.left -= r.size / width
+	for u.more(r.end) {
+		u.emit(u.Take(u.name(), min(r.end-u.Offset(), 64*piece)))
+	}
+}
+
+func (u *unpacker) packedVarints(end uint64) {
+	for u.more(end) {
+		at := u.Offset()
+		n := u.varints(at, u.Peek(u.name(), min(end-at, piece)))
+		u.Skip(u.name(), uint64(n))
+	}
+}
+
+// varints hands on the varints in b, which start at at in the file, and returns how many
+// bytes they take: not all where the last one is cut off, unless that is the first.
+func (u *unpacker) varints(at uint64, b []byte) (n int) {
+	out := u.buf[:0]
+	for n < len(b) && u.Err() == nil {
+		v, size := protowire.ConsumeVarint(b[n:])
+		if size < 0 && n == 0 {
+			u.bad(at, "a varint that does not end")
+		}
+		if size < 0 {
+			break
+		}
+		out = u.element(out, at+uint64(n), v)
+		n += size
+	}
+	u.emit(out)
+	return n
+}
+
+// element appends the element that is v, a number of the field, at at in the file.
+func (u *unpacker) element(out []byte, at, v uint64) []byte {
+	x := int64(v)
+	if u.num == tensorInt32Data {
+		x = int64(int32(v)) // protobuf reads an int32 so, however long its varint is
+	}
+	if u.left == 0 || x < u.lo || x > u.hi {
+		u.misfit(at, x)
+		return out
+	}
+	u.left--
+	switch u.t.DType.BlockBytes() {
+	case 1:
+		return append(out, byte(x))
+	case 2:
+		return binary.LittleEndian.AppendUint16(out, uint16(x))
+	case 4:
+		return binary.LittleEndian.AppendUint32(out, uint32(x))
+	default:
+		return binary.LittleEndian.AppendUint64(out, uint64(x))
+	}
+}
+
+func (u *unpacker) misfit(at uint64, x int64) {
+	if u.left == 0 {
+		u.bad(at, "more numbers than %v %v takes", u.t.DType, u.t.Shape)
+	} else {
+		u.bad(at, "%d is no %v", x, u.t.DType)
+	}
+}
+
+func (u *unpacker) name() string { return tensorFields[u.num].name }
+
+// bad keeps an error about the tensor.
+func (u *unpacker) bad(at uint64, format string, args ...any) {
+	reason := fmt.Sprintf(format, args...)
+	u.fail(at, u.name(), layout.ErrInvalid, "initializer %s: %s", layout.Quote(u.t.Name), reason)
+}
