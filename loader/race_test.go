@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -48,6 +49,7 @@ func raceClose(t *testing.T, m *loader.Model) {
 					t.Errorf("%s: %v", name, err)
 					return
 				}
+				runtime.Gosched() // WebAssembly has one thread, and nothing preempts it
 			}
 		})
 	}
