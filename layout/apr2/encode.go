@@ -24,12 +24,18 @@ type Options struct {
 // Once a method has failed, the file is of no use and every later call fails alike.
 type Writer struct {
 	w     io.Writer
+	plan  *plan
 	index *layout.Index
-	next  int    // the tensor to come
-	pos   uint64 // bytes written
-	crc   uint32 // of these bytes
-	buf   []byte
-	err   error
+	state
+	buf []byte
+	err error
+}
+
+// state is how far a Writer has come.
+type state struct {
+	next int    // the tensor to come
+	pos  uint64 // bytes written
+	crc  uint32 // of these bytes
 }
 
 // chunk is what is summed and written at a time: small enough that the second reads
@@ -37,34 +43,48 @@ type Writer struct {
 const chunk = 256 << 10
 
 // NewWriter writes header, metadata and index of a file with these tensors, of which
-// Name, Shape and DType are read. Their bytes follow in the same order, by one call of
-// WriteTensor, WriteTensorFrom or WriteTensorFunc each. An empty shape is written as [1].
+// Name, Shape and DType are read, and Encoding, which is Raw or LZ4. Their bytes follow in
+// the same order, by one call of WriteTensor, WriteTensorFrom or WriteTensorFunc each. An
+// empty shape is written as [1].
+//
+// The bytes of an LZ4 tensor are the blocks as the file shall have them, and Stored says
+// how many bytes they take: it has to be known, as the index comes before the tensors. Where
+// it is not, see Create.
 //
 // It refuses what Decode would refuse, with the same errors: names that are not unique
 // UTF-8, more than 8 dimensions, dtypes that the format has no id for, and the like; and
 // metadata that could not be read again: keys that are not unique, deep nesting, more than
 // the default of [layout.Limits], or quantization that [File.Scales] refuses.
 func NewWriter(w io.Writer, tensors []layout.Tensor, opts *Options) (*Writer, error) {
+	wr, head, err := newWriter(w, tensors, opts)
+	if err != nil {
+		return nil, err
+	}
+	return wr, wr.write(head)
+}
+
+// newWriter is a Writer before its head is written.
+func newWriter(w io.Writer, tensors []layout.Tensor, opts *Options) (*Writer, []byte, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
 	p, err := newPlan(tensors, opts)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	head, err := p.encode(tensors)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	index, err := p.readBack(head)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	wr := &Writer{w: w, index: index}
-	return wr, wr.write(head)
+	return &Writer{w: w, plan: p, index: index}, head, nil
 }
 
-// Size is the size in bytes that the whole file will have.
+// Size is the size in bytes that the whole file will have. Where sizes of tensors are not
+// known yet (see Create), it counts these as not compressed.
 func (w *Writer) Size() uint64 { return w.index.Size }
 
 // Written is the number of bytes written so far.
@@ -102,7 +122,7 @@ func (w *Writer) WriteTensorFunc(write func(dst io.Writer) error) error {
 	if err != nil {
 		return err
 	}
-	dst := tensorWriter{w: w, tensor: t}
+	dst := tensorWriter{w: w, tensor: t, most: t.Stored}
 	if err := write(&dst); err != nil {
 		return w.fail(err)
 	}
@@ -119,12 +139,13 @@ func (w *Writer) WriteTensorFunc(write func(dst io.Writer) error) error {
 type tensorWriter struct {
 	w      *Writer
 	tensor *layout.Tensor
+	most   uint64
 	n      uint64
 }
 
 func (d *tensorWriter) Write(b []byte) (int, error) {
-	if left := d.tensor.Stored - d.n; uint64(len(b)) > left {
-		return 0, d.w.fail(errorf(d.tensor.Offset, "size", layout.ErrInvalid, "tensor %s: more than its %d bytes given", layout.Quote(d.tensor.Name), d.tensor.Stored))
+	if left := d.most - d.n; uint64(len(b)) > left {
+		return 0, d.w.fail(errorf(d.tensor.Offset, "size", layout.ErrInvalid, "tensor %s: more than its %d bytes given", layout.Quote(d.tensor.Name), d.most))
 	}
 	before := d.w.pos
 	err := d.w.write(b)
@@ -135,12 +156,25 @@ func (d *tensorWriter) Write(b []byte) (int, error) {
 
 // Close writes the footer. It does not close the writer below.
 func (w *Writer) Close() error {
+	if err := w.complete(); err != nil {
+		return err
+	}
+	return w.finish()
+}
+
+// complete makes sure that all tensors are written.
+func (w *Writer) complete() error {
 	if w.err != nil {
 		return w.err
 	}
 	if n := len(w.index.Tensors); w.next < n {
 		return w.fail(errorf(w.pos, "tensor_count", layout.ErrTruncated, "%d of %d tensors written", w.next, n))
 	}
+	return nil
+}
+
+// finish writes everything behind the last tensor.
+func (w *Writer) finish() error {
 	if err := w.pad(w.index.Size - footerSize); err != nil {
 		return err
 	}
@@ -164,6 +198,7 @@ func (w *Writer) begin() (*layout.Tensor, error) {
 	}
 	t := &w.index.Tensors[w.next]
 	w.next++
+	t.Offset = alignUp(w.pos, w.plan.align) // as planned, where all sizes were known
 	return t, w.pad(t.Offset)
 }
 

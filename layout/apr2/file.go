@@ -1,8 +1,15 @@
 package apr2
 
 import (
+	"errors"
+	"hash/crc32"
+	"io"
+	"math"
+	"slices"
+
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/atomicfile"
+	"github.com/tensormap/tensormap/layout/crcmath"
 )
 
 // FileWriter writes a file that appears under its name when it is complete, and not
@@ -10,6 +17,9 @@ import (
 type FileWriter struct {
 	*Writer
 	file *atomicfile.File
+	// late is set where the head is written last, because it has sizes that only then
+	// are known; crc is then that of what follows the head.
+	late bool
 }
 
 // Create starts to write the file called path as NewWriter does. Either Close or Abort
@@ -22,27 +32,150 @@ type FileWriter struct {
 //	defer w.Abort() // does nothing after Close
 //	…
 //	return w.Close()
+//
+// A tensor whose Encoding is LZ4 and whose Stored is 0 is one of which it is not known how
+// many bytes it will take, or whether it will be compressed at all: WriteBlocksFunc writes
+// it compressed, the other methods write it raw. With such a tensor the head of the file is
+// written last, so path must not be a pipe or a device.
 func Create(path string, tensors []layout.Tensor, opts *Options) (*FileWriter, error) {
 	f, err := atomicfile.Create(path)
 	if err != nil {
 		return nil, err
 	}
-	w, err := NewWriter(f, tensors, opts)
+	w, err := newFileWriter(f, tensors, opts)
 	if err != nil {
 		f.Abort()
 		return nil, err
 	}
-	return &FileWriter{w, f}, nil
+	return w, nil
+}
+
+func newFileWriter(f *atomicfile.File, tensors []layout.Tensor, opts *Options) (*FileWriter, error) {
+	tensors, late := provisional(tensors)
+	w, head, err := newWriter(f, tensors, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.write(head); err != nil {
+		return nil, err
+	}
+	if late {
+		// To find out now whether that is possible.
+		if _, err := f.WriteAt(head[:1], 0); err != nil {
+			return nil, err
+		}
+		w.crc = 0
+	}
+	return &FileWriter{w, f, late}, nil
+}
+
+// provisional counts tensors of unknown size as raw.
+func provisional(tensors []layout.Tensor) (list []layout.Tensor, late bool) {
+	for i, t := range tensors {
+		if t.Encoding == layout.LZ4 && t.Stored == 0 {
+			if !late {
+				list, late = slices.Clone(tensors), true
+			}
+			list[i].Encoding = layout.Raw
+		}
+	}
+	if !late {
+		return tensors, false
+	}
+	return list, true
+}
+
+// ErrTakeBack is what the function given to WriteBlocksFunc answers to undo all it has
+// written: compressing did not pay, say.
+var ErrTakeBack = errors.New("taken back")
+
+// WriteBlocksFunc writes the next tensor compressed: what write hands to dst are its blocks,
+// as the package's documentation has them, which nobody checks here. It is for files with a
+// tensor of unknown size; see Create.
+//
+// If write answers ErrTakeBack, so does WriteBlocksFunc, the file is as it was, and the next
+// call writes the same tensor.
+func (w *FileWriter) WriteBlocksFunc(write func(dst io.Writer) error) error {
+	if !w.late {
+		return w.fail(errorf(w.pos, "size", layout.ErrInvalid, "the file was begun with all sizes known"))
+	}
+	before := w.state
+	t, err := w.begin()
+	if err != nil {
+		return err
+	}
+	dst := tensorWriter{w: w.Writer, tensor: t, most: math.MaxInt64 - footerSize - t.Offset}
+	if err := write(&dst); errors.Is(err, ErrTakeBack) && w.err == nil {
+		return w.takeBack(before)
+	} else if err != nil {
+		return w.fail(err)
+	}
+	if w.err != nil {
+		return w.err // which write has dropped
+	}
+	return w.settle(t, dst.n)
+}
+
+// takeBack makes the file what it was before.
+func (w *FileWriter) takeBack(before state) error {
+	if err := w.file.Truncate(int64(before.pos)); err != nil {
+		return w.fail(err)
+	}
+	w.state = before
+	return ErrTakeBack
+}
+
+// settle enters the size of a tensor just written. One without elements has no blocks, and
+// counts as raw.
+func (w *FileWriter) settle(t *layout.Tensor, stored uint64) error {
+	if (t.Raw+maxExpansion-1)/maxExpansion > stored || t.Raw == 0 && stored > 0 {
+		return w.fail(errorf(t.Offset, "size", layout.ErrInvalid, "tensor %s: %d bytes of LZ4 blocks do not yield %d",
+			layout.Quote(t.Name), stored, t.Raw))
+	}
+	t.Stored = stored
+	if stored > 0 {
+		t.Encoding = layout.LZ4
+	}
+	return nil
 }
 
 // Close writes the footer, makes sure that everything is on disk, and gives the file its
 // name. Where it fails, what the name stood for before is still there.
 func (w *FileWriter) Close() error {
-	if err := w.Writer.Close(); err != nil {
+	if err := w.close(); err != nil {
 		w.file.Abort()
 		return err
 	}
 	return w.file.Commit()
+}
+
+func (w *FileWriter) close() error {
+	if err := w.complete(); err != nil {
+		return err
+	}
+	if w.late {
+		if err := w.writeHead(); err != nil {
+			return w.fail(err)
+		}
+	}
+	return w.finish()
+}
+
+// writeHead replaces the provisional head. The checksum of the whole follows from those of
+// the head and of what comes behind it.
+func (w *FileWriter) writeHead() error {
+	head, err := w.plan.encode(w.index.Tensors)
+	if err != nil {
+		return err
+	}
+	if w.index, err = w.plan.readBack(head); err != nil {
+		return err
+	}
+	if _, err := w.file.WriteAt(head, 0); err != nil {
+		return err
+	}
+	w.crc = crcmath.Combine(crc32.ChecksumIEEE(head), w.crc, crcmath.XPow8(w.pos-uint64(len(head))))
+	return nil
 }
 
 // Abort gives up what has been written. After Close it does nothing.

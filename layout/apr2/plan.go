@@ -2,6 +2,7 @@ package apr2
 
 import (
 	"math"
+	"slices"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -36,7 +37,6 @@ func newPlan(tensors []layout.Tensor, opts *Options) (*plan, error) {
 	}
 	p.header.IndexSize = uint32(end - uint64(p.header.IndexOffset))
 	p.header.DataOffset = uint32(data)
-	p.size = data
 	return p, nil
 }
 
@@ -83,6 +83,8 @@ func (p *plan) entry(t *layout.Tensor, at uint64) (uint64, error) {
 		return 0, errorf(at, "n_dims", layout.ErrLimit, "tensor %s: %d dimensions, more than %d", layout.Quote(t.Name), len(t.Shape), maxDims)
 	case !ok:
 		return 0, errorf(at, "dtype", layout.ErrUnsupported, "tensor %s: APR2 has no dtype for %v", layout.Quote(t.Name), t.DType)
+	case t.Encoding != layout.Raw && t.Encoding != layout.LZ4:
+		return 0, errorf(at, "flags", layout.ErrUnsupported, "tensor %s: APR2 has no encoding %v", layout.Quote(t.Name), t.Encoding)
 	}
 	if id >= firstExtension {
 		p.header.Minor = 1
@@ -93,20 +95,26 @@ func (p *plan) entry(t *layout.Tensor, at uint64) (uint64, error) {
 	return uint64(entrySize + len(t.Name) + 8*len(dims(t))), nil
 }
 
-// encode is everything before the tensors. It settles where they go.
+// encode is everything before the tensors. It settles where they go. As it has the same
+// size whatever their sizes are, it can be made again once these are known.
 func (p *plan) encode(tensors []layout.Tensor) ([]byte, error) {
 	data := p.header.DataOffset
+	p.header.Flags &^= Compressed
+	if slices.ContainsFunc(tensors, func(t layout.Tensor) bool { return t.Encoding == layout.LZ4 }) {
+		p.header.Flags |= Compressed
+	}
+	p.size = uint64(data)
 	b := make([]byte, 0, data)
 	b = appendHeader(b, p.header)
 	b = append(b, p.metadata...)
 	b = le.AppendUint32(b, uint32(len(tensors)))
 	b = le.AppendUint32(b, 0)
 	for i := range tensors {
-		off, size, err := p.reserve(&tensors[i], uint64(len(b)))
+		e, err := p.reserve(&tensors[i], uint64(len(b)))
 		if err != nil {
 			return nil, err
 		}
-		b = appendEntry(b, &tensors[i], off-uint64(data), size)
+		b = appendEntry(b, &tensors[i], e)
 	}
 	p.size += footerSize
 	return append(b, zeros[:int(data)-len(b)]...), nil
@@ -130,22 +138,35 @@ func (p *plan) readBack(head []byte) (*layout.Index, error) {
 	return f.Index(), nil
 }
 
-// reserve gives t, whose entry starts at, the next aligned place in the file.
-func (p *plan) reserve(t *layout.Tensor, at uint64) (off, size uint64, err error) {
-	size, err = t.DType.Size(dims(t))
-	if err != nil {
-		return 0, 0, errorf(at, "dims", layout.ErrInvalid, "tensor %s: %v", layout.Quote(t.Name), err)
-	}
-	off = alignUp(p.size, p.align)
-	// No operating system gives a file more bytes than int64 counts.
-	if most := uint64(math.MaxInt64) - footerSize - defaultAlign; off > most || size > most-off {
-		return 0, 0, errorf(at, "offset", layout.ErrLimit, "tensor %s: %d bytes at %d make the file larger than 2^63 bytes", layout.Quote(t.Name), size, off)
-	}
-	p.size = off + size
-	return off, size, nil
+// place is the end of an index entry.
+type place struct {
+	offset  uint64 // from data_offset
+	size    uint64
+	rawSize uint64 // 0 where the tensor is not compressed
+	flags   uint32
 }
 
-func appendEntry(b []byte, t *layout.Tensor, off, size uint64) []byte {
+// reserve gives t, whose entry starts at, the next aligned place in the file.
+func (p *plan) reserve(t *layout.Tensor, at uint64) (place, error) {
+	raw, err := t.DType.Size(dims(t))
+	if err != nil {
+		return place{}, errorf(at, "dims", layout.ErrInvalid, "tensor %s: %v", layout.Quote(t.Name), err)
+	}
+	e := place{size: raw}
+	if t.Encoding == layout.LZ4 {
+		e = place{size: t.Stored, rawSize: raw, flags: compressedTensor}
+	}
+	off := alignUp(p.size, p.align)
+	// No operating system gives a file more bytes than int64 counts.
+	if most := uint64(math.MaxInt64) - footerSize - defaultAlign; off > most || e.size > most-off {
+		return place{}, errorf(at, "offset", layout.ErrLimit, "tensor %s: %d bytes at %d make the file larger than 2^63 bytes", layout.Quote(t.Name), e.size, off)
+	}
+	p.size = off + e.size
+	e.offset = off - uint64(p.header.DataOffset)
+	return e, nil
+}
+
+func appendEntry(b []byte, t *layout.Tensor, e place) []byte {
 	shape := dims(t)
 	b = le.AppendUint16(b, uint16(len(t.Name)))
 	b = append(b, t.Name...)
@@ -153,11 +174,14 @@ func appendEntry(b []byte, t *layout.Tensor, off, size uint64) []byte {
 	for _, dim := range shape {
 		b = le.AppendUint64(b, dim)
 	}
-	b = le.AppendUint64(b, off)
-	b = le.AppendUint64(b, size)
-	b = le.AppendUint64(b, 0)    // raw_size: not compressed
-	return le.AppendUint32(b, 0) // flags
+	b = le.AppendUint64(b, e.offset)
+	b = le.AppendUint64(b, e.size)
+	b = le.AppendUint64(b, e.rawSize)
+	return le.AppendUint32(b, e.flags)
 }
+
+// compressedTensor is the flag of an entry with a raw_size.
+const compressedTensor = 1
 
 var scalar = []uint64{1}
 

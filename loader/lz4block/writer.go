@@ -1,0 +1,166 @@
+package lz4block
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"io"
+	"runtime"
+	"sync"
+
+	"github.com/pierrec/lz4/v4"
+
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// Level is how hard a Writer tries.
+type Level uint8
+
+// The levels. What they write is read equally fast.
+const (
+	Fast Level = iota // hundreds of MB/s a core
+	High              // LZ4 HC: about ten times slower, and smaller
+)
+
+// Writer compresses what is written to it, on all cores, into blocks that it hands on in
+// order. Its memory does not depend on how much that is. It is not safe for concurrent use.
+type Writer struct {
+	w       io.Writer
+	workers []compressor
+	blocks  [][]byte // of a batch, compressed
+	pending []byte   // of an unfinished batch
+	raw     uint64
+	stored  uint64
+	err     error
+}
+
+// batchBlocks is how many blocks a core compresses between two writes.
+const batchBlocks = 16
+
+// NewWriter is a Writer to w.
+func NewWriter(w io.Writer, level Level) *Writer {
+	n := runtime.GOMAXPROCS(0)
+	wr := &Writer{w: w, workers: make([]compressor, n), blocks: make([][]byte, n*batchBlocks)}
+	for i := range wr.workers {
+		wr.workers[i] = newCompressor(level)
+	}
+	return wr
+}
+
+// Reset makes the Writer begin anew, with w.
+func (w *Writer) Reset(to io.Writer) {
+	w.w, w.pending, w.raw, w.stored, w.err = to, w.pending[:0], 0, 0, nil
+}
+
+// Raw is how many bytes have been compressed.
+func (w *Writer) Raw() uint64 { return w.raw }
+
+// Stored is how many bytes that has become.
+func (w *Writer) Stored() uint64 { return w.stored }
+
+// Write compresses b. Whole batches are read where they are, also where b is mapped: a fault
+// is an error (see mmapio.Guard).
+func (w *Writer) Write(b []byte) (n int, err error) {
+	for len(b) > 0 && w.err == nil {
+		size := len(w.blocks) * Size
+		if len(w.pending) == 0 && len(b) >= size {
+			w.flush(b[:size])
+			b, n = b[size:], n+size
+			continue
+		}
+		if w.pending == nil {
+			w.pending = make([]byte, 0, size)
+		}
+		take := min(len(b), size-len(w.pending))
+		w.pending = append(w.pending, b[:take]...)
+		b, n = b[take:], n+take
+		if len(w.pending) == size {
+			w.flushPending()
+		}
+	}
+	return n, w.err
+}
+
+// Close compresses what is left. It does not close the writer below.
+func (w *Writer) Close() error {
+	if w.err == nil && len(w.pending) > 0 {
+		w.flushPending()
+	}
+	return w.err
+}
+
+func (w *Writer) flushPending() {
+	w.flush(w.pending)
+	w.pending = w.pending[:0]
+}
+
+// flush compresses a batch and hands it on.
+func (w *Writer) flush(b []byte) {
+	blocks := w.blocks[:Count(uint64(len(b)))]
+	if w.err = w.compress(blocks, b); w.err != nil {
+		return
+	}
+	w.raw += uint64(len(b))
+	for _, block := range blocks {
+		n, err := w.w.Write(block)
+		w.stored += uint64(n)
+		if w.err = err; err != nil {
+			return
+		}
+	}
+}
+
+// compress makes blocks of b, dealt out to the cores in turn.
+func (w *Writer) compress(blocks [][]byte, b []byte) error {
+	n := min(len(w.workers), len(blocks))
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for worker := range n {
+		wg.Go(func() {
+			errs[worker] = mmapio.Guard(func() error {
+				for i := worker; i < len(blocks); i += n {
+					src := b[i*Size : min(len(b), (i+1)*Size)]
+					var err error
+					if blocks[i], err = encode(blocks[i], src, w.workers[worker]); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compressor is what package lz4 has for each level.
+type compressor interface {
+	CompressBlock(src, dst []byte) (int, error)
+}
+
+func newCompressor(level Level) compressor {
+	if level == High {
+		return &lz4.CompressorHC{Level: lz4.Level9}
+	}
+	return new(lz4.Compressor)
+}
+
+// encode makes src, Size bytes at most, a length and an LZ4 block, in dst or new memory.
+func encode(dst, src []byte, c compressor) ([]byte, error) {
+	if dst == nil {
+		dst = make([]byte, LengthBytes+MaxStored)
+	}
+	b := dst[:cap(dst)]
+	n, err := c.CompressBlock(src, b[LengthBytes:])
+	if err != nil {
+		// Some compressors take memory that has gone for bad input: touch it, for the fault.
+		runtime.KeepAlive(crc32.ChecksumIEEE(src))
+		return dst, err
+	}
+	binary.LittleEndian.PutUint32(b, uint32(n))
+	return b[:LengthBytes+n], nil
+}
