@@ -81,7 +81,7 @@ func (d *decoder) section(c *layout.Cursor, seen map[string]struct{}) error {
 		return err
 	}
 	err := d.contents(&s, sizeAt)
-	d.file.Sections = append(d.file.Sections, s)
+	d.file.Sections = append(grown(d.file.Sections), s)
 	return err
 }
 

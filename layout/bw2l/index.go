@@ -13,6 +13,7 @@ func (d *decoder) index() error {
 		return err
 	}
 	b.Index().Version = strconv.Itoa(int(d.file.version))
+	b.Index().Sections = make([]layout.Section, 0, len(d.file.Sections))
 	x := indexer{decoder: d, builder: b}
 	for i := range d.file.Sections {
 		if err := x.section(&d.file.Sections[i]); err != nil {
