@@ -22,15 +22,20 @@ var (
 
 // Supported reports whether elements of type d have a float32 value that Expand can give.
 func Supported(d layout.DType) bool {
-	return int(d) < numTypes && generic.expand[d].run != nil
+	return inBlocks(d) || d.HeadBytes() > 0
 }
+
+// inBlocks reports whether d is expanded block by block, by kernels.
+func inBlocks(d layout.DType) bool { return int(d) < numTypes && generic.expand[d].run != nil }
 
 // Expand writes the values of the elements in src, which are stored as type d, to dst.
 // src must hold exactly the len(dst) elements, in whole blocks; otherwise the error
-// wraps ErrLength. For types without an expansion it wraps ErrUnsupported.
+// wraps ErrLength. For types without an expansion it wraps ErrUnsupported. APR_Q4 and APR_Q8
+// are types of whole tensors: of the first, elements may end inside the last block; of the
+// second, src begins with the scale.
 func Expand(d layout.DType, dst []float32, src []byte) error {
 	if !fits(d, len(dst), len(src)) {
-		return mismatch(d, len(dst), len(src))
+		return expandTensor(d, dst, src, serial)
 	}
 	// This is what expand comes to for most buffers; small ones would notice the way there.
 	if k := &active.expand[d]; k.step <= 1 && 0 < len(dst) && len(dst) <= maxCall {
@@ -43,8 +48,12 @@ func Expand(d layout.DType, dst []float32, src []byte) error {
 
 // ExpandRange writes to dst the values of len(dst) elements of src, from element first on.
 // src holds whole blocks of type d, as many as the caller has; the range may begin and end
-// inside a block, and only bytes of blocks that it meets are read.
+// inside a block, and only bytes of blocks that it meets are read. For APR_Q8, src begins with
+// the scale, which is read too.
 func ExpandRange(d layout.DType, dst []float32, src []byte, first int) error {
+	if d.HeadBytes() > 0 {
+		return expandHeadedRange(d, dst, src, first)
+	}
 	if err := checkRange(d, len(dst), len(src), first); err != nil {
 		return err
 	}
@@ -78,7 +87,7 @@ type blockSize struct {
 // blockSizes are what fits needs, at hand: for small buffers the checks count.
 var blockSizes = func() (sizes [256]blockSize) {
 	for d := range layout.DType(numTypes) {
-		if Supported(d) {
+		if inBlocks(d) {
 			sizes[d] = blockSize{uint8(bits.Len(uint(d.BlockElems())) - 1), uint16(d.BlockBytes())}
 		}
 	}
@@ -101,6 +110,9 @@ func mismatch(d layout.DType, elems, size int) error {
 		return fmt.Errorf("dequant: %v has no expansion to float32: %w", d, ErrUnsupported)
 	}
 	be, bb := d.BlockElems(), d.BlockBytes()
+	if wholeTensors(d) {
+		return fmt.Errorf("dequant: %v: %d elements take %d bytes, not %d: %w", d, elems, tensorBytes(d, elems), size, ErrLength)
+	}
 	if elems%be != 0 {
 		return fmt.Errorf("dequant: %v: %d elements are no multiple of the block of %d: %w", d, elems, be, ErrLength)
 	}

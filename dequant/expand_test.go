@@ -18,7 +18,7 @@ func TestSupported(t *testing.T) {
 	if len(types) != len(oracles) {
 		t.Errorf("%d types are supported, %d have an oracle", len(types), len(oracles))
 	}
-	for _, d := range []layout.DType{layout.Invalid, layout.C64, layout.F4, layout.VOID, layout.IQ2_XXS, layout.APR_Q8, 255} {
+	for _, d := range []layout.DType{layout.Invalid, layout.C64, layout.F4, layout.VOID, layout.IQ2_XXS, layout.Q8_K, 255} {
 		if Supported(d) || CanQuantize(d) {
 			t.Errorf("%v is supported", d)
 		}
@@ -78,6 +78,7 @@ func TestNamed(t *testing.T) {
 		layout.Q4_0: Q4_0, layout.Q4_1: Q4_1, layout.Q5_0: Q5_0, layout.Q5_1: Q5_1, layout.Q8_0: Q8_0, layout.Q8_1: Q8_1,
 		layout.Q2_K: Q2_K, layout.Q3_K: Q3_K, layout.Q4_K: Q4_K, layout.Q5_K: Q5_K, layout.Q6_K: Q6_K,
 		layout.IQ4_NL: IQ4_NL, layout.IQ4_XS: IQ4_XS, layout.MXFP4: MXFP4,
+		layout.APR_Q4: APR_Q4,
 	}
 	for _, d := range types {
 		src := randomBytes(rand.New(rand.NewPCG(6, uint64(d))), 5*d.BlockBytes())

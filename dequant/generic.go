@@ -37,6 +37,7 @@ var generic = impl{
 		layout.IQ4_NL: {run: iq4_NLGeneric},
 		layout.IQ4_XS: {run: iq4_XSGeneric},
 		layout.MXFP4:  {run: mxfp4Generic},
+		layout.APR_Q4: {run: aprQ4Generic},
 	},
 	scaled: [numTypes]scaledKernel{
 		layout.I8:  {run: i8ScaledGeneric},

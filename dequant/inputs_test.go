@@ -8,10 +8,10 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// types are all that the package expands.
+// types are all that the package expands block by block.
 var types = func() (ds []layout.DType) {
 	for d := range layout.DType(numTypes) {
-		if Supported(d) {
+		if inBlocks(d) {
 			ds = append(ds, d)
 		}
 	}
@@ -22,7 +22,7 @@ var types = func() (ds []layout.DType) {
 var halves = map[layout.DType][]int{
 	layout.Q4_0: {0}, layout.Q4_1: {0, 2}, layout.Q5_0: {0}, layout.Q5_1: {0, 2}, layout.Q8_0: {0}, layout.Q8_1: {0, 2},
 	layout.Q2_K: {80, 82}, layout.Q3_K: {108}, layout.Q4_K: {0, 2}, layout.Q5_K: {0, 2}, layout.Q6_K: {208},
-	layout.IQ4_NL: {0}, layout.IQ4_XS: {0},
+	layout.IQ4_NL: {0}, layout.IQ4_XS: {0}, layout.APR_Q4: {0},
 }
 
 // edgeHalves are zero, subnormal, small, one, huge, infinite and NaN, both signs.

@@ -53,6 +53,13 @@ var oracles = map[layout.DType]oracle{
 	layout.Q8_0:   func(b []byte, i int) float32 { return mul(float32(int8(b[2+i])), half(b)) },
 	layout.Q8_1:   func(b []byte, i int) float32 { return mul(float32(int8(b[4+i])), half(b)) },
 	layout.IQ4_NL: func(b []byte, i int) float32 { return mul(half(b), nonLinear[nibble(b[2:], i)]) },
+	layout.APR_Q4: func(b []byte, i int) float32 {
+		d := half(b)
+		if !(math.Abs(float64(d)) >= 0x1p-14 && !math.IsInf(float64(d), 0)) {
+			d = 0
+		}
+		return mul(float32(int(b[2+i/2]>>(i%2*4)&15)-8), d)
+	},
 	layout.MXFP4: func(b []byte, i int) float32 {
 		values := []float64{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
 		return float32(math.Ldexp(values[nibble(b[1:], i)], int(b[0])-128))

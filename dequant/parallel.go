@@ -15,8 +15,8 @@ import (
 // A panic in a worker reappears in the caller, and workers inherit the caller's
 // debug.SetPanicOnFault: a caller that survives faults of a mapping still does.
 func ExpandParallel(d layout.DType, dst []float32, src []byte) error {
-	if err := check(d, len(dst), len(src)); err != nil {
-		return err
+	if !fits(d, len(dst), len(src)) {
+		return expandTensor(d, dst, src, parallel)
 	}
 	large := isLarge(len(dst), len(src))
 	if len(dst) < parallelMin {

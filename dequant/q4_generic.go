@@ -40,6 +40,27 @@ func expandNibbles(y *[32]float32, qs *[16]byte, values *[16]float32, d float32)
 	}
 }
 
+// aprQ4Generic: d, then nibbles of neighbours, the first of them low.
+func aprQ4Generic(dst []float32, src []byte) {
+	for len(src) >= 18 && len(dst) >= 32 {
+		b, y := (*[18]byte)(src), (*[32]float32)(dst)
+		d := aprScale(halfAt((*[2]byte)(b[0:])))
+		for j, q := range (*[16]byte)(b[2:]) {
+			y[2*j] = nibbleFloats[q&15] * d
+			y[2*j+1] = nibbleFloats[q>>4] * d
+		}
+		dst, src = dst[32:], src[18:]
+	}
+}
+
+// aprScale takes scales for 0 as aprender does: infinities, NaN, and what is no normal binary16.
+func aprScale(d float32) float32 {
+	if abs := math.Float32bits(d) &^ (1 << 31); abs < 0x38800000 || abs >= 0x7f800000 { // 2⁻¹⁴, infinity
+		return 0
+	}
+	return d
+}
+
 func q4_1Generic(dst []float32, src []byte) {
 	for len(src) >= 20 && len(dst) >= 32 {
 		b, y := (*[20]byte)(src), (*[32]float32)(dst)

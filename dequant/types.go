@@ -91,6 +91,13 @@ func IQ4_XS(dst []float32, src []byte) error { return Expand(layout.IQ4_XS, dst,
 // MXFP4 expands blocks of 32 in 17 bytes: value E2M1 times a power of two (OCP MX v1.0).
 func MXFP4(dst []float32, src []byte) error { return Expand(layout.MXFP4, dst, src) }
 
+// APR_Q4 expands blocks of 32 in 18 bytes, of which the last may be filled up: value (n-8)·d, neighbours
+// in one byte; d counts as 0 where it is infinite, NaN or below 2⁻¹⁴.
+func APR_Q4(dst []float32, src []byte) error { return Expand(layout.APR_Q4, dst, src) }
+
+// APR_Q8 expands a whole tensor: a float32 scale d, then int8s q: value q·d.
+func APR_Q8(dst []float32, src []byte) error { return Expand(layout.APR_Q8, dst, src) }
+
 // I8Scaled gives scale × (q − zero) for every int8 q. See ExpandScaled.
 func I8Scaled(dst []float32, src []byte, scale float32, zero int64) error {
 	return ExpandScaled(layout.I8, dst, src, scale, zero)

@@ -125,6 +125,9 @@ const (
 	packHead                 // a 4-byte scale, then one byte an element (APR_Q8)
 )
 
+// headBytes is the size of the scale of packHead.
+const headBytes = 4
+
 type dtypeInfo struct {
 	name    string
 	elems   uint16 // elements in a block
@@ -261,6 +264,24 @@ func (d DType) BlockElems() int { return int(d.info().elems) }
 // BlockBytes is the size in bytes of one block: for plain numbers, of one element.
 func (d DType) BlockBytes() int { return int(d.info().bytes) }
 
+// HeadBytes is the number of bytes that stand before the elements of a tensor that has any: 4
+// for APR_Q8, whose elements share one scale, else 0.
+func (d DType) HeadBytes() int {
+	if d.info().packing == packHead {
+		return headBytes
+	}
+	return 0
+}
+
+// Span is where the blocks of n elements from element first on are stored, from the first byte
+// of a tensor of type d that has them. The tensor's head is not among them.
+func (d DType) Span(first, n uint64) (off, size uint64) {
+	in := d.info()
+	elems, bytes := uint64(in.elems), uint64(in.bytes)
+	lo, hi := first/elems, (first+n+elems-1)/elems
+	return uint64(d.HeadBytes()) + lo*bytes, (hi - lo) * bytes
+}
+
 // Align is the alignment in bytes that a typed view of the elements needs. Blocks
 // are read byte by byte and need none.
 func (d DType) Align() int { return int(d.info().align) }
@@ -318,7 +339,7 @@ func (d DType) Size(shape []uint64) (uint64, error) {
 	hi, size := bits.Mul64(blocks, uint64(in.bytes))
 	if in.packing == packHead && n > 0 {
 		var carry uint64
-		size, carry = bits.Add64(size, 4, 0)
+		size, carry = bits.Add64(size, headBytes, 0)
 		hi += carry
 	}
 	if hi != 0 {

@@ -447,3 +447,34 @@ func FuzzDTypeSize(f *testing.F) {
 		checkSize(t, d, shape)
 	})
 }
+
+func TestSpan(t *testing.T) {
+	for _, tt := range []struct {
+		d                   layout.DType
+		first, n, off, size uint64
+	}{
+		{layout.F32, 3, 2, 12, 8},
+		{layout.U8, 0, 0, 0, 0},
+		{layout.Q4_0, 0, 32, 0, 18},
+		{layout.Q4_0, 31, 2, 0, 36},
+		{layout.Q4_0, 64, 1, 36, 18},
+		{layout.Q6_K, 256, 512, 210, 420},
+		{layout.APR_Q4, 32, 1, 18, 18},
+		{layout.APR_Q8, 0, 5, 4, 5},
+		{layout.APR_Q8, 7, 2, 11, 2},
+	} {
+		if off, size := tt.d.Span(tt.first, tt.n); off != tt.off || size != tt.size {
+			t.Errorf("%v, %d elements from %d on: %d bytes at %d, want %d at %d", tt.d, tt.n, tt.first, size, off, tt.size, tt.off)
+		}
+	}
+	// All elements of a tensor end where the tensor does.
+	for _, name := range []string{"F64", "Q5_1", "IQ1_M", "APR_Q4", "APR_Q8", "F4", "F6_E2M3"} {
+		d, _ := layout.ParseDType(name)
+		for _, n := range []uint64{256, 512, 1 << 40} {
+			want, err := d.Size([]uint64{n})
+			if off, size := d.Span(0, n); err != nil || off != uint64(d.HeadBytes()) || off+size != want {
+				t.Errorf("%v, %d elements: %d bytes at %d, but the tensor has %d (%v)", d, n, size, off, want, err)
+			}
+		}
+	}
+}
