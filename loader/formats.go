@@ -5,8 +5,10 @@ import (
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/april"
 	"github.com/tensormap/tensormap/layout/bw2l"
+	"github.com/tensormap/tensormap/layout/gguf"
 	"github.com/tensormap/tensormap/layout/safetensors"
 	"github.com/tensormap/tensormap/layout/tsm"
+	"github.com/tensormap/tensormap/shard"
 )
 
 // decoders is the one place above layout that knows formats. A new format is a package
@@ -15,8 +17,10 @@ var decoders = map[layout.Format]layout.Decoder{
 	layout.APR2:        decoder(apr2.Decode),
 	layout.April:       decoder(april.Decode),
 	layout.BW2L:        decoder(bw2l.Decode),
+	layout.GGUF:        decoder(gguf.Decode),
 	layout.SafeTensors: decoder(safetensors.Decode),
 	layout.TSM:         decoder(tsm.Decode),
+	layout.Manifest:    decoder(shard.Decode), // of which package shard makes one model
 }
 
 // decoder lets a package's Decode return its own type.

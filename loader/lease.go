@@ -67,5 +67,5 @@ func (l *Lease) Tensors() iter.Seq[Tensor] { return l.model.all(l.gate.closed, l
 func (l *Lease) Sorted() iter.Seq[Tensor] { return l.model.sorted(l.gate.closed, l) }
 
 func (l *Lease) closedError() error {
-	return fmt.Errorf("%s: lease: %w", l.model.files[0].path, ErrClosed)
+	return fmt.Errorf("%s: lease: %w", l.model.path, ErrClosed)
 }

@@ -4,20 +4,20 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"iter"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/mmapio"
+	"github.com/tensormap/tensormap/shard"
 )
 
-// Model is an open model: its tensors by name, and the mapping they live in.
+// Model is an open model: its tensors by name, and the mappings they live in.
 type Model struct {
 	opts    Options
-	files   []file
+	path    string // that it was opened by
+	from    source
+	files   []file          // the shards in order, then the manifest, where there is one
 	tensors []layout.Tensor // in file order
 	names   *layout.Names
 	gate    gate
@@ -26,24 +26,18 @@ type Model struct {
 
 	byName func() []int32 // tensors by sorted name, made on first use
 
-	metadata   atomic.Pointer[metadata] // nil until it is asked for
-	metadataMu sync.Mutex               // held while it is parsed
-}
-
-// metadata is what came of parsing it.
-type metadata struct {
-	keys   layout.Metadata
-	scales map[string]layout.Quant
-	err    error
+	manifest *shard.Manifest // nil without one
+	metadata parsed          // of the model, where a manifest has a say in it
 }
 
 // file is one file of a model.
 type file struct {
-	model   *Model
-	path    string
-	mapping *mmapio.Mapping
-	layout  layout.File
-	index   *layout.Index
+	model    *Model
+	path     string
+	mapping  *mmapio.Mapping // of a shard, made when a tensor is first touched
+	layout   layout.File
+	index    *layout.Index
+	metadata *parsed // what this file says
 	// align is the alignment of the file's first byte in memory, as far as any dtype
 	// cares: less than 8 only where OpenBytes was given odd memory.
 	align int
@@ -62,7 +56,7 @@ func (m *Model) lookup(name string, l *Lease) (Tensor, error) {
 	for p := m.names.Probe(layout.HashName(name)); ; {
 		i, ok := p.Next()
 		if !ok {
-			return Tensor{}, fmt.Errorf("%s: tensor %q: %w", m.files[0].path, name, ErrNotFound)
+			return Tensor{}, fmt.Errorf("%s: tensor %q: %w", m.path, name, ErrNotFound)
 		}
 		if string(m.tensors[i].Name) == name {
 			return m.tensor(i, l), nil
@@ -116,11 +110,12 @@ func (m *Model) sortNames() []int32 {
 	return order
 }
 
-// Format is the format of the model's files.
+// Format is the format of the model's files, which for a sharded model is that of its shards.
 func (m *Model) Format() layout.Format { return m.files[0].index.Format }
 
-// Files lists the files of the model. Their Layout gives access to what only their
-// format has, by type assertion to its package's File.
+// Files lists the files of the model: the shards of a sharded one in order, then its
+// manifest, which has no tensors. Their Layout gives access to what only their format has,
+// by type assertion to its package's File, or to *[shard.Manifest].
 func (m *Model) Files() []FileInfo {
 	infos := make([]FileInfo, len(m.files))
 	for i := range m.files {
@@ -137,58 +132,6 @@ type FileInfo struct {
 	Path   string
 	Size   uint64
 	Layout layout.File
-}
-
-// Metadata is what the files say about the model, parsed on first use. It must not be
-// modified.
-func (m *Model) Metadata() (layout.Metadata, error) {
-	if !m.gate.enter() {
-		return nil, m.closedError()
-	}
-	defer m.leave()
-	return m.parsedMetadata()
-}
-
-func (m *Model) parsedMetadata() (layout.Metadata, error) {
-	md := m.parseMetadata()
-	return md.keys, md.err
-}
-
-// parseMetadata parses the metadata, once however often that fails: only a file that could
-// not be read is worth another try. The caller holds the mapping.
-func (m *Model) parseMetadata() *metadata {
-	if md := m.metadata.Load(); md != nil {
-		return md
-	}
-	m.metadataMu.Lock()
-	defer m.metadataMu.Unlock()
-	if md := m.metadata.Load(); md != nil {
-		return md
-	}
-	f := &m.files[0]
-	md := new(metadata)
-	md.err = mmapio.Guard(func() (err error) {
-		if md.keys, err = f.layout.Metadata(f.mapping); err != nil {
-			return err
-		}
-		if s, ok := f.layout.(layout.Scaler); ok {
-			md.scales, err = s.Scales(md.keys)
-		}
-		return err
-	})
-	if md.err != nil {
-		md = &metadata{err: fmt.Errorf("%s: %w", f.path, md.err)}
-	}
-	if !unreadable(md.err) {
-		m.metadata.Store(md)
-	}
-	return md
-}
-
-// unreadable tells an error about bytes that could not be had from one about what they say.
-func unreadable(err error) bool {
-	var path *fs.PathError
-	return errors.Is(err, mmapio.ErrFault) || errors.As(err, &path)
 }
 
 // Close lets go of the files once no lease and no running call needs them. It does not
@@ -215,7 +158,7 @@ func (m *Model) release() (err error) {
 	for i := range m.files {
 		err = errors.Join(err, m.files[i].mapping.Close())
 	}
-	return err
+	return errors.Join(err, m.from.close())
 }
 
-func (m *Model) closedError() error { return fmt.Errorf("%s: %w", m.files[0].path, ErrClosed) }
+func (m *Model) closedError() error { return fmt.Errorf("%s: %w", m.path, ErrClosed) }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/mmapio"
+	"github.com/tensormap/tensormap/shard"
 )
 
 // Options tune a Model. A nil *Options and every zero field mean the defaults.
@@ -53,6 +54,12 @@ var defaultTensorBytes = sync.OnceValue(func() int64 {
 // Open maps the model file at path and reads its index. The format is told from the
 // bytes, not the name. The error names the file and, for a damaged one, wraps a
 // *[layout.FormatError] that says where and why.
+//
+// An APR2 manifest, a SafeTensors index (model.safetensors.index.json) or any one file of a
+// GGUF split opens the whole model: see package shard. Its other files lie beside path. What
+// opening reads of them are their indexes, several files at a time; a shard is mapped when
+// one of its tensors, or its metadata, is first touched, and is an error then if it is no
+// longer the file that was opened.
 func Open(path string, opts *Options) (*Model, error) {
 	o := opts.withDefaults()
 	open := mmapio.Map
@@ -63,11 +70,12 @@ func Open(path string, opts *Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newModel(path, mapping, o)
+	return newModel(path, mapping, beside(path, o), o)
 }
 
 // OpenFile maps an open file, whatever its read position. The caller keeps f and may
 // close it at once. Options.NoMap makes the model read from f, which must then stay open.
+// The other files of a sharded model are looked for beside f.Name().
 func OpenFile(f *os.File, opts *Options) (*Model, error) {
 	o := opts.withDefaults()
 	if o.NoMap {
@@ -75,47 +83,70 @@ func OpenFile(f *os.File, opts *Options) (*Model, error) {
 		if err != nil {
 			return nil, err
 		}
-		return newModel(f.Name(), mmapio.FromReaderAt(f, info.Size()), o)
+		return newModel(f.Name(), mmapio.FromReaderAt(f, info.Size()), beside(f.Name(), o), o)
 	}
 	mapping, err := mmapio.MapFile(f)
 	if err != nil {
 		return nil, err
 	}
-	return newModel(f.Name(), mapping, o)
+	return newModel(f.Name(), mapping, beside(f.Name(), o), o)
 }
 
 // OpenBytes reads the index of a model that is in memory. Views alias b, which must not
-// change until Close.
+// change until Close. It opens no other file, so a manifest or a part of a split is
+// ErrUnsupported.
 func OpenBytes(b []byte, opts *Options) (*Model, error) {
-	return newModel("memory", mmapio.FromBytes(b), opts.withDefaults())
+	return newModel("memory", mmapio.FromBytes(b), nowhere{}, opts.withDefaults())
 }
 
-// newModel takes over mapping, also when it fails.
-func newModel(path string, mapping *mmapio.Mapping, o Options) (*Model, error) {
-	m := &Model{opts: o}
-	m.files = []file{{model: m, path: path, mapping: mapping}}
+// newModel takes over mapping and from, where the model's other files are, also when it fails.
+func newModel(path string, mapping *mmapio.Mapping, from source, o Options) (*Model, error) {
+	m := &Model{opts: o, path: path, from: from}
+	m.files = []file{{path: path, mapping: mapping}}
 	m.byName = sync.OnceValue(m.sortNames)
 	m.cache.init(max(o.CacheBytes, 0))
 	// The file may shrink while its index is read.
-	err := mmapio.Guard(func() error { return m.load(&m.files[0]) })
+	err := mmapio.Guard(m.load)
 	if err != nil {
-		mapping.Close() // the first error is the one worth reporting
+		m.release() // the first error is the one worth reporting
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return m, nil
 }
 
-// load decodes f and enters its tensors into the model.
-func (m *Model) load(f *file) error {
-	var err error
-	if f.layout, err = decode(f.mapping, m.opts.Limits); err != nil {
+// load decodes the file that the model was opened by, and whatever files it leads to.
+func (m *Model) load() error {
+	first := &m.files[0]
+	if err := first.decode(m, first.mapping); err != nil {
 		return err
 	}
+	if manifest, ok := first.layout.(*shard.Manifest); ok {
+		return m.loadManifest(*first, manifest)
+	}
+	split, err := shard.SplitOf(first.layout, m.path)
+	if err != nil {
+		return err
+	}
+	if split != nil {
+		return m.loadSplit(*first, split)
+	}
+	m.tensors, m.names = first.index.Tensors, first.index.Names
+	return nil
+}
+
+// decode reads the file's index from in, which has the bytes that f.mapping has, or will.
+func (f *file) decode(m *Model, in layout.Input) error {
+	var err error
+	if f.layout, err = decode(in, m.opts.Limits); err != nil {
+		return err
+	}
+	f.model, f.metadata = m, new(parsed)
 	f.index = f.layout.Index()
-	f.align = baseAlign(f.mapping.Bytes())
-	m.names = f.index.Names
-	m.tensors = f.index.Tensors
-	copyNames(m.tensors)
+	f.align = 8 // of a mapping yet to be made
+	if !f.mapping.Pending() {
+		f.align = baseAlign(f.mapping.Bytes())
+	}
+	copyNames(f.index.Tensors)
 	return nil
 }
 

@@ -8,7 +8,7 @@ import (
 // Stats says what a model costs now and what its cache has done. All sizes are in bytes.
 type Stats struct {
 	Tensors       int
-	MappedBytes   uint64 // of the files' address space
+	MappedBytes   uint64 // of the address space that files take, shards once they are touched
 	ResidentBytes uint64 // of MappedBytes in memory now, for whatever reason; 0 where the platform cannot tell
 	HeapBytes     uint64 // of cached tensors, copied or expanded
 
@@ -29,7 +29,7 @@ func (m *Model) Stats() (Stats, error) {
 	s.Tensors = len(m.tensors)
 	for i := range m.files {
 		f := &m.files[i]
-		if !f.mapping.Mapped() {
+		if !f.mapping.Mapped() || f.mapping.Pending() {
 			continue
 		}
 		s.MappedBytes += f.mapping.Size()

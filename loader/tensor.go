@@ -71,9 +71,7 @@ func (t Tensor) Scale() (q layout.Quant, scaled bool, err error) {
 		return layout.Quant{}, false, err
 	}
 	defer t.leave()
-	md := t.file.model.parseMetadata()
-	q, scaled = md.scales[t.Name()]
-	return q, scaled, md.err
+	return t.file.scale(t.Name())
 }
 
 // Bytes returns the elements as little-endian bytes, decompressed, in row-major order: a

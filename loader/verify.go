@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/mmapio"
+	"github.com/tensormap/tensormap/shard"
 )
 
 // VerifyOptions tune Verify. Nil and zero fields mean the defaults.
@@ -66,23 +68,37 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 	if opts == nil {
 		opts = &VerifyOptions{}
 	}
-	v := verifier{ctx: ctx, progress: opts.Progress, workers: opts.Workers}
+	v := verifier{ctx: ctx, model: m, progress: opts.Progress, workers: opts.Workers, findings: make([][]Finding, len(m.files))}
 	if v.workers <= 0 {
 		v.workers = runtime.GOMAXPROCS(0)
 	}
-	for i := range m.files {
-		if err := v.file(&m.files[i]); err != nil {
-			return nil, fmt.Errorf("%s: %w", m.files[i].path, err)
-		}
+	if err := cmp.Or(v.audit(), v.compute()); err != nil {
+		return nil, err
 	}
+	v.compare()
+	v.report.Findings = slices.Concat(v.findings...)
 	return &v.report, nil
 }
 
 type verifier struct {
 	ctx      context.Context
+	model    *Model
 	progress func(done, total uint64)
 	workers  int
 	report   Report
+	findings [][]Finding // by the file that they are about
+
+	sums   []sum
+	pieces []piece // of all that is summed, in the order of files and offsets
+
+	mu   sync.Mutex // held while progress hears
+	done uint64
+}
+
+// sum is a checksum over bytes of a file, stated there or in another file.
+type sum struct {
+	layout.Checksum
+	of, in int
 }
 
 // check enters names into the report, once however many files there are.
@@ -94,22 +110,39 @@ func (v *verifier) check(names ...string) {
 	}
 }
 
-func (v *verifier) find(path string, f layout.Finding) {
-	v.report.Findings = append(v.report.Findings, Finding{path, f})
+func (v *verifier) find(file int, f layout.Finding) {
+	v.findings[file] = append(v.findings[file], Finding{v.model.files[file].path, f})
 }
 
 // malformed reports err as a finding if it is about the file's content, rather than about
 // bytes that could not be had.
-func (v *verifier) malformed(path string, err error) bool {
+func (v *verifier) malformed(file int, err error) bool {
 	var fe *layout.FormatError
 	if !errors.As(err, &fe) || unreadable(err) {
 		return false
 	}
-	v.find(path, layout.Finding{FormatError: fe})
+	v.find(file, layout.Finding{FormatError: fe})
 	return true
 }
 
-func (v *verifier) file(f *file) error {
+// audit checks all that needs no checksum, and collects these.
+func (v *verifier) audit() error {
+	for i := range v.model.files {
+		f := &v.model.files[i]
+		if err := v.file(i, f); err != nil {
+			return fmt.Errorf("%s: %w", f.path, err)
+		}
+	}
+	if len(v.model.files) > 1 {
+		v.check("shards")
+	}
+	for _, s := range v.sums {
+		v.check(s.Field)
+	}
+	return nil
+}
+
+func (v *verifier) file(i int, f *file) error {
 	if err := v.ctx.Err(); err != nil {
 		return err
 	}
@@ -120,30 +153,36 @@ func (v *verifier) file(f *file) error {
 		v.check(s.Name)
 	}
 	v.check("bounds", "overlaps", "alignment")
-	var sums []layout.Checksum
-	err := mmapio.Guard(func() (err error) {
+	err := mmapio.Guard(func() error {
 		for _, finding := range f.layout.Audit(f.mapping) {
-			v.find(f.path, finding)
+			v.find(i, finding)
 		}
-		sums, err = f.layout.Checksums(f.mapping)
-		return err
+		return v.stated(i, f)
 	})
-	if err != nil && !v.malformed(f.path, err) {
+	if err != nil && !v.malformed(i, err) {
 		return err
-	}
-	for _, sum := range sums {
-		v.check(sum.Field)
-		got, err := v.crc(f, sum)
-		if err != nil {
-			return err
-		}
-		v.report.BytesRead += sum.Size
-		if got != sum.Want {
-			v.find(f.path, layout.Finding{FormatError: layout.Errorf(f.index.Format, sum.At, sum.Field, layout.ErrChecksum,
-				"the file says %08x, but bytes %d to %d have %08x", sum.Want, sum.Offset, sum.Offset+sum.Size, got)})
-		}
 	}
 	return nil
+}
+
+// stated collects the checksums that a file states, of itself or of shards.
+func (v *verifier) stated(i int, f *file) error {
+	sums, err := f.layout.Checksums(f.mapping)
+	if err != nil {
+		return err
+	}
+	for _, c := range sums {
+		v.sums = append(v.sums, sum{c, i, i})
+	}
+	manifest, ok := f.layout.(*shard.Manifest)
+	if !ok {
+		return nil
+	}
+	shards, err := manifest.ShardChecksums(f.mapping)
+	for _, c := range shards {
+		v.sums = append(v.sums, sum{c.Checksum, c.Shard, i})
+	}
+	return err
 }
 
 // present makes sure that the file has not shrunk since it was opened.
@@ -155,51 +194,122 @@ func (f *file) present() error {
 	return f.readFull(make([]byte, 1), size-1)
 }
 
+// compare reports the checksums that are not what they should be.
+func (v *verifier) compare() {
+	pow := xPow8(crcChunk)
+	for _, s := range v.sums {
+		got := v.combined(&s, pow)
+		if got == s.Want {
+			continue
+		}
+		format := "the file says %08x, but bytes %d to %d have %08x"
+		args := []any{s.Want, s.Offset, s.Offset + s.Size, got}
+		if s.of != s.in {
+			format = "%s should have %08x, but has %08x"
+			args = []any{v.model.files[s.of].path, s.Want, got}
+		}
+		v.find(s.in, layout.Finding{FormatError: layout.Errorf(v.model.files[s.in].index.Format, s.At, s.Field, layout.ErrChecksum, format, args...)})
+	}
+}
+
+// combined is the checksum over all pieces that s covers; pow is for those of full length.
+func (v *verifier) combined(s *sum, pow uint32) (crc uint32) {
+	i, _ := slices.BinarySearchFunc(v.pieces, s, func(p piece, s *sum) int {
+		return cmp.Or(cmp.Compare(p.file, s.of), cmp.Compare(p.off, s.Offset))
+	})
+	for end := s.Offset + s.Size; i < len(v.pieces) && v.pieces[i].file == s.of && v.pieces[i].off < end; i++ {
+		p := v.pieces[i]
+		if p.n == crcChunk {
+			crc = combineCRC32(crc, p.crc, pow)
+		} else {
+			crc = combineCRC32(crc, p.crc, xPow8(p.n))
+		}
+	}
+	return crc
+}
+
 // crcChunk is what a worker reads at a time: small enough for progress and cancellation,
 // and to stay in a core's cache where it is copied; large enough that nothing else costs.
 const crcChunk = 1 << 20
 
-// crc computes a checksum in chunks on all workers, and combines the chunks' checksums.
-func (v *verifier) crc(f *file, sum layout.Checksum) (uint32, error) {
-	chunks := (sum.Size + crcChunk - 1) / crcChunk
-	parts := make([]uint32, chunks)
-	var next, done atomic.Uint64
-	var progress sync.Mutex
-	work := func() error {
-		r := chunkReader{file: f}
+// piece is a stretch of a file of at most crcChunk bytes, which every checksum covers wholly
+// or not at all: it is read once, however many there are.
+type piece struct {
+	file   int
+	off, n uint64
+	crc    uint32
+}
+
+// cut makes pieces of what checksums over one file cover.
+func cut(pieces []piece, file int, sums []sum) []piece {
+	begins := make(map[uint64]int) // checksums that begin at an offset, less those that end there
+	for _, s := range sums {
+		begins[s.Offset]++
+		begins[s.Offset+s.Size]--
+	}
+	covering := 0
+	at := uint64(0)
+	for _, edge := range slices.Sorted(maps.Keys(begins)) {
+		for covering > 0 && at < edge {
+			n := min(crcChunk, edge-at)
+			pieces = append(pieces, piece{file: file, off: at, n: n})
+			at += n
+		}
+		covering += begins[edge]
+		at = edge
+	}
+	return pieces
+}
+
+// compute reads all pieces of all files, on all workers.
+func (v *verifier) compute() error {
+	byFile := make([][]sum, len(v.model.files))
+	for _, s := range v.sums {
+		byFile[s.of] = append(byFile[s.of], s)
+	}
+	for i, sums := range byFile {
+		v.pieces = cut(v.pieces, i, sums)
+	}
+	for _, p := range v.pieces {
+		v.report.BytesRead += p.n
+	}
+	all := uint64(len(v.pieces))
+	var next atomic.Uint64
+	return inParallel(int(min(uint64(v.workers), all)), func() error {
+		var r chunkReader
 		for {
 			i := next.Add(1) - 1
-			if i >= chunks {
+			if i >= all {
 				return nil
 			}
-			if err := v.ctx.Err(); err != nil {
+			if err := v.read(&r, &v.pieces[i]); err != nil {
+				next.Store(all) // nobody need go on
 				return err
 			}
-			off := i * crcChunk
-			b, err := r.read(sum.Offset+off, min(crcChunk, sum.Size-off))
-			if err != nil {
-				return err
-			}
-			parts[i] = crc32.ChecksumIEEE(b)
-			if v.progress != nil {
-				progress.Lock()
-				v.progress(done.Add(uint64(len(b))), sum.Size)
-				progress.Unlock()
-			}
 		}
+	})
+}
+
+func (v *verifier) read(r *chunkReader, p *piece) error {
+	f := &v.model.files[p.file]
+	err := v.ctx.Err()
+	if err == nil {
+		err = mmapio.Guard(func() error {
+			b, err := r.read(f, p.off, p.n)
+			p.crc = crc32.ChecksumIEEE(b)
+			return err
+		})
 	}
-	if err := inParallel(int(min(uint64(v.workers), chunks)), work); err != nil {
-		return 0, err
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.path, err)
 	}
-	crc := uint32(0)
-	pow := xPow8(crcChunk)
-	for i, part := range parts {
-		if left := sum.Size - uint64(i)*crcChunk; left < crcChunk {
-			pow = xPow8(left)
-		}
-		crc = combineCRC32(crc, part, pow)
+	if v.progress != nil {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.done += p.n
+		v.progress(v.done, v.report.BytesRead)
 	}
-	return crc, nil
+	return nil
 }
 
 // inParallel runs n copies of work, each guarded against faults of mappings, and answers
@@ -216,17 +326,16 @@ func inParallel(n int, work func() error) error {
 
 // chunkReader gives access to one piece of a file after another.
 type chunkReader struct {
-	file *file
-	buf  []byte // where the file is not mapped; reused
+	buf []byte // where a file is not mapped; reused
 }
 
 // read returns n bytes at off, valid until the next read.
-func (r *chunkReader) read(off, n uint64) ([]byte, error) {
-	if r.file.mapping.Aliased() {
-		return r.file.mapping.Slice(off, n)
+func (r *chunkReader) read(f *file, off, n uint64) ([]byte, error) {
+	if f.mapping.Aliased() {
+		return f.mapping.Slice(off, n)
 	}
 	if r.buf == nil {
 		r.buf = mmapio.AlignedBytes(crcChunk)
 	}
-	return r.buf[:n], r.file.readFull(r.buf[:n], off)
+	return r.buf[:n], f.readFull(r.buf[:n], off)
 }

@@ -1,4 +1,54 @@
-// Package shard is the place for models of several files as one table of tensors: APR2
-// manifests, SafeTensors index files, GGUF splits. Nothing of it is built yet; package
-// loader opens single files.
+// Package shard reads what says which files make up a model, and makes one table of the
+// tensors that they hold. It opens no file: package loader does.
+//
+// Three kinds of sets are known, told apart by structure.
+//
+// # APR2 manifest
+//
+// A JSON object (APR-FORMAT-002, "Sharding"), usually called model.apr. Every shard is an
+// APR2 file beside it.
+//
+//	{
+//	  "apr_version": "2.0.0",
+//	  "sharded": true,
+//	  "shard_count": 2,                       the number of shards, at least 1
+//	  "shards": [
+//	    {"file": "model-00001-of-00002.apr",  a plain name, each once
+//	     "size": 2147483648,                  in bytes, checked on opening
+//	     "crc32": "cbf43926"}, …              of the whole file, 8 lower-case hex digits, checked by verify
+//	  ],
+//	  "tensor_shard_map": {"encoder.conv1.weight": 0, …},  tensor to position in shards
+//	  "metadata": {…}                         optional: takes the place of the first shard's
+//	}
+//
+// Names cannot leave the manifest's directory, neither by what they say nor through a
+// symbolic link.
+//
+// # SafeTensors index
+//
+// A JSON object, usually called model.safetensors.index.json, as the Python packages
+// transformers and huggingface_hub write it. Every shard is a SafeTensors file beside it.
+//
+//	{
+//	  "metadata": {"total_size": 4294967296},  optional: of all tensors in bytes
+//	  "weight_map": {"encoder.conv1.weight": "model-00001-of-00002.safetensors", …}
+//	}
+//
+// Shards are in the order of their names. Names are plain here too, but links are followed
+// wherever they lead: the Hugging Face cache is a directory of links. Keys of "metadata" are
+// added to the first shard's.
+//
+// # GGUF split
+//
+// Files called NAME-00001-of-00006.gguf, counted from 1, each of which says in its metadata
+// which of how many it is (split.no, from 0, and split.count) and how many tensors all hold
+// together (split.tensors.count). There is no manifest: any file leads to the others.
+//
+// # Agreement
+//
+// The table holds what the shards hold. Where a manifest says otherwise, a tensor is not in
+// the shard where it should be, or two shards have a tensor of the same name, there is no
+// table but an error that names both places. A tensor that is in a shard and not in the
+// manifest's map belongs to the model all the same, because the shard is where weights are
+// and leaving some out is the worse mistake; [Manifest.Audit] warns of it.
 package shard

@@ -1,0 +1,180 @@
+package loader
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// folder is a directory as a source. Between reading a file's index and touching its data no
+// descriptor is kept: a model may have more shards than a process may have files open. The
+// file that is opened again must be the same one, unchanged.
+type folder struct {
+	dir   string // as the user called it
+	abs   string // the same, in case the process changes its directory
+	noMap bool
+
+	mu   sync.Mutex
+	root *os.Root   // nil until a file is opened that must not be elsewhere
+	kept []*os.File // that files read on demand read from
+}
+
+// mostKept is how many files that are read on demand stay open. Others are opened for every
+// read.
+const mostKept = 64
+
+// beside is the directory that holds the file at path.
+func beside(path string, o Options) source {
+	dir := filepath.Dir(path)
+	d := &folder{dir: dir, abs: dir, noMap: o.NoMap}
+	if abs, err := filepath.Abs(dir); err == nil {
+		d.abs = abs
+	}
+	return d
+}
+
+func (d *folder) open(name string, follow bool) (*stored, error) {
+	e := &dirEntry{folder: d, name: name, follow: follow}
+	f, err := e.open()
+	if err != nil {
+		return nil, err
+	}
+	size := e.info.Size()
+	s := &stored{
+		path:  filepath.Join(d.dir, name),
+		index: mmapio.FromReaderAt(f, size),
+		done:  func() { f.Close() },
+	}
+	if d.noMap {
+		s.data = mmapio.FromReaderAt(e, size)
+	} else {
+		s.data = mmapio.Lazy(s.path, uint64(size), e.reopen)
+	}
+	return s, nil
+}
+
+func (d *folder) close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var errs []error
+	for _, f := range d.kept {
+		errs = append(errs, f.Close())
+	}
+	if d.root != nil {
+		errs = append(errs, d.root.Close())
+	}
+	d.kept, d.root = nil, nil
+	return errors.Join(errs...)
+}
+
+// inside is the directory as one that links do not lead out of.
+func (d *folder) inside() (*os.Root, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.root == nil {
+		root, err := os.OpenRoot(d.abs)
+		if err != nil {
+			return nil, err
+		}
+		d.root = root
+	}
+	return d.root, nil
+}
+
+// keep takes over f for as long as the model lives, unless there are too many.
+func (d *folder) keep(f *os.File) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.kept) >= mostKept {
+		return false
+	}
+	d.kept = append(d.kept, f)
+	return true
+}
+
+// dirEntry is a file of a folder.
+type dirEntry struct {
+	folder *folder
+	name   string
+	follow bool
+	info   fs.FileInfo // of the file as it was first opened
+
+	file atomic.Pointer[os.File] // that ReadAt reads from, where it is kept open
+}
+
+// open opens the file for the first time.
+func (e *dirEntry) open() (*os.File, error) {
+	f, err := e.find()
+	if err != nil {
+		return nil, err
+	}
+	if e.info, err = f.Stat(); err == nil && !e.info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: f.Name(), Err: fmt.Errorf("not a regular file, but %v", e.info.Mode())}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// find opens whatever has the name, without waiting for the other end of a pipe.
+func (e *dirEntry) find() (*os.File, error) {
+	if e.follow {
+		return os.OpenFile(filepath.Join(e.folder.abs, e.name), os.O_RDONLY|nonblock, 0)
+	}
+	root, err := e.folder.inside()
+	if err != nil {
+		return nil, err
+	}
+	return root.OpenFile(e.name, os.O_RDONLY|nonblock, 0)
+}
+
+// reopen opens the file again, and makes sure that it is still the one whose index was read.
+func (e *dirEntry) reopen() (*os.File, error) {
+	f, err := e.find()
+	if err != nil {
+		return nil, err
+	}
+	now, err := f.Stat()
+	if err == nil && !(os.SameFile(e.info, now) && e.info.Size() == now.Size() && e.info.ModTime().Equal(now.ModTime())) {
+		err = &fs.PathError{Op: "open", Path: f.Name(), Err: fmt.Errorf("%w: %d bytes of %v, now %d bytes of %v",
+			mmapio.ErrChanged, e.info.Size(), e.info.ModTime(), now.Size(), now.ModTime())}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// ReadAt reads on demand, for a model that is not mapped.
+func (e *dirEntry) ReadAt(p []byte, off int64) (int, error) {
+	if f := e.file.Load(); f != nil {
+		return f.ReadAt(p, off)
+	}
+	f, err := e.reopen()
+	if err != nil {
+		return 0, err
+	}
+	if !e.keep(f) {
+		defer f.Close()
+	}
+	return f.ReadAt(p, off)
+}
+
+// keep keeps f open for the reads to come, where there is room. Of two that come at the same
+// time one may be kept in vain, until the model is closed.
+func (e *dirEntry) keep(f *os.File) bool {
+	if !e.folder.keep(f) {
+		return false
+	}
+	e.file.Store(f)
+	return true
+}

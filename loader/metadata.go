@@ -1,0 +1,125 @@
+package loader
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// metadata is what came of parsing it.
+type metadata struct {
+	keys   layout.Metadata
+	scales map[string]layout.Quant
+	err    error
+}
+
+// parsed is metadata that is parsed on first use.
+type parsed struct {
+	done atomic.Pointer[metadata] // nil until it is asked for
+	mu   sync.Mutex               // held while it is parsed
+}
+
+// parse is the metadata, which fill makes once, however often that fails: only a file that
+// could not be read is worth another try. The caller holds the mapping; path is for errors.
+func (p *parsed) parse(path string, fill func(md *metadata) error) *metadata {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if md := p.done.Load(); md != nil {
+		return md
+	}
+	md := new(metadata)
+	md.err = mmapio.Guard(func() error { return fill(md) })
+	if md.err != nil {
+		md = &metadata{err: fmt.Errorf("%s: %w", path, md.err)}
+	}
+	if !unreadable(md.err) {
+		p.done.Store(md)
+	}
+	return md
+}
+
+// unreadable tells an error about bytes that could not be had from one about what they say.
+func unreadable(err error) bool {
+	var path *fs.PathError
+	return errors.Is(err, mmapio.ErrFault) || errors.As(err, &path)
+}
+
+// setScales fills in the scales, which the metadata of some formats has.
+func (md *metadata) setScales(l layout.File) (err error) {
+	if s, ok := l.(layout.Scaler); ok {
+		md.scales, err = s.Scales(md.keys)
+	}
+	return err
+}
+
+// Metadata is what the files say about the model, parsed on first use. It must not be
+// modified. Of a sharded model it is
+//
+//   - the key metadata of an APR2 manifest, or the first shard's metadata where the manifest
+//     has none
+//   - the first shard's metadata, and the keys of metadata of a SafeTensors index
+//   - the metadata of the first file of a GGUF split.
+func (m *Model) Metadata() (layout.Metadata, error) {
+	if !m.gate.enter() {
+		return nil, m.closedError()
+	}
+	defer m.leave()
+	return m.parsedMetadata()
+}
+
+func (m *Model) parsedMetadata() (layout.Metadata, error) {
+	md := m.parseMetadata()
+	return md.keys, md.err
+}
+
+// parseMetadata is the metadata of the model. The caller holds the mappings, here and below.
+func (m *Model) parseMetadata() *metadata {
+	if m.manifest == nil {
+		return m.files[0].parseMetadata()
+	}
+	if md := m.metadata.done.Load(); md != nil {
+		return md
+	}
+	return m.metadata.parse(m.path, func(md *metadata) error {
+		var first layout.Metadata
+		if !m.manifest.Complete() {
+			own := m.files[0].parseMetadata()
+			if own.err != nil {
+				return own.err
+			}
+			first = own.keys
+		}
+		md.keys = m.manifest.Describe(first)
+		return md.setScales(m.files[0].layout)
+	})
+}
+
+// parseMetadata is the metadata of the file alone.
+func (f *file) parseMetadata() *metadata {
+	if md := f.metadata.done.Load(); md != nil {
+		return md
+	}
+	return f.metadata.parse(f.path, func(md *metadata) (err error) {
+		if md.keys, err = f.layout.Metadata(f.mapping); err != nil {
+			return err
+		}
+		return md.setScales(f.layout)
+	})
+}
+
+// scale is what metadata says of the scale of one of the file's tensors: the file's own,
+// and where that says nothing, the model's.
+func (f *file) scale(name string) (q layout.Quant, scaled bool, err error) {
+	md := f.parseMetadata()
+	if q, scaled = md.scales[name]; scaled || md.err != nil || f.model.manifest == nil {
+		return q, scaled, md.err
+	}
+	md = f.model.parseMetadata()
+	q, scaled = md.scales[name]
+	return q, scaled, md.err
+}

@@ -1,0 +1,105 @@
+package shard
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strconv"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// Splitter is a File that may be one part of a split model, as GGUF files are.
+type Splitter interface {
+	// Split is what the file's metadata says: which part it is, from 0, of how many, and
+	// how many tensors all parts hold together. ok is false for a model that is not split.
+	Split() (no, count, tensors uint64, ok bool)
+}
+
+// Split is a set of GGUF files, told from one of them.
+type Split struct {
+	No      int    // the part that it was told from, from 0
+	Count   int    // of parts
+	Tensors uint64 // of all parts
+
+	stem string
+}
+
+// splitName is the form of all parts' names.
+var splitName = regexp.MustCompile(`^(.*)-([0-9]{5})-of-([0-9]{5})\.gguf$`)
+
+// SplitOf tells the set from one of its files, called path; it is nil for a file that is
+// whole. The name must be that of the part that the file says it is: the others' names
+// follow from it.
+func SplitOf(f layout.File, path string) (*Split, error) {
+	s, ok := f.(Splitter)
+	if !ok {
+		return nil, nil
+	}
+	no, count, tensors, ok := s.Split()
+	if !ok {
+		return nil, nil
+	}
+	format := f.Index().Format
+	if no >= count {
+		return nil, layout.Errorf(format, 0, "split.no", layout.ErrInvalid, "part %d, counted from 0, of %d", no, count)
+	}
+	name := filepath.Base(path)
+	m := splitName.FindStringSubmatch(name)
+	if want := fmt.Sprintf("-%05d-of-%05d.gguf", no+1, count); m == nil || "-"+m[2]+"-of-"+m[3]+".gguf" != want {
+		return nil, layout.Errorf(format, 0, "split.no", layout.ErrInvalid,
+			"part %d, counted from 0, of %d, whose name must end in %s for the others to be found; this is %s", no, count, want, quote(name))
+	}
+	n, err := strconv.Atoi(m[3])
+	if err != nil {
+		return nil, err
+	}
+	return &Split{No: int(no), Count: n, Tensors: tensors, stem: m[1]}, nil
+}
+
+// Name is the name of part i, in the same directory as all.
+func (s *Split) Name(i int) string { return fmt.Sprintf("%s-%05d-of-%05d.gguf", s.stem, i+1, s.Count) }
+
+// Unusable is the error of part i being of no use, because of err; f is the file that the
+// set was told from.
+func (s *Split) Unusable(f layout.File, i int, err error) error {
+	return layout.Errorf(f.Index().Format, 0, "split.count", err, "part %d of %d, %s, cannot be used", i+1, s.Count, quote(s.Name(i)))
+}
+
+// Check makes sure that f is part i of the set.
+func (s *Split) Check(f layout.File, i int) error {
+	format := f.Index().Format
+	var no, count, tensors uint64
+	if part, ok := f.(Splitter); ok {
+		no, count, tensors, _ = part.Split()
+	}
+	first := quote(s.Name(s.No))
+	switch {
+	case count != uint64(s.Count):
+		return layout.Errorf(format, 0, "split.count", layout.ErrInvalid, "%d, but %s says %d", count, first, s.Count)
+	case no != uint64(i):
+		return layout.Errorf(format, 0, "split.no", layout.ErrInvalid, "%d, but by its name, counted from 0, it is part %d", no, i)
+	case tensors != s.Tensors:
+		return layout.Errorf(format, 0, "split.tensors.count", layout.ErrInvalid, "%d, but %s says %d", tensors, first, s.Tensors)
+	}
+	return nil
+}
+
+// Stitch makes one table of all parts' tensors, which Check has passed.
+func (s *Split) Stitch(parts []Part, lim *layout.Limits) (*Table, error) {
+	format := parts[0].Index.Format
+	n, most := checkCount(parts, lim)
+	if n > most {
+		return nil, layout.Errorf(format, 0, "tensor_count", layout.ErrLimit, "%d tensors in all parts, more than %d", n, most)
+	}
+	if n != s.Tensors {
+		return nil, layout.Errorf(format, 0, "split.tensors.count", layout.ErrInvalid, "%d, but the %d parts hold %d", s.Tensors, s.Count, n)
+	}
+	t, c := join(parts)
+	if c != nil {
+		a, b := &t.Tensors[c.first], &t.Tensors[c.second]
+		return nil, layout.Errorf(format, b.Offset, "name", layout.ErrDuplicate, "tensor %s is in %s and, at this offset, in %s",
+			layout.Quote(a.Name), quote(s.Name(int(a.File))), quote(s.Name(int(b.File))))
+	}
+	return t, nil
+}
