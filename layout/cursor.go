@@ -72,6 +72,15 @@ func (c *Cursor) Peek(field string, n uint64) []byte {
 	return c.window[:n:n]
 }
 
+// Buffered is what has been fetched and not been read: Skip steps over it once it is dealt
+// with. It may be empty.
+func (c *Cursor) Buffered() []byte {
+	if c.err != nil {
+		return nil
+	}
+	return c.window
+}
+
 // Skip steps over n bytes without reading them.
 func (c *Cursor) Skip(field string, n uint64) {
 	switch {

@@ -130,3 +130,25 @@ func TestCursorWindows(t *testing.T) {
 		t.Error(c.Err())
 	}
 }
+
+func TestCursorBuffered(t *testing.T) {
+	in := &remote{Bytes: make(layout.Bytes, 10_000)}
+	c := layout.NewCursor(in, layout.GGUF, 100, 9_900)
+	if b := c.Buffered(); len(b) != 0 {
+		t.Errorf("%d bytes before anything was read", len(b))
+	}
+	c.U32("a")
+	b := c.Buffered()
+	if len(b) != 4092 {
+		t.Errorf("%d bytes behind a U32, want the rest of a window", len(b))
+	}
+	c.Skip("b", uint64(len(b)))
+	if c.Offset() != 4196 || len(c.Buffered()) != 0 || in.reads != 1 {
+		t.Errorf("at %d with %d bytes after %d reads", c.Offset(), len(c.Buffered()), in.reads)
+	}
+	c.U8("c")
+	c.Skip("d", 1<<40)
+	if c.Err() == nil || c.Buffered() != nil {
+		t.Errorf("%d bytes after %v", len(c.Buffered()), c.Err())
+	}
+}

@@ -1,0 +1,129 @@
+package gguf
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// Checksums is empty: the format has none.
+func (f *File) Checksums(layout.Input) ([]layout.Checksum, error) { return nil, nil }
+
+// Audit fails a file whose metadata cannot be read, and warns of what ggml's own reader
+// would not take, of text that is not UTF-8, and of bytes that belong to nothing.
+func (f *File) Audit(in layout.Input) []layout.Finding {
+	a := audit{file: f, index: f.index}
+	a.keys(in)
+	a.names()
+	a.order()
+	a.gaps()
+	return a.findings
+}
+
+type audit struct {
+	file     *File
+	index    *layout.Index
+	findings []layout.Finding
+}
+
+func (a *audit) fail(err error) {
+	if e, ok := errors.AsType[*layout.FormatError](err); ok { // as all errors of this package are
+		a.findings = append(a.findings, layout.Finding{FormatError: e})
+	}
+}
+
+func (a *audit) warn(at uint64, field string, format string, args ...any) {
+	e := layout.Errorf(layout.GGUF, at, field, layout.ErrInvalid, format, args...)
+	a.findings = append(a.findings, layout.Finding{FormatError: e, Warning: true})
+}
+
+func (a *audit) keys(in layout.Input) {
+	for key, typ := range a.file.Keys() {
+		at := a.file.keys.kvs[a.file.keys.find(key)].off
+		if !isASCII(key) {
+			a.warn(at, "key", "%s is not ASCII", layout.Quote([]byte(key)))
+		}
+		v, _, err := a.file.Get(in, key)
+		a.fail(err)
+		if n, bad := badText(v); bad > 0 {
+			a.warn(at, "value", "key %s: of type %v, with %d of %d strings not valid UTF-8", layout.Quote([]byte(key)), typ, bad, n)
+		}
+	}
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// badText counts the strings of a value and those that are not UTF-8.
+func badText(v any) (n, bad int) {
+	count := func(s string) {
+		if n++; !utf8.ValidString(s) {
+			bad++
+		}
+	}
+	switch v := v.(type) {
+	case string:
+		count(v)
+	case *Array:
+		for s := range v.Strings() {
+			count(s)
+		}
+	}
+	return n, bad
+}
+
+func (a *audit) names() {
+	for _, t := range a.index.Tensors {
+		if len(t.Name) == mostName {
+			a.warn(t.Offset, "name", "tensor %s: %d bytes, and ggml takes fewer", layout.Quote(t.Name), mostName)
+		}
+	}
+}
+
+// order compares offsets with what ggml demands: each tensor begins where the one before it
+// in the table ends, padded.
+func (a *audit) order() {
+	var first *layout.Tensor
+	strays, wanted := 0, uint64(0)
+	end := a.file.data
+	for i := range a.index.Tensors {
+		t := &a.index.Tensors[i]
+		if t.Offset != end {
+			if strays++; strays == 1 {
+				first, wanted = t, end
+			}
+		}
+		end = padded(t.Offset+t.Stored, a.index.Align)
+	}
+	if strays > 0 {
+		a.warn(first.Offset, "offset", "%d tensors do not begin where ggml demands; the first is %s, at %d and not %d",
+			strays, layout.Quote(first.Name), first.Offset, wanted)
+	}
+}
+
+// gaps warns of bytes between tensors, or behind the last, that are more than padding.
+func (a *audit) gaps() {
+	spans := slices.DeleteFunc(slices.Clone(a.index.Tensors), func(t layout.Tensor) bool { return t.Stored == 0 })
+	slices.SortFunc(spans, func(x, y layout.Tensor) int {
+		return cmp.Compare(x.Offset, y.Offset)
+	})
+	end := a.file.data
+	for _, t := range spans {
+		if t.Offset > end {
+			a.warn(end, "padding", "%d bytes belong to no tensor", t.Offset-end)
+		}
+		end = padded(t.Offset+t.Stored, a.index.Align)
+	}
+	if end < a.index.Size {
+		a.warn(end, "tensor_data", "%d bytes lie behind the last tensor", a.index.Size-end)
+	}
+}

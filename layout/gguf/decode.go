@@ -1,0 +1,262 @@
+package gguf
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// File is a decoded GGUF file. It implements [layout.File] and [layout.Summarizer].
+type File struct {
+	index *layout.Index
+	width width
+	keys  keys
+	split split
+	data  uint64 // where the tensors' offsets count from
+}
+
+var (
+	_ layout.File       = (*File)(nil)
+	_ layout.Summarizer = (*File)(nil)
+)
+
+// Decode reads the header, steps through the metadata, and reads the tensor infos. Tensors
+// are in the order of the file; their names are slices of in. A nil lim means the defaults;
+// HeaderBytes bounds all that lies before the tensors.
+//
+// Errors are *[layout.FormatError]s: what the package comment rules out (ErrInvalid,
+// ErrDuplicate, ErrOverlap, ErrMisaligned), a file that ends too early (ErrTruncated), a
+// version, byte order or type that is not read (ErrUnsupported), or something past a cap
+// of the format or of lim (ErrLimit). Their offset is where the field begins, of a string
+// where its length does.
+func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
+	d := decoder{size: in.Size(), lim: lim.WithDefaults(), align: defaultAlign}
+	d.Cursor = layout.NewCursor(in, layout.GGUF, 0, min(d.size, d.lim.HeaderBytes))
+	d.header()
+	d.metadata()
+	infos := d.infos()
+	if err := d.Err(); err != nil {
+		return nil, d.limited(err)
+	}
+	index, err := d.tensors(infos)
+	if err != nil {
+		return nil, err
+	}
+	d.file.index = index
+	return &d.file, nil
+}
+
+// Index describes the file's tensors. Its Align is general.alignment.
+func (f *File) Index() *layout.Index { return f.index }
+
+// decoder reads a file from front to back.
+type decoder struct {
+	layout.Cursor
+	size uint64
+	lim  layout.Limits
+	file File
+
+	version     uint32
+	tensorCount uint64
+	kvCount     uint64
+	align       uint64
+	infosAt     uint64 // where the tensor infos begin
+}
+
+// limited says so where it is not the file that ended but what may be read of it.
+func (d *decoder) limited(err error) error {
+	e, ok := errors.AsType[*layout.FormatError](err)
+	if ok && errors.Is(err, layout.ErrTruncated) && d.size > d.lim.HeaderBytes {
+		return layout.Errorf(layout.GGUF, e.Offset, e.Field, layout.ErrLimit, "%s; a header may have %d bytes", e.Reason, d.lim.HeaderBytes)
+	}
+	return err
+}
+
+func (d *decoder) header() {
+	if b := d.Take("magic", 4); b != nil && string(b) != magic {
+		d.Fail(0, "magic", layout.ErrInvalid, "% x, not % x", b, magic)
+	}
+	d.readVersion()
+	at := d.Offset()
+	d.tensorCount = d.count("tensor_count")
+	kvAt := d.Offset()
+	d.kvCount = d.count("metadata_kv_count")
+	d.Fits(at, "tensor_count", d.tensorCount, d.file.width.smallestInfo())
+	d.Fits(kvAt, "metadata_kv_count", d.kvCount, d.file.width.smallestKV())
+	if d.tensorCount > d.lim.Tensors {
+		d.Fail(at, "tensor_count", layout.ErrLimit, "%d tensors, more than %d", d.tensorCount, d.lim.Tensors)
+	}
+}
+
+func (d *decoder) readVersion() {
+	v := d.U32("version")
+	d.version, d.file.width = v, widthOf(v)
+	switch {
+	case d.Err() != nil, v >= 1 && v <= 3:
+	case v&0xffff == 0 && v != 0:
+		d.Fail(atVersion, "version", layout.ErrUnsupported, "%#x: a big-endian file", v)
+	default:
+		d.Fail(atVersion, "version", layout.ErrUnsupported, "%d, not 1 to 3", v)
+	}
+}
+
+// count reads a count or a length.
+func (d *decoder) count(field string) uint64 {
+	w := d.file.width
+	if b := d.Take(field, uint64(w)); b != nil {
+		return w.uint(b)
+	}
+	return 0
+}
+
+// step passes n bytes that are part of the header. Where they are few they are read, so
+// that the windows of the cursor go on growing; a remote file's long arrays are left out.
+func (d *decoder) step(field string, n uint64) {
+	const few = 64 << 10
+	if n <= few {
+		d.Take(field, n)
+	} else {
+		d.Skip(field, n)
+	}
+}
+
+// infos finds the tensor infos, whose tensors can be placed only when the last is known.
+func (d *decoder) infos() [][]byte {
+	d.infosAt = d.Offset()
+	if !d.Fits(atTensorCount, "tensor_count", d.tensorCount, d.file.width.smallestInfo()) {
+		return nil
+	}
+	infos := make([][]byte, 0, d.tensorCount)
+	for range d.tensorCount {
+		b := d.info()
+		if b == nil {
+			return nil
+		}
+		infos = append(infos, b)
+	}
+	d.file.data = padded(d.Offset(), d.align)
+	return infos
+}
+
+// padded is n rounded up to a multiple of align, a power of two; headers are too short for
+// a sum to wrap.
+func padded(n, align uint64) uint64 { return (n + align - 1) &^ (align - 1) }
+
+// info takes a tensor info, once it is known how long it is.
+func (d *decoder) info() []byte {
+	w, at := d.file.width, d.Offset()
+	b := d.Peek("name", w.largestInfo())
+	if uint64(len(b)) < uint64(w) {
+		return d.Take("name", uint64(w)) // which fails
+	}
+	name := w.uint(b)
+	if name > mostName {
+		d.Fail(at, "name", layout.ErrLimit, "%d bytes, more than %d", name, mostName)
+		return nil
+	}
+	dimsAt := uint64(w) + name
+	if uint64(len(b)) < dimsAt+4 {
+		return d.Take("n_dimensions", dimsAt+4) // which fails
+	}
+	dims := uint64(le.Uint32(b[dimsAt:]))
+	if dims > mostDims {
+		d.Fail(at+dimsAt, "n_dimensions", layout.ErrInvalid, "tensor %s: %d, more than %d", layout.Quote(b[w:dimsAt]), dims, mostDims)
+		return nil
+	}
+	return d.Take("dimensions", w.smallestInfo()+name+dims*uint64(w))
+}
+
+// tensors makes the index of the tensor infos.
+func (d *decoder) tensors(infos [][]byte) (*layout.Index, error) {
+	b, err := layout.NewBuilder(layout.GGUF, d.size, d.tensorCount, "offset", d.lim)
+	if err != nil {
+		return nil, err
+	}
+	ix := b.Index()
+	ix.Version, ix.Align = strconv.Itoa(int(d.version)), d.align
+	kvs := d.file.keys.at
+	end := d.Offset()
+	ix.Sections = []layout.Section{
+		{Name: "header", Offset: 0, Size: kvs},
+		{Name: "metadata_kv", Offset: kvs, Size: d.infosAt - kvs},
+		{Name: "tensor_infos", Offset: d.infosAt, Size: end - d.infosAt},
+	}
+	b.Data(d.file.data, d.size-min(d.file.data, d.size))
+	at := d.infosAt
+	for _, info := range infos {
+		if err := d.place(b.Next(), b, info, at); err != nil {
+			return nil, err
+		}
+		if err := b.Add(at); err != nil {
+			return nil, err
+		}
+		at += uint64(len(info))
+	}
+	return b.Finish()
+}
+
+// place reads t from its info, which stands at at.
+func (d *decoder) place(t *layout.Tensor, b *layout.Builder, info []byte, at uint64) error {
+	w := d.file.width
+	n := uint64(w) + w.uint(info)
+	t.Name = info[w:n:n]
+	dims, tail := info[n+4:len(info)-12], info[len(info)-12:]
+	dimsAt, typeAt := at+n+4, at+uint64(len(info))-12
+	t.Shape = b.Dims(len(dims) / int(w))
+	for i := range t.Shape {
+		t.Shape[i] = w.uint(dims[i*int(w):])
+	}
+	slices.Reverse(t.Shape)
+	for _, dim := range t.Shape {
+		if dim > math.MaxInt64 { // ggml has them signed
+			return tensorErrorf(dimsAt, "dimensions", layout.ErrInvalid, t.Name, "%d is beyond a signed 64-bit number", dim)
+		}
+	}
+	id := le.Uint32(tail)
+	dtype, ok := layout.FromGGML(id)
+	if !ok {
+		return tensorErrorf(typeAt, "type", layout.ErrUnsupported, t.Name, "%s", unknownType(id))
+	}
+	t.DType = dtype
+	size, err := dtype.Size(t.Shape)
+	if err != nil {
+		return tensorErrorf(dimsAt, "dimensions", layout.ErrInvalid, t.Name, "%v", err)
+	}
+	t.Stored = size
+	return d.locate(t, le.Uint64(tail[4:]), typeAt+4)
+}
+
+// locate makes of an offset in the data, which is stated at at, one in the file.
+func (d *decoder) locate(t *layout.Tensor, offset, at uint64) error {
+	switch {
+	case offset%d.align != 0:
+		return tensorErrorf(at, "offset", layout.ErrMisaligned, t.Name, "%d is no multiple of %d", offset, d.align)
+	case offset > d.size:
+		// Also keeps the sum below from wrapping.
+		return tensorErrorf(at, "offset", layout.ErrTruncated, t.Name, "%d is past the end of the file of %d bytes", offset, d.size)
+	}
+	t.Offset = d.file.data + offset
+	return nil
+}
+
+// unknownType says what became of a type of ggml's that is no more.
+func unknownType(id uint32) string {
+	if what, ok := removedTypes[id]; ok {
+		return what + ", which ggml has removed"
+	}
+	return strconv.FormatUint(uint64(id), 10) + " is no type of ggml"
+}
+
+var removedTypes = map[uint32]string{
+	4: "Q4_2", 5: "Q4_3", 31: "Q4_0_4_4", 32: "Q4_0_4_8", 33: "Q4_0_8_8",
+	36: "IQ4_NL_4_4", 37: "IQ4_NL_4_8", 38: "IQ4_NL_8_8",
+}
+
+func tensorErrorf(at uint64, field string, sentinel error, name []byte, format string, args ...any) error {
+	e := layout.Errorf(layout.GGUF, at, field, sentinel, format, args...)
+	e.Reason = "tensor " + layout.Quote(name) + ": " + e.Reason
+	return e
+}

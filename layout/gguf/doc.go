@@ -1,0 +1,44 @@
+// Package gguf decodes GGUF files, versions 1 to 3: the format of ggml and llama.cpp.
+//
+//	0      "GGUF"
+//	4      u32      version
+//	8      u64      tensor_count
+//	16     u64      metadata_kv_count
+//	24     …        metadata_kv: string key, u32 value_type, value
+//	       …        tensor_infos: string name, u32 n_dimensions, u64[n_dimensions] dimensions,
+//	                u32 type, u64 offset
+//	       0–4095   padding to a multiple of general.alignment
+//	D      …        tensor_data; the offset of a tensor counts from D
+//
+// A string is a u64 length and that many bytes. A value is, by its type,
+//
+//	0 u8   1 i8   2 u16   3 i16   4 u32   5 i32   6 f32   7 bool, a byte   8 string
+//	10 u64   11 i64   12 f64
+//	9 an array: u32 type, u64 length, and so many values
+//
+// Version 1 has u32 where this has u64, save for a tensor's offset. All is little-endian.
+// dimensions are innermost first; an index has them outermost first, as all formats here.
+//
+// # Opening
+//
+// The tensor infos lie behind the metadata, and nothing says where: a reader must walk
+// through all of it. [Decode] does that and no more. Arrays of numbers are stepped over, of
+// the strings of a vocabulary only the lengths are looked at, and values are read when they
+// are asked for, by [File.Get] or [File.Metadata].
+//
+// # Source
+//
+// https://github.com/ggml-org/ggml, docs/gguf.md, and ggml's own reader, src/gguf.cpp.
+// Where they differ, or say nothing:
+//
+//   - Alignments are powers of two from 8 to 4096. docs/gguf.md wants a multiple of 8, ggml
+//     a power of two.
+//   - Tensors are aligned, lie in the file and do not overlap. ggml further wants each where
+//     the one before it ends, padded: what strays from that, [File.Audit] warns of.
+//   - The padding behind the last tensor may be missing, as some writers leave it out.
+//   - Arrays of arrays are refused, as by ggml. docs/gguf.md allows them.
+//   - Names of tensors have up to 64 bytes, as in docs/gguf.md; ggml wants fewer than 64.
+//   - Keys are UTF-8, without NUL bytes and not empty. docs/gguf.md wants ASCII, which
+//     Audit looks after.
+//   - Big-endian files are refused.
+package gguf

@@ -1,0 +1,91 @@
+package gguf
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+const (
+	magic         = "GGUF"
+	atVersion     = 4
+	atTensorCount = 8
+
+	defaultAlign = 32
+	leastAlign   = 8
+	mostAlign    = 4096
+
+	mostDims   = 4
+	mostName   = 64
+	mostKey    = 1<<16 - 1
+	mostString = 1 << 30 // bytes
+	mostArray  = 1 << 30 // elements
+)
+
+// width is the size in bytes of counts and lengths.
+type width uint64
+
+func widthOf(version uint32) width {
+	if version == 1 {
+		return 4
+	}
+	return 8
+}
+
+// uint reads the count or length that b starts with.
+func (w width) uint(b []byte) uint64 {
+	if w == 4 {
+		return uint64(binary.LittleEndian.Uint32(b))
+	}
+	return binary.LittleEndian.Uint64(b)
+}
+
+// smallestKV is the fewest bytes of a key, its type and its value.
+func (w width) smallestKV() uint64 { return uint64(w) + 4 + 1 }
+
+// smallestInfo is the fewest bytes of a tensor info.
+func (w width) smallestInfo() uint64 { return uint64(w) + 4 + 4 + 8 }
+
+// largestInfo is the most.
+func (w width) largestInfo() uint64 { return w.smallestInfo() + mostName + mostDims*uint64(w) }
+
+// Type is the type of a metadata value, numbered as in the file.
+type Type uint32
+
+// The types of values.
+const (
+	TypeUint8 Type = iota
+	TypeInt8
+	TypeUint16
+	TypeInt16
+	TypeUint32
+	TypeInt32
+	TypeFloat32
+	TypeBool
+	TypeString
+	TypeArray
+	TypeUint64
+	TypeInt64
+	TypeFloat64
+
+	numTypes
+)
+
+var types = [numTypes]struct {
+	name string
+	size uint64 // 0 where it is not always the same
+}{
+	TypeUint8: {"uint8", 1}, TypeInt8: {"int8", 1},
+	TypeUint16: {"uint16", 2}, TypeInt16: {"int16", 2},
+	TypeUint32: {"uint32", 4}, TypeInt32: {"int32", 4}, TypeFloat32: {"float32", 4},
+	TypeBool:   {"bool", 1},
+	TypeString: {"string", 0}, TypeArray: {"array", 0},
+	TypeUint64: {"uint64", 8}, TypeInt64: {"int64", 8}, TypeFloat64: {"float64", 8},
+}
+
+// String is the name of the type in docs/gguf.md, lower case, such as "uint32".
+func (t Type) String() string {
+	if t >= numTypes {
+		return fmt.Sprintf("Type(%d)", uint32(t))
+	}
+	return types[t].name
+}

@@ -1,0 +1,209 @@
+package gguf
+
+import (
+	"bytes"
+	"iter"
+	"unicode/utf8"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// keys are the keys of a file, and where their values are.
+type keys struct {
+	at    uint64 // where in the file the first is
+	text  string // all keys, one after another
+	kvs   []kv
+	names *layout.Names
+}
+
+type kv struct {
+	end  int    // of the key in text, where the next begins
+	off  uint64 // of the value in the file
+	size uint64
+	typ  Type
+}
+
+// key is the i-th key.
+func (k *keys) key(i int) string {
+	start := 0
+	if i > 0 {
+		start = k.kvs[i-1].end
+	}
+	return k.text[start:k.kvs[i].end]
+}
+
+// find is the position of a key, or -1.
+func (k *keys) find(key string) int {
+	for p := k.names.Probe(layout.HashName(key)); ; {
+		i, ok := p.Next()
+		if !ok {
+			return -1
+		}
+		if k.key(i) == key {
+			return i
+		}
+	}
+}
+
+// Keys iterates over the metadata's keys and the types of their values, in the order of
+// the file.
+func (f *File) Keys() iter.Seq2[string, Type] {
+	return func(yield func(string, Type) bool) {
+		for i := range f.keys.kvs {
+			if !yield(f.keys.key(i), f.keys.kvs[i].typ) {
+				return
+			}
+		}
+	}
+}
+
+// metadata walks over keys and values.
+func (d *decoder) metadata() {
+	if d.Err() != nil {
+		return
+	}
+	k := &d.file.keys
+	k.at = d.Offset()
+	k.kvs = make([]kv, 0, d.kvCount)
+	k.names = layout.NewNames(int(d.kvCount))
+	var text []byte
+	var special special
+	for range d.kvCount {
+		at := d.Offset()
+		key := d.key()
+		text = d.enterKey(text, key, at)
+		typeAt := d.Offset()
+		typ := Type(d.U32("value_type"))
+		off := d.Offset()
+		value := d.value(key, typ, typeAt)
+		if d.Err() != nil {
+			return
+		}
+		k.kvs = append(k.kvs, kv{len(text), off, d.Offset() - off, typ})
+		special.note(d, string(key), typ, value, off)
+	}
+	k.text = string(text)
+	special.apply(d)
+}
+
+// key reads a key.
+func (d *decoder) key() []byte {
+	at := d.Offset()
+	n := d.count("key")
+	if n > mostKey {
+		d.Fail(at, "key", layout.ErrLimit, "%d bytes, more than %d", n, mostKey)
+	}
+	key := d.Take("key", n)
+	switch {
+	case d.Err() != nil:
+	case n == 0:
+		d.Fail(at, "key", layout.ErrInvalid, "empty")
+	case !utf8.Valid(key):
+		d.Fail(at, "key", layout.ErrInvalid, "%s is not valid UTF-8", layout.Quote(key))
+	case bytes.IndexByte(key, 0) >= 0:
+		d.Fail(at, "key", layout.ErrInvalid, "%s holds a NUL byte", layout.Quote(key))
+	}
+	return key
+}
+
+// enterKey adds the next key to text and to the table of names.
+func (d *decoder) enterKey(text, key []byte, at uint64) []byte {
+	if d.Err() != nil {
+		return text
+	}
+	k := &d.file.keys
+	hash := layout.HashNameBytes(key)
+	for p := k.names.Probe(hash); ; {
+		i, ok := p.Next()
+		if !ok {
+			break
+		}
+		start := 0
+		if i > 0 {
+			start = k.kvs[i-1].end
+		}
+		if string(text[start:k.kvs[i].end]) == string(key) {
+			d.Fail(at, "key", layout.ErrDuplicate, "%s is there twice, as number %d and %d", layout.Quote(key), i, len(k.kvs))
+			return text
+		}
+	}
+	k.names.Add(hash, len(k.kvs))
+	return append(text, key...)
+}
+
+// value steps over a value of type typ, as typeAt states it, and returns it where it is a
+// number or a bool.
+func (d *decoder) value(key []byte, typ Type, typeAt uint64) []byte {
+	switch {
+	case d.Err() != nil:
+	case typ == TypeString:
+		d.stepString(key)
+	case typ == TypeArray:
+		d.stepArray(key)
+	case typ >= numTypes:
+		d.Fail(typeAt, "value_type", layout.ErrInvalid, "key %s: there is no type %d", layout.Quote(key), uint32(typ))
+	default:
+		return d.Take("value", types[typ].size)
+	}
+	return nil
+}
+
+// stepString steps over a string.
+func (d *decoder) stepString(key []byte) {
+	at := d.Offset()
+	n := d.count("value")
+	switch {
+	case d.Err() != nil:
+	case n > d.Left():
+		d.Fail(at, "value", layout.ErrTruncated, "key %s: a string of %d bytes, but only %d are left", layout.Quote(key), n, d.Left())
+	case n > mostString:
+		d.Fail(at, "value", layout.ErrLimit, "key %s: a string of %d bytes, more than %d", layout.Quote(key), n, mostString)
+	default:
+		d.step("value", n)
+	}
+}
+
+// stepArray steps over an array.
+func (d *decoder) stepArray(key []byte) {
+	at := d.Offset()
+	elem := Type(d.U32("value"))
+	countAt := d.Offset()
+	n := d.count("value")
+	size := d.file.width.elementSize(elem)
+	switch {
+	case d.Err() != nil:
+	case elem == TypeArray:
+		d.Fail(at, "value", layout.ErrUnsupported, "key %s: an array of arrays", layout.Quote(key))
+	case elem >= numTypes:
+		d.Fail(at, "value", layout.ErrInvalid, "key %s: an array of type %d, which there is not", layout.Quote(key), uint32(elem))
+	case n > d.Left()/size:
+		d.Fail(countAt, "value", layout.ErrTruncated, "key %s: %d elements of at least %d bytes do not fit the %d bytes left",
+			layout.Quote(key), n, size, d.Left())
+	case n > mostArray:
+		d.Fail(countAt, "value", layout.ErrLimit, "key %s: %d elements, more than %d", layout.Quote(key), n, mostArray)
+	case elem == TypeString:
+		d.stepStrings(key, n)
+	default:
+		d.step("value", n*size)
+	}
+}
+
+// elementSize is the fewest bytes that an element of an array takes.
+func (w width) elementSize(t Type) uint64 {
+	if t >= numTypes || types[t].size == 0 {
+		return uint64(w) // a string's length
+	}
+	return types[t].size
+}
+
+// stepStrings steps over n strings, as many at a time as the cursor has at hand.
+func (d *decoder) stepStrings(key []byte, n uint64) {
+	for n > 0 && d.Err() == nil {
+		size, k := skipStrings(d.Buffered(), n, d.file.width)
+		d.Skip("value", size)
+		if n -= k; n > 0 {
+			d.stepString(key) // which reaches into the next window
+			n--
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package gguf
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// Summary is what a person wants to know of a language model first: what it is, how large
+// and how quantized, and the numbers of its architecture. What the file does not say is
+// left out.
+func (f *File) Summary(in layout.Input) ([]layout.Fact, error) {
+	s := summary{file: f, in: in}
+	arch := s.text("general.architecture")
+	s.add("name", s.text("general.name"))
+	s.add("architecture", arch)
+	s.add("file type", s.fileType())
+	s.add("parameters", s.parameters())
+	s.add("dtypes", s.dtypes())
+	s.add("context length", s.text(arch+".context_length"))
+	s.add("embedding length", s.text(arch+".embedding_length"))
+	s.add("layers", s.text(arch+".block_count"))
+	s.add("heads", s.heads(arch))
+	s.add("experts", s.text(arch+".expert_count"))
+	s.add("tokenizer", s.tokenizer())
+	if f.split.count > 0 {
+		s.add("split", f.split.String())
+	}
+	return s.facts, s.err
+}
+
+type summary struct {
+	file  *File
+	in    layout.Input
+	facts []layout.Fact
+	err   error
+}
+
+func (s *summary) add(label, value string) {
+	if value != "" {
+		s.facts = append(s.facts, layout.Fact{Label: label, Value: value})
+	}
+}
+
+// get reads the value of key, which is nil where there is none.
+func (s *summary) get(key string) any {
+	v, _, err := s.file.Get(s.in, key)
+	if s.err == nil {
+		s.err = err
+	}
+	return v
+}
+
+// text is the value of key, and of an array its smallest and greatest number: models whose
+// layers differ have an array where others have a number.
+func (s *summary) text(key string) string {
+	switch v := s.get(key).(type) {
+	case nil:
+		return ""
+	case *Array:
+		return span(v)
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+func span(a *Array) string {
+	switch v := a.Values().(type) {
+	case []uint32:
+		return spanOf(v)
+	case []int32:
+		return spanOf(v)
+	}
+	return fmt.Sprintf("%d of %v", a.Len(), a.Type())
+}
+
+func spanOf[T uint32 | int32](v []T) string {
+	if len(v) == 0 {
+		return ""
+	}
+	least, most := v[0], v[0]
+	for _, x := range v {
+		least, most = min(least, x), max(most, x)
+	}
+	if least == most {
+		return fmt.Sprint(least)
+	}
+	return fmt.Sprintf("%d to %d", least, most)
+}
+
+// fileTypes are llama.cpp's names for general.file_type (llama.h, enum llama_ftype).
+var fileTypes = map[uint32]string{
+	0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1",
+	10: "Q2_K", 11: "Q3_K_S", 12: "Q3_K_M", 13: "Q3_K_L", 14: "Q4_K_S", 15: "Q4_K_M",
+	16: "Q5_K_S", 17: "Q5_K_M", 18: "Q6_K", 19: "IQ2_XXS", 20: "IQ2_XS", 21: "Q2_K_S",
+	22: "IQ3_XS", 23: "IQ3_XXS", 24: "IQ1_S", 25: "IQ4_NL", 26: "IQ3_S", 27: "IQ3_M",
+	28: "IQ2_S", 29: "IQ2_M", 30: "IQ4_XS", 31: "IQ1_M", 32: "BF16",
+	36: "TQ1_0", 37: "TQ2_0", 38: "MXFP4_MOE", 39: "NVFP4", 40: "Q1_0",
+}
+
+func (s *summary) fileType() string {
+	switch v := s.get("general.file_type").(type) {
+	case nil:
+		return ""
+	case uint32:
+		if name, ok := fileTypes[v]; ok {
+			return name
+		}
+		return strconv.FormatUint(uint64(v), 10)
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+// parameters is the number of elements of all tensors.
+func (s *summary) parameters() string {
+	n := uint64(0)
+	for i := range s.file.index.Tensors {
+		n += s.file.index.Tensors[i].Elements()
+	}
+	switch {
+	case len(s.file.index.Tensors) == 0:
+		return ""
+	case n >= 1e9:
+		return fmt.Sprintf("%.2f billion", float64(n)/1e9)
+	case n >= 1e6:
+		return fmt.Sprintf("%.2f million", float64(n)/1e6)
+	}
+	return strconv.FormatUint(n, 10)
+}
+
+// dtypes counts tensors by their type, in the order in which the types first occur.
+func (s *summary) dtypes() string {
+	var order []layout.DType
+	counts := map[layout.DType]int{}
+	for i := range s.file.index.Tensors {
+		d := s.file.index.Tensors[i].DType
+		if counts[d]++; counts[d] == 1 {
+			order = append(order, d)
+		}
+	}
+	var parts []string
+	for _, d := range order {
+		parts = append(parts, fmt.Sprintf("%d %v", counts[d], d))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (s *summary) heads(arch string) string {
+	heads, kv := s.text(arch+".attention.head_count"), s.text(arch+".attention.head_count_kv")
+	if kv == "" || kv == heads {
+		return heads
+	}
+	return heads + ", " + kv + " for keys and values"
+}
+
+func (s *summary) tokenizer() string {
+	model := s.text("tokenizer.ggml.model")
+	tokens, ok := s.get("tokenizer.ggml.tokens").(*Array)
+	if !ok {
+		return model
+	}
+	return strings.TrimPrefix(fmt.Sprintf("%s, %d tokens", model, tokens.Len()), ", ")
+}

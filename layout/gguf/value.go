@@ -1,0 +1,210 @@
+package gguf
+
+import (
+	"bytes"
+	"encoding/binary"
+	"iter"
+	"math"
+	"slices"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// Get reads one value: a sized integer or float of Go, a bool, a string, or an *[Array].
+// ok is false where the file does not have the key. The value is memory of its own. An
+// error is a *[layout.FormatError]; the file may have changed since it was decoded.
+func (f *File) Get(in layout.Input, key string) (value any, ok bool, err error) {
+	i := f.keys.find(key)
+	if i < 0 {
+		return nil, false, nil
+	}
+	kv := &f.keys.kvs[i]
+	b, err := layout.Region(in, layout.GGUF, kv.off, "value", kv.off, kv.size)
+	if err != nil {
+		return nil, false, err
+	}
+	value, err = f.read(i, b)
+	return value, err == nil, err
+}
+
+// Metadata reads all values: as Get does, but arrays as slices of numbers, bools or
+// strings. Nothing is kept for the next call; [File.Get] does not read all of a vocabulary
+// for the sake of one number.
+func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
+	k := &f.keys
+	if len(k.kvs) == 0 {
+		return layout.Metadata{}, nil
+	}
+	last := k.kvs[len(k.kvs)-1]
+	b, err := layout.Region(in, layout.GGUF, k.at, "metadata_kv", k.at, last.off+last.size-k.at)
+	if err != nil {
+		return nil, err
+	}
+	md := make(layout.Metadata, len(k.kvs))
+	for i, kv := range k.kvs {
+		v, err := f.read(i, b[kv.off-k.at:][:kv.size])
+		if err != nil {
+			return nil, err
+		}
+		if a, ok := v.(*Array); ok {
+			v = a.Values()
+		}
+		md[i] = layout.Entry{Key: k.key(i), Value: v}
+	}
+	return md, nil
+}
+
+// read makes the i-th value of its bytes. Decode has found them to be long enough, but
+// they may be others now.
+func (f *File) read(i int, b []byte) (any, error) {
+	kv := &f.keys.kvs[i]
+	switch kv.typ {
+	case TypeString:
+		if w := f.width; w.uint(b) == uint64(len(b))-uint64(w) {
+			return string(b[w:]), nil
+		}
+		return nil, f.changed(i)
+	case TypeArray:
+		return f.array(i, b)
+	}
+	if kv.typ == TypeBool && b[0] > 1 {
+		return nil, f.valueErrorf(i, 0, "a bool of %d", b[0])
+	}
+	return number(kv.typ, b), nil
+}
+
+func number(t Type, b []byte) any {
+	switch t {
+	case TypeUint8:
+		return b[0]
+	case TypeInt8:
+		return int8(b[0])
+	case TypeUint16:
+		return le.Uint16(b)
+	case TypeInt16:
+		return int16(le.Uint16(b))
+	case TypeUint32:
+		return le.Uint32(b)
+	case TypeInt32:
+		return int32(le.Uint32(b))
+	case TypeFloat32:
+		return math.Float32frombits(le.Uint32(b))
+	case TypeBool:
+		return b[0] != 0
+	case TypeUint64:
+		return le.Uint64(b)
+	case TypeInt64:
+		return int64(le.Uint64(b))
+	}
+	return math.Float64frombits(le.Uint64(b))
+}
+
+func (f *File) array(i int, b []byte) (any, error) {
+	w := f.width
+	head := 4 + uint64(w)
+	elem, n := Type(le.Uint32(b)), w.uint(b[4:])
+	data := b[head:]
+	a := &Array{typ: elem, n: int(n), width: w}
+	if elem == TypeString {
+		// One copy for all strings, which become parts of it.
+		a.text = string(data)
+		if size, k := skipStrings(data, n, w); k != n || size != uint64(len(data)) {
+			return nil, f.changed(i)
+		}
+		return a, nil
+	}
+	if elem >= numTypes || elem == TypeArray || n != uint64(len(data))/types[elem].size || uint64(len(data))%types[elem].size != 0 {
+		return nil, f.changed(i)
+	}
+	if elem == TypeBool {
+		if at := slices.IndexFunc(data, func(c byte) bool { return c > 1 }); at >= 0 {
+			return nil, f.valueErrorf(i, head+uint64(at), "element %d is a bool of %d", at, data[at])
+		}
+	}
+	a.data = bytes.Clone(data)
+	return a, nil
+}
+
+func (f *File) changed(i int) error {
+	return f.valueErrorf(i, 0, "other bytes than when the file was opened")
+}
+
+// valueErrorf is an error about the byte at at of the i-th value.
+func (f *File) valueErrorf(i int, at uint64, format string, args ...any) error {
+	e := layout.Errorf(layout.GGUF, f.keys.kvs[i].off+at, "value", layout.ErrInvalid, format, args...)
+	e.Reason = "key " + layout.Quote([]byte(f.keys.key(i))) + ": " + e.Reason
+	return e
+}
+
+// Array is an array of a file's metadata, memory of its own. Its elements become Go values
+// when they are asked for.
+type Array struct {
+	typ   Type
+	n     int
+	width width
+	text  string // of an array of strings: these with their lengths
+	data  []byte // of any other
+}
+
+// Len is the number of elements.
+func (a *Array) Len() int { return a.n }
+
+// Type is the type of the elements.
+func (a *Array) Type() Type { return a.typ }
+
+// Strings iterates over the elements of an array of strings; any other has none. Nothing
+// is copied: the strings are parts of the array's memory, and keep it alive.
+func (a *Array) Strings() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		w := int(a.width)
+		for left := a.text; left != ""; {
+			n := w + int(a.width.uint([]byte(left[:w])))
+			if !yield(left[w:n]) {
+				return
+			}
+			left = left[n:]
+		}
+	}
+}
+
+// Values is a slice of all elements: []uint8, []int8, … []float64, []bool or []string,
+// as Type says.
+func (a *Array) Values() any {
+	switch a.typ {
+	case TypeUint8:
+		return values[uint8](a)
+	case TypeInt8:
+		return values[int8](a)
+	case TypeUint16:
+		return values[uint16](a)
+	case TypeInt16:
+		return values[int16](a)
+	case TypeUint32:
+		return values[uint32](a)
+	case TypeInt32:
+		return values[int32](a)
+	case TypeFloat32:
+		return values[float32](a)
+	case TypeBool:
+		return values[bool](a)
+	case TypeUint64:
+		return values[uint64](a)
+	case TypeInt64:
+		return values[int64](a)
+	case TypeFloat64:
+		return values[float64](a)
+	}
+	list := make([]string, 0, a.n)
+	for s := range a.Strings() {
+		list = append(list, s)
+	}
+	return list
+}
+
+func values[T any](a *Array) []T {
+	list := make([]T, a.n)
+	if _, err := binary.Decode(a.data, le, list); err != nil {
+		panic(err) // data is as long as n elements
+	}
+	return list
+}
