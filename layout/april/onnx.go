@@ -50,7 +50,7 @@ type reader struct {
 func (r *reader) network(n *Network) error {
 	m := newWire(r.in, "network", n.Entry, r.lim)
 	graph, ok := m.graph(n.Entry)
-	if err := m.Err(); err != nil {
+	if err := m.err(); err != nil {
 		if m.malformed {
 			n.Err, err = err, nil
 		}
@@ -64,7 +64,7 @@ func (r *reader) network(n *Network) error {
 	w := newWire(r.in, "graph", graph, r.lim)
 	r.graph(&w, n, graph)
 	n.Initializers = len(r.found) - before
-	return w.Err()
+	return w.err()
 }
 
 // graph finds the graph in a ModelProto, all of whose fields must be in order.
@@ -72,11 +72,11 @@ func (w *wire) graph(model Entry) (graph Entry, ok bool) {
 	for w.more(model.end()) {
 		r := w.record(model.end())
 		if r.num == modelGraph && r.typ == protowire.BytesType && !ok {
-			graph, ok = Entry{w.Offset(), r.size}, true
+			graph, ok = Entry{w.at, r.size}, true
 		} else if r.num == modelGraph {
 			w.fail(r.at, "graph", layout.ErrDuplicate, "a second graph, or one of wire type %d", r.typ)
 		}
-		w.Skip(w.message, r.size)
+		w.skip(r.size)
 	}
 	return graph, ok
 }
@@ -97,22 +97,22 @@ func (r *reader) graph(w *wire, n *Network, graph Entry) {
 		case rec.num == graphInitializer:
 			w.fail(rec.at, "initializer", layout.ErrInvalid, "wire type %d", rec.typ)
 		}
-		if w.Err() == nil {
-			w.Skip(w.message, rec.end-w.Offset())
+		if w.err() == nil {
+			w.skip(rec.end - w.at)
 		}
 	}
 }
 
 // initializer reads the TensorProto in rec.
 func (r *reader) initializer(w *wire, role string, rec record) {
-	t := tensorProto{wire: w, r: r, at: w.Offset(), end: rec.end, name: len(r.names), dims: len(r.dims)}
+	t := tensorProto{wire: w, r: r, start: w.at, end: rec.end, name: len(r.names), dims: len(r.dims)}
 	r.names = append(grow(r.names, len(role)+1), role...)
 	r.names = append(r.names, '/')
 	t.unnamed = len(r.names)
 	for w.more(t.end) {
 		t.field(w.record(t.end))
 	}
-	if init := t.initializer(); w.Err() == nil {
+	if init := t.initializer(); w.err() == nil {
 		r.found = append(grow(r.found, 1), init)
 	}
 }

@@ -14,7 +14,8 @@ import (
 type tensorProto struct {
 	*wire
 	r        *reader
-	at, end  uint64
+	start    uint64 // where in the file the message starts
+	end      uint64
 	name     int    // where in r.names the name starts: the network's role first
 	unnamed  int    // how long r.names is without the tensor's own name
 	dims     int    // where in r.dims the shape starts
@@ -33,8 +34,8 @@ func (t *tensorProto) field(f record) {
 	if int(f.num) < len(tensorFields) && tensorFields[f.num].name != "" {
 		t.known(f)
 	}
-	if t.Err() == nil {
-		t.Skip("initializer", f.end-t.Offset())
+	if t.err() == nil {
+		t.skip(f.end - t.at)
 	}
 }
 
@@ -61,7 +62,7 @@ func (t *tensorProto) known(f record) {
 	case tensorName:
 		t.readName(f)
 	case tensorRawData:
-		t.rawData = Entry{t.Offset(), f.size}
+		t.rawData = Entry{t.at, f.size}
 	default:
 		if kind.packable {
 			t.count(f)
@@ -77,7 +78,7 @@ func (t *tensorProto) readName(f record) {
 		t.bad(f.at, "name", layout.ErrLimit, "%d bytes, more than %d", f.size, most)
 		return
 	}
-	t.r.names = append(grow(t.r.names, int(f.size)), t.Take("name", f.size)...)
+	t.r.names = append(grow(t.r.names, int(f.size)), t.take(f.size)...)
 }
 
 // readDims reads a dimension, or several that are packed.
@@ -87,7 +88,7 @@ func (t *tensorProto) readDims(f record) {
 		return
 	}
 	for t.more(f.end) {
-		at := t.Offset()
+		at := t.at
 		t.addDim(at, t.varint(f.end))
 	}
 }
@@ -111,8 +112,7 @@ func (t *tensorProto) count(f record) {
 	case f.typ != protowire.BytesType:
 		t.least, t.most = t.least+1, t.most+1
 	case width == 0:
-		const longest = 10
-		t.least, t.most = t.least+(f.size+longest-1)/longest, t.most+f.size
+		t.least, t.most = t.least+(f.size+maxVarint-1)/maxVarint, t.most+f.size
 	case f.size%width != 0:
 		t.bad(f.at, kind.name, layout.ErrInvalid, "%d bytes, no multiple of %d", f.size, width)
 	default:
@@ -133,15 +133,15 @@ func numberSize(w protowire.Type) uint64 {
 
 // initializer is what was read, once it has been checked as a whole.
 func (t *tensorProto) initializer() initializer {
-	init := initializer{at: t.at, nameEnd: len(t.r.names), dimsEnd: len(t.r.dims)}
+	init := initializer{at: t.start, nameEnd: len(t.r.names), dimsEnd: len(t.r.dims)}
 	t.checkFields()
 	init.dtype = t.dtype()
-	if t.Err() != nil {
+	if t.err() != nil {
 		return init
 	}
 	var err error
 	if init.raw, err = init.dtype.Size(t.shape()); err != nil {
-		t.bad(t.at, "dims", layout.ErrInvalid, "%v", err)
+		t.bad(t.start, "dims", layout.ErrInvalid, "%v", err)
 		return init
 	}
 	t.place(&init)
@@ -155,11 +155,11 @@ func (t *tensorProto) place(init *initializer) {
 	field := protowire.Number(bits.TrailingZeros32(data))
 	switch {
 	case bits.OnesCount32(data) > 1:
-		t.bad(t.at, "raw_data", layout.ErrInvalid, "elements in more than one field: %s", fieldNames(data))
+		t.bad(t.start, "raw_data", layout.ErrInvalid, "elements in more than one field: %s", fieldNames(data))
 	case data == 0 && init.raw > 0:
-		t.bad(t.at, "raw_data", layout.ErrInvalid, "no elements, but %v %v takes %d bytes", init.dtype, t.shape(), init.raw)
+		t.bad(t.start, "raw_data", layout.ErrInvalid, "no elements, but %v %v takes %d bytes", init.dtype, t.shape(), init.raw)
 	case data == 0:
-		init.offset = t.at
+		init.offset = t.start
 	case field == tensorRawData && t.rawData.Size != init.raw:
 		t.bad(t.rawData.Offset, "raw_data", layout.ErrInvalid, "%d bytes, but %v %v takes %d", t.rawData.Size, init.dtype, t.shape(), init.raw)
 	case field == tensorRawData:
@@ -173,17 +173,17 @@ func (t *tensorProto) place(init *initializer) {
 func (t *tensorProto) placeNumbers(init *initializer, field protowire.Number) {
 	name := tensorFields[field].name
 	if want := fieldOf(init.dtype); field != want {
-		t.bad(t.at, name, layout.ErrInvalid, "%v belongs in %s", init.dtype, tensorFields[want].name)
+		t.bad(t.start, name, layout.ErrInvalid, "%v belongs in %s", init.dtype, tensorFields[want].name)
 		return
 	}
 	want := numbersOf(init.dtype, init.raw)
 	if want < t.least || want > t.most {
-		t.bad(t.at, name, layout.ErrInvalid, "%d to %d numbers, but %v %v takes %d", t.least, t.most, init.dtype, t.shape(), want)
+		t.bad(t.start, name, layout.ErrInvalid, "%d to %d numbers, but %v %v takes %d", t.least, t.most, init.dtype, t.shape(), want)
 		return
 	}
-	init.offset = t.at
+	init.offset = t.start
 	if init.raw > 0 {
-		init.stored, init.encoding = t.end-t.at, layout.Protobuf
+		init.stored, init.encoding = t.end-t.start, layout.Protobuf
 	}
 }
 
@@ -211,13 +211,13 @@ func fieldNames(fields uint32) string {
 func (t *tensorProto) checkFields() {
 	switch {
 	case t.has(1<<tensorExternalData) || t.location == 1:
-		t.bad(t.at, "external_data", layout.ErrUnsupported, "the elements are in another file")
+		t.bad(t.start, "external_data", layout.ErrUnsupported, "the elements are in another file")
 	case t.location != 0:
-		t.bad(t.at, "data_location", layout.ErrUnsupported, "%d, which ONNX does not define", t.location)
+		t.bad(t.start, "data_location", layout.ErrUnsupported, "%d, which ONNX does not define", t.location)
 	case t.has(1 << tensorSegment):
-		t.bad(t.at, "segment", layout.ErrUnsupported, "a part of a tensor")
+		t.bad(t.start, "segment", layout.ErrUnsupported, "a part of a tensor")
 	case len(t.r.names) == t.unnamed:
-		t.bad(t.at, "name", layout.ErrInvalid, "an initializer without a name")
+		t.bad(t.start, "name", layout.ErrInvalid, "an initializer without a name")
 	}
 }
 
@@ -227,7 +227,7 @@ func (t *tensorProto) dtype() layout.DType {
 		name, d = dataTypes[id].name, dataTypes[id].dtype
 	}
 	if d == layout.Invalid {
-		t.bad(t.at, "data_type", layout.ErrUnsupported, "%d (%s)", t.dataType, name)
+		t.bad(t.start, "data_type", layout.ErrUnsupported, "%d (%s)", t.dataType, name)
 	}
 	return d
 }

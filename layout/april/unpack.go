@@ -43,7 +43,7 @@ func (f *File) numbers(in layout.Input, t *layout.Tensor, emit func([]byte)) err
 	if u.left > 0 {
 		u.bad(e.Offset, "%d numbers fewer than %v %v takes", u.left, t.DType, t.Shape)
 	}
-	return u.Err()
+	return u.err()
 }
 
 // limits are the least and the most that an element of type d may be as a number of its
@@ -80,7 +80,7 @@ func (u *unpacker) read(end uint64) {
 	for u.more(end) {
 		switch r := u.record(end); {
 		case r.num != u.num:
-			u.Skip("initializer", r.size)
+			u.skip(r.size)
 		case r.typ == protowire.VarintType && r.typ == u.kind:
 			u.varints(r.at, protowire.AppendVarint(nil, r.value))
 		case r.typ == protowire.BytesType && u.kind == protowire.VarintType:
@@ -102,15 +102,14 @@ func (u *unpacker) fixed(r record) {
 	}
 	u.left -= r.size / width
 	for u.more(r.end) {
-		u.emit(u.Take(u.name(), min(r.end-u.Offset(), 64*piece)))
+		u.emit(u.take(min(r.end-u.at, 64*piece)))
 	}
 }
 
 func (u *unpacker) packedVarints(end uint64) {
 	for u.more(end) {
-		at := u.Offset()
-		n := u.varints(at, u.Peek(u.name(), min(end-at, piece)))
-		u.Skip(u.name(), uint64(n))
+		n := u.varints(u.at, u.peek(min(end-u.at, piece)))
+		u.skip(uint64(n))
 	}
 }
 
@@ -118,7 +117,7 @@ func (u *unpacker) packedVarints(end uint64) {
 // bytes they take: not all where the last one is cut off, unless that is the first.
 func (u *unpacker) varints(at uint64, b []byte) (n int) {
 	out := u.buf[:0]
-	for n < len(b) && u.Err() == nil {
+	for n < len(b) && u.err() == nil {
 		v, size := protowire.ConsumeVarint(b[n:])
 		if size < 0 && n == 0 {
 			u.bad(at, "a varint that does not end")

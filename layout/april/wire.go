@@ -10,17 +10,30 @@ import (
 )
 
 // wire reads protobuf's wire format (https://protobuf.dev/programming-guides/encoding)
-// from a file. It keeps the first error, as its Cursor does.
+// from a part of a file. After an error, which it keeps, it gives zeros, and nothing goes
+// on.
 type wire struct {
-	layout.Cursor
+	cursor  layout.Cursor // where window was taken from
+	window  []byte        // the bytes at at, as far as they are at hand
+	at      uint64
 	message string // what is being read, for errors
 	depth   uint64 // how deep groups may nest
 	// malformed says that the error is about the bytes, not about getting at them.
 	malformed bool
 }
 
+const (
+	windowSize = 512 // bytes that are asked of the cursor at a time; it looks ahead by itself
+	maxVarint  = 10  // bytes of the longest varint
+)
+
 func newWire(in layout.Input, message string, e Entry, lim layout.Limits) wire {
-	return wire{Cursor: layout.NewCursor(in, layout.April, e.Offset, e.Size), message: message, depth: lim.Depth}
+	return wire{
+		cursor:  layout.NewCursor(in, layout.April, e.Offset, e.Size),
+		at:      e.Offset,
+		message: message,
+		depth:   lim.Depth,
+	}
 }
 
 // record is a field of a message. A varint's value is in it; of all else the size bytes of
@@ -34,89 +47,118 @@ type record struct {
 	end   uint64 // where the next record starts
 }
 
+func (w *wire) err() error { return w.cursor.Err() }
+
 // fail keeps an error about the bytes.
 func (w *wire) fail(at uint64, field string, sentinel error, format string, args ...any) {
-	w.malformed = w.malformed || w.Err() == nil
-	w.Fail(at, field, sentinel, format, args...)
+	w.malformed = w.malformed || w.err() == nil
+	w.cursor.Fail(at, field, sentinel, format, args...)
 }
 
 // more reports whether a message that ends at end goes on.
-func (w *wire) more(end uint64) bool { return w.Err() == nil && w.Offset() < end }
-
-// varint reads a varint that ends before end.
-func (w *wire) varint(end uint64) uint64 {
-	b := w.Peek(w.message, min(10, end-w.Offset()))
-	v, n := protowire.ConsumeVarint(b)
-	if n < 0 {
-		w.badVarint(n)
-		return 0
-	}
-	w.Skip(w.message, uint64(n))
-	return v
-}
-
-// badVarint explains a length that protowire gave for one.
-func (w *wire) badVarint(n int) {
-	if errors.Is(protowire.ParseError(n), io.ErrUnexpectedEOF) {
-		w.fail(w.Offset(), w.message, layout.ErrTruncated, "a varint that has not ended where its message does")
-	} else {
-		w.fail(w.Offset(), w.message, layout.ErrInvalid, "a varint of more than 64 bits")
-	}
-}
+func (w *wire) more(end uint64) bool { return w.at < end && w.err() == nil }
 
 // record reads the start of the next record of a message that ends at end. A group is
-// stepped over. After an error it is the zero record.
+// stepped over.
 func (w *wire) record(end uint64) record {
 	r := w.head(end)
 	switch r.typ {
 	case protowire.StartGroupType:
 		w.group(r, end)
-		r.end = w.Offset()
+		r.end = w.at
 	case protowire.EndGroupType:
 		w.fail(r.at, w.message, layout.ErrInvalid, "the end of group %d, which has not begun", r.num)
-	}
-	if w.Err() != nil {
-		return record{}
 	}
 	return r
 }
 
 // head is record, but for groups, which it does not enter.
 func (w *wire) head(end uint64) record {
-	r := record{at: w.Offset()}
+	r := record{at: w.at}
 	tag := w.varint(end)
 	r.num, r.typ = protowire.DecodeTag(tag)
-	if !r.num.IsValid() && w.Err() == nil {
-		w.fail(r.at, w.message, layout.ErrInvalid, "the tag %#x, which has no valid field number", tag)
-	}
 	switch r.typ {
 	case protowire.VarintType:
 		r.value = w.varint(end)
+	case protowire.BytesType:
+		r.size = w.varint(end)
 	case protowire.Fixed32Type:
 		r.size = 4
 	case protowire.Fixed64Type:
 		r.size = 8
-	case protowire.BytesType:
-		r.size = w.varint(end)
-	case protowire.StartGroupType, protowire.EndGroupType:
-	default:
-		w.fail(r.at, w.message, layout.ErrInvalid, "field %d has the wire type %d", r.num, r.typ)
 	}
-	if left := end - w.Offset(); r.size > left {
-		w.fail(r.at, w.message, layout.ErrTruncated, "field %d of %d bytes, but only %d are left", r.num, r.size, left)
+	if !r.num.IsValid() || r.typ > protowire.Fixed32Type || r.size > end-w.at {
+		w.badRecord(r, tag, end)
+		return record{}
 	}
-	r.end = w.Offset() + r.size
+	r.end = w.at + r.size
 	return r
 }
 
-// group steps over the rest of a group that has been started by r.
+func (w *wire) badRecord(r record, tag, end uint64) {
+	switch {
+	case !r.num.IsValid():
+		w.fail(r.at, w.message, layout.ErrInvalid, "the tag %#x, which has no valid field number", tag)
+	case r.typ > protowire.Fixed32Type:
+		w.fail(r.at, w.message, layout.ErrInvalid, "field %d has the wire type %d", r.num, r.typ)
+	default:
+		w.fail(r.at, w.message, layout.ErrTruncated, "field %d has %d bytes, but only %d are left", r.num, r.size, end-w.at)
+	}
+}
+
+// varint reads a varint that ends before end.
+func (w *wire) varint(end uint64) uint64 {
+	if len(w.window) < maxVarint {
+		w.peek(maxVarint)
+	}
+	v, n := protowire.ConsumeVarint(w.window)
+	if n < 0 || uint64(n) > end-w.at {
+		w.badVarint(n)
+		return 0
+	}
+	w.window = w.window[n:]
+	w.at += uint64(n)
+	return v
+}
+
+// badVarint explains a length that protowire gave for one.
+func (w *wire) badVarint(n int) {
+	if n >= 0 || errors.Is(protowire.ParseError(n), io.ErrUnexpectedEOF) {
+		w.fail(w.at, w.message, layout.ErrTruncated, "a varint that has not ended where its message does")
+	} else {
+		w.fail(w.at, w.message, layout.ErrInvalid, "a varint of more than 64 bits")
+	}
+}
+
+// peek is the n bytes that come next: fewer where fewer are left, or can be had.
+func (w *wire) peek(n uint64) []byte {
+	if n > uint64(len(w.window)) {
+		w.cursor.Skip(w.message, w.at-w.cursor.Offset())
+		w.window = w.cursor.Peek(w.message, max(n, windowSize))
+	}
+	return w.window[:min(n, uint64(len(w.window)))]
+}
+
+// skip steps over n bytes, which are known to be there.
+func (w *wire) skip(n uint64) {
+	w.window = w.window[min(n, uint64(len(w.window))):]
+	w.at += n
+}
+
+// take reads n bytes, which are known to be there; nil where they cannot be had.
+func (w *wire) take(n uint64) []byte {
+	b := w.peek(n)
+	if uint64(len(b)) < n {
+		return nil
+	}
+	w.skip(n)
+	return b
+}
+
+// group steps over the rest of a group that r has started.
 func (w *wire) group(r record, end uint64) {
 	open := []protowire.Number{r.num}
-	for len(open) > 0 && w.Err() == nil {
-		if w.Offset() == end {
-			w.fail(r.at, w.message, layout.ErrTruncated, "group %d does not end where its message does", r.num)
-			return
-		}
+	for len(open) > 0 && w.more(end) {
 		r := w.head(end)
 		switch last := len(open) - 1; r.typ {
 		case protowire.StartGroupType:
@@ -130,7 +172,10 @@ func (w *wire) group(r record, end uint64) {
 			}
 			open = open[:last]
 		default:
-			w.Skip(w.message, r.size)
+			w.skip(r.size)
 		}
+	}
+	if len(open) > 0 {
+		w.fail(r.at, w.message, layout.ErrTruncated, "group %d does not end where its message does", r.num)
 	}
 }
