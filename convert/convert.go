@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
@@ -22,7 +21,12 @@ type Options struct {
 	DType layout.DType
 	// Keep, if set, names tensors that stay as they are stored, whatever DType says.
 	Keep func(name string) bool
-	// Progress, if set, hears how many of how many bytes of the new file are written.
+	// Compress, unless it is NoCompression, stores tensors as LZ4 blocks where that pays: where
+	// they become smaller by one part in 32, and by 64 bytes. A tensor that does not within
+	// its first 16 MiB is not tried further. What is compressed cannot be viewed in place.
+	Compress Compression
+	// Progress, if set, hears how many of how many bytes of the new file are written, all
+	// counted as not compressed.
 	Progress func(done, total uint64)
 }
 
@@ -33,6 +37,8 @@ type Result struct {
 	// Kept are the tensors that stayed as they were although Options.DType asked for
 	// something else.
 	Kept []Kept
+	// Compressed are the tensors that Options.Compress has made smaller.
+	Compressed Compressed
 	// Lost are the tensors with values that their new encoding cannot hold at all.
 	Lost []Lost
 }
@@ -52,7 +58,8 @@ type Lost struct {
 }
 
 // ToAPR2 writes all of m's tensors and its metadata to an APR2 file at path. A tensor that
-// is not re-encoded goes byte for byte from the mapping to the file; memory stays constant
+// is not re-encoded goes byte for byte from the mapping to the file; a compressed one is
+// decompressed, unless Options.Compress asks for no more than it has. Memory stays constant
 // in any case. The file appears under its name only once it is complete.
 func ToAPR2(ctx context.Context, m *loader.Model, path string, opts *Options) (Result, error) {
 	if opts == nil {
@@ -71,32 +78,23 @@ func ToAPR2(ctx context.Context, m *loader.Model, path string, opts *Options) (R
 	if err != nil {
 		return Result{}, err
 	}
-	w, err := apr2.Create(path, descriptors(plan), &apr2.Options{Align: opts.Align, Metadata: md})
+	w, err := apr2.Create(path, descriptors(plan, opts), &apr2.Options{Align: opts.Align, Metadata: md})
 	if err != nil {
 		return Result{}, about(path, err)
 	}
 	defer w.Abort() // does nothing once Close has succeeded
-	result := Result{Tensors: len(plan), Bytes: w.Size(), Kept: kept}
-	var buf buffers
+	wr := newWriter(ctx, w, opts)
 	for i := range plan {
-		var lost uint64
-		err := w.WriteTensorFunc(func(dst io.Writer) (err error) {
-			lost, err = plan[i].writeTo(&monitor{ctx, dst, w, opts.Progress}, &buf)
-			return err
-		})
-		if err != nil {
+		if err := wr.tensor(&plan[i]); err != nil {
 			return Result{}, err
-		}
-		if lost > 0 {
-			result.Lost = append(result.Lost, Lost{plan[i].tensor.Name(), lost})
 		}
 	}
 	if err := w.Close(); err != nil {
 		return Result{}, err
 	}
-	if opts.Progress != nil {
-		opts.Progress(w.Size(), w.Size())
-	}
+	wr.progress.end()
+	result := wr.result
+	result.Tensors, result.Bytes, result.Kept = len(plan), w.Size(), kept
 	return result, nil
 }
 
@@ -109,39 +107,13 @@ func about(path string, err error) error {
 	return err
 }
 
-func descriptors(plan []encoding) []layout.Tensor {
+func descriptors(plan []encoding, opts *Options) []layout.Tensor {
 	list := make([]layout.Tensor, len(plan))
 	for i, e := range plan {
 		list[i] = layout.Tensor{Name: []byte(e.tensor.Name()), DType: e.dtype, Shape: e.tensor.Shape()}
+		if opts.Compress != NoCompression {
+			list[i].Encoding = layout.LZ4 // perhaps, and of a size that will show
+		}
 	}
 	return list
-}
-
-// monitor passes a tensor's bytes on in pieces; between them it reports progress and
-// notices that the work is cancelled.
-type monitor struct {
-	ctx      context.Context
-	w        io.Writer
-	file     *apr2.FileWriter
-	progress func(done, total uint64)
-}
-
-const monitorPiece = 8 << 20
-
-func (m *monitor) Write(b []byte) (written int, err error) {
-	for first := true; first || len(b) > 0; first = false {
-		if err := m.ctx.Err(); err != nil {
-			return written, err
-		}
-		n, err := m.w.Write(b[:min(len(b), monitorPiece)])
-		written += n
-		if err != nil {
-			return written, err
-		}
-		b = b[n:]
-		if m.progress != nil {
-			m.progress(m.file.Written(), m.file.Size())
-		}
-	}
-	return written, nil
 }

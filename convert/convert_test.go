@@ -67,7 +67,6 @@ func asAPR2(shape []uint64) []uint64 {
 // inapt are fixtures that cannot be converted as they are, and why.
 var inapt = map[string]error{
 	"dtypes.safetensors": layout.ErrUnsupported, // C64 and others that APR2 has no id for
-	"compressed.apr":     loader.ErrUnsupported, // LZ4
 }
 
 func TestFixtures(t *testing.T) {

@@ -258,7 +258,7 @@ func (e *expander) expandBlocks(t Tensor, dst []float32, first uint64) error {
 		}
 		n := uint64(len(dst))
 		if end := s.hi * lz4block.Size; end < off+size {
-			n = e.elementsIn(end) - first
+			n = e.elementsIn(end-e.head) - first
 		}
 		if err := e.stretchParallel(sc, &s, dst[:n], first); err != nil {
 			return err
@@ -268,7 +268,7 @@ func (e *expander) expandBlocks(t Tensor, dst []float32, first uint64) error {
 	return nil
 }
 
-// elementsIn is how many elements the tensor's first n bytes hold whole.
+// elementsIn is how many elements n bytes hold whole, the first of which begins one.
 func (e *expander) elementsIn(n uint64) uint64 {
 	return n / uint64(e.dtype.BlockBytes()) * uint64(e.dtype.BlockElems())
 }

@@ -229,6 +229,11 @@ func (t Tensor) expand(dst []float32, first uint64, q layout.Quant, scaled bool)
 		return nil
 	}
 	e := expander{dtype: t.desc.DType, quant: q, scaled: scaled}
+	if n := e.dtype.HeadBytes(); n > 0 {
+		if err := e.readHead(t, n); err != nil {
+			return err
+		}
+	}
 	switch {
 	case t.desc.Encoding != layout.Raw:
 		return e.decoded(t, dst, first)
@@ -236,6 +241,33 @@ func (t Tensor) expand(dst []float32, first uint64, q layout.Quant, scaled bool)
 		return mmapio.Guard(func() error { return e.step(t, dst, first, nil) })
 	}
 	return e.steps(t, dst, first)
+}
+
+// readHead makes e one for the elements of a tensor that begins with a scale for all.
+func (e *expander) readHead(t Tensor, n int) error {
+	head := make([]byte, n)
+	if err := t.readAt(head, 0); err != nil {
+		return err
+	}
+	e.dtype, e.quant = dequant.ReadHead(e.dtype, head)
+	e.scaled, e.head = true, uint64(n)
+	return nil
+}
+
+// readAt fills dst with the bytes of the elements from off on, however they are stored.
+func (t Tensor) readAt(dst []byte, off uint64) error {
+	if t.desc.Encoding == layout.Raw {
+		return t.file.readFull(dst, t.desc.Offset+off)
+	}
+	b, ok, err := t.cached()
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return mmapio.Guard(func() error { return t.readBlocks(dst, off) })
+	}
+	copy(dst, b[off:])
+	return nil
 }
 
 // decoded is expand for elements that are not stored raw.
@@ -256,6 +288,7 @@ type expander struct {
 	dtype  layout.DType
 	quant  layout.Quant
 	scaled bool
+	head   uint64 // bytes before the first element
 }
 
 // readStep is how many elements are read at a time from a file that is not mapped. It is a
@@ -264,7 +297,7 @@ const readStep = 1 << 18
 
 // steps expands from a file that is not mapped, through a buffer of fixed size.
 func (e *expander) steps(t Tensor, dst []float32, first uint64) error {
-	_, most := t.span(0, min(readStep, uint64(len(dst)))+uint64(t.desc.DType.BlockElems()))
+	_, most := t.span(0, min(readStep, uint64(len(dst)))+uint64(e.dtype.BlockElems()))
 	buf := mmapio.AlignedBytes(int(most))
 	for len(dst) > 0 {
 		// Steps after the first begin at a block.
@@ -300,7 +333,7 @@ func (e *expander) values(dst []float32, src []byte, skip int) error {
 	switch {
 	case e.scaled:
 		return dequant.ExpandScaledParallel(e.dtype, dst, src, e.quant.Scale, e.quant.Zero)
-	case wholeBlocks && skip == 0:
+	case skip == 0 && (wholeBlocks || e.dtype == layout.APR_Q4): // whose last block may be padded
 		return dequant.ExpandParallel(e.dtype, dst, src)
 	}
 	return dequant.ExpandRange(e.dtype, dst, src, skip)
@@ -316,8 +349,4 @@ func (e *expander) valuesSerial(dst []float32, src []byte, skip int) error {
 
 // span is where, from the tensor's first byte, decompressed, the blocks of n elements from
 // element first on are.
-func (t Tensor) span(first, n uint64) (off, size uint64) {
-	elems, bytes := uint64(t.desc.DType.BlockElems()), uint64(t.desc.DType.BlockBytes())
-	lo, hi := first/elems, (first+n+elems-1)/elems
-	return lo * bytes, (hi - lo) * bytes
-}
+func (t Tensor) span(first, n uint64) (off, size uint64) { return t.desc.DType.Span(first, n) }

@@ -14,10 +14,10 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// expandable are all dtypes that have values in float32.
+// expandable are all dtypes that have values in float32 and an id in APR2.
 func expandable() (list []layout.DType) {
 	for d := range layout.DType(255) {
-		if dequant.Supported(d) {
+		if dequant.Supported(d) && d != layout.APR_Q4 && d != layout.APR_Q8 {
 			list = append(list, d)
 		}
 	}

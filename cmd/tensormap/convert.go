@@ -29,6 +29,10 @@ i8 is int8 with one scale a tensor. Plain integers stay as they are, and so do t
 rows are no multiple of the block, and those that a --keep matches, which may be given more
 than once: --keep '*norm*' --keep '*.bias'. Case counts. What stayed is said at the end.
 
+--compress stores tensors as LZ4 blocks where that makes them at least 3% smaller, which for
+random weights it does not; --compress=hc tries harder and takes some ten times as long.
+Compressed tensors are expanded when they are read, and cannot be used in place.
+
 --metadata names a JSON object, such as the config.json beside a Hugging Face model. Its
 keys describe the architecture and go there, but for those that the format itself gives
 a place at the top (model_type, vocab, tokenizer_config, …).
@@ -41,6 +45,7 @@ type convertOptions struct {
 	align    choice
 	dtype    choice
 	keep     globs
+	compress choice
 	metadata string
 }
 
@@ -50,12 +55,15 @@ var encodings = []layout.DType{
 }
 
 func convertCommand() *cobra.Command {
-	opts := convertOptions{align: choice{value: "64", allowed: []string{"32", "64"}}}
+	opts := convertOptions{
+		align:    choice{value: "64", allowed: []string{"32", "64"}},
+		compress: choice{allowed: []string{"fast", "hc"}},
+	}
 	for _, d := range encodings {
 		opts.dtype.allowed = append(opts.dtype.allowed, strings.ToLower(d.String()))
 	}
 	cmd := &cobra.Command{
-		Use:   "convert IN OUT [--dtype TYPE] [--keep GLOB]... [--align 32|64] [--metadata config.json]",
+		Use:   "convert IN OUT [--dtype TYPE] [--keep GLOB]... [--compress[=hc]] [--align 32|64] [--metadata config.json]",
 		Short: "Write a model as an APR2 file",
 		Long:  convertLong,
 		Args:  operands("IN", "OUT"),
@@ -67,6 +75,8 @@ func convertCommand() *cobra.Command {
 	opts.align.addTo(cmd, "align", "align every tensor to so many bytes")
 	opts.dtype.addTo(cmd, "dtype", "re-encode real numbers")
 	cmd.Flags().Var(&opts.keep, "keep", "leave tensors as they are whose name matches")
+	opts.compress.addTo(cmd, "compress", "compress tensors that become smaller")
+	cmd.Flags().Lookup("compress").NoOptDefVal = "fast"
 	cmd.Flags().StringVar(&opts.metadata, "metadata", "", "merge the JSON object in `FILE` into the metadata")
 	complete(cmd, "metadata", cobra.FixedCompletions([]string{"json"}, cobra.ShellCompDirectiveFilterFileExt))
 	return cmd
@@ -101,6 +111,9 @@ func convertModel(ctx context.Context, stderr io.Writer, in, out string, opts *c
 	}
 	fmt.Fprintf(stderr, "%s: wrote %s tensors, %s in %s, %s\n", printable(out),
 		grouped(uint64(result.Tensors)), size(result.Bytes), duration(took), speed(result.Bytes, took))
+	if options.Compress != convert.NoCompression {
+		reportCompressed(stderr, result)
+	}
 	reportKept(stderr, result.Kept)
 	for _, l := range result.Lost {
 		fmt.Fprintf(stderr, "warning: %s: tensor %q: %s did not survive %s: beyond float16, NaN or infinite; see --keep\n",
@@ -124,7 +137,7 @@ func (opts *convertOptions) convertOptions(config layout.Metadata) (*convert.Opt
 	if err != nil {
 		return nil, err
 	}
-	o := &convert.Options{Align: align, Config: config, Keep: opts.keep.match}
+	o := &convert.Options{Align: align, Config: config, Keep: opts.keep.match, Compress: compressions[opts.compress.value]}
 	switch name := opts.dtype.value; {
 	case name != "":
 		o.DType, _ = layout.ParseDType(strings.ToUpper(name))
@@ -132,6 +145,20 @@ func (opts *convertOptions) convertOptions(config layout.Metadata) (*convert.Opt
 		return nil, usageError{errors.New("--keep says what --dtype leaves alone, and needs it")}
 	}
 	return o, nil
+}
+
+// compressions are what --compress allows.
+var compressions = map[string]convert.Compression{"fast": convert.Fast, "hc": convert.High}
+
+// reportCompressed says what --compress has achieved.
+func reportCompressed(stderr io.Writer, r convert.Result) {
+	c := r.Compressed
+	if c.Tensors == 0 {
+		fmt.Fprintf(stderr, "compressed none of %s: none would be 3%% smaller\n", plural(r.Tensors, "tensor"))
+		return
+	}
+	fmt.Fprintf(stderr, "compressed %s of %s: %s to %s, ratio %.2f\n", grouped(uint64(c.Tensors)), plural(r.Tensors, "tensor"),
+		size(c.Raw), size(c.Stored), float64(c.Raw)/float64(c.Stored))
 }
 
 // reportUnmatched names the patterns of --keep that keep nothing: a wrong guess at how a
