@@ -28,7 +28,7 @@ var (
 // container (ErrUnsupported), or something past lim (ErrLimit).
 func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	limits := lim.WithDefaults()
-	m, err := scan(in, limits)
+	m, err := scan(in, limits, false)
 	if err != nil {
 		return nil, err
 	}
@@ -71,9 +71,9 @@ func (m *module) build(size uint64, lim layout.Limits, called *names) (*layout.I
 		for j := range m.nodes.at(i).params {
 			for k := range m.params.at(p).fields {
 				t, x := b.Next(), m.fields.at(f)
-				t.Name = called.tensor(i, j, p, k)
+				t.Name = called.tensor(i, int(j), p, k)
 				t.DType, t.Shape, t.Offset, t.Stored = x.dtype, x.shape, x.offset, x.stored
-				if err := b.Add(x.at); err != nil {
+				if err := b.Add(x.at()); err != nil {
 					return nil, err
 				}
 				f++

@@ -69,7 +69,7 @@ func (f *File) Module(in layout.Input) (*Module, error) {
 	var p, first int
 	for i := range out.Nodes {
 		n := m.nodes.at(i)
-		out.Nodes[i] = n.decoded()
+		out.Nodes[i] = n.with(m.notes.at(i))
 		params := make([]Param, n.params)
 		for j := range params {
 			x := m.params.at(p)
@@ -84,25 +84,25 @@ func (f *File) Module(in layout.Input) (*Module, error) {
 
 // scan reads the module again, from the file that was decoded.
 func (f *File) scan(in layout.Input) (*module, error) {
-	m, err := scan(in, f.lim)
+	m, err := scan(in, f.lim, true)
 	if err == nil && m.fields.n != len(f.index.Tensors) {
 		err = layout.Errorf(layout.TSM, 0, "graph", layout.ErrInvalid, "%d tensors, but the file had %d when it was opened", m.fields.n, len(f.index.Tensors))
 	}
 	return m, err
 }
 
-func (n *node) decoded() Node {
+func (n *node) with(extra *notes) Node {
 	out := Node{
 		Name:        string(n.name),
-		Op:          string(n.op),
+		Op:          string(extra.op),
 		Inputs:      n.inputs.ints(),
-		DType:       n.dtype,
-		OutputCount: n.outputs,
+		DType:       extra.dtype,
+		OutputCount: extra.outputs,
 	}
-	if n.stated[shapeParam] {
-		out.Shape = make([]int32, len(n.shape)/4)
+	if n.stated.has(shapeParam) {
+		out.Shape = make([]int32, len(extra.shape)/4)
 		for i := range out.Shape {
-			out.Shape[i] = int32(binary.LittleEndian.Uint32(n.shape[4*i:]))
+			out.Shape[i] = int32(binary.LittleEndian.Uint32(extra.shape[4*i:]))
 		}
 	}
 	return out

@@ -18,33 +18,47 @@ type module struct {
 	nodes           list[node]
 	params          list[param] // of one node after the other
 	fields          list[field] // of one param after the other
+	notes           list[notes] // of the nodes; empty where nobody asked
 	end             uint64      // where the module ends
 }
 
+// node is what an index needs to know of a node.
 type node struct {
-	at              uint64
-	name, op, shape []byte // values of the special params
-	dtype           layout.DType
-	outputs         int32
-	stated          [notSpecial]bool // which special params there are
-	named           bool             // that its tensors are called after name
-	params, fields  int
-	inputs          indexes
+	name   []byte
+	inputs indexes
+	params int32
+	stated stated
+	named  bool // that its tensors are called after name
 }
+
+// notes are what else a node says of itself.
+type notes struct {
+	at        uint64
+	op, shape []byte // values of the special params
+	dtype     layout.DType
+	outputs   int32
+}
+
+// stated is a set of special params.
+type stated uint8
+
+func (s stated) has(which special) bool { return s>>which&1 != 0 }
 
 // param is a param that is not special: a packed tensor.
 type param struct {
-	at     uint64
 	name   []byte
 	fields int
 }
 
 // field is a tensor of a packed tensor.
 type field struct {
-	at, offset, stored uint64
-	shape              []uint64
-	dtype              layout.DType
+	offset, stored uint64 // of its memory
+	shape          []uint64
+	dtype          layout.DType
 }
+
+// at is where the tensor starts.
+func (f *field) at() uint64 { return f.offset - minTensor - 4*uint64(len(f.shape)) }
 
 // indexes are positions in the graph's nodes.
 type indexes struct {
@@ -55,22 +69,26 @@ type indexes struct {
 func (x indexes) len() int { return len(x.b) / minIndex }
 
 // get is what stands at place i; it is a node's once check has passed.
-func (x indexes) get(i int) int { return int(binary.LittleEndian.Uint32(x.b[minIndex*i:])) }
+func (x indexes) get(i int) int { return int(int32(binary.LittleEndian.Uint32(x.b[minIndex*i:]))) }
 
 // scanner reads a module from front to back, stepping over the tensors' bytes.
 type scanner struct {
 	layout.Cursor
-	lim   layout.Limits
-	m     *module
-	dims  []uint64 // room for shapes
-	node  int      // that is being read, or -1
-	param []byte   // that is being read
+	lim       layout.Limits
+	m         *module
+	keep      bool     // that notes are asked for
+	spare     *notes   // what they are written to
+	dims      []uint64 // room for shapes
+	usualDims uint32   // the most that usualParam takes
+	node      int      // that is being read, or -1
+	param     []byte   // that is being read
 }
 
 // scan reads a module and makes sure of all that can be said without looking at two nodes
 // at once, and that indexes are those of nodes.
-func scan(in layout.Input, lim layout.Limits) (*module, error) {
-	s := scanner{Cursor: layout.NewCursor(in, layout.TSM, 0, in.Size()), lim: lim, m: new(module), node: -1}
+func scan(in layout.Input, lim layout.Limits, keep bool) (*module, error) {
+	s := scanner{Cursor: layout.NewCursor(in, layout.TSM, 0, in.Size()), lim: lim, m: new(module), keep: keep, spare: new(notes), node: -1}
+	s.usualDims = uint32(min(usualDims, lim.Rank))
 	s.header()
 	s.m.inputs = s.indexes("inputs")
 	s.m.outputs = s.indexes("outputs")
@@ -139,31 +157,42 @@ func (s *scanner) graph() {
 
 func (s *scanner) readNode() {
 	n := s.m.nodes.add()
-	n.at = s.Offset()
-	fields := s.m.fields.n
+	extra := s.newNotes()
 	count := s.count("bubble", minParam)
 	seen := paramSet{m: s.m, first: s.m.params.n, most: count}
 	for range count {
-		if s.readParam(n, &seen); s.Err() != nil {
+		if !s.usualParam(n, extra, &seen) {
+			s.anyParam(n, extra, &seen)
+		}
+		if s.Err() != nil {
 			return
 		}
 	}
 	s.param = nil
-	n.params, n.fields = s.m.params.n-seen.first, s.m.fields.n-fields
+	n.params = int32(s.m.params.n - seen.first)
 	n.inputs = s.indexes("inputs")
 }
 
-func (s *scanner) readParam(n *node, seen *paramSet) {
+// newNotes are those of the node that is being read.
+func (s *scanner) newNotes() *notes {
+	if s.keep {
+		s.spare = s.m.notes.add()
+	}
+	s.spare.at = s.Offset()
+	return s.spare
+}
+
+func (s *scanner) anyParam(n *node, extra *notes, seen *paramSet) {
 	at := s.Offset()
 	s.param = s.name()
 	which := specialNamed(s.param)
 	switch {
 	case s.Err() != nil:
 	case which == notSpecial && seen.add(s.param):
-		s.packedTensor(at)
-	case which != notSpecial && !n.stated[which]:
-		n.stated[which] = true
-		s.special(n, which)
+		s.packedTensor()
+	case which != notSpecial && !n.stated.has(which):
+		n.stated |= 1 << which
+		s.special(n, extra, which)
 	default:
 		s.Fail(at, "name", layout.ErrDuplicate, "the node has two params of this name")
 	}
@@ -184,6 +213,7 @@ func (s *scanner) name() []byte {
 // text fails where b, the value of field at at, is not text.
 func (s *scanner) text(at uint64, field string, b []byte) {
 	switch {
+	case plainASCII(b):
 	case !utf8.Valid(b):
 		s.Fail(at, field, layout.ErrInvalid, "%s is not valid UTF-8", layout.Quote(b))
 	case bytes.IndexByte(b, 0) >= 0:
@@ -191,34 +221,37 @@ func (s *scanner) text(at uint64, field string, b []byte) {
 	}
 }
 
-func (s *scanner) packedTensor(at uint64) {
+func (s *scanner) packedTensor() {
 	n := s.count("packed_tensor", minTensor)
 	p := s.m.params.add()
-	p.at, p.name, p.fields = at, s.param, n
+	p.name, p.fields = s.param, n
 	for range n {
-		at := s.Offset()
-		if uint64(s.m.fields.n) == s.lim.Tensors {
-			s.Fail(at, "packed_tensor", layout.ErrLimit, "more than %d tensors", s.lim.Tensors)
+		if s.full(); s.Err() == nil {
+			f := s.prototype()
+			s.Skip("memory", f.stored)
+			*s.m.fields.add() = f
 		}
-		f := s.prototype()
-		s.Skip("memory", f.stored)
-		if s.Err() != nil {
-			return
-		}
-		*s.m.fields.add() = f
+	}
+}
+
+// full fails where the module has as many tensors as it may.
+func (s *scanner) full() {
+	if uint64(s.m.fields.n) >= s.lim.Tensors {
+		s.Fail(s.Offset(), "packed_tensor", layout.ErrLimit, "more than %d tensors", s.lim.Tensors)
 	}
 }
 
 // prototype reads what stands before a tensor's bytes.
 func (s *scanner) prototype() field {
-	f := field{at: s.Offset()}
+	var f field
+	start := s.Offset()
 	id := s.U8("dtype")
 	if f.dtype = dtypeOf(uint32(id)); f.dtype == layout.Invalid {
-		s.Fail(f.at, "dtype", layout.ErrUnsupported, "%s", unknownDType(uint32(id)))
+		s.Fail(start, "dtype", layout.ErrUnsupported, "%s", unknownDType(uint32(id)))
 	}
 	n := s.count("dims", minIndex)
 	if uint64(n) > s.lim.Rank {
-		s.Fail(f.at+1, "dims", layout.ErrLimit, "%d dimensions, more than %d", n, s.lim.Rank)
+		s.Fail(start+1, "dims", layout.ErrLimit, "%d dimensions, more than %d", n, s.lim.Rank)
 	}
 	at := s.Offset()
 	f.shape = s.shape(at, s.Take("shape", 4*uint64(n)))
@@ -259,7 +292,7 @@ func (s *scanner) shape(at uint64, b []byte) []uint64 {
 }
 
 // special reads the value of a param that describes its node.
-func (s *scanner) special(n *node, which special) {
+func (s *scanner) special(n *node, extra *notes, which special) {
 	at := s.Offset()
 	want := &specials[which]
 	if count := s.count("packed_tensor", minTensor); count != 1 {
@@ -267,35 +300,36 @@ func (s *scanner) special(n *node, which special) {
 	}
 	f := s.prototype()
 	if f.dtype != want.dtype || len(f.shape) > 1 || f.stored != uint64(want.dtype.BlockBytes()) && !want.list {
-		s.Fail(f.at, want.name, layout.ErrInvalid, "%s %v", f.dtype, f.shape)
+		s.Fail(f.at(), want.name, layout.ErrInvalid, "%s %v", f.dtype, f.shape)
 	}
 	if f.stored > s.lim.NameBytes {
-		s.Fail(f.at, want.name, layout.ErrLimit, "%d bytes, more than %d", f.stored, s.lim.NameBytes)
+		s.Fail(f.at(), want.name, layout.ErrLimit, "%d bytes, more than %d", f.stored, s.lim.NameBytes)
 	}
 	b := s.Take(want.name, f.stored)
 	if s.Err() == nil {
-		s.describe(n, which, f.offset, b)
+		s.describe(n, extra, which, f.offset, b)
 	}
 }
 
-func (s *scanner) describe(n *node, which special, at uint64, b []byte) {
+// describe takes the value of a special param, which is at at.
+func (s *scanner) describe(n *node, extra *notes, which special, at uint64, b []byte) {
 	switch which {
 	case nameParam:
 		n.name = b
 		s.text(at, "#name", b)
 	case opParam:
-		n.op = b
+		extra.op = b
 		s.text(at, "#op", b)
 	case shapeParam:
-		n.shape = b
+		extra.shape = b
 		s.checkShape(at, b)
 	case dtypeParam:
 		id := binary.LittleEndian.Uint32(b)
-		if n.dtype = dtypeOf(id); n.dtype == layout.Invalid {
+		if extra.dtype = dtypeOf(id); extra.dtype == layout.Invalid {
 			s.Fail(at, "#dtype", layout.ErrUnsupported, "%s", unknownDType(id))
 		}
 	case outputCountParam:
-		n.outputs = int32(binary.LittleEndian.Uint32(b))
+		extra.outputs = int32(binary.LittleEndian.Uint32(b))
 	}
 }
 
@@ -322,8 +356,8 @@ func (s *scanner) checkIndexes() {
 
 func (s *scanner) checkRange(name string, x indexes) {
 	for i := range x.len() {
-		if v := x.get(i); v >= s.m.nodes.n {
-			s.Fail(x.at+minIndex*uint64(i), name, layout.ErrInvalid, "index %d, but there are %d nodes", int32(v), s.m.nodes.n)
+		if v := x.get(i); uint(v) >= uint(s.m.nodes.n) {
+			s.Fail(x.at+minIndex*uint64(i), name, layout.ErrInvalid, "index %d, but there are %d nodes", v, s.m.nodes.n)
 			return
 		}
 	}

@@ -40,9 +40,10 @@ DTYPES = {
 }
 
 
-def float32_hex(dtype, memory):
-    """The values as binary32, integers and doubles rounded once, or None."""
-    if len(memory) == 0:
+def float32_hex(dtype, shape, memory):
+    """The values as binary32, integers and doubles rounded once, or None. Whatever its type,
+    a tensor without elements has all of its values."""
+    if 0 in shape:
         return ""
     numbers = DTYPES[dtype][2]
     if numbers is None:
@@ -64,7 +65,7 @@ def tensor(name, dtype, shape, offset, memory):
         "zero_copy": offset % DTYPES[dtype][1] == 0,
         "stored_sha256": digest,
         "raw_sha256": digest,
-        "f32_hex": float32_hex(dtype, memory),
+        "f32_hex": float32_hex(dtype, shape, memory),
     }
 
 

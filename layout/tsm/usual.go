@@ -1,0 +1,109 @@
+package tsm
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"unicode/utf8"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+const (
+	usualBytes = 128 // how far ahead usualParam looks
+	usualDims  = 4   // and how many dimensions it takes
+)
+
+// usualParam reads a param that is as nearly all are: a short name, one field, few
+// dimensions, some bytes. Anything else, errors included, it leaves where it is to the code
+// that reads all params and knows what to say: then it is false. It is there for speed alone.
+func (s *scanner) usualParam(n *node, extra *notes, seen *paramSet) bool {
+	b := s.Peek("name", usualBytes)
+	if len(b) < minParam+minTensor {
+		return false
+	}
+	size := binary.LittleEndian.Uint32(b)
+	if size > maxParamName || minParam+minTensor+int(size) > len(b) {
+		return false
+	}
+	name, fields, tensor := b[4:4+size:4+size], b[4+size:], b[8+size:]
+	dims := binary.LittleEndian.Uint32(tensor[1:])
+	if binary.LittleEndian.Uint32(fields) != 1 || dims > s.usualDims || !plainASCII(name) {
+		return false
+	}
+	head := minParam + minTensor + int(size+4*dims)
+	if head > len(b) {
+		return false
+	}
+	shape := tensor[minTensor : minTensor+4*dims]
+	f := field{offset: s.Offset() + uint64(head), dtype: dtypeOf(uint32(tensor[0]))}
+	f.stored = usualSize(f.dtype.BlockBytes(), shape)
+	if f.stored == 0 || f.stored > s.Left()-uint64(head) {
+		return false
+	}
+	switch which := specialNamed(name); which {
+	case notSpecial:
+	case nameParam, opParam:
+		return dims == 1 && s.usualText(n, extra, which, &f, b[head:])
+	default:
+		return false
+	}
+	if uint64(s.m.fields.n) >= s.lim.Tensors || !seen.add(name) {
+		return false
+	}
+	f.shape = s.shape(0, shape) // none of whose dimensions is negative
+	*s.m.params.add() = param{name, 1}
+	*s.m.fields.add() = f
+	s.Skip("memory", uint64(head)+f.stored)
+	return true
+}
+
+// usualSize is the number of bytes of a tensor, or 0 where it is not usual.
+func usualSize(each int, shape []byte) uint64 {
+	size := uint64(each)
+	for ; len(shape) >= 4; shape = shape[4:] {
+		dim := binary.LittleEndian.Uint32(shape)
+		hi, lo := bits.Mul64(size, uint64(dim))
+		if int32(dim) < 0 || hi != 0 {
+			return 0
+		}
+		size = lo
+	}
+	return size
+}
+
+// usualText takes the name or operator of a node, which b starts with.
+func (s *scanner) usualText(n *node, extra *notes, which special, f *field, b []byte) bool {
+	if f.dtype != layout.CHAR8 || f.stored > min(uint64(len(b)), s.lim.NameBytes) || n.stated.has(which) {
+		return false
+	}
+	value := b[:f.stored:f.stored]
+	if !plainASCII(value) {
+		return false
+	}
+	n.stated |= 1 << which
+	if which == nameParam {
+		n.name = value
+	} else {
+		extra.op = value
+	}
+	s.Skip("memory", f.offset-s.Offset()+f.stored)
+	return true
+}
+
+// plainASCII reports whether b has neither a NUL byte nor one beyond ASCII, eight bytes at
+// a time.
+func plainASCII(b []byte) bool {
+	const lows, highs = 0x0101010101010101, 0x8080808080808080
+	for ; len(b) >= 8; b = b[8:] {
+		// A byte's high bit is set in w, or comes up in w - lows if the byte is 0.
+		if w := binary.LittleEndian.Uint64(b); (w|(w-lows))&highs != 0 {
+			return false
+		}
+	}
+	for _, c := range b {
+		if c == 0 || c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
