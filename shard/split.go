@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
-	"strconv"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -13,14 +12,14 @@ import (
 type Splitter interface {
 	// Split is what the file's metadata says: which part it is, from 0, of how many, and
 	// how many tensors all parts hold together. ok is false for a model that is not split.
-	Split() (no, count, tensors uint64, ok bool)
+	Split() (no, count uint16, tensors int32, ok bool)
 }
 
 // Split is a set of GGUF files, told from one of them.
 type Split struct {
-	No      int    // the part that it was told from, from 0
-	Count   int    // of parts
-	Tensors uint64 // of all parts
+	No      int // the part that it was told from, from 0
+	Count   int // of parts
+	Tensors int // of all parts
 
 	stem string
 }
@@ -40,21 +39,14 @@ func SplitOf(f layout.File, path string) (*Split, error) {
 	if !ok {
 		return nil, nil
 	}
-	format := f.Index().Format
-	if no >= count {
-		return nil, layout.Errorf(format, 0, "split.no", layout.ErrInvalid, "part %d, counted from 0, of %d", no, count)
-	}
 	name := filepath.Base(path)
 	m := splitName.FindStringSubmatch(name)
-	if want := fmt.Sprintf("-%05d-of-%05d.gguf", no+1, count); m == nil || "-"+m[2]+"-of-"+m[3]+".gguf" != want {
-		return nil, layout.Errorf(format, 0, "split.no", layout.ErrInvalid,
-			"part %d, counted from 0, of %d, whose name must end in %s for the others to be found; this is %s", no, count, want, quote(name))
+	if m == nil || m[2] != fmt.Sprintf("%05d", no+1) || m[3] != fmt.Sprintf("%05d", count) {
+		return nil, layout.Errorf(f.Index().Format, 0, "split.no", layout.ErrInvalid,
+			"part %d, counted from 0, of %d, whose name must end in -%05d-of-%05d.gguf for the others to be found; this is %s",
+			no, count, no+1, count, quote(name))
 	}
-	n, err := strconv.Atoi(m[3])
-	if err != nil {
-		return nil, err
-	}
-	return &Split{No: int(no), Count: n, Tensors: tensors, stem: m[1]}, nil
+	return &Split{No: int(no), Count: int(count), Tensors: int(tensors), stem: m[1]}, nil
 }
 
 // Name is the name of part i, in the same directory as all.
@@ -69,18 +61,19 @@ func (s *Split) Unusable(f layout.File, i int, err error) error {
 // Check makes sure that f is part i of the set.
 func (s *Split) Check(f layout.File, i int) error {
 	format := f.Index().Format
-	var no, count, tensors uint64
+	var no, count uint16
+	var tensors int32
 	if part, ok := f.(Splitter); ok {
 		no, count, tensors, _ = part.Split()
 	}
-	first := quote(s.Name(s.No))
+	told := quote(s.Name(s.No))
 	switch {
-	case count != uint64(s.Count):
-		return layout.Errorf(format, 0, "split.count", layout.ErrInvalid, "%d, but %s says %d", count, first, s.Count)
-	case no != uint64(i):
-		return layout.Errorf(format, 0, "split.no", layout.ErrInvalid, "%d, but by its name, counted from 0, it is part %d", no, i)
-	case tensors != s.Tensors:
-		return layout.Errorf(format, 0, "split.tensors.count", layout.ErrInvalid, "%d, but %s says %d", tensors, first, s.Tensors)
+	case int(count) != s.Count:
+		return layout.Errorf(format, 0, "split.count", layout.ErrInvalid, "%d, but %s says %d", count, told, s.Count)
+	case int(no) != i:
+		return layout.Errorf(format, 0, "split.no", layout.ErrInvalid, "%d, but by its name, which counts from 1, it is part %d", no, i)
+	case int(tensors) != s.Tensors:
+		return layout.Errorf(format, 0, "split.tensors.count", layout.ErrInvalid, "%d, but %s says %d", tensors, told, s.Tensors)
 	}
 	return nil
 }
@@ -92,7 +85,7 @@ func (s *Split) Stitch(parts []Part, lim *layout.Limits) (*Table, error) {
 	if n > most {
 		return nil, layout.Errorf(format, 0, "tensor_count", layout.ErrLimit, "%d tensors in all parts, more than %d", n, most)
 	}
-	if n != s.Tensors {
+	if n != uint64(s.Tensors) {
 		return nil, layout.Errorf(format, 0, "split.tensors.count", layout.ErrInvalid, "%d, but the %d parts hold %d", s.Tensors, s.Count, n)
 	}
 	t, c := join(parts)
