@@ -1,6 +1,7 @@
 package bw2l
 
 import (
+	"encoding/binary"
 	"math"
 	"slices"
 
@@ -44,22 +45,24 @@ func usable(scale float32) bool {
 // array reads the header of an array, steps over its elements, and says their type.
 func (d *decoder) array(c *layout.Cursor) layout.DType {
 	a := array{at: c.Offset()}
-	name := str8(c, "type")
-	if a.dtype = elementType(name); a.dtype == layout.Invalid {
-		c.Fail(a.at, "type", layout.ErrUnsupported, "%s is no type of elements", layout.Quote(name))
+	typeLen := uint64(c.U8("type"))
+	head := c.Take("type", typeLen+8) // and array_len
+	if head == nil {
 		return layout.Invalid
 	}
-	width := uint64(a.dtype.BlockBytes())
-	lenAt := c.Offset()
-	n := c.U64("array_len")
-	c.Fits(lenAt, "array_len", n, width)
+	if a.dtype = elementType(head[:typeLen]); a.dtype == layout.Invalid {
+		c.Fail(a.at, "type", layout.ErrUnsupported, "%s is no type of elements", layout.Quote(head[:typeLen]))
+		return layout.Invalid
+	}
+	n, width := binary.LittleEndian.Uint64(head[typeLen:]), uint64(a.dtype.BlockBytes())
+	c.Fits(a.at+1+typeLen, "array_len", n, width)
 	a.rank = d.shape(c, n)
+	a.data, a.size = c.Offset(), n*width // Fits has compared that with the file
+	c.Skip("data", a.size)
 	if c.Err() != nil {
 		return layout.Invalid
 	}
-	elements := skip(c, "data", n*width) // which Fits has compared with the file
-	a.data, a.size = elements.off, elements.size
-	d.arrays = append(grown(d.arrays), a)
+	d.arrays.add(a)
 	return a.dtype
 }
 
@@ -92,13 +95,4 @@ func (d *decoder) dims(c *layout.Cursor, n uint64) uint8 {
 		c.Fail(at+1, "dims", layout.ErrInvalid, "%v in reverse have another product than %d, the array_len", shape, n)
 	}
 	return rank
-}
-
-// grown has room for one more element. Where append would take a quarter more, it takes
-// twice the memory: what a decoder allocates in all then stays close to what it needs.
-func grown[T any](s []T) []T {
-	if len(s) == cap(s) {
-		return slices.Grow(s, max(8, len(s)))
-	}
-	return s
 }

@@ -41,9 +41,9 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 type decoder struct {
 	file   *File
 	in     layout.Input
-	arrays []array  // of all sections
-	shapes []uint64 // of arrays, one after another
-	names  uint64   // bytes that the names of layers sections will take
+	arrays arrayList // of all sections
+	shapes []uint64  // of arrays, one after another
+	names  uint64    // bytes that the names of layers sections will take
 }
 
 func (d *decoder) walk() error {
@@ -106,9 +106,9 @@ func (d *decoder) contents(s *Section, sizeAt uint64) error {
 	case typeArray:
 		d.array(&c)
 	case typeLayers:
-		before := len(d.arrays)
+		before := d.arrays.n
 		d.layers(&c, s)
-		d.names += uint64(len(d.arrays)-before) * uint64(len(s.Name))
+		d.names += uint64(d.arrays.n-before) * uint64(len(s.Name))
 	default:
 		return nil
 	}

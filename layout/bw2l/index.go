@@ -8,7 +8,7 @@ import (
 
 // index gives the arrays that walk has found names, and builds the table of tensors.
 func (d *decoder) index() error {
-	b, err := layout.NewBuilder(layout.BW2L, d.in.Size(), uint64(len(d.arrays)), "data", d.file.lim)
+	b, err := layout.NewBuilder(layout.BW2L, d.in.Size(), uint64(d.arrays.n), "data", d.file.lim)
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (x *indexer) layer(l *layer, prefix []byte) error {
 // name is prefix and j, in memory that names share.
 func (x *indexer) name(prefix []byte, j int) []byte {
 	if need := len(prefix) + digits; need > cap(x.names)-len(x.names) {
-		x.names = make([]byte, 0, max(need, min(len(x.arrays)*(len(prefix)+3), 1<<14)))
+		x.names = make([]byte, 0, max(need, min(x.arrays.n*(len(prefix)+3), 1<<14)))
 	}
 	at := len(x.names)
 	x.names = strconv.AppendInt(append(x.names, prefix...), int64(j), 10)
@@ -82,16 +82,10 @@ func (x *indexer) name(prefix []byte, j int) []byte {
 
 // tensor enters the array that comes next. quant is for integers.
 func (x *indexer) tensor(name []byte, quant *layout.Quant) error {
-	a := x.arrays[0]
-	x.arrays = x.arrays[1:]
+	a := x.arrays.take()
 	t := x.builder.Next()
-	*t = layout.Tensor{
-		Name:   name,
-		Shape:  x.shapes[:a.rank:a.rank],
-		Offset: a.data,
-		Stored: a.size,
-		DType:  a.dtype,
-	}
+	t.Name, t.DType, t.Offset, t.Stored = name, a.dtype, a.data, a.size
+	t.Shape = x.shapes[:a.rank:a.rank]
 	x.shapes = x.shapes[a.rank:]
 	if quant != nil && a.dtype.Kind() == layout.KindInt {
 		t.Quant, t.Scaled = *quant, true

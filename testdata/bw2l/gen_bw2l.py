@@ -78,8 +78,9 @@ def text(s):
 
 
 def number(f):
-    f = float(np.float32(f))
-    return str(f).replace("nan", "NaN").replace("inf", "Infinity") if not math.isfinite(f) else f
+    """What metadata has of a float32: the shortest number that is nearest to no other, or a string."""
+    f = float(str(np.float32(f)))
+    return f if math.isfinite(f) else str(f).replace("nan", "NaN").replace("inf", "Infinity")
 
 
 class File:
