@@ -27,17 +27,17 @@ func (f *File) footer(in layout.Input) ([]byte, error) {
 // and flags that the header promises, the metadata, and that nothing but padding lies
 // between what the file describes. It does not read tensors.
 func (f *File) Audit(in layout.Input) []layout.Finding {
-	a := audit{file: f}
-	a.footer(in)
-	a.flags()
-	a.alignment()
+	a := audit{index: f.index}
+	a.footer(f, in)
+	a.flags(f.Header.Flags)
+	a.alignment(f.Header.Flags&(Aligned64|Aligned32) != 0)
 	a.gaps()
-	a.metadata(in)
+	a.metadata(f, in)
 	return a.findings
 }
 
 type audit struct {
-	file     *File
+	index    *layout.Index
 	findings []layout.Finding
 }
 
@@ -52,13 +52,13 @@ func (a *audit) warn(at uint64, field string, sentinel error, format string, arg
 	a.findings = append(a.findings, layout.Finding{FormatError: errorf(at, field, sentinel, format, args...), Warning: true})
 }
 
-func (a *audit) footer(in layout.Input) {
-	b, err := a.file.footer(in)
+func (a *audit) footer(f *File, in layout.Input) {
+	b, err := f.footer(in)
 	if err != nil {
 		a.fail(err)
 		return
 	}
-	size := a.file.index.Size
+	size := a.index.Size
 	at := size - footerSize
 	if m := b[4:8]; string(m) != magicEnd {
 		a.fail(errorf(at+4, "magic_end", layout.ErrInvalid, "%q, not %q", m, magicEnd))
@@ -68,21 +68,21 @@ func (a *audit) footer(in layout.Input) {
 	}
 }
 
-func (a *audit) flags() {
-	h, tensors := a.file.Header, a.file.index.Tensors
-	compressed := slices.ContainsFunc(tensors, func(t layout.Tensor) bool { return t.Encoding == layout.LZ4 })
-	if compressed != h.Flags.Has(Compressed) {
-		a.warn(atFlags, "flags", layout.ErrInvalid, "%v, but that a tensor is compressed is %t", h.Flags, compressed)
+func (a *audit) flags(flags Flags) {
+	compressed := slices.ContainsFunc(a.index.Tensors, func(t layout.Tensor) bool { return t.Encoding == layout.LZ4 })
+	if compressed != flags.Has(Compressed) {
+		a.warn(atFlags, "flags", layout.ErrInvalid, "%v, but that a tensor is compressed is %t", flags, compressed)
 	}
-	if h.Flags.Has(Signed) {
-		a.warn(atFlags, "flags", layout.ErrUnsupported, "%v: the signature is not checked, the draft gives it no layout", h.Flags)
+	if flags.Has(Signed) {
+		a.warn(atFlags, "flags", layout.ErrUnsupported, "%v: the signature is not checked, the draft gives it no layout", flags)
 	}
 }
 
-func (a *audit) alignment() {
-	promised := a.file.Header.Flags&(Aligned64|Aligned32) != 0
-	align := a.file.index.Align
-	for _, t := range a.file.index.Tensors {
+// alignment fails tensors that are not where the file promises them, and warns of those that
+// it does not promise.
+func (a *audit) alignment(promised bool) {
+	align := a.index.Align
+	for _, t := range a.index.Tensors {
 		if t.Stored == 0 || t.Offset%align == 0 {
 			continue
 		}
@@ -105,7 +105,7 @@ func (a *audit) gaps() {
 // spans are all parts of the file in the order of their offsets. They do not overlap,
 // and the last one is the footer, which ends the file.
 func (a *audit) spans() []layout.Section {
-	ix := a.file.index
+	ix := a.index
 	spans := make([]layout.Section, 0, len(ix.Sections)+len(ix.Tensors))
 	spans = append(spans, ix.Sections...)
 	for _, t := range ix.Tensors {
@@ -116,13 +116,13 @@ func (a *audit) spans() []layout.Section {
 	return spans
 }
 
-func (a *audit) metadata(in layout.Input) {
-	md, err := a.file.Metadata(in)
+func (a *audit) metadata(f *File, in layout.Input) {
+	md, err := f.Metadata(in)
 	if err != nil {
 		a.fail(err)
 		return
 	}
-	at := uint64(a.file.Header.MetadataOffset)
+	at := uint64(f.Header.MetadataOffset)
 	for _, key := range []string{"apr_version", "model_type", "architecture"} {
 		if _, ok := md.Get(key); !ok {
 			a.warn(at, key, layout.ErrInvalid, "the required key is missing")
@@ -133,6 +133,6 @@ func (a *audit) metadata(in layout.Input) {
 			a.warn(at, "architecture", layout.ErrInvalid, "%s is not an object", layout.Quote(asJSON(s)))
 		}
 	}
-	_, err = a.file.Scales(md)
+	_, err = f.Scales(md)
 	a.fail(err)
 }

@@ -20,17 +20,32 @@ var (
 )
 
 // Decode reads header and index of an APR2 file and no other byte of it. The File it
-// returns is a *[File]; its tensors' names are slices of in. A nil lim means the
-// defaults.
+// returns is a *[File], or a *[File64] where the header has 64 bytes; its tensors' names are
+// slices of in. A nil lim means the defaults.
 //
 // Errors are *[layout.FormatError]s. Those about an index entry have the offset where
 // the entry starts unless they are about n_dims or dtype.
 func Decode(in layout.Input, lim *layout.Limits) (layout.File, error) {
-	h, err := decodeHeader(in)
+	head, err := layout.Region(in, layout.APR2, 0, "magic", 0, min(header64Size, in.Size()))
 	if err != nil {
 		return nil, err
 	}
-	d := decoder{header: h, size: in.Size(), lim: lim.WithDefaults()}
+	which, err := identify(in, head)
+	switch {
+	case err != nil:
+		return nil, err
+	case which == header64:
+		return decode64(in, head, lim.WithDefaults())
+	}
+	return decodeDraft(in, head, lim.WithDefaults())
+}
+
+func decodeDraft(in layout.Input, head []byte, lim layout.Limits) (layout.File, error) {
+	h := readHeader(head)
+	if err := h.check(in.Size()); err != nil {
+		return nil, err
+	}
+	d := decoder{header: h, size: in.Size(), lim: lim}
 	if err := d.open(in); err != nil {
 		return nil, err
 	}
@@ -44,19 +59,6 @@ func Decode(in layout.Input, lim *layout.Limits) (layout.File, error) {
 
 // Index describes the file's tensors.
 func (f *File) Index() *layout.Index { return f.index }
-
-func decodeHeader(in layout.Input) (Header, error) {
-	size := in.Size()
-	head, err := layout.Region(in, layout.APR2, 0, "magic", 0, min(prefixSize, size))
-	if err != nil {
-		return Header{}, err
-	}
-	if err := checkDialect(head, size); err != nil {
-		return Header{}, err
-	}
-	h := readHeader(head)
-	return h, h.check(size)
-}
 
 func (h Header) within(size uint64) bool {
 	return layout.Within(uint64(h.MetadataOffset), uint64(h.MetadataSize), size) &&
@@ -164,7 +166,7 @@ func (d *decoder) entry() error {
 		return errorf(at+uint64(2+name), "dtype", layout.ErrUnsupported, "tensor %s: %#02x is no dtype of version %s",
 			layout.Quote(t.Name), id, d.builder.Index().Version)
 	}
-	t.Shape = d.shape(b[4+name:][:8*rank])
+	t.Shape = readDims(d.builder, b[4+name:][:8*rank])
 	if err := d.place(t, (*[entryTailSize]byte)(b[size-entryTailSize:])); err != nil {
 		return err
 	}
@@ -178,8 +180,8 @@ func (d *decoder) cut(size int) error {
 		len(d.builder.Index().Tensors), d.count, size, len(d.rest))
 }
 
-func (d *decoder) shape(b []byte) []uint64 {
-	dims := d.builder.Dims(len(b) / 8)
+func readDims(builder *layout.Builder, b []byte) []uint64 {
+	dims := builder.Dims(len(b) / 8)
 	for i := range dims {
 		dims[i] = le.Uint64(b[8*i:])
 	}

@@ -296,13 +296,10 @@ func TestDecodeLimits(t *testing.T) {
 }
 
 func TestDialects(t *testing.T) {
-	h64 := "APR2\x02\x00" + zeroBytes(34)
-	h64 += "\x06\xa2\x07\x15" + zeroBytes(20)
 	for _, tc := range []struct {
 		name, head string
 		want       string
 	}{
-		{"64-byte header", h64, "64-byte header"},
 		{"LZ4 container", "APR2\x01\x00\x10\x00\x00" + zeroBytes(23), "LZ4"},
 		{"LZ4 container", "APR\x00\x01\x00\x10\x00\x00" + zeroBytes(23), "LZ4"},
 		{"zstd container", "APR2\x02\x00\x10\x00\x00\x28\xb5\x2f\xfd" + strings.Repeat("z", 40), "zstd"},

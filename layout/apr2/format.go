@@ -92,7 +92,7 @@ const (
 	Streaming                    // laid out for streaming
 )
 
-var flagNames = [...]string{
+var flagNames = []string{
 	"COMPRESSED", "ALIGNED_64", "ALIGNED_32", "SHARDED", "ENCRYPTED", "SIGNED", "QUANTIZED", "STREAMING",
 }
 
@@ -100,21 +100,27 @@ var flagNames = [...]string{
 func (f Flags) Has(want Flags) bool { return f&want == want }
 
 // Names are the draft's names of the bits that are set, lowest bit first.
-func (f Flags) Names() []string {
-	names := make([]string, 0, bits.OnesCount32(uint32(f)))
-	for i, name := range flagNames {
-		if f.Has(1 << i) {
+func (f Flags) Names() []string { return bitNames(uint32(f), flagNames) }
+
+// String joins Names by "|", with the bits that have no name in hexadecimal.
+func (f Flags) String() string { return joinBits(uint32(f), flagNames) }
+
+// bitNames are the names of the bits that are set, lowest bit first.
+func bitNames(set uint32, all []string) []string {
+	names := make([]string, 0, bits.OnesCount32(set))
+	for i, name := range all {
+		if set&(1<<i) != 0 {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-// String joins Names by "|", with the bits that have no name in hexadecimal.
-func (f Flags) String() string {
-	names := f.Names()
-	if unknown := f >> len(flagNames) << len(flagNames); unknown != 0 || f == 0 {
-		names = append(names, fmt.Sprintf("%#x", uint32(unknown)))
+// joinBits joins bitNames by "|", with the bits that have no name in hexadecimal.
+func joinBits(set uint32, all []string) string {
+	names := bitNames(set, all)
+	if unknown := set >> len(all) << len(all); unknown != 0 || set == 0 {
+		names = append(names, fmt.Sprintf("%#x", unknown))
 	}
 	return strings.Join(names, "|")
 }

@@ -100,7 +100,7 @@ func (p *plan) entry(t *layout.Tensor, at uint64) (uint64, error) {
 func (p *plan) encode(tensors []layout.Tensor) ([]byte, error) {
 	data := p.header.DataOffset
 	p.header.Flags &^= Compressed
-	if slices.ContainsFunc(tensors, func(t layout.Tensor) bool { return t.Encoding == layout.LZ4 }) {
+	if slices.ContainsFunc(tensors, compressed) {
 		p.header.Flags |= Compressed
 	}
 	p.size = uint64(data)
@@ -153,8 +153,12 @@ func (p *plan) reserve(t *layout.Tensor, at uint64) (place, error) {
 		return place{}, errorf(at, "dims", layout.ErrInvalid, "tensor %s: %v", layout.Quote(t.Name), err)
 	}
 	e := place{size: raw}
-	if t.Encoding == layout.LZ4 {
+	switch {
+	case compressed(*t):
 		e = place{size: t.Stored, rawSize: raw, flags: compressedTensor}
+	case t.Encoding == layout.LZ4 && raw > 0:
+		return place{}, errorf(at, "size", layout.ErrUnsupported,
+			"tensor %s: how many bytes it takes compressed is not known before it is written, but the index comes first; a file of its own (Create) can wait", layout.Quote(t.Name))
 	}
 	off := alignUp(p.size, p.align)
 	// No operating system gives a file more bytes than int64 counts.
@@ -179,6 +183,9 @@ func appendEntry(b []byte, t *layout.Tensor, e place) []byte {
 	b = le.AppendUint64(b, e.rawSize)
 	return le.AppendUint32(b, e.flags)
 }
+
+// compressed tells what is stored as blocks from tensors without elements, which have none.
+func compressed(t layout.Tensor) bool { return t.Encoding == layout.LZ4 && t.Stored > 0 }
 
 // compressedTensor is the flag of an entry with a raw_size.
 const compressedTensor = 1
