@@ -74,7 +74,9 @@ func (d *decoder) section(c *layout.Cursor, seen map[string]struct{}) error {
 	s.desc = skip(c, "desc", c.U64("desc"))
 	sizeAt := c.Offset()
 	s.Size = c.U64("data_length")
-	c.Fits(sizeAt, "data_length", s.Size, 1)
+	if left := c.Left(); s.Size > left {
+		c.Fail(sizeAt, "data_length", layout.ErrTruncated, "%d bytes, but only %d are left", s.Size, left)
+	}
 	s.Offset = c.Offset()
 	c.Skip("data", s.Size)
 	if err := c.Err(); err != nil {

@@ -98,7 +98,7 @@ var refused = []struct {
 	{"NUL in section name", file(1, section("\x00", "data", "")), "name", sectionAt, layout.ErrInvalid, "NUL"},
 	{"same name", file(1, section("x", "data", ""), section("x", "utf8", "")), "name", sectionAt + 23, layout.ErrDuplicate, `"x"`},
 	{"desc", file(1, str8("x")+str8("data")+u64(1<<63)+u64(0)), "desc", sectionAt + 15, layout.ErrTruncated, "9223372036854775808 bytes"},
-	{"data length", file(1, str8("x")+str8("data")+str64("")+u64(1)), "data_length", sectionAt + 15, layout.ErrTruncated, "1 records of at least 1 bytes"},
+	{"data length", file(1, str8("x")+str8("data")+str64("")+u64(1)), "data_length", sectionAt + 15, layout.ErrTruncated, "1 bytes, but only 0 are left"},
 
 	{"no array", file(1, section("x", "array", "")), "type", arrayAt, layout.ErrTruncated, "only 0 are left"},
 	{"no element type", file(1, section("x", "array", array("", 0, nil, ""))), "type", arrayAt, layout.ErrUnsupported, `""`},

@@ -78,7 +78,7 @@ def text(s):
 
 
 def number(f):
-    """What metadata has of a float32: the shortest number that is nearest to no other, or a string."""
+    """What metadata has of a float32: the shortest number that reads as it, or a string."""
     f = float(str(np.float32(f)))
     return f if math.isfinite(f) else str(f).replace("nan", "NaN").replace("inf", "Infinity")
 
