@@ -1,0 +1,144 @@
+package httprange
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"path"
+	"sync/atomic"
+	"time"
+)
+
+// Options tune a Reader. A nil *Options and every zero field mean the defaults.
+type Options struct {
+	// Client sends the requests; nil means one of this package, with limits on the time
+	// that connecting and waiting for an answer may take.
+	Client *http.Client
+	// Header is sent with every request, for example Authorization.
+	Header http.Header
+	// Parallel is the number of requests that may run at once; 0 means 8.
+	Parallel int
+	// PieceBytes is the most that one request asks for; 0 means 8 MiB.
+	PieceBytes int64
+	// PrefixBytes is what Open reads of the file's beginning, where formats have their
+	// index, and keeps; 0 means 128 KiB.
+	PrefixBytes int64
+	// Attempts is how often a request that makes no progress is sent; 0 means 5.
+	Attempts int
+	// Pause is the time before the second attempt; it doubles each time, up to 64 times
+	// as much, and varies at random by half. 0 means 200 ms.
+	Pause time.Duration
+	// Stall is how long a server may send nothing in the middle of an answer; 0 means 30 s.
+	Stall time.Duration
+}
+
+func (o *Options) withDefaults() Options {
+	var out Options
+	if o != nil {
+		out = *o
+	}
+	if out.Client == nil {
+		out.Client = defaultClient
+	}
+	setDefault(&out.Parallel, 8)
+	setDefault(&out.PieceBytes, 8<<20)
+	setDefault(&out.PrefixBytes, 128<<10)
+	setDefault(&out.Attempts, 5)
+	setDefault(&out.Pause, 200*time.Millisecond)
+	setDefault(&out.Stall, 30*time.Second)
+	return out
+}
+
+func setDefault[T int | int64 | time.Duration](v *T, def T) {
+	if *v <= 0 {
+		*v = def
+	}
+}
+
+var defaultClient = &http.Client{Transport: &http.Transport{
+	Proxy:                 http.ProxyFromEnvironment,
+	DialContext:           (&net.Dialer{Timeout: 20 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+	TLSHandshakeTimeout:   20 * time.Second,
+	ResponseHeaderTimeout: 60 * time.Second,
+	MaxIdleConnsPerHost:   16,
+	IdleConnTimeout:       60 * time.Second,
+	ForceAttemptHTTP2:     true,
+	DisableCompression:    true, // offsets are those of the file itself
+}}
+
+// Reader reads one remote file. It is safe for concurrent use.
+type Reader struct {
+	url    *url.URL
+	name   string // for messages
+	opts   Options
+	tokens chan struct{} // as many as requests may run
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	size    int64
+	version version
+	prefix  []byte
+
+	requests, received atomic.Int64
+}
+
+// Open asks for the first bytes of the file at address (http or https), which tells its
+// size, its version, and whether the server knows ranges. ctx bounds this request; the
+// values that it carries go with later ones too.
+func Open(ctx context.Context, address string, opts *Options) (*Reader, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, fmt.Errorf("not an address: %w", err)
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, fmt.Errorf("%s: not an http or https address", publicName(u))
+	}
+	o := opts.withDefaults()
+	return open(ctx, u, o, make(chan struct{}, o.Parallel))
+}
+
+func open(ctx context.Context, u *url.URL, o Options, tokens chan struct{}) (*Reader, error) {
+	r := &Reader{url: u, name: publicName(u), opts: o, tokens: tokens}
+	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	if err := r.readPrefix(ctx); err != nil {
+		r.cancel()
+		return nil, err
+	}
+	return r, nil
+}
+
+// OpenSibling opens the file called name in the same place, with the same options; the
+// limit of parallel requests is one for both. The address's query, which may be a
+// signature, stays. The loader calls this where a file turns out to be one of several.
+// Whoever wants a *Reader asks the io.ReaderAt for it; it has a Close of its own.
+func (r *Reader) OpenSibling(ctx context.Context, name string) (io.ReaderAt, int64, error) {
+	u := *r.url
+	u.Path, u.RawPath = path.Join(path.Dir("/"+u.Path), name), ""
+	s, err := open(ctx, &u, r.opts, r.tokens)
+	if err != nil {
+		return nil, 0, err
+	}
+	return s, s.size, nil
+}
+
+// Name is the last part of the address's path.
+func (r *Reader) Name() string { return path.Base("/" + r.url.Path) }
+
+// URL is the file's address as messages show it: without password and query.
+func (r *Reader) URL() string { return r.name }
+
+// Size is the length of the file in bytes.
+func (r *Reader) Size() int64 { return r.size }
+
+// Traffic is how many requests were sent so far and how many bytes of the file came.
+func (r *Reader) Traffic() (requests, bytes int64) { return r.requests.Load(), r.received.Load() }
+
+// Close ends running reads with an error, and all later ones that are not answered by the
+// prefix. It does not close siblings.
+func (r *Reader) Close() error {
+	r.cancel()
+	return nil
+}

@@ -1,0 +1,141 @@
+package httprange
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+)
+
+// ReadAt implements io.ReaderAt.
+func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
+	return r.ReadAtContext(context.Background(), p, off)
+}
+
+// ReadAtContext is ReadAt with a context of its own.
+func (r *Reader) ReadAtContext(ctx context.Context, p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, r.wrap(off, errors.New("negative offset"))
+	}
+	want := p[:min(int64(len(p)), max(r.size-off, 0))]
+	if err := r.ReadVector(ctx, [][]byte{want}, off); err != nil {
+		return 0, err
+	}
+	if len(want) < len(p) {
+		return len(want), io.EOF
+	}
+	return len(want), nil
+}
+
+// ReadVector fills one buffer after another with the bytes that follow each other from off
+// on, all of which must be in the file: what lies together travels together, whatever it
+// is to become. Long runs are asked for in several pieces at once. After an error the
+// buffers hold anything.
+func (r *Reader) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
+	total := int64(0)
+	for _, b := range bufs {
+		total += int64(len(b))
+	}
+	if off < 0 || off > r.size || total > r.size-off {
+		return r.wrap(off, fmt.Errorf("%d bytes leave the file of %d: %w", total, r.size, io.ErrUnexpectedEOF))
+	}
+	ctx, cancel := r.during(ctx)
+	defer cancel(nil)
+	rest := newVector(bufs)
+	off += rest.take(r.prefix[min(off, int64(len(r.prefix))):])
+	var pieces sync.WaitGroup
+	fetch := func(piece *vector, off int64) {
+		if err := r.fetch(ctx, piece, off); err != nil {
+			cancel(err) // the other pieces are of no use any more
+		}
+	}
+	for rest.n > r.opts.PieceBytes {
+		piece, at := rest.split(r.opts.PieceBytes), off
+		off += r.opts.PieceBytes
+		pieces.Go(func() { fetch(piece, at) })
+	}
+	if rest.n > 0 {
+		fetch(rest, off)
+	}
+	pieces.Wait()
+	if ctx.Err() == nil {
+		return nil
+	}
+	err, known := context.Cause(ctx), new(Error)
+	if errors.As(err, &known) {
+		return err
+	}
+	return r.wrap(off, err)
+}
+
+// during is ctx, ended by Close too.
+func (r *Reader) during(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(r.ctx, func() { cancel(os.ErrClosed) })
+	return ctx, func(err error) {
+		stop()
+		cancel(err)
+	}
+}
+
+// vector is memory to be filled from front to back.
+type vector struct {
+	bufs [][]byte
+	n    int64 // bytes in bufs
+}
+
+func newVector(bufs [][]byte) *vector {
+	v := &vector{}
+	for _, b := range bufs {
+		if len(b) > 0 {
+			v.bufs = append(v.bufs, b)
+			v.n += int64(len(b))
+		}
+	}
+	return v
+}
+
+// complete is an error where something is missing.
+func (v *vector) complete() error {
+	if v.n > 0 {
+		return fmt.Errorf("%w: %d bytes short", io.ErrUnexpectedEOF, v.n)
+	}
+	return nil
+}
+
+// next is the memory that comes next, in one piece.
+func (v *vector) next() []byte { return v.bufs[0] }
+
+// advance says that n bytes of next are filled.
+func (v *vector) advance(n int) {
+	v.n -= int64(n)
+	if v.bufs[0] = v.bufs[0][n:]; len(v.bufs[0]) == 0 {
+		v.bufs = v.bufs[1:]
+	}
+}
+
+// take fills as much as b has.
+func (v *vector) take(b []byte) (taken int64) {
+	for v.n > 0 && len(b) > 0 {
+		n := copy(v.next(), b)
+		v.advance(n)
+		b = b[n:]
+		taken += int64(n)
+	}
+	return taken
+}
+
+// split takes up to n bytes off the front of v.
+func (v *vector) split(n int64) *vector {
+	front := &vector{}
+	for v.n > 0 && front.n < n {
+		b := v.next()
+		b = b[:min(int64(len(b)), n-front.n)]
+		front.bufs = append(front.bufs, b)
+		front.n += int64(len(b))
+		v.advance(len(b))
+	}
+	return front
+}

@@ -1,0 +1,202 @@
+package httprange_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/tensormap/tensormap/loader/httprange"
+)
+
+func TestReadsLikeAFile(t *testing.T) {
+	content := noise(12_345)
+	r := open(t, serve(t, content), quick())
+	if r.Size() != int64(len(content)) || r.Name() != "model.bin" {
+		t.Errorf("%d bytes of %s", r.Size(), r.Name())
+	}
+	if err := iotest.TestReader(io.NewSectionReader(r, 0, r.Size()), content); err != nil {
+		t.Error(err)
+	}
+	for _, size := range []int{0, 1, 99, 100, 101} { // about the prefix's
+		small := noise(size)
+		if b, err := readAll(open(t, serve(t, small), quick())); err != nil || !bytes.Equal(b, small) {
+			t.Errorf("a file of %d bytes gives %d; %v", size, len(b), err)
+		}
+	}
+}
+
+func TestReadAtBounds(t *testing.T) {
+	r := open(t, serve(t, noise(500)), quick())
+	for _, test := range []struct {
+		off  int64
+		n    int
+		want int
+		err  error
+	}{
+		{0, 0, 0, nil}, {500, 0, 0, nil}, {499, 1, 1, nil}, {499, 2, 1, io.EOF}, {500, 1, 0, io.EOF}, {1 << 62, 1, 0, io.EOF},
+	} {
+		n, err := r.ReadAt(make([]byte, test.n), min(test.off, 500))
+		if n != test.want || err != test.err {
+			t.Errorf("%d bytes at %d: %d, %v; want %d, %v", test.n, test.off, n, err, test.want, test.err)
+		}
+	}
+	if _, err := r.ReadAt(make([]byte, 1), -1); err == nil {
+		t.Error("a negative offset is read")
+	}
+	if err := r.ReadVector(t.Context(), [][]byte{make([]byte, 300), make([]byte, 201)}, 0); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("past the end: %v", err)
+	}
+}
+
+// What lies together comes in one answer, whatever memory it is for.
+func TestReadVector(t *testing.T) {
+	content := noise(5_000)
+	s := serve(t, content)
+	r := open(t, s, quick())
+	before := s.requests.Load()
+	bufs := [][]byte{make([]byte, 10), nil, make([]byte, 300), make([]byte, 1)}
+	if err := r.ReadVector(t.Context(), bufs, 1_000); err != nil {
+		t.Fatal(err)
+	}
+	if got := slices.Concat(bufs...); !bytes.Equal(got, content[1_000:1_311]) {
+		t.Error("other bytes")
+	}
+	if n := s.requests.Load() - before; n != 1 {
+		t.Errorf("%d requests", n)
+	}
+	bufs = [][]byte{make([]byte, 1_500), make([]byte, 3_400)}
+	if err := r.ReadVector(t.Context(), bufs, 50); err != nil {
+		t.Fatal(err)
+	}
+	if got := slices.Concat(bufs...); !bytes.Equal(got, content[50:4_950]) {
+		t.Error("other bytes in pieces")
+	}
+	if !slices.Contains(s.ranges, "bytes=100-1099") || !slices.Contains(s.ranges, "bytes=4100-4949") {
+		t.Errorf("requests for %q", s.ranges)
+	}
+}
+
+// Nothing is fetched that was not asked for, and the prefix not again.
+func TestTraffic(t *testing.T) {
+	s := serve(t, noise(100_000))
+	r := open(t, s, quick())
+	r.ReadAt(make([]byte, 100), 0)
+	r.ReadAt(make([]byte, 5_000), 50_000)
+	requests, received := r.Traffic()
+	if s.sent.Load() != 5_100 || received != 5_100 || requests != 6 || s.requests.Load() != 6 {
+		t.Errorf("%d bytes sent, %d received in %d requests", s.sent.Load(), received, requests)
+	}
+}
+
+func TestParallelIsLimited(t *testing.T) {
+	var now, most atomic.Int64
+	s := serve(t, noise(100_000))
+	s.fault = func(int64, http.ResponseWriter, *http.Request) bool {
+		most.Store(max(most.Load(), now.Add(1)))
+		time.Sleep(2 * time.Millisecond)
+		now.Add(-1)
+		return false
+	}
+	opts := quick()
+	opts.Parallel = 3
+	r := open(t, s, opts)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if _, err := readAll(r); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if most.Load() != 3 {
+		t.Errorf("%d requests at once, want 3", most.Load())
+	}
+}
+
+func TestHeader(t *testing.T) {
+	s := serve(t, noise(1_000))
+	s.fault = func(_ int64, w http.ResponseWriter, req *http.Request) bool {
+		if req.Header.Get("Authorization") == "Bearer x" && req.URL.RawQuery == "sig=secret" {
+			return false
+		}
+		w.WriteHeader(http.StatusUnauthorized)
+		return true
+	}
+	opts := quick()
+	opts.Header = http.Header{"Authorization": {"Bearer x"}}
+	if _, err := readAll(open(t, s, opts)); err != nil {
+		t.Error(err)
+	}
+	_, err := httprange.Open(t.Context(), s.URL+"/x?token=secret", quick())
+	if !errors.Is(err, httprange.ErrStatus) || strings.Contains(err.Error(), "secret") || s.requests.Load() > 5 {
+		t.Errorf("without permission: %v after %d requests", err, s.requests.Load())
+	}
+}
+
+func TestSibling(t *testing.T) {
+	content := noise(1_000)
+	s := serve(t, content)
+	var paths []string // requests come one by one here
+	s.fault = func(_ int64, _ http.ResponseWriter, req *http.Request) bool {
+		paths = append(paths, req.URL.String())
+		return false
+	}
+	x, size, err := open(t, s, quick()).OpenSibling(t.Context(), "model 2?.bin")
+	if err != nil || size != 1_000 {
+		t.Fatal(err)
+	}
+	b := make([]byte, 1_000)
+	if _, err := x.ReadAt(b, 0); err != nil || !bytes.Equal(b, content) {
+		t.Error(err)
+	}
+	if want := "/dir/model%202%3F.bin?sig=secret"; paths[len(paths)-1] != want {
+		t.Errorf("asked for %s, want %s", paths[len(paths)-1], want)
+	}
+}
+
+func TestNotAnAddress(t *testing.T) {
+	for _, address := range []string{"", "model.bin", "file:///etc/passwd", "http://", "ftp://host/x", "http://[::1", "https:/x"} {
+		if _, err := httprange.Open(t.Context(), address, quick()); err == nil {
+			t.Errorf("%q is opened", address)
+		}
+	}
+}
+
+func TestCancel(t *testing.T) {
+	s := serve(t, noise(10_000))
+	hang := make(chan struct{})
+	defer close(hang)
+	opts := quick()
+	opts.Stall = time.Minute
+	r := open(t, s, opts)
+	s.fault = func(_ int64, _ http.ResponseWriter, req *http.Request) bool {
+		select {
+		case <-hang:
+		case <-req.Context().Done():
+		}
+		return true
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := r.ReadAtContext(ctx, make([]byte, 5_000), 200); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("after its deadline: %v", err)
+	}
+	time.AfterFunc(20*time.Millisecond, func() { r.Close() })
+	if _, err := r.ReadAt(make([]byte, 5_000), 200); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+	if _, err := r.ReadAt(make([]byte, 5_000), 200); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("long after Close: %v", err)
+	}
+}

@@ -1,0 +1,114 @@
+package httprange
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// byteRange is a Content-Range: n bytes from first on, of total.
+type byteRange struct{ first, n, total int64 }
+
+// partial makes sure that resp is a part of the file, as it is on the server, and says
+// which. resp.Body ends where that part does.
+func partial(resp *http.Response) (byteRange, error) {
+	switch resp.StatusCode {
+	case http.StatusPartialContent:
+	case http.StatusOK:
+		return byteRange{}, ErrNoRanges
+	case http.StatusPreconditionFailed:
+		return byteRange{}, ErrChanged
+	case http.StatusRequestedRangeNotSatisfiable:
+		return byteRange{}, fmt.Errorf("%w: it has become shorter", ErrChanged)
+	default:
+		return byteRange{}, &statusError{resp.StatusCode, afterHeader(resp)}
+	}
+	if e := resp.Header.Get("Content-Encoding"); e != "" && e != "identity" {
+		return byteRange{}, fmt.Errorf("%w: Content-Encoding %q of a range", ErrResponse, e)
+	}
+	text := resp.Header.Get("Content-Range")
+	rng, ok := parseContentRange(text)
+	if !ok {
+		return byteRange{}, fmt.Errorf("%w: Content-Range %q", ErrResponse, text)
+	}
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(resp.Body, rng.n), resp.Body}
+	return rng, nil
+}
+
+// parseContentRange reads "bytes FIRST-LAST/TOTAL".
+func parseContentRange(text string) (byteRange, bool) {
+	span, ok := strings.CutPrefix(text, "bytes ")
+	span, totalText, ok2 := strings.Cut(span, "/")
+	firstText, lastText, ok3 := strings.Cut(span, "-")
+	if !ok || !ok2 || !ok3 {
+		return byteRange{}, false
+	}
+	first, err1 := strconv.ParseUint(firstText, 10, 63)
+	last, err2 := strconv.ParseUint(lastText, 10, 63)
+	total, err3 := strconv.ParseUint(totalText, 10, 63)
+	if errors.Join(err1, err2, err3) != nil || first > last || last >= total {
+		return byteRange{}, false
+	}
+	return byteRange{int64(first), int64(last - first + 1), int64(total)}, true
+}
+
+// check makes sure that the range begins where n bytes at off do, and is no longer. It may
+// be shorter.
+func (b byteRange) check(off, n int64) error {
+	if b.first != off || b.n > n {
+		return fmt.Errorf("%w: bytes %d to %d where %d to %d were asked for", ErrResponse, b.first, b.first+b.n, off, off+n)
+	}
+	return nil
+}
+
+// empty reports whether resp is all of a file that has no bytes, of which there is no range.
+func empty(resp *http.Response) bool {
+	if resp.StatusCode == http.StatusOK {
+		return resp.ContentLength == 0
+	}
+	return resp.StatusCode == http.StatusRequestedRangeNotSatisfiable && resp.Header.Get("Content-Range") == "bytes */0"
+}
+
+// statusError is an answer that is no part of the file.
+type statusError struct {
+	status int
+	after  time.Duration // that the server asks to wait
+}
+
+func (e *statusError) Error() string {
+	return fmt.Sprintf("%v: %d %s", ErrStatus, e.status, http.StatusText(e.status))
+}
+
+func (e *statusError) Unwrap() error { return ErrStatus }
+
+func (e *statusError) passing() bool {
+	return e.status >= 500 && e.status != http.StatusNotImplemented ||
+		e.status == http.StatusTooManyRequests || e.status == http.StatusRequestTimeout
+}
+
+func retryAfter(err error) time.Duration {
+	var status *statusError
+	if errors.As(err, &status) {
+		return status.after
+	}
+	return 0
+}
+
+// afterHeader reads Retry-After, which is seconds or a date.
+func afterHeader(resp *http.Response) time.Duration {
+	text := resp.Header.Get("Retry-After")
+	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return max(0, time.Until(at))
+	}
+	return 0
+}

@@ -1,0 +1,125 @@
+package httprange_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tensormap/tensormap/loader/httprange"
+)
+
+// server serves one file, honestly but where fault, if set, answers in its place.
+type server struct {
+	*httptest.Server
+	content  []byte
+	etag     atomic.Value // string; none where empty
+	fault    func(n int64, w http.ResponseWriter, req *http.Request) bool
+	requests atomic.Int64
+	sent     atomic.Int64
+
+	mu     sync.Mutex
+	ranges []string
+}
+
+func serve(t testing.TB, content []byte) *server {
+	s := &server{content: content}
+	s.etag.Store(`"v1"`)
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	n := s.requests.Add(1)
+	s.mu.Lock()
+	s.ranges = append(s.ranges, req.Header.Get("Range"))
+	s.mu.Unlock()
+	if etag := s.etag.Load().(string); etag != "" {
+		w.Header().Set("ETag", etag)
+	}
+	counted := &counter{w, &s.sent}
+	if s.fault != nil && s.fault(n, counted, req) {
+		return
+	}
+	http.ServeContent(counted, req, "", time.Time{}, bytes.NewReader(s.content))
+}
+
+// counter counts the bytes of bodies.
+type counter struct {
+	http.ResponseWriter
+	n *atomic.Int64
+}
+
+func (c *counter) Write(b []byte) (int, error) {
+	c.n.Add(int64(len(b)))
+	return c.ResponseWriter.Write(b)
+}
+
+func (c *counter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+// span is what a request asks for.
+func span(req *http.Request) (first, last int64) {
+	fmt.Sscanf(req.Header.Get("Range"), "bytes=%d-%d", &first, &last)
+	return first, last
+}
+
+// answer sends a 206 that claims bytes first to last, with a body of its own.
+func (s *server) answer(w http.ResponseWriter, first, last int64, body []byte) {
+	w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", first, last, len(s.content)))
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(http.StatusPartialContent)
+	w.Write(body)
+}
+
+// hangUp cuts the connection.
+func hangUp(w http.ResponseWriter) {
+	c := http.NewResponseController(w)
+	if conn, _, err := c.Hijack(); err == nil {
+		conn.Close()
+	}
+}
+
+func noise(n int) []byte {
+	b := make([]byte, n)
+	rand.NewChaCha8([32]byte{1}).Read(b)
+	return b
+}
+
+// quick are options for tests: short pauses, small pieces.
+func quick() *httprange.Options {
+	return &httprange.Options{PieceBytes: 1000, PrefixBytes: 100, Attempts: 3, Pause: time.Millisecond}
+}
+
+// impatient is quick, and takes a busy machine's silence for a fault.
+func impatient() *httprange.Options {
+	opts := quick()
+	opts.Stall = 100 * time.Millisecond
+	return opts
+}
+
+func open(t testing.TB, s *server, opts *httprange.Options) *httprange.Reader {
+	t.Helper()
+	r, err := httprange.Open(t.Context(), s.URL+"/dir/model.bin?sig=secret", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+func readAll(r *httprange.Reader) ([]byte, error) {
+	b := make([]byte, r.Size())
+	n, err := r.ReadAt(b, 0)
+	if err == io.EOF {
+		err = nil
+	}
+	return b[:n], err
+}
