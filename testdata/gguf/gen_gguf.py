@@ -15,6 +15,7 @@ Run it in this folder; it writes the same bytes each time:
 
 import hashlib
 import json
+import logging
 import math
 import os
 import struct
@@ -22,6 +23,8 @@ import struct
 import numpy as np
 import gguf
 from gguf import GGMLQuantizationType as Q, GGUFValueType as V
+
+logging.disable()  # GGUFWriter warns of what is meant here
 
 # The types whose values tensormap expands to float32; of the others it knows the size.
 EXPANDED = {"F32", "F16", "BF16", "F64", "I8", "I16", "I32", "I64",
@@ -164,5 +167,330 @@ def splits():
     describe_split("headfirst-00001-of-00002.gguf", [f"headfirst-0000{i}-of-00002.gguf" for i in (1, 2)])
 
 
+
+# --- what GGUFWriter writes
+
+def written(name, fill, arch="test", **options):
+    path = name + ".gguf"
+    w = gguf.GGUFWriter(path, arch, **options)
+    fill(w)
+    write(w)
+    save(name + ".json", description(path, 3, *read_back(path)))
+
+
+def sane_scales(blocks, q):
+    """Random blocks with scales (binary16) that are finite and of a size that models have."""
+    at = {Q.Q2_K: (80, 82), Q.Q3_K: (108,), Q.Q4_K: (0, 2), Q.Q5_K: (0, 2), Q.Q6_K: (208,), Q.TQ1_0: (52,), Q.TQ2_0: (64,)}
+    rng = np.random.default_rng(int(q))
+    for i in at.get(q, (0,)):
+        d = rng.uniform(-0.02, 0.02, len(blocks)).astype("<f2")
+        blocks[:, i:i + 2] = d.view(np.uint8).reshape(-1, 2)
+    return blocks
+
+
+def types(w):
+    """A tensor of every type that gguf has: numbers, blocks that it quantizes, and of the others random blocks."""
+    rng = np.random.default_rng(2)
+    w.add_tensor("f32", np.array([[0, -0.0, 1.5], [np.inf, np.finfo(np.float32).smallest_subnormal, -np.pi]], np.float32))
+    w.add_tensor("f16", np.array([[0, -2], [6e-8, np.inf], [65504, 0.1]], np.float16))
+    w.add_tensor("bf16", gguf.quants.quantize(rng.standard_normal((2, 4)).astype(np.float32), Q.BF16), raw_dtype=Q.BF16)
+    w.add_tensor("f64", np.array([1e300, -1 / 3, 5e-324, 0.1]))
+    for bits in (8, 16, 32, 64):
+        t = np.dtype(f"i{bits // 8}")
+        w.add_tensor(f"i{bits}", np.array([np.iinfo(t).min, -1, 0, 16777217 % 2**(bits - 1), np.iinfo(t).max], t))
+    for q, (elems, size) in gguf.GGML_QUANT_SIZES.items():
+        if q.name in OWN_TYPES or elems == 1:
+            continue
+        try:
+            data = gguf.quants.quantize(rng.standard_normal((2, 2 * elems)).astype(np.float32), q)
+        except NotImplementedError:
+            blocks = rng.integers(0, 256, (4, size), np.uint8)
+            data = sane_scales(blocks, q).reshape(2, 2 * size)
+        w.add_tensor(q.name.lower(), data, raw_dtype=q)
+
+
+def values(w):
+    """Every type of value, and arrays of each, at their limits."""
+    ints = {V.UINT8: (0, 255), V.INT8: (-128, 127), V.UINT16: (0, 65535), V.INT16: (-32768, 32767), V.UINT32: (0, 2**32 - 1),
+            V.INT32: (-2**31, 2**31 - 1), V.UINT64: (0, 2**64 - 1), V.INT64: (-2**63, 2**63 - 1)}
+    for t, (least, most) in ints.items():
+        w.add_key_value(f"{t.name.lower()}.least", least, t)
+        w.add_key_value(f"{t.name.lower()}.most", most, t)
+        w.add_key_value(f"{t.name.lower()}.array", [most, 1, least], V.ARRAY, t)
+    for t in (V.FLOAT32, V.FLOAT64):
+        for name, v in {"third": 1 / 3, "nan": math.nan, "inf": math.inf, "neginf": -math.inf, "zero": -0.0}.items():
+            w.add_key_value(f"{t.name.lower()}.{name}", v, t)
+        w.add_key_value(f"{t.name.lower()}.array", [0.1, -math.inf, 1e-40, math.nan, 12345678.0], V.ARRAY, t)
+    w.add_bool("bool.true", True)
+    w.add_bool("bool.false", False)
+    w.add_key_value("bool.array", [True, False, True], V.ARRAY, V.BOOL)
+    w.add_key_value("string.empty", "", V.STRING)
+    w.add_string("string.text", "na\u00efve \u65e5\u672c\u8a9e \U0001f642 \"quoted\"\n\t\\")
+    w.add_array("string.array", ["", "a", "\u0120the", "\u2581", "<0x0A>", ""])
+    w.add_string("long", "x" * 300)
+
+
+def shapes(w):
+    rng = np.random.default_rng(3)
+    for name, shape in {"scalar": (), "one": (1,), "vector": (7,), "matrix": (3, 5), "cube": (2, 3, 4), "four": (2, 3, 4, 5),
+                        "ones": (1, 1, 1, 2), "empty": (0, 4)}.items():
+        w.add_tensor(name, rng.standard_normal(shape).astype(np.float32).reshape(shape))
+    w.add_tensor("blocks.four", gguf.quants.quantize(rng.standard_normal((2, 1, 2, 64)).astype(np.float32), Q.Q4_0), raw_dtype=Q.Q4_0)
+    w.add_tensor("n" * 63, np.ones(2, np.float16))
+    w.add_tensor("n\u00e4me", np.ones(3, np.float16))
+
+
+def aligned(to):
+    def fill(w):
+        w.add_custom_alignment(to)
+        w.add_tensor("a", np.arange(3, dtype=np.int8))
+        w.add_tensor("b", np.arange(5, dtype=np.float64))
+        w.add_tensor("c", np.arange(2, dtype=np.int16))
+    return fill
+
+
+def llama(w):
+    """A language model in small, with all that a summary shows."""
+    rng = np.random.default_rng(4)
+    w.add_name("Tiny Llama")
+    w.add_type("model")
+    w.add_size_label("1K")
+    w.add_license("mit")
+    w.add_file_type(gguf.LlamaFileType.MOSTLY_Q8_0)
+    w.add_quantization_version(2)
+    w.add_context_length(4096)
+    w.add_embedding_length(32)
+    w.add_block_count(2)
+    w.add_feed_forward_length(64)
+    w.add_head_count(4)
+    w.add_head_count_kv([2, 1])
+    w.add_layer_norm_rms_eps(1e-5)
+    w.add_rope_freq_base(500000.0)
+    w.add_tokenizer_model("llama")
+    w.add_token_list(["<unk>", "<s>", "</s>", "\u2581the", "\u2581of", "<0x0A>"])
+    w.add_token_scores([0.0, 0.0, 0.0, -1.5, -2.25, 0.0])
+    w.add_token_types([2, 3, 3, 1, 1, 6])
+    w.add_bos_token_id(1)
+    w.add_add_bos_token(True)
+    w.add_chat_template("{% for m in messages %}{{ m.content }}{% endfor %}")
+    w.add_tensor("token_embd.weight", gguf.quants.quantize(rng.standard_normal((6, 32)).astype(np.float32), Q.Q8_0), raw_dtype=Q.Q8_0)
+    for i in range(2):
+        w.add_tensor(f"blk.{i}.attn_norm.weight", np.ones(32, np.float32))
+        w.add_tensor(f"blk.{i}.attn_q.weight", gguf.quants.quantize(rng.standard_normal((32, 32)).astype(np.float32), Q.Q8_0), raw_dtype=Q.Q8_0)
+    w.add_tensor("output_norm.weight", np.ones(32, np.float32))
+
+
+def vocabulary(w):
+    """No tensors, and more strings than a reader looks at one by one."""
+    rng = np.random.default_rng(5)
+    tokens = ["".join(chr(c) for c in rng.integers(97, 123, n)) for n in rng.integers(1, 12, 6000)]
+    w.add_token_list(tokens)
+
+
+# --- what is assembled by hand
+
+class Hand:
+    """A file field by field. at tells where each field was put: ("kv", 1, "value_type")."""
+
+    def __init__(self, version=3, align=32):
+        self.version, self.align = version, align
+        self.kvs, self.tensors = [], []
+
+    def n(self, v):  # a count or a length
+        return struct.pack("<I" if self.version == 1 else "<Q", v)
+
+    def str(self, s):
+        b = s if isinstance(s, bytes) else s.encode()
+        return self.n(len(b)) + b
+
+    def value(self, t, v, elem=None):
+        if t == V.STRING:
+            return self.str(v)
+        if t == V.ARRAY:
+            return struct.pack("<I", elem) + self.n(len(v)) + b"".join(self.value(elem, x) for x in v)
+        return struct.pack("<" + {V.UINT8: "B", V.INT8: "b", V.UINT16: "H", V.INT16: "h", V.UINT32: "I", V.INT32: "i", V.FLOAT32: "f",
+                                  V.BOOL: "?", V.UINT64: "Q", V.INT64: "q", V.FLOAT64: "d"}[t], v)
+
+    def kv(self, key, t, v, elem=None, raw=None):
+        """raw replaces the value's bytes."""
+        self.kvs.append((key, t, self.value(t, v, elem) if raw is None else raw, v))
+        return self
+
+    def tensor(self, name, dtype, shape, data, offset=None, id=None, dims=None):
+        """offset, id and dims replace what would be right."""
+        self.tensors.append((name, dtype, shape, data, offset, type_info(dtype)[0] if id is None else id, dims))
+        return self
+
+    def build(self, counts=None, pad=True, behind=b""):
+        out, self.at = bytearray(), {}
+
+        def put(b, *name):
+            self.at[name] = len(out)
+            out.extend(b)
+
+        put(b"GGUF", "magic")
+        put(struct.pack("<I", self.version), "version")
+        tensors, kvs = counts or (len(self.tensors), len(self.kvs))
+        put(self.n(tensors), "tensor_count")
+        put(self.n(kvs), "metadata_kv_count")
+        for i, (key, t, value, _) in enumerate(self.kvs):
+            put(self.str(key), "kv", i, "key")
+            put(struct.pack("<I", t), "kv", i, "value_type")
+            put(value, "kv", i, "value")
+        offset, data = 0, bytearray()
+        self.placed = []
+        for i, (name, dtype, shape, b, forced, id, dims) in enumerate(self.tensors):
+            offset = len(data) if forced is None else forced
+            put(self.str(name), "tensor", i, "name")
+            dims = list(shape)[::-1] if dims is None else dims
+            put(struct.pack("<I", len(dims)), "tensor", i, "n_dimensions")
+            put(b"".join(self.n(d) for d in dims), "tensor", i, "dimensions")
+            put(struct.pack("<I", id), "tensor", i, "type")
+            put(struct.pack("<Q", offset), "tensor", i, "offset")
+            if offset < 1 << 20:
+                data.extend(bytes(max(0, offset + len(b) - len(data))))
+                data[offset:offset + len(b)] = b
+            if pad or i + 1 < len(self.tensors):
+                data.extend(bytes(-len(data) % self.align))
+            self.placed.append(offset)
+        if self.tensors:
+            out.extend(bytes(-len(out) % self.align))
+        self.data = len(out)
+        return bytes(out + data + behind)
+
+    def describe(self, path, findings=()):
+        def shown(t, v):
+            if isinstance(v, list):
+                return [shown(t, x) for x in v]
+            return v if isinstance(v, str) else number(v, t == V.FLOAT32)
+        metadata = {key: shown(t, v) for key, t, _, v in self.kvs}
+        tensors = [describe_tensor(name, dtype, shape, self.data + at, b)
+                   for (name, dtype, shape, b, *_), at in zip(self.tensors, self.placed)]
+        return description(path, self.version, metadata, tensors, findings)
+
+
+def by_hand(name, h, findings=(), **options):
+    path = name + ".gguf"
+    with open(path, "wb") as f:
+        f.write(h.build(**options))
+    d = h.describe(path, findings)
+    if h.version in (2, 3) and not any(t[1] in OWN_TYPES for t in h.tensors) and "empty" not in name:
+        assert read_back(path) == (d["metadata"], d["tensors"]), name  # gguf reads it so too
+    save(name + ".json", d)
+
+
+def f32(*v):
+    return np.array(v, "<f4").tobytes()
+
+
+def old(version):
+    rng = np.random.default_rng(6)
+    q = gguf.quants.quantize(rng.standard_normal((2, 32)).astype(np.float32), Q.Q4_0).tobytes()
+    h = Hand(version)
+    h.kv("general.architecture", V.STRING, "llama").kv("general.alignment", V.UINT32, 32)
+    h.kv("tokens", V.ARRAY, ["a", "bc", "def"], V.STRING).kv("scores", V.ARRAY, [0.5, -1.0, 2.0], V.FLOAT32)
+    h.kv("flag", V.BOOL, True).kv("number", V.INT16, -2)
+    if version > 1:  # which brought these
+        h.kv("large", V.UINT64, 2**63).kv("precise", V.FLOAT64, 0.1)
+    return h.tensor("a", "F32", (2, 3), f32(1, 2, 3, 4, 5, 6)).tensor("b", "Q4_0", (2, 32), q).tensor("c", "F16", (3,), bytes(6))
+
+
+def odd():
+    """Files that can be read and are not as ggml would write them."""
+    one, two = f32(1, 2), f32(3, 4, 5)
+    blocks = np.random.default_rng(7)
+    q8_1 = blocks.integers(0, 256, (4, 36), np.uint8)
+    q8_1[:, :2] = np.array([0.5, -0.25, 1, 0.001], "<f2").view(np.uint8).reshape(4, 2)
+    h = Hand().tensor("q8_1", "Q8_1", (2, 64), q8_1.tobytes())
+    by_hand("newer", h.tensor("q2_0", "Q2_0", (1, 64), blocks.integers(0, 256, 18, np.uint8).tobytes()))
+    by_hand("unpadded", Hand().kv("general.architecture", V.STRING, "x").tensor("a", "F32", (2,), one).tensor("b", "F32", (3,), two), pad=False)
+    by_hand("emptyarrays", Hand().kv("strings", V.ARRAY, [], V.STRING).kv("numbers", V.ARRAY, [], V.INT32).kv("last", V.UINT8, 7))
+    by_hand("nothing", Hand())
+    by_hand("gap", Hand().tensor("a", "F32", (2,), one).tensor("b", "F32", (3,), two, offset=96), ["offset", "padding"])
+    by_hand("reversed", Hand().tensor("b", "F32", (3,), two, offset=32).tensor("a", "F32", (2,), one, offset=0), ["offset"])
+    by_hand("trailing", Hand().tensor("a", "F32", (2,), one), ["tensor_data"], behind=b"more")
+    by_hand("longname", Hand().tensor("n" * 64, "F32", (2,), one), ["name"])
+    by_hand("unicodekey", Hand().kv("cl\u00e9", V.BOOL, False).tensor("a", "F32", (2,), one), ["key"])
+
+
+def refused(name, b, field, offset):
+    path = name + ".gguf"
+    with open(path, "wb") as f:
+        f.write(b)
+    save(name + ".json", {"file": path, "format": "gguf", "size": len(b), "error": {"field": field, "offset": offset}})
+
+
+def refused_at(name, h, *where, field=None, plus=0, **options):
+    b = h.build(**options)
+    refused("bad-" + name, b, field or where[-1], h.at[where] + plus)
+
+
+def damaged():
+    one = f32(1, 2)
+
+    def plain():
+        return Hand().tensor("a", "F32", (2,), one)
+
+    def kv(*args, **raw):
+        return Hand().kv("first", V.BOOL, True).kv(*args, **raw).tensor("a", "F32", (2,), one)
+
+    u64 = lambda *v: struct.pack(f"<{len(v)}Q", *v)
+    u32 = lambda *v: struct.pack(f"<{len(v)}I", *v)
+
+    w = gguf.GGUFWriter("bad-bigendian.gguf", "x", endianess=gguf.GGUFEndian.BIG)
+    w.add_tensor("a", np.ones(2, np.float32))
+    write(w)
+    with open("bad-bigendian.gguf", "rb") as f:
+        refused("bad-bigendian", f.read(), "version", 4)
+
+    refused_at("version", Hand(4), "version")
+    refused("bad-short", b"GGUF", "version", 4)  # CVE-2024-39720
+    refused_at("tensorcount", plain(), "tensor_count", counts=(2**64 - 1, 0))
+    refused_at("kvcount", plain(), "metadata_kv_count", counts=(1, 2**64 - 1))
+    # 49 bytes: a header, and one key whose array claims 2^63 strings.
+    b = b"GGUF" + u32(3) + u64(0, 1, 1) + b"k" + u32(V.ARRAY, V.STRING) + u64(2**63)
+    assert len(b) == 49
+    refused("bad-49bytes", b, "value", 41)
+    refused_at("keylength", kv(b"", V.BOOL, True), "kv", 1, "key")
+    refused_at("nulkey", kv("a\0b", V.BOOL, True), "kv", 1, "key")
+    refused_at("duplicatekey", kv("first", V.BOOL, False), "kv", 1, "key")
+    refused_at("valuetype", kv("k", 13, None, raw=b"\0" * 8), "kv", 1, "value_type")
+    refused_at("nested", kv("k", V.ARRAY, None, raw=u32(V.ARRAY) + u64(1) + u32(V.UINT8) + u64(1) + b"\1"), "kv", 1, "value")
+    refused_at("elementtype", kv("k", V.ARRAY, None, raw=u32(99) + u64(1) + b"\1"), "kv", 1, "value")
+    refused_at("arraylength", kv("k", V.ARRAY, None, raw=u32(V.UINT64) + u64(2**61 + 1)), "kv", 1, "value", plus=4)
+    refused_at("stringlength", kv("k", V.STRING, None, raw=u64(2**64 - 8)), "kv", 1, "value")
+    refused_at("stringinarray", kv("k", V.ARRAY, None, raw=u32(V.STRING) + u64(2, 1) + b"x" + u64(2**63)), "kv", 1, "value", plus=21)
+    for name, v in {"alignment0": 0, "alignment4": 4, "alignment24": 24, "alignment8192": 8192}.items():  # CVE-2025-0317: 0
+        refused_at(name, kv("general.alignment", V.UINT32, v), "kv", 1, "value", field="general.alignment")
+    refused_at("alignmenttype", kv("general.alignment", V.UINT64, 32), "kv", 1, "value_type", field="general.alignment")
+    refused_at("splitno", kv("split.no", V.UINT16, 2).kv("split.count", V.UINT16, 2).kv("split.tensors.count", V.INT32, 1),
+               "kv", 1, "value", field="split.no")
+    refused_at("namelength", Hand().tensor("n" * 65, "F32", (2,), one), "tensor", 0, "name")
+    refused_at("duplicatename", plain().tensor("a", "F32", (2,), one), "tensor", 1, "name")
+    refused_at("rank", Hand().tensor("a", "F32", (2,), one, dims=[2, 1, 1, 1, 1]), "tensor", 0, "n_dimensions")
+    refused_at("dimensions", Hand().tensor("a", "F32", (2,), one, dims=[2**33, 2**33]), "tensor", 0, "dimensions")
+    refused_at("negative", Hand().tensor("a", "F32", (2,), one, dims=[2**64 - 1, 0]), "tensor", 0, "dimensions")
+    refused_at("block", Hand().tensor("a", "Q4_0", (33,), one), "tensor", 0, "dimensions")
+    for id in (4, 5, 31, 32, 33, 36, 37, 38, 43):
+        refused_at(f"type{id}", Hand().tensor("a", "F32", (2,), one, id=id), "tensor", 0, "type")
+    refused_at("misaligned", plain().tensor("b", "F32", (2,), one, offset=40), "tensor", 1, "offset")
+    refused_at("offset", plain().tensor("b", "F32", (2,), one, offset=2**64 - 32), "tensor", 1, "offset")
+    refused_at("pastend", plain().tensor("b", "F32", (64,), one), "tensor", 1, "name", field="offset")
+    h = plain().tensor("b", "F32", (2,), one, offset=0)
+    b = h.build()
+    refused("bad-overlap", b, "offset", h.data)
+
+
 if __name__ == "__main__":
     splits()
+    written("types", types)
+    written("values", values)
+    written("shapes", shapes)
+    for to in (8, 256, 4096):
+        written(f"align{to}", aligned(to))
+    written("llama", llama, arch="llama")
+    written("vocabulary", vocabulary)
+    for version in (1, 2, 3):
+        by_hand(f"v{version}", old(version))
+    odd()
+    damaged()
