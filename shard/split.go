@@ -25,7 +25,7 @@ type Split struct {
 }
 
 // splitName is the form of all parts' names.
-var splitName = regexp.MustCompile(`^(.*)-([0-9]{5})-of-([0-9]{5})\.gguf$`)
+var splitName = regexp.MustCompile(`(?s)^(.*)-([0-9]{5})-of-([0-9]{5})\.gguf$`)
 
 // SplitOf tells the set from one of its files, called path; it is nil for a file that is
 // whole. The name must be that of the part that the file says it is: the others' names

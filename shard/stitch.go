@@ -25,7 +25,10 @@ type Table struct {
 func (t *Table) find(name string) int {
 	for p := t.Names.Probe(layout.HashName(name)); ; {
 		i, ok := p.Next()
-		if !ok || string(t.Tensors[i].Name) == name {
+		if !ok {
+			return -1
+		}
+		if string(t.Tensors[i].Name) == name {
 			return i
 		}
 	}

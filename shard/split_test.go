@@ -1,0 +1,128 @@
+package shard_test
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/shard"
+)
+
+// part is a GGUF file of which only the index and what it says of a split are there.
+type part struct {
+	layout.File
+	index     *layout.Index
+	no, count uint16
+	tensors   int32
+}
+
+func (p part) Index() *layout.Index { return p.index }
+
+func (p part) Split() (no, count uint16, tensors int32, ok bool) {
+	return p.no, p.count, p.tensors, p.count > 0
+}
+
+// whole is a file of a format that knows no splits.
+type whole struct{ layout.File }
+
+func TestSplitOf(t *testing.T) {
+	ix := index(t, layout.GGUF)
+	for _, f := range []layout.File{whole{}, part{index: ix}} {
+		if s, err := shard.SplitOf(f, "a-00001-of-00002.gguf"); s != nil || err != nil {
+			t.Errorf("%v, %v", s, err)
+		}
+	}
+	tests := []struct {
+		path string
+		no   uint16
+		ok   bool
+	}{
+		{"a-00001-of-00003.gguf", 0, true},
+		{"/some/dir/a-00003-of-00003.gguf", 2, true},
+		{"a-b-00001-of-00009-00002-of-00003.gguf", 1, true},
+		{"-00001-of-00003.gguf", 0, true},
+		{"a\nb-00001-of-00003.gguf", 0, true},
+		{"a-00002-of-00003.gguf", 0, false}, // another part
+		{"a-00001-of-00004.gguf", 0, false}, // of another number
+		{"a.gguf", 0, false},
+		{"a-1-of-3.gguf", 0, false},
+		{"a-00001-of-00003.bin", 0, false},
+		{"a-00001-of-00003.gguf.bak", 0, false},
+		{"memory", 0, false},
+		{"", 0, false},
+	}
+	for _, tt := range tests {
+		s, err := shard.SplitOf(part{index: ix, no: tt.no, count: 3, tensors: 7}, tt.path)
+		if (err == nil) != tt.ok || (s != nil) != tt.ok {
+			t.Errorf("%q: %v, %v", tt.path, s, err)
+			continue
+		}
+		if !tt.ok {
+			var fe *layout.FormatError
+			if !errors.As(err, &fe) || fe.Format != layout.GGUF || fe.Field != "split.no" || !strings.Contains(err.Error(), "-00001-of-00003.gguf") {
+				t.Errorf("%q: %v", tt.path, err)
+			}
+			continue
+		}
+		if s.No != int(tt.no) || s.Count != 3 || s.Tensors != 7 || !strings.HasSuffix(tt.path, s.Name(s.No)) {
+			t.Errorf("%q: %+v", tt.path, s)
+		}
+		for i := range s.Count {
+			if name := s.Name(i); strings.ContainsAny(name, "/\\") || len(name) != len(s.Name(0)) {
+				t.Errorf("%q: part %d is %q", tt.path, i, name)
+			}
+		}
+	}
+}
+
+func TestSplitChecks(t *testing.T) {
+	ix := index(t, layout.GGUF, "x")
+	f := part{index: ix, no: 1, count: 3, tensors: 3}
+	s, err := shard.SplitOf(f, "a-00002-of-00003.gguf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Check(f, 1); err != nil {
+		t.Error(err)
+	}
+	for field, other := range map[string]layout.File{
+		"split.count":         part{index: ix, no: 2, count: 4, tensors: 3},
+		"split.no":            part{index: ix, no: 0, count: 3, tensors: 3},
+		"split.tensors.count": part{index: ix, no: 2, count: 3, tensors: 4},
+	} {
+		var fe *layout.FormatError
+		if err := s.Check(other, 2); !errors.As(err, &fe) || fe.Field != field || !errors.Is(err, layout.ErrInvalid) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	if err := s.Check(part{index: ix}, 2); err == nil {
+		t.Error("a file that is whole was taken for a part")
+	}
+	if err := s.Unusable(f, 2, fs.ErrNotExist); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), `part 3 of 3, "a-00003-of-00003.gguf"`) {
+		t.Error(err)
+	}
+
+	table, err := s.Stitch(parts(t, layout.GGUF, []string{"x"}, []string{"y"}, []string{"z"}), nil)
+	if err != nil || len(table.Tensors) != 3 || table.Tensors[2].File != 2 || find(table, "y") != 1 {
+		t.Errorf("%+v, %v", table, err)
+	}
+	for _, tt := range []struct {
+		names [][]string
+		lim   layout.Limits
+		field string
+		want  error
+		says  string
+	}{
+		{[][]string{{"x"}, {"y"}, {"x"}}, layout.Limits{}, "name", layout.ErrDuplicate, `"x" is in "a-00001-of-00003.gguf" and, at this offset, in "a-00003-of-00003.gguf"`},
+		{[][]string{{"x"}, {}, {"y"}}, layout.Limits{}, "split.tensors.count", layout.ErrInvalid, "3, but the 3 parts hold 2"},
+		{[][]string{{"x"}, {"y"}, {"z"}}, layout.Limits{Tensors: 2}, "tensor_count", layout.ErrLimit, "3 tensors"},
+	} {
+		_, err := s.Stitch(parts(t, layout.GGUF, tt.names...), &tt.lim)
+		var fe *layout.FormatError
+		if !errors.As(err, &fe) || fe.Field != tt.field || !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%v: %v", tt.names, err)
+		}
+	}
+}
