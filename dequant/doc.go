@@ -15,7 +15,8 @@
 // bfloat16, and OCP's 8-bit formats (OFP8 v1.0: E4M3 without infinities, E5M2).
 // Integers and F64 round once, to nearest even; F64 beyond float32's range becomes an
 // infinity. A BOOL byte is 0 or, whatever else it holds, 1. Scaled integers are
-// scale × (q − zero) with the difference exact and the product rounded once.
+// scale × (q − zero) with the difference exact and the product rounded once. APR_Q4 and
+// APR_Q8 are aprender's: int codes times a scale, in float32, as its readers expand them.
 //
 // Every implementation gives the same bits, with one freedom:
 //

@@ -19,7 +19,9 @@ func FuzzDecode(f *testing.F) {
 	}
 	each64(f, func(_ string, data layout.Bytes, _ expected64) { f.Add([]byte(data)) })
 	f.Fuzz(func(t *testing.T, data []byte) {
-		resum64(data) // or else the fuzzer would have to find checksums
+		if len(data) >= 64 && data[63] == 0 { // or else the fuzzer would have to find checksums
+			data = resum64(slices.Clone(data))
+		}
 		any := decodeAny(t, data)
 		if any == nil {
 			return

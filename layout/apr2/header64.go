@@ -74,7 +74,7 @@ func resemblesHeader64(head []byte) bool {
 }
 
 // checkUnsummed accepts a header that only resembles one, where it has no checksum: realizar,
-// aprender's inference engine, wrote such headers up to version 0.6.
+// aprender's inference engine, wrote such headers in version 0.6.
 func checkUnsummed(head []byte) error {
 	if sum := le.Uint32(head[at64Checksum:]); sum != 0 {
 		return errorf(at64Checksum, "checksum", layout.ErrChecksum, "a 64-byte header with %#08x, but its bytes give %#08x", sum, checksum64(head))
