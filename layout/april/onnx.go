@@ -69,8 +69,8 @@ func (r *reader) network(n *Network) error {
 
 // graph finds the graph in a ModelProto, all of whose fields must be in order.
 func (w *wire) graph(model Entry) (graph Entry, ok bool) {
-	for w.more(model.end()) {
-		r := w.record(model.end())
+	for w.next(model.end()) {
+		r := &w.rec
 		if r.num == modelGraph && r.typ == protowire.BytesType && !ok {
 			graph, ok = Entry{w.at, r.size}, true
 		} else if r.num == modelGraph {
@@ -84,11 +84,11 @@ func (w *wire) graph(model Entry) (graph Entry, ok bool) {
 // graph reads the initializers of a GraphProto and steps over all else, so that neither
 // the tensors of operators' attributes nor those of graphs inside are found.
 func (r *reader) graph(w *wire, n *Network, graph Entry) {
-	for w.more(graph.end()) {
-		rec := w.record(graph.end())
-		switch {
+	for w.next(graph.end()) {
+		switch rec := &w.rec; {
 		case rec.num == graphInitializer && rec.typ == protowire.BytesType:
-			r.initializer(w, n.Role, rec)
+			r.initializer(w, n.Role)
+			continue
 		case rec.num == graphSparseInitializer:
 			n.Sparse++
 			if n.Sparse == 1 {
@@ -97,20 +97,18 @@ func (r *reader) graph(w *wire, n *Network, graph Entry) {
 		case rec.num == graphInitializer:
 			w.fail(rec.at, "initializer", layout.ErrInvalid, "wire type %d", rec.typ)
 		}
-		if w.err() == nil {
-			w.skip(rec.end - w.at)
-		}
+		w.skip(w.rec.end - w.at)
 	}
 }
 
-// initializer reads the TensorProto in rec.
-func (r *reader) initializer(w *wire, role string, rec record) {
-	t := tensorProto{wire: w, r: r, start: w.at, end: rec.end, name: len(r.names), dims: len(r.dims)}
+// initializer reads the TensorProto that is w's record.
+func (r *reader) initializer(w *wire, role string) {
+	t := tensorProto{wire: w, r: r, start: w.at, end: w.rec.end, name: len(r.names), dims: len(r.dims)}
 	r.names = append(grow(r.names, len(role)+1), role...)
 	r.names = append(r.names, '/')
 	t.unnamed = len(r.names)
-	for w.more(t.end) {
-		t.field(w.record(t.end))
+	for w.next(t.end) {
+		t.field()
 	}
 	if init := t.initializer(); w.err() == nil {
 		r.found = append(grow(r.found, 1), init)

@@ -29,17 +29,18 @@ type tensorProto struct {
 	least, most uint64
 }
 
-// field reads the field whose record starts with f.
-func (t *tensorProto) field(f record) {
-	if int(f.num) < len(tensorFields) && tensorFields[f.num].name != "" {
-		t.known(f)
+// field reads the field that is the record.
+func (t *tensorProto) field() {
+	end := t.rec.end
+	if n := int(t.rec.num); n < len(tensorFields) && tensorFields[n].name != "" {
+		t.known(&t.rec)
 	}
 	if t.err() == nil {
-		t.skip(f.end - t.at)
+		t.skip(end - t.at)
 	}
 }
 
-func (t *tensorProto) known(f record) {
+func (t *tensorProto) known(f *record) {
 	kind := &tensorFields[f.num]
 	if f.typ != kind.wire && !(kind.packable && f.typ == protowire.BytesType) {
 		t.bad(f.at, kind.name, layout.ErrInvalid, "wire type %d", f.typ)
@@ -73,7 +74,7 @@ func (t *tensorProto) known(f record) {
 // has reports whether one of the fields in a set of bits has been read.
 func (t *tensorProto) has(fields uint32) bool { return t.seen&fields != 0 }
 
-func (t *tensorProto) readName(f record) {
+func (t *tensorProto) readName(f *record) {
 	if most := t.r.lim.NameBytes; f.size > most {
 		t.bad(f.at, "name", layout.ErrLimit, "%d bytes, more than %d", f.size, most)
 		return
@@ -82,7 +83,7 @@ func (t *tensorProto) readName(f record) {
 }
 
 // readDims reads a dimension, or several that are packed.
-func (t *tensorProto) readDims(f record) {
+func (t *tensorProto) readDims(f *record) {
 	if f.typ == protowire.VarintType {
 		t.addDim(f.at, f.value)
 		return
@@ -105,7 +106,7 @@ func (t *tensorProto) addDim(at, dim uint64) {
 }
 
 // count adds what the record f of a field of numbers can hold.
-func (t *tensorProto) count(f record) {
+func (t *tensorProto) count(f *record) {
 	kind := &tensorFields[f.num]
 	width := numberSize(kind.wire)
 	switch {

@@ -77,8 +77,8 @@ type unpacker struct {
 const piece = 1 << 10
 
 func (u *unpacker) read(end uint64) {
-	for u.more(end) {
-		switch r := u.record(end); {
+	for u.next(end) {
+		switch r := u.rec; {
 		case r.num != u.num:
 			u.skip(r.size)
 		case r.typ == protowire.VarintType && r.typ == u.kind:

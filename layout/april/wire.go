@@ -16,6 +16,7 @@ type wire struct {
 	cursor  layout.Cursor // where window was taken from
 	window  []byte        // the bytes at at, as far as they are at hand
 	at      uint64
+	rec     record // the record that next has read the start of
 	message string // what is being read, for errors
 	depth   uint64 // how deep groups may nest
 	// malformed says that the error is about the bytes, not about getting at them.
@@ -58,23 +59,26 @@ func (w *wire) fail(at uint64, field string, sentinel error, format string, args
 // more reports whether a message that ends at end goes on.
 func (w *wire) more(end uint64) bool { return w.at < end && w.err() == nil }
 
-// record reads the start of the next record of a message that ends at end. A group is
-// stepped over.
-func (w *wire) record(end uint64) record {
-	r := w.head(end)
-	switch r.typ {
-	case protowire.StartGroupType:
-		w.group(r, end)
-		r.end = w.at
-	case protowire.EndGroupType:
-		w.fail(r.at, w.message, layout.ErrInvalid, "the end of group %d, which has not begun", r.num)
+// next reads the start of the next record of a message that ends at end, and reports
+// whether there is one. A group is stepped over.
+func (w *wire) next(end uint64) bool {
+	if !w.more(end) {
+		return false
 	}
-	return r
+	w.head(end)
+	switch w.rec.typ {
+	case protowire.StartGroupType:
+		w.group(end)
+	case protowire.EndGroupType:
+		w.fail(w.rec.at, w.message, layout.ErrInvalid, "the end of group %d, which has not begun", w.rec.num)
+	}
+	return w.err() == nil
 }
 
-// head is record, but for groups, which it does not enter.
-func (w *wire) head(end uint64) record {
-	r := record{at: w.at}
+// head is next, but for groups, which it does not enter.
+func (w *wire) head(end uint64) {
+	r := &w.rec
+	r.at, r.size = w.at, 0
 	tag := w.varint(end)
 	r.num, r.typ = protowire.DecodeTag(tag)
 	switch r.typ {
@@ -88,15 +92,14 @@ func (w *wire) head(end uint64) record {
 		r.size = 8
 	}
 	if !r.num.IsValid() || r.typ > protowire.Fixed32Type || r.size > end-w.at {
-		w.badRecord(r, tag, end)
-		return record{}
+		w.badRecord(tag, end)
+		return
 	}
 	r.end = w.at + r.size
-	return r
 }
 
-func (w *wire) badRecord(r record, tag, end uint64) {
-	switch {
+func (w *wire) badRecord(tag, end uint64) {
+	switch r := &w.rec; {
 	case !r.num.IsValid():
 		w.fail(r.at, w.message, layout.ErrInvalid, "the tag %#x, which has no valid field number", tag)
 	case r.typ > protowire.Fixed32Type:
@@ -155,12 +158,13 @@ func (w *wire) take(n uint64) []byte {
 	return b
 }
 
-// group steps over the rest of a group that r has started.
-func (w *wire) group(r record, end uint64) {
-	open := []protowire.Number{r.num}
+// group steps over the rest of the group whose start is the record.
+func (w *wire) group(end uint64) {
+	start := w.rec
+	open := []protowire.Number{start.num}
 	for len(open) > 0 && w.more(end) {
-		r := w.head(end)
-		switch last := len(open) - 1; r.typ {
+		w.head(end)
+		switch last, r := len(open)-1, &w.rec; r.typ {
 		case protowire.StartGroupType:
 			if uint64(len(open)) >= w.depth {
 				w.fail(r.at, w.message, layout.ErrLimit, "groups nest deeper than %d", w.depth)
@@ -176,6 +180,8 @@ func (w *wire) group(r record, end uint64) {
 		}
 	}
 	if len(open) > 0 {
-		w.fail(r.at, w.message, layout.ErrTruncated, "group %d does not end where its message does", r.num)
+		w.fail(start.at, w.message, layout.ErrTruncated, "group %d does not end where its message does", start.num)
 	}
+	w.rec = start
+	w.rec.end = w.at
 }

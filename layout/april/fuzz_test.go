@@ -1,0 +1,35 @@
+package april
+
+import "testing"
+
+// FuzzDecode decodes anything. What is accepted must keep an Index's promises, and
+// answer whatever it is asked.
+func FuzzDecode(f *testing.F) {
+	for _, name := range fixtureNames(f) {
+		f.Add([]byte(fixture(f, name)))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) { decodeAny(t, data) })
+}
+
+// FuzzNetwork puts anything where a network's graph belongs, so that no header has to be
+// found first.
+func FuzzNetwork(f *testing.F) {
+	for _, name := range fixtureNames(f) {
+		data := fixture(f, name)
+		file, err := Decode(data, nil)
+		if err != nil {
+			continue
+		}
+		for _, n := range file.Networks {
+			f.Add([]byte(data[n.Offset:n.end()]), false)
+		}
+	}
+	f.Add(rawTensor("a", 1, floats(1, 2), 2), true)
+	f.Add(numberTensor("a", 10, 5, []int64{0x3c00, 0xfbff}, 1, 2), true)
+	f.Fuzz(func(t *testing.T, data []byte, tensor bool) {
+		if tensor {
+			data = onnx(data)
+		}
+		decodeAny(t, good(data).assemble())
+	})
+}
