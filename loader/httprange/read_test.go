@@ -19,7 +19,7 @@ import (
 )
 
 func TestReadsLikeAFile(t *testing.T) {
-	content := noise(12_345)
+	content := noise(2_345)
 	r := open(t, serve(t, content), quick())
 	if r.Size() != int64(len(content)) || r.Name() != "model.bin" {
 		t.Errorf("%d bytes of %s", r.Size(), r.Name())
@@ -100,7 +100,7 @@ func TestTraffic(t *testing.T) {
 
 func TestParallelIsLimited(t *testing.T) {
 	var now, most atomic.Int64
-	s := serve(t, noise(100_000))
+	s := serve(t, noise(20_000))
 	s.fault = func(int64, http.ResponseWriter, *http.Request) bool {
 		most.Store(max(most.Load(), now.Add(1)))
 		time.Sleep(2 * time.Millisecond)
