@@ -43,7 +43,7 @@ type decoder struct {
 	in     layout.Input
 	arrays arrayList // of all sections
 	shapes []uint64  // of arrays, one after another
-	names  uint64    // bytes that the names of layers sections will take
+	prefix uint64    // bytes that names of tensors repeat of names of sections
 }
 
 func (d *decoder) walk() error {
@@ -110,15 +110,15 @@ func (d *decoder) contents(s *Section, sizeAt uint64) error {
 	case typeLayers:
 		before := d.arrays.n
 		d.layers(&c, s)
-		d.names += uint64(d.arrays.n-before) * uint64(len(s.Name))
+		d.prefix += uint64(d.arrays.n-before) * uint64(len(s.Name))
 	default:
 		return nil
 	}
 	if left := c.Left(); left > 0 {
 		c.Fail(sizeAt, "data_length", layout.ErrInvalid, "%d of %d bytes are left behind the last array", left, s.Size)
 	}
-	if most := namesPerByte * d.in.Size(); d.names > most {
-		c.Fail(s.Offset, "param_count", layout.ErrLimit, "tensors named after section %s would have more than %d bytes of names",
+	if most := namesPerByte * d.in.Size(); d.prefix > most {
+		c.Fail(s.Offset, "layer_count", layout.ErrLimit, "tensors named after section %s would have more than %d bytes of names",
 			layout.Quote([]byte(s.Name)), most)
 	}
 	return c.Err()

@@ -127,7 +127,7 @@ var refused = []struct {
 	{"same tensor", file(1, section("x.0.0", "array", array("i8", 0, nil, "")), section("x", "layers", layers(layer1("", 1, 0, array("i8", 0, nil, ""))))),
 		"name", arrayAt + 4 + 11 + 25 + 8 + 28, layout.ErrDuplicate, `"x.0.0"`},
 	{"names", file(1, section(strings.Repeat("n", 255), "layers", layers(layer1("", 1, 0, slices.Repeat([]string{array("i8", 0, nil, "")}, 20)...)))),
-		"param_count", layersAt + 254, layout.ErrLimit, "bytes of names"},
+		"layer_count", layersAt + 254, layout.ErrLimit, "bytes of names"},
 }
 
 func TestRefused(t *testing.T) {

@@ -85,5 +85,7 @@
 //     of, but names of sections and keys must be valid.
 //   - A scale that is zero or not finite is an error in a layer that has integers and of no
 //     matter elsewhere: writers put 1 there, and 0 for the offset.
-//   - The product of dims counts as C would: with a dimension of 0 there is no element.
+//   - With a dimension of 0 there is no element, whatever the others are.
+//   - Tensors carry the name of their layers section, which the file has but once: where
+//     that would make more than four times the file, it is refused.
 package bw2l

@@ -15,11 +15,11 @@ const (
 
 var types = []string{typeUTF8, typeKeyval, typeData, typeArray, typeLayers}
 
-// The least that records take: all lengths and counts are 0, and an element type has two
-// letters.
+// minSection is the least that a section takes: all lengths are 0. So are those and the
+// counts of minLayer and minArray, but that an element type has two letters; the version
+// is 1 or 2.
 const minSection = 1 + 1 + 8 + 8
 
-// minLayer and minArray depend on the version, 1 or 2.
 func minLayer(version uint8) uint64 {
 	if version == 1 {
 		return 8 + 4 + 8 + 8

@@ -51,7 +51,7 @@ func TestCorrupted(t *testing.T) {
 
 // bounds of what a byte of a file may cost.
 const (
-	indexPerByte    = 32
+	indexPerByte    = 24
 	metadataPerByte = 24
 	fixedCost       = 8 << 10
 )
