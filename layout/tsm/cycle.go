@@ -12,8 +12,8 @@ func (m *module) checkAcyclic() error {
 	if m.sorted() {
 		return nil
 	}
-	w := walk{m: m, done: make([]bool, m.nodes.n), onPath: make([]bool, m.nodes.n)}
-	for i := range m.nodes.n {
+	w := walk{m: m, state: make([]progress, len(m.nodes)), edges: m.firstEdges()}
+	for i := range m.nodes {
 		if err := w.from(i); err != nil {
 			return err
 		}
@@ -21,50 +21,69 @@ func (m *module) checkAcyclic() error {
 	return nil
 }
 
-// sorted reports whether nodes stand all after or all before their inputs, as most writers
+// sorted reports whether nodes stand all after or all before their inputs, as many writers
 // put them: then there is no cycle.
 func (m *module) sorted() bool {
 	after, before := true, true
-	for i := range m.nodes.n {
-		inputs := m.nodes.at(i).inputs
-		for k := range inputs.len() {
-			v := inputs.get(k)
-			after = after && v < i
-			before = before && v > i
+	edges := m.edges
+	for i := range m.nodes {
+		n := m.nodes[i].inputs
+		for _, v := range edges[:n] {
+			after = after && int(v) < i
+			before = before && int(v) > i
 		}
+		edges = edges[n:]
 	}
 	return after || before
+}
+
+// firstEdges is where in m.edges the inputs of each node start, and where the last ones end.
+func (m *module) firstEdges() []int {
+	first := make([]int, len(m.nodes)+1)
+	for i := range m.nodes {
+		first[i+1] = first[i] + int(m.nodes[i].inputs)
+	}
+	return first
 }
 
 // walk goes through the graph depth first. Its path is a slice and not a recursion, because
 // a graph can be as deep as it has nodes.
 type walk struct {
-	m            *module
-	done, onPath []bool // of each node
-	path         []step
+	m     *module
+	state []progress // of each node
+	edges []int      // where in m.edges the inputs of each node start
+	path  []step
 }
 
-// step is a node on the path, and how many of its inputs have been looked at.
+// progress is how far a walk is with a node.
+type progress uint8
+
+const (
+	unseen progress = iota
+	onPath
+	done
+)
+
+// step is a node on the path, and which of m.edges comes next.
 type step struct{ node, next int }
 
 func (w *walk) from(start int) error {
-	if w.done[start] {
-		return nil
+	if w.state[start] == unseen {
+		w.enter(start)
 	}
-	w.enter(start)
 	for len(w.path) > 0 {
 		top := &w.path[len(w.path)-1]
-		inputs := w.m.nodes.at(top.node).inputs
-		if top.next == inputs.len() {
-			w.leave()
+		if top.next == w.edges[top.node+1] {
+			w.state[top.node] = done
+			w.path = w.path[:len(w.path)-1]
 			continue
 		}
-		to := inputs.get(top.next)
+		to := int(w.m.edges[top.next])
 		top.next++
-		switch {
-		case w.onPath[to]:
+		switch w.state[to] {
+		case onPath:
 			return w.cycle(to)
-		case !w.done[to]:
+		case unseen:
 			w.enter(to)
 		}
 	}
@@ -72,14 +91,8 @@ func (w *walk) from(start int) error {
 }
 
 func (w *walk) enter(node int) {
-	w.onPath[node] = true
-	w.path = append(w.path, step{node: node})
-}
-
-func (w *walk) leave() {
-	node := w.path[len(w.path)-1].node
-	w.onPath[node], w.done[node] = false, true
-	w.path = w.path[:len(w.path)-1]
+	w.state[node] = onPath
+	w.path = append(w.path, step{node, w.edges[node]})
 }
 
 // cycle is the error about a path that has come back to node to.
@@ -89,7 +102,7 @@ func (w *walk) cycle(to int) error {
 		first--
 	}
 	last := w.path[len(w.path)-1]
-	at := w.m.nodes.at(last.node).inputs.at + minIndex*uint64(last.next-1)
+	at := w.m.nodes[last.node].inputsAt + minIndex*uint64(last.next-1-w.edges[last.node])
 	return layout.Errorf(layout.TSM, at, "inputs", layout.ErrInvalid, "%s", w.describe(w.path[first:]))
 }
 
@@ -99,7 +112,7 @@ func (w *walk) describe(cycle []step) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "a cycle of %d nodes, each with the next as an input: ", len(cycle))
 	for _, s := range cycle[:min(len(cycle), most)] {
-		fmt.Fprintf(&b, "%d %s, ", s.node, layout.Quote(w.m.nodes.at(s.node).name))
+		fmt.Fprintf(&b, "%d %s, ", s.node, layout.Quote(w.m.text(w.m.nodes[s.node].name)))
 	}
 	if len(cycle) > most {
 		b.WriteString("…, ")

@@ -59,20 +59,22 @@ func (m *module) index(size uint64, lim layout.Limits) (*layout.Index, error) {
 }
 
 func (m *module) build(size uint64, lim layout.Limits, called *names) (*layout.Index, error) {
-	b, err := layout.NewBuilder(layout.TSM, size, uint64(m.fields.n), "memory", lim)
+	b, err := layout.NewBuilder(layout.TSM, size, uint64(len(m.fields)), "memory", lim)
 	if err != nil {
 		return nil, err
 	}
 	if err := b.Section("header", 0, 0, headerSize); err != nil {
 		return nil, err
 	}
+	dims := m.dims
 	var p, f int
-	for i := range m.nodes.n {
-		for j := range m.nodes.at(i).params {
-			for k := range m.params.at(p).fields {
-				t, x := b.Next(), m.fields.at(f)
-				t.Name = called.tensor(i, int(j), p, k)
-				t.DType, t.Shape, t.Offset, t.Stored = x.dtype, x.shape, x.offset, x.stored
+	for i := range m.nodes {
+		for j := range m.nodes[i].params {
+			for k := range m.params[p].fields {
+				t, x := b.Next(), &m.fields[f]
+				t.Name = called.tensor(i, int(j), p, int(k))
+				t.DType, t.Offset, t.Stored = x.dtype, x.offset, x.stored
+				t.Shape, dims = dims[:x.rank:x.rank], dims[x.rank:]
 				if err := b.Add(x.at()); err != nil {
 					return nil, err
 				}

@@ -62,19 +62,22 @@ func (f *File) Module(in layout.Input) (*Module, error) {
 	out := &Module{
 		Fake:    m.fake,
 		Data:    [120]byte(m.data),
-		Inputs:  m.inputs.ints(),
-		Outputs: m.outputs.ints(),
-		Nodes:   make([]Node, m.nodes.n),
+		Inputs:  ints(m.inputs),
+		Outputs: ints(m.outputs),
+		Nodes:   make([]Node, len(m.nodes)),
 	}
+	edges := m.edges
 	var p, first int
 	for i := range out.Nodes {
-		n := m.nodes.at(i)
-		out.Nodes[i] = n.with(m.notes.at(i))
+		n := &m.nodes[i]
+		out.Nodes[i] = m.notes[i].node(n.stated)
+		out.Nodes[i].Name = string(m.text(n.name))
+		out.Nodes[i].Inputs, edges = ints(edges[:n.inputs]), edges[n.inputs:]
 		params := make([]Param, n.params)
 		for j := range params {
-			x := m.params.at(p)
-			params[j] = Param{string(x.name), first, x.fields}
-			first += x.fields
+			x := &m.params[p]
+			params[j] = Param{string(m.text(x.name)), first, int(x.fields)}
+			first += int(x.fields)
 			p++
 		}
 		out.Nodes[i].Params = params
@@ -85,33 +88,27 @@ func (f *File) Module(in layout.Input) (*Module, error) {
 // scan reads the module again, from the file that was decoded.
 func (f *File) scan(in layout.Input) (*module, error) {
 	m, err := scan(in, f.lim, true)
-	if err == nil && m.fields.n != len(f.index.Tensors) {
-		err = layout.Errorf(layout.TSM, 0, "graph", layout.ErrInvalid, "%d tensors, but the file had %d when it was opened", m.fields.n, len(f.index.Tensors))
+	if err == nil && len(m.fields) != len(f.index.Tensors) {
+		err = layout.Errorf(layout.TSM, 0, "graph", layout.ErrInvalid, "%d tensors, but the file had %d when it was opened", len(m.fields), len(f.index.Tensors))
 	}
 	return m, err
 }
 
-func (n *node) with(extra *notes) Node {
-	out := Node{
-		Name:        string(n.name),
-		Op:          string(extra.op),
-		Inputs:      n.inputs.ints(),
-		DType:       extra.dtype,
-		OutputCount: extra.outputs,
-	}
-	if n.stated.has(shapeParam) {
-		out.Shape = make([]int32, len(extra.shape)/4)
+func (n *notes) node(has stated) Node {
+	out := Node{Op: string(n.op), DType: n.dtype, OutputCount: n.outputs}
+	if has.has(shapeParam) {
+		out.Shape = make([]int32, len(n.shape)/4)
 		for i := range out.Shape {
-			out.Shape[i] = int32(binary.LittleEndian.Uint32(extra.shape[4*i:]))
+			out.Shape[i] = int32(binary.LittleEndian.Uint32(n.shape[4*i:]))
 		}
 	}
 	return out
 }
 
-func (x indexes) ints() []int {
-	out := make([]int, x.len())
-	for i := range out {
-		out[i] = x.get(i)
+func ints(in []int32) []int {
+	out := make([]int, len(in))
+	for i, v := range in {
+		out[i] = int(v)
 	}
 	return out
 }

@@ -8,26 +8,34 @@ import (
 )
 
 // chooseNames finds the nodes after whose name their tensors are called: those whose name
-// no other node has, and which no other node has as its index.
+// no other node with tensors has, and which is no other node's index.
 func (m *module) chooseNames() {
-	seen := layout.NewNames(m.nodes.n)
-	for i := range m.nodes.n {
-		n := m.nodes.at(i)
-		if len(n.name) == 0 {
+	seen := layout.NewNames(len(m.nodes))
+	for i := range m.nodes {
+		n := &m.nodes[i]
+		if n.fields == 0 || n.name.n == 0 {
 			continue
 		}
-		hash := layout.HashNameBytes(n.name)
-		for p := seen.Probe(hash); ; {
-			j, ok := p.Next()
-			if !ok {
-				seen.Add(hash, i)
-				n.named = !m.isOtherIndex(n.name, i)
-				break
-			}
-			if first := m.nodes.at(j); bytes.Equal(first.name, n.name) {
-				first.named = false
-				break
-			}
+		name := m.text(n.name)
+		hash := layout.HashNameBytes(name)
+		if first := m.find(seen, hash, name); first != nil {
+			first.named = false
+			continue
+		}
+		seen.Add(hash, i)
+		n.named = !m.isOtherIndex(name, i)
+	}
+}
+
+// find is the node called name among those filed, or nil.
+func (m *module) find(filed *layout.Names, hash uint64, name []byte) *node {
+	for p := filed.Probe(hash); ; {
+		i, ok := p.Next()
+		if !ok {
+			return nil
+		}
+		if n := &m.nodes[i]; bytes.Equal(m.text(n.name), name) {
+			return n
 		}
 	}
 }
@@ -38,25 +46,25 @@ func (m *module) isOtherIndex(name []byte, i int) bool {
 		return false
 	}
 	v, err := strconv.ParseUint(string(name), 10, 64)
-	return err == nil && v < uint64(m.nodes.n) && v != uint64(i)
+	return err == nil && v < uint64(len(m.nodes)) && v != uint64(i)
 }
 
 // nameBytes is how long all names together can get.
 func (m *module) nameBytes(byPosition bool) (total uint64) {
 	digits := m.digits()
 	if byPosition {
-		return uint64(m.fields.n) * uint64(3*digits+2)
+		return uint64(len(m.fields)) * uint64(3*digits+2)
 	}
 	p := 0
-	for i := range m.nodes.n {
-		n := m.nodes.at(i)
+	for i := range m.nodes {
+		n := &m.nodes[i]
 		prefix := digits
 		if n.named {
-			prefix = len(n.name)
+			prefix = n.name.n
 		}
 		for range n.params {
-			x := m.params.at(p)
-			each := prefix + 1 + len(x.name)
+			x := &m.params[p]
+			each := prefix + 1 + x.name.n
 			if x.fields > 1 {
 				each += 1 + digits
 			}
@@ -69,7 +77,7 @@ func (m *module) nameBytes(byPosition bool) (total uint64) {
 
 // digits is how many the highest index there is can have.
 func (m *module) digits() int {
-	return len(strconv.Itoa(max(m.nodes.n, m.params.n, m.fields.n)))
+	return len(strconv.Itoa(max(len(m.nodes), len(m.params), len(m.fields))))
 }
 
 // names calls the tensors of a module.
@@ -85,10 +93,10 @@ func (m *module) newNames(byPosition bool) *names {
 
 // tensor is the name of field k of param p, which is the j-th of node i.
 func (x *names) tensor(i, j, p, k int) []byte {
-	n, param := x.m.nodes.at(i), x.m.params.at(p)
+	n, param := &x.m.nodes[i], &x.m.params[p]
 	b := x.arena
 	if n.named && !x.byPosition {
-		b = append(b, n.name...)
+		b = append(b, x.m.text(n.name)...)
 	} else {
 		b = strconv.AppendInt(b, int64(i), 10)
 	}
@@ -96,7 +104,7 @@ func (x *names) tensor(i, j, p, k int) []byte {
 	if x.byPosition {
 		b = strconv.AppendInt(b, int64(j), 10)
 	} else {
-		b = append(b, param.name...)
+		b = append(b, x.m.text(param.name)...)
 	}
 	if param.fields > 1 {
 		b = append(b, '/')

@@ -17,9 +17,9 @@ type paramSet struct {
 // add reports whether name is new. The caller then appends the param to m.params.
 func (s *paramSet) add(name []byte) bool {
 	const few = 16
-	if s.m.params.n-s.first < few {
-		for i := s.first; i < s.m.params.n; i++ {
-			if bytes.Equal(s.m.params.at(i).name, name) {
+	if len(s.m.params)-s.first < few {
+		for i := s.first; i < len(s.m.params); i++ {
+			if bytes.Equal(s.m.text(s.m.params[i].name), name) {
 				return false
 			}
 		}
@@ -27,18 +27,18 @@ func (s *paramSet) add(name []byte) bool {
 	}
 	if s.names == nil {
 		s.names = layout.NewNames(s.most)
-		for i := s.first; i < s.m.params.n; i++ {
-			s.names.Add(layout.HashNameBytes(s.m.params.at(i).name), i)
+		for i := s.first; i < len(s.m.params); i++ {
+			s.names.Add(layout.HashNameBytes(s.m.text(s.m.params[i].name)), i)
 		}
 	}
 	hash := layout.HashNameBytes(name)
 	for p := s.names.Probe(hash); ; {
 		i, ok := p.Next()
 		if !ok {
-			s.names.Add(hash, s.m.params.n)
+			s.names.Add(hash, len(s.m.params))
 			return true
 		}
-		if bytes.Equal(s.m.params.at(i).name, name) {
+		if bytes.Equal(s.m.text(s.m.params[i].name), name) {
 			return false
 		}
 	}

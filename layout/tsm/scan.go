@@ -5,38 +5,55 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/tensormap/tensormap/layout"
 )
 
-// module is all that a file says but the tensors' bytes. Its slices are of the input.
+// module is all that a file says but the tensors' bytes. Its lists hold no pointers, so
+// that a large one is no work for the garbage collector.
 type module struct {
 	fake            int32
 	data            []byte
-	inputs, outputs indexes
-	nodes           list[node]
-	params          list[param] // of one node after the other
-	fields          list[field] // of one param after the other
-	notes           list[notes] // of the nodes; empty where nobody asked
-	end             uint64      // where the module ends
+	inputs, outputs []int32
+	nodes           []node
+	params          []param  // of one node after the other
+	fields          []field  // of one param after the other
+	edges           []int32  // inputs of one node after the other
+	dims            []uint64 // of one field after the other
+	texts           []byte   // names of nodes and params
+	notes           []notes  // of the nodes; nil where nobody asked
+	end             uint64   // where the module ends
 }
 
 // node is what an index needs to know of a node.
 type node struct {
-	name   []byte
-	inputs indexes
-	params int32
-	stated stated
-	named  bool // that its tensors are called after name
+	name     text
+	inputsAt uint64 // of the first one
+	inputs   int32
+	params   int32
+	fields   int32
+	stated   stated
+	named    bool // that its tensors are called after name
 }
 
 // notes are what else a node says of itself.
 type notes struct {
 	at        uint64
-	op, shape []byte // values of the special params
+	op, shape []byte // values of the special params, slices of the input
 	dtype     layout.DType
 	outputs   int32
+}
+
+// reserve makes room for so many nodes as they usually are.
+func (m *module) reserve(nodes int) {
+	m.nodes = make([]node, 0, nodes)
+	m.params = make([]param, 0, nodes+nodes/2)
+	m.fields = make([]field, 0, nodes+nodes/2)
+	m.edges = make([]int32, 0, 2*nodes)
+	m.dims = make([]uint64, 0, 2*nodes)
+	m.texts = make([]byte, 0, 32*nodes)
 }
 
 // stated is a set of special params.
@@ -46,55 +63,64 @@ func (s stated) has(which special) bool { return s>>which&1 != 0 }
 
 // param is a param that is not special: a packed tensor.
 type param struct {
-	name   []byte
-	fields int
+	name   text
+	fields int32
 }
 
 // field is a tensor of a packed tensor.
 type field struct {
 	offset, stored uint64 // of its memory
-	shape          []uint64
+	rank           uint32
 	dtype          layout.DType
 }
 
 // at is where the tensor starts.
-func (f *field) at() uint64 { return f.offset - minTensor - 4*uint64(len(f.shape)) }
+func (f *field) at() uint64 { return f.offset - minTensor - 4*uint64(f.rank) }
 
-// indexes are positions in the graph's nodes.
-type indexes struct {
-	at uint64 // of the first one
-	b  []byte
+// text is a place in module.texts.
+type text struct{ at, n int }
+
+func (m *module) text(t text) []byte { return m.texts[t.at : t.at+t.n] }
+
+func (m *module) addText(b []byte) text {
+	if len(b) > cap(m.texts)-len(m.texts) {
+		m.texts = slices.Grow(m.texts, max(len(b), len(m.texts)))
+	}
+	m.texts = append(m.texts, b...)
+	return text{len(m.texts) - len(b), len(b)}
 }
-
-func (x indexes) len() int { return len(x.b) / minIndex }
-
-// get is what stands at place i; it is a node's once check has passed.
-func (x indexes) get(i int) int { return int(int32(binary.LittleEndian.Uint32(x.b[minIndex*i:]))) }
 
 // scanner reads a module from front to back, stepping over the tensors' bytes.
 type scanner struct {
 	layout.Cursor
 	lim       layout.Limits
 	m         *module
-	keep      bool     // that notes are asked for
-	spare     *notes   // what they are written to
-	dims      []uint64 // room for shapes
-	usualDims uint32   // the most that usualParam takes
-	node      int      // that is being read, or -1
-	param     []byte   // that is being read
+	keep      bool   // that notes are asked for
+	spare     notes  // what they are written to where they are not
+	usualDims uint32 // the most that usualParam takes
+	nodes     int    // how many there are
+	node      int    // that is being read, or -1
+	param     []byte // that is being read, if one is
 }
 
 // scan reads a module and makes sure of all that can be said without looking at two nodes
-// at once, and that indexes are those of nodes.
+// at once. It keeps notes if keep says so.
 func scan(in layout.Input, lim layout.Limits, keep bool) (*module, error) {
-	s := scanner{Cursor: layout.NewCursor(in, layout.TSM, 0, in.Size()), lim: lim, m: new(module), keep: keep, spare: new(notes), node: -1}
-	s.usualDims = uint32(min(usualDims, lim.Rank))
+	s := scanner{
+		Cursor:    layout.NewCursor(in, layout.TSM, 0, in.Size()),
+		lim:       lim,
+		m:         new(module),
+		keep:      keep,
+		usualDims: uint32(min(usualDims, lim.Rank)),
+		node:      -1,
+	}
 	s.header()
-	s.m.inputs = s.indexes("inputs")
-	s.m.outputs = s.indexes("outputs")
+	inputs := s.indexes("inputs")
+	outputs := s.indexes("outputs")
 	s.graph()
 	s.m.end = s.Offset()
-	s.checkIndexes()
+	s.m.inputs = s.inRange(nil, "inputs", inputs)
+	s.m.outputs = s.inRange(nil, "outputs", outputs)
 	return s.m, s.located()
 }
 
@@ -139,14 +165,34 @@ func (s *scanner) count(name string, size uint64) int {
 	return int(n)
 }
 
+// indexes are positions in the graph's nodes.
+type indexes struct {
+	at uint64 // of the first one
+	b  []byte
+}
+
 func (s *scanner) indexes(name string) indexes {
 	n := s.count(name, minIndex)
 	return indexes{s.Offset(), s.Take(name, minIndex*uint64(n))}
 }
 
+// inRange appends indexes to those in to, and fails where one is no node's.
+func (s *scanner) inRange(to []int32, name string, x indexes) []int32 {
+	for i := 0; i < len(x.b); i += minIndex {
+		v := int32(binary.LittleEndian.Uint32(x.b[i:]))
+		if v < 0 || int(v) >= s.nodes {
+			s.Fail(x.at+uint64(i), name, layout.ErrInvalid, "index %d, but there are %d nodes", v, s.nodes)
+			return to
+		}
+		to = push(to, v)
+	}
+	return to
+}
+
 func (s *scanner) graph() {
-	n := s.count("graph", minNode)
-	for s.node+1 < n && s.Err() == nil {
+	s.nodes = s.count("graph", minNode)
+	s.m.reserve(min(s.nodes, 4096))
+	for s.node+1 < s.nodes && s.Err() == nil {
 		s.node++
 		s.readNode()
 	}
@@ -156,10 +202,11 @@ func (s *scanner) graph() {
 }
 
 func (s *scanner) readNode() {
-	n := s.m.nodes.add()
-	extra := s.newNotes()
+	s.m.nodes = push(s.m.nodes, node{})
+	n, extra := &s.m.nodes[s.node], s.newNotes()
+	fields := len(s.m.fields)
 	count := s.count("bubble", minParam)
-	seen := paramSet{m: s.m, first: s.m.params.n, most: count}
+	seen := paramSet{m: s.m, first: len(s.m.params), most: count}
 	for range count {
 		if !s.usualParam(n, extra, &seen) {
 			s.anyParam(n, extra, &seen)
@@ -169,17 +216,19 @@ func (s *scanner) readNode() {
 		}
 	}
 	s.param = nil
-	n.params = int32(s.m.params.n - seen.first)
-	n.inputs = s.indexes("inputs")
+	n.params, n.fields = int32(len(s.m.params)-seen.first), int32(len(s.m.fields)-fields)
+	inputs := s.indexes("inputs")
+	n.inputsAt, n.inputs = inputs.at, int32(len(inputs.b)/minIndex)
+	s.m.edges = s.inRange(s.m.edges, "inputs", inputs)
 }
 
 // newNotes are those of the node that is being read.
 func (s *scanner) newNotes() *notes {
-	if s.keep {
-		s.spare = s.m.notes.add()
+	if !s.keep {
+		return &s.spare
 	}
-	s.spare.at = s.Offset()
-	return s.spare
+	s.m.notes = push(s.m.notes, notes{at: s.Offset()})
+	return &s.m.notes[len(s.m.notes)-1]
 }
 
 func (s *scanner) anyParam(n *node, extra *notes, seen *paramSet) {
@@ -223,20 +272,19 @@ func (s *scanner) text(at uint64, field string, b []byte) {
 
 func (s *scanner) packedTensor() {
 	n := s.count("packed_tensor", minTensor)
-	p := s.m.params.add()
-	p.name, p.fields = s.param, n
+	s.m.params = push(s.m.params, param{s.m.addText(s.param), int32(n)})
 	for range n {
 		if s.full(); s.Err() == nil {
 			f := s.prototype()
 			s.Skip("memory", f.stored)
-			*s.m.fields.add() = f
+			s.m.fields = push(s.m.fields, f)
 		}
 	}
 }
 
 // full fails where the module has as many tensors as it may.
 func (s *scanner) full() {
-	if uint64(s.m.fields.n) >= s.lim.Tensors {
+	if uint64(len(s.m.fields)) >= s.lim.Tensors {
 		s.Fail(s.Offset(), "packed_tensor", layout.ErrLimit, "more than %d tensors", s.lim.Tensors)
 	}
 }
@@ -254,13 +302,13 @@ func (s *scanner) prototype() field {
 		s.Fail(start+1, "dims", layout.ErrLimit, "%d dimensions, more than %d", n, s.lim.Rank)
 	}
 	at := s.Offset()
-	f.shape = s.shape(at, s.Take("shape", 4*uint64(n)))
-	f.offset = s.Offset()
+	shape := s.shape(at, s.Take("shape", 4*uint64(n)))
+	f.offset, f.rank = s.Offset(), uint32(n)
 	if s.Err() != nil {
 		return f
 	}
 	var err error
-	if f.stored, err = f.dtype.Size(f.shape); err != nil {
+	if f.stored, err = f.dtype.Size(shape); err != nil {
 		s.Fail(at, "shape", layout.ErrInvalid, "%v", err)
 	}
 	return f
@@ -273,22 +321,17 @@ func unknownDType(id uint32) string {
 	return fmt.Sprintf("%d is no known type", int32(id))
 }
 
-// shape decodes dimensions into memory that many shapes share.
+// shape decodes dimensions and files them as those of the next field.
 func (s *scanner) shape(at uint64, b []byte) []uint64 {
-	const block = 256
-	n := len(b) / 4
-	if s.dims == nil || n > cap(s.dims)-len(s.dims) { // a scalar's shape is empty and not nil
-		s.dims = make([]uint64, 0, max(n, block))
-	}
-	from := len(s.dims)
-	for i := range n {
-		dim := int32(binary.LittleEndian.Uint32(b[4*i:]))
+	from := len(s.m.dims)
+	for i := 0; i < len(b); i += 4 {
+		dim := int32(binary.LittleEndian.Uint32(b[i:]))
 		if dim < 0 {
-			s.Fail(at+4*uint64(i), "shape", layout.ErrInvalid, "dimension %d is %d", i, dim)
+			s.Fail(at+uint64(i), "shape", layout.ErrInvalid, "dimension %d is %d", i/4, dim)
 		}
-		s.dims = append(s.dims, uint64(dim))
+		s.m.dims = push(s.m.dims, uint64(dim))
 	}
-	return s.dims[from:len(s.dims):len(s.dims)]
+	return s.m.dims[from:]
 }
 
 // special reads the value of a param that describes its node.
@@ -298,10 +341,12 @@ func (s *scanner) special(n *node, extra *notes, which special) {
 	if count := s.count("packed_tensor", minTensor); count != 1 {
 		s.Fail(at, "packed_tensor", layout.ErrInvalid, "%d fields, not 1", count)
 	}
+	dims := len(s.m.dims)
 	f := s.prototype()
-	if f.dtype != want.dtype || len(f.shape) > 1 || f.stored != uint64(want.dtype.BlockBytes()) && !want.list {
-		s.Fail(f.at(), want.name, layout.ErrInvalid, "%s %v", f.dtype, f.shape)
+	if f.dtype != want.dtype || f.rank > 1 || f.stored != uint64(want.dtype.BlockBytes()) && !want.list {
+		s.Fail(f.at(), want.name, layout.ErrInvalid, "%s %v", f.dtype, s.m.dims[dims:])
 	}
+	s.m.dims = s.m.dims[:dims] // which are no field's
 	if f.stored > s.lim.NameBytes {
 		s.Fail(f.at(), want.name, layout.ErrLimit, "%d bytes, more than %d", f.stored, s.lim.NameBytes)
 	}
@@ -315,7 +360,7 @@ func (s *scanner) special(n *node, extra *notes, which special) {
 func (s *scanner) describe(n *node, extra *notes, which special, at uint64, b []byte) {
 	switch which {
 	case nameParam:
-		n.name = b
+		n.name = s.m.addText(b)
 		s.text(at, "#name", b)
 	case opParam:
 		extra.op = b
@@ -338,27 +383,6 @@ func (s *scanner) checkShape(at uint64, b []byte) {
 	for i := 0; i < len(b); i += 4 {
 		if dim := int32(binary.LittleEndian.Uint32(b[i:])); dim < -1 {
 			s.Fail(at+uint64(i), "#shape", layout.ErrInvalid, "dimension %d is %d", i/4, dim)
-		}
-	}
-}
-
-// checkIndexes makes sure that indexes are those of nodes.
-func (s *scanner) checkIndexes() {
-	s.checkRange("inputs", s.m.inputs)
-	s.checkRange("outputs", s.m.outputs)
-	for i := range s.m.nodes.n {
-		if s.Err() != nil {
-			return
-		}
-		s.checkRange("inputs", s.m.nodes.at(i).inputs)
-	}
-}
-
-func (s *scanner) checkRange(name string, x indexes) {
-	for i := range x.len() {
-		if v := x.get(i); uint(v) >= uint(s.m.nodes.n) {
-			s.Fail(x.at+minIndex*uint64(i), name, layout.ErrInvalid, "index %d, but there are %d nodes", v, s.m.nodes.n)
-			return
 		}
 	}
 }

@@ -35,7 +35,7 @@ func (s *scanner) usualParam(n *node, extra *notes, seen *paramSet) bool {
 		return false
 	}
 	shape := tensor[minTensor : minTensor+4*dims]
-	f := field{offset: s.Offset() + uint64(head), dtype: dtypeOf(uint32(tensor[0]))}
+	f := field{offset: s.Offset() + uint64(head), rank: dims, dtype: dtypeOf(uint32(tensor[0]))}
 	f.stored = usualSize(f.dtype.BlockBytes(), shape)
 	if f.stored == 0 || f.stored > s.Left()-uint64(head) {
 		return false
@@ -47,12 +47,12 @@ func (s *scanner) usualParam(n *node, extra *notes, seen *paramSet) bool {
 	default:
 		return false
 	}
-	if uint64(s.m.fields.n) >= s.lim.Tensors || !seen.add(name) {
+	if uint64(len(s.m.fields)) >= s.lim.Tensors || !seen.add(name) {
 		return false
 	}
-	f.shape = s.shape(0, shape) // none of whose dimensions is negative
-	*s.m.params.add() = param{name, 1}
-	*s.m.fields.add() = f
+	s.shape(0, shape) // none of whose dimensions is negative
+	s.m.params = push(s.m.params, param{s.m.addText(name), 1})
+	s.m.fields = push(s.m.fields, f)
 	s.Skip("memory", uint64(head)+f.stored)
 	return true
 }
@@ -82,7 +82,7 @@ func (s *scanner) usualText(n *node, extra *notes, which special, f *field, b []
 	}
 	n.stated |= 1 << which
 	if which == nameParam {
-		n.name = value
+		n.name = s.m.addText(value)
 	} else {
 		extra.op = value
 	}

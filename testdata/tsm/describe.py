@@ -72,7 +72,7 @@ def tensor(name, dtype, shape, offset, memory):
 def tensor_names(nodes, by_position=False):
     """nodes: (name, [(param, number of fields)]). The names of all tensors in the order of
     the file, one list for every param."""
-    names = [name for name, _ in nodes]
+    names = [name for name, params in nodes if any(fields for _, fields in params)]
     indexes = {str(i): i for i in range(len(nodes))}
     for i, (name, params) in enumerate(nodes):
         usable = name != "" and names.count(name) == 1 and indexes.get(name, i) == i
