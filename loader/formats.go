@@ -2,6 +2,7 @@ package loader
 
 import (
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr1"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/april"
 	"github.com/tensormap/tensormap/layout/bw2l"
@@ -14,6 +15,7 @@ import (
 // decoders is the one place above layout that knows formats. A new format is a package
 // under layout and a line here.
 var decoders = map[layout.Format]layout.Decoder{
+	layout.APR1:        decoder(apr1.Decode),
 	layout.APR2:        decoder(apr2.Decode),
 	layout.April:       decoder(april.Decode),
 	layout.BW2L:        decoder(bw2l.Decode),

@@ -1,0 +1,97 @@
+package apr1
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// sparse is a file of which only the start and the end are there.
+type sparse struct {
+	head layout.Bytes
+	size uint64
+}
+
+func (s sparse) Size() uint64 { return s.size }
+
+func (s sparse) Slice(off, n uint64) ([]byte, error) { return s.head.Slice(off, n) }
+
+// manyTensors is a file of n tensors with the names and shapes of a transformer, without
+// the bytes of the tensors.
+func manyTensors(t testing.TB, n int, d layout.DType) sparse {
+	t.Helper()
+	tensors := make([]layout.Tensor, n)
+	for i := range tensors {
+		tensors[i] = tensor(fmt.Sprintf("decoder.layers.%d.self_attn.%d.weight", i/8, i%8), d, 384, 384)
+	}
+	var head bytes.Buffer
+	w, err := NewWriter(&head, tensors, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sparse{head: head.Bytes(), size: w.Size()}
+}
+
+// manyJSON is the same in the container JSON.
+func manyJSON(n int) sparse {
+	var index []byte
+	for i := range n {
+		index = fmt.Appendf(index, `,{"name":"decoder.layers.%d.self_attn.%d.weight","dtype":"F32","shape":[384,384],"offset":%d,"size":589824}`, i/8, i%8, i*589824)
+	}
+	index[0] = '['
+	index = append(index, ']')
+	b := append([]byte("APR1\x02\x00\x00\x00{}"), binary.LittleEndian.AppendUint32(nil, uint32(n))...)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(index)))
+	b = append(b, index...)
+	return sparse{head: b, size: uint64(len(b)) + uint64(n)*589824 + crcSize}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	for _, n := range []int{100, 2000, 20_000} {
+		for container, in := range map[string]sparse{
+			"f32":  manyTensors(b, n, layout.F32),
+			"int8": manyTensors(b, n, layout.I8),
+			"json": manyJSON(n),
+		} {
+			b.Run(fmt.Sprintf("tensors=%d/%s", n, container), func(b *testing.B) {
+				b.SetBytes(int64(len(in.head)))
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, err := Decode(in, nil); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+func BenchmarkMetadata(b *testing.B) {
+	v := &Vocabulary{}
+	for i := range 51_865 {
+		v.Tokens = append(v.Tokens, fmt.Sprintf("token %d", i))
+		if i < 50_000 {
+			v.Merges = append(v.Merges, [2]string{"token", fmt.Sprint(i)})
+		}
+	}
+	var out bytes.Buffer
+	w, err := NewWriter(&out, []layout.Tensor{tensor("a", layout.F32, 0)}, &Options{Vocabulary: v})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if w.WriteTensor(nil) != nil || w.Close() != nil {
+		b.Fatal("not written")
+	}
+	in := layout.Bytes(out.Bytes())
+	f := mustDecode(b, in)
+	b.SetBytes(int64(out.Len()))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := f.Metadata(in); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package apr1
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+const (
+	magic     = "APR1"
+	magicLate = "APR\x00"
+
+	headSize     = 52 // magic and header
+	lateHeadSize = 68 // the same and 16 bytes of zero
+	entrySize    = 96
+	nameSize     = 48 // with the NUL that ends a name
+	maxDims      = 4
+	crcSize      = 4
+	sizeSize     = 4 // of the u32 that starts a section
+	countsSize   = 8 // n_tokens and n_merges, or n_mels and n_freqs
+
+	maxExpansion = 255 // the most bytes that LZ4 makes of one
+)
+
+// Where fields are in the file.
+const (
+	atVersion      = 4
+	atModelType    = 6
+	atQuantization = 7
+	atCompressed   = 8
+	atTensors      = 9
+	atFlags        = 11
+	atDimensions   = 12
+	atLateReserved = 52
+)
+
+// Where fields are in an index entry.
+const (
+	inOffset   = 48
+	inSize     = 56
+	inElements = 64
+	inShape    = 72
+	inDims     = 88
+)
+
+var le = binary.LittleEndian
+
+// Container is one of the layouts that call themselves APR1.
+type Container uint8
+
+// The containers, which the package documentation describes.
+const (
+	Binary Container = iota // of the specification
+	Late                    // the same with 16 more bytes of header
+	JSON                    // of the aprender library
+)
+
+// Header is the 48 bytes behind the magic of the containers Binary and Late.
+type Header struct {
+	Version      uint16
+	ModelType    ModelType
+	Quantization Quantization
+	Compressed   bool
+	Tensors      uint16
+	Flags        Flags
+	Dimensions
+}
+
+// Dimensions are the hyperparameters of a Whisper model.
+type Dimensions struct {
+	NVocab      uint32
+	NAudioCtx   uint32
+	NAudioState uint32
+	NAudioHead  uint32
+	NAudioLayer uint32
+	NTextCtx    uint32
+	NTextState  uint32
+	NTextHead   uint32
+	NTextLayer  uint32
+	NMels       uint32
+}
+
+// dimensionNames are the names of the fields that Dimensions.fields returns.
+var dimensionNames = [...]string{
+	"n_vocab", "n_audio_ctx", "n_audio_state", "n_audio_head", "n_audio_layer",
+	"n_text_ctx", "n_text_state", "n_text_head", "n_text_layer", "n_mels",
+}
+
+// fields are the dimensions in the order of the header.
+func (d *Dimensions) fields() [len(dimensionNames)]*uint32 {
+	return [...]*uint32{
+		&d.NVocab, &d.NAudioCtx, &d.NAudioState, &d.NAudioHead, &d.NAudioLayer,
+		&d.NTextCtx, &d.NTextState, &d.NTextHead, &d.NTextLayer, &d.NMels,
+	}
+}
+
+// readHeader reads what b, the first 52 bytes of a file, says.
+func readHeader(b []byte) Header {
+	h := Header{
+		Version:      le.Uint16(b[atVersion:]),
+		ModelType:    ModelType(b[atModelType]),
+		Quantization: Quantization(b[atQuantization]),
+		Compressed:   b[atCompressed] != 0,
+		Tensors:      le.Uint16(b[atTensors:]),
+		Flags:        Flags(b[atFlags]),
+	}
+	for i, field := range h.fields() {
+		*field = le.Uint32(b[atDimensions+4*i:])
+	}
+	return h
+}
+
+// appendHeader writes the magic and h, which is not compressed.
+func appendHeader(b []byte, h *Header) []byte {
+	b = append(b, magic...)
+	b = le.AppendUint16(b, h.Version)
+	b = append(b, byte(h.ModelType), byte(h.Quantization), 0)
+	b = le.AppendUint16(b, h.Tensors)
+	b = append(b, byte(h.Flags))
+	for _, field := range h.fields() {
+		b = le.AppendUint32(b, *field)
+	}
+	return b
+}
+
+// ModelType is the kind of Whisper model. The specification lists the first three; the
+// others are those of the program that wrote the format.
+type ModelType uint8
+
+// The model types.
+const (
+	Tiny ModelType = iota
+	TinyEn
+	Base
+	BaseEn
+	Small
+	SmallEn
+	Medium
+	MediumEn
+	Large
+	LargeV1
+	LargeV2
+	LargeV3
+	LargeV3Turbo
+)
+
+var modelTypes = [...]string{
+	"tiny", "tiny.en", "base", "base.en", "small", "small.en", "medium", "medium.en",
+	"large", "large-v1", "large-v2", "large-v3", "large-v3-turbo",
+}
+
+// known reports whether t has a name.
+func (t ModelType) known() bool { return int(t) < len(modelTypes) }
+
+// String is the name under which Whisper models are published, such as "tiny.en".
+func (t ModelType) String() string {
+	if !t.known() {
+		return fmt.Sprintf("ModelType(%d)", uint8(t))
+	}
+	return modelTypes[t]
+}
+
+// Quantization is the element type of all tensors of a file.
+type Quantization uint8
+
+// The quantizations. The int4 (3) that its program declares but never wrote is unsupported.
+const (
+	F32 Quantization = iota
+	F16
+	Int8 // with a scale for each tensor
+)
+
+var quantizations = [...]struct {
+	name  string
+	dtype layout.DType
+}{{"f32", layout.F32}, {"f16", layout.F16}, {"int8", layout.I8}}
+
+func (q Quantization) known() bool { return int(q) < len(quantizations) }
+
+// String is the specification's name, such as "int8".
+func (q Quantization) String() string {
+	if !q.known() {
+		return fmt.Sprintf("Quantization(%d)", uint8(q))
+	}
+	return quantizations[q].name
+}
+
+// Flags say which optional sections a file has. Other bits mean nothing.
+type Flags uint8
+
+// The flags.
+const (
+	HasVocab Flags = 1 << iota
+	HasFilterbank
+)
+
+var flagNames = [...]string{"has_vocab", "has_filterbank"}
+
+// Has reports whether all bits of want are set.
+func (f Flags) Has(want Flags) bool { return f&want == want }
+
+// Names are the specification's names of the bits that are set, lowest bit first.
+func (f Flags) Names() []string {
+	names := []string{}
+	for i, name := range flagNames {
+		if f.Has(1 << i) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func errorf(at uint64, field string, sentinel error, format string, args ...any) *layout.FormatError {
+	return layout.Errorf(layout.APR1, at, field, sentinel, format, args...)
+}

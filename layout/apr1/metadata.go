@@ -1,0 +1,216 @@
+package apr1
+
+import (
+	"bytes"
+	"math"
+	"unicode/utf8"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// Metadata is what the header says, under the names of the specification, and the
+// vocabulary and filterbank:
+//
+//	version               uint16
+//	model_type            string, such as "tiny.en"; of a type without a name its number, uint8
+//	quantization          string: "f32", "f16" or "int8"
+//	compressed            bool
+//	n_vocab, …, n_mels    uint32
+//	vocab                 []string, by token id: see [Vocabulary]
+//	merges                [][]string, two of them each
+//	vocab_bytes           layout.Blob
+//	mel_filterbank        []float32, band by band
+//	mel_filterbank_shape  []uint32: n_mels and n_freqs of the filterbank
+//
+// vocab and merges are there if the file has a vocabulary. Their strings have the bytes of
+// the file, but JSON can only hold those that are UTF-8 and gets U+FFFD for the rest. So
+// that nothing is lost there, vocab_bytes, only where such a string exists, is the
+// vocabulary section as it is in the file, from n_tokens on.
+//
+// Metadata of the container JSON is the JSON of the file.
+func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
+	if f.Container == JSON {
+		return f.jsonMetadata(in)
+	}
+	md := f.Header.metadata()
+	if err := f.addVocabulary(&md, in); err != nil {
+		return nil, err
+	}
+	fb, err := f.Filterbank(in)
+	if err != nil {
+		return nil, err
+	}
+	if fb != nil {
+		md.Set(filterbankName, fb.Data)
+		md.Set(filterbankName+"_shape", []uint32{fb.NMels, fb.NFreqs})
+	}
+	return md, nil
+}
+
+func (f *File) jsonMetadata(in layout.Input) (layout.Metadata, error) {
+	if f.metadata.Size == 0 {
+		return layout.Metadata{}, nil
+	}
+	b, err := f.region(in, f.metadata)
+	if err != nil {
+		return nil, err
+	}
+	return layout.ParseJSON(b, layout.APR1, f.metadata.Offset, "metadata", f.lim)
+}
+
+func (h *Header) metadata() layout.Metadata {
+	md := layout.Metadata{
+		{Key: "version", Value: h.Version},
+		{Key: "model_type", Value: h.ModelType.String()},
+		{Key: "quantization", Value: h.Quantization.String()},
+		{Key: "compressed", Value: h.Compressed},
+	}
+	if !h.ModelType.known() {
+		md.Set("model_type", uint8(h.ModelType))
+	}
+	for i, field := range h.fields() {
+		md = append(md, layout.Entry{Key: dimensionNames[i], Value: *field})
+	}
+	return md
+}
+
+func (f *File) addVocabulary(md *layout.Metadata, in layout.Input) error {
+	if f.vocabulary.Size == 0 {
+		return nil
+	}
+	b, err := f.region(in, f.vocabulary)
+	if err != nil {
+		return err
+	}
+	v, allUTF8, err := parseVocabulary(string(b), f.vocabulary.Offset)
+	if err != nil {
+		return err
+	}
+	md.Set("vocab", v.Tokens)
+	merges := make([][]string, len(v.Merges))
+	for i := range v.Merges {
+		merges[i] = v.Merges[i][:]
+	}
+	md.Set("merges", merges)
+	if !allUTF8 {
+		md.Set("vocab_bytes", layout.Blob(bytes.Clone(b)))
+	}
+	return nil
+}
+
+// region reads a section that is wanted whole.
+func (f *File) region(in layout.Input, s layout.Section) ([]byte, error) {
+	if s.Size > f.lim.HeaderBytes {
+		return nil, errorf(s.Offset, s.Name, layout.ErrLimit, "%d bytes, more than %d", s.Size, f.lim.HeaderBytes)
+	}
+	return layout.Region(in, layout.APR1, s.Offset, s.Name, s.Offset, s.Size)
+}
+
+// Vocabulary is what a tokenizer knows. Its strings may hold any bytes: a token of
+// byte-level BPE is often a part of a character.
+type Vocabulary struct {
+	Tokens []string    // by their id
+	Merges [][2]string // which tokens are joined, first things first
+}
+
+// Vocabulary parses the vocabulary section; nil where the file has none.
+func (f *File) Vocabulary(in layout.Input) (*Vocabulary, error) {
+	if f.vocabulary.Size == 0 {
+		return nil, nil
+	}
+	b, err := f.region(in, f.vocabulary)
+	if err != nil {
+		return nil, err
+	}
+	v, _, err := parseVocabulary(string(b), f.vocabulary.Offset)
+	return v, err
+}
+
+// parseVocabulary parses s, the section at offset at from n_tokens on. The strings are parts
+// of s. That the counts fit s is checked again: the file may have changed since Decode.
+func parseVocabulary(s string, at uint64) (v *Vocabulary, allUTF8 bool, err error) {
+	p := stringParser{s: s, i: countsSize, at: at, allUTF8: true}
+	tokens, merges := uint64(le.Uint32([]byte(s[:4]))), uint64(le.Uint32([]byte(s[4:8])))
+	if 2*tokens+4*merges > uint64(len(s)-countsSize) {
+		return nil, false, errorf(at, "n_tokens", layout.ErrTruncated, "%d tokens and %d merges do not fit the %d bytes of the vocabulary", tokens, merges, len(s))
+	}
+	v = &Vocabulary{Tokens: make([]string, tokens), Merges: make([][2]string, merges)}
+	for i := range v.Tokens {
+		v.Tokens[i] = p.next("tokens")
+	}
+	for i := range v.Merges {
+		v.Merges[i] = [2]string{p.next("merges"), p.next("merges")}
+	}
+	if left := len(s) - p.i; p.err == nil && left > 0 {
+		p.fail("vocabulary_size", layout.ErrInvalid, "%d bytes are left behind the last merge", left)
+	}
+	if p.err != nil {
+		return nil, false, p.err
+	}
+	return v, p.allUTF8, nil
+}
+
+// stringParser reads strings of a u16 length and that many bytes.
+type stringParser struct {
+	s       string
+	i       int    // the next byte
+	at      uint64 // where s starts in the file
+	allUTF8 bool
+	err     error
+}
+
+func (p *stringParser) next(field string) string {
+	if p.err != nil {
+		return ""
+	}
+	if len(p.s)-p.i < 2 {
+		p.fail(field, layout.ErrTruncated, "the vocabulary ends before the length of a string")
+		return ""
+	}
+	n := int(p.s[p.i]) | int(p.s[p.i+1])<<8
+	if left := len(p.s) - p.i - 2; n > left {
+		p.fail(field, layout.ErrTruncated, "a string of %d bytes in the last %d of the vocabulary", n, left)
+		return ""
+	}
+	s := p.s[p.i+2:][:n]
+	p.i += 2 + n
+	p.allUTF8 = p.allUTF8 && utf8.ValidString(s)
+	return s
+}
+
+func (p *stringParser) fail(field string, sentinel error, format string, args ...any) {
+	p.err = errorf(p.at+uint64(p.i), field, sentinel, format, args...)
+}
+
+// Filterbank is the matrix that turns a spectrum into mel bands.
+type Filterbank struct {
+	NMels  uint32
+	NFreqs uint32
+	Data   []float32 // NMels rows of NFreqs values
+}
+
+// Filterbank reads the filterbank section; nil where the file has none.
+func (f *File) Filterbank(in layout.Input) (*Filterbank, error) {
+	fb := f.filterbank
+	if fb.offset == 0 {
+		return nil, nil
+	}
+	data, err := f.floats(in, fb.size())
+	if err != nil {
+		return nil, err
+	}
+	return &Filterbank{fb.mels, fb.freqs, data}, nil
+}
+
+// floats reads the first size bytes of the filterbank's values.
+func (f *File) floats(in layout.Input, size uint64) ([]float32, error) {
+	b, err := f.region(in, layout.Section{Name: "filterbank", Offset: f.filterbank.offset, Size: size})
+	if err != nil {
+		return nil, err
+	}
+	values := make([]float32, len(b)/4)
+	for i := range values {
+		values[i] = math.Float32frombits(le.Uint32(b[4*i:]))
+	}
+	return values, nil
+}
