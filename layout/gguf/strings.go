@@ -43,7 +43,7 @@ func skipOneByOne(b []byte, n uint64, w width) (size, count uint64) {
 }
 
 const (
-	few  = 1 << 10 // strings to pass one by one before the next attempt at lanes
+	few  = 1 << 10  // strings to pass one by one before the next attempt at lanes
 	lane = 16 << 10 // bytes
 	// longest is the longest string met in a lane.
 	longest = 1 << 10
