@@ -45,7 +45,7 @@ const segment = 16 << 20
 
 // stretch brings the blocks from lo on into reach, of hi-lo as many as a segment holds if
 // the file is not mapped. What it returns lives as long as the mapping and until sc is used
-// again.
+// again. Of a block that sc holds it has no bytes.
 func (t Tensor) stretch(sc *scratch, lo, hi uint64) (stretch, error) {
 	s := stretch{tensor: t, table: t.blocks(), lo: lo, hi: hi}
 	if hi == lo+1 && sc.holds(t.desc, lo) {
@@ -159,7 +159,7 @@ func (s *stretch) copy(sc *scratch, dst []byte, off uint64) error {
 	for len(dst) > 0 {
 		i, skip := off/lz4block.Size, off%lz4block.Size
 		n := min(s.table.Yield(i)-int(skip), len(dst))
-		if n == s.table.Yield(i) {
+		if n == s.table.Yield(i) && !sc.holds(s.tensor.desc, i) {
 			if err := s.decode(dst[:n], i); err != nil {
 				return err
 			}
@@ -175,15 +175,20 @@ func (s *stretch) copy(sc *scratch, dst []byte, off uint64) error {
 	return nil
 }
 
+// large reports whether s is worth more than one core.
+func (s *stretch) large() bool {
+	return s.hi-s.lo > copyBytes/lz4block.Size && runtime.GOMAXPROCS(0) > 1
+}
+
 // copyBytes is how much of a tensor a core decompresses at a time.
 const copyBytes = 8 * lz4block.Size
 
 // copyParallel is copy on all cores, where dst is large enough for that to pay.
 func (s *stretch) copyParallel(sc *scratch, dst []byte, off uint64) error {
-	parts := (off%copyBytes + uint64(len(dst)) + copyBytes - 1) / copyBytes
-	if parts < 2 || runtime.GOMAXPROCS(0) == 1 {
+	if !s.large() {
 		return s.copy(sc, dst, off)
 	}
+	parts := (off%copyBytes + uint64(len(dst)) + copyBytes - 1) / copyBytes
 	own := *s // for s to stay where it is in the case above
 	base, end := off/copyBytes*copyBytes, off+uint64(len(dst))
 	return onAllCores(parts, func(sc *scratch, i uint64) error {
@@ -275,11 +280,11 @@ func (e *expander) elementsIn(n uint64) uint64 {
 
 // stretchParallel is stretch on all cores, where dst is large enough for that to pay.
 func (e *expander) stretchParallel(sc *scratch, s *stretch, dst []float32, first uint64) error {
-	step := e.elementsIn(partBytes(e.dtype))
-	parts := (first%step + uint64(len(dst)) + step - 1) / step
-	if parts < 2 || runtime.GOMAXPROCS(0) == 1 {
+	if !s.large() {
 		return e.stretch(sc, s, dst, first)
 	}
+	step := e.elementsIn(partBytes(e.dtype))
+	parts := (first%step + uint64(len(dst)) + step - 1) / step
 	own, expand := *s, *e // for s and e to stay where they are in the case above
 	base, end := first/step*step, first+uint64(len(dst))
 	return onAllCores(parts, func(sc *scratch, i uint64) error {

@@ -26,6 +26,7 @@ type described struct {
 	stored uint64
 	sha256 string    // of the stored bytes
 	raw    bool      // not compressed
+	rawSum string    // SHA-256 of the elements, where it is known
 	first  []float32 // the first values, where they are known
 }
 
@@ -51,6 +52,7 @@ func witness(t testing.TB, path string) (list []described) {
 			// apr2
 			Stored       uint64
 			StoredSHA256 string  `json:"stored_sha256"`
+			RawSHA256    string  `json:"raw_sha256"`
 			F32          *string `json:"f32_hex"`
 		}
 	}
@@ -58,11 +60,11 @@ func witness(t testing.TB, path string) (list []described) {
 		t.Fatal(err)
 	}
 	for _, x := range file.Tensors {
-		d := described{x.Name, x.DType, x.Shape, x.Offset, x.Bytes + x.Stored, x.SHA256 + x.StoredSHA256, x.Encoding != "lz4", nil}
+		d := described{x.Name, x.DType, x.Shape, x.Offset, x.Bytes + x.Stored, x.SHA256 + x.StoredSHA256, x.Encoding != "lz4", x.RawSHA256, nil}
 		if d.raw {
 			d.first = decimals(x.First)
 		}
-		if d.raw && x.F32 != nil {
+		if x.F32 != nil {
 			d.first = float32Hex(t, *x.F32)
 		}
 		list = append(list, d)
@@ -122,12 +124,15 @@ func TestFixtureBytes(t *testing.T) {
 			if (x.Encoding() == layout.Raw) != w.raw {
 				t.Errorf("%s: %s is stored as %v", path, w.name, x.Encoding())
 			}
-			if !w.raw {
-				continue
-			}
 			b, err := x.Bytes()
 			var written bytes.Buffer
 			n, err2 := x.WriteTo(&written)
+			if !w.raw {
+				if sum := sha256.Sum256(b); err != nil || err2 != nil || hex.EncodeToString(sum[:]) != w.rawSum || !bytes.Equal(written.Bytes(), b) {
+					t.Errorf("%s: %s: other bytes; %v, %v", path, w.name, err, err2)
+				}
+				continue
+			}
 			if err != nil || err2 != nil || !bytes.Equal(b, file[w.offset:][:w.stored]) || !bytes.Equal(written.Bytes(), b) || n != int64(len(b)) {
 				t.Errorf("%s: %s: other bytes; %v, %v", path, w.name, err, err2)
 			}

@@ -1,0 +1,44 @@
+//go:build unix
+
+package loader_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// TestCompressedLost cuts the file off under the model.
+func TestCompressedLost(t *testing.T) {
+	file := lz4File(t, compressible("x", layout.Q8_0, 1024, 1024))
+	page := int64(os.Getpagesize())
+	for _, left := range []int64{page, int64(len(file)) / 2 / page * page} {
+		for _, opts := range []*loader.Options{nil, {NoMap: true}} {
+			fails := func(name string, read func(x loader.Tensor) error) {
+				t.Helper()
+				x := tensor(t, lost(t, file, left, opts), "x")
+				for range 2 {
+					if err := read(x); !errors.Is(err, mmapio.ErrFault) {
+						t.Errorf("NoMap %v, %d bytes left: %s: %v", opts != nil, left, name, err)
+					}
+				}
+			}
+			for name, read := range readers {
+				switch name {
+				case "DequantizeRows", "DequantizeRange", "At": // of what may be left
+					last := uint64(1<<20 - 1)
+					read = func(x loader.Tensor) error { return x.DequantizeRange(make([]float32, 1), last) }
+				}
+				fails(name, read)
+			}
+			fails("Bytes", func(x loader.Tensor) error { _, err := x.Bytes(); return err })
+			fails("Float32s", func(x loader.Tensor) error { _, err := x.Float32s(); return err })
+			fails("WriteStored", func(x loader.Tensor) error { _, err := x.WriteStored(new(bytes.Buffer)); return err })
+		}
+	}
+}

@@ -1,0 +1,175 @@
+package loader_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// disguised lets the tensors of APR2 files pass for something else.
+func disguised(t *testing.T, disguise func(f layout.File, list []layout.Tensor) layout.File) {
+	t.Helper()
+	loader.Decode(func(in layout.Input, lim *layout.Limits) (layout.File, error) {
+		f, err := apr2.Decode(in, lim)
+		if err != nil {
+			return nil, err
+		}
+		return disguise(f, f.Index().Tensors), nil
+	})
+	t.Cleanup(func() { loader.Decode(nil) })
+}
+
+// packing is a format that stores the elements of "x" with their bits inverted, to be had
+// only as a whole.
+type packing struct {
+	layout.File
+	unpacked *atomic.Int64
+	err      error
+}
+
+func (p packing) Unpack(in layout.Input, t *layout.Tensor, dst []byte) error {
+	p.unpacked.Add(1)
+	b, err := in.Slice(t.Offset, t.Stored)
+	if err != nil {
+		return err
+	}
+	for i := range dst {
+		dst[i] = ^b[i]
+	}
+	return p.err
+}
+
+// packed opens a file whose tensor "x" is c, packed.
+func packed(t *testing.T, p placement, c content, fail error) (loader.Tensor, *atomic.Int64) {
+	t.Helper()
+	unpacked := new(atomic.Int64)
+	disguised(t, func(f layout.File, list []layout.Tensor) layout.File {
+		list[1].Encoding = layout.Protobuf
+		return packing{f, unpacked, fail}
+	})
+	inverted := c
+	inverted.data = bytes.Clone(c.data)
+	for i := range inverted.data {
+		inverted.data[i] ^= 0xff
+	}
+	file := apr2File(t, nil, []content{random("before", layout.U8, 5), inverted, random("after", layout.U8, 5)})
+	return tensor(t, p.open(t, file), "x"), unpacked
+}
+
+func TestPackedEveryWay(t *testing.T) {
+	for _, d := range []layout.DType{layout.F32, layout.I64, layout.Q8_0} {
+		c := random("x", d, 9, 5, 256)
+		want := make([]float32, c.elements())
+		if err := dequant.Expand(d, want, c.data); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range placements {
+			for name, expand := range expansions {
+				x, unpacked := packed(t, p, c, nil)
+				if got, err := expand(x); err != nil || !sameValues(d, got, want) {
+					t.Errorf("%s of %v, %s: %v, or other values", name, d, p.name, err)
+				}
+				if n := unpacked.Load(); n != 1 {
+					t.Errorf("%s of %v, %s: unpacked %d times", name, d, p.name, n)
+				}
+			}
+			x, unpacked := packed(t, p, c, nil)
+			var out bytes.Buffer
+			n, err := x.WriteTo(&out)
+			b, err2 := x.Bytes()
+			if err != nil || err2 != nil || n != int64(len(c.data)) || !bytes.Equal(out.Bytes(), c.data) || !bytes.Equal(b, c.data) || unpacked.Load() != 1 {
+				t.Errorf("%v, %s: other bytes, unpacked %d times; %v, %v", d, p.name, unpacked.Load(), err, err2)
+			}
+			if x.ZeroCopy() || x.Encoding() != layout.Protobuf {
+				t.Errorf("zero copy %v, %v", x.ZeroCopy(), x.Encoding())
+			}
+		}
+	}
+}
+
+// TestPackedIsHeld: going through a tensor unpacks it once, even if nothing is cached.
+func TestPackedIsHeld(t *testing.T) {
+	none := placement{open: func(t *testing.T, b []byte) *loader.Model {
+		return openBytes(t, b, &loader.Options{CacheBytes: -1})
+	}}
+	for _, name := range []string{"Chunks(1)", "Chunks(7)", "Values(1001)"} {
+		x, unpacked := packed(t, none, random("x", layout.F16, 30, 256), nil)
+		if _, err := expansions[name](x); err != nil || unpacked.Load() != 1 {
+			t.Errorf("%s: unpacked %d times; %v", name, unpacked.Load(), err)
+		}
+	}
+}
+
+func TestPackedFails(t *testing.T) {
+	c := random("x", layout.F16, 3, 256)
+	bad := layout.Errorf(layout.April, 77, "float_data", layout.ErrInvalid, "bad")
+	x, unpacked := packed(t, placements[0], c, bad)
+	for name, call := range tensorCalls {
+		if name == "View" || name == "Scale" || name == "WriteStored" {
+			continue
+		}
+		if err := call(x); !errors.Is(err, bad) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if unpacked.Load() < 5 {
+		t.Errorf("unpacked %d times", unpacked.Load())
+	}
+	disguised(t, func(f layout.File, list []layout.Tensor) layout.File {
+		list[0].Encoding = layout.Protobuf
+		return f // which cannot unpack
+	})
+	x = tensor(t, openBytes(t, apr2File(t, nil, []content{c}), nil), "x")
+	for name, err := range map[string]error{
+		"Bytes":   func() error { _, err := x.Bytes(); return err }(),
+		"WriteTo": func() error { _, err := x.WriteTo(io.Discard); return err }(),
+		"At":      func() error { _, err := x.At(1, 1); return err }(),
+	} {
+		if !errors.Is(err, loader.ErrUnsupported) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestWholeTensorTypes has the types whose tensors are more than their blocks: APR_Q8 has a
+// scale before its elements, the last block of APR_Q4 is filled up. APR2 has no ids for them.
+func TestWholeTensorTypes(t *testing.T) {
+	for _, d := range []layout.DType{layout.APR_Q4, layout.APR_Q8} {
+		shape := []uint64{5, 7, 2341}
+		c := random("x", d, shape...)
+		if d == layout.APR_Q8 {
+			copy(c.data, []byte{0, 0, 0x20, 0x3e}) // 0.15625
+		}
+		want := make([]float32, 5*7*2341)
+		if err := dequant.Expand(d, want, c.data); err != nil {
+			t.Fatal(err)
+		}
+		disguised(t, func(f layout.File, list []layout.Tensor) layout.File {
+			list[1].DType, list[1].Shape = d, shape
+			return f
+		})
+		bytesOf := content{"x", layout.U8, []uint64{uint64(len(c.data))}, c.data}
+		plain := apr2File(t, nil, []content{random("before", layout.U8, 5), bytesOf, random("after", layout.U8, 5)})
+		for encoding, file := range map[string][]byte{"raw": plain, "lz4": lz4File(t, bytesOf)} {
+			for _, p := range placements {
+				x := tensor(t, p.open(t, file), "x")
+				for name, expand := range expansions {
+					if got, err := expand(x); err != nil || !slices.Equal(got, want) {
+						t.Errorf("%s of %v, %s, %s: %v, or other values", name, d, encoding, p.name, err)
+					}
+				}
+				if b, err := x.Bytes(); err != nil || !bytes.Equal(b, c.data) {
+					t.Errorf("Bytes of %v, %s, %s: %v, or others", d, encoding, p.name, err)
+				}
+			}
+		}
+	}
+}
