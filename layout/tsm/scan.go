@@ -97,7 +97,7 @@ type scanner struct {
 	m         *module
 	keep      bool   // that notes are asked for
 	spare     notes  // what they are written to where they are not
-	usualDims uint32 // the most that usualParam takes
+	usualDims int    // the most that usualParam takes; -1: none
 	nodes     int    // how many there are
 	node      int    // that is being read, or -1
 	param     []byte // that is being read, if one is
@@ -106,14 +106,22 @@ type scanner struct {
 // scan reads a module and makes sure of all that can be said without looking at two nodes
 // at once. It keeps notes if keep says so.
 func scan(in layout.Input, lim layout.Limits, keep bool) (*module, error) {
-	s := scanner{
+	s := newScanner(in, lim)
+	s.keep = keep
+	return s.scan()
+}
+
+func newScanner(in layout.Input, lim layout.Limits) *scanner {
+	return &scanner{
 		Cursor:    layout.NewCursor(in, layout.TSM, 0, in.Size()),
 		lim:       lim,
 		m:         new(module),
-		keep:      keep,
-		usualDims: uint32(min(usualDims, lim.Rank)),
+		usualDims: int(min(usualDims, lim.Rank)),
 		node:      -1,
 	}
+}
+
+func (s *scanner) scan() (*module, error) {
 	s.header()
 	inputs := s.indexes("inputs")
 	outputs := s.indexes("outputs")

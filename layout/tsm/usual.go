@@ -27,7 +27,7 @@ func (s *scanner) usualParam(n *node, extra *notes, seen *paramSet) bool {
 	}
 	name, fields, tensor := b[4:4+size:4+size], b[4+size:], b[8+size:]
 	dims := binary.LittleEndian.Uint32(tensor[1:])
-	if binary.LittleEndian.Uint32(fields) != 1 || dims > s.usualDims || !plainASCII(name) {
+	if binary.LittleEndian.Uint32(fields) != 1 || int64(dims) > int64(s.usualDims) || !plainASCII(name) {
 		return false
 	}
 	head := minParam + minTensor + int(size+4*dims)

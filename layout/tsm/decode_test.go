@@ -1,0 +1,311 @@
+package tsm
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+func mustDecode(t testing.TB, in layout.Input) *File {
+	t.Helper()
+	f, err := Decode(in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// checkError makes sure of everything that an error says.
+func checkError(t *testing.T, err, sentinel error, field string, at int, reason string) {
+	t.Helper()
+	e, ok := errors.AsType[*layout.FormatError](err)
+	if !ok || e.Format != layout.TSM || e.Field != field || e.Offset != uint64(at) || !errors.Is(err, sentinel) || !strings.Contains(e.Reason, reason) {
+		t.Errorf("error is %v, want %s at %d (%v) with %q", err, field, at, sentinel, reason)
+	}
+}
+
+// The fixtures hold most refusals; these are the rest, and what errors say.
+func TestErrors(t *testing.T) {
+	head := len(build(1).b)
+	for _, test := range []struct {
+		name     string
+		file     *builder
+		lim      layout.Limits
+		sentinel error
+		field    string
+		at       int
+		reason   string
+	}{
+		{"another code", new(builder).i32(0, 0x19910928).i32(make([]int, 40)...), layout.Limits{},
+			layout.ErrInvalid, "code", 4, "0x19910928, not 0x19910929"},
+		{"a .sta container", new(builder).i32(moduleCode, 6).i32(make([]int, 40)...), layout.Limits{},
+			layout.ErrUnsupported, "fake", 0, ".sta container"},
+		{"pointers", build(1).i32(1).param("p", 1).tensor(12, 8), layout.Limits{},
+			layout.ErrUnsupported, "dtype", head + 13, `node 0, param "p": 12 is PTR`},
+		{"type 255", build(1).i32(1).param("p", 1).tensor(255, 8), layout.Limits{},
+			layout.ErrUnsupported, "dtype", head + 13, "255 is no known type"},
+		{"negative type of a node", build(1).i32(1).ints("#dtype", -1).inputs(), layout.Limits{},
+			layout.ErrUnsupported, "#dtype", head + 27, "-1 is no known type"},
+		{"size past 64 bits in many dimensions", build(1).i32(1).param("p", 1).tensor(11, 0, 1<<30, 1<<30, 4, 1, 1), layout.Limits{},
+			layout.ErrInvalid, "shape", head + 18, "2^64 bytes"},
+		{"memory past the file", build(1).i32(1).param("p", 1).tensor(11, 0, 1<<30), layout.Limits{},
+			layout.ErrTruncated, "memory", head + 22, "8589934592 bytes, but only 0 are left"},
+		{"tensors past the limit", build(1).i32(1).param("p", 3).tensor(1, 1).tensor(1, 1).tensor(1, 1).inputs(), layout.Limits{Tensors: 2},
+			layout.ErrLimit, "packed_tensor", head + 25, "more than 2 tensors"},
+		{"params past the limit", build(1).i32(2).param("p", 1).tensor(1, 1).param("q", 1).tensor(1, 1).inputs(), layout.Limits{Tensors: 1},
+			layout.ErrLimit, "packed_tensor", head + 28, "more than 1 tensors"},
+		{"rank past the limit", build(1).i32(1).param("p", 1).tensor(1, 1, 1, 1).inputs(), layout.Limits{Rank: 1},
+			layout.ErrLimit, "dims", head + 14, "2 dimensions, more than 1"},
+		{"node's name past the limit", build(1).node("name", "", 0).inputs(), layout.Limits{NameBytes: 3},
+			layout.ErrLimit, "#name", head + 17, "4 bytes, more than 3"},
+		{"tensor's name past the limit", build(1).node("nam", "o", 1).param("p", 1).tensor(1, 1).inputs(), layout.Limits{NameBytes: 4},
+			layout.ErrLimit, "name", head + 59, "5 bytes, more than 4"},
+		{"long cycle", ring(12), layout.Limits{},
+			layout.ErrInvalid, "inputs", len(ring(12).b) - 8, `a cycle of 12 nodes, each with the next as an input: 0 "", 1 "", 2 "", 3 "", 4 "", 5 "", 6 "", 7 "", …, and 0 again`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := Decode(test.file.in(), &test.lim)
+			checkError(t, err, test.sentinel, test.field, test.at, test.reason)
+		})
+	}
+}
+
+// ring is n nodes, each an input of the one before it, and two for the last one so that
+// the order alone does not tell.
+func ring(n int) *builder {
+	b := build(n)
+	for i := range n - 1 {
+		b.i32(0).inputs(i + 1)
+	}
+	return b.i32(0).inputs(0, n-1)
+}
+
+// A graph as deep as it has nodes, in an order that tells nothing, is walked in little time
+// and without recursion.
+func TestDeepGraph(t *testing.T) {
+	const n = 100_000
+	for _, cycle := range []bool{false, true} {
+		b := build(n)
+		b.i32(0).inputs(2) // 0, 2, 4, …, 5, 3, 1
+		for i := 1; i < n; i++ {
+			switch {
+			case i == 1 && cycle:
+				b.i32(0).inputs(0)
+			case i == 1:
+				b.i32(0).inputs()
+			case i%2 == 1:
+				b.i32(0).inputs(i - 2)
+			case i == n-2:
+				b.i32(0).inputs(n - 1)
+			default:
+				b.i32(0).inputs(i + 2)
+			}
+		}
+		_, err := Decode(b.in(), nil)
+		if cycle {
+			checkError(t, err, layout.ErrInvalid, "inputs", headerSize+12+12+8, "a cycle of 100000 nodes")
+		} else if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Every path is walked once, however many lead to a node.
+func TestWideGraph(t *testing.T) {
+	const n = 2000 // with 2^1000 paths
+	b := build(n)
+	for i := range n {
+		switch {
+		case i%2 == 0 && i < n-2:
+			b.i32(0).inputs(i+1, i+2, i+3)
+		case i < n-2:
+			b.i32(0).inputs(i+1, i+2)
+		case i == n-2:
+			b.i32(0).inputs()
+		default:
+			b.i32(0).inputs(n - 2) // so that the order tells nothing
+		}
+	}
+	mustDecode(t, b.in())
+}
+
+// Params beyond the few that are compared one by one.
+func TestManyParams(t *testing.T) {
+	const n = 200
+	for _, twice := range []int{-1, 0, 3, 15, 16, 17, 150} {
+		b := build(1).i32(n)
+		at := 0
+		for i := range n {
+			name := fmt.Sprint("p", i)
+			if i == n-1 && twice >= 0 {
+				name = fmt.Sprint("p", twice)
+			}
+			at = len(b.b)
+			b.param(name, i%3)
+			for range i % 3 {
+				b.tensor(10, 8, 2)
+			}
+		}
+		b.inputs()
+		f, err := Decode(b.in(), nil)
+		if twice >= 0 {
+			checkError(t, err, layout.ErrDuplicate, "name", at, fmt.Sprintf(`node 0, param "p%d": the node has two`, twice))
+		} else if err != nil || len(f.Index().Tensors) != n-1 {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// A param is read the same in the short way for usual ones and in the way for all, whatever
+// it is like and wherever the file ends.
+func TestUsualIsAny(t *testing.T) {
+	shapes := [][]int{{}, {1}, {3}, {2, 3}, {2, 0}, {1, 2, 1, 2}, {1, 2, 1, 2, 1}, {-1}, {1 << 30, 1 << 30, 1 << 30, 1 << 30}, {1, 200}}
+	for _, name := range []string{"", "p", "#name", "#op", "#shape", "#dtype", "#other", strings.Repeat("l", 31), strings.Repeat("l", 32), "é", "\xff", "a\x00b"} {
+		for _, shape := range shapes {
+			for _, dtype := range []uint8{0, 5, 10, 12, 13, 24, 32, 33} {
+				elements := 1
+				for _, d := range shape {
+					elements *= max(d, 0) % (1 << 20)
+				}
+				b := build(1).i32(2).param(name, 1).tensor(dtype, elements*dtypes[min(int(dtype), 32)].BlockBytes(), shape...)
+				b.string("#name", "n").inputs()
+				for _, cut := range []int{0, 1, 5, 30, 60} {
+					in := b.b[:len(b.b)-min(cut, len(b.b)-headerSize)]
+					usual, err1 := described(in, usualDims)
+					all, err2 := described(in, -1)
+					if usual != all || fmt.Sprint(err1) != fmt.Sprint(err2) {
+						t.Fatalf("%q, type %d, %v:\n%s, %v\n%s, %v", name, dtype, shape, usual, err1, all, err2)
+					}
+				}
+			}
+		}
+	}
+}
+
+// described is all that a scan finds, in text.
+func described(in layout.Bytes, dims int) (string, error) {
+	s := newScanner(in, (*layout.Limits)(nil).WithDefaults())
+	s.keep, s.usualDims = true, dims
+	m, err := s.scan()
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%+v", *m), nil
+}
+
+func TestModule(t *testing.T) {
+	b := build(3)
+	b.node("sum", "add", 0).inputs(1, 2, 2)
+	b.node("x", "<param>", 2).ints("#shape", -1, 3).ints("#dtype", 10).inputs()
+	b.node("y", "<const>", 4).param("value", 2).tensor(10, 8, 2).tensor(1, 1).param("none", 0).ints("#output_count", 1).ints("#shape").inputs()
+	f := mustDecode(t, b.in())
+	m, err := f.Module(b.in())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := fmt.Sprintf("%v", m.Nodes), "[{sum add [1 2 2] [] INVALID 0 []} {x <param> [] [-1 3] F32 0 []} "+
+		"{y <const> [] [] INVALID 1 [{value 0 2} {none 2 0}]}]"; got != want {
+		t.Errorf("nodes are\n%s, want\n%s", got, want)
+	}
+	if m.Nodes[0].Shape != nil || m.Nodes[2].Shape == nil {
+		t.Error("a node without a shape is taken for one with the shape of a scalar, or the other way round")
+	}
+	if p, ok := m.Nodes[2].Param("value"); !ok || p.Count != 2 {
+		t.Errorf("value is %v, %t", p, ok)
+	}
+	if _, ok := m.Nodes[2].Param("values"); ok {
+		t.Error("there is a param that is not there")
+	}
+	if _, err := f.Module(b.in()[:len(b.b)-1]); !errors.Is(err, layout.ErrTruncated) {
+		t.Errorf("a file that shrank: %v", err)
+	}
+	if _, err := f.Module(build(0).in()); !errors.Is(err, layout.ErrInvalid) {
+		t.Errorf("another file: %v", err)
+	}
+}
+
+func TestGraph(t *testing.T) {
+	in := fixture(t, "tennis-packed")
+	g, err := mustDecode(t, in).Graph(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(g.Inputs, []int{2}) || !slices.Equal(g.Outputs, []int{0, 1}) || len(g.Nodes) != 3 {
+		t.Errorf("%+v", g)
+	}
+	if n := g.Nodes[1]; n.Name != "layer/0/op" || n.Op != "custom" || !slices.Equal(n.Inputs, []int{2, 2}) ||
+		!slices.Contains(n.Tensors, "layer/0/op/fields/3") || len(n.Tensors) != 11 || n.Attributes != nil {
+		t.Errorf("%+v", n)
+	}
+	in = fixture(t, "tennis-graph")
+	g, err = mustDecode(t, in).Graph(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := g.Nodes[8].Attributes.MarshalJSON(); string(b) != `{"shape":[-1,3,8,8],"dtype":"F32"}` {
+		t.Errorf("attributes are %s, %v", b, err)
+	}
+}
+
+func TestSummary(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		in   layout.Bytes
+		want string
+	}{
+		{"graph", fixture(t, "tennis-graph"), `nodes: 16
+inputs: image F32 [-1 3 8 8]
+outputs: prob
+operators: <const> ×5, add_bias ×2, conv2d ×2, <param> ×1, add ×1, flatten ×1, inner_prod ×1, pooling2d ×1, relu ×1, softmax ×1
+parameters: 522 in 26 tensors, 2057 bytes
+`},
+		{"empty", fixture(t, "empty"), "nodes: 0\ninputs: \noutputs: \noperators: \nparameters: 0 in 0 tensors, 0 bytes\n"},
+		{"names", fixture(t, "names"), `nodes: 17
+inputs: in F32 [-1 0 2147483647]
+scalar []
+outputs: late
+16
+operators: <const> ×11, <param> ×2, "" ×1, add ×1, relu ×1, split ×1
+parameters: 19 in 19 tensors, 76 bytes
+`},
+	} {
+		facts, err := mustDecode(t, test.in).Summary(test.in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got strings.Builder
+		for _, f := range facts {
+			fmt.Fprintf(&got, "%s: %s\n", f.Label, f.Value)
+		}
+		if got.String() != test.want {
+			t.Errorf("%s: summary is\n%swant\n%s", test.name, got.String(), test.want)
+		}
+	}
+}
+
+// What there can be any number of is shortened.
+func TestSummaryIsShort(t *testing.T) {
+	const n = 1000
+	b := new(builder).i32(0, moduleCode)
+	b.b = append(b.b, make([]byte, 120)...)
+	b.inputs(make([]int, n)...).inputs().i32(n)
+	for i := range n {
+		b.node(fmt.Sprint("n", i), fmt.Sprint("op", i), 1).param("huge", 1).tensor(0, 0, 1<<31-1, 1<<31-1).inputs()
+	}
+	facts, err := mustDecode(t, b.in()).Summary(b.in())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range facts {
+		if len(f.Value) > 1000 {
+			t.Errorf("%s: %s", f.Label, f.Value)
+		}
+	}
+	if got := facts[4].Value; got != "0 in 1000 tensors, 0 bytes" {
+		t.Errorf("parameters: %s", got)
+	}
+}
