@@ -1,0 +1,665 @@
+package loader_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/mmapio"
+	"github.com/tensormap/tensormap/shard"
+)
+
+// sharded are models of several files, each with a file of the same tensors.
+var sharded = []struct{ path, single string }{
+	{"safetensors/model.safetensors.index.json", "safetensors/single.safetensors"},
+	{"apr2/model.apr", "apr2/single.apr"},
+	{"gguf/model-00001-of-00004.gguf", "gguf/single.gguf"},
+	{"gguf/model-00003-of-00004.gguf", "gguf/single.gguf"},
+}
+
+func shardsDir(path string) string { return filepath.Join("../testdata/shards", path) }
+
+// fromDisk are the ways to open a model that has more than one file.
+func fromDisk() []way {
+	return slices.DeleteFunc(slices.Clone(ways), func(w way) bool { return w.name == "OpenBytes" })
+}
+
+// TestShardsAreOneModel: a model in four files gives what the same model gives in one.
+func TestShardsAreOneModel(t *testing.T) {
+	for _, s := range sharded {
+		single := openPath(t, shardsDir(s.single), nil)
+		for _, w := range fromDisk() {
+			t.Run(s.path+"/"+w.name, func(t *testing.T) {
+				m, err := w.open(shardsDir(s.path))
+				m = opened(t, m, err)
+				if m.Len() != single.Len() || m.Format() != single.Format() {
+					t.Fatalf("%d tensors of %v, want %d of %v", m.Len(), m.Format(), single.Len(), single.Format())
+				}
+				files := make(map[int]bool)
+				for want := range single.Tensors() {
+					x := tensor(t, m, want.Name())
+					sameTensor(t, x, want)
+					checkPlace(t, m, x)
+					files[x.File()] = true
+				}
+				if len(files) != 4 {
+					t.Errorf("tensors of %d files", len(files))
+				}
+				if !slices.Equal(names(m.Sorted()), names(single.Sorted())) {
+					t.Error("another order of names")
+				}
+			})
+		}
+	}
+}
+
+// sameTensor compares all that two tensors can be asked for, but where they are.
+func sameTensor(t *testing.T, x, want loader.Tensor) {
+	t.Helper()
+	b, err := x.Bytes()
+	wb, werr := want.Bytes()
+	if got := (content{x.Name(), x.DType(), x.Shape(), b}); err != nil || werr != nil || !got.equal(content{want.Name(), want.DType(), want.Shape(), wb}) {
+		t.Errorf("%s: %v, %v", want.Name(), err, werr)
+	}
+	q, scaled, err := x.Scale()
+	wq, wscaled, werr := want.Scale()
+	if q != wq || scaled != wscaled || err != nil || werr != nil {
+		t.Errorf("%s: scale %v, %v, %v; want %v", want.Name(), q, scaled, err, wq)
+	}
+	values, err := x.Float32s()
+	wvalues, werr := want.Float32s()
+	if err != nil || werr != nil || !slices.Equal(values, wvalues) {
+		t.Errorf("%s: other values, %v, %v", want.Name(), err, werr)
+	}
+	read := make([]float32, x.Elements())
+	if err := x.Dequantize(read); err != nil || !slices.Equal(read, wvalues) {
+		t.Errorf("%s: dequantized to other values, %v", want.Name(), err)
+	}
+	var written bytes.Buffer
+	if n, err := x.WriteTo(&written); err != nil || n != int64(len(wb)) || !bytes.Equal(written.Bytes(), wb) {
+		t.Errorf("%s: wrote %d bytes, %v", want.Name(), n, err)
+	}
+}
+
+// checkPlace makes sure that x is where it says it is.
+func checkPlace(t *testing.T, m *loader.Model, x loader.Tensor) {
+	t.Helper()
+	f := m.Files()[x.File()]
+	all, err := os.ReadFile(f.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := x.Bytes()
+	if err != nil || uint64(len(all)) != f.Size || !bytes.Equal(all[x.Offset():][:x.StoredBytes()], b) {
+		t.Errorf("%s is not at %d of %s: %v", x.Name(), x.Offset(), f.Path, err)
+	}
+	if f.Layout.Index().Find(x.Name()) < 0 {
+		t.Errorf("%s is not in the index of its own file", x.Name())
+	}
+}
+
+func TestShardFiles(t *testing.T) {
+	for _, s := range sharded {
+		m := openPath(t, shardsDir(s.path), nil)
+		files := m.Files()
+		if strings.Contains(s.path, "gguf") {
+			if len(files) != 4 {
+				t.Errorf("%s: %d files", s.path, len(files))
+			}
+		} else if last := files[len(files)-1]; len(files) != 5 || last.Path != shardsDir(s.path) || last.Layout.Index().Format != layout.Manifest {
+			t.Errorf("%s: %+v", s.path, files)
+		} else if _, ok := last.Layout.(*shard.Manifest); !ok {
+			t.Errorf("%s: the manifest is a %T", s.path, last.Layout)
+		}
+		for i, f := range files[:4] {
+			if want := fmt.Sprintf("model-%05d-of-00004%s", i+1, filepath.Ext(f.Path)); f.Path != filepath.Join(filepath.Dir(shardsDir(s.path)), want) {
+				t.Errorf("%s: file %d is %s", s.path, i, f.Path)
+			}
+		}
+		if _, err := m.Tensor("nothing"); !errors.Is(err, loader.ErrNotFound) || !strings.HasPrefix(err.Error(), shardsDir(s.path)+": ") {
+			t.Errorf("%s: %v", s.path, err)
+		}
+	}
+}
+
+// put writes an APR2 model of one shard for each group of tensors, and is the path of its
+// manifest. edit may change the manifest.
+func put(t testing.TB, dir string, edit func(*manifest), groups ...[]content) string {
+	t.Helper()
+	m := manifest{Version: "2.0.0", Sharded: true, Count: len(groups), Map: map[string]int{}}
+	for i, group := range groups {
+		b := apr2File(t, nil, group)
+		name := fmt.Sprintf("model-%05d-of-%05d.apr", i+1, len(groups))
+		writeTo(t, filepath.Join(dir, name), b)
+		m.Shards = append(m.Shards, manifestShard{name, len(b), fmt.Sprintf("%08x", crc32.ChecksumIEEE(b))})
+		for _, c := range group {
+			m.Map[c.name] = i
+		}
+	}
+	if edit != nil {
+		edit(&m)
+	}
+	text, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "model.apr")
+	writeTo(t, path, text)
+	return path
+}
+
+type manifest struct {
+	Version  string          `json:"apr_version"`
+	Sharded  bool            `json:"sharded"`
+	Count    int             `json:"shard_count"`
+	Shards   []manifestShard `json:"shards"`
+	Map      map[string]int  `json:"tensor_shard_map"`
+	Metadata any             `json:"metadata,omitempty"`
+}
+
+type manifestShard struct {
+	File  string `json:"file"`
+	Size  int    `json:"size"`
+	CRC32 string `json:"crc32"`
+}
+
+func writeTo(t testing.TB, path string, b []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, b, 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func apart(tensors []content) (groups [][]content) {
+	for _, c := range tensors {
+		groups = append(groups, []content{c})
+	}
+	return groups
+}
+
+func three() []content {
+	return []content{random("f32", layout.F32, 3, 4), random("i8", layout.I8, 3, 4), random("q4", layout.Q4_0, 3, 64)}
+}
+
+func TestOpenShardErrors(t *testing.T) {
+	other := safeTensors([]content{random("f32", layout.F32, 3, 4)})
+	tests := []struct {
+		name  string
+		edit  func(*manifest)
+		spoil func(dir string) error // after all has been written
+		want  error
+		says  []string
+	}{
+		{"missing", nil, func(dir string) error { return os.Remove(filepath.Join(dir, "model-00002-of-00003.apr")) },
+			fs.ErrNotExist, []string{"shards.file", `"model-00002-of-00003.apr"`}},
+		{"truncated", nil, func(dir string) error { return os.Truncate(filepath.Join(dir, "model-00003-of-00003.apr"), 9) },
+			layout.ErrInvalid, []string{"shards.size", `"model-00003-of-00003.apr" has 9 bytes`}},
+		{"damaged", func(m *manifest) { m.Shards[1].Size = 9 }, func(dir string) error {
+			return os.Truncate(filepath.Join(dir, "model-00002-of-00003.apr"), 9)
+		}, layout.ErrTruncated, []string{"model-00002-of-00003.apr: apr2: "}},
+		{"another format", func(m *manifest) { m.Shards[1] = manifestShard{"x", len(other), ""} }, func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "x"), other, 0o666)
+		}, layout.ErrInvalid, []string{"shards.file", `"x" is of format safetensors, not apr2`}},
+		{"no format", func(m *manifest) { m.Shards[1] = manifestShard{"x", 5, ""} }, func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "x"), []byte("\x01\x02\x03\x04\x05"), 0o666)
+		}, layout.ErrFormat, []string{"x: unknown: ", "01 02"}},
+		{"a directory", func(m *manifest) { m.Shards[1].File = "d" }, func(dir string) error { return os.Mkdir(filepath.Join(dir, "d"), 0o777) },
+			nil, []string{"shards.file", "d", "not a regular file"}},
+		{"twice under two names", func(m *manifest) {
+			m.Shards[1] = m.Shards[0]
+			m.Shards[1].File = "again"
+		}, func(dir string) error {
+			return os.Link(filepath.Join(dir, "model-00001-of-00003.apr"), filepath.Join(dir, "again"))
+		}, layout.ErrDuplicate, []string{`tensor "f32"`, `"model-00001-of-00003.apr"`, `"again"`}},
+		{"moved", func(m *manifest) { m.Map["i8"] = 2 }, nil, layout.ErrInvalid, []string{`tensor "i8"`, "00003-of", "00002-of"}},
+		{"absent", func(m *manifest) { m.Map["x"] = 2 }, nil, layout.ErrNotFound, []string{`tensor "x"`, "00003-of"}},
+		{"several", func(m *manifest) { m.Shards[1].File, m.Shards[2].File = "no", "nor" }, nil, fs.ErrNotExist, []string{`"no"`}},
+	}
+	for _, tt := range tests {
+		dir := t.TempDir()
+		path := put(t, dir, tt.edit, apart(three())...)
+		if tt.spoil != nil {
+			if err := tt.spoil(dir); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, w := range fromDisk() {
+			m, err := w.open(path)
+			if m != nil || err == nil || tt.want != nil && !errors.Is(err, tt.want) || !strings.HasPrefix(err.Error(), path+": ") {
+				t.Errorf("%s/%s: %v, %v", tt.name, w.name, m, err)
+				continue
+			}
+			for _, says := range tt.says {
+				if !strings.Contains(err.Error(), says) {
+					t.Errorf("%s/%s: %v does not say %s", tt.name, w.name, err, says)
+				}
+			}
+		}
+	}
+}
+
+// TestShardsInMemory: memory has no other files.
+func TestShardsInMemory(t *testing.T) {
+	for _, s := range sharded {
+		b, err := os.ReadFile(shardsDir(s.path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = loader.OpenBytes(b, nil)
+		if err == nil || !strings.HasPrefix(err.Error(), "memory: ") {
+			t.Errorf("%s: %v", s.path, err)
+		}
+		if !strings.Contains(s.path, "gguf") && (!errors.Is(err, loader.ErrUnsupported) || !strings.Contains(err.Error(), "by its path")) {
+			t.Errorf("%s: %v", s.path, err)
+		}
+	}
+}
+
+// copyDir copies the files of a directory.
+func copyDir(t *testing.T, from string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestOpenSplitErrors(t *testing.T) {
+	part := func(dir string, i int) string { return filepath.Join(dir, fmt.Sprintf("model-%05d-of-00004.gguf", i)) }
+	tests := []struct {
+		name  string
+		spoil func(dir string) error
+		says  []string
+	}{
+		{"missing", func(dir string) error { return os.Remove(part(dir, 3)) }, []string{"split.count", "part 3 of 4", `"model-00003-of-00004.gguf"`}},
+		{"truncated", func(dir string) error { return os.Truncate(part(dir, 4), 30) }, []string{"model-00004-of-00004.gguf: gguf: "}},
+		{"twice", func(dir string) error {
+			return errors.Join(os.Remove(part(dir, 4)), os.Link(part(dir, 2), part(dir, 4)))
+		}, []string{"model-00004-of-00004.gguf: ", "split.no"}},
+		{"another model", func(dir string) error {
+			return errors.Join(os.Remove(part(dir, 4)), os.Link(filepath.Join(dir, "single.gguf"), part(dir, 4)))
+		}, []string{"model-00004-of-00004.gguf: ", "split.count"}},
+		{"no GGUF", func(dir string) error { return os.WriteFile(part(dir, 2), safeTensors(three()[:1]), 0o666) }, []string{"model-00002-of-00004.gguf: ", "split.count"}},
+	}
+	for _, tt := range tests {
+		dir := copyDir(t, shardsDir("gguf"))
+		if err := tt.spoil(dir); err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range fromDisk() {
+			m, err := w.open(part(dir, 1))
+			if m != nil || err == nil || !strings.HasPrefix(err.Error(), part(dir, 1)+": ") {
+				t.Errorf("%s/%s: %v, %v", tt.name, w.name, m, err)
+				continue
+			}
+			for _, says := range tt.says {
+				if !strings.Contains(err.Error(), says) {
+					t.Errorf("%s/%s: %v does not say %s", tt.name, w.name, err, says)
+				}
+			}
+		}
+	}
+	dir := copyDir(t, shardsDir("gguf"))
+	if err := os.Rename(part(dir, 1), filepath.Join(dir, "first.gguf")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := loader.Open(filepath.Join(dir, "first.gguf"), nil); err == nil || !strings.Contains(err.Error(), "-00001-of-00004.gguf") {
+		t.Errorf("a part under another name: %v", err)
+	}
+}
+
+// TestShardsChangeAfterOpen: a shard that is first touched now must be the one whose index
+// was read. What failed works again once the file is back.
+func TestShardsChangeAfterOpen(t *testing.T) {
+	shardPath := func(dir string) string { return filepath.Join(dir, "model-00002-of-00003.apr") }
+	tests := []struct {
+		name   string
+		change func(path string, b []byte) error
+		want   error
+	}{
+		{"gone", func(path string, _ []byte) error { return os.Remove(path) }, fs.ErrNotExist},
+		{"longer", func(path string, b []byte) error { return os.Truncate(path, int64(len(b)+1)) }, mmapio.ErrChanged},
+		{"shorter", func(path string, b []byte) error { return os.Truncate(path, int64(len(b)-1)) }, mmapio.ErrChanged},
+		{"empty", func(path string, _ []byte) error { return os.Truncate(path, 0) }, mmapio.ErrChanged},
+		{"another of the same size", func(path string, b []byte) error {
+			return errors.Join(os.WriteFile(path+"x", b, 0o666), os.Rename(path+"x", path))
+		}, mmapio.ErrChanged},
+		{"written to", func(path string, _ []byte) error { return os.Chtimes(path, time.Time{}, time.Unix(1e9, 0)) }, mmapio.ErrChanged},
+		{"a directory", func(path string, _ []byte) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o777)) }, mmapio.ErrChanged},
+	}
+	for _, tt := range tests {
+		for _, opts := range []*loader.Options{nil, {NoMap: true}} {
+			dir := t.TempDir()
+			tensors := three()
+			m := openPath(t, put(t, dir, nil, apart(tensors)...), opts)
+			b, err := os.ReadFile(shardPath(dir))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := tt.change(shardPath(dir), b); err != nil {
+				t.Fatal(err)
+			}
+			x := tensor(t, m, "i8")
+			for _, call := range []string{"Bytes", "Dequantize", "Float32s", "At", "WriteTo", "Scale"} {
+				if err := tensorCalls[call](x); !errors.Is(err, tt.want) || !strings.Contains(err.Error(), "model-00002-of-00003.apr") {
+					t.Errorf("%s, %+v: %s: %v", tt.name, opts, call, err)
+				}
+			}
+			if _, err := m.Verify(context.Background(), nil); !errors.Is(err, tt.want) {
+				t.Errorf("%s, %+v: Verify: %v", tt.name, opts, err)
+			}
+			for _, c := range []content{tensors[0], tensors[2]} {
+				if b, err := tensor(t, m, c.name).Bytes(); err != nil || !bytes.Equal(b, c.data) {
+					t.Errorf("%s, %+v: %s: %v", tt.name, opts, c.name, err)
+				}
+			}
+		}
+	}
+}
+
+// TestShardComesBack: an error on first touch is not for ever.
+func TestShardComesBack(t *testing.T) {
+	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
+		dir := t.TempDir()
+		m := openPath(t, put(t, dir, nil, apart(three())...), opts)
+		x, path := tensor(t, m, "i8"), filepath.Join(dir, "model-00002-of-00003.apr")
+		if err := os.Rename(path, path+"x"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := x.Float32s(); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%+v: %v", opts, err)
+		}
+		if err := os.Rename(path+"x", path); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := x.Float32s(); err != nil {
+			t.Errorf("%+v: %v", opts, err)
+		}
+	}
+}
+
+// TestShardsChangedDirectory: where the files are does not depend on where the process is.
+func TestShardsChangedDirectory(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, nil, apart(three())...)
+	t.Chdir(dir)
+	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
+		os.Chdir(dir)
+		m := openPath(t, "model.apr", opts)
+		if got := m.Files()[1].Path; got != "model-00002-of-00003.apr" {
+			t.Errorf("path %s", got)
+		}
+		os.Chdir(os.TempDir())
+		for x := range m.Tensors() {
+			if _, err := x.Bytes(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+func TestShardMetadata(t *testing.T) {
+	two := []content{random("a", layout.I8, 2), random("b", layout.I8, 2)}
+	quant := func(scales map[string]float64) map[string]any {
+		return map[string]any{"quantization": map[string]any{"scales": scales}}
+	}
+	withScale := func(dir string, i int, c content, scale string) {
+		md := layout.Metadata{{Key: "quantization", Value: layout.Metadata{{Key: "scales", Value: layout.Metadata{{Key: c.name, Value: json.Number(scale)}}}}}}
+		writeTo(t, filepath.Join(dir, fmt.Sprintf("model-%05d-of-00002.apr", i)), apr2File(t, md, []content{c}))
+	}
+	sizes := func(dir string, m *manifest) {
+		for i := range m.Shards {
+			info, err := os.Stat(filepath.Join(dir, m.Shards[i].File))
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.Shards[i].Size = int(info.Size())
+		}
+	}
+	dir := t.TempDir()
+	path := put(t, dir, func(m *manifest) {
+		withScale(dir, 2, two[1], "0.25")
+		sizes(dir, m)
+		m.Metadata = quant(map[string]float64{"a": 0.5, "b": 8})
+	}, apart(two)...)
+	m := openPath(t, path, nil)
+	for name, want := range map[string]float32{"a": 0.5, "b": 0.25} { // b's own shard knows better
+		if q, scaled, err := tensor(t, m, name).Scale(); q.Scale != want || !scaled || err != nil {
+			t.Errorf("%s: %v, %v, %v", name, q, scaled, err)
+		}
+	}
+	md, err := m.Metadata()
+	if b, ok := md.Get("quantization", "scales", "b"); !ok || b != json.Number("8") || err != nil || len(md) != 1 {
+		t.Errorf("%v, %v", md, err)
+	}
+
+	path = put(t, dir, func(m *manifest) {
+		withScale(dir, 1, two[0], "0.125")
+		sizes(dir, m)
+		m.Metadata = quant(map[string]float64{"b": -1})
+	}, apart(two)...)
+	m = openPath(t, path, nil)
+	if q, scaled, err := tensor(t, m, "a").Scale(); q.Scale != 0.125 || !scaled || err != nil {
+		t.Errorf("a: %v, %v, %v", q, scaled, err)
+	}
+	if q, scaled, err := tensor(t, m, "b").Scale(); q.Scale != -1 || !scaled || err != nil {
+		t.Errorf("b: %v, %v, %v", q, scaled, err)
+	}
+
+	path = put(t, dir, func(m *manifest) { m.Metadata = quant(map[string]float64{"a": 0}) }, apart(two)...)
+	m = openPath(t, path, nil)
+	if _, _, err := tensor(t, m, "a").Scale(); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("a scale of zero: %v", err)
+	}
+}
+
+func TestVerifyShards(t *testing.T) {
+	dir := t.TempDir()
+	big := random("big", layout.F32, 3<<20/4)
+	path := put(t, dir, nil, append(apart(three()), []content{big})...)
+	total := uint64(0)
+	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
+		m := openPath(t, path, opts)
+		total = 0
+		for _, f := range m.Files()[:4] {
+			total += f.Size
+		}
+		last, calls := uint64(0), 0
+		r, err := m.Verify(context.Background(), &loader.VerifyOptions{Workers: 3, Progress: func(done, all uint64) {
+			if calls++; done <= last || all != total {
+				t.Errorf("%d of %d after %d of %d", done, all, last, total)
+			}
+			last = done
+		}})
+		if err != nil || len(r.Findings) > 0 || r.BytesRead != total || last != total || calls < 8 {
+			t.Errorf("%+v, %v; %d of %d in %d steps", r, err, last, total, calls)
+		}
+		for _, checked := range []string{"header", "manifest", "shards", "crc32", "shards.crc32"} {
+			if !slices.Contains(r.Checked, checked) {
+				t.Errorf("%v does not have %s", r.Checked, checked)
+			}
+		}
+	}
+	bad := filepath.Join(dir, "model-00004-of-00004.apr")
+	m := openPath(t, path, nil)
+	f, err := os.OpenFile(bad, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := tensor(t, m, "big").Dequantize(make([]float32, 3<<20/4)); err != nil { // so that it is mapped
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte{^big.data[1<<20]}, int64(tensor(t, m, "big").Offset())+1<<20); err != nil {
+		t.Fatal(err)
+	}
+	r, err := m.Verify(context.Background(), nil)
+	if err != nil || len(r.Findings) != 2 || r.Findings[0].File != bad || r.Findings[0].Field != "crc32" ||
+		r.Findings[1].File != path || r.Findings[1].Field != "shards.crc32" || !strings.Contains(r.Findings[1].Error(), bad) || !errors.Is(r.Err(), layout.ErrChecksum) {
+		t.Errorf("%+v, %v", r, err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	if _, err := m.Verify(ctx, &loader.VerifyOptions{Progress: func(uint64, uint64) { cancel() }}); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// TestVerifyCRCOfShards holds the sums of pieces against sums of whole files, of sizes around
+// that of a piece.
+func TestVerifyCRCOfShards(t *testing.T) {
+	var tensors []content
+	for i, n := range []uint64{1, loader.CRCChunk - 1, loader.CRCChunk, loader.CRCChunk + 1, 2*loader.CRCChunk - 300} {
+		tensors = append(tensors, random(fmt.Sprint("t", i), layout.U8, n))
+	}
+	for range 2 {
+		m := openPath(t, put(t, t.TempDir(), nil, apart(tensors)...), nil)
+		if r, err := m.Verify(context.Background(), nil); err != nil || len(r.Findings) > 0 {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+	m := openPath(t, put(t, t.TempDir(), func(m *manifest) { m.Shards[2].CRC32 = "12345678" }, apart(tensors)...), nil)
+	if r, err := m.Verify(context.Background(), nil); err != nil || len(r.Findings) != 1 || !strings.Contains(r.Findings[0].Error(), "should have 12345678") {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestShardStats(t *testing.T) {
+	m := openPath(t, put(t, t.TempDir(), nil, apart(three())...), nil)
+	if !mapsFiles {
+		t.Skip("nothing is mapped here")
+	}
+	manifest := m.Files()[3].Size
+	mappedBytes := func() uint64 {
+		s, err := m.Stats()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.MappedBytes
+	}
+	if n := mappedBytes(); n != manifest {
+		t.Errorf("%d bytes mapped before a tensor is touched, want %d", n, manifest)
+	}
+	x := tensor(t, m, "q4")
+	if err := x.Dequantize(make([]float32, x.Elements())); err != nil {
+		t.Fatal(err)
+	}
+	if n, want := mappedBytes(), manifest+m.Files()[2].Size; n != want {
+		t.Errorf("%d bytes mapped, want %d", n, want)
+	}
+}
+
+// TestShardsAgainstClose lets many goroutines touch shards first while one closes the model.
+func TestShardsAgainstClose(t *testing.T) {
+	path := put(t, t.TempDir(), nil, apart(three())...)
+	for round := range 20 {
+		m, err := loader.Open(path, &loader.Options{NoMap: round%4 == 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		raceClose(t, m)
+	}
+}
+
+func TestShardLeaseOutlivesClose(t *testing.T) {
+	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
+		tensors := three()
+		m := openPath(t, put(t, t.TempDir(), nil, apart(tensors)...), opts)
+		l, err := m.Acquire()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Close()
+		for _, c := range tensors { // touched for the first time
+			if b, err := tensor(t, l, c.name).Bytes(); err != nil || !bytes.Equal(b, c.data) {
+				t.Errorf("%s: %v", c.name, err)
+			}
+		}
+		x := tensor(t, l, "i8")
+		l.Release()
+		if _, err := x.Bytes(); !errors.Is(err, loader.ErrClosed) {
+			t.Errorf("after Release: %v", err)
+		}
+	}
+}
+
+// TestFirstTouchOnce: of many that touch a shard first, each gets the same memory.
+func TestFirstTouchOnce(t *testing.T) {
+	tensors := three()
+	path := put(t, t.TempDir(), nil, apart(tensors)...)
+	for range 50 {
+		m := openPath(t, path, nil)
+		var wg sync.WaitGroup
+		got := make([][]byte, 8)
+		for i := range got {
+			wg.Go(func() {
+				b, err := tensor(t, m, "f32").Bytes()
+				if err != nil || !bytes.Equal(b, tensors[0].data) {
+					t.Error(err)
+				}
+				got[i] = b
+			})
+		}
+		wg.Wait()
+		for _, b := range got {
+			if mapsFiles && &b[0] != &got[0][0] {
+				t.Fatal("mapped twice")
+			}
+		}
+		m.Close()
+	}
+}
+
+func TestShardTensorsAllocateNothing(t *testing.T) {
+	m := openPath(t, put(t, t.TempDir(), nil, apart(three())...), nil)
+	tensor(t, m, "f32").Bytes()
+	if n := testing.AllocsPerRun(100, func() {
+		x, err := m.Tensor("f32")
+		if err != nil {
+			t.Error(err)
+		}
+		if x.ZeroCopy() != (littleEndian && mapsFiles) && mapsFiles {
+			t.Error("copied")
+		}
+		if _, err := x.Bytes(); err != nil {
+			t.Error(err)
+		}
+	}); n != 0 && mapsFiles {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestSplitOfManyBoundsMemory: a small file that says it is one of 65,535 makes room for what
+// is there.
+func TestSplitOfManyBoundsMemory(t *testing.T) {
+	b, err := os.ReadFile(shardsDir("gguf/model-00001-of-00004.gguf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := append([]byte("split.count"), 2, 0, 0, 0, 4, 0)
+	if bytes.Count(b, key) != 1 {
+		t.Fatal("no split.count")
+	}
+	b = bytes.Replace(b, key, append(key[:len(key)-2:len(key)-2], 0xff, 0xff), 1)
+	path := write(t, "model-00001-of-65535.gguf", b)
+	n := allocated(func() { _, err = loader.Open(path, nil) })
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	if n > 100_000 {
+		t.Errorf("%d bytes taken", n)
+	}
+}
