@@ -339,3 +339,15 @@ func TestAudit64(t *testing.T) {
 		}
 	}
 }
+
+// TestDraftLike64: where a draft without metadata says 64 and 0, its footer tells it.
+func TestDraftLike64(t *testing.T) {
+	data := patch(12, "\x40", 16, "\x00")
+	if f := mustDecode(t, data); f.Header.MetadataOffset != 64 || f.Index().Version != "2.0" {
+		t.Errorf("header %+v", f.Header)
+	}
+	_, err := Decode(patch(12, "\x40", 16, "\x00", 294, "XXXX"), nil)
+	checkError(t, err, layout.ErrChecksum, "checksum", 40, "64-byte header")
+	_, err = Decode(failing{data, 290}, nil) // without the footer it cannot be told
+	checkError(t, err, layout.ErrChecksum, "checksum", 40, "64-byte header")
+}
