@@ -166,8 +166,10 @@ func (s *scanner) count(name string, size uint64) int {
 	n := s.I32(name)
 	if n < 0 {
 		s.Fail(at, name, layout.ErrInvalid, "%d records", n)
+		return 0
 	}
-	if n <= 0 || !s.Fits(at, name, uint64(n), size) {
+	// The product cannot overflow, and takes less time than the division that Fits needs.
+	if uint64(n)*size > s.Left() && !s.Fits(at, name, uint64(n), size) {
 		return 0
 	}
 	return int(n)
@@ -180,8 +182,8 @@ type indexes struct {
 }
 
 func (s *scanner) indexes(name string) indexes {
-	n := s.count(name, minIndex)
-	return indexes{s.Offset(), s.Take(name, minIndex*uint64(n))}
+	n := uint64(s.count(name, minIndex))
+	return indexes{s.Offset(), s.Take(name, minIndex*n)}
 }
 
 // inRange appends indexes to those in to, and fails where one is no node's.

@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"math/bits"
 	"unicode/utf8"
-
-	"github.com/tensormap/tensormap/layout"
 )
 
 const (
@@ -13,21 +11,59 @@ const (
 	usualDims  = 4   // and how many dimensions it takes
 )
 
-// usualParam reads a param that is as nearly all are: a short name, one field, few
-// dimensions, some bytes. Anything else, errors included, it leaves where it is to the code
-// that reads all params and knows what to say: then it is false. It is there for speed alone.
+// What stands before the value of #name and #op, and its length: one field, CHAR8, one
+// dimension. These are constants so that comparing with them takes an instruction or two.
+const (
+	beforeName = "\x05\x00\x00\x00#name\x01\x00\x00\x00\x0d\x01\x00\x00\x00"
+	beforeOp   = "\x03\x00\x00\x00#op\x01\x00\x00\x00\x0d\x01\x00\x00\x00"
+)
+
+// usualParam reads a param that is as nearly all are: the node's name or operator, or a short
+// name, one field, few dimensions, some bytes. Anything else, errors included, it leaves where
+// it is to the code that reads all params and knows what to say: then it is false. It is there
+// for speed alone.
 func (s *scanner) usualParam(n *node, extra *notes, seen *paramSet) bool {
 	b := s.Peek("name", usualBytes)
-	if len(b) < minParam+minTensor {
+	switch {
+	case len(b) < minParam+minTensor || s.usualDims < 0:
 		return false
+	case len(b) >= len(beforeName)+4 && string(b[:len(beforeName)]) == beforeName:
+		value := s.usualText(n, nameParam, b[len(beforeName):])
+		if value == nil {
+			return false
+		}
+		n.name = s.m.addText(value)
+		s.Skip("#name", uint64(len(beforeName)+4+len(value)))
+		return true
+	case len(b) >= len(beforeOp)+4 && string(b[:len(beforeOp)]) == beforeOp:
+		if extra.op = s.usualText(n, opParam, b[len(beforeOp):]); extra.op == nil {
+			return false
+		}
+		s.Skip("#op", uint64(len(beforeOp)+4+len(extra.op)))
+		return true
 	}
+	return s.usualTensor(b, seen)
+}
+
+// usualText is the text that stands at the start of b behind its length, or nil.
+func (s *scanner) usualText(n *node, which special, b []byte) []byte {
+	size := uint64(binary.LittleEndian.Uint32(b))
+	if b = b[4:]; size > min(uint64(len(b)), s.lim.NameBytes) || n.stated.has(which) || !plainASCII(b[:size]) {
+		return nil
+	}
+	n.stated |= 1 << which
+	return b[:size:size]
+}
+
+// usualTensor reads a param that is a tensor, whose description b starts with.
+func (s *scanner) usualTensor(b []byte, seen *paramSet) bool {
 	size := binary.LittleEndian.Uint32(b)
 	if size > maxParamName || minParam+minTensor+int(size) > len(b) {
 		return false
 	}
 	name, fields, tensor := b[4:4+size:4+size], b[4+size:], b[8+size:]
 	dims := binary.LittleEndian.Uint32(tensor[1:])
-	if binary.LittleEndian.Uint32(fields) != 1 || int64(dims) > int64(s.usualDims) || !plainASCII(name) {
+	if binary.LittleEndian.Uint32(fields) != 1 || dims > uint32(s.usualDims) || !plainASCII(name) || specialNamed(name) != notSpecial {
 		return false
 	}
 	head := minParam + minTensor + int(size+4*dims)
@@ -38,13 +74,6 @@ func (s *scanner) usualParam(n *node, extra *notes, seen *paramSet) bool {
 	f := field{offset: s.Offset() + uint64(head), rank: dims, dtype: dtypeOf(uint32(tensor[0]))}
 	f.stored = usualSize(f.dtype.BlockBytes(), shape)
 	if f.stored == 0 || f.stored > s.Left()-uint64(head) {
-		return false
-	}
-	switch which := specialNamed(name); which {
-	case notSpecial:
-	case nameParam, opParam:
-		return dims == 1 && s.usualText(n, extra, which, &f, b[head:])
-	default:
 		return false
 	}
 	if uint64(len(s.m.fields)) >= s.lim.Tensors || !seen.add(name) {
@@ -69,25 +98,6 @@ func usualSize(each int, shape []byte) uint64 {
 		size = lo
 	}
 	return size
-}
-
-// usualText takes the name or operator of a node, which b starts with.
-func (s *scanner) usualText(n *node, extra *notes, which special, f *field, b []byte) bool {
-	if f.dtype != layout.CHAR8 || f.stored > min(uint64(len(b)), s.lim.NameBytes) || n.stated.has(which) {
-		return false
-	}
-	value := b[:f.stored:f.stored]
-	if !plainASCII(value) {
-		return false
-	}
-	n.stated |= 1 << which
-	if which == nameParam {
-		n.name = s.m.addText(value)
-	} else {
-		extra.op = value
-	}
-	s.Skip("memory", f.offset-s.Offset()+f.stored)
-	return true
 }
 
 // plainASCII reports whether b has neither a NUL byte nor one beyond ASCII, eight bytes at
