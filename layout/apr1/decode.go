@@ -50,6 +50,9 @@ func Decode(in layout.Input, lim *layout.Limits) (layout.File, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := d.builder.Section("crc32", d.end(), d.end(), crcSize); err != nil {
+		return nil, err
+	}
 	if d.file.index, err = d.builder.Finish(); err != nil {
 		return nil, err
 	}
@@ -116,7 +119,7 @@ func (d *decoder) describe(version string, count uint64) (err error) {
 	}
 	d.builder.Index().Version = version
 	d.builder.Index().Flags = d.file.Header.Flags.Names()
-	return d.builder.Section("crc32", d.end(), d.end(), crcSize)
+	return nil
 }
 
 // end is where the checksum, which ends every file, starts. The header, which is longer, is

@@ -69,7 +69,7 @@ func (w *Writer) WriteTensor(b []byte) error {
 		return err
 	}
 	if n := uint64(len(b)); n != t.Stored {
-		return w.fail(errorf(t.Offset, "size", layout.ErrInvalid, "tensor %s: %d bytes given, but %v %v takes %d", layout.Quote(t.Name), n, t.DType, t.Shape, t.Stored))
+		return w.fail(refuse(t, t.Offset, "size", layout.ErrInvalid, "%d bytes given, but %v %v takes %d", n, t.DType, t.Shape, t.Stored))
 	}
 	return w.write(b)
 }
@@ -83,7 +83,7 @@ func (w *Writer) WriteValues(values []float32) error {
 		return err
 	}
 	if n := uint64(len(values)); n != t.Elements() {
-		return w.fail(errorf(t.Offset, "n_elements", layout.ErrInvalid, "tensor %s: %d values given, but the shape is %v", layout.Quote(t.Name), n, t.Shape))
+		return w.fail(refuse(t, t.Offset, "n_elements", layout.ErrInvalid, "%d values given, but the shape is %v", n, t.Shape))
 	}
 	for len(values) > 0 {
 		n := min(len(values), chunk/4)

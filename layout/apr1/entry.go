@@ -64,7 +64,7 @@ func uncut(name []byte) int {
 func (d *decoder) shape(t *layout.Tensor, b []byte, at uint64) error {
 	rank := int(b[inDims])
 	if rank > maxDims {
-		return d.errorf(t, at+inDims, "n_dims", layout.ErrInvalid, "%d, more than %d", rank, maxDims)
+		return refuse(t, at+inDims, "n_dims", layout.ErrInvalid, "%d, more than %d", rank, maxDims)
 	}
 	t.Shape = d.builder.Dims(rank)
 	for i := range t.Shape {
@@ -72,7 +72,7 @@ func (d *decoder) shape(t *layout.Tensor, b []byte, at uint64) error {
 	}
 	n := le.Uint64(b[inElements:])
 	if product, ok := layout.Elements(t.Shape); !ok || product != n {
-		return d.errorf(t, at+inElements, "n_elements", layout.ErrInvalid, "%d, but the shape is %v", n, t.Shape)
+		return refuse(t, at+inElements, "n_elements", layout.ErrInvalid, "%d, but the shape is %v", n, t.Shape)
 	}
 	return nil
 }
@@ -82,7 +82,7 @@ func (d *decoder) place(t *layout.Tensor, b []byte, at uint64) error {
 	offset := le.Uint64(b[inOffset:])
 	if offset > d.data.Size {
 		// Also keeps the sum below from wrapping.
-		return d.errorf(t, at+inOffset, "offset", layout.ErrInvalid, "%d is past the end of the data of %d bytes", offset, d.data.Size)
+		return refuse(t, at+inOffset, "offset", layout.ErrInvalid, "%d is past the end of the data of %d bytes", offset, d.data.Size)
 	}
 	t.DType = quantizations[d.file.Header.Quantization].dtype
 	t.Offset, t.Stored = d.data.Offset+offset, le.Uint64(b[inSize:])
@@ -92,7 +92,7 @@ func (d *decoder) place(t *layout.Tensor, b []byte, at uint64) error {
 	}
 	t.Encoding, t.Raw = layout.LZ4, raw
 	if least := (raw-1)/maxExpansion + 1; t.Stored < least {
-		return d.errorf(t, at+inSize, "size", layout.ErrInvalid, "%d bytes stored, too few for LZ4 to make %d of them", t.Stored, raw)
+		return refuse(t, at+inSize, "size", layout.ErrInvalid, "%d bytes stored, too few for LZ4 to make %d of them", t.Stored, raw)
 	}
 	return nil
 }
@@ -104,14 +104,8 @@ func (d *decoder) scale(t *layout.Tensor, i int) error {
 	}
 	scale := math.Float32frombits(le.Uint32(d.scales[4*i:]))
 	if x := float64(scale); math.IsNaN(x) || math.IsInf(x, 0) {
-		return d.errorf(t, d.indexAt+uint64(len(d.entries)+4*i), "scale", layout.ErrInvalid, "%v is not finite", scale)
+		return refuse(t, d.indexAt+uint64(len(d.entries)+4*i), "scale", layout.ErrInvalid, "%v is not finite", scale)
 	}
 	t.Scaled, t.Quant.Scale = true, scale
 	return nil
-}
-
-func (d *decoder) errorf(t *layout.Tensor, at uint64, field string, sentinel error, format string, args ...any) error {
-	e := errorf(at, field, sentinel, format, args...)
-	e.Reason = "tensor " + layout.Quote(t.Name) + ": " + e.Reason
-	return e
 }

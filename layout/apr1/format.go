@@ -214,3 +214,10 @@ func (f Flags) Names() []string {
 func errorf(at uint64, field string, sentinel error, format string, args ...any) *layout.FormatError {
 	return layout.Errorf(layout.APR1, at, field, sentinel, format, args...)
 }
+
+// refuse is errorf about t.
+func refuse(t *layout.Tensor, at uint64, field string, sentinel error, format string, args ...any) error {
+	e := errorf(at, field, sentinel, format, args...)
+	e.Reason = "tensor " + layout.Quote(t.Name) + ": " + e.Reason
+	return e
+}

@@ -53,8 +53,8 @@ func parseIndex(text []byte, at uint64, lim layout.Limits) ([]any, error) {
 	const before, after = `{"index":`, `}`
 	object := make([]byte, 0, len(before)+len(text)+len(after))
 	object = append(append(append(object, before...), text...), after...)
-	lim.HeaderBytes += uint64(len(object) - len(text))
-	lim.Depth++
+	lim.HeaderBytes = uint64(len(object)) // jsonIndex has looked at it
+	lim.Depth = max(lim.Depth, lim.Depth+1)
 	md, err := layout.ParseJSON(object, layout.APR1, at-uint64(len(before)), "index", lim)
 	if err != nil {
 		return nil, err

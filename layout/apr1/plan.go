@@ -215,9 +215,3 @@ func (p planned) Slice(off, n uint64) ([]byte, error) {
 	}
 	return layout.Bytes(p.head).Slice(off, n)
 }
-
-func refuse(t *layout.Tensor, at uint64, field string, sentinel error, format string, args ...any) error {
-	e := errorf(at, field, sentinel, format, args...)
-	e.Reason = "tensor " + layout.Quote(t.Name) + ": " + e.Reason
-	return e
-}
