@@ -1,0 +1,105 @@
+package loader_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// TestForeignLZ4 reads blocks of other encoders in every way to open a file, and compares
+// with what the fixtures' writer says was compressed.
+func TestForeignLZ4(t *testing.T) {
+	paths, err := filepath.Glob("../testdata/lz4/*.apr")
+	if err != nil || len(paths) < 6 {
+		t.Fatal(paths, err)
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(strings.TrimSuffix(path, ".apr") + ".json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want struct {
+			Tensors []struct {
+				Name, Encoding string
+				Stored, Raw    uint64
+				StoredSHA256   string `json:"stored_sha256"`
+				RawSHA256      string `json:"raw_sha256"`
+				F32SHA256      string `json:"f32_sha256"`
+			}
+		}
+		if err := json.Unmarshal(text, &want); err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range ways {
+			m, err := w.open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			compressed := 0
+			for _, d := range want.Tensors {
+				x := tensor(t, m, d.Name)
+				if x.Encoding().String() != d.Encoding || x.StoredBytes() != d.Stored || x.RawBytes() != d.Raw {
+					t.Errorf("%s: %s: %v, %d bytes of %d", path, d.Name, x.Encoding(), x.StoredBytes(), x.RawBytes())
+				}
+				if x.Encoding() == layout.LZ4 {
+					compressed++
+				}
+				wantForeign(t, x, d.StoredSHA256, d.RawSHA256, d.F32SHA256)
+			}
+			if compressed < 10 || m.Len() != len(want.Tensors) {
+				t.Errorf("%s: %d of %d tensors compressed, %d described", path, compressed, m.Len(), len(want.Tensors))
+			}
+			m.Close()
+		}
+	}
+}
+
+func wantForeign(t *testing.T, x loader.Tensor, stored, raw, values string) {
+	t.Helper()
+	same := func(what string, b []byte, want string, err error) {
+		t.Helper()
+		if sum := sha256.Sum256(b); err != nil || hex.EncodeToString(sum[:]) != want {
+			t.Errorf("%s: %s: other bytes; %v", x.Name(), what, err)
+		}
+	}
+	var written, writtenStored bytes.Buffer
+	_, err := x.WriteTo(&written)
+	same("WriteTo", written.Bytes(), raw, err)
+	_, err = x.WriteStored(&writtenStored)
+	same("WriteStored", writtenStored.Bytes(), stored, err)
+	dst := make([]float32, x.Elements())
+	err = x.Dequantize(dst)
+	same("Dequantize", float32Bytes(dst), values, err)
+	if shape := x.Shape(); len(shape) > 1 && shape[0] > 0 {
+		clear(dst)
+		rows, cols := shape[0], shape[1]
+		for first := uint64(0); first < rows && err == nil; first += 7 {
+			n := min(7, rows-first)
+			err = x.DequantizeRows(dst[first*cols:(first+n)*cols], first, n)
+		}
+		same("DequantizeRows", float32Bytes(dst), values, err)
+	}
+	b, err := x.Bytes()
+	same("Bytes", b, raw, err)
+	f, err := x.Float32s()
+	same("Float32s", float32Bytes(f), values, err)
+}
+
+// float32Bytes is little-endian on any machine.
+func float32Bytes(values []float32) []byte {
+	b := make([]byte, 0, 4*len(values))
+	for _, v := range values {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+	}
+	return b
+}
