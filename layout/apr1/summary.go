@@ -9,7 +9,8 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// Summary is what the specification's example of inspecting a file prints. The sum of the
+// Summary is what the specification's example of inspecting a file prints. The filterbank,
+// though the index has it, is not one of the tensors that are counted. The sum of the
 // filterbank's first band is one of binary32 numbers, from the lowest frequency on, as in
 // the program that the example is of. That program says of a sum near 0.025 that the
 // filterbank is Slaney-normalized, but has no test for it; so neither has this.
@@ -28,12 +29,13 @@ func (f *File) Summary(in layout.Input) ([]layout.Fact, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.facts(f.index), nil
+	return s.facts(f.index.Size), nil
 }
 
-// summary is what is shown beyond the index.
+// summary is what is shown beyond the size.
 type summary struct {
 	model         string // empty: not known
+	tensors       int
 	hasVocabulary bool
 	tokens        uint64
 	hasFilterbank bool
@@ -41,14 +43,14 @@ type summary struct {
 	row0          []float32
 }
 
-func (s *summary) facts(ix *layout.Index) []layout.Fact {
+func (s *summary) facts(size uint64) []layout.Fact {
 	var facts []layout.Fact
 	add := func(label, value string) { facts = append(facts, layout.Fact{Label: label, Value: value}) }
 	if s.model != "" {
 		add("Model", s.model)
 	}
-	add("Size", megabytes(ix.Size))
-	add("Tensors", strconv.Itoa(len(ix.Tensors)))
+	add("Size", megabytes(size))
+	add("Tensors", strconv.Itoa(s.tensors))
 	add("Has Vocabulary", "false")
 	if s.hasVocabulary {
 		facts[len(facts)-1].Value = fmt.Sprintf("true (%d tokens)", s.tokens)
@@ -77,7 +79,7 @@ func megabytes(n uint64) string {
 }
 
 func (f *File) summarize(in layout.Input) (s summary, err error) {
-	s.model = f.Header.ModelType.String()
+	s.model, s.tensors = f.Header.ModelType.String(), int(f.Header.Tensors)
 	if v := f.vocabulary; v.Size > 0 {
 		b, err := layout.Region(in, layout.APR1, v.Offset, "n_tokens", v.Offset, 4)
 		if err != nil {
@@ -97,6 +99,7 @@ func (f *File) summarizeJSON(in layout.Input) (s summary, err error) {
 	if err != nil {
 		return s, err
 	}
+	s.tensors = len(f.index.Tensors)
 	model, _ := md.Get("model_type")
 	s.model, _ = model.(string)
 	vocab, _ := md.Get("vocab")
