@@ -35,15 +35,15 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &File{Header: h, lim: lim.WithDefaults()}
-	r := reader{in: in, lim: f.lim, dims: []uint64{}}
+	f := &File{Header: h, Networks: make([]Network, len(h.Networks)), lim: lim.WithDefaults()}
+	r := newReader(in, f.lim)
 	for i, e := range h.Networks {
-		f.Networks = append(f.Networks, Network{Role: roles[i], Entry: e})
+		f.Networks[i] = Network{Role: roles[i], Entry: e}
 		if err := r.network(&f.Networks[i]); err != nil {
 			return nil, err
 		}
 	}
-	f.index, err = f.buildIndex(in.Size(), &r)
+	f.index, err = f.buildIndex(in.Size(), r)
 	if err != nil {
 		return nil, err
 	}

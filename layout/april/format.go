@@ -22,7 +22,7 @@ const (
 	atHeader     = 20
 	languageSize = 8
 	entrySize    = 16
-	maxNetworks  = 3
+	numNetworks  = 3
 )
 
 // ModelType says which networks a file holds and how they work together.
@@ -46,7 +46,7 @@ func (m ModelType) String() string {
 }
 
 // roles names the networks of an LSTMTransducerStateless in the order of its header.
-var roles = [maxNetworks]string{"encoder", "decoder", "joiner"}
+var roles = [numNetworks]string{"encoder", "decoder", "joiner"}
 
 // Entry is a part of the file: the specification's ArchiveFileEntry.
 type Entry struct {

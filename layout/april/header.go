@@ -49,11 +49,11 @@ func (h *Header) body(c *layout.Cursor) {
 	h.atParams = c.Offset()
 	h.Params = entry(c, "params")
 	at = c.Offset()
-	if n := c.U64("network_count"); n != maxNetworks {
-		c.Fail(at, "network_count", layout.ErrInvalid, "%d networks, not the %d of %v", n, maxNetworks, LSTMTransducerStateless)
+	if n := c.U64("network_count"); n != numNetworks {
+		c.Fail(at, "network_count", layout.ErrInvalid, "%d networks, not the %d of %v", n, numNetworks, LSTMTransducerStateless)
 	}
 	h.atNetworks = c.Offset()
-	h.Networks = make([]Entry, maxNetworks)
+	h.Networks = make([]Entry, numNetworks)
 	for i := range h.Networks {
 		h.Networks[i] = entry(c, "networks")
 	}

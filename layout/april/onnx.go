@@ -45,6 +45,17 @@ type reader struct {
 	dims  []uint64
 }
 
+// newReader has room for the initializers of a small model.
+func newReader(in layout.Input, lim layout.Limits) *reader {
+	return &reader{
+		in:    in,
+		lim:   lim,
+		found: make([]initializer, 0, 32),
+		names: make([]byte, 0, 1<<10),
+		dims:  make([]uint64, 0, 64),
+	}
+}
+
 // network reads n, and makes a note there where it is no ONNX model. An error is about an
 // initializer, or about reading at all.
 func (r *reader) network(n *Network) error {
@@ -121,5 +132,5 @@ func grow[T any](s []T, n int) []T {
 	if n <= cap(s)-len(s) {
 		return s
 	}
-	return slices.Grow(s, max(n, len(s), 16))
+	return slices.Grow(s, max(n, len(s)))
 }
