@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -293,16 +294,17 @@ func TestSummaryIsShort(t *testing.T) {
 	b := new(builder).i32(0, moduleCode)
 	b.b = append(b.b, make([]byte, 120)...)
 	b.inputs(make([]int, n)...).inputs().i32(n)
+	long := strings.Repeat("長い", 100)
 	for i := range n {
-		b.node(fmt.Sprint("n", i), fmt.Sprint("op", i), 1).param("huge", 1).tensor(0, 0, 1<<31-1, 1<<31-1).inputs()
+		b.node(fmt.Sprint(long, i), fmt.Sprint("op", i, long), 2).ints("#shape", make([]int, 1000)...).param("huge", 1).tensor(0, 0, 1<<31-1, 1<<31-1).inputs()
 	}
 	facts, err := mustDecode(t, b.in()).Summary(b.in())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range facts {
-		if len(f.Value) > 1000 {
-			t.Errorf("%s: %s", f.Label, f.Value)
+		if len(f.Value) > 4000 || !utf8.ValidString(f.Value) {
+			t.Errorf("%s: %d bytes: %s", f.Label, len(f.Value), f.Value)
 		}
 	}
 	if got := facts[4].Value; got != "0 in 1000 tensors, 0 bytes" {

@@ -126,12 +126,12 @@ func (m *Module) list(nodes []int) string {
 	var lines []string
 	for _, i := range nodes[:min(len(nodes), most)] {
 		n := &m.Nodes[i]
-		line := cmp.Or(n.Name, fmt.Sprint(i))
+		line := short(cmp.Or(n.Name, fmt.Sprint(i)))
 		if n.DType != layout.Invalid && n.DType != layout.VOID {
 			line += " " + n.DType.String()
 		}
 		if n.Shape != nil {
-			line += fmt.Sprintf(" %v", n.Shape)
+			line += " " + short(fmt.Sprint(n.Shape))
 		}
 		lines = append(lines, line)
 	}
@@ -139,6 +139,17 @@ func (m *Module) list(nodes []int) string {
 		lines = append(lines, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(lines, "\n")
+}
+
+// short is s, cut where it is longer than a line should be.
+func short(s string) string {
+	const most = 80
+	for i := range s {
+		if i > most {
+			return s[:i] + "…"
+		}
+	}
+	return s
 }
 
 // operators is how many nodes there are of each operator, the most frequent first.
@@ -153,7 +164,7 @@ func (m *Module) operators() string {
 	})
 	var parts []string
 	for _, op := range ops[:min(len(ops), most)] {
-		parts = append(parts, fmt.Sprintf("%s ×%d", cmp.Or(op, `""`), count[op]))
+		parts = append(parts, fmt.Sprintf("%s ×%d", short(cmp.Or(op, `""`)), count[op]))
 	}
 	if more := len(ops) - most; more > 0 {
 		parts = append(parts, fmt.Sprintf("%d more", more))

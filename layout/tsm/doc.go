@@ -50,7 +50,7 @@
 // the position of their node in the graph, such as "7/value", where its name
 //
 //   - is empty,
-//   - is also that of another node (none of these keeps it), or
+//   - is also that of another node with tensors (none of these keeps it), or
 //   - is the position of another node.
 //
 // Names are free to have slashes, so that tensors of two nodes could still be called the

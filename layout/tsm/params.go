@@ -10,26 +10,24 @@ import (
 type paramSet struct {
 	m     *module
 	first int           // the node's first one in m.params
-	most  int           // how many there can be
 	names *layout.Names // nil while they are so few that to look at each is faster
+	room  int           // how many names can hold
 }
 
 // add reports whether name is new. The caller then appends the param to m.params.
 func (s *paramSet) add(name []byte) bool {
 	const few = 16
-	if len(s.m.params)-s.first < few {
-		for i := s.first; i < len(s.m.params); i++ {
-			if bytes.Equal(s.m.text(s.m.params[i].name), name) {
+	n := len(s.m.params) - s.first
+	if n < few {
+		for i := range n {
+			if s.is(s.first+i, name) {
 				return false
 			}
 		}
 		return true
 	}
-	if s.names == nil {
-		s.names = layout.NewNames(s.most)
-		for i := s.first; i < len(s.m.params); i++ {
-			s.names.Add(layout.HashNameBytes(s.m.text(s.m.params[i].name)), i)
-		}
+	if n >= s.room {
+		s.grow(4 * n)
 	}
 	hash := layout.HashNameBytes(name)
 	for p := s.names.Probe(hash); ; {
@@ -38,8 +36,21 @@ func (s *paramSet) add(name []byte) bool {
 			s.names.Add(hash, len(s.m.params))
 			return true
 		}
-		if bytes.Equal(s.m.text(s.m.params[i].name), name) {
+		if s.is(i, name) {
 			return false
 		}
+	}
+}
+
+// is reports whether param i has this name.
+func (s *paramSet) is(i int, name []byte) bool {
+	return bytes.Equal(s.m.text(s.m.params[i].name), name)
+}
+
+// grow makes a table with room for so many params, however many the file says there will be.
+func (s *paramSet) grow(room int) {
+	s.names, s.room = layout.NewNames(room), room
+	for i := s.first; i < len(s.m.params); i++ {
+		s.names.Add(layout.HashNameBytes(s.m.text(s.m.params[i].name)), i)
 	}
 }

@@ -216,7 +216,7 @@ func (s *scanner) readNode() {
 	n, extra := &s.m.nodes[s.node], s.newNotes()
 	fields := len(s.m.fields)
 	count := s.count("bubble", minParam)
-	seen := paramSet{m: s.m, first: len(s.m.params), most: count}
+	seen := paramSet{m: s.m, first: len(s.m.params)}
 	for range count {
 		if !s.usualParam(n, extra, &seen) {
 			s.anyParam(n, extra, &seen)
@@ -284,11 +284,13 @@ func (s *scanner) packedTensor() {
 	n := s.count("packed_tensor", minTensor)
 	s.m.params = push(s.m.params, param{s.m.addText(s.param), int32(n)})
 	for range n {
-		if s.full(); s.Err() == nil {
-			f := s.prototype()
-			s.Skip("memory", f.stored)
-			s.m.fields = push(s.m.fields, f)
+		s.full()
+		f := s.prototype()
+		s.Skip("memory", f.stored)
+		if s.Err() != nil {
+			return
 		}
+		s.m.fields = push(s.m.fields, f)
 	}
 }
 
