@@ -219,6 +219,22 @@ func (t Tensor) readBlocks(dst []byte, off uint64) error {
 	return nil
 }
 
+// decodeBlocks fills dst with all the elements, whose blocks are stored.
+func (t Tensor) decodeBlocks(dst, stored []byte) error {
+	table := t.blocks()
+	if t.desc.Raw == 0 {
+		return table.Empty()
+	}
+	n, err := table.Scan(0, stored)
+	if err != nil {
+		return err
+	}
+	s := stretch{tensor: t, table: table, hi: n, stored: stored}
+	sc := takeScratch()
+	defer sc.give()
+	return s.copyParallel(sc, dst, 0)
+}
+
 // writeBytes is how much of a tensor is decompressed at a time to be written.
 const writeBytes = 4 << 20
 

@@ -139,6 +139,17 @@ func (c *cache) forget(e *entry) {
 	c.evictions++
 }
 
+// drop forgets what no lease has pinned of a tensor.
+func (c *cache) drop(t *layout.Tensor) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, kind := range []cacheKind{kindElements, kindFloat32} {
+		if e, ok := c.entries[cacheKey{t, kind}]; ok && e.at != nil && e.pins == 0 {
+			c.forget(e)
+		}
+	}
+}
+
 func (c *cache) pin(e *entry, l *Lease) {
 	if l == nil {
 		return

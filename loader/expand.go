@@ -234,13 +234,25 @@ func (t Tensor) expand(dst []float32, first uint64, q layout.Quant, scaled bool)
 			return err
 		}
 	}
-	switch {
-	case t.desc.Encoding != layout.Raw:
-		return e.decoded(t, dst, first)
-	case t.file.mapping.Aliased():
+	if t.inPlace() {
 		return mmapio.Guard(func() error { return e.step(t, dst, first, nil) })
 	}
-	return e.steps(t, dst, first)
+	b, ok, err := t.cached()
+	switch {
+	case err != nil:
+		return err
+	case ok:
+		off, size := t.span(first, uint64(len(dst)))
+		return e.values(dst, b[off:off+size], int(first%uint64(e.dtype.BlockElems())))
+	case t.desc.Encoding == layout.Raw:
+		return e.steps(t, dst, first)
+	}
+	return mmapio.Guard(func() error { return e.expandBlocks(t, dst, first) })
+}
+
+// inPlace reports whether the stored bytes are the elements, and in memory.
+func (t Tensor) inPlace() bool {
+	return t.desc.Encoding == layout.Raw && t.file.mapping.Aliased()
 }
 
 // readHead makes e one for the elements of a tensor that begins with a scale for all.
@@ -256,31 +268,20 @@ func (e *expander) readHead(t Tensor, n int) error {
 
 // readAt fills dst with the bytes of the elements from off on, however they are stored.
 func (t Tensor) readAt(dst []byte, off uint64) error {
-	if t.desc.Encoding == layout.Raw {
+	if t.inPlace() {
 		return t.file.readFull(dst, t.desc.Offset+off)
 	}
 	b, ok, err := t.cached()
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case ok:
+		copy(dst, b[off:])
+		return nil
+	case t.desc.Encoding == layout.Raw:
+		return t.file.readFull(dst, t.desc.Offset+off)
 	}
-	if !ok {
-		return mmapio.Guard(func() error { return t.readBlocks(dst, off) })
-	}
-	copy(dst, b[off:])
-	return nil
-}
-
-// decoded is expand for elements that are not stored raw.
-func (e *expander) decoded(t Tensor, dst []float32, first uint64) error {
-	b, ok, err := t.cached()
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return mmapio.Guard(func() error { return e.expandBlocks(t, dst, first) })
-	}
-	off, size := t.span(first, uint64(len(dst)))
-	return e.values(dst, b[off:off+size], int(first%uint64(e.dtype.BlockElems())))
+	return mmapio.Guard(func() error { return t.readBlocks(dst, off) })
 }
 
 // expander turns blocks of one type into values.

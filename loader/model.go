@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"slices"
 
@@ -35,6 +36,7 @@ type file struct {
 	model    *Model
 	path     string
 	mapping  *mmapio.Mapping // of a shard, made when a tensor is first touched
+	reader   io.ReaderAt     // that mapping reads from, where it is the caller's; else nil
 	layout   layout.File
 	index    *layout.Index
 	metadata *parsed // what this file says

@@ -70,7 +70,7 @@ func Open(path string, opts *Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newModel(path, mapping, beside(path, o), o)
+	return newModel(inMemory(path, mapping), beside(path, o), o)
 }
 
 // OpenFile maps an open file, whatever its read position. The caller keeps f and may
@@ -83,41 +83,42 @@ func OpenFile(f *os.File, opts *Options) (*Model, error) {
 		if err != nil {
 			return nil, err
 		}
-		return newModel(f.Name(), mmapio.FromReaderAt(f, info.Size()), beside(f.Name(), o), o)
+		return newModel(inMemory(f.Name(), mmapio.FromReaderAt(f, info.Size())), beside(f.Name(), o), o)
 	}
 	mapping, err := mmapio.MapFile(f)
 	if err != nil {
 		return nil, err
 	}
-	return newModel(f.Name(), mapping, beside(f.Name(), o), o)
+	return newModel(inMemory(f.Name(), mapping), beside(f.Name(), o), o)
 }
 
 // OpenBytes reads the index of a model that is in memory. Views alias b, which must not
 // change until Close. It opens no other file, so a manifest or a part of a split is
 // ErrUnsupported.
 func OpenBytes(b []byte, opts *Options) (*Model, error) {
-	return newModel("memory", mmapio.FromBytes(b), nowhere{}, opts.withDefaults())
+	return newModel(inMemory("memory", mmapio.FromBytes(b)), nowhere{}, opts.withDefaults())
 }
 
-// newModel takes over mapping and from, where the model's other files are, also when it fails.
-func newModel(path string, mapping *mmapio.Mapping, from source, o Options) (*Model, error) {
-	m := &Model{opts: o, path: path, from: from}
-	m.files = []file{{path: path, mapping: mapping}}
+// newModel takes over s, and from, where the model's other files are, also when it fails.
+func newModel(s *stored, from source, o Options) (*Model, error) {
+	m := &Model{opts: o, path: s.path, from: from}
+	m.files = []file{{path: s.path, mapping: s.data, reader: s.reader}}
 	m.byName = sync.OnceValue(m.sortNames)
 	m.cache.init(max(o.CacheBytes, 0))
 	// The file may shrink while its index is read.
-	err := mmapio.Guard(m.load)
+	err := mmapio.Guard(func() error { return m.load(s) })
 	if err != nil {
 		m.release() // the first error is the one worth reporting
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", m.path, err)
 	}
 	return m, nil
 }
 
 // load decodes the file that the model was opened by, and whatever files it leads to.
-func (m *Model) load() error {
+func (m *Model) load(s *stored) error {
+	defer s.done()
 	first := &m.files[0]
-	if err := first.decode(m, first.mapping); err != nil {
+	if err := first.decode(m, s.index); err != nil {
 		return err
 	}
 	if manifest, ok := first.layout.(*shard.Manifest); ok {

@@ -135,7 +135,7 @@ func (m *Model) loadSplit(first file, split *shard.Split) error {
 // decodeStored makes a file of the model from s, whose reader it closes.
 func (m *Model) decodeStored(s *stored) (file, error) {
 	defer s.done()
-	f := file{path: s.path, mapping: s.data}
+	f := file{path: s.path, mapping: s.data, reader: s.reader}
 	if err := f.decode(m, s.index); err != nil {
 		s.data.Close()
 		return file{}, fmt.Errorf("%s: %w", s.path, err)

@@ -2,6 +2,7 @@ package loader
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/mmapio"
@@ -27,6 +28,13 @@ type stored struct {
 	// index reads the same bytes, and of those only what is asked for. It serves until done.
 	index layout.Input
 	done  func()
+	// reader is where data reads from, where that is a reader of the caller's; else nil.
+	reader io.ReaderAt
+}
+
+// inMemory is a file whose index is read where its data is.
+func inMemory(path string, mapping *mmapio.Mapping) *stored {
+	return &stored{path: path, data: mapping, index: mapping, done: func() {}}
 }
 
 // close is for a file that turns out not to be wanted.

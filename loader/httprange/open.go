@@ -124,11 +124,8 @@ func (r *Reader) OpenSibling(ctx context.Context, name string) (io.ReaderAt, int
 	return s, s.size, nil
 }
 
-// Name is the last part of the address's path.
-func (r *Reader) Name() string { return path.Base("/" + r.url.Path) }
-
-// URL is the file's address as messages show it: without password and query.
-func (r *Reader) URL() string { return r.name }
+// Name is the file's address as messages show it: without password and query.
+func (r *Reader) Name() string { return r.name }
 
 // Size is the length of the file in bytes.
 func (r *Reader) Size() int64 { return r.size }

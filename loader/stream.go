@@ -1,0 +1,125 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// OpenReaderAt reads the index of a model of size bytes that r reads: of a file on another
+// machine, such as a [github.com/tensormap/tensormap/loader/httprange.Reader], in an
+// archive, in an encrypted volume. Nothing is read that is not asked for: opening reads the
+// header and the index, [Model.Metadata] the metadata, and methods of a tensor its bytes,
+// of a part of the tensor that part. [Model.Prefetch] loads several tensors at once into the
+// model's cache, whose size is Options.CacheBytes.
+//
+// ctx bounds what opening reads. r is read concurrently, must stay open until Close, and is
+// not closed by it. Four further methods of r are used where it has them:
+//
+//	Name() string
+//	ReadAtContext(ctx context.Context, p []byte, off int64) (n int, err error)
+//	ReadVector(ctx context.Context, bufs [][]byte, off int64) error
+//	OpenSibling(ctx context.Context, name string) (r io.ReaderAt, size int64, err error)
+//
+// Name is what errors call the file. ReadAtContext is ReadAt that ends with ctx. ReadVector
+// fills bufs with the bytes from off on: neighbouring tensors in one request. OpenSibling
+// opens the file of a plain name beside this one, which a model in several files needs, and
+// which the model closes if it has a Close.
+func OpenReaderAt(ctx context.Context, r io.ReaderAt, size int64, opts *Options) (*Model, error) {
+	if size < 0 {
+		return nil, fmt.Errorf("%s: %w: a size of %d", readerName(r), ErrRange, size)
+	}
+	place := &remote{ctx: ctx, beside: r}
+	return newModel(place.store(readerName(r), r, size), place, opts.withDefaults())
+}
+
+func readerName(r io.ReaderAt) string {
+	if r, ok := r.(interface{ Name() string }); ok {
+		return r.Name()
+	}
+	return "reader"
+}
+
+// remote is the place of a reader as a source.
+type remote struct {
+	ctx    context.Context // of opening
+	beside io.ReaderAt
+	opened closers
+}
+
+func (p *remote) store(name string, r io.ReaderAt, size int64) *stored {
+	return &stored{
+		path:   name,
+		data:   mmapio.FromReaderAt(r, size),
+		index:  mmapio.FromReaderAt(contextReader{p.ctx, r}, size),
+		done:   func() {},
+		reader: r,
+	}
+}
+
+func (p *remote) open(name string, _ bool) (*stored, error) {
+	s, ok := p.beside.(interface {
+		OpenSibling(ctx context.Context, name string) (io.ReaderAt, int64, error)
+	})
+	if !ok {
+		return nil, fmt.Errorf("%w: the model needs the file %q, but its reader is for one file", ErrUnsupported, name)
+	}
+	r, size, err := s.OpenSibling(p.ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	p.opened.add(r)
+	if n := readerName(r); n != "reader" {
+		name = n
+	}
+	return p.store(name, r, size), nil
+}
+
+func (p *remote) close() error { return p.opened.close() }
+
+// contextReader is a reader whose reads end with a context, as far as it can end them.
+type contextReader struct {
+	ctx context.Context
+	r   io.ReaderAt
+}
+
+func (c contextReader) ReadAt(p []byte, off int64) (int, error) {
+	if r, ok := c.r.(interface {
+		ReadAtContext(ctx context.Context, p []byte, off int64) (int, error)
+	}); ok {
+		return r.ReadAtContext(c.ctx, p, off)
+	}
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.ReadAt(p, off)
+}
+
+// closers are readers to be closed, where they can be.
+type closers struct {
+	mu   sync.Mutex
+	list []io.Closer
+}
+
+func (c *closers) add(r io.ReaderAt) {
+	if r, ok := r.(io.Closer); ok {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.list = append(c.list, r)
+	}
+}
+
+func (c *closers) close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var errs []error
+	for _, r := range c.list {
+		errs = append(errs, r.Close())
+	}
+	c.list = nil
+	return errors.Join(errs...)
+}
