@@ -156,6 +156,11 @@ func TestSniffForeign(t *testing.T) {
 			continue
 		}
 		wantFormatError(t, err, layout.Unknown, 0, "magic", tt.want, tt.word, formats)
+		for n := range tt.file { // a part of it is nothing, or something else
+			if f, err := layout.Sniff(layout.Bytes(tt.file[:n])); f != layout.Unknown || err == nil {
+				t.Errorf("the first %d bytes of %q are %v, %v", n, tt.file, f, err)
+			}
+		}
 	}
 	for _, near := range []string{"\x08\x02\x12", "\x08\x20\x12", "\x08\x08\x18", "\x08\x08", "\x80\x06", "version https://example.org", "B", "<p>"} {
 		_, err := layout.Sniff(layout.Bytes(near))

@@ -23,8 +23,8 @@ const (
 )
 
 var numberings = [numNumberings]numbering{
-	// Files until 2026 have 2 for BF16, 8 and 9 for APR_Q4 and APR_Q8; no id ever changed
-	// from one type to another.
+	// Its first versions wrote BF16, APR_Q4 and APR_Q8 as 2, 8 and 9. No id ever went from one
+	// type to another.
 	byAprender: {"aprender's", [256]layout.DType{
 		0: layout.F32, 1: layout.F16, 2: layout.BF16, 3: layout.F64, 4: layout.I32, 5: layout.I64, 6: layout.I8, 7: layout.U8,
 		8: layout.APR_Q4, 9: layout.APR_Q8, 12: layout.Q4_K, 14: layout.Q6_K,
@@ -140,8 +140,8 @@ type chooser struct {
 	unsure []unsure
 }
 
-// dtype is the type of the tensor of the given id, shape and size that comes next, for now:
-// finish may change it. The caller reports a size that fits no type.
+// dtype is the type of the tensor that comes next, for now: finish may change it. Where id
+// means the same to all, it is for the caller to compare the size.
 func (c *chooser) dtype(t *layout.Tensor, id uint8, at uint64, tensor int) (layout.DType, error) {
 	if d := agreed[id]; d != layout.Invalid {
 		return d, nil
@@ -155,7 +155,7 @@ func (c *chooser) dtype(t *layout.Tensor, id uint8, at uint64, tensor int) (layo
 			layout.Quote(t.Name), t.Stored, id, t.Shape, sizes(id, t.Shape))
 	}
 	if c.left&fit == 0 {
-		return 0, errorf(at, "dtype", layout.ErrInvalid, "tensor %s: %d is %v by the size, as in %v numbering; tensors before it are numbered as in %v",
+		return 0, errorf(at, "dtype", layout.ErrInvalid, "tensor %s: %d is %v by the size, in %v numbering; the tensors before it have %v",
 			layout.Quote(t.Name), id, fit.first(id), fit, c.left)
 	}
 	c.left &= fit
@@ -165,11 +165,12 @@ func (c *chooser) dtype(t *layout.Tensor, id uint8, at uint64, tensor int) (layo
 	return c.left.first(id), nil
 }
 
-// finish gives the tensors that had several readings the one that all others leave.
-// Without it they have one at random, so a file that leaves two is refused.
+// finish gives the tensors that had several readings the one that the others leave; a file
+// that leaves two is refused, for to take one would be a guess. unsummed says that the header
+// has no checksum.
 func (c *chooser) finish(tensors []layout.Tensor, unsummed bool) error {
 	if unsummed && c.left.has(byOldRealizar) {
-		c.left = 1 << byOldRealizar // the only writer that left the header's checksum out
+		c.left = 1 << byOldRealizar // which alone left it out
 	}
 	for _, u := range c.unsure {
 		t := &tensors[u.tensor]
