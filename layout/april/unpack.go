@@ -82,7 +82,7 @@ func (u *unpacker) read(end uint64) {
 		case r.num != u.num:
 			u.skip(r.size)
 		case r.typ == protowire.VarintType && r.typ == u.kind:
-			u.varints(r.at, protowire.AppendVarint(nil, r.value))
+			u.emit(u.element(u.buf[:0], r.at, r.value))
 		case r.typ == protowire.BytesType && u.kind == protowire.VarintType:
 			u.packedVarints(r.end)
 		case r.typ == protowire.BytesType || r.typ == u.kind:

@@ -96,3 +96,28 @@ func TestUnpackPieces(t *testing.T) {
 		}
 	}
 }
+
+// TestUnpackAllocates makes sure that numbers cost no memory, neither packed nor single.
+func TestUnpackAllocates(t *testing.T) {
+	const n = 5000
+	single := tensorMessage("b", 6, n)
+	for i := range n {
+		single = appendNumber(single, 5, uint64(i))
+	}
+	data := good(onnx(numberTensor("a", 6, 5, make([]int64, n), n), single)).assemble()
+	f := mustDecode(t, data)
+	dst := make([]byte, 4*n)
+	for _, x := range f.Index().Tensors[3:] {
+		allocs := testing.AllocsPerRun(3, func() {
+			if err := f.Unpack(data, &x, dst); err != nil {
+				t.Error(err)
+			}
+		})
+		if allocs > 10 {
+			t.Errorf("%s: %v allocations for %d numbers", x.Name, allocs, n)
+		}
+	}
+	if got := le.Uint32(dst[4*(n-1):]); got != n-1 {
+		t.Errorf("the last number is %d", got)
+	}
+}
