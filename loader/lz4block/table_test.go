@@ -90,10 +90,7 @@ func TestTableScan(t *testing.T) {
 	}
 	for from := range uint64(3) {
 		base, _ := whole.Span(from, from)
-		for size := range uint64(len(stored)) - base + 1 {
-			if size > 300 && size < 65_000 {
-				continue
-			}
+		for _, size := range sizesAround(whole, from) {
 			table := NewTable(layout.APR2, offset, uint64(len(stored)), uint64(len(raw)))
 			if err := table.Reach(from, reader(stored)); err != nil {
 				t.Fatal(err)
@@ -114,6 +111,18 @@ func TestTableScan(t *testing.T) {
 			}
 		}
 	}
+}
+
+// sizesAround are numbers of bytes from block i on, about where blocks and lengths end.
+func sizesAround(table *Table, i uint64) (list []uint64) {
+	_, all := table.Span(i, table.Count())
+	for end := i; end <= table.Count(); end++ {
+		_, size := table.Span(i, end)
+		for at := max(size, 6) - 6; at <= min(size+6, all); at++ {
+			list = append(list, at)
+		}
+	}
+	return list
 }
 
 func TestTableRefuses(t *testing.T) {
