@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tensormap/tensormap/bench/internal/llama3"
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
 )
@@ -25,6 +26,7 @@ func main() {
 		differential = flag.Bool("differential", false, "compare values instead of speed")
 		count        = flag.Int("blocks", 10_000_000, "random blocks of each type for -differential")
 		seed         = flag.Uint64("seed", 1, "of the random numbers for -differential")
+		gguf         = flag.Bool("gguf", false, "race to open a GGUF file instead, against other Go packages")
 		golden       = flag.String("golden", "", "write golden vectors made by ggml to this `folder` instead")
 	)
 	flag.Var(&types, "type", "comma-separated `types` (default all)")
@@ -42,6 +44,8 @@ func main() {
 	printSetting(os.Stdout)
 	var err error
 	switch {
+	case *gguf:
+		err = raceGGUF(os.Stdout, llama3.Full, *rounds)
 	case *golden != "":
 		err = writeGolden(*golden, types)
 	case *differential:
@@ -61,20 +65,24 @@ func main() {
 	}
 }
 
-const ggmlModule = "github.com/ollama/ollama"
+const (
+	ggmlModule   = "github.com/ollama/ollama"
+	parserModule = "github.com/gpustack/gguf-parser-go"
+)
 
 // printSetting says what runs: without it a figure means nothing.
 func printSetting(w io.Writer) {
 	fmt.Fprintf(w, "%s %s/%s, GOMAXPROCS %d, GODEBUG=%q\n", runtime.Version(), runtime.GOOS, runtime.GOARCH,
 		runtime.GOMAXPROCS(0), os.Getenv("GODEBUG"))
 	fmt.Fprintf(w, "dequant: %s\n", strings.Join(dequant.Implementations(), ", "))
-	fmt.Fprintf(w, "ggml: %s %s, compiler %s, CGO_CFLAGS=%q\n\n", ggmlModule, ggmlVersion(), ggmlCompiler(), cFlags())
+	fmt.Fprintf(w, "ggml: %s %s, compiler %s, CGO_CFLAGS=%q\n", ggmlModule, versionOf(ggmlModule), ggmlCompiler(), cFlags())
+	fmt.Fprintf(w, "gguf-parser-go: %s %s\n\n", parserModule, versionOf(parserModule))
 }
 
-func ggmlVersion() string {
+func versionOf(module string) string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, m := range info.Deps {
-			if m.Path == ggmlModule {
+			if m.Path == module {
 				return m.Version
 			}
 		}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 )
 
+var le = binary.LittleEndian
+
 const (
 	magic         = "GGUF"
 	atVersion     = 4
@@ -32,11 +34,15 @@ func widthOf(version uint32) width {
 }
 
 // uint reads the count or length that b starts with.
-func (w width) uint(b []byte) uint64 {
+func (w width) uint(b []byte) uint64 { return w.uintAt(b, 0) }
+
+// uintAt reads the count or length at i. That a slice has no room left over spares the
+// compiler's care for one that would begin behind the end.
+func (w width) uintAt(b []byte, i uint64) uint64 {
 	if w == 4 {
-		return uint64(binary.LittleEndian.Uint32(b))
+		return uint64(le.Uint32(b[i : i+4 : i+4]))
 	}
-	return binary.LittleEndian.Uint64(b)
+	return le.Uint64(b[i : i+8 : i+8])
 }
 
 // smallestKV is the fewest bytes of a key, its type and its value.

@@ -81,7 +81,7 @@ func TestSkipBlock(t *testing.T) {
 		lengths = append(lengths, 1+i%11)
 	}
 	b := strings64('x', lengths...)
-	size, count := skipBlock(b[:block])
+	size, count := skipBlock((*[block]byte)(b))
 	if size < 4*lane || size > block || count == 0 {
 		t.Fatalf("%d strings in %d of %d bytes", count, size, block)
 	}
@@ -89,9 +89,9 @@ func TestSkipBlock(t *testing.T) {
 		t.Errorf("%d strings in %d bytes, and not %d in %d", count, size, n, want)
 	}
 	// A length between two letters, where the second lane will look for one.
-	for _, at := range []int{lane + 3, 2*lane + 5, 3*lane + 7} {
+	for _, at := range []uint64{lane + 3, 2*lane + 5, 3*lane + 7} {
 		c := append([]byte(nil), b...)
-		i := cut(c, at) - 12 // inside the string before
+		i := cut((*[block]byte)(c), at) - 12 // inside the string before
 		copy(c[i:], "\x05\x00\x00\x00\x00\x00\x00\x00")
 		sameAsOneByOne(t, "trap", c, 1<<62)
 	}
