@@ -119,7 +119,7 @@ func (s *summary) filterbank(values, shape []json.Number) {
 	}
 	dims := [2]uint64{}
 	for i := range dims {
-		dims[i], _ = strconv.ParseUint(string(shape[i]), 10, 32) // 0 for what is no u32
+		dims[i], _ = strconv.ParseUint(string(shape[i]), 10, 32) // what is no u32 becomes 0, or too large
 	}
 	if n := dims[0] * dims[1]; n == 0 || n != uint64(len(values)) {
 		return
