@@ -25,6 +25,16 @@
 // [ErrClosed]. Names, shapes and metadata already handed out are memory of their own and
 // stay valid.
 //
+// # Models in several files
+//
+// An APR2 manifest, a SafeTensors index or any one file of a GGUF split opens as one model;
+// package shard has their rules. Opening reads the manifest and each shard's index. A shard is
+// mapped when one of its tensors is first touched, and from then on until the model's end:
+// views of different shards have the same lifetime. The first touch may fail where later
+// ones cannot, because the file is gone or is no longer the one whose index was read
+// ([mmapio.ErrChanged]); the next touch tries again. Descriptors are not kept, but for the
+// directory's and, with [Options.NoMap], those of up to 64 files.
+//
 // # Files that change underneath
 //
 // A mapped file that shrinks turns a read past its new end into SIGBUS. Methods that read

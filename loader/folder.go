@@ -16,12 +16,12 @@ import (
 // descriptor is kept: a model may have more shards than a process may have files open. The
 // file that is opened again must be the same one, unchanged.
 type folder struct {
-	dir   string // as the user called it
-	abs   string // the same, in case the process changes its directory
+	path  string // of a file in it, as the user called it
 	noMap bool
 
 	mu   sync.Mutex
-	root *os.Root   // nil until a file is opened that must not be elsewhere
+	abs  string     // the directory, wherever the process goes after opening; "" until it is used
+	root *os.Root   // the same, nil until a file is opened that must not be elsewhere
 	kept []*os.File // that files read on demand read from
 }
 
@@ -30,14 +30,7 @@ type folder struct {
 const mostKept = 64
 
 // beside is the directory that holds the file at path.
-func beside(path string, o Options) source {
-	dir := filepath.Dir(path)
-	d := &folder{dir: dir, abs: dir, noMap: o.NoMap}
-	if abs, err := filepath.Abs(dir); err == nil {
-		d.abs = abs
-	}
-	return d
-}
+func beside(path string, o Options) source { return &folder{path: path, noMap: o.NoMap} }
 
 func (d *folder) open(name string, follow bool) (*stored, error) {
 	e := &dirEntry{folder: d, name: name, follow: follow}
@@ -47,7 +40,7 @@ func (d *folder) open(name string, follow bool) (*stored, error) {
 	}
 	size := e.info.Size()
 	s := &stored{
-		path:  filepath.Join(d.dir, name),
+		path:  filepath.Join(filepath.Dir(d.path), name),
 		index: mmapio.FromReaderAt(f, size),
 		done:  func() { f.Close() },
 	}
@@ -73,12 +66,26 @@ func (d *folder) close() error {
 	return errors.Join(errs...)
 }
 
+// dir is the directory's absolute path, where that could be found out.
+func (d *folder) dir() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.abs == "" {
+		d.abs = filepath.Dir(d.path)
+		if abs, err := filepath.Abs(d.abs); err == nil {
+			d.abs = abs
+		}
+	}
+	return d.abs
+}
+
 // inside is the directory as one that links do not lead out of.
 func (d *folder) inside() (*os.Root, error) {
+	dir := d.dir()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.root == nil {
-		root, err := os.OpenRoot(d.abs)
+		root, err := os.OpenRoot(dir)
 		if err != nil {
 			return nil, err
 		}
@@ -127,7 +134,7 @@ func (e *dirEntry) open() (*os.File, error) {
 // find opens whatever has the name, without waiting for the other end of a pipe.
 func (e *dirEntry) find() (*os.File, error) {
 	if e.follow {
-		return os.OpenFile(filepath.Join(e.folder.abs, e.name), os.O_RDONLY|nonblock, 0)
+		return os.OpenFile(filepath.Join(e.folder.dir(), e.name), os.O_RDONLY|nonblock, 0)
 	}
 	root, err := e.folder.inside()
 	if err != nil {
