@@ -26,11 +26,6 @@ from gguf import GGMLQuantizationType as Q, GGUFValueType as V
 
 logging.disable()  # GGUFWriter warns of what is meant here
 
-# The types whose values tensormap expands to float32; of the others it knows the size.
-EXPANDED = {"F32", "F16", "BF16", "F64", "I8", "I16", "I32", "I64",
-            "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q8_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K",
-            "IQ4_NL", "IQ4_XS", "MXFP4"}
-
 # id, elements of a block, bytes of a block: the types that gguf 0.19.0 has not, or has with
 # another size than ggml.
 OWN_TYPES = {"Q8_1": (9, 32, 36), "Q2_0": (42, 64, 18)}
@@ -62,16 +57,38 @@ def type_info(dtype):
     return (int(q), *gguf.GGML_QUANT_SIZES[q])
 
 
+def bits(blocks, width):
+    """The little-endian numbers of so many bits that rows of bytes hold."""
+    per = 8 // width
+    q = blocks[:, :, None] >> (np.arange(per, dtype=np.uint8) * width) & (2**width - 1)
+    return q.reshape(len(blocks), -1).astype(np.float32)
+
+
+def half(blocks, at=0):
+    return blocks[:, at:at + 2].copy().view("<f2").astype(np.float32)
+
+
+# What gguf.quants has not, after the formulas of ggml (ggml-quants.c): a scale d, and
+#   Q8_1   a sum that is not used, then integers q: q d
+#   Q8_K   integers q: q d, where d is a binary32
+#   Q1_0   a bit an element: d or -d
+#   Q2_0   two bits an element: (q - 1) d
+OWN_VALUES = {
+    "Q8_1": lambda b: half(b) * b[:, 4:].copy().view(np.int8).astype(np.float32),
+    "Q8_K": lambda b: b[:, :4].copy().view("<f4") * b[:, 4:260].copy().view(np.int8).astype(np.float32),
+    "Q1_0": lambda b: np.where(bits(b[:, 2:], 1) == 1, half(b), -half(b)),
+    "Q2_0": lambda b: (bits(b[:, 2:], 2) - np.float32(1)) * half(b),
+}
+
+
 def floats(dtype, b):
     """The values of stored elements, as little-endian binary32."""
     plain = {"F32": "<f4", "F16": "<f2", "F64": "<f8", "I8": "<i1", "I16": "<i2", "I32": "<i4", "I64": "<i8"}
     with np.errstate(over="ignore", invalid="ignore"):
         if dtype in plain:
             v = np.frombuffer(b, plain[dtype]).astype("<f4")
-        elif dtype == "Q8_1":  # which gguf.quants has not: a scale, the sum (unused), 32 integers
-            blocks = np.frombuffer(b, np.uint8).reshape(-1, 36)
-            d = blocks[:, :2].copy().view("<f2").astype(np.float32)
-            v = d * blocks[:, 4:].copy().view(np.int8).astype(np.float32)
+        elif dtype in OWN_VALUES:
+            v = OWN_VALUES[dtype](np.frombuffer(b, np.uint8).reshape(-1, type_info(dtype)[2]))
         else:
             rows = np.frombuffer(b, np.uint8).reshape(1, -1)
             v = gguf.quants.dequantize(rows, Q[dtype])
@@ -82,9 +99,6 @@ def describe_tensor(name, dtype, shape, offset, data):
     t = {"name": name, "dtype": dtype, "shape": [int(n) for n in shape], "offset": int(offset),
          "stored": len(data), "raw": len(data), "encoding": "raw", "zero_copy": True,
          "stored_sha256": sha(data), "raw_sha256": sha(data)}
-    if dtype not in EXPANDED:
-        t["f32_hex"] = None
-        return t
     f = floats(dtype, data)
     if len(f) <= 4 * MOST_HEX:
         t["f32_hex"] = f.hex()
@@ -179,12 +193,22 @@ def written(name, fill, arch="test", **options):
 
 
 def sane_scales(blocks, q):
-    """Random blocks with scales (binary16) that are finite and of a size that models have."""
+    """Random blocks with scales that are finite and of a size that models have."""
     at = {Q.Q2_K: (80, 82), Q.Q3_K: (108,), Q.Q4_K: (0, 2), Q.Q5_K: (0, 2), Q.Q6_K: (208,), Q.TQ1_0: (52,), Q.TQ2_0: (64,)}
     rng = np.random.default_rng(int(q))
-    for i in at.get(q, (0,)):
-        d = rng.uniform(-0.02, 0.02, len(blocks)).astype("<f2")
-        blocks[:, i:i + 2] = d.view(np.uint8).reshape(-1, 2)
+
+    def d(dtype):
+        return rng.uniform(-0.02, 0.02, len(blocks)).astype(dtype)
+
+    if q == Q.Q8_K:  # a binary32
+        blocks[:, :4] = d("<f4").view(np.uint8).reshape(-1, 4)
+    elif q == Q.IQ1_M:  # in the upper nibbles of four 16-bit numbers: here its uppermost
+        blocks[:, 55] = blocks[:, 55] & 0x0f | 0x20
+    elif q == Q.NVFP4:  # four of 8 bits
+        blocks[:, :4] &= 0x3f
+    else:
+        for i in at.get(q, (0,)):
+            blocks[:, i:i + 2] = d("<f2").view(np.uint8).reshape(-1, 2)
     return blocks
 
 
@@ -398,11 +422,12 @@ def old(version):
 def odd():
     """Files that can be read and are not as ggml would write them."""
     one, two = f32(1, 2), f32(3, 4, 5)
-    blocks = np.random.default_rng(7)
-    q8_1 = blocks.integers(0, 256, (4, 36), np.uint8)
-    q8_1[:, :2] = np.array([0.5, -0.25, 1, 0.001], "<f2").view(np.uint8).reshape(4, 2)
-    h = Hand().tensor("q8_1", "Q8_1", (2, 64), q8_1.tobytes())
-    by_hand("newer", h.tensor("q2_0", "Q2_0", (1, 64), blocks.integers(0, 256, 18, np.uint8).tobytes()))
+    newer = Hand()
+    for name, (_, elems, size) in OWN_TYPES.items():
+        blocks = np.random.default_rng(7).integers(0, 256, (4, size), np.uint8)
+        blocks[:, :2] = np.array([0.5, -0.25, 1, 0.001], "<f2").view(np.uint8).reshape(4, 2)
+        newer.tensor(name.lower(), name, (2, 2 * elems), blocks.tobytes())
+    by_hand("newer", newer)
     by_hand("unpadded", Hand().kv("general.architecture", V.STRING, "x").tensor("a", "F32", (2,), one).tensor("b", "F32", (3,), two), pad=False)
     by_hand("emptyarrays", Hand().kv("strings", V.ARRAY, [], V.STRING).kv("numbers", V.ARRAY, [], V.INT32).kv("last", V.UINT8, 7))
     by_hand("nothing", Hand())
