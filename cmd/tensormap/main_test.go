@@ -51,7 +51,7 @@ func done(t testing.TB, args ...string) string {
 func (r result) failsWith(t testing.TB, parts ...string) {
 	t.Helper()
 	if r.status != exitFailed || r.stdout != "" {
-		t.Errorf("status %d, stdout %q; want %d and nothing", r.status, r.stdout, exitFailed)
+		t.Errorf("status %d, stdout %.200q; want %d and nothing", r.status, r.stdout, exitFailed)
 	}
 	oneLine(t, r.stderr, parts...)
 }
