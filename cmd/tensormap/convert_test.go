@@ -299,3 +299,43 @@ func TestConvertSigned(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+func TestConvertCompress(t *testing.T) {
+	const source = "../../testdata/apr2/compressed.apr"
+	raw := filepath.Join(t.TempDir(), "raw.apr")
+	done(t, "convert", source, raw)
+	for flag, lines := range map[string][]string{
+		"--compress":      {"wrote 4 tensors, ", "compressed 2 of 4 tensors: 100 KiB to "},
+		"--compress=fast": {"wrote 4 tensors, ", "compressed 2 of 4 tensors: 100 KiB to "},
+		"--compress=hc":   {"wrote 4 tensors, ", "compressed 2 of 4 tensors: 100 KiB to "},
+	} {
+		out := filepath.Join(t.TempDir(), "out.apr")
+		r := tensormap("convert", raw, out, flag)
+		if r.status != exitDone || strings.Count(r.stderr, "\n") != len(lines) {
+			t.Fatalf("%+v", r)
+		}
+		for i, line := range strings.SplitAfter(strings.TrimSuffix(r.stderr, "\n"), "\n") {
+			if !strings.Contains(line, lines[i]) || i == 1 && !strings.Contains(line, ", ratio ") {
+				t.Errorf("%s: %q, want …%s…", flag, line, lines[i])
+			}
+		}
+		for _, tensor := range inspected(t, out).Tensors {
+			if want := tensor.Name != "zeros" && tensor.Name != "literals"; tensor.ZeroCopy != want {
+				t.Errorf("%s: %+v", flag, tensor)
+			}
+			if a, b := done(t, "dump", source, tensor.Name, "--as", "raw"), done(t, "dump", out, tensor.Name, "--as", "raw"); a != b {
+				t.Errorf("%s: %s: other bytes", flag, tensor.Name)
+			}
+		}
+		if a, b := done(t, "dump", raw, "zeros", "--as", "npy"), done(t, "dump", out, "zeros", "--as", "npy"); a != b {
+			t.Errorf("%s: other values", flag)
+		}
+	}
+	none := tensormap("convert", small(t), filepath.Join(t.TempDir(), "out.apr"), "--compress")
+	if none.status != exitDone || !strings.Contains(none.stderr, "compressed none of 2 tensors: none would be 3% smaller\n") {
+		t.Errorf("%+v", none)
+	}
+	if r := tensormap("convert", raw, filepath.Join(t.TempDir(), "out.apr"), "--compress=zstd"); r.status != exitUsage || !strings.Contains(r.stderr, "fast, hc") {
+		t.Errorf("%+v", r)
+	}
+}
