@@ -173,7 +173,7 @@ func TestBytes(t *testing.T) {
 // small multiple of its size: what is smallest, a tensor of 5 bytes, needs a descriptor of
 // some 100 and its place in the table of names.
 func TestAllocations(t *testing.T) {
-	const size = 1 << 20
+	const size = 1 << 18
 	repeat := func(n int, b *builder, each func(i int)) *builder {
 		for i := range n {
 			each(i)
