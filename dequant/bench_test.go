@@ -19,7 +19,7 @@ func weightBlocks(d layout.DType, n int) []byte {
 	for at := 0; at < len(src); at += d.BlockBytes() {
 		b := src[at:]
 		for _, h := range halves[d] {
-			putHalf((*[2]byte)(b[h:]), float32(rng.NormFloat64()*0.01))
+			putScale(d, b[h:], floatToHalf(float32(rng.NormFloat64()*0.01)))
 		}
 		switch f := float32(rng.NormFloat64() * 0.02); d {
 		case layout.F16:
@@ -30,6 +30,8 @@ func weightBlocks(d layout.DType, n int) []byte {
 			encodeF32Generic(b[:4], []float32{f})
 		case layout.MXFP4:
 			b[0] = 120 + b[0]&7
+		case layout.Q8_K:
+			encodeF32Generic(b[:4], []float32{f})
 		}
 	}
 	return src

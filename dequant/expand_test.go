@@ -18,7 +18,7 @@ func TestSupported(t *testing.T) {
 	if len(types) != len(oracles) {
 		t.Errorf("%d types are supported, %d have an oracle", len(types), len(oracles))
 	}
-	for _, d := range []layout.DType{layout.Invalid, layout.C64, layout.F4, layout.VOID, layout.IQ2_XXS, layout.Q8_K, 255} {
+	for _, d := range []layout.DType{layout.Invalid, layout.C64, layout.F4, layout.VOID, layout.F8_E8M0, layout.CHAR8, 255} {
 		if Supported(d) || CanQuantize(d) {
 			t.Errorf("%v is supported", d)
 		}
@@ -77,8 +77,10 @@ func TestNamed(t *testing.T) {
 		layout.F8_E4M3: F8_E4M3, layout.F8_E5M2: F8_E5M2,
 		layout.Q4_0: Q4_0, layout.Q4_1: Q4_1, layout.Q5_0: Q5_0, layout.Q5_1: Q5_1, layout.Q8_0: Q8_0, layout.Q8_1: Q8_1,
 		layout.Q2_K: Q2_K, layout.Q3_K: Q3_K, layout.Q4_K: Q4_K, layout.Q5_K: Q5_K, layout.Q6_K: Q6_K,
-		layout.IQ4_NL: IQ4_NL, layout.IQ4_XS: IQ4_XS, layout.MXFP4: MXFP4,
-		layout.APR_Q4: APR_Q4,
+		layout.IQ4_NL: IQ4_NL, layout.IQ4_XS: IQ4_XS, layout.MXFP4: MXFP4, layout.NVFP4: NVFP4,
+		layout.IQ2_XXS: IQ2_XXS, layout.IQ2_XS: IQ2_XS, layout.IQ2_S: IQ2_S, layout.IQ3_XXS: IQ3_XXS, layout.IQ3_S: IQ3_S,
+		layout.IQ1_S: IQ1_S, layout.IQ1_M: IQ1_M, layout.TQ1_0: TQ1_0, layout.TQ2_0: TQ2_0, layout.Q1_0: Q1_0, layout.Q2_0: Q2_0,
+		layout.Q8_K: Q8_K, layout.APR_Q4: APR_Q4,
 	}
 	for _, d := range types {
 		src := randomBytes(rand.New(rand.NewPCG(6, uint64(d))), 5*d.BlockBytes())

@@ -6,7 +6,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// FuzzFloats, FuzzInts, FuzzBlocks and FuzzK expand any bytes as types of one family with every
+// FuzzFloats, FuzzInts, FuzzBlocks, FuzzK and FuzzIQ expand any bytes as types of one family with every
 // implementation, whole and in part, and expect what the portable loop gives.
 func FuzzFloats(f *testing.F) {
 	fuzzExpand(f, layout.F32, layout.F16, layout.BF16, layout.F64, layout.F8_E4M3, layout.F8_E5M2)
@@ -17,11 +17,15 @@ func FuzzInts(f *testing.F) {
 }
 
 func FuzzBlocks(f *testing.F) {
-	fuzzExpand(f, layout.Q4_0, layout.Q4_1, layout.Q5_0, layout.Q5_1, layout.Q8_0, layout.Q8_1, layout.IQ4_NL, layout.MXFP4)
+	fuzzExpand(f, layout.Q4_0, layout.Q4_1, layout.Q5_0, layout.Q5_1, layout.Q8_0, layout.Q8_1, layout.IQ4_NL, layout.MXFP4, layout.NVFP4, layout.Q1_0, layout.Q2_0)
 }
 
 func FuzzK(f *testing.F) {
-	fuzzExpand(f, layout.Q2_K, layout.Q3_K, layout.Q4_K, layout.Q5_K, layout.Q6_K, layout.IQ4_XS)
+	fuzzExpand(f, layout.Q2_K, layout.Q3_K, layout.Q4_K, layout.Q5_K, layout.Q6_K, layout.IQ4_XS, layout.Q8_K)
+}
+
+func FuzzIQ(f *testing.F) {
+	fuzzExpand(f, layout.IQ2_XXS, layout.IQ2_XS, layout.IQ2_S, layout.IQ3_XXS, layout.IQ3_S, layout.IQ1_S, layout.IQ1_M, layout.TQ1_0, layout.TQ2_0)
 }
 
 func fuzzExpand(f *testing.F, family ...layout.DType) {

@@ -12,7 +12,7 @@ import (
 
 func TestExpandAsGGML(t *testing.T) {
 	eachLevel(t, func(t *testing.T) {
-		eachGolden(t, ".ggml", 15, func(t *testing.T, d layout.DType, in, out []byte) {
+		eachGolden(t, ".ggml", 28, func(t *testing.T, d layout.DType, in, out []byte) {
 			want := toFloats(out)
 			got := make([]float32, len(want))
 			if err := Expand(d, got, in); err != nil {

@@ -42,7 +42,7 @@ func toFloats(b []byte) []float32 {
 
 func TestGoldenExpand(t *testing.T) {
 	eachLevel(t, func(t *testing.T) {
-		eachGolden(t, ".gold", 18, func(t *testing.T, d layout.DType, in, out []byte) {
+		eachGolden(t, ".gold", 28, func(t *testing.T, d layout.DType, in, out []byte) {
 			want := toFloats(out)
 			got := make([]float32, len(want))
 			if err := Expand(d, got, in); err != nil {

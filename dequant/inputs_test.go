@@ -23,7 +23,23 @@ var halves = map[layout.DType][]int{
 	layout.Q4_0: {0}, layout.Q4_1: {0, 2}, layout.Q5_0: {0}, layout.Q5_1: {0, 2}, layout.Q8_0: {0}, layout.Q8_1: {0, 2},
 	layout.Q2_K: {80, 82}, layout.Q3_K: {108}, layout.Q4_K: {0, 2}, layout.Q5_K: {0, 2}, layout.Q6_K: {208},
 	layout.IQ4_NL: {0}, layout.IQ4_XS: {0}, layout.APR_Q4: {0},
+	layout.IQ2_XXS: {0}, layout.IQ2_XS: {0}, layout.IQ2_S: {0}, layout.IQ3_XXS: {0}, layout.IQ3_S: {0}, layout.IQ1_S: {0},
+	layout.IQ1_M: {48}, layout.TQ1_0: {52}, layout.TQ2_0: {64}, layout.Q1_0: {0}, layout.Q2_0: {0},
 }
+
+// putScale puts a binary16 where halves says: IQ1_M has it in the upper nibbles of four words.
+func putScale(d layout.DType, b []byte, h uint16) {
+	if d != layout.IQ1_M {
+		binary.LittleEndian.PutUint16(b, h)
+		return
+	}
+	for k := range 4 {
+		b[2*k+1] = b[2*k+1]&15 | byte(h>>(4*k))<<4
+	}
+}
+
+// scaleBytes says how many bytes at the start of a block are scales of one byte.
+var scaleBytes = map[layout.DType]int{layout.MXFP4: 1, layout.NVFP4: 4}
 
 // edgeHalves are zero, subnormal, small, one, huge, infinite and NaN, both signs.
 var edgeHalves = []uint16{
@@ -97,7 +113,7 @@ func edgeBlocks(d layout.DType) []byte {
 			block[i] = fill(i)
 		}
 		for i, at := range halves[d] {
-			binary.LittleEndian.PutUint16(block[at:], scales[i%len(scales)])
+			putScale(d, block[at:], scales[i%len(scales)])
 		}
 		out = append(out, block...)
 	}
@@ -106,12 +122,12 @@ func edgeBlocks(d layout.DType) []byte {
 		for i, h := range edgeHalves {
 			place(same, h, edgeHalves[(i+v)%len(edgeHalves)])
 		}
-		if d == layout.MXFP4 { // the exponent byte with all codes
+		if n := scaleBytes[d]; n > 0 { // all codes under every scale
 			place(func(i int) byte {
-				if i == 0 {
+				if i < n {
 					return byte(v)
 				}
-				return byte(i*17 - 17)
+				return byte((i - n) * 17)
 			})
 		}
 	}
@@ -124,6 +140,12 @@ func edgeBlocks(d layout.DType) []byte {
 		}
 		place(one, 0x3c00, 0x3555)
 		place(func(k int) byte { return ^one(k) }, 0xb555, 0x3c00)
+	}
+	if d == layout.Q8_K {
+		for e := range uint32(512) { // every sign and exponent of its scale
+			place(func(i int) byte { return byte(i * 37) })
+			binary.LittleEndian.PutUint32(out[len(out)-size:], e<<23|e%3*0x200001)
+		}
 	}
 	for _, h := range edgeHalves {
 		for _, m := range edgeHalves {

@@ -64,6 +64,28 @@ var oracles = map[layout.DType]oracle{
 		values := []float64{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
 		return float32(math.Ldexp(values[nibble(b[1:], i)], int(b[0])-128))
 	},
+	layout.NVFP4: func(b []byte, i int) float32 {
+		values := []float64{0, .5, 1, 1.5, 2, 3, 4, 6, 0, -.5, -1, -1.5, -2, -3, -4, -6}
+		k, j := i/16, i%16
+		return float32(values[b[4+8*k+j%8]>>(j/8*4)&15] * ue4m3(b[k]))
+	},
+	layout.Q8_K: func(b []byte, i int) float32 {
+		return mul(math.Float32frombits(binary.LittleEndian.Uint32(b)), float32(int8(b[4+i])))
+	},
+	layout.Q1_0: func(b []byte, i int) float32 { return mul(half(b), float32(2*bit(b[2:], i)-1)) },
+	layout.Q2_0: func(b []byte, i int) float32 { return mul(float32(int(b[2+i/4]>>(i%4*2)&3)-1), half(b)) },
+	layout.TQ2_0: func(b []byte, i int) float32 {
+		return mul(float32(int(b[i/128*32+i%32]>>(i/32%4*2)&3)-1), half(b[64:]))
+	},
+	layout.TQ1_0: tq1,
+
+	layout.IQ2_XXS: iq2XXS,
+	layout.IQ2_XS:  iq2XS,
+	layout.IQ2_S:   iq2S,
+	layout.IQ3_XXS: iq3XXS,
+	layout.IQ3_S:   iq3S,
+	layout.IQ1_S:   iq1S,
+	layout.IQ1_M:   iq1M,
 
 	layout.Q2_K: func(b []byte, i int) float32 {
 		h, j, l := i/128, i/32%4, i%32

@@ -32,6 +32,21 @@ func mxfp4Generic(dst []float32, src []byte) {
 	}
 }
 
+// nvfp4Generic: four scales, then for each 8 bytes of nibbles, low ones first.
+func nvfp4Generic(dst []float32, src []byte) {
+	for len(src) >= 36 && len(dst) >= 64 {
+		b, y := (*[36]byte)(src), (*[64]float32)(dst)
+		for k, scale := range (*[4]byte)(src) {
+			d, out := ue4m3Half(scale), (*[16]float32)(y[16*k:])
+			for j, q := range (*[8]byte)(b[4+8*k:]) {
+				out[j] = fp4Floats[q&15] * d
+				out[j+8] = fp4Floats[q>>4] * d
+			}
+		}
+		dst, src = dst[64:], src[36:]
+	}
+}
+
 // expandNibbles is the loop that Q4_0, IQ4_NL, MXFP4 and IQ4_XS share: low nibbles first.
 func expandNibbles(y *[32]float32, qs *[16]byte, values *[16]float32, d float32) {
 	for j, q := range qs {
@@ -102,4 +117,17 @@ func e8m0Half(e byte) float32 {
 		return math.Float32frombits(0x00200000 << e)
 	}
 	return math.Float32frombits(uint32(e-1) << 23)
+}
+
+// ue4m3Half is half of what the scale byte of NVFP4 says, because the codebook is doubled: an E4M3
+// without a sign. To ggml 0x7f, E4M3's NaN, is 0, but not so 0xff: the upper bit is otherwise ignored.
+func ue4m3Half(b byte) float32 {
+	exp, frac := uint32(b>>3&15), uint32(b&7)
+	switch {
+	case b == 0x7f:
+		return 0
+	case exp == 0:
+		return float32(frac) * (1.0 / 1024)
+	}
+	return math.Float32frombits((exp+119)<<23 | frac<<20) // bias 7 for 127, and 1 for the half
 }

@@ -1,5 +1,10 @@
 package dequant
 
+import (
+	"encoding/binary"
+	"math"
+)
+
 func q8_0Generic(dst []float32, src []byte) {
 	for len(src) >= 34 && len(dst) >= 32 {
 		expandInt8s((*[32]float32)(dst), (*[32]byte)(src[2:34]), halfAt((*[2]byte)(src)))
@@ -12,6 +17,19 @@ func q8_1Generic(dst []float32, src []byte) {
 	for len(src) >= 36 && len(dst) >= 32 {
 		expandInt8s((*[32]float32)(dst), (*[32]byte)(src[4:36]), halfAt((*[2]byte)(src)))
 		dst, src = dst[32:], src[36:]
+	}
+}
+
+// q8_KGeneric: a binary32 scale, the elements, and sums of them that dot products use.
+func q8_KGeneric(dst []float32, src []byte) {
+	for len(src) >= 292 && len(dst) >= 256 {
+		d := math.Float32frombits(binary.LittleEndian.Uint32(src))
+		y, qs := dst[:256], src[4:260]
+		for len(y) >= 32 && len(qs) >= 32 {
+			expandInt8s((*[32]float32)(y), (*[32]byte)(qs), d)
+			y, qs = y[32:], qs[32:]
+		}
+		dst, src = dst[256:], src[292:]
 	}
 }
 

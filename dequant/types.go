@@ -91,6 +91,50 @@ func IQ4_XS(dst []float32, src []byte) error { return Expand(layout.IQ4_XS, dst,
 // MXFP4 expands blocks of 32 in 17 bytes: value E2M1 times a power of two (OCP MX v1.0).
 func MXFP4(dst []float32, src []byte) error { return Expand(layout.MXFP4, dst, src) }
 
+// NVFP4 expands blocks of 64 in 36 bytes: value E2M1 times an unsigned E4M3 for every 16 elements. The scale
+// of the whole tensor that such files may have apart is not applied.
+func NVFP4(dst []float32, src []byte) error { return Expand(layout.NVFP4, dst, src) }
+
+// Q8_K expands blocks of 256 in 292 bytes: value q·d with a float32 d; the stored sums are not used.
+func Q8_K(dst []float32, src []byte) error { return Expand(layout.Q8_K, dst, src) }
+
+// IQ2_XXS expands blocks of 256 in 66 bytes: value ±d·(s+½)/4·G, s of 4 bits for every 32 elements, and eight G
+// at a time from a codebook of 256.
+func IQ2_XXS(dst []float32, src []byte) error { return Expand(layout.IQ2_XXS, dst, src) }
+
+// IQ2_XS expands blocks of 256 in 74 bytes: as IQ2_XXS, s for every 16 elements, a codebook of 512.
+func IQ2_XS(dst []float32, src []byte) error { return Expand(layout.IQ2_XS, dst, src) }
+
+// IQ2_S expands blocks of 256 in 82 bytes: as IQ2_XS, a codebook of 1024.
+func IQ2_S(dst []float32, src []byte) error { return Expand(layout.IQ2_S, dst, src) }
+
+// IQ3_XXS expands blocks of 256 in 98 bytes: value ±d·(s+½)/2·G, s of 4 bits for every 32 elements, and four G at
+// a time from a codebook of 256.
+func IQ3_XXS(dst []float32, src []byte) error { return Expand(layout.IQ3_XXS, dst, src) }
+
+// IQ3_S expands blocks of 256 in 110 bytes: value ±d·(2s+1)·G, s of 4 bits for every 32 elements, and four G at
+// a time from a codebook of 512.
+func IQ3_S(dst []float32, src []byte) error { return Expand(layout.IQ3_S, dst, src) }
+
+// IQ1_S expands blocks of 256 in 50 bytes: value d·(2s+1)·(G±⅛), s of 3 bits and the sign for every 32 elements, and
+// eight G at a time from a codebook of 2048.
+func IQ1_S(dst []float32, src []byte) error { return Expand(layout.IQ1_S, dst, src) }
+
+// IQ1_M expands blocks of 256 in 56 bytes: as IQ1_S, s for every 16 elements, the sign for every 8.
+func IQ1_M(dst []float32, src []byte) error { return Expand(layout.IQ1_M, dst, src) }
+
+// TQ1_0 expands blocks of 256 in 54 bytes: value -d, 0 or d, five elements in a byte.
+func TQ1_0(dst []float32, src []byte) error { return Expand(layout.TQ1_0, dst, src) }
+
+// TQ2_0 expands blocks of 256 in 66 bytes: value (q-1)·d, q of 2 bits.
+func TQ2_0(dst []float32, src []byte) error { return Expand(layout.TQ2_0, dst, src) }
+
+// Q1_0 expands blocks of 128 in 18 bytes: value d or -d.
+func Q1_0(dst []float32, src []byte) error { return Expand(layout.Q1_0, dst, src) }
+
+// Q2_0 expands blocks of 64 in 18 bytes: value (q-1)·d, q of 2 bits, four neighbours in a byte.
+func Q2_0(dst []float32, src []byte) error { return Expand(layout.Q2_0, dst, src) }
+
 // APR_Q4 expands blocks of 32 in 18 bytes, of which the last may be filled up: value (n-8)·d, neighbours
 // in one byte; d counts as 0 where it is infinite, NaN or below 2⁻¹⁴.
 func APR_Q4(dst []float32, src []byte) error { return Expand(layout.APR_Q4, dst, src) }

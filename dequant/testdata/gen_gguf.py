@@ -16,7 +16,10 @@ from gguf import GGMLQuantizationType as T, GGML_QUANT_SIZES, quants
 
 HERE = pathlib.Path(__file__).parent
 HALVES = {T.Q4_0: [0], T.Q4_1: [0, 2], T.Q5_0: [0], T.Q5_1: [0, 2], T.Q8_0: [0], T.Q2_K: [80, 82], T.Q3_K: [108],
-          T.Q4_K: [0, 2], T.Q5_K: [0, 2], T.Q6_K: [208], T.IQ4_NL: [0], T.IQ4_XS: [0], T.MXFP4: [], T.BF16: [], T.F16: []}
+          T.Q4_K: [0, 2], T.Q5_K: [0, 2], T.Q6_K: [208], T.IQ4_NL: [0], T.IQ4_XS: [0], T.MXFP4: [], T.BF16: [], T.F16: [],
+          T.IQ2_XXS: [0], T.IQ2_XS: [0], T.IQ2_S: [0], T.IQ3_XXS: [0], T.IQ3_S: [0], T.IQ1_S: [0], T.IQ1_M: [48],
+          T.TQ1_0: [52], T.TQ2_0: [64], T.NVFP4: []}
+QUANTIZED = [T.F16, T.BF16, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q8_0]
 EDGES = [0x0000, 0x8000, 0x0001, 0x83ff, 0x0400, 0x3c00, 0xbc00, 0x2e66, 0x7bff, 0xfbff, 0x7c00, 0xfc00, 0x7e00]
 PLAIN = [0x2e66, 0x1c21, 0xa833, 0x3c00, 0x9155]
 
@@ -26,14 +29,27 @@ rng = np.random.default_rng(20261121)
 def blocks(t):
     """Random blocks under plain scales, then one block under each edge scale."""
     size = GGML_QUANT_SIZES[t][1]
+    if t == T.NVFP4:
+        b = rng.integers(0, 256, size=(64, size), dtype=np.uint8)
+        b[:, :4] = np.arange(256).reshape(64, 4)  # every scale
+        return b
     if not HALVES[t]:
         return rng.integers(0, 256, size=(512 // size * 2 + 8, size), dtype=np.uint8)
     b = rng.integers(0, 256, size=(8 + len(EDGES), size), dtype=np.uint8)
     for row in range(len(b)):
         for i, at in enumerate(HALVES[t]):
             h = PLAIN[(row + i) % len(PLAIN)] if row < 8 else EDGES[(row - 8 + 5 * i) % len(EDGES)]
-            b[row, at:at + 2] = list(struct.pack("<H", h))
+            place(t, b[row, at:], h)
     return b
+
+
+def place(t, b, h):
+    """IQ1_M has its scale in the upper nibbles of four words."""
+    if t != T.IQ1_M:
+        b[:2] = list(struct.pack("<H", h))
+        return
+    for k in range(4):
+        b[2 * k + 1] = b[2 * k + 1] & 15 | (h >> 4 * k & 15) << 4
 
 
 def golden(t):
@@ -64,7 +80,11 @@ def write(name, head, tail):
     (HERE / name).write_bytes(struct.pack("<I", len(head)) + head + tail)
 
 
-for t in HALVES:
+# Random numbers are drawn in order, so what comes later stands behind.
+first = list(HALVES).index(T.IQ2_XXS)
+for t in list(HALVES)[:first]:
     golden(t)
-for t in (T.F16, T.BF16, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q8_0):
+for t in QUANTIZED:
     golden_quant(t)
+for t in list(HALVES)[first:]:
+    golden(t)

@@ -1,0 +1,71 @@
+package dequant
+
+// The types of one and two bits an element, and of three levels.
+
+// q1_0Generic: d, then a bit an element: its sign.
+func q1_0Generic(dst []float32, src []byte) {
+	var values [16]float32
+	for len(src) >= 18 && len(dst) >= 128 {
+		d := halfAt((*[2]byte)(src))
+		values[0], values[8] = -d, d
+		out := (*[128]float32)(dst)
+		for l, q := range (*[16]byte)(src[2:18]) {
+			expandGroup((*[8]float32)(out[8*l:]), signs[q], &values)
+		}
+		dst, src = dst[128:], src[18:]
+	}
+}
+
+// threeLevels tabulates d·(q − 1). Codes of 2 bits have a fourth value.
+func threeLevels(d float32) [4]float32 { return [4]float32{-d, 0 * d, d, 2 * d} }
+
+// q2_0Generic: d, then neighbours in one byte, the first of them low.
+func q2_0Generic(dst []float32, src []byte) {
+	for len(src) >= 18 && len(dst) >= 64 {
+		values := threeLevels(halfAt((*[2]byte)(src)))
+		out := (*[64]float32)(dst)
+		for l, q := range (*[16]byte)(src[2:18]) {
+			y := (*[4]float32)(out[4*l:])
+			y[0], y[1], y[2], y[3] = values[q&3], values[q>>2&3], values[q>>4&3], values[q>>6]
+		}
+		dst, src = dst[64:], src[18:]
+	}
+}
+
+// tq2_0Generic: twice 32 bytes with four runs of elements in them, then d.
+func tq2_0Generic(dst []float32, src []byte) {
+	for len(src) >= 66 && len(dst) >= 256 {
+		values := threeLevels(halfAt((*[2]byte)(src[64:66])))
+		y, qs := dst[:256], src[:64]
+		for len(y) >= 128 && len(qs) >= 32 {
+			out := (*[128]float32)(y)
+			for l, q := range (*[32]byte)(qs) {
+				out[l], out[l+32], out[l+64], out[l+96] = values[q&3], values[q>>2&3], values[q>>4&3], values[q>>6]
+			}
+			y, qs = y[128:], qs[32:]
+		}
+		dst, src = dst[256:], src[66:]
+	}
+}
+
+// tq1_0Generic: 32 and 16 bytes with five runs of elements in them, 4 with four runs, then d.
+func tq1_0Generic(dst []float32, src []byte) {
+	for len(src) >= 54 && len(dst) >= 256 {
+		values := threeLevels(halfAt((*[2]byte)(src[52:54])))
+		expandTrits(dst[:160], src[:32], &values)
+		expandTrits(dst[160:240], src[32:48], &values)
+		expandTrits(dst[240:256], src[48:52], &values)
+		dst, src = dst[256:], src[54:]
+	}
+}
+
+// expandTrits expands bytes that are fractions of 256 in base three: the first run has their first
+// digits, the next their second. It stops where y is full.
+func expandTrits(y []float32, qs []byte, values *[4]float32) {
+	for power := byte(1); len(y) >= len(qs); power *= 3 {
+		for m, q := range qs {
+			y[m] = values[uint(q*power)*3>>8&3]
+		}
+		y = y[len(qs):]
+	}
+}
