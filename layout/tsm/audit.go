@@ -40,49 +40,30 @@ func (a *audit) warn(at uint64, field, format string, args ...any) {
 }
 
 func (a *audit) nodes() {
-	a.count("#name", "without a name of its own", func(i int) bool { return !a.m.nodes[i].stated.has(nameParam) })
-	a.count("#op", "without an operator", func(i int) bool { return !a.m.nodes[i].stated.has(opParam) })
-	a.count("#output_count", "with a number of outputs that is not 1", func(i int) bool {
+	a.odd("#name", "have no name", func(i int) bool { return !a.m.nodes[i].stated.has(nameParam) })
+	a.odd("#op", "have no operator", func(i int) bool { return !a.m.nodes[i].stated.has(opParam) })
+	a.odd("#output_count", "have a number of outputs that is not 1", func(i int) bool {
 		return a.m.nodes[i].stated.has(outputCountParam) && a.m.notes[i].outputs != 1
 	})
 }
 
-// count warns once of all nodes that are odd.
-func (a *audit) count(field, what string, odd func(node int) bool) {
+// odd warns once of all nodes that are so.
+func (a *audit) odd(field, what string, is func(node int) bool) {
 	found, first := 0, 0
 	for i := range a.m.nodes {
-		if odd(i) {
+		if is(i) {
 			if found++; found == 1 {
 				first = i
 			}
 		}
 	}
 	if found > 0 {
-		a.warn(a.m.notes[first].at, field, "%d of %d nodes are %s, the first is node %d", found, len(a.m.nodes), what, first)
+		a.warn(a.m.notes[first].at, field, "%d of %d nodes %s, the first is node %d", found, len(a.m.nodes), what, first)
 	}
 }
 
 func (a *audit) names() {
-	found, first := 0, 0
-	for i := range a.m.params {
-		if a.m.params[i].name.n > maxParamName {
-			if found++; found == 1 {
-				first = i
-			}
-		}
+	if n := len(a.m.long); n > 0 {
+		a.warn(a.m.long[0], "name", "%d of %d params have names of more than %d bytes", n, len(a.m.params), maxParamName)
 	}
-	if found > 0 {
-		x := a.m.params[first]
-		a.warn(a.nodeOf(first), "name", "%d of %d params have names of more than %d bytes, the first is %s", found, len(a.m.params), maxParamName, layout.Quote(a.m.text(x.name)))
-	}
-}
-
-// nodeOf is where the node of a param starts.
-func (a *audit) nodeOf(p int) uint64 {
-	i := 0
-	for int(a.m.nodes[i].params) <= p {
-		p -= int(a.m.nodes[i].params)
-		i++
-	}
-	return a.m.notes[i].at
 }

@@ -1,6 +1,7 @@
 package tsm
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -264,6 +265,7 @@ outputs: prob
 operators: <const> ×5, add_bias ×2, conv2d ×2, <param> ×1, add ×1, flatten ×1, inner_prod ×1, pooling2d ×1, relu ×1, softmax ×1
 parameters: 522 in 26 tensors, 2057 bytes
 `},
+		{"packed", fixture(t, "tennis-packed"), "nodes: 3\ninputs: 輸入\noutputs: #0\nlayer/0/op\noperators: <param> ×1, custom ×1, relu ×1\nparameters: 17 in 12 tensors, 62 bytes\n"},
 		{"empty", fixture(t, "empty"), "nodes: 0\ninputs: \noutputs: \noperators: \nparameters: 0 in 0 tensors, 0 bytes\n"},
 		{"names", fixture(t, "names"), `nodes: 17
 inputs: in F32 [-1 0 2147483647]
@@ -309,5 +311,22 @@ func TestSummaryIsShort(t *testing.T) {
 	}
 	if got := facts[4].Value; got != "0 in 1000 tensors, 0 bytes" {
 		t.Errorf("parameters: %s", got)
+	}
+}
+
+func TestAuditSays(t *testing.T) {
+	in := fixture(t, "names")
+	var got []string
+	for _, f := range mustDecode(t, in).Audit(in) {
+		got = append(got, fmt.Sprintf("%s@%d %s", f.Field, f.Offset, f.Reason))
+	}
+	want := []string{
+		"#name@955 1 of 17 nodes have no name, the first is node 9",
+		"#op@955 1 of 17 nodes have no operator, the first is node 9",
+		"#output_count@5374 1 of 17 nodes have a number of outputs that is not 1, the first is node 12",
+		fmt.Sprintf("name@%d 2 of 18 params have names of more than 31 bytes", bytes.Index(in, []byte("xxxx"))-4),
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("findings are\n%s", strings.Join(got, "\n"))
 	}
 }

@@ -126,7 +126,7 @@ func (m *Module) list(nodes []int) string {
 	var lines []string
 	for _, i := range nodes[:min(len(nodes), most)] {
 		n := &m.Nodes[i]
-		line := short(cmp.Or(n.Name, fmt.Sprint(i)))
+		line := short(cmp.Or(n.Name, fmt.Sprintf("#%d", i)))
 		if n.DType != layout.Invalid && n.DType != layout.VOID {
 			line += " " + n.DType.String()
 		}

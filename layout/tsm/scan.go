@@ -24,6 +24,7 @@ type module struct {
 	dims            []uint64 // of one field after the other
 	texts           []byte   // names of nodes and params
 	notes           []notes  // of the nodes; nil where nobody asked
+	long            []uint64 // where the names of params are that have more than 31 bytes
 	end             uint64   // where the module ends
 }
 
@@ -249,6 +250,9 @@ func (s *scanner) anyParam(n *node, extra *notes, seen *paramSet) {
 	case s.Err() != nil:
 	case which == notSpecial && seen.add(s.param):
 		s.packedTensor()
+		if len(s.param) > maxParamName {
+			s.m.long = push(s.m.long, at)
+		}
 	case which != notSpecial && !n.stated.has(which):
 		n.stated |= 1 << which
 		s.special(n, extra, which)
