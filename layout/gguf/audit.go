@@ -41,26 +41,22 @@ func (a *audit) warn(at uint64, field string, format string, args ...any) {
 }
 
 func (a *audit) keys(in layout.Input) {
-	for key, typ := range a.file.Keys() {
-		at := a.file.keys.kvs[a.file.keys.find(key)].off
+	k := &a.file.keys
+	for i, kv := range k.kvs {
+		key := k.key(i)
 		if !isASCII(key) {
-			a.warn(at, "key", "%s is not ASCII", layout.Quote([]byte(key)))
+			a.warn(kv.off, "key", "%s is not ASCII", layout.Quote(key))
 		}
-		v, _, err := a.file.Get(in, key)
+		v, _, err := a.file.Get(in, string(key))
 		a.fail(err)
 		if n, bad := badText(v); bad > 0 {
-			a.warn(at, "value", "key %s: of type %v, with %d of %d strings not valid UTF-8", layout.Quote([]byte(key)), typ, bad, n)
+			a.warn(kv.off, "value", "key %s: %d of %d strings are not valid UTF-8", layout.Quote(key), bad, n)
 		}
 	}
 }
 
-func isASCII(s string) bool {
-	for i := range len(s) {
-		if s[i] >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
+func isASCII(b []byte) bool {
+	return !slices.ContainsFunc(b, func(c byte) bool { return c >= utf8.RuneSelf })
 }
 
 // badText counts the strings of a value and those that are not UTF-8.
@@ -105,8 +101,8 @@ func (a *audit) order() {
 		end = padded(t.Offset+t.Stored, a.index.Align)
 	}
 	if strays > 0 {
-		a.warn(first.Offset, "offset", "%d tensors do not begin where ggml demands; the first is %s, at %d and not %d",
-			strays, layout.Quote(first.Name), first.Offset, wanted)
+		a.warn(first.Offset, "offset", "%d of %d tensors do not begin where ggml demands; the first is %s, at %d and not %d",
+			strays, len(a.index.Tensors), layout.Quote(first.Name), first.Offset, wanted)
 	}
 }
 

@@ -123,19 +123,26 @@ func (d *decoder) step(field string, n uint64) {
 	}
 }
 
+// info is a tensor info, with the length of its name: what was once seen of a mapped file
+// holds, even if another process writes to it.
+type info struct {
+	bytes []byte
+	name  uint64
+}
+
 // infos finds the tensor infos, whose tensors can be placed only when the last is known.
-func (d *decoder) infos() [][]byte {
+func (d *decoder) infos() []info {
 	d.infosAt = d.Offset()
 	if !d.Fits(atTensorCount, "tensor_count", d.tensorCount, d.file.width.smallestInfo()) {
 		return nil
 	}
-	infos := make([][]byte, 0, d.tensorCount)
+	infos := make([]info, 0, d.tensorCount)
 	for range d.tensorCount {
-		b := d.info()
-		if b == nil {
+		next := d.info()
+		if d.Err() != nil {
 			return nil
 		}
-		infos = append(infos, b)
+		infos = append(infos, next)
 	}
 	d.file.data = padded(d.Offset(), d.align)
 	return infos
@@ -146,31 +153,33 @@ func (d *decoder) infos() [][]byte {
 func padded(n, align uint64) uint64 { return (n + align - 1) &^ (align - 1) }
 
 // info takes a tensor info, once it is known how long it is.
-func (d *decoder) info() []byte {
+func (d *decoder) info() info {
 	w, at := d.file.width, d.Offset()
 	b := d.Peek("name", w.largestInfo())
 	if uint64(len(b)) < uint64(w) {
-		return d.Take("name", uint64(w)) // which fails
+		d.Take("name", uint64(w)) // which fails
+		return info{}
 	}
 	name := w.uint(b)
 	if name > mostName {
 		d.Fail(at, "name", layout.ErrLimit, "%d bytes, more than %d", name, mostName)
-		return nil
+		return info{}
 	}
 	dimsAt := uint64(w) + name
 	if uint64(len(b)) < dimsAt+4 {
-		return d.Take("n_dimensions", dimsAt+4) // which fails
+		d.Take("n_dimensions", dimsAt+4) // which fails
+		return info{}
 	}
 	dims := uint64(le.Uint32(b[dimsAt:]))
 	if dims > mostDims {
 		d.Fail(at+dimsAt, "n_dimensions", layout.ErrInvalid, "tensor %s: %d, more than %d", layout.Quote(b[w:dimsAt]), dims, mostDims)
-		return nil
+		return info{}
 	}
-	return d.Take("dimensions", w.smallestInfo()+name+dims*uint64(w))
+	return info{d.Take("dimensions", w.smallestInfo()+name+dims*uint64(w)), name}
 }
 
 // tensors makes the index of the tensor infos.
-func (d *decoder) tensors(infos [][]byte) (*layout.Index, error) {
+func (d *decoder) tensors(infos []info) (*layout.Index, error) {
 	b, err := layout.NewBuilder(layout.GGUF, d.size, d.tensorCount, "offset", d.lim)
 	if err != nil {
 		return nil, err
@@ -193,18 +202,18 @@ func (d *decoder) tensors(infos [][]byte) (*layout.Index, error) {
 		if err := b.Add(at); err != nil {
 			return nil, err
 		}
-		at += uint64(len(info))
+		at += uint64(len(info.bytes))
 	}
 	return b.Finish()
 }
 
 // place reads t from its info, which stands at at.
-func (d *decoder) place(t *layout.Tensor, b *layout.Builder, info []byte, at uint64) error {
+func (d *decoder) place(t *layout.Tensor, b *layout.Builder, info info, at uint64) error {
 	w := d.file.width
-	n := uint64(w) + w.uint(info)
-	t.Name = info[w:n:n]
-	dims, tail := info[n+4:len(info)-12], info[len(info)-12:]
-	dimsAt, typeAt := at+n+4, at+uint64(len(info))-12
+	n, end := uint64(w)+info.name, uint64(len(info.bytes))-12
+	t.Name = info.bytes[w:n:n]
+	dims, tail := info.bytes[n+4:end], info.bytes[end:]
+	dimsAt, typeAt := at+n+4, at+end
 	t.Shape = b.Dims(len(dims) / int(w))
 	for i := range t.Shape {
 		t.Shape[i] = w.uint(dims[i*int(w):])

@@ -11,7 +11,7 @@ import (
 // keys are the keys of a file, and where their values are.
 type keys struct {
 	at    uint64 // where in the file the first is
-	text  string // all keys, one after another
+	text  []byte // all keys, one after another
 	kvs   []kv
 	names *layout.Names
 }
@@ -24,7 +24,7 @@ type kv struct {
 }
 
 // key is the i-th key.
-func (k *keys) key(i int) string {
+func (k *keys) key(i int) []byte {
 	start := 0
 	if i > 0 {
 		start = k.kvs[i-1].end
@@ -32,14 +32,14 @@ func (k *keys) key(i int) string {
 	return k.text[start:k.kvs[i].end]
 }
 
-// find is the position of a key, or -1.
-func (k *keys) find(key string) int {
-	for p := k.names.Probe(layout.HashName(key)); ; {
+// find is the position of a key with that hash, or -1.
+func (k *keys) find(hash uint64, key string) int {
+	for p := k.names.Probe(hash); ; {
 		i, ok := p.Next()
 		if !ok {
 			return -1
 		}
-		if k.key(i) == key {
+		if string(k.key(i)) == key {
 			return i
 		}
 	}
@@ -50,7 +50,7 @@ func (k *keys) find(key string) int {
 func (f *File) Keys() iter.Seq2[string, Type] {
 	return func(yield func(string, Type) bool) {
 		for i := range f.keys.kvs {
-			if !yield(f.keys.key(i), f.keys.kvs[i].typ) {
+			if !yield(string(f.keys.key(i)), f.keys.kvs[i].typ) {
 				return
 			}
 		}
@@ -66,12 +66,9 @@ func (d *decoder) metadata() {
 	k.at = d.Offset()
 	k.kvs = make([]kv, 0, d.kvCount)
 	k.names = layout.NewNames(int(d.kvCount))
-	var text []byte
 	var special special
 	for range d.kvCount {
-		at := d.Offset()
 		key := d.key()
-		text = d.enterKey(text, key, at)
 		typeAt := d.Offset()
 		typ := Type(d.U32("value_type"))
 		off := d.Offset()
@@ -79,10 +76,10 @@ func (d *decoder) metadata() {
 		if d.Err() != nil {
 			return
 		}
-		k.kvs = append(k.kvs, kv{len(text), off, d.Offset() - off, typ})
-		special.note(d, string(key), typ, value, off)
+		special.note(d, key, typ, value, off)
+		k.text = append(k.text, key...)
+		k.kvs = append(k.kvs, kv{len(k.text), off, d.Offset() - off, typ})
 	}
-	k.text = string(text)
 	special.apply(d)
 }
 
@@ -102,33 +99,21 @@ func (d *decoder) key() []byte {
 		d.Fail(at, "key", layout.ErrInvalid, "%s is not valid UTF-8", layout.Quote(key))
 	case bytes.IndexByte(key, 0) >= 0:
 		d.Fail(at, "key", layout.ErrInvalid, "%s holds a NUL byte", layout.Quote(key))
+	default:
+		d.enter(key, at)
 	}
 	return key
 }
 
-// enterKey adds the next key to text and to the table of names.
-func (d *decoder) enterKey(text, key []byte, at uint64) []byte {
-	if d.Err() != nil {
-		return text
-	}
+// enter files the next key, which stands at at, under its name.
+func (d *decoder) enter(key []byte, at uint64) {
 	k := &d.file.keys
 	hash := layout.HashNameBytes(key)
-	for p := k.names.Probe(hash); ; {
-		i, ok := p.Next()
-		if !ok {
-			break
-		}
-		start := 0
-		if i > 0 {
-			start = k.kvs[i-1].end
-		}
-		if string(text[start:k.kvs[i].end]) == string(key) {
-			d.Fail(at, "key", layout.ErrDuplicate, "%s is there twice, as number %d and %d", layout.Quote(key), i, len(k.kvs))
-			return text
-		}
+	if i := k.find(hash, string(key)); i >= 0 {
+		d.Fail(at, "key", layout.ErrDuplicate, "%s is there twice, as number %d and %d", layout.Quote(key), i, len(k.kvs))
+		return
 	}
 	k.names.Add(hash, len(k.kvs))
-	return append(text, key...)
 }
 
 // value steps over a value of type typ, as typeAt states it, and returns it where it is a

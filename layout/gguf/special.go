@@ -26,16 +26,16 @@ type noted struct {
 }
 
 // note keeps the value of key, a number, if it is one of those.
-func (s *special) note(d *decoder, key string, typ Type, b []byte, off uint64) {
-	switch key {
+func (s *special) note(d *decoder, key []byte, typ Type, b []byte, off uint64) {
+	switch string(key) {
 	case keyAlignment:
-		s.alignment.set(d, key, TypeUint32, typ, b, off)
+		s.alignment.set(d, keyAlignment, TypeUint32, typ, b, off)
 	case keySplitNo:
-		s.no.set(d, key, TypeUint16, typ, b, off)
+		s.no.set(d, keySplitNo, TypeUint16, typ, b, off)
 	case keySplitCount:
-		s.count.set(d, key, TypeUint16, typ, b, off)
+		s.count.set(d, keySplitCount, TypeUint16, typ, b, off)
 	case keySplitTensors:
-		s.tensors.set(d, key, TypeInt32, typ, b, off)
+		s.tensors.set(d, keySplitTensors, TypeInt32, typ, b, off)
 	}
 }
 

@@ -3,7 +3,6 @@ package gguf
 import (
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -18,7 +17,6 @@ func (f *File) Summary(in layout.Input) ([]layout.Fact, error) {
 	s.add("architecture", arch)
 	s.add("file type", s.fileType())
 	s.add("parameters", s.parameters())
-	s.add("dtypes", s.dtypes())
 	s.add("context length", s.text(arch+".context_length"))
 	s.add("embedding length", s.text(arch+".embedding_length"))
 	s.add("layers", s.text(arch+".block_count"))
@@ -131,23 +129,6 @@ func (s *summary) parameters() string {
 	return strconv.FormatUint(n, 10)
 }
 
-// dtypes counts tensors by their type, in the order in which the types first occur.
-func (s *summary) dtypes() string {
-	var order []layout.DType
-	counts := map[layout.DType]int{}
-	for i := range s.file.index.Tensors {
-		d := s.file.index.Tensors[i].DType
-		if counts[d]++; counts[d] == 1 {
-			order = append(order, d)
-		}
-	}
-	var parts []string
-	for _, d := range order {
-		parts = append(parts, fmt.Sprintf("%d %v", counts[d], d))
-	}
-	return strings.Join(parts, ", ")
-}
-
 func (s *summary) heads(arch string) string {
 	heads, kv := s.text(arch+".attention.head_count"), s.text(arch+".attention.head_count_kv")
 	if kv == "" || kv == heads {
@@ -159,8 +140,11 @@ func (s *summary) heads(arch string) string {
 func (s *summary) tokenizer() string {
 	model := s.text("tokenizer.ggml.model")
 	tokens, ok := s.get("tokenizer.ggml.tokens").(*Array)
-	if !ok {
+	switch {
+	case !ok:
 		return model
+	case model == "":
+		return fmt.Sprintf("%d tokens", tokens.Len())
 	}
-	return strings.TrimPrefix(fmt.Sprintf("%s, %d tokens", model, tokens.Len()), ", ")
+	return fmt.Sprintf("%s, %d tokens", model, tokens.Len())
 }

@@ -14,7 +14,7 @@ import (
 // ok is false where the file does not have the key. The value is memory of its own. An
 // error is a *[layout.FormatError]; the file may have changed since it was decoded.
 func (f *File) Get(in layout.Input, key string) (value any, ok bool, err error) {
-	i := f.keys.find(key)
+	i := f.keys.find(layout.HashName(key), key)
 	if i < 0 {
 		return nil, false, nil
 	}
@@ -49,7 +49,7 @@ func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 		if a, ok := v.(*Array); ok {
 			v = a.Values()
 		}
-		md[i] = layout.Entry{Key: k.key(i), Value: v}
+		md[i] = layout.Entry{Key: string(k.key(i)), Value: v}
 	}
 	return md, nil
 }
@@ -106,9 +106,8 @@ func (f *File) array(i int, b []byte) (any, error) {
 	data := b[head:]
 	a := &Array{typ: elem, n: int(n), width: w}
 	if elem == TypeString {
-		// One copy for all strings, which become parts of it.
-		a.text = string(data)
-		if size, k := skipStrings(data, n, w); k != n || size != uint64(len(data)) {
+		a.text = string(data) // one copy for all strings, which become parts of it
+		if !a.holds(n) {
 			return nil, f.changed(i)
 		}
 		return a, nil
@@ -116,12 +115,12 @@ func (f *File) array(i int, b []byte) (any, error) {
 	if elem >= numTypes || elem == TypeArray || n != uint64(len(data))/types[elem].size || uint64(len(data))%types[elem].size != 0 {
 		return nil, f.changed(i)
 	}
+	a.data = bytes.Clone(data)
 	if elem == TypeBool {
-		if at := slices.IndexFunc(data, func(c byte) bool { return c > 1 }); at >= 0 {
-			return nil, f.valueErrorf(i, head+uint64(at), "element %d is a bool of %d", at, data[at])
+		if at := slices.IndexFunc(a.data, func(c byte) bool { return c > 1 }); at >= 0 {
+			return nil, f.valueErrorf(i, head+uint64(at), "element %d is a bool of %d", at, a.data[at])
 		}
 	}
-	a.data = bytes.Clone(data)
 	return a, nil
 }
 
@@ -132,7 +131,7 @@ func (f *File) changed(i int) error {
 // valueErrorf is an error about the byte at at of the i-th value.
 func (f *File) valueErrorf(i int, at uint64, format string, args ...any) error {
 	e := layout.Errorf(layout.GGUF, f.keys.kvs[i].off+at, "value", layout.ErrInvalid, format, args...)
-	e.Reason = "key " + layout.Quote([]byte(f.keys.key(i))) + ": " + e.Reason
+	e.Reason = "key " + layout.Quote(f.keys.key(i)) + ": " + e.Reason
 	return e
 }
 
@@ -156,15 +155,36 @@ func (a *Array) Type() Type { return a.typ }
 // is copied: the strings are parts of the array's memory, and keep it alive.
 func (a *Array) Strings() iter.Seq[string] {
 	return func(yield func(string) bool) {
-		w := int(a.width)
 		for left := a.text; left != ""; {
-			n := w + int(a.width.uint([]byte(left[:w])))
-			if !yield(left[w:n]) {
+			s, rest, _ := a.cut(left)
+			if !yield(s) {
 				return
 			}
-			left = left[n:]
+			left = rest
 		}
 	}
+}
+
+// holds reports whether text is n strings.
+func (a *Array) holds(n uint64) bool {
+	left, ok := a.text, true
+	for ; n > 0 && ok; n-- {
+		_, left, ok = a.cut(left)
+	}
+	return ok && left == ""
+}
+
+// cut takes the first string off text, if there is one.
+func (a *Array) cut(text string) (s, rest string, ok bool) {
+	w := int(a.width)
+	if len(text) < w {
+		return "", "", false
+	}
+	n := a.width.uint([]byte(text[:w]))
+	if n > uint64(len(text)-w) {
+		return "", "", false
+	}
+	return text[w : w+int(n)], text[w+int(n):], true
 }
 
 // Values is a slice of all elements: []uint8, []int8, … []float64, []bool or []string,

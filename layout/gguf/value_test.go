@@ -149,12 +149,12 @@ func TestSummary(t *testing.T) {
 	for name, want := range map[string][]layout.Fact{
 		"llama": {
 			{Label: "name", Value: "Tiny Llama"}, {Label: "architecture", Value: "llama"}, {Label: "file type", Value: "Q8_0"},
-			{Label: "parameters", Value: "2336"}, {Label: "dtypes", Value: "3 Q8_0, 3 F32"}, {Label: "context length", Value: "4096"},
+			{Label: "parameters", Value: "2336"}, {Label: "context length", Value: "4096"},
 			{Label: "embedding length", Value: "32"}, {Label: "layers", Value: "2"},
 			{Label: "heads", Value: "4, 1 to 2 for keys and values"}, {Label: "tokenizer", Value: "llama, 6 tokens"},
 		},
 		"split-00002-of-00003": {
-			{Label: "parameters", Value: "102"}, {Label: "dtypes", Value: "1 F32, 1 Q8_0"},
+			{Label: "parameters", Value: "102"},
 			{Label: "split", Value: "file 2 of 3, 5 tensors in all"},
 		},
 		"vocabulary": {{Label: "architecture", Value: "test"}, {Label: "tokenizer", Value: "6000 tokens"}},
