@@ -24,6 +24,16 @@ ROW(dequantize_row_q6_K);
 ROW(dequantize_row_iq4_nl);
 ROW(dequantize_row_iq4_xs);
 ROW(dequantize_row_mxfp4);
+ROW(dequantize_row_tq1_0);
+ROW(dequantize_row_tq2_0);
+ROW(dequantize_row_iq2_xxs);
+ROW(dequantize_row_iq2_xs);
+ROW(dequantize_row_iq2_s);
+ROW(dequantize_row_iq3_xxs);
+ROW(dequantize_row_iq3_s);
+ROW(dequantize_row_iq1_s);
+ROW(dequantize_row_iq1_m);
+ROW(dequantize_row_q8_K);
 
 ROW(ggml_fp32_to_fp16_row);
 ROW(ggml_cpu_fp32_to_fp16);
@@ -71,6 +81,16 @@ var ggmlExpanders = []peer{
 	expander(layout.IQ4_NL, "dequantize_row_iq4_nl", C.row(C.dequantize_row_iq4_nl)),
 	expander(layout.IQ4_XS, "dequantize_row_iq4_xs", C.row(C.dequantize_row_iq4_xs)),
 	expander(layout.MXFP4, "dequantize_row_mxfp4", C.row(C.dequantize_row_mxfp4)),
+	expander(layout.TQ1_0, "dequantize_row_tq1_0", C.row(C.dequantize_row_tq1_0)),
+	expander(layout.TQ2_0, "dequantize_row_tq2_0", C.row(C.dequantize_row_tq2_0)),
+	expander(layout.IQ2_XXS, "dequantize_row_iq2_xxs", C.row(C.dequantize_row_iq2_xxs)),
+	expander(layout.IQ2_XS, "dequantize_row_iq2_xs", C.row(C.dequantize_row_iq2_xs)),
+	expander(layout.IQ2_S, "dequantize_row_iq2_s", C.row(C.dequantize_row_iq2_s)),
+	expander(layout.IQ3_XXS, "dequantize_row_iq3_xxs", C.row(C.dequantize_row_iq3_xxs)),
+	expander(layout.IQ3_S, "dequantize_row_iq3_s", C.row(C.dequantize_row_iq3_s)),
+	expander(layout.IQ1_S, "dequantize_row_iq1_s", C.row(C.dequantize_row_iq1_s)),
+	expander(layout.IQ1_M, "dequantize_row_iq1_m", C.row(C.dequantize_row_iq1_m)),
+	expander(layout.Q8_K, "dequantize_row_q8_K", C.row(C.dequantize_row_q8_K)),
 }
 
 // ggmlQuantizers are those whose bytes Quantize promises.

@@ -63,7 +63,7 @@ func goldenBlocks(d layout.DType) []byte {
 	if d.BlockElems() == 256 {
 		plain, edges = 1, 6
 	}
-	if scalesAt[d] == nil {
+	if d.BlockElems() < 256 && scalesAt[d] == nil {
 		plain, edges = 24, 24
 	}
 	size := d.BlockBytes()
@@ -73,7 +73,7 @@ func goldenBlocks(d layout.DType) []byte {
 	for i := range edges {
 		block := b[(plain+i)*size:]
 		for k, at := range scalesAt[d] {
-			binary.LittleEndian.PutUint16(block[at:], edgeScales[(i+5*k)%len(edgeScales)])
+			putScale(d, block[at:], edgeScales[(i+5*k)%len(edgeScales)])
 		}
 		switch d {
 		case layout.F16:
@@ -82,6 +82,9 @@ func goldenBlocks(d layout.DType) []byte {
 			binary.LittleEndian.PutUint16(block, uint16(i)<<11|uint16(i))
 		case layout.MXFP4:
 			block[0] = []byte{0, 1, 2, 3, 127, 128, 250, 251, 252, 253, 254, 255}[i%12]
+		case layout.Q8_K:
+			edges := []uint32{0x00000001, 0x80000000, 0x7f7fffff, 0xff800000, 0x7fc00000, 0x00812345}
+			binary.LittleEndian.PutUint32(block, edges[i%len(edges)])
 		}
 	}
 	return b

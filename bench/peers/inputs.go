@@ -14,6 +14,19 @@ var scalesAt = map[layout.DType][]int{
 	layout.Q4_0: {0}, layout.Q4_1: {0, 2}, layout.Q5_0: {0}, layout.Q5_1: {0, 2}, layout.Q8_0: {0},
 	layout.Q2_K: {80, 82}, layout.Q3_K: {108}, layout.Q4_K: {0, 2}, layout.Q5_K: {0, 2}, layout.Q6_K: {208},
 	layout.IQ4_NL: {0}, layout.IQ4_XS: {0},
+	layout.IQ2_XXS: {0}, layout.IQ2_XS: {0}, layout.IQ2_S: {0}, layout.IQ3_XXS: {0}, layout.IQ3_S: {0}, layout.IQ1_S: {0},
+	layout.IQ1_M: {48}, layout.TQ1_0: {52}, layout.TQ2_0: {64},
+}
+
+// putScale puts a binary16 where scalesAt says: IQ1_M has it in the upper nibbles of four words.
+func putScale(d layout.DType, b []byte, h uint16) {
+	if d != layout.IQ1_M {
+		binary.LittleEndian.PutUint16(b, h)
+		return
+	}
+	for k := range 4 {
+		b[2*k+1] = b[2*k+1]&15 | byte(h>>(4*k))<<4
+	}
 }
 
 // sizeOf is the number of bytes that n elements of type d take.
@@ -34,7 +47,7 @@ func fillPlain(rng *rand.Rand, d layout.DType, b []byte) {
 	fillRandom(rng, b)
 	for size := d.BlockBytes(); len(b) >= size; b = b[size:] {
 		for _, at := range scalesAt[d] {
-			putHalf(b[at:], rng.NormFloat64()*0.01)
+			putScale(d, b[at:], float16.Fromfloat32(float32(rng.NormFloat64()*0.01)).Bits())
 		}
 		switch d {
 		case layout.F16:
@@ -43,6 +56,8 @@ func fillPlain(rng *rand.Rand, d layout.DType, b []byte) {
 			binary.LittleEndian.PutUint16(b, uint16(math.Float32bits(float32(rng.NormFloat64()*0.02))>>16))
 		case layout.MXFP4:
 			b[0] = 120 + b[0]&7
+		case layout.Q8_K:
+			binary.LittleEndian.PutUint32(b, math.Float32bits(float32(rng.NormFloat64()*0.01)))
 		}
 	}
 }

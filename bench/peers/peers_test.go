@@ -102,8 +102,8 @@ func TestGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.ggml*"))
-	if err != nil || len(files) != 22 {
-		t.Fatalf("%d files, want 22 (%v)", len(files), err)
+	if err != nil || len(files) != 32 {
+		t.Fatalf("%d files, want 32 (%v)", len(files), err)
 	}
 	for _, name := range files {
 		got, err := os.ReadFile(name)
