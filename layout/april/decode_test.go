@@ -195,6 +195,13 @@ func TestTwoGraphs(t *testing.T) {
 	checkError(t, f.Networks[0].Err, layout.ErrDuplicate, "graph", uint64(m.network(0)+len(network)-2), "a second graph")
 }
 
+// TestNumberForInitializer wants a graph's initializers to be messages.
+func TestNumberForInitializer(t *testing.T) {
+	m := good(modelProto(appendNumber(nil, 5, 1)))
+	_, err := Decode(m.assemble(), nil)
+	checkError(t, err, layout.ErrInvalid, "initializer", uint64(m.network(0)+2+2), "wire type 0")
+}
+
 // TestOpaque keeps networks that are no ONNX models as bytes.
 func TestOpaque(t *testing.T) {
 	for _, tc := range []struct {
@@ -240,13 +247,15 @@ func TestLimits(t *testing.T) {
 	if _, err := Decode(data, &layout.Limits{Tensors: 5, NameBytes: 16, Rank: 2}); err != nil {
 		t.Error(err)
 	}
-	f, err := Decode(data, &layout.Limits{HeaderBytes: 5})
+	m := good()
+	m.name = "nine byte"
+	data = m.assemble()
+	f, err := Decode(data, &layout.Limits{HeaderBytes: 8})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Metadata(data); !errors.Is(err, layout.ErrLimit) {
-		t.Errorf("a name of 6 bytes: %v", err)
-	}
+	_, err = f.Metadata(data)
+	checkError(t, err, layout.ErrLimit, "name", 28+8, "9 bytes, more than 8")
 }
 
 // TestAliases makes sure that initializers lie in their network, and are marked so.
