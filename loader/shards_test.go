@@ -251,6 +251,29 @@ func TestOpenShardErrors(t *testing.T) {
 	}
 }
 
+// TestFirstShardToFailIsNamed, although several are opened at a time.
+func TestFirstShardToFailIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	groups := make([][]content, 12)
+	for i := range groups {
+		groups[i] = []content{random(fmt.Sprint(i), layout.U8, 1)}
+	}
+	path := put(t, dir, func(m *manifest) {
+		for i := 4; i < len(m.Shards); i++ {
+			if i%2 == 0 {
+				m.Shards[i].File = fmt.Sprint("missing", i) // found out sooner
+			} else {
+				m.Shards[i].Size++
+			}
+		}
+	}, groups...)
+	for range 100 {
+		if _, err := loader.Open(path, nil); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), `"missing4"`) {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestShardsInMemory: memory has no other files.
 func TestShardsInMemory(t *testing.T) {
 	for _, s := range sharded {

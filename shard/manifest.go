@@ -16,15 +16,15 @@ type Manifest struct {
 	// FollowLinks tells that shards may be links to files elsewhere.
 	FollowLinks bool
 
-	index    *layout.Index
-	keys     *keys
-	places   []place
-	metadata layout.Metadata
-	described,
-	flagged, // APR2: that sharded is true is there
-	versioned bool // and apr_version
-	total string // SafeTensors: total_size as stated, "" where it is not
-	table *Table // once it is stitched
+	index     *layout.Index
+	keys      *keys
+	places    []place
+	metadata  layout.Metadata
+	described bool   // that metadata is there
+	flagged   bool   // APR2: that sharded is true
+	versioned bool   // APR2: that apr_version is there
+	total     string // SafeTensors: total_size as stated; "" where it is not
+	table     *Table // once it is stitched
 }
 
 // Shard is what a manifest says of one file.
