@@ -102,7 +102,7 @@ func bare(b testing.TB, blocks [][]byte, raw int, dst []byte) {
 // plain loop on one core, the rest the loader, on as many as cores says; into=reused
 // memory (WriteTo), into=fresh memory (Bytes that nobody caches). of=F16 goes on to float32.
 func BenchmarkLZ4(b *testing.B) {
-	const size, window = 64 << 20, 4 << 20
+	const size, window = 64 << 20, 2 << 20
 	data := sparseWeights(size)
 	path := compressedAPR2(b, layout.F16, data, size/8192, 4096)
 	m, err := loader.Open(path, &loader.Options{CacheBytes: -1})

@@ -181,7 +181,7 @@ func (s *stretch) large() bool {
 }
 
 // copyBytes is how much of a tensor a core decompresses at a time.
-const copyBytes = 8 * lz4block.Size
+const copyBytes = 4 * lz4block.Size
 
 // copyParallel is copy on all cores, where dst is large enough for that to pay.
 func (s *stretch) copyParallel(sc *scratch, dst []byte, off uint64) error {
@@ -235,8 +235,9 @@ func (t Tensor) decodeBlocks(dst, stored []byte) error {
 	return s.copyParallel(sc, dst, 0)
 }
 
-// writeBytes is how much of a tensor is decompressed at a time to be written.
-const writeBytes = 4 << 20
+// writeBytes is how much of a tensor is decompressed at a time to be written, for each core
+// up to a few.
+const writeBytes = 2 << 20
 
 // writeBlocks writes all elements to w.
 func (t Tensor) writeBlocks(w io.Writer) error {
@@ -244,7 +245,8 @@ func (t Tensor) writeBlocks(w io.Writer) error {
 	if raw == 0 {
 		return t.blocks().Empty()
 	}
-	buf := mmapio.AlignedBytes(int(min(writeBytes, raw)))
+	step := writeBytes * uint64(min(runtime.GOMAXPROCS(0), 16))
+	buf := mmapio.AlignedBytes(int(min(step, raw)))
 	sc := takeScratch()
 	defer sc.give()
 	for off := uint64(0); off < raw; {
@@ -254,7 +256,7 @@ func (t Tensor) writeBlocks(w io.Writer) error {
 			return err
 		}
 		for end := min(raw, s.hi*lz4block.Size); off < end; {
-			b := buf[:min(writeBytes, end-off)]
+			b := buf[:min(step, end-off)]
 			if err := s.copyParallel(sc, b, off); err != nil {
 				return err
 			}

@@ -174,7 +174,7 @@ func write(t testing.TB, name string, b []byte) string {
 func fixtures(t testing.TB) []string {
 	t.Helper()
 	var paths []string
-	for _, pattern := range []string{"apr2/*.apr", "safetensors/*.safetensors"} {
+	for _, pattern := range []string{"apr2/*.apr", "lz4/*.apr", "safetensors/*.safetensors"} {
 		found, err := filepath.Glob(filepath.Join("..", "testdata", pattern))
 		if err != nil || len(found) == 0 {
 			t.Fatalf("no fixtures %s: %v", pattern, err)
