@@ -210,8 +210,8 @@ func TestAllocations(t *testing.T) {
 		{"edges in no order", "", 8, func() *builder {
 			return build(3).i32(0).inputs(1).i32(0, 0).i32(0).inputs(slices.Repeat([]int{1}, size/4)...)
 		}},
-		{"deep cycle", "inputs", 24, func() *builder { return ring(size / 12) }},
-		{"params", "", 24, func() *builder {
+		{"deep cycle", "inputs", 40, func() *builder { return ring(size / 12) }},
+		{"params", "", 32, func() *builder {
 			const n = size / 12
 			b := build(1).i32(n)
 			return repeat(n, b, func(i int) { b.param(fmt.Sprintf("%04x", i), 0) }).inputs()
