@@ -1,9 +1,14 @@
 package httprange
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net"
 	"net/url"
+	"strings"
+	"unicode"
 )
 
 // The reasons that a read fails for, beside those of the network.
@@ -15,32 +20,40 @@ var (
 	ErrStalled  = errors.New("no data for too long")
 )
 
-// Error says which file could not be read where, and why.
+// Error says where a file could not be read, and why. It comes in a *[fs.PathError], whose
+// path is the file's Name: the reader's errors look like those of an *os.File.
 type Error struct {
-	URL    string // without password and query, which may be secrets
 	Offset int64
 	Err    error
 }
 
-func (e *Error) Error() string { return fmt.Sprintf("%s: offset %d: %v", e.URL, e.Offset, e.Err) }
+func (e *Error) Error() string { return fmt.Sprintf("offset %d: %v", e.Offset, e.Err) }
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// wrap adds file and offset to err. The client's errors repeat the address, query and all:
-// only what they wrap is kept.
+// wrap adds file and offset to err.
 func (r *Reader) wrap(off int64, err error) error {
-	var client *url.Error
-	if errors.As(err, &client) {
-		err = client.Err
-	}
-	return &Error{r.name, off, err}
+	return &fs.PathError{Op: "read", Path: r.name, Err: &Error{off, withoutAddress(err)}}
 }
 
-// publicName is how messages call a file.
+// withoutAddress is err without what a *url.Error says beside its reason: the address, with
+// all the secrets that may be in it.
+func withoutAddress(err error) error {
+	var client *url.Error
+	if errors.As(err, &client) {
+		return client.Err
+	}
+	return err
+}
+
+// publicName is how messages call a file: without user, password and query, which may be
+// secrets, and readable where that is safe to print.
 func publicName(u *url.URL) string {
-	name := *u
-	name.RawQuery, name.Fragment = "", ""
-	return name.Redacted()
+	file := u.Path
+	if strings.ContainsFunc(file, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		file = u.EscapedPath()
+	}
+	return u.Scheme + "://" + u.Host + file
 }
 
 // passing reports whether trying again may help.
@@ -48,6 +61,10 @@ func passing(err error) bool {
 	var status *statusError
 	if errors.As(err, &status) {
 		return status.passing()
+	}
+	var host *net.DNSError
+	if errors.As(err, &host) && host.IsNotFound || errors.As(err, new(*tls.CertificateVerificationError)) {
+		return false
 	}
 	return !errors.Is(err, ErrNoRanges) && !errors.Is(err, ErrChanged) && !errors.Is(err, ErrResponse)
 }

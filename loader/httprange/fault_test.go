@@ -183,6 +183,13 @@ func TestLastingFaults(t *testing.T) {
 				return true
 			}
 		}},
+		{"items of a range", httprange.ErrResponse, 1, func(*server) func(http.ResponseWriter, *http.Request) bool {
+			return func(w http.ResponseWriter, _ *http.Request) bool {
+				w.Header().Set("Content-Range", "items 200-699/5000")
+				w.WriteHeader(http.StatusPartialContent)
+				return true
+			}
+		}},
 		{"a longer range", httprange.ErrResponse, 1, func(s *server) func(http.ResponseWriter, *http.Request) bool {
 			return func(w http.ResponseWriter, req *http.Request) bool {
 				first, last := span(req)

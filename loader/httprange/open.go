@@ -2,11 +2,12 @@ package httprange
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"path"
 	"sync/atomic"
 	"time"
@@ -14,10 +15,11 @@ import (
 
 // Options tune a Reader. A nil *Options and every zero field mean the defaults.
 type Options struct {
-	// Client sends the requests; nil means one of this package, with limits on the time
-	// that connecting and waiting for an answer may take.
+	// Client sends the requests; nil means one of this package, which keeps connections
+	// for the requests to come.
 	Client *http.Client
-	// Header is sent with every request, for example Authorization.
+	// Header is sent with every request, for example Authorization (which net/http leaves
+	// out where it is redirected to another host).
 	Header http.Header
 	// Parallel is the number of requests that may run at once; 0 means 8.
 	Parallel int
@@ -31,7 +33,8 @@ type Options struct {
 	// Pause is the time before the second attempt; it doubles each time, up to 64 times
 	// as much, and varies at random by half. 0 means 200 ms.
 	Pause time.Duration
-	// Stall is how long a server may send nothing in the middle of an answer; 0 means 30 s.
+	// Stall is how long nothing may come of a request: from its beginning, which includes
+	// to connect, and in the middle of an answer. 0 means 30 s.
 	Stall time.Duration
 }
 
@@ -58,15 +61,14 @@ func setDefault[T int | int64 | time.Duration](v *T, def T) {
 	}
 }
 
+// defaultClient has no limits on time of its own, since Options.Stall covers all, and no
+// dialer, for which net/http would give up a browser's fetch (GOOS=js).
 var defaultClient = &http.Client{Transport: &http.Transport{
-	Proxy:                 http.ProxyFromEnvironment,
-	DialContext:           (&net.Dialer{Timeout: 20 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
-	TLSHandshakeTimeout:   20 * time.Second,
-	ResponseHeaderTimeout: 60 * time.Second,
-	MaxIdleConnsPerHost:   16,
-	IdleConnTimeout:       60 * time.Second,
-	ForceAttemptHTTP2:     true,
-	DisableCompression:    true, // offsets are those of the file itself
+	Proxy:               http.ProxyFromEnvironment,
+	MaxIdleConnsPerHost: 16,
+	IdleConnTimeout:     60 * time.Second,
+	ForceAttemptHTTP2:   true,
+	DisableCompression:  true, // offsets are those of the file itself
 }}
 
 // Reader reads one remote file. It is safe for concurrent use.
@@ -74,9 +76,9 @@ type Reader struct {
 	url    *url.URL
 	name   string // for messages
 	opts   Options
-	tokens chan struct{} // as many as requests may run
-	ctx    context.Context
-	cancel context.CancelFunc
+	tokens chan struct{}   // as many as requests may run
+	ctx    context.Context // of all reads: until Close, with the values of Open's
+	cancel context.CancelCauseFunc
 
 	size    int64
 	version version
@@ -91,40 +93,49 @@ type Reader struct {
 func Open(ctx context.Context, address string, opts *Options) (*Reader, error) {
 	u, err := url.Parse(address)
 	if err != nil {
-		return nil, fmt.Errorf("not an address: %w", err)
+		return nil, fmt.Errorf("not an address: %w", withoutAddress(err))
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, fmt.Errorf("%s: not an http or https address", publicName(u))
+		return nil, errors.New("not an http or https address")
 	}
 	o := opts.withDefaults()
-	return open(ctx, u, o, make(chan struct{}, o.Parallel))
-}
-
-func open(ctx context.Context, u *url.URL, o Options, tokens chan struct{}) (*Reader, error) {
-	r := &Reader{url: u, name: publicName(u), opts: o, tokens: tokens}
-	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	if err := r.readPrefix(ctx); err != nil {
-		r.cancel()
+	r := &Reader{url: u, opts: o, tokens: make(chan struct{}, o.Parallel)}
+	if err := r.open(ctx, context.WithoutCancel(ctx)); err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
+// open makes r ready, until its Close or the end of life.
+func (r *Reader) open(ctx, life context.Context) error {
+	r.name = publicName(r.url)
+	r.ctx, r.cancel = context.WithCancelCause(life)
+	err := r.readPrefix(ctx)
+	if err != nil {
+		r.Close()
+	}
+	return err
+}
+
 // OpenSibling opens the file called name in the same place, with the same options; the
 // limit of parallel requests is one for both. The address's query, which may be a
 // signature, stays. The loader calls this where a file turns out to be one of several.
-// Whoever wants a *Reader asks the io.ReaderAt for it; it has a Close of its own.
+// Whoever wants a *Reader asks the io.ReaderAt for it; it has a Close of its own, and that
+// of r closes it too.
 func (r *Reader) OpenSibling(ctx context.Context, name string) (io.ReaderAt, int64, error) {
-	u := *r.url
-	u.Path, u.RawPath = path.Join(path.Dir("/"+u.Path), name), ""
-	s, err := open(ctx, &u, r.opts, r.tokens)
-	if err != nil {
+	if name != path.Base(name) || name == "." || name == ".." || name == "/" {
+		return nil, 0, fmt.Errorf("%q is not the name of a file beside %s", name, r.name)
+	}
+	u := r.url.ResolveReference(&url.URL{Path: name})
+	u.RawQuery = r.url.RawQuery
+	s := &Reader{url: u, opts: r.opts, tokens: r.tokens}
+	if err := s.open(ctx, r.ctx); err != nil {
 		return nil, 0, err
 	}
 	return s, s.size, nil
 }
 
-// Name is the file's address as messages show it: without password and query.
+// Name is the file's address as messages show it: without user, password and query.
 func (r *Reader) Name() string { return r.name }
 
 // Size is the length of the file in bytes.
@@ -133,9 +144,9 @@ func (r *Reader) Size() int64 { return r.size }
 // Traffic is how many requests were sent so far and how many bytes of the file came.
 func (r *Reader) Traffic() (requests, bytes int64) { return r.requests.Load(), r.received.Load() }
 
-// Close ends running reads with an error, and all later ones that are not answered by the
-// prefix. It does not close siblings.
+// Close ends all reads of the file, running ones too, and of its siblings: the error wraps
+// [os.ErrClosed].
 func (r *Reader) Close() error {
-	r.cancel()
+	r.cancel(os.ErrClosed)
 	return nil
 }

@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"sync"
 )
 
 // ReadAt implements io.ReaderAt.
 func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
-	return r.ReadAtContext(context.Background(), p, off)
+	return r.ReadAtContext(r.ctx, p, off)
 }
 
 // ReadAtContext is ReadAt with a context of its own.
@@ -44,6 +43,7 @@ func (r *Reader) ReadVector(ctx context.Context, bufs [][]byte, off int64) error
 	ctx, cancel := r.during(ctx)
 	defer cancel(nil)
 	rest := newVector(bufs)
+	start := off
 	off += rest.take(r.prefix[min(off, int64(len(r.prefix))):])
 	var pieces sync.WaitGroup
 	fetch := func(piece *vector, off int64) {
@@ -67,13 +67,16 @@ func (r *Reader) ReadVector(ctx context.Context, bufs [][]byte, off int64) error
 	if errors.As(err, &known) {
 		return err
 	}
-	return r.wrap(off, err)
+	return r.wrap(start, err)
 }
 
 // during is ctx, ended by Close too.
 func (r *Reader) during(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(r.ctx, func() { cancel(os.ErrClosed) })
+	if r.ctx.Err() != nil {
+		cancel(context.Cause(r.ctx)) // at once, which AfterFunc would not be
+	}
+	stop := context.AfterFunc(r.ctx, func() { cancel(context.Cause(r.ctx)) })
 	return ctx, func(err error) {
 		stop()
 		cancel(err)

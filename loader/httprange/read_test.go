@@ -144,35 +144,6 @@ func TestHeader(t *testing.T) {
 	}
 }
 
-func TestSibling(t *testing.T) {
-	content := noise(1_000)
-	s := serve(t, content)
-	var paths []string // requests come one by one here
-	s.fault = func(_ int64, _ http.ResponseWriter, req *http.Request) bool {
-		paths = append(paths, req.URL.String())
-		return false
-	}
-	x, size, err := open(t, s, quick()).OpenSibling(t.Context(), "model 2?.bin")
-	if err != nil || size != 1_000 {
-		t.Fatal(err)
-	}
-	b := make([]byte, 1_000)
-	if _, err := x.ReadAt(b, 0); err != nil || !bytes.Equal(b, content) {
-		t.Error(err)
-	}
-	if want := "/dir/model%202%3F.bin?sig=secret"; paths[len(paths)-1] != want {
-		t.Errorf("asked for %s, want %s", paths[len(paths)-1], want)
-	}
-}
-
-func TestNotAnAddress(t *testing.T) {
-	for _, address := range []string{"", "model.bin", "file:///etc/passwd", "http://", "ftp://host/x", "http://[::1", "https:/x"} {
-		if _, err := httprange.Open(t.Context(), address, quick()); err == nil {
-			t.Errorf("%q is opened", address)
-		}
-	}
-}
-
 func TestCancel(t *testing.T) {
 	s := serve(t, noise(10_000))
 	hang := make(chan struct{})

@@ -44,10 +44,10 @@ func partial(resp *http.Response) (byteRange, error) {
 
 // parseContentRange reads "bytes FIRST-LAST/TOTAL".
 func parseContentRange(text string) (byteRange, bool) {
-	span, ok := strings.CutPrefix(text, "bytes ")
+	unit, span, ok := strings.Cut(text, " ")
 	span, totalText, ok2 := strings.Cut(span, "/")
 	firstText, lastText, ok3 := strings.Cut(span, "-")
-	if !ok || !ok2 || !ok3 {
+	if !ok || !ok2 || !ok3 || !strings.EqualFold(unit, "bytes") {
 		return byteRange{}, false
 	}
 	first, err1 := strconv.ParseUint(firstText, 10, 63)
