@@ -130,10 +130,11 @@ func TestServerSwapsModels(t *testing.T) {
 	current.Store(open(0))
 	deadline := time.Now().Add(200 * time.Millisecond)
 	var requests, swaps atomic.Int64
+	var done atomic.Bool
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			for time.Now().Before(deadline) && !t.Failed() {
+			for !done.Load() && !t.Failed() {
 				if request(t, &current) {
 					requests.Add(1)
 				}
@@ -141,18 +142,20 @@ func TestServerSwapsModels(t *testing.T) {
 		})
 	}
 	wg.Go(func() {
-		for i := 1; time.Now().Before(deadline); i++ {
+		defer done.Store(true)
+		for i := 1; i <= 2*models || time.Now().Before(deadline); i++ {
 			old := current.Swap(open(i))
 			if err := old.Close(); err != nil {
 				t.Error(err)
 			}
 			swaps.Add(1)
+			runtime.Gosched()
 		}
 	})
 	wg.Wait()
 	current.Load().Close()
-	if requests.Load() == 0 || swaps.Load() < models {
-		t.Errorf("only %d requests and %d swaps", requests.Load(), swaps.Load())
+	if requests.Load() == 0 {
+		t.Error("no requests")
 	}
 	t.Logf("%d requests, %d swaps", requests.Load(), swaps.Load())
 }
@@ -192,6 +195,7 @@ func request(t *testing.T, current *atomic.Pointer[loader.Model]) bool {
 			t.Error(err)
 			return false
 		}
+		runtime.Gosched() // the model may be swapped now, also where nothing preempts
 		if want != want {
 			want = values[0] // of F32: exact
 		}
