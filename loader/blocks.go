@@ -117,17 +117,19 @@ func (t Tensor) checkBlocks(n uint64) error {
 }
 
 // plausible is asked before memory is taken for all of a tensor's elements: what a
-// compressed one claims to hold, its blocks have to be able to yield. Of a file that is not
-// mapped, where every block costs a read, the first one has to do.
+// compressed one claims to hold, its blocks have to be able to yield. In a file that is not
+// mapped every block costs a read: there it is asked of large tensors and their first block.
 func (t Tensor) plausible() error {
-	if t.desc.Encoding != layout.LZ4 {
+	const trusted = 64 << 20
+	switch {
+	case t.desc.Encoding != layout.LZ4:
 		return nil
+	case t.file.mapping.Aliased():
+		return t.checkBlocks(t.blocks().Count())
+	case t.desc.Raw > trusted:
+		return t.checkBlocks(1)
 	}
-	n := t.blocks().Count()
-	if !t.file.mapping.Aliased() {
-		n = min(n, 1)
-	}
-	return t.checkBlocks(n)
+	return nil
 }
 
 // decode expands block i into dst, which takes all that it yields.
@@ -135,7 +137,9 @@ func (s *stretch) decode(dst []byte, i uint64) error {
 	err := s.table.Decode(dst, s.stored, s.lo, i)
 	if err != nil {
 		// A decoder may take memory that has gone for bad input: touch it, for the fault.
-		runtime.KeepAlive(crc32.ChecksumIEEE(s.stored))
+		base, _ := s.table.Span(s.lo, s.lo)
+		off, size := s.table.Span(i, i+1)
+		runtime.KeepAlive(crc32.ChecksumIEEE(s.stored[off-base:][:size]))
 	}
 	return err
 }
@@ -283,7 +287,7 @@ func (e *expander) expandBlocks(t Tensor, dst []float32, first uint64) error {
 		if end := s.hi * lz4block.Size; end < off+size {
 			n = e.elementsIn(end-e.head) - first
 		}
-		if err := e.stretchParallel(sc, &s, dst[:n], first); err != nil {
+		if err := e.expandParallel(sc, &s, dst[:n], first); err != nil {
 			return err
 		}
 		dst, first = dst[n:], first+n
@@ -296,10 +300,10 @@ func (e *expander) elementsIn(n uint64) uint64 {
 	return n / uint64(e.dtype.BlockBytes()) * uint64(e.dtype.BlockElems())
 }
 
-// stretchParallel is stretch on all cores, where dst is large enough for that to pay.
-func (e *expander) stretchParallel(sc *scratch, s *stretch, dst []float32, first uint64) error {
+// expandParallel is expandStretch on all cores, where dst is large enough for that to pay.
+func (e *expander) expandParallel(sc *scratch, s *stretch, dst []float32, first uint64) error {
 	if !s.large() {
-		return e.stretch(sc, s, dst, first)
+		return e.expandStretch(sc, s, dst, first)
 	}
 	step := e.elementsIn(partBytes(e.dtype))
 	parts := (first%step + uint64(len(dst)) + step - 1) / step
@@ -307,7 +311,7 @@ func (e *expander) stretchParallel(sc *scratch, s *stretch, dst []float32, first
 	base, end := first/step*step, first+uint64(len(dst))
 	return onAllCores(parts, func(sc *scratch, i uint64) error {
 		from, upto := max(first, base+i*step), min(end, base+(i+1)*step)
-		return expand.stretch(sc, &own, dst[from-first:upto-first], from)
+		return expand.expandStretch(sc, &own, dst[from-first:upto-first], from)
 	})
 }
 
@@ -326,9 +330,9 @@ func partBytes(d layout.DType) uint64 {
 	return (least + odd - 1) / odd * odd * lz4block.Size
 }
 
-// stretch expands elements of blocks that s holds, one block of LZ4 after the other. A
+// expandStretch expands elements of blocks that s holds, one block of LZ4 after the other. A
 // block of the dtype that lies across a border is put together in sc.
-func (e *expander) stretch(sc *scratch, s *stretch, dst []float32, first uint64) error {
+func (e *expander) expandStretch(sc *scratch, s *stretch, dst []float32, first uint64) error {
 	off, size := s.tensor.span(first, uint64(len(dst)))
 	elems, bytes := e.dtype.BlockElems(), e.dtype.BlockBytes()
 	skip, carried := int(first%uint64(elems)), 0

@@ -25,6 +25,13 @@
 // [ErrClosed]. Names, shapes and metadata already handed out are memory of their own and
 // stay valid.
 //
+// A tensor that is compressed, packed or not where its type wants it cannot be viewed in place
+// ([Tensor.ZeroCopy] tells): the first call makes a copy on the heap, which the model's cache
+// keeps within its budget and a lease pins. The copy is read-only too, shared with whoever else
+// asks, and lives on after it is evicted for as long as somebody holds it. Rows, ranges and
+// chunks of a compressed tensor make no such copy: they expand the blocks of 64 KiB that they
+// need, into the caller's memory.
+//
 // # Models in several files
 //
 // An APR2 manifest, a SafeTensors index or any one file of a GGUF split opens as one model;
