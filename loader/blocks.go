@@ -273,6 +273,26 @@ func (t Tensor) writeBlocks(w io.Writer) error {
 	return nil
 }
 
+// copyBlocks writes the blocks as they are stored in a file that is not mapped to w.
+func (t Tensor) copyBlocks(w io.Writer) error {
+	table := t.blocks()
+	sc := takeScratch()
+	defer sc.give()
+	sc.tensor = nil // for every stretch to have its bytes
+	for lo := uint64(0); lo < table.Count(); {
+		s, err := t.stretch(sc, lo, table.Count())
+		if err != nil {
+			return err
+		}
+		_, size := table.Span(lo, s.hi)
+		if _, err := w.Write(s.stored[:size]); err != nil {
+			return err
+		}
+		lo = s.hi
+	}
+	return table.Empty()
+}
+
 // expandBlocks writes the values of elements, one at least, of a compressed tensor to dst.
 func (e *expander) expandBlocks(t Tensor, dst []float32, first uint64) error {
 	sc := takeScratch()

@@ -211,14 +211,20 @@ func (t Tensor) WriteTo(w io.Writer) (written int64, err error) {
 }
 
 // WriteStored writes the bytes as the file has them, compressed ones compressed, to w;
-// otherwise it is like WriteTo. Of compressed blocks the lengths are checked first, but not
-// what is in them.
+// otherwise it is like WriteTo. Of compressed blocks the lengths are checked, but not what is
+// in them.
 func (t Tensor) WriteStored(w io.Writer) (written int64, err error) {
 	if err := t.enter(); err != nil {
 		return 0, err
 	}
 	defer t.leave()
-	if t.desc.Encoding == layout.LZ4 {
+	switch {
+	case t.desc.Encoding != layout.LZ4:
+	case !t.file.mapping.Aliased():
+		dst := destination{w: w}
+		err := dst.take(t, t.copyBlocks)
+		return dst.n, err
+	default:
 		if err := t.checkBlocks(t.blocks().Count()); err != nil {
 			return 0, t.wrap(err)
 		}
@@ -241,19 +247,16 @@ func (t Tensor) writeStored(w io.Writer) (written int64, err error) {
 
 // writeDecoded is WriteTo for elements that are not stored raw.
 func (t Tensor) writeDecoded(w io.Writer) (written int64, err error) {
-	dst := destination{w: w}
 	b, ok, err := t.cached()
 	switch {
 	case err != nil:
+		return 0, t.wrap(err)
 	case ok:
 		n, err := w.Write(b)
 		return int64(n), err
-	default:
-		err = mmapio.Guard(func() error { return t.writeBlocks(&dst) })
 	}
-	if err != nil && dst.err == nil {
-		err = t.wrap(err)
-	}
+	dst := destination{w: w}
+	err = dst.take(t, t.writeBlocks)
 	return dst.n, err
 }
 
@@ -292,6 +295,15 @@ type destination struct {
 	w   io.Writer
 	n   int64 // bytes written
 	err error
+}
+
+// take lets write write to d, and tells its errors from those of w.
+func (d *destination) take(t Tensor, write func(io.Writer) error) error {
+	err := mmapio.Guard(func() error { return write(d) })
+	if err != nil && d.err == nil {
+		return t.wrap(err)
+	}
+	return err
 }
 
 func (d *destination) Write(b []byte) (n int, err error) {
