@@ -113,7 +113,11 @@ func (s *summary) fileType() string {
 }
 
 // parameters is the number of elements of all tensors.
+// parameters is how many numbers the model has, of which a part of a split knows only its own.
 func (s *summary) parameters() string {
+	if s.file.split.count > 1 {
+		return ""
+	}
 	n := uint64(0)
 	for i := range s.file.index.Tensors {
 		n += s.file.index.Tensors[i].Elements()

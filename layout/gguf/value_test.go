@@ -154,7 +154,6 @@ func TestSummary(t *testing.T) {
 			{Label: "heads", Value: "4, 1 to 2 for keys and values"}, {Label: "tokenizer", Value: "llama, 6 tokens"},
 		},
 		"split-00002-of-00003": {
-			{Label: "parameters", Value: "102"},
 			{Label: "split", Value: "file 2 of 3, 5 tensors in all"},
 		},
 		"vocabulary": {{Label: "architecture", Value: "test"}, {Label: "tokenizer", Value: "6000 tokens"}},
