@@ -13,8 +13,10 @@ import (
 // come by several readers.
 type load struct {
 	tensor Tensor
-	begin  func() []byte // memory for the stored bytes; nil where the cache has the tensor
 	left   atomic.Uint64 // bytes to come
+
+	begin  sync.Once
+	stored []byte // memory for what comes; nil where the cache has the tensor
 }
 
 // part is what of a portion is for one tensor.
@@ -28,72 +30,34 @@ type part struct {
 func newLoad(t Tensor) *load {
 	l := &load{tensor: t}
 	l.left.Store(t.desc.Stored)
-	l.begin = sync.OnceValue(func() []byte {
-		if _, ok := t.file.model.cache.peek(cacheKey{t.desc, kindElements}); ok {
-			return nil
-		}
-		return mmapio.AlignedBytes(int(t.desc.Stored))
-	})
 	return l
 }
 
-// load reads a portion of a file that is not mapped.
-func (w *warming) load(ctx context.Context, p *portion) (resident uint64, err error) {
-	var run [][]byte // of memory that is filled by one read
-	var size uint64
-	off := p.off
-	flush := func() error {
-		if size > 0 {
-			if err := w.rate.wait(ctx, size); err != nil {
-				return err
-			}
-			if err := p.file.readVector(ctx, run, off-size); err != nil {
-				return p.file.wrap(err)
-			}
+// memory is where the part's bytes go; nil where they are not needed.
+func (p *part) memory() []byte {
+	l := p.load
+	l.begin.Do(func() {
+		t := l.tensor
+		if _, ok := t.file.model.cache.peek(cacheKey{t.desc, kindElements}); !ok {
+			l.stored = mmapio.AlignedBytes(int(t.desc.Stored))
 		}
-		run, size = nil, 0
+	})
+	if l.stored == nil {
 		return nil
 	}
-	for _, part := range p.parts {
-		b := part.load.begin()
-		if b == nil || size == 0 { // padding is read only where it is between two tensors
-			if err := flush(); err != nil {
-				return resident, err
-			}
-			off += part.gap
-		} else {
-			run = append(run, make([]byte, part.gap))
-			size += part.gap
-			off += part.gap
-		}
-		off += part.n
-		if b == nil {
-			resident += part.n
-			continue
-		}
-		run = append(run, b[part.at:part.at+part.n])
-		size += part.n
-	}
-	if err := flush(); err != nil {
-		return resident, err
-	}
-	for _, part := range p.parts {
-		if err := part.arrived(); err != nil {
-			return resident, err
-		}
-	}
-	return resident, nil
+	return l.stored[p.at:][:p.n]
 }
 
 // arrived hands the tensor over to the cache if this was the last of it.
 func (p *part) arrived() error {
 	l := p.load
-	if l.left.Add(-p.n) > 0 || l.begin() == nil {
+	if l.left.Add(-p.n) > 0 || l.stored == nil {
 		return nil
 	}
-	t := l.tensor
+	t, stored := l.tensor, l.stored
+	l.stored = nil // the plan goes on, and compressed bytes need not be there until its end
 	_, err := t.file.model.cache.get(cacheKey{t.desc, kindElements}, nil, func() (buffer, error) {
-		return t.elementsOf(l.begin())
+		return t.elementsOf(stored)
 	})
 	if err != nil {
 		return t.wrap(err)
@@ -101,16 +65,36 @@ func (p *part) arrived() error {
 	return nil
 }
 
-// elementsOf makes the elements of the stored bytes.
-func (t Tensor) elementsOf(stored []byte) (buffer, error) {
+// elementsOf makes the elements of the stored bytes. Memory for them is taken once the
+// blocks of a compressed tensor are there.
+func (t Tensor) elementsOf(stored []byte) (b buffer, err error) {
 	switch t.desc.Encoding {
-	case layout.Raw:
-		return buffer{bytes: stored}, nil
 	case layout.LZ4:
-		dst := mmapio.AlignedBytes(int(t.desc.Raw))
-		return buffer{bytes: dst}, t.decodeBlocks(dst, stored)
+		if _, err := t.blocks().Scan(0, stored); err != nil {
+			return buffer{}, err
+		}
+		b.bytes = mmapio.AlignedBytes(int(t.desc.Raw))
+		return b, t.decodeBlocks(b.bytes, stored)
+	case layout.Protobuf:
+		b.bytes = mmapio.AlignedBytes(int(t.desc.Raw))
+		in := &fetched{t.file.mapping, t.desc.Offset, stored}
+		return b, t.file.layout.(layout.Unpacker).Unpack(in, t.desc, b.bytes)
 	}
-	return t.copyElements() // which reads once more
+	return buffer{bytes: stored}, nil
+}
+
+// fetched is a file of which a part is in memory.
+type fetched struct {
+	layout.Input
+	off  uint64
+	part []byte
+}
+
+func (f *fetched) Slice(off, n uint64) ([]byte, error) {
+	if off >= f.off && layout.Within(off-f.off, n, uint64(len(f.part))) {
+		return f.part[off-f.off:][:n:n], nil
+	}
+	return f.Input.Slice(off, n)
 }
 
 // vectorReader is a reader that fills several buffers with what lies together, at once.
@@ -118,19 +102,85 @@ type vectorReader interface {
 	ReadVector(ctx context.Context, bufs [][]byte, off int64) error
 }
 
-// readVector fills one buffer after another with the bytes from off on.
-func (f *file) readVector(ctx context.Context, bufs [][]byte, off uint64) error {
-	if r, ok := f.reader.(vectorReader); ok {
-		return r.ReadVector(ctx, bufs, int64(off))
+// run is memory that is filled by one read.
+type run struct {
+	file    *file
+	off, n  uint64
+	buffers []padded
+}
+
+// padded is memory for what follows some padding.
+type padded struct {
+	gap uint64
+	b   []byte
+}
+
+// load reads a portion of a file that is not mapped.
+func (w *warming) load(ctx context.Context, p *portion) (resident uint64, err error) {
+	r := run{file: p.file, off: p.off}
+	for i := range p.parts {
+		part := &p.parts[i]
+		b := part.memory()
+		if b == nil {
+			resident += part.n
+			if err := w.fetch(ctx, &r); err != nil {
+				return resident, err
+			}
+			r = run{file: p.file, off: r.off + r.n + part.gap + part.n}
+			continue
+		}
+		gap := part.gap
+		if r.n == 0 { // padding is read only where it is between two tensors
+			r.off += gap
+			gap = 0
+		}
+		r.buffers = append(r.buffers, padded{gap, b})
+		r.n += gap + part.n
 	}
-	for _, b := range bufs {
+	if err := w.fetch(ctx, &r); err != nil {
+		return resident, err
+	}
+	for i := range p.parts {
+		if err := p.parts[i].arrived(); err != nil {
+			return resident, err
+		}
+	}
+	return resident, nil
+}
+
+// fetch reads r when it is its time.
+func (w *warming) fetch(ctx context.Context, r *run) error {
+	if r.n == 0 {
+		return nil
+	}
+	if err := w.rate.wait(ctx, r.n); err != nil {
+		return err
+	}
+	return r.file.wrap(r.read(ctx))
+}
+
+// read fills the buffers, at once where the reader can.
+func (r *run) read(ctx context.Context) error {
+	if v, ok := r.file.reader.(vectorReader); ok {
+		return v.ReadVector(ctx, r.vector(), int64(r.off))
+	}
+	off := r.off
+	for _, p := range r.buffers {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := f.readFull(b, off); err != nil {
+		off += p.gap
+		if err := r.file.readFull(p.b, off); err != nil {
 			return err
 		}
-		off += uint64(len(b))
+		off += uint64(len(p.b))
 	}
 	return nil
+}
+
+func (r *run) vector() (bufs [][]byte) {
+	for _, p := range r.buffers {
+		bufs = append(bufs, make([]byte, p.gap), p.b)
+	}
+	return bufs
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"sync"
 
 	"github.com/tensormap/tensormap/mmapio"
@@ -25,23 +26,33 @@ import (
 //	ReadVector(ctx context.Context, bufs [][]byte, off int64) error
 //	OpenSibling(ctx context.Context, name string) (r io.ReaderAt, size int64, err error)
 //
-// Name is what errors call the file. ReadAtContext is ReadAt that ends with ctx. ReadVector
+// Name is what errors call the file; what follows the last slash is its name beside others,
+// which a part of a GGUF split needs. ReadAtContext is ReadAt that ends with ctx. ReadVector
 // fills bufs with the bytes from off on: neighbouring tensors in one request. OpenSibling
 // opens the file of a plain name beside this one, which a model in several files needs, and
 // which the model closes if it has a Close.
+//
+// A method that failed because bytes could not be had tries again when it is next called.
 func OpenReaderAt(ctx context.Context, r io.ReaderAt, size int64, opts *Options) (*Model, error) {
 	if size < 0 {
-		return nil, fmt.Errorf("%s: %w: a size of %d", readerName(r), ErrRange, size)
+		return nil, badSize(readerName(r), size)
 	}
 	place := &remote{ctx: ctx, beside: r}
 	return newModel(place.store(readerName(r), r, size), place, opts.withDefaults())
 }
 
+func badSize(name string, size int64) error {
+	return fmt.Errorf("%s: %w: a size of %d", name, ErrRange, size)
+}
+
+// anonymous is what errors call the file of a reader without a name.
+const anonymous = "reader"
+
 func readerName(r io.ReaderAt) string {
 	if r, ok := r.(interface{ Name() string }); ok {
 		return r.Name()
 	}
-	return "reader"
+	return anonymous
 }
 
 // remote is the place of a reader as a source.
@@ -54,8 +65,8 @@ type remote struct {
 func (p *remote) store(name string, r io.ReaderAt, size int64) *stored {
 	return &stored{
 		path:   name,
-		data:   mmapio.FromReaderAt(r, size),
-		index:  mmapio.FromReaderAt(contextReader{p.ctx, r}, size),
+		data:   mmapio.FromReaderAt(input{nil, name, r}, size),
+		index:  mmapio.FromReaderAt(input{p.ctx, name, r}, size),
 		done:   func() {},
 		reader: r,
 	}
@@ -73,7 +84,10 @@ func (p *remote) open(name string, _ bool) (*stored, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	p.opened.add(r)
-	if n := readerName(r); n != "reader" {
+	if size < 0 {
+		return nil, badSize(name, size)
+	}
+	if n := readerName(r); n != anonymous {
 		name = n
 	}
 	return p.store(name, r, size), nil
@@ -81,22 +95,41 @@ func (p *remote) open(name string, _ bool) (*stored, error) {
 
 func (p *remote) close() error { return p.opened.close() }
 
-// contextReader is a reader whose reads end with a context, as far as it can end them.
-type contextReader struct {
-	ctx context.Context
-	r   io.ReaderAt
+// input is a reader whose errors name the file, and whose reads end with ctx, if any, as far
+// as they can be ended.
+type input struct {
+	ctx  context.Context
+	name string
+	r    io.ReaderAt
 }
 
-func (c contextReader) ReadAt(p []byte, off int64) (int, error) {
-	if r, ok := c.r.(interface {
+func (in input) ReadAt(p []byte, off int64) (n int, err error) {
+	n, err = in.readAt(p, off)
+	if n == len(p) {
+		return n, nil
+	}
+	if err == nil || err == io.EOF { // though it is within the size
+		err = fmt.Errorf("%w: %d of %d bytes at offset %d", io.ErrUnexpectedEOF, n, len(p), off)
+	}
+	if _, ok := err.(*fs.PathError); ok {
+		return n, err
+	}
+	return n, &fs.PathError{Op: "read", Path: in.name, Err: err}
+}
+
+func (in input) readAt(p []byte, off int64) (n int, err error) {
+	if in.ctx == nil {
+		return in.r.ReadAt(p, off)
+	}
+	if r, ok := in.r.(interface {
 		ReadAtContext(ctx context.Context, p []byte, off int64) (int, error)
 	}); ok {
-		return r.ReadAtContext(c.ctx, p, off)
+		return r.ReadAtContext(in.ctx, p, off)
 	}
-	if err := c.ctx.Err(); err != nil {
+	if err := in.ctx.Err(); err != nil {
 		return 0, err
 	}
-	return c.r.ReadAt(p, off)
+	return in.r.ReadAt(p, off)
 }
 
 // closers are readers to be closed, where they can be.

@@ -8,21 +8,23 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
+	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
 // WarmPlan says what Warm brings into memory, and how. A nil *WarmPlan and every zero field
 // mean the defaults.
 type WarmPlan struct {
-	// Tensors are brought in this order; nil means all, file by file in the order in which
-	// they are stored.
+	// Tensors are brought in this order, each once; nil means all, file by file in the order
+	// in which they are stored. An empty list that is not nil means none.
 	Tensors []string
 	// Readers is the number of goroutines that read; 0 means 2, which occupies a disk
 	// without many requests that wait for each other, or 8 where the model is not mapped.
 	Readers int
-	// BytesPerSecond limits the rate of reading what is not in memory yet; 0 does not.
+	// BytesPerSecond limits the rate of reading what is not in memory yet; 0 does not. What
+	// Linux calls resident for lack of permission to tell (see [mmapio.Mapping.Resident]) is
+	// not limited.
 	BytesPerSecond uint64
 	// Progress, if set, hears how many of how many bytes are there: from one goroutine at a
 	// time, with done never falling.
@@ -32,9 +34,10 @@ type WarmPlan struct {
 // Warmth is what Warm has done.
 type Warmth struct {
 	// Bytes is what the plan asked for: the stored bytes of its tensors and the padding
-	// between neighbours.
+	// between neighbours. Of a mapped file, what several tensors share counts once.
 	Bytes uint64
-	// Resident is how many of these were in memory before; 0 where the platform cannot tell.
+	// Resident is how many of these were in memory before, as [mmapio.Mapping.Resident] and
+	// the model's cache know it; 0 of a mapped file where the platform cannot tell.
 	Resident uint64
 }
 
@@ -48,7 +51,8 @@ type Warmth struct {
 // Of a model that is not mapped it reads the tensors into the model's cache, compressed ones
 // decompressed, neighbours by one request. More than Options.CacheBytes is ErrTooLarge.
 //
-// It reads nothing but the tensors and the padding between them, and stops when ctx is done.
+// It reads nothing but the tensors and the padding between them, and stops when ctx is done:
+// what has come by then stays. A file that has shrunk is mmapio.ErrFault.
 func (m *Model) Warm(ctx context.Context, plan *WarmPlan) (Warmth, error) {
 	if !m.gate.enter() {
 		return Warmth{}, m.closedError()
@@ -61,40 +65,27 @@ func (m *Model) Warm(ctx context.Context, plan *WarmPlan) (Warmth, error) {
 	if err != nil {
 		return Warmth{}, err
 	}
-	w := newWarming(plan)
-	if err := w.admit(m, tensors); err != nil {
-		return Warmth{}, err
-	}
-	for _, t := range tensors {
-		w.add(t)
-	}
-	err = w.run(ctx)
-	return Warmth{Bytes: w.total, Resident: w.resident.Load()}, err
+	return m.warm(ctx, plan, tensors)
 }
 
 // Prefetch is Warm of the named tensors in the order in which they are stored: what a model
 // that is read over a network needs before a computation, in as few requests as can be.
+// Without names it does nothing.
 func (m *Model) Prefetch(ctx context.Context, names ...string) error {
-	if len(names) == 0 {
-		return nil
-	}
-	if m.gate.closed() {
+	if !m.gate.enter() {
 		return m.closedError()
 	}
-	tensors, err := m.planned(names)
+	defer m.leave()
+	tensors, err := m.planned(append([]string{}, names...))
 	if err != nil {
 		return err
 	}
 	sortStored(tensors)
-	ordered := make([]string, len(tensors))
-	for i, t := range tensors {
-		ordered[i] = t.Name()
-	}
-	_, err = m.Warm(ctx, &WarmPlan{Tensors: ordered})
+	_, err = m.warm(ctx, &WarmPlan{}, tensors)
 	return err
 }
 
-// planned are the tensors called so, or all in the order in which they are stored.
+// planned are the tensors called so, each once, or all in the order in which they are stored.
 func (m *Model) planned(names []string) (tensors []Tensor, err error) {
 	if names == nil {
 		for i := range m.tensors {
@@ -103,12 +94,16 @@ func (m *Model) planned(names []string) (tensors []Tensor, err error) {
 		sortStored(tensors)
 		return tensors, nil
 	}
+	seen := make(map[*layout.Tensor]bool)
 	for _, name := range names {
 		t, err := m.lookup(name, nil)
 		if err != nil {
 			return nil, err
 		}
-		tensors = append(tensors, t)
+		if !seen[t.desc] {
+			seen[t.desc] = true
+			tensors = append(tensors, t)
+		}
 	}
 	return tensors, nil
 }
@@ -119,13 +114,23 @@ func sortStored(tensors []Tensor) {
 	})
 }
 
+func (m *Model) warm(ctx context.Context, plan *WarmPlan, tensors []Tensor) (Warmth, error) {
+	w := warming{plan: plan, rate: rate{bytesPerSecond: plan.BytesPerSecond}, portions: newPortions(plan.BytesPerSecond)}
+	if err := w.admit(m, tensors); err != nil {
+		return Warmth{}, err
+	}
+	for _, t := range tensors {
+		w.add(t)
+	}
+	err := w.run(ctx)
+	return Warmth{Bytes: w.total, Resident: w.resident.Load()}, err
+}
+
 // warming is a plan on its way.
 type warming struct {
-	plan     *WarmPlan
-	most     uint64 // bytes of a portion
-	portions []portion
-	total    uint64
-	rate     rate
+	plan *WarmPlan
+	portions
+	rate rate
 
 	next     atomic.Int64 // the portion that nobody has taken on
 	resident atomic.Uint64
@@ -134,92 +139,29 @@ type warming struct {
 	done uint64
 }
 
-// portion is a run of bytes of one file that is read at once.
-type portion struct {
-	file   *file
-	off, n uint64
-	parts  []part // what of it is for which tensor; empty where the file is mapped
-}
-
-const (
-	mostPortion  = 16 << 20
-	leastPortion = 256 << 10
-)
-
-func newWarming(plan *WarmPlan) *warming {
-	w := &warming{plan: plan, most: mostPortion, rate: rate{bytesPerSecond: plan.BytesPerSecond}}
-	if plan.BytesPerSecond > 0 { // a steady trickle rather than gulps
-		w.most = min(max(plan.BytesPerSecond/8, leastPortion), mostPortion)
-	}
-	return w
-}
-
-// admit refuses what the cache could not keep until the end.
+// admit refuses what cannot be read, and what the cache could not keep until the end.
 func (w *warming) admit(m *Model, tensors []Tensor) error {
-	var bytes uint64
+	left := uint64(max(m.opts.CacheBytes, 0))
 	for _, t := range tensors {
 		if t.file.mapping.Aliased() {
 			continue
 		}
-		if err := cmp.Or(t.readable(), t.heap(t.desc.Raw, 1)); err != nil {
+		if err := cmp.Or(t.readable(), t.heap(t.desc.Raw, 1), t.heap(t.desc.Stored, 1)); err != nil {
 			return t.wrap(err)
 		}
-		bytes += t.desc.Raw // each at most half of the machine's memory
-	}
-	if budget := uint64(max(m.opts.CacheBytes, 0)); bytes > budget {
-		return fmt.Errorf("%s: %w: %d bytes to be kept in a cache of %d (Options.CacheBytes)", m.path, ErrTooLarge, bytes, budget)
+		if t.desc.Raw > left {
+			return t.wrap(fmt.Errorf("%w: with those before it in the plan, more than the cache of %d bytes can keep (Options.CacheBytes)",
+				ErrTooLarge, max(m.opts.CacheBytes, 0)))
+		}
+		left -= t.desc.Raw
 	}
 	return nil
-}
-
-// add lays t behind what is planned so far: in the last portion as far as it belongs there.
-func (w *warming) add(t Tensor) {
-	off, end := t.desc.Offset, t.desc.Offset+t.desc.Stored
-	mapped := t.file.mapping.Aliased()
-	var l *load
-	if !mapped {
-		l = newLoad(t)
-	}
-	for off < end {
-		p := w.portionFor(t.file, off)
-		if p.off+p.n >= end && mapped {
-			return // inside another tensor, whose alias t is
-		}
-		n := min(end-off, w.most-min(w.most, off-p.off))
-		if l != nil {
-			p.parts = append(p.parts, part{load: l, at: off - t.desc.Offset, gap: off - (p.off + p.n), n: n})
-		}
-		w.total += off + n - (p.off + p.n)
-		p.n = off + n - p.off
-		off += n
-	}
-}
-
-// portionFor is the last portion, where off continues it but for padding, or a new one.
-func (w *warming) portionFor(f *file, off uint64) *portion {
-	if n := len(w.portions); n > 0 {
-		p := &w.portions[n-1]
-		end := p.off + p.n
-		inside := f.mapping.Aliased() && off >= p.off && off < end
-		if p.file == f && (inside || off >= end && off-end < max(64, f.index.Align) && off-p.off < w.most) {
-			return p
-		}
-	}
-	w.portions = append(w.portions, portion{file: f, off: off})
-	return &w.portions[len(w.portions)-1]
 }
 
 func (w *warming) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	readers := w.plan.Readers
-	if readers <= 0 {
-		readers = 2
-		if len(w.portions) > 0 && !w.portions[0].file.mapping.Aliased() {
-			readers = 8
-		}
-	}
-	err := inParallel(min(readers, len(w.portions)), func() error {
+	err := inParallel(min(w.readers(), len(w.list)), func() error {
 		err := w.work(ctx)
 		if err != nil {
 			cancel(err) // what the others read is of no use
@@ -229,16 +171,26 @@ func (w *warming) run(ctx context.Context) error {
 	return cmp.Or(context.Cause(ctx), err)
 }
 
+func (w *warming) readers() int {
+	switch {
+	case w.plan.Readers > 0:
+		return w.plan.Readers
+	case len(w.list) > 0 && w.list[0].file.mapping.Aliased():
+		return 2
+	}
+	return 8
+}
+
 func (w *warming) work(ctx context.Context) error {
 	for {
 		i := int(w.next.Add(1) - 1)
-		if i >= len(w.portions) {
+		if i >= len(w.list) {
 			return nil
 		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		p := &w.portions[i]
+		p := &w.list[i]
 		resident, err := w.read(ctx, p)
 		if err != nil {
 			return err
@@ -263,23 +215,26 @@ func (w *warming) read(ctx context.Context, p *portion) (resident uint64, err er
 	if !p.file.mapping.Aliased() {
 		return w.load(ctx, p)
 	}
+	resident, err = w.populate(ctx, p)
+	return resident, p.file.wrap(err)
+}
+
+// populate reads a portion of a mapped file.
+func (w *warming) populate(ctx context.Context, p *portion) (resident uint64, err error) {
 	mapping := p.file.mapping
 	resident, err = mapping.Resident(p.off, p.n)
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		return 0, p.file.wrap(err)
+		return 0, err
 	}
 	if err := w.rate.wait(ctx, p.n-resident); err != nil {
 		return 0, err
 	}
-	if err := mapping.Populate(p.off, p.n); err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		return 0, p.file.wrap(err)
-	}
-	return resident, nil
+	return resident, mapping.Populate(p.off, p.n)
 }
 
 func (f *file) wrap(err error) error {
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
 	}
 	return fmt.Errorf("%s: %w", f.path, err)
 }
@@ -287,8 +242,8 @@ func (f *file) wrap(err error) error {
 // Release gives the memory of tensors back: the pages of a mapped model, which stay in the
 // page cache as long as the kernel likes and come back when they are touched, and what the
 // model's cache holds of them, unless a lease has pinned it. It is for weights that have
-// been copied to a device. Pages that a tensor shares with its neighbours stay, and views
-// stay valid. Without names it is all tensors.
+// been copied to a device. Pages that a tensor shares with others that are not named stay,
+// and views stay valid. No names at all mean all tensors.
 func (m *Model) Release(names ...string) error {
 	if !m.gate.enter() {
 		return m.closedError()
@@ -298,45 +253,19 @@ func (m *Model) Release(names ...string) error {
 	if err != nil {
 		return err
 	}
+	sortStored(tensors) // for neighbours to give back the pages that they share
+	var p portions
+	p.most = 1 << 62
 	for _, t := range tensors {
 		m.cache.drop(t.desc)
-		if !t.file.mapping.Mapped() || t.file.mapping.Pending() {
-			continue
+		if t.file.mapping.Mapped() && !t.file.mapping.Pending() {
+			p.add(t)
 		}
-		if err := t.file.mapping.Advise(mmapio.DontNeed, t.desc.Offset, t.desc.Stored); err != nil {
-			return t.wrap(err)
+	}
+	for _, p := range p.list {
+		if err := p.file.mapping.Advise(mmapio.DontNeed, p.off, p.n); err != nil {
+			return p.file.wrap(err)
 		}
 	}
 	return nil
-}
-
-// rate spreads reading over time.
-type rate struct {
-	bytesPerSecond uint64 // 0: as fast as it goes
-
-	mu   sync.Mutex
-	free time.Time // when all that was let through so far has had its time
-}
-
-// wait lets n bytes through when it is their time.
-func (r *rate) wait(ctx context.Context, n uint64) error {
-	if r.bytesPerSecond == 0 || n == 0 {
-		return ctx.Err()
-	}
-	r.mu.Lock()
-	now := time.Now()
-	begin := r.free
-	if begin.Before(now) {
-		begin = now
-	}
-	r.free = begin.Add(time.Duration(float64(n) / float64(r.bytesPerSecond) * float64(time.Second)))
-	r.mu.Unlock()
-	timer := time.NewTimer(time.Until(begin))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

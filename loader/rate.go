@@ -1,0 +1,42 @@
+package loader
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// rate spreads reading over time.
+type rate struct {
+	bytesPerSecond uint64 // 0: as fast as it goes
+
+	mu   sync.Mutex
+	free time.Time // when all that was let through so far has had its time
+}
+
+// wait lets n bytes through when it is their time.
+func (r *rate) wait(ctx context.Context, n uint64) error {
+	if r.bytesPerSecond == 0 || n == 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(time.Until(r.reserve(n)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// reserve is when n bytes may go.
+func (r *rate) reserve(n uint64) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	begin := time.Now()
+	if begin.Before(r.free) {
+		begin = r.free
+	}
+	r.free = begin.Add(time.Duration(float64(n) / float64(r.bytesPerSecond) * float64(time.Second)))
+	return begin
+}
