@@ -132,9 +132,7 @@ func TestReadHead(t *testing.T) {
 
 // TestExpandTensorAllocatesNothing: neither does a padded block, nor a head.
 func TestExpandTensorAllocatesNothing(t *testing.T) {
-	if raceEnabled {
-		t.Skip("sync.Pool drops items at random under the race detector")
-	}
+	skipInstrumented(t)
 	for _, d := range aprTypes {
 		src, want := wholeTensor(d, 75)
 		if n := testing.AllocsPerRun(100, func() { Expand(d, want, src); ExpandRange(d, want[:9], src, 5) }); n != 0 {
