@@ -32,9 +32,9 @@ type Compressed struct {
 }
 
 const (
-	// leastSaving is the part of a tensor that compressing has to save: below it, expanding
-	// takes longer than reading so much more from all but slow disks, and views in place
-	// are lost for nothing.
+	// leastSaving is the part of a tensor that compressing has to save. A core expands some
+	// 6 GB/s, so to save a 32nd pays where that reads less than 200 MB/s for each core, as
+	// a network or an old disk does; to save less pays nowhere, and costs views in place.
 	leastSaving = 32
 	// leastBytes is what has to be saved for the file, with its alignment, to be smaller.
 	leastBytes = 64
@@ -51,7 +51,7 @@ func pays(raw, stored uint64) bool {
 func (e *encoding) rawBytes() uint64 {
 	n, err := e.dtype.Size(e.tensor.Shape())
 	if err != nil {
-		return 0 // whyKept has made sure that there is none
+		return 0 // apr2.Create has made sure that there is none
 	}
 	return n
 }
