@@ -1,0 +1,38 @@
+package loader
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// ReadAt fills p with the bytes of the elements from byte off on, decompressed, as Bytes has
+// them: of a long tensor any part, in memory of the caller's own. It is io.ReaderAt: fewer
+// bytes than asked for come with an error, at the tensor's end io.EOF. Of a compressed tensor
+// it reads the blocks of 64 KiB that hold the part, and nothing is cached but a tensor that
+// can only be unpacked as a whole (layout.Protobuf).
+func (t Tensor) ReadAt(p []byte, off int64) (n int, err error) {
+	raw := t.desc.Raw
+	if off < 0 {
+		return 0, t.wrap(fmt.Errorf("%w: byte %d", ErrRange, off))
+	}
+	if err := t.enter(); err != nil {
+		return 0, err
+	}
+	defer t.leave()
+	if err := t.readable(); err != nil {
+		return 0, t.wrap(err)
+	}
+	var end error
+	if !layout.Within(uint64(off), uint64(len(p)), raw) {
+		p, end = p[:raw-min(uint64(off), raw)], io.EOF
+	}
+	if len(p) == 0 {
+		return 0, end
+	}
+	if err := t.readAt(p, uint64(off)); err != nil {
+		return 0, t.wrap(err)
+	}
+	return len(p), end
+}
