@@ -105,6 +105,9 @@ func TestCompressedEveryWay(t *testing.T) {
 func TestCompressedInParallel(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	for _, d := range []layout.DType{layout.Q8_0, layout.Q6_K, layout.F16} {
+		if raceEnabled && d != layout.Q8_0 { // takes too long
+			continue
+		}
 		testCompressed(t, compressible("x", d, 1201, 1024), []placement{placements[0], placements[2]})
 	}
 }
@@ -514,6 +517,9 @@ func TestCompressedSegments(t *testing.T) {
 			return err == nil && bytes.Equal(out.Bytes(), c.data)
 		},
 	} {
+		if raceEnabled && name != "Dequantize" { // takes too long
+			continue
+		}
 		m, r := counted(t, file, nil)
 		x := tensor(t, m, "x")
 		if !read(x) {
