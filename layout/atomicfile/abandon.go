@@ -46,7 +46,7 @@ func (r *registry) abandon() {
 	defer r.mu.Unlock()
 	r.abandoned = true
 	for name := range r.names {
-		os.Remove(name)
+		sys.remove(name)
 	}
 	clear(r.names)
 }

@@ -2,6 +2,7 @@
 //
 // A [File] is written under a temporary name in the same directory and renamed by
 // Commit. Until then, and if anything fails, the old file of that name is untouched.
+// [CommitAll] does the same for files of which one leads to the others.
 package atomicfile
 
 import (
@@ -22,7 +23,9 @@ type File struct {
 	f      *os.File
 	path   string // as given
 	target string // the name to come; empty where f is written in place
-	closed bool
+
+	prepared bool // f is closed
+	closed   bool // nothing is left to do
 }
 
 // Create starts to write the file called path.
@@ -126,7 +129,7 @@ func temp(target string, old os.FileInfo) (*os.File, error) {
 	// The umask may have taken some away.
 	if err := f.Chmod(perm); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		f.Close()
-		os.Remove(f.Name())
+		sys.remove(f.Name())
 		return nil, err
 	}
 	return f, nil
@@ -142,7 +145,7 @@ func createTemp(target string, perm fs.FileMode) (*os.File, error) {
 	base = strings.ToValidUTF8(base[:min(len(base), maxBase)], "")
 	for range maxTries {
 		name := fmt.Sprintf("%s.%s.tmp-%08x", dir, base, rand.Uint32())
-		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, perm)
+		f, err := sys.create(name, perm)
 		if !errors.Is(err, fs.ErrExist) {
 			return f, err
 		}
@@ -152,39 +155,51 @@ func createTemp(target string, perm fs.FileMode) (*os.File, error) {
 
 // Write appends b to the file.
 func (f *File) Write(b []byte) (int, error) {
-	n, err := f.f.Write(b)
+	n, err := sys.write(f.f, b)
 	return n, about(f.path, err)
+}
+
+// Prepare makes sure that the file is on disk and closes it, so that nothing is left for
+// Commit or CommitAll but to give it its name. Where it fails, it has done what Abort does.
+func (f *File) Prepare() error {
+	if f.closed {
+		return about(f.path, fs.ErrClosed)
+	}
+	if f.prepared {
+		return nil
+	}
+	f.prepared = true
+	var err error
+	if f.target != "" {
+		err = sys.sync(f.f)
+	}
+	if closeErr := f.f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		f.Abort()
+	}
+	return about(f.path, err)
 }
 
 // Commit makes sure that the file is on disk and gives it its name. Where it fails, it
 // has done what Abort does. Only where the directory could not be made durable after the
 // rename, an error comes with the new file in place.
 func (f *File) Commit() error {
-	if f.closed {
-		return about(f.path, fs.ErrClosed)
-	}
-	f.closed = true
-	return about(f.path, f.commit())
-}
-
-func (f *File) commit() error {
-	if f.target == "" {
-		return f.f.Close()
-	}
-	defer temporaries.forget(f.f.Name())
-	err := f.f.Sync()
-	if closeErr := f.f.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = os.Rename(f.f.Name(), f.target)
-	}
-	if err != nil {
-		os.Remove(f.f.Name())
+	if err := f.Prepare(); err != nil {
 		return err
 	}
-	dir, _ := filepath.Split(f.target)
-	return syncDir(dir)
+	if f.target == "" {
+		f.closed = true
+		return nil
+	}
+	if err := sys.rename(f.f.Name(), f.target); err != nil {
+		f.Abort()
+		return about(f.path, err)
+	}
+	f.closed = true
+	temporaries.forget(f.f.Name())
+	return about(f.path, sys.syncDir(dirOf(f.target)))
 }
 
 // Abort removes what has been written. After Commit or Abort it does nothing.
@@ -193,12 +208,20 @@ func (f *File) Abort() error {
 		return nil
 	}
 	f.closed = true
-	err := f.f.Close()
+	var err error
+	if !f.prepared {
+		err = f.f.Close()
+	}
 	if f.target != "" {
 		defer temporaries.forget(f.f.Name())
-		if removeErr := os.Remove(f.f.Name()); err == nil {
+		if removeErr := sys.remove(f.f.Name()); err == nil {
 			err = removeErr
 		}
 	}
 	return about(f.path, err)
+}
+
+func dirOf(path string) string {
+	dir, _ := filepath.Split(path)
+	return dir
 }

@@ -1,0 +1,27 @@
+package atomicfile
+
+import (
+	"io/fs"
+	"os"
+)
+
+// sys is what the file system is asked to do. Tests let it fail.
+var sys = operations{
+	create: func(name string, perm fs.FileMode) (*os.File, error) {
+		return os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, perm)
+	},
+	write:   (*os.File).Write,
+	sync:    (*os.File).Sync,
+	rename:  os.Rename,
+	remove:  os.Remove,
+	syncDir: syncDir,
+}
+
+type operations struct {
+	create  func(name string, perm fs.FileMode) (*os.File, error)
+	write   func(f *os.File, b []byte) (int, error)
+	sync    func(f *os.File) error
+	rename  func(from, to string) error
+	remove  func(name string) error
+	syncDir func(dir string) error
+}
