@@ -6,19 +6,26 @@ import (
 )
 
 // The IQ1, IQ2 and IQ3 types store eight elements as the index of a combination of levels, which a
-// codebook lists (iq_grids.go), and of signs. A nibble for each element, its level and above that
-// its sign, indexes a table of values that serves the elements under one scale.
+// codebook lists (iq_grids.go), and of signs. Both make a nibble for each element, its sign the
+// upper bit, which indexes what the scale is multiplied by.
+
+var (
+	iq2Levels    = [16]float32{8, 25, 43, 8: -8, -25, -43}
+	iq3xxsLevels = [16]float32{4, 12, 20, 28, 36, 44, 52, 62, -4, -12, -20, -28, -36, -44, -52, -62}
+	iq3sLevels   = [16]float32{1, 3, 5, 7, 9, 11, 13, 15, -1, -3, -5, -7, -9, -11, -13, -15}
+	iq1Levels    = [16]float32{-0.875, 0.125, 1.125, 8: -1.125, -0.125, 0.875} // -1, 0, 1, and ⅛ more or less
+)
 
 // expandGroup expands the eight nibbles of w, the lowest first.
-func expandGroup(y *[8]float32, w uint32, values *[16]float32) {
-	y[0] = values[w&15]
-	y[1] = values[w>>4&15]
-	y[2] = values[w>>8&15]
-	y[3] = values[w>>12&15]
-	y[4] = values[w>>16&15]
-	y[5] = values[w>>20&15]
-	y[6] = values[w>>24&15]
-	y[7] = values[w>>28]
+func expandGroup(y *[8]float32, w uint32, levels *[16]float32, d float32) {
+	y[0] = levels[w&15] * d
+	y[1] = levels[w>>4&15] * d
+	y[2] = levels[w>>8&15] * d
+	y[3] = levels[w>>12&15] * d
+	y[4] = levels[w>>16&15] * d
+	y[5] = levels[w>>20&15] * d
+	y[6] = levels[w>>24&15] * d
+	y[7] = levels[w>>28] * d
 }
 
 // signs[s] has bit j of s as the upper bit of nibble j.
@@ -40,33 +47,17 @@ var evenSigns = func() (t [128]uint32) {
 	return t
 }()
 
-// Levels of the IQ2 types, of IQ3_XXS and of IQ3_S.
-var (
-	iq2Levels    = [3]float32{8, 25, 43}
-	iq3xxsLevels = [8]float32{4, 12, 20, 28, 36, 44, 52, 62}
-	iq3sLevels   = [8]float32{1, 3, 5, 7, 9, 11, 13, 15}
-)
-
-// signed tabulates d·level and, above, −d·level.
-func signed(values *[16]float32, levels []float32, d float32) {
-	for i, l := range levels {
-		v := d * l
-		values[i&7], values[i&7+8] = v, -v
-	}
-}
-
 // iq2_XXSGeneric: d, then for every 32 elements four indexes, and four times seven signs
 // below a scale of 4 bits.
 func iq2_XXSGeneric(dst []float32, src []byte) {
-	var values [16]float32
 	for len(src) >= 66 && len(dst) >= 256 {
 		d := halfAt((*[2]byte)(src))
 		y, b := dst[:256], src[2:66]
 		for len(y) >= 32 && len(b) >= 8 {
 			out, s := (*[32]float32)(y), binary.LittleEndian.Uint32(b[4:8])
-			signed(&values, iq2Levels[:], d*(float32(s>>28)+0.5)*0.25)
+			db := d * (float32(s>>28) + 0.5) * 0.25
 			for l, q := range (*[4]byte)(b) {
-				expandGroup((*[8]float32)(out[8*l:]), iq2xxsGrid[q]|evenSigns[s&127], &values)
+				expandGroup((*[8]float32)(out[8*l:]), iq2xxsGrid[q]|evenSigns[s&127], &iq2Levels, db)
 				s >>= 7
 			}
 			y, b = y[32:], b[8:]
@@ -77,15 +68,14 @@ func iq2_XXSGeneric(dst []float32, src []byte) {
 
 // iq2_XSGeneric: d, 32 indexes of 9 bits with 7 signs each, 16 scales of 4 bits.
 func iq2_XSGeneric(dst []float32, src []byte) {
-	var values [16]float32
 	for len(src) >= 74 && len(dst) >= 256 {
 		d := halfAt((*[2]byte)(src))
 		y, qs, scales := dst[:256], src[2:66], (*[8]byte)(src[66:74])
 		for k := 0; k < 16 && len(y) >= 16 && len(qs) >= 4; k++ {
 			out, q := (*[16]float32)(y), binary.LittleEndian.Uint32(qs)
-			iq2Values(&values, d, scales[k>>1]>>(k&1*4))
-			expandGroup((*[8]float32)(out[:]), iq2xsGrid[q&511]|evenSigns[q>>9&127], &values)
-			expandGroup((*[8]float32)(out[8:]), iq2xsGrid[q>>16&511]|evenSigns[q>>25], &values)
+			db := d * (float32(scales[k>>1]>>(k&1*4)&15) + 0.5) * 0.25
+			expandGroup((*[8]float32)(out[:]), iq2xsGrid[q&511]|evenSigns[q>>9&127], &iq2Levels, db)
+			expandGroup((*[8]float32)(out[8:]), iq2xsGrid[q>>16&511]|evenSigns[q>>25], &iq2Levels, db)
 			y, qs = y[16:], qs[4:]
 		}
 		dst, src = dst[256:], src[74:]
@@ -95,40 +85,33 @@ func iq2_XSGeneric(dst []float32, src []byte) {
 // iq2_SGeneric: d, 32 indexes without their upper 2 bits, their signs, the upper bits, 16
 // scales of 4 bits.
 func iq2_SGeneric(dst []float32, src []byte) {
-	var values [16]float32
 	for len(src) >= 82 && len(dst) >= 256 {
 		d := halfAt((*[2]byte)(src))
 		y, qs, minus := dst[:256], src[2:34], src[34:66]
 		high, scales := (*[8]byte)(src[66:74]), (*[8]byte)(src[74:82])
 		for k := 0; k < 16 && len(y) >= 16 && len(qs) >= 2 && len(minus) >= 2; k++ {
 			out, h := (*[16]float32)(y), uint(high[k>>1])>>(k&1*4)
-			iq2Values(&values, d, scales[k>>1]>>(k&1*4))
-			expandGroup((*[8]float32)(out[:]), iq2sGrid[uint(qs[0])|h&3<<8]|signs[minus[0]], &values)
-			expandGroup((*[8]float32)(out[8:]), iq2sGrid[uint(qs[1])|h>>2&3<<8]|signs[minus[1]], &values)
+			db := d * (float32(scales[k>>1]>>(k&1*4)&15) + 0.5) * 0.25
+			expandGroup((*[8]float32)(out[:]), iq2sGrid[uint(qs[0])|h&3<<8]|signs[minus[0]], &iq2Levels, db)
+			expandGroup((*[8]float32)(out[8:]), iq2sGrid[uint(qs[1])|h>>2&3<<8]|signs[minus[1]], &iq2Levels, db)
 			y, qs, minus = y[16:], qs[2:], minus[2:]
 		}
 		dst, src = dst[256:], src[82:]
 	}
 }
 
-// iq2Values are those under a scale of 4 bits.
-func iq2Values(values *[16]float32, d float32, scale byte) {
-	signed(values, iq2Levels[:], d*(float32(scale&15)+0.5)*0.25)
-}
-
 // iq3_XXSGeneric: d, 64 indexes for four elements each, then for every 32 elements four times
 // seven signs below a scale of 4 bits.
 func iq3_XXSGeneric(dst []float32, src []byte) {
-	var values [16]float32
 	for len(src) >= 98 && len(dst) >= 256 {
 		d := halfAt((*[2]byte)(src))
 		y, qs, b := dst[:256], src[2:66], src[66:98]
 		for len(y) >= 32 && len(qs) >= 8 && len(b) >= 4 {
 			out, q, s := (*[32]float32)(y), (*[8]byte)(qs), binary.LittleEndian.Uint32(b)
-			signed(&values, iq3xxsLevels[:], d*(float32(s>>28)+0.5)*0.5)
+			db := d * (float32(s>>28) + 0.5) * 0.5
 			for l := range 4 {
-				levels := uint32(iq3xxsGrid[q[2*l]]) | uint32(iq3xxsGrid[q[2*l+1]])<<16
-				expandGroup((*[8]float32)(out[8*l:]), levels|evenSigns[s&127], &values)
+				w := uint32(iq3xxsGrid[q[2*l]]) | uint32(iq3xxsGrid[q[2*l+1]])<<16
+				expandGroup((*[8]float32)(out[8*l:]), w|evenSigns[s&127], &iq3xxsLevels, db)
 				s >>= 7
 			}
 			y, qs, b = y[32:], qs[8:], b[4:]
@@ -140,17 +123,16 @@ func iq3_XXSGeneric(dst []float32, src []byte) {
 // iq3_SGeneric: d, 64 indexes for four elements each without their upper bit, the upper bits,
 // the signs, 8 scales of 4 bits.
 func iq3_SGeneric(dst []float32, src []byte) {
-	var values [16]float32
 	for len(src) >= 110 && len(dst) >= 256 {
 		d := halfAt((*[2]byte)(src))
 		y, qs, minus := dst[:256], src[2:66], src[74:106]
 		high, scales := (*[8]byte)(src[66:74]), (*[4]byte)(src[106:110])
 		for k := 0; k < 8 && len(y) >= 32 && len(qs) >= 8 && len(minus) >= 4; k++ {
 			out, q, h := (*[32]float32)(y), (*[8]byte)(qs), uint(high[k])<<8
-			signed(&values, iq3sLevels[:], d*float32(1+scales[k>>1]>>(k&1*4)&15*2))
+			db := d * float32(1+scales[k>>1]>>(k&1*4)&15*2)
 			for l, s := range (*[4]byte)(minus) {
-				levels := uint32(iq3sGrid[uint(q[2*l])|h&256]) | uint32(iq3sGrid[uint(q[2*l+1])|h>>1&256])<<16
-				expandGroup((*[8]float32)(out[8*l:]), levels|signs[s], &values)
+				w := uint32(iq3sGrid[uint(q[2*l])|h&256]) | uint32(iq3sGrid[uint(q[2*l+1])|h>>1&256])<<16
+				expandGroup((*[8]float32)(out[8*l:]), w|signs[s], &iq3sLevels, db)
 				h >>= 2
 			}
 			y, qs, minus = y[32:], qs[8:], minus[4:]
@@ -159,29 +141,21 @@ func iq3_SGeneric(dst []float32, src []byte) {
 	}
 }
 
-// minusDelta in a group of IQ1 chooses for all its elements the values less ⅛.
+// minusDelta in a group of IQ1 is the sign of delta, which is ⅛, for all elements.
 const minusDelta = 0x88888888
-
-// iq1Values tabulates dl·(level + ⅛) and, above, dl·(level − ⅛), for an odd scale of 4 bits.
-func iq1Values(values *[16]float32, d float32, scale uint16) {
-	dl := d * float32(2*(scale&7)+1)
-	values[0], values[1], values[2] = dl*-0.875, dl*0.125, dl*1.125
-	values[8], values[9], values[10] = dl*-1.125, dl*-0.125, dl*0.875
-}
 
 // iq1_SGeneric: d, 32 indexes without their upper 3 bits, then for every 32 elements the upper
 // bits of four indexes, a scale of 3 bits and the sign of delta.
 func iq1_SGeneric(dst []float32, src []byte) {
-	var values [16]float32
 	for len(src) >= 50 && len(dst) >= 256 {
 		d := halfAt((*[2]byte)(src))
 		y, qs, b := dst[:256], src[2:34], src[34:50]
 		for len(y) >= 32 && len(qs) >= 4 && len(b) >= 2 {
 			out, h := (*[32]float32)(y), binary.LittleEndian.Uint16(b)
 			delta := uint32(h>>15) * minusDelta
-			iq1Values(&values, d, h>>12)
+			dl := d * float32(2*(h>>12&7)+1)
 			for l, q := range (*[4]byte)(qs) {
-				expandGroup((*[8]float32)(out[8*l:]), iq1sGrid[uint16(q)|h&7<<8]|delta, &values)
+				expandGroup((*[8]float32)(out[8*l:]), iq1sGrid[uint16(q)|h&7<<8]|delta, &iq1Levels, dl)
 				h >>= 3
 			}
 			y, qs, b = y[32:], qs[4:], b[2:]
@@ -193,16 +167,15 @@ func iq1_SGeneric(dst []float32, src []byte) {
 // iq1_MGeneric: 32 indexes without their upper 3 bits, these with a sign of delta for each, 16
 // scales of 3 bits. The four words of scales have a nibble of d each above them.
 func iq1_MGeneric(dst []float32, src []byte) {
-	var values [16]float32
 	for len(src) >= 56 && len(dst) >= 256 {
 		y, qs, high := dst[:256], src[:32], src[32:48]
 		scales := binary.LittleEndian.Uint64(src[48:56])
 		d := halfToFloat(uint16(scales>>12&0xf | scales>>24&0xf0 | scales>>36&0xf00 | scales>>48&0xf000))
 		for k := 0; k < 16 && len(y) >= 16 && len(qs) >= 2 && len(high) >= 1; k++ {
 			out, h := (*[16]float32)(y), uint(high[0])
-			iq1Values(&values, d, uint16(scales>>(k>>2*16+k&3*3)))
-			expandGroup((*[8]float32)(out[:]), iq1sGrid[uint(qs[0])|h&7<<8]|uint32(h>>3&1)*minusDelta, &values)
-			expandGroup((*[8]float32)(out[8:]), iq1sGrid[uint(qs[1])|h>>4&7<<8]|uint32(h>>7)*minusDelta, &values)
+			dl := d * float32(2*(scales>>(k>>2*16+k&3*3)&7)+1)
+			expandGroup((*[8]float32)(out[:]), iq1sGrid[uint(qs[0])|h&7<<8]|uint32(h>>3&1)*minusDelta, &iq1Levels, dl)
+			expandGroup((*[8]float32)(out[8:]), iq1sGrid[uint(qs[1])|h>>4&7<<8]|uint32(h>>7)*minusDelta, &iq1Levels, dl)
 			y, qs, high = y[16:], qs[2:], high[1:]
 		}
 		dst, src = dst[256:], src[56:]

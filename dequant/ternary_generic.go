@@ -2,15 +2,16 @@ package dequant
 
 // The types of one and two bits an element, and of three levels.
 
+// oneBitLevels are of nibbles of which only the upper bit counts.
+var oneBitLevels = [16]float32{0: -1, 8: 1}
+
 // q1_0Generic: d, then a bit an element: its sign.
 func q1_0Generic(dst []float32, src []byte) {
-	var values [16]float32
 	for len(src) >= 18 && len(dst) >= 128 {
 		d := halfAt((*[2]byte)(src))
-		values[0], values[8] = -d, d
 		out := (*[128]float32)(dst)
 		for l, q := range (*[16]byte)(src[2:18]) {
-			expandGroup((*[8]float32)(out[8*l:]), signs[q], &values)
+			expandGroup((*[8]float32)(out[8*l:]), signs[q], &oneBitLevels, d)
 		}
 		dst, src = dst[128:], src[18:]
 	}
