@@ -3,6 +3,8 @@ package main
 import (
 	"bufio"
 	"cmp"
+	"errors"
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -21,6 +23,14 @@ backslash makes the next character plain. Quote it, so that the shell leaves it 
 
   tensormap inspect model.apr --filter 'encoder.layer.[0-3].*.{weight,bias}'
 
+--tree groups tensors by the prefixes of their names, which end at dots and slashes, with
+sums; siblings that differ in their number only and hold the same names and shapes share a
+line: blk.{0..31}. --depth N stops after N levels. --sort size lists the largest first;
+numbers in names are sorted by value, and what is equal stays in the order of the file.
+Lines are made to fit a terminal, and are whole everywhere else:
+
+  tensormap inspect model.gguf --tree --sort size | less
+
 --json writes one JSON object, the same for every format: format, version, files, flags,
 metadata and tensors, these in the order of the file, and with --graph the graph. Fields
 may be added, never renamed.`
@@ -28,15 +38,19 @@ may be added, never renamed.`
 type inspectOptions struct {
 	json, metadata, graph bool
 	filter                glob
+	tree                  bool
+	depth                 int // of the tree; 0 is all of it
+	order                 choice
 }
 
 func inspectCommand() *cobra.Command {
-	var opts inspectOptions
+	opts := inspectOptions{order: choice{allowed: orderNames()}}
 	cmd := &cobra.Command{
-		Use:   "inspect FILE [--json] [--filter GLOB] [--metadata] [--graph]",
-		Short: "Show header, metadata and tensors of a model file",
-		Long:  inspectLong,
-		Args:  operands("FILE"),
+		Use:     "inspect FILE [--json] [--filter GLOB] [--metadata] [--graph] [--tree] [--sort ORDER]",
+		Short:   "Show header, metadata and tensors of a model file",
+		Long:    inspectLong,
+		Args:    operands("FILE"),
+		PreRunE: func(cmd *cobra.Command, _ []string) error { return opts.check(cmd) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return inspect(cmd.OutOrStdout(), args[0], &opts)
 		},
@@ -46,7 +60,23 @@ func inspectCommand() *cobra.Command {
 	cmd.Flags().Var(&opts.filter, "filter", "only tensors whose name matches `GLOB`")
 	cmd.Flags().BoolVar(&opts.metadata, "metadata", false, "show the metadata too")
 	cmd.Flags().BoolVar(&opts.graph, "graph", false, "show the computation graph too")
+	cmd.Flags().BoolVar(&opts.tree, "tree", false, "group tensors by the prefixes of their names")
+	cmd.Flags().IntVar(&opts.depth, "depth", 0, "levels of the tree to show (0: all)")
+	opts.order.addTo(cmd, "sort", "order of the tensors, else that of the file")
 	return cmd
+}
+
+// check refuses flags that contradict one another.
+func (opts *inspectOptions) check(cmd *cobra.Command) error {
+	switch {
+	case opts.json && (opts.tree || opts.order.value != ""):
+		return usageError{errors.New("--json has all tensors in the order of the file: it goes without --tree and --sort")}
+	case cmd.Flags().Changed("depth") && !opts.tree:
+		return usageError{errors.New("--depth is that of a --tree")}
+	case opts.depth < 0:
+		return usageError{fmt.Errorf("--depth %d is negative", opts.depth)}
+	}
+	return nil
 }
 
 func inspect(stdout io.Writer, path string, opts *inspectOptions) error {

@@ -31,7 +31,14 @@ func writeTables(w *bufio.Writer, in *inspection, s screen, opts *inspectOptions
 		return
 	}
 	w.WriteString("\n")
-	in.tensorGrid().write(w, s)
+	if opts.tree {
+		t := newTree(in.Tensors)
+		t.sort(opts.order.value)
+		t.treeGrid(opts.depth).write(w, s)
+	} else {
+		in.sortTensors(opts.order.value)
+		in.tensorGrid().write(w, s)
+	}
 	w.WriteString("\n")
 	totalsGrid(totals, &all).write(w, s)
 }
@@ -119,16 +126,20 @@ func totalsGrid(by []total, all *total) *grid {
 		numbers: []bool{false, true, true, true, true},
 	}
 	for _, t := range by {
-		share := "–"
-		if all.bytes > 0 {
-			share = fmt.Sprintf("%.1f %%", 100*float64(t.bytes)/float64(all.bytes))
-		}
-		g.rows = append(g.rows, []string{t.dtype.String(), grouped(t.tensors), grouped(t.elements), size(t.bytes), share})
+		g.rows = append(g.rows, []string{t.dtype.String(), grouped(t.tensors), grouped(t.elements), size(t.bytes), share(t.bytes, all.bytes)})
 	}
 	if len(by) > 1 {
 		g.total = []string{"total", grouped(all.tensors), grouped(all.elements), size(all.bytes), ""}
 	}
 	return g
+}
+
+// share is what part of all n is.
+func share(n, all uint64) string {
+	if all == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.1f %%", 100*float64(n)/float64(all))
 }
 
 // tensorGrid has a line a tensor. Which file it is in, and what is special about it, have

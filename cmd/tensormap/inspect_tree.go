@@ -1,0 +1,326 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// treeDepth is how many parts a name is split into at most; the last of them keeps what is
+// left, so that a name made of dots costs no more than another.
+const treeDepth = 32
+
+// node is a part of tensors' names: a tensor, or a prefix that tensors share.
+type node struct {
+	label    string
+	tensor   *tensorInfo // of a leaf
+	children []*node
+	byPart   map[string]*node // children by their part of the name, separator included
+
+	total  total // over all tensors below; its dtype is that of the first
+	dtypes []layout.DType
+	first  *tensorInfo // in the order of the file
+
+	// form is the same number for nodes whose tensors have the same names below them and the
+	// same shapes.
+	form int
+}
+
+// newTree groups tensors by the prefixes of their names, which end at dots and slashes.
+func newTree(tensors []tensorInfo) *node {
+	root := &node{}
+	for i := range tensors {
+		root.insert(&tensors[i])
+	}
+	f := forms{}
+	f.number(root)
+	for _, child := range root.children {
+		child.join()
+	}
+	return root
+}
+
+// insert makes t a leaf below n.
+func (n *node) insert(t *tensorInfo) {
+	n.add(t)
+	rest := t.Name
+	for range treeDepth - 1 {
+		at := strings.IndexAny(rest, "./")
+		if at < 0 {
+			break
+		}
+		n = n.child(rest[:at+1])
+		n.add(t)
+		rest = rest[at+1:]
+	}
+	leaf := &node{label: rest, tensor: t}
+	leaf.add(t)
+	n.children = append(n.children, leaf)
+}
+
+// child is the prefix below n that ends with part, made where there is none.
+func (n *node) child(part string) *node {
+	c, ok := n.byPart[part]
+	if !ok {
+		if n.byPart == nil {
+			n.byPart = make(map[string]*node)
+		}
+		c = &node{label: part}
+		n.byPart[part] = c
+		n.children = append(n.children, c)
+	}
+	return c
+}
+
+func (n *node) add(t *tensorInfo) {
+	if n.first == nil {
+		n.first = t
+	}
+	n.total.add(t)
+	n.addDType(t.DType)
+}
+
+func (n *node) addDType(d layout.DType) {
+	if !slices.Contains(n.dtypes, d) {
+		n.dtypes = append(n.dtypes, d)
+	}
+}
+
+// join makes one node of a prefix and the only thing below it.
+func (n *node) join() {
+	for len(n.children) == 1 {
+		child := n.children[0]
+		n.label += child.label
+		n.tensor, n.children = child.tensor, child.children
+	}
+	for _, child := range n.children {
+		child.join()
+	}
+}
+
+// numbered is the number that a label is, without its separator, or "". One with zeros
+// before it is a name like any other: 01 and 1 differ.
+func numbered(label string) string {
+	digits := strings.TrimRight(label, "./")
+	if digits == "" || len(digits) > 9 || leadingDigits(digits) != digits || len(label) > len(digits)+1 || digits != "0" && digits[0] == '0' {
+		return ""
+	}
+	return digits
+}
+
+// forms numbers what nodes look like.
+type forms map[string]int
+
+// number gives n its form, those below it first, and folds those.
+func (f forms) number(n *node) {
+	for _, child := range n.children {
+		f.number(child)
+	}
+	n.children = fold(n.children)
+	key := binary.AppendUvarint(nil, uint64(len(n.children)))
+	if n.tensor != nil {
+		for _, dim := range n.tensor.Shape {
+			key = binary.AppendUvarint(key, dim)
+		}
+	}
+	parts := make([][]byte, len(n.children))
+	for i, child := range n.children {
+		parts[i] = binary.AppendUvarint([]byte(child.label+"\x00"), uint64(child.form)) // names have no NUL bytes
+	}
+	slices.SortFunc(parts, bytes.Compare)
+	n.form = f.of(string(append(key, bytes.Join(parts, nil)...)))
+}
+
+func (f forms) of(key string) int {
+	form, ok := f[key]
+	if !ok {
+		form = len(f)
+		f[key] = form
+	}
+	return form
+}
+
+// alike is what siblings that make one node have in common.
+type alike struct {
+	form      int
+	separator string
+}
+
+func (n *node) alike() (a alike, ok bool) {
+	digits := numbered(n.label)
+	return alike{n.form, n.label[len(digits):]}, digits != ""
+}
+
+// fold makes one node of siblings that differ in their number only, where the first of them is.
+func fold(siblings []*node) []*node {
+	numbers := make(map[alike][]*node)
+	for _, n := range siblings {
+		if key, ok := n.alike(); ok {
+			numbers[key] = append(numbers[key], n)
+		}
+	}
+	folded := make([]*node, 0, len(siblings))
+	for _, n := range siblings {
+		key, ok := n.alike()
+		same := numbers[key]
+		switch {
+		case !ok || len(same) == 1:
+			folded = append(folded, n)
+		case same[0] == n:
+			folded = append(folded, mergeAll(same, key.separator))
+		}
+	}
+	return folded
+}
+
+// mergeAll is one node for all of the nodes, of which it takes the first.
+func mergeAll(nodes []*node, separator string) *node {
+	n := *nodes[0] // a copy: the label of the first is still needed
+	n.label = "{" + ranges(nodes) + "}" + separator
+	for _, other := range nodes[1:] {
+		n.merge(other)
+	}
+	return &n
+}
+
+// ranges lists the numbers of nodes: "0..31", "0,2..4".
+func ranges(nodes []*node) string {
+	numbers := make([]int, len(nodes))
+	for i, n := range nodes {
+		numbers[i], _ = strconv.Atoi(numbered(n.label))
+	}
+	slices.Sort(numbers)
+	var b strings.Builder
+	for i := 0; i < len(numbers); {
+		end := i + 1
+		for end < len(numbers) && numbers[end] == numbers[end-1]+1 {
+			end++
+		}
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.Itoa(numbers[i]))
+		if end-i > 2 {
+			b.WriteString("..")
+			b.WriteString(strconv.Itoa(numbers[end-1]))
+			i = end
+		} else {
+			i++
+		}
+	}
+	return b.String()
+}
+
+// merge adds the sums of other, which has the same form, to those of n.
+func (n *node) merge(other *node) {
+	n.total.tensors += other.total.tensors
+	n.total.elements += other.total.elements
+	n.total.bytes += other.total.bytes
+	for _, d := range other.dtypes {
+		n.addDType(d)
+	}
+	if len(n.children) == 0 {
+		return
+	}
+	below := make(map[string][]*node, len(other.children))
+	for _, child := range other.children {
+		below[child.key()] = append(below[child.key()], child)
+	}
+	for _, child := range n.children {
+		key := child.key()
+		child.merge(below[key][0])
+		below[key] = below[key][1:]
+	}
+}
+
+// key is equal for nodes that merge can make one of.
+func (n *node) key() string { return n.label + "\x00" + strconv.Itoa(n.form) }
+
+// sort brings siblings into the order called so; "" is that of the file.
+func (n *node) sort(order string) {
+	if compare := nodeOrders[order]; compare != nil {
+		slices.SortStableFunc(n.children, compare)
+	}
+	for _, child := range n.children {
+		child.sort(order)
+	}
+}
+
+// nodeOrders are orders for what stands for many tensors.
+var nodeOrders = map[string]func(a, b *node) int{
+	"name":   func(a, b *node) int { return compareNatural(a.label, b.label) },
+	"size":   func(a, b *node) int { return cmp.Compare(b.total.bytes, a.total.bytes) },
+	"offset": func(a, b *node) int { return compareOffset(a.first, b.first) },
+	"dtype":  func(a, b *node) int { return strings.Compare(a.types(), b.types()) },
+}
+
+// types lists the dtypes below n.
+func (n *node) types() string {
+	names := make([]string, len(n.dtypes))
+	for i, d := range n.dtypes {
+		names[i] = d.String()
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// treeGrid has a line a node, down to depth levels; 0 is all of them.
+func (n *node) treeGrid(depth int) *grid {
+	g := &grid{
+		heading: []string{"name", "tensors", "elements", "size", "share", "dtype", "shape"},
+		numbers: []bool{false, true, true, true, true, false, true},
+		spare:   []string{"share", "elements", "tensors", "shape"},
+	}
+	w := treeWriter{g, n.total.bytes, depth}
+	for _, child := range n.children {
+		w.write(child, "", "", 1)
+	}
+	return g
+}
+
+type treeWriter struct {
+	g     *grid
+	all   uint64
+	depth int
+}
+
+// write adds n behind branch, and what is below it behind indent.
+func (w *treeWriter) write(n *node, branch, indent string, level int) {
+	w.g.rows = append(w.g.rows, []string{branch + n.name(), grouped(n.total.tensors), count(n.total.elements), size(n.total.bytes),
+		share(n.total.bytes, w.all), n.types(), n.shape()})
+	if level == w.depth {
+		return
+	}
+	for i, child := range n.children {
+		if i < len(n.children)-1 {
+			w.write(child, indent+"├─ ", indent+"│  ", level+1)
+		} else {
+			w.write(child, indent+"└─ ", indent+"   ", level+1)
+		}
+	}
+}
+
+// name is the label as it is shown: a prefix without the separator that ends it, which may be
+// all there is.
+func (n *node) name() string {
+	label := n.label
+	if n.tensor == nil && len(label) > 1 {
+		label = label[:len(label)-1]
+	}
+	if label == "" {
+		return `""`
+	}
+	return printable(label)
+}
+
+func (n *node) shape() string {
+	if n.tensor == nil {
+		return ""
+	}
+	return n.tensor.shape()
+}
