@@ -90,6 +90,10 @@ func (w *Writer) Size() uint64 { return w.index.Size }
 // Written is the number of bytes written so far.
 func (w *Writer) Written() uint64 { return w.pos }
 
+// CRC32 is, once the file is closed or prepared, the CRC32 (IEEE) of all its bytes, as a
+// manifest of shards has it. The one in the file's own footer does not cover the footer.
+func (w *Writer) CRC32() uint32 { return w.crc }
+
 // WriteTensor writes the next tensor, whose bytes are b. It does not copy them.
 func (w *Writer) WriteTensor(b []byte) error {
 	t, err := w.begin()

@@ -20,6 +20,8 @@ type FileWriter struct {
 	// late is set where the head is written last, because it has sizes that only then
 	// are known; crc is then that of what follows the head.
 	late bool
+
+	handedOver bool // to the caller of Prepare
 }
 
 // Create starts to write the file called path as NewWriter does. Either Close or Abort
@@ -66,7 +68,7 @@ func newFileWriter(f *atomicfile.File, tensors []layout.Tensor, opts *Options) (
 		}
 		w.crc = 0
 	}
-	return &FileWriter{w, f, late}, nil
+	return &FileWriter{Writer: w, file: f, late: late}, nil
 }
 
 // provisional counts tensors of unknown size as raw.
@@ -142,11 +144,28 @@ func (w *FileWriter) settle(t *layout.Tensor, stored uint64) error {
 // Close writes the footer, makes sure that everything is on disk, and gives the file its
 // name. Where it fails, what the name stood for before is still there.
 func (w *FileWriter) Close() error {
-	if err := w.close(); err != nil {
-		w.file.Abort()
+	f, err := w.Prepare()
+	if err != nil {
 		return err
 	}
-	return w.file.Commit()
+	return f.Commit()
+}
+
+// Prepare is Close without giving the file its name: Commit of what it returns does that, or
+// [atomicfile.CommitAll] together with other files, and Abort gives the file up.
+func (w *FileWriter) Prepare() (*atomicfile.File, error) {
+	if w.handedOver {
+		return nil, layout.ErrClosed
+	}
+	if err := w.close(); err != nil {
+		w.file.Abort()
+		return nil, err
+	}
+	if err := w.file.Prepare(); err != nil {
+		return nil, err
+	}
+	w.handedOver = true
+	return w.file, nil
 }
 
 func (w *FileWriter) close() error {
@@ -178,8 +197,11 @@ func (w *FileWriter) writeHead() error {
 	return nil
 }
 
-// Abort gives up what has been written. After Close it does nothing.
+// Abort gives up what has been written. After Close or Prepare it does nothing.
 func (w *FileWriter) Abort() error {
+	if w.handedOver {
+		return nil
+	}
 	w.fail(layout.ErrClosed)
 	return w.file.Abort()
 }
