@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -238,28 +237,6 @@ func manyTensors(t testing.TB, n int) string {
 		fmt.Fprintf(&header, `,"model.layers.%d.part%d.weight":{"dtype":"U8","shape":[%d],"data_offsets":[0,0]}`, i/10, i%10, 0)
 	}
 	return safetensors(t, "{"+header.String()[1:]+"}")
-}
-
-// Ten times the tensors take about ten times as long, not a hundred times.
-func TestManyTensors(t *testing.T) {
-	few, many := manyTensors(t, 2_000), manyTensors(t, 20_000)
-	best := func(args []string) time.Duration {
-		best := time.Hour
-		for range 4 { // other work on the machine is not what is measured
-			start := time.Now()
-			if status := run(context.Background(), args, io.Discard, io.Discard); status != exitDone {
-				t.Fatal(status)
-			}
-			best = min(best, time.Since(start))
-		}
-		return best
-	}
-	for _, flags := range [][]string{{"--tree"}, {"--tree", "--sort", "size"}, {"--sort", "name"}} {
-		of := func(file string) time.Duration { return best(append([]string{"inspect", file}, flags...)) }
-		if short, long := of(few), of(many); long > 40*short {
-			t.Errorf("%q: %v for 2,000 tensors, %v for 20,000", flags, short, long)
-		}
-	}
 }
 
 func BenchmarkInspectTree(b *testing.B) {
