@@ -30,6 +30,7 @@ var ways = []way{
 	}},
 	{"Open/NoMap", func(path string) (*loader.Model, error) { return loader.Open(path, &loader.Options{NoMap: true}) }},
 	{"OpenFile/NoMap", openFile(&loader.Options{NoMap: true})},
+	{"OpenReaderAt", openDistant},
 }
 
 // openFile leaves the file open where the model goes on reading from it; the garbage

@@ -1,0 +1,346 @@
+package loader_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// TestPrefetchRequests: neighbours come together, padding only between them, and nothing a
+// second time.
+func TestPrefetchRequests(t *testing.T) {
+	list := []content{
+		random("a", layout.U8, 1000), random("b", layout.U8, 24), random("c", layout.U8, 5000),
+		random("d", layout.U8, 5000), random("e", layout.U8, 64), random("empty", layout.F32, 0, 3), random("f", layout.U8, 77),
+	}
+	file := apr2File(t, nil, list) // each tensor at a multiple of 64 bytes
+	for _, step := range []struct {
+		name            string
+		names           []string
+		requests, bytes int64
+		plain           int64 // requests of a reader that can nothing but ReadAt, which has no padding
+		plainBytes      int64
+	}{
+		{"neighbours", []string{"a", "b", "c"}, 1, 1024 + 64 + 5000, 3, 6024},
+		{"in another order, twice", []string{"c", "a", "b", "a", "c"}, 1, 1024 + 64 + 5000, 3, 6024},
+		{"two runs", []string{"a", "b", "d", "e"}, 2, 1024 + 24 + 5056 + 64, 4, 1000 + 24 + 5000 + 64},
+		{"around one without bytes", []string{"e", "empty", "f"}, 1, 64 + 77, 2, 64 + 77},
+		{"one without bytes", []string{"empty"}, 0, 0, 0, 0},
+		{"none", nil, 0, 0, 0, 0},
+	} {
+		d := newDistant("far", file)
+		m := d.open(t, nil)
+		d.traffic.reset()
+		if err := m.Prefetch(t.Context(), step.names...); err != nil || d.traffic.requests.Load() != step.requests || d.traffic.bytes.Load() != step.bytes {
+			t.Errorf("%s: %d requests for %d bytes, want %d for %d; %v", step.name, d.traffic.requests.Load(), d.traffic.bytes.Load(), step.requests, step.bytes, err)
+		}
+		d.traffic.reset()
+		for _, name := range step.names {
+			if b, err := tensor(t, m, name).Bytes(); err != nil || !bytes.Equal(b, find(list, name).data) {
+				t.Errorf("%s: %s has other bytes, or %v", step.name, name, err)
+			}
+		}
+		if err := m.Prefetch(t.Context(), step.names...); err != nil || d.traffic.requests.Load() != 0 {
+			t.Errorf("%s: %d requests for what is there; %v", step.name, d.traffic.requests.Load(), err)
+		}
+		c := &counter{r: bytes.NewReader(file)}
+		m, err := loader.OpenReaderAt(t.Context(), c, int64(len(file)), nil)
+		m = opened(t, m, err)
+		c.reset()
+		if err := m.Prefetch(t.Context(), step.names...); err != nil || c.reads.Load() != step.plain || c.bytes.Load() != step.plainBytes {
+			t.Errorf("%s: %d plain reads of %d bytes, want %d of %d; %v", step.name, c.reads.Load(), c.bytes.Load(), step.plain, step.plainBytes, err)
+		}
+	}
+	// What is there splits a run.
+	d := newDistant("far", file)
+	m := d.open(t, nil)
+	if _, err := tensor(t, m, "b").Bytes(); err != nil {
+		t.Fatal(err)
+	}
+	d.traffic.reset()
+	if err := m.Prefetch(t.Context(), "a", "b", "c"); err != nil || d.traffic.requests.Load() != 2 || d.traffic.bytes.Load() != 6000 {
+		t.Errorf("%d requests for %d bytes; %v", d.traffic.requests.Load(), d.traffic.bytes.Load(), err)
+	}
+	got, err := m.Warm(t.Context(), &loader.WarmPlan{Tensors: []string{"c", "b"}})
+	if want := (loader.Warmth{Bytes: 5024, Resident: 5024}); got != want || err != nil {
+		t.Errorf("%+v, want %+v; %v", got, want, err)
+	}
+}
+
+func find(list []content, name string) content {
+	for _, c := range list {
+		if c.name == name {
+			return c
+		}
+	}
+	return content{}
+}
+
+// TestPrefetchLarge: the pieces of a large tensor come at the same time.
+func TestPrefetchLarge(t *testing.T) {
+	c := random("x", layout.U8, 40<<20)
+	d := newDistant("far", safeTensors([]content{random("before", layout.U8, 100), c}))
+	m := d.open(t, nil)
+	d.traffic.reset()
+	var waiting sync.WaitGroup // for each other
+	waiting.Add(3)
+	d.before = func(ctx context.Context) error {
+		waiting.Done()
+		done := make(chan struct{})
+		go func() { waiting.Wait(); close(done) }()
+		select {
+		case <-done:
+			return nil
+		case <-time.After(30 * time.Second):
+			return errors.New("pieces come one after the other")
+		}
+	}
+	var told []uint64
+	got, err := m.Warm(t.Context(), &loader.WarmPlan{Tensors: []string{"x"}, Progress: func(done, total uint64) {
+		if told = append(told, done); total != 40<<20 {
+			t.Errorf("a total of %d", total)
+		}
+	}})
+	if err != nil || got.Bytes != 40<<20 || got.Resident != 0 || d.traffic.requests.Load() != 3 || d.traffic.bytes.Load() != 40<<20 {
+		t.Errorf("%+v, %v: %d requests for %d bytes", got, err, d.traffic.requests.Load(), d.traffic.bytes.Load())
+	}
+	if len(told) != 3 || told[2] != 40<<20 || told[0] >= told[1] {
+		t.Errorf("progress of %d", told)
+	}
+	if b, err := tensor(t, m, "x").Bytes(); err != nil || !bytes.Equal(b, c.data) {
+		t.Errorf("%v, or other bytes", err)
+	}
+}
+
+// TestPrefetchCompressed: a tensor travels once and is expanded on arrival.
+func TestPrefetchCompressed(t *testing.T) {
+	list := []content{compressible("a", layout.U8, 300_000), compressible("b", layout.Q8_0, 1000, 320), compressible("c", layout.F32, 7)}
+	file := lz4File(t, list...)
+	d := newDistant("far", file)
+	m := d.open(t, nil)
+	d.traffic.reset()
+	got, err := m.Warm(t.Context(), nil)
+	if err != nil || d.traffic.requests.Load() != 1 || d.traffic.bytes.Load() != int64(got.Bytes) {
+		t.Errorf("%+v, %v: %d requests for %d bytes", got, err, d.traffic.requests.Load(), d.traffic.bytes.Load())
+	}
+	d.before = func(context.Context) error { return errBroken }
+	for _, c := range list {
+		x := tensor(t, m, c.name)
+		if b, err := x.Bytes(); err != nil || !bytes.Equal(b, c.data) {
+			t.Errorf("%s: %v, or other bytes", c.name, err)
+		}
+		if err := x.DequantizeRange(make([]float32, 5), 2); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+func TestPrefetchDamaged(t *testing.T) {
+	file := lz4File(t, compressible("a", layout.U8, 300_000))
+	d := newDistant("far", file)
+	x := tensor(t, d.open(t, nil), "a")
+	for name, at := range map[string]uint64{"a length": 2, "a block": 4} {
+		bad := bytes.Clone(file)
+		for i := range 3 {
+			bad[x.Offset()+at+uint64(i)] ^= 0xff
+		}
+		d := newDistant("far", bad)
+		m := d.open(t, nil)
+		fe := new(layout.FormatError)
+		if err := m.Prefetch(t.Context(), "a"); !errors.As(err, &fe) || fe.Field != "lz4" || !strings.HasPrefix(err.Error(), `far: tensor "a": `) || strings.Count(err.Error(), "far") != 1 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestPrefetchPacked: a tensor that is unpacked as a whole travels once.
+func TestPrefetchPacked(t *testing.T) {
+	d := new(distant)
+	far := placement{name: "far", open: func(t *testing.T, b []byte) *loader.Model {
+		*d = *newDistant("far", b)
+		m := d.open(t, nil)
+		d.traffic.reset()
+		if err := m.Prefetch(t.Context(), "x"); err != nil {
+			t.Error(err)
+		}
+		return m
+	}}
+	c := random("x", layout.F32, 100, 100)
+	x, unpacked := packed(t, far, c, nil)
+	if b, err := x.Bytes(); err != nil || !bytes.Equal(b, c.data) || unpacked.Load() != 1 {
+		t.Errorf("%v, or other bytes, unpacked %d times", err, unpacked.Load())
+	}
+	if d.traffic.requests.Load() != 1 || d.traffic.bytes.Load() != int64(len(c.data)) {
+		t.Errorf("%d requests for %d bytes", d.traffic.requests.Load(), d.traffic.bytes.Load())
+	}
+}
+
+func TestPrefetchErrors(t *testing.T) {
+	d := newDistant("far", apr2File(t, nil, []content{random("a", layout.U8, 1000), random("b", layout.U8, 2000)}))
+	m := d.open(t, &loader.Options{CacheBytes: 2999})
+	d.traffic.reset()
+	if err := m.Prefetch(t.Context(), "a", "b"); !errors.Is(err, loader.ErrTooLarge) || !strings.Contains(err.Error(), "2999") {
+		t.Errorf("beyond the cache: %v", err)
+	}
+	if err := m.Prefetch(t.Context(), "a", "x"); !errors.Is(err, loader.ErrNotFound) || !strings.Contains(err.Error(), `"x"`) {
+		t.Errorf("of no tensor: %v", err)
+	}
+	if n := d.traffic.requests.Load(); n != 0 {
+		t.Errorf("%d requests", n)
+	}
+	if err := m.Prefetch(t.Context(), "b", "b"); err != nil {
+		t.Errorf("the same twice: %v", err)
+	}
+	none := d.open(t, &loader.Options{CacheBytes: -1})
+	if err := none.Prefetch(t.Context(), "a"); !errors.Is(err, loader.ErrTooLarge) {
+		t.Errorf("without a cache: %v", err)
+	}
+	d.before = func(context.Context) error { return errBroken }
+	if err := m.Prefetch(t.Context(), "a"); !errors.Is(err, errBroken) || !strings.HasPrefix(err.Error(), "far: ") {
+		t.Errorf("broken: %v", err)
+	}
+	d.before = hang
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := m.Prefetch(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("cancelled: %v", err)
+	}
+	d.before = nil
+	if b, err := tensor(t, m, "a").Bytes(); err != nil || len(b) != 1000 {
+		t.Errorf("another try: %v", err)
+	}
+	m.Close()
+	if err := m.Prefetch(t.Context()); !errors.Is(err, loader.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+// TestPrefetchGivesUp: one failure ends the other readers.
+func TestPrefetchGivesUp(t *testing.T) {
+	file := &made{head: safeTensorsHeader(64 << 20), size: 0}
+	file.size = int64(len(file.head)) + 64<<20
+	d := file.distant("far")
+	m := d.open(t, nil)
+	var n atomic.Int64
+	d.before = func(ctx context.Context) error {
+		if n.Add(1) == 4 {
+			return errBroken
+		}
+		return hang(ctx)
+	}
+	if err := m.Prefetch(t.Context(), "x"); !errors.Is(err, errBroken) {
+		t.Error(err)
+	}
+}
+
+// safeTensorsHeader is that of a file of one tensor of n bytes.
+func safeTensorsHeader(n int) []byte {
+	b := safeTensors([]content{{"x", layout.U8, []uint64{uint64(n)}, make([]byte, n)}})
+	return bytes.Clone(b[:len(b)-n])
+}
+
+// TestPrefetchAgainstAll: prefetching, reading, leases and Close go on at once.
+func TestPrefetchAgainstAll(t *testing.T) {
+	var list []content
+	for i := range 20 {
+		list = append(list, random(fmt.Sprint(i), layout.U8, uint64(100*i+1)))
+	}
+	file := apr2File(t, nil, list)
+	for round := range 10 {
+		d := newDistant("far", file)
+		m := d.open(t, &loader.Options{CacheBytes: int64(20_000 * (1 + round%2))})
+		var wg sync.WaitGroup
+		again := func(call func(i int) error) {
+			wg.Go(func() {
+				for i := 0; ; i++ {
+					err := call(i)
+					if errors.Is(err, loader.ErrClosed) {
+						return
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					runtime.Gosched() // WebAssembly has one thread, and nothing preempts it
+				}
+			})
+		}
+		check := func(x loader.Tensor, c content) error {
+			if b, err := x.Bytes(); err != nil || !bytes.Equal(b, c.data) {
+				return errors.Join(err, errors.New(c.name))
+			}
+			return nil
+		}
+		for k := range 3 {
+			again(func(i int) error {
+				return m.Prefetch(t.Context(), fmt.Sprint((i+k)%20), fmt.Sprint((i*7+k)%20), fmt.Sprint(i%20))
+			})
+		}
+		again(func(int) error {
+			x, err := m.Tensor("13")
+			if err != nil {
+				return err
+			}
+			_, err = x.Float32s()
+			return err
+		})
+		again(func(i int) error {
+			l, err := m.Acquire()
+			if err != nil {
+				return err
+			}
+			defer l.Release()
+			x, err := l.Tensor(list[i%20].name)
+			if err != nil {
+				return err
+			}
+			if err := check(x, list[i%20]); err != nil {
+				t.Errorf("under a lease: %v", err)
+			}
+			return nil
+		})
+		again(func(i int) error { return m.Release(list[i%20].name) })
+		l, err := m.Acquire()
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+		m.Close()
+		wg.Wait()
+		x, err := l.Tensor("19")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := check(x, list[19]); err != nil {
+			t.Errorf("under a lease after Close: %v", err)
+		}
+		l.Release()
+		if _, err := x.Bytes(); !errors.Is(err, loader.ErrClosed) {
+			t.Errorf("after all: %v", err)
+		}
+	}
+}
+
+// TestRemoteRate: BytesPerSecond holds for what travels.
+func TestRemoteRate(t *testing.T) {
+	d := newDistant("far", apr2File(t, nil, []content{random("a", layout.U8, 3<<20)}))
+	m := d.open(t, nil)
+	begun := time.Now()
+	if _, err := m.Warm(t.Context(), &loader.WarmPlan{BytesPerSecond: 8 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	// The last portion of 1 MiB is not waited for.
+	if took := time.Since(begun); took < 200*time.Millisecond {
+		t.Errorf("took %v, want 250 ms at least", took)
+	}
+}

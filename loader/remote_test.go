@@ -1,0 +1,208 @@
+package loader_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/loader/httprange"
+)
+
+// distant is a file that is read in every way that OpenReaderAt knows, and counts.
+type distant struct {
+	name    string
+	r       io.ReaderAt
+	size    int64
+	traffic *traffic // of all files beside each other
+	before  func(ctx context.Context) error
+}
+
+// traffic is what has been asked for.
+type traffic struct{ requests, bytes, closed atomic.Int64 }
+
+func (tr *traffic) reset() { tr.requests.Store(0); tr.bytes.Store(0) }
+
+func newDistant(name string, b []byte) *distant {
+	return &distant{name: name, r: bytes.NewReader(b), size: int64(len(b)), traffic: new(traffic)}
+}
+
+func (d *distant) Name() string { return d.name }
+
+func (d *distant) ReadAt(p []byte, off int64) (int, error) {
+	return d.ReadAtContext(context.Background(), p, off)
+}
+
+func (d *distant) ReadAtContext(ctx context.Context, p []byte, off int64) (int, error) {
+	if err := d.ReadVector(ctx, [][]byte{p}, off); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+func (d *distant) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
+	d.traffic.requests.Add(1)
+	if d.before != nil {
+		if err := d.before(ctx); err != nil {
+			return err
+		}
+	}
+	for _, b := range bufs {
+		d.traffic.bytes.Add(int64(len(b)))
+		if n, err := d.r.ReadAt(b, off); n < len(b) {
+			return err
+		}
+		off += int64(len(b))
+	}
+	return nil
+}
+
+func (d *distant) OpenSibling(_ context.Context, name string) (io.ReaderAt, int64, error) {
+	path := filepath.Join(filepath.Dir(d.name), name)
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // but a pipe, say
+		return nil, 0, fmt.Errorf("%s: not a regular file", path)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	return &distant{path, bytes.NewReader(b), int64(len(b)), d.traffic, d.before}, int64(len(b)), nil
+}
+
+func (d *distant) Close() error {
+	d.traffic.closed.Add(1)
+	return nil
+}
+
+// open opens a model for the length of a test.
+func (d *distant) open(t testing.TB, opts *loader.Options) *loader.Model {
+	t.Helper()
+	m, err := loader.OpenReaderAt(context.Background(), d, d.size, opts)
+	return opened(t, m, err)
+}
+
+func openDistant(path string) (*loader.Model, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	d := newDistant(path, b)
+	return loader.OpenReaderAt(context.Background(), d, d.size, nil)
+}
+
+// made is a file of size bytes between whose head and foot every byte is made up.
+type made struct {
+	head, foot []byte
+	size       int64
+}
+
+func madeByte(off int64) byte { return byte(off>>16) ^ byte(off>>8) ^ byte(off) }
+
+func (m *made) ReadAt(p []byte, off int64) (int, error) {
+	n := int(min(int64(len(p)), max(0, m.size-off)))
+	for i := range p[:n] {
+		switch at := off + int64(i); {
+		case at < int64(len(m.head)):
+			p[i] = m.head[at]
+		case at >= m.size-int64(len(m.foot)):
+			p[i] = m.foot[at-(m.size-int64(len(m.foot)))]
+		default:
+			p[i] = madeByte(at)
+		}
+	}
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (m *made) distant(name string) *distant {
+	return &distant{name: name, r: m, size: m.size, traffic: new(traffic)}
+}
+
+// web is a server of files, honest but where fault, if set, answers in its place. It counts
+// the bytes of bodies.
+type web struct {
+	*httptest.Server
+	traffic
+	fault atomic.Pointer[func(w http.ResponseWriter, req *http.Request) bool]
+}
+
+func serveWeb(t testing.TB, files http.Handler) *web {
+	s := new(web)
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		s.requests.Add(1)
+		w = &counting{w, &s.bytes}
+		if fault := s.fault.Load(); fault == nil || !(*fault)(w, req) {
+			files.ServeHTTP(w, req)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// serveMade serves m, whatever its address.
+func serveMade(t testing.TB, m *made) *web {
+	return serveWeb(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("ETag", `"1"`)
+		http.ServeContent(w, req, "", time.Time{}, io.NewSectionReader(m, 0, m.size))
+	}))
+}
+
+func (s *web) failing(fault func(w http.ResponseWriter, req *http.Request) bool) {
+	if fault == nil {
+		s.fault.Store(nil)
+		return
+	}
+	s.fault.Store(&fault)
+}
+
+// read opens an address for the length of a test.
+func (s *web) read(t testing.TB, path string) *httprange.Reader {
+	t.Helper()
+	r, err := httprange.Open(t.Context(), s.URL+path, &httprange.Options{
+		Attempts: 3, Pause: time.Millisecond, Stall: time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+func (s *web) open(t testing.TB, path string, opts *loader.Options) *loader.Model {
+	t.Helper()
+	r := s.read(t, path)
+	m, err := loader.OpenReaderAt(t.Context(), r, r.Size(), opts)
+	return opened(t, m, err)
+}
+
+type counting struct {
+	http.ResponseWriter
+	n *atomic.Int64
+}
+
+func (c *counting) Write(b []byte) (int, error) {
+	c.n.Add(int64(len(b))) // before the client can know of them
+	return c.ResponseWriter.Write(b)
+}
+
+func (c *counting) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+// plainReader can nothing but ReadAt.
+type plainReader struct{ io.ReaderAt }
+
+// lyingSize is more than any file has.
+const lyingSize = math.MaxInt64 / 2
+
+var errBroken = errors.New("broken")

@@ -1,0 +1,438 @@
+package loader_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/loader/httprange"
+)
+
+const testdata = "../testdata"
+
+// models are all fixtures that open, by their path in testdata.
+func models(t *testing.T) (paths []string) {
+	t.Helper()
+	err := filepath.WalkDir(testdata, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		if m, err := loader.Open(path, nil); err == nil {
+			m.Close()
+			rel, err := filepath.Rel(testdata, path)
+			paths = append(paths, filepath.ToSlash(rel))
+			return err
+		}
+		return nil
+	})
+	if err != nil || len(paths) < 50 {
+		t.Fatalf("%d models; %v", len(paths), err)
+	}
+	return paths
+}
+
+// TestRemoteModels: what is read from afar is what the file has, whatever its format.
+func TestRemoteModels(t *testing.T) {
+	s := serveWeb(t, http.FileServer(http.Dir(testdata)))
+	for _, path := range models(t) {
+		t.Run(path, func(t *testing.T) {
+			want := openPath(t, filepath.Join(testdata, path), nil)
+			near, err := openDistant(filepath.Join(testdata, path))
+			sameModel(t, opened(t, near, err), want)
+			sameModel(t, s.open(t, "/"+path, nil), want)
+			ahead := s.open(t, "/"+path, nil)
+			if _, err := ahead.Warm(t.Context(), nil); err != nil && !errors.Is(err, loader.ErrUnsupported) {
+				t.Error(err)
+			}
+			sameModel(t, ahead, want)
+		})
+	}
+}
+
+// sameModel compares models by all that they can be asked for.
+func sameModel(t *testing.T, m, want *loader.Model) {
+	t.Helper()
+	if got, want := names(m.Tensors()), names(want.Tensors()); !slices.Equal(got, want) || m.Len() != len(want) {
+		t.Fatalf("tensors %q, want %q", got, want)
+	}
+	md, err := m.Metadata()
+	wantMD, wantErr := want.Metadata()
+	if !reflect.DeepEqual(md, wantMD) && fmt.Sprint(md) != fmt.Sprint(wantMD) || (err == nil) != (wantErr == nil) {
+		t.Errorf("metadata %v, %v; want %v, %v", md, err, wantMD, wantErr)
+	}
+	for w := range want.Tensors() {
+		x := tensor(t, m, w.Name())
+		b, err := x.Bytes()
+		wb, werr := w.Bytes()
+		if !bytes.Equal(b, wb) || (err == nil) != (werr == nil) || x.ZeroCopy() || x.DType() != w.DType() || !slices.Equal(x.Shape(), w.Shape()) {
+			t.Errorf("%s: other bytes, or %v, want %v", w.Name(), err, werr)
+		}
+		values, err := x.Float32s()
+		wvalues, werr := w.Float32s()
+		if !sameFloats(values, wvalues) || (err == nil) != (werr == nil) {
+			t.Errorf("%s: other values, or %v, want %v", w.Name(), err, werr)
+		}
+	}
+}
+
+// TestRemoteShards: as TestShardsAreOneModel, over HTTP.
+func TestRemoteShards(t *testing.T) {
+	s := serveWeb(t, http.FileServer(http.Dir(testdata)))
+	for _, sharded := range sharded {
+		single := openPath(t, shardsDir(sharded.single), nil)
+		m := s.open(t, "/shards/"+sharded.path, nil)
+		for want := range single.Tensors() {
+			sameTensor(t, tensor(t, m, want.Name()), want)
+		}
+		for _, f := range m.Files() {
+			if !strings.HasPrefix(f.Path, s.URL+"/shards/") {
+				t.Errorf("a file is called %s", f.Path)
+			}
+		}
+		if report, err := m.Verify(t.Context(), nil); err != nil || report.Err() != nil {
+			t.Errorf("%s: %v, %v", sharded.path, err, report.Err())
+		}
+	}
+}
+
+// TestSiblingsAreClosed: those that the model has opened, and not the reader it was given.
+func TestSiblingsAreClosed(t *testing.T) {
+	for _, test := range []struct {
+		path   string
+		opens  bool
+		closed int64
+	}{{"apr2/model.apr", true, 4}, {"gguf/model-00002-of-00004.gguf", true, 3}, {"apr2/missing.apr", false, 3}, {"apr2/single.apr", true, 0}} {
+		b, err := os.ReadFile(shardsDir(test.path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := newDistant(shardsDir(test.path), b)
+		m, err := loader.OpenReaderAt(t.Context(), d, d.size, nil)
+		if (err == nil) != test.opens {
+			t.Fatalf("%s: %v", test.path, err)
+		}
+		if err == nil {
+			if n := d.traffic.closed.Load(); n != 0 {
+				t.Errorf("%s: %d files are closed too early", test.path, n)
+			}
+			m.Close()
+		}
+		if n := d.traffic.closed.Load(); n != test.closed && test.opens || n > test.closed {
+			t.Errorf("%s: %d files are closed, want %d", test.path, n, test.closed)
+		}
+	}
+}
+
+func TestNoSiblings(t *testing.T) {
+	for _, test := range []struct{ path, says string }{
+		{"apr2/model.apr", `the file "model-00001-of-00004.apr", but its reader is for one file`},
+		{"safetensors/model.safetensors.index.json", `the file "model-00001-of-00004.safetensors", but its reader is for one file`},
+		{"gguf/model-00001-of-00004.gguf", `split.no`},
+	} {
+		b, err := os.ReadFile(shardsDir(test.path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = loader.OpenReaderAt(t.Context(), plainReader{bytes.NewReader(b)}, int64(len(b)), nil)
+		if err == nil || !strings.HasPrefix(err.Error(), "reader: ") || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: %v", test.path, err)
+		}
+	}
+}
+
+// gigabyte are models of 1,000 tensors of 1 MB, of which only the index exists.
+func gigabyte(t *testing.T) map[string]*made {
+	const n, size = 1000, 1_000_000 / 64 * 64
+	list := make([]content, n)
+	for i := range list {
+		list[i] = content{name: fmt.Sprintf("model.layers.%d.mlp.up_proj.weight", i), dtype: layout.F32, shape: []uint64{size / 64, 16}}
+	}
+	var apr bytes.Buffer
+	note := layout.Metadata{{Key: "notes", Value: strings.Repeat("metadata ", 40_000)}}
+	aprSize := int64(apr2Head(t, &apr, note, list).Size())
+	foot := binary.LittleEndian.AppendUint64([]byte("\x00\x00\x00\x002RPA"), uint64(aprSize))
+
+	le := binary.LittleEndian
+	text := func(b []byte, s string) []byte { return append(le.AppendUint64(b, uint64(len(s))), s...) }
+	gguf := le.AppendUint32([]byte("GGUF"), 3)
+	gguf = le.AppendUint64(le.AppendUint64(gguf, n), 1)
+	gguf = text(le.AppendUint32(text(gguf, "general.architecture"), 8), "llama")
+	var header bytes.Buffer
+	for i, c := range list {
+		gguf = le.AppendUint32(text(gguf, c.name), 2)
+		gguf = le.AppendUint64(le.AppendUint64(gguf, 16), size/64)
+		gguf = le.AppendUint64(le.AppendUint32(gguf, 0), uint64(i)*size)
+		fmt.Fprintf(&header, `,%q:{"dtype":"F32","shape":[%d,16],"data_offsets":[%d,%d]}`, c.name, size/64, i*size, (i+1)*size)
+	}
+	gguf = append(gguf, make([]byte, -len(gguf)&31)...)
+	header.Bytes()[0] = '{'
+	header.WriteByte('}')
+	header.WriteString(strings.Repeat(" ", -header.Len()&7))
+	safe := append(le.AppendUint64(nil, uint64(header.Len())), header.Bytes()...)
+	return map[string]*made{
+		"apr2":        {apr.Bytes(), foot, aprSize},
+		"safetensors": {safe, nil, int64(len(safe)) + n*size},
+		"gguf":        {gguf, nil, int64(len(gguf)) + n*size},
+	}
+}
+
+// TestRemoteTraffic: opening costs the index, a tensor the tensor, and metadata nothing
+// before it is asked for.
+func TestRemoteTraffic(t *testing.T) {
+	for format, file := range gigabyte(t) {
+		t.Run(format, func(t *testing.T) {
+			const prefix = 128 << 10 // of httprange
+			metadata := map[string]int64{"apr2": 360_000}[format]
+			index := int64(len(file.head)) - metadata
+			d := file.distant(format)
+			m := d.open(t, nil)
+			most := index + 8<<10
+			if format == "gguf" { // whose records only a reader of all finds, in windows that grow
+				most += index
+			}
+			if n := d.traffic.bytes.Load(); n > most || d.traffic.requests.Load() > 16 || m.Len() != 1000 {
+				t.Errorf("opening read %d bytes, in %d requests, of an index of %d", n, d.traffic.requests.Load(), index)
+			}
+			d.traffic.reset()
+			if _, err := m.Metadata(); err != nil || d.traffic.bytes.Load() > int64(len(file.head)) || d.traffic.bytes.Load() < metadata {
+				t.Errorf("metadata is %d bytes, %v", d.traffic.bytes.Load(), err)
+			}
+
+			s := serveMade(t, file)
+			m = s.open(t, "/model", nil)
+			if n := s.bytes.Load(); n > prefix+most || n >= 1_000_000 {
+				t.Errorf("opening fetched %d bytes in %d requests", n, s.requests.Load())
+			}
+			t.Logf("opening a file of %d bytes fetched %d in %d requests; header and index are %d", file.size, s.bytes.Load(), s.requests.Load(), index)
+			for _, name := range []string{"model.layers.5.mlp.up_proj.weight", "model.layers.999.mlp.up_proj.weight"} {
+				s.reset()
+				x := tensor(t, m, name)
+				b, err := x.Bytes()
+				if err != nil || !holdsMade(b, x) {
+					t.Errorf("%s: other bytes, or %v", name, err)
+				}
+				if n := s.bytes.Load(); n != int64(x.StoredBytes()) || s.requests.Load() != 1 {
+					t.Errorf("%d bytes in %d requests for a tensor of %d", n, s.requests.Load(), x.StoredBytes())
+				}
+			}
+			s.reset()
+			x := tensor(t, m, "model.layers.500.mlp.up_proj.weight")
+			if err := x.DequantizeRows(make([]float32, 16), 1000, 1); err != nil || s.bytes.Load() != 64 {
+				t.Errorf("%d bytes for a row of 64; %v", s.bytes.Load(), err)
+			}
+		})
+	}
+}
+
+func holdsMade(b []byte, x loader.Tensor) bool {
+	for i, v := range b {
+		if v != madeByte(int64(x.Offset())+int64(i)) {
+			return false
+		}
+	}
+	return uint64(len(b)) == x.RawBytes()
+}
+
+// hang waits for the end of ctx, which the test would not survive otherwise.
+func hang(ctx context.Context) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+func TestOpenIsCancelled(t *testing.T) {
+	file := apr2File(t, nil, three())
+	d := newDistant("far", file)
+	d.before = hang
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := loader.OpenReaderAt(ctx, d, d.size, nil); !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), "far: ") {
+		t.Errorf("opening ends with %v", err)
+	}
+	if _, err := loader.OpenReaderAt(ctx, plainReader{bytes.NewReader(file)}, d.size, nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("opening with a context that has ended: %v", err)
+	}
+	// ctx bounds opening and nothing else.
+	d.before = nil
+	ctx, cancel = context.WithCancel(t.Context())
+	m, err := loader.OpenReaderAt(ctx, d, d.size, nil)
+	m = opened(t, m, err)
+	cancel()
+	if _, err := tensor(t, m, "i8").Bytes(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRemoteFaults: what comes is right, or there is an error, and after it another try.
+func TestRemoteFaults(t *testing.T) {
+	const size = 300_000
+	c := random("x", layout.U8, size)
+	file := safeTensors([]content{random("before", layout.U8, 200_000), c})
+	etag := `"1"`
+	files := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("ETag", etag)
+		http.ServeContent(w, req, "", time.Time{}, bytes.NewReader(file))
+	})
+	for _, test := range []struct {
+		name  string
+		want  error // nil: of any kind
+		fault func(w http.ResponseWriter, req *http.Request) bool
+	}{
+		{"500", httprange.ErrStatus, func(w http.ResponseWriter, _ *http.Request) bool {
+			w.WriteHeader(http.StatusInternalServerError)
+			return true
+		}},
+		{"cut", nil, func(w http.ResponseWriter, _ *http.Request) bool {
+			if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+				conn.Close()
+			}
+			return true
+		}},
+		{"stall", httprange.ErrStalled, func(_ http.ResponseWriter, req *http.Request) bool {
+			<-req.Context().Done()
+			return true
+		}},
+		{"changed", httprange.ErrChanged, func(w http.ResponseWriter, req *http.Request) bool {
+			w.Header().Set("ETag", `"2"`)
+			http.ServeContent(w, req, "", time.Time{}, bytes.NewReader(make([]byte, len(file))))
+			return true
+		}},
+		{"no ranges", httprange.ErrNoRanges, func(w http.ResponseWriter, _ *http.Request) bool {
+			w.Write(file)
+			return true
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := serveWeb(t, files)
+			r, err := httprange.Open(t.Context(), s.URL+"/m?sig=secret", &httprange.Options{
+				Attempts: 2, Pause: time.Millisecond, Stall: 200 * time.Millisecond, PieceBytes: 100_000, PrefixBytes: 10_000,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			m, err := loader.OpenReaderAt(t.Context(), r, r.Size(), nil)
+			m = opened(t, m, err)
+			x := tensor(t, m, "x")
+			s.failing(test.fault)
+			for name, read := range map[string]func() error{
+				"Bytes":      func() error { _, err := x.Bytes(); return err },
+				"Dequantize": func() error { return x.Dequantize(make([]float32, size)) },
+				"Prefetch":   func() error { return m.Prefetch(t.Context(), "x") },
+				"Verify":     func() error { _, err := m.Verify(t.Context(), nil); return err },
+				"WriteTo":    func() error { _, err := x.WriteTo(io.Discard); return err },
+			} {
+				if name == "Verify" && test.name == "stall" {
+					continue // which takes long
+				}
+				err := read()
+				if err == nil || test.want != nil && !errors.Is(err, test.want) || strings.Contains(err.Error(), "secret") ||
+					!strings.HasPrefix(err.Error(), r.Name()+": ") {
+					t.Errorf("%s: %v, want %v", name, err, test.want)
+				}
+			}
+			s.failing(nil)
+			if b, err := x.Bytes(); err != nil || !bytes.Equal(b, c.data) {
+				t.Errorf("when all is well again: %v, or other bytes", err)
+			}
+		})
+	}
+}
+
+// TestMetadataIsReadAgain: an error of reading is not for ever.
+func TestMetadataIsReadAgain(t *testing.T) {
+	for _, broken := range []error{errBroken, fmt.Errorf("deep: %w", &fs.PathError{Op: "read", Path: "x", Err: errBroken}), io.EOF} {
+		d := newDistant("far", apr2File(t, nil, three()))
+		m := d.open(t, nil)
+		d.before = func(context.Context) error { return broken }
+		if _, err := m.Metadata(); err == nil || errors.Is(err, errBroken) != errors.Is(broken, errBroken) || !strings.HasPrefix(err.Error(), "far: ") {
+			t.Errorf("%v of a broken reader", err)
+		}
+		if _, err := m.Verify(t.Context(), nil); err == nil {
+			t.Error("a file that cannot be read is verified")
+		}
+		d.before = nil
+		if md, err := m.Metadata(); err != nil || len(md) == 0 {
+			t.Errorf("another try: %v", err)
+		}
+	}
+}
+
+// TestReaderSizes: what is said of a file's size makes nobody take memory.
+func TestReaderSizes(t *testing.T) {
+	file := apr2File(t, nil, three())
+	for _, size := range []int64{-1, -1 << 63} {
+		if _, err := loader.OpenReaderAt(t.Context(), bytes.NewReader(file), size, nil); !errors.Is(err, loader.ErrRange) {
+			t.Errorf("a size of %d: %v", size, err)
+		}
+	}
+	header := fmt.Sprintf(`{"x":{"dtype":"U8","shape":[%d],"data_offsets":[0,%d]}}`, lyingSize, lyingSize)
+	header += strings.Repeat(" ", -len(header)&7)
+	liar := append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...)
+	for _, test := range []struct {
+		name string
+		b    []byte
+		size int64
+	}{
+		{"no bytes at all", nil, lyingSize},
+		{"a header of that size", binary.LittleEndian.AppendUint64(nil, lyingSize), lyingSize + 8},
+		{"a file that is cut", file[:100], int64(len(file))},
+	} {
+		took := allocated(func() {
+			if _, err := loader.OpenReaderAt(t.Context(), bytes.NewReader(test.b), test.size, nil); err == nil {
+				t.Errorf("%s: opens", test.name)
+			}
+		})
+		if took > 1<<20 {
+			t.Errorf("%s: %d bytes of memory taken", test.name, took)
+		}
+	}
+	m, err := loader.OpenReaderAt(t.Context(), bytes.NewReader(liar), int64(len(liar))+lyingSize, nil)
+	x := tensor(t, opened(t, m, err), "x")
+	for name, read := range map[string]func() error{
+		"Bytes":    func() error { _, err := x.Bytes(); return err },
+		"Float32s": func() error { _, err := x.Float32s(); return err },
+		"Prefetch": func() error { return m.Prefetch(t.Context(), "x") },
+	} {
+		if err := read(); !errors.Is(err, loader.ErrTooLarge) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := x.WriteTo(io.Discard); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("WriteTo: %v", err)
+	}
+	short := newDistant("short", file)
+	m = short.open(t, nil)
+	short.r = bytes.NewReader(file[:tensor(t, m, "q4").Offset()+1])
+	if _, err := tensor(t, m, "q4").Bytes(); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("of a file that is cut: %v", err)
+	}
+}
+
+func TestReaderTensorBytes(t *testing.T) {
+	d := newDistant("far", safeTensors([]content{random("large", layout.U8, 2000), random("small", layout.U8, 1000)}))
+	m := d.open(t, &loader.Options{TensorBytes: 1000})
+	if _, err := tensor(t, m, "large").Bytes(); !errors.Is(err, loader.ErrTooLarge) {
+		t.Error(err)
+	}
+	if err := m.Prefetch(t.Context(), "small", "large"); !errors.Is(err, loader.ErrTooLarge) || !strings.Contains(err.Error(), `"large"`) {
+		t.Error(err)
+	}
+	if err := m.Prefetch(t.Context(), "small"); err != nil {
+		t.Error(err)
+	}
+}

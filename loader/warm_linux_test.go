@@ -1,0 +1,333 @@
+package loader_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// cold opens a file that is not in memory, or skips the test where the file system keeps it.
+func cold(t *testing.T, path string) *loader.Model {
+	t.Helper()
+	m := openPath(t, path, nil)
+	dropPages(t, path, m)
+	mapping := loader.MappingOf(m)
+	if n, err := mapping.Resident(0, mapping.Size()); err != nil || n > 0 {
+		t.Skipf("%d bytes stay in memory; %v", n, err)
+	}
+	// The kernel reads ahead of what is touched by itself, but not of what is populated.
+	if err := mapping.Advise(mmapio.Random, 0, mapping.Size()); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func resident(t *testing.T, m *loader.Model, x loader.Tensor) uint64 {
+	t.Helper()
+	n, err := loader.MappingOf(m).Resident(x.Offset(), x.StoredBytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// quarters are tensors of so many bytes each.
+func quarters(n uint64) (list []content) {
+	for i := range 4 {
+		list = append(list, random(fmt.Sprint(i), layout.U8, n+uint64(i)))
+	}
+	return list
+}
+
+func TestWarmAll(t *testing.T) {
+	const n = 9 << 20
+	path := write(t, "model", apr2File(t, nil, quarters(n)))
+	m := cold(t, path)
+	var told []uint64
+	plan := &loader.WarmPlan{Progress: func(done, total uint64) {
+		told = append(told, done)
+		if total < 4*n || total > 4*n+4*64 {
+			t.Errorf("a total of %d", total)
+		}
+	}}
+	got, err := m.Warm(t.Context(), plan)
+	if err != nil || got.Bytes < 4*n || got.Bytes > 4*n+4*64 || got.Resident > 2*16<<10 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if !slices.IsSorted(told) || len(told) < 3 || told[len(told)-1] != got.Bytes {
+		t.Errorf("progress of %d, %d in all", told, got.Bytes)
+	}
+	for x := range m.Tensors() {
+		if r := resident(t, m, x); r != x.StoredBytes() {
+			t.Errorf("%s: %d of %d bytes are in memory", x.Name(), r, x.StoredBytes())
+		}
+	}
+	before := majorFaults(t)
+	for x := range m.Tensors() {
+		if b, err := x.Bytes(); err != nil || bytes.IndexByte(b, 0) < 0 {
+			t.Error(err)
+		}
+	}
+	if n := majorFaults(t) - before; n > 0 {
+		t.Errorf("%d faults had to wait for the disk", n)
+	}
+	if got, err := m.Warm(t.Context(), nil); err != nil || got.Resident != got.Bytes {
+		t.Errorf("once more: %+v, %v", got, err)
+	}
+}
+
+func majorFaults(t *testing.T) int64 {
+	t.Helper()
+	var usage unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
+		t.Fatal(err)
+	}
+	return usage.Majflt
+}
+
+// TestWarmNamed: nothing else comes into memory, but for pages that are shared.
+func TestWarmNamed(t *testing.T) {
+	const n = 4 << 20
+	path := write(t, "model", apr2File(t, nil, quarters(n)))
+	m := cold(t, path)
+	got, err := m.Warm(t.Context(), &loader.WarmPlan{Tensors: []string{"2", "0", "2"}})
+	if err != nil || got.Bytes != 2*n+2 || got.Resident > 16<<10 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, name := range []string{"0", "1", "2", "3"} {
+		x := tensor(t, m, name)
+		r := resident(t, m, x)
+		if name == "0" || name == "2" {
+			if r != x.StoredBytes() {
+				t.Errorf("%s: %d of %d bytes are in memory", name, r, x.StoredBytes())
+			}
+		} else if r > 2*uint64(os.Getpagesize()) {
+			t.Errorf("%s: %d bytes are in memory", name, r)
+		}
+	}
+}
+
+// TestWarmOrder: what is planned first comes first.
+func TestWarmOrder(t *testing.T) {
+	const n = 20 << 20
+	path := write(t, "model", apr2File(t, nil, quarters(n)))
+	m := cold(t, path)
+	ctx, cancel := context.WithCancel(t.Context())
+	plan := &loader.WarmPlan{Tensors: []string{"3", "1"}, Readers: 1, Progress: func(done, _ uint64) {
+		if done >= n {
+			cancel()
+		}
+	}}
+	got, err := m.Warm(ctx, plan)
+	if !errors.Is(err, context.Canceled) || got.Bytes != 2*n+4 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if r := resident(t, m, tensor(t, m, "3")); r != n+3 {
+		t.Errorf("of the first %d bytes are in memory", r)
+	}
+	if r := resident(t, m, tensor(t, m, "1")); r > 16<<20 {
+		t.Errorf("of the second %d bytes are in memory", r)
+	}
+}
+
+func TestWarmRate(t *testing.T) {
+	const n, rate = 4 << 20, 40 << 20
+	path := write(t, "model", apr2File(t, nil, quarters(n)))
+	m := cold(t, path)
+	begun := time.Now()
+	if _, err := m.Warm(t.Context(), &loader.WarmPlan{BytesPerSecond: rate}); err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(begun).Seconds()
+	if want := 4.0 * n / rate; took < 0.65*want { // the last portion, an eighth of a second's, is not waited for
+		t.Errorf("took %.0f ms, want about %.0f", 1000*took, 1000*want)
+	} else if took > 1.2*want {
+		t.Logf("took %.0f ms, want about %.0f: a slow disk or a busy machine", 1000*took, 1000*want)
+	}
+	begun = time.Now()
+	if got, err := m.Warm(t.Context(), &loader.WarmPlan{BytesPerSecond: 1}); err != nil || got.Resident != got.Bytes {
+		t.Errorf("of what is in memory: %+v after %v; %v", got, time.Since(begun), err)
+	}
+}
+
+func TestWarmTruncated(t *testing.T) {
+	m := lost(t, apr2File(t, nil, quarters(1<<20)), 2<<20, nil)
+	_, err := m.Warm(t.Context(), nil)
+	if !errors.Is(err, mmapio.ErrFault) {
+		t.Errorf("%v", err)
+	}
+	if _, err := m.Warm(t.Context(), &loader.WarmPlan{Tensors: []string{"0"}}); err != nil {
+		t.Errorf("of what is left: %v", err)
+	}
+	m = lost(t, apr2File(t, nil, quarters(1<<20)), 2<<20, &loader.Options{NoMap: true})
+	if err := m.Prefetch(t.Context(), "3"); !errors.Is(err, mmapio.ErrFault) {
+		t.Errorf("not mapped: %v", err)
+	}
+}
+
+// TestWarmShards: a shard is mapped when one of its tensors is warmed.
+func TestWarmShards(t *testing.T) {
+	path := put(t, t.TempDir(), nil, apart(three())...)
+	m := openPath(t, path, nil)
+	if n := stats(t, m).MappedBytes; n > 4096 {
+		t.Fatalf("%d bytes are mapped already", n)
+	}
+	if _, err := m.Warm(t.Context(), &loader.WarmPlan{Tensors: []string{"i8"}}); err != nil {
+		t.Fatal(err)
+	}
+	files := m.Files()
+	one := stats(t, m).MappedBytes
+	if want := files[tensor(t, m, "i8").File()].Size + files[3].Size; one != want {
+		t.Errorf("%d bytes are mapped, want %d", one, want)
+	}
+	if got, err := m.Warm(t.Context(), nil); err != nil || got.Bytes < 48+12+108 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if n := stats(t, m).MappedBytes; n < one+files[0].Size {
+		t.Errorf("%d bytes are mapped", n)
+	}
+	m = openPath(t, path, nil)
+	if err := os.Remove(m.Files()[1].Path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Warm(t.Context(), nil); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "model-00002-of-00003.apr") {
+		t.Errorf("of a shard that has gone: %v", err)
+	}
+	if err := m.Release(); err != nil {
+		t.Errorf("releasing what was never mapped: %v", err)
+	}
+}
+
+// TestWarmAliases: a tensor inside another counts once.
+func TestWarmAliases(t *testing.T) {
+	const n = 40 << 20
+	c := random("whole", layout.U8, n)
+	disguised(t, func(f layout.File, list []layout.Tensor) layout.File {
+		for i := range list[1:] {
+			list[1+i].Offset = list[0].Offset + uint64(i)*5<<20
+		}
+		return f
+	})
+	path := write(t, "model", apr2File(t, nil, append([]content{c}, quarters(1<<20)...)))
+	m := cold(t, path)
+	for _, plan := range []*loader.WarmPlan{nil, {Tensors: []string{"0", "3", "whole", "1"}}} {
+		var last uint64
+		count := func(done, total uint64) {
+			if last = done; total != n {
+				t.Errorf("a total of %d", total)
+			}
+		}
+		if plan == nil {
+			plan = new(loader.WarmPlan)
+		}
+		plan.Progress = count
+		dropPages(t, path, m)
+		if got, err := m.Warm(t.Context(), plan); err != nil || got.Bytes != n || got.Resident > 64<<10 || last != n {
+			t.Errorf("%+v, %d told; %v", got, last, err)
+		}
+	}
+}
+
+// TestRelease: pages go but for those that are shared, views stay, and what was expanded is
+// dropped unless it is pinned.
+func TestRelease(t *testing.T) {
+	page := uint64(os.Getpagesize())
+	const n = 4 << 20
+	list := quarters(n)
+	m := openPath(t, write(t, "model", apr2File(t, nil, list)), nil)
+	if _, err := m.Warm(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	all := mappedResident(t, m)
+	if all < 4*n {
+		t.Fatalf("%d bytes are resident after warming", all)
+	}
+	view, err := tensor(t, m, "1").Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Release("1"); err != nil {
+		t.Fatal(err)
+	}
+	if left := mappedResident(t, m); left > all-n+2*page || left < all-n-page {
+		t.Errorf("%d of %d bytes are left without one of %d", left, all, n)
+	}
+	if !bytes.Equal(view, list[1].data) {
+		t.Error("the view has other bytes")
+	}
+	if err := m.Release("0", "1", "2"); err != nil {
+		t.Fatal(err)
+	}
+	if left := mappedResident(t, m); left < n || left > n+4*page {
+		t.Errorf("%d bytes are left of one tensor of %d", left, n)
+	}
+	if err := m.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if left := mappedResident(t, m); left > 4*page {
+		t.Errorf("%d bytes are left of none", left)
+	}
+	if err := m.Release("x"); !errors.Is(err, loader.ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+func TestReleaseCache(t *testing.T) {
+	m := openPath(t, write(t, "model", large(t)), nil)
+	l := acquire(t, m)
+	defer l.Release()
+	for _, name := range []string{"f16", "i8", "q8"} {
+		if _, err := tensor(t, m, name).Float32s(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := tensor(t, l, "i8").Float32s(); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Release("f16", "i8"); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := stats(t, m).HeapBytes, uint64(4*(64*1024+1024*1024)); got != want {
+		t.Errorf("%d bytes are left in the cache, want %d", got, want)
+	}
+	l.Release()
+	if err := m.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if got := stats(t, m).HeapBytes; got != 0 {
+		t.Errorf("%d bytes are left in the cache", got)
+	}
+	m.Close()
+	if err := m.Release(); !errors.Is(err, loader.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// mappedResident is what of the model's first file this process has in its page table.
+func mappedResident(t *testing.T, m *loader.Model) uint64 {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		t.Skip(err)
+	}
+	path := m.Files()[0].Path
+	_, entry, ok := strings.Cut(string(text), path+"\n")
+	_, rest, ok2 := strings.Cut(entry, "\nRss:")
+	var kB uint64
+	if _, err := fmt.Sscan(rest, &kB); !ok || !ok2 || err != nil {
+		t.Skipf("no Rss of %s in smaps: %v", path, err)
+	}
+	return kB << 10
+}
