@@ -1,0 +1,233 @@
+package survey
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+	"sync/atomic"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// Pair is what two models have under one name.
+type Pair struct {
+	Name string
+	A, B *loader.Tensor // nil where there is none
+	Err  error          // why they could not be compared: one is damaged
+
+	// SameShape says that the shapes are the same but for dimensions of 1, which some formats
+	// add or drop. Other tensors are not compared.
+	SameShape bool
+	// SameElements says that type, scale and stored elements, decompressed, are the same.
+	// Then so are all values, of which there may be none.
+	SameElements bool
+	// Compared says that the following is known: the elements are the same, or both have
+	// values. A NaN is equal to a NaN whatever its bits, the two zeros are equal, and an
+	// infinity is equal to itself.
+	Compared bool
+	// Differing counts the values that are not equal.
+	Differing uint64
+	// Unmatched counts those among them whose difference is no number: one is NaN, or they are
+	// different infinities, or one is infinite. They have no part in what follows.
+	Unmatched   uint64
+	UnmatchedAt uint64 // the first of them, as a row-major number
+	// MaxAbs is the largest |a−b|, and MaxAbsAt the first element that has it.
+	MaxAbs   float64
+	MaxAbsAt uint64
+	// MaxRel is the largest |a−b| / max(|a|, |b|), and MaxRelAt the first element that has it.
+	MaxRel   float64
+	MaxRelAt uint64
+	// RMSE is the root of the mean of (a−b)².
+	RMSE float64
+	// Cosine is that of the angle between the tensors as vectors: 1 where no value differs,
+	// NaN where one of them is all zeros, or has squares that are no float64s.
+	Cosine float64
+
+	// rounded says that float64, too, has rounded the values, so that no differing value does
+	// not make them the same.
+	rounded bool
+}
+
+// Identical reports whether nothing differs: type, scale, shape, and every bit.
+func (p *Pair) Identical() bool {
+	return p.SameElements && slices.Equal(p.A.Shape(), p.B.Shape())
+}
+
+// Within reports whether no value differs by more than tolerance, whatever types they are
+// stored in, in tensors of the same shape.
+func (p *Pair) Within(tolerance float64) bool {
+	return p.Compared && p.Unmatched == 0 && p.MaxAbs <= tolerance && !p.rounded
+}
+
+// Compare compares the tensors of two models by name: in the order of a, then those that only
+// b has. Tensors that are stored alike are compared as bytes, and expanded only where these
+// differ. What was said of errors, memory and workers at [Stats] holds here too. a may be b.
+func Compare(ctx context.Context, a, b *loader.Model, opts *Options) ([]Pair, error) {
+	if opts == nil {
+		opts = &Options{}
+	}
+	if err := cmp.Or(open(a), open(b)); err != nil {
+		return nil, err
+	}
+	var pairs []*Pair
+	var tasks []task
+	for ta := range a.Tensors() {
+		if !opts.selects(ta.Name()) {
+			continue
+		}
+		p := &Pair{Name: ta.Name(), A: &ta}
+		pairs = append(pairs, p)
+		tb, err := b.Tensor(p.Name)
+		if err != nil {
+			continue
+		}
+		p.B = &tb
+		p.SameShape = slices.Equal(squeezed(ta.Shape()), squeezed(tb.Shape()))
+		if p.SameShape {
+			tasks = append(tasks, &compareTask{models: [2]*loader.Model{a, b}, pair: p})
+		}
+	}
+	for tb := range b.Tensors() {
+		if _, err := a.Tensor(tb.Name()); err != nil && opts.selects(tb.Name()) {
+			pairs = append(pairs, &Pair{Name: tb.Name(), B: &tb})
+		}
+	}
+	if err := run(ctx, opts, tasks); err != nil {
+		return nil, err
+	}
+	return values(pairs), nil
+}
+
+// compareTask compares two tensors: as bytes where they may be the same, then by value.
+type compareTask struct {
+	models [2]*loader.Model
+	pair   *Pair
+	a, b   subject
+	phase  int
+	differ atomic.Bool // some bytes do
+
+	parts    sequence[distance]
+	distance distance
+}
+
+func (t *compareTask) weight() uint64 { return t.pair.A.RawBytes() + t.pair.B.RawBytes() }
+
+func (t *compareTask) begin() uint64 {
+	p := t.pair
+	t.phase++
+	switch t.phase {
+	case 1:
+		var errA, errB error
+		t.a, errA = newSubject(t.models[0], *p.A)
+		t.b, errB = newSubject(t.models[1], *p.B)
+		if p.Err = cmp.Or(errA, errB); p.Err != nil {
+			return 0
+		}
+		if !t.alike() {
+			t.differ.Store(true)
+			return t.begin()
+		}
+		if n := parts(t.a.RawBytes()); n > 0 {
+			return n
+		}
+		return t.begin()
+	case 2:
+		if !t.differ.Load() {
+			p.SameElements, p.Compared, p.Cosine = true, true, 1
+			return 0
+		}
+		if p.Compared = valued(*p.A) == nil && valued(*p.B) == nil; p.Compared {
+			return parts(t.a.Elements())
+		}
+	}
+	return 0
+}
+
+// alike reports whether equal elements are stored as equal bytes.
+func (t *compareTask) alike() bool {
+	return t.a.DType() == t.b.DType() && t.a.scaled == t.b.scaled && t.a.quant == t.b.quant
+}
+
+func (t *compareTask) do(w *worker, part uint64) error {
+	if t.phase == 1 {
+		return t.compareBytes(w, part)
+	}
+	var d distance
+	err := t.compareValues(w, part, &d)
+	t.parts.add(part, d, t.distance.merge)
+	return err
+}
+
+// compareBytes compares part bytes of the elements, or none where some are known to differ.
+func (t *compareTask) compareBytes(w *worker, p uint64) error {
+	end := min((p+1)*part, t.a.RawBytes())
+	for off := p * part; off < end && !t.differ.Load(); off += hashStep {
+		n := min(hashStep, end-off)
+		a, err := w.a.elements(&t.a, off, n)
+		if err != nil {
+			return err
+		}
+		b, err := w.b.elements(&t.b, off, n)
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(a, b) {
+			t.differ.Store(true)
+		}
+		if err := w.saw(2 * n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *compareTask) compareValues(w *worker, p uint64, d *distance) error {
+	for first, n := range chunks(p, t.a.Elements()) {
+		var err error
+		if t.a.wide || t.b.wide {
+			err = comparison(d, first, n, &t.a, &t.b, w.a.values64, w.b.values64)
+		} else {
+			err = comparison(d, first, n, &t.a, &t.b, w.a.values32, w.b.values32)
+		}
+		if err != nil {
+			return err
+		}
+		if err := w.saw(bytesOf(t.a.DType(), n) + bytesOf(t.b.DType(), n)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func comparison[T float](d *distance, first, n uint64, a, b *subject, readA, readB func(s *subject, first, n uint64) ([]T, error)) error {
+	va, err := readA(a, first, n)
+	if err != nil {
+		return err
+	}
+	vb, err := readB(b, first, n)
+	if err != nil {
+		return err
+	}
+	compare(d, va, vb, first)
+	return nil
+}
+
+func (t *compareTask) end(err error) {
+	t.a.release()
+	t.b.release()
+	p := t.pair
+	if p.Err = cmp.Or(p.Err, err); p.Err != nil {
+		p.Compared = false
+		return
+	}
+	if !p.Compared || p.SameElements {
+		return
+	}
+	d := &t.distance
+	p.Differing, p.Unmatched, p.UnmatchedAt = d.differing, d.unmatched, d.unmatchedAt
+	p.MaxAbs, p.MaxAbsAt, p.MaxRel, p.MaxRelAt = d.abs, d.absAt, d.rel, d.relAt
+	p.RMSE, p.Cosine = d.rmse(), d.cosine()
+	p.rounded = p.Differing == 0 && t.alike() && (t.a.DType() == layout.I64 || t.a.DType() == layout.U64) && t.a.wide
+}

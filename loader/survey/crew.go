@@ -1,0 +1,213 @@
+package survey
+
+import (
+	"context"
+	"runtime"
+	"sync"
+)
+
+// Options tune every function of this package. Nil and zero fields mean the defaults.
+type Options struct {
+	// Workers is the number of goroutines that work; 0 means GOMAXPROCS. No result depends on
+	// it.
+	Workers int
+	// Filter, if set, selects tensors by name.
+	Filter func(name string) bool
+	// Progress, if set, hears how many of how many bytes of elements have been gone through,
+	// each counted as often as it may have to be: from one goroutine at a time, with done
+	// never falling.
+	Progress func(done, total uint64)
+}
+
+func (o *Options) workers() int {
+	if o.Workers > 0 {
+		return o.Workers
+	}
+	return runtime.GOMAXPROCS(0)
+}
+
+func (o *Options) selects(name string) bool { return o.Filter == nil || o.Filter(name) }
+
+// task is the work on one tensor, or one pair of them: phases, each of parts that workers do
+// in any order, and the next only when all are done.
+type task interface {
+	// begin prepares the next phase and returns how many parts it has: none where all is done.
+	begin() uint64
+	// do does one part of the phase.
+	do(w *worker, part uint64) error
+	// end hears, once, that all is done, or of the error of the first part that failed.
+	end(err error)
+	// weight is what the task is worth to those who watch, in bytes.
+	weight() uint64
+}
+
+// run does all tasks. The error is that of ctx.
+func run(ctx context.Context, opts *Options, tasks []task) error {
+	c := &crew{ctx: ctx, waiting: tasks, progress: opts.Progress}
+	c.changed.L = &c.mu
+	for _, t := range tasks {
+		c.total += t.weight()
+	}
+	var wg sync.WaitGroup
+	for range opts.workers() {
+		wg.Go(c.work)
+	}
+	wg.Wait()
+	for _, r := range c.running { // some are left where ctx has ended
+		r.task.end(ctx.Err())
+	}
+	if len(c.running) > 0 || len(c.waiting) > 0 {
+		return ctx.Err()
+	}
+	return nil
+}
+
+// crew hands out parts: of the oldest running task that has some, else of the next one
+// waiting. So the file is read about in order, and a large tensor has all workers.
+type crew struct {
+	ctx context.Context
+
+	mu      sync.Mutex
+	changed sync.Cond // of running
+	waiting []task
+	running []*running
+
+	watched     sync.Mutex
+	progress    func(done, total uint64)
+	done, total uint64
+}
+
+// running is a task that has begun.
+type running struct {
+	task   task
+	parts  uint64 // of the phase
+	next   uint64 // part to hand out
+	busy   int    // parts being done
+	failed uint64 // the first part that failed
+	err    error  // its error
+	seen   uint64 // of the task's weight; guarded by watched
+}
+
+func (c *crew) work() {
+	w := &worker{crew: c}
+	for {
+		r, part := c.take()
+		if r == nil {
+			return
+		}
+		w.running = r
+		c.finish(r, part, r.task.do(w, part))
+	}
+}
+
+// take returns nil when nothing will be left to do.
+func (c *crew) take() (r *running, part uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.ctx.Err() == nil {
+		for _, r := range c.running {
+			if r.next < r.parts {
+				part = r.next
+				r.next++
+				r.busy++
+				return r, part
+			}
+		}
+		switch {
+		case len(c.waiting) > 0:
+			r := &running{task: c.waiting[0]}
+			c.waiting = c.waiting[1:]
+			c.running = append(c.running, r)
+			c.advance(r)
+		case len(c.running) == 0:
+			return nil, 0
+		default:
+			c.changed.Wait()
+		}
+	}
+	return nil, 0
+}
+
+func (c *crew) finish(r *running, part uint64, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r.busy--
+	if err != nil && (r.err == nil || part < r.failed) {
+		r.err, r.failed = err, part
+		r.next = r.parts
+	}
+	if r.next == r.parts && r.busy == 0 {
+		if c.ctx.Err() == nil {
+			c.advance(r)
+		}
+		c.changed.Broadcast()
+	}
+}
+
+// advance begins r's next phase, or ends it.
+func (c *crew) advance(r *running) {
+	if r.err == nil {
+		if r.parts, r.next = r.task.begin(), 0; r.parts > 0 {
+			return
+		}
+	}
+	r.task.end(r.err)
+	c.saw(r, r.task.weight())
+	for i := range c.running {
+		if c.running[i] == r {
+			c.running = append(c.running[:i], c.running[i+1:]...)
+			return
+		}
+	}
+}
+
+// saw reports n more bytes of r's weight, as far as there are so many.
+func (c *crew) saw(r *running, n uint64) {
+	c.watched.Lock()
+	defer c.watched.Unlock()
+	n = min(n, r.task.weight()-r.seen)
+	r.seen += n
+	c.done += n
+	if c.progress != nil && n > 0 {
+		c.progress(c.done, c.total)
+	}
+}
+
+// worker is a goroutine and its memory.
+type worker struct {
+	crew    *crew
+	running *running
+	a, b    reader
+}
+
+// saw says that n bytes have been gone through. The error is that of the context.
+func (w *worker) saw(n uint64) error {
+	w.crew.saw(w.running, n)
+	return w.crew.ctx.Err()
+}
+
+// sequence folds the results of parts in their order, in whatever order they are done. Parts
+// are begun in order, so that few have to wait.
+type sequence[T any] struct {
+	mu    sync.Mutex
+	next  uint64
+	early map[uint64]T
+}
+
+func (s *sequence[T]) add(part uint64, result T, fold func(T)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.early == nil {
+		s.early = make(map[uint64]T)
+	}
+	s.early[part] = result
+	for {
+		result, ok := s.early[s.next]
+		if !ok {
+			return
+		}
+		delete(s.early, s.next)
+		s.next++
+		fold(result)
+	}
+}

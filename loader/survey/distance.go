@@ -1,0 +1,110 @@
+package survey
+
+import "math"
+
+// distance is what one pass over two tensors' values finds out. A NaN is equal to a NaN, and an
+// infinity to itself; they have no part in the sums.
+type distance struct {
+	differing      uint64
+	unmatched      uint64 // values of which just one is NaN, or that are different infinities
+	unmatchedAt    uint64 // the first of them
+	finite         uint64 // pairs of finite values
+	abs, rel       float64
+	absAt, relAt   uint64
+	dd, aa, bb, ab float64 // sums of squares and products
+}
+
+// compare adds the values a and b, the first of which are element first.
+func compare[T float](m *distance, a, b []T, first uint64) {
+	for len(a) > 0 {
+		n := min(stretch, len(a))
+		d, finite := differences(a[:n], b[:n], first)
+		if !finite {
+			d = oddDifferences(a[:n], b[:n], first)
+		}
+		m.merge(d)
+		a, b, first = a[n:], b[n:], first+uint64(n)
+	}
+}
+
+// differences is a distance, where all of a and b is finite.
+func differences[T float](a, b []T, first uint64) (m distance, finite bool) {
+	b = b[:len(a)]
+	m.finite = uint64(len(a))
+	for i, x := range a {
+		m.pair(float64(x), float64(b[i]), first+uint64(i))
+	}
+	sum := m.dd + m.aa + m.bb
+	return m, sum-sum == 0
+}
+
+// pair adds one pair of values. Products are rounded on their own, as in sums.
+func (m *distance) pair(x, y float64, at uint64) {
+	d := math.Abs(x - y)
+	m.differing += one(x != y)
+	m.dd += float64(d * d)
+	m.aa += float64(x * x)
+	m.bb += float64(y * y)
+	m.ab += float64(x * y)
+	if d > m.abs {
+		m.abs, m.absAt = d, at
+	}
+	if larger := max(math.Abs(x), math.Abs(y)); d > m.rel*larger {
+		m.rel, m.relAt = d/larger, at
+	}
+}
+
+// oddDifferences is a distance, whatever a and b are.
+func oddDifferences[T float](a, b []T, first uint64) (m distance) {
+	for i := range a {
+		x, y, at := float64(a[i]), float64(b[i]), first+uint64(i)
+		switch {
+		case x-x == 0 && y-y == 0:
+			m.finite++
+			m.pair(x, y, at)
+		case x == y || x != x && y != y:
+		default:
+			if m.unmatched == 0 {
+				m.unmatchedAt = at
+			}
+			m.unmatched++
+			m.differing++
+		}
+	}
+	return m
+}
+
+// merge adds the distances of values that come later.
+func (m *distance) merge(o distance) {
+	m.differing += o.differing
+	m.finite += o.finite
+	if m.unmatched == 0 {
+		m.unmatchedAt = o.unmatchedAt
+	}
+	m.unmatched += o.unmatched
+	if o.abs > m.abs {
+		m.abs, m.absAt = o.abs, o.absAt
+	}
+	if o.rel > m.rel {
+		m.rel, m.relAt = o.rel, o.relAt
+	}
+	m.dd += o.dd
+	m.aa += o.aa
+	m.bb += o.bb
+	m.ab += o.ab
+}
+
+func (m *distance) rmse() float64 {
+	if m.finite == 0 {
+		return 0
+	}
+	return math.Sqrt(m.dd / float64(m.finite))
+}
+
+// cosine is that of the angle between the tensors as vectors: NaN where one of them is zero.
+func (m *distance) cosine() float64 {
+	if m.differing == 0 {
+		return 1
+	}
+	return max(-1, min(1, m.ab/(math.Sqrt(m.aa)*math.Sqrt(m.bb))))
+}

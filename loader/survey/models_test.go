@@ -1,0 +1,125 @@
+package survey_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/loader/lz4block"
+)
+
+func isUnsupported(err error) bool { return errors.Is(err, loader.ErrUnsupported) }
+
+func describe(v any) string { return fmt.Sprintf("%+v", v) }
+
+// tensor is what a test puts into a file.
+type tensor struct {
+	name  string
+	dtype layout.DType
+	shape []uint64
+	data  []byte
+}
+
+func floats(name string, v []float32, shape ...uint64) tensor {
+	if shape == nil {
+		shape = []uint64{uint64(len(v))}
+	}
+	b := make([]byte, 0, 4*len(v))
+	for _, x := range v {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
+	}
+	return tensor{name, layout.F32, shape, b}
+}
+
+// safeTensors is a SafeTensors file.
+func safeTensors(t testing.TB, tensors ...tensor) []byte {
+	t.Helper()
+	type info struct {
+		DType   layout.DType `json:"dtype"`
+		Shape   []uint64     `json:"shape"`
+		Offsets [2]int       `json:"data_offsets"`
+	}
+	header := make(map[string]info)
+	var data []byte
+	for _, x := range tensors {
+		header[x.name] = info{x.dtype, append([]uint64{}, x.shape...), [2]int{len(data), len(data) + len(x.data)}}
+		data = append(data, x.data...)
+	}
+	text, err := json.Marshal(header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = append(text, bytes.Repeat([]byte(" "), (8-len(text)%8)%8)...)
+	return append(append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...), data...)
+}
+
+// compressed is an APR2 file of tensors in LZ4 blocks.
+func compressed(t testing.TB, tensors ...tensor) []byte {
+	t.Helper()
+	var descs []layout.Tensor
+	for _, x := range tensors {
+		descs = append(descs, layout.Tensor{Name: []byte(x.name), DType: x.dtype, Shape: x.shape, Encoding: layout.LZ4})
+	}
+	path := filepath.Join(t.TempDir(), "lz4.apr")
+	w, err := apr2.Create(path, descs, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Abort()
+	for _, x := range tensors {
+		err := w.WriteBlocksFunc(func(dst io.Writer) error {
+			c := lz4block.NewWriter(dst, lz4block.Fast)
+			_, err := c.Write(x.data)
+			return errors.Join(err, c.Close())
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// largeElements are more than two parts of work, and no round number.
+const largeElements = 2<<20 + 65536 + 4096 + 77
+
+func largeValues() []float32 {
+	rng := rand.New(rand.NewPCG(3, 4))
+	v := make([]float32, largeElements)
+	for i := range v {
+		v[i] = float32(rng.NormFloat64()*0.02 + 100)
+	}
+	v[1<<20] = float32(math.Inf(1))
+	v[1<<20+1] = float32(math.NaN())
+	return v
+}
+
+func largeModel(t testing.TB) *loader.Model {
+	return openBytes(t, safeTensors(t, floats("large", largeValues())))
+}
+
+// changed is largeModel with a value in every thousand changed.
+func changed(t testing.TB) []byte {
+	v := largeValues()
+	for i := 0; i < len(v); i += 1000 {
+		v[i]++
+	}
+	return safeTensors(t, floats("large", v))
+}

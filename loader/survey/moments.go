@@ -1,0 +1,158 @@
+package survey
+
+import "math"
+
+type float interface{ float32 | float64 }
+
+// moments are what one pass over values finds out. Values that are not finite are counted,
+// and have no part in the rest.
+type moments struct {
+	n                   uint64 // finite values
+	zeros               uint64 // of either sign
+	nan, posInf, negInf uint64
+	min, max            float64
+	mean                float64
+	m2                  float64 // sum of the squares of the distances from mean
+}
+
+func newMoments() moments { return moments{min: math.Inf(1), max: math.Inf(-1)} }
+
+// stretch is how many values are summed before they are merged: within so few errors of
+// rounding do not build up, and they are still at hand where some are not finite.
+const stretch = 1 << 12
+
+// measure adds v, whose values it may put in another order.
+func measure[T float](m *moments, v []T) {
+	for len(v) > 0 {
+		n := min(stretch, len(v))
+		m.merge(ofStretch(v[:n]))
+		v = v[n:]
+	}
+}
+
+// ofStretch looks for values that are not finite only where the sum is not.
+func ofStretch[T float](v []T) moments {
+	if m, finite := sums(v); finite {
+		return m
+	}
+	v, odd := sift(v)
+	m, _ := sums(v)
+	m.nan, m.posInf, m.negInf = odd.nan, odd.posInf, odd.negInf
+	return m
+}
+
+// sums are the moments of v, where all of it is finite. The sums are of distances from v's
+// first value, which being one of them is no further from the mean than the deviation
+// allows: no digits are lost where the mean is large and the deviation is not. Products are
+// rounded on their own, so that machines that can fuse them give the same.
+func sums[T float](v []T) (m moments, finite bool) {
+	m = newMoments()
+	if len(v) == 0 {
+		return m, true
+	}
+	n := float64(len(v))
+	lo, hi := v[0], v[0]
+	pivot := float64(v[0])
+	var s0, s1, s2, s3, q0, q1 float64
+	var zeros uint64
+	for ; len(v) >= 4; v = v[4:] {
+		x0, x1, x2, x3 := v[0], v[1], v[2], v[3]
+		// Branches that are hardly ever taken cost less than min and max.
+		if x0 < lo {
+			lo = x0
+		}
+		if x1 < lo {
+			lo = x1
+		}
+		if x2 < lo {
+			lo = x2
+		}
+		if x3 < lo {
+			lo = x3
+		}
+		if x0 > hi {
+			hi = x0
+		}
+		if x1 > hi {
+			hi = x1
+		}
+		if x2 > hi {
+			hi = x2
+		}
+		if x3 > hi {
+			hi = x3
+		}
+		zeros += one(x0 == 0) + one(x1 == 0) + one(x2 == 0) + one(x3 == 0)
+		d0, d1, d2, d3 := float64(x0)-pivot, float64(x1)-pivot, float64(x2)-pivot, float64(x3)-pivot
+		s0 += d0
+		s1 += d1
+		s2 += d2
+		s3 += d3
+		q0 += float64(d0 * d0)
+		q1 += float64(d1 * d1)
+		q0 += float64(d2 * d2)
+		q1 += float64(d3 * d3)
+	}
+	for _, x := range v {
+		lo, hi = min(lo, x), max(hi, x)
+		zeros += one(x == 0)
+		d := float64(x) - pivot
+		s0 += d
+		q0 += float64(d * d)
+	}
+	sum := (s0 + s1) + (s2 + s3)
+	m.n, m.zeros = uint64(n), zeros
+	m.min, m.max = float64(lo), float64(hi)
+	m.mean = pivot + sum/n
+	m.m2 = max(0, (q0+q1)-sum*(sum/n))
+	if m.m2 != m.m2 {
+		m.m2 = math.Inf(1) // of float64s whose squares are none
+	}
+	return m, sum-sum == 0
+}
+
+func one(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// sift moves the finite values of v to the front, and counts the others.
+func sift[T float](v []T) (finite []T, odd moments) {
+	finite = v[:0]
+	for _, x := range v {
+		switch f := float64(x); {
+		case f != f:
+			odd.nan++
+		case math.IsInf(f, 1):
+			odd.posInf++
+		case math.IsInf(f, -1):
+			odd.negInf++
+		default:
+			finite = append(finite, x)
+		}
+	}
+	return finite, odd
+}
+
+// merge adds the moments of further values (Chan, Golub and LeVeque, 1979).
+func (m *moments) merge(o moments) {
+	m.zeros += o.zeros
+	m.nan += o.nan
+	m.posInf += o.posInf
+	m.negInf += o.negInf
+	m.min, m.max = min(m.min, o.min), max(m.max, o.max)
+	switch {
+	case o.n == 0:
+	case m.n == 0:
+		m.n, m.mean, m.m2 = o.n, o.mean, o.m2
+	default:
+		n := m.n + o.n
+		d := o.mean - m.mean
+		share := float64(o.n) / float64(n)
+		m.mean += float64(d * share)
+		m.m2 += o.m2 + float64(float64(d*d)*float64(float64(m.n)*share))
+		m.n = n
+	}
+}

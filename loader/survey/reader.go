@@ -1,0 +1,191 @@
+package survey
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+const (
+	// chunk is how many elements a worker reads at a time: few enough to stay in its cache,
+	// and below the number at which package dequant would take more cores than Workers.
+	chunk = 1 << 16
+	// part is how many elements are one piece of work. Being fixed, it makes results the same
+	// however many workers there are.
+	part = 1 << 20
+)
+
+func parts(elements uint64) uint64 { return (elements + part - 1) / part }
+
+// subject is a tensor that is being worked on, in a lease of its own: what can only be
+// unpacked as a whole stays in the model's cache that long, and no longer.
+type subject struct {
+	loader.Tensor
+	lease *loader.Lease
+	quant layout.Quant // where scaled
+	// scaled says that the file gives the tensor's integers a scale.
+	scaled bool
+	// wide says that float32 would round the values.
+	wide bool
+}
+
+// valued says why t has no values, or nil.
+func valued(t loader.Tensor) error {
+	if dequant.Supported(t.DType()) {
+		return nil
+	}
+	return noValues{t.DType()}
+}
+
+// noValues is ErrUnsupported, worded for people.
+type noValues struct{ dtype layout.DType }
+
+func (e noValues) Error() string { return e.dtype.String() + " has no values in float32, only bytes" }
+func (e noValues) Unwrap() error { return loader.ErrUnsupported }
+
+func newSubject(m *loader.Model, t loader.Tensor) (s subject, err error) {
+	if s.lease, err = m.Acquire(); err != nil {
+		return s, err
+	}
+	if s.Tensor, err = s.lease.Tensor(t.Name()); err != nil {
+		return s, err
+	}
+	s.quant, s.scaled, err = s.Scale()
+	s.wide = !s.scaled && wide(t.DType())
+	return s, err
+}
+
+func (s *subject) release() {
+	if s.lease != nil {
+		s.lease.Release()
+	}
+}
+
+// open says that m is closed, where it is.
+func open(m *loader.Model) error {
+	lease, err := m.Acquire()
+	if err == nil {
+		lease.Release()
+	}
+	return err
+}
+
+// wide reports whether d has elements that float32 would round.
+func wide(d layout.DType) bool {
+	switch d {
+	case layout.F64, layout.I32, layout.U32, layout.I64, layout.U64:
+		return true
+	}
+	return false
+}
+
+// reader is the memory that a worker reads into, made as it is needed.
+type reader struct {
+	floats  []float32
+	doubles []float64
+	bytes   []byte
+}
+
+// values32 are n values of s from element first on.
+func (r *reader) values32(s *subject, first, n uint64) ([]float32, error) {
+	v := r.room(n)
+	return v, s.DequantizeRange(v, first)
+}
+
+func (r *reader) room(n uint64) []float32 {
+	if r.floats == nil {
+		r.floats = mmapio.Aligned[float32](chunk)
+	}
+	return r.floats[:n]
+}
+
+// values64 are n values of s, wide or not.
+func (r *reader) values64(s *subject, first, n uint64) ([]float64, error) {
+	if r.doubles == nil {
+		r.doubles = mmapio.Aligned[float64](chunk)
+	}
+	v := r.doubles[:n]
+	if !s.wide {
+		floats, err := r.values32(s, first, n)
+		for i, x := range floats {
+			v[i] = float64(x)
+		}
+		return v, err
+	}
+	size := uint64(s.DType().BlockBytes())
+	b, err := r.elements(s, first*size, n*size)
+	if err == nil {
+		widen(s.DType(), v, b)
+	}
+	return v, err
+}
+
+// elements are n bytes of s from byte off on: as many as chunk elements of a wide type take,
+// at most.
+func (r *reader) elements(s *subject, off, n uint64) ([]byte, error) {
+	if r.bytes == nil {
+		r.bytes = mmapio.AlignedBytes(chunkBytes)
+	}
+	b := r.bytes[:n]
+	_, err := s.ReadAt(b, int64(off))
+	return b, err
+}
+
+const chunkBytes = 8 * chunk
+
+// widen converts elements of a wide type; 64-bit integers are rounded once, to nearest even.
+func widen(d layout.DType, dst []float64, src []byte) {
+	le := binary.LittleEndian
+	for i := range dst {
+		switch d {
+		case layout.F64:
+			dst[i] = math.Float64frombits(le.Uint64(src[8*i:]))
+		case layout.I64:
+			dst[i] = float64(int64(le.Uint64(src[8*i:])))
+		case layout.U64:
+			dst[i] = float64(le.Uint64(src[8*i:]))
+		case layout.I32:
+			dst[i] = float64(int32(le.Uint32(src[4*i:])))
+		case layout.U32:
+			dst[i] = float64(le.Uint32(src[4*i:]))
+		}
+	}
+}
+
+// narrow converts elements of a wide type to float32s; exact is false where one of them is
+// no float32. (A NaN is one.)
+func narrow(d layout.DType, dst []float32, src []byte) (exact bool) {
+	le := binary.LittleEndian
+	exact = true
+	for i := range dst {
+		var same bool
+		switch d {
+		case layout.F64:
+			x := math.Float64frombits(le.Uint64(src[8*i:]))
+			dst[i] = float32(x)
+			same = float64(dst[i]) == x || x != x
+		case layout.I64:
+			x := int64(le.Uint64(src[8*i:]))
+			dst[i] = float32(x)
+			same = dst[i] < 1<<63 && int64(dst[i]) == x
+		case layout.U64:
+			x := le.Uint64(src[8*i:])
+			dst[i] = float32(x)
+			same = dst[i] < 1<<64 && uint64(dst[i]) == x
+		case layout.I32:
+			x := int32(le.Uint32(src[4*i:]))
+			dst[i] = float32(x)
+			same = float64(dst[i]) == float64(x)
+		case layout.U32:
+			x := le.Uint32(src[4*i:])
+			dst[i] = float32(x)
+			same = float64(dst[i]) == float64(x)
+		}
+		exact = exact && same
+	}
+	return exact
+}
