@@ -1,4 +1,4 @@
-// Package safetensors decodes the header of SafeTensors files.
+// Package safetensors reads and writes SafeTensors files.
 //
 //	0      u64       N, the size of the header
 //	8      N bytes   the header, a JSON object in UTF-8; spaces may follow it
