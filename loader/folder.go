@@ -121,8 +121,8 @@ func (e *dirEntry) open() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if e.info, err = f.Stat(); err == nil && !e.info.Mode().IsRegular() {
-		err = &fs.PathError{Op: "open", Path: f.Name(), Err: fmt.Errorf("not a regular file, but %v", e.info.Mode())}
+	if e.info, err = f.Stat(); err == nil {
+		err = regular(f.Name(), e.info)
 	}
 	if err != nil {
 		f.Close()
@@ -131,16 +131,33 @@ func (e *dirEntry) open() (*os.File, error) {
 	return f, nil
 }
 
+func regular(path string, info fs.FileInfo) error {
+	if info.Mode().IsRegular() {
+		return nil
+	}
+	return &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("not a regular file, but %v", info.Mode())}
+}
+
 // find opens whatever has the name, without waiting for the other end of a pipe.
 func (e *dirEntry) find() (*os.File, error) {
-	if e.follow {
-		return os.OpenFile(filepath.Join(e.folder.dir(), e.name), os.O_RDONLY|nonblock, 0)
+	name, stat, open := filepath.Join(e.folder.dir(), e.name), os.Stat, os.OpenFile
+	if !e.follow {
+		root, err := e.folder.inside()
+		if err != nil {
+			return nil, err
+		}
+		name, stat, open = e.name, root.Stat, root.OpenFile
 	}
-	root, err := e.folder.inside()
-	if err != nil {
-		return nil, err
+	if nonblock == 0 {
+		info, err := stat(name)
+		if err == nil {
+			err = regular(name, info)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
-	return root.OpenFile(e.name, os.O_RDONLY|nonblock, 0)
+	return open(name, os.O_RDONLY|nonblock, 0)
 }
 
 // reopen opens the file again, and makes sure that it is still the one whose index was read.

@@ -2,5 +2,5 @@
 
 package loader
 
-// nonblock has no meaning here.
+// nonblock does not exist here: what a file is has to be known before it is opened.
 const nonblock = 0

@@ -24,10 +24,10 @@ func Example() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Printf("%s: an ONNX model of %d bytes, no copy: %t\n", t.Name(), len(model), t.ZeroCopy())
+		fmt.Printf("%s: an ONNX model of %d bytes\n", t.Name(), len(model))
 	}
 	// Output:
-	// networks/encoder: an ONNX model of 1616 bytes, no copy: true
-	// networks/decoder: an ONNX model of 454 bytes, no copy: true
-	// networks/joiner: an ONNX model of 602 bytes, no copy: true
+	// networks/encoder: an ONNX model of 1616 bytes
+	// networks/decoder: an ONNX model of 454 bytes
+	// networks/joiner: an ONNX model of 602 bytes
 }
