@@ -12,24 +12,6 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-func mustDecode(t testing.TB, in layout.Input) *File {
-	t.Helper()
-	f, err := Decode(in, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
-}
-
-// checkError makes sure of everything that an error says.
-func checkError(t *testing.T, err, sentinel error, field string, at int, reason string) {
-	t.Helper()
-	e, ok := errors.AsType[*layout.FormatError](err)
-	if !ok || e.Format != layout.TSM || e.Field != field || e.Offset != uint64(at) || !errors.Is(err, sentinel) || !strings.Contains(e.Reason, reason) {
-		t.Errorf("error is %v, want %s at %d (%v) with %q", err, field, at, sentinel, reason)
-	}
-}
-
 // The fixtures hold most refusals; these are the rest, and what errors say.
 func TestErrors(t *testing.T) {
 	head := len(build(1).b)
@@ -71,7 +53,7 @@ func TestErrors(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := Decode(test.file.in(), &test.lim)
-			checkError(t, err, test.sentinel, test.field, test.at, test.reason)
+			format.CheckError(t, err, test.sentinel, test.field, uint64(test.at), test.reason)
 		})
 	}
 }
@@ -109,7 +91,7 @@ func TestDeepGraph(t *testing.T) {
 		}
 		_, err := Decode(b.in(), nil)
 		if cycle {
-			checkError(t, err, layout.ErrInvalid, "inputs", headerSize+12+12+8, "a cycle of 100000 nodes")
+			format.CheckError(t, err, layout.ErrInvalid, "inputs", headerSize+12+12+8, "a cycle of 100000 nodes")
 		} else if err != nil {
 			t.Error(err)
 		}
@@ -155,7 +137,7 @@ func TestManyParams(t *testing.T) {
 		b.inputs()
 		f, err := Decode(b.in(), nil)
 		if twice >= 0 {
-			checkError(t, err, layout.ErrDuplicate, "name", at, fmt.Sprintf(`node 0, param "p%d": the node has two`, twice))
+			format.CheckError(t, err, layout.ErrDuplicate, "name", uint64(at), fmt.Sprintf(`node 0, param "p%d": the node has two`, twice))
 		} else if err != nil || len(f.Index().Tensors) != n-1 {
 			t.Errorf("%v", err)
 		}

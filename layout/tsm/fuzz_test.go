@@ -4,13 +4,11 @@ import "testing"
 
 // FuzzDecode reads any bytes and, where they are a module, all that there is to ask of it.
 func FuzzDecode(f *testing.F) {
-	for _, name := range fixtureNames(f) {
-		f.Add([]byte(fixture(f, name)))
-	}
+	format.Seed(f, 1<<20)
 	f.Add([]byte(ring(5).b))
 	f.Add([]byte(network(2, 1).b))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		decodeAll(t, data)
+		format.Use(t, data)
 		usual, err1 := described(data, usualDims)
 		all, err2 := described(data, -1)
 		if usual != all || (err1 == nil) != (err2 == nil) || err1 != nil && err1.Error() != err2.Error() {

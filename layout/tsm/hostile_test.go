@@ -2,78 +2,49 @@ package tsm
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )
 
-// decodeAll asks a file, which may be damaged, for all there is, and fails the test where an
-// answer is not so. It is nil where the file is refused.
-func decodeAll(t testing.TB, data layout.Bytes) *File {
+// checkPromises: whatever was accepted can be described, and has nothing but oddities. Tensors
+// lie one behind the other, each behind its description, and each belongs to a node.
+func checkPromises(t testing.TB, f *File, data layout.Bytes, got *layouttest.Answers) {
 	t.Helper()
-	f, err := Decode(data, nil)
-	if err != nil {
-		e, ok := errors.AsType[*layout.FormatError](err)
-		if !ok || f != nil || e.Format != layout.TSM || e.Offset > uint64(len(data)) || e.Field == "" || e.Reason == "" || e.Err == nil {
-			t.Fatalf("%.300q: %#v", data, err)
-		}
-		return nil
-	}
-	checkIndex(t, f, data)
-	checkGraph(t, f, data)
-	md, err := f.Metadata(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := json.Marshal(md); err != nil {
-		t.Fatal(err)
+	if got.MetadataErr != nil || got.Failed() || got.Checksums != nil {
+		t.Errorf("metadata: %v; findings %v, checksums %v", got.MetadataErr, got.Findings, got.Checksums)
 	}
 	if _, err := f.Summary(data); err != nil {
-		t.Fatal(err)
+		t.Error(err)
 	}
-	for _, finding := range f.Audit(data) {
-		if !finding.Warning || finding.Offset > uint64(len(data)) {
-			t.Fatal(finding)
-		}
-	}
-	return f
+	checkDescriptions(t, f.Index(), data)
+	checkGraph(t, f, data)
 }
 
-// checkIndex makes sure of what an Index promises, without a line of layout's checks.
-func checkIndex(t testing.TB, f *File, data []byte) {
+func checkDescriptions(t testing.TB, ix *layout.Index, data []byte) {
 	t.Helper()
 	end := uint64(headerSize)
-	names := map[string]bool{}
-	ix := f.Index()
 	for i, x := range ix.Tensors {
-		if names[string(x.Name)] || ix.Find(string(x.Name)) != i {
-			t.Fatalf("tensor %d: %q is not found, or another has its name", i, x.Name)
-		}
-		names[string(x.Name)] = true
-		// A tensor's memory comes behind its description, and that behind the last tensor.
 		head := uint64(5 + 4*len(x.Shape))
-		if x.Offset < end+head || x.Offset > uint64(len(data)) || x.Stored > uint64(len(data))-x.Offset {
+		if x.Offset < end+head {
 			t.Fatalf("tensor %d: %d bytes at %d", i, x.Stored, x.Offset)
 		}
 		end = x.Offset + x.Stored
 		if dims := data[x.Offset-head+1:]; int(binary.LittleEndian.Uint32(dims)) != len(x.Shape) {
 			t.Fatalf("tensor %d: rank %d", i, len(x.Shape))
 		}
-		size := uint64(x.DType.BlockBytes())
 		for k, d := range x.Shape {
-			size *= d
 			if v := binary.LittleEndian.Uint32(data[x.Offset-head+5+4*uint64(k):]); uint64(v) != d || d > math.MaxInt32 {
 				t.Fatalf("tensor %d: dimension %d is %d", i, k, d)
 			}
 		}
-		if size != x.Stored || x.Raw != size || x.Encoding != layout.Raw {
+		if x.Encoding != layout.Raw || x.Alias {
 			t.Fatalf("tensor %d: %+v", i, x)
 		}
 	}
@@ -122,16 +93,14 @@ func checkGraph(t testing.TB, f *File, data layout.Bytes) {
 	}
 }
 
-func good(t testing.TB) []string {
-	return slices.DeleteFunc(fixtureNames(t), func(name string) bool { return strings.HasPrefix(name, "bad-") })
-}
-
 func TestTruncated(t *testing.T) {
-	for _, name := range good(t) {
-		data := fixture(t, name)
-		for n := range data {
-			if f := decodeAll(t, data[:n:n]); f != nil && name != "trailing" {
-				t.Errorf("%s: %d of %d bytes are a module", name, n, len(data))
+	for _, x := range format.Fixtures(t) {
+		if x.Want.Error != nil {
+			continue
+		}
+		for n, cut := range layouttest.Prefixes(x.Data) {
+			if f := format.Use(t, cut); f != nil && x.Name != "trailing" {
+				t.Errorf("%s: %d of %d bytes are a module", x.Name, n, len(x.Data))
 			}
 		}
 	}
@@ -140,31 +109,22 @@ func TestTruncated(t *testing.T) {
 // TestFields gives every four bytes that could be a count, size or index all the values that
 // hurt.
 func TestFields(t *testing.T) {
-	values := []uint32{0, 1, 2, 0x7f, 1 << 16, math.MaxInt32, 1 << 31, math.MaxUint32, math.MaxUint32 - 1}
+	values := append(layouttest.Extremes(4), 2, 0x7f, 1<<16, math.MaxUint32-1)
 	for _, name := range []string{"tennis-packed", "positions", "bad-cycle-3"} {
-		data := slices.Clone(fixture(t, name))
-		for at := 0; at+4 <= len(data); at++ {
-			was := binary.LittleEndian.Uint32(data[at:])
-			for _, v := range values {
-				binary.LittleEndian.PutUint32(data[at:], v)
-				decodeAll(t, data)
-			}
-			binary.LittleEndian.PutUint32(data[at:], was)
+		for _, damaged := range layouttest.Overwritten(fixture(t, name), 4, values...) {
+			format.Use(t, damaged)
 		}
 	}
 }
 
-// TestBytes changes every byte behind the header.
+// TestBytes changes every byte.
 func TestBytes(t *testing.T) {
 	for _, name := range []string{"tennis-packed", "positions", "bad-cycle-2"} {
-		data := slices.Clone(fixture(t, name))
-		for at := headerSize; at < len(data); at++ {
-			was := data[at]
-			for _, v := range []byte{0, 1, 2, '/', 0x7f, 0x80, 0xff, was ^ 1, was ^ 4, was ^ 0x20} {
-				data[at] = v
-				decodeAll(t, data)
-			}
-			data[at] = was
+		for _, damaged := range layouttest.Overwritten(fixture(t, name), 1, 0, 1, 2, '/', 0x7f, 0x80, 0xff) {
+			format.Use(t, damaged)
+		}
+		for _, damaged := range layouttest.Flipped(fixture(t, name), 1, 4, 0x20) {
+			format.Use(t, damaged)
 		}
 	}
 }
@@ -223,11 +183,7 @@ func TestAllocations(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			in := c.file().in()
 			var err error
-			cost := allocated(func() { _, err = Decode(in, nil) })
-			t.Logf("%.1f bytes for each of %d, %v", float64(cost)/float64(len(in)), len(in), err)
-			if cost > c.perByte*uint64(len(in)) {
-				t.Errorf("more than %d", c.perByte)
-			}
+			layouttest.Bound{PerByte: c.perByte}.Check(t, "module", len(in), func() { _, err = Decode(in, nil) })
 			if e, ok := errors.AsType[*layout.FormatError](err); ok != (c.refused != "") || ok && e.Field != c.refused {
 				t.Errorf("error is %v, want one about %q", err, c.refused)
 			}
@@ -235,41 +191,16 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// allocated is the number of bytes of heap that f takes.
-func allocated(f func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
-}
-
-// remote is an Input that counts what is asked for, and fails behind its first bytes.
-type remote struct {
-	layout.Bytes
-	reads, bytes, fail uint64
-}
-
-var errDisk = errors.New("disk on fire")
-
-func (r *remote) Slice(off, n uint64) ([]byte, error) {
-	r.reads++
-	r.bytes += n
-	if off+n > r.fail {
-		return nil, errDisk
-	}
-	return slices.Clone(r.Bytes[off : off+n]), nil
-}
-
 // Tensors are stepped over and not read.
 func TestReads(t *testing.T) {
 	b := network(16, 128)
-	in := &remote{Bytes: b.b, fail: uint64(len(b.b))}
+	in := &layouttest.Recorder{Input: b.in()}
 	f := mustDecode(t, in)
-	checkIndex(t, f, b.b)
+	layouttest.CheckIndex(t, f.Index(), b.b)
+	checkDescriptions(t, f.Index(), b.b)
 	index := uint64(len(b.b) - b.memory)
-	if in.bytes > index+32*8192 || in.reads > 100 {
-		t.Errorf("%d reads of %d bytes, but the index has %d of %d", in.reads, in.bytes, index, len(b.b))
+	if in.Total() > index+32*8192 || len(in.Reads) > 100 {
+		t.Errorf("%d reads of %d bytes, but the index has %d of %d", len(in.Reads), in.Total(), index, len(b.b))
 	}
 	if _, err := f.Checksums(in); err != nil {
 		t.Error(err)
@@ -278,13 +209,12 @@ func TestReads(t *testing.T) {
 
 func TestUnreadable(t *testing.T) {
 	b := network(16, 1)
-	in := &remote{Bytes: b.b, fail: math.MaxUint64}
-	f := mustDecode(t, in)
-	in.fail = 6000
-	if _, err := Decode(in, nil); !errors.Is(err, errDisk) {
+	f := mustDecode(t, b.in())
+	in := layouttest.Failing{Bytes: b.b, From: 6000}
+	if _, err := Decode(in, nil); !errors.Is(err, layouttest.ErrDisk) {
 		t.Error(err)
 	}
-	if found := f.Audit(in); len(found) != 1 || !errors.Is(found[0].Err, errDisk) || found[0].Warning {
+	if found := f.Audit(in); len(found) != 1 || !errors.Is(found[0].Err, layouttest.ErrDisk) || found[0].Warning {
 		t.Errorf("findings %v", found)
 	}
 	for name, ask := range map[string]func() error{
@@ -292,7 +222,7 @@ func TestUnreadable(t *testing.T) {
 		"Summary":  func() error { _, err := f.Summary(in); return err },
 		"Graph":    func() error { _, err := f.Graph(in); return err },
 	} {
-		if err := ask(); !errors.Is(err, errDisk) {
+		if err := ask(); !errors.Is(err, layouttest.ErrDisk) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -1,0 +1,89 @@
+package layouttest
+
+import (
+	"encoding/binary"
+	"iter"
+	"math"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// Prefixes are data cut short at every length, each with its length and without room behind
+// it.
+func Prefixes(data layout.Bytes) iter.Seq2[int, layout.Bytes] {
+	return func(yield func(int, layout.Bytes) bool) {
+		for n := range data {
+			if !yield(n, data[:n:n]) {
+				return
+			}
+		}
+	}
+}
+
+// Overwritten are copies of data in which one number of width bytes, 1 to 8, has another
+// value: each of values, at each offset at which it fits. A copy comes with the offset, and
+// lasts until the next one.
+func Overwritten(data layout.Bytes, width int, values ...uint64) iter.Seq2[int, layout.Bytes] {
+	return damaged(data, width, len(values), func(field []byte, i int) {
+		var b [8]byte
+		binary.LittleEndian.PutUint64(b[:], values[i])
+		copy(field, b[:])
+	})
+}
+
+// Flipped are copies of data in which one byte differs by the bits of one of masks, like
+// those of Overwritten.
+func Flipped(data layout.Bytes, masks ...byte) iter.Seq2[int, layout.Bytes] {
+	return damaged(data, 1, len(masks), func(field []byte, i int) { field[0] ^= masks[i] })
+}
+
+// damaged has every field of width bytes damaged in so many ways.
+func damaged(data layout.Bytes, width, ways int, damage func(field []byte, way int)) iter.Seq2[int, layout.Bytes] {
+	return func(yield func(int, layout.Bytes) bool) {
+		work := append(layout.Bytes(nil), data...)
+		for at := 0; at+width <= len(data); at++ {
+			for way := range ways {
+				damage(work[at:at+width], way)
+				if !yield(at, work) {
+					return
+				}
+				copy(work[at:], data[at:at+width])
+			}
+		}
+	}
+}
+
+// Extremes are the numbers of width bytes, 1, 2, 4 or 8, that counts, sizes and offsets go
+// wrong at: nothing, and where signs and words end.
+func Extremes(width int) []uint64 {
+	all := []uint64{0, 1, math.MaxInt8, 1 << 7, math.MaxUint8}
+	switch width {
+	case 2:
+		all = []uint64{0, 1, math.MaxInt16, 1 << 15, math.MaxUint16}
+	case 4:
+		all = []uint64{0, 1, math.MaxInt32, 1 << 31, math.MaxUint32}
+	case 8:
+		all = []uint64{0, 1, math.MaxInt32, 1 << 31, math.MaxUint32, 1 << 32, math.MaxInt64, 1 << 63, math.MaxUint64}
+	}
+	return all
+}
+
+// AllMasks change a byte into every other.
+func AllMasks() []byte {
+	masks := make([]byte, math.MaxUint8)
+	for i := range masks {
+		masks[i] = byte(i + 1)
+	}
+	return masks
+}
+
+// FirstDifference is the first offset at which a and b differ, or where the shorter ends.
+func FirstDifference(a, b []byte) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return n
+}

@@ -1,0 +1,221 @@
+package layouttest
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"hash/crc32"
+	"math/big"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// Description is what the program that wrote a fixture, or another reader of its format,
+// says is in it.
+type Description struct {
+	File     string
+	Format   string
+	Version  string
+	Size     uint64
+	Metadata json.RawMessage
+	Tensors  []Tensor
+	// Files are the parts of a split file, with the metadata of each.
+	Files []struct {
+		Path     string
+		Metadata json.RawMessage
+	}
+	Verify   string   // ok or fail
+	Findings []string // the fields of what an audit finds, warnings too, and of wrong checksums
+	// Error is why the file must be refused; nothing else is said of it then.
+	Error *struct {
+		Field  string
+		Offset uint64
+	}
+}
+
+// Tensor is what a Description says of one.
+type Tensor struct {
+	Name, DType, Encoding string
+	Shape                 []uint64
+	File                  int // which of Files it is in
+	Offset, Stored, Raw   uint64
+	ZeroCopy              *bool `json:"zero_copy"` // nil: not known
+	Scale                 *float64
+	ZeroPoint             *int64 `json:"zero_point"`
+	StoredSHA256          string `json:"stored_sha256"`
+	RawSHA256             string `json:"raw_sha256"` // of the elements; "": not known
+}
+
+// Witness compares every fixture with its description, each in a test of its own. also, if
+// it is not nil, compares what the format has beyond that, in a file that is in order.
+func (x *Format[F]) Witness(t *testing.T, also func(t *testing.T, f F, data layout.Bytes, name string)) {
+	for _, fixture := range x.Fixtures(t) {
+		t.Run(fixture.Name, func(t *testing.T) {
+			want := &fixture.Want
+			f, err := x.Decode(fixture.Data, nil)
+			if want.Error != nil {
+				x.checkRefused(t, f, err, want)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			x.CheckDescribed(t, f, fixture.Data, want)
+			if also != nil {
+				also(t, f, fixture.Data, fixture.Name)
+			}
+		})
+	}
+}
+
+func (x *Format[F]) checkRefused(t testing.TB, f F, err error, want *Description) {
+	t.Helper()
+	var none F
+	var e *layout.FormatError
+	if f != none || !errors.As(err, &e) || e.Format != x.ID || e.Field != want.Error.Field || e.Offset != want.Error.Offset {
+		t.Errorf("got %v, want an error about %s at %d", err, want.Error.Field, want.Error.Offset)
+	}
+}
+
+// CheckDescribed compares a file with all that is said of it.
+func (x *Format[F]) CheckDescribed(t testing.TB, f F, data layout.Bytes, want *Description) {
+	t.Helper()
+	ix := f.Index()
+	if ix.Format != x.ID || ix.Version != want.Version || ix.Size != want.Size {
+		t.Errorf("%v version %q, %d bytes; want %q, %d", ix.Format, ix.Version, ix.Size, want.Version, want.Size)
+	}
+	CheckTensors(t, f, data, want.Tensors)
+	CheckMetadata(t, f, data, want.Metadata)
+	CheckFindings(t, f, data, want.Verify, want.Findings)
+}
+
+// CheckTensors compares the tensors of a file, in order, and the bytes of each.
+func CheckTensors(t testing.TB, f layout.File, data layout.Bytes, want []Tensor) {
+	t.Helper()
+	ix := f.Index()
+	if len(ix.Tensors) != len(want) {
+		t.Fatalf("%d tensors, want %d", len(ix.Tensors), len(want))
+	}
+	for i, w := range want {
+		got := &ix.Tensors[i]
+		if !w.describes(got) {
+			t.Errorf("tensor %d: got %+v, want %+v", i, got, w)
+			continue
+		}
+		if zeroCopy := got.Encoding == layout.Raw && ix.Aligned(got); w.ZeroCopy != nil && zeroCopy != *w.ZeroCopy {
+			t.Errorf("%q: that it may be used in place is %t", w.Name, zeroCopy)
+		}
+		if ix.Find(w.Name) != i {
+			t.Errorf("Find(%q) = %d, want %d", w.Name, ix.Find(w.Name), i)
+		}
+		if stored, err := data.Slice(got.Offset, got.Stored); err != nil || w.StoredSHA256 != "" && sha256Hex(stored) != w.StoredSHA256 {
+			t.Errorf("%q: other bytes are stored; %v", w.Name, err)
+		}
+		if w.RawSHA256 == "" || got.Encoding != layout.Raw && got.Encoding != layout.Protobuf {
+			continue
+		}
+		if raw, err := elements(f, data, got); err != nil || sha256Hex(raw) != w.RawSHA256 {
+			t.Errorf("%q: other elements: %x, %v", w.Name, raw, err)
+		}
+	}
+}
+
+// describes reports whether the index has the tensor as w says.
+func (w *Tensor) describes(x *layout.Tensor) bool {
+	var quant layout.Quant
+	if w.Scale != nil {
+		quant.Scale = float32(*w.Scale)
+	}
+	if w.ZeroPoint != nil {
+		quant.Zero = *w.ZeroPoint
+	}
+	return string(x.Name) == w.Name && x.DType.String() == w.DType && x.Encoding.String() == w.Encoding &&
+		x.Shape != nil && slices.Equal(x.Shape, w.Shape) && x.Offset == w.Offset && x.Stored == w.Stored && x.Raw == w.Raw &&
+		x.Scaled == (w.Scale != nil) && x.Quant == quant
+}
+
+// CheckMetadata compares the metadata of a file with JSON: numbers by their exact value, so
+// that 1.0 is 1.
+func CheckMetadata(t testing.TB, f layout.File, in layout.Input, want []byte) {
+	t.Helper()
+	md, err := f.Metadata(in)
+	if err != nil {
+		t.Errorf("metadata: %v", err)
+		return
+	}
+	text, err := md.MarshalJSON()
+	if err != nil {
+		t.Errorf("metadata: %v", err)
+		return
+	}
+	if got, want := ParseJSON(t, text), ParseJSON(t, want); !reflect.DeepEqual(got, want) {
+		t.Errorf("metadata\n%v, want\n%v", got, want)
+	}
+}
+
+// ParseJSON parses JSON as encoding/json does, but that numbers are *big.Rat, which are
+// exact.
+func ParseJSON(t testing.TB, text []byte) (v any) {
+	t.Helper()
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	if err := dec.Decode(&v); err != nil {
+		t.Fatalf("%v in %.100s", err, text)
+	}
+	return exact(v)
+}
+
+func exact(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for key := range v {
+			v[key] = exact(v[key])
+		}
+	case []any:
+		for i := range v {
+			v[i] = exact(v[i])
+		}
+	case json.Number:
+		r, _ := new(big.Rat).SetString(string(v))
+		return r
+	}
+	return v
+}
+
+// CheckFindings compares what verifying a file comes to, and the fields of what is found, in
+// any order: by its audit and by its checksums.
+func CheckFindings(t testing.TB, f layout.File, data layout.Bytes, verify string, fields []string) {
+	t.Helper()
+	var found []string
+	got := "ok"
+	for _, finding := range f.Audit(data) {
+		if found = append(found, finding.Field); !finding.Warning {
+			got = "fail"
+		}
+	}
+	sums, err := f.Checksums(data)
+	if err != nil {
+		t.Errorf("checksums: %v", err)
+	}
+	for _, s := range sums {
+		if crc32.ChecksumIEEE(data[s.Offset:][:s.Size]) != s.Want {
+			found, got = append(found, s.Field), "fail"
+		}
+	}
+	fields = slices.Clone(fields)
+	slices.Sort(found)
+	slices.Sort(fields)
+	if got != verify || !slices.Equal(found, fields) {
+		t.Errorf("%s: findings %q; want %s: %q", got, found, verify, fields)
+	}
+}
+
+func sha256Hex(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,84 @@
+package layouttest
+
+import (
+	"bytes"
+	"errors"
+	"io"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// Recorder is an Input that notes what is read, and hands out copies, as one of a remote file
+// does.
+type Recorder struct {
+	layout.Input
+	Reads []layout.Section // without names
+}
+
+// Slice notes the read, also one that fails.
+func (r *Recorder) Slice(off, n uint64) ([]byte, error) {
+	r.Reads = append(r.Reads, layout.Section{Offset: off, Size: n})
+	b, err := r.Input.Slice(off, n)
+	return bytes.Clone(b), err
+}
+
+// Total is the number of bytes asked for.
+func (r *Recorder) Total() (n uint64) {
+	for _, s := range r.Reads {
+		n += s.Size
+	}
+	return n
+}
+
+// ErrDisk is why a Failing or a Full fails.
+var ErrDisk = errors.New("disk on fire")
+
+// Failing is a file that cannot be read from some offset on.
+type Failing struct {
+	layout.Bytes
+	From uint64
+}
+
+// Slice fails with ErrDisk where it would reach beyond From.
+func (f Failing) Slice(off, n uint64) ([]byte, error) {
+	if off+n > f.From {
+		return nil, ErrDisk
+	}
+	return f.Bytes.Slice(off, n)
+}
+
+// Sparse is a large file of which only the ends exist.
+type Sparse struct {
+	Head, Tail layout.Bytes
+	Whole      uint64 // bytes of the file
+}
+
+// Size is that of the whole file.
+func (s Sparse) Size() uint64 { return s.Whole }
+
+// Slice reads from one of the ends.
+func (s Sparse) Slice(off, n uint64) ([]byte, error) {
+	if at := s.Whole - s.Tail.Size(); off >= at {
+		return s.Tail.Slice(off-at, n)
+	}
+	return s.Head.Slice(off, n)
+}
+
+// Full is a Writer with room for so many bytes, that then fails with ErrDisk, or, if Short,
+// writes less than it should and does not say why.
+type Full struct {
+	Room  int
+	Short bool
+}
+
+var _ io.Writer = (*Full)(nil)
+
+// Write writes nowhere.
+func (f *Full) Write(b []byte) (int, error) {
+	n := min(f.Room, len(b))
+	f.Room -= n
+	if n < len(b) && !f.Short {
+		return n, ErrDisk
+	}
+	return n, nil
+}

@@ -1,0 +1,29 @@
+package layouttest
+
+import (
+	"runtime"
+	"testing"
+)
+
+// Bound is how much memory a file may cost: some bytes for each of its own, and some more.
+type Bound struct {
+	PerByte, Fixed uint64
+}
+
+// Check makes sure that do, which works on a file or an index of size bytes, keeps to b.
+func (b Bound) Check(t testing.TB, what string, size int, do func()) {
+	t.Helper()
+	got, most := Allocated(do), b.PerByte*uint64(size)+b.Fixed
+	if got > most {
+		t.Errorf("%s: %d bytes made it allocate %d, more than %d", what, size, got, most)
+	}
+}
+
+// Allocated is the number of bytes of heap that do takes, freed or not.
+func Allocated(do func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	do()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}

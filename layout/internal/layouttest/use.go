@@ -1,0 +1,134 @@
+package layouttest
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// Answers are what a file says when it is asked for everything.
+type Answers struct {
+	Metadata    layout.Metadata
+	MetadataErr error
+	Checksums   []layout.Checksum
+	Findings    []layout.Finding
+}
+
+// Failed reports whether an audit found more than warnings.
+func (a *Answers) Failed() bool {
+	return slices.ContainsFunc(a.Findings, func(f layout.Finding) bool { return !f.Warning })
+}
+
+// Use decodes what may be damaged in any way, and asks for all there is: data must be
+// refused in good form, and then Use returns no file, or keep what an index and the methods
+// of a file promise.
+func (x *Format[F]) Use(t testing.TB, data layout.Bytes) (f F) {
+	t.Helper()
+	var none F
+	f, err := x.Decode(data, nil)
+	if err != nil {
+		if f != none {
+			t.Errorf("a file, and %v", err)
+		}
+		x.WellFormed(t, data, err)
+		return none
+	}
+	CheckIndex(t, f.Index(), data)
+	got := x.ask(t, f, data)
+	if x.Promises != nil {
+		x.Promises(t, f, data, got)
+	}
+	return f
+}
+
+// ask asks f, which was decoded from data or what it was once, for everything.
+func (x *Format[F]) ask(t testing.TB, f F, data layout.Bytes) *Answers {
+	t.Helper()
+	got := new(Answers)
+	if got.Metadata, got.MetadataErr = f.Metadata(data); got.MetadataErr != nil {
+		x.WellFormed(t, data, got.MetadataErr)
+	} else if _, err := got.Metadata.MarshalJSON(); err != nil {
+		t.Errorf("metadata: %v", err)
+	}
+	sums, err := f.Checksums(data)
+	if got.Checksums = sums; err != nil {
+		x.WellFormed(t, data, err)
+	}
+	for _, s := range sums {
+		if !within(s.Offset, s.Size, data) || !within(s.At, 4, data) {
+			t.Errorf("checksum %+v of %d bytes", s, len(data))
+		}
+	}
+	got.Findings = f.Audit(data)
+	for _, finding := range got.Findings {
+		x.WellFormed(t, data, finding.FormatError)
+	}
+	x.askMore(t, f, data)
+	return got
+}
+
+// askMore is for what only some files can be asked for.
+func (x *Format[F]) askMore(t testing.TB, f layout.File, data layout.Bytes) {
+	t.Helper()
+	if s, ok := f.(layout.Summarizer); ok {
+		if _, err := s.Summary(data); err != nil {
+			x.WellFormed(t, data, err)
+		}
+	}
+	if g, ok := f.(layout.Grapher); ok {
+		if _, err := g.Graph(data); err != nil {
+			x.WellFormed(t, data, err)
+		}
+	}
+	for i := range f.Index().Tensors {
+		if tensor := &f.Index().Tensors[i]; tensor.Encoding == layout.Protobuf {
+			if _, err := elements(f, data, tensor); err != nil {
+				x.WellFormed(t, data, err)
+			}
+		}
+	}
+}
+
+// Again asks f for everything when data is not what it was when f was decoded: it may be
+// refused, but in good form.
+func (x *Format[F]) Again(t testing.TB, f F, data layout.Bytes) {
+	t.Helper()
+	x.ask(t, f, data)
+}
+
+// WellFormed makes sure that an error says where in data it is, and what.
+func (x *Format[F]) WellFormed(t testing.TB, data layout.Bytes, err error) {
+	t.Helper()
+	var e *layout.FormatError
+	if !errors.As(err, &e) || e.Format != x.ID || e.Field == "" || e.Reason == "" || e.Err == nil || e.Offset > uint64(len(data)) {
+		t.Errorf("an error in bad form, of %d bytes: %v", len(data), err)
+	}
+}
+
+// CheckError makes sure of everything that an error says; of its reason that it holds
+// reason.
+func (x *Format[F]) CheckError(t testing.TB, err, sentinel error, field string, offset uint64, reason string) {
+	t.Helper()
+	var e *layout.FormatError
+	if !errors.As(err, &e) || !errors.Is(err, sentinel) || e.Format != x.ID || e.Field != field || e.Offset != offset ||
+		!strings.Contains(e.Reason, reason) {
+		t.Errorf("got %v; want %s at %d (%v) that says %q", err, field, offset, sentinel, reason)
+	}
+}
+
+// elements are the bytes that a user gets to see of a tensor that is not compressed.
+func elements(f layout.File, data layout.Bytes, tensor *layout.Tensor) ([]byte, error) {
+	if tensor.Encoding != layout.Protobuf {
+		return data.Slice(tensor.Offset, tensor.Stored)
+	}
+	dst := make([]byte, tensor.Raw)
+	return dst, f.(layout.Unpacker).Unpack(data, tensor, dst)
+}
+
+func within(off, size uint64, data []byte) bool {
+	n := uint64(len(data))
+	return off <= n && size <= n-off
+}
