@@ -10,6 +10,7 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/bw2l"
+	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )
 
 // literal is a file laid down byte by byte after the specification.
@@ -26,7 +27,7 @@ const literal = "BW2L\x01" + "\x02hi" + "\x02\x00\x00\x00\x00\x00\x00\x00" + // 
 	"\x01\x00\x00\x00\x00\x00\x00\x00" + "\x2a" // 140: data_length; 148: data
 
 func TestDecode(t *testing.T) {
-	f := tryAll(t, layout.Bytes(literal))
+	f := format.Use(t, layout.Bytes(literal))
 	if f == nil {
 		t.Fatal("refused")
 	}
@@ -57,7 +58,7 @@ func TestVersion2(t *testing.T) {
 	data := file(2,
 		section("b", "array", array("i16", 6, []uint64{3, 2}, strings.Repeat("ab", 6))),
 		section("layers", "layers", layers(layer2("x", array("i64", 1, []uint64{}, "12345678")))))
-	f := tryAll(t, data)
+	f := format.Use(t, data)
 	if f == nil {
 		t.Fatal("refused")
 	}
@@ -134,13 +135,9 @@ func TestRefused(t *testing.T) {
 	for _, test := range refused {
 		t.Run(test.name, func(t *testing.T) {
 			f, err := bw2l.Decode(test.data, nil)
-			var fe *layout.FormatError
-			if f != nil || !errors.As(err, &fe) {
-				t.Fatalf("%v, %v", f, err)
-			}
-			if fe.Format != layout.BW2L || fe.Field != test.field || fe.Offset != uint64(test.at) || !errors.Is(err, test.sentinel) ||
-				!strings.Contains(fe.Reason, test.reason) {
-				t.Errorf("%v; want %s at %d: %s (%v)", err, test.field, test.at, test.reason, test.sentinel)
+			format.CheckError(t, err, test.sentinel, test.field, uint64(test.at), test.reason)
+			if f != nil {
+				t.Error("a file nevertheless")
 			}
 		})
 	}
@@ -176,19 +173,6 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// remote is an Input that hands out copies, counts them, and notes how far it was read.
-type remote struct {
-	layout.Bytes
-	reads, bytes uint64
-}
-
-func (r *remote) Slice(off, n uint64) ([]byte, error) {
-	b, err := r.Bytes.Slice(off, n)
-	r.reads++
-	r.bytes += uint64(len(b))
-	return slices.Clone(b), err
-}
-
 // Opening a file reads headers, and neither elements nor texts.
 func TestReads(t *testing.T) {
 	const big = 1 << 20
@@ -199,49 +183,34 @@ func TestReads(t *testing.T) {
 			layer2("", array("fp32", big/4, []uint64{big / 4}, strings.Repeat("0", big))),
 			layer2(strings.Repeat("x", big), array("i8", big, []uint64{}, strings.Repeat("1", big))))),
 		section("transitions", "array", array("fp32", big/4, []uint64{512, 512}, strings.Repeat("2", big))))
-	in := &remote{Bytes: data}
+	in := &layouttest.Recorder{Input: data}
 	f := mustDecode(t, in)
-	if in.reads > 16 || in.bytes > 16*4096 {
-		t.Errorf("%d reads of %d bytes to open", in.reads, in.bytes)
+	if len(in.Reads) > 16 || in.Total() > 16*4096 {
+		t.Errorf("%d reads of %d bytes to open", len(in.Reads), in.Total())
 	}
-	in.reads, in.bytes = 0, 0
-	if _, err := f.Metadata(in); err != nil || in.bytes > 3*big+4096 {
-		t.Errorf("%d reads of %d bytes for metadata, %v", in.reads, in.bytes, err)
+	in.Reads = nil
+	if _, err := f.Metadata(in); err != nil || in.Total() > 3*big+4096 {
+		t.Errorf("%d reads of %d bytes for metadata, %v", len(in.Reads), in.Total(), err)
 	}
-	in.reads, in.bytes = 0, 0
-	if _, err := f.Summary(in); err != nil || in.bytes > 2*big+4096 {
-		t.Errorf("%d reads of %d bytes for a summary, %v", in.reads, in.bytes, err)
+	in.Reads = nil
+	if _, err := f.Summary(in); err != nil || in.Total() > 2*big+4096 {
+		t.Errorf("%d reads of %d bytes for a summary, %v", len(in.Reads), in.Total(), err)
 	}
-}
-
-// failing cannot be read from some offset on.
-type failing struct {
-	layout.Bytes
-	from uint64
-}
-
-var errDisk = errors.New("disk on fire")
-
-func (f failing) Slice(off, n uint64) ([]byte, error) {
-	if off+n > f.from {
-		return nil, errDisk
-	}
-	return f.Bytes.Slice(off, n)
 }
 
 func TestUnreadable(t *testing.T) {
-	if _, err := bw2l.Decode(failing{layout.Bytes(literal), 20}, nil); !errors.Is(err, errDisk) {
+	if _, err := bw2l.Decode(layouttest.Failing{Bytes: layout.Bytes(literal), From: 20}, nil); !errors.Is(err, layouttest.ErrDisk) {
 		t.Errorf("Decode: %v", err)
 	}
 	f := mustDecode(t, layout.Bytes(literal))
-	in := failing{layout.Bytes(literal), 3}
-	if _, err := f.Metadata(in); !errors.Is(err, errDisk) {
+	in := layouttest.Failing{Bytes: layout.Bytes(literal), From: 3}
+	if _, err := f.Metadata(in); !errors.Is(err, layouttest.ErrDisk) {
 		t.Errorf("Metadata: %v", err)
 	}
-	if _, err := f.Summary(in); !errors.Is(err, errDisk) {
+	if _, err := f.Summary(in); !errors.Is(err, layouttest.ErrDisk) {
 		t.Errorf("Summary: %v", err)
 	}
-	if found := f.Audit(in); len(found) != 1 || found[0].Warning || !errors.Is(found[0], errDisk) {
+	if found := f.Audit(in); len(found) != 1 || found[0].Warning || !errors.Is(found[0], layouttest.ErrDisk) {
 		t.Errorf("Audit: %v", found)
 	}
 }

@@ -1,28 +1,26 @@
 package bw2l_test
 
 import (
-	"encoding/binary"
 	"math"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/bw2l"
+	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )
 
 func TestTruncated(t *testing.T) {
-	for _, name := range fixtureNames(t) {
-		data := fixture(t, name)
-		needed := len(data)
-		if f, err := bw2l.Decode(data, nil); err == nil && len(f.Sections) > 0 {
+	for _, x := range format.Fixtures(t) {
+		needed := len(x.Data)
+		if f, err := bw2l.Decode(x.Data, nil); err == nil && len(f.Sections) > 0 {
 			last := f.Sections[len(f.Sections)-1]
 			needed = int(last.Offset + last.Size)
 		}
-		for n := range data {
-			if f := tryAll(t, data[:n:n]); f != nil && n < needed {
-				t.Errorf("%s: the first %d of %d bytes are a file", name, n, len(data))
+		for n, cut := range layouttest.Prefixes(x.Data) {
+			if f := format.Use(t, cut); f != nil && n < needed {
+				t.Errorf("%s: the first %d of %d bytes are a file", x.Name, n, len(x.Data))
 			}
 		}
 	}
@@ -31,55 +29,31 @@ func TestTruncated(t *testing.T) {
 // TestCorrupted writes bytes and integers that hurt over all that is there, counts, lengths
 // and sizes among it.
 func TestCorrupted(t *testing.T) {
-	integers := []uint64{0, 1, math.MaxInt32, math.MaxUint32, 1 << 63, math.MaxUint64}
 	for _, name := range []string{"libw2l-v1", "libw2l-v2", "empties1", "empties2", "odd"} { // small, and of all kinds
-		whole := fixture(t, name)
-		for at := range whole {
-			data := slices.Clone(whole)
-			for _, v := range []byte{0x00, 0x01, 0x7f, 0x80, 0xff} {
-				data[at] = v
-				tryAll(t, data)
-			}
-			data[at] = whole[at]
-			for _, v := range integers {
-				copy(data[at:], binary.LittleEndian.AppendUint64(nil, v))
-				tryAll(t, data)
+		for _, width := range []int{1, 8} {
+			for _, damaged := range layouttest.Overwritten(format.Read(t, name), width, layouttest.Extremes(width)...) {
+				format.Use(t, damaged)
 			}
 		}
 	}
 }
 
-// bounds of what a byte of a file may cost.
+// What a byte of a file may cost in an index, and in metadata.
 const (
 	indexPerByte    = 24
 	metadataPerByte = 24
-	fixedCost       = 8 << 10
 )
 
 // TestBoundedAllocation makes sure that no field, whatever it says, makes Decode allocate
 // more than a few times the file.
 func TestBoundedAllocation(t *testing.T) {
+	bound := layouttest.Bound{PerByte: indexPerByte, Fixed: 8 << 10}
 	for _, name := range []string{"v1", "v2", "empties1", "odd"} {
-		whole := fixture(t, name)
-		for at := range whole {
-			data := slices.Clone(whole)
-			for _, v := range []uint64{math.MaxInt8, math.MaxInt16, math.MaxInt32, math.MaxUint64} {
-				copy(data[at:], binary.LittleEndian.AppendUint64(nil, v))
-				got := allocated(func() { bw2l.Decode(data, nil) })
-				if limit := uint64(indexPerByte*len(data) + fixedCost); got > limit {
-					t.Fatalf("%s: %d at %d made Decode allocate %d, more than %d", name, v, at, got, limit)
-				}
-			}
+		values := []uint64{math.MaxInt8, math.MaxInt16, math.MaxInt32, math.MaxUint64}
+		for _, damaged := range layouttest.Overwritten(format.Read(t, name), 8, values...) {
+			bound.Check(t, name, len(damaged), func() { bw2l.Decode(damaged, nil) })
 		}
 	}
-}
-
-func allocated(do func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	do()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
 }
 
 // worst are files of as many of the smallest records as there can be.
@@ -139,16 +113,12 @@ func TestAllocationOfSmallRecords(t *testing.T) {
 	for name, make := range worst {
 		data := make(50_000)
 		var f *bw2l.File
-		got := float64(allocated(func() { f = mustDecode(t, data) })) / float64(len(data))
-		md := float64(allocated(func() {
+		layouttest.Bound{PerByte: indexPerByte}.Check(t, name, len(data), func() { f = mustDecode(t, data) })
+		layouttest.Bound{PerByte: metadataPerByte}.Check(t, name+": metadata", len(data), func() {
 			if _, err := f.Metadata(data); err != nil {
 				t.Error(err)
 			}
-		})) / float64(len(data))
-		audit := float64(allocated(func() { f.Audit(data) })) / float64(len(data))
-		t.Logf("%s: a byte of the file costs %.1f in Decode, %.1f in Metadata, %.1f in Audit", name, got, md, audit)
-		if got > indexPerByte || md > metadataPerByte || audit > 2*metadataPerByte {
-			t.Errorf("%s: more than %d, %d and %d", name, indexPerByte, metadataPerByte, 2*metadataPerByte)
-		}
+		})
+		layouttest.Bound{PerByte: 2 * metadataPerByte}.Check(t, name+": audit", len(data), func() { f.Audit(data) })
 	}
 }
