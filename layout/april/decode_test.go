@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )
 
 func TestHeaderErrors(t *testing.T) {
@@ -40,7 +41,7 @@ func TestHeaderErrors(t *testing.T) {
 			m := good()
 			tc.change(m)
 			_, err := Decode(m.assemble(), nil)
-			checkError(t, err, tc.sentinel, tc.field, tc.at, tc.says)
+			format.CheckError(t, err, tc.sentinel, tc.field, tc.at, tc.says)
 		})
 	}
 	size := uint64(len(good().assemble()))
@@ -69,7 +70,7 @@ func TestHeaderErrors(t *testing.T) {
 			data := good().assemble()
 			le.PutUint64(data[tc.at:], tc.value)
 			_, err := Decode(data, nil)
-			checkError(t, err, tc.sentinel, tc.field, tc.errorAt, tc.says)
+			format.CheckError(t, err, tc.sentinel, tc.field, tc.errorAt, tc.says)
 		})
 	}
 }
@@ -147,7 +148,7 @@ func TestInitializerErrors(t *testing.T) {
 			data := m.assemble()
 			at := uint64(bytes.Index(data[m.network(0):], tc.message) + m.network(0))
 			_, err := Decode(data, nil)
-			checkError(t, err, tc.sentinel, tc.field, at+tc.inside, tc.says)
+			format.CheckError(t, err, tc.sentinel, tc.field, at+tc.inside, tc.says)
 		})
 	}
 }
@@ -177,7 +178,7 @@ func TestDuplicateNames(t *testing.T) {
 	a := rawTensor("a", 2, []byte{1}, 1)
 	m := good(onnx(a, a))
 	_, err := Decode(m.assemble(), nil)
-	checkError(t, err, layout.ErrDuplicate, "name", uint64(m.network(0)+2+2+2+len(a)+2), `"encoder/a"`)
+	format.CheckError(t, err, layout.ErrDuplicate, "name", uint64(m.network(0)+2+2+2+len(a)+2), `"encoder/a"`)
 
 	f := mustDecode(t, good(onnx(a), onnx(a), onnx(a)).assemble()) // a name of each network
 	for _, name := range []string{"encoder/a", "decoder/a", "joiner/a"} {
@@ -192,14 +193,14 @@ func TestTwoGraphs(t *testing.T) {
 	network := appendRecord(onnx(), 7, nil)
 	m := good(network)
 	f := mustDecode(t, m.assemble())
-	checkError(t, f.Networks[0].Err, layout.ErrDuplicate, "graph", uint64(m.network(0)+len(network)-2), "a second graph")
+	format.CheckError(t, f.Networks[0].Err, layout.ErrDuplicate, "graph", uint64(m.network(0)+len(network)-2), "a second graph")
 }
 
 // TestNumberForInitializer wants a graph's initializers to be messages.
 func TestNumberForInitializer(t *testing.T) {
 	m := good(modelProto(appendNumber(nil, 5, 1)))
 	_, err := Decode(m.assemble(), nil)
-	checkError(t, err, layout.ErrInvalid, "initializer", uint64(m.network(0)+2+2), "wire type 0")
+	format.CheckError(t, err, layout.ErrInvalid, "initializer", uint64(m.network(0)+2+2), "wire type 0")
 }
 
 // TestOpaque keeps networks that are no ONNX models as bytes.
@@ -255,7 +256,7 @@ func TestLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = f.Metadata(data)
-	checkError(t, err, layout.ErrLimit, "name", 28+8, "9 bytes, more than 8")
+	format.CheckError(t, err, layout.ErrLimit, "name", 28+8, "9 bytes, more than 8")
 }
 
 // TestAliases makes sure that initializers lie in their network, and are marked so.
@@ -265,7 +266,8 @@ func TestAliases(t *testing.T) {
 	if n := f.Networks; n[0].Initializers != 7 || n[1].Initializers != 2 || n[2].Initializers != 2 || n[0].Err != nil {
 		t.Errorf("networks %+v", n)
 	}
-	checkIndex(t, f, data)
+	layouttest.CheckIndex(t, f.Index(), data)
+	checkPromises(t, f, data, nil)
 	sections := []layout.Section{{Name: "header", Offset: 0, Size: f.Networks[0].Offset},
 		{Name: "params", Offset: f.Networks[2].end(), Size: uint64(len(data)) - f.Networks[2].end()}}
 	if !slices.Equal(f.Index().Sections, sections) {

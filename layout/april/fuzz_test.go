@@ -5,23 +5,19 @@ import "testing"
 // FuzzDecode decodes anything. What is accepted must keep an Index's promises, and
 // answer whatever it is asked.
 func FuzzDecode(f *testing.F) {
-	for _, name := range fixtureNames(f) {
-		f.Add([]byte(fixture(f, name)))
-	}
-	f.Fuzz(func(t *testing.T, data []byte) { decodeAny(t, data) })
+	format.Seed(f, 1<<20)
+	f.Fuzz(func(t *testing.T, data []byte) { format.Use(t, data) })
 }
 
 // FuzzNetwork puts anything where a network's graph belongs, so that no header has to be
 // found first.
 func FuzzNetwork(f *testing.F) {
-	for _, name := range fixtureNames(f) {
-		data := fixture(f, name)
-		file, err := Decode(data, nil)
-		if err != nil {
+	for _, x := range format.Fixtures(f) {
+		if x.Want.Error != nil {
 			continue
 		}
-		for _, n := range file.Networks {
-			f.Add([]byte(data[n.Offset:n.end()]), false)
+		for _, n := range mustDecode(f, x.Data).Networks {
+			f.Add([]byte(x.Data[n.Offset:n.end()]), false)
 		}
 	}
 	f.Add(rawTensor("a", 1, floats(1, 2), 2), true)
@@ -30,6 +26,6 @@ func FuzzNetwork(f *testing.F) {
 		if tensor {
 			data = onnx(data)
 		}
-		decodeAny(t, good(data).assemble())
+		format.Use(t, good(data).assemble())
 	})
 }

@@ -48,7 +48,7 @@ func TestParamBounds(t *testing.T) {
 		}
 		at := uint64(m.network(3) + 8 + 4*tc.index)
 		for _, v := range tc.bad {
-			checkError(t, try(v), layout.ErrInvalid, tc.field, at, "")
+			format.CheckError(t, try(v), layout.ErrInvalid, tc.field, at, "")
 		}
 	}
 }
@@ -86,14 +86,14 @@ func TestParamErrors(t *testing.T) {
 			f := mustDecode(t, data)
 			_, err := f.Metadata(data)
 			at := uint64(m.network(3) + tc.inside)
-			checkError(t, err, tc.sentinel, tc.field, at, tc.says)
+			format.CheckError(t, err, tc.sentinel, tc.field, at, tc.says)
 			_, err = f.Summary(data)
-			checkError(t, err, tc.sentinel, tc.field, at, tc.says)
+			format.CheckError(t, err, tc.sentinel, tc.field, at, tc.says)
 			found := f.Audit(data)
 			if len(found) != 1 || found[0].Warning {
 				t.Fatalf("findings %v", found)
 			}
-			checkError(t, found[0].FormatError, tc.sentinel, tc.field, at, tc.says)
+			format.CheckError(t, found[0].FormatError, tc.sentinel, tc.field, at, tc.says)
 		})
 	}
 }
@@ -130,7 +130,7 @@ func TestTexts(t *testing.T) {
 		m.language, m.desc = tc.language, tc.desc
 		data := m.assemble()
 		_, err := mustDecode(t, data).Metadata(data)
-		checkError(t, err, layout.ErrInvalid, tc.field, tc.at, "is not valid UTF-8")
+		format.CheckError(t, err, layout.ErrInvalid, tc.field, tc.at, "is not valid UTF-8")
 	}
 }
 

@@ -41,12 +41,12 @@ func TestUnpackErrors(t *testing.T) {
 			err := f.Unpack(data, x, make([]byte, x.Raw))
 			name := tensorFields[tc.field].name
 			at := x.Offset + uint64(tc.inside)
-			checkError(t, err, layout.ErrInvalid, name, at, `"encoder/a": `+tc.says)
+			format.CheckError(t, err, layout.ErrInvalid, name, at, `"encoder/a": `+tc.says)
 			found := f.Audit(data)
 			if len(found) != 1 || found[0].Warning {
 				t.Fatalf("findings %v", found)
 			}
-			checkError(t, found[0].FormatError, layout.ErrInvalid, name, at, tc.says)
+			format.CheckError(t, found[0].FormatError, layout.ErrInvalid, name, at, tc.says)
 		})
 	}
 }
@@ -70,7 +70,7 @@ func TestUnpackMisuse(t *testing.T) {
 			old := data[x.Offset+at]
 			data[x.Offset+at] = v
 			if err := f.Unpack(data, &x, make([]byte, x.Raw)); err != nil {
-				checkForm(t, err)
+				format.WellFormed(t, data, err)
 			}
 			data[x.Offset+at] = old
 		}
