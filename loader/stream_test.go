@@ -89,14 +89,17 @@ func sameModel(t *testing.T, m, want *loader.Model) {
 	}
 }
 
-// TestRemoteShards: as TestShardsAreOneModel, over HTTP.
+// TestRemoteShards: as TestShardsAreOneModel, over HTTP and through a reader that opens siblings.
 func TestRemoteShards(t *testing.T) {
 	s := serveWeb(t, http.FileServer(http.Dir(testdata)))
 	for _, sharded := range sharded {
 		single := openPath(t, shardsDir(sharded.single), nil)
 		m := s.open(t, "/shards/"+sharded.path, nil)
+		near, err := openDistant(shardsDir(sharded.path))
+		near = opened(t, near, err)
 		for want := range single.Tensors() {
 			sameTensor(t, tensor(t, m, want.Name()), want)
+			sameTensor(t, tensor(t, near, want.Name()), want)
 		}
 		for _, f := range m.Files() {
 			if !strings.HasPrefix(f.Path, s.URL+"/shards/") {

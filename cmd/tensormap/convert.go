@@ -42,6 +42,7 @@ F8_E8M0, F8_…FNUZ and more. A tensor of such a dtype fails the conversion as a
 a signature be carried over: it is not that of the new file.`
 
 type convertOptions struct {
+	opener
 	align    choice
 	dtype    choice
 	keep     globs
@@ -72,6 +73,7 @@ func convertCommand() *cobra.Command {
 		},
 		DisableFlagsInUseLine: true,
 	}
+	opts.addTo(cmd)
 	opts.align.addTo(cmd, "align", "align every tensor to so many bytes")
 	opts.dtype.addTo(cmd, "dtype", "re-encode real numbers")
 	cmd.Flags().Var(&opts.keep, "keep", "leave tensors as they are whose name matches")
@@ -91,11 +93,11 @@ func convertModel(ctx context.Context, stderr io.Writer, in, out string, opts *c
 	if err != nil {
 		return err
 	}
-	m, err := loader.Open(in, nil)
+	m, done, err := opts.open(ctx, in)
 	if err != nil {
 		return err
 	}
-	defer m.Close()
+	defer done()
 	if err := checkOutput(out, m); err != nil {
 		return err
 	}
@@ -120,7 +122,7 @@ func convertModel(ctx context.Context, stderr io.Writer, in, out string, opts *c
 			printable(out), l.Name, plural(int(l.Values), "value"), options.DType)
 	}
 	if signed(m) {
-		fmt.Fprintf(stderr, "%s: signature not carried over\n", printable(in))
+		fmt.Fprintf(stderr, "%s: signature not carried over\n", printable(called(in)))
 	}
 	return nil
 }

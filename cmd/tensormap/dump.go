@@ -33,6 +33,7 @@ var dumpers = []struct {
 }
 
 type dumpOptions struct {
+	opener
 	as  choice
 	out string
 }
@@ -56,6 +57,7 @@ func dumpCommand() *cobra.Command {
 	}
 	opts.as.addTo(cmd, "as", "how to write it")
 	cmd.Flags().StringVarP(&opts.out, "output", "o", "", "write to the file `OUT`")
+	opts.addTo(cmd)
 	return cmd
 }
 
@@ -63,17 +65,22 @@ func dump(ctx context.Context, stdout io.Writer, path, name string, opts *dumpOp
 	if opts.out == "" && isTerminal(stdout) {
 		return usageError{errors.New("a terminal cannot show binary data: give -o OUT or redirect standard output")}
 	}
-	m, err := loader.Open(path, nil)
+	m, done, err := opts.open(ctx, path)
 	if err != nil {
 		return err
 	}
-	defer m.Close()
+	defer done()
 	t, err := m.Tensor(name)
 	if errors.Is(err, loader.ErrNotFound) {
 		return fmt.Errorf("%w%s", err, hint(nearest(m, name)))
 	}
 	if err != nil {
 		return err
+	}
+	if isAddress(path) { // in parallel, unless it is too large to be held
+		if err := m.Prefetch(ctx, name); err != nil && !errors.Is(err, loader.ErrTooLarge) {
+			return err
+		}
 	}
 	write := func(w io.Writer) error { return opts.dumper()(pieces{ctx, w}, t) }
 	if opts.out == "" {
@@ -155,8 +162,12 @@ func completeTensor(_ *cobra.Command, args []string, prefix string) ([]string, c
 }
 
 // tensorNames are the names that begin with prefix; none of a file that cannot be opened,
-// since a completion has nowhere to complain. Shells get one name a line.
+// since a completion has nowhere to complain, and none of an address, since nobody has asked
+// to fetch anything. Shells get one name a line.
 func tensorNames(path, prefix string) (names []string) {
+	if isAddress(path) {
+		return nil
+	}
 	m, err := loader.Open(path, nil)
 	if err != nil {
 		return nil

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -36,6 +37,7 @@ metadata and tensors, these in the order of the file, and with --graph the graph
 may be added, never renamed.`
 
 type inspectOptions struct {
+	opener
 	json, metadata, graph bool
 	filter                glob
 	tree                  bool
@@ -52,7 +54,7 @@ func inspectCommand() *cobra.Command {
 		Args:    operands("FILE"),
 		PreRunE: func(cmd *cobra.Command, _ []string) error { return opts.check(cmd) },
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return inspect(cmd.OutOrStdout(), args[0], &opts)
+			return inspect(cmd.Context(), cmd.OutOrStdout(), args[0], &opts)
 		},
 		DisableFlagsInUseLine: true,
 	}
@@ -60,6 +62,7 @@ func inspectCommand() *cobra.Command {
 	cmd.Flags().Var(&opts.filter, "filter", "only tensors whose name matches `GLOB`")
 	cmd.Flags().BoolVar(&opts.metadata, "metadata", false, "show the metadata too")
 	cmd.Flags().BoolVar(&opts.graph, "graph", false, "show the computation graph too")
+	opts.addTo(cmd)
 	cmd.Flags().BoolVar(&opts.tree, "tree", false, "group tensors by the prefixes of their names")
 	cmd.Flags().IntVar(&opts.depth, "depth", 0, "levels of the tree to show (0: all)")
 	opts.order.addTo(cmd, "sort", "order of the tensors, else that of the file")
@@ -79,12 +82,12 @@ func (opts *inspectOptions) check(cmd *cobra.Command) error {
 	return nil
 }
 
-func inspect(stdout io.Writer, path string, opts *inspectOptions) error {
-	m, err := loader.Open(path, nil)
+func inspect(ctx context.Context, stdout io.Writer, path string, opts *inspectOptions) error {
+	m, done, err := opts.open(ctx, path)
 	if err != nil {
 		return err
 	}
-	defer m.Close()
+	defer done()
 	in := newInspection(m, opts)
 	if opts.graph {
 		if in.Graph, err = m.Graph(); err != nil {

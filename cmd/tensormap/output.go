@@ -14,11 +14,17 @@ import (
 
 // checkOutput refuses to replace a file of the model that is being read.
 func checkOutput(path string, m *loader.Model) error {
+	if isAddress(path) {
+		return fmt.Errorf("%s: is an address, which cannot be written to", called(path))
+	}
 	out, err := os.Stat(path)
 	if err != nil {
 		return nil // whoever creates the file says it better
 	}
 	for _, f := range m.Files() {
+		if isAddress(f.Path) {
+			continue
+		}
 		if in, err := os.Stat(f.Path); err == nil && os.SameFile(in, out) {
 			return fmt.Errorf("%s: is the file that is being read", path)
 		}

@@ -26,6 +26,7 @@ standard error, and the exit status is 1.
 reason) and bytes, the number of bytes that checksums were computed over.`
 
 type verifyOptions struct {
+	opener
 	json bool
 	jobs jobs
 }
@@ -61,19 +62,20 @@ func verifyCommand() *cobra.Command {
 		DisableFlagsInUseLine: true,
 	}
 	cmd.Flags().BoolVar(&opts.json, "json", false, "write JSON, for programs")
-	cmd.Flags().VarP(&opts.jobs, "jobs", "j", "read with `N` threads (default: all cores)")
+	cmd.Flags().VarP(&opts.jobs, "jobs", "j", "read with `N` threads (default: all cores; 8 of an address)")
+	opts.addTo(cmd)
 	return cmd
 }
 
 func verify(ctx context.Context, stdout, stderr io.Writer, path string, opts *verifyOptions) error {
 	bar := newProgress(stderr, "verifying")
 	begun := time.Now()
-	report, err := verifyFile(ctx, path, &loader.VerifyOptions{Workers: int(opts.jobs), Progress: bar.update})
+	report, err := verifyFile(ctx, path, &opts.opener, &loader.VerifyOptions{Workers: int(opts.jobs), Progress: bar.update})
 	took := time.Since(begun)
 	bar.clear()
 	if err != nil {
 		if opts.json && !errors.Is(err, context.Canceled) {
-			writeVerdictJSON(stdout, failedVerdict(path, err)) // should that fail too, err matters more
+			writeVerdictJSON(stdout, failedVerdict(called(path), err)) // should that fail too, err matters more
 		}
 		return err
 	}
@@ -82,7 +84,7 @@ func verify(ctx context.Context, stdout, stderr io.Writer, path string, opts *ve
 			printError(stderr, f)
 		}
 	}
-	v := newVerdict(path, report)
+	v := newVerdict(called(path), report)
 	if opts.json {
 		err = writeVerdictJSON(stdout, v)
 	} else {
@@ -94,12 +96,18 @@ func verify(ctx context.Context, stdout, stderr io.Writer, path string, opts *ve
 	return err
 }
 
-func verifyFile(ctx context.Context, path string, opts *loader.VerifyOptions) (*loader.Report, error) {
-	m, err := loader.Open(path, nil)
+// remoteWorkers are more than the cores, since what they do is wait.
+const remoteWorkers = 8
+
+func verifyFile(ctx context.Context, path string, o *opener, opts *loader.VerifyOptions) (*loader.Report, error) {
+	m, done, err := o.open(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	defer m.Close()
+	defer done()
+	if isAddress(path) && opts.Workers == 0 {
+		opts.Workers = remoteWorkers
+	}
 	return m.Verify(ctx, opts)
 }
 

@@ -46,6 +46,15 @@ func withoutAddress(err error) error {
 	return err
 }
 
+// NameOf is what messages call the file at address: the Name of its Reader.
+func NameOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "(not an address)"
+	}
+	return publicName(u)
+}
+
 // publicName is how messages call a file: without user, password and query, which may be
 // secrets, and readable where that is safe to print.
 func publicName(u *url.URL) string {

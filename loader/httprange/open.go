@@ -111,8 +111,12 @@ func (r *Reader) open(ctx, life context.Context) error {
 	r.name = publicName(r.url)
 	r.ctx, r.cancel = context.WithCancelCause(life)
 	err := r.readPrefix(ctx)
-	if err != nil {
-		r.Close()
+	if err == nil {
+		return nil
+	}
+	r.Close()
+	if !errors.As(err, new(*Error)) { // but why ctx has ended
+		err = r.wrap(0, err)
 	}
 	return err
 }

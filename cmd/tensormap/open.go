@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/loader/httprange"
+)
+
+// opener is how verbs open the model that the user names: by a path or by an address.
+type opener struct {
+	headers headers
+}
+
+func (o *opener) addTo(cmd *cobra.Command) {
+	cmd.Flags().Var(&o.headers, "header", "send `'NAME: VALUE'` to the server, or what the file @FILE has, one a line")
+}
+
+// open opens the model; close lets go of all that it has opened.
+func (o *opener) open(ctx context.Context, name string) (m *loader.Model, close func(), err error) {
+	if isAddress(name) {
+		return o.openAddress(ctx, name)
+	}
+	if len(o.headers) > 0 {
+		return nil, nil, usageError{errors.New("--header is for http and https addresses")}
+	}
+	m, err = loader.Open(name, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	return m, func() { m.Close() }, nil
+}
+
+func (o *opener) openAddress(ctx context.Context, address string) (*loader.Model, func(), error) {
+	header, err := o.headers.parse()
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := httprange.Open(ctx, address, &httprange.Options{Header: header})
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := loader.OpenReaderAt(ctx, interruptible{r, ctx}, r.Size(), nil)
+	if err != nil {
+		r.Close()
+		return nil, nil, err
+	}
+	return m, func() {
+		m.Close()
+		r.Close()
+	}, nil
+}
+
+func isAddress(name string) bool {
+	scheme, _, ok := strings.Cut(name, "://")
+	return ok && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https"))
+}
+
+// called is what to call the file in messages: an address may hold secrets.
+func called(name string) string {
+	if isAddress(name) {
+		return httprange.NameOf(name)
+	}
+	return name
+}
+
+// interruptible is a reader all of whose reads end with ctx.
+type interruptible struct {
+	*httprange.Reader
+	ctx context.Context
+}
+
+func (r interruptible) ReadAt(p []byte, off int64) (int, error) {
+	return r.ReadAtContext(r.ctx, p, off)
+}
+
+func (r interruptible) OpenSibling(ctx context.Context, name string) (io.ReaderAt, int64, error) {
+	s, size, err := r.Reader.OpenSibling(ctx, name)
+	if err != nil {
+		return nil, 0, err
+	}
+	return interruptible{s.(*httprange.Reader), r.ctx}, size, nil
+}
+
+// headers are lines to send with requests. They may be secrets: no message repeats them.
+type headers []string
+
+func (h *headers) String() string { return "" }
+func (h *headers) Type() string   { return "header" }
+
+// Set leaves it to parse to complain, which does not quote as a flag's error does.
+func (h *headers) Set(line string) error {
+	*h = append(*h, line)
+	return nil
+}
+
+func (h headers) parse() (http.Header, error) {
+	header := make(http.Header)
+	for _, line := range h {
+		lines := []string{line}
+		if path, ok := strings.CutPrefix(line, "@"); ok {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return nil, err
+			}
+			lines = strings.Split(strings.TrimSpace(string(text)), "\n")
+		}
+		for _, line := range lines {
+			name, value, ok := strings.Cut(line, ":")
+			value = strings.TrimSpace(value)
+			if !ok || !isToken(name) || strings.ContainsFunc(value, isControl) {
+				return nil, usageError{fmt.Errorf("--header must be 'NAME: VALUE', or @FILE with such lines")}
+			}
+			header.Add(name, value)
+		}
+	}
+	return header, nil
+}
+
+// isToken reports whether s may be the name of a header (RFC 9110, section 5.6.2).
+func isToken(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		letter := 'a' <= r|0x20 && r|0x20 <= 'z'
+		return !letter && !('0' <= r && r <= '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+	})
+}
+
+func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
