@@ -49,7 +49,7 @@ func TestSplitKeys(t *testing.T) {
 		f, err := Decode(b, nil)
 		if c.field != "" {
 			t.Log(name, err)
-			checkError(t, err, c.field, c.at)
+			format.CheckError(t, err, layout.ErrInvalid, c.field, c.at, "")
 			continue
 		}
 		if err != nil {

@@ -57,7 +57,7 @@ func TestValues(t *testing.T) {
 }
 
 func TestArray(t *testing.T) {
-	in := read(t, "llama.gguf")
+	in := fixture(t, "llama")
 	f := mustDecode(t, in)
 	v, _, err := f.Get(in, "tokenizer.ggml.tokens")
 	if err != nil {
@@ -75,7 +75,7 @@ func TestArray(t *testing.T) {
 		}
 		break
 	}
-	in = read(t, "llama.gguf")
+	in = fixture(t, "llama")
 	v, _, _ = f.Get(in, "tokenizer.ggml.scores")
 	scores := v.(*Array)
 	if n := len(slices.Collect(scores.Strings())); n != 0 || scores.Type() != TypeFloat32 {
@@ -85,7 +85,7 @@ func TestArray(t *testing.T) {
 
 func TestKeys(t *testing.T) {
 	var got []string
-	for key, typ := range mustDecode(t, read(t, "v3.gguf")).Keys() {
+	for key, typ := range mustDecode(t, fixture(t, "v3")).Keys() {
 		if got = append(got, key+" "+typ.String()); key == "flag" {
 			break
 		}
@@ -111,14 +111,14 @@ func TestBools(t *testing.T) {
 	f := mustDecode(t, in)
 	one, many := uint64(len(a.b)-32), uint64(len(a.b)-1)
 	_, ok, err := f.Get(in, "one")
-	checkError(t, err, "value", one)
+	format.CheckError(t, err, layout.ErrInvalid, "value", one, "")
 	if ok {
 		t.Error("there, and an error")
 	}
 	_, _, err = f.Get(in, "many")
-	checkError(t, err, "value", many)
+	format.CheckError(t, err, layout.ErrInvalid, "value", many, "")
 	_, err = f.Metadata(in)
-	checkError(t, err, "value", one)
+	format.CheckError(t, err, layout.ErrInvalid, "value", one, "")
 	found := f.Audit(in)
 	if len(found) != 2 || found[0].Warning || found[0].Offset != one || found[1].Offset != many || !errors.Is(found[1], layout.ErrInvalid) {
 		t.Errorf("audit: %v", found)
@@ -159,7 +159,7 @@ func TestSummary(t *testing.T) {
 		"vocabulary": {{Label: "architecture", Value: "test"}, {Label: "tokenizer", Value: "6000 tokens"}},
 		"nothing":    nil,
 	} {
-		in := read(t, name+".gguf")
+		in := fixture(t, name)
 		got, err := mustDecode(t, in).Summary(in)
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %v, %v; want %v", name, got, err, want)
