@@ -16,7 +16,16 @@ const (
 	NoCompression Compression = iota
 	Fast                      // LZ4, at hundreds of MB/s a core
 	High                      // LZ4 HC: some ten times slower, and smaller
+	AsStored                  // what is compressed stays so, block by block, and nothing else is
 )
+
+// compresses reports whether there is anything to be compressed.
+func (c Compression) compresses() bool { return c == Fast || c == High }
+
+// keepsBlocks reports whether e's blocks are written as they are.
+func (c Compression) keepsBlocks(e *encoding) bool {
+	return c == AsStored && e.copied() && e.tensor.Encoding() == layout.LZ4
+}
 
 func (c Compression) level() lz4block.Level {
 	if c == High {

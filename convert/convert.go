@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -21,11 +20,14 @@ type Options struct {
 	DType layout.DType
 	// Keep, if set, names tensors that stay as they are stored, whatever DType says.
 	Keep func(name string) bool
-	// Compress, unless it is NoCompression, stores tensors as LZ4 blocks where that pays: where
+	// Compress, if it is Fast or High, stores tensors as LZ4 blocks where that pays: where
 	// they become smaller by one part in 32, and by 64 bytes. A tensor that does not within
 	// its first 16 MiB is not tried further. What is compressed cannot be viewed in place.
 	Compress Compression
-	// Progress, if set, hears how many of how many bytes of the new file are written, all
+	// ShardBytes, unless it is 0, divides a model whose file would be larger among several
+	// of at most this size; see ToAPR2.
+	ShardBytes uint64
+	// Progress, if set, hears how many of how many bytes of the new files are written, all
 	// counted as not compressed.
 	Progress func(done, total uint64)
 }
@@ -33,7 +35,11 @@ type Options struct {
 // Result says what was written.
 type Result struct {
 	Tensors int
-	Bytes   uint64 // size of the new file
+	Bytes   uint64 // size of the new file, or of shards and manifest together
+	Shards  int    // number of shards; 0 where the model is one file
+	// Oversized are the tensors that alone do not fit into Options.ShardBytes. Each has a
+	// shard of its own.
+	Oversized []string
 	// Kept are the tensors that stayed as they were although Options.DType asked for
 	// something else.
 	Kept []Kept
@@ -61,6 +67,14 @@ type Lost struct {
 // is not re-encoded goes byte for byte from the mapping to the file; a compressed one is
 // decompressed, unless Options.Compress asks for no more than it has. Memory stays constant
 // in any case. The file appears under its name only once it is complete.
+//
+// A model that takes more than Options.ShardBytes becomes several files. That at path is then
+// a manifest, which has the metadata; tensors are in shards beside it, in their order, as
+// many in each as fit uncompressed. For model.apr these are called
+// model-00001-of-00004.apr and so on. Each is an APR2 file of its own, with the required
+// metadata and its tensors' scales. They must not take the place of files of m. Wherever the
+// process ends, path stands for the old model, for nothing, or for the whole of the new one:
+// see [atomicfile.CommitAll]. Shards of an old model that the new one does not replace stay.
 func ToAPR2(ctx context.Context, m *loader.Model, path string, opts *Options) (Result, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -78,23 +92,21 @@ func ToAPR2(ctx context.Context, m *loader.Model, path string, opts *Options) (R
 	if err != nil {
 		return Result{}, err
 	}
-	w, err := apr2.Create(path, descriptors(plan, opts), &apr2.Options{Align: opts.Align, Metadata: md})
+	out, err := newOutput(path, plan, md, opts)
 	if err != nil {
 		return Result{}, about(path, err)
 	}
-	defer w.Abort() // does nothing once Close has succeeded
-	wr := newWriter(ctx, w, opts)
-	for i := range plan {
-		if err := wr.tensor(&plan[i]); err != nil {
-			return Result{}, err
-		}
+	if err := out.checkTargets(m); err != nil {
+		return Result{}, err
 	}
-	if err := w.Close(); err != nil {
+	wr := newWriter(ctx, opts, out.size())
+	if err := wr.write(out); err != nil {
 		return Result{}, err
 	}
 	wr.progress.end()
 	result := wr.result
-	result.Tensors, result.Bytes, result.Kept = len(plan), w.Size(), kept
+	result.Tensors, result.Kept = len(plan), kept
+	result.Shards, result.Oversized = out.shards(), out.oversized
 	return result, nil
 }
 
@@ -111,8 +123,11 @@ func descriptors(plan []encoding, opts *Options) []layout.Tensor {
 	list := make([]layout.Tensor, len(plan))
 	for i, e := range plan {
 		list[i] = layout.Tensor{Name: []byte(e.tensor.Name()), DType: e.dtype, Shape: e.tensor.Shape()}
-		if opts.Compress != NoCompression {
+		switch {
+		case opts.Compress.compresses():
 			list[i].Encoding = layout.LZ4 // perhaps, and of a size that will show
+		case opts.Compress.keepsBlocks(&e):
+			list[i].Encoding, list[i].Stored = layout.LZ4, e.tensor.StoredBytes()
 		}
 	}
 	return list

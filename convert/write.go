@@ -1,17 +1,19 @@
 package convert
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 
 	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/layout/atomicfile"
 	"github.com/tensormap/tensormap/loader/lz4block"
 )
 
 // writer writes one tensor after the other.
 type writer struct {
-	file     *apr2.FileWriter
+	file     *apr2.FileWriter // of the part being written
 	compress Compression
 	lz4      *lz4block.Writer // where compress asks for it
 	buf      buffers
@@ -19,12 +21,65 @@ type writer struct {
 	result   Result
 }
 
-func newWriter(ctx context.Context, file *apr2.FileWriter, opts *Options) *writer {
-	w := &writer{file: file, compress: opts.Compress, progress: progress{ctx: ctx, hear: opts.Progress, total: file.Size()}}
-	if w.compress != NoCompression {
+func newWriter(ctx context.Context, opts *Options, total uint64) *writer {
+	w := &writer{compress: opts.Compress, progress: progress{ctx: ctx, hear: opts.Progress, total: total}}
+	if w.compress.compresses() {
 		w.lz4 = lz4block.NewWriter(nil, w.compress.level())
 	}
 	return w
+}
+
+// write writes all files, and gives them their names once they are complete.
+func (w *writer) write(out *output) error {
+	files, err := w.files(out)
+	defer func() {
+		for _, f := range files {
+			f.Abort() // does nothing once they have their names
+		}
+	}()
+	if err := cmp.Or(err, w.progress.ctx.Err()); err != nil {
+		return err
+	}
+	return atomicfile.CommitAll(files...)
+}
+
+// files writes the parts and, where there is one, the manifest, which comes last.
+func (w *writer) files(out *output) (files []*atomicfile.File, err error) {
+	for i := range out.parts {
+		f, err := w.part(&out.parts[i])
+		if err != nil {
+			return files, err
+		}
+		files = append(files, f)
+	}
+	if out.manifest == nil {
+		return files, nil
+	}
+	f, n, err := out.manifest.write(out.path)
+	if err != nil {
+		return files, err
+	}
+	w.result.Bytes += n
+	return append(files, f), nil
+}
+
+// part writes one file, but for its name, and notes what has become of it.
+func (w *writer) part(p *part) (*atomicfile.File, error) {
+	file, err := apr2.Create(p.path, p.tensors, &p.opts)
+	if err != nil {
+		return nil, about(p.path, err)
+	}
+	defer file.Abort() // does nothing once Prepare has succeeded
+	w.file = file
+	for i := range p.plan {
+		if err := w.tensor(&p.plan[i]); err != nil {
+			return nil, err
+		}
+	}
+	f, err := file.Prepare()
+	p.size, p.crc32 = file.Size(), file.CRC32()
+	w.result.Bytes += p.size
+	return f, err
 }
 
 // tensor writes e, compressed if that is asked for and pays.
@@ -32,7 +87,7 @@ func (w *writer) tensor(e *encoding) error {
 	begun := w.progress.done
 	err := apr2.ErrTakeBack
 	var lost uint64
-	if w.compress != NoCompression {
+	if w.compress.compresses() {
 		lost, err = w.compressed(e)
 	}
 	if errors.Is(err, apr2.ErrTakeBack) {
@@ -42,12 +97,25 @@ func (w *writer) tensor(e *encoding) error {
 	if lost > 0 {
 		w.result.Lost = append(w.result.Lost, Lost{e.tensor.Name(), lost})
 	}
-	w.progress.done = begun + e.rawBytes()
+	w.progress.done = begun + w.planned(e)
 	return err
 }
 
+// planned is how many bytes e has before it is compressed.
+func (w *writer) planned(e *encoding) uint64 {
+	if w.compress.keepsBlocks(e) {
+		return e.tensor.StoredBytes()
+	}
+	return e.rawBytes()
+}
+
+// raw writes e without compressing it.
 func (w *writer) raw(e *encoding) (lost uint64, err error) {
 	err = w.file.WriteTensorFunc(func(dst io.Writer) (err error) {
+		if w.compress.keepsBlocks(e) {
+			_, lost, err = w.copyBlocks(e, dst)
+			return err
+		}
 		lost, err = e.writeTo(&monitor{dst, &w.progress}, &w.buf)
 		return err
 	})
