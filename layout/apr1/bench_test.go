@@ -7,21 +7,12 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )
-
-// sparse is a file of which only the start and the end are there.
-type sparse struct {
-	head layout.Bytes
-	size uint64
-}
-
-func (s sparse) Size() uint64 { return s.size }
-
-func (s sparse) Slice(off, n uint64) ([]byte, error) { return s.head.Slice(off, n) }
 
 // manyTensors is a file of n tensors with the names and shapes of a transformer, without
 // the bytes of the tensors.
-func manyTensors(t testing.TB, n int, d layout.DType) sparse {
+func manyTensors(t testing.TB, n int, d layout.DType) layouttest.Sparse {
 	t.Helper()
 	tensors := make([]layout.Tensor, n)
 	for i := range tensors {
@@ -32,11 +23,11 @@ func manyTensors(t testing.TB, n int, d layout.DType) sparse {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return sparse{head: head.Bytes(), size: w.Size()}
+	return layouttest.Sparse{Head: head.Bytes(), Whole: w.Size()}
 }
 
 // manyJSON is the same in the container JSON.
-func manyJSON(n int) sparse {
+func manyJSON(n int) layouttest.Sparse {
 	var index []byte
 	for i := range n {
 		index = fmt.Appendf(index, `,{"name":"decoder.layers.%d.self_attn.%d.weight","dtype":"F32","shape":[384,384],"offset":%d,"size":589824}`, i/8, i%8, i*589824)
@@ -46,18 +37,18 @@ func manyJSON(n int) sparse {
 	b := append([]byte("APR1\x02\x00\x00\x00{}"), binary.LittleEndian.AppendUint32(nil, uint32(n))...)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(index)))
 	b = append(b, index...)
-	return sparse{head: b, size: uint64(len(b)) + uint64(n)*589824 + crcSize}
+	return layouttest.Sparse{Head: b, Whole: uint64(len(b)) + uint64(n)*589824 + crcSize}
 }
 
 func BenchmarkDecode(b *testing.B) {
 	for _, n := range []int{100, 2000, 20_000} {
-		for container, in := range map[string]sparse{
+		for container, in := range map[string]layouttest.Sparse{
 			"f32":  manyTensors(b, n, layout.F32),
 			"int8": manyTensors(b, n, layout.I8),
 			"json": manyJSON(n),
 		} {
 			b.Run(fmt.Sprintf("tensors=%d/%s", n, container), func(b *testing.B) {
-				b.SetBytes(int64(len(in.head)))
+				b.SetBytes(int64(len(in.Head)))
 				b.ReportAllocs()
 				for b.Loop() {
 					if _, err := Decode(in, nil); err != nil {

@@ -113,7 +113,7 @@ func TestDecodeErrors(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f, err := Decode(tc.data, nil)
-			checkError(t, err, tc.want, tc.field, tc.offset, tc.reason)
+			format.CheckError(t, err, tc.want, tc.field, tc.offset, tc.reason)
 			if f != nil {
 				t.Errorf("a File nevertheless: %+v", f)
 			}
@@ -169,7 +169,7 @@ func TestDecodeJSONErrors(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := Decode(tc.data, nil)
-			checkError(t, err, tc.want, tc.field, tc.offset, tc.reason)
+			format.CheckError(t, err, tc.want, tc.field, tc.offset, tc.reason)
 		})
 	}
 }
@@ -222,9 +222,9 @@ func TestVocabularyErrors(t *testing.T) {
 	} {
 		f := mustDecode(t, tc.data)
 		_, err := f.Metadata(tc.data)
-		checkError(t, err, tc.want, tc.field, tc.offset, tc.reason)
+		format.CheckError(t, err, tc.want, tc.field, tc.offset, tc.reason)
 		_, err = f.Vocabulary(tc.data)
-		checkError(t, err, tc.want, tc.field, tc.offset, tc.reason)
+		format.CheckError(t, err, tc.want, tc.field, tc.offset, tc.reason)
 		findings := f.Audit(tc.data)
 		if len(findings) != 1 || findings[0].Warning || findings[0].Field != tc.field {
 			t.Errorf("%s: findings %v", tc.name, findings)

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )
 
 func tensor(name string, d layout.DType, shape ...uint64) layout.Tensor {
@@ -27,14 +28,6 @@ func scaled(scale float32, zero int64) layout.Tensor {
 	t := tensor("a", layout.I8)
 	t.Quant = layout.Quant{Scale: scale, Zero: zero}
 	return t
-}
-
-func checkError(t *testing.T, err, want error, field string, offset uint64, reason string) {
-	t.Helper()
-	var fe *layout.FormatError
-	if !errors.Is(err, want) || !errors.As(err, &fe) || fe.Format != layout.APR1 || fe.Field != field || fe.Offset != offset || !strings.Contains(fe.Reason, reason) {
-		t.Errorf("got %v, want %s at %d: …%s… (%v)", err, field, offset, reason, want)
-	}
 }
 
 func TestWriterRefuses(t *testing.T) {
@@ -77,7 +70,7 @@ func TestWriterRefuses(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			var out bytes.Buffer
 			w, err := NewWriter(&out, tc.tensors, &tc.opts)
-			checkError(t, err, tc.want, tc.field, tc.offset, tc.reason)
+			format.CheckError(t, err, tc.want, tc.field, tc.offset, tc.reason)
 			if w != nil || out.Len() > 0 {
 				t.Errorf("a Writer, or %d bytes, nevertheless", out.Len())
 			}
@@ -129,20 +122,6 @@ func TestWriterMisuse(t *testing.T) {
 	}
 }
 
-// full takes so many bytes and no more.
-type full struct{ room int }
-
-var errFull = errors.New("disk full")
-
-func (f *full) Write(b []byte) (int, error) {
-	if n := f.room; n < len(b) {
-		f.room = 0
-		return n, errFull
-	}
-	f.room -= len(b)
-	return len(b), nil
-}
-
 // TestWriterFails has the writer below fail at every byte.
 func TestWriterFails(t *testing.T) {
 	data := fixture(t, "int8")
@@ -163,11 +142,11 @@ func TestWriterFails(t *testing.T) {
 		return err
 	}
 	for room := range len(data) {
-		if err := write(&full{room}); !errors.Is(err, errFull) {
+		if err := write(&layouttest.Full{Room: room}); !errors.Is(err, layouttest.ErrDisk) {
 			t.Errorf("room for %d bytes: %v", room, err)
 		}
 	}
-	if err := write(&full{len(data)}); err != nil {
+	if err := write(&layouttest.Full{Room: len(data)}); err != nil {
 		t.Error(err)
 	}
 }

@@ -94,7 +94,7 @@ func (x *Format[F]) CheckDescribed(t testing.TB, f F, data layout.Bytes, want *D
 		t.Errorf("%v version %q, %d bytes; want %q, %d", ix.Format, ix.Version, ix.Size, want.Version, want.Size)
 	}
 	CheckTensors(t, f, data, want.Tensors)
-	CheckMetadata(t, f, data, want.Metadata)
+	x.CheckMetadata(t, f, data, want.Metadata)
 	CheckFindings(t, f, data, want.Verify, want.Findings)
 }
 
@@ -145,7 +145,7 @@ func (w *Tensor) describes(x *layout.Tensor) bool {
 
 // CheckMetadata compares the metadata of a file with JSON: numbers by their exact value, so
 // that 1.0 is 1.
-func CheckMetadata(t testing.TB, f layout.File, in layout.Input, want []byte) {
+func (x *Format[F]) CheckMetadata(t testing.TB, f F, in layout.Input, want []byte) {
 	t.Helper()
 	md, err := f.Metadata(in)
 	if err != nil {
@@ -157,8 +157,13 @@ func CheckMetadata(t testing.TB, f layout.File, in layout.Input, want []byte) {
 		t.Errorf("metadata: %v", err)
 		return
 	}
-	if got, want := ParseJSON(t, text), ParseJSON(t, want); !reflect.DeepEqual(got, want) {
-		t.Errorf("metadata\n%v, want\n%v", got, want)
+	got, wanted := ParseJSON(t, text), ParseJSON(t, want)
+	if x.Normal != nil {
+		x.Normal(got)
+		x.Normal(wanted)
+	}
+	if !reflect.DeepEqual(got, wanted) {
+		t.Errorf("metadata\n%v, want\n%v", got, wanted)
 	}
 }
 

@@ -25,6 +25,10 @@ type Format[F File] struct {
 	Ext   string // how their names end
 	Least int    // how many descriptions there are at least: none is missed by mistake
 
+	// Normal changes metadata parsed by ParseJSON so that what is to compare as the same
+	// is the same; nil if it is already.
+	Normal func(metadata any)
+
 	// Promises checks what the files of this format promise beyond what all do; nil if
 	// that is nothing.
 	Promises func(t testing.TB, f F, data layout.Bytes, got *Answers)
