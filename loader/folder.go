@@ -117,30 +117,31 @@ type dirEntry struct {
 
 // open opens the file for the first time.
 func (e *dirEntry) open() (*os.File, error) {
-	f, err := e.find()
-	if err != nil {
-		return nil, err
-	}
-	if e.info, err = f.Stat(); err == nil {
-		err = regular(f.Name(), e.info)
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
+	return e.find(func(path string, info fs.FileInfo) error {
+		e.info = info
+		if info.Mode().IsRegular() {
+			return nil
+		}
+		return &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("not a regular file, but %v", info.Mode())}
+	})
 }
 
-func regular(path string, info fs.FileInfo) error {
-	if info.Mode().IsRegular() {
-		return nil
-	}
-	return &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("not a regular file, but %v", info.Mode())}
+// reopen opens the file again, and makes sure that it is still the one whose index was read.
+func (e *dirEntry) reopen() (*os.File, error) {
+	return e.find(func(path string, now fs.FileInfo) error {
+		if os.SameFile(e.info, now) && e.info.Size() == now.Size() && e.info.ModTime().Equal(now.ModTime()) {
+			return nil
+		}
+		return &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("%w: %d bytes of %v, now %d bytes of %v",
+			mmapio.ErrChanged, e.info.Size(), e.info.ModTime(), now.Size(), now.ModTime())}
+	})
 }
 
-// find opens whatever has the name, without waiting for the other end of a pipe.
-func (e *dirEntry) find() (*os.File, error) {
-	name, stat, open := filepath.Join(e.folder.dir(), e.name), os.Stat, os.OpenFile
+// find opens whatever has the name, if check agrees, without waiting for the other end of a
+// pipe.
+func (e *dirEntry) find(check func(path string, info fs.FileInfo) error) (*os.File, error) {
+	path := filepath.Join(e.folder.dir(), e.name)
+	name, stat, open := path, os.Stat, os.OpenFile
 	if !e.follow {
 		root, err := e.folder.inside()
 		if err != nil {
@@ -148,30 +149,22 @@ func (e *dirEntry) find() (*os.File, error) {
 		}
 		name, stat, open = e.name, root.Stat, root.OpenFile
 	}
-	if nonblock == 0 {
-		info, err := stat(name)
-		if err == nil {
-			err = regular(name, info)
-		}
+	checked := func(info fs.FileInfo, err error) error {
 		if err != nil {
+			return err
+		}
+		return check(path, info)
+	}
+	if nonblock == 0 {
+		if err := checked(stat(name)); err != nil {
 			return nil, err
 		}
 	}
-	return open(name, os.O_RDONLY|nonblock, 0)
-}
-
-// reopen opens the file again, and makes sure that it is still the one whose index was read.
-func (e *dirEntry) reopen() (*os.File, error) {
-	f, err := e.find()
+	f, err := open(name, os.O_RDONLY|nonblock, 0)
 	if err != nil {
 		return nil, err
 	}
-	now, err := f.Stat()
-	if err == nil && !(os.SameFile(e.info, now) && e.info.Size() == now.Size() && e.info.ModTime().Equal(now.ModTime())) {
-		err = &fs.PathError{Op: "open", Path: f.Name(), Err: fmt.Errorf("%w: %d bytes of %v, now %d bytes of %v",
-			mmapio.ErrChanged, e.info.Size(), e.info.ModTime(), now.Size(), now.ModTime())}
-	}
-	if err != nil {
+	if err := checked(f.Stat()); err != nil {
 		f.Close()
 		return nil, err
 	}
