@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )
 
 // manyTensors is a file of n tensors with the names and shapes of a transformer, without
 // the bytes of the tensors.
-func manyTensors(t testing.TB, n int) sparse {
+func manyTensors(t testing.TB, n int) layouttest.Sparse {
 	t.Helper()
 	tensors := make([]layout.Tensor, n)
 	for i := range tensors {
@@ -22,14 +23,14 @@ func manyTensors(t testing.TB, n int) sparse {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return sparse{head: head.Bytes(), size: w.Size()}
+	return layouttest.Sparse{Head: head.Bytes(), Whole: w.Size()}
 }
 
 func BenchmarkDecode(b *testing.B) {
 	for _, n := range []int{100, 2000, 20_000} {
 		b.Run(fmt.Sprintf("tensors=%d", n), func(b *testing.B) {
 			in := manyTensors(b, n)
-			b.SetBytes(int64(len(in.head)))
+			b.SetBytes(int64(len(in.Head)))
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := Decode(in, nil); err != nil {

@@ -202,13 +202,13 @@ func TestWriteBlocksRefuses(t *testing.T) {
 // TestUnknownSizeNeedsFile: what is written from front to back has its sizes first.
 func TestUnknownSizeNeedsFile(t *testing.T) {
 	_, err := NewWriter(io.Discard, []layout.Tensor{lz4Tensor("a", 0, layout.U8, 5)}, nil)
-	checkError(t, err, layout.ErrUnsupported, "size", 42, `tensor "a": how many bytes it takes compressed`)
+	format.CheckError(t, err, layout.ErrUnsupported, "size", 42, `tensor "a": how many bytes it takes compressed`)
 	_, err = NewWriter(io.Discard, []layout.Tensor{lz4Tensor("a", 1, layout.U8, 300)}, nil)
-	checkError(t, err, layout.ErrInvalid, "raw_size", 42, "255 times")
+	format.CheckError(t, err, layout.ErrInvalid, "raw_size", 42, "255 times")
 	odd := tensor("a", layout.U8, 5)
 	odd.Encoding = layout.Encrypted
 	_, err = NewWriter(io.Discard, []layout.Tensor{odd}, nil)
-	checkError(t, err, layout.ErrUnsupported, "flags", 42, "no encoding encrypted")
+	format.CheckError(t, err, layout.ErrUnsupported, "flags", 42, "no encoding encrypted")
 
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -2,13 +2,13 @@ package apr2
 
 import (
 	"errors"
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )
 
 // literal64 is a file with the 64-byte header, byte by byte from aprender's layout.
@@ -54,14 +54,7 @@ func patch64(pairs ...any) layout.Bytes {
 	return resum64(data)
 }
 
-func mustDecode64(t testing.TB, in layout.Input) *File64 {
-	t.Helper()
-	f, err := Decode(in, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f.(*File64)
-}
+func mustDecode64(t testing.TB, in layout.Input) *File64 { return format64.MustDecode(t, in).(*File64) }
 
 func TestDecodeLiteral64(t *testing.T) {
 	f := mustDecode64(t, literal64)
@@ -163,7 +156,7 @@ func TestDecode64Errors(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := Decode(tc.in, nil)
-			checkError(t, err, tc.want, tc.field, tc.offset, tc.reason)
+			format.CheckError(t, err, tc.want, tc.field, tc.offset, tc.reason)
 		})
 	}
 }
@@ -208,20 +201,20 @@ func TestDecode64Limits(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = f.Metadata(literal64)
-	checkError(t, err, layout.ErrLimit, "metadata_size", 20, "2 bytes, more than 1")
+	format.CheckError(t, err, layout.ErrLimit, "metadata_size", 20, "2 bytes, more than 1")
 	long := many64(1, func(int) string { return strings.Repeat("n", 257) })
 	_, err = Decode(long, nil)
-	checkError(t, err, layout.ErrLimit, "name", 64, "257 bytes, more than 256")
+	format.CheckError(t, err, layout.ErrLimit, "name", 64, "257 bytes, more than 256")
 	big := patch64(20, "\x00\x00\x00\x01", 24, "\x00\x00\x00\x02", 32, "\x00\x00\x00\x02", 8, "\x00")
-	in := sparse{head: big[:64], size: 1 << 26}
+	in := layouttest.Sparse{Head: big[:64], Whole: 1 << 26}
 	_, err = mustDecode64(t, in).Metadata(in)
 	if err != nil && errors.Is(err, layout.ErrLimit) {
 		t.Errorf("16 MiB of metadata: %v", err)
 	}
 	big = patch64(20, "\x01\x00\x00\x01", 24, "\x00\x00\x00\x02", 32, "\x00\x00\x00\x02", 8, "\x00")
-	in = sparse{head: big[:64], size: 1 << 26}
+	in = layouttest.Sparse{Head: big[:64], Whole: 1 << 26}
 	_, err = mustDecode64(t, in).Metadata(in)
-	checkError(t, err, layout.ErrLimit, "metadata_size", 20, "16777217 bytes, more than 16777216")
+	format.CheckError(t, err, layout.ErrLimit, "metadata_size", 20, "16777217 bytes, more than 16777216")
 }
 
 // many64 is a file of n empty tensors and nothing else: the smallest entries there are.
@@ -325,16 +318,8 @@ func TestAudit64(t *testing.T) {
 		{"required keys are the draft's", patch64(20, "\x07", 64, `{"a":1}`), ""},
 		{"the draft's footer is none here", append(slices.Clone(literal64[:308]), "2RPA\x44\x01\x00\x00\x00\x00\x00\x00"+zeroBytes(4)...), ""},
 	} {
-		f := mustDecode64(t, tc.in)
-		var got []string
-		for _, finding := range f.Audit(tc.in) {
-			mark := "!"
-			if finding.Warning {
-				mark = ""
-			}
-			got = append(got, fmt.Sprintf("%s%s@%d", mark, finding.Field, finding.Offset))
-		}
-		if strings.Join(got, " ") != tc.want {
+		mustDecode64(t, tc.in)
+		if got := findings(t, tc.in); got != tc.want {
 			t.Errorf("%s: findings %q, want %q", tc.name, got, tc.want)
 		}
 	}
@@ -347,7 +332,7 @@ func TestDraftLike64(t *testing.T) {
 		t.Errorf("header %+v", f.Header)
 	}
 	_, err := Decode(patch(12, "\x40", 16, "\x00", 294, "XXXX"), nil)
-	checkError(t, err, layout.ErrChecksum, "checksum", 40, "64-byte header")
-	_, err = Decode(failing{data, 290}, nil) // without the footer it cannot be told
-	checkError(t, err, layout.ErrChecksum, "checksum", 40, "64-byte header")
+	format.CheckError(t, err, layout.ErrChecksum, "checksum", 40, "64-byte header")
+	_, err = Decode(layouttest.Failing{Bytes: data, From: 290}, nil) // without the footer it cannot be told
+	format.CheckError(t, err, layout.ErrChecksum, "checksum", 40, "64-byte header")
 }

@@ -1,7 +1,6 @@
 package apr2
 
 import (
-	"errors"
 	"hash/crc32"
 	"reflect"
 	"slices"
@@ -224,19 +223,8 @@ func TestDecodeErrors(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := Decode(tc.in, nil)
-			checkError(t, err, tc.want, tc.field, tc.offset, tc.reason)
+			format.CheckError(t, err, tc.want, tc.field, tc.offset, tc.reason)
 		})
-	}
-}
-
-func checkError(t *testing.T, err, want error, field string, offset uint64, reason string) {
-	t.Helper()
-	var fe *layout.FormatError
-	switch {
-	case !errors.As(err, &fe):
-		t.Fatalf("got %v, want a FormatError", err)
-	case !errors.Is(err, want), fe.Format != layout.APR2, fe.Field != field, fe.Offset != offset, !strings.Contains(fe.Reason, reason):
-		t.Errorf("got  %v\nwant apr2: offset %d: %s: …%s… (%v)", err, offset, field, reason, want)
 	}
 }
 
@@ -285,14 +273,14 @@ func TestDecodeLimits(t *testing.T) {
 		{"shape", literal, layout.Limits{Rank: 1}, 83},
 	} {
 		_, err := Decode(tc.in, &tc.lim)
-		checkError(t, err, layout.ErrLimit, tc.name, tc.at, "more than 1")
+		format.CheckError(t, err, layout.ErrLimit, tc.name, tc.at, "more than 1")
 	}
 	f, err := Decode(literal, &layout.Limits{HeaderBytes: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = f.Metadata(literal)
-	checkError(t, err, layout.ErrLimit, "metadata_size", 16, "2 bytes, more than 1")
+	format.CheckError(t, err, layout.ErrLimit, "metadata_size", 16, "2 bytes, more than 1")
 }
 
 func TestDialects(t *testing.T) {
@@ -308,7 +296,7 @@ func TestDialects(t *testing.T) {
 	} {
 		_, err := Decode(layout.Bytes(tc.head), nil)
 		t.Run(tc.name, func(t *testing.T) {
-			checkError(t, err, layout.ErrUnsupported, "magic", 0, tc.want)
+			format.CheckError(t, err, layout.ErrUnsupported, "magic", 0, tc.want)
 		})
 	}
 }
@@ -335,7 +323,7 @@ func TestMetadataErrors(t *testing.T) {
 		in := patch(12, "\x84", 16, string(rune(len(tc.json))), 132, tc.json)
 		f := mustDecode(t, in)
 		_, err := f.Metadata(in)
-		t.Run(tc.name, func(t *testing.T) { checkError(t, err, tc.want, "metadata", tc.offset, "") })
+		t.Run(tc.name, func(t *testing.T) { format.CheckError(t, err, tc.want, "metadata", tc.offset, "") })
 		if got := findings(t, in); !strings.HasPrefix(got, "!metadata@") {
 			t.Errorf("%s: findings %q", tc.name, got)
 		}
@@ -378,7 +366,7 @@ func TestScales(t *testing.T) {
 		got, err := f.Scales(md)
 		switch {
 		case tc.field != "":
-			checkError(t, err, layout.ErrInvalid, tc.field, 32, "")
+			format.CheckError(t, err, layout.ErrInvalid, tc.field, 32, "")
 		case err != nil || !reflect.DeepEqual(got, tc.want):
 			t.Errorf("%s: %v, %v, want %v", tc.json, got, err, tc.want)
 		}

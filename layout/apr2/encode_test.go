@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )
 
 func tensor(name string, d layout.DType, shape ...uint64) layout.Tensor {
@@ -60,7 +61,7 @@ func TestWriterRefuses(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			var out bytes.Buffer
 			w, err := NewWriter(&out, tc.tensors, &tc.opts)
-			checkError(t, err, tc.want, tc.field, tc.offset, tc.reason)
+			format.CheckError(t, err, tc.want, tc.field, tc.offset, tc.reason)
 			if w != nil || out.Len() > 0 {
 				t.Errorf("a Writer, or %d bytes, nevertheless", out.Len())
 			}
@@ -131,28 +132,13 @@ func TestWriterClosed(t *testing.T) {
 	}
 }
 
-// limited fails, or writes short, after so many bytes.
-type limited struct {
-	left int
-	err  error
-}
-
-func (l *limited) Write(b []byte) (int, error) {
-	n := min(l.left, len(b))
-	l.left -= n
-	if n < len(b) {
-		return n, l.err
-	}
-	return n, nil
-}
-
 // TestWriterFails lets the writer below fail after any number of bytes.
 func TestWriterFails(t *testing.T) {
 	data := fixture(t, "tiny")
 	f := mustDecode(t, data)
 	for n := range data {
-		for given, want := range map[error]error{errDisk: errDisk, nil: io.ErrShortWrite} {
-			w, err := NewWriter(&limited{n, given}, f.Index().Tensors, nil)
+		for short, want := range map[bool]error{false: layouttest.ErrDisk, true: io.ErrShortWrite} {
+			w, err := NewWriter(&layouttest.Full{Room: n, Short: short}, f.Index().Tensors, nil)
 			for i := 0; err == nil && i < len(f.Index().Tensors); i++ {
 				x := f.Index().Tensors[i]
 				err = w.WriteTensor(data[x.Offset:][:x.Stored])
@@ -176,9 +162,9 @@ func TestReaderFails(t *testing.T) {
 	r, pw := io.Pipe()
 	go func() {
 		pw.Write([]byte("123"))
-		pw.CloseWithError(errDisk)
+		pw.CloseWithError(layouttest.ErrDisk)
 	}()
-	if err := w.WriteTensorFrom(r); !errors.Is(err, errDisk) {
+	if err := w.WriteTensorFrom(r); !errors.Is(err, layouttest.ErrDisk) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -192,7 +178,7 @@ func (endless) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 func TestWriterMemory(t *testing.T) {
 	const big = 256 << 20
 	tensors := []layout.Tensor{tensor("a", layout.F32, big/4), tensor("b", layout.F32, big/4)}
-	got := allocated(func() {
+	layouttest.Bound{Fixed: 2 * chunk}.Check(t, "two tensors", 2*big, func() {
 		w, err := NewWriter(io.Discard, tensors, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -206,9 +192,6 @@ func TestWriterMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	if limit := uint64(2 * chunk); got > limit {
-		t.Errorf("%d bytes allocated for two tensors of %d, more than %d", got, big, limit)
-	}
 }
 
 // TestWriteTensorDoesNotAllocate: what comes as a slice is neither copied nor buffered.
@@ -228,21 +211,6 @@ func TestWriteTensorDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// sparse is a file of which only the ends exist.
-type sparse struct {
-	head, tail []byte
-	size       uint64
-}
-
-func (s sparse) Size() uint64 { return s.size }
-
-func (s sparse) Slice(off, n uint64) ([]byte, error) {
-	if at := s.size - uint64(len(s.tail)); off >= at {
-		return layout.Bytes(s.tail).Slice(off-at, n)
-	}
-	return layout.Bytes(s.head).Slice(off, n)
-}
-
 // TestHuge places tensors far beyond 4 GiB, without writing them.
 func TestHuge(t *testing.T) {
 	tensors := []layout.Tensor{
@@ -256,8 +224,8 @@ func TestHuge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := sparse{head.Bytes(), append(make([]byte, 4), "2RPA\x00\x00\x00\x00\x00\x00\x00\x00"...), w.Size()}
-	le.PutUint64(in.tail[8:], in.size)
+	in := layouttest.Sparse{Head: head.Bytes(), Tail: append(make([]byte, 4), "2RPA\x00\x00\x00\x00\x00\x00\x00\x00"...), Whole: w.Size()}
+	le.PutUint64(in.Tail[8:], in.Whole)
 	f := mustDecode(t, in)
 	at := uint64(f.Header.DataOffset)
 	for i, size := range []uint64{24 << 30, 34 << 45, 7, 1} {
@@ -266,8 +234,8 @@ func TestHuge(t *testing.T) {
 		}
 		at = (at + size + 63) / 64 * 64
 	}
-	if want := at - 63 + 16; in.size != want { // d has but one byte of its last 64
-		t.Errorf("size %d, want %d", in.size, want)
+	if want := at - 63 + 16; in.Whole != want { // d has but one byte of its last 64
+		t.Errorf("size %d, want %d", in.Whole, want)
 	}
 	if got, want := findings(t, in), "apr_version@32 model_type@32 architecture@32"; got != want {
 		t.Errorf("findings %q, want %q", got, want)
@@ -378,7 +346,7 @@ func TestWriteTensorFunc(t *testing.T) {
 		{"none", pieces(false), layout.ErrInvalid},
 		{"long", pieces(false, "12", "345"), layout.ErrInvalid},
 		{"long, dropped", pieces(true, "1234", "5"), layout.ErrInvalid},
-		{"own error", func(io.Writer) error { return errDisk }, errDisk},
+		{"own error", func(io.Writer) error { return layouttest.ErrDisk }, layouttest.ErrDisk},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out bytes.Buffer
@@ -410,7 +378,7 @@ func TestWriteTensorFuncKeepsCause(t *testing.T) {
 	if _, err := NewWriter(&head, tensors, nil); err != nil {
 		t.Fatal(err)
 	}
-	w, err := NewWriter(&limited{head.Len() + 2, errDisk}, tensors, nil)
+	w, err := NewWriter(&layouttest.Full{Room: head.Len() + 2}, tensors, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -418,7 +386,7 @@ func TestWriteTensorFuncKeepsCause(t *testing.T) {
 		dst.Write([]byte("1234")) // error dropped
 		return nil
 	})
-	if err != errDisk {
-		t.Errorf("got %v, want %v", err, errDisk)
+	if err != layouttest.ErrDisk {
+		t.Errorf("got %v, want %v", err, layouttest.ErrDisk)
 	}
 }

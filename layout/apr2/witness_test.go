@@ -2,13 +2,8 @@ package apr2
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"hash/crc32"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -16,133 +11,60 @@ import (
 	"testing/iotest"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )
 
-const fixtures = "../../testdata/apr2"
+// format is what all tests of the package decode. These fixtures gen_apr2.py has written.
+var format = layouttest.Format[layout.File]{
+	ID: layout.APR2, Decode: Decode, Dir: "../../testdata/apr2", Ext: ".apr", Least: 15, Promises: checkPromises,
+}
 
-// expected is what gen_apr2.py, which wrote the fixtures, says about one.
+// expected is what gen_apr2.py says about a fixture beside what descriptions have in common.
 type expected struct {
-	Size     uint64
-	CRC32    uint32
-	Header   Header
-	Flags    []string
-	Metadata json.RawMessage
-	Tensors  []struct {
-		Name, DType, Encoding string
-		Shape                 []uint64
-		Offset, Stored, Raw   uint64
-		StoredSHA256          string `json:"stored_sha256"`
-	}
+	CRC32  uint32
+	Header Header
+	Flags  []string
 }
 
-func fixtureNames(t testing.TB) []string {
+func expectation(t testing.TB, name string) (want expected) {
 	t.Helper()
-	paths, err := filepath.Glob(fixtures + "/*.apr")
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("no fixtures: %v", err)
-	}
-	for i, p := range paths {
-		paths[i] = strings.TrimSuffix(filepath.Base(p), ".apr")
-	}
-	return paths
-}
-
-func fixture(t testing.TB, name string) layout.Bytes {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join(fixtures, name+".apr"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
-}
-
-func expectation(t *testing.T, name string) (want expected) {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join(fixtures, name+".json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(b, &want); err != nil {
-		t.Fatal(err)
-	}
+	format.Description(t, name, &want)
 	return want
 }
 
-func mustDecode(t testing.TB, in layout.Input) *File {
-	t.Helper()
-	f, err := Decode(in, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f.(*File)
-}
+func fixture(t testing.TB, name string) layout.Bytes { return format.Read(t, name) }
 
-func TestWitnessIndex(t *testing.T) {
-	for _, name := range fixtureNames(t) {
-		t.Run(name, func(t *testing.T) {
-			data, want := fixture(t, name), expectation(t, name)
-			f := mustDecode(t, data)
-			if f.Header != want.Header {
-				t.Errorf("header %+v, want %+v", f.Header, want.Header)
-			}
+func mustDecode(t testing.TB, in layout.Input) *File { return format.MustDecode(t, in).(*File) }
+
+func TestWitness(t *testing.T) {
+	for _, x := range format.Fixtures(t) {
+		t.Run(x.Name, func(t *testing.T) {
+			f, want := mustDecode(t, x.Data), expectation(t, x.Name)
 			ix := f.Index()
-			if v := fmt.Sprintf("2.%d", want.Header.Minor); ix.Version != v || ix.Size != want.Size || !slices.Equal(ix.Flags, want.Flags) {
-				t.Errorf("version %s, size %d, flags %v, want %s, %d, %v", ix.Version, ix.Size, ix.Flags, v, want.Size, want.Flags)
+			if f.Header != want.Header || !slices.Equal(ix.Flags, want.Flags) {
+				t.Errorf("header %+v, flags %v; want %+v, %v", f.Header, ix.Flags, want.Header, want.Flags)
 			}
-			if len(ix.Tensors) != len(want.Tensors) {
-				t.Fatalf("%d tensors, want %d", len(ix.Tensors), len(want.Tensors))
+			if v := fmt.Sprintf("2.%d", want.Header.Minor); ix.Format != layout.APR2 || ix.Version != v || ix.Size != x.Want.Size {
+				t.Errorf("%v version %s, %d bytes; want %s, %d", ix.Format, ix.Version, ix.Size, v, x.Want.Size)
 			}
-			for i, w := range want.Tensors {
-				got := ix.Tensors[i]
-				if string(got.Name) != w.Name || got.DType.String() != w.DType || got.Encoding.String() != w.Encoding ||
-					!slices.Equal(got.Shape, w.Shape) || got.Offset != w.Offset || got.Stored != w.Stored || got.Raw != w.Raw {
-					t.Errorf("tensor %d: got %+v, want %+v", i, got, w)
-					continue
-				}
-				sum := sha256.Sum256(data[got.Offset:][:got.Stored])
-				if hex.EncodeToString(sum[:]) != w.StoredSHA256 {
-					t.Errorf("tensor %q: stored bytes differ", w.Name)
-				}
-				if ix.Find(w.Name) != i {
-					t.Errorf("Find(%q) = %d, want %d", w.Name, ix.Find(w.Name), i)
-				}
-			}
+			layouttest.CheckTensors(t, f, x.Data, x.Want.Tensors)
+			format.CheckMetadata(t, f, x.Data, x.Want.Metadata)
 		})
 	}
 }
 
-func TestWitnessMetadata(t *testing.T) {
-	for _, name := range fixtureNames(t) {
-		data, want := fixture(t, name), expectation(t, name)
-		md, err := mustDecode(t, data).Metadata(data)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		b, err := md.MarshalJSON()
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got, exp any
-		if json.Unmarshal(b, &got) != nil || json.Unmarshal(want.Metadata, &exp) != nil || !reflect.DeepEqual(got, exp) {
-			t.Errorf("%s: metadata %s, want %s", name, b, want.Metadata)
-		}
-	}
-}
-
 func TestWitnessChecksum(t *testing.T) {
-	for _, name := range fixtureNames(t) {
-		data, want := fixture(t, name), expectation(t, name)
-		sums, err := mustDecode(t, data).Checksums(data)
+	for _, x := range format.Fixtures(t) {
+		sums, err := mustDecode(t, x.Data).Checksums(x.Data)
 		if err != nil || len(sums) != 1 {
-			t.Fatalf("%s: %v, %v", name, sums, err)
+			t.Fatalf("%s: %v, %v", x.Name, sums, err)
 		}
-		end := want.Size - 16
-		if s := sums[0]; s != (layout.Checksum{Field: "crc32", At: end, Offset: 0, Size: end, Want: want.CRC32}) {
-			t.Errorf("%s: %+v, want %#x over %d bytes", name, s, want.CRC32, end)
+		want, end := expectation(t, x.Name).CRC32, x.Want.Size-16
+		if s := sums[0]; s != (layout.Checksum{Field: "crc32", At: end, Offset: 0, Size: end, Want: want}) {
+			t.Errorf("%s: %+v, want %#x over %d bytes", x.Name, s, want, end)
 		}
-		if right := crc32.ChecksumIEEE(data[:end]) == want.CRC32; right != (name != "badcrc") {
-			t.Errorf("%s: that the checksum is right is %t", name, right)
+		if right := crc32.ChecksumIEEE(x.Data[:end]) == want; right != (x.Name != "badcrc") {
+			t.Errorf("%s: that the checksum is right is %t", x.Name, right)
 		}
 	}
 }
@@ -158,10 +80,9 @@ func TestWitnessAudit(t *testing.T) {
 		"badmagicend": "!magic_end@968",
 		"badfilesize": "!file_size@972",
 	}
-	for _, name := range fixtureNames(t) {
-		data := fixture(t, name)
-		if got := findings(t, data); got != want[name] {
-			t.Errorf("%s: findings %q, want %q", name, got, want[name])
+	for _, x := range format.Fixtures(t) {
+		if got := findings(t, x.Data); got != want[x.Name] {
+			t.Errorf("%s: findings %q, want %q", x.Name, got, want[x.Name])
 		}
 	}
 }
@@ -169,7 +90,7 @@ func TestWitnessAudit(t *testing.T) {
 // findings shows what Audit finds as field@offset, failures with a "!".
 func findings(t testing.TB, in layout.Input) string {
 	var got []string
-	for _, f := range mustDecode(t, in).Audit(in) {
+	for _, f := range format.MustDecode(t, in).Audit(in) {
 		mark := "!"
 		if f.Warning {
 			mark = ""
@@ -212,7 +133,7 @@ func TestWitnessEncode(t *testing.T) {
 			}
 			for _, streamed := range []bool{false, true} {
 				if got := rewrite(t, f, data, &opts, streamed); !bytes.Equal(got, data) {
-					t.Errorf("streamed=%t: differs from byte %d on", streamed, firstDifference(got, data))
+					t.Errorf("streamed=%t: differs from byte %d on", streamed, layouttest.FirstDifference(got, data))
 				}
 			}
 		})
@@ -244,13 +165,4 @@ func rewrite(t testing.TB, f *File, data []byte, opts *Options, streamed bool) [
 		t.Errorf("Size is %d, but %d bytes were written", w.Size(), out.Len())
 	}
 	return out.Bytes()
-}
-
-func firstDifference(a, b []byte) int {
-	for i := range min(len(a), len(b)) {
-		if a[i] != b[i] {
-			return i
-		}
-	}
-	return min(len(a), len(b))
 }
