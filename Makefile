@@ -9,15 +9,19 @@ BENCHTIME ?= 200ms
 BENCHCOUNT ?= 1
 BENCHSTAT = golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+WAZERO = github.com/tetratelabs/wazero/cmd/wazero@v1.12.0
 
 # What must build beside the machine at hand: no mapping (windows, wasm), another
 # word size, another byte order.
 PLATFORMS = windows/amd64 darwin/arm64 freebsd/amd64 linux/arm64 linux/386 linux/s390x wasip1/wasm js/wasm
 
-.PHONY: help test test-purego test-race test-arm64 lint cross fuzz bench bench-peers peers-values generate ci
+# What also has to work where nothing can be mapped and there is one thread.
+WASM = ./layout/... ./mmapio ./dequant ./shard ./loader/... ./convert
+
+.PHONY: help test test-purego test-race test-arm64 test-js test-wasip1 lint cross fuzz bench bench-peers peers-values generate ci
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
 test: ## all tests
 	$(GO) test ./...
@@ -31,6 +35,13 @@ test-race: ## all tests under the race detector, and with every pointer conversi
 
 test-arm64: ## the NEON kernels, on this machine under qemu-aarch64 (Debian: qemu-user)
 	GOARCH=arm64 $(GO) test -p 1 -exec qemu-aarch64 ./dequant
+
+test-js: ## the library as WebAssembly for browsers, in Node 18 or later
+	GOOS=js GOARCH=wasm $(GO) test -exec "$$($(GO) env GOROOT)/lib/wasm/go_js_wasm_exec" $(WASM)
+
+test-wasip1: ## the library as WebAssembly with WASI preview 1, in wazero
+	GOOS=wasip1 GOARCH=wasm $(GO) test \
+		-exec 'env -u GOOS -u GOARCH $(GO) run $(WAZERO) run -mount=/:/ -env-inherit' $(WASM)
 
 lint: ## gofmt, vet, staticcheck, and unsafe only where it belongs
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'gofmt would change these files'; exit 1; }
