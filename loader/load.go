@@ -116,15 +116,15 @@ type padded struct {
 }
 
 // load reads a portion of a file that is not mapped.
-func (w *warming) load(ctx context.Context, p *portion) (resident uint64, err error) {
+func (w *warming) load(ctx context.Context, p *portion) error {
 	r := run{file: p.file, off: p.off}
 	for i := range p.parts {
 		part := &p.parts[i]
 		b := part.memory()
 		if b == nil {
-			resident += part.n
+			w.resident.Add(part.n)
 			if err := w.fetch(ctx, &r); err != nil {
-				return resident, err
+				return err
 			}
 			r = run{file: p.file, off: r.off + r.n + part.gap + part.n}
 			continue
@@ -138,14 +138,14 @@ func (w *warming) load(ctx context.Context, p *portion) (resident uint64, err er
 		r.n += gap + part.n
 	}
 	if err := w.fetch(ctx, &r); err != nil {
-		return resident, err
+		return err
 	}
 	for i := range p.parts {
 		if err := p.parts[i].arrived(); err != nil {
-			return resident, err
+			return err
 		}
 	}
-	return resident, nil
+	return nil
 }
 
 // fetch reads r when it is its time.

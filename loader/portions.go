@@ -9,7 +9,9 @@ import (
 type portion struct {
 	file   *file
 	off, n uint64
-	parts  []part // what of it is for which tensor; none where the file is mapped
+
+	resident uint64 // bytes of a mapped file that are in memory before anything is read
+	parts    []part // what of it is for which tensor; none where the file is mapped
 }
 
 // portions are laid one behind the other, tensor by tensor: what follows its predecessor in

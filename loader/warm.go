@@ -122,7 +122,7 @@ func (m *Model) warm(ctx context.Context, plan *WarmPlan, tensors []Tensor) (War
 	for _, t := range tensors {
 		w.add(t)
 	}
-	err := w.run(ctx)
+	err := cmp.Or(w.look(ctx), w.run(ctx))
 	return Warmth{Bytes: w.total, Resident: w.resident.Load()}, err
 }
 
@@ -154,6 +154,27 @@ func (w *warming) admit(m *Model, tensors []Tensor) error {
 				ErrTooLarge, max(m.opts.CacheBytes, 0)))
 		}
 		left -= t.desc.Raw
+	}
+	return nil
+}
+
+// look finds out what of mapped files is in memory, before any reading, which brings the
+// kernel to read ahead.
+func (w *warming) look(ctx context.Context) error {
+	for i := range w.list {
+		p := &w.list[i]
+		if !p.file.mapping.Aliased() {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, err := p.file.mapping.Resident(p.off, p.n)
+		if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+			return p.file.wrap(err)
+		}
+		p.resident = n
+		w.resident.Add(n)
 	}
 	return nil
 }
@@ -191,11 +212,9 @@ func (w *warming) work(ctx context.Context) error {
 			return err
 		}
 		p := &w.list[i]
-		resident, err := w.read(ctx, p)
-		if err != nil {
+		if err := w.read(ctx, p); err != nil {
 			return err
 		}
-		w.resident.Add(resident)
 		w.progress(p.n)
 	}
 }
@@ -210,26 +229,32 @@ func (w *warming) progress(n uint64) {
 	w.plan.Progress(w.done, w.total)
 }
 
-// read brings a portion into memory, and says how much of it was there.
-func (w *warming) read(ctx context.Context, p *portion) (resident uint64, err error) {
+// read brings a portion into memory.
+func (w *warming) read(ctx context.Context, p *portion) error {
 	if !p.file.mapping.Aliased() {
 		return w.load(ctx, p)
 	}
-	resident, err = w.populate(ctx, p)
-	return resident, p.file.wrap(err)
+	if err := w.rate.wait(ctx, p.n-p.resident); err != nil {
+		return err
+	}
+	return p.file.wrap(p.populate())
 }
 
-// populate reads a portion of a mapped file.
-func (w *warming) populate(ctx context.Context, p *portion) (resident uint64, err error) {
+// willNeed is how much is announced to the kernel at a time. Of a longer stretch it reads, by
+// the device's settings, only the beginning.
+const willNeed = 512 << 10
+
+// populate reads a portion of a mapped file. Announced first, all of it is on its way at
+// once, and nothing else: faults alone would read small pieces and then ahead, by how the
+// device is set up.
+func (p *portion) populate() error {
 	mapping := p.file.mapping
-	resident, err = mapping.Resident(p.off, p.n)
-	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		return 0, err
+	for off, end := p.off, p.off+p.n; off < end && p.resident < p.n; off += willNeed {
+		if err := mapping.Advise(mmapio.WillNeed, off, min(willNeed, end-off)); err != nil {
+			break // Populate does without
+		}
 	}
-	if err := w.rate.wait(ctx, p.n-resident); err != nil {
-		return 0, err
-	}
-	return resident, mapping.Populate(p.off, p.n)
+	return mapping.Populate(p.off, p.n)
 }
 
 func (f *file) wrap(err error) error {

@@ -27,10 +27,6 @@ func cold(t *testing.T, path string) *loader.Model {
 	if n, err := mapping.Resident(0, mapping.Size()); err != nil || n > 0 {
 		t.Skipf("%d bytes stay in memory; %v", n, err)
 	}
-	// The kernel reads ahead of what is touched by itself, but not of what is populated.
-	if err := mapping.Advise(mmapio.Random, 0, mapping.Size()); err != nil {
-		t.Fatal(err)
-	}
 	return m
 }
 

@@ -1,0 +1,241 @@
+//go:build linux
+
+package bench
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tensormap/tensormap/loader"
+)
+
+// Cold reads want a quiet disk and more than fits its caches:
+//
+//	TMPDIR=/on/that/disk go test ./bench -run '^$' -bench 'Cold|Latency' -benchtime 5x -cold 1024
+var coldMiB = flag.Int("cold", 64, "size in MiB of the models that are read from disk")
+
+// coldModel is a SafeTensors file of random tensors of 16 MiB on disk.
+func coldModel(b *testing.B) *os.File {
+	b.Helper()
+	const each = 16
+	var header, comma = "", "{"
+	for i := range max(1, *coldMiB/each) {
+		header += fmt.Sprintf(`%s"layers.%d.weight":{"dtype":"U8","shape":[%d],"data_offsets":[%d,%d]}`, comma, i, each<<20, i*each<<20, (i+1)*each<<20)
+		comma = ","
+	}
+	header += "}"
+	path := filepath.Join(b.TempDir(), "model.safetensors")
+	f, err := os.Create(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { f.Close() })
+	fmt.Fprintf(f, "%s%s", []byte{byte(len(header)), byte(len(header) >> 8), byte(len(header) >> 16), 0, 0, 0, 0, 0}, header)
+	noise := rand.NewChaCha8([32]byte{})
+	buf := make([]byte, 1<<20)
+	for range max(1, *coldMiB/each) * each {
+		noise.Read(buf)
+		if _, err := f.Write(buf); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := f.Sync(); err != nil {
+		b.Fatal(err)
+	}
+	return f
+}
+
+// chill takes f out of the page cache, or skips the benchmark where it stays.
+func chill(b *testing.B, f *os.File) {
+	b.Helper()
+	if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
+		b.Skip(err)
+	}
+	m := open(b, f.Name())
+	defer m.Close()
+	if s, err := m.Stats(); err != nil || s.ResidentBytes > s.MappedBytes/16 {
+		b.Skipf("%d of %d bytes stay in memory; %v", s.ResidentBytes, s.MappedBytes, err)
+	}
+}
+
+// preads reads all of f with so many readers and buffers of so many bytes.
+func preads(b *testing.B, f *os.File, readers int, size int64) {
+	info, err := f.Stat()
+	if err != nil {
+		b.Fatal(err)
+	}
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range readers {
+		wg.Go(func() {
+			buf := make([]byte, size)
+			for {
+				off := next.Add(size) - size
+				if off >= info.Size() {
+					return
+				}
+				if n, err := f.ReadAt(buf, off); n < len(buf) && off+int64(n) != info.Size() {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func warm(b *testing.B, f *os.File, readers int) {
+	m := open(b, f.Name())
+	defer m.Close()
+	got, err := m.Warm(context.Background(), &loader.WarmPlan{Readers: readers})
+	if err != nil || got.Resident > got.Bytes/8 {
+		b.Fatalf("%+v, %v", got, err)
+	}
+}
+
+// BenchmarkCold reads a model from disk by Warm, beside plain sequential reads of the same
+// file. Every iteration does all of them once, in an order of its own; what counts is the
+// best time of each. The metric warm/plain is that of Warm by its defaults over the best of
+// the plain ones.
+func BenchmarkCold(b *testing.B) {
+	f := coldModel(b)
+	type way struct {
+		name  string
+		plain bool
+		read  func()
+		best  time.Duration
+	}
+	ways := []*way{{name: "Warm", read: func() { warm(b, f, 0) }}}
+	for _, n := range []int{1, 4} {
+		ways = append(ways, &way{name: fmt.Sprintf("Warm/readers=%d", n), read: func() { warm(b, f, n) }})
+	}
+	for _, n := range []int{1, 2, 4} {
+		for _, size := range []int64{1, 4, 16} {
+			name := fmt.Sprintf("pread/readers=%d/buffer=%dMiB", n, size)
+			ways = append(ways, &way{name: name, plain: true, read: func() { preads(b, f, n, size<<20) }})
+		}
+	}
+	rounds := 0
+	for b.Loop() {
+		rounds++
+		for _, i := range rand.Perm(len(ways)) {
+			w := ways[i]
+			chill(b, f)
+			begun := time.Now()
+			w.read()
+			if took := time.Since(begun); w.best == 0 || took < w.best {
+				w.best = took
+			}
+		}
+	}
+	plain := time.Duration(1 << 62)
+	mbps := func(d time.Duration) float64 { return float64(*coldMiB<<20) / 1e6 / d.Seconds() }
+	for _, w := range ways {
+		b.Logf("best of %d: %-32s %8.0f MB/s", rounds, w.name, mbps(w.best))
+		if w.plain {
+			plain = min(plain, w.best)
+		}
+	}
+	b.ReportMetric(mbps(ways[0].best), "warm-MB/s")
+	b.ReportMetric(mbps(plain), "plain-MB/s")
+	b.ReportMetric(plain.Seconds()/ways[0].best.Seconds(), "warm/plain")
+	b.ReportMetric(0, "ns/op") // of all ways together, which is no figure of anything
+}
+
+// BenchmarkLatency is how late unrelated goroutines are that want to run every millisecond,
+// on two processors, while a cold model is warmed, while it is touched through the mapping
+// by as many goroutines, and while nothing happens.
+func BenchmarkLatency(b *testing.B) {
+	f := coldModel(b)
+	for _, load := range []struct {
+		name string
+		run  func(m *loader.Model)
+	}{
+		{"none", func(*loader.Model) { time.Sleep(100 * time.Millisecond) }},
+		{"warm", func(m *loader.Model) {
+			if _, err := m.Warm(context.Background(), nil); err != nil {
+				b.Error(err)
+			}
+		}},
+		{"touch", touchAll},
+	} {
+		b.Run("load="+load.name, func(b *testing.B) {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+			var late []time.Duration
+			for b.Loop() {
+				chill(b, f)
+				m := open(b, f.Name())
+				stop := tick(4)
+				load.run(m)
+				late = append(late, stop()...)
+				m.Close()
+			}
+			slices.Sort(late)
+			for name, part := range map[string]float64{"p50-us": 0.5, "p99-us": 0.99, "max-us": 1} {
+				b.ReportMetric(float64(late[int(part*float64(len(late)-1))].Microseconds()), name)
+			}
+		})
+	}
+}
+
+// touchAll reads a byte of every page.
+func touchAll(m *loader.Model) {
+	var wg sync.WaitGroup
+	tensors := slices.Collect(m.Tensors())
+	for i := range 2 {
+		wg.Go(func() {
+			for k := i; k < len(tensors); k += 2 {
+				view, err := tensors[k].Bytes()
+				if err != nil {
+					panic(err)
+				}
+				var sum byte
+				for at := 0; at < len(view); at += 4096 {
+					sum += view[at]
+				}
+				sink.Store(uint32(sum))
+			}
+		})
+	}
+	wg.Wait()
+}
+
+var sink atomic.Uint32 // for the compiler to leave loads alone
+
+// tick lets n goroutines run every millisecond, until stop, which says how late they were.
+func tick(n int) (stop func() []time.Duration) {
+	const period = time.Millisecond
+	late := make([][]time.Duration, n)
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				due := time.Now().Add(period)
+				time.Sleep(period)
+				late[i] = append(late[i], time.Since(due))
+			}
+		})
+	}
+	return func() []time.Duration {
+		close(done)
+		wg.Wait()
+		return slices.Concat(late...)
+	}
+}
