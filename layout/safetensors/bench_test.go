@@ -6,20 +6,12 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )
-
-// sparse is a file of which only the first bytes are at hand: a header without its data.
-type sparse struct {
-	layout.Bytes
-	size uint64
-}
-
-func (s sparse) Size() uint64 { return s.size }
 
 // llm is a file like those of large language models, without its data: blocks of nine
 // tensors with the names, shapes and sizes of Llama 3's. space stands behind colons.
-func llm(tensors int, space string) sparse {
+func llm(tensors int, space string) layouttest.Sparse {
 	parts := []struct {
 		name  string
 		shape []uint64
@@ -58,7 +50,7 @@ func llm(tensors int, space string) sparse {
 		h = append(h, ' ')
 	}
 	b := append(binary.LittleEndian.AppendUint64(nil, uint64(len(h))), h...)
-	return sparse{b, uint64(len(b)) + end}
+	return layouttest.Sparse{Head: b, Whole: uint64(len(b)) + end}
 }
 
 func BenchmarkDecode(b *testing.B) {
@@ -70,8 +62,8 @@ func BenchmarkDecode(b *testing.B) {
 // BenchmarkDecodeSpaced reads headers that are not in the usual notation.
 func BenchmarkDecodeSpaced(b *testing.B) { decodeAgain(b, llm(2000, " ")) }
 
-func decodeAgain(b *testing.B, in sparse) {
-	b.SetBytes(int64(len(in.Bytes)))
+func decodeAgain(b *testing.B, in layouttest.Sparse) {
+	b.SetBytes(int64(len(in.Head)))
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := Decode(in, nil); err != nil {

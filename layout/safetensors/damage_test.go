@@ -2,36 +2,32 @@ package safetensors
 
 import (
 	"fmt"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )
 
 func TestTruncated(t *testing.T) {
 	for _, name := range []string{"dtypes", "names", "empty"} {
-		b := read(t, name+".safetensors")
-		for n := range b {
-			_, err := Decode(layout.Bytes(b[:n:n]), nil)
-			if err == nil {
+		b := format.Read(t, name)
+		for n, cut := range layouttest.Prefixes(b) {
+			if f := format.Use(t, cut); f != nil {
 				t.Fatalf("%s: %d of %d bytes are a file", name, n, len(b))
 			}
-			wellFormed(t, b, err)
 		}
 	}
 }
 
 func TestCorrupted(t *testing.T) {
 	b := file(headers[1].text, int(headers[1].data))
-	for i := range b[:len(b)-int(headers[1].data)] {
-		was := b[i]
-		for c := range 256 {
-			b[i] = byte(c)
-			decodeAll(t, b)
+	for at, damaged := range layouttest.Flipped(b, layouttest.AllMasks()...) {
+		if at >= len(b)-int(headers[1].data) {
+			break
 		}
-		b[i] = was
+		format.Use(t, damaged)
 	}
 }
 
@@ -64,20 +60,9 @@ func TestAllocations(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			header, err := readHeader(c.file, new(layout.Limits).WithDefaults())
-			cost := allocated(func() { _, _ = Decode(c.file, nil) })
-			if limit := 12*uint64(len(header)) + 1<<14; cost > limit {
-				t.Errorf("a header of %d bytes (%v) took %d bytes, more than %d", len(header), err, cost, limit)
-			}
-			t.Logf("%.2f bytes for each byte of the header", float64(cost)/float64(max(len(header), 1)))
+			t.Logf("a header of %d bytes, %v", len(header), err)
+			bound := layouttest.Bound{PerByte: 12, Fixed: 1 << 14}
+			bound.Check(t, "header", len(header), func() { _, _ = Decode(c.file, nil) })
 		})
 	}
-}
-
-// allocated is the number of bytes of heap that f takes.
-func allocated(f func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
 }

@@ -219,10 +219,7 @@ func TestErrors(t *testing.T) {
 		{file(`{"__metadata__":null,"__metadata__":{}}`, 0), layout.ErrDuplicate, 29, "__metadata__", `key "__metadata__" occurs twice`},
 	} {
 		_, err := Decode(layout.Bytes(c.file), nil)
-		e, ok := errors.AsType[*layout.FormatError](err)
-		if !ok || e.Format != layout.SafeTensors || !errors.Is(err, c.sentinel) || e.Offset != c.at || e.Field != c.field || !strings.Contains(e.Reason, c.reason) {
-			t.Errorf("%.120q:\n got %v\nwant %d: %s: %s (%v)", c.file, err, c.at, c.field, c.reason, c.sentinel)
-		}
+		format.CheckError(t, err, c.sentinel, c.field, c.at, c.reason)
 	}
 }
 

@@ -1,13 +1,12 @@
 package safetensors
 
 import (
-	"encoding/json"
-	"errors"
 	"reflect"
 	"slices"
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )
 
 // headers are seeds, beside the files of testdata and all that TestErrors refuses.
@@ -29,7 +28,7 @@ func FuzzAgainstOracle(f *testing.F) {
 		f.Add([]byte(h.text), h.data)
 	}
 	for _, name := range []string{"dtypes", "names", "empty"} {
-		if h, data := split(read(f, name+".safetensors")); data < 1<<16 {
+		if h, data := split(format.Read(f, name)); data < 1<<16 {
 			f.Add(h, uint16(data))
 		}
 	}
@@ -52,7 +51,7 @@ func agree(t *testing.T, header []byte, data uint16) {
 		t.Fatalf("%q with %d bytes of data: decoder says %v, oracle says %v", header, data, err, refused)
 	}
 	if err != nil {
-		wellFormed(t, b, err)
+		format.WellFormed(t, b, err)
 		return
 	}
 	got := opinion{Tensors: records(f)}
@@ -73,62 +72,35 @@ func records(f *File) []record {
 	return out
 }
 
-// wellFormed makes sure that an error says where in the file it is, and what.
-func wellFormed(t *testing.T, b []byte, err error) {
-	t.Helper()
-	e, ok := errors.AsType[*layout.FormatError](err)
-	if !ok || e.Format != layout.SafeTensors || e.Offset > uint64(len(b)) || e.Field == "" || e.Reason == "" || e.Err == nil {
-		t.Fatalf("%.200q: error %#v", b, err)
-	}
-}
-
 // FuzzDecode reads any bytes and, where they are a file, all that there is to ask of it.
 func FuzzDecode(f *testing.F) {
 	for _, name := range []string{"dtypes", "names", "empty", "minilm-slice"} {
-		b := read(f, name+".safetensors")
-		f.Add(b[:min(len(b), 1<<14)])
+		b := format.Read(f, name)
+		f.Add([]byte(b[:min(len(b), 1<<14)]))
 	}
 	for _, h := range headers {
 		f.Add(file(h.text, int(h.data)))
 	}
-	f.Fuzz(func(t *testing.T, b []byte) { decodeAll(t, b) })
+	f.Fuzz(func(t *testing.T, b []byte) { format.Use(t, b) })
 }
 
-// decodeAll fails the test where a decode panics, or promises what is not so.
-func decodeAll(t *testing.T, b []byte) {
+// checkPromises: whatever was accepted has metadata and nothing but oddities, and header and
+// tensors, behind it, are all of the file.
+func checkPromises(t testing.TB, f *File, data layout.Bytes, got *layouttest.Answers) {
 	t.Helper()
-	in := layout.Bytes(b)
-	f, err := Decode(in, nil)
-	if err != nil {
-		wellFormed(t, b, err)
-		return
+	if got.MetadataErr != nil || got.Failed() || got.Checksums != nil {
+		t.Errorf("metadata: %v; findings %v, checksums %v", got.MetadataErr, got.Findings, got.Checksums)
 	}
-	md, err := f.Metadata(in)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := json.Marshal(md); err != nil {
-		t.Fatal(err)
-	}
-	for _, found := range f.Audit(in) {
-		if !found.Warning {
-			t.Fatal(found)
-		}
-	}
-	covered := sizeBytes + f.header
-	ix := f.Index()
-	for i := range ix.Tensors {
-		x := &ix.Tensors[i]
-		if _, err := in.Slice(x.Offset, x.Stored); err != nil || x.Offset < sizeBytes+f.header {
-			t.Fatalf("%q: %d bytes at %d", x.Name, x.Stored, x.Offset)
-		}
-		if ix.Find(string(x.Name)) != i {
-			t.Fatalf("Find(%q) = %d, want %d", x.Name, ix.Find(string(x.Name)), i)
+	start := sizeBytes + f.header
+	covered := start
+	for _, x := range f.Index().Tensors {
+		if x.Offset < start || x.Alias || x.Encoding != layout.Raw {
+			t.Errorf("%+v, behind a header that ends at %d", x, start)
 		}
 		covered += x.Stored
 	}
-	if covered != uint64(len(b)) {
-		t.Fatalf("header and tensors are %d of %d bytes", covered, len(b))
+	if covered != data.Size() {
+		t.Errorf("header and tensors are %d of %d bytes", covered, len(data))
 	}
 }
 

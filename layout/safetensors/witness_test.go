@@ -1,23 +1,22 @@
 package safetensors
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
 	"os"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )
 
-const testdata = "../../testdata/safetensors"
+// format is what all tests of the package decode.
+var format = layouttest.Format[*File]{
+	ID: layout.SafeTensors, Decode: Decode, Dir: "../../testdata/safetensors", Ext: ".safetensors", Least: 4, Promises: checkPromises,
+}
 
 // expected is what Python read from a file of testdata.
 type expected struct {
@@ -34,40 +33,33 @@ type expected struct {
 	}
 }
 
+// tensors are those of Python's in the words of layouttest.
+func (e *expected) tensors() (list []layouttest.Tensor) {
+	for _, x := range e.Tensors {
+		list = append(list, layouttest.Tensor{Name: x.Name, DType: x.DType, Encoding: "raw", Shape: x.Shape, Offset: x.Offset,
+			Stored: x.Bytes, Raw: x.Bytes, StoredSHA256: x.SHA256})
+	}
+	return list
+}
+
 func TestFilesOfPython(t *testing.T) {
 	for _, name := range []string{"dtypes", "names", "empty", "minilm-slice"} {
 		t.Run(name, func(t *testing.T) {
-			b := read(t, name+".safetensors")
+			b := format.Read(t, name)
 			var want expected
-			if err := json.Unmarshal(read(t, name+".json"), &want); err != nil {
-				t.Fatal(err)
-			}
-			f, err := Decode(layout.Bytes(b), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			format.Description(t, name, &want)
+			f := format.MustDecode(t, b)
 			ix := f.Index()
-			if ix.Format != layout.SafeTensors || ix.Size != want.Size || len(ix.Tensors) != len(want.Tensors) {
-				t.Fatalf("%v, %d bytes, %d tensors; want %d bytes, %d tensors", ix.Format, ix.Size, len(ix.Tensors), want.Size, len(want.Tensors))
+			if ix.Format != layout.SafeTensors || ix.Size != want.Size {
+				t.Errorf("%v, %d bytes; want %d", ix.Format, ix.Size, want.Size)
 			}
+			layouttest.CheckTensors(t, f, b, want.tensors())
 			for i, w := range want.Tensors {
-				got := &ix.Tensors[i]
-				if string(got.Name) != w.Name || got.DType.String() != w.DType || !slices.Equal(got.Shape, w.Shape) ||
-					got.Offset != w.Offset || got.Stored != w.Bytes || got.Raw != w.Bytes || got.Encoding != layout.Raw {
-					t.Errorf("tensor %d: got %+v, want %+v", i, got, w)
-				}
-				if ix.Find(w.Name) != i {
-					t.Errorf("Find(%q) = %d, want %d", w.Name, ix.Find(w.Name), i)
-				}
-				stored := b[got.Offset:][:got.Stored]
-				if sum := sha256.Sum256(stored); hex.EncodeToString(sum[:]) != w.SHA256 {
-					t.Errorf("%q: bytes differ", w.Name)
-				}
-				if got.DType == layout.F32 {
-					sameFirst(t, w.Name, stored, w.First)
+				if got := &ix.Tensors[i]; got.DType == layout.F32 {
+					sameFirst(t, w.Name, b[got.Offset:][:got.Stored], w.First)
 				}
 			}
-			md, err := f.Metadata(layout.Bytes(b))
+			md, err := f.Metadata(b)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -100,12 +92,8 @@ func sameFirst(t *testing.T, name string, b []byte, want []string) {
 // TestDTypesOfPython makes sure that the file really holds all dtypes but those that
 // Python cannot write.
 func TestDTypesOfPython(t *testing.T) {
-	f, err := Decode(layout.Bytes(read(t, "dtypes.safetensors")), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	seen := map[layout.DType]bool{}
-	for _, x := range f.Index().Tensors {
+	for _, x := range format.MustDecode(t, format.Read(t, "dtypes")).Index().Tensors {
 		seen[x.DType] = true
 	}
 	for _, d := range dtypesOfFormat {
@@ -114,15 +102,6 @@ func TestDTypesOfPython(t *testing.T) {
 			t.Errorf("%s in the file: %v, want %v", d.name, seen[dtype], python)
 		}
 	}
-}
-
-func read(t testing.TB, name string) []byte {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join(testdata, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
 }
 
 func ExampleDecode() {
