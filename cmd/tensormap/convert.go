@@ -33,6 +33,10 @@ than once: --keep '*norm*' --keep '*.bias'. Case counts. What stayed is said at 
 random weights it does not; --compress=hc tries harder and takes some ten times as long.
 Compressed tensors are expanded when they are read, and cannot be used in place.
 
+--shard-size divides a model that is larger among files of at most this size, as many tensors
+in each as fit: model-00001-of-00004.apr and so on, beside OUT, which then is a manifest and
+stands for all of them. KB, MB and GB are powers of 1000; KiB, MiB and GiB of 1024.
+
 --metadata names a JSON object, such as the config.json beside a Hugging Face model. Its
 keys describe the architecture and go there, but for those that the format itself gives
 a place at the top (model_type, vocab, tokenizer_config, …).
@@ -47,6 +51,7 @@ type convertOptions struct {
 	dtype    choice
 	keep     globs
 	compress choice
+	shards   byteSize
 	metadata string
 }
 
@@ -64,7 +69,7 @@ func convertCommand() *cobra.Command {
 		opts.dtype.allowed = append(opts.dtype.allowed, strings.ToLower(d.String()))
 	}
 	cmd := &cobra.Command{
-		Use:   "convert IN OUT [--dtype TYPE] [--keep GLOB]... [--compress[=hc]] [--align 32|64] [--metadata config.json]",
+		Use:   "convert IN OUT [--dtype TYPE] [--keep GLOB]... [--compress[=hc]] [--shard-size SIZE] [--align 32|64] [--metadata config.json]",
 		Short: "Write a model as an APR2 file",
 		Long:  convertLong,
 		Args:  operands("IN", "OUT"),
@@ -79,6 +84,7 @@ func convertCommand() *cobra.Command {
 	cmd.Flags().Var(&opts.keep, "keep", "leave tensors as they are whose name matches")
 	opts.compress.addTo(cmd, "compress", "compress tensors that become smaller")
 	cmd.Flags().Lookup("compress").NoOptDefVal = "fast"
+	opts.shards.addTo(cmd)
 	cmd.Flags().StringVar(&opts.metadata, "metadata", "", "merge the JSON object in `FILE` into the metadata")
 	complete(cmd, "metadata", cobra.FixedCompletions([]string{"json"}, cobra.ShellCompDirectiveFilterFileExt))
 	return cmd
@@ -111,8 +117,7 @@ func convertModel(ctx context.Context, stderr io.Writer, in, out string, opts *c
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stderr, "%s: wrote %s tensors, %s in %s, %s\n", printable(out),
-		grouped(uint64(result.Tensors)), size(result.Bytes), duration(took), speed(result.Bytes, took))
+	reportWritten(stderr, out, result, opts.shards, took)
 	if options.Compress != convert.NoCompression {
 		reportCompressed(stderr, result)
 	}
@@ -139,7 +144,8 @@ func (opts *convertOptions) convertOptions(config layout.Metadata) (*convert.Opt
 	if err != nil {
 		return nil, err
 	}
-	o := &convert.Options{Align: align, Config: config, Keep: opts.keep.match, Compress: compressions[opts.compress.value]}
+	o := &convert.Options{Align: align, Config: config, Keep: opts.keep.match,
+		Compress: compressions[opts.compress.value], ShardBytes: uint64(opts.shards)}
 	switch name := opts.dtype.value; {
 	case name != "":
 		o.DType, _ = layout.ParseDType(strings.ToUpper(name))

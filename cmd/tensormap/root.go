@@ -90,6 +90,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	root.SetVersionTemplate("tensormap {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(inspectCommand(), verifyCommand(), dumpCommand(), convertCommand())
+	root.AddCommand(splitCommand(), mergeCommand())
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultCompletionCmd()
 	for _, group := range root.Commands() {

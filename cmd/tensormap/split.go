@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/tensormap/tensormap/convert"
+)
+
+const splitLong = `Split writes a model to files of at most the given size and a manifest, OUT, as convert
+--shard-size does, with every tensor's bytes as they are: what is compressed stays compressed,
+nothing else is. KB, MB and GB are powers of 1000; KiB, MiB and GiB of 1024.
+
+Tensors keep their order, and each file holds as many as fit. One that alone is larger gets a
+file of its own. A model that fits into one file becomes one file. IN may have shards already.`
+
+func splitCommand() *cobra.Command {
+	var open opener
+	var shards byteSize
+	cmd := &cobra.Command{
+		Use:   "split IN OUT --shard-size SIZE",
+		Short: "Divide a model among APR2 files of at most a given size",
+		Long:  splitLong,
+		Args:  operands("IN", "OUT"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if shards == 0 {
+				return usageError{errors.New("missing --shard-size")}
+			}
+			return rewrite(cmd.Context(), cmd.ErrOrStderr(), &open, "splitting", args[0], args[1], shards)
+		},
+		DisableFlagsInUseLine: true,
+	}
+	open.addTo(cmd)
+	shards.addTo(cmd)
+	return cmd
+}
+
+// rewrite is what split and merge do: other files of the same bytes. Without shards there is
+// one file.
+func rewrite(ctx context.Context, stderr io.Writer, o *opener, doing, in, out string, shards byteSize) error {
+	m, done, err := o.open(ctx, in)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := checkOutput(out, m); err != nil {
+		return err
+	}
+	bar := newProgress(stderr, doing)
+	begun := time.Now()
+	result, err := convert.ToAPR2(ctx, m, out, &convert.Options{
+		Compress: convert.AsStored, ShardBytes: uint64(shards), Progress: bar.update,
+	})
+	bar.clear()
+	if err != nil {
+		return err
+	}
+	reportWritten(stderr, out, result, shards, time.Since(begun))
+	if signed(m) {
+		fmt.Fprintf(stderr, "%s: signature not carried over\n", printable(called(in)))
+	}
+	return nil
+}
+
+// byteSize is a flag that takes a number of bytes; 0 is none.
+type byteSize uint64
+
+func (b *byteSize) Type() string { return "SIZE" }
+
+func (b *byteSize) String() string {
+	if *b == 0 {
+		return ""
+	}
+	return strconv.FormatUint(uint64(*b), 10)
+}
+
+func (b *byteSize) Set(s string) error {
+	n, err := humanize.ParseBytes(s)
+	if err != nil || n == 0 {
+		return errors.New("must be a size, such as 2GB or 500MiB")
+	}
+	*b = byteSize(n)
+	return nil
+}
+
+// addTo declares the flag.
+func (b *byteSize) addTo(cmd *cobra.Command) {
+	cmd.Flags().Var(b, "shard-size", "divide a larger model among files of at most this size, such as 2GB")
+	complete(cmd, "shard-size", cobra.NoFileCompletions)
+}
+
+// reportWritten says what has become of out, and where that is not what shards may have led
+// to expect.
+func reportWritten(stderr io.Writer, out string, r convert.Result, shards byteSize, took time.Duration) {
+	divided := ""
+	if r.Shards > 0 {
+		divided = " in " + plural(r.Shards, "shard")
+	}
+	fmt.Fprintf(stderr, "%s: wrote %s tensors%s, %s in %s, %s\n", printable(out),
+		grouped(uint64(r.Tensors)), divided, size(r.Bytes), duration(took), speed(r.Bytes, took))
+	if shards > 0 && r.Shards == 0 {
+		fmt.Fprintf(stderr, "not divided: the model fits into %s\n", size(uint64(shards)))
+	}
+	if n := len(r.Oversized); n > 0 {
+		fmt.Fprintf(stderr, "larger than %s: %s with a shard of its own each, such as %s\n",
+			size(uint64(shards)), plural(n, "tensor"), printable(r.Oversized[0]))
+	}
+}
