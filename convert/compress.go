@@ -58,7 +58,7 @@ func pays(raw, stored uint64) bool {
 
 // rawBytes is the size of e's elements as they are written.
 func (e *encoding) rawBytes() uint64 {
-	n, err := e.dtype.Size(e.tensor.Shape())
+	n, err := e.dtype.Size(e.shape)
 	if err != nil {
 		return 0 // apr2.Create has made sure that there is none
 	}

@@ -27,6 +27,9 @@ type Options struct {
 	// ShardBytes, unless it is 0, divides a model whose file would be larger among several
 	// of at most this size; see ToAPR2.
 	ShardBytes uint64
+	// NoAliases leaves out tensors whose bytes are part of another tensor's, as the initializers
+	// in the ONNX networks of an .april file are.
+	NoAliases bool
 	// Progress, if set, hears how many of how many bytes of the new files are written, all
 	// counted as not compressed.
 	Progress func(done, total uint64)
@@ -43,6 +46,11 @@ type Result struct {
 	// Kept are the tensors that stayed as they were although Options.DType asked for
 	// something else.
 	Kept []Kept
+	// Changed are the tensors of types that the new format does not have, and what they are
+	// written as.
+	Changed []Changed
+	// LeftOut are the tensors that Options.NoAliases has left out.
+	LeftOut []string
 	// Compressed are the tensors that Options.Compress has made smaller.
 	Compressed Compressed
 	// Lost are the tensors with values that their new encoding cannot hold at all.
@@ -84,15 +92,15 @@ func ToAPR2(ctx context.Context, m *loader.Model, path string, opts *Options) (R
 		return Result{}, err
 	}
 	defer lease.Release()
-	plan, kept, err := newPlan(ctx, lease, opts)
+	plan, err := newPlan(ctx, m, lease, &apr2Target, opts)
 	if err != nil {
 		return Result{}, err
 	}
-	md, err := metadata(m, lease, plan, opts)
+	md, err := metadata(m, lease, plan.list, &apr2Target, opts)
 	if err != nil {
 		return Result{}, err
 	}
-	out, err := newOutput(path, plan, md, opts)
+	out, err := newOutput(path, plan.list, md, opts)
 	if err != nil {
 		return Result{}, about(path, err)
 	}
@@ -105,7 +113,7 @@ func ToAPR2(ctx context.Context, m *loader.Model, path string, opts *Options) (R
 	}
 	wr.progress.end()
 	result := wr.result
-	result.Tensors, result.Kept = len(plan), kept
+	plan.report(&result)
 	result.Shards, result.Oversized = out.shards(), out.oversized
 	return result, nil
 }
@@ -122,7 +130,7 @@ func about(path string, err error) error {
 func descriptors(plan []encoding, opts *Options) []layout.Tensor {
 	list := make([]layout.Tensor, len(plan))
 	for i, e := range plan {
-		list[i] = layout.Tensor{Name: []byte(e.tensor.Name()), DType: e.dtype, Shape: e.tensor.Shape()}
+		list[i] = layout.Tensor{Name: []byte(e.tensor.Name()), DType: e.dtype, Shape: e.shape}
 		switch {
 		case opts.Compress.compresses():
 			list[i].Encoding = layout.LZ4 // perhaps, and of a size that will show

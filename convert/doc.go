@@ -1,2 +1,57 @@
-// Package convert writes models that package loader can read as other files.
+// Package convert writes models that package loader can read as other files: APR2
+// ([ToAPR2]) and SafeTensors ([ToSafeTensors]). Nothing that the source says is lost.
+//
+// # Tensors
+//
+// Bytes are copied as they are, but for
+//
+//   - what Options.DType re-encodes
+//   - blocks of quantized numbers that the new format has no id for, in APR2 those of aprender
+//     alone (APR_Q4 and APR_Q8), in SafeTensors all. They become F32, which holds the same
+//     values; APR_Q8 in APR2 int8 with its scale
+//   - integers with a scale in SafeTensors, and such with a scale of 0 in APR2. They become
+//     F32 as well
+//   - other types that the new format has no id for (in APR2 complex numbers, F4, F6, F8_E8M0,
+//     F8_…FNUZ, and what TSM has beyond numbers). Their bits stay, as unsigned integers of
+//     their width or, where that is not 1, 2, 4 or 8 bytes, as one dimension of bytes.
+//     The types and shapes that they stand for are in the metadata.
+//   - tensors of more than 8 dimensions, of which APR2 gets the outermost ones as one, and
+//     scalars, which APR2 knows as [1]. Their shapes are in the metadata.
+//
+// Tensors that are part of others, such as the initializers in the ONNX networks of an .april
+// file, are written like any other, unless Options.NoAliases leaves them out.
+//
+// # Metadata
+//
+// That of an APR2 source is carried over as it is. For other formats it becomes
+//
+//	apr_version                "2.0.0"
+//	model_type, architecture   GGUF: general.architecture, and the keys that begin with it
+//	                           APR1: "whisper", and the dimensions, name being the size;
+//	                           of the container JSON, what it says
+//	                           .april: "april", and the parameters but for the tokens
+//	                           otherwise "unknown" and {}
+//	vocab                      GGUF: tokenizer.ggml.tokens; APR1; .april: params.tokens
+//	mel_filterbank, …_shape    APR1
+//	quantization               scales and zero_points of integers, by name of tensor; method
+//	                           and bits_per_weight where Options.DType has re-encoded
+//	original_tensors           what tensors are that had to be stored as something else:
+//	                           {"NAME": {"dtype": "C64", "shape": [64]}}; no dtype where
+//	                           only the shape differs
+//	FORMAT                     all that the source says, under its format's name, such as
+//	                           gguf, but for what APR1 has that is above
+//	FORMAT_types               the types that JSON does not tell, in the shape of FORMAT: "u8",
+//	                           "i64", "f32", "[u32]" and so on for all numbers and arrays of
+//	                           GGUF, "bytes" for what is base64
+//	FORMAT_bytes               strings that are not UTF-8, in the shape of FORMAT with elements
+//	                           of arrays by position: in base64, where FORMAT has U+FFFD
+//
+// Integers keep all digits, floats are the shortest decimals that read back as the same float32
+// or float64; those that are not finite are "NaN", "Infinity" and "-Infinity". The payloads of
+// NaNs are not kept. [MergeConfig] adds Options.Config, for which [SideFiles] reads what is
+// beside a Hugging Face model.
+//
+// In SafeTensors, whose metadata are strings, FORMAT safetensors is __metadata__ as it was, and
+// every other key of the above is "apr2.KEY", its value as JSON. Converted back, both are what
+// they were before, and so are tensors in original_tensors.
 package convert

@@ -11,12 +11,8 @@ import (
 )
 
 // metadata is the metadata of the APR2 file made from m (APR-FORMAT-002, "Metadata
-// Section"). What an APR2 file says is carried over as it is; the metadata of another
-// format becomes one object under the name of that format, such as "safetensors". The keys
-// that the specification requires are there in any case: apr_version, model_type and
-// architecture. Scales of integer tensors are in quantization.scales and
-// quantization.zero_points, wherever the source keeps them.
-func metadata(m *loader.Model, lease *loader.Lease, plan []encoding, opts *Options) (layout.Metadata, error) {
+// Section"); the package's documentation has its keys.
+func metadata(m *loader.Model, lease *loader.Lease, plan []encoding, to *target, opts *Options) (layout.Metadata, error) {
 	from, err := lease.Metadata()
 	if err != nil {
 		return nil, err
@@ -26,13 +22,10 @@ func metadata(m *loader.Model, lease *loader.Lease, plan []encoding, opts *Optio
 		{Key: "model_type", Value: "unknown"},
 		{Key: "architecture", Value: layout.Metadata{}},
 	}
-	if m.Format() == layout.APR2 {
-		md.Merge(from)
-	} else if len(from) > 0 {
-		md.Set(m.Format().String(), from)
-	}
+	describe(&md, m.Format(), from)
 	MergeConfig(&md, opts.Config)
 	setQuantization(&md, plan, opts.DType)
+	setOriginals(&md, plan, to.scalars)
 	return md, nil
 }
 
@@ -91,7 +84,7 @@ func setObject(m *layout.Metadata, key string, o layout.Metadata) {
 func bitsPerWeight(plan []encoding) float64 {
 	var bits, elements float64
 	for _, e := range plan {
-		size, _ := e.dtype.Size(e.tensor.Shape()) // the plan has checked it
+		size, _ := e.dtype.Size(e.shape) // the plan has checked it
 		bits += 8 * float64(size)
 		elements += float64(e.tensor.Elements())
 	}
@@ -110,7 +103,7 @@ func number(f float64, bits int) json.Number {
 var topLevel = map[string]bool{
 	"apr_version": true, "model_type": true, "architecture": true,
 	"vocab": true, "mel_filterbank": true, "mel_filterbank_shape": true,
-	"tokenizer_config": true, "model_card": true, "quantization": true,
+	"tokenizer_config": true, "generation_config": true, "model_card": true, "quantization": true,
 }
 
 // MergeConfig merges a configuration, such as the config.json beside a Hugging Face model,

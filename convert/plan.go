@@ -22,47 +22,107 @@ func CanEncode(d layout.DType) bool { return d == layout.I8 || dequant.CanQuanti
 type encoding struct {
 	tensor loader.Tensor
 	dtype  layout.DType
+	shape  []uint64
+	// asIs says that the tensor's bytes, from byte skip on, are written as they are.
+	asIs bool
+	skip int
+	// original is what the tensor really is.
+	original original
 	// quant is the scale of a tensor of integers, where scaled is true.
 	quant  layout.Quant
 	scaled bool
 }
 
 // copied reports whether the stored bytes are written as they are.
-func (e *encoding) copied() bool { return e.dtype == e.tensor.DType() }
+func (e *encoding) copied() bool { return e.asIs && e.skip == 0 }
 
-// newPlan decides for every tensor how it is written, and finds the scales of those that
-// become int8: the new file's metadata, and so its head, has them.
-func newPlan(ctx context.Context, lease *loader.Lease, opts *Options) (plan []encoding, kept []Kept, err error) {
-	if opts.DType != layout.Invalid && !CanEncode(opts.DType) {
-		return nil, nil, fmt.Errorf("%w: re-encoding to %v", layout.ErrUnsupported, opts.DType)
+// planner decides for every tensor how it is written.
+type planner struct {
+	ctx       context.Context
+	opts      *Options
+	target    *target
+	originals map[string]original // that the source knows of
+	buf       buffers
+
+	list    []encoding
+	kept    []Kept
+	changed []Changed
+	leftOut []string
+}
+
+// newPlan also finds the scales of tensors that become int8: the new file's metadata, and so
+// its head, has them.
+func newPlan(ctx context.Context, m *loader.Model, lease *loader.Lease, to *target, opts *Options) (*planner, error) {
+	if d := opts.DType; d != layout.Invalid && !(CanEncode(d) && to.canHave(d)) {
+		return nil, fmt.Errorf("%w: re-encoding to %v in %s", layout.ErrUnsupported, d, to.name)
 	}
-	var buf buffers
-	for t := range lease.Tensors() {
-		e := encoding{tensor: t, dtype: t.DType()}
-		if e.quant, e.scaled, err = t.Scale(); err != nil {
-			return nil, nil, err
+	p := &planner{ctx: ctx, opts: opts, target: to}
+	if m.Format() == layout.APR2 {
+		md, err := lease.Metadata()
+		if err != nil {
+			return nil, err
 		}
-		if reason := whyKept(&e, opts); reason != "" {
-			kept = append(kept, Kept{t.Name(), reason})
-		} else if opts.DType != layout.Invalid && opts.DType != t.DType() {
-			switch as, err := reencoded(ctx, t, opts.DType, &buf); {
-			case errors.Is(err, dequant.ErrNotFinite):
-				kept = append(kept, Kept{t.Name(), "no scale for NaN and infinity"})
-			case err != nil:
-				return nil, nil, err
-			default:
-				e = as
+		p.originals = originals(md)
+	}
+	var aliases map[string]bool
+	if opts.NoAliases {
+		aliases = aliasesOf(m)
+	}
+	for t := range lease.Tensors() {
+		if aliases[t.Name()] {
+			p.leftOut = append(p.leftOut, t.Name())
+		} else if err := p.add(t); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// report enters what has been decided.
+func (p *planner) report(r *Result) {
+	r.Tensors, r.Kept, r.Changed, r.LeftOut = len(p.list), p.kept, p.changed, p.leftOut
+}
+
+// aliasesOf are the tensors of m whose bytes are those of another.
+func aliasesOf(m *loader.Model) map[string]bool {
+	names := make(map[string]bool)
+	for _, f := range m.Files() {
+		list := f.Layout.Index().Tensors
+		for i := range list {
+			if list[i].Alias {
+				names[string(list[i].Name)] = true
 			}
 		}
-		plan = append(plan, e)
 	}
-	return plan, kept, nil
+	return names
+}
+
+func (p *planner) add(t loader.Tensor) (err error) {
+	e := encoding{tensor: t, dtype: t.DType(), shape: t.Shape(), asIs: true, original: original{shape: t.Shape()}}
+	if e.quant, e.scaled, err = t.Scale(); err != nil {
+		return err
+	}
+	p.restore(&e)
+	if reason := whyKept(&e, p.opts); reason != "" {
+		p.kept = append(p.kept, Kept{t.Name(), reason})
+	} else if d := p.opts.DType; d != layout.Invalid && d != t.DType() {
+		switch as, err := reencoded(p.ctx, e, d, &p.buf); {
+		case errors.Is(err, dequant.ErrNotFinite):
+			p.kept = append(p.kept, Kept{t.Name(), "no scale for NaN and infinity"})
+		case err != nil:
+			return err
+		default:
+			e = as
+		}
+	}
+	p.fit(&e)
+	p.list = append(p.list, e)
+	return nil
 }
 
 // whyKept says why a tensor stays as it is although opts wants it re-encoded.
 func whyKept(e *encoding, opts *Options) string {
 	t, d := e.tensor, opts.DType
-	shape := t.Shape()
 	if d == layout.Invalid || d == t.DType() {
 		return ""
 	}
@@ -74,15 +134,16 @@ func whyKept(e *encoding, opts *Options) string {
 	case kind != layout.KindFloat && kind != layout.KindQuantized && !e.scaled:
 		return fmt.Sprintf("%v without a scale", t.DType())
 	}
-	if _, err := d.Size(shape); err != nil {
+	if _, err := d.Size(e.shape); err != nil {
 		return err.Error()
 	}
 	return ""
 }
 
-// reencoded is how t is written as type d. For I8 it reads the whole tensor.
-func reencoded(ctx context.Context, t loader.Tensor, d layout.DType, buf *buffers) (e encoding, err error) {
-	e = encoding{tensor: t, dtype: d}
+// reencoded is how e's tensor is written as type d. For I8 it reads the whole tensor.
+func reencoded(ctx context.Context, e encoding, d layout.DType, buf *buffers) (encoding, error) {
+	t := e.tensor
+	e.dtype, e.asIs, e.quant, e.scaled = d, false, layout.Quant{}, false
 	if d != layout.I8 {
 		return e, nil
 	}
@@ -94,6 +155,7 @@ func reencoded(ctx context.Context, t loader.Tensor, d layout.DType, buf *buffer
 		scale.Add(values)
 	}
 	e.scaled = true
+	var err error
 	e.quant.Scale, err = scale.Scale()
 	return e, err
 }
@@ -119,8 +181,14 @@ func (b *buffers) step() []float32 {
 // writeTo writes the tensor's bytes in its new encoding. lost counts the values that the
 // encoding cannot hold at all: see Lost.
 func (e *encoding) writeTo(w io.Writer, buf *buffers) (lost uint64, err error) {
-	if e.copied() {
+	switch {
+	case e.copied():
 		_, err := e.tensor.WriteTo(w)
+		return 0, err
+	case e.asIs:
+		rest := io.NewSectionReader(e.tensor, int64(e.skip), int64(e.tensor.RawBytes())-int64(e.skip))
+		buf.step()
+		_, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{rest}, buf.encoded)
 		return 0, err
 	}
 	for values, err := range e.tensor.Values(buf.step()) {

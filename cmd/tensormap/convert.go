@@ -1,12 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,14 +19,19 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-const convertLong = `Convert writes the tensors and the metadata of a model file to an APR2 file. Elements are
-copied as they are, unless --dtype says otherwise. OUT appears once it is complete; an old
-file of that name stays until then.
+const convertLong = `Convert writes the tensors and the metadata of a model file to an APR2 file or, where OUT ends
+in .safetensors or --to says so, to a SafeTensors file. Elements are copied as they are,
+unless --dtype says otherwise. OUT appears once it is complete; an old file of that name
+stays until then. --dry-run says what would be written, and writes nothing.
 
 --dtype re-encodes tensors of real numbers: floats, quantized blocks, integers with a scale.
 i8 is int8 with one scale a tensor. Plain integers stay as they are, and so do tensors whose
 rows are no multiple of the block, and those that a --keep matches, which may be given more
 than once: --keep '*norm*' --keep '*.bias'. Case counts. What stayed is said at the end.
+
+What the new format has no dtype for is written as another one, without loss: numbers as
+F32 where that holds them exactly, as it does those of quantized blocks, else their bits as
+unsigned integers, with dtype and shape in the metadata. This is said at the end too.
 
 --compress stores tensors as LZ4 blocks where that makes them at least 3% smaller, which for
 random weights it does not; --compress=hc tries harder and takes some ten times as long.
@@ -37,13 +41,12 @@ Compressed tensors are expanded when they are read, and cannot be used in place.
 in each as fit: model-00001-of-00004.apr and so on, beside OUT, which then is a manifest and
 stands for all of them. KB, MB and GB are powers of 1000; KiB, MiB and GiB of 1024.
 
---metadata names a JSON object, such as the config.json beside a Hugging Face model. Its
-keys describe the architecture and go there, but for those that the format itself gives
-a place at the top (model_type, vocab, tokenizer_config, …).
+config.json, tokenizer_config.json and generation_config.json beside a SafeTensors file go
+into the metadata; --no-side-files leaves them. --metadata names another JSON object to take
+instead of config.json. Its keys describe the architecture and go there, but for those that
+the format itself gives a place at the top (model_type, vocab, tokenizer_config, …).
 
-APR2 has no id for some dtypes: complex numbers, 4- and 6-bit floats of the OCP (F4, F6_…),
-F8_E8M0, F8_…FNUZ and more. A tensor of such a dtype fails the conversion as a whole. Nor can
-a signature be carried over: it is not that of the new file.`
+A signature cannot be carried over: it is not that of the new file.`
 
 type convertOptions struct {
 	opener
@@ -53,6 +56,11 @@ type convertOptions struct {
 	compress choice
 	shards   byteSize
 	metadata string
+	to       choice
+	source   layout.Format // the only one to be read, unless it is Unknown
+
+	noSideFiles, noAliases bool
+	dryRun, json           bool
 }
 
 // encodings are what --dtype allows.
@@ -60,42 +68,58 @@ var encodings = []layout.DType{
 	layout.F32, layout.F16, layout.BF16, layout.Q8_0, layout.Q5_1, layout.Q5_0, layout.Q4_1, layout.Q4_0, layout.I8,
 }
 
-func convertCommand() *cobra.Command {
-	opts := convertOptions{
+func newConvertOptions() *convertOptions {
+	opts := &convertOptions{
 		align:    choice{value: "64", allowed: []string{"32", "64"}},
 		compress: choice{allowed: []string{"fast", "hc"}},
+		to:       choice{allowed: []string{"apr", "safetensors"}},
 	}
 	for _, d := range encodings {
 		opts.dtype.allowed = append(opts.dtype.allowed, strings.ToLower(d.String()))
 	}
+	return opts
+}
+
+func convertCommand() *cobra.Command {
+	opts := newConvertOptions()
 	cmd := &cobra.Command{
-		Use:   "convert IN OUT [--dtype TYPE] [--keep GLOB]... [--compress[=hc]] [--shard-size SIZE] [--align 32|64] [--metadata config.json]",
-		Short: "Write a model as an APR2 file",
+		Use:   "convert IN OUT [--dtype TYPE] [--keep GLOB]... [--compress[=hc]] [--shard-size SIZE] [--align 32|64] [--metadata config.json] [--dry-run [--json]]",
+		Short: "Write a model as an APR2 or SafeTensors file",
 		Long:  convertLong,
 		Args:  operands("IN", "OUT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return convertModel(cmd.Context(), cmd.ErrOrStderr(), args[0], args[1], &opts)
+			return convertModel(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], args[1], opts)
 		},
 		DisableFlagsInUseLine: true,
 	}
 	opts.addTo(cmd)
+	opts.addFlags(cmd)
+	opts.shards.addTo(cmd)
+	cmd.Flags().StringVar(&opts.metadata, "metadata", "", "merge the JSON object in `FILE` into the metadata")
+	complete(cmd, "metadata", cobra.FixedCompletions([]string{"json"}, cobra.ShellCompDirectiveFilterFileExt))
+	opts.to.addTo(cmd, "to", "write this format, whatever OUT is called")
+	cmd.Flags().BoolVar(&opts.noSideFiles, "no-side-files", false, "leave config.json and others beside a SafeTensors file alone")
+	cmd.Flags().BoolVar(&opts.noAliases, "no-aliases", false, "leave out tensors that are part of others (.april)")
+	return cmd
+}
+
+// addFlags declares those that upgrade has as well.
+func (opts *convertOptions) addFlags(cmd *cobra.Command) {
 	opts.align.addTo(cmd, "align", "align every tensor to so many bytes")
 	opts.dtype.addTo(cmd, "dtype", "re-encode real numbers")
 	cmd.Flags().Var(&opts.keep, "keep", "leave tensors as they are whose name matches")
 	opts.compress.addTo(cmd, "compress", "compress tensors that become smaller")
 	cmd.Flags().Lookup("compress").NoOptDefVal = "fast"
-	opts.shards.addTo(cmd)
-	cmd.Flags().StringVar(&opts.metadata, "metadata", "", "merge the JSON object in `FILE` into the metadata")
-	complete(cmd, "metadata", cobra.FixedCompletions([]string{"json"}, cobra.ShellCompDirectiveFilterFileExt))
-	return cmd
+	cmd.Flags().BoolVar(&opts.dryRun, "dry-run", false, "say what would be written, and write nothing")
+	cmd.Flags().BoolVar(&opts.json, "json", false, "with --dry-run: say it as JSON")
 }
 
-func convertModel(ctx context.Context, stderr io.Writer, in, out string, opts *convertOptions) error {
-	config, err := readConfig(opts.metadata)
+func convertModel(ctx context.Context, stdout, stderr io.Writer, in, out string, opts *convertOptions) error {
+	format, err := opts.format(out)
 	if err != nil {
 		return err
 	}
-	options, err := opts.convertOptions(config)
+	options, err := opts.convertOptions()
 	if err != nil {
 		return err
 	}
@@ -104,14 +128,20 @@ func convertModel(ctx context.Context, stderr io.Writer, in, out string, opts *c
 		return err
 	}
 	defer done()
-	if err := checkOutput(out, m); err != nil {
+	if err := cmp.Or(opts.checkSource(in, m), checkOutput(out, m)); err != nil {
+		return err
+	}
+	if err := opts.addSideFiles(stderr, in, m, options); err != nil {
 		return err
 	}
 	reportUnmatched(stderr, opts.keep, m)
+	if opts.dryRun {
+		return dryRun(ctx, stdout, stderr, m, out, format, opts.json, options)
+	}
 	bar := newProgress(stderr, "converting")
 	begun := time.Now()
 	options.Progress = bar.update
-	result, err := convert.ToAPR2(ctx, m, out, options)
+	result, err := writers[format](ctx, m, out, options)
 	took := time.Since(begun)
 	bar.clear()
 	if err != nil {
@@ -121,7 +151,7 @@ func convertModel(ctx context.Context, stderr io.Writer, in, out string, opts *c
 	if options.Compress != convert.NoCompression {
 		reportCompressed(stderr, result)
 	}
-	reportKept(stderr, result.Kept)
+	reportDecisions(stderr, &result)
 	for _, l := range result.Lost {
 		fmt.Fprintf(stderr, "warning: %s: tensor %q: %s did not survive %s: beyond float16, NaN or infinite; see --keep\n",
 			printable(out), l.Name, plural(int(l.Values), "value"), options.DType)
@@ -139,17 +169,17 @@ func signed(m *loader.Model) bool {
 	})
 }
 
-func (opts *convertOptions) convertOptions(config layout.Metadata) (*convert.Options, error) {
+func (opts *convertOptions) convertOptions() (*convert.Options, error) {
 	align, err := strconv.Atoi(opts.align.value)
 	if err != nil {
 		return nil, err
 	}
-	o := &convert.Options{Align: align, Config: config, Keep: opts.keep.match,
-		Compress: compressions[opts.compress.value], ShardBytes: uint64(opts.shards)}
-	switch name := opts.dtype.value; {
-	case name != "":
-		o.DType, _ = layout.ParseDType(strings.ToUpper(name))
-	case len(opts.keep) > 0:
+	o := &convert.Options{Align: align, NoAliases: opts.noAliases, Keep: opts.keep.match, Compress: compressions[opts.compress.value], ShardBytes: uint64(opts.shards)}
+	o.DType, _ = layout.ParseDType(strings.ToUpper(opts.dtype.value))
+	switch {
+	case opts.json && !opts.dryRun:
+		return nil, usageError{errors.New("--json is how --dry-run reports, and needs it")}
+	case len(opts.keep) > 0 && o.DType == layout.Invalid:
 		return nil, usageError{errors.New("--keep says what --dtype leaves alone, and needs it")}
 	}
 	return o, nil
@@ -185,76 +215,9 @@ func reportUnmatched(stderr io.Writer, keep globs, m *loader.Model) {
 	}
 }
 
-// reportKept says which tensors --dtype did not touch, one line for every reason.
-func reportKept(stderr io.Writer, kept []convert.Kept) {
-	var reasons []string
-	names := make(map[string][]string)
-	for _, k := range kept {
-		if names[k.Reason] == nil {
-			reasons = append(reasons, k.Reason)
-		}
-		names[k.Reason] = append(names[k.Reason], printable(k.Name))
-	}
-	for _, reason := range reasons {
-		const most = 3
-		all := names[reason]
-		list := strings.Join(all[:min(most, len(all))], ", ")
-		if len(all) > most {
-			list += ", …"
-		}
-		fmt.Fprintf(stderr, "kept as stored: %s (%s): %s\n", plural(len(all), "tensor"), printable(reason), list)
-	}
-}
-
 func plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
 	return grouped(uint64(n)) + " " + noun + "s"
-}
-
-// readConfig reads a JSON object; none where path is empty.
-func readConfig(path string) (layout.Metadata, error) {
-	if path == "" {
-		return nil, nil
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() { // of a pipe, even to open it may take forever
-		return nil, fmt.Errorf("%s: is a %s, not a regular file", path, kind(info.Mode()))
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	limits := (*layout.Limits)(nil).WithDefaults()
-	// One byte more, so that ParseJSON sees when there is too much.
-	text, err := io.ReadAll(io.LimitReader(f, int64(limits.HeaderBytes)+1))
-	if err != nil {
-		return nil, err
-	}
-	config, err := layout.ParseJSON(text, layout.Unknown, 0, "config", limits)
-	var fe *layout.FormatError
-	if errors.As(err, &fe) {
-		return nil, fmt.Errorf("%s: offset %d: %s", path, fe.Offset, fe.Reason)
-	}
-	return config, err
-}
-
-// kind is the sort of file that is no regular one.
-func kind(mode fs.FileMode) string {
-	switch {
-	case mode.IsDir():
-		return "directory"
-	case mode&fs.ModeNamedPipe != 0:
-		return "pipe"
-	case mode&fs.ModeSocket != 0:
-		return "socket"
-	case mode&fs.ModeDevice != 0:
-		return "device"
-	}
-	return "special file"
 }

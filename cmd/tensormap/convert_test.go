@@ -266,19 +266,6 @@ func TestOutputErrors(t *testing.T) {
 	}
 }
 
-func TestConvertUnknownDType(t *testing.T) {
-	dir := t.TempDir()
-	for dtype, size := range map[string]string{"C64": "8", "F8_E8M0": "1"} {
-		file := safetensors(t, `{"x.y":{"dtype":"`+dtype+`","shape":[1],"data_offsets":[0,`+size+`]}}`, make([]byte, int(size[0]-'0'))...)
-		out := filepath.Join(dir, "out.apr")
-		tensormap("convert", file, out).failsWith(t, out+": ", `tensor "x.y": APR2 has no dtype for `+dtype)
-	}
-	empty(t, dir)
-	if help := done(t, "convert", "--help"); !strings.Contains(help, "fails the conversion as a whole") {
-		t.Error("help does not say so")
-	}
-}
-
 // TestConvertSigned sets the flag SIGNED, bit 5 of the flags at offset 8, in a file
 // whose checksum is then wrong, which only verify looks at.
 func TestConvertSigned(t *testing.T) {

@@ -117,7 +117,7 @@ func (e *encoder) tensor(t *layout.Tensor) error {
 	switch {
 	case string(t.Name) == metadataKey:
 		return e.errorf("name", layout.ErrInvalid, "a tensor cannot be called %s", name)
-	case dtypeNamed([]byte(t.DType.String())) != t.DType || !t.DType.Valid():
+	case !Holds(t.DType):
 		return e.errorf("dtype", layout.ErrUnsupported, "tensor %s: SafeTensors has no dtype for %v", name, t.DType)
 	case err != nil:
 		return e.errorf("shape", layout.ErrInvalid, "tensor %s: %v", name, err)

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/tensormap/tensormap/convert"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// dryRun says what a conversion would write.
+func dryRun(ctx context.Context, stdout, stderr io.Writer, m *loader.Model, out string, format layout.Format, asJSON bool, o *convert.Options) error {
+	p, err := convert.NewPreview(ctx, m, out, format, o)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(stdout)
+	if asJSON {
+		if err := writePreviewJSON(w, out, format, p); err != nil {
+			return err
+		}
+	} else {
+		writePreview(w, screenOf(stdout), out, format, p, o)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	reportDecisions(stderr, &p.Result)
+	return nil
+}
+
+// writePreview shows a preview to a person.
+func writePreview(w io.Writer, s screen, out string, format layout.Format, p *convert.Preview, o *convert.Options) {
+	var f facts
+	f.add("would write", printable(out))
+	f.add("format", format.String())
+	written := exactly(size(p.Bytes), p.Bytes, 1024, " bytes")
+	if o.Compress != convert.NoCompression {
+		written += " before compression"
+	}
+	f.add("size", written)
+	if p.Shards > 0 {
+		f.add("shards", grouped(uint64(p.Shards)))
+	}
+	f.add("tensors", grouped(uint64(p.Tensors)))
+	var keys []string
+	for key := range p.Metadata.All() {
+		keys = append(keys, printable(key))
+	}
+	f.add("metadata", strings.Join(keys, ", "))
+	f.write(w, s)
+	if len(p.List) > 0 {
+		io.WriteString(w, "\n")
+		previewGrid(p.List).write(w, s)
+	}
+}
+
+func previewGrid(list []convert.Planned) *grid {
+	g := &grid{
+		heading: []string{"name", "dtype", "shape", "size", "from", "size before"},
+		numbers: []bool{false, false, false, true, false, true},
+		spare:   []string{"size before", "shape"},
+	}
+	for i := range list {
+		t := &list[i]
+		g.rows = append(g.rows, []string{
+			printable(t.Name), t.To.String(), fmt.Sprint(t.Shape), size(t.Bytes), t.From.String(), size(t.StoredBytes),
+		})
+	}
+	return g
+}
+
+// plannedJSON is a tensor in the JSON of --dry-run.
+type plannedJSON struct {
+	Name        string       `json:"name"`
+	DType       layout.DType `json:"dtype"`
+	Shape       []uint64     `json:"shape"`
+	Bytes       uint64       `json:"bytes"`
+	FromDType   layout.DType `json:"from_dtype"`
+	FromShape   []uint64     `json:"from_shape"`
+	StoredBytes uint64       `json:"stored_bytes"`
+	Reencoded   bool         `json:"reencoded"`
+}
+
+// writePreviewJSON writes a line for each tensor, as inspect does.
+func writePreviewJSON(w io.Writer, out string, format layout.Format, p *convert.Preview) error {
+	j := jsonLines{w: w}
+	j.field("{\n", "path", out)
+	j.field(",\n", "format", format)
+	j.field(",\n", "bytes", p.Bytes)
+	j.field(",\n", "shards", p.Shards)
+	j.field(",\n", "metadata", p.Metadata)
+	j.text(",\n  \"tensors\": [")
+	for i, t := range p.List {
+		if i > 0 {
+			j.text(",")
+		}
+		j.text("\n    ")
+		j.value(plannedJSON{t.Name, t.To, listed(t.Shape), t.Bytes, t.From, listed(t.FromShape), t.StoredBytes, t.Reencoded})
+	}
+	if len(p.List) > 0 {
+		j.text("\n  ")
+	}
+	j.text("]\n}\n")
+	return j.err
+}
+
+// listed is a shape that JSON shows as an array in any case.
+func listed(shape []uint64) []uint64 {
+	if shape == nil {
+		return []uint64{}
+	}
+	return shape
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+const upgradeLong = `Upgrade writes an APR1 file as an APR2 file with all that it has: tensors, int8 with their
+scales, and as metadata model_type, the dimensions under architecture, vocab, mel_filterbank
+and mel_filterbank_shape, and under apr1 what APR2 has no key for. A vocabulary with tokens
+that are not UTF-8 is there as it was in the file, too (apr1.vocab_bytes, in base64).
+
+The other flags are those of convert, which also reads APR1 files.`
+
+func upgradeCommand() *cobra.Command {
+	opts := newConvertOptions()
+	opts.source = layout.APR1
+	opts.to.value = "apr"
+	cmd := &cobra.Command{
+		Use:   "upgrade V1.apr V2.apr [--dtype TYPE] [--keep GLOB]... [--compress[=hc]] [--align 32|64] [--dry-run [--json]]",
+		Short: "Write an APR1 file as an APR2 file",
+		Long:  upgradeLong,
+		Args:  operands("V1.apr", "V2.apr"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return convertModel(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], args[1], opts)
+		},
+		DisableFlagsInUseLine: true,
+	}
+	opts.addTo(cmd)
+	opts.addFlags(cmd)
+	return cmd
+}
+
+// checkSource refuses models of another format than the verb is for.
+func (opts *convertOptions) checkSource(in string, m *loader.Model) error {
+	if f := m.Format(); opts.source != layout.Unknown && f != opts.source {
+		return fmt.Errorf("%s: is %v, not %v; use convert", printable(called(in)), f, opts.source)
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package convert
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// sideFiles are what Hugging Face models have beside their SafeTensors files, and the keys of
+// APR2 metadata that they become; "" is for what MergeConfig distributes.
+var sideFiles = []struct{ name, key string }{
+	{"config.json", ""},
+	{"tokenizer_config.json", "tokenizer_config"},
+	{"generation_config.json", "generation_config"},
+}
+
+// SideFiles reads those of config.json, tokenizer_config.json and generation_config.json that
+// are beside the SafeTensors file or index at path, as a configuration for Options.Config: the
+// keys of the first, and the others as the objects tokenizer_config and generation_config. read
+// are the paths of those that are there. Of skip, config.json say, it reads none.
+func SideFiles(path string, skip ...string) (config layout.Metadata, read []string, err error) {
+	for _, side := range sideFiles {
+		if slices.Contains(skip, side.name) {
+			continue
+		}
+		p := filepath.Join(filepath.Dir(path), side.name)
+		md, err := ReadConfig(p)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		if side.key != "" {
+			md = layout.Metadata{{Key: side.key, Value: md}}
+		}
+		config.Merge(md)
+		read = append(read, p)
+	}
+	return config, read, nil
+}
+
+// ReadConfig reads a file that is one JSON object. Errors name the file.
+func ReadConfig(path string) (layout.Metadata, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() { // of a pipe, even to open it may take forever
+		return nil, fmt.Errorf("%s: is a %s, not a regular file", path, kind(info.Mode()))
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	limits := (*layout.Limits)(nil).WithDefaults()
+	// One byte more, so that ParseJSON sees when there is too much.
+	text, err := io.ReadAll(io.LimitReader(f, int64(limits.HeaderBytes)+1))
+	if err != nil {
+		return nil, err
+	}
+	config, err := layout.ParseJSON(text, layout.Unknown, 0, "config", limits)
+	var fe *layout.FormatError
+	if errors.As(err, &fe) {
+		return nil, fmt.Errorf("%s: offset %d: %s", path, fe.Offset, fe.Reason)
+	}
+	return config, err
+}
+
+// kind is the sort of file that is no regular one.
+func kind(mode fs.FileMode) string {
+	switch {
+	case mode.IsDir():
+		return "directory"
+	case mode&fs.ModeNamedPipe != 0:
+		return "pipe"
+	case mode&fs.ModeSocket != 0:
+		return "socket"
+	case mode&fs.ModeDevice != 0:
+		return "device"
+	}
+	return "special file"
+}

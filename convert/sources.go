@@ -1,0 +1,169 @@
+package convert
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// describe adds to md what the source says: from, the metadata of a file of format f.
+func describe(md *layout.Metadata, f layout.Format, from layout.Metadata) {
+	switch f {
+	case layout.APR2:
+		md.Merge(from)
+		return
+	case layout.SafeTensors:
+		from = describeSafeTensors(md, from)
+	case layout.GGUF:
+		describeGGUF(md, from)
+	case layout.APR1:
+		from = describeAPR1(md, from)
+	case layout.April:
+		describeApril(md, from)
+	}
+	if len(from) == 0 {
+		return
+	}
+	name := f.String()
+	md.Set(name, from)
+	setObject(md, name+"_types", typesOf(from, f == layout.GGUF))
+	setObject(md, name+"_bytes", bytesOf(from))
+}
+
+// apr2Prefix marks the keys of SafeTensors' __metadata__ that hold APR2 metadata, as JSON.
+const apr2Prefix = "apr2."
+
+// describeSafeTensors takes APR2 metadata out of from, if ToSafeTensors has put some there.
+func describeSafeTensors(md *layout.Metadata, from layout.Metadata) (own layout.Metadata) {
+	var carried layout.Metadata
+	for key, value := range from.All() {
+		name, ok := strings.CutPrefix(key, apr2Prefix)
+		text, isText := value.(string)
+		if v, err := parseValue(text); ok && isText && err == nil {
+			carried = append(carried, layout.Entry{Key: name, Value: v})
+		} else {
+			own = append(own, layout.Entry{Key: key, Value: value})
+		}
+	}
+	md.Merge(carried)
+	return own
+}
+
+// parseValue reads any JSON.
+func parseValue(text string) (any, error) {
+	lim := (*layout.Limits)(nil).WithDefaults()
+	lim.Depth++
+	object := slices.Concat([]byte(`{"":`), []byte(text), []byte(`}`))
+	md, err := layout.ParseJSON(object, layout.SafeTensors, 0, "metadata", lim)
+	if err != nil {
+		return nil, err
+	}
+	if len(md) != 1 || md[0].Key != "" {
+		return nil, layout.ErrInvalid // text is the rest of an object
+	}
+	return md[0].Value, nil
+}
+
+// describeGGUF maps what APR2 has keys of its own for. The architecture is what the file says
+// of it, under keys such as llama.block_count.
+func describeGGUF(md *layout.Metadata, from layout.Metadata) {
+	v, _ := from.Get("general.architecture")
+	name, ok := v.(string)
+	if !ok || name == "" {
+		return
+	}
+	md.Set("model_type", name)
+	architecture := layout.Metadata{}
+	for key, value := range from.All() {
+		if k, ok := strings.CutPrefix(key, name+"."); ok {
+			architecture = append(architecture, layout.Entry{Key: k, Value: value})
+		}
+	}
+	md.Set("architecture", architecture)
+	if tokens, ok := from.Get("tokenizer.ggml.tokens"); ok {
+		md.Set("vocab", tokens)
+	}
+}
+
+// whisperDimensions are those of APR1's header, which APR2's example has under architecture.
+var whisperDimensions = []string{
+	"n_vocab", "n_audio_ctx", "n_audio_state", "n_audio_head", "n_audio_layer",
+	"n_text_ctx", "n_text_state", "n_text_head", "n_text_layer", "n_mels",
+}
+
+// objects are the keys that APR2 has for objects.
+var objects = map[string]bool{"architecture": true, "tokenizer_config": true, "generation_config": true, "model_card": true, "quantization": true}
+
+// describeAPR1 moves to its place in APR2 what has one. A file of the container JSON, whose
+// metadata is any JSON, has it under the same keys.
+func describeAPR1(md *layout.Metadata, from layout.Metadata) (rest layout.Metadata) {
+	var dimensions, top layout.Metadata
+	_, binary := from.Get("n_vocab")
+	for key, value := range from.All() {
+		e := layout.Entry{Key: key, Value: value}
+		_, isObject := value.(layout.Metadata)
+		_, isText := value.(string)
+		switch {
+		case slices.Contains(whisperDimensions, key):
+			dimensions = append(dimensions, e)
+		case key == "model_type" && binary:
+			dimensions = append(dimensions, layout.Entry{Key: "name", Value: value}) // the size: "tiny.en"
+			top = append(top, layout.Entry{Key: key, Value: "whisper"})
+		case !topLevel[key], key == "apr_version", key == "model_type" && !isText, objects[key] && !isObject:
+			rest = append(rest, e)
+		default:
+			top = append(top, e)
+		}
+	}
+	md.Merge(top)
+	if len(dimensions) > 0 {
+		md.Set("architecture", merged(object(*md, "architecture"), dimensions))
+	}
+	return rest
+}
+
+// describeApril takes vocabulary and dimensions from the parameters, which stay where they
+// are as well.
+func describeApril(md *layout.Metadata, from layout.Metadata) {
+	md.Set("model_type", "april")
+	params := slices.Clone(object(from, "params"))
+	if tokens, ok := params.Get("tokens"); ok {
+		md.Set("vocab", tokens)
+	}
+	setObject(&params, "tokens", nil)
+	md.Set("architecture", params)
+}
+
+// safeTensorsMetadata is APR2 metadata as __metadata__ can hold it, whose values are strings:
+// those of a SafeTensors file as they were, everything else as JSON under the key apr2.KEY.
+// What every APR2 file has to say, and says no more than that, is left out.
+func safeTensorsMetadata(md layout.Metadata) (layout.Metadata, error) {
+	var out, carried layout.Metadata
+	for key, value := range md.All() {
+		if key == layout.SafeTensors.String() && stringsOnly(value) {
+			out = append(out, value.(layout.Metadata)...)
+			continue
+		}
+		text, err := layout.Metadata{{Key: "", Value: value}}.MarshalJSON()
+		if err != nil {
+			return nil, err
+		}
+		text = text[len(`{"":`) : len(text)-1]
+		if key == "apr_version" || key == "model_type" && string(text) == `"unknown"` || key == "architecture" && string(text) == "{}" {
+			continue
+		}
+		carried = append(carried, layout.Entry{Key: apr2Prefix + key, Value: string(text)})
+	}
+	out = slices.Clone(out)
+	out.Merge(carried)
+	return out, nil
+}
+
+func stringsOnly(v any) bool {
+	m, ok := v.(layout.Metadata)
+	return ok && !slices.ContainsFunc(m, func(e layout.Entry) bool {
+		_, isText := e.Value.(string)
+		return !isText
+	})
+}

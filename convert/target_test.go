@@ -1,0 +1,298 @@
+package convert_test
+
+import (
+	"bytes"
+	"context"
+	"io/fs"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tensormap/tensormap/convert"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr1"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// sameValues compares tensors by name: bytes where the type is the same or the new one stands
+// for it, else values bit by bit.
+func sameValues(t *testing.T, got, want *loader.Model) {
+	t.Helper()
+	if got.Len() != want.Len() {
+		t.Errorf("%d tensors, want %d", got.Len(), want.Len())
+	}
+	for w := range want.Tensors() {
+		x := tensor(t, got, w.Name())
+		a, b := contents(t, x), contents(t, w)
+		standIn := x.DType().Kind() == layout.KindUint && w.DType().Kind() != layout.KindUint
+		if (x.DType() == w.DType() || standIn) && !bytes.Equal(a, b) {
+			t.Errorf("%s: other bytes", w.Name())
+		}
+		if standIn {
+			continue
+		}
+		v, err := w.Float32s()
+		if err != nil {
+			continue // it has no values
+		}
+		u, err := x.Float32s()
+		if err != nil || !slices.EqualFunc(u, v, func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }) {
+			t.Errorf("%s: %v is %v: other values, %v", w.Name(), w.DType(), x.DType(), err)
+		}
+	}
+}
+
+func contents(t *testing.T, x loader.Tensor) []byte {
+	t.Helper()
+	b, err := x.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// allFixtures are the models among the files of testdata that can be opened.
+func allFixtures(t *testing.T) map[string]*loader.Model {
+	t.Helper()
+	all := make(map[string]*loader.Model)
+	err := filepath.WalkDir("../testdata", func(path string, entry fs.DirEntry, err error) error {
+		ext := filepath.Ext(path)
+		if err != nil || entry.IsDir() || !slices.Contains([]string{".apr", ".april", ".b2l", ".gguf", ".safetensors", ".tsm"}, ext) {
+			return err
+		}
+		m, err := loader.Open(path, nil)
+		if err != nil {
+			return nil
+		}
+		if _, err := m.Metadata(); err != nil {
+			return m.Close() // of parameters that make no sense
+		}
+		t.Cleanup(func() { m.Close() })
+		all[path] = m
+		return nil
+	})
+	if err != nil || len(all) < 100 {
+		t.Fatalf("%d models, %v", len(all), err)
+	}
+	return all
+}
+
+// TestAllFormats: what every fixture holds is in the APR2 file, in the SafeTensors file, and
+// in the APR2 file made of that.
+func TestAllFormats(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	for name, m := range allFixtures(t) {
+		if md := metadata(t, m); m.Format() == layout.APR2 && len(md) > 0 && !wellFormed(t, m) {
+			continue // a new file of it would be as little in order
+		}
+		convertTo(t, name, m, path("a.apr"), convert.ToAPR2)
+		convertTo(t, name, m, path("a.safetensors"), convert.ToSafeTensors)
+		direct, safe := open(t, path("a.apr"), nil), open(t, path("a.safetensors"), nil)
+		sameValues(t, direct, m)
+		sameValues(t, safe, m)
+		convertTo(t, name, safe, path("b.apr"), convert.ToAPR2)
+		back := open(t, path("b.apr"), nil)
+		sameValues(t, back, m)
+		if t.Failed() {
+			t.Fatal(name)
+		}
+		for _, m := range []*loader.Model{direct, safe, back} {
+			m.Close()
+		}
+	}
+}
+
+func convertTo(t *testing.T, name string, m *loader.Model, path string, to func(context.Context, *loader.Model, string, *convert.Options) (convert.Result, error)) {
+	t.Helper()
+	r, err := to(context.Background(), m, path, nil)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	out := open(t, path, nil)
+	defer out.Close()
+	report, err := out.Verify(context.Background(), nil)
+	if err != nil || len(report.Findings) != 0 || r.Tensors != m.Len() || r.Bytes != out.Files()[0].Size {
+		t.Errorf("%s: %s: %+v, %v, %+v", name, path, report, err, r)
+	}
+}
+
+// TestChanged: of each type that the formats lack, what becomes of it.
+func TestChanged(t *testing.T) {
+	tests := []struct {
+		from       layout.DType
+		shape      []uint64
+		apr2, safe layout.DType // Invalid: as it is
+		elements   uint64       // of what stands for it
+	}{
+		{layout.F32, []uint64{2, 3}, 0, 0, 6},
+		{layout.C64, []uint64{2, 3}, layout.U64, 0, 6},
+		{layout.F8_E8M0, []uint64{5}, layout.U8, 0, 5},
+		{layout.F8_E4M3FNUZ, []uint64{}, layout.U8, 0, 1},
+		{layout.F4, []uint64{3, 2}, layout.U8, 0, 3},
+		{layout.F6_E2M3, []uint64{4, 4}, layout.U8, 0, 12},
+	}
+	for _, tt := range tests {
+		source := openBytes(t, safeTensors(0, "{}", counting("x", tt.from, tt.shape...)))
+		out, r := toAPR2(t, source, nil)
+		checkChanged(t, r, "x", tt.from, tt.apr2)
+		x := tensor(t, out, "x")
+		if x.Elements() != tt.elements && tt.apr2 != layout.Invalid {
+			t.Errorf("%v: shape %v", tt.from, x.Shape())
+		}
+		path := filepath.Join(t.TempDir(), "x.safetensors")
+		r, err := convert.ToSafeTensors(context.Background(), out, path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkChanged(t, r, "x", tt.from, tt.safe)
+		sameTensors(t, open(t, path, nil), source)
+		again, _ := toAPR2(t, out, nil) // which says once more what it really is
+		if a, b := asJSON(t, metadata(t, again)), asJSON(t, metadata(t, out)); a != b {
+			t.Errorf("%v: %s, want %s", tt.from, a, b)
+		}
+	}
+}
+
+func checkChanged(t *testing.T, r convert.Result, name string, from, to layout.DType) {
+	t.Helper()
+	if to == layout.Invalid {
+		if len(r.Changed) != 0 {
+			t.Errorf("%v: %+v", from, r.Changed)
+		}
+		return
+	}
+	if len(r.Changed) != 1 || r.Changed[0].Name != name || r.Changed[0].From != from || r.Changed[0].To != to || !strings.Contains(r.Changed[0].Reason, from.String()) {
+		t.Errorf("%v: %+v, want it as %v", from, r.Changed, to)
+	}
+}
+
+// TestOriginals: what the metadata says of originals counts only where it makes sense.
+func TestOriginals(t *testing.T) {
+	x := counting("x", layout.U8, 12)
+	f := counting("f", layout.F32, 3)
+	for text, want := range map[string]layout.DType{
+		`{"x":{"dtype":"F6_E3M2","shape":[16]}}`:    layout.F6_E3M2,
+		`{"x":{"dtype":"F6_E3M2","shape":[17]}}`:    layout.U8,
+		`{"x":{"dtype":"C64","shape":[1]}}`:         layout.U8,
+		`{"x":{"dtype":"C64"}}`:                     layout.U8,
+		`{"x":{"dtype":"F5","shape":[12]}}`:         layout.U8,
+		`{"x":{"dtype":5,"shape":[12]}}`:            layout.U8,
+		`{"x":{"dtype":"BOOL","shape":["12"]}}`:     layout.U8,
+		`{"x":{"dtype":"BOOL","shape":[3,4]}}`:      layout.BOOL,
+		`{"x":{"dtype":"BOOL","shape":[-3,-4]}}`:    layout.U8,
+		`{"x":7,"f":{"dtype":"BOOL","shape":[12]}}`: layout.U8,
+		`[]`:                                   layout.U8,
+		`{"y":{"dtype":"BOOL","shape":[3,4]}}`: layout.U8,
+		`{"x":{"dtype":"BOOL","shape":[4294967296,4294967296]}}`: layout.U8,
+	} {
+		m := openBytes(t, apr2File(t, parse(t, `{"original_tensors":`+text+`}`), x, f))
+		path := filepath.Join(t.TempDir(), "x.safetensors")
+		if _, err := convert.ToSafeTensors(context.Background(), m, path, nil); err != nil {
+			t.Fatal(err)
+		}
+		out := open(t, path, nil)
+		if d := tensor(t, out, "x").DType(); d != want || tensor(t, out, "f").DType() != layout.F32 {
+			t.Errorf("%s: %v, want %v", text, d, want)
+		}
+	}
+}
+
+// TestManyDimensions: APR2 has 8.
+func TestManyDimensions(t *testing.T) {
+	for _, shape := range [][]uint64{
+		{1, 1, 1, 1, 1, 1, 1, 1, 1},
+		{2, 3, 1, 2, 1, 2, 1, 2, 1, 5},
+		{1 << 40, 1 << 40, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1},
+		{2, 0, 1, 1, 1, 1, 1, 1, 1, 3},
+	} {
+		source := openBytes(t, safeTensors(0, "{}", counting("x", layout.I16, shape...)))
+		out, r := toAPR2(t, source, nil)
+		sameValues(t, out, source)
+		x := tensor(t, out, "x")
+		if len(x.Shape()) != 8 || !slices.Equal(x.Shape()[1:], shape[len(shape)-7:]) || len(r.Changed) != 0 {
+			t.Errorf("%v: shape %v, %+v", shape, x.Shape(), r.Changed)
+		}
+		path := filepath.Join(t.TempDir(), "x.safetensors")
+		convertTo(t, "", out, path, convert.ToSafeTensors)
+		sameTensors(t, open(t, path, nil), source)
+	}
+}
+
+// TestScaleOfZero: APR2 refuses one, APR1 does not.
+func TestScaleOfZero(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.apr")
+	w, err := apr1.Create(path, []layout.Tensor{
+		{Name: []byte("zero"), DType: layout.I8, Shape: []uint64{3}, Scaled: true},
+		{Name: []byte("two"), DType: layout.I8, Shape: []uint64{3}, Scaled: true, Quant: layout.Quant{Scale: 2}},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := w.WriteTensor([]byte{0, 1, 0xff}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	source := open(t, path, nil)
+	out, r := toAPR2(t, source, nil)
+	sameValues(t, out, source)
+	if len(r.Changed) != 1 || r.Changed[0].Name != "zero" || r.Changed[0].To != layout.F32 {
+		t.Errorf("%+v", r.Changed)
+	}
+	q, scaled, err := tensor(t, out, "two").Scale()
+	if err != nil || !scaled || q.Scale != 2 {
+		t.Errorf("%+v, %v", q, err)
+	}
+}
+
+// TestAliases: the initializers in a network are in it, too.
+func TestAliases(t *testing.T) {
+	m := open(t, "../testdata/april/streaming.april", nil)
+	path := filepath.Join(t.TempDir(), "x.apr")
+	r, err := convert.ToAPR2(context.Background(), m, path, &convert.Options{NoAliases: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Tensors != 3 || len(r.LeftOut) != m.Len()-3 || len(r.LeftOut) == 0 {
+		t.Errorf("%+v", r)
+	}
+	for x := range open(t, path, nil).Tensors() {
+		if !strings.HasPrefix(x.Name(), "networks/") || slices.Contains(r.LeftOut, x.Name()) {
+			t.Errorf("%s", x.Name())
+		}
+	}
+}
+
+// TestScaledInts: aprender's APR_Q8 is int8 with a scale.
+func TestScaledInts(t *testing.T) {
+	files, err := filepath.Glob("../testdata/aprender/*.apr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := make(map[layout.DType]int)
+	for _, path := range files {
+		m, err := loader.Open(path, nil)
+		if err != nil {
+			continue
+		}
+		out := filepath.Join(t.TempDir(), "x.apr")
+		r, err := convert.ToAPR2(context.Background(), m, out, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range r.Changed {
+			seen[c.To]++
+		}
+		sameValues(t, open(t, out, nil), m)
+		m.Close()
+	}
+	if seen[layout.I8] == 0 || seen[layout.F32] == 0 {
+		t.Errorf("%v", seen)
+	}
+}
