@@ -3,9 +3,10 @@ package layout
 import (
 	"bytes"
 	"cmp"
-	"encoding/binary"
 	"slices"
 	"unicode/utf8"
+
+	"github.com/tensormap/tensormap/layout/internal/ascii"
 )
 
 // Builder collects the tensors of a file and makes sure of what every Index promises.
@@ -113,7 +114,7 @@ func (b *Builder) checkName(name []byte, at uint64) error {
 	switch {
 	case uint64(len(name)) > b.lim.NameBytes:
 		return b.errorf(at, "name", ErrLimit, name, "%d bytes, more than %d", len(name), b.lim.NameBytes)
-	case plainASCII(name):
+	case ascii.Plain(name):
 		return nil
 	case !utf8.Valid(name):
 		return b.errorf(at, "name", ErrInvalid, name, "not valid UTF-8")
@@ -121,24 +122,6 @@ func (b *Builder) checkName(name []byte, at uint64) error {
 		return b.errorf(at, "name", ErrInvalid, name, "holds a NUL byte")
 	}
 	return nil
-}
-
-// plainASCII reports whether b has neither a NUL byte nor one beyond ASCII, eight bytes at a
-// time.
-func plainASCII(b []byte) bool {
-	const lows, highs = 0x0101010101010101, 0x8080808080808080
-	for ; len(b) >= 8; b = b[8:] {
-		// A byte's high bit is set in w, or comes up in w - lows if the byte is 0.
-		if w := binary.LittleEndian.Uint64(b); (w|(w-lows))&highs != 0 {
-			return false
-		}
-	}
-	for _, c := range b {
-		if c == 0 || c >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
 }
 
 func (b *Builder) checkSpan(t *Tensor, at uint64) error {

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/ascii"
 )
 
 // module is all that a file says but the tensors' bytes. Its lists hold no pointers, so
@@ -276,7 +277,7 @@ func (s *scanner) name() []byte {
 // text fails where b, the value of field at at, is not text.
 func (s *scanner) text(at uint64, field string, b []byte) {
 	switch {
-	case plainASCII(b):
+	case ascii.Plain(b):
 	case !utf8.Valid(b):
 		s.Fail(at, field, layout.ErrInvalid, "%s is not valid UTF-8", layout.Quote(b))
 	case bytes.IndexByte(b, 0) >= 0:

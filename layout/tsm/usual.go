@@ -3,7 +3,8 @@ package tsm
 import (
 	"encoding/binary"
 	"math/bits"
-	"unicode/utf8"
+
+	"github.com/tensormap/tensormap/layout/internal/ascii"
 )
 
 const (
@@ -48,7 +49,7 @@ func (s *scanner) usualParam(n *node, extra *notes, seen *paramSet) bool {
 // usualText is the text that stands at the start of b behind its length, or nil.
 func (s *scanner) usualText(n *node, which special, b []byte) []byte {
 	size := uint64(binary.LittleEndian.Uint32(b))
-	if b = b[4:]; size > min(uint64(len(b)), s.lim.NameBytes) || n.stated.has(which) || !plainASCII(b[:size]) {
+	if b = b[4:]; size > min(uint64(len(b)), s.lim.NameBytes) || n.stated.has(which) || !ascii.Plain(b[:size]) {
 		return nil
 	}
 	n.stated |= 1 << which
@@ -63,7 +64,7 @@ func (s *scanner) usualTensor(b []byte, seen *paramSet) bool {
 	}
 	name, fields, tensor := b[4:4+size:4+size], b[4+size:], b[8+size:]
 	dims := binary.LittleEndian.Uint32(tensor[1:])
-	if binary.LittleEndian.Uint32(fields) != 1 || dims > uint32(s.usualDims) || !plainASCII(name) || specialNamed(name) != notSpecial {
+	if binary.LittleEndian.Uint32(fields) != 1 || dims > uint32(s.usualDims) || !ascii.Plain(name) || specialNamed(name) != notSpecial {
 		return false
 	}
 	head := minParam + minTensor + int(size+4*dims)
@@ -98,22 +99,4 @@ func usualSize(each int, shape []byte) uint64 {
 		size = lo
 	}
 	return size
-}
-
-// plainASCII reports whether b has neither a NUL byte nor one beyond ASCII, eight bytes at
-// a time.
-func plainASCII(b []byte) bool {
-	const lows, highs = 0x0101010101010101, 0x8080808080808080
-	for ; len(b) >= 8; b = b[8:] {
-		// A byte's high bit is set in w, or comes up in w - lows if the byte is 0.
-		if w := binary.LittleEndian.Uint64(b); (w|(w-lows))&highs != 0 {
-			return false
-		}
-	}
-	for _, c := range b {
-		if c == 0 || c >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
 }
