@@ -1,0 +1,28 @@
+package loader
+
+import (
+	"fmt"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// Resident is how many of the n bytes at off of a file are in memory now, whoever brought them
+// there; file is a position in Files. A shard that nobody has touched is mapped for it, which
+// reads nothing. What the kernel tells, and whom, is with [mmapio.Mapping.Resident]: where the
+// file is not mapped or the platform cannot tell, the error is errors.ErrUnsupported. A range
+// that leaves the file is ErrRange.
+func (m *Model) Resident(file int, off, n uint64) (uint64, error) {
+	if !m.gate.enter() {
+		return 0, m.closedError()
+	}
+	defer m.leave()
+	if file < 0 || file >= len(m.files) {
+		return 0, fmt.Errorf("%s: %w: file %d of %d", m.path, ErrRange, file, len(m.files))
+	}
+	f := &m.files[file]
+	if size := f.mapping.Size(); !layout.Within(off, n, size) {
+		return 0, fmt.Errorf("%s: %w: %d bytes at %d of %d", f.path, ErrRange, n, off, size)
+	}
+	count, err := f.mapping.Resident(off, n)
+	return count, f.wrap(err)
+}
