@@ -27,18 +27,39 @@ func compare[T float](m *distance, a, b []T, first uint64) {
 	}
 }
 
-// differences is a distance, where all of a and b is finite.
+// differences is a distance, where all of a and b is finite. It is what pair comes to, in
+// variables that stay in registers.
 func differences[T float](a, b []T, first uint64) (m distance, finite bool) {
 	b = b[:len(a)]
-	m.finite = uint64(len(a))
-	for i, x := range a {
-		m.pair(float64(x), float64(b[i]), first+uint64(i))
+	var dd, aa, bb, ab, abs, rel float64
+	var differing uint64
+	absAt, relAt := 0, 0
+	for i := range a {
+		x, y := float64(a[i]), float64(b[i])
+		d := math.Abs(x - y)
+		differing += one(x != y)
+		dd += float64(d * d)
+		aa += float64(x * x)
+		bb += float64(y * y)
+		ab += float64(x * y)
+		if d > abs {
+			abs, absAt = d, i
+		}
+		if d > float64(rel*math.Abs(x)) { // hardly ever, unlike which of the two is larger
+			if larger := max(math.Abs(x), math.Abs(y)); d > float64(rel*larger) {
+				rel, relAt = d/larger, i
+			}
+		}
 	}
-	sum := m.dd + m.aa + m.bb
-	return m, sum-sum == 0
+	sum := dd + aa + bb
+	return distance{
+		differing: differing, finite: uint64(len(a)),
+		abs: abs, absAt: first + uint64(absAt), rel: rel, relAt: first + uint64(relAt),
+		dd: dd, aa: aa, bb: bb, ab: ab,
+	}, sum-sum == 0
 }
 
-// pair adds one pair of values. Products are rounded on their own, as in sums.
+// pair adds one pair of finite values. Products are rounded on their own, as in sums.
 func (m *distance) pair(x, y float64, at uint64) {
 	d := math.Abs(x - y)
 	m.differing += one(x != y)
@@ -49,7 +70,7 @@ func (m *distance) pair(x, y float64, at uint64) {
 	if d > m.abs {
 		m.abs, m.absAt = d, at
 	}
-	if larger := max(math.Abs(x), math.Abs(y)); d > m.rel*larger {
+	if larger := max(math.Abs(x), math.Abs(y)); d > float64(m.rel*larger) {
 		m.rel, m.relAt = d/larger, at
 	}
 }

@@ -2,11 +2,16 @@ package survey
 
 import "math"
 
+// maxBins is as many as an index of one byte allows, with one to spare.
+const maxBins = 255
+
 // histogram counts values in bins of equal width between the least and the greatest; a value
 // on an edge belongs to the bin above, the greatest to the last. (As NumPy has it.)
 type histogram struct {
-	edges []float64 // one more than there are bins
-	scale float64   // bins to a unit
+	bins  int
+	lo    float64
+	scale float64              // bins to a unit
+	edges [maxBins + 2]float64 // the lower one of each bin, then the greatest value, then infinities
 }
 
 // newHistogram has a single bin where all values are the same.
@@ -14,53 +19,57 @@ func newHistogram(lo, hi float64, bins int) *histogram {
 	if lo == hi {
 		bins = 1
 	}
-	h := &histogram{edges: make([]float64, bins+1)}
 	n := float64(bins)
-	width := hi/n - lo/n // which cannot overflow, or else with fewer roundings
-	if w := (hi - lo) / n; !math.IsInf(w, 0) {
-		width = w
-	}
-	for i := range h.edges {
-		h.edges[i] = lo + float64(width*float64(i))
-	}
-	h.edges[0], h.edges[bins] = lo, hi
-	if h.scale = n / (hi - lo); math.IsInf(h.scale, 0) {
+	h := &histogram{bins: bins, lo: lo, scale: n / (hi - lo)}
+	if math.IsInf(h.scale, 0) {
 		h.scale = 0 // of a single bin, or of one beyond arithmetic: the edges find the place
 	}
+	width := (hi - lo) / n
+	for i := range h.edges {
+		switch share := float64(i) / n; {
+		case i >= bins:
+			h.edges[i] = math.Inf(1)
+		case math.IsInf(width, 0):
+			h.edges[i] = float64(lo*(1-share)) + float64(hi*share)
+		default:
+			h.edges[i] = lo + float64(width*float64(i))
+		}
+	}
+	h.edges[bins] = hi
 	return h
 }
 
-func (h *histogram) bins() int { return len(h.edges) - 1 }
+// counters are one for each bin, and one more for the greatest value.
+type counters [maxBins + 1]uint64
 
-// tally counts the finite values of v in counts, one for each bin. Two sets of counters keep
-// neighbours that fall in one bin from waiting for each other.
-func tally[T float](h *histogram, counts []uint64, v []T) {
-	odd := make([]uint64, len(counts))
+// tally counts the values of v, which are finite and within the edges. Two sets of counters
+// keep neighbours that fall in one bin from waiting for each other.
+func tally[T float](h *histogram, counts *[2]counters, v []T) {
 	for ; len(v) >= 2; v = v[2:] {
-		x0, x1 := float64(v[0]), float64(v[1])
-		i0, i1 := h.bin(x0), h.bin(x1)
-		counts[i0] += one(x0-x0 == 0)
-		odd[i1] += one(x1-x1 == 0)
+		counts[0][h.bin(float64(v[0]))]++
+		counts[1][h.bin(float64(v[1]))]++
 	}
 	for _, x := range v {
-		f := float64(x)
-		counts[h.bin(f)] += one(f-f == 0)
-	}
-	for i, n := range odd {
-		counts[i] += n
+		counts[0][h.bin(float64(x))]++
 	}
 }
 
-// bin is where x belongs, if it is finite. Its guess is hardly ever wrong, and then by one.
-func (h *histogram) bin(x float64) int {
-	edges := h.edges
-	last := len(edges) - 2
-	i := min(uint(int64((x-edges[0])*h.scale)), uint(last))
-	for i > 0 && x < edges[i] {
+// bin is where x belongs. The guess is hardly ever wrong, and then by one; no edge is less
+// than the first value, and the last one is infinite.
+func (h *histogram) bin(x float64) uint8 {
+	i := uint8(int64((x - h.lo) * h.scale))
+	for x < h.edges[i] {
 		i--
 	}
-	for i < uint(last) && x >= edges[i+1] {
+	for x >= h.edges[int(i)+1] {
 		i++
 	}
-	return int(i)
+	return i
+}
+
+// addTo adds the counts to those of each bin.
+func (h *histogram) addTo(bins []uint64, counts *[2]counters) {
+	for i := range h.bins + 1 {
+		bins[min(i, h.bins-1)] += counts[0][i] + counts[1][i]
+	}
 }

@@ -41,10 +41,10 @@ func ofStretch[T float](v []T) moments {
 	return m
 }
 
-// sums are the moments of v, where all of it is finite. The sums are of distances from v's
-// first value, which being one of them is no further from the mean than the deviation
-// allows: no digits are lost where the mean is large and the deviation is not. Products are
-// rounded on their own, so that machines that can fuse them give the same.
+// sums are the moments of v, where all of it is finite. The sums are of distances from one of
+// the values, which as such is no further from the mean than the deviation allows: no digits
+// are lost where the mean is large and the deviation is not. Products are rounded on their
+// own, so that machines that can fuse them give the same.
 func sums[T float](v []T) (m moments, finite bool) {
 	m = newMoments()
 	if len(v) == 0 {
@@ -52,7 +52,7 @@ func sums[T float](v []T) (m moments, finite bool) {
 	}
 	n := float64(len(v))
 	lo, hi := v[0], v[0]
-	pivot := float64(v[0])
+	pivot := median(float64(v[0]), float64(v[len(v)/2]), float64(v[len(v)-1])) // hardly an outlier
 	var s0, s1, s2, s3, q0, q1 float64
 	var zeros uint64
 	for ; len(v) >= 4; v = v[4:] {
@@ -111,6 +111,8 @@ func sums[T float](v []T) (m moments, finite bool) {
 	return m, sum-sum == 0
 }
 
+func median(a, b, c float64) float64 { return max(min(a, b), min(max(a, b), c)) }
+
 func one(b bool) uint64 {
 	if b {
 		return 1
@@ -134,6 +136,14 @@ func sift[T float](v []T) (finite []T, odd moments) {
 		}
 	}
 	return finite, odd
+}
+
+// finite are those values of v, part of what m is of, that are finite.
+func finite[T float](m *moments, v []T) []T {
+	if m.nan+m.posInf+m.negInf > 0 {
+		v, _ = sift(v)
+	}
+	return v
 }
 
 // merge adds the moments of further values (Chan, Golub and LeVeque, 1979).

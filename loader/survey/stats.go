@@ -13,12 +13,10 @@ import (
 // StatsOptions tune Stats. Nil and zero fields mean the defaults.
 type StatsOptions struct {
 	Options
-	// Bins is the number of bins of every histogram: at most 256. 0 makes none, which saves the
+	// Bins is the number of bins of every histogram: at most 255. 0 makes none, which saves the
 	// second pass over the values.
 	Bins int
 }
-
-const maxBins = 256
 
 // TensorStats is what Stats finds out about one tensor. NaNs and infinities are counted, and
 // left out of everything else. Values are those in float32, but of F64, I32, U32, I64 and U64
@@ -67,7 +65,7 @@ func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions) ([]TensorSt
 		s := &TensorStats{Tensor: t}
 		stats = append(stats, s)
 		if s.Err = valued(t); s.Err == nil {
-			tasks = append(tasks, &statsTask{model: m, stats: s, bins: min(opts.Bins, maxBins), sum: newMoments()})
+			tasks = append(tasks, &statsTask{model: m, stats: s, bins: max(0, min(opts.Bins, maxBins)), sum: newMoments()})
 		}
 	}
 	if err := run(ctx, &opts.Options, tasks); err != nil {
@@ -118,7 +116,7 @@ func (t *statsTask) begin() uint64 {
 	case 2:
 		if t.bins > 0 && t.sum.n > 0 {
 			t.histogram = newHistogram(t.sum.min, t.sum.max, t.bins)
-			t.stats.Histogram = make([]uint64, t.histogram.bins())
+			t.stats.Histogram = make([]uint64, t.histogram.bins)
 			return parts(t.subject.Elements())
 		}
 	}
@@ -136,13 +134,13 @@ func (t *statsTask) do(w *worker, part uint64) error {
 }
 
 func (t *statsTask) tally(w *worker, part uint64) error {
-	counts := make([]uint64, t.histogram.bins())
-	err := t.eachChunk(w, part, func(v []float32) { tally(t.histogram, counts, v) }, func(v []float64) { tally(t.histogram, counts, v) })
+	counts := new([2]counters)
+	err := t.eachChunk(w, part,
+		func(v []float32) { tally(t.histogram, counts, finite(&t.sum, v)) },
+		func(v []float64) { tally(t.histogram, counts, finite(&t.sum, v)) })
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for i, n := range counts {
-		t.stats.Histogram[i] += n
-	}
+	t.histogram.addTo(t.stats.Histogram, counts)
 	return err
 }
 
@@ -203,7 +201,7 @@ func (t *statsTask) end(err error) {
 	m := &t.sum
 	s.Finite, s.Zeros, s.NaN, s.PosInf, s.NegInf = m.n, m.zeros, m.nan, m.posInf, m.negInf
 	s.Min, s.Max, s.Mean, s.Std = math.NaN(), math.NaN(), math.NaN(), math.NaN()
-	if m.n > 0 {
-		s.Min, s.Max, s.Mean, s.Std = m.min, m.max, m.mean, math.Sqrt(m.m2/float64(m.n))
+	if m.n > 0 { // which of two zeros it is would depend on the order of the sums
+		s.Min, s.Max, s.Mean, s.Std = m.min+0, m.max+0, m.mean, math.Sqrt(m.m2/float64(m.n))
 	}
 }

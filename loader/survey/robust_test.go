@@ -1,0 +1,261 @@
+package survey_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/loader/survey"
+)
+
+// A tensor has the same digests however it is stored.
+func TestHashOfEveryLayout(t *testing.T) {
+	half := tensor{"half", layout.F16, []uint64{3, 40000}, make([]byte, 240000)}
+	for i := range half.data {
+		half.data[i] = byte(i * i >> 3)
+	}
+	for i := 1; i < len(half.data); i += 2 {
+		half.data[i] &= 0x7b // finite
+	}
+	want := digestsOf(t, openBytes(t, safeTensors(t, half)))
+	if got := digestsOf(t, openBytes(t, compressed(t, half))); got != want {
+		t.Errorf("compressed: %v, want %v", got, want)
+	}
+	// The same values in F32 have other bytes.
+	m := openBytes(t, safeTensors(t, half))
+	x, err := m.Tensor("half")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := x.Float32s()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := digestsOf(t, openBytes(t, safeTensors(t, floats("half", v, 3, 40000))))
+	if got[0] != want[0] || got[1] == want[1] || got[2] != want[2] || got[3] == want[3] {
+		t.Errorf("F32: %v, F16: %v", got, want)
+	}
+	// Another shape is another model of the same elements, but for a dimension of 1.
+	got = digestsOf(t, openBytes(t, safeTensors(t, tensor{"half", layout.F16, []uint64{3, 1, 40000}, half.data})))
+	if got[0] != want[0] || got[1] != want[1] || got[2] != want[2] || got[3] == want[3] {
+		t.Errorf("3×1×40000: %v, 3×40000: %v", got, want)
+	}
+	got = digestsOf(t, openBytes(t, safeTensors(t, tensor{"half", layout.F16, []uint64{40000, 3}, half.data})))
+	if got[0] != want[0] || got[1] != want[1] || got[2] == want[2] || got[3] == want[3] {
+		t.Errorf("40000×3: %v, 3×40000: %v", got, want)
+	}
+}
+
+// digestsOf are those of a model's only tensor, values and stored, and then those of the model.
+func digestsOf(t *testing.T, m *loader.Model) [4]string {
+	t.Helper()
+	list, err := survey.Hash(context.Background(), m, &survey.HashOptions{Values: true, Stored: true})
+	if err != nil || len(list) != 1 || list[0].Err != nil {
+		t.Fatal(err, list)
+	}
+	values, ok1 := survey.ValuesDigest(list)
+	stored, ok2 := survey.StoredDigest(list)
+	if !ok1 || !ok2 {
+		t.Fatal("no digest of the model")
+	}
+	return [4]string{text(list[0].Values), text(list[0].Stored), values.String(), stored.String()}
+}
+
+// The shards of a model are one model, to digests and to Compare.
+func TestShards(t *testing.T) {
+	paths, err := filepath.Glob("../../testdata/shards/*/*.index.json")
+	if err != nil || len(paths) == 0 {
+		t.Skip("no sharded fixtures", err)
+	}
+	for _, path := range paths {
+		m, err := loader.Open(path, nil)
+		if err != nil {
+			continue // made to be refused
+		}
+		defer m.Close()
+		pairs, err := survey.Compare(context.Background(), m, m, nil)
+		if err != nil || len(pairs) != m.Len() {
+			t.Fatalf("%s: %d pairs, %v", path, len(pairs), err)
+		}
+		for _, p := range pairs {
+			if !p.Identical() || !p.Within(0) {
+				t.Errorf("%s: %+v", path, p)
+			}
+		}
+	}
+}
+
+// A damaged tensor is named, and does not keep others from being looked at.
+func TestDamaged(t *testing.T) {
+	good := floats("good", []float32{1, 2, 3})
+	noise := floats("bad", make([]float32, 50000))
+	file := compressed(t, noise, good)
+	m := openBytes(t, file)
+	bad, err := m.Tensor("bad")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range bad.StoredBytes() - 4 {
+		file[bad.Offset()+4+i] = 0xff // behind the length of the first block
+	}
+	names := func(err error) bool { return err != nil && strings.Contains(err.Error(), `tensor "bad"`) }
+
+	stats, err := survey.Stats(context.Background(), m, &survey.StatsOptions{Bins: 4})
+	if err != nil || !names(stats[0].Err) || stats[0].Finite != 0 || stats[1].Err != nil || stats[1].Mean != 2 {
+		t.Errorf("%v %+v", err, stats)
+	}
+	digests, err := survey.Hash(context.Background(), m, &survey.HashOptions{Values: true, Stored: true})
+	if err != nil || !names(digests[0].Err) || digests[0].Values != nil || digests[1].Values == nil {
+		t.Errorf("%v %+v", err, digests)
+	}
+	if _, ok := survey.ValuesDigest(digests); ok {
+		t.Error("a digest of a damaged model")
+	}
+	pairs, err := survey.Compare(context.Background(), m, openBytes(t, safeTensors(t, noise, good)), nil)
+	if err != nil || !names(pairs[0].Err) || pairs[0].Within(math.Inf(1)) || pairs[0].Identical() || !pairs[1].Identical() {
+		t.Errorf("%v %+v", err, pairs)
+	}
+}
+
+// The heap that a large tensor takes is that of the workers, whatever its size.
+func TestMemory(t *testing.T) {
+	const elements = 64 << 20
+	head := safeTensors(t, tensor{"w", layout.F32, []uint64{elements}, nil})
+	text := strings.Replace(string(head), `"data_offsets":[0,0]`, `"data_offsets":[0,268435456]`, 1)
+	text = string(rune(len(text)-8)) + text[1:] // a short header: one byte of length
+	if len(text)-8 > 127 {
+		t.Fatal("the header is too long")
+	}
+	path := filepath.Join(t.TempDir(), "sparse.safetensors")
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, int64(len(text))+4*elements); err != nil {
+		t.Skip(err)
+	}
+	m := open(t, path, nil)
+	for name, work := range map[string]func(o survey.Options) error{
+		"stats": func(o survey.Options) error {
+			s, err := survey.Stats(context.Background(), m, &survey.StatsOptions{Options: o, Bins: 16})
+			if err == nil && (s[0].Err != nil || s[0].Zeros != elements || s[0].Histogram[0] != elements) {
+				t.Errorf("%+v", s)
+			}
+			return err
+		},
+		"hash": func(o survey.Options) error {
+			d, err := survey.Hash(context.Background(), m, &survey.HashOptions{Options: o, Values: true})
+			// head -c 268435456 /dev/zero | sha256sum
+			if err == nil && text64(d[0]) != "a6d72ac7690f53be6ae46ba88506bd97302a093f7108472bd9efc3cefda06484" {
+				t.Errorf("%+v", d)
+			}
+			return err
+		},
+		"compare": func(o survey.Options) error {
+			_, err := survey.Compare(context.Background(), m, m, &o)
+			return err
+		},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if err := work(survey.Options{Workers: 2}); err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; took > 8<<20 {
+			t.Errorf("%s: %d bytes of heap for a tensor of %d", name, took, 4*elements)
+		}
+	}
+}
+
+func text64(d survey.TensorDigest) string { return text(d.Values) }
+
+func TestCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	m := largeModel(t)
+	o := survey.Options{Progress: func(done, total uint64) { cancel() }}
+	if _, err := survey.Stats(ctx, m, &survey.StatsOptions{Options: o, Bins: 16}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Stats: %v", err)
+	}
+	if _, err := survey.Hash(ctx, m, &survey.HashOptions{Options: o, Values: true}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Hash: %v", err)
+	}
+	if _, err := survey.Compare(ctx, m, m, &o); !errors.Is(err, context.Canceled) {
+		t.Errorf("Compare: %v", err)
+	}
+	// No lease has stayed: Close lets the memory go at once, and everything is an error.
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := survey.Stats(context.Background(), m, nil); !errors.Is(err, loader.ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+	if _, err := survey.Hash(context.Background(), m, nil); !errors.Is(err, loader.ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+	if _, err := survey.Compare(context.Background(), largeModel(t), m, nil); !errors.Is(err, loader.ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+}
+
+// Progress never falls, and ends at the total.
+func TestProgress(t *testing.T) {
+	a, b := open(t, modelA, nil), open(t, modelB, nil)
+	var last, all uint64
+	o := survey.Options{Workers: 3, Progress: func(done, total uint64) {
+		if done < last || done > total || all != 0 && total != all {
+			t.Errorf("%d of %d after %d of %d", done, total, last, all)
+		}
+		last, all = done, total
+	}}
+	for name, work := range map[string]func() error{
+		"stats": func() error {
+			_, err := survey.Stats(context.Background(), a, &survey.StatsOptions{Options: o, Bins: 3})
+			return err
+		},
+		"hash": func() error {
+			_, err := survey.Hash(context.Background(), a, &survey.HashOptions{Options: o, Values: true, Stored: true})
+			return err
+		},
+		"compare": func() error { _, err := survey.Compare(context.Background(), a, b, &o); return err },
+	} {
+		last, all = 0, 0
+		if err := work(); err != nil || last != all || all == 0 {
+			t.Errorf("%s: %d of %d, %v", name, last, all, err)
+		}
+	}
+}
+
+func TestFilter(t *testing.T) {
+	a, b := open(t, modelA, nil), open(t, modelB, nil)
+	o := survey.Options{Filter: func(name string) bool { return name == "new" || name == "i8" }}
+	stats, err := survey.Stats(context.Background(), a, &survey.StatsOptions{Options: o})
+	if err != nil || len(stats) != 1 || stats[0].Histogram != nil || stats[0].Min != -128 {
+		t.Errorf("%+v, %v", stats, err)
+	}
+	digests, err := survey.Hash(context.Background(), a, &survey.HashOptions{Options: o})
+	if err != nil || len(digests) != 1 || digests[0].Values != nil || digests[0].Stored != nil {
+		t.Errorf("%+v, %v", digests, err)
+	}
+	pairs, err := survey.Compare(context.Background(), a, b, &o)
+	if err != nil || len(pairs) != 2 || pairs[0].Name != "i8" || pairs[1].A != nil {
+		t.Errorf("%+v, %v", pairs, err)
+	}
+}
+
+// Values that float64 has to round are not taken for equal because of it.
+func TestRounded(t *testing.T) {
+	i64 := func(low byte) *loader.Model {
+		return openBytes(t, safeTensors(t, tensor{"w", layout.I64, []uint64{1}, []byte{low, 0, 0, 0, 0, 0, 0, 0x40}}))
+	}
+	pairs, err := survey.Compare(context.Background(), i64(1), i64(2), nil)
+	if err != nil || pairs[0].Differing != 0 || pairs[0].Within(0) || pairs[0].Identical() {
+		t.Errorf("%+v, %v", pairs, err)
+	}
+}
