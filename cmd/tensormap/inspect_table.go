@@ -103,21 +103,27 @@ func (in *inspection) totals() (by []total, all total) {
 	sums := make(map[layout.DType]*total)
 	for i := range in.Tensors {
 		t := &in.Tensors[i]
-		sum, ok := sums[t.DType]
-		if !ok {
-			sum = &total{dtype: t.DType}
-			sums[t.DType] = sum
-		}
-		sum.add(t)
+		addTo(sums, t)
 		all.add(t)
 	}
+	return largestFirst(sums), all
+}
+
+func addTo(sums map[layout.DType]*total, t *tensorInfo) {
+	if sums[t.DType] == nil {
+		sums[t.DType] = &total{dtype: t.DType}
+	}
+	sums[t.DType].add(t)
+}
+
+func largestFirst(sums map[layout.DType]*total) (by []total) {
 	for _, sum := range sums {
 		by = append(by, *sum)
 	}
 	slices.SortFunc(by, func(a, b total) int {
 		return cmp.Or(cmp.Compare(b.bytes, a.bytes), cmp.Compare(a.dtype.String(), b.dtype.String()))
 	})
-	return by, all
+	return by
 }
 
 func totalsGrid(by []total, all *total) *grid {

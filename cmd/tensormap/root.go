@@ -89,7 +89,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	root.SetErr(stderr)
 	root.SetVersionTemplate("tensormap {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(inspectCommand(), verifyCommand(), dumpCommand(), convertCommand(), upgradeCommand())
+	root.AddCommand(inspectCommand(), verifyCommand(), dumpCommand(), mapCommand(), convertCommand(), upgradeCommand())
 	root.AddCommand(splitCommand(), mergeCommand())
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultCompletionCmd()

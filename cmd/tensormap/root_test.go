@@ -16,7 +16,7 @@ func TestWrongUsage(t *testing.T) {
 		args string
 		says string
 	}{
-		{"", "missing VERB, one of: completion, convert, dump, help, inspect, merge, split, verify"},
+		{"", "missing VERB, one of: completion, convert, dump, help, inspect, map, merge, split, verify"},
 		{"inspekt", `unknown verb "inspekt"; did you mean inspect?`},
 		{"frobnicate FILE --json", `unknown verb "frobnicate", not one of: `},
 		{"--frob", "unknown flag: --frob"},
@@ -65,13 +65,13 @@ func TestWrongUsage(t *testing.T) {
 func TestHelp(t *testing.T) {
 	for _, args := range [][]string{{"--help"}, {"help"}, {"-h"}} {
 		out := done(t, args...)
-		for _, verb := range []string{"inspect", "verify", "dump", "convert", "completion", "Exit status: 0 done"} {
+		for _, verb := range []string{"inspect", "verify", "dump", "map", "convert", "completion", "Exit status: 0 done"} {
 			if !strings.Contains(out, verb) {
 				t.Errorf("%q does not mention %s", args, verb)
 			}
 		}
 	}
-	for _, verb := range []string{"inspect", "verify", "dump", "convert"} {
+	for _, verb := range []string{"inspect", "verify", "dump", "map", "convert"} {
 		if a, b := done(t, verb, "--help"), done(t, "help", verb); a != b || !strings.Contains(a, "tensormap "+verb) {
 			t.Errorf("help %s and %s --help:\n%s\n%s", verb, verb, b, a)
 		}
@@ -111,7 +111,7 @@ func TestComplete(t *testing.T) {
 		{[]string{"dump", ""}, ""},
 		{[]string{"dump", file, "a", "--as", ""}, "f32\nraw\nnpy\n"},
 		{[]string{"convert", file, "x", "--align", ""}, "32\n64\n"},
-		{[]string{"help", "ver"}, "completion\nconvert\ndump\nhelp\ninspect\nmerge\nsplit\nverify\n"},
+		{[]string{"help", "ver"}, "completion\nconvert\ndump\nhelp\ninspect\nmap\nmerge\nsplit\nverify\n"},
 	} {
 		out := done(t, append([]string{"__complete"}, test.args...)...)
 		names, _, _ := strings.Cut(out, ":")

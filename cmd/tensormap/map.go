@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+const mapLong = `Map draws where the bytes of a model are: every file from its first byte to its last, a row
+after the other as text is written, all rows of one scale. Tensors are coloured by dtype;
+header, metadata and index, padding, and bytes that belong to nothing are shown for what
+they are, compressed tensors are hatched, and tensors inside of tensors lie upon them. What
+is too small to be seen is drawn together: "37 tensors". A line below each row is what is in
+memory now, where the system tells; --resident=false leaves it out, so that a picture
+depends on the model alone.
+
+OUT is a picture (.svg) or a page (.html) that can be searched; both are one file that needs
+no other, and say more where the pointer is. Without -o the picture goes to standard output.
+Tensor data is not read:
+
+  tensormap map model.gguf -o model.html`
+
+type mapOptions struct {
+	opener
+	out      string
+	resident bool
+}
+
+// mapWriters are the kinds of output by the end of its name.
+var mapWriters = map[string]func(*bufio.Writer, *modelMap){
+	".svg":  writeMapSVG,
+	".html": writeMapHTML,
+	".htm":  writeMapHTML,
+}
+
+func mapCommand() *cobra.Command {
+	var opts mapOptions
+	cmd := &cobra.Command{
+		Use:   "map FILE [-o OUT.svg|OUT.html]",
+		Short: "Draw where the bytes of a model are",
+		Long:  mapLong,
+		Args:  operands("FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return drawMap(cmd.Context(), cmd.OutOrStdout(), args[0], &opts)
+		},
+		DisableFlagsInUseLine: true,
+	}
+	cmd.Flags().StringVarP(&opts.out, "output", "o", "", "write to the file `OUT`, by whose end it is a picture or a page")
+	opts.addTo(cmd)
+	cmd.Flags().BoolVar(&opts.resident, "resident", true, "show what is in memory now")
+	complete(cmd, "output", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return []string{"svg", "html"}, cobra.ShellCompDirectiveFilterFileExt
+	})
+	return cmd
+}
+
+func drawMap(ctx context.Context, stdout io.Writer, path string, opts *mapOptions) error {
+	draw := writeMapSVG
+	if opts.out != "" {
+		if draw = mapWriters[strings.ToLower(filepath.Ext(opts.out))]; draw == nil {
+			return usageError{fmt.Errorf("%s: neither .svg nor .html", opts.out)}
+		}
+	} else if isTerminal(stdout) {
+		return usageError{errors.New("a terminal cannot show a picture: give -o OUT.svg or OUT.html, or redirect standard output")}
+	}
+	m, done, err := opts.open(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer done()
+	mm := newModelMap(m, filepath.Base(called(path)))
+	if opts.resident {
+		if err := mm.measure(m); err != nil {
+			return err
+		}
+	}
+	write := func(w io.Writer) error {
+		buf := bufio.NewWriter(w)
+		draw(buf, mm)
+		return buf.Flush()
+	}
+	if opts.out == "" {
+		return write(stdout)
+	}
+	if err := checkOutput(opts.out, m); err != nil {
+		return err
+	}
+	return writeFile(opts.out, write)
+}

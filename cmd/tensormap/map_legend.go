@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// Columns of the legend, in pixels.
+const (
+	swatch     = 12
+	dtypeLeft  = rowLeft
+	restLeft   = 700
+	legendGap  = 22 // from a swatch to its text
+	nameLength = 28
+)
+
+// numberEnds are where the numbers of dtypes end: tensors, elements, size, share.
+var numberEnds = [...]float64{340, 430, 530, 620}
+
+// legendRow is a line of the legend's right half.
+type legendRow struct {
+	class, name, size, more string
+}
+
+func (p *picture) legendEnd() int {
+	return legendTop + (max(len(p.mm.dtypes)+len(p.mm.within), len(p.restRows()))+1)*legendPitch
+}
+
+func (p *picture) legend() {
+	mm := p.mm
+	p.text("h", rowLeft, 36, shorten(printable(mm.title), 90))
+	about := fmt.Sprintf("%s · %s · %s · %s elements · a row is %s", mm.format, exactly(size(mm.bytes), mm.bytes, 1024, " bytes"),
+		counted(mm.tensors(), "tensor"), count(mm.all.elements), offset(mm.rowSize))
+	p.text("q", rowLeft, 58, about)
+	p.heading(dtypeLeft, []string{"DTYPE", "TENSORS", "ELEMENTS", "SIZE", "OF FILE"}, numberEnds[:], numberEnds[len(numberEnds)-1])
+	for i, t := range mm.dtypes {
+		p.dtypeRow(i+1, &t, "")
+	}
+	for i, t := range mm.within {
+		p.dtypeRow(len(mm.dtypes)+i+1, &t, ", inside")
+	}
+	const sizeEnd, moreEnd = 1060, rowLeft + rowWidth
+	p.heading(restLeft, []string{"ELSE", "SIZE", "OF FILE"}, []float64{sizeEnd, moreEnd}, moreEnd)
+	for i, row := range p.restRows() {
+		y := float64(legendTop + (i+1)*legendPitch)
+		p.swatch(row.class, restLeft, y)
+		p.text("", restLeft+legendGap, y, row.name)
+		p.text("e", sizeEnd, y, row.size)
+		p.text("e", moreEnd, y, row.more)
+	}
+}
+
+func (p *picture) dtypeRow(row int, t *total, where string) {
+	y := float64(legendTop + row*legendPitch)
+	p.swatch("d"+strconv.Itoa(p.fill[t.dtype]), dtypeLeft, y)
+	p.text("", dtypeLeft+legendGap, y, t.dtype.String()+where)
+	for i, number := range []string{grouped(t.tensors), count(t.elements), size(t.bytes), share(t.bytes, p.mm.bytes)} {
+		p.text("e", numberEnds[i], y, number)
+	}
+}
+
+// tensors is how many there are, wherever they lie.
+func (mm *modelMap) tensors() (n uint64) {
+	for i := range mm.files {
+		n += uint64(mm.files[i].tensors)
+	}
+	return n
+}
+
+func (p *picture) heading(left float64, columns []string, ends []float64, right float64) {
+	const y = legendTop - 6
+	p.text("u", left+legendGap, y, columns[0])
+	for i, end := range ends {
+		p.text("u e", end, y, columns[i+1])
+	}
+	fmt.Fprintf(p.w, `<path class="rule" d="M%s %d.5H%s"/>`+"\n", px(left), y+5, px(right))
+}
+
+func (p *picture) swatch(class string, x, y float64) {
+	if class == "k" { // a hatch lies upon a colour
+		p.swatch("d"+strconv.Itoa(lastFill), x, y)
+	}
+	height := float64(swatch)
+	if class == "m" {
+		height, y = memoryBar, y+4
+	}
+	fmt.Fprintf(p.w, `<rect class="%s" x="%s" y="%s" width="%d" height="%s"/>`+"\n", class, px(x), px(y-10), swatch, px(height))
+}
+
+// restRows are all but dtypes, those only that there are.
+func (p *picture) restRows() (rows []legendRow) {
+	mm := p.mm
+	add := func(class, name string, bytes uint64) {
+		if bytes > 0 {
+			rows = append(rows, legendRow{class, name, size(bytes), share(bytes, mm.bytes)})
+		}
+	}
+	const named = 8
+	rest := uint64(0)
+	for i, s := range mm.sections {
+		if i < named {
+			add("s", shorten(printable(s.name), nameLength), s.size)
+		} else {
+			rest += s.size
+		}
+	}
+	add("s", "other sections", rest)
+	add("p", "padding", mm.padding)
+	add("x", "belongs to nothing", mm.unknown)
+	for _, t := range mm.packed {
+		add("k", fmt.Sprintf("%s: %s, %s raw", t.encoding, counted(t.tensors, "tensor"), size(t.raw)), t.bytes)
+	}
+	if mm.resident != nil {
+		rows = append(rows, legendRow{"m", "in memory now", size(*mm.resident), share(*mm.resident, mm.bytes)})
+	}
+	return rows
+}

@@ -1,0 +1,581 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+func svgOf(t testing.TB, path string) string {
+	t.Helper()
+	return done(t, "map", path, "--resident=false")
+}
+
+func pageOf(t testing.TB, path string) string {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "out.html")
+	done(t, "map", path, "--resident=false", "-o", out)
+	page, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(page)
+}
+
+// linesWith are the lines of a picture that hold part.
+func linesWith(picture, part string) (lines []string) {
+	for line := range strings.Lines(picture) {
+		if strings.Contains(line, part) {
+			lines = append(lines, strings.TrimRight(line, "\n"))
+		}
+	}
+	return lines
+}
+
+// The header's 248 bytes take five rows of 48 and eight bytes of a sixth, whose 1080 pixels
+// have 22.5 to the byte; a.weight begins there.
+func TestMapCells(t *testing.T) {
+	picture := svgOf(t, small(t))
+	rows := [6]int{}
+	for i := range rows {
+		rows[i] = legendTop + 3*legendPitch + i*rowPitch
+	}
+	var header strings.Builder
+	for _, y := range rows[:5] {
+		fmt.Fprintf(&header, "M96 %dh1080v28h-1080z", y)
+	}
+	last := rows[5]
+	about := `<title>header` + "\n248 B at offset 0</title></path>"
+	want := fmt.Sprintf(`<path class="c s" d="%sM96 %dh179v28h-179z">%s`, header.String(), last, about)
+	if !strings.Contains(picture, want) {
+		t.Errorf("no header %q", want)
+	}
+	want = fmt.Sprintf(`<path class="c d0" d="M276 %dh539v28h-539z"><title>a.weight`+"\nF32 2×3\n24 B at offset 248</title></path>", last)
+	if !strings.Contains(picture, want) {
+		t.Errorf("no a.weight %q in\n%s", want, picture)
+	}
+	want = fmt.Sprintf(`<path class="c d1" d="M816 %dh179v28h-179z"><title>b/bias`+"\nI16 4\n8 B at offset 272</title></path>", last)
+	if !strings.Contains(picture, want) {
+		t.Errorf("no b/bias %q", want)
+	}
+	if got := linesWith(picture, `class="c `); len(got) != 3 {
+		t.Errorf("%d cells", len(got))
+	}
+	for _, label := range []string{`<text class="l w" x="101" y="` + strconv.Itoa(rows[0]+18) + `">header</text>`,
+		`<text class="l" x="281" y="` + strconv.Itoa(last+18) + `">a.weight</text>`,
+		`<text class="l" x="821" y="` + strconv.Itoa(last+18) + `">b/bias</text>`} {
+		if !strings.Contains(picture, label) {
+			t.Errorf("no label %q", label)
+		}
+	}
+}
+
+func TestMapLegend(t *testing.T) {
+	text := strings.Join(texts(t, svgOf(t, apr2Fixtures+"compressed.apr")), "|")
+	for _, want := range []string{"compressed.apr|apr2 2.0 · ", "DTYPE|TENSORS|ELEMENTS|SIZE|OF FILE|", "|header|32 B|", "|footer|16 B|", "|lz4: ", " raw|"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in %q", want, text)
+		}
+	}
+	gaps := strings.Join(texts(t, svgOf(t, apr2Fixtures+"gap.apr")), "|")
+	if !strings.Contains(gaps, "|padding|326 B|24.4 %") || !strings.Contains(gaps, "|belongs to nothing|412 B|30.8 %") {
+		t.Errorf("gaps: %q", gaps)
+	}
+}
+
+// texts are the texts of a picture, which must be well-formed, in order.
+func texts(t testing.TB, picture string) (list []string) {
+	t.Helper()
+	d := xml.NewDecoder(strings.NewReader(picture))
+	d.Strict = true
+	in := ""
+	for {
+		token, err := d.Token()
+		if err == io.EOF {
+			return list
+		}
+		if err != nil {
+			t.Fatalf("not well-formed: %v", err)
+		}
+		switch x := token.(type) {
+		case xml.StartElement:
+			in = x.Name.Local
+		case xml.CharData:
+			if in == "text" {
+				list = append(list, string(x))
+			}
+		case xml.EndElement:
+			in = ""
+		}
+	}
+}
+
+// everyFixture are the files of testdata that can be opened.
+func everyFixture(t *testing.T, f func(t *testing.T, path string)) {
+	count := 0
+	err := filepath.WalkDir("../../testdata", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.HasSuffix(path, ".py") || strings.HasSuffix(path, ".md") {
+			return err
+		}
+		m, err := loader.Open(path, nil)
+		if err != nil {
+			return nil
+		}
+		m.Close()
+		count++
+		t.Run(strings.TrimPrefix(filepath.ToSlash(path), "../../testdata/"), func(t *testing.T) { f(t, path) })
+		return nil
+	})
+	if err != nil || count < 50 {
+		t.Errorf("%d files (%v)", count, err)
+	}
+}
+
+var pathData = regexp.MustCompile(`M([\d.]+) ([\d.]+)h([\d.]+)v(\d+)h-([\d.]+)z`)
+
+// TestMapFixtures: pictures of all formats are well-formed, say the same twice, and draw
+// nothing outside of rows.
+func TestMapFixtures(t *testing.T) {
+	everyFixture(t, func(t *testing.T, path string) {
+		picture := svgOf(t, path)
+		if picture != svgOf(t, path) {
+			t.Error("another picture the second time")
+		}
+		texts(t, picture)
+		for _, line := range linesWith(picture, `class="c `) {
+			boxes := pathData.FindAllStringSubmatch(line, -1)
+			if len(boxes) == 0 {
+				t.Errorf("nothing drawn by %q", line)
+			}
+			for _, box := range boxes {
+				x, _ := strconv.ParseFloat(box[1], 64)
+				width, _ := strconv.ParseFloat(box[3], 64)
+				if x < rowLeft || x+width > rowLeft+rowWidth+0.01 || width <= 0 || box[3] != box[5] {
+					t.Errorf("drawn outside of its row: %q", box[0])
+				}
+			}
+		}
+		plain(t, pageOf(t, path))
+	})
+}
+
+// TestMapCovers: the spans of a file lie side by side from its first byte to its last.
+func TestMapCovers(t *testing.T) {
+	everyFixture(t, func(t *testing.T, path string) {
+		m, err := loader.Open(path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		for _, info := range m.Files() {
+			at := uint64(0)
+			for _, s := range fileSpans(info.Layout.Index()) {
+				if s.off != at || s.size == 0 {
+					t.Errorf("%s: %d bytes at %d, want them at %d", s.name(), s.size, s.off, at)
+				}
+				at = s.end()
+			}
+			if at != info.Size {
+				t.Errorf("spans end at %d of %d", at, info.Size)
+			}
+		}
+	})
+}
+
+// Labels stay inside of their cells, so none lies upon another.
+func TestMapLabelsFit(t *testing.T) {
+	label := regexp.MustCompile(`<text class="l[^"]*" x="([\d.]+)" y="([\d.]+)">(.*)</text>`)
+	everyFixture(t, func(t *testing.T, path string) {
+		right := make(map[string]float64)
+		for _, line := range linesWith(svgOf(t, path), `<text class="l`) {
+			part := label.FindStringSubmatch(line)
+			x, _ := strconv.ParseFloat(part[1], 64)
+			if x < right[part[2]] {
+				t.Errorf("%q begins before another label of its row ends", part[3])
+			}
+			right[part[2]] = max(right[part[2]], x+letter*float64(len([]rune(part[3]))))
+		}
+	})
+}
+
+func TestMapShards(t *testing.T) {
+	text := strings.Join(texts(t, svgOf(t, "../../testdata/shards/apr2/model.apr")), "|")
+	for _, want := range []string{"|model-00001-of-00004.apr|", "|model-00004-of-00004.apr|", "|manifest|"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in %q", want, text)
+		}
+	}
+}
+
+// hostileNames in the header of a SafeTensors file.
+var hostileNames = []string{`</script><script>alert(1)</script>`, `</title><script>alert(1)</script>`, `]]>&lt;"'`, `<!--`, `\u001b[2J\u202e\u0085\ufffe`, `a\nb`, `"`}
+
+func hostileFile(t testing.TB) string {
+	var header strings.Builder
+	for i, name := range hostileNames {
+		fmt.Fprintf(&header, `,"%s":{"dtype":"U8","shape":[100],"data_offsets":[%d,%d]}`, strings.ReplaceAll(name, `"`, `\"`), i*100, i*100+100)
+	}
+	return safetensors(t, "{"+header.String()[1:]+"}", make([]byte, 100*len(hostileNames))...)
+}
+
+func TestMapHostileNames(t *testing.T) {
+	file := hostileFile(t)
+	picture, page := svgOf(t, file), pageOf(t, file)
+	texts(t, picture)
+	for _, out := range []string{picture, page} {
+		plain(t, out)
+		if strings.Contains(out, "<script>alert") || strings.Contains(out, "<!--") || strings.Contains(out, "]]>") {
+			t.Error("a name is markup")
+		}
+		for _, want := range []string{"&lt;/script&gt;&lt;script&gt;alert(1)", `\x1b[2J\u202e\u0085\ufffe`, `a\nb`, "&lt;!--"} {
+			if !strings.Contains(out, want) {
+				t.Errorf("no %q", want)
+			}
+		}
+	}
+	if n := strings.Count(page, "<script"); n != 2 { // the lists and the program
+		t.Errorf("%d scripts", n)
+	}
+}
+
+// TestMapPageHostileLists: names in the lists of small tensors end no script either.
+func TestMapPageHostileLists(t *testing.T) {
+	file := hostileFile(t)
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Behind a header of megabytes, all tensors are one hairline.
+	content = append(slices.Clone(content[:8]), content[8:]...)
+	n := len(content) - 8 - 100*len(hostileNames)
+	header := string(content[8:8+n]) + strings.Repeat(" ", 4<<20)
+	page := pageOf(t, safetensors(t, header, make([]byte, 100*len(hostileNames))...))
+	if strings.Count(page, "<script") != 2 || strings.Count(page, "</script") != 2 {
+		t.Error("a name is markup")
+	}
+	if !strings.Contains(page, `>7 tensors`) {
+		t.Error("the tensors are not drawn together")
+	}
+	list := regexp.MustCompile(`id="lists">(.*)</script>`).FindStringSubmatch(page)
+	var lists map[int][]string
+	if err := json.Unmarshal([]byte(list[1]), &lists); err != nil || len(lists) != 1 {
+		t.Fatalf("%d lists, %v", len(lists), err)
+	}
+	for _, names := range lists {
+		if len(names) != len(hostileNames) || !strings.HasPrefix(names[0], hostileNames[0]+"  U8 100") {
+			t.Errorf("%q", names)
+		}
+	}
+}
+
+// TestMapPageNeedsNothing: a page fetches nothing and says so.
+func TestMapPageNeedsNothing(t *testing.T) {
+	page := pageOf(t, small(t))
+	page = strings.Replace(page, `xmlns="http://www.w3.org/2000/svg"`, "", 1)
+	for _, reference := range []string{"http:", "https:", "src=", "href=", "@import", "fetch(", "eval("} {
+		if strings.Contains(page, reference) {
+			t.Errorf("%q is in the page", reference)
+		}
+	}
+	if !strings.Contains(page, `content="default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-`) {
+		t.Error("no policy")
+	}
+}
+
+func TestMapManyTensors(t *testing.T) {
+	var header strings.Builder
+	const n = 100_000
+	for i := range n {
+		fmt.Fprintf(&header, `,"model.layers.%d.part%d.weight":{"dtype":"U8","shape":[%d],"data_offsets":[%d,%d]}`, i/9, i%9, 1000, i*1000, i*1000+1000)
+	}
+	file := safetensors(t, "{"+header.String()[1:]+"}")
+	info, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(file, info.Size()+n*1000); err != nil {
+		t.Fatal(err)
+	}
+	picture, page := svgOf(t, file), pageOf(t, file)
+	cells := linesWith(picture, `class="c `)
+	if most := 48 * rowWidth / leastWidth * 2; len(cells) > most || len(picture) > 15<<20 || len(page) > 20<<20 {
+		t.Errorf("%d cells (%d at most), picture of %d bytes, page of %d", len(cells), most, len(picture), len(page))
+	}
+	sum := 0
+	several := regexp.MustCompile(`<title>([\d,]+) tensors`)
+	for _, line := range cells {
+		if part := several.FindStringSubmatch(line); part != nil {
+			k, _ := strconv.Atoi(strings.ReplaceAll(part[1], ",", ""))
+			sum += k
+		} else if strings.Contains(line, "<title>model.") {
+			sum++
+		}
+	}
+	if sum != n {
+		t.Errorf("%d tensors are drawn", sum)
+	}
+}
+
+func TestGapSpan(t *testing.T) {
+	for _, test := range []struct {
+		off, end uint64
+		want     spanKind
+	}{
+		{100, 128, paddingSpan}, // 28 bytes to a multiple of 128
+		{64, 128, paddingSpan},
+		{0, 128, unknownSpan}, // as much as the alignment
+		{1, 4096, paddingSpan},
+		{7, 9, unknownSpan}, // an odd end is not aligned
+		{1, 64 << 10, paddingSpan},
+		{1, 128 << 10, unknownSpan}, // an alignment of 128 KiB is chance
+		{64<<10 + 1, 128 << 10, paddingSpan},
+	} {
+		if got := gapSpan(test.off, test.end); got.kind != test.want || got.off != test.off || got.end() != test.end {
+			t.Errorf("%d to %d: %+v", test.off, test.end, got)
+		}
+	}
+}
+
+func TestRowBytes(t *testing.T) {
+	for _, test := range []struct {
+		bytes uint64
+		spans int
+		want  uint64
+	}{{0, 0, 16}, {1, 1, 16}, {128, 3, 16}, {129, 3, 24}, {280, 3, 48}, {1 << 20, 10, 128 << 10}, {1<<20 + 1, 10, 192 << 10},
+		{1 << 20, 400, 128 << 10}, {1 << 20, 1 << 20, 24 << 10}, {1 << 63, 5000, 3 << 56}, {1<<64 - 1, 10, 1 << 61}} {
+		if got := rowBytes(test.bytes, test.spans); got != test.want {
+			t.Errorf("%d bytes, %d spans: %d, want %d", test.bytes, test.spans, got, test.want)
+		}
+	}
+}
+
+func TestOffset(t *testing.T) {
+	for n, want := range map[uint64]string{0: "0", 48: "48 B", 1023: "1,023 B", 1024: "1 KiB", 1056: "1,056 B", 1536: "1.5 KiB", 2304 << 10: "2.25 MiB",
+		12 << 20: "12 MiB", 3 << 29: "1.5 GiB", 1 << 63: "8 EiB"} {
+		if got := offset(n); got != want {
+			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
+}
+
+func TestFitted(t *testing.T) {
+	const name = "blk.0.attn_q.weight"
+	for room, want := range map[int]string{40: name, 19: name, 18: "blk.0.attn_q", 12: "blk.0.attn_q", 11: "…0.attn_q", 9: "…0.attn_q", 8: "…attn_q", 7: "…attn_q", 6: "", 0: "", -1: ""} {
+		if got := fitted(name, room); got != want {
+			t.Errorf("%d: %q, want %q", room, got, want)
+		}
+	}
+	if got := fitted("abcdefghijklmnopqrstuvwxyz", 13); got != "abcdef…uvwxyz" {
+		t.Errorf("%q", got)
+	}
+	if got := fitted("重み重み", 7) + fitted("重み", 4); got != "重み" {
+		t.Errorf("%q", got)
+	}
+}
+
+func sizes(cells []cell) (list [][]uint64) {
+	for _, c := range cells {
+		var of []uint64
+		for _, s := range c.spans {
+			of = append(of, s.size)
+		}
+		list = append(list, of)
+	}
+	return list
+}
+
+func TestNewCells(t *testing.T) {
+	const least = 10
+	for _, test := range []struct {
+		spans string // sizes; p before one is padding
+		want  string
+	}{
+		{"20 30", "[[20] [30]]"},
+		{"4 4 4 4 4", "[[4 4 4] [4 4]]"},
+		{"20 4 4 20", "[[20] [4 4] [20]]"},
+		{"20 p4 20 p4 20", "[[20] [20] [20]]"}, // what aligns is not worth a line
+		{"20 p12 20", "[[20] [12] [20]]"},
+		{"4 p3 4", "[[4 3 4]]"},
+		{"p3 4 p3", "[[4 3]]"},
+		{"1", "[[1]]"},
+		{"", "[]"},
+	} {
+		var spans []span
+		for word := range strings.FieldsSeq(test.spans) {
+			s := span{}
+			digits, padding := strings.CutPrefix(word, "p")
+			if padding {
+				s.kind = paddingSpan
+			}
+			s.size, _ = strconv.ParseUint(digits, 10, 64)
+			spans = append(spans, s)
+		}
+		if got := fmt.Sprint(sizes(newCells(spans, least))); got != test.want {
+			t.Errorf("%q: %s, want %s", test.spans, got, test.want)
+		}
+	}
+}
+
+// Tensors inside of others may lie in one another by the thousand, and must not be drawn each.
+func TestNewCellsAbove(t *testing.T) {
+	const least = 10
+	for _, test := range []struct {
+		spans [][2]uint64
+		want  string
+	}{
+		{nil, "[]"},
+		{[][2]uint64{{100, 20}, {0, 50}}, "[[50] [20]]"},
+		{[][2]uint64{{0, 50}, {50, 50}}, "[[50] [50]]"},
+		{[][2]uint64{{0, 50}, {20, 10}, {40, 30}, {69, 1}}, "[[50 10 30 1]]"},
+		{[][2]uint64{{0, 4}, {4, 4}, {8, 4}, {12, 4}}, "[[4 4 4] [4]]"},
+		{[][2]uint64{{0, 4}, {30, 4}}, "[[4] [4]]"},
+		{[][2]uint64{{0, 50}, {52, 4}}, "[[50] [4]]"},
+	} {
+		ix := &layout.Index{}
+		for _, s := range test.spans {
+			ix.Tensors = append(ix.Tensors, layout.Tensor{Alias: true, Offset: s[0], Stored: s[1]})
+		}
+		ix.Tensors = append(ix.Tensors, layout.Tensor{Stored: 1000}, layout.Tensor{Alias: true})
+		if got := fmt.Sprint(sizes(newCellsAbove(ix, least))); got != test.want {
+			t.Errorf("%v: %s, want %s", test.spans, got, test.want)
+		}
+	}
+}
+
+func TestMapMemory(t *testing.T) {
+	f := fileMap{size: 2700 + 1350}
+	inMemory := func(off, n uint64) (uint64, error) { // the first 1,005 bytes, and from 2,700 on
+		switch {
+		case off >= 2700, off+n <= 1005:
+			return n, nil
+		case off < 1005:
+			return 1005 - off, nil
+		}
+		return 0, nil
+	}
+	if err := f.measure(2700, inMemory); err != nil {
+		t.Fatal(err)
+	}
+	want := []memorySpan{{0, 1000, present}, {1000, 1010, partly}, {1010, 2700, absent}, {2700, 4050, present}}
+	if !slices.Equal(f.memory, want) || f.resident != 1005+1350 {
+		t.Errorf("%v, %d", f.memory, f.resident)
+	}
+	failed := errors.New("no")
+	if err := f.measure(2700, func(uint64, uint64) (uint64, error) { return 0, failed }); err != failed {
+		t.Error(err)
+	}
+	tiny := fileMap{size: 20}
+	if err := tiny.measure(16, func(_, n uint64) (uint64, error) { return n, nil }); err != nil || tiny.resident != 20 || len(tiny.memory) != 1 {
+		t.Errorf("%+v, %v", tiny, err)
+	}
+}
+
+func TestMapResident(t *testing.T) {
+	file := small(t)
+	m, err := loader.Open(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	_, unsupported := m.Resident(0, 0, 1)
+	told := strings.Contains(done(t, "map", file), "in memory now")
+	if told == errors.Is(unsupported, errors.ErrUnsupported) {
+		t.Errorf("told: %v; asked: %v", told, unsupported)
+	}
+	if strings.Contains(svgOf(t, file), "in memory now") {
+		t.Error("told though not asked")
+	}
+}
+
+func TestFills(t *testing.T) {
+	of := func(names ...string) (list []total) {
+		for _, name := range names {
+			d, ok := layout.ParseDType(name)
+			if !ok {
+				t.Fatal(name)
+			}
+			list = append(list, total{dtype: d})
+		}
+		return list
+	}
+	for _, lists := range [][][]total{
+		{of("F32")}, {of("F16", "F32")}, {of("Q4_K", "Q4_0", "Q6_K", "F32")},
+		{of("U64"), of("F32", "U64", "I16")},
+	} {
+		fill := fillsOf(lists...)
+		seen := make(map[int]bool)
+		for d, i := range fill {
+			if seen[i] || i == lastFill {
+				t.Errorf("%v: %s has a colour of another", fill, d)
+			}
+			seen[i] = true
+			if d == layout.F32 && i != usualFills[d] {
+				t.Errorf("%v: F32 looks different", fill)
+			}
+		}
+	}
+	many := fillsOf(of("F32", "F16", "BF16", "F64", "I8", "I16", "I32", "I64", "U8", "U16", "U32"))
+	if many[layout.U32] != lastFill || len(many) != 11 {
+		t.Errorf("%v", many)
+	}
+}
+
+func TestMapOutput(t *testing.T) {
+	file := small(t)
+	dir := t.TempDir()
+	for _, name := range []string{"out.svg", "out.SVG"} {
+		out := filepath.Join(dir, name)
+		if said := done(t, "map", file, "--resident=false", "-o", out); said != "" {
+			t.Errorf("stdout %q", said)
+		}
+		if got, err := os.ReadFile(out); err != nil || string(got) != svgOf(t, file) {
+			t.Errorf("%s is not what goes to standard output (%v)", name, err)
+		}
+	}
+	if page := pageOf(t, file); !strings.HasPrefix(page, "<!DOCTYPE html>") || !strings.HasSuffix(page, "</html>\n") {
+		t.Error("no page")
+	}
+	for _, out := range []string{"out.png", "-", "svg"} {
+		r := tensormap("map", file, "-o", out)
+		if r.status != exitUsage || !strings.Contains(r.stderr, out+": neither .svg nor .html") {
+			t.Errorf("%s: %+v", out, r)
+		}
+	}
+	link := filepath.Join(dir, "model.svg")
+	if err := os.Symlink(file, link); err == nil {
+		tensormap("map", file, "-o", link).failsWith(t, link+": is the file that is being read")
+	}
+	tensormap("map", filepath.Join(dir, "missing"), "-o", filepath.Join(dir, "new.svg")).failsWith(t, "no such file")
+	if _, err := os.Stat(filepath.Join(dir, "new.svg")); err == nil {
+		t.Error("a file was written")
+	}
+	nowhere := filepath.Join(dir, "no", "out.svg")
+	tensormap("map", file, "-o", nowhere).failsWith(t, nowhere+": no such file")
+}
+
+func TestMapBrokenPipe(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	r.Close()
+	var stderr strings.Builder
+	if status := run(context.Background(), []string{"map", small(t)}, w, &stderr); status != exitDone || stderr.String() != "" {
+		t.Errorf("status %d, stderr %q", status, stderr.String())
+	}
+}
