@@ -90,7 +90,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	root.SetVersionTemplate("tensormap {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(inspectCommand(), verifyCommand(), dumpCommand(), mapCommand(), convertCommand(), upgradeCommand())
-	root.AddCommand(splitCommand(), mergeCommand())
+	root.AddCommand(splitCommand(), mergeCommand(), statsCommand(), hashCommand(), diffCommand(), referenceCommand())
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultCompletionCmd()
 	for _, group := range root.Commands() {

@@ -16,7 +16,7 @@ func TestWrongUsage(t *testing.T) {
 		args string
 		says string
 	}{
-		{"", "missing VERB, one of: completion, convert, dump, help, inspect, map, merge, split, verify"},
+		{"", "missing VERB, one of: completion, convert, diff, dump, hash, help, inspect, map, merge, split, stats, upgrade, verify"},
 		{"inspekt", `unknown verb "inspekt"; did you mean inspect?`},
 		{"frobnicate FILE --json", `unknown verb "frobnicate", not one of: `},
 		{"--frob", "unknown flag: --frob"},
@@ -111,7 +111,7 @@ func TestComplete(t *testing.T) {
 		{[]string{"dump", ""}, ""},
 		{[]string{"dump", file, "a", "--as", ""}, "f32\nraw\nnpy\n"},
 		{[]string{"convert", file, "x", "--align", ""}, "32\n64\n"},
-		{[]string{"help", "ver"}, "completion\nconvert\ndump\nhelp\ninspect\nmap\nmerge\nsplit\nverify\n"},
+		{[]string{"help", "ver"}, "completion\nconvert\ndiff\ndump\nhash\nhelp\ninspect\nmap\nmerge\nsplit\nstats\nupgrade\nverify\n"},
 	} {
 		out := done(t, append([]string{"__complete"}, test.args...)...)
 		names, _, _ := strings.Cut(out, ":")

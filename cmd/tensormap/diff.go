@@ -1,0 +1,450 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/loader/survey"
+)
+
+const diffLong = `Diff compares two models, of whatever formats and shards, tensor by tensor: a line for
+each one that differs, and what they come to. The exit status is 0 where nothing differs
+and 1 where something does, or where a file could not be read.
+
+Tensors of one name are the same if type, shape, scale and every stored bit are. With
+--tolerance X they are if no value differs by more than X, whatever types they are stored
+in; 0 asks for equal values. A NaN is equal to a NaN then, an infinity to itself, the two
+zeros to each other. Tensors that only one model has always differ, and so do shapes, but
+for dimensions of 1 with --tolerance. --metadata compares the metadata too.
+
+  max abs   the largest |a-b|, and the index of the first element that has it
+  max rel   the largest |a-b| / max(|a|, |b|)
+  rmse      the root of the mean of (a-b)²
+  cosine    that of the angle between the tensors as vectors
+  differing how many values are not equal
+  lost      those with NaN or an infinity on one side: not in the other columns
+
+Types without values, such as F4, are compared as bytes only.
+
+--json writes one JSON object: a, b, differ, counts, metadata (with --metadata: key, a, b)
+and tensors, all of them: name, differs, a and b (dtype, shape, scale, zero_point; null
+where it is missing), same_elements, and values (null where none were compared): differing,
+lost, lost_at, max_abs, max_abs_at, max_rel, max_rel_at, rmse, cosine. A damaged tensor has error.`
+
+// tolerance is a flag that may be absent.
+type tolerance struct {
+	given bool
+	value float64
+}
+
+func (t *tolerance) Type() string { return "float" }
+
+func (t *tolerance) String() string {
+	if !t.given {
+		return ""
+	}
+	return strconv.FormatFloat(t.value, 'g', -1, 64)
+}
+
+func (t *tolerance) Set(s string) error {
+	x, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(x >= 0) {
+		return errors.New("must be a number, not negative")
+	}
+	*t = tolerance{true, x}
+	return nil
+}
+
+type diffOptions struct {
+	surveyOptions
+	metadata  bool
+	tolerance tolerance
+}
+
+func diffCommand() *cobra.Command {
+	var opts diffOptions
+	cmd := &cobra.Command{
+		Use:   "diff A B [--tolerance X] [--metadata] [--filter GLOB] [--json] [-j N]",
+		Short: "Show what differs between two models",
+		Long:  diffLong,
+		Args:  operands("A", "B"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return diff(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], args[1], &opts)
+		},
+		DisableFlagsInUseLine: true,
+	}
+	opts.addTo(cmd)
+	cmd.Flags().Var(&opts.tolerance, "tolerance", "only values that differ by more than `X` count")
+	cmd.Flags().BoolVar(&opts.metadata, "metadata", false, "compare the metadata too")
+	return cmd
+}
+
+func diff(ctx context.Context, stdout, stderr io.Writer, pathA, pathB string, opts *diffOptions) error {
+	a, doneA, err := opts.side(pathA, pathB).open(ctx, pathA)
+	if err != nil {
+		return err
+	}
+	defer doneA()
+	b, doneB, err := opts.side(pathB, pathA).open(ctx, pathB)
+	if err != nil {
+		return err
+	}
+	defer doneB()
+	c, err := compare(ctx, stderr, a, b, opts)
+	if err := cmp.Or(err, opts.matched(pathA, len(c.pairs))); err != nil {
+		return err
+	}
+	c.pathA, c.pathB = called(pathA), called(pathB)
+	w := bufio.NewWriter(stdout)
+	if opts.json {
+		err = c.writeJSON(w)
+	} else {
+		c.write(w, screenOf(stdout))
+	}
+	return c.verdict(stderr, cmp.Or(err, w.Flush()))
+}
+
+// side opens one of the two: headers are for the one that is an address.
+func (o *diffOptions) side(path, other string) *opener {
+	if !isAddress(path) && isAddress(other) {
+		return new(opener)
+	}
+	return &o.opener
+}
+
+// comparison is all that diff shows.
+type comparison struct {
+	pathA, pathB string
+	opts         *diffOptions
+	pairs        []survey.Pair
+	metadata     []metadataChange
+	counts       diffCounts
+	bytes        uint64
+	took         time.Duration
+}
+
+// diffCounts are tensors. The names in JSON are a contract.
+type diffCounts struct {
+	Tensors   int `json:"tensors"`
+	Identical int `json:"identical"`
+	Within    int `json:"within_tolerance"` // and not identical
+	Differ    int `json:"differ"`
+	OnlyA     int `json:"only_a"`
+	OnlyB     int `json:"only_b"`
+	Damaged   int `json:"damaged"`
+}
+
+func compare(ctx context.Context, stderr io.Writer, a, b *loader.Model, opts *diffOptions) (*comparison, error) {
+	c := &comparison{opts: opts}
+	if opts.metadata {
+		var err error
+		if c.metadata, err = compareMetadata(a, b); err != nil {
+			return c, err
+		}
+	}
+	bar := newProgress(stderr, "comparing")
+	begun := time.Now()
+	o := opts.with(bar)
+	var err error
+	c.pairs, err = survey.Compare(ctx, a, b, &o)
+	c.took = time.Since(begun)
+	bar.clear()
+	for i := range c.pairs {
+		c.count(&c.pairs[i])
+	}
+	return c, err
+}
+
+func (c *comparison) count(p *survey.Pair) {
+	n := &c.counts
+	n.Tensors++
+	for _, t := range []*loader.Tensor{p.A, p.B} {
+		if t != nil {
+			c.bytes += t.RawBytes()
+		}
+	}
+	switch {
+	case p.Err != nil:
+		n.Damaged++
+	case p.A == nil:
+		n.OnlyB++
+	case p.B == nil:
+		n.OnlyA++
+	case p.Identical():
+		n.Identical++
+	case c.differs(p):
+		n.Differ++
+	default:
+		n.Within++
+	}
+}
+
+// differs reports whether p is something to tell.
+func (c *comparison) differs(p *survey.Pair) bool {
+	if c.opts.tolerance.given {
+		return !p.Within(c.opts.tolerance.value)
+	}
+	return !p.Identical()
+}
+
+func (c *comparison) differ() bool {
+	n := &c.counts
+	return n.Differ+n.OnlyA+n.OnlyB+n.Damaged+len(c.metadata) > 0
+}
+
+// verdict says on standard error what the exit status means.
+func (c *comparison) verdict(stderr io.Writer, err error) error {
+	if err != nil && !errors.As(err, new(readerGone)) || !c.differ() {
+		return closing(stderr, false, err, c.counts.Tensors, c.bytes, c.took)
+	}
+	for i := range c.pairs {
+		if err := c.pairs[i].Err; err != nil {
+			printError(stderr, err)
+		}
+	}
+	if c.counts.Damaged > 0 {
+		return errReported
+	}
+	return fmt.Errorf("%s and %s differ: %s", c.pathA, c.pathB, c.summary())
+}
+
+func (c *comparison) summary() string {
+	n := &c.counts
+	parts := []string{}
+	add := func(n int, what string) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%s %s", grouped(uint64(n)), what))
+		}
+	}
+	add(n.Identical, "identical")
+	add(n.Within, fmt.Sprintf("within %v", c.opts.tolerance.value))
+	add(n.Differ, "differ")
+	add(n.OnlyA, "only in A")
+	add(n.OnlyB, "only in B")
+	add(n.Damaged, "damaged")
+	if len(parts) == 1 && n.Identical == n.Tensors {
+		parts[0] = "identical"
+	}
+	s := plural(n.Tensors, "tensor")
+	if len(parts) > 0 {
+		s += ": " + strings.Join(parts, ", ")
+	}
+	if c.opts.metadata {
+		s += "; " + plural(len(c.metadata), "difference") + " in metadata"
+	}
+	return s
+}
+
+// write says it to a person: what differs, then the sum of it on one line.
+func (c *comparison) write(w io.Writer, s screen) {
+	if len(c.metadata) > 0 {
+		g := &grid{heading: []string{"metadata", "a", "b"}, numbers: []bool{false, false, false}}
+		for _, change := range c.metadata {
+			g.rows = append(g.rows, []string{printable(change.Key), change.cell(change.A), change.cell(change.B)})
+		}
+		g.write(w, s)
+		io.WriteString(w, "\n")
+	}
+	if g := c.grid(); len(g.rows) > 0 {
+		g.write(w, s)
+		io.WriteString(w, "\n")
+	}
+	fmt.Fprintln(w, c.summary())
+}
+
+func (c *comparison) grid() *grid {
+	g := &grid{
+		heading: []string{"name", "difference", "max abs", "at", "max rel", "rmse", "cosine", "differing"},
+		numbers: []bool{false, false, true, false, true, true, true, true},
+		spare:   []string{"max rel", "rmse", "at"},
+	}
+	lost := false
+	for i := range c.pairs {
+		lost = lost || c.pairs[i].Unmatched > 0
+	}
+	if lost {
+		g.heading, g.numbers = append(g.heading, "lost"), append(g.numbers, true)
+	}
+	for i := range c.pairs {
+		p := &c.pairs[i]
+		if p.Err == nil && !c.differs(p) {
+			continue
+		}
+		row := append([]string{(&tensorInfo{Name: p.Name}).name(), difference(p)}, distanceCells(p)...)
+		if lost {
+			cell := "–"
+			if valuesCompared(p) {
+				cell = grouped(p.Unmatched)
+			}
+			row = append(row, cell)
+		}
+		g.rows = append(g.rows, row)
+	}
+	return g
+}
+
+func valuesCompared(p *survey.Pair) bool { return p.Compared && !p.SameElements }
+
+func distanceCells(p *survey.Pair) []string {
+	if !valuesCompared(p) {
+		return []string{"–", "–", "–", "–", "–", "–"}
+	}
+	at := "–"
+	if p.MaxAbs > 0 {
+		at = fmt.Sprint(indexOf(p.MaxAbsAt, p.A.Shape()))
+	}
+	return []string{real4(p.MaxAbs), at, real4(p.MaxRel), real4(p.RMSE), cosineCell(p.Cosine), grouped(p.Differing)}
+}
+
+// cosineCell has enough digits to tell a cosine from 1.
+func cosineCell(f float64) string {
+	if math.IsNaN(f) {
+		return "–"
+	}
+	return strconv.FormatFloat(f, 'f', 6, 64)
+}
+
+// indexOf is the index in every dimension of a row-major number.
+func indexOf(at uint64, shape []uint64) []uint64 {
+	index := make([]uint64, len(shape))
+	for d := len(shape) - 1; d >= 0; d-- {
+		index[d] = at % shape[d]
+		at /= shape[d]
+	}
+	return index
+}
+
+// difference names what is not the same.
+func difference(p *survey.Pair) string {
+	switch {
+	case p.Err != nil:
+		return "damaged"
+	case p.B == nil:
+		return "only in A"
+	case p.A == nil:
+		return "only in B"
+	}
+	var parts []string
+	add := func(what, a, b string) {
+		if a != b {
+			parts = append(parts, strings.TrimPrefix(what+" ", " ")+a+" → "+b)
+		}
+	}
+	add("", p.A.DType().String(), p.B.DType().String())
+	add("", (&tensorInfo{Shape: p.A.Shape()}).shape(), (&tensorInfo{Shape: p.B.Shape()}).shape())
+	add("scale", scaleCell(*p.A), scaleCell(*p.B))
+	switch {
+	case !p.SameShape || p.SameElements:
+	case p.Differing > 0:
+		parts = append(parts, "values")
+	case p.Compared && len(parts) > 0:
+		parts = append(parts, "equal values")
+	case p.Compared:
+		parts = append(parts, "equal values, other bits")
+	default:
+		parts = append(parts, "bytes")
+	}
+	return strings.Join(parts, ", ")
+}
+
+func scaleCell(t loader.Tensor) string {
+	q, scaled, err := t.Scale()
+	switch {
+	case err != nil || !scaled:
+		return "none"
+	case q.Zero != 0:
+		return fmt.Sprintf("%g, zero point %d", q.Scale, q.Zero)
+	}
+	return fmt.Sprintf("%g", q.Scale)
+}
+
+// diffJSON is a tensor of diff --json. The names are a contract.
+type diffJSON struct {
+	Name    string        `json:"name"`
+	Differs bool          `json:"differs"`
+	A       *sideJSON     `json:"a"`
+	B       *sideJSON     `json:"b"`
+	Same    bool          `json:"same_elements"`
+	Values  *distanceJSON `json:"values"`
+	Error   string        `json:"error,omitempty"`
+}
+
+type sideJSON struct {
+	DType     layout.DType `json:"dtype"`
+	Shape     []uint64     `json:"shape"`
+	Scale     *float32     `json:"scale,omitempty"`
+	ZeroPoint *int64       `json:"zero_point,omitempty"`
+}
+
+type distanceJSON struct {
+	Differing uint64   `json:"differing"`
+	Lost      uint64   `json:"lost"`
+	LostAt    []uint64 `json:"lost_at,omitempty"`
+	MaxAbs    real     `json:"max_abs"`
+	MaxAbsAt  []uint64 `json:"max_abs_at,omitempty"`
+	MaxRel    real     `json:"max_rel"`
+	MaxRelAt  []uint64 `json:"max_rel_at,omitempty"`
+	RMSE      real     `json:"rmse"`
+	Cosine    real     `json:"cosine"`
+}
+
+func newSideJSON(t *loader.Tensor) *sideJSON {
+	if t == nil {
+		return nil
+	}
+	s := &sideJSON{DType: t.DType(), Shape: append([]uint64{}, t.Shape()...)}
+	if q, scaled, err := t.Scale(); scaled && err == nil {
+		s.Scale, s.ZeroPoint = &q.Scale, &q.Zero
+	}
+	return s
+}
+
+func (c *comparison) pairJSON(p *survey.Pair) *diffJSON {
+	j := &diffJSON{Name: p.Name, Differs: c.differs(p), A: newSideJSON(p.A), B: newSideJSON(p.B), Same: p.SameElements}
+	if p.Err != nil {
+		j.Error = explain(p.Err)
+		return j
+	}
+	if !p.Compared {
+		return j
+	}
+	d := &distanceJSON{Differing: p.Differing, Lost: p.Unmatched, MaxAbs: real(p.MaxAbs), MaxRel: real(p.MaxRel),
+		RMSE: real(p.RMSE), Cosine: real(p.Cosine)}
+	shape := p.A.Shape()
+	if p.Unmatched > 0 {
+		d.LostAt = indexOf(p.UnmatchedAt, shape)
+	}
+	if p.MaxAbs > 0 {
+		d.MaxAbsAt, d.MaxRelAt = indexOf(p.MaxAbsAt, shape), indexOf(p.MaxRelAt, shape)
+	}
+	j.Values = d
+	return j
+}
+
+func (c *comparison) writeJSON(w io.Writer) error {
+	j := jsonLines{w: w}
+	j.field("{\n", "a", c.pathA)
+	j.field(",\n", "b", c.pathB)
+	if c.opts.tolerance.given {
+		j.field(",\n", "tolerance", real(c.opts.tolerance.value))
+	}
+	j.field(",\n", "differ", c.differ())
+	j.field(",\n", "counts", c.counts)
+	if c.opts.metadata {
+		j.field(",\n", "metadata", c.metadata)
+	}
+	writeRows(&j, "tensors", len(c.pairs), func(i int) any { return c.pairJSON(&c.pairs[i]) })
+	return j.err
+}
