@@ -77,6 +77,9 @@ func newConvertOptions() *convertOptions {
 	for _, d := range encodings {
 		opts.dtype.allowed = append(opts.dtype.allowed, strings.ToLower(d.String()))
 	}
+	// What is read once, from front to back, goes through a buffer: of a mapping every page
+	// would stay and count as memory of this process.
+	opts.options = &loader.Options{NoMap: true}
 	return opts
 }
 

@@ -18,6 +18,7 @@ import (
 // opener is how verbs open the model that the user names: by a path or by an address.
 type opener struct {
 	headers headers
+	options *loader.Options
 }
 
 func (o *opener) addTo(cmd *cobra.Command) {
@@ -32,7 +33,7 @@ func (o *opener) open(ctx context.Context, name string) (m *loader.Model, close 
 	if len(o.headers) > 0 {
 		return nil, nil, usageError{errors.New("--header is for http and https addresses")}
 	}
-	m, err = loader.Open(name, nil)
+	m, err = loader.Open(name, o.options)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -48,7 +49,7 @@ func (o *opener) openAddress(ctx context.Context, address string) (*loader.Model
 	if err != nil {
 		return nil, nil, err
 	}
-	m, err := loader.OpenReaderAt(ctx, interruptible{r, ctx}, r.Size(), nil)
+	m, err := loader.OpenReaderAt(ctx, interruptible{r, ctx}, r.Size(), o.options)
 	if err != nil {
 		r.Close()
 		return nil, nil, err
