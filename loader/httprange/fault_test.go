@@ -216,7 +216,11 @@ func TestLastingFaults(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			s := serve(t, content)
-			r := open(t, s, impatient())
+			opts := quick()
+			if test.want == httprange.ErrStalled {
+				opts = impatient()
+			}
+			r := open(t, s, opts)
 			s.fault = after(1, test.fault(s))
 			before := s.requests.Load()
 			n, err := r.ReadAt(make([]byte, 500), 200)

@@ -1,0 +1,53 @@
+//go:build !wasm
+
+package httprange_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestFetch reads a tensor from WebAssembly as a browser does: by fetch, which Node has too.
+func TestFetch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs the go command")
+	}
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip(err)
+	}
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip(err)
+	}
+	program := filepath.Join(t.TempDir(), "fetch.wasm")
+	build := exec.Command("go", "build", "-o", program, "./testdata/fetch")
+	build.Env = append(os.Environ(), "GOOS=js", "GOARCH=wasm", "GOFLAGS=")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	model, err := os.ReadFile("../../testdata/safetensors/minilm-slice.safetensors")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, model)
+	goroot, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := exec.Command(node, filepath.Join(strings.TrimSpace(string(goroot)), "lib/wasm/wasm_exec_node.js"), program,
+		s.URL+"/dir/model.bin", "embeddings.LayerNorm.bias")
+	run.Args[0] = "browser" // net/http does without fetch in what is called node
+	out, err := run.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if got, want := strings.TrimSpace(string(out)), "F32 [384] [0.16954054 0.11112433 0.0064446456]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if sent := s.sent.Load(); sent > 8<<10 || s.requests.Load() != 2 {
+		t.Errorf("%d bytes of %d by %d requests", sent, len(model), s.requests.Load())
+	}
+}

@@ -1,0 +1,42 @@
+// Fetch prints one tensor of the model at an address. Built for GOOS=js it reads by way of
+// the browser's fetch, and of the file no more than the index and the tensor.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/loader/httprange"
+)
+
+func main() {
+	if err := run(context.Background(), os.Args[1], os.Args[2]); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context, address, name string) error {
+	r, err := httprange.Open(ctx, address, &httprange.Options{PrefixBytes: 4 << 10})
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	m, err := loader.OpenReaderAt(ctx, r, r.Size(), nil)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	t, err := m.Tensor(name)
+	if err != nil {
+		return err
+	}
+	values, err := t.Float32s()
+	if err != nil {
+		return err
+	}
+	fmt.Println(t.DType(), t.Shape(), values[:3])
+	return nil
+}
