@@ -30,6 +30,9 @@ type Options struct {
 	// NoAliases leaves out tensors whose bytes are part of another tensor's, as the initializers
 	// in the ONNX networks of an .april file are.
 	NoAliases bool
+	// Release gives the memory of every tensor back once it is written, as Model.Release does, for
+	// a mapped model that nobody else reads: its pages would count as memory of this process.
+	Release bool
 	// Progress, if set, hears how many of how many bytes of the new files are written, all
 	// counted as not compressed.
 	Progress func(done, total uint64)
@@ -107,7 +110,7 @@ func ToAPR2(ctx context.Context, m *loader.Model, path string, opts *Options) (R
 	if err := out.checkTargets(m); err != nil {
 		return Result{}, err
 	}
-	wr := newWriter(ctx, opts, out.size())
+	wr := newWriter(ctx, m, opts, out.size())
 	if err := wr.write(out); err != nil {
 		return Result{}, err
 	}

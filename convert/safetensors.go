@@ -39,7 +39,7 @@ func ToSafeTensors(ctx context.Context, m *loader.Model, path string, opts *Opti
 		return Result{}, about(path, err)
 	}
 	defer file.Abort() // does nothing once Close has succeeded
-	w := newWriter(ctx, &Options{Progress: opts.Progress}, file.Size())
+	w := newWriter(ctx, m, opts, file.Size())
 	for i := range plan.list {
 		if err := w.elements(file, &plan.list[i]); err != nil {
 			return Result{}, err
@@ -86,5 +86,5 @@ func (w *writer) elements(file interface {
 		w.result.Lost = append(w.result.Lost, Lost{e.tensor.Name(), lost})
 	}
 	w.progress.done = begun + e.rawBytes()
-	return err
+	return cmp.Or(err, w.release(e))
 }

@@ -8,12 +8,15 @@ import (
 
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/atomicfile"
+	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/lz4block"
 )
 
 // writer writes one tensor after the other.
 type writer struct {
 	file     *apr2.FileWriter // of the part being written
+	model    *loader.Model
+	releases bool // memory of what is written
 	compress Compression
 	lz4      *lz4block.Writer // where compress asks for it
 	buf      buffers
@@ -21,8 +24,8 @@ type writer struct {
 	result   Result
 }
 
-func newWriter(ctx context.Context, opts *Options, total uint64) *writer {
-	w := &writer{compress: opts.Compress, progress: progress{ctx: ctx, hear: opts.Progress, total: total}}
+func newWriter(ctx context.Context, m *loader.Model, opts *Options, total uint64) *writer {
+	w := &writer{model: m, releases: opts.Release, compress: opts.Compress, progress: progress{ctx: ctx, hear: opts.Progress, total: total}}
 	if w.compress.compresses() {
 		w.lz4 = lz4block.NewWriter(nil, w.compress.level())
 	}
@@ -98,7 +101,15 @@ func (w *writer) tensor(e *encoding) error {
 		w.result.Lost = append(w.result.Lost, Lost{e.tensor.Name(), lost})
 	}
 	w.progress.done = begun + w.planned(e)
-	return err
+	return cmp.Or(err, w.release(e))
+}
+
+// release gives back what the source has in memory of e.
+func (w *writer) release(e *encoding) error {
+	if !w.releases {
+		return nil
+	}
+	return w.model.Release(e.tensor.Name())
 }
 
 // planned is how many bytes e has before it is compressed.

@@ -77,9 +77,6 @@ func newConvertOptions() *convertOptions {
 	for _, d := range encodings {
 		opts.dtype.allowed = append(opts.dtype.allowed, strings.ToLower(d.String()))
 	}
-	// What is read once, from front to back, goes through a buffer: of a mapping every page
-	// would stay and count as memory of this process.
-	opts.options = &loader.Options{NoMap: true}
 	return opts
 }
 
@@ -126,7 +123,7 @@ func convertModel(ctx context.Context, stdout, stderr io.Writer, in, out string,
 	if err != nil {
 		return err
 	}
-	m, done, err := opts.open(ctx, in)
+	m, done, err := opts.openToCopy(ctx, in)
 	if err != nil {
 		return err
 	}
@@ -177,7 +174,7 @@ func (opts *convertOptions) convertOptions() (*convert.Options, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &convert.Options{Align: align, NoAliases: opts.noAliases, Keep: opts.keep.match, Compress: compressions[opts.compress.value], ShardBytes: uint64(opts.shards)}
+	o := &convert.Options{Align: align, NoAliases: opts.noAliases, Release: true, Keep: opts.keep.match, Compress: compressions[opts.compress.value], ShardBytes: uint64(opts.shards)}
 	o.DType, _ = layout.ParseDType(strings.ToUpper(opts.dtype.value))
 	switch {
 	case opts.json && !opts.dryRun:

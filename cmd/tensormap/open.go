@@ -18,7 +18,6 @@ import (
 // opener is how verbs open the model that the user names: by a path or by an address.
 type opener struct {
 	headers headers
-	options *loader.Options
 }
 
 func (o *opener) addTo(cmd *cobra.Command) {
@@ -33,11 +32,35 @@ func (o *opener) open(ctx context.Context, name string) (m *loader.Model, close 
 	if len(o.headers) > 0 {
 		return nil, nil, usageError{errors.New("--header is for http and https addresses")}
 	}
-	m, err = loader.Open(name, o.options)
+	m, err = loader.Open(name, nil)
 	if err != nil {
 		return nil, nil, err
 	}
 	return m, func() { m.Close() }, nil
+}
+
+// openToCopy opens a model all of which is to be read once. Of a mapping every page that was
+// read would count as memory of this process until the model is closed, so a model in one file
+// is read through buffers instead.
+func (o *opener) openToCopy(ctx context.Context, name string) (m *loader.Model, close func(), err error) {
+	m, close, err = o.open(ctx, name)
+	if err != nil || isAddress(name) || len(m.Files()) > 1 {
+		return m, close, err
+	}
+	close() // it has told what the model is, and what is wrong with the name
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err = loader.OpenFile(f, &loader.Options{NoMap: true})
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return m, func() {
+		m.Close()
+		f.Close()
+	}, nil
 }
 
 func (o *opener) openAddress(ctx context.Context, address string) (*loader.Model, func(), error) {
@@ -49,7 +72,7 @@ func (o *opener) openAddress(ctx context.Context, address string) (*loader.Model
 	if err != nil {
 		return nil, nil, err
 	}
-	m, err := loader.OpenReaderAt(ctx, interruptible{r, ctx}, r.Size(), o.options)
+	m, err := loader.OpenReaderAt(ctx, interruptible{r, ctx}, r.Size(), nil)
 	if err != nil {
 		r.Close()
 		return nil, nil, err
