@@ -65,7 +65,7 @@ func chill(b *testing.B, f *os.File) {
 	}
 	m := open(b, f.Name())
 	defer m.Close()
-	if s, err := m.Stats(); err != nil || s.ResidentBytes > s.MappedBytes/16 {
+	if s, err := m.Stats(); err != nil || s.ResidentBytes > s.MappedBytes/2 { // opening makes the kernel read some ahead
 		b.Skipf("%d of %d bytes stay in memory; %v", s.ResidentBytes, s.MappedBytes, err)
 	}
 }
@@ -99,7 +99,7 @@ func warm(b *testing.B, f *os.File, readers int) {
 	m := open(b, f.Name())
 	defer m.Close()
 	got, err := m.Warm(context.Background(), &loader.WarmPlan{Readers: readers})
-	if err != nil || got.Resident > got.Bytes/8 {
+	if err != nil || got.Resident > got.Bytes/2 {
 		b.Fatalf("%+v, %v", got, err)
 	}
 }
