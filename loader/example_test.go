@@ -3,8 +3,10 @@ package loader_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"log"
 	"net/http"
+	"os"
 	"sync/atomic"
 
 	"github.com/tensormap/tensormap/loader"
@@ -82,6 +84,35 @@ func ExampleTensor_DequantizeRows() {
 	// Output:
 	// 0 [-0.004247197 -0.019738585]
 	// 63 [0.012757824 -0.048937242]
+}
+
+// OpenReaderAt reads from whatever can be read at an offset, and no more than is asked for:
+// here from an fs.FS. The files of an embed.FS, for one, can be read so, in a browser too.
+func ExampleOpenReaderAt() {
+	f, err := os.DirFS("../testdata/safetensors").Open("minilm-slice.safetensors")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		log.Fatal(err)
+	}
+	m, err := loader.OpenReaderAt(context.Background(), f.(io.ReaderAt), info.Size(), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	t, err := m.Tensor("embeddings.LayerNorm.bias")
+	if err != nil {
+		log.Fatal(err)
+	}
+	values, err := t.Float32s()
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(t.ZeroCopy(), values[:3])
+	// Output: false [0.16954054 0.11112433 0.0064446456]
 }
 
 // Verify says what it checked; what is wrong is in the report.
