@@ -1,11 +1,11 @@
 package apr1
 
 import (
-	"hash/crc32"
 	"io"
 	"math"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/crcmath"
 )
 
 // Options are what a file says beside its tensors; nil means the zero value.
@@ -23,15 +23,15 @@ type Options struct {
 type Writer struct {
 	w     io.Writer
 	index *layout.Index
-	count int    // tensors that the caller writes
-	next  int    // the tensor to come
-	tail  []byte // vocabulary and filterbank
-	crc   uint32 // of what has been written
-	buf   []byte // for encoding values
+	count int         // tensors that the caller writes
+	next  int         // the tensor to come
+	tail  []byte      // vocabulary and filterbank
+	sum   crcmath.Sum // of what has been written
+	buf   []byte      // for encoding values
 	err   error
 }
 
-// chunk is how much is encoded, summed and written at a time.
+// chunk is how much of values is encoded at a time.
 const chunk = 64 << 10
 
 // NewWriter writes header and index of a file with these tensors, of which Name, Shape,
@@ -107,7 +107,7 @@ func (w *Writer) Close() error {
 	if err := w.write(w.tail); err != nil {
 		return err
 	}
-	if err := w.write(le.AppendUint32(nil, w.crc)); err != nil {
+	if err := w.write(le.AppendUint32(nil, w.sum.CRC32)); err != nil {
 		return err
 	}
 	w.err = layout.ErrClosed
@@ -126,17 +126,8 @@ func (w *Writer) begin() (*layout.Tensor, error) {
 }
 
 func (w *Writer) write(b []byte) error {
-	for len(b) > 0 {
-		piece := b[:min(len(b), chunk)]
-		w.crc = crc32.Update(w.crc, crc32.IEEETable, piece)
-		n, err := w.w.Write(piece)
-		if err == nil && n < len(piece) {
-			err = io.ErrShortWrite
-		}
-		if err != nil {
-			return w.fail(err)
-		}
-		b = b[n:]
+	if err := w.sum.Write(w.w, b); err != nil {
+		return w.fail(err)
 	}
 	return nil
 }

@@ -1,10 +1,10 @@
 package apr2
 
 import (
-	"hash/crc32"
 	"io"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/crcmath"
 )
 
 // Options are those of a Writer; nil and the zero value mean the defaults.
@@ -33,13 +33,11 @@ type Writer struct {
 
 // state is how far a Writer has come.
 type state struct {
-	next int    // the tensor to come
-	pos  uint64 // bytes written
-	crc  uint32 // of these bytes
+	next int         // the tensor to come
+	sum  crcmath.Sum // of what has been written
 }
 
-// chunk is what is summed and written at a time: small enough that the second reads
-// from the cache what the first has fetched.
+// chunk is what is read from a Reader at a time.
 const chunk = 256 << 10
 
 // NewWriter writes header, metadata and index of a file with these tensors, of which
@@ -88,11 +86,11 @@ func newWriter(w io.Writer, tensors []layout.Tensor, opts *Options) (*Writer, []
 func (w *Writer) Size() uint64 { return w.index.Size }
 
 // Written is the number of bytes written so far.
-func (w *Writer) Written() uint64 { return w.pos }
+func (w *Writer) Written() uint64 { return w.sum.Size }
 
 // CRC32 is, once the file is closed or prepared, the CRC32 (IEEE) of all its bytes, as a
 // manifest of shards has it. The one in the file's own footer does not cover the footer.
-func (w *Writer) CRC32() uint32 { return w.crc }
+func (w *Writer) CRC32() uint32 { return w.sum.CRC32 }
 
 // WriteTensor writes the next tensor, whose bytes are b. It does not copy them.
 func (w *Writer) WriteTensor(b []byte) error {
@@ -151,9 +149,9 @@ func (d *tensorWriter) Write(b []byte) (int, error) {
 	if left := d.most - d.n; uint64(len(b)) > left {
 		return 0, d.w.fail(errorf(d.tensor.Offset, "size", layout.ErrInvalid, "tensor %s: more than its %d bytes given", layout.Quote(d.tensor.Name), d.most))
 	}
-	before := d.w.pos
+	before := d.w.sum.Size
 	err := d.w.write(b)
-	n := d.w.pos - before
+	n := d.w.sum.Size - before
 	d.n += n
 	return int(n), err
 }
@@ -172,7 +170,7 @@ func (w *Writer) complete() error {
 		return w.err
 	}
 	if n := len(w.index.Tensors); w.next < n {
-		return w.fail(errorf(w.pos, "tensor_count", layout.ErrTruncated, "%d of %d tensors written", w.next, n))
+		return w.fail(errorf(w.sum.Size, "tensor_count", layout.ErrTruncated, "%d of %d tensors written", w.next, n))
 	}
 	return nil
 }
@@ -182,7 +180,7 @@ func (w *Writer) finish() error {
 	if err := w.pad(w.index.Size - footerSize); err != nil {
 		return err
 	}
-	footer := le.AppendUint32(make([]byte, 0, footerSize), w.crc)
+	footer := le.AppendUint32(make([]byte, 0, footerSize), w.sum.CRC32)
 	footer = append(footer, magicEnd...)
 	footer = le.AppendUint64(footer, w.index.Size)
 	if err := w.write(footer); err != nil {
@@ -198,31 +196,21 @@ func (w *Writer) begin() (*layout.Tensor, error) {
 		return nil, w.err
 	}
 	if w.next == len(w.index.Tensors) {
-		return nil, w.fail(errorf(w.pos, "tensor_count", layout.ErrInvalid, "a tensor more than the %d declared", w.next))
+		return nil, w.fail(errorf(w.sum.Size, "tensor_count", layout.ErrInvalid, "a tensor more than the %d declared", w.next))
 	}
 	t := &w.index.Tensors[w.next]
 	w.next++
-	t.Offset = alignUp(w.pos, w.plan.align) // as planned, where all sizes were known
+	t.Offset = alignUp(w.sum.Size, w.plan.align) // as planned, where all sizes were known
 	return t, w.pad(t.Offset)
 }
 
 var zeros [defaultAlign]byte
 
-func (w *Writer) pad(to uint64) error { return w.write(zeros[:to-w.pos]) }
+func (w *Writer) pad(to uint64) error { return w.write(zeros[:to-w.sum.Size]) }
 
 func (w *Writer) write(b []byte) error {
-	for len(b) > 0 {
-		piece := b[:min(len(b), chunk)]
-		w.crc = crc32.Update(w.crc, crc32.IEEETable, piece)
-		n, err := w.w.Write(piece)
-		w.pos += uint64(n)
-		if err == nil && n < len(piece) {
-			err = io.ErrShortWrite
-		}
-		if err != nil {
-			return w.fail(err)
-		}
-		b = b[n:]
+	if err := w.sum.Write(w.w, b); err != nil {
+		return w.fail(err)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ type FileWriter struct {
 	*Writer
 	file *atomicfile.File
 	// late is set where the head is written last, because it has sizes that only then
-	// are known; crc is then that of what follows the head.
+	// are known; the checksum is then that of what follows the head.
 	late bool
 
 	handedOver bool // to the caller of Prepare
@@ -66,7 +66,7 @@ func newFileWriter(f *atomicfile.File, tensors []layout.Tensor, opts *Options) (
 		if _, err := f.WriteAt(head[:1], 0); err != nil {
 			return nil, err
 		}
-		w.crc = 0
+		w.sum.CRC32 = 0
 	}
 	return &FileWriter{Writer: w, file: f, late: late}, nil
 }
@@ -99,7 +99,7 @@ var ErrTakeBack = errors.New("taken back")
 // call writes the same tensor.
 func (w *FileWriter) WriteBlocksFunc(write func(dst io.Writer) error) error {
 	if !w.late {
-		return w.fail(errorf(w.pos, "size", layout.ErrInvalid, "the file was begun with all sizes known"))
+		return w.fail(errorf(w.sum.Size, "size", layout.ErrInvalid, "the file was begun with all sizes known"))
 	}
 	before := w.state
 	t, err := w.begin()
@@ -120,7 +120,7 @@ func (w *FileWriter) WriteBlocksFunc(write func(dst io.Writer) error) error {
 
 // takeBack makes the file what it was before.
 func (w *FileWriter) takeBack(before state) error {
-	if err := w.file.Truncate(int64(before.pos)); err != nil {
+	if err := w.file.Truncate(int64(before.sum.Size)); err != nil {
 		return w.fail(err)
 	}
 	w.state = before
@@ -193,7 +193,7 @@ func (w *FileWriter) writeHead() error {
 	if _, err := w.file.WriteAt(head, 0); err != nil {
 		return err
 	}
-	w.crc = crcmath.Combine(crc32.ChecksumIEEE(head), w.crc, crcmath.XPow8(w.pos-uint64(len(head))))
+	w.sum.CRC32 = crcmath.Combine(crc32.ChecksumIEEE(head), w.sum.CRC32, crcmath.XPow8(w.sum.Size-uint64(len(head))))
 	return nil
 }
 

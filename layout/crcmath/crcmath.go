@@ -1,5 +1,6 @@
-// Package crcmath computes with CRC32 (IEEE) checksums: from those of two messages that of
-// one followed by the other, without the bytes.
+// Package crcmath computes with CRC32 (IEEE) checksums: that of bytes while they are
+// written, and from those of two messages that of one followed by the other, without the
+// bytes.
 package crcmath
 
 import "hash/crc32"
