@@ -201,7 +201,7 @@ func TestManyKeys(t *testing.T) {
 	begun := time.Now()
 	md := slices.Clone(source)
 	convert.MergeConfig(&md, config)
-	if took := time.Since(begun); took > 5*time.Second { // WebAssembly takes a quarter of one
+	if took := time.Since(begun); took > 5*time.Second { // 1.4 s as WebAssembly, on a busy machine
 		t.Errorf("MergeConfig of %d keys took %v", n, took)
 	}
 	for key, want := range map[string]int{"architecture": n + 1, "vocab": n + 1} {
