@@ -13,29 +13,41 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-const dumpLong = `Dump writes one tensor, to standard output or to a file.
+const dumpLong = `Dump writes one tensor, or a slice of one, to standard output or to a file.
 
-  f32  the values as little-endian float32, row-major, without a header (the default)
-  raw  the stored elements, decompressed
-  npy  a NumPy file: types that NumPy has keep theirs, all others become float32
+  f32   the values as little-endian float32, row-major, without a header (the default)
+  raw   the stored elements, decompressed
+  npy   a NumPy file: types that NumPy has keep theirs, all others become float32
+  text  numbers to read, a line a row; numpy.loadtxt reads them too
 
-A tensor of integers for which the file has a scale comes out of f32 as real numbers,
-and of npy as the integers.`
+A tensor of integers for which the file has a scale comes out of f32 and text as real
+numbers, and of npy as the integers.
+
+A slice is written as in NumPy: an index or START:STOP for each dimension, outermost first,
+negative ones counted from the end, "..." for dimensions in between; there are no steps.
+What it leaves out is not read, raw is for types without blocks, and on a terminal it is
+text. Quote it; a tensor whose very name ends in brackets comes first:
+
+  tensormap dump model.gguf 'blk.0.attn_q.weight[0:4, :8]'
+  tensormap dump model.gguf 'token_embd.weight[-1]' --as npy -o row.npy`
 
 // dumpers are the ways to write a tensor, in the order that help shows them.
 var dumpers = []struct {
 	name  string
 	write func(io.Writer, loader.Tensor) error
+	part  func(io.Writer, *part) error
 }{
-	{"f32", func(w io.Writer, t loader.Tensor) error { return dumpFloat32(w, t, nil) }},
-	{"raw", dumpRaw},
-	{"npy", dumpNumPy},
+	{"f32", func(w io.Writer, t loader.Tensor) error { return dumpFloat32(w, t, nil) }, partFloat32},
+	{"raw", dumpRaw, partRaw},
+	{"npy", dumpNumPy, partNumPy},
+	{"text", func(w io.Writer, t loader.Tensor) error { return partText(w, whole(t)) }, partText},
 }
 
 type dumpOptions struct {
 	opener
-	as  choice
-	out string
+	as       choice
+	explicit bool
+	out      string
 }
 
 func dumpCommand() *cobra.Command {
@@ -45,11 +57,12 @@ func dumpCommand() *cobra.Command {
 	}
 	opts.as.value = dumpers[0].name
 	cmd := &cobra.Command{
-		Use:   "dump FILE TENSOR [--as f32|raw|npy] [-o OUT]",
-		Short: "Write one tensor as float32, raw bytes or a NumPy file",
+		Use:   "dump FILE TENSOR[SLICE] [--as f32|raw|npy|text] [-o OUT]",
+		Short: "Write one tensor, or a slice of it, as float32, raw bytes, a NumPy file or text",
 		Long:  dumpLong,
 		Args:  operands("FILE", "TENSOR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			opts.explicit = cmd.Flags().Changed("as")
 			return dump(cmd.Context(), cmd.OutOrStdout(), args[0], args[1], &opts)
 		},
 		ValidArgsFunction:     completeTensor,
@@ -62,27 +75,38 @@ func dumpCommand() *cobra.Command {
 }
 
 func dump(ctx context.Context, stdout io.Writer, path, name string, opts *dumpOptions) error {
-	if opts.out == "" && isTerminal(stdout) {
-		return usageError{errors.New("a terminal cannot show binary data: give -o OUT or redirect standard output")}
+	onScreen := opts.out == "" && isTerminal(stdout)
+	if _, _, slice := cutName(name); onScreen && !opts.showable(slice) {
+		return errNotShowable
 	}
 	m, done, err := opts.open(ctx, path)
 	if err != nil {
 		return err
 	}
 	defer done()
-	t, err := m.Tensor(name)
-	if errors.Is(err, loader.ErrNotFound) {
-		return fmt.Errorf("%w%s", err, hint(nearest(m, name)))
-	}
+	l, err := m.Acquire() // so that what a slice has unpacked stays until all of it is taken
 	if err != nil {
 		return err
 	}
-	if isAddress(path) { // in parallel, unless it is too large to be held
+	defer l.Release()
+	t, p, err := findPart(m, l, name)
+	switch {
+	case err != nil:
+		return err
+	case onScreen && !opts.showable(p != nil):
+		return errNotShowable
+	case onScreen:
+		if p == nil {
+			p = whole(t)
+		}
+		opts.as.value, p.width = "text", screenOf(stdout).width
+	}
+	if isAddress(path) && p == nil { // in parallel, unless it is too large to be held
 		if err := m.Prefetch(ctx, name); err != nil && !errors.Is(err, loader.ErrTooLarge) {
 			return err
 		}
 	}
-	write := func(w io.Writer) error { return opts.dumper()(pieces{ctx, w}, t) }
+	write := func(w io.Writer) error { return opts.write(pieces{ctx, w}, t, p) }
 	if opts.out == "" {
 		return write(stdout)
 	}
@@ -92,10 +116,39 @@ func dump(ctx context.Context, stdout io.Writer, path, name string, opts *dumpOp
 	return writeFile(opts.out, write)
 }
 
-func (opts *dumpOptions) dumper() func(io.Writer, loader.Tensor) error {
+var errNotShowable = usageError{errors.New("a terminal cannot show binary data: " +
+	"give -o OUT, --as text or a slice such as 'NAME[:4]', or redirect standard output")}
+
+// showable reports whether a terminal can show what is asked for, a slice or a whole tensor.
+func (opts *dumpOptions) showable(slice bool) bool {
+	return opts.as.value == "text" || slice && !opts.explicit
+}
+
+// findPart finds the tensor called name, else the part of one that name is a slice of; p is nil
+// for a whole tensor.
+func findPart(m *loader.Model, l *loader.Lease, name string) (t loader.Tensor, p *part, err error) {
+	t, err = l.Tensor(name)
+	base, spec, slice := cutName(name)
+	if slice && errors.Is(err, loader.ErrNotFound) {
+		if t, err = l.Tensor(base); err == nil {
+			p, err = newPart(t, spec)
+		}
+	}
+	if errors.Is(err, loader.ErrNotFound) {
+		err = fmt.Errorf("%w%s", err, hint(nearest(m, base)))
+	}
+	return t, p, err
+}
+
+// write writes part p of t, which is nil for all of it.
+func (opts *dumpOptions) write(w io.Writer, t loader.Tensor, p *part) error {
 	for _, d := range dumpers {
-		if d.name == opts.as.value {
-			return d.write
+		switch {
+		case d.name != opts.as.value:
+		case p == nil:
+			return d.write(w, t)
+		default:
+			return d.part(w, p)
 		}
 	}
 	panic("choice allows what dumpers does not have")

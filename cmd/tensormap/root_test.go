@@ -109,7 +109,7 @@ func TestComplete(t *testing.T) {
 		{[]string{"dump", file, ""}, "a\nb.1\nb.2\n"},
 		{[]string{"dump", "missing", ""}, ""},
 		{[]string{"dump", ""}, ""},
-		{[]string{"dump", file, "a", "--as", ""}, "f32\nraw\nnpy\n"},
+		{[]string{"dump", file, "a", "--as", ""}, "f32\nraw\nnpy\ntext\n"},
 		{[]string{"convert", file, "x", "--align", ""}, "32\n64\n"},
 		{[]string{"help", "ver"}, "completion\nconvert\ndiff\ndump\nhash\nhelp\ninspect\nmap\nmerge\nsplit\nstats\nupgrade\nverify\n"},
 	} {
