@@ -68,7 +68,7 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 	if opts == nil {
 		opts = &VerifyOptions{}
 	}
-	v := verifier{ctx: ctx, model: m, progress: opts.Progress, workers: opts.Workers, findings: make([][]Finding, len(m.files))}
+	v := verifier{ctx: ctx, model: m, progress: opts.Progress, workers: opts.Workers, findings: make([][]Finding, len(m.files)), checked: make(map[string]bool)}
 	if v.workers <= 0 {
 		v.workers = runtime.GOMAXPROCS(0)
 	}
@@ -87,6 +87,7 @@ type verifier struct {
 	workers  int
 	report   Report
 	findings [][]Finding // by the file that they are about
+	checked  map[string]bool
 
 	sums   []sum
 	pieces []piece // of all that is summed, in the order of files and offsets
@@ -101,10 +102,12 @@ type sum struct {
 	of, in int
 }
 
-// check enters names into the report, once however many files there are.
+// check enters names into the report, once however many files there are. In some formats it
+// is the file that says what sections are called, and how many there are.
 func (v *verifier) check(names ...string) {
 	for _, name := range names {
-		if !slices.Contains(v.report.Checked, name) {
+		if !v.checked[name] {
+			v.checked[name] = true
 			v.report.Checked = append(v.report.Checked, name)
 		}
 	}

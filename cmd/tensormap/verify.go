@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -129,7 +128,7 @@ type finding struct {
 }
 
 func newVerdict(path string, report *loader.Report) *verdict {
-	v := &verdict{File: path, OK: true, Checked: checks(report), Findings: []finding{}, Bytes: report.BytesRead}
+	v := &verdict{File: path, OK: true, Checked: append([]string{}, report.Checked...), Findings: []finding{}, Bytes: report.BytesRead}
 	for _, f := range report.Findings {
 		found := newFinding(f.File, f.FormatError)
 		if f.Warning {
@@ -140,17 +139,6 @@ func newVerdict(path string, report *loader.Report) *verdict {
 		v.Findings = append(v.Findings, found)
 	}
 	return v
-}
-
-// checks names each check once, however many files went through it.
-func checks(report *loader.Report) []string {
-	names := []string{}
-	for _, name := range report.Checked {
-		if !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 func newFinding(path string, err *layout.FormatError) finding {
@@ -205,7 +193,7 @@ func (v *verdict) write(w io.Writer, report *loader.Report, took time.Duration) 
 	if v.Bytes > 0 {
 		speeds = fmt.Sprintf("%s in %s, %s", size(v.Bytes), duration(took), speed(v.Bytes, took))
 	}
-	fmt.Fprintf(&b, "%s: %s: %s (%s)\n", printable(v.File), word, strings.Join(v.Checked, ", "), speeds)
+	fmt.Fprintf(&b, "%s: %s: %s (%s)\n", printable(v.File), word, printable(strings.Join(v.Checked, ", ")), speeds)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
