@@ -1,6 +1,7 @@
 package gguf
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 
@@ -112,7 +113,6 @@ func (s *summary) fileType() string {
 	}
 }
 
-// parameters is the number of elements of all tensors.
 // parameters is how many numbers the model has, of which a part of a split knows only its own.
 func (s *summary) parameters() string {
 	if s.file.split.count > 1 {
@@ -143,12 +143,30 @@ func (s *summary) heads(arch string) string {
 
 func (s *summary) tokenizer() string {
 	model := s.text("tokenizer.ggml.model")
-	tokens, ok := s.get("tokenizer.ggml.tokens").(*Array)
+	tokens, ok := s.count("tokenizer.ggml.tokens")
 	switch {
 	case !ok:
 		return model
 	case model == "":
-		return fmt.Sprintf("%d tokens", tokens.Len())
+		return fmt.Sprintf("%d tokens", tokens)
 	}
-	return fmt.Sprintf("%s, %d tokens", model, tokens.Len())
+	return fmt.Sprintf("%s, %d tokens", model, tokens)
+}
+
+// count is how many elements the array of key has. Of a vocabulary, which is most of a header,
+// it reads no more than that.
+func (s *summary) count(key string) (n uint64, ok bool) {
+	k := &s.file.keys
+	i := k.find(layout.HashName(key), key)
+	if i < 0 || k.kvs[i].typ != TypeArray {
+		return 0, false
+	}
+	const elementType = 4
+	at := k.kvs[i].off + elementType
+	b, err := layout.Region(s.in, layout.GGUF, at, "value", at, uint64(s.file.width))
+	if err != nil {
+		s.err = cmp.Or(s.err, err)
+		return 0, false
+	}
+	return s.file.width.uint(b), true
 }
