@@ -67,11 +67,17 @@ func (in *inspection) header(all *total, opts *inspectOptions) facts {
 	return f
 }
 
+// summaryFacts are what the format says first, as much as a person reads: a hostile file's name
+// may be all of the file.
 func summaryFacts(summary []layout.Fact) (f facts) {
+	const most, width = 24, 320 // lines of a fact, and characters of a line
 	for _, fact := range summary {
-		lines := strings.Split(fact.Value, "\n")
+		lines := strings.SplitN(fact.Value, "\n", most+1)
 		for i, line := range lines {
-			lines[i] = printable(line)
+			lines[i] = shorten(printable(line), width)
+		}
+		if len(lines) > most {
+			lines[most] = "…"
 		}
 		f.add(printable(fact.Label), strings.Join(lines, "\n"))
 	}
