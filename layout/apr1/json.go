@@ -66,9 +66,13 @@ func parseIndex(text []byte, at uint64, lim layout.Limits) ([]any, error) {
 	return entries, nil
 }
 
+// leastEntry is fewer bytes than an entry of the index with all its keys can have.
+const leastEntry = uint64(len(`{"name":"","dtype":"","shape":[],"offset":0,"size":0}`))
+
 // jsonTensors makes tensors of the entries of the index, whose text has textSize bytes.
 func (d *decoder) jsonTensors(entries []any, textSize uint64) error {
-	if err := d.describe("json", uint64(len(entries))); err != nil {
+	// Entries that are too short for a tensor are refused below, before there is no room.
+	if err := d.describe("json", min(uint64(len(entries)), textSize/leastEntry)); err != nil {
 		return err
 	}
 	d.builder.Data(d.data.Offset, d.data.Size)

@@ -1,0 +1,28 @@
+package apr1
+
+import (
+	"hash/crc32"
+	"strings"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/layouttest"
+)
+
+// TestJSONIndexMemory has an index of entries without anything in them, each of which would be
+// a tensor: refused, and no memory is made ready for them.
+func TestJSONIndexMemory(t *testing.T) {
+	for _, entry := range []string{"{}", "[]"} {
+		const n = 100_000
+		index := "[" + strings.Repeat(entry+",", n-1) + entry + "]"
+		b := le.AppendUint32([]byte("APR1"), 2)
+		b = le.AppendUint32(append(b, "{}"...), n)
+		b = append(le.AppendUint32(b, uint32(len(index))), index...)
+		b = le.AppendUint32(b, crc32.ChecksumIEEE(b))
+		var err error
+		taken := layouttest.Allocated(func() { _, err = Decode(layout.Bytes(b), nil) })
+		if most := uint64(26 * len(b)); err == nil || taken > most { // 20 of them for the JSON
+			t.Errorf("%s: %d bytes taken for %d, more than %d; %v", entry, taken, len(b), most, err)
+		}
+	}
+}
