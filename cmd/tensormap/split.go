@@ -63,6 +63,7 @@ func rewrite(ctx context.Context, stderr io.Writer, o *opener, doing, in, out st
 		return err
 	}
 	reportWritten(stderr, out, result, shards, time.Since(begun))
+	reportDecisions(stderr, &result)
 	if signed(m) {
 		fmt.Fprintf(stderr, "%s: signature not carried over\n", printable(called(in)))
 	}
@@ -106,10 +107,9 @@ func reportWritten(stderr io.Writer, out string, r convert.Result, shards byteSi
 	fmt.Fprintf(stderr, "%s: wrote %s tensors%s, %s in %s, %s\n", printable(out),
 		grouped(uint64(r.Tensors)), divided, size(r.Bytes), duration(took), speed(r.Bytes, took))
 	if shards > 0 && r.Shards == 0 {
-		fmt.Fprintf(stderr, "not divided: the model fits into %s\n", size(uint64(shards)))
+		fmt.Fprintln(stderr, "not divided: one file is not larger than --shard-size")
 	}
 	if n := len(r.Oversized); n > 0 {
-		fmt.Fprintf(stderr, "larger than %s: %s with a shard of its own each, such as %s\n",
-			size(uint64(shards)), plural(n, "tensor"), printable(r.Oversized[0]))
+		fmt.Fprintf(stderr, "larger than --shard-size, with a shard of its own each: %s, such as %s\n", plural(n, "tensor"), printable(r.Oversized[0]))
 	}
 }
