@@ -43,7 +43,7 @@ func (n *Names) Add(hash uint64, i int) {
 	for n.slots[at] != 0 {
 		at = (at + 1) & n.mask
 	}
-	n.slots[at] = hash&tagMask | uint64(i+1)
+	n.slots[at] = hash&tagMask | uint64(uint32(i)+1) // an int may have but 32 bits
 }
 
 const tagMask = 0xffffffff_00000000
@@ -69,7 +69,7 @@ func (p *Probe) Next() (i int, ok bool) {
 		}
 		p.at = (p.at + 1) & p.n.mask
 		if slot&tagMask == p.tag {
-			return int(uint32(slot)) - 1, true
+			return int(uint32(slot) - 1), true
 		}
 	}
 }
