@@ -1,6 +1,7 @@
 package safetensors
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -28,6 +29,22 @@ func TestCorrupted(t *testing.T) {
 			break
 		}
 		format.Use(t, damaged)
+	}
+}
+
+// TestUnreadable has reading fail from every offset of the header on.
+func TestUnreadable(t *testing.T) {
+	b := format.Read(t, "names")
+	f := format.MustDecode(t, b)
+	for from := range sizeBytes + f.header {
+		in := layouttest.Failing{Bytes: b, From: from}
+		_, err := Decode(in, nil)
+		if format.WellFormed(t, b, err); !errors.Is(err, layouttest.ErrDisk) {
+			t.Errorf("from %d on: %v", from, err)
+		}
+	}
+	if _, err := f.Metadata(layouttest.Failing{Bytes: b, From: sizeBytes}); !errors.Is(err, layouttest.ErrDisk) {
+		t.Errorf("Metadata: %v", err)
 	}
 }
 
