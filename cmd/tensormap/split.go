@@ -45,7 +45,7 @@ func splitCommand() *cobra.Command {
 // rewrite is what split and merge do: other files of the same bytes. Without shards there is
 // one file.
 func rewrite(ctx context.Context, stderr io.Writer, o *opener, doing, in, out string, shards byteSize) error {
-	m, done, err := o.open(ctx, in)
+	m, done, err := o.openToCopy(ctx, in)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func rewrite(ctx context.Context, stderr io.Writer, o *opener, doing, in, out st
 	bar := newProgress(stderr, doing)
 	begun := time.Now()
 	result, err := convert.ToAPR2(ctx, m, out, &convert.Options{
-		Compress: convert.AsStored, ShardBytes: uint64(shards), Progress: bar.update,
+		Compress: convert.AsStored, ShardBytes: uint64(shards), Release: true, Progress: bar.update,
 	})
 	bar.clear()
 	if err != nil {
