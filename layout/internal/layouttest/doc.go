@@ -12,9 +12,10 @@
 //
 // What is done to the bytes before that are sequences: [Prefixes] cuts them short at every
 // length, [Overwritten] writes numbers over every offset, among them those of [Extremes],
-// and [Flipped] turns bits over. Inputs that note what is read ([Recorder]), fail ([Failing]) or have but a
-// file's ends ([Sparse]), and the memory that a call takes ([Bound]), are checked the same
-// for all formats.
+// and [Flipped] turns bits over.
+//
+// There are inputs that note what is read ([Recorder]), fail ([Failing]), or have but the
+// ends of a file ([Sparse]); and a [Bound] on the memory that a file may cost.
 //
 // No check here uses one of package layout's own.
 package layouttest

@@ -92,8 +92,8 @@ func (x *Format[F]) askMore(t testing.TB, f layout.File, data layout.Bytes) {
 	}
 }
 
-// Again asks f for everything when data is not what it was when f was decoded: it may be
-// refused, but in good form.
+// Again asks f for everything when data is not what it was when f was decoded: each answer may
+// be an error, but one in good form.
 func (x *Format[F]) Again(t testing.TB, f F, data layout.Bytes) {
 	t.Helper()
 	x.ask(t, f, data)
