@@ -271,6 +271,9 @@ func (s *scanner) name() []byte {
 	}
 	b := s.Take("name", uint64(n))
 	s.text(at, "name", b)
+	if s.Err() != nil {
+		return nil // which is no name to call the param by
+	}
 	return b
 }
 
