@@ -32,7 +32,7 @@ func (p *picture) legend() {
 	about := fmt.Sprintf("%s · %s · %s · %s elements · a row is %s", mm.format, exactly(size(mm.bytes), mm.bytes, 1024, " bytes"),
 		counted(mm.tensors(), "tensor"), count(mm.all.elements), offset(mm.rowSize))
 	p.text("q", rowLeft, 58, about)
-	p.heading(dtypeLeft, []string{"DTYPE", "TENSORS", "ELEMENTS", "SIZE", "OF FILE"}, numberEnds[:], numberEnds[len(numberEnds)-1])
+	p.heading(dtypeLeft, []string{"DTYPE", "TENSORS", "ELEMENTS", "SIZE", "OF ALL"}, numberEnds[:], numberEnds[len(numberEnds)-1])
 	for i, t := range mm.dtypes {
 		p.dtypeRow(i+1, &t, "")
 	}
@@ -40,7 +40,7 @@ func (p *picture) legend() {
 		p.dtypeRow(len(mm.dtypes)+i+1, &t, ", inside")
 	}
 	const sizeEnd, moreEnd = 1060, rowLeft + rowWidth
-	p.heading(restLeft, []string{"ELSE", "SIZE", "OF FILE"}, []float64{sizeEnd, moreEnd}, moreEnd)
+	p.heading(restLeft, []string{"ELSE", "SIZE", "OF ALL"}, []float64{sizeEnd, moreEnd}, moreEnd)
 	for i, row := range p.restRows() {
 		y := float64(legendTop + (i+1)*legendPitch)
 		p.swatch(row.class, restLeft, y)

@@ -86,7 +86,7 @@ func TestMapCells(t *testing.T) {
 
 func TestMapLegend(t *testing.T) {
 	text := strings.Join(texts(t, svgOf(t, apr2Fixtures+"compressed.apr")), "|")
-	for _, want := range []string{"compressed.apr|apr2 2.0 · ", "DTYPE|TENSORS|ELEMENTS|SIZE|OF FILE|", "|header|32 B|", "|footer|16 B|", "|lz4: ", " raw|"} {
+	for _, want := range []string{"compressed.apr|apr2 2.0 · ", "DTYPE|TENSORS|ELEMENTS|SIZE|OF ALL|", "|header|32 B|", "|footer|16 B|", "|lz4: ", " raw|"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in %q", want, text)
 		}
