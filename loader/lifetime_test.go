@@ -64,6 +64,7 @@ var tensorCalls = map[string]func(x loader.Tensor) error{
 	"DequantizeRows":  func(x loader.Tensor) error { return x.DequantizeRows(make([]float32, x.Shape()[1]), 1, 1) },
 	"DequantizeRange": func(x loader.Tensor) error { return x.DequantizeRange(make([]float32, 5), 3) },
 	"At":              func(x loader.Tensor) error { _, err := x.At(1, 1); return err },
+	"ReadAt":          func(x loader.Tensor) error { _, err := x.ReadAt(make([]byte, 3), 2); return err },
 	"WriteTo":         func(x loader.Tensor) error { _, err := x.WriteTo(io.Discard); return err },
 	"WriteStored":     func(x loader.Tensor) error { _, err := x.WriteStored(io.Discard); return err },
 	"Scale":           func(x loader.Tensor) error { _, _, err := x.Scale(); return err },
