@@ -8,11 +8,6 @@ const (
 	CRCChunk = crcChunk
 )
 
-var (
-	CombineCRC32 = combineCRC32
-	XPow8        = xPow8
-)
-
 // CacheBytes works after Close too.
 func CacheBytes(m *Model) int64 { return int64(m.cache.stats().HeapBytes) }
 

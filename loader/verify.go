@@ -13,13 +13,15 @@ import (
 	"sync/atomic"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/crcmath"
 	"github.com/tensormap/tensormap/mmapio"
 	"github.com/tensormap/tensormap/shard"
 )
 
 // VerifyOptions tune Verify. Nil and zero fields mean the defaults.
 type VerifyOptions struct {
-	// Workers is the number of goroutines that read; 0 means GOMAXPROCS.
+	// Workers is the number of goroutines that read; 0 means GOMAXPROCS, and at least 8 where
+	// the model is not mapped: what they do then is wait.
 	Workers int
 	// Progress, if set, hears how many of how many bytes have been read: from one
 	// goroutine at a time, with done never falling.
@@ -29,7 +31,8 @@ type VerifyOptions struct {
 // Report is what Verify did and found.
 type Report struct {
 	// Checked names what was checked: the files' sections, such as "header" and "footer",
-	// then "bounds", "overlaps", "alignment", and checksums by their field, such as "crc32".
+	// then "bounds", "overlaps", "alignment", "blocks" where tensors are compressed, and
+	// checksums by their field, such as "crc32".
 	Checked []string
 	// Findings are in the order of the checks.
 	Findings []Finding
@@ -58,8 +61,10 @@ func (r *Report) Err() error {
 
 // Verify checks all that can be checked: what opening the model has already made sure of
 // (structure, bounds, overlaps), what its format's audit knows (footer, sizes, alignment,
-// metadata), and the checksums over the files' bytes, with all cores. What is wrong with the
-// model is in the report; the error says that verifying itself failed or was cancelled.
+// metadata), the checksums over the files' bytes, and whether every block of compressed
+// tensors can be expanded, with all cores. Of a model that is not mapped, compressed tensors
+// are read twice. What is wrong with the model is in the report; the error says that
+// verifying itself failed or was cancelled.
 func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error) {
 	if !m.gate.enter() {
 		return nil, m.closedError()
@@ -70,14 +75,26 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 	}
 	v := verifier{ctx: ctx, model: m, progress: opts.Progress, workers: opts.Workers, findings: make([][]Finding, len(m.files)), checked: make(map[string]bool)}
 	if v.workers <= 0 {
-		v.workers = runtime.GOMAXPROCS(0)
+		v.workers = m.verifiers()
 	}
-	if err := cmp.Or(v.audit(), v.compute()); err != nil {
+	if err := v.audit(); err != nil {
+		return nil, err
+	}
+	v.plan()
+	if err := cmp.Or(v.compute(), v.blocks()); err != nil {
 		return nil, err
 	}
 	v.compare()
 	v.report.Findings = slices.Concat(v.findings...)
 	return &v.report, nil
+}
+
+func (m *Model) verifiers() int {
+	n := runtime.GOMAXPROCS(0)
+	if m.files[0].mapping.Aliased() {
+		return n
+	}
+	return max(n, 8)
 }
 
 type verifier struct {
@@ -89,11 +106,13 @@ type verifier struct {
 	findings [][]Finding // by the file that they are about
 	checked  map[string]bool
 
-	sums   []sum
-	pieces []piece // of all that is summed, in the order of files and offsets
+	sums       []sum
+	pieces     []piece  // of all that is summed, in the order of files and offsets
+	compressed []Tensor // whose blocks are expanded
 
-	mu   sync.Mutex // held while progress hears
-	done uint64
+	total uint64     // bytes to read
+	mu    sync.Mutex // held while progress hears
+	done  uint64
 }
 
 // sum is a checksum over bytes of a file, stated there or in another file.
@@ -138,6 +157,9 @@ func (v *verifier) audit() error {
 	}
 	if len(v.model.files) > 1 {
 		v.check("shards")
+	}
+	if v.compressed = v.model.compressed(); len(v.compressed) > 0 {
+		v.check("blocks")
 	}
 	for _, s := range v.sums {
 		v.check(s.Field)
@@ -199,7 +221,7 @@ func (f *file) present() error {
 
 // compare reports the checksums that are not what they should be.
 func (v *verifier) compare() {
-	pow := xPow8(crcChunk)
+	pow := crcmath.XPow8(crcChunk)
 	for _, s := range v.sums {
 		got := v.combined(&s, pow)
 		if got == s.Want {
@@ -223,9 +245,9 @@ func (v *verifier) combined(s *sum, pow uint32) (crc uint32) {
 	for end := s.Offset + s.Size; i < len(v.pieces) && v.pieces[i].file == s.of && v.pieces[i].off < end; i++ {
 		p := v.pieces[i]
 		if p.n == crcChunk {
-			crc = combineCRC32(crc, p.crc, pow)
+			crc = crcmath.Combine(crc, p.crc, pow)
 		} else {
-			crc = combineCRC32(crc, p.crc, xPow8(p.n))
+			crc = crcmath.Combine(crc, p.crc, crcmath.XPow8(p.n))
 		}
 	}
 	return crc
@@ -264,8 +286,8 @@ func cut(pieces []piece, file int, sums []sum) []piece {
 	return pieces
 }
 
-// compute reads all pieces of all files, on all workers.
-func (v *verifier) compute() error {
+// plan finds out what there is to read.
+func (v *verifier) plan() {
 	byFile := make([][]sum, len(v.model.files))
 	for _, s := range v.sums {
 		byFile[s.of] = append(byFile[s.of], s)
@@ -276,6 +298,14 @@ func (v *verifier) compute() error {
 	for _, p := range v.pieces {
 		v.report.BytesRead += p.n
 	}
+	v.total = v.report.BytesRead
+	for _, t := range v.compressed {
+		v.total += t.desc.Stored // of files that exist
+	}
+}
+
+// compute reads all pieces of all files, on all workers.
+func (v *verifier) compute() error {
 	all := uint64(len(v.pieces))
 	var next atomic.Uint64
 	return inParallel(int(min(uint64(v.workers), all)), func() error {
@@ -306,13 +336,19 @@ func (v *verifier) read(r *chunkReader, p *piece) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.path, err)
 	}
-	if v.progress != nil {
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		v.done += p.n
-		v.progress(v.done, v.report.BytesRead)
-	}
+	v.advance(p.n)
 	return nil
+}
+
+// advance tells of n bytes more.
+func (v *verifier) advance(n uint64) {
+	if v.progress == nil {
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.done += n
+	v.progress(v.done, v.total)
 }
 
 // inParallel runs n copies of work, each guarded against faults of mappings, and answers
