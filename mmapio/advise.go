@@ -85,12 +85,22 @@ func (m *Mapping) Unlock(off, n uint64) error {
 // Resident returns how many of the n bytes at off are in memory, whoever
 // brought them there. It knows whole pages, of which it counts the bytes in the
 // range. Linux tells the truth only to those who own or may write the file,
-// and tells others that all of it is resident. Where the mapping is not Mapped,
-// and on other systems, the error is errors.ErrUnsupported.
+// and tells others that all of it is resident: to these, and where the mapping
+// is not Mapped, and on other systems, the error is errors.ErrUnsupported.
 func (m *Mapping) Resident(off, n uint64) (count uint64, err error) {
-	err = m.pages("resident", off, n, outward, func(b []byte) error {
-		lead := off % pageSize // b starts on the page that holds off
-		count, err = resident(b, lead, lead+n)
+	err = m.use("resident", off, n, func(b *backing) error {
+		lo, hi := outward(off, n, m.size)
+		switch {
+		case lo >= hi:
+			return nil
+		case !m.mapped:
+			return errors.ErrUnsupported
+		}
+		all, err := resident(b.data[lo:hi], off-lo, off-lo+n)
+		if err == nil && all == n && !b.candid { // less than all is the truth
+			return fmt.Errorf("%w: the file's owner alone may know", errors.ErrUnsupported)
+		}
+		count = all
 		return err
 	})
 	return count, err

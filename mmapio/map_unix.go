@@ -38,7 +38,7 @@ func Map(path string) (*Mapping, error) {
 	if err := checkSize(info.Size, math.MaxInt); err != nil {
 		return nil, pathError("map", path, err)
 	}
-	return mapSize(path, int(info.Size), func(size int) ([]byte, error) { return mapShared(fd, size) })
+	return mapSize(path, int(info.Size), func(size int) ([]byte, bool, error) { return mapShared(fd, size, info.Uid) })
 }
 
 // open opens a file to read. It does not wait where path is a named pipe without a writer.
@@ -60,29 +60,34 @@ func MapFile(f *os.File) (*Mapping, error) {
 		return nil, err
 	}
 	path := f.Name()
-	return mapSize(path, size, func(size int) (data []byte, err error) {
+	return mapSize(path, size, func(size int) (data []byte, candid bool, err error) {
 		conn, err := f.SyscallConn()
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		// Control rather than Fd, which would change the file's mode and would not
 		// hold off a concurrent Close.
-		closed := conn.Control(func(fd uintptr) { data, err = mapShared(int(fd), size) })
-		return data, cmp.Or(closed, err)
+		closed := conn.Control(func(fd uintptr) {
+			var info unix.Stat_t
+			if err = unix.Fstat(int(fd), &info); err == nil {
+				data, candid, err = mapShared(int(fd), size, info.Uid)
+			}
+		})
+		return data, candid, cmp.Or(closed, err)
 	})
 }
 
 // mapSize makes a Mapping of a file of size bytes, which mmap maps.
-func mapSize(path string, size int, mmap func(size int) ([]byte, error)) (*Mapping, error) {
+func mapSize(path string, size int, mmap func(size int) (data []byte, candid bool, err error)) (*Mapping, error) {
 	if size == 0 { // which mmap refuses
 		return newMapping(path, 0, &backing{data: []byte{}, close: closeNothing}), nil
 	}
-	data, err := mmap(size)
+	data, candid, err := mmap(size)
 	if err != nil {
 		return nil, pathError("map", path, err)
 	}
 	mappings.add(data, path)
-	m := newMapping(path, uint64(size), &backing{data: data, close: func() error {
+	m := newMapping(path, uint64(size), &backing{data: data, candid: candid, close: func() error {
 		mappings.remove(data) // first: the addresses may be another mapping's the moment they are free
 		return unix.Munmap(data)
 	}})
@@ -90,8 +95,10 @@ func mapSize(path string, size int, mmap func(size int) ([]byte, error)) (*Mappi
 	return m, nil
 }
 
-func mapShared(fd, size int) ([]byte, error) {
-	return unix.Mmap(fd, 0, size, unix.PROT_READ, unix.MAP_SHARED)
+// mapShared maps a file of owner's.
+func mapShared(fd, size int, owner uint32) (data []byte, known bool, err error) {
+	data, err = unix.Mmap(fd, 0, size, unix.PROT_READ, unix.MAP_SHARED)
+	return data, err == nil && candid(fd, owner), err
 }
 
 func madvise(b []byte, a Advice) error {

@@ -19,3 +19,5 @@ var kernelAdvice = map[Advice]int{
 func populate([]byte) error { return errors.ErrUnsupported }
 
 func resident(_ []byte, lo, hi uint64) (count uint64, err error) { return 0, errors.ErrUnsupported }
+
+func candid(fd int, owner uint32) bool { return false }
