@@ -383,7 +383,7 @@ func TestReaderSizes(t *testing.T) {
 			t.Errorf("a size of %d: %v", size, err)
 		}
 	}
-	header := fmt.Sprintf(`{"x":{"dtype":"U8","shape":[%d],"data_offsets":[0,%d]}}`, lyingSize, lyingSize)
+	header := fmt.Sprintf(`{"x":{"dtype":"U8","shape":[%d],"data_offsets":[0,%d]}}`, int64(lyingSize), int64(lyingSize))
 	header += strings.Repeat(" ", -len(header)&7)
 	liar := append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...)
 	for _, test := range []struct {
