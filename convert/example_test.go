@@ -1,0 +1,63 @@
+package convert_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+
+	"github.com/tensormap/tensormap/convert"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// GGUF to APR2: blocks of quantized numbers stay as they are, and the metadata has its place.
+func ExampleToAPR2() {
+	m, err := loader.Open("../testdata/gguf/llama.gguf", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	dir, err := os.MkdirTemp("", "")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "model.apr")
+	if _, err := convert.ToAPR2(context.Background(), m, path, nil); err != nil {
+		log.Fatal(err)
+	}
+	out, err := loader.Open(path, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer out.Close()
+	md, err := out.Metadata()
+	if err != nil {
+		log.Fatal(err)
+	}
+	model, _ := md.Get("model_type")
+	fmt.Println(model, out.Len() == m.Len())
+	// Output: llama true
+}
+
+// SafeTensors has no quantized blocks: they are written as numbers.
+func ExampleToSafeTensors() {
+	m, err := loader.Open("../testdata/gguf/llama.gguf", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	dir, err := os.MkdirTemp("", "")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	result, err := convert.ToSafeTensors(context.Background(), m, filepath.Join(dir, "model.safetensors"), &convert.Options{DType: layout.F16})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(result.Tensors == m.Len(), result.Changed)
+	// Output: true []
+}
