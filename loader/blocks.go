@@ -71,15 +71,17 @@ func (t Tensor) storedSlice(off, n uint64) ([]byte, error) {
 }
 
 // read reads as many of the blocks lo to hi-1 as a segment holds, and sets hi accordingly.
-// Where they are all that is left of the tensor, their lengths come along with them;
-// otherwise those that are not known yet are read first, one by one, and nothing else is.
+// Where their lengths are not known and they are many, or all that is left of the tensor,
+// the lengths come along with them; otherwise those are read first, one by one, and nothing
+// else is.
 func (s *stretch) read(sc *scratch) error {
 	t := s.tensor
 	walk := func(off, n uint64) ([]byte, error) {
 		b := sc.storedBytes(n)
 		return b, t.file.readFull(b, t.desc.Offset+off)
 	}
-	if s.hi < s.table.Count() || s.table.Known() >= s.hi {
+	const few = 4
+	if s.table.Known() >= s.hi || s.hi < s.table.Count() && (s.hi-s.lo <= few || s.lo > s.table.Known()) {
 		if err := s.table.Reach(s.hi, walk); err != nil {
 			return err
 		}
@@ -95,14 +97,26 @@ func (s *stretch) read(sc *scratch) error {
 	if err := s.table.Reach(s.lo, walk); err != nil {
 		return err
 	}
-	off, _ := s.table.Span(s.lo, s.lo)
+	off, size := s.estimate()
 	var err error
-	if s.stored, err = walk(off, min(segment, t.desc.Stored-off)); err != nil {
+	if s.stored, err = walk(off, min(segment, size)); err != nil {
 		return err
 	}
 	end, err := s.table.Scan(s.lo, s.stored)
 	s.hi = min(s.hi, end)
 	return err
+}
+
+// estimate is where block lo begins and how many bytes the blocks up to hi take, if they are
+// like those to come on average; one at least is whole. Of the last block it is certain.
+func (s *stretch) estimate() (off, size uint64) {
+	off, _ = s.table.Span(s.lo, s.lo)
+	left, blocks := s.tensor.desc.Stored-off, s.table.Count()-s.lo
+	if s.hi-s.lo == blocks {
+		return off, left
+	}
+	size = left / blocks * (s.hi - s.lo)
+	return off, min(left, max(size, lz4block.LengthBytes+lz4block.MaxStored))
 }
 
 // checkBlocks walks the first n blocks.

@@ -42,6 +42,27 @@
 // ([mmapio.ErrChanged]); the next touch tries again. Descriptors are not kept, but for the
 // directory's and, with [Options.NoMap], those of up to 64 files.
 //
+// # Streaming
+//
+// [OpenReaderAt] opens a model that is not a file here: package httprange reads one from a web
+// server. Nothing is read but what is asked for, and every tensor is a copy, in the cache or in
+// the caller's memory. Bytes, views and Float32s of one tensor fetch that tensor, rows and ranges
+// only what they need. [Model.Prefetch] fetches several tensors at once, neighbours by one
+// request, into the cache: where they are read after that, no request is made for as long as
+// they stay there, which Options.CacheBytes has to allow.
+//
+// # Memory, ahead of time and afterwards
+//
+// [Model.Warm] brings a model, or tensors of it in an order, to where touching them does not
+// wait: a mapped one into the page cache and the process's page table, any other into the
+// model's cache. It takes nothing into its hands: the kernel may drop pages again, the cache
+// evicts what no lease has pinned, and neither changes what a view holds.
+//
+// [Model.Release] is the opposite, for weights that have been copied elsewhere: their pages
+// leave the process, and the cache forgets what no lease has pinned. It ends no lifetime. A
+// view of the mapping reads the file again when it is touched, and a copy lives on for as long
+// as somebody holds it.
+//
 // # Files that change underneath
 //
 // A mapped file that shrinks turns a read past its new end into SIGBUS. Methods that read

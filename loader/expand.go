@@ -292,17 +292,25 @@ type expander struct {
 	head   uint64 // bytes before the first element
 }
 
-// readStep is how many elements are read at a time from a file that is not mapped. It is a
-// multiple of every block.
-const readStep = 1 << 18
+// readStep is how many elements are read at a time from a file that is not mapped, and
+// farStep where a reader of the caller's may have to ask somebody far away. They are
+// multiples of every block.
+const (
+	readStep = 1 << 18
+	farStep  = 1 << 22
+)
 
 // steps expands from a file that is not mapped, through a buffer of fixed size.
 func (e *expander) steps(t Tensor, dst []float32, first uint64) error {
-	_, most := t.span(0, min(readStep, uint64(len(dst)))+uint64(e.dtype.BlockElems()))
+	step := uint64(readStep)
+	if t.file.reader != nil {
+		step = farStep
+	}
+	_, most := t.span(0, min(step, uint64(len(dst)))+uint64(e.dtype.BlockElems()))
 	buf := mmapio.AlignedBytes(int(most))
 	for len(dst) > 0 {
 		// Steps after the first begin at a block.
-		n := min(uint64(len(dst)), readStep-first%readStep)
+		n := min(uint64(len(dst)), step-first%step)
 		if err := e.step(t, dst[:n], first, buf); err != nil {
 			return err
 		}

@@ -283,7 +283,11 @@ func (t Tensor) writeMapped(w io.Writer) (written int64, writerErr, err error) {
 func (t Tensor) writeCopy(w io.Writer) (written int64, writerErr, err error) {
 	section := io.NewSectionReader(t.file.mapping, int64(t.desc.Offset), int64(t.desc.Stored))
 	dst := destination{w: w}
-	written, err = io.CopyBuffer(&dst, section, make([]byte, max(1, min(1<<20, t.desc.Stored))))
+	size := uint64(1 << 20)
+	if t.file.reader != nil {
+		size = segment // few requests, which are worth several connections
+	}
+	written, err = io.CopyBuffer(&dst, section, make([]byte, max(1, min(size, t.desc.Stored))))
 	if dst.err != nil {
 		return written, dst.err, nil
 	}

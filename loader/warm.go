@@ -22,9 +22,8 @@ type WarmPlan struct {
 	// Readers is the number of goroutines that read; 0 means 2, which occupies a disk
 	// without many requests that wait for each other, or 8 where the model is not mapped.
 	Readers int
-	// BytesPerSecond limits the rate of reading what is not in memory yet; 0 does not. What
-	// Linux calls resident for lack of permission to tell (see [mmapio.Mapping.Resident]) is
-	// not limited.
+	// BytesPerSecond limits the rate of reading what is not in memory yet; 0 does not. Where
+	// that is not known (see [mmapio.Mapping.Resident]), all of it is limited.
 	BytesPerSecond uint64
 	// Progress, if set, hears how many of how many bytes are there: from one goroutine at a
 	// time, with done never falling.
@@ -37,7 +36,7 @@ type Warmth struct {
 	// between neighbours. Of a mapped file, what several tensors share counts once.
 	Bytes uint64
 	// Resident is how many of these were in memory before, as [mmapio.Mapping.Resident] and
-	// the model's cache know it; 0 of a mapped file where the platform cannot tell.
+	// the model's cache know it; 0 of a mapped file where the platform does not tell.
 	Resident uint64
 }
 
@@ -274,6 +273,9 @@ func (m *Model) Release(names ...string) error {
 		return m.closedError()
 	}
 	defer m.leave()
+	if len(names) == 0 {
+		names = nil
+	}
 	tensors, err := m.planned(names)
 	if err != nil {
 		return err

@@ -149,8 +149,8 @@ func TestWarmRate(t *testing.T) {
 	took := time.Since(begun).Seconds()
 	if want := 4.0 * n / rate; took < 0.65*want { // the last portion, an eighth of a second's, is not waited for
 		t.Errorf("took %.0f ms, want about %.0f", 1000*took, 1000*want)
-	} else if took > 1.2*want {
-		t.Logf("took %.0f ms, want about %.0f: a slow disk or a busy machine", 1000*took, 1000*want)
+	} else if took > 20*want { // as if the rate were a portion's: even a busy machine is faster
+		t.Errorf("took %.0f ms, want about %.0f", 1000*took, 1000*want)
 	}
 	begun = time.Now()
 	if got, err := m.Warm(t.Context(), &loader.WarmPlan{BytesPerSecond: 1}); err != nil || got.Resident != got.Bytes {
@@ -269,7 +269,7 @@ func TestRelease(t *testing.T) {
 	if left := mappedResident(t, m); left < n || left > n+4*page {
 		t.Errorf("%d bytes are left of one tensor of %d", left, n)
 	}
-	if err := m.Release(); err != nil {
+	if err := m.Release([]string{}...); err != nil { // as without names
 		t.Fatal(err)
 	}
 	if left := mappedResident(t, m); left > 4*page {

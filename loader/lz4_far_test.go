@@ -1,0 +1,64 @@
+package loader_test
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/loader/lz4block"
+)
+
+// TestCompressedRunFromAfar reads a compressed tensor from front to back in runs of many
+// blocks: the lengths of blocks are not asked for one by one, and little comes twice.
+func TestCompressedRunFromAfar(t *testing.T) {
+	const run, runs = 30 * lz4block.Size, 10
+	c := compressible("x", layout.U8, run*runs)
+	file := lz4File(t, c)
+	r := &counter{r: bytes.NewReader(file)}
+	m, err := loader.OpenReaderAt(t.Context(), r, int64(len(file)), nil)
+	m = opened(t, m, err)
+	x := tensor(t, m, "x")
+	r.reset()
+	values := make([]float32, run)
+	at := 0
+	for got, err := range x.Values(values) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range got {
+			if v != float32(c.data[at+i]) {
+				t.Fatalf("element %d is %v", at+i, v)
+			}
+		}
+		at += len(got)
+	}
+	if at != run*runs || r.reads.Load() > 4*runs || r.bytes.Load() > int64(x.StoredBytes())*5/4 {
+		t.Errorf("%d elements in %d reads of %d bytes, of %d stored", at, r.reads.Load(), r.bytes.Load(), x.StoredBytes())
+	}
+}
+
+// TestLargeReadsFromAfar: what a request costs is paid for many megabytes.
+func TestLargeReadsFromAfar(t *testing.T) {
+	const n = 20 << 20
+	c := random("x", layout.U8, n)
+	file := apr2File(t, nil, []content{c})
+	r := &counter{r: bytes.NewReader(file)}
+	m, err := loader.OpenReaderAt(t.Context(), r, int64(len(file)), nil)
+	m = opened(t, m, err)
+	x := tensor(t, m, "x")
+	r.reset()
+	var out bytes.Buffer
+	if _, err := x.WriteTo(&out); err != nil || !bytes.Equal(out.Bytes(), c.data) || r.reads.Load() > 2 || r.bytes.Load() != n {
+		t.Errorf("WriteTo: %d reads of %d bytes, %v", r.reads.Load(), r.bytes.Load(), err)
+	}
+	r.reset()
+	values := make([]float32, n)
+	if err := x.Dequantize(values); err != nil || r.reads.Load() > 5 || r.bytes.Load() != n {
+		t.Errorf("Dequantize: %d reads of %d bytes, %v", r.reads.Load(), r.bytes.Load(), err)
+	}
+	if i := slices.IndexFunc(values, func(v float32) bool { return v != v }); i >= 0 || values[n-1] != float32(c.data[n-1]) {
+		t.Error("other values")
+	}
+}
