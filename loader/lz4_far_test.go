@@ -62,3 +62,22 @@ func TestLargeReadsFromAfar(t *testing.T) {
 		t.Error("other values")
 	}
 }
+
+// TestWriteToPrefetched: what has been fetched is not fetched again.
+func TestWriteToPrefetched(t *testing.T) {
+	list := []content{random("raw", layout.U8, 1000), random("scaled", layout.Q8_0, 64)}
+	file := apr2File(t, nil, list)
+	r := &counter{r: bytes.NewReader(file)}
+	m, err := loader.OpenReaderAt(t.Context(), r, int64(len(file)), nil)
+	m = opened(t, m, err)
+	if err := m.Prefetch(t.Context(), "raw", "scaled"); err != nil {
+		t.Fatal(err)
+	}
+	r.reset()
+	for _, c := range list {
+		var out bytes.Buffer
+		if n, err := tensor(t, m, c.name).WriteTo(&out); err != nil || n != int64(len(c.data)) || !bytes.Equal(out.Bytes(), c.data) || r.reads.Load() > 0 {
+			t.Errorf("%s: %d bytes in %d reads, %v", c.name, n, r.reads.Load(), err)
+		}
+	}
+}

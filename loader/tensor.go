@@ -204,10 +204,10 @@ func (t Tensor) WriteTo(w io.Writer) (written int64, err error) {
 	if err := t.readable(); err != nil {
 		return 0, t.wrap(err)
 	}
-	if t.desc.Encoding == layout.Raw {
+	if t.inPlace() {
 		return t.writeStored(w)
 	}
-	return t.writeDecoded(w)
+	return t.writeElements(w)
 }
 
 // WriteStored writes the bytes as the file has them, compressed ones compressed, to w;
@@ -245,8 +245,8 @@ func (t Tensor) writeStored(w io.Writer) (written int64, err error) {
 	return written, writerErr
 }
 
-// writeDecoded is WriteTo for elements that are not stored raw.
-func (t Tensor) writeDecoded(w io.Writer) (written int64, err error) {
+// writeElements is WriteTo for elements that are not in place.
+func (t Tensor) writeElements(w io.Writer) (written int64, err error) {
 	b, ok, err := t.cached()
 	switch {
 	case err != nil:
@@ -254,6 +254,8 @@ func (t Tensor) writeDecoded(w io.Writer) (written int64, err error) {
 	case ok:
 		n, err := w.Write(b)
 		return int64(n), err
+	case t.desc.Encoding == layout.Raw:
+		return t.writeStored(w)
 	}
 	dst := destination{w: w}
 	err = dst.take(t, t.writeBlocks)
