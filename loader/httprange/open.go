@@ -63,13 +63,21 @@ func setDefault[T int | int64 | time.Duration](v *T, def T) {
 
 // defaultClient has no limits on time of its own, since Options.Stall covers all, and no
 // dialer, for which net/http would give up a browser's fetch (GOOS=js).
-var defaultClient = &http.Client{Transport: &http.Transport{
-	Proxy:               http.ProxyFromEnvironment,
-	MaxIdleConnsPerHost: 16,
-	IdleConnTimeout:     60 * time.Second,
-	ForceAttemptHTTP2:   true,
-	DisableCompression:  true, // offsets are those of the file itself
-}}
+var defaultClient = &http.Client{
+	Transport: &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		MaxIdleConnsPerHost: 16,
+		IdleConnTimeout:     60 * time.Second,
+		ForceAttemptHTTP2:   true,
+		DisableCompression:  true, // offsets are those of the file itself
+	},
+	CheckRedirect: func(_ *http.Request, via []*http.Request) error {
+		if len(via) >= 10 { // as net/http, whose error cannot be told from one that passes
+			return fmt.Errorf("%w: %d redirects", ErrResponse, len(via))
+		}
+		return nil
+	},
+}
 
 // Reader reads one remote file. It is safe for concurrent use.
 type Reader struct {
