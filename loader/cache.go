@@ -78,6 +78,9 @@ func (c *cache) get(key cacheKey, l *Lease, expand func() (buffer, error)) (buff
 		c.fill(e, expand)
 	}
 	<-e.done
+	if e.err != nil {
+		c.letGo(e, l)
+	}
 	return e.buf, e.err
 }
 
@@ -162,6 +165,17 @@ func (c *cache) pin(e *entry, l *Lease) {
 	}
 	l.pins[e] = struct{}{}
 	e.pins++
+}
+
+// letGo is for an entry that could not be filled: a lease that tries again and again must
+// not gather what failed.
+func (c *cache) letGo(e *entry, l *Lease) {
+	if l == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(l.pins, e)
 }
 
 // unpin lets go of everything that l has pinned.

@@ -118,3 +118,25 @@ func TestSecondReleaseIsHarmless(t *testing.T) {
 	}
 	other.Release()
 }
+
+// TestLeaseForgetsFailures: what cannot be expanded costs a lease nothing, however often it is
+// tried.
+func TestLeaseForgetsFailures(t *testing.T) {
+	c := compressible("x", layout.U8, 100_000)
+	bad := lz4Blocks(t, c.data)
+	copy(bad[4:], []byte{0, 0, 0})
+	m := openBytes(t, lz4FileOf(t, []content{c}, [][]byte{bad}), nil)
+	l := acquire(t, m)
+	defer l.Release()
+	for range 3 {
+		if _, err := tensor(t, l, "x").Bytes(); !errors.Is(err, layout.ErrInvalid) {
+			t.Error(err)
+		}
+	}
+	if n := loader.Pins(l); n != 0 {
+		t.Errorf("%d entries are pinned", n)
+	}
+	if _, err := tensor(t, l, "before").Float32s(); err != nil || loader.Pins(l) != 1 {
+		t.Errorf("%d entries are pinned, %v", loader.Pins(l), err)
+	}
+}
