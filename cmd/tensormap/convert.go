@@ -57,6 +57,7 @@ type convertOptions struct {
 	shards   byteSize
 	metadata string
 	to       choice
+	jobs     jobs
 	source   layout.Format // the only one to be read, unless it is Unknown
 
 	noSideFiles, noAliases bool
@@ -83,7 +84,7 @@ func newConvertOptions() *convertOptions {
 func convertCommand() *cobra.Command {
 	opts := newConvertOptions()
 	cmd := &cobra.Command{
-		Use:   "convert IN OUT [--dtype TYPE] [--keep GLOB]... [--compress[=hc]] [--shard-size SIZE] [--align 32|64] [--metadata config.json] [--dry-run [--json]]",
+		Use:   "convert IN OUT [--dtype TYPE] [--keep GLOB]... [--compress[=hc]] [--shard-size SIZE] [--align 32|64] [--metadata config.json] [--dry-run [--json]] [-j N]",
 		Short: "Write a model as an APR2 or SafeTensors file",
 		Long:  convertLong,
 		Args:  operands("IN", "OUT"),
@@ -107,11 +108,13 @@ func convertCommand() *cobra.Command {
 func (opts *convertOptions) addFlags(cmd *cobra.Command) {
 	opts.align.addTo(cmd, "align", "align every tensor to so many bytes")
 	opts.dtype.addTo(cmd, "dtype", "re-encode real numbers")
-	cmd.Flags().Var(&opts.keep, "keep", "leave tensors as they are whose name matches")
+	cmd.Flags().Var(&opts.keep, "keep", "leave tensors as they are whose name matches `GLOB`")
+	complete(cmd, "keep", completeFilter)
 	opts.compress.addTo(cmd, "compress", "compress tensors that become smaller")
 	cmd.Flags().Lookup("compress").NoOptDefVal = "fast"
 	cmd.Flags().BoolVar(&opts.dryRun, "dry-run", false, "say what would be written, and write nothing")
 	cmd.Flags().BoolVar(&opts.json, "json", false, "with --dry-run: say it as JSON")
+	opts.jobs.addTo(cmd)
 }
 
 func convertModel(ctx context.Context, stdout, stderr io.Writer, in, out string, opts *convertOptions) error {
@@ -128,6 +131,7 @@ func convertModel(ctx context.Context, stdout, stderr io.Writer, in, out string,
 		return err
 	}
 	defer done()
+	defer opts.jobs.limit()()
 	if err := cmp.Or(opts.checkSource(in, m), checkOutput(out, m)); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/tensormap/tensormap/convert"
@@ -19,8 +20,14 @@ var writers = map[layout.Format]func(context.Context, *loader.Model, string, *co
 	layout.SafeTensors: convert.ToSafeTensors,
 }
 
+// notWritten are the ends of names that promise a format which can only be read.
+var notWritten = []string{".gguf", ".april", ".tsm"}
+
 // format is that of a new file called out.
 func (opts *convertOptions) format(out string) (layout.Format, error) {
+	if opts.to.value == "" && slices.Contains(notWritten, strings.ToLower(filepath.Ext(out))) {
+		return 0, usageError{fmt.Errorf("%s: convert writes APR2 and SafeTensors; --to says which, whatever OUT is called", out)}
+	}
 	if opts.to.value == "apr" || opts.to.value == "" && !strings.EqualFold(filepath.Ext(out), ".safetensors") {
 		return layout.APR2, nil
 	}
@@ -28,6 +35,9 @@ func (opts *convertOptions) format(out string) (layout.Format, error) {
 	case "", "f32", "f16", "bf16":
 	default:
 		return 0, usageError{fmt.Errorf("--dtype %s: SafeTensors has f32, f16 and bf16", opts.dtype.value)}
+	}
+	if opts.shards > 0 {
+		return 0, usageError{errors.New("--shard-size: a SafeTensors file is not divided")}
 	}
 	if opts.compress.value != "" {
 		return 0, usageError{errors.New("--compress: SafeTensors has no compression")}

@@ -214,6 +214,14 @@ func completeTensor(_ *cobra.Command, args []string, prefix string) ([]string, c
 	return nil, cobra.ShellCompDirectiveNoFileComp
 }
 
+// completeFilter offers the same for a flag that takes a pattern.
+func completeFilter(_ *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return tensorNames(args[0], prefix), cobra.ShellCompDirectiveNoFileComp
+}
+
 // tensorNames are the names that begin with prefix; none of a file that cannot be opened,
 // since a completion has nowhere to complain, and none of an address, since nobody has asked
 // to fetch anything. Shells get one name a line.

@@ -60,6 +60,7 @@ func inspectCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&opts.json, "json", false, "write JSON, for programs (metadata is always in it)")
 	cmd.Flags().Var(&opts.filter, "filter", "only tensors whose name matches `GLOB`")
+	complete(cmd, "filter", completeFilter)
 	cmd.Flags().BoolVar(&opts.metadata, "metadata", false, "show the metadata too")
 	cmd.Flags().BoolVar(&opts.graph, "graph", false, "show the computation graph too")
 	opts.addTo(cmd)

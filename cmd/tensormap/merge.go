@@ -8,16 +8,19 @@ APR2 manifest, a SafeTensors index, or any file of a GGUF split.`
 
 func mergeCommand() *cobra.Command {
 	var open opener
+	var threads jobs
 	cmd := &cobra.Command{
-		Use:   "merge MANIFEST OUT",
+		Use:   "merge MANIFEST OUT [-j N]",
 		Short: "Write a model of several files as a single APR2 file",
 		Long:  mergeLong,
 		Args:  operands("MANIFEST", "OUT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			defer threads.limit()()
 			return rewrite(cmd.Context(), cmd.ErrOrStderr(), &open, "merging", args[0], args[1], 0)
 		},
 		DisableFlagsInUseLine: true,
 	}
 	open.addTo(cmd)
+	threads.addTo(cmd)
 	return cmd
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -24,8 +26,9 @@ file of its own. A model that fits into one file becomes one file. IN may have s
 func splitCommand() *cobra.Command {
 	var open opener
 	var shards byteSize
+	var threads jobs
 	cmd := &cobra.Command{
-		Use:   "split IN OUT --shard-size SIZE",
+		Use:   "split IN OUT --shard-size SIZE [-j N]",
 		Short: "Divide a model among APR2 files of at most a given size",
 		Long:  splitLong,
 		Args:  operands("IN", "OUT"),
@@ -33,18 +36,23 @@ func splitCommand() *cobra.Command {
 			if shards == 0 {
 				return usageError{errors.New("missing --shard-size")}
 			}
+			defer threads.limit()()
 			return rewrite(cmd.Context(), cmd.ErrOrStderr(), &open, "splitting", args[0], args[1], shards)
 		},
 		DisableFlagsInUseLine: true,
 	}
 	open.addTo(cmd)
 	shards.addTo(cmd)
+	threads.addTo(cmd)
 	return cmd
 }
 
 // rewrite is what split and merge do: other files of the same bytes. Without shards there is
 // one file.
 func rewrite(ctx context.Context, stderr io.Writer, o *opener, doing, in, out string, shards byteSize) error {
+	if strings.EqualFold(filepath.Ext(out), ".safetensors") {
+		return usageError{fmt.Errorf("%s: an APR2 file by the name of another format; convert writes SafeTensors", out)}
+	}
 	m, done, err := o.openToCopy(ctx, in)
 	if err != nil {
 		return err
@@ -104,8 +112,8 @@ func reportWritten(stderr io.Writer, out string, r convert.Result, shards byteSi
 	if r.Shards > 0 {
 		divided = " in " + plural(r.Shards, "shard")
 	}
-	fmt.Fprintf(stderr, "%s: wrote %s tensors%s, %s in %s, %s\n", printable(out),
-		grouped(uint64(r.Tensors)), divided, size(r.Bytes), duration(took), speed(r.Bytes, took))
+	fmt.Fprintf(stderr, "%s: wrote %s%s, %s in %s, %s\n", printable(out),
+		plural(r.Tensors, "tensor"), divided, size(r.Bytes), duration(took), speed(r.Bytes, took))
 	if shards > 0 && r.Shards == 0 {
 		fmt.Fprintln(stderr, "not divided: one file is not larger than --shard-size")
 	}

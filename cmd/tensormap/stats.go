@@ -50,7 +50,8 @@ func (o *surveyOptions) addTo(cmd *cobra.Command) {
 	o.opener.addTo(cmd)
 	cmd.Flags().BoolVar(&o.json, "json", false, "write JSON, for programs")
 	cmd.Flags().Var(&o.filter, "filter", "only tensors whose name matches `GLOB` (see tensormap help inspect)")
-	cmd.Flags().VarP(&o.jobs, "jobs", "j", "work with `N` threads (default: all cores)")
+	complete(cmd, "filter", completeFilter)
+	o.jobs.addTo(cmd)
 }
 
 func (o *surveyOptions) with(bar *progress) survey.Options {

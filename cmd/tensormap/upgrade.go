@@ -21,7 +21,7 @@ func upgradeCommand() *cobra.Command {
 	opts.source = layout.APR1
 	opts.to.value = "apr"
 	cmd := &cobra.Command{
-		Use:   "upgrade V1.apr V2.apr [--dtype TYPE] [--keep GLOB]... [--compress[=hc]] [--align 32|64] [--dry-run [--json]]",
+		Use:   "upgrade V1.apr V2.apr [--dtype TYPE] [--keep GLOB]... [--compress[=hc]] [--align 32|64] [--dry-run [--json]] [-j N]",
 		Short: "Write an APR1 file as an APR2 file",
 		Long:  upgradeLong,
 		Args:  operands("V1.apr", "V2.apr"),

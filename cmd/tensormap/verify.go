@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"strconv"
 	"strings"
 	"time"
 
@@ -30,24 +29,6 @@ type verifyOptions struct {
 	jobs jobs
 }
 
-// jobs is a flag that counts threads; 0 is as many as there are cores.
-type jobs uint
-
-// maxJobs is more than any machine can use.
-const maxJobs = 1024
-
-func (j *jobs) String() string { return strconv.Itoa(int(*j)) }
-func (j *jobs) Type() string   { return "uint" }
-
-func (j *jobs) Set(s string) error {
-	n, err := strconv.ParseUint(s, 10, 64)
-	if errors.Is(err, strconv.ErrSyntax) {
-		return errors.New("must be a whole number, not negative")
-	}
-	*j = jobs(min(n, maxJobs)) // out of range, n is the most there is
-	return nil
-}
-
 func verifyCommand() *cobra.Command {
 	var opts verifyOptions
 	cmd := &cobra.Command{
@@ -62,6 +43,7 @@ func verifyCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&opts.json, "json", false, "write JSON, for programs")
 	cmd.Flags().VarP(&opts.jobs, "jobs", "j", "read with `N` threads (default: all cores; 8 of an address)")
+	complete(cmd, "jobs", cobra.NoFileCompletions)
 	opts.addTo(cmd)
 	return cmd
 }
