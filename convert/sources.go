@@ -7,20 +7,20 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
+// describers say what of a format's metadata APR2 has keys of its own for: they add it to md,
+// and answer with what is to be kept under the format's name. Other formats are kept whole.
+var describers = map[layout.Format]func(md *layout.Metadata, from layout.Metadata) (own layout.Metadata){
+	layout.APR2:        describeAPR2,
+	layout.SafeTensors: describeSafeTensors,
+	layout.GGUF:        describeGGUF,
+	layout.APR1:        describeAPR1,
+	layout.April:       describeApril,
+}
+
 // describe adds to md what the source says: from, the metadata of a file of format f.
 func describe(md *layout.Metadata, f layout.Format, from layout.Metadata) {
-	switch f {
-	case layout.APR2:
-		md.Merge(from)
-		return
-	case layout.SafeTensors:
-		from = describeSafeTensors(md, from)
-	case layout.GGUF:
-		describeGGUF(md, from)
-	case layout.APR1:
-		from = describeAPR1(md, from)
-	case layout.April:
-		describeApril(md, from)
+	if describer, ok := describers[f]; ok {
+		from = describer(md, from)
 	}
 	if len(from) == 0 {
 		return
@@ -29,6 +29,12 @@ func describe(md *layout.Metadata, f layout.Format, from layout.Metadata) {
 	md.Set(name, from)
 	setObject(md, name+"_types", typesOf(from, f == layout.GGUF))
 	setObject(md, name+"_bytes", bytesOf(from))
+}
+
+// describeAPR2 leaves everything where it is.
+func describeAPR2(md *layout.Metadata, from layout.Metadata) (own layout.Metadata) {
+	md.Merge(from)
+	return nil
 }
 
 // apr2Prefix marks the keys of SafeTensors' __metadata__ that hold APR2 metadata, as JSON.
@@ -67,11 +73,11 @@ func parseValue(text string) (any, error) {
 
 // describeGGUF maps what APR2 has keys of its own for. The architecture is what the file says
 // of it, under keys such as llama.block_count.
-func describeGGUF(md *layout.Metadata, from layout.Metadata) {
+func describeGGUF(md *layout.Metadata, from layout.Metadata) (own layout.Metadata) {
 	v, _ := from.Get("general.architecture")
 	name, ok := v.(string)
 	if !ok || name == "" {
-		return
+		return from
 	}
 	md.Set("model_type", name)
 	architecture := layout.Metadata{}
@@ -84,6 +90,7 @@ func describeGGUF(md *layout.Metadata, from layout.Metadata) {
 	if tokens, ok := from.Get("tokenizer.ggml.tokens"); ok {
 		md.Set("vocab", tokens)
 	}
+	return from
 }
 
 // whisperDimensions are those of APR1's header, which APR2's example has under architecture.
@@ -125,7 +132,7 @@ func describeAPR1(md *layout.Metadata, from layout.Metadata) (rest layout.Metada
 
 // describeApril takes vocabulary and dimensions from the parameters, which stay where they
 // are as well.
-func describeApril(md *layout.Metadata, from layout.Metadata) {
+func describeApril(md *layout.Metadata, from layout.Metadata) (own layout.Metadata) {
 	md.Set("model_type", "april")
 	params := slices.Clone(object(from, "params"))
 	if tokens, ok := params.Get("tokens"); ok {
@@ -133,6 +140,7 @@ func describeApril(md *layout.Metadata, from layout.Metadata) {
 	}
 	setObject(&params, "tokens", nil)
 	md.Set("architecture", params)
+	return from
 }
 
 // safeTensorsMetadata is APR2 metadata as __metadata__ can hold it, whose values are strings:

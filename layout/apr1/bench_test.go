@@ -30,7 +30,7 @@ func manyTensors(t testing.TB, n int, d layout.DType) layouttest.Sparse {
 func manyJSON(n int) layouttest.Sparse {
 	var index []byte
 	for i := range n {
-		index = fmt.Appendf(index, `,{"name":"decoder.layers.%d.self_attn.%d.weight","dtype":"F32","shape":[384,384],"offset":%d,"size":589824}`, i/8, i%8, i*589824)
+		index = fmt.Appendf(index, `,{"name":"decoder.layers.%d.self_attn.%d.weight","dtype":"F32","shape":[384,384],"offset":%d,"size":589824}`, i/8, i%8, uint64(i)*589824)
 	}
 	index[0] = '['
 	index = append(index, ']')
