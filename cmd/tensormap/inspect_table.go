@@ -45,10 +45,7 @@ func writeTables(w *bufio.Writer, in *inspection, s screen, opts *inspectOptions
 
 func (in *inspection) header(all *total, opts *inspectOptions) facts {
 	var f facts
-	for _, file := range in.Files {
-		f.add("file", printable(file.Path))
-		f.add("size", exactly(size(file.Size), file.Size, 1024, " bytes"))
-	}
+	in.addFiles(&f)
 	format := in.Format.String()
 	if in.Version != "" {
 		format += " " + printable(in.Version)
@@ -65,6 +62,29 @@ func (in *inspection) header(all *total, opts *inspectOptions) facts {
 	f.add("elements", exactly(count(all.elements), all.elements, 1000, ""))
 	f.add("data", size(all.bytes))
 	return f
+}
+
+// addFiles adds the files of a model. Several have the numbers that the tensors' table calls them
+// by; of more than a person reads, those in the middle are left out.
+func (in *inspection) addFiles(f *facts) {
+	const most, first, last = 12, 6, 3
+	n, all := len(in.Files), uint64(0)
+	for _, file := range in.Files {
+		all += file.Size
+	}
+	if n == 1 {
+		f.add("file", printable(in.Files[0].Path))
+	} else {
+		f.add("files", grouped(uint64(n)))
+	}
+	f.add("size", exactly(size(all), all, 1024, " bytes"))
+	for i := 0; n > 1 && i < n; i++ {
+		if n > most && i == first {
+			i = n - last
+			f.add("…", fmt.Sprintf("%s more (--json lists all)", grouped(uint64(i-first))))
+		}
+		f.add("file "+strconv.Itoa(i), fmt.Sprintf("%s, %s", printable(in.Files[i].Path), size(in.Files[i].Size)))
+	}
 }
 
 // summaryFacts are what the format says first, as much as a person reads: a hostile file's name

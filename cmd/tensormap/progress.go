@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"math"
+	"os"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -72,6 +73,7 @@ func newBar(w io.Writer, what string, total int64) *progressbar.ProgressBar {
 		progressbar.OptionSetWidth(24),
 		progressbar.OptionThrottle(65*time.Millisecond),
 		progressbar.OptionClearOnFinish(),
+		progressbar.OptionUseANSICodes(os.Getenv("TERM") != "dumb"), // clears what is typed behind the bar, such as ^C
 		progressbar.OptionSetTheme(progressbar.Theme{
 			Saucer: "━", SaucerHead: "━", SaucerPadding: "─", BarStart: "", BarEnd: "",
 		}),
