@@ -19,8 +19,8 @@ type WarmPlan struct {
 	// Tensors are brought in this order, each once; nil means all, file by file in the order
 	// in which they are stored. An empty list that is not nil means none.
 	Tensors []string
-	// Readers is the number of goroutines that read; 0 means 2, which occupies a disk
-	// without many requests that wait for each other, or 8 where the model is not mapped.
+	// Readers is the number of goroutines that read; 0 means 1, whose requests are large
+	// enough to occupy a disk, or 8 where the model is not mapped.
 	Readers int
 	// BytesPerSecond limits the rate of reading what is not in memory yet; 0 does not. Where
 	// that is not known (see [mmapio.Mapping.Resident]), all of it is limited.
@@ -196,7 +196,7 @@ func (w *warming) readers() int {
 	case w.plan.Readers > 0:
 		return w.plan.Readers
 	case len(w.list) > 0 && w.list[0].file.mapping.Aliased():
-		return 2
+		return 1
 	}
 	return 8
 }
@@ -239,19 +239,13 @@ func (w *warming) read(ctx context.Context, p *portion) error {
 	return p.file.wrap(p.populate())
 }
 
-// willNeed is how much is announced to the kernel at a time. Of a longer stretch it reads, by
-// the device's settings, only the beginning.
-const willNeed = 512 << 10
-
-// populate reads a portion of a mapped file. Announced first, all of it is on its way at
-// once, and nothing else: faults alone would read small pieces and then ahead, by how the
-// device is set up.
+// populate reads a portion of a mapped file. Announced first, it is on its way in as large
+// requests as the device takes, and nothing else is: faults alone would read small pieces and
+// then ahead, by how the device is set up.
 func (p *portion) populate() error {
 	mapping := p.file.mapping
-	for off, end := p.off, p.off+p.n; off < end && p.resident < p.n; off += willNeed {
-		if err := mapping.Advise(mmapio.WillNeed, off, min(willNeed, end-off)); err != nil {
-			break // Populate does without
-		}
+	if p.resident < p.n {
+		mapping.Advise(mmapio.WillNeed, p.off, p.n) // Populate does without, too
 	}
 	return mapping.Populate(p.off, p.n)
 }
