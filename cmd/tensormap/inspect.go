@@ -147,6 +147,7 @@ type tensorInfo struct {
 	ZeroPoint   *int64          `json:"zero_point,omitempty"`
 
 	scaleUnreadable bool
+	unaligned       bool // in its file, whether that is mapped or not
 }
 
 func newInspection(m *loader.Model, opts *inspectOptions) *inspection {
@@ -176,6 +177,8 @@ func newInspection(m *loader.Model, opts *inspectOptions) *inspection {
 			continue
 		}
 		info, err := newTensorInfo(t)
+		index := files[t.File()].Layout.Index()
+		info.unaligned = t.StoredBytes() > 0 && !index.Aligned(&layout.Tensor{DType: t.DType(), Offset: t.Offset()})
 		if in.err == nil {
 			in.err = err
 		}

@@ -226,7 +226,7 @@ func (t *tensorInfo) note() string {
 	switch {
 	case t.Encoding != layout.Raw:
 		notes = append(notes, fmt.Sprintf("%s, %s raw", t.Encoding, size(t.RawBytes)))
-	case !t.ZeroCopy && t.StoredBytes > 0:
+	case t.unaligned:
 		notes = append(notes, "unaligned, copied on use")
 	}
 	if t.scaleUnreadable {
