@@ -126,6 +126,9 @@ func TestDamaged(t *testing.T) {
 
 // The heap that a large tensor takes is that of the workers, whatever its size.
 func TestMemory(t *testing.T) {
+	if runtime.GOOS == "js" {
+		t.Skip("there every system call allocates what it reads")
+	}
 	const elements = 16 << 20
 	head := safeTensors(t, tensor{"w", layout.F32, []uint64{elements}, nil})
 	text := strings.Replace(string(head), `"data_offsets":[0,0]`, `"data_offsets":[0,67108864]`, 1)
