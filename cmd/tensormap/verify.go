@@ -77,18 +77,12 @@ func verify(ctx context.Context, stdout, stderr io.Writer, path string, opts *ve
 	return err
 }
 
-// remoteWorkers are more than the cores, since what they do is wait.
-const remoteWorkers = 8
-
 func verifyFile(ctx context.Context, path string, o *opener, opts *loader.VerifyOptions) (*loader.Report, error) {
 	m, done, err := o.open(ctx, path)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	if isAddress(path) && opts.Workers == 0 {
-		opts.Workers = remoteWorkers
-	}
 	return m.Verify(ctx, opts)
 }
 
