@@ -1,0 +1,136 @@
+package loader
+
+import (
+	"io"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tensormap/tensormap/loader/lz4block"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// writeBlocks writes all elements to w.
+func (t Tensor) writeBlocks(w io.Writer) error {
+	raw := t.desc.Raw
+	if raw == 0 {
+		return t.blocks().Empty()
+	}
+	sc := takeScratch()
+	defer sc.give()
+	for off := uint64(0); off < raw; {
+		// To the end each time: then a file that is not mapped is read in large pieces.
+		s, err := t.stretch(sc, off/lz4block.Size, lz4block.Count(raw))
+		if err != nil {
+			return err
+		}
+		if err := s.write(sc, w); err != nil {
+			return err
+		}
+		off = min(raw, s.hi*lz4block.Size)
+	}
+	return nil
+}
+
+// write writes what the blocks yield to w, decompressed on all cores where they are worth it.
+func (s *stretch) write(sc *scratch, w io.Writer) error {
+	if !s.large() {
+		for i := s.lo; i < s.hi; i++ {
+			b, err := s.block(sc, i)
+			if err != nil {
+				return err
+			}
+			if _, err := w.Write(b); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	const blocks = copyBytes / lz4block.Size
+	end := min(s.tensor.desc.Raw, s.hi*lz4block.Size)
+	return writeInOrder(w, (s.hi-s.lo+blocks-1)/blocks, func(sc *scratch, piece []byte, i uint64) (int, error) {
+		off := (s.lo + i*blocks) * lz4block.Size
+		n := min(copyBytes, end-off)
+		return int(n), s.copy(sc, piece[:n], off)
+	})
+}
+
+// copyBlocks writes the blocks as they are stored in a file that is not mapped to w.
+func (t Tensor) copyBlocks(w io.Writer) error {
+	table := t.blocks()
+	sc := takeScratch()
+	defer sc.give()
+	sc.tensor = nil // for every stretch to have its bytes
+	for lo := uint64(0); lo < table.Count(); {
+		s, err := t.stretch(sc, lo, table.Count())
+		if err != nil {
+			return err
+		}
+		_, size := table.Span(lo, s.hi)
+		if _, err := w.Write(s.stored[:size]); err != nil {
+			return err
+		}
+		lo = s.hi
+	}
+	return table.Empty()
+}
+
+// pieces are *[copyBytes]byte: memory for what has been decompressed and not been written.
+var pieces = sync.Pool{New: func() any { return new([copyBytes]byte) }}
+
+// piecesPerCore is how far the cores may be ahead of what is written: enough for them to have
+// work while a write takes its time, and few enough for the pieces to stay in their caches.
+const piecesPerCore = 4
+
+// writeInOrder has all cores produce pieces 0 to n-1, and writes one after the other to w from
+// the caller's goroutine meanwhile. The first error in that order ends it.
+func writeInOrder(w io.Writer, n uint64, produce func(sc *scratch, piece []byte, i uint64) (int, error)) error {
+	type product struct {
+		piece *[copyBytes]byte
+		n     int
+		err   error
+	}
+	cores := min(uint64(runtime.GOMAXPROCS(0)), n)
+	slots := min(cores*piecesPerCore, n)
+	ring := make([]chan product, slots) // piece i comes through ring[i%slots]
+	leave := make(chan struct{}, slots) // to produce one more
+	for i := range ring {
+		ring[i] = make(chan product, 1)
+		leave <- struct{}{}
+	}
+	var next atomic.Uint64
+	var wg sync.WaitGroup
+	for range cores {
+		wg.Go(func() {
+			sc := takeScratch()
+			defer sc.give()
+			for range leave {
+				i := next.Add(1) - 1
+				if i >= n {
+					return
+				}
+				p := product{piece: pieces.Get().(*[copyBytes]byte)}
+				p.err = mmapio.Guard(func() (err error) {
+					p.n, err = produce(sc, p.piece[:], i)
+					return err
+				})
+				ring[i%slots] <- p
+			}
+		})
+	}
+	defer wg.Wait() // nobody reads the file once this is over, however it ends
+	defer close(leave)
+	defer next.Store(n)
+	for i := range n {
+		p := <-ring[i%slots]
+		if p.err != nil {
+			return p.err
+		}
+		if _, err := w.Write(p.piece[:p.n]); err != nil {
+			return err
+		}
+		pieces.Put(p.piece)
+		leave <- struct{}{}
+	}
+	return nil
+}
