@@ -294,6 +294,16 @@ func iq4_XSAVX2(dst []float32, src []byte)
 //go:noescape
 func iq4_XSAVX2Stream(dst []float32, src []byte)
 
+// q8_KAVX2 is q8_KGeneric.
+//
+//go:noescape
+func q8_KAVX2(dst []float32, src []byte)
+
+// q8_KAVX2Stream is q8_KGeneric, storing past the caches.
+//
+//go:noescape
+func q8_KAVX2Stream(dst []float32, src []byte)
+
 // encodeF16AVX2 is encodeF16Generic.
 //
 //go:noescape

@@ -304,6 +304,16 @@ func iq4_XSAVX512(dst []float32, src []byte)
 //go:noescape
 func iq4_XSAVX512Stream(dst []float32, src []byte)
 
+// q8_KAVX512 does what q8_KGeneric does.
+//
+//go:noescape
+func q8_KAVX512(dst []float32, src []byte)
+
+// q8_KAVX512Stream does what q8_KGeneric does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func q8_KAVX512Stream(dst []float32, src []byte)
+
 // encodeF16AVX512 does what encodeF16Generic does.
 //
 //go:noescape

@@ -32,15 +32,24 @@ func eachLevel(t *testing.T, f func(t *testing.T)) {
 func eachKernel(t *testing.T, f func(t *testing.T, d layout.DType, k kernel)) {
 	for _, l := range levels {
 		for _, d := range types {
-			k := l.expand[d]
-			if k.run != nil {
-				t.Run(l.name+"/"+d.String(), func(t *testing.T) { f(t, d, kernel{run: k.run, step: k.step}) })
-			}
-			if k.stream != nil {
-				t.Run(l.name+"/"+d.String()+"/stream", func(t *testing.T) { f(t, d, k) })
+			for name, k := range l.variants(d) {
+				t.Run(name, func(t *testing.T) { f(t, d, k) })
 			}
 		}
 	}
+}
+
+// variants are l's kernel for type d as one that only runs and one that streams, by name.
+func (l *impl) variants(d layout.DType) map[string]kernel {
+	vs, name := map[string]kernel{}, l.name+"/"+d.String()
+	k := l.expand[d]
+	if k.run != nil {
+		vs[name] = kernel{run: k.run, step: k.step}
+	}
+	if k.stream != nil {
+		vs[name+"/stream"] = k
+	}
+	return vs
 }
 
 // call runs one variant of k as its contract allows: whole steps, aligned if it streams.
@@ -98,6 +107,51 @@ func TestKernelValues(t *testing.T) {
 				math.Float32bits(got[i]), math.Float32bits(want[i]))
 		}
 	})
+}
+
+// TestKernelScales holds every kernel against the portable loop under each of the 65,536 halves in every place of a
+// scale, or under as many upper halves of a binary32, over random codes.
+func TestKernelScales(t *testing.T) {
+	const chunk = 1 << 12
+	step := chunk
+	if raceEnabled || testing.Short() { // slow, and assembly is not what the detector sees
+		step *= 16
+	}
+	for _, d := range types {
+		if len(halves[d]) == 0 && d != layout.Q8_K {
+			continue
+		}
+		t.Run(d.String(), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(15, uint64(d)))
+			elems, size := d.BlockElems(), d.BlockBytes()
+			for first := 0; first < 1<<16; first += step {
+				src := randomBytes(rng, chunk*size)
+				for i := range chunk {
+					putScales(d, src[i*size:], uint16(first+i))
+				}
+				want, got := reference(d, src), aligned64(chunk*elems, 0)
+				for _, l := range levels[1:] {
+					for name, k := range l.variants(d) {
+						k.call(got, src)
+						if i := differ(d, got, want); i >= 0 {
+							t.Fatalf("%s: element %d of block % x: %08x, want %08x", name, i%elems, src[i/elems*size:][:size],
+								math.Float32bits(got[i]), math.Float32bits(want[i]))
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// putScales makes h a block's scale. A second one is another half, and all of them as h is all.
+func putScales(d layout.DType, block []byte, h uint16) {
+	if d == layout.Q8_K {
+		block[2], block[3] = byte(h), byte(h>>8)
+	}
+	for i, at := range halves[d] {
+		putScale(d, block[at:], h*[]uint16{1, 40503}[i])
+	}
 }
 
 // TestKernelBounds calls every kernel with counts around each vector width, at every

@@ -41,6 +41,7 @@ var avx2 = impl{
 		layout.IQ4_NL: {run: iq4_NLAVX2, stream: iq4_NLAVX2Stream},
 		layout.IQ4_XS: {run: iq4_XSAVX2, stream: iq4_XSAVX2Stream},
 		layout.MXFP4:  {run: mxfp4AVX2, stream: mxfp4AVX2Stream},
+		layout.Q8_K:   {run: q8_KAVX2, stream: q8_KAVX2Stream},
 	},
 	scaled: [numTypes]scaledKernel{
 		layout.I8:  {run: i8ScaledAVX2, step: 32},

@@ -41,6 +41,7 @@ var avx512 = impl{
 		layout.IQ4_NL: {run: iq4_NLAVX512, stream: iq4_NLAVX512Stream},
 		layout.IQ4_XS: {run: iq4_XSAVX512, stream: iq4_XSAVX512Stream},
 		layout.MXFP4:  {run: mxfp4AVX512, stream: mxfp4AVX512Stream},
+		layout.Q8_K:   {run: q8_KAVX512, stream: q8_KAVX512Stream},
 	},
 	scaled: [numTypes]scaledKernel{
 		layout.I8:  {run: i8ScaledAVX512},

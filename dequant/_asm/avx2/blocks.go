@@ -89,6 +89,13 @@ func half(m Mem) VecVirtual {
 	return y
 }
 
+// float is a binary32 in all elements.
+func float(m Mem) VecVirtual {
+	y := YMM()
+	VBROADCASTSS(m, y)
+	return y
+}
+
 // twoHalves are two of them, side by side in memory.
 func twoHalves(m Mem) (first, second VecVirtual) {
 	x, y := XMM(), YMM()
@@ -121,8 +128,8 @@ func (n *nibbler) unpack(m Mem) VecVirtual {
 }
 
 func blocks() {
-	expand("q8_0AVX2", "q8_0Generic", 32, 34, int8s(2))
-	expand("q8_1AVX2", "q8_1Generic", 32, 36, int8s(4))
+	expand("q8_0AVX2", "q8_0Generic", 32, 34, int8s(2, half))
+	expand("q8_1AVX2", "q8_1Generic", 32, 36, int8s(4, half))
 	expand("q4_0AVX2", "q4_0Generic", 32, 18, func(k *kernel) func() {
 		w, n := newWidener(k), newNibbler()
 		eight := keep(bytesOf("eight", 8))
@@ -173,12 +180,12 @@ func blocks() {
 	})
 }
 
-// int8s is the body for blocks of a half and, from a byte on, int8s.
-func int8s(at int) body {
+// int8s is the body for blocks of a scale and, from a byte on, int8s.
+func int8s(at int, scale func(Mem) VecVirtual) body {
 	return func(k *kernel) func() {
 		return func() {
-			d := half(k.from(0))
-			for i := 0; i < 32; i += 8 {
+			d := scale(k.from(0))
+			for i := 0; i < k.elems; i += 8 {
 				y := YMM()
 				VPMOVSXBD(k.from(at+i), y)
 				VCVTDQ2PS(y, y)

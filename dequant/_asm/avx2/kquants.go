@@ -6,8 +6,8 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// The K types and IQ4_XS first make all scales of a block, eight at a time, and leave them on
-// the stack: from there a broadcast is a load and costs no shuffle.
+// The K types and IQ4_XS, but for Q8_K, first make all scales of a block, eight at a time, and
+// leave them on the stack: from there a broadcast is a load and costs no shuffle.
 
 func superBlocks() {
 	expand("q2_KAVX2", "q2_KGeneric", 256, 84, q2K)
@@ -16,6 +16,7 @@ func superBlocks() {
 	expand("q5_KAVX2", "q5_KGeneric", 256, 176, q5K)
 	expand("q6_KAVX2", "q6_KGeneric", 256, 210, q6K)
 	expand("iq4_XSAVX2", "iq4_XSGeneric", 256, 136, iq4XS)
+	expand("q8_KAVX2", "q8_KGeneric", 256, 292, int8s(4, float))
 }
 
 // A dealer loads 32 bytes into dealt order.

@@ -8,8 +8,8 @@ import (
 
 // blocks32 are the types with blocks of 32 elements.
 func blocks32() {
-	both("q8_0", func(k *kernel) { int8Block(k, 34, 2) })
-	both("q8_1", func(k *kernel) { int8Block(k, 36, 4) })
+	both("q8_0", func(k *kernel) { int8Block(k, 32, 34, 2, k.half) })
+	both("q8_1", func(k *kernel) { int8Block(k, 32, 36, 4, k.half) })
 
 	both("q4_0", func(k *kernel) {
 		values := floats("fourBit", func(n int) float32 { return float32(n - 8) })
@@ -53,11 +53,11 @@ func iq4() reg.VecVirtual {
 	})
 }
 
-// int8Block has a scale in front and 32 int8s at codes.
-func int8Block(k *kernel, size, codes int) {
-	k.forEachBlock(32, size, func() {
-		d := k.half(0)
-		for i := range 2 {
+// int8Block has a scale in front and int8s at codes.
+func int8Block(k *kernel, elems, size, codes int, scale func(offset int) reg.VecVirtual) {
+	k.forEachBlock(elems, size, func() {
+		d := scale(0)
+		for i := range elems / 16 {
 			z := ZMM()
 			VPMOVSXBD(k.from(codes+16*i), z)
 			VCVTDQ2PS(z, z)

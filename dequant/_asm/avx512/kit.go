@@ -143,6 +143,13 @@ func (k *kernel) half(offset int) reg.VecVirtual {
 	return z
 }
 
+// float is the binary32 at an offset in all lanes.
+func (k *kernel) float(offset int) reg.VecVirtual {
+	z := ZMM()
+	VBROADCASTSS(k.from(offset), z)
+	return z
+}
+
 // halves are the two binary16s at an offset, each in all lanes.
 func (k *kernel) halves(offset int) (d, m reg.VecVirtual) {
 	d, m = ZMM(), ZMM()

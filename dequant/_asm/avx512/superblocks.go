@@ -8,8 +8,8 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// superblocks are the types with blocks of 256 elements. Each starts by turning its packed
-// scales into floats in scratch memory.
+// superblocks are the K types and IQ4_XS, with blocks of 256 elements. Those with packed scales
+// start by turning them into floats in scratch memory.
 func superblocks() {
 	both("q2_K", q2K)
 	both("q3_K", q3K)
@@ -17,6 +17,7 @@ func superblocks() {
 	both("q5_K", q5K)
 	both("q6_K", q6K)
 	both("iq4_XS", iq4XS)
+	both("q8_K", func(k *kernel) { int8Block(k, 256, 292, 4, k.float) })
 }
 
 // q2K looks values up, as codebookBlock does. Two bits above a code take part in the index, so
