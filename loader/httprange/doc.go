@@ -16,5 +16,6 @@
 //
 // A request that fails for a reason that may pass – a connection cut or silent, an answer
 // cut short, 408, 429 or 5xx – is repeated from the byte where it ended, with growing
-// pauses. A server that ignores ranges and would send the whole file is [ErrNoRanges].
+// pauses. A server that ignores ranges and would send the whole file is [ErrNoRanges], unless
+// the file is no larger than what Open asks for.
 package httprange

@@ -28,12 +28,13 @@ type Options struct {
 	// PrefixBytes is what Open reads of the file's beginning, where formats have their
 	// index, and keeps; 0 means 128 KiB.
 	PrefixBytes int64
-	// Attempts is how often a request that makes no progress is sent; 0 means 5.
+	// Attempts is how often a request that makes no progress, of 4 KiB at least, is sent; 0
+	// means 5.
 	Attempts int
 	// Pause is the time before the second attempt; it doubles each time, up to 64 times
 	// as much, and varies at random by half. 0 means 200 ms.
 	Pause time.Duration
-	// Stall is how long nothing may come of a request: from its beginning, which includes
+	// Stall is how long a request may make no progress: from its beginning, which includes
 	// to connect, and in the middle of an answer. 0 means 30 s.
 	Stall time.Duration
 }
@@ -141,6 +142,8 @@ func (r *Reader) OpenSibling(ctx context.Context, name string) (io.ReaderAt, int
 	u := r.url.ResolveReference(&url.URL{Path: name})
 	u.RawQuery = r.url.RawQuery
 	s := &Reader{url: u, opts: r.opts, tokens: r.tokens}
+	ctx, cancel := r.during(ctx)
+	defer cancel(nil)
 	if err := s.open(ctx, r.ctx); err != nil {
 		return nil, 0, err
 	}

@@ -100,14 +100,6 @@ func newVector(bufs [][]byte) *vector {
 	return v
 }
 
-// complete is an error where something is missing.
-func (v *vector) complete() error {
-	if v.n > 0 {
-		return fmt.Errorf("%w: %d bytes short", io.ErrUnexpectedEOF, v.n)
-	}
-	return nil
-}
-
 // next is the memory that comes next, in one piece.
 func (v *vector) next() []byte { return v.bufs[0] }
 

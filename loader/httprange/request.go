@@ -1,7 +1,6 @@
 package httprange
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -48,59 +47,67 @@ func (v version) same(now version) bool {
 // readPrefix is the first request: it learns what there is to know of the file.
 func (r *Reader) readPrefix(ctx context.Context) error {
 	start := func() int64 { return 0 }
+	most := r.opts.PrefixBytes
 	return r.retry(ctx, start, func() error {
-		var prefix []byte
-		v := newVector(nil)
 		r.version = version{} // of an attempt that failed
-		err := r.exchange(ctx, 0, r.opts.PrefixBytes, func(resp *http.Response) (*vector, error) {
-			if empty(resp) {
-				return v, nil
-			}
-			rng, err := partial(resp)
-			if err != nil {
-				return nil, err
+		return r.exchange(ctx, 0, most, func(resp *http.Response) (*vector, int64, error) {
+			rng, whole := whole(resp, most)
+			if !whole {
+				var err error
+				if rng, err = partial(resp); err != nil {
+					return nil, 0, err
+				}
 			}
 			r.size, r.version = rng.total, versionOf(resp)
-			prefix = make([]byte, min(rng.n, r.opts.PrefixBytes))
-			v = newVector([][]byte{prefix})
-			return v, rng.check(0, r.opts.PrefixBytes)
+			r.prefix = make([]byte, min(rng.n, most))
+			return newVector([][]byte{r.prefix}), rng.n, rng.check(0, most)
 		})
-		r.prefix = prefix
-		return cmp.Or(err, v.complete())
 	})
 }
 
-// request asks once for what v lacks, from off on, and fills v as far as the answer goes.
+// request asks once for what v lacks, from off on, and fills v as far as the server offers,
+// which may be less.
 func (r *Reader) request(ctx context.Context, v *vector, off int64) error {
-	err := r.exchange(ctx, off, v.n, func(resp *http.Response) (*vector, error) {
+	return r.exchange(ctx, off, v.n, func(resp *http.Response) (*vector, int64, error) {
+		switch resp.StatusCode {
+		case http.StatusPreconditionFailed:
+			return nil, 0, ErrChanged
+		case http.StatusRequestedRangeNotSatisfiable:
+			return nil, 0, fmt.Errorf("%w: it has become shorter", ErrChanged)
+		}
 		rng, err := partial(resp)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		if rng.total != r.size {
-			return nil, fmt.Errorf("%w: it has %d bytes now, and had %d", ErrChanged, rng.total, r.size)
+			return nil, 0, fmt.Errorf("%w: it has %d bytes now, and had %d", ErrChanged, rng.total, r.size)
 		}
 		if now := versionOf(resp); !r.version.same(now) {
-			return nil, fmt.Errorf("%w: %v now, and it was %v", ErrChanged, now, r.version)
+			return nil, 0, fmt.Errorf("%w: %v now, and it was %v", ErrChanged, now, r.version)
 		}
-		return v, rng.check(off, v.n)
+		return v, rng.n, rng.check(off, v.n)
 	})
-	return cmp.Or(err, v.complete())
 }
 
 // exchange asks for n bytes at off. answer looks at the head of the answer and gives the
-// memory that its body is for.
-func (r *Reader) exchange(ctx context.Context, off, n int64, answer func(*http.Response) (*vector, error)) error {
+// memory that its body is for, and how many bytes of it the body fills.
+func (r *Reader) exchange(ctx context.Context, off, n int64, answer func(*http.Response) (*vector, int64, error)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watch := time.AfterFunc(r.opts.Stall, func() { cancel(ErrStalled) })
 	defer watch.Stop()
 	err := r.send(ctx, off, n, func(resp *http.Response) error {
-		v, err := answer(resp)
+		v, n, err := answer(resp)
 		if err != nil {
 			return err
 		}
-		return r.receive(resp, v, watch)
+		if err := r.receive(resp.Body, v, n, watch); err != nil {
+			return err
+		}
+		if resp.ContentLength < 0 {
+			finish(resp.Body, watch)
+		}
+		return nil
 	})
 	if err != nil && context.Cause(ctx) == ErrStalled {
 		return fmt.Errorf("%w: %v", ErrStalled, r.opts.Stall)
@@ -128,21 +135,38 @@ func (r *Reader) send(ctx context.Context, off, n int64, use func(*http.Response
 	return use(resp)
 }
 
-// receive reads the body of resp into v, as much of v as the body has.
-func (r *Reader) receive(resp *http.Response, v *vector, watch *time.Timer) error {
-	for v.n > 0 {
-		n, err := resp.Body.Read(v.next())
-		v.advance(n)
-		r.received.Add(int64(n))
-		if n > 0 {
+// leastProgress is how many bytes count as progress: a server that lets them drip is as good
+// as silent.
+const leastProgress = 4 << 10
+
+// receive reads n bytes into v. watch begins anew with every progress.
+func (r *Reader) receive(body io.Reader, v *vector, n int64, watch *time.Timer) error {
+	progress := 0
+	for n > 0 {
+		b := v.next()
+		got, err := body.Read(b[:min(int64(len(b)), n)])
+		v.advance(got)
+		n -= int64(got)
+		r.received.Add(int64(got))
+		if progress += got; progress >= leastProgress {
 			watch.Reset(r.opts.Stall)
+			progress = 0
 		}
 		switch {
-		case err == io.EOF:
+		case n == 0:
 			return nil
+		case err == io.EOF:
+			return fmt.Errorf("%w: %d bytes short", io.ErrUnexpectedEOF, n)
 		case err != nil:
 			return err
 		}
 	}
 	return nil
+}
+
+// finish reads the end of a body that does not say beforehand where that is, without which the
+// connection could not be used again. That is not worth a long time.
+func finish(body io.Reader, watch *time.Timer) {
+	watch.Reset(100 * time.Millisecond)
+	body.Read(make([]byte, 1))
 }

@@ -3,7 +3,6 @@ package httprange
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -14,20 +13,16 @@ import (
 type byteRange struct{ first, n, total int64 }
 
 // partial makes sure that resp is a part of the file, as it is on the server, and says
-// which. resp.Body ends where that part does.
+// which.
 func partial(resp *http.Response) (byteRange, error) {
 	switch resp.StatusCode {
 	case http.StatusPartialContent:
 	case http.StatusOK:
 		return byteRange{}, ErrNoRanges
-	case http.StatusPreconditionFailed:
-		return byteRange{}, ErrChanged
-	case http.StatusRequestedRangeNotSatisfiable:
-		return byteRange{}, fmt.Errorf("%w: it has become shorter", ErrChanged)
 	default:
 		return byteRange{}, &statusError{resp.StatusCode, afterHeader(resp)}
 	}
-	if e := resp.Header.Get("Content-Encoding"); e != "" && e != "identity" {
+	if e := encoding(resp); e != "" {
 		return byteRange{}, fmt.Errorf("%w: Content-Encoding %q of a range", ErrResponse, e)
 	}
 	text := resp.Header.Get("Content-Range")
@@ -35,10 +30,6 @@ func partial(resp *http.Response) (byteRange, error) {
 	if !ok {
 		return byteRange{}, fmt.Errorf("%w: Content-Range %q", ErrResponse, text)
 	}
-	resp.Body = struct {
-		io.Reader
-		io.Closer
-	}{io.LimitReader(resp.Body, rng.n), resp.Body}
 	return rng, nil
 }
 
@@ -68,12 +59,24 @@ func (b byteRange) check(off, n int64) error {
 	return nil
 }
 
-// empty reports whether resp is all of a file that has no bytes, of which there is no range.
-func empty(resp *http.Response) bool {
-	if resp.StatusCode == http.StatusOK {
-		return resp.ContentLength == 0
+// whole is what resp has where that is no part, but all of a file of at most so many bytes:
+// as servers answer that know no ranges, and for an empty file, which has none.
+func whole(resp *http.Response, most int64) (byteRange, bool) {
+	switch n := resp.ContentLength; resp.StatusCode {
+	case http.StatusOK:
+		return byteRange{0, n, n}, 0 <= n && n <= most && encoding(resp) == ""
+	case http.StatusRequestedRangeNotSatisfiable:
+		return byteRange{}, resp.Header.Get("Content-Range") == "bytes */0"
 	}
-	return resp.StatusCode == http.StatusRequestedRangeNotSatisfiable && resp.Header.Get("Content-Range") == "bytes */0"
+	return byteRange{}, false
+}
+
+// encoding is how the body is compressed, if at all.
+func encoding(resp *http.Response) string {
+	if e := resp.Header.Get("Content-Encoding"); e != "identity" {
+		return e
+	}
+	return ""
 }
 
 // statusError is an answer that is no part of the file.

@@ -8,20 +8,25 @@ import (
 
 // fetch fills v from off on, by as many requests as it takes.
 func (r *Reader) fetch(ctx context.Context, v *vector, off int64) error {
+	end := off + v.n
+	at := func() int64 { return end - v.n }
+	for v.n > 0 {
+		if err := r.retry(ctx, at, func() error { return r.request(ctx, v, at()) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// retry calls try, when it is its turn, until it succeeds, fails for good, or has failed too
+// often without coming further, which at says.
+func (r *Reader) retry(ctx context.Context, at func() int64, try func() error) error {
 	select {
 	case r.tokens <- struct{}{}:
 		defer func() { <-r.tokens }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	end := off + v.n
-	at := func() int64 { return end - v.n }
-	return r.retry(ctx, at, func() error { return r.request(ctx, v, at()) })
-}
-
-// retry calls try until it succeeds, fails for good, or has failed too often without
-// coming further, which at says.
-func (r *Reader) retry(ctx context.Context, at func() int64, try func() error) error {
 	for attempt := 1; ; attempt++ {
 		before := at()
 		err := try()
@@ -31,7 +36,7 @@ func (r *Reader) retry(ctx context.Context, at func() int64, try func() error) e
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if at() > before {
+		if at()-before >= leastProgress {
 			attempt = 1
 		}
 		if !passing(err) || attempt >= r.opts.Attempts {
