@@ -1,6 +1,7 @@
 package loader_test
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"testing"
@@ -22,6 +23,41 @@ func TestWriteToFails(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestWriteToFailsMidway: what was written of a compressed tensor until then is right, and
+// nothing is still under way when WriteTo is over.
+func TestWriteToFailsMidway(t *testing.T) {
+	c := compressible("x", layout.F32, 1024, 1280) // five MiB
+	m := openBytes(t, lz4File(t, c), nil)
+	x, full := tensor(t, m, "x"), errors.New("no space left")
+	for _, room := range []int{0, 1, 64<<10 - 1, 64 << 10, 1<<20 + 7, len(c.data) - 1} {
+		w := &boundedWriter{room: room, err: full}
+		written, err := x.WriteTo(w)
+		if err != full || written != int64(room) || !bytes.Equal(w.b, c.data[:room]) {
+			t.Errorf("%d bytes of %d, %v", written, room, err)
+		}
+	}
+	w := &boundedWriter{room: len(c.data)}
+	if written, err := x.WriteTo(w); err != nil || written != int64(len(c.data)) || !bytes.Equal(w.b, c.data) {
+		t.Errorf("all of it: %d bytes, %v", written, err)
+	}
+}
+
+// boundedWriter takes room bytes and fails then.
+type boundedWriter struct {
+	room int
+	err  error
+	b    []byte
+}
+
+func (w *boundedWriter) Write(b []byte) (int, error) {
+	n := min(len(b), w.room-len(w.b))
+	w.b = append(w.b, b[:n]...)
+	if n < len(b) {
+		return n, w.err
+	}
+	return n, nil
 }
 
 type failingWriter struct {
