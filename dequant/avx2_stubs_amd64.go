@@ -304,6 +304,46 @@ func q8_KAVX2(dst []float32, src []byte)
 //go:noescape
 func q8_KAVX2Stream(dst []float32, src []byte)
 
+// q1_0AVX2 is q1_0Generic.
+//
+//go:noescape
+func q1_0AVX2(dst []float32, src []byte)
+
+// q1_0AVX2Stream is q1_0Generic, storing past the caches.
+//
+//go:noescape
+func q1_0AVX2Stream(dst []float32, src []byte)
+
+// q2_0AVX2 is q2_0Generic.
+//
+//go:noescape
+func q2_0AVX2(dst []float32, src []byte)
+
+// q2_0AVX2Stream is q2_0Generic, storing past the caches.
+//
+//go:noescape
+func q2_0AVX2Stream(dst []float32, src []byte)
+
+// tq1_0AVX2 is tq1_0Generic.
+//
+//go:noescape
+func tq1_0AVX2(dst []float32, src []byte)
+
+// tq1_0AVX2Stream is tq1_0Generic, storing past the caches.
+//
+//go:noescape
+func tq1_0AVX2Stream(dst []float32, src []byte)
+
+// tq2_0AVX2 is tq2_0Generic.
+//
+//go:noescape
+func tq2_0AVX2(dst []float32, src []byte)
+
+// tq2_0AVX2Stream is tq2_0Generic, storing past the caches.
+//
+//go:noescape
+func tq2_0AVX2Stream(dst []float32, src []byte)
+
 // encodeF16AVX2 is encodeF16Generic.
 //
 //go:noescape

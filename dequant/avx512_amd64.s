@@ -4906,6 +4906,621 @@ block:
 	VZEROUPPER
 	RET
 
+// func q1_0AVX512(dst []float32, src []byte)
+// Requires: AVX, AVX2, AVX512F
+TEXT ·q1_0AVX512(SB), NOSPLIT, $0-48
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         src_base+24(FP), CX
+	VPBROADCASTD sign<>+0(SB), Z0
+	VMOVDQU32    signOf0<>+0(SB), Z1
+	VMOVDQU32    signOf16<>+0(SB), Z2
+	MOVQ         dst_len+8(FP), DX
+	SHRQ         $0x07, DX
+
+block:
+	VPBROADCASTW (CX), Y3
+	VCVTPH2PS    Y3, Z3
+	VPBROADCASTD 2(CX), Z4
+	VPSLLVD      Z1, Z4, Z5
+	VPTERNLOGD   $0xc6, Z0, Z3, Z5
+	VMOVUPS      Z5, (AX)
+	VPSLLVD      Z2, Z4, Z4
+	VPTERNLOGD   $0xc6, Z0, Z3, Z4
+	VMOVUPS      Z4, 64(AX)
+	VPBROADCASTD 6(CX), Z4
+	VPSLLVD      Z1, Z4, Z5
+	VPTERNLOGD   $0xc6, Z0, Z3, Z5
+	VMOVUPS      Z5, 128(AX)
+	VPSLLVD      Z2, Z4, Z4
+	VPTERNLOGD   $0xc6, Z0, Z3, Z4
+	VMOVUPS      Z4, 192(AX)
+	VPBROADCASTD 10(CX), Z4
+	VPSLLVD      Z1, Z4, Z5
+	VPTERNLOGD   $0xc6, Z0, Z3, Z5
+	VMOVUPS      Z5, 256(AX)
+	VPSLLVD      Z2, Z4, Z4
+	VPTERNLOGD   $0xc6, Z0, Z3, Z4
+	VMOVUPS      Z4, 320(AX)
+	VPBROADCASTD 14(CX), Z4
+	VPSLLVD      Z1, Z4, Z5
+	VPTERNLOGD   $0xc6, Z0, Z3, Z5
+	VMOVUPS      Z5, 384(AX)
+	VPSLLVD      Z2, Z4, Z4
+	VPTERNLOGD   $0xc6, Z0, Z3, Z4
+	VMOVUPS      Z4, 448(AX)
+	ADDQ         $0x00000012, CX
+	ADDQ         $0x00000200, AX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA sign<>+0(SB)/4, $0x80000000
+GLOBL sign<>(SB), RODATA|NOPTR, $4
+
+DATA signOf0<>+0(SB)/4, $0x0000001f
+DATA signOf0<>+4(SB)/4, $0x0000001e
+DATA signOf0<>+8(SB)/4, $0x0000001d
+DATA signOf0<>+12(SB)/4, $0x0000001c
+DATA signOf0<>+16(SB)/4, $0x0000001b
+DATA signOf0<>+20(SB)/4, $0x0000001a
+DATA signOf0<>+24(SB)/4, $0x00000019
+DATA signOf0<>+28(SB)/4, $0x00000018
+DATA signOf0<>+32(SB)/4, $0x00000017
+DATA signOf0<>+36(SB)/4, $0x00000016
+DATA signOf0<>+40(SB)/4, $0x00000015
+DATA signOf0<>+44(SB)/4, $0x00000014
+DATA signOf0<>+48(SB)/4, $0x00000013
+DATA signOf0<>+52(SB)/4, $0x00000012
+DATA signOf0<>+56(SB)/4, $0x00000011
+DATA signOf0<>+60(SB)/4, $0x00000010
+GLOBL signOf0<>(SB), RODATA|NOPTR, $64
+
+DATA signOf16<>+0(SB)/4, $0x0000000f
+DATA signOf16<>+4(SB)/4, $0x0000000e
+DATA signOf16<>+8(SB)/4, $0x0000000d
+DATA signOf16<>+12(SB)/4, $0x0000000c
+DATA signOf16<>+16(SB)/4, $0x0000000b
+DATA signOf16<>+20(SB)/4, $0x0000000a
+DATA signOf16<>+24(SB)/4, $0x00000009
+DATA signOf16<>+28(SB)/4, $0x00000008
+DATA signOf16<>+32(SB)/4, $0x00000007
+DATA signOf16<>+36(SB)/4, $0x00000006
+DATA signOf16<>+40(SB)/4, $0x00000005
+DATA signOf16<>+44(SB)/4, $0x00000004
+DATA signOf16<>+48(SB)/4, $0x00000003
+DATA signOf16<>+52(SB)/4, $0x00000002
+DATA signOf16<>+56(SB)/4, $0x00000001
+DATA signOf16<>+60(SB)/4, $0x00000000
+GLOBL signOf16<>(SB), RODATA|NOPTR, $64
+
+// func q1_0AVX512Stream(dst []float32, src []byte)
+// Requires: AVX, AVX2, AVX512F, MMX+
+TEXT ·q1_0AVX512Stream(SB), NOSPLIT, $0-48
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         src_base+24(FP), CX
+	VPBROADCASTD sign<>+0(SB), Z0
+	VMOVDQU32    signOf0<>+0(SB), Z1
+	VMOVDQU32    signOf16<>+0(SB), Z2
+	MOVQ         dst_len+8(FP), DX
+	SHRQ         $0x07, DX
+
+block:
+	VPBROADCASTW (CX), Y3
+	VCVTPH2PS    Y3, Z3
+	VPBROADCASTD 2(CX), Z4
+	VPSLLVD      Z1, Z4, Z5
+	VPTERNLOGD   $0xc6, Z0, Z3, Z5
+	VMOVNTPS     Z5, (AX)
+	VPSLLVD      Z2, Z4, Z4
+	VPTERNLOGD   $0xc6, Z0, Z3, Z4
+	VMOVNTPS     Z4, 64(AX)
+	VPBROADCASTD 6(CX), Z4
+	VPSLLVD      Z1, Z4, Z5
+	VPTERNLOGD   $0xc6, Z0, Z3, Z5
+	VMOVNTPS     Z5, 128(AX)
+	VPSLLVD      Z2, Z4, Z4
+	VPTERNLOGD   $0xc6, Z0, Z3, Z4
+	VMOVNTPS     Z4, 192(AX)
+	VPBROADCASTD 10(CX), Z4
+	VPSLLVD      Z1, Z4, Z5
+	VPTERNLOGD   $0xc6, Z0, Z3, Z5
+	VMOVNTPS     Z5, 256(AX)
+	VPSLLVD      Z2, Z4, Z4
+	VPTERNLOGD   $0xc6, Z0, Z3, Z4
+	VMOVNTPS     Z4, 320(AX)
+	VPBROADCASTD 14(CX), Z4
+	VPSLLVD      Z1, Z4, Z5
+	VPTERNLOGD   $0xc6, Z0, Z3, Z5
+	VMOVNTPS     Z5, 384(AX)
+	VPSLLVD      Z2, Z4, Z4
+	VPTERNLOGD   $0xc6, Z0, Z3, Z4
+	VMOVNTPS     Z4, 448(AX)
+	ADDQ         $0x00000012, CX
+	ADDQ         $0x00000200, AX
+	DECQ         DX
+	JNZ          block
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func q2_0AVX512(dst []float32, src []byte)
+// Requires: AVX, AVX2, AVX512F
+TEXT ·q2_0AVX512(SB), NOSPLIT, $0-48
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      src_base+24(FP), CX
+	VMOVDQU32 threeLevels<>+0(SB), Z0
+	VMOVDQU32 pairShift<>+0(SB), Z1
+	MOVQ      dst_len+8(FP), DX
+	SHRQ      $0x06, DX
+
+block:
+	VPBROADCASTW (CX), Y2
+	VCVTPH2PS    Y2, Z2
+	VMULPS       Z0, Z2, Z2
+	VPBROADCASTD 2(CX), Z3
+	VPSRLVD      Z1, Z3, Z3
+	VPERMILPS    Z3, Z2, Z3
+	VMOVUPS      Z3, (AX)
+	VPBROADCASTD 6(CX), Z3
+	VPSRLVD      Z1, Z3, Z3
+	VPERMILPS    Z3, Z2, Z3
+	VMOVUPS      Z3, 64(AX)
+	VPBROADCASTD 10(CX), Z3
+	VPSRLVD      Z1, Z3, Z3
+	VPERMILPS    Z3, Z2, Z3
+	VMOVUPS      Z3, 128(AX)
+	VPBROADCASTD 14(CX), Z3
+	VPSRLVD      Z1, Z3, Z3
+	VPERMILPS    Z3, Z2, Z3
+	VMOVUPS      Z3, 192(AX)
+	ADDQ         $0x00000012, CX
+	ADDQ         $0x00000100, AX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA threeLevels<>+0(SB)/4, $0xbf800000
+DATA threeLevels<>+4(SB)/4, $0x00000000
+DATA threeLevels<>+8(SB)/4, $0x3f800000
+DATA threeLevels<>+12(SB)/4, $0x40000000
+DATA threeLevels<>+16(SB)/4, $0xbf800000
+DATA threeLevels<>+20(SB)/4, $0x00000000
+DATA threeLevels<>+24(SB)/4, $0x3f800000
+DATA threeLevels<>+28(SB)/4, $0x40000000
+DATA threeLevels<>+32(SB)/4, $0xbf800000
+DATA threeLevels<>+36(SB)/4, $0x00000000
+DATA threeLevels<>+40(SB)/4, $0x3f800000
+DATA threeLevels<>+44(SB)/4, $0x40000000
+DATA threeLevels<>+48(SB)/4, $0xbf800000
+DATA threeLevels<>+52(SB)/4, $0x00000000
+DATA threeLevels<>+56(SB)/4, $0x3f800000
+DATA threeLevels<>+60(SB)/4, $0x40000000
+GLOBL threeLevels<>(SB), RODATA|NOPTR, $64
+
+DATA pairShift<>+0(SB)/4, $0x00000000
+DATA pairShift<>+4(SB)/4, $0x00000002
+DATA pairShift<>+8(SB)/4, $0x00000004
+DATA pairShift<>+12(SB)/4, $0x00000006
+DATA pairShift<>+16(SB)/4, $0x00000008
+DATA pairShift<>+20(SB)/4, $0x0000000a
+DATA pairShift<>+24(SB)/4, $0x0000000c
+DATA pairShift<>+28(SB)/4, $0x0000000e
+DATA pairShift<>+32(SB)/4, $0x00000010
+DATA pairShift<>+36(SB)/4, $0x00000012
+DATA pairShift<>+40(SB)/4, $0x00000014
+DATA pairShift<>+44(SB)/4, $0x00000016
+DATA pairShift<>+48(SB)/4, $0x00000018
+DATA pairShift<>+52(SB)/4, $0x0000001a
+DATA pairShift<>+56(SB)/4, $0x0000001c
+DATA pairShift<>+60(SB)/4, $0x0000001e
+GLOBL pairShift<>(SB), RODATA|NOPTR, $64
+
+// func q2_0AVX512Stream(dst []float32, src []byte)
+// Requires: AVX, AVX2, AVX512F, MMX+
+TEXT ·q2_0AVX512Stream(SB), NOSPLIT, $0-48
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      src_base+24(FP), CX
+	VMOVDQU32 threeLevels<>+0(SB), Z0
+	VMOVDQU32 pairShift<>+0(SB), Z1
+	MOVQ      dst_len+8(FP), DX
+	SHRQ      $0x06, DX
+
+block:
+	VPBROADCASTW (CX), Y2
+	VCVTPH2PS    Y2, Z2
+	VMULPS       Z0, Z2, Z2
+	VPBROADCASTD 2(CX), Z3
+	VPSRLVD      Z1, Z3, Z3
+	VPERMILPS    Z3, Z2, Z3
+	VMOVNTPS     Z3, (AX)
+	VPBROADCASTD 6(CX), Z3
+	VPSRLVD      Z1, Z3, Z3
+	VPERMILPS    Z3, Z2, Z3
+	VMOVNTPS     Z3, 64(AX)
+	VPBROADCASTD 10(CX), Z3
+	VPSRLVD      Z1, Z3, Z3
+	VPERMILPS    Z3, Z2, Z3
+	VMOVNTPS     Z3, 128(AX)
+	VPBROADCASTD 14(CX), Z3
+	VPSRLVD      Z1, Z3, Z3
+	VPERMILPS    Z3, Z2, Z3
+	VMOVNTPS     Z3, 192(AX)
+	ADDQ         $0x00000012, CX
+	ADDQ         $0x00000100, AX
+	DECQ         DX
+	JNZ          block
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func tq1_0AVX512(dst []float32, src []byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512F
+TEXT ·tq1_0AVX512(SB), NOSPLIT, $0-48
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         src_base+24(FP), CX
+	VMOVDQU32    threeLevels<>+0(SB), Z0
+	VPBROADCASTD three<>+0(SB), Z1
+	VPBROADCASTD tritPower0<>+0(SB), Z2
+	VPBROADCASTD tritPower1<>+0(SB), Z3
+	VPBROADCASTD tritPower2<>+0(SB), Z4
+	VPBROADCASTD tritPower3<>+0(SB), Z5
+	VPBROADCASTD tritPower4<>+0(SB), Z6
+	VMOVDQU32    tritPowers<>+0(SB), Z7
+	MOVQ         dst_len+8(FP), DX
+	SHRQ         $0x08, DX
+
+block:
+	VPBROADCASTW 52(CX), Y8
+	VCVTPH2PS    Y8, Z8
+	VMULPS       Z0, Z8, Z8
+	VPMOVZXBD    (CX), Z9
+	VPMULLW      Z2, Z9, Z10
+	VPMULHUW     Z1, Z10, Z10
+	VPERMILPS    Z10, Z8, Z10
+	VMOVUPS      Z10, (AX)
+	VPMULLW      Z3, Z9, Z10
+	VPMULHUW     Z1, Z10, Z10
+	VPERMILPS    Z10, Z8, Z10
+	VMOVUPS      Z10, 128(AX)
+	VPMULLW      Z4, Z9, Z10
+	VPMULHUW     Z1, Z10, Z10
+	VPERMILPS    Z10, Z8, Z10
+	VMOVUPS      Z10, 256(AX)
+	VPMULLW      Z5, Z9, Z10
+	VPMULHUW     Z1, Z10, Z10
+	VPERMILPS    Z10, Z8, Z10
+	VMOVUPS      Z10, 384(AX)
+	VPMULLW      Z6, Z9, Z9
+	VPMULHUW     Z1, Z9, Z9
+	VPERMILPS    Z9, Z8, Z9
+	VMOVUPS      Z9, 512(AX)
+	VPMOVZXBD    16(CX), Z9
+	VPMULLW      Z2, Z9, Z10
+	VPMULHUW     Z1, Z10, Z10
+	VPERMILPS    Z10, Z8, Z10
+	VMOVUPS      Z10, 64(AX)
+	VPMULLW      Z3, Z9, Z10
+	VPMULHUW     Z1, Z10, Z10
+	VPERMILPS    Z10, Z8, Z10
+	VMOVUPS      Z10, 192(AX)
+	VPMULLW      Z4, Z9, Z10
+	VPMULHUW     Z1, Z10, Z10
+	VPERMILPS    Z10, Z8, Z10
+	VMOVUPS      Z10, 320(AX)
+	VPMULLW      Z5, Z9, Z10
+	VPMULHUW     Z1, Z10, Z10
+	VPERMILPS    Z10, Z8, Z10
+	VMOVUPS      Z10, 448(AX)
+	VPMULLW      Z6, Z9, Z9
+	VPMULHUW     Z1, Z9, Z9
+	VPERMILPS    Z9, Z8, Z9
+	VMOVUPS      Z9, 576(AX)
+	VPMOVZXBD    32(CX), Z9
+	VPMULLW      Z2, Z9, Z10
+	VPMULHUW     Z1, Z10, Z10
+	VPERMILPS    Z10, Z8, Z10
+	VMOVUPS      Z10, 640(AX)
+	VPMULLW      Z3, Z9, Z10
+	VPMULHUW     Z1, Z10, Z10
+	VPERMILPS    Z10, Z8, Z10
+	VMOVUPS      Z10, 704(AX)
+	VPMULLW      Z4, Z9, Z10
+	VPMULHUW     Z1, Z10, Z10
+	VPERMILPS    Z10, Z8, Z10
+	VMOVUPS      Z10, 768(AX)
+	VPMULLW      Z5, Z9, Z10
+	VPMULHUW     Z1, Z10, Z10
+	VPERMILPS    Z10, Z8, Z10
+	VMOVUPS      Z10, 832(AX)
+	VPMULLW      Z6, Z9, Z9
+	VPMULHUW     Z1, Z9, Z9
+	VPERMILPS    Z9, Z8, Z9
+	VMOVUPS      Z9, 896(AX)
+	VPBROADCASTD 48(CX), X9
+	VPMOVZXBD    X9, Z9
+	VPMULLW      Z7, Z9, Z9
+	VPMULHUW     Z1, Z9, Z9
+	VPERMILPS    Z9, Z8, Z9
+	VMOVUPS      Z9, 960(AX)
+	ADDQ         $0x00000036, CX
+	ADDQ         $0x00000400, AX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA three<>+0(SB)/4, $0x00000003
+GLOBL three<>(SB), RODATA|NOPTR, $4
+
+DATA tritPower0<>+0(SB)/4, $0x00000100
+GLOBL tritPower0<>(SB), RODATA|NOPTR, $4
+
+DATA tritPower1<>+0(SB)/4, $0x00000300
+GLOBL tritPower1<>(SB), RODATA|NOPTR, $4
+
+DATA tritPower2<>+0(SB)/4, $0x00000900
+GLOBL tritPower2<>(SB), RODATA|NOPTR, $4
+
+DATA tritPower3<>+0(SB)/4, $0x00001b00
+GLOBL tritPower3<>(SB), RODATA|NOPTR, $4
+
+DATA tritPower4<>+0(SB)/4, $0x00005100
+GLOBL tritPower4<>(SB), RODATA|NOPTR, $4
+
+DATA tritPowers<>+0(SB)/4, $0x00000100
+DATA tritPowers<>+4(SB)/4, $0x00000100
+DATA tritPowers<>+8(SB)/4, $0x00000100
+DATA tritPowers<>+12(SB)/4, $0x00000100
+DATA tritPowers<>+16(SB)/4, $0x00000300
+DATA tritPowers<>+20(SB)/4, $0x00000300
+DATA tritPowers<>+24(SB)/4, $0x00000300
+DATA tritPowers<>+28(SB)/4, $0x00000300
+DATA tritPowers<>+32(SB)/4, $0x00000900
+DATA tritPowers<>+36(SB)/4, $0x00000900
+DATA tritPowers<>+40(SB)/4, $0x00000900
+DATA tritPowers<>+44(SB)/4, $0x00000900
+DATA tritPowers<>+48(SB)/4, $0x00001b00
+DATA tritPowers<>+52(SB)/4, $0x00001b00
+DATA tritPowers<>+56(SB)/4, $0x00001b00
+DATA tritPowers<>+60(SB)/4, $0x00001b00
+GLOBL tritPowers<>(SB), RODATA|NOPTR, $64
+
+// func tq1_0AVX512Stream(dst []float32, src []byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, MMX+
+TEXT ·tq1_0AVX512Stream(SB), NOSPLIT, $0-48
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         src_base+24(FP), CX
+	VMOVDQU32    threeLevels<>+0(SB), Z0
+	VPBROADCASTD three<>+0(SB), Z1
+	VPBROADCASTD tritPower0<>+0(SB), Z2
+	VPBROADCASTD tritPower1<>+0(SB), Z3
+	VPBROADCASTD tritPower2<>+0(SB), Z4
+	VPBROADCASTD tritPower3<>+0(SB), Z5
+	VPBROADCASTD tritPower4<>+0(SB), Z6
+	VMOVDQU32    tritPowers<>+0(SB), Z7
+	MOVQ         dst_len+8(FP), DX
+	SHRQ         $0x08, DX
+
+block:
+	VPBROADCASTW 52(CX), Y8
+	VCVTPH2PS    Y8, Z8
+	VMULPS       Z0, Z8, Z8
+	VPMOVZXBD    (CX), Z9
+	VPMULLW      Z2, Z9, Z10
+	VPMULHUW     Z1, Z10, Z10
+	VPERMILPS    Z10, Z8, Z10
+	VMOVNTPS     Z10, (AX)
+	VPMULLW      Z3, Z9, Z10
+	VPMULHUW     Z1, Z10, Z10
+	VPERMILPS    Z10, Z8, Z10
+	VMOVNTPS     Z10, 128(AX)
+	VPMULLW      Z4, Z9, Z10
+	VPMULHUW     Z1, Z10, Z10
+	VPERMILPS    Z10, Z8, Z10
+	VMOVNTPS     Z10, 256(AX)
+	VPMULLW      Z5, Z9, Z10
+	VPMULHUW     Z1, Z10, Z10
+	VPERMILPS    Z10, Z8, Z10
+	VMOVNTPS     Z10, 384(AX)
+	VPMULLW      Z6, Z9, Z9
+	VPMULHUW     Z1, Z9, Z9
+	VPERMILPS    Z9, Z8, Z9
+	VMOVNTPS     Z9, 512(AX)
+	VPMOVZXBD    16(CX), Z9
+	VPMULLW      Z2, Z9, Z10
+	VPMULHUW     Z1, Z10, Z10
+	VPERMILPS    Z10, Z8, Z10
+	VMOVNTPS     Z10, 64(AX)
+	VPMULLW      Z3, Z9, Z10
+	VPMULHUW     Z1, Z10, Z10
+	VPERMILPS    Z10, Z8, Z10
+	VMOVNTPS     Z10, 192(AX)
+	VPMULLW      Z4, Z9, Z10
+	VPMULHUW     Z1, Z10, Z10
+	VPERMILPS    Z10, Z8, Z10
+	VMOVNTPS     Z10, 320(AX)
+	VPMULLW      Z5, Z9, Z10
+	VPMULHUW     Z1, Z10, Z10
+	VPERMILPS    Z10, Z8, Z10
+	VMOVNTPS     Z10, 448(AX)
+	VPMULLW      Z6, Z9, Z9
+	VPMULHUW     Z1, Z9, Z9
+	VPERMILPS    Z9, Z8, Z9
+	VMOVNTPS     Z9, 576(AX)
+	VPMOVZXBD    32(CX), Z9
+	VPMULLW      Z2, Z9, Z10
+	VPMULHUW     Z1, Z10, Z10
+	VPERMILPS    Z10, Z8, Z10
+	VMOVNTPS     Z10, 640(AX)
+	VPMULLW      Z3, Z9, Z10
+	VPMULHUW     Z1, Z10, Z10
+	VPERMILPS    Z10, Z8, Z10
+	VMOVNTPS     Z10, 704(AX)
+	VPMULLW      Z4, Z9, Z10
+	VPMULHUW     Z1, Z10, Z10
+	VPERMILPS    Z10, Z8, Z10
+	VMOVNTPS     Z10, 768(AX)
+	VPMULLW      Z5, Z9, Z10
+	VPMULHUW     Z1, Z10, Z10
+	VPERMILPS    Z10, Z8, Z10
+	VMOVNTPS     Z10, 832(AX)
+	VPMULLW      Z6, Z9, Z9
+	VPMULHUW     Z1, Z9, Z9
+	VPERMILPS    Z9, Z8, Z9
+	VMOVNTPS     Z9, 896(AX)
+	VPBROADCASTD 48(CX), X9
+	VPMOVZXBD    X9, Z9
+	VPMULLW      Z7, Z9, Z9
+	VPMULHUW     Z1, Z9, Z9
+	VPERMILPS    Z9, Z8, Z9
+	VMOVNTPS     Z9, 960(AX)
+	ADDQ         $0x00000036, CX
+	ADDQ         $0x00000400, AX
+	DECQ         DX
+	JNZ          block
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func tq2_0AVX512(dst []float32, src []byte)
+// Requires: AVX, AVX2, AVX512F
+TEXT ·tq2_0AVX512(SB), NOSPLIT, $0-48
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      src_base+24(FP), CX
+	VMOVDQU32 threeLevels<>+0(SB), Z0
+	MOVQ      dst_len+8(FP), DX
+	SHRQ      $0x08, DX
+
+block:
+	VPBROADCASTW 64(CX), Y1
+	VCVTPH2PS    Y1, Z1
+	VMULPS       Z0, Z1, Z1
+	VPMOVZXBD    (CX), Z2
+	VPERMILPS    Z2, Z1, Z3
+	VMOVUPS      Z3, (AX)
+	VPSRLD       $0x02, Z2, Z2
+	VPERMILPS    Z2, Z1, Z3
+	VMOVUPS      Z3, 128(AX)
+	VPSRLD       $0x02, Z2, Z2
+	VPERMILPS    Z2, Z1, Z3
+	VMOVUPS      Z3, 256(AX)
+	VPSRLD       $0x02, Z2, Z2
+	VPERMILPS    Z2, Z1, Z2
+	VMOVUPS      Z2, 384(AX)
+	VPMOVZXBD    16(CX), Z2
+	VPERMILPS    Z2, Z1, Z3
+	VMOVUPS      Z3, 64(AX)
+	VPSRLD       $0x02, Z2, Z2
+	VPERMILPS    Z2, Z1, Z3
+	VMOVUPS      Z3, 192(AX)
+	VPSRLD       $0x02, Z2, Z2
+	VPERMILPS    Z2, Z1, Z3
+	VMOVUPS      Z3, 320(AX)
+	VPSRLD       $0x02, Z2, Z2
+	VPERMILPS    Z2, Z1, Z2
+	VMOVUPS      Z2, 448(AX)
+	VPMOVZXBD    32(CX), Z2
+	VPERMILPS    Z2, Z1, Z3
+	VMOVUPS      Z3, 512(AX)
+	VPSRLD       $0x02, Z2, Z2
+	VPERMILPS    Z2, Z1, Z3
+	VMOVUPS      Z3, 640(AX)
+	VPSRLD       $0x02, Z2, Z2
+	VPERMILPS    Z2, Z1, Z3
+	VMOVUPS      Z3, 768(AX)
+	VPSRLD       $0x02, Z2, Z2
+	VPERMILPS    Z2, Z1, Z2
+	VMOVUPS      Z2, 896(AX)
+	VPMOVZXBD    48(CX), Z2
+	VPERMILPS    Z2, Z1, Z3
+	VMOVUPS      Z3, 576(AX)
+	VPSRLD       $0x02, Z2, Z2
+	VPERMILPS    Z2, Z1, Z3
+	VMOVUPS      Z3, 704(AX)
+	VPSRLD       $0x02, Z2, Z2
+	VPERMILPS    Z2, Z1, Z3
+	VMOVUPS      Z3, 832(AX)
+	VPSRLD       $0x02, Z2, Z2
+	VPERMILPS    Z2, Z1, Z1
+	VMOVUPS      Z1, 960(AX)
+	ADDQ         $0x00000042, CX
+	ADDQ         $0x00000400, AX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func tq2_0AVX512Stream(dst []float32, src []byte)
+// Requires: AVX, AVX2, AVX512F, MMX+
+TEXT ·tq2_0AVX512Stream(SB), NOSPLIT, $0-48
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      src_base+24(FP), CX
+	VMOVDQU32 threeLevels<>+0(SB), Z0
+	MOVQ      dst_len+8(FP), DX
+	SHRQ      $0x08, DX
+
+block:
+	VPBROADCASTW 64(CX), Y1
+	VCVTPH2PS    Y1, Z1
+	VMULPS       Z0, Z1, Z1
+	VPMOVZXBD    (CX), Z2
+	VPERMILPS    Z2, Z1, Z3
+	VMOVNTPS     Z3, (AX)
+	VPSRLD       $0x02, Z2, Z2
+	VPERMILPS    Z2, Z1, Z3
+	VMOVNTPS     Z3, 128(AX)
+	VPSRLD       $0x02, Z2, Z2
+	VPERMILPS    Z2, Z1, Z3
+	VMOVNTPS     Z3, 256(AX)
+	VPSRLD       $0x02, Z2, Z2
+	VPERMILPS    Z2, Z1, Z2
+	VMOVNTPS     Z2, 384(AX)
+	VPMOVZXBD    16(CX), Z2
+	VPERMILPS    Z2, Z1, Z3
+	VMOVNTPS     Z3, 64(AX)
+	VPSRLD       $0x02, Z2, Z2
+	VPERMILPS    Z2, Z1, Z3
+	VMOVNTPS     Z3, 192(AX)
+	VPSRLD       $0x02, Z2, Z2
+	VPERMILPS    Z2, Z1, Z3
+	VMOVNTPS     Z3, 320(AX)
+	VPSRLD       $0x02, Z2, Z2
+	VPERMILPS    Z2, Z1, Z2
+	VMOVNTPS     Z2, 448(AX)
+	VPMOVZXBD    32(CX), Z2
+	VPERMILPS    Z2, Z1, Z3
+	VMOVNTPS     Z3, 512(AX)
+	VPSRLD       $0x02, Z2, Z2
+	VPERMILPS    Z2, Z1, Z3
+	VMOVNTPS     Z3, 640(AX)
+	VPSRLD       $0x02, Z2, Z2
+	VPERMILPS    Z2, Z1, Z3
+	VMOVNTPS     Z3, 768(AX)
+	VPSRLD       $0x02, Z2, Z2
+	VPERMILPS    Z2, Z1, Z2
+	VMOVNTPS     Z2, 896(AX)
+	VPMOVZXBD    48(CX), Z2
+	VPERMILPS    Z2, Z1, Z3
+	VMOVNTPS     Z3, 576(AX)
+	VPSRLD       $0x02, Z2, Z2
+	VPERMILPS    Z2, Z1, Z3
+	VMOVNTPS     Z3, 704(AX)
+	VPSRLD       $0x02, Z2, Z2
+	VPERMILPS    Z2, Z1, Z3
+	VMOVNTPS     Z3, 832(AX)
+	VPSRLD       $0x02, Z2, Z2
+	VPERMILPS    Z2, Z1, Z1
+	VMOVNTPS     Z1, 960(AX)
+	ADDQ         $0x00000042, CX
+	ADDQ         $0x00000400, AX
+	DECQ         DX
+	JNZ          block
+	SFENCE
+	VZEROUPPER
+	RET
+
 // func encodeF16AVX512(dst []byte, src []float32)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL
 TEXT ·encodeF16AVX512(SB), NOSPLIT, $0-48

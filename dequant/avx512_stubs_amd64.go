@@ -314,6 +314,46 @@ func q8_KAVX512(dst []float32, src []byte)
 //go:noescape
 func q8_KAVX512Stream(dst []float32, src []byte)
 
+// q1_0AVX512 does what q1_0Generic does.
+//
+//go:noescape
+func q1_0AVX512(dst []float32, src []byte)
+
+// q1_0AVX512Stream does what q1_0Generic does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func q1_0AVX512Stream(dst []float32, src []byte)
+
+// q2_0AVX512 does what q2_0Generic does.
+//
+//go:noescape
+func q2_0AVX512(dst []float32, src []byte)
+
+// q2_0AVX512Stream does what q2_0Generic does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func q2_0AVX512Stream(dst []float32, src []byte)
+
+// tq1_0AVX512 does what tq1_0Generic does.
+//
+//go:noescape
+func tq1_0AVX512(dst []float32, src []byte)
+
+// tq1_0AVX512Stream does what tq1_0Generic does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func tq1_0AVX512Stream(dst []float32, src []byte)
+
+// tq2_0AVX512 does what tq2_0Generic does.
+//
+//go:noescape
+func tq2_0AVX512(dst []float32, src []byte)
+
+// tq2_0AVX512Stream does what tq2_0Generic does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func tq2_0AVX512Stream(dst []float32, src []byte)
+
 // encodeF16AVX512 does what encodeF16Generic does.
 //
 //go:noescape

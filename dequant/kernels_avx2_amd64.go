@@ -42,6 +42,11 @@ var avx2 = impl{
 		layout.IQ4_XS: {run: iq4_XSAVX2, stream: iq4_XSAVX2Stream},
 		layout.MXFP4:  {run: mxfp4AVX2, stream: mxfp4AVX2Stream},
 		layout.Q8_K:   {run: q8_KAVX2, stream: q8_KAVX2Stream},
+
+		layout.TQ1_0: {run: tq1_0AVX2, stream: tq1_0AVX2Stream},
+		layout.TQ2_0: {run: tq2_0AVX2, stream: tq2_0AVX2Stream},
+		layout.Q1_0:  {run: q1_0AVX2, stream: q1_0AVX2Stream},
+		layout.Q2_0:  {run: q2_0AVX2, stream: q2_0AVX2Stream},
 	},
 	scaled: [numTypes]scaledKernel{
 		layout.I8:  {run: i8ScaledAVX2, step: 32},

@@ -42,6 +42,11 @@ var avx512 = impl{
 		layout.IQ4_XS: {run: iq4_XSAVX512, stream: iq4_XSAVX512Stream},
 		layout.MXFP4:  {run: mxfp4AVX512, stream: mxfp4AVX512Stream},
 		layout.Q8_K:   {run: q8_KAVX512, stream: q8_KAVX512Stream},
+
+		layout.TQ1_0: {run: tq1_0AVX512, stream: tq1_0AVX512Stream},
+		layout.TQ2_0: {run: tq2_0AVX512, stream: tq2_0AVX512Stream},
+		layout.Q1_0:  {run: q1_0AVX512, stream: q1_0AVX512Stream},
+		layout.Q2_0:  {run: q2_0AVX512, stream: q2_0AVX512Stream},
 	},
 	scaled: [numTypes]scaledKernel{
 		layout.I8:  {run: i8ScaledAVX512},

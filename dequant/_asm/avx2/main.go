@@ -14,6 +14,7 @@ func main() {
 	scaledIntegers()
 	blocks()
 	superBlocks()
+	lowBits()
 	encoders()
 	Generate()
 }

@@ -13,6 +13,7 @@ func main() {
 	scaledNumbers()
 	blocks32()
 	superblocks()
+	lowBits()
 	encoders()
 	Generate()
 }
