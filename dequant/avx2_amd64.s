@@ -2253,6 +2253,322 @@ loop:
 	VZEROUPPER
 	RET
 
+// func nvfp4AVX2(dst []float32, src []byte)
+// Requires: AVX, AVX2, F16C
+TEXT ·nvfp4AVX2(SB), NOSPLIT, $0-48
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    src_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	VMOVDQU widen0<>+0(SB), Y0
+	VMOVDQU widen1<>+0(SB), Y1
+	VMOVDQU widen2<>+0(SB), Y2
+	VMOVDQU widen3<>+0(SB), Y3
+	VMOVDQU deal<>+0(SB), Y4
+	VMOVDQU fp4_values<>+0(SB), Y5
+	VMOVDQU low_nibbles<>+0(SB), Y6
+	VMOVDQU ue4m3_zero<>+0(SB), Y7
+	VMOVDQU ue4m3_fields<>+0(SB), Y8
+	VMOVDQU ue4m3_unit<>+0(SB), Y9
+
+loop:
+	VPBROADCASTD (CX), X10
+	VPCMPEQB     X7, X10, X11
+	VPANDN       X10, X11, X10
+	VPMOVZXBW    X10, X10
+	VPSLLW       $0x07, X10, X10
+	VPAND        X8, X10, X10
+	VCVTPH2PS    X10, Y10
+	VMULPS       Y9, Y10, Y10
+	VPERMD       4(CX), Y4, Y11
+	VPAND        Y6, Y11, Y12
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y6, Y11, Y11
+	VPSHUFB      Y12, Y5, Y12
+	VPSHUFB      Y11, Y5, Y11
+	VPERMILPS    $0x00, Y10, Y13
+	VPSHUFB      Y0, Y12, Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y13, Y14, Y14
+	VMOVUPS      Y14, (AX)
+	VPSHUFB      Y0, Y11, Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y13, Y14, Y14
+	VMOVUPS      Y14, 32(AX)
+	VPERMILPS    $0x55, Y10, Y13
+	VPSHUFB      Y1, Y12, Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y13, Y14, Y14
+	VMOVUPS      Y14, 64(AX)
+	VPSHUFB      Y1, Y11, Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y13, Y14, Y14
+	VMOVUPS      Y14, 96(AX)
+	VPERMILPS    $0xaa, Y10, Y13
+	VPSHUFB      Y2, Y12, Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y13, Y14, Y14
+	VMOVUPS      Y14, 128(AX)
+	VPSHUFB      Y2, Y11, Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y13, Y14, Y14
+	VMOVUPS      Y14, 160(AX)
+	VPERMILPS    $0xff, Y10, Y10
+	VPSHUFB      Y3, Y12, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y10, Y12, Y12
+	VMOVUPS      Y12, 192(AX)
+	VPSHUFB      Y3, Y11, Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y10, Y11, Y11
+	VMOVUPS      Y11, 224(AX)
+	ADDQ         $0x00000024, CX
+	ADDQ         $0x00000100, AX
+	SUBQ         $0x00000040, DX
+	JNE          loop
+	VZEROUPPER
+	RET
+
+DATA deal<>+0(SB)/8, $0x0000000200000000
+DATA deal<>+8(SB)/8, $0x0000000600000004
+DATA deal<>+16(SB)/8, $0x0000000300000001
+DATA deal<>+24(SB)/8, $0x0000000700000005
+GLOBL deal<>(SB), RODATA|NOPTR, $32
+
+DATA ue4m3_zero<>+0(SB)/8, $0x7f7f7f7f7f7f7f7f
+DATA ue4m3_zero<>+8(SB)/8, $0x7f7f7f7f7f7f7f7f
+DATA ue4m3_zero<>+16(SB)/8, $0x7f7f7f7f7f7f7f7f
+DATA ue4m3_zero<>+24(SB)/8, $0x7f7f7f7f7f7f7f7f
+GLOBL ue4m3_zero<>(SB), RODATA|NOPTR, $32
+
+DATA ue4m3_fields<>+0(SB)/8, $0x3f803f803f803f80
+DATA ue4m3_fields<>+8(SB)/8, $0x3f803f803f803f80
+DATA ue4m3_fields<>+16(SB)/8, $0x3f803f803f803f80
+DATA ue4m3_fields<>+24(SB)/8, $0x3f803f803f803f80
+GLOBL ue4m3_fields<>(SB), RODATA|NOPTR, $32
+
+DATA ue4m3_unit<>+0(SB)/8, $0x3700000037000000
+DATA ue4m3_unit<>+8(SB)/8, $0x3700000037000000
+DATA ue4m3_unit<>+16(SB)/8, $0x3700000037000000
+DATA ue4m3_unit<>+24(SB)/8, $0x3700000037000000
+GLOBL ue4m3_unit<>(SB), RODATA|NOPTR, $32
+
+// func nvfp4AVX2Stream(dst []float32, src []byte)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·nvfp4AVX2Stream(SB), NOSPLIT, $0-48
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    src_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	VMOVDQU widen0<>+0(SB), Y0
+	VMOVDQU widen1<>+0(SB), Y1
+	VMOVDQU widen2<>+0(SB), Y2
+	VMOVDQU widen3<>+0(SB), Y3
+	VMOVDQU deal<>+0(SB), Y4
+	VMOVDQU fp4_values<>+0(SB), Y5
+	VMOVDQU low_nibbles<>+0(SB), Y6
+	VMOVDQU ue4m3_zero<>+0(SB), Y7
+	VMOVDQU ue4m3_fields<>+0(SB), Y8
+	VMOVDQU ue4m3_unit<>+0(SB), Y9
+
+loop:
+	VPBROADCASTD (CX), X10
+	VPCMPEQB     X7, X10, X11
+	VPANDN       X10, X11, X10
+	VPMOVZXBW    X10, X10
+	VPSLLW       $0x07, X10, X10
+	VPAND        X8, X10, X10
+	VCVTPH2PS    X10, Y10
+	VMULPS       Y9, Y10, Y10
+	VPERMD       4(CX), Y4, Y11
+	VPAND        Y6, Y11, Y12
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y6, Y11, Y11
+	VPSHUFB      Y12, Y5, Y12
+	VPSHUFB      Y11, Y5, Y11
+	VPERMILPS    $0x00, Y10, Y13
+	VPSHUFB      Y0, Y12, Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y13, Y14, Y14
+	VMOVNTPS     Y14, (AX)
+	VPSHUFB      Y0, Y11, Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y13, Y14, Y14
+	VMOVNTPS     Y14, 32(AX)
+	VPERMILPS    $0x55, Y10, Y13
+	VPSHUFB      Y1, Y12, Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y13, Y14, Y14
+	VMOVNTPS     Y14, 64(AX)
+	VPSHUFB      Y1, Y11, Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y13, Y14, Y14
+	VMOVNTPS     Y14, 96(AX)
+	VPERMILPS    $0xaa, Y10, Y13
+	VPSHUFB      Y2, Y12, Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y13, Y14, Y14
+	VMOVNTPS     Y14, 128(AX)
+	VPSHUFB      Y2, Y11, Y14
+	VCVTDQ2PS    Y14, Y14
+	VMULPS       Y13, Y14, Y14
+	VMOVNTPS     Y14, 160(AX)
+	VPERMILPS    $0xff, Y10, Y10
+	VPSHUFB      Y3, Y12, Y12
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y10, Y12, Y12
+	VMOVNTPS     Y12, 192(AX)
+	VPSHUFB      Y3, Y11, Y11
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y10, Y11, Y11
+	VMOVNTPS     Y11, 224(AX)
+	ADDQ         $0x00000024, CX
+	ADDQ         $0x00000100, AX
+	SUBQ         $0x00000040, DX
+	JNE          loop
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func aprQ4AVX2(dst []float32, src []byte)
+// Requires: AVX, AVX2, F16C
+TEXT ·aprQ4AVX2(SB), NOSPLIT, $0-48
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    src_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	VMOVDQU each_nibble<>+0(SB), Y0
+	VMOVDQU fifteen<>+0(SB), Y1
+	VMOVDQU eights<>+0(SB), Y2
+	VMOVDQU half_exponent_one<>+0(SB), Y3
+	VMOVDQU half_exponent_upper<>+0(SB), Y4
+	VPXOR   X5, X5, X5
+
+loop:
+	VPBROADCASTW (CX), X6
+	VPADDW       X3, X6, X7
+	VPAND        X4, X7, X7
+	VPCMPEQW     X5, X7, X7
+	VPANDN       X6, X7, X6
+	VCVTPH2PS    X6, Y6
+	VPBROADCASTD 2(CX), Y7
+	VPSRLVD      Y0, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPSUBD       Y2, Y7, Y7
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y6, Y7, Y7
+	VMOVUPS      Y7, (AX)
+	VPBROADCASTD 6(CX), Y7
+	VPSRLVD      Y0, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPSUBD       Y2, Y7, Y7
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y6, Y7, Y7
+	VMOVUPS      Y7, 32(AX)
+	VPBROADCASTD 10(CX), Y7
+	VPSRLVD      Y0, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPSUBD       Y2, Y7, Y7
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y6, Y7, Y7
+	VMOVUPS      Y7, 64(AX)
+	VPBROADCASTD 14(CX), Y7
+	VPSRLVD      Y0, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPSUBD       Y2, Y7, Y7
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y6, Y7, Y7
+	VMOVUPS      Y7, 96(AX)
+	ADDQ         $0x00000012, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x00000020, DX
+	JNE          loop
+	VZEROUPPER
+	RET
+
+DATA each_nibble<>+0(SB)/8, $0x0000000400000000
+DATA each_nibble<>+8(SB)/8, $0x0000000c00000008
+DATA each_nibble<>+16(SB)/8, $0x0000001400000010
+DATA each_nibble<>+24(SB)/8, $0x0000001c00000018
+GLOBL each_nibble<>(SB), RODATA|NOPTR, $32
+
+DATA fifteen<>+0(SB)/8, $0x0000000f0000000f
+DATA fifteen<>+8(SB)/8, $0x0000000f0000000f
+DATA fifteen<>+16(SB)/8, $0x0000000f0000000f
+DATA fifteen<>+24(SB)/8, $0x0000000f0000000f
+GLOBL fifteen<>(SB), RODATA|NOPTR, $32
+
+DATA eights<>+0(SB)/8, $0x0000000800000008
+DATA eights<>+8(SB)/8, $0x0000000800000008
+DATA eights<>+16(SB)/8, $0x0000000800000008
+DATA eights<>+24(SB)/8, $0x0000000800000008
+GLOBL eights<>(SB), RODATA|NOPTR, $32
+
+DATA half_exponent_one<>+0(SB)/8, $0x0400040004000400
+DATA half_exponent_one<>+8(SB)/8, $0x0400040004000400
+DATA half_exponent_one<>+16(SB)/8, $0x0400040004000400
+DATA half_exponent_one<>+24(SB)/8, $0x0400040004000400
+GLOBL half_exponent_one<>(SB), RODATA|NOPTR, $32
+
+DATA half_exponent_upper<>+0(SB)/8, $0x7800780078007800
+DATA half_exponent_upper<>+8(SB)/8, $0x7800780078007800
+DATA half_exponent_upper<>+16(SB)/8, $0x7800780078007800
+DATA half_exponent_upper<>+24(SB)/8, $0x7800780078007800
+GLOBL half_exponent_upper<>(SB), RODATA|NOPTR, $32
+
+// func aprQ4AVX2Stream(dst []float32, src []byte)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·aprQ4AVX2Stream(SB), NOSPLIT, $0-48
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    src_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	VMOVDQU each_nibble<>+0(SB), Y0
+	VMOVDQU fifteen<>+0(SB), Y1
+	VMOVDQU eights<>+0(SB), Y2
+	VMOVDQU half_exponent_one<>+0(SB), Y3
+	VMOVDQU half_exponent_upper<>+0(SB), Y4
+	VPXOR   X5, X5, X5
+
+loop:
+	VPBROADCASTW (CX), X6
+	VPADDW       X3, X6, X7
+	VPAND        X4, X7, X7
+	VPCMPEQW     X5, X7, X7
+	VPANDN       X6, X7, X6
+	VCVTPH2PS    X6, Y6
+	VPBROADCASTD 2(CX), Y7
+	VPSRLVD      Y0, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPSUBD       Y2, Y7, Y7
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y6, Y7, Y7
+	VMOVNTPS     Y7, (AX)
+	VPBROADCASTD 6(CX), Y7
+	VPSRLVD      Y0, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPSUBD       Y2, Y7, Y7
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y6, Y7, Y7
+	VMOVNTPS     Y7, 32(AX)
+	VPBROADCASTD 10(CX), Y7
+	VPSRLVD      Y0, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPSUBD       Y2, Y7, Y7
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y6, Y7, Y7
+	VMOVNTPS     Y7, 64(AX)
+	VPBROADCASTD 14(CX), Y7
+	VPSRLVD      Y0, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VPSUBD       Y2, Y7, Y7
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y6, Y7, Y7
+	VMOVNTPS     Y7, 96(AX)
+	ADDQ         $0x00000012, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x00000020, DX
+	JNE          loop
+	SFENCE
+	VZEROUPPER
+	RET
+
 // func q4_1AVX2(dst []float32, src []byte)
 // Requires: AVX, AVX2, F16C
 TEXT ·q4_1AVX2(SB), NOSPLIT, $0-48
@@ -2865,12 +3181,6 @@ loop:
 	JNE          loop
 	VZEROUPPER
 	RET
-
-DATA deal<>+0(SB)/8, $0x0000000200000000
-DATA deal<>+8(SB)/8, $0x0000000600000004
-DATA deal<>+16(SB)/8, $0x0000000300000001
-DATA deal<>+24(SB)/8, $0x0000000700000005
-GLOBL deal<>(SB), RODATA|NOPTR, $32
 
 DATA three<>+0(SB)/8, $0x0303030303030303
 DATA three<>+8(SB)/8, $0x0303030303030303
@@ -5332,12 +5642,6 @@ DATA iq4_low_shifts<>+8(SB)/8, $0x0000000c00000008
 DATA iq4_low_shifts<>+16(SB)/8, $0x0000001400000010
 DATA iq4_low_shifts<>+24(SB)/8, $0x0000001c00000018
 GLOBL iq4_low_shifts<>(SB), RODATA|NOPTR, $32
-
-DATA fifteen<>+0(SB)/8, $0x0000000f0000000f
-DATA fifteen<>+8(SB)/8, $0x0000000f0000000f
-DATA fifteen<>+16(SB)/8, $0x0000000f0000000f
-DATA fifteen<>+24(SB)/8, $0x0000000f0000000f
-GLOBL fifteen<>(SB), RODATA|NOPTR, $32
 
 DATA iq4_high_shifts<>+0(SB)/8, $0x0000001200000010
 DATA iq4_high_shifts<>+8(SB)/8, $0x0000001600000014

@@ -204,6 +204,26 @@ func mxfp4AVX2(dst []float32, src []byte)
 //go:noescape
 func mxfp4AVX2Stream(dst []float32, src []byte)
 
+// nvfp4AVX2 is nvfp4Generic.
+//
+//go:noescape
+func nvfp4AVX2(dst []float32, src []byte)
+
+// nvfp4AVX2Stream is nvfp4Generic, storing past the caches.
+//
+//go:noescape
+func nvfp4AVX2Stream(dst []float32, src []byte)
+
+// aprQ4AVX2 is aprQ4Generic.
+//
+//go:noescape
+func aprQ4AVX2(dst []float32, src []byte)
+
+// aprQ4AVX2Stream is aprQ4Generic, storing past the caches.
+//
+//go:noescape
+func aprQ4AVX2Stream(dst []float32, src []byte)
+
 // q4_1AVX2 is q4_1Generic.
 //
 //go:noescape

@@ -2652,6 +2652,285 @@ block:
 	VZEROUPPER
 	RET
 
+// func nvfp4AVX512(dst []float32, src []byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512F
+TEXT ·nvfp4AVX512(SB), NOSPLIT, $0-48
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         src_base+24(FP), CX
+	VMOVDQU32    fp4<>+0(SB), Z0
+	VPBROADCASTD twoTo7<>+0(SB), Z3
+	VPBROADCASTD ue4m3Zero<>+0(SB), X1
+	VPBROADCASTD ue4m3Fields<>+0(SB), Y2
+	VMOVDQU32    spread8<>+0(SB), Z4
+	VMOVDQU32    upper8<>+0(SB), Z5
+	MOVQ         dst_len+8(FP), DX
+	SHRQ         $0x06, DX
+
+block:
+	VPBROADCASTD (CX), X6
+	VPCMPEQB     X1, X6, X7
+	VPANDN       X6, X7, X6
+	VPMOVZXBW    X6, Y6
+	VPSLLW       $0x07, Y6, Y6
+	VPAND        Y2, Y6, Y6
+	VCVTPH2PS    Y6, Z6
+	VMULPS       Z3, Z6, Z6
+	VPBROADCASTQ 4(CX), Z7
+	VPSHUFB      Z4, Z7, Z7
+	VPSRLVD      Z5, Z7, Z7
+	VPERMPS      Z0, Z7, Z7
+	VPERMILPS    $0x00, Z6, Z8
+	VMULPS       Z8, Z7, Z7
+	VMOVUPS      Z7, (AX)
+	VPBROADCASTQ 12(CX), Z7
+	VPSHUFB      Z4, Z7, Z7
+	VPSRLVD      Z5, Z7, Z7
+	VPERMPS      Z0, Z7, Z7
+	VPERMILPS    $0x55, Z6, Z8
+	VMULPS       Z8, Z7, Z7
+	VMOVUPS      Z7, 64(AX)
+	VPBROADCASTQ 20(CX), Z7
+	VPSHUFB      Z4, Z7, Z7
+	VPSRLVD      Z5, Z7, Z7
+	VPERMPS      Z0, Z7, Z7
+	VPERMILPS    $0xaa, Z6, Z8
+	VMULPS       Z8, Z7, Z7
+	VMOVUPS      Z7, 128(AX)
+	VPBROADCASTQ 28(CX), Z7
+	VPSHUFB      Z4, Z7, Z7
+	VPSRLVD      Z5, Z7, Z7
+	VPERMPS      Z0, Z7, Z7
+	VPERMILPS    $0xff, Z6, Z6
+	VMULPS       Z6, Z7, Z7
+	VMOVUPS      Z7, 192(AX)
+	ADDQ         $0x00000024, CX
+	ADDQ         $0x00000100, AX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA twoTo7<>+0(SB)/4, $0x43000000
+GLOBL twoTo7<>(SB), RODATA|NOPTR, $4
+
+DATA ue4m3Zero<>+0(SB)/4, $0x7f7f7f7f
+GLOBL ue4m3Zero<>(SB), RODATA|NOPTR, $4
+
+DATA ue4m3Fields<>+0(SB)/4, $0x3f803f80
+GLOBL ue4m3Fields<>(SB), RODATA|NOPTR, $4
+
+DATA spread8<>+0(SB)/4, $0x80808000
+DATA spread8<>+4(SB)/4, $0x80808001
+DATA spread8<>+8(SB)/4, $0x80808002
+DATA spread8<>+12(SB)/4, $0x80808003
+DATA spread8<>+16(SB)/4, $0x80808004
+DATA spread8<>+20(SB)/4, $0x80808005
+DATA spread8<>+24(SB)/4, $0x80808006
+DATA spread8<>+28(SB)/4, $0x80808007
+DATA spread8<>+32(SB)/4, $0x80808000
+DATA spread8<>+36(SB)/4, $0x80808001
+DATA spread8<>+40(SB)/4, $0x80808002
+DATA spread8<>+44(SB)/4, $0x80808003
+DATA spread8<>+48(SB)/4, $0x80808004
+DATA spread8<>+52(SB)/4, $0x80808005
+DATA spread8<>+56(SB)/4, $0x80808006
+DATA spread8<>+60(SB)/4, $0x80808007
+GLOBL spread8<>(SB), RODATA|NOPTR, $64
+
+DATA upper8<>+0(SB)/4, $0x00000000
+DATA upper8<>+4(SB)/4, $0x00000000
+DATA upper8<>+8(SB)/4, $0x00000000
+DATA upper8<>+12(SB)/4, $0x00000000
+DATA upper8<>+16(SB)/4, $0x00000000
+DATA upper8<>+20(SB)/4, $0x00000000
+DATA upper8<>+24(SB)/4, $0x00000000
+DATA upper8<>+28(SB)/4, $0x00000000
+DATA upper8<>+32(SB)/4, $0x00000004
+DATA upper8<>+36(SB)/4, $0x00000004
+DATA upper8<>+40(SB)/4, $0x00000004
+DATA upper8<>+44(SB)/4, $0x00000004
+DATA upper8<>+48(SB)/4, $0x00000004
+DATA upper8<>+52(SB)/4, $0x00000004
+DATA upper8<>+56(SB)/4, $0x00000004
+DATA upper8<>+60(SB)/4, $0x00000004
+GLOBL upper8<>(SB), RODATA|NOPTR, $64
+
+// func nvfp4AVX512Stream(dst []float32, src []byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, MMX+
+TEXT ·nvfp4AVX512Stream(SB), NOSPLIT, $0-48
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         src_base+24(FP), CX
+	VMOVDQU32    fp4<>+0(SB), Z0
+	VPBROADCASTD twoTo7<>+0(SB), Z3
+	VPBROADCASTD ue4m3Zero<>+0(SB), X1
+	VPBROADCASTD ue4m3Fields<>+0(SB), Y2
+	VMOVDQU32    spread8<>+0(SB), Z4
+	VMOVDQU32    upper8<>+0(SB), Z5
+	MOVQ         dst_len+8(FP), DX
+	SHRQ         $0x06, DX
+
+block:
+	VPBROADCASTD (CX), X6
+	VPCMPEQB     X1, X6, X7
+	VPANDN       X6, X7, X6
+	VPMOVZXBW    X6, Y6
+	VPSLLW       $0x07, Y6, Y6
+	VPAND        Y2, Y6, Y6
+	VCVTPH2PS    Y6, Z6
+	VMULPS       Z3, Z6, Z6
+	VPBROADCASTQ 4(CX), Z7
+	VPSHUFB      Z4, Z7, Z7
+	VPSRLVD      Z5, Z7, Z7
+	VPERMPS      Z0, Z7, Z7
+	VPERMILPS    $0x00, Z6, Z8
+	VMULPS       Z8, Z7, Z7
+	VMOVNTPS     Z7, (AX)
+	VPBROADCASTQ 12(CX), Z7
+	VPSHUFB      Z4, Z7, Z7
+	VPSRLVD      Z5, Z7, Z7
+	VPERMPS      Z0, Z7, Z7
+	VPERMILPS    $0x55, Z6, Z8
+	VMULPS       Z8, Z7, Z7
+	VMOVNTPS     Z7, 64(AX)
+	VPBROADCASTQ 20(CX), Z7
+	VPSHUFB      Z4, Z7, Z7
+	VPSRLVD      Z5, Z7, Z7
+	VPERMPS      Z0, Z7, Z7
+	VPERMILPS    $0xaa, Z6, Z8
+	VMULPS       Z8, Z7, Z7
+	VMOVNTPS     Z7, 128(AX)
+	VPBROADCASTQ 28(CX), Z7
+	VPSHUFB      Z4, Z7, Z7
+	VPSRLVD      Z5, Z7, Z7
+	VPERMPS      Z0, Z7, Z7
+	VPERMILPS    $0xff, Z6, Z6
+	VMULPS       Z6, Z7, Z7
+	VMOVNTPS     Z7, 192(AX)
+	ADDQ         $0x00000024, CX
+	ADDQ         $0x00000100, AX
+	DECQ         DX
+	JNZ          block
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func aprQ4AVX512(dst []float32, src []byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL
+TEXT ·aprQ4AVX512(SB), NOSPLIT, $0-48
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         src_base+24(FP), CX
+	VMOVDQU32    fourBit<>+0(SB), Z0
+	VMOVDQU32    spreadTwice<>+0(SB), Z1
+	VMOVDQU32    upperEach<>+0(SB), Z2
+	VPBROADCASTD halfExponent1<>+0(SB), Y3
+	VPBROADCASTD halfExponentUpper<>+0(SB), Y4
+	MOVQ         dst_len+8(FP), DX
+	SHRQ         $0x05, DX
+
+block:
+	VPBROADCASTW (CX), Y5
+	VPADDW       Y3, Y5, Y6
+	VPTESTMW     Y4, Y6, K1
+	VMOVDQU16.Z  Y5, K1, Y5
+	VCVTPH2PS    Y5, Z5
+	VMULPS       Z0, Z5, Z5
+	VPBROADCASTQ 2(CX), Z6
+	VPSHUFB      Z1, Z6, Z6
+	VPSRLVD      Z2, Z6, Z6
+	VPERMPS      Z5, Z6, Z6
+	VMOVUPS      Z6, (AX)
+	VPBROADCASTQ 10(CX), Z6
+	VPSHUFB      Z1, Z6, Z6
+	VPSRLVD      Z2, Z6, Z6
+	VPERMPS      Z5, Z6, Z6
+	VMOVUPS      Z6, 64(AX)
+	ADDQ         $0x00000012, CX
+	ADDQ         $0x00000080, AX
+	DECQ         DX
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA spreadTwice<>+0(SB)/4, $0x80808000
+DATA spreadTwice<>+4(SB)/4, $0x80808000
+DATA spreadTwice<>+8(SB)/4, $0x80808001
+DATA spreadTwice<>+12(SB)/4, $0x80808001
+DATA spreadTwice<>+16(SB)/4, $0x80808002
+DATA spreadTwice<>+20(SB)/4, $0x80808002
+DATA spreadTwice<>+24(SB)/4, $0x80808003
+DATA spreadTwice<>+28(SB)/4, $0x80808003
+DATA spreadTwice<>+32(SB)/4, $0x80808004
+DATA spreadTwice<>+36(SB)/4, $0x80808004
+DATA spreadTwice<>+40(SB)/4, $0x80808005
+DATA spreadTwice<>+44(SB)/4, $0x80808005
+DATA spreadTwice<>+48(SB)/4, $0x80808006
+DATA spreadTwice<>+52(SB)/4, $0x80808006
+DATA spreadTwice<>+56(SB)/4, $0x80808007
+DATA spreadTwice<>+60(SB)/4, $0x80808007
+GLOBL spreadTwice<>(SB), RODATA|NOPTR, $64
+
+DATA upperEach<>+0(SB)/4, $0x00000000
+DATA upperEach<>+4(SB)/4, $0x00000004
+DATA upperEach<>+8(SB)/4, $0x00000000
+DATA upperEach<>+12(SB)/4, $0x00000004
+DATA upperEach<>+16(SB)/4, $0x00000000
+DATA upperEach<>+20(SB)/4, $0x00000004
+DATA upperEach<>+24(SB)/4, $0x00000000
+DATA upperEach<>+28(SB)/4, $0x00000004
+DATA upperEach<>+32(SB)/4, $0x00000000
+DATA upperEach<>+36(SB)/4, $0x00000004
+DATA upperEach<>+40(SB)/4, $0x00000000
+DATA upperEach<>+44(SB)/4, $0x00000004
+DATA upperEach<>+48(SB)/4, $0x00000000
+DATA upperEach<>+52(SB)/4, $0x00000004
+DATA upperEach<>+56(SB)/4, $0x00000000
+DATA upperEach<>+60(SB)/4, $0x00000004
+GLOBL upperEach<>(SB), RODATA|NOPTR, $64
+
+DATA halfExponent1<>+0(SB)/4, $0x04000400
+GLOBL halfExponent1<>(SB), RODATA|NOPTR, $4
+
+DATA halfExponentUpper<>+0(SB)/4, $0x78007800
+GLOBL halfExponentUpper<>(SB), RODATA|NOPTR, $4
+
+// func aprQ4AVX512Stream(dst []float32, src []byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, MMX+
+TEXT ·aprQ4AVX512Stream(SB), NOSPLIT, $0-48
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         src_base+24(FP), CX
+	VMOVDQU32    fourBit<>+0(SB), Z0
+	VMOVDQU32    spreadTwice<>+0(SB), Z1
+	VMOVDQU32    upperEach<>+0(SB), Z2
+	VPBROADCASTD halfExponent1<>+0(SB), Y3
+	VPBROADCASTD halfExponentUpper<>+0(SB), Y4
+	MOVQ         dst_len+8(FP), DX
+	SHRQ         $0x05, DX
+
+block:
+	VPBROADCASTW (CX), Y5
+	VPADDW       Y3, Y5, Y6
+	VPTESTMW     Y4, Y6, K1
+	VMOVDQU16.Z  Y5, K1, Y5
+	VCVTPH2PS    Y5, Z5
+	VMULPS       Z0, Z5, Z5
+	VPBROADCASTQ 2(CX), Z6
+	VPSHUFB      Z1, Z6, Z6
+	VPSRLVD      Z2, Z6, Z6
+	VPERMPS      Z5, Z6, Z6
+	VMOVNTPS     Z6, (AX)
+	VPBROADCASTQ 10(CX), Z6
+	VPSHUFB      Z1, Z6, Z6
+	VPSRLVD      Z2, Z6, Z6
+	VPERMPS      Z5, Z6, Z6
+	VMOVNTPS     Z6, 64(AX)
+	ADDQ         $0x00000012, CX
+	ADDQ         $0x00000080, AX
+	DECQ         DX
+	JNZ          block
+	SFENCE
+	VZEROUPPER
+	RET
+
 // func q5_0AVX512(dst []float32, src []byte)
 // Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL
 TEXT ·q5_0AVX512(SB), NOSPLIT, $0-48

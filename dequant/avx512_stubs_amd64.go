@@ -224,6 +224,26 @@ func q4_1AVX512(dst []float32, src []byte)
 //go:noescape
 func q4_1AVX512Stream(dst []float32, src []byte)
 
+// nvfp4AVX512 does what nvfp4Generic does.
+//
+//go:noescape
+func nvfp4AVX512(dst []float32, src []byte)
+
+// nvfp4AVX512Stream does what nvfp4Generic does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func nvfp4AVX512Stream(dst []float32, src []byte)
+
+// aprQ4AVX512 does what aprQ4Generic does.
+//
+//go:noescape
+func aprQ4AVX512(dst []float32, src []byte)
+
+// aprQ4AVX512Stream does what aprQ4Generic does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func aprQ4AVX512Stream(dst []float32, src []byte)
+
 // q5_0AVX512 does what q5_0Generic does.
 //
 //go:noescape

@@ -41,7 +41,9 @@ var avx2 = impl{
 		layout.IQ4_NL: {run: iq4_NLAVX2, stream: iq4_NLAVX2Stream},
 		layout.IQ4_XS: {run: iq4_XSAVX2, stream: iq4_XSAVX2Stream},
 		layout.MXFP4:  {run: mxfp4AVX2, stream: mxfp4AVX2Stream},
+		layout.NVFP4:  {run: nvfp4AVX2, stream: nvfp4AVX2Stream},
 		layout.Q8_K:   {run: q8_KAVX2, stream: q8_KAVX2Stream},
+		layout.APR_Q4: {run: aprQ4AVX2, stream: aprQ4AVX2Stream},
 
 		layout.TQ1_0: {run: tq1_0AVX2, stream: tq1_0AVX2Stream},
 		layout.TQ2_0: {run: tq2_0AVX2, stream: tq2_0AVX2Stream},

@@ -41,7 +41,9 @@ var avx512 = impl{
 		layout.IQ4_NL: {run: iq4_NLAVX512, stream: iq4_NLAVX512Stream},
 		layout.IQ4_XS: {run: iq4_XSAVX512, stream: iq4_XSAVX512Stream},
 		layout.MXFP4:  {run: mxfp4AVX512, stream: mxfp4AVX512Stream},
+		layout.NVFP4:  {run: nvfp4AVX512, stream: nvfp4AVX512Stream},
 		layout.Q8_K:   {run: q8_KAVX512, stream: q8_KAVX512Stream},
+		layout.APR_Q4: {run: aprQ4AVX512, stream: aprQ4AVX512Stream},
 
 		layout.TQ1_0: {run: tq1_0AVX512, stream: tq1_0AVX512Stream},
 		layout.TQ2_0: {run: tq2_0AVX512, stream: tq2_0AVX512Stream},

@@ -149,6 +149,8 @@ func blocks() {
 		}
 	})
 	expand("mxfp4AVX2", "mxfp4Generic", 32, 17, mxfp4)
+	expand("nvfp4AVX2", "nvfp4Generic", 64, 36, nvfp4)
+	expand("aprQ4AVX2", "aprQ4Generic", 32, 18, aprQ4)
 	expand("q4_1AVX2", "q4_1Generic", 32, 20, func(k *kernel) func() {
 		w, n := newWidener(k), newNibbler()
 		return func() {
@@ -221,8 +223,7 @@ func iq4Values() Mem {
 // subnormals and have no room for 2^-24.
 func mxfp4(k *kernel) func() {
 	w, n := newWidener(k), newNibbler()
-	codebook := [16]int8{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
-	values := keep(bytes32("fp4_values", func(i int) byte { return byte(codebook[i%16]) }))
+	values := keep(fp4Values())
 	scales := GP64()
 	LEAQ(e8m0Halves(), scales)
 	return func() {
@@ -241,6 +242,12 @@ func mxfp4(k *kernel) func() {
 	}
 }
 
+// fp4Values is the codebook of MXFP4 and NVFP4, in both lanes.
+func fp4Values() Mem {
+	values := [16]int8{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
+	return bytes32("fp4_values", func(i int) byte { return byte(values[i%16]) })
+}
+
 // e8m0Halves are the values of e8m0Half for all bytes.
 func e8m0Halves() Mem {
 	var b []byte
@@ -248,4 +255,74 @@ func e8m0Halves() Mem {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(math.Ldexp(1, e-128))))
 	}
 	return data("e8m0_halves", b)
+}
+
+// nvfp4 has eight bytes of nibbles for each scale: eight elements in the lower ones, eight in the upper ones.
+func nvfp4(k *kernel) func() {
+	w, deal := newWidener(k), newDealer()
+	values, low, scales := keep(fp4Values()), keep(bytesOf("low_nibbles", 15)), fourByteScales()
+	return func() {
+		d, qs := scales(k.from(0)), deal.load(k.from(4))
+		lows, highs := field(qs, 0, 0, low), field(qs, 4, 0, low)
+		VPSHUFB(lows, values, lows)
+		VPSHUFB(highs, values, highs)
+		for i := range 4 {
+			scale := YMM()
+			VPERMILPS(Imm(uint64(i*0b01010101)), d, scale)
+			for j, codes := range []VecVirtual{lows, highs} {
+				y := w.eight(codes, i)
+				VCVTDQ2PS(y, y)
+				VMULPS(scale, y, y)
+				k.store(y, 16*i+8*j)
+			}
+		}
+	}
+}
+
+// fourByteScales returns what converts four bytes as ue4m3Half does, into each lane. Exponent and mantissa in a
+// binary16's place make 2^-7 of the value. The 2^24 that widening puts into codes is taken away too.
+func fourByteScales() func(m Mem) VecVirtual {
+	zero, fields := keep(bytesOf("ue4m3_zero", 0x7f)), keep(bytes32("ue4m3_fields", word(0x3f80)))
+	scale := keep(floatsOf("ue4m3_unit", 0x1p-17))
+	return func(m Mem) VecVirtual {
+		b, isZero, y := XMM(), XMM(), YMM()
+		VPBROADCASTD(m, b)
+		VPCMPEQB(zero.AsX(), b, isZero)
+		VPANDN(b, isZero, b)
+		VPMOVZXBW(b, b)
+		VPSLLW(Imm(7), b, b)
+		VPAND(fields.AsX(), b, b)
+		VCVTPH2PS(b, y)
+		VMULPS(scale, y, y)
+		return y
+	}
+}
+
+// aprQ4 has neighbours in one byte.
+func aprQ4(k *kernel) func() {
+	shift := keep(dwords("each_nibble", func(i int) uint32 { return uint32(4 * i) }))
+	low, eight := keep(dwordsOf("fifteen", 15)), keep(dwordsOf("eights", 8))
+	one, upper := keep(bytes32("half_exponent_one", word(0x0400))), keep(bytes32("half_exponent_upper", word(0x7800)))
+	none := XMM()
+	VPXOR(none, none, none)
+	return func() {
+		h, exponent, d := XMM(), XMM(), YMM()
+		VPBROADCASTW(k.from(0), h)
+		// Of 0 and 31 one more has none of the upper four bits of an exponent.
+		VPADDW(one.AsX(), h, exponent)
+		VPAND(upper.AsX(), exponent, exponent)
+		VPCMPEQW(none, exponent, exponent)
+		VPANDN(h, exponent, h)
+		VCVTPH2PS(h, d)
+		for i := range 4 {
+			y := YMM()
+			VPBROADCASTD(k.from(2+4*i), y)
+			VPSRLVD(shift, y, y)
+			VPAND(low, y, y)
+			VPSUBD(eight, y, y)
+			VCVTDQ2PS(y, y)
+			VMULPS(d, y, y)
+			k.store(y, 8*i)
+		}
+	}
 }

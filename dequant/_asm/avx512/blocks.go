@@ -6,8 +6,8 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// blocks32 are the types with blocks of 32 elements.
-func blocks32() {
+// blocks are the types with blocks of 32 elements, and NVFP4 with blocks of 64.
+func blocks() {
 	both("q8_0", func(k *kernel) { int8Block(k, 32, 34, 2, k.half) })
 	both("q8_1", func(k *kernel) { int8Block(k, 32, 36, 4, k.half) })
 
@@ -20,9 +20,7 @@ func blocks32() {
 		codebookBlock(k, 18, 2, func(table reg.VecVirtual) { VMULPS(values, k.half(0), table) })
 	})
 	both("mxfp4", func(k *kernel) {
-		values := floats("fp4", func(n int) float32 {
-			return []float32{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}[n]
-		})
+		values := fp4()
 		bias := splat("e8m0Bias", 128)
 		codebookBlock(k, 17, 1, func(table reg.VecVirtual) {
 			// Scaling by powers of two needs no table of what e8m0Half returns.
@@ -42,6 +40,8 @@ func blocks32() {
 			VFMADD213PS(m, d, table)
 		})
 	})
+	both("nvfp4", nvfp4)
+	both("aprQ4", aprQ4)
 	both("q5_0", func(k *kernel) { fiveBitBlock(k, 22, 2, 6, false) })
 	both("q5_1", func(k *kernel) { fiveBitBlock(k, 24, 4, 8, true) })
 }
@@ -50,6 +50,13 @@ func blocks32() {
 func iq4() reg.VecVirtual {
 	return floats("iq4", func(n int) float32 {
 		return []float32{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}[n]
+	})
+}
+
+// fp4 is the codebook of MXFP4 and NVFP4.
+func fp4() reg.VecVirtual {
+	return floats("fp4", func(n int) float32 {
+		return []float32{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}[n]
 	})
 }
 
@@ -133,4 +140,93 @@ func fiveBitBlock(k *kernel, size, high, codes int, hasMin bool) {
 			k.store(64*i, z)
 		}
 	})
+}
+
+// nvfp4 has four scales of a byte, then eight bytes of nibbles for each: eight elements in the lower ones,
+// eight in the upper ones.
+func nvfp4(k *kernel) {
+	values, scales := fp4(), newByteScales()
+	spread := zmm("spread8", func(i int) uint32 { return 0x80808000 | uint32(i%8) })
+	shift := zmm("upper8", func(i int) uint32 { return uint32(i / 8 * 4) })
+	k.forEachBlock(64, 36, func() {
+		d := scales.four(k.from(0))
+		for i := range 4 {
+			n, scale := ZMM(), ZMM()
+			VPBROADCASTQ(k.from(4+8*i), n)
+			VPSHUFB(spread, n, n)
+			VPSRLVD(shift, n, n)
+			VPERMPS(values, n, n)
+			VPERMILPS(U8(i*0b01010101), d, scale)
+			VMULPS(scale, n, n)
+			k.store(64*i, n)
+		}
+	})
+}
+
+// byteScales convert bytes as ue4m3Half does. Exponent and mantissa in a binary16's place make 2^-7 of
+// the value.
+type byteScales struct{ zero, fields, scale reg.VecVirtual }
+
+func newByteScales() byteScales {
+	s := byteScales{XMM(), YMM(), splatFloat("twoTo7", 0x1p7)}
+	VPBROADCASTD(words("ue4m3Zero", 0x7f7f7f7f), s.zero)
+	VPBROADCASTD(words("ue4m3Fields", 0x3f803f80), s.fields)
+	return s
+}
+
+// four are four scales in each 128 bits.
+func (s *byteScales) four(from Mem) reg.VecVirtual {
+	b, isZero, h, z := XMM(), XMM(), YMM(), ZMM()
+	VPBROADCASTD(from, b)
+	VPCMPEQB(s.zero, b, isZero)
+	VPANDN(b, isZero, b)
+	VPMOVZXBW(b, h)
+	VPSLLW(U8(7), h, h)
+	VPAND(s.fields, h, h)
+	VCVTPH2PS(h, z)
+	VMULPS(s.scale, z, z)
+	return z
+}
+
+// aprQ4 has neighbours in one byte.
+func aprQ4(k *kernel) {
+	values := floats("fourBit", func(n int) float32 { return float32(n - 8) })
+	n := newNeighbours()
+	one, upper := YMM(), YMM()
+	VPBROADCASTD(words("halfExponent1", 0x04000400), one)
+	VPBROADCASTD(words("halfExponentUpper", 0x78007800), upper)
+	k.forEachBlock(32, 18, func() {
+		h, exponent, normal, table := YMM(), YMM(), K(), ZMM()
+		VPBROADCASTW(k.from(0), h)
+		// Of 0 and 31 one more has none of the upper four bits of an exponent.
+		VPADDW(one, h, exponent)
+		VPTESTMW(upper, exponent, normal)
+		VMOVDQU16_Z(h, normal, h)
+		VCVTPH2PS(h, table)
+		VMULPS(values, table, table)
+		for i := range 2 {
+			q := n.load(k.from(2 + 8*i))
+			VPERMPS(table, q, q)
+			k.store(64*i, q)
+		}
+	})
+}
+
+// neighbours unpack nibbles in the order in which they lie in memory, the lower one of a byte first.
+type neighbours struct{ spread, shift reg.VecVirtual }
+
+func newNeighbours() neighbours {
+	return neighbours{
+		zmm("spreadTwice", func(i int) uint32 { return 0x80808000 | uint32(i/2) }),
+		zmm("upperEach", func(i int) uint32 { return uint32(i % 2 * 4) }),
+	}
+}
+
+// load unpacks eight bytes. Above lower nibbles it leaves the upper ones.
+func (n *neighbours) load(from Mem) reg.VecVirtual {
+	z := ZMM()
+	VPBROADCASTQ(from, z)
+	VPSHUFB(n.spread, z, z)
+	VPSRLVD(n.shift, z, z)
+	return z
 }

@@ -11,7 +11,7 @@ func main() {
 	ConstraintExpr("!purego,amd64")
 	numbers()
 	scaledNumbers()
-	blocks32()
+	blocks()
 	superblocks()
 	lowBits()
 	encoders()
