@@ -2653,71 +2653,70 @@ block:
 	RET
 
 // func nvfp4AVX512(dst []float32, src []byte)
-// Requires: AVX, AVX2, AVX512BW, AVX512F
-TEXT ·nvfp4AVX512(SB), NOSPLIT, $0-48
+// Requires: AVX, AVX2, AVX512BW, AVX512F, F16C
+TEXT ·nvfp4AVX512(SB), NOSPLIT, $80-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
 	VMOVDQU32    fp4<>+0(SB), Z0
-	VPBROADCASTD twoTo7<>+0(SB), Z3
 	VPBROADCASTD ue4m3Zero<>+0(SB), X1
-	VPBROADCASTD ue4m3Fields<>+0(SB), Y2
+	VPBROADCASTD ue4m3Fields<>+0(SB), X2
+	VBROADCASTSS ue4m3Unit<>+0(SB), X3
 	VMOVDQU32    spread8<>+0(SB), Z4
 	VMOVDQU32    upper8<>+0(SB), Z5
-	MOVQ         dst_len+8(FP), DX
-	SHRQ         $0x06, DX
+	LEAQ         63(SP), DX
+	ANDQ         $-64, DX
+	MOVQ         dst_len+8(FP), BX
+	SHRQ         $0x06, BX
 
 block:
 	VPBROADCASTD (CX), X6
 	VPCMPEQB     X1, X6, X7
 	VPANDN       X6, X7, X6
-	VPMOVZXBW    X6, Y6
-	VPSLLW       $0x07, Y6, Y6
-	VPAND        Y2, Y6, Y6
-	VCVTPH2PS    Y6, Z6
-	VMULPS       Z3, Z6, Z6
-	VPBROADCASTQ 4(CX), Z7
-	VPSHUFB      Z4, Z7, Z7
-	VPSRLVD      Z5, Z7, Z7
-	VPERMPS      Z0, Z7, Z7
-	VPERMILPS    $0x00, Z6, Z8
-	VMULPS       Z8, Z7, Z7
-	VMOVUPS      Z7, (AX)
-	VPBROADCASTQ 12(CX), Z7
-	VPSHUFB      Z4, Z7, Z7
-	VPSRLVD      Z5, Z7, Z7
-	VPERMPS      Z0, Z7, Z7
-	VPERMILPS    $0x55, Z6, Z8
-	VMULPS       Z8, Z7, Z7
-	VMOVUPS      Z7, 64(AX)
-	VPBROADCASTQ 20(CX), Z7
-	VPSHUFB      Z4, Z7, Z7
-	VPSRLVD      Z5, Z7, Z7
-	VPERMPS      Z0, Z7, Z7
-	VPERMILPS    $0xaa, Z6, Z8
-	VMULPS       Z8, Z7, Z7
-	VMOVUPS      Z7, 128(AX)
-	VPBROADCASTQ 28(CX), Z7
-	VPSHUFB      Z4, Z7, Z7
-	VPSRLVD      Z5, Z7, Z7
-	VPERMPS      Z0, Z7, Z7
-	VPERMILPS    $0xff, Z6, Z6
-	VMULPS       Z6, Z7, Z7
-	VMOVUPS      Z7, 192(AX)
+	VPMOVZXBW    X6, X6
+	VPSLLW       $0x07, X6, X6
+	VPAND        X2, X6, X6
+	VCVTPH2PS    X6, X6
+	VMULPS       X3, X6, X6
+	VMOVUPS      X6, (DX)
+	VPBROADCASTQ 4(CX), Z6
+	VPSHUFB      Z4, Z6, Z6
+	VPSRLVD      Z5, Z6, Z6
+	VPERMPS      Z0, Z6, Z6
+	VMULPS.BCST  (DX), Z6, Z6
+	VMOVUPS      Z6, (AX)
+	VPBROADCASTQ 12(CX), Z6
+	VPSHUFB      Z4, Z6, Z6
+	VPSRLVD      Z5, Z6, Z6
+	VPERMPS      Z0, Z6, Z6
+	VMULPS.BCST  4(DX), Z6, Z6
+	VMOVUPS      Z6, 64(AX)
+	VPBROADCASTQ 20(CX), Z6
+	VPSHUFB      Z4, Z6, Z6
+	VPSRLVD      Z5, Z6, Z6
+	VPERMPS      Z0, Z6, Z6
+	VMULPS.BCST  8(DX), Z6, Z6
+	VMOVUPS      Z6, 128(AX)
+	VPBROADCASTQ 28(CX), Z6
+	VPSHUFB      Z4, Z6, Z6
+	VPSRLVD      Z5, Z6, Z6
+	VPERMPS      Z0, Z6, Z6
+	VMULPS.BCST  12(DX), Z6, Z6
+	VMOVUPS      Z6, 192(AX)
 	ADDQ         $0x00000024, CX
 	ADDQ         $0x00000100, AX
-	DECQ         DX
+	DECQ         BX
 	JNZ          block
 	VZEROUPPER
 	RET
-
-DATA twoTo7<>+0(SB)/4, $0x43000000
-GLOBL twoTo7<>(SB), RODATA|NOPTR, $4
 
 DATA ue4m3Zero<>+0(SB)/4, $0x7f7f7f7f
 GLOBL ue4m3Zero<>(SB), RODATA|NOPTR, $4
 
 DATA ue4m3Fields<>+0(SB)/4, $0x3f803f80
 GLOBL ue4m3Fields<>(SB), RODATA|NOPTR, $4
+
+DATA ue4m3Unit<>+0(SB)/4, $0x43000000
+GLOBL ue4m3Unit<>(SB), RODATA|NOPTR, $4
 
 DATA spread8<>+0(SB)/4, $0x80808000
 DATA spread8<>+4(SB)/4, $0x80808001
@@ -2756,59 +2755,58 @@ DATA upper8<>+60(SB)/4, $0x00000004
 GLOBL upper8<>(SB), RODATA|NOPTR, $64
 
 // func nvfp4AVX512Stream(dst []float32, src []byte)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, MMX+
-TEXT ·nvfp4AVX512Stream(SB), NOSPLIT, $0-48
+// Requires: AVX, AVX2, AVX512BW, AVX512F, F16C, MMX+
+TEXT ·nvfp4AVX512Stream(SB), NOSPLIT, $80-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
 	VMOVDQU32    fp4<>+0(SB), Z0
-	VPBROADCASTD twoTo7<>+0(SB), Z3
 	VPBROADCASTD ue4m3Zero<>+0(SB), X1
-	VPBROADCASTD ue4m3Fields<>+0(SB), Y2
+	VPBROADCASTD ue4m3Fields<>+0(SB), X2
+	VBROADCASTSS ue4m3Unit<>+0(SB), X3
 	VMOVDQU32    spread8<>+0(SB), Z4
 	VMOVDQU32    upper8<>+0(SB), Z5
-	MOVQ         dst_len+8(FP), DX
-	SHRQ         $0x06, DX
+	LEAQ         63(SP), DX
+	ANDQ         $-64, DX
+	MOVQ         dst_len+8(FP), BX
+	SHRQ         $0x06, BX
 
 block:
 	VPBROADCASTD (CX), X6
 	VPCMPEQB     X1, X6, X7
 	VPANDN       X6, X7, X6
-	VPMOVZXBW    X6, Y6
-	VPSLLW       $0x07, Y6, Y6
-	VPAND        Y2, Y6, Y6
-	VCVTPH2PS    Y6, Z6
-	VMULPS       Z3, Z6, Z6
-	VPBROADCASTQ 4(CX), Z7
-	VPSHUFB      Z4, Z7, Z7
-	VPSRLVD      Z5, Z7, Z7
-	VPERMPS      Z0, Z7, Z7
-	VPERMILPS    $0x00, Z6, Z8
-	VMULPS       Z8, Z7, Z7
-	VMOVNTPS     Z7, (AX)
-	VPBROADCASTQ 12(CX), Z7
-	VPSHUFB      Z4, Z7, Z7
-	VPSRLVD      Z5, Z7, Z7
-	VPERMPS      Z0, Z7, Z7
-	VPERMILPS    $0x55, Z6, Z8
-	VMULPS       Z8, Z7, Z7
-	VMOVNTPS     Z7, 64(AX)
-	VPBROADCASTQ 20(CX), Z7
-	VPSHUFB      Z4, Z7, Z7
-	VPSRLVD      Z5, Z7, Z7
-	VPERMPS      Z0, Z7, Z7
-	VPERMILPS    $0xaa, Z6, Z8
-	VMULPS       Z8, Z7, Z7
-	VMOVNTPS     Z7, 128(AX)
-	VPBROADCASTQ 28(CX), Z7
-	VPSHUFB      Z4, Z7, Z7
-	VPSRLVD      Z5, Z7, Z7
-	VPERMPS      Z0, Z7, Z7
-	VPERMILPS    $0xff, Z6, Z6
-	VMULPS       Z6, Z7, Z7
-	VMOVNTPS     Z7, 192(AX)
+	VPMOVZXBW    X6, X6
+	VPSLLW       $0x07, X6, X6
+	VPAND        X2, X6, X6
+	VCVTPH2PS    X6, X6
+	VMULPS       X3, X6, X6
+	VMOVUPS      X6, (DX)
+	VPBROADCASTQ 4(CX), Z6
+	VPSHUFB      Z4, Z6, Z6
+	VPSRLVD      Z5, Z6, Z6
+	VPERMPS      Z0, Z6, Z6
+	VMULPS.BCST  (DX), Z6, Z6
+	VMOVNTPS     Z6, (AX)
+	VPBROADCASTQ 12(CX), Z6
+	VPSHUFB      Z4, Z6, Z6
+	VPSRLVD      Z5, Z6, Z6
+	VPERMPS      Z0, Z6, Z6
+	VMULPS.BCST  4(DX), Z6, Z6
+	VMOVNTPS     Z6, 64(AX)
+	VPBROADCASTQ 20(CX), Z6
+	VPSHUFB      Z4, Z6, Z6
+	VPSRLVD      Z5, Z6, Z6
+	VPERMPS      Z0, Z6, Z6
+	VMULPS.BCST  8(DX), Z6, Z6
+	VMOVNTPS     Z6, 128(AX)
+	VPBROADCASTQ 28(CX), Z6
+	VPSHUFB      Z4, Z6, Z6
+	VPSRLVD      Z5, Z6, Z6
+	VPERMPS      Z0, Z6, Z6
+	VMULPS.BCST  12(DX), Z6, Z6
+	VMOVNTPS     Z6, 192(AX)
 	ADDQ         $0x00000024, CX
 	ADDQ         $0x00000100, AX
-	DECQ         DX
+	DECQ         BX
 	JNZ          block
 	SFENCE
 	VZEROUPPER

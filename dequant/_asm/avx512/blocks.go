@@ -1,6 +1,8 @@
 package main
 
 import (
+	"math"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -145,19 +147,19 @@ func fiveBitBlock(k *kernel, size, high, codes int, hasMin bool) {
 // nvfp4 has four scales of a byte, then eight bytes of nibbles for each: eight elements in the lower ones,
 // eight in the upper ones.
 func nvfp4(k *kernel) {
-	values, scales := fp4(), newByteScales()
+	values, convert := fp4(), newByteScales()
 	spread := zmm("spread8", func(i int) uint32 { return 0x80808000 | uint32(i%8) })
 	shift := zmm("upper8", func(i int) uint32 { return uint32(i / 8 * 4) })
+	scales := scratch(16)
 	k.forEachBlock(64, 36, func() {
-		d := scales.four(k.from(0))
+		VMOVUPS(convert.four(k.from(0)), scales)
 		for i := range 4 {
-			n, scale := ZMM(), ZMM()
+			n := ZMM()
 			VPBROADCASTQ(k.from(4+8*i), n)
 			VPSHUFB(spread, n, n)
 			VPSRLVD(shift, n, n)
 			VPERMPS(values, n, n)
-			VPERMILPS(U8(i*0b01010101), d, scale)
-			VMULPS(scale, n, n)
+			VMULPS_BCST(scales.Offset(4*i), n, n)
 			k.store(64*i, n)
 		}
 	})
@@ -168,24 +170,24 @@ func nvfp4(k *kernel) {
 type byteScales struct{ zero, fields, scale reg.VecVirtual }
 
 func newByteScales() byteScales {
-	s := byteScales{XMM(), YMM(), splatFloat("twoTo7", 0x1p7)}
+	s := byteScales{XMM(), XMM(), XMM()}
 	VPBROADCASTD(words("ue4m3Zero", 0x7f7f7f7f), s.zero)
 	VPBROADCASTD(words("ue4m3Fields", 0x3f803f80), s.fields)
+	VBROADCASTSS(words("ue4m3Unit", math.Float32bits(0x1p7)), s.scale)
 	return s
 }
 
-// four are four scales in each 128 bits.
 func (s *byteScales) four(from Mem) reg.VecVirtual {
-	b, isZero, h, z := XMM(), XMM(), YMM(), ZMM()
+	b, isZero := XMM(), XMM()
 	VPBROADCASTD(from, b)
 	VPCMPEQB(s.zero, b, isZero)
 	VPANDN(b, isZero, b)
-	VPMOVZXBW(b, h)
-	VPSLLW(U8(7), h, h)
-	VPAND(s.fields, h, h)
-	VCVTPH2PS(h, z)
-	VMULPS(s.scale, z, z)
-	return z
+	VPMOVZXBW(b, b)
+	VPSLLW(U8(7), b, b)
+	VPAND(s.fields, b, b)
+	VCVTPH2PS(b, b)
+	VMULPS(s.scale, b, b)
+	return b
 }
 
 // aprQ4 has neighbours in one byte.
