@@ -57,6 +57,10 @@ func TestHubCache(t *testing.T) {
 			}
 		}
 	}
+	snapshot := openPath(t, filepath.Dir(path), nil).Files()
+	if got := snapshot[len(snapshot)-1].Path; len(snapshot) != 3 || got != path {
+		t.Errorf("the directory opens as %s", got)
+	}
 }
 
 // TestLinks: the shards of an APR2 manifest stay in its directory, whatever links there are.

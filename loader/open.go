@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -60,17 +61,31 @@ var defaultTensorBytes = sync.OnceValue(func() int64 {
 // opening reads of them are their indexes, several files at a time; a shard is mapped when
 // one of its tensors, or its metadata, is first touched, and is an error then if it is no
 // longer the file that was opened.
+//
+// A path may be that of a directory, such as a snapshot of the Hugging Face cache, if there is
+// one model in it: one file called *.safetensors, *.gguf and so on that is not part of another
+// model there, or one of several that is called model, as Python's transformers expect
+// (model.safetensors.index.json, model.safetensors, model.apr, …).
 func Open(path string, opts *Options) (*Model, error) {
 	o := opts.withDefaults()
-	open := mmapio.Map
-	if o.NoMap {
-		open = mmapio.OpenReader
+	mapping, err := o.file(path)
+	if errors.Is(err, mmapio.ErrDirectory) {
+		if path, err = modelIn(path, o); err == nil {
+			mapping, err = o.file(path)
+		}
 	}
-	mapping, err := open(path)
 	if err != nil {
 		return nil, err
 	}
 	return newModel(inMemory(path, mapping), beside(path, o), o)
+}
+
+// file maps the file at path, or what stands for that.
+func (o *Options) file(path string) (*mmapio.Mapping, error) {
+	if o.NoMap {
+		return mmapio.OpenReader(path)
+	}
+	return mmapio.Map(path)
 }
 
 // OpenFile maps an open file, whatever its read position. The caller keeps f and may

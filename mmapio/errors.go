@@ -9,11 +9,12 @@ import (
 // Reasons, for errors.Is. Errors of a Mapping's methods wrap them in a
 // *fs.PathError that names the call and the file.
 var (
-	ErrClosed   = errors.New("mapping is closed")
-	ErrRange    = errors.New("range leaves the file")
-	ErrTooLarge = errors.New("too large for this machine's address space")
-	ErrChanged  = errors.New("the file is not the one that was opened")
-	ErrFault    = errors.New("memory fault in the mapping (file truncated, unreadable, or written through a view)")
+	ErrClosed    = errors.New("mapping is closed")
+	ErrRange     = errors.New("range leaves the file")
+	ErrTooLarge  = errors.New("too large for this machine's address space")
+	ErrChanged   = errors.New("the file is not the one that was opened")
+	ErrDirectory = errors.New("is a directory")
+	ErrFault     = errors.New("memory fault in the mapping (file truncated, unreadable, or written through a view)")
 )
 
 // Reasons why bytes cannot be viewed or copied as elements.

@@ -1,6 +1,7 @@
 package mmapio
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"math"
@@ -30,7 +31,7 @@ func openFileSize(f *os.File) (int, error) {
 // fileSize returns the size of a regular file that fits an int.
 func fileSize(path string, info fs.FileInfo) (int, error) {
 	if !info.Mode().IsRegular() {
-		return 0, pathError("map", path, fmt.Errorf("%s, not a regular file", kind(info.Mode())))
+		return 0, pathError("map", path, fmt.Errorf("%w, not a regular file", kind(info.Mode())))
 	}
 	if err := checkSize(info.Size(), math.MaxInt); err != nil {
 		return 0, pathError("map", path, err)
@@ -48,16 +49,16 @@ func checkSize(size int64, limit uint64) error {
 	return nil
 }
 
-func kind(mode fs.FileMode) string {
+func kind(mode fs.FileMode) error {
 	switch mode.Type() {
 	case fs.ModeDir:
-		return "is a directory"
+		return ErrDirectory
 	case fs.ModeNamedPipe:
-		return "is a named pipe"
+		return errors.New("is a named pipe")
 	case fs.ModeSocket:
-		return "is a socket"
+		return errors.New("is a socket")
 	case fs.ModeDevice, fs.ModeDevice | fs.ModeCharDevice:
-		return "is a device"
+		return errors.New("is a device")
 	}
-	return fmt.Sprintf("is of type %v", mode.Type())
+	return fmt.Errorf("is of type %v", mode.Type())
 }

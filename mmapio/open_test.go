@@ -35,7 +35,7 @@ func TestOpenErrors(t *testing.T) {
 		}
 		_, err := open(dir)
 		want := "map " + dir + ": is a directory, not a regular file"
-		if err == nil || err.Error() != want {
+		if !errors.Is(err, ErrDirectory) || err.Error() != want {
 			t.Errorf("%s of a directory: %v; want %s", name, err, want)
 		}
 	}

@@ -27,6 +27,16 @@ type Split struct {
 // splitName is the form of all parts' names.
 var splitName = regexp.MustCompile(`(?s)^(.*)-([0-9]{5})-of-([0-9]{5})\.gguf$`)
 
+// SetName is what the names of all parts of a set have in common, and no other set's in the
+// same directory; "" for a file that is not called as parts are.
+func SetName(file string) string {
+	m := splitName.FindStringSubmatch(file)
+	if m == nil {
+		return ""
+	}
+	return m[1] + "-of-" + m[3]
+}
+
 // SplitOf tells the set from one of its files, called path; it is nil for a file that is
 // whole. The name must be that of the part that the file says it is: the others' names
 // follow from it.

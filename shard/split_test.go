@@ -126,3 +126,20 @@ func TestSplitChecks(t *testing.T) {
 		}
 	}
 }
+
+func TestSetName(t *testing.T) {
+	for file, want := range map[string]string{
+		"a-00001-of-00002.gguf":                "a-of-00002",
+		"a-00002-of-00002.gguf":                "a-of-00002",
+		"-99999-of-99999.gguf":                 "-of-99999",
+		"a-00001-of-00002-00003-of-00004.gguf": "a-00001-of-00002-of-00004",
+		"a-00001-of-00002.safetensors":         "",
+		"a-1-of-2.gguf":                        "",
+		"a.gguf":                               "",
+		"":                                     "",
+	} {
+		if got := shard.SetName(file); got != want {
+			t.Errorf("%s: %q, want %q", file, got, want)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package loader
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tensormap/tensormap/mmapio"
+	"github.com/tensormap/tensormap/shard"
+)
+
+// modelSuffixes are how the names of model files end.
+var modelSuffixes = []string{".apr", ".april", ".bw2l", ".gguf", ".safetensors", ".tsm"}
+
+// modelIn is the path of the model in the directory dir: see Open.
+func modelIn(dir string, o Options) (string, error) {
+	names, err := modelNames(dir)
+	if err != nil {
+		return "", err
+	}
+	if len(names) > 1 {
+		names = withoutParts(names, func(name string) *shard.Manifest { return manifestAt(filepath.Join(dir, name), o) })
+	}
+	if plain := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !isPlain(name) }); len(plain) == 1 {
+		names = plain
+	}
+	switch len(names) {
+	case 0:
+		return "", &fs.PathError{Op: "open", Path: dir, Err: fmt.Errorf("%w with no model in it, that is, no file called *%s",
+			mmapio.ErrDirectory, strings.Join(modelSuffixes, ", *"))}
+	case 1:
+		return filepath.Join(dir, names[0]), nil
+	}
+	const few = 4
+	list := strings.Join(names[:min(few, len(names))], ", ")
+	if len(names) > few {
+		list += ", …"
+	}
+	return "", &fs.PathError{Op: "open", Path: dir, Err: fmt.Errorf("%w with %d models in it, to be opened by their own paths: %s",
+		mmapio.ErrDirectory, len(names), list)}
+}
+
+// modelNames are the files in dir that are called as models are, by name. Hidden ones, as
+// macOS puts beside files on foreign disks, are none.
+func modelNames(dir string) (names []string, err error) {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if name := e.Name(); !e.IsDir() && name[0] != '.' && (isIndex(name) || slices.Contains(modelSuffixes, suffix(name))) {
+			names = append(names, name)
+		}
+	}
+	return names, err
+}
+
+func suffix(name string) string { return strings.ToLower(filepath.Ext(name)) }
+
+// isIndex knows a SafeTensors index, also that of a variant: model.safetensors.index.fp16.json.
+func isIndex(name string) bool {
+	return suffix(name) == ".json" && strings.Contains(name, ".safetensors.index.")
+}
+
+// isPlain knows the name that a model has for whom a name is not worth thinking about, which
+// is what Python's transformers look for.
+func isPlain(name string) bool {
+	return name == "model"+suffix(name) || name == "model.safetensors.index.json"
+}
+
+// withoutParts leaves out what is a part of something else in the list: shards that a manifest
+// names, and of a GGUF split all parts but the first that is there.
+func withoutParts(names []string, manifest func(name string) *shard.Manifest) []string {
+	parts := make(map[string]bool)
+	splits := make(map[string]bool)
+	for _, name := range names {
+		if set := shard.SetName(name); set != "" {
+			parts[name] = splits[set]
+			splits[set] = true
+		} else if isIndex(name) || suffix(name) == ".apr" {
+			if m := manifest(name); m != nil {
+				for _, s := range m.Shards {
+					parts[s.Name] = true
+				}
+			}
+		}
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return parts[name] })
+}
+
+// manifestAt is the manifest at path, or nil if there is none that can be read.
+func manifestAt(path string, o Options) (m *shard.Manifest) {
+	in, err := o.file(path)
+	if err != nil {
+		return nil
+	}
+	defer in.Close()
+	mmapio.Guard(func() error {
+		f, _ := decode(in, o.Limits)
+		m, _ = f.(*shard.Manifest)
+		return nil
+	})
+	return m
+}
