@@ -52,7 +52,7 @@ func (opts *convertOptions) addSideFiles(stderr io.Writer, in string, m *loader.
 		skip = append(skip, "config.json")
 	}
 	if m.Format() == layout.SafeTensors && !opts.noSideFiles && !isAddress(in) {
-		config, read, err := convert.SideFiles(in, skip...)
+		config, read, err := convert.SideFiles(m.Files()[0].Path, skip...)
 		if err != nil {
 			return fmt.Errorf("%w; --no-side-files does without", err)
 		}

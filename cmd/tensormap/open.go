@@ -47,8 +47,9 @@ func (o *opener) openToCopy(ctx context.Context, name string) (m *loader.Model, 
 	if err != nil || isAddress(name) || len(m.Files()) > 1 {
 		return m, close, err
 	}
-	close() // it has told what the model is, and what is wrong with the name
-	f, err := os.Open(name)
+	path := m.Files()[0].Path // which is in name where that is a directory
+	close()                   // it has told what the model is, and what is wrong with the name
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, nil, err
 	}

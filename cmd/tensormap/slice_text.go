@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -34,16 +35,20 @@ func partText(w io.Writer, p *part) error {
 		size := d.BlockBytes()
 		err = p.elements(func(b []byte) error {
 			for ; len(b) > 0; b = b[size:] {
-				out.add(number(b[:size]))
+				if err := out.add(number(b[:size])); err != nil {
+					return err
+				}
 			}
-			return out.err
+			return nil
 		})
 	} else {
 		err = p.values(func(values []float32) error {
 			for _, v := range values {
-				out.add(strconv.FormatFloat(float64(v), 'g', -1, 32))
+				if err := out.add(strconv.FormatFloat(float64(v), 'g', -1, 32)); err != nil {
+					return err
+				}
 			}
-			return out.err
+			return nil
 		})
 	}
 	if err != nil {
@@ -87,7 +92,6 @@ type textWriter struct {
 	shape []uint64 // of the result
 	page  []string
 	at    uint64 // numbers written
-	err   error
 }
 
 func newTextWriter(w io.Writer, p *part) *textWriter {
@@ -104,19 +108,20 @@ func (o *textWriter) title() {
 	o.w.WriteString(title + "\n")
 }
 
-func (o *textWriter) add(number string) {
-	if o.page = append(o.page, number); len(o.page) == textPage {
-		o.flush()
+// add writes a page once it is full.
+func (o *textWriter) add(number string) error {
+	if o.page = append(o.page, number); len(o.page) < textPage {
+		return nil
 	}
+	return o.flush()
 }
 
 func (o *textWriter) finish() error {
-	o.flush()
-	return o.w.Flush()
+	return cmp.Or(o.flush(), o.w.Flush())
 }
 
-// flush writes the numbers of a page.
-func (o *textWriter) flush() {
+// flush writes the numbers of a page. The error is that of whatever has been written so far.
+func (o *textWriter) flush() error {
 	width := 0
 	for _, number := range o.page {
 		width = max(width, len(number))
@@ -136,12 +141,15 @@ func (o *textWriter) flush() {
 		default:
 			o.w.WriteString(gap)
 		}
-		_, o.err = fmt.Fprintf(o.w, "%*s", width, number)
+		if _, err := fmt.Fprintf(o.w, "%*s", width, number); err != nil {
+			return err
+		}
 		if o.at++; o.at%row == 0 {
 			o.w.WriteByte('\n')
 		}
 	}
 	o.page = o.page[:0]
+	return nil
 }
 
 // continued is before what did not fit the line before.

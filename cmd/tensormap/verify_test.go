@@ -94,7 +94,7 @@ func TestVerifyJSONUnreadable(t *testing.T) {
 		path, field, reason string
 	}{
 		{filepath.Join(t.TempDir(), "missing"), "file", "no such file or directory"},
-		{t.TempDir(), "file", "is a directory, not a regular file"},
+		{t.TempDir(), "file", "is a directory with no model in it, that is, no file called *.apr, *.april, *.bw2l, *.gguf, *.safetensors, *.tsm"},
 		{write(t, "empty", nil), "magic", "the file is empty; known formats: apr2, apr1, april, bw2l, tsm, gguf, safetensors (unknown format)"},
 		{write(t, "cut", whole[:40]), "*", "*"},
 	} {
