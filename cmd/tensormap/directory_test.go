@@ -29,8 +29,8 @@ func TestDirectory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, verb := range []string{"inspect", "verify", "hash"} {
-		if got, want := done(t, verb, dir), done(t, verb, file); strings.ReplaceAll(got, dir+" ", file+" ") != want && got != want {
+	for _, verb := range []string{"inspect", "hash"} {
+		if got, want := done(t, verb, dir), done(t, verb, file); got != want {
 			t.Errorf("%s:\n%s\nwant\n%s", verb, got, want)
 		}
 	}
@@ -39,6 +39,7 @@ func TestDirectory(t *testing.T) {
 	if md := done(t, "inspect", out, "--metadata"); !strings.Contains(md, "inside") || strings.Contains(md, "outside") {
 		t.Error(md)
 	}
+	done(t, "verify", dir)
 	done(t, "diff", dir, out)
 	tensormap("convert", dir, file).failsWith(t, "is the file that is being read")
 	if err := os.WriteFile(filepath.Join(dir, "model.gguf"), nil, 0o666); err != nil {
