@@ -5798,6 +5798,1496 @@ block:
 	VZEROUPPER
 	RET
 
+// func iq2_XXSAVX512(dst []float32, src []byte)
+// Requires: AVX, AVX2, AVX512F
+TEXT ·iq2_XXSAVX512(SB), NOSPLIT, $128-48
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         src_base+24(FP), CX
+	LEAQ         ·iq2xxsGrid+0(SB), DX
+	VMOVDQU32    eights<>+0(SB), Z0
+	VMOVDQU32    eightNibbles<>+0(SB), Z1
+	LEAQ         ·evenSigns+0(SB), SI
+	VMOVDQU32    iq2Levels<>+0(SB), Z2
+	LEAQ         63(SP), DI
+	ANDQ         $-64, DI
+	VPBROADCASTD half<>+0(SB), Z3
+	VPBROADCASTD quarter<>+0(SB), Z4
+	MOVQ         dst_len+8(FP), R8
+	SHRQ         $0x08, R8
+
+block:
+	VPSRLQ       $0x3c, 2(CX), Z5
+	VPMOVQD      Z5, Y5
+	VPBROADCASTW (CX), Y6
+	VCVTPH2PS    Y6, Z6
+	VCVTDQ2PS    Z5, Z5
+	VADDPS       Z3, Z5, Z5
+	VMULPS       Z4, Z5, Z5
+	VMULPS       Z6, Z5, Z5
+	VMOVUPS      Z5, (DI)
+	XORL         BX, BX
+
+part:
+	VMULPS.BCST (DI)(BX*4), Z2, Z5
+	MOVBLZX     2(CX)(BX*8), R9
+	MOVL        (DX)(R9*4), R9
+	MOVL        6(CX)(BX*8), R10
+	ANDL        $0x7f, R10
+	ORL         (SI)(R10*4), R9
+	MOVBLZX     3(CX)(BX*8), R10
+	MOVL        (DX)(R10*4), R10
+	MOVL        6(CX)(BX*8), R11
+	SHRL        $0x07, R11
+	ANDL        $0x7f, R11
+	ORL         (SI)(R11*4), R10
+	SHLQ        $0x20, R10
+	ORQ         R9, R10
+	VMOVQ       R10, X7
+	VPERMD      Z7, Z0, Z7
+	VPSRLVD     Z1, Z7, Z7
+	VPERMPS     Z5, Z7, Z7
+	VMOVUPS     Z7, (AX)
+	MOVBLZX     4(CX)(BX*8), R9
+	MOVL        (DX)(R9*4), R9
+	MOVL        6(CX)(BX*8), R10
+	SHRL        $0x0e, R10
+	ANDL        $0x7f, R10
+	ORL         (SI)(R10*4), R9
+	MOVBLZX     5(CX)(BX*8), R10
+	MOVL        (DX)(R10*4), R10
+	MOVL        6(CX)(BX*8), R11
+	SHRL        $0x15, R11
+	ANDL        $0x7f, R11
+	ORL         (SI)(R11*4), R10
+	SHLQ        $0x20, R10
+	ORQ         R9, R10
+	VMOVQ       R10, X8
+	VPERMD      Z8, Z0, Z8
+	VPSRLVD     Z1, Z8, Z8
+	VPERMPS     Z5, Z8, Z8
+	VMOVUPS     Z8, 64(AX)
+	ADDQ        $0x00000080, AX
+	INCQ        BX
+	CMPQ        BX, $0x08
+	JNE         part
+	ADDQ        $0x00000042, CX
+	DECQ        R8
+	JNZ         block
+	VZEROUPPER
+	RET
+
+DATA eights<>+0(SB)/4, $0x00000000
+DATA eights<>+4(SB)/4, $0x00000000
+DATA eights<>+8(SB)/4, $0x00000000
+DATA eights<>+12(SB)/4, $0x00000000
+DATA eights<>+16(SB)/4, $0x00000000
+DATA eights<>+20(SB)/4, $0x00000000
+DATA eights<>+24(SB)/4, $0x00000000
+DATA eights<>+28(SB)/4, $0x00000000
+DATA eights<>+32(SB)/4, $0x00000001
+DATA eights<>+36(SB)/4, $0x00000001
+DATA eights<>+40(SB)/4, $0x00000001
+DATA eights<>+44(SB)/4, $0x00000001
+DATA eights<>+48(SB)/4, $0x00000001
+DATA eights<>+52(SB)/4, $0x00000001
+DATA eights<>+56(SB)/4, $0x00000001
+DATA eights<>+60(SB)/4, $0x00000001
+GLOBL eights<>(SB), RODATA|NOPTR, $64
+
+DATA eightNibbles<>+0(SB)/4, $0x00000000
+DATA eightNibbles<>+4(SB)/4, $0x00000004
+DATA eightNibbles<>+8(SB)/4, $0x00000008
+DATA eightNibbles<>+12(SB)/4, $0x0000000c
+DATA eightNibbles<>+16(SB)/4, $0x00000010
+DATA eightNibbles<>+20(SB)/4, $0x00000014
+DATA eightNibbles<>+24(SB)/4, $0x00000018
+DATA eightNibbles<>+28(SB)/4, $0x0000001c
+DATA eightNibbles<>+32(SB)/4, $0x00000000
+DATA eightNibbles<>+36(SB)/4, $0x00000004
+DATA eightNibbles<>+40(SB)/4, $0x00000008
+DATA eightNibbles<>+44(SB)/4, $0x0000000c
+DATA eightNibbles<>+48(SB)/4, $0x00000010
+DATA eightNibbles<>+52(SB)/4, $0x00000014
+DATA eightNibbles<>+56(SB)/4, $0x00000018
+DATA eightNibbles<>+60(SB)/4, $0x0000001c
+GLOBL eightNibbles<>(SB), RODATA|NOPTR, $64
+
+DATA iq2Levels<>+0(SB)/4, $0x41000000
+DATA iq2Levels<>+4(SB)/4, $0x41c80000
+DATA iq2Levels<>+8(SB)/4, $0x422c0000
+DATA iq2Levels<>+12(SB)/4, $0x00000000
+DATA iq2Levels<>+16(SB)/4, $0x00000000
+DATA iq2Levels<>+20(SB)/4, $0x00000000
+DATA iq2Levels<>+24(SB)/4, $0x00000000
+DATA iq2Levels<>+28(SB)/4, $0x00000000
+DATA iq2Levels<>+32(SB)/4, $0xc1000000
+DATA iq2Levels<>+36(SB)/4, $0xc1c80000
+DATA iq2Levels<>+40(SB)/4, $0xc22c0000
+DATA iq2Levels<>+44(SB)/4, $0x80000000
+DATA iq2Levels<>+48(SB)/4, $0x80000000
+DATA iq2Levels<>+52(SB)/4, $0x80000000
+DATA iq2Levels<>+56(SB)/4, $0x80000000
+DATA iq2Levels<>+60(SB)/4, $0x80000000
+GLOBL iq2Levels<>(SB), RODATA|NOPTR, $64
+
+DATA half<>+0(SB)/4, $0x3f000000
+GLOBL half<>(SB), RODATA|NOPTR, $4
+
+DATA quarter<>+0(SB)/4, $0x3e800000
+GLOBL quarter<>(SB), RODATA|NOPTR, $4
+
+// func iq2_XXSAVX512Stream(dst []float32, src []byte)
+// Requires: AVX, AVX2, AVX512F, MMX+
+TEXT ·iq2_XXSAVX512Stream(SB), NOSPLIT, $128-48
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         src_base+24(FP), CX
+	LEAQ         ·iq2xxsGrid+0(SB), DX
+	VMOVDQU32    eights<>+0(SB), Z0
+	VMOVDQU32    eightNibbles<>+0(SB), Z1
+	LEAQ         ·evenSigns+0(SB), SI
+	VMOVDQU32    iq2Levels<>+0(SB), Z2
+	LEAQ         63(SP), DI
+	ANDQ         $-64, DI
+	VPBROADCASTD half<>+0(SB), Z3
+	VPBROADCASTD quarter<>+0(SB), Z4
+	MOVQ         dst_len+8(FP), R8
+	SHRQ         $0x08, R8
+
+block:
+	VPSRLQ       $0x3c, 2(CX), Z5
+	VPMOVQD      Z5, Y5
+	VPBROADCASTW (CX), Y6
+	VCVTPH2PS    Y6, Z6
+	VCVTDQ2PS    Z5, Z5
+	VADDPS       Z3, Z5, Z5
+	VMULPS       Z4, Z5, Z5
+	VMULPS       Z6, Z5, Z5
+	VMOVUPS      Z5, (DI)
+	XORL         BX, BX
+
+part:
+	VMULPS.BCST (DI)(BX*4), Z2, Z5
+	MOVBLZX     2(CX)(BX*8), R9
+	MOVL        (DX)(R9*4), R9
+	MOVL        6(CX)(BX*8), R10
+	ANDL        $0x7f, R10
+	ORL         (SI)(R10*4), R9
+	MOVBLZX     3(CX)(BX*8), R10
+	MOVL        (DX)(R10*4), R10
+	MOVL        6(CX)(BX*8), R11
+	SHRL        $0x07, R11
+	ANDL        $0x7f, R11
+	ORL         (SI)(R11*4), R10
+	SHLQ        $0x20, R10
+	ORQ         R9, R10
+	VMOVQ       R10, X7
+	VPERMD      Z7, Z0, Z7
+	VPSRLVD     Z1, Z7, Z7
+	VPERMPS     Z5, Z7, Z7
+	VMOVNTPS    Z7, (AX)
+	MOVBLZX     4(CX)(BX*8), R9
+	MOVL        (DX)(R9*4), R9
+	MOVL        6(CX)(BX*8), R10
+	SHRL        $0x0e, R10
+	ANDL        $0x7f, R10
+	ORL         (SI)(R10*4), R9
+	MOVBLZX     5(CX)(BX*8), R10
+	MOVL        (DX)(R10*4), R10
+	MOVL        6(CX)(BX*8), R11
+	SHRL        $0x15, R11
+	ANDL        $0x7f, R11
+	ORL         (SI)(R11*4), R10
+	SHLQ        $0x20, R10
+	ORQ         R9, R10
+	VMOVQ       R10, X8
+	VPERMD      Z8, Z0, Z8
+	VPSRLVD     Z1, Z8, Z8
+	VPERMPS     Z5, Z8, Z8
+	VMOVNTPS    Z8, 64(AX)
+	ADDQ        $0x00000080, AX
+	INCQ        BX
+	CMPQ        BX, $0x08
+	JNE         part
+	ADDQ        $0x00000042, CX
+	DECQ        R8
+	JNZ         block
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func iq2_XSAVX512(dst []float32, src []byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512F
+TEXT ·iq2_XSAVX512(SB), NOSPLIT, $128-48
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         src_base+24(FP), CX
+	LEAQ         ·iq2xsGrid+0(SB), DX
+	VMOVDQU32    eights<>+0(SB), Z0
+	VMOVDQU32    eightNibbles<>+0(SB), Z1
+	LEAQ         ·evenSigns+0(SB), SI
+	VMOVDQU32    iq2Levels<>+0(SB), Z2
+	LEAQ         63(SP), DI
+	ANDQ         $-64, DI
+	VMOVDQU32    spreadTwice<>+0(SB), Z3
+	VMOVDQU32    upperEach<>+0(SB), Z4
+	VPBROADCASTD low4<>+0(SB), Z5
+	VPBROADCASTD half<>+0(SB), Z6
+	VPBROADCASTD quarter<>+0(SB), Z7
+	MOVQ         dst_len+8(FP), R8
+	SHRQ         $0x08, R8
+
+block:
+	VPBROADCASTQ 66(CX), Z8
+	VPSHUFB      Z3, Z8, Z8
+	VPSRLVD      Z4, Z8, Z8
+	VPANDD       Z5, Z8, Z8
+	VPBROADCASTW (CX), Y9
+	VCVTPH2PS    Y9, Z9
+	VCVTDQ2PS    Z8, Z8
+	VADDPS       Z6, Z8, Z8
+	VMULPS       Z7, Z8, Z8
+	VMULPS       Z9, Z8, Z8
+	VMOVUPS      Z8, (DI)
+	XORL         BX, BX
+
+part:
+	MOVWLZX     2(CX)(BX*8), R10
+	MOVL        R10, R9
+	SHRL        $0x09, R9
+	ANDL        $0x000001ff, R10
+	MOVL        (DX)(R10*4), R10
+	ORL         (SI)(R9*4), R10
+	MOVWLZX     4(CX)(BX*8), R11
+	MOVL        R11, R9
+	SHRL        $0x09, R9
+	ANDL        $0x000001ff, R11
+	MOVL        (DX)(R11*4), R11
+	ORL         (SI)(R9*4), R11
+	VMULPS.BCST (DI)(BX*8), Z2, Z8
+	SHLQ        $0x20, R11
+	ORQ         R10, R11
+	VMOVQ       R11, X10
+	VPERMD      Z10, Z0, Z10
+	VPSRLVD     Z1, Z10, Z10
+	VPERMPS     Z8, Z10, Z10
+	VMOVUPS     Z10, (AX)
+	MOVWLZX     6(CX)(BX*8), R10
+	MOVL        R10, R9
+	SHRL        $0x09, R9
+	ANDL        $0x000001ff, R10
+	MOVL        (DX)(R10*4), R10
+	ORL         (SI)(R9*4), R10
+	MOVWLZX     8(CX)(BX*8), R11
+	MOVL        R11, R9
+	SHRL        $0x09, R9
+	ANDL        $0x000001ff, R11
+	MOVL        (DX)(R11*4), R11
+	ORL         (SI)(R9*4), R11
+	VMULPS.BCST 4(DI)(BX*8), Z2, Z8
+	SHLQ        $0x20, R11
+	ORQ         R10, R11
+	VMOVQ       R11, X11
+	VPERMD      Z11, Z0, Z11
+	VPSRLVD     Z1, Z11, Z11
+	VPERMPS     Z8, Z11, Z11
+	VMOVUPS     Z11, 64(AX)
+	ADDQ        $0x00000080, AX
+	INCQ        BX
+	CMPQ        BX, $0x08
+	JNE         part
+	ADDQ        $0x0000004a, CX
+	DECQ        R8
+	JNZ         block
+	VZEROUPPER
+	RET
+
+// func iq2_XSAVX512Stream(dst []float32, src []byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, MMX+
+TEXT ·iq2_XSAVX512Stream(SB), NOSPLIT, $128-48
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         src_base+24(FP), CX
+	LEAQ         ·iq2xsGrid+0(SB), DX
+	VMOVDQU32    eights<>+0(SB), Z0
+	VMOVDQU32    eightNibbles<>+0(SB), Z1
+	LEAQ         ·evenSigns+0(SB), SI
+	VMOVDQU32    iq2Levels<>+0(SB), Z2
+	LEAQ         63(SP), DI
+	ANDQ         $-64, DI
+	VMOVDQU32    spreadTwice<>+0(SB), Z3
+	VMOVDQU32    upperEach<>+0(SB), Z4
+	VPBROADCASTD low4<>+0(SB), Z5
+	VPBROADCASTD half<>+0(SB), Z6
+	VPBROADCASTD quarter<>+0(SB), Z7
+	MOVQ         dst_len+8(FP), R8
+	SHRQ         $0x08, R8
+
+block:
+	VPBROADCASTQ 66(CX), Z8
+	VPSHUFB      Z3, Z8, Z8
+	VPSRLVD      Z4, Z8, Z8
+	VPANDD       Z5, Z8, Z8
+	VPBROADCASTW (CX), Y9
+	VCVTPH2PS    Y9, Z9
+	VCVTDQ2PS    Z8, Z8
+	VADDPS       Z6, Z8, Z8
+	VMULPS       Z7, Z8, Z8
+	VMULPS       Z9, Z8, Z8
+	VMOVUPS      Z8, (DI)
+	XORL         BX, BX
+
+part:
+	MOVWLZX     2(CX)(BX*8), R10
+	MOVL        R10, R9
+	SHRL        $0x09, R9
+	ANDL        $0x000001ff, R10
+	MOVL        (DX)(R10*4), R10
+	ORL         (SI)(R9*4), R10
+	MOVWLZX     4(CX)(BX*8), R11
+	MOVL        R11, R9
+	SHRL        $0x09, R9
+	ANDL        $0x000001ff, R11
+	MOVL        (DX)(R11*4), R11
+	ORL         (SI)(R9*4), R11
+	VMULPS.BCST (DI)(BX*8), Z2, Z8
+	SHLQ        $0x20, R11
+	ORQ         R10, R11
+	VMOVQ       R11, X10
+	VPERMD      Z10, Z0, Z10
+	VPSRLVD     Z1, Z10, Z10
+	VPERMPS     Z8, Z10, Z10
+	VMOVNTPS    Z10, (AX)
+	MOVWLZX     6(CX)(BX*8), R10
+	MOVL        R10, R9
+	SHRL        $0x09, R9
+	ANDL        $0x000001ff, R10
+	MOVL        (DX)(R10*4), R10
+	ORL         (SI)(R9*4), R10
+	MOVWLZX     8(CX)(BX*8), R11
+	MOVL        R11, R9
+	SHRL        $0x09, R9
+	ANDL        $0x000001ff, R11
+	MOVL        (DX)(R11*4), R11
+	ORL         (SI)(R9*4), R11
+	VMULPS.BCST 4(DI)(BX*8), Z2, Z8
+	SHLQ        $0x20, R11
+	ORQ         R10, R11
+	VMOVQ       R11, X11
+	VPERMD      Z11, Z0, Z11
+	VPSRLVD     Z1, Z11, Z11
+	VPERMPS     Z8, Z11, Z11
+	VMOVNTPS    Z11, 64(AX)
+	ADDQ        $0x00000080, AX
+	INCQ        BX
+	CMPQ        BX, $0x08
+	JNE         part
+	ADDQ        $0x0000004a, CX
+	DECQ        R8
+	JNZ         block
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func iq2_SAVX512(dst []float32, src []byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512F
+TEXT ·iq2_SAVX512(SB), NOSPLIT, $192-48
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         src_base+24(FP), CX
+	LEAQ         ·iq2sGrid+0(SB), DX
+	VMOVDQU32    eights<>+0(SB), Z0
+	VMOVDQU32    eightNibbles<>+0(SB), Z1
+	VPBROADCASTD eight<>+0(SB), Z2
+	VMOVDQU32    iq2Levels<>+0(SB), Z3
+	VMOVDQU32    spreadUpper2<>+0(SB), Z4
+	VMOVDQU32    upper2Shift<>+0(SB), Z5
+	VPBROADCASTD upper2<>+0(SB), Z6
+	LEAQ         63(SP), SI
+	ANDQ         $-64, SI
+	VMOVDQU32    spreadTwice<>+0(SB), Z7
+	VMOVDQU32    upperEach<>+0(SB), Z8
+	VPBROADCASTD low4<>+0(SB), Z9
+	VPBROADCASTD half<>+0(SB), Z10
+	VPBROADCASTD quarter<>+0(SB), Z11
+	MOVQ         dst_len+8(FP), DI
+	SHRQ         $0x08, DI
+
+block:
+	VPBROADCASTQ 74(CX), Z12
+	VPSHUFB      Z7, Z12, Z12
+	VPSRLVD      Z8, Z12, Z12
+	VPANDD       Z9, Z12, Z12
+	VPBROADCASTW (CX), Y13
+	VCVTPH2PS    Y13, Z13
+	VCVTDQ2PS    Z12, Z12
+	VADDPS       Z10, Z12, Z12
+	VMULPS       Z11, Z12, Z12
+	VMULPS       Z13, Z12, Z12
+	VMOVUPS      Z12, (SI)
+	VPMOVZXBW    2(CX), Z12
+	VPBROADCASTQ 66(CX), Z13
+	VPSHUFB      Z4, Z13, Z13
+	VPSRLVW      Z5, Z13, Z13
+	VPTERNLOGD   $0xec, Z6, Z12, Z13
+	VMOVDQU32    Z13, 64(SI)
+	XORL         BX, BX
+
+part:
+	MOVWLZX     64(SI)(BX*8), R8
+	MOVL        (DX)(R8*4), R8
+	MOVWLZX     66(SI)(BX*8), R9
+	MOVL        (DX)(R9*4), R9
+	SHLQ        $0x20, R9
+	ORQ         R8, R9
+	VMOVQ       R9, X14
+	VPERMD      Z14, Z0, Z14
+	VPSRLVD     Z1, Z14, Z14
+	KMOVW       34(CX)(BX*4), K1
+	VPORD       Z2, Z14, K1, Z14
+	VMULPS.BCST (SI)(BX*8), Z3, Z12
+	VPERMPS     Z12, Z14, Z14
+	VMOVUPS     Z14, (AX)
+	MOVWLZX     68(SI)(BX*8), R8
+	MOVL        (DX)(R8*4), R8
+	MOVWLZX     70(SI)(BX*8), R9
+	MOVL        (DX)(R9*4), R9
+	SHLQ        $0x20, R9
+	ORQ         R8, R9
+	VMOVQ       R9, X15
+	VPERMD      Z15, Z0, Z15
+	VPSRLVD     Z1, Z15, Z15
+	KMOVW       36(CX)(BX*4), K1
+	VPORD       Z2, Z15, K1, Z15
+	VMULPS.BCST 4(SI)(BX*8), Z3, Z12
+	VPERMPS     Z12, Z15, Z15
+	VMOVUPS     Z15, 64(AX)
+	ADDQ        $0x00000080, AX
+	INCQ        BX
+	CMPQ        BX, $0x08
+	JNE         part
+	ADDQ        $0x00000052, CX
+	DECQ        DI
+	JNZ         block
+	VZEROUPPER
+	RET
+
+DATA eight<>+0(SB)/4, $0x00000008
+GLOBL eight<>(SB), RODATA|NOPTR, $4
+
+DATA spreadUpper2<>+0(SB)/4, $0x00800080
+DATA spreadUpper2<>+4(SB)/4, $0x00800080
+DATA spreadUpper2<>+8(SB)/4, $0x01800180
+DATA spreadUpper2<>+12(SB)/4, $0x01800180
+DATA spreadUpper2<>+16(SB)/4, $0x02800280
+DATA spreadUpper2<>+20(SB)/4, $0x02800280
+DATA spreadUpper2<>+24(SB)/4, $0x03800380
+DATA spreadUpper2<>+28(SB)/4, $0x03800380
+DATA spreadUpper2<>+32(SB)/4, $0x04800480
+DATA spreadUpper2<>+36(SB)/4, $0x04800480
+DATA spreadUpper2<>+40(SB)/4, $0x05800580
+DATA spreadUpper2<>+44(SB)/4, $0x05800580
+DATA spreadUpper2<>+48(SB)/4, $0x06800680
+DATA spreadUpper2<>+52(SB)/4, $0x06800680
+DATA spreadUpper2<>+56(SB)/4, $0x07800780
+DATA spreadUpper2<>+60(SB)/4, $0x07800780
+GLOBL spreadUpper2<>(SB), RODATA|NOPTR, $64
+
+DATA upper2Shift<>+0(SB)/4, $0x00020000
+DATA upper2Shift<>+4(SB)/4, $0x00060004
+DATA upper2Shift<>+8(SB)/4, $0x00020000
+DATA upper2Shift<>+12(SB)/4, $0x00060004
+DATA upper2Shift<>+16(SB)/4, $0x00020000
+DATA upper2Shift<>+20(SB)/4, $0x00060004
+DATA upper2Shift<>+24(SB)/4, $0x00020000
+DATA upper2Shift<>+28(SB)/4, $0x00060004
+DATA upper2Shift<>+32(SB)/4, $0x00020000
+DATA upper2Shift<>+36(SB)/4, $0x00060004
+DATA upper2Shift<>+40(SB)/4, $0x00020000
+DATA upper2Shift<>+44(SB)/4, $0x00060004
+DATA upper2Shift<>+48(SB)/4, $0x00020000
+DATA upper2Shift<>+52(SB)/4, $0x00060004
+DATA upper2Shift<>+56(SB)/4, $0x00020000
+DATA upper2Shift<>+60(SB)/4, $0x00060004
+GLOBL upper2Shift<>(SB), RODATA|NOPTR, $64
+
+DATA upper2<>+0(SB)/4, $0x03000300
+GLOBL upper2<>(SB), RODATA|NOPTR, $4
+
+// func iq2_SAVX512Stream(dst []float32, src []byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, MMX+
+TEXT ·iq2_SAVX512Stream(SB), NOSPLIT, $192-48
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         src_base+24(FP), CX
+	LEAQ         ·iq2sGrid+0(SB), DX
+	VMOVDQU32    eights<>+0(SB), Z0
+	VMOVDQU32    eightNibbles<>+0(SB), Z1
+	VPBROADCASTD eight<>+0(SB), Z2
+	VMOVDQU32    iq2Levels<>+0(SB), Z3
+	VMOVDQU32    spreadUpper2<>+0(SB), Z4
+	VMOVDQU32    upper2Shift<>+0(SB), Z5
+	VPBROADCASTD upper2<>+0(SB), Z6
+	LEAQ         63(SP), SI
+	ANDQ         $-64, SI
+	VMOVDQU32    spreadTwice<>+0(SB), Z7
+	VMOVDQU32    upperEach<>+0(SB), Z8
+	VPBROADCASTD low4<>+0(SB), Z9
+	VPBROADCASTD half<>+0(SB), Z10
+	VPBROADCASTD quarter<>+0(SB), Z11
+	MOVQ         dst_len+8(FP), DI
+	SHRQ         $0x08, DI
+
+block:
+	VPBROADCASTQ 74(CX), Z12
+	VPSHUFB      Z7, Z12, Z12
+	VPSRLVD      Z8, Z12, Z12
+	VPANDD       Z9, Z12, Z12
+	VPBROADCASTW (CX), Y13
+	VCVTPH2PS    Y13, Z13
+	VCVTDQ2PS    Z12, Z12
+	VADDPS       Z10, Z12, Z12
+	VMULPS       Z11, Z12, Z12
+	VMULPS       Z13, Z12, Z12
+	VMOVUPS      Z12, (SI)
+	VPMOVZXBW    2(CX), Z12
+	VPBROADCASTQ 66(CX), Z13
+	VPSHUFB      Z4, Z13, Z13
+	VPSRLVW      Z5, Z13, Z13
+	VPTERNLOGD   $0xec, Z6, Z12, Z13
+	VMOVDQU32    Z13, 64(SI)
+	XORL         BX, BX
+
+part:
+	MOVWLZX     64(SI)(BX*8), R8
+	MOVL        (DX)(R8*4), R8
+	MOVWLZX     66(SI)(BX*8), R9
+	MOVL        (DX)(R9*4), R9
+	SHLQ        $0x20, R9
+	ORQ         R8, R9
+	VMOVQ       R9, X14
+	VPERMD      Z14, Z0, Z14
+	VPSRLVD     Z1, Z14, Z14
+	KMOVW       34(CX)(BX*4), K1
+	VPORD       Z2, Z14, K1, Z14
+	VMULPS.BCST (SI)(BX*8), Z3, Z12
+	VPERMPS     Z12, Z14, Z14
+	VMOVNTPS    Z14, (AX)
+	MOVWLZX     68(SI)(BX*8), R8
+	MOVL        (DX)(R8*4), R8
+	MOVWLZX     70(SI)(BX*8), R9
+	MOVL        (DX)(R9*4), R9
+	SHLQ        $0x20, R9
+	ORQ         R8, R9
+	VMOVQ       R9, X15
+	VPERMD      Z15, Z0, Z15
+	VPSRLVD     Z1, Z15, Z15
+	KMOVW       36(CX)(BX*4), K1
+	VPORD       Z2, Z15, K1, Z15
+	VMULPS.BCST 4(SI)(BX*8), Z3, Z12
+	VPERMPS     Z12, Z15, Z15
+	VMOVNTPS    Z15, 64(AX)
+	ADDQ        $0x00000080, AX
+	INCQ        BX
+	CMPQ        BX, $0x08
+	JNE         part
+	ADDQ        $0x00000052, CX
+	DECQ        DI
+	JNZ         block
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func iq3_XXSAVX512(dst []float32, src []byte)
+// Requires: AVX, AVX2, AVX512F, AVX512VL
+TEXT ·iq3_XXSAVX512(SB), NOSPLIT, $128-48
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         src_base+24(FP), CX
+	LEAQ         ·iq3xxsGrid+0(SB), DX
+	VMOVDQU32    eights<>+0(SB), Z0
+	VMOVDQU32    eightNibbles<>+0(SB), Z1
+	LEAQ         ·evenSigns+0(SB), SI
+	VMOVDQU32    iq3xxsLevels<>+0(SB), Z2
+	LEAQ         63(SP), DI
+	ANDQ         $-64, DI
+	VPBROADCASTD half<>+0(SB), Z3
+	VPBROADCASTD half<>+0(SB), Z4
+	MOVQ         dst_len+8(FP), R8
+	SHRQ         $0x08, R8
+
+block:
+	VPSRLD       $0x1c, 66(CX), Y5
+	VPBROADCASTW (CX), Y6
+	VCVTPH2PS    Y6, Z6
+	VCVTDQ2PS    Z5, Z5
+	VADDPS       Z3, Z5, Z5
+	VMULPS       Z4, Z5, Z5
+	VMULPS       Z6, Z5, Z5
+	VMOVUPS      Z5, (DI)
+	XORL         BX, BX
+
+part:
+	VMULPS.BCST (DI)(BX*4), Z2, Z6
+	MOVBLZX     2(CX)(BX*8), R9
+	MOVBLZX     3(CX)(BX*8), R10
+	MOVWLZX     (DX)(R9*2), R9
+	MOVWLZX     (DX)(R10*2), R10
+	SHLL        $0x10, R10
+	ORL         R10, R9
+	MOVL        66(CX)(BX*4), R10
+	ANDL        $0x7f, R10
+	ORL         (SI)(R10*4), R9
+	MOVBLZX     4(CX)(BX*8), R10
+	MOVBLZX     5(CX)(BX*8), R11
+	MOVWLZX     (DX)(R10*2), R10
+	MOVWLZX     (DX)(R11*2), R11
+	SHLL        $0x10, R11
+	ORL         R11, R10
+	MOVL        66(CX)(BX*4), R11
+	SHRL        $0x07, R11
+	ANDL        $0x7f, R11
+	ORL         (SI)(R11*4), R10
+	SHLQ        $0x20, R10
+	ORQ         R9, R10
+	VMOVQ       R10, X7
+	VPERMD      Z7, Z0, Z7
+	VPSRLVD     Z1, Z7, Z7
+	VPERMPS     Z6, Z7, Z7
+	VMOVUPS     Z7, (AX)
+	MOVBLZX     6(CX)(BX*8), R9
+	MOVBLZX     7(CX)(BX*8), R10
+	MOVWLZX     (DX)(R9*2), R9
+	MOVWLZX     (DX)(R10*2), R10
+	SHLL        $0x10, R10
+	ORL         R10, R9
+	MOVL        66(CX)(BX*4), R10
+	SHRL        $0x0e, R10
+	ANDL        $0x7f, R10
+	ORL         (SI)(R10*4), R9
+	MOVBLZX     8(CX)(BX*8), R10
+	MOVBLZX     9(CX)(BX*8), R11
+	MOVWLZX     (DX)(R10*2), R10
+	MOVWLZX     (DX)(R11*2), R11
+	SHLL        $0x10, R11
+	ORL         R11, R10
+	MOVL        66(CX)(BX*4), R11
+	SHRL        $0x15, R11
+	ANDL        $0x7f, R11
+	ORL         (SI)(R11*4), R10
+	SHLQ        $0x20, R10
+	ORQ         R9, R10
+	VMOVQ       R10, X8
+	VPERMD      Z8, Z0, Z8
+	VPSRLVD     Z1, Z8, Z8
+	VPERMPS     Z6, Z8, Z8
+	VMOVUPS     Z8, 64(AX)
+	ADDQ        $0x00000080, AX
+	INCQ        BX
+	CMPQ        BX, $0x08
+	JNE         part
+	ADDQ        $0x00000062, CX
+	DECQ        R8
+	JNZ         block
+	VZEROUPPER
+	RET
+
+DATA iq3xxsLevels<>+0(SB)/4, $0x40800000
+DATA iq3xxsLevels<>+4(SB)/4, $0x41400000
+DATA iq3xxsLevels<>+8(SB)/4, $0x41a00000
+DATA iq3xxsLevels<>+12(SB)/4, $0x41e00000
+DATA iq3xxsLevels<>+16(SB)/4, $0x42100000
+DATA iq3xxsLevels<>+20(SB)/4, $0x42300000
+DATA iq3xxsLevels<>+24(SB)/4, $0x42500000
+DATA iq3xxsLevels<>+28(SB)/4, $0x42780000
+DATA iq3xxsLevels<>+32(SB)/4, $0xc0800000
+DATA iq3xxsLevels<>+36(SB)/4, $0xc1400000
+DATA iq3xxsLevels<>+40(SB)/4, $0xc1a00000
+DATA iq3xxsLevels<>+44(SB)/4, $0xc1e00000
+DATA iq3xxsLevels<>+48(SB)/4, $0xc2100000
+DATA iq3xxsLevels<>+52(SB)/4, $0xc2300000
+DATA iq3xxsLevels<>+56(SB)/4, $0xc2500000
+DATA iq3xxsLevels<>+60(SB)/4, $0xc2780000
+GLOBL iq3xxsLevels<>(SB), RODATA|NOPTR, $64
+
+// func iq3_XXSAVX512Stream(dst []float32, src []byte)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, MMX+
+TEXT ·iq3_XXSAVX512Stream(SB), NOSPLIT, $128-48
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         src_base+24(FP), CX
+	LEAQ         ·iq3xxsGrid+0(SB), DX
+	VMOVDQU32    eights<>+0(SB), Z0
+	VMOVDQU32    eightNibbles<>+0(SB), Z1
+	LEAQ         ·evenSigns+0(SB), SI
+	VMOVDQU32    iq3xxsLevels<>+0(SB), Z2
+	LEAQ         63(SP), DI
+	ANDQ         $-64, DI
+	VPBROADCASTD half<>+0(SB), Z3
+	VPBROADCASTD half<>+0(SB), Z4
+	MOVQ         dst_len+8(FP), R8
+	SHRQ         $0x08, R8
+
+block:
+	VPSRLD       $0x1c, 66(CX), Y5
+	VPBROADCASTW (CX), Y6
+	VCVTPH2PS    Y6, Z6
+	VCVTDQ2PS    Z5, Z5
+	VADDPS       Z3, Z5, Z5
+	VMULPS       Z4, Z5, Z5
+	VMULPS       Z6, Z5, Z5
+	VMOVUPS      Z5, (DI)
+	XORL         BX, BX
+
+part:
+	VMULPS.BCST (DI)(BX*4), Z2, Z6
+	MOVBLZX     2(CX)(BX*8), R9
+	MOVBLZX     3(CX)(BX*8), R10
+	MOVWLZX     (DX)(R9*2), R9
+	MOVWLZX     (DX)(R10*2), R10
+	SHLL        $0x10, R10
+	ORL         R10, R9
+	MOVL        66(CX)(BX*4), R10
+	ANDL        $0x7f, R10
+	ORL         (SI)(R10*4), R9
+	MOVBLZX     4(CX)(BX*8), R10
+	MOVBLZX     5(CX)(BX*8), R11
+	MOVWLZX     (DX)(R10*2), R10
+	MOVWLZX     (DX)(R11*2), R11
+	SHLL        $0x10, R11
+	ORL         R11, R10
+	MOVL        66(CX)(BX*4), R11
+	SHRL        $0x07, R11
+	ANDL        $0x7f, R11
+	ORL         (SI)(R11*4), R10
+	SHLQ        $0x20, R10
+	ORQ         R9, R10
+	VMOVQ       R10, X7
+	VPERMD      Z7, Z0, Z7
+	VPSRLVD     Z1, Z7, Z7
+	VPERMPS     Z6, Z7, Z7
+	VMOVNTPS    Z7, (AX)
+	MOVBLZX     6(CX)(BX*8), R9
+	MOVBLZX     7(CX)(BX*8), R10
+	MOVWLZX     (DX)(R9*2), R9
+	MOVWLZX     (DX)(R10*2), R10
+	SHLL        $0x10, R10
+	ORL         R10, R9
+	MOVL        66(CX)(BX*4), R10
+	SHRL        $0x0e, R10
+	ANDL        $0x7f, R10
+	ORL         (SI)(R10*4), R9
+	MOVBLZX     8(CX)(BX*8), R10
+	MOVBLZX     9(CX)(BX*8), R11
+	MOVWLZX     (DX)(R10*2), R10
+	MOVWLZX     (DX)(R11*2), R11
+	SHLL        $0x10, R11
+	ORL         R11, R10
+	MOVL        66(CX)(BX*4), R11
+	SHRL        $0x15, R11
+	ANDL        $0x7f, R11
+	ORL         (SI)(R11*4), R10
+	SHLQ        $0x20, R10
+	ORQ         R9, R10
+	VMOVQ       R10, X8
+	VPERMD      Z8, Z0, Z8
+	VPSRLVD     Z1, Z8, Z8
+	VPERMPS     Z6, Z8, Z8
+	VMOVNTPS    Z8, 64(AX)
+	ADDQ        $0x00000080, AX
+	INCQ        BX
+	CMPQ        BX, $0x08
+	JNE         part
+	ADDQ        $0x00000062, CX
+	DECQ        R8
+	JNZ         block
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func iq3_SAVX512(dst []float32, src []byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512F
+TEXT ·iq3_SAVX512(SB), NOSPLIT, $256-48
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         src_base+24(FP), CX
+	LEAQ         ·iq3sGrid+0(SB), DX
+	VMOVDQU32    eights<>+0(SB), Z0
+	VMOVDQU32    eightNibbles<>+0(SB), Z1
+	VPBROADCASTD eight<>+0(SB), Z2
+	VMOVDQU32    iq3sLevels<>+0(SB), Z3
+	VPBROADCASTD ninthBits<>+0(SB), Z4
+	LEAQ         63(SP), SI
+	ANDQ         $-64, SI
+	VPBROADCASTD low4Doubled<>+0(SB), Z5
+	VPBROADCASTD integerOne<>+0(SB), Z6
+	MOVQ         dst_len+8(FP), DI
+	SHRQ         $0x08, DI
+
+block:
+	VPBROADCASTD 106(CX), Z7
+	VPSRLVD      Z1, Z7, Z7
+	VPADDD       Z7, Z7, Z7
+	VPBROADCASTW (CX), Y8
+	VCVTPH2PS    Y8, Z8
+	VPTERNLOGD   $0xec, Z5, Z6, Z7
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z8, Z7, Z7
+	VMOVUPS      Z7, (SI)
+	VPMOVZXBW    2(CX), Z7
+	KMOVD        66(CX), K1
+	VPADDW       Z4, Z7, K1, Z7
+	VMOVDQU32    Z7, 64(SI)
+	VPMOVZXBW    34(CX), Z7
+	KMOVD        70(CX), K1
+	VPADDW       Z4, Z7, K1, Z7
+	VMOVDQU32    Z7, 128(SI)
+	XORL         BX, BX
+
+part:
+	VMULPS.BCST (SI)(BX*4), Z3, Z7
+	LEAQ        (BX)(BX*1), R8
+	MOVWLZX     64(SI)(R8*8), R9
+	MOVWLZX     66(SI)(R8*8), R10
+	MOVWLZX     (DX)(R9*2), R9
+	MOVWLZX     (DX)(R10*2), R10
+	SHLL        $0x10, R10
+	ORL         R10, R9
+	MOVWLZX     68(SI)(R8*8), R10
+	MOVWLZX     70(SI)(R8*8), R11
+	MOVWLZX     (DX)(R10*2), R10
+	MOVWLZX     (DX)(R11*2), R11
+	SHLL        $0x10, R11
+	ORL         R11, R10
+	SHLQ        $0x20, R10
+	ORQ         R9, R10
+	VMOVQ       R10, X9
+	VPERMD      Z9, Z0, Z9
+	VPSRLVD     Z1, Z9, Z9
+	KMOVW       74(CX)(BX*4), K1
+	VPORD       Z2, Z9, K1, Z9
+	VPERMPS     Z7, Z9, Z9
+	VMOVUPS     Z9, (AX)
+	MOVWLZX     72(SI)(R8*8), R9
+	MOVWLZX     74(SI)(R8*8), R10
+	MOVWLZX     (DX)(R9*2), R9
+	MOVWLZX     (DX)(R10*2), R10
+	SHLL        $0x10, R10
+	ORL         R10, R9
+	MOVWLZX     76(SI)(R8*8), R10
+	MOVWLZX     78(SI)(R8*8), R8
+	MOVWLZX     (DX)(R10*2), R10
+	MOVWLZX     (DX)(R8*2), R8
+	SHLL        $0x10, R8
+	ORL         R8, R10
+	SHLQ        $0x20, R10
+	ORQ         R9, R10
+	VMOVQ       R10, X10
+	VPERMD      Z10, Z0, Z10
+	VPSRLVD     Z1, Z10, Z10
+	KMOVW       76(CX)(BX*4), K1
+	VPORD       Z2, Z10, K1, Z10
+	VPERMPS     Z7, Z10, Z10
+	VMOVUPS     Z10, 64(AX)
+	ADDQ        $0x00000080, AX
+	INCQ        BX
+	CMPQ        BX, $0x08
+	JNE         part
+	ADDQ        $0x0000006e, CX
+	DECQ        DI
+	JNZ         block
+	VZEROUPPER
+	RET
+
+DATA iq3sLevels<>+0(SB)/4, $0x3f800000
+DATA iq3sLevels<>+4(SB)/4, $0x40400000
+DATA iq3sLevels<>+8(SB)/4, $0x40a00000
+DATA iq3sLevels<>+12(SB)/4, $0x40e00000
+DATA iq3sLevels<>+16(SB)/4, $0x41100000
+DATA iq3sLevels<>+20(SB)/4, $0x41300000
+DATA iq3sLevels<>+24(SB)/4, $0x41500000
+DATA iq3sLevels<>+28(SB)/4, $0x41700000
+DATA iq3sLevels<>+32(SB)/4, $0xbf800000
+DATA iq3sLevels<>+36(SB)/4, $0xc0400000
+DATA iq3sLevels<>+40(SB)/4, $0xc0a00000
+DATA iq3sLevels<>+44(SB)/4, $0xc0e00000
+DATA iq3sLevels<>+48(SB)/4, $0xc1100000
+DATA iq3sLevels<>+52(SB)/4, $0xc1300000
+DATA iq3sLevels<>+56(SB)/4, $0xc1500000
+DATA iq3sLevels<>+60(SB)/4, $0xc1700000
+GLOBL iq3sLevels<>(SB), RODATA|NOPTR, $64
+
+DATA ninthBits<>+0(SB)/4, $0x01000100
+GLOBL ninthBits<>(SB), RODATA|NOPTR, $4
+
+DATA low4Doubled<>+0(SB)/4, $0x0000001e
+GLOBL low4Doubled<>(SB), RODATA|NOPTR, $4
+
+DATA integerOne<>+0(SB)/4, $0x00000001
+GLOBL integerOne<>(SB), RODATA|NOPTR, $4
+
+// func iq3_SAVX512Stream(dst []float32, src []byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, MMX+
+TEXT ·iq3_SAVX512Stream(SB), NOSPLIT, $256-48
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         src_base+24(FP), CX
+	LEAQ         ·iq3sGrid+0(SB), DX
+	VMOVDQU32    eights<>+0(SB), Z0
+	VMOVDQU32    eightNibbles<>+0(SB), Z1
+	VPBROADCASTD eight<>+0(SB), Z2
+	VMOVDQU32    iq3sLevels<>+0(SB), Z3
+	VPBROADCASTD ninthBits<>+0(SB), Z4
+	LEAQ         63(SP), SI
+	ANDQ         $-64, SI
+	VPBROADCASTD low4Doubled<>+0(SB), Z5
+	VPBROADCASTD integerOne<>+0(SB), Z6
+	MOVQ         dst_len+8(FP), DI
+	SHRQ         $0x08, DI
+
+block:
+	VPBROADCASTD 106(CX), Z7
+	VPSRLVD      Z1, Z7, Z7
+	VPADDD       Z7, Z7, Z7
+	VPBROADCASTW (CX), Y8
+	VCVTPH2PS    Y8, Z8
+	VPTERNLOGD   $0xec, Z5, Z6, Z7
+	VCVTDQ2PS    Z7, Z7
+	VMULPS       Z8, Z7, Z7
+	VMOVUPS      Z7, (SI)
+	VPMOVZXBW    2(CX), Z7
+	KMOVD        66(CX), K1
+	VPADDW       Z4, Z7, K1, Z7
+	VMOVDQU32    Z7, 64(SI)
+	VPMOVZXBW    34(CX), Z7
+	KMOVD        70(CX), K1
+	VPADDW       Z4, Z7, K1, Z7
+	VMOVDQU32    Z7, 128(SI)
+	XORL         BX, BX
+
+part:
+	VMULPS.BCST (SI)(BX*4), Z3, Z7
+	LEAQ        (BX)(BX*1), R8
+	MOVWLZX     64(SI)(R8*8), R9
+	MOVWLZX     66(SI)(R8*8), R10
+	MOVWLZX     (DX)(R9*2), R9
+	MOVWLZX     (DX)(R10*2), R10
+	SHLL        $0x10, R10
+	ORL         R10, R9
+	MOVWLZX     68(SI)(R8*8), R10
+	MOVWLZX     70(SI)(R8*8), R11
+	MOVWLZX     (DX)(R10*2), R10
+	MOVWLZX     (DX)(R11*2), R11
+	SHLL        $0x10, R11
+	ORL         R11, R10
+	SHLQ        $0x20, R10
+	ORQ         R9, R10
+	VMOVQ       R10, X9
+	VPERMD      Z9, Z0, Z9
+	VPSRLVD     Z1, Z9, Z9
+	KMOVW       74(CX)(BX*4), K1
+	VPORD       Z2, Z9, K1, Z9
+	VPERMPS     Z7, Z9, Z9
+	VMOVNTPS    Z9, (AX)
+	MOVWLZX     72(SI)(R8*8), R9
+	MOVWLZX     74(SI)(R8*8), R10
+	MOVWLZX     (DX)(R9*2), R9
+	MOVWLZX     (DX)(R10*2), R10
+	SHLL        $0x10, R10
+	ORL         R10, R9
+	MOVWLZX     76(SI)(R8*8), R10
+	MOVWLZX     78(SI)(R8*8), R8
+	MOVWLZX     (DX)(R10*2), R10
+	MOVWLZX     (DX)(R8*2), R8
+	SHLL        $0x10, R8
+	ORL         R8, R10
+	SHLQ        $0x20, R10
+	ORQ         R9, R10
+	VMOVQ       R10, X10
+	VPERMD      Z10, Z0, Z10
+	VPSRLVD     Z1, Z10, Z10
+	KMOVW       76(CX)(BX*4), K1
+	VPORD       Z2, Z10, K1, Z10
+	VPERMPS     Z7, Z10, Z10
+	VMOVNTPS    Z10, 64(AX)
+	ADDQ        $0x00000080, AX
+	INCQ        BX
+	CMPQ        BX, $0x08
+	JNE         part
+	ADDQ        $0x0000006e, CX
+	DECQ        DI
+	JNZ         block
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func iq1_SAVX512(dst []float32, src []byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512F
+TEXT ·iq1_SAVX512(SB), NOSPLIT, $256-48
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         src_base+24(FP), CX
+	LEAQ         ·iq1sGrid+0(SB), DX
+	VMOVDQU32    eights<>+0(SB), Z0
+	VMOVDQU32    eightNibbles<>+0(SB), Z1
+	VMOVDQU32    iq1Levels<>+0(SB), Z2
+	VPBROADCASTD sign<>+0(SB), Z3
+	VPBROADCASTD eighth<>+0(SB), Z4
+	VMOVDQU32    spreadWords<>+0(SB), Z5
+	VMOVDQU32    upper3Shift<>+0(SB), Z6
+	VPBROADCASTD upper3<>+0(SB), Z7
+	LEAQ         63(SP), SI
+	ANDQ         $-64, SI
+	VPBROADCASTD low3Doubled<>+0(SB), Z8
+	VPBROADCASTD integerOne<>+0(SB), Z9
+	MOVQ         dst_len+8(FP), DI
+	SHRQ         $0x08, DI
+
+block:
+	VPMOVZXWD       34(CX), Y10
+	VPSLLD          $0x10, Z10, Z11
+	VPTERNLOGD      $0xec, Z3, Z4, Z11
+	VMOVUPS         Z11, 64(SI)
+	VPSRLD          $0x0b, Z10, Z10
+	VPBROADCASTW    (CX), Y11
+	VCVTPH2PS       Y11, Z11
+	VPTERNLOGD      $0xec, Z8, Z9, Z10
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z11, Z10, Z10
+	VMOVUPS         Z10, (SI)
+	VPMOVZXBW       2(CX), Z11
+	VBROADCASTI32X4 34(CX), Z14
+	VPSHUFB         Z5, Z14, Z14
+	VPSRLVW         Z6, Z14, Z14
+	VPSLLW          $0x08, Z14, Z14
+	VPTERNLOGD      $0xec, Z7, Z11, Z14
+	VMOVDQU32       Z14, 128(SI)
+	XORL            BX, BX
+
+part:
+	VADDPS.BCST 64(SI)(BX*4), Z2, Z11
+	VMULPS.BCST (SI)(BX*4), Z11, Z11
+	MOVWLZX     128(SI)(BX*8), R8
+	MOVL        (DX)(R8*4), R8
+	MOVWLZX     130(SI)(BX*8), R9
+	MOVL        (DX)(R9*4), R9
+	SHLQ        $0x20, R9
+	ORQ         R8, R9
+	VMOVQ       R9, X12
+	VPERMD      Z12, Z0, Z12
+	VPSRLVD     Z1, Z12, Z12
+	VPERMPS     Z11, Z12, Z12
+	VMOVUPS     Z12, (AX)
+	MOVWLZX     132(SI)(BX*8), R8
+	MOVL        (DX)(R8*4), R8
+	MOVWLZX     134(SI)(BX*8), R9
+	MOVL        (DX)(R9*4), R9
+	SHLQ        $0x20, R9
+	ORQ         R8, R9
+	VMOVQ       R9, X13
+	VPERMD      Z13, Z0, Z13
+	VPSRLVD     Z1, Z13, Z13
+	VPERMPS     Z11, Z13, Z13
+	VMOVUPS     Z13, 64(AX)
+	ADDQ        $0x00000080, AX
+	INCQ        BX
+	CMPQ        BX, $0x08
+	JNE         part
+	ADDQ        $0x00000032, CX
+	DECQ        DI
+	JNZ         block
+	VZEROUPPER
+	RET
+
+DATA iq1Levels<>+0(SB)/4, $0xbf800000
+DATA iq1Levels<>+4(SB)/4, $0x00000000
+DATA iq1Levels<>+8(SB)/4, $0x3f800000
+DATA iq1Levels<>+12(SB)/4, $0x40000000
+DATA iq1Levels<>+16(SB)/4, $0xbf800000
+DATA iq1Levels<>+20(SB)/4, $0x00000000
+DATA iq1Levels<>+24(SB)/4, $0x3f800000
+DATA iq1Levels<>+28(SB)/4, $0x40000000
+DATA iq1Levels<>+32(SB)/4, $0xbf800000
+DATA iq1Levels<>+36(SB)/4, $0x00000000
+DATA iq1Levels<>+40(SB)/4, $0x3f800000
+DATA iq1Levels<>+44(SB)/4, $0x40000000
+DATA iq1Levels<>+48(SB)/4, $0xbf800000
+DATA iq1Levels<>+52(SB)/4, $0x00000000
+DATA iq1Levels<>+56(SB)/4, $0x3f800000
+DATA iq1Levels<>+60(SB)/4, $0x40000000
+GLOBL iq1Levels<>(SB), RODATA|NOPTR, $64
+
+DATA eighth<>+0(SB)/4, $0x3e000000
+GLOBL eighth<>(SB), RODATA|NOPTR, $4
+
+DATA spreadWords<>+0(SB)/4, $0x01000100
+DATA spreadWords<>+4(SB)/4, $0x01000100
+DATA spreadWords<>+8(SB)/4, $0x03020302
+DATA spreadWords<>+12(SB)/4, $0x03020302
+DATA spreadWords<>+16(SB)/4, $0x05040504
+DATA spreadWords<>+20(SB)/4, $0x05040504
+DATA spreadWords<>+24(SB)/4, $0x07060706
+DATA spreadWords<>+28(SB)/4, $0x07060706
+DATA spreadWords<>+32(SB)/4, $0x09080908
+DATA spreadWords<>+36(SB)/4, $0x09080908
+DATA spreadWords<>+40(SB)/4, $0x0b0a0b0a
+DATA spreadWords<>+44(SB)/4, $0x0b0a0b0a
+DATA spreadWords<>+48(SB)/4, $0x0d0c0d0c
+DATA spreadWords<>+52(SB)/4, $0x0d0c0d0c
+DATA spreadWords<>+56(SB)/4, $0x0f0e0f0e
+DATA spreadWords<>+60(SB)/4, $0x0f0e0f0e
+GLOBL spreadWords<>(SB), RODATA|NOPTR, $64
+
+DATA upper3Shift<>+0(SB)/4, $0x00030000
+DATA upper3Shift<>+4(SB)/4, $0x00090006
+DATA upper3Shift<>+8(SB)/4, $0x00030000
+DATA upper3Shift<>+12(SB)/4, $0x00090006
+DATA upper3Shift<>+16(SB)/4, $0x00030000
+DATA upper3Shift<>+20(SB)/4, $0x00090006
+DATA upper3Shift<>+24(SB)/4, $0x00030000
+DATA upper3Shift<>+28(SB)/4, $0x00090006
+DATA upper3Shift<>+32(SB)/4, $0x00030000
+DATA upper3Shift<>+36(SB)/4, $0x00090006
+DATA upper3Shift<>+40(SB)/4, $0x00030000
+DATA upper3Shift<>+44(SB)/4, $0x00090006
+DATA upper3Shift<>+48(SB)/4, $0x00030000
+DATA upper3Shift<>+52(SB)/4, $0x00090006
+DATA upper3Shift<>+56(SB)/4, $0x00030000
+DATA upper3Shift<>+60(SB)/4, $0x00090006
+GLOBL upper3Shift<>(SB), RODATA|NOPTR, $64
+
+DATA upper3<>+0(SB)/4, $0x07000700
+GLOBL upper3<>(SB), RODATA|NOPTR, $4
+
+DATA low3Doubled<>+0(SB)/4, $0x0000000e
+GLOBL low3Doubled<>(SB), RODATA|NOPTR, $4
+
+// func iq1_SAVX512Stream(dst []float32, src []byte)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, MMX+
+TEXT ·iq1_SAVX512Stream(SB), NOSPLIT, $256-48
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         src_base+24(FP), CX
+	LEAQ         ·iq1sGrid+0(SB), DX
+	VMOVDQU32    eights<>+0(SB), Z0
+	VMOVDQU32    eightNibbles<>+0(SB), Z1
+	VMOVDQU32    iq1Levels<>+0(SB), Z2
+	VPBROADCASTD sign<>+0(SB), Z3
+	VPBROADCASTD eighth<>+0(SB), Z4
+	VMOVDQU32    spreadWords<>+0(SB), Z5
+	VMOVDQU32    upper3Shift<>+0(SB), Z6
+	VPBROADCASTD upper3<>+0(SB), Z7
+	LEAQ         63(SP), SI
+	ANDQ         $-64, SI
+	VPBROADCASTD low3Doubled<>+0(SB), Z8
+	VPBROADCASTD integerOne<>+0(SB), Z9
+	MOVQ         dst_len+8(FP), DI
+	SHRQ         $0x08, DI
+
+block:
+	VPMOVZXWD       34(CX), Y10
+	VPSLLD          $0x10, Z10, Z11
+	VPTERNLOGD      $0xec, Z3, Z4, Z11
+	VMOVUPS         Z11, 64(SI)
+	VPSRLD          $0x0b, Z10, Z10
+	VPBROADCASTW    (CX), Y11
+	VCVTPH2PS       Y11, Z11
+	VPTERNLOGD      $0xec, Z8, Z9, Z10
+	VCVTDQ2PS       Z10, Z10
+	VMULPS          Z11, Z10, Z10
+	VMOVUPS         Z10, (SI)
+	VPMOVZXBW       2(CX), Z11
+	VBROADCASTI32X4 34(CX), Z14
+	VPSHUFB         Z5, Z14, Z14
+	VPSRLVW         Z6, Z14, Z14
+	VPSLLW          $0x08, Z14, Z14
+	VPTERNLOGD      $0xec, Z7, Z11, Z14
+	VMOVDQU32       Z14, 128(SI)
+	XORL            BX, BX
+
+part:
+	VADDPS.BCST 64(SI)(BX*4), Z2, Z11
+	VMULPS.BCST (SI)(BX*4), Z11, Z11
+	MOVWLZX     128(SI)(BX*8), R8
+	MOVL        (DX)(R8*4), R8
+	MOVWLZX     130(SI)(BX*8), R9
+	MOVL        (DX)(R9*4), R9
+	SHLQ        $0x20, R9
+	ORQ         R8, R9
+	VMOVQ       R9, X12
+	VPERMD      Z12, Z0, Z12
+	VPSRLVD     Z1, Z12, Z12
+	VPERMPS     Z11, Z12, Z12
+	VMOVNTPS    Z12, (AX)
+	MOVWLZX     132(SI)(BX*8), R8
+	MOVL        (DX)(R8*4), R8
+	MOVWLZX     134(SI)(BX*8), R9
+	MOVL        (DX)(R9*4), R9
+	SHLQ        $0x20, R9
+	ORQ         R8, R9
+	VMOVQ       R9, X13
+	VPERMD      Z13, Z0, Z13
+	VPSRLVD     Z1, Z13, Z13
+	VPERMPS     Z11, Z13, Z13
+	VMOVNTPS    Z13, 64(AX)
+	ADDQ        $0x00000080, AX
+	INCQ        BX
+	CMPQ        BX, $0x08
+	JNE         part
+	ADDQ        $0x00000032, CX
+	DECQ        DI
+	JNZ         block
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func iq1_MAVX512(dst []float32, src []byte)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL
+TEXT ·iq1_MAVX512(SB), NOSPLIT, $256-48
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         src_base+24(FP), CX
+	LEAQ         ·iq1sGrid+0(SB), DX
+	VMOVDQU32    eights<>+0(SB), Z0
+	VMOVDQU32    eightNibbles<>+0(SB), Z1
+	VPBROADCASTD eight<>+0(SB), Z2
+	VMOVDQU32    iq1DeltaLevels<>+0(SB), Z3
+	VMOVDQU32    spreadFours<>+0(SB), Z4
+	VMOVDQU32    threeBitShift<>+0(SB), Z5
+	VPBROADCASTD upper3<>+0(SB), Z6
+	VPBROADCASTD upper1<>+0(SB), Z7
+	LEAQ         63(SP), SI
+	ANDQ         $-64, SI
+	VPBROADCASTD low3Doubled<>+0(SB), Z8
+	VPBROADCASTD integerOne<>+0(SB), Z9
+	MOVQ         dst_len+8(FP), DI
+	SHRQ         $0x08, DI
+
+block:
+	VPBROADCASTQ 48(CX), Z10
+	VPSHUFB      Z4, Z10, Z10
+	VPSRLVD      Z5, Z10, Z10
+	VPADDD       Z10, Z10, Z10
+	MOVQ         48(CX), BX
+	XORL         R8, R8
+	MOVQ         BX, R9
+	SHRQ         $0x0c, R9
+	ANDL         $0x0000000f, R9
+	ORL          R9, R8
+	MOVQ         BX, R9
+	SHRQ         $0x18, R9
+	ANDL         $0x000000f0, R9
+	ORL          R9, R8
+	MOVQ         BX, R9
+	SHRQ         $0x24, R9
+	ANDL         $0x00000f00, R9
+	ORL          R9, R8
+	SHRQ         $0x30, BX
+	ANDL         $0x0000f000, BX
+	ORL          BX, R8
+	VPBROADCASTW R8, Y11
+	VCVTPH2PS    Y11, Z11
+	VPTERNLOGD   $0xec, Z8, Z9, Z10
+	VCVTDQ2PS    Z10, Z10
+	VMULPS       Z11, Z10, Z10
+	VMOVUPS      Z10, (SI)
+	VPMOVZXBW    (CX), Z10
+	VPMOVZXBD    32(CX), Z11
+	VPSLLD       $0x14, Z11, Z14
+	VPSLLD       $0x08, Z11, Z11
+	VPORD        Z14, Z11, Z11
+	VPTESTMW     Z7, Z11, K1
+	VPMOVM2B     K1, Y14
+	VMOVDQU      Y14, 64(SI)
+	VPTERNLOGD   $0xec, Z6, Z10, Z11
+	VMOVDQU32    Z11, 128(SI)
+	XORL         BX, BX
+
+part:
+	MOVWLZX     128(SI)(BX*8), R8
+	MOVL        (DX)(R8*4), R8
+	MOVWLZX     130(SI)(BX*8), R9
+	MOVL        (DX)(R9*4), R9
+	SHLQ        $0x20, R9
+	ORQ         R8, R9
+	VMOVQ       R9, X12
+	VPERMD      Z12, Z0, Z12
+	VPSRLVD     Z1, Z12, Z12
+	KMOVW       64(SI)(BX*4), K1
+	VPORD       Z2, Z12, K1, Z12
+	VMULPS.BCST (SI)(BX*8), Z3, Z10
+	VPERMPS     Z10, Z12, Z12
+	VMOVUPS     Z12, (AX)
+	MOVWLZX     132(SI)(BX*8), R8
+	MOVL        (DX)(R8*4), R8
+	MOVWLZX     134(SI)(BX*8), R9
+	MOVL        (DX)(R9*4), R9
+	SHLQ        $0x20, R9
+	ORQ         R8, R9
+	VMOVQ       R9, X13
+	VPERMD      Z13, Z0, Z13
+	VPSRLVD     Z1, Z13, Z13
+	KMOVW       66(SI)(BX*4), K1
+	VPORD       Z2, Z13, K1, Z13
+	VMULPS.BCST 4(SI)(BX*8), Z3, Z10
+	VPERMPS     Z10, Z13, Z13
+	VMOVUPS     Z13, 64(AX)
+	ADDQ        $0x00000080, AX
+	INCQ        BX
+	CMPQ        BX, $0x08
+	JNE         part
+	ADDQ        $0x00000038, CX
+	DECQ        DI
+	JNZ         block
+	VZEROUPPER
+	RET
+
+DATA iq1DeltaLevels<>+0(SB)/4, $0xbf600000
+DATA iq1DeltaLevels<>+4(SB)/4, $0x3e000000
+DATA iq1DeltaLevels<>+8(SB)/4, $0x3f900000
+DATA iq1DeltaLevels<>+12(SB)/4, $0x00000000
+DATA iq1DeltaLevels<>+16(SB)/4, $0x00000000
+DATA iq1DeltaLevels<>+20(SB)/4, $0x00000000
+DATA iq1DeltaLevels<>+24(SB)/4, $0x00000000
+DATA iq1DeltaLevels<>+28(SB)/4, $0x00000000
+DATA iq1DeltaLevels<>+32(SB)/4, $0xbf900000
+DATA iq1DeltaLevels<>+36(SB)/4, $0xbe000000
+DATA iq1DeltaLevels<>+40(SB)/4, $0x3f600000
+DATA iq1DeltaLevels<>+44(SB)/4, $0x00000000
+DATA iq1DeltaLevels<>+48(SB)/4, $0x00000000
+DATA iq1DeltaLevels<>+52(SB)/4, $0x00000000
+DATA iq1DeltaLevels<>+56(SB)/4, $0x00000000
+DATA iq1DeltaLevels<>+60(SB)/4, $0x00000000
+GLOBL iq1DeltaLevels<>(SB), RODATA|NOPTR, $64
+
+DATA spreadFours<>+0(SB)/4, $0x80800100
+DATA spreadFours<>+4(SB)/4, $0x80800100
+DATA spreadFours<>+8(SB)/4, $0x80800100
+DATA spreadFours<>+12(SB)/4, $0x80800100
+DATA spreadFours<>+16(SB)/4, $0x80800302
+DATA spreadFours<>+20(SB)/4, $0x80800302
+DATA spreadFours<>+24(SB)/4, $0x80800302
+DATA spreadFours<>+28(SB)/4, $0x80800302
+DATA spreadFours<>+32(SB)/4, $0x80800504
+DATA spreadFours<>+36(SB)/4, $0x80800504
+DATA spreadFours<>+40(SB)/4, $0x80800504
+DATA spreadFours<>+44(SB)/4, $0x80800504
+DATA spreadFours<>+48(SB)/4, $0x80800706
+DATA spreadFours<>+52(SB)/4, $0x80800706
+DATA spreadFours<>+56(SB)/4, $0x80800706
+DATA spreadFours<>+60(SB)/4, $0x80800706
+GLOBL spreadFours<>(SB), RODATA|NOPTR, $64
+
+DATA threeBitShift<>+0(SB)/4, $0x00000000
+DATA threeBitShift<>+4(SB)/4, $0x00000003
+DATA threeBitShift<>+8(SB)/4, $0x00000006
+DATA threeBitShift<>+12(SB)/4, $0x00000009
+DATA threeBitShift<>+16(SB)/4, $0x00000000
+DATA threeBitShift<>+20(SB)/4, $0x00000003
+DATA threeBitShift<>+24(SB)/4, $0x00000006
+DATA threeBitShift<>+28(SB)/4, $0x00000009
+DATA threeBitShift<>+32(SB)/4, $0x00000000
+DATA threeBitShift<>+36(SB)/4, $0x00000003
+DATA threeBitShift<>+40(SB)/4, $0x00000006
+DATA threeBitShift<>+44(SB)/4, $0x00000009
+DATA threeBitShift<>+48(SB)/4, $0x00000000
+DATA threeBitShift<>+52(SB)/4, $0x00000003
+DATA threeBitShift<>+56(SB)/4, $0x00000006
+DATA threeBitShift<>+60(SB)/4, $0x00000009
+GLOBL threeBitShift<>(SB), RODATA|NOPTR, $64
+
+DATA upper1<>+0(SB)/4, $0x08000800
+GLOBL upper1<>(SB), RODATA|NOPTR, $4
+
+// func iq1_MAVX512Stream(dst []float32, src []byte)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, MMX+
+TEXT ·iq1_MAVX512Stream(SB), NOSPLIT, $256-48
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         src_base+24(FP), CX
+	LEAQ         ·iq1sGrid+0(SB), DX
+	VMOVDQU32    eights<>+0(SB), Z0
+	VMOVDQU32    eightNibbles<>+0(SB), Z1
+	VPBROADCASTD eight<>+0(SB), Z2
+	VMOVDQU32    iq1DeltaLevels<>+0(SB), Z3
+	VMOVDQU32    spreadFours<>+0(SB), Z4
+	VMOVDQU32    threeBitShift<>+0(SB), Z5
+	VPBROADCASTD upper3<>+0(SB), Z6
+	VPBROADCASTD upper1<>+0(SB), Z7
+	LEAQ         63(SP), SI
+	ANDQ         $-64, SI
+	VPBROADCASTD low3Doubled<>+0(SB), Z8
+	VPBROADCASTD integerOne<>+0(SB), Z9
+	MOVQ         dst_len+8(FP), DI
+	SHRQ         $0x08, DI
+
+block:
+	VPBROADCASTQ 48(CX), Z10
+	VPSHUFB      Z4, Z10, Z10
+	VPSRLVD      Z5, Z10, Z10
+	VPADDD       Z10, Z10, Z10
+	MOVQ         48(CX), BX
+	XORL         R8, R8
+	MOVQ         BX, R9
+	SHRQ         $0x0c, R9
+	ANDL         $0x0000000f, R9
+	ORL          R9, R8
+	MOVQ         BX, R9
+	SHRQ         $0x18, R9
+	ANDL         $0x000000f0, R9
+	ORL          R9, R8
+	MOVQ         BX, R9
+	SHRQ         $0x24, R9
+	ANDL         $0x00000f00, R9
+	ORL          R9, R8
+	SHRQ         $0x30, BX
+	ANDL         $0x0000f000, BX
+	ORL          BX, R8
+	VPBROADCASTW R8, Y11
+	VCVTPH2PS    Y11, Z11
+	VPTERNLOGD   $0xec, Z8, Z9, Z10
+	VCVTDQ2PS    Z10, Z10
+	VMULPS       Z11, Z10, Z10
+	VMOVUPS      Z10, (SI)
+	VPMOVZXBW    (CX), Z10
+	VPMOVZXBD    32(CX), Z11
+	VPSLLD       $0x14, Z11, Z14
+	VPSLLD       $0x08, Z11, Z11
+	VPORD        Z14, Z11, Z11
+	VPTESTMW     Z7, Z11, K1
+	VPMOVM2B     K1, Y14
+	VMOVDQU      Y14, 64(SI)
+	VPTERNLOGD   $0xec, Z6, Z10, Z11
+	VMOVDQU32    Z11, 128(SI)
+	XORL         BX, BX
+
+part:
+	MOVWLZX     128(SI)(BX*8), R8
+	MOVL        (DX)(R8*4), R8
+	MOVWLZX     130(SI)(BX*8), R9
+	MOVL        (DX)(R9*4), R9
+	SHLQ        $0x20, R9
+	ORQ         R8, R9
+	VMOVQ       R9, X12
+	VPERMD      Z12, Z0, Z12
+	VPSRLVD     Z1, Z12, Z12
+	KMOVW       64(SI)(BX*4), K1
+	VPORD       Z2, Z12, K1, Z12
+	VMULPS.BCST (SI)(BX*8), Z3, Z10
+	VPERMPS     Z10, Z12, Z12
+	VMOVNTPS    Z12, (AX)
+	MOVWLZX     132(SI)(BX*8), R8
+	MOVL        (DX)(R8*4), R8
+	MOVWLZX     134(SI)(BX*8), R9
+	MOVL        (DX)(R9*4), R9
+	SHLQ        $0x20, R9
+	ORQ         R8, R9
+	VMOVQ       R9, X13
+	VPERMD      Z13, Z0, Z13
+	VPSRLVD     Z1, Z13, Z13
+	KMOVW       66(SI)(BX*4), K1
+	VPORD       Z2, Z13, K1, Z13
+	VMULPS.BCST 4(SI)(BX*8), Z3, Z10
+	VPERMPS     Z10, Z13, Z13
+	VMOVNTPS    Z13, 64(AX)
+	ADDQ        $0x00000080, AX
+	INCQ        BX
+	CMPQ        BX, $0x08
+	JNE         part
+	ADDQ        $0x00000038, CX
+	DECQ        DI
+	JNZ         block
+	SFENCE
+	VZEROUPPER
+	RET
+
 // func encodeF16AVX512(dst []byte, src []float32)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL
 TEXT ·encodeF16AVX512(SB), NOSPLIT, $0-48

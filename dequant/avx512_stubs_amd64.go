@@ -374,6 +374,76 @@ func tq2_0AVX512(dst []float32, src []byte)
 //go:noescape
 func tq2_0AVX512Stream(dst []float32, src []byte)
 
+// iq2_XXSAVX512 does what iq2_XXSGeneric does.
+//
+//go:noescape
+func iq2_XXSAVX512(dst []float32, src []byte)
+
+// iq2_XXSAVX512Stream does what iq2_XXSGeneric does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func iq2_XXSAVX512Stream(dst []float32, src []byte)
+
+// iq2_XSAVX512 does what iq2_XSGeneric does.
+//
+//go:noescape
+func iq2_XSAVX512(dst []float32, src []byte)
+
+// iq2_XSAVX512Stream does what iq2_XSGeneric does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func iq2_XSAVX512Stream(dst []float32, src []byte)
+
+// iq2_SAVX512 does what iq2_SGeneric does.
+//
+//go:noescape
+func iq2_SAVX512(dst []float32, src []byte)
+
+// iq2_SAVX512Stream does what iq2_SGeneric does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func iq2_SAVX512Stream(dst []float32, src []byte)
+
+// iq3_XXSAVX512 does what iq3_XXSGeneric does.
+//
+//go:noescape
+func iq3_XXSAVX512(dst []float32, src []byte)
+
+// iq3_XXSAVX512Stream does what iq3_XXSGeneric does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func iq3_XXSAVX512Stream(dst []float32, src []byte)
+
+// iq3_SAVX512 does what iq3_SGeneric does.
+//
+//go:noescape
+func iq3_SAVX512(dst []float32, src []byte)
+
+// iq3_SAVX512Stream does what iq3_SGeneric does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func iq3_SAVX512Stream(dst []float32, src []byte)
+
+// iq1_SAVX512 does what iq1_SGeneric does.
+//
+//go:noescape
+func iq1_SAVX512(dst []float32, src []byte)
+
+// iq1_SAVX512Stream does what iq1_SGeneric does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func iq1_SAVX512Stream(dst []float32, src []byte)
+
+// iq1_MAVX512 does what iq1_MGeneric does.
+//
+//go:noescape
+func iq1_MAVX512(dst []float32, src []byte)
+
+// iq1_MAVX512Stream does what iq1_MGeneric does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func iq1_MAVX512Stream(dst []float32, src []byte)
+
 // encodeF16AVX512 does what encodeF16Generic does.
 //
 //go:noescape

@@ -14,6 +14,7 @@ func main() {
 	blocks()
 	superblocks()
 	lowBits()
+	grids()
 	encoders()
 	Generate()
 }
