@@ -16,6 +16,7 @@ type Builder struct {
 	lim  Limits
 	data Section // where tensors may be
 	dims []uint64
+	text []byte // names, many to an allocation
 	span string // what the format calls a tensor's position
 	// sorted stays true while offsets only rise and nothing overlaps, as in nearly
 	// every real file; then there is nothing left to sort.
@@ -74,7 +75,8 @@ func (b *Builder) Dims(n int) []uint64 {
 	return b.dims[at : at+n : at+n]
 }
 
-// Next is the tensor that comes next, for the caller to fill in place and then Add.
+// Next is the tensor that comes next, for the caller to fill in place and then Add. What its
+// Name is set to may be a slice of the input, or memory that is used again.
 func (b *Builder) Next() *Tensor {
 	if n := len(b.ix.Tensors); n < cap(b.ix.Tensors) {
 		return &b.ix.Tensors[:n+1][n]
@@ -87,7 +89,7 @@ func (b *Builder) Next() *Tensor {
 // file states is compared.
 func (b *Builder) Add(at uint64) error {
 	t := b.Next()
-	if err := b.checkName(t.Name, at); err != nil {
+	if err := b.name(t, at); err != nil {
 		return err
 	}
 	if uint64(len(t.Shape)) > b.lim.Rank {
@@ -110,18 +112,36 @@ func (b *Builder) Add(at uint64) error {
 	return b.enter(t, at)
 }
 
-func (b *Builder) checkName(name []byte, at uint64) error {
+// name makes sure of t's name, or rather of a copy in memory of the index's own: what the
+// decoder has set it to may be mapped, and change.
+func (b *Builder) name(t *Tensor, at uint64) error {
+	n := len(t.Name)
+	if uint64(n) > b.lim.NameBytes {
+		return b.errorf(at, "name", ErrLimit, t.Name, "%d bytes, more than %d", n, b.lim.NameBytes)
+	}
+	if n > cap(b.text)-len(b.text) {
+		b.text = make([]byte, 0, b.textFor(n))
+	}
+	from := len(b.text)
+	b.text = append(b.text, t.Name...)
+	t.Name = b.text[from:len(b.text):len(b.text)]
 	switch {
-	case uint64(len(name)) > b.lim.NameBytes:
-		return b.errorf(at, "name", ErrLimit, name, "%d bytes, more than %d", len(name), b.lim.NameBytes)
-	case ascii.Plain(name):
+	case ascii.Plain(t.Name):
 		return nil
-	case !utf8.Valid(name):
-		return b.errorf(at, "name", ErrInvalid, name, "not valid UTF-8")
-	case bytes.IndexByte(name, 0) >= 0:
-		return b.errorf(at, "name", ErrInvalid, name, "holds a NUL byte")
+	case !utf8.Valid(t.Name):
+		return b.errorf(at, "name", ErrInvalid, t.Name, "not valid UTF-8")
+	case bytes.IndexByte(t.Name, 0) >= 0:
+		return b.errorf(at, "name", ErrInvalid, t.Name, "holds a NUL byte")
 	}
 	return nil
+}
+
+// textFor is how much memory to take for a name of n bytes and others after it, which are
+// thought to be like it.
+func (b *Builder) textFor(n int) int {
+	const slack, most = 8, 1 << 15
+	left := cap(b.ix.Tensors) - len(b.ix.Tensors)
+	return max(n, min((n+slack)*left, most))
 }
 
 func (b *Builder) checkSpan(t *Tensor, at uint64) error {
@@ -148,8 +168,8 @@ func (b *Builder) enter(t *Tensor, at uint64) error {
 		// never ends.
 		return b.errorf(at, "tensor_count", ErrLimit, t.Name, "more than %d tensors", cap(b.ix.Tensors))
 	}
-	hash := HashNameBytes(t.Name)
-	for p := b.ix.Names.Probe(hash); ; {
+	p := b.ix.Names.Probe(HashNameBytes(t.Name))
+	for {
 		i, ok := p.Next()
 		if !ok {
 			break
@@ -158,7 +178,7 @@ func (b *Builder) enter(t *Tensor, at uint64) error {
 			return b.errorf(at, "name", ErrDuplicate, t.Name, "tensors %d and %d have the same name", i, len(b.ix.Tensors))
 		}
 	}
-	b.ix.Names.Add(hash, len(b.ix.Tensors))
+	p.Add(len(b.ix.Tensors))
 	b.ix.Tensors = b.ix.Tensors[:len(b.ix.Tensors)+1]
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -264,6 +265,61 @@ func TestBuilderDimsAllocates(t *testing.T) {
 	}
 	if n := with(count) - with(0); n != 1 {
 		t.Errorf("the shapes of %d tensors take %v allocations, want 1", count, n)
+	}
+}
+
+// named enters count tensors, all of whose names are in memory that is used again.
+func named(t *testing.T, count int, called func(i int) string) *layout.Builder {
+	t.Helper()
+	b := newBuilder(t, 100, uint64(count))
+	name, empty := []byte(nil), []uint64{0}
+	for i := range count {
+		name = append(name[:0], called(i)...)
+		x := b.Next()
+		x.Name, x.DType, x.Shape = name, layout.U8, empty
+		if err := b.Add(0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b
+}
+
+// TestBuilderNames: names are the index's own, and none reaches into another's.
+func TestBuilderNames(t *testing.T) {
+	long := strings.Repeat("x", 40_000)
+	called := func(i int) string {
+		if i == 700 {
+			return long
+		}
+		return long[:i*i%97] + strconv.Itoa(i)
+	}
+	tensors := named(t, 1000, called).Index().Tensors
+	for i := range tensors {
+		name := tensors[i].Name
+		_ = append(name, "overwritten"...)
+		if string(name) != called(i) {
+			t.Fatalf("tensor %d is called %q, not %q", i, name, called(i))
+		}
+	}
+	for i := range tensors {
+		if got := string(tensors[i].Name); got != called(i) {
+			t.Fatalf("the name of tensor %d was overwritten: %q", i, got)
+		}
+	}
+}
+
+func TestBuilderNamesAllocate(t *testing.T) {
+	const count = 2000
+	names := make([]string, count)
+	for i := range names {
+		names[i] = fmt.Sprintf("model.layers.%d.self_attn.q_proj.weight", i) // 80 KB in all
+	}
+	with := func(count int) float64 {
+		return testing.AllocsPerRun(20, func() { named(t, count, func(i int) string { return names[i] }) })
+	}
+	// One allocation for 32 KiB, and some for memory that is used again, here.
+	if n := with(count) - with(1); n > 8 {
+		t.Errorf("the names of %d tensors take %v allocations", count, n)
 	}
 }
 

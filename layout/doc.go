@@ -17,6 +17,5 @@
 //
 // # Lifetime
 //
-// [Tensor.Name] may be a slice of the input. Whoever unmaps the input copies names
-// first; everything else in an Index is memory of its own.
+// An Index is memory of its own, names included: it stays valid when the input is unmapped.
 package layout

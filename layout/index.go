@@ -58,8 +58,7 @@ type Section struct {
 	Size   uint64
 }
 
-// Find is the position in Tensors of the tensor called name, or -1. It compares Name,
-// so it works as long as the names do.
+// Find is the position in Tensors of the tensor called name, or -1.
 func (ix *Index) Find(name string) int {
 	for p := ix.Names.Probe(HashName(name)); ; {
 		i, ok := p.Next()

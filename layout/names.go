@@ -73,3 +73,7 @@ func (p *Probe) Next() (i int, ok bool) {
 		}
 	}
 }
+
+// Add files record i as [Names.Add] does, under the hash that p searched for: Next has just
+// said that none is left.
+func (p *Probe) Add(i int) { p.n.slots[p.at] = p.tag | uint64(uint32(i)+1) }

@@ -4,8 +4,7 @@ import "fmt"
 
 // Tensor describes one tensor of a file: what it is and where its bytes are.
 type Tensor struct {
-	// Name is unique in its file. It may be a slice of the decoder's input, so it
-	// lives as long as that.
+	// Name is unique in its file.
 	Name []byte
 	// Shape counts elements, outermost dimension first, whatever order the file
 	// stores; empty is a scalar.

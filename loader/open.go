@@ -162,22 +162,7 @@ func (f *file) decode(m *Model, in layout.Input) error {
 	if !f.mapping.Pending() {
 		f.align = baseAlign(f.mapping.Bytes())
 	}
-	copyNames(f.index.Tensors)
 	return nil
-}
-
-// copyNames moves all names, which may be slices of the mapping, into memory of their own.
-func copyNames(tensors []layout.Tensor) {
-	size := 0
-	for i := range tensors {
-		size += len(tensors[i].Name)
-	}
-	arena := make([]byte, 0, size)
-	for i := range tensors {
-		at := len(arena)
-		arena = append(arena, tensors[i].Name...)
-		tensors[i].Name = arena[at:len(arena):len(arena)]
-	}
 }
 
 // baseAlign is the alignment of b's first byte, up to 8, the most that a dtype needs.

@@ -20,8 +20,8 @@ var (
 )
 
 // Decode reads header and index of an APR2 file and no other byte of it. The File it
-// returns is a *[File], or a *[File64] where the header has 64 bytes; its tensors' names are
-// slices of in. A nil lim means the defaults.
+// returns is a *[File], or a *[File64] where the header has 64 bytes. A nil lim means the
+// defaults.
 //
 // Errors are *[layout.FormatError]s. Those about an index entry have the offset where
 // the entry starts unless they are about n_dims or dtype.

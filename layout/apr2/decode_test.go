@@ -72,16 +72,6 @@ func TestDecodeLiteral(t *testing.T) {
 	}
 }
 
-// TestDecodeAliases makes sure that names are slices of the input, and that appending to
-// one cannot write into it.
-func TestDecodeAliases(t *testing.T) {
-	data := slices.Clone(literal)
-	name := mustDecode(t, data).Index().Tensors[0].Name
-	if data[44] = 'z'; string(name) != "z" || cap(name) != 1 {
-		t.Errorf("name %q of capacity %d", name, cap(name))
-	}
-}
-
 func TestHeaderFields(t *testing.T) {
 	b := []byte("APR2\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c")
 	want := Header{0x0201, 0x0403, 0x08070605, 0x0c0b0a09, 0x100f0e0d, 0x14131211, 0x18171615, 0x1c1b1a19}

@@ -77,10 +77,11 @@ func (a *audit) metadata(in layout.Input) {
 }
 
 func (a *audit) numbers(in layout.Input) {
+	var u unpacker // one for all, of which there can be very many
 	tensors := a.file.index.Tensors
 	for i := range tensors {
 		if t := &tensors[i]; t.Encoding == layout.Protobuf {
-			a.fail(a.file.numbers(in, t, func([]byte) {}))
+			a.fail(u.unpack(in, a.file.lim, t, func([]byte) {}))
 		}
 	}
 }

@@ -25,8 +25,8 @@ var (
 // Decode reads the header of an .april file, and of its networks what describes their
 // initializers. It steps over the elements of these as far as they are stored as bytes,
 // over texts and over the parameters, which [File.Metadata] reads. Tensors are the
-// networks first, then their initializers in the order of the file; the names are memory
-// of their own. A nil lim means the defaults.
+// networks first, then their initializers in the order of the file. A nil lim means the
+// defaults.
 //
 // Errors are *[layout.FormatError]s. A network that is no ONNX model is none: see
 // [Network].

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -20,23 +21,26 @@ func (f *File) Unpack(in layout.Input, t *layout.Tensor, dst []byte) error {
 	case uint64(len(dst)) != t.Raw:
 		return fmt.Errorf("%w: a buffer of %d bytes for %d", layout.ErrInvalid, len(dst), t.Raw)
 	}
-	return f.numbers(in, t, func(b []byte) { dst = dst[copy(dst, b):] })
+	var u unpacker
+	return u.unpack(in, f.lim, t, func(b []byte) { dst = dst[copy(dst, b):] })
 }
 
-// numbers hands all elements of t to emit, piece by piece and in order.
-func (f *File) numbers(in layout.Input, t *layout.Tensor, emit func([]byte)) error {
+// unpack hands all elements of t to emit, piece by piece and in order. What u has read before
+// is forgotten.
+func (u *unpacker) unpack(in layout.Input, lim layout.Limits, t *layout.Tensor, emit func([]byte)) error {
 	e := Entry{t.Offset, t.Stored}
 	if !layout.Within(e.Offset, e.Size, in.Size()) {
 		return errorf(e.Offset, "initializer", layout.ErrTruncated, "%d bytes leave the file of %d", e.Size, in.Size())
 	}
 	field := fieldOf(t.DType)
-	u := unpacker{
-		wire: newWire(in, "initializer", e, f.lim),
+	*u = unpacker{
+		wire: newWire(in, "initializer", e, lim),
 		t:    t,
 		num:  field,
 		kind: tensorFields[field].wire,
 		left: numbersOf(t.DType, t.Raw),
 		emit: emit,
+		buf:  slices.Grow(u.buf[:0], int(min(t.Raw, 8*piece))),
 	}
 	u.lo, u.hi = limits(t.DType)
 	u.read(e.end())
@@ -70,7 +74,7 @@ type unpacker struct {
 	lo, hi int64
 	left   uint64 // numbers that are still to come
 	emit   func([]byte)
-	buf    [8 * piece]byte // elements made from varints
+	buf    []byte // elements made from varints
 }
 
 // piece is how many bytes of packed numbers are looked at at a time.
@@ -82,7 +86,8 @@ func (u *unpacker) read(end uint64) {
 		case r.num != u.num:
 			u.skip(r.size)
 		case r.typ == protowire.VarintType && r.typ == u.kind:
-			u.emit(u.element(u.buf[:0], r.at, r.value))
+			u.buf = u.element(u.buf[:0], r.at, r.value)
+			u.emit(u.buf)
 		case r.typ == protowire.BytesType && u.kind == protowire.VarintType:
 			u.packedVarints(r.end)
 		case r.typ == protowire.BytesType || r.typ == u.kind:
@@ -128,6 +133,7 @@ func (u *unpacker) varints(at uint64, b []byte) (n int) {
 		out = u.element(out, at+uint64(n), v)
 		n += size
 	}
+	u.buf = out
 	u.emit(out)
 	return n
 }

@@ -28,7 +28,6 @@ func (d *decoder) index() error {
 type indexer struct {
 	*decoder // arrays and shapes get shorter from the front
 	builder  *layout.Builder
-	names    []byte // room for names, many to an allocation
 }
 
 // digits is the most that an int takes.
@@ -46,7 +45,7 @@ func (x *indexer) section(s *Section) error {
 
 func (x *indexer) layersOf(s *Section) error {
 	layers := x.file.layers[s.firstLayer:][:s.layers]
-	prefix := make([]byte, 0, len(s.Name)+1+digits+1)
+	prefix := make([]byte, 0, len(s.Name)+1+digits+1+digits)
 	for i := range layers {
 		prefix = append(append(prefix[:0], s.Name...), '.')
 		prefix = append(strconv.AppendInt(prefix, int64(i), 10), '.')
@@ -63,21 +62,11 @@ func (x *indexer) layer(l *layer, prefix []byte) error {
 		quant = &l.quant
 	}
 	for j := range l.params {
-		if err := x.tensor(x.name(prefix, j), quant); err != nil {
+		if err := x.tensor(strconv.AppendInt(prefix, int64(j), 10), quant); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// name is prefix and j, in memory that names share.
-func (x *indexer) name(prefix []byte, j int) []byte {
-	if need := len(prefix) + digits; need > cap(x.names)-len(x.names) {
-		x.names = make([]byte, 0, max(need, min(x.arrays.n*(len(prefix)+3), 1<<14)))
-	}
-	at := len(x.names)
-	x.names = strconv.AppendInt(append(x.names, prefix...), int64(j), 10)
-	return x.names[at:len(x.names):len(x.names)]
 }
 
 // tensor enters the array that comes next. quant is for integers.

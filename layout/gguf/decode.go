@@ -24,8 +24,8 @@ var (
 )
 
 // Decode reads the header, steps through the metadata, and reads the tensor infos. Tensors
-// are in the order of the file; their names are slices of in. A nil lim means the defaults;
-// HeaderBytes bounds all that lies before the tensors.
+// are in the order of the file. A nil lim means the defaults; HeaderBytes bounds all that
+// lies before the tensors.
 //
 // Errors are *[layout.FormatError]s: what the package comment rules out (ErrInvalid,
 // ErrDuplicate, ErrOverlap, ErrMisaligned), a file that ends too early (ErrTruncated), a

@@ -19,8 +19,7 @@ type span struct{ off, size uint64 }
 
 var _ layout.File = (*File)(nil)
 
-// Decode reads the header. Tensors are in the order of the header; their names are
-// slices of in, save those that the header writes with escapes. A nil lim means the
+// Decode reads the header. Tensors are in the order of the header. A nil lim means the
 // defaults. Errors are *layout.FormatError: a header that is not as the package
 // comment says (ErrInvalid, ErrDuplicate, ErrOverlap), a file too short for it
 // (ErrTruncated), a dtype that the format does not know (ErrUnsupported), or something

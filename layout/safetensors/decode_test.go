@@ -250,22 +250,6 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-func TestNamesAreSlicesOfTheInput(t *testing.T) {
-	b := file(`{"plain":`+desc("U8", "", "0,1")+`,"esc\u0061ped":`+desc("U8", "", "1,2")+`}`, 2)
-	f, err := Decode(layout.Bytes(b), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := f.Index().Tensors
-	if cap(names[0].Name) != len(names[0].Name) {
-		t.Error("appending to a name would write into the file")
-	}
-	b[10] = 'P'
-	if string(names[0].Name) != "Plain" || string(names[1].Name) != "escaped" {
-		t.Errorf("names %q and %q", names[0].Name, names[1].Name)
-	}
-}
-
 func TestMetadata(t *testing.T) {
 	b := layout.Bytes(file(`{"a":`+desc("U8", "", "0,1")+`,"__metadata__" : {"z":"1","\u0061":"\ud83d\ude42","":""} }`, 1))
 	f, err := Decode(b, nil)

@@ -20,7 +20,7 @@ var (
 )
 
 // Decode reads a module, all of it but the tensors' bytes. Tensors are in the order of
-// the file; their names are memory of their own. A nil lim means the defaults.
+// the file. A nil lim means the defaults.
 //
 // Errors are *[layout.FormatError]s: a module that is not as the package comment says
 // (ErrInvalid, ErrDuplicate), among them one whose nodes form a cycle, a file too short
@@ -49,16 +49,16 @@ func (f *File) Index() *layout.Index { return f.index }
 func (m *module) index(size uint64, lim layout.Limits) (*layout.Index, error) {
 	const most = 4 // bytes of names for each byte of the file
 	m.chooseNames()
-	if m.nameBytes(false) <= most*size {
-		ix, err := m.build(size, lim, m.newNames(false))
+	if m.nameBytes() <= most*size {
+		ix, err := m.build(size, lim, false)
 		if !errors.Is(err, layout.ErrDuplicate) {
 			return ix, err
 		}
 	}
-	return m.build(size, lim, m.newNames(true))
+	return m.build(size, lim, true)
 }
 
-func (m *module) build(size uint64, lim layout.Limits, called *names) (*layout.Index, error) {
+func (m *module) build(size uint64, lim layout.Limits, byPosition bool) (*layout.Index, error) {
 	b, err := layout.NewBuilder(layout.TSM, size, uint64(len(m.fields)), "memory", lim)
 	if err != nil {
 		return nil, err
@@ -66,6 +66,7 @@ func (m *module) build(size uint64, lim layout.Limits, called *names) (*layout.I
 	if err := b.Section("header", 0, 0, headerSize); err != nil {
 		return nil, err
 	}
+	called := names{module: m, byPosition: byPosition}
 	dims := m.dims
 	var p, f int
 	for i := range m.nodes {

@@ -49,12 +49,9 @@ func (m *module) isOtherIndex(name []byte, i int) bool {
 	return err == nil && v < uint64(len(m.nodes)) && v != uint64(i)
 }
 
-// nameBytes is how long all names together can get.
-func (m *module) nameBytes(byPosition bool) (total uint64) {
+// nameBytes is how long all names together can get, where they are not by position.
+func (m *module) nameBytes() (total uint64) {
 	digits := m.digits()
-	if byPosition {
-		return uint64(len(m.fields)) * uint64(3*digits+2)
-	}
 	p := 0
 	for i := range m.nodes {
 		n := &m.nodes[i]
@@ -82,21 +79,17 @@ func (m *module) digits() int {
 
 // names calls the tensors of a module.
 type names struct {
-	m          *module
+	*module
 	byPosition bool
-	arena      []byte
+	last       []byte // memory that each name takes in turn
 }
 
-func (m *module) newNames(byPosition bool) *names {
-	return &names{m, byPosition, make([]byte, 0, m.nameBytes(byPosition))}
-}
-
-// tensor is the name of field k of param p, which is the j-th of node i.
+// tensor is the name of field k of param p, which is the j-th of node i, until the next call.
 func (x *names) tensor(i, j, p, k int) []byte {
-	n, param := &x.m.nodes[i], &x.m.params[p]
-	b := x.arena
+	n, param := &x.nodes[i], &x.params[p]
+	b := x.last[:0]
 	if n.named && !x.byPosition {
-		b = append(b, x.m.text(n.name)...)
+		b = append(b, x.text(n.name)...)
 	} else {
 		b = strconv.AppendInt(b, int64(i), 10)
 	}
@@ -104,13 +97,12 @@ func (x *names) tensor(i, j, p, k int) []byte {
 	if x.byPosition {
 		b = strconv.AppendInt(b, int64(j), 10)
 	} else {
-		b = append(b, x.m.text(param.name)...)
+		b = append(b, x.text(param.name)...)
 	}
 	if param.fields > 1 {
 		b = append(b, '/')
 		b = strconv.AppendInt(b, int64(k), 10)
 	}
-	name := b[len(x.arena):len(b):len(b)]
-	x.arena = b
-	return name
+	x.last = b
+	return b
 }

@@ -7,15 +7,29 @@ import (
 )
 
 // Plain reports whether b has neither a NUL byte nor one beyond ASCII, as nearly all names
-// have none: then it is valid UTF-8. It looks at eight bytes at a time.
+// have none: then it is valid UTF-8. It looks at eight bytes at a time, at the last ones of
+// a name that is no multiple of eight together with some that it has seen.
 func Plain(b []byte) bool {
-	const lows, highs = 0x0101010101010101, 0x8080808080808080
-	for ; len(b) >= 8; b = b[8:] {
-		// A byte's high bit is set in w, or comes up in w - lows if the byte is 0.
-		if w := binary.LittleEndian.Uint64(b); (w|(w-lows))&highs != 0 {
+	if len(b) < 8 {
+		return plainBytes(b)
+	}
+	last := binary.LittleEndian.Uint64(b[len(b)-8:])
+	for ; len(b) > 8; b = b[8:] {
+		if !plainWord(binary.LittleEndian.Uint64(b)) {
 			return false
 		}
 	}
+	return plainWord(last)
+}
+
+// plainWord looks at eight bytes. A byte's high bit is set in w, or comes up in w - lows if
+// the byte is 0.
+func plainWord(w uint64) bool {
+	const lows, highs = 0x0101010101010101, 0x8080808080808080
+	return (w|(w-lows))&highs == 0
+}
+
+func plainBytes(b []byte) bool {
 	for _, c := range b {
 		if c == 0 || c >= utf8.RuneSelf {
 			return false
