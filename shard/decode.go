@@ -267,6 +267,10 @@ func whole(v any) (uint64, bool) {
 	return u, err == nil
 }
 
+// longestName is more bytes than any file system's names have: most allow 255, Apple's 255
+// characters.
+const longestName = 255 * 4
+
 // notPlain says why name is not the name of a file in the manifest's own directory, on
 // whatever system; "" where it is.
 func notPlain(name string) string {
@@ -277,6 +281,8 @@ func notPlain(name string) string {
 		return "is a path: shards are named without one, and lie beside the manifest"
 	case strings.ContainsRune(name, 0):
 		return "holds a NUL byte"
+	case len(name) > longestName:
+		return "is longer than file systems allow"
 	case !filepath.IsLocal(name):
 		return "is reserved by the system"
 	}
