@@ -82,13 +82,7 @@ func BenchmarkOpenSharded(b *testing.B) {
 		run := func(shards int, path string) {
 			b.Run(fmt.Sprintf("format=%s/tensors=2000/shards=%d", f.name, shards), func(b *testing.B) {
 				b.ReportAllocs()
-				for b.Loop() {
-					m, err := loader.Open(path, nil)
-					if err != nil {
-						b.Fatal(err)
-					}
-					m.Close()
-				}
+				openings(b, path)
 			})
 		}
 		run(0, f.single(b, tensors))
