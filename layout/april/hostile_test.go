@@ -3,6 +3,7 @@ package april
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -106,7 +107,7 @@ func TestAllocationOfSmallest(t *testing.T) {
 		data    layout.Bytes
 		perByte uint64
 	}{
-		{"tensors", smallest(20_000), 32},
+		{"tensors", smallest(20_000), 36}, // of 13 bytes each
 		{"dims", good(onnx(dims...)).assemble(), 24},
 	} {
 		layouttest.Bound{PerByte: tc.perByte}.Check(t, tc.name, len(tc.data), func() { mustDecode(t, tc.data) })
@@ -118,6 +119,22 @@ func TestAllocationOfSmallest(t *testing.T) {
 	layouttest.Bound{PerByte: 16}.Check(t, "tokens", len(data), func() {
 		if _, err := f.Metadata(data); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// TestAllocationOfAudit makes sure that looking at the numbers of a tensor costs nothing: there
+// can be one for every 10 bytes of a file.
+func TestAllocationOfAudit(t *testing.T) {
+	tensors := make([][]byte, 20_000)
+	for i := range tensors {
+		tensors[i] = numberTensor(fmt.Sprintf("%x", i), 6, 5, []int64{1}, 1)
+	}
+	data := good(onnx(tensors...)).assemble()
+	f := mustDecode(t, data)
+	layouttest.Bound{PerByte: 2}.Check(t, "Audit", len(data), func() {
+		if found := f.Audit(data); len(found) > 0 {
+			t.Error(found)
 		}
 	})
 }
