@@ -7065,6 +7065,1661 @@ loop:
 	VZEROUPPER
 	RET
 
+// func iq2_XXSAVX2(dst []float32, src []byte)
+// Requires: AVX, AVX2, F16C
+TEXT ·iq2_XXSAVX2(SB), NOSPLIT, $32-48
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    src_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	LEAQ    ·iq2xxsGrid+0(SB), BX
+	VMOVDQU iq2_levels<>+0(SB), Y0
+	VMOVDQU sign<>+0(SB), Y1
+	LEAQ    ·evenSigns+0(SB), DI
+	VMOVDQU nibble_to_top<>+0(SB), Y2
+
+loop:
+	VMOVDQU      2(CX), Y3
+	VMOVDQU      34(CX), Y4
+	VSHUFPS      $0xdd, Y4, Y3, Y3
+	VPERMQ       $0xd8, Y3, Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPBROADCASTW (CX), X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       quarter<>+0(SB), Y4, Y4
+	VCVTDQ2PS    Y3, Y3
+	VADDPS       one_half<>+0(SB), Y3, Y3
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, (SP)
+	XORL         SI, SI
+
+part:
+	VBROADCASTSS (SP)(SI*4), Y3
+	VMULPS       Y0, Y3, Y3
+	MOVBLZX      2(CX)(SI*8), R8
+	MOVL         (BX)(R8*4), R8
+	MOVL         6(CX)(SI*8), R9
+	ANDL         $0x7f, R9
+	ORL          (DI)(R9*4), R8
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPSRLD       $0x1c, Y4, Y5
+	VPERMPS      Y3, Y5, Y5
+	VPAND        Y1, Y4, Y4
+	VXORPS       Y4, Y5, Y5
+	VMOVUPS      Y5, (AX)
+	MOVBLZX      3(CX)(SI*8), R8
+	MOVL         (BX)(R8*4), R8
+	MOVL         6(CX)(SI*8), R9
+	SHRL         $0x07, R9
+	ANDL         $0x7f, R9
+	ORL          (DI)(R9*4), R8
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPSRLD       $0x1c, Y4, Y5
+	VPERMPS      Y3, Y5, Y5
+	VPAND        Y1, Y4, Y4
+	VXORPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 32(AX)
+	MOVBLZX      4(CX)(SI*8), R8
+	MOVL         (BX)(R8*4), R8
+	MOVL         6(CX)(SI*8), R9
+	SHRL         $0x0e, R9
+	ANDL         $0x7f, R9
+	ORL          (DI)(R9*4), R8
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPSRLD       $0x1c, Y4, Y5
+	VPERMPS      Y3, Y5, Y5
+	VPAND        Y1, Y4, Y4
+	VXORPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 64(AX)
+	MOVBLZX      5(CX)(SI*8), R8
+	MOVL         (BX)(R8*4), R8
+	MOVL         6(CX)(SI*8), R9
+	SHRL         $0x15, R9
+	ANDL         $0x7f, R9
+	ORL          (DI)(R9*4), R8
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPSRLD       $0x1c, Y4, Y5
+	VPERMPS      Y3, Y5, Y5
+	VPAND        Y1, Y4, Y4
+	VXORPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 96(AX)
+	ADDQ         $0x00000080, AX
+	INCQ         SI
+	CMPQ         SI, $0x08
+	JNE          part
+	ADDQ         $0x00000042, CX
+	SUBQ         $0x00000100, DX
+	JNE          loop
+	VZEROUPPER
+	RET
+
+DATA iq2_levels<>+0(SB)/8, $0x41c8000041000000
+DATA iq2_levels<>+8(SB)/8, $0x00000000422c0000
+DATA iq2_levels<>+16(SB)/8, $0x0000000000000000
+DATA iq2_levels<>+24(SB)/8, $0x0000000000000000
+GLOBL iq2_levels<>(SB), RODATA|NOPTR, $32
+
+DATA nibble_to_top<>+0(SB)/8, $0x000000180000001c
+DATA nibble_to_top<>+8(SB)/8, $0x0000001000000014
+DATA nibble_to_top<>+16(SB)/8, $0x000000080000000c
+DATA nibble_to_top<>+24(SB)/8, $0x0000000000000004
+GLOBL nibble_to_top<>(SB), RODATA|NOPTR, $32
+
+DATA quarter<>+0(SB)/8, $0x3e8000003e800000
+DATA quarter<>+8(SB)/8, $0x3e8000003e800000
+DATA quarter<>+16(SB)/8, $0x3e8000003e800000
+DATA quarter<>+24(SB)/8, $0x3e8000003e800000
+GLOBL quarter<>(SB), RODATA|NOPTR, $32
+
+DATA one_half<>+0(SB)/8, $0x3f0000003f000000
+DATA one_half<>+8(SB)/8, $0x3f0000003f000000
+DATA one_half<>+16(SB)/8, $0x3f0000003f000000
+DATA one_half<>+24(SB)/8, $0x3f0000003f000000
+GLOBL one_half<>(SB), RODATA|NOPTR, $32
+
+// func iq2_XXSAVX2Stream(dst []float32, src []byte)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·iq2_XXSAVX2Stream(SB), NOSPLIT, $32-48
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    src_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	LEAQ    ·iq2xxsGrid+0(SB), BX
+	VMOVDQU iq2_levels<>+0(SB), Y0
+	VMOVDQU sign<>+0(SB), Y1
+	LEAQ    ·evenSigns+0(SB), DI
+	VMOVDQU nibble_to_top<>+0(SB), Y2
+
+loop:
+	VMOVDQU      2(CX), Y3
+	VMOVDQU      34(CX), Y4
+	VSHUFPS      $0xdd, Y4, Y3, Y3
+	VPERMQ       $0xd8, Y3, Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPBROADCASTW (CX), X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       quarter<>+0(SB), Y4, Y4
+	VCVTDQ2PS    Y3, Y3
+	VADDPS       one_half<>+0(SB), Y3, Y3
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, (SP)
+	XORL         SI, SI
+
+part:
+	VBROADCASTSS (SP)(SI*4), Y3
+	VMULPS       Y0, Y3, Y3
+	MOVBLZX      2(CX)(SI*8), R8
+	MOVL         (BX)(R8*4), R8
+	MOVL         6(CX)(SI*8), R9
+	ANDL         $0x7f, R9
+	ORL          (DI)(R9*4), R8
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPSRLD       $0x1c, Y4, Y5
+	VPERMPS      Y3, Y5, Y5
+	VPAND        Y1, Y4, Y4
+	VXORPS       Y4, Y5, Y5
+	VMOVNTPS     Y5, (AX)
+	MOVBLZX      3(CX)(SI*8), R8
+	MOVL         (BX)(R8*4), R8
+	MOVL         6(CX)(SI*8), R9
+	SHRL         $0x07, R9
+	ANDL         $0x7f, R9
+	ORL          (DI)(R9*4), R8
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPSRLD       $0x1c, Y4, Y5
+	VPERMPS      Y3, Y5, Y5
+	VPAND        Y1, Y4, Y4
+	VXORPS       Y4, Y5, Y5
+	VMOVNTPS     Y5, 32(AX)
+	MOVBLZX      4(CX)(SI*8), R8
+	MOVL         (BX)(R8*4), R8
+	MOVL         6(CX)(SI*8), R9
+	SHRL         $0x0e, R9
+	ANDL         $0x7f, R9
+	ORL          (DI)(R9*4), R8
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPSRLD       $0x1c, Y4, Y5
+	VPERMPS      Y3, Y5, Y5
+	VPAND        Y1, Y4, Y4
+	VXORPS       Y4, Y5, Y5
+	VMOVNTPS     Y5, 64(AX)
+	MOVBLZX      5(CX)(SI*8), R8
+	MOVL         (BX)(R8*4), R8
+	MOVL         6(CX)(SI*8), R9
+	SHRL         $0x15, R9
+	ANDL         $0x7f, R9
+	ORL          (DI)(R9*4), R8
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPSRLD       $0x1c, Y4, Y5
+	VPERMPS      Y3, Y5, Y5
+	VPAND        Y1, Y4, Y4
+	VXORPS       Y4, Y5, Y5
+	VMOVNTPS     Y5, 96(AX)
+	ADDQ         $0x00000080, AX
+	INCQ         SI
+	CMPQ         SI, $0x08
+	JNE          part
+	ADDQ         $0x00000042, CX
+	SUBQ         $0x00000100, DX
+	JNE          loop
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func iq2_XSAVX2(dst []float32, src []byte)
+// Requires: AVX, AVX2, F16C
+TEXT ·iq2_XSAVX2(SB), NOSPLIT, $64-48
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    src_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	LEAQ    ·iq2xsGrid+0(SB), BX
+	VMOVDQU iq2_levels<>+0(SB), Y0
+	VMOVDQU sign<>+0(SB), Y1
+	LEAQ    ·evenSigns+0(SB), DI
+	VMOVDQU nibble_to_top<>+0(SB), Y2
+
+loop:
+	VPBROADCASTW (CX), X3
+	VCVTPH2PS    X3, Y3
+	VMULPS       quarter<>+0(SB), Y3, Y3
+	VPBROADCASTD 66(CX), Y4
+	VPSRLVD      each_nibble<>+0(SB), Y4, Y4
+	VPAND        fifteen<>+0(SB), Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VADDPS       one_half<>+0(SB), Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, (SP)
+	VPBROADCASTD 70(CX), Y4
+	VPSRLVD      each_nibble<>+0(SB), Y4, Y4
+	VPAND        fifteen<>+0(SB), Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VADDPS       one_half<>+0(SB), Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 32(SP)
+	XORL         SI, SI
+
+part:
+	VBROADCASTSS (SP)(SI*8), Y3
+	VMULPS       Y0, Y3, Y3
+	MOVWLZX      2(CX)(SI*8), R8
+	MOVL         R8, R9
+	SHRL         $0x09, R9
+	ANDL         $0x000001ff, R8
+	MOVL         (BX)(R8*4), R8
+	ORL          (DI)(R9*4), R8
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPSRLD       $0x1c, Y4, Y5
+	VPERMPS      Y3, Y5, Y5
+	VPAND        Y1, Y4, Y4
+	VXORPS       Y4, Y5, Y5
+	VMOVUPS      Y5, (AX)
+	MOVWLZX      4(CX)(SI*8), R8
+	MOVL         R8, R9
+	SHRL         $0x09, R9
+	ANDL         $0x000001ff, R8
+	MOVL         (BX)(R8*4), R8
+	ORL          (DI)(R9*4), R8
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPSRLD       $0x1c, Y4, Y5
+	VPERMPS      Y3, Y5, Y5
+	VPAND        Y1, Y4, Y4
+	VXORPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 32(AX)
+	VBROADCASTSS 4(SP)(SI*8), Y3
+	VMULPS       Y0, Y3, Y3
+	MOVWLZX      6(CX)(SI*8), R8
+	MOVL         R8, R9
+	SHRL         $0x09, R9
+	ANDL         $0x000001ff, R8
+	MOVL         (BX)(R8*4), R8
+	ORL          (DI)(R9*4), R8
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPSRLD       $0x1c, Y4, Y5
+	VPERMPS      Y3, Y5, Y5
+	VPAND        Y1, Y4, Y4
+	VXORPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 64(AX)
+	MOVWLZX      8(CX)(SI*8), R8
+	MOVL         R8, R9
+	SHRL         $0x09, R9
+	ANDL         $0x000001ff, R8
+	MOVL         (BX)(R8*4), R8
+	ORL          (DI)(R9*4), R8
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPSRLD       $0x1c, Y4, Y5
+	VPERMPS      Y3, Y5, Y5
+	VPAND        Y1, Y4, Y4
+	VXORPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 96(AX)
+	ADDQ         $0x00000080, AX
+	INCQ         SI
+	CMPQ         SI, $0x08
+	JNE          part
+	ADDQ         $0x0000004a, CX
+	SUBQ         $0x00000100, DX
+	JNE          loop
+	VZEROUPPER
+	RET
+
+// func iq2_XSAVX2Stream(dst []float32, src []byte)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·iq2_XSAVX2Stream(SB), NOSPLIT, $64-48
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    src_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	LEAQ    ·iq2xsGrid+0(SB), BX
+	VMOVDQU iq2_levels<>+0(SB), Y0
+	VMOVDQU sign<>+0(SB), Y1
+	LEAQ    ·evenSigns+0(SB), DI
+	VMOVDQU nibble_to_top<>+0(SB), Y2
+
+loop:
+	VPBROADCASTW (CX), X3
+	VCVTPH2PS    X3, Y3
+	VMULPS       quarter<>+0(SB), Y3, Y3
+	VPBROADCASTD 66(CX), Y4
+	VPSRLVD      each_nibble<>+0(SB), Y4, Y4
+	VPAND        fifteen<>+0(SB), Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VADDPS       one_half<>+0(SB), Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, (SP)
+	VPBROADCASTD 70(CX), Y4
+	VPSRLVD      each_nibble<>+0(SB), Y4, Y4
+	VPAND        fifteen<>+0(SB), Y4, Y4
+	VCVTDQ2PS    Y4, Y4
+	VADDPS       one_half<>+0(SB), Y4, Y4
+	VMULPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 32(SP)
+	XORL         SI, SI
+
+part:
+	VBROADCASTSS (SP)(SI*8), Y3
+	VMULPS       Y0, Y3, Y3
+	MOVWLZX      2(CX)(SI*8), R8
+	MOVL         R8, R9
+	SHRL         $0x09, R9
+	ANDL         $0x000001ff, R8
+	MOVL         (BX)(R8*4), R8
+	ORL          (DI)(R9*4), R8
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPSRLD       $0x1c, Y4, Y5
+	VPERMPS      Y3, Y5, Y5
+	VPAND        Y1, Y4, Y4
+	VXORPS       Y4, Y5, Y5
+	VMOVNTPS     Y5, (AX)
+	MOVWLZX      4(CX)(SI*8), R8
+	MOVL         R8, R9
+	SHRL         $0x09, R9
+	ANDL         $0x000001ff, R8
+	MOVL         (BX)(R8*4), R8
+	ORL          (DI)(R9*4), R8
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPSRLD       $0x1c, Y4, Y5
+	VPERMPS      Y3, Y5, Y5
+	VPAND        Y1, Y4, Y4
+	VXORPS       Y4, Y5, Y5
+	VMOVNTPS     Y5, 32(AX)
+	VBROADCASTSS 4(SP)(SI*8), Y3
+	VMULPS       Y0, Y3, Y3
+	MOVWLZX      6(CX)(SI*8), R8
+	MOVL         R8, R9
+	SHRL         $0x09, R9
+	ANDL         $0x000001ff, R8
+	MOVL         (BX)(R8*4), R8
+	ORL          (DI)(R9*4), R8
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPSRLD       $0x1c, Y4, Y5
+	VPERMPS      Y3, Y5, Y5
+	VPAND        Y1, Y4, Y4
+	VXORPS       Y4, Y5, Y5
+	VMOVNTPS     Y5, 64(AX)
+	MOVWLZX      8(CX)(SI*8), R8
+	MOVL         R8, R9
+	SHRL         $0x09, R9
+	ANDL         $0x000001ff, R8
+	MOVL         (BX)(R8*4), R8
+	ORL          (DI)(R9*4), R8
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPSRLD       $0x1c, Y4, Y5
+	VPERMPS      Y3, Y5, Y5
+	VPAND        Y1, Y4, Y4
+	VXORPS       Y4, Y5, Y5
+	VMOVNTPS     Y5, 96(AX)
+	ADDQ         $0x00000080, AX
+	INCQ         SI
+	CMPQ         SI, $0x08
+	JNE          part
+	ADDQ         $0x0000004a, CX
+	SUBQ         $0x00000100, DX
+	JNE          loop
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func iq2_SAVX2(dst []float32, src []byte)
+// Requires: AVX, AVX2, F16C
+TEXT ·iq2_SAVX2(SB), NOSPLIT, $128-48
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    src_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	LEAQ    ·iq2sGrid+0(SB), BX
+	VMOVDQU iq2_levels<>+0(SB), Y0
+	VMOVDQU sign<>+0(SB), Y1
+	VMOVDQU sign_of_0<>+0(SB), Y2
+	VMOVDQU sign_of_8<>+0(SB), Y3
+	VMOVDQU sign_of_16<>+0(SB), Y4
+	VMOVDQU sign_of_24<>+0(SB), Y5
+	VMOVDQU each_nibble<>+0(SB), Y6
+
+loop:
+	VPBROADCASTW (CX), X7
+	VCVTPH2PS    X7, Y7
+	VMULPS       quarter<>+0(SB), Y7, Y7
+	VPBROADCASTD 74(CX), Y8
+	VPSRLVD      each_nibble<>+0(SB), Y8, Y8
+	VPAND        fifteen<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VADDPS       one_half<>+0(SB), Y8, Y8
+	VMULPS       Y7, Y8, Y8
+	VMOVUPS      Y8, (SP)
+	VPBROADCASTD 78(CX), Y8
+	VPSRLVD      each_nibble<>+0(SB), Y8, Y8
+	VPAND        fifteen<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VADDPS       one_half<>+0(SB), Y8, Y8
+	VMULPS       Y7, Y8, Y8
+	VMOVUPS      Y8, 32(SP)
+	VPMOVZXBW    2(CX), Y7
+	VPBROADCASTD 66(CX), Y8
+	VPSHUFB      spread_upper_two<>+0(SB), Y8, Y8
+	VPMULLW      upper_two_place<>+0(SB), Y8, Y8
+	VPAND        ninth_and_tenth<>+0(SB), Y8, Y8
+	VPOR         Y7, Y8, Y8
+	VMOVDQU      Y8, 64(SP)
+	VPMOVZXBW    18(CX), Y7
+	VPBROADCASTD 70(CX), Y8
+	VPSHUFB      spread_upper_two<>+0(SB), Y8, Y8
+	VPMULLW      upper_two_place<>+0(SB), Y8, Y8
+	VPAND        ninth_and_tenth<>+0(SB), Y8, Y8
+	VPOR         Y7, Y8, Y8
+	VMOVDQU      Y8, 96(SP)
+	XORL         SI, SI
+
+part:
+	VPBROADCASTD 34(CX)(SI*4), Y7
+	VBROADCASTSS (SP)(SI*8), Y8
+	VMULPS       Y0, Y8, Y8
+	MOVWLZX      64(SP)(SI*8), DI
+	MOVL         (BX)(DI*4), DI
+	VMOVD        DI, X9
+	VPBROADCASTD X9, Y10
+	VPSRLVD      Y6, Y10, Y10
+	VPERMPS      Y8, Y10, Y10
+	VPSLLVD      Y2, Y7, Y9
+	VPAND        Y1, Y9, Y9
+	VXORPS       Y9, Y10, Y10
+	VMOVUPS      Y10, (AX)
+	MOVWLZX      66(SP)(SI*8), DI
+	MOVL         (BX)(DI*4), DI
+	VMOVD        DI, X9
+	VPBROADCASTD X9, Y9
+	VPSRLVD      Y6, Y9, Y9
+	VPERMPS      Y8, Y9, Y9
+	VPSLLVD      Y3, Y7, Y8
+	VPAND        Y1, Y8, Y8
+	VXORPS       Y8, Y9, Y9
+	VMOVUPS      Y9, 32(AX)
+	VBROADCASTSS 4(SP)(SI*8), Y8
+	VMULPS       Y0, Y8, Y8
+	MOVWLZX      68(SP)(SI*8), DI
+	MOVL         (BX)(DI*4), DI
+	VMOVD        DI, X9
+	VPBROADCASTD X9, Y10
+	VPSRLVD      Y6, Y10, Y10
+	VPERMPS      Y8, Y10, Y10
+	VPSLLVD      Y4, Y7, Y9
+	VPAND        Y1, Y9, Y9
+	VXORPS       Y9, Y10, Y10
+	VMOVUPS      Y10, 64(AX)
+	MOVWLZX      70(SP)(SI*8), DI
+	MOVL         (BX)(DI*4), DI
+	VMOVD        DI, X9
+	VPBROADCASTD X9, Y9
+	VPSRLVD      Y6, Y9, Y9
+	VPERMPS      Y8, Y9, Y9
+	VPSLLVD      Y5, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VXORPS       Y7, Y9, Y9
+	VMOVUPS      Y9, 96(AX)
+	ADDQ         $0x00000080, AX
+	INCQ         SI
+	CMPQ         SI, $0x08
+	JNE          part
+	ADDQ         $0x00000052, CX
+	SUBQ         $0x00000100, DX
+	JNE          loop
+	VZEROUPPER
+	RET
+
+DATA spread_upper_two<>+0(SB)/8, $0x0080008000800080
+DATA spread_upper_two<>+8(SB)/8, $0x0181018101810181
+DATA spread_upper_two<>+16(SB)/8, $0x0282028202820282
+DATA spread_upper_two<>+24(SB)/8, $0x0383038303830383
+GLOBL spread_upper_two<>(SB), RODATA|NOPTR, $32
+
+DATA upper_two_place<>+0(SB)/8, $0x0004001000400100
+DATA upper_two_place<>+8(SB)/8, $0x0004001000400100
+DATA upper_two_place<>+16(SB)/8, $0x0004001000400100
+DATA upper_two_place<>+24(SB)/8, $0x0004001000400100
+GLOBL upper_two_place<>(SB), RODATA|NOPTR, $32
+
+DATA ninth_and_tenth<>+0(SB)/8, $0x0300030003000300
+DATA ninth_and_tenth<>+8(SB)/8, $0x0300030003000300
+DATA ninth_and_tenth<>+16(SB)/8, $0x0300030003000300
+DATA ninth_and_tenth<>+24(SB)/8, $0x0300030003000300
+GLOBL ninth_and_tenth<>(SB), RODATA|NOPTR, $32
+
+// func iq2_SAVX2Stream(dst []float32, src []byte)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·iq2_SAVX2Stream(SB), NOSPLIT, $128-48
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    src_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	LEAQ    ·iq2sGrid+0(SB), BX
+	VMOVDQU iq2_levels<>+0(SB), Y0
+	VMOVDQU sign<>+0(SB), Y1
+	VMOVDQU sign_of_0<>+0(SB), Y2
+	VMOVDQU sign_of_8<>+0(SB), Y3
+	VMOVDQU sign_of_16<>+0(SB), Y4
+	VMOVDQU sign_of_24<>+0(SB), Y5
+	VMOVDQU each_nibble<>+0(SB), Y6
+
+loop:
+	VPBROADCASTW (CX), X7
+	VCVTPH2PS    X7, Y7
+	VMULPS       quarter<>+0(SB), Y7, Y7
+	VPBROADCASTD 74(CX), Y8
+	VPSRLVD      each_nibble<>+0(SB), Y8, Y8
+	VPAND        fifteen<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VADDPS       one_half<>+0(SB), Y8, Y8
+	VMULPS       Y7, Y8, Y8
+	VMOVUPS      Y8, (SP)
+	VPBROADCASTD 78(CX), Y8
+	VPSRLVD      each_nibble<>+0(SB), Y8, Y8
+	VPAND        fifteen<>+0(SB), Y8, Y8
+	VCVTDQ2PS    Y8, Y8
+	VADDPS       one_half<>+0(SB), Y8, Y8
+	VMULPS       Y7, Y8, Y8
+	VMOVUPS      Y8, 32(SP)
+	VPMOVZXBW    2(CX), Y7
+	VPBROADCASTD 66(CX), Y8
+	VPSHUFB      spread_upper_two<>+0(SB), Y8, Y8
+	VPMULLW      upper_two_place<>+0(SB), Y8, Y8
+	VPAND        ninth_and_tenth<>+0(SB), Y8, Y8
+	VPOR         Y7, Y8, Y8
+	VMOVDQU      Y8, 64(SP)
+	VPMOVZXBW    18(CX), Y7
+	VPBROADCASTD 70(CX), Y8
+	VPSHUFB      spread_upper_two<>+0(SB), Y8, Y8
+	VPMULLW      upper_two_place<>+0(SB), Y8, Y8
+	VPAND        ninth_and_tenth<>+0(SB), Y8, Y8
+	VPOR         Y7, Y8, Y8
+	VMOVDQU      Y8, 96(SP)
+	XORL         SI, SI
+
+part:
+	VPBROADCASTD 34(CX)(SI*4), Y7
+	VBROADCASTSS (SP)(SI*8), Y8
+	VMULPS       Y0, Y8, Y8
+	MOVWLZX      64(SP)(SI*8), DI
+	MOVL         (BX)(DI*4), DI
+	VMOVD        DI, X9
+	VPBROADCASTD X9, Y10
+	VPSRLVD      Y6, Y10, Y10
+	VPERMPS      Y8, Y10, Y10
+	VPSLLVD      Y2, Y7, Y9
+	VPAND        Y1, Y9, Y9
+	VXORPS       Y9, Y10, Y10
+	VMOVNTPS     Y10, (AX)
+	MOVWLZX      66(SP)(SI*8), DI
+	MOVL         (BX)(DI*4), DI
+	VMOVD        DI, X9
+	VPBROADCASTD X9, Y9
+	VPSRLVD      Y6, Y9, Y9
+	VPERMPS      Y8, Y9, Y9
+	VPSLLVD      Y3, Y7, Y8
+	VPAND        Y1, Y8, Y8
+	VXORPS       Y8, Y9, Y9
+	VMOVNTPS     Y9, 32(AX)
+	VBROADCASTSS 4(SP)(SI*8), Y8
+	VMULPS       Y0, Y8, Y8
+	MOVWLZX      68(SP)(SI*8), DI
+	MOVL         (BX)(DI*4), DI
+	VMOVD        DI, X9
+	VPBROADCASTD X9, Y10
+	VPSRLVD      Y6, Y10, Y10
+	VPERMPS      Y8, Y10, Y10
+	VPSLLVD      Y4, Y7, Y9
+	VPAND        Y1, Y9, Y9
+	VXORPS       Y9, Y10, Y10
+	VMOVNTPS     Y10, 64(AX)
+	MOVWLZX      70(SP)(SI*8), DI
+	MOVL         (BX)(DI*4), DI
+	VMOVD        DI, X9
+	VPBROADCASTD X9, Y9
+	VPSRLVD      Y6, Y9, Y9
+	VPERMPS      Y8, Y9, Y9
+	VPSLLVD      Y5, Y7, Y7
+	VPAND        Y1, Y7, Y7
+	VXORPS       Y7, Y9, Y9
+	VMOVNTPS     Y9, 96(AX)
+	ADDQ         $0x00000080, AX
+	INCQ         SI
+	CMPQ         SI, $0x08
+	JNE          part
+	ADDQ         $0x00000052, CX
+	SUBQ         $0x00000100, DX
+	JNE          loop
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func iq3_XXSAVX2(dst []float32, src []byte)
+// Requires: AVX, AVX2, F16C
+TEXT ·iq3_XXSAVX2(SB), NOSPLIT, $32-48
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    src_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	LEAQ    ·iq3xxsGrid+0(SB), BX
+	VMOVDQU iq3xxs_levels<>+0(SB), Y0
+	VMOVDQU sign<>+0(SB), Y1
+	LEAQ    ·evenSigns+0(SB), DI
+	VMOVDQU nibble_to_top<>+0(SB), Y2
+
+loop:
+	VMOVDQU      66(CX), Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPBROADCASTW (CX), X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       one_half<>+0(SB), Y4, Y4
+	VCVTDQ2PS    Y3, Y3
+	VADDPS       one_half<>+0(SB), Y3, Y3
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, (SP)
+	XORL         SI, SI
+
+part:
+	VBROADCASTSS (SP)(SI*4), Y3
+	VMULPS       Y0, Y3, Y3
+	MOVBLZX      2(CX)(SI*8), R8
+	MOVBLZX      3(CX)(SI*8), R9
+	MOVWLZX      (BX)(R8*2), R8
+	MOVWLZX      (BX)(R9*2), R9
+	SHLL         $0x10, R9
+	ORL          R9, R8
+	MOVL         66(CX)(SI*4), R9
+	ANDL         $0x7f, R9
+	ORL          (DI)(R9*4), R8
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPSRLD       $0x1c, Y4, Y5
+	VPERMPS      Y3, Y5, Y5
+	VPAND        Y1, Y4, Y4
+	VXORPS       Y4, Y5, Y5
+	VMOVUPS      Y5, (AX)
+	MOVBLZX      4(CX)(SI*8), R8
+	MOVBLZX      5(CX)(SI*8), R9
+	MOVWLZX      (BX)(R8*2), R8
+	MOVWLZX      (BX)(R9*2), R9
+	SHLL         $0x10, R9
+	ORL          R9, R8
+	MOVL         66(CX)(SI*4), R9
+	SHRL         $0x07, R9
+	ANDL         $0x7f, R9
+	ORL          (DI)(R9*4), R8
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPSRLD       $0x1c, Y4, Y5
+	VPERMPS      Y3, Y5, Y5
+	VPAND        Y1, Y4, Y4
+	VXORPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 32(AX)
+	MOVBLZX      6(CX)(SI*8), R8
+	MOVBLZX      7(CX)(SI*8), R9
+	MOVWLZX      (BX)(R8*2), R8
+	MOVWLZX      (BX)(R9*2), R9
+	SHLL         $0x10, R9
+	ORL          R9, R8
+	MOVL         66(CX)(SI*4), R9
+	SHRL         $0x0e, R9
+	ANDL         $0x7f, R9
+	ORL          (DI)(R9*4), R8
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPSRLD       $0x1c, Y4, Y5
+	VPERMPS      Y3, Y5, Y5
+	VPAND        Y1, Y4, Y4
+	VXORPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 64(AX)
+	MOVBLZX      8(CX)(SI*8), R8
+	MOVBLZX      9(CX)(SI*8), R9
+	MOVWLZX      (BX)(R8*2), R8
+	MOVWLZX      (BX)(R9*2), R9
+	SHLL         $0x10, R9
+	ORL          R9, R8
+	MOVL         66(CX)(SI*4), R9
+	SHRL         $0x15, R9
+	ANDL         $0x7f, R9
+	ORL          (DI)(R9*4), R8
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPSRLD       $0x1c, Y4, Y5
+	VPERMPS      Y3, Y5, Y5
+	VPAND        Y1, Y4, Y4
+	VXORPS       Y4, Y5, Y5
+	VMOVUPS      Y5, 96(AX)
+	ADDQ         $0x00000080, AX
+	INCQ         SI
+	CMPQ         SI, $0x08
+	JNE          part
+	ADDQ         $0x00000062, CX
+	SUBQ         $0x00000100, DX
+	JNE          loop
+	VZEROUPPER
+	RET
+
+DATA iq3xxs_levels<>+0(SB)/8, $0x4140000040800000
+DATA iq3xxs_levels<>+8(SB)/8, $0x41e0000041a00000
+DATA iq3xxs_levels<>+16(SB)/8, $0x4230000042100000
+DATA iq3xxs_levels<>+24(SB)/8, $0x4278000042500000
+GLOBL iq3xxs_levels<>(SB), RODATA|NOPTR, $32
+
+// func iq3_XXSAVX2Stream(dst []float32, src []byte)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·iq3_XXSAVX2Stream(SB), NOSPLIT, $32-48
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    src_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	LEAQ    ·iq3xxsGrid+0(SB), BX
+	VMOVDQU iq3xxs_levels<>+0(SB), Y0
+	VMOVDQU sign<>+0(SB), Y1
+	LEAQ    ·evenSigns+0(SB), DI
+	VMOVDQU nibble_to_top<>+0(SB), Y2
+
+loop:
+	VMOVDQU      66(CX), Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPBROADCASTW (CX), X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       one_half<>+0(SB), Y4, Y4
+	VCVTDQ2PS    Y3, Y3
+	VADDPS       one_half<>+0(SB), Y3, Y3
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, (SP)
+	XORL         SI, SI
+
+part:
+	VBROADCASTSS (SP)(SI*4), Y3
+	VMULPS       Y0, Y3, Y3
+	MOVBLZX      2(CX)(SI*8), R8
+	MOVBLZX      3(CX)(SI*8), R9
+	MOVWLZX      (BX)(R8*2), R8
+	MOVWLZX      (BX)(R9*2), R9
+	SHLL         $0x10, R9
+	ORL          R9, R8
+	MOVL         66(CX)(SI*4), R9
+	ANDL         $0x7f, R9
+	ORL          (DI)(R9*4), R8
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPSRLD       $0x1c, Y4, Y5
+	VPERMPS      Y3, Y5, Y5
+	VPAND        Y1, Y4, Y4
+	VXORPS       Y4, Y5, Y5
+	VMOVNTPS     Y5, (AX)
+	MOVBLZX      4(CX)(SI*8), R8
+	MOVBLZX      5(CX)(SI*8), R9
+	MOVWLZX      (BX)(R8*2), R8
+	MOVWLZX      (BX)(R9*2), R9
+	SHLL         $0x10, R9
+	ORL          R9, R8
+	MOVL         66(CX)(SI*4), R9
+	SHRL         $0x07, R9
+	ANDL         $0x7f, R9
+	ORL          (DI)(R9*4), R8
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPSRLD       $0x1c, Y4, Y5
+	VPERMPS      Y3, Y5, Y5
+	VPAND        Y1, Y4, Y4
+	VXORPS       Y4, Y5, Y5
+	VMOVNTPS     Y5, 32(AX)
+	MOVBLZX      6(CX)(SI*8), R8
+	MOVBLZX      7(CX)(SI*8), R9
+	MOVWLZX      (BX)(R8*2), R8
+	MOVWLZX      (BX)(R9*2), R9
+	SHLL         $0x10, R9
+	ORL          R9, R8
+	MOVL         66(CX)(SI*4), R9
+	SHRL         $0x0e, R9
+	ANDL         $0x7f, R9
+	ORL          (DI)(R9*4), R8
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPSRLD       $0x1c, Y4, Y5
+	VPERMPS      Y3, Y5, Y5
+	VPAND        Y1, Y4, Y4
+	VXORPS       Y4, Y5, Y5
+	VMOVNTPS     Y5, 64(AX)
+	MOVBLZX      8(CX)(SI*8), R8
+	MOVBLZX      9(CX)(SI*8), R9
+	MOVWLZX      (BX)(R8*2), R8
+	MOVWLZX      (BX)(R9*2), R9
+	SHLL         $0x10, R9
+	ORL          R9, R8
+	MOVL         66(CX)(SI*4), R9
+	SHRL         $0x15, R9
+	ANDL         $0x7f, R9
+	ORL          (DI)(R9*4), R8
+	VMOVD        R8, X4
+	VPBROADCASTD X4, Y4
+	VPSLLVD      Y2, Y4, Y4
+	VPSRLD       $0x1c, Y4, Y5
+	VPERMPS      Y3, Y5, Y5
+	VPAND        Y1, Y4, Y4
+	VXORPS       Y4, Y5, Y5
+	VMOVNTPS     Y5, 96(AX)
+	ADDQ         $0x00000080, AX
+	INCQ         SI
+	CMPQ         SI, $0x08
+	JNE          part
+	ADDQ         $0x00000062, CX
+	SUBQ         $0x00000100, DX
+	JNE          loop
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func iq3_SAVX2(dst []float32, src []byte)
+// Requires: AVX, AVX2, F16C
+TEXT ·iq3_SAVX2(SB), NOSPLIT, $160-48
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    src_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	LEAQ    ·iq3sGrid+0(SB), BX
+	VMOVDQU iq3s_levels<>+0(SB), Y0
+	VMOVDQU sign<>+0(SB), Y1
+	VMOVDQU sign_of_0<>+0(SB), Y2
+	VMOVDQU sign_of_8<>+0(SB), Y3
+	VMOVDQU sign_of_16<>+0(SB), Y4
+	VMOVDQU sign_of_24<>+0(SB), Y5
+	VMOVDQU each_nibble<>+0(SB), Y6
+
+loop:
+	VPBROADCASTD 106(CX), Y7
+	VPSRLVD      each_nibble<>+0(SB), Y7, Y7
+	VPADDD       Y7, Y7, Y7
+	VPBROADCASTW (CX), X8
+	VCVTPH2PS    X8, Y8
+	VPAND        low4_doubled<>+0(SB), Y7, Y7
+	VPOR         integer_one<>+0(SB), Y7, Y7
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y8, Y7, Y7
+	VMOVUPS      Y7, (SP)
+	VPMOVZXBW    2(CX), Y7
+	VPBROADCASTW 66(CX), Y8
+	VPAND        each_bit<>+0(SB), Y8, Y8
+	VPCMPEQW     each_bit<>+0(SB), Y8, Y8
+	VPAND        ninth<>+0(SB), Y8, Y8
+	VPOR         Y7, Y8, Y8
+	VMOVDQU      Y8, 32(SP)
+	VPMOVZXBW    18(CX), Y7
+	VPBROADCASTW 68(CX), Y8
+	VPAND        each_bit<>+0(SB), Y8, Y8
+	VPCMPEQW     each_bit<>+0(SB), Y8, Y8
+	VPAND        ninth<>+0(SB), Y8, Y8
+	VPOR         Y7, Y8, Y8
+	VMOVDQU      Y8, 64(SP)
+	VPMOVZXBW    34(CX), Y7
+	VPBROADCASTW 70(CX), Y8
+	VPAND        each_bit<>+0(SB), Y8, Y8
+	VPCMPEQW     each_bit<>+0(SB), Y8, Y8
+	VPAND        ninth<>+0(SB), Y8, Y8
+	VPOR         Y7, Y8, Y8
+	VMOVDQU      Y8, 96(SP)
+	VPMOVZXBW    50(CX), Y7
+	VPBROADCASTW 72(CX), Y8
+	VPAND        each_bit<>+0(SB), Y8, Y8
+	VPCMPEQW     each_bit<>+0(SB), Y8, Y8
+	VPAND        ninth<>+0(SB), Y8, Y8
+	VPOR         Y7, Y8, Y8
+	VMOVDQU      Y8, 128(SP)
+	XORL         SI, SI
+
+part:
+	VBROADCASTSS (SP)(SI*4), Y7
+	VMULPS       Y0, Y7, Y7
+	VPBROADCASTD 74(CX)(SI*4), Y8
+	LEAQ         (SI)(SI*1), DI
+	MOVWLZX      32(SP)(DI*8), R8
+	MOVWLZX      34(SP)(DI*8), R9
+	MOVWLZX      (BX)(R8*2), R8
+	MOVWLZX      (BX)(R9*2), R9
+	SHLL         $0x10, R9
+	ORL          R9, R8
+	VMOVD        R8, X9
+	VPBROADCASTD X9, Y10
+	VPSRLVD      Y6, Y10, Y10
+	VPERMPS      Y7, Y10, Y10
+	VPSLLVD      Y2, Y8, Y9
+	VPAND        Y1, Y9, Y9
+	VXORPS       Y9, Y10, Y10
+	VMOVUPS      Y10, (AX)
+	MOVWLZX      36(SP)(DI*8), R8
+	MOVWLZX      38(SP)(DI*8), R9
+	MOVWLZX      (BX)(R8*2), R8
+	MOVWLZX      (BX)(R9*2), R9
+	SHLL         $0x10, R9
+	ORL          R9, R8
+	VMOVD        R8, X9
+	VPBROADCASTD X9, Y10
+	VPSRLVD      Y6, Y10, Y10
+	VPERMPS      Y7, Y10, Y10
+	VPSLLVD      Y3, Y8, Y9
+	VPAND        Y1, Y9, Y9
+	VXORPS       Y9, Y10, Y10
+	VMOVUPS      Y10, 32(AX)
+	MOVWLZX      40(SP)(DI*8), R8
+	MOVWLZX      42(SP)(DI*8), R9
+	MOVWLZX      (BX)(R8*2), R8
+	MOVWLZX      (BX)(R9*2), R9
+	SHLL         $0x10, R9
+	ORL          R9, R8
+	VMOVD        R8, X9
+	VPBROADCASTD X9, Y10
+	VPSRLVD      Y6, Y10, Y10
+	VPERMPS      Y7, Y10, Y10
+	VPSLLVD      Y4, Y8, Y9
+	VPAND        Y1, Y9, Y9
+	VXORPS       Y9, Y10, Y10
+	VMOVUPS      Y10, 64(AX)
+	MOVWLZX      44(SP)(DI*8), R8
+	MOVWLZX      46(SP)(DI*8), DI
+	MOVWLZX      (BX)(R8*2), R8
+	MOVWLZX      (BX)(DI*2), DI
+	SHLL         $0x10, DI
+	ORL          DI, R8
+	VMOVD        R8, X9
+	VPBROADCASTD X9, Y9
+	VPSRLVD      Y6, Y9, Y9
+	VPERMPS      Y7, Y9, Y9
+	VPSLLVD      Y5, Y8, Y7
+	VPAND        Y1, Y7, Y7
+	VXORPS       Y7, Y9, Y9
+	VMOVUPS      Y9, 96(AX)
+	ADDQ         $0x00000080, AX
+	INCQ         SI
+	CMPQ         SI, $0x08
+	JNE          part
+	ADDQ         $0x0000006e, CX
+	SUBQ         $0x00000100, DX
+	JNE          loop
+	VZEROUPPER
+	RET
+
+DATA iq3s_levels<>+0(SB)/8, $0x404000003f800000
+DATA iq3s_levels<>+8(SB)/8, $0x40e0000040a00000
+DATA iq3s_levels<>+16(SB)/8, $0x4130000041100000
+DATA iq3s_levels<>+24(SB)/8, $0x4170000041500000
+GLOBL iq3s_levels<>(SB), RODATA|NOPTR, $32
+
+DATA low4_doubled<>+0(SB)/8, $0x0000001e0000001e
+DATA low4_doubled<>+8(SB)/8, $0x0000001e0000001e
+DATA low4_doubled<>+16(SB)/8, $0x0000001e0000001e
+DATA low4_doubled<>+24(SB)/8, $0x0000001e0000001e
+GLOBL low4_doubled<>(SB), RODATA|NOPTR, $32
+
+DATA integer_one<>+0(SB)/8, $0x0000000100000001
+DATA integer_one<>+8(SB)/8, $0x0000000100000001
+DATA integer_one<>+16(SB)/8, $0x0000000100000001
+DATA integer_one<>+24(SB)/8, $0x0000000100000001
+GLOBL integer_one<>(SB), RODATA|NOPTR, $32
+
+DATA each_bit<>+0(SB)/8, $0x0008000400020001
+DATA each_bit<>+8(SB)/8, $0x0080004000200010
+DATA each_bit<>+16(SB)/8, $0x0800040002000100
+DATA each_bit<>+24(SB)/8, $0x8000400020001000
+GLOBL each_bit<>(SB), RODATA|NOPTR, $32
+
+DATA ninth<>+0(SB)/8, $0x0100010001000100
+DATA ninth<>+8(SB)/8, $0x0100010001000100
+DATA ninth<>+16(SB)/8, $0x0100010001000100
+DATA ninth<>+24(SB)/8, $0x0100010001000100
+GLOBL ninth<>(SB), RODATA|NOPTR, $32
+
+// func iq3_SAVX2Stream(dst []float32, src []byte)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·iq3_SAVX2Stream(SB), NOSPLIT, $160-48
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    src_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	LEAQ    ·iq3sGrid+0(SB), BX
+	VMOVDQU iq3s_levels<>+0(SB), Y0
+	VMOVDQU sign<>+0(SB), Y1
+	VMOVDQU sign_of_0<>+0(SB), Y2
+	VMOVDQU sign_of_8<>+0(SB), Y3
+	VMOVDQU sign_of_16<>+0(SB), Y4
+	VMOVDQU sign_of_24<>+0(SB), Y5
+	VMOVDQU each_nibble<>+0(SB), Y6
+
+loop:
+	VPBROADCASTD 106(CX), Y7
+	VPSRLVD      each_nibble<>+0(SB), Y7, Y7
+	VPADDD       Y7, Y7, Y7
+	VPBROADCASTW (CX), X8
+	VCVTPH2PS    X8, Y8
+	VPAND        low4_doubled<>+0(SB), Y7, Y7
+	VPOR         integer_one<>+0(SB), Y7, Y7
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y8, Y7, Y7
+	VMOVUPS      Y7, (SP)
+	VPMOVZXBW    2(CX), Y7
+	VPBROADCASTW 66(CX), Y8
+	VPAND        each_bit<>+0(SB), Y8, Y8
+	VPCMPEQW     each_bit<>+0(SB), Y8, Y8
+	VPAND        ninth<>+0(SB), Y8, Y8
+	VPOR         Y7, Y8, Y8
+	VMOVDQU      Y8, 32(SP)
+	VPMOVZXBW    18(CX), Y7
+	VPBROADCASTW 68(CX), Y8
+	VPAND        each_bit<>+0(SB), Y8, Y8
+	VPCMPEQW     each_bit<>+0(SB), Y8, Y8
+	VPAND        ninth<>+0(SB), Y8, Y8
+	VPOR         Y7, Y8, Y8
+	VMOVDQU      Y8, 64(SP)
+	VPMOVZXBW    34(CX), Y7
+	VPBROADCASTW 70(CX), Y8
+	VPAND        each_bit<>+0(SB), Y8, Y8
+	VPCMPEQW     each_bit<>+0(SB), Y8, Y8
+	VPAND        ninth<>+0(SB), Y8, Y8
+	VPOR         Y7, Y8, Y8
+	VMOVDQU      Y8, 96(SP)
+	VPMOVZXBW    50(CX), Y7
+	VPBROADCASTW 72(CX), Y8
+	VPAND        each_bit<>+0(SB), Y8, Y8
+	VPCMPEQW     each_bit<>+0(SB), Y8, Y8
+	VPAND        ninth<>+0(SB), Y8, Y8
+	VPOR         Y7, Y8, Y8
+	VMOVDQU      Y8, 128(SP)
+	XORL         SI, SI
+
+part:
+	VBROADCASTSS (SP)(SI*4), Y7
+	VMULPS       Y0, Y7, Y7
+	VPBROADCASTD 74(CX)(SI*4), Y8
+	LEAQ         (SI)(SI*1), DI
+	MOVWLZX      32(SP)(DI*8), R8
+	MOVWLZX      34(SP)(DI*8), R9
+	MOVWLZX      (BX)(R8*2), R8
+	MOVWLZX      (BX)(R9*2), R9
+	SHLL         $0x10, R9
+	ORL          R9, R8
+	VMOVD        R8, X9
+	VPBROADCASTD X9, Y10
+	VPSRLVD      Y6, Y10, Y10
+	VPERMPS      Y7, Y10, Y10
+	VPSLLVD      Y2, Y8, Y9
+	VPAND        Y1, Y9, Y9
+	VXORPS       Y9, Y10, Y10
+	VMOVNTPS     Y10, (AX)
+	MOVWLZX      36(SP)(DI*8), R8
+	MOVWLZX      38(SP)(DI*8), R9
+	MOVWLZX      (BX)(R8*2), R8
+	MOVWLZX      (BX)(R9*2), R9
+	SHLL         $0x10, R9
+	ORL          R9, R8
+	VMOVD        R8, X9
+	VPBROADCASTD X9, Y10
+	VPSRLVD      Y6, Y10, Y10
+	VPERMPS      Y7, Y10, Y10
+	VPSLLVD      Y3, Y8, Y9
+	VPAND        Y1, Y9, Y9
+	VXORPS       Y9, Y10, Y10
+	VMOVNTPS     Y10, 32(AX)
+	MOVWLZX      40(SP)(DI*8), R8
+	MOVWLZX      42(SP)(DI*8), R9
+	MOVWLZX      (BX)(R8*2), R8
+	MOVWLZX      (BX)(R9*2), R9
+	SHLL         $0x10, R9
+	ORL          R9, R8
+	VMOVD        R8, X9
+	VPBROADCASTD X9, Y10
+	VPSRLVD      Y6, Y10, Y10
+	VPERMPS      Y7, Y10, Y10
+	VPSLLVD      Y4, Y8, Y9
+	VPAND        Y1, Y9, Y9
+	VXORPS       Y9, Y10, Y10
+	VMOVNTPS     Y10, 64(AX)
+	MOVWLZX      44(SP)(DI*8), R8
+	MOVWLZX      46(SP)(DI*8), DI
+	MOVWLZX      (BX)(R8*2), R8
+	MOVWLZX      (BX)(DI*2), DI
+	SHLL         $0x10, DI
+	ORL          DI, R8
+	VMOVD        R8, X9
+	VPBROADCASTD X9, Y9
+	VPSRLVD      Y6, Y9, Y9
+	VPERMPS      Y7, Y9, Y9
+	VPSLLVD      Y5, Y8, Y7
+	VPAND        Y1, Y7, Y7
+	VXORPS       Y7, Y9, Y9
+	VMOVNTPS     Y9, 96(AX)
+	ADDQ         $0x00000080, AX
+	INCQ         SI
+	CMPQ         SI, $0x08
+	JNE          part
+	ADDQ         $0x0000006e, CX
+	SUBQ         $0x00000100, DX
+	JNE          loop
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func iq1_SAVX2(dst []float32, src []byte)
+// Requires: AVX, AVX2, F16C
+TEXT ·iq1_SAVX2(SB), NOSPLIT, $128-48
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    src_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	LEAQ    ·iq1sGrid+0(SB), BX
+	VMOVDQU iq1_levels<>+0(SB), Y0
+	VMOVDQU each_nibble<>+0(SB), Y1
+
+loop:
+	VPMOVZXWD    34(CX), Y2
+	VPSLLD       $0x10, Y2, Y3
+	VPAND        sign<>+0(SB), Y3, Y3
+	VPOR         eighth<>+0(SB), Y3, Y3
+	VMOVUPS      Y3, 32(SP)
+	VPSRLD       $0x0b, Y2, Y2
+	VPBROADCASTW (CX), X3
+	VCVTPH2PS    X3, Y3
+	VPAND        low3_doubled<>+0(SB), Y2, Y2
+	VPOR         integer_one<>+0(SB), Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y3, Y2, Y2
+	VMOVUPS      Y2, (SP)
+	VPMOVZXBW    2(CX), Y2
+	VPBROADCASTQ 34(CX), Y3
+	VPSHUFB      spread_words<>+0(SB), Y3, Y3
+	VPSRLW       $0x01, Y3, Y4
+	VPMULLW      upper_three_place<>+0(SB), Y3, Y3
+	VPBLENDW     $0x88, Y4, Y3, Y3
+	VPAND        ninth_to_eleventh<>+0(SB), Y3, Y3
+	VPOR         Y2, Y3, Y3
+	VMOVDQU      Y3, 64(SP)
+	VPMOVZXBW    18(CX), Y2
+	VPBROADCASTQ 42(CX), Y3
+	VPSHUFB      spread_words<>+0(SB), Y3, Y3
+	VPSRLW       $0x01, Y3, Y4
+	VPMULLW      upper_three_place<>+0(SB), Y3, Y3
+	VPBLENDW     $0x88, Y4, Y3, Y3
+	VPAND        ninth_to_eleventh<>+0(SB), Y3, Y3
+	VPOR         Y2, Y3, Y3
+	VMOVDQU      Y3, 96(SP)
+	XORL         SI, SI
+
+part:
+	VBROADCASTSS 32(SP)(SI*4), Y2
+	VBROADCASTSS (SP)(SI*4), Y3
+	VADDPS       Y0, Y2, Y2
+	VMULPS       Y3, Y2, Y2
+	MOVWLZX      64(SP)(SI*8), DI
+	MOVL         (BX)(DI*4), DI
+	VMOVD        DI, X3
+	VPBROADCASTD X3, Y3
+	VPSRLVD      Y1, Y3, Y3
+	VPERMPS      Y2, Y3, Y3
+	VMOVUPS      Y3, (AX)
+	MOVWLZX      66(SP)(SI*8), DI
+	MOVL         (BX)(DI*4), DI
+	VMOVD        DI, X3
+	VPBROADCASTD X3, Y3
+	VPSRLVD      Y1, Y3, Y3
+	VPERMPS      Y2, Y3, Y3
+	VMOVUPS      Y3, 32(AX)
+	MOVWLZX      68(SP)(SI*8), DI
+	MOVL         (BX)(DI*4), DI
+	VMOVD        DI, X3
+	VPBROADCASTD X3, Y3
+	VPSRLVD      Y1, Y3, Y3
+	VPERMPS      Y2, Y3, Y3
+	VMOVUPS      Y3, 64(AX)
+	MOVWLZX      70(SP)(SI*8), DI
+	MOVL         (BX)(DI*4), DI
+	VMOVD        DI, X3
+	VPBROADCASTD X3, Y3
+	VPSRLVD      Y1, Y3, Y3
+	VPERMPS      Y2, Y3, Y3
+	VMOVUPS      Y3, 96(AX)
+	ADDQ         $0x00000080, AX
+	INCQ         SI
+	CMPQ         SI, $0x08
+	JNE          part
+	ADDQ         $0x00000032, CX
+	SUBQ         $0x00000100, DX
+	JNE          loop
+	VZEROUPPER
+	RET
+
+DATA iq1_levels<>+0(SB)/8, $0x00000000bf800000
+DATA iq1_levels<>+8(SB)/8, $0x000000003f800000
+DATA iq1_levels<>+16(SB)/8, $0x0000000000000000
+DATA iq1_levels<>+24(SB)/8, $0x0000000000000000
+GLOBL iq1_levels<>(SB), RODATA|NOPTR, $32
+
+DATA eighth<>+0(SB)/8, $0x3e0000003e000000
+DATA eighth<>+8(SB)/8, $0x3e0000003e000000
+DATA eighth<>+16(SB)/8, $0x3e0000003e000000
+DATA eighth<>+24(SB)/8, $0x3e0000003e000000
+GLOBL eighth<>(SB), RODATA|NOPTR, $32
+
+DATA low3_doubled<>+0(SB)/8, $0x0000000e0000000e
+DATA low3_doubled<>+8(SB)/8, $0x0000000e0000000e
+DATA low3_doubled<>+16(SB)/8, $0x0000000e0000000e
+DATA low3_doubled<>+24(SB)/8, $0x0000000e0000000e
+GLOBL low3_doubled<>(SB), RODATA|NOPTR, $32
+
+DATA spread_words<>+0(SB)/8, $0x0100010001000100
+DATA spread_words<>+8(SB)/8, $0x0302030203020302
+DATA spread_words<>+16(SB)/8, $0x0504050405040504
+DATA spread_words<>+24(SB)/8, $0x0706070607060706
+GLOBL spread_words<>(SB), RODATA|NOPTR, $32
+
+DATA upper_three_place<>+0(SB)/8, $0x0000000400200100
+DATA upper_three_place<>+8(SB)/8, $0x0000000400200100
+DATA upper_three_place<>+16(SB)/8, $0x0000000400200100
+DATA upper_three_place<>+24(SB)/8, $0x0000000400200100
+GLOBL upper_three_place<>(SB), RODATA|NOPTR, $32
+
+DATA ninth_to_eleventh<>+0(SB)/8, $0x0700070007000700
+DATA ninth_to_eleventh<>+8(SB)/8, $0x0700070007000700
+DATA ninth_to_eleventh<>+16(SB)/8, $0x0700070007000700
+DATA ninth_to_eleventh<>+24(SB)/8, $0x0700070007000700
+GLOBL ninth_to_eleventh<>(SB), RODATA|NOPTR, $32
+
+// func iq1_SAVX2Stream(dst []float32, src []byte)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·iq1_SAVX2Stream(SB), NOSPLIT, $128-48
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    src_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	LEAQ    ·iq1sGrid+0(SB), BX
+	VMOVDQU iq1_levels<>+0(SB), Y0
+	VMOVDQU each_nibble<>+0(SB), Y1
+
+loop:
+	VPMOVZXWD    34(CX), Y2
+	VPSLLD       $0x10, Y2, Y3
+	VPAND        sign<>+0(SB), Y3, Y3
+	VPOR         eighth<>+0(SB), Y3, Y3
+	VMOVUPS      Y3, 32(SP)
+	VPSRLD       $0x0b, Y2, Y2
+	VPBROADCASTW (CX), X3
+	VCVTPH2PS    X3, Y3
+	VPAND        low3_doubled<>+0(SB), Y2, Y2
+	VPOR         integer_one<>+0(SB), Y2, Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y3, Y2, Y2
+	VMOVUPS      Y2, (SP)
+	VPMOVZXBW    2(CX), Y2
+	VPBROADCASTQ 34(CX), Y3
+	VPSHUFB      spread_words<>+0(SB), Y3, Y3
+	VPSRLW       $0x01, Y3, Y4
+	VPMULLW      upper_three_place<>+0(SB), Y3, Y3
+	VPBLENDW     $0x88, Y4, Y3, Y3
+	VPAND        ninth_to_eleventh<>+0(SB), Y3, Y3
+	VPOR         Y2, Y3, Y3
+	VMOVDQU      Y3, 64(SP)
+	VPMOVZXBW    18(CX), Y2
+	VPBROADCASTQ 42(CX), Y3
+	VPSHUFB      spread_words<>+0(SB), Y3, Y3
+	VPSRLW       $0x01, Y3, Y4
+	VPMULLW      upper_three_place<>+0(SB), Y3, Y3
+	VPBLENDW     $0x88, Y4, Y3, Y3
+	VPAND        ninth_to_eleventh<>+0(SB), Y3, Y3
+	VPOR         Y2, Y3, Y3
+	VMOVDQU      Y3, 96(SP)
+	XORL         SI, SI
+
+part:
+	VBROADCASTSS 32(SP)(SI*4), Y2
+	VBROADCASTSS (SP)(SI*4), Y3
+	VADDPS       Y0, Y2, Y2
+	VMULPS       Y3, Y2, Y2
+	MOVWLZX      64(SP)(SI*8), DI
+	MOVL         (BX)(DI*4), DI
+	VMOVD        DI, X3
+	VPBROADCASTD X3, Y3
+	VPSRLVD      Y1, Y3, Y3
+	VPERMPS      Y2, Y3, Y3
+	VMOVNTPS     Y3, (AX)
+	MOVWLZX      66(SP)(SI*8), DI
+	MOVL         (BX)(DI*4), DI
+	VMOVD        DI, X3
+	VPBROADCASTD X3, Y3
+	VPSRLVD      Y1, Y3, Y3
+	VPERMPS      Y2, Y3, Y3
+	VMOVNTPS     Y3, 32(AX)
+	MOVWLZX      68(SP)(SI*8), DI
+	MOVL         (BX)(DI*4), DI
+	VMOVD        DI, X3
+	VPBROADCASTD X3, Y3
+	VPSRLVD      Y1, Y3, Y3
+	VPERMPS      Y2, Y3, Y3
+	VMOVNTPS     Y3, 64(AX)
+	MOVWLZX      70(SP)(SI*8), DI
+	MOVL         (BX)(DI*4), DI
+	VMOVD        DI, X3
+	VPBROADCASTD X3, Y3
+	VPSRLVD      Y1, Y3, Y3
+	VPERMPS      Y2, Y3, Y3
+	VMOVNTPS     Y3, 96(AX)
+	ADDQ         $0x00000080, AX
+	INCQ         SI
+	CMPQ         SI, $0x08
+	JNE          part
+	ADDQ         $0x00000032, CX
+	SUBQ         $0x00000100, DX
+	JNE          loop
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func iq1_MAVX2(dst []float32, src []byte)
+// Requires: AVX, AVX2, F16C
+TEXT ·iq1_MAVX2(SB), NOSPLIT, $256-48
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    src_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	LEAQ    ·iq1sGrid+0(SB), BX
+	VMOVDQU iq1_levels<>+0(SB), Y0
+	VMOVDQU each_nibble<>+0(SB), Y1
+
+loop:
+	MOVQ         48(CX), SI
+	XORL         DI, DI
+	MOVQ         SI, R8
+	SHRQ         $0x0c, R8
+	ANDL         $0x0000000f, R8
+	ORL          R8, DI
+	MOVQ         SI, R8
+	SHRQ         $0x18, R8
+	ANDL         $0x000000f0, R8
+	ORL          R8, DI
+	MOVQ         SI, R8
+	SHRQ         $0x24, R8
+	ANDL         $0x00000f00, R8
+	ORL          R8, DI
+	SHRQ         $0x30, SI
+	ANDL         $0x0000f000, SI
+	ORL          SI, DI
+	VMOVD        DI, X2
+	VCVTPH2PS    X2, X2
+	VBROADCASTSS X2, Y2
+	VPBROADCASTD 48(CX), Y3
+	VPSRLVD      three_bits<>+0(SB), Y3, Y3
+	VPADDD       Y3, Y3, Y3
+	VPAND        low3_doubled<>+0(SB), Y3, Y3
+	VPOR         integer_one<>+0(SB), Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VMOVUPS      Y3, (SP)
+	VPBROADCASTD 52(CX), Y3
+	VPSRLVD      three_bits<>+0(SB), Y3, Y3
+	VPADDD       Y3, Y3, Y3
+	VPAND        low3_doubled<>+0(SB), Y3, Y3
+	VPOR         integer_one<>+0(SB), Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 32(SP)
+	VPBROADCASTD 32(CX), Y2
+	VPSLLVD      nibble_to_top<>+0(SB), Y2, Y2
+	VPAND        sign<>+0(SB), Y2, Y2
+	VPOR         eighth<>+0(SB), Y2, Y2
+	VMOVUPS      Y2, 64(SP)
+	VPBROADCASTD 36(CX), Y2
+	VPSLLVD      nibble_to_top<>+0(SB), Y2, Y2
+	VPAND        sign<>+0(SB), Y2, Y2
+	VPOR         eighth<>+0(SB), Y2, Y2
+	VMOVUPS      Y2, 96(SP)
+	VPBROADCASTD 40(CX), Y2
+	VPSLLVD      nibble_to_top<>+0(SB), Y2, Y2
+	VPAND        sign<>+0(SB), Y2, Y2
+	VPOR         eighth<>+0(SB), Y2, Y2
+	VMOVUPS      Y2, 128(SP)
+	VPBROADCASTD 44(CX), Y2
+	VPSLLVD      nibble_to_top<>+0(SB), Y2, Y2
+	VPAND        sign<>+0(SB), Y2, Y2
+	VPOR         eighth<>+0(SB), Y2, Y2
+	VMOVUPS      Y2, 160(SP)
+	VPMOVZXBW    (CX), Y2
+	VPMOVZXBD    32(CX), Y3
+	VPSLLD       $0x14, Y3, Y4
+	VPSLLD       $0x08, Y3, Y3
+	VPOR         Y4, Y3, Y3
+	VPAND        ninth_to_eleventh<>+0(SB), Y3, Y3
+	VPOR         Y2, Y3, Y3
+	VMOVDQU      Y3, 192(SP)
+	VPMOVZXBW    16(CX), Y2
+	VPMOVZXBD    40(CX), Y3
+	VPSLLD       $0x14, Y3, Y4
+	VPSLLD       $0x08, Y3, Y3
+	VPOR         Y4, Y3, Y3
+	VPAND        ninth_to_eleventh<>+0(SB), Y3, Y3
+	VPOR         Y2, Y3, Y3
+	VMOVDQU      Y3, 224(SP)
+	XORL         SI, SI
+
+part:
+	LEAQ         (SI)(SI*1), DI
+	VBROADCASTSS (SP)(SI*8), Y2
+	MOVWLZX      192(SP)(SI*8), R8
+	MOVL         (BX)(R8*4), R8
+	VMOVD        R8, X3
+	VPBROADCASTD X3, Y3
+	VPSRLVD      Y1, Y3, Y3
+	VPERMPS      Y0, Y3, Y3
+	VBROADCASTSS 64(SP)(DI*8), Y4
+	VADDPS       Y4, Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VMOVUPS      Y3, (AX)
+	MOVWLZX      194(SP)(SI*8), R8
+	MOVL         (BX)(R8*4), R8
+	VMOVD        R8, X3
+	VPBROADCASTD X3, Y3
+	VPSRLVD      Y1, Y3, Y3
+	VPERMPS      Y0, Y3, Y3
+	VBROADCASTSS 68(SP)(DI*8), Y4
+	VADDPS       Y4, Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 32(AX)
+	VBROADCASTSS 4(SP)(SI*8), Y2
+	MOVWLZX      196(SP)(SI*8), R8
+	MOVL         (BX)(R8*4), R8
+	VMOVD        R8, X3
+	VPBROADCASTD X3, Y3
+	VPSRLVD      Y1, Y3, Y3
+	VPERMPS      Y0, Y3, Y3
+	VBROADCASTSS 72(SP)(DI*8), Y4
+	VADDPS       Y4, Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 64(AX)
+	MOVWLZX      198(SP)(SI*8), R8
+	MOVL         (BX)(R8*4), R8
+	VMOVD        R8, X3
+	VPBROADCASTD X3, Y3
+	VPSRLVD      Y1, Y3, Y3
+	VPERMPS      Y0, Y3, Y3
+	VBROADCASTSS 76(SP)(DI*8), Y4
+	VADDPS       Y4, Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 96(AX)
+	ADDQ         $0x00000080, AX
+	INCQ         SI
+	CMPQ         SI, $0x08
+	JNE          part
+	ADDQ         $0x00000038, CX
+	SUBQ         $0x00000100, DX
+	JNE          loop
+	VZEROUPPER
+	RET
+
+DATA three_bits<>+0(SB)/8, $0x0000000300000000
+DATA three_bits<>+8(SB)/8, $0x0000000900000006
+DATA three_bits<>+16(SB)/8, $0x0000001300000010
+DATA three_bits<>+24(SB)/8, $0x0000001900000016
+GLOBL three_bits<>(SB), RODATA|NOPTR, $32
+
+// func iq1_MAVX2Stream(dst []float32, src []byte)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·iq1_MAVX2Stream(SB), NOSPLIT, $256-48
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    src_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	LEAQ    ·iq1sGrid+0(SB), BX
+	VMOVDQU iq1_levels<>+0(SB), Y0
+	VMOVDQU each_nibble<>+0(SB), Y1
+
+loop:
+	MOVQ         48(CX), SI
+	XORL         DI, DI
+	MOVQ         SI, R8
+	SHRQ         $0x0c, R8
+	ANDL         $0x0000000f, R8
+	ORL          R8, DI
+	MOVQ         SI, R8
+	SHRQ         $0x18, R8
+	ANDL         $0x000000f0, R8
+	ORL          R8, DI
+	MOVQ         SI, R8
+	SHRQ         $0x24, R8
+	ANDL         $0x00000f00, R8
+	ORL          R8, DI
+	SHRQ         $0x30, SI
+	ANDL         $0x0000f000, SI
+	ORL          SI, DI
+	VMOVD        DI, X2
+	VCVTPH2PS    X2, X2
+	VBROADCASTSS X2, Y2
+	VPBROADCASTD 48(CX), Y3
+	VPSRLVD      three_bits<>+0(SB), Y3, Y3
+	VPADDD       Y3, Y3, Y3
+	VPAND        low3_doubled<>+0(SB), Y3, Y3
+	VPOR         integer_one<>+0(SB), Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VMOVUPS      Y3, (SP)
+	VPBROADCASTD 52(CX), Y3
+	VPSRLVD      three_bits<>+0(SB), Y3, Y3
+	VPADDD       Y3, Y3, Y3
+	VPAND        low3_doubled<>+0(SB), Y3, Y3
+	VPOR         integer_one<>+0(SB), Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 32(SP)
+	VPBROADCASTD 32(CX), Y2
+	VPSLLVD      nibble_to_top<>+0(SB), Y2, Y2
+	VPAND        sign<>+0(SB), Y2, Y2
+	VPOR         eighth<>+0(SB), Y2, Y2
+	VMOVUPS      Y2, 64(SP)
+	VPBROADCASTD 36(CX), Y2
+	VPSLLVD      nibble_to_top<>+0(SB), Y2, Y2
+	VPAND        sign<>+0(SB), Y2, Y2
+	VPOR         eighth<>+0(SB), Y2, Y2
+	VMOVUPS      Y2, 96(SP)
+	VPBROADCASTD 40(CX), Y2
+	VPSLLVD      nibble_to_top<>+0(SB), Y2, Y2
+	VPAND        sign<>+0(SB), Y2, Y2
+	VPOR         eighth<>+0(SB), Y2, Y2
+	VMOVUPS      Y2, 128(SP)
+	VPBROADCASTD 44(CX), Y2
+	VPSLLVD      nibble_to_top<>+0(SB), Y2, Y2
+	VPAND        sign<>+0(SB), Y2, Y2
+	VPOR         eighth<>+0(SB), Y2, Y2
+	VMOVUPS      Y2, 160(SP)
+	VPMOVZXBW    (CX), Y2
+	VPMOVZXBD    32(CX), Y3
+	VPSLLD       $0x14, Y3, Y4
+	VPSLLD       $0x08, Y3, Y3
+	VPOR         Y4, Y3, Y3
+	VPAND        ninth_to_eleventh<>+0(SB), Y3, Y3
+	VPOR         Y2, Y3, Y3
+	VMOVDQU      Y3, 192(SP)
+	VPMOVZXBW    16(CX), Y2
+	VPMOVZXBD    40(CX), Y3
+	VPSLLD       $0x14, Y3, Y4
+	VPSLLD       $0x08, Y3, Y3
+	VPOR         Y4, Y3, Y3
+	VPAND        ninth_to_eleventh<>+0(SB), Y3, Y3
+	VPOR         Y2, Y3, Y3
+	VMOVDQU      Y3, 224(SP)
+	XORL         SI, SI
+
+part:
+	LEAQ         (SI)(SI*1), DI
+	VBROADCASTSS (SP)(SI*8), Y2
+	MOVWLZX      192(SP)(SI*8), R8
+	MOVL         (BX)(R8*4), R8
+	VMOVD        R8, X3
+	VPBROADCASTD X3, Y3
+	VPSRLVD      Y1, Y3, Y3
+	VPERMPS      Y0, Y3, Y3
+	VBROADCASTSS 64(SP)(DI*8), Y4
+	VADDPS       Y4, Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VMOVNTPS     Y3, (AX)
+	MOVWLZX      194(SP)(SI*8), R8
+	MOVL         (BX)(R8*4), R8
+	VMOVD        R8, X3
+	VPBROADCASTD X3, Y3
+	VPSRLVD      Y1, Y3, Y3
+	VPERMPS      Y0, Y3, Y3
+	VBROADCASTSS 68(SP)(DI*8), Y4
+	VADDPS       Y4, Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VMOVNTPS     Y3, 32(AX)
+	VBROADCASTSS 4(SP)(SI*8), Y2
+	MOVWLZX      196(SP)(SI*8), R8
+	MOVL         (BX)(R8*4), R8
+	VMOVD        R8, X3
+	VPBROADCASTD X3, Y3
+	VPSRLVD      Y1, Y3, Y3
+	VPERMPS      Y0, Y3, Y3
+	VBROADCASTSS 72(SP)(DI*8), Y4
+	VADDPS       Y4, Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VMOVNTPS     Y3, 64(AX)
+	MOVWLZX      198(SP)(SI*8), R8
+	MOVL         (BX)(R8*4), R8
+	VMOVD        R8, X3
+	VPBROADCASTD X3, Y3
+	VPSRLVD      Y1, Y3, Y3
+	VPERMPS      Y0, Y3, Y3
+	VBROADCASTSS 76(SP)(DI*8), Y4
+	VADDPS       Y4, Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VMOVNTPS     Y3, 96(AX)
+	ADDQ         $0x00000080, AX
+	INCQ         SI
+	CMPQ         SI, $0x08
+	JNE          part
+	ADDQ         $0x00000038, CX
+	SUBQ         $0x00000100, DX
+	JNE          loop
+	SFENCE
+	VZEROUPPER
+	RET
+
 // func encodeF16AVX2(dst []byte, src []float32)
 // Requires: AVX, F16C
 TEXT ·encodeF16AVX2(SB), NOSPLIT, $0-48

@@ -364,6 +364,76 @@ func tq2_0AVX2(dst []float32, src []byte)
 //go:noescape
 func tq2_0AVX2Stream(dst []float32, src []byte)
 
+// iq2_XXSAVX2 is iq2_XXSGeneric.
+//
+//go:noescape
+func iq2_XXSAVX2(dst []float32, src []byte)
+
+// iq2_XXSAVX2Stream is iq2_XXSGeneric, storing past the caches.
+//
+//go:noescape
+func iq2_XXSAVX2Stream(dst []float32, src []byte)
+
+// iq2_XSAVX2 is iq2_XSGeneric.
+//
+//go:noescape
+func iq2_XSAVX2(dst []float32, src []byte)
+
+// iq2_XSAVX2Stream is iq2_XSGeneric, storing past the caches.
+//
+//go:noescape
+func iq2_XSAVX2Stream(dst []float32, src []byte)
+
+// iq2_SAVX2 is iq2_SGeneric.
+//
+//go:noescape
+func iq2_SAVX2(dst []float32, src []byte)
+
+// iq2_SAVX2Stream is iq2_SGeneric, storing past the caches.
+//
+//go:noescape
+func iq2_SAVX2Stream(dst []float32, src []byte)
+
+// iq3_XXSAVX2 is iq3_XXSGeneric.
+//
+//go:noescape
+func iq3_XXSAVX2(dst []float32, src []byte)
+
+// iq3_XXSAVX2Stream is iq3_XXSGeneric, storing past the caches.
+//
+//go:noescape
+func iq3_XXSAVX2Stream(dst []float32, src []byte)
+
+// iq3_SAVX2 is iq3_SGeneric.
+//
+//go:noescape
+func iq3_SAVX2(dst []float32, src []byte)
+
+// iq3_SAVX2Stream is iq3_SGeneric, storing past the caches.
+//
+//go:noescape
+func iq3_SAVX2Stream(dst []float32, src []byte)
+
+// iq1_SAVX2 is iq1_SGeneric.
+//
+//go:noescape
+func iq1_SAVX2(dst []float32, src []byte)
+
+// iq1_SAVX2Stream is iq1_SGeneric, storing past the caches.
+//
+//go:noescape
+func iq1_SAVX2Stream(dst []float32, src []byte)
+
+// iq1_MAVX2 is iq1_MGeneric.
+//
+//go:noescape
+func iq1_MAVX2(dst []float32, src []byte)
+
+// iq1_MAVX2Stream is iq1_MGeneric, storing past the caches.
+//
+//go:noescape
+func iq1_MAVX2Stream(dst []float32, src []byte)
+
 // encodeF16AVX2 is encodeF16Generic.
 //
 //go:noescape

@@ -300,7 +300,7 @@ func fourByteScales() func(m Mem) VecVirtual {
 
 // aprQ4 has neighbours in one byte.
 func aprQ4(k *kernel) func() {
-	shift := keep(dwords("each_nibble", func(i int) uint32 { return uint32(4 * i) }))
+	shift := keep(downward())
 	low, eight := keep(dwordsOf("fifteen", 15)), keep(dwordsOf("eights", 8))
 	one, upper := keep(bytes32("half_exponent_one", word(0x0400))), keep(bytes32("half_exponent_upper", word(0x7800)))
 	none := XMM()

@@ -16,7 +16,7 @@ import (
 type kernel struct {
 	floats   string   // the parameter that holds float32s
 	elems    int      // elements of an iteration
-	in, out  int      // bytes it reads, bytes it writes
+	in, out  int      // bytes by which it advances source and destination; a body may do the latter itself
 	stream   bool     // store past the caches
 	dst, src Register // advance with every iteration
 	rare     []func() // generate what is placed after the loop
@@ -51,7 +51,9 @@ func (k *kernel) function(name, what, signature string, b body) {
 	Label("loop")
 	iteration()
 	ADDQ(U32(k.in), k.src)
-	ADDQ(U32(k.out), k.dst)
+	if k.out > 0 {
+		ADDQ(U32(k.out), k.dst)
+	}
 	SUBQ(U32(k.elems), n)
 	JNE(LabelRef("loop"))
 	if k.stream {

@@ -18,11 +18,7 @@ func lowBits() {
 
 // q1_0 has a bit for each element, which is its sign: minus where it is clear.
 func q1_0(k *kernel) func() {
-	sign := keep(dwordsOf("sign", 1<<31))
-	var toSign [4]VecVirtual // of each eight of 32 bits
-	for i := range toSign {
-		toSign[i] = keep(dwords(fmt.Sprint("sign_of_", 8*i), func(j int) uint32 { return uint32(31 - 8*i - j) }))
-	}
+	sign, toSign := keep(dwordsOf("sign", 1<<31)), bitsToSigns()
 	return func() {
 		plus, minus := half(k.from(0)), YMM()
 		VXORPS(sign, plus, minus)
@@ -37,6 +33,14 @@ func q1_0(k *kernel) func() {
 			}
 		}
 	}
+}
+
+// bitsToSigns are counts by which each eight of 32 bits are shifted left to become signs.
+func bitsToSigns() (counts [4]VecVirtual) {
+	for i := range counts {
+		counts[i] = keep(dwords(fmt.Sprint("sign_of_", 8*i), func(j int) uint32 { return uint32(31 - 8*i - j) }))
+	}
+	return counts
 }
 
 // threeLevels returns what tabulates d·(n − 1). VPERMILPS only regards the lower two bits of an index.

@@ -15,6 +15,7 @@ func main() {
 	blocks()
 	superBlocks()
 	lowBits()
+	grids()
 	encoders()
 	Generate()
 }

@@ -1,0 +1,474 @@
+package main
+
+import (
+	"math"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
+)
+
+// grids are the IQ types that store the levels of four or eight elements as an index into a codebook, which is
+// one of Go's tables. A combination from there has a nibble for each element, of which three bits are the
+// level: a permutation looks up the values of eight. The upper bit of a nibble may be the element's sign.
+//
+// A block is prepared as a whole: scales become floats on the stack, and indexes of which some bits lie
+// elsewhere become words there. Then a loop goes over its eight parts of 32 elements.
+func grids() {
+	expand("iq2_XXSAVX2", "iq2_XXSGeneric", 256, 66, iq2XXS)
+	expand("iq2_XSAVX2", "iq2_XSGeneric", 256, 74, iq2XS)
+	expand("iq2_SAVX2", "iq2_SGeneric", 256, 82, iq2S)
+	expand("iq3_XXSAVX2", "iq3_XXSGeneric", 256, 98, iq3XXS)
+	expand("iq3_SAVX2", "iq3_SGeneric", 256, 110, iq3S)
+	expand("iq1_SAVX2", "iq1_SGeneric", 256, 50, iq1S)
+	expand("iq1_MAVX2", "iq1_MGeneric", 256, 56, iq1M)
+}
+
+// A grid is what such a kernel keeps in registers.
+type grid struct {
+	*kernel
+	codebook, part GPVirtual
+	levels         VecVirtual
+}
+
+// newGrid is for a kernel that advances dst with every part.
+func newGrid(k *kernel, codebook string, levels Mem) *grid {
+	k.out = 0
+	return &grid{k, variable(codebook), GP64(), keep(levels)}
+}
+
+// variable is the address of a variable of package dequant.
+func variable(name string) GPVirtual {
+	at := GP64()
+	LEAQ(NewDataAddr(Symbol{Name: "·" + name}, 0), at)
+	return at
+}
+
+// levels is the address of up to eight floats.
+func levels(name string, values ...float32) Mem {
+	return dwords(name, func(i int) uint32 {
+		if i >= len(values) {
+			return 0
+		}
+		return math.Float32bits(values[i])
+	})
+}
+
+func iq2Levels() Mem { return levels("iq2_levels", 8, 25, 43) }
+
+// forEachPart loops over the parts of a block.
+func (g *grid) forEachPart(part func()) {
+	XORL(g.part.As32(), g.part.As32())
+	Label("part")
+	part()
+	ADDQ(U32(4*32), g.dst)
+	INCQ(g.part)
+	CMPQ(g.part, Imm(8))
+	JNE(LabelRef("part"))
+}
+
+// of is the part's share of an array at m, so many bytes for each part.
+func (g *grid) of(m Mem, bytes int) Mem { return m.Idx(g.part, uint8(bytes)) }
+
+// eight loads the combination of eight elements with an index.
+func (g *grid) eight(index GPVirtual) GPVirtual {
+	MOVL(Mem{Base: g.codebook, Index: index, Scale: 4}, index.As32())
+	return index
+}
+
+// twoFours joins the combinations of four elements with two indexes.
+func (g *grid) twoFours(first, second GPVirtual) GPVirtual {
+	for _, index := range []GPVirtual{first, second} {
+		MOVWLZX(Mem{Base: g.codebook, Index: index, Scale: 2}, index.As32())
+	}
+	SHLL(Imm(16), second.As32())
+	ORL(second.As32(), first.As32())
+	return first
+}
+
+// load8 and load16 are numbers of so many bits in memory.
+func load8(m Mem) GPVirtual {
+	r := GP64()
+	MOVBLZX(m, r.As32())
+	return r
+}
+
+func load16(m Mem) GPVirtual {
+	r := GP64()
+	MOVWLZX(m, r.As32())
+	return r
+}
+
+// nibbles are those of a combination, moved by shift.
+func nibbles(combination GPVirtual, shift func(...Op), counts Op) VecVirtual {
+	x, y := XMM(), YMM()
+	VMOVD(combination.As32(), x)
+	VPBROADCASTD(x, y)
+	shift(counts, y, y)
+	return y
+}
+
+// upward and downward move nibble i to the upper or to the lower end of element i.
+func upward() Mem   { return dwords("nibble_to_top", func(i int) uint32 { return uint32(28 - 4*i) }) }
+func downward() Mem { return dwords("each_nibble", func(i int) uint32 { return uint32(4 * i) }) }
+
+// scaled are the levels times a scale in memory.
+func (g *grid) scaled(scale Mem) VecVirtual {
+	table := YMM()
+	VBROADCASTSS(scale, table)
+	VMULPS(g.levels, table, table)
+	return table
+}
+
+// A signer flips the signs of eight values where the upper bits of others are set.
+type signer struct{ sign VecVirtual }
+
+func newSigner() signer { return signer{keep(dwordsOf("sign", 1<<31))} }
+
+func (s signer) flip(values, signs VecVirtual) {
+	VPAND(s.sign, signs, signs)
+	VXORPS(signs, values, values)
+}
+
+// evenSigns are signs of seven bits with an eighth that makes the number of bits set even.
+type evenSigns struct {
+	signer
+	table GPVirtual
+	top   VecVirtual
+}
+
+func newEvenSigns() evenSigns { return evenSigns{newSigner(), variable("evenSigns"), keep(upward())} }
+
+// put puts signs into a combination.
+func (s evenSigns) put(combination, seven GPVirtual) {
+	ORL(Mem{Base: s.table, Index: seven, Scale: 4}, combination.As32())
+}
+
+// putField puts the l'th seven bits of a doubleword.
+func (s evenSigns) putField(combination GPVirtual, m Mem, l int) {
+	seven := GP64()
+	MOVL(m, seven.As32())
+	if l > 0 {
+		SHRL(Imm(uint64(7*l)), seven.As32())
+	}
+	ANDL(Imm(127), seven.As32())
+	s.put(combination, seven)
+}
+
+// values look up a combination with its signs.
+func (s evenSigns) values(combination GPVirtual, table VecVirtual) VecVirtual {
+	signs, y := nibbles(combination, VPSLLVD, s.top), YMM()
+	VPSRLD(Imm(28), signs, y)
+	VPERMPS(table, y, y)
+	s.flip(y, signs)
+	return y
+}
+
+// storedSigns are a bit for each element of a part.
+type storedSigns struct {
+	signer
+	toSign [4]VecVirtual
+	shift  VecVirtual
+}
+
+func newStoredSigns() storedSigns { return storedSigns{newSigner(), bitsToSigns(), keep(downward())} }
+
+// values look up the l'th combination of a part with all its signs.
+func (s storedSigns) values(combination GPVirtual, table, bits VecVirtual, l int) VecVirtual {
+	signs, y := YMM(), nibbles(combination, VPSRLVD, s.shift)
+	VPERMPS(table, y, y)
+	VPSLLVD(s.toSign[l], bits, signs)
+	s.flip(y, signs)
+	return y
+}
+
+// half is a number of all scales of these types.
+func oneHalf() Mem { return floatsOf("one_half", 0.5) }
+
+// putHalved sets numbers 8i to 8i+7 to (s + ½)·unit for integers s. That takes 16 bits of those that a
+// binary16 for a unit leaves, so no step rounds.
+func (r row) putHalved(i int, s, unit VecVirtual) {
+	VCVTDQ2PS(s, s)
+	VADDPS(oneHalf(), s, s)
+	VMULPS(unit, s, s)
+	VMOVUPS(s, r.at.Offset(32*i))
+}
+
+// putOdd sets numbers 8i to 8i+7 to (2s + 1)·unit for 2s under a mask.
+func (r row) putOdd(i int, doubled VecVirtual, mask Mem, unit VecVirtual) {
+	VPAND(mask, doubled, doubled)
+	VPOR(dwordsOf("integer_one", 1), doubled, doubled)
+	r.put(i, doubled, unit)
+}
+
+// fraction is a binary16 times a power of two.
+func fraction(m Mem, power float32) VecVirtual {
+	d := half(m)
+	VMULPS(floatsOf(map[float32]string{0.25: "quarter", 0.5: "one_half"}[power], power), d, d)
+	return d
+}
+
+// iq2XXS has four indexes for each part, then four times seven signs below a scale.
+func iq2XXS(k *kernel) func() {
+	g, signs, scales := newGrid(k, "iq2xxsGrid", iq2Levels()), newEvenSigns(), newRow(8)
+	return func() {
+		s, upper := YMM(), YMM()
+		VMOVDQU(k.from(2), s)
+		VMOVDQU(k.from(34), upper)
+		VSHUFPS(Imm(1|3<<2|1<<4|3<<6), upper, s, s)
+		VPERMQ(Imm(0|2<<2|1<<4|3<<6), s, s)
+		VPSRLD(Imm(28), s, s)
+		scales.putHalved(0, s, fraction(k.from(0), 0.25))
+		g.forEachPart(func() {
+			table := g.scaled(g.of(scales.at, 4))
+			for l := range 4 {
+				w := g.eight(load8(g.of(k.from(2+l), 8)))
+				signs.putField(w, g.of(k.from(6), 8), l)
+				k.store(signs.values(w, table), 8*l)
+			}
+		})
+	}
+}
+
+// iq2XS has seven signs above indexes of nine bits, and a scale for every 16 elements.
+func iq2XS(k *kernel) func() {
+	g, signs, scales := newGrid(k, "iq2xsGrid", iq2Levels()), newEvenSigns(), newRow(16)
+	return func() {
+		nibbleScales(k, scales, 66)
+		g.forEachPart(func() {
+			var table VecVirtual
+			for l := range 4 {
+				if l%2 == 0 {
+					table = g.scaled(g.of(scales.at.Offset(2*l), 8))
+				}
+				w, seven := load16(g.of(k.from(2+2*l), 8)), GP64()
+				MOVL(w.As32(), seven.As32())
+				SHRL(Imm(9), seven.As32())
+				ANDL(U32(511), w.As32())
+				g.eight(w)
+				signs.put(w, seven)
+				k.store(signs.values(w, table), 8*l)
+			}
+		})
+	}
+}
+
+// nibbleScales are the scales of IQ2_XS and IQ2_S.
+func nibbleScales(k *kernel, scales row, at int) {
+	d := fraction(k.from(0), 0.25)
+	for i := range 2 {
+		s := YMM()
+		VPBROADCASTD(k.from(at+4*i), s)
+		VPSRLVD(downward(), s, s)
+		VPAND(dwordsOf("fifteen", 15), s, s)
+		scales.putHalved(i, s, d)
+	}
+}
+
+// iq2S has the lower bytes of its indexes, signs, the upper two bits of the indexes, and scales as IQ2_XS.
+func iq2S(k *kernel) func() {
+	g, signs := newGrid(k, "iq2sGrid", iq2Levels()), newStoredSigns()
+	scales, indexes := newRow(16), AllocLocal(64)
+	return func() {
+		nibbleScales(k, scales, 74)
+		for i := range 2 {
+			low, high := YMM(), YMM()
+			VPMOVZXBW(k.from(2+16*i), low)
+			VPBROADCASTD(k.from(66+4*i), high)
+			VPSHUFB(bytes32("spread_upper_two", func(b int) byte { return byte(b/8 | ^b&1<<7) }), high, high)
+			VPMULLW(words("upper_two_place", func(i int) uint16 { return 256 >> (i % 4 * 2) }), high, high)
+			joinUpper(low, high, words("ninth_and_tenth", func(int) uint16 { return 0x0300 }), indexes.Offset(32*i))
+		}
+		g.forEachPart(func() {
+			bits := YMM()
+			VPBROADCASTD(g.of(k.from(34), 4), bits)
+			var table VecVirtual
+			for l := range 4 {
+				if l%2 == 0 {
+					table = g.scaled(g.of(scales.at.Offset(2*l), 8))
+				}
+				w := g.eight(load16(g.of(indexes.Offset(2*l), 8)))
+				k.store(signs.values(w, table, bits, l), 8*l)
+			}
+		})
+	}
+}
+
+// words is a vector constant of 16 bits each.
+func words(name string, f func(i int) uint16) Mem {
+	return bytes32(name, func(b int) byte { return byte(f(b/2) >> (b % 2 * 8)) })
+}
+
+// joinUpper saves indexes whose upper bits lie among others.
+func joinUpper(low, high VecVirtual, mask, to Mem) {
+	VPAND(mask, high, high)
+	VPOR(low, high, high)
+	VMOVDQU(high, to)
+}
+
+// iq3XXS has all its indexes, then for each part what IQ2_XXS has behind its four.
+func iq3XXS(k *kernel) func() {
+	g := newGrid(k, "iq3xxsGrid", levels("iq3xxs_levels", 4, 12, 20, 28, 36, 44, 52, 62))
+	signs, scales := newEvenSigns(), newRow(8)
+	return func() {
+		s := YMM()
+		VMOVDQU(k.from(66), s)
+		VPSRLD(Imm(28), s, s)
+		scales.putHalved(0, s, fraction(k.from(0), 0.5))
+		g.forEachPart(func() {
+			table := g.scaled(g.of(scales.at, 4))
+			for l := range 4 {
+				w := g.twoFours(load8(g.of(k.from(2+2*l), 8)), load8(g.of(k.from(3+2*l), 8)))
+				signs.putField(w, g.of(k.from(66), 4), l)
+				k.store(signs.values(w, table), 8*l)
+			}
+		})
+	}
+}
+
+// iq3S has the lower bytes of its indexes, their ninth bits, signs, and a nibble for the scale of each part.
+func iq3S(k *kernel) func() {
+	g := newGrid(k, "iq3sGrid", levels("iq3s_levels", 1, 3, 5, 7, 9, 11, 13, 15))
+	signs, scales, indexes := newStoredSigns(), newRow(8), AllocLocal(128)
+	return func() {
+		s := YMM()
+		VPBROADCASTD(k.from(106), s)
+		VPSRLVD(downward(), s, s)
+		VPADDD(s, s, s)
+		scales.putOdd(0, s, dwordsOf("low4_doubled", 0x1e), half(k.from(0)))
+		for i := range 4 {
+			bit := words("each_bit", func(i int) uint16 { return 1 << i })
+			low, high := YMM(), YMM()
+			VPMOVZXBW(k.from(2+16*i), low)
+			VPBROADCASTW(k.from(66+2*i), high)
+			VPAND(bit, high, high)
+			VPCMPEQW(bit, high, high)
+			joinUpper(low, high, words("ninth", func(int) uint16 { return 0x0100 }), indexes.Offset(32*i))
+		}
+		g.forEachPart(func() {
+			table, bits, double := g.scaled(g.of(scales.at, 4)), YMM(), GP64()
+			VPBROADCASTD(g.of(k.from(74), 4), bits)
+			LEAQ(Mem{Base: g.part, Index: g.part, Scale: 1}, double)
+			for l := range 4 {
+				at := indexes.Offset(4*l).Idx(double, 8)
+				k.store(signs.values(g.twoFours(load16(at), load16(at.Offset(2))), table, bits, l), 8*l)
+			}
+		})
+	}
+}
+
+// The levels of IQ1 are -1, 0 and 1, to which delta is added, ⅛ or minus that.
+
+func iq1Levels() Mem { return levels("iq1_levels", -1, 0, 1) }
+
+// putDeltas sets numbers 8i to 8i+7 to delta with the sign of the upper bits of signs.
+func (r row) putDeltas(i int, signs VecVirtual) {
+	VPAND(dwordsOf("sign", 1<<31), signs, signs)
+	VPOR(floatsOf("eighth", 0.125), signs, signs)
+	VMOVUPS(signs, r.at.Offset(32*i))
+}
+
+// iq1S has the lower bytes of its indexes, then for each part a word: upper three bits of four indexes, a scale of
+// three bits, the sign of delta.
+func iq1S(k *kernel) func() {
+	g, shift := newGrid(k, "iq1sGrid", iq1Levels()), keep(downward())
+	scales, deltas, indexes := newRow(8), newRow(8), AllocLocal(64)
+	return func() {
+		s, d := YMM(), YMM()
+		VPMOVZXWD(k.from(34), s)
+		VPSLLD(Imm(16), s, d)
+		deltas.putDeltas(0, d)
+		VPSRLD(Imm(11), s, s)
+		scales.putOdd(0, s, dwordsOf("low3_doubled", 0x0e), half(k.from(0)))
+		for i := range 2 {
+			low, high, last := YMM(), YMM(), YMM()
+			VPMOVZXBW(k.from(2+16*i), low)
+			VPBROADCASTQ(k.from(34+8*i), high)
+			VPSHUFB(bytes32("spread_words", func(b int) byte { return byte(b/8*2 | b&1) }), high, high)
+			VPSRLW(Imm(1), high, last)
+			VPMULLW(words("upper_three_place", func(i int) uint16 { return []uint16{256, 32, 4, 0}[i%4] }), high, high)
+			VPBLENDW(Imm(0x88), last, high, high)
+			joinUpper(low, high, upperThree(), indexes.Offset(32*i))
+		}
+		g.forEachPart(func() {
+			table, scale := YMM(), YMM()
+			VBROADCASTSS(g.of(deltas.at, 4), table)
+			VBROADCASTSS(g.of(scales.at, 4), scale)
+			VADDPS(g.levels, table, table)
+			VMULPS(scale, table, table)
+			for l := range 4 {
+				y := nibbles(g.eight(load16(g.of(indexes.Offset(2*l), 8))), VPSRLVD, shift)
+				VPERMPS(table, y, y)
+				k.store(y, 8*l)
+			}
+		})
+	}
+}
+
+func upperThree() Mem { return words("ninth_to_eleventh", func(int) uint16 { return 0x0700 }) }
+
+// iq1M has the lower bytes of its indexes, for each a nibble of three more bits and the sign of delta, and four words
+// of four scales of three bits. Above these are four bits of d.
+func iq1M(k *kernel) func() {
+	g, shift := newGrid(k, "iq1sGrid", iq1Levels()), keep(downward())
+	scales, deltas, indexes := newRow(16), newRow(32), AllocLocal(64)
+	return func() {
+		d := scatteredHalf(k.from(48))
+		for i := range 2 {
+			s := YMM()
+			VPBROADCASTD(k.from(48+4*i), s)
+			VPSRLVD(dwords("three_bits", func(i int) uint32 { return uint32(i/4*16 + i%4*3) }), s, s)
+			VPADDD(s, s, s)
+			scales.putOdd(i, s, dwordsOf("low3_doubled", 0x0e), d)
+		}
+		for i := range 4 {
+			s := YMM()
+			VPBROADCASTD(k.from(32+4*i), s)
+			VPSLLVD(upward(), s, s)
+			deltas.putDeltas(i, s)
+		}
+		for i := range 2 {
+			low, high, odd := YMM(), YMM(), YMM()
+			VPMOVZXBW(k.from(16*i), low)
+			VPMOVZXBD(k.from(32+8*i), high)
+			VPSLLD(Imm(20), high, odd)
+			VPSLLD(Imm(8), high, high)
+			VPOR(odd, high, high)
+			joinUpper(low, high, upperThree(), indexes.Offset(32*i))
+		}
+		group := GP64()
+		g.forEachPart(func() {
+			LEAQ(Mem{Base: g.part, Index: g.part, Scale: 1}, group)
+			scale := YMM()
+			for l := range 4 {
+				if l%2 == 0 {
+					VBROADCASTSS(g.of(scales.at.Offset(2*l), 8), scale)
+				}
+				y, delta := nibbles(g.eight(load16(g.of(indexes.Offset(2*l), 8))), VPSRLVD, shift), YMM()
+				VPERMPS(g.levels, y, y)
+				VBROADCASTSS(deltas.at.Offset(4*l).Idx(group, 8), delta)
+				VADDPS(delta, y, y)
+				VMULPS(scale, y, y)
+				k.store(y, 8*l)
+			}
+		})
+	}
+}
+
+// scatteredHalf is the binary16 in the upper nibbles of four words.
+func scatteredHalf(m Mem) VecVirtual {
+	words, h, x, y := GP64(), GP32(), XMM(), YMM()
+	MOVQ(m, words)
+	XORL(h, h)
+	for i := range 4 {
+		nibble := GP64()
+		MOVQ(words, nibble)
+		SHRQ(Imm(uint64(12+12*i)), nibble)
+		ANDL(U32(15<<(4*i)), nibble.As32())
+		ORL(nibble.As32(), h)
+	}
+	VMOVD(h, x)
+	VCVTPH2PS(x, x)
+	VBROADCASTSS(x, y)
+	return y
+}
