@@ -26,7 +26,7 @@ type portions struct {
 
 const (
 	mostPortion  = 16 << 20
-	leastPortion = 256 << 10
+	leastPortion = 64 << 10
 )
 
 // newPortions are for reading at a rate; 0 is as fast as it goes.
@@ -35,7 +35,7 @@ func newPortions(bytesPerSecond uint64) portions {
 		return portions{most: mostPortion}
 	}
 	// A steady trickle rather than gulps.
-	return portions{most: min(max(bytesPerSecond/8, leastPortion), mostPortion)}
+	return portions{most: min(max(bytesPerSecond/32, leastPortion), mostPortion)}
 }
 
 // add lays t behind what is there. Of a mapped file that is what no tensor before it has

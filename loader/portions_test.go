@@ -54,16 +54,20 @@ func joined(l []span, at uint64) []span {
 // gone.
 func TestRateReserve(t *testing.T) {
 	r := rate{bytesPerSecond: 1000}
-	first := r.reserve(500)
-	if second := r.reserve(1); second.Sub(first) != 500*time.Millisecond {
+	begun := time.Now()
+	first := r.reserve(1)
+	if wait := first.Sub(begun); wait < time.Millisecond || wait > 10*time.Second {
+		t.Errorf("after %v", wait)
+	}
+	if second := r.reserve(500); second.Sub(first) != 500*time.Millisecond {
 		t.Errorf("%v later", second.Sub(first))
 	}
 	if third := r.reserve(1); third.Sub(first) != 501*time.Millisecond {
 		t.Errorf("%v later", third.Sub(first))
 	}
-	r.free = time.Now().Add(-time.Hour)
-	if late := time.Since(r.reserve(1)); late < 0 || late > 10*time.Second {
-		t.Errorf("%v ago", late)
+	r.free = begun.Add(-time.Hour)
+	if wait := r.reserve(1).Sub(begun); wait < time.Millisecond || wait > 10*time.Second {
+		t.Errorf("after %v", wait)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

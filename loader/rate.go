@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// rate spreads reading over time.
+// rate spreads reading over time: at no moment has more been let through since the beginning
+// than may have been read by then.
 type rate struct {
 	bytesPerSecond uint64 // 0: as fast as it goes
 
 	mu   sync.Mutex
-	free time.Time // when all that was let through so far has had its time
+	free time.Time // when all that has asked so far has had its time
 }
 
 // wait lets n bytes through when it is their time.
@@ -29,14 +30,13 @@ func (r *rate) wait(ctx context.Context, n uint64) error {
 	}
 }
 
-// reserve is when n bytes may go.
+// reserve is when n bytes may go: once their time has passed.
 func (r *rate) reserve(n uint64) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	begin := time.Now()
-	if begin.Before(r.free) {
-		begin = r.free
+	if now := time.Now(); r.free.Before(now) {
+		r.free = now
 	}
-	r.free = begin.Add(time.Duration(float64(n) / float64(r.bytesPerSecond) * float64(time.Second)))
-	return begin
+	r.free = r.free.Add(time.Duration(float64(n) / float64(r.bytesPerSecond) * float64(time.Second)))
+	return r.free
 }

@@ -22,8 +22,9 @@ type WarmPlan struct {
 	// Readers is the number of goroutines that read; 0 means 1, whose requests are large
 	// enough to occupy a disk, or 8 where the model is not mapped.
 	Readers int
-	// BytesPerSecond limits the rate of reading what is not in memory yet; 0 does not. Where
-	// that is not known (see [mmapio.Mapping.Resident]), all of it is limited.
+	// BytesPerSecond limits the rate of reading what is not in memory yet: at no moment has
+	// more been read than it allows since the beginning. 0 does not limit it. Where it is not
+	// known what is in memory (see [mmapio.Mapping.Resident]), all counts.
 	BytesPerSecond uint64
 	// Progress, if set, hears how many of how many bytes are there: from one goroutine at a
 	// time, with done never falling.
