@@ -7592,10 +7592,10 @@ part:
 	VZEROUPPER
 	RET
 
-DATA spread_upper_two<>+0(SB)/8, $0x0080008000800080
-DATA spread_upper_two<>+8(SB)/8, $0x0181018101810181
-DATA spread_upper_two<>+16(SB)/8, $0x0282028202820282
-DATA spread_upper_two<>+24(SB)/8, $0x0383038303830383
+DATA spread_upper_two<>+0(SB)/8, $0x8000800080008000
+DATA spread_upper_two<>+8(SB)/8, $0x8101810181018101
+DATA spread_upper_two<>+16(SB)/8, $0x8202820282028202
+DATA spread_upper_two<>+24(SB)/8, $0x8303830383038303
 GLOBL spread_upper_two<>(SB), RODATA|NOPTR, $32
 
 DATA upper_two_place<>+0(SB)/8, $0x0004001000400100

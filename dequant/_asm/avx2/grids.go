@@ -275,7 +275,7 @@ func iq2S(k *kernel) func() {
 			low, high := YMM(), YMM()
 			VPMOVZXBW(k.from(2+16*i), low)
 			VPBROADCASTD(k.from(66+4*i), high)
-			VPSHUFB(bytes32("spread_upper_two", func(b int) byte { return byte(b/8 | ^b&1<<7) }), high, high)
+			VPSHUFB(bytes32("spread_upper_two", func(b int) byte { return byte(b/8 | b&1<<7) }), high, high)
 			VPMULLW(words("upper_two_place", func(i int) uint16 { return 256 >> (i % 4 * 2) }), high, high)
 			joinUpper(low, high, words("ninth_and_tenth", func(int) uint16 { return 0x0300 }), indexes.Offset(32*i))
 		}
