@@ -30,12 +30,19 @@ func (r *rate) wait(ctx context.Context, n uint64) error {
 	}
 }
 
+// catchUp is how much time may be made up for that went by with reading itself. What was lost
+// beyond that, because a disk stood still, say, is lost: nobody waits for a gulp.
+const catchUp = time.Second / 4
+
 // reserve is when n bytes may go: once their time has passed.
 func (r *rate) reserve(n uint64) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if now := time.Now(); r.free.Before(now) {
+	now := time.Now()
+	if r.free.IsZero() {
 		r.free = now
+	} else if earliest := now.Add(-catchUp); r.free.Before(earliest) {
+		r.free = earliest
 	}
 	r.free = r.free.Add(time.Duration(float64(n) / float64(r.bytesPerSecond) * float64(time.Second)))
 	return r.free
