@@ -319,7 +319,7 @@ func TestAudit64(t *testing.T) {
 		{"the draft's footer is none here", append(slices.Clone(literal64[:308]), "2RPA\x44\x01\x00\x00\x00\x00\x00\x00"+zeroBytes(4)...), ""},
 	} {
 		mustDecode64(t, tc.in)
-		if got := findings(t, tc.in); got != tc.want {
+		if got := found(t, tc.in); got != tc.want {
 			t.Errorf("%s: findings %q, want %q", tc.name, got, tc.want)
 		}
 	}

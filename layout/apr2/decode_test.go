@@ -67,7 +67,7 @@ func TestDecodeLiteral(t *testing.T) {
 	if sums, err := f.Checksums(literal); err != nil || sums[0].Want != crc32.ChecksumIEEE(literal[:290]) {
 		t.Errorf("checksums %+v, %v, want %#x", sums, err, crc32.ChecksumIEEE(literal[:290]))
 	}
-	if got, want := findings(t, literal), "apr_version@32 model_type@32 architecture@32"; got != want {
+	if got, want := found(t, literal), "apr_version@32 model_type@32 architecture@32"; got != want {
 		t.Errorf("findings %q, want %q", got, want)
 	}
 }
@@ -294,7 +294,7 @@ func TestDialects(t *testing.T) {
 // TestAuditEmpty: a tensor without bytes cannot be misaligned, nor be a gap.
 func TestAuditEmpty(t *testing.T) {
 	in := patch(47, "\x00", 63, "\x00", 55, "\x0b") // a: F32 [0] at 203
-	if got, want := findings(t, in), "padding@132 apr_version@32 model_type@32 architecture@32"; got != want {
+	if got, want := found(t, in), "padding@132 apr_version@32 model_type@32 architecture@32"; got != want {
 		t.Errorf("findings %q, want %q", got, want)
 	}
 }
@@ -314,7 +314,7 @@ func TestMetadataErrors(t *testing.T) {
 		f := mustDecode(t, in)
 		_, err := f.Metadata(in)
 		t.Run(tc.name, func(t *testing.T) { format.CheckError(t, err, tc.want, "metadata", tc.offset, "") })
-		if got := findings(t, in); !strings.HasPrefix(got, "!metadata@") {
+		if got := found(t, in); !strings.HasPrefix(got, "!metadata@") {
 			t.Errorf("%s: findings %q", tc.name, got)
 		}
 	}

@@ -60,28 +60,28 @@ func (f *File64) hasFooter() bool {
 // Checksums hands out), the alignment and order of the tensors, the metadata, and that
 // nothing but padding lies between what the file describes. It does not read tensors.
 func (f *File64) Audit(in layout.Input) []layout.Finding {
-	a := audit{index: f.index}
+	a := newAudit(f.index)
 	a.header64(&f.Header)
 	if !f.hasFooter() {
-		a.fail(errorf(f.index.Size, "crc32", layout.ErrTruncated, "the file ends with its last tensor and has no checksum"))
+		a.Fail(errorf(f.index.Size, "crc32", layout.ErrTruncated, "the file ends with its last tensor and has no checksum"))
 	}
 	a.alignment(true)
 	a.order()
-	a.gaps()
+	a.Gaps(f.index, mostPadding+1)
 	_, err := f.Metadata(in)
-	a.fail(err)
-	return a.findings
+	a.Fail(err)
+	return a.All()
 }
 
 func (a *audit) header64(h *Header64) {
 	if h.Flags&Signed64 != 0 {
-		a.warn(at64Flags, "flags", layout.ErrUnsupported, "%v: the signature is not checked, nothing says where it is", h.Flags)
+		a.Warn(at64Flags, "flags", layout.ErrUnsupported, "%v: the signature is not checked, nothing says where it is", h.Flags)
 	}
 	if h.Flags&compressed64 != 0 {
-		a.warn(at64Flags, "flags", layout.ErrInvalid, "%v, but nothing is compressed", h.Flags)
+		a.Warn(at64Flags, "flags", layout.ErrInvalid, "%v, but nothing is compressed", h.Flags)
 	}
 	if h.Checksum == 0 {
-		a.warn(at64Checksum, "checksum", layout.ErrInvalid, "0: the header has no checksum")
+		a.Warn(at64Checksum, "checksum", layout.ErrInvalid, "0: the header has no checksum")
 	}
 }
 
@@ -90,7 +90,7 @@ func (a *audit) order() {
 	tensors := a.index.Tensors
 	for i := 1; i < len(tensors); i++ {
 		if prev, next := tensors[i-1].Name, tensors[i].Name; bytes.Compare(prev, next) > 0 {
-			a.warn(a.index.Sections[2].Offset, "name", layout.ErrInvalid, "the index is not sorted: %s comes after %s", layout.Quote(next), layout.Quote(prev))
+			a.Warn(a.index.Sections[2].Offset, "name", layout.ErrInvalid, "the index is not sorted: %s comes after %s", layout.Quote(next), layout.Quote(prev))
 			return
 		}
 	}

@@ -118,7 +118,7 @@ func TestUnreadable(t *testing.T) {
 	if _, err := f.Checksums(in); !errors.Is(err, layouttest.ErrDisk) {
 		t.Errorf("Checksums: %v", err)
 	}
-	if got, want := findings(t, in), "!footer@290 apr_version@32 model_type@32 architecture@32"; got != want {
+	if got, want := found(t, in), "!footer@290 apr_version@32 model_type@32 architecture@32"; got != want {
 		t.Errorf("findings %q, want %q", got, want)
 	}
 }

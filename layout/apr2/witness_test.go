@@ -81,14 +81,14 @@ func TestWitnessAudit(t *testing.T) {
 		"badfilesize": "!file_size@972",
 	}
 	for _, x := range format.Fixtures(t) {
-		if got := findings(t, x.Data); got != want[x.Name] {
+		if got := found(t, x.Data); got != want[x.Name] {
 			t.Errorf("%s: findings %q, want %q", x.Name, got, want[x.Name])
 		}
 	}
 }
 
-// findings shows what Audit finds as field@offset, failures with a "!".
-func findings(t testing.TB, in layout.Input) string {
+// found shows what Audit finds as field@offset, failures with a "!".
+func found(t testing.TB, in layout.Input) string {
 	var got []string
 	for _, f := range format.MustDecode(t, in).Audit(in) {
 		mark := "!"

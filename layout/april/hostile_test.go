@@ -132,7 +132,7 @@ func TestAllocationOfAudit(t *testing.T) {
 	}
 	data := good(onnx(tensors...)).assemble()
 	f := mustDecode(t, data)
-	layouttest.Bound{PerByte: 2}.Check(t, "Audit", len(data), func() {
+	layouttest.Bound{PerByte: 4}.Check(t, "Audit", len(data), func() {
 		if found := f.Audit(data); len(found) > 0 {
 			t.Error(found)
 		}

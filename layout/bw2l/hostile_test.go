@@ -120,6 +120,6 @@ func TestAllocationOfSmallRecords(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		layouttest.Bound{PerByte: 2 * metadataPerByte}.Check(t, name+": audit", len(data), func() { f.Audit(data) })
+		layouttest.Bound{PerByte: metadataPerByte, Fixed: 64 << 10}.Check(t, name+": audit", len(data), func() { f.Audit(data) })
 	}
 }

@@ -1,12 +1,11 @@
 package gguf
 
 import (
-	"cmp"
-	"errors"
 	"slices"
 	"unicode/utf8"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/findings"
 )
 
 // Checksums is empty: the format has none.
@@ -15,29 +14,21 @@ func (f *File) Checksums(layout.Input) ([]layout.Checksum, error) { return nil, 
 // Audit fails a file whose metadata cannot be read, and warns of what ggml's own reader
 // would not take, of text that is not UTF-8, and of bytes that belong to nothing.
 func (f *File) Audit(in layout.Input) []layout.Finding {
-	a := audit{file: f, index: f.index}
+	a := audit{findings.New(layout.GGUF), f}
 	a.keys(in)
 	a.names()
 	a.order()
 	a.gaps()
-	return a.findings
+	return a.All()
 }
 
 type audit struct {
-	file     *File
-	index    *layout.Index
-	findings []layout.Finding
-}
-
-func (a *audit) fail(err error) {
-	if e, ok := errors.AsType[*layout.FormatError](err); ok { // as all errors of this package are
-		a.findings = append(a.findings, layout.Finding{FormatError: e})
-	}
+	findings.List
+	file *File
 }
 
 func (a *audit) warn(at uint64, field string, format string, args ...any) {
-	e := layout.Errorf(layout.GGUF, at, field, layout.ErrInvalid, format, args...)
-	a.findings = append(a.findings, layout.Finding{FormatError: e, Warning: true})
+	a.Warn(at, field, layout.ErrInvalid, format, args...)
 }
 
 func (a *audit) keys(in layout.Input) {
@@ -48,7 +39,7 @@ func (a *audit) keys(in layout.Input) {
 			a.warn(kv.off, "key", "%s is not ASCII", layout.Quote(key))
 		}
 		v, _, err := a.file.Get(in, string(key))
-		a.fail(err)
+		a.Fail(err)
 		if n, bad := badText(v); bad > 0 {
 			a.warn(kv.off, "value", "key %s: %d of %d strings are not valid UTF-8", layout.Quote(key), bad, n)
 		}
@@ -78,7 +69,7 @@ func badText(v any) (n, bad int) {
 }
 
 func (a *audit) names() {
-	for _, t := range a.index.Tensors {
+	for _, t := range a.file.index.Tensors {
 		if len(t.Name) == mostName {
 			a.warn(t.Offset, "name", "tensor %s: %d bytes, and ggml takes fewer", layout.Quote(t.Name), mostName)
 		}
@@ -91,35 +82,26 @@ func (a *audit) order() {
 	var first *layout.Tensor
 	strays, wanted := 0, uint64(0)
 	end := a.file.data
-	for i := range a.index.Tensors {
-		t := &a.index.Tensors[i]
+	for i := range a.file.index.Tensors {
+		t := &a.file.index.Tensors[i]
 		if t.Offset != end {
 			if strays++; strays == 1 {
 				first, wanted = t, end
 			}
 		}
-		end = padded(t.Offset+t.Stored, a.index.Align)
+		end = padded(t.Offset+t.Stored, a.file.index.Align)
 	}
 	if strays > 0 {
 		a.warn(first.Offset, "offset", "%d of %d tensors do not begin where ggml demands; the first is %s, at %d and not %d",
-			strays, len(a.index.Tensors), layout.Quote(first.Name), first.Offset, wanted)
+			strays, len(a.file.index.Tensors), layout.Quote(first.Name), first.Offset, wanted)
 	}
 }
 
 // gaps warns of bytes between tensors, or behind the last, that are more than padding.
 func (a *audit) gaps() {
-	spans := slices.DeleteFunc(slices.Clone(a.index.Tensors), func(t layout.Tensor) bool { return t.Stored == 0 })
-	slices.SortFunc(spans, func(x, y layout.Tensor) int {
-		return cmp.Compare(x.Offset, y.Offset)
-	})
-	end := a.file.data
-	for _, t := range spans {
-		if t.Offset > end {
-			a.warn(end, "padding", "%d bytes belong to no tensor", t.Offset-end)
-		}
-		end = padded(t.Offset+t.Stored, a.index.Align)
-	}
-	if end < a.index.Size {
-		a.warn(end, "tensor_data", "%d bytes lie behind the last tensor", a.index.Size-end)
+	ix := a.file.index
+	end := padded(a.Gaps(ix, ix.Align), ix.Align)
+	if end < ix.Size {
+		a.warn(end, "tensor_data", "%d bytes lie behind the last tensor", ix.Size-end)
 	}
 }

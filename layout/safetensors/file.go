@@ -1,6 +1,9 @@
 package safetensors
 
-import "github.com/tensormap/tensormap/layout"
+import (
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/findings"
+)
 
 // Index describes the tensors, in the order of the header.
 func (f *File) Index() *layout.Index { return f.index }
@@ -44,19 +47,15 @@ func (f *File) Checksums(layout.Input) ([]layout.Checksum, error) { return nil, 
 
 // Audit warns of a header of an odd size and of tensors that a typed view must copy.
 func (f *File) Audit(layout.Input) []layout.Finding {
-	var found []layout.Finding
-	warn := func(at uint64, field, format string, args ...any) {
-		e := layout.Errorf(layout.SafeTensors, at, field, layout.ErrMisaligned, format, args...)
-		found = append(found, layout.Finding{FormatError: e, Warning: true})
-	}
+	found := findings.New(layout.SafeTensors)
 	if f.header%8 != 0 {
-		warn(0, "header_size", "%d is not a multiple of 8, so the data starts at %d", f.header, sizeBytes+f.header)
+		found.Warn(0, "header_size", layout.ErrMisaligned, "%d is not a multiple of 8, so the data starts at %d", f.header, sizeBytes+f.header)
 	}
 	if first, n := f.misaligned(); n > 0 {
-		warn(first.Offset, "data_offsets", "%d of %d tensors must be copied to be viewed, the first is %s (%s at %d)",
+		found.Warn(first.Offset, "data_offsets", layout.ErrMisaligned, "%d of %d tensors must be copied to be viewed, the first is %s (%s at %d)",
 			n, len(f.index.Tensors), layout.Quote(first.Name), first.DType, first.Offset)
 	}
-	return found
+	return found.All()
 }
 
 func (f *File) misaligned() (first *layout.Tensor, n int) {

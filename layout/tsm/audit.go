@@ -1,9 +1,8 @@
 package tsm
 
 import (
-	"errors"
-
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/findings"
 )
 
 // Checksums is empty: the format has none.
@@ -13,30 +12,27 @@ func (f *File) Checksums(layout.Input) ([]layout.Checksum, error) { return nil, 
 // names of params past 31 bytes, nodes without a name or an operator, and a number of
 // outputs other than 1.
 func (f *File) Audit(in layout.Input) []layout.Finding {
-	m, err := f.scan(in)
-	if err != nil {
-		if e, ok := errors.AsType[*layout.FormatError](err); ok { // as all errors of this package are
-			return []layout.Finding{{FormatError: e}}
-		}
-		return nil
+	a := audit{List: findings.New(layout.TSM)}
+	var err error
+	if a.m, err = f.scan(in); err != nil {
+		a.Fail(err)
+		return a.All()
 	}
-	a := audit{m: m}
 	a.nodes()
 	a.names()
-	if rest := in.Size() - m.end; rest > 0 {
-		a.warn(m.end, "trailing", "%d bytes behind the module", rest)
+	if rest := in.Size() - a.m.end; rest > 0 {
+		a.warn(a.m.end, "trailing", "%d bytes behind the module", rest)
 	}
-	return a.findings
+	return a.All()
 }
 
 type audit struct {
-	m        *module
-	findings []layout.Finding
+	findings.List
+	m *module
 }
 
 func (a *audit) warn(at uint64, field, format string, args ...any) {
-	e := layout.Errorf(layout.TSM, at, field, layout.ErrInvalid, format, args...)
-	a.findings = append(a.findings, layout.Finding{FormatError: e, Warning: true})
+	a.Warn(at, field, layout.ErrInvalid, format, args...)
 }
 
 func (a *audit) nodes() {

@@ -1,0 +1,105 @@
+// Package findings collects what the audit of a file finds.
+package findings
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// most is how many findings about one field are listed. A file of a few megabytes can have
+// a hundred thousand things wrong with it, all alike.
+const most = 100
+
+// List is what an audit has found so far.
+type List struct {
+	format layout.Format
+	all    []layout.Finding
+	fields []field
+}
+
+// field counts findings about a field that weigh alike.
+type field struct {
+	name    string
+	warning bool
+	n       int
+	more    uint64 // where the first one is that is not listed
+}
+
+// New is an empty list for a file of a format.
+func New(f layout.Format) List { return List{format: f} }
+
+// Fail adds what must not be, which err says: nothing where err is nil. As all errors of
+// decoders about a file it is a *[layout.FormatError].
+func (l *List) Fail(err error) {
+	if e, ok := errors.AsType[*layout.FormatError](err); ok && l.room(e.Field, false, e.Offset) {
+		l.all = append(l.all, layout.Finding{FormatError: e})
+	}
+}
+
+// Warn adds what is odd but breaks no promise.
+func (l *List) Warn(at uint64, field string, sentinel error, format string, args ...any) {
+	if l.room(field, true, at) {
+		e := layout.Errorf(l.format, at, field, sentinel, format, args...)
+		l.all = append(l.all, layout.Finding{FormatError: e, Warning: true})
+	}
+}
+
+// room counts a finding at offset at, and reports whether it is to be listed.
+func (l *List) room(name string, warning bool, at uint64) bool {
+	i := slices.IndexFunc(l.fields, func(f field) bool { return f.name == name && f.warning == warning })
+	if i < 0 {
+		i = len(l.fields)
+		l.fields = append(l.fields, field{name: name, warning: warning})
+	}
+	f := &l.fields[i]
+	if f.n++; f.n == most+1 {
+		f.more = at
+	}
+	return f.n <= most
+}
+
+// All are the findings in the order in which they were added. Those of a field past the
+// hundredth are counted in one that comes behind.
+func (l *List) All() []layout.Finding {
+	all := l.all
+	for _, f := range l.fields {
+		if f.n > most {
+			e := layout.Errorf(l.format, f.more, f.name, layout.ErrInvalid, "%d more like the %d listed", f.n-most, most)
+			all = append(all, layout.Finding{FormatError: e, Warning: f.warning})
+		}
+	}
+	return all
+}
+
+// Gaps warns of least bytes or more that lie between the parts of a file and belong to none,
+// and returns where the last part ends.
+func (l *List) Gaps(ix *layout.Index, least uint64) (end uint64) {
+	for _, s := range parts(ix) {
+		if s.Offset > end && s.Offset-end >= least {
+			l.Warn(end, "padding", layout.ErrInvalid, "%d bytes belong to no section and no tensor", s.Offset-end)
+		}
+		end = s.Offset + s.Size
+	}
+	return end
+}
+
+// parts are the sections and tensors that have bytes of their own, in the order of their
+// offsets. They do not overlap.
+func parts(ix *layout.Index) []layout.Section {
+	list := make([]layout.Section, 0, len(ix.Sections)+len(ix.Tensors))
+	for _, s := range ix.Sections {
+		if s.Size > 0 {
+			list = append(list, s)
+		}
+	}
+	for i := range ix.Tensors {
+		if t := &ix.Tensors[i]; t.Stored > 0 && !t.Alias {
+			list = append(list, layout.Section{Offset: t.Offset, Size: t.Stored})
+		}
+	}
+	slices.SortFunc(list, func(x, y layout.Section) int { return cmp.Compare(x.Offset, y.Offset) })
+	return list
+}
