@@ -9,7 +9,7 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-// Options tune ToAPR2. Nil and zero fields mean the defaults.
+// Options tune ToAPR2 and ToSafeTensors. Nil and zero fields mean the defaults.
 type Options struct {
 	// Align is the alignment of every tensor in bytes: 64, the default, or 32.
 	Align int
@@ -25,7 +25,7 @@ type Options struct {
 	// its first 16 MiB is not tried further. What is compressed cannot be viewed in place.
 	Compress Compression
 	// ShardBytes, unless it is 0, divides a model whose file would be larger among several
-	// of at most this size; see ToAPR2.
+	// of at most this size; see ToAPR2 and ToSafeTensors.
 	ShardBytes uint64
 	// NoAliases leaves out tensors whose bytes are part of another tensor's, as the initializers
 	// in the ONNX networks of an .april file are.
@@ -40,6 +40,7 @@ type Options struct {
 
 // Result says what was written.
 type Result struct {
+	Path    string // the new file, or the manifest or index that stands for its shards
 	Tensors int
 	Bytes   uint64 // size of the new file, or of shards and manifest together
 	Shards  int    // number of shards; 0 where the model is one file
@@ -87,37 +88,53 @@ type Lost struct {
 // process ends, path stands for the old model, for nothing, or for the whole of the new one:
 // see [atomicfile.CommitAll]. Shards of an old model that the new one does not replace stay.
 func ToAPR2(ctx context.Context, m *loader.Model, path string, opts *Options) (Result, error) {
-	if opts == nil {
-		opts = &Options{}
-	}
+	return write(ctx, m, path, layout.APR2, opts)
+}
+
+func write(ctx context.Context, m *loader.Model, path string, format layout.Format, opts *Options) (Result, error) {
 	lease, err := m.Acquire()
 	if err != nil {
 		return Result{}, err
 	}
 	defer lease.Release()
-	plan, err := newPlan(ctx, m, lease, &apr2Target, opts)
+	plan, out, _, err := planOutput(ctx, m, lease, path, format, opts)
 	if err != nil {
 		return Result{}, err
 	}
-	md, err := metadata(m, lease, plan.list, &apr2Target, opts)
-	if err != nil {
+	return plan.write(m, out)
+}
+
+// planOutput decides all of the new files, of which md is the metadata.
+func planOutput(ctx context.Context, m *loader.Model, lease *loader.Lease, path string, format layout.Format, opts *Options) (plan *planner, out *output, md layout.Metadata, err error) {
+	if opts == nil {
+		opts = &Options{}
+	}
+	to, ok := targets[format]
+	if !ok {
+		return nil, nil, nil, fmt.Errorf("%w: writing %v", layout.ErrUnsupported, format)
+	}
+	if plan, err = newPlan(ctx, m, lease, to, opts); err != nil {
+		return nil, nil, nil, err
+	}
+	if md, err = metadata(m, lease, plan.list, to, opts); err != nil {
+		return nil, nil, nil, err
+	}
+	if out, md, err = to.output(path, plan.list, md, opts); err != nil {
+		return nil, nil, nil, about(path, err)
+	}
+	return plan, out, md, out.checkTargets(m)
+}
+
+// write writes out, which is what has been planned.
+func (p *planner) write(m *loader.Model, out *output) (Result, error) {
+	w := newWriter(p.ctx, m, p.opts, out.size())
+	if err := w.write(out); err != nil {
 		return Result{}, err
 	}
-	out, err := newOutput(path, plan.list, md, opts)
-	if err != nil {
-		return Result{}, about(path, err)
-	}
-	if err := out.checkTargets(m); err != nil {
-		return Result{}, err
-	}
-	wr := newWriter(ctx, m, opts, out.size())
-	if err := wr.write(out); err != nil {
-		return Result{}, err
-	}
-	wr.progress.end()
-	result := wr.result
-	plan.report(&result)
-	result.Shards, result.Oversized = out.shards(), out.oversized
+	w.progress.end()
+	result := w.result
+	p.report(&result)
+	out.report(&result)
 	return result, nil
 }
 

@@ -2,11 +2,8 @@ package convert
 
 import (
 	"context"
-	"fmt"
-	"io"
 
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/safetensors"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -33,61 +30,25 @@ type Planned struct {
 // NewPreview checks and plans all that ToAPR2 or ToSafeTensors would do, as format says, and
 // writes nothing. As for them, tensors that become int8 are read, for their scales.
 func NewPreview(ctx context.Context, m *loader.Model, path string, format layout.Format, opts *Options) (*Preview, error) {
-	if opts == nil {
-		opts = &Options{}
-	}
 	lease, err := m.Acquire()
 	if err != nil {
 		return nil, err
 	}
 	defer lease.Release()
-	var p Preview
-	var plan *planner
-	switch format {
-	case layout.APR2:
-		plan, err = p.apr2(ctx, m, lease, path, opts)
-	case layout.SafeTensors:
-		plan, err = p.safeTensors(ctx, m, lease, path, opts)
-	default:
-		err = fmt.Errorf("%w: writing %v", layout.ErrUnsupported, format)
-	}
+	plan, out, md, err := planOutput(ctx, m, lease, path, format, opts)
 	if err != nil {
 		return nil, err
 	}
+	p := &Preview{Metadata: md}
 	plan.report(&p.Result)
-	for i := range plan.list {
-		p.List = append(p.List, plan.list[i].planned())
+	out.report(&p.Result)
+	p.Bytes = out.size()
+	for _, part := range out.parts {
+		for i := range part.plan {
+			p.List = append(p.List, part.plan[i].planned())
+		}
 	}
-	return &p, nil
-}
-
-func (p *Preview) apr2(ctx context.Context, m *loader.Model, lease *loader.Lease, path string, opts *Options) (*planner, error) {
-	plan, err := newPlan(ctx, m, lease, &apr2Target, opts)
-	if err != nil {
-		return nil, err
-	}
-	if p.Metadata, err = metadata(m, lease, plan.list, &apr2Target, opts); err != nil {
-		return nil, err
-	}
-	out, err := newOutput(path, plan.list, p.Metadata, opts)
-	if err != nil {
-		return nil, about(path, err)
-	}
-	p.Bytes, p.Shards, p.Oversized = out.size(), out.shards(), out.oversized
-	return plan, out.checkTargets(m)
-}
-
-func (p *Preview) safeTensors(ctx context.Context, m *loader.Model, lease *loader.Lease, path string, opts *Options) (*planner, error) {
-	plan, md, err := planSafeTensors(ctx, m, lease, opts)
-	if err != nil {
-		return nil, err
-	}
-	w, err := safetensors.NewWriter(io.Discard, descriptors(plan.list, &Options{}), md)
-	if err != nil {
-		return nil, about(path, err)
-	}
-	p.Metadata, p.Bytes = md, w.Size()
-	return plan, nil
+	return p, nil
 }
 
 func (e *encoding) planned() Planned {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/atomicfile"
 	"github.com/tensormap/tensormap/layout/safetensors"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -20,62 +21,85 @@ import (
 //
 // Tensors are in the order of the alignment of their types, widest first, so that all of them
 // are aligned: the format allows no space between them. Options.DType is F32, F16 or BF16.
-// Align has no meaning, and compressing and dividing are ErrUnsupported.
+// Align has no meaning, and compressing is ErrUnsupported.
+//
+// A model that takes more than Options.ShardBytes becomes several files as Hugging Face names
+// them: model-00001-of-00004.safetensors and so on for model.safetensors, and, last, the index
+// model.safetensors.index.json, which is Result.Path. As readers would prefer a single file to
+// it, there must be none at path. The metadata is in the first shard; the others have its key
+// format, without which some readers refuse them.
 func ToSafeTensors(ctx context.Context, m *loader.Model, path string, opts *Options) (Result, error) {
-	if opts == nil {
-		opts = &Options{}
+	return write(ctx, m, path, layout.SafeTensors, opts)
+}
+
+func newSafeTensorsOutput(path string, plan []encoding, md layout.Metadata, opts *Options) (*output, layout.Metadata, error) {
+	if opts.Compress.compresses() {
+		return nil, nil, fmt.Errorf("%w: SafeTensors files that are compressed", layout.ErrUnsupported)
 	}
-	lease, err := m.Acquire()
+	text, rest, err := safeTensorsMetadata(md)
 	if err != nil {
-		return Result{}, err
+		return nil, nil, err
 	}
-	defer lease.Release()
-	plan, md, err := planSafeTensors(ctx, m, lease, opts)
+	all := slices.Clone(text)
+	if len(rest) > 0 {
+		e, err := carriedAs(layout.SafeTensors.String(), rest)
+		if err != nil {
+			return nil, nil, err
+		}
+		all = append(all, e)
+	}
+	whole, err := part{path: path, plan: plan}.asSafeTensors(all)
 	if err != nil {
-		return Result{}, err
+		return nil, nil, err
 	}
-	file, err := safetensors.Create(path, descriptors(plan.list, &Options{}), md)
+	out := &output{path: path, parts: []part{whole}, write: (*writer).safeTensorsPart}
+	if opts.ShardBytes == 0 || whole.size <= opts.ShardBytes || len(plan) == 0 {
+		return out, all, nil
+	}
+	return out, all, out.divideSafeTensors(plan, text, rest, opts.ShardBytes)
+}
+
+// asSafeTensors is p as a file with this metadata.
+func (p part) asSafeTensors(md layout.Metadata) (part, error) {
+	p.plan = slices.Clone(p.plan)
+	slices.SortStableFunc(p.plan, func(a, b encoding) int { return cmp.Compare(b.dtype.Align(), a.dtype.Align()) })
+	p.tensors, p.metadata = descriptors(p.plan, &Options{}), md
+	w, err := safetensors.NewWriter(io.Discard, p.tensors, md)
+	if err == nil {
+		p.size = w.Size()
+	}
+	return p, err
+}
+
+// safeTensorsPart writes a SafeTensors file, but for its name.
+func (w *writer) safeTensorsPart(p *part) (*atomicfile.File, error) {
+	f, err := atomicfile.Create(p.path)
 	if err != nil {
-		return Result{}, about(path, err)
+		return nil, err
 	}
-	defer file.Abort() // does nothing once Close has succeeded
-	w := newWriter(ctx, m, opts, file.Size())
-	for i := range plan.list {
-		if err := w.elements(file, &plan.list[i]); err != nil {
-			return Result{}, err
+	if err := w.safeTensors(f, p); err != nil {
+		f.Abort()
+		return nil, err
+	}
+	w.result.Bytes += p.size
+	return f, nil
+}
+
+func (w *writer) safeTensors(f *atomicfile.File, p *part) error {
+	file, err := safetensors.NewWriter(f, p.tensors, p.metadata)
+	if err != nil {
+		return about(p.path, err)
+	}
+	for i := range p.plan {
+		if err := w.elements(file, &p.plan[i]); err != nil {
+			return err
 		}
 	}
-	if err := cmp.Or(ctx.Err(), file.Close()); err != nil {
-		return Result{}, err
-	}
-	w.progress.end()
-	result := w.result
-	plan.report(&result)
-	result.Bytes = file.Size()
-	return result, nil
+	return cmp.Or(file.Close(), f.Prepare())
 }
 
-func planSafeTensors(ctx context.Context, m *loader.Model, lease *loader.Lease, opts *Options) (*planner, layout.Metadata, error) {
-	if opts.Compress != NoCompression || opts.ShardBytes != 0 {
-		return nil, nil, fmt.Errorf("%w: SafeTensors files that are compressed or divided", layout.ErrUnsupported)
-	}
-	plan, err := newPlan(ctx, m, lease, &safeTensorsTarget, opts)
-	if err != nil {
-		return nil, nil, err
-	}
-	slices.SortStableFunc(plan.list, func(a, b encoding) int { return cmp.Compare(b.dtype.Align(), a.dtype.Align()) })
-	md, err := metadata(m, lease, plan.list, &safeTensorsTarget, opts)
-	if err != nil {
-		return nil, nil, err
-	}
-	md, err = safeTensorsMetadata(md)
-	return plan, md, err
-}
-
-// elements writes e to a file of any format, not compressed.
-func (w *writer) elements(file interface {
-	WriteTensorFunc(func(dst io.Writer) error) error
-}, e *encoding) error {
+// elements writes e, not compressed.
+func (w *writer) elements(file *safetensors.Writer, e *encoding) error {
 	begun := w.progress.done
 	var lost uint64
 	err := file.WriteTensorFunc(func(dst io.Writer) (err error) {

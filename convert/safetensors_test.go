@@ -125,7 +125,7 @@ func TestSafeTensorsExpands(t *testing.T) {
 
 func TestSafeTensorsRefuses(t *testing.T) {
 	m := openBytes(t, safeTensors(0, "{}", counting("a", layout.F32, 32)))
-	for _, opts := range []convert.Options{{DType: layout.Q8_0}, {DType: layout.I8}, {Compress: convert.Fast}, {ShardBytes: 1 << 20}} {
+	for _, opts := range []convert.Options{{DType: layout.Q8_0}, {DType: layout.I8}, {Compress: convert.Fast}} {
 		dir := t.TempDir()
 		if _, err := convert.ToSafeTensors(context.Background(), m, filepath.Join(dir, "x"), &opts); !errors.Is(err, layout.ErrUnsupported) {
 			t.Errorf("%+v: %v", opts, err)

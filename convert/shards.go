@@ -10,23 +10,30 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/layout/atomicfile"
 	"github.com/tensormap/tensormap/loader"
 )
 
-// output is what is to be written: one file, or shards and the manifest that leads to them.
+// output is what is to be written: one file, or shards and what leads to them.
 type output struct {
 	path      string // of the file or the manifest
+	single    string // what must not be there beside the manifest; "" for nothing
 	parts     []part
-	manifest  *manifest // nil for one file
+	manifest  manifest // nil for one file
 	oversized []string
+	write     func(*writer, *part) (*atomicfile.File, error) // a part, but for its name
 }
 
-// part is one APR2 file to be written.
+// manifest leads to shards that are written.
+type manifest interface{ encode() ([]byte, error) }
+
+// part is one file to be written.
 type part struct {
-	path    string
-	plan    []encoding
-	tensors []layout.Tensor // that plan makes
-	opts    apr2.Options
+	path     string
+	plan     []encoding
+	tensors  []layout.Tensor // that plan makes
+	opts     apr2.Options
+	metadata layout.Metadata // of SafeTensors
 	// size is that of the file. Until it is written, what may become smaller by compression
 	// counts as raw.
 	size  uint64
@@ -35,17 +42,18 @@ type part struct {
 
 // newOutput decides what goes into which file. Whatever can be wrong with names, types,
 // metadata and sizes is found here, before anything is written.
-func newOutput(path string, plan []encoding, md layout.Metadata, opts *Options) (*output, error) {
+func newOutput(path string, plan []encoding, md layout.Metadata, opts *Options) (*output, layout.Metadata, error) {
 	whole := part{path: path, plan: plan, tensors: descriptors(plan, opts), opts: apr2.Options{Align: opts.Align, Metadata: md}}
 	w, err := apr2.NewWriter(io.Discard, whole.sized(), &whole.opts)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	whole.size = w.Size()
 	if opts.ShardBytes == 0 || whole.size <= opts.ShardBytes {
-		return &output{path: path, parts: []part{whole}}, nil
+		return &output{path: path, parts: []part{whole}, write: (*writer).apr2Part}, md, nil
 	}
-	return whole.divided(opts.ShardBytes)
+	out, err := whole.divided(opts.ShardBytes)
+	return out, md, err
 }
 
 // sized are the tensors with those of unknown size counted as raw.
@@ -66,7 +74,7 @@ const maxShards = 99_999
 // divided puts the tensors of p into files of at most so many bytes, in order, and as many
 // into each as fit.
 func (p *part) divided(most uint64) (*output, error) {
-	out := &output{path: p.path}
+	out := &output{path: p.path, write: (*writer).apr2Part}
 	md, err := newShardMetadata(p.opts.Metadata)
 	if err != nil {
 		return nil, err
@@ -88,31 +96,36 @@ func (p *part) divided(most uint64) (*output, error) {
 		}
 	}
 	end(len(p.tensors))
-	if n := len(out.parts); n > maxShards {
-		return nil, fmt.Errorf("%w: %d shards of at most %d bytes, more than %d", layout.ErrLimit, n, most, maxShards)
+	if err := out.name(p.path, ".apr", most); err != nil {
+		return nil, err
 	}
-	return out, out.name(p.opts, md)
-}
-
-// name gives the shards what they need to know of all.
-func (out *output) name(whole apr2.Options, md *shardMetadata) error {
-	dir, base := filepath.Split(out.path)
-	stem := strings.TrimSuffix(base, ".apr")
 	for i := range out.parts {
-		p := &out.parts[i]
-		p.path = fmt.Sprintf("%s%s-%05d-of-%05d.apr", dir, stem, i+1, len(out.parts))
-		p.opts = apr2.Options{Align: whole.Align, Metadata: md.of(p.tensors), Flags: apr2.Sharded}
+		s := &out.parts[i]
+		s.opts = apr2.Options{Align: p.opts.Align, Metadata: md.of(s.tensors), Flags: apr2.Sharded}
 	}
-	out.manifest = &manifest{shards: out.parts, metadata: whole.Metadata}
-	return out.manifest.check()
+	out.manifest = &apr2Manifest{shards: out.parts, metadata: p.opts.Metadata}
+	return out, out.checkManifest()
 }
 
-// shards is their number, 0 for one file.
-func (out *output) shards() int {
-	if out.manifest == nil {
-		return 0
+// name gives the shards theirs: model-00001-of-00004.apr and so on for a path model.apr.
+func (out *output) name(path, ext string, most uint64) error {
+	n := len(out.parts)
+	if n > maxShards {
+		return fmt.Errorf("%w: %d shards of at most %d bytes, more than %d", layout.ErrLimit, n, most, maxShards)
 	}
-	return len(out.parts)
+	dir, base := filepath.Split(path)
+	for i := range out.parts {
+		out.parts[i].path = fmt.Sprintf("%s%s-%05d-of-%05d%s", dir, strings.TrimSuffix(base, ext), i+1, n, ext)
+	}
+	return nil
+}
+
+// report enters what files there are.
+func (out *output) report(r *Result) {
+	r.Path, r.Oversized = out.path, out.oversized
+	if out.manifest != nil {
+		r.Shards = len(out.parts)
+	}
 }
 
 // size is that of all parts at most.
@@ -135,6 +148,9 @@ func (out *output) checkTargets(m *loader.Model) error {
 		if info, err := os.Stat(f.Path); err == nil {
 			sources = append(sources, info)
 		}
+	}
+	if _, err := os.Lstat(out.single); err == nil {
+		return fmt.Errorf("%s: %w", out.single, errInstead)
 	}
 	// Where the manifest is a link, what it leads to is replaced; a reader would not follow
 	// one from the manifest to a shard elsewhere.

@@ -19,17 +19,16 @@ var (
 	errIsSource   = errors.New("is a file that is being read")
 )
 
-// manifest is the file that leads to the shards (APR-FORMAT-002, "Sharding"; see package
-// shard).
-type manifest struct {
+// apr2Manifest is that of APR-FORMAT-002, "Sharding"; see package shard.
+type apr2Manifest struct {
 	shards   []part
 	metadata layout.Metadata
 }
 
-// check makes sure, before there are any shards, that the manifest will be readable. It will
-// not grow.
-func (m *manifest) check() error {
-	b, err := m.encode()
+// checkManifest makes sure, before there are any shards, that the manifest will be readable. It
+// will not grow.
+func (out *output) checkManifest() error {
+	b, err := out.manifest.encode()
 	if err != nil {
 		return err
 	}
@@ -38,15 +37,15 @@ func (m *manifest) check() error {
 		return err
 	}
 	for i, s := range read.Shards {
-		if want := filepath.Base(m.shards[i].path); s.Name != want { // which is not UTF-8
+		if want := filepath.Base(out.parts[i].path); s.Name != want { // which is not UTF-8
 			return fmt.Errorf("%w: %q cannot be the name of a shard", layout.ErrInvalid, want)
 		}
 	}
 	return nil
 }
 
-// write writes the manifest of shards that are written, but for its name.
-func (m *manifest) write(path string) (f *atomicfile.File, size uint64, err error) {
+// writeManifest writes the manifest of shards that are written, but for its name.
+func writeManifest(path string, m manifest) (f *atomicfile.File, size uint64, err error) {
 	b, err := m.encode()
 	if err != nil {
 		return nil, 0, err
@@ -76,7 +75,7 @@ const manifestText = `{
 }
 `
 
-func (m *manifest) encode() ([]byte, error) {
+func (m *apr2Manifest) encode() ([]byte, error) {
 	metadata, err := m.metadata.MarshalJSON()
 	if err != nil {
 		return nil, err

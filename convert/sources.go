@@ -52,6 +52,9 @@ func describeSafeTensors(md *layout.Metadata, from layout.Metadata) (own layout.
 			own = append(own, layout.Entry{Key: key, Value: value})
 		}
 	}
+	if rest := object(carried, layout.SafeTensors.String()); rest != nil {
+		own = merged(rest, own).(layout.Metadata)
+	}
 	md.Merge(carried)
 	return own
 }
@@ -144,34 +147,46 @@ func describeApril(md *layout.Metadata, from layout.Metadata) (own layout.Metada
 }
 
 // safeTensorsMetadata is APR2 metadata as __metadata__ can hold it, whose values are strings:
-// those of a SafeTensors file as they were, everything else as JSON under the key apr2.KEY.
-// What every APR2 file has to say, and says no more than that, is left out.
-func safeTensorsMetadata(md layout.Metadata) (layout.Metadata, error) {
-	var out, carried layout.Metadata
+// those of SafeTensors files as they were, everything else as JSON under the key apr2.KEY.
+// What every APR2 file has to say, and says no more than that, is left out. rest is what
+// SafeTensors files have said that is no string, as an index may.
+func safeTensorsMetadata(md layout.Metadata) (text, rest layout.Metadata, err error) {
+	var carried layout.Metadata
 	for key, value := range md.All() {
-		if key == layout.SafeTensors.String() && stringsOnly(value) {
-			out = append(out, value.(layout.Metadata)...)
+		if own, ok := value.(layout.Metadata); ok && key == layout.SafeTensors.String() {
+			text, rest = stringsOf(own)
 			continue
 		}
-		text, err := layout.Metadata{{Key: "", Value: value}}.MarshalJSON()
+		e, err := carriedAs(key, value)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		text = text[len(`{"":`) : len(text)-1]
-		if key == "apr_version" || key == "model_type" && string(text) == `"unknown"` || key == "architecture" && string(text) == "{}" {
+		if key == "apr_version" || key == "model_type" && e.Value == `"unknown"` || key == "architecture" && e.Value == "{}" {
 			continue
 		}
-		carried = append(carried, layout.Entry{Key: apr2Prefix + key, Value: string(text)})
+		carried = append(carried, e)
 	}
-	out = slices.Clone(out)
-	out.Merge(carried)
-	return out, nil
+	text.Merge(carried)
+	return text, rest, nil
 }
 
-func stringsOnly(v any) bool {
-	m, ok := v.(layout.Metadata)
-	return ok && !slices.ContainsFunc(m, func(e layout.Entry) bool {
-		_, isText := e.Value.(string)
-		return !isText
-	})
+// carriedAs is an entry of __metadata__ that stands for one of APR2 metadata.
+func carriedAs(key string, value any) (layout.Entry, error) {
+	text, err := layout.Metadata{{Key: "", Value: value}}.MarshalJSON()
+	if err != nil {
+		return layout.Entry{}, err
+	}
+	return layout.Entry{Key: apr2Prefix + key, Value: string(text[len(`{"":`) : len(text)-1])}, nil
+}
+
+// stringsOf takes md apart.
+func stringsOf(md layout.Metadata) (text, rest layout.Metadata) {
+	for _, e := range md {
+		if _, isText := e.Value.(string); isText {
+			text = append(text, e)
+		} else {
+			rest = append(rest, e)
+		}
+	}
+	return text, rest
 }

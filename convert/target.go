@@ -19,12 +19,15 @@ type target struct {
 	scales  bool // of tensors of integers
 	dims    int  // the most dimensions of a tensor
 	scalars bool // tensors without dimensions
+	output  func(path string, plan []encoding, md layout.Metadata, opts *Options) (*output, layout.Metadata, error)
 }
 
 var (
-	apr2Target        = target{"APR2", apr2.Holds, true, apr2.MaxDims, false}
-	safeTensorsTarget = target{"SafeTensors", safetensors.Holds, false, math.MaxInt, true}
+	apr2Target        = target{"APR2", apr2.Holds, true, apr2.MaxDims, false, newOutput}
+	safeTensorsTarget = target{"SafeTensors", safetensors.Holds, false, math.MaxInt, true, newSafeTensorsOutput}
 )
+
+var targets = map[layout.Format]*target{layout.APR2: &apr2Target, layout.SafeTensors: &safeTensorsTarget}
 
 // canHave reports whether tensors may be re-encoded to d.
 func (to *target) canHave(d layout.DType) bool { return to.holds(d) && (d != layout.I8 || to.scales) }

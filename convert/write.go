@@ -49,7 +49,7 @@ func (w *writer) write(out *output) error {
 // files writes the parts and, where there is one, the manifest, which comes last.
 func (w *writer) files(out *output) (files []*atomicfile.File, err error) {
 	for i := range out.parts {
-		f, err := w.part(&out.parts[i])
+		f, err := out.write(w, &out.parts[i])
 		if err != nil {
 			return files, err
 		}
@@ -58,7 +58,7 @@ func (w *writer) files(out *output) (files []*atomicfile.File, err error) {
 	if out.manifest == nil {
 		return files, nil
 	}
-	f, n, err := out.manifest.write(out.path)
+	f, n, err := writeManifest(out.path, out.manifest)
 	if err != nil {
 		return files, err
 	}
@@ -66,8 +66,8 @@ func (w *writer) files(out *output) (files []*atomicfile.File, err error) {
 	return append(files, f), nil
 }
 
-// part writes one file, but for its name, and notes what has become of it.
-func (w *writer) part(p *part) (*atomicfile.File, error) {
+// apr2Part writes an APR2 file, but for its name, and notes what has become of it.
+func (w *writer) apr2Part(p *part) (*atomicfile.File, error) {
 	file, err := apr2.Create(p.path, p.tensors, &p.opts)
 	if err != nil {
 		return nil, about(p.path, err)

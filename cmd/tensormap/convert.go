@@ -39,7 +39,8 @@ Compressed tensors are expanded when they are read, and cannot be used in place.
 
 --shard-size divides a model that is larger among files of at most this size, as many tensors
 in each as fit: model-00001-of-00004.apr and so on, beside OUT, which then is a manifest and
-stands for all of them. KB, MB and GB are powers of 1000; KiB, MiB and GiB of 1024.
+stands for all of them. For SafeTensors it is the index model.safetensors.index.json, and there
+is no OUT. KB, MB and GB are powers of 1000; KiB, MiB and GiB of 1024.
 
 config.json, tokenizer_config.json and generation_config.json beside a SafeTensors file go
 into the metadata; --no-side-files leaves them. --metadata names another JSON object to take
@@ -151,7 +152,7 @@ func convertModel(ctx context.Context, stdout, stderr io.Writer, in, out string,
 	if err != nil {
 		return err
 	}
-	reportWritten(stderr, out, result, opts.shards, took)
+	reportWritten(stderr, result, opts.shards, took)
 	if options.Compress != convert.NoCompression {
 		reportCompressed(stderr, result)
 	}

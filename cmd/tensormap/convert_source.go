@@ -23,26 +23,45 @@ var writers = map[layout.Format]func(context.Context, *loader.Model, string, *co
 // notWritten are the ends of names that promise a format which can only be read.
 var notWritten = []string{".gguf", ".april", ".tsm"}
 
-// format is that of a new file called out.
-func (opts *convertOptions) format(out string) (layout.Format, error) {
-	if opts.to.value == "" && slices.Contains(notWritten, strings.ToLower(filepath.Ext(out))) {
-		return 0, usageError{fmt.Errorf("%s: convert writes APR2 and SafeTensors; --to says which, whatever OUT is called", out)}
+// indexEnd is how the name of an index ends that leads to SafeTensors shards.
+const indexEnd = ".safetensors.index.json"
+
+// formatOf is what a new file called out is by its name.
+func formatOf(out string) (layout.Format, error) {
+	lower := strings.ToLower(out)
+	switch ext := filepath.Ext(lower); {
+	case strings.HasSuffix(lower, indexEnd):
+		return 0, usageError{fmt.Errorf("%s: an index has its name from OUT: give %s, and --shard-size", out, out[:len(out)-len(".index.json")])}
+	case slices.Contains(notWritten, ext):
+		return 0, usageError{fmt.Errorf("%s: only APR2 and SafeTensors are written; convert --to says which, whatever OUT is called", out)}
+	case ext == ".safetensors":
+		return layout.SafeTensors, nil
 	}
-	if opts.to.value == "apr" || opts.to.value == "" && !strings.EqualFold(filepath.Ext(out), ".safetensors") {
-		return layout.APR2, nil
+	return layout.APR2, nil
+}
+
+// formats are what --to allows.
+var formats = map[string]layout.Format{"apr": layout.APR2, "safetensors": layout.SafeTensors}
+
+// format is that of a new file called out.
+func (opts *convertOptions) format(out string) (f layout.Format, err error) {
+	if f = formats[opts.to.value]; f == layout.Unknown {
+		if f, err = formatOf(out); err != nil {
+			return 0, err
+		}
+	}
+	if f == layout.APR2 {
+		return f, nil
 	}
 	switch opts.dtype.value {
 	case "", "f32", "f16", "bf16":
 	default:
 		return 0, usageError{fmt.Errorf("--dtype %s: SafeTensors has f32, f16 and bf16", opts.dtype.value)}
 	}
-	if opts.shards > 0 {
-		return 0, usageError{errors.New("--shard-size: a SafeTensors file is not divided")}
-	}
 	if opts.compress.value != "" {
 		return 0, usageError{errors.New("--compress: SafeTensors has no compression")}
 	}
-	return layout.SafeTensors, nil
+	return f, nil
 }
 
 // addSideFiles adds to the metadata what --metadata names, and what is beside the model in.

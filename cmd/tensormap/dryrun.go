@@ -20,11 +20,11 @@ func dryRun(ctx context.Context, stdout, stderr io.Writer, m *loader.Model, out 
 	}
 	w := bufio.NewWriter(stdout)
 	if asJSON {
-		if err := writePreviewJSON(w, out, format, p); err != nil {
+		if err := writePreviewJSON(w, format, p); err != nil {
 			return err
 		}
 	} else {
-		writePreview(w, screenOf(stdout), out, format, p, o)
+		writePreview(w, screenOf(stdout), format, p, o)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -34,9 +34,9 @@ func dryRun(ctx context.Context, stdout, stderr io.Writer, m *loader.Model, out 
 }
 
 // writePreview shows a preview to a person.
-func writePreview(w io.Writer, s screen, out string, format layout.Format, p *convert.Preview, o *convert.Options) {
+func writePreview(w io.Writer, s screen, format layout.Format, p *convert.Preview, o *convert.Options) {
 	var f facts
-	f.add("would write", printable(out))
+	f.add("would write", printable(p.Path))
 	f.add("format", format.String())
 	written := exactly(size(p.Bytes), p.Bytes, 1024, " bytes")
 	if o.Compress != convert.NoCompression {
@@ -87,9 +87,9 @@ type plannedJSON struct {
 }
 
 // writePreviewJSON writes a line for each tensor, as inspect does.
-func writePreviewJSON(w io.Writer, out string, format layout.Format, p *convert.Preview) error {
+func writePreviewJSON(w io.Writer, format layout.Format, p *convert.Preview) error {
 	j := jsonLines{w: w}
-	j.field("{\n", "path", out)
+	j.field("{\n", "path", p.Path)
 	j.field(",\n", "format", format)
 	j.field(",\n", "bytes", p.Bytes)
 	j.field(",\n", "shards", p.Shards)

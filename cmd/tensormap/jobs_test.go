@@ -42,11 +42,10 @@ func TestOutputByAnotherName(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"out.gguf", "out.GGUF", "out.april", "out.tsm"} {
-		misused(tensormap("convert", in, filepath.Join(dir, name)), "convert writes APR2 and SafeTensors")
+		misused(tensormap("convert", in, filepath.Join(dir, name)), "only APR2 and SafeTensors are written")
+		misused(tensormap("merge", in, filepath.Join(dir, name)), "only APR2 and SafeTensors are written")
 	}
-	misused(tensormap("merge", in, filepath.Join(dir, "out.safetensors")), "convert writes SafeTensors")
-	misused(tensormap("split", in, filepath.Join(dir, "out.safetensors"), "--shard-size=1GB"), "convert writes SafeTensors")
-	misused(tensormap("convert", in, filepath.Join(dir, "out.safetensors"), "--shard-size=1GB"), "is not divided")
+	misused(tensormap("convert", in, filepath.Join(dir, "out.safetensors.index.json")), "give "+filepath.Join(dir, "out.safetensors")+", and --shard-size")
 	empty(t, dir)
 	done(t, "convert", in, filepath.Join(dir, "out.gguf"), "--to=apr", "-j1")
 }

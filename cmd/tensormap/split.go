@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -18,7 +16,8 @@ import (
 
 const splitLong = `Split writes a model to files of at most the given size and a manifest, OUT, as convert
 --shard-size does, with every tensor's bytes as they are: what is compressed stays compressed,
-nothing else is. KB, MB and GB are powers of 1000; KiB, MiB and GiB of 1024.
+nothing else is. KB, MB and GB are powers of 1000; KiB, MiB and GiB of 1024. Where OUT ends in
+.safetensors, the files are of that format, and what it has no dtype for is as convert writes it.
 
 Tensors keep their order, and each file holds as many as fit. One that alone is larger gets a
 file of its own. A model that fits into one file becomes one file. IN may have shards already.`
@@ -29,7 +28,7 @@ func splitCommand() *cobra.Command {
 	var threads jobs
 	cmd := &cobra.Command{
 		Use:   "split IN OUT --shard-size SIZE [-j N]",
-		Short: "Divide a model among APR2 files of at most a given size",
+		Short: "Divide a model among files of at most a given size",
 		Long:  splitLong,
 		Args:  operands("IN", "OUT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -50,8 +49,9 @@ func splitCommand() *cobra.Command {
 // rewrite is what split and merge do: other files of the same bytes. Without shards there is
 // one file.
 func rewrite(ctx context.Context, stderr io.Writer, o *opener, doing, in, out string, shards byteSize) error {
-	if strings.EqualFold(filepath.Ext(out), ".safetensors") {
-		return usageError{fmt.Errorf("%s: an APR2 file by the name of another format; convert writes SafeTensors", out)}
+	format, err := formatOf(out)
+	if err != nil {
+		return err
 	}
 	m, done, err := o.openToCopy(ctx, in)
 	if err != nil {
@@ -63,14 +63,14 @@ func rewrite(ctx context.Context, stderr io.Writer, o *opener, doing, in, out st
 	}
 	bar := newProgress(stderr, doing)
 	begun := time.Now()
-	result, err := convert.ToAPR2(ctx, m, out, &convert.Options{
+	result, err := writers[format](ctx, m, out, &convert.Options{
 		Compress: convert.AsStored, ShardBytes: uint64(shards), Release: true, Progress: bar.update,
 	})
 	bar.clear()
 	if err != nil {
 		return err
 	}
-	reportWritten(stderr, out, result, shards, time.Since(begun))
+	reportWritten(stderr, result, shards, time.Since(begun))
 	reportDecisions(stderr, &result)
 	if signed(m) {
 		fmt.Fprintf(stderr, "%s: signature not carried over\n", printable(called(in)))
@@ -105,14 +105,14 @@ func (b *byteSize) addTo(cmd *cobra.Command) {
 	complete(cmd, "shard-size", cobra.NoFileCompletions)
 }
 
-// reportWritten says what has become of out, and where that is not what shards may have led
-// to expect.
-func reportWritten(stderr io.Writer, out string, r convert.Result, shards byteSize, took time.Duration) {
+// reportWritten says what has been written, and where that is not what shards may have led to
+// expect.
+func reportWritten(stderr io.Writer, r convert.Result, shards byteSize, took time.Duration) {
 	divided := ""
 	if r.Shards > 0 {
 		divided = " in " + plural(r.Shards, "shard")
 	}
-	fmt.Fprintf(stderr, "%s: wrote %s%s, %s in %s, %s\n", printable(out),
+	fmt.Fprintf(stderr, "%s: wrote %s%s, %s in %s, %s\n", printable(r.Path),
 		plural(r.Tensors, "tensor"), divided, size(r.Bytes), duration(took), speed(r.Bytes, took))
 	if shards > 0 && r.Shards == 0 {
 		fmt.Fprintln(stderr, "not divided: one file is not larger than --shard-size")
