@@ -13,13 +13,12 @@ import (
 // Graph is the module's graph. A node's attributes are shape, dtype and output_count, where
 // it states them, as in Metadata.
 func (f *File) Graph(in layout.Input) (*layout.Graph, error) {
-	m, err := f.Module(in)
+	m, err := f.scan(in)
 	if err != nil {
 		return nil, err
 	}
-	g := &layout.Graph{Inputs: m.Inputs, Outputs: m.Outputs, Nodes: make([]layout.Node, len(m.Nodes))}
-	for i := range m.Nodes {
-		n := &m.Nodes[i]
+	g := &layout.Graph{Inputs: ints(m.inputs), Outputs: ints(m.outputs), Nodes: make([]layout.Node, len(m.nodes))}
+	for i, n := range m.all() {
 		g.Nodes[i] = layout.Node{Name: n.Name, Op: n.Op, Inputs: n.Inputs, Tensors: []string{}, Attributes: n.attributes()}
 		for _, p := range n.Params {
 			g.Nodes[i].Tensors = append(g.Nodes[i].Tensors, f.tensors(p)...)
@@ -63,23 +62,23 @@ func (n *Node) attributes() layout.Metadata {
 // states them, and params maps the other params to the names of their tensors. The
 // reserved fields of the header, fake and data, come first where they are not 0.
 func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
-	m, err := f.Module(in)
+	m, err := f.scan(in)
 	if err != nil {
 		return nil, err
 	}
 	var md layout.Metadata
-	if m.Fake != 0 {
-		md.Set("fake", m.Fake)
+	if m.fake != 0 {
+		md.Set("fake", m.fake)
 	}
-	if m.Data != ([120]byte{}) {
-		md.Set("data", layout.Blob(m.Data[:]))
+	if data := [120]byte(m.data); data != ([120]byte{}) {
+		md.Set("data", layout.Blob(data[:]))
 	}
-	nodes := make([]any, len(m.Nodes))
-	for i := range m.Nodes {
-		nodes[i] = f.describe(&m.Nodes[i])
+	nodes := make([]any, len(m.nodes))
+	for i, n := range m.all() {
+		nodes[i] = f.describe(&n)
 	}
-	md.Set("inputs", int64s(m.Inputs))
-	md.Set("outputs", int64s(m.Outputs))
+	md.Set("inputs", int64s(m.inputs))
+	md.Set("outputs", int64s(m.outputs))
 	md.Set("nodes", nodes)
 	return md, nil
 }
@@ -97,7 +96,15 @@ func (f *File) describe(n *Node) layout.Metadata {
 	return append(md, layout.Entry{Key: "params", Value: params})
 }
 
-func int64s(in []int) []int64 {
+// none is an empty list, the same for all nodes without inputs: such a node can have as few as
+// 8 bytes, and what is said of it should not be much longer.
+var none any = []int64{}
+
+// int64s is positions as a []int64.
+func int64s[T int | int32](in []T) any {
+	if len(in) == 0 {
+		return none
+	}
 	out := make([]int64, len(in))
 	for i, v := range in {
 		out[i] = int64(v)
@@ -107,25 +114,25 @@ func int64s(in []int) []int64 {
 
 // Summary counts nodes, operators and parameters, and lists inputs and outputs.
 func (f *File) Summary(in layout.Input) ([]layout.Fact, error) {
-	m, err := f.Module(in)
+	m, err := f.scan(in)
 	if err != nil {
 		return nil, err
 	}
 	return []layout.Fact{
-		{Label: "nodes", Value: fmt.Sprint(len(m.Nodes))},
-		{Label: "inputs", Value: m.list(m.Inputs)},
-		{Label: "outputs", Value: m.list(m.Outputs)},
+		{Label: "nodes", Value: fmt.Sprint(len(m.nodes))},
+		{Label: "inputs", Value: m.list(m.inputs)},
+		{Label: "outputs", Value: m.list(m.outputs)},
 		{Label: "operators", Value: m.operators()},
 		{Label: "parameters", Value: f.parameters()},
 	}, nil
 }
 
 // list names nodes, one a line, with what they state of their output.
-func (m *Module) list(nodes []int) string {
+func (m *module) list(nodes []int32) string {
 	const most = 16
 	var lines []string
 	for _, i := range nodes[:min(len(nodes), most)] {
-		n := &m.Nodes[i]
+		n := m.node(int(i))
 		line := short(cmp.Or(n.Name, fmt.Sprintf("#%d", i)))
 		if n.DType != layout.Invalid && n.DType != layout.VOID {
 			line += " " + n.DType.String()
@@ -153,11 +160,11 @@ func short(s string) string {
 }
 
 // operators is how many nodes there are of each operator, the most frequent first.
-func (m *Module) operators() string {
+func (m *module) operators() string {
 	const most = 32
 	count := map[string]int{}
-	for i := range m.Nodes {
-		count[m.Nodes[i].Op]++
+	for i := range m.notes {
+		count[string(m.notes[i].op)]++
 	}
 	ops := slices.SortedFunc(maps.Keys(count), func(a, b string) int {
 		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b))

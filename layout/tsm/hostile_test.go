@@ -191,6 +191,30 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
+// TestAllocationsOfNodes asks for all that can be said of the smallest nodes, of 8 bytes each.
+func TestAllocationsOfNodes(t *testing.T) {
+	const n = 1 << 15
+	in := build(n).i32(make([]int, 2*n)...).in()
+	f := mustDecode(t, in)
+	for _, c := range []struct {
+		what    string
+		perByte uint64
+		ask     func() error
+	}{
+		{"metadata", 48, func() error { _, err := f.Metadata(in); return err }},
+		{"graph", 44, func() error { _, err := f.Graph(in); return err }},
+		{"module", 44, func() error { _, err := f.Module(in); return err }},
+		{"summary", 32, func() error { _, err := f.Summary(in); return err }},
+		{"audit", 32, func() error { f.Audit(in); return nil }},
+	} {
+		layouttest.Bound{PerByte: c.perByte}.Check(t, c.what, len(in), func() {
+			if err := c.ask(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // Tensors are stepped over and not read.
 func TestReads(t *testing.T) {
 	b := network(16, 128)

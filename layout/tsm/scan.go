@@ -204,6 +204,9 @@ func (s *scanner) inRange(to []int32, name string, x indexes) []int32 {
 func (s *scanner) graph() {
 	s.nodes = s.count("graph", minNode)
 	s.m.reserve(min(s.nodes, 4096))
+	if s.keep { // of a file that was decoded, and has as many
+		s.m.notes = make([]notes, 0, s.nodes)
+	}
 	for s.node+1 < s.nodes && s.Err() == nil {
 		s.node++
 		s.readNode()
