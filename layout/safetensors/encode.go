@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/atomicfile"
 )
 
 // Writer writes a SafeTensors file from front to back. It holds the header but no tensor.
@@ -274,50 +273,4 @@ func (w *Writer) errorf(field string, sentinel error, format string, args ...any
 func (w *Writer) fail(err error) error {
 	w.err = err
 	return err
-}
-
-// FileWriter writes a file that appears under its name when it is complete, and not
-// before; see [atomicfile.File].
-type FileWriter struct {
-	*Writer
-	file *atomicfile.File
-}
-
-// Create starts to write the file called path as NewWriter does. Either Close or Abort
-// must be called:
-//
-//	w, err := safetensors.Create(path, tensors, nil)
-//	if err != nil {
-//		return err
-//	}
-//	defer w.Abort() // does nothing after Close
-//	…
-//	return w.Close()
-func Create(path string, tensors []layout.Tensor, metadata layout.Metadata) (*FileWriter, error) {
-	f, err := atomicfile.Create(path)
-	if err != nil {
-		return nil, err
-	}
-	w, err := NewWriter(f, tensors, metadata)
-	if err != nil {
-		f.Abort()
-		return nil, err
-	}
-	return &FileWriter{w, f}, nil
-}
-
-// Close makes sure that everything is on disk, and gives the file its name. Where it fails,
-// what the name stood for before is still there.
-func (w *FileWriter) Close() error {
-	if err := w.Writer.Close(); err != nil {
-		w.file.Abort()
-		return err
-	}
-	return w.file.Commit()
-}
-
-// Abort gives up what has been written. After Close it does nothing.
-func (w *FileWriter) Abort() error {
-	w.fail(layout.ErrClosed)
-	return w.file.Abort()
 }

@@ -23,26 +23,16 @@ type FileWriter struct {
 //	…
 //	return w.Close()
 func Create(path string, tensors []layout.Tensor, opts *Options) (*FileWriter, error) {
-	f, err := atomicfile.Create(path)
-	if err != nil {
-		return nil, err
-	}
-	w, err := NewWriter(f, tensors, opts)
-	if err != nil {
-		f.Abort()
-		return nil, err
-	}
-	return &FileWriter{w, f}, nil
+	return atomicfile.Begin(path, func(f *atomicfile.File) (*FileWriter, error) {
+		w, err := NewWriter(f, tensors, opts)
+		return &FileWriter{w, f}, err
+	})
 }
 
 // Close writes vocabulary, filterbank and checksum, makes sure that everything is on disk,
 // and gives the file its name. Where it fails, what the name stood for before is still there.
 func (w *FileWriter) Close() error {
-	if err := w.Writer.Close(); err != nil {
-		w.file.Abort()
-		return err
-	}
-	return w.file.Commit()
+	return w.file.CommitIf(w.Writer.Close())
 }
 
 // Abort gives up what has been written. After Close it does nothing.

@@ -40,16 +40,9 @@ type FileWriter struct {
 // it compressed, the other methods write it raw. With such a tensor the head of the file is
 // written last, so path must not be a pipe or a device.
 func Create(path string, tensors []layout.Tensor, opts *Options) (*FileWriter, error) {
-	f, err := atomicfile.Create(path)
-	if err != nil {
-		return nil, err
-	}
-	w, err := newFileWriter(f, tensors, opts)
-	if err != nil {
-		f.Abort()
-		return nil, err
-	}
-	return w, nil
+	return atomicfile.Begin(path, func(f *atomicfile.File) (*FileWriter, error) {
+		return newFileWriter(f, tensors, opts)
+	})
 }
 
 func newFileWriter(f *atomicfile.File, tensors []layout.Tensor, opts *Options) (*FileWriter, error) {
