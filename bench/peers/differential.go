@@ -15,9 +15,10 @@ import (
 
 // A judge compares what dequant and ggml make of the same random blocks.
 type judge struct {
-	w      io.Writer
-	blocks int
-	seed   uint64
+	w         io.Writer
+	expanders []peer
+	blocks    int
+	seed      uint64
 }
 
 var errMismatch = errors.New("values differ from ggml's")
@@ -25,7 +26,7 @@ var errMismatch = errors.New("values differ from ggml's")
 // all visits every type in both directions, and says for each how much was compared.
 func (j *judge) all(types typeSet) error {
 	var bad int64
-	for _, p := range ggmlExpanders {
+	for _, p := range j.expanders {
 		if types.has(p.d) {
 			bad += j.report(p, "blocks", "elements", j.expansions(p))
 		}

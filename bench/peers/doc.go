@@ -21,6 +21,13 @@
 // Where ggml has two routines for the same work both run: its base library has portable
 // loops that the compiler vectorizes, its CPU backend intrinsics.
 //
+// Types that only a newer ggml has compete where it is at hand as a shared library, for which -lib takes any file
+// that has dequantize_row_*. Its quantizations alone will do:
+//
+//	git clone --depth 1 https://github.com/ggml-org/ggml
+//	gcc -O3 -march=native -fPIC -shared -I ggml/include -I ggml/src ggml/src/ggml-quants.c -lm -o libquants.so
+//	make bench-peers PEERS="-lib $PWD/libquants.so -type Q1_0,Q2_0,NVFP4"
+//
 // GODEBUG=cpu.avx512f=off shows what ours does without AVX-512, -tags purego without assembly.
 //
 // # Opening

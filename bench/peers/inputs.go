@@ -15,7 +15,7 @@ var scalesAt = map[layout.DType][]int{
 	layout.Q2_K: {80, 82}, layout.Q3_K: {108}, layout.Q4_K: {0, 2}, layout.Q5_K: {0, 2}, layout.Q6_K: {208},
 	layout.IQ4_NL: {0}, layout.IQ4_XS: {0},
 	layout.IQ2_XXS: {0}, layout.IQ2_XS: {0}, layout.IQ2_S: {0}, layout.IQ3_XXS: {0}, layout.IQ3_S: {0}, layout.IQ1_S: {0},
-	layout.IQ1_M: {48}, layout.TQ1_0: {52}, layout.TQ2_0: {64},
+	layout.IQ1_M: {48}, layout.TQ1_0: {52}, layout.TQ2_0: {64}, layout.Q1_0: {0}, layout.Q2_0: {0},
 }
 
 // putScale puts a binary16 where scalesAt says: IQ1_M has it in the upper nibbles of four words.

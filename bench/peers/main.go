@@ -27,6 +27,7 @@ func main() {
 		count        = flag.Int("blocks", 10_000_000, "random blocks of each type for -differential")
 		seed         = flag.Uint64("seed", 1, "of the random numbers for -differential")
 		gguf         = flag.Bool("gguf", false, "race to open a GGUF file instead, against other Go packages")
+		library      = flag.String("lib", "", "also expand with the dequantize_row_* of this shared library `file`")
 		golden       = flag.String("golden", "", "write golden vectors made by ggml to this `folder` instead")
 	)
 	flag.Var(&types, "type", "comma-separated `types` (default all)")
@@ -42,21 +43,27 @@ func main() {
 	}
 
 	printSetting(os.Stdout)
-	var err error
+	expanders, err := ggmlExpanders, error(nil)
+	if *library != "" {
+		var more []peer
+		more, err = libraryExpanders(*library)
+		expanders = slices.Concat(expanders, more)
+	}
 	switch {
+	case err != nil:
 	case *gguf:
 		err = raceGGUF(os.Stdout, llama3.Full, *rounds)
 	case *golden != "":
 		err = writeGolden(*golden, types)
 	case *differential:
-		err = (&judge{w: os.Stdout, blocks: *count, seed: *seed}).all(types)
+		err = (&judge{w: os.Stdout, expanders: expanders, blocks: *count, seed: *seed}).all(types)
 	default:
 		if !strings.Contains(cFlags(), "-O3 -march=native") {
 			fmt.Println("note: not a fair race; ggml wants CGO_CFLAGS=\"-O3 -march=native\"")
 		}
 		runtime.LockOSThread()
 		r := race{sizes: sizes, rounds: *rounds, wait: time.Millisecond}
-		r.print(os.Stdout, "expand", expandMatches(types))
+		r.print(os.Stdout, "expand", expandMatches(types, expanders))
 		r.print(os.Stdout, "quantize", quantizeMatches(types))
 	}
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,9 +19,48 @@ func TestValues(t *testing.T) {
 		t.Skip("needs CGO_CFLAGS with -ffp-contract=off")
 	}
 	var out strings.Builder
-	j := judge{w: &out, blocks: 20_000, seed: 3}
+	j := judge{w: &out, expanders: ggmlExpanders, blocks: 20_000, seed: 3}
 	if err := j.all(nil); err != nil {
 		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
+// TestLibrary has a library of one type written in C compete and be judged.
+func TestLibrary(t *testing.T) {
+	const source = `#include <stdint.h>
+#include <string.h>
+void dequantize_row_q1_0(const void *blocks, void *floats, int64_t n) {
+	const uint8_t *b = blocks;
+	for (uint32_t *y = floats; n > 0; n -= 128, y += 128, b += 18) {
+		_Float16 h;
+		memcpy(&h, b, 2);
+		for (int i = 0; i < 128; i++) {
+			float d = b[2 + i/8] >> i%8 & 1 ? h : -h;
+			memcpy(y + i, &d, 4);
+		}
+	}
+}
+`
+	dir := t.TempDir()
+	c, lib := filepath.Join(dir, "q1.c"), filepath.Join(dir, "q1.so")
+	if err := os.WriteFile(c, []byte(source), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("gcc", "-O2", "-fPIC", "-shared", c, "-o", lib).CombinedOutput(); err != nil {
+		t.Skipf("%v\n%s", err, out)
+	}
+	expanders, err := libraryExpanders(lib)
+	if err != nil || len(expanders) != 1 || expanders[0].d != layout.Q1_0 {
+		t.Fatalf("%v, %v", expanders, err)
+	}
+	var out strings.Builder
+	if err := (&judge{w: &out, expanders: expanders, blocks: 20_000, seed: 4}).all(typeSet{layout.Q1_0}); err != nil || !strings.Contains(out.String(), "q1.so") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	for _, wrong := range []string{c, filepath.Join(dir, "none.so")} {
+		if _, err := libraryExpanders(wrong); err == nil {
+			t.Errorf("%s: no error", wrong)
+		}
 	}
 }
 
@@ -71,7 +111,7 @@ func TestRace(t *testing.T) {
 	var out strings.Builder
 	r := race{sizes: []int{4 << 10, parallelFrom}, rounds: 1}
 	types := typeSet{layout.F16, layout.Q6_K}
-	r.print(&out, "expand", expandMatches(types))
+	r.print(&out, "expand", expandMatches(types, ggmlExpanders))
 	for name, want := range map[string]int{"x448/float16": 2, "ggml_cpu_fp16_to_fp32": 2, "dequantize_row_q6_K": 2, "Q4_0": 0, "16 KiB": 1, "16 MiB": 1} {
 		if n := strings.Count(out.String(), name); n != want {
 			t.Errorf("%s is there %d times, want %d:\n%s", name, n, want, out.String())

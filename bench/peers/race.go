@@ -21,8 +21,8 @@ type match struct {
 	peers    []peer
 }
 
-func expandMatches(types typeSet) []match {
-	peers := slices.Concat(ggmlExpanders, []peer{float16Expander})
+func expandMatches(types typeSet, expanders []peer) []match {
+	peers := slices.Concat(expanders, []peer{float16Expander})
 	return matches(types, peers, oursExpanding, oursExpandingParallel)
 }
 
