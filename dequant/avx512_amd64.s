@@ -2660,11 +2660,11 @@ TEXT ·nvfp4AVX512(SB), NOSPLIT, $80-48
 	VMOVDQU32    fp4<>+0(SB), Z0
 	VPBROADCASTD ue4m3Zero<>+0(SB), X1
 	VPBROADCASTD ue4m3Fields<>+0(SB), X2
-	VBROADCASTSS ue4m3Unit<>+0(SB), X3
-	VMOVDQU32    spread8<>+0(SB), Z4
-	VMOVDQU32    upper8<>+0(SB), Z5
+	VBROADCASTSS twoTo7<>+0(SB), X3
 	LEAQ         63(SP), DX
 	ANDQ         $-64, DX
+	VMOVDQU32    spread8<>+0(SB), Z4
+	VMOVDQU32    upper8<>+0(SB), Z5
 	MOVQ         dst_len+8(FP), BX
 	SHRQ         $0x06, BX
 
@@ -2715,8 +2715,8 @@ GLOBL ue4m3Zero<>(SB), RODATA|NOPTR, $4
 DATA ue4m3Fields<>+0(SB)/4, $0x3f803f80
 GLOBL ue4m3Fields<>(SB), RODATA|NOPTR, $4
 
-DATA ue4m3Unit<>+0(SB)/4, $0x43000000
-GLOBL ue4m3Unit<>(SB), RODATA|NOPTR, $4
+DATA twoTo7<>+0(SB)/4, $0x43000000
+GLOBL twoTo7<>(SB), RODATA|NOPTR, $4
 
 DATA spread8<>+0(SB)/4, $0x80808000
 DATA spread8<>+4(SB)/4, $0x80808001
@@ -2762,11 +2762,11 @@ TEXT ·nvfp4AVX512Stream(SB), NOSPLIT, $80-48
 	VMOVDQU32    fp4<>+0(SB), Z0
 	VPBROADCASTD ue4m3Zero<>+0(SB), X1
 	VPBROADCASTD ue4m3Fields<>+0(SB), X2
-	VBROADCASTSS ue4m3Unit<>+0(SB), X3
-	VMOVDQU32    spread8<>+0(SB), Z4
-	VMOVDQU32    upper8<>+0(SB), Z5
+	VBROADCASTSS twoTo7<>+0(SB), X3
 	LEAQ         63(SP), DX
 	ANDQ         $-64, DX
+	VMOVDQU32    spread8<>+0(SB), Z4
+	VMOVDQU32    upper8<>+0(SB), Z5
 	MOVQ         dst_len+8(FP), BX
 	SHRQ         $0x06, BX
 

@@ -7,7 +7,8 @@ import (
 
 // The IQ1, IQ2 and IQ3 types store eight elements as the index of a combination of levels, which a
 // codebook lists (iq_grids.go), and of signs. Both make a nibble for each element, its sign the
-// upper bit, which indexes what the scale is multiplied by.
+// upper bit, which indexes what the scale is multiplied by. Kernels in assembly read the tables of combinations and
+// of signs too.
 
 var (
 	iq2Levels    = [16]float32{8, 25, 43, 8: -8, -25, -43}

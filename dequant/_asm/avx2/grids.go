@@ -182,14 +182,11 @@ func (s storedSigns) values(combination GPVirtual, table, bits VecVirtual, l int
 	return y
 }
 
-// half is a number of all scales of these types.
-func oneHalf() Mem { return floatsOf("one_half", 0.5) }
-
-// putHalved sets numbers 8i to 8i+7 to (s + ½)·unit for integers s. That takes 16 bits of those that a
-// binary16 for a unit leaves, so no step rounds.
+// putHalved sets numbers 8i to 8i+7 to (s + ½)·unit for integers s of four bits. That takes five bits more than
+// the unit, which is a binary16 times a power of two, so no step rounds.
 func (r row) putHalved(i int, s, unit VecVirtual) {
 	VCVTDQ2PS(s, s)
-	VADDPS(oneHalf(), s, s)
+	VADDPS(floatsOf("one_half", 0.5), s, s)
 	VMULPS(unit, s, s)
 	VMOVUPS(s, r.at.Offset(32*i))
 }

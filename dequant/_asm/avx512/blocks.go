@@ -147,12 +147,11 @@ func fiveBitBlock(k *kernel, size, high, codes int, hasMin bool) {
 // nvfp4 has four scales of a byte, then eight bytes of nibbles for each: eight elements in the lower ones,
 // eight in the upper ones.
 func nvfp4(k *kernel) {
-	values, convert := fp4(), newByteScales()
+	values, convert, scales := fp4(), byteScales(), scratch(16)
 	spread := zmm("spread8", func(i int) uint32 { return 0x80808000 | uint32(i%8) })
 	shift := zmm("upper8", func(i int) uint32 { return uint32(i / 8 * 4) })
-	scales := scratch(16)
 	k.forEachBlock(64, 36, func() {
-		VMOVUPS(convert.four(k.from(0)), scales)
+		VMOVUPS(convert(k.from(0)), scales)
 		for i := range 4 {
 			n := ZMM()
 			VPBROADCASTQ(k.from(4+8*i), n)
@@ -165,29 +164,25 @@ func nvfp4(k *kernel) {
 	})
 }
 
-// byteScales convert bytes as ue4m3Half does. Exponent and mantissa in a binary16's place make 2^-7 of
-// the value.
-type byteScales struct{ zero, fields, scale reg.VecVirtual }
-
-func newByteScales() byteScales {
-	s := byteScales{XMM(), XMM(), XMM()}
-	VPBROADCASTD(words("ue4m3Zero", 0x7f7f7f7f), s.zero)
-	VPBROADCASTD(words("ue4m3Fields", 0x3f803f80), s.fields)
-	VBROADCASTSS(words("ue4m3Unit", math.Float32bits(0x1p7)), s.scale)
-	return s
-}
-
-func (s *byteScales) four(from Mem) reg.VecVirtual {
-	b, isZero := XMM(), XMM()
-	VPBROADCASTD(from, b)
-	VPCMPEQB(s.zero, b, isZero)
-	VPANDN(b, isZero, b)
-	VPMOVZXBW(b, b)
-	VPSLLW(U8(7), b, b)
-	VPAND(s.fields, b, b)
-	VCVTPH2PS(b, b)
-	VMULPS(s.scale, b, b)
-	return b
+// byteScales returns what converts four bytes as ue4m3Half does. Exponent and mantissa in a binary16's place make
+// 2^-7 of the value.
+func byteScales() func(from Mem) reg.VecVirtual {
+	zero, fields, unit := XMM(), XMM(), XMM()
+	VPBROADCASTD(words("ue4m3Zero", 0x7f7f7f7f), zero)
+	VPBROADCASTD(words("ue4m3Fields", 0x3f803f80), fields)
+	VBROADCASTSS(words("twoTo7", math.Float32bits(0x1p7)), unit)
+	return func(from Mem) reg.VecVirtual {
+		d, isZero := XMM(), XMM()
+		VPBROADCASTD(from, d)
+		VPCMPEQB(zero, d, isZero)
+		VPANDN(d, isZero, d)
+		VPMOVZXBW(d, d)
+		VPSLLW(U8(7), d, d)
+		VPAND(fields, d, d)
+		VCVTPH2PS(d, d)
+		VMULPS(unit, d, d)
+		return d
+	}
 }
 
 // aprQ4 has neighbours in one byte.

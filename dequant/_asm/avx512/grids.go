@@ -161,7 +161,8 @@ func signed(name string, levels [8]float32) reg.VecVirtual {
 
 func iq2Levels() reg.VecVirtual { return signed("iq2Levels", [8]float32{8, 25, 43}) }
 
-// halvedScales returns what saves (s + ½)·d·unit for integers s. That takes 16 bits, so no step rounds.
+// halvedScales returns what saves (s + ½)·unit·d for integers s of four bits and a binary16 d. That takes 16 bits, so
+// no step rounds.
 func halvedScales(to Mem, unit float32) func(s, d reg.VecVirtual) {
 	half, u := splatFloat("half", 0.5), splatFloat(map[float32]string{0.25: "quarter", 0.5: "half"}[unit], unit)
 	return func(s, d reg.VecVirtual) {
