@@ -71,16 +71,36 @@ func patch(data layout.Bytes, at int, b string) layout.Bytes {
 	return out
 }
 
+// refusal is a file with something wrong, and what the error says of it.
+type refusal struct {
+	name   string
+	data   layout.Bytes
+	want   error
+	field  string
+	offset uint64
+	reason string
+}
+
+func (x *refusal) check(t testing.TB, err error) {
+	t.Helper()
+	format.CheckError(t, err, x.want, x.field, x.offset, x.reason)
+}
+
+func checkRefused(t *testing.T, files []refusal) {
+	for _, x := range files {
+		t.Run(x.name, func(t *testing.T) {
+			f, err := Decode(x.data, nil)
+			x.check(t, err)
+			if f != nil {
+				t.Errorf("a File nevertheless: %+v", f)
+			}
+		})
+	}
+}
+
 func TestDecodeErrors(t *testing.T) {
 	const all8 = "\xff\xff\xff\xff\xff\xff\xff\xff"
-	for _, tc := range []struct {
-		name   string
-		data   layout.Bytes
-		want   error
-		field  string
-		offset uint64
-		reason string
-	}{
+	checkRefused(t, []refusal{
 		{"empty", nil, layout.ErrTruncated, "magic", 0, "0 bytes"},
 		{"magic", patch(literal, 0, "APR3"), layout.ErrFormat, "magic", 0, `"APR3", not "APR1"`},
 		{"short", literal[:51], layout.ErrTruncated, "magic", 0, "51 bytes"},
@@ -110,15 +130,7 @@ func TestDecodeErrors(t *testing.T) {
 		{"filterbank size", patch(literal, 180, "\x11"), layout.ErrTruncated, "filterbank_size", 180, "17 bytes, but only 16"},
 		{"filterbank odd", patch(literal, 180, "\x0f"), layout.ErrInvalid, "filterbank_size", 180, "2 × 1 values"},
 		{"filterbank", patch(literal, 184, "\x01"), layout.ErrInvalid, "filterbank_size", 180, "1 × 1 values"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			f, err := Decode(tc.data, nil)
-			format.CheckError(t, err, tc.want, tc.field, tc.offset, tc.reason)
-			if f != nil {
-				t.Errorf("a File nevertheless: %+v", f)
-			}
-		})
-	}
+	})
 }
 
 // container assembles a file of the container JSON.
@@ -136,14 +148,7 @@ func TestDecodeJSONErrors(t *testing.T) {
 	if f, err := Decode(entry(good), nil); err != nil || f.(*File).Container != JSON {
 		t.Fatalf("%v, %v", f, err)
 	}
-	for _, tc := range []struct {
-		name   string
-		data   layout.Bytes
-		want   error
-		field  string
-		offset uint64
-		reason string
-	}{
+	checkRefused(t, []refusal{
 		{"short", layout.Bytes("APR1\x02\x00\x00\x00{"), layout.ErrTruncated, "magic", 0, "9 bytes"},
 		{"metadata", patch(entry(good), 4, "\xff\xff\xff\xff"), layout.ErrTruncated, "metadata_len", 8, "4294967295 bytes"},
 		{"index length", patch(entry(good), 14, "\xff\xff\x00\x00"), layout.ErrTruncated, "index_len", 18, "65535 bytes"},
@@ -166,12 +171,7 @@ func TestDecodeJSONErrors(t *testing.T) {
 		{"into checksum", entry(`{"name":"a","dtype":"F32","shape":[1],"offset":1,"size":4}`), layout.ErrInvalid, "offset", 18, "leave the data section"},
 		{"size", entry(`{"name":"a","dtype":"F32","shape":[1],"offset":0,"size":3}`), layout.ErrInvalid, "offset", 18, "3 bytes stored"},
 		{"twice", jsonFile("{}", "["+good+","+good+"]", 2, "abcd"), layout.ErrDuplicate, "name", 18, "same name"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			_, err := Decode(tc.data, nil)
-			format.CheckError(t, err, tc.want, tc.field, tc.offset, tc.reason)
-		})
-	}
+	})
 }
 
 func TestLimits(t *testing.T) {
@@ -207,14 +207,7 @@ func TestLimits(t *testing.T) {
 }
 
 func TestVocabularyErrors(t *testing.T) {
-	for _, tc := range []struct {
-		name   string
-		data   layout.Bytes
-		want   error
-		field  string
-		offset uint64
-		reason string
-	}{
+	for _, tc := range []refusal{
 		{"token", patch(literal, 167, "\xff\xff"), layout.ErrTruncated, "tokens", 167, "a string of 65535 bytes in the last 11"},
 		{"merge", patch(literal, 177, "\x02"), layout.ErrTruncated, "merges", 177, "a string of 2 bytes in the last 1"},
 		{"length", patch(literal, 174, "\x04"), layout.ErrTruncated, "merges", 180, "before the length"},
@@ -222,9 +215,9 @@ func TestVocabularyErrors(t *testing.T) {
 	} {
 		f := mustDecode(t, tc.data)
 		_, err := f.Metadata(tc.data)
-		format.CheckError(t, err, tc.want, tc.field, tc.offset, tc.reason)
+		tc.check(t, err)
 		_, err = f.Vocabulary(tc.data)
-		format.CheckError(t, err, tc.want, tc.field, tc.offset, tc.reason)
+		tc.check(t, err)
 		findings := f.Audit(tc.data)
 		if len(findings) != 1 || findings[0].Warning || findings[0].Field != tc.field {
 			t.Errorf("%s: findings %v", tc.name, findings)

@@ -80,23 +80,25 @@ func TestWriterRefuses(t *testing.T) {
 
 // TestWriterMisuse makes sure that wrong use is an error, and that the first error stays.
 func TestWriterMisuse(t *testing.T) {
+	type calls = []func(*Writer) error
 	write := func(s string) func(*Writer) error { return func(w *Writer) error { return w.WriteTensor([]byte(s)) } }
 	values := func(n int) func(*Writer) error {
 		return func(w *Writer) error { return w.WriteValues(make([]float32, n)) }
 	}
 	for _, tc := range []struct {
 		name   string
-		do     []func(*Writer) error
+		calls  calls
 		want   error
 		field  string
+		offset uint64
 		reason string
 	}{
-		{"short", []func(*Writer) error{write("123")}, layout.ErrInvalid, "size", `tensor "a": 3 bytes given, but F32 [2] takes 8`},
-		{"long", []func(*Writer) error{write("123456789")}, layout.ErrInvalid, "size", "9 bytes given"},
-		{"few values", []func(*Writer) error{values(1)}, layout.ErrInvalid, "n_elements", "1 values given, but the shape is [2]"},
-		{"many values", []func(*Writer) error{values(3)}, layout.ErrInvalid, "n_elements", "3 values given"},
-		{"one too many", []func(*Writer) error{values(2), write(""), write("")}, layout.ErrInvalid, "n_tensors", "more than the 2"},
-		{"one too few", []func(*Writer) error{values(2), (*Writer).Close}, layout.ErrTruncated, "n_tensors", "1 of 2 tensors"},
+		{"short", calls{write("123")}, layout.ErrInvalid, "size", 244, `tensor "a": 3 bytes given, but F32 [2] takes 8`},
+		{"long", calls{write("123456789")}, layout.ErrInvalid, "size", 244, "9 bytes given"},
+		{"few values", calls{values(1)}, layout.ErrInvalid, "n_elements", 244, "1 values given, but the shape is [2]"},
+		{"many values", calls{values(3)}, layout.ErrInvalid, "n_elements", 244, "3 values given"},
+		{"one too many", calls{values(2), write(""), write("")}, layout.ErrInvalid, "n_tensors", 9, "more than the 2"},
+		{"one too few", calls{values(2), (*Writer).Close}, layout.ErrTruncated, "n_tensors", 252, "1 of 2 tensors"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w, err := NewWriter(io.Discard, []layout.Tensor{tensor("a", layout.F32, 2), tensor("b", layout.F32, 0)},
@@ -104,20 +106,8 @@ func TestWriterMisuse(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for i, do := range tc.do {
-				if err = do(w); err != nil && i < len(tc.do)-1 {
-					t.Fatalf("step %d: %v", i, err)
-				}
-			}
-			var fe *layout.FormatError
-			if !errors.Is(err, tc.want) || !errors.As(err, &fe) || fe.Field != tc.field || !strings.Contains(fe.Reason, tc.reason) {
-				t.Errorf("got %v, want %s: …%s… (%v)", err, tc.field, tc.reason, tc.want)
-			}
-			for _, again := range []error{w.WriteTensor(nil), w.WriteValues(nil), w.Close()} {
-				if again != err {
-					t.Errorf("later: %v, want %v", again, err)
-				}
-			}
+			err = layouttest.Misused(t, w, tc.calls, write(""), values(0), (*Writer).Close)
+			format.CheckError(t, err, tc.want, tc.field, tc.offset, tc.reason)
 		})
 	}
 }

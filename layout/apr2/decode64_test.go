@@ -104,14 +104,7 @@ func TestDecode64Errors(t *testing.T) {
 	unsummed := func(data layout.Bytes) layout.Bytes { clear(data[40:44]); return data }
 	draftMagic := slices.Clone(literal64)
 	copy(draftMagic, "APR2\x02\x00\x21")
-	for _, tc := range []struct {
-		name   string
-		in     layout.Bytes
-		want   error
-		field  string
-		offset uint64
-		reason string
-	}{
+	checkRefused(t, []refusal{
 		{"checksum", append(slices.Clone(literal64[:8]), append([]byte{3}, literal64[9:]...)...), layout.ErrChecksum, "checksum", 40, "bytes give"},
 		{"checksum under the other magic", draftMagic, layout.ErrChecksum, "checksum", 40, "bytes give"},
 		{"major", func() layout.Bytes {
@@ -153,12 +146,7 @@ func TestDecode64Errors(t *testing.T) {
 		{"size", patch64(141, ff8), layout.ErrInvalid, "dtype", 131, "18446744073709551615 bytes stored"},
 		{"two numberings", patch64(152, "\x0a"), layout.ErrInvalid, "dtype", 152, "Q8_0 does not fit"},
 		{"only the header", unsummed(patch64(8, "\x00", 20, "\x00", 24, "\x40", 32, "\x40"))[:63], layout.ErrUnsupported, "magic", 0, "late APR1"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			_, err := Decode(tc.in, nil)
-			format.CheckError(t, err, tc.want, tc.field, tc.offset, tc.reason)
-		})
-	}
+	})
 }
 
 func TestDecode64Accepts(t *testing.T) {

@@ -150,15 +150,30 @@ func patch(at int, with string, more ...any) layout.Bytes {
 
 const ff8 = "\xff\xff\xff\xff\xff\xff\xff\xff"
 
+// refusal is a file with something wrong, and what the error says of it.
+type refusal struct {
+	name   string
+	in     layout.Bytes
+	want   error
+	field  string
+	offset uint64
+	reason string // part of it
+}
+
+func checkRefused(t *testing.T, files []refusal) {
+	for _, x := range files {
+		t.Run(x.name, func(t *testing.T) {
+			f, err := Decode(x.in, nil)
+			format.CheckError(t, err, x.want, x.field, x.offset, x.reason)
+			if f != nil {
+				t.Errorf("a File nevertheless: %+v", f)
+			}
+		})
+	}
+}
+
 func TestDecodeErrors(t *testing.T) {
-	for _, tc := range []struct {
-		name   string
-		in     layout.Bytes
-		want   error
-		field  string
-		offset uint64
-		reason string // part of it
-	}{
+	checkRefused(t, []refusal{
 		{"empty", nil, layout.ErrTruncated, "magic", 0, "0 bytes"},
 		{"short header", literal[:31], layout.ErrTruncated, "magic", 0, "31 bytes"},
 		{"no footer", literal[:47], layout.ErrTruncated, "footer", 32, "47 bytes"},
@@ -210,12 +225,7 @@ func TestDecodeErrors(t *testing.T) {
 		{"raw_size with size 0", patch(63, "\x00", 71, "\x08"), layout.ErrInvalid, "raw_size", 42, "255 times the 0"},
 		{"raw_size of an empty tensor", patch(47, "\x00", 71, "\x01"), layout.ErrInvalid, "raw_size", 42, "F32 [0] takes 0"},
 		{"size of a compressed tensor", patch(63, ff8, 71, "\x08"), layout.ErrTruncated, "offset", 42, "leave the file"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			_, err := Decode(tc.in, nil)
-			format.CheckError(t, err, tc.want, tc.field, tc.offset, tc.reason)
-		})
-	}
+	})
 }
 
 func TestDecodeAccepts(t *testing.T) {

@@ -74,45 +74,35 @@ func TestWriterRefuses(t *testing.T) {
 
 // TestWriterMisuse makes sure that wrong use is an error, and that the first error stays.
 func TestWriterMisuse(t *testing.T) {
+	type calls = []func(*Writer) error
 	read := func(s string) func(*Writer) error {
 		return func(w *Writer) error { return w.WriteTensorFrom(strings.NewReader(s)) }
 	}
 	write := func(s string) func(*Writer) error { return func(w *Writer) error { return w.WriteTensor([]byte(s)) } }
 	for _, tc := range []struct {
 		name   string
-		do     []func(*Writer) error
+		calls  calls
 		want   error
 		field  string
+		offset uint64
 		reason string
 	}{
-		{"short", []func(*Writer) error{write("123")}, layout.ErrInvalid, "size", `tensor "a": 3 bytes given, but U8 [4] takes 4`},
-		{"long", []func(*Writer) error{write("12345")}, layout.ErrInvalid, "size", "5 bytes given"},
-		{"short reader", []func(*Writer) error{read("123")}, layout.ErrInvalid, "size", "3 bytes given"},
-		{"empty reader", []func(*Writer) error{read("")}, layout.ErrInvalid, "size", "0 bytes given"},
-		{"long reader", []func(*Writer) error{read("12345")}, layout.ErrInvalid, "size", "more than its 4 bytes"},
-		{"long reader of an empty tensor", []func(*Writer) error{read("1234"), read("x")}, layout.ErrInvalid, "size", `tensor "b": more than its 0 bytes`},
-		{"one too many", []func(*Writer) error{write("1234"), write(""), write("")}, layout.ErrInvalid, "tensor_count", "more than the 2"},
-		{"one too few", []func(*Writer) error{write("1234"), (*Writer).Close}, layout.ErrTruncated, "tensor_count", "1 of 2 tensors"},
+		{"short", calls{write("123")}, layout.ErrInvalid, "size", 128, `tensor "a": 3 bytes given, but U8 [4] takes 4`},
+		{"long", calls{write("12345")}, layout.ErrInvalid, "size", 128, "5 bytes given"},
+		{"short reader", calls{read("123")}, layout.ErrInvalid, "size", 128, "3 bytes given"},
+		{"empty reader", calls{read("")}, layout.ErrInvalid, "size", 128, "0 bytes given"},
+		{"long reader", calls{read("12345")}, layout.ErrInvalid, "size", 128, "more than its 4 bytes"},
+		{"long reader of an empty tensor", calls{read("1234"), read("x")}, layout.ErrInvalid, "size", 192, `tensor "b": more than its 0 bytes`},
+		{"one too many", calls{write("1234"), write(""), write("")}, layout.ErrInvalid, "tensor_count", 192, "more than the 2"},
+		{"one too few", calls{write("1234"), (*Writer).Close}, layout.ErrTruncated, "tensor_count", 132, "1 of 2 tensors"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w, err := NewWriter(io.Discard, []layout.Tensor{tensor("a", layout.U8, 4), tensor("b", layout.F32, 0)}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for i, do := range tc.do {
-				if err = do(w); err != nil && i < len(tc.do)-1 {
-					t.Fatalf("step %d: %v", i, err)
-				}
-			}
-			var fe *layout.FormatError
-			if !errors.Is(err, tc.want) || !errors.As(err, &fe) || fe.Field != tc.field || !strings.Contains(fe.Reason, tc.reason) {
-				t.Errorf("got %v, want %s: …%s… (%v)", err, tc.field, tc.reason, tc.want)
-			}
-			for _, again := range []error{w.WriteTensor(nil), w.WriteTensorFrom(strings.NewReader("")), w.Close()} {
-				if again != err {
-					t.Errorf("later: %v, want %v", again, err)
-				}
-			}
+			err = layouttest.Misused(t, w, tc.calls, write(""), read(""), (*Writer).Close)
+			format.CheckError(t, err, tc.want, tc.field, tc.offset, tc.reason)
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/layouttest"
 	"github.com/tensormap/tensormap/layout/safetensors"
 )
 
@@ -102,34 +103,40 @@ func TestWriterRefuses(t *testing.T) {
 
 // TestWriterMisuse: whoever gives the wrong bytes has no file.
 func TestWriterMisuse(t *testing.T) {
-	ok := func(w *safetensors.Writer) error { return w.WriteTensor(make([]byte, 4)) }
-	fail := errors.New("no more")
-	tests := map[string][]func(w *safetensors.Writer) error{
-		"too few":  {func(w *safetensors.Writer) error { return w.WriteTensor(make([]byte, 3)) }},
-		"too many": {func(w *safetensors.Writer) error { return w.WriteTensor(make([]byte, 5)) }},
-		"too many, unnoticed": {func(w *safetensors.Writer) error {
-			return w.WriteTensorFunc(func(dst io.Writer) error {
-				dst.Write(make([]byte, 5))
-				dst.Write(make([]byte, 4))
-				return nil
-			})
-		}},
-		"one too many":   {ok, ok, ok},
-		"one is missing": {ok, (*safetensors.Writer).Close},
-		"gives up":       {func(w *safetensors.Writer) error { return w.WriteTensorFunc(func(io.Writer) error { return fail }) }},
-		"closed":         {ok, ok, (*safetensors.Writer).Close, (*safetensors.Writer).Close},
+	type calls = []func(*safetensors.Writer) error
+	write := func(n int) func(*safetensors.Writer) error {
+		return func(w *safetensors.Writer) error { return w.WriteTensor(make([]byte, n)) }
 	}
-	for name, calls := range tests {
-		w, err := safetensors.NewWriter(io.Discard, []layout.Tensor{{Name: []byte("a"), DType: layout.F32}, {Name: []byte("b"), DType: layout.F32}}, nil)
-		for i, call := range calls {
+	fill := func(write func(dst io.Writer) error) func(*safetensors.Writer) error {
+		return func(w *safetensors.Writer) error { return w.WriteTensorFunc(write) }
+	}
+	end := (*safetensors.Writer).Close
+	gaveUp := errors.New("no more")
+	for name, tc := range map[string]struct {
+		calls calls
+		want  error
+	}{
+		"too few":  {calls{write(3)}, layout.ErrInvalid},
+		"too many": {calls{write(5)}, layout.ErrInvalid},
+		"too many, unnoticed": {calls{fill(func(dst io.Writer) error {
+			dst.Write(make([]byte, 5))
+			dst.Write(make([]byte, 4))
+			return nil
+		})}, layout.ErrInvalid},
+		"one too many":   {calls{write(4), write(4), write(4)}, layout.ErrInvalid},
+		"one is missing": {calls{write(4), end}, layout.ErrTruncated},
+		"gives up":       {calls{fill(func(io.Writer) error { return gaveUp })}, gaveUp},
+		"closed":         {calls{write(4), write(4), end, end}, layout.ErrClosed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, err := safetensors.NewWriter(io.Discard, []layout.Tensor{{Name: []byte("a"), DType: layout.F32}, {Name: []byte("b"), DType: layout.F32}}, nil)
 			if err != nil {
-				t.Fatalf("%s: call %d: %v", name, i, err)
+				t.Fatal(err)
 			}
-			err = call(w)
-		}
-		if err == nil || ok(w) == nil || w.Close() == nil {
-			t.Errorf("%s: no error", name)
-		}
+			if err := layouttest.Misused(t, w, tc.calls, write(4), end); !errors.Is(err, tc.want) {
+				t.Errorf("%v, want %v", err, tc.want)
+			}
+		})
 	}
 }
 

@@ -1,0 +1,26 @@
+package layouttest
+
+import "testing"
+
+// Misused makes calls of w, a writer, of which all but the last succeed, and returns the error
+// of that one. It must be what all later calls answer too: whoever looks only at the error of
+// Close must learn of the first one.
+func Misused[W any](t testing.TB, w W, calls []func(W) error, later ...func(W) error) error {
+	t.Helper()
+	last := len(calls) - 1
+	for i, call := range calls[:last] {
+		if err := call(w); err != nil {
+			t.Fatalf("call %d: %v", i, err)
+		}
+	}
+	err := calls[last](w)
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for i, call := range later {
+		if again := call(w); again != err {
+			t.Errorf("later call %d: %v, want %v", i, again, err)
+		}
+	}
+	return err
+}
