@@ -8,12 +8,19 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/mmapio"
 	"github.com/tensormap/tensormap/shard"
 )
 
 // modelSuffixes are how the names of model files end.
-var modelSuffixes = []string{".apr", ".april", ".bw2l", ".gguf", ".safetensors", ".tsm"}
+var modelSuffixes = func() (all []string) {
+	for f := range layout.Formats() {
+		all = append(all, f.Suffix())
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}()
 
 // modelIn is the path of the model in the directory dir: see Open.
 func modelIn(dir string, o Options) (string, error) {
@@ -77,7 +84,7 @@ func withoutParts(names []string, manifest func(name string) *shard.Manifest) []
 		if set := shard.SetName(name); set != "" {
 			parts[name] = splits[set]
 			splits[set] = true
-		} else if isIndex(name) || suffix(name) == ".apr" {
+		} else if isIndex(name) || suffix(name) == layout.APR2.Suffix() {
 			if m := manifest(name); m != nil {
 				for _, s := range m.Shards {
 					parts[s.Name] = true

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/tensormap/tensormap/convert"
@@ -20,22 +19,23 @@ var writers = map[layout.Format]func(context.Context, *loader.Model, string, *co
 	layout.SafeTensors: convert.ToSafeTensors,
 }
 
-// notWritten are the ends of names that promise a format which can only be read.
-var notWritten = []string{".gguf", ".april", ".tsm"}
-
 // indexEnd is how the name of an index ends that leads to SafeTensors shards.
 const indexEnd = ".safetensors.index.json"
 
 // formatOf is what a new file called out is by its name.
 func formatOf(out string) (layout.Format, error) {
 	lower := strings.ToLower(out)
-	switch ext := filepath.Ext(lower); {
-	case strings.HasSuffix(lower, indexEnd):
+	if strings.HasSuffix(lower, indexEnd) {
 		return 0, usageError{fmt.Errorf("%s: an index has its name from OUT: give %s, and --shard-size", out, out[:len(out)-len(".index.json")])}
-	case slices.Contains(notWritten, ext):
-		return 0, usageError{fmt.Errorf("%s: only APR2 and SafeTensors are written; convert --to says which, whatever OUT is called", out)}
-	case ext == ".safetensors":
-		return layout.SafeTensors, nil
+	}
+	for f := range layout.Formats() {
+		if f.Suffix() != filepath.Ext(lower) {
+			continue
+		}
+		if writers[f] == nil {
+			return 0, usageError{fmt.Errorf("%s: only APR2 and SafeTensors are written; convert --to says which, whatever OUT is called", out)}
+		}
+		return f, nil // of the two that end in .apr, the first
 	}
 	return layout.APR2, nil
 }
