@@ -28,6 +28,28 @@ func TestRedirectLoop(t *testing.T) {
 	}
 }
 
+// TestRedirectAway: nobody is sent from https to what is not.
+func TestRedirectAway(t *testing.T) {
+	plain := serve(t, noise(500))
+	for _, to := range []string{plain.URL, "ftp://host/x?secret=hush", "file:///etc/hush"} {
+		var requests atomic.Int64
+		s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			requests.Add(1)
+			w.Header().Set("Location", to)
+			w.WriteHeader(http.StatusFound)
+		}))
+		t.Cleanup(s.Close)
+		opts := quick()
+		opts.Client = s.Client()
+		opts.Client.CheckRedirect = httprange.CheckRedirect
+		opts.Header = http.Header{"Authorization": {"hush"}}
+		_, err := httprange.Open(t.Context(), s.URL, opts)
+		if !errors.Is(err, httprange.ErrResponse) || strings.Contains(err.Error(), "hush") || requests.Load() != 1 || plain.requests.Load() != 0 {
+			t.Errorf("%s: %v after %d requests", to, err, requests.Load())
+		}
+	}
+}
+
 // TestNothingStays: no goroutine outlives readers, however their reads ended.
 func TestNothingStays(t *testing.T) {
 	content := make([]byte, 1<<20)

@@ -16,7 +16,7 @@ import (
 // Options tune a Reader. A nil *Options and every zero field mean the defaults.
 type Options struct {
 	// Client sends the requests; nil means one of this package, which keeps connections
-	// for the requests to come.
+	// for the requests to come, and is not redirected from https to http.
 	Client *http.Client
 	// Header is sent with every request, for example Authorization (which net/http leaves
 	// out where it is redirected to another host).
@@ -72,12 +72,18 @@ var defaultClient = &http.Client{
 		ForceAttemptHTTP2:   true,
 		DisableCompression:  true, // offsets are those of the file itself
 	},
-	CheckRedirect: func(_ *http.Request, via []*http.Request) error {
-		if len(via) >= 10 { // as net/http, whose error cannot be told from one that passes
-			return fmt.Errorf("%w: %d redirects", ErrResponse, len(via))
-		}
-		return nil
-	},
+	CheckRedirect: checkRedirect,
+}
+
+func checkRedirect(req *http.Request, via []*http.Request) error {
+	from, to := via[len(via)-1].URL.Scheme, req.URL.Scheme
+	switch {
+	case len(via) >= 10: // as net/http, whose error cannot be told from one that passes
+		return fmt.Errorf("%w: %d redirects", ErrResponse, len(via))
+	case to != from && to != "https": // credentials would be open to all, and the file to change
+		return fmt.Errorf("%w: a redirect from %s to %q", ErrResponse, from, to)
+	}
+	return nil
 }
 
 // Reader reads one remote file. It is safe for concurrent use.
