@@ -301,8 +301,8 @@ func TestStreamFrom(t *testing.T) {
 
 // TestExpandLong exceeds maxCall and streamMin, with a tail.
 func TestExpandLong(t *testing.T) {
-	if testing.Short() {
-		t.Skip("large buffers")
+	if testing.Short() || raceEnabled {
+		t.Skip("large buffers, one goroutine")
 	}
 	for _, d := range types {
 		t.Run(d.String(), func(t *testing.T) {
