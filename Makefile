@@ -1,6 +1,7 @@
 # Needs Go; test-race and bench-peers a C compiler too. `make help` lists the targets.
 
 GO ?= go
+PYTHON ?= python3
 # A number of executions: at a deadline, go test -fuzz now and then fails without a finding
 # ("context deadline exceeded").
 FUZZTIME ?= 50000x
@@ -18,7 +19,7 @@ PLATFORMS = windows/amd64 darwin/arm64 freebsd/amd64 linux/arm64 linux/386 linux
 # What also has to work where nothing can be mapped and there is one thread.
 WASM = ./layout/... ./mmapio ./dequant ./shard ./loader/... ./convert
 
-.PHONY: help test test-purego test-race test-arm64 test-js test-wasip1 lint cross fuzz bench bench-peers peers-values generate ci
+.PHONY: help test test-purego test-race test-arm64 test-js test-wasip1 lint cross fuzz bench bench-peers peers-values outside generate ci
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -75,6 +76,10 @@ bench-peers: ## the same work by others side by side: ggml's C, x448/float16 (ne
 peers-values: ## hold dequant against ggml's C, 10 million random blocks a type
 	cd bench/peers && CGO_ENABLED=1 CGO_CFLAGS="-O3 -march=native -ffp-contract=off" $(GO) test . && \
 		CGO_ENABLED=1 CGO_CFLAGS="-O3 -march=native -ffp-contract=off" $(GO) run . -differential $(PEERS)
+
+outside: ## hold conversions against Python's gguf, safetensors and numpy (what to install: testdata/outside)
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && $(GO) build -o "$$dir/tensormap" ./cmd/tensormap && \
+		$(PYTHON) testdata/outside/check_conversions.py "$$dir/tensormap"
 
 generate: ## write all generated files anew
 	$(GO) generate ./...

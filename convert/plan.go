@@ -57,11 +57,13 @@ func newPlan(ctx context.Context, m *loader.Model, lease *loader.Lease, to *targ
 		return nil, fmt.Errorf("%w: re-encoding to %v in %s", layout.ErrUnsupported, d, to.name)
 	}
 	p := &planner{ctx: ctx, opts: opts, target: to}
-	if m.Format() == layout.APR2 {
-		md, err := lease.Metadata()
+	if f := m.Format(); f == layout.APR2 || f == layout.SafeTensors {
+		from, err := lease.Metadata()
 		if err != nil {
 			return nil, err
 		}
+		var md layout.Metadata
+		describe(&md, f, from)
 		p.originals = originals(md)
 	}
 	var aliases map[string]bool

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"math"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -294,5 +295,20 @@ func TestScaledInts(t *testing.T) {
 	}
 	if seen[layout.I8] == 0 || seen[layout.F32] == 0 {
 		t.Errorf("%v", seen)
+	}
+}
+
+// TestOriginalsThroughSafeTensors: types that neither format has come through both.
+func TestOriginalsThroughSafeTensors(t *testing.T) {
+	for _, name := range []string{"tsm/types.tsm", "april/dtypes.april", "aprender/now.apr", "gguf/types.gguf"} {
+		m := open(t, filepath.Join("..", "testdata", filepath.FromSlash(name)), nil)
+		direct, _ := toAPR2(t, m, nil)
+		between, _ := toSafeTensors(t, m, nil)
+		back, _ := toAPR2(t, between, nil)
+		a, _ := metadata(t, direct).Get("original_tensors")
+		b, _ := metadata(t, back).Get("original_tensors")
+		if !reflect.DeepEqual(plain(t, a), plain(t, b)) {
+			t.Errorf("%s: original_tensors %v, want %v", name, b, a)
+		}
 	}
 }
