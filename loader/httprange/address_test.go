@@ -86,6 +86,9 @@ func TestSibling(t *testing.T) {
 		if err != nil || size != int64(len(content)) || last.Load() != test.want {
 			t.Fatalf("%q beside %s: %d bytes of %v, want %s; %v", test.name, test.beside, size, last.Load(), test.want, err)
 		}
+		if _, n := x.(*httprange.Reader).Traffic(); n != 25 { // a quarter of the other's
+			t.Errorf("opening has read %d bytes", n)
+		}
 		b := make([]byte, size)
 		if _, err := x.ReadAt(b, 0); err != nil || !bytes.Equal(b, content) {
 			t.Error(err)

@@ -26,7 +26,8 @@ type Options struct {
 	// PieceBytes is the most that one request asks for; 0 means 8 MiB.
 	PieceBytes int64
 	// PrefixBytes is what Open reads of the file's beginning, where formats have their
-	// index, and keeps; 0 means 128 KiB.
+	// index, and keeps; 0 means 128 KiB. OpenSibling reads a quarter of it: of a model in
+	// many files each has a small part of the index.
 	PrefixBytes int64
 	// Attempts is how often a request that makes no progress, of 4 KiB at least, is sent; 0
 	// means 5.
@@ -148,6 +149,7 @@ func (r *Reader) OpenSibling(ctx context.Context, name string) (io.ReaderAt, int
 	u := r.url.ResolveReference(&url.URL{Path: name})
 	u.RawQuery = r.url.RawQuery
 	s := &Reader{url: u, opts: r.opts, tokens: r.tokens}
+	s.opts.PrefixBytes = max(1, s.opts.PrefixBytes/4)
 	ctx, cancel := r.during(ctx)
 	defer cancel(nil)
 	if err := s.open(ctx, r.ctx); err != nil {
