@@ -26,8 +26,7 @@ var (
 )
 
 // Decode reads header and index of an APR1 file, and the head of its vocabulary and
-// filterbank sections. The File it returns is a *[File]; its tensors' names may be slices
-// of in. A nil lim means the defaults.
+// filterbank sections. The File it returns is a *[File]. A nil lim means the defaults.
 //
 // Errors are *[layout.FormatError]s. Those about an index entry have the offset where the
 // entry, or the field, starts; those about the JSON index of the container JSON have the

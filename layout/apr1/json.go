@@ -2,7 +2,6 @@ package apr1
 
 import (
 	"encoding/json"
-	"slices"
 	"strconv"
 
 	"github.com/tensormap/tensormap/layout"
@@ -85,7 +84,7 @@ func (d *decoder) jsonTensors(entries []any, textSize uint64) error {
 			return err
 		}
 	}
-	e := jsonEntry{at: d.data.Offset - textSize, names: make([]byte, 0, textSize)}
+	e := jsonEntry{at: d.data.Offset - textSize}
 	for i, v := range entries {
 		var ok bool
 		if e.fields, ok = v.(layout.Metadata); !ok {
@@ -107,12 +106,14 @@ type jsonEntry struct {
 	fields layout.Metadata
 	i      int
 	at     uint64 // where the index is
-	names  []byte // room for the names of all tensors
+	name   []byte // the builder copies it
 	err    error
 }
 
 func (e *jsonEntry) read(t *layout.Tensor, d *decoder) error {
-	t.Name = e.name()
+	name, _ := e.text("name")
+	e.name = append(e.name[:0], name...)
+	t.Name = e.name
 	dtype, _ := e.text("dtype")
 	var ok bool
 	if t.DType, ok = layout.ParseDType(dtype); !ok {
@@ -126,14 +127,6 @@ func (e *jsonEntry) read(t *layout.Tensor, d *decoder) error {
 	}
 	t.Offset = d.data.Offset + offset
 	return e.err
-}
-
-// name copies the name to where all names are.
-func (e *jsonEntry) name() []byte {
-	s, _ := e.text("name")
-	from := len(e.names)
-	e.names = append(e.names, s...)
-	return slices.Clip(e.names[from:])
 }
 
 func (e *jsonEntry) text(key string) (string, bool) {
