@@ -25,18 +25,6 @@ type indexFile struct {
 	WeightMap map[string]string `json:"weight_map"`
 }
 
-func readIndex(t *testing.T, path string) (x indexFile) {
-	t.Helper()
-	b, err := os.ReadFile(path)
-	if err == nil {
-		err = json.Unmarshal(b, &x)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return x
-}
-
 // TestSafeTensorsShards: every tensor is where the index says, no file is too large, and none has
 // room for the first tensor of the next.
 func TestSafeTensorsShards(t *testing.T) {
@@ -63,7 +51,8 @@ func TestSafeTensorsShards(t *testing.T) {
 // indexed looks at the files that r speaks of without package shard.
 func indexed(t *testing.T, r convert.Result, list []content, most uint64) {
 	t.Helper()
-	index := readIndex(t, r.Path)
+	var index indexFile
+	readJSON(t, r.Path, &index)
 	raw, bytes := uint64(0), uint64(0)
 	for _, c := range list {
 		raw += uint64(len(c.data))

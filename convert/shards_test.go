@@ -57,16 +57,21 @@ type manifestFile struct {
 
 func readManifest(t testing.TB, path string) (m manifestFile) {
 	t.Helper()
+	readJSON(t, path, &m)
+	return m
+}
+
+func readJSON(t testing.TB, path string, v any) {
+	t.Helper()
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	d := json.NewDecoder(strings.NewReader(string(b)))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&m); err != nil {
+	if err := d.Decode(v); err != nil {
 		t.Fatal(err)
 	}
-	return m
 }
 
 // sharded holds a manifest and its files against each other, and against the model that

@@ -303,7 +303,7 @@ func distanceCells(p *survey.Pair) []string {
 	}
 	at := "–"
 	if p.MaxAbs > 0 {
-		at = fmt.Sprint(indexOf(p.MaxAbsAt, p.A.Shape()))
+		at = strings.ReplaceAll(fmt.Sprint(indexOf(p.MaxAbsAt, p.A.Shape())), " ", ", ") // as dump takes it
 	}
 	return []string{real4(p.MaxAbs), at, real4(p.MaxRel), real4(p.RMSE), cosineCell(p.Cosine), grouped(p.Differing)}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"io"
 	"strings"
 
@@ -62,13 +61,13 @@ func writePreview(w io.Writer, s screen, format layout.Format, p *convert.Previe
 func previewGrid(list []convert.Planned) *grid {
 	g := &grid{
 		heading: []string{"name", "dtype", "shape", "size", "from", "size before"},
-		numbers: []bool{false, false, false, true, false, true},
+		numbers: []bool{false, false, true, true, false, true},
 		spare:   []string{"size before", "shape"},
 	}
 	for i := range list {
 		t := &list[i]
 		g.rows = append(g.rows, []string{
-			printable(t.Name), t.To.String(), fmt.Sprint(t.Shape), size(t.Bytes), t.From.String(), size(t.StoredBytes),
+			printable(t.Name), t.To.String(), (&tensorInfo{Shape: t.Shape}).shape(), size(t.Bytes), t.From.String(), size(t.StoredBytes),
 		})
 	}
 	return g

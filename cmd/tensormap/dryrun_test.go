@@ -13,7 +13,7 @@ func TestDryRun(t *testing.T) {
 	out := filepath.Join(dir, "out.apr")
 	r := tensormap("convert", file, out, "--dtype", "f16", "--dry-run")
 	empty(t, dir)
-	for _, want := range []string{"would write  " + out, "format       apr2", "tensors      2", "a.weight  F16    [2 3]  12 B  F32", "b/bias    I16    [4]     8 B  I16", "metadata     apr_version, model_type, architecture, safetensors, quantization"} {
+	for _, want := range []string{"would write  " + out, "format       apr2", "tensors      2", "a.weight  F16      2×3  12 B  F32", "b/bias    I16        4   8 B  I16", "metadata     apr_version, model_type, architecture, safetensors, quantization"} {
 		if !strings.Contains(r.stdout, want) {
 			t.Errorf("no %q in\n%s", want, r.stdout)
 		}

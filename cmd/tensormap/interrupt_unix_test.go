@@ -4,11 +4,9 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -34,6 +32,7 @@ func TestInterrupted(t *testing.T) {
 		{"only that", []string{"convert", model, "OUT.apr", "--dtype", "i8", "--dry-run"}},
 		{"compressing", []string{"convert", model, "OUT.apr", "--compress"}},
 		{"shards", []string{"convert", model, "OUT.apr", "--shard-size", "20MB"}},
+		{"SafeTensors shards", []string{"convert", model, "OUT.safetensors", "--shard-size", "20MB"}},
 		{"split", []string{"split", model, "OUT.apr", "--shard-size", "20MB"}},
 		{"merge", []string{"merge", model, "OUT.apr"}},
 		{"dump", []string{"dump", model, "0", "-o", "OUT"}},
@@ -68,19 +67,9 @@ func interruptInTime(t *testing.T, s syscall.Signal, args []string) {
 
 // interrupt reports whether the command ended because it was asked to.
 func interrupt(t *testing.T, s syscall.Signal, args []string, after time.Duration) bool {
-	dir, ready := t.TempDir(), t.TempDir()
-	// The profile's temporary file tells that the command has begun.
-	args = append(inDirectory(dir, args), "--cpuprofile", filepath.Join(ready, "profile"))
-	cmd := exec.Command(os.Args[0], args...)
-	cmd.Env = append(os.Environ(), asCommand+"=1")
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	watchdog := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
-	defer watchdog.Stop()
-	waitForFile(t, ready)
+	dir := t.TempDir()
+	args = inDirectory(dir, args)
+	cmd, stderr := begin(t, t.TempDir(), append([]string{os.Args[0]}, args...))
 	time.Sleep(after)
 	if err := cmd.Process.Signal(s); err != nil {
 		t.Fatal(err)
@@ -90,9 +79,8 @@ func interrupt(t *testing.T, s syscall.Signal, args []string, after time.Duratio
 		return false
 	}
 	empty(t, dir)
-	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != exitFailed {
-		t.Errorf("%q %v after %v: %v, want status %d\n%s", args, s, after, err, exitFailed, stderr.String())
+	if !failed(err) {
+		t.Errorf("%q %v after %v: %v, want status %d\n%s", args, s, after, err, exitFailed, stderr)
 	}
 	if stderr.Len() == 0 {
 		return false

@@ -214,7 +214,7 @@ scalar scalar → 1×1 – – – – – – –
 zeros equal values, other bits 0 – 0 0 1.000000 0 0
 extreme only in A – – – – – – –
 u8 U8 → F32, equal values 0 – 0 0 1.000000 0 0
-ids 1×512 → 512, values 1 [0 300] 0.003322 0.04419 1.000000 1 0
+ids 1×512 → 512, values 1 [0, 300] 0.003322 0.04419 1.000000 1 0
 f4 bytes – – – – – – –
 new only in B – – – – – – –
 31 tensors: 15 identical, 14 differ, 1 only in A, 1 only in B`)
