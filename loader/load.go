@@ -164,13 +164,13 @@ func (r *run) read(ctx context.Context) error {
 	if v, ok := r.file.reader.(vectorReader); ok {
 		return v.ReadVector(ctx, r.vector(), int64(r.off))
 	}
-	off := r.off
+	off, f := r.off, r.file.during(ctx)
 	for _, p := range r.buffers {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		off += p.gap
-		if err := r.file.readFull(p.b, off); err != nil {
+		if err := f.readFull(p.b, off); err != nil {
 			return err
 		}
 		off += uint64(len(p.b))

@@ -132,6 +132,16 @@ func (in input) readAt(p []byte, off int64) (n int, err error) {
 	return in.r.ReadAt(p, off)
 }
 
+// during is f, whose reads end with ctx where they are by a reader of the caller's.
+func (f *file) during(ctx context.Context) *file {
+	if f.reader == nil {
+		return f
+	}
+	bound := *f
+	bound.mapping = mmapio.FromReaderAt(input{ctx, f.path, f.reader}, int64(f.mapping.Size()))
+	return &bound
+}
+
 // closers are readers to be closed, where they can be.
 type closers struct {
 	mu   sync.Mutex

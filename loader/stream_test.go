@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -437,5 +439,48 @@ func TestReaderTensorBytes(t *testing.T) {
 	}
 	if err := m.Prefetch(t.Context(), "small"); err != nil {
 		t.Error(err)
+	}
+}
+
+// byContext is a distant that cannot fill several buffers at once.
+type byContext struct{ d *distant }
+
+func (r byContext) ReadAt(p []byte, off int64) (int, error) { return r.d.ReadAt(p, off) }
+
+func (r byContext) ReadAtContext(ctx context.Context, p []byte, off int64) (int, error) {
+	return r.d.ReadAtContext(ctx, p, off)
+}
+
+// TestReadsAreCancelled: what takes a context ends with it, even if nobody ever answers.
+func TestReadsAreCancelled(t *testing.T) {
+	d := newDistant("far", lz4File(t, compressible("a", layout.U8, 300_000)))
+	m, err := loader.OpenReaderAt(t.Context(), byContext{d}, d.size, nil)
+	m = opened(t, m, err)
+	for name, work := range map[string]func(ctx context.Context) error{
+		"Prefetch": func(ctx context.Context) error { return m.Prefetch(ctx, "a") },
+		"Verify":   func(ctx context.Context) error { _, err := m.Verify(ctx, nil); return err },
+	} {
+		// The reads of a whole run, and then one after the other is the one that hangs.
+		var reads, last atomic.Int64
+		last.Store(math.MaxInt64)
+		d.before = func(ctx context.Context) error {
+			if reads.Add(1) < last.Load() {
+				return nil
+			}
+			return hang(ctx)
+		}
+		if err := work(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for i := reads.Load(); i > 0; i-- {
+			m.Release()
+			reads.Store(0)
+			last.Store(i)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+			if err := work(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: read %d: %v", name, i, err)
+			}
+			cancel()
+		}
 	}
 }

@@ -74,6 +74,9 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 		opts = &VerifyOptions{}
 	}
 	v := verifier{ctx: ctx, model: m, progress: opts.Progress, workers: opts.Workers, findings: make([][]Finding, len(m.files)), checked: make(map[string]bool)}
+	for i := range m.files {
+		v.files = append(v.files, m.files[i].during(ctx))
+	}
 	if v.workers <= 0 {
 		v.workers = m.verifiers()
 	}
@@ -100,6 +103,7 @@ func (m *Model) verifiers() int {
 type verifier struct {
 	ctx      context.Context
 	model    *Model
+	files    []*file // the model's, whose reads end with ctx
 	progress func(done, total uint64)
 	workers  int
 	report   Report
@@ -133,7 +137,7 @@ func (v *verifier) check(names ...string) {
 }
 
 func (v *verifier) find(file int, f layout.Finding) {
-	v.findings[file] = append(v.findings[file], Finding{v.model.files[file].path, f})
+	v.findings[file] = append(v.findings[file], Finding{v.files[file].path, f})
 }
 
 // malformed reports err as a finding if it is about the file's content, rather than about
@@ -149,16 +153,15 @@ func (v *verifier) malformed(file int, err error) bool {
 
 // audit checks all that needs no checksum, and collects these.
 func (v *verifier) audit() error {
-	for i := range v.model.files {
-		f := &v.model.files[i]
+	for i, f := range v.files {
 		if err := v.file(i, f); err != nil {
 			return fmt.Errorf("%s: %w", f.path, err)
 		}
 	}
-	if len(v.model.files) > 1 {
+	if len(v.files) > 1 {
 		v.check("shards")
 	}
-	if v.compressed = v.model.compressed(); len(v.compressed) > 0 {
+	if v.compressed = v.tensors(layout.LZ4); len(v.compressed) > 0 {
 		v.check("blocks")
 	}
 	for _, s := range v.sums {
@@ -231,9 +234,9 @@ func (v *verifier) compare() {
 		args := []any{s.Want, s.Offset, s.Offset + s.Size, got}
 		if s.of != s.in {
 			format = "%s should have %08x, but has %08x"
-			args = []any{v.model.files[s.of].path, s.Want, got}
+			args = []any{v.files[s.of].path, s.Want, got}
 		}
-		v.find(s.in, layout.Finding{FormatError: layout.Errorf(v.model.files[s.in].index.Format, s.At, s.Field, layout.ErrChecksum, format, args...)})
+		v.find(s.in, layout.Finding{FormatError: layout.Errorf(v.files[s.in].index.Format, s.At, s.Field, layout.ErrChecksum, format, args...)})
 	}
 }
 
@@ -288,7 +291,7 @@ func cut(pieces []piece, file int, sums []sum) []piece {
 
 // plan finds out what there is to read.
 func (v *verifier) plan() {
-	byFile := make([][]sum, len(v.model.files))
+	byFile := make([][]sum, len(v.files))
 	for _, s := range v.sums {
 		byFile[s.of] = append(byFile[s.of], s)
 	}
@@ -324,7 +327,7 @@ func (v *verifier) compute() error {
 }
 
 func (v *verifier) read(r *chunkReader, p *piece) error {
-	f := &v.model.files[p.file]
+	f := v.files[p.file]
 	err := v.ctx.Err()
 	if err == nil {
 		err = mmapio.Guard(func() error {

@@ -21,11 +21,11 @@ type blockCheck struct {
 	bad   map[*layout.Tensor]*layout.FormatError
 }
 
-// compressed are the tensors whose blocks are to be checked.
-func (m *Model) compressed() (tensors []Tensor) {
-	for i := range m.tensors {
-		if m.tensors[i].Encoding == layout.LZ4 {
-			tensors = append(tensors, m.tensor(i, nil))
+// tensors are those that are stored so, in the order in which they are.
+func (v *verifier) tensors(e layout.Encoding) (tensors []Tensor) {
+	for i := range v.model.tensors {
+		if desc := &v.model.tensors[i]; desc.Encoding == e {
+			tensors = append(tensors, Tensor{desc, v.files[desc.File], nil})
 		}
 	}
 	sortStored(tensors)
