@@ -53,16 +53,17 @@ func special(w uint64) uint64 {
 	return ((w ^ '"'*ones - ones) | (w ^ '\\'*ones - ones) | (w - ' '*ones)) &^ w & high
 }
 
+// notUTF8 is the error about t, which begins at start. By now t may be valid: the header may
+// be mapped, and change.
 func (s *scanner) notUTF8(start int, t []byte) error {
-	at := 0
-	for {
+	for at := 0; at < len(t); {
 		r, n := utf8.DecodeRune(t[at:])
-		if r == utf8.RuneError && n <= 1 {
-			break
+		if r == utf8.RuneError && n == 1 {
+			return s.errorf(start+at, layout.ErrInvalid, "string is not valid UTF-8: byte %#02x", t[at])
 		}
 		at += n
 	}
-	return s.errorf(start+at, layout.ErrInvalid, "string is not valid UTF-8: byte %#02x", t[at])
+	return s.errorf(start, layout.ErrInvalid, "string is not valid UTF-8")
 }
 
 // escaped reads a string with escapes, from start behind its opening quote, or says why
