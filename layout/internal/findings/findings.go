@@ -25,7 +25,9 @@ type field struct {
 	name    string
 	warning bool
 	n       int
-	more    uint64 // where the first one is that is not listed
+	// Of the first one that is not listed: where it is, and its sentinel.
+	at  uint64
+	err error
 }
 
 // New is an empty list for a file of a format.
@@ -34,21 +36,21 @@ func New(f layout.Format) List { return List{format: f} }
 // Fail adds what must not be, which err says: nothing where err is nil. As all errors of
 // decoders about a file it is a *[layout.FormatError].
 func (l *List) Fail(err error) {
-	if e, ok := errors.AsType[*layout.FormatError](err); ok && l.room(e.Field, false, e.Offset) {
+	if e, ok := errors.AsType[*layout.FormatError](err); ok && l.room(e.Field, false, e.Offset, e.Err) {
 		l.all = append(l.all, layout.Finding{FormatError: e})
 	}
 }
 
 // Warn adds what is odd but breaks no promise.
 func (l *List) Warn(at uint64, field string, sentinel error, format string, args ...any) {
-	if l.room(field, true, at) {
+	if l.room(field, true, at, sentinel) {
 		e := layout.Errorf(l.format, at, field, sentinel, format, args...)
 		l.all = append(l.all, layout.Finding{FormatError: e, Warning: true})
 	}
 }
 
 // room counts a finding at offset at, and reports whether it is to be listed.
-func (l *List) room(name string, warning bool, at uint64) bool {
+func (l *List) room(name string, warning bool, at uint64, err error) bool {
 	i := slices.IndexFunc(l.fields, func(f field) bool { return f.name == name && f.warning == warning })
 	if i < 0 {
 		i = len(l.fields)
@@ -56,7 +58,7 @@ func (l *List) room(name string, warning bool, at uint64) bool {
 	}
 	f := &l.fields[i]
 	if f.n++; f.n == most+1 {
-		f.more = at
+		f.at, f.err = at, err
 	}
 	return f.n <= most
 }
@@ -67,7 +69,7 @@ func (l *List) All() []layout.Finding {
 	all := l.all
 	for _, f := range l.fields {
 		if f.n > most {
-			e := layout.Errorf(l.format, f.more, f.name, layout.ErrInvalid, "%d more like the %d listed", f.n-most, most)
+			e := layout.Errorf(l.format, f.at, f.name, f.err, "%d more like the %d listed", f.n-most, most)
 			all = append(all, layout.Finding{FormatError: e, Warning: f.warning})
 		}
 	}

@@ -50,15 +50,15 @@ func TestMost(t *testing.T) {
 	if got := l.All(); len(got) != 2*most+1 {
 		t.Fatalf("%d findings", len(got))
 	}
-	l.Warn(1000, "name", layout.ErrInvalid, "odd")
+	l.Warn(1000, "name", layout.ErrUnsupported, "odd")
 	l.Warn(1001, "name", layout.ErrInvalid, "odd")
 	for range 2 { // to ask is not to add
 		got := l.All()
 		if rest := shown(got[2*most:]); rest != "size@7 name@1000" {
 			t.Fatalf("at the end: %s", rest)
 		}
-		if last := got[len(got)-1]; last.Reason != "2 more like the 100 listed" {
-			t.Errorf("the last says %q", last.Reason)
+		if last := got[len(got)-1]; last.Reason != "2 more like the 100 listed" || last.Err != layout.ErrUnsupported || !last.Warning {
+			t.Errorf("the last is %v", last)
 		}
 	}
 	l.Fail(layout.Errorf(layout.TSM, 2000, "name", layout.ErrInvalid, "bad"))
