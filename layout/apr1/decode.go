@@ -21,17 +21,17 @@ type File struct {
 }
 
 var (
-	_ layout.Decoder    = Decode
+	_ layout.File       = (*File)(nil)
 	_ layout.Summarizer = (*File)(nil)
 )
 
 // Decode reads header and index of an APR1 file, and the head of its vocabulary and
-// filterbank sections. The File it returns is a *[File]. A nil lim means the defaults.
+// filterbank sections. A nil lim means the defaults.
 //
 // Errors are *[layout.FormatError]s. Those about an index entry have the offset where the
 // entry, or the field, starts; those about the JSON index of the container JSON have the
 // offset where the index starts, unless they are about its syntax.
-func Decode(in layout.Input, lim *layout.Limits) (layout.File, error) {
+func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	size := in.Size()
 	head, err := layout.Region(in, layout.APR1, 0, "magic", 0, min(lateHeadSize, size))
 	if err != nil {

@@ -145,7 +145,7 @@ func jsonFile(metadata, index string, n int, data string) layout.Bytes {
 func TestDecodeJSONErrors(t *testing.T) {
 	entry := func(s string) layout.Bytes { return jsonFile("{}", "["+s+"]", 1, "abcd") }
 	const good = `{"name":"a","dtype":"F32","shape":[1],"offset":0,"size":4}`
-	if f, err := Decode(entry(good), nil); err != nil || f.(*File).Container != JSON {
+	if f, err := Decode(entry(good), nil); err != nil || f.Container != JSON {
 		t.Fatalf("%v, %v", f, err)
 	}
 	checkRefused(t, []refusal{
@@ -199,7 +199,7 @@ func TestLimits(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		f.(*File).lim.HeaderBytes = 6
+		f.lim.HeaderBytes = 6
 		if _, err := f.Metadata(data); !errors.Is(err, layout.ErrLimit) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // checkPromises: checksums can be listed of all that opens, and scales are finite.
-func checkPromises(t testing.TB, f layout.File, _ layout.Bytes, got *layouttest.Answers) {
+func checkPromises(t testing.TB, f *File, _ layout.Bytes, got *layouttest.Answers) {
 	t.Helper()
 	if len(got.Checksums) != 1 {
 		t.Errorf("checksums %v", got.Checksums)
@@ -30,8 +30,8 @@ func TestTruncated(t *testing.T) {
 	for _, name := range small {
 		data := fixture(t, name)
 		for n, cut := range layouttest.Prefixes(data) {
-			f, ok := format.Use(t, cut).(*File)
-			if ok && f.Container != JSON { // whose data may be empty
+			f := format.Use(t, cut)
+			if f != nil && f.Container != JSON { // whose data may be empty
 				t.Errorf("%s: the first %d of %d bytes open", name, n, len(data))
 			}
 		}
@@ -68,7 +68,7 @@ func TestBoundedAllocation(t *testing.T) {
 	decode, all := layouttest.Bound{PerByte: 4, Fixed: 16 << 10}, layouttest.Bound{PerByte: 24, Fixed: 16 << 10}
 	for _, name := range []string{"f32", "int8", "late", "json_whisper", "merges"} {
 		for _, damaged := range layouttest.Overwritten(fixture(t, name), 1, 0x01, 0x7f, 0xff) {
-			var f layout.File
+			var f *File
 			var err error
 			decode.Check(t, name, len(damaged), func() { f, err = Decode(damaged, nil) })
 			if err == nil {
@@ -136,7 +136,7 @@ func TestUnreadable(t *testing.T) {
 					t.Errorf("%s, %d: %v", name, from, finding)
 				}
 			}
-			if _, err := f.(*File).Summary(in); err != nil && !errors.Is(err, layouttest.ErrDisk) {
+			if _, err := f.Summary(in); err != nil && !errors.Is(err, layouttest.ErrDisk) {
 				t.Errorf("%s, %d: Summary: %v", name, from, err)
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tensormap/tensormap/layout"
 )
 
 // The sums were computed by numpy from what the writers were given.
@@ -67,4 +66,3 @@ func TestMegabytes(t *testing.T) {
 	}
 }
 
-var _ layout.Summarizer = (*File)(nil)

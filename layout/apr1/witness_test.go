@@ -16,7 +16,7 @@ import (
 
 // format is what all tests of the package decode. What is said of the fixtures has the program
 // that wrote them said, or its reader.
-var format = layouttest.Format[layout.File]{
+var format = layouttest.Format[*File]{
 	ID: layout.APR1, Decode: Decode, Dir: "../../testdata/apr1", Ext: ".apr", Least: 50,
 	Normal: binary32, Promises: checkPromises,
 }
@@ -34,10 +34,10 @@ func binary32(metadata any) {
 
 func fixture(t testing.TB, name string) layout.Bytes { return format.Read(t, name) }
 
-func mustDecode(t testing.TB, in layout.Input) *File { return format.MustDecode(t, in).(*File) }
+func mustDecode(t testing.TB, in layout.Input) *File { return format.MustDecode(t, in) }
 
 func TestWitness(t *testing.T) {
-	format.Witness(t, func(t *testing.T, f layout.File, data layout.Bytes, _ string) {
+	format.Witness(t, func(t *testing.T, f *File, data layout.Bytes, _ string) {
 		sums, err := f.Checksums(data)
 		end := data.Size() - 4
 		if err != nil || len(sums) != 1 || sums[0] != (layout.Checksum{Field: "crc32", At: end, Size: end, Want: le.Uint32(data[end:])}) {
