@@ -3,7 +3,6 @@ package apr1
 import (
 	"strings"
 	"testing"
-
 )
 
 // The sums were computed by numpy from what the writers were given.
@@ -65,4 +64,3 @@ func TestMegabytes(t *testing.T) {
 		}
 	}
 }
-
