@@ -217,7 +217,7 @@ func (c *comparison) verdict(stderr io.Writer, err error) error {
 	if c.counts.Damaged > 0 {
 		return errReported
 	}
-	return fmt.Errorf("%s and %s differ: %s", c.pathA, c.pathB, c.summary())
+	return fmt.Errorf("%s and %s differ: %s (%s in %s, %s)", c.pathA, c.pathB, c.summary(), size(c.bytes), duration(c.took), speed(c.bytes, c.took))
 }
 
 func (c *comparison) summary() string {

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/mmapio"
 )
@@ -63,7 +65,7 @@ func dumpCommand() *cobra.Command {
 		Args:  operands("FILE", "TENSOR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.explicit = cmd.Flags().Changed("as")
-			return dump(cmd.Context(), cmd.OutOrStdout(), args[0], args[1], &opts)
+			return dump(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], args[1], &opts)
 		},
 		ValidArgsFunction:     completeTensor,
 		DisableFlagsInUseLine: true,
@@ -74,7 +76,7 @@ func dumpCommand() *cobra.Command {
 	return cmd
 }
 
-func dump(ctx context.Context, stdout io.Writer, path, name string, opts *dumpOptions) error {
+func dump(ctx context.Context, stdout, stderr io.Writer, path, name string, opts *dumpOptions) error {
 	onScreen := opts.out == "" && isTerminal(stdout)
 	if _, _, slice := cutName(name); onScreen && !opts.showable(slice) {
 		return errNotShowable
@@ -113,7 +115,45 @@ func dump(ctx context.Context, stdout io.Writer, path, name string, opts *dumpOp
 	if err := checkOutput(opts.out, m); err != nil {
 		return err
 	}
-	return writeFile(opts.out, write)
+	return dumpToFile(stderr, opts.out, opts.bytes(t, p), write)
+}
+
+// dumpToFile says how far it is, of so many bytes where these are known, and what it has done.
+func dumpToFile(stderr io.Writer, path string, total uint64, write func(io.Writer) error) error {
+	bar := newProgress(stderr, "writing")
+	begun := time.Now()
+	wrote := uint64(0)
+	err := writeFile(path, func(w io.Writer) error {
+		return write(tallied{w, func(n int) {
+			if wrote += uint64(n); total > 0 {
+				bar.update(min(wrote, total), total) // a header may come on top
+			}
+		}})
+	})
+	took := time.Since(begun)
+	bar.clear()
+	if err == nil {
+		fmt.Fprintf(stderr, "%s: wrote %s in %s, %s\n", printable(path), size(wrote), duration(took), speed(wrote, took))
+	}
+	return err
+}
+
+// bytes is how many there will be, but for a header: 0 of text.
+func (opts *dumpOptions) bytes(t loader.Tensor, p *part) uint64 {
+	elements, each := t.Elements(), uint64(4)
+	if p != nil {
+		elements, _ = layout.Elements(p.shape())
+	}
+	_, typed := npyTypes[t.DType()]
+	switch as := opts.as.value; {
+	case as == "text":
+		return 0
+	case as == "raw" && p == nil:
+		return t.RawBytes()
+	case as == "raw", as == "npy" && typed:
+		each = uint64(t.DType().BlockBytes())
+	}
+	return elements * each
 }
 
 var errNotShowable = usageError{errors.New("a terminal cannot show binary data: " +

@@ -61,6 +61,18 @@ type readerGone struct{ error }
 
 func (e readerGone) Unwrap() error { return e.error }
 
+// tallied says how much is written.
+type tallied struct {
+	w     io.Writer
+	wrote func(n int)
+}
+
+func (c tallied) Write(b []byte) (int, error) {
+	n, err := c.w.Write(b)
+	c.wrote(n)
+	return n, err
+}
+
 // pieces passes large writes on in parts, so that an interrupt is noticed between them.
 type pieces struct {
 	ctx context.Context
