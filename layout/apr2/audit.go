@@ -80,12 +80,7 @@ func (a *audit) alignment(promised bool) {
 		if t.Stored == 0 || t.Offset%align == 0 {
 			continue
 		}
-		err := errorf(t.Offset, "offset", layout.ErrMisaligned, "tensor %s: %d is no multiple of %d", layout.Quote(t.Name), t.Offset, align)
-		if promised {
-			a.Fail(err)
-		} else {
-			a.Warn(err.Offset, err.Field, err.Err, "%s", err.Reason)
-		}
+		a.Add(errorf(t.Offset, "offset", layout.ErrMisaligned, "tensor %s: %d is no multiple of %d", layout.Quote(t.Name), t.Offset, align), !promised)
 	}
 }
 

@@ -33,15 +33,22 @@ type field struct {
 // New is an empty list for a file of a format.
 func New(f layout.Format) List { return List{format: f} }
 
-// Fail adds what must not be, which err says: nothing where err is nil. As all errors of
-// decoders about a file it is a *[layout.FormatError].
-func (l *List) Fail(err error) {
-	if e, ok := errors.AsType[*layout.FormatError](err); ok && l.room(e.Field, false, e.Offset, e.Err) {
-		l.all = append(l.all, layout.Finding{FormatError: e})
+// Add adds a finding.
+func (l *List) Add(e *layout.FormatError, warning bool) {
+	if l.room(e.Field, warning, e.Offset, e.Err) {
+		l.all = append(l.all, layout.Finding{FormatError: e, Warning: warning})
 	}
 }
 
-// Warn adds what is odd but breaks no promise.
+// Fail adds what must not be, which err says: nothing where err is nil. As all errors of
+// decoders about a file it is a *[layout.FormatError].
+func (l *List) Fail(err error) {
+	if e, ok := errors.AsType[*layout.FormatError](err); ok {
+		l.Add(e, false)
+	}
+}
+
+// Warn adds what is odd but breaks no promise. The reason is put together only if it is listed.
 func (l *List) Warn(at uint64, field string, sentinel error, format string, args ...any) {
 	if l.room(field, true, at, sentinel) {
 		e := layout.Errorf(l.format, at, field, sentinel, format, args...)
