@@ -24,7 +24,8 @@ type Options struct {
 	// platform does not tell.
 	TensorBytes int64
 	// NoMap reads the file on demand into the heap instead of mapping it: for file
-	// systems where a page fault may hang or kill. Platforms that cannot map always
+	// systems where a page fault may hang or kill. A file that has shrunk is then
+	// io.ErrUnexpectedEOF rather than mmapio.ErrFault. Platforms that cannot map always
 	// do this.
 	NoMap bool
 }

@@ -70,8 +70,8 @@
 //
 // # Platforms
 //
-// On Unix systems [Map] maps. On Windows, Plan 9 and WebAssembly it behaves as
-// [OpenReader], whose slices are copies on 64-byte boundaries. Files are
+// On Unix systems [Map] maps. On Windows, Plan 9 and WebAssembly its slices are
+// copies on 64-byte boundaries, as those of [OpenReader] are everywhere. Files are
 // little-endian: on a big-endian machine View refuses elements wider than a
 // byte, and [Copy] swaps.
 package mmapio

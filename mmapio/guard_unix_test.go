@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"strings"
@@ -148,9 +149,9 @@ func TestCallsOnTruncatedFile(t *testing.T) {
 	for _, opener := range []struct {
 		name string
 		open func(string) (*Mapping, error)
-	}{{"Map", Map}, {"OpenReader", OpenReader}} {
+	}{{"Map", Map}, {"openMapped", openMapped}} {
 		t.Run(opener.name, func(t *testing.T) {
-			if opener.name == "OpenReader" && runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
+			if opener.name == "openMapped" && runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
 				t.Skip("x/exp/mmap does not map here")
 			}
 			m, path, content := truncated(t, opener.open)
@@ -173,6 +174,22 @@ func TestCallsOnTruncatedFile(t *testing.T) {
 	}
 }
 
+// TestReaderOnTruncatedFile: what is read by system calls is short, and no fault.
+func TestReaderOnTruncatedFile(t *testing.T) {
+	page := os.Getpagesize()
+	m, path, content := truncated(t, OpenReader)
+	p := make([]byte, page)
+	n, err := m.ReadAt(p, int64(page-9))
+	if n != 10 || !errors.Is(err, io.ErrUnexpectedEOF) || !bytes.Equal(p[:n], content[page-9:page+1]) || !strings.Contains(err.Error(), path) {
+		t.Errorf("ReadAt across the end: %d, %v", n, err)
+	}
+	for _, r := range [][2]uint64{{uint64(3*page + 5), 100}, {0, m.Size()}} {
+		if _, err := m.Slice(r[0], r[1]); !errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, ErrFault) {
+			t.Errorf("%d: %v", r, err)
+		}
+	}
+}
+
 // TestReaderLeavesFaultsOfTheBuffer reads into memory that cannot be written.
 func TestReaderLeavesFaultsOfTheBuffer(t *testing.T) {
 	b, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ, unix.MAP_ANON|unix.MAP_PRIVATE)
@@ -180,9 +197,9 @@ func TestReaderLeavesFaultsOfTheBuffer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Munmap(b)
-	for name, open := range map[string]func(string) (*Mapping, error){"Map": Map, "OpenReader": OpenReader} {
+	for name, open := range map[string]func(string) (*Mapping, error){"Map": Map, "openMapped": openMapped} {
 		m := must(t)(open(writeFile(t, noise(100))))
-		if name == "OpenReader" && runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
+		if name == "openMapped" && runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
 			continue
 		}
 		if v := recovered(func() { m.ReadAt(b, 0) }); v == nil {

@@ -26,9 +26,19 @@ func TestMapLeavesNothing(t *testing.T) {
 	}
 
 	m = must(t)(OpenReader(path))
+	if inMaps(t, path) {
+		t.Error("OpenReader has mapped the file")
+	}
+	if _, err := m.Slice(0, 5000); err != nil || inMaps(t, path) {
+		t.Errorf("mapped to be read, or %v", err)
+	}
 	m.Close()
-	if inMaps(t, path) || isOpen(t, path) {
+	if isOpen(t, path) {
 		t.Error("OpenReader's file is still there after Close")
+	}
+	must(t)(openMapped(path)).Close()
+	if inMaps(t, path) || isOpen(t, path) {
+		t.Error("openMapped's file is still there after Close")
 	}
 }
 

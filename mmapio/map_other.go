@@ -10,9 +10,9 @@ import (
 // canMap says what Map and MapFile do on this platform.
 const canMap = false
 
-// Map opens a file to be read on demand, as OpenReader does.
+// Map opens a file to be read on demand: Slice returns copies, as OpenReader's.
 func Map(path string) (*Mapping, error) {
-	return OpenReader(path)
+	return openMapped(path)
 }
 
 // MapFile returns a Mapping of the whole of an open file, wherever its position

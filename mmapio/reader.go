@@ -6,9 +6,26 @@ import (
 	"golang.org/x/exp/mmap"
 )
 
-// OpenReader opens a file to be read on demand: Slice returns copies, on every
-// platform.
+// OpenReader opens a file to be read on demand, by system calls, on every
+// platform: Slice returns copies. The file stays open until Close.
 func OpenReader(path string) (*Mapping, error) {
+	if err := checkPath(path); err != nil {
+		return nil, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	size, err := openFileSize(f)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return newMapping(path, uint64(size), &backing{r: f, close: f.Close}), nil
+}
+
+// openMapped is OpenReader through x/exp/mmap.
+func openMapped(path string) (*Mapping, error) {
 	if err := checkPath(path); err != nil {
 		return nil, err
 	}
