@@ -52,6 +52,7 @@
 // beside a Hugging Face model.
 //
 // In SafeTensors, whose metadata are strings, FORMAT safetensors is __metadata__ as it was, and
-// every other key of the above is "apr2.KEY", its value as JSON. Converted back, both are what
-// they were before, and so are tensors in original_tensors.
+// every other key of the above is "apr2.KEY", its value as JSON. So is what an index says that is
+// no string, but that goes into the index again where there is one, with a new total_size.
+// Converted back, all are what they were before, and so are tensors in original_tensors.
 package convert
