@@ -93,6 +93,26 @@ func TestConvertShards(t *testing.T) {
 	}
 }
 
+// TestSafeTensorsShards: to files that Hugging Face's libraries read, and back.
+func TestSafeTensorsShards(t *testing.T) {
+	source := "../../testdata/safetensors/minilm-slice.safetensors"
+	for _, verb := range []string{"convert", "split"} {
+		out, one := filepath.Join(t.TempDir(), "m.safetensors"), filepath.Join(t.TempDir(), "m.safetensors")
+		index := out + ".index.json"
+		r := tensormap(verb, source, out, "--shard-size", "100KB")
+		if r.status != exitDone || !strings.HasPrefix(r.stderr, index+": wrote 6 tensors in 2 shards, ") {
+			t.Fatalf("%s: %+v", verb, r)
+		}
+		if got := fileNames(t, out); !slices.Equal(got, []string{"m-00001-of-00002.safetensors", "m-00002-of-00002.safetensors", "m.safetensors.index.json"}) {
+			t.Errorf("%s: %q", verb, got)
+		}
+		done(t, "verify", index)
+		done(t, "merge", index, one)
+		done(t, "diff", source, one)
+		tensormap(verb, source, one, "--shard-size", "100KB").failsWith(t, one+": exists, and readers would take it")
+	}
+}
+
 // TestShardOutputs: no file of the model that is read is replaced, nor half a model written.
 func TestShardOutputs(t *testing.T) {
 	source := shardFixtures + "apr2/single.apr"
