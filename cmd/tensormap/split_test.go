@@ -100,10 +100,10 @@ func TestSafeTensorsShards(t *testing.T) {
 		out, one := filepath.Join(t.TempDir(), "m.safetensors"), filepath.Join(t.TempDir(), "m.safetensors")
 		index := out + ".index.json"
 		r := tensormap(verb, source, out, "--shard-size", "100KB")
-		if r.status != exitDone || !strings.HasPrefix(r.stderr, index+": wrote 6 tensors in 2 shards, ") {
+		if r.status != exitDone || !strings.HasPrefix(r.stderr, index+": wrote 6 tensors in 3 shards, ") {
 			t.Fatalf("%s: %+v", verb, r)
 		}
-		if got := fileNames(t, out); !slices.Equal(got, []string{"m-00001-of-00002.safetensors", "m-00002-of-00002.safetensors", "m.safetensors.index.json"}) {
+		if got := fileNames(t, out); !slices.Equal(got, []string{"m-00001-of-00003.safetensors", "m-00002-of-00003.safetensors", "m-00003-of-00003.safetensors", "m.safetensors.index.json"}) {
 			t.Errorf("%s: %q", verb, got)
 		}
 		done(t, "verify", index)
