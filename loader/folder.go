@@ -44,10 +44,9 @@ func (d *folder) open(name string, follow bool) (*stored, error) {
 		index: mmapio.FromReaderAt(f, size),
 		done:  func() { f.Close() },
 	}
-	if d.noMap {
+	s.data = mmapio.Lazy(s.path, uint64(size), e.reopen)
+	if d.noMap || !s.data.Aliased() { // which would keep the file open
 		s.data = mmapio.FromReaderAt(e, size)
-	} else {
-		s.data = mmapio.Lazy(s.path, uint64(size), e.reopen)
 	}
 	return s, nil
 }
