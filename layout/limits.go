@@ -5,7 +5,7 @@ import "math"
 // Limits caps what a decoder accepts, so that a hostile file costs no more than the
 // user allows. A nil *Limits, and every zero field, means the default named beside it.
 type Limits struct {
-	HeaderBytes uint64 // JSON headers and metadata: 100,000,000, the SafeTensors cap
+	HeaderBytes uint64 // what describes the tensors, and metadata: 100,000,000, the SafeTensors cap
 	Tensors     uint64 // tensors in one file: 16,777,216; never more than 2,147,483,647
 	NameBytes   uint64 // one tensor name: 65,535, the most that APR2 can hold
 	Rank        uint64 // dimensions of one tensor: 64

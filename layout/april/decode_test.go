@@ -248,6 +248,8 @@ func TestLimits(t *testing.T) {
 	if _, err := Decode(data, &layout.Limits{Tensors: 5, NameBytes: 16, Rank: 2}); err != nil {
 		t.Error(err)
 	}
+	_, err := Decode(data, &layout.Limits{Tensors: 1})
+	format.CheckError(t, err, layout.ErrLimit, "initializer", uint64(good().network(0)+2+2+2+len(a)), "more than 1 tensors")
 	m := good()
 	m.name = "nine byte"
 	data = m.assemble()

@@ -114,6 +114,9 @@ func (r *reader) graph(w *wire, n *Network, graph Entry) {
 
 // initializer reads the TensorProto that is w's record.
 func (r *reader) initializer(w *wire, role string) {
+	if most := r.lim.Tensors; uint64(len(r.found)) >= most {
+		w.fail(w.rec.at, "initializer", layout.ErrLimit, "more than %d tensors", most)
+	}
 	t := tensorProto{wire: w, r: r, start: w.at, end: w.rec.end, name: len(r.names), dims: len(r.dims)}
 	r.names = append(grow(r.names, len(role)+1), role...)
 	r.names = append(r.names, '/')

@@ -11,7 +11,7 @@ import (
 // layers reads the layers of a section.
 func (d *decoder) layers(c *layout.Cursor, s *Section) {
 	s.firstLayer = len(d.file.layers)
-	n := d.count(c, "layer_count", minLayer(d.file.version))
+	n := d.count(c, "layer_count", len(d.file.layers), minLayer(d.file.version))
 	for i := uint64(0); i < n && c.Err() == nil; i++ {
 		d.layer(c)
 	}
@@ -24,7 +24,7 @@ func (d *decoder) layer(c *layout.Cursor) {
 	if d.file.version == 1 {
 		l.quant = layout.Quant{Scale: c.F32("scale"), Zero: c.I64("offset")}
 	}
-	n := d.count(c, "param_count", minArray(d.file.version))
+	n := d.count(c, "param_count", d.arrays.n, minArray(d.file.version))
 	integers := false
 	for i := uint64(0); i < n && c.Err() == nil; i++ {
 		integers = d.array(c).Kind() == layout.KindInt || integers

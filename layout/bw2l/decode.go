@@ -39,11 +39,12 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 // decoder goes over the file once and notes what is there. Only then is it known how many
 // tensors there are, and the index can be built.
 type decoder struct {
-	file   *File
-	in     layout.Input
-	arrays arrayList // of all sections
-	shapes []uint64  // of arrays, one after another
-	prefix uint64    // bytes that names of tensors repeat of names of sections
+	file    *File
+	in      layout.Input
+	arrays  arrayList // of all sections
+	shapes  []uint64  // of arrays, one after another
+	records uint64    // bytes that sections, layers and arrays take at least without what is in them
+	prefix  uint64    // bytes that names of tensors repeat of names of sections
 }
 
 func (d *decoder) walk() error {
@@ -56,7 +57,7 @@ func (d *decoder) walk() error {
 		c.Fail(uint64(len(magic)), "version", layout.ErrUnsupported, "%d, but only 1 and 2 are known", v)
 	}
 	d.file.name = skip(&c, "name", uint64(c.U8("name")))
-	n := d.count(&c, "section_count", minSection)
+	n := d.count(&c, "section_count", 0, minSection)
 	seen := make(map[string]struct{}) // which grows with what is there, not with n
 	for range n {
 		if err := d.section(&c, seen); err != nil {
@@ -128,17 +129,25 @@ func (d *decoder) contents(s *Section, sizeAt uint64) error {
 // the file has but once.
 const namesPerByte = 4
 
-// count reads how many records of at least size bytes follow.
-func (d *decoder) count(c *layout.Cursor, field string, size uint64) uint64 {
+// count reads how many records of at least size bytes follow, of which the file has had so
+// many. They are limited because a file may be far longer than what it takes on disk: its holes
+// read as zeros, and 16 of these are a layer.
+func (d *decoder) count(c *layout.Cursor, field string, had int, size uint64) uint64 {
 	at := c.Offset()
 	n := c.U64(field)
-	if most := d.file.lim.Tensors; c.Fits(at, field, n, size) && n > most {
-		c.Fail(at, field, layout.ErrLimit, "%d, more than %d", n, most)
-	}
-	if c.Err() != nil {
+	if !c.Fits(at, field, n, size) {
 		return 0
 	}
-	return n
+	d.records += n * size // Fits has compared that with the file
+	switch lim := &d.file.lim; {
+	case uint64(had)+n > lim.Tensors:
+		c.Fail(at, field, layout.ErrLimit, "%d, more than %d", uint64(had)+n, lim.Tensors)
+	case d.records > lim.HeaderBytes:
+		c.Fail(at, field, layout.ErrLimit, "with these %d, sections, layers and arrays take more than %d bytes without what is in them", n, lim.HeaderBytes)
+	default:
+		return n
+	}
+	return 0
 }
 
 // skip steps over n bytes and says where they are.

@@ -147,6 +147,9 @@ func TestLimits(t *testing.T) {
 	sections := file(1, section("x", "data", ""), section("y", "data", ""), section("z", "data", ""))
 	arrays := file(1, section("x", "layers", layers(layer1("", 1, 0, array("i8", 0, nil, ""), array("i8", 0, nil, "")))),
 		section("y", "array", array("i8", 0, nil, "")))
+	const aSection, aLayer, anArray = 18, 16, 12 // the least they take in version 2
+	empty := array("i8", 0, []uint64{}, "")
+	twice := file(2, section("x", "layers", layers(layer2(""), layer2("", empty))), section("y", "layers", layers(layer2("", empty, empty))))
 	ranks := file(2, section("x", "array", array("i8", 1, []uint64{1, 1, 1}, "1")))
 	for _, test := range []struct {
 		data  layout.Bytes
@@ -157,6 +160,11 @@ func TestLimits(t *testing.T) {
 		{sections, layout.Limits{Tensors: 2}, "section_count"},
 		{arrays, layout.Limits{Tensors: 3}, ""},
 		{arrays, layout.Limits{Tensors: 2}, "tensor_count"},
+		{twice, layout.Limits{Tensors: 3}, ""},
+		{twice, layout.Limits{Tensors: 2}, "layer_count"},
+		{twice, layout.Limits{HeaderBytes: 2*aSection + 3*aLayer + 3*anArray}, ""},
+		{twice, layout.Limits{HeaderBytes: 2*aSection + 3*aLayer + 3*anArray - 1}, "param_count"},
+		{twice, layout.Limits{HeaderBytes: 2*aSection + 3*aLayer + anArray - 1}, "layer_count"},
 		{arrays, layout.Limits{NameBytes: 5}, ""},
 		{arrays, layout.Limits{NameBytes: 4}, "name"},
 		{ranks, layout.Limits{Rank: 3}, ""},

@@ -48,6 +48,10 @@ func TestErrors(t *testing.T) {
 			layout.ErrLimit, "#name", head + 17, "4 bytes, more than 3"},
 		{"tensor's name past the limit", build(1).node("nam", "o", 1).param("p", 1).tensor(1, 1).inputs(), layout.Limits{NameBytes: 4},
 			layout.ErrLimit, "name", head + 59, "5 bytes, more than 4"},
+		{"nodes past the limit", build(3).i32(0, 0, 0, 0, 0, 0), layout.Limits{HeaderBytes: uint64(head) + 23},
+			layout.ErrLimit, "graph", head - 4, "3 records, all but the tensors' bytes take more than 163"},
+		{"inputs past the limit", build(2).i32(0).inputs().i32(0).inputs(0, 0, 0), layout.Limits{HeaderBytes: uint64(head) + 27},
+			layout.ErrLimit, "inputs", head + 12, "3 records"},
 		{"long cycle", ring(12), layout.Limits{},
 			layout.ErrInvalid, "inputs", len(ring(12).b) - 8, `a cycle of 12 nodes, each with the next as an input: 0 "", 1 "", 2 "", 3 "", 4 "", 5 "", 6 "", 7 "", …, and 0 again`},
 	} {
@@ -55,6 +59,12 @@ func TestErrors(t *testing.T) {
 			_, err := Decode(test.file.in(), &test.lim)
 			format.CheckError(t, err, test.sentinel, test.field, uint64(test.at), test.reason)
 		})
+	}
+	for _, rank := range []int{1, 5} { // a usual tensor, and one that is not
+		in := build(1).i32(1).param("p", 1).tensor(2, 1000, append(slices.Repeat([]int{1}, rank-1), 1000)...).inputs().in()
+		if _, err := Decode(in, &layout.Limits{HeaderBytes: in.Size() - 1000}); err != nil {
+			t.Errorf("the bytes of a tensor are counted: %v", err)
+		}
 	}
 }
 

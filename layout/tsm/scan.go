@@ -100,6 +100,7 @@ type scanner struct {
 	keep      bool   // that notes are asked for
 	spare     notes  // what they are written to where they are not
 	usualDims int    // the most that usualParam takes; -1: none
+	skipped   uint64 // bytes of tensors so far
 	nodes     int    // how many there are
 	node      int    // that is being read, or -1
 	param     []byte // that is being read, if one is
@@ -172,6 +173,12 @@ func (s *scanner) count(name string, size uint64) int {
 	}
 	// The product cannot overflow, and takes less time than the division that Fits needs.
 	if uint64(n)*size > s.Left() && !s.Fits(at, name, uint64(n), size) {
+		return 0
+	}
+	// A file may be far longer than what it takes on disk: its holes read as zeros, and 8 of
+	// these are a node.
+	if most := s.lim.HeaderBytes; s.Offset()-s.skipped+uint64(n)*size > most {
+		s.Fail(at, name, layout.ErrLimit, "with these %d records, all but the tensors' bytes take more than %d", n, most)
 		return 0
 	}
 	return int(n)
@@ -297,12 +304,18 @@ func (s *scanner) packedTensor() {
 	for range n {
 		s.full()
 		f := s.prototype()
-		s.Skip("memory", f.stored)
+		s.memory(f.stored)
 		if s.Err() != nil {
 			return
 		}
 		s.m.fields = push(s.m.fields, f)
 	}
+}
+
+// memory steps over the n bytes of a tensor.
+func (s *scanner) memory(n uint64) {
+	s.Skip("memory", n)
+	s.skipped += n
 }
 
 // full fails where the module has as many tensors as it may.

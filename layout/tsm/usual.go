@@ -83,7 +83,8 @@ func (s *scanner) usualTensor(b []byte, seen *paramSet) bool {
 	s.shape(0, shape) // none of whose dimensions is negative
 	s.m.params = push(s.m.params, param{s.m.addText(name), 1})
 	s.m.fields = push(s.m.fields, f)
-	s.Skip("memory", uint64(head)+f.stored)
+	s.Skip("memory", uint64(head))
+	s.memory(f.stored)
 	return true
 }
 
