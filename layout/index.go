@@ -10,7 +10,8 @@ type File interface {
 	Metadata(in Input) (Metadata, error)
 	// Checksums lists the checksums stored in the file.
 	Checksums(in Input) ([]Checksum, error)
-	// Audit lists what is wrong or odd with the file though it can be read safely.
+	// Audit lists what is wrong or odd with the file though it can be read safely: of one
+	// kind a hundred findings, and how many more there are.
 	Audit(in Input) []Finding
 }
 
