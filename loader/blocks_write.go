@@ -46,14 +46,16 @@ func (s *stretch) write(sc *scratch, w io.Writer) error {
 		}
 		return nil
 	}
-	const blocks = copyBytes / lz4block.Size
-	end := min(s.tensor.desc.Raw, s.hi*lz4block.Size)
-	return writeInOrder(w, (s.hi-s.lo+blocks-1)/blocks, func(sc *scratch, piece []byte, i uint64) (int, error) {
-		off := (s.lo + i*blocks) * lz4block.Size
-		n := min(copyBytes, end-off)
-		return int(n), s.copy(sc, piece[:n], off)
+	begin, end := s.lo*lz4block.Size, min(s.tensor.desc.Raw, s.hi*lz4block.Size)
+	return writeInOrder(w, piecesOf(end-begin), func(sc *scratch, piece []byte, i uint64) (int, error) {
+		off := begin + i*copyBytes
+		b := piece[:min(copyBytes, end-off)]
+		return len(b), s.copy(sc, b, off)
 	})
 }
+
+// piecesOf is how many pieces n bytes are.
+func piecesOf(n uint64) uint64 { return (n + copyBytes - 1) / copyBytes }
 
 // copyBlocks writes the blocks as they are stored in a file that is not mapped to w.
 func (t Tensor) copyBlocks(w io.Writer) error {

@@ -283,17 +283,21 @@ func (t Tensor) writeMapped(w io.Writer) (written int64, writerErr, err error) {
 
 // writeCopy is writeMapped for a file that is not mapped.
 func (t Tensor) writeCopy(w io.Writer) (written int64, writerErr, err error) {
-	section := io.NewSectionReader(t.file.mapping, int64(t.desc.Offset), int64(t.desc.Stored))
 	dst := destination{w: w}
-	size := uint64(1 << 20)
-	if t.file.reader != nil {
-		size = segment // few requests, which are worth several connections
+	off, n := t.desc.Offset, t.desc.Stored
+	if t.file.reader == nil && n > copyBytes {
+		err = writeInOrder(&dst, piecesOf(n), func(_ *scratch, piece []byte, i uint64) (int, error) {
+			b := piece[:min(copyBytes, n-i*copyBytes)]
+			return len(b), t.file.readFull(b, off+i*copyBytes)
+		})
+	} else { // few requests to a server, which are worth several connections
+		section := io.NewSectionReader(t.file.mapping, int64(off), int64(n))
+		_, err = io.CopyBuffer(&dst, section, make([]byte, max(1, min(segment, n))))
 	}
-	written, err = io.CopyBuffer(&dst, section, make([]byte, max(1, min(size, t.desc.Stored))))
 	if dst.err != nil {
-		return written, dst.err, nil
+		return dst.n, dst.err, nil
 	}
-	return written, nil, err
+	return dst.n, nil, err
 }
 
 // destination is a Writer, and no ReaderFrom, that remembers its error.
