@@ -109,7 +109,7 @@ func encodeQ8_0Generic(dst []byte, src []float32) {
 		id := reciprocal(d)
 		putHalf((*[2]byte)(b[0:]), d)
 		for j, v := range x {
-			b[2+j] = byte(roundHalfAway(v * id))
+			b[2+j] = byte(roundHalfAway(float32(v * id)))
 		}
 		dst, src = dst[34:], src[32:]
 	}
@@ -118,9 +118,32 @@ func encodeQ8_0Generic(dst []byte, src []float32) {
 // putHalf stores a scale, rounded.
 func putHalf(b *[2]byte, f float32) { binary.LittleEndian.PutUint16(b[:], floatToHalf(f)) }
 
+// The bits of a magnitude order as magnitudes do, with those of NaNs above infinity's. Compared
+// as integers they need no branches, which no machine foresees among weights.
+const (
+	signBit  = 1 << 31
+	infinity = 0x7f800000
+)
+
 // extreme is the element of greatest magnitude, with its sign; the first of equals. NaNs
 // are passed over.
 func extreme(x *[32]float32) float32 {
+	var most uint64 // magnitude and, below it, what is greater for an earlier element
+	for i, v := range x {
+		a := math.Float32bits(v) &^ signBit
+		most = max(most, uint64(a)<<32|uint64(31-i))
+	}
+	switch a := most >> 32; {
+	case a > infinity:
+		return extremeOfSome(x)
+	case a == 0:
+		return 0
+	}
+	return x[31-most&31]
+}
+
+// extremeOfSome is extreme where there are NaNs.
+func extremeOfSome(x *[32]float32) float32 {
 	var most, value float32
 	for _, v := range x {
 		if a := abs(v); most < a {
@@ -133,6 +156,18 @@ func extreme(x *[32]float32) float32 {
 // magnitude is the greatest magnitude. A NaN wins over what came before it and loses
 // to what comes after, as in ggml's MAX.
 func magnitude(x *[32]float32) float32 {
+	var most uint32
+	for _, v := range x {
+		most = max(most, math.Float32bits(v)&^signBit)
+	}
+	if most > infinity {
+		return magnitudeOfSome(x)
+	}
+	return math.Float32frombits(most)
+}
+
+// magnitudeOfSome is magnitude where there are NaNs.
+func magnitudeOfSome(x *[32]float32) float32 {
 	var most float32
 	for _, v := range x {
 		if a := abs(v); !(most > a) {
@@ -143,8 +178,20 @@ func magnitude(x *[32]float32) float32 {
 }
 
 // bounds are the least and the greatest element. NaNs are passed over; a block of nothing
-// else has the greatest number as its least.
+// else has the greatest number as its least. Of a zero and one below zero it is the first.
 func bounds(x *[32]float32) (lowest, highest float32) {
+	lowest, highest = math.MaxFloat32, -math.MaxFloat32
+	for _, v := range x {
+		lowest, highest = min(lowest, v), max(highest, v)
+	}
+	if lowest == 0 || highest == 0 || lowest != lowest {
+		return boundsOfSome(x)
+	}
+	return lowest, highest
+}
+
+// boundsOfSome is bounds where there are NaNs, or a bound is a zero.
+func boundsOfSome(x *[32]float32) (lowest, highest float32) {
 	lowest, highest = math.MaxFloat32, -math.MaxFloat32
 	for _, v := range x {
 		if v < lowest {
@@ -175,18 +222,13 @@ func truncate(f float32) int32 {
 	return math.MinInt32
 }
 
-// roundHalfAway is C's roundf, converted as truncate does. Where a float32 has a fraction
-// at all, the fraction is exact.
+// roundHalfAway is C's roundf, converted as truncate does. In float64 the sum is exact.
 func roundHalfAway(f float32) int32 {
-	n := truncate(f)
-	switch frac := f - float32(n); {
-	case n == math.MinInt32:
-	case frac >= 0.5:
-		n++
-	case frac <= -0.5:
-		n--
+	if f >= -1<<31 && f < 1<<31 {
+		x := float64(f)
+		return int32(x + math.Copysign(0.5, x))
 	}
-	return n
+	return math.MinInt32
 }
 
 // floatToHalf rounds to the nearest binary16, ties to even.
