@@ -190,7 +190,7 @@ func TestGGUFBytes(t *testing.T) {
 	checkTyped(t, "assembled", md, metadata(t, m))
 	want := `{"apr_version":"2.0.0","model_type":"llama","architecture":{"block_count":32,"rope.freq_base":10000},` +
 		`"vocab":["a","` + "\ufffd\ufffd" + `",""],"gguf":{"general.architecture":"llama","llama.block_count":32,"llama.rope.freq_base":10000,` +
-		`"llamas":"other","latin1":"caf` + "\ufffd" + `","fffd":"` + "\ufffd" + `","tokenizer.ggml.tokens":["a","` + "\ufffd\ufffd" + `",""],"negative zero":-0,"tiny":5e-324},` +
+		`"llamas":"other","latin1":"caf` + "\ufffd" + `","fffd":"` + "\ufffd" + `","tokenizer.ggml.tokens":["a","` + "\ufffd\ufffd" + `",""],"negative zero":-0.0,"tiny":5e-324},` +
 		`"gguf_types":{"llama.block_count":"u32","llama.rope.freq_base":"f32","negative zero":"f32","tiny":"f64"},` +
 		`"gguf_bytes":{"latin1":"Y2Fm6Q==","tokenizer.ggml.tokens":{"1":"//4="}}}`
 	if got := asJSON(t, md); got != want {

@@ -188,6 +188,9 @@ func writeFloat(buf *bytes.Buffer, f float64, v any) error {
 		v = "Infinity"
 	case math.IsInf(f, -1):
 		v = "-Infinity"
+	case f == 0 && math.Signbit(f):
+		buf.WriteString("-0.0") // -0 is an integer to many readers, which have one zero only
+		return nil
 	}
 	return encodeJSON(buf, v)
 }

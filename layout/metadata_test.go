@@ -123,7 +123,7 @@ func TestMetadataMarshalJSON(t *testing.T) {
 		{float32(math.MaxFloat32), `3.4028235e+38`},
 		{float64(0.1), `0.1`},
 		{math.SmallestNonzeroFloat64, `5e-324`},
-		{math.Copysign(0, -1), `-0`},
+		{math.Copysign(0, -1), `-0.0`},
 		{nan, `"NaN"`}, {inf, `"Infinity"`}, {-inf, `"-Infinity"`},
 		{float32(nan), `"NaN"`}, {float32(inf), `"Infinity"`}, {float32(-inf), `"-Infinity"`},
 		{[]float32{1.5, float32(nan), float32(-inf)}, `[1.5,"NaN","-Infinity"]`},
