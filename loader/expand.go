@@ -20,7 +20,7 @@ import (
 //
 // A tensor that would take more than Options.TensorBytes is ErrTooLarge. Integers that the
 // file gives a scale expand to scale × (q − zero point). Types without a
-// defined value are ErrUnsupported; a file that has shrunk is mmapio.ErrFault.
+// defined value are ErrUnsupported; a mapped file that has shrunk is mmapio.ErrFault.
 func (t Tensor) Float32s() ([]float32, error) {
 	if t.DType() == layout.F32 {
 		return View[float32](t)

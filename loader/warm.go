@@ -52,7 +52,7 @@ type Warmth struct {
 // decompressed, neighbours by one request. More than Options.CacheBytes is ErrTooLarge.
 //
 // It reads nothing but the tensors and the padding between them, and stops when ctx is done:
-// what has come by then stays. A file that has shrunk is mmapio.ErrFault.
+// what has come by then stays. A mapped file that has shrunk is mmapio.ErrFault.
 func (m *Model) Warm(ctx context.Context, plan *WarmPlan) (Warmth, error) {
 	if !m.gate.enter() {
 		return Warmth{}, m.closedError()

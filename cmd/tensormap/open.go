@@ -26,13 +26,18 @@ func (o *opener) addTo(cmd *cobra.Command) {
 
 // open opens the model; close lets go of all that it has opened.
 func (o *opener) open(ctx context.Context, name string) (m *loader.Model, close func(), err error) {
+	return o.openWith(ctx, name, nil)
+}
+
+// openWith is open with options for a model in files.
+func (o *opener) openWith(ctx context.Context, name string, opts *loader.Options) (m *loader.Model, close func(), err error) {
 	if isAddress(name) {
 		return o.openAddress(ctx, name)
 	}
 	if len(o.headers) > 0 {
 		return nil, nil, usageError{errors.New("--header is for http and https addresses")}
 	}
-	m, err = loader.Open(name, nil)
+	m, err = loader.Open(name, opts)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -40,28 +45,10 @@ func (o *opener) open(ctx context.Context, name string) (m *loader.Model, close 
 }
 
 // openToCopy opens a model all of which is to be read once. Of a mapping every page that was
-// read would count as memory of this process until the model is closed, so a model in one file
-// is read through buffers instead.
+// read would count as memory of this process until the model is closed, so files are read
+// through buffers instead.
 func (o *opener) openToCopy(ctx context.Context, name string) (m *loader.Model, close func(), err error) {
-	m, close, err = o.open(ctx, name)
-	if err != nil || isAddress(name) || len(m.Files()) > 1 {
-		return m, close, err
-	}
-	path := m.Files()[0].Path // which is in name where that is a directory
-	close()                   // it has told what the model is, and what is wrong with the name
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	m, err = loader.OpenFile(f, &loader.Options{NoMap: true})
-	if err != nil {
-		f.Close()
-		return nil, nil, err
-	}
-	return m, func() {
-		m.Close()
-		f.Close()
-	}, nil
+	return o.openWith(ctx, name, &loader.Options{NoMap: true})
 }
 
 func (o *opener) openAddress(ctx context.Context, address string) (*loader.Model, func(), error) {
