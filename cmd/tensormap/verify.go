@@ -18,7 +18,8 @@ import (
 const verifyLong = `Verify checks all that can be checked of a model file: every section, bounds, overlaps,
 alignment, and the checksums that the file has. It says what it checked. What is odd but
 breaks no promise is a warning, on standard output; what is wrong is a line each on
-standard error, and the exit status is 1.
+standard error, and the exit status is 1. Of what is alike a hundred are listed, and the
+rest counted.
 
 --json writes one JSON object: file, ok, checked, findings (severity, file, offset, field,
 reason) and bytes, the number of bytes that checksums were computed over.`
