@@ -23,7 +23,7 @@ const (
 // into each as fit. text is the metadata of the model that files can have, rest that for the
 // index.
 func (out *output) divideSafeTensors(plan []encoding, text, rest layout.Metadata, most uint64) error {
-	stem := strings.TrimSuffix(out.path, safeTensorsExt)
+	stem := withoutExt(out.path, safeTensorsExt)
 	out.single, out.parts = stem+safeTensorsExt, nil
 	md := text // of the first shard
 	for len(plan) > 0 {
@@ -44,7 +44,7 @@ func (out *output) divideSafeTensors(plan []encoding, text, rest layout.Metadata
 	if err := out.name(out.path, safeTensorsExt, most); err != nil {
 		return err
 	}
-	out.path = out.single + indexExt
+	out.called, out.path = out.path, out.single+indexExt
 	out.manifest = &safeTensorsIndex{out.parts, rest}
 	return out.checkManifest()
 }

@@ -170,6 +170,29 @@ func TestSafeTensorsShardsRefuse(t *testing.T) {
 	}
 }
 
+// TestSafeTensorsShardsCalled: what the caller says is not written, but it must be what could be.
+func TestSafeTensorsShardsCalled(t *testing.T) {
+	two := safeTensors(0, "{}", counting("a", layout.U8, 64), counting("b", layout.U8, 64))
+	dir := t.TempDir()
+	path := filepath.Join(dir, "out")
+	if err := os.Mkdir(path, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{path, path + string(filepath.Separator)} {
+		_, err := convert.ToSafeTensors(context.Background(), openBytes(t, two), path, &convert.Options{ShardBytes: 130})
+		if err == nil || !strings.Contains(err.Error(), "not a regular file") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	onlyFiles(t, path)
+	onlyFiles(t, dir, "out")
+	loud := filepath.Join(dir, "M.SafeTensors")
+	if _, err := convert.ToSafeTensors(context.Background(), openBytes(t, two), loud, &convert.Options{ShardBytes: 130}); err != nil {
+		t.Error(err)
+	}
+	onlyFiles(t, dir, "M-00001-of-00002.safetensors", "M-00002-of-00002.safetensors", "M.safetensors.index.json", "out")
+}
+
 // TestSafeTensorsNotDivided: without tensors there is nothing to divide.
 func TestSafeTensorsNotDivided(t *testing.T) {
 	for _, list := range [][]content{nil, {counting("a", layout.U8, 64)}} {

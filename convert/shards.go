@@ -17,6 +17,7 @@ import (
 // output is what is to be written: one file, or shards and what leads to them.
 type output struct {
 	path      string // of the file or the manifest
+	called    string // what the caller says, where the manifest is called otherwise; else ""
 	single    string // what must not be there beside the manifest; "" for nothing
 	parts     []part
 	manifest  manifest // nil for one file
@@ -115,9 +116,17 @@ func (out *output) name(path, ext string, most uint64) error {
 	}
 	dir, base := filepath.Split(path)
 	for i := range out.parts {
-		out.parts[i].path = fmt.Sprintf("%s%s-%05d-of-%05d%s", dir, strings.TrimSuffix(base, ext), i+1, n, ext)
+		out.parts[i].path = fmt.Sprintf("%s%s-%05d-of-%05d%s", dir, withoutExt(base, ext), i+1, n, ext)
 	}
 	return nil
+}
+
+// withoutExt is path without the end ext, in whatever case that is written.
+func withoutExt(path, ext string) string {
+	if got := filepath.Ext(path); strings.EqualFold(got, ext) {
+		return path[:len(path)-len(got)]
+	}
+	return path
 }
 
 // report enters what files there are.
@@ -154,8 +163,10 @@ func (out *output) checkTargets(m *loader.Model) error {
 	}
 	// Where the manifest is a link, what it leads to is replaced; a reader would not follow
 	// one from the manifest to a shard elsewhere.
-	if err := checkTarget(out.path, os.Stat, sources); err != nil {
-		return err
+	for _, path := range []string{out.called, out.path} {
+		if err := checkTarget(path, os.Stat, sources); err != nil {
+			return err
+		}
 	}
 	for i := range out.parts {
 		if err := checkTarget(out.parts[i].path, os.Lstat, sources); err != nil {

@@ -222,7 +222,8 @@ func truncate(f float32) int32 {
 	return math.MinInt32
 }
 
-// roundHalfAway is C's roundf, converted as truncate does. In float64 the sum is exact.
+// roundHalfAway is C's roundf, converted as truncate does. In float64 the sum
+// never rounds up to the next whole number.
 func roundHalfAway(f float32) int32 {
 	if f >= -1<<31 && f < 1<<31 {
 		x := float64(f)

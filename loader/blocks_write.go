@@ -84,7 +84,11 @@ var pieces = sync.Pool{New: func() any { return new([copyBytes]byte) }}
 // work while a write takes its time, and few enough for the pieces to stay in their caches.
 const piecesPerCore = 4
 
-// writeInOrder has all cores produce pieces 0 to n-1, and writes one after the other to w from
+// mostCores is how many produce pieces: more than any writer keeps up with, and few enough for
+// what waits to be written to take 16 MiB at most.
+const mostCores = 16
+
+// writeInOrder has the cores produce pieces 0 to n-1, and writes one after the other to w from
 // the caller's goroutine meanwhile. The first error in that order ends it.
 func writeInOrder(w io.Writer, n uint64, produce func(sc *scratch, piece []byte, i uint64) (int, error)) error {
 	type product struct {
@@ -92,7 +96,7 @@ func writeInOrder(w io.Writer, n uint64, produce func(sc *scratch, piece []byte,
 		n     int
 		err   error
 	}
-	cores := min(uint64(runtime.GOMAXPROCS(0)), n)
+	cores := min(uint64(runtime.GOMAXPROCS(0)), mostCores, n)
 	slots := min(cores*piecesPerCore, n)
 	ring := make([]chan product, slots) // piece i comes through ring[i%slots]
 	leave := make(chan struct{}, slots) // to produce one more

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -34,20 +35,23 @@ func modelIn(dir string, o Options) (string, error) {
 	if plain := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !isPlain(name) }); len(plain) == 1 {
 		names = plain
 	}
-	switch len(names) {
-	case 0:
-		return "", &fs.PathError{Op: "open", Path: dir, Err: fmt.Errorf("%w with no model in it, that is, no file called *%s",
-			mmapio.ErrDirectory, strings.Join(modelSuffixes, ", *"))}
-	case 1:
-		return filepath.Join(dir, names[0]), nil
+	fail := func(format string, args ...any) (string, error) {
+		return "", &fs.PathError{Op: "open", Path: dir, Err: fmt.Errorf("%w with "+format, append([]any{mmapio.ErrDirectory}, args...)...)}
 	}
 	const few = 4
 	list := strings.Join(names[:min(few, len(names))], ", ")
 	if len(names) > few {
 		list += ", …"
 	}
-	return "", &fs.PathError{Op: "open", Path: dir, Err: fmt.Errorf("%w with %d models in it, to be opened by their own paths: %s",
-		mmapio.ErrDirectory, len(names), list)}
+	switch {
+	case len(names) == 0:
+		return fail("no model in it, that is, no file called *%s", strings.Join(modelSuffixes, ", *"))
+	case !slices.ContainsFunc(names, func(name string) bool { return !isShard(name) }):
+		return fail("shards in it, but without the manifest or index that leads to all of them: %s", list)
+	case len(names) > 1:
+		return fail("%d models in it, to be opened by their own paths: %s", len(names), list)
+	}
+	return filepath.Join(dir, names[0]), nil
 }
 
 // modelNames are the files in dir that are called as models are, by name. Hidden ones, as
@@ -73,6 +77,16 @@ func isIndex(name string) bool {
 // is what Python's transformers look for.
 func isPlain(name string) bool {
 	return name == "model"+suffix(name) || name == "model.safetensors.index.json"
+}
+
+// shardName is how shards are called that do not say which others there are.
+var shardName = regexp.MustCompile(`-[0-9]{5}-of-([0-9]{5})\.(apr|safetensors)$`)
+
+// isShard knows one of several shards, which alone would be taken for all of the model where a
+// download of the others is not over.
+func isShard(name string) bool {
+	m := shardName.FindStringSubmatch(name)
+	return m != nil && m[1] != "00001"
 }
 
 // withoutParts leaves out what is a part of something else in the list: shards that a manifest

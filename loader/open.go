@@ -66,7 +66,8 @@ var defaultTensorBytes = sync.OnceValue(func() int64 {
 // A path may be that of a directory, such as a snapshot of the Hugging Face cache, if there is
 // one model in it: one file called *.safetensors, *.gguf and so on that is not part of another
 // model there, or one of several that is called model, as Python's transformers expect
-// (model.safetensors.index.json, model.safetensors, model.apr, …).
+// (model.safetensors.index.json, model.safetensors, model.apr, …). Shards without what leads to
+// them, as of a download that is not over, are none.
 func Open(path string, opts *Options) (*Model, error) {
 	o := opts.withDefaults()
 	mapping, err := o.file(path)

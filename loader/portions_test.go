@@ -53,30 +53,27 @@ func joined(l []span, at uint64) []span {
 // TestRateReserve: what waits is let through one after the other; a little of the time that
 // nobody used is made up for, and the rest is gone.
 func TestRateReserve(t *testing.T) {
-	r := rate{bytesPerSecond: 1000}
-	begun := time.Now()
-	first := r.reserve(1)
-	if wait := first.Sub(begun); wait < time.Millisecond || wait > 10*time.Second {
-		t.Errorf("after %v", wait)
-	}
-	if second := r.reserve(500); second.Sub(first) != 500*time.Millisecond {
-		t.Errorf("%v later", second.Sub(first))
-	}
-	if third := r.reserve(1); third.Sub(first) != 501*time.Millisecond {
-		t.Errorf("%v later", third.Sub(first))
-	}
-	r.free = begun.Add(-time.Hour)
-	if wait := r.reserve(1).Sub(begun); wait < time.Millisecond-catchUp || wait > 10*time.Second {
-		t.Errorf("after %v", wait)
-	}
-	early := time.Now().Add(-catchUp / 2)
-	r.free = early
-	if next := r.reserve(1); next.Sub(early) != time.Millisecond {
-		t.Errorf("%v later", next.Sub(early))
+	r, begun := rate{bytesPerSecond: 1000}, time.Now()
+	for _, test := range []struct {
+		asks  time.Duration // after begun
+		n     uint64
+		waits time.Duration // after begun
+	}{
+		{0, 1, time.Millisecond},
+		{0, 500, 501 * time.Millisecond},
+		{200 * time.Millisecond, 1, 502 * time.Millisecond},
+		{502*time.Millisecond + catchUp/2, 1, 503 * time.Millisecond},
+		{503*time.Millisecond + catchUp, 1, 504 * time.Millisecond},
+		{time.Hour, 1, time.Hour - catchUp + time.Millisecond},
+		{time.Hour, 1000, time.Hour - catchUp + 1001*time.Millisecond},
+	} {
+		if waits := r.reserve(begun.Add(test.asks), test.n).Sub(begun); waits != test.waits {
+			t.Errorf("%d bytes at %v may go at %v, want %v", test.n, test.asks, waits, test.waits)
+		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	r.reserve(1 << 40)
+	r.reserve(begun, 1<<40)
 	if err := r.wait(ctx, 1); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}

@@ -20,7 +20,8 @@ func (r *rate) wait(ctx context.Context, n uint64) error {
 	if r.bytesPerSecond == 0 || n == 0 {
 		return ctx.Err()
 	}
-	timer := time.NewTimer(time.Until(r.reserve(n)))
+	now := time.Now()
+	timer := time.NewTimer(r.reserve(now, n).Sub(now))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -34,11 +35,10 @@ func (r *rate) wait(ctx context.Context, n uint64) error {
 // beyond that, because a disk stood still, say, is lost: nobody waits for a gulp.
 const catchUp = time.Second / 4
 
-// reserve is when n bytes may go: once their time has passed.
-func (r *rate) reserve(n uint64) time.Time {
+// reserve is when n bytes that ask now may go: once their time has passed.
+func (r *rate) reserve(now time.Time, n uint64) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := time.Now()
 	if r.free.IsZero() {
 		r.free = now
 	} else if earliest := now.Add(-catchUp); r.free.Before(earliest) {

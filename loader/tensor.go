@@ -271,6 +271,9 @@ func (t Tensor) writeMapped(w io.Writer) (written int64, writerErr, err error) {
 		}
 		n, err := w.Write(b)
 		written = int64(n)
+		if n < len(b) && err == nil {
+			err = io.ErrShortWrite
+		}
 		if errors.Is(err, syscall.EFAULT) {
 			// The kernel, not this process, has met the hole in the file.
 			return &mmapio.FaultError{Offset: t.desc.Offset + uint64(n), Path: t.file.path, Err: mmapio.ErrFault}
@@ -318,6 +321,9 @@ func (d *destination) take(t Tensor, write func(io.Writer) error) error {
 
 func (d *destination) Write(b []byte) (n int, err error) {
 	n, d.err = d.w.Write(b)
+	if n < len(b) && d.err == nil {
+		d.err = io.ErrShortWrite
+	}
 	d.n += int64(n)
 	return n, d.err
 }

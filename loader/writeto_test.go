@@ -22,11 +22,13 @@ func TestWriteToFails(t *testing.T) {
 				t.Errorf("NoMap %v: %d bytes, %v; want %d, %v", opts != nil, written, err, n, want)
 			}
 		}
+		if written, err := x.WriteTo(failingWriter{10, nil}); err != io.ErrShortWrite || written != 10 {
+			t.Errorf("NoMap %v: %d bytes, %v, of a writer that breaks its contract", opts != nil, written, err)
+		}
 	}
 }
 
-// TestWriteToFailsMidway: what was written of a compressed tensor until then is right, and
-// nothing is still under way when WriteTo is over.
+// TestWriteToFailsMidway: what was written of a compressed tensor until then is right.
 func TestWriteToFailsMidway(t *testing.T) {
 	c := compressible("x", layout.F32, 1024, 1280) // five MiB
 	m := openBytes(t, lz4File(t, c), nil)

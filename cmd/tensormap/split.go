@@ -17,7 +17,8 @@ import (
 const splitLong = `Split writes a model to files of at most the given size and a manifest, OUT, as convert
 --shard-size does, with every tensor's bytes as they are: what is compressed stays compressed,
 nothing else is. KB, MB and GB are powers of 1000; KiB, MiB and GiB of 1024. Where OUT ends in
-.safetensors, the files are of that format, and what it has no dtype for is as convert writes it.
+.safetensors, the files are of that format, OUT.index.json is what leads to them, and what the
+format has no dtype for is as convert writes it.
 
 Tensors keep their order, and each file holds as many as fit. One that alone is larger gets a
 file of its own. A model that fits into one file becomes one file. IN may have shards already.`

@@ -1,0 +1,86 @@
+package loader
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"testing"
+)
+
+// TestWriteInOrder: pieces come in their order, whoever fails first in that order is heard, and
+// nobody is still producing once it is over, not even where the writer panics.
+func TestWriteInOrder(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	const n, never = 50, 1000
+	full, torn := errors.New("full"), errors.New("torn")
+	for _, test := range []struct {
+		tear, fill, panic uint64 // the pieces at which this happens
+		written           uint64
+		want              error
+	}{
+		{never, never, never, n, nil},
+		{0, never, never, 0, torn},
+		{17, never, never, 17, torn},
+		{n - 1, never, never, n - 1, torn},
+		{never, 0, never, 0, full},
+		{never, 30, never, 30, full},
+		{17, 16, never, 16, full},
+		{16, 17, never, 16, torn},
+		{never, never, 9, 9, nil},
+	} {
+		t.Run(fmt.Sprint(test.tear, test.fill, test.panic), func(t *testing.T) {
+			var busy, begun atomic.Int64
+			var out []byte
+			w := writerFunc(func(b []byte) (int, error) {
+				at := uint64(len(out))
+				if ahead := uint64(begun.Load()) - at; ahead > 4*piecesPerCore {
+					t.Errorf("%d pieces ahead", ahead)
+				}
+				switch at {
+				case test.fill:
+					return 0, full
+				case test.panic:
+					panic(full)
+				}
+				out = append(out, b...)
+				return len(b), nil
+			})
+			err := func() error {
+				defer func() {
+					if v := recover(); (v != nil) != (test.panic < n) {
+						t.Errorf("panic: %v", v)
+					}
+				}()
+				return writeInOrder(w, n, func(_ *scratch, piece []byte, i uint64) (int, error) {
+					begun.Add(1)
+					busy.Add(1)
+					defer busy.Add(-1)
+					for range (i * 7 % 5) * 20 { // some are done before those that come first
+						runtime.Gosched()
+					}
+					if i == test.tear {
+						return 0, torn
+					}
+					piece[0] = byte(i)
+					return 1, nil
+				})
+			}()
+			if n := busy.Load(); n != 0 {
+				t.Errorf("%d are still producing", n)
+			}
+			want := make([]byte, test.written)
+			for i := range want {
+				want[i] = byte(i)
+			}
+			if err != test.want || !bytes.Equal(out, want) {
+				t.Errorf("wrote %v, %v, want %v", out, err, test.want)
+			}
+		})
+	}
+}
+
+type writerFunc func(b []byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
