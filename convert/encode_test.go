@@ -60,6 +60,16 @@ func TestReencode(t *testing.T) {
 		if v, _ := metadata(t, out).Get("quantization", "method"); v != d.String() {
 			t.Errorf("%v: method %v", d, v)
 		}
+		// What SafeTensors cannot hold becomes F32, and is said to be of that method no more.
+		floats, _ := toSafeTensors(t, out, nil)
+		back, _ := toAPR2(t, floats, nil)
+		again, _ := toAPR2(t, out, nil)
+		if v, found := metadata(t, back).Get("quantization"); found != (tensor(t, floats, "w").DType() == d) {
+			t.Errorf("%v: from SafeTensors: quantization %v", d, v)
+		}
+		if v, _ := metadata(t, again).Get("quantization", "method"); v != d.String() {
+			t.Errorf("%v: copied: method %v", d, v)
+		}
 	}
 }
 

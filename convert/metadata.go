@@ -34,9 +34,11 @@ func metadata(m *loader.Model, lease *loader.Lease, plan []encoding, to *target,
 func setQuantization(md *layout.Metadata, plan []encoding, d layout.DType) {
 	old := object(*md, "quantization")
 	q := slices.Clone(old) // the source's metadata is not ours to change
-	if d != layout.Invalid {
+	if method, ok := q.Get("method"); d != layout.Invalid {
 		q.Set("method", d.String())
 		q.Set("bits_per_weight", number(bitsPerWeight(plan), 64))
+	} else if ok && outdated(method, plan) {
+		q = slices.DeleteFunc(q, func(e layout.Entry) bool { return e.Key == "method" || e.Key == "bits_per_weight" })
 	}
 	scales, zeros := unchanged(object(old, "scales"), plan), unchanged(object(old, "zero_points"), plan)
 	for _, e := range plan {
@@ -52,6 +54,20 @@ func setQuantization(md *layout.Metadata, plan []encoding, d layout.DType) {
 	if len(q) > 0 || old != nil { // what is there may be no object
 		setObject(md, "quantization", q)
 	}
+}
+
+// outdated reports whether a method that the source names is that of no tensor any more, since
+// the new file has no such type.
+func outdated(method any, plan []encoding) bool {
+	changed := false
+	for i := range plan {
+		e := &plan[i]
+		if e.dtype.String() == method {
+			return false
+		}
+		changed = changed || !e.copied() && e.tensor.DType().String() == method
+	}
+	return changed
 }
 
 // unchanged is what m says of tensors whose scale the plan does not know better.

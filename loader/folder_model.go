@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -46,7 +45,7 @@ func modelIn(dir string, o Options) (string, error) {
 	switch {
 	case len(names) == 0:
 		return fail("no model in it, that is, no file called *%s", strings.Join(modelSuffixes, ", *"))
-	case !slices.ContainsFunc(names, func(name string) bool { return !isShard(name) }):
+	case !slices.ContainsFunc(names, func(name string) bool { return !shard.IsPart(name) }):
 		return fail("shards in it, but without the manifest or index that leads to all of them: %s", list)
 	case len(names) > 1:
 		return fail("%d models in it, to be opened by their own paths: %s", len(names), list)
@@ -77,16 +76,6 @@ func isIndex(name string) bool {
 // is what Python's transformers look for.
 func isPlain(name string) bool {
 	return name == "model"+suffix(name) || name == "model.safetensors.index.json"
-}
-
-// shardName is how shards are called that do not say which others there are.
-var shardName = regexp.MustCompile(`-[0-9]{5}-of-([0-9]{5})\.(apr|safetensors)$`)
-
-// isShard knows one of several shards, which alone would be taken for all of the model where a
-// download of the others is not over.
-func isShard(name string) bool {
-	m := shardName.FindStringSubmatch(name)
-	return m != nil && m[1] != "00001"
 }
 
 // withoutParts leaves out what is a part of something else in the list: shards that a manifest

@@ -37,6 +37,16 @@ func SetName(file string) string {
 	return m[1] + "-of-" + m[3]
 }
 
+// partName is the form of the names of shards that do not say themselves which others there are.
+var partName = regexp.MustCompile(`-[0-9]{5}-of-([0-9]{5})\.(apr|safetensors)$`)
+
+// IsPart reports whether a file called so is one of several APR2 or SafeTensors shards, of which
+// it alone is not the model: a manifest or an index leads to all.
+func IsPart(file string) bool {
+	m := partName.FindStringSubmatch(file)
+	return m != nil && m[1] != "00001"
+}
+
 // SplitOf tells the set from one of its files, called path; it is nil for a file that is
 // whole. The name must be that of the part that the file says it is: the others' names
 // follow from it.

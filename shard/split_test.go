@@ -143,3 +143,19 @@ func TestSetName(t *testing.T) {
 		}
 	}
 }
+
+func TestIsPart(t *testing.T) {
+	for file, want := range map[string]bool{
+		"model-00001-of-00002.safetensors": true,
+		"model-00002-of-00002.apr":         true,
+		"model-00001-of-00001.safetensors": false, // all of it
+		"model-00001-of-00002.gguf":        false, // says so itself
+		"model-1-of-2.apr":                 false,
+		"model.safetensors":                false,
+		"":                                 false,
+	} {
+		if got := shard.IsPart(file); got != want {
+			t.Errorf("%s: %v", file, got)
+		}
+	}
+}

@@ -136,6 +136,7 @@ func convertModel(ctx context.Context, stdout, stderr io.Writer, in, out string,
 	if err := cmp.Or(opts.checkSource(in, m), checkOutput(out, m)); err != nil {
 		return err
 	}
+	notePart(stderr, m)
 	if err := opts.addSideFiles(stderr, in, m, options); err != nil {
 		return err
 	}

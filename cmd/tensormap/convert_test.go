@@ -92,6 +92,9 @@ func TestConvertFails(t *testing.T) {
 	}
 	tensormap("convert", file, filepath.Join(dir, "no", "out")).failsWith(t, filepath.Join(dir, "no", "out"), "no such file")
 	tensormap("convert", file, dir).failsWith(t, dir, "is a directory")
+	if r := tensormap("convert", file, "-"); r.status != exitUsage || !strings.Contains(r.stderr, "standard output") {
+		t.Errorf("%+v", r)
+	}
 	empty(t, dir)
 }
 

@@ -71,12 +71,15 @@ func dumpCommand() *cobra.Command {
 		DisableFlagsInUseLine: true,
 	}
 	opts.as.addTo(cmd, "as", "how to write it")
-	cmd.Flags().StringVarP(&opts.out, "output", "o", "", "write to the file `OUT`")
+	cmd.Flags().StringVarP(&opts.out, "output", "o", "", "write to the file `OUT`; - is standard output")
 	opts.addTo(cmd)
 	return cmd
 }
 
 func dump(ctx context.Context, stdout, stderr io.Writer, path, name string, opts *dumpOptions) error {
+	if opts.out == "-" {
+		opts.out = ""
+	}
 	onScreen := opts.out == "" && isTerminal(stdout)
 	if _, _, slice := cutName(name); onScreen && !opts.showable(slice) {
 		return errNotShowable

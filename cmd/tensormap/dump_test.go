@@ -72,6 +72,7 @@ func TestDump(t *testing.T) {
 	}{
 		{[]string{"a.weight"}, string(elements[:24])},
 		{[]string{"a.weight", "--as", "f32"}, string(elements[:24])},
+		{[]string{"a.weight", "-o", "-"}, string(elements[:24])},
 		{[]string{"a.weight", "--as", "raw"}, string(elements[:24])},
 		{[]string{"a.weight", "--as", "npy"}, npy("<f4", "(2, 3)", elements[:24])},
 		{[]string{"b/bias", "--as=raw"}, string(elements[24:])},

@@ -6,14 +6,21 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
+	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/tensormap/tensormap/layout/atomicfile"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/shard"
 )
 
 // checkOutput refuses to replace a file of the model that is being read.
 func checkOutput(path string, m *loader.Model) error {
+	if path == "-" {
+		return usageError{errors.New("-: files are not written to standard output; one of this name is ./-")}
+	}
 	if isAddress(path) {
 		return fmt.Errorf("%s: is an address, which cannot be written to", called(path))
 	}
@@ -30,6 +37,19 @@ func checkOutput(path string, m *loader.Model) error {
 		}
 	}
 	return nil
+}
+
+// isPart reports whether m is one of several files, and not what leads to all of them.
+func isPart(m *loader.Model) bool {
+	files := m.Files()
+	return len(files) == 1 && (slices.Contains(files[0].Layout.Index().Flags, "SHARDED") || shard.IsPart(path.Base(filepath.ToSlash(files[0].Path))))
+}
+
+// notePart says so, for verbs that make a whole model of what may be a part of one.
+func notePart(stderr io.Writer, m *loader.Model) {
+	if isPart(m) {
+		fmt.Fprintf(stderr, "warning: %s is one shard of a model; its manifest or index stands for all\n", printable(m.Files()[0].Path))
+	}
 }
 
 // writeFile makes a file of what write writes, complete or not at all.

@@ -70,9 +70,9 @@ const rootLong = `tensormap opens model weight files without copying them.
 
 The format is told from the file's bytes. A FILE to be read is a path or an http:// or https://
 address, of which only what is needed is fetched; of a model in several files it is the
-manifest, the index file or any one of a split; a directory stands for the one model in it.
-Results go to standard output, everything else to standard error. Exit status: 0 done, 1 the
-file or the operation failed, or diff found a difference, 2 wrong usage.`
+manifest, the index file or any one file of a GGUF split; a directory stands for the one model
+in it. Results go to standard output, everything else to standard error. Exit status: 0 done, 1
+the file or the operation failed, or diff found a difference, 2 wrong usage.`
 
 func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{

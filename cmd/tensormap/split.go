@@ -62,6 +62,10 @@ func rewrite(ctx context.Context, stderr io.Writer, o *opener, doing, in, out st
 	if err := checkOutput(out, m); err != nil {
 		return err
 	}
+	if shards == 0 && isPart(m) {
+		return fmt.Errorf("%s: is one shard of a model; merge takes the manifest or index that leads to all", called(in))
+	}
+	notePart(stderr, m)
 	bar := newProgress(stderr, doing)
 	begun := time.Now()
 	result, err := writers[format](ctx, m, out, &convert.Options{

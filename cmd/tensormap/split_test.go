@@ -76,6 +76,20 @@ func TestSplitAndMerge(t *testing.T) {
 	}
 }
 
+// TestPartIsNoModel: one shard is not taken for the model without a word.
+func TestPartIsNoModel(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out.apr")
+	for _, part := range []string{"safetensors/model-00002-of-00004.safetensors", "apr2/model-00002-of-00004.apr"} {
+		part = shardFixtures + part
+		tensormap("merge", part, out).failsWith(t, part, "is one shard of a model")
+		for _, args := range [][]string{{"convert", part, out}, {"split", part, out, "--shard-size", "1GB"}} {
+			if r := tensormap(args...); r.status != exitDone || !strings.Contains(r.stderr, part+" is one shard of a model") {
+				t.Errorf("%v: %+v", args, r)
+			}
+		}
+	}
+}
+
 func TestConvertShards(t *testing.T) {
 	source := "../../testdata/safetensors/minilm-slice.safetensors"
 	out, one := filepath.Join(t.TempDir(), "m.apr"), filepath.Join(t.TempDir(), "m.apr")
