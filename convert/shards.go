@@ -163,7 +163,11 @@ func (out *output) checkTargets(m *loader.Model) error {
 	}
 	// Where the manifest is a link, what it leads to is replaced; a reader would not follow
 	// one from the manifest to a shard elsewhere.
-	for _, path := range []string{out.called, out.path} {
+	manifests := []string{out.path}
+	if out.called != "" {
+		manifests = append(manifests, out.called)
+	}
+	for _, path := range manifests {
 		if err := checkTarget(path, os.Stat, sources); err != nil {
 			return err
 		}
