@@ -205,7 +205,7 @@ func (s *stretch) copyParallel(sc *scratch, dst []byte, off uint64) error {
 	if !s.large() {
 		return s.copy(sc, dst, off)
 	}
-	parts := (off%copyBytes + uint64(len(dst)) + copyBytes - 1) / copyBytes
+	parts := piecesOf(off%copyBytes + uint64(len(dst)))
 	own := *s // for s to stay where it is in the case above
 	base, end := off/copyBytes*copyBytes, off+uint64(len(dst))
 	return onAllCores(parts, func(sc *scratch, i uint64) error {

@@ -14,13 +14,13 @@ import (
 )
 
 // modelSuffixes are how the names of model files end.
-var modelSuffixes = func() (all []string) {
+func modelSuffixes() (all []string) {
 	for f := range layout.Formats() {
 		all = append(all, f.Suffix())
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
-}()
+}
 
 // modelIn is the path of the model in the directory dir: see Open.
 func modelIn(dir string, o Options) (string, error) {
@@ -44,7 +44,7 @@ func modelIn(dir string, o Options) (string, error) {
 	}
 	switch {
 	case len(names) == 0:
-		return fail("no model in it, that is, no file called *%s", strings.Join(modelSuffixes, ", *"))
+		return fail("no model in it, that is, no file called *%s", strings.Join(modelSuffixes(), ", *"))
 	case !slices.ContainsFunc(names, func(name string) bool { return !shard.IsPart(name) }):
 		return fail("shards in it, but without the manifest or index that leads to all of them: %s", list)
 	case len(names) > 1:
@@ -57,8 +57,9 @@ func modelIn(dir string, o Options) (string, error) {
 // macOS puts beside files on foreign disks, are none.
 func modelNames(dir string) (names []string, err error) {
 	entries, err := os.ReadDir(dir)
+	suffixes := modelSuffixes()
 	for _, e := range entries {
-		if name := e.Name(); !e.IsDir() && name[0] != '.' && (isIndex(name) || slices.Contains(modelSuffixes, suffix(name))) {
+		if name := e.Name(); !e.IsDir() && name[0] != '.' && (isIndex(name) || slices.Contains(suffixes, suffix(name))) {
 			names = append(names, name)
 		}
 	}

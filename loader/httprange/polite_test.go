@@ -173,14 +173,8 @@ func read(r *httprange.Reader, b []byte, off int64) bool {
 
 // TestSiblingsWaitTheirTurn: opening counts among the requests that run at once.
 func TestSiblingsWaitTheirTurn(t *testing.T) {
-	var now, most atomic.Int64
 	s := serve(t, noise(500))
-	s.fault = func(int64, http.ResponseWriter, *http.Request) bool {
-		most.Store(max(most.Load(), now.Add(1)))
-		time.Sleep(2 * time.Millisecond)
-		now.Add(-1)
-		return false
-	}
+	most := s.countsAtOnce()
 	opts := quick()
 	opts.Parallel = 2
 	r := open(t, s, opts)

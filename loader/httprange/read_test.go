@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -99,14 +98,8 @@ func TestTraffic(t *testing.T) {
 }
 
 func TestParallelIsLimited(t *testing.T) {
-	var now, most atomic.Int64
 	s := serve(t, noise(20_000))
-	s.fault = func(int64, http.ResponseWriter, *http.Request) bool {
-		most.Store(max(most.Load(), now.Add(1)))
-		time.Sleep(2 * time.Millisecond)
-		now.Add(-1)
-		return false
-	}
+	most := s.countsAtOnce()
 	opts := quick()
 	opts.Parallel = 3
 	r := open(t, s, opts)

@@ -37,6 +37,19 @@ func serve(t testing.TB, content []byte) *server {
 	return s
 }
 
+// countsAtOnce slows requests down, and counts the most that run at once.
+func (s *server) countsAtOnce() (most *atomic.Int64) {
+	var now atomic.Int64
+	most = new(atomic.Int64)
+	s.fault = func(int64, http.ResponseWriter, *http.Request) bool {
+		most.Store(max(most.Load(), now.Add(1)))
+		time.Sleep(2 * time.Millisecond)
+		now.Add(-1)
+		return false
+	}
+	return most
+}
+
 func (s *server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	n := s.requests.Add(1)
 	s.mu.Lock()
