@@ -16,6 +16,7 @@
 //
 // A request that fails for a reason that may pass – a connection cut or silent, an answer
 // cut short, 408, 429 or 5xx – is repeated from the byte where it ended, with growing
-// pauses. A server that ignores ranges and would send the whole file is [ErrNoRanges], unless
+// pauses. A read that gets fewer than 4 KiB in [Options].Timeout, or by [Options].Attempts
+// requests, is [ErrStalled] or the last request's error. Close ends all reads at once. A server that ignores ranges and would send the whole file is [ErrNoRanges], unless
 // the file is no larger than what Open asks for.
 package httprange

@@ -17,7 +17,7 @@ var (
 	ErrChanged  = errors.New("the file has changed on the server")
 	ErrStatus   = errors.New("the server refuses")
 	ErrResponse = errors.New("the server's answer makes no sense")
-	ErrStalled  = errors.New("no data for too long")
+	ErrStalled  = errors.New("the server makes no progress")
 )
 
 // Error says where a file could not be read, and why. It comes in a *[fs.PathError], whose

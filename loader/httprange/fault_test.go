@@ -279,23 +279,3 @@ func TestVersions(t *testing.T) {
 		t.Errorf("of another weak ETag: %v", err)
 	}
 }
-
-func TestRetryAfter(t *testing.T) {
-	s := serve(t, noise(500))
-	r := open(t, s, quick())
-	var refused time.Time
-	s.fault = func(n int64, w http.ResponseWriter, _ *http.Request) bool {
-		if n == 2 {
-			refused = time.Now()
-			w.Header().Set("Retry-After", "1")
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-		return n == 2
-	}
-	if _, err := r.ReadAt(make([]byte, 100), 300); err != nil {
-		t.Fatal(err)
-	}
-	if waited := time.Since(refused); waited < time.Second {
-		t.Errorf("came back after %v", waited)
-	}
-}

@@ -29,14 +29,21 @@ type Options struct {
 	// index, and keeps; 0 means 128 KiB. OpenSibling reads a quarter of it: of a model in
 	// many files each has a small part of the index.
 	PrefixBytes int64
-	// Attempts is how often a request that makes no progress, of 4 KiB at least, is sent; 0
-	// means 5.
+	// Timeout is how long a read may go without progress in all: its requests, the pauses
+	// between them, and the wait for a turn among Parallel. Progress is 4 KiB, or the end of
+	// the read. A server that asks to wait longer (Retry-After) ends the read at once. 0
+	// means 30 s.
+	Timeout time.Duration
+	// Attempts bounds the requests that follow each other without progress; 0 means 5. A
+	// read of n bytes takes at most Attempts × (1 + n/4096) requests, rounded down, for each
+	// of its pieces of PieceBytes.
 	Attempts int
 	// Pause is the time before the second attempt; it doubles each time, up to 64 times
 	// as much, and varies at random by half. 0 means 200 ms.
 	Pause time.Duration
-	// Stall is how long a request may make no progress: from its beginning, which includes
-	// to connect, and in the middle of an answer. 0 means 30 s.
+	// Stall is how long one request may make no progress before it is given up and sent
+	// again: from its beginning, which includes to connect, and in the middle of an answer.
+	// 0 means half of Timeout.
 	Stall time.Duration
 }
 
@@ -53,7 +60,8 @@ func (o *Options) withDefaults() Options {
 	setDefault(&out.PrefixBytes, 128<<10)
 	setDefault(&out.Attempts, 5)
 	setDefault(&out.Pause, 200*time.Millisecond)
-	setDefault(&out.Stall, 30*time.Second)
+	setDefault(&out.Timeout, 30*time.Second)
+	setDefault(&out.Stall, out.Timeout/2)
 	return out
 }
 
@@ -92,7 +100,7 @@ type Reader struct {
 	url    *url.URL
 	name   string // for messages
 	opts   Options
-	tokens chan struct{}   // as many as requests may run
+	queue  *queue          // shared with siblings
 	ctx    context.Context // of all reads: until Close, with the values of Open's
 	cancel context.CancelCauseFunc
 
@@ -115,7 +123,7 @@ func Open(ctx context.Context, address string, opts *Options) (*Reader, error) {
 		return nil, errors.New("not an http or https address")
 	}
 	o := opts.withDefaults()
-	r := &Reader{url: u, opts: o, tokens: make(chan struct{}, o.Parallel)}
+	r := &Reader{url: u, opts: o, queue: newQueue(o.Parallel)}
 	if err := r.open(ctx, context.WithoutCancel(ctx)); err != nil {
 		return nil, err
 	}
@@ -148,7 +156,7 @@ func (r *Reader) OpenSibling(ctx context.Context, name string) (io.ReaderAt, int
 	}
 	u := r.url.ResolveReference(&url.URL{Path: name})
 	u.RawQuery = r.url.RawQuery
-	s := &Reader{url: u, opts: r.opts, tokens: r.tokens}
+	s := &Reader{url: u, opts: r.opts, queue: r.queue}
 	s.opts.PrefixBytes = max(1, s.opts.PrefixBytes/4)
 	ctx, cancel := r.during(ctx)
 	defer cancel(nil)

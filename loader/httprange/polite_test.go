@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tensormap/tensormap/loader/httprange"
@@ -93,42 +94,13 @@ func TestUnsatisfiable(t *testing.T) {
 
 // TestCappedRanges: a server may offer less than it was asked for, which is no fault.
 func TestCappedRanges(t *testing.T) {
-	s := serve(t, noise(5_000))
-	s.fault = func(_ int64, w http.ResponseWriter, req *http.Request) bool {
-		first, last := span(req)
-		last = min(last, first+299)
-		s.answer(w, first, last, s.content[first:last+1])
-		return true
-	}
+	s := serve(t, noise(50_000))
+	s.fault = capped(s, 5_000)
 	opts := quick()
-	opts.Attempts, opts.Pause = 1, time.Hour
+	opts.Attempts, opts.Pause, opts.PieceBytes = 1, time.Hour, 20_000
 	r := open(t, s, opts)
 	if b, err := readAll(r); err != nil || !bytes.Equal(b, s.content) {
 		t.Errorf("%d bytes, %v", len(b), err)
-	}
-}
-
-// TestDripping: what takes for ever fails in the end.
-func TestDripping(t *testing.T) {
-	s := serve(t, noise(100_000))
-	opts := &httprange.Options{PrefixBytes: 100, Attempts: 3, Pause: time.Millisecond, Stall: 100 * time.Millisecond}
-	r := open(t, s, opts)
-	s.fault = func(_ int64, w http.ResponseWriter, req *http.Request) bool {
-		first, last := span(req)
-		w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", first, last, len(s.content)))
-		w.WriteHeader(http.StatusPartialContent)
-		for at := first; at <= last && req.Context().Err() == nil; at++ {
-			w.Write(s.content[at : at+1])
-			http.NewResponseController(w).Flush()
-			time.Sleep(time.Millisecond)
-		}
-		return true
-	}
-	before := s.requests.Load()
-	_, err := r.ReadAt(make([]byte, 50_000), 20_000)
-	var e *httprange.Error
-	if !errors.Is(err, httprange.ErrStalled) || s.requests.Load()-before != 3 || !errors.As(err, &e) || e.Offset <= 20_000 {
-		t.Errorf("%v after %d requests", err, s.requests.Load()-before)
 	}
 }
 
@@ -173,41 +145,42 @@ func read(r *httprange.Reader, b []byte, off int64) bool {
 
 // TestSiblingsWaitTheirTurn: opening counts among the requests that run at once.
 func TestSiblingsWaitTheirTurn(t *testing.T) {
-	s := serve(t, noise(500))
-	most := s.countsAtOnce()
-	opts := quick()
-	opts.Parallel = 2
-	r := open(t, s, opts)
-	var wg sync.WaitGroup
-	for i := range 12 {
-		wg.Go(func() {
-			if _, _, err := r.OpenSibling(t.Context(), fmt.Sprint(i)); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if most.Load() > 2 {
-		t.Errorf("%d requests at once, want 2", most.Load())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := inBubble(t, noise(500), "h1")
+		most := s.countsAtOnce()
+		opts := quick()
+		opts.Parallel = 2
+		r := open(t, s, opts)
+		var wg sync.WaitGroup
+		for i := range 12 {
+			wg.Go(func() {
+				if _, _, err := r.OpenSibling(t.Context(), fmt.Sprint(i)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if most() != 2 {
+			t.Errorf("%d requests at once, want 2", most())
+		}
+	})
 }
 
 // TestCloseEndsOpenSibling: nothing begins beside a reader that has ended.
 func TestCloseEndsOpenSibling(t *testing.T) {
-	s := serve(t, noise(500))
-	r := open(t, s, quick())
-	s.fault = func(_ int64, _ http.ResponseWriter, req *http.Request) bool {
-		<-req.Context().Done()
-		return true
-	}
-	time.AfterFunc(20*time.Millisecond, func() { r.Close() })
-	before := s.requests.Load()
-	for range 2 {
-		if _, _, err := r.OpenSibling(t.Context(), "x"); !errors.Is(err, os.ErrClosed) {
-			t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		s := inBubble(t, noise(500), "h1")
+		r := open(t, s, quick())
+		s.fault = silence
+		before := s.requests.Load()
+		time.AfterFunc(20*time.Millisecond, func() { r.Close() })
+		for range 2 {
+			if _, _, err := r.OpenSibling(t.Context(), "x"); !errors.Is(err, os.ErrClosed) {
+				t.Error(err)
+			}
 		}
-	}
-	if n := s.requests.Load() - before; n > 1 {
-		t.Errorf("%d requests", n)
-	}
+		if n := s.requests.Load() - before; n > 1 {
+			t.Errorf("%d requests", n)
+		}
+	})
 }

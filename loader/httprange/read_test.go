@@ -2,17 +2,15 @@ package httprange_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/iotest"
-	"time"
+	"testing/synctest"
 
 	"github.com/tensormap/tensormap/loader/httprange"
 )
@@ -98,23 +96,25 @@ func TestTraffic(t *testing.T) {
 }
 
 func TestParallelIsLimited(t *testing.T) {
-	s := serve(t, noise(20_000))
-	most := s.countsAtOnce()
-	opts := quick()
-	opts.Parallel = 3
-	r := open(t, s, opts)
-	var wg sync.WaitGroup
-	for range 4 {
-		wg.Go(func() {
-			if _, err := readAll(r); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if most.Load() != 3 {
-		t.Errorf("%d requests at once, want 3", most.Load())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := inBubble(t, noise(20_000), "h1")
+		most := s.countsAtOnce()
+		opts := quick()
+		opts.Parallel = 3
+		r := open(t, s, opts)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				if _, err := readAll(r); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if most() != 3 {
+			t.Errorf("%d requests at once, want 3", most())
+		}
+	})
 }
 
 func TestHeader(t *testing.T) {
@@ -134,33 +134,5 @@ func TestHeader(t *testing.T) {
 	_, err := httprange.Open(t.Context(), s.URL+"/x?token=secret", quick())
 	if !errors.Is(err, httprange.ErrStatus) || strings.Contains(err.Error(), "secret") || s.requests.Load() > 5 {
 		t.Errorf("without permission: %v after %d requests", err, s.requests.Load())
-	}
-}
-
-func TestCancel(t *testing.T) {
-	s := serve(t, noise(10_000))
-	hang := make(chan struct{})
-	defer close(hang)
-	opts := quick()
-	opts.Stall = time.Minute
-	r := open(t, s, opts)
-	s.fault = func(_ int64, _ http.ResponseWriter, req *http.Request) bool {
-		select {
-		case <-hang:
-		case <-req.Context().Done():
-		}
-		return true
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if _, err := r.ReadAtContext(ctx, make([]byte, 5_000), 200); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("after its deadline: %v", err)
-	}
-	time.AfterFunc(20*time.Millisecond, func() { r.Close() })
-	if _, err := r.ReadAt(make([]byte, 5_000), 200); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("after Close: %v", err)
-	}
-	if _, err := r.ReadAt(make([]byte, 5_000), 200); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("long after Close: %v", err)
 	}
 }

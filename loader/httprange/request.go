@@ -48,9 +48,9 @@ func (v version) same(now version) bool {
 func (r *Reader) readPrefix(ctx context.Context) error {
 	start := func() int64 { return 0 }
 	most := r.opts.PrefixBytes
-	return r.retry(ctx, start, func() error {
+	return r.insist(ctx, start, func(p *patience) error {
 		r.version = version{} // of an attempt that failed
-		return r.exchange(ctx, 0, most, func(resp *http.Response) (*vector, int64, error) {
+		return r.exchange(ctx, p, 0, most, func(resp *http.Response) (*vector, int64, error) {
 			rng, whole := whole(resp, most)
 			if !whole {
 				var err error
@@ -67,8 +67,8 @@ func (r *Reader) readPrefix(ctx context.Context) error {
 
 // request asks once for what v lacks, from off on, and fills v as far as the server offers,
 // which may be less.
-func (r *Reader) request(ctx context.Context, v *vector, off int64) error {
-	return r.exchange(ctx, off, v.n, func(resp *http.Response) (*vector, int64, error) {
+func (r *Reader) request(ctx context.Context, p *patience, v *vector, off int64) error {
+	return r.exchange(ctx, p, off, v.n, func(resp *http.Response) (*vector, int64, error) {
 		switch resp.StatusCode {
 		case http.StatusPreconditionFailed:
 			return nil, 0, ErrChanged
@@ -91,17 +91,18 @@ func (r *Reader) request(ctx context.Context, v *vector, off int64) error {
 
 // exchange asks for n bytes at off. answer looks at the head of the answer and gives the
 // memory that its body is for, and how many bytes of it the body fills.
-func (r *Reader) exchange(ctx context.Context, off, n int64, answer func(*http.Response) (*vector, int64, error)) error {
+func (r *Reader) exchange(ctx context.Context, p *patience, off, n int64, answer func(*http.Response) (*vector, int64, error)) error {
+	p.requests++
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	watch := time.AfterFunc(r.opts.Stall, func() { cancel(ErrStalled) })
+	watch := time.AfterFunc(p.limit(), func() { cancel(ErrStalled) })
 	defer watch.Stop()
 	err := r.send(ctx, off, n, func(resp *http.Response) error {
 		v, n, err := answer(resp)
 		if err != nil {
 			return err
 		}
-		if err := r.receive(resp.Body, v, n, watch); err != nil {
+		if err := r.receive(resp.Body, v, n, p, watch); err != nil {
 			return err
 		}
 		if resp.ContentLength < 0 {
@@ -110,7 +111,7 @@ func (r *Reader) exchange(ctx context.Context, off, n int64, answer func(*http.R
 		return nil
 	})
 	if err != nil && context.Cause(ctx) == ErrStalled {
-		return fmt.Errorf("%w: %v", ErrStalled, r.opts.Stall)
+		return p.stalled()
 	}
 	return err
 }
@@ -135,22 +136,16 @@ func (r *Reader) send(ctx context.Context, off, n int64, use func(*http.Response
 	return use(resp)
 }
 
-// leastProgress is how many bytes count as progress: a server that lets them drip is as good
-// as silent.
-const leastProgress = 4 << 10
-
 // receive reads n bytes into v. watch begins anew with every progress.
-func (r *Reader) receive(body io.Reader, v *vector, n int64, watch *time.Timer) error {
-	progress := 0
+func (r *Reader) receive(body io.Reader, v *vector, n int64, p *patience, watch *time.Timer) error {
 	for n > 0 {
 		b := v.next()
 		got, err := body.Read(b[:min(int64(len(b)), n)])
 		v.advance(got)
 		n -= int64(got)
 		r.received.Add(int64(got))
-		if progress += got; progress >= leastProgress {
-			watch.Reset(r.opts.Stall)
-			progress = 0
+		if p.received(got) {
+			watch.Reset(p.limit())
 		}
 		switch {
 		case n == 0:

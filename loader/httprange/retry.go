@@ -2,60 +2,97 @@ package httprange
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 )
+
+// leastProgress is how many bytes count as progress. A server that sends fewer, in an answer
+// that drips or in many that are tiny, is as good as silent.
+const leastProgress = 4 << 10
 
 // fetch fills v from off on, by as many requests as it takes.
 func (r *Reader) fetch(ctx context.Context, v *vector, off int64) error {
 	end := off + v.n
 	at := func() int64 { return end - v.n }
-	for v.n > 0 {
-		if err := r.retry(ctx, at, func() error { return r.request(ctx, v, at()) }); err != nil {
-			return err
+	return r.insist(ctx, at, func(p *patience) error {
+		for v.n > 0 {
+			if err := r.request(ctx, p, v, at()); err != nil {
+				return err
+			}
+			if v.n > 0 && p.requests > 0 {
+				return fmt.Errorf("%w: an answer was short, %d bytes are missing", ErrStalled, v.n)
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
-// retry calls try, when it is its turn, until it succeeds, fails for good, or has failed too
-// often without coming further, which at says.
-func (r *Reader) retry(ctx context.Context, at func() int64, try func() error) error {
-	select {
-	case r.tokens <- struct{}{}:
-		defer func() { <-r.tokens }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
+// insist calls try, when it is its turn, until it succeeds, fails for good, or patience ends.
+// at says how far it has come, for the error.
+func (r *Reader) insist(ctx context.Context, at func() int64, try func(*patience) error) error {
+	since, err := r.queue.enter(ctx, r.opts.Timeout)
+	if err != nil {
+		return err
 	}
-	for attempt := 1; ; attempt++ {
-		before := at()
-		err := try()
+	defer r.queue.leave()
+	p := &patience{reader: r, since: since}
+	for {
+		err := try(p)
 		if err == nil {
+			r.queue.moved()
 			return nil
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if at()-before >= leastProgress {
-			attempt = 1
-		}
-		if !passing(err) || attempt >= r.opts.Attempts {
+		pause := r.pause(p.requests, err)
+		if !passing(err) || p.requests >= r.opts.Attempts || pause >= p.left() {
 			return r.wrap(at(), err)
 		}
-		if err := sleep(ctx, r.pause(attempt, err)); err != nil {
+		if err := sleep(ctx, pause); err != nil {
 			return err
 		}
 	}
 }
 
-// longestPause limits what a server may ask for by Retry-After, too.
-const longestPause = time.Minute
+// patience is that of one read with the server. Progress renews it.
+type patience struct {
+	reader   *Reader
+	since    time.Time // of the last progress
+	requests int       // begun since then
+	bytes    int       // received since then
+}
 
-// pause is how long to wait after so many attempts, the last of which ended in err.
-func (r *Reader) pause(attempt int, err error) time.Duration {
-	pause := r.opts.Pause << min(attempt-1, 6)
+// left returns how long the read may yet go without progress.
+func (p *patience) left() time.Duration {
+	return time.Until(p.since.Add(p.reader.opts.Timeout))
+}
+
+// limit returns how long the request under way may go without progress.
+func (p *patience) limit() time.Duration { return min(p.reader.opts.Stall, p.left()) }
+
+// received reports whether n bytes more are progress.
+func (p *patience) received(n int) bool {
+	if p.bytes += n; p.bytes < leastProgress {
+		return false
+	}
+	p.since, p.requests, p.bytes = time.Now(), 0, 0
+	p.reader.queue.moved()
+	return true
+}
+
+func (p *patience) stalled() error {
+	return fmt.Errorf("%w for %v", ErrStalled, time.Since(p.since).Round(10*time.Millisecond))
+}
+
+// pause returns how long to wait after so many requests without progress, the last of which
+// ended in err.
+func (r *Reader) pause(requests int, err error) time.Duration {
+	pause := r.opts.Pause << min(max(requests-1, 0), 6)
 	pause = pause/2 + rand.N(pause/2+1) // so that many readers do not come back together
-	return min(max(pause, retryAfter(err)), longestPause)
+	return max(pause, retryAfter(err))
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
@@ -68,3 +105,48 @@ func sleep(ctx context.Context, d time.Duration) error {
 		return context.Cause(ctx)
 	}
 }
+
+// queue lets so many requests run at once, of a reader and its siblings.
+type queue struct {
+	places chan struct{}
+	born   time.Time
+	last   atomic.Int64 // progress of anybody, as nanoseconds after born
+}
+
+func newQueue(places int) *queue {
+	return &queue{places: make(chan struct{}, places), born: time.Now()}
+}
+
+func (q *queue) moved() { q.last.Store(int64(time.Since(q.born))) }
+
+// enter waits for a place, for as long as those who have one make progress. since is the last
+// progress, or the time of the call.
+func (q *queue) enter(ctx context.Context, timeout time.Duration) (since time.Time, err error) {
+	since = time.Now()
+	for {
+		end := time.NewTimer(time.Until(since.Add(timeout)))
+		defer end.Stop()
+		select {
+		case q.places <- struct{}{}:
+			return q.later(since), nil
+		case <-ctx.Done():
+			return since, context.Cause(ctx)
+		case <-end.C:
+		}
+		last := q.later(since)
+		if last.Equal(since) {
+			return since, fmt.Errorf("%w for %v", ErrStalled, timeout)
+		}
+		since = last
+	}
+}
+
+// later returns the time of the last progress if that is after since, else since.
+func (q *queue) later(since time.Time) time.Time {
+	if last := q.born.Add(time.Duration(q.last.Load())); last.After(since) {
+		return last
+	}
+	return since
+}
+
+func (q *queue) leave() { <-q.places }

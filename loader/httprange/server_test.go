@@ -2,9 +2,11 @@ package httprange_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -19,6 +21,7 @@ import (
 // server serves one file, honestly but where fault, if set, answers in its place.
 type server struct {
 	*httptest.Server
+	client   *http.Client // nil for a server at a port
 	content  []byte
 	etag     atomic.Value // string; none where empty
 	fault    func(n int64, w http.ResponseWriter, req *http.Request) bool
@@ -37,17 +40,70 @@ func serve(t testing.TB, content []byte) *server {
 	return s
 }
 
-// countsAtOnce slows requests down, and counts the most that run at once.
-func (s *server) countsAtOnce() (most *atomic.Int64) {
-	var now atomic.Int64
-	most = new(atomic.Int64)
-	s.fault = func(int64, http.ResponseWriter, *http.Request) bool {
-		most.Store(max(most.Load(), now.Add(1)))
-		time.Sleep(2 * time.Millisecond)
-		now.Add(-1)
+// inBubble is serve within a bubble of synctest, where time passes only while everybody
+// waits. The test fails if a goroutine of its stays.
+func inBubble(t *testing.T, content []byte, protocol string) *server {
+	s := &server{content: content, Server: &httptest.Server{URL: "http://models.example"}}
+	s.etag.Store(`"v1"`)
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(protocol == "h1")
+	protocols.SetUnencryptedHTTP2(protocol == "h2")
+	line := make(pipes)
+	web := &http.Server{Handler: s, Protocols: protocols}
+	go web.Serve(line)
+	transport := &http.Transport{DialContext: line.dial, Protocols: protocols}
+	s.client = &http.Client{Transport: transport}
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		web.Close()
+	})
+	return s
+}
+
+// pipes is a listener whose connections are in memory.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if c, ok := <-p; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (p pipes) Close() error { close(p); return nil }
+
+func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }
+
+func (p pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	near, far := net.Pipe()
+	select {
+	case p <- far:
+		return near, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// countsAtOnce makes requests last, and counts the most that run at once.
+func (s *server) countsAtOnce() (most func() int) {
+	var mu sync.Mutex
+	var now, peak int
+	s.fault = func(_ int64, _ http.ResponseWriter, req *http.Request) bool {
+		mu.Lock()
+		now++
+		peak = max(peak, now)
+		mu.Unlock()
+		rest(req, time.Second)
+		mu.Lock()
+		now--
+		mu.Unlock()
 		return false
 	}
-	return most
+	return func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return peak
+	}
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
@@ -120,12 +176,25 @@ func impatient() *httprange.Options {
 
 func open(t testing.TB, s *server, opts *httprange.Options) *httprange.Reader {
 	t.Helper()
-	r, err := httprange.Open(t.Context(), s.URL+"/dir/model.bin?sig=secret", opts)
+	r, err := httprange.Open(t.Context(), s.URL+"/dir/model.bin?sig=secret", s.options(opts))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { r.Close() })
 	return r
+}
+
+// options are opts for requests to s.
+func (s *server) options(opts *httprange.Options) *httprange.Options {
+	if s.client == nil {
+		return opts
+	}
+	own := httprange.Options{}
+	if opts != nil {
+		own = *opts
+	}
+	own.Client = s.client
+	return &own
 }
 
 func readAll(r *httprange.Reader) ([]byte, error) {
