@@ -103,7 +103,7 @@ func diff(ctx context.Context, stdout, stderr io.Writer, pathA, pathB string, op
 	}
 	defer doneB()
 	c, err := compare(ctx, stderr, a, b, opts)
-	if err := cmp.Or(err, opts.matched(pathA, len(c.pairs))); err != nil {
+	if err := cmp.Or(err, opts.filter.matched(pathA, len(c.pairs))); err != nil {
 		return err
 	}
 	c.pathA, c.pathB = called(pathA), called(pathB)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,6 +19,15 @@ type glob struct {
 }
 
 func (g *glob) match(name string) bool { return g.re == nil || g.re.MatchString(name) }
+
+// matched is an error if there is a pattern and none of the tensors of the file have
+// matched it.
+func (g *glob) matched(path string, tensors int) error {
+	if tensors == 0 && g.re != nil {
+		return fmt.Errorf("%s: no tensor matches %q", called(path), g.pattern)
+	}
+	return nil
+}
 
 func (g *glob) String() string { return g.pattern }
 func (g *glob) Type() string   { return "glob" }

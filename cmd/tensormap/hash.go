@@ -79,7 +79,7 @@ func hash(ctx context.Context, stdout, stderr io.Writer, path string, opts *hash
 	list, err := survey.Hash(ctx, m, &survey.HashOptions{Options: opts.with(bar), Values: opts.values, Stored: opts.stored})
 	took := time.Since(begun)
 	bar.clear()
-	if err := cmp.Or(err, opts.matched(path, len(list))); err != nil {
+	if err := cmp.Or(err, opts.filter.matched(path, len(list))); err != nil {
 		return err
 	}
 	slices.SortFunc(list, func(a, b survey.TensorDigest) int { return cmp.Compare(a.Tensor.Name(), b.Tensor.Name()) })

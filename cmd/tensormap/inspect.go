@@ -90,6 +90,9 @@ func inspect(ctx context.Context, stdout io.Writer, path string, opts *inspectOp
 	}
 	defer done()
 	in := newInspection(m, opts)
+	if err := opts.filter.matched(path, len(in.Tensors)); err != nil {
+		return err
+	}
 	if opts.graph {
 		if in.Graph, err = m.Graph(); err != nil {
 			return err

@@ -128,17 +128,6 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-func TestInspectNothingMatches(t *testing.T) {
-	file := small(t)
-	out := done(t, "inspect", file, "--filter", "nothing")
-	if !strings.Contains(out, "tensors   0 of 2 match nothing\n") || strings.Contains(out, "NAME") {
-		t.Errorf("tables:\n%s", out)
-	}
-	if out := done(t, "inspect", file, "--filter", "nothing", "--json"); !strings.HasSuffix(out, "\"tensors\": []\n}\n") {
-		t.Errorf("json:\n%s", out)
-	}
-}
-
 // expected is what the fixtures' writers say of their files.
 type expected struct {
 	Size     uint64

@@ -20,7 +20,7 @@ func (j *jobs) Type() string   { return "uint" }
 func (j *jobs) Set(s string) error {
 	n, err := strconv.ParseUint(s, 10, 64)
 	if errors.Is(err, strconv.ErrSyntax) {
-		return errors.New("must be a whole number, not negative")
+		return err // which flagError words
 	}
 	*j = jobs(min(n, maxJobs)) // out of range, n is the most there is
 	return nil

@@ -6,12 +6,13 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
-// printable is s with everything escaped, as in a Go string, that could do more to a
-// terminal than show a character: control characters (newline among them), escape
-// sequences, changes of direction, bytes that are not UTF-8.
+// printable returns s with everything escaped, as in a Go string, that does not show as a
+// character of its own: control characters (newline among them), escape sequences, changes
+// of direction, what is invisible, bytes that are not UTF-8.
 func printable(s string) string {
 	if strings.IndexFunc(s, unprintable) < 0 && utf8.ValidString(s) {
 		return s
@@ -20,7 +21,7 @@ func printable(s string) string {
 	for len(s) > 0 {
 		r, n := utf8.DecodeRuneInString(s)
 		if unprintable(r) || r == utf8.RuneError && n == 1 {
-			quoted := strconv.Quote(s[:n])
+			quoted := strconv.QuoteToASCII(s[:n])
 			b.WriteString(quoted[1 : len(quoted)-1])
 		} else {
 			b.WriteString(s[:n])
@@ -30,31 +31,32 @@ func printable(s string) string {
 	return b.String()
 }
 
-func unprintable(r rune) bool { return !strconv.IsPrint(r) }
+// unprintable reports whether r is no character that can be seen: a control or format
+// character, a space other than ' ', or one that shows nothing though it counts as a letter
+// or a mark.
+func unprintable(r rune) bool {
+	return !strconv.IsPrint(r) || r >= 0x80 && unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
+}
 
-// printableJSON does for a JSON text what printable does for a string. Outside of strings
-// JSON has no such characters, so the escapes of strings can replace them anywhere.
+// printableJSON does for a JSON text what printable does for a string. JSON has no such
+// characters outside of strings, so the escapes of strings can replace them anywhere.
 func printableJSON(text []byte) []byte {
-	if bytes.IndexFunc(text, steersTerminal) < 0 {
+	if bytes.IndexFunc(text, unprintable) < 0 {
 		return text
 	}
 	out := make([]byte, 0, len(text)+64)
 	for len(text) > 0 {
 		r, n := utf8.DecodeRune(text)
-		if steersTerminal(r) {
-			out = fmt.Appendf(out, `\u%04x`, r)
+		if unprintable(r) {
+			for _, unit := range utf16.Encode([]rune{r}) {
+				out = fmt.Appendf(out, `\u%04x`, unit)
+			}
 		} else {
 			out = append(out, text[:n]...)
 		}
 		text = text[n:]
 	}
 	return out
-}
-
-// steersTerminal knows the characters that encoding/json leaves as they are though a
-// terminal may obey them; all lie in Unicode's first plane.
-func steersTerminal(r rune) bool {
-	return 0x7f <= r && r <= 0x9f || unicode.Is(unicode.Bidi_Control, r)
 }
 
 // shorten cuts the middle out of s if it is longer than width characters.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -130,12 +131,30 @@ func unknownVerb(cmd *cobra.Command, name string) error {
 	return fmt.Errorf("unknown verb %q, not one of: %s", name, strings.Join(verbs(cmd), ", "))
 }
 
-// flagError prefers to complain about an unknown verb, of which every flag is unknown.
+// flagError prefers to complain about an unknown verb: every flag of such a verb is unknown.
+// It words the errors of strconv, for flags of every type.
 func flagError(cmd *cobra.Command, err error) error {
 	if args := cmd.Flags().Args(); !cmd.HasParent() && len(args) > 0 {
 		return unknownVerb(cmd, args[0])
 	}
+	var number *strconv.NumError
+	if errors.As(err, &number) {
+		return errors.New(strings.Replace(err.Error(), number.Error(), wanted(number), 1))
+	}
 	return err
+}
+
+// wanted says what the value that err is about has to be.
+func wanted(err *strconv.NumError) string {
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return "the number is too large"
+	case err.Func == "ParseBool":
+		return "must be true or false"
+	case err.Func == "ParseUint":
+		return "must be a whole number, not negative"
+	}
+	return "must be a whole number"
 }
 
 func helpCommand() *cobra.Command {

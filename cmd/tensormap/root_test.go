@@ -3,11 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 )
 
 func TestWrongUsage(t *testing.T) {
@@ -26,7 +29,10 @@ func TestWrongUsage(t *testing.T) {
 		{"inspect", "missing FILE"},
 		{"inspect FILE more", `unexpected argument "more"`},
 		{"inspect FILE --frob", "unknown flag: --frob"},
-		{"inspect FILE --json=perhaps", "perhaps"},
+		{"inspect FILE --json=perhaps", `invalid argument "perhaps" for "--json" flag: must be true or false`},
+		{"inspect FILE --tree --depth deep", `invalid argument "deep" for "--depth" flag: must be a whole number`},
+		{"stats FILE --bins -1", `invalid argument "-1" for "--bins" flag: must be a whole number, not negative`},
+		{"stats FILE --bins 256", `invalid argument "256" for "--bins" flag: the number is too large`},
 		{"inspect FILE --filter", "flag needs an argument: --filter"},
 		{"inspect FILE --filter [a", "[ without ]"},
 		{"inspect FILE --filter {a", "{ without }"},
@@ -57,6 +63,20 @@ func TestWrongUsage(t *testing.T) {
 			}
 			if !strings.HasPrefix(hint, "usage: tensormap") || strings.Count(hint, "\n") != 1 {
 				t.Errorf("hint %q", hint)
+			}
+		})
+	}
+}
+
+// TestFlagErrors: no flag of any verb complains in words of Go's library.
+func TestFlagErrors(t *testing.T) {
+	for _, cmd := range documented(rootCommand(io.Discard, io.Discard)) {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			for _, value := range []string{"", "x", "-1", "1e99", "99999999999999999999", "\x00"} {
+				r := tensormap(cmd.Name(), "--"+f.Name+"="+value)
+				if r.status != exitUsage && f.Name != "help" || strings.Contains(r.stderr, "strconv") || strings.Contains(r.stderr, "time:") {
+					t.Errorf("%s --%s=%q: status %d, %s", cmd.Name(), f.Name, value, r.status, r.stderr)
+				}
 			}
 		})
 	}

@@ -58,14 +58,6 @@ func (o *surveyOptions) with(bar *progress) survey.Options {
 	return survey.Options{Workers: int(o.jobs), Filter: o.filter.match, Progress: bar.update}
 }
 
-// matched makes sure that a filter, where there is one, lets some of the tensors through.
-func (o *surveyOptions) matched(path string, tensors int) error {
-	if tensors == 0 && o.filter.pattern != "" {
-		return fmt.Errorf("%s: no tensor matches %q", called(path), o.filter.pattern)
-	}
-	return nil
-}
-
 type statsOptions struct {
 	surveyOptions
 	bins uint8
@@ -99,7 +91,7 @@ func stats(ctx context.Context, stdout, stderr io.Writer, path string, opts *sta
 	list, err := survey.Stats(ctx, m, &survey.StatsOptions{Options: opts.with(bar), Bins: int(opts.bins)})
 	took := time.Since(begun)
 	bar.clear()
-	if err := cmp.Or(err, opts.matched(path, len(list))); err != nil {
+	if err := cmp.Or(err, opts.filter.matched(path, len(list))); err != nil {
 		return err
 	}
 	w := bufio.NewWriter(stdout)

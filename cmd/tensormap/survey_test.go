@@ -349,7 +349,8 @@ func TestDiffMetadata(t *testing.T) {
 // No verb says that all is well when a pattern is misspelt, or a file is not there.
 func TestSurveyFails(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
-	for _, verb := range []string{"stats", "hash"} {
+	for _, verb := range []string{"stats", "hash", "inspect"} {
+		tensormap(verb, surveyA, "--json", "--filter", "nothing").failsWith(t, surveyA+`: no tensor matches "nothing"`)
 		tensormap(verb, surveyA, "--filter", "nothing").failsWith(t, surveyA+`: no tensor matches "nothing"`)
 		tensormap(verb, missing).failsWith(t, missing+": no such file")
 	}

@@ -3,8 +3,10 @@ package main
 import (
 	"encoding/json"
 	"math"
+	"strings"
 	"testing"
 	"time"
+	"unicode"
 )
 
 func TestPrintable(t *testing.T) {
@@ -19,6 +21,8 @@ func TestPrintable(t *testing.T) {
 		"\xff\xfe":                 `\xff\xfe`,
 		"\ufffd":                   "\ufffd",
 		"\u2028\u00a0\ufeff":       `\u2028\u00a0\ufeff`,
+		"a\u200b\u00ad\u034f\u3164": `a\u200b\u00ad\u034f\u3164`,
+		"❤\ufe0f\U000e0041":        `❤\ufe0f\U000e0041`,
 	} {
 		if got := printable(in); got != want {
 			t.Errorf("printable(%q) = %q, want %q", in, got, want)
@@ -38,6 +42,26 @@ func TestEncodeJSON(t *testing.T) {
 	var back string
 	if err := json.Unmarshal(text, &back); err != nil || back != value {
 		t.Errorf("comes back as %q (%v)", back, err)
+	}
+}
+
+// TestNothingInvisible: no character that shows nothing gets through, as text or as JSON, and
+// JSON has it still.
+func TestNothingInvisible(t *testing.T) {
+	invisible := []*unicode.RangeTable{unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Variation_Selector}
+	for r := range rune(unicode.MaxRune + 1) {
+		if !unicode.In(r, invisible...) {
+			continue
+		}
+		value := "a" + string(r) + "b"
+		text, err := encodeJSON(value)
+		if err != nil || strings.ContainsRune(string(text), r) || strings.ContainsRune(printable(value), r) {
+			t.Errorf("%U: %q, %q (%v)", r, text, printable(value), err)
+		}
+		var back string
+		if err := json.Unmarshal(text, &back); err != nil || back != value {
+			t.Errorf("%U: %s comes back as %q (%v)", r, text, back, err)
+		}
 	}
 }
 
