@@ -78,15 +78,23 @@ func interrupt(t *testing.T, s syscall.Signal, args []string, after time.Duratio
 	if err == nil {
 		return false
 	}
-	empty(t, dir)
-	if !failed(err) {
-		t.Errorf("%q %v after %v: %v, want status %d\n%s", args, s, after, err, exitFailed, stderr)
+	if !endedBy(err, s) {
+		t.Errorf("%q %v after %v: %v\n%s", args, s, after, err, stderr)
 	}
-	if stderr.Len() == 0 {
+	if !strings.Contains(stderr.String(), "interrupted") { // the work was done, or the grace over
+		noTemporaries(t, dir)
 		return false
 	}
+	empty(t, dir)
 	oneLine(t, stderr.String(), "interrupted\n")
 	return true
+}
+
+func noTemporaries(t *testing.T, dir string) {
+	t.Helper()
+	if left, _ := filepath.Glob(filepath.Join(dir, ".*")); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
 }
 
 func inDirectory(dir string, args []string) []string {

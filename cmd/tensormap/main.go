@@ -7,7 +7,8 @@
 //
 // Standard output carries results only; notes, progress and errors go to standard error.
 // The exit status is 0 when the work is done, 1 when the file or the operation failed,
-// and 2 for wrong usage.
+// and 2 for wrong usage. A signal ends it as it ends other programs, once temporary files
+// are gone.
 package main
 
 import (
@@ -18,6 +19,8 @@ import (
 func main() {
 	ignoreBrokenPipes()
 	ctx, cancel := context.WithCancel(context.Background())
-	obeySignals(cancel)
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	finish := obeySignals(cancel)
+	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	finish()
+	os.Exit(status)
 }

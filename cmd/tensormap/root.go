@@ -73,7 +73,8 @@ The format is told from the file's bytes. A FILE to be read is a path or an http
 address, of which only what is needed is fetched; of a model in several files it is the
 manifest, the index file or any one file of a GGUF split; a directory stands for the one model
 in it. Results go to standard output, everything else to standard error. Exit status: 0 done, 1
-the file or the operation failed, or diff found a difference, 2 wrong usage.`
+the file or the operation failed, or diff found a difference, 2 wrong usage. A signal, such as
+Ctrl-C, ends it as it ends other programs: the loop of a shell ends too.`
 
 func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{

@@ -15,24 +15,40 @@ import (
 const grace = 2 * time.Second
 
 // obeySignals asks for an orderly end at the first signal; a second one, or the end of
-// the grace, ends the process there and then.
-func obeySignals(cancel context.CancelFunc) {
+// the grace, ends the process there and then. Once the work has ended, finish ends the process
+// by the signal that came, if one did, and returns if none.
+func obeySignals(cancel context.CancelFunc) (finish func()) {
 	// What the process was started to ignore, as by nohup, it goes on to ignore.
 	heard := slices.DeleteFunc(slices.Clone(endingSignals), signal.Ignored)
 	if len(heard) == 0 {
-		return // of none, Notify would make all
+		return func() {} // of none, Notify would make all
 	}
-	signals := make(chan os.Signal, 2)
+	signals, first := make(chan os.Signal, 2), make(chan os.Signal, 1)
 	signal.Notify(signals, heard...)
 	go func() {
-		<-signals
+		s := <-signals
+		first <- s
 		cancel()
 		select {
-		case <-signals:
+		case s = <-signals:
 		case <-time.After(grace):
 		}
-		signal.Reset(heard...) // should the file system be stuck, a third one kills
-		atomicfile.Abandon()
-		os.Exit(exitFailed)
+		endBy(s, heard)
 	}()
+	return func() {
+		select {
+		case s := <-first:
+			endBy(s, heard)
+		default:
+		}
+	}
+}
+
+// endBy ends the process as s ends one that does not listen to it: the loop of a shell, which
+// tells that from a failure, ends too.
+func endBy(s os.Signal, heard []os.Signal) {
+	signal.Reset(heard...) // should the file system be stuck, one more kills
+	atomicfile.Abandon()
+	raise(s)
+	os.Exit(exitFailed) // where no signal ends a process
 }

@@ -11,3 +11,5 @@ import (
 var endingSignals = []os.Signal{os.Interrupt, syscall.SIGTERM}
 
 func ignoreBrokenPipes() {}
+
+func raise(os.Signal) {}

@@ -5,11 +5,14 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -61,8 +64,8 @@ func TestSignals(t *testing.T) {
 			}
 			err := cmd.Wait()
 			took := time.Since(begun)
-			if !failed(err) {
-				t.Errorf("%v, want status %d\n%s", err, exitFailed, output)
+			if last := test.signals[len(test.signals)-1]; !endedBy(err, last) {
+				t.Errorf("%v, want the end by %v\n%s", err, last, output)
 			}
 			if atOnce := took < grace; atOnce != test.atOnce {
 				t.Errorf("took %v", took)
@@ -89,10 +92,69 @@ func begin(t *testing.T, dir string, args []string) (cmd *exec.Cmd, stderr *byte
 	return cmd, stderr
 }
 
-// failed reports whether err is that of a process that has ended as a failed one does.
-func failed(err error) bool {
+// endedBy reports whether err is that of a process that s has ended.
+func endedBy(err error, s syscall.Signal) bool {
 	var exit *exec.ExitError
-	return errors.As(err, &exit) && exit.ExitCode() == exitFailed
+	if !errors.As(err, &exit) {
+		return false
+	}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == s
+}
+
+// TestInterruptEndsLoop: the shell's loop ends with the command that Ctrl-C has ended.
+func TestInterruptEndsLoop(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip(err)
+	}
+	var loop atomic.Pointer[os.Process]
+	started, requests := make(chan struct{}), 0
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		<-started
+		if requests++; requests > 1 {
+			http.NotFound(w, req)
+			return
+		}
+		syscall.Kill(-loop.Load().Pid, syscall.SIGINT) // as a terminal sends it, to all of the group
+		<-req.Context().Done()
+	}))
+	cmd := exec.Command(bash, "-c", `for i in 1 2 3; do echo $i; "$@"; done; echo end`, "bash", os.Args[0], "inspect", s.URL)
+	cmd.Env = append(os.Environ(), asCommand+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	loop.Store(cmd.Process)
+	close(started)
+	err = cmd.Wait()
+	if !endedBy(err, syscall.SIGINT) || stdout.String() != "1\n" {
+		t.Errorf("%v, stdout %q, stderr %q", err, &stdout, &stderr)
+	}
+	oneLine(t, stderr.String(), s.URL, "interrupted\n")
+}
+
+// TestHeadOfPipeline: a reader that goes early is no failure, and makes no noise.
+func TestHeadOfPipeline(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip(err)
+	}
+	var header strings.Builder
+	for i := range 10_000 { // more than a pipe holds
+		fmt.Fprintf(&header, `,"%d":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}`, i)
+	}
+	file := safetensors(t, "{"+header.String()[1:]+"}")
+	for _, args := range [][]string{{"inspect", file}, {"inspect", file, "--json"}, {"map", file}, {"hash", file}, {"stats", file}} {
+		cmd := exec.Command(bash, append([]string{"-c", `set -o pipefail; "$@" 2>&1 | head -n 1`, "bash", os.Args[0]}, args...)...)
+		cmd.Env = append(os.Environ(), asCommand+"=1")
+		out, err := cmd.CombinedOutput()
+		if err != nil || bytes.Count(out, []byte("\n")) != 1 || bytes.HasPrefix(out, []byte("tensormap: ")) {
+			t.Errorf("%q: %v, %.200q", args, err, out)
+		}
+	}
 }
 
 func waitForFile(t *testing.T, dir string) {

@@ -11,18 +11,18 @@ import (
 
 func TestPrintable(t *testing.T) {
 	for in, want := range map[string]string{
-		"":                         "",
-		"a.weight":                 "a.weight",
-		`C:\models\a`:              `C:\models\a`,
-		"größe/重み 🙂":               "größe/重み 🙂",
-		"a\nb\tc\r":                `a\nb\tc\r`,
-		"\x1b[31m\x07\x00\x7f":     `\x1b[31m\a\x00\x7f`,
-		"\u009b31m\u202eabc\u2066": `\u009b31m\u202eabc\u2066`,
-		"\xff\xfe":                 `\xff\xfe`,
-		"\ufffd":                   "\ufffd",
-		"\u2028\u00a0\ufeff":       `\u2028\u00a0\ufeff`,
+		"":                          "",
+		"a.weight":                  "a.weight",
+		`C:\models\a`:               `C:\models\a`,
+		"größe/重み 🙂":                "größe/重み 🙂",
+		"a\nb\tc\r":                 `a\nb\tc\r`,
+		"\x1b[31m\x07\x00\x7f":      `\x1b[31m\a\x00\x7f`,
+		"\u009b31m\u202eabc\u2066":  `\u009b31m\u202eabc\u2066`,
+		"\xff\xfe":                  `\xff\xfe`,
+		"\ufffd":                    "\ufffd",
+		"\u2028\u00a0\ufeff":        `\u2028\u00a0\ufeff`,
 		"a\u200b\u00ad\u034f\u3164": `a\u200b\u00ad\u034f\u3164`,
-		"❤\ufe0f\U000e0041":        `❤\ufe0f\U000e0041`,
+		"❤\ufe0f\U000e0041":         `❤\ufe0f\U000e0041`,
 	} {
 		if got := printable(in); got != want {
 			t.Errorf("printable(%q) = %q, want %q", in, got, want)
