@@ -152,6 +152,40 @@ func TestProgress(t *testing.T) {
 	}
 }
 
+// TestProgressPanics has the callback end the caller's goroutine in the middle of a tensor,
+// however that is written: nothing is left behind.
+func TestProgressPanics(t *testing.T) {
+	errCallback := errors.New("the caller's callback panicked")
+	file := write(t, safeTensors(0, "{}", counting("a", layout.F32, 1<<22)))
+	for name, callback := range map[string]func(){"panic": func() { panic(errCallback) }, "Goexit": runtime.Goexit} {
+		for _, opts := range []convert.Options{{}, {Compress: convert.Fast}, {DType: layout.F16}} {
+			opts.Progress = func(done, _ uint64) {
+				if done > 2<<20 {
+					callback()
+				}
+			}
+			for _, noMap := range []bool{false, true} {
+				m := open(t, file, &loader.Options{NoMap: noMap})
+				dir := t.TempDir()
+				var panicked any
+				returned := false
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					defer func() { panicked = recover() }()
+					convert.ToAPR2(context.Background(), m, filepath.Join(dir, "out.apr"), &opts)
+					returned = true
+				}()
+				<-done
+				if returned || name == "panic" && panicked != errCallback {
+					t.Errorf("%s: recovered %v, returned %v", name, panicked, returned)
+				}
+				onlyFiles(t, dir)
+			}
+		}
+	}
+}
+
 // TestFailureLeavesTarget: what the path stood for before is still there, and nothing else.
 func TestFailureLeavesTarget(t *testing.T) {
 	good := safeTensors(0, "{}", counting("a", layout.F32, 1<<20), counting("b", layout.F32, 1<<22))

@@ -35,7 +35,7 @@ func inBlocks(d layout.DType) bool { return int(d) < numTypes && generic.expand[
 // second, src begins with the scale.
 func Expand(d layout.DType, dst []float32, src []byte) error {
 	if !fits(d, len(dst), len(src)) {
-		return expandTensor(d, dst, src, serial)
+		return expandTensor(d, dst, src, oneCore)
 	}
 	// This is what expand comes to for most buffers; small ones would notice the way there.
 	if k := &active.expand[d]; k.step <= 1 && 0 < len(dst) && len(dst) <= maxCall {

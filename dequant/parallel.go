@@ -2,21 +2,19 @@ package dequant
 
 import (
 	"runtime"
-	"runtime/debug"
-	"sync"
 	"sync/atomic"
 
+	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
 )
 
 // ExpandParallel is Expand on all of GOMAXPROCS, where dst is large enough to gain by it. The
 // caller's goroutine takes part, and the call returns when all have finished.
 //
-// A panic in a worker reappears in the caller, and workers inherit the caller's
-// debug.SetPanicOnFault: a caller that survives faults of a mapping still does.
+// A panic in a worker reappears in the caller: one that survives faults of a mapping still does.
 func ExpandParallel(d layout.DType, dst []float32, src []byte) error {
 	if !fits(d, len(dst), len(src)) {
-		return expandTensor(d, dst, src, parallel)
+		return expandTensor(d, dst, src, allCores)
 	}
 	large := isLarge(len(dst), len(src))
 	if len(dst) < parallelMin {
@@ -37,64 +35,23 @@ func inParallel(n int, f func(lo, hi int) error) error {
 	if n < parallelMin || workers < 2 {
 		return f(0, n)
 	}
-	var job job
-	work := func() {
+	var next atomic.Int64
+	work := func() error {
 		for {
-			hi := int(job.next.Add(parallelGrain))
+			hi := int(next.Add(parallelGrain))
 			lo := hi - parallelGrain
-			if lo >= n || job.stop.Load() {
-				return
+			if lo >= n {
+				return nil
 			}
 			if err := f(lo, min(hi, n)); err != nil {
-				job.fail(err)
+				return err
 			}
 		}
 	}
-	faults := panicsOnFault()
+	g := parallel.Group{Stop: func() { next.Store(int64(n)) }}
 	for range workers - 1 {
-		job.Go(func() {
-			defer job.catch()
-			debug.SetPanicOnFault(faults)
-			work()
-		})
+		g.Go(work)
 	}
-	func() {
-		defer job.catch()
-		work()
-	}()
-	job.Wait()
-	if job.panic != nil {
-		panic(job.panic)
-	}
-	return job.err
-}
-
-// A job is work handed out from a counter. The first failure, an error or a panic, stops it.
-type job struct {
-	sync.WaitGroup
-	next  atomic.Int64
-	stop  atomic.Bool
-	once  sync.Once
-	err   error
-	panic any
-}
-
-func (j *job) fail(err error) {
-	j.stop.Store(true)
-	j.once.Do(func() { j.err = err })
-}
-
-func (j *job) catch() {
-	if p := recover(); p != nil {
-		j.stop.Store(true)
-		j.once.Do(func() { j.panic = p })
-	}
-}
-
-// panicsOnFault reads the calling goroutine's setting, which the runtime only tells to
-// those who set it.
-func panicsOnFault() bool {
-	on := debug.SetPanicOnFault(false)
-	debug.SetPanicOnFault(on)
-	return on
+	g.Here(work)
+	return g.Wait()
 }

@@ -35,8 +35,8 @@ func ReadHead(d layout.DType, head []byte) (elems layout.DType, q layout.Quant) 
 type mode bool
 
 const (
-	serial   mode = false
-	parallel mode = true
+	oneCore  mode = false
+	allCores mode = true
 )
 
 // expandTensor expands a whole tensor whose length is not one of whole blocks alone.
@@ -50,7 +50,7 @@ func expandTensor(d layout.DType, dst []float32, src []byte, m mode) error {
 	elems, size := d.BlockElems(), d.BlockBytes()
 	blocks := len(dst) / elems
 	expandBlocks := Expand
-	if m == parallel {
+	if m == allCores {
 		expandBlocks = ExpandParallel
 	}
 	err := expandBlocks(d, dst[:blocks*elems], src[:blocks*size])
@@ -64,7 +64,7 @@ func expandHeaded(d layout.DType, dst []float32, src []byte, m mode) error {
 	}
 	head := d.HeadBytes()
 	elems, q := ReadHead(d, src[:head])
-	if m == parallel {
+	if m == allCores {
 		return ExpandScaledParallel(elems, dst, src[head:], q.Scale, q.Zero)
 	}
 	return ExpandScaled(elems, dst, src[head:], q.Scale, q.Zero)

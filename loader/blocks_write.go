@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/loader/lz4block"
 	"github.com/tensormap/tensormap/mmapio"
 )
@@ -105,15 +106,16 @@ func writeInOrder(w io.Writer, n uint64, produce func(sc *scratch, piece []byte,
 		leave <- struct{}{}
 	}
 	var next atomic.Uint64
-	var wg sync.WaitGroup
+	failed := make(chan struct{}) // by a panic
+	g := parallel.Group{Stop: func() { close(failed) }}
 	for range cores {
-		wg.Go(func() {
+		g.Go(func() error {
 			sc := takeScratch()
 			defer sc.give()
 			for range leave {
 				i := next.Add(1) - 1
 				if i >= n {
-					return
+					return nil
 				}
 				p := product{piece: pieces.Get().(*[copyBytes]byte)}
 				p.err = mmapio.Guard(func() (err error) {
@@ -122,13 +124,19 @@ func writeInOrder(w io.Writer, n uint64, produce func(sc *scratch, piece []byte,
 				})
 				ring[i%slots] <- p
 			}
+			return nil
 		})
 	}
-	defer wg.Wait() // nobody reads the file once this is over, however it ends
+	defer g.Wait() // nobody reads the file once this is over, however it ends
 	defer close(leave)
 	defer next.Store(n)
 	for i := range n {
-		p := <-ring[i%slots]
+		var p product
+		select {
+		case p = <-ring[i%slots]:
+		case <-failed:
+			return nil // Wait panics
+		}
 		if p.err != nil {
 			return p.err
 		}

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"sync"
 
+	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -30,9 +31,9 @@ func onAllCores(n uint64, part func(sc *scratch, i uint64) error) error {
 			work.failed, work.err = i, err
 		}
 	}
-	var wg sync.WaitGroup
+	g := parallel.Group{Stop: func() { fail(0, nil) }}
 	for range min(uint64(runtime.GOMAXPROCS(0)), n) {
-		wg.Go(func() {
+		g.Go(func() error {
 			sc := takeScratch()
 			defer sc.give()
 			for i, ok := take(); ok; i, ok = take() {
@@ -40,8 +41,19 @@ func onAllCores(n uint64, part func(sc *scratch, i uint64) error) error {
 					fail(i, err)
 				}
 			}
+			return nil
 		})
 	}
-	wg.Wait()
+	g.Wait()
 	return work.err
+}
+
+// inParallel runs n copies of work, each guarded against faults of mappings. Once one has
+// failed, stop lets the others find nothing to do.
+func inParallel(n int, stop func(), work func() error) error {
+	g := parallel.Group{Stop: stop}
+	for range n {
+		g.Go(func() error { return mmapio.Guard(work) })
+	}
+	return g.Wait()
 }

@@ -64,6 +64,12 @@
 // view of the mapping reads the file again when it is touched, and a copy lives on for as long
 // as somebody holds it.
 //
+// # Callbacks
+//
+// Progress functions, readers and writers of the caller's may be called by other goroutines.
+// If one panics there, or calls runtime.Goexit, so does the method that runs it, in the
+// caller's goroutine and with the same value.
+//
 // # Files that change underneath
 //
 // A mapped file that shrinks turns a read past its new end into SIGBUS. Methods that read

@@ -122,12 +122,17 @@ func newModel(s *stored, from source, o Options) (*Model, error) {
 	m.files = []file{{path: s.path, mapping: s.data, reader: s.reader}}
 	m.byName = sync.OnceValue(m.sortNames)
 	m.cache.init(max(o.CacheBytes, 0))
+	opened := false
+	defer func() {
+		if !opened { // for an error, or a panic of the caller's reader
+			m.release() // the first error is the one worth reporting
+		}
+	}()
 	// The file may shrink while its index is read.
-	err := mmapio.Guard(func() error { return m.load(s) })
-	if err != nil {
-		m.release() // the first error is the one worth reporting
+	if err := mmapio.Guard(func() error { return m.load(s) }); err != nil {
 		return nil, fmt.Errorf("%s: %w", m.path, err)
 	}
+	opened = true
 	return m, nil
 }
 

@@ -26,8 +26,8 @@ type opening struct {
 // openAll opens n files. On error it also returns those that it has opened, in order too.
 func openAll(n int, open func(i int) (file, error)) ([]file, error) {
 	o := opening{open: open, n: n, files: make(map[int]file)}
-	if err := inParallel(min(n, openers), o.work); err != nil {
-		o.err = err // a panic of a mapping
+	if err := inParallel(min(n, openers), o.stop, o.work); err != nil {
+		o.err = err // a fault of a mapping
 	}
 	files := make([]file, 0, len(o.files)+1)
 	for i := range n {
@@ -62,6 +62,13 @@ func (o *opening) take() (i int, ok bool) {
 	}
 	o.next++
 	return o.next - 1, true
+}
+
+// stop leaves nothing to take.
+func (o *opening) stop() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.next = o.n
 }
 
 func (o *opening) done(i int, f file, err error) {

@@ -311,7 +311,8 @@ func (v *verifier) plan() {
 func (v *verifier) compute() error {
 	all := uint64(len(v.pieces))
 	var next atomic.Uint64
-	return inParallel(int(min(uint64(v.workers), all)), func() error {
+	stop := func() { next.Store(all) }
+	return inParallel(int(min(uint64(v.workers), all)), stop, func() error {
 		var r chunkReader
 		for {
 			i := next.Add(1) - 1
@@ -319,7 +320,6 @@ func (v *verifier) compute() error {
 				return nil
 			}
 			if err := v.read(&r, &v.pieces[i]); err != nil {
-				next.Store(all) // nobody need go on
 				return err
 			}
 		}
@@ -352,18 +352,6 @@ func (v *verifier) advance(n uint64) {
 	defer v.mu.Unlock()
 	v.done += n
 	v.progress(v.done, v.total)
-}
-
-// inParallel runs n copies of work, each guarded against faults of mappings, and answers
-// with the first one's error.
-func inParallel(n int, work func() error) error {
-	errs := make([]error, n)
-	var wg sync.WaitGroup
-	for i := range n {
-		wg.Go(func() { errs[i] = mmapio.Guard(work) })
-	}
-	wg.Wait()
-	return cmp.Or(errs...)
 }
 
 // chunkReader gives access to one piece of a file after another.

@@ -38,7 +38,7 @@ func (v *verifier) blocks() error {
 		return nil
 	}
 	c := blockCheck{v: v, tensors: v.compressed, bad: make(map[*layout.Tensor]*layout.FormatError)}
-	if err := inParallel(v.workers, c.work); err != nil {
+	if err := inParallel(v.workers, c.stop, c.work); err != nil {
 		return err
 	}
 	for _, t := range c.tensors {
@@ -86,7 +86,6 @@ func (c *blockCheck) work() error {
 		}
 		err := mmapio.Guard(func() error { return c.expand(sc, t, lo, hi) })
 		if err != nil && !c.malformed(t, err) {
-			c.stop()
 			return t.wrap(err)
 		}
 	}

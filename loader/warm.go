@@ -180,15 +180,9 @@ func (w *warming) look(ctx context.Context) error {
 }
 
 func (w *warming) run(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	err := inParallel(min(w.readers(), len(w.list)), func() error {
-		err := w.work(ctx)
-		if err != nil {
-			cancel(err) // what the others read is of no use
-		}
-		return err
-	})
+	reading, stop := context.WithCancel(ctx) // what the others read once one has failed is of no use
+	defer stop()
+	err := inParallel(min(w.readers(), len(w.list)), stop, func() error { return w.work(reading) })
 	return cmp.Or(context.Cause(ctx), err)
 }
 

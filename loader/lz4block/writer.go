@@ -5,10 +5,10 @@ import (
 	"hash/crc32"
 	"io"
 	"runtime"
-	"sync"
 
 	"github.com/pierrec/lz4/v4"
 
+	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -112,11 +112,10 @@ func (w *Writer) flush(b []byte) {
 // compress makes blocks of b, dealt out to the cores in turn.
 func (w *Writer) compress(blocks [][]byte, b []byte) error {
 	n := min(len(w.workers), len(blocks))
-	errs := make([]error, n)
-	var wg sync.WaitGroup
+	var g parallel.Group
 	for worker := range n {
-		wg.Go(func() {
-			errs[worker] = mmapio.Guard(func() error {
+		g.Go(func() error {
+			return mmapio.Guard(func() error {
 				for i := worker; i < len(blocks); i += n {
 					src := b[i*Size : min(len(b), (i+1)*Size)]
 					var err error
@@ -128,13 +127,7 @@ func (w *Writer) compress(blocks [][]byte, b []byte) error {
 			})
 		})
 	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return g.Wait()
 }
 
 // compressor is what package lz4 has for each level.

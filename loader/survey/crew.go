@@ -3,7 +3,10 @@ package survey
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
+
+	"github.com/tensormap/tensormap/internal/parallel"
 )
 
 // Options tune every function of this package. Nil and zero fields mean the defaults.
@@ -48,14 +51,16 @@ func run(ctx context.Context, opts *Options, tasks []task) error {
 	for _, t := range tasks {
 		c.total += t.weight()
 	}
-	var wg sync.WaitGroup
+	defer func() {
+		for _, r := range c.running { // some are left if ctx has ended or a worker panicked
+			r.task.end(ctx.Err())
+		}
+	}()
+	g := parallel.Group{Stop: c.stop}
 	for range opts.workers() {
-		wg.Go(c.work)
+		g.Go(c.work)
 	}
-	wg.Wait()
-	for _, r := range c.running { // some are left where ctx has ended
-		r.task.end(ctx.Err())
-	}
+	g.Wait()
 	if len(c.running) > 0 || len(c.waiting) > 0 {
 		return ctx.Err()
 	}
@@ -71,6 +76,7 @@ type crew struct {
 	changed sync.Cond // of running
 	waiting []task
 	running []*running
+	stopped bool // a worker has panicked
 
 	watched     sync.Mutex
 	progress    func(done, total uint64)
@@ -88,23 +94,31 @@ type running struct {
 	seen   uint64 // of the task's weight; guarded by watched
 }
 
-func (c *crew) work() {
+func (c *crew) work() error {
 	w := &worker{crew: c}
 	for {
 		r, part := c.take()
 		if r == nil {
-			return
+			return nil
 		}
 		w.running = r
 		c.finish(r, part, r.task.do(w, part))
 	}
 }
 
+// stop leaves nothing to take.
+func (c *crew) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopped = true
+	c.changed.Broadcast()
+}
+
 // take returns nil when nothing will be left to do.
 func (c *crew) take() (r *running, part uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.ctx.Err() == nil {
+	for c.ctx.Err() == nil && !c.stopped {
 		for _, r := range c.running {
 			if r.next < r.parts {
 				part = r.next
@@ -151,14 +165,9 @@ func (c *crew) advance(r *running) {
 			return
 		}
 	}
+	c.running = slices.DeleteFunc(c.running, func(other *running) bool { return other == r })
 	r.task.end(r.err)
 	c.saw(r, r.task.weight())
-	for i := range c.running {
-		if c.running[i] == r {
-			c.running = append(c.running[:i], c.running[i+1:]...)
-			return
-		}
-	}
 }
 
 // saw reports n more bytes of r's weight, as far as there are so many.

@@ -1,0 +1,112 @@
+// Package parallel runs the workers of one piece of work, and hands every way in which one of
+// them can end to whoever waits for it. A worker's panic does not end the process unless the
+// caller lets it.
+package parallel
+
+import (
+	"cmp"
+	"runtime"
+	"runtime/debug"
+	"sync"
+)
+
+// Group runs workers, each in a goroutine of its own. The zero value is ready for use, and
+// good for one Wait.
+type Group struct {
+	// Stop, if set, is called once, when the first worker fails: with an error, by a panic or
+	// by runtime.Goexit. It lets the others find no more work, and runs in the goroutine of the
+	// worker that failed.
+	Stop func()
+
+	workers sync.WaitGroup
+
+	mu sync.Mutex
+	failure
+}
+
+// failure is what workers have failed with: the first of each kind.
+type failure struct {
+	err      error
+	panicked *panicked
+	exited   bool
+}
+
+// panicked is a recovered panic.
+type panicked struct {
+	value any
+	stack []byte
+}
+
+// Go runs work in a new goroutine, which inherits the caller's debug.SetPanicOnFault: a caller
+// that survives faults of a mapping still does.
+func (g *Group) Go(work func() error) {
+	faults := panicsOnFault()
+	g.workers.Go(func() {
+		debug.SetPanicOnFault(faults)
+		g.run(work)
+	})
+}
+
+// Here runs work in the caller's goroutine, and returns when the other workers have ended too.
+// Wait has the result.
+func (g *Group) Here(work func() error) {
+	defer g.workers.Wait() // also if work ends this goroutine
+	g.run(work)
+}
+
+// Wait waits for all workers. If one has panicked, Wait panics with the same value; a crash
+// prints the worker's stack as well. If one has called runtime.Goexit, as FailNow of a test
+// does, so does Wait. Otherwise it returns the error that came first.
+func (g *Group) Wait() error {
+	g.workers.Wait()
+	switch {
+	case g.panicked != nil:
+		g.panicked.again()
+	case g.exited:
+		runtime.Goexit()
+	}
+	return g.err
+}
+
+func (g *Group) run(work func() error) {
+	returned := false
+	defer func() {
+		if v := recover(); v != nil {
+			g.fail(failure{panicked: &panicked{v, debug.Stack()}})
+		} else if !returned {
+			g.fail(failure{exited: true})
+		}
+	}()
+	err := work()
+	returned = true
+	if err != nil {
+		g.fail(failure{err: err})
+	}
+}
+
+func (g *Group) fail(f failure) {
+	g.mu.Lock()
+	first := g.failure == failure{}
+	g.err = cmp.Or(g.err, f.err)
+	g.panicked = cmp.Or(g.panicked, f.panicked)
+	g.exited = g.exited || f.exited
+	g.mu.Unlock()
+	if first && g.Stop != nil {
+		g.Stop()
+	}
+}
+
+// again panics as the worker did. Of two panics, one in the deferred calls of the other,
+// recover returns the later one, and a crash prints both.
+func (p *panicked) again() {
+	defer panic(p.value)
+	panic("a worker panicked:\n" + string(p.stack))
+}
+
+// panicsOnFault reads the calling goroutine's setting, which the runtime only tells to
+// those who set it.
+func panicsOnFault() bool {
+	on := debug.SetPanicOnFault(false)
+	debug.SetPanicOnFault(on)
+	return on
+}

@@ -1,0 +1,140 @@
+package loader_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"runtime"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// ending says how f ends: by returning, by a panic or by runtime.Goexit.
+func ending(f func()) (panicked any, exited bool) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		exited = true
+		defer func() {
+			if panicked = recover(); panicked != nil {
+				exited = false
+			}
+		}()
+		f()
+		exited = false
+	}()
+	<-done
+	return panicked, exited
+}
+
+var errCallback = errors.New("a callback of the caller's panicked")
+
+// callbacks end as they should not.
+var callbacks = map[string]func(){
+	"panic":  func() { panic(errCallback) },
+	"Goexit": runtime.Goexit, // as FailNow of a test does
+}
+
+// checkEnding holds how f ended against what a callback called so does.
+func checkEnding(t *testing.T, what, callback string, f func()) {
+	t.Helper()
+	panicked, exited := ending(f)
+	if callback == "panic" && panicked != errCallback || callback == "Goexit" && !exited {
+		t.Errorf("%s, %s: recovered %v, exited %v", what, callback, panicked, exited)
+	}
+}
+
+// closes makes sure that m is not held by a call that has ended.
+func closes(t *testing.T, m *loader.Model) {
+	t.Helper()
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := m.Stats(); !errors.Is(err, loader.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+// TestProgressPanics has callbacks of long work end in workers.
+func TestProgressPanics(t *testing.T) {
+	raw := apr2File(t, nil, []content{random("x", layout.U8, 3*loader.CRCChunk), random("y", layout.U8, 3*loader.CRCChunk)})
+	ctx := context.Background()
+	for name, callback := range callbacks {
+		eachWay(t, raw, func(t *testing.T, m *loader.Model) {
+			for _, workers := range []int{1, 8} {
+				for _, at := range []int{1, 3} {
+					calls := 0
+					progress := func(_, _ uint64) {
+						if calls++; calls == at {
+							callback()
+						}
+					}
+					checkEnding(t, "Verify", name, func() { m.Verify(ctx, &loader.VerifyOptions{Workers: workers, Progress: progress}) })
+					calls = at - 1 // there is one portion
+					checkEnding(t, "Warm", name, func() { m.Warm(ctx, &loader.WarmPlan{Readers: workers, Progress: progress}) })
+				}
+			}
+			closes(t, m)
+		})
+	}
+}
+
+// TestVerifyBlocksPanics has the callback end in the workers that expand blocks.
+func TestVerifyBlocksPanics(t *testing.T) {
+	b := lz4File(t, compressible("x", layout.U8, 1<<20))
+	for name, callback := range callbacks {
+		m := openBytes(t, b, nil)
+		var summed uint64
+		if r, err := m.Verify(context.Background(), nil); err != nil {
+			t.Fatal(err)
+		} else {
+			summed = r.BytesRead
+		}
+		checkEnding(t, "Verify", name, func() {
+			m.Verify(context.Background(), &loader.VerifyOptions{Workers: 4, Progress: func(done, _ uint64) {
+				if done > summed {
+					callback()
+				}
+			}})
+		})
+	}
+}
+
+// failingReader ends as end does once it is told to, and has siblings of its kind.
+type failingReader struct {
+	io.ReaderAt
+	armed *bool
+	end   func()
+}
+
+func (r failingReader) ReadAt(p []byte, off int64) (int, error) {
+	if *r.armed {
+		r.end()
+	}
+	return r.ReaderAt.ReadAt(p, off)
+}
+
+// TestReaderPanics has a reader of the caller's end in the workers that read from it.
+func TestReaderPanics(t *testing.T) {
+	b := apr2File(t, nil, []content{random("x", layout.U8, 3*loader.CRCChunk)})
+	for name, end := range callbacks {
+		armed := false
+		m, err := loader.OpenReaderAt(context.Background(), failingReader{bytes.NewReader(b), &armed, end}, int64(len(b)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		armed = true
+		ctx := context.Background()
+		checkEnding(t, "Prefetch", name, func() { m.Prefetch(ctx, "x") })
+		checkEnding(t, "Verify", name, func() { m.Verify(ctx, nil) })
+		checkEnding(t, "Bytes", name, func() { tensor(t, m, "x").Bytes() })
+		armed = false
+		if got, err := tensor(t, m, "x").Bytes(); err != nil || len(got) != 3*loader.CRCChunk {
+			t.Errorf("afterwards: %d bytes, %v", len(got), err)
+		}
+		closes(t, m)
+	}
+}

@@ -1,0 +1,70 @@
+package survey_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/loader/survey"
+)
+
+var errCallback = errors.New("the caller's callback panicked")
+
+// TestProgressPanics has a callback end in a worker, at the beginning and at the end of the
+// work.
+func TestProgressPanics(t *testing.T) {
+	file := safeTensors(t, tensor{"a", layout.U8, []uint64{3 << 20}, make([]byte, 3<<20)}, floats("b", make([]float32, 1<<20)))
+	ctx := context.Background()
+	for name, callback := range map[string]func(){"panic": func() { panic(errCallback) }, "Goexit": runtime.Goexit} {
+		for verb, run := range map[string]func(m *loader.Model, o survey.Options){
+			"Stats": func(m *loader.Model, o survey.Options) { survey.Stats(ctx, m, &survey.StatsOptions{Options: o}) },
+			"Hash": func(m *loader.Model, o survey.Options) {
+				survey.Hash(ctx, m, &survey.HashOptions{Options: o, Stored: true})
+			},
+			"Compare": func(m *loader.Model, o survey.Options) { survey.Compare(ctx, m, m, &o) },
+		} {
+			for _, workers := range []int{1, 4} {
+				for _, atEnd := range []bool{false, true} {
+					m, err := loader.OpenBytes(file, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					panicked, exited := ending(func() {
+						run(m, survey.Options{Workers: workers, Progress: func(done, total uint64) {
+							if !atEnd || done == total {
+								callback()
+							}
+						}})
+					})
+					if name == "panic" && panicked != errCallback || name == "Goexit" && !exited {
+						t.Errorf("%s, %s, %d workers, at end %v: recovered %v, exited %v", verb, name, workers, atEnd, panicked, exited)
+					}
+					if err := m.Close(); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// ending says how f ends: by returning, by a panic or by runtime.Goexit.
+func ending(f func()) (panicked any, exited bool) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		exited = true
+		defer func() {
+			if panicked = recover(); panicked != nil {
+				exited = false
+			}
+		}()
+		f()
+		exited = false
+	}()
+	<-done
+	return panicked, exited
+}
