@@ -20,8 +20,7 @@ type glob struct {
 
 func (g *glob) match(name string) bool { return g.re == nil || g.re.MatchString(name) }
 
-// matched is an error if there is a pattern and none of the tensors of the file have
-// matched it.
+// matched returns an error if there is a pattern and no tensor of the file has matched it.
 func (g *glob) matched(path string, tensors int) error {
 	if tensors == 0 && g.re != nil {
 		return fmt.Errorf("%s: no tensor matches %q", called(path), g.pattern)

@@ -18,9 +18,13 @@ import (
 // opener is how verbs open the model that the user names: by a path or by an address.
 type opener struct {
 	headers headers
+	timeout timeout
+	stderr  func() io.Writer // of the verb
 }
 
 func (o *opener) addTo(cmd *cobra.Command) {
+	o.stderr = cmd.ErrOrStderr
+	cmd.Flags().Var(&o.timeout, "timeout", "give up a server that makes no progress for `TIME`, such as 90s or 5m")
 	cmd.Flags().Var(&o.headers, "header", "send `'NAME: VALUE'` to the server, or what the file @FILE has, one a line")
 }
 
@@ -34,8 +38,11 @@ func (o *opener) openWith(ctx context.Context, name string, opts *loader.Options
 	if isAddress(name) {
 		return o.openAddress(ctx, name)
 	}
-	if len(o.headers) > 0 {
+	switch {
+	case len(o.headers) > 0:
 		return nil, nil, usageError{errors.New("--header is for http and https addresses")}
+	case o.timeout != 0:
+		return nil, nil, usageError{errors.New("--timeout is for http and https addresses")}
 	}
 	m, err = loader.Open(name, opts)
 	if err != nil {
@@ -56,11 +63,16 @@ func (o *opener) openAddress(ctx context.Context, address string) (*loader.Model
 	if err != nil {
 		return nil, nil, err
 	}
-	r, err := httprange.Open(ctx, address, &httprange.Options{Header: header})
+	r := remote{ctx: ctx, waiting: newWaiting(o.stderr(), hostOf(address), o.timeout)}
+	err = r.waiting.during(func() (err error) {
+		r.Reader, err = httprange.Open(ctx, address, &httprange.Options{Header: header, Timeout: o.timeout.duration()})
+		return err
+	})
 	if err != nil {
 		return nil, nil, err
 	}
-	m, err := loader.OpenReaderAt(ctx, interruptible{r, ctx}, r.Size(), nil)
+	r.waiting.add(r.Reader)
+	m, err := loader.OpenReaderAt(ctx, r, r.Size(), nil)
 	if err != nil {
 		r.Close()
 		return nil, nil, err
@@ -84,22 +96,47 @@ func called(name string) string {
 	return name
 }
 
-// interruptible is a reader all of whose reads end with ctx.
-type interruptible struct {
-	*httprange.Reader
-	ctx context.Context
+// hostOf returns the host of an address, without user and password, which may be secrets.
+func hostOf(address string) string {
+	_, rest, _ := strings.Cut(httprange.NameOf(address), "://")
+	host, _, _ := strings.Cut(rest, "/")
+	return host
 }
 
-func (r interruptible) ReadAt(p []byte, off int64) (int, error) {
+// remote is a reader all of whose reads end with ctx, and are watched.
+type remote struct {
+	*httprange.Reader
+	ctx     context.Context
+	waiting *waiting
+}
+
+func (r remote) ReadAt(p []byte, off int64) (int, error) {
 	return r.ReadAtContext(r.ctx, p, off)
 }
 
-func (r interruptible) OpenSibling(ctx context.Context, name string) (io.ReaderAt, int64, error) {
-	s, size, err := r.Reader.OpenSibling(ctx, name)
+func (r remote) ReadAtContext(ctx context.Context, p []byte, off int64) (n int, err error) {
+	err = r.waiting.during(func() (err error) {
+		n, err = r.Reader.ReadAtContext(ctx, p, off)
+		return err
+	})
+	return n, err
+}
+
+func (r remote) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
+	return r.waiting.during(func() error { return r.Reader.ReadVector(ctx, bufs, off) })
+}
+
+func (r remote) OpenSibling(ctx context.Context, name string) (reader io.ReaderAt, size int64, err error) {
+	err = r.waiting.during(func() (err error) {
+		reader, size, err = r.Reader.OpenSibling(ctx, name)
+		return err
+	})
 	if err != nil {
 		return nil, 0, err
 	}
-	return interruptible{s.(*httprange.Reader), r.ctx}, size, nil
+	sibling := reader.(*httprange.Reader)
+	r.waiting.add(sibling)
+	return remote{sibling, r.ctx, r.waiting}, size, nil
 }
 
 // headers are lines to send with requests. They may be secrets: no message repeats them.

@@ -250,6 +250,53 @@ func TestInterruptedRead(t *testing.T) {
 	}
 }
 
+// stalled serves the beginning of a file, and then nothing.
+func stalled(t *testing.T, content []byte) *site {
+	return serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if content == nil || !strings.HasPrefix(req.Header.Get("Range"), "bytes=0-") {
+			<-req.Context().Done()
+			return
+		}
+		http.ServeContent(w, req, "", time.Unix(1e9, 0), bytes.NewReader(content))
+	}))
+}
+
+// TestTimeout: a server that does not answer is given up, when the model is opened and later,
+// without a word before that where nobody looks.
+func TestTimeout(t *testing.T) {
+	silent, later := stalled(t, nil), stalled(t, safetensorsOf(1<<20))
+	for _, test := range []struct {
+		s    *site
+		args []string
+	}{
+		{silent, []string{"inspect", ""}}, {silent, []string{"diff", "", small(t)}}, {silent, []string{"map", ""}},
+		{later, []string{"verify", ""}}, {later, []string{"dump", "", "a"}}, {later, []string{"convert", "", t.TempDir() + "/x.apr"}},
+		{later, []string{"hash", ""}},
+	} {
+		test.args[1] = test.s.URL + "/m?secret"
+		r := tensormap(append(test.args, "--timeout", "100ms")...)
+		r.failsWith(t, test.s.URL+"/m: ", "the server makes no progress for ")
+	}
+	for _, bad := range []string{"", "0", "-1s", "soon", "1e99"} {
+		r := tensormap("inspect", silent.URL, "--timeout="+bad)
+		if r.status != exitUsage || !strings.Contains(r.stderr, "must be a time such as 30s or 5m\n") {
+			t.Errorf("%q: status %d, %s", bad, r.status, r.stderr)
+		}
+	}
+	if r := tensormap("inspect", small(t), "--timeout", "1s"); r.status != exitUsage {
+		t.Errorf("of a path: status %d, %s", r.status, r.stderr)
+	}
+	for text, want := range map[string]time.Duration{"90": 90 * time.Second, "1.5": 1500 * time.Millisecond, "2m": 2 * time.Minute} {
+		var got timeout
+		if err := got.Set(text); err != nil || got.duration() != want {
+			t.Errorf("%s is %v (%v)", text, got.duration(), err)
+		}
+	}
+	if got := new(timeout).duration(); got != 30*time.Second {
+		t.Errorf("%v without the flag", got)
+	}
+}
+
 // safetensorsOf has a tensor "a" of n bytes.
 func safetensorsOf(n int) []byte {
 	header := fmt.Sprintf(`{"a":{"dtype":"U8","shape":[%d],"data_offsets":[0,%d]}}`, n, n)

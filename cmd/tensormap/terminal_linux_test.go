@@ -6,7 +6,9 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -114,4 +116,54 @@ func TestNoProgressElsewhere(t *testing.T) {
 	if out.String() != "" {
 		t.Errorf("%q", out.String())
 	}
+}
+
+// TestWaitingNote: who looks at a terminal learns which server it is that does not answer.
+func TestWaitingNote(t *testing.T) {
+	for _, s := range []*site{stalled(t, nil), stalled(t, safetensorsOf(1<<20))} {
+		tty, screen := terminal(t)
+		host := strings.TrimPrefix(s.URL, "http://")
+		status := run(t.Context(), []string{"dump", "http://user:secret@" + host + "/m?secret", "a", "--timeout", "500ms"}, io.Discard, tty)
+		out := screen()
+		note := strings.Index(out, "\r\x1b[Kwaiting for "+host+" …\n")
+		if note < 0 || strings.Count(out, "waiting") != 1 || strings.Contains(out, "secret") || strings.Index(out, "makes no progress") < note {
+			t.Errorf("%q", out)
+		}
+		if status != exitFailed {
+			t.Errorf("status %d", status)
+		}
+	}
+}
+
+// TestWaiting: the word comes after three seconds without progress, and not with it.
+func TestWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said strings.Builder
+		n := newWaiting(nil, "h", 0)
+		n.w = &said
+		wait := func(reads ...time.Duration) {
+			var all sync.WaitGroup
+			for _, d := range reads {
+				all.Go(func() {
+					n.during(func() error {
+						time.Sleep(d)
+						return nil
+					})
+				})
+			}
+			all.Wait()
+		}
+		for range 5 {
+			wait(2 * time.Second)
+		}
+		wait(time.Second, 2*time.Second, 3*time.Second, 4*time.Second, 6*time.Second)
+		if said.String() != "" {
+			t.Errorf("%q", said.String())
+		}
+		wait(2*time.Second, 6*time.Second) // four seconds of nothing
+		wait(10 * time.Second)
+		if strings.Count(said.String(), "waiting for h …\n") != 2 {
+			t.Errorf("%q", said.String())
+		}
+	})
 }
