@@ -27,12 +27,11 @@ help: ## list the targets
 test: ## all tests
 	$(GO) test ./...
 
-test-purego: ## all tests with every line of assembly left out
-	$(GO) test -tags purego ./...
+test-purego: ## the kernels' package with every line of assembly left out
+	$(GO) test -tags purego ./dequant
 
-test-race: ## all tests under the race detector, and with every pointer conversion checked
-	$(GO) test -race ./...
-	$(GO) test -gcflags=all=-d=checkptr=2 ./mmapio ./loader ./dequant
+test-race: ## all tests under the race detector, with every pointer conversion checked
+	$(GO) test -race -gcflags=all=-d=checkptr=2 ./...
 
 test-arm64: ## the NEON kernels, on this machine under qemu-aarch64 (Debian: qemu-user)
 	GOARCH=arm64 $(GO) test -p 1 -exec qemu-aarch64 ./dequant
@@ -51,9 +50,9 @@ lint: ## gofmt, vet, staticcheck, and unsafe only where it belongs
 	@! grep -rlE '^\s*(import )?"unsafe"' --include='*.go' . | grep -vE '^\./(mmapio|dequant|bench/peers)/' \
 		|| { echo 'these files import unsafe outside mmapio and dequant'; exit 1; }
 
-cross: ## type-check code and tests for every platform
-	@set -e; for p in $(PLATFORMS); do echo "vet $$p"; \
-		CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) vet ./...; done
+cross: ## check the types of code and tests on every platform, and the signatures of arm64's kernels
+	cd .ci/typecheck && $(GO) run . -C ../.. $(PLATFORMS)
+	CGO_ENABLED=0 GOARCH=arm64 $(GO) vet ./dequant
 
 fuzz: ## every fuzz target for FUZZTIME
 	@set -e; for pkg in $$($(GO) list ./...); do \
