@@ -1,8 +1,9 @@
-// Package dequant expands the element types of tensor files into float32 and
-// makes the few quantized types that ggml calls its reference quantizers.
+// Package dequant expands the element types of tensor files into float32, and writes
+// float32s as F16, BF16, integers with one scale, and the quantized types for which ggml has
+// reference quantizers (see CanQuantize).
 //
-// Expand serves every type; a function named after each type serves callers who
-// know theirs. Bytes are little-endian, as all files of this project store them.
+// Expand serves every type that is Supported; a function named after each type serves callers
+// who know theirs. Bytes are little-endian, as all files of this project store them.
 // Destination and source must not overlap. After an error the destination's
 // contents are unspecified. Nothing here does I/O; only the Parallel functions
 // start goroutines, and only for large buffers.

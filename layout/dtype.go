@@ -273,12 +273,16 @@ func (d DType) HeadBytes() int {
 	return 0
 }
 
-// Span is where the blocks of n elements from element first on are stored, from the first byte
-// of a tensor of type d that has them. The tensor's head is not among them.
+// Span returns the offset, from the first byte of a tensor of type d, and the size of the
+// blocks that hold n elements from element first on. The tensor's head is excluded. No elements
+// take no bytes.
 func (d DType) Span(first, n uint64) (off, size uint64) {
 	in := d.info()
 	elems, bytes := uint64(in.elems), uint64(in.bytes)
 	lo, hi := first/elems, (first+n+elems-1)/elems
+	if n == 0 {
+		hi = lo
+	}
 	return uint64(d.HeadBytes()) + lo*bytes, (hi - lo) * bytes
 }
 

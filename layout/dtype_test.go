@@ -455,6 +455,8 @@ func TestSpan(t *testing.T) {
 	}{
 		{layout.F32, 3, 2, 12, 8},
 		{layout.U8, 0, 0, 0, 0},
+		{layout.Q8_0, 5, 0, 0, 0},
+		{layout.Q8_0, 37, 0, 34, 0},
 		{layout.Q4_0, 0, 32, 0, 18},
 		{layout.Q4_0, 31, 2, 0, 36},
 		{layout.Q4_0, 64, 1, 36, 18},

@@ -2,9 +2,9 @@ package layout
 
 import "hash/maphash"
 
-// Names finds records by name. It is an open-addressing hash table that stores no
-// names: a slot holds an index and some bits of the hash, and whoever owns the records
-// compares. So one table serves names that are bytes of a file and, later, their copies.
+// Names finds records by name: tensors, keys of metadata, nodes of a graph. It is an
+// open-addressing hash table that stores no names. A slot holds an index and some bits of the
+// hash; the owner of the records compares, whether names are strings, bytes or offsets in a file.
 //
 //	for p := names.Probe(hash); ; {
 //		i, ok := p.Next()

@@ -473,7 +473,7 @@ func TestReadsAreCancelled(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := reads.Load(); i > 0; i-- {
-			m.Release()
+			m.ReleaseAll()
 			reads.Store(0)
 			last.Store(i)
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)

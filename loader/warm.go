@@ -256,15 +256,20 @@ func (f *file) wrap(err error) error {
 // page cache as long as the kernel likes and come back when they are touched, and what the
 // model's cache holds of them, unless a lease has pinned it. It is for weights that have
 // been copied to a device. Pages that a tensor shares with others that are not named stay,
-// and views stay valid. No names at all mean all tensors.
+// and views stay valid. Without names it does nothing; see ReleaseAll.
 func (m *Model) Release(names ...string) error {
+	return m.giveBack(append([]string{}, names...))
+}
+
+// ReleaseAll gives the memory of all tensors back, as Release does.
+func (m *Model) ReleaseAll() error { return m.giveBack(nil) }
+
+// giveBack releases the tensors called so, or all if names is nil.
+func (m *Model) giveBack(names []string) error {
 	if !m.gate.enter() {
 		return m.closedError()
 	}
 	defer m.leave()
-	if len(names) == 0 {
-		names = nil
-	}
 	tensors, err := m.planned(names)
 	if err != nil {
 		return err

@@ -202,7 +202,7 @@ func TestWarmShards(t *testing.T) {
 	if _, err := m.Warm(t.Context(), nil); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "model-00002-of-00003.apr") {
 		t.Errorf("of a shard that has gone: %v", err)
 	}
-	if err := m.Release(); err != nil {
+	if err := m.ReleaseAll(); err != nil {
 		t.Errorf("releasing what was never mapped: %v", err)
 	}
 }
@@ -270,7 +270,15 @@ func TestRelease(t *testing.T) {
 	if left := mappedResident(t, m); left < n || left > n+4*page {
 		t.Errorf("%d bytes are left of one tensor of %d", left, n)
 	}
-	if err := m.Release([]string{}...); err != nil { // as without names
+	for _, none := range [][]string{nil, {}} {
+		if err := m.Release(none...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if left := mappedResident(t, m); left < n {
+		t.Errorf("%d bytes are left, although no names were given", left)
+	}
+	if err := m.ReleaseAll(); err != nil {
 		t.Fatal(err)
 	}
 	if left := mappedResident(t, m); left > 4*page {
@@ -303,11 +311,17 @@ func TestReleaseCache(t *testing.T) {
 	if err := m.Release(); err != nil {
 		t.Fatal(err)
 	}
+	if got := stats(t, m).HeapBytes; got == 0 {
+		t.Error("the cache is empty, although no names were given")
+	}
+	if err := m.ReleaseAll(); err != nil {
+		t.Fatal(err)
+	}
 	if got := stats(t, m).HeapBytes; got != 0 {
 		t.Errorf("%d bytes are left in the cache", got)
 	}
 	m.Close()
-	if err := m.Release(); !errors.Is(err, loader.ErrClosed) {
+	if err := m.ReleaseAll(); !errors.Is(err, loader.ErrClosed) {
 		t.Error(err)
 	}
 }

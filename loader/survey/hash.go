@@ -17,10 +17,10 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// HashOptions tune Hash. Nil and zero fields mean the defaults; which digests to make has to
-// be said.
+// HashOptions tune Hash. Nil and zero fields mean the defaults.
 type HashOptions struct {
 	Options
+	// Values and Stored select the digests to make. If neither is set, Values is meant.
 	Values, Stored bool
 }
 
@@ -60,6 +60,7 @@ func Hash(ctx context.Context, m *loader.Model, opts *HashOptions) ([]TensorDige
 	if opts == nil {
 		opts = &HashOptions{}
 	}
+	wantValues := opts.Values || !opts.Stored
 	if err := open(m); err != nil {
 		return nil, err
 	}
@@ -69,7 +70,7 @@ func Hash(ctx context.Context, m *loader.Model, opts *HashOptions) ([]TensorDige
 		if opts.selects(t.Name()) {
 			d := &TensorDigest{Tensor: t}
 			digests = append(digests, d)
-			tasks = append(tasks, &hashTask{model: m, digest: d, values: opts.Values, stored: opts.Stored})
+			tasks = append(tasks, &hashTask{model: m, digest: d, values: wantValues, stored: opts.Stored})
 		}
 	}
 	// A tensor's digest takes one core: the longest go first, so that none is left to be

@@ -243,7 +243,7 @@ func TestFilter(t *testing.T) {
 		t.Errorf("%+v, %v", stats, err)
 	}
 	digests, err := survey.Hash(context.Background(), a, &survey.HashOptions{Options: o})
-	if err != nil || len(digests) != 1 || digests[0].Values != nil || digests[0].Stored != nil {
+	if err != nil || len(digests) != 1 || digests[0].Values == nil || digests[0].Stored != nil {
 		t.Errorf("%+v, %v", digests, err)
 	}
 	pairs, err := survey.Compare(context.Background(), a, b, &o)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"math"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -151,11 +152,12 @@ func checkStats(t *testing.T, got survey.TensorStats, want *expectedStats) {
 
 func TestHash(t *testing.T) {
 	want := expected(t)
-	for _, opts := range []survey.HashOptions{{Values: true, Stored: true}, {Values: true}, {Stored: true}} {
+	for _, opts := range []survey.HashOptions{{Values: true, Stored: true}, {Values: true}, {Stored: true}, {}} {
 		digests, err := survey.Hash(context.Background(), open(t, modelA, nil), &opts)
 		if err != nil {
 			t.Fatal(err)
 		}
+		opts.Values = opts.Values || !opts.Stored // the default
 		for _, d := range digests {
 			w := want.Digests[d.Tensor.Name()]
 			values, stored := text(d.Values), text(d.Stored)
@@ -179,6 +181,19 @@ func TestHash(t *testing.T) {
 		if ok != opts.Stored || ok && total.String() != want.TotalStored {
 			t.Errorf("stored: %v %v, want %v", total, ok, want.TotalStored)
 		}
+	}
+}
+
+// Without options the digests are those of the values.
+func TestHashDefault(t *testing.T) {
+	m := open(t, modelA, nil)
+	want, err := survey.Hash(context.Background(), m, &survey.HashOptions{Values: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := survey.Hash(context.Background(), m, nil)
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, %v, want %v", got, err, want)
 	}
 }
 
