@@ -9,14 +9,40 @@
 //	defer r.Close()
 //	m, err := loader.OpenReaderAt(ctx, r, r.Size(), nil)
 //
-// The bytes are those of one version of the file or there is an error. Open notes the
-// file's size and its ETag (else Last-Modified); every later request carries If-Match (or
-// If-Unmodified-Since), and every response is held against both: a file that has changed
-// is [ErrChanged].
+// # One version
+//
+// Open notes the file's length and what the server says of its version. Every later request
+// carries a condition, and every answer must say the same, or the read is [ErrChanged]:
+//
+//   - A strong ETag is sent as If-Match and must come back. The bytes are of one version.
+//   - Else Last-Modified is sent as If-Unmodified-Since. It must come back, with the weak
+//     ETag if there was one. The bytes are of one version unless the file was changed twice
+//     within the second of that date; [Reader.Validator] says whether it was over by then.
+//   - A weak ETag alone must come back. The server decides which changes it takes for none.
+//   - With neither, only a change of length is noticed.
+//
+// [Reader.Validator] tells these apart, and Options.RequireValidator refuses a file that has
+// too little. The promise is for each file: siblings are versions of their own. Servers behind
+// one address that do not agree on the ETag are ErrChanged. A range with a Content-Encoding
+// is [ErrResponse], since its offsets would not be those of the file.
+//
+// # Credentials
+//
+// Options.Header, and the user that an address names, go to the address's own server: the
+// same scheme, host and port. A request that a redirect has led elsewhere goes without them
+// from then on, even back home. No request carries a Referer. A redirect from https to http
+// is refused. In a browser, whose fetch follows redirects by rules of its own, every redirect
+// is refused if there are headers.
+//
+// Errors name the file by its [Reader.Name], without user, password and query. What they
+// quote of a server is short, printable, and without what the request may have kept secret.
+//
+// # Patience
 //
 // A request that fails for a reason that may pass – a connection cut or silent, an answer
 // cut short, 408, 429 or 5xx – is repeated from the byte where it ended, with growing
-// pauses. A read that gets fewer than 4 KiB in [Options].Timeout, or by [Options].Attempts
-// requests, is [ErrStalled] or the last request's error. Close ends all reads at once. A server that ignores ranges and would send the whole file is [ErrNoRanges], unless
-// the file is no larger than what Open asks for.
+// pauses. A read that gets fewer than 4 KiB in Options.Timeout, or by Options.Attempts
+// requests, is [ErrStalled] or the last request's error. Close ends all reads at once. A server
+// that ignores ranges and would send the whole file is [ErrNoRanges], unless the file is no
+// larger than what Open asks for.
 package httprange

@@ -13,11 +13,12 @@ import (
 
 // The reasons that a read fails for, beside those of the network.
 var (
-	ErrNoRanges = errors.New("the server does not answer range requests")
-	ErrChanged  = errors.New("the file has changed on the server")
-	ErrStatus   = errors.New("the server refuses")
-	ErrResponse = errors.New("the server's answer makes no sense")
-	ErrStalled  = errors.New("the server makes no progress")
+	ErrNoRanges    = errors.New("the server does not answer range requests")
+	ErrChanged     = errors.New("the file has changed on the server")
+	ErrUnversioned = errors.New("the server does not tell versions of the file apart") // see Options.RequireValidator
+	ErrStatus      = errors.New("the server refuses")                                  // in a StatusError
+	ErrResponse    = errors.New("the server's answer makes no sense")
+	ErrStalled     = errors.New("the server makes no progress")
 )
 
 // Error says where a file could not be read, and why. It comes in a *[fs.PathError], whose
@@ -36,7 +37,7 @@ func (r *Reader) wrap(off int64, err error) error {
 	return &fs.PathError{Op: "read", Path: r.name, Err: &Error{off, withoutAddress(err)}}
 }
 
-// withoutAddress is err without what a *url.Error says beside its reason: the address, with
+// withoutAddress leaves out of err what a *url.Error says beside its reason: the address, with
 // all the secrets that may be in it.
 func withoutAddress(err error) error {
 	var client *url.Error
@@ -46,7 +47,7 @@ func withoutAddress(err error) error {
 	return err
 }
 
-// NameOf is what messages call the file at address: the Name of its Reader.
+// NameOf returns what messages call the file at address: the Name of its Reader.
 func NameOf(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -55,8 +56,8 @@ func NameOf(address string) string {
 	return publicName(u)
 }
 
-// publicName is how messages call a file: without user, password and query, which may be
-// secrets, and readable where that is safe to print.
+// publicName returns what messages call a file: its address without user, password and query,
+// which may be secrets, and readable if that is safe to print.
 func publicName(u *url.URL) string {
 	file := u.Path
 	if strings.ContainsFunc(file, func(r rune) bool { return !unicode.IsPrint(r) }) {
@@ -67,7 +68,7 @@ func publicName(u *url.URL) string {
 
 // passing reports whether trying again may help.
 func passing(err error) bool {
-	var status *statusError
+	var status *StatusError
 	if errors.As(err, &status) {
 		return status.passing()
 	}
@@ -75,5 +76,10 @@ func passing(err error) bool {
 	if errors.As(err, &host) && host.IsNotFound || errors.As(err, new(*tls.CertificateVerificationError)) {
 		return false
 	}
-	return !errors.Is(err, ErrNoRanges) && !errors.Is(err, ErrChanged) && !errors.Is(err, ErrResponse)
+	for _, lasting := range []error{ErrNoRanges, ErrChanged, ErrUnversioned, ErrResponse} {
+		if errors.Is(err, lasting) {
+			return false
+		}
+	}
+	return true
 }

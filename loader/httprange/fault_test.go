@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -239,43 +238,5 @@ func TestLastingFaults(t *testing.T) {
 				t.Errorf("in pieces: %d bytes, %v; want %v", n, err, test.want)
 			}
 		})
-	}
-}
-
-// Without an ETag the date has to do, and without either the size.
-func TestVersions(t *testing.T) {
-	content := noise(2_000)
-	s := serve(t, content)
-	s.etag.Store("")
-	var condition atomic.Value
-	s.fault = func(_ int64, w http.ResponseWriter, req *http.Request) bool {
-		condition.Store(req.Header.Get("If-Unmodified-Since") + req.Header.Get("If-Match"))
-		w.Header().Set("Last-Modified", "Fri, 20 Nov 2026 10:00:00 GMT")
-		return false
-	}
-	r := open(t, s, quick())
-	if _, err := readAll(r); err != nil || condition.Load() != "Fri, 20 Nov 2026 10:00:00 GMT" {
-		t.Errorf("%v with the condition %q", err, condition.Load())
-	}
-	s.fault = func(_ int64, w http.ResponseWriter, _ *http.Request) bool {
-		w.Header().Set("Last-Modified", "Sat, 21 Nov 2026 10:00:00 GMT")
-		return false
-	}
-	if _, err := readAll(r); !errors.Is(err, httprange.ErrChanged) {
-		t.Errorf("of another date: %v", err)
-	}
-	// A weak ETag is compared, and not sent.
-	s.etag.Store(`W/"1"`)
-	s.fault = func(_ int64, _ http.ResponseWriter, req *http.Request) bool {
-		condition.Store(req.Header.Get("If-Unmodified-Since") + req.Header.Get("If-Match"))
-		return false
-	}
-	r = open(t, s, quick())
-	if _, err := readAll(r); err != nil || condition.Load() != "" {
-		t.Errorf("%v with the condition %q", err, condition.Load())
-	}
-	s.etag.Store(`W/"2"`)
-	if _, err := readAll(r); !errors.Is(err, httprange.ErrChanged) {
-		t.Errorf("of another weak ETag: %v", err)
 	}
 }

@@ -3,10 +3,12 @@
 package httprange_test
 
 import (
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -37,17 +39,35 @@ func TestFetch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := exec.Command(node, filepath.Join(strings.TrimSpace(string(goroot)), "lib/wasm/wasm_exec_node.js"), program,
-		s.URL+"/dir/model.bin", "embeddings.LayerNorm.bias")
-	run.Args[0] = "browser" // net/http does without fetch in what is called node
-	out, err := run.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	fetch := func(address string, key ...string) {
+		t.Helper()
+		run := exec.Command(node, filepath.Join(strings.TrimSpace(string(goroot)), "lib/wasm/wasm_exec_node.js"), program,
+			address, "embeddings.LayerNorm.bias")
+		run.Args = append(run.Args, key...)
+		run.Args[0] = "browser" // net/http does without fetch in what is called node
+		out, err := run.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if got, want := strings.TrimSpace(string(out)), "F32 [384] [0.16954054 0.11112433 0.0064446456]"; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
 	}
-	if got, want := strings.TrimSpace(string(out)), "F32 [384] [0.16954054 0.11112433 0.0064446456]"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
+	fetch(s.URL + "/dir/model.bin")
 	if sent := s.sent.Load(); sent > 8<<10 || s.requests.Load() != 2 {
 		t.Errorf("%d bytes of %d by %d requests", sent, len(model), s.requests.Load())
+	}
+	// A key goes to the address's own server.
+	home := record(t, func(w http.ResponseWriter, req *http.Request) { http.Redirect(w, req, s.URL, http.StatusFound) })
+	var leaked atomic.Int64
+	s.fault = func(_ int64, _ http.ResponseWriter, req *http.Request) bool {
+		if req.Header.Get("X-Api-Key") != "" {
+			leaked.Add(1)
+		}
+		return false
+	}
+	fetch(home.URL, "hush")
+	if seen := home.take(); len(seen) != 2 || seen[0].Header.Get("X-Api-Key") != "hush" || leaked.Load() > 0 {
+		t.Errorf("%d requests, of which %d take the key elsewhere", len(seen), leaked.Load())
 	}
 }

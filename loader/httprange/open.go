@@ -16,10 +16,12 @@ import (
 // Options tune a Reader. A nil *Options and every zero field mean the defaults.
 type Options struct {
 	// Client sends the requests; nil means one of this package, which keeps connections
-	// for the requests to come, and is not redirected from https to http.
+	// for the requests to come. Its CheckRedirect is asked of redirects that lead neither
+	// from https to http nor in circles.
 	Client *http.Client
-	// Header is sent with every request, for example Authorization (which net/http leaves
-	// out where it is redirected to another host).
+	// Header is sent with every request to the address's own server (scheme, host and
+	// port), for example Authorization. A request that a redirect has led elsewhere goes
+	// without all of it.
 	Header http.Header
 	// Parallel is the number of requests that may run at once; 0 means 8.
 	Parallel int
@@ -45,6 +47,9 @@ type Options struct {
 	// again: from its beginning, which includes to connect, and in the middle of an answer.
 	// 0 means half of Timeout.
 	Stall time.Duration
+	// RequireValidator is the weakest Validator with which Open is content; the zero value
+	// takes any file.
+	RequireValidator Validator
 }
 
 func (o *Options) withDefaults() Options {
@@ -81,18 +86,6 @@ var defaultClient = &http.Client{
 		ForceAttemptHTTP2:   true,
 		DisableCompression:  true, // offsets are those of the file itself
 	},
-	CheckRedirect: checkRedirect,
-}
-
-func checkRedirect(req *http.Request, via []*http.Request) error {
-	from, to := via[len(via)-1].URL.Scheme, req.URL.Scheme
-	switch {
-	case len(via) >= 10: // as net/http, whose error cannot be told from one that passes
-		return fmt.Errorf("%w: %d redirects", ErrResponse, len(via))
-	case to != from && to != "https": // credentials would be open to all, and the file to change
-		return fmt.Errorf("%w: a redirect from %s to %q", ErrResponse, from, to)
-	}
-	return nil
 }
 
 // Reader reads one remote file. It is safe for concurrent use.
@@ -100,6 +93,7 @@ type Reader struct {
 	url    *url.URL
 	name   string // for messages
 	opts   Options
+	client *http.Client    // opts.Client, which follows no redirects
 	queue  *queue          // shared with siblings
 	ctx    context.Context // of all reads: until Close, with the values of Open's
 	cancel context.CancelCauseFunc
@@ -123,7 +117,9 @@ func Open(ctx context.Context, address string, opts *Options) (*Reader, error) {
 		return nil, errors.New("not an http or https address")
 	}
 	o := opts.withDefaults()
-	r := &Reader{url: u, opts: o, queue: newQueue(o.Parallel)}
+	o.Header = ownHeader(o.Header, u.User)
+	u.User = nil
+	r := &Reader{url: u, opts: o, client: withoutRedirects(o.Client), queue: newQueue(o.Parallel)}
 	if err := r.open(ctx, context.WithoutCancel(ctx)); err != nil {
 		return nil, err
 	}
@@ -147,7 +143,7 @@ func (r *Reader) open(ctx, life context.Context) error {
 
 // OpenSibling opens the file called name in the same place, with the same options; the
 // limit of parallel requests is one for both. The address's query, which may be a
-// signature, stays. The loader calls this where a file turns out to be one of several.
+// signature, stays. The loader calls this if a file turns out to be one of several.
 // Whoever wants a *Reader asks the io.ReaderAt for it; it has a Close of its own, and that
 // of r closes it too.
 func (r *Reader) OpenSibling(ctx context.Context, name string) (io.ReaderAt, int64, error) {
@@ -156,7 +152,7 @@ func (r *Reader) OpenSibling(ctx context.Context, name string) (io.ReaderAt, int
 	}
 	u := r.url.ResolveReference(&url.URL{Path: name})
 	u.RawQuery = r.url.RawQuery
-	s := &Reader{url: u, opts: r.opts, queue: r.queue}
+	s := &Reader{url: u, opts: r.opts, client: r.client, queue: r.queue}
 	s.opts.PrefixBytes = max(1, s.opts.PrefixBytes/4)
 	ctx, cancel := r.during(ctx)
 	defer cancel(nil)
@@ -166,14 +162,24 @@ func (r *Reader) OpenSibling(ctx context.Context, name string) (io.ReaderAt, int
 	return s, s.size, nil
 }
 
-// Name is the file's address as messages show it: without user, password and query.
+// Name returns the file's address as messages show it: without user, password and query.
 func (r *Reader) Name() string { return r.name }
 
-// Size is the length of the file in bytes.
+// Size returns the length of the file in bytes.
 func (r *Reader) Size() int64 { return r.size }
 
-// Traffic is how many requests were sent so far and how many bytes of the file came.
+// Traffic returns how many requests were sent so far, redirected ones included, and how many
+// bytes of the file came.
 func (r *Reader) Traffic() (requests, bytes int64) { return r.requests.Load(), r.received.Load() }
+
+// Validator returns how well the server tells this version of the file from others. A file
+// that came whole with Open is of one version in any case.
+func (r *Reader) Validator() Validator {
+	if r.size <= int64(len(r.prefix)) {
+		return StrongValidator
+	}
+	return r.version.strength
+}
 
 // Close ends all reads of the file, running ones too, and of its siblings: the error wraps
 // [os.ErrClosed].

@@ -13,7 +13,7 @@ func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 	return r.ReadAtContext(r.ctx, p, off)
 }
 
-// ReadAtContext is ReadAt with a context of its own.
+// ReadAtContext does what ReadAt does, and ends with ctx.
 func (r *Reader) ReadAtContext(ctx context.Context, p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, r.wrap(off, errors.New("negative offset"))
@@ -70,7 +70,7 @@ func (r *Reader) ReadVector(ctx context.Context, bufs [][]byte, off int64) error
 	return r.wrap(start, err)
 }
 
-// during is ctx, ended by Close too.
+// during returns ctx, ended by Close too.
 func (r *Reader) during(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	if r.ctx.Err() != nil {
@@ -100,7 +100,7 @@ func newVector(bufs [][]byte) *vector {
 	return v
 }
 
-// next is the memory that comes next, in one piece.
+// next returns the memory that comes next, in one piece.
 func (v *vector) next() []byte { return v.bufs[0] }
 
 // advance says that n bytes of next are filled.

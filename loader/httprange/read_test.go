@@ -16,7 +16,7 @@ import (
 )
 
 func TestReadsLikeAFile(t *testing.T) {
-	content := noise(2_345)
+	content := noise(345)
 	r := open(t, serve(t, content), quick())
 	if r.Size() != int64(len(content)) || !strings.HasSuffix(r.Name(), "/dir/model.bin") {
 		t.Errorf("%d bytes of %s", r.Size(), r.Name())

@@ -8,43 +8,7 @@ import (
 	"time"
 )
 
-// version is what a server says that tells one version of a file from another.
-type version struct {
-	etag     string
-	modified string
-}
-
-// condition makes the server refuse req if the file is not of this version. A weak ETag
-// must not be used for that (RFC 9110, section 13.1.1); it is only compared.
-func (v version) condition(req *http.Request) {
-	switch {
-	case v.etag != "" && v.etag[0] == '"':
-		req.Header.Set("If-Match", v.etag)
-	case v.etag == "" && v.modified != "":
-		req.Header.Set("If-Unmodified-Since", v.modified)
-	}
-}
-
-func versionOf(resp *http.Response) version {
-	return version{resp.Header.Get("ETag"), resp.Header.Get("Last-Modified")}
-}
-
-func (v version) String() string {
-	if v.etag != "" {
-		return "ETag " + v.etag
-	}
-	return "of " + v.modified
-}
-
-// same compares with what a later response says, which may say nothing.
-func (v version) same(now version) bool {
-	if v.etag != "" && now.etag != "" {
-		return v.etag == now.etag
-	}
-	return v.modified == "" || now.modified == "" || v.modified == now.modified
-}
-
-// readPrefix is the first request: it learns what there is to know of the file.
+// readPrefix sends the first request, which learns all there is to know of the file.
 func (r *Reader) readPrefix(ctx context.Context) error {
 	start := func() int64 { return 0 }
 	most := r.opts.PrefixBytes
@@ -59,6 +23,9 @@ func (r *Reader) readPrefix(ctx context.Context) error {
 				}
 			}
 			r.size, r.version = rng.total, versionOf(resp)
+			if need := r.opts.RequireValidator; rng.n < rng.total && r.version.strength < need {
+				return nil, 0, fmt.Errorf("%w: it gives %v, %v required", ErrUnversioned, r.version.strength, need)
+			}
 			r.prefix = make([]byte, min(rng.n, most))
 			return newVector([][]byte{r.prefix}), rng.n, rng.check(0, most)
 		})
@@ -82,8 +49,8 @@ func (r *Reader) request(ctx context.Context, p *patience, v *vector, off int64)
 		if rng.total != r.size {
 			return nil, 0, fmt.Errorf("%w: it has %d bytes now, and had %d", ErrChanged, rng.total, r.size)
 		}
-		if now := versionOf(resp); !r.version.same(now) {
-			return nil, 0, fmt.Errorf("%w: %v now, and it was %v", ErrChanged, now, r.version)
+		if err := r.version.check(versionOf(resp)); err != nil {
+			return nil, 0, err
 		}
 		return v, rng.n, rng.check(off, v.n)
 	})
@@ -97,43 +64,26 @@ func (r *Reader) exchange(ctx context.Context, p *patience, off, n int64, answer
 	defer cancel(nil)
 	watch := time.AfterFunc(p.limit(), func() { cancel(ErrStalled) })
 	defer watch.Stop()
-	err := r.send(ctx, off, n, func(resp *http.Response) error {
-		v, n, err := answer(resp)
-		if err != nil {
-			return err
-		}
-		if err := r.receive(resp.Body, v, n, p, watch); err != nil {
-			return err
-		}
-		if resp.ContentLength < 0 {
-			finish(resp.Body, watch)
-		}
-		return nil
+	resp, err := r.follow(ctx, func(req *http.Request) {
+		req.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", off, off+n-1))
+		req.Header.Set("Accept-Encoding", "identity")
+		r.version.condition(req)
 	})
+	if err == nil {
+		defer resp.Body.Close()
+		v, n, refused := answer(resp)
+		if refused != nil {
+			return r.withText(refused, resp, watch)
+		}
+		err = r.receive(resp.Body, v, n, p, watch)
+	}
 	if err != nil && context.Cause(ctx) == ErrStalled {
 		return p.stalled()
 	}
+	if err == nil && resp.ContentLength < 0 {
+		finish(resp.Body, watch)
+	}
 	return err
-}
-
-func (r *Reader) send(ctx context.Context, off, n int64, use func(*http.Response) error) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url.String(), nil)
-	if err != nil {
-		return err
-	}
-	for name, values := range r.opts.Header {
-		req.Header[http.CanonicalHeaderKey(name)] = values
-	}
-	req.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", off, off+n-1))
-	req.Header.Set("Accept-Encoding", "identity")
-	r.version.condition(req)
-	r.requests.Add(1)
-	resp, err := r.opts.Client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	return use(resp)
 }
 
 // receive reads n bytes into v. watch begins anew with every progress.

@@ -20,15 +20,15 @@ func partial(resp *http.Response) (byteRange, error) {
 	case http.StatusOK:
 		return byteRange{}, ErrNoRanges
 	default:
-		return byteRange{}, &statusError{resp.StatusCode, afterHeader(resp)}
+		return byteRange{}, &StatusError{Code: resp.StatusCode, after: afterHeader(resp)}
 	}
 	if e := encoding(resp); e != "" {
-		return byteRange{}, fmt.Errorf("%w: Content-Encoding %q of a range", ErrResponse, e)
+		return byteRange{}, fmt.Errorf("%w: Content-Encoding %s of a range", ErrResponse, quoted(e))
 	}
 	text := resp.Header.Get("Content-Range")
 	rng, ok := parseContentRange(text)
 	if !ok {
-		return byteRange{}, fmt.Errorf("%w: Content-Range %q", ErrResponse, text)
+		return byteRange{}, fmt.Errorf("%w: Content-Range %s", ErrResponse, quoted(text))
 	}
 	return rng, nil
 }
@@ -59,8 +59,8 @@ func (b byteRange) check(off, n int64) error {
 	return nil
 }
 
-// whole is what resp has where that is no part, but all of a file of at most so many bytes:
-// as servers answer that know no ranges, and for an empty file, which has none.
+// whole reports whether resp is all of a file of at most so many bytes, and returns its range.
+// Servers that know no ranges answer so, and others for an empty file, which has none.
 func whole(resp *http.Response, most int64) (byteRange, bool) {
 	switch n := resp.ContentLength; resp.StatusCode {
 	case http.StatusOK:
@@ -71,37 +71,13 @@ func whole(resp *http.Response, most int64) (byteRange, bool) {
 	return byteRange{}, false
 }
 
-// encoding is how the body is compressed, if at all.
+// encoding returns how the body is compressed, "" if it is not.
 func encoding(resp *http.Response) string {
-	if e := resp.Header.Get("Content-Encoding"); e != "identity" {
-		return e
+	e := strings.Join(resp.Header["Content-Encoding"], ", ")
+	if strings.EqualFold(e, "identity") {
+		return ""
 	}
-	return ""
-}
-
-// statusError is an answer that is no part of the file.
-type statusError struct {
-	status int
-	after  time.Duration // that the server asks to wait
-}
-
-func (e *statusError) Error() string {
-	return fmt.Sprintf("%v: %d %s", ErrStatus, e.status, http.StatusText(e.status))
-}
-
-func (e *statusError) Unwrap() error { return ErrStatus }
-
-func (e *statusError) passing() bool {
-	return e.status >= 500 && e.status != http.StatusNotImplemented ||
-		e.status == http.StatusTooManyRequests || e.status == http.StatusRequestTimeout
-}
-
-func retryAfter(err error) time.Duration {
-	var status *statusError
-	if errors.As(err, &status) {
-		return status.after
-	}
-	return 0
+	return e
 }
 
 // afterHeader reads Retry-After, which is seconds or a date.

@@ -1,4 +1,4 @@
-// Fetch prints one tensor of the model at an address. Built for GOOS=js it reads by way of
+// Fetch prints one tensor of the model at an address, to whose server it sends a key. Built for GOOS=js it reads by way of
 // the browser's fetch, and of the file no more than the index and the tensor.
 package main
 
@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"net/http"
 	"os"
 
 	"github.com/tensormap/tensormap/loader"
@@ -13,13 +14,17 @@ import (
 )
 
 func main() {
-	if err := run(context.Background(), os.Args[1], os.Args[2]); err != nil {
+	header := make(http.Header)
+	for _, key := range os.Args[3:] {
+		header.Add("X-Api-Key", key)
+	}
+	if err := run(context.Background(), os.Args[1], os.Args[2], header); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(ctx context.Context, address, name string) error {
-	r, err := httprange.Open(ctx, address, &httprange.Options{PrefixBytes: 4 << 10})
+func run(ctx context.Context, address, name string, header http.Header) error {
+	r, err := httprange.Open(ctx, address, &httprange.Options{PrefixBytes: 4 << 10, Header: header})
 	if err != nil {
 		return err
 	}

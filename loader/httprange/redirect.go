@@ -1,0 +1,148 @@
+package httprange
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"runtime"
+	"strings"
+)
+
+// follow asks for the file by a request that ask completes, and follows redirects. Each
+// request is made anew: no header goes from one to the next, nor an address as Referer.
+// Options.Header goes to the address's own server, until a redirect leaves it.
+func (r *Reader) follow(ctx context.Context, ask func(*http.Request)) (*http.Response, error) {
+	var via []*http.Request
+	var resp *http.Response
+	home := true
+	for to := r.url; ; {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, to.String(), nil)
+		if err != nil {
+			return nil, err
+		}
+		home = home && origin(to) == origin(r.url)
+		if home {
+			req.Header = r.opts.Header.Clone()
+		}
+		if runtime.GOOS == "js" && len(r.opts.Header) > 0 { // a browser would send it everywhere
+			req.Header.Set("js.fetch:redirect", "manual")
+		}
+		ask(req)
+		if check := r.opts.Client.CheckRedirect; check != nil && len(via) > 0 {
+			req.Response = resp
+			if err := check(req, via); err == http.ErrUseLastResponse {
+				return nil, fmt.Errorf("%w: a redirect to %s, which Options.Client does not follow", ErrResponse, origin(to))
+			} else if err != nil {
+				return nil, err
+			}
+		}
+		r.requests.Add(1)
+		if resp, err = r.client.Do(req); err != nil {
+			return nil, err
+		}
+		next, err := redirection(resp, len(via))
+		if next == nil && err == nil {
+			return resp, nil
+		}
+		io.CopyN(io.Discard, resp.Body, 2<<10) // the connection may then be used again
+		resp.Body.Close()
+		if err != nil {
+			return nil, err
+		}
+		via, to = append(via, req), next
+	}
+}
+
+// mostRedirects is that of net/http.
+const mostRedirects = 10
+
+// redirection returns the address that resp sends to after so many others, nil if none.
+func redirection(resp *http.Response, after int) (*url.URL, error) {
+	location := resp.Header.Get(locationHeader)
+	if resp.StatusCode == 0 {
+		return nil, fmt.Errorf("%w: a redirect, which a browser does not show; Options.Header could not be kept from where it leads", ErrResponse)
+	}
+	if location == "" {
+		return nil, nil
+	}
+	from := resp.Request.URL
+	to, err := from.Parse(location)
+	switch {
+	case err != nil || to.Host == "":
+		return nil, fmt.Errorf("%w: a redirect to no http or https address", ErrResponse)
+	case after >= mostRedirects-1:
+		return nil, fmt.Errorf("%w: %d redirects", ErrResponse, after+1)
+	case to.Scheme != "https" && (to.Scheme != "http" || from.Scheme == "https"): // the file would be open to change
+		return nil, fmt.Errorf("%w: a redirect from %s to %s", ErrResponse, from.Scheme, quoted(to.Scheme))
+	}
+	return to, nil
+}
+
+// locationHeader is the Location of a redirect, out of http.Client's sight: it would follow,
+// and quote in an error what it cannot parse. A server cannot send a header of this name.
+const locationHeader = "\x00location"
+
+// oneHop is a transport whose redirects http.Client does not know for such.
+type oneHop struct{ http.RoundTripper }
+
+func (t oneHop) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := t.RoundTripper.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	resp.Request = req
+	switch resp.StatusCode {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		if location, ok := resp.Header["Location"]; ok {
+			resp.Header[locationHeader] = location
+			delete(resp.Header, "Location")
+		}
+	}
+	return resp, nil
+}
+
+// withoutRedirects returns a client that answers with the first response, whatever it is.
+func withoutRedirects(c *http.Client) *http.Client {
+	own := *c
+	if own.Transport == nil {
+		own.Transport = http.DefaultTransport
+	}
+	own.Transport = oneHop{own.Transport}
+	return &own
+}
+
+// ownHeader returns what goes to the address's own server: header, and the user that the
+// address names.
+func ownHeader(header http.Header, user *url.Userinfo) http.Header {
+	own := make(http.Header, len(header)+1)
+	for name, values := range header {
+		for _, value := range values {
+			own.Add(name, value)
+		}
+	}
+	if user != nil && own.Get("Authorization") == "" {
+		password, _ := user.Password()
+		(&http.Request{Header: own}).SetBasicAuth(user.Username(), password)
+	}
+	return own
+}
+
+var defaultPorts = map[string]string{"http": "80", "https": "443"}
+
+// origin returns scheme, host and port of u (RFC 6454, section 4).
+func origin(u *url.URL) string {
+	host := strings.TrimSuffix(strings.ToLower(u.Host), ":")
+	return (&url.URL{Scheme: u.Scheme, Host: strings.TrimSuffix(host, ":"+defaultPorts[u.Scheme])}).String()
+}
+
+// withheld reports whether req goes without Options.Header.
+func (r *Reader) withheld(req *http.Request) bool {
+	for name := range r.opts.Header {
+		if _, ok := req.Header[name]; !ok {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,147 @@
+package httprange
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// StatusError is an answer that is no part of the file. It is [ErrStatus] for errors.Is, and
+// by its code fs.ErrPermission or fs.ErrNotExist.
+type StatusError struct {
+	Code int
+	// Text is the beginning of the answer's text, in one line, with everything escaped that
+	// does not print. What the request's address and Options.Header may keep secret is left
+	// out. It is empty of a page for browsers.
+	Text string
+	// Elsewhere is the server that refused, if Options.Header was not sent to it because
+	// redirects had led to another one.
+	Elsewhere string
+
+	after time.Duration // that the server asks to wait
+}
+
+func (e *StatusError) Error() string {
+	var b strings.Builder
+	b.WriteString(strings.TrimSpace(fmt.Sprintf("%v: %d %s", ErrStatus, e.Code, http.StatusText(e.Code))))
+	if e.Elsewhere != "" {
+		fmt.Fprintf(&b, " by %s, where a redirect has led and Options.Header is not sent", e.Elsewhere)
+	}
+	if e.after > 0 {
+		fmt.Fprintf(&b, ", to come back in %v", e.after.Round(time.Second))
+	}
+	if e.Text != "" {
+		fmt.Fprintf(&b, ": %s", e.Text)
+	}
+	return b.String()
+}
+
+// Is reports whether target says the same, as errors.Is asks.
+func (e *StatusError) Is(target error) bool {
+	switch e.Code {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return target == ErrStatus || target == fs.ErrPermission
+	case http.StatusNotFound, http.StatusGone:
+		return target == ErrStatus || target == fs.ErrNotExist
+	}
+	return target == ErrStatus
+}
+
+func (e *StatusError) passing() bool {
+	return e.Code >= 500 && e.Code != http.StatusNotImplemented ||
+		e.Code == http.StatusTooManyRequests || e.Code == http.StatusRequestTimeout
+}
+
+func retryAfter(err error) time.Duration {
+	var status *StatusError
+	if errors.As(err, &status) {
+		return status.after
+	}
+	return 0
+}
+
+const (
+	mostText   = 300         // characters of a server's text that are shown
+	mostToRead = 4 << 10     // bytes of it that are read
+	mostToWait = time.Second // that it takes
+)
+
+// withText adds to err, if it is a StatusError, what the server says in resp.
+func (r *Reader) withText(err error, resp *http.Response, watch *time.Timer) error {
+	var status *StatusError
+	if !errors.As(err, &status) {
+		return err
+	}
+	if r.withheld(resp.Request) {
+		status.Elsewhere = origin(resp.Request.URL)
+	}
+	if encoding(resp) == "" && !strings.Contains(resp.Header.Get("Content-Type"), "html") {
+		watch.Reset(mostToWait)
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, mostToRead))
+		status.Text = excerpt(r.redact(string(text), resp.Request.URL))
+	}
+	return err
+}
+
+// excerpt returns the beginning of a server's text, printable and in one line.
+func excerpt(text string) string {
+	var b strings.Builder
+	n := 0
+	for _, c := range strings.Join(strings.Fields(text), " ") {
+		if n++; n > mostText {
+			b.WriteString("…")
+			break
+		}
+		if unicode.IsPrint(c) {
+			b.WriteRune(c)
+		} else {
+			escaped := strconv.QuoteRune(c)
+			b.WriteString(escaped[1 : len(escaped)-1])
+		}
+	}
+	return b.String()
+}
+
+// quoted returns the beginning of what a server says, in quotes.
+func quoted(text string) string { return strconv.Quote(text[:min(len(text), mostText)]) }
+
+// redact cuts out of text what the requests for the file have said that may be secret: an
+// answer may repeat it. asked is the address of the last one.
+func (r *Reader) redact(text string, asked *url.URL) string {
+	var said []string
+	for _, u := range []*url.URL{r.url, asked} {
+		said = append(said, u.RawQuery)
+		for pair := range strings.SplitSeq(u.RawQuery, "&") {
+			_, value, _ := strings.Cut(pair, "=")
+			plain, _ := url.QueryUnescape(value)
+			said = append(said, value, plain)
+		}
+		if password, ok := u.User.Password(); ok {
+			said = append(said, password)
+		}
+	}
+	for _, values := range r.opts.Header {
+		for _, value := range values {
+			said = append(append(said, value), strings.Fields(value)...) // "Bearer …"
+		}
+	}
+	if _, password, ok := (&http.Request{Header: r.opts.Header}).BasicAuth(); ok {
+		said = append(said, password)
+	}
+	slices.SortFunc(said, func(a, b string) int { return len(b) - len(a) }) // what has another in it goes first
+	var pairs []string
+	for _, s := range said {
+		if len(s) >= 4 { // else it is no secret, and may be in any word
+			pairs = append(pairs, s, "…")
+		}
+	}
+	return strings.NewReplacer(pairs...).Replace(text)
+}

@@ -1,0 +1,91 @@
+package httprange
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Validator says how well a server tells one version of a file from another.
+type Validator int
+
+const (
+	// NoValidator is neither ETag nor Last-Modified. A change is noticed only if it changes
+	// the file's length.
+	NoValidator Validator = iota
+	// WeakValidator is a weak ETag, or a Last-Modified of the very second of the answer. A
+	// change goes unnoticed if the server takes it for none, or if it follows another within
+	// a second.
+	WeakValidator
+	// StrongValidator is a strong ETag, or a Last-Modified at least a second before the
+	// answer's Date (RFC 9110, section 8.8.2.2). Every change is noticed.
+	StrongValidator
+)
+
+func (v Validator) String() string {
+	switch v {
+	case StrongValidator:
+		return "a strong validator"
+	case WeakValidator:
+		return "a weak validator"
+	}
+	return "no validator"
+}
+
+// version is what a server says that tells one version of a file from another.
+type version struct {
+	etag     string
+	modified string
+	strength Validator
+}
+
+func versionOf(resp *http.Response) version {
+	v := version{etag: resp.Header.Get("ETag"), modified: resp.Header.Get("Last-Modified")}
+	modified, err1 := http.ParseTime(v.modified)
+	date, err2 := http.ParseTime(resp.Header.Get("Date"))
+	switch {
+	case v.strongETag(), err1 == nil && err2 == nil && date.Sub(modified) >= time.Second:
+		v.strength = StrongValidator
+	case v.etag != "" || v.modified != "":
+		v.strength = WeakValidator
+	}
+	return v
+}
+
+// strongETag reports whether the ETag differs between any two versions. What is no ETag by
+// its form is taken for a weak one.
+func (v version) strongETag() bool { return strings.HasPrefix(v.etag, `"`) }
+
+// condition makes the server refuse req if the file is not of this version. A weak ETag
+// must not be used for that (RFC 9110, section 13.1.1); it is only compared.
+func (v version) condition(req *http.Request) {
+	switch {
+	case v.strongETag():
+		req.Header.Set("If-Match", v.etag)
+	case v.modified != "":
+		req.Header.Set("If-Unmodified-Since", v.modified)
+	}
+}
+
+// check compares with what a later answer says, which must say as much.
+func (v version) check(now version) error {
+	if v.etag == now.etag && (v.strongETag() || v.modified == now.modified) {
+		return nil
+	}
+	return fmt.Errorf("%w: it has %v now, and had %v", ErrChanged, now, v)
+}
+
+func (v version) String() string {
+	var said []string
+	if v.etag != "" {
+		said = append(said, "ETag "+quoted(v.etag))
+	}
+	if v.modified != "" {
+		said = append(said, "Last-Modified "+quoted(v.modified))
+	}
+	if said == nil {
+		return "neither ETag nor Last-Modified"
+	}
+	return strings.Join(said, " and ")
+}
