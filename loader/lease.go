@@ -21,6 +21,10 @@ func (m *Model) Acquire() (*Lease, error) {
 	if !m.gate.enter() {
 		return nil, m.closedError()
 	}
+	if !m.leases.enter() {
+		m.leave()
+		return nil, m.closedError()
+	}
 	return &Lease{model: m}, nil
 }
 
@@ -34,6 +38,9 @@ func (l *Lease) Release() {
 
 func (l *Lease) finish() {
 	l.model.cache.unpin(l)
+	if l.model.leases.leave() {
+		l.model.endReads()
+	}
 	l.model.leave()
 }
 

@@ -22,6 +22,7 @@ type Model struct {
 	tensors []layout.Tensor // in file order
 	names   *layout.Names
 	gate    gate
+	leases  gate // of those that are in gate too
 	cache   cache
 	blocks  blockTables
 
@@ -137,11 +138,15 @@ type FileInfo struct {
 }
 
 // Close lets go of the files once no lease and no running call needs them. It does not
-// wait for these. A second Close does nothing and answers ErrClosed.
+// wait for these. Reads by a reader of the caller's may never end: without a lease they are
+// ended, see OpenReaderAt. A second Close does nothing and answers ErrClosed.
 func (m *Model) Close() error {
 	first, last := m.gate.close()
 	if !first {
 		return m.closedError()
+	}
+	if _, unleased := m.leases.close(); unleased {
+		m.endReads()
 	}
 	if last {
 		return m.release()

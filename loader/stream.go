@@ -32,12 +32,15 @@ import (
 // opens the file of a plain name beside this one, which a model in several files needs, and
 // which the model closes if it has a Close.
 //
-// A method that failed because bytes could not be had tries again when it is next called.
+// A method that failed because bytes could not be had tries again when it is next called. Close
+// ends the reads that run outside of leases, whose methods answer ErrClosed, and the release of
+// the last lease those that are left.
 func OpenReaderAt(ctx context.Context, r io.ReaderAt, size int64, opts *Options) (*Model, error) {
 	if size < 0 {
 		return nil, badSize(readerName(r), size)
 	}
 	place := &remote{ctx: ctx, beside: r}
+	place.life, place.end = context.WithCancelCause(context.Background())
 	return newModel(place.store(readerName(r), r, size), place, opts.withDefaults())
 }
 
@@ -57,7 +60,9 @@ func readerName(r io.ReaderAt) string {
 
 // remote is the place of a reader as a source.
 type remote struct {
-	ctx    context.Context // of opening
+	ctx    context.Context         // of opening
+	life   context.Context         // of all other reads
+	end    context.CancelCauseFunc // of life
 	beside io.ReaderAt
 	opened closers
 }
@@ -65,7 +70,7 @@ type remote struct {
 func (p *remote) store(name string, r io.ReaderAt, size int64) *stored {
 	return &stored{
 		path:   name,
-		data:   mmapio.FromReaderAt(input{nil, name, r}, size),
+		data:   mmapio.FromReaderAt(input{p.life, name, r}, size),
 		index:  mmapio.FromReaderAt(input{p.ctx, name, r}, size),
 		done:   func() {},
 		reader: r,
@@ -93,10 +98,34 @@ func (p *remote) open(name string, _ bool) (*stored, error) {
 	return p.store(name, r, size), nil
 }
 
-func (p *remote) close() error { return p.opened.close() }
+func (p *remote) close() error {
+	p.end(ErrClosed)
+	return p.opened.close()
+}
 
-// input is a reader whose errors name the file, and whose reads end with ctx, if any, as far
-// as they can be ended.
+// endReads ends the reads of a model that is closed and has no lease.
+func (m *Model) endReads() {
+	if p, ok := m.from.(*remote); ok {
+		p.end(ErrClosed)
+	}
+}
+
+// untilClosed returns ctx, ended by endReads too, and a function to be called at the end.
+func (m *Model) untilClosed(ctx context.Context) (context.Context, func()) {
+	p, ok := m.from.(*remote)
+	if !ok {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(p.life, func() { cancel(ErrClosed) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// input is a reader whose errors name the file, and whose reads end with ctx as far as they
+// can be ended.
 type input struct {
 	ctx  context.Context
 	name string
@@ -118,15 +147,16 @@ func (in input) ReadAt(p []byte, off int64) (n int, err error) {
 }
 
 func (in input) readAt(p []byte, off int64) (n int, err error) {
-	if in.ctx == nil {
-		return in.r.ReadAt(p, off)
-	}
 	if r, ok := in.r.(interface {
 		ReadAtContext(ctx context.Context, p []byte, off int64) (int, error)
 	}); ok {
-		return r.ReadAtContext(in.ctx, p, off)
+		n, err = r.ReadAtContext(in.ctx, p, off)
+		if why := context.Cause(in.ctx); err != nil && why != nil && !errors.Is(err, why) {
+			err = why
+		}
+		return n, err
 	}
-	if err := in.ctx.Err(); err != nil {
+	if err := context.Cause(in.ctx); err != nil {
 		return 0, err
 	}
 	return in.r.ReadAt(p, off)

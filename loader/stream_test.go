@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tensormap/tensormap/layout"
@@ -483,4 +484,102 @@ func TestReadsAreCancelled(t *testing.T) {
 			cancel()
 		}
 	}
+}
+
+// TestCloseEndsReads: what takes no context ends with the model, even if nobody ever answers.
+// A bubble in which all wait for ever fails at once.
+func TestCloseEndsReads(t *testing.T) {
+	file := apr2File(t, nil, []content{random("f32", layout.F32, 3, 4), random("i8", layout.I8, 3, 4), random("q4", layout.Q4_0, 3, 64)})
+	for kind, prefix := range map[string]string{"by context": "reader: ", "by vector": "far: "} {
+		calls := map[string]func(m *loader.Model, x loader.Tensor) error{
+			"Warm":     func(m *loader.Model, _ loader.Tensor) error { _, err := m.Warm(context.Background(), nil); return err },
+			"Prefetch": func(m *loader.Model, _ loader.Tensor) error { return m.Prefetch(context.Background(), "q4", "i8") },
+			"Verify": func(m *loader.Model, _ loader.Tensor) error {
+				_, err := m.Verify(context.Background(), nil)
+				return err
+			},
+			"Metadata": func(m *loader.Model, _ loader.Tensor) error { _, err := m.Metadata(); return err },
+		}
+		for name, call := range tensorCalls {
+			calls["Tensor."+name] = func(_ *loader.Model, x loader.Tensor) error { return call(x) }
+		}
+		for name, call := range calls {
+			t.Run(kind+"/"+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					d := newDistant("far", file)
+					var r io.ReaderAt = byContext{d}
+					if kind == "by vector" {
+						r = d
+					}
+					m, err := loader.OpenReaderAt(t.Context(), r, d.size, nil)
+					m = opened(t, m, err)
+					x := tensor(t, m, "i8")
+					reads := 0
+					d.before = func(ctx context.Context) error { reads++; return hang(ctx) }
+					ended := make(chan error)
+					go func() { ended <- call(m, x) }()
+					synctest.Wait()
+					m.Close()
+					if err := <-ended; !errors.Is(err, loader.ErrClosed) || !strings.HasPrefix(err.Error(), prefix) || reads != 1 {
+						t.Errorf("%v after %d reads", err, reads)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestCloseSparesLeases: reads under a lease go on when the model is closed, and those beside
+// it end with the last lease.
+func TestCloseSparesLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDistant("far", apr2File(t, nil, three()))
+		m := d.open(t, nil)
+		reads := make(chan chan struct{}, 2) // that wait for an answer
+		d.before = func(ctx context.Context) error {
+			answer := make(chan struct{})
+			reads <- answer
+			select {
+			case <-answer:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		l, err := m.Acquire()
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := m.Acquire()
+		if err != nil {
+			t.Fatal(err)
+		}
+		leased, err := l.Tensor("i8")
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := tensor(t, m, "q4")
+		ended, beside := make(chan error, 1), make(chan error, 1)
+		go func() { _, err := leased.Bytes(); ended <- err }()
+		synctest.Wait()
+		go func() { _, err := x.Bytes(); beside <- err }()
+		synctest.Wait()
+		m.Close()
+		other.Release()
+		l.Release() // ends once its call has
+		synctest.Wait()
+		if len(ended)+len(beside) > 0 {
+			t.Fatalf("%d leased reads and %d others have ended", len(ended), len(beside))
+		}
+		close(<-reads)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if err := <-beside; !errors.Is(err, loader.ErrClosed) {
+			t.Errorf("beside the last lease: %v", err)
+		}
+		if _, err := m.Acquire(); !errors.Is(err, loader.ErrClosed) {
+			t.Error(err)
+		}
+	})
 }

@@ -73,6 +73,8 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 	if opts == nil {
 		opts = &VerifyOptions{}
 	}
+	ctx, stop := m.untilClosed(ctx)
+	defer stop()
 	v := verifier{ctx: ctx, model: m, progress: opts.Progress, workers: opts.Workers, findings: make([][]Finding, len(m.files)), checked: make(map[string]bool)}
 	for i := range m.files {
 		v.files = append(v.files, m.files[i].during(ctx))
@@ -171,7 +173,7 @@ func (v *verifier) audit() error {
 }
 
 func (v *verifier) file(i int, f *file) error {
-	if err := v.ctx.Err(); err != nil {
+	if err := context.Cause(v.ctx); err != nil {
 		return err
 	}
 	if err := f.present(); err != nil {
@@ -328,7 +330,7 @@ func (v *verifier) compute() error {
 
 func (v *verifier) read(r *chunkReader, p *piece) error {
 	f := v.files[p.file]
-	err := v.ctx.Err()
+	err := context.Cause(v.ctx)
 	if err == nil {
 		err = mmapio.Guard(func() error {
 			b, err := r.read(f, p.off, p.n)

@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"context"
 	"errors"
 	"sync"
 
@@ -97,7 +98,7 @@ func (c *blockCheck) expand(sc *scratch, t Tensor, lo, hi uint64) error {
 		return err
 	}
 	for lo < hi {
-		if err := c.v.ctx.Err(); err != nil {
+		if err := context.Cause(c.v.ctx); err != nil {
 			return err
 		}
 		s, err := t.stretch(sc, lo, hi)

@@ -122,7 +122,12 @@ func (m *Model) warm(ctx context.Context, plan *WarmPlan, tensors []Tensor) (War
 	for _, t := range tensors {
 		w.add(t)
 	}
+	ctx, stop := m.untilClosed(ctx)
+	defer stop()
 	err := cmp.Or(w.look(ctx), w.run(ctx))
+	if context.Cause(ctx) == ErrClosed {
+		err = m.closedError()
+	}
 	return Warmth{Bytes: w.total, Resident: w.resident.Load()}, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/tensormap/tensormap/loader/httprange"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -27,6 +28,10 @@ func explain(err error) string {
 	var fault *mmapio.FaultError
 	if errors.As(err, &fault) {
 		msg = reword(msg, fault.Error(), fault.Path, fmt.Sprintf("offset %d: %v", fault.Offset, fault.Err))
+	}
+	var status *httprange.StatusError
+	if errors.As(err, &status) && errors.Is(status, fs.ErrPermission) && status.Elsewhere == "" {
+		msg += " (--header 'NAME: VALUE' sends what the server may ask for)"
 	}
 	return strings.Replace(msg, context.Canceled.Error(), "interrupted", 1)
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -72,6 +73,8 @@ func (o *opener) openAddress(ctx context.Context, address string) (*loader.Model
 		return nil, nil, err
 	}
 	r.waiting.add(r.Reader)
+	r.noteVersions = noteUnversioned(o.stderr())
+	r.noteVersions(r.Reader)
 	m, err := loader.OpenReaderAt(ctx, r, r.Size(), nil)
 	if err != nil {
 		r.Close()
@@ -108,13 +111,27 @@ type remote struct {
 	*httprange.Reader
 	ctx     context.Context
 	waiting *waiting
+
+	noteVersions func(*httprange.Reader)
 }
 
-func (r remote) ReadAt(p []byte, off int64) (int, error) {
-	return r.ReadAtContext(r.ctx, p, off)
+// noteUnversioned returns a function that says on stderr, once, if a file's changes would go
+// unnoticed.
+func noteUnversioned(stderr io.Writer) func(*httprange.Reader) {
+	var once sync.Once
+	return func(r *httprange.Reader) {
+		if r.Validator() == httprange.NoValidator {
+			once.Do(func() {
+				fmt.Fprintf(stderr, "warning: %s: neither ETag nor Last-Modified: if the file changes meanwhile, nobody will tell\n", printable(r.Name()))
+			})
+		}
+	}
 }
 
 func (r remote) ReadAtContext(ctx context.Context, p []byte, off int64) (n int, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(r.ctx, func() { cancel(context.Cause(r.ctx)) })()
 	err = r.waiting.during(func() (err error) {
 		n, err = r.Reader.ReadAtContext(ctx, p, off)
 		return err
@@ -136,7 +153,8 @@ func (r remote) OpenSibling(ctx context.Context, name string) (reader io.ReaderA
 	}
 	sibling := reader.(*httprange.Reader)
 	r.waiting.add(sibling)
-	return remote{sibling, r.ctx, r.waiting}, size, nil
+	r.noteVersions(sibling)
+	return remote{sibling, r.ctx, r.waiting, r.noteVersions}, size, nil
 }
 
 // headers are lines to send with requests. They may be secrets: no message repeats them.

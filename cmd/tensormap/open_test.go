@@ -163,7 +163,7 @@ func TestAddressErrors(t *testing.T) {
 	missing := "http://secret:secret@" + host + "/missing.apr?sig=secret#secret"
 	for _, verb := range [][]string{{"inspect", missing}, {"verify", missing}, {"dump", missing, "x"}, {"convert", missing, t.TempDir() + "/x"}} {
 		r := tensormap(verb...)
-		r.failsWith(t, "tensormap: "+s.URL+"/missing.apr: offset 0: ", "404 Not Found\n")
+		r.failsWith(t, "tensormap: "+s.URL+"/missing.apr: offset 0: ", "404 Not Found: 404 page not found\n")
 		if strings.Contains(r.stderr, "secret") {
 			t.Errorf("%s", r.stderr)
 		}
@@ -211,6 +211,35 @@ func TestHeader(t *testing.T) {
 	}
 	if n := s.requests.Load() - before; n != 0 {
 		t.Errorf("%d requests", n)
+	}
+}
+
+// TestRefusal: an error shows what the server says and what it may lack, and nothing that was
+// sent to it.
+func TestRefusal(t *testing.T) {
+	for _, test := range []struct {
+		code int
+		hint string
+	}{{http.StatusUnauthorized, " (--header 'NAME: VALUE' sends what the server may ask for)"}, {http.StatusForbidden, " (--header 'NAME: VALUE' sends what the server may ask for)"}, {http.StatusGone, ""}} {
+		s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			http.Error(w, "Access is \x1b[31mrestricted; sent: "+req.Header.Get("X-Key")+" "+req.URL.RawQuery, test.code)
+		}))
+		r := tensormap("inspect", s.URL+"/m?sig=hush", "--header", "X-Key: hush")
+		r.failsWith(t, fmt.Sprintf("%d %s: Access is \\x1b[31mrestricted; sent: … …%s\n", test.code, http.StatusText(test.code), test.hint))
+	}
+}
+
+// TestUnversioned: if a change of the file would go unnoticed, the user is told so, once.
+func TestUnversioned(t *testing.T) {
+	content := safetensorsOf(1 << 20)
+	for modified, warnings := range map[time.Time]int{{}: 1, time.Unix(1e9, 0): 0} {
+		s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			http.ServeContent(w, req, "", modified, bytes.NewReader(content))
+		}))
+		r := tensormap("verify", s.URL+"/m?sig=hush")
+		if n := strings.Count(r.stderr, "warning: "+s.URL+"/m: neither ETag nor Last-Modified"); r.status != exitDone || n != warnings || strings.Contains(r.stderr, "hush") {
+			t.Errorf("modified %v: status %d, %d warnings: %s", modified, r.status, n, r.stderr)
+		}
 	}
 }
 

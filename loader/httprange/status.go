@@ -20,7 +20,7 @@ type StatusError struct {
 	Code int
 	// Text is the beginning of the answer's text, in one line, with everything escaped that
 	// does not print. What the request's address and Options.Header may keep secret is left
-	// out. It is empty of a page for browsers.
+	// out. It is empty of a page for browsers, and if it says no more than the code.
 	Text string
 	// Elsewhere is the server that refused, if Options.Header was not sent to it because
 	// redirects had led to another one.
@@ -31,9 +31,9 @@ type StatusError struct {
 
 func (e *StatusError) Error() string {
 	var b strings.Builder
-	b.WriteString(strings.TrimSpace(fmt.Sprintf("%v: %d %s", ErrStatus, e.Code, http.StatusText(e.Code))))
+	fmt.Fprintf(&b, "%v: %s", ErrStatus, e.status())
 	if e.Elsewhere != "" {
-		fmt.Fprintf(&b, " by %s, where a redirect has led and Options.Header is not sent", e.Elsewhere)
+		fmt.Fprintf(&b, " by %s, where a redirect has led and no header was sent", e.Elsewhere)
 	}
 	if e.after > 0 {
 		fmt.Fprintf(&b, ", to come back in %v", e.after.Round(time.Second))
@@ -42,6 +42,11 @@ func (e *StatusError) Error() string {
 		fmt.Fprintf(&b, ": %s", e.Text)
 	}
 	return b.String()
+}
+
+// status returns code and its meaning.
+func (e *StatusError) status() string {
+	return strings.TrimSpace(fmt.Sprint(e.Code, " ", http.StatusText(e.Code)))
 }
 
 // Is reports whether target says the same, as errors.Is asks.
@@ -87,6 +92,9 @@ func (r *Reader) withText(err error, resp *http.Response, watch *time.Timer) err
 		watch.Reset(mostToWait)
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, mostToRead))
 		status.Text = excerpt(r.redact(string(text), resp.Request.URL))
+		if strings.Contains(strings.ToLower(status.status()), strings.ToLower(status.Text)) {
+			status.Text = ""
+		}
 	}
 	return err
 }

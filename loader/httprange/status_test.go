@@ -39,6 +39,8 @@ func refused(t *testing.T, opts *httprange.Options, answer http.HandlerFunc) *ht
 func TestStatusText(t *testing.T) {
 	for _, test := range []struct{ contentType, text, want string }{
 		{"text/plain", "", ""},
+		{"text/plain", "403 Forbidden\n", ""},
+		{"text/plain", "forbidden", ""},
 		{"text/plain", "Access to model x is restricted.\n\n  Log in.\n", "Access to model x is restricted. Log in."},
 		{"application/json", `{"error":"Invalid token"}`, `{"error":"Invalid token"}`},
 		{"application/xml", "<Error><Code>AccessDenied</Code></Error>", "<Error><Code>AccessDenied</Code></Error>"},
