@@ -19,7 +19,7 @@ PLATFORMS = windows/amd64 darwin/arm64 freebsd/amd64 linux/arm64 linux/386 linux
 # What also has to work where nothing can be mapped and there is one thread.
 WASM = ./layout/... ./mmapio ./dequant ./shard ./loader/... ./convert
 
-.PHONY: help test test-purego test-race test-arm64 test-js test-wasip1 lint cross fuzz fuzz-hours bench bench-peers peers-values outside generate ci
+.PHONY: help test test-purego test-race test-arm64 test-js test-wasip1 lint cross fuzz fuzz-hours attack bench bench-peers peers-values outside generate ci
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -63,6 +63,10 @@ fuzz: ## every fuzz target for FUZZTIME
 fuzz-hours: ## every fuzz target in turns for T of CPU time, on the kept inputs in CORPUS; says executions and CPU seconds of each
 	@test -n '$(CORPUS)' || { echo 'say where the inputs are kept: make fuzz-hours CORPUS=DIR T=8h'; exit 2; }
 	$(GO) run ./internal/fuzzrun -corpus '$(CORPUS)' -cpu $(or $(T),1h)
+
+attack: ## attacks on every promise for T in all, ATTACK names some of them (truncate, verbs, …); FLAGS=-race, -tags=noasm
+	$(GO) test ./internal/attack -run TestAttack -count 1 -timeout 0 $(FLAGS) -v \
+		-attack.time $(or $(T),30s) -attack.only '$(ATTACK)'
 
 bench: ## the benchmarks of the whole path and of every kernel as tables, with profiles in bench/out
 	@mkdir -p bench/out

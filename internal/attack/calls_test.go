@@ -1,0 +1,374 @@
+//go:build unix
+
+package attack
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tensormap/tensormap/convert"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/loader/survey"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// A subject is an open model under attack, seen from one goroutine.
+type subject struct {
+	*rand.Rand
+	m    *loader.Model
+	x    loader.Tensor // of the model or of a lease
+	dir  string        // for what is written
+	all  *model
+	want *tensor // what x holds
+}
+
+// errWrong is the answer of a call that hands out something else than the file held, without
+// an error of its own.
+var errWrong = errors.New("wrong without an error")
+
+// same compares memory that may be lost while it is read.
+func (s *subject) same(got, want []byte) error {
+	return mmapio.Guard(func() error {
+		if !bytes.Equal(got, want) {
+			return fmt.Errorf("%w: %d bytes, want %d", errWrong, len(got), len(want))
+		}
+		return nil
+	})
+}
+
+// sameValues compares bits, since weights may be NaN.
+func (s *subject) sameValues(got, want []float32) error {
+	return mmapio.Guard(func() error {
+		if len(got) != len(want) {
+			return fmt.Errorf("%w: %d values, want %d", errWrong, len(got), len(want))
+		}
+		for i := range got {
+			if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
+				return fmt.Errorf("%w: value %d is %v, want %v", errWrong, i, got[i], want[i])
+			}
+		}
+		return nil
+	})
+}
+
+// span chooses elements [first, first+n).
+func (s *subject) span(of int) (first, n int) {
+	if of == 0 {
+		return 0, 0
+	}
+	first = s.IntN(of)
+	if n = s.IntN(min(of-first, 5000)) + 1; s.IntN(4) == 0 {
+		n = of - first
+	}
+	return first, n
+}
+
+// has reports whether the tensor's type has values; without them a call must say so.
+func (s *subject) has() bool { return s.want.values != nil }
+
+// calls are the methods and functions that read on the caller's behalf. Each returns
+// errWrong, an error of the call, or nil after it has seen what the file held.
+var calls = map[string]func(*subject) error{
+	"loader.Tensor.Bytes": func(s *subject) error {
+		b, err := s.x.Bytes()
+		if err != nil {
+			return err
+		}
+		return s.same(b, s.want.raw)
+	},
+	"loader.Tensor.Float32s": func(s *subject) error {
+		v, err := s.x.Float32s()
+		if err != nil {
+			return err
+		}
+		return s.sameValues(v, s.want.values)
+	},
+	"loader.View": func(s *subject) error {
+		b, err := loader.View[uint8](s.x)
+		if err != nil {
+			v, err := loader.View[float32](s.x)
+			if err != nil {
+				return err
+			}
+			return s.sameValues(v, s.want.values)
+		}
+		return s.same(b, s.want.raw)
+	},
+	"loader.Tensor.Dequantize": func(s *subject) error {
+		dst := make([]float32, s.x.Elements())
+		if err := s.x.Dequantize(dst); err != nil {
+			return err
+		}
+		return s.sameValues(dst, s.want.values)
+	},
+	"loader.Tensor.DequantizeRange": func(s *subject) error {
+		first, n := s.span(int(s.x.Elements()))
+		dst := make([]float32, n)
+		if err := s.x.DequantizeRange(dst, uint64(first)); err != nil || !s.has() {
+			return err
+		}
+		return s.sameValues(dst, s.want.values[first:first+n])
+	},
+	"loader.Tensor.DequantizeRows": func(s *subject) error {
+		if s.x.Elements() == 0 {
+			return nil
+		}
+		row := 1
+		if n := len(s.want.shape); n > 0 {
+			row = int(s.want.shape[n-1])
+		}
+		first, n := s.span(int(s.x.Elements()) / row)
+		dst := make([]float32, n*row)
+		if err := s.x.DequantizeRows(dst, uint64(first), uint64(n)); err != nil || !s.has() {
+			return err
+		}
+		return s.sameValues(dst, s.want.values[first*row:(first+n)*row])
+	},
+	"loader.Tensor.At": func(s *subject) error {
+		index, at := make([]uint64, len(s.want.shape)), uint64(0)
+		for i, dim := range s.want.shape {
+			if dim == 0 {
+				return nil
+			}
+			index[i] = s.Uint64N(dim)
+			at = at*dim + index[i]
+		}
+		v, err := s.x.At(index...)
+		if err != nil || !s.has() {
+			return err
+		}
+		return s.sameValues([]float32{v}, s.want.values[at:at+1])
+	},
+	"loader.Tensor.Chunks": func(s *subject) error {
+		at := 0
+		for rows, err := range s.x.Chunks(uint64(s.IntN(9))) {
+			if err != nil || !s.has() {
+				return err
+			}
+			if err := s.sameValues(rows.Values, s.want.values[at:at+len(rows.Values)]); err != nil {
+				return err
+			}
+			if at += len(rows.Values); s.IntN(9) == 0 {
+				return nil
+			}
+		}
+		return s.sameValues(nil, s.want.values[at:])
+	},
+	"loader.Tensor.Values": func(s *subject) error {
+		at := 0
+		for v, err := range s.x.Values(make([]float32, 1+s.IntN(3000))) {
+			if err != nil || !s.has() {
+				return err
+			}
+			if err := s.sameValues(v, s.want.values[at:at+len(v)]); err != nil {
+				return err
+			}
+			at += len(v)
+		}
+		return s.sameValues(nil, s.want.values[at:])
+	},
+	"loader.Tensor.ReadAt": func(s *subject) error {
+		first, n := s.span(len(s.want.raw))
+		p := make([]byte, n)
+		if n, err := s.x.ReadAt(p, int64(first)); n < len(p) {
+			return err
+		}
+		return s.same(p, s.want.raw[first:first+n])
+	},
+	"loader.Tensor.WriteTo": func(s *subject) error {
+		var out bytes.Buffer
+		if _, err := s.x.WriteTo(&out); err != nil {
+			return err
+		}
+		return s.same(out.Bytes(), s.want.raw)
+	},
+	"loader.Tensor.WriteStored": func(s *subject) error {
+		var out bytes.Buffer
+		if _, err := s.x.WriteStored(&out); err != nil {
+			return err
+		}
+		return s.same(out.Bytes(), s.want.stored)
+	},
+	"loader.Tensor.Scale": func(s *subject) error {
+		q, scaled, err := s.x.Scale()
+		if err == nil && (q != s.want.quant || scaled != s.want.scaled) {
+			return fmt.Errorf("%w: scale %v %v, want %v %v", errWrong, q, scaled, s.want.quant, s.want.scaled)
+		}
+		return err
+	},
+	"loader.Model.Metadata": func(s *subject) error {
+		md, err := s.m.Metadata()
+		if err == nil && describe(md) != s.all.meta {
+			return fmt.Errorf("%w: %.200s", errWrong, describe(md))
+		}
+		return err
+	},
+	"loader.Lease.Metadata": func(s *subject) error {
+		l, err := s.m.Acquire()
+		if err != nil {
+			return err
+		}
+		defer l.Release()
+		md, err := l.Metadata()
+		if err == nil && describe(md) != s.all.meta {
+			return fmt.Errorf("%w: %.200s", errWrong, describe(md))
+		}
+		return err
+	},
+	"loader.Model.Graph":   func(s *subject) error { _, err := s.m.Graph(); return err },
+	"loader.Model.Summary": func(s *subject) error { _, err := s.m.Summary(); return err },
+	"loader.Model.Stats":   func(s *subject) error { _, err := s.m.Stats(); return err },
+	"loader.Model.Resident": func(s *subject) error {
+		_, err := s.m.Resident(s.want.file, s.x.Offset(), s.x.StoredBytes())
+		return err
+	},
+	"loader.Model.Verify": func(s *subject) error {
+		report, err := s.m.Verify(context.Background(), &loader.VerifyOptions{Workers: s.IntN(4), Progress: func(_, _ uint64) {}})
+		if err != nil {
+			return err
+		}
+		return report.Err()
+	},
+	"loader.Model.Warm": func(s *subject) error {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(s.IntN(2000))*time.Microsecond)
+		defer cancel()
+		plan := &loader.WarmPlan{Readers: s.IntN(4), Progress: func(_, _ uint64) {}}
+		if s.IntN(2) == 0 {
+			plan.Tensors = []string{s.want.name}
+		}
+		_, err := s.m.Warm(ctx, plan)
+		return err
+	},
+	"loader.Model.Prefetch":   func(s *subject) error { return s.m.Prefetch(context.Background(), s.want.name) },
+	"loader.Model.Release":    func(s *subject) error { return s.m.Release(s.want.name) },
+	"loader.Model.ReleaseAll": func(s *subject) error { return s.m.ReleaseAll() },
+	"survey.Stats": func(s *subject) error {
+		list, err := survey.Stats(context.Background(), s.m, &survey.StatsOptions{Bins: s.IntN(3)})
+		for _, t := range list {
+			err = errors.Join(err, t.Err)
+		}
+		return err
+	},
+	"survey.Hash": func(s *subject) error {
+		list, err := survey.Hash(context.Background(), s.m, &survey.HashOptions{Values: true, Stored: true})
+		for _, t := range list {
+			err = errors.Join(err, t.Err)
+		}
+		return err
+	},
+	"survey.Compare": func(s *subject) error {
+		pairs, err := survey.Compare(context.Background(), s.m, s.m, nil)
+		for _, p := range pairs {
+			err = errors.Join(err, p.Err)
+		}
+		return err
+	},
+	"convert.ToAPR2":        func(s *subject) error { return s.convert(convert.ToAPR2, "out.apr") },
+	"convert.ToSafeTensors": func(s *subject) error { return s.convert(convert.ToSafeTensors, "out.safetensors") },
+	"convert.NewPreview": func(s *subject) error {
+		_, err := convert.NewPreview(context.Background(), s.m, filepath.Join(s.dir, "preview.apr"), layout.APR2, &convert.Options{DType: layout.I8})
+		return err
+	},
+}
+
+type converter = func(context.Context, *loader.Model, string, *convert.Options) (convert.Result, error)
+
+// convert writes the model to a file of its own and wants that to be whole or not there.
+func (s *subject) convert(to converter, name string) error {
+	dir, err := os.MkdirTemp(s.dir, "convert")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	opts := &convert.Options{DType: []layout.DType{layout.Invalid, layout.F16, layout.Q8_0, layout.I8}[s.IntN(4)]}
+	if strings.HasSuffix(name, ".apr") {
+		opts.Compress = []convert.Compression{convert.NoCompression, convert.Fast}[s.IntN(2)]
+	}
+	if s.IntN(3) == 0 {
+		opts.ShardBytes = 100_000
+	}
+	_, err = to(context.Background(), s.m, filepath.Join(dir, name), opts)
+	entries := must(os.ReadDir(dir))
+	if err != nil && len(entries) > 0 {
+		return fmt.Errorf("%w: %v left behind after %v", errWrong, entries, err)
+	}
+	return err
+}
+
+// unattacked are exported functions that read no byte of a file, or are called by the
+// attacks in other ways.
+var unattacked = map[string]string{
+	"loader.Open": "opens", "loader.OpenBytes": "opens", "loader.OpenFile": "opens", "loader.OpenReaderAt": "opens",
+	"loader.Model.Close": "races", "loader.Model.Acquire": "races", "loader.Lease.Release": "races",
+	"loader.Lease.Tensor": "races", "loader.Lease.Tensors": "races", "loader.Lease.Sorted": "races",
+	"loader.Model.Tensor": "index", "loader.Model.Tensors": "index", "loader.Model.Sorted": "index", "loader.Model.Files": "index",
+	"loader.Model.Format": "index", "loader.Model.Len": "index",
+	"loader.Tensor.DType": "index", "loader.Tensor.Elements": "index", "loader.Tensor.Encoding": "index", "loader.Tensor.File": "index",
+	"loader.Tensor.Name": "index", "loader.Tensor.Offset": "index", "loader.Tensor.RawBytes": "index", "loader.Tensor.Shape": "index",
+	"loader.Tensor.StoredBytes": "index", "loader.Tensor.ZeroCopy": "index",
+	"loader.Finding.Error": "text", "loader.Report.Err": "text", "survey.Digest.String": "text", "survey.Digest.MarshalText": "text",
+	"survey.ValuesDigest": "digests", "survey.StoredDigest": "digests", "survey.Pair.Within": "digests", "survey.Pair.Identical": "digests",
+	"convert.CanEncode": "types", "convert.MergeConfig": "metadata", "convert.ReadConfig": "other files", "convert.SideFiles": "other files",
+}
+
+// TestEveryCallIsAttacked holds the table of calls against the sources: what is new has to be
+// attacked, or listed with the reason why not.
+func TestEveryCallIsAttacked(t *testing.T) {
+	exported := map[string]bool{}
+	for pkg, dir := range map[string]string{"loader": "../../loader", "survey": "../../loader/survey", "convert": "../../convert"} {
+		for _, path := range must(filepath.Glob(filepath.Join(dir, "*.go"))) {
+			if strings.HasSuffix(path, "_test.go") {
+				continue
+			}
+			file := must(parser.ParseFile(token.NewFileSet(), path, nil, 0))
+			for _, d := range file.Decls {
+				if f, ok := d.(*ast.FuncDecl); ok && f.Name.IsExported() {
+					if name, ok := qualified(pkg, f); ok {
+						exported[name] = true
+					}
+				}
+			}
+		}
+	}
+	for name := range exported {
+		if calls[name] == nil && unattacked[name] == "" {
+			t.Errorf("%s is new: add it to calls in internal/attack, or to unattacked if it reads nothing of a file", name)
+		}
+	}
+	for name := range calls {
+		if !exported[name] {
+			t.Errorf("%s is gone: remove it from calls", name)
+		}
+	}
+	for name := range unattacked {
+		if !exported[name] {
+			t.Errorf("%s is gone: remove it from unattacked", name)
+		}
+	}
+}
+
+// qualified names a function or a method of an exported type.
+func qualified(pkg string, f *ast.FuncDecl) (string, bool) {
+	if f.Recv == nil {
+		return pkg + "." + f.Name.Name, true
+	}
+	of := f.Recv.List[0].Type
+	if star, ok := of.(*ast.StarExpr); ok {
+		of = star.X
+	}
+	id, ok := of.(*ast.Ident)
+	return fmt.Sprintf("%s.%s.%s", pkg, id, f.Name.Name), ok && id.IsExported()
+}

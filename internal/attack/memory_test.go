@@ -1,0 +1,418 @@
+//go:build unix
+
+package attack
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// Bounds of memory, as multiples of the bytes that are really there, beside what a process
+// takes that opens nothing.
+const (
+	openBound = 4
+	verbBound = 6
+	spare     = 24 << 20
+)
+
+// hostile are files of which every byte is to cost as much as it can.
+var hostile = map[string]func(rng *rand.Rand, size int) []byte{
+	"zeros":    func(_ *rand.Rand, size int) []byte { return make([]byte, size) },
+	"brackets": func(_ *rand.Rand, size int) []byte { return header(bytes.Repeat([]byte("["), size)) },
+	"numbers": func(_ *rand.Rand, size int) []byte {
+		return header([]byte(`{"__metadata__":{"a":"` + strings.Repeat("\\u0000", size/6) + `"}}`))
+	},
+	"metadata": func(_ *rand.Rand, size int) []byte {
+		return header(listed(size, `{"__metadata__":{`, `"%x":""`, `}}`))
+	},
+	"safetensors": func(_ *rand.Rand, size int) []byte {
+		return header(listed(size, `{`, `"%x":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}`, `}`))
+	},
+	"index": func(rng *rand.Rand, size int) []byte {
+		return listed(size, `{"weight_map":{`, `"%x":"m-1.safetensors"`, `}}`)
+	},
+	"manifest": func(rng *rand.Rand, size int) []byte {
+		return listed(size, `{"apr_version":"2.0.0","sharded":true,"shard_count":1,"shards":[{"file":"a.apr","size":1,"crc32":"00000000"}],"tensor_shard_map":{`, `"%x":0`, `}}`)
+	},
+	"gguf tensors": func(_ *rand.Rand, size int) []byte {
+		n := size / 40
+		b := ggufHead(uint64(n), 0)
+		for i := range n {
+			b = append(ggufString(b, fmt.Sprintf("%x", i)), 0, 0, 0, 0, 24, 0, 0, 0) // no dimensions, I8
+			b = binary.LittleEndian.AppendUint64(b, uint64(32*i))
+		}
+		return append(b, make([]byte, 32*n+32)...)
+	},
+	"gguf keys": func(_ *rand.Rand, size int) []byte {
+		n := size / 17
+		b := ggufHead(0, uint64(n))
+		for i := range n {
+			b = append(ggufString(b, fmt.Sprintf("%x", i)), 0, 0, 0, 0, 1)
+		}
+		return b
+	},
+	"gguf strings": func(_ *rand.Rand, size int) []byte {
+		b := ggufString(ggufHead(0, 1), "tokenizer.ggml.tokens")
+		b = append(b, 9, 0, 0, 0, 8, 0, 0, 0)
+		b = binary.LittleEndian.AppendUint64(b, uint64(size/8))
+		return append(b, make([]byte, size/8*8)...)
+	},
+	"gguf bytes": func(_ *rand.Rand, size int) []byte {
+		b := ggufString(ggufHead(0, 1), "bytes")
+		b = append(b, 9, 0, 0, 0, 0, 0, 0, 0)
+		b = binary.LittleEndian.AppendUint64(b, uint64(size))
+		return append(b, make([]byte, size)...)
+	},
+	"tsm nodes": func(_ *rand.Rand, size int) []byte { return tsmFile(size/8, make([]byte, size/8*8)) },
+	"tsm params": func(_ *rand.Rand, size int) []byte {
+		return tsmFile(1, binary.LittleEndian.AppendUint32(nil, uint32(size/8)), make([]byte, size/8*8+4))
+	},
+	"tsm tensors": func(_ *rand.Rand, size int) []byte {
+		n := size / 5 // VOID without dimensions
+		return tsmFile(1, []byte{1, 0, 0, 0, 1, 0, 0, 0, 'a'}, binary.LittleEndian.AppendUint32(nil, uint32(n)), make([]byte, 5*n+4))
+	},
+	"april": func(_ *rand.Rand, size int) []byte { return aprilFile(size) },
+	"bw2l": func(_ *rand.Rand, size int) []byte {
+		n := size / 14
+		one := append([]byte("\x02i8"), make([]byte, 9)...) // an empty array of version 2, no dimensions
+		b := []byte("BW2L\x02\x00\x01\x00\x00\x00\x00\x00\x00\x00\x06layers\x06layers\x00\x00\x00\x00\x00\x00\x00\x00")
+		data := binary.LittleEndian.AppendUint64(nil, 1)
+		data = binary.LittleEndian.AppendUint64(data, 0)
+		data = binary.LittleEndian.AppendUint64(data, uint64(n))
+		data = append(data, bytes.Repeat(one, n)...)
+		return append(binary.LittleEndian.AppendUint64(b, uint64(len(data))), data...)
+	},
+	"apr2": func(_ *rand.Rand, size int) []byte {
+		list := make([]layout.Tensor, size/64)
+		for i := range list {
+			list[i] = layout.Tensor{Name: []byte(fmt.Sprintf("%x", i)), DType: layout.I8, Shape: []uint64{1}}
+		}
+		var out bytes.Buffer
+		w := must(apr2.NewWriter(&out, list, nil))
+		for range list {
+			check(w.WriteTensor([]byte{1}))
+		}
+		check(w.Close())
+		return out.Bytes()
+	},
+}
+
+// header makes a SafeTensors file of a header alone.
+func header(text []byte) []byte {
+	return append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...)
+}
+
+// listed writes JSON with as many numbered members as fit.
+func listed(size int, before, member, after string) []byte {
+	b := []byte(before)
+	for i := 0; len(b) < size; i++ {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = fmt.Appendf(b, member, i)
+	}
+	return append(b, after...)
+}
+
+func ggufHead(tensors, keys uint64) []byte {
+	b := append([]byte("GGUF"), 3, 0, 0, 0)
+	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(b, tensors), keys)
+}
+
+func ggufString(b []byte, s string) []byte {
+	return append(binary.LittleEndian.AppendUint64(b, uint64(len(s))), s...)
+}
+
+// tsmFile makes a module of n nodes.
+func tsmFile(n int, nodes ...[]byte) []byte {
+	b := make([]byte, 128+8)
+	binary.LittleEndian.PutUint32(b[4:], 0x19910929)
+	b = binary.LittleEndian.AppendUint32(b, uint32(n))
+	return append(b, slices.Concat(nodes...)...)
+}
+
+// aprilFile makes networks of initializers of a dozen bytes.
+func aprilFile(size int) []byte {
+	var graph []byte
+	for i := 0; len(graph) < size; i++ {
+		name := fmt.Sprintf("%x", i)
+		graph = append(graph, 5<<3|2, byte(6+len(name)), 1<<3, 0, 2<<3, 1, 8<<3|2, byte(len(name)))
+		graph = append(graph, name...)
+	}
+	network := append(binary.AppendUvarint([]byte{7<<3 | 2}, uint64(len(graph))), graph...)
+	params := append([]byte("PARAMS\x00\x00"), make([]byte, 52)...)
+	for i, v := range []uint32{1, 9, 5, 80, 16000, 10, 25, 1, 20, 0, 0, 1, 0} {
+		binary.LittleEndian.PutUint32(params[8+4*i:], v)
+	}
+	params = append(params, 1, 0, 0, 0, 'a')
+	head := make([]byte, 8+8+8+4+16+8+48)
+	copy(head, "en")
+	binary.LittleEndian.PutUint32(head[24:], 1)
+	at := uint64(20 + len(head))
+	entry := func(where int, n int) {
+		binary.LittleEndian.PutUint64(head[where:], at)
+		binary.LittleEndian.PutUint64(head[where+8:], uint64(n))
+		at += uint64(n)
+	}
+	entry(28, len(params))
+	binary.LittleEndian.PutUint64(head[44:], 3)
+	parts := [][]byte{network, {7<<3 | 2, 0}, {7<<3 | 2, 0}}
+	for i, p := range parts {
+		entry(52+16*i, len(p))
+	}
+	b := append([]byte("APRILMDL"), 1, 0, 0, 0)
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(head)))
+	return slices.Concat(b, head, params, parts[0], parts[1], parts[2])
+}
+
+// beginMemory measures in processes of their own what hostile files cost.
+func beginMemory(a *arena) func(*round) {
+	kinds := slices.Sorted(maps.Keys(hostile))
+	sparse := filepath.Join(a.dir, "plain")
+	check(os.WriteFile(sparse, must(os.ReadFile("../../testdata/safetensors/minilm-slice.safetensors")), 0o666))
+	idle := a.peak("open", "Open", sparse)
+	idleVerb := a.peak("verb", "inspect", sparse)
+	return func(r *round) {
+		kind := kinds[r.number%len(kinds)]
+		b := hostile[kind](r.Rand, (2+r.IntN(6))<<20)
+		path := filepath.Join(r.dir, "model")
+		if kind == "index" {
+			path += ".safetensors.index.json"
+			check(os.WriteFile(filepath.Join(r.dir, "m-1.safetensors"), b, 0o666))
+		}
+		check(os.WriteFile(path, b, 0o666))
+		r.count(kind, 1)
+		how := pick(r.Rand, []string{"Open", "Open NoMap", "OpenBytes", "Metadata"})
+		r.within(kind+" "+how, int64(len(b)), r.peak("open", how, path)-idle, openBound+1) // and the file itself
+		verb := pick(r.Rand, []string{"inspect", "inspect --json", "inspect --tree", "verify", "stats", "hash", "map", "dump x", "diff", "convert"})
+		r.within(kind+" "+verb, int64(len(b)), r.peak("verb", verb, path)-idleVerb, verbBound+1)
+		r.claims(claimed(r))
+	}
+}
+
+// within compares the growth of a process with the bytes of its file.
+func (r *round) within(name string, size, grown int64, bound int64) {
+	r.count("measured", 1)
+	r.mu.Lock()
+	r.counts["most, percent of the bound"] = max(r.counts["most, percent of the bound"], 100*grown/(bound*size+spare))
+	r.mu.Unlock()
+	if grown > bound*size+spare {
+		r.errorf("%s: %.1f MB of memory for a file of %.1f MB", name, float64(grown)/1e6, float64(size)/1e6)
+	}
+}
+
+// peak returns the most memory that a process takes which opens or shows a file.
+func (a *arena) peak(kind, how, path string) int64 {
+	cmd := exec.Command(os.Args[0], "-attack.victim", measure, "-attack.folder", path, "-attack.command", how)
+	if kind == "verb" {
+		verb, arg, _ := strings.Cut(how, " ")
+		args := []string{verb, path}
+		switch {
+		case verb == "diff":
+			args = append(args, path)
+		case verb == "convert":
+			args = append(args, filepath.Join(filepath.Dir(path), "out.apr"))
+		case arg != "":
+			args = append(args, arg)
+		}
+		cmd = exec.Command(a.command, args...)
+	}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = io.Discard, &out
+	check(cmd.Start())
+	var err error
+	if !within(patience/2, func() { err = cmd.Wait() }) {
+		panic(fmt.Sprintf("%s %s does not end", how, path))
+	}
+	if status := exitStatus(err); status != 0 && status != 1 {
+		panic(fmt.Sprintf("%s %s: status %d\n%s", how, path, status, out.Bytes()))
+	}
+	return memory(cmd.ProcessState)
+}
+
+// measure is the victim that opens a file and does nothing else.
+const measure = "measure"
+
+func runMeasure(how, path string) int {
+	var m *loader.Model
+	var err error
+	switch how {
+	case "Open", "Metadata":
+		m, err = loader.Open(path, nil)
+	case "Open NoMap":
+		m, err = loader.Open(path, &loader.Options{NoMap: true})
+	case "OpenBytes":
+		m, err = loader.OpenBytes(must(os.ReadFile(path)), nil)
+	}
+	if err != nil {
+		return 1
+	}
+	defer m.Close()
+	if how == "Metadata" {
+		m.Metadata()
+	}
+	return 0
+}
+
+// memory returns the most memory that a process had, in bytes.
+func memory(state *os.ProcessState) int64 {
+	usage, ok := state.SysUsage().(*syscall.Rusage)
+	if !ok {
+		return 0
+	}
+	if runtime.GOOS == "darwin" {
+		return int64(usage.Maxrss)
+	}
+	return int64(usage.Maxrss) << 10
+}
+
+// claimed makes a SafeTensors file that claims 4 GiB, of which 1 MiB is there.
+func claimed(r *round) *model {
+	const size, there = 4 << 30, 1 << 20
+	d := pick(r.Rand, []string{"F32", "F16", "U8", "BF16"})
+	n := uint64(size) / map[string]uint64{"F32": 4, "F16": 2, "BF16": 2, "U8": 1}[d]
+	text := must(json.Marshal(map[string]any{"a": map[string]any{"dtype": d, "shape": []uint64{n}, "data_offsets": []uint64{0, size}}}))
+	return &model{files: map[string][]byte{"a": append(header(text), make([]byte, there)...)}, start: uint64(8+len(text)) + size}
+}
+
+// A short file is a reader that claims more than there is.
+type shortReader struct{ b []byte }
+
+func (s shortReader) ReadAt(p []byte, off int64) (int, error) {
+	if off >= int64(len(s.b)) {
+		return 0, io.ErrUnexpectedEOF
+	}
+	n := copy(p, s.b[off:])
+	if n < len(p) {
+		return n, io.ErrUnexpectedEOF
+	}
+	return n, nil
+}
+
+// claims reads a tensor of which most is not there, in every way that takes memory.
+func (r *round) claims(all *model) {
+	m, err := loader.OpenReaderAt(context.Background(), shortReader{all.files["a"]}, int64(all.start), &loader.Options{TensorBytes: 8 << 30, CacheBytes: 32 << 30})
+	if err != nil {
+		r.errorf("4 GiB claimed: %v", err)
+		return
+	}
+	defer m.Close()
+	x := must(m.Tensor("a"))
+	var before, after runtime.MemStats
+	calls := map[string]func() error{
+		"Bytes": func() error { _, err := x.Bytes(); return err }, "Float32s": func() error { _, err := x.Float32s(); return err },
+		"Prefetch": func() error { return m.Prefetch(context.Background(), "a") },
+		"Warm":     func() error { _, err := m.Warm(context.Background(), nil); return err },
+		"WriteTo":  func() error { _, err := x.WriteTo(io.Discard); return err },
+		"View":     func() error { _, err := loader.View[uint8](x); return err },
+	}
+	name := pick(r.Rand, slices.Sorted(maps.Keys(calls)))
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	err = calls[name]()
+	runtime.ReadMemStats(&after)
+	r.count("claims", 1)
+	if grown := after.TotalAlloc - before.TotalAlloc; grown > 64<<20 {
+		r.errorf("%s of 4 GiB, 1 MiB of which is there, allocates %d MiB", name, grown>>20)
+	}
+	if err == nil {
+		r.errorf("%s of 4 GiB, 1 MiB of which is there: no error", name)
+	}
+}
+
+// beginFlood opens files whose names are chosen to collide, or to be compared at length, and
+// wants the time to grow with their number.
+func beginFlood(*arena) func(*round) {
+	const n = 1 << 12
+	return func(r *round) {
+		names := pick(r.Rand, []func(*rand.Rand, int) []string{colliding, similar, sorted})
+		seconds := func(n int) time.Duration {
+			b := flood(names(rand.New(rand.NewPCG(uint64(r.number), 1)), n))
+			best := time.Hour
+			for range 5 {
+				start := time.Now()
+				m := must(loader.OpenBytes(b, nil))
+				must(m.Metadata())
+				best = min(best, time.Since(start))
+				m.Close()
+			}
+			return best
+		}
+		// Four times the names take four times as long; sixteen times would be quadratic. Another
+		// process may take the time of all five tries, so the worst is measured again.
+		var small, large time.Duration
+		for range 3 {
+			if small, large = seconds(n), seconds(4*n); large < 10*small {
+				r.count("linear", 1)
+				return
+			}
+		}
+		r.errorf("%d names take %v, %d take %v", n, small, 4*n, large)
+	}
+}
+
+// colliding makes names with one hash under h = 31h + c, as in Java, and any h = kh + c for
+// pairs of them.
+func colliding(_ *rand.Rand, n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		var b []byte
+		for bit := range 16 {
+			b = append(b, []string{"Aa", "BB"}[i>>bit&1]...)
+		}
+		names[i] = string(b)
+	}
+	return names
+}
+
+// similar makes names that differ in their last bytes.
+func similar(_ *rand.Rand, n int) []string {
+	names, prefix := make([]string, n), strings.Repeat("model.layers.", 15)
+	for i := range names {
+		names[i] = fmt.Sprintf("%s%08d", prefix, i)
+	}
+	return names
+}
+
+// sorted makes names in falling order.
+func sorted(rng *rand.Rand, n int) []string {
+	names := similar(rng, n)
+	slices.Reverse(names)
+	return names
+}
+
+// flood makes a SafeTensors file of empty tensors, and of as much metadata.
+func flood(names []string) []byte {
+	var b bytes.Buffer
+	b.WriteString(`{"__metadata__":{`)
+	for i, n := range names {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `%q:""`, n)
+	}
+	b.WriteByte('}')
+	for _, n := range names {
+		fmt.Fprintf(&b, `,%q:{"dtype":"U8","shape":[0],"data_offsets":[0,0]}`, n)
+	}
+	b.WriteByte('}')
+	return header(b.Bytes())
+}
