@@ -1,42 +1,54 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
+	"math/rand/v2"
+	"os/exec"
+	"slices"
+	"strings"
 	"testing"
 	"unicode/utf8"
 )
 
+// globTests are patterns with names that each matches, and names that it does not.
+var globTests = []struct {
+	pattern  string
+	yes, not []string
+}{
+	{"*", []string{"", "a", "a.b/c", "a\nb"}, nil},
+	{"a", []string{"a"}, []string{"", "aa", "A", "ba"}},
+	{"a.b", []string{"a.b"}, []string{"axb"}},
+	{"*.weight", []string{".weight", "a.weight", "a/b.c.weight"}, []string{"a.weights", "weight"}},
+	{"layer.*.bias", []string{"layer.0.bias", "layer.0.self/query.bias"}, []string{"layer.bias"}},
+	{"?", []string{"a", "/", "重", "\n"}, []string{"", "ab"}},
+	{"layer.[0-3].*", []string{"layer.0.x", "layer.3."}, []string{"layer.4.x", "layer.12.x"}},
+	{"[!0-9]*", []string{"a1", "-"}, []string{"1a", ""}},
+	{"[^ab]", []string{"c", "^"}, []string{"a", "b"}},
+	{"[]a]", []string{"]", "a"}, []string{"b"}},
+	{"[!]a]", []string{"b"}, []string{"]", "a"}},
+	{"[a-]", []string{"a", "-"}, []string{"b"}},
+	{"[-a]", []string{"a", "-"}, []string{"b"}},
+	{`[\]\\]`, []string{"]", `\`}, []string{"a"}},
+	{`[[:alpha:]]`, []string{"[]", ":]", "a]"}, []string{"a", "b]"}},
+	{"[&&~]", []string{"&", "~"}, []string{"a"}},
+	{"[α-ω]", []string{"β"}, []string{"b"}},
+	{"{a,b}", []string{"a", "b"}, []string{"c", "a,b", "{a,b}"}},
+	{"x.{weight,bias,}", []string{"x.weight", "x.bias", "x."}, []string{"x"}},
+	{"{a,b{c,d}}e", []string{"ae", "bce", "bde"}, []string{"be", "ace"}},
+	{"a,b", []string{"a,b"}, []string{"a", "b"}},
+	{"a}", []string{"a}"}, []string{"a"}},
+	{`\*\?\[\{\\`, []string{`*?[{\`}, []string{`\*`, "a"}},
+	{`\d\n`, []string{"dn"}, []string{"1\n"}},
+	{"(a|b)+$", []string{"(a|b)+$"}, []string{"a", "ab"}},
+	{"a|b", []string{"a|b"}, []string{"a", "b"}},
+}
+
+// badGlobs are no patterns.
+var badGlobs = []string{"[", "[a", "[]", "[!]", "[a-", `[a\`, `a\`, "{", "{a,{b}", "[b-a]"}
+
 func TestGlob(t *testing.T) {
-	for _, test := range []struct {
-		pattern  string
-		yes, not []string
-	}{
-		{"*", []string{"", "a", "a.b/c", "a\nb"}, nil},
-		{"a", []string{"a"}, []string{"", "aa", "A", "ba"}},
-		{"a.b", []string{"a.b"}, []string{"axb"}},
-		{"*.weight", []string{".weight", "a.weight", "a/b.c.weight"}, []string{"a.weights", "weight"}},
-		{"layer.*.bias", []string{"layer.0.bias", "layer.0.self/query.bias"}, []string{"layer.bias"}},
-		{"?", []string{"a", "/", "重", "\n"}, []string{"", "ab"}},
-		{"layer.[0-3].*", []string{"layer.0.x", "layer.3."}, []string{"layer.4.x", "layer.12.x"}},
-		{"[!0-9]*", []string{"a1", "-"}, []string{"1a", ""}},
-		{"[^ab]", []string{"c", "^"}, []string{"a", "b"}},
-		{"[]a]", []string{"]", "a"}, []string{"b"}},
-		{"[!]a]", []string{"b"}, []string{"]", "a"}},
-		{"[a-]", []string{"a", "-"}, []string{"b"}},
-		{"[-a]", []string{"a", "-"}, []string{"b"}},
-		{`[\]\\]`, []string{"]", `\`}, []string{"a"}},
-		{`[[:alpha:]]`, []string{"[]", ":]", "a]"}, []string{"a", "b]"}},
-		{"[&&~]", []string{"&", "~"}, []string{"a"}},
-		{"[α-ω]", []string{"β"}, []string{"b"}},
-		{"{a,b}", []string{"a", "b"}, []string{"c", "a,b", "{a,b}"}},
-		{"x.{weight,bias,}", []string{"x.weight", "x.bias", "x."}, []string{"x"}},
-		{"{a,b{c,d}}e", []string{"ae", "bce", "bde"}, []string{"be", "ace"}},
-		{"a,b", []string{"a,b"}, []string{"a", "b"}},
-		{"a}", []string{"a}"}, []string{"a"}},
-		{`\*\?\[\{\\`, []string{`*?[{\`}, []string{`\*`, "a"}},
-		{`\d\n`, []string{"dn"}, []string{"1\n"}},
-		{"(a|b)+$", []string{"(a|b)+$"}, []string{"a", "ab"}},
-		{"a|b", []string{"a|b"}, []string{"a", "b"}},
-	} {
+	for _, test := range globTests {
 		var g glob
 		if err := g.Set(test.pattern); err != nil {
 			t.Errorf("%s: %v", test.pattern, err)
@@ -53,13 +65,100 @@ func TestGlob(t *testing.T) {
 			}
 		}
 	}
-	for _, pattern := range []string{"[", "[a", "[]", "[!]", "[a-", `[a\`, `a\`, "{", "{a,{b}", "[b-a]"} {
+	for _, pattern := range badGlobs {
 		if err := new(glob).Set(pattern); err == nil {
 			t.Errorf("%s is no error", pattern)
 		}
 	}
 	if !(&glob{}).match("anything") {
 		t.Error("no pattern does not match everything")
+	}
+}
+
+// TestGlobInPage: the page of map finds by a pattern what --filter does, and says the same of
+// what is none.
+func TestGlobInPage(t *testing.T) {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip(err)
+	}
+	type question struct {
+		Pattern string
+		Names   []string
+	}
+	var questions []question
+	for _, test := range globTests {
+		questions = append(questions, question{test.pattern, slices.Concat(test.yes, test.not)})
+	}
+	for _, pattern := range badGlobs {
+		questions = append(questions, question{Pattern: pattern})
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	text := func(letters []rune, most int) string {
+		s := make([]rune, random.IntN(most+1))
+		for i := range s {
+			s[i] = letters[random.IntN(len(letters))]
+		}
+		return string(s)
+	}
+	for range 20_000 {
+		q := question{Pattern: text([]rune("aabc.*?[]{},!^-\\é🙂\n|+("), 9)}
+		for range 5 {
+			q.Names = append(q.Names, text([]rune("aabbc.,-]!é🙂\n\ufffd"), 5))
+		}
+		questions = append(questions, q)
+	}
+	// What a matcher that tries everything would not end with.
+	questions = append(questions, question{strings.Repeat("{*,*a}", 20) + "b", []string{strings.Repeat("a", 1000)}})
+	input, err := json.Marshal(questions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const program = `
+process.stdout.write(JSON.stringify(JSON.parse(require("fs").readFileSync(0, "utf8")).map(({Pattern, Names}) => {
+  try {
+    const match = compileGlob(Pattern);
+    return {Found: (Names || []).map(name => match(name))};
+  } catch (err) {
+    return {Error: err.message};
+  }
+})));`
+	cmd := exec.Command(node, "-e", mapGlobJS+program)
+	cmd.Stdin = bytes.NewReader(input)
+	output, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answers []struct {
+		Error string
+		Found []bool
+	}
+	if err := json.Unmarshal(output, &answers); err != nil || len(answers) != len(questions) {
+		t.Fatalf("%d answers to %d questions, %v", len(answers), len(questions), err)
+	}
+	found := 0
+	for i, q := range questions {
+		var g glob
+		if err := g.Set(q.Pattern); err != nil {
+			if answers[i].Error != err.Error() {
+				t.Errorf("%q: %q, want %q", q.Pattern, answers[i].Error, err)
+			}
+			continue
+		}
+		if answers[i].Error != "" {
+			t.Errorf("%q: %q", q.Pattern, answers[i].Error)
+			continue
+		}
+		for k, name := range q.Names {
+			if got := answers[i].Found[k]; got != g.match(name) {
+				t.Errorf("%q of %q: %v in the page", q.Pattern, name, got)
+			} else if got {
+				found++
+			}
+		}
+	}
+	if found < 2_000 {
+		t.Errorf("only %d names were found", found)
 	}
 }
 

@@ -20,9 +20,10 @@ is too small to be seen is drawn together: "37 tensors". A line below each row i
 memory now, where the system tells; --resident=false leaves it out, so that a picture
 depends on the model alone.
 
-OUT is a picture (.svg) or a page (.html) that can be searched; both are one file that needs
-no other, and say more where the pointer is. Without -o the picture goes to standard output.
-Tensor data is not read:
+OUT is a picture (.svg) or a page (.html), for phones too; both are one file that needs no
+other, and say more where the pointer is. The page finds tensors by words or by a GLOB, as
+--filter does, and model.html#GLOB opens it with a search. Without -o the picture goes to
+standard output. Tensor data is not read:
 
   tensormap map model.gguf -o model.html`
 

@@ -45,7 +45,6 @@ type fileMap struct {
 	name    string
 	size    uint64
 	tensors int
-	rows    int
 	cells   []cell
 	above   []cell // tensors that lie in those
 
@@ -231,12 +230,16 @@ func newFileMap(info loader.FileInfo, spans []span, rowSize uint64) fileMap {
 		name:    filepath.Base(info.Path),
 		size:    info.Size,
 		tensors: len(ix.Tensors),
-		rows:    int(max(info.Size/rowSize+min(info.Size%rowSize, 1), 1)),
 		cells:   newCells(spans, least),
 		above:   newCellsAbove(ix, least),
 	}
 	f.markUnder()
 	return f
+}
+
+// rows returns how many rows of rowSize bytes the file has, one at least.
+func (f *fileMap) rows(rowSize uint64) int {
+	return int(max(f.size/rowSize+min(f.size%rowSize, 1), 1))
 }
 
 // newCells draws neighbours of less than least bytes together, until they are as much.

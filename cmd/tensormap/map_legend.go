@@ -1,9 +1,6 @@
 package main
 
-import (
-	"fmt"
-	"strconv"
-)
+import "fmt"
 
 // Columns of the legend, in pixels.
 const (
@@ -17,9 +14,10 @@ const (
 // numberEnds are where the numbers of dtypes end: tensors, elements, size, share.
 var numberEnds = [...]float64{340, 430, 530, 620}
 
-// legendRow is a line of the legend's right half.
+// legendRow is a line of the legend.
 type legendRow struct {
-	class, name, size, more string
+	class, name string
+	numbers     []string
 }
 
 func (p *picture) legendEnd() int {
@@ -29,15 +27,15 @@ func (p *picture) legendEnd() int {
 func (p *picture) legend() {
 	mm := p.mm
 	p.text("h", rowLeft, 36, shorten(printable(mm.title), 90))
-	about := fmt.Sprintf("%s · %s · %s · %s elements · a row is %s", mm.format, exactly(size(mm.bytes), mm.bytes, 1024, " bytes"),
-		counted(mm.tensors(), "tensor"), count(mm.all.elements), offset(mm.rowSize))
-	p.text("q", rowLeft, 58, about)
+	p.text("q", rowLeft, 58, p.about()+" · a row is "+offset(mm.rowSize))
 	p.heading(dtypeLeft, []string{"DTYPE", "TENSORS", "ELEMENTS", "SIZE", "OF ALL"}, numberEnds[:], numberEnds[len(numberEnds)-1])
-	for i, t := range mm.dtypes {
-		p.dtypeRow(i+1, &t, "")
-	}
-	for i, t := range mm.within {
-		p.dtypeRow(len(mm.dtypes)+i+1, &t, ", inside")
+	for i, row := range p.dtypeRows() {
+		y := float64(legendTop + (i+1)*legendPitch)
+		p.swatch(row.class, dtypeLeft, y)
+		p.text("", dtypeLeft+legendGap, y, row.name)
+		for i, number := range row.numbers {
+			p.text("e", numberEnds[i], y, number)
+		}
 	}
 	const sizeEnd, moreEnd = 1060, rowLeft + rowWidth
 	p.heading(restLeft, []string{"ELSE", "SIZE", "OF ALL"}, []float64{sizeEnd, moreEnd}, moreEnd)
@@ -45,18 +43,29 @@ func (p *picture) legend() {
 		y := float64(legendTop + (i+1)*legendPitch)
 		p.swatch(row.class, restLeft, y)
 		p.text("", restLeft+legendGap, y, row.name)
-		p.text("e", sizeEnd, y, row.size)
-		p.text("e", moreEnd, y, row.more)
+		p.text("e", sizeEnd, y, row.numbers[0])
+		p.text("e", moreEnd, y, row.numbers[1])
 	}
 }
 
-func (p *picture) dtypeRow(row int, t *total, where string) {
-	y := float64(legendTop + row*legendPitch)
-	p.swatch("d"+strconv.Itoa(p.fill[t.dtype]), dtypeLeft, y)
-	p.text("", dtypeLeft+legendGap, y, t.dtype.String()+where)
-	for i, number := range []string{grouped(t.tensors), count(t.elements), size(t.bytes), share(t.bytes, p.mm.bytes)} {
-		p.text("e", numberEnds[i], y, number)
+// about says what there is to say of the model beside its name.
+func (p *picture) about() string {
+	mm := p.mm
+	return fmt.Sprintf("%s · %s · %s · %s elements", mm.format, exactly(size(mm.bytes), mm.bytes, 1024, " bytes"),
+		counted(mm.tensors(), "tensor"), count(mm.all.elements))
+}
+
+// dtypeRows returns a line for each dtype; its numbers are tensors, elements, size, share.
+func (p *picture) dtypeRows() (rows []legendRow) {
+	add := func(totals []total, where string) {
+		for _, t := range totals {
+			numbers := []string{grouped(t.tensors), count(t.elements), size(t.bytes), share(t.bytes, p.mm.bytes)}
+			rows = append(rows, legendRow{p.fill[t.dtype].class(), t.dtype.String() + where, numbers})
+		}
 	}
+	add(p.mm.dtypes, "")
+	add(p.mm.within, ", inside")
+	return rows
 }
 
 // tensors is how many there are, wherever they lie.
@@ -78,7 +87,7 @@ func (p *picture) heading(left float64, columns []string, ends []float64, right 
 
 func (p *picture) swatch(class string, x, y float64) {
 	if class == "k" { // a hatch lies upon a colour
-		p.swatch("d"+strconv.Itoa(lastFill), x, y)
+		p.swatch("n", x, y)
 	}
 	height := float64(swatch)
 	if class == "m" {
@@ -87,12 +96,12 @@ func (p *picture) swatch(class string, x, y float64) {
 	fmt.Fprintf(p.w, `<rect class="%s" x="%s" y="%s" width="%d" height="%s"/>`+"\n", class, px(x), px(y-10), swatch, px(height))
 }
 
-// restRows are all but dtypes, those only that there are.
+// restRows returns a line for everything but dtypes that there is; its numbers are size, share.
 func (p *picture) restRows() (rows []legendRow) {
 	mm := p.mm
 	add := func(class, name string, bytes uint64) {
 		if bytes > 0 {
-			rows = append(rows, legendRow{class, name, size(bytes), share(bytes, mm.bytes)})
+			rows = append(rows, legendRow{class, name, []string{size(bytes), share(bytes, mm.bytes)}})
 		}
 	}
 	const named = 8
@@ -111,7 +120,7 @@ func (p *picture) restRows() (rows []legendRow) {
 		add("k", fmt.Sprintf("%s: %s, %s raw", t.encoding, counted(t.tensors, "tensor"), size(t.raw)), t.bytes)
 	}
 	if mm.resident != nil {
-		rows = append(rows, legendRow{"m", "in memory now", size(*mm.resident), share(*mm.resident, mm.bytes)})
+		rows = append(rows, legendRow{"m", "in memory now", []string{size(*mm.resident), share(*mm.resident, mm.bytes)}})
 	}
 	return rows
 }

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"encoding/xml"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -35,6 +37,19 @@ const (
 	letter = 6.65 // width of one in a label, 11 px of any monospaced font
 )
 
+// frame is the place of a file's rows in a picture.
+type frame struct {
+	left, width int    // of a row, in pixels
+	picture     int    // width of it all
+	share       uint64 // rows of so many are one of the wide frame
+}
+
+// wide is the frame of pictures. The rows of narrow, for the screen of a phone, hold a quarter.
+var (
+	wide   = frame{left: rowLeft, width: rowWidth, picture: mapWidth, share: 1}
+	narrow = frame{left: 66, width: rowWidth / 4, picture: 66 + rowWidth/4 + 2, share: 4}
+)
+
 // mapStyle knows a light and a dark screen. Viewers without media queries show the light one.
 // Selectors begin with svg, so that the page around the picture is left alone.
 const mapStyle = `svg{font-family:system-ui,-apple-system,"Segoe UI",Roboto,Helvetica,Arial,sans-serif;font-size:13px}
@@ -43,7 +58,7 @@ svg text{fill:#1b2230}svg .q{fill:#687386}svg .h{font-size:20px;font-weight:600}
 svg .u{fill:#687386;font-size:11px;letter-spacing:.04em}svg .e{text-anchor:end}svg .rule{stroke:#d5dae2}
 svg .l{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;font-size:11px;fill:#141a24;pointer-events:none}
 svg .w{fill:#fff}svg .g{font-size:10px;fill:#687386;text-anchor:end}
-svg .s{fill:#5b6b82}svg .p{fill:url(#pad)}svg .x{fill:url(#gap)}svg .k{fill:url(#hatch);pointer-events:none}
+svg .s{fill:#5b6b82}svg .n{fill:#ddd}svg .p{fill:url(#pad)}svg .x{fill:url(#gap)}svg .k{fill:url(#hatch);pointer-events:none}
 svg .a{stroke:#fff;stroke-width:1}svg .m{fill:#1b2230}svg .m.y{fill-opacity:.35}
 svg .c:hover{stroke:#141a24;stroke-width:2}
 @media (prefers-color-scheme:dark){svg .bg{fill:#14181f}svg .row{fill:#1f2630}svg text{fill:#e6eaf0}
@@ -51,20 +66,16 @@ svg .q,svg .u,svg .g{fill:#97a3b6}svg .rule{stroke:#303a48}svg .l{fill:#141a24}s
 svg .a{stroke:#14181f}svg .m{fill:#e6eaf0}svg .c:hover{stroke:#fff}}
 `
 
-const mapPatterns = `<defs>
-<pattern id="pad" width="4" height="4" patternUnits="userSpaceOnUse"><rect width="4" height="4" fill="#c3cad5"/><circle cx="2" cy="2" r=".8" fill="#7b8798"/></pattern>
+const mapPatterns = `<pattern id="pad" width="4" height="4" patternUnits="userSpaceOnUse"><rect width="4" height="4" fill="#c3cad5"/><circle cx="2" cy="2" r=".8" fill="#7b8798"/></pattern>
 <pattern id="gap" width="7" height="7" patternUnits="userSpaceOnUse"><rect width="7" height="7" fill="#fbe3e6"/><path d="M0 0l7 7M7 0l-7 7" stroke="#b3213a"/></pattern>
 <pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="2" height="6" fill="#141a24" fill-opacity=".28"/></pattern>
-</defs>
 `
 
 // picture draws a map. Its writer remembers an error until it is flushed.
 type picture struct {
 	w    *bufio.Writer
 	mm   *modelMap
-	fill map[layout.DType]int
-	// drawn, where set, is told of every cell, in the order in which they are drawn.
-	drawn func(*cell)
+	fill map[layout.DType]fill
 }
 
 func writeMapSVG(w *bufio.Writer, mm *modelMap) {
@@ -76,24 +87,48 @@ func writeMapSVG(w *bufio.Writer, mm *modelMap) {
 func (p *picture) draw() {
 	height := p.legendEnd() + bottom
 	for i := range p.mm.files {
-		height += p.captionHeight() + p.mm.files[i].rows*rowPitch
+		height += p.captionHeight() + p.mm.files[i].rows(p.mm.rowSize)*rowPitch
 	}
 	fmt.Fprintf(p.w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%d" role="img">`+"\n", mapWidth, height, height)
-	fmt.Fprintf(p.w, "<title>%s</title>\n<style>%s", escaped(p.mm.title), mapStyle)
-	for i, color := range fills {
-		fmt.Fprintf(p.w, "svg .d%d{fill:%s}", i, color)
-	}
-	p.w.WriteString("</style>\n" + mapPatterns)
+	fmt.Fprintf(p.w, "<title>%s</title>\n<desc>%s</desc>\n<style>%s", escaped("Map of "+p.mm.title), escaped(p.about()), mapStyle)
+	p.fillStyles()
+	p.w.WriteString("</style>\n")
+	p.patterns()
 	fmt.Fprintf(p.w, `<rect class="bg" width="%d" height="%d"/>`+"\n", mapWidth, height)
 	p.legend()
 	top := p.legendEnd()
 	for i := range p.mm.files {
 		f := &p.mm.files[i]
-		p.file(f, top)
-		top += p.captionHeight() + f.rows*rowPitch
+		if p.captionHeight() > 0 {
+			p.caption(f, float64(top+captionHeight-9))
+		}
+		top += p.captionHeight()
+		d := p.in(wide, f)
+		d.top = top
+		d.draw()
+		top += f.rows(d.rowSize) * rowPitch
 	}
 	p.w.WriteString("</svg>\n")
 }
+
+// fillStyles gives each dtype of the picture its colour.
+func (p *picture) fillStyles() {
+	for _, f := range p.fills() {
+		fmt.Fprintf(p.w, "svg .d%d{fill:%s}", f, f.paint())
+	}
+}
+
+// patterns writes what the styles refer to.
+func (p *picture) patterns() {
+	p.w.WriteString("<defs>\n" + mapPatterns)
+	for _, f := range p.fills() {
+		p.w.WriteString(f.pattern())
+	}
+	p.w.WriteString("</defs>\n")
+}
+
+// fills returns those that are in use, in ascending order.
+func (p *picture) fills() []fill { return slices.Sorted(maps.Values(p.fill)) }
 
 // text writes one line; class may name several.
 func (p *picture) text(class string, x, y float64, s string) {
@@ -124,54 +159,68 @@ func (p *picture) captionHeight() int {
 }
 
 func (p *picture) caption(f *fileMap, y float64) {
+	p.text("b", rowLeft, y, shorten(printable(f.name), 90))
+	p.text("q e", rowLeft+rowWidth, y, f.about(p.mm.resident != nil))
+}
+
+// about says what there is to say of a file beside its name.
+func (f *fileMap) about(resident bool) string {
 	about := size(f.size)
 	if f.tensors > 0 {
 		about += " · " + counted(uint64(f.tensors), "tensor")
 	}
-	if p.mm.resident != nil {
+	if resident {
 		about += " · " + share(f.resident, f.size) + " in memory"
 	}
-	p.text("b", rowLeft, y, shorten(printable(f.name), 90))
-	p.text("q e", rowLeft+rowWidth, y, about)
-}
-
-// file draws one file below its caption.
-func (p *picture) file(f *fileMap, top int) {
-	if p.captionHeight() > 0 {
-		p.caption(f, float64(top+captionHeight-9))
-	}
-	d := fileDrawing{p, f, top + p.captionHeight()}
-	d.rows()
-	// What is less than a hairline lies upon its neighbours.
-	for _, hairlines := range []bool{false, true} {
-		for i := range f.cells {
-			if c := &f.cells[i]; d.hair(c) == hairlines {
-				d.cell(c, 0, rowHeight, "")
-			}
-		}
-	}
-	for i := range f.above {
-		d.cell(&f.above[i], aboveTop, aboveHeight, " a")
-	}
-	d.labels()
-	d.memory()
+	return about
 }
 
 // fileDrawing draws one file whose first row is at top.
 type fileDrawing struct {
 	*picture
-	f   *fileMap
-	top int
+	f *fileMap
+	frame
+	rowSize uint64 // bytes in a row
+	top     int
+	// drawn, where set, is told of every cell, in the order in which they are drawn.
+	drawn    func(*cell)
+	untitled bool // cells do not say what they are
+}
+
+func (p *picture) in(where frame, f *fileMap) *fileDrawing {
+	return &fileDrawing{picture: p, f: f, frame: where, rowSize: p.mm.rowSize / where.share}
+}
+
+func (d *fileDrawing) draw() {
+	d.rows()
+	// What is less than a hairline lies upon its neighbours.
+	for _, hairlines := range []bool{false, true} {
+		for i := range d.f.cells {
+			if c := &d.f.cells[i]; d.hair(c) == hairlines {
+				d.cell(c, 0, rowHeight, "")
+			}
+		}
+	}
+	for i := range d.f.above {
+		d.cell(&d.f.above[i], aboveTop, aboveHeight, " a")
+	}
+	d.labels()
+	d.memory()
 }
 
 func (d *fileDrawing) rows() {
-	for row := range uint64(d.f.rows) {
+	for row := range uint64(d.f.rows(d.rowSize)) {
 		y := d.top + int(row)*rowPitch
-		off := row * d.mm.rowSize
-		d.text("g", rowLeft-8, float64(y)+rowHeight/2+3.5, offset(off))
-		width := float64(min(d.f.size-off, d.mm.rowSize)) / float64(d.mm.rowSize) * rowWidth
-		fmt.Fprintf(d.w, `<rect class="row" x="%d" y="%d" width="%s" height="%d"/>`+"\n", rowLeft, y, px(max(width, hairline)), rowHeight)
+		off := row * d.rowSize
+		d.text("g", float64(d.left-8), float64(y)+rowHeight/2+3.5, offset(off))
+		width := d.pixels(min(d.f.size-off, d.rowSize))
+		fmt.Fprintf(d.w, `<rect class="row" x="%d" y="%d" width="%s" height="%d"/>`+"\n", d.left, y, px(max(width, hairline)), rowHeight)
 	}
+}
+
+// pixels returns the width of n bytes in a row.
+func (d *fileDrawing) pixels(n uint64) float64 {
+	return float64(n) / float64(d.rowSize) * float64(d.width)
 }
 
 // segment is the part of a cell in one row.
@@ -180,18 +229,17 @@ type segment struct{ x, y, width float64 }
 func (d *fileDrawing) hair(c *cell) bool { return c.end()-c.off() < leastWidth*d.mm.rowSize/rowWidth }
 
 func (d *fileDrawing) segments(c *cell) (list []segment) {
-	off, end, rowSize := c.off(), c.end(), d.mm.rowSize
+	off, end, rowSize := c.off(), c.end(), d.rowSize
 	for row := off / rowSize; row*rowSize < end; row++ {
 		from := max(off, row*rowSize) - row*rowSize
 		upto := min(end-row*rowSize, rowSize)
-		x := float64(from) / float64(rowSize) * rowWidth
-		width := float64(upto-from) / float64(rowSize) * rowWidth
+		x, width := d.pixels(from), d.pixels(upto-from)
 		if width > 4 && upto < rowSize {
 			width-- // a line between neighbours
 		}
 		width = max(width, hairline)
-		x = min(x, rowWidth-width)
-		list = append(list, segment{rowLeft + x, float64(d.top) + float64(row)*rowPitch, width})
+		x = min(x, float64(d.width)-width)
+		list = append(list, segment{float64(d.left) + x, float64(d.top) + float64(row)*rowPitch, width})
 	}
 	return list
 }
@@ -202,7 +250,11 @@ func (d *fileDrawing) cell(c *cell, below, height int, class string) {
 	for _, s := range d.segments(c) {
 		fmt.Fprintf(&path, "M%s %sh%sv%dh-%[3]sz", px(s.x), px(s.y+float64(below)), px(s.width), height)
 	}
-	fmt.Fprintf(d.w, `<path class="c %s%s" d="%s"><title>%s</title></path>`+"\n", d.class(c), class, path.String(), d.about(c))
+	title := ""
+	if !d.untitled {
+		title = "<title>" + d.about(c) + "</title>"
+	}
+	fmt.Fprintf(d.w, `<path class="c %s%s" d="%s">%s</path>`+"\n", d.class(c), class, path.String(), title)
 	if d.drawn != nil {
 		d.drawn(c)
 	}
@@ -231,7 +283,7 @@ func (d *fileDrawing) class(c *cell) string {
 	case unknownSpan:
 		return "x"
 	default:
-		return "d" + strconv.Itoa(d.fill[s.tensor.DType])
+		return d.fill[s.tensor.DType].class()
 	}
 }
 
@@ -441,11 +493,11 @@ func (d *fileDrawing) memory() {
 }
 
 func (d *fileDrawing) memoryBars(path *strings.Builder, off, end uint64) {
-	rowSize := d.mm.rowSize
+	rowSize := d.rowSize
 	for row := off / rowSize; row*rowSize < end; row++ {
-		x := float64(max(off, row*rowSize)-row*rowSize) / float64(rowSize) * rowWidth
-		until := float64(min(end-row*rowSize, rowSize)) / float64(rowSize) * rowWidth
-		fmt.Fprintf(path, "M%s %dh%sv%dh-%[3]sz", px(rowLeft+x), d.top+int(row)*rowPitch+memoryTop, px(until-x), memoryBar)
+		x := d.pixels(max(off, row*rowSize) - row*rowSize)
+		until := d.pixels(min(end-row*rowSize, rowSize))
+		fmt.Fprintf(path, "M%s %dh%sv%dh-%[3]sz", px(float64(d.left)+x), d.top+int(row)*rowPitch+memoryTop, px(until-x), memoryBar)
 	}
 }
 

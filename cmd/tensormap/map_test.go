@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -271,13 +272,17 @@ func TestMapPageHostileLists(t *testing.T) {
 		t.Error("the tensors are not drawn together")
 	}
 	list := regexp.MustCompile(`id="lists">(.*)</script>`).FindStringSubmatch(page)
-	var lists map[int][]string
-	if err := json.Unmarshal([]byte(list[1]), &lists); err != nil || len(lists) != 1 {
-		t.Fatalf("%d lists, %v", len(lists), err)
+	var lists [][][]string
+	if err := json.Unmarshal([]byte(list[1]), &lists); err != nil || len(lists) != 2 || len(lists[1]) != len(hostileNames) {
+		t.Fatalf("%q, %v", lists, err)
 	}
-	for _, names := range lists {
-		if len(names) != len(hostileNames) || !strings.HasPrefix(names[0], hostileNames[0]+"  U8 100") {
-			t.Errorf("%q", names)
+	for i, item := range lists[1] {
+		var name string
+		if err := json.Unmarshal([]byte(`"`+strings.ReplaceAll(hostileNames[i], `"`, `\"`)+`"`), &name); err != nil {
+			t.Fatal(err)
+		}
+		if item[0] != printable(name) || item[1] != "  U8 100  100 B" || item[len(item)-1] != name && item[0] != name {
+			t.Errorf("%q, of %q", item, name)
 		}
 	}
 }
@@ -516,21 +521,105 @@ func TestFills(t *testing.T) {
 		{of("F32")}, {of("F16", "F32")}, {of("Q4_K", "Q4_0", "Q6_K", "F32")},
 		{of("U64"), of("F32", "U64", "I16")},
 	} {
-		fill := fillsOf(lists...)
-		seen := make(map[int]bool)
-		for d, i := range fill {
-			if seen[i] || i == lastFill {
-				t.Errorf("%v: %s has a colour of another", fill, d)
-			}
-			seen[i] = true
-			if d == layout.F32 && i != usualFills[d] {
-				t.Errorf("%v: F32 looks different", fill)
+		fills := fillsOf(lists...)
+		if f, ok := fills[layout.F32]; ok && f != usualFills[layout.F32] {
+			t.Errorf("%v: F32 looks different", fills)
+		}
+		distinct(t, fills)
+	}
+	var all []total
+	for d := range layout.DType(math.MaxUint8) {
+		if _, ok := layout.ParseDType(d.String()); ok {
+			all = append(all, total{dtype: d})
+		}
+	}
+	if len(all) < 60 {
+		t.Fatalf("%d dtypes", len(all))
+	}
+	distinct(t, fillsOf(all, all))
+	distinct(t, fillsOf(all[len(all)/2:], all[:len(all)/2]))
+	distinct(t, usualFills)
+}
+
+// distinct wants another look for each dtype.
+func distinct(t *testing.T, fills map[layout.DType]fill) {
+	t.Helper()
+	seen := make(map[string]layout.DType)
+	for d, f := range fills {
+		look := f.color() + f.texture()
+		if other, ok := seen[look]; ok {
+			t.Errorf("%v and %v look the same, %s", d, other, look)
+		}
+		seen[look] = d
+	}
+}
+
+// vision is how people see linear light: all, and those who lack one kind of cone (Machado,
+// Oliveira, Fernandes 2009, severity 1).
+var vision = map[string][3][3]float64{
+	"all":          {{1, 0, 0}, {0, 1, 0}, {0, 0, 1}},
+	"protanopia":   {{0.152286, 1.052583, -0.204868}, {0.114503, 0.786281, 0.099216}, {-0.003882, -0.048116, 1.051998}},
+	"deuteranopia": {{0.367322, 0.860646, -0.227968}, {0.280085, 0.672501, 0.047413}, {-0.011820, 0.042940, 0.968881}},
+	"tritanopia":   {{1.255528, -0.076749, -0.178779}, {-0.078411, 0.930809, 0.147602}, {0.004733, 0.691367, 0.303900}},
+}
+
+// linear is the light of a colour such as "#77aadd", of 0 to 1.
+func linear(color string) (light [3]float64) {
+	for i := range light {
+		n, _ := strconv.ParseUint(color[1+2*i:3+2*i], 16, 8)
+		c := float64(n) / 255
+		light[i] = c / 12.92
+		if c > 0.04045 {
+			light[i] = math.Pow((c+0.055)/1.055, 2.4)
+		}
+	}
+	return light
+}
+
+func multiplied(m [3][3]float64, v [3]float64) (p [3]float64) {
+	for i := range m {
+		for j := range v {
+			p[i] += m[i][j] * v[j]
+		}
+	}
+	return p
+}
+
+// oklab is where distances are differences that people see (Ottosson 2020).
+func oklab(light [3]float64) [3]float64 {
+	lms := multiplied([3][3]float64{{0.4122214708, 0.5363325363, 0.0514459929}, {0.2119034982, 0.6806995451, 0.1073969566}, {0.0883024619, 0.2817188376, 0.6299787005}}, light)
+	for i := range lms {
+		lms[i] = math.Cbrt(max(lms[i], 0))
+	}
+	return multiplied([3][3]float64{{0.2104542553, 0.7936177850, -0.0040720468}, {1.9779984951, -2.4285922050, 0.4505937099}, {0.0259040371, 0.7827717662, -0.8086757660}}, lms)
+}
+
+// TestColors: any two colours, and a colour and what lies around it, are a difference for people
+// of any colour vision; and dark text upon each is read (WCAG 2: a contrast of 4.5).
+func TestColors(t *testing.T) {
+	for name, cones := range vision {
+		least := 0.036 // about two differences that are just seen
+		if name == "all" {
+			least = 0.08
+		}
+		seen := func(color string) [3]float64 { return oklab(multiplied(cones, linear(color))) }
+		for i, a := range colors {
+			for _, b := range append([]string{"#5b6b82"}, colors[:i]...) {
+				x, y := seen(a), seen(b)
+				if d := math.Hypot(math.Hypot(x[0]-y[0], x[1]-y[1]), x[2]-y[2]); d < least {
+					t.Errorf("%s and %s are %.3f apart (%s)", a, b, d, name)
+				}
 			}
 		}
 	}
-	many := fillsOf(of("F32", "F16", "BF16", "F64", "I8", "I16", "I32", "I64", "U8", "U16", "U32"))
-	if many[layout.U32] != lastFill || len(many) != 11 {
-		t.Errorf("%v", many)
+	luminance := func(color string) float64 {
+		light := linear(color)
+		return 0.2126*light[0] + 0.7152*light[1] + 0.0722*light[2]
+	}
+	for _, color := range colors {
+		if contrast := (luminance(color) + 0.05) / (luminance("#141a24") + 0.05); contrast < 4.5 {
+			t.Errorf("text on %s has a contrast of %.1f", color, contrast)
+		}
 	}
 }
 
