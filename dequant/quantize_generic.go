@@ -28,8 +28,21 @@ func encodeBF16Generic(dst []byte, src []float32) {
 
 func encodeI8Generic(dst []byte, src []float32, scale float32) {
 	for i := range min(len(dst), len(src)) {
-		dst[i] = byte(max(-127, min(127, roundHalfAway(src[i]/scale))))
+		dst[i] = byte(toI8(src[i] / scale))
 	}
+}
+
+// toI8 rounds half away from zero and clamps to ±127; NaN becomes 0.
+func toI8(f float32) int8 {
+	switch {
+	case f >= 127:
+		return 127
+	case f <= -127:
+		return -127
+	case f != f:
+		return 0
+	}
+	return int8(roundHalfAway(f))
 }
 
 func encodeQ4_0Generic(dst []byte, src []float32) {

@@ -1,0 +1,157 @@
+package dequant
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/bits"
+	"sync"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// A Loss counts the values of a tensor that its new encoding does not hold.
+type Loss struct {
+	// NotFinite counts values that were finite and became NaN or infinite, because they or the
+	// scale of their block are beyond the type, or that were not and became finite.
+	NotFinite uint64
+	// Zeroed counts values that became zero and were not.
+	Zeroed uint64
+	// Largest is the greatest magnitude among those.
+	Largest float64
+	// ZeroBlocks counts the blocks of a block type that became zero as a whole and were not.
+	ZeroBlocks uint64
+
+	remains bool // a value that is not zero
+}
+
+// Any reports whether anything is lost.
+func (l *Loss) Any() bool { return l.NotFinite|l.Zeroed != 0 }
+
+// AllZeroed reports whether values became zero and no other value remains.
+func (l *Loss) AllZeroed() bool { return l.Zeroed != 0 && !l.remains }
+
+// Add counts what is lost of other values of the tensor too.
+func (l *Loss) Add(more Loss) {
+	l.NotFinite += more.NotFinite
+	l.Zeroed += more.Zeroed
+	l.Largest = max(l.Largest, more.Largest)
+	l.ZeroBlocks += more.ZeroBlocks
+	l.remains = l.remains || more.remains
+}
+
+// AddNarrowed counts what is lost where the F64s in src became the float32s in values.
+func (l *Loss) AddNarrowed(src []byte, values []float32) {
+	for i, is := range values[:len(src)/8] {
+		x := math.Float64frombits(binary.LittleEndian.Uint64(src[8*i:]))
+		switch {
+		case isFinite(is) != (math.Abs(x) <= math.MaxFloat64):
+			l.NotFinite++
+		case is == 0 && x != 0:
+			l.zeroed(math.Abs(x))
+		case is != 0:
+			l.remains = true
+		}
+	}
+}
+
+// QuantizeLoss does what QuantizeParallel does or, for I8, ToI8Scaled with scale, and counts what
+// is lost. It expands what it has made to scratch, which is at least as long as src.
+func QuantizeLoss(d layout.DType, dst []byte, src, scratch []float32, scale float32) (loss Loss, err error) {
+	switch {
+	case d != layout.I8 && !CanQuantize(d):
+		return loss, fmt.Errorf("dequant: %v has no quantizer: %w", d, ErrUnsupported)
+	case !fits(d, len(src), len(dst)):
+		return loss, mismatch(d, len(src), len(dst))
+	case len(scratch) < len(src):
+		return loss, fmt.Errorf("dequant: scratch of %d elements for %d: %w", len(scratch), len(src), ErrLength)
+	}
+	if d == layout.F32 { // which holds everything
+		return loss, QuantizeParallel(d, dst, src)
+	}
+	var mu sync.Mutex
+	elems, size := d.BlockElems(), d.BlockBytes()
+	err = inParallel(len(src), func(lo, hi int) error {
+		var part Loss
+		values := scratch[lo:min(hi, lo+lossTile)]
+		for at := lo; at < hi; at += lossTile {
+			end := min(hi, at+lossTile)
+			stored, was, is := dst[at/elems*size:end/elems*size], src[at:end], values[:end-at]
+			if d == layout.I8 {
+				encodeI8Generic(stored, was, scale)
+				if err := expandScaled(d, is, stored, scale, 0); err != nil {
+					return err
+				}
+			} else {
+				encode(d, stored, was)
+				expand(d, is, stored, false)
+			}
+			part.count(was, is, elems)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		loss.Add(part)
+		return nil
+	})
+	return loss, err
+}
+
+// lossTile is how many elements are expanded and compared while the cache still has them. It is a
+// multiple of every block.
+const lossTile = 1 << 11
+
+// count compares values with what they became, in whole blocks of elems.
+func (l *Loss) count(was, is []float32, elems int) {
+	for len(was) > 0 {
+		n := min(compared, len(was))
+		zeroed, remains := l.compare(was[:n], is[:n])
+		l.remains = l.remains || remains
+		if zeroed && !remains && elems == compared {
+			l.ZeroBlocks++
+		}
+		was, is = was[n:], is[n:]
+	}
+}
+
+// compared is how many values are compared at a time: the bits of an uint32, and the block of
+// every block type that has a quantizer.
+const compared = 32
+
+// compare reports whether a value became zero, and whether one remains that is not. Its first loop
+// has no branches, which no machine foresees among weights.
+func (l *Loss) compare(was, is []float32) (zeroed, remains bool) {
+	const exponent = 1 << 23 // carries NaNs and infinities to the sign
+	is = is[:len(was)]
+	var notFinite, zeros uint32 // a sign, and a bit for each value, of the last the lowest
+	for i, x := range was {
+		a, b := math.Float32bits(x)&^signBit, math.Float32bits(is[i])&^signBit
+		notFinite |= (a + exponent) | (b + exponent)
+		zeros = zeros<<1 | (b-1)>>31
+	}
+	remains = bits.OnesCount32(zeros) < len(was)
+	if notFinite&signBit != 0 {
+		l.countNotFinite(was, is)
+	}
+	for ; zeros != 0; zeros &= zeros - 1 {
+		if x := abs(was[len(was)-1-bits.TrailingZeros32(zeros)]); x > 0 && isFinite(x) {
+			l.zeroed(float64(x))
+			zeroed = true
+		}
+	}
+	return zeroed, remains
+}
+
+func (l *Loss) zeroed(magnitude float64) {
+	l.Zeroed++
+	l.Largest = max(l.Largest, magnitude)
+}
+
+func (l *Loss) countNotFinite(was, is []float32) {
+	for i, x := range was {
+		if isFinite(x) != isFinite(is[i]) {
+			l.NotFinite++
+		}
+	}
+}
+
+func isFinite(f float32) bool { return math.Float32bits(f)&^signBit < infinity }
