@@ -3,6 +3,7 @@ package convert
 import (
 	"io"
 
+	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader/lz4block"
@@ -66,7 +67,7 @@ func (e *encoding) rawBytes() uint64 {
 }
 
 // compressed writes e compressed, or answers apr2.ErrTakeBack where that does not pay.
-func (w *writer) compressed(e *encoding) (lost uint64, err error) {
+func (w *writer) compressed(e *encoding) (lost dequant.Loss, err error) {
 	write := w.compressElements
 	if w.asStored(e) {
 		write = w.copyBlocks
@@ -92,12 +93,12 @@ func (w *writer) asStored(e *encoding) bool {
 	return w.compress == Fast && e.copied() && t.Encoding() == layout.LZ4 && pays(t.RawBytes(), t.StoredBytes())
 }
 
-func (w *writer) copyBlocks(e *encoding, dst io.Writer) (stored, lost uint64, err error) {
+func (w *writer) copyBlocks(e *encoding, dst io.Writer) (stored uint64, lost dequant.Loss, err error) {
 	n, err := e.tensor.WriteStored(&monitor{dst, &w.progress})
-	return uint64(n), 0, err
+	return uint64(n), lost, err
 }
 
-func (w *writer) compressElements(e *encoding, dst io.Writer) (stored, lost uint64, err error) {
+func (w *writer) compressElements(e *encoding, dst io.Writer) (stored uint64, lost dequant.Loss, err error) {
 	w.lz4.Reset(dst)
 	lost, err = e.writeTo(&monitor{&attempt{w: w.lz4}, &w.progress}, &w.buf)
 	if err == nil {

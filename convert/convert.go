@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -20,6 +22,13 @@ type Options struct {
 	DType layout.DType
 	// Keep, if set, names tensors that stay as they are stored, whatever DType says.
 	Keep func(name string) bool
+	// All quantizes norms, biases and tensors of one dimension like any other. They are small, and
+	// models depend on them: otherwise they stay as they are stored if DType is a type of
+	// blocks, or I8.
+	All bool
+	// PlainF8 takes the values of F8 tensors for weights if they have no scale. Otherwise
+	// re-encoding them is a *PartError.
+	PlainF8 bool
 	// Compress, if it is Fast or High, stores tensors as LZ4 blocks where that pays: where
 	// they become smaller by one part in 32, and by 64 bytes. A tensor that does not within
 	// its first 16 MiB is not tried further. What is compressed cannot be viewed in place.
@@ -57,8 +66,10 @@ type Result struct {
 	LeftOut []string
 	// Compressed are the tensors that Options.Compress has made smaller.
 	Compressed Compressed
-	// Lost are the tensors with values that their new encoding cannot hold at all.
+	// Lost are the tensors with values that their new encoding does not hold.
 	Lost []Lost
+	// Quantized are the weights that stay the codes they were stored as, beside their scales.
+	Quantized []scheme.Part
 }
 
 // Kept is a tensor that was not re-encoded, and why.
@@ -67,12 +78,11 @@ type Kept struct {
 	Reason string
 }
 
-// Lost counts the values of a tensor that were finite and became NaN or infinite, because
-// they or the scale of their block are beyond float16, or that were not and became finite,
-// because integers under a scale have no NaN.
+// Lost counts the values that a tensor lost.
 type Lost struct {
-	Name   string
-	Values uint64
+	Name     string
+	Elements uint64
+	dequant.Loss
 }
 
 // ToAPR2 writes all of m's tensors and its metadata to an APR2 file at path. A tensor that

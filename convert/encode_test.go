@@ -129,7 +129,7 @@ func TestKept(t *testing.T) {
 	scalar, _ := weights("scalar")
 	already := counting("already", layout.Q8_0, 64)
 	ids, mask := counting("ids", layout.I64, 64), counting("mask", layout.BOOL, 64)
-	scaled := counting("scaled", layout.I8, 64)
+	scaled := counting("scaled", layout.I8, 2, 32)
 	m := openBytes(t, apr2File(t, parse(t, `{"quantization":{"scales":{"scaled":0.5}}}`), w, norm, ragged, scalar, already, ids, mask, scaled))
 	out, r := toAPR2(t, m, &convert.Options{DType: layout.Q8_0, Keep: func(name string) bool { return strings.HasPrefix(name, "norm") }})
 	for _, tt := range []struct {
@@ -220,7 +220,7 @@ func TestLostValues(t *testing.T) {
 			}
 			var lost uint64
 			for _, l := range r.Lost {
-				lost += l.Values
+				lost += l.NotFinite
 			}
 			if lost != test.lost || len(r.Kept) != test.kept {
 				t.Errorf("lost %d, kept %v", lost, r.Kept)
@@ -229,9 +229,9 @@ func TestLostValues(t *testing.T) {
 	}
 }
 
-// floatFile is a SafeTensors file of one row of values.
+// floatFile is a SafeTensors file of two rows of values.
 func floatFile(name string, values []float32) []byte {
-	header := fmt.Sprintf(`{%q:{"dtype":"F32","shape":[1,%d],"data_offsets":[0,%d]}}`, name, len(values), 4*len(values))
+	header := fmt.Sprintf(`{%q:{"dtype":"F32","shape":[2,%d],"data_offsets":[0,%d]}}`, name, len(values)/2, 4*len(values))
 	b := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
 	b = append(b, header...)
 	for _, v := range values {

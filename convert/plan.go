@@ -6,10 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
+	"strings"
 
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/mmapio"
 )
@@ -39,6 +40,7 @@ func (e *encoding) copied() bool { return e.asIs && e.skip == 0 }
 // planner decides for every tensor how it is written.
 type planner struct {
 	ctx       context.Context
+	model     *loader.Model
 	opts      *Options
 	target    *target
 	originals map[string]original // that the source knows of
@@ -48,6 +50,7 @@ type planner struct {
 	kept    []Kept
 	changed []Changed
 	leftOut []string
+	parts   []scheme.Part
 }
 
 // newPlan also finds the scales of tensors that become int8: the new file's metadata, and so
@@ -56,7 +59,7 @@ func newPlan(ctx context.Context, m *loader.Model, lease *loader.Lease, to *targ
 	if d := opts.DType; d != layout.Invalid && !(CanEncode(d) && to.canHave(d)) {
 		return nil, fmt.Errorf("%w: re-encoding to %v in %s", layout.ErrUnsupported, d, to.name)
 	}
-	p := &planner{ctx: ctx, opts: opts, target: to}
+	p := &planner{ctx: ctx, model: m, opts: opts, target: to}
 	if f := m.Format(); f == layout.APR2 || f == layout.SafeTensors {
 		from, err := lease.Metadata()
 		if err != nil {
@@ -65,6 +68,9 @@ func newPlan(ctx context.Context, m *loader.Model, lease *loader.Lease, to *targ
 		var md layout.Metadata
 		describe(&md, f, from)
 		p.originals = originals(md)
+	}
+	if err := p.findParts(lease); err != nil {
+		return nil, err
 	}
 	var aliases map[string]bool
 	if opts.NoAliases {
@@ -82,7 +88,7 @@ func newPlan(ctx context.Context, m *loader.Model, lease *loader.Lease, to *targ
 
 // report enters what has been decided.
 func (p *planner) report(r *Result) {
-	r.Tensors, r.Kept, r.Changed, r.LeftOut = len(p.list), p.kept, p.changed, p.leftOut
+	r.Tensors, r.Kept, r.Changed, r.LeftOut, r.Quantized = len(p.list), p.kept, p.changed, p.leftOut, p.parts
 }
 
 // aliasesOf are the tensors of m whose bytes are those of another.
@@ -118,6 +124,11 @@ func (p *planner) add(t loader.Tensor) (err error) {
 		}
 	}
 	p.fit(&e)
+	if !e.asIs {
+		if _, err := p.part(t, true); err != nil {
+			return err
+		}
+	}
 	p.list = append(p.list, e)
 	return nil
 }
@@ -129,7 +140,7 @@ func whyKept(e *encoding, opts *Options) string {
 		return ""
 	}
 	switch kind := t.DType().Kind(); {
-	case opts.Keep != nil && opts.Keep(t.Name()):
+	case opts.keeps(t.Name()):
 		return "by request"
 	case !dequant.Supported(t.DType()):
 		return fmt.Sprintf("%v has no values in float32", t.DType())
@@ -139,7 +150,37 @@ func whyKept(e *encoding, opts *Options) string {
 	if _, err := d.Size(e.shape); err != nil {
 		return err.Error()
 	}
+	if opts.All || d != layout.I8 && !d.Quantized() {
+		return ""
+	}
+	return whyPrecise(t.Name(), e.shape)
+}
+
+// whyPrecise says why a tensor should not be quantized unless Options.All asks for it.
+func whyPrecise(name string, shape []uint64) string {
+	switch last, before := lastWords(name); {
+	case strings.Contains(last+before, "norm"):
+		return "a norm"
+	case strings.HasSuffix(last, "bias"), last == "weight" && strings.HasSuffix(before, "bias"):
+		return "a bias"
+	}
+	long := 0
+	for _, n := range shape {
+		if n > 1 {
+			long++
+		}
+	}
+	if long < 2 {
+		return "one dimension"
+	}
 	return ""
+}
+
+// lastWords are the last two words of a name, in lower case, which dots and slashes divide.
+func lastWords(name string) (last, before string) {
+	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == '.' || r == '/' })
+	words = append([]string{"", ""}, words...)
+	return words[len(words)-1], words[len(words)-2]
 }
 
 // reencoded is how e's tensor is written as type d. For I8 it reads the whole tensor.
@@ -170,6 +211,7 @@ const step = 1 << 20
 type buffers struct {
 	values, decoded []float32
 	encoded         []byte
+	wide            []byte // of F64s
 }
 
 func (b *buffers) step() []float32 {
@@ -180,34 +222,33 @@ func (b *buffers) step() []float32 {
 	return b.values
 }
 
-// writeTo writes the tensor's bytes in its new encoding. lost counts the values that the
-// encoding cannot hold at all: see Lost.
-func (e *encoding) writeTo(w io.Writer, buf *buffers) (lost uint64, err error) {
+// writeTo writes the tensor's bytes in its new encoding, and counts what that does not hold.
+func (e *encoding) writeTo(w io.Writer, buf *buffers) (lost dequant.Loss, err error) {
 	switch {
 	case e.copied():
 		_, err := e.tensor.WriteTo(w)
-		return 0, err
+		return lost, err
 	case e.asIs:
 		rest := io.NewSectionReader(e.tensor, int64(e.skip), int64(e.tensor.RawBytes())-int64(e.skip))
 		buf.step()
 		_, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{rest}, buf.encoded)
-		return 0, err
+		return lost, err
 	}
+	first := uint64(0)
 	for values, err := range e.tensor.Values(buf.step()) {
 		if err != nil {
 			return lost, err
 		}
 		encoded := buf.encoded[:len(values)/e.dtype.BlockElems()*e.dtype.BlockBytes()]
-		if err := e.encode(encoded, values); err != nil {
+		if err := e.countNarrowed(&lost, values, first, buf); err != nil {
 			return lost, err
 		}
-		if e.dtype != layout.F32 && e.dtype != layout.I8 { // which hold all that is finite
-			decoded := buf.decoded[:len(values)]
-			if err := dequant.ExpandParallel(e.dtype, decoded, encoded); err != nil {
-				return lost, err
-			}
-			lost += countLost(values, decoded)
+		first += uint64(len(values))
+		more, err := dequant.QuantizeLoss(e.dtype, encoded, values, buf.decoded, e.quant.Scale)
+		if err != nil {
+			return lost, err
 		}
+		lost.Add(more)
 		if _, err := w.Write(encoded); err != nil {
 			return lost, err
 		}
@@ -215,20 +256,18 @@ func (e *encoding) writeTo(w io.Writer, buf *buffers) (lost uint64, err error) {
 	return lost, nil
 }
 
-func (e *encoding) encode(dst []byte, values []float32) error {
-	if e.dtype == layout.I8 {
-		return dequant.ToI8Scaled(dst, values, e.quant.Scale)
+// countNarrowed counts what float32s have lost of F64s from element first on.
+func (e *encoding) countNarrowed(lost *dequant.Loss, values []float32, first uint64, buf *buffers) error {
+	if e.tensor.DType() != layout.F64 {
+		return nil
 	}
-	return dequant.QuantizeParallel(e.dtype, dst, values)
-}
-
-// countLost counts values that were finite and are not any more, or the other way round.
-func countLost(was, is []float32) (n uint64) {
-	const exponent = 0x7f800000 // all set: NaN or infinity
-	for i, x := range was {
-		if (math.Float32bits(x)&exponent == exponent) != (math.Float32bits(is[i])&exponent == exponent) {
-			n++
-		}
+	if buf.wide == nil {
+		buf.wide = make([]byte, 8*step)
 	}
-	return n
+	stored := buf.wide[:8*len(values)]
+	if _, err := e.tensor.ReadAt(stored, int64(8*first)); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	lost.AddNarrowed(stored, values)
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/atomicfile"
 	"github.com/tensormap/tensormap/layout/safetensors"
@@ -101,14 +102,12 @@ func (w *writer) safeTensors(f *atomicfile.File, p *part) error {
 // elements writes e, not compressed.
 func (w *writer) elements(file *safetensors.Writer, e *encoding) error {
 	begun := w.progress.done
-	var lost uint64
+	var lost dequant.Loss
 	err := file.WriteTensorFunc(func(dst io.Writer) (err error) {
 		lost, err = e.writeTo(&monitor{dst, &w.progress}, &w.buf)
 		return err
 	})
-	if lost > 0 {
-		w.result.Lost = append(w.result.Lost, Lost{e.tensor.Name(), lost})
-	}
+	w.lost(e, lost)
 	w.progress.done = begun + e.rawBytes()
 	return cmp.Or(err, w.release(e))
 }

@@ -77,6 +77,8 @@ func parseValue(text string) (any, error) {
 // describeGGUF maps what APR2 has keys of its own for. The architecture is what the file says
 // of it, under keys such as llama.block_count.
 func describeGGUF(md *layout.Metadata, from layout.Metadata) (own layout.Metadata) {
+	// How the source was divided among files is not true of the new one.
+	from = slices.DeleteFunc(slices.Clone(from), func(e layout.Entry) bool { return strings.HasPrefix(e.Key, "split.") })
 	v, _ := from.Get("general.architecture")
 	name, ok := v.(string)
 	if !ok || name == "" {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/atomicfile"
 	"github.com/tensormap/tensormap/loader"
@@ -89,7 +90,7 @@ func (w *writer) apr2Part(p *part) (*atomicfile.File, error) {
 func (w *writer) tensor(e *encoding) error {
 	begun := w.progress.done
 	err := apr2.ErrTakeBack
-	var lost uint64
+	var lost dequant.Loss
 	if w.compress.compresses() {
 		lost, err = w.compressed(e)
 	}
@@ -97,11 +98,16 @@ func (w *writer) tensor(e *encoding) error {
 		w.progress.done = begun
 		lost, err = w.raw(e)
 	}
-	if lost > 0 {
-		w.result.Lost = append(w.result.Lost, Lost{e.tensor.Name(), lost})
-	}
+	w.lost(e, lost)
 	w.progress.done = begun + w.planned(e)
 	return cmp.Or(err, w.release(e))
+}
+
+// lost notes what e has lost.
+func (w *writer) lost(e *encoding, lost dequant.Loss) {
+	if lost.Any() {
+		w.result.Lost = append(w.result.Lost, Lost{e.tensor.Name(), e.tensor.Elements(), lost})
+	}
 }
 
 // release gives back what the source has in memory of e.
@@ -121,7 +127,7 @@ func (w *writer) planned(e *encoding) uint64 {
 }
 
 // raw writes e without compressing it.
-func (w *writer) raw(e *encoding) (lost uint64, err error) {
+func (w *writer) raw(e *encoding) (lost dequant.Loss, err error) {
 	err = w.file.WriteTensorFunc(func(dst io.Writer) (err error) {
 		if w.compress.keepsBlocks(e) {
 			_, lost, err = w.copyBlocks(e, dst)

@@ -19,15 +19,24 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-const convertLong = `Convert writes the tensors and the metadata of a model file to an APR2 file or, where OUT ends
-in .safetensors or --to says so, to a SafeTensors file. Elements are copied as they are,
-unless --dtype says otherwise. OUT appears once it is complete; an old file of that name
-stays until then. --dry-run says what would be written, and writes nothing.
+const convertLong = `Convert writes the tensors and the metadata of a model file to an APR2 file if OUT ends in
+.apr, to a SafeTensors file if it ends in .safetensors. Under a name that says neither,
+--format does; the two must not disagree. Elements are copied as they are, unless --dtype
+says otherwise. OUT appears once it is complete; an old file of that name stays until then.
+--dry-run says what would be written, and writes nothing.
 
 --dtype re-encodes tensors of real numbers: floats, quantized blocks, integers with a scale.
 i8 is int8 with one scale a tensor. Plain integers stay as they are, and so do tensors whose
 rows are no multiple of the block, and those that a --keep matches, which may be given more
-than once: --keep '*norm*' --keep '*.bias'. Case counts. What stayed is said at the end.
+than once: --keep 'lm_head.*' --keep '*embed*'. Case counts. Unless --all is given, quantizing
+(q8_0, …, i8) leaves norms, biases and tensors of one dimension alone. What stayed is said at
+the end, and so is what the new type does not hold: values beyond its range, and values that
+became 0.
+
+The codes of a quantized checkpoint (FP8 with scales, compressed-tensors, AWQ, GPTQ,
+bitsandbytes, MLX, MXFP4, NVFP4, HQQ) are not weights without the tensors beside them. Such
+parts are copied as they are; --dtype refuses them, unless --keep names them all. It also
+refuses F8 tensors without a scale: --plain-f8 says that these hold weights.
 
 What the new format has no dtype for is written as another one, without loss: numbers as
 F32 where that holds them exactly, as it does those of quantized blocks, else their bits as
@@ -57,10 +66,11 @@ type convertOptions struct {
 	compress choice
 	shards   byteSize
 	metadata string
-	to       choice
+	format   formatFlag
 	jobs     jobs
 	source   layout.Format // the only one to be read, unless it is Unknown
 
+	all, plainF8           bool
 	noSideFiles, noAliases bool
 	dryRun, json           bool
 }
@@ -74,7 +84,7 @@ func newConvertOptions() *convertOptions {
 	opts := &convertOptions{
 		align:    choice{value: "64", allowed: []string{"32", "64"}},
 		compress: choice{allowed: []string{"fast", "hc"}},
-		to:       choice{allowed: []string{"apr", "safetensors"}},
+		format:   newFormatFlag(),
 	}
 	for _, d := range encodings {
 		opts.dtype.allowed = append(opts.dtype.allowed, strings.ToLower(d.String()))
@@ -85,7 +95,7 @@ func newConvertOptions() *convertOptions {
 func convertCommand() *cobra.Command {
 	opts := newConvertOptions()
 	cmd := &cobra.Command{
-		Use:   "convert IN OUT [--dtype TYPE] [--keep GLOB]... [--compress[=hc]] [--shard-size SIZE] [--align 32|64] [--metadata config.json] [--dry-run [--json]] [-j N]",
+		Use:   "convert IN OUT [--dtype TYPE [--keep GLOB]... [--all]] [--compress[=hc]] [--shard-size SIZE] [--format FORMAT] [--align 32|64] [--metadata config.json] [--dry-run [--json]] [-j N]",
 		Short: "Write a model as an APR2 or SafeTensors file",
 		Long:  convertLong,
 		Args:  operands("IN", "OUT"),
@@ -99,7 +109,8 @@ func convertCommand() *cobra.Command {
 	opts.shards.addTo(cmd)
 	cmd.Flags().StringVar(&opts.metadata, "metadata", "", "merge the JSON object in `FILE` into the metadata")
 	complete(cmd, "metadata", cobra.FixedCompletions([]string{"json"}, cobra.ShellCompDirectiveFilterFileExt))
-	opts.to.addTo(cmd, "to", "write this format, whatever OUT is called")
+	opts.format.addTo(cmd)
+	cmd.Flags().BoolVar(&opts.plainF8, "plain-f8", false, "take F8 tensors without a scale for weights")
 	cmd.Flags().BoolVar(&opts.noSideFiles, "no-side-files", false, "leave config.json and others beside a SafeTensors file alone")
 	cmd.Flags().BoolVar(&opts.noAliases, "no-aliases", false, "leave out tensors that are part of others (.april)")
 	return cmd
@@ -111,6 +122,7 @@ func (opts *convertOptions) addFlags(cmd *cobra.Command) {
 	opts.dtype.addTo(cmd, "dtype", "re-encode real numbers")
 	cmd.Flags().Var(&opts.keep, "keep", "leave tensors as they are whose name matches `GLOB`")
 	complete(cmd, "keep", completeFilter)
+	cmd.Flags().BoolVar(&opts.all, "all", false, "quantize norms, biases and tensors of one dimension too")
 	opts.compress.addTo(cmd, "compress", "compress tensors that become smaller")
 	cmd.Flags().Lookup("compress").NoOptDefVal = "fast"
 	cmd.Flags().BoolVar(&opts.dryRun, "dry-run", false, "say what would be written, and write nothing")
@@ -119,7 +131,7 @@ func (opts *convertOptions) addFlags(cmd *cobra.Command) {
 }
 
 func convertModel(ctx context.Context, stdout, stderr io.Writer, in, out string, opts *convertOptions) error {
-	format, err := opts.format(out)
+	format, err := opts.outFormat(out)
 	if err != nil {
 		return err
 	}
@@ -142,7 +154,7 @@ func convertModel(ctx context.Context, stdout, stderr io.Writer, in, out string,
 	}
 	reportUnmatched(stderr, opts.keep, m)
 	if opts.dryRun {
-		return dryRun(ctx, stdout, stderr, m, out, format, opts.json, options)
+		return wayOut(dryRun(ctx, stdout, stderr, m, out, format, opts.json, options), options)
 	}
 	bar := newProgress(stderr, "converting")
 	begun := time.Now()
@@ -151,17 +163,14 @@ func convertModel(ctx context.Context, stdout, stderr io.Writer, in, out string,
 	took := time.Since(begun)
 	bar.clear()
 	if err != nil {
-		return err
+		return wayOut(err, options)
 	}
 	reportWritten(stderr, result, opts.shards, took)
 	if options.Compress != convert.NoCompression {
 		reportCompressed(stderr, result)
 	}
 	reportDecisions(stderr, &result)
-	for _, l := range result.Lost {
-		fmt.Fprintf(stderr, "warning: %s: tensor %q: %s did not survive %s: beyond float16, NaN or infinite; see --keep\n",
-			printable(out), l.Name, plural(int(l.Values), "value"), options.DType)
-	}
+	reportLost(stderr, out, options.DType, result.Lost)
 	if signed(m) {
 		fmt.Fprintf(stderr, "%s: signature not carried over\n", printable(called(in)))
 	}
@@ -180,13 +189,15 @@ func (opts *convertOptions) convertOptions() (*convert.Options, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &convert.Options{Align: align, NoAliases: opts.noAliases, Release: true, Keep: opts.keep.match, Compress: compressions[opts.compress.value], ShardBytes: uint64(opts.shards)}
+	o := &convert.Options{Align: align, NoAliases: opts.noAliases, Release: true, Keep: opts.keep.match, All: opts.all, PlainF8: opts.plainF8, Compress: compressions[opts.compress.value], ShardBytes: uint64(opts.shards)}
 	o.DType, _ = layout.ParseDType(strings.ToUpper(opts.dtype.value))
 	switch {
 	case opts.json && !opts.dryRun:
 		return nil, usageError{errors.New("--json is how --dry-run reports, and needs it")}
 	case len(opts.keep) > 0 && o.DType == layout.Invalid:
 		return nil, usageError{errors.New("--keep says what --dtype leaves alone, and needs it")}
+	case (opts.all || opts.plainF8) && o.DType == layout.Invalid:
+		return nil, usageError{errors.New("--all and --plain-f8 say what --dtype re-encodes, and need it")}
 	}
 	return o, nil
 }
@@ -221,9 +232,4 @@ func reportUnmatched(stderr io.Writer, keep globs, m *loader.Model) {
 	}
 }
 
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return grouped(uint64(n)) + " " + noun + "s"
-}
+func plural(n int, noun string) string { return counted(uint64(n), noun) }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/tensormap/tensormap/convert"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
@@ -22,33 +24,79 @@ var writers = map[layout.Format]func(context.Context, *loader.Model, string, *co
 // indexEnd is how the name of an index ends that leads to SafeTensors shards.
 const indexEnd = ".safetensors.index.json"
 
-// formatOf is what a new file called out is by its name.
-func formatOf(out string) (layout.Format, error) {
+// formatFlag is --format: what a new file is, if its name does not say so.
+type formatFlag struct{ choice }
+
+func newFormatFlag() formatFlag {
+	var f formatFlag
+	for format := range layout.Formats() {
+		if writers[format] != nil {
+			f.allowed = append(f.allowed, format.String())
+		}
+	}
+	return f
+}
+
+func (f *formatFlag) addTo(cmd *cobra.Command) {
+	f.choice.addTo(cmd, "format", "write this format, under a name whose suffix is of none")
+}
+
+// of is the format of a new file called out. The flag and a suffix that formats have must agree.
+func (f *formatFlag) of(out string) (layout.Format, error) {
 	lower := strings.ToLower(out)
 	if strings.HasSuffix(lower, indexEnd) {
 		return 0, usageError{fmt.Errorf("%s: an index has its name from OUT: give %s, and --shard-size", out, out[:len(out)-len(".index.json")])}
 	}
-	for f := range layout.Formats() {
-		if f.Suffix() != filepath.Ext(lower) {
-			continue
+	named := layout.Unknown
+	for format := range layout.Formats() {
+		if format.Suffix() == filepath.Ext(lower) {
+			named = format // of the two that end in .apr, the first
+			break
 		}
-		if writers[f] == nil {
-			return 0, usageError{fmt.Errorf("%s: only APR2 and SafeTensors are written; convert --to says which, whatever OUT is called", out)}
-		}
-		return f, nil // of the two that end in .apr, the first
 	}
-	return layout.APR2, nil
+	switch {
+	case out == "-":
+		return 0, errStandardOutput
+	case named == layout.Unknown && f.value == "":
+		return 0, usageError{fmt.Errorf("%s: the name does not say which format to write: %s; or give --format %s", quotedIfEmpty(out), suffixes(), f.Type())}
+	case writers[named] == nil && named != layout.Unknown:
+		return 0, usageError{fmt.Errorf("%s: files of format %v are not written, only %s", out, named, suffixes())}
+	case named != layout.Unknown && f.value != "" && f.value != named.String():
+		return 0, usageError{fmt.Errorf("%s: is a name for %v, not for %s", out, named, f.value)}
+	case named != layout.Unknown:
+		return named, nil
+	}
+	for format := range writers {
+		if format.String() == f.value {
+			return format, nil
+		}
+	}
+	panic("choice allows what writers does not have")
 }
 
-// formats are what --to allows.
-var formats = map[string]layout.Format{"apr": layout.APR2, "safetensors": layout.SafeTensors}
-
-// format is that of a new file called out.
-func (opts *convertOptions) format(out string) (f layout.Format, err error) {
-	if f = formats[opts.to.value]; f == layout.Unknown {
-		if f, err = formatOf(out); err != nil {
-			return 0, err
+// suffixes lists the formats that are written, with how their names end.
+func suffixes() string {
+	var list []string
+	for format := range layout.Formats() {
+		if writers[format] != nil {
+			list = append(list, fmt.Sprintf("%v (%s)", format, format.Suffix()))
 		}
+	}
+	return strings.Join(list, ", ")
+}
+
+func quotedIfEmpty(path string) string {
+	if path == "" {
+		return `""`
+	}
+	return path
+}
+
+// outFormat is the format of a new file called out, which has to have what the flags ask for.
+func (opts *convertOptions) outFormat(out string) (layout.Format, error) {
+	f, err := opts.format.of(out)
+	if err != nil {
+		return 0, err
 	}
 	if f == layout.APR2 {
 		return f, nil
@@ -89,49 +137,4 @@ func (opts *convertOptions) addSideFiles(stderr io.Writer, in string, m *loader.
 	}
 	o.Config.Merge(config)
 	return nil
-}
-
-// reportDecisions says which tensors are written in another way than they were or should
-// have been, one line for every reason.
-func reportDecisions(stderr io.Writer, r *convert.Result) {
-	var by reasons
-	for _, k := range r.Kept {
-		by.add("kept as stored", k.Reason, k.Name)
-	}
-	for _, c := range r.Changed {
-		by.add("written as "+c.To.String(), c.Reason, c.Name)
-	}
-	for _, name := range r.LeftOut {
-		by.add("left out", "part of other tensors", name)
-	}
-	by.write(stderr)
-}
-
-// reasons are the names of tensors by what happened to them and why.
-type reasons struct {
-	order [][2]string
-	names map[[2]string][]string
-}
-
-func (r *reasons) add(what, why, name string) {
-	if r.names == nil {
-		r.names = make(map[[2]string][]string)
-	}
-	key := [2]string{what, why}
-	if r.names[key] == nil {
-		r.order = append(r.order, key)
-	}
-	r.names[key] = append(r.names[key], printable(name))
-}
-
-func (r *reasons) write(w io.Writer) {
-	const most = 3
-	for _, key := range r.order {
-		all := r.names[key]
-		list := strings.Join(all[:min(most, len(all))], ", ")
-		if len(all) > most {
-			list += ", …"
-		}
-		fmt.Fprintf(w, "%s: %s (%s): %s\n", key[0], plural(len(all), "tensor"), printable(key[1]), list)
-	}
 }

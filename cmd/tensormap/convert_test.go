@@ -86,12 +86,12 @@ func TestConvertFails(t *testing.T) {
 	tensormap("convert", file, out, "--metadata", out).failsWith(t, out+": no such file")
 	tensormap("convert", file, out, "--metadata", dir).failsWith(t, dir+": is a directory")
 	tensormap("convert", file, file).failsWith(t, file+": is the file that is being read")
-	hard := filepath.Join(filepath.Dir(file), "hard")
+	hard := filepath.Join(filepath.Dir(file), "hard.safetensors")
 	if err := os.Link(file, hard); err == nil {
 		tensormap("convert", file, hard).failsWith(t, hard+": is the file that is being read")
 	}
-	tensormap("convert", file, filepath.Join(dir, "no", "out")).failsWith(t, filepath.Join(dir, "no", "out"), "no such file")
-	tensormap("convert", file, dir).failsWith(t, dir, "is a directory")
+	tensormap("convert", file, filepath.Join(dir, "no", "out.apr")).failsWith(t, filepath.Join(dir, "no", "out.apr"), "no such file")
+	tensormap("convert", file, dir, "--format", "apr2").failsWith(t, dir, "is a directory")
 	if r := tensormap("convert", file, "-"); r.status != exitUsage || !strings.Contains(r.stderr, "standard output") {
 		t.Errorf("%+v", r)
 	}
@@ -148,7 +148,7 @@ func TestInterruptedBefore(t *testing.T) {
 	cancel()
 	file := small(t)
 	dir := t.TempDir()
-	tensormapContext(ctx, "convert", file, filepath.Join(dir, "out")).failsWith(t, "interrupted")
+	tensormapContext(ctx, "convert", file, filepath.Join(dir, "out.apr")).failsWith(t, "interrupted")
 	tensormapContext(ctx, "dump", file, "a.weight", "-o", filepath.Join(dir, "out")).failsWith(t, "interrupted")
 	tensormapContext(ctx, "dump", file, "a.weight").failsWith(t, "interrupted")
 	tensormapContext(ctx, "verify", apr2Fixtures+"tiny.apr", "--json").failsWith(t, "interrupted")
@@ -256,7 +256,7 @@ func TestOutputErrors(t *testing.T) {
 		outputs["/dev/full"] = "/dev/full: no space left on device"
 	}
 	for out, says := range outputs {
-		for _, args := range [][]string{{"convert", file, out}, {"dump", file, "a.weight", "-o", out}, {"dump", file, "a.weight", "--as=raw", "-o", out}} {
+		for _, args := range [][]string{{"convert", file, out, "--format=apr2"}, {"dump", file, "a.weight", "-o", out}, {"dump", file, "a.weight", "--as=raw", "-o", out}} {
 			if out == "" && args[0] == "dump" {
 				continue // standard output
 			}

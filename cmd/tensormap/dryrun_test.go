@@ -10,8 +10,8 @@ import (
 
 func TestDryRun(t *testing.T) {
 	file, dir := small(t), t.TempDir()
-	out := filepath.Join(dir, "out.apr")
-	r := tensormap("convert", file, out, "--dtype", "f16", "--dry-run")
+	out := filepath.Join(dir, "out")
+	r := tensormap("convert", file, out, "--format", "apr2", "--dtype", "f16", "--dry-run")
 	empty(t, dir)
 	for _, want := range []string{"would write  " + out, "format       apr2", "tensors      2", "a.weight  F16      2×3  12 B  F32", "b/bias    I16        4   8 B  I16", "metadata     apr_version, model_type, architecture, safetensors, quantization"} {
 		if !strings.Contains(r.stdout, want) {
@@ -21,7 +21,7 @@ func TestDryRun(t *testing.T) {
 	if r.status != exitDone || r.stderr != "kept as stored: 1 tensor (I16 without a scale): b/bias\n" {
 		t.Errorf("%d, %q", r.status, r.stderr)
 	}
-	for _, to := range []string{"apr", "safetensors"} {
+	for _, to := range []string{"apr2", "safetensors"} {
 		var p struct {
 			Path, Format string
 			Bytes        int64
@@ -36,12 +36,12 @@ func TestDryRun(t *testing.T) {
 				Reencoded   bool
 			}
 		}
-		text := done(t, "convert", file, out, "--to", to, "--dry-run", "--json")
+		text := done(t, "convert", file, out, "--format", to, "--dry-run", "--json")
 		if err := json.Unmarshal([]byte(text), &p); err != nil {
 			t.Fatal(err)
 		}
 		empty(t, dir)
-		done(t, "convert", file, out, "--to", to)
+		done(t, "convert", file, out, "--format", to)
 		info, err := os.Stat(out)
 		if err != nil || info.Size() != p.Bytes || p.Path != out || len(p.Tensors) != 2 || p.Tensors[0].Name != "a.weight" || p.Tensors[0].Bytes != 24 || p.Tensors[0].FromDType != "F32" || p.Tensors[0].Reencoded {
 			t.Errorf("%s: %+v, %v", to, p, err)
@@ -56,8 +56,8 @@ func TestDryRun(t *testing.T) {
 	tensormap("convert", file, file, "--dry-run").failsWith(t, file)
 }
 
-// TestConvertTo: by the name of the new file, or by --to.
-func TestConvertTo(t *testing.T) {
+// TestConvertFormat: by the name of the new file, or by --format where that says nothing.
+func TestConvertFormat(t *testing.T) {
 	file := small(t)
 	for _, tt := range []struct {
 		name string
@@ -65,23 +65,71 @@ func TestConvertTo(t *testing.T) {
 		want string
 	}{
 		{"out.apr", nil, "apr2"},
-		{"out", nil, "apr2"},
+		{"out.apr", []string{"--format", "apr2"}, "apr2"},
 		{"out.safetensors", nil, "safetensors"},
 		{"OUT.SafeTensors", nil, "safetensors"},
-		{"out", []string{"--to", "safetensors"}, "safetensors"},
-		{"out.safetensors", []string{"--to", "apr"}, "apr2"},
+		{"out", []string{"--format", "safetensors"}, "safetensors"},
+		{"model.bin", []string{"--format", "APR2"}, "apr2"},
 	} {
 		out := filepath.Join(t.TempDir(), tt.name)
 		done(t, append([]string{"convert", file, out}, tt.args...)...)
+		for _, verb := range []string{"merge", "split"} {
+			if verb == "split" {
+				tt.args = append(tt.args, "--shard-size", "1GB")
+			}
+			again := filepath.Join(t.TempDir(), tt.name)
+			done(t, append([]string{verb, file, again}, tt.args...)...)
+			if a, b := inspectedFormat(t, again), inspectedFormat(t, out); a != b {
+				t.Errorf("%s: %s, not %s", verb, a, b)
+			}
+		}
 		if text := done(t, "inspect", out, "--json"); !strings.Contains(text, `"format": "`+tt.want+`"`) {
 			t.Errorf("%+v: %s", tt, text)
 		}
 	}
+	dir := t.TempDir()
+	for _, tt := range []struct {
+		name string
+		args []string
+		says string
+	}{
+		{"out", nil, "out: the name does not say which format to write: apr2 (.apr), safetensors (.safetensors); or give --format apr2|safetensors\n"},
+		{"model.bin", nil, "--format apr2|safetensors\n"},
+		{"", nil, `"": the name does not say`},
+		{"out.safetensors", []string{"--format", "apr2"}, "out.safetensors: is a name for safetensors, not for apr2\n"},
+		{"out.apr", []string{"--format", "safetensors"}, "out.apr: is a name for apr2, not for safetensors\n"},
+		{"out.gguf", []string{"--format", "apr2"}, "out.gguf: files of format gguf are not written, only apr2 (.apr), safetensors (.safetensors)\n"},
+		{"out.apr", []string{"--format", "gguf"}, "must be one of apr2, safetensors"},
+	} {
+		for _, verb := range []string{"convert", "merge", "split"} {
+			out := tt.name
+			if out != "" {
+				out = filepath.Join(dir, out)
+			}
+			args := append([]string{verb, file, out}, tt.args...)
+			if verb == "split" {
+				args = append(args, "--shard-size", "1GB")
+			}
+			if r := tensormap(args...); r.status != exitUsage || !strings.Contains(r.stderr, tt.says) {
+				t.Errorf("%v: %+v", args, r)
+			}
+		}
+	}
+	empty(t, dir)
 	for _, args := range [][]string{{"--dtype", "q8_0"}, {"--dtype", "i8"}, {"--compress"}} {
 		if r := tensormap(append([]string{"convert", file, "out.safetensors"}, args...)...); r.status != exitUsage {
 			t.Errorf("%v: %+v", args, r)
 		}
 	}
+}
+
+func inspectedFormat(t *testing.T, path string) string {
+	t.Helper()
+	var in struct{ Format string }
+	if err := json.Unmarshal([]byte(done(t, "inspect", path, "--json")), &in); err != nil {
+		t.Fatal(err)
+	}
+	return in.Format
 }
 
 // TestConvertSideFiles: what is beside a SafeTensors file, and only there, is picked up.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -113,12 +114,14 @@ func dump(ctx context.Context, stdout, stderr io.Writer, path, name string, opts
 	}
 	write := func(w io.Writer) error { return opts.write(pieces{ctx, w}, t, p) }
 	if opts.out == "" {
-		return write(stdout)
+		err = write(stdout)
+	} else if err = checkOutput(opts.out, m); err == nil {
+		err = dumpToFile(stderr, opts.out, opts.bytes(t, p), write)
 	}
-	if err := checkOutput(opts.out, m); err != nil {
-		return err
+	if err == nil && opts.as.value != "raw" {
+		noteCodes(stderr, m, slices.Values([]string{t.Name()}))
 	}
-	return dumpToFile(stderr, opts.out, opts.bytes(t, p), write)
+	return err
 }
 
 // dumpToFile says how far it is, of so many bytes where these are known, and what it has done.

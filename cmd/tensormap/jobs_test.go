@@ -42,10 +42,10 @@ func TestOutputByAnotherName(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"out.gguf", "out.GGUF", "out.april", "out.tsm"} {
-		misused(tensormap("convert", in, filepath.Join(dir, name)), "only APR2 and SafeTensors are written")
-		misused(tensormap("merge", in, filepath.Join(dir, name)), "only APR2 and SafeTensors are written")
+		misused(tensormap("convert", in, filepath.Join(dir, name)), "are not written, only apr2 (.apr), safetensors (.safetensors)")
+		misused(tensormap("merge", in, filepath.Join(dir, name)), "are not written, only apr2 (.apr), safetensors (.safetensors)")
 	}
 	misused(tensormap("convert", in, filepath.Join(dir, "out.safetensors.index.json")), "give "+filepath.Join(dir, "out.safetensors")+", and --shard-size")
 	empty(t, dir)
-	done(t, "convert", in, filepath.Join(dir, "out.gguf"), "--to=apr", "-j1")
+	done(t, "convert", in, filepath.Join(dir, "out.bin"), "--format=apr2", "-j1")
 }

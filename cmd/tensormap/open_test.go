@@ -161,7 +161,7 @@ func TestAddressErrors(t *testing.T) {
 	s := serveTestdata(t)
 	host := strings.TrimPrefix(s.URL, "http://")
 	missing := "http://secret:secret@" + host + "/missing.apr?sig=secret#secret"
-	for _, verb := range [][]string{{"inspect", missing}, {"verify", missing}, {"dump", missing, "x"}, {"convert", missing, t.TempDir() + "/x"}} {
+	for _, verb := range [][]string{{"inspect", missing}, {"verify", missing}, {"dump", missing, "x"}, {"convert", missing, t.TempDir() + "/x.apr"}} {
 		r := tensormap(verb...)
 		r.failsWith(t, "tensormap: "+s.URL+"/missing.apr: offset 0: ", "404 Not Found: 404 page not found\n")
 		if strings.Contains(r.stderr, "secret") {
@@ -247,7 +247,7 @@ func TestUnversioned(t *testing.T) {
 func TestInterruptedRequest(t *testing.T) {
 	files := http.FileServer(http.Dir(testdata))
 	for _, wait := range []string{"", "model-00003-of-00004.apr"} { // opening, and in a sibling
-		for _, args := range [][]string{{"inspect", ""}, {"verify", ""}, {"dump", "", "x"}, {"convert", "", t.TempDir() + "/x"}} {
+		for _, args := range [][]string{{"inspect", ""}, {"verify", ""}, {"dump", "", "x"}, {"convert", "", t.TempDir() + "/x.apr"}} {
 			ctx, cancel := context.WithCancel(t.Context())
 			s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 				if strings.HasSuffix(req.URL.Path, wait) {
@@ -265,7 +265,7 @@ func TestInterruptedRequest(t *testing.T) {
 // TestInterruptedRead: and what it reads after opening.
 func TestInterruptedRead(t *testing.T) {
 	content := safetensorsOf(1 << 20)
-	for _, args := range [][]string{{"verify", ""}, {"dump", "", "a"}, {"dump", "", "a", "--as=raw"}, {"convert", "", t.TempDir() + "/x"}} {
+	for _, args := range [][]string{{"verify", ""}, {"dump", "", "a"}, {"dump", "", "a", "--as=raw"}, {"convert", "", t.TempDir() + "/x.apr"}} {
 		ctx, cancel := context.WithCancel(t.Context())
 		s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			if !strings.HasPrefix(req.Header.Get("Range"), "bytes=0-") {

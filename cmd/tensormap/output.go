@@ -19,7 +19,7 @@ import (
 // checkOutput refuses to replace a file of the model that is being read.
 func checkOutput(path string, m *loader.Model) error {
 	if path == "-" {
-		return usageError{errors.New("-: files are not written to standard output; one of this name is ./-")}
+		return errStandardOutput
 	}
 	if isAddress(path) {
 		return fmt.Errorf("%s: is an address, which cannot be written to", called(path))
@@ -38,6 +38,8 @@ func checkOutput(path string, m *loader.Model) error {
 	}
 	return nil
 }
+
+var errStandardOutput = usageError{errors.New("-: files are not written to standard output; one of this name is ./-")}
 
 // isPart reports whether m is one of several files, and not what leads to all of them.
 func isPart(m *loader.Model) bool {

@@ -164,7 +164,7 @@ func TestUnreadableFiles(t *testing.T) {
 		{"hostile path", hostile, []string{`evil\n\x1b[31mtensormap: fine\r\u202e\xff: `, "no such file"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			out := filepath.Join(t.TempDir(), "out")
+			out := filepath.Join(t.TempDir(), "out.apr")
 			for _, args := range [][]string{
 				{"inspect", test.path}, {"inspect", test.path, "--json"}, {"verify", test.path},
 				{"dump", test.path, "a"}, {"dump", test.path, "a", "-o", out}, {"convert", test.path, out},

@@ -20,7 +20,7 @@ import (
 
 func fifo(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "fifo")
+	path := filepath.Join(t.TempDir(), "fifo.apr")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Skip(err)
 	}

@@ -16,9 +16,9 @@ import (
 
 const splitLong = `Split writes a model to files of at most the given size and a manifest, OUT, as convert
 --shard-size does, with every tensor's bytes as they are: what is compressed stays compressed,
-nothing else is. KB, MB and GB are powers of 1000; KiB, MiB and GiB of 1024. Where OUT ends in
-.safetensors, the files are of that format, OUT.index.json is what leads to them, and what the
-format has no dtype for is as convert writes it.
+nothing else is. KB, MB and GB are powers of 1000; KiB, MiB and GiB of 1024. The name of OUT or
+--format says the format, as for convert. For SafeTensors, OUT.index.json is what leads to the
+files, and what the format has no dtype for is as convert writes it.
 
 Tensors keep their order, and each file holds as many as fit. One that alone is larger gets a
 file of its own. A model that fits into one file becomes one file. IN may have shards already.`
@@ -27,8 +27,9 @@ func splitCommand() *cobra.Command {
 	var open opener
 	var shards byteSize
 	var threads jobs
+	format := newFormatFlag()
 	cmd := &cobra.Command{
-		Use:   "split IN OUT --shard-size SIZE [-j N]",
+		Use:   "split IN OUT --shard-size SIZE [--format FORMAT] [-j N]",
 		Short: "Divide a model among files of at most a given size",
 		Long:  splitLong,
 		Args:  operands("IN", "OUT"),
@@ -37,20 +38,21 @@ func splitCommand() *cobra.Command {
 				return usageError{errors.New("missing --shard-size")}
 			}
 			defer threads.limit()()
-			return rewrite(cmd.Context(), cmd.ErrOrStderr(), &open, "splitting", args[0], args[1], shards)
+			return rewrite(cmd.Context(), cmd.ErrOrStderr(), &open, "splitting", args[0], args[1], &format, shards)
 		},
 		DisableFlagsInUseLine: true,
 	}
 	open.addTo(cmd)
 	shards.addTo(cmd)
+	format.addTo(cmd)
 	threads.addTo(cmd)
 	return cmd
 }
 
 // rewrite is what split and merge do: other files of the same bytes. Without shards there is
 // one file.
-func rewrite(ctx context.Context, stderr io.Writer, o *opener, doing, in, out string, shards byteSize) error {
-	format, err := formatOf(out)
+func rewrite(ctx context.Context, stderr io.Writer, o *opener, doing, in, out string, flag *formatFlag, shards byteSize) error {
+	format, err := flag.of(out)
 	if err != nil {
 		return err
 	}

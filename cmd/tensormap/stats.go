@@ -101,6 +101,13 @@ func stats(ctx context.Context, stdout, stderr io.Writer, path string, opts *sta
 		statsGrid(list).write(w, screenOf(stdout))
 	}
 	err = cmp.Or(err, w.Flush())
+	noteCodes(stderr, m, func(yield func(string) bool) {
+		for i := range list {
+			if list[i].Err == nil && !yield(list[i].Tensor.Name()) {
+				return
+			}
+		}
+	})
 	damaged := false
 	bytes := uint64(0)
 	for i := range list {

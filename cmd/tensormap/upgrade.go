@@ -19,9 +19,9 @@ The other flags are those of convert, which also reads APR1 files.`
 func upgradeCommand() *cobra.Command {
 	opts := newConvertOptions()
 	opts.source = layout.APR1
-	opts.to.value = "apr"
+	opts.format.value = layout.APR2.String()
 	cmd := &cobra.Command{
-		Use:   "upgrade V1.apr V2.apr [--dtype TYPE] [--keep GLOB]... [--compress[=hc]] [--align 32|64] [--dry-run [--json]] [-j N]",
+		Use:   "upgrade V1.apr V2.apr [--dtype TYPE [--keep GLOB]... [--all]] [--compress[=hc]] [--align 32|64] [--dry-run [--json]] [-j N]",
 		Short: "Write an APR1 file as an APR2 file",
 		Long:  upgradeLong,
 		Args:  operands("V1.apr", "V2.apr"),

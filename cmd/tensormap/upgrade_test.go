@@ -138,7 +138,10 @@ func TestUpgradeRefuses(t *testing.T) {
 
 // TestUpgradeDType re-encodes int8 with scales.
 func TestUpgradeDType(t *testing.T) {
-	out := filepath.Join(t.TempDir(), "out.safetensors") // which is APR2 all the same
+	out := filepath.Join(t.TempDir(), "out") // the verb says that it is APR2
+	if r := tensormap("upgrade", "../../testdata/apr1/whisper_int8.apr", out+".safetensors"); r.status != exitUsage || !strings.Contains(r.stderr, "is a name for safetensors, not for apr2") {
+		t.Errorf("%+v", r)
+	}
 	done(t, "upgrade", "../../testdata/apr1/whisper_int8.apr", out, "--dtype", "f32")
 	for _, x := range inspected(t, out).Tensors {
 		if x.DType != "F32" {
