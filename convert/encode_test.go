@@ -182,6 +182,47 @@ func TestCanEncode(t *testing.T) {
 	}
 }
 
+// TestPrecise: norms, biases and what has one dimension are quantized by request only.
+func TestPrecise(t *testing.T) {
+	reasons := map[string]string{
+		"w.weight": "", "blk.0.attn_norm.weight": "norm", "h.LayerNorm.weight": "norm", "norm/scale": "norm", "norm1.linear.weight": "",
+		"experts.down_proj_bias": "bias", "relative_attention_bias.weight": "bias", "q.bias": "bias", "debiased.proj": "", "": "",
+	}
+	var list []content
+	for name := range reasons {
+		c, _ := weights(name, 4, 32)
+		list = append(list, c)
+	}
+	for name, shape := range map[string][]uint64{"row": {32}, "token": {1, 1, 32}, "column": {64, 1}, "tall": {2, 1, 32}} {
+		c, _ := weights(name, shape...)
+		list = append(list, c)
+		reasons[name] = "one dimension"
+	}
+	reasons["column"], reasons["tall"] = "elements are no multiple", "" // rows of one element
+	m := openBytes(t, apr2File(t, nil, list...))
+	for _, d := range []layout.DType{layout.Q8_0, layout.Q4_0, layout.I8, layout.F16} {
+		for _, all := range []bool{false, true} {
+			out, r := toAPR2(t, m, &convert.Options{DType: d, All: all})
+			for name, reason := range reasons {
+				if d == layout.I8 && name == "column" {
+					reason = "one dimension"
+				}
+				if name == "column" && d == layout.F16 || d == layout.F16 || all && (name != "column" || d == layout.I8) {
+					reason = ""
+				}
+				want := d
+				if reason != "" {
+					want = layout.F32
+				}
+				i := slices.IndexFunc(r.Kept, func(k convert.Kept) bool { return k.Name == name })
+				if x := tensor(t, out, name); x.DType() != want || (i >= 0) != (reason != "") || i >= 0 && !strings.Contains(r.Kept[i].Reason, reason) {
+					t.Errorf("%v, all %t: %q is %v, kept %v, want reason %q", d, all, name, x.DType(), r.Kept, reason)
+				}
+			}
+		}
+	}
+}
+
 // What float16 scales cannot hold is counted, and what int8 cannot scale is kept.
 func TestLostValues(t *testing.T) {
 	inf := float32(math.Inf(1))
@@ -226,6 +267,72 @@ func TestLostValues(t *testing.T) {
 				t.Errorf("lost %d, kept %v", lost, r.Kept)
 			}
 		})
+	}
+}
+
+// TestZeroedValues are counted with the largest of them, in pieces and compressed too, and whether
+// anything is left.
+func TestZeroedValues(t *testing.T) {
+	c, values := weights("w", 1100, 1024) // more than are encoded at a time
+	for i := range values {
+		values[i] = 0.5
+	}
+	values[7], values[8], values[1<<20+5] = 3e-9, 0, -2.5e-8
+	tiny, all := weights("tiny", 2, 32)
+	for i := range all {
+		all[i] = 1e-9
+	}
+	c.data, tiny.data = bytes.Clone(mmapio.Bytes(values)), bytes.Clone(mmapio.Bytes(all))
+	m := openBytes(t, safeTensors(0, "{}", c, tiny))
+	for _, d := range []layout.DType{layout.F16, layout.Q8_0, layout.Q4_0, layout.BF16, layout.F32, layout.I8} {
+		for _, how := range []convert.Compression{convert.NoCompression, convert.Fast} {
+			_, r := toAPR2(t, m, &convert.Options{DType: d, Compress: how})
+			want := map[string]convert.Lost{}
+			switch d {
+			case layout.F16, layout.Q8_0, layout.Q4_0:
+				want["w"] = convert.Lost{Name: "w", Elements: 1100 * 1024, Loss: dequant.Loss{Zeroed: 2, Largest: float64(float32(2.5e-8))}}
+				want["tiny"] = convert.Lost{Name: "tiny", Elements: 64, Loss: dequant.Loss{Zeroed: 64, Largest: float64(float32(1e-9))}}
+			case layout.I8:
+				want["w"] = convert.Lost{Name: "w", Elements: 1100 * 1024, Loss: dequant.Loss{Zeroed: 2, Largest: float64(float32(2.5e-8))}}
+			}
+			if len(r.Lost) != len(want) {
+				t.Errorf("%v: lost %+v, want %+v", d, r.Lost, want)
+			}
+			for _, l := range r.Lost {
+				w, blocks := want[l.Name], uint64(0)
+				if l.Name == "tiny" && d.Quantized() {
+					blocks = 2
+				}
+				if l.Elements != w.Elements || l.Zeroed != w.Zeroed || l.Largest != w.Largest || l.NotFinite != 0 || l.ZeroBlocks != blocks || l.AllZeroed() != (l.Name == "tiny") {
+					t.Errorf("%v: lost %+v, want %+v", d, l, w)
+				}
+			}
+		}
+	}
+}
+
+// TestNarrowed: what F64 has and float32 does not is counted, whatever becomes of the float32.
+func TestNarrowed(t *testing.T) {
+	c := content{"w", layout.F64, []uint64{2, 32}, nil}
+	for i := range 64 {
+		x := 1.0
+		switch i {
+		case 3:
+			x = 1e-300
+		case 40:
+			x = -1e300
+		}
+		c.data = binary.LittleEndian.AppendUint64(c.data, math.Float64bits(x))
+	}
+	m := openBytes(t, safeTensors(0, "{}", c))
+	for _, d := range []layout.DType{layout.F32, layout.F16, layout.BF16} {
+		_, r := toAPR2(t, m, &convert.Options{DType: d})
+		if len(r.Lost) != 1 || r.Lost[0].NotFinite != 1 || r.Lost[0].Zeroed != 1 || r.Lost[0].Largest != 1e-300 || r.Lost[0].AllZeroed() {
+			t.Errorf("%v: %+v", d, r.Lost)
+		}
+	}
+	if _, r := toAPR2(t, m, nil); len(r.Lost) != 0 {
+		t.Errorf("%+v", r.Lost)
 	}
 }
 

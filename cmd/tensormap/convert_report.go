@@ -104,7 +104,7 @@ func reportLost(stderr io.Writer, out string, d layout.DType, lost []convert.Los
 		}
 	}
 	if blocks > 0 {
-		fmt.Fprintf(stderr, "warning: %s: %s became 0 as a whole: their scale is too small for %s; see --keep\n", printable(out), counted(blocks, "block"), d)
+		fmt.Fprintf(stderr, "warning: %s: %s became 0 as a whole, the scale being too small for %s; see --keep\n", printable(out), counted(blocks, "block"), d)
 	}
 	if zeroed.Zeroed == 0 {
 		return
