@@ -5,7 +5,8 @@
 //
 // Bytes are copied as they are, but for
 //
-//   - what Options.DType re-encodes
+//   - what Options.DType re-encodes. That is never a part of a quantized weight, as package scheme
+//     tells them: it is a [PartError]
 //   - blocks of quantized numbers that the new format has no id for, in APR2 those of aprender
 //     alone (APR_Q4 and APR_Q8), in SafeTensors all. They become F32, which holds the same
 //     values; APR_Q8 in APR2 int8 with its scale
@@ -39,7 +40,8 @@
 //	                           {"NAME": {"dtype": "C64", "shape": [64]}}; no dtype where
 //	                           only the shape differs
 //	FORMAT                     all that the source says, under its format's name, such as
-//	                           gguf, but for what APR1 has that is above
+//	                           gguf, but for what APR1 has that is above, and for how a
+//	                           GGUF model was split
 //	FORMAT_types               the types that JSON does not tell, in the shape of FORMAT: "u8",
 //	                           "i64", "f32", "[u32]" and so on for all numbers and arrays of
 //	                           GGUF, "bytes" for what is base64
