@@ -43,6 +43,9 @@ func (f *formatFlag) addTo(cmd *cobra.Command) {
 
 // of is the format of a new file called out. The flag and a suffix that formats have must agree.
 func (f *formatFlag) of(out string) (layout.Format, error) {
+	if err := checkName(out); err != nil {
+		return 0, err
+	}
 	lower := strings.ToLower(out)
 	if strings.HasSuffix(lower, indexEnd) {
 		return 0, usageError{fmt.Errorf("%s: an index has its name from OUT: give %s, and --shard-size", out, out[:len(out)-len(".index.json")])}
@@ -55,8 +58,6 @@ func (f *formatFlag) of(out string) (layout.Format, error) {
 		}
 	}
 	switch {
-	case out == "-":
-		return 0, errStandardOutput
 	case named == layout.Unknown && f.value == "":
 		return 0, usageError{fmt.Errorf("%s: the name does not say which format to write: %s; or give --format %s", quotedIfEmpty(out), suffixes(), f.Type())}
 	case writers[named] == nil && named != layout.Unknown:

@@ -16,13 +16,21 @@ import (
 	"github.com/tensormap/tensormap/shard"
 )
 
-// checkOutput refuses to replace a file of the model that is being read.
-func checkOutput(path string, m *loader.Model) error {
+// checkName refuses what cannot be the name of a new file.
+func checkName(path string) error {
 	if path == "-" {
-		return errStandardOutput
+		return usageError{errors.New("-: files are not written to standard output; one of this name is ./-")}
 	}
 	if isAddress(path) {
 		return fmt.Errorf("%s: is an address, which cannot be written to", called(path))
+	}
+	return nil
+}
+
+// checkOutput also refuses to replace a file of the model that is being read.
+func checkOutput(path string, m *loader.Model) error {
+	if err := checkName(path); err != nil {
+		return err
 	}
 	out, err := os.Stat(path)
 	if err != nil {
@@ -38,8 +46,6 @@ func checkOutput(path string, m *loader.Model) error {
 	}
 	return nil
 }
-
-var errStandardOutput = usageError{errors.New("-: files are not written to standard output; one of this name is ./-")}
 
 // isPart reports whether m is one of several files, and not what leads to all of them.
 func isPart(m *loader.Model) bool {
