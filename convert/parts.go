@@ -61,7 +61,7 @@ func (p *planner) findParts(lease *loader.Lease) error {
 	return nil
 }
 
-// part is what quantized weight t belongs to, and an error if t is to be re-encoded in spite of it.
+// part finds the quantized weight that t belongs to. It is an error if t is to be re-encoded.
 func (p *planner) part(t loader.Tensor, reencoded bool) (scheme.Part, error) {
 	part, ok := PartOf(p.model, t.Name())
 	if ok && reencoded && !(part.Scale == "" && p.opts.PlainF8) {

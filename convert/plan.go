@@ -176,7 +176,7 @@ func whyPrecise(name string, shape []uint64) string {
 	return ""
 }
 
-// lastWords are the last two words of a name, in lower case, which dots and slashes divide.
+// lastWords returns the last two words of a name, in lower case. Dots and slashes divide words.
 func lastWords(name string) (last, before string) {
 	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == '.' || r == '/' })
 	words = append([]string{"", ""}, words...)

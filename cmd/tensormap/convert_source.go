@@ -24,7 +24,7 @@ var writers = map[layout.Format]func(context.Context, *loader.Model, string, *co
 // indexEnd is how the name of an index ends that leads to SafeTensors shards.
 const indexEnd = ".safetensors.index.json"
 
-// formatFlag is --format: what a new file is, if its name does not say so.
+// formatFlag is --format, for new files whose names do not say what they are.
 type formatFlag struct{ choice }
 
 func newFormatFlag() formatFlag {
@@ -41,7 +41,7 @@ func (f *formatFlag) addTo(cmd *cobra.Command) {
 	f.choice.addTo(cmd, "format", "write this format, under a name whose suffix is of none")
 }
 
-// of is the format of a new file called out. The flag and a suffix that formats have must agree.
+// of returns the format of a new file called out. The flag must not contradict a suffix that formats have.
 func (f *formatFlag) of(out string) (layout.Format, error) {
 	if err := checkName(out); err != nil {
 		return 0, err
@@ -93,7 +93,7 @@ func quotedIfEmpty(path string) string {
 	return path
 }
 
-// outFormat is the format of a new file called out, which has to have what the flags ask for.
+// outFormat returns the format of a new file called out, and checks that it has what other flags ask for.
 func (opts *convertOptions) outFormat(out string) (layout.Format, error) {
 	f, err := opts.format.of(out)
 	if err != nil {
