@@ -12,7 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/convert"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
 )
 
 // typed makes a value of GGUF again of its JSON, its type and, where it is text that is not
@@ -282,5 +284,29 @@ func TestManyTokens(t *testing.T) {
 	var vocab []string
 	if err := json.Unmarshal([]byte(v.(string)), &vocab); err != nil || len(vocab) != n || vocab[n-1] != "Ġtoken128255" {
 		t.Errorf("%d tokens, %v", len(vocab), err)
+	}
+}
+
+// TestPackedOneByOne: of tensors that have to be unpacked, one is in memory at a time.
+func TestPackedOneByOne(t *testing.T) {
+	for _, dtype := range []layout.DType{layout.Invalid, layout.F16} {
+		m := open(t, "../testdata/april/dtypes.april", &loader.Options{CacheBytes: -1})
+		var largest, sum, most uint64
+		for x := range m.Tensors() {
+			if x.Encoding() == layout.Protobuf {
+				largest = max(largest, x.RawBytes())
+				sum += x.RawBytes()
+			}
+		}
+		toAPR2(t, m, &convert.Options{DType: dtype, Progress: func(uint64, uint64) {
+			s, err := m.Stats()
+			if err != nil {
+				t.Error(err)
+			}
+			most = max(most, s.HeapBytes)
+		}})
+		if most == 0 || most > largest || sum <= largest {
+			t.Errorf("to %v: %d bytes in memory, where the largest tensor has %d, and all have %d", dtype, most, largest, sum)
+		}
 	}
 }

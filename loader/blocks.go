@@ -7,7 +7,6 @@ import (
 	"sort"
 	"sync"
 
-	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader/lz4block"
 	"github.com/tensormap/tensormap/mmapio"
 )
@@ -129,22 +128,6 @@ func (t Tensor) checkBlocks(n uint64) error {
 	})
 }
 
-// plausible is asked before memory is taken for all of a tensor's elements: what a
-// compressed one claims to hold, its blocks have to be able to yield. In a file that is not
-// mapped every block costs a read: there it is asked of large tensors and their first block.
-func (t Tensor) plausible() error {
-	const trusted = 64 << 20
-	switch {
-	case t.desc.Encoding != layout.LZ4:
-		return nil
-	case t.file.mapping.Aliased():
-		return t.checkBlocks(t.blocks().Count())
-	case t.desc.Raw > trusted:
-		return t.checkBlocks(1)
-	}
-	return nil
-}
-
 // decode expands block i into dst, which takes all that it yields.
 func (s *stretch) decode(dst []byte, i uint64) error {
 	err := s.table.Decode(dst, s.stored, s.lo, i)
@@ -214,24 +197,23 @@ func (s *stretch) copyParallel(sc *scratch, dst []byte, off uint64) error {
 	})
 }
 
-// readBlocks fills dst with the bytes of the elements from off on.
-func (t Tensor) readBlocks(dst []byte, off uint64) error {
-	if len(dst) == 0 {
+// readBlocks reads n bytes of the elements from off on.
+func (t Tensor) readBlocks(to sink[byte], off, n uint64) error {
+	if n == 0 {
 		return t.blocks().Empty()
 	}
-	end := off + uint64(len(dst))
 	sc := takeScratch()
 	defer sc.give()
-	for off < end {
+	for end := off + n; off < end; {
 		s, err := t.stretch(sc, off/lz4block.Size, lz4block.Count(end))
 		if err != nil {
 			return err
 		}
-		n := min(end, s.hi*lz4block.Size) - off
-		if err := s.copyParallel(sc, dst[:n], off); err != nil {
+		dst := to.room(off, min(end, s.hi*lz4block.Size)-off)
+		if err := to.filled(off, dst, s.copyParallel(sc, dst, off)); err != nil {
 			return err
 		}
-		dst, off = dst[n:], off+n
+		off += uint64(len(dst))
 	}
 	return nil
 }

@@ -5,24 +5,25 @@ import (
 	"github.com/tensormap/tensormap/loader/lz4block"
 )
 
-// expandBlocks writes the values of elements, one at least, of a compressed tensor to dst.
-func (e *expander) expandBlocks(t Tensor, dst []float32, first uint64) error {
+// expandBlocks writes the values of n elements, one at least, of a compressed tensor.
+func (e *expander) expandBlocks(t Tensor, to sink[float32], first, n uint64) error {
 	sc := takeScratch()
 	defer sc.give()
-	for len(dst) > 0 {
-		off, size := t.span(first, uint64(len(dst)))
+	for upto := first + n; first < upto; {
+		off, size := t.span(first, upto-first)
 		s, err := t.stretch(sc, off/lz4block.Size, lz4block.Count(off+size))
 		if err != nil {
 			return err
 		}
-		n := uint64(len(dst))
+		next := upto
 		if end := s.hi * lz4block.Size; end < off+size {
-			n = e.elementsIn(end-e.head) - first
+			next = e.elementsIn(end - e.head)
 		}
-		if err := e.expandParallel(sc, &s, dst[:n], first); err != nil {
+		dst := to.room(first, next-first)
+		if err := to.filled(first, dst, e.expandParallel(sc, &s, dst, first)); err != nil {
 			return err
 		}
-		dst, first = dst[n:], first+n
+		first = next
 	}
 	return nil
 }

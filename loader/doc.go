@@ -27,7 +27,7 @@
 //
 // A tensor that is compressed, packed or not where its type wants it cannot be viewed in place
 // ([Tensor.ZeroCopy] tells): the first call makes a copy on the heap, which the model's cache
-// keeps within its budget and a lease pins. The copy is read-only too, shared with whoever else
+// keeps within its budget and a lease pins (see [Lease]). The copy is read-only too, shared with whoever else
 // asks, and lives on after it is evicted for as long as somebody holds it. Rows, ranges and
 // chunks of a compressed tensor make no such copy: they expand the blocks of 64 KiB that they
 // need, into the caller's memory.
@@ -47,8 +47,9 @@
 //
 // [OpenReaderAt] opens a model that is not a file here: package httprange reads one from a web
 // server. Nothing is read but what is asked for, and every tensor is a copy, in the cache or in
-// the caller's memory. Bytes, views and Float32s of one tensor fetch that tensor, rows and ranges
-// only what they need. [Model.Prefetch] fetches several tensors at once, neighbours by one
+// the caller's memory. Memory for more than 16 MiB is taken once the last byte has been read, and
+// as the others arrive: a server that has less than it claims costs five times what it has.
+// Bytes, views and Float32s of one tensor fetch that tensor, rows and ranges only what they need. [Model.Prefetch] fetches several tensors at once, neighbours by one
 // request, into the cache: where they are read after that, no request is made for as long as
 // they stay there, which Options.CacheBytes has to allow.
 //

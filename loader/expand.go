@@ -34,16 +34,26 @@ func (t Tensor) Float32s() ([]float32, error) {
 	}
 	defer t.leave()
 	b, err := t.file.model.cache.get(cacheKey{t.desc, kindFloat32}, t.lease, func() (buffer, error) {
-		if err := cmp.Or(t.expandable(), t.holdable(t.Elements(), 4)); err != nil {
-			return buffer{}, err
-		}
-		values := mmapio.Aligned[float32](int(t.Elements()))
-		return buffer{floats: values}, t.expand(values, 0, q, scaled)
+		values, err := t.firstValues(t.Elements(), q, scaled)
+		return buffer{floats: values}, err
 	})
 	if err != nil {
 		return nil, t.wrap(err)
 	}
 	return b.floats, nil
+}
+
+// firstValues returns the first n values, in memory that is taken for them.
+func (t Tensor) firstValues(n uint64, q layout.Quant, scaled bool) ([]float32, error) {
+	if err := cmp.Or(t.expandable(), t.holdable(n, 4)); err != nil {
+		return nil, err
+	}
+	t, release, err := t.hold()
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	return gather(t, n, func(to sink[float32]) error { return t.expand(to, 0, n, q, scaled) })
 }
 
 // Dequantize writes all values to dst, whose length must be the number of elements. Large
@@ -150,29 +160,47 @@ func (t Tensor) Chunks(n uint64) iter.Seq2[Rows, error] {
 		if hi != 0 {
 			size = math.MaxUint64
 		}
-		if err := t.admit(size, 4); err != nil {
-			yield(Rows{}, err)
-			return
-		}
 		t, release, err := t.hold()
 		if err != nil {
 			yield(Rows{}, err)
 			return
 		}
 		defer release()
-		buf := mmapio.Aligned[float32](int(size))
+		var buf []float32
 		for first := uint64(0); first < rows; first += n {
 			chunk := Rows{First: first, N: min(n, rows-first)}
-			chunk.Values = buf[:chunk.N*cols]
-			if err := t.dequantize(chunk.Values, first*cols); err != nil {
+			if buf == nil {
+				buf, err = t.newBuffer(size)
+			} else {
+				err = t.dequantize(buf[:chunk.N*cols], first*cols)
+			}
+			if err != nil {
 				yield(Rows{}, err)
 				return
 			}
+			chunk.Values = buf[:chunk.N*cols]
 			if !yield(chunk, nil) {
 				return
 			}
 		}
 	}
+}
+
+// newBuffer is firstValues for a caller that has not entered.
+func (t Tensor) newBuffer(n uint64) ([]float32, error) {
+	q, scaled, err := t.Scale()
+	if err != nil {
+		return nil, err
+	}
+	if err := t.enter(); err != nil {
+		return nil, err
+	}
+	defer t.leave()
+	values, err := t.firstValues(n, q, scaled)
+	if err != nil {
+		return nil, t.wrap(err)
+	}
+	return values, nil
 }
 
 // rows sees the tensor as a matrix: the innermost dimension are its columns.
@@ -204,7 +232,7 @@ func (t Tensor) dequantize(dst []float32, first uint64) error {
 		return err
 	}
 	defer t.leave()
-	if err := t.expand(dst, first, q, scaled); err != nil {
+	if err := t.expand(sink[float32]{dst: dst, first: first}, first, uint64(len(dst)), q, scaled); err != nil {
 		return t.wrap(err)
 	}
 	return nil
@@ -219,13 +247,13 @@ func (t Tensor) expandable() error {
 	return t.readable()
 }
 
-// expand is the one way from stored bytes to values. It reads the blocks that hold len(dst)
-// elements from element first on, which the caller has checked to be there.
-func (t Tensor) expand(dst []float32, first uint64, q layout.Quant, scaled bool) error {
+// expand is the one way from stored bytes to values. It reads the blocks that hold n elements
+// from element first on, which the caller has checked to be there.
+func (t Tensor) expand(to sink[float32], first, n uint64, q layout.Quant, scaled bool) error {
 	if err := t.expandable(); err != nil {
 		return err
 	}
-	if len(dst) == 0 {
+	if n == 0 {
 		return nil
 	}
 	e := expander{dtype: t.desc.DType, quant: q, scaled: scaled}
@@ -235,19 +263,21 @@ func (t Tensor) expand(dst []float32, first uint64, q layout.Quant, scaled bool)
 		}
 	}
 	if t.inPlace() {
-		return mmapio.Guard(func() error { return e.step(t, dst, first, nil) })
+		dst := to.room(first, n)
+		return to.filled(first, dst, mmapio.Guard(func() error { return e.step(t, dst, first, nil) }))
 	}
 	b, ok, err := t.cached()
 	switch {
 	case err != nil:
 		return err
 	case ok:
-		off, size := t.span(first, uint64(len(dst)))
-		return e.values(dst, b[off:off+size], int(first%uint64(e.dtype.BlockElems())))
+		off, size := t.span(first, n)
+		dst := to.room(first, n)
+		return to.filled(first, dst, e.values(dst, b[off:off+size], int(first%uint64(e.dtype.BlockElems()))))
 	case t.desc.Encoding == layout.Raw:
-		return e.steps(t, dst, first)
+		return e.steps(t, to, first, n)
 	}
-	return mmapio.Guard(func() error { return e.expandBlocks(t, dst, first) })
+	return mmapio.Guard(func() error { return e.expandBlocks(t, to, first, n) })
 }
 
 // inPlace reports whether the stored bytes are the elements, and in memory.
@@ -281,7 +311,7 @@ func (t Tensor) readAt(dst []byte, off uint64) error {
 	case t.desc.Encoding == layout.Raw:
 		return t.file.readFull(dst, t.desc.Offset+off)
 	}
-	return mmapio.Guard(func() error { return t.readBlocks(dst, off) })
+	return mmapio.Guard(func() error { return t.readBlocks(sink[byte]{dst: dst, first: off}, off, uint64(len(dst))) })
 }
 
 // expander turns blocks of one type into values.
@@ -301,20 +331,20 @@ const (
 )
 
 // steps expands from a file that is not mapped, through a buffer of fixed size.
-func (e *expander) steps(t Tensor, dst []float32, first uint64) error {
+func (e *expander) steps(t Tensor, to sink[float32], first, n uint64) error {
 	step := uint64(readStep)
 	if t.file.reader != nil {
 		step = farStep
 	}
-	_, most := t.span(0, min(step, uint64(len(dst)))+uint64(e.dtype.BlockElems()))
+	_, most := t.span(0, min(step, n)+uint64(e.dtype.BlockElems()))
 	buf := mmapio.AlignedBytes(int(most))
-	for len(dst) > 0 {
+	for end := first + n; first < end; {
 		// Steps after the first begin at a block.
-		n := min(uint64(len(dst)), step-first%step)
-		if err := e.step(t, dst[:n], first, buf); err != nil {
+		dst := to.room(first, min(end-first, step-first%step))
+		if err := to.filled(first, dst, e.step(t, dst, first, buf)); err != nil {
 			return err
 		}
-		dst, first = dst[n:], first+n
+		first += uint64(len(dst))
 	}
 	return nil
 }

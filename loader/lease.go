@@ -9,11 +9,19 @@ import (
 
 // Lease keeps a model's memory in place while a piece of work, such as one request of a
 // server, uses it. Tensors taken from the lease work until its release, even when the
-// model is closed meanwhile, and what they have expanded stays in the cache that long.
+// model is closed meanwhile.
+//
+// A lease pins in the model's cache what its tensors handed out: copies from Bytes and View,
+// values from Float32s. It also pins packed tensors (layout.Protobuf) of which ReadAt,
+// DequantizeRange and the like read a part, since a part costs as much as the whole. WriteTo,
+// Values and Chunks pin nothing beyond their end. Work on many such tensors takes a lease for
+// each, or its memory grows with their number.
 type Lease struct {
-	model *Model
-	gate  gate
-	pins  map[*entry]struct{} // guarded by model.cache.mu
+	model  *Model
+	brief  bool   // taken by one call for itself, with no view of it left afterwards
+	within *Lease // that a brief one was taken in, or nil
+	gate   gate
+	pins   map[*entry]struct{} // guarded by model.cache.mu
 }
 
 // Acquire takes a lease, or answers ErrClosed. Every lease must be released.
@@ -38,7 +46,11 @@ func (l *Lease) Release() {
 
 func (l *Lease) finish() {
 	l.model.cache.unpin(l)
-	if l.model.leases.leave() {
+	if l.within != nil {
+		l.within.leave()
+		return
+	}
+	if !l.brief && l.model.leases.leave() {
 		l.model.endReads()
 	}
 	l.model.leave()

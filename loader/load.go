@@ -2,8 +2,8 @@ package loader
 
 import (
 	"context"
+	"os"
 	"sync"
-	"sync/atomic"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/mmapio"
@@ -13,10 +13,10 @@ import (
 // come by several readers.
 type load struct {
 	tensor Tensor
-	left   atomic.Uint64 // bytes to come
 
 	begin  sync.Once
-	stored []byte // memory for what comes; nil where the cache has the tensor
+	stored *mmapio.Gathering[byte] // nil where the cache has the tensor
+	err    error                   // why there is no memory
 }
 
 // part is what of a portion is for one tensor.
@@ -25,40 +25,45 @@ type part struct {
 	gap  uint64 // bytes of padding before it
 	at   uint64 // where in the stored bytes it begins
 	n    uint64
+	room []byte // memory for it; nil where it is not needed
 }
 
-func newLoad(t Tensor) *load {
-	l := &load{tensor: t}
-	l.left.Store(t.desc.Stored)
-	return l
-}
-
-// memory is where the part's bytes go; nil where they are not needed.
-func (p *part) memory() []byte {
+// takeRoom sets room.
+func (p *part) takeRoom() error {
 	l := p.load
 	l.begin.Do(func() {
 		t := l.tensor
-		if _, ok := t.file.model.cache.peek(cacheKey{t.desc, kindElements}); !ok {
-			l.stored = mmapio.AlignedBytes(int(t.desc.Stored))
+		if _, ok := t.file.model.cache.peek(cacheKey{t.desc, kindElements}); ok {
+			return
 		}
+		l.stored, l.err = mmapio.NewGathering[byte](t.desc.Stored, func() (bool, error) {
+			if _, local := t.file.reader.(*os.File); t.file.reader != nil && !local {
+				return false, nil // a request less: what comes now will tell
+			}
+			return t.file.mapping.Probe(t.desc.Offset, t.desc.Stored)
+		})
 	})
 	if l.stored == nil {
-		return nil
+		return l.err
 	}
-	return l.stored[p.at:][:p.n]
+	p.room = l.stored.Room(p.at, p.n)
+	return nil
 }
 
 // arrived hands the tensor over to the cache if this was the last of it.
 func (p *part) arrived() error {
-	l := p.load
-	if l.left.Add(-p.n) > 0 || l.stored == nil {
+	if p.room == nil {
 		return nil
 	}
-	t, stored := l.tensor, l.stored
-	l.stored = nil // the plan goes on, and compressed bytes need not be there until its end
-	_, err := t.file.model.cache.get(cacheKey{t.desc, kindElements}, nil, func() (buffer, error) {
-		return t.elementsOf(stored)
-	})
+	t, stored := p.load.tensor, p.load.stored
+	all, err := stored.Arrived(p.at, p.room)
+	p.room = nil // the plan goes on, and compressed bytes need not be there until its end
+	if err == nil && all {
+		p.load.stored = nil
+		_, err = t.file.model.cache.get(cacheKey{t.desc, kindElements}, nil, func() (buffer, error) {
+			return t.elementsOf(stored.Whole())
+		})
+	}
 	if err != nil {
 		return t.wrap(err)
 	}
@@ -76,11 +81,16 @@ func (t Tensor) elementsOf(stored []byte) (b buffer, err error) {
 		b.bytes = mmapio.AlignedBytes(int(t.desc.Raw))
 		return b, t.decodeBlocks(b.bytes, stored)
 	case layout.Protobuf:
-		b.bytes = mmapio.AlignedBytes(int(t.desc.Raw))
-		in := &fetched{t.file.mapping, t.desc.Offset, stored}
-		return b, t.file.layout.(layout.Unpacker).Unpack(in, t.desc, b.bytes)
+		return t.unpack(&fetched{t.file.mapping, t.desc.Offset, stored})
 	}
 	return buffer{bytes: stored}, nil
+}
+
+// unpack makes the elements of a packed tensor, whose stored bytes are known to be in the file.
+// Decoders allow no more elements than these can hold.
+func (t Tensor) unpack(in layout.Input) (b buffer, err error) {
+	b.bytes = mmapio.AlignedBytes(int(t.desc.Raw))
+	return b, t.file.layout.(layout.Unpacker).Unpack(in, t.desc, b.bytes)
 }
 
 // fetched is a file of which a part is in memory.
@@ -120,8 +130,10 @@ func (w *warming) load(ctx context.Context, p *portion) error {
 	r := run{file: p.file, off: p.off}
 	for i := range p.parts {
 		part := &p.parts[i]
-		b := part.memory()
-		if b == nil {
+		if err := part.takeRoom(); err != nil {
+			return part.load.tensor.wrap(err)
+		}
+		if part.room == nil {
 			w.resident.Add(part.n)
 			if err := w.fetch(ctx, &r); err != nil {
 				return err
@@ -134,7 +146,7 @@ func (w *warming) load(ctx context.Context, p *portion) error {
 			r.off += gap
 			gap = 0
 		}
-		r.buffers = append(r.buffers, padded{gap, b})
+		r.buffers = append(r.buffers, padded{gap, part.room})
 		r.n += gap + part.n
 	}
 	if err := w.fetch(ctx, &r); err != nil {
@@ -183,4 +195,55 @@ func (r *run) vector() (bufs [][]byte) {
 		bufs = append(bufs, make([]byte, p.gap), p.b)
 	}
 	return bufs
+}
+
+// present reads the last stored byte. It reports whether memory for all elements may then be
+// taken: those of a compressed tensor exist if all of its blocks do, which are counted in
+// memory only. Elsewhere that would take a read for each.
+func (t Tensor) present() (sure bool, err error) {
+	compressed := t.desc.Encoding == layout.LZ4
+	if compressed && !t.file.mapping.Aliased() {
+		return false, nil
+	}
+	sure, err = t.file.mapping.Probe(t.desc.Offset, t.desc.Stored)
+	if err == nil && compressed {
+		err = t.checkBlocks(t.blocks().Count())
+	}
+	return sure, err
+}
+
+// sink is memory for elements: the caller's, or memory that is taken as they arrive.
+type sink[T mmapio.Number] struct {
+	dst   []T
+	first uint64 // the element that dst begins with
+	grows *mmapio.Gathering[T]
+}
+
+// room returns memory for n elements from element at on.
+func (s *sink[T]) room(at, n uint64) []T {
+	if s.grows != nil {
+		return s.grows.Room(at, n)
+	}
+	return s.dst[at-s.first:][:n]
+}
+
+// filled says that b, from room, has its elements, unless err says that it has not.
+func (s *sink[T]) filled(at uint64, b []T, err error) error {
+	if err == nil && s.grows != nil {
+		_, err = s.grows.Arrived(at, b)
+	}
+	return err
+}
+
+// gather returns the first n of t's elements, which read fills in. Memory is taken as
+// [mmapio.Gathering] says.
+func gather[T mmapio.Number](t Tensor, n uint64, read func(to sink[T]) error) ([]T, error) {
+	g, err := mmapio.NewGathering[T](n, t.present)
+	if err == nil {
+		err = read(sink[T]{grows: g})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return g.Whole(), nil
 }

@@ -43,7 +43,7 @@ func newPortions(bytesPerSecond uint64) portions {
 func (p *portions) add(t Tensor) {
 	s := span{t.desc.Offset, t.desc.Offset + t.desc.Stored}
 	if !t.file.mapping.Aliased() {
-		p.lay(t.file, s, newLoad(t))
+		p.lay(t.file, s, &load{tensor: t})
 		return
 	}
 	covered := p.covered[t.file]

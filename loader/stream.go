@@ -146,6 +146,9 @@ func (in input) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, &fs.PathError{Op: "read", Path: in.name, Err: err}
 }
 
+// Underlying lets mmapio know a file of this system.
+func (in input) Underlying() io.ReaderAt { return in.r }
+
 func (in input) readAt(p []byte, off int64) (n int, err error) {
 	if r, ok := in.r.(interface {
 		ReadAtContext(ctx context.Context, p []byte, off int64) (int, error)

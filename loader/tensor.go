@@ -105,45 +105,45 @@ func (t Tensor) bytes() ([]byte, error) {
 }
 
 // copyElements makes an aligned copy of the elements.
-func (t Tensor) copyElements() (buffer, error) {
+func (t Tensor) copyElements() (b buffer, err error) {
 	if err := t.holdable(t.desc.Raw, 1); err != nil {
 		return buffer{}, err
 	}
-	b := mmapio.AlignedBytes(int(t.desc.Raw))
-	return buffer{bytes: b}, t.readElements(b)
+	switch t.desc.Encoding {
+	case layout.LZ4:
+		b.bytes, err = gather(t, t.desc.Raw, func(to sink[byte]) error {
+			return mmapio.Guard(func() error { return t.readBlocks(to, 0, t.desc.Raw) })
+		})
+	case layout.Protobuf:
+		b, err = t.copyPacked()
+	default:
+		b.bytes, err = t.file.mapping.Copy(t.desc.Offset, t.desc.Stored)
+	}
+	return b, err
+}
+
+// copyPacked is copyElements of a packed tensor. What a reader of the caller's claims to have is
+// fetched first.
+func (t Tensor) copyPacked() (b buffer, err error) {
+	if t.file.reader != nil {
+		stored, err := t.file.mapping.Copy(t.desc.Offset, t.desc.Stored)
+		if err != nil {
+			return buffer{}, err
+		}
+		return t.elementsOf(stored)
+	}
+	if _, err := t.present(); err != nil {
+		return buffer{}, err
+	}
+	err = mmapio.Guard(func() error {
+		b, err = t.unpack(t.file.mapping)
+		return err
+	})
+	return b, err
 }
 
 // holdable says why memory for count elements of size bytes is not taken, where that is so.
-func (t Tensor) holdable(count, size uint64) error {
-	if err := cmp.Or(t.readable(), t.heap(count, size)); err != nil {
-		return err
-	}
-	return t.plausible()
-}
-
-// admit is holdable for a caller that has not entered.
-func (t Tensor) admit(count, size uint64) error {
-	if err := t.enter(); err != nil {
-		return err
-	}
-	defer t.leave()
-	if err := t.holdable(count, size); err != nil {
-		return t.wrap(err)
-	}
-	return nil
-}
-
-// readElements fills dst with all the elements, however they are stored.
-func (t Tensor) readElements(dst []byte) error {
-	switch t.desc.Encoding {
-	case layout.LZ4:
-		return mmapio.Guard(func() error { return t.readBlocks(dst, 0) })
-	case layout.Protobuf:
-		u := t.file.layout.(layout.Unpacker)
-		return mmapio.Guard(func() error { return u.Unpack(t.file.mapping, t.desc, dst) })
-	}
-	return t.file.readFull(dst, t.desc.Offset)
-}
+func (t Tensor) holdable(count, size uint64) error { return cmp.Or(t.readable(), t.heap(count, size)) }
 
 // readable says that the elements cannot be had, where that is so.
 func (t Tensor) readable() error {
@@ -170,16 +170,16 @@ func (t Tensor) cached() (b []byte, ok bool, err error) {
 	return buf.bytes, ok, nil
 }
 
-// hold is t in a lease of its own, where that keeps it from being unpacked for every part
-// that is read of it.
+// hold returns t in a lease of its own: a packed tensor is then unpacked once for all parts that
+// are read of it, and let go at release, whatever other lease t is from.
 func (t Tensor) hold() (held Tensor, release func(), err error) {
-	if t.desc.Encoding != layout.Protobuf || t.lease != nil {
+	if t.desc.Encoding != layout.Protobuf || t.lease != nil && t.lease.brief {
 		return t, func() {}, nil
 	}
-	l, err := t.file.model.Acquire()
-	if err != nil {
-		return t, nil, t.wrap(ErrClosed)
+	if err := t.enter(); err != nil {
+		return t, nil, err
 	}
+	l := &Lease{model: t.file.model, within: t.lease, brief: true}
 	return Tensor{t.desc, t.file, l}, l.Release, nil
 }
 
@@ -247,6 +247,11 @@ func (t Tensor) writeStored(w io.Writer) (written int64, err error) {
 
 // writeElements is WriteTo for elements that are not in place.
 func (t Tensor) writeElements(w io.Writer) (written int64, err error) {
+	t, release, err := t.hold()
+	if err != nil {
+		return 0, err
+	}
+	defer release()
 	b, ok, err := t.cached()
 	switch {
 	case err != nil:

@@ -173,3 +173,27 @@ func TestWholeTensorTypes(t *testing.T) {
 		}
 	}
 }
+
+// TestLeaseLetsGoOfPacked: a lease pins a packed tensor that it handed out or read a part of,
+// and no other.
+func TestLeaseLetsGoOfPacked(t *testing.T) {
+	c := random("x", layout.I8, 30, 256)
+	pinned := map[string]int{"Bytes": 1, "View": 1, "Float32s": 1, "Dequantize": 1, "DequantizeRows": 1,
+		"DequantizeRange": 1, "At": 1, "ReadAt": 1}
+	for name, call := range tensorCalls {
+		if name == "WriteStored" {
+			continue
+		}
+		var l *loader.Lease
+		acquiring := placement{open: func(t *testing.T, b []byte) *loader.Model {
+			m := openBytes(t, b, &loader.Options{CacheBytes: -1})
+			l = acquire(t, m)
+			return m
+		}}
+		packed(t, acquiring, c, nil)
+		if err := call(tensor(t, l, "x")); err != nil || loader.Pins(l) != pinned[name] {
+			t.Errorf("%s: %d entries are pinned, want %d; %v", name, loader.Pins(l), pinned[name], err)
+		}
+		l.Release()
+	}
+}

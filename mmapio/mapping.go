@@ -3,7 +3,7 @@ package mmapio
 import (
 	"fmt"
 	"io"
-	"math"
+	"os"
 	"sync"
 	"sync/atomic"
 )
@@ -51,7 +51,8 @@ func FromBytes(b []byte) *Mapping {
 
 // FromReaderAt returns a Mapping that reads from r on demand. The size is
 // taken on trust until something is read; a negative one counts as zero.
-// Close does not close r. r must allow concurrent calls, as io.ReaderAt demands.
+// Close does not close r. r must allow concurrent calls, as io.ReaderAt demands. One that
+// only wraps another should have a method Underlying() io.ReaderAt: see Probe.
 func FromReaderAt(r io.ReaderAt, size int64) *Mapping {
 	return newMapping("reader", uint64(max(size, 0)), &backing{r: r, close: closeNothing})
 }
@@ -102,6 +103,28 @@ func (m *Mapping) slice(off, n uint64) (out []byte, err error) {
 		return err
 	})
 	return out, err
+}
+
+// Copy returns a copy of the n bytes at offset off, of the caller's own, on a 64-byte
+// boundary. Otherwise it is like Slice.
+func (m *Mapping) Copy(off, n uint64) (out []byte, err error) {
+	err = m.use("copy", off, n, func(b *backing) error {
+		out, err = b.copyOut(off, n)
+		return err
+	})
+	return out, err
+}
+
+// Probe reads the last of the n bytes at offset off: memory for them should not be taken
+// before that has succeeded. It reports whether this proves that the others exist too, as in
+// any file of this system. A reader of [FromReaderAt] may lie about its size, unless it is an
+// *os.File or wraps one: see [Gathering].
+func (m *Mapping) Probe(off, n uint64) (sure bool, err error) {
+	err = m.use("read", off, n, func(b *backing) error {
+		sure, err = b.probe(off, n)
+		return err
+	})
+	return sure, err
 }
 
 // ReadAt implements io.ReaderAt. A mapped page that cannot be read is a
@@ -189,35 +212,32 @@ func (b *backing) readAt(p []byte, off uint64) (n int, err error) {
 	return n, err
 }
 
-// trusted is the largest copy that is allocated before its end is known to exist.
-const trusted = 64 << 20
-
+// copyOut returns a copy of the n bytes at off, on a 64-byte boundary.
 func (b *backing) copyOut(off, n uint64) ([]byte, error) {
-	if n > trusted {
-		if _, err := b.readAt(make([]byte, 1), off+n-1); err != nil {
-			return nil, err
-		}
-	}
-	out, err := allocate(n)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := b.readAt(out, off); err != nil {
-		return nil, err
-	}
-	return out, nil
+	probe := func() (bool, error) { return b.probe(off, n) }
+	return Gather(n, probe, func(dst []byte, at uint64) error {
+		_, err := b.readAt(dst, off+at)
+		return err
+	})
 }
 
-// allocate is AlignedBytes for a length that may exceed the address space.
-func allocate(n uint64) (b []byte, err error) {
-	defer func() {
-		recover() // the runtime's own limit is lower than an int's
-		if b == nil {
-			err = fmt.Errorf("%w: %d bytes", ErrTooLarge, n)
-		}
-	}()
-	if n <= math.MaxInt {
-		b = AlignedBytes(int(n))
+// probe reads the last of the n bytes at off, which lie within the size.
+func (b *backing) probe(off, n uint64) (sure bool, err error) {
+	if n > 0 {
+		_, err = b.readAt(make([]byte, 1), off+n-1)
 	}
-	return b, nil
+	return err == nil && b.vouched(), err
+}
+
+// vouched reports whether the system, not a reader of somebody's, says how long the file is.
+func (b *backing) vouched() bool {
+	r := b.r
+	if u, ok := r.(interface{ Underlying() io.ReaderAt }); ok {
+		r = u.Underlying()
+	}
+	switch r.(type) {
+	case nil, *os.File, *mappedReader:
+		return true
+	}
+	return false
 }

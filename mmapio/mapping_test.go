@@ -354,7 +354,7 @@ func TestReaderErrorsComeThrough(t *testing.T) {
 }
 
 func TestLargeCopy(t *testing.T) {
-	const n = trusted + 12345
+	const n = 2*Trusted + 12345
 	content := noise(n)
 	b, err := FromReaderAt(bytes.NewReader(content), n).Slice(1, n-1)
 	if err != nil || !bytes.Equal(b, content[1:]) || !IsAligned(b, 64) {

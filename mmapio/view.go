@@ -58,8 +58,7 @@ func wrongLength(b []byte, size int) error {
 // machine, into memory of the caller's own. It fails with ErrLength only. A
 // copy of no bytes is empty, not nil.
 func Copy[T Number](b []byte) ([]T, error) {
-	var t T
-	size := int(unsafe.Sizeof(t))
+	size := elementSize[T]()
 	if len(b)%size != 0 {
 		return nil, wrongLength(b, size)
 	}
@@ -107,15 +106,17 @@ func AlignedBytes(n int) []byte {
 // Aligned returns n zero elements, as AlignedBytes does bytes. They are in the machine's
 // own order.
 func Aligned[T Number](n int) []T {
-	var t T
-	size := int(unsafe.Sizeof(t))
+	size := elementSize[T]()
 	if n < 0 || n > (math.MaxInt-alignment)/size {
 		panic(fmt.Sprintf("mmapio: Aligned of length %d", n))
 	}
-	if n == 0 {
-		return []T{}
-	}
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(AlignedBytes(n*size)))), n)
+}
+
+// elementSize returns the size of a T in bytes.
+func elementSize[T Number]() int {
+	var t T
+	return int(unsafe.Sizeof(t))
 }
 
 // memory returns v's own bytes in the machine's order.

@@ -1,0 +1,194 @@
+package loader_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/safetensors"
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// claimant reads a file that ends earlier than it claims.
+type claimant struct {
+	has []byte
+	// lies says that a single byte is answered wherever it is, so that the end seems to be there.
+	lies bool
+}
+
+func (c claimant) ReadAt(p []byte, off int64) (int, error) {
+	if c.lies && len(p) == 1 {
+		p[0] = 0
+		return 1, nil
+	}
+	return bytes.NewReader(c.has).ReadAt(p, off)
+}
+
+const (
+	claimed   = 4 // tensors
+	claimSize = 1 << 30
+	claimHas  = 1 << 20
+)
+
+// claims is the start of a SafeTensors file of 4 GiB, assembled from the specification.
+func claims() (has []byte, size int64) {
+	header, comma := "", "{"
+	for i := range claimed {
+		header += fmt.Sprintf(`%s"%d":{"dtype":"F16","shape":[64,%d],"data_offsets":[%d,%d]}`, comma, i, claimSize/128, i*claimSize, (i+1)*claimSize)
+		comma = ","
+	}
+	header += "}"
+	has = append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...)
+	size = int64(len(has)) + claimed*claimSize
+	return append(has, noise(claimHas, 1)...), size
+}
+
+// disguises are the encodings that a tensor of a claimant may have.
+var disguises = map[string]func(t *testing.T) (has []byte, size int64){
+	"raw": func(*testing.T) ([]byte, int64) { return claims() },
+	"lz4": func(t *testing.T) ([]byte, int64) {
+		loader.Decode(func(in layout.Input, lim *layout.Limits) (layout.File, error) {
+			f, err := safetensors.Decode(in, lim)
+			if err == nil {
+				for i := range f.Index().Tensors {
+					f.Index().Tensors[i].Encoding = layout.LZ4
+				}
+			}
+			return f, err
+		})
+		t.Cleanup(func() { loader.Decode(nil) })
+		has, size := claims()
+		return append(has[:len(has)-claimHas], lz4Blocks(t, noise(claimHas, 1))...), size
+	},
+	"packed": func(t *testing.T) ([]byte, int64) {
+		loader.Decode(func(in layout.Input, lim *layout.Limits) (layout.File, error) {
+			f, err := safetensors.Decode(in, lim)
+			if err != nil {
+				return nil, err
+			}
+			for i := range f.Index().Tensors {
+				f.Index().Tensors[i].Encoding = layout.Protobuf
+			}
+			return packing{f, new(atomic.Int64), nil}, nil
+		})
+		t.Cleanup(func() { loader.Decode(nil) })
+		return claims()
+	},
+}
+
+// TestClaims: memory is taken for what arrives, not for what a file claims to hold.
+func TestClaims(t *testing.T) {
+	if runtime.GOARCH == "wasm" || ^uint(0)>>32 == 0 {
+		t.Skip("a file of 4 GiB")
+	}
+	calls := map[string]struct {
+		call func(m *loader.Model, x loader.Tensor) error
+		most uint64
+	}{
+		"Bytes":    {func(_ *loader.Model, x loader.Tensor) error { _, err := x.Bytes(); return err }, mmapio.Trusted},
+		"View":     {func(_ *loader.Model, x loader.Tensor) error { _, err := loader.View[uint16](x); return err }, mmapio.Trusted},
+		"Float32s": {func(_ *loader.Model, x loader.Tensor) error { _, err := x.Float32s(); return err }, 2 * mmapio.Trusted},
+		"Chunks": {func(_ *loader.Model, x loader.Tensor) (err error) {
+			for _, err = range x.Chunks(64) {
+			}
+			return err
+		}, 2 * mmapio.Trusted},
+		"WriteTo":  {func(_ *loader.Model, x loader.Tensor) error { _, err := x.WriteTo(io.Discard); return err }, mmapio.Trusted},
+		"Prefetch": {func(m *loader.Model, x loader.Tensor) error { return m.Prefetch(t.Context(), x.Name()) }, 8 * mmapio.Trusted},
+	}
+	for encoding, disguise := range disguises {
+		for _, lies := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/lies=%v", encoding, lies), func(t *testing.T) {
+				has, size := disguise(t)
+				m, err := loader.OpenReaderAt(t.Context(), claimant{has, lies}, size, &loader.Options{CacheBytes: 1 << 40, TensorBytes: 1 << 40})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer m.Close()
+				for name, c := range calls {
+					for i := range claimed {
+						x := tensor(t, m, fmt.Sprint(i))
+						took := allocated(func() { err = c.call(m, x) })
+						if err == nil || took > c.most+8*claimHas {
+							t.Errorf("%s of tensor %d: took %d MiB; %v", name, i, took>>20, err)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestGathered: what comes piece by piece is what the file has, from whichever reader.
+func TestGathered(t *testing.T) {
+	if testing.Short() {
+		t.Skip("tensors of 20 MiB")
+	}
+	raw := random("x", layout.F16, 40, 1<<18)
+	compressed := raw
+	compressed.data = append(noise(8<<20, 3), make([]byte, 12<<20)...)
+	for encoding, file := range map[string][]byte{
+		"raw": safeTensors([]content{random("before", layout.U8, 5), raw}),
+		"lz4": lz4File(t, compressed),
+	} {
+		want := raw
+		if encoding == "lz4" {
+			want = compressed
+		}
+		path := write(t, "model", file)
+		opts := &loader.Options{CacheBytes: 1 << 40, NoMap: true}
+		open := map[string]func() *loader.Model{
+			"NoMap": func() *loader.Model { return openPath(t, path, opts) },
+			"OpenFile": func() *loader.Model {
+				f, err := os.Open(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { f.Close() })
+				m, err := loader.OpenFile(f, opts)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return m
+			},
+			"OpenReaderAt": func() *loader.Model {
+				m, err := loader.OpenReaderAt(t.Context(), bytes.NewReader(file), int64(len(file)), opts)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return m
+			},
+		}
+		wantValues, err := tensor(t, openBytes(t, file, opts), "x").Float32s()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, open := range open {
+			for _, prefetch := range []bool{false, true} {
+				m := open()
+				if prefetch {
+					if err := m.Prefetch(t.Context(), "x"); err != nil {
+						t.Errorf("%s, %s: Prefetch: %v", encoding, name, err)
+					}
+				}
+				x := tensor(t, m, "x")
+				values, err := x.Float32s()
+				if err != nil || !sameValues(layout.F32, values, wantValues) {
+					t.Errorf("%s, %s: other values; %v", encoding, name, err)
+				}
+				b, err := x.Bytes()
+				if err != nil || !bytes.Equal(b, want.data) || !mmapio.IsAligned(b, 64) {
+					t.Errorf("%s, %s: other bytes; %v", encoding, name, err)
+				}
+				m.Close()
+			}
+		}
+	}
+}
