@@ -53,6 +53,9 @@
 // request, into the cache: where they are read after that, no request is made for as long as
 // they stay there, which Options.CacheBytes has to allow.
 //
+// Bytes that come from elsewhere may never come. [Model.Close] therefore ends the reads that run
+// outside of leases, and the release of the last lease the rest: their methods answer ErrClosed.
+//
 // # Memory, ahead of time and afterwards
 //
 // [Model.Warm] brings a model, or tensors of it in an order, to where touching them does not

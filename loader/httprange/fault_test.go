@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tensormap/tensormap/loader/httprange"
@@ -91,24 +92,25 @@ func TestPassingFaults(t *testing.T) {
 			for at := first; at <= last; at += 100 {
 				w.Write(content[at:min(at+100, last+1)])
 				http.NewResponseController(w).Flush()
-				time.Sleep(time.Millisecond)
+				rest(req, time.Millisecond)
 			}
 			return true
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			own := serve(t, content)
-			own.fault = every(3, fault)
-			opts := impatient()
-			opts.Attempts = 10 // one piece may meet the fault several times
-			r := open(t, own, opts)
-			if b, err := readAll(r); err != nil || !bytes.Equal(b, content) {
-				t.Errorf("%d bytes, right: %t; %v", len(b), bytes.Equal(b, content), err)
-			}
-			if n, _ := r.Traffic(); n <= 21 && name != "drips" {
-				t.Errorf("%d requests: nothing was repeated", n)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				own := inBubble(t, content, "h1")
+				own.fault = every(3, fault)
+				opts := impatient()
+				opts.Attempts = 10 // one piece may meet the fault several times
+				r := open(t, own, opts)
+				if b, err := readAll(r); err != nil || !bytes.Equal(b, content) {
+					t.Errorf("%d bytes, right: %t; %v", len(b), bytes.Equal(b, content), err)
+				}
+				if n, _ := r.Traffic(); n <= 21 && name != "drips" {
+					t.Errorf("%d requests: nothing was repeated", n)
+				}
+			})
 		})
 	}
 }
@@ -213,30 +215,31 @@ func TestLastingFaults(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			s := serve(t, content)
-			opts := quick()
-			if test.want == httprange.ErrStalled {
-				opts = impatient()
-			}
-			r := open(t, s, opts)
-			s.fault = after(1, test.fault(s))
-			before := s.requests.Load()
-			n, err := r.ReadAt(make([]byte, 500), 200)
-			if n != 0 || !errors.Is(err, test.want) {
-				t.Errorf("%d bytes, %v; want %v", n, err, test.want)
-			}
-			if got := s.requests.Load() - before; got > test.requests {
-				t.Errorf("%d requests, want at most %d", got, test.requests)
-			}
-			var e *httprange.Error
-			if !errors.As(err, &e) || e.Offset != 200 || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "/dir/model.bin") {
-				t.Errorf("the error does not say where: %v", err)
-			}
-			// One bad piece is the end of all.
-			if n, err := r.ReadAt(make([]byte, 4_000), 200); n != 0 || !errors.Is(err, test.want) {
-				t.Errorf("in pieces: %d bytes, %v; want %v", n, err, test.want)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				s := inBubble(t, content, "h1")
+				opts := quick()
+				if test.want == httprange.ErrStalled {
+					opts = impatient()
+				}
+				r := open(t, s, opts)
+				s.fault = after(1, test.fault(s))
+				before := s.requests.Load()
+				n, err := r.ReadAt(make([]byte, 500), 200)
+				if n != 0 || !errors.Is(err, test.want) {
+					t.Errorf("%d bytes, %v; want %v", n, err, test.want)
+				}
+				if got := s.requests.Load() - before; got > test.requests {
+					t.Errorf("%d requests, want at most %d", got, test.requests)
+				}
+				var e *httprange.Error
+				if !errors.As(err, &e) || e.Offset != 200 || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "/dir/model.bin") {
+					t.Errorf("the error does not say where: %v", err)
+				}
+				// One bad piece is the end of all.
+				if n, err := r.ReadAt(make([]byte, 4_000), 200); n != 0 || !errors.Is(err, test.want) {
+					t.Errorf("in pieces: %d bytes, %v; want %v", n, err, test.want)
+				}
+			})
 		})
 	}
 }

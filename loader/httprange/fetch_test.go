@@ -58,16 +58,17 @@ func TestFetch(t *testing.T) {
 		t.Errorf("%d bytes of %d by %d requests", sent, len(model), s.requests.Load())
 	}
 	// A key goes to the address's own server.
-	home := record(t, func(w http.ResponseWriter, req *http.Request) { http.Redirect(w, req, s.URL, http.StatusFound) })
 	var leaked atomic.Int64
-	s.fault = func(_ int64, _ http.ResponseWriter, req *http.Request) bool {
+	elsewhere := serve(t, model)
+	elsewhere.fault = func(_ int64, _ http.ResponseWriter, req *http.Request) bool {
 		if req.Header.Get("X-Api-Key") != "" {
 			leaked.Add(1)
 		}
 		return false
 	}
+	home := record(t, func(w http.ResponseWriter, req *http.Request) { http.Redirect(w, req, elsewhere.URL, http.StatusFound) })
 	fetch(home.URL, "hush")
 	if seen := home.take(); len(seen) != 2 || seen[0].Header.Get("X-Api-Key") != "hush" || leaked.Load() > 0 {
-		t.Errorf("%d requests, of which %d take the key elsewhere", len(seen), leaked.Load())
+		t.Errorf("%d requests, %d of which take the key elsewhere", len(seen), leaked.Load())
 	}
 }

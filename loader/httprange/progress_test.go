@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -318,4 +319,21 @@ func TestNothingStays(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestDeadConnection: a connection that is dead without a word, as after a router has forgotten
+// it, is given up for a new one, also if all requests share it.
+func TestDeadConnection(t *testing.T) {
+	protocols(t, func(t *testing.T, protocol string) {
+		s := inBubbleBy(t, noise(200_000), protocol, httprange.DefaultTransport())
+		var cut atomic.Bool
+		s.cut.Store(&cut)
+		r := open(t, s, nil)
+		cut.Store(true)
+		s.cut.Store(nil)
+		start, b := time.Now(), make([]byte, 50_000)
+		if _, err := r.ReadAt(b, 150_000); err != nil || !bytes.Equal(b, s.content[150_000:]) {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+	})
 }

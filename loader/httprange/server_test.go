@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tensormap/tensormap/loader/httprange"
@@ -21,11 +22,13 @@ import (
 // server serves one file, honestly but where fault, if set, answers in its place.
 type server struct {
 	*httptest.Server
-	client   *http.Client // nil for a server at a port
+	client   *http.Client                // nil for a server at a port
+	cut      atomic.Pointer[atomic.Bool] // of the connections to come
 	content  []byte
 	etag     atomic.Value // string; none where empty
 	fault    func(n int64, w http.ResponseWriter, req *http.Request) bool
 	requests atomic.Int64
+	dials    atomic.Int64
 	sent     atomic.Int64
 
 	mu     sync.Mutex
@@ -43,17 +46,31 @@ func serve(t testing.TB, content []byte) *server {
 // inBubble is serve within a bubble of synctest, where time passes only while everybody
 // waits. The test fails if a goroutine of its stays.
 func inBubble(t *testing.T, content []byte, protocol string) *server {
+	return inBubbleBy(t, content, protocol, new(http.Transport))
+}
+
+// inBubbleBy is inBubble with a client's transport.
+func inBubbleBy(t *testing.T, content []byte, protocol string, transport *http.Transport) *server {
 	s := &server{content: content, Server: &httptest.Server{URL: "http://models.example"}}
 	s.etag.Store(`"v1"`)
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(protocol == "h1")
 	protocols.SetUnencryptedHTTP2(protocol == "h2")
-	line := make(pipes)
+	line := pipes{make(chan net.Conn), make(chan struct{})}
 	web := &http.Server{Handler: s, Protocols: protocols}
 	go web.Serve(line)
-	transport := &http.Transport{DialContext: line.dial, Protocols: protocols}
+	transport.Protocols = protocols
+	transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+		s.dials.Add(1)
+		c, err := line.dial(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return &wire{Conn: c, cut: s.cut.Load()}, nil
+	}
 	s.client = &http.Client{Transport: transport}
 	t.Cleanup(func() {
+		synctest.Wait() // for connections that nobody needs any more
 		transport.CloseIdleConnections()
 		web.Close()
 	})
@@ -61,26 +78,57 @@ func inBubble(t *testing.T, content []byte, protocol string) *server {
 }
 
 // pipes is a listener whose connections are in memory.
-type pipes chan net.Conn
-
-func (p pipes) Accept() (net.Conn, error) {
-	if c, ok := <-p; ok {
-		return c, nil
-	}
-	return nil, net.ErrClosed
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
 }
 
-func (p pipes) Close() error { close(p); return nil }
+func (p pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p pipes) Close() error { close(p.closed); return nil }
 
 func (p pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }
 
-func (p pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+func (p pipes) dial(ctx context.Context) (net.Conn, error) {
 	near, far := net.Pipe()
 	select {
-	case p <- far:
+	case p.conns <- far:
 		return near, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
 	case <-ctx.Done():
 		return nil, ctx.Err()
+	}
+}
+
+// wire is a connection that may be cut without either side hearing of it.
+type wire struct {
+	net.Conn
+	cut *atomic.Bool // nil: never
+}
+
+func (w *wire) isCut() bool { return w.cut != nil && w.cut.Load() }
+
+func (w *wire) Write(b []byte) (int, error) {
+	if w.isCut() {
+		return len(b), nil
+	}
+	return w.Conn.Write(b)
+}
+
+func (w *wire) Read(b []byte) (int, error) {
+	for {
+		n, err := w.Conn.Read(b)
+		if err != nil || !w.isCut() {
+			return n, err
+		}
 	}
 }
 
