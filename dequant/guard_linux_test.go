@@ -7,6 +7,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"unsafe"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -75,3 +76,83 @@ func TestParallelFault(t *testing.T) {
 		t.Error("no fault")
 	})
 }
+
+// TestKernelFaults has every kernel run into an unreadable page, each time in a new goroutine
+// and another distance from the end of its stack: the runtime grows the stack for the panic,
+// and ends the process if it cannot, as below a frame of assembly that it has no map of.
+func TestKernelFaults(t *testing.T) {
+	page := syscall.Getpagesize()
+	m, err := syscall.Mmap(-1, 0, 3*page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Munmap(m)
+	if err := syscall.Mprotect(m[page:], syscall.PROT_NONE); err != nil {
+		t.Fatal(err)
+	}
+	faults := func(name string, f func()) {
+		grown := 0
+		for depth := range 48 {
+			var fault, grew bool
+			var wg sync.WaitGroup
+			wg.Go(func() { fault, grew = faultsAt(depth, f) })
+			if wg.Wait(); !fault {
+				t.Fatalf("%s: no fault", name)
+			}
+			if grew {
+				grown++
+			}
+		}
+		if grown == 0 {
+			t.Fatalf("%s: no stack had to grow", name)
+		}
+	}
+	dst := aligned64(2*page, 0)
+	for _, l := range levels {
+		for _, d := range types {
+			elems, size := d.BlockElems(), d.BlockBytes()
+			for name, k := range l.variants(d) {
+				n := wholeSteps(page/max(elems, size), k.step)
+				for _, kept := range []int{0, size + 1} { // of what is read
+					faults(name, func() { k.call(dst[:n*elems], m[page-kept:][:n*size]) })
+				}
+			}
+			if k := l.scaled[d]; k.run != nil {
+				n := wholeSteps(page/size, k.step)
+				faults(l.name+"/scaled/"+d.String(), func() { k.run(dst[:n*elems], m[page-size:][:n*size], 0.5, 1) })
+			}
+			if e := l.encode[d]; e.run != nil {
+				n := wholeSteps(page/4/elems, e.step)
+				out, values := make([]byte, n*size), unsafe.Slice((*float32)(unsafe.Pointer(&m[page-64])), n*elems)
+				faults(l.name+"/encode/"+d.String(), func() { e.run(out, values) })
+			}
+			runtime.GC()
+		}
+	}
+}
+
+// faultsAt calls f so many frames deep. It reports whether f reads lost memory, and whether the
+// stack has grown since.
+//
+//go:noinline
+func faultsAt(depth int, f func()) (fault, grew bool) {
+	var mark [40]byte
+	if depth > 0 {
+		mark[depth%len(mark)] = 1 // a frame that is not optimized away
+		fault, grew = faultsAt(depth-1, f)
+		return fault && mark[depth%len(mark)] == 1, grew
+	}
+	debug.SetPanicOnFault(true)
+	before := place(&mark)
+	defer func() {
+		_, fault = recover().(interface{ Addr() uintptr })
+		grew = place(&mark) != before
+	}()
+	f()
+	return false, false
+}
+
+// place returns p as a number, which changes when the stack grows.
+//
+//go:nocheckptr
+func place(p *[40]byte) uintptr { return uintptr(unsafe.Pointer(p)) }

@@ -2,7 +2,6 @@ package loader
 
 import (
 	"cmp"
-	"hash/crc32"
 	"runtime"
 	"sort"
 	"sync"
@@ -129,15 +128,8 @@ func (t Tensor) checkBlocks(n uint64) error {
 }
 
 // decode expands block i into dst, which takes all that it yields.
-func (s *stretch) decode(dst []byte, i uint64) error {
-	err := s.table.Decode(dst, s.stored, s.lo, i)
-	if err != nil {
-		// A decoder may take memory that has gone for bad input: touch it, for the fault.
-		base, _ := s.table.Span(s.lo, s.lo)
-		off, size := s.table.Span(i, i+1)
-		runtime.KeepAlive(crc32.ChecksumIEEE(s.stored[off-base:][:size]))
-	}
-	return err
+func (s *stretch) decode(sc *scratch, dst []byte, i uint64) error {
+	return s.table.Decode(&sc.decoder, dst, s.stored, s.lo, i, s.hi)
 }
 
 // block is what block i yields, in sc and until sc is used again.
@@ -147,7 +139,7 @@ func (s *stretch) block(sc *scratch, i uint64) ([]byte, error) {
 		return b, nil
 	}
 	sc.tensor = nil
-	if err := s.decode(b, i); err != nil {
+	if err := s.decode(sc, b, i); err != nil {
 		return nil, err
 	}
 	sc.tensor, sc.number = s.tensor.desc, i
@@ -160,7 +152,7 @@ func (s *stretch) copy(sc *scratch, dst []byte, off uint64) error {
 		i, skip := off/lz4block.Size, off%lz4block.Size
 		n := min(s.table.Yield(i)-int(skip), len(dst))
 		if n == s.table.Yield(i) && !sc.holds(s.tensor.desc, i) {
-			if err := s.decode(dst[:n], i); err != nil {
+			if err := s.decode(sc, dst[:n], i); err != nil {
 				return err
 			}
 		} else {
@@ -173,6 +165,12 @@ func (s *stretch) copy(sc *scratch, dst []byte, off uint64) error {
 		dst, off = dst[n:], off+uint64(n)
 	}
 	return nil
+}
+
+// upTo returns s without the blocks behind the elements' byte end.
+func (s stretch) upTo(end uint64) stretch {
+	s.hi = min(s.hi, lz4block.Count(end))
+	return s
 }
 
 // large reports whether s is worth more than one core.
@@ -193,7 +191,8 @@ func (s *stretch) copyParallel(sc *scratch, dst []byte, off uint64) error {
 	base, end := off/copyBytes*copyBytes, off+uint64(len(dst))
 	return onAllCores(parts, func(sc *scratch, i uint64) error {
 		from, upto := max(off, base+i*copyBytes), min(end, base+(i+1)*copyBytes)
-		return own.copy(sc, dst[from-off:upto-off], from)
+		part := own.upTo(upto)
+		return part.copy(sc, dst[from-off:upto-off], from)
 	})
 }
 

@@ -78,5 +78,7 @@
 //
 // A mapped file that shrinks turns a read past its new end into SIGBUS. Methods that read
 // on the caller's behalf answer with an error that wraps [mmapio.ErrFault]. Loops of your
-// own over a view get the same inside [mmapio.Guard].
+// own over a view get the same inside [mmapio.Guard]. Neither helps C, nor assembly that calls
+// from frames without a pointer map, as some compressors do: hand them a copy ([Tensor.ReadAt]).
+// A writer that [Tensor.WriteTo] is given may be handed the mapping.
 package loader

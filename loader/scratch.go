@@ -16,6 +16,8 @@ type scratch struct {
 	tensor *layout.Tensor // whose block it is, or nil
 	number uint64         // of the block
 	stored []byte         // read from a file that is not mapped
+
+	decoder lz4block.Decoder
 }
 
 // carryRoom is more than a block of any dtype has.
@@ -26,7 +28,11 @@ var scratches = sync.Pool{New: func() any {
 	return &scratch{buf: b, block: b[carryRoom:]}
 }}
 
-func takeScratch() *scratch { return scratches.Get().(*scratch) }
+func takeScratch() *scratch {
+	sc := scratches.Get().(*scratch)
+	sc.decoder.Forget() // the file may have changed
+	return sc
+}
 
 // give returns sc for others to use, without memory that few of them would need.
 func (sc *scratch) give() {

@@ -51,6 +51,16 @@
 // System calls that are handed a view of a lost page (writing it to a socket,
 // say) do not fault; they fail with EFAULT.
 //
+// # Assembly over a mapping
+//
+// A fault in assembly is caught like any other if the function calls nothing: so it is with
+// the kernels of package dequant and with what the standard library has for hashing, copying and
+// comparing. Below assembly that calls from a frame without a pointer map (NO_LOCAL_POINTERS in
+// funcdata.h), and below C, a fault ends the process ("missing stackmap"): the runtime cannot look
+// at that frame when the stack grows or is searched for garbage. Guard does not help. Such code
+// is never handed a mapping, only a copy of its bytes. A test lists every package with such
+// functions that this module links, and why none of them reads a mapping.
+//
 // # Empty files
 //
 // An empty file has nothing to map, so Mapped is false for it; apart from that

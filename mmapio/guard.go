@@ -16,6 +16,9 @@ import (
 // MapFile (so a view used after Close, too). The last kind, which without
 // Guard ends the process, is under Guard a panic that callers may recover.
 //
+// A fault below C, or below assembly that calls from a frame without a pointer map, ends
+// the process all the same: see "Assembly over a mapping" in the package's documentation.
+//
 // Guards nest. A Guard covers its own goroutine only: goroutines started by f
 // need their own. The setting of debug.SetPanicOnFault is restored afterwards.
 func Guard(f func() error) error {

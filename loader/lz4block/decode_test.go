@@ -56,8 +56,8 @@ func TestEncodeForReference(t *testing.T) {
 					t.Errorf("%s, %d bytes, level %d: expands to something else", name, n, level)
 				}
 				got := make([]byte, n)
-				if !Decode(got, b[LengthBytes:]) || !bytes.Equal(got, data) {
-					t.Errorf("%s, %d bytes, level %d: Decode gives something else", name, n, level)
+				if !expand(got, b[LengthBytes:]) || !bytes.Equal(got, data) {
+					t.Errorf("%s, %d bytes, level %d: expand gives something else", name, n, level)
 				}
 			}
 		}
@@ -72,23 +72,23 @@ func TestDecodeIsExact(t *testing.T) {
 	}
 	block := b[LengthBytes:]
 	for n := range 2 * len(data) {
-		if ok := Decode(make([]byte, n), block); ok != (n == len(data)) {
+		if ok := expand(make([]byte, n), block); ok != (n == len(data)) {
 			t.Errorf("room for %d bytes: %t", n, ok)
 		}
 	}
 	for n := range block {
-		if Decode(make([]byte, len(data)), block[:n]) {
+		if expand(make([]byte, len(data)), block[:n]) {
 			t.Errorf("accepted when cut to %d bytes", n)
 		}
 	}
 	for _, more := range [][]byte{{0}, {0, 0}, {0, 1, 0}, {16, 'x'}} {
-		if Decode(make([]byte, len(data)), append(bytes.Clone(block), more...)) {
+		if expand(make([]byte, len(data)), append(bytes.Clone(block), more...)) {
 			t.Errorf("accepted with % x behind it", more)
 		}
 	}
 	// A match before the first byte, and one of distance 0.
 	for _, bad := range [][]byte{{0x10, 'x', 2, 0, 0x50, 1, 2, 3, 4, 5}, {0x10, 'x', 0, 0, 0x50, 1, 2, 3, 4, 5}, {0x00, 1, 0, 0x50, 1, 2, 3, 4, 5}} {
-		if Decode(make([]byte, 10), bad) || Decode(make([]byte, 9), bad) {
+		if expand(make([]byte, 10), bad) || expand(make([]byte, 9), bad) {
 			t.Errorf("accepted % x", bad)
 		}
 	}
@@ -104,11 +104,11 @@ func TestDecodeWritesOnlyItsMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		memory := bytes.Repeat([]byte{0xa5}, 5000)
-		if !Decode(memory[1000:4000], b[LengthBytes:]) || !bytes.Equal(memory[1000:4000], data) {
+		if !expand(memory[1000:4000], b[LengthBytes:]) || !bytes.Equal(memory[1000:4000], data) {
 			t.Errorf("%s: other bytes", name)
 		}
 		for n := range 3000 { // too little room
-			Decode(memory[1000:1000+n:4000], b[LengthBytes:])
+			expand(memory[1000:1000+n:4000], b[LengthBytes:])
 			if memory[1000+n] != data[n] {
 				t.Fatalf("%s: byte %d is overwritten", name, n)
 			}
@@ -142,7 +142,7 @@ func FuzzDecode(f *testing.F) {
 		ok = ok && len(want) == size
 		memory := bytes.Repeat([]byte{0x5a}, size+64)
 		dst := memory[32 : 32+size]
-		if got := Decode(dst, src); got != ok {
+		if got := expand(dst, src); got != ok {
 			t.Errorf("% x into %d bytes: %t, the reference says %t", src, size, got, ok)
 		} else if ok && !bytes.Equal(dst, want) {
 			t.Errorf("% x into %d bytes: other bytes than the reference's", src, size)

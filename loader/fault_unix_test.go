@@ -1,0 +1,298 @@
+//go:build unix
+
+package loader_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tensormap/tensormap/convert"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/loader/survey"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// inOwnProcess runs the calling test again in a process of its own, whose end is a failure like
+// any other. Goroutines begin there with the smallest stack, and the garbage collector does not
+// rest: both look at the frames above a fault. It returns true in that process.
+func inOwnProcess(t *testing.T) bool {
+	const mark = "LOADER_TEST_PROCESS"
+	if os.Getenv(mark) == "" {
+		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+		cmd.Env = append(os.Environ(), mark+"=1", "GODEBUG=adaptivestackstart=0")
+		out, err := cmd.CombinedOutput()
+		if !errors.Is(err, syscall.ENOEXEC) { // as of an emulator's program
+			if err != nil {
+				t.Errorf("%v\n%.20000s", err, out)
+			}
+			t.Logf("%.20000s", out)
+			return false
+		}
+	}
+	var collector sync.WaitGroup
+	collector.Go(func() {
+		for t.Context().Err() == nil {
+			runtime.GC()
+			time.Sleep(2 * time.Millisecond)
+		}
+	})
+	t.Cleanup(collector.Wait)
+	return true
+}
+
+// inNewGoroutine calls f so many frames deep in a goroutine of its own.
+func inNewGoroutine(depth int, f func() error) (err error) {
+	var wg sync.WaitGroup
+	wg.Go(func() { deeper(depth, func() { err = f() }) })
+	wg.Wait()
+	return err
+}
+
+//go:noinline
+func deeper(n int, f func()) byte {
+	var frame [40]byte
+	frame[n%len(frame)] = 1
+	if n == 0 {
+		f()
+		return frame[1]
+	}
+	return deeper(n-1, f) + frame[n%len(frame)]
+}
+
+// touched is err, or that of code of the caller's which reads a view: what the standard library
+// has in assembly, and a loop.
+func touched(b []byte, err error) error {
+	if err != nil {
+		return err
+	}
+	for _, read := range []func() byte{
+		func() byte { return sha256.New().Sum(b[:len(b):len(b)])[0] },
+		func() byte { sum := sha256.Sum256(b); return sum[0] },
+		func() byte { return byte(crc32.ChecksumIEEE(b)) },
+		func() byte { return byte(crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli))) },
+		func() byte { return byte(bytes.Count(b, []byte{7})) },
+		func() byte { return byte(bytes.Compare(b, make([]byte, len(b)))) },
+		func() byte { return string(b)[0] },
+		func() (sum byte) {
+			for _, c := range b {
+				sum += c
+			}
+			return sum
+		},
+	} {
+		err = mmapio.Guard(func() error { runtime.KeepAlive(read()); return nil })
+		if err != nil && !errors.Is(err, mmapio.ErrFault) {
+			return err
+		}
+	}
+	return err
+}
+
+// faultCalls are all methods of Tensor that read elements. What they have the caller read, is read.
+func faultCalls() map[string]func(x loader.Tensor) error {
+	calls := maps.Clone(tensorCalls)
+	delete(calls, "Scale")
+	calls["Bytes"] = func(x loader.Tensor) error { return touched(x.Bytes()) }
+	calls["View"] = func(x loader.Tensor) error { return touched(loader.View[byte](x)) }
+	calls["WriteTo"] = func(x loader.Tensor) error { _, err := x.WriteTo(new(bytes.Buffer)); return err }
+	calls["WriteStored"] = func(x loader.Tensor) error { _, err := x.WriteStored(new(bytes.Buffer)); return err }
+	calls["Float32s"] = func(x loader.Tensor) error {
+		values, err := x.Float32s()
+		if err != nil {
+			return err
+		}
+		return mmapio.Guard(func() error { _ = fmt.Sprint(values[len(values)-1]); return nil })
+	}
+	return calls
+}
+
+// TestFaultsOfEveryMethod cuts files off before and within a tensor, and has every method read it
+// in new goroutines, whose stacks have to grow at other moments each time.
+func TestFaultsOfEveryMethod(t *testing.T) {
+	if !inOwnProcess(t) {
+		return
+	}
+	page := uint64(os.Getpagesize())
+	rng, calls, faults := rand.New(rand.NewPCG(5, 6)), faultCalls(), 0
+	depths, dtypes := 6, expandable()
+	large := []layout.DType{layout.Q8_0, layout.F16, layout.F32} // for all cores
+	if raceEnabled || testing.Short() {
+		depths, dtypes, large = 3, []layout.DType{layout.F32, layout.F16, layout.Q8_0, layout.Q2_K, layout.IQ3_S}, large[:1]
+	}
+	try := func(kind string, file []byte, tries int) {
+		x := tensor(t, openBytes(t, file, nil), "x")
+		before := (x.Offset() - 1) / page * page // where "pad" is
+		within := (x.Offset() + x.StoredBytes()/2) / page * page
+		for _, left := range []uint64{before, max(before, within)} {
+			m := lost(t, file, int64(left), nil)
+			x := tensor(t, m, "x")
+			for name, call := range calls {
+				for range tries {
+					err := inNewGoroutine(rng.IntN(100), func() error { return call(x) })
+					switch {
+					case errors.Is(err, mmapio.ErrFault):
+						faults++
+					case err != nil || left == before:
+						t.Errorf("%s, %d of %d bytes left: %s: %v", kind, left, len(file), name, err)
+					}
+				}
+			}
+			if err := m.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	pad := random("pad", layout.U8, 3*page)
+	for _, d := range dtypes {
+		c := compressible("x", d, 80, 256)
+		raw := apr2File(t, nil, []content{pad, c})
+		try("raw "+d.String(), raw, depths)
+		try("misaligned "+d.String(), shifted(raw, 3), depths)
+		try("LZ4 "+d.String(), paddedLZ4(t, pad, c), depths)
+	}
+	for _, d := range large {
+		c := compressible("x", d, 1024, 1024)
+		try("large "+d.String(), apr2File(t, nil, []content{pad, c}), depths/3)
+		try("large LZ4 "+d.String(), paddedLZ4(t, pad, c), depths/3)
+	}
+	t.Logf("%d faults", faults)
+}
+
+// paddedLZ4 is a file of c, compressed, behind pad.
+func paddedLZ4(t *testing.T, pad, c content) []byte {
+	// Noise, which compression leaves as large.
+	return lz4FileOf(t, []content{pad, c}, [][]byte{lz4Blocks(t, pad.data), lz4Blocks(t, c.data)})
+}
+
+// TestTruncations truncates models while many goroutines read them in every way. As many times as
+// TRUNCATIONS says, if it is set.
+func TestTruncations(t *testing.T) {
+	if !inOwnProcess(t) {
+		return
+	}
+	rounds := 60
+	if raceEnabled || testing.Short() {
+		rounds = 20
+	}
+	if n, err := strconv.Atoi(os.Getenv("TRUNCATIONS")); err == nil {
+		rounds = n
+	}
+	ctx, rng := t.Context(), rand.New(rand.NewPCG(7, 8))
+	models := truncatable(t)
+	out := t.TempDir()
+	whole := func(f func(m *loader.Model) error) func(*loader.Model, loader.Tensor) error {
+		return func(m *loader.Model, _ loader.Tensor) error { return f(m) }
+	}
+	var reads []func(m *loader.Model, x loader.Tensor) error
+	for _, call := range faultCalls() {
+		reads = append(reads, func(_ *loader.Model, x loader.Tensor) error { return call(x) })
+	}
+	for _, call := range modelCalls {
+		reads = append(reads, whole(call))
+	}
+	target := func() string { return filepath.Join(out, strconv.Itoa(int(rand.Uint32()))) }
+	reads = append(reads,
+		whole(func(m *loader.Model) error { _, err := survey.Stats(ctx, m, &survey.StatsOptions{Bins: 4}); return err }),
+		whole(func(m *loader.Model) error {
+			_, err := survey.Hash(ctx, m, &survey.HashOptions{Values: true, Stored: true})
+			return err
+		}),
+		whole(func(m *loader.Model) error { _, err := survey.Compare(ctx, m, m, nil); return err }),
+		whole(func(m *loader.Model) error {
+			path := target()
+			defer os.Remove(path)
+			_, err := convert.ToAPR2(ctx, m, path, &convert.Options{Compress: convert.Fast, DType: layout.F16})
+			return err
+		}),
+		whole(func(m *loader.Model) error {
+			path := target()
+			defer os.Remove(path)
+			_, err := convert.ToSafeTensors(ctx, m, path, nil)
+			return err
+		}),
+	)
+	faults, readers := 0, 4
+	for round := range rounds {
+		files := models[round%len(models)]
+		dir := filepath.Join(out, "model")
+		if err := os.CopyFS(dir, os.DirFS(files)); err != nil {
+			t.Fatal(err)
+		}
+		m, err := loader.Open(dir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var tensors []loader.Tensor
+		for x := range m.Tensors() {
+			tensors = append(tensors, x)
+		}
+		var wg sync.WaitGroup
+		errs := make([]error, 2*readers)
+		for i := range errs {
+			if i == readers {
+				f := m.Files()[rng.IntN(len(m.Files()))]
+				if err := os.Truncate(f.Path, rng.Int64N(int64(f.Size))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			depth, read, x := rng.IntN(100), reads[rng.IntN(len(reads))], tensors[rng.IntN(len(tensors))]
+			wg.Go(func() { deeper(depth, func() { errs[i] = read(m, x) }) })
+		}
+		wg.Wait()
+		for _, err := range errs {
+			if errors.Is(err, mmapio.ErrFault) {
+				faults++
+			}
+		}
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d truncations, %d faults", rounds, faults)
+	if faults < rounds/4 {
+		t.Error("few readers met a lost page")
+	}
+}
+
+// truncatable returns directories of one model each: raw, compressed, in shards, SafeTensors.
+func truncatable(t *testing.T) (dirs []string) {
+	path := write(t, "source", apr2File(t, nil, []content{
+		compressible("i8", layout.I8, 64, 1024), compressible("f32", layout.F32, 64, 256), compressible("f16", layout.F16, 64, 512),
+		compressible("q4", layout.Q4_0, 256, 256), compressible("q2", layout.Q2_K, 64, 1024), compressible("iq3", layout.IQ3_S, 64, 1024),
+		compressible("q8", layout.Q8_0, 1024, 512), // on all cores
+	}))
+	source := openPath(t, path, nil)
+	for _, opts := range []convert.Options{{}, {Compress: convert.Fast}, {ShardBytes: 250_000}, {ShardBytes: 200_000, Compress: convert.High}} {
+		dirs = append(dirs, t.TempDir())
+		if _, err := convert.ToAPR2(context.Background(), source, filepath.Join(dirs[len(dirs)-1], "model.apr"), &opts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, shards := range []uint64{0, 500_000} {
+		dirs = append(dirs, t.TempDir())
+		path := filepath.Join(dirs[len(dirs)-1], "model.safetensors")
+		if _, err := convert.ToSafeTensors(context.Background(), source, path, &convert.Options{DType: layout.F32, ShardBytes: shards}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dirs
+}
