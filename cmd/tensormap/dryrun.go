@@ -67,7 +67,7 @@ func previewGrid(list []convert.Planned) *grid {
 	for i := range list {
 		t := &list[i]
 		g.rows = append(g.rows, []string{
-			printable(t.Name), t.To.String(), (&tensorInfo{Shape: t.Shape}).shape(), size(t.Bytes), t.From.String(), size(t.StoredBytes),
+			shownName(t.Name), t.To.String(), (&tensorInfo{Shape: t.Shape}).shape(), size(t.Bytes), t.From.String(), size(t.StoredBytes),
 		})
 	}
 	return g

@@ -173,10 +173,10 @@ func (opts *dumpOptions) showable(slice bool) bool {
 // findPart finds the tensor called name, else the part of one that name is a slice of; p is nil
 // for a whole tensor.
 func findPart(m *loader.Model, l *loader.Lease, name string) (t loader.Tensor, p *part, err error) {
-	t, err = l.Tensor(name)
+	t, err = namedOrShown(m, l, name)
 	base, spec, slice := cutName(name)
 	if slice && errors.Is(err, loader.ErrNotFound) {
-		if t, err = l.Tensor(base); err == nil {
+		if t, err = namedOrShown(m, l, base); err == nil {
 			p, err = newPart(t, spec)
 		}
 	}
@@ -184,6 +184,26 @@ func findPart(m *loader.Model, l *loader.Lease, name string) (t loader.Tensor, p
 		err = fmt.Errorf("%w%s", err, hint(nearest(m, base)))
 	}
 	return t, p, err
+}
+
+// namedOrShown finds the tensor called name, else the only one whose name is shown like this.
+func namedOrShown(m *loader.Model, l *loader.Lease, name string) (loader.Tensor, error) {
+	t, err := l.Tensor(name)
+	if !errors.Is(err, loader.ErrNotFound) || !strings.ContainsAny(name, "\\\"") {
+		return t, err
+	}
+	names := 0
+	real := ""
+	for t := range m.Tensors() {
+		if shownName(t.Name()) == name {
+			names++
+			real = t.Name()
+		}
+	}
+	if names != 1 {
+		return t, err
+	}
+	return l.Tensor(real)
 }
 
 // write writes part p of t, which is nil for all of it.

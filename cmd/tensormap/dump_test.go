@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -246,4 +247,28 @@ func TestHintIsCheap(t *testing.T) {
 			t.Errorf("the similar name is number %d: hint %v", at, hinted)
 		}
 	}
+}
+
+// TestDumpAsShown: what a verb shows of a name can be typed.
+func TestDumpAsShown(t *testing.T) {
+	var header, rest strings.Builder
+	names := []string{"a\nb", "zero\u200bwidth", "", "a\\tb", "a\tb", "plain"}
+	for i, name := range names {
+		text, err := json.Marshal(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&header, `,%s:{"dtype":"U8","shape":[1],"data_offsets":[%d,%d]}`, text, i, i+1)
+		rest.WriteByte(byte('0' + i))
+	}
+	file := safetensors(t, "{"+header.String()[1:]+"}", []byte(rest.String())...)
+	for shown, want := range map[string]string{`a\nb`: "0", `zero\u200bwidth`: "1", `""`: "2", `a\tb`: "3", "a\tb": "4", "a\nb": "0", `a\nb[0]`: "0"} {
+		if got := done(t, "dump", file, shown, "--as", "raw"); got != want {
+			t.Errorf("%s is tensor %s, want %s", shown, got, want)
+		}
+	}
+	if out := done(t, "hash", file); !strings.Contains(out, "  \"\"\n") {
+		t.Errorf("%s", out)
+	}
+	tensormap("dump", file, `plain\n`).failsWith(t, "not found")
 }

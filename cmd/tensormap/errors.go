@@ -33,6 +33,9 @@ func explain(err error) string {
 	if errors.As(err, &status) && errors.Is(status, fs.ErrPermission) && status.Elsewhere == "" {
 		msg += " (--header 'NAME: VALUE' sends what the server may ask for)"
 	}
+	if errors.Is(err, httprange.ErrStalled) {
+		msg += " (--timeout TIME waits longer)"
+	}
 	return strings.Replace(msg, context.Canceled.Error(), "interrupted", 1)
 }
 

@@ -112,7 +112,7 @@ func writeHashes(w io.Writer, path string, list []survey.TensorDigest, opts *has
 	if !opts.total {
 		for i := range list {
 			if d := &list[i]; d.Err == nil {
-				fmt.Fprintf(w, "%s  %s\n", columns(opts, d.Values, d.Stored), printable(d.Tensor.Name()))
+				fmt.Fprintf(w, "%s  %s\n", columns(opts, d.Values, d.Stored), shownName(d.Tensor.Name()))
 			}
 		}
 	}

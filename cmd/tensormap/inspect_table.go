@@ -203,12 +203,7 @@ func (in *inspection) tensorGrid() *grid {
 	return g
 }
 
-func (t *tensorInfo) name() string {
-	if t.Name == "" {
-		return `""`
-	}
-	return printable(t.Name)
-}
+func (t *tensorInfo) name() string { return shownName(t.Name) }
 
 func (t *tensorInfo) shape() string {
 	if len(t.Shape) == 0 {

@@ -40,6 +40,8 @@ func (o *opener) openWith(ctx context.Context, name string, opts *loader.Options
 		return o.openAddress(ctx, name)
 	}
 	switch {
+	case name == "-":
+		return nil, nil, usageError{errors.New("-: models are not read from standard input; a file of this name is ./-")}
 	case len(o.headers) > 0:
 		return nil, nil, usageError{errors.New("--header is for http and https addresses")}
 	case o.timeout != 0:

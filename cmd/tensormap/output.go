@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,15 +74,19 @@ func writeFile(path string, write func(io.Writer) error) error {
 	return f.Commit()
 }
 
-// results is standard output. Whoever reads it may stop when he has seen what he wanted,
-// as head does: such errors are a readerGone.
-type results struct{ w io.Writer }
+// results is standard output, which remembers its first error. Whoever reads it may stop when
+// he has seen what he wanted, as head does: such errors are a readerGone.
+type results struct {
+	w   io.Writer
+	err error
+}
 
-func (r results) Write(b []byte) (int, error) {
+func (r *results) Write(b []byte) (int, error) {
 	n, err := r.w.Write(b)
 	if errors.Is(err, syscall.EPIPE) {
 		err = readerGone{err}
 	}
+	r.err = cmp.Or(r.err, err)
 	return n, err
 }
 

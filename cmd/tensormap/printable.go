@@ -8,6 +8,8 @@ import (
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/jedib0t/go-pretty/v6/text"
 )
 
 // printable returns s with everything escaped, as in a Go string, that does not show as a
@@ -29,6 +31,14 @@ func printable(s string) string {
 		s = s[n:]
 	}
 	return b.String()
+}
+
+// shownName returns the name of a tensor as it is shown.
+func shownName(name string) string {
+	if name == "" {
+		return `""`
+	}
+	return printable(name)
 }
 
 // unprintable reports whether r is no character that can be seen: a control or format
@@ -59,14 +69,25 @@ func printableJSON(text []byte) []byte {
 	return out
 }
 
-// shorten cuts the middle out of s if it is longer than width characters.
+// shorten cuts the middle out of s if it takes more than width columns of a screen.
 func shorten(s string, width int) string {
-	n := utf8.RuneCountInString(s)
-	if n <= width || width < 3 {
+	if text.StringWidth(s) <= width || width < 3 {
 		return s
 	}
 	runes := []rune(s)
-	tail := (width - 1) / 2
-	head := width - 1 - tail
-	return string(runes[:head]) + "…" + string(runes[n-tail:])
+	head, tail := 0, len(runes)
+	for room := width / 2; ; head++ {
+		if room -= text.RuneWidth(runes[head]); room < 0 {
+			break
+		}
+	}
+	for room := (width - 1) / 2; ; tail-- {
+		if room -= text.RuneWidth(runes[tail-1]); room < 0 {
+			break
+		}
+	}
+	for tail < len(runes) && text.RuneWidth(runes[tail]) == 0 { // it belongs to a character that is left out
+		tail++
+	}
+	return string(runes[:head]) + "…" + string(runes[tail:])
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +24,8 @@ const (
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var prof profiles
 	started := false
-	root := rootCommand(stdout, stderr)
+	out := &results{w: stdout}
+	root := rootCommand(out, stderr)
 	prof.addFlags(root)
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		started = true
@@ -34,9 +36,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if stopErr := prof.stop(); err == nil {
 		err = stopErr
 	}
-	if err != nil && !started {
+	if err != nil && !started && out.err == nil {
 		err = usageError{err} // cobra refused the command line
 	}
+	err = cmp.Or(err, out.err) // which cobra does not look at
 	return report(cmd, err, stderr)
 }
 
@@ -87,7 +90,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 
 		DisableFlagsInUseLine: true,
 	}
-	root.SetOut(results{stdout}) // before cobra hands it on to its completion commands
+	root.SetOut(stdout) // before cobra hands it on to its completion commands
 	root.SetErr(stderr)
 	root.SetVersionTemplate("tensormap {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/pflag"
@@ -27,6 +28,8 @@ func TestWrongUsage(t *testing.T) {
 		{"completion", "missing VERB, one of: bash, fish, powershell, zsh"},
 		{"completion tcsh", `unknown verb "tcsh"`},
 		{"inspect", "missing FILE"},
+		{"inspect -", "models are not read from standard input"},
+		{"convert - out.apr", "models are not read from standard input"},
 		{"inspect FILE more", `unexpected argument "more"`},
 		{"inspect FILE --frob", "unknown flag: --frob"},
 		{"inspect FILE --json=perhaps", `invalid argument "perhaps" for "--json" flag: must be true or false`},
@@ -79,6 +82,24 @@ func TestFlagErrors(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// full is a disk without room.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// TestLostResults: no verb says that all is well when its results could not be written.
+func TestLostResults(t *testing.T) {
+	file := small(t)
+	for _, args := range [][]string{{"help"}, {"--help"}, {"--version"}, {"help", "inspect"}, {"completion", "bash"}, {"reference"},
+		{"inspect", file}, {"inspect", "--json", file}, {"verify", file}, {"dump", file, "a.weight"}, {"stats", file}, {"hash", file}, {"map", file}} {
+		var stderr strings.Builder
+		if status := run(t.Context(), args, full{}, &stderr); status != exitFailed {
+			t.Errorf("%q: status %d, %s", args, status, stderr.String())
+		}
+		oneLine(t, stderr.String(), syscall.ENOSPC.Error())
 	}
 }
 

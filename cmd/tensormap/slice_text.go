@@ -101,7 +101,7 @@ func newTextWriter(w io.Writer, p *part) *textWriter {
 func (o *textWriter) title() {
 	info := tensorInfo{Shape: o.shape}
 	of := tensorInfo{Shape: o.p.t.Shape()}
-	title := fmt.Sprintf("# %s  %s  %s", printable(o.p.t.Name()), o.p.t.DType(), info.shape())
+	title := fmt.Sprintf("# %s  %s  %s", shownName(o.p.t.Name()), o.p.t.DType(), info.shape())
 	if info.shape() != of.shape() {
 		title += " of " + of.shape()
 	}

@@ -9,7 +9,7 @@ import (
 
 // terminalOf is the terminal behind w, or nil where w is not shown to a person.
 func terminalOf(w io.Writer) *os.File {
-	if r, ok := w.(results); ok {
+	if r, ok := w.(*results); ok {
 		w = r.w
 	}
 	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
