@@ -206,6 +206,9 @@ func (b *backing) readAt(p []byte, off uint64) (n int, err error) {
 	if n == len(p) {
 		return n, nil
 	}
+	if n < 0 || n > len(p) { // callers would index with it
+		return 0, fmt.Errorf("the reader counts %d of %d bytes at offset %d", n, len(p), off)
+	}
 	if err == nil || err == io.EOF {
 		err = fmt.Errorf("%w: %d of %d bytes at offset %d", io.ErrUnexpectedEOF, n, len(p), off)
 	}

@@ -312,6 +312,24 @@ type zeros struct{}
 
 func (zeros) ReadAt(p []byte, _ int64) (int, error) { clear(p); return len(p), nil }
 
+// miscounting says that it has read so many bytes.
+type miscounting int
+
+func (n miscounting) ReadAt([]byte, int64) (int, error) { return int(n), nil }
+
+// TestFromReaderAtMiscounts: callers of ReadAt index with the count.
+func TestFromReaderAtMiscounts(t *testing.T) {
+	for _, n := range []miscounting{-1, 6, math.MaxInt} {
+		m := FromReaderAt(n, 10)
+		if got, err := m.ReadAt(make([]byte, 5), 2); got != 0 || err == nil || !strings.Contains(err.Error(), "at offset 2") {
+			t.Errorf("a reader that counts %d: %d, %v", n, got, err)
+		}
+		if _, err := m.Slice(2, 5); err == nil {
+			t.Errorf("a reader that counts %d: Slice has no error", n)
+		}
+	}
+}
+
 func TestFromReaderAtLies(t *testing.T) {
 	text := strings.NewReader("abc")
 	tests := []struct {

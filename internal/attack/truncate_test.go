@@ -209,7 +209,7 @@ func (v *verdict) cannotBeSeen(all *model, m *loader.Model) bool {
 		if filepath.Base(m.Files()[v.t.file].Path) != v.change.file {
 			return false
 		}
-		if all.sharded() && v.before && !v.touched {
+		if all.sharded() && v.before && !v.touched && v.change.file != all.path {
 			return false // it is opened anew, and held against what it was
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -89,6 +90,9 @@ func (a *arena) start(dir string, args []string) (*exec.Cmd, *bytes.Buffer, *byt
 	return cmd, &stdout, &stderr
 }
 
+// durations are what verify says of the time that it took.
+var durations = regexp.MustCompile(`[0-9.]+ (µs|ms|s)\b`)
+
 // run runs the command in a folder; meanwhile, if it is not nil, runs beside it.
 func (a *arena) run(dir string, args []string, meanwhile func()) outcome {
 	begin := time.Now()
@@ -100,7 +104,7 @@ func (a *arena) run(dir string, args []string, meanwhile func()) outcome {
 	if !within(patience/2, func() { err = cmd.Wait() }) {
 		panic(fmt.Sprintf("%q does not end", args))
 	}
-	return outcome{exitStatus(err), stdout.String(), stderr.String(), written(dir), time.Since(begin)}
+	return outcome{exitStatus(err), durations.ReplaceAllString(stdout.String(), ""), stderr.String(), written(dir), time.Since(begin)}
 }
 
 // written lists what is called out in a folder, with digests.
