@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime/debug"
+	"runtime/pprof"
 	"slices"
 	"strconv"
 	"strings"
@@ -275,6 +276,14 @@ func within(d time.Duration, f func()) bool {
 		return true
 	case <-time.After(d):
 		return false
+	}
+}
+
+// ends panics, with the stacks of all goroutines, if f does not end in good time.
+func ends(name string, f func()) {
+	if !within(patience/2, f) {
+		pprof.Lookup("goroutine").WriteTo(os.Stderr, 2)
+		panic(name + " does not end")
 	}
 }
 

@@ -239,9 +239,7 @@ func (a *arena) peak(kind, how, path string) int64 {
 	cmd.Stdout, cmd.Stderr = io.Discard, &out
 	check(cmd.Start())
 	var err error
-	if !within(patience/2, func() { err = cmd.Wait() }) {
-		panic(fmt.Sprintf("%s %s does not end", how, path))
-	}
+	ends(how+" "+path, func() { err = cmd.Wait() })
 	if status := exitStatus(err); status != 0 && status != 1 {
 		panic(fmt.Sprintf("%s %s: status %d\n%s", how, path, status, out.Bytes()))
 	}

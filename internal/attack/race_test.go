@@ -94,9 +94,7 @@ func (s *server) serve(d time.Duration) {
 	})
 	time.Sleep(d)
 	over.Store(true)
-	if !within(patience/2, wg.Wait) {
-		panic("requests do not end")
-	}
+	ends("a server", wg.Wait)
 	s.current.Load().m.Close()
 }
 

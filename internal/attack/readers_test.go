@@ -85,9 +85,7 @@ func beginReaders(a *arena) func(*round) {
 		l := &liar{rng: r.split(), r: bytes.NewReader(all.files[all.path]), lie: pick(r.Rand, lies), calm: r.IntN(6), released: make(chan struct{})}
 		r.count(l.lie, 1)
 		time.AfterFunc(20*time.Millisecond, func() { close(l.released) })
-		if !within(patience/4, func() { r.listen(l, all, names) }) {
-			panic(all.name + ": a reader that lies is waited for: " + l.lie)
-		}
+		ends(all.name+" by a reader with "+l.lie, func() { r.listen(l, all, names) })
 	}
 }
 

@@ -101,9 +101,7 @@ func (a *arena) run(dir string, args []string, meanwhile func()) outcome {
 		meanwhile()
 	}
 	var err error
-	if !within(patience/2, func() { err = cmd.Wait() }) {
-		panic(fmt.Sprintf("%q does not end", args))
-	}
+	ends(fmt.Sprint(args), func() { err = cmd.Wait() })
 	return outcome{exitStatus(err), durations.ReplaceAllString(stdout.String(), ""), stderr.String(), written(dir), time.Since(begin)}
 }
 

@@ -2,16 +2,25 @@ package survey
 
 import "math"
 
-// maxBins is as many as an index of one byte allows, with one to spare.
-const maxBins = 255
+// maxBins is what StatsOptions.Bins promises. slots is a power of two, so that an index needs
+// no check, with room for the values that belong to no bin.
+const (
+	maxBins = 255
+	slots   = 512
+)
 
 // histogram counts values in bins of equal width between the least and the greatest; a value
 // on an edge belongs to the bin above, the greatest to the last. (As NumPy has it.)
+//
+// Slot i+1 is for bin i, and the one behind the bins for the greatest value alone. The first
+// slot is for values less than the least and those behind for values greater than the
+// greatest: no value of the pass that found the edges is there.
 type histogram struct {
 	bins  int
 	lo    float64
-	scale float64              // bins to a unit
-	edges [maxBins + 2]float64 // the lower one of each bin, then the greatest value, then infinities
+	scale float64 // bins to a unit
+	// edges are the lower one of each slot. NaN, which ends any search, is at both ends.
+	edges [slots + 1]float64
 }
 
 // newHistogram has a single bin where all values are the same.
@@ -25,51 +34,54 @@ func newHistogram(lo, hi float64, bins int) *histogram {
 		h.scale = 0 // of a single bin, or of one beyond arithmetic: the edges find the place
 	}
 	width := (hi - lo) / n
-	for i := range h.edges {
+	h.edges[0], h.edges[slots] = math.NaN(), math.NaN()
+	for i := range slots - 1 {
+		edge := &h.edges[i+1]
 		switch share := float64(i) / n; {
-		case i >= bins:
-			h.edges[i] = math.Inf(1)
+		case i > bins:
+			*edge = math.Inf(1)
+		case i == bins:
+			*edge = hi
 		case math.IsInf(width, 0):
-			h.edges[i] = float64(lo*(1-share)) + float64(hi*share)
+			*edge = float64(lo*(1-share)) + float64(hi*share)
 		default:
-			h.edges[i] = lo + float64(width*float64(i))
+			*edge = lo + float64(width*float64(i))
 		}
 	}
-	h.edges[bins] = hi
+	h.edges[bins+2] = math.Nextafter(hi, math.Inf(1))
 	return h
 }
 
-// counters are one for each bin, and one more for the greatest value.
-type counters [maxBins + 1]uint64
+// counters are one for each slot.
+type counters [slots]uint64
 
-// tally counts the values of v, which are finite and within the edges. Two sets of counters
+// tally counts the values of v, which are finite. Two sets of counters
 // keep neighbours that fall in one bin from waiting for each other.
 func tally[T float](h *histogram, counts *[2]counters, v []T) {
 	for ; len(v) >= 2; v = v[2:] {
-		counts[0][h.bin(float64(v[0]))]++
-		counts[1][h.bin(float64(v[1]))]++
+		counts[0][h.slot(float64(v[0]))]++
+		counts[1][h.slot(float64(v[1]))]++
 	}
 	for _, x := range v {
-		counts[0][h.bin(float64(x))]++
+		counts[0][h.slot(float64(x))]++
 	}
 }
 
-// bin is where x belongs. The guess is hardly ever wrong, and then by one; no edge is less
-// than the first value, and the last one is infinite.
-func (h *histogram) bin(x float64) uint8 {
-	i := uint8(int64((x - h.lo) * h.scale))
-	for x < h.edges[i] {
+// slot returns the slot of x. The guess is hardly ever wrong, and then by one.
+func (h *histogram) slot(x float64) uint {
+	i := uint(int64((x-h.lo)*h.scale) + 1)
+	for x < h.edges[i%slots] {
 		i--
 	}
-	for x >= h.edges[int(i)+1] {
+	for x >= h.edges[i%slots+1] {
 		i++
 	}
-	return i
+	return i % slots
 }
 
 // addTo adds the counts to those of each bin.
 func (h *histogram) addTo(bins []uint64, counts *[2]counters) {
 	for i := range h.bins + 1 {
-		bins[min(i, h.bins-1)] += counts[0][i] + counts[1][i]
+		bins[min(i, h.bins-1)] += counts[0][i+1] + counts[1][i+1]
 	}
 }

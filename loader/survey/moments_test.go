@@ -65,11 +65,17 @@ func TestHistogramEdges(t *testing.T) {
 			for i := range 1000 {
 				share := float64(i) / 999
 				x := min(max(r.lo*(1-share)+r.hi*share, r.lo), r.hi)
-				b := int(h.bin(x))
-				if x < h.edges[b] || x >= h.edges[b+1] || b > h.bins || (b == h.bins) != (x == r.hi) {
+				b := int(h.slot(x)) - 1
+				if x < h.edges[b+1] || x >= h.edges[b+2] || b < 0 || b > h.bins || (b == h.bins) != (x == r.hi) {
 					t.Fatalf("%v, %d bins: %v is in %d", r, bins, x, b)
 				}
 			}
+			for _, x := range []float64{math.Inf(-1), math.Nextafter(r.lo, math.Inf(-1)), math.Nextafter(r.hi, math.Inf(1)), math.Inf(1)} {
+				if i := int(h.slot(x)); i > 0 && i < h.bins+2 {
+					t.Errorf("%v, %d bins: %v is in slot %d", r, bins, x, i)
+				}
+			}
+			h.slot(math.NaN())
 		}
 	}
 }

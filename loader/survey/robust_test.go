@@ -1,6 +1,7 @@
 package survey_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math"
@@ -8,11 +9,13 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/survey"
+	"github.com/tensormap/tensormap/mmapio"
 )
 
 // A tensor has the same digests however it is stored.
@@ -121,6 +124,42 @@ func TestDamaged(t *testing.T) {
 	pairs, err := survey.Compare(context.Background(), m, openBytes(t, safeTensors(t, noise, good)), nil)
 	if err != nil || !names(pairs[0].Err) || pairs[0].Within(math.Inf(1)) || pairs[0].Identical() || !pairs[1].Identical() {
 		t.Errorf("%v %+v", err, pairs)
+	}
+}
+
+// flickering has other bytes from the n-th read of the tensor on.
+type flickering struct {
+	file  []byte
+	at    int64 // of the tensor
+	calm  atomic.Int64
+	after []byte
+}
+
+func (f *flickering) ReadAt(p []byte, off int64) (int, error) {
+	if off >= f.at && f.calm.Add(-1) < 0 {
+		copy(p, f.after[off-f.at:])
+		return len(p), nil
+	}
+	return bytes.NewReader(f.file).ReadAt(p, off)
+}
+
+// TestChangesBetweenPasses: a file that is written to while its values are counted is an error,
+// not a histogram of something else and no endless search for the bin.
+func TestChangesBetweenPasses(t *testing.T) {
+	inf := float32(math.Inf(1))
+	for _, later := range [][]float32{{-9, 2, 3, 4}, {1, 2, 3, 9}, {1, 2, 3, inf}, {1, 2, 3, -inf}} {
+		file := safeTensors(t, floats("x", []float32{1, 2, 3, 4}))
+		f := &flickering{file: file, at: int64(len(file) - 16), after: floats("", later).data}
+		f.calm.Store(1)
+		m, err := loader.OpenReaderAt(t.Context(), f, int64(len(file)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		stats, err := survey.Stats(t.Context(), m, &survey.StatsOptions{Bins: 4})
+		if err != nil || !errors.Is(stats[0].Err, mmapio.ErrChanged) || !strings.Contains(stats[0].Err.Error(), `tensor "x"`) || stats[0].Histogram != nil {
+			t.Errorf("%v: %v, %+v", later, err, stats)
+		}
 	}
 }
 

@@ -2,12 +2,14 @@ package survey
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"math"
 	"sync"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/mmapio"
 )
 
 // StatsOptions tune Stats. Nil and zero fields mean the defaults.
@@ -188,11 +190,27 @@ func bytesOf(d layout.DType, n uint64) uint64 {
 	return size
 }
 
+// changed returns an error if the second pass met values that the first did not.
+func (t *statsTask) changed() error {
+	n := uint64(0)
+	for _, count := range t.stats.Histogram {
+		n += count
+	}
+	if n == t.sum.n {
+		return nil
+	}
+	x := t.stats.Tensor
+	return fmt.Errorf("%s: tensor %q: %w: its values were others a moment ago", t.model.Files()[x.File()].Path, x.Name(), mmapio.ErrChanged)
+}
+
 func (t *statsTask) end(err error) {
 	t.subject.release()
 	s := t.stats
 	if s.Err == nil {
 		s.Err = err
+	}
+	if s.Err == nil && t.histogram != nil {
+		s.Err = t.changed()
 	}
 	if s.Err != nil {
 		*s = TensorStats{Tensor: s.Tensor, Err: s.Err}
