@@ -66,6 +66,12 @@ type Result struct {
 	LeftOut []string
 	// Compressed are the tensors that Options.Compress has made smaller.
 	Compressed Compressed
+	// Removed is the file that stood for an older model instead of Path, a SafeTensors file or
+	// index; "" where there was none.
+	Removed string
+	// Left are files beside Path that are called as its shards are and are none, such as those of
+	// an older model of more shards.
+	Left []string
 	// Lost are the tensors with values that their new encoding does not hold.
 	Lost []Lost
 	// Quantized are the weights that stay the codes they were stored as, beside their scales.
@@ -96,7 +102,9 @@ type Lost struct {
 // model-00001-of-00004.apr and so on. Each is an APR2 file of its own, with the required
 // metadata and its tensors' scales. They must not take the place of files of m. Wherever the
 // process ends, path stands for the old model, for nothing, or for the whole of the new one:
-// see [atomicfile.CommitAll]. Shards of an old model that the new one does not replace stay.
+// see [atomicfile.CommitAll]. Of two conversions to the same path, in whatever processes, the
+// one that ends later replaces the other's whole. Shards of an old model that the new one does
+// not replace stay, and are named in Result.Left.
 func ToAPR2(ctx context.Context, m *loader.Model, path string, opts *Options) (Result, error) {
 	return write(ctx, m, path, layout.APR2, opts)
 }

@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
@@ -26,9 +28,11 @@ import (
 //
 // A model that takes more than Options.ShardBytes becomes several files as Hugging Face names
 // them: model-00001-of-00004.safetensors and so on for model.safetensors, and, last, the index
-// model.safetensors.index.json, which is Result.Path. As readers would prefer a single file to
-// it, there must be none at path. The metadata is in the first shard; the others have its key
-// format, without which some readers refuse them.
+// model.safetensors.index.json, which is Result.Path. The metadata is in the first shard; the
+// others have its key format, without which some readers refuse them.
+//
+// A directory must not hold both model.safetensors and an index of that name: readers would
+// differ in which one they take. The new model replaces either, unless it is being read.
 func ToSafeTensors(ctx context.Context, m *loader.Model, path string, opts *Options) (Result, error) {
 	return write(ctx, m, path, layout.SafeTensors, opts)
 }
@@ -53,7 +57,10 @@ func newSafeTensorsOutput(path string, plan []encoding, md layout.Metadata, opts
 	if err != nil {
 		return nil, nil, err
 	}
-	out := &output{path: path, parts: []part{whole}, write: (*writer).safeTensorsPart}
+	out := &output{path: path, whole: withoutExt(path, safeTensorsExt) + safeTensorsExt, parts: []part{whole}, write: (*writer).safeTensorsPart}
+	if strings.EqualFold(filepath.Ext(path), safeTensorsExt) {
+		out.instead = out.whole + indexExt
+	}
 	if opts.ShardBytes == 0 || whole.size <= opts.ShardBytes || len(plan) == 0 {
 		return out, all, nil
 	}
@@ -96,7 +103,10 @@ func (w *writer) safeTensors(f *atomicfile.File, p *part) error {
 			return err
 		}
 	}
-	return cmp.Or(file.Close(), f.Prepare())
+	if err := file.Close(); err != nil {
+		return err
+	}
+	return f.Prepare()
 }
 
 // elements writes e, not compressed.

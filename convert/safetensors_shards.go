@@ -2,7 +2,6 @@ package convert
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -10,8 +9,6 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 )
-
-var errInstead = errors.New("exists, and readers would take it instead of the index")
 
 // The ends of the names that Hugging Face's libraries look for.
 const (
@@ -23,8 +20,7 @@ const (
 // into each as fit. text is the metadata of the model that files can have, rest that for the
 // index.
 func (out *output) divideSafeTensors(plan []encoding, text, rest layout.Metadata, most uint64) error {
-	stem := withoutExt(out.path, safeTensorsExt)
-	out.single, out.parts = stem+safeTensorsExt, nil
+	out.parts = nil
 	md := text // of the first shard
 	for len(plan) > 0 {
 		n, err := fitting(plan, md, most)
@@ -41,10 +37,10 @@ func (out *output) divideSafeTensors(plan []encoding, text, rest layout.Metadata
 		out.parts = append(out.parts, p)
 		plan, md = plan[n:], formatOf(text)
 	}
-	if err := out.name(out.path, safeTensorsExt, most); err != nil {
+	if err := out.name(safeTensorsExt, most); err != nil {
 		return err
 	}
-	out.called, out.path = out.path, out.single+indexExt
+	out.called, out.path, out.instead = out.path, out.whole+indexExt, out.whole
 	out.manifest = &safeTensorsIndex{out.parts, rest}
 	return out.checkManifest()
 }

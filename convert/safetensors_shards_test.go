@@ -138,7 +138,7 @@ func deepSorted(t *testing.T, md layout.Metadata) string {
 func TestSafeTensorsShardsRefuse(t *testing.T) {
 	two := safeTensors(0, "{}", counting("a", layout.U8, 64), counting("b", layout.U8, 64))
 	for name, says := range map[string]string{
-		"out.safetensors":                   "instead of the index",
+		"out.safetensors/in":                "not a regular file",
 		"out-00001-of-00002.safetensors/in": "not a regular file",
 		"out.safetensors.index.json/in":     "not a regular file",
 	} {
@@ -201,4 +201,65 @@ func TestSafeTensorsNotDivided(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
+}
+
+// TestSafeTensorsReplaces: what stands for a model takes the place of what stood for another, be
+// it a file or an index, so that every reader finds the same. Old shards stay, and are named.
+func TestSafeTensorsReplaces(t *testing.T) {
+	dir := t.TempDir()
+	path, index := filepath.Join(dir, "out.safetensors"), filepath.Join(dir, "out.safetensors.index.json")
+	shardNames := func(n int) (names []string) {
+		for i := range n {
+			names = append(names, filepath.Join(dir, fmt.Sprintf("out-%05d-of-%05d.safetensors", i+1, n)))
+		}
+		return names
+	}
+	all := slices.Concat(shardNames(2), shardNames(3))
+	slices.Sort(all)
+	model := func(values string) *loader.Model {
+		c := counting("a", layout.U8, 64)
+		copy(c.data, values)
+		return openBytes(t, safeTensors(0, "{}", c, counting("b", layout.U8, 64), counting("c", layout.U8, 64)))
+	}
+	for i, step := range []struct {
+		most    uint64
+		lead    string
+		removed string
+		shards  int
+		left    []string
+	}{
+		{0, path, "", 0, nil},
+		{130, index, path, 3, nil},
+		{130, index, "", 3, nil},
+		{280, index, "", 2, shardNames(3)},
+		{0, path, index, 0, all},
+		{0, path, "", 0, all},
+	} {
+		m := model(fmt.Sprint("step ", i))
+		r, err := convert.ToSafeTensors(context.Background(), m, path, &convert.Options{ShardBytes: step.most})
+		if err != nil || r.Path != step.lead || r.Removed != step.removed || r.Shards != step.shards || !slices.Equal(r.Left, step.left) {
+			t.Fatalf("step %d: %+v, %v", i, r, err)
+		}
+		if other := map[string]string{path: index, index: path}[step.lead]; exists(other) {
+			t.Errorf("step %d: %s is there too", i, other)
+		}
+		sameTensors(t, open(t, dir, nil), m) // by the directory: there is one model in it
+	}
+	// Into one file, where the index is the source.
+	if _, err := convert.ToSafeTensors(context.Background(), model("again"), path, &convert.Options{ShardBytes: 130}); err != nil {
+		t.Fatal(err)
+	}
+	before := snapshot(t, dir)
+	_, err := convert.ToSafeTensors(context.Background(), open(t, index, nil), path, nil)
+	if err == nil || !strings.Contains(err.Error(), index+": is a file that is being read, and cannot stand beside out.safetensors") {
+		t.Errorf("%v", err)
+	}
+	if after := snapshot(t, dir); !maps.Equal(before, after) {
+		t.Errorf("%v, was %v", after, before)
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }

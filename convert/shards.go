@@ -1,24 +1,32 @@
 package convert
 
 import (
+	"cmp"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/atomicfile"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/shard"
 )
 
 // output is what is to be written: one file, or shards and what leads to them.
 type output struct {
-	path      string // of the file or the manifest
-	called    string // what the caller says, where the manifest is called otherwise; else ""
-	single    string // what must not be there beside the manifest; "" for nothing
+	path      string   // of the file or the manifest
+	called    string   // what the caller says, where the manifest is called otherwise; else ""
+	whole     string   // that the model has, or would have, in one file
+	instead   string   // file that readers might take instead of path, and that goes; "" for none
+	digests   bool     // that manifest has those of parts
+	removed   string   // instead, if it is there
+	left      []string // shards of another model
 	parts     []part
 	manifest  manifest // nil for one file
 	oversized []string
@@ -37,8 +45,11 @@ type part struct {
 	metadata layout.Metadata // of SafeTensors
 	// size is that of the file. Until it is written, what may become smaller by compression
 	// counts as raw.
-	size  uint64
-	crc32 uint32 // of the file, once it is written
+	size uint64
+	// Of the file, once it is written: crc32 of all but the footer, which has the same number,
+	// sha256 of all.
+	crc32  uint32
+	sha256 [sha256.Size]byte
 }
 
 // newOutput decides what goes into which file. Whatever can be wrong with names, types,
@@ -50,11 +61,11 @@ func newOutput(path string, plan []encoding, md layout.Metadata, opts *Options) 
 		return nil, nil, err
 	}
 	whole.size = w.Size()
+	out := &output{path: path, whole: withoutExt(path, apr2Ext) + apr2Ext, parts: []part{whole}, write: (*writer).apr2Part}
 	if opts.ShardBytes == 0 || whole.size <= opts.ShardBytes {
-		return &output{path: path, parts: []part{whole}, write: (*writer).apr2Part}, md, nil
+		return out, md, nil
 	}
-	out, err := whole.divided(opts.ShardBytes)
-	return out, md, err
+	return out, md, out.divide(&whole, opts.ShardBytes)
 }
 
 // sized are the tensors with those of unknown size counted as raw.
@@ -72,13 +83,13 @@ func (p *part) sized() []layout.Tensor {
 // maxShards is how many their names can count.
 const maxShards = 99_999
 
-// divided puts the tensors of p into files of at most so many bytes, in order, and as many
+// divide puts the tensors of p into files of at most so many bytes, in order, and as many
 // into each as fit.
-func (p *part) divided(most uint64) (*output, error) {
-	out := &output{path: p.path, write: (*writer).apr2Part}
+func (out *output) divide(p *part, most uint64) error {
+	out.parts, out.digests = nil, true
 	md, err := newShardMetadata(p.opts.Metadata)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	empty := apr2.NewSizer(p.opts.Align, md.size)
 	size, from := empty, 0
@@ -97,26 +108,28 @@ func (p *part) divided(most uint64) (*output, error) {
 		}
 	}
 	end(len(p.tensors))
-	if err := out.name(p.path, ".apr", most); err != nil {
-		return nil, err
+	if err := out.name(apr2Ext, most); err != nil {
+		return err
 	}
 	for i := range out.parts {
 		s := &out.parts[i]
 		s.opts = apr2.Options{Align: p.opts.Align, Metadata: md.of(s.tensors), Flags: apr2.Sharded}
 	}
 	out.manifest = &apr2Manifest{shards: out.parts, metadata: p.opts.Metadata}
-	return out, out.checkManifest()
+	return out.checkManifest()
 }
 
-// name gives the shards theirs: model-00001-of-00004.apr and so on for a path model.apr.
-func (out *output) name(path, ext string, most uint64) error {
+// apr2Ext is the end of the names of APR2 files.
+const apr2Ext = ".apr"
+
+// name gives the shards theirs: model-00001-of-00004.apr and so on for a whole model.apr.
+func (out *output) name(ext string, most uint64) error {
 	n := len(out.parts)
 	if n > maxShards {
 		return fmt.Errorf("%w: %d shards of at most %d bytes, more than %d", layout.ErrLimit, n, most, maxShards)
 	}
-	dir, base := filepath.Split(path)
 	for i := range out.parts {
-		out.parts[i].path = fmt.Sprintf("%s%s-%05d-of-%05d%s", dir, withoutExt(base, ext), i+1, n, ext)
+		out.parts[i].path = fmt.Sprintf("%s-%05d-of-%05d%s", withoutExt(out.whole, ext), i+1, n, ext)
 	}
 	return nil
 }
@@ -131,7 +144,7 @@ func withoutExt(path, ext string) string {
 
 // report enters what files there are.
 func (out *output) report(r *Result) {
-	r.Path, r.Oversized = out.path, out.oversized
+	r.Path, r.Oversized, r.Removed, r.Left = out.path, out.oversized, out.removed, out.left
 	if out.manifest != nil {
 		r.Shards = len(out.parts)
 	}
@@ -145,22 +158,34 @@ func (out *output) size() (sum uint64) {
 	return sum
 }
 
-// checkTargets makes sure that shards and manifest can have their names: that these are not
-// those of files that m reads, which it would not know again, and that what is there already
-// can be replaced. A single file is left to whoever creates it.
+// checkTargets makes sure that the files can have their names: no file that m reads is replaced,
+// which m would not know again, and nothing but regular files. A single file is left to whoever
+// creates it. Old shards that stay are noted.
 func (out *output) checkTargets(m *loader.Model) error {
-	if out.manifest == nil {
-		return nil
-	}
 	var sources []fs.FileInfo
 	for _, f := range m.Files() {
 		if info, err := os.Stat(f.Path); err == nil {
 			sources = append(sources, info)
 		}
 	}
-	if _, err := os.Lstat(out.single); err == nil {
-		return fmt.Errorf("%s: %w", out.single, errInstead)
+	if out.instead != "" {
+		if err := checkTarget(out.instead, os.Stat, sources); err != nil {
+			return fmt.Errorf("%w, and cannot stand beside %s", err, filepath.Base(out.path))
+		}
+		if _, err := os.Lstat(out.instead); err == nil {
+			out.removed = out.instead
+		}
 	}
+	if out.manifest != nil {
+		if err := out.checkShards(sources); err != nil {
+			return err
+		}
+	}
+	out.left = out.leftShards(sources)
+	return nil
+}
+
+func (out *output) checkShards(sources []fs.FileInfo) error {
 	// Where the manifest is a link, what it leads to is replaced; a reader would not follow
 	// one from the manifest to a shard elsewhere.
 	manifests := []string{out.path}
@@ -178,6 +203,23 @@ func (out *output) checkTargets(m *loader.Model) error {
 		}
 	}
 	return nil
+}
+
+// leftShards lists the files that are called as shards of the model are, but are none. Another
+// manifest may lead to them, so that nobody but the user can say whether they may go.
+func (out *output) leftShards(sources []fs.FileInfo) (left []string) {
+	dir, whole := filepath.Split(out.whole)
+	entries, _ := os.ReadDir(cmp.Or(dir, "."))
+	for _, e := range entries {
+		path := dir + e.Name()
+		if shard.Whole(e.Name()) != whole || slices.ContainsFunc(out.parts, func(p part) bool { return p.path == path }) {
+			continue
+		}
+		if info, err := e.Info(); err == nil && !slices.ContainsFunc(sources, func(s fs.FileInfo) bool { return os.SameFile(s, info) }) {
+			left = append(left, path)
+		}
+	}
+	return left
 }
 
 func checkTarget(path string, stat func(string) (fs.FileInfo, error), sources []fs.FileInfo) error {

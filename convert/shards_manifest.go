@@ -82,7 +82,7 @@ func (m *apr2Manifest) encode() ([]byte, error) {
 	}
 	var shards, places []string
 	for i, s := range m.shards {
-		shards = append(shards, fmt.Sprintf(`{"file": %s, "size": %d, "crc32": "%08x"}`, quoted(filepath.Base(s.path)), s.size, s.crc32))
+		shards = append(shards, fmt.Sprintf(`{"file": %s, "size": %d, "crc32": "%08x", "sha256": "%x"}`, quoted(filepath.Base(s.path)), s.size, s.crc32, s.sha256))
 		for _, t := range s.tensors {
 			places = append(places, quoted(string(t.Name))+": "+strconv.Itoa(i))
 		}

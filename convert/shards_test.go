@@ -2,6 +2,7 @@ package convert_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -47,9 +48,10 @@ type manifestFile struct {
 	Sharded    bool
 	ShardCount int `json:"shard_count"`
 	Shards     []struct {
-		File  string
-		Size  int
-		CRC32 string
+		File   string
+		Size   int
+		CRC32  string
+		SHA256 string
 	}
 	Map      map[string]int `json:"tensor_shard_map"`
 	Metadata map[string]any
@@ -74,6 +76,8 @@ func readJSON(t testing.TB, path string, v any) {
 	}
 }
 
+const apr2Footer = 16
+
 // sharded holds a manifest and its files against each other, and against the model that
 // they come from.
 func sharded(t *testing.T, path string, source *loader.Model, r convert.Result, most uint64) {
@@ -93,8 +97,9 @@ func sharded(t *testing.T, path string, source *loader.Model, r convert.Result, 
 			t.Errorf("shard %d is %s", i, s.File)
 		}
 		b, err := os.ReadFile(filepath.Join(filepath.Dir(path), s.File))
-		if crc := fmt.Sprintf("%08x", crc32.ChecksumIEEE(b)); err != nil || s.Size != len(b) || s.CRC32 != crc {
-			t.Errorf("%+v has %d bytes, crc32 %s; %v", s, len(b), crc, err)
+		crc, sha := fmt.Sprintf("%08x", crc32.ChecksumIEEE(b[:len(b)-apr2Footer])), fmt.Sprintf("%x", sha256.Sum256(b))
+		if err != nil || s.Size != len(b) || s.CRC32 != crc || s.SHA256 != sha {
+			t.Errorf("%+v has %d bytes, crc32 %s, sha256 %s; %v", s, len(b), crc, sha, err)
 		}
 		names = append(names, s.File)
 		sum += int64(len(b))
@@ -271,15 +276,18 @@ func TestManifestText(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		args = append(args, len(shard), crc32.ChecksumIEEE(shard))
+		args = append(args, len(shard), crc32.ChecksumIEEE(shard[:len(shard)-apr2Footer]), sha256.Sum256(shard))
+	}
+	if args[1] == args[4] {
+		t.Error("both shards have the same CRC32")
 	}
 	want := fmt.Sprintf(`{
   "apr_version": "2.0.0",
   "sharded": true,
   "shard_count": 2,
   "shards": [
-    {"file": "out-00001-of-00002.apr", "size": %d, "crc32": "%08x"},
-    {"file": "out-00002-of-00002.apr", "size": %d, "crc32": "%08x"}
+    {"file": "out-00001-of-00002.apr", "size": %d, "crc32": "%08x", "sha256": "%x"},
+    {"file": "out-00002-of-00002.apr", "size": %d, "crc32": "%08x", "sha256": "%x"}
   ],
   "tensor_shard_map": {
     "a \"quoted\" <b>": 0,
@@ -540,5 +548,34 @@ func TestShardProgress(t *testing.T) {
 	}})
 	if last != all || all > r.Bytes || all < 20<<20 || !slices.Equal(r.Oversized, []string{"a", "c"}) || r.Shards != 3 {
 		t.Errorf("%d of %d, %+v", last, all, r)
+	}
+}
+
+// TestShardsLeft: fewer shards than before leave some, which are named and are no model.
+func TestShardsLeft(t *testing.T) {
+	var list []content
+	for i := range 4 {
+		list = append(list, counting(fmt.Sprint(i), layout.U8, 64))
+	}
+	m := openBytes(t, safeTensors(0, "{}", list...))
+	dir := t.TempDir()
+	path := filepath.Join(dir, "out.apr")
+	var left []string
+	for _, most := range []uint64{300, 450, 1 << 20} {
+		r, err := convert.ToAPR2(context.Background(), m, path, &convert.Options{ShardBytes: most})
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(left)
+		if !slices.Equal(r.Left, left) || r.Removed != "" {
+			t.Errorf("%d: %v, want %v", most, r.Left, left)
+		}
+		for i := range r.Shards {
+			left = append(left, filepath.Join(dir, fmt.Sprintf("out-%05d-of-%05d.apr", i+1, r.Shards)))
+		}
+		sameTensors(t, clean(t, dir), m)
+	}
+	if len(left) != 4+2 {
+		t.Errorf("%v", left)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -77,6 +78,15 @@ func TestShardsKilled(t *testing.T) {
 		}
 	}
 	t.Logf("killed %d times: %d times no manifest was left, else a whole model", round, none)
+	// What all of these have left goes when the model is written again, in one file.
+	if _, err := convert.ToAPR2(context.Background(), generation(t, 0), path, nil); err != nil {
+		t.Fatal(err)
+	}
+	for name := range snapshot(t, filepath.Dir(path)) {
+		if name[0] == '.' {
+			t.Errorf("%s is left", name)
+		}
+	}
 	if none == 0 || none == round {
 		t.Errorf("of %d times, %d times no manifest was left: the interesting moments were missed", round, none)
 	}
@@ -133,6 +143,95 @@ func wholeOrNone(t *testing.T, path string) bool {
 	n := first[0] - counting("0", layout.U8, 1).data[0]
 	sameTensors(t, m, generation(t, n))
 	return true
+}
+
+// TestTwoProcesses lets two processes convert different models to the same path at the same time.
+// Afterwards there is one of the two, and whole: shards with their manifest, or one file.
+func TestTwoProcesses(t *testing.T) {
+	if n := os.Getenv(inProcess); n != "" {
+		m := generation(t, n[0]-'0')
+		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+			shardBytes, path, _ := strings.Cut(lines.Text(), " ")
+			most, err := strconv.ParseUint(shardBytes, 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			to := convert.ToAPR2
+			if filepath.Ext(path) == ".safetensors" {
+				to = convert.ToSafeTensors
+			}
+			_, err = to(context.Background(), m, path, &convert.Options{ShardBytes: most})
+			fmt.Println(err)
+		}
+		return
+	}
+	var in [2]io.Writer
+	var out [2]*bufio.Reader
+	for i := range in {
+		cmd := process(t, strconv.Itoa(i))
+		stdin, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		stdout, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { cmd.Process.Kill(); cmd.Wait() }()
+		in[i], out[i] = stdin, bufio.NewReader(stdout)
+	}
+	models := [2]*loader.Model{generation(t, 0), generation(t, 1)}
+	for _, c := range []struct {
+		name   string
+		most   [2]int // bytes a file, of either process; 0 for one file
+		rounds int
+	}{
+		{"same.apr", [2]int{3000, 3000}, 40},
+		{"same.safetensors", [2]int{3000, 3000}, 40},
+		{"fewer.apr", [2]int{3000, 5000}, 10},
+		{"fewer.safetensors", [2]int{3000, 5000}, 10},
+		{"single.apr", [2]int{3000, 0}, 10},
+		{"single.safetensors", [2]int{3000, 0}, 10},
+	} {
+		won := 0
+		for range c.rounds {
+			dir := t.TempDir()
+			path := filepath.Join(dir, c.name)
+			for i := range in {
+				if _, err := fmt.Fprintln(in[i], c.most[i], path); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i := range out {
+				if line, err := out[i].ReadString('\n'); line != "<nil>\n" {
+					t.Fatalf("%s: %s, %v", c.name, line, err)
+				}
+			}
+			m := clean(t, dir) // what any reader of the directory takes for the model
+			first, err := tensor(t, m, "0").Bytes()
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := first[0] - counting("0", layout.U8, 1).data[0]
+			sameTensors(t, m, models[n])
+			if whole := len(m.Files()) == 1; whole != (c.most[n] == 0) {
+				t.Errorf("%s: %d files are what process %d has written", c.name, len(m.Files()), n)
+			}
+			won += int(n)
+			if exists(path) && exists(path+".index.json") {
+				t.Errorf("%s: both a file and an index", c.name)
+			}
+			for name := range snapshot(t, dir) {
+				if name[0] == '.' {
+					t.Errorf("%s: %s is left", c.name, name)
+				}
+			}
+		}
+		t.Logf("%s: %d of %d times the second process", c.name, won, c.rounds)
+	}
 }
 
 // TestShardsFileTooLarge lets writing fail at every size that a file may reach, as on a disk

@@ -3,8 +3,10 @@ package convert
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"io"
+	"sync"
 
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout/apr2"
@@ -49,15 +51,28 @@ func (w *writer) write(out *output) error {
 
 // files writes the parts and, where there is one, the manifest, which comes last.
 func (w *writer) files(out *output) (files []*atomicfile.File, err error) {
+	if out.instead != "" {
+		files = append(files, atomicfile.Remove(out.instead))
+	}
+	var digest digest
+	defer digest.wait()
 	for i := range out.parts {
 		f, err := out.write(w, &out.parts[i])
 		if err != nil {
 			return files, err
 		}
 		files = append(files, f)
+		if out.digests {
+			if err := digest.begin(w.progress.ctx, f, &out.parts[i]); err != nil {
+				return files, err
+			}
+		}
 	}
 	if out.manifest == nil {
 		return files, nil
+	}
+	if err := digest.wait(); err != nil {
+		return files, err
 	}
 	f, n, err := writeManifest(out.path, out.manifest)
 	if err != nil {
@@ -65,6 +80,35 @@ func (w *writer) files(out *output) (files []*atomicfile.File, err error) {
 	}
 	w.result.Bytes += n
 	return append(files, f), nil
+}
+
+// digest computes the SHA-256 of one shard while the next is written. It reads the file, which
+// is in the system's memory still: a hash must not read mapped memory, since a fault in its
+// assembly would end the process.
+type digest struct {
+	group sync.WaitGroup
+	err   error
+}
+
+const digestPiece = 1 << 20
+
+// begin waits for the shard before.
+func (d *digest) begin(ctx context.Context, f *atomicfile.File, p *part) error {
+	if err := d.wait(); err != nil {
+		return err
+	}
+	d.group.Go(func() {
+		h := sha256.New()
+		from := monitor{h, &progress{ctx: ctx}}
+		_, d.err = io.CopyBuffer(struct{ io.Writer }{&from}, io.NewSectionReader(f, 0, int64(p.size)), make([]byte, digestPiece))
+		h.Sum(p.sha256[:0])
+	})
+	return nil
+}
+
+func (d *digest) wait() error {
+	d.group.Wait()
+	return d.err
 }
 
 // apr2Part writes an APR2 file, but for its name, and notes what has become of it.

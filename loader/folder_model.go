@@ -79,8 +79,9 @@ func isPlain(name string) bool {
 	return name == "model"+suffix(name) || name == "model.safetensors.index.json"
 }
 
-// withoutParts leaves out what is a part of something else in the list: shards that a manifest
-// names, and of a GGUF split all parts but the first that is there.
+// withoutParts leaves out parts of something else in the list: shards that a manifest names, and
+// all parts of a GGUF split but the first that is there. Files called as the shards of a model in
+// the list are left out too: an older model of more shards may have left them.
 func withoutParts(names []string, manifest func(name string) *shard.Manifest) []string {
 	parts := make(map[string]bool)
 	splits := make(map[string]bool)
@@ -88,6 +89,8 @@ func withoutParts(names []string, manifest func(name string) *shard.Manifest) []
 		if set := shard.SetName(name); set != "" {
 			parts[name] = splits[set]
 			splits[set] = true
+		} else if whole := shard.Whole(name); whole != "" && (slices.Contains(names, whole) || slices.Contains(names, whole+".index.json")) {
+			parts[name] = true
 		} else if isIndex(name) || suffix(name) == layout.APR2.Suffix() {
 			if m := manifest(name); m != nil {
 				for _, s := range m.Shards {

@@ -45,6 +45,9 @@ func TestOpenDirectory(t *testing.T) {
 		{"a shard that is all", map[string][]byte{"model-00001-of-00001.safetensors": one}, "model-00001-of-00001.safetensors", ""},
 		{"a damaged index", map[string][]byte{"x.safetensors.index.json": index[1:], "a.safetensors": one}, "", "with 2 models in it"},
 		{"a damaged index called model", map[string][]byte{"model.safetensors.index.json": index[:9], "a.safetensors": one}, "", "model.safetensors.index.json: manifest: "},
+		{"shards of an older model", map[string][]byte{"x.safetensors": one, "x-00001-of-00002.safetensors": nil, "x-00002-of-00002.safetensors": nil}, "x.safetensors", ""},
+		{"shards of an older model beside an index", map[string][]byte{"x.safetensors.index.json": index, "a.safetensors": one, "b.safetensors": safeTensors(three()[1:2]), "x-00003-of-00003.safetensors": nil}, "x.safetensors.index.json", ""},
+		{"shards of another model", map[string][]byte{"x.safetensors": one, "y-00001-of-00002.safetensors": nil}, "", "with 2 models in it"},
 		{"splits of two", map[string][]byte{"a-00001-of-00002.gguf": nil, "a-00002-of-00002.gguf": nil, "b-00001-of-00002.gguf": nil, "b-00002-of-00002.gguf": nil}, "", "with 2 models in it, to be opened by their own paths: a-00001-of-00002.gguf, b-00001-of-00002.gguf"},
 	} {
 		dir := t.TempDir()

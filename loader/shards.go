@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/shard"
 )
 
@@ -94,7 +95,12 @@ func (m *Model) loadManifest(first file, manifest *shard.Manifest) error {
 			s.close()
 			return file{}, err
 		}
-		return m.decodeStored(s)
+		return m.decodeStored(s, func(shard layout.File) error {
+			if s.reader != nil {
+				return nil // the footer may be a journey away
+			}
+			return manifest.CheckChecksum(in, i, shard, s.index)
+		})
 	})
 	m.files = append(files, first)
 	if err != nil {
@@ -119,7 +125,7 @@ func (m *Model) loadSplit(first file, split *shard.Split) error {
 		if err != nil {
 			return file{}, split.Unusable(first.layout, i, err)
 		}
-		return m.decodeStored(s)
+		return m.decodeStored(s, nil)
 	})
 	m.files = append(files, first) // so that it is closed in any case
 	if err != nil {
@@ -139,13 +145,20 @@ func (m *Model) loadSplit(first file, split *shard.Split) error {
 	return nil
 }
 
-// decodeStored makes a file of the model from s, whose reader it closes.
-func (m *Model) decodeStored(s *stored) (file, error) {
+// decodeStored makes a file of the model from s, whose reader it closes. check, if set, may
+// read from that as well.
+func (m *Model) decodeStored(s *stored, check func(layout.File) error) (file, error) {
 	defer s.done()
 	f := file{path: s.path, mapping: s.data, reader: s.reader}
 	if err := f.decode(m, s.index); err != nil {
 		s.data.Close()
 		return file{}, fmt.Errorf("%s: %w", s.path, err)
+	}
+	if check != nil {
+		if err := check(f.layout); err != nil {
+			s.data.Close()
+			return file{}, err
+		}
 	}
 	return f, nil
 }

@@ -3,6 +3,7 @@ package loader_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -144,7 +145,7 @@ func put(t testing.TB, dir string, edit func(*manifest), groups ...[]content) st
 		b := apr2File(t, nil, group)
 		name := fmt.Sprintf("model-%05d-of-%05d.apr", i+1, len(groups))
 		writeTo(t, filepath.Join(dir, name), b)
-		m.Shards = append(m.Shards, manifestShard{name, len(b), fmt.Sprintf("%08x", crc32.ChecksumIEEE(b))})
+		m.Shards = append(m.Shards, manifestShard{File: name, Size: len(b), CRC32: fmt.Sprintf("%08x", crc32.ChecksumIEEE(b[:len(b)-apr2Footer]))})
 		for _, c := range group {
 			m.Map[c.name] = i
 		}
@@ -174,6 +175,21 @@ type manifestShard struct {
 	File  string `json:"file"`
 	Size  int    `json:"size"`
 	CRC32 string `json:"crc32"`
+	// SHA256 is left out unless a test asks for it: with it a file is read by one worker.
+	SHA256 string `json:"sha256,omitempty"`
+}
+
+// describe makes m say what the shards in dir are.
+func (m *manifest) describe(t testing.TB, dir string) {
+	t.Helper()
+	for i := range m.Shards {
+		s := &m.Shards[i]
+		b, err := os.ReadFile(filepath.Join(dir, s.File))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Size, s.CRC32, s.SHA256 = len(b), fmt.Sprintf("%08x", crc32.ChecksumIEEE(b[:len(b)-apr2Footer])), fmt.Sprintf("%x", sha256.Sum256(b))
+	}
 }
 
 func writeTo(t testing.TB, path string, b []byte) {
@@ -210,10 +226,10 @@ func TestOpenShardErrors(t *testing.T) {
 		{"damaged", func(m *manifest) { m.Shards[1].Size = 9 }, func(dir string) error {
 			return os.Truncate(filepath.Join(dir, "model-00002-of-00003.apr"), 9)
 		}, layout.ErrTruncated, []string{"model-00002-of-00003.apr: apr2: "}},
-		{"another format", func(m *manifest) { m.Shards[1] = manifestShard{"x", len(other), ""} }, func(dir string) error {
+		{"another format", func(m *manifest) { m.Shards[1] = manifestShard{File: "x", Size: len(other)} }, func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, "x"), other, 0o666)
 		}, layout.ErrInvalid, []string{"shards.file", `"x" is of format safetensors, not apr2`}},
-		{"no format", func(m *manifest) { m.Shards[1] = manifestShard{"x", 5, ""} }, func(dir string) error {
+		{"no format", func(m *manifest) { m.Shards[1] = manifestShard{File: "x", Size: 5} }, func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, "x"), []byte("\x01\x02\x03\x04\x05"), 0o666)
 		}, layout.ErrFormat, []string{"x: unknown: ", "01 02"}},
 		{"a directory", func(m *manifest) { m.Shards[1].File = "d" }, func(dir string) error { return os.Mkdir(filepath.Join(dir, "d"), 0o777) },
@@ -444,19 +460,10 @@ func TestShardMetadata(t *testing.T) {
 		md := layout.Metadata{{Key: "quantization", Value: layout.Metadata{{Key: "scales", Value: layout.Metadata{{Key: c.name, Value: json.Number(scale)}}}}}}
 		writeTo(t, filepath.Join(dir, fmt.Sprintf("model-%05d-of-00002.apr", i)), apr2File(t, md, []content{c}))
 	}
-	sizes := func(dir string, m *manifest) {
-		for i := range m.Shards {
-			info, err := os.Stat(filepath.Join(dir, m.Shards[i].File))
-			if err != nil {
-				t.Fatal(err)
-			}
-			m.Shards[i].Size = int(info.Size())
-		}
-	}
 	dir := t.TempDir()
 	path := put(t, dir, func(m *manifest) {
 		withScale(dir, 2, two[1], "0.25")
-		sizes(dir, m)
+		m.describe(t, dir)
 		m.Metadata = quant(map[string]float64{"a": 0.5, "b": 8})
 	}, apart(two)...)
 	m := openPath(t, path, nil)
@@ -472,7 +479,7 @@ func TestShardMetadata(t *testing.T) {
 
 	path = put(t, dir, func(m *manifest) {
 		withScale(dir, 1, two[0], "0.125")
-		sizes(dir, m)
+		m.describe(t, dir)
 		m.Metadata = quant(map[string]float64{"b": -1})
 	}, apart(two)...)
 	m = openPath(t, path, nil)
@@ -499,7 +506,7 @@ func TestVerifyShards(t *testing.T) {
 		m := openPath(t, path, opts)
 		total = 0
 		for _, f := range m.Files()[:4] {
-			total += f.Size
+			total += f.Size - apr2Footer
 		}
 		last, calls := uint64(0), 0
 		r, err := m.Verify(context.Background(), &loader.VerifyOptions{Workers: 3, Progress: func(done, all uint64) {
@@ -508,7 +515,7 @@ func TestVerifyShards(t *testing.T) {
 			}
 			last = done
 		}})
-		if err != nil || len(r.Findings) > 0 || r.BytesRead != total || last != total || calls < 8 {
+		if err != nil || len(r.Findings) > 0 || r.BytesRead != total || last != total || calls < 7 {
 			t.Errorf("%+v, %v; %d of %d in %d steps", r, err, last, total, calls)
 		}
 		for _, checked := range []string{"header", "manifest", "shards", "crc32", "shards.crc32"} {
@@ -554,8 +561,93 @@ func TestVerifyCRCOfShards(t *testing.T) {
 			t.Errorf("%+v, %v", r, err)
 		}
 	}
-	m := openPath(t, put(t, t.TempDir(), func(m *manifest) { m.Shards[2].CRC32 = "12345678" }, apart(tensors)...), nil)
-	if r, err := m.Verify(context.Background(), nil); err != nil || len(r.Findings) != 1 || !strings.Contains(r.Findings[0].Error(), "should have 12345678") {
+}
+
+// TestVerifySwappedShards: every shard is valid, and of the right size, but another model's or
+// another's place. One that has the right number in its footer opens, and passes no further.
+func TestVerifySwappedShards(t *testing.T) {
+	group := func(values string) []content { return []content{{"t", layout.U8, []uint64{4}, []byte(values)}} }
+	for _, digests := range []bool{false, true} {
+		for _, opts := range []*loader.Options{nil, {NoMap: true}} {
+			dir := t.TempDir()
+			path := put(t, dir, func(m *manifest) {
+				if digests {
+					m.describe(t, dir)
+				}
+			}, group("good"))
+			shard := filepath.Join(dir, "model-00001-of-00001.apr")
+			right, err := os.ReadFile(shard)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := openPath(t, path, opts).Verify(context.Background(), nil)
+			if err != nil || len(r.Findings) > 0 || slices.Contains(r.Checked, "shards.sha256") != digests {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			swapped := apr2File(t, nil, group("evil"))
+			if len(swapped) != len(right) || crc32.ChecksumIEEE(swapped) != crc32.ChecksumIEEE(right) {
+				t.Fatal("these do not have the size and the checksum of the whole file that they share")
+			}
+			writeTo(t, shard, swapped)
+			if _, err := loader.Open(path, opts); !errors.Is(err, layout.ErrChecksum) || !strings.Contains(err.Error(), "shards.crc32") || strings.Count(err.Error(), "00001-of-00001") != 1 {
+				t.Errorf("another model's shard: %v", err)
+			}
+			copy(swapped[len(swapped)-apr2Footer:], right[len(right)-apr2Footer:]) // a forgery
+			writeTo(t, shard, swapped)
+			m := openPath(t, path, opts)
+			r, err = m.Verify(context.Background(), nil)
+			var fields []string
+			for _, f := range r.Findings {
+				fields = append(fields, f.Field)
+			}
+			want := []string{"crc32", "shards.crc32"}
+			if digests {
+				want = append(want, "shards.sha256")
+			}
+			if err != nil || !slices.Equal(fields, want) || r.Err() == nil {
+				t.Errorf("a forged footer: %v, %v", r.Findings, err)
+			}
+		}
+	}
+}
+
+// TestVerifyDigests reads a shard with a digest once and in order, whatever else sums it, and
+// names the shard whose digest is another.
+func TestVerifyDigests(t *testing.T) {
+	var tensors []content
+	for i, n := range []uint64{0, 1, loader.CRCChunk, 3*loader.CRCChunk + 300} {
+		tensors = append(tensors, random(fmt.Sprint("t", i), layout.U8, n))
+	}
+	dir := t.TempDir()
+	total := uint64(0)
+	path := put(t, dir, func(m *manifest) {
+		m.describe(t, dir)
+		for _, s := range m.Shards {
+			total += uint64(s.Size)
+		}
+		m.Shards[2].SHA256 = "" // between others
+		total -= apr2Footer
+	}, apart(tensors)...)
+	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
+		for _, workers := range []int{1, 3} {
+			r, err := openPath(t, path, opts).Verify(context.Background(), &loader.VerifyOptions{Workers: workers})
+			if err != nil || len(r.Findings) > 0 || r.BytesRead != total {
+				t.Errorf("%d of %d bytes, %+v, %v", r.BytesRead, total, r, err)
+			}
+		}
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.LastIndex(text, []byte(`"sha256":"`)) + len(`"sha256":"`)
+	if text[at]++; text[at] == '9'+1 || text[at] == 'f'+1 {
+		text[at] = '0'
+	}
+	writeTo(t, path, text)
+	r, err := openPath(t, path, nil).Verify(context.Background(), nil)
+	if err != nil || len(r.Findings) != 1 || r.Findings[0].Field != "shards.sha256" || r.Findings[0].Offset != uint64(at-1) ||
+		!strings.Contains(r.Findings[0].Error(), "model-00004-of-00004.apr") {
 		t.Errorf("%+v, %v", r, err)
 	}
 }

@@ -3,8 +3,10 @@ package loader
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"hash/crc32"
 	"maps"
 	"runtime"
@@ -86,7 +88,10 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 		return nil, err
 	}
 	v.plan()
-	if err := cmp.Or(v.compute(), v.blocks()); err != nil {
+	if err := v.compute(); err != nil {
+		return nil, err
+	}
+	if err := v.blocks(); err != nil {
 		return nil, err
 	}
 	v.compare()
@@ -113,7 +118,9 @@ type verifier struct {
 	checked  map[string]bool
 
 	sums       []sum
+	digests    []*digest
 	pieces     []piece  // of all that is summed, in the order of files and offsets
+	series     []series // of all pieces
 	compressed []Tensor // whose blocks are expanded
 
 	total uint64     // bytes to read
@@ -125,6 +132,13 @@ type verifier struct {
 type sum struct {
 	layout.Checksum
 	of, in int
+}
+
+// digest is the SHA-256 of a whole file, stated in another file, and what it turned out to be.
+type digest struct {
+	shard.ShardDigest
+	in  int
+	got [sha256.Size]byte
 }
 
 // check enters names into the report, once however many files there are. In some formats it
@@ -169,6 +183,9 @@ func (v *verifier) audit() error {
 	for _, s := range v.sums {
 		v.check(s.Field)
 	}
+	for _, d := range v.digests {
+		v.check(d.Field)
+	}
 	return nil
 }
 
@@ -212,6 +229,13 @@ func (v *verifier) stated(i int, f *file) error {
 	for _, c := range shards {
 		v.sums = append(v.sums, sum{c.Checksum, c.Shard, i})
 	}
+	if err != nil {
+		return err
+	}
+	digests, err := manifest.ShardDigests(f.mapping)
+	for _, d := range digests {
+		v.digests = append(v.digests, &digest{ShardDigest: d, in: i})
+	}
 	return err
 }
 
@@ -239,6 +263,12 @@ func (v *verifier) compare() {
 			args = []any{v.files[s.of].path, s.Want, got}
 		}
 		v.find(s.in, layout.Finding{FormatError: layout.Errorf(v.files[s.in].index.Format, s.At, s.Field, layout.ErrChecksum, format, args...)})
+	}
+	for _, d := range v.digests {
+		if d.got != d.Want {
+			v.find(d.in, layout.Finding{FormatError: layout.Errorf(v.files[d.in].index.Format, d.At, d.Field, layout.ErrChecksum,
+				"%s should have %x, but has %x", v.files[d.Shard].path, d.Want, d.got)})
+		}
 	}
 }
 
@@ -291,14 +321,34 @@ func cut(pieces []piece, file int, sums []sum) []piece {
 	return pieces
 }
 
+// series is a stretch of pieces that one worker reads, in order: a whole file for its digest,
+// else one piece.
+type series struct {
+	from, to int // in pieces
+	digest   *digest
+}
+
 // plan finds out what there is to read.
 func (v *verifier) plan() {
 	byFile := make([][]sum, len(v.files))
 	for _, s := range v.sums {
 		byFile[s.of] = append(byFile[s.of], s)
 	}
+	digests := make([]*digest, len(v.files))
+	for _, d := range v.digests {
+		digests[d.Shard] = d
+		byFile[d.Shard] = append(byFile[d.Shard], sum{Checksum: layout.Checksum{Size: v.files[d.Shard].index.Size}})
+	}
 	for i, sums := range byFile {
+		from := len(v.pieces)
 		v.pieces = cut(v.pieces, i, sums)
+		if digests[i] != nil {
+			v.series = append(v.series, series{from, len(v.pieces), digests[i]})
+			continue
+		}
+		for at := from; at < len(v.pieces); at++ {
+			v.series = append(v.series, series{from: at, to: at + 1})
+		}
 	}
 	for _, p := range v.pieces {
 		v.report.BytesRead += p.n
@@ -311,7 +361,7 @@ func (v *verifier) plan() {
 
 // compute reads all pieces of all files, on all workers.
 func (v *verifier) compute() error {
-	all := uint64(len(v.pieces))
+	all := uint64(len(v.series))
 	var next atomic.Uint64
 	stop := func() { next.Store(all) }
 	return inParallel(int(min(uint64(v.workers), all)), stop, func() error {
@@ -321,22 +371,50 @@ func (v *verifier) compute() error {
 			if i >= all {
 				return nil
 			}
-			if err := v.read(&r, &v.pieces[i]); err != nil {
+			if err := v.sum(&r, &v.series[i]); err != nil {
 				return err
 			}
 		}
 	})
 }
 
-func (v *verifier) read(r *chunkReader, p *piece) error {
+// sum computes the checksums of all pieces of a series, and its digest.
+func (v *verifier) sum(r *chunkReader, s *series) error {
+	var h hash.Hash
+	read := r.read
+	if s.digest != nil {
+		h = sha256.New()
+		read = r.copy // a fault within the assembly of a hash would end the process
+	}
+	for i := s.from; i < s.to; i++ {
+		p := &v.pieces[i]
+		err := v.read(p, func(f *file) error {
+			b, err := read(f, p.off, p.n)
+			if err != nil {
+				return err
+			}
+			p.crc = crc32.ChecksumIEEE(b)
+			if h != nil {
+				h.Write(b)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if h != nil {
+		h.Sum(s.digest.got[:0])
+	}
+	return nil
+}
+
+// read has sum read a piece of its file.
+func (v *verifier) read(p *piece, sum func(*file) error) error {
 	f := v.files[p.file]
 	err := context.Cause(v.ctx)
 	if err == nil {
-		err = mmapio.Guard(func() error {
-			b, err := r.read(f, p.off, p.n)
-			p.crc = crc32.ChecksumIEEE(b)
-			return err
-		})
+		err = mmapio.Guard(func() error { return sum(f) })
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.path, err)
@@ -358,7 +436,7 @@ func (v *verifier) advance(n uint64) {
 
 // chunkReader gives access to one piece of a file after another.
 type chunkReader struct {
-	buf []byte // where a file is not mapped; reused
+	buf []byte // for copies; reused
 }
 
 // read returns n bytes at off, valid until the next read.
@@ -366,6 +444,11 @@ func (r *chunkReader) read(f *file, off, n uint64) ([]byte, error) {
 	if f.mapping.Aliased() {
 		return f.mapping.Slice(off, n)
 	}
+	return r.copy(f, off, n)
+}
+
+// copy returns n bytes at off in memory of its own, valid until the next read.
+func (r *chunkReader) copy(f *file, off, n uint64) ([]byte, error) {
 	if r.buf == nil {
 		r.buf = mmapio.AlignedBytes(crcChunk)
 	}

@@ -1,7 +1,11 @@
 package shard
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
+	"hash/crc32"
 	"strconv"
 	"strings"
 
@@ -11,15 +15,55 @@ import (
 // Checksums is empty: a manifest has none over itself. ShardChecksums are over others.
 func (m *Manifest) Checksums(layout.Input) ([]layout.Checksum, error) { return nil, nil }
 
-// ShardChecksum is a checksum over the whole of a shard. At is in the manifest.
+// ShardChecksum is a checksum over a shard. At is in the manifest.
 type ShardChecksum struct {
 	Shard int
 	layout.Checksum
 }
 
-// ShardChecksums lists the checksums that the manifest states of its shards, sizes being
-// those that the shards have. What cannot be read as one is left to Audit.
+// ShardDigest is the SHA-256 of a whole shard. At is in the manifest.
+type ShardDigest struct {
+	Shard int
+	Field string
+	At    uint64
+	Want  [sha256.Size]byte
+}
+
+// ShardChecksums lists the checksums that the manifest states of its shards. What cannot be
+// read as one, or is the same for every shard of that size, is left to Audit.
 func (m *Manifest) ShardChecksums(in layout.Input) ([]ShardChecksum, error) {
+	at, err := m.valuesOf(in, "crc32")
+	if err != nil {
+		return nil, err
+	}
+	var sums []ShardChecksum
+	for i := range min(len(at), len(m.Shards)) { // the file may have changed
+		s := &m.Shards[i]
+		if want, ok := s.crc32(); ok && !s.hollow() {
+			sums = append(sums, ShardChecksum{i, layout.Checksum{Field: "shards.crc32", At: at[i], Size: s.covered(), Want: want}})
+		}
+	}
+	return sums, nil
+}
+
+// ShardDigests lists the SHA-256s that the manifest states of its shards. What cannot be read
+// as one is left to Audit.
+func (m *Manifest) ShardDigests(in layout.Input) ([]ShardDigest, error) {
+	at, err := m.valuesOf(in, "sha256")
+	if err != nil {
+		return nil, err
+	}
+	var sums []ShardDigest
+	for i := range min(len(at), len(m.Shards)) {
+		if want, ok := m.Shards[i].sha256(); ok {
+			sums = append(sums, ShardDigest{i, "shards.sha256", at[i], want})
+		}
+	}
+	return sums, nil
+}
+
+// valuesOf finds the value of key in what an APR2 manifest says of each shard.
+func (m *Manifest) valuesOf(in layout.Input, key string) ([]uint64, error) {
 	if m.Of != layout.APR2 {
 		return nil, nil
 	}
@@ -27,22 +71,66 @@ func (m *Manifest) ShardChecksums(in layout.Input) ([]ShardChecksum, error) {
 	if err != nil {
 		return nil, err
 	}
-	at := locateEach(doc, "crc32", "shards")
-	var sums []ShardChecksum
-	for i, s := range m.Shards {
-		want, ok := parseCRC32(s.CRC32)
-		if !ok || i >= len(at) { // the file may have changed
-			continue
-		}
-		sums = append(sums, ShardChecksum{i, layout.Checksum{Field: "shards.crc32", At: at[i], Size: s.Size, Want: want}})
-	}
-	return sums, nil
+	return locateEach(doc, key, "shards"), nil
 }
 
-// parseCRC32 reads 8 lower-case hexadecimal digits, the most significant first.
-func parseCRC32(s string) (crc uint32, ok bool) {
-	n, err := strconv.ParseUint(s, 16, 32)
-	return uint32(n), err == nil && len(s) == 8 && s == strings.ToLower(s)
+// CheckChecksum compares what shard i, decoded from file, says of its bytes with what the
+// manifest says of them. It reads no bytes but those of the shard's own checksum.
+func (m *Manifest) CheckChecksum(in layout.Input, i int, shard layout.File, file layout.Input) error {
+	s := &m.Shards[i]
+	want, ok := s.crc32()
+	if !ok || s.hollow() {
+		return nil
+	}
+	sums, err := shard.Checksums(file)
+	if err != nil {
+		return nil // whoever reads all of the shard will say what is wrong
+	}
+	for _, c := range sums {
+		if c.Offset == 0 && c.Size == s.covered() && c.Want != want {
+			return m.errorf(in, []any{"shards", i, "crc32"}, "shards.crc32", layout.ErrChecksum,
+				"shard %s says that its bytes have %08x, but should say %08x: it is not the file that the manifest was written for", quote(s.Name), c.Want, want)
+		}
+	}
+	return nil
+}
+
+// footerSize is how many bytes at the end of a shard CRC32 leaves out: the footer of APR2.
+const footerSize = 16
+
+// covered returns how many bytes CRC32 covers, from the first on.
+func (s *Shard) covered() uint64 { return s.Size - min(s.Size, footerSize) }
+
+// crc32 reads 8 lower-case hexadecimal digits, the most significant first.
+func (s *Shard) crc32() (crc uint32, ok bool) {
+	b, ok := digits(s.CRC32, 4)
+	if !ok {
+		return 0, false
+	}
+	return binary.BigEndian.Uint32(b), true
+}
+
+// sha256 reads 64 lower-case hexadecimal digits.
+func (s *Shard) sha256() (sum [sha256.Size]byte, ok bool) {
+	b, ok := digits(s.SHA256, len(sum))
+	copy(sum[:], b)
+	return sum, ok
+}
+
+// digits reads so many bytes of two lower-case hexadecimal digits each.
+func digits(text string, bytes int) (b []byte, ok bool) {
+	b, err := hex.DecodeString(text)
+	return b, err == nil && len(b) == bytes && text == strings.ToLower(text)
+}
+
+// crcOfCRC is the CRC32 of any bytes followed by their own CRC32.
+const crcOfCRC = 0x2144df1c
+
+// hollow reports whether CRC32 is that of every intact file of the shard's size.
+func (s *Shard) hollow() bool {
+	crc, ok := s.crc32()
+	rest := binary.LittleEndian.AppendUint64([]byte("2RPA"), s.Size)
+	return ok && crc == crc32.Update(crcOfCRC, crc32.IEEETable, rest)
 }
 
 // Audit lists what is odd with the manifest, and where it does not agree with the shards
@@ -80,27 +168,36 @@ func (a *audit) marks() {
 	}
 }
 
-// checksums reports shards whose checksum cannot be checked: one finding for those without
-// one, one for those with something else in its place.
+// checksums reports shards whose checksums cannot be checked, one finding for each reason.
 func (a *audit) checksums() {
-	var none, bad []int
-	for i, s := range a.m.Shards {
-		if s.CRC32 == "" {
+	var none, hollow, bad, badDigest []int
+	for i := range a.m.Shards {
+		s := &a.m.Shards[i]
+		if _, ok := s.crc32(); s.CRC32 == "" {
 			none = append(none, i)
-		} else if _, ok := parseCRC32(s.CRC32); !ok {
+		} else if !ok {
 			bad = append(bad, i)
+		} else if s.hollow() {
+			hollow = append(hollow, i)
+		}
+		if _, ok := s.sha256(); s.SHA256 != "" && !ok {
+			badDigest = append(badDigest, i)
 		}
 	}
-	if len(none) > 0 {
-		a.find(true, []any{"shards", none[0]}, "shards.crc32", layout.ErrInvalid, "not there for %s", list(len(none), func(i int) string {
-			return quote(a.m.Shards[none[i]].Name)
-		}))
-	}
-	if len(bad) > 0 {
-		a.find(false, []any{"shards", bad[0], "crc32"}, "shards.crc32", layout.ErrInvalid, "not 8 lower-case hexadecimal digits: %s", list(len(bad), func(i int) string {
-			s := &a.m.Shards[bad[i]]
-			return quote(s.CRC32) + " of " + quote(s.Name)
-		}))
+	name := func(i int) string { return quote(a.m.Shards[i].Name) }
+	crc := func(i int) string { return quote(a.m.Shards[i].CRC32) + " of " + name(i) }
+	a.sums(true, none, "crc32", "not there for %s", name)
+	a.sums(true, hollow, "crc32", "tells nothing, because every intact file of the same size has it: that of the whole file, not of all bytes but the footer: %s", crc)
+	a.sums(false, bad, "crc32", "not 8 lower-case hexadecimal digits: %s", crc)
+	a.sums(false, badDigest, "sha256", "not 64 lower-case hexadecimal digits: %s", func(i int) string {
+		return quote(a.m.Shards[i].SHA256) + " of " + name(i)
+	})
+}
+
+// sums reports what is the matter with the value of key in some shards.
+func (a *audit) sums(warning bool, shards []int, key, format string, name func(i int) string) {
+	if len(shards) > 0 {
+		a.find(warning, []any{"shards", shards[0], key}, "shards."+key, layout.ErrInvalid, format, list(len(shards), func(i int) string { return name(shards[i]) }))
 	}
 }
 

@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -27,12 +26,22 @@ func (d *decoder) decode() error {
 	case apr2 && index:
 		return d.errorf(nil, "manifest", layout.ErrInvalid, "has the keys of an APR2 manifest and of a SafeTensors index")
 	case apr2:
-		return cmp.Or(d.shards(), d.count(), d.shardMap(), d.metadata(), d.marks())
+		return inOrder(d.shards, d.count, d.shardMap, d.metadata, d.marks)
 	case index:
-		return cmp.Or(d.weightMap(), d.metadata(), d.totalSize())
+		return inOrder(d.weightMap, d.metadata, d.totalSize)
 	}
 	return d.errorf(nil, "manifest", layout.ErrUnsupported,
 		"a JSON object%s, but neither an APR2 manifest (keys shard_count, shards and tensor_shard_map) nor a SafeTensors index (key weight_map)", d.seen())
+}
+
+// inOrder runs one stage after the other, up to the first that fails.
+func inOrder(stages ...func() error) error {
+	for _, stage := range stages {
+		if err := stage(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (d *decoder) has(key string) bool {
@@ -104,9 +113,14 @@ func (d *decoder) shard(i int, v any) (s Shard, err error) {
 	if s.Size, s.Sized = whole(v); !s.Sized {
 		return s, d.mistyped(v, "a number of bytes", "shards", i, "size")
 	}
-	if v, has := o.Get("crc32"); has {
-		if s.CRC32, ok = v.(string); !ok {
-			return s, d.mistyped(v, "text", "shards", i, "crc32")
+	for _, sum := range []struct {
+		key  string
+		text *string
+	}{{"crc32", &s.CRC32}, {"sha256", &s.SHA256}} {
+		if v, has := o.Get(sum.key); has {
+			if *sum.text, ok = v.(string); !ok {
+				return s, d.mistyped(v, "text", "shards", i, sum.key)
+			}
 		}
 	}
 	return s, nil

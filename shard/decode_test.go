@@ -59,6 +59,7 @@ func TestDecodeErrors(t *testing.T) {
 		{"size of 2^64", `{"shards":[{"file":"a","size":¶18446744073709551616}]}`, "shards.size", layout.ErrInvalid, "18446744073709551616"},
 		{"size of 10^999", `{"shards":[{"file":"a","size":¶1e999}]}`, "shards.size", layout.ErrInvalid, "1e999"},
 		{"crc a number", `{"shards":[{"file":"a","size":1,"crc32":¶7}]}`, "shards.crc32", layout.ErrInvalid, `"7"`},
+		{"digest a number", `{"shards":[{"file":"a","size":1,"sha256":¶7}]}`, "shards.sha256", layout.ErrInvalid, `"7"`},
 		{"same file", `{"shards":[{"file":"a","size":1},{"file":¶"\u0061","size":1}]}`, "shards.file", layout.ErrDuplicate, `0 and 1 are both "a"`},
 		{"no count", `¶{"shards":[{"file":"a","size":1}]}`, "shard_count", layout.ErrInvalid, "nothing"},
 		{"count 0", `{"shard_count":¶0,"shards":[{"file":"a","size":1}]}`, "shard_count", layout.ErrInvalid, "0, but shards lists 1"},

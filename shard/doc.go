@@ -15,11 +15,20 @@
 //	  "shards": [
 //	    {"file": "model-00001-of-00002.apr",  a plain name, each once
 //	     "size": 2147483648,                  in bytes, checked on opening
-//	     "crc32": "cbf43926"}, …              of the whole file, 8 lower-case hex digits, checked by verify
+//	     "crc32": "cbf43926",                 of all bytes but the last 16, 8 lower-case hex digits
+//	     "sha256": "9f86d081…"}, …            optional: of the whole file, 64 lower-case hex digits
 //	  ],
 //	  "tensor_shard_map": {"encoder.conv1.weight": 0, …},  tensor to position in shards
 //	  "metadata": {…}                         optional: takes the place of the first shard's
 //	}
+//
+// The footer of a shard, its last 16 bytes, states the same CRC32. A model in a directory
+// opens only if the footers agree with the manifest. Verify reads all bytes of every shard
+// and compares both checksums.
+//
+// A CRC32 of the whole file would tell nothing, because the file holds its own CRC32: every
+// file of that size has the same. [Manifest.Audit] warns of such numbers, and nothing is
+// compared with them.
 //
 // Names cannot leave the manifest's directory, neither by what they say nor through a
 // symbolic link.

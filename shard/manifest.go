@@ -34,8 +34,11 @@ type Shard struct {
 	// Size in bytes, which SafeTensors indexes do not have.
 	Size  uint64
 	Sized bool
-	// CRC32 is of the whole file, as the manifest writes it; "" where it does not.
+	// CRC32 covers the file up to its last 16 bytes, the footer of APR2, which states the same
+	// number. It is as the manifest writes it; "" where it does not.
 	CRC32 string
+	// SHA256 covers the whole file. It is as the manifest writes it; "" where it does not.
+	SHA256 string
 
 	first int // SafeTensors: the first of places that is in it
 }

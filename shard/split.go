@@ -38,13 +38,23 @@ func SetName(file string) string {
 }
 
 // partName is the form of the names of shards that do not say themselves which others there are.
-var partName = regexp.MustCompile(`-[0-9]{5}-of-([0-9]{5})\.(apr|safetensors)$`)
+var partName = regexp.MustCompile(`(?s)^(.*)-[0-9]{5}-of-([0-9]{5})(\.apr|\.safetensors)$`)
 
 // IsPart reports whether a file called so is one of several APR2 or SafeTensors shards, of which
 // it alone is not the model: a manifest or an index leads to all.
 func IsPart(file string) bool {
 	m := partName.FindStringSubmatch(file)
-	return m != nil && m[1] != "00001"
+	return m != nil && m[2] != "00001"
+}
+
+// Whole returns what a model would be called in one file whose APR2 or SafeTensors shards are
+// called as file is; "" for the name of no shard.
+func Whole(file string) string {
+	m := partName.FindStringSubmatch(file)
+	if m == nil {
+		return ""
+	}
+	return m[1] + m[3]
 }
 
 // SplitOf tells the set from one of its files, called path; it is nil for a file that is

@@ -144,6 +144,21 @@ func TestSetName(t *testing.T) {
 	}
 }
 
+func TestWhole(t *testing.T) {
+	for file, want := range map[string]string{
+		"model-00001-of-00002.safetensors":    "model.safetensors",
+		"a-00001-of-00002-00003-of-00004.apr": "a-00001-of-00002.apr",
+		"model-00001-of-00001.apr":            "model.apr",
+		"model-00001-of-00002.gguf":           "",
+		"model-00001-of-00002.apr.json":       "",
+		"model.safetensors":                   "",
+	} {
+		if got := shard.Whole(file); got != want {
+			t.Errorf("%s: %q, want %q", file, got, want)
+		}
+	}
+}
+
 func TestIsPart(t *testing.T) {
 	for file, want := range map[string]bool{
 		"model-00001-of-00002.safetensors": true,

@@ -1,6 +1,7 @@
 package shard_test
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -143,6 +144,7 @@ func TestAudit(t *testing.T) {
 	}
 	const right = `,"crc32":"cbf43926"`
 	const all = `"tensor_shard_map":{"x":0,"y":1}`
+	const digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" // of "abc"
 	tests := []struct {
 		name, doc, field string
 		fails            bool
@@ -153,6 +155,13 @@ func TestAudit(t *testing.T) {
 		{"flagged false", `"apr_version":"2.0.0","sharded":¶false,` + crc(right, right) + all, "sharded", false, "not true"},
 		{"no version", `"sharded":true,` + crc(right, right) + all, "apr_version", false, "missing"},
 		{"unmapped", good + crc(right, right) + `"tensor_shard_map":¶{"x":0}`, "tensor_shard_map", false, `not in the map: "y" of "b"`},
+		// 06a3115a is the CRC32 of anything, that number, "2RPA" and a size of 2, by Python's zlib.
+		{"crc of the whole file", good + crc(right, `,"crc32":¶"06a3115a"`) + all, "shards.crc32", false, `every intact file of the same size has it: that of the whole file, not of all bytes but the footer: "06a3115a" of "b"`},
+		{"crc of the whole file of another size", good + crc(`,"crc32":"06a3115a"`, right) + all, "", false, ""},
+		{"digest", good + crc(right+`,"sha256":"`+digest+`"`, right) + all, "", false, ""},
+		{"digest too short", good + crc(right, right+`,"sha256":¶"`+digest[2:]+`"`) + all, "shards.sha256", true, `not 64 lower-case hexadecimal digits: "`},
+		{"digest in upper case", good + crc(right+`,"sha256":¶"`+strings.ToUpper(digest)+`"`, right) + all, "shards.sha256", true, `AD" of "a"`},
+		{"digest of nothing", good + crc(right+`,"sha256":""`, right) + all, "", false, ""},
 		{"crc of words", good + crc(right, `,"crc32":¶"..."`) + all, "shards.crc32", true, `"..." of "b"`},
 		{"crc too short", good + crc(`,"crc32":¶"cbf4392"`, right) + all, "shards.crc32", true, `"cbf4392" of "a"`},
 		{"crc in upper case", good + crc(`,"crc32":¶"CBF43926"`, right) + all, "shards.crc32", true, `"CBF43926" of "a"`},
@@ -221,13 +230,23 @@ func TestAuditTotalSize(t *testing.T) {
 }
 
 func TestShardChecksums(t *testing.T) {
-	doc, at := marked(`{"shards" : [{"crc32":"no","file":"a","size":1}, {"file":"b","crc32" : ¶"cbf43926","size":2},{"file":"c","size":3}],
+	doc, at := marked(`{"shards" : [{"crc32":"no","file":"a","size":1}, {"file":"b","crc32" : ¶"cbf43926","size":20},{"file":"c","size":3}],
 		"shard_count":3,"tensor_shard_map":{}}`)
 	m := decode(t, string(doc))
 	sums, err := m.ShardChecksums(doc)
-	want := []shard.ShardChecksum{{Shard: 1, Checksum: layout.Checksum{Field: "shards.crc32", At: at, Size: 2, Want: 0xcbf43926}}}
+	want := []shard.ShardChecksum{{Shard: 1, Checksum: layout.Checksum{Field: "shards.crc32", At: at, Size: 4, Want: 0xcbf43926}}}
 	if err != nil || !slices.Equal(sums, want) {
 		t.Errorf("%+v, %v; want %+v", sums, err, want)
+	}
+	doc, at = marked(`{"shards":[{"file":"a","size":1,"crc32":"882c16b9","sha256":"x"},{"file":"b","sha256" : ¶"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad","size":2}],
+		"shard_count":2,"tensor_shard_map":{}}`)
+	m = decode(t, string(doc))
+	digests, err := m.ShardDigests(doc)
+	if err != nil || !slices.Equal(digests, []shard.ShardDigest{{Shard: 1, Field: "shards.sha256", At: at, Want: sha256.Sum256([]byte("abc"))}}) {
+		t.Errorf("%+v, %v", digests, err)
+	}
+	if sums, err := m.ShardChecksums(doc); sums != nil || err != nil { // that of any file of size 1 tells nothing
+		t.Errorf("%+v, %v", sums, err)
 	}
 	if own, err := m.Checksums(doc); own != nil || err != nil {
 		t.Errorf("%v, %v", own, err)

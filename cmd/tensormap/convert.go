@@ -49,7 +49,9 @@ Compressed tensors are expanded when they are read, and cannot be used in place.
 --shard-size divides a model that is larger among files of at most this size, as many tensors
 in each as fit: model-00001-of-00004.apr and so on, beside OUT, which then is a manifest and
 stands for all of them. For SafeTensors it is the index model.safetensors.index.json, and there
-is no OUT. KB, MB and GB are powers of 1000; KiB, MiB and GiB of 1024.
+is no OUT: a single file of that name goes, as does an old index where a single file is written.
+Old shards that are none of the new ones stay, and are named. KB, MB and GB are powers of 1000;
+KiB, MiB and GiB of 1024.
 
 config.json, tokenizer_config.json and generation_config.json beside a SafeTensors file go
 into the metadata; --no-side-files leaves them. --metadata names another JSON object to take

@@ -127,4 +127,10 @@ func reportWritten(stderr io.Writer, r convert.Result, shards byteSize, took tim
 	if n := len(r.Oversized); n > 0 {
 		fmt.Fprintf(stderr, "larger than --shard-size, with a shard of its own each: %s, such as %s\n", plural(n, "tensor"), printable(r.Oversized[0]))
 	}
+	if r.Removed != "" {
+		fmt.Fprintf(stderr, "removed %s, which stood for the model that was there before\n", printable(r.Removed))
+	}
+	if n := len(r.Left); n > 0 {
+		fmt.Fprintf(stderr, "not removed, though no shards of this model: %s, such as %s\n", plural(n, "file"), printable(r.Left[0]))
+	}
 }

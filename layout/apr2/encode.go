@@ -35,6 +35,8 @@ type Writer struct {
 type state struct {
 	next int         // the tensor to come
 	sum  crcmath.Sum // of what has been written
+	// crc32 is that in the footer, once it is written.
+	crc32 uint32
 }
 
 // chunk is what is read from a Reader at a time.
@@ -88,9 +90,9 @@ func (w *Writer) Size() uint64 { return w.index.Size }
 // Written is the number of bytes written so far.
 func (w *Writer) Written() uint64 { return w.sum.Size }
 
-// CRC32 is, once the file is closed or prepared, the CRC32 (IEEE) of all its bytes, as a
-// manifest of shards has it. The one in the file's own footer does not cover the footer.
-func (w *Writer) CRC32() uint32 { return w.sum.CRC32 }
+// CRC32 returns, once the file is closed or prepared, the number in its footer, which a
+// manifest of shards repeats: the CRC32 (IEEE) of all bytes but the footer's.
+func (w *Writer) CRC32() uint32 { return w.crc32 }
 
 // WriteTensor writes the next tensor, whose bytes are b. It does not copy them.
 func (w *Writer) WriteTensor(b []byte) error {
@@ -180,7 +182,8 @@ func (w *Writer) finish() error {
 	if err := w.pad(w.index.Size - footerSize); err != nil {
 		return err
 	}
-	footer := le.AppendUint32(make([]byte, 0, footerSize), w.sum.CRC32)
+	w.crc32 = w.sum.CRC32
+	footer := le.AppendUint32(make([]byte, 0, footerSize), w.crc32)
 	footer = append(footer, magicEnd...)
 	footer = le.AppendUint64(footer, w.index.Size)
 	if err := w.write(footer); err != nil {

@@ -12,7 +12,7 @@ import (
 // system removes no open files, as Windows may not, they stay.
 func Abandon() { temporaries.abandon() }
 
-// temporaries are the files that Abandon has to remove.
+// temporaries are the files that Abandon has to remove: temporary ones and locks.
 var temporaries = registry{names: make(map[string]bool)}
 
 type registry struct {
@@ -28,11 +28,19 @@ func (r *registry) create(target string, old os.FileInfo) (*os.File, error) {
 	if r.abandoned {
 		return nil, fs.ErrClosed
 	}
+	r.sweep(target)
 	f, err := temp(target, old)
 	if err == nil {
 		r.names[f.Name()] = true
 	}
 	return f, err
+}
+
+// clean removes what dead processes have left of target.
+func (r *registry) clean(target string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sweep(target)
 }
 
 func (r *registry) forget(name string) {

@@ -45,3 +45,24 @@ func TestAbandonedInPlace(t *testing.T) {
 	}
 	commit(t, f)
 }
+
+// TestAbandonedCommit: also what could not be removed does not get its name.
+func TestAbandonedCommit(t *testing.T) {
+	defer func(real operations) { sys, temporaries.abandoned = real, false }(sys)
+	sys.remove = func(name string) error { return &fs.PathError{Op: "remove", Path: name, Err: errFault} }
+	dir := t.TempDir()
+	f, prepared := write(t, filepath.Join(dir, "f"), "text"), write(t, filepath.Join(dir, "prepared"), "text")
+	if err := prepared.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	Abandon()
+	for _, f := range []*File{f, prepared} {
+		if err := f.Commit(); !errors.Is(err, fs.ErrClosed) {
+			t.Errorf("%v", err)
+		}
+		if _, err := os.Lstat(f.path); err == nil {
+			t.Errorf("%s is there", f.path)
+		}
+	}
+	files(t, dir, 2)
+}

@@ -2,17 +2,21 @@
 //
 // A [File] is written under a temporary name in the same directory and renamed by
 // Commit. Until then, and if anything fails, the old file of that name is untouched.
-// [CommitAll] does the same for files of which one leads to the others.
+// [CommitAll] does the same for several files, the last of which leads to the others.
+//
+// Processes do not get in each other's way. While one gives files their names it holds a lock
+// on their directory, the file .atomicfile.lock, which it removes afterwards. A process that
+// is killed leaves temporary files; the next that writes the same file removes them, but none
+// whose writer is alive. The kernel keeps both kinds of locks and ends them with the process.
+// On file systems and platforms without locks, such as WASI, one process knows nothing of
+// another.
 package atomicfile
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 )
 
@@ -20,11 +24,12 @@ import (
 // methods are of type *fs.PathError and name the path that Create was given, not the
 // temporary file.
 type File struct {
-	f      *os.File
-	path   string // as given
-	target string // the name to come; empty where f is written in place
+	f      *os.File // held until it has its name; nil for a file of Remove
+	path   string   // as given
+	target string   // the name to come; empty where f is written in place
 
-	prepared bool // f is closed
+	prepared bool // f is written
+	released bool // f is closed
 	closed   bool // nothing is left to do
 }
 
@@ -60,6 +65,13 @@ func create(path string) (*File, error) {
 	}
 	f, err := temporaries.create(target, old)
 	return &File{f: f, path: path, target: target}, err
+}
+
+// Remove returns a file without content: once it is committed along with others, path stands
+// for nothing. A symbolic link goes, and its target stays.
+func Remove(path string) *File {
+	temporaries.clean(path)
+	return &File{path: path, target: path, prepared: true, released: true}
 }
 
 // about makes path the one that err, an error of package os, speaks of.
@@ -111,10 +123,7 @@ func resolve(path string) (string, error) {
 	return "", &fs.PathError{Op: "create", Err: errors.New("too many symbolic links")}
 }
 
-const (
-	maxTries = 1000
-	maxBase  = 100 // bytes of the name that the temporary name repeats
-)
+const maxTries = 1000
 
 // temp creates the temporary file beside target, with the permissions of old.
 func temp(target string, old os.FileInfo) (*os.File, error) {
@@ -138,14 +147,11 @@ func temp(target string, old os.FileInfo) (*os.File, error) {
 // createTemp is os.CreateTemp with permissions of choice, so that new files have those
 // that the umask leaves.
 func createTemp(target string, perm fs.FileMode) (*os.File, error) {
-	dir, base := filepath.Split(target)
-	if base == "" {
+	if target == dirOf(target) {
 		return nil, &fs.PathError{Op: "create", Err: syscall.ENOENT} // "", or "none/"
 	}
-	base = strings.ToValidUTF8(base[:min(len(base), maxBase)], "")
 	for range maxTries {
-		name := fmt.Sprintf("%s.%s.tmp-%08x", dir, base, rand.Uint32())
-		f, err := sys.create(name, perm)
+		f, err := sys.create(temporaryName(target), perm)
 		if !errors.Is(err, fs.ErrExist) {
 			return f, err
 		}
@@ -155,12 +161,16 @@ func createTemp(target string, perm fs.FileMode) (*os.File, error) {
 
 // Write appends b to the file.
 func (f *File) Write(b []byte) (int, error) {
+	if f.prepared {
+		return 0, about(f.path, fs.ErrClosed)
+	}
 	n, err := sys.write(f.f, b)
 	return n, about(f.path, err)
 }
 
-// Prepare makes sure that the file is on disk and closes it, so that nothing is left for
-// Commit or CommitAll but to give it its name. Where it fails, it has done what Abort does.
+// Prepare makes sure that the file is on disk, so that nothing is left for Commit or CommitAll
+// but to give it its name. Nothing can be written any more. Where it fails, it has done what
+// Abort does.
 func (f *File) Prepare() error {
 	if f.closed {
 		return about(f.path, fs.ErrClosed)
@@ -172,9 +182,8 @@ func (f *File) Prepare() error {
 	var err error
 	if f.target != "" {
 		err = sys.sync(f.f)
-	}
-	if closeErr := f.f.Close(); err == nil {
-		err = closeErr
+	} else {
+		err = f.release()
 	}
 	if err != nil {
 		f.Abort()
@@ -182,25 +191,19 @@ func (f *File) Prepare() error {
 	return about(f.path, err)
 }
 
+// release closes the file, which others may then take for stale.
+func (f *File) release() error {
+	if f.released {
+		return nil
+	}
+	f.released = true
+	return f.f.Close()
+}
+
 // Commit makes sure that the file is on disk and gives it its name. Where it fails, it
 // has done what Abort does. Only where the directory could not be made durable after the
 // rename, an error comes with the new file in place.
-func (f *File) Commit() error {
-	if err := f.Prepare(); err != nil {
-		return err
-	}
-	if f.target == "" {
-		f.closed = true
-		return nil
-	}
-	if err := sys.rename(f.f.Name(), f.target); err != nil {
-		f.Abort()
-		return about(f.path, err)
-	}
-	f.closed = true
-	temporaries.forget(f.f.Name())
-	return about(f.path, sys.syncDir(dirOf(f.target)))
-}
+func (f *File) Commit() error { return CommitAll(f) }
 
 // Abort removes what has been written. After Commit or Abort it does nothing.
 func (f *File) Abort() error {
@@ -208,11 +211,8 @@ func (f *File) Abort() error {
 		return nil
 	}
 	f.closed = true
-	var err error
-	if !f.prepared {
-		err = f.f.Close()
-	}
-	if f.target != "" {
+	err := f.release()
+	if f.target != "" && f.f != nil {
 		defer temporaries.forget(f.f.Name())
 		if removeErr := sys.remove(f.f.Name()); err == nil {
 			err = removeErr

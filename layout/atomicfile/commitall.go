@@ -14,6 +14,9 @@ import (
 // While a file that is there already is replaced, the last name stands for nothing. Where no
 // file but the last is there, the change from old to new is one rename.
 //
+// Of two processes that commit to the same directory at the same time one waits for the other,
+// a while.
+//
 // Where CommitAll fails, all files are aborted, and what was there before is there again.
 // Only where a directory could not be made durable after the last rename, an error comes
 // with the new files in place.
@@ -34,6 +37,11 @@ func commitAll(files []*File) error {
 			return err
 		}
 	}
+	unlock, err := temporaries.lockAll(files)
+	if err != nil {
+		return about(files[len(files)-1].path, err)
+	}
+	defer unlock()
 	return temporaries.commit(files)
 }
 
@@ -54,7 +62,9 @@ func (r *registry) commit(files []*File) error {
 	}
 	for _, f := range files {
 		f.closed = true
-		delete(r.names, f.f.Name())
+		if f.f != nil {
+			delete(r.names, f.f.Name())
+		}
 	}
 	err := about(files[len(files)-1].path, n.sync())
 	for _, name := range n.asides {
@@ -120,8 +130,11 @@ func (n *naming) setAside(f *File) error {
 }
 
 func (n *naming) name(f *File) error {
-	if f.target == "" {
+	if f.target == "" || f.f == nil {
 		return nil
+	}
+	if err := f.release(); err != nil {
+		return about(f.path, err)
 	}
 	return about(f.path, n.rename(f.f.Name(), f.target))
 }

@@ -44,6 +44,12 @@ func (f *faults) install(t *testing.T) (restore func()) {
 			}
 			return real.create(name, perm)
 		},
+		lock: func(name string) (*os.File, error) {
+			if err := step("lock", name); err != nil {
+				return nil, err
+			}
+			return real.lock(name)
+		},
 		write: func(file *os.File, b []byte) (int, error) {
 			if err := step("write", file.Name()); err != nil {
 				return 0, err
@@ -198,6 +204,7 @@ func TestCommitAllFails(t *testing.T) {
 				}
 				if err == nil {
 					delete(got, "temporary") // which could not be removed
+					delete(got, lockName)
 				}
 			case !errors.Is(err, errFault):
 				t.Errorf("%s: %s fails: %v", name, failed, err)
@@ -258,11 +265,12 @@ func TestCommitAllOrder(t *testing.T) {
 		"create .a.tmp", "write .a.tmp", "sync .a.tmp",
 		"create .b.tmp", "write .b.tmp", "sync .b.tmp",
 		"create .m.tmp", "write .m.tmp", "sync .m.tmp",
+		"lock " + lockName,
 		"create .m.tmp", "rename m .m.tmp", "syncdir .",
 		"rename .a.tmp a",
 		"create .b.tmp", "rename b .b.tmp", "rename .b.tmp b", "syncdir .",
 		"rename .m.tmp m", "syncdir .",
-		"remove .m.tmp", "remove .b.tmp",
+		"remove .m.tmp", "remove .b.tmp", "remove " + lockName,
 	}
 	if !slices.Equal(f.trace, want) {
 		t.Errorf("%s\nwant\n%s", strings.Join(f.trace, "\n"), strings.Join(want, "\n"))
@@ -340,4 +348,49 @@ func TestAbandonBeforeCommitAll(t *testing.T) {
 		t.Error(err)
 	}
 	files(t, dir, 0)
+}
+
+// TestRemove: one file takes the place of another, which is there until then, or again where
+// that fails.
+func TestRemove(t *testing.T) {
+	commitInstead := func(dir string) error {
+		f, err := Create(filepath.Join(dir, "m"))
+		if err != nil {
+			return err
+		}
+		if _, err := f.Write([]byte("new")); err != nil {
+			f.Abort()
+			return err
+		}
+		return CommitAll(Remove(filepath.Join(dir, "i")), f)
+	}
+	for _, before := range [][]string{nil, {"i"}, {"m"}, {"i", "m"}} {
+		for _, dead := range []bool{false, true} {
+			for at := -1; ; at++ {
+				dir := t.TempDir()
+				place(t, dir, before)
+				f := &faults{at: at, dead: dead}
+				if at < 0 {
+					f.at, f.dead = 1000, false
+				}
+				restore := f.install(t)
+				err := commitInstead(dir)
+				restore()
+				clear(temporaries.names)
+				got := contents(t, dir)
+				if len(f.trace) <= at {
+					break
+				}
+				if at < 0 && (err != nil || !maps.Equal(got, each("new", "m"))) {
+					t.Errorf("%v: %v, %v", before, got, err)
+				}
+				if got["m"] == "new" && got["i"] != "" {
+					t.Errorf("%v: both are there after %s fails: %v", before, f.trace[at], got)
+				}
+				if at >= 0 && !dead && got["m"] != "new" && !maps.Equal(got, each("old", before...)) {
+					t.Errorf("%v: %v after %s fails", before, got, f.trace[at])
+				}
+			}
+		}
+	}
 }

@@ -11,10 +11,7 @@ import (
 // syncDir makes a rename in dir durable. Some file systems cannot, and a directory that
 // may be written to need not be readable; then the rename is as safe as it gets.
 func syncDir(dir string) error {
-	if dir == "" {
-		dir = "."
-	}
-	d, err := os.Open(dir)
+	d, err := os.Open(orDot(dir))
 	if err != nil {
 		return nil
 	}

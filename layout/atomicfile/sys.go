@@ -7,9 +7,8 @@ import (
 
 // sys is what the file system is asked to do. Tests let it fail.
 var sys = operations{
-	create: func(name string, perm fs.FileMode) (*os.File, error) {
-		return os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, perm)
-	},
+	create:  createHeld,
+	lock:    tryLock,
 	write:   (*os.File).Write,
 	sync:    (*os.File).Sync,
 	rename:  os.Rename,
@@ -19,6 +18,7 @@ var sys = operations{
 
 type operations struct {
 	create  func(name string, perm fs.FileMode) (*os.File, error)
+	lock    func(name string) (*os.File, error)
 	write   func(f *os.File, b []byte) (int, error)
 	sync    func(f *os.File) error
 	rename  func(from, to string) error

@@ -1,16 +1,35 @@
 package atomicfile
 
-import "io"
+import (
+	"io"
+	"io/fs"
+)
 
 // WriteAt overwrites b at offset off; it does not move the place where Write goes on. What
 // is no regular file may refuse it.
 func (f *File) WriteAt(b []byte, off int64) (int, error) {
+	if f.prepared {
+		return 0, about(f.path, fs.ErrClosed)
+	}
 	n, err := f.f.WriteAt(b, off)
+	return n, about(f.path, err)
+}
+
+// ReadAt reads bytes that have been written, until the file has its name. A file written in
+// place may refuse it.
+func (f *File) ReadAt(b []byte, off int64) (int, error) {
+	n, err := f.f.ReadAt(b, off)
+	if err == io.EOF {
+		return n, err
+	}
 	return n, about(f.path, err)
 }
 
 // Truncate cuts the file to size bytes, and lets Write go on there.
 func (f *File) Truncate(size int64) error {
+	if f.prepared {
+		return about(f.path, fs.ErrClosed)
+	}
 	err := f.f.Truncate(size)
 	if err == nil {
 		_, err = f.f.Seek(size, io.SeekStart)

@@ -199,7 +199,8 @@ def read_apr2_shards(manifest):
     tensors, md = {}, d["metadata"]
     for i, s in enumerate(d["shards"]):
         b = (manifest.parent / s["file"]).read_bytes()
-        check(len(b) == s["size"] and "%08x" % zlib.crc32(b) == s["crc32"], manifest, s["file"], "size or crc32")
+        check(len(b) == s["size"] and "%08x" % zlib.crc32(b[:-16]) == s["crc32"] and hashlib.sha256(b).hexdigest() == s["sha256"],
+              manifest, s["file"], "size, crc32 or sha256")
         of_shard, _ = read_apr2(manifest.parent / s["file"])
         check(all(d["tensor_shard_map"][name] == i for name in of_shard), manifest, s["file"], "tensor_shard_map")
         tensors |= of_shard

@@ -166,7 +166,7 @@ def make_apr2():
         data, places = apr2(group, {**BASE, **({"quantization": quantization(own)} if own else {})})
         with open(name, "wb") as f:
             f.write(data)
-        shards.append({"file": name, "size": len(data), "crc32": f"{zlib.crc32(data):08x}"})
+        shards.append({"file": name, "size": len(data), "crc32": f"{zlib.crc32(data[:-16]):08x}", "sha256": sha(data)})
         tensors += [describe(t, WEIGHTS[t], at, i, SCALES.get(t)) for t, at in places]
         shard_map.update({t: i for t in group})
     manifest = {"apr_version": "2.0.0", "sharded": True, "shard_count": SHARDS, "shards": shards, "tensor_shard_map": shard_map,
@@ -197,6 +197,14 @@ def make_apr2():
         assert text.count(before) == 1, (stem, before)
         save(folder, stem, {**d, "error": {"field": field, "offset": text.index(before) + len(before) - len(marked)}})
 
+    def whole_crc(name):
+        """The CRC32 of a file and of its own CRC32 in it: that of any such file of its size."""
+        with open(name, "rb") as f:
+            data = f.read()
+        residue = zlib.crc32(struct.pack("<I", zlib.crc32(b"anything")), zlib.crc32(b"anything"))
+        assert zlib.crc32(data) == zlib.crc32(b"2RPA" + struct.pack("<Q", len(data)), residue)
+        return f"{zlib.crc32(data):08x}"
+
     def with_shard(i, **keys):
         return {"shards": lambda s: s[:i] + [{**s[i], **keys}] + s[i + 1:]}
 
@@ -204,10 +212,13 @@ def make_apr2():
     write("model")
     write("nometadata", without=["metadata"])
     write("unmapped", findings=["tensor_shard_map"], tensor_shard_map=lambda m: {k: v for k, v in m.items() if k != first})
-    write("badcrc", "fail", ["shards.crc32"], **with_shard(2, crc32="00000000"))
+    refused("badcrc", "shards.crc32", (b'"crc32": "00000000"', b'"00000000"'), **with_shard(2, crc32="00000000"))
+    write("badsha", "fail", ["shards.sha256"], **with_shard(2, sha256=sha(b"another shard")))
     write("oddcrc", "fail", ["shards.crc32"], **with_shard(1, crc32="..."))
+    write("oddsha", "fail", ["shards.sha256"], **with_shard(1, sha256="..."))
+    write("wholecrc", findings=["shards.crc32"], shards=lambda s: [{**x, "crc32": whole_crc(x["file"])} for x in s])
     write("nocrc", findings=["shards.crc32", "sharded"], without=["sharded"],
-          shards=lambda s: [{k: v for k, v in x.items() if k != "crc32"} for x in s])
+          shards=lambda s: [{k: v for k, v in x.items() if k not in ("crc32", "sha256")} for x in s])
     refused("missing", "shards.file", (b'"file": "nowhere.apr"', b'"nowhere.apr"'), **with_shard(3, file="nowhere.apr"))
     refused("outside", "shards.file", (b'"file": "../model.apr"', b'"../model.apr"'), **with_shard(1, file="../model.apr"))
     refused("size", "shards.size", (b'"size": 12345,', b'12345,'), **with_shard(1, size=12345))
