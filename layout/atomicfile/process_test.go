@@ -81,7 +81,7 @@ func obey(do func(line string) error) {
 }
 
 // TestCommitAllOfTwoProcesses lets two processes give their files the same names at the same
-// time, over and over. What is there afterwards is one's and whole.
+// time, over and over. Afterwards all files are of one of them.
 func TestCommitAllOfTwoProcesses(t *testing.T) {
 	names := strings.Fields("a b c d e f g h m")
 	if text := os.Getenv(inProcess); text != "" {
