@@ -109,10 +109,11 @@ func TestInterruptEndsLoop(t *testing.T) {
 		t.Skip(err)
 	}
 	var loop atomic.Pointer[os.Process]
-	started, requests := make(chan struct{}), 0
+	var requests atomic.Int32
+	started := make(chan struct{})
 	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		<-started
-		if requests++; requests > 1 {
+		if requests.Add(1) > 1 {
 			http.NotFound(w, req)
 			return
 		}
