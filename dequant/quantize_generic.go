@@ -35,14 +35,15 @@ func encodeI8Generic(dst []byte, src []float32, scale float32) {
 // toI8 rounds half away from zero and clamps to ±127; NaN becomes 0.
 func toI8(f float32) int8 {
 	switch {
-	case f >= 127:
+	case -127 < f && f < 127:
+		x := float64(f)
+		return int8(x + math.Copysign(0.5, x)) // as in roundHalfAway
+	case f > 0:
 		return 127
-	case f <= -127:
+	case f < 0:
 		return -127
-	case f != f:
-		return 0
 	}
-	return int8(roundHalfAway(f))
+	return 0
 }
 
 func encodeQ4_0Generic(dst []byte, src []float32) {
