@@ -94,7 +94,8 @@ type Lost struct {
 // ToAPR2 writes all of m's tensors and its metadata to an APR2 file at path. A tensor that
 // is not re-encoded goes byte for byte from the mapping to the file; a compressed one is
 // decompressed, unless Options.Compress asks for no more than it has. Memory stays constant
-// in any case. The file appears under its name only once it is complete.
+// in any case. The file appears under its name only once it is complete. If a file of m has
+// changed since it was opened, nothing appears: see [loader.Model.Changed].
 //
 // A model that takes more than Options.ShardBytes becomes several files. That at path is then
 // a manifest, which has the metadata; tensors are in shards beside it, in their order, as
@@ -115,11 +116,14 @@ func write(ctx context.Context, m *loader.Model, path string, format layout.Form
 		return Result{}, err
 	}
 	defer lease.Release()
+	if err := lease.Changed(); err != nil {
+		return Result{}, err
+	}
 	plan, out, _, err := planOutput(ctx, m, lease, path, format, opts)
 	if err != nil {
 		return Result{}, err
 	}
-	return plan.write(m, out)
+	return plan.write(m, lease, out)
 }
 
 // planOutput decides all of the new files, of which md is the metadata.
@@ -144,8 +148,8 @@ func planOutput(ctx context.Context, m *loader.Model, lease *loader.Lease, path 
 }
 
 // write writes out, which is what has been planned.
-func (p *planner) write(m *loader.Model, out *output) (Result, error) {
-	w := newWriter(p.ctx, m, p.opts, out.size())
+func (p *planner) write(m *loader.Model, lease *loader.Lease, out *output) (Result, error) {
+	w := newWriter(p.ctx, m, lease, p.opts, out.size())
 	if err := w.write(out); err != nil {
 		return Result{}, err
 	}

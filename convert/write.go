@@ -19,6 +19,7 @@ import (
 type writer struct {
 	file     *apr2.FileWriter // of the part being written
 	model    *loader.Model
+	lease    *loader.Lease
 	releases bool // memory of what is written
 	compress Compression
 	lz4      *lz4block.Writer // where compress asks for it
@@ -27,8 +28,8 @@ type writer struct {
 	result   Result
 }
 
-func newWriter(ctx context.Context, m *loader.Model, opts *Options, total uint64) *writer {
-	w := &writer{model: m, releases: opts.Release, compress: opts.Compress, progress: progress{ctx: ctx, hear: opts.Progress, total: total}}
+func newWriter(ctx context.Context, m *loader.Model, lease *loader.Lease, opts *Options, total uint64) *writer {
+	w := &writer{model: m, lease: lease, releases: opts.Release, compress: opts.Compress, progress: progress{ctx: ctx, hear: opts.Progress, total: total}}
 	if w.compress.compresses() {
 		w.lz4 = lz4block.NewWriter(nil, w.compress.level())
 	}
@@ -44,6 +45,9 @@ func (w *writer) write(out *output) error {
 		}
 	}()
 	if err := cmp.Or(err, w.progress.ctx.Err()); err != nil {
+		return err
+	}
+	if err := w.lease.Changed(); err != nil { // what has been read may be of no file that ever was
 		return err
 	}
 	return atomicfile.CommitAll(files...)

@@ -20,6 +20,9 @@ type cache struct {
 	entries map[cacheKey]*entry
 	recent  list.List // of *entry, most recently used first; only filled ones
 
+	// intact says why what was read for a tensor cannot be trusted.
+	intact func(*layout.Tensor) error
+
 	hits, fills, evictions, filled uint64
 }
 
@@ -53,8 +56,8 @@ type buffer struct {
 
 func (b buffer) size() int64 { return int64(len(b.bytes)) + 4*int64(len(b.floats)) }
 
-func (c *cache) init(budget int64) {
-	c.budget = budget
+func (c *cache) init(budget int64, intact func(*layout.Tensor) error) {
+	c.budget, c.intact = budget, intact
 	c.entries = make(map[cacheKey]*entry)
 }
 
@@ -120,7 +123,11 @@ func (c *cache) fill(e *entry, expand func() (buffer, error)) {
 		}
 		c.evict()
 	}()
-	e.buf, e.err = expand()
+	buf, err := expand()
+	if err == nil {
+		err = c.intact(e.key.tensor)
+	}
+	e.buf, e.err = buf, err
 }
 
 // evict forgets entries until the budget is kept or only pinned ones are left.

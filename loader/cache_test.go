@@ -14,7 +14,7 @@ import (
 // cacheOf makes a cache and the keys of n tensors.
 func cacheOf(budget int64, n int) (*cache, []cacheKey) {
 	c := &cache{}
-	c.init(budget)
+	c.init(budget, func(*layout.Tensor) error { return nil })
 	keys := make([]cacheKey, n)
 	for i := range keys {
 		keys[i] = cacheKey{tensor: &layout.Tensor{}}

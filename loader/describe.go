@@ -41,7 +41,7 @@ func (m *Model) describe(ask func(f *file) error) error {
 	defer m.leave()
 	f := &m.files[0]
 	if err := mmapio.Guard(func() error { return ask(f) }); err != nil {
-		return fmt.Errorf("%s: %w", f.path, err)
+		return &fileError{f.path, err}
 	}
 	return nil
 }

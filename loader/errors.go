@@ -3,9 +3,12 @@ package loader
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
+	"strings"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/mmapio"
 )
 
 // Errors that callers test for with errors.Is; package layout has the others.
@@ -36,5 +39,27 @@ func (t Tensor) heap(count, size uint64) error {
 
 // wrap adds to err which tensor of which file it is about.
 func (t Tensor) wrap(err error) error {
-	return fmt.Errorf("%s: tensor %q: %w", t.file.path, t.Name(), err)
+	return &fileError{t.file.path, fmt.Errorf("tensor %q: %w", t.Name(), err)}
+}
+
+// fileError says which file an error is about. Its text has the file's name once, whether or
+// not the cause names it too, as errors of the system and of mappings do.
+type fileError struct {
+	path string
+	err  error
+}
+
+func (e *fileError) Unwrap() error { return e.err }
+
+func (e *fileError) Error() string {
+	msg := e.err.Error()
+	var fault *mmapio.FaultError
+	if errors.As(e.err, &fault) && fault.Path == e.path {
+		msg = strings.Replace(msg, fault.Error(), strings.TrimPrefix(fault.Error(), e.path+": "), 1)
+	}
+	var system *fs.PathError
+	if errors.As(e.err, &system) && system.Path == e.path {
+		msg = strings.Replace(msg, system.Error(), system.Op+": "+system.Err.Error(), 1)
+	}
+	return e.path + ": " + msg
 }

@@ -235,7 +235,7 @@ func (t Tensor) dequantize(dst []float32, first uint64) error {
 	if err := t.expand(sink[float32]{dst: dst, first: first}, first, uint64(len(dst)), q, scaled); err != nil {
 		return t.wrap(err)
 	}
-	return nil
+	return t.confirm(4 * uint64(len(dst)))
 }
 
 // expandable says why the tensor has no values to read. It is asked before memory is taken

@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -38,11 +39,12 @@ func (d *folder) open(name string, follow bool) (*stored, error) {
 	if err != nil {
 		return nil, err
 	}
-	size := e.info.Size()
+	size := e.opened.Size()
 	s := &stored{
-		path:  filepath.Join(filepath.Dir(d.path), name),
-		index: mmapio.FromReaderAt(f, size),
-		done:  func() { f.Close() },
+		path:   e.Name(),
+		index:  mmapio.FromReaderAt(input{context.Background(), e.Name(), f}, size),
+		done:   func() { f.Close() },
+		origin: origin{e.opened, e.stat},
 	}
 	s.data = mmapio.Lazy(s.path, uint64(size), e.reopen)
 	if d.noMap || !s.data.Aliased() { // which would keep the file open
@@ -109,59 +111,91 @@ type dirEntry struct {
 	folder *folder
 	name   string
 	follow bool
-	info   fs.FileInfo // of the file as it was first opened
+	opened mmapio.Identity // of the file as it was first opened
 
 	file atomic.Pointer[os.File] // that ReadAt reads from, where it is kept open
 }
 
+// Name returns the file's path as the user would call it.
+func (e *dirEntry) Name() string { return filepath.Join(filepath.Dir(e.folder.path), e.name) }
+
 // open opens the file for the first time.
 func (e *dirEntry) open() (*os.File, error) {
-	return e.find(func(path string, info fs.FileInfo) error {
-		e.info = info
+	return e.find(func(info fs.FileInfo) error {
+		e.opened = mmapio.IdentityOf(info)
 		if info.Mode().IsRegular() {
 			return nil
 		}
-		return &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("not a regular file, but %v", info.Mode())}
+		return fmt.Errorf("not a regular file, but %v", info.Mode())
 	})
 }
 
 // reopen opens the file again, and makes sure that it is still the one whose index was read.
 func (e *dirEntry) reopen() (*os.File, error) {
-	return e.find(func(path string, now fs.FileInfo) error {
-		if os.SameFile(e.info, now) && e.info.Size() == now.Size() && e.info.ModTime().Equal(now.ModTime()) {
-			return nil
-		}
-		return &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("%w: %d bytes of %v, now %d bytes of %v",
-			mmapio.ErrChanged, e.info.Size(), e.info.ModTime(), now.Size(), now.ModTime())}
-	})
+	return e.find(func(now fs.FileInfo) error { return e.opened.Check(mmapio.IdentityOf(now)) })
+}
+
+// stat tells what has the file's name now.
+func (e *dirEntry) stat() (fs.FileInfo, error) {
+	name, in, err := e.way()
+	if err != nil {
+		return nil, err
+	}
+	info, err := in.stat(name)
+	return info, e.named(err)
+}
+
+// way is how a file is reached by a name: in the directory, or anywhere.
+type way struct {
+	stat func(name string) (fs.FileInfo, error)
+	open func(name string, flag int, mode fs.FileMode) (*os.File, error)
+}
+
+// way returns the name by which the file is reached, and how.
+func (e *dirEntry) way() (name string, in way, err error) {
+	if e.follow {
+		return filepath.Join(e.folder.dir(), e.name), way{os.Stat, os.OpenFile}, nil
+	}
+	root, err := e.folder.inside()
+	if err != nil {
+		return "", way{}, err
+	}
+	return e.name, way{root.Stat, root.OpenFile}, nil
+}
+
+// named makes an error of the system call the file by the name that its user knows.
+func (e *dirEntry) named(err error) error {
+	var system *fs.PathError
+	if errors.As(err, &system) {
+		return &fs.PathError{Op: system.Op, Path: e.Name(), Err: system.Err}
+	}
+	return err
 }
 
 // find opens whatever has the name, if check agrees, without waiting for the other end of a
 // pipe.
-func (e *dirEntry) find(check func(path string, info fs.FileInfo) error) (*os.File, error) {
-	path := filepath.Join(e.folder.dir(), e.name)
-	name, stat, open := path, os.Stat, os.OpenFile
-	if !e.follow {
-		root, err := e.folder.inside()
-		if err != nil {
-			return nil, err
-		}
-		name, stat, open = e.name, root.Stat, root.OpenFile
+func (e *dirEntry) find(check func(info fs.FileInfo) error) (*os.File, error) {
+	name, in, err := e.way()
+	if err != nil {
+		return nil, err
 	}
 	checked := func(info fs.FileInfo, err error) error {
 		if err != nil {
-			return err
+			return e.named(err)
 		}
-		return check(path, info)
+		if err := check(info); err != nil {
+			return &fs.PathError{Op: "open", Path: e.Name(), Err: err}
+		}
+		return nil
 	}
 	if nonblock == 0 {
-		if err := checked(stat(name)); err != nil {
+		if err := checked(in.stat(name)); err != nil {
 			return nil, err
 		}
 	}
-	f, err := open(name, os.O_RDONLY|nonblock, 0)
+	f, err := in.open(name, os.O_RDONLY|nonblock, 0)
 	if err != nil {
-		return nil, err
+		return nil, e.named(err)
 	}
 	if err := checked(f.Stat()); err != nil {
 		f.Close()
@@ -172,17 +206,18 @@ func (e *dirEntry) find(check func(path string, info fs.FileInfo) error) (*os.Fi
 
 // ReadAt reads on demand, for a model that is not mapped.
 func (e *dirEntry) ReadAt(p []byte, off int64) (int, error) {
-	if f := e.file.Load(); f != nil {
-		return f.ReadAt(p, off)
+	f := e.file.Load()
+	if f == nil {
+		var err error
+		if f, err = e.reopen(); err != nil {
+			return 0, err
+		}
+		if !e.keep(f) {
+			defer f.Close()
+		}
 	}
-	f, err := e.reopen()
-	if err != nil {
-		return 0, err
-	}
-	if !e.keep(f) {
-		defer f.Close()
-	}
-	return f.ReadAt(p, off)
+	n, err := f.ReadAt(p, off)
+	return n, e.named(err)
 }
 
 // keep keeps f open for the reads to come, where there is room. Of two that come at the same

@@ -136,6 +136,29 @@ func TestLinkAfterOpen(t *testing.T) {
 	}
 }
 
+// TestShardComesBack: an error on first touch is not for ever. The link to the shard goes and
+// comes back; renaming the shard itself would change its inode.
+func TestShardComesBack(t *testing.T) {
+	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
+		index := hub(t, three()[:2])
+		m := openPath(t, index, opts)
+		x, path := tensor(t, m, "i8"), filepath.Join(filepath.Dir(index), "model-00002-of-00002.safetensors")
+		link, err := os.Readlink(path)
+		if err := errors.Join(err, os.Remove(path)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := x.Float32s(); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%+v: %v", opts, err)
+		}
+		if err := os.Symlink(link, path); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := x.Float32s(); err != nil {
+			t.Errorf("%+v: %v", opts, err)
+		}
+	}
+}
+
 // TestDirectoryIsALink: the directory itself may be reached by any way.
 func TestDirectoryIsALink(t *testing.T) {
 	dir := t.TempDir()

@@ -30,6 +30,8 @@ var modelCalls = map[string]func(m *loader.Model) error{
 		}
 		return err
 	},
+	"Changed":    func(m *loader.Model) error { return m.Changed() },
+	"ReleaseAll": func(m *loader.Model) error { return m.ReleaseAll() },
 	"Acquire": func(m *loader.Model) error {
 		l, err := m.Acquire()
 		if err == nil {

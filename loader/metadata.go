@@ -2,7 +2,6 @@ package loader
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"sync"
 	"sync/atomic"
@@ -35,7 +34,7 @@ func (p *parsed) parse(path string, fill func(md *metadata) error) *metadata {
 	md := new(metadata)
 	md.err = mmapio.Guard(func() error { return fill(md) })
 	if md.err != nil {
-		md = &metadata{err: fmt.Errorf("%s: %w", path, md.err)}
+		md = &metadata{err: &fileError{path, md.err}}
 	}
 	if !unreadable(md.err) {
 		p.done.Store(md)

@@ -34,10 +34,11 @@ type Model struct {
 
 // file is one file of a model.
 type file struct {
-	model    *Model
-	path     string
-	mapping  *mmapio.Mapping // of a shard, made when a tensor is first touched
-	reader   io.ReaderAt     // that mapping reads from, where it is the caller's; else nil
+	model   *Model
+	path    string
+	mapping *mmapio.Mapping // of a shard, made when a tensor is first touched
+	reader  io.ReaderAt     // that mapping reads from, where it is the caller's; else nil
+	origin
 	layout   layout.File
 	index    *layout.Index
 	metadata *parsed // what this file says

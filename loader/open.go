@@ -2,7 +2,6 @@ package loader
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"sync"
 
@@ -26,7 +25,7 @@ type Options struct {
 	// NoMap reads the file on demand into the heap instead of mapping it: for file
 	// systems where a page fault may hang or kill. A file that has shrunk is then
 	// io.ErrUnexpectedEOF rather than mmapio.ErrFault. Platforms that cannot map always
-	// do this.
+	// do this, and so does any other with a file that the system refuses to map: Stats tells.
 	NoMap bool
 }
 
@@ -95,18 +94,19 @@ func (o *Options) file(path string) (*mmapio.Mapping, error) {
 // The other files of a sharded model are looked for beside f.Name().
 func OpenFile(f *os.File, opts *Options) (*Model, error) {
 	o := opts.withDefaults()
+	open := mmapio.MapFile
 	if o.NoMap {
-		info, err := f.Stat()
-		if err != nil {
-			return nil, err
-		}
-		return newModel(inMemory(f.Name(), mmapio.FromReaderAt(f, info.Size())), beside(f.Name(), o), o)
+		open = mmapio.FromFile
 	}
-	mapping, err := mmapio.MapFile(f)
+	mapping, err := open(f)
 	if err != nil {
 		return nil, err
 	}
-	return newModel(inMemory(f.Name(), mapping), beside(f.Name(), o), o)
+	s := inMemory(f.Name(), mapping)
+	if now, ok, _ := s.now(); !ok || !now.SameFile(s.opened) { // f is called what it likes
+		s.origin = origin{}
+	}
+	return newModel(s, beside(f.Name(), o), o)
 }
 
 // OpenBytes reads the index of a model that is in memory. Views alias b, which must not
@@ -119,9 +119,9 @@ func OpenBytes(b []byte, opts *Options) (*Model, error) {
 // newModel takes over s, and from, where the model's other files are, also when it fails.
 func newModel(s *stored, from source, o Options) (*Model, error) {
 	m := &Model{opts: o, path: s.path, from: from}
-	m.files = []file{{path: s.path, mapping: s.data, reader: s.reader}}
+	m.files = []file{{path: s.path, mapping: s.data, reader: s.reader, origin: s.origin}}
 	m.byName = sync.OnceValue(m.sortNames)
-	m.cache.init(max(o.CacheBytes, 0))
+	m.cache.init(max(o.CacheBytes, 0), func(t *layout.Tensor) error { return m.files[t.File].intact() })
 	opened := false
 	defer func() {
 		if !opened { // for an error, or a panic of the caller's reader
@@ -130,7 +130,7 @@ func newModel(s *stored, from source, o Options) (*Model, error) {
 	}()
 	// The file may shrink while its index is read.
 	if err := mmapio.Guard(func() error { return m.load(s) }); err != nil {
-		return nil, fmt.Errorf("%s: %w", m.path, err)
+		return nil, &fileError{m.path, err}
 	}
 	opened = true
 	return m, nil

@@ -34,5 +34,8 @@ func (t Tensor) ReadAt(p []byte, off int64) (n int, err error) {
 	if err := t.readAt(p, uint64(off)); err != nil {
 		return 0, t.wrap(err)
 	}
+	if err := t.confirm(uint64(len(p))); err != nil {
+		return 0, err
+	}
 	return len(p), end
 }

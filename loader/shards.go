@@ -1,7 +1,6 @@
 package loader
 
 import (
-	"fmt"
 	"sync"
 
 	"github.com/tensormap/tensormap/layout"
@@ -134,7 +133,7 @@ func (m *Model) loadSplit(first file, split *shard.Split) error {
 	m.files = files
 	for i := range files {
 		if err := split.Check(files[i].layout, i); err != nil {
-			return fmt.Errorf("%s: %w", files[i].path, err)
+			return &fileError{files[i].path, err}
 		}
 	}
 	table, err := split.Stitch(parts(files), m.opts.Limits)
@@ -149,10 +148,10 @@ func (m *Model) loadSplit(first file, split *shard.Split) error {
 // read from that as well.
 func (m *Model) decodeStored(s *stored, check func(layout.File) error) (file, error) {
 	defer s.done()
-	f := file{path: s.path, mapping: s.data, reader: s.reader}
+	f := file{path: s.path, mapping: s.data, reader: s.reader, origin: s.origin}
 	if err := f.decode(m, s.index); err != nil {
 		s.data.Close()
-		return file{}, fmt.Errorf("%s: %w", s.path, err)
+		return file{}, &fileError{s.path, err}
 	}
 	if check != nil {
 		if err := check(f.layout); err != nil {

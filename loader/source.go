@@ -3,6 +3,7 @@ package loader
 import (
 	"fmt"
 	"io"
+	"io/fs"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/mmapio"
@@ -30,11 +31,19 @@ type stored struct {
 	done  func()
 	// reader is where data reads from, where that is a reader of the caller's; else nil.
 	reader io.ReaderAt
+	origin
+}
+
+// origin is where a file came from: what it was when it was opened, and what its name leads to
+// now. The zero value knows neither, as of memory and of readers.
+type origin struct {
+	opened mmapio.Identity
+	stat   func() (fs.FileInfo, error)
 }
 
 // inMemory is a file whose index is read where its data is.
 func inMemory(path string, mapping *mmapio.Mapping) *stored {
-	return &stored{path: path, data: mapping, index: mapping, done: func() {}}
+	return &stored{path: path, data: mapping, index: mapping, done: func() {}, origin: originOf(path, mapping)}
 }
 
 // close is for a file that turns out not to be wanted.

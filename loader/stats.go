@@ -2,7 +2,6 @@ package loader
 
 import (
 	"errors"
-	"fmt"
 )
 
 // Stats says what a model costs now and what its cache has done. All sizes are in bytes.
@@ -35,7 +34,7 @@ func (m *Model) Stats() (Stats, error) {
 		s.MappedBytes += f.mapping.Size()
 		n, err := f.mapping.Resident(0, f.mapping.Size())
 		if err != nil && !errors.Is(err, errors.ErrUnsupported) {
-			return Stats{}, fmt.Errorf("%s: %w", f.path, err)
+			return Stats{}, &fileError{f.path, err}
 		}
 		s.ResidentBytes += n
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"sync"
 
 	"github.com/tensormap/tensormap/mmapio"
@@ -86,7 +85,7 @@ func (p *remote) open(name string, _ bool) (*stored, error) {
 	}
 	r, size, err := s.OpenSibling(p.ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, &fileError{name, err}
 	}
 	p.opened.add(r)
 	if size < 0 {
@@ -124,7 +123,7 @@ func (m *Model) untilClosed(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// input is a reader whose errors name the file, and whose reads end with ctx as far as they
+// input is a reader of the file called name, whose reads end with ctx as far as they
 // can be ended.
 type input struct {
 	ctx  context.Context
@@ -132,24 +131,13 @@ type input struct {
 	r    io.ReaderAt
 }
 
-func (in input) ReadAt(p []byte, off int64) (n int, err error) {
-	n, err = in.readAt(p, off)
-	if n == len(p) {
-		return n, nil
-	}
-	if err == nil || err == io.EOF { // though it is within the size
-		err = fmt.Errorf("%w: %d of %d bytes at offset %d", io.ErrUnexpectedEOF, n, len(p), off)
-	}
-	if _, ok := err.(*fs.PathError); ok {
-		return n, err
-	}
-	return n, &fs.PathError{Op: "read", Path: in.name, Err: err}
-}
+// Name returns what errors of a mapping of it call the file.
+func (in input) Name() string { return in.name }
 
 // Underlying lets mmapio know a file of this system.
 func (in input) Underlying() io.ReaderAt { return in.r }
 
-func (in input) readAt(p []byte, off int64) (n int, err error) {
+func (in input) ReadAt(p []byte, off int64) (n int, err error) {
 	if r, ok := in.r.(interface {
 		ReadAtContext(ctx context.Context, p []byte, off int64) (int, error)
 	}); ok {

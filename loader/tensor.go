@@ -205,9 +205,11 @@ func (t Tensor) WriteTo(w io.Writer) (written int64, err error) {
 		return 0, t.wrap(err)
 	}
 	if t.inPlace() {
-		return t.writeStored(w)
+		written, err = t.writeStored(w)
+	} else {
+		written, err = t.writeElements(w)
 	}
-	return t.writeElements(w)
+	return written, cmp.Or(err, t.confirm(t.desc.Raw))
 }
 
 // WriteStored writes the bytes as the file has them, compressed ones compressed, to w;
@@ -229,7 +231,8 @@ func (t Tensor) WriteStored(w io.Writer) (written int64, err error) {
 			return 0, t.wrap(err)
 		}
 	}
-	return t.writeStored(w)
+	written, err = t.writeStored(w)
+	return written, cmp.Or(err, t.confirm(t.desc.Stored))
 }
 
 func (t Tensor) writeStored(w io.Writer) (written int64, err error) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"hash"
 	"hash/crc32"
 	"maps"
@@ -66,7 +65,8 @@ func (r *Report) Err() error {
 // metadata), the checksums over the files' bytes, and whether every block of compressed
 // tensors can be expanded, with all cores. Of a model that is not mapped, compressed tensors
 // are read twice. What is wrong with the model is in the report; the error says that
-// verifying itself failed or was cancelled.
+// verifying itself failed or was cancelled. A file that has changed since it was opened is
+// mmapio.ErrChanged, whatever it holds now: see Model.Changed.
 func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error) {
 	if !m.gate.enter() {
 		return nil, m.closedError()
@@ -88,11 +88,10 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 		return nil, err
 	}
 	v.plan()
-	if err := v.compute(); err != nil {
-		return nil, err
-	}
-	if err := v.blocks(); err != nil {
-		return nil, err
+	for _, step := range []func() error{v.compute, v.blocks, m.changed} {
+		if err := step(); err != nil {
+			return nil, err
+		}
 	}
 	v.compare()
 	v.report.Findings = slices.Concat(v.findings...)
@@ -171,7 +170,7 @@ func (v *verifier) malformed(file int, err error) bool {
 func (v *verifier) audit() error {
 	for i, f := range v.files {
 		if err := v.file(i, f); err != nil {
-			return fmt.Errorf("%s: %w", f.path, err)
+			return &fileError{f.path, err}
 		}
 	}
 	if len(v.files) > 1 {
@@ -194,6 +193,9 @@ func (v *verifier) file(i int, f *file) error {
 		return err
 	}
 	if err := f.present(); err != nil {
+		return err
+	}
+	if err := f.changed(); err != nil {
 		return err
 	}
 	for _, s := range f.index.Sections {
@@ -417,7 +419,7 @@ func (v *verifier) read(p *piece, sum func(*file) error) error {
 		err = mmapio.Guard(func() error { return sum(f) })
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", f.path, err)
+		return &fileError{f.path, err}
 	}
 	v.advance(p.n)
 	return nil

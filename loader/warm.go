@@ -52,7 +52,8 @@ type Warmth struct {
 // decompressed, neighbours by one request. More than Options.CacheBytes is ErrTooLarge.
 //
 // It reads nothing but the tensors and the padding between them, and stops when ctx is done:
-// what has come by then stays. A mapped file that has shrunk is mmapio.ErrFault.
+// what has come by then stays. A mapped file that has shrunk is mmapio.ErrFault. One that has
+// changed otherwise since it was opened is mmapio.ErrChanged: see Model.Changed.
 func (m *Model) Warm(ctx context.Context, plan *WarmPlan) (Warmth, error) {
 	if !m.gate.enter() {
 		return Warmth{}, m.closedError()
@@ -124,7 +125,13 @@ func (m *Model) warm(ctx context.Context, plan *WarmPlan, tensors []Tensor) (War
 	}
 	ctx, stop := m.untilClosed(ctx)
 	defer stop()
-	err := cmp.Or(w.look(ctx), w.run(ctx))
+	err := w.look(ctx)
+	if err == nil {
+		err = w.run(ctx)
+	}
+	if err == nil {
+		err = w.changed()
+	}
 	if context.Cause(ctx) == ErrClosed {
 		err = m.closedError()
 	}
@@ -142,6 +149,20 @@ type warming struct {
 
 	mu   sync.Mutex // held while Progress is told
 	done uint64
+}
+
+// changed returns an error if a file that was read is not what was opened.
+func (w *warming) changed() error {
+	asked := make(map[*file]bool)
+	for i := range w.list {
+		if f := w.list[i].file; !asked[f] {
+			asked[f] = true
+			if err := f.changed(); err != nil {
+				return f.wrap(err)
+			}
+		}
+	}
+	return nil
 }
 
 // admit refuses what cannot be read, and what the cache could not keep until the end.
@@ -254,7 +275,7 @@ func (f *file) wrap(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	return fmt.Errorf("%s: %w", f.path, err)
+	return &fileError{f.path, err}
 }
 
 // Release gives the memory of tensors back: the pages of a mapped model, which stay in the

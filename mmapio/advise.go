@@ -33,14 +33,11 @@ func (a Advice) String() string {
 // Where the mapping is not Mapped there is nobody to advise, and nothing
 // happens. Advice the kernel does not know is errors.ErrUnsupported.
 func (m *Mapping) Advise(a Advice, off, n uint64) error {
-	if !m.mapped {
-		return m.use("advise", off, n, nothing)
-	}
 	span := outward
 	if a == DontNeed {
 		span = inward
 	}
-	return m.pages("advise", off, n, span, func(b []byte) error {
+	return m.mappedPages("advise", off, n, span, func(b []byte) error {
 		if err := madvise(b, a); err != nil {
 			return fmt.Errorf("%v: %w", a, err)
 		}
@@ -53,10 +50,7 @@ func (m *Mapping) Advise(a Advice, off, n uint64) error {
 // Where the mapping is not Mapped nothing happens. On Linux 5.14 and later the
 // wait is a system call, which leaves the processor to other goroutines.
 func (m *Mapping) Populate(off, n uint64) error {
-	if !m.mapped {
-		return m.use("populate", off, n, nothing)
-	}
-	return m.pages("populate", off, n, outward, func(b []byte) error {
+	return m.mappedPages("populate", off, n, outward, func(b []byte) error {
 		if populate(b) == nil {
 			return nil
 		}
@@ -93,7 +87,7 @@ func (m *Mapping) Resident(off, n uint64) (count uint64, err error) {
 		switch {
 		case lo >= hi:
 			return nil
-		case !m.mapped:
+		case !m.mapped.Load():
 			return errors.ErrUnsupported
 		}
 		all, err := resident(b.data[lo:hi], off-lo, off-lo+n)
@@ -115,14 +109,22 @@ func (m *Mapping) pages(op string, off, n uint64, span func(off, n, size uint64)
 		if lo >= hi {
 			return nil
 		}
-		if !m.mapped {
+		if !m.mapped.Load() {
 			return errors.ErrUnsupported
 		}
 		return f(b.data[lo:hi])
 	})
 }
 
-func nothing(*backing) error { return nil }
+// mappedPages is pages for what means nothing where the mapping is not Mapped.
+func (m *Mapping) mappedPages(op string, off, n uint64, span func(off, n, size uint64) (lo, hi uint64), f func([]byte) error) error {
+	return m.use(op, off, n, func(b *backing) error {
+		if lo, hi := span(off, n, m.size); lo < hi && m.mapped.Load() {
+			return f(b.data[lo:hi])
+		}
+		return nil
+	})
+}
 
 // outward widens a range within size to whole pages. The file's last page may
 // be a part of one: the kernel completes it.

@@ -32,7 +32,7 @@ type FaultError struct {
 }
 
 func (e *FaultError) Error() string {
-	return fmt.Sprintf("%s at offset %d: %v", e.Path, e.Offset, e.Err)
+	return fmt.Sprintf("%s: offset %d: %v", e.Path, e.Offset, e.Err)
 }
 
 func (e *FaultError) Unwrap() error { return e.Err }

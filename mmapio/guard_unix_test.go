@@ -47,7 +47,7 @@ func checkFault(t *testing.T, err error, path string, offset int) {
 	if fault.Path != path || fault.Offset != want {
 		t.Errorf("fault in %s at %d, want %s at %d", fault.Path, fault.Offset, path, want)
 	}
-	if prefix := fmt.Sprintf("%s at offset %d: ", path, want); !strings.HasPrefix(err.Error(), prefix) {
+	if prefix := fmt.Sprintf("%s: offset %d: ", path, want); !strings.HasPrefix(err.Error(), prefix) {
 		t.Errorf("error %q, want prefix %q", err, prefix)
 	}
 }

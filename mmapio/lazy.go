@@ -10,14 +10,17 @@ import (
 // bytes is first asked for, by whichever method. open opens it, and answers with
 // an error where what it finds is not the file that was meant; the Mapping then
 // owns the *os.File. It closes it as soon as it is mapped, or with Close where
-// the platform does not map.
+// it cannot be mapped.
 //
 // A file of another size is ErrChanged. An error is the answer of the call that
 // met it and of no other: the next one tries again.
 //
 // path is for errors.
 func Lazy(path string, size uint64, open func() (*os.File, error)) *Mapping {
-	return &Mapping{path: path, size: size, aliased: canMap, mapped: canMap && size > 0, lazy: &lazy{open: open}}
+	m := &Mapping{path: path, size: size, lazy: &lazy{open: open}}
+	m.aliased.Store(canMap)
+	m.mapped.Store(canMap && size > 0)
+	return m
 }
 
 // Pending reports whether this is a lazy mapping that nobody has asked for a byte, or a
@@ -44,10 +47,14 @@ func (l *lazy) make(m *Mapping) (*backing, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := mapWhole(f, m.size)
+	b, err := mapWhole(f, m.path, m.size)
 	if err != nil {
 		f.Close()
 		return nil, err
+	}
+	if b.r != nil { // also where mapping is what usually happens
+		m.aliased.Store(false)
+		m.mapped.Store(false)
 	}
 	m.live.Store(b)
 	return b, nil
@@ -59,21 +66,20 @@ func (l *lazy) end() {
 	l.open = nil
 }
 
-// mapWhole is the backing of a Mapping of f, which must have size bytes. It takes f over
-// unless it fails.
-func mapWhole(f *os.File, size uint64) (*backing, error) {
-	m, err := MapFile(f)
+// mapWhole returns the backing of a Mapping of f, which must have size bytes. It takes f over
+// unless it fails. What cannot be mapped is read.
+func mapWhole(f *os.File, path string, size uint64) (*backing, error) {
+	opened, err := identify(f)
 	if err != nil {
 		return nil, err
 	}
-	if m.size != size {
-		m.Close()
-		return nil, fmt.Errorf("%w: %d bytes, not %d", ErrChanged, m.size, size)
+	if uint64(opened.size) != size {
+		return nil, fmt.Errorf("%w: %d bytes, not %d", ErrChanged, opened.size, size)
 	}
-	b := m.live.Load()
-	if m.aliased {
-		f.Close() // nothing was written, so nothing can be lost
-		return b, nil
+	b, err := mapFile(f, path, int(opened.size))
+	if err != nil {
+		return &backing{r: f, close: f.Close}, nil
 	}
-	return &backing{r: b.r, close: f.Close}, nil
+	f.Close() // nothing was written, so nothing can be lost
+	return b, nil
 }

@@ -17,14 +17,9 @@ func Map(path string) (*Mapping, error) {
 
 // MapFile returns a Mapping of the whole of an open file, wherever its position
 // is. f is read on demand and must stay open until Close, which leaves it open.
-func MapFile(f *os.File) (*Mapping, error) {
-	size, err := openFileSize(f) // which a nil f is an error of
-	if err != nil {
-		return nil, err
-	}
-	path := f.Name()
-	return newMapping(path, uint64(size), &backing{r: f, close: closeNothing}), nil
-}
+func MapFile(f *os.File) (*Mapping, error) { return FromFile(f) }
+
+func mapFile(*os.File, string, int) (*backing, error) { return nil, errors.ErrUnsupported }
 
 // Nothing is Mapped here, so these are never reached.
 

@@ -8,14 +8,17 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// canMap says what Map and MapFile do on this platform.
+// canMap says that Map and MapFile map on this platform, as a rule.
 const canMap = true
 
-// Map maps a file. Its descriptor is closed again before Map returns.
+// Map maps a file. Its descriptor is closed again before Map returns. A file that the system
+// refuses to map, for want of address space or because its file system cannot, is opened to be
+// read on demand, as by OpenReader.
 //
 // It opens the file by itself: a mapping has no use for what an *os.File brings along,
 // which takes twice the system calls.
@@ -38,7 +41,11 @@ func Map(path string) (*Mapping, error) {
 	if err := checkSize(info.Size, math.MaxInt); err != nil {
 		return nil, pathError("map", path, err)
 	}
-	return mapSize(path, int(info.Size), func(size int) ([]byte, bool, error) { return mapShared(fd, size, info.Uid) })
+	b, err := mapDescriptor(fd, path, int(info.Size), info.Uid)
+	if err != nil {
+		return OpenReader(path)
+	}
+	return newMapped(path, identityOf(&info), b), nil
 }
 
 // open opens a file to read. It does not wait where path is a named pipe without a writer.
@@ -53,52 +60,95 @@ func open(path string) (fd int, err error) {
 
 // MapFile maps the whole of an open file, wherever its position is, and leaves
 // both alone. On Unix f may be closed afterwards; where the platform does not
-// map, f is read on demand and must stay open until Close.
+// map, f is read on demand and must stay open until Close. A file that the system
+// refuses to map is read by a descriptor of the Mapping's own.
 func MapFile(f *os.File) (*Mapping, error) {
-	size, err := openFileSize(f) // which a nil f is an error of
+	opened, err := identify(f) // which a nil f is an error of
 	if err != nil {
 		return nil, err
 	}
-	path := f.Name()
-	return mapSize(path, size, func(size int) (data []byte, candid bool, err error) {
-		conn, err := f.SyscallConn()
-		if err != nil {
-			return nil, false, err
+	b, err := mapFile(f, f.Name(), int(opened.size))
+	if err != nil {
+		own, failed := duplicate(f)
+		if failed != nil { // perhaps f is not open for reading, which mapping has said
+			return nil, pathError("map", f.Name(), err)
 		}
-		// Control rather than Fd, which would change the file's mode and would not
-		// hold off a concurrent Close.
-		closed := conn.Control(func(fd uintptr) {
-			var info unix.Stat_t
-			if err = unix.Fstat(int(fd), &info); err == nil {
-				data, candid, err = mapShared(int(fd), size, info.Uid)
-			}
-		})
-		return data, candid, cmp.Or(closed, err)
-	})
+		b = &backing{r: own, close: own.Close}
+	}
+	return newMapped(f.Name(), opened, b), nil
 }
 
-// mapSize makes a Mapping of a file of size bytes, which mmap maps.
-func mapSize(path string, size int, mmap func(size int) (data []byte, candid bool, err error)) (*Mapping, error) {
-	if size == 0 { // which mmap refuses
-		return newMapping(path, 0, &backing{data: []byte{}, close: closeNothing}), nil
-	}
-	data, candid, err := mmap(size)
+// mapFile maps f, which has size bytes and is called path.
+func mapFile(f *os.File, path string, size int) (b *backing, err error) {
+	err = control(f, func(fd int) error {
+		var info unix.Stat_t
+		if err := unix.Fstat(fd, &info); err != nil {
+			return err
+		}
+		b, err = mapDescriptor(fd, path, size, info.Uid)
+		return err
+	})
+	return b, err
+}
+
+// duplicate returns f, which has a byte to be read, with a descriptor of its own.
+func duplicate(f *os.File) (own *os.File, err error) {
+	err = control(f, func(fd int) error {
+		syscall.ForkLock.RLock() // AIX has no F_DUPFD_CLOEXEC
+		defer syscall.ForkLock.RUnlock()
+		fd, err := unix.Dup(fd)
+		if err == nil {
+			unix.CloseOnExec(fd)
+			own = os.NewFile(uintptr(fd), f.Name())
+		}
+		return err
+	})
 	if err != nil {
-		return nil, pathError("map", path, err)
+		return nil, err
+	}
+	if _, err := own.ReadAt(make([]byte, 1), 0); err != nil {
+		own.Close()
+		return nil, err
+	}
+	return own, nil
+}
+
+// control runs work with f's descriptor. Unlike Fd, it does not change the file's mode, and
+// holds off a concurrent Close.
+func control(f *os.File, work func(fd int) error) error {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	closed := conn.Control(func(fd uintptr) { err = work(int(fd)) })
+	return cmp.Or(closed, err)
+}
+
+// newMapped returns the Mapping of a file that b has the bytes of.
+func newMapped(path string, opened Identity, b *backing) *Mapping {
+	m := newMapping(path, uint64(opened.size), b)
+	m.opened = opened
+	m.mapped.Store(len(b.data) > 0)
+	return m
+}
+
+// mapPages is unix.Mmap. Tests have it fail.
+var mapPages = unix.Mmap
+
+// mapDescriptor maps the file of owner's that fd is open for, which has size bytes.
+func mapDescriptor(fd int, path string, size int, owner uint32) (*backing, error) {
+	if size == 0 { // which mmap refuses
+		return &backing{data: []byte{}, close: closeNothing}, nil
+	}
+	data, err := mapPages(fd, 0, size, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return nil, err
 	}
 	mappings.add(data, path)
-	m := newMapping(path, uint64(size), &backing{data: data, candid: candid, close: func() error {
+	return &backing{data: data, candid: candid(fd, owner), close: func() error {
 		mappings.remove(data) // first: the addresses may be another mapping's the moment they are free
 		return unix.Munmap(data)
-	}})
-	m.mapped = true
-	return m, nil
-}
-
-// mapShared maps a file of owner's.
-func mapShared(fd, size int, owner uint32) (data []byte, known bool, err error) {
-	data, err = unix.Mmap(fd, 0, size, unix.PROT_READ, unix.MAP_SHARED)
-	return data, err == nil && candid(fd, owner), err
+	}}, nil
 }
 
 func madvise(b []byte, a Advice) error {

@@ -13,8 +13,9 @@ import (
 type Mapping struct {
 	path    string // as opened; says "memory" or "reader" where there is no file
 	size    uint64
-	aliased bool
-	mapped  bool
+	opened  Identity
+	aliased atomic.Bool // like mapped, of a lazy mapping an expectation until it is made
+	mapped  atomic.Bool
 
 	// calls is held for reading while a call touches the backing, and for
 	// writing by Close. Slice of memory takes no lock: it touches nothing.
@@ -33,7 +34,8 @@ type backing struct {
 }
 
 func newMapping(path string, size uint64, b *backing) *Mapping {
-	m := &Mapping{path: path, size: size, aliased: b.r == nil}
+	m := &Mapping{path: path, size: size}
+	m.aliased.Store(b.r == nil)
 	m.live.Store(b)
 	return m
 }
@@ -53,19 +55,27 @@ func FromBytes(b []byte) *Mapping {
 // taken on trust until something is read; a negative one counts as zero.
 // Close does not close r. r must allow concurrent calls, as io.ReaderAt demands. One that
 // only wraps another should have a method Underlying() io.ReaderAt: see Probe.
+// If r has a method Name() string, as *os.File has, errors call the file so.
 func FromReaderAt(r io.ReaderAt, size int64) *Mapping {
-	return newMapping("reader", uint64(max(size, 0)), &backing{r: r, close: closeNothing})
+	name := "reader"
+	if r, ok := r.(interface{ Name() string }); ok {
+		name = r.Name()
+	}
+	return newMapping(name, uint64(max(size, 0)), &backing{r: r, close: closeNothing})
 }
 
 // Size returns the length of the file in bytes when it was opened.
 func (m *Mapping) Size() uint64 { return m.size }
 
 // Aliased reports whether Slice returns the memory itself rather than copies.
-func (m *Mapping) Aliased() bool { return m.aliased }
+func (m *Mapping) Aliased() bool { return m.aliased.Load() }
 
 // Mapped reports whether the kernel backs the memory with the file, so that
 // advice, residency and locking mean something. It is false for an empty file.
-func (m *Mapping) Mapped() bool { return m.mapped }
+func (m *Mapping) Mapped() bool { return m.mapped.Load() }
+
+// Identity returns what the file was when it was opened.
+func (m *Mapping) Identity() Identity { return m.opened }
 
 // Bytes returns the whole file where Aliased is true, else nil. The slice is
 // read-only and lives until Close, after which Bytes returns nil. It is nil too

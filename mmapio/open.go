@@ -19,13 +19,16 @@ func checkPath(path string) error {
 	return err
 }
 
-// openFileSize is fileSize of an open file.
-func openFileSize(f *os.File) (int, error) {
+// identify returns the identity of an open file that is regular and whose size fits an int.
+func identify(f *os.File) (Identity, error) {
 	info, err := f.Stat()
 	if err != nil {
-		return 0, err
+		return Identity{}, err
 	}
-	return fileSize(f.Name(), info)
+	if _, err := fileSize(f.Name(), info); err != nil {
+		return Identity{}, err
+	}
+	return IdentityOf(info), nil
 }
 
 // fileSize returns the size of a regular file that fits an int.

@@ -16,24 +16,43 @@ func OpenReader(path string) (*Mapping, error) {
 	if err != nil {
 		return nil, err
 	}
-	size, err := openFileSize(f)
+	m, err := FromFile(f)
 	if err != nil {
 		f.Close()
 		return nil, err
 	}
-	return newMapping(path, uint64(size), &backing{r: f, close: f.Close}), nil
+	m.live.Load().close = f.Close
+	return m, nil
+}
+
+// FromFile returns a Mapping of the whole of an open file that is read on demand, by system
+// calls, on every platform. f must stay open until Close, which leaves it open.
+func FromFile(f *os.File) (*Mapping, error) {
+	opened, err := identify(f) // which a nil f is an error of
+	if err != nil {
+		return nil, err
+	}
+	m := newMapping(f.Name(), uint64(opened.size), &backing{r: f, close: closeNothing})
+	m.opened = opened
+	return m, nil
 }
 
 // openMapped is OpenReader through x/exp/mmap.
 func openMapped(path string) (*Mapping, error) {
-	if err := checkPath(path); err != nil {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := fileSize(path, info); err != nil {
 		return nil, err
 	}
 	r, err := mmap.Open(path)
 	if err != nil {
 		return nil, pathError("map", path, err)
 	}
-	return newMapping(path, uint64(r.Len()), &backing{r: &mappedReader{r, path}, close: r.Close}), nil
+	m := newMapping(path, uint64(r.Len()), &backing{r: &mappedReader{r, path}, close: r.Close})
+	m.opened = IdentityOf(info)
+	return m, nil
 }
 
 // mappedReader guards x/exp/mmap, which reads through a mapping of its own on

@@ -68,7 +68,7 @@ func Compare(ctx context.Context, a, b *loader.Model, opts *Options) ([]Pair, er
 	if opts == nil {
 		opts = &Options{}
 	}
-	if err := cmp.Or(open(a), open(b)); err != nil {
+	if err := cmp.Or(a.Changed(), b.Changed()); err != nil {
 		return nil, err
 	}
 	var pairs []*Pair
@@ -94,7 +94,7 @@ func Compare(ctx context.Context, a, b *loader.Model, opts *Options) ([]Pair, er
 			pairs = append(pairs, &Pair{Name: tb.Name(), B: &tb})
 		}
 	}
-	if err := run(ctx, opts, tasks); err != nil {
+	if err := run(ctx, opts, tasks, a, b); err != nil {
 		return nil, err
 	}
 	return values(pairs), nil

@@ -2,11 +2,13 @@ package survey
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"slices"
 	"sync"
 
 	"github.com/tensormap/tensormap/internal/parallel"
+	"github.com/tensormap/tensormap/loader"
 )
 
 // Options tune every function of this package. Nil and zero fields mean the defaults.
@@ -44,8 +46,9 @@ type task interface {
 	weight() uint64
 }
 
-// run does all tasks. The error is that of ctx.
-func run(ctx context.Context, opts *Options, tasks []task) error {
+// run does all tasks, which are about models. The error is that of ctx, or that a file of a
+// model has changed meanwhile.
+func run(ctx context.Context, opts *Options, tasks []task, models ...*loader.Model) error {
 	c := &crew{ctx: ctx, waiting: tasks, progress: opts.Progress}
 	c.changed.L = &c.mu
 	for _, t := range tasks {
@@ -63,6 +66,11 @@ func run(ctx context.Context, opts *Options, tasks []task) error {
 	g.Wait()
 	if len(c.running) > 0 || len(c.waiting) > 0 {
 		return ctx.Err()
+	}
+	for _, m := range models {
+		if err := m.Changed(); err != nil && !errors.Is(err, loader.ErrClosed) { // which tensors say
+			return err
+		}
 	}
 	return nil
 }

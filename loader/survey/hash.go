@@ -61,7 +61,7 @@ func Hash(ctx context.Context, m *loader.Model, opts *HashOptions) ([]TensorDige
 		opts = &HashOptions{}
 	}
 	wantValues := opts.Values || !opts.Stored
-	if err := open(m); err != nil {
+	if err := m.Changed(); err != nil {
 		return nil, err
 	}
 	var digests []*TensorDigest
@@ -76,7 +76,7 @@ func Hash(ctx context.Context, m *loader.Model, opts *HashOptions) ([]TensorDige
 	// A tensor's digest takes one core: the longest go first, so that none is left to be
 	// waited for at the end.
 	slices.SortStableFunc(tasks, func(a, b task) int { return cmp.Compare(b.weight(), a.weight()) })
-	if err := run(ctx, &opts.Options, tasks); err != nil {
+	if err := run(ctx, &opts.Options, tasks, m); err != nil {
 		return nil, err
 	}
 	return values(digests), nil

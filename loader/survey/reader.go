@@ -65,15 +65,6 @@ func (s *subject) release() {
 	}
 }
 
-// open says that m is closed, where it is.
-func open(m *loader.Model) error {
-	lease, err := m.Acquire()
-	if err == nil {
-		lease.Release()
-	}
-	return err
-}
-
 // wide reports whether d has elements that float32 would round.
 func wide(d layout.DType) bool {
 	switch d {

@@ -45,7 +45,8 @@ type TensorStats struct {
 
 // Stats goes through the values of m's tensors, in the order of the file. A tensor that cannot
 // be read has an error of its own, as have those that m is closed before; the error of the whole
-// is that of ctx, or that m was closed to begin with.
+// is that of ctx, or that m was closed to begin with, or that a file has changed since it was
+// opened (mmapio.ErrChanged; see [loader.Model.Changed]).
 // Memory does not grow with the tensors' sizes, and results do not depend on the number of
 // workers: sums are made of fixed parts and merged in a fixed order.
 //
@@ -55,7 +56,7 @@ func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions) ([]TensorSt
 	if opts == nil {
 		opts = &StatsOptions{}
 	}
-	if err := open(m); err != nil {
+	if err := m.Changed(); err != nil {
 		return nil, err
 	}
 	var stats []*TensorStats
@@ -70,7 +71,7 @@ func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions) ([]TensorSt
 			tasks = append(tasks, &statsTask{model: m, stats: s, bins: max(0, min(opts.Bins, maxBins)), sum: newMoments()})
 		}
 	}
-	if err := run(ctx, &opts.Options, tasks); err != nil {
+	if err := run(ctx, &opts.Options, tasks, m); err != nil {
 		return nil, err
 	}
 	return values(stats), nil

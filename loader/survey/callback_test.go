@@ -3,12 +3,15 @@ package survey_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"runtime"
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/survey"
+	"github.com/tensormap/tensormap/mmapio"
 )
 
 var errCallback = errors.New("the caller's callback panicked")
@@ -47,6 +50,39 @@ func TestProgressPanics(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// TestChangedMeanwhile cuts a file within its last page while it is gone through.
+func TestChangedMeanwhile(t *testing.T) {
+	file := safeTensors(t, tensor{"a", layout.U8, []uint64{3 << 20}, make([]byte, 3<<20)})
+	for verb, run := range map[string]func(m *loader.Model, o survey.Options) error{
+		"Stats": func(m *loader.Model, o survey.Options) error {
+			_, err := survey.Stats(t.Context(), m, &survey.StatsOptions{Options: o})
+			return err
+		},
+		"Hash": func(m *loader.Model, o survey.Options) error {
+			_, err := survey.Hash(t.Context(), m, &survey.HashOptions{Options: o})
+			return err
+		},
+		"Compare": func(m *loader.Model, o survey.Options) error {
+			_, err := survey.Compare(t.Context(), openBytes(t, file), m, &o)
+			return err
+		},
+	} {
+		path := filepath.Join(t.TempDir(), "model.safetensors")
+		if err := os.WriteFile(path, file, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		m := open(t, path, nil)
+		cut := func(done, total uint64) {
+			if err := os.Truncate(path, int64(len(file))-1); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := run(m, survey.Options{Progress: cut}); !errors.Is(err, mmapio.ErrChanged) {
+			t.Errorf("%s: %v", verb, err)
 		}
 	}
 }

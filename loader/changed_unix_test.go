@@ -1,0 +1,247 @@
+//go:build unix
+
+package loader_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// rewrite changes the last byte of a file in place. Size and time of modification stay.
+func rewrite(t *testing.T, path string) {
+	t.Helper()
+	time.Sleep(20 * time.Millisecond) // more than a tick of the clock that stamps inodes
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)-1]++
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteAt(b, 0)
+	if err := errors.Join(err, f.Close(), os.Chtimes(path, info.ModTime(), info.ModTime())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// shorten cuts the last bytes off a file.
+func shorten(t *testing.T, path string, by int64) {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err == nil {
+		err = os.Truncate(path, info.Size()-by)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantChanged wants err to be ErrChanged and to name the file once.
+func wantChanged(t *testing.T, what string, err error, path string) {
+	t.Helper()
+	if !errors.Is(err, mmapio.ErrChanged) || strings.Count(err.Error(), path) != 1 {
+		t.Errorf("%s: %v", what, err)
+	}
+}
+
+// TestCutInLastPage cuts a mapped file within its last page: what is lost reads as zeros, and
+// nothing faults. The format has no checksum.
+func TestCutInLastPage(t *testing.T) {
+	file := safeTensors([]content{random("f16", layout.F16, 2000), random("large", layout.F32, 4<<20)})
+	tail := int64(len(file) % os.Getpagesize())
+	for _, by := range []int64{1, tail / 2, tail - 1} {
+		path := write(t, "model", file)
+		m := openPath(t, path, nil)
+		large := tensor(t, m, "large")
+		if _, err := m.Verify(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		shorten(t, path, by)
+		_, err := m.Verify(t.Context(), nil)
+		wantChanged(t, "Verify", err, path)
+		_, err = m.Warm(t.Context(), nil)
+		wantChanged(t, "Warm", err, path)
+		wantChanged(t, "Changed", m.Changed(), path)
+		_, err = tensor(t, m, "f16").Float32s() // into the cache
+		wantChanged(t, "Float32s", err, path)
+		wantChanged(t, "Dequantize", large.Dequantize(make([]float32, large.Elements())), path)
+		_, err = large.WriteTo(io.Discard)
+		wantChanged(t, "WriteTo", err, path)
+		_, err = large.WriteStored(io.Discard)
+		wantChanged(t, "WriteStored", err, path)
+		_, err = large.ReadAt(make([]byte, large.RawBytes()), 0)
+		wantChanged(t, "ReadAt", err, path)
+		if s, err := m.Stats(); err != nil || s.HeapBytes != 0 {
+			t.Errorf("zeros are cached: %+v, %v", s, err)
+		}
+	}
+}
+
+// TestVerifyChangedMeanwhile changes the file from a callback.
+func TestVerifyChangedMeanwhile(t *testing.T) {
+	file := apr2File(t, nil, []content{random("x", layout.U8, 3*loader.CRCChunk)})
+	for what, change := range map[string]func(path string){
+		"cut":       func(path string) { shorten(t, path, 1) },
+		"rewritten": func(path string) { rewrite(t, path) },
+		"grown":     func(path string) { shorten(t, path, -1) },
+	} {
+		for _, opts := range []*loader.Options{nil, {NoMap: true}} {
+			path := write(t, "model", file)
+			m := openPath(t, path, opts)
+			done := false
+			_, err := m.Verify(t.Context(), &loader.VerifyOptions{Workers: 1, Progress: func(_, _ uint64) {
+				if !done {
+					done = true
+					change(path)
+				}
+			}})
+			if opts != nil && errors.Is(err, io.ErrUnexpectedEOF) {
+				continue // a read has met the new end
+			}
+			wantChanged(t, what, err, path)
+		}
+	}
+}
+
+// TestShardRewritten rewrites a shard in place between opening and its first touch.
+func TestShardRewritten(t *testing.T) {
+	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
+		dir := t.TempDir()
+		path := put(t, dir, nil, apart(three())...)
+		for _, m := range []*loader.Model{openPath(t, path, opts), openPath(t, filepath.Join(dir, "model.apr"), opts)} {
+			shard := m.Files()[1].Path
+			rewrite(t, shard)
+			x := m.Files()[1].Path
+			wantChanged(t, "Changed", m.Changed(), shard)
+			_, err := tensor(t, m, "i8").Bytes()
+			wantChanged(t, "Bytes", err, shard)
+			_, err = m.Verify(t.Context(), nil)
+			wantChanged(t, "Verify", err, x)
+		}
+	}
+}
+
+// TestChanged says what counts as a change, however a model is opened.
+func TestChanged(t *testing.T) {
+	file := safeTensors([]content{random("x", layout.U8, 100)})
+	for _, test := range []struct {
+		what    string
+		change  func(path string) error
+		changed bool
+	}{
+		{"nothing", func(string) error { return nil }, false},
+		{"rewritten", func(path string) error { rewrite(t, path); return nil }, true},
+		{"cut", func(path string) error { return os.Truncate(path, 50) }, true},
+		{"replaced", func(path string) error {
+			return errors.Join(os.WriteFile(path+"x", file, 0o666), os.Rename(path+"x", path))
+		}, true},
+		{"removed", os.Remove, false},
+	} {
+		for _, w := range ways {
+			path := write(t, "model", file)
+			m, err := w.open(path)
+			m = opened(t, m, err)
+			if err := m.Changed(); err != nil {
+				t.Errorf("%s, %s, before: %v", test.what, w.name, err)
+			}
+			l := acquire(t, m)
+			if err := test.change(path); err != nil {
+				t.Fatal(err)
+			}
+			if test.changed && w.name != "OpenBytes" {
+				wantChanged(t, test.what+", "+w.name, m.Changed(), path)
+				wantChanged(t, test.what+", "+w.name+", lease", l.Changed(), path)
+			} else if err := m.Changed(); err != nil {
+				t.Errorf("%s, %s: %v", test.what, w.name, err)
+			}
+			l.Release()
+			if err := l.Changed(); !errors.Is(err, loader.ErrClosed) {
+				t.Errorf("after Release: %v", err)
+			}
+		}
+	}
+}
+
+// TestChangedElsewhere: neither a process that goes elsewhere nor a file that is called as
+// another one makes a change.
+func TestChangedElsewhere(t *testing.T) {
+	file := safeTensors([]content{random("x", layout.U8, 100)})
+	here, elsewhere := t.TempDir(), t.TempDir()
+	writeTo(t, filepath.Join(here, "model"), file)
+	writeTo(t, filepath.Join(elsewhere, "model"), file)
+	t.Chdir(here)
+	m := openPath(t, "model", nil)
+	t.Chdir(elsewhere)
+	if err := m.Changed(); err != nil {
+		t.Error(err)
+	}
+	f, err := os.Open(filepath.Join(here, "model"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := os.Open(filepath.Join(here, "model"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	defer own.Close()
+	misnamed := os.NewFile(own.Fd(), "model") // as that in elsewhere
+	m, err = loader.OpenFile(misnamed, nil)
+	if err := opened(t, m, err).Changed(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestErrorsNameFileOnce reads what has been cut off, mapped and not, in one file and in shards.
+func TestErrorsNameFileOnce(t *testing.T) {
+	c := random("x", layout.F32, 1<<16)
+	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
+		single := write(t, "model", apr2File(t, nil, []content{c}))
+		byFile, err := openFile(opts)(single)
+		models := map[string]*loader.Model{
+			"Open": openPath(t, single, opts), "OpenFile": opened(t, byFile, err),
+			"shards": openPath(t, put(t, t.TempDir(), nil, []content{c}), opts),
+		}
+		for way, m := range models {
+			x, path := tensor(t, m, "x"), m.Files()[0].Path
+			if err := x.DequantizeRange(make([]float32, 1), 0); err != nil { // so that it is open
+				t.Fatal(err)
+			}
+			if err := os.Truncate(path, int64(os.Getpagesize())); err != nil {
+				t.Fatal(err)
+			}
+			_, bytesErr := x.Float32s()
+			_, verifyErr := m.Verify(context.Background(), nil)
+			_, writeErr := x.WriteTo(new(bytes.Buffer))
+			for what, err := range map[string]error{
+				"Dequantize": x.Dequantize(make([]float32, x.Elements())), "Float32s": bytesErr, "Verify": verifyErr, "WriteTo": writeErr,
+			} {
+				if c.dtype == layout.F32 && what == "Float32s" && opts == nil {
+					continue // a view
+				}
+				if err == nil || strings.Count(err.Error(), filepath.Base(path)) != 1 || !strings.HasPrefix(err.Error(), path+": ") {
+					t.Errorf("%s, %+v, %s: %v", way, opts, what, err)
+				}
+			}
+			os.Truncate(path, 0)
+			os.WriteFile(path, apr2File(t, nil, []content{c}), 0o666) // for the next one
+		}
+	}
+}

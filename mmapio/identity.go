@@ -1,0 +1,64 @@
+package mmapio
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+)
+
+// Identity says which file was opened, and in which state it was. The zero value is that of
+// memory and readers, of which nothing is known.
+type Identity struct {
+	size     int64
+	modified int64 // in nanoseconds since 1970
+	// changed is when the inode was last written, by whatever means: its times cannot be set
+	// back. It is 0 where the platform does not tell.
+	changed       int64
+	device, inode uint64
+	info          fs.FileInfo // where there are no such numbers; else nil
+}
+
+// IdentityOf returns the identity of the file that info is about.
+func IdentityOf(info fs.FileInfo) Identity {
+	id := Identity{size: info.Size(), modified: info.ModTime().UnixNano()}
+	if !id.number(info.Sys()) {
+		id.info = info
+		os.SameFile(info, info) // has Windows look now which file it is
+	}
+	return id
+}
+
+// Known reports whether there is a file that id is about.
+func (id Identity) Known() bool { return id != Identity{} }
+
+// SameFile reports whether both are about one file, in whichever state.
+func (id Identity) SameFile(other Identity) bool {
+	if id.info != nil && other.info != nil {
+		return os.SameFile(id.info, other.info)
+	}
+	return id.device == other.device && id.inode == other.inode
+}
+
+// Size returns the size of the file.
+func (id Identity) Size() int64 { return id.size }
+
+// Check returns an error that wraps ErrChanged if now is the identity of another file, or if
+// the file has been written since id was taken. Size, time of modification and, where the
+// platform tells, time of change of the inode must be the same: a change of the file's mode or
+// of its links counts too.
+func (id Identity) Check(now Identity) error {
+	switch {
+	case !id.SameFile(now):
+		return fmt.Errorf("%w: another one has its name", ErrChanged)
+	case id.size != now.size:
+		return fmt.Errorf("%w: %d bytes, now %d", ErrChanged, id.size, now.size)
+	case id.modified != now.modified:
+		return fmt.Errorf("%w: modified %v, now %v", ErrChanged, moment(id.modified), moment(now.modified))
+	case id.changed != now.changed:
+		return fmt.Errorf("%w: its inode changed %v, now %v", ErrChanged, moment(id.changed), moment(now.changed))
+	}
+	return nil
+}
+
+func moment(ns int64) time.Time { return time.Unix(0, ns).UTC() }
