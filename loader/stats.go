@@ -6,8 +6,11 @@ import (
 
 // Stats says what a model costs now and what its cache has done. All sizes are in bytes.
 type Stats struct {
-	Tensors       int
-	MappedBytes   uint64 // of the address space that files take, shards once they are touched
+	Tensors     int
+	MappedBytes uint64 // of the address space that files take, shards once they are touched
+	// UnmappedBytes are those of files that are read on demand instead: by Options.NoMap, by a
+	// reader of the caller's, or because the system refuses to map them.
+	UnmappedBytes uint64
 	ResidentBytes uint64 // of MappedBytes in memory now, for whatever reason; 0 where the platform cannot tell
 	HeapBytes     uint64 // of cached tensors, copied or expanded
 
@@ -28,6 +31,9 @@ func (m *Model) Stats() (Stats, error) {
 	s.Tensors = len(m.tensors)
 	for i := range m.files {
 		f := &m.files[i]
+		if !f.mapping.Aliased() {
+			s.UnmappedBytes += f.mapping.Size()
+		}
 		if !f.mapping.Mapped() || f.mapping.Pending() {
 			continue
 		}

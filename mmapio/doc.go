@@ -80,7 +80,8 @@
 //
 // # Platforms
 //
-// On Unix systems [Map] maps. On Windows, Plan 9 and WebAssembly its slices are
+// On Unix systems [Map] maps. If the system refuses, because address space is limited or the
+// file system cannot map, the file is read as by [OpenReader], and Mapped says so. On Windows, Plan 9 and WebAssembly its slices are
 // copies on 64-byte boundaries, as those of [OpenReader] are everywhere. Files are
 // little-endian: on a big-endian machine View refuses elements wider than a
 // byte, and [Copy] swaps.

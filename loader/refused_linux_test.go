@@ -1,0 +1,109 @@
+package loader_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// hole is larger than the address space that limitAddresses leaves.
+const hole = 8 << 30
+
+// limitAddresses leaves the process address space for its heap, and none for a mapping of hole
+// bytes.
+func limitAddresses(t *testing.T) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/statm")
+	var pages uint64
+	if _, err2 := fmt.Sscan(string(text), &pages); err != nil || err2 != nil {
+		t.Skip(err, err2)
+	}
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_AS, &old); err != nil {
+		t.Skip(err)
+	}
+	limit := old
+	limit.Cur = pages*uint64(os.Getpagesize()) + hole/2
+	if err := unix.Setrlimit(unix.RLIMIT_AS, &limit); err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { unix.Setrlimit(unix.RLIMIT_AS, &old) })
+}
+
+// withHole writes a SafeTensors file with c and a tensor of hole bytes, which take no room on
+// the disk.
+func withHole(t *testing.T, path string, c content) {
+	t.Helper()
+	n := len(c.data)
+	header := fmt.Sprintf(`{%q:{"dtype":"%v","shape":[%d],"data_offsets":[0,%d]},"hole":{"dtype":"U8","shape":[%d],"data_offsets":[%d,%d]}}`,
+		c.name, c.dtype, c.shape[0], n, uint64(hole), n, n+hole)
+	b := append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...)
+	writeTo(t, path, append(b, c.data...))
+	if err := os.Truncate(path, int64(len(b)+n+hole)); err != nil {
+		t.Skip(err)
+	}
+}
+
+// TestMappingRefused opens files for which there is no address space: they are read.
+func TestMappingRefused(t *testing.T) {
+	if math.MaxInt < hole {
+		t.Skip("no such file can be opened here")
+	}
+	dir := t.TempDir()
+	c := random("x", layout.F32, 1000)
+	name := "model-00001-of-00001.safetensors"
+	withHole(t, filepath.Join(dir, name), c)
+	index := filepath.Join(dir, "model.safetensors.index.json")
+	writeTo(t, index, []byte(`{"weight_map":{"x":"`+name+`","hole":"`+name+`"}}`))
+	limitAddresses(t)
+	for way, open := range map[string]func() (*loader.Model, error){
+		"Open":     func() (*loader.Model, error) { return loader.Open(filepath.Join(dir, name), nil) },
+		"OpenFile": func() (*loader.Model, error) { return openFile(nil)(filepath.Join(dir, name)) },
+		"shard":    func() (*loader.Model, error) { return loader.Open(index, nil) },
+	} {
+		m, err := open()
+		m = opened(t, m, err)
+		x := tensor(t, m, "x")
+		for range 2 {
+			b, err := x.Bytes()
+			if err != nil || !bytes.Equal(b, c.data) {
+				t.Fatalf("%s: %d bytes, %v", way, len(b), err)
+			}
+			if values, err := x.Float32s(); err != nil || len(values) != 1000 {
+				t.Errorf("%s: %d values, %v", way, len(values), err)
+			}
+		}
+		if err := x.Dequantize(make([]float32, 1000)); err != nil {
+			t.Errorf("%s: %v", way, err)
+		}
+		if _, err := x.WriteTo(io.Discard); err != nil {
+			t.Errorf("%s: %v", way, err)
+		}
+		if _, err := m.Verify(t.Context(), nil); err != nil {
+			t.Errorf("%s: %v", way, err)
+		}
+		if _, err := m.Warm(t.Context(), &loader.WarmPlan{Tensors: []string{"x"}}); err != nil {
+			t.Errorf("%s: %v", way, err)
+		}
+		if err := m.Release("x"); err != nil {
+			t.Errorf("%s: %v", way, err)
+		}
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := stats(t, m); s.UnmappedBytes != uint64(info.Size()) || s.MappedBytes > 1000 || x.ZeroCopy() {
+			t.Errorf("%s: %+v, zero copy %v", way, s, x.ZeroCopy())
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package mmapio
+
+import (
+	"errors"
+	"os"
+	"testing"
+	"time"
+)
+
+// identityAt returns the identity of the file at path.
+func identityAt(t *testing.T, path string) Identity {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return IdentityOf(info)
+}
+
+// TestIdentity changes a file after it was opened.
+func TestIdentity(t *testing.T) {
+	content := noise(1000)
+	for what, change := range map[string]func(path string) error{
+		"cut":      func(path string) error { return os.Truncate(path, 999) },
+		"modified": func(path string) error { return os.Chtimes(path, time.Now(), time.Now().Add(time.Hour)) },
+		"replaced": func(path string) error {
+			return errors.Join(os.WriteFile(path+"x", content, 0o666), os.Rename(path+"x", path))
+		},
+	} {
+		for way, open := range map[string]func(path string) (*Mapping, error){"Map": Map, "OpenReader": OpenReader} {
+			path := writeFile(t, content)
+			m := must(t)(open(path))
+			id := m.Identity()
+			if !id.Known() || id.Size() != 1000 || id.Check(identityAt(t, path)) != nil {
+				t.Errorf("%s: %+v, but the file is %+v", way, id, identityAt(t, path))
+			}
+			if err := change(path); err != nil {
+				t.Fatal(err)
+			}
+			now := identityAt(t, path)
+			if err := id.Check(now); !errors.Is(err, ErrChanged) || id.SameFile(now) == (what == "replaced") {
+				t.Errorf("%s, %s: %v, the same file: %v", what, way, err, id.SameFile(now))
+			}
+		}
+	}
+	if FromBytes(content).Identity().Known() {
+		t.Error("memory is a file")
+	}
+}
