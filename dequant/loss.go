@@ -84,6 +84,10 @@ func QuantizeLoss(d layout.DType, dst []byte, src, scratch []float32, scale floa
 				}
 			} else {
 				encode(d, stored, was)
+				if inf := infinity16(d); inf != 0 && allNumbers(stored, inf) {
+					part.remains = true
+					continue // nothing is lost
+				}
 				expand(d, is, stored, false)
 			}
 			part.count(was, is, elems)
@@ -99,6 +103,35 @@ func QuantizeLoss(d layout.DType, dst []byte, src, scratch []float32, scale floa
 // lossTile is how many elements are expanded and compared while the cache still has them. It is a
 // multiple of every block.
 const lossTile = 1 << 11
+
+// infinity16 returns the bits of a 16-bit float's infinity; 0 for other types.
+func infinity16(d layout.DType) uint16 {
+	switch d {
+	case layout.F16:
+		return 0x7c00
+	case layout.BF16:
+		return 0x7f80
+	}
+	return 0
+}
+
+// allNumbers reports whether all 16-bit floats in b are finite and not zero. It takes four at a time,
+// and answers false for a few at the end that are not so many.
+func allNumbers(b []byte, inf uint16) bool {
+	const lanes = 0x0001_0001_0001_0001
+	if len(b)%8 != 0 {
+		return false
+	}
+	above := (0x8000 - uint64(inf)) * lanes // carries what is not finite to the sign
+	var notFinite uint64
+	notZero := uint64(0x8000 * lanes)
+	for ; len(b) >= 8; b = b[8:] {
+		magnitudes := binary.LittleEndian.Uint64(b) & (0x7fff * lanes)
+		notFinite |= magnitudes + above
+		notZero &= magnitudes + 0x7fff*lanes
+	}
+	return notFinite&(0x8000*lanes) == 0 && notZero == 0x8000*lanes
+}
 
 // count compares values with what they became, in whole blocks of elems.
 func (l *Loss) count(was, is []float32, elems int) {

@@ -220,3 +220,29 @@ func BenchmarkQuantizeLoss(b *testing.B) {
 		})
 	}
 }
+
+// TestAllNumbers puts every pattern of 16 bits into every place.
+func TestAllNumbers(t *testing.T) {
+	for d, value := range map[layout.DType]func(h uint16) float32{
+		layout.F16:  halfToFloat,
+		layout.BF16: func(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) },
+	} {
+		for h := range 1 << 16 {
+			x := float64(value(uint16(h)))
+			want := x != 0 && math.Abs(x) <= math.MaxFloat32
+			for at := 0; at < 16; at += 2 {
+				b := make([]byte, 16)
+				for i := 0; i < 16; i += 2 {
+					binary.LittleEndian.PutUint16(b[i:], 0x8001) // the least number below 0
+				}
+				binary.LittleEndian.PutUint16(b[at:], uint16(h))
+				if got := allNumbers(b, infinity16(d)); got != want {
+					t.Fatalf("%v: %04x at %d: %t", d, h, at, got)
+				}
+			}
+		}
+	}
+	if allNumbers(make([]byte, 6), 0x7c00) {
+		t.Error("a few zeros are taken for numbers")
+	}
+}
