@@ -191,7 +191,7 @@ func (r *round) verdict(name string, c change, all *model, want, got *outcome) {
 	case c.kind == "truncate" && c.cut%int64(os.Getpagesize()) != 0, c.kind == "rewrite", c.kind == "regrow", c.kind == "extend", c.kind == "replace":
 		r.count("undetectable", 1)
 	default:
-		r.errorf("%s: status 0, and something else than without the change", name)
+		r.errorf("%s: status 0, and something else than without the change:\n%s%s", name, difference(want.stdout, got.stdout), got.files)
 	}
 }
 
