@@ -1,0 +1,127 @@
+// Package fuzz does with any bytes what a program does with a model file. Its functions
+// FuzzX are what libFuzzer runs, by the configuration in .clusterfuzzlite; fuzz tests of
+// Go call the others.
+package fuzz
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/shard"
+)
+
+// Open opens b as a model and calls everything on it. Errors of the model are fine; the
+// error of Open says which promise is broken.
+func Open(b []byte) error {
+	opts := &loader.Options{TensorBytes: 256 << 20}
+	m, err := loader.OpenBytes(b, opts)
+	streamed, readErr := loader.OpenReaderAt(context.Background(), bytes.NewReader(b), int64(len(b)), opts)
+	if (err == nil) != (readErr == nil) {
+		return fmt.Errorf("OpenBytes: %v; OpenReaderAt: %v", err, readErr)
+	}
+	if err != nil {
+		var fe *layout.FormatError
+		if errors.As(err, &fe) && fe.Offset > uint64(len(b)) {
+			return fmt.Errorf("offset %d of %d bytes: %w", fe.Offset, len(b), err)
+		}
+		return nil
+	}
+	defer m.Close()
+	defer streamed.Close()
+	m.Metadata()
+	m.Summary()
+	m.Graph()
+	if _, err := m.Verify(context.Background(), &loader.VerifyOptions{Workers: 1}); err != nil {
+		return fmt.Errorf("Verify: %w", err)
+	}
+	count := 0
+	for x := range m.Sorted() {
+		count++
+		other, err := streamed.Tensor(x.Name())
+		if err != nil {
+			return fmt.Errorf("%q is in one way to open the file and not in the other: %w", x.Name(), err)
+		}
+		if err := touch(m, x, other); err != nil {
+			return fmt.Errorf("%q: %w", x.Name(), err)
+		}
+	}
+	if count != m.Len() {
+		return fmt.Errorf("%d of %d tensors", count, m.Len())
+	}
+	return nil
+}
+
+// touch reads a tensor in every way and compares it with the same one, streamed.
+func touch(m *loader.Model, x, streamed loader.Tensor) error {
+	if found, err := m.Tensor(x.Name()); err != nil || found != x {
+		return fmt.Errorf("not found: %v", err)
+	}
+	raw, err := x.Bytes()
+	if x.Encoding() == layout.Raw && (err != nil || uint64(len(raw)) != x.RawBytes()) {
+		return fmt.Errorf("%d of %d bytes, %v", len(raw), x.RawBytes(), err)
+	}
+	other, otherErr := streamed.Bytes()
+	if (err == nil) != (otherErr == nil) || !bytes.Equal(raw, other) {
+		return fmt.Errorf("Bytes: %v; streamed: %v, or other bytes", err, otherErr)
+	}
+	if n, err := x.WriteTo(io.Discard); err == nil && uint64(n) != x.RawBytes() {
+		return fmt.Errorf("%d of %d bytes written", n, x.RawBytes())
+	}
+	if values, err := x.Float32s(); err == nil && uint64(len(values)) != x.Elements() {
+		return fmt.Errorf("%d of %d values", len(values), x.Elements())
+	}
+	last := make([]uint64, len(x.Shape()))
+	for i, dim := range x.Shape() {
+		last[i] = dim - 1 // wraps around where dim is 0
+	}
+	x.At(last...)
+	x.At(make([]uint64, len(last))...)
+	for _, err := range x.Chunks(0) {
+		if err != nil {
+			break
+		}
+	}
+	loader.View[float32](x)
+	loader.View[uint16](x)
+	return nil
+}
+
+// FuzzOpen runs Open for libFuzzer.
+func FuzzOpen(b []byte) int {
+	if err := Open(b); err != nil {
+		panic(err)
+	}
+	return 0
+}
+
+// FuzzManifest decodes and audits b as a manifest, for libFuzzer.
+func FuzzManifest(b []byte) int {
+	m, err := shard.Decode(layout.Bytes(b), nil)
+	if err != nil {
+		return 0
+	}
+	m.Metadata(layout.Bytes(b))
+	m.Audit(layout.Bytes(b))
+	return 1
+}
+
+// FuzzJSON reads b as JSON, writes it and reads that again, for libFuzzer.
+func FuzzJSON(b []byte) int {
+	md, err := layout.ParseJSON(b, layout.SafeTensors, 0, "metadata", (*layout.Limits)(nil).WithDefaults())
+	if err != nil {
+		return 0
+	}
+	text, err := md.MarshalJSON()
+	if err != nil {
+		panic(err)
+	}
+	if _, err := layout.ParseJSON(text, layout.SafeTensors, 0, "metadata", (*layout.Limits)(nil).WithDefaults()); err != nil {
+		panic(fmt.Sprintf("%q is read and written as %q: %v", b, text, err))
+	}
+	return 1
+}
