@@ -129,7 +129,7 @@ func (t Tensor) checkBlocks(n uint64) error {
 
 // decode expands block i into dst, which takes all that it yields.
 func (s *stretch) decode(sc *scratch, dst []byte, i uint64) error {
-	return s.table.Decode(&sc.decoder, dst, s.stored, s.lo, i, s.hi)
+	return s.table.Decode(&sc.decoder, dst, s.stored, s.lo, i)
 }
 
 // block is what block i yields, in sc and until sc is used again.
@@ -167,12 +167,6 @@ func (s *stretch) copy(sc *scratch, dst []byte, off uint64) error {
 	return nil
 }
 
-// upTo returns s without the blocks behind the elements' byte end.
-func (s stretch) upTo(end uint64) stretch {
-	s.hi = min(s.hi, lz4block.Count(end))
-	return s
-}
-
 // large reports whether s is worth more than one core.
 func (s *stretch) large() bool {
 	return s.hi-s.lo > copyBytes/lz4block.Size && runtime.GOMAXPROCS(0) > 1
@@ -191,8 +185,7 @@ func (s *stretch) copyParallel(sc *scratch, dst []byte, off uint64) error {
 	base, end := off/copyBytes*copyBytes, off+uint64(len(dst))
 	return onAllCores(parts, func(sc *scratch, i uint64) error {
 		from, upto := max(off, base+i*copyBytes), min(end, base+(i+1)*copyBytes)
-		part := own.upTo(upto)
-		return part.copy(sc, dst[from-off:upto-off], from)
+		return own.copy(sc, dst[from-off:upto-off], from)
 	})
 }
 

@@ -44,9 +44,7 @@ func (e *expander) expandParallel(sc *scratch, s *stretch, dst []float32, first 
 	base, end := first/step*step, first+uint64(len(dst))
 	return onAllCores(parts, func(sc *scratch, i uint64) error {
 		from, upto := max(first, base+i*step), min(end, base+(i+1)*step)
-		off, size := own.tensor.span(from, upto-from)
-		part := own.upTo(off + size)
-		return expand.expandStretch(sc, &part, dst[from-first:upto-first], from)
+		return expand.expandStretch(sc, &own, dst[from-first:upto-first], from)
 	})
 }
 

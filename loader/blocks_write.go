@@ -51,8 +51,7 @@ func (s *stretch) write(sc *scratch, w io.Writer) error {
 	return writeInOrder(w, piecesOf(end-begin), func(sc *scratch, piece []byte, i uint64) (int, error) {
 		off := begin + i*copyBytes
 		b := piece[:min(copyBytes, end-off)]
-		part := s.upTo(off + uint64(len(b)))
-		return len(b), part.copy(sc, b, off)
+		return len(b), s.copy(sc, b, off)
 	})
 }
 

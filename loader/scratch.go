@@ -28,11 +28,7 @@ var scratches = sync.Pool{New: func() any {
 	return &scratch{buf: b, block: b[carryRoom:]}
 }}
 
-func takeScratch() *scratch {
-	sc := scratches.Get().(*scratch)
-	sc.decoder.Forget() // the file may have changed
-	return sc
-}
+func takeScratch() *scratch { return scratches.Get().(*scratch) }
 
 // give returns sc for others to use, without memory that few of them would need.
 func (sc *scratch) give() {

@@ -54,7 +54,7 @@
 // # Assembly over a mapping
 //
 // A fault in assembly is caught like any other if the function calls nothing: so it is with
-// the kernels of package dequant and with what the standard library has for hashing, copying and
+// the kernels of this module and with what the standard library has for hashing, copying and
 // comparing. Below assembly that calls from a frame without a pointer map (NO_LOCAL_POINTERS in
 // funcdata.h), and below C, a fault ends the process ("missing stackmap"): the runtime cannot look
 // at that frame when the stack grows or is searched for garbage. Guard does not help. Such code

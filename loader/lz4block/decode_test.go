@@ -41,6 +41,9 @@ func repeat(b []byte, period int) {
 
 var sizes = []int{1, 2, 3, 4, 5, 12, 13, 14, 15, 16, 17, 18, 19, 31, 255, 270, 271, 65_535, Size}
 
+// decoders are the ways to expand a block; the kernel is one where there is one.
+var decoders = map[string]func(dst, src []byte) bool{"the kernel": new(Decoder).Decode, "the library": new(Decoder).decodeCopy}
+
 // TestEncodeForReference compresses with each level, for a decoder that shares no code.
 func TestEncodeForReference(t *testing.T) {
 	for name, fill := range kinds {
@@ -55,9 +58,11 @@ func TestEncodeForReference(t *testing.T) {
 				if got, ok := reference(b[LengthBytes:], n); !ok || !bytes.Equal(got, data) {
 					t.Errorf("%s, %d bytes, level %d: expands to something else", name, n, level)
 				}
-				got := make([]byte, n)
-				if !expand(got, b[LengthBytes:]) || !bytes.Equal(got, data) {
-					t.Errorf("%s, %d bytes, level %d: expand gives something else", name, n, level)
+				for by, decode := range decoders {
+					got := make([]byte, n)
+					if !decode(got, b[LengthBytes:]) || !bytes.Equal(got, data) {
+						t.Errorf("%s, %d bytes, level %d: expands to something else by %s", name, n, level, by)
+					}
 				}
 			}
 		}
@@ -71,25 +76,27 @@ func TestDecodeIsExact(t *testing.T) {
 		t.Fatal(err)
 	}
 	block := b[LengthBytes:]
-	for n := range 2 * len(data) {
-		if ok := expand(make([]byte, n), block); ok != (n == len(data)) {
-			t.Errorf("room for %d bytes: %t", n, ok)
+	for by, decode := range decoders {
+		for n := range 2 * len(data) {
+			if ok := decode(make([]byte, n), block); ok != (n == len(data)) {
+				t.Errorf("%s, room for %d bytes: %t", by, n, ok)
+			}
 		}
-	}
-	for n := range block {
-		if expand(make([]byte, len(data)), block[:n]) {
-			t.Errorf("accepted when cut to %d bytes", n)
+		for n := range block {
+			if decode(make([]byte, len(data)), block[:n]) {
+				t.Errorf("%s accepted it cut to %d bytes", by, n)
+			}
 		}
-	}
-	for _, more := range [][]byte{{0}, {0, 0}, {0, 1, 0}, {16, 'x'}} {
-		if expand(make([]byte, len(data)), append(bytes.Clone(block), more...)) {
-			t.Errorf("accepted with % x behind it", more)
+		for _, more := range [][]byte{{0}, {0, 0}, {0, 1, 0}, {16, 'x'}} {
+			if decode(make([]byte, len(data)), append(bytes.Clone(block), more...)) {
+				t.Errorf("%s accepted it with % x behind it", by, more)
+			}
 		}
-	}
-	// A match before the first byte, and one of distance 0.
-	for _, bad := range [][]byte{{0x10, 'x', 2, 0, 0x50, 1, 2, 3, 4, 5}, {0x10, 'x', 0, 0, 0x50, 1, 2, 3, 4, 5}, {0x00, 1, 0, 0x50, 1, 2, 3, 4, 5}} {
-		if expand(make([]byte, 10), bad) || expand(make([]byte, 9), bad) {
-			t.Errorf("accepted % x", bad)
+		// A match before the first byte, and one of distance 0.
+		for _, bad := range [][]byte{{0x10, 'x', 2, 0, 0x50, 1, 2, 3, 4, 5}, {0x10, 'x', 0, 0, 0x50, 1, 2, 3, 4, 5}, {0x00, 1, 0, 0x50, 1, 2, 3, 4, 5}} {
+			if decode(make([]byte, 10), bad) || decode(make([]byte, 9), bad) {
+				t.Errorf("%s accepted % x", by, bad)
+			}
 		}
 	}
 }
@@ -103,19 +110,21 @@ func TestDecodeWritesOnlyItsMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		memory := bytes.Repeat([]byte{0xa5}, 5000)
-		if !expand(memory[1000:4000], b[LengthBytes:]) || !bytes.Equal(memory[1000:4000], data) {
-			t.Errorf("%s: other bytes", name)
-		}
-		for n := range 3000 { // too little room
-			expand(memory[1000:1000+n:4000], b[LengthBytes:])
-			if memory[1000+n] != data[n] {
-				t.Fatalf("%s: byte %d is overwritten", name, n)
+		for by, decode := range decoders {
+			memory := bytes.Repeat([]byte{0xa5}, 5000)
+			if !decode(memory[1000:4000], b[LengthBytes:]) || !bytes.Equal(memory[1000:4000], data) {
+				t.Errorf("%s by %s: other bytes", name, by)
 			}
-			copy(memory[1000:4000], data)
-		}
-		if rest := append(memory[:1000:1000], memory[4000:]...); !bytes.Equal(rest, bytes.Repeat([]byte{0xa5}, 2000)) {
-			t.Errorf("%s: bytes outside are overwritten", name)
+			for n := range 3000 { // too little room
+				decode(memory[1000:1000+n:4000], b[LengthBytes:])
+				if memory[1000+n] != data[n] {
+					t.Fatalf("%s by %s: byte %d is overwritten", name, by, n)
+				}
+				copy(memory[1000:4000], data)
+			}
+			if rest := append(memory[:1000:1000], memory[4000:]...); !bytes.Equal(rest, bytes.Repeat([]byte{0xa5}, 2000)) {
+				t.Errorf("%s by %s: bytes outside are overwritten", name, by)
+			}
 		}
 	}
 }
@@ -140,16 +149,18 @@ func FuzzDecode(f *testing.F) {
 		size := int(n) + 1
 		want, ok := reference(src, size)
 		ok = ok && len(want) == size
-		memory := bytes.Repeat([]byte{0x5a}, size+64)
-		dst := memory[32 : 32+size]
-		if got := expand(dst, src); got != ok {
-			t.Errorf("% x into %d bytes: %t, the reference says %t", src, size, got, ok)
-		} else if ok && !bytes.Equal(dst, want) {
-			t.Errorf("% x into %d bytes: other bytes than the reference's", src, size)
-		}
-		edge := bytes.Repeat([]byte{0x5a}, 32)
-		if !bytes.Equal(memory[:32], edge) || !bytes.Equal(memory[32+size:], edge) {
-			t.Errorf("% x into %d bytes: bytes outside are overwritten", src, size)
+		for by, decode := range decoders {
+			memory := bytes.Repeat([]byte{0x5a}, size+128)
+			dst := memory[64 : 64+size]
+			if got := decode(dst, src); got != ok {
+				t.Errorf("%s: % x into %d bytes: %t, the reference says %t", by, src, size, got, ok)
+			} else if ok && !bytes.Equal(dst, want) {
+				t.Errorf("%s: % x into %d bytes: other bytes than the reference's", by, src, size)
+			}
+			edge := bytes.Repeat([]byte{0x5a}, 64)
+			if !bytes.Equal(memory[:64], edge) || !bytes.Equal(memory[64+size:], edge) {
+				t.Errorf("%s: % x into %d bytes: bytes outside are overwritten", by, src, size)
+			}
 		}
 	})
 }

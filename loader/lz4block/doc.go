@@ -7,11 +7,7 @@
 // block, [Writer] compresses on all cores.
 package lz4block
 
-import (
-	"encoding/binary"
-
-	"github.com/pierrec/lz4/v4"
-)
+import "encoding/binary"
 
 const (
 	// Size is what every block yields, but for the last one of a tensor.
@@ -30,47 +26,5 @@ func Count(raw uint64) uint64 { return raw/Size + (raw%Size+Size-1)/Size }
 
 // Yield is the number of bytes that block i of a tensor of raw bytes yields.
 func Yield(raw, i uint64) int { return int(min(Size, raw-i*Size)) }
-
-// A Decoder expands blocks from a copy that it makes of them. The zero value is ready for use.
-//
-// The copy is what lets the blocks be mapped. The library's assembly calls from frames without
-// a pointer map: a fault below one ends the process, even inside mmapio.Guard. A fault in the
-// copying does not. Nor can another program change what the assembly has already checked.
-type Decoder struct {
-	table  *Table // whose blocks lo to hi-1 are copied
-	lo, hi uint64
-	stored []byte // from the start of block lo on
-}
-
-// copiedBlocks is how many blocks are copied at a time: more keep memory busy, fewer stay in
-// a core's cache until they are expanded.
-const copiedBlocks = 4
-
-// Forget makes d copy anew what it is asked for next.
-func (d *Decoder) Forget() { d.table = nil }
-
-// copy makes d hold block i of t, and those that follow it up to hi-1. b is the stored bytes
-// from the start of block lo on.
-func (d *Decoder) copy(t *Table, b []byte, lo, i, hi uint64) {
-	if d.table == t && d.lo <= i && i < d.hi {
-		return
-	}
-	d.Forget()
-	hi = min(hi, i+copiedBlocks)
-	base, _ := t.Span(lo, lo)
-	off, size := t.Span(i, hi)
-	if size > uint64(cap(d.stored)) {
-		d.stored = make([]byte, (hi-i)*(LengthBytes+MaxStored))
-	}
-	copy(d.stored[:size], b[off-base:][:size])
-	d.table, d.lo, d.hi = t, i, hi
-}
-
-// expand expands the LZ4 block src, which is not mapped, into dst. dst must be filled to the
-// last byte with src used up. It reports whether it was; if not, dst holds anything.
-func expand(dst, src []byte) bool {
-	n, err := lz4.UncompressBlock(src, dst)
-	return err == nil && n == len(dst)
-}
 
 func length(b []byte) uint64 { return uint64(binary.LittleEndian.Uint32(b)) }

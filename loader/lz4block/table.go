@@ -137,14 +137,13 @@ func (t *Table) step(read Reader) error {
 	return nil
 }
 
-// Decode expands block i into dst, of Yield(i) bytes, with d, which copies blocks up to hi-1
-// ahead. All of them are known. b is the stored bytes from the start of block lo on.
-func (t *Table) Decode(d *Decoder, dst, b []byte, lo, i, hi uint64) error {
-	d.copy(t, b, lo, i, hi)
-	base, _ := t.Span(d.lo, d.lo)
-	at, size := t.Span(i, i+1)
-	src := d.stored[at-base:][LengthBytes:size]
-	if expand(dst, src) {
+// Decode expands block i, which is known, into dst, of Yield(i) bytes. b is the stored bytes
+// from the start of block lo on.
+func (t *Table) Decode(d *Decoder, dst, b []byte, lo, i uint64) error {
+	starts := *t.starts.Load()
+	base, at, end := starts[lo], starts[i], starts[i+1]
+	src := b[at-base+LengthBytes : end-base]
+	if d.Decode(dst, src) {
 		return nil
 	}
 	return t.Errorf(i, at, layout.ErrInvalid, "no LZ4 block of %d bytes that yields %d", len(src), len(dst))

@@ -75,7 +75,7 @@ func TestTable(t *testing.T) {
 		off, n := table.Span(lo, 3)
 		for i := lo; i < 3; i++ {
 			dst := make([]byte, table.Yield(i))
-			if err := table.Decode(&decoder, dst, stored[off:off+n], lo, i, 3); err != nil || !bytes.Equal(dst, raw[i*Size:][:len(dst)]) {
+			if err := table.Decode(&decoder, dst, stored[off:off+n], lo, i); err != nil || !bytes.Equal(dst, raw[i*Size:][:len(dst)]) {
 				t.Errorf("block %d of those from %d on: %v", i, lo, err)
 			}
 		}
@@ -177,39 +177,10 @@ func TestTableDecodeRefuses(t *testing.T) {
 	if err := table.Reach(1, reader(stored)); err != nil {
 		t.Fatal(err)
 	}
-	err := table.Decode(new(Decoder), make([]byte, 49), stored, 0, 0, 1)
+	err := table.Decode(new(Decoder), make([]byte, 49), stored, 0, 0)
 	var fe *layout.FormatError
 	if !errors.As(err, &fe) || fe.Offset != offset || !strings.Contains(fe.Reason, "block 0 of 1: no LZ4 block of 52 bytes that yields 49") {
 		t.Error(err)
-	}
-}
-
-// TestDecoderCopies has the blocks lost once one of them is expanded.
-func TestDecoderCopies(t *testing.T) {
-	stored, raw := three()
-	table := NewTable(layout.APR2, offset, uint64(len(stored)), uint64(len(raw)))
-	if err := table.Reach(3, reader(stored)); err != nil {
-		t.Fatal(err)
-	}
-	var decoder Decoder
-	dst := make([]byte, Size)
-	decode := func(i, hi uint64) bool {
-		err := table.Decode(&decoder, dst[:table.Yield(i)], stored, 0, i, hi)
-		return err == nil && bytes.Equal(dst[:table.Yield(i)], raw[i*Size:][:table.Yield(i)])
-	}
-	if !decode(0, 2) {
-		t.Error("block 0")
-	}
-	clear(stored)
-	if !decode(1, 3) {
-		t.Error("block 1 was not copied along with block 0")
-	}
-	if decode(2, 3) {
-		t.Error("block 2 was copied, though nobody had asked for it")
-	}
-	decoder.Forget()
-	if decode(1, 3) {
-		t.Error("block 1 was not forgotten")
 	}
 }
 
