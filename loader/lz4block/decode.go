@@ -22,7 +22,7 @@ func (d *Decoder) Decode(dst, src []byte) bool {
 	return d.decodeCopy(dst, src)
 }
 
-// decodeCopy is Decode by the library.
+// decodeCopy expands a copy of src by the library, as Decode does.
 func (d *Decoder) decodeCopy(dst, src []byte) bool {
 	if len(src) > MaxStored {
 		return false
