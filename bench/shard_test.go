@@ -38,7 +38,7 @@ func shardedSafeTensors(b testing.TB, tensors []layout.Tensor, shards int) strin
 	return path
 }
 
-// shardedAPR2 is the same as an APR2 manifest. Checksums are wrong.
+// shardedAPR2 is the same as an APR2 manifest. Checksums are those in the footers, and wrong.
 func shardedAPR2(b testing.TB, tensors []layout.Tensor, shards int) string {
 	b.Helper()
 	dir := b.TempDir()

@@ -256,6 +256,11 @@ func TestCommitAllOrder(t *testing.T) {
 	if err := writeSet(dir, "old", "b", "m"); err != nil {
 		t.Fatal(err)
 	}
+	lock, err := tryLock(filepath.Join(dir, lockName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock(lock)
 	f := &faults{at: -1}
 	f.install(t)
 	if err := writeSet(dir, "new", "a", "b", "m"); err != nil {
@@ -271,6 +276,9 @@ func TestCommitAllOrder(t *testing.T) {
 		"create .b.tmp", "rename b .b.tmp", "rename .b.tmp b", "syncdir .",
 		"rename .m.tmp m", "syncdir .",
 		"remove .m.tmp", "remove .b.tmp", "remove " + lockName,
+	}
+	if lock == nil { // there are no locks here, and so none to remove
+		want = want[:len(want)-1]
 	}
 	if !slices.Equal(f.trace, want) {
 		t.Errorf("%s\nwant\n%s", strings.Join(f.trace, "\n"), strings.Join(want, "\n"))

@@ -9,6 +9,8 @@ import (
 	"syscall"
 )
 
+const errFull = syscall.ENOSPC
+
 // createHeld creates a file that this process holds until it is closed. The kernel keeps that
 // in mind, so that it ends with the process however that ends.
 func createHeld(name string, perm fs.FileMode) (*os.File, error) {

@@ -3,9 +3,12 @@
 package atomicfile
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 )
+
+var errFull = errors.New("the disk is full")
 
 // createHeld creates a file. Processes know nothing of each other here.
 func createHeld(name string, perm fs.FileMode) (*os.File, error) {

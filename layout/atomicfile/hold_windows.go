@@ -4,7 +4,10 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"syscall"
 )
+
+const errFull = syscall.Errno(112) // ERROR_DISK_FULL
 
 // createHeld creates a file that this process holds until it is closed: Windows removes no
 // file that is open without FILE_SHARE_DELETE, which package os does not ask for.

@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -181,7 +180,7 @@ func TestSweepFullDisk(t *testing.T) {
 	left := 1
 	sys.lock = func(name string) (*os.File, error) {
 		if left--; left >= 0 {
-			return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.ENOSPC}
+			return nil, &fs.PathError{Op: "open", Path: name, Err: errFull}
 		}
 		return real.lock(name)
 	}

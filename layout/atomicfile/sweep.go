@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 )
 
 const (
@@ -61,7 +60,7 @@ func (r *registry) sweep(target string) {
 	for _, name := range temporariesOf(prefix) {
 		if lock == nil {
 			var err error
-			if lock, err = r.tryLock(dirOf(target)); err != nil && !errors.Is(err, syscall.ENOSPC) {
+			if lock, err = r.tryLock(dirOf(target)); err != nil && !errors.Is(err, errFull) {
 				return // old files that another has set aside look stale
 			}
 		}
