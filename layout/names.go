@@ -1,6 +1,9 @@
 package layout
 
-import "hash/maphash"
+import (
+	"hash/maphash"
+	"math/bits"
+)
 
 // Names finds records by name: tensors, keys of metadata, nodes of a graph. It is an
 // open-addressing hash table that stores no names. A slot holds an index and some bits of the
@@ -14,8 +17,11 @@ import "hash/maphash"
 //
 // The hash is seeded anew in every process: a file cannot choose names that collide.
 type Names struct {
-	slots []uint64 // tag<<32 | index+1; 0 is empty
+	// A slot is an index plus one in its low bits, and as many bits of the hash above it as
+	// there is room for; 0 is empty.
+	slots []uint32
 	mask  uint64
+	index uint32 // the bits of a slot that are the index
 }
 
 var nameSeed = maphash.MakeSeed()
@@ -26,38 +32,36 @@ func HashName(name string) uint64 { return maphash.String(nameSeed, name) }
 // HashNameBytes is HashName of string(name).
 func HashNameBytes(name []byte) uint64 { return maphash.Bytes(nameSeed, name) }
 
-// NewNames makes a table for up to n records, at most half full: at 8 bytes a slot,
-// 16 to 32 bytes a record.
+// NewNames makes a table for up to n records, whose indexes are below n. It is at most half
+// full: at 4 bytes a slot, 8 to 16 bytes a record.
 func NewNames(n int) *Names {
 	size := 4
 	for size < 2*n {
 		size *= 2
 	}
-	return &Names{slots: make([]uint64, size), mask: uint64(size - 1)}
+	return &Names{slots: make([]uint32, size), mask: uint64(size - 1), index: 1<<bits.Len32(uint32(n)) - 1}
 }
 
 // Add files record i under hash. The caller has made sure by Probe that it is new,
 // and adds no more records than it asked NewNames for.
 func (n *Names) Add(hash uint64, i int) {
-	at := hash & n.mask
-	for n.slots[at] != 0 {
-		at = (at + 1) & n.mask
+	p := n.Probe(hash)
+	for n.slots[p.at] != 0 {
+		p.at = (p.at + 1) & n.mask
 	}
-	n.slots[at] = hash&tagMask | uint64(uint32(i)+1) // an int may have but 32 bits
+	p.Add(i)
 }
-
-const tagMask = 0xffffffff_00000000
 
 // Probe starts a search for records filed under hash.
 func (n *Names) Probe(hash uint64) Probe {
-	return Probe{n: n, at: hash & n.mask, tag: hash & tagMask}
+	return Probe{n: n, at: hash & n.mask, tag: uint32(hash>>32) << bits.Len32(n.index)}
 }
 
 // Probe walks the records that may have the name searched for.
 type Probe struct {
 	n   *Names
 	at  uint64
-	tag uint64
+	tag uint32
 }
 
 // Next is the next candidate; ok is false when there is none left.
@@ -68,12 +72,12 @@ func (p *Probe) Next() (i int, ok bool) {
 			return 0, false
 		}
 		p.at = (p.at + 1) & p.n.mask
-		if slot&tagMask == p.tag {
-			return int(uint32(slot) - 1), true
+		if slot&^p.n.index == p.tag {
+			return int(slot&p.n.index - 1), true
 		}
 	}
 }
 
 // Add files record i as [Names.Add] does, under the hash that p searched for: Next has just
 // said that none is left.
-func (p *Probe) Add(i int) { p.n.slots[p.at] = p.tag | uint64(uint32(i)+1) }
+func (p *Probe) Add(i int) { p.n.slots[p.at] = p.tag | uint32(i+1) }

@@ -2,7 +2,6 @@ package layout
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -93,11 +92,16 @@ func TestNamesFull(t *testing.T) {
 // The first record of a hash whose tag is zero must not look like an empty slot, and
 // the largest index must keep clear of the tag.
 func TestNamesExtremes(t *testing.T) {
-	n := NewNames(2)
-	n.Add(0, 0)
-	n.Add(1, math.MaxInt32)
-	if found := candidates(t, n, 0); !slices.Equal(found, []int{0, math.MaxInt32}) {
-		t.Errorf("candidates %v, want [0 %d]", found, math.MaxInt32)
+	for _, count := range []int{2, 3, 4, 1 << 16, 1<<16 - 1} {
+		n := NewNames(count)
+		n.Add(0, 0)
+		n.Add(1, count-1)
+		if found := candidates(t, n, 0); !slices.Equal(found, []int{0, count - 1}) {
+			t.Errorf("candidates %v, want [0 %d]", found, count-1)
+		}
+		if found := candidates(t, n, 1<<32); found != nil {
+			t.Errorf("another tag finds %v", found)
+		}
 	}
 }
 

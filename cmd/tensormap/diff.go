@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -250,15 +251,16 @@ func (c *comparison) summary() string {
 // write says it to a person: what differs, then the sum of it on one line.
 func (c *comparison) write(w io.Writer, s screen) {
 	if len(c.metadata) > 0 {
-		g := &grid{heading: []string{"metadata", "a", "b"}, numbers: []bool{false, false, false}}
+		var rows [][]string
 		for _, change := range c.metadata {
-			g.rows = append(g.rows, []string{printable(change.Key), change.cell(change.A), change.cell(change.B)})
+			rows = append(rows, []string{printable(change.Key), change.cell(change.A), change.cell(change.B)})
 		}
+		g := &grid{heading: []string{"metadata", "a", "b"}, numbers: []bool{false, false, false}, rows: slices.Values(rows)}
 		g.write(w, s)
 		io.WriteString(w, "\n")
 	}
-	if g := c.grid(); len(g.rows) > 0 {
-		g.write(w, s)
+	if slices.ContainsFunc(c.pairs, c.listed) {
+		c.grid().write(w, s)
 		io.WriteString(w, "\n")
 	}
 	fmt.Fprintln(w, c.summary())
@@ -277,22 +279,29 @@ func (c *comparison) grid() *grid {
 	if lost {
 		g.heading, g.numbers = append(g.heading, "lost"), append(g.numbers, true)
 	}
-	for i := range c.pairs {
-		p := &c.pairs[i]
-		if p.Err == nil && !c.differs(p) {
-			continue
-		}
-		row := append([]string{(&tensorInfo{Name: p.Name}).name(), difference(p)}, distanceCells(p)...)
-		if lost {
-			cell := "–"
-			if valuesCompared(p) {
-				cell = grouped(p.Unmatched)
+	g.rows = func(yield func([]string) bool) {
+		for i := range c.pairs {
+			if p := &c.pairs[i]; c.listed(*p) && !yield(c.row(p, lost)) {
+				return
 			}
-			row = append(row, cell)
 		}
-		g.rows = append(g.rows, row)
 	}
 	return g
+}
+
+// listed reports whether p has a row.
+func (c *comparison) listed(p survey.Pair) bool { return p.Err != nil || c.differs(&p) }
+
+func (c *comparison) row(p *survey.Pair, lost bool) []string {
+	row := append([]string{(&tensorInfo{Name: p.Name}).name(), difference(p)}, distanceCells(p)...)
+	if lost {
+		cell := "–"
+		if valuesCompared(p) {
+			cell = grouped(p.Unmatched)
+		}
+		row = append(row, cell)
+	}
+	return row
 }
 
 func valuesCompared(p *survey.Pair) bool { return p.Compared && !p.SameElements }

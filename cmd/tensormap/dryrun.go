@@ -64,11 +64,15 @@ func previewGrid(list []convert.Planned) *grid {
 		numbers: []bool{false, false, true, true, false, true},
 		spare:   []string{"size before", "shape"},
 	}
-	for i := range list {
-		t := &list[i]
-		g.rows = append(g.rows, []string{
-			shownName(t.Name), t.To.String(), (&tensorInfo{Shape: t.Shape}).shape(), size(t.Bytes), t.From.String(), size(t.StoredBytes),
-		})
+	g.rows = func(yield func([]string) bool) {
+		for i := range list {
+			t := &list[i]
+			if !yield([]string{
+				shownName(t.Name), t.To.String(), (&tensorInfo{Shape: t.Shape}).shape(), size(t.Bytes), t.From.String(), size(t.StoredBytes),
+			}) {
+				return
+			}
+		}
 	}
 	return g
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 
 	"github.com/spf13/cobra"
 
@@ -90,7 +91,7 @@ func inspect(ctx context.Context, stdout io.Writer, path string, opts *inspectOp
 	}
 	defer done()
 	in := newInspection(m, opts)
-	if err := opts.filter.matched(path, len(in.Tensors)); err != nil {
+	if err := opts.filter.matched(path, len(in.shown)); err != nil {
 		return err
 	}
 	if opts.graph {
@@ -121,10 +122,12 @@ type inspection struct {
 	Sharded  bool            `json:"sharded,omitempty"`
 	Flags    []string        `json:"flags"`
 	Metadata layout.Metadata `json:"metadata"`
-	Tensors  []tensorInfo    `json:"tensors"`
 	Graph    *layout.Graph   `json:"graph,omitempty"`
 
 	summary []layout.Fact
+
+	shown []int32                   // tensors that the filter lets through, in order
+	info  func(i int32) *tensorInfo // of tensor i, until the next call
 
 	total int   // tensors of the model, whether the filter lets them through or not
 	err   error // why metadata or scales are not to be had, where that is so
@@ -149,6 +152,7 @@ type tensorInfo struct {
 	Scale       *float32        `json:"scale,omitempty"` // both only where the file gives a scale
 	ZeroPoint   *int64          `json:"zero_point,omitempty"`
 
+	tensor          loader.Tensor
 	scaleUnreadable bool
 	unaligned       bool // in its file, whether that is mapped or not
 }
@@ -161,7 +165,6 @@ func newInspection(m *loader.Model, opts *inspectOptions) *inspection {
 		Version: index.Version,
 		Sharded: len(files) > 1,
 		Flags:   append([]string{}, index.Flags...),
-		Tensors: []tensorInfo{},
 		total:   m.Len(),
 	}
 	for _, f := range files {
@@ -175,26 +178,46 @@ func newInspection(m *loader.Model, opts *inspectOptions) *inspection {
 		in.summary, err = m.Summary()
 		in.err = cmp.Or(in.err, err)
 	}
+	tensors := make([]loader.Tensor, 0, m.Len())
 	for t := range m.Tensors() {
-		if !opts.filter.match(t.Name()) {
-			continue
+		if opts.filter.match(t.Name()) {
+			in.shown = append(in.shown, int32(len(tensors)))
+			tensors = append(tensors, t)
+			_, _, err := t.Scale()
+			in.err = cmp.Or(in.err, err)
 		}
-		info, err := newTensorInfo(t)
+	}
+	var info tensorInfo
+	in.info = func(i int32) *tensorInfo {
+		t := tensors[i]
+		info.describe(t)
 		index := files[t.File()].Layout.Index()
 		info.unaligned = t.StoredBytes() > 0 && !index.Aligned(&layout.Tensor{DType: t.DType(), Offset: t.Offset()})
-		if in.err == nil {
-			in.err = err
-		}
-		in.Tensors = append(in.Tensors, info)
+		return &info
 	}
 	return in
 }
 
-func newTensorInfo(t loader.Tensor) (tensorInfo, error) {
-	info := tensorInfo{
+// tensors describes the tensors that are shown, each until the next.
+func (in *inspection) tensors() iter.Seq[*tensorInfo] {
+	return func(yield func(*tensorInfo) bool) {
+		for _, i := range in.shown {
+			info := in.info(i)
+			info.readScale()
+			if !yield(info) {
+				return
+			}
+		}
+	}
+}
+
+// describe makes info that of t, whose shape it shares, but for the scale.
+func (info *tensorInfo) describe(t loader.Tensor) {
+	*info = tensorInfo{
+		tensor:      t,
 		Name:        t.Name(),
 		DType:       t.DType(),
-		Shape:       append([]uint64{}, t.Shape()...), // [], not null, for a scalar
+		Shape:       t.Shape(),
 		Elements:    t.Elements(),
 		File:        t.File(),
 		Offset:      t.Offset(),
@@ -203,10 +226,16 @@ func newTensorInfo(t loader.Tensor) (tensorInfo, error) {
 		Encoding:    t.Encoding(),
 		ZeroCopy:    t.ZeroCopy(),
 	}
-	q, scaled, err := t.Scale()
+	if info.Shape == nil {
+		info.Shape = []uint64{} // [], not null, for a scalar
+	}
+}
+
+func (info *tensorInfo) readScale() {
+	q, scaled, err := info.tensor.Scale()
 	if scaled {
-		info.Scale, info.ZeroPoint = &q.Scale, &q.Zero
+		scale, zero := q.Scale, q.Zero
+		info.Scale, info.ZeroPoint = &scale, &zero
 	}
 	info.scaleUnreadable = err != nil
-	return info, err
 }

@@ -50,10 +50,14 @@ func writeGraph(w *bufio.Writer, g *layout.Graph, s screen) {
 		numbers: []bool{false, true, false, false, false, false},
 		spare:   []string{"attributes", "tensors"},
 	}
-	for i, n := range g.Nodes {
-		grid.rows = append(grid.rows, []string{
-			shortText(n.Name), strconv.Itoa(i), shortText(n.Op), positions(n.Inputs), paramNames(n), attributes(n.Attributes),
-		})
+	grid.rows = func(yield func([]string) bool) {
+		for i, n := range g.Nodes {
+			if !yield([]string{
+				shortText(n.Name), strconv.Itoa(i), shortText(n.Op), positions(n.Inputs), paramNames(n), attributes(n.Attributes),
+			}) {
+				return
+			}
+		}
 	}
 	grid.write(w, s)
 }

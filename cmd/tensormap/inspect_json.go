@@ -19,14 +19,13 @@ func writeJSON(w io.Writer, in *inspection) error {
 	j.field(",\n", "flags", in.Flags)
 	j.field(",\n", "metadata", in.Metadata)
 	j.text(",\n  \"tensors\": [")
-	for i := range in.Tensors {
-		if i > 0 {
-			j.text(",")
-		}
-		j.text("\n    ")
-		j.value(&in.Tensors[i])
+	comma := ""
+	for t := range in.tensors() {
+		j.text(comma + "\n    ")
+		j.value(t)
+		comma = ","
 	}
-	if len(in.Tensors) > 0 {
+	if comma != "" {
 		j.text("\n  ")
 	}
 	j.text("]")

@@ -14,12 +14,13 @@ var orders = []struct {
 }{
 	{"name", func(a, b *tensorInfo) int { return compareNatural(a.Name, b.Name) }},
 	{"size", func(a, b *tensorInfo) int { return cmp.Compare(b.StoredBytes, a.StoredBytes) }},
-	{"offset", compareOffset},
+	{"offset", func(a, b *tensorInfo) int { return compareOffset(a.File, b.File, a.Offset, b.Offset) }},
 	{"dtype", func(a, b *tensorInfo) int { return strings.Compare(a.DType.String(), b.DType.String()) }},
 }
 
-func compareOffset(a, b *tensorInfo) int {
-	return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Offset, b.Offset))
+// compareOffset compares positions, by file and then by offset.
+func compareOffset(file, otherFile int, offset, otherOffset uint64) int {
+	return cmp.Or(cmp.Compare(file, otherFile), cmp.Compare(offset, otherOffset))
 }
 
 func orderNames() (names []string) {
@@ -29,11 +30,15 @@ func orderNames() (names []string) {
 	return names
 }
 
-// sortTensors brings tensors into the order called so; "" is that of the file.
+// sortTensors brings the tensors that are shown into the order called so; "" is that of the
+// file.
 func (in *inspection) sortTensors(order string) {
 	for _, o := range orders {
 		if o.name == order {
-			slices.SortStableFunc(in.Tensors, func(a, b tensorInfo) int { return o.compare(&a, &b) })
+			slices.SortStableFunc(in.shown, func(a, b int32) int {
+				x := *in.info(a)
+				return o.compare(&x, in.info(b))
+			})
 		}
 	}
 }

@@ -27,12 +27,12 @@ func writeTables(w *bufio.Writer, in *inspection, s screen, opts *inspectOptions
 		w.WriteString("\n")
 		writeGraph(w, in.Graph, s)
 	}
-	if len(in.Tensors) == 0 {
+	if len(in.shown) == 0 {
 		return
 	}
 	w.WriteString("\n")
 	if opts.tree {
-		t := newTree(in.Tensors)
+		t := newTree(in.tensors())
 		t.sort(opts.order.value)
 		t.treeGrid(opts.depth).write(w, s)
 	} else {
@@ -127,8 +127,7 @@ func (t *total) add(info *tensorInfo) {
 // totals sums up by dtype, the largest first, and over all.
 func (in *inspection) totals() (by []total, all total) {
 	sums := make(map[layout.DType]*total)
-	for i := range in.Tensors {
-		t := &in.Tensors[i]
+	for t := range in.tensors() {
 		addTo(sums, t)
 		all.add(t)
 	}
@@ -157,9 +156,11 @@ func totalsGrid(by []total, all *total) *grid {
 		heading: []string{"dtype", "tensors", "elements", "size", "share"},
 		numbers: []bool{false, true, true, true, true},
 	}
+	var rows [][]string
 	for _, t := range by {
-		g.rows = append(g.rows, []string{t.dtype.String(), grouped(t.tensors), grouped(t.elements), size(t.bytes), share(t.bytes, all.bytes)})
+		rows = append(rows, []string{t.dtype.String(), grouped(t.tensors), grouped(t.elements), size(t.bytes), share(t.bytes, all.bytes)})
 	}
+	g.rows = slices.Values(rows)
 	if len(by) > 1 {
 		g.total = []string{"total", grouped(all.tensors), grouped(all.elements), size(all.bytes), ""}
 	}
@@ -185,20 +186,27 @@ func (in *inspection) tensorGrid() *grid {
 	if in.Sharded {
 		g.heading, g.numbers = append(g.heading, "file"), append(g.numbers, true)
 	}
-	noted := slices.ContainsFunc(in.Tensors, func(t tensorInfo) bool { return t.note() != "" })
+	noted := false
+	for t := range in.tensors() {
+		noted = noted || t.note() != ""
+	}
 	if noted {
 		g.heading, g.numbers = append(g.heading, "note"), append(g.numbers, false)
 	}
-	for i := range in.Tensors {
-		t := &in.Tensors[i]
-		row := []string{t.name(), t.DType.String(), t.shape(), grouped(t.Elements), size(t.StoredBytes), strconv.FormatUint(t.Offset, 10)}
-		if in.Sharded {
-			row = append(row, strconv.Itoa(t.File))
+	g.rows = func(yield func([]string) bool) {
+		row := make([]string, 0, len(g.heading))
+		for t := range in.tensors() {
+			row = append(row[:0], t.name(), t.DType.String(), t.shape(), grouped(t.Elements), size(t.StoredBytes), strconv.FormatUint(t.Offset, 10))
+			if in.Sharded {
+				row = append(row, strconv.Itoa(t.File))
+			}
+			if noted {
+				row = append(row, t.note())
+			}
+			if !yield(row) {
+				return
+			}
 		}
-		if noted {
-			row = append(row, t.note())
-		}
-		g.rows = append(g.rows, row)
 	}
 	return g
 }
@@ -209,14 +217,20 @@ func (t *tensorInfo) shape() string {
 	if len(t.Shape) == 0 {
 		return "scalar"
 	}
-	dims := make([]string, len(t.Shape))
+	var text []byte
 	for i, dim := range t.Shape {
-		dims[i] = strconv.FormatUint(dim, 10)
+		if i > 0 {
+			text = append(text, "×"...)
+		}
+		text = strconv.AppendUint(text, dim, 10)
 	}
-	return strings.Join(dims, "×")
+	return string(text)
 }
 
 func (t *tensorInfo) note() string {
+	if t.Encoding == layout.Raw && !t.unaligned && !t.scaleUnreadable && t.Scale == nil && t.ZeroPoint == nil {
+		return ""
+	}
 	var notes []string
 	switch {
 	case t.Encoding != layout.Raw:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,13 +19,15 @@ const treeDepth = 32
 // node is a part of tensors' names: a tensor, or a prefix that tensors share.
 type node struct {
 	label    string
-	tensor   *tensorInfo // of a leaf
+	leaf     bool
+	shape    []uint64 // of a leaf
 	children []*node
 	byPart   map[string]*node // children by their part of the name, separator included
 
-	total  total // over all tensors below; its dtype is that of the first
-	dtypes []layout.DType
-	first  *tensorInfo // in the order of the file
+	total  total          // over all tensors below; its dtype is that of the first
+	others []layout.DType // that are not the first's
+	file   int            // of the first tensor in the order of the file
+	offset uint64         // of that tensor
 
 	// form is the same number for nodes whose tensors have the same names below them and the
 	// same shapes.
@@ -32,10 +35,10 @@ type node struct {
 }
 
 // newTree groups tensors by the prefixes of their names, which end at dots and slashes.
-func newTree(tensors []tensorInfo) *node {
+func newTree(tensors iter.Seq[*tensorInfo]) *node {
 	root := &node{}
-	for i := range tensors {
-		root.insert(&tensors[i])
+	for t := range tensors {
+		root.insert(t)
 	}
 	f := forms{}
 	f.number(root)
@@ -58,7 +61,7 @@ func (n *node) insert(t *tensorInfo) {
 		n.add(t)
 		rest = rest[at+1:]
 	}
-	leaf := &node{label: rest, tensor: t}
+	leaf := &node{label: rest, leaf: true, shape: t.Shape}
 	leaf.add(t)
 	n.children = append(n.children, leaf)
 }
@@ -78,16 +81,16 @@ func (n *node) child(part string) *node {
 }
 
 func (n *node) add(t *tensorInfo) {
-	if n.first == nil {
-		n.first = t
+	if n.total.tensors == 0 {
+		n.total.dtype, n.file, n.offset = t.DType, t.File, t.Offset
 	}
 	n.total.add(t)
 	n.addDType(t.DType)
 }
 
 func (n *node) addDType(d layout.DType) {
-	if !slices.Contains(n.dtypes, d) {
-		n.dtypes = append(n.dtypes, d)
+	if d != n.total.dtype && !slices.Contains(n.others, d) {
+		n.others = append(n.others, d)
 	}
 }
 
@@ -96,7 +99,7 @@ func (n *node) join() {
 	for len(n.children) == 1 {
 		child := n.children[0]
 		n.label += child.label
-		n.tensor, n.children = child.tensor, child.children
+		n.leaf, n.shape, n.children = child.leaf, child.shape, child.children
 	}
 	for _, child := range n.children {
 		child.join()
@@ -123,10 +126,8 @@ func (f forms) number(n *node) {
 	}
 	n.children = fold(n.children)
 	key := binary.AppendUvarint(nil, uint64(len(n.children)))
-	if n.tensor != nil {
-		for _, dim := range n.tensor.Shape {
-			key = binary.AppendUvarint(key, dim)
-		}
+	for _, dim := range n.shape {
+		key = binary.AppendUvarint(key, dim)
 	}
 	parts := make([][]byte, len(n.children))
 	for i, child := range n.children {
@@ -221,7 +222,8 @@ func (n *node) merge(other *node) {
 	n.total.tensors += other.total.tensors
 	n.total.elements += other.total.elements
 	n.total.bytes += other.total.bytes
-	for _, d := range other.dtypes {
+	n.addDType(other.total.dtype)
+	for _, d := range other.others {
 		n.addDType(d)
 	}
 	if len(n.children) == 0 {
@@ -255,15 +257,18 @@ func (n *node) sort(order string) {
 var nodeOrders = map[string]func(a, b *node) int{
 	"name":   func(a, b *node) int { return compareNatural(a.label, b.label) },
 	"size":   func(a, b *node) int { return cmp.Compare(b.total.bytes, a.total.bytes) },
-	"offset": func(a, b *node) int { return compareOffset(a.first, b.first) },
+	"offset": func(a, b *node) int { return compareOffset(a.file, b.file, a.offset, b.offset) },
 	"dtype":  func(a, b *node) int { return strings.Compare(a.types(), b.types()) },
 }
 
 // types lists the dtypes below n.
 func (n *node) types() string {
-	names := make([]string, len(n.dtypes))
-	for i, d := range n.dtypes {
-		names[i] = d.String()
+	if len(n.others) == 0 {
+		return n.total.dtype.String()
+	}
+	names := []string{n.total.dtype.String()}
+	for _, d := range n.others {
+		names = append(names, d.String())
 	}
 	slices.Sort(names)
 	return strings.Join(names, ", ")
@@ -276,40 +281,49 @@ func (n *node) treeGrid(depth int) *grid {
 		numbers: []bool{false, true, true, true, true, false, true},
 		spare:   []string{"share", "elements", "tensors", "shape"},
 	}
-	w := treeWriter{g, n.total.bytes, depth}
-	for _, child := range n.children {
-		w.write(child, "", "", 1)
+	g.rows = func(yield func([]string) bool) {
+		w := treeWriter{yield, n.total.bytes, depth}
+		for _, child := range n.children {
+			if !w.write(child, "", "", 1) {
+				return
+			}
+		}
 	}
 	return g
 }
 
 type treeWriter struct {
-	g     *grid
+	yield func([]string) bool
 	all   uint64
 	depth int
 }
 
-// write adds n behind branch, and what is below it behind indent.
-func (w *treeWriter) write(n *node, branch, indent string, level int) {
-	w.g.rows = append(w.g.rows, []string{branch + n.name(), grouped(n.total.tensors), count(n.total.elements), size(n.total.bytes),
-		share(n.total.bytes, w.all), n.types(), n.shape()})
+// write yields n behind branch, and what is below it behind indent, and reports whether to go on.
+func (w *treeWriter) write(n *node, branch, indent string, level int) bool {
+	if !w.yield([]string{branch + n.name(), grouped(n.total.tensors), count(n.total.elements), size(n.total.bytes),
+		share(n.total.bytes, w.all), n.types(), n.shapeCell()}) {
+		return false
+	}
 	if level == w.depth {
-		return
+		return true
 	}
 	for i, child := range n.children {
-		if i < len(n.children)-1 {
-			w.write(child, indent+"├─ ", indent+"│  ", level+1)
-		} else {
-			w.write(child, indent+"└─ ", indent+"   ", level+1)
+		into, below := "├─ ", "│  "
+		if i == len(n.children)-1 {
+			into, below = "└─ ", "   "
+		}
+		if !w.write(child, indent+into, indent+below, level+1) {
+			return false
 		}
 	}
+	return true
 }
 
 // name is the label as it is shown: a prefix without the separator that ends it, which may be
 // all there is.
 func (n *node) name() string {
 	label := n.label
-	if n.tensor == nil && len(label) > 1 {
+	if !n.leaf && len(label) > 1 {
 		label = label[:len(label)-1]
 	}
 	if label == "" {
@@ -318,9 +332,9 @@ func (n *node) name() string {
 	return printable(label)
 }
 
-func (n *node) shape() string {
-	if n.tensor == nil {
+func (n *node) shapeCell() string {
+	if !n.leaf {
 		return ""
 	}
-	return n.tensor.shape()
+	return (&tensorInfo{Shape: n.shape}).shape()
 }

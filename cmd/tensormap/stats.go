@@ -156,19 +156,23 @@ func statsGrid(list []survey.TensorStats) *grid {
 	if last {
 		g.heading, g.numbers = append(g.heading, "histogram"), append(g.numbers, false)
 	}
-	for i := range list {
-		s := &list[i]
-		row := append(tensorCells(s.Tensor), statsCells(s)...)
-		if nan {
-			row = append(row, tally(s, s.NaN))
+	g.rows = func(yield func([]string) bool) {
+		for i := range list {
+			s := &list[i]
+			row := append(tensorCells(s.Tensor), statsCells(s)...)
+			if nan {
+				row = append(row, tally(s, s.NaN))
+			}
+			if inf {
+				row = append(row, tally(s, s.PosInf), tally(s, s.NegInf))
+			}
+			if last {
+				row = append(row, histogramCell(s))
+			}
+			if !yield(row) {
+				return
+			}
 		}
-		if inf {
-			row = append(row, tally(s, s.PosInf), tally(s, s.NegInf))
-		}
-		if last {
-			row = append(row, histogramCell(s))
-		}
-		g.rows = append(g.rows, row)
 	}
 	return g
 }
@@ -251,7 +255,7 @@ type tensorHead struct {
 }
 
 func newTensorHead(t loader.Tensor) tensorHead {
-	return tensorHead{t.Name(), t.DType(), append([]uint64{}, t.Shape()...), t.Elements()}
+	return tensorHead{t.Name(), t.DType(), orEmpty(t.Shape()), t.Elements()}
 }
 
 // statsJSON is a tensor of stats --json. The names are a contract.

@@ -1,22 +1,25 @@
 package main
 
 import (
+	"bytes"
 	"io"
+	"iter"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// grid is a table of cells under a heading.
+// grid is a table of cells under a heading. It keeps no rows: they are gone through once for
+// the widths of columns, and once to be written.
 type grid struct {
 	heading []string
 	numbers []bool // columns of numbers, aligned to the right
-	rows    [][]string
-	total   []string // an optional last row
-	spare   []string // headings of columns that a narrow screen goes without, the first first
+	// rows are the same in the same order every time. A row is valid until the next.
+	rows  iter.Seq[[]string]
+	total []string // an optional last row
+	spare []string // headings of columns that a narrow screen goes without, the first first
 }
 
 const gap = "  "
@@ -24,100 +27,115 @@ const gap = "  "
 // write draws the grid without borders. Where the screen is too narrow, spare columns are
 // left out, and then the first column is shortened.
 func (g *grid) write(w io.Writer, s screen) {
-	for _, heading := range g.spare {
-		if s.width > 0 && g.width() > s.width {
-			g.remove(slices.Index(g.heading, heading))
-		}
-	}
-	t := table.NewWriter()
-	t.SetOutputMirror(w)
-	t.SetStyle(gridStyle(s))
-	t.SuppressTrailingSpaces()
-	t.SetColumnConfigs(g.columns())
-	t.AppendHeader(cells(g.heading))
-	room := g.firstColumn(s)
-	for _, row := range g.rows {
-		r := cells(row)
-		if room > 0 {
-			r[0] = shorten(row[0], room)
-		}
-		t.AppendRow(r)
-	}
-	if g.total != nil {
-		t.AppendFooter(cells(g.total))
-	}
-	t.Render()
-}
-
-func (g *grid) columns() (configs []table.ColumnConfig) {
-	for i, number := range g.numbers {
-		align := text.AlignLeft
-		if number {
-			align = text.AlignRight
-		}
-		configs = append(configs, table.ColumnConfig{Number: i + 1, Align: align, AlignHeader: align, AlignFooter: align})
-	}
-	return configs
-}
-
-// firstColumn is the width that the other columns leave to the first; 0 is any.
-func (g *grid) firstColumn(s screen) int {
-	if s.width == 0 {
-		return 0
-	}
-	const least = 16 // below that, names are no use: rather let lines be wrapped
-	return max(least, s.width-(g.width()-g.columnWidth(0)))
-}
-
-// width is that of all columns and the gaps between them.
-func (g *grid) width() int {
-	width := len(gap) * (len(g.heading) - 1)
+	l := gridLines{w: w, numbers: g.numbers, widths: g.widths()}
 	for i := range g.heading {
-		width += g.columnWidth(i)
+		l.shown = append(l.shown, i)
 	}
-	return width
-}
-
-// remove takes column i away; a grid that may lose columns has no total.
-func (g *grid) remove(i int) {
-	g.heading = slices.Delete(g.heading, i, i+1)
-	g.numbers = slices.Delete(g.numbers, i, i+1)
-	for r := range g.rows {
-		g.rows[r] = slices.Delete(g.rows[r], i, i+1)
+	for _, heading := range g.spare {
+		if s.width > 0 && l.width() > s.width {
+			i := slices.Index(g.heading, heading)
+			l.shown = slices.DeleteFunc(l.shown, func(c int) bool { return c == i })
+		}
 	}
-}
-
-func (g *grid) columnWidth(i int) int {
-	width := utf8.RuneCountInString(g.heading[i])
-	for _, row := range g.rows {
-		width = max(width, text.StringWidth(row[i]))
+	if s.width > 0 {
+		const least = 16 // below that, names are no use: rather let lines be wrapped
+		l.room = max(least, s.width-(l.width()-l.widths[0]))
+		l.widths[0] = min(l.widths[0], l.room)
+	}
+	heading := make([]string, len(g.heading))
+	for i, cell := range g.heading {
+		heading[i] = strings.ToUpper(cell)
+	}
+	l.bold = s.color
+	l.write(heading)
+	l.bold = false
+	for row := range g.rows {
+		l.write(row)
 	}
 	if g.total != nil {
-		width = max(width, text.StringWidth(g.total[i]))
+		l.bold = s.color
+		l.write(g.total)
+	}
+}
+
+// widths returns the width of every column.
+func (g *grid) widths() []int {
+	widths := make([]int, len(g.heading))
+	add := func(row []string) {
+		for i, cell := range row {
+			widths[i] = max(widths[i], cellWidth(cell))
+		}
+	}
+	add(g.heading)
+	for row := range g.rows {
+		add(row)
+	}
+	add(g.total)
+	return widths
+}
+
+// cellWidth returns the number of columns of a screen that a cell takes.
+func cellWidth(cell string) int {
+	for i := range len(cell) {
+		if cell[i] >= utf8.RuneSelf {
+			return text.StringWidth(cell)
+		}
+	}
+	return len(cell) // printable characters only
+}
+
+// gridLines writes rows as lines.
+type gridLines struct {
+	w       io.Writer
+	numbers []bool
+	widths  []int
+	shown   []int // columns
+	room    int   // for the first column; 0 is any
+	bold    bool
+	line    []byte
+}
+
+// width is that of all columns shown and the gaps between them.
+func (l *gridLines) width() int {
+	width := len(gap) * (len(l.shown) - 1)
+	for _, i := range l.shown {
+		width += l.widths[i]
 	}
 	return width
 }
 
-func gridStyle(s screen) table.Style {
-	style := table.Style{
-		Name:    "plain",
-		Box:     table.BoxStyle{PaddingRight: gap, MiddleHorizontal: "─"},
-		Options: table.OptionsNoBordersAndSeparators,
-		Format:  table.FormatOptions{Header: text.FormatUpper},
+func (l *gridLines) write(row []string) {
+	l.line = l.line[:0]
+	for n, i := range l.shown {
+		cell := row[i]
+		if i == 0 && l.room > 0 {
+			cell = shorten(cell, l.room)
+		}
+		space := l.widths[i] - cellWidth(cell)
+		if n > 0 {
+			l.line = append(l.line, gap...)
+		}
+		if l.numbers[i] {
+			l.line = appendSpaces(l.line, space)
+		}
+		l.line = append(l.line, cell...)
+		if !l.numbers[i] {
+			l.line = appendSpaces(l.line, space)
+		}
 	}
-	if s.color {
-		style.Color.Header = text.Colors{text.Bold}
-		style.Color.Footer = text.Colors{text.Bold}
+	l.line = bytes.TrimRight(l.line, " ")
+	if l.bold {
+		l.line = []byte(text.Colors{text.Bold}.Sprint(string(l.line)))
 	}
-	return style
+	l.line = append(l.line, '\n')
+	l.w.Write(l.line)
 }
 
-func cells(row []string) table.Row {
-	r := make(table.Row, len(row))
-	for i, cell := range row {
-		r[i] = cell
+func appendSpaces(b []byte, n int) []byte {
+	for range n {
+		b = append(b, ' ')
 	}
-	return r
+	return b
 }
 
 // facts are names and values, one a line; a value of several lines is indented.

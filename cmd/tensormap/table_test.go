@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -23,7 +24,7 @@ func TestGridWidth(t *testing.T) {
 		g := &grid{
 			heading: []string{"name", "dtype", "elements", "offset"},
 			numbers: []bool{false, false, true, true},
-			rows:    [][]string{{"abcdefghij", "F32", "100", "7"}, {"k", "BF16", "1", "123456"}},
+			rows:    slices.Values([][]string{{"abcdefghij", "F32", "100", "7"}, {"k", "BF16", "1", "123456"}}),
 			spare:   []string{"elements", "offset"},
 		}
 		var b strings.Builder
@@ -36,7 +37,7 @@ func TestGridWidth(t *testing.T) {
 
 func TestGridShortens(t *testing.T) {
 	name := strings.Repeat("a", 30) + strings.Repeat("z", 30)
-	g := &grid{heading: []string{"name", "dtype"}, numbers: []bool{false, false}, rows: [][]string{{name, "F32"}}}
+	g := &grid{heading: []string{"name", "dtype"}, numbers: []bool{false, false}, rows: slices.Values([][]string{{name, "F32"}})}
 	for width, want := range map[int]string{
 		40: strings.Repeat("a", 16) + "…" + strings.Repeat("z", 16) + "  F32\n",
 		10: "aaaaaaaa…zzzzzzz  F32\n", // no shorter: lines are wrapped

@@ -33,10 +33,10 @@ func (s *paramSet) add(name []byte) bool {
 	for p := s.names.Probe(hash); ; {
 		i, ok := p.Next()
 		if !ok {
-			s.names.Add(hash, len(s.m.params))
+			s.names.Add(hash, n)
 			return true
 		}
-		if s.is(i, name) {
+		if s.is(s.first+i, name) {
 			return false
 		}
 	}
@@ -51,6 +51,6 @@ func (s *paramSet) is(i int, name []byte) bool {
 func (s *paramSet) grow(room int) {
 	s.names, s.room = layout.NewNames(room), room
 	for i := s.first; i < len(s.m.params); i++ {
-		s.names.Add(layout.HashNameBytes(s.m.text(s.m.params[i].name)), i)
+		s.names.Add(layout.HashNameBytes(s.m.text(s.m.params[i].name)), i-s.first)
 	}
 }

@@ -71,33 +71,32 @@ func Compare(ctx context.Context, a, b *loader.Model, opts *Options) ([]Pair, er
 	if err := cmp.Or(a.Changed(), b.Changed()); err != nil {
 		return nil, err
 	}
-	var pairs []*Pair
-	var tasks []task
+	var pairs []Pair
+	var same []int32 // pairs of tensors of one shape
 	for ta := range a.Tensors() {
 		if !opts.selects(ta.Name()) {
 			continue
 		}
-		p := &Pair{Name: ta.Name(), A: &ta}
-		pairs = append(pairs, p)
-		tb, err := b.Tensor(p.Name)
-		if err != nil {
-			continue
+		p := Pair{Name: ta.Name(), A: &ta}
+		if tb, err := b.Tensor(p.Name); err == nil {
+			p.B = &tb
+			p.SameShape = slices.Equal(squeezed(ta.Shape()), squeezed(tb.Shape()))
 		}
-		p.B = &tb
-		p.SameShape = slices.Equal(squeezed(ta.Shape()), squeezed(tb.Shape()))
 		if p.SameShape {
-			tasks = append(tasks, &compareTask{models: [2]*loader.Model{a, b}, pair: p})
+			same = append(same, int32(len(pairs)))
 		}
+		pairs = append(pairs, p)
 	}
 	for tb := range b.Tensors() {
 		if _, err := a.Tensor(tb.Name()); err != nil && opts.selects(tb.Name()) {
-			pairs = append(pairs, &Pair{Name: tb.Name(), B: &tb})
+			pairs = append(pairs, Pair{Name: tb.Name(), B: &tb})
 		}
 	}
-	if err := run(ctx, opts, tasks, a, b); err != nil {
+	begin := func(i int) task { return &compareTask{models: [2]*loader.Model{a, b}, pair: &pairs[same[i]]} }
+	if err := run(ctx, opts, each(len(same), func(i int) uint64 { return begin(i).weight() }, begin), a, b); err != nil {
 		return nil, err
 	}
-	return values(pairs), nil
+	return pairs, nil
 }
 
 // compareTask compares two tensors: as bytes where they may be the same, then by value.

@@ -46,14 +46,35 @@ type task interface {
 	weight() uint64
 }
 
+// work is what has to be done: tasks that next makes when their turn comes, so that few are in
+// memory at a time. next returns nil after the last.
+type work struct {
+	total uint64 // the weight of all tasks
+	next  func() task
+}
+
+// each returns the work on n things.
+func each(n int, weight func(i int) uint64, make func(i int) task) work {
+	w := work{}
+	for i := range n {
+		w.total += weight(i)
+	}
+	i := 0
+	w.next = func() task {
+		if i == n {
+			return nil
+		}
+		i++
+		return make(i - 1)
+	}
+	return w
+}
+
 // run does all tasks, which are about models. The error is that of ctx, or that a file of a
 // model has changed meanwhile.
-func run(ctx context.Context, opts *Options, tasks []task, models ...*loader.Model) error {
-	c := &crew{ctx: ctx, waiting: tasks, progress: opts.Progress}
+func run(ctx context.Context, opts *Options, todo work, models ...*loader.Model) error {
+	c := &crew{ctx: ctx, next: todo.next, total: todo.total, progress: opts.Progress}
 	c.changed.L = &c.mu
-	for _, t := range tasks {
-		c.total += t.weight()
-	}
 	defer func() {
 		for _, r := range c.running { // some are left if ctx has ended or a worker panicked
 			r.task.end(ctx.Err())
@@ -64,7 +85,7 @@ func run(ctx context.Context, opts *Options, tasks []task, models ...*loader.Mod
 		g.Go(c.work)
 	}
 	g.Wait()
-	if len(c.running) > 0 || len(c.waiting) > 0 {
+	if len(c.running) > 0 || c.next != nil {
 		return ctx.Err()
 	}
 	for _, m := range models {
@@ -81,8 +102,8 @@ type crew struct {
 	ctx context.Context
 
 	mu      sync.Mutex
-	changed sync.Cond // of running
-	waiting []task
+	changed sync.Cond   // of running
+	next    func() task // nil once all have begun
 	running []*running
 	stopped bool // a worker has panicked
 
@@ -136,11 +157,7 @@ func (c *crew) take() (r *running, part uint64) {
 			}
 		}
 		switch {
-		case len(c.waiting) > 0:
-			r := &running{task: c.waiting[0]}
-			c.waiting = c.waiting[1:]
-			c.running = append(c.running, r)
-			c.advance(r)
+		case c.begin():
 		case len(c.running) == 0:
 			return nil, 0
 		default:
@@ -148,6 +165,22 @@ func (c *crew) take() (r *running, part uint64) {
 		}
 	}
 	return nil, 0
+}
+
+// begin begins the next task, if there is one.
+func (c *crew) begin() bool {
+	if c.next == nil {
+		return false
+	}
+	t := c.next()
+	if t == nil {
+		c.next = nil
+		return false
+	}
+	r := &running{task: t}
+	c.running = append(c.running, r)
+	c.advance(r)
+	return true
 }
 
 func (c *crew) finish(r *running, part uint64, err error) {
@@ -195,6 +228,7 @@ type worker struct {
 	crew    *crew
 	running *running
 	a, b    reader
+	counts  [2]counters
 }
 
 // saw says that n bytes have been gone through. The error is that of the context.
@@ -214,15 +248,14 @@ type sequence[T any] struct {
 func (s *sequence[T]) add(part uint64, result T, fold func(T)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.early == nil {
-		s.early = make(map[uint64]T)
-	}
-	s.early[part] = result
-	for {
-		result, ok := s.early[s.next]
-		if !ok {
-			return
+	if part != s.next {
+		if s.early == nil {
+			s.early = make(map[uint64]T)
 		}
+		s.early[part] = result
+		return
+	}
+	for ok := true; ok; result, ok = s.early[s.next] {
 		delete(s.early, s.next)
 		s.next++
 		fold(result)

@@ -64,22 +64,26 @@ func Hash(ctx context.Context, m *loader.Model, opts *HashOptions) ([]TensorDige
 	if err := m.Changed(); err != nil {
 		return nil, err
 	}
-	var digests []*TensorDigest
-	var tasks []task
+	var digests []TensorDigest
+	var order []int32
 	for t := range m.Tensors() {
 		if opts.selects(t.Name()) {
-			d := &TensorDigest{Tensor: t}
-			digests = append(digests, d)
-			tasks = append(tasks, &hashTask{model: m, digest: d, values: wantValues, stored: opts.Stored})
+			order = append(order, int32(len(digests)))
+			digests = append(digests, TensorDigest{Tensor: t})
 		}
 	}
 	// A tensor's digest takes one core: the longest go first, so that none is left to be
 	// waited for at the end.
-	slices.SortStableFunc(tasks, func(a, b task) int { return cmp.Compare(b.weight(), a.weight()) })
-	if err := run(ctx, &opts.Options, tasks, m); err != nil {
+	slices.SortStableFunc(order, func(a, b int32) int {
+		return cmp.Compare(digests[b].Tensor.RawBytes(), digests[a].Tensor.RawBytes())
+	})
+	begin := func(i int) task {
+		return &hashTask{model: m, digest: &digests[order[i]], values: wantValues, stored: opts.Stored}
+	}
+	if err := run(ctx, &opts.Options, each(len(order), func(i int) uint64 { return begin(i).weight() }, begin), m); err != nil {
 		return nil, err
 	}
-	return values(digests), nil
+	return digests, nil
 }
 
 // hashTask is the work on one tensor. Its two digests are made at the same time, but of F32:
@@ -251,13 +255,14 @@ func StoredDigest(list []TensorDigest) (total Digest, ok bool) {
 }
 
 func totalOf(list []TensorDigest, what func(d *TensorDigest) (digest *Digest, kind string, shape []uint64)) (total Digest, ok bool) {
-	order := make([]*TensorDigest, len(list))
+	order := make([]int32, len(list))
 	for i := range list {
-		order[i] = &list[i]
+		order[i] = int32(i)
 	}
-	slices.SortFunc(order, func(a, b *TensorDigest) int { return cmp.Compare(a.Tensor.Name(), b.Tensor.Name()) })
+	slices.SortFunc(order, func(a, b int32) int { return cmp.Compare(list[a].Tensor.Name(), list[b].Tensor.Name()) })
 	h := sha256.New()
-	for _, d := range order {
+	for _, i := range order {
+		d := &list[i]
 		digest, kind, shape := what(d)
 		if digest == nil {
 			return Digest{}, false

@@ -59,30 +59,19 @@ func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions) ([]TensorSt
 	if err := m.Changed(); err != nil {
 		return nil, err
 	}
-	var stats []*TensorStats
-	var tasks []task
+	var stats []TensorStats
 	for t := range m.Tensors() {
-		if !opts.selects(t.Name()) {
-			continue
-		}
-		s := &TensorStats{Tensor: t}
-		stats = append(stats, s)
-		if s.Err = valued(t); s.Err == nil {
-			tasks = append(tasks, &statsTask{model: m, stats: s, bins: max(0, min(opts.Bins, maxBins)), sum: newMoments()})
+		if opts.selects(t.Name()) {
+			stats = append(stats, TensorStats{Tensor: t, Err: valued(t)})
 		}
 	}
-	if err := run(ctx, &opts.Options, tasks, m); err != nil {
+	bins := max(0, min(opts.Bins, maxBins))
+	todo := each(len(stats), func(i int) uint64 { return statsWeight(&stats[i], bins) },
+		func(i int) task { return &statsTask{model: m, stats: &stats[i], bins: bins, sum: newMoments()} })
+	if err := run(ctx, &opts.Options, todo, m); err != nil {
 		return nil, err
 	}
-	return values(stats), nil
-}
-
-func values[T any](list []*T) []T {
-	out := make([]T, len(list))
-	for i, p := range list {
-		out[i] = *p
-	}
-	return out
+	return stats, nil
 }
 
 // statsTask goes through one tensor: for the moments, and then for the histogram.
@@ -100,18 +89,25 @@ type statsTask struct {
 	mu        sync.Mutex // of stats.Histogram
 }
 
-func (t *statsTask) weight() uint64 {
-	passes := uint64(1)
-	if t.bins > 0 {
-		passes = 2
+func (t *statsTask) weight() uint64 { return statsWeight(t.stats, t.bins) }
+
+func statsWeight(s *TensorStats, bins int) uint64 {
+	switch {
+	case valued(s.Tensor) != nil:
+		return 0
+	case bins > 0: // a second pass
+		return 2 * s.Tensor.RawBytes()
 	}
-	return passes * t.stats.Tensor.RawBytes()
+	return s.Tensor.RawBytes()
 }
 
 func (t *statsTask) begin() uint64 {
 	t.phase++
 	switch t.phase {
 	case 1:
+		if t.stats.Err != nil {
+			return 0
+		}
 		t.subject, t.stats.Err = newSubject(t.model, t.stats.Tensor)
 		if t.stats.Err == nil {
 			return parts(t.subject.Elements())
@@ -137,7 +133,8 @@ func (t *statsTask) do(w *worker, part uint64) error {
 }
 
 func (t *statsTask) tally(w *worker, part uint64) error {
-	counts := new([2]counters)
+	counts := &w.counts
+	*counts = [2]counters{}
 	err := t.eachChunk(w, part,
 		func(v []float32) { tally(t.histogram, counts, finite(&t.sum, v)) },
 		func(v []float64) { tally(t.histogram, counts, finite(&t.sum, v)) })
