@@ -153,34 +153,40 @@ func TestProgress(t *testing.T) {
 }
 
 // TestProgressPanics has the callback end the caller's goroutine in the middle of a tensor,
-// however that is written: nothing is left behind.
+// however that is written, and of the second shard: nothing is left behind.
 func TestProgressPanics(t *testing.T) {
 	errCallback := errors.New("the caller's callback panicked")
-	file := write(t, safeTensors(0, "{}", counting("a", layout.F32, 1<<22)))
+	file := write(t, safeTensors(0, "{}", counting("a", layout.F32, 1<<18), counting("b", layout.F32, 1<<22)))
+	formats := map[string]func(context.Context, *loader.Model, string, *convert.Options) (convert.Result, error){"out.apr": convert.ToAPR2, "out.safetensors": convert.ToSafeTensors}
 	for name, callback := range map[string]func(){"panic": func() { panic(errCallback) }, "Goexit": runtime.Goexit} {
-		for _, opts := range []convert.Options{{}, {Compress: convert.Fast}, {DType: layout.F16}} {
+		for _, opts := range []convert.Options{{}, {Compress: convert.Fast}, {DType: layout.F16}, {ShardBytes: 2 << 20}} {
 			opts.Progress = func(done, _ uint64) {
 				if done > 2<<20 {
 					callback()
 				}
 			}
-			for _, noMap := range []bool{false, true} {
-				m := open(t, file, &loader.Options{NoMap: noMap})
-				dir := t.TempDir()
-				var panicked any
-				returned := false
-				done := make(chan struct{})
-				go func() {
-					defer close(done)
-					defer func() { panicked = recover() }()
-					convert.ToAPR2(context.Background(), m, filepath.Join(dir, "out.apr"), &opts)
-					returned = true
-				}()
-				<-done
-				if returned || name == "panic" && panicked != errCallback {
-					t.Errorf("%s: recovered %v, returned %v", name, panicked, returned)
+			for out, to := range formats {
+				if out == "out.safetensors" && opts.Compress != 0 {
+					continue
 				}
-				onlyFiles(t, dir)
+				for _, noMap := range []bool{false, true} {
+					m := open(t, file, &loader.Options{NoMap: noMap})
+					dir := t.TempDir()
+					var panicked any
+					returned := false
+					done := make(chan struct{})
+					go func() {
+						defer close(done)
+						defer func() { panicked = recover() }()
+						to(context.Background(), m, filepath.Join(dir, out), &opts)
+						returned = true
+					}()
+					<-done
+					if returned || name == "panic" && panicked != errCallback {
+						t.Errorf("%s: recovered %v, returned %v", name, panicked, returned)
+					}
+					onlyFiles(t, dir)
+				}
 			}
 		}
 	}

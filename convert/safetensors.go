@@ -81,12 +81,11 @@ func (p part) asSafeTensors(md layout.Metadata) (part, error) {
 
 // safeTensorsPart writes a SafeTensors file, but for its name.
 func (w *writer) safeTensorsPart(p *part) (*atomicfile.File, error) {
-	f, err := atomicfile.Create(p.path)
+	f, err := w.create(p.path)
 	if err != nil {
 		return nil, err
 	}
 	if err := w.safeTensors(f, p); err != nil {
-		f.Abort()
 		return nil, err
 	}
 	w.result.Bytes += p.size

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/atomicfile"
 	"github.com/tensormap/tensormap/shard"
 )
 
@@ -44,20 +43,19 @@ func (out *output) checkManifest() error {
 	return nil
 }
 
-// writeManifest writes the manifest of shards that are written, but for its name.
-func writeManifest(path string, m manifest) (f *atomicfile.File, size uint64, err error) {
+// manifest writes the manifest of shards that are written, but for its name.
+func (w *writer) manifest(path string, m manifest) error {
 	b, err := m.encode()
 	if err != nil {
-		return nil, 0, err
+		return err
 	}
-	if f, err = atomicfile.Create(path); err != nil {
-		return nil, 0, err
+	f, err := w.create(path)
+	if err != nil {
+		return err
 	}
-	if _, err := f.Write(b); err != nil {
-		f.Abort()
-		return nil, 0, err
-	}
-	return f, uint64(len(b)), nil
+	w.result.Bytes += uint64(len(b))
+	_, err = f.Write(b)
+	return err
 }
 
 // manifestText has a line for every shard and every tensor, for people to look at and compare.

@@ -26,6 +26,7 @@ type writer struct {
 	buf      buffers
 	progress progress
 	result   Result
+	files    []*atomicfile.File // that are written and have no names yet
 }
 
 func newWriter(ctx context.Context, m *loader.Model, lease *loader.Lease, opts *Options, total uint64) *writer {
@@ -38,52 +39,54 @@ func newWriter(ctx context.Context, m *loader.Model, lease *loader.Lease, opts *
 
 // write writes all files, and gives them their names once they are complete.
 func (w *writer) write(out *output) error {
-	files, err := w.files(out)
-	defer func() {
-		for _, f := range files {
+	defer func() { // also if a callback panics
+		for _, f := range w.files {
 			f.Abort() // does nothing once they have their names
 		}
 	}()
-	if err := cmp.Or(err, w.progress.ctx.Err()); err != nil {
+	if err := cmp.Or(w.all(out), w.progress.ctx.Err()); err != nil {
 		return err
 	}
 	if err := w.lease.Changed(); err != nil { // what has been read may be of no file that ever was
 		return err
 	}
-	return atomicfile.CommitAll(files...)
+	return atomicfile.CommitAll(w.files...)
 }
 
-// files writes the parts and, where there is one, the manifest, which comes last.
-func (w *writer) files(out *output) (files []*atomicfile.File, err error) {
+// all writes the parts and, where there is one, the manifest, which comes last.
+func (w *writer) all(out *output) error {
 	if out.instead != "" {
-		files = append(files, atomicfile.Remove(out.instead))
+		w.files = append(w.files, atomicfile.Remove(out.instead))
 	}
 	var digest digest
 	defer digest.wait()
 	for i := range out.parts {
 		f, err := out.write(w, &out.parts[i])
 		if err != nil {
-			return files, err
+			return err
 		}
-		files = append(files, f)
 		if out.digests {
 			if err := digest.begin(w.progress.ctx, f, &out.parts[i]); err != nil {
-				return files, err
+				return err
 			}
 		}
 	}
 	if out.manifest == nil {
-		return files, nil
+		return nil
 	}
 	if err := digest.wait(); err != nil {
-		return files, err
+		return err
 	}
-	f, n, err := writeManifest(out.path, out.manifest)
-	if err != nil {
-		return files, err
+	return w.manifest(out.path, out.manifest)
+}
+
+// create makes a file that write gives its name, or removes however it ends.
+func (w *writer) create(path string) (*atomicfile.File, error) {
+	f, err := atomicfile.Create(path)
+	if err == nil {
+		w.files = append(w.files, f)
 	}
-	w.result.Bytes += n
-	return append(files, f), nil
+	return f, err
 }
 
 // digest computes the SHA-256 of one shard while the next is written. It reads the file, which
@@ -129,9 +132,13 @@ func (w *writer) apr2Part(p *part) (*atomicfile.File, error) {
 		}
 	}
 	f, err := file.Prepare()
+	if err != nil {
+		return nil, err
+	}
+	w.files = append(w.files, f)
 	p.size, p.crc32 = file.Size(), file.CRC32()
 	w.result.Bytes += p.size
-	return f, err
+	return f, nil
 }
 
 // tensor writes e, compressed if that is asked for and pays.
