@@ -35,9 +35,11 @@ var (
 	seed   = flag.Uint64("attack.seed", 0, "seed of a run to play again")
 	first  = flag.Int("attack.round", 0, "the first round; with -attack.rounds 1 the only one")
 
-	victim  = flag.String("attack.victim", "", "internal: the attack that this process runs")
-	folder  = flag.String("attack.folder", "", "internal: its temporary files")
-	command = flag.String("attack.command", "", "internal: the tensormap command")
+	command = flag.String("attack.command", "", "the tensormap command to attack, instead of one that is built for it")
+
+	// What follows is how an attack is started in its process.
+	victim = flag.String("attack.victim", "", "internal: the attack that this process runs")
+	folder = flag.String("attack.folder", "", "internal: its temporary files")
 )
 
 // An attack is played in rounds. begin prepares it and returns what plays one.
@@ -114,6 +116,9 @@ func buildSetting(key string) string {
 
 // buildCommand compiles the tensormap command the way these tests were compiled.
 func buildCommand(t *testing.T) string {
+	if *command != "" {
+		return *command
+	}
 	path := filepath.Join(t.TempDir(), "tensormap")
 	args := []string{"build", "-o", path}
 	for _, key := range []string{"-race", "-tags"} {

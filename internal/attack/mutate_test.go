@@ -184,7 +184,7 @@ func difference(a, b string) string {
 			return fmt.Sprintf("%.1000s\n%.1000s", x[i], other)
 		}
 	}
-	return fmt.Sprintf("(ends)\n%.1000s", y[len(x)])
+	return fmt.Sprintf("(%d lines)\n(%d lines)", len(x), len(y))
 }
 
 // everything writes down all that a model says of itself, with names of places left out.

@@ -176,7 +176,7 @@ func (r *round) judge(v verdict, all *model, m *loader.Model, err error) {
 	case !errors.Is(err, errWrong):
 		r.count("errors", 1)
 		if n := strings.Count(err.Error(), m.Files()[0].Path); n > 1 && !strings.Contains(v.call, "survey") && v.call != "loader.Model.Verify" {
-			r.count("errors that say the path twice", 1)
+			r.errorf("%s: %s says the path %d times: %v", v.name, v.call, n, err)
 		}
 	case v.cannotBeSeen(all, m):
 		r.count("undetectable", 1)
