@@ -2,8 +2,7 @@
 
 GO ?= go
 PYTHON ?= python3
-# A number of executions: at a deadline, go test -fuzz now and then fails without a finding
-# ("context deadline exceeded").
+# A time or, with x behind it, a number of executions.
 FUZZTIME ?= 50000x
 BENCH ?= .
 BENCHTIME ?= 200ms
@@ -27,8 +26,8 @@ help: ## list the targets
 test: ## all tests
 	$(GO) test ./...
 
-test-purego: ## the kernels' package with every line of assembly left out
-	$(GO) test -tags purego ./dequant
+test-purego: ## the packages with assembly, without it
+	$(GO) test -tags purego ./dequant ./loader/lz4block
 
 test-race: ## all tests under the race detector, with every pointer conversion checked
 	$(GO) test -race -gcflags=all=-d=checkptr=2 ./...
@@ -54,11 +53,9 @@ cross: ## check the types of code and tests on every platform, and the signature
 	cd .ci/typecheck && $(GO) run . -C ../.. $(PLATFORMS)
 	CGO_ENABLED=0 GOARCH=arm64 $(GO) vet ./dequant
 
-fuzz: ## every fuzz target for FUZZTIME
-	@set -e; for pkg in $$($(GO) list ./...); do \
-		for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
-			echo "$$pkg $$target"; \
-			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x $$pkg; done; done
+fuzz: ## every fuzz target for FUZZTIME; with CORPUS=DIR, on the inputs that are kept there
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
+		$(GO) run ./internal/fuzzrun -corpus '$(or $(CORPUS),$$dir)' -once -turn $(FUZZTIME) -parallel $$(getconf _NPROCESSORS_ONLN)
 
 fuzz-hours: ## every fuzz target in turns for T of CPU time, on the kept inputs in CORPUS; says executions and CPU seconds of each
 	@test -n '$(CORPUS)' || { echo 'say where the inputs are kept: make fuzz-hours CORPUS=DIR T=8h'; exit 2; }

@@ -11,6 +11,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,6 +24,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -54,11 +56,14 @@ func main() {
 	corpus := flag.String("corpus", "", "`folder` that keeps inputs, the log and findings")
 	cpu := flag.Duration("cpu", time.Hour, "end after this much CPU time in all")
 	wall := flag.Duration("wall", 0, "end after this much time by the clock; 0: no limit")
-	length := flag.Duration("turn", time.Minute, "time of one turn by the clock")
+	length := flag.String("turn", "1m", "one turn: a `time` by the clock or, with x behind it, a number of executions")
+	once := flag.Bool("once", false, "end after one turn of each target, whatever the log says")
+	workers := flag.Int("parallel", 1, "workers of one turn")
 	match := flag.String("run", "", "only targets whose package and name match this `regexp`")
 	total := flag.Bool("total", false, "print what the log says and end")
 	flag.Parse()
-	if *corpus == "" || flag.NArg() > 0 {
+	limit, err := turnLimit(*length)
+	if *corpus == "" || flag.NArg() > 0 || err != nil {
 		flag.Usage()
 		os.Exit(2)
 	}
@@ -66,7 +71,12 @@ func main() {
 	defer stop()
 	r, err := newRunner(*corpus, *match)
 	if err == nil && !*total {
-		err = r.run(ctx, *cpu, *wall, *length)
+		r.length, r.limit, r.workers = *length, limit, strconv.Itoa(*workers)
+		if *once {
+			err = r.once(ctx)
+		} else {
+			err = r.run(ctx, *cpu, *wall)
+		}
 	}
 	if r != nil {
 		r.print(os.Stdout)
@@ -83,6 +93,19 @@ type runner struct {
 	commit  string
 	targets []*target
 	built   map[string]bool
+	length  string        // of a turn, as go test -fuzztime has it
+	limit   time.Duration // after which a turn is ended
+	workers string
+}
+
+// turnLimit returns the time after which a turn of a length is ended.
+func turnLimit(length string) (time.Duration, error) {
+	if n, ok := strings.CutSuffix(length, "x"); ok {
+		_, err := strconv.ParseUint(n, 10, 31)
+		return 10 * time.Minute, err
+	}
+	d, err := time.ParseDuration(length)
+	return 2*d + time.Minute, err
 }
 
 // newRunner lists the targets and reads the log.
@@ -181,49 +204,64 @@ func (t *target) add(turn turn) {
 	}
 }
 
-// run gives turns to targets until the time is over, and writes a line of the log after each.
-func (r *runner) run(ctx context.Context, cpu, wall, length time.Duration) error {
+// run gives turns to targets until the time is over. The target with the least CPU time is next.
+func (r *runner) run(ctx context.Context, cpu, wall time.Duration) error {
+	start, findings := time.Now(), 0
+	var used time.Duration
+	for used < cpu && (wall == 0 || time.Since(start) < wall) && ctx.Err() == nil {
+		next := slices.MinFunc(r.targets, func(a, b *target) int { return cmp.Compare(a.cpu, b.cpu) })
+		before := *next
+		if err := r.take(ctx, next); err != nil {
+			return err
+		}
+		used += next.cpu - before.cpu
+		findings += next.findings - before.findings
+	}
+	return r.found(findings)
+}
+
+// once gives one turn to each target.
+func (r *runner) once(ctx context.Context) error {
+	findings := 0
+	for _, next := range r.targets {
+		before := next.findings
+		if err := cmp.Or(ctx.Err(), r.take(ctx, next)); err != nil {
+			return err
+		}
+		findings += next.findings - before
+	}
+	return r.found(findings)
+}
+
+func (r *runner) found(findings int) error {
+	if findings == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d turns ended with a finding: see %s", findings, filepath.Join(r.corpus, "findings"))
+}
+
+// take gives a turn to a target and appends a line to the log.
+func (r *runner) take(ctx context.Context, next *target) error {
+	if err := r.build(ctx, next); err != nil {
+		return err
+	}
+	t, err := r.turn(ctx, next)
+	if err != nil {
+		return err
+	}
+	line, err := json.Marshal(t)
+	if err != nil {
+		return err
+	}
 	log, err := os.OpenFile(r.logName(), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o666)
 	if err != nil {
 		return err
 	}
-	defer log.Close()
-	start, findings := time.Now(), 0
-	var used time.Duration
-	for used < cpu && (wall == 0 || time.Since(start) < wall) && ctx.Err() == nil {
-		next := r.targets[0]
-		for _, t := range r.targets {
-			if t.cpu < next.cpu {
-				next = t
-			}
-		}
-		if err := r.build(ctx, next); err != nil {
-			return err
-		}
-		t, err := r.turn(ctx, next, length)
-		if err != nil {
-			return err
-		}
-		line, err := json.Marshal(t)
-		if err != nil {
-			return err
-		}
-		if _, err := log.Write(append(line, '\n')); err != nil {
-			return err
-		}
-		before := next.cpu
-		next.add(t)
-		used += next.cpu - before
-		if t.Result != "ok" {
-			findings++
-		}
-		fmt.Printf("%s %s.%s %d executions, %.1f CPU seconds, %d inputs: %s\n", t.Start.Format(time.TimeOnly),
-			t.Package, t.Target, t.Executions, t.CPUSeconds, t.Corpus, t.Result)
-	}
-	if findings > 0 {
-		return fmt.Errorf("%d turns ended with a finding: see %s", findings, filepath.Join(r.corpus, "findings"))
-	}
-	return nil
+	_, err = log.Write(append(line, '\n'))
+	next.add(t)
+	fmt.Printf("%s %s.%s %d executions, %.1f CPU seconds, %d inputs: %s\n", t.Start.Format(time.TimeOnly),
+		t.Package, t.Target, t.Executions, t.CPUSeconds, t.Corpus, t.Result)
+	return errors.Join(err, log.Close())
 }
 
 // binary names the test binary of a package.
@@ -250,12 +288,12 @@ var (
 )
 
 // turn runs one target once and moves a failing input out of the source tree.
-func (r *runner) turn(ctx context.Context, t *target, length time.Duration) (turn, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*length+time.Minute)
+func (r *runner) turn(ctx context.Context, t *target) (turn, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.limit)
 	defer cancel()
 	var out bytes.Buffer
-	cmd := exec.CommandContext(ctx, r.binary(t.pkg), "-test.run", "^$", "-test.fuzz", "^"+t.name+"$", "-test.fuzztime", length.String(),
-		"-test.fuzzminimizetime", "100x", "-test.parallel", "1", "-test.fuzzcachedir", filepath.Join(r.corpus, "inputs", t.pkg))
+	cmd := exec.CommandContext(ctx, r.binary(t.pkg), "-test.run", "^$", "-test.fuzz", "^"+t.name+"$", "-test.fuzztime", r.length,
+		"-test.fuzzminimizetime", "100x", "-test.parallel", r.workers, "-test.fuzzcachedir", filepath.Join(r.corpus, "inputs", t.pkg))
 	cmd.Dir, cmd.Stdout, cmd.Stderr = t.dir, &out, &out
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 20 * time.Second
