@@ -298,7 +298,7 @@ func TestPackedOneByOne(t *testing.T) {
 				sum += x.RawBytes()
 			}
 		}
-		toAPR2(t, m, &convert.Options{DType: dtype, Progress: func(uint64, uint64) {
+		toAPR2(t, m, &convert.Options{DType: dtype, PlainF8: true, Progress: func(uint64, uint64) {
 			s, err := m.Stats()
 			if err != nil {
 				t.Error(err)
