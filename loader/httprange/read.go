@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
+
+	"github.com/tensormap/tensormap/internal/parallel"
 )
 
 // ReadAt implements io.ReaderAt.
@@ -45,21 +46,25 @@ func (r *Reader) ReadVector(ctx context.Context, bufs [][]byte, off int64) error
 	rest := newVector(bufs)
 	start := off
 	off += rest.take(r.prefix[min(off, int64(len(r.prefix))):])
-	var pieces sync.WaitGroup
-	fetch := func(piece *vector, off int64) {
-		if err := r.fetch(ctx, piece, off); err != nil {
-			cancel(err) // the other pieces are of no use any more
+	pieces := parallel.Group{Stop: func() { cancel(nil) }}
+	fetch := func(piece *vector, off int64) func() error {
+		return func() error {
+			err := r.fetch(ctx, piece, off)
+			if err != nil {
+				cancel(err) // the other pieces are of no use any more
+			}
+			return nil
 		}
 	}
 	for rest.n > r.opts.PieceBytes {
 		piece, at := rest.split(r.opts.PieceBytes), off
 		off += r.opts.PieceBytes
-		pieces.Go(func() { fetch(piece, at) })
+		pieces.Go(fetch(piece, at))
 	}
 	if rest.n > 0 {
-		fetch(rest, off)
+		pieces.Here(fetch(rest, off))
 	}
-	pieces.Wait()
+	pieces.Wait() // and end as a client's transport has, if that has panicked
 	if ctx.Err() == nil {
 		return nil
 	}

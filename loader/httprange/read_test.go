@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
@@ -134,5 +135,42 @@ func TestHeader(t *testing.T) {
 	_, err := httprange.Open(t.Context(), s.URL+"/x?token=secret", quick())
 	if !errors.Is(err, httprange.ErrStatus) || strings.Contains(err.Error(), "secret") || s.requests.Load() > 5 {
 		t.Errorf("without permission: %v after %d requests", err, s.requests.Load())
+	}
+}
+
+// panicking is a transport that panics once it is told to.
+type panicking struct {
+	http.RoundTripper
+	armed atomic.Bool
+}
+
+func (p *panicking) RoundTrip(req *http.Request) (*http.Response, error) {
+	if p.armed.Load() {
+		panic("a transport of the caller's")
+	}
+	return p.RoundTripper.RoundTrip(req)
+}
+
+// TestClientPanics has the caller's client panic in whichever goroutine asks for a piece.
+func TestClientPanics(t *testing.T) {
+	transport := &panicking{RoundTripper: http.DefaultTransport}
+	opts := quick()
+	opts.Client = &http.Client{Transport: transport}
+	content := noise(5_000)
+	r := open(t, serve(t, content), opts)
+	for range 3 { // more often than requests may run at once
+		transport.armed.Store(true)
+		func() {
+			defer func() {
+				if p := recover(); p != "a transport of the caller's" {
+					t.Errorf("recovered %v", p)
+				}
+			}()
+			r.ReadAt(make([]byte, 5_000), 0)
+		}()
+		transport.armed.Store(false)
+		if b, err := readAll(r); err != nil || !bytes.Equal(b, content) {
+			t.Errorf("afterwards: %d bytes, %v", len(b), err)
+		}
 	}
 }
