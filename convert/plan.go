@@ -234,40 +234,71 @@ func (e *encoding) writeTo(w io.Writer, buf *buffers) (lost dequant.Loss, err er
 		_, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{rest}, buf.encoded)
 		return lost, err
 	}
-	first := uint64(0)
-	for values, err := range e.tensor.Values(buf.step()) {
-		if err != nil {
-			return lost, err
-		}
+	buf.step()
+	encode := func(values []float32) error {
 		encoded := buf.encoded[:len(values)/e.dtype.BlockElems()*e.dtype.BlockBytes()]
-		if err := e.countNarrowed(&lost, values, first, buf); err != nil {
-			return lost, err
-		}
-		first += uint64(len(values))
 		more, err := dequant.QuantizeLoss(e.dtype, encoded, values, buf.decoded, e.quant.Scale)
 		if err != nil {
-			return lost, err
+			return err
 		}
 		lost.Add(more)
-		if _, err := w.Write(encoded); err != nil {
+		_, err = w.Write(encoded)
+		return err
+	}
+	if e.tensor.DType() == layout.F64 {
+		n := narrower{buf: buf, lost: &lost, encode: encode}
+		if _, err := e.tensor.WriteTo(&n); err != nil {
+			return lost, err
+		}
+		return lost, n.flush()
+	}
+	for values, err := range e.tensor.Values(buf.step()) {
+		if err == nil {
+			err = encode(values)
+		}
+		if err != nil {
 			return lost, err
 		}
 	}
 	return lost, nil
 }
 
-// countNarrowed counts what float32s have lost of F64s from element first on.
-func (e *encoding) countNarrowed(lost *dequant.Loss, values []float32, first uint64, buf *buffers) error {
-	if e.tensor.DType() != layout.F64 {
+// narrower makes float32s of the F64s that it is written, a step at a time, and counts what
+// these do not hold.
+type narrower struct {
+	buf    *buffers
+	n      int // bytes in buf.wide
+	lost   *dequant.Loss
+	encode func(values []float32) error
+}
+
+func (n *narrower) Write(b []byte) (written int, err error) {
+	if n.buf.wide == nil {
+		n.buf.wide = make([]byte, 8*step)
+	}
+	for written < len(b) {
+		more := copy(n.buf.wide[n.n:], b[written:])
+		n.n += more
+		written += more
+		if n.n == len(n.buf.wide) {
+			if err := n.flush(); err != nil {
+				return written, err
+			}
+		}
+	}
+	return written, nil
+}
+
+// flush encodes what has been written since.
+func (n *narrower) flush() error {
+	stored, values := n.buf.wide[:n.n], n.buf.step()[:n.n/8]
+	n.n = 0
+	if len(values) == 0 {
 		return nil
 	}
-	if buf.wide == nil {
-		buf.wide = make([]byte, 8*step)
-	}
-	stored := buf.wide[:8*len(values)]
-	if _, err := e.tensor.ReadAt(stored, int64(8*first)); err != nil && !errors.Is(err, io.EOF) {
+	if err := dequant.ExpandParallel(layout.F64, values, stored); err != nil {
 		return err
 	}
-	lost.AddNarrowed(stored, values)
-	return nil
+	n.lost.AddNarrowed(stored, values)
+	return n.encode(values)
 }
