@@ -6,9 +6,9 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
-	"sync"
 
 	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/atomicfile"
 	"github.com/tensormap/tensormap/loader"
@@ -90,12 +90,8 @@ func (w *writer) create(path string) (*atomicfile.File, error) {
 }
 
 // digest computes the SHA-256 of one shard while the next is written. It reads the file, which
-// is in the system's memory still: a hash must not read mapped memory, since a fault in its
-// assembly would end the process.
-type digest struct {
-	group sync.WaitGroup
-	err   error
-}
+// is in the system's memory still.
+type digest struct{ shard *parallel.Group }
 
 const digestPiece = 1 << 20
 
@@ -104,18 +100,22 @@ func (d *digest) begin(ctx context.Context, f *atomicfile.File, p *part) error {
 	if err := d.wait(); err != nil {
 		return err
 	}
-	d.group.Go(func() {
+	d.shard = new(parallel.Group)
+	d.shard.Go(func() error {
 		h := sha256.New()
-		from := monitor{h, &progress{ctx: ctx}}
-		_, d.err = io.CopyBuffer(struct{ io.Writer }{&from}, io.NewSectionReader(f, 0, int64(p.size)), make([]byte, digestPiece))
+		to := monitor{h, &progress{ctx: ctx}}
+		_, err := io.CopyBuffer(struct{ io.Writer }{&to}, io.NewSectionReader(f, 0, int64(p.size)), make([]byte, digestPiece))
 		h.Sum(p.sha256[:0])
+		return err
 	})
 	return nil
 }
 
 func (d *digest) wait() error {
-	d.group.Wait()
-	return d.err
+	if d.shard == nil {
+		return nil
+	}
+	return d.shard.Wait()
 }
 
 // apr2Part writes an APR2 file, but for its name, and notes what has become of it.

@@ -383,15 +383,13 @@ func (v *verifier) compute() error {
 // sum computes the checksums of all pieces of a series, and its digest.
 func (v *verifier) sum(r *chunkReader, s *series) error {
 	var h hash.Hash
-	read := r.read
 	if s.digest != nil {
 		h = sha256.New()
-		read = r.copy // a fault within the assembly of a hash would end the process
 	}
 	for i := s.from; i < s.to; i++ {
 		p := &v.pieces[i]
 		err := v.read(p, func(f *file) error {
-			b, err := read(f, p.off, p.n)
+			b, err := r.read(f, p.off, p.n)
 			if err != nil {
 				return err
 			}
@@ -438,7 +436,7 @@ func (v *verifier) advance(n uint64) {
 
 // chunkReader gives access to one piece of a file after another.
 type chunkReader struct {
-	buf []byte // for copies; reused
+	buf []byte // where a file is not mapped; reused
 }
 
 // read returns n bytes at off, valid until the next read.
@@ -446,11 +444,6 @@ func (r *chunkReader) read(f *file, off, n uint64) ([]byte, error) {
 	if f.mapping.Aliased() {
 		return f.mapping.Slice(off, n)
 	}
-	return r.copy(f, off, n)
-}
-
-// copy returns n bytes at off in memory of its own, valid until the next read.
-func (r *chunkReader) copy(f *file, off, n uint64) ([]byte, error) {
 	if r.buf == nil {
 		r.buf = mmapio.AlignedBytes(crcChunk)
 	}
