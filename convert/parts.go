@@ -29,18 +29,19 @@ type PartError struct {
 }
 
 func (e *PartError) Error() string {
-	what := fmt.Sprintf("%v without a scale, perhaps codes", e.DType)
-	switch e.Name {
-	case e.Scale:
+	var what string
+	why := "its numbers are not weights"
+	switch {
+	case e.Scale == "":
+		what, why = fmt.Sprintf("%v without a scale", e.DType), "its numbers may be codes, not weights"
+	case e.Name == e.Scale:
 		what = fmt.Sprintf("scale of the codes in %q (%s)", e.Codes, e.Scheme)
-	case e.Codes:
-		if e.Scale != "" {
-			what = fmt.Sprintf("%v codes scaled by %q (%s)", e.DType, e.Scale, e.Scheme)
-		}
+	case e.Name == e.Codes:
+		what = fmt.Sprintf("%v codes scaled by %q (%s)", e.DType, e.Scale, e.Scheme)
 	default:
 		what = fmt.Sprintf("belongs to the codes in %q, scaled by %q (%s)", e.Codes, e.Scale, e.Scheme)
 	}
-	return fmt.Sprintf("%s: tensor %q: %s: not re-encoded, its numbers are not weights", e.Path, e.Name, what)
+	return fmt.Sprintf("%s: tensor %q: %s: not re-encoded, %s", e.Path, e.Name, what, why)
 }
 
 // Unwrap makes it a kind of layout.ErrUnsupported.

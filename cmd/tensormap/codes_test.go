@@ -26,7 +26,7 @@ func TestCodesAreNotWeights(t *testing.T) {
 	for _, dtype := range []string{"f32", "bf16", "q8_0", "i8"} {
 		for _, more := range [][]string{nil, {"--plain-f8"}, {"--dry-run"}} {
 			r := tensormap(append([]string{"convert", file, out, "--dtype", dtype}, more...)...)
-			r.failsWith(t, file+`: tensor "w.weight": F8_E4M3 codes scaled by "w.weight_scale_inv" (fp8): not re-encoded, its numbers are not weights; without --dtype all are copied as they are`)
+			r.failsWith(t, file+`: tensor "w.weight": F8_E4M3 codes scaled by "w.weight_scale_inv" (fp8): not re-encoded, its numbers are not weights; --keep GLOB copies tensors as they are, and all are without --dtype`)
 		}
 	}
 	tensormap("convert", file, out, "--dtype", "f16", "--keep", "w.weight").failsWith(t, `tensor "w.weight_scale_inv": scale of the codes in "w.weight" (fp8)`)
@@ -56,7 +56,7 @@ func TestCodesAreNotWeights(t *testing.T) {
 func TestPlainF8(t *testing.T) {
 	file := safetensors(t, `{"w":{"dtype":"F8_E4M3","shape":[2,2],"data_offsets":[0,4]}}`, 0x38, 0x40, 0x48, 0xb8)
 	out := filepath.Join(t.TempDir(), "out.apr")
-	tensormap("convert", file, out, "--dtype", "f32").failsWith(t, file+`: tensor "w": F8_E4M3 without a scale, perhaps codes: not re-encoded`, "; --plain-f8 takes them for weights")
+	tensormap("convert", file, out, "--dtype", "f32").failsWith(t, file+`: tensor "w": F8_E4M3 without a scale: not re-encoded, its numbers may be codes, not weights; --plain-f8 takes F8 for weights, --keep GLOB`)
 	empty(t, filepath.Dir(out))
 	done(t, "convert", file, out)
 	done(t, "convert", file, out, "--dtype", "f32", "--plain-f8")

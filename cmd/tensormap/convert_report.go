@@ -120,7 +120,7 @@ func wayOut(err error, o *convert.Options) error {
 	case !errors.As(err, &part) || o.DType == layout.Invalid:
 		return err
 	case part.Scale == "":
-		return fmt.Errorf("%w; --plain-f8 takes them for weights", err)
+		return fmt.Errorf("%w; --plain-f8 takes F8 for weights, --keep GLOB copies tensors as they are", err)
 	}
-	return fmt.Errorf("%w; without --dtype all are copied as they are", err)
+	return fmt.Errorf("%w; --keep GLOB copies tensors as they are, and all are without --dtype", err)
 }

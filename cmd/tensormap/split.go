@@ -131,6 +131,6 @@ func reportWritten(stderr io.Writer, r convert.Result, shards byteSize, took tim
 		fmt.Fprintf(stderr, "removed %s, which stood for the model that was there before\n", printable(r.Removed))
 	}
 	if n := len(r.Left); n > 0 {
-		fmt.Fprintf(stderr, "not removed, though no shards of this model: %s, such as %s\n", plural(n, "file"), printable(r.Left[0]))
+		fmt.Fprintf(stderr, "left in place, though not part of this model: %s, such as %s\n", plural(n, "file"), printable(r.Left[0]))
 	}
 }

@@ -125,13 +125,13 @@ func TestSafeTensorsShards(t *testing.T) {
 		done(t, "diff", source, one)
 		// What stood for the old model goes; shards stay, and are named.
 		r = tensormap(verb, source, one, "--shard-size", "100KB")
-		if r.status != exitDone || !strings.Contains(r.stderr, "\nremoved "+one+", which stood for the model") || strings.Contains(r.stderr, "not removed") {
+		if r.status != exitDone || !strings.Contains(r.stderr, "\nremoved "+one+", which stood for the model") || strings.Contains(r.stderr, "left in place") {
 			t.Errorf("%s: %+v", verb, r)
 		}
 		r = tensormap("convert", source, one)
 		first := filepath.Join(filepath.Dir(one), "m-00001-of-00003.safetensors")
 		if r.status != exitDone || !strings.Contains(r.stderr, "\nremoved "+one+".index.json, which stood for the model") ||
-			!strings.Contains(r.stderr, "\nnot removed, though no shards of this model: 3 files, such as "+first+"\n") {
+			!strings.Contains(r.stderr, "\nleft in place, though not part of this model: 3 files, such as "+first+"\n") {
 			t.Errorf("%s: %+v", verb, r)
 		}
 		done(t, "diff", source, filepath.Dir(one))
