@@ -112,7 +112,12 @@ func dump(ctx context.Context, stdout, stderr io.Writer, path, name string, opts
 			return err
 		}
 	}
-	write := func(w io.Writer) error { return opts.write(pieces{ctx, w}, t, p) }
+	write := func(w io.Writer) error {
+		if err := opts.write(pieces{ctx, w}, t, p); err != nil {
+			return err
+		}
+		return l.Changed() // what has been read may be of no file that ever was
+	}
 	if opts.out == "" {
 		err = write(stdout)
 	} else if err = checkOutput(opts.out, m); err == nil {

@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -271,4 +272,49 @@ func TestDumpAsShown(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 	tensormap("dump", file, `plain\n`).failsWith(t, "not found")
+}
+
+// meddler changes a file as soon as something of it has been written out.
+type meddler struct {
+	path string
+	done bool
+}
+
+func (m *meddler) Write(b []byte) (int, error) {
+	if !m.done {
+		m.done = true
+		if err := os.Truncate(m.path, 4096); err != nil {
+			return 0, err
+		}
+	}
+	return len(b), nil
+}
+
+// TestDumpOfChangingFile: what was written may be of no file that ever was.
+func TestDumpOfChangingFile(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a file that is open cannot be cut")
+	}
+	path := filepath.Join(t.TempDir(), "types.gguf")
+	b, err := os.ReadFile("../../testdata/gguf/types.gguf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, b, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	m, err := loader.Open(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	name := ""
+	for x := range m.Tensors() {
+		name = x.Name()
+	}
+	var stderr strings.Builder
+	if status := run(t.Context(), []string{"dump", path, name, "--as", "raw"}, &meddler{path: path}, &stderr); status != exitFailed {
+		t.Errorf("status %d, %q", status, stderr.String())
+	}
+	oneLine(t, stderr.String(), "types.gguf", "not the one that was opened")
 }
