@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -22,9 +23,14 @@ func modelSuffixes() (all []string) {
 	return slices.Compact(all)
 }
 
-// modelIn is the path of the model in the directory dir: see Open.
+// modelIn returns the path of the model in the directory dir: see Open.
 func modelIn(dir string, o Options) (string, error) {
 	names, err := modelNames(dir)
+	if err == nil && len(names) == 0 {
+		if dir, err = snapshotOf(dir); err == nil {
+			names, err = modelNames(dir)
+		}
+	}
 	if err != nil {
 		return "", err
 	}
@@ -34,23 +40,81 @@ func modelIn(dir string, o Options) (string, error) {
 	if plain := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !isPlain(name) }); len(plain) == 1 {
 		names = plain
 	}
-	fail := func(format string, args ...any) (string, error) {
-		return "", &fs.PathError{Op: "open", Path: dir, Err: fmt.Errorf("%w with "+format, append([]any{mmapio.ErrDirectory}, args...)...)}
-	}
-	const few = 4
-	list := strings.Join(names[:min(few, len(names))], ", ")
-	if len(names) > few {
-		list += ", …"
-	}
 	switch {
 	case len(names) == 0:
-		return fail("no model in it, that is, no file called *%s", strings.Join(modelSuffixes(), ", *"))
+		return "", directoryError(dir, "no model in it, that is, no file called *%s", strings.Join(modelSuffixes(), ", *"))
 	case !slices.ContainsFunc(names, func(name string) bool { return !shard.IsPart(name) }):
-		return fail("shards in it, but without the manifest or index that leads to all of them: %s", list)
+		return "", directoryError(dir, "shards in it, but without the manifest or index that leads to all of them: %s", few(names))
 	case len(names) > 1:
-		return fail("%d models in it, to be opened by their own paths: %s", len(names), list)
+		return "", directoryError(dir, "%d models in it, to be opened by their own paths: %s", len(names), few(names))
 	}
 	return filepath.Join(dir, names[0]), nil
+}
+
+// directoryError says why the directory dir does not lead to a model.
+func directoryError(dir, format string, args ...any) error {
+	return &fs.PathError{Op: "open", Path: dir, Err: fmt.Errorf("%w with "+format, append([]any{mmapio.ErrDirectory}, args...)...)}
+}
+
+// few lists the first of the names.
+func few(names []string) string {
+	const most = 4
+	list := strings.Join(names[:min(most, len(names))], ", ")
+	if len(names) > most {
+		list += ", …"
+	}
+	return list
+}
+
+// snapshotOf returns the snapshot to open of a model in the Hugging Face cache, whose root is
+// dir: the one that refs/main names, or else the only one. A directory without snapshots is
+// returned as it is.
+func snapshotOf(dir string) (string, error) {
+	root, err := os.OpenRoot(dir) // which no name in refs/main leads out of
+	if err != nil {
+		return "", err
+	}
+	defer root.Close()
+	isDir := func(name string) bool {
+		info, err := root.Stat(filepath.Join("snapshots", name))
+		return err == nil && info.IsDir()
+	}
+	entries, err := os.ReadDir(filepath.Join(dir, "snapshots"))
+	var names []string
+	for _, e := range entries {
+		if isDir(e.Name()) {
+			names = append(names, e.Name())
+		}
+	}
+	if err != nil || len(names) == 0 {
+		return dir, nil
+	}
+	main, err := commitOf(root)
+	switch {
+	case err == nil && slices.Contains(names, main):
+		return filepath.Join(dir, "snapshots", main), nil
+	case err == nil:
+		return "", directoryError(dir, "refs/main in it, which names the snapshot %s, but only these: %s", layout.Quote([]byte(main)), few(names))
+	case !errors.Is(err, fs.ErrNotExist):
+		return "", err
+	case len(names) > 1:
+		return "", directoryError(dir, "%d snapshots in it, and no refs/main that names one: %s", len(names), few(names))
+	}
+	return filepath.Join(dir, "snapshots", names[0]), nil
+}
+
+// commitOf returns the name of the snapshot that refs/main has.
+func commitOf(root *os.Root) (string, error) {
+	const ref, most = "refs/main", 256
+	info, err := root.Stat(ref)
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() || info.Size() > most {
+		return "", directoryError(root.Name(), "%s in it that is no file of one name", ref)
+	}
+	text, err := root.ReadFile(ref)
+	return strings.TrimSpace(string(text)), err
 }
 
 // modelNames are the files in dir that are called as models are, by name. Hidden ones, as

@@ -76,6 +76,57 @@ func TestOpenDirectory(t *testing.T) {
 	}
 }
 
+// TestOpenHubRoot opens a directory as the Hugging Face cache has one for each model.
+func TestOpenHubRoot(t *testing.T) {
+	one := safeTensors(three()[:1])
+	both := []string{"snapshots/0a1b/model.safetensors", "snapshots/2c3d/model.safetensors"}
+	for _, test := range []struct {
+		name  string
+		files []string
+		main  string // what refs/main has; "-" is no such file
+		open  string // the file that the model is opened by; else
+		says  string
+	}{
+		{"of two", both, "2c3d", both[1], ""},
+		{"with an end of line", both, "0a1b\n", both[0], ""},
+		{"the only one", both[:1], "-", both[0], ""},
+		{"none of two", both, "-", "", "with 2 snapshots in it, and no refs/main that names one: 0a1b, 2c3d"},
+		{"one that is not there", both, "ffff", "", `with refs/main in it, which names the snapshot "ffff", but only these: 0a1b, 2c3d`},
+		{"outside", append(both, "outside/model.safetensors"), "../outside", "", `names the snapshot "../outside"`},
+		{"the directory of snapshots", append(both, "snapshots/model.safetensors"), ".", "", `names the snapshot "."`},
+		{"nothing", both, "", "", `names the snapshot ""`},
+		{"much", both, strings.Repeat("0", 1000), "", "refs/main in it that is no file of one name"},
+		{"a snapshot without a model", []string{"snapshots/0a1b/config.json"}, "0a1b", "", "0a1b: is a directory with no model in it"},
+		{"a model beside them", append(both, "own.safetensors"), "0a1b", "own.safetensors", ""},
+		{"a root within", []string{"snapshots/0a1b/snapshots/4e5f/model.safetensors"}, "0a1b", "", "no model in it"},
+	} {
+		dir := filepath.Join(t.TempDir(), "models--org--name")
+		put := func(name string, b []byte) {
+			path := filepath.Join(dir, name)
+			if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+				t.Fatal(err)
+			}
+			writeTo(t, path, b)
+		}
+		for _, name := range test.files {
+			put(name, one)
+		}
+		if test.main != "-" {
+			put("refs/main", []byte(test.main))
+		}
+		m, err := loader.Open(dir, nil)
+		if test.open == "" {
+			if m != nil || err == nil || !strings.Contains(err.Error(), test.says) || !errors.Is(err, mmapio.ErrDirectory) {
+				t.Errorf("%s: %v, want %s", test.name, err, test.says)
+			}
+			continue
+		}
+		if got := opened(t, m, err).Files()[0].Path; got != filepath.Join(dir, test.open) {
+			t.Errorf("%s: opened %s, want %s", test.name, got, test.open)
+		}
+	}
+}
+
 // TestOpenDirectoryOfShards: what is a part of another model in the directory is none itself.
 func TestOpenDirectoryOfShards(t *testing.T) {
 	for _, format := range []string{"apr2", "gguf", "safetensors"} {

@@ -62,7 +62,8 @@ var defaultTensorBytes = sync.OnceValue(func() int64 {
 // one of its tensors, or its metadata, is first touched, and is an error then if it is no
 // longer the file that was opened.
 //
-// A path may be that of a directory, such as a snapshot of the Hugging Face cache, if there is
+// A path may be that of a directory, such as a snapshot of the Hugging Face cache or the root of
+// a model there (models--…, which leads to the snapshot that refs/main names), if there is
 // one model in it: one file called *.safetensors, *.gguf and so on that is not part of another
 // model there, or one of several that is called model, as Python's transformers expect
 // (model.safetensors.index.json, model.safetensors, model.apr, …). Shards without what leads to
