@@ -81,4 +81,10 @@
 // own over a view get the same inside [mmapio.Guard]. Neither helps C, nor assembly that calls
 // from frames without a pointer map, as some compressors do: hand them a copy ([Tensor.ReadAt]).
 // A writer that [Tensor.WriteTo] is given may be handed the mapping.
+//
+// The page that the new end is in does not fault: what it has lost reads as zeros. Whatever goes
+// into the cache, and reads of 16 MiB and more at once, therefore ask for the file's size when
+// they are done ([mmapio.ErrChanged]); shorter reads into the caller's memory do not.
+// [Model.Changed] compares size, times and inode of every file with what was opened. [Model.Verify],
+// [Model.Warm] and packages survey and convert ask it and fail if a file has changed under them.
 package loader

@@ -30,6 +30,7 @@ var modelCalls = map[string]func(m *loader.Model) error{
 		}
 		return err
 	},
+	"ReadFileAt": func(m *loader.Model) error { return m.ReadFileAt(context.Background(), 0, make([]byte, 3), 1) },
 	"Changed":    func(m *loader.Model) error { return m.Changed() },
 	"ReleaseAll": func(m *loader.Model) error { return m.ReleaseAll() },
 	"Acquire": func(m *loader.Model) error {

@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"context"
 	"fmt"
 	"io"
 
@@ -38,4 +39,22 @@ func (t Tensor) ReadAt(p []byte, off int64) (n int, err error) {
 		return 0, err
 	}
 	return len(p), end
+}
+
+// ReadFileAt fills p with the bytes of a file as they are stored, from byte off on; file is a
+// position in Files. It copies, whether or not the file is mapped, and ends with ctx where it
+// reads from afar. A range that leaves the file is ErrRange.
+func (m *Model) ReadFileAt(ctx context.Context, file int, p []byte, off uint64) error {
+	if !m.gate.enter() {
+		return m.closedError()
+	}
+	defer m.leave()
+	if file < 0 || file >= len(m.files) {
+		return fmt.Errorf("%s: %w: file %d of %d", m.path, ErrRange, file, len(m.files))
+	}
+	f := m.files[file].during(ctx)
+	if size := f.mapping.Size(); !layout.Within(off, uint64(len(p)), size) {
+		return fmt.Errorf("%s: %w: %d bytes at %d of %d", f.path, ErrRange, len(p), off, size)
+	}
+	return f.wrap(f.readFull(p, off))
 }

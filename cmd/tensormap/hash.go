@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -29,6 +30,9 @@ digest is that of the stored elements; how many there are is on standard error.
 --stored makes digests of the elements as they are stored, decompressed. With both there
 are two columns, values first, of dashes where a tensor has none.
 
+--file makes digests of the model's files instead, of all their bytes, in lines as sha256sum
+writes them: what a hub shows of a file, and what sha256sum --check takes.
+
 The model's digest is the SHA-256 of a line for each tensor, by ascending name,
 
   DIGEST KIND SHAPE LENGTH:NAME
@@ -40,22 +44,26 @@ with DIGEST as above, KIND the word values, or for stored elements the type, suc
 
 --json writes one JSON object: file, algorithm, model (values, stored) and tensors, each
 with name, dtype, shape, elements, values and stored; null is a digest that is not there
-or was not asked for. A damaged tensor has error, there is no digest of the model then,
+or was not asked for. With --file it has files, each with path, size and sha256, in place
+of model and tensors. A damaged tensor has error, there is no digest of the model then,
 and the exit status is 1.`
 
 type hashOptions struct {
 	surveyOptions
-	values, stored, total bool
+	values, stored, total, file bool
 }
 
 func hashCommand() *cobra.Command {
 	var opts hashOptions
 	cmd := &cobra.Command{
-		Use:   "hash FILE [--values] [--stored] [--total] [--filter GLOB] [--json] [-j N]",
+		Use:   "hash FILE [--values] [--stored] [--total] [--filter GLOB] [--file] [--json] [-j N]",
 		Short: "Write SHA-256 digests of all tensors and of the model",
 		Long:  hashLong,
 		Args:  operands("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if opts.file {
+				return hashFiles(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], &opts)
+			}
 			opts.values = opts.values || !opts.stored
 			return hash(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], &opts)
 		},
@@ -65,6 +73,7 @@ func hashCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&opts.values, "values", false, "of the values in float32 (the default)")
 	cmd.Flags().BoolVar(&opts.stored, "stored", false, "of the elements as they are stored, decompressed")
 	cmd.Flags().BoolVar(&opts.total, "total", false, "write one line only, for the whole model")
+	cmd.Flags().BoolVar(&opts.file, "file", false, "of the whole files, as sha256sum does")
 	return cmd
 }
 
@@ -105,6 +114,47 @@ func hash(ctx context.Context, stdout, stderr io.Writer, path string, opts *hash
 		fmt.Fprintf(stderr, "%s of values that are no float32s: digests of the stored elements\n", plural(unvalued, "tensor"))
 	}
 	return closing(stderr, damaged, err, len(list), bytes, took)
+}
+
+// hashFiles runs hash --file.
+func hashFiles(ctx context.Context, stdout, stderr io.Writer, path string, opts *hashOptions) error {
+	if opts.values || opts.stored || opts.total || opts.filter.pattern != "" {
+		return usageError{errors.New("--file is of whole files: it goes without --values, --stored, --total and --filter")}
+	}
+	m, done, err := opts.openToCopy(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer done()
+	bar := newProgress(stderr, "hashing")
+	o := opts.with(bar)
+	list, err := survey.HashFiles(ctx, m, &o)
+	bar.clear()
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(stdout)
+	if opts.json {
+		j := jsonLines{w: w}
+		j.field("{\n", "file", called(path))
+		j.field(",\n", "algorithm", "sha256")
+		writeRows(&j, "files", len(list), func(i int) any {
+			return fileHashJSON{list[i].File.Path, list[i].File.Size, list[i].Digest}
+		})
+		err = j.err
+	} else {
+		for i := range list {
+			fmt.Fprintf(w, "%s  %s\n", list[i].Digest, printable(list[i].File.Path))
+		}
+	}
+	return cmp.Or(err, w.Flush())
+}
+
+// fileHashJSON is a file of hash --file --json. The names are a contract.
+type fileHashJSON struct {
+	Path   string        `json:"path"`
+	Size   uint64        `json:"size"`
+	SHA256 survey.Digest `json:"sha256"`
 }
 
 // writeHashes writes lines as sha256sum does.

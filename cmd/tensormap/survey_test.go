@@ -1,7 +1,9 @@
 package main
 
 import (
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -198,6 +200,32 @@ func TestHashJSON(t *testing.T) {
 	want = strings.NewReplacer("@DIGEST", scalarDigest, "@MODEL", scalarModel).Replace(want)
 	if out != want {
 		t.Errorf("%s\nwant\n%s", out, want)
+	}
+}
+
+// TestHashFile holds the digests of a model's files against what they hold.
+func TestHashFile(t *testing.T) {
+	const dir = "../../testdata/shards/apr2/"
+	var want, rows []string
+	for _, name := range []string{"model-00001-of-00004.apr", "model-00002-of-00004.apr", "model-00003-of-00004.apr", "model-00004-of-00004.apr", "model.apr"} {
+		b, err := os.ReadFile(dir + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, fmt.Sprintf("%x  %s\n", sha256.Sum256(b), dir+name))
+		rows = append(rows, fmt.Sprintf(`    {"path":%q,"size":%d,"sha256":"%x"}`, dir+name, len(b), sha256.Sum256(b)))
+	}
+	if out := done(t, "hash", "--file", dir+"model.apr"); out != strings.Join(want, "") {
+		t.Errorf("%s\nwant\n%s", out, strings.Join(want, ""))
+	}
+	wantJSON := "{\n  \"file\": \"" + dir + "model.apr\",\n  \"algorithm\": \"sha256\",\n  \"files\": [\n" + strings.Join(rows, ",\n") + "\n  ]\n}\n"
+	if out := done(t, "hash", "--file", "--json", "-j", "1", dir+"model.apr"); out != wantJSON {
+		t.Errorf("%s\nwant\n%s", out, wantJSON)
+	}
+	for _, flag := range []string{"--values", "--stored", "--total", "--filter=x"} {
+		if r := tensormap("hash", "--file", flag, surveyA); r.status != exitUsage {
+			t.Errorf("%s: status %d", flag, r.status)
+		}
 	}
 }
 

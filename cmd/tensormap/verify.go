@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/loader/survey"
 )
 
 const verifyLong = `Verify checks all that can be checked of a model file: every section, bounds, overlaps,
@@ -21,19 +23,23 @@ breaks no promise is a warning, on standard output; what is wrong is a line each
 standard error, and the exit status is 1. Of what is alike a hundred are listed, and the
 rest counted.
 
+--values reads all values too: NaN and infinities are wrong, each tensor that has some has
+a line; a tensor of zeros alone is a warning. Attention masks may hold -Inf on purpose.
+
 --json writes one JSON object: file, ok, checked, findings (severity, file, offset, field,
 reason) and bytes, the number of bytes that checksums were computed over.`
 
 type verifyOptions struct {
 	opener
-	json bool
-	jobs jobs
+	values bool
+	json   bool
+	jobs   jobs
 }
 
 func verifyCommand() *cobra.Command {
 	var opts verifyOptions
 	cmd := &cobra.Command{
-		Use:   "verify FILE [--json] [-j N]",
+		Use:   "verify FILE [--values] [--json] [-j N]",
 		Short: "Check structure and checksums of a model file",
 		Long:  verifyLong,
 		Args:  operands("FILE"),
@@ -42,6 +48,7 @@ func verifyCommand() *cobra.Command {
 		},
 		DisableFlagsInUseLine: true,
 	}
+	cmd.Flags().BoolVar(&opts.values, "values", false, "look for NaN, infinities and tensors of zeros")
 	cmd.Flags().BoolVar(&opts.json, "json", false, "write JSON, for programs")
 	cmd.Flags().VarP(&opts.jobs, "jobs", "j", "read with `N` threads (default: all cores; 8 of an address)")
 	complete(cmd, "jobs", cobra.NoFileCompletions)
@@ -52,7 +59,7 @@ func verifyCommand() *cobra.Command {
 func verify(ctx context.Context, stdout, stderr io.Writer, path string, opts *verifyOptions) error {
 	bar := newProgress(stderr, "verifying")
 	begun := time.Now()
-	report, err := verifyFile(ctx, path, &opts.opener, &loader.VerifyOptions{Workers: int(opts.jobs), Progress: bar.update})
+	report, err := verifyFile(ctx, path, opts, bar)
 	took := time.Since(begun)
 	bar.clear()
 	if err != nil {
@@ -78,13 +85,36 @@ func verify(ctx context.Context, stdout, stderr io.Writer, path string, opts *ve
 	return err
 }
 
-func verifyFile(ctx context.Context, path string, o *opener, opts *loader.VerifyOptions) (*loader.Report, error) {
-	m, done, err := o.open(ctx, path)
+func verifyFile(ctx context.Context, path string, opts *verifyOptions, bar *progress) (*loader.Report, error) {
+	m, done, err := opts.open(ctx, path)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	return m.Verify(ctx, opts)
+	report, err := m.Verify(ctx, &loader.VerifyOptions{Workers: int(opts.jobs), Progress: bar.update})
+	if err == nil && opts.values {
+		err = verifyValues(ctx, m, report, &survey.Options{Workers: int(opts.jobs), Progress: bar.update})
+	}
+	return report, err
+}
+
+// verifyValues adds to the report what is wrong with values. Damage of a file that is known to be
+// wrong is not reported again.
+func verifyValues(ctx context.Context, m *loader.Model, report *loader.Report, opts *survey.Options) error {
+	list, err := survey.Stats(ctx, m, &survey.StatsOptions{Options: *opts})
+	if err != nil {
+		return err
+	}
+	found, err := survey.Findings(m, list)
+	known := report.Findings
+	for _, f := range found {
+		wrong := func(k loader.Finding) bool { return k.File == f.File && !k.Warning }
+		if f.Field == "values" || !slices.ContainsFunc(known, wrong) {
+			report.Findings = append(report.Findings, f)
+		}
+	}
+	report.Checked = append(report.Checked, "values")
+	return err
 }
 
 // verdict is what verify --json writes. The names in JSON are a contract.
@@ -167,7 +197,9 @@ func (v *verdict) write(w io.Writer, report *loader.Report, took time.Duration) 
 		word = "failed, checked"
 	}
 	speeds := "no checksums, " + duration(took)
-	if v.Bytes > 0 {
+	if v.Bytes > 0 && slices.Contains(v.Checked, "values") {
+		speeds = fmt.Sprintf("%s of checksums and all values in %s", size(v.Bytes), duration(took))
+	} else if v.Bytes > 0 {
 		speeds = fmt.Sprintf("%s in %s, %s", size(v.Bytes), duration(took), speed(v.Bytes, took))
 	}
 	fmt.Fprintf(&b, "%s: %s: %s (%s)\n", printable(v.File), word, printable(strings.Join(v.Checked, ", ")), speeds)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -81,6 +82,38 @@ func TestVerifyJSON(t *testing.T) {
 	out := done(t, "verify", apr2Fixtures+"gap.apr", "--json")
 	if err := json.Unmarshal([]byte(out), &v); err != nil || !v.OK || len(v.Findings) != 2 || v.Findings[0].Severity != "warning" {
 		t.Errorf("%s (%v)", out, err)
+	}
+}
+
+// TestVerifyValues: NaN and infinities fail, zeros alone are a warning, and a type without values
+// has none.
+func TestVerifyValues(t *testing.T) {
+	r := tensormap("verify", "--values", surveyA)
+	name := regexp.MustCompile(`values: tensor "([^"]*)", (.*) \(invalid\)`)
+	var found []string
+	for _, m := range name.FindAllStringSubmatch(r.stderr+r.stdout, -1) {
+		found = append(found, m[1]+": "+m[2])
+	}
+	want := []string{
+		"odd: 4 NaN, 2 +Inf, 1 -Inf among 5100 values", "nans: 3 NaN among 4 values", "allnan: 3 NaN among 3 values",
+		"half: 159 NaN among 5000 values", "brain: 14 NaN among 4097 values", "eight: 2 NaN among 256 values",
+		"f64: 1 NaN, 1 +Inf among 5 values", "f64exact: 1 NaN among 4 values", "zeros: all 3 values are zero",
+	}
+	if r.status != exitFailed || !slices.Equal(found, want) || !strings.Contains(r.stdout, "alignment, values (no checksums") {
+		t.Errorf("status %d: %q\n%s", r.status, found, r.stdout)
+	}
+	if r := tensormap("verify", surveyA); r.status != exitDone {
+		t.Errorf("without --values: status %d\n%s", r.status, r.stderr)
+	}
+	file := write(t, "zeros.safetensors", []byte("\x40\x00\x00\x00\x00\x00\x00\x00"+`{"z":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}          `+"\x00\x00\x00\x80\x00\x00\x00\x00"))
+	r = tensormap("verify", "--values", file)
+	if want := "warning: " + file + ": safetensors: offset 72: values: tensor \"z\", all 2 values are zero (invalid)\n"; r.status != exitDone || !strings.HasPrefix(r.stdout, want) {
+		t.Errorf("status %d\n%s%s", r.status, r.stdout, r.stderr)
+	}
+	damaged, tensor := damagedModel(t)
+	r = tensormap("verify", "--values", damaged)
+	if n := strings.Count(r.stderr, `tensor "`+tensor+`"`); r.status != exitFailed || n != 1 {
+		t.Errorf("status %d, damage is named %d times\n%s", r.status, n, r.stderr)
 	}
 }
 

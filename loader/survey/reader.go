@@ -118,15 +118,20 @@ func (r *reader) values64(s *subject, first, n uint64) ([]float64, error) {
 // elements are n bytes of s from byte off on: as many as chunk elements of a wide type take,
 // at most.
 func (r *reader) elements(s *subject, off, n uint64) ([]byte, error) {
-	if r.bytes == nil {
-		r.bytes = mmapio.AlignedBytes(chunkBytes)
-	}
-	b := r.bytes[:n]
+	b := r.byteRoom(n)
 	_, err := s.ReadAt(b, int64(off))
 	return b, err
 }
 
 const chunkBytes = 8 * chunk
+
+// byteRoom returns memory for n bytes, chunkBytes at most.
+func (r *reader) byteRoom(n uint64) []byte {
+	if r.bytes == nil {
+		r.bytes = mmapio.AlignedBytes(chunkBytes)
+	}
+	return r.bytes[:n]
+}
 
 // widen converts elements of a wide type; 64-bit integers are rounded once, to nearest even.
 func widen(d layout.DType, dst []float64, src []byte) {
