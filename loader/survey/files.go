@@ -24,22 +24,17 @@ func HashFiles(ctx context.Context, m *loader.Model, opts *Options) ([]FileDiges
 	if err := m.Changed(); err != nil {
 		return nil, err
 	}
-	var digests []*FileDigest
-	var tasks []task
-	for i, f := range m.Files() {
-		d := &FileDigest{File: f}
-		digests = append(digests, d)
-		tasks = append(tasks, &fileTask{ctx: ctx, model: m, file: i, digest: d})
-	}
-	if err := run(ctx, opts, tasks, m); err != nil {
+	files := m.Files()
+	digests := make([]FileDigest, len(files))
+	errs := make([]error, len(files))
+	todo := each(len(files), func(i int) uint64 { return files[i].Size }, func(i int) task {
+		digests[i].File = files[i]
+		return &fileTask{ctx: ctx, model: m, file: i, digest: &digests[i], err: &errs[i]}
+	})
+	if err := cmp.Or(run(ctx, opts, todo, m), cmp.Or(errs...)); err != nil {
 		return nil, err
 	}
-	for _, t := range tasks {
-		if err := t.(*fileTask).err; err != nil {
-			return nil, err
-		}
-	}
-	return values(digests), nil
+	return digests, nil
 }
 
 // fileTask is the work on one file.
@@ -48,8 +43,8 @@ type fileTask struct {
 	model  *loader.Model
 	file   int
 	digest *FileDigest
+	err    *error
 	begun  bool
-	err    error
 }
 
 func (t *fileTask) weight() uint64 { return t.digest.File.Size }
@@ -79,4 +74,4 @@ func (t *fileTask) do(w *worker, _ uint64) error {
 	return nil
 }
 
-func (t *fileTask) end(err error) { t.err = cmp.Or(t.err, err) }
+func (t *fileTask) end(err error) { *t.err = err }
