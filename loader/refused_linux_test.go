@@ -17,7 +17,7 @@ import (
 )
 
 // hole is larger than the address space that limitAddresses leaves.
-const hole = 8 << 30
+const hole int64 = 8 << 30
 
 // limitAddresses leaves the process address space for its heap, and none for a mapping of hole
 // bytes.
@@ -33,7 +33,7 @@ func limitAddresses(t *testing.T) {
 		t.Skip(err)
 	}
 	limit := old
-	limit.Cur = pages*uint64(os.Getpagesize()) + hole/2
+	limit.Cur = pages*uint64(os.Getpagesize()) + uint64(hole)/2
 	if err := unix.Setrlimit(unix.RLIMIT_AS, &limit); err != nil {
 		t.Skip(err)
 	}
@@ -46,17 +46,17 @@ func withHole(t *testing.T, path string, c content) {
 	t.Helper()
 	n := len(c.data)
 	header := fmt.Sprintf(`{%q:{"dtype":"%v","shape":[%d],"data_offsets":[0,%d]},"hole":{"dtype":"U8","shape":[%d],"data_offsets":[%d,%d]}}`,
-		c.name, c.dtype, c.shape[0], n, uint64(hole), n, n+hole)
+		c.name, c.dtype, c.shape[0], n, hole, n, int64(n)+hole)
 	b := append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...)
 	writeTo(t, path, append(b, c.data...))
-	if err := os.Truncate(path, int64(len(b)+n+hole)); err != nil {
+	if err := os.Truncate(path, int64(len(b)+n)+hole); err != nil {
 		t.Skip(err)
 	}
 }
 
 // TestMappingRefused opens files for which there is no address space: they are read.
 func TestMappingRefused(t *testing.T) {
-	if math.MaxInt < hole {
+	if int64(math.MaxInt) < hole {
 		t.Skip("no such file can be opened here")
 	}
 	dir := t.TempDir()
