@@ -144,10 +144,19 @@ func hashFiles(ctx context.Context, stdout, stderr io.Writer, path string, opts 
 		err = j.err
 	} else {
 		for i := range list {
-			fmt.Fprintf(w, "%s  %s\n", list[i].Digest, printable(list[i].File.Path))
+			writeFileHash(w, list[i].Digest, list[i].File.Path)
 		}
 	}
 	return cmp.Or(err, w.Flush())
+}
+
+// writeFileHash writes a line as sha256sum does: one that begins with a backslash has escapes in its path.
+func writeFileHash(w io.Writer, d survey.Digest, path string) {
+	mark := ""
+	if strings.ContainsAny(path, "\n\r") {
+		mark, path = `\`, strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`).Replace(path)
+	}
+	fmt.Fprintf(w, "%s%s  %s\n", mark, d, printable(path))
 }
 
 // fileHashJSON is a file of hash --file --json. The names are a contract.

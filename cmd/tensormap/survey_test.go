@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -226,6 +227,18 @@ func TestHashFile(t *testing.T) {
 		if r := tensormap("hash", "--file", flag, surveyA); r.status != exitUsage {
 			t.Errorf("%s: status %d", flag, r.status)
 		}
+	}
+	if runtime.GOOS == "windows" {
+		return // which has no such names
+	}
+	b, err := os.ReadFile(dir + "model-00001-of-00004.apr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := write(t, "a\\b\nc\r.apr", b)
+	line := fmt.Sprintf(`\%x  %s`, sha256.Sum256(b), filepath.Join(filepath.Dir(file), `a\\b\nc\r.apr`))
+	if out := done(t, "hash", "--file", file); out != line+"\n" {
+		t.Errorf("%q, sha256sum writes %q", out, line)
 	}
 }
 
