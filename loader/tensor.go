@@ -162,12 +162,12 @@ func (t Tensor) readable() error {
 // tensor costs as much as the whole.
 func (t Tensor) cached() (b []byte, ok bool, err error) {
 	key := cacheKey{t.desc, kindElements}
-	if t.desc.Encoding == layout.Protobuf {
-		buf, err := t.file.model.cache.get(key, t.lease, t.copyElements)
-		return buf.bytes, err == nil, err
-	}
 	buf, ok := t.file.model.cache.peek(key)
-	return buf.bytes, ok, nil
+	if !ok && t.desc.Encoding == layout.Protobuf {
+		buf, err = t.file.model.cache.get(key, t.lease, t.copyElements)
+		ok = err == nil
+	}
+	return buf.bytes, ok, err
 }
 
 // hold returns t in a lease of its own: a packed tensor is then unpacked once for all parts that
