@@ -205,6 +205,14 @@ func TestLastingFaults(t *testing.T) {
 				return true
 			}
 		}},
+		{"one range as several", httprange.ErrResponse, 1, func(s *server) func(http.ResponseWriter, *http.Request) bool {
+			return func(w http.ResponseWriter, req *http.Request) bool {
+				first, last := span(req)
+				w.Header().Set("Content-Type", "Multipart/ByteRanges; boundary=x")
+				s.answer(w, first, last, append([]byte("--x\r\nContent-Type: application/octet-stream\r\n\r\n"), s.content[first:last+1]...))
+				return true
+			}
+		}},
 		{"compressed", httprange.ErrResponse, 1, func(s *server) func(http.ResponseWriter, *http.Request) bool {
 			return func(w http.ResponseWriter, req *http.Request) bool {
 				first, last := span(req)
@@ -241,5 +249,23 @@ func TestLastingFaults(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestLongHeaders: what a server may say before the file begins is bounded.
+func TestLongHeaders(t *testing.T) {
+	for size, want := range map[int]bool{60 << 10: true, 1 << 20: false} {
+		s := serve(t, noise(5_000))
+		s.fault = func(_ int64, w http.ResponseWriter, _ *http.Request) bool {
+			w.Header().Set("X-Long", strings.Repeat("x", size))
+			return false
+		}
+		r, err := httprange.Open(t.Context(), s.URL, quick())
+		if (err == nil) != want || err != nil && s.requests.Load() > 3 {
+			t.Errorf("%d bytes: %v after %d requests", size, err, s.requests.Load())
+		}
+		if err == nil {
+			r.Close()
+		}
 	}
 }

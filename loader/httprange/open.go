@@ -85,6 +85,8 @@ var defaultClient = &http.Client{
 		IdleConnTimeout:     60 * time.Second,
 		ForceAttemptHTTP2:   true,
 		DisableCompression:  true, // offsets are those of the file itself
+		// Of every answer under way; many times what servers send.
+		MaxResponseHeaderBytes: 256 << 10,
 		// All requests share a connection, a dead one too: it is found out before they stall.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 5 * time.Second},
 	},

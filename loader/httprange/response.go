@@ -25,6 +25,9 @@ func partial(resp *http.Response) (byteRange, error) {
 	if e := encoding(resp); e != "" {
 		return byteRange{}, fmt.Errorf("%w: Content-Encoding %s of a range", ErrResponse, quoted(e))
 	}
+	if kind := resp.Header.Get("Content-Type"); strings.HasPrefix(strings.ToLower(kind), "multipart/byteranges") {
+		return byteRange{}, fmt.Errorf("%w: Content-Type %s for one range", ErrResponse, quoted(kind)) // the body is not the range
+	}
 	text := resp.Header.Get("Content-Range")
 	rng, ok := parseContentRange(text)
 	if !ok {
