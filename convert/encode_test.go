@@ -334,6 +334,18 @@ func TestNarrowed(t *testing.T) {
 	if _, r := toAPR2(t, m, nil); len(r.Lost) != 0 {
 		t.Errorf("%+v", r.Lost)
 	}
+	// What remains is what the new type has, and not float32.
+	for _, value := range []float64{1e-20, 1e-60} {
+		tiny := content{"w", layout.F64, []uint64{2, 32}, bytes.Repeat(binary.LittleEndian.AppendUint64(nil, math.Float64bits(value)), 64)}
+		m := openBytes(t, safeTensors(0, "{}", tiny))
+		for _, d := range encodable {
+			_, r := toAPR2(t, m, &convert.Options{DType: d})
+			want := value == 1e-60 || d != layout.F32 && d != layout.BF16
+			if all := len(r.Lost) == 1 && r.Lost[0].AllZeroed(); all != want {
+				t.Errorf("%g as %v: %+v", value, d, r.Lost)
+			}
+		}
+	}
 }
 
 // floatFile is a SafeTensors file of two rows of values.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 	"sync"
 
 	"github.com/tensormap/tensormap/layout"
@@ -40,7 +41,8 @@ func (l *Loss) Add(more Loss) {
 	l.remains = l.remains || more.remains
 }
 
-// AddNarrowed counts what is lost where the F64s in src became the float32s in values.
+// AddNarrowed counts what is lost where the F64s in src became the float32s in values. What
+// remains of them is for QuantizeLoss to see.
 func (l *Loss) AddNarrowed(src []byte, values []float32) {
 	for i, is := range values[:len(src)/8] {
 		x := math.Float64frombits(binary.LittleEndian.Uint64(src[8*i:]))
@@ -49,8 +51,6 @@ func (l *Loss) AddNarrowed(src []byte, values []float32) {
 			l.NotFinite++
 		case is == 0 && x != 0:
 			l.zeroed(math.Abs(x))
-		case is != 0:
-			l.remains = true
 		}
 	}
 }
@@ -67,6 +67,7 @@ func QuantizeLoss(d layout.DType, dst []byte, src, scratch []float32, scale floa
 		return loss, fmt.Errorf("dequant: scratch of %d elements for %d: %w", len(scratch), len(src), ErrLength)
 	}
 	if d == layout.F32 { // which holds everything
+		loss.remains = slices.ContainsFunc(src, func(x float32) bool { return x != 0 })
 		return loss, QuantizeParallel(d, dst, src)
 	}
 	var mu sync.Mutex

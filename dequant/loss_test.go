@@ -67,7 +67,8 @@ func TestQuantizeLoss(t *testing.T) {
 		fill, x float32 // 64 values, of which the 40th is x
 		want    Loss
 	}{
-		{layout.F32, 1, 3e-9, Loss{}},
+		{layout.F32, 1, 3e-9, Loss{remains: true}},
+		{layout.F32, 0, 0, Loss{}},
 		{layout.F16, 1, 3e-9, Loss{Zeroed: 1, Largest: float64(float32(3e-9)), remains: true}},
 		{layout.F16, 1, 0x1p-25, Loss{Zeroed: 1, Largest: 0x1p-25, remains: true}}, // a tie, to even
 		{layout.F16, 1, 0x1.000002p-25, Loss{remains: true}},
@@ -195,7 +196,7 @@ func TestAddNarrowed(t *testing.T) {
 	}
 	var l Loss
 	l.AddNarrowed(stored, values)
-	if want := (Loss{NotFinite: 1, Zeroed: 3, Largest: 1e-46, remains: true}); l != want {
+	if want := (Loss{NotFinite: 1, Zeroed: 3, Largest: 1e-46}); l != want {
 		t.Errorf("%+v, want %+v", l, want)
 	}
 }

@@ -117,6 +117,10 @@ func TestConvertSaysZeroed(t *testing.T) {
 			t.Errorf("%s: %+v", dtype, r)
 		}
 	}
+	r := tensormap("convert", safetensors(t, `{"c":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}`, values(4e-9, 4e-9, 4e-9, 4e-9)...), filepath.Join(t.TempDir(), "out.apr"), "--dtype", "f16")
+	if !strings.HasSuffix(r.stderr, "became 0 as F16: 4 of 4 values (100%) in 1 tensor, the largest 4e-09 in c\n") {
+		t.Errorf("%+v", r)
+	}
 }
 
 // TestConvertKeepsPrecise: quantizing leaves alone what models depend on, unless it is asked to.

@@ -109,7 +109,7 @@ func reportLost(stderr io.Writer, out string, d layout.DType, lost []convert.Los
 	if zeroed.Zeroed == 0 {
 		return
 	}
-	fmt.Fprintf(stderr, "became 0 as %s: %s of %s (%.2g%%) in %s, the largest %.3g in %s\n", d, grouped(zeroed.Zeroed), counted(zeroed.Elements, "value"),
+	fmt.Fprintf(stderr, "became 0 as %s: %s of %s (%.3g%%) in %s, the largest %.3g in %s\n", d, grouped(zeroed.Zeroed), counted(zeroed.Elements, "value"),
 		100*float64(zeroed.Zeroed)/float64(zeroed.Elements), plural(len(worst), "tensor"), zeroed.Largest, printable(worst[0].Name))
 }
 
