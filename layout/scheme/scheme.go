@@ -15,8 +15,7 @@ import (
 
 // A Part is a tensor's place in a quantized weight.
 type Part struct {
-	// Scheme names the convention: awq-gptq, bnb-4bit, bnb-int8, exl3, fp8, hqq, int, mlx, mxfp4,
-	// nvfp4 or packed.
+	// Scheme names the convention, such as awq-gptq, bnb-4bit, fp8, mlx, nvfp4 or packed.
 	Scheme string
 	// Codes and Scale name the tensor that holds the codes and the one by which the scheme is known. Scale
 	// is empty for an F8 tensor without one.
@@ -57,21 +56,26 @@ type rule struct {
 var (
 	float8 = []layout.DType{layout.F8_E4M3, layout.F8_E5M2, layout.F8_E4M3FNUZ, layout.F8_E5M2FNUZ}
 	int8s  = []layout.DType{layout.I8, layout.U8}
-	words  = []layout.DType{layout.I32, layout.U8, layout.I16, layout.U32}
+	words  = []layout.DType{layout.I32, layout.U8, layout.I8, layout.I16, layout.U32}
 	u8     = []layout.DType{layout.U8}
+	i32    = []layout.DType{layout.I32}
 	floats = []layout.DType{layout.F32, layout.F16, layout.BF16}
 	e8m0   = []layout.DType{layout.F8_E8M0, layout.U8}
 )
 
 // rules are by their sources: compressed-tensors, AutoAWQ, GPTQModel, bitsandbytes, transformers
-// (FP8 blocks, gpt-oss), ModelOpt, MLX, HQQ, exllamav3, llama.cpp.
+// (FP8 blocks, gpt-oss, EETQ, HIGGS), ModelOpt, TensorRT-LLM, MLX, HQQ, exllamav2 and v3, llama.cpp,
+// torchao, Quanto, Quark, Nunchaku, AQLM, VPTQ, QuIP#.
 var rules = []rule{
+	{"marlin-24", ".weight_packed", words, []string{".scale_packed"}, nil, []string{".meta"}},
+	{"sparse", ".compressed", nil, []string{".bitmask"}, u8, []string{".shape", ".row_offsets"}},
 	{"packed", "_packed", words, []string{"_scale"}, nil, []string{"_global_scale", "_shape", "_zero_point", "_g_idx"}},
 	{"nvfp4", "", u8, []string{"_scale_2"}, floats, []string{"_scale"}},
 	{"nvfp4", ".weight", []layout.DType{layout.NVFP4}, []string{".scale", ".weight.scale"}, floats, []string{".input_scale"}},
 	{"fp8", "", float8, []string{"_scale_inv", "_scales_inv", "_scale", ".scale"}, nil, []string{"_zero_point", "_g_idx"}},
-	{"fp8", ".weight", float8, []string{".scale", ".scale_weight", ".qscale_weight"}, nil, nil},
-	{"int", "", int8s, []string{"_scale"}, nil, []string{"_zero_point", "_g_idx"}},
+	{"fp8", ".weight", float8, []string{".scale", ".scale_weight", ".qscale_weight", ".weights_scaling_factor", ".weight_quantizer.scale"}, nil, []string{".weight_quantizer.zero_point"}},
+	{"int", "", int8s, []string{"_scale", "_scales"}, nil, []string{"_zero_point", "_g_idx"}},
+	{"int", ".weight", int8s, []string{".weights_scaling_factor", ".per_channel_scale", ".weight_quantizer.scale"}, nil, []string{".weight_quantizer.zero_point"}},
 	{"mxfp4", ".weight", int8s, []string{".scale"}, e8m0, nil},
 	{"mxfp4", "_blocks", u8, []string{"_scales"}, u8, nil},
 	{"bnb-int8", ".weight", int8s, []string{".SCB"}, floats, []string{".weight_format"}},
@@ -82,7 +86,18 @@ var rules = []rule{
 	{"awq-gptq", ".qweight", words, []string{".scales"}, nil, []string{".qzeros", ".g_idx"}},
 	{"mlx", ".weight", []layout.DType{layout.U32}, []string{".scales"}, nil, []string{".biases"}},
 	{"hqq", ".W_q", nil, []string{".scale"}, nil, []string{".zero"}},
-	{"exl3", ".trellis", nil, []string{".suh"}, nil, []string{".svh", ".su", ".sv"}},
+	{"svdquant", ".qweight", int8s, []string{".wscales"}, nil, []string{".wzeros", ".wcscales", ".wtscale"}},
+	{"marlin-24", ".B_24", i32, []string{".s"}, nil, []string{".B_meta"}},
+	{"marlin", ".B", i32, []string{".s", ".s_channel"}, nil, []string{".s_group"}},
+	{"torchao", "qdata", nil, []string{"scale"}, nil, []string{"zero_point", "per_tensor_scale"}},
+	{"quanto", "._data", nil, []string{"._scale"}, nil, []string{"._shift"}},
+	{"quanto", "._data._data", nil, []string{"._scale"}, nil, []string{"._shift"}},
+	{"higgs", ".weight", words, []string{".tables2"}, nil, []string{".tables", ".scales"}},
+	{"exl2", ".q_weight", i32, []string{".q_scale"}, nil, []string{".q_scale_max", ".q_groups", ".q_perm", ".q_invperm"}},
+	{"exl3", ".trellis", words, []string{".suh"}, nil, []string{".svh", ".su", ".sv"}},
+	{"aqlm", ".codes", words, []string{".codebooks"}, nil, []string{".scales"}},
+	{"vptq", ".indices", nil, []string{".centroids.weight"}, nil, []string{".weight_scale", ".weight_bias"}},
+	{"quip", ".Qidxs", nil, []string{".SU"}, nil, []string{".SV", ".Wscale"}},
 }
 
 // find reports whether the tensor called name, of type d, is a part by rule r.

@@ -83,11 +83,57 @@ var checkpoints = map[string]struct {
 	"exllamav3": {"exl3", "q.trellis", "q.suh", []string{"q.svh"}, map[string]stored{
 		"q.trellis": {layout.I16, []uint64{8, 8, 64}}, "q.suh": {layout.F16, []uint64{128}}, "q.svh": {layout.F16, []uint64{128}},
 	}},
+	"compressed-tensors marlin-24": {"marlin-24", "q.weight_packed", "q.scale_packed", []string{"q.meta"}, map[string]stored{
+		"q.weight_packed": {layout.I32, []uint64{8, 128}}, "q.scale_packed": {layout.F16, []uint64{4, 64}}, "q.meta": {layout.I16, []uint64{64, 16}},
+	}},
+	"compressed-tensors sparse-bitmask": {"sparse", "q.weight.compressed", "q.weight.bitmask", []string{"q.weight.shape", "q.weight.row_offsets"}, map[string]stored{
+		"q.weight.compressed": {layout.BF16, []uint64{2048}}, "q.weight.bitmask": {layout.U8, []uint64{64, 8}}, "q.weight.shape": {layout.I64, []uint64{2}}, "q.weight.row_offsets": {layout.I64, []uint64{64}},
+	}},
+	"TensorRT-LLM FP8": {"fp8", "q.weight", "q.weights_scaling_factor", nil, map[string]stored{
+		"q.weight": {layout.F8_E4M3, []uint64{8, 8}}, "q.weights_scaling_factor": {layout.F32, []uint64{1}}, "q.activation_scaling_factor": {layout.F32, []uint64{1}},
+	}},
+	"EETQ": {"int", "q.weight", "q.weight_scales", nil, map[string]stored{
+		"q.weight": {layout.I8, []uint64{8, 8}}, "q.weight_scales": {layout.F16, []uint64{8}},
+	}},
+	"Quark": {"int", "q.weight", "q.weight_quantizer.scale", []string{"q.weight_quantizer.zero_point"}, map[string]stored{
+		"q.weight": {layout.I8, []uint64{8, 8}}, "q.weight_quantizer.scale": {layout.F32, nil}, "q.weight_quantizer.zero_point": {layout.I32, nil},
+	}},
+	"Nunchaku": {"svdquant", "q.qweight", "q.wscales", []string{"q.wcscales"}, map[string]stored{
+		"q.qweight": {layout.I8, []uint64{64, 128}}, "q.wscales": {layout.F8_E4M3, []uint64{16, 64}}, "q.wcscales": {layout.BF16, []uint64{64}}, "q.bias": {layout.BF16, []uint64{64}},
+	}},
+	"Marlin": {"marlin", "q.B", "q.s", nil, map[string]stored{
+		"q.B": {layout.I32, []uint64{16, 128}}, "q.s": {layout.F16, []uint64{4, 64}},
+	}},
+	"torchao": {"torchao", "q._weight_qdata", "q._weight_scale", []string{"q._weight_zero_point"}, map[string]stored{
+		"q._weight_qdata": {layout.I8, []uint64{8, 8}}, "q._weight_scale": {layout.BF16, []uint64{8, 1}}, "q._weight_zero_point": {layout.I8, []uint64{8, 1}},
+	}},
+	"Quanto int4": {"quanto", "q.weight._data._data", "q.weight._scale", []string{"q.weight._shift"}, map[string]stored{
+		"q.weight._data._data": {layout.U8, []uint64{32, 64}}, "q.weight._scale": {layout.F16, []uint64{64, 1}}, "q.weight._shift": {layout.F16, []uint64{64, 1}}, "q.input_scale": {layout.F32, nil},
+	}},
+	"Quanto int8": {"quanto", "q.weight._data", "q.weight._scale", nil, map[string]stored{
+		"q.weight._data": {layout.I8, []uint64{64, 64}}, "q.weight._scale": {layout.F16, []uint64{64, 1}},
+	}},
+	"HIGGS": {"higgs", "q.weight", "q.tables2", []string{"q.tables", "q.scales"}, map[string]stored{
+		"q.weight": {layout.I16, []uint64{64, 64}}, "q.tables": {layout.F16, []uint64{16, 2}}, "q.tables2": {layout.F16, []uint64{16, 16, 2}}, "q.scales": {layout.F16, []uint64{4, 64}},
+	}},
+	"exllamav2": {"exl2", "q.q_weight", "q.q_scale", []string{"q.q_scale_max", "q.q_groups", "q.q_invperm"}, map[string]stored{
+		"q.q_weight": {layout.I32, []uint64{32, 64}}, "q.q_scale": {layout.I32, []uint64{4, 8}}, "q.q_scale_max": {layout.F16, []uint64{4}}, "q.q_groups": {layout.I16, []uint64{8}}, "q.q_invperm": {layout.I32, []uint64{256}},
+	}},
+	"AQLM": {"aqlm", "q.codes", "q.codebooks", []string{"q.scales"}, map[string]stored{
+		"q.codes": {layout.I8, []uint64{256, 32, 2}}, "q.codebooks": {layout.F16, []uint64{2, 256, 1, 8}}, "q.scales": {layout.F16, []uint64{256, 1, 1, 1}},
+	}},
+	"VPTQ": {"vptq", "q.indices", "q.centroids.weight", []string{"q.weight_scale", "q.weight_bias"}, map[string]stored{
+		"q.indices": {layout.I16, []uint64{1, 512, 64}}, "q.centroids.weight": {layout.F16, []uint64{1, 8192}}, "q.weight_scale": {layout.F16, []uint64{512}}, "q.weight_bias": {layout.F16, []uint64{512}},
+	}},
+	"QuIP#": {"quip", "q.Qidxs", "q.SU", []string{"q.SV", "q.Wscale"}, map[string]stored{
+		"q.Qidxs": {layout.I64, []uint64{64, 4}}, "q.SU": {layout.F16, []uint64{256}}, "q.SV": {layout.F16, []uint64{64}}, "q.Wscale": {layout.F32, nil},
+	}},
 	"no part of anything": {"", "", "", nil, map[string]stored{
 		"a.weight": {layout.BF16, []uint64{8, 8}}, "a.weight_scale": {layout.F32, nil}, "scale": {layout.F32, []uint64{8}}, "b.weight": {layout.U8, []uint64{8}},
 		"c.weight": {layout.U32, []uint64{2}}, "c.scales": {layout.F16, []uint64{65}}, // more scales than bits
 		"d.scale": {layout.F32, nil}, "d.zero": {layout.F32, nil}, "e.weight": {layout.I8, []uint64{8, 8}}, "f.weight": {layout.NVFP4, []uint64{1, 64}},
-		".scale": {layout.F32, nil}, "": {layout.F32, nil},
+		".scale": {layout.F32, nil}, "": {layout.F32, nil}, "logit_scale": {layout.F32, nil}, "norm.weight": {layout.F32, []uint64{8}}, "norm.scale": {layout.F32, []uint64{8}},
+		"v.codes": {layout.I64, []uint64{8, 8}}, "v.codebooks": {layout.F32, []uint64{8}}, "B": {layout.I32, []uint64{8}}, "s": {layout.F32, nil},
 	}},
 }
 
