@@ -236,6 +236,28 @@ var calls = map[string]func(*subject) error{
 		_, err := s.m.Resident(s.want.file, s.x.Offset(), s.x.StoredBytes())
 		return err
 	},
+	"loader.Model.ReadFileAt": func(s *subject) error {
+		content, ok := s.all.files[filepath.Base(s.m.Files()[s.want.file].Path)]
+		if !ok { // opened as a reader, without a name
+			content = s.all.files[s.all.path]
+		}
+		first, n := s.span(int(s.x.StoredBytes()))
+		first += int(s.x.Offset())
+		p := make([]byte, n)
+		if err := s.m.ReadFileAt(context.Background(), s.want.file, p, uint64(first)); err != nil {
+			return err
+		}
+		return s.same(p, content[first:first+n])
+	},
+	"loader.Model.Changed": func(s *subject) error { return s.m.Changed() },
+	"loader.Lease.Changed": func(s *subject) error {
+		l, err := s.m.Acquire()
+		if err != nil {
+			return err
+		}
+		defer l.Release()
+		return l.Changed()
+	},
 	"loader.Model.Verify": func(s *subject) error {
 		report, err := s.m.Verify(context.Background(), &loader.VerifyOptions{Workers: s.IntN(4), Progress: func(_, _ uint64) {}})
 		if err != nil {
@@ -261,6 +283,18 @@ var calls = map[string]func(*subject) error{
 		for _, t := range list {
 			err = errors.Join(err, t.Err)
 		}
+		return err
+	},
+	"survey.Findings": func(s *subject) error {
+		list, err := survey.Stats(context.Background(), s.m, nil)
+		if err != nil {
+			return err
+		}
+		_, err = survey.Findings(s.m, list)
+		return err
+	},
+	"survey.HashFiles": func(s *subject) error {
+		_, err := survey.HashFiles(context.Background(), s.m, nil)
 		return err
 	},
 	"survey.Hash": func(s *subject) error {
