@@ -37,7 +37,7 @@ func Open(b []byte) error {
 	m.Summary()
 	m.Graph()
 	if _, err := m.Verify(context.Background(), &loader.VerifyOptions{Workers: 1}); err != nil {
-		return fmt.Errorf("Verify: %w", err)
+		return fmt.Errorf("verify: %w", err)
 	}
 	count := 0
 	for x := range m.Sorted() {
@@ -67,7 +67,7 @@ func touch(m *loader.Model, x, streamed loader.Tensor) error {
 	}
 	other, otherErr := streamed.Bytes()
 	if (err == nil) != (otherErr == nil) || !bytes.Equal(raw, other) {
-		return fmt.Errorf("Bytes: %v; streamed: %v, or other bytes", err, otherErr)
+		return fmt.Errorf("bytes: %v; streamed: %v, or other bytes", err, otherErr)
 	}
 	if n, err := x.WriteTo(io.Discard); err == nil && uint64(n) != x.RawBytes() {
 		return fmt.Errorf("%d of %d bytes written", n, x.RawBytes())

@@ -13,8 +13,8 @@ import (
 	"github.com/tensormap/tensormap/internal/parallel"
 )
 
-// ending says how a function ends.
-func ending(f func() error) (err error, panicked any, exited bool) {
+// ending reports how a function ends.
+func ending(f func() error) (panicked any, exited bool, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -28,7 +28,7 @@ func ending(f func() error) (err error, panicked any, exited bool) {
 		exited = false
 	}()
 	<-done
-	return err, panicked, exited
+	return panicked, exited, err
 }
 
 var errWork = errors.New("work failed")
@@ -57,7 +57,7 @@ func TestEnding(t *testing.T) {
 				}
 				return nil
 			}
-			err, panicked, exited := ending(func() error {
+			panicked, exited, err := ending(func() error {
 				g := parallel.Group{Stop: func() { stops++; close(stop) }}
 				for range 3 {
 					g.Go(others)
@@ -81,7 +81,7 @@ func TestEnding(t *testing.T) {
 
 // TestPanicOutdoesError also where it comes later, as does the first of two panics.
 func TestPanicOutdoesError(t *testing.T) {
-	_, panicked, _ := ending(func() error {
+	panicked, _, _ := ending(func() error {
 		failed := make(chan struct{})
 		g := parallel.Group{Stop: func() { close(failed) }}
 		g.Go(func() error { return errWork })
