@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"strings"
@@ -48,7 +49,10 @@ func (o *opener) openWith(ctx context.Context, name string, opts *loader.Options
 		return nil, nil, usageError{errors.New("--timeout is for http and https addresses")}
 	}
 	m, err = loader.Open(name, opts)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && strings.Contains(name, "://"):
+		return nil, nil, fmt.Errorf("%w; addresses begin with http:// or https://", err)
+	case err != nil:
 		return nil, nil, err
 	}
 	return m, func() { m.Close() }, nil
