@@ -205,6 +205,16 @@ func TestLastingFaults(t *testing.T) {
 				return true
 			}
 		}},
+		{"two ranges of one body", httprange.ErrResponse, 1, func(s *server) func(http.ResponseWriter, *http.Request) bool {
+			return func(w http.ResponseWriter, req *http.Request) bool {
+				first, last := span(req)
+				w.Header().Add("Content-Range", fmt.Sprintf("bytes %d-%d/5000", first, last))
+				w.Header().Add("Content-Range", fmt.Sprintf("bytes %d-%d/5000", first+1, last+1))
+				w.WriteHeader(http.StatusPartialContent)
+				w.Write(s.content[first+1 : last+2])
+				return true
+			}
+		}},
 		{"one range as several", httprange.ErrResponse, 1, func(s *server) func(http.ResponseWriter, *http.Request) bool {
 			return func(w http.ResponseWriter, req *http.Request) bool {
 				first, last := span(req)

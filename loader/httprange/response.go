@@ -28,7 +28,7 @@ func partial(resp *http.Response) (byteRange, error) {
 	if kind := resp.Header.Get("Content-Type"); strings.HasPrefix(strings.ToLower(kind), "multipart/byteranges") {
 		return byteRange{}, fmt.Errorf("%w: Content-Type %s for one range", ErrResponse, quoted(kind)) // the body is not the range
 	}
-	text := resp.Header.Get("Content-Range")
+	text := strings.Join(resp.Header["Content-Range"], ", ")
 	rng, ok := parseContentRange(text)
 	if !ok {
 		return byteRange{}, fmt.Errorf("%w: Content-Range %s", ErrResponse, quoted(text))
