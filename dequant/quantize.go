@@ -127,9 +127,9 @@ func (s *I8Scale) Scale() (float32, error) {
 	return 1, nil
 }
 
-// ToI8Scaled is the second half of ToI8, with a positive scale, such as that of an I8Scale that has
-// seen src. A quotient beyond ±127, even an infinite one, is clamped; NaN becomes 0. It takes all of
-// GOMAXPROCS, as ExpandParallel does.
+// ToI8Scaled writes src as integers, the second half of ToI8. The scale is positive, such as that
+// of an I8Scale that has seen src. A quotient beyond ±127, even an infinite one, is clamped; NaN
+// becomes 0. It takes all of GOMAXPROCS, as ExpandParallel does.
 func ToI8Scaled(dst []byte, src []float32, scale float32) error {
 	if len(dst) != len(src) {
 		return check(layout.I8, len(src), len(dst))

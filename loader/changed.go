@@ -25,7 +25,7 @@ func (m *Model) Changed() error {
 	return m.changed()
 }
 
-// Changed is Model.Changed through the lease.
+// Changed does what Model.Changed does, also after Close.
 func (l *Lease) Changed() error {
 	if !l.gate.enter() {
 		return l.closedError()
@@ -34,7 +34,7 @@ func (l *Lease) Changed() error {
 	return l.model.changed()
 }
 
-// changed is Changed for a caller that has entered.
+// changed does what Changed does. Its callers have entered.
 func (m *Model) changed() error {
 	for i := range m.files {
 		f := &m.files[i]
@@ -98,7 +98,8 @@ func (f *file) intact() error {
 // system about the file.
 const worthAsking = 16 << 20
 
-// confirm is intact after n bytes of the tensor have been read, if these are many.
+// confirm checks that the file is intact after n bytes of the tensor have been read, if these
+// are many.
 func (t Tensor) confirm(n uint64) error {
 	if n < worthAsking {
 		return nil

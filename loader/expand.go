@@ -186,7 +186,7 @@ func (t Tensor) Chunks(n uint64) iter.Seq2[Rows, error] {
 	}
 }
 
-// newBuffer is firstValues for a caller that has not entered.
+// newBuffer does what firstValues does. Its callers have not entered.
 func (t Tensor) newBuffer(n uint64) ([]float32, error) {
 	q, scaled, err := t.Scale()
 	if err != nil {
@@ -247,8 +247,8 @@ func (t Tensor) expandable() error {
 	return t.readable()
 }
 
-// expand is the one way from stored bytes to values. It reads the blocks that hold n elements
-// from element first on, which the caller has checked to be there.
+// expand makes values of stored bytes; there is no other way. It reads the blocks that hold n
+// elements from element first on, which the caller has checked to be there.
 func (t Tensor) expand(to sink[float32], first, n uint64, q layout.Quant, scaled bool) error {
 	if err := t.expandable(); err != nil {
 		return err

@@ -122,8 +122,8 @@ func (t Tensor) copyElements() (b buffer, err error) {
 	return b, err
 }
 
-// copyPacked is copyElements of a packed tensor. What a reader of the caller's claims to have is
-// fetched first.
+// copyPacked makes an aligned copy of the elements of a packed tensor. What a reader of the
+// caller's claims to have is fetched first.
 func (t Tensor) copyPacked() (b buffer, err error) {
 	if t.file.reader != nil {
 		stored, err := t.file.mapping.Copy(t.desc.Offset, t.desc.Stored)

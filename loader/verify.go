@@ -409,7 +409,7 @@ func (v *verifier) sum(r *chunkReader, s *series) error {
 	return nil
 }
 
-// read has sum read a piece of its file.
+// read calls sum, which reads a piece of the file, and counts it.
 func (v *verifier) read(p *piece, sum func(*file) error) error {
 	f := v.files[p.file]
 	err := context.Cause(v.ctx)

@@ -116,7 +116,7 @@ func (m *Mapping) pages(op string, off, n uint64, span func(off, n, size uint64)
 	})
 }
 
-// mappedPages is pages for what means nothing where the mapping is not Mapped.
+// mappedPages does what pages does, and nothing if the mapping is not Mapped.
 func (m *Mapping) mappedPages(op string, off, n uint64, span func(off, n, size uint64) (lo, hi uint64), f func([]byte) error) error {
 	return m.use(op, off, n, func(b *backing) error {
 		if lo, hi := span(off, n, m.size); lo < hi && m.mapped.Load() {

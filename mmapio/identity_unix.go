@@ -17,7 +17,7 @@ func (id *Identity) number(sys any) bool {
 	return ok
 }
 
-// identityOf is IdentityOf without a fs.FileInfo.
+// identityOf does what IdentityOf does, without a fs.FileInfo.
 func identityOf(stat *unix.Stat_t) Identity {
 	return Identity{
 		size:     stat.Size,

@@ -95,7 +95,7 @@ type gridLines struct {
 	line    []byte
 }
 
-// width is that of all columns shown and the gaps between them.
+// width returns the width of a line: of all columns shown and the gaps between them.
 func (l *gridLines) width() int {
 	width := len(gap) * (len(l.shown) - 1)
 	for _, i := range l.shown {

@@ -1,5 +1,6 @@
-// Fetch prints one tensor of the model at an address, to whose server it sends a key. Built for GOOS=js it reads by way of
-// the browser's fetch, and of the file no more than the index and the tensor.
+// Fetch prints one tensor of the model at an address, to whose server it sends a key. Built for
+// GOOS=js it reads by way of the browser's fetch, and of the file no more than the index and the
+// tensor.
 package main
 
 import (
