@@ -88,6 +88,9 @@ func TestCutInLastPage(t *testing.T) {
 		wantChanged(t, "WriteStored", err, path)
 		_, err = large.ReadAt(make([]byte, large.RawBytes()), 0)
 		wantChanged(t, "ReadAt", err, path)
+		for _, err = range large.Chunks(large.Elements()) {
+		}
+		wantChanged(t, "Chunks", err, path)
 		if s, err := m.Stats(); err != nil || s.HeapBytes != 0 {
 			t.Errorf("zeros are cached: %+v, %v", s, err)
 		}

@@ -200,7 +200,7 @@ func (t Tensor) newBuffer(n uint64) ([]float32, error) {
 	if err != nil {
 		return nil, t.wrap(err)
 	}
-	return values, nil
+	return values, t.confirm(4 * n)
 }
 
 // rows sees the tensor as a matrix: the innermost dimension are its columns.
