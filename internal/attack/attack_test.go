@@ -64,10 +64,13 @@ var attacks = []attack{
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if *victim == measure {
+	switch *victim {
+	case "":
+	case measure:
 		os.Exit(runMeasure(*command, *folder))
-	}
-	if *victim != "" {
+	case starter:
+		os.Exit(runStarter(flag.Args()))
+	default:
 		os.Exit(runVictim(*victim))
 	}
 	os.Exit(m.Run())

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -29,6 +30,7 @@ import (
 // takes that opens nothing.
 const (
 	openBound = 4
+	metaBound = 17 // of JSON, as layout.ParseJSON says, on top of opening
 	verbBound = 6
 	spare     = 24 << 20
 )
@@ -201,7 +203,11 @@ func beginMemory(a *arena) func(*round) {
 		check(os.WriteFile(path, b, 0o666))
 		r.count(kind, 1)
 		how := pick(r.Rand, []string{"Open", "Open NoMap", "OpenBytes", "Metadata"})
-		r.within(kind+" "+how, int64(len(b)), r.peak("open", how, path)-idle, openBound+1) // and the file itself
+		bound := int64(openBound + 1) // and the file itself
+		if how == "Metadata" {
+			bound += metaBound
+		}
+		r.within(kind+" "+how, int64(len(b)), r.peak("open", how, path)-idle, bound)
 		verb := pick(r.Rand, []string{"inspect", "inspect --json", "inspect --tree", "verify", "stats", "hash", "map", "dump x", "diff", "convert"})
 		r.within(kind+" "+verb, int64(len(b)), r.peak("verb", verb, path)-idleVerb, verbBound+1)
 		r.claims(claimed(r))
@@ -221,10 +227,10 @@ func (r *round) within(name string, size, grown int64, bound int64) {
 
 // peak returns the most memory that a process takes which opens or shows a file.
 func (a *arena) peak(kind, how, path string) int64 {
-	cmd := exec.Command(os.Args[0], "-attack.victim", measure, "-attack.folder", path, "-attack.command", how)
+	args := []string{os.Args[0], "-attack.victim", measure, "-attack.folder", path, "-attack.command", how}
 	if kind == "verb" {
 		verb, arg, _ := strings.Cut(how, " ")
-		args := []string{verb, path}
+		args = []string{a.command, verb, path}
 		switch {
 		case verb == "diff":
 			args = append(args, path)
@@ -233,21 +239,33 @@ func (a *arena) peak(kind, how, path string) int64 {
 		case arg != "":
 			args = append(args, arg)
 		}
-		cmd = exec.Command(a.command, args...)
 	}
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = io.Discard, &out
+	// A process begins with the most memory that the one had which started it, so a small one does.
+	cmd := exec.Command(os.Args[0], append([]string{"-attack.victim", starter, "--"}, args...)...)
+	var out, failure bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &failure
 	check(cmd.Start())
 	var err error
 	ends(how+" "+path, func() { err = cmd.Wait() })
 	if status := exitStatus(err); status != 0 && status != 1 {
-		panic(fmt.Sprintf("%s %s: status %d\n%s", how, path, status, out.Bytes()))
+		panic(fmt.Sprintf("%s %s: status %d\n%s", how, path, status, failure.Bytes()))
 	}
-	return memory(cmd.ProcessState)
+	return must(strconv.ParseInt(strings.TrimSpace(out.String()), 10, 64))
 }
 
-// measure is the victim that opens a file and does nothing else.
-const measure = "measure"
+const (
+	measure = "measure" // the victim that opens a file and does nothing else
+	starter = "starter" // the victim that starts another process and says what memory it took
+)
+
+// runStarter starts a process and writes its most memory.
+func runStarter(args []string) int {
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stderr = os.Stderr
+	err := cmd.Run()
+	fmt.Println(memory(cmd.ProcessState))
+	return exitStatus(err)
+}
 
 func runMeasure(how, path string) int {
 	var m *loader.Model
