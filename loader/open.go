@@ -62,12 +62,12 @@ var defaultTensorBytes = sync.OnceValue(func() int64 {
 // one of its tensors, or its metadata, is first touched, and is an error then if it is no
 // longer the file that was opened.
 //
-// A path may be that of a directory, such as a snapshot of the Hugging Face cache or the root of
-// a model there (models--…, which leads to the snapshot that refs/main names), if there is
-// one model in it: one file called *.safetensors, *.gguf and so on that is not part of another
-// model there, or one of several that is called model, as Python's transformers expect
-// (model.safetensors.index.json, model.safetensors, model.apr, …). Shards without what leads to
-// them, as of a download that is not over, are none.
+// A path may be that of a directory with one model in it: one file called *.safetensors, *.gguf
+// and so on that is not part of another model there. Of several, the one called model is taken,
+// as Python's transformers do (model.safetensors.index.json, model.safetensors, model.apr, …).
+// Shards without their index, as after an interrupted download, are an error. In the Hugging Face
+// cache it is a snapshot, or the root of a model (models--…), which leads to the snapshot that
+// refs/main names.
 func Open(path string, opts *Options) (*Model, error) {
 	o := opts.withDefaults()
 	mapping, err := o.file(path)
