@@ -42,6 +42,25 @@ func TestChangedMeanwhile(t *testing.T) {
 	}
 }
 
+// TestPreviewOfChangingFile cuts the source while its scales are looked for.
+func TestPreviewOfChangingFile(t *testing.T) {
+	file := safeTensors(0, "{}", counting("a", layout.F32, 1<<10))
+	path := write(t, file)
+	m := open(t, path, nil)
+	opts := &convert.Options{DType: layout.I8, Keep: func(string) bool {
+		if err := os.Truncate(path, int64(len(file))-1); err != nil {
+			t.Fatal(err)
+		}
+		return false
+	}}
+	for range 2 { // the second time it has changed before
+		_, err := convert.NewPreview(t.Context(), m, filepath.Join(t.TempDir(), "out.apr"), layout.APR2, opts)
+		if !errors.Is(err, mmapio.ErrChanged) {
+			t.Error(err)
+		}
+	}
+}
+
 // TestReplacedSource: a model may take the place of the one that it was made of.
 func TestReplacedSource(t *testing.T) {
 	path := write(t, safeTensors(0, "{}", counting("a", layout.F32, 1000)))

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,9 +117,6 @@ func write(ctx context.Context, m *loader.Model, path string, format layout.Form
 		return Result{}, err
 	}
 	defer lease.Release()
-	if err := lease.Changed(); err != nil {
-		return Result{}, err
-	}
 	plan, out, _, err := planOutput(ctx, m, lease, path, format, opts)
 	if err != nil {
 		return Result{}, err
@@ -135,6 +133,9 @@ func planOutput(ctx context.Context, m *loader.Model, lease *loader.Lease, path 
 	if !ok {
 		return nil, nil, nil, fmt.Errorf("%w: writing %v", layout.ErrUnsupported, format)
 	}
+	if err := lease.Changed(); err != nil {
+		return nil, nil, nil, err
+	}
 	if plan, err = newPlan(ctx, m, lease, to, opts); err != nil {
 		return nil, nil, nil, err
 	}
@@ -144,7 +145,8 @@ func planOutput(ctx context.Context, m *loader.Model, lease *loader.Lease, path 
 	if out, md, err = to.output(path, plan.list, md, opts); err != nil {
 		return nil, nil, nil, about(path, err)
 	}
-	return plan, out, md, out.checkTargets(m)
+	// Scales and metadata that have been read may be of no file that ever was.
+	return plan, out, md, cmp.Or(out.checkTargets(m), lease.Changed())
 }
 
 // write writes out, which is what has been planned.
