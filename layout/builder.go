@@ -26,12 +26,19 @@ type Builder struct {
 	surplus Tensor
 }
 
+// tensorBytes is the fewest bytes of a file for each of many tensors: their descriptions take
+// about four times as much memory.
+const tensorBytes = 40
+
 // NewBuilder starts the index of a file of size bytes. count is the most tensors that
 // will come, and the caller has already made sure that the file is large enough to hold
 // that many records; spanField is the name that errors use for a tensor's position.
 func NewBuilder(f Format, size, count uint64, spanField string, lim Limits) (*Builder, error) {
 	if count > lim.Tensors {
 		return nil, Errorf(f, 0, "tensor_count", ErrLimit, "%d tensors, more than %d", count, lim.Tensors)
+	}
+	if TooDense(count, size, tensorBytes) {
+		return nil, Errorf(f, 0, "tensor_count", ErrLimit, "%d tensors in a file of %d bytes, fewer than %d for each", count, size, tensorBytes)
 	}
 	return &Builder{
 		ix: Index{

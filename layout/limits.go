@@ -40,3 +40,12 @@ func (l *Limits) WithDefaults() Limits {
 	out.Tensors = min(out.Tensors, math.MaxInt32) // Names has 32 bits for an index
 	return out
 }
+
+// TooDense reports whether n records in so many bytes of a file are more than one for every
+// each of them, beyond the first 65,536. A decoder asks it before it makes a record: what
+// records take in memory is then a small multiple of the bytes that are there, whatever a
+// hostile file packs into them. No writer comes near it.
+func TooDense(n, bytes, each uint64) bool {
+	const few = 1 << 16
+	return n > few+bytes/each
+}

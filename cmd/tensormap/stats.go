@@ -55,7 +55,11 @@ func (o *surveyOptions) addTo(cmd *cobra.Command) {
 }
 
 func (o *surveyOptions) with(bar *progress) survey.Options {
-	return survey.Options{Workers: int(o.jobs), Filter: o.filter.match, Progress: bar.update}
+	opts := survey.Options{Workers: int(o.jobs), Progress: bar.update}
+	if o.filter.pattern != "" {
+		opts.Filter = o.filter.match
+	}
+	return opts
 }
 
 type statsOptions struct {

@@ -112,10 +112,17 @@ func (r *reader) graph(w *wire, n *Network, graph Entry) {
 	}
 }
 
+// initializerBytes is the fewest bytes of a file, up to the last of many initializers, for
+// each of them.
+const initializerBytes = 64
+
 // initializer reads the TensorProto that is w's record.
 func (r *reader) initializer(w *wire, role string) {
 	if most := r.lim.Tensors; uint64(len(r.found)) >= most {
 		w.fail(w.rec.at, "initializer", layout.ErrLimit, "more than %d tensors", most)
+	}
+	if n := uint64(len(r.found)); layout.TooDense(n, w.at, initializerBytes) {
+		w.fail(w.rec.at, "initializer", layout.ErrLimit, "%d initializers in %d bytes, fewer than %d for each", n, w.at, initializerBytes)
 	}
 	t := tensorProto{wire: w, r: r, start: w.at, end: w.rec.end, name: len(r.names), dims: len(r.dims)}
 	r.names = append(grow(r.names, len(role)+1), role...)

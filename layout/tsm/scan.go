@@ -224,12 +224,14 @@ func (s *scanner) graph() {
 }
 
 func (s *scanner) readNode() {
+	s.sparse("graph", "nodes", s.node, nodeBytes)
 	s.m.nodes = push(s.m.nodes, node{})
 	n, extra := &s.m.nodes[s.node], s.newNotes()
 	fields := len(s.m.fields)
 	count := s.count("bubble", minParam)
 	seen := paramSet{m: s.m, first: len(s.m.params)}
 	for range count {
+		s.sparse("bubble", "params", len(s.m.params), tensorBytes)
 		if !s.usualParam(n, extra, &seen) {
 			s.anyParam(n, extra, &seen)
 		}
@@ -318,11 +320,19 @@ func (s *scanner) memory(n uint64) {
 	s.skipped += n
 }
 
+// sparse fails if there are n records already, with fewer than each bytes of the file for one.
+func (s *scanner) sparse(field, records string, n int, each uint64) {
+	if layout.TooDense(uint64(n), s.Offset(), each) {
+		s.Fail(s.Offset(), field, layout.ErrLimit, "%d %s in %d bytes, fewer than %d for each", n, records, s.Offset(), each)
+	}
+}
+
 // full fails where the module has as many tensors as it may.
 func (s *scanner) full() {
 	if uint64(len(s.m.fields)) >= s.lim.Tensors {
 		s.Fail(s.Offset(), "packed_tensor", layout.ErrLimit, "more than %d tensors", s.lim.Tensors)
 	}
+	s.sparse("packed_tensor", "tensors", len(s.m.fields), tensorBytes)
 }
 
 // prototype reads what stands before a tensor's bytes.

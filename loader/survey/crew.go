@@ -33,6 +33,14 @@ func (o *Options) workers() int {
 
 func (o *Options) selects(name string) bool { return o.Filter == nil || o.Filter(name) }
 
+// most returns how many tensors of m are worth room before Filter has seen them.
+func (o *Options) most(m *loader.Model) int {
+	if o.Filter != nil {
+		return 0
+	}
+	return m.Len()
+}
+
 // task is the work on one tensor, or one pair of them: phases, each of parts that workers do
 // in any order, and the next only when all are done.
 type task interface {

@@ -64,8 +64,8 @@ func Hash(ctx context.Context, m *loader.Model, opts *HashOptions) ([]TensorDige
 	if err := m.Changed(); err != nil {
 		return nil, err
 	}
-	var digests []TensorDigest
-	var order []int32
+	digests := make([]TensorDigest, 0, opts.most(m))
+	order := make([]int32, 0, cap(digests))
 	for t := range m.Tensors() {
 		if opts.selects(t.Name()) {
 			order = append(order, int32(len(digests)))

@@ -59,7 +59,7 @@ func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions) ([]TensorSt
 	if err := m.Changed(); err != nil {
 		return nil, err
 	}
-	var stats []TensorStats
+	stats := make([]TensorStats, 0, opts.most(m))
 	for t := range m.Tensors() {
 		if opts.selects(t.Name()) {
 			stats = append(stats, TensorStats{Tensor: t, Err: valued(t)})
