@@ -28,7 +28,7 @@ type Builder struct {
 
 // tensorBytes is the fewest bytes of a file for each of many tensors: their descriptions take
 // about four times as much memory.
-const tensorBytes = 40
+const tensorBytes = 48
 
 // NewBuilder starts the index of a file of size bytes. count is the most tensors that
 // will come, and the caller has already made sure that the file is large enough to hold

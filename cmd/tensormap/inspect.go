@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -91,7 +92,7 @@ func inspect(ctx context.Context, stdout io.Writer, path string, opts *inspectOp
 	}
 	defer done()
 	in := newInspection(m, opts)
-	if err := opts.filter.matched(path, len(in.shown)); err != nil {
+	if err := opts.filter.matched(path, in.count); err != nil {
 		return err
 	}
 	if opts.graph {
@@ -126,8 +127,11 @@ type inspection struct {
 
 	summary []layout.Fact
 
-	shown []int32                   // tensors that the filter lets through, in order
-	info  func(i int32) *tensorInfo // of tensor i, until the next call
+	count  int                       // of tensors that the filter lets through
+	inFile iter.Seq[*tensorInfo]     // these in the order of the file, each until the next, without scales
+	list   func()                    // sets shown and info
+	shown  []int32                   // these in an order of their own, or nil
+	info   func(i int32) *tensorInfo // of tensor i of shown, until the next call
 
 	total int   // tensors of the model, whether the filter lets them through or not
 	err   error // why metadata or scales are not to be had, where that is so
@@ -178,22 +182,39 @@ func newInspection(m *loader.Model, opts *inspectOptions) *inspection {
 		in.summary, err = m.Summary()
 		in.err = cmp.Or(in.err, err)
 	}
-	tensors := make([]loader.Tensor, 0, m.Len())
-	for t := range m.Tensors() {
-		if opts.filter.match(t.Name()) {
-			in.shown = append(in.shown, int32(len(tensors)))
-			tensors = append(tensors, t)
-			_, _, err := t.Scale()
-			in.err = cmp.Or(in.err, err)
+	matching := func(yield func(loader.Tensor) bool) {
+		for t := range m.Tensors() {
+			if opts.filter.match(t.Name()) && !yield(t) {
+				return
+			}
 		}
 	}
+	for t := range matching {
+		in.count++
+		_, _, err := t.Scale()
+		in.err = cmp.Or(in.err, err)
+	}
 	var info tensorInfo
-	in.info = func(i int32) *tensorInfo {
-		t := tensors[i]
+	describe := func(t loader.Tensor) *tensorInfo {
 		info.describe(t)
 		index := files[t.File()].Layout.Index()
 		info.unaligned = t.StoredBytes() > 0 && !index.Aligned(&layout.Tensor{DType: t.DType(), Offset: t.Offset()})
 		return &info
+	}
+	in.inFile = func(yield func(*tensorInfo) bool) {
+		for t := range matching {
+			if !yield(describe(t)) {
+				return
+			}
+		}
+	}
+	in.list = func() {
+		tensors := slices.AppendSeq(make([]loader.Tensor, 0, in.count), matching)
+		in.shown = make([]int32, in.count)
+		for i := range in.shown {
+			in.shown[i] = int32(i)
+		}
+		in.info = func(i int32) *tensorInfo { return describe(tensors[i]) }
 	}
 	return in
 }
@@ -201,12 +222,24 @@ func newInspection(m *loader.Model, opts *inspectOptions) *inspection {
 // tensors describes the tensors that are shown, each until the next.
 func (in *inspection) tensors() iter.Seq[*tensorInfo] {
 	return func(yield func(*tensorInfo) bool) {
-		for _, i := range in.shown {
-			info := in.info(i)
+		each := in.inFile
+		if in.shown != nil {
+			each = in.inOrder
+		}
+		for info := range each {
 			info.readScale()
 			if !yield(info) {
 				return
 			}
+		}
+	}
+}
+
+// inOrder is inFile in the order of shown.
+func (in *inspection) inOrder(yield func(*tensorInfo) bool) {
+	for _, i := range in.shown {
+		if !yield(in.info(i)) {
+			return
 		}
 	}
 }

@@ -14,12 +14,12 @@ var orders = []struct {
 }{
 	{"name", func(a, b *tensorInfo) int { return compareNatural(a.Name, b.Name) }},
 	{"size", func(a, b *tensorInfo) int { return cmp.Compare(b.StoredBytes, a.StoredBytes) }},
-	{"offset", func(a, b *tensorInfo) int { return compareOffset(a.File, b.File, a.Offset, b.Offset) }},
+	{"offset", func(a, b *tensorInfo) int { return compareOffset(int32(a.File), int32(b.File), a.Offset, b.Offset) }},
 	{"dtype", func(a, b *tensorInfo) int { return strings.Compare(a.DType.String(), b.DType.String()) }},
 }
 
 // compareOffset compares positions, by file and then by offset.
-func compareOffset(file, otherFile int, offset, otherOffset uint64) int {
+func compareOffset(file, otherFile int32, offset, otherOffset uint64) int {
 	return cmp.Or(cmp.Compare(file, otherFile), cmp.Compare(offset, otherOffset))
 }
 
@@ -35,6 +35,7 @@ func orderNames() (names []string) {
 func (in *inspection) sortTensors(order string) {
 	for _, o := range orders {
 		if o.name == order {
+			in.list()
 			slices.SortStableFunc(in.shown, func(a, b int32) int {
 				x := *in.info(a)
 				return o.compare(&x, in.info(b))

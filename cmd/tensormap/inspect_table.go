@@ -27,7 +27,7 @@ func writeTables(w *bufio.Writer, in *inspection, s screen, opts *inspectOptions
 		w.WriteString("\n")
 		writeGraph(w, in.Graph, s)
 	}
-	if len(in.shown) == 0 {
+	if in.count == 0 {
 		return
 	}
 	w.WriteString("\n")

@@ -24,14 +24,14 @@ type node struct {
 	children []*node
 	byPart   map[string]*node // children by their part of the name, separator included
 
-	total  total          // over all tensors below; its dtype is that of the first
-	others []layout.DType // that are not the first's
-	file   int            // of the first tensor in the order of the file
-	offset uint64         // of that tensor
+	total  total  // over all tensors below; its dtype is that of the first
+	others string // dtypes that are not the first's, a byte each: there are as many nodes as tensors
+	offset uint64 // of the first tensor in the order of the file
+	file   int32  // of that tensor
 
 	// form is the same number for nodes whose tensors have the same names below them and the
 	// same shapes.
-	form int
+	form int32
 }
 
 // newTree groups tensors by the prefixes of their names, which end at dots and slashes.
@@ -41,56 +41,81 @@ func newTree(tensors iter.Seq[*tensorInfo]) *node {
 		root.insert(t)
 	}
 	f := forms{}
-	f.number(root)
+	f.number(root, 0)
 	for _, child := range root.children {
 		child.join()
 	}
 	return root
 }
 
-// insert makes t a leaf below n.
+// insert makes t a leaf below n, the root. A prefix of one tensor is no node before there is
+// another: most tensors of most models are alone below theirs.
 func (n *node) insert(t *tensorInfo) {
 	n.add(t)
 	rest := t.Name
-	for range treeDepth - 1 {
-		at := strings.IndexAny(rest, "./")
-		if at < 0 {
-			break
+	for level := 0; ; level++ {
+		part := prefix(rest, level)
+		c := n.byPart[part]
+		if c == nil {
+			leaf := &node{label: rest, leaf: true, shape: t.Shape}
+			leaf.add(t)
+			n.append(part, leaf)
+			return
 		}
-		n = n.child(rest[:at+1])
-		n.add(t)
-		rest = rest[at+1:]
+		if c.split(level); c.byPart == nil {
+			c.byPart = map[string]*node{}
+			if part := prefix(c.children[0].label, level+1); part != "" {
+				c.byPart[part] = c.children[0]
+			}
+		}
+		c.add(t)
+		n, rest = c, rest[len(part):]
 	}
-	leaf := &node{label: rest, leaf: true, shape: t.Shape}
-	leaf.add(t)
-	n.children = append(n.children, leaf)
 }
 
-// child is the prefix below n that ends with part, made where there is none.
-func (n *node) child(part string) *node {
-	c, ok := n.byPart[part]
-	if !ok {
+// prefix returns what rest, the part of a name below so many levels, has up to its first dot or
+// slash; "" if there is none, or no level is left.
+func prefix(rest string, level int) string {
+	if level == treeDepth-1 {
+		return ""
+	}
+	return rest[:strings.IndexAny(rest, "./")+1]
+}
+
+// append makes c, whose part of the name is part or that of a tensor, a child of n.
+func (n *node) append(part string, c *node) {
+	if part != "" {
 		if n.byPart == nil {
 			n.byPart = make(map[string]*node)
 		}
-		c = &node{label: part}
 		n.byPart[part] = c
-		n.children = append(n.children, c)
 	}
-	return c
+	n.children = append(n.children, c)
+}
+
+// split makes n, at so many levels, a prefix with a leaf below it if it is a leaf with a prefix.
+func (n *node) split(level int) {
+	part := prefix(n.label, level)
+	if !n.leaf || part == "" {
+		return
+	}
+	leaf := *n
+	leaf.label = n.label[len(part):]
+	n.label, n.leaf, n.shape = part, false, nil
+	n.children = []*node{&leaf}
 }
 
 func (n *node) add(t *tensorInfo) {
 	if n.total.tensors == 0 {
-		n.total.dtype, n.file, n.offset = t.DType, t.File, t.Offset
+		n.total.dtype, n.file, n.offset = t.DType, int32(t.File), t.Offset
 	}
 	n.total.add(t)
 	n.addDType(t.DType)
 }
 
 func (n *node) addDType(d layout.DType) {
-	if d != n.total.dtype && !slices.Contains(n.others, d) {
-		n.others = append(n.others, d)
+	if d != n.total.dtype && strings.IndexByte(n.others, byte(d)) < 0 {
+		n.others += string([]byte{byte(d)})
 	}
 }
 
@@ -117,12 +142,14 @@ func numbered(label string) string {
 }
 
 // forms numbers what nodes look like.
-type forms map[string]int
+type forms map[string]int32
 
-// number gives n its form, those below it first, and folds those.
-func (f forms) number(n *node) {
+// number gives n, below so many levels, its form, those below it first, and folds those.
+func (f forms) number(n *node, level int) {
+	n.byPart = nil // which nobody asks any more
 	for _, child := range n.children {
-		f.number(child)
+		child.split(level)
+		f.number(child, level+1)
 	}
 	n.children = fold(n.children)
 	key := binary.AppendUvarint(nil, uint64(len(n.children)))
@@ -137,10 +164,10 @@ func (f forms) number(n *node) {
 	n.form = f.of(string(append(key, bytes.Join(parts, nil)...)))
 }
 
-func (f forms) of(key string) int {
+func (f forms) of(key string) int32 {
 	form, ok := f[key]
 	if !ok {
-		form = len(f)
+		form = int32(len(f))
 		f[key] = form
 	}
 	return form
@@ -148,7 +175,7 @@ func (f forms) of(key string) int {
 
 // alike is what siblings that make one node have in common.
 type alike struct {
-	form      int
+	form      int32
 	separator string
 }
 
@@ -223,8 +250,8 @@ func (n *node) merge(other *node) {
 	n.total.elements += other.total.elements
 	n.total.bytes += other.total.bytes
 	n.addDType(other.total.dtype)
-	for _, d := range other.others {
-		n.addDType(d)
+	for i := range len(other.others) {
+		n.addDType(layout.DType(other.others[i]))
 	}
 	if len(n.children) == 0 {
 		return
@@ -241,7 +268,7 @@ func (n *node) merge(other *node) {
 }
 
 // key is equal for nodes that merge can make one of.
-func (n *node) key() string { return n.label + "\x00" + strconv.Itoa(n.form) }
+func (n *node) key() string { return n.label + "\x00" + strconv.Itoa(int(n.form)) }
 
 // sort brings siblings into the order called so; "" is that of the file.
 func (n *node) sort(order string) {
@@ -267,8 +294,8 @@ func (n *node) types() string {
 		return n.total.dtype.String()
 	}
 	names := []string{n.total.dtype.String()}
-	for _, d := range n.others {
-		names = append(names, d.String())
+	for i := range len(n.others) {
+		names = append(names, layout.DType(n.others[i]).String())
 	}
 	slices.Sort(names)
 	return strings.Join(names, ", ")

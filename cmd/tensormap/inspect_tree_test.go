@@ -195,7 +195,7 @@ func TestSort(t *testing.T) {
 	for order, want := range map[string]string{
 		"": "l.10 l.2 a z", "name": "a l.2 l.10 z", "size": "l.2 l.10 a z", "offset": "l.2 a l.10 z", "dtype": "l.2 z l.10 a",
 	} {
-		in := &inspection{info: func(i int32) *tensorInfo { return &tensors[i] }, shown: []int32{0, 1, 2, 3}}
+		in := &inspection{info: func(i int32) *tensorInfo { return &tensors[i] }, shown: []int32{0, 1, 2, 3}, list: func() {}}
 		in.sortTensors(order)
 		var got []string
 		for _, i := range in.shown {

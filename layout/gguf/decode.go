@@ -136,6 +136,10 @@ func (d *decoder) infos() []info {
 	if !d.Fits(atTensorCount, "tensor_count", d.tensorCount, d.file.width.smallestInfo()) {
 		return nil
 	}
+	d.Peek("tensor_infos", d.tensorCount*d.file.width.smallestInfo()) // memory is taken for what is there
+	if d.Err() != nil {
+		return nil
+	}
 	infos := make([]info, 0, d.tensorCount)
 	for range d.tensorCount {
 		next := d.info()

@@ -64,6 +64,10 @@ func (d *decoder) metadata() {
 	}
 	k := &d.file.keys
 	k.at = d.Offset()
+	d.Peek("metadata_kv", d.kvCount*d.file.width.smallestKV()) // memory is taken for what is there
+	if d.Err() != nil {
+		return
+	}
 	k.kvs = make([]kv, 0, d.kvCount)
 	k.names = layout.NewNames(int(d.kvCount))
 	var special special

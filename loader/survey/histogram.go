@@ -1,6 +1,9 @@
 package survey
 
-import "math"
+import (
+	"math"
+	"sync"
+)
 
 // maxBins is what StatsOptions.Bins promises. slots is a power of two, so that an index needs
 // no check, with room for the values that belong to no bin.
@@ -23,13 +26,17 @@ type histogram struct {
 	edges [slots + 1]float64
 }
 
-// newHistogram has a single bin where all values are the same.
+// histograms are used again: one is larger than many a tensor.
+var histograms = sync.Pool{New: func() any { return new(histogram) }}
+
+// newHistogram takes one from histograms, with a single bin where all values are the same.
 func newHistogram(lo, hi float64, bins int) *histogram {
 	if lo == hi {
 		bins = 1
 	}
 	n := float64(bins)
-	h := &histogram{bins: bins, lo: lo, scale: n / (hi - lo)}
+	h := histograms.Get().(*histogram)
+	h.bins, h.lo, h.scale = bins, lo, n/(hi-lo)
 	if math.IsInf(h.scale, 0) {
 		h.scale = 0 // of a single bin, or of one beyond arithmetic: the edges find the place
 	}

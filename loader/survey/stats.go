@@ -203,6 +203,9 @@ func (t *statsTask) changed() error {
 
 func (t *statsTask) end(err error) {
 	t.subject.release()
+	if t.histogram != nil {
+		histograms.Put(t.histogram)
+	}
 	s := t.stats
 	if s.Err == nil {
 		s.Err = err
