@@ -235,7 +235,7 @@ func (in *inspection) tensors() iter.Seq[*tensorInfo] {
 	}
 }
 
-// inOrder is inFile in the order of shown.
+// inOrder describes the tensors of shown, each until the next.
 func (in *inspection) inOrder(yield func(*tensorInfo) bool) {
 	for _, i := range in.shown {
 		if !yield(in.info(i)) {
