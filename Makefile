@@ -61,7 +61,7 @@ cross: ## check the types of code and tests on every platform, and the signature
 
 fuzz: ## every fuzz target for FUZZTIME; with CORPUS=DIR, on the inputs that are kept there
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
-		$(GO) run ./internal/fuzzrun -corpus '$(or $(CORPUS),$$dir)' -once -turn $(FUZZTIME) -parallel $$(getconf _NPROCESSORS_ONLN)
+		$(GO) run ./internal/fuzzrun -corpus "$(or $(CORPUS),$$dir)" -once -turn $(FUZZTIME) -parallel $$(getconf _NPROCESSORS_ONLN)
 
 fuzz-hours: ## every fuzz target in turns for T of CPU time, on the kept inputs in CORPUS; says executions and CPU seconds of each
 	@test -n '$(CORPUS)' || { echo 'say where the inputs are kept: make fuzz-hours CORPUS=DIR T=8h'; exit 2; }
