@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"runtime"
 	"strings"
 )
 
@@ -26,7 +25,7 @@ func (r *Reader) follow(ctx context.Context, ask func(*http.Request)) (*http.Res
 		if home {
 			req.Header = r.opts.Header.Clone()
 		}
-		if runtime.GOOS == "js" && len(r.opts.Header) > 0 { // a browser would send it everywhere
+		if len(r.opts.Header) > 0 && fetches() { // a browser would send it everywhere
 			req.Header.Set("js.fetch:redirect", "manual")
 		}
 		ask(req)

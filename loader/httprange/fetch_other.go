@@ -1,0 +1,5 @@
+//go:build !js
+
+package httprange
+
+func fetches() bool { return false }
