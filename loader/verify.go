@@ -89,7 +89,8 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 	}
 	v.plan()
 	for _, step := range []func() error{v.compute, v.blocks, m.changed} {
-		if err := step(); err != nil {
+		// All readers may have been under way when ctx was cancelled.
+		if err := cmp.Or(step(), context.Cause(ctx)); err != nil {
 			return nil, err
 		}
 	}
