@@ -35,8 +35,8 @@ test: ## all tests
 test-purego: ## the packages with assembly, without it
 	$(GO) test -tags purego ./dequant ./loader/lz4block
 
-test-race: ## the tests under the race detector, but for formats alone, with every pointer conversion checked
-	$(GO) test -race -gcflags=all=-d=checkptr=2 $$($(GO) list ./... | grep -vE '/$(SEQUENTIAL)$$')
+test-race: ## the short tests under the race detector, but for formats alone, with every pointer conversion checked
+	$(GO) test -race -short -gcflags=all=-d=checkptr=2 $$($(GO) list ./... | grep -vE '/$(SEQUENTIAL)$$')
 
 test-arm64: ## the NEON kernels, on this machine under qemu-aarch64 (Debian: qemu-user)
 	GOARCH=arm64 $(GO) test -p 1 -exec qemu-aarch64 ./dequant
