@@ -8,27 +8,10 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/parallel/paralleltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
-
-// ending says how f ends: by returning, by a panic or by runtime.Goexit.
-func ending(f func()) (panicked any, exited bool) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		exited = true
-		defer func() {
-			if panicked = recover(); panicked != nil {
-				exited = false
-			}
-		}()
-		f()
-		exited = false
-	}()
-	<-done
-	return panicked, exited
-}
 
 var errCallback = errors.New("a callback of the caller's panicked")
 
@@ -41,7 +24,7 @@ var callbacks = map[string]func(){
 // checkEnding holds how f ended against what a callback called so does.
 func checkEnding(t *testing.T, what, callback string, f func()) {
 	t.Helper()
-	panicked, exited := ending(f)
+	panicked, exited := paralleltest.Ending(f)
 	if callback == "panic" && panicked != errCallback || callback == "Goexit" && !exited {
 		t.Errorf("%s, %s: recovered %v, exited %v", what, callback, panicked, exited)
 	}

@@ -224,8 +224,11 @@ func (r *runner) run(ctx context.Context, cpu, wall time.Duration) error {
 func (r *runner) once(ctx context.Context) error {
 	findings := 0
 	for _, next := range r.targets {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		before := next.findings
-		if err := cmp.Or(ctx.Err(), r.take(ctx, next)); err != nil {
+		if err := r.take(ctx, next); err != nil {
 			return err
 		}
 		findings += next.findings - before

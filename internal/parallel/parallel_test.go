@@ -11,23 +11,12 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/internal/parallel"
+	"github.com/tensormap/tensormap/internal/parallel/paralleltest"
 )
 
 // ending reports how a function ends.
 func ending(f func() error) (panicked any, exited bool, err error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		exited = true
-		defer func() {
-			if panicked = recover(); panicked != nil {
-				exited = false
-			}
-		}()
-		err = f()
-		exited = false
-	}()
-	<-done
+	panicked, exited = paralleltest.Ending(func() { err = f() })
 	return panicked, exited, err
 }
 

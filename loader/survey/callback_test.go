@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/parallel/paralleltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/survey"
@@ -35,7 +36,7 @@ func TestProgressPanics(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					panicked, exited := ending(func() {
+					panicked, exited := paralleltest.Ending(func() {
 						run(m, survey.Options{Workers: workers, Progress: func(done, total uint64) {
 							if !atEnd || done == total {
 								callback()
@@ -85,22 +86,4 @@ func TestChangedMeanwhile(t *testing.T) {
 			t.Errorf("%s: %v", verb, err)
 		}
 	}
-}
-
-// ending says how f ends: by returning, by a panic or by runtime.Goexit.
-func ending(f func()) (panicked any, exited bool) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		exited = true
-		defer func() {
-			if panicked = recover(); panicked != nil {
-				exited = false
-			}
-		}()
-		f()
-		exited = false
-	}()
-	<-done
-	return panicked, exited
 }
