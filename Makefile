@@ -17,8 +17,8 @@ PLATFORMS = windows/amd64 darwin/arm64 freebsd/amd64 linux/arm64 linux/386 linux
 
 # What also has to work where nothing can be mapped and there is one thread, and what of it
 # the two systems do differently. Formats ask no system for anything.
-WASM = ./layout/atomicfile ./mmapio ./dequant ./shard ./loader/... ./convert
-WASI = ./layout/atomicfile ./mmapio ./shard ./loader
+WASM = ./internal/atomicfile ./mmapio ./dequant ./shard ./loader/... ./convert
+WASI = ./internal/atomicfile ./mmapio ./shard ./loader
 
 # The formats whose decoders share nothing between goroutines: the race detector has nothing
 # to find there.

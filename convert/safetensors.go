@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/internal/atomicfile"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/atomicfile"
 	"github.com/tensormap/tensormap/layout/safetensors"
 	"github.com/tensormap/tensormap/loader"
 )

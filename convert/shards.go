@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tensormap/tensormap/internal/atomicfile"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
-	"github.com/tensormap/tensormap/layout/atomicfile"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/shard"
 )

@@ -8,9 +8,9 @@ import (
 	"io"
 
 	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/internal/atomicfile"
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout/apr2"
-	"github.com/tensormap/tensormap/layout/atomicfile"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/lz4block"
 )

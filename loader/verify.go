@@ -13,8 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/tensormap/tensormap/internal/crcmath"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/crcmath"
 	"github.com/tensormap/tensormap/mmapio"
 	"github.com/tensormap/tensormap/shard"
 )

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/tensormap/tensormap/layout/atomicfile"
+	"github.com/tensormap/tensormap/internal/atomicfile"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/shard"
 )

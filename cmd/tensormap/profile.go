@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tensormap/tensormap/layout/atomicfile"
+	"github.com/tensormap/tensormap/internal/atomicfile"
 )
 
 // profiles are the files that the Go profiles of a run go to; empty is none.

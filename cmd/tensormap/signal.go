@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tensormap/tensormap/layout/atomicfile"
+	"github.com/tensormap/tensormap/internal/atomicfile"
 )
 
 // grace is how long the first signal leaves for an orderly end. It runs out where the

@@ -1,8 +1,8 @@
 package apr1
 
 import (
+	"github.com/tensormap/tensormap/internal/atomicfile"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/atomicfile"
 )
 
 // FileWriter writes a file that appears under its name when it is complete, and not

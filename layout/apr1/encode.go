@@ -4,8 +4,8 @@ import (
 	"io"
 	"math"
 
+	"github.com/tensormap/tensormap/internal/crcmath"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/crcmath"
 )
 
 // Options are what a file says beside its tensors; nil means the zero value.

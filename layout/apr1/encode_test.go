@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/iofault"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )
@@ -132,11 +133,11 @@ func TestWriterFails(t *testing.T) {
 		return err
 	}
 	for room := range len(data) {
-		if err := write(&layouttest.Full{Room: room}); !errors.Is(err, layouttest.ErrDisk) {
+		if err := write(&iofault.Full{Room: room}); !errors.Is(err, iofault.ErrDisk) {
 			t.Errorf("room for %d bytes: %v", room, err)
 		}
 	}
-	if err := write(&layouttest.Full{Room: len(data)}); err != nil {
+	if err := write(&iofault.Full{Room: len(data)}); err != nil {
 		t.Error(err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/iofault"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )
@@ -123,20 +124,20 @@ func TestUnreadable(t *testing.T) {
 			in := layouttest.Failing{Bytes: data, From: from}
 			f, err := Decode(in, nil)
 			if err != nil {
-				if format.WellFormed(t, data, err); !errors.Is(err, layouttest.ErrDisk) {
+				if format.WellFormed(t, data, err); !errors.Is(err, iofault.ErrDisk) {
 					t.Errorf("%s, %d: %v", name, from, err)
 				}
 				continue
 			}
-			if _, err := f.Checksums(in); !errors.Is(err, layouttest.ErrDisk) {
+			if _, err := f.Checksums(in); !errors.Is(err, iofault.ErrDisk) {
 				t.Errorf("%s, %d: Checksums: %v", name, from, err)
 			}
 			for _, finding := range f.Audit(in) {
-				if !finding.Warning && !errors.Is(finding, layouttest.ErrDisk) {
+				if !finding.Warning && !errors.Is(finding, iofault.ErrDisk) {
 					t.Errorf("%s, %d: %v", name, from, finding)
 				}
 			}
-			if _, err := f.Summary(in); err != nil && !errors.Is(err, layouttest.ErrDisk) {
+			if _, err := f.Summary(in); err != nil && !errors.Is(err, iofault.ErrDisk) {
 				t.Errorf("%s, %d: Summary: %v", name, from, err)
 			}
 		}

@@ -7,9 +7,9 @@ import (
 	"math"
 	"slices"
 
+	"github.com/tensormap/tensormap/internal/atomicfile"
+	"github.com/tensormap/tensormap/internal/crcmath"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/atomicfile"
-	"github.com/tensormap/tensormap/layout/crcmath"
 )
 
 // FileWriter writes a file that appears under its name when it is complete, and not

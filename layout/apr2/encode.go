@@ -3,8 +3,8 @@ package apr2
 import (
 	"io"
 
+	"github.com/tensormap/tensormap/internal/crcmath"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/crcmath"
 )
 
 // Options are those of a Writer; nil and the zero value mean the defaults.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/iofault"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )
@@ -127,8 +128,8 @@ func TestWriterFails(t *testing.T) {
 	data := fixture(t, "tiny")
 	f := mustDecode(t, data)
 	for n := range data {
-		for short, want := range map[bool]error{false: layouttest.ErrDisk, true: io.ErrShortWrite} {
-			w, err := NewWriter(&layouttest.Full{Room: n, Short: short}, f.Index().Tensors, nil)
+		for short, want := range map[bool]error{false: iofault.ErrDisk, true: io.ErrShortWrite} {
+			w, err := NewWriter(&iofault.Full{Room: n, Short: short}, f.Index().Tensors, nil)
 			for i := 0; err == nil && i < len(f.Index().Tensors); i++ {
 				x := f.Index().Tensors[i]
 				err = w.WriteTensor(data[x.Offset:][:x.Stored])
@@ -152,9 +153,9 @@ func TestReaderFails(t *testing.T) {
 	r, pw := io.Pipe()
 	go func() {
 		pw.Write([]byte("123"))
-		pw.CloseWithError(layouttest.ErrDisk)
+		pw.CloseWithError(iofault.ErrDisk)
 	}()
-	if err := w.WriteTensorFrom(r); !errors.Is(err, layouttest.ErrDisk) {
+	if err := w.WriteTensorFrom(r); !errors.Is(err, iofault.ErrDisk) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -336,7 +337,7 @@ func TestWriteTensorFunc(t *testing.T) {
 		{"none", pieces(false), layout.ErrInvalid},
 		{"long", pieces(false, "12", "345"), layout.ErrInvalid},
 		{"long, dropped", pieces(true, "1234", "5"), layout.ErrInvalid},
-		{"own error", func(io.Writer) error { return layouttest.ErrDisk }, layouttest.ErrDisk},
+		{"own error", func(io.Writer) error { return iofault.ErrDisk }, iofault.ErrDisk},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out bytes.Buffer
@@ -368,7 +369,7 @@ func TestWriteTensorFuncKeepsCause(t *testing.T) {
 	if _, err := NewWriter(&head, tensors, nil); err != nil {
 		t.Fatal(err)
 	}
-	w, err := NewWriter(&layouttest.Full{Room: head.Len() + 2}, tensors, nil)
+	w, err := NewWriter(&iofault.Full{Room: head.Len() + 2}, tensors, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -376,7 +377,7 @@ func TestWriteTensorFuncKeepsCause(t *testing.T) {
 		dst.Write([]byte("1234")) // error dropped
 		return nil
 	})
-	if err != layouttest.ErrDisk {
-		t.Errorf("got %v, want %v", err, layouttest.ErrDisk)
+	if err != iofault.ErrDisk {
+		t.Errorf("got %v, want %v", err, iofault.ErrDisk)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/iofault"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )
@@ -104,10 +105,10 @@ func TestReads64(t *testing.T) {
 
 func TestUnreadable64(t *testing.T) {
 	_, err := Decode(layouttest.Failing{Bytes: literal64, From: 100}, nil)
-	format.CheckError(t, err, layouttest.ErrDisk, "name_len", 128, "cannot be read")
+	format.CheckError(t, err, iofault.ErrDisk, "name_len", 128, "cannot be read")
 	compressed := patch64(6, "\x01")
 	_, err = Decode(layouttest.Failing{Bytes: compressed, From: 100}, nil)
-	format.CheckError(t, err, layouttest.ErrDisk, "name_len", 128, "cannot be read")
+	format.CheckError(t, err, iofault.ErrDisk, "name_len", 128, "cannot be read")
 	in := layouttest.Failing{Bytes: literal64, From: 321}
 	if _, err := mustDecode64(t, in).Checksums(in); err == nil {
 		t.Error("a checksum of an unreadable footer")

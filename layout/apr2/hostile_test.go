@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/iofault"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )
@@ -111,11 +112,11 @@ func TestUnreadable(t *testing.T) {
 		at    uint64
 	}{{10, "magic", 0}, {70, "index_offset", 34}} {
 		_, err := Decode(layouttest.Failing{Bytes: literal, From: tc.from}, nil)
-		format.CheckError(t, err, layouttest.ErrDisk, tc.field, tc.at, "cannot be read")
+		format.CheckError(t, err, iofault.ErrDisk, tc.field, tc.at, "cannot be read")
 	}
 	in := layouttest.Failing{Bytes: literal, From: 300}
 	f := mustDecode(t, in)
-	if _, err := f.Checksums(in); !errors.Is(err, layouttest.ErrDisk) {
+	if _, err := f.Checksums(in); !errors.Is(err, iofault.ErrDisk) {
 		t.Errorf("Checksums: %v", err)
 	}
 	if got, want := found(t, in), "!footer@290 apr_version@32 model_type@32 architecture@32"; got != want {

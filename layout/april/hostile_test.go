@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/iofault"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )
@@ -169,7 +170,7 @@ func TestUnreadable(t *testing.T) {
 	for from := uint64(0); from < uint64(len(data)); from += 509 {
 		f, err := Decode(layouttest.Failing{Bytes: data, From: from}, nil)
 		if err != nil {
-			if failed++; !errors.Is(err, layouttest.ErrDisk) {
+			if failed++; !errors.Is(err, iofault.ErrDisk) {
 				t.Errorf("from %d on: %v", from, err)
 			}
 			format.WellFormed(t, data, err)
@@ -192,7 +193,7 @@ func TestUnreadableNumbers(t *testing.T) {
 	f := mustDecode(t, data)
 	x := &f.Index().Tensors[3]
 	err := f.Unpack(layouttest.Failing{Bytes: data, From: x.Offset + 5000}, x, make([]byte, x.Raw))
-	if !errors.Is(err, layouttest.ErrDisk) {
+	if !errors.Is(err, iofault.ErrDisk) {
 		t.Error(err)
 	}
 	err = f.Unpack(data[:x.Offset+5000], x, make([]byte, x.Raw))

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/iofault"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/bw2l"
 	"github.com/tensormap/tensormap/layout/internal/layouttest"
@@ -207,18 +208,18 @@ func TestReads(t *testing.T) {
 }
 
 func TestUnreadable(t *testing.T) {
-	if _, err := bw2l.Decode(layouttest.Failing{Bytes: layout.Bytes(literal), From: 20}, nil); !errors.Is(err, layouttest.ErrDisk) {
+	if _, err := bw2l.Decode(layouttest.Failing{Bytes: layout.Bytes(literal), From: 20}, nil); !errors.Is(err, iofault.ErrDisk) {
 		t.Errorf("Decode: %v", err)
 	}
 	f := mustDecode(t, layout.Bytes(literal))
 	in := layouttest.Failing{Bytes: layout.Bytes(literal), From: 3}
-	if _, err := f.Metadata(in); !errors.Is(err, layouttest.ErrDisk) {
+	if _, err := f.Metadata(in); !errors.Is(err, iofault.ErrDisk) {
 		t.Errorf("Metadata: %v", err)
 	}
-	if _, err := f.Summary(in); !errors.Is(err, layouttest.ErrDisk) {
+	if _, err := f.Summary(in); !errors.Is(err, iofault.ErrDisk) {
 		t.Errorf("Summary: %v", err)
 	}
-	if found := f.Audit(in); len(found) != 1 || found[0].Warning || !errors.Is(found[0], layouttest.ErrDisk) {
+	if found := f.Audit(in); len(found) != 1 || found[0].Warning || !errors.Is(found[0], iofault.ErrDisk) {
 		t.Errorf("Audit: %v", found)
 	}
 }

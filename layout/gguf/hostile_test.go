@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/iofault"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )
@@ -209,19 +210,19 @@ func TestUnreadable(t *testing.T) {
 	b := fixture(t, "vocabulary")
 	for _, from := range []uint64{0, 4096, 20_000} {
 		_, err := Decode(layouttest.Failing{Bytes: b, From: from}, nil)
-		if format.WellFormed(t, b, err); !errors.Is(err, layouttest.ErrDisk) {
+		if format.WellFormed(t, b, err); !errors.Is(err, iofault.ErrDisk) {
 			t.Errorf("from %d on: %v", from, err)
 		}
 	}
 	f := mustDecode(t, b)
 	in := layouttest.Failing{Bytes: b, From: 100}
-	if _, err := f.Metadata(in); !errors.Is(err, layouttest.ErrDisk) {
+	if _, err := f.Metadata(in); !errors.Is(err, iofault.ErrDisk) {
 		t.Errorf("Metadata: %v", err)
 	}
-	if _, ok, err := f.Get(in, "tokenizer.ggml.tokens"); ok || !errors.Is(err, layouttest.ErrDisk) {
+	if _, ok, err := f.Get(in, "tokenizer.ggml.tokens"); ok || !errors.Is(err, iofault.ErrDisk) {
 		t.Errorf("Get: %v", err)
 	}
-	if _, err := f.Summary(in); !errors.Is(err, layouttest.ErrDisk) {
+	if _, err := f.Summary(in); !errors.Is(err, iofault.ErrDisk) {
 		t.Errorf("Summary: %v", err)
 	}
 	if found := f.Audit(in); len(found) == 0 || found[0].Warning {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/iofault"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )
@@ -39,11 +40,11 @@ func TestUnreadable(t *testing.T) {
 	for from := range sizeBytes + f.header {
 		in := layouttest.Failing{Bytes: b, From: from}
 		_, err := Decode(in, nil)
-		if format.WellFormed(t, b, err); !errors.Is(err, layouttest.ErrDisk) {
+		if format.WellFormed(t, b, err); !errors.Is(err, iofault.ErrDisk) {
 			t.Errorf("from %d on: %v", from, err)
 		}
 	}
-	if _, err := f.Metadata(layouttest.Failing{Bytes: b, From: sizeBytes}); !errors.Is(err, layouttest.ErrDisk) {
+	if _, err := f.Metadata(layouttest.Failing{Bytes: b, From: sizeBytes}); !errors.Is(err, iofault.ErrDisk) {
 		t.Errorf("Metadata: %v", err)
 	}
 }

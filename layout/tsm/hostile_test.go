@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/iofault"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )
@@ -235,10 +236,10 @@ func TestUnreadable(t *testing.T) {
 	b := network(16, 1)
 	f := mustDecode(t, b.in())
 	in := layouttest.Failing{Bytes: b.b, From: 6000}
-	if _, err := Decode(in, nil); !errors.Is(err, layouttest.ErrDisk) {
+	if _, err := Decode(in, nil); !errors.Is(err, iofault.ErrDisk) {
 		t.Error(err)
 	}
-	if found := f.Audit(in); len(found) != 1 || !errors.Is(found[0].Err, layouttest.ErrDisk) || found[0].Warning {
+	if found := f.Audit(in); len(found) != 1 || !errors.Is(found[0].Err, iofault.ErrDisk) || found[0].Warning {
 		t.Errorf("findings %v", found)
 	}
 	for name, ask := range map[string]func() error{
@@ -246,7 +247,7 @@ func TestUnreadable(t *testing.T) {
 		"Summary":  func() error { _, err := f.Summary(in); return err },
 		"Graph":    func() error { _, err := f.Graph(in); return err },
 	} {
-		if err := ask(); !errors.Is(err, layouttest.ErrDisk) {
+		if err := ask(); !errors.Is(err, iofault.ErrDisk) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

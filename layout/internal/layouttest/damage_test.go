@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/iofault"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -72,7 +73,7 @@ func TestInputs(t *testing.T) {
 	if b[0] = 'x'; err != nil || content[2] != '3' {
 		t.Errorf("no copy: %q, %v", content, err)
 	}
-	if _, err := r.Slice(6, 3); !errors.Is(err, ErrDisk) {
+	if _, err := r.Slice(6, 3); !errors.Is(err, iofault.ErrDisk) {
 		t.Errorf("read: %v", err)
 	}
 	if want := []layout.Section{{Offset: 2, Size: 3}, {Offset: 6, Size: 3}}; !slices.Equal(r.Reads, want) || r.Total() != 6 || r.Size() != 16 {
@@ -84,17 +85,6 @@ func TestInputs(t *testing.T) {
 	_, err3 := s.Slice(2, 3)
 	if string(head) != "ead" || string(tail) != "ail" || err1 != nil || err2 != nil || err3 == nil || s.Size() != 1<<40 {
 		t.Errorf("%q, %v, %q, %v, %v", head, err1, tail, err2, err3)
-	}
-}
-
-func TestFull(t *testing.T) {
-	for _, short := range []bool{false, true} {
-		w := &Full{Room: 3, Short: short}
-		n1, err1 := w.Write([]byte("12"))
-		n2, err2 := w.Write([]byte("34"))
-		if n1 != 2 || err1 != nil || n2 != 1 || (err2 == nil) != short {
-			t.Errorf("%d, %v, %d, %v", n1, err1, n2, err2)
-		}
 	}
 }
 

@@ -15,8 +15,8 @@
 // and [Flipped] turns bits over.
 //
 // There are inputs that note what is read ([Recorder]), fail ([Failing]), or have but the
-// ends of a file ([Sparse]); and a [Bound] on the memory that a file may cost. What writes files
-// may run out of room ([Full]), or be [Misused].
+// ends of a file ([Sparse]); and a [Bound] on the memory that a file may cost. A writer may be
+// [Misused].
 //
 // No check here uses one of package layout's own.
 package layouttest

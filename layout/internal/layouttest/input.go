@@ -2,9 +2,8 @@ package layouttest
 
 import (
 	"bytes"
-	"errors"
-	"io"
 
+	"github.com/tensormap/tensormap/internal/iofault"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -30,19 +29,16 @@ func (r *Recorder) Total() (n uint64) {
 	return n
 }
 
-// ErrDisk is why a Failing or a Full fails.
-var ErrDisk = errors.New("disk on fire")
-
 // Failing is a file that cannot be read from some offset on.
 type Failing struct {
 	layout.Bytes
 	From uint64
 }
 
-// Slice fails with ErrDisk where it would reach beyond From.
+// Slice fails with iofault.ErrDisk where it would reach beyond From.
 func (f Failing) Slice(off, n uint64) ([]byte, error) {
 	if off+n > f.From {
-		return nil, ErrDisk
+		return nil, iofault.ErrDisk
 	}
 	return f.Bytes.Slice(off, n)
 }
@@ -62,23 +58,4 @@ func (s Sparse) Slice(off, n uint64) ([]byte, error) {
 		return s.Tail.Slice(off-at, n)
 	}
 	return s.Head.Slice(off, n)
-}
-
-// Full is a Writer with room for so many bytes, that then fails with ErrDisk, or, if Short,
-// writes less than it should and does not say why.
-type Full struct {
-	Room  int
-	Short bool
-}
-
-var _ io.Writer = (*Full)(nil)
-
-// Write writes nowhere.
-func (f *Full) Write(b []byte) (int, error) {
-	n := min(f.Room, len(b))
-	f.Room -= n
-	if n < len(b) && !f.Short {
-		return n, ErrDisk
-	}
-	return n, nil
 }

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/tensormap/tensormap/layout/crcmath"
+	"github.com/tensormap/tensormap/internal/crcmath"
 )
 
 // TestCombine splits messages at random and puts the parts' checksums together.

@@ -7,8 +7,8 @@ import (
 	"io"
 	"testing"
 
-	"github.com/tensormap/tensormap/layout/crcmath"
-	"github.com/tensormap/tensormap/layout/internal/layouttest"
+	"github.com/tensormap/tensormap/internal/crcmath"
+	"github.com/tensormap/tensormap/internal/iofault"
 )
 
 // TestSum writes more than is written at a time, in slices of several lengths.
@@ -34,9 +34,9 @@ func TestSum(t *testing.T) {
 }
 
 func TestSumFails(t *testing.T) {
-	for short, want := range map[bool]error{false: layouttest.ErrDisk, true: io.ErrShortWrite} {
+	for short, want := range map[bool]error{false: iofault.ErrDisk, true: io.ErrShortWrite} {
 		var s crcmath.Sum
-		w := &layouttest.Full{Room: 300_000, Short: short}
+		w := &iofault.Full{Room: 300_000, Short: short}
 		if err := s.Write(w, make([]byte, 400_000)); !errors.Is(err, want) || s.Size != 300_000 {
 			t.Errorf("%v after %d bytes, want %v", err, s.Size, want)
 		}

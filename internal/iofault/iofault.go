@@ -1,0 +1,29 @@
+// Package iofault has writers for tests of what happens when a disk fails.
+package iofault
+
+import (
+	"errors"
+	"io"
+)
+
+// ErrDisk is the error of a disk that fails.
+var ErrDisk = errors.New("disk on fire")
+
+// Full is a Writer with room for Room bytes. Then it fails with ErrDisk or, if Short is set,
+// writes less than it was given and returns no error.
+type Full struct {
+	Room  int
+	Short bool
+}
+
+var _ io.Writer = (*Full)(nil)
+
+// Write discards b and counts it.
+func (f *Full) Write(b []byte) (int, error) {
+	n := min(f.Room, len(b))
+	f.Room -= n
+	if n < len(b) && !f.Short {
+		return n, ErrDisk
+	}
+	return n, nil
+}
