@@ -1,0 +1,93 @@
+// Package lint holds the rules of this module's prose. Its test applies them to every file.
+package lint
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"regexp"
+	"strings"
+)
+
+// maxWords bounds a sentence of a doc comment.
+const maxWords = 25
+
+var (
+	// weakOpenings follow a function's name in place of an active verb.
+	weakOpenings = regexp.MustCompile(`^(is|are|has|have|was|were|does so|as|of|where|what|whose|in|for|with|without|to)\b`)
+
+	// clauses read twice: a sentence that opens with a clause as its subject, and "of which".
+	clauses = regexp.MustCompile(`^(That|What|Whether|Whoever|Whatever|Of an?|Of the) |\bof (which|whom)\b|\bwhat [\w ]{1,30} (is|are) (for|of)\b`)
+
+	sentenceEnd = regexp.MustCompile(`[.;:!?][)"”]?\s+`)
+	generated   = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
+)
+
+// Prose returns what the doc comments of one Go file break: "LINE: rule", in the file's order.
+// Functions open with their name and an active verb. All doc comments keep sentences short.
+// Generated files break nothing.
+func Prose(src []byte) (broken []string, err error) {
+	if generated.Match(src) {
+		return nil, nil
+	}
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, "", src, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	report := func(doc *ast.CommentGroup, format string, args ...any) {
+		broken = append(broken, fmt.Sprintf("%d: ", fset.Position(doc.Pos()).Line)+fmt.Sprintf(format, args...))
+	}
+	for _, decl := range file.Decls {
+		doc, name := docOf(decl)
+		if doc.Text() == "" {
+			continue
+		}
+		text := paragraphs(doc)
+		if name != "" {
+			rest, ok := strings.CutPrefix(text, name+" ")
+			if !ok {
+				report(doc, "the comment does not open with %q", name)
+			} else if weak := weakOpenings.FindString(rest); weak != "" {
+				report(doc, "%q opens without an active verb", name+" "+weak)
+			}
+		}
+		for _, sentence := range sentenceEnd.Split(text, -1) {
+			if n := len(strings.Fields(sentence)); n > maxWords {
+				report(doc, "%d words in a sentence: %.60s…", n, sentence)
+			}
+			if clause := clauses.FindString(sentence); clause != "" {
+				report(doc, "hard to read: %q in: %.60s…", strings.TrimSpace(clause), sentence)
+			}
+		}
+	}
+	return broken, nil
+}
+
+// docOf returns the doc comment of a declaration, and the name it opens with if decl is a function.
+func docOf(decl ast.Decl) (doc *ast.CommentGroup, name string) {
+	switch d := decl.(type) {
+	case *ast.FuncDecl:
+		return d.Doc, d.Name.Name
+	case *ast.GenDecl:
+		return d.Doc, ""
+	}
+	return nil, ""
+}
+
+// paragraphs returns a comment's sentences on one line, without directives and indented blocks.
+// The end of a paragraph ends a sentence.
+func paragraphs(doc *ast.CommentGroup) string {
+	var b strings.Builder
+	for line := range strings.Lines(doc.Text()) {
+		switch line = strings.TrimRight(line, "\n"); {
+		case strings.HasPrefix(line, "\t"), strings.HasPrefix(line, "  "):
+		case line == "":
+			b.WriteString(". ")
+		default:
+			b.WriteString(line + " ")
+		}
+	}
+	return b.String()
+}
