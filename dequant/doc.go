@@ -1,41 +1,90 @@
-// Package dequant expands the element types of tensor files into float32, and writes
-// float32s as F16, BF16, integers with one scale, and the quantized types for which ggml has
-// reference quantizers (see CanQuantize).
+// Package dequant expands the element types of tensor files into float32. It also writes float32s
+// as F16, BF16, integers with one scale, and the types that ggml has reference quantizers for.
 //
-// Expand serves every type that is Supported; a function named after each type serves callers
-// who know theirs. Bytes are little-endian, as all files of this project store them.
-// Destination and source must not overlap. After an error the destination's
-// contents are unspecified. Nothing here does I/O; only the Parallel functions
-// start goroutines, and only for large buffers.
+// Expand serves every type that is Supported, Quantize those that CanQuantize names. Bytes are
+// little-endian, as all files of this project store them. Destination and source must not
+// overlap. After an error the destination's contents are unspecified. Nothing here does I/O;
+// only the Parallel functions start goroutines, and only for large buffers.
+//
+// # Types
+//
+// A block of n elements takes so many bytes. In the formulas d and m are the block's own scale
+// and offset, binary16 unless noted. s is the scale of a part of the block, its size in brackets;
+// so is μ its offset. q is an element's code, and T or G a table that codes index. Products are
+// taken from left to right.
+//
+//	type       n  bytes  value                                            source
+//	F32        1      4  x, NaNs untouched                                IEEE 754 binary32
+//	F16        1      2  x                                                IEEE 754 binary16
+//	BF16       1      2  x                                                bfloat16
+//	F64        1      8  x rounded; beyond float32's range an infinity    IEEE 754 binary64
+//	F8_E4M3    1      1  x, without infinities                            OCP OFP8 v1.0
+//	F8_E5M2    1      1  x                                                OCP OFP8 v1.0
+//	I8         1      1  q                                                two's complement
+//	I16        1      2  q
+//	I32        1      4  q rounded
+//	I64        1      8  q rounded
+//	U8         1      1  q
+//	U16        1      2  q
+//	U32        1      4  q rounded
+//	U64        1      8  q rounded
+//	BOOL       1      1  0 for a zero byte, else 1
+//	Q4_0      32     18  (q-8)·d                                          ggml dequantize_row_q4_0
+//	Q4_1      32     20  q·d + m                                          ggml dequantize_row_q4_1
+//	Q5_0      32     22  (q-16)·d                                         ggml dequantize_row_q5_0
+//	Q5_1      32     24  q·d + m                                          ggml dequantize_row_q5_1
+//	Q8_0      32     34  q·d                                              ggml dequantize_row_q8_0
+//	Q8_1      32     36  q·d; the stored sum is not used                  ggml block_q8_1
+//	Q2_K     256     84  d·s·q - m·μ, s and μ of 4 bits [16]              ggml dequantize_row_q2_K
+//	Q3_K     256    110  d·s·q, s of 6 bits [16]                          ggml dequantize_row_q3_K
+//	Q4_K     256    144  d·s·q - m·μ, s and μ of 6 bits [32]              ggml dequantize_row_q4_K
+//	Q5_K     256    176  d·s·q - m·μ, s and μ of 6 bits [32]              ggml dequantize_row_q5_K
+//	Q6_K     256    210  d·s·q, s of 8 bits [16]                          ggml dequantize_row_q6_K
+//	Q8_K     256    292  q·d, d a binary32; stored sums are not used      ggml dequantize_row_q8_K
+//	IQ4_NL    32     18  d·T[q], 16 entries                               ggml dequantize_row_iq4_nl
+//	IQ4_XS   256    136  d·s·T[q], s of 6 bits [32], T as IQ4_NL's        ggml dequantize_row_iq4_xs
+//	MXFP4     32     17  E2M1 · 2^(e-127)                                 OCP MX v1.0, ggml
+//	NVFP4     64     36  E2M1 · unsigned E4M3 [16]                        ggml dequantize_row_nvfp4
+//	IQ2_XXS  256     66  ±d·(s+½)/4·G, s of 4 bits [32], 256×8 entries    ggml dequantize_row_iq2_xxs
+//	IQ2_XS   256     74  ±d·(s+½)/4·G, s of 4 bits [16], 512×8 entries    ggml dequantize_row_iq2_xs
+//	IQ2_S    256     82  ±d·(s+½)/4·G, s of 4 bits [16], 1024×8 entries   ggml dequantize_row_iq2_s
+//	IQ3_XXS  256     98  ±d·(s+½)/2·G, s of 4 bits [32], 256×4 entries    ggml dequantize_row_iq3_xxs
+//	IQ3_S    256    110  ±d·(2s+1)·G, s of 4 bits [32], 512×4 entries     ggml dequantize_row_iq3_s
+//	IQ1_S    256     50  d·(2s+1)·(G±⅛), s and ± [32], 2048×8 entries     ggml dequantize_row_iq1_s
+//	IQ1_M    256     56  d·(2s+1)·(G±⅛), s [16], ± [8], G as IQ1_S's      ggml dequantize_row_iq1_m
+//	TQ1_0    256     54  (q-1)·d, five base-3 digits in a byte            ggml dequantize_row_tq1_0
+//	TQ2_0    256     66  (q-1)·d, q of 2 bits                             ggml dequantize_row_tq2_0
+//	Q1_0     128     18  d or -d                                          ggml dequantize_row_q1_0
+//	Q2_0      64     18  (q-1)·d, q of 2 bits, neighbours in one byte     ggml dequantize_row_q2_0
+//	APR_Q4    32     18  (q-8)·d, neighbours in one byte                  aprender
+//	APR_Q8     1      1  q·d, d a binary32 before all elements            aprender
+//
+// The scale that files with NVFP4 may keep apart, for a whole tensor, is not applied. APR_Q4's d
+// counts as 0 if it is infinite, NaN or below 2⁻¹⁴; its last block may be padded.
 //
 // # Values
 //
-// Block types are expanded as ggml defines them (ggml-common.h has the layouts,
-// dequantize_row_* in ggml-quants.c the arithmetic): all in float32, every
-// product and every sum rounded on its own. Small floats follow IEEE 754 binary16,
-// bfloat16, and OCP's 8-bit formats (OFP8 v1.0: E4M3 without infinities, E5M2).
-// Integers and F64 round once, to nearest even; F64 beyond float32's range becomes an
-// infinity. A BOOL byte is 0 or, whatever else it holds, 1. Scaled integers are
-// scale × (q − zero) with the difference exact and the product rounded once. APR_Q4 and
-// APR_Q8 are aprender's: int codes times a scale, in float32, as its readers expand them.
+// ggml-common.h has the layouts of block types, dequantize_row_* in ggml-quants.c the arithmetic:
+// all in float32, every product and every sum rounded on its own. Integers and F64 round once, to
+// nearest even. Scaled integers are scale × (q − zero), with the difference exact and the product
+// rounded once. APR_Q4 and APR_Q8 expand in float32, as aprender's readers do.
 //
 // Every implementation gives the same bits, with one freedom:
 //
-//   - F32, F16, BF16, F8_E4M3 and F8_E5M2 carry a NaN over bit for bit: its sign stays
-//     and its mantissa moves left into place (F16's by 13 bits). A signalling NaN is not
-//     quieted, although VCVTPH2PS and FCVTL would quiet it.
-//   - In the other types a NaN can only come from arithmetic. Where one implementation
-//     gives a NaN all give one, but its sign and payload are not specified: which operand
-//     of a sum survives is up to the instruction selected.
+//   - F32, F16, BF16, F8_E4M3 and F8_E5M2 carry a NaN over bit for bit. Its sign stays and its
+//     mantissa moves left into place (F16's by 13 bits). A signalling NaN is not quieted,
+//     although VCVTPH2PS and FCVTL would quiet it.
+//   - In the other types a NaN can only come from arithmetic. If one implementation gives a NaN,
+//     all give one. Its sign and payload are not specified: the instruction selected decides
+//     which operand of a sum survives.
 //
-// F32 to F16 and BF16 rounds to nearest even, overflows to infinity, keeps subnormals, and
-// quiets a NaN: its sign and the upper bits of its mantissa stay, the quiet bit is set.
+// F32 to F16 and BF16 rounds to nearest even, overflows to infinity and keeps subnormals. It
+// quiets a NaN: the sign and the upper bits of the mantissa stay, the quiet bit is set.
 //
 // # Implementations
 //
-// The portable loops, in files named *_generic.go, are always compiled and are the
-// reference. A level (avx2, avx512, neon) is a table of kernels for some types; the best level
-// that has a kernel for a type serves it, chosen once when the package is initialized.
-// The build tag purego leaves all assembly out. impl.go states what a kernel may rely on
-// and what it must do.
+// The portable loops, in files named *_generic.go, are always compiled and are the reference. A
+// level (avx2, avx512, neon) is a table of kernels for some types. The best level that has a
+// kernel for a type serves it, chosen once when the package is initialized. The build tag purego
+// leaves all assembly out. impl.go states the contract of a kernel.
 package dequant

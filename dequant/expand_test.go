@@ -2,8 +2,11 @@ package dequant
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -63,40 +66,45 @@ func TestLengthErrors(t *testing.T) {
 	if _, err := ToI8(make([]byte, 2), make([]float32, 3)); !errors.Is(err, ErrLength) {
 		t.Error(err)
 	}
-	if err := I16Scaled(make([]float32, 2), make([]byte, 3), 1, 0); !errors.Is(err, ErrLength) {
+	if err := ExpandScaled(layout.I16, make([]float32, 2), make([]byte, 3), 1, 0); !errors.Is(err, ErrLength) {
 		t.Error(err)
 	}
 }
 
-// TestNamed calls every function named after a type.
-func TestNamed(t *testing.T) {
-	named := map[layout.DType]func([]float32, []byte) error{
-		layout.F32: F32, layout.F16: F16, layout.BF16: BF16, layout.F64: F64,
-		layout.I8: I8, layout.I16: I16, layout.I32: I32, layout.I64: I64,
-		layout.U8: U8, layout.U16: U16, layout.U32: U32, layout.U64: U64, layout.BOOL: BOOL,
-		layout.F8_E4M3: F8_E4M3, layout.F8_E5M2: F8_E5M2,
-		layout.Q4_0: Q4_0, layout.Q4_1: Q4_1, layout.Q5_0: Q5_0, layout.Q5_1: Q5_1, layout.Q8_0: Q8_0, layout.Q8_1: Q8_1,
-		layout.Q2_K: Q2_K, layout.Q3_K: Q3_K, layout.Q4_K: Q4_K, layout.Q5_K: Q5_K, layout.Q6_K: Q6_K,
-		layout.IQ4_NL: IQ4_NL, layout.IQ4_XS: IQ4_XS, layout.MXFP4: MXFP4, layout.NVFP4: NVFP4,
-		layout.IQ2_XXS: IQ2_XXS, layout.IQ2_XS: IQ2_XS, layout.IQ2_S: IQ2_S, layout.IQ3_XXS: IQ3_XXS, layout.IQ3_S: IQ3_S,
-		layout.IQ1_S: IQ1_S, layout.IQ1_M: IQ1_M, layout.TQ1_0: TQ1_0, layout.TQ2_0: TQ2_0, layout.Q1_0: Q1_0, layout.Q2_0: Q2_0,
-		layout.Q8_K: Q8_K, layout.APR_Q4: APR_Q4,
+// TestExpand expands five blocks of every type.
+func TestExpand(t *testing.T) {
+	eachLevel(t, func(t *testing.T) {
+		for _, d := range types {
+			src := randomBytes(rand.New(rand.NewPCG(6, uint64(d))), 5*d.BlockBytes())
+			want := reference(d, src)
+			got := make([]float32, len(want))
+			if err := Expand(d, got, src); err != nil {
+				t.Fatal(err)
+			}
+			if i := differ(d, got, want); i >= 0 {
+				t.Errorf("%v: element %d is %v, want %v", d, i, got[i], want[i])
+			}
+		}
+	})
+}
+
+// TestTypeTable holds the table in the package's comment against the types: all are there, and
+// blocks have those sizes.
+func TestTypeTable(t *testing.T) {
+	doc, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, d := range types {
-		src := randomBytes(rand.New(rand.NewPCG(6, uint64(d))), 5*d.BlockBytes())
-		want := reference(d, src)
-		got := make([]float32, len(want))
-		f, ok := named[d]
-		if !ok {
-			t.Errorf("%v has no function", d)
-			continue
+	rows := map[string]bool{}
+	for _, row := range regexp.MustCompile(`(?m)^//\t([A-Z]\S+) +(\d+) +(\d+)  \S`).FindAllStringSubmatch(string(doc), -1) {
+		d, ok := layout.ParseDType(row[1])
+		if want := fmt.Sprint(d.BlockElems(), d.BlockBytes()); !ok || !Supported(d) || row[2]+" "+row[3] != want || rows[row[1]] {
+			t.Errorf("%q, want %s", row[0], want)
 		}
-		if err := f(got, src); err != nil {
-			t.Fatal(err)
-		}
-		if i := differ(d, got, want); i >= 0 {
-			t.Errorf("%v: element %d is %v, want %v", d, i, got[i], want[i])
-		}
+		rows[row[1]] = true
+	}
+	if len(rows) != len(types)+1 { // and APR_Q8
+		t.Errorf("%d rows, want %d", len(rows), len(types)+1)
 	}
 }
 
@@ -270,16 +278,16 @@ func TestScaledOverflow(t *testing.T) {
 	}
 	for _, tt := range tests {
 		src := []byte{byte(tt.q), byte(tt.q >> 8), byte(tt.q >> 16), byte(tt.q >> 24), byte(tt.q >> 32), byte(tt.q >> 40), byte(tt.q >> 48), byte(tt.q >> 56)}
-		err := I64Scaled(one, src, 1, tt.zero)
+		err := ExpandScaled(layout.I64, one, src, 1, tt.zero)
 		if tt.ok && (err != nil || one[0] != float32(tt.q-tt.zero)) || !tt.ok && !errors.Is(err, ErrOverflow) {
 			t.Errorf("%d - %d: %v, %v", tt.q, tt.zero, one[0], err)
 		}
 	}
-	if err := I8Scaled(one, []byte{0}, 1, math.MinInt64); !errors.Is(err, ErrOverflow) {
+	if err := ExpandScaled(layout.I8, one, []byte{0}, 1, math.MinInt64); !errors.Is(err, ErrOverflow) {
 		t.Error(err)
 	}
 	// One rounding: in float32, 16777217 would round before the product does.
-	if err := I32Scaled(one, []byte{1, 0, 0, 1}, 3, 0); err != nil || one[0] != 50331652 {
+	if err := ExpandScaled(layout.I32, one, []byte{1, 0, 0, 1}, 3, 0); err != nil || one[0] != 50331652 {
 		t.Errorf("3 × 16777217 = %v, %v", one[0], err)
 	}
 }

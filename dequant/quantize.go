@@ -66,29 +66,8 @@ func encode(d layout.DType, dst []byte, src []float32) {
 	}
 }
 
-// ToF16 rounds src to binary16. See the package comment for NaNs and overflow.
-func ToF16(dst []byte, src []float32) error { return Quantize(layout.F16, dst, src) }
-
-// ToBF16 rounds src to bfloat16. See the package comment for NaNs.
-func ToBF16(dst []byte, src []float32) error { return Quantize(layout.BF16, dst, src) }
-
-// ToQ4_0 quantizes blocks of 32 to 18 bytes. See Quantize.
-func ToQ4_0(dst []byte, src []float32) error { return Quantize(layout.Q4_0, dst, src) }
-
-// ToQ4_1 quantizes blocks of 32 to 20 bytes. See Quantize.
-func ToQ4_1(dst []byte, src []float32) error { return Quantize(layout.Q4_1, dst, src) }
-
-// ToQ5_0 quantizes blocks of 32 to 22 bytes. See Quantize.
-func ToQ5_0(dst []byte, src []float32) error { return Quantize(layout.Q5_0, dst, src) }
-
-// ToQ5_1 quantizes blocks of 32 to 24 bytes. See Quantize.
-func ToQ5_1(dst []byte, src []float32) error { return Quantize(layout.Q5_1, dst, src) }
-
-// ToQ8_0 quantizes blocks of 32 to 34 bytes. See Quantize.
-func ToQ8_0(dst []byte, src []float32) error { return Quantize(layout.Q8_0, dst, src) }
-
 // ToI8 quantizes a whole tensor to int8 with one scale, the largest magnitude / 127, or 1 where that
-// is zero: q = x / scale, rounded half away from zero and clamped to ±127 (APR1). I8Scaled
+// is zero: q = x / scale, rounded half away from zero and clamped to ±127 (APR1). ExpandScaled
 // with this scale and zero point 0 is the inverse. dst is as long as src, else the error
 // wraps ErrLength; a NaN or an infinity in src is ErrNotFinite.
 func ToI8(dst []byte, src []float32) (scale float32, err error) {

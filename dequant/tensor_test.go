@@ -125,7 +125,7 @@ func TestReadHead(t *testing.T) {
 		}
 	}
 	got := make([]float32, 1)
-	if err := APR_Q8(got, []byte{0, 0, 0xc0, 0xbf, 0xfe}); err != nil || got[0] != 3 {
+	if err := Expand(layout.APR_Q8, got, []byte{0, 0, 0xc0, 0xbf, 0xfe}); err != nil || got[0] != 3 {
 		t.Errorf("-1.5 × -2 = %v, %v", got[0], err)
 	}
 }
