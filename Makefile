@@ -33,7 +33,7 @@ test: ## all tests
 	$(GO) test ./...
 
 test-purego: ## the packages with assembly, without it
-	$(GO) test -tags purego ./dequant ./loader/lz4block
+	$(GO) test -tags purego ./dequant ./internal/lz4block
 
 test-race: ## the short tests under the race detector, but for formats alone, with every pointer conversion checked
 	$(GO) test -race -short -gcflags=all=-d=checkptr=2 $$($(GO) list ./... | grep -vE '/$(SEQUENTIAL)$$')

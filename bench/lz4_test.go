@@ -14,7 +14,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"
-	"github.com/tensormap/tensormap/loader/lz4block"
+	"github.com/tensormap/tensormap/internal/lz4block"
 	"github.com/tensormap/tensormap/mmapio"
 )
 

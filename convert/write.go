@@ -12,7 +12,7 @@ import (
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"
-	"github.com/tensormap/tensormap/loader/lz4block"
+	"github.com/tensormap/tensormap/internal/lz4block"
 )
 
 // writer writes one tensor after the other.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader/internal/blocks"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -53,7 +54,7 @@ func (t Tensor) firstValues(n uint64, q layout.Quant, scaled bool) ([]float32, e
 		return nil, err
 	}
 	defer release()
-	return gather(t, n, func(to sink[float32]) error { return t.expand(to, 0, n, q, scaled) })
+	return mmapio.GatherInto(n, t.present, func(to mmapio.Destination[float32]) error { return t.expand(to, 0, n, q, scaled) })
 }
 
 // Dequantize writes all values to dst, whose length must be the number of elements. Large
@@ -232,7 +233,7 @@ func (t Tensor) dequantize(dst []float32, first uint64) error {
 		return err
 	}
 	defer t.leave()
-	if err := t.expand(sink[float32]{dst: dst, first: first}, first, uint64(len(dst)), q, scaled); err != nil {
+	if err := t.expand(mmapio.Into(dst, first), first, uint64(len(dst)), q, scaled); err != nil {
 		return t.wrap(err)
 	}
 	return t.confirm(4 * uint64(len(dst)))
@@ -249,7 +250,7 @@ func (t Tensor) expandable() error {
 
 // expand makes values of stored bytes; there is no other way. It reads the blocks that hold n
 // elements from element first on, which the caller has checked to be there.
-func (t Tensor) expand(to sink[float32], first, n uint64, q layout.Quant, scaled bool) error {
+func (t Tensor) expand(to mmapio.Destination[float32], first, n uint64, q layout.Quant, scaled bool) error {
 	if err := t.expandable(); err != nil {
 		return err
 	}
@@ -263,8 +264,8 @@ func (t Tensor) expand(to sink[float32], first, n uint64, q layout.Quant, scaled
 		}
 	}
 	if t.inPlace() {
-		dst := to.room(first, n)
-		return to.filled(first, dst, mmapio.Guard(func() error { return e.step(t, dst, first, nil) }))
+		dst := to.Room(first, n)
+		return to.Filled(first, dst, mmapio.Guard(func() error { return e.step(t, dst, first, nil) }))
 	}
 	b, ok, err := t.cached()
 	switch {
@@ -272,12 +273,12 @@ func (t Tensor) expand(to sink[float32], first, n uint64, q layout.Quant, scaled
 		return err
 	case ok:
 		off, size := t.span(first, n)
-		dst := to.room(first, n)
-		return to.filled(first, dst, e.values(dst, b[off:off+size], int(first%uint64(e.dtype.BlockElems()))))
+		dst := to.Room(first, n)
+		return to.Filled(first, dst, e.values(dst, b[off:off+size], int(first%uint64(e.dtype.BlockElems()))))
 	case t.desc.Encoding == layout.Raw:
 		return e.steps(t, to, first, n)
 	}
-	return mmapio.Guard(func() error { return e.expandBlocks(t, to, first, n) })
+	return mmapio.Guard(func() error { return blocks.Expand(t.blocks(), t.desc.DType, e, to, first, n) })
 }
 
 // inPlace reports whether the stored bytes are the elements, and in memory.
@@ -311,7 +312,7 @@ func (t Tensor) readAt(dst []byte, off uint64) error {
 	case t.desc.Encoding == layout.Raw:
 		return t.file.readFull(dst, t.desc.Offset+off)
 	}
-	return mmapio.Guard(func() error { return t.readBlocks(sink[byte]{dst: dst, first: off}, off, uint64(len(dst))) })
+	return mmapio.Guard(func() error { return t.blocks().Read(mmapio.Into(dst, off), off, uint64(len(dst))) })
 }
 
 // expander turns blocks of one type into values.
@@ -331,7 +332,7 @@ const (
 )
 
 // steps expands from a file that is not mapped, through a buffer of fixed size.
-func (e *expander) steps(t Tensor, to sink[float32], first, n uint64) error {
+func (e *expander) steps(t Tensor, to mmapio.Destination[float32], first, n uint64) error {
 	step := uint64(readStep)
 	if t.file.reader != nil {
 		step = farStep
@@ -340,8 +341,8 @@ func (e *expander) steps(t Tensor, to sink[float32], first, n uint64) error {
 	buf := mmapio.AlignedBytes(int(most))
 	for end := first + n; first < end; {
 		// Steps after the first begin at a block.
-		dst := to.room(first, min(end-first, step-first%step))
-		if err := to.filled(first, dst, e.step(t, dst, first, buf)); err != nil {
+		dst := to.Room(first, min(end-first, step-first%step))
+		if err := to.Filled(first, dst, e.step(t, dst, first, buf)); err != nil {
 			return err
 		}
 		first += uint64(len(dst))
@@ -378,8 +379,8 @@ func (e *expander) values(dst []float32, src []byte, skip int) error {
 	return dequant.ExpandRange(e.dtype, dst, src, skip)
 }
 
-// valuesSerial is values on one core.
-func (e *expander) valuesSerial(dst []float32, src []byte, skip int) error {
+// Expand does what values does, on one core.
+func (e expander) Expand(dst []float32, src []byte, skip int) error {
 	if e.scaled {
 		return dequant.ExpandScaled(e.dtype, dst, src, e.quant.Scale, e.quant.Zero)
 	}

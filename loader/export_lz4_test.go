@@ -4,11 +4,12 @@ import (
 	"io"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader/internal/blocks"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
 // Segment is what the tests of compressed tensors need to exceed.
-const Segment = segment
+const Segment = blocks.PieceBytes
 
 // ReadFrom lets m read its tensors from r.
 func ReadFrom(m *Model, r io.ReaderAt, size int64) { m.files[0].mapping = mmapio.FromReaderAt(r, size) }

@@ -75,11 +75,8 @@ func (p *part) arrived() error {
 func (t Tensor) elementsOf(stored []byte) (b buffer, err error) {
 	switch t.desc.Encoding {
 	case layout.LZ4:
-		if _, err := t.blocks().Scan(0, stored); err != nil {
-			return buffer{}, err
-		}
-		b.bytes = mmapio.AlignedBytes(int(t.desc.Raw))
-		return b, t.decodeBlocks(b.bytes, stored)
+		b.bytes, err = t.blocks().Decode(stored)
+		return b, err
 	case layout.Protobuf:
 		return t.unpack(&fetched{t.file.mapping, t.desc.Offset, stored})
 	}
@@ -207,43 +204,7 @@ func (t Tensor) present() (sure bool, err error) {
 	}
 	sure, err = t.file.mapping.Probe(t.desc.Offset, t.desc.Stored)
 	if err == nil && compressed {
-		err = t.checkBlocks(t.blocks().Count())
+		err = mmapio.Guard(t.blocks().Walk)
 	}
 	return sure, err
-}
-
-// sink is memory for elements: the caller's, or memory that is taken as they arrive.
-type sink[T mmapio.Number] struct {
-	dst   []T
-	first uint64 // the element that dst begins with
-	grows *mmapio.Gathering[T]
-}
-
-// room returns memory for n elements from element at on.
-func (s *sink[T]) room(at, n uint64) []T {
-	if s.grows != nil {
-		return s.grows.Room(at, n)
-	}
-	return s.dst[at-s.first:][:n]
-}
-
-// filled says that b, from room, has its elements, unless err says that it has not.
-func (s *sink[T]) filled(at uint64, b []T, err error) error {
-	if err == nil && s.grows != nil {
-		_, err = s.grows.Arrived(at, b)
-	}
-	return err
-}
-
-// gather returns the first n of t's elements, which read fills in. Memory is taken as
-// [mmapio.Gathering] says.
-func gather[T mmapio.Number](t Tensor, n uint64, read func(to sink[T]) error) ([]T, error) {
-	g, err := mmapio.NewGathering[T](n, t.present)
-	if err == nil {
-		err = read(sink[T]{grows: g})
-	}
-	if err != nil {
-		return nil, err
-	}
-	return g.Whole(), nil
 }

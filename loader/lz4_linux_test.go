@@ -5,9 +5,9 @@ import (
 	"os"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/lz4block"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
-	"github.com/tensormap/tensormap/loader/lz4block"
 	"github.com/tensormap/tensormap/mmapio"
 )
 

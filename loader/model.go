@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader/internal/blocks"
 	"github.com/tensormap/tensormap/mmapio"
 	"github.com/tensormap/tensormap/shard"
 )
@@ -24,7 +25,7 @@ type Model struct {
 	gate    gate
 	leases  gate // of those that are in gate too
 	cache   cache
-	blocks  blockTables
+	blocks  blocks.Tables
 
 	byName func() []int32 // tensors by sorted name, made on first use
 

@@ -1,9 +1,14 @@
 package loader
 
 import (
+	"iter"
+	"maps"
+	"slices"
 	"sync"
 
+	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/mmapio"
 	"github.com/tensormap/tensormap/shard"
 )
 
@@ -11,75 +16,32 @@ import (
 // decoding, and to hide the time that a slow disk or a network takes to answer.
 const openers = 8
 
-// opening opens the files of a set, several at a time.
-type opening struct {
-	open func(i int) (file, error)
-	n    int
-
-	mu     sync.Mutex
-	next   int          // the first that nobody has taken on
-	files  map[int]file // grows with what is really there, whatever n promises
-	err    error        // of failed, the lowest that could not be opened
-	failed int
-}
-
-// openAll opens n files. On error it also returns those that it has opened, in order too.
+// openAll opens n files, several at a time. On error it also returns those that it has opened,
+// in order too. Memory grows with the files that are really there, whatever n promises.
 func openAll(n int, open func(i int) (file, error)) ([]file, error) {
-	o := opening{open: open, n: n, files: make(map[int]file)}
-	if err := inParallel(min(n, openers), o.stop, o.work); err != nil {
-		o.err = err // a fault of a mapping
-	}
-	files := make([]file, 0, len(o.files)+1)
-	for i := range n {
-		if f, ok := o.files[i]; ok {
-			files = append(files, f)
+	var mu sync.Mutex
+	opened := make(map[int]file)
+	err := parallel.Each(openers, parallel.Range(uint64(n)), func(items iter.Seq[uint64]) error {
+		for i := range items {
+			if err := mmapio.Guard(func() error {
+				f, err := open(int(i))
+				if err == nil {
+					mu.Lock()
+					defer mu.Unlock()
+					opened[int(i)] = f
+				}
+				return err
+			}); err != nil {
+				return err
+			}
 		}
-		if len(files) == len(o.files) {
-			break
-		}
+		return nil
+	})
+	files := make([]file, 0, len(opened)+1)
+	for _, i := range slices.Sorted(maps.Keys(opened)) {
+		files = append(files, opened[i])
 	}
-	return files, o.err
-}
-
-func (o *opening) work() error {
-	for {
-		i, ok := o.take()
-		if !ok {
-			return nil
-		}
-		f, err := o.open(i)
-		o.done(i, f, err)
-	}
-}
-
-// take is the next file to open. Files are taken in order, so that of several that cannot be
-// opened the first is always among those tried.
-func (o *opening) take() (i int, ok bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.err != nil || o.next == o.n {
-		return 0, false
-	}
-	o.next++
-	return o.next - 1, true
-}
-
-// stop leaves nothing to take.
-func (o *opening) stop() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.next = o.n
-}
-
-func (o *opening) done(i int, f file, err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch {
-	case err == nil:
-		o.files[i] = f
-	case o.err == nil || i < o.failed:
-		o.err, o.failed = err, i
-	}
+	return files, err
 }
 
 // loadManifest opens the shards that the manifest in first names.

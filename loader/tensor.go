@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"syscall"
 
+	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader/internal/blocks"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -111,8 +114,8 @@ func (t Tensor) copyElements() (b buffer, err error) {
 	}
 	switch t.desc.Encoding {
 	case layout.LZ4:
-		b.bytes, err = gather(t, t.desc.Raw, func(to sink[byte]) error {
-			return mmapio.Guard(func() error { return t.readBlocks(to, 0, t.desc.Raw) })
+		b.bytes, err = mmapio.GatherInto(t.desc.Raw, t.present, func(to mmapio.Destination[byte]) error {
+			return mmapio.Guard(func() error { return t.blocks().Read(to, 0, t.desc.Raw) })
 		})
 	case layout.Protobuf:
 		b, err = t.copyPacked()
@@ -224,10 +227,10 @@ func (t Tensor) WriteStored(w io.Writer) (written int64, err error) {
 	case t.desc.Encoding != layout.LZ4:
 	case !t.file.mapping.Aliased():
 		dst := destination{w: w}
-		err := dst.take(t, t.copyBlocks)
+		err := dst.take(t, t.blocks().WriteStored)
 		return dst.n, err
 	default:
-		if err := t.checkBlocks(t.blocks().Count()); err != nil {
+		if err := mmapio.Guard(t.blocks().Walk); err != nil {
 			return 0, t.wrap(err)
 		}
 	}
@@ -266,7 +269,7 @@ func (t Tensor) writeElements(w io.Writer) (written int64, err error) {
 		return t.writeStored(w)
 	}
 	dst := destination{w: w}
-	err = dst.take(t, t.writeBlocks)
+	err = dst.take(t, t.blocks().Write)
 	return dst.n, err
 }
 
@@ -296,14 +299,17 @@ func (t Tensor) writeMapped(w io.Writer) (written int64, writerErr, err error) {
 func (t Tensor) writeCopy(w io.Writer) (written int64, writerErr, err error) {
 	dst := destination{w: w}
 	off, n := t.desc.Offset, t.desc.Stored
-	if t.file.reader == nil && n > copyBytes {
-		err = writeInOrder(&dst, piecesOf(n), func(_ *scratch, piece []byte, i uint64) (int, error) {
-			b := piece[:min(copyBytes, n-i*copyBytes)]
-			return len(b), t.file.readFull(b, off+i*copyBytes)
+	if t.file.reader == nil && n > parallel.PieceBytes {
+		err = parallel.WriteInOrder(&dst, parallel.Pieces(n), func(jobs iter.Seq[*parallel.Job]) {
+			for job := range jobs {
+				at := job.I * parallel.PieceBytes
+				b := job.Into[:min(parallel.PieceBytes, n-at)]
+				job.Done(len(b), t.file.readFull(b, off+at))
+			}
 		})
 	} else { // few requests to a server, which are worth several connections
 		section := io.NewSectionReader(t.file.mapping, int64(off), int64(n))
-		_, err = io.CopyBuffer(&dst, section, make([]byte, max(1, min(segment, n))))
+		_, err = io.CopyBuffer(&dst, section, make([]byte, max(1, min(blocks.PieceBytes, n))))
 	}
 	if dst.err != nil {
 		return dst.n, dst.err, nil
@@ -334,6 +340,11 @@ func (d *destination) Write(b []byte) (n int, err error) {
 	}
 	d.n += int64(n)
 	return n, d.err
+}
+
+// blocks returns the reader of a compressed tensor.
+func (t Tensor) blocks() blocks.Tensor {
+	return blocks.Tensor{Table: t.file.model.blocks.Of(t.file.index.Format, t.desc), File: t.file.mapping}
 }
 
 // enter keeps the mapping in place for the length of a call.

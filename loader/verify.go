@@ -7,13 +7,13 @@ import (
 	"errors"
 	"hash"
 	"hash/crc32"
+	"iter"
 	"maps"
 	"runtime"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"github.com/tensormap/tensormap/internal/crcmath"
+	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/mmapio"
 	"github.com/tensormap/tensormap/shard"
@@ -77,7 +77,7 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 	}
 	ctx, stop := m.untilClosed(ctx)
 	defer stop()
-	v := verifier{ctx: ctx, model: m, progress: opts.Progress, workers: opts.Workers, findings: make([][]Finding, len(m.files)), checked: make(map[string]bool)}
+	v := verifier{ctx: ctx, model: m, progress: parallel.Progress{Report: opts.Progress}, workers: opts.Workers, findings: make([][]Finding, len(m.files)), checked: make(map[string]bool)}
 	for i := range m.files {
 		v.files = append(v.files, m.files[i].during(ctx))
 	}
@@ -110,8 +110,8 @@ func (m *Model) verifiers() int {
 type verifier struct {
 	ctx      context.Context
 	model    *Model
-	files    []*file // the model's, whose reads end with ctx
-	progress func(done, total uint64)
+	files    []*file           // the model's, whose reads end with ctx
+	progress parallel.Progress // in bytes to read
 	workers  int
 	report   Report
 	findings [][]Finding // by the file that they are about
@@ -122,10 +122,6 @@ type verifier struct {
 	pieces     []piece  // of all that is summed, in the order of files and offsets
 	series     []series // of all pieces
 	compressed []Tensor // whose blocks are expanded
-
-	total uint64     // bytes to read
-	mu    sync.Mutex // held while progress hears
-	done  uint64
 }
 
 // sum is a checksum over bytes of a file, stated there or in another file.
@@ -356,28 +352,22 @@ func (v *verifier) plan() {
 	for _, p := range v.pieces {
 		v.report.BytesRead += p.n
 	}
-	v.total = v.report.BytesRead
+	v.progress.Total = v.report.BytesRead
 	for _, t := range v.compressed {
-		v.total += t.desc.Stored // of files that exist
+		v.progress.Total += t.desc.Stored // of files that exist
 	}
 }
 
 // compute reads all pieces of all files, on all workers.
 func (v *verifier) compute() error {
-	all := uint64(len(v.series))
-	var next atomic.Uint64
-	stop := func() { next.Store(all) }
-	return inParallel(int(min(uint64(v.workers), all)), stop, func() error {
+	return parallel.Each(v.workers, parallel.Range(uint64(len(v.series))), func(items iter.Seq[uint64]) error {
 		var r chunkReader
-		for {
-			i := next.Add(1) - 1
-			if i >= all {
-				return nil
-			}
+		for i := range items {
 			if err := v.sum(&r, &v.series[i]); err != nil {
 				return err
 			}
 		}
+		return nil
 	})
 }
 
@@ -420,19 +410,8 @@ func (v *verifier) read(p *piece, sum func(*file) error) error {
 	if err != nil {
 		return &fileError{f.path, err}
 	}
-	v.advance(p.n)
+	v.progress.Add(p.n)
 	return nil
-}
-
-// advance tells of n bytes more.
-func (v *verifier) advance(n uint64) {
-	if v.progress == nil {
-		return
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.done += n
-	v.progress(v.done, v.total)
 }
 
 // chunkReader gives access to one piece of a file after another.

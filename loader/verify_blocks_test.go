@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/lz4block"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
-	"github.com/tensormap/tensormap/loader/lz4block"
 )
 
 // blockStarts are where blocks begin.

@@ -5,10 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
-	"sync"
 	"sync/atomic"
 
+	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/mmapio"
 )
@@ -123,6 +124,7 @@ func (m *Model) warm(ctx context.Context, plan *WarmPlan, tensors []Tensor) (War
 	for _, t := range tensors {
 		w.add(t)
 	}
+	w.progress = parallel.Progress{Report: plan.Progress, Total: w.total}
 	ctx, stop := m.untilClosed(ctx)
 	defer stop()
 	err := w.look(ctx)
@@ -144,11 +146,8 @@ type warming struct {
 	portions
 	rate rate
 
-	next     atomic.Int64 // the portion that nobody has taken on
 	resident atomic.Uint64
-
-	mu   sync.Mutex // held while Progress is told
-	done uint64
+	progress parallel.Progress // in bytes of portions
 }
 
 // changed returns an error if a file that was read is not what was opened.
@@ -206,10 +205,35 @@ func (w *warming) look(ctx context.Context) error {
 }
 
 func (w *warming) run(ctx context.Context) error {
-	reading, stop := context.WithCancel(ctx) // what the others read once one has failed is of no use
-	defer stop()
-	err := inParallel(min(w.readers(), len(w.list)), stop, func() error { return w.work(reading) })
+	reading, stop := context.WithCancelCause(ctx) // once one has failed, the others read in vain
+	defer stop(nil)
+	err := parallel.Each(w.readers(), parallel.Range(uint64(len(w.list))), func(items iter.Seq[uint64]) error {
+		returned := false
+		defer func() {
+			if !returned { // but panicked
+				stop(nil)
+			}
+		}()
+		err := w.work(reading, items)
+		returned = true
+		if err != nil {
+			stop(err)
+			err = context.Cause(reading) // the first to fail, not whom that has cancelled
+		}
+		return err
+	})
 	return cmp.Or(context.Cause(ctx), err)
+}
+
+func (w *warming) work(ctx context.Context, items iter.Seq[uint64]) error {
+	for i := range items {
+		p := &w.list[i]
+		if err := cmp.Or(ctx.Err(), mmapio.Guard(func() error { return w.read(ctx, p) })); err != nil {
+			return err
+		}
+		w.progress.Add(p.n)
+	}
+	return nil
 }
 
 func (w *warming) readers() int {
@@ -220,33 +244,6 @@ func (w *warming) readers() int {
 		return 1
 	}
 	return 8
-}
-
-func (w *warming) work(ctx context.Context) error {
-	for {
-		i := int(w.next.Add(1) - 1)
-		if i >= len(w.list) {
-			return nil
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		p := &w.list[i]
-		if err := w.read(ctx, p); err != nil {
-			return err
-		}
-		w.progress(p.n)
-	}
-}
-
-func (w *warming) progress(n uint64) {
-	if w.plan.Progress == nil {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.done += n
-	w.plan.Progress(w.done, w.total)
 }
 
 // read brings a portion into memory.

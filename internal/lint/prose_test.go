@@ -36,7 +36,6 @@ var toRewrite = []string{
 	"layout/tsm",
 	"loader",
 	"loader/httprange",
-	"loader/lz4block",
 	"loader/survey",
 	"mmapio",
 	"shard",

@@ -4,25 +4,26 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"io"
+	"iter"
 	"runtime"
+	"sync/atomic"
 
 	"github.com/pierrec/lz4/v4"
 
 	"github.com/tensormap/tensormap/internal/parallel"
-	"github.com/tensormap/tensormap/mmapio"
 )
 
 // Level is how hard a Writer tries.
 type Level uint8
 
-// The levels. What they write is read equally fast.
+// The levels. Their output is read equally fast.
 const (
 	Fast Level = iota // hundreds of MB/s a core
 	High              // LZ4 HC: about ten times slower, and smaller
 )
 
 // Writer compresses what is written to it, on all cores, into blocks that it hands on in
-// order. Its memory does not depend on how much that is. It is not safe for concurrent use.
+// order. Its memory does not grow with the input. It is not safe for concurrent use.
 type Writer struct {
 	w       io.Writer
 	workers []compressor
@@ -36,7 +37,7 @@ type Writer struct {
 // batchBlocks is how many blocks a core compresses between two writes.
 const batchBlocks = 16
 
-// NewWriter is a Writer to w.
+// NewWriter returns a Writer to w.
 func NewWriter(w io.Writer, level Level) *Writer {
 	n := runtime.GOMAXPROCS(0)
 	wr := &Writer{w: w, workers: make([]compressor, n), blocks: make([][]byte, n*batchBlocks)}
@@ -51,14 +52,14 @@ func (w *Writer) Reset(to io.Writer) {
 	w.w, w.pending, w.raw, w.stored, w.err = to, w.pending[:0], 0, 0, nil
 }
 
-// Raw is how many bytes have been compressed.
+// Raw returns how many bytes have been compressed.
 func (w *Writer) Raw() uint64 { return w.raw }
 
-// Stored is how many bytes that has become.
+// Stored returns how many bytes these have become.
 func (w *Writer) Stored() uint64 { return w.stored }
 
-// Write compresses b. Whole batches are read where they are, also where b is mapped: a fault
-// is an error (see mmapio.Guard).
+// Write compresses b. Whole batches are read where they are. A fault, if b is mapped, panics in
+// the caller's goroutine, as it would without the workers.
 func (w *Writer) Write(b []byte) (n int, err error) {
 	for len(b) > 0 && w.err == nil {
 		size := len(w.blocks) * Size
@@ -109,28 +110,22 @@ func (w *Writer) flush(b []byte) {
 	}
 }
 
-// compress makes blocks of b, dealt out to the cores in turn.
+// compress makes blocks of b, on as many cores as there are workers.
 func (w *Writer) compress(blocks [][]byte, b []byte) error {
-	n := min(len(w.workers), len(blocks))
-	var g parallel.Group
-	for worker := range n {
-		g.Go(func() error {
-			return mmapio.Guard(func() error {
-				for i := worker; i < len(blocks); i += n {
-					src := b[i*Size : min(len(b), (i+1)*Size)]
-					var err error
-					if blocks[i], err = encode(blocks[i], src, w.workers[worker]); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-		})
-	}
-	return g.Wait()
+	var worker atomic.Int32
+	return parallel.Each(len(w.workers), parallel.Range(uint64(len(blocks))), func(items iter.Seq[uint64]) (err error) {
+		c := w.workers[worker.Add(1)-1]
+		for i := range items {
+			src := b[i*Size : min(uint64(len(b)), (i+1)*Size)]
+			if blocks[i], err = encode(blocks[i], src, c); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
-// compressor is what package lz4 has for each level.
+// compressor compresses blocks at one level.
 type compressor interface {
 	CompressBlock(src, dst []byte) (int, error)
 }
@@ -142,7 +137,7 @@ func newCompressor(level Level) compressor {
 	return new(lz4.Compressor)
 }
 
-// encode makes src, Size bytes at most, a length and an LZ4 block, in dst or new memory.
+// encode turns src, Size bytes at most, into a length and an LZ4 block, in dst or new memory.
 func encode(dst, src []byte, c compressor) ([]byte, error) {
 	if dst == nil {
 		dst = make([]byte, LengthBytes+MaxStored)
@@ -150,7 +145,7 @@ func encode(dst, src []byte, c compressor) ([]byte, error) {
 	b := dst[:cap(dst)]
 	n, err := c.CompressBlock(src, b[LengthBytes:])
 	if err != nil {
-		// Some compressors take memory that has gone for bad input: touch it, for the fault.
+		// Some compressors take lost memory for bad input: touch it, for the fault.
 		runtime.KeepAlive(crc32.ChecksumIEEE(src))
 		return dst, err
 	}

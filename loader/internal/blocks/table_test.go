@@ -1,4 +1,4 @@
-package lz4block
+package blocks
 
 import (
 	"bytes"
@@ -9,10 +9,14 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/lz4block"
 	"github.com/tensormap/tensormap/layout"
 )
 
-const offset = 1000 // of the tensor in its file
+const (
+	Size   = lz4block.Size
+	offset = 1000 // of the tensor in its file
+)
 
 func framed(blocks ...[]byte) (b []byte) {
 	for _, block := range blocks {
@@ -28,12 +32,12 @@ func reader(b []byte) Reader {
 
 func TestCount(t *testing.T) {
 	for raw, want := range map[uint64]uint64{0: 0, 1: 1, Size - 1: 1, Size: 1, Size + 1: 2, 3 * Size: 3, 1<<64 - 1: 1 << 48} {
-		if n := Count(raw); n != want {
+		if n := NewTable(layout.APR2, 0, 0, raw).Count(); n != want {
 			t.Errorf("%d bytes: %d blocks, want %d", raw, n, want)
 		}
 	}
 	for i, want := range []int{Size, Size, 5} {
-		if n := Yield(2*Size+5, uint64(i)); n != want {
+		if n := NewTable(layout.APR2, 0, 0, 2*Size+5).Yield(uint64(i)); n != want {
 			t.Errorf("block %d yields %d, want %d", i, n, want)
 		}
 	}
@@ -46,12 +50,22 @@ func three() (stored, raw []byte) {
 	return framed(literals(raw[:Size]), mustEncode(raw[Size:2*Size]), literals(raw[2*Size:])), raw
 }
 
+// mustEncode compresses one block.
 func mustEncode(data []byte) []byte {
-	b, err := encode(nil, data, newCompressor(Fast))
-	if err != nil {
+	var b bytes.Buffer
+	w := lz4block.NewWriter(&b, lz4block.Fast)
+	w.Write(data)
+	if err := w.Close(); err != nil {
 		panic(err)
 	}
-	return b[LengthBytes:]
+	return b.Bytes()[lz4block.LengthBytes:]
+}
+
+// literals returns 15 bytes and more as a block without a match.
+func literals(data []byte) []byte {
+	rest := len(data) - 15
+	b := append([]byte{15 << 4}, bytes.Repeat([]byte{255}, rest/255)...)
+	return append(append(b, byte(rest%255)), data...)
 }
 
 func TestTable(t *testing.T) {
@@ -70,12 +84,12 @@ func TestTable(t *testing.T) {
 	if off, n := table.Span(0, 3); off != 0 || n != uint64(len(stored)) {
 		t.Errorf("all blocks: %d bytes at %d", n, off)
 	}
-	var decoder Decoder
+	var decoder lz4block.Decoder
 	for lo := range uint64(3) {
 		off, n := table.Span(lo, 3)
 		for i := lo; i < 3; i++ {
 			dst := make([]byte, table.Yield(i))
-			if err := table.Decode(&decoder, dst, stored[off:off+n], lo, i); err != nil || !bytes.Equal(dst, raw[i*Size:][:len(dst)]) {
+			if err := table.decode(&decoder, dst, stored[off:off+n], lo, i); err != nil || !bytes.Equal(dst, raw[i*Size:][:len(dst)]) {
 				t.Errorf("block %d of those from %d on: %v", i, lo, err)
 			}
 		}
@@ -129,7 +143,7 @@ func sizesAround(table *Table, i uint64) (list []uint64) {
 func TestTableRefuses(t *testing.T) {
 	le := binary.LittleEndian
 	whole := literals(make([]byte, Size))
-	longest := make([]byte, MaxStored+1)
+	longest := make([]byte, lz4block.MaxStored+1)
 	for _, tt := range []struct {
 		name   string
 		stored []byte
@@ -177,7 +191,7 @@ func TestTableDecodeRefuses(t *testing.T) {
 	if err := table.Reach(1, reader(stored)); err != nil {
 		t.Fatal(err)
 	}
-	err := table.Decode(new(Decoder), make([]byte, 49), stored, 0, 0)
+	err := table.decode(new(lz4block.Decoder), make([]byte, 49), stored, 0, 0)
 	var fe *layout.FormatError
 	if !errors.As(err, &fe) || fe.Offset != offset || !strings.Contains(fe.Reason, "block 0 of 1: no LZ4 block of 52 bytes that yields 49") {
 		t.Error(err)

@@ -52,7 +52,7 @@ func TestEncodeForReference(t *testing.T) {
 			fill(data)
 			for _, level := range []Level{Fast, High} {
 				b, err := encode(nil, data, newCompressor(level))
-				if err != nil || length(b) != uint64(len(b)-LengthBytes) || len(b)-LengthBytes > MaxStored {
+				if err != nil || Length(b) != uint64(len(b)-LengthBytes) || len(b)-LengthBytes > MaxStored {
 					t.Fatalf("%s, %d bytes, level %d: %d bytes, %v", name, n, level, len(b), err)
 				}
 				if got, ok := reference(b[LengthBytes:], n); !ok || !bytes.Equal(got, data) {

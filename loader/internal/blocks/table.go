@@ -1,15 +1,16 @@
-package lz4block
+package blocks
 
 import (
 	"strconv"
 	"sync"
 	"sync/atomic"
 
+	"github.com/tensormap/tensormap/internal/lz4block"
 	"github.com/tensormap/tensormap/layout"
 )
 
-// Table is where the blocks of one tensor are. It is safe for concurrent use; what is known
-// already is read without a lock.
+// Table holds the offsets of one tensor's blocks. It is safe for concurrent use. Offsets that
+// are known already are read without a lock.
 type Table struct {
 	format layout.Format
 	offset uint64 // of the tensor in its file, for errors
@@ -23,8 +24,8 @@ type Table struct {
 	walked []uint64   // guarded by mu; starts, once published
 }
 
-// NewTable is the table of a tensor stored in stored bytes at offset of a file, which yield
-// raw bytes. Nothing is read before Reach.
+// NewTable returns the table of a tensor stored in stored bytes at offset of a file, which
+// yield raw bytes. It reads nothing.
 func NewTable(f layout.Format, offset, stored, raw uint64) *Table {
 	t := &Table{format: f, offset: offset, stored: stored, raw: raw}
 	t.walked = []uint64{0}
@@ -32,17 +33,17 @@ func NewTable(f layout.Format, offset, stored, raw uint64) *Table {
 	return t
 }
 
-// Count is the number of blocks.
-func (t *Table) Count() uint64 { return Count(t.raw) }
+// Count returns the number of blocks.
+func (t *Table) Count() uint64 { return lz4block.Count(t.raw) }
 
-// Known is the number of blocks that have been walked.
+// Known returns the number of blocks that have been walked.
 func (t *Table) Known() uint64 { return uint64(len(*t.starts.Load()) - 1) }
 
-// Yield is the number of bytes that block i yields.
-func (t *Table) Yield(i uint64) int { return Yield(t.raw, i) }
+// Yield returns the number of bytes that block i yields.
+func (t *Table) Yield(i uint64) int { return int(min(lz4block.Size, t.raw-i*lz4block.Size)) }
 
-// Span is where the blocks lo to hi-1, all of them known, are stored with their lengths,
-// from the tensor's first byte.
+// Span returns offset and size, from the tensor's first byte, of the blocks lo to hi-1 with
+// their lengths. All of them are known.
 func (t *Table) Span(lo, hi uint64) (off, size uint64) {
 	starts := *t.starts.Load()
 	return starts[lo], starts[hi] - starts[lo]
@@ -70,8 +71,8 @@ func (t *Table) Reach(n uint64, read Reader) error {
 	return nil
 }
 
-// Scan walks on through b, the stored bytes from the start of block i on, which is known
-// where i-1 is, and returns the number of the first block that b does not hold whole.
+// Scan walks on through b, the stored bytes from the start of block i on. Blocks before i are
+// known. Scan returns the number of the first block that b does not hold whole.
 func (t *Table) Scan(i uint64, b []byte) (uint64, error) {
 	base, _ := t.Span(i, i)
 	end := base + uint64(len(b))
@@ -92,7 +93,7 @@ func (t *Table) scan(base, end uint64, b []byte) error {
 	in := func(off, n uint64) ([]byte, error) { return b[off-base:][:n], nil }
 	for uint64(len(t.walked)) <= t.Count() {
 		// Another goroutine may have come further than b.
-		if at := t.walked[len(t.walked)-1]; at+LengthBytes > end && end < t.stored {
+		if at := t.walked[len(t.walked)-1]; at+lz4block.LengthBytes > end && end < t.stored {
 			break
 		}
 		if err := t.step(in); err != nil {
@@ -113,43 +114,43 @@ func (t *Table) step(read Reader) error {
 	i := uint64(len(t.walked) - 1)
 	at := t.walked[i]
 	left := t.stored - at
-	if left < LengthBytes {
+	if left < lz4block.LengthBytes {
 		return t.Errorf(i, at, layout.ErrTruncated, "its length lies in the last %d of the %d bytes stored", left, t.stored)
 	}
-	b, err := read(at, LengthBytes)
+	b, err := read(at, lz4block.LengthBytes)
 	if err != nil {
 		return err
 	}
-	n := length(b)
-	left -= LengthBytes
+	n := lz4block.Length(b)
+	left -= lz4block.LengthBytes
 	switch yield := t.Yield(i); {
 	case n > left:
 		return t.Errorf(i, at, layout.ErrTruncated, "a length of %d where %d bytes are left", n, left)
-	case n > MaxStored:
-		return t.Errorf(i, at, layout.ErrInvalid, "a length of %d, more than the %d that LZ4 needs at most", n, MaxStored)
-	case n*maxExpansion < uint64(yield):
+	case n > lz4block.MaxStored:
+		return t.Errorf(i, at, layout.ErrInvalid, "a length of %d, more than the %d that LZ4 needs at most", n, lz4block.MaxStored)
+	case n*lz4block.MaxExpansion < uint64(yield):
 		return t.Errorf(i, at, layout.ErrInvalid, "a length of %d, which cannot yield %d bytes", n, yield)
 	case i+1 == t.Count() && n < left:
 		return t.Errorf(i, at, layout.ErrInvalid, "a length of %d for the last block, but %d bytes are left", n, left)
 	}
 	// Append writes only behind what other goroutines may be reading.
-	t.walked = append(t.walked, at+LengthBytes+n)
+	t.walked = append(t.walked, at+lz4block.LengthBytes+n)
 	return nil
 }
 
-// Decode expands block i, which is known, into dst, of Yield(i) bytes. b is the stored bytes
+// decode expands block i, which is known, into dst, of Yield(i) bytes. b has the stored bytes
 // from the start of block lo on.
-func (t *Table) Decode(d *Decoder, dst, b []byte, lo, i uint64) error {
+func (t *Table) decode(d *lz4block.Decoder, dst, b []byte, lo, i uint64) error {
 	starts := *t.starts.Load()
 	base, at, end := starts[lo], starts[i], starts[i+1]
-	src := b[at-base+LengthBytes : end-base]
+	src := b[at-base+lz4block.LengthBytes : end-base]
 	if d.Decode(dst, src) {
 		return nil
 	}
 	return t.Errorf(i, at, layout.ErrInvalid, "no LZ4 block of %d bytes that yields %d", len(src), len(dst))
 }
 
-// Empty makes sure that a tensor without elements has no blocks.
+// Empty checks that a tensor without elements has no blocks.
 func (t *Table) Empty() error {
 	if t.raw == 0 && t.stored > 0 {
 		return t.Errorf(0, 0, layout.ErrInvalid, "%d bytes stored for no elements", t.stored)
@@ -157,7 +158,7 @@ func (t *Table) Empty() error {
 	return nil
 }
 
-// Errorf is an error about block i, stored at, counted from the tensor's first byte.
+// Errorf returns an error about block i, stored at, counted from the tensor's first byte.
 func (t *Table) Errorf(i, at uint64, sentinel error, format string, args ...any) *layout.FormatError {
 	e := layout.Errorf(t.format, t.offset+at, "lz4", sentinel, format, args...)
 	e.Reason = "block " + strconv.FormatUint(i, 10) + " of " + strconv.FormatUint(t.Count(), 10) + ": " + e.Reason

@@ -2,7 +2,7 @@ package lz4block
 
 import "github.com/pierrec/lz4/v4"
 
-//go:generate go run -C ../../dequant/_asm ./lz4 -out ../../loader/lz4block/decode_amd64.s -stubs ../../loader/lz4block/decode_stub_amd64.go -pkg lz4block
+//go:generate go run -C ../../dequant/_asm ./lz4 -out ../../internal/lz4block/decode_amd64.s -stubs ../../internal/lz4block/decode_stub_amd64.go -pkg lz4block
 
 // A Decoder expands blocks. The zero value is ready for use.
 //

@@ -1,9 +1,10 @@
-package loader
+package parallel
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
+	"iter"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -53,7 +54,7 @@ func TestWriteInOrder(t *testing.T) {
 						t.Errorf("panic: %v", v)
 					}
 				}()
-				return writeInOrder(w, n, func(_ *scratch, piece []byte, i uint64) (int, error) {
+				produce := func(piece []byte, i uint64) (int, error) {
 					begun.Add(1)
 					busy.Add(1)
 					defer busy.Add(-1)
@@ -65,6 +66,11 @@ func TestWriteInOrder(t *testing.T) {
 					}
 					piece[0] = byte(i)
 					return 1, nil
+				}
+				return WriteInOrder(w, n, func(jobs iter.Seq[*Job]) {
+					for job := range jobs {
+						job.Done(produce(job.Into, job.I))
+					}
 				})
 			}()
 			if n := busy.Load(); n != 0 {

@@ -7,27 +7,23 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"testing"
-
-	"github.com/tensormap/tensormap/layout"
 )
 
-// expanded is what blocks yield, by the reference.
+// expanded expands stored blocks, which yield raw bytes, by the reference.
 func expanded(t *testing.T, stored []byte, raw int) (all []byte) {
 	t.Helper()
-	table := NewTable(layout.APR2, 0, uint64(len(stored)), uint64(raw))
-	if err := table.Reach(table.Count(), reader(stored)); err != nil {
-		t.Fatal(err)
-	}
-	for i := range table.Count() {
-		off, n := table.Span(i, i+1)
-		b, ok := reference(stored[off+LengthBytes:off+n], table.Yield(i))
-		if !ok || len(b) != table.Yield(i) {
-			t.Fatalf("block %d is malformed", i)
+	for len(stored) > 0 {
+		n := LengthBytes + Length(stored)
+		b, ok := reference(stored[LengthBytes:n], Size)
+		if !ok || len(b) != min(Size, raw-len(all)) {
+			t.Fatalf("the block after %d bytes is malformed", len(all))
 		}
-		all = append(all, b...)
+		all, stored = append(all, b...), stored[n:]
 	}
 	return all
 }
+
+var errDisk = errors.New("the disk is gone")
 
 // TestWriter writes in pieces of any size, for the same bytes each time.
 func TestWriter(t *testing.T) {

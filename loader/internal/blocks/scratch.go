@@ -1,21 +1,20 @@
-package loader
+package blocks
 
 import (
 	"sync"
 
-	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/loader/lz4block"
+	"github.com/tensormap/tensormap/internal/lz4block"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// scratch is what decompressing needs, to be reused. It remembers the block that it holds:
-// whoever reads rows one after the other has it expanded once.
+// scratch is reusable memory for one goroutine. It remembers the block that it holds: rows that
+// are read one after the other expand a block once.
 type scratch struct {
 	buf    []byte // carryRoom bytes for the end of the block before, then block
 	block  []byte
-	tensor *layout.Tensor // whose block it is, or nil
-	number uint64         // of the block
-	stored []byte         // read from a file that is not mapped
+	table  *Table // whose block it is, or nil
+	number uint64 // of the block
+	stored []byte // read from a file that is not mapped
 
 	decoder lz4block.Decoder
 }
@@ -30,7 +29,7 @@ var scratches = sync.Pool{New: func() any {
 
 func takeScratch() *scratch { return scratches.Get().(*scratch) }
 
-// give returns sc for others to use, without memory that few of them would need.
+// give returns sc to the pool, without memory that few others would need.
 func (sc *scratch) give() {
 	if cap(sc.stored) > 1<<20 {
 		sc.stored = nil
@@ -38,9 +37,12 @@ func (sc *scratch) give() {
 	scratches.Put(sc)
 }
 
-func (sc *scratch) holds(t *layout.Tensor, block uint64) bool {
-	return sc.tensor == t && sc.number == block
+func (sc *scratch) holds(t *Table, block uint64) bool {
+	return sc.table == t && sc.number == block
 }
+
+// forget lets no block of before pass for one that is read now.
+func (sc *scratch) forget() { sc.table = nil }
 
 func (sc *scratch) storedBytes(n uint64) []byte {
 	if n > uint64(cap(sc.stored)) {

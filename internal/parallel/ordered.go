@@ -1,0 +1,99 @@
+package parallel
+
+import (
+	"io"
+	"iter"
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// PieceBytes is the size of the buffers of [WriteInOrder].
+const PieceBytes = 256 << 10
+
+// Pieces returns the number of pieces that n bytes are.
+func Pieces(n uint64) uint64 { return (n + PieceBytes - 1) / PieceBytes }
+
+// piece is memory for bytes that have been produced and not been written.
+type piece = [PieceBytes]byte
+
+var pieces = sync.Pool{New: func() any { return new(piece) }}
+
+// piecesPerCore is how far the cores may be ahead of the writer. They have work while a write
+// takes its time, and the pieces stay in their caches.
+const piecesPerCore = 4
+
+// mostCores is the most cores that produce pieces. No writer keeps up with more, and pieces
+// that wait take 16 MiB at most.
+const mostCores = 16
+
+// Job is a piece to produce: the number I, in memory Into.
+type Job struct {
+	I    uint64
+	Into []byte
+	n    int
+	err  error
+}
+
+// Done ends the job with n bytes, or with an error.
+func (j *Job) Done(n int, err error) { j.n, j.err = n, err }
+
+// WriteInOrder writes pieces 0 to n-1 to w from the caller's goroutine, while all cores produce
+// those to come. The first error in that order ends it. Every worker ranges
+// over its jobs and ends each with Done.
+func WriteInOrder(w io.Writer, n uint64, work func(jobs iter.Seq[*Job])) error {
+	cores := min(uint64(runtime.GOMAXPROCS(0)), mostCores, n)
+	slots := min(cores*piecesPerCore, n)
+	type product struct {
+		Job
+		piece *piece
+	}
+	ring := make([]chan product, slots) // piece i comes through ring[i%slots]
+	leave := make(chan struct{}, slots) // to produce one more
+	for i := range ring {
+		ring[i] = make(chan product, 1)
+		leave <- struct{}{}
+	}
+	var next atomic.Uint64
+	failed := make(chan struct{}) // by a panic
+	g := Group{Stop: func() { close(failed) }}
+	for range cores {
+		g.Go(func() error {
+			work(func(yield func(*Job) bool) {
+				for range leave {
+					i := next.Add(1) - 1
+					if i >= n {
+						return
+					}
+					p := product{piece: pieces.Get().(*piece)}
+					p.I, p.Into = i, p.piece[:]
+					if !yield(&p.Job) {
+						return
+					}
+					ring[i%slots] <- p
+				}
+			})
+			return nil
+		})
+	}
+	defer g.Wait() // nobody reads the source once this is over, however it ends
+	defer close(leave)
+	defer next.Store(n)
+	for i := range n {
+		var p product
+		select {
+		case p = <-ring[i%slots]:
+		case <-failed:
+			return nil // Wait panics
+		}
+		if p.err != nil {
+			return p.err
+		}
+		if _, err := w.Write(p.piece[:p.n]); err != nil {
+			return err
+		}
+		pieces.Put(p.piece)
+		leave <- struct{}{}
+	}
+	return nil
+}
