@@ -11,10 +11,10 @@ import (
 
 	"github.com/pierrec/lz4/v4"
 
+	"github.com/tensormap/tensormap/internal/lz4block"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"
-	"github.com/tensormap/tensormap/internal/lz4block"
 	"github.com/tensormap/tensormap/mmapio"
 )
 

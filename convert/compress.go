@@ -4,9 +4,9 @@ import (
 	"io"
 
 	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/internal/lz4block"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
-	"github.com/tensormap/tensormap/internal/lz4block"
 )
 
 // Compression says how tensors are compressed.

@@ -9,10 +9,10 @@ import (
 
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/internal/atomicfile"
+	"github.com/tensormap/tensormap/internal/lz4block"
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"
-	"github.com/tensormap/tensormap/internal/lz4block"
 )
 
 // writer writes one tensor after the other.

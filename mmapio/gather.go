@@ -132,7 +132,9 @@ type Destination[T Number] struct {
 }
 
 // Into returns the Destination of the elements from element first on that is dst.
-func Into[T Number](dst []T, first uint64) Destination[T] { return Destination[T]{dst: dst, first: first} }
+func Into[T Number](dst []T, first uint64) Destination[T] {
+	return Destination[T]{dst: dst, first: first}
+}
 
 // GatherInto returns n elements, which read writes to the Destination in any order. Memory is
 // taken as by [NewGathering].
