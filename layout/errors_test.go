@@ -86,9 +86,6 @@ func TestNamesOfValues(t *testing.T) {
 		fmt.Stringer
 		MarshalText() ([]byte, error)
 	}{
-		"unknown": layout.Unknown, "apr2": layout.APR2, "apr1": layout.APR1, "april": layout.April, "bw2l": layout.BW2L,
-		"tsm": layout.TSM, "gguf": layout.GGUF, "safetensors": layout.SafeTensors, "manifest": layout.Manifest,
-		"Format(9)": layout.Manifest + 1, "Format(255)": layout.Format(255),
 		"raw": layout.Raw, "lz4": layout.LZ4, "encrypted": layout.Encrypted,
 		"protobuf": layout.Protobuf, "Encoding(4)": layout.Protobuf + 1, "Encoding(255)": layout.Encoding(255),
 	} {

@@ -6,17 +6,6 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-func ExampleSniff() {
-	format, err := layout.Sniff(layout.Bytes("GGUF\x03\x00\x00\x00"))
-	fmt.Println(format, err)
-
-	_, err = layout.Sniff(layout.Bytes("PK\x03\x04"))
-	fmt.Println(err)
-	// Output:
-	// gguf <nil>
-	// unknown: offset 0: magic: a ZIP archive, as PyTorch's .pt, .pth and .bin, NumPy's .npz and Keras's .keras are; known formats: apr2, apr1, april, bw2l, tsm, gguf, safetensors (unsupported)
-}
-
 func ExampleDType_Size() {
 	// Blocks of 32 elements and 34 bytes run along the innermost dimension.
 	fmt.Println(layout.Q8_0.Size([]uint64{4096, 11008}))

@@ -1,60 +1,62 @@
 package layout
 
-import (
-	"fmt"
-	"iter"
-)
+// Format is the name of a family of model files, lower case, such as "gguf". The zero value is Unknown.
+type Format string
 
-// Format is a family of model files. The zero value is Unknown.
-type Format uint8
-
-// The formats that Sniff tells apart.
+// The names of the formats. Each format's package describes it by a FileFormat.
 const (
-	Unknown Format = iota
-	APR2
-	APR1
-	April
-	BW2L
-	TSM
-	GGUF
-	SafeTensors
-	Manifest // a JSON file that names the shards of a model
-
-	numFormats
+	Unknown     Format = ""
+	APR2        Format = "apr2"
+	APR1        Format = "apr1"
+	April       Format = "april"
+	BW2L        Format = "bw2l"
+	TSM         Format = "tsm"
+	GGUF        Format = "gguf"
+	SafeTensors Format = "safetensors"
+	Manifest    Format = "manifest" // a JSON file that names the shards of a model
 )
 
-var formatNames = [numFormats]string{
-	"unknown", "apr2", "apr1", "april", "bw2l", "tsm", "gguf", "safetensors", "manifest",
-}
-
-var formatSuffixes = [numFormats]string{
-	APR2: ".apr", APR1: ".apr", April: ".april", BW2L: ".bw2l", TSM: ".tsm", GGUF: ".gguf", SafeTensors: ".safetensors",
-}
-
-// Formats are those that files of tensors are in.
-func Formats() iter.Seq[Format] {
-	return func(yield func(Format) bool) {
-		for f := Unknown + 1; f < Manifest && yield(f); f++ {
-		}
-	}
-}
-
-// String is the format's name as inspect prints it: lower case, such as "gguf".
+// String returns the name, or "unknown".
 func (f Format) String() string {
-	if f >= numFormats {
-		return fmt.Sprintf("Format(%d)", uint8(f))
+	if f == Unknown {
+		return "unknown"
 	}
-	return formatNames[f]
+	return string(f)
 }
 
-// Suffix is how names of such files end, by custom: lower case, such as ".gguf". It is "" where
-// there is no custom.
-func (f Format) Suffix() string {
-	if f >= numFormats {
-		return ""
-	}
-	return formatSuffixes[f]
+// HeadBytes is how many bytes of a file FileFormat.Matches sees at most.
+const HeadBytes = 64
+
+// FileFormat describes how files of a format are called, recognised and decoded. Package formats
+// lists them all.
+type FileFormat struct {
+	Name Format
+	// Suffix ends the names of files by custom: lower case, such as ".gguf". It is "" for a format
+	// that holds no tensors.
+	Suffix string
+	// Matches reports whether in is of the format, judging by head, its first bytes. A format of
+	// one magic uses Magic.
+	Matches func(in Input, head []byte) bool
+	Decode  Decoder
 }
 
-// MarshalText is String, so that a Format in JSON is its name.
-func (f Format) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
+// Magic returns a FileFormat's Matches for files that have magic at an offset.
+func Magic(offset int, magic string) func(Input, []byte) bool {
+	return func(_ Input, head []byte) bool { return HasMagic(head, offset, magic) }
+}
+
+// HasMagic reports whether head has magic at an offset.
+func HasMagic(head []byte, offset int, magic string) bool {
+	return len(head) >= offset+len(magic) && string(head[offset:offset+len(magic)]) == magic
+}
+
+// AsDecoder returns decode, which returns a type of its own, as a Decoder.
+func AsDecoder[F File](decode func(Input, *Limits) (F, error)) Decoder {
+	return func(in Input, lim *Limits) (File, error) {
+		f, err := decode(in, lim)
+		if err != nil {
+			return nil, err
+		}
+		return f, nil
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"io"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader/internal/blocks"
 	"github.com/tensormap/tensormap/mmapio"
 )
@@ -19,7 +20,7 @@ func Decode(as layout.Decoder) {
 	if as == nil {
 		as = original
 	}
-	decoders[layout.APR2] = as
+	apr2.Format.Decode = as
 }
 
-var original = decoders[layout.APR2]
+var original = apr2.Format.Decode

@@ -10,14 +10,15 @@ import (
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/formats"
 	"github.com/tensormap/tensormap/mmapio"
 	"github.com/tensormap/tensormap/shard"
 )
 
 // modelSuffixes are how the names of model files end.
 func modelSuffixes() (all []string) {
-	for f := range layout.Formats() {
-		all = append(all, f.Suffix())
+	for _, f := range formats.Names() {
+		all = append(all, formats.Suffix(f))
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
@@ -155,7 +156,7 @@ func withoutParts(names []string, manifest func(name string) *shard.Manifest) []
 			splits[set] = true
 		} else if whole := shard.Whole(name); whole != "" && (slices.Contains(names, whole) || slices.Contains(names, whole+".index.json")) {
 			parts[name] = true
-		} else if isIndex(name) || suffix(name) == layout.APR2.Suffix() {
+		} else if isIndex(name) || suffix(name) == formats.Suffix(layout.APR2) {
 			if m := manifest(name); m != nil {
 				for _, s := range m.Shards {
 					parts[s.Name] = true

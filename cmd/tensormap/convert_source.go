@@ -12,6 +12,7 @@ import (
 
 	"github.com/tensormap/tensormap/convert"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/formats"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -29,7 +30,7 @@ type formatFlag struct{ choice }
 
 func newFormatFlag() formatFlag {
 	var f formatFlag
-	for format := range layout.Formats() {
+	for _, format := range formats.Names() {
 		if writers[format] != nil {
 			f.allowed = append(f.allowed, format.String())
 		}
@@ -44,26 +45,26 @@ func (f *formatFlag) addTo(cmd *cobra.Command) {
 // of returns the format of a new file called out. The flag must not contradict a suffix that formats have.
 func (f *formatFlag) of(out string) (layout.Format, error) {
 	if err := checkName(out); err != nil {
-		return 0, err
+		return layout.Unknown, err
 	}
 	lower := strings.ToLower(out)
 	if strings.HasSuffix(lower, indexEnd) {
-		return 0, usageError{fmt.Errorf("%s: an index has its name from OUT: give %s, and --shard-size", out, out[:len(out)-len(".index.json")])}
+		return layout.Unknown, usageError{fmt.Errorf("%s: an index has its name from OUT: give %s, and --shard-size", out, out[:len(out)-len(".index.json")])}
 	}
 	named := layout.Unknown
-	for format := range layout.Formats() {
-		if format.Suffix() == filepath.Ext(lower) {
+	for _, format := range formats.Names() {
+		if formats.Suffix(format) == filepath.Ext(lower) {
 			named = format // of the two that end in .apr, the first
 			break
 		}
 	}
 	switch {
 	case named == layout.Unknown && f.value == "":
-		return 0, usageError{fmt.Errorf("%s: the name does not say which format to write: %s; or give --format %s", quotedIfEmpty(out), suffixes(), f.Type())}
+		return layout.Unknown, usageError{fmt.Errorf("%s: the name does not say which format to write: %s; or give --format %s", quotedIfEmpty(out), suffixes(), f.Type())}
 	case writers[named] == nil && named != layout.Unknown:
-		return 0, usageError{fmt.Errorf("%s: files of format %v are not written, only %s", out, named, suffixes())}
+		return layout.Unknown, usageError{fmt.Errorf("%s: files of format %v are not written, only %s", out, named, suffixes())}
 	case named != layout.Unknown && f.value != "" && f.value != named.String():
-		return 0, usageError{fmt.Errorf("%s: is a name for %v, not for %s", out, named, f.value)}
+		return layout.Unknown, usageError{fmt.Errorf("%s: is a name for %v, not for %s", out, named, f.value)}
 	case named != layout.Unknown:
 		return named, nil
 	}
@@ -78,9 +79,9 @@ func (f *formatFlag) of(out string) (layout.Format, error) {
 // suffixes lists the formats that are written, with how their names end.
 func suffixes() string {
 	var list []string
-	for format := range layout.Formats() {
+	for _, format := range formats.Names() {
 		if writers[format] != nil {
-			list = append(list, fmt.Sprintf("%v (%s)", format, format.Suffix()))
+			list = append(list, fmt.Sprintf("%v (%s)", format, formats.Suffix(format)))
 		}
 	}
 	return strings.Join(list, ", ")
@@ -97,7 +98,7 @@ func quotedIfEmpty(path string) string {
 func (opts *convertOptions) outFormat(out string) (layout.Format, error) {
 	f, err := opts.format.of(out)
 	if err != nil {
-		return 0, err
+		return layout.Unknown, err
 	}
 	if f == layout.APR2 {
 		return f, nil
@@ -105,10 +106,10 @@ func (opts *convertOptions) outFormat(out string) (layout.Format, error) {
 	switch opts.dtype.value {
 	case "", "f32", "f16", "bf16":
 	default:
-		return 0, usageError{fmt.Errorf("--dtype %s: SafeTensors has f32, f16 and bf16", opts.dtype.value)}
+		return layout.Unknown, usageError{fmt.Errorf("--dtype %s: SafeTensors has f32, f16 and bf16", opts.dtype.value)}
 	}
 	if opts.compress.value != "" {
-		return 0, usageError{errors.New("--compress: SafeTensors has no compression")}
+		return layout.Unknown, usageError{errors.New("--compress: SafeTensors has no compression")}
 	}
 	return f, nil
 }

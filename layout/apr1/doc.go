@@ -94,5 +94,5 @@
 // # Whisper files of aprender's APR2
 //
 // The same magic "APR\x00" and version also start files with a 64-byte header, which package
-// apr2 reads; the checksum in their header tells them apart.
+// aprender reads; the checksum in their header tells them apart.
 package apr1

@@ -7,6 +7,14 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
+// Format describes APR1 files. Package aprender has recognised its own files by then: they share
+// magic and version with the late container.
+var Format = layout.FileFormat{Name: layout.APR1, Suffix: ".apr", Matches: matches, Decode: layout.AsDecoder(Decode)}
+
+func matches(_ layout.Input, head []byte) bool {
+	return layout.HasMagic(head, 0, magic) || layout.HasMagic(head, 0, magicLate+"\x02\x00")
+}
+
 const (
 	magic     = "APR1"
 	magicLate = "APR\x00"

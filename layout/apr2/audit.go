@@ -26,25 +26,20 @@ func (f *File) footer(in layout.Input) ([]byte, error) {
 // and flags that the header promises, the metadata, and that nothing but padding lies
 // between what the file describes. It does not read tensors.
 func (f *File) Audit(in layout.Input) []layout.Finding {
-	a := newAudit(f.index)
+	a := audit{findings.New(layout.APR2), f.index}
 	a.footer(f, in)
 	a.flags(f.Header.Flags)
-	a.alignment(f.Header.Flags&(Aligned64|Aligned32) != 0)
-	a.Gaps(f.index, mostPadding+1)
+	a.Misaligned(f.index, f.Header.Flags&(Aligned64|Aligned32) != 0)
+	a.Gaps(f.index, defaultAlign) // less is the padding of what comes next
 	a.metadata(f, in)
 	return a.All()
 }
 
-// mostPadding is how many bytes the alignment of what comes next can take.
-const mostPadding = defaultAlign - 1
-
-// audit is what Audit has found in a file with either header.
+// audit collects the findings of Audit.
 type audit struct {
 	findings.List
 	index *layout.Index
 }
-
-func newAudit(ix *layout.Index) audit { return audit{findings.New(layout.APR2), ix} }
 
 func (a *audit) footer(f *File, in layout.Input) {
 	b, err := f.footer(in)
@@ -69,18 +64,6 @@ func (a *audit) flags(flags Flags) {
 	}
 	if flags.Has(Signed) {
 		a.Warn(atFlags, "flags", layout.ErrUnsupported, "%v: the signature is not checked, the draft gives it no layout", flags)
-	}
-}
-
-// alignment fails tensors that are not where the file promises them, and warns of those that
-// it does not promise.
-func (a *audit) alignment(promised bool) {
-	align := a.index.Align
-	for _, t := range a.index.Tensors {
-		if t.Stored == 0 || t.Offset%align == 0 {
-			continue
-		}
-		a.Add(errorf(t.Offset, "offset", layout.ErrMisaligned, "tensor %s: %d is no multiple of %d", layout.Quote(t.Name), t.Offset, align), !promised)
 	}
 }
 

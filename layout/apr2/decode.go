@@ -15,37 +15,32 @@ type File struct {
 }
 
 var (
-	_ layout.Decoder = Decode
-	_ layout.Scaler  = (*File)(nil)
+	_ layout.File   = (*File)(nil)
+	_ layout.Scaler = (*File)(nil)
 )
 
-// Decode reads header and index of an APR2 file and no other byte of it. The File it
-// returns is a *[File], or a *[File64] where the header has 64 bytes. A nil lim means the
+// Decode reads header and index of a file of the draft and no other byte of it. A nil lim means the
 // defaults.
 //
-// Errors are *[layout.FormatError]s. Those about an index entry have the offset where
-// the entry starts unless they are about n_dims or dtype.
-func Decode(in layout.Input, lim *layout.Limits) (layout.File, error) {
-	head, err := layout.Region(in, layout.APR2, 0, "magic", 0, min(header64Size, in.Size()))
-	if err != nil {
-		return nil, err
-	}
-	which, err := identify(in, head)
+// Errors are *[layout.FormatError]s. Those about an index entry have the offset of the entry, but
+// n_dims and dtype have their own.
+func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
+	head, err := layout.Region(in, layout.APR2, 0, "magic", 0, min(headerSize, in.Size()))
 	switch {
 	case err != nil:
 		return nil, err
-	case which == header64:
-		return decode64(in, head, lim.WithDefaults())
+	case len(head) < headerSize:
+		return nil, errorf(0, "magic", layout.ErrTruncated, "the file of %d bytes ends inside the header of %d", in.Size(), headerSize)
+	case string(head[:4]) != magic:
+		return nil, errorf(0, "magic", layout.ErrFormat, "%q, not %q", head[:4], magic)
+	case le.Uint16(head[atMajor:]) != major:
+		return nil, errorf(atMajor, "version_major", layout.ErrUnsupported, "%d, not %d", le.Uint16(head[atMajor:]), major)
 	}
-	return decodeDraft(in, head, lim.WithDefaults())
-}
-
-func decodeDraft(in layout.Input, head []byte, lim layout.Limits) (layout.File, error) {
 	h := readHeader(head)
 	if err := h.check(in.Size()); err != nil {
 		return nil, err
 	}
-	d := decoder{header: h, size: in.Size(), lim: lim}
+	d := decoder{header: h, size: in.Size(), lim: lim.WithDefaults()}
 	if err := d.open(in); err != nil {
 		return nil, err
 	}
@@ -59,11 +54,6 @@ func decodeDraft(in layout.Input, head []byte, lim layout.Limits) (layout.File, 
 
 // Index describes the file's tensors.
 func (f *File) Index() *layout.Index { return f.index }
-
-func (h Header) within(size uint64) bool {
-	return layout.Within(uint64(h.MetadataOffset), uint64(h.MetadataSize), size) &&
-		layout.Within(uint64(h.IndexOffset), uint64(h.IndexSize), size)
-}
 
 // check makes sure that the parts the header names are in the file.
 func (h Header) check(size uint64) error {
@@ -166,7 +156,10 @@ func (d *decoder) entry() error {
 		return errorf(at+uint64(2+name), "dtype", layout.ErrUnsupported, "tensor %s: %#02x is no dtype of version %s",
 			layout.Quote(t.Name), id, d.builder.Index().Version)
 	}
-	t.Shape = readDims(d.builder, b[4+name:][:8*rank])
+	t.Shape = d.builder.Dims(rank)
+	for i := range t.Shape {
+		t.Shape[i] = le.Uint64(b[4+name+8*i:])
+	}
 	if err := d.place(t, (*[entryTailSize]byte)(b[size-entryTailSize:])); err != nil {
 		return err
 	}
@@ -178,14 +171,6 @@ func (d *decoder) entry() error {
 func (d *decoder) cut(size int) error {
 	return errorf(d.at, "index_size", layout.ErrTruncated, "tensor %d of %d: an entry of at least %d bytes in the last %d of the index",
 		len(d.builder.Index().Tensors), d.count, size, len(d.rest))
-}
-
-func readDims(builder *layout.Builder, b []byte) []uint64 {
-	dims := builder.Dims(len(b) / 8)
-	for i := range dims {
-		dims[i] = le.Uint64(b[8*i:])
-	}
-	return dims
 }
 
 // place reads where t is from the end of its entry. The flags there are ignored: they
@@ -209,7 +194,7 @@ func (d *decoder) place(t *layout.Tensor, tail *[entryTailSize]byte) error {
 	return nil
 }
 
-func (d *decoder) finish() (layout.File, error) {
+func (d *decoder) finish() (*File, error) {
 	if len(d.rest) > 0 {
 		return nil, errorf(d.at, "index_size", layout.ErrInvalid, "%d bytes are left behind the last of %d entries", len(d.rest), d.count)
 	}

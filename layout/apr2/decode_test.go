@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )
 
 // literal is a file of two tensors, byte by byte from the tables of the draft.
@@ -34,13 +35,11 @@ var literal = layout.Bytes("" +
 	"\x22\x00\x00\x00\x00\x00\x00\x00" + // 112 size
 	"\x00\x00\x00\x00\x00\x00\x00\x00" + // 120 raw_size
 	"\x00\x00\x00\x00" + // 128 flags
-	zeroBytes(60) + // 132 padding
+	layouttest.Zeros(60) + // 132 padding
 	"\x00\x00\x80\x3f\x00\x00\x00\xc0" + // 192 a: 1, -2
-	zeroBytes(56) + // 200 padding
+	layouttest.Zeros(56) + // 200 padding
 	"\x00\x3c" + "0123456789abcdef0123456789abcdef" + // 256 b: scale 1, 32 × i8
 	"\x60\xa0\xa2\xfa" + "2RPA" + "\x32\x01\x00\x00\x00\x00\x00\x00") // 290 crc32, magic_end, file_size
-
-func zeroBytes(n int) string { return strings.Repeat("\x00", n) }
 
 func TestDecodeLiteral(t *testing.T) {
 	f := mustDecode(t, literal)
@@ -67,7 +66,7 @@ func TestDecodeLiteral(t *testing.T) {
 	if sums, err := f.Checksums(literal); err != nil || sums[0].Want != crc32.ChecksumIEEE(literal[:290]) {
 		t.Errorf("checksums %+v, %v, want %#x", sums, err, crc32.ChecksumIEEE(literal[:290]))
 	}
-	if got, want := found(t, literal), "apr_version@32 model_type@32 architecture@32"; got != want {
+	if got, want := format.Found(t, literal), "apr_version@32 model_type@32 architecture@32"; got != want {
 		t.Errorf("findings %q, want %q", got, want)
 	}
 }
@@ -254,7 +253,7 @@ func TestDecodeAccepts(t *testing.T) {
 		{"empty at the footer", patch(47, "\x00", 63, "\x00", 55, "\x62"), func(f *File) bool { return f.Index().Tensors[0].Offset == 290 }},
 		{"data_offset 0", patch(28, "\x00", 55, "\xc0", 104, "\x00\x01"), func(f *File) bool { return f.Index().Tensors[1].Offset == 256 }},
 		{"tensors out of order", patch(55, "\x40", 104, "\x00"), func(f *File) bool { return f.Index().Tensors[0].Offset == 256 }},
-		{"footer", patch(290, zeroBytes(16)), func(f *File) bool { return true }},
+		{"footer", patch(290, layouttest.Zeros(16)), func(f *File) bool { return true }},
 	} {
 		if f := mustDecode(t, tc.in); !tc.is(f) {
 			t.Errorf("%s: header %+v, index %+v", tc.name, f.Header, f.Index())
@@ -283,28 +282,10 @@ func TestDecodeLimits(t *testing.T) {
 	format.CheckError(t, err, layout.ErrLimit, "metadata_size", 16, "2 bytes, more than 1")
 }
 
-func TestDialects(t *testing.T) {
-	for _, tc := range []struct {
-		name, head string
-		want       string
-	}{
-		{"LZ4 container", "APR2\x01\x00\x10\x00\x00" + zeroBytes(23), "LZ4"},
-		{"LZ4 container", "APR\x00\x01\x00\x10\x00\x00" + zeroBytes(23), "LZ4"},
-		{"zstd container", "APR2\x02\x00\x10\x00\x00\x28\xb5\x2f\xfd" + strings.Repeat("z", 40), "zstd"},
-		{"zstd container", "APR\x00\x02\x07\x10\x00\x00\x28\xb5\x2f\xfd" + strings.Repeat("z", 40), "zstd"},
-		{"late APR1", "APR\x00\x02\x00" + strings.Repeat("z", 58), "late APR1"},
-	} {
-		_, err := Decode(layout.Bytes(tc.head), nil)
-		t.Run(tc.name, func(t *testing.T) {
-			format.CheckError(t, err, layout.ErrUnsupported, "magic", 0, tc.want)
-		})
-	}
-}
-
 // TestAuditEmpty: a tensor without bytes cannot be misaligned, nor be a gap.
 func TestAuditEmpty(t *testing.T) {
 	in := patch(47, "\x00", 63, "\x00", 55, "\x0b") // a: F32 [0] at 203
-	if got, want := found(t, in), "padding@132 apr_version@32 model_type@32 architecture@32"; got != want {
+	if got, want := format.Found(t, in), "padding@132 apr_version@32 model_type@32 architecture@32"; got != want {
 		t.Errorf("findings %q, want %q", got, want)
 	}
 }
@@ -324,7 +305,7 @@ func TestMetadataErrors(t *testing.T) {
 		f := mustDecode(t, in)
 		_, err := f.Metadata(in)
 		t.Run(tc.name, func(t *testing.T) { format.CheckError(t, err, tc.want, "metadata", tc.offset, "") })
-		if got := found(t, in); !strings.HasPrefix(got, "!metadata@") {
+		if got := format.Found(t, in); !strings.HasPrefix(got, "!metadata@") {
 			t.Errorf("%s: findings %q", tc.name, got)
 		}
 	}

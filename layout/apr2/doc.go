@@ -1,6 +1,5 @@
-// Package apr2 reads and writes APR2 model files as they are specified by
-// "APR-FORMAT-002: APR v2 Format Specification", 2.0.0-draft, and reads what is shipped in its
-// stead (see The 64-byte header).
+// Package apr2 reads and writes APR2 model files by "APR-FORMAT-002: APR v2 Format
+// Specification", 2.0.0-draft. Package aprender reads the files that are shipped in its stead.
 //
 // # The file
 //
@@ -78,69 +77,4 @@
 //
 //	0x20 F64   0x21 U16   0x22 U32   0x23 U64   0x24 BOOL   0x25 F8_E4M3   0x26 F8_E5M2
 //	0x40 | ggml's type id, for types that have no id of their own above: Q4_K is 0x4C
-//
-// # The 64-byte header
-//
-// aprender, the project that published the draft, ships another layout under the magics "APR2"
-// (its version 0.20) and "APR\x00" (since 0.25); [Decode] returns it as a [File64], whose
-// version is "2.0 (64-byte header)". It is told by the checksum of its header.
-//
-//	┌─ Header ───────────────────────────────────────────────── 64 bytes ─┐
-//	│  0  magic            [4]byte   "APR\x00" or "APR2"                  │
-//	│  4  version          [2]u8     2, any                               │
-//	│  6  flags            u16       see Flags64                          │
-//	│  8  tensor_count     u32                                            │
-//	│ 12  metadata_offset  u64       64                                   │
-//	│ 20  metadata_size    u32       without padding, at most 16 MiB      │
-//	│ 24  index_offset     u64                                            │
-//	│ 32  data_offset      u64                                            │
-//	│ 40  checksum         u32       CRC32 of the header without it       │
-//	│ 44  reserved         [20]byte                                       │
-//	├─ Metadata: one JSON object, zeros to a multiple of 64 ──────────────┤
-//	├─ Tensor index: tensor_count entries sorted by name, each ───────────┤
-//	│     0     name_len   u16       at most 256                          │
-//	│     2     name       [name_len]byte       UTF-8                     │
-//	│     +0    dtype      u8                                             │
-//	│     +1    n_dims     u8                   n, 0 to 8                 │
-//	│     +2    dims       [n]u64               outermost first           │
-//	│     +2+8n offset     u64                  from data_offset          │
-//	│     +10+8n size      u64                  bytes                     │
-//	├─ Zeros to a multiple of 64, tensors, each with zeros likewise ──────┤
-//	├─ crc32               u32       IEEE, of all bytes before it ────────┤
-//	└─────────────────────────────────────────────────────────────────────┘
-//
-// What its writers do, and what follows from it here:
-//
-//   - Metadata may repeat keys; the last value counts. The draft's required keys, and its
-//     quantization.scales, are not looked for.
-//   - realizar, aprender's inference engine, writes no crc32, and its version 0.6 no checksum of
-//     the header (0), nor does it sort. Such files open; Audit fails the first, since a file
-//     that was cut looks alike, and warns of the others. A header with a checksum that is
-//     neither right nor 0 is refused.
-//   - The flags LZ4_COMPRESSED and ZSTD_COMPRESSED are set over raw data (Audit warns). Where
-//     they are set and metadata or index make no sense, all that follows the header is
-//     compressed, and the file is refused, as are ENCRYPTED, SHARDED and LAYOUT_COLUMN_MAJOR
-//     ones. SIGNED files open, with a warning.
-//
-// There are three enums of dtypes, and nothing in a file says which is its:
-//
-//	id             0    1    2     3     4    5    6     7     8       9
-//	aprender       F32  F16  BF16  F64   I32  I64  I8    U8    APR_Q4  APR_Q8
-//	realizar 0.6   F32  F16  BF16  I8    I16  I32  I64   U8    Q4_K    Q6_K
-//	realizar 0.8   F32  F16  Q4_0  Q4_1            Q5_0  Q5_1  Q8_0
-//
-//	id             10    12    13    14    30    128     129
-//	aprender             Q4_K        Q6_K  BF16  APR_Q4  APR_Q8
-//	realizar 0.6   Q8_0
-//	realizar 0.8         Q4_K  Q5_K  Q6_K
-//
-// The file's is the one by which all of its tensors have the sizes that they have. APR_Q4 and
-// Q4_K in whole superblocks are of one size; where nothing else in the file decides between them it
-// is refused. (Without a checksum of the header, the file is realizar 0.6's.)
-//
-// # Namesakes
-//
-// aprender has more layouts with these magics: its JSON container under LZ4 or zstd, and the
-// late APR1 (package apr1 reads that). Decode refuses them by name. A damaged file that is none of
-// all these is decoded as the draft's, for what is wrong with it to be said.
 package apr2

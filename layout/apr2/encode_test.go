@@ -228,7 +228,7 @@ func TestHuge(t *testing.T) {
 	if want := at - 63 + 16; in.Whole != want { // d has but one byte of its last 64
 		t.Errorf("size %d, want %d", in.Whole, want)
 	}
-	if got, want := found(t, in), "apr_version@32 model_type@32 architecture@32"; got != want {
+	if got, want := format.Found(t, in), "apr_version@32 model_type@32 architecture@32"; got != want {
 		t.Errorf("findings %q, want %q", got, want)
 	}
 }

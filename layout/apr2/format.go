@@ -2,12 +2,13 @@ package apr2
 
 import (
 	"encoding/binary"
-	"fmt"
-	"math/bits"
-	"strings"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/flags"
 )
+
+// Format describes the files of the draft.
+var Format = layout.FileFormat{Name: layout.APR2, Suffix: ".apr", Matches: layout.Magic(0, magic), Decode: layout.AsDecoder(Decode)}
 
 const (
 	magic    = "APR2"
@@ -100,30 +101,10 @@ var flagNames = []string{
 func (f Flags) Has(want Flags) bool { return f&want == want }
 
 // Names are the draft's names of the bits that are set, lowest bit first.
-func (f Flags) Names() []string { return bitNames(uint32(f), flagNames) }
+func (f Flags) Names() []string { return flags.Names(uint32(f), flagNames) }
 
 // String joins Names by "|", with the bits that have no name in hexadecimal.
-func (f Flags) String() string { return joinBits(uint32(f), flagNames) }
-
-// bitNames are the names of the bits that are set, lowest bit first.
-func bitNames(set uint32, all []string) []string {
-	names := make([]string, 0, bits.OnesCount32(set))
-	for i, name := range all {
-		if set&(1<<i) != 0 {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// joinBits joins bitNames by "|", with the bits that have no name in hexadecimal.
-func joinBits(set uint32, all []string) string {
-	names := bitNames(set, all)
-	if unknown := set >> len(all) << len(all); unknown != 0 || set == 0 {
-		names = append(names, fmt.Sprintf("%#x", unknown))
-	}
-	return strings.Join(names, "|")
-}
+func (f Flags) String() string { return flags.Join(uint32(f), flagNames) }
 
 // Align is the alignment of tensors in bytes: 32 where only ALIGNED_32 is set, else 64.
 func (f Flags) Align() uint64 {

@@ -132,7 +132,7 @@ func (p *plan) readBack(head []byte) (*layout.Index, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := f.(*File).Scales(md); err != nil {
+	if _, err := f.Scales(md); err != nil {
 		return nil, err
 	}
 	return f.Index(), nil

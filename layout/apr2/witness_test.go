@@ -6,7 +6,6 @@ import (
 	"hash/crc32"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"testing/iotest"
 
@@ -15,7 +14,7 @@ import (
 )
 
 // format is what all tests of the package decode. These fixtures gen_apr2.py has written.
-var format = layouttest.Format[layout.File]{
+var format = layouttest.Format[*File]{
 	ID: layout.APR2, Decode: Decode, Dir: "../../testdata/apr2", Ext: ".apr", Least: 15, Promises: checkPromises,
 }
 
@@ -34,7 +33,7 @@ func expectation(t testing.TB, name string) (want expected) {
 
 func fixture(t testing.TB, name string) layout.Bytes { return format.Read(t, name) }
 
-func mustDecode(t testing.TB, in layout.Input) *File { return format.MustDecode(t, in).(*File) }
+func mustDecode(t testing.TB, in layout.Input) *File { return format.MustDecode(t, in) }
 
 func TestWitness(t *testing.T) {
 	for _, x := range format.Fixtures(t) {
@@ -81,23 +80,10 @@ func TestWitnessAudit(t *testing.T) {
 		"badfilesize": "!file_size@972",
 	}
 	for _, x := range format.Fixtures(t) {
-		if got := found(t, x.Data); got != want[x.Name] {
+		if got := format.Found(t, x.Data); got != want[x.Name] {
 			t.Errorf("%s: findings %q, want %q", x.Name, got, want[x.Name])
 		}
 	}
-}
-
-// found shows what Audit finds as field@offset, failures with a "!".
-func found(t testing.TB, in layout.Input) string {
-	var got []string
-	for _, f := range format.MustDecode(t, in).Audit(in) {
-		mark := "!"
-		if f.Warning {
-			mark = ""
-		}
-		got = append(got, fmt.Sprintf("%s%s@%d", mark, f.Field, f.Offset))
-	}
-	return strings.Join(got, " ")
 }
 
 func TestWitnessScales(t *testing.T) {

@@ -8,6 +8,9 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
+// Format describes April model files.
+var Format = layout.FileFormat{Name: layout.April, Suffix: ".april", Matches: layout.Magic(0, magic), Decode: layout.AsDecoder(Decode)}
+
 const (
 	magic       = "APRILMDL"
 	version     = 1

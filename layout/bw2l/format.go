@@ -2,6 +2,9 @@ package bw2l
 
 import "github.com/tensormap/tensormap/layout"
 
+// Format describes BW2L files.
+var Format = layout.FileFormat{Name: layout.BW2L, Suffix: ".bw2l", Matches: layout.Magic(0, magic), Decode: layout.AsDecoder(Decode)}
+
 const magic = "BW2L"
 
 // The types of sections. Others are carried as they are.

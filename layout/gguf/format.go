@@ -3,9 +3,14 @@ package gguf
 import (
 	"encoding/binary"
 	"fmt"
+
+	"github.com/tensormap/tensormap/layout"
 )
 
 var le = binary.LittleEndian
+
+// Format describes GGUF files.
+var Format = layout.FileFormat{Name: layout.GGUF, Suffix: ".gguf", Matches: layout.Magic(0, magic), Decode: layout.AsDecoder(Decode)}
 
 const (
 	magic         = "GGUF"

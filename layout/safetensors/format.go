@@ -1,6 +1,18 @@
 package safetensors
 
-import "github.com/tensormap/tensormap/layout"
+import (
+	"encoding/binary"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// Format describes SafeTensors files.
+var Format = layout.FileFormat{Name: layout.SafeTensors, Suffix: ".safetensors", Matches: matches, Decode: layout.AsDecoder(Decode)}
+
+// matches recognises a format without a magic: a header length that fits the file, then a JSON object.
+func matches(in layout.Input, head []byte) bool {
+	return len(head) > 8 && head[8] == '{' && layout.Within(8, binary.LittleEndian.Uint64(head), in.Size())
+}
 
 const (
 	sizeBytes   = 8 // the header's size stands before the header

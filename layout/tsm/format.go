@@ -2,6 +2,9 @@ package tsm
 
 import "github.com/tensormap/tensormap/layout"
 
+// Format describes TSM modules.
+var Format = layout.FileFormat{Name: layout.TSM, Suffix: ".tsm", Matches: layout.Magic(4, "\x29\x09\x91\x19"), Decode: layout.AsDecoder(Decode)}
+
 const (
 	moduleCode = 0x19910929
 	headerSize = 128 // fake, code and 120 reserved bytes

@@ -95,6 +95,16 @@ func (l *List) Gaps(ix *layout.Index, least uint64) (end uint64) {
 	return end
 }
 
+// Misaligned reports tensors that do not start at a multiple of the index's alignment: as failures if
+// the file promises that, else as warnings.
+func (l *List) Misaligned(ix *layout.Index, promised bool) {
+	for i := range ix.Tensors {
+		if t := &ix.Tensors[i]; t.Stored > 0 && t.Offset%ix.Align != 0 {
+			l.Add(layout.Errorf(l.format, t.Offset, "offset", layout.ErrMisaligned, "tensor %s: %d is no multiple of %d", layout.Quote(t.Name), t.Offset, ix.Align), !promised)
+		}
+	}
+}
+
 // parts are the sections and tensors that have bytes of their own, in the order of their
 // offsets. They do not overlap.
 func parts(ix *layout.Index) []layout.Section {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"iter"
 	"math"
+	"strings"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -76,6 +77,9 @@ func AllMasks() []byte {
 	}
 	return masks
 }
+
+// Zeros returns n bytes of zero.
+func Zeros(n int) string { return strings.Repeat("\x00", n) }
 
 // FirstDifference is the first offset at which a and b differ, or where the shorter ends.
 func FirstDifference(a, b []byte) int {

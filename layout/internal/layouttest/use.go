@@ -2,6 +2,7 @@ package layouttest
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -117,6 +118,20 @@ func (x *Format[F]) CheckError(t testing.TB, err, sentinel error, field string, 
 		!strings.Contains(e.Reason, reason) {
 		t.Errorf("got %v; want %s at %d (%v) that says %q", err, field, offset, sentinel, reason)
 	}
+}
+
+// Found lists what Audit finds in a file as field@offset. Failures have a "!" before them.
+func (x *Format[F]) Found(t testing.TB, in layout.Input) string {
+	t.Helper()
+	var list []string
+	for _, f := range x.MustDecode(t, in).Audit(in) {
+		mark := "!"
+		if f.Warning {
+			mark = ""
+		}
+		list = append(list, fmt.Sprintf("%s%s@%d", mark, f.Field, f.Offset))
+	}
+	return strings.Join(list, " ")
 }
 
 // elements are the bytes that a user gets to see of a tensor that is not compressed.

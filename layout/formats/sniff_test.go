@@ -1,14 +1,16 @@
-package layout_test
+package formats_test
 
 import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"math"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/formats"
 )
 
 // safetensors is a file of a header length and a header of size bytes.
@@ -61,43 +63,43 @@ func TestSniff(t *testing.T) {
 		{`{"data":{"shards":[]}}`, layout.Manifest}, // a brace where SafeTensors has one
 	}
 	for _, tt := range tests {
-		if got, err := layout.Sniff(layout.Bytes(tt.file)); got != tt.want || err != nil {
+		if got, err := formats.Sniff(layout.Bytes(tt.file)); got != tt.want || err != nil {
 			t.Errorf("Sniff(%.40q) = %s, %v, want %s", tt.file, got, err, tt.want)
 		}
 	}
 }
 
 func TestSniffUnknown(t *testing.T) {
-	const formats = "known formats: apr2, apr1, april, bw2l, tsm, gguf, safetensors"
+	const known = "known formats: apr2, apr1, april, bw2l, tsm, gguf, safetensors"
 	tests := []struct {
 		file  string
 		want  error
 		words []string
 	}{
-		{"", layout.ErrFormat, []string{"the file is empty", formats}},
-		{"\x00", layout.ErrFormat, []string{"starts with 00;", formats}},
-		{"#!/bin/sh and more than sixteen bytes", layout.ErrFormat, []string{"starts with 23 21 2f 62 69 6e 2f 73 68 20 61 6e 64 20 6d 6f;", formats}},
-		{"gguf\x03\x00\x00\x00", layout.ErrFormat, []string{"67 67 75 66", formats}},
-		{"APR\x00", layout.ErrFormat, []string{"41 50 52 00", formats}},
-		{"APR\x00\x03" + strings.Repeat("\x00", 59), layout.ErrFormat, []string{"41 50 52 00 03", formats}},
-		{"  [1]", layout.ErrFormat, []string{"20 20 5b 31 5d", formats}},
-		{"\x02" + strings.Repeat("\x00", 7) + "[]", layout.ErrFormat, []string{"starts with 02 00", formats}}, // a header, but no object
-		{safetensors(3, 2), layout.ErrFormat, []string{"SafeTensors header of 3 bytes", formats}},
-		{safetensors(maxUint64, 2), layout.ErrFormat, []string{"SafeTensors header of 18446744073709551615 bytes", formats}},
+		{"", layout.ErrFormat, []string{"the file is empty", known}},
+		{"\x00", layout.ErrFormat, []string{"starts with 00;", known}},
+		{"#!/bin/sh and more than sixteen bytes", layout.ErrFormat, []string{"starts with 23 21 2f 62 69 6e 2f 73 68 20 61 6e 64 20 6d 6f;", known}},
+		{"gguf\x03\x00\x00\x00", layout.ErrFormat, []string{"67 67 75 66", known}},
+		{"APR\x00", layout.ErrFormat, []string{"41 50 52 00", known}},
+		{"APR\x00\x03" + strings.Repeat("\x00", 59), layout.ErrFormat, []string{"41 50 52 00 03", known}},
+		{"  [1]", layout.ErrFormat, []string{"20 20 5b 31 5d", known}},
+		{"\x02" + strings.Repeat("\x00", 7) + "[]", layout.ErrFormat, []string{"starts with 02 00", known}}, // a header, but no object
+		{safetensors(3, 2), layout.ErrFormat, []string{"SafeTensors header of 3 bytes", known}},
+		{safetensors(math.MaxUint64, 2), layout.ErrFormat, []string{"SafeTensors header of 18446744073709551615 bytes", known}},
 	}
 	for _, tt := range tests {
-		got, err := layout.Sniff(layout.Bytes(tt.file))
+		got, err := formats.Sniff(layout.Bytes(tt.file))
 		if got != layout.Unknown || err == nil {
 			t.Errorf("Sniff(%q) = %s, %v, want an error", tt.file, got, err)
 			continue
 		}
-		wantFormatError(t, err, layout.Unknown, 0, "magic", tt.want, tt.words...)
+		checkUnknown(t, err, tt.want, tt.words...)
 	}
 }
 
 // TestSniffForeign has the beginnings of the files that people take for models.
 func TestSniffForeign(t *testing.T) {
-	const formats = "known formats: apr2, apr1, april, bw2l, tsm, gguf, safetensors"
+	const known = "known formats: apr2, apr1, april, bw2l, tsm, gguf, safetensors"
 	zeros := strings.Repeat("\x00", 60)
 	tests := []struct {
 		file string
@@ -150,21 +152,21 @@ func TestSniffForeign(t *testing.T) {
 		{"\x08\x0a\x42\x02", layout.ErrUnsupported, "ONNX"},
 	}
 	for _, tt := range tests {
-		_, err := layout.Sniff(layout.Bytes(tt.file))
+		_, err := formats.Sniff(layout.Bytes(tt.file))
 		if err == nil {
 			t.Errorf("Sniff(%q) finds a format", tt.file)
 			continue
 		}
-		wantFormatError(t, err, layout.Unknown, 0, "magic", tt.want, tt.word, formats)
+		checkUnknown(t, err, tt.want, tt.word, known)
 		for n := range tt.file { // a part of it is nothing, or something else
-			if f, err := layout.Sniff(layout.Bytes(tt.file[:n])); f != layout.Unknown || err == nil {
+			if f, err := formats.Sniff(layout.Bytes(tt.file[:n])); f != layout.Unknown || err == nil {
 				t.Errorf("the first %d bytes of %q are %v, %v", n, tt.file, f, err)
 			}
 		}
 	}
 	for _, near := range []string{"\x08\x02\x12", "\x08\x20\x12", "\x08\x08\x18", "\x08\x08", "\x80\x06", "version https://example.org", "B", "<p>"} {
-		_, err := layout.Sniff(layout.Bytes(near))
-		wantFormatError(t, err, layout.Unknown, 0, "magic", layout.ErrFormat, "the file starts with", formats)
+		_, err := formats.Sniff(layout.Bytes(near))
+		checkUnknown(t, err, layout.ErrFormat, "the file starts with", known)
 	}
 }
 
@@ -174,7 +176,7 @@ func TestSniffTruncated(t *testing.T) {
 		"APR2", "APR\x00\x02", "APR1", "APRILMDL", "BW2L", "GGUF", "\x00\x00\x00\x00\x29\x09\x91\x19", safetensors(2, 2)[:9],
 	} {
 		for n := range len(magic) {
-			got, err := layout.Sniff(layout.Bytes(magic[:n]))
+			got, err := formats.Sniff(layout.Bytes(magic[:n]))
 			if got != layout.Unknown || !errors.Is(err, layout.ErrFormat) {
 				t.Errorf("Sniff(%q) = %s, %v", magic[:n], got, err)
 			}
@@ -196,13 +198,33 @@ func (w *watched) Slice(off, n uint64) ([]byte, error) {
 func TestSniffReadsLittle(t *testing.T) {
 	for _, start := range []string{"GGUF", safetensors(2, 2), "{", "?"} {
 		in := &watched{Bytes: layout.Bytes(start + strings.Repeat(" ", 1000))}
-		_, _ = layout.Sniff(in)
+		_, _ = formats.Sniff(in)
 		if in.end > 64 {
 			t.Errorf("%q was read as far as %d", start, in.end)
 		}
 	}
 	broken := errors.New("broken disk")
-	if got, err := layout.Sniff(failing{100, broken}); got != layout.Unknown || !errors.Is(err, broken) {
+	if got, err := formats.Sniff(unreadable{broken}); got != layout.Unknown || !errors.Is(err, broken) {
 		t.Errorf("of an unreadable file: %s, %v", got, err)
+	}
+}
+
+// unreadable is a file of 100 bytes that cannot be read.
+type unreadable struct{ err error }
+
+func (unreadable) Size() uint64                          { return 100 }
+func (u unreadable) Slice(off, n uint64) ([]byte, error) { return nil, u.err }
+
+// checkUnknown makes sure that err is about the magic of a file of no known format.
+func checkUnknown(t *testing.T, err, sentinel error, words ...string) {
+	t.Helper()
+	var fe *layout.FormatError
+	if !errors.As(err, &fe) || fe.Format != layout.Unknown || fe.Offset != 0 || fe.Field != "magic" || !errors.Is(err, sentinel) {
+		t.Fatalf("error %v, want one about the magic (%v)", err, sentinel)
+	}
+	for _, w := range words {
+		if !strings.Contains(fe.Reason, w) {
+			t.Errorf("error %v lacks %q", err, w)
+		}
 	}
 }

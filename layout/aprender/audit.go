@@ -1,0 +1,88 @@
+package aprender
+
+import (
+	"bytes"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/findings"
+)
+
+// Index describes the file's tensors.
+func (f *File) Index() *layout.Index { return f.index }
+
+// Metadata parses the metadata section. It is empty if metadata_size is 0. aprender's
+// writers may repeat keys, and its readers take the last.
+func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
+	off, n := f.Header.MetadataOffset, uint64(f.Header.MetadataSize)
+	if n == 0 {
+		return layout.Metadata{}, nil
+	}
+	if most := min(f.lim.HeaderBytes, maxMetadata); n > most {
+		return nil, errorf(atMetadataSize, "metadata_size", layout.ErrLimit, "%d bytes, more than %d", n, most)
+	}
+	b, err := layout.Region(in, layout.APR2, atMetadataOffset, "metadata_offset", off, n)
+	if err != nil {
+		return nil, err
+	}
+	b = bytes.TrimRight(b, "\x00") // padding, which some writers count in metadata_size
+	return layout.ParseJSONLastWins(b, layout.APR2, off, "metadata", f.lim)
+}
+
+// Checksums returns the CRC32 at the end of the file, which covers everything before it. Files
+// that end with their last tensor have none.
+func (f *File) Checksums(in layout.Input) ([]layout.Checksum, error) {
+	if !f.hasFooter() {
+		return nil, nil
+	}
+	at := f.index.Size - footerSize
+	b, err := layout.Region(in, layout.APR2, at, "crc32", at, footerSize)
+	if err != nil {
+		return nil, err
+	}
+	return []layout.Checksum{{Field: "crc32", At: at, Offset: 0, Size: at, Want: le.Uint32(b)}}, nil
+}
+
+func (f *File) hasFooter() bool {
+	s := f.index.Sections
+	return s[len(s)-1].Name == "footer"
+}
+
+// Audit checks the header's flags and checksum, the alignment and order of the tensors and the
+// metadata. It fails a missing footer and gaps that are no padding. It does not read tensors.
+func (f *File) Audit(in layout.Input) []layout.Finding {
+	found := findings.New(layout.APR2)
+	f.auditHeader(&found)
+	if !f.hasFooter() {
+		found.Fail(errorf(f.index.Size, "crc32", layout.ErrTruncated, "the file ends with its last tensor and has no checksum"))
+	}
+	found.Misaligned(f.index, true)
+	f.auditOrder(&found)
+	found.Gaps(f.index, align)
+	_, err := f.Metadata(in)
+	found.Fail(err)
+	return found.All()
+}
+
+func (f *File) auditHeader(found *findings.List) {
+	h := &f.Header
+	if h.Flags&Signed != 0 {
+		found.Warn(atFlags, "flags", layout.ErrUnsupported, "%v: the signature is not checked, nothing says where it is", h.Flags)
+	}
+	if h.Flags&compressed != 0 {
+		found.Warn(atFlags, "flags", layout.ErrInvalid, "%v, but nothing is compressed", h.Flags)
+	}
+	if h.Checksum == 0 {
+		found.Warn(atChecksum, "checksum", layout.ErrInvalid, "0: the header has no checksum")
+	}
+}
+
+// auditOrder warns of an index that is not sorted by name. aprender's readers refuse such files.
+func (f *File) auditOrder(found *findings.List) {
+	tensors := f.index.Tensors
+	for i := 1; i < len(tensors); i++ {
+		if prev, next := tensors[i-1].Name, tensors[i].Name; bytes.Compare(prev, next) > 0 {
+			found.Warn(f.index.Sections[2].Offset, "name", layout.ErrInvalid, "the index is not sorted: %s comes after %s", layout.Quote(next), layout.Quote(prev))
+			return
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package aprender
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// File is a decoded file. It implements [layout.File].
+type File struct {
+	Header Header
+
+	index *layout.Index
+	lim   layout.Limits
+}
+
+var _ layout.File = (*File)(nil)
+
+// Decode reads header and index of a file and no other byte of it. A nil lim means the defaults.
+//
+// Errors are *[layout.FormatError]s.
+func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
+	head, err := layout.Region(in, layout.APR2, 0, "magic", 0, min(headerSize, in.Size()))
+	if err != nil {
+		return nil, err
+	}
+	if err := identify(head); err != nil {
+		return nil, err
+	}
+	h := readHeader(head)
+	if err := h.check(); err != nil {
+		return nil, err
+	}
+	f, err := h.decode(in, lim.WithDefaults())
+	if h.Flags&compressed != 0 {
+		// aprender sets the flag and compresses nothing. Others compress all that follows
+		// the header, and then nothing of it makes sense.
+		if err == nil {
+			_, err = f.Metadata(in)
+		}
+		if isDamage(err) {
+			err = errorf(atFlags, "flags", layout.ErrUnsupported, "%v, and metadata and index make no sense as they are: compressed as a whole (%v)", h.Flags, err)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// identify names the layout that head starts if it is no 64-byte header. realizar 0.6 wrote
+// headers without a checksum.
+func identify(head []byte) error {
+	is, other := string(head[:min(4, len(head))]), container(head)
+	switch {
+	case is != magicAPR2 && is != magicZero:
+		return errorf(0, "magic", layout.ErrFormat, "%q, neither %q nor %q", is, magicZero, magicAPR2)
+	case hasHeader(head):
+		return nil
+	case resemblesHeader(head):
+		if sum := le.Uint32(head[atChecksum:]); sum != 0 {
+			return errorf(atChecksum, "checksum", layout.ErrChecksum, "a 64-byte header with %#08x, but its bytes give %#08x", sum, checksum(head))
+		}
+		return nil
+	case other != "":
+		return errorf(0, "magic", layout.ErrUnsupported, "%s", other)
+	case is == magicZero && len(head) > 5 && le.Uint16(head[atMajor:]) == major:
+		return errorf(0, "magic", layout.ErrUnsupported, "aprender's late APR1, which is not decoded here")
+	case len(head) < headerSize:
+		return errorf(0, "magic", layout.ErrTruncated, "the file of %d bytes ends inside the header of %d", len(head), headerSize)
+	}
+	return errorf(0, "magic", layout.ErrFormat, "%q, which starts no layout that is known", is)
+}
+
+// check makes sure that the header asks for nothing unsupported.
+func (h *Header) check() error {
+	switch {
+	case h.Major != major:
+		return errorf(atMajor, "version_major", layout.ErrUnsupported, "%d, not %d", h.Major, major)
+	case h.Flags&refused != 0:
+		return errorf(atFlags, "flags", layout.ErrUnsupported, "%v, of which %v is not supported", h.Flags, h.Flags&refused)
+	}
+	return nil
+}
+
+// isDamage tells an error about what the file holds from one of reading it.
+func isDamage(err error) bool {
+	return slices.ContainsFunc([]error{
+		layout.ErrInvalid, layout.ErrTruncated, layout.ErrOverlap, layout.ErrDuplicate, layout.ErrLimit, layout.ErrUnsupported,
+	}, func(sentinel error) bool { return errors.Is(err, sentinel) })
+}
+
+// checkBounds makes sure that the sections of the header begin in the file.
+func (h *Header) checkBounds(size uint64) error {
+	if off, n := h.MetadataOffset, uint64(h.MetadataSize); !layout.Within(off, n, size) {
+		return errorf(atMetadataOffset, "metadata_offset", layout.ErrTruncated, "%d bytes at %d leave the file of %d bytes", n, off, size)
+	}
+	if h.IndexOffset > size {
+		return errorf(atIndexOffset, "tensor_index_offset", layout.ErrTruncated, "%d is past the end of the file of %d bytes", h.IndexOffset, size)
+	}
+	if h.DataOffset > size {
+		return errorf(atDataOffset, "data_offset", layout.ErrTruncated, "%d is past the end of the file of %d bytes", h.DataOffset, size)
+	}
+	return nil
+}
+
+func (h *Header) decode(in layout.Input, lim layout.Limits) (*File, error) {
+	size := in.Size()
+	if err := h.checkBounds(size); err != nil {
+		return nil, err
+	}
+	lim.NameBytes = min(lim.NameBytes, maxName)
+	end := size
+	if h.DataOffset > h.IndexOffset {
+		end = h.DataOffset // so that reading ahead does not fetch tensors
+	}
+	d := decoder{
+		header: h,
+		cursor: layout.NewCursor(in, layout.APR2, h.IndexOffset, end-h.IndexOffset),
+		enums:  resolver{left: allEnums},
+		end:    h.DataOffset,
+	}
+	count := uint64(h.TensorCount)
+	if !d.cursor.Fits(atCount, "tensor_count", count, minEntrySize) {
+		return nil, d.cursor.Err()
+	}
+	var err error
+	if d.builder, err = layout.NewBuilder(layout.APR2, size, count, "offset", lim); err != nil {
+		return nil, err
+	}
+	d.builder.Data(h.DataOffset, size-h.DataOffset)
+	for i := range int(count) {
+		if err := d.entry(i); err != nil {
+			return nil, err
+		}
+	}
+	ix, err := d.finish(size)
+	if err != nil {
+		return nil, err
+	}
+	return &File{Header: *h, index: ix, lim: lim}, nil
+}
+
+// decoder reads the index.
+type decoder struct {
+	header  *Header
+	cursor  layout.Cursor
+	builder *layout.Builder
+	enums   resolver
+	end     uint64 // of the tensor that ends last, or data_offset
+}
+
+// entry reads entry i of the index.
+func (d *decoder) entry(i int) error {
+	c, t := &d.cursor, d.builder.Next()
+	at := c.Offset()
+	t.Name = c.Take("name", uint64(c.U16("name_len")))
+	idAt := c.Offset()
+	id, rank := c.U8("dtype"), int(c.U8("n_dims"))
+	if rank > maxDims {
+		c.Fail(idAt+1, "n_dims", layout.ErrInvalid, "tensor %s: %d, more than %d", layout.Quote(t.Name), rank, maxDims)
+	}
+	dims := c.Take("dims", 8*uint64(rank))
+	offset := c.U64("offset")
+	t.Stored = c.U64("size")
+	if err := c.Err(); err != nil {
+		return err
+	}
+	t.Shape = d.builder.Dims(rank)
+	for i := range t.Shape {
+		t.Shape[i] = le.Uint64(dims[8*i:])
+	}
+	if offset > d.builder.Index().Size {
+		// Also keeps the sum below from wrapping.
+		return errorf(at, "offset", layout.ErrTruncated, "tensor %s: %d is past the end of the file of %d bytes", layout.Quote(t.Name), offset, d.builder.Index().Size)
+	}
+	t.Offset = d.header.DataOffset + offset
+	var err error
+	if t.DType, err = d.enums.dtype(t, id, idAt, i); err != nil {
+		return err
+	}
+	if err := d.builder.Add(at); err != nil {
+		return err
+	}
+	d.end = max(d.end, t.Offset+t.Stored)
+	return nil
+}
+
+func (d *decoder) finish(size uint64) (*layout.Index, error) {
+	h, ix := d.header, d.builder.Index()
+	if err := d.enums.finish(ix.Tensors, h.Checksum == 0); err != nil {
+		return nil, err
+	}
+	ix.Version = fmt.Sprintf("%d.%d (64-byte header)", h.Major, h.Minor) // the draft's files are "2.0" too
+	ix.Flags = h.Flags.Names()
+	ix.Align = align
+	ix.Sections = []layout.Section{
+		{Name: "header", Offset: 0, Size: headerSize},
+		{Name: "metadata", Offset: h.MetadataOffset, Size: uint64(h.MetadataSize)},
+		{Name: "index", Offset: h.IndexOffset, Size: d.cursor.Offset() - h.IndexOffset},
+	}
+	if !d.endsWithData(size) {
+		ix.Sections = append(ix.Sections, layout.Section{Name: "footer", Offset: size - footerSize, Size: footerSize})
+	}
+	return d.builder.Finish()
+}
+
+// endsWithData reports whether the file ends with the padding of its last tensor, as realizar
+// writes it. aprender adds a checksum, which makes the size 4 more than a multiple of 64.
+func (d *decoder) endsWithData(size uint64) bool {
+	return size%align == 0 && size-d.end < align
+}

@@ -1,0 +1,184 @@
+package aprender
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// An enum numbers dtypes. Writers used three enums, and no field of a file names its own: only the
+// sizes of the tensors tell.
+type enum struct {
+	whose  string
+	dtypes [256]layout.DType
+}
+
+// Positions in enums, the most frequent first.
+const (
+	byAprender = iota
+	byOldRealizar
+	byRealizar
+	numEnums
+)
+
+var enums = [numEnums]enum{
+	// Its first versions wrote BF16, APR_Q4 and APR_Q8 as 2, 8 and 9. No id ever went from one
+	// type to another.
+	byAprender: {"aprender's", [256]layout.DType{
+		0: layout.F32, 1: layout.F16, 2: layout.BF16, 3: layout.F64, 4: layout.I32, 5: layout.I64, 6: layout.I8, 7: layout.U8,
+		8: layout.APR_Q4, 9: layout.APR_Q8, 12: layout.Q4_K, 14: layout.Q6_K,
+		30: layout.BF16, 128: layout.APR_Q4, 129: layout.APR_Q8,
+	}},
+	// The draft's without its block types, and three more.
+	byOldRealizar: {"realizar 0.6's", [256]layout.DType{
+		0: layout.F32, 1: layout.F16, 2: layout.BF16, 3: layout.I8, 4: layout.I16, 5: layout.I32, 6: layout.I64, 7: layout.U8,
+		8: layout.Q4_K, 9: layout.Q6_K, 10: layout.Q8_0,
+	}},
+	// The part of ggml's that is written.
+	byRealizar: {"realizar 0.8's", [256]layout.DType{
+		0: layout.F32, 1: layout.F16, 2: layout.Q4_0, 3: layout.Q4_1, 6: layout.Q5_0, 7: layout.Q5_1, 8: layout.Q8_0,
+		12: layout.Q4_K, 13: layout.Q5_K, 14: layout.Q6_K,
+	}},
+}
+
+// enumSet has a bit for each of enums.
+type enumSet uint8
+
+const allEnums enumSet = 1<<numEnums - 1
+
+func (s enumSet) has(i int) bool { return s&(1<<i) != 0 }
+
+// first returns the type that the first enum of s gives id.
+func (s enumSet) first(id uint8) layout.DType {
+	for i := range enums {
+		if s.has(i) {
+			return enums[i].dtypes[id]
+		}
+	}
+	return layout.Invalid
+}
+
+// readings returns the types that the enums of s give id, each once.
+func (s enumSet) readings(id uint8) []layout.DType {
+	var all []layout.DType
+	for i := range enums {
+		if d := enums[i].dtypes[id]; s.has(i) && d != layout.Invalid && (len(all) == 0 || all[len(all)-1] != d) {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+func (s enumSet) String() string {
+	var names []string
+	for i := range enums {
+		if s.has(i) {
+			names = append(names, enums[i].whose)
+		}
+	}
+	return strings.Join(names, " or ")
+}
+
+// agreed holds the types of the ids that mean the same in every enum.
+var agreed = func() (dtypes [256]layout.DType) {
+	for id := range dtypes {
+		if all := allEnums.readings(uint8(id)); len(all) == 1 && enumsWith(uint8(id)) == allEnums {
+			dtypes[id] = all[0]
+		}
+	}
+	return dtypes
+}()
+
+// enumsWith returns the enums that have id.
+func enumsWith(id uint8) (s enumSet) {
+	for i := range enums {
+		if enums[i].dtypes[id] != layout.Invalid {
+			s |= 1 << i
+		}
+	}
+	return s
+}
+
+// enumsFor returns the enums whose type for id makes a tensor of this shape size bytes long.
+func enumsFor(id uint8, shape []uint64, size uint64) (s enumSet) {
+	for i := range enums {
+		d := enums[i].dtypes[id]
+		if d == layout.Invalid {
+			continue
+		}
+		if n, err := d.Size(shape); err == nil && n == size {
+			s |= 1 << i
+		}
+	}
+	return s
+}
+
+// sizes lists how many bytes a tensor of this shape takes in each reading of id.
+func sizes(id uint8, shape []uint64) string {
+	var list []string
+	for _, d := range allEnums.readings(id) {
+		if n, err := d.Size(shape); err != nil {
+			list = append(list, fmt.Sprintf("%v does not fit (%v)", d, err))
+		} else {
+			list = append(list, fmt.Sprintf("%v takes %d", d, n))
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+// ambiguous is a tensor whose id has several readings of its size.
+type ambiguous struct {
+	at     uint64
+	tensor uint32
+	id     uint8
+}
+
+// resolver finds the one enum of a file.
+type resolver struct {
+	left      enumSet
+	ambiguous []ambiguous
+}
+
+// dtype returns the type of the next tensor; finish may change it. The caller compares the size if
+// id means the same in every enum.
+func (r *resolver) dtype(t *layout.Tensor, id uint8, at uint64, tensor int) (layout.DType, error) {
+	if d := agreed[id]; d != layout.Invalid {
+		return d, nil
+	}
+	if enumsWith(id) == 0 {
+		return 0, errorf(at, "dtype", layout.ErrUnsupported, "tensor %s: %d is no dtype of a file with a 64-byte header", layout.Quote(t.Name), id)
+	}
+	fit := enumsFor(id, t.Shape, t.Stored)
+	if fit == 0 {
+		return 0, errorf(at, "dtype", layout.ErrInvalid, "tensor %s: %d bytes stored for id %d and shape %v: %s",
+			layout.Quote(t.Name), t.Stored, id, t.Shape, sizes(id, t.Shape))
+	}
+	if r.left&fit == 0 {
+		return 0, errorf(at, "dtype", layout.ErrInvalid, "tensor %s: %d is %v by the size, in %v enum; the tensors before it have %v",
+			layout.Quote(t.Name), id, fit.first(id), fit, r.left)
+	}
+	r.left &= fit
+	if len(fit.readings(id)) > 1 {
+		r.ambiguous = append(r.ambiguous, ambiguous{at, uint32(tensor), id})
+	}
+	return r.left.first(id), nil
+}
+
+// finish settles the types of ambiguous tensors by the enums that the other tensors leave. It refuses
+// a file that leaves two types, because choosing one would be a guess. unsummed says that the header
+// has no checksum.
+func (r *resolver) finish(tensors []layout.Tensor, unsummed bool) error {
+	if unsummed && r.left.has(byOldRealizar) {
+		r.left = 1 << byOldRealizar // which alone left it out
+	}
+	for _, u := range r.ambiguous {
+		t := &tensors[u.tensor]
+		if all := r.left.readings(u.id); len(all) > 1 && t.Stored > 0 {
+			return errorf(u.at, "dtype", layout.ErrInvalid, "tensor %s: %d may be %v or %v, which take as many bytes, and no other tensor decides",
+				layout.Quote(t.Name), u.id, all[0], all[1])
+		}
+		t.DType = r.left.first(u.id)
+	}
+	return nil
+}

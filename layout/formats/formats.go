@@ -1,0 +1,76 @@
+// Package formats lists the formats that are read, and recognises files by their bytes. A new format
+// is a package of its own and a line here.
+package formats
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr1"
+	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/layout/aprender"
+	"github.com/tensormap/tensormap/layout/april"
+	"github.com/tensormap/tensormap/layout/bw2l"
+	"github.com/tensormap/tensormap/layout/gguf"
+	"github.com/tensormap/tensormap/layout/safetensors"
+	"github.com/tensormap/tensormap/layout/tsm"
+)
+
+// all lists the formats. The first match counts: aprender tells its files from the draft's, and the
+// formats without a magic come last.
+var all = []*layout.FileFormat{
+	&aprender.Format,
+	&apr2.Format,
+	&apr1.Format,
+	&april.Format,
+	&bw2l.Format,
+	&tsm.Format,
+	&gguf.Format,
+	&safetensors.Format,
+	&manifestFormat,
+}
+
+// Decode recognises the format of a file and reads its index.
+func Decode(in layout.Input, lim *layout.Limits) (layout.File, error) {
+	f, err := find(in)
+	if err != nil {
+		return nil, err
+	}
+	return f.Decode(in, lim)
+}
+
+// Names lists the formats of files that hold tensors, each once.
+func Names() (list []layout.Format) {
+	for _, f := range all {
+		if f.Suffix != "" && !slices.Contains(list, f.Name) {
+			list = append(list, f.Name)
+		}
+	}
+	return list
+}
+
+// Suffix returns how the names of a format's files end, such as ".gguf".
+func Suffix(name layout.Format) string {
+	for _, f := range all {
+		if f.Name == name {
+			return f.Suffix
+		}
+	}
+	return ""
+}
+
+func knownNames() string {
+	var names []string
+	for _, f := range Names() {
+		names = append(names, f.String())
+	}
+	return strings.Join(names, ", ")
+}
+
+// manifestFormat has no decoder here: package shard has.
+var manifestFormat = layout.FileFormat{Name: layout.Manifest, Matches: func(_ layout.Input, head []byte) bool {
+	text := bytes.TrimLeft(head, " \t\r\n")
+	return len(text) > 0 && text[0] == '{'
+}}

@@ -1,0 +1,28 @@
+// Package flags names the bits of a header's flag field.
+package flags
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+)
+
+// Names returns the names of the bits that are set, lowest bit first. names[i] belongs to bit i.
+func Names(set uint32, names []string) []string {
+	list := make([]string, 0, bits.OnesCount32(set))
+	for i, name := range names {
+		if set&(1<<i) != 0 {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// Join joins Names by "|". Bits without a name follow in hexadecimal.
+func Join(set uint32, names []string) string {
+	list := Names(set, names)
+	if unknown := set >> len(names) << len(names); unknown != 0 || set == 0 {
+		list = append(list, fmt.Sprintf("%#x", unknown))
+	}
+	return strings.Join(list, "|")
+}
