@@ -13,7 +13,6 @@ import (
 
 	"github.com/tensormap/tensormap/convert"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/apr1"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -224,30 +223,14 @@ func TestManyDimensions(t *testing.T) {
 
 // TestScaleOfZero: APR2 refuses one, APR1 does not.
 func TestScaleOfZero(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x.apr")
-	w, err := apr1.Create(path, []layout.Tensor{
-		{Name: []byte("zero"), DType: layout.I8, Shape: []uint64{3}, Scaled: true},
-		{Name: []byte("two"), DType: layout.I8, Shape: []uint64{3}, Scaled: true, Quant: layout.Quant{Scale: 2}},
-	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if err := w.WriteTensor([]byte{0, 1, 0xff}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	source := open(t, path, nil)
+	source := open(t, "../testdata/apr1/int8.apr", nil)
 	out, r := toAPR2(t, source, nil)
 	sameValues(t, out, source)
 	if len(r.Changed) != 1 || r.Changed[0].Name != "zero" || r.Changed[0].To != layout.F32 {
 		t.Errorf("%+v", r.Changed)
 	}
-	q, scaled, err := tensor(t, out, "two").Scale()
-	if err != nil || !scaled || q.Scale != 2 {
+	q, scaled, err := tensor(t, out, "negative").Scale()
+	if err != nil || !scaled || q.Scale != -1.5 {
 		t.Errorf("%+v, %v", q, err)
 	}
 }

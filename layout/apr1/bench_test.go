@@ -1,7 +1,6 @@
 package apr1
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"testing"
@@ -12,18 +11,12 @@ import (
 
 // manyTensors is a file of n tensors with the names and shapes of a transformer, without
 // the bytes of the tensors.
-func manyTensors(t testing.TB, n int, d layout.DType) layouttest.Sparse {
-	t.Helper()
+func manyTensors(n int, d layout.DType) layouttest.Sparse {
 	tensors := make([]layout.Tensor, n)
 	for i := range tensors {
-		tensors[i] = tensor(fmt.Sprintf("decoder.layers.%d.self_attn.%d.weight", i/8, i%8), d, 384, 384)
+		tensors[i] = layout.Tensor{Name: fmt.Appendf(nil, "decoder.layers.%d.self_attn.%d.weight", i/8, i%8), DType: d, Shape: []uint64{384, 384}}
 	}
-	var head bytes.Buffer
-	w, err := NewWriter(&head, tensors, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return layouttest.Sparse{Head: head.Bytes(), Whole: w.Size()}
+	return assemble(0, tensors...)
 }
 
 // manyJSON is the same in the container JSON.
@@ -43,8 +36,8 @@ func manyJSON(n int) layouttest.Sparse {
 func BenchmarkDecode(b *testing.B) {
 	for _, n := range []int{100, 2000, 20_000} {
 		for container, in := range map[string]layouttest.Sparse{
-			"f32":  manyTensors(b, n, layout.F32),
-			"int8": manyTensors(b, n, layout.I8),
+			"f32":  manyTensors(n, layout.F32),
+			"int8": manyTensors(n, layout.I8),
 			"json": manyJSON(n),
 		} {
 			b.Run(fmt.Sprintf("tensors=%d/%s", n, container), func(b *testing.B) {
@@ -68,17 +61,9 @@ func BenchmarkMetadata(b *testing.B) {
 			v.Merges = append(v.Merges, [2]string{"token", fmt.Sprint(i)})
 		}
 	}
-	var out bytes.Buffer
-	w, err := NewWriter(&out, []layout.Tensor{tensor("a", layout.F32, 0)}, &Options{Vocabulary: v})
-	if err != nil {
-		b.Fatal(err)
-	}
-	if w.WriteTensor(nil) != nil || w.Close() != nil {
-		b.Fatal("not written")
-	}
-	in := layout.Bytes(out.Bytes())
+	in := withVocabulary(v)
 	f := mustDecode(b, in)
-	b.SetBytes(int64(out.Len()))
+	b.SetBytes(int64(len(in)))
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := f.Metadata(in); err != nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )
 
 // literal is a file byte by byte from the tables of the specification.
@@ -18,12 +19,12 @@ var literal = layout.Bytes("" +
 	"\x99\xca\x00\x00" + "\xdc\x05\x00\x00" + "\x80\x01\x00\x00" + "\x06\x00\x00\x00" + "\x04\x00\x00\x00" + // 12 n_vocab, n_audio_*
 	"\xc0\x01\x00\x00" + "\x80\x01\x00\x00" + "\x06\x00\x00\x00" + "\x04\x00\x00\x00" + // 32 n_text_*
 	"\x02\x00\x00\x00" + // 48 n_mels
-	"a.weight" + zeroBytes(40) + // 52 name
-	zeroBytes(8) + // 100 offset
+	"a.weight" + layouttest.Zeros(40) + // 52 name
+	layouttest.Zeros(8) + // 100 offset
 	"\x03\x00\x00\x00\x00\x00\x00\x00" + // 108 size
 	"\x03\x00\x00\x00\x00\x00\x00\x00" + // 116 n_elements
-	"\x03\x00\x00\x00" + "\x01\x00\x00\x00" + zeroBytes(8) + // 124 shape
-	"\x02" + zeroBytes(7) + // 140 n_dims, reserved
+	"\x03\x00\x00\x00" + "\x01\x00\x00\x00" + layouttest.Zeros(8) + // 124 shape
+	"\x02" + layouttest.Zeros(7) + // 140 n_dims, reserved
 	"\x00\x00\x00\x3f" + // 148 scale 0.5
 	"\x81\x00\x7f" + // 152 -127, 0, 127
 	"\x15\x00\x00\x00" + // 155 vocabulary size
@@ -34,8 +35,6 @@ var literal = layout.Bytes("" +
 	"\x02\x00\x00\x00" + "\x01\x00\x00\x00" + // 184 n_mels, n_freqs
 	"\x00\x00\x80\x3f" + "\x00\x00\x00\xc0" + // 192 1, -2
 	"\x00\x00\x00\x00") // 200 crc32, not that of the file
-
-func zeroBytes(n int) string { return strings.Repeat("\x00", n) }
 
 func TestDecodeLiteral(t *testing.T) {
 	f := mustDecode(t, literal)
@@ -229,7 +228,7 @@ func TestVocabularyErrors(t *testing.T) {
 // JSON, which cannot hold all.
 func TestStringsAreExact(t *testing.T) {
 	v := &Vocabulary{Tokens: []string{"a", "\x80", "é", "\xe3\x81"}, Merges: [][2]string{{"\xff", ""}}}
-	data := withVocabulary(t, v)
+	data := withVocabulary(v)
 	f := mustDecode(t, data)
 	md, err := f.Metadata(data)
 	if err != nil {
@@ -242,27 +241,13 @@ func TestStringsAreExact(t *testing.T) {
 		!bytes.Equal(blob.(layout.Blob), data[f.vocabulary.Offset:][:f.vocabulary.Size]) {
 		t.Errorf("%q, %q, %q", tokens, merges, blob)
 	}
-	data = withVocabulary(t, &Vocabulary{Tokens: []string{"a", "é"}})
+	data = withVocabulary(&Vocabulary{Tokens: []string{"a", "é"}})
 	if md, err = mustDecode(t, data).Metadata(data); err != nil {
 		t.Fatal(err)
 	}
 	if _, ok := md.Get("vocab_bytes"); ok {
 		t.Error("vocab_bytes though JSON can hold all")
 	}
-}
-
-// withVocabulary is a file of one empty tensor and a vocabulary.
-func withVocabulary(t testing.TB, v *Vocabulary) layout.Bytes {
-	t.Helper()
-	var out bytes.Buffer
-	w, err := NewWriter(&out, []layout.Tensor{tensor("a", layout.F32, 0)}, &Options{Vocabulary: v})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(w.WriteTensor(nil), w.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
 }
 
 func TestUncut(t *testing.T) {

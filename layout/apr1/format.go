@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/flags"
 )
 
 // Format describes APR1 files. Package aprender has recognised its own files by then: they share
@@ -119,19 +120,6 @@ func readHeader(b []byte) Header {
 	return h
 }
 
-// appendHeader writes the magic and h, which is not compressed.
-func appendHeader(b []byte, h *Header) []byte {
-	b = append(b, magic...)
-	b = le.AppendUint16(b, h.Version)
-	b = append(b, byte(h.ModelType), byte(h.Quantization), 0)
-	b = le.AppendUint16(b, h.Tensors)
-	b = append(b, byte(h.Flags))
-	for _, field := range h.fields() {
-		b = le.AppendUint32(b, *field)
-	}
-	return b
-}
-
 // ModelType is the kind of Whisper model. The specification lists the first three; the
 // others are those of the program that wrote the format.
 type ModelType uint8
@@ -203,21 +191,13 @@ const (
 	HasFilterbank
 )
 
-var flagNames = [...]string{"has_vocab", "has_filterbank"}
+var flagNames = []string{"has_vocab", "has_filterbank"}
 
 // Has reports whether all bits of want are set.
 func (f Flags) Has(want Flags) bool { return f&want == want }
 
-// Names are the specification's names of the bits that are set, lowest bit first.
-func (f Flags) Names() []string {
-	names := []string{}
-	for i, name := range flagNames {
-		if f.Has(1 << i) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
+// Names returns the specification's names of the bits that are set, lowest bit first.
+func (f Flags) Names() []string { return flags.Names(uint32(f), flagNames) }
 
 func errorf(at uint64, field string, sentinel error, format string, args ...any) *layout.FormatError {
 	return layout.Errorf(layout.APR1, at, field, sentinel, format, args...)

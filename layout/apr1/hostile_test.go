@@ -85,7 +85,7 @@ func TestAllocationOfManyEntries(t *testing.T) {
 		container string
 		in        layouttest.Sparse
 		perByte   uint64
-	}{{"f32", manyTensors(t, 65_535, layout.F32), 4}, {"json", manyJSON(20_000), 12}} {
+	}{{"f32", manyTensors(65_535, layout.F32), 4}, {"json", manyJSON(20_000), 12}} {
 		layouttest.Bound{PerByte: tc.perByte}.Check(t, tc.container, len(tc.in.Head), func() { mustDecode(t, tc.in) })
 	}
 	for what, v := range map[string]*Vocabulary{
@@ -93,7 +93,7 @@ func TestAllocationOfManyEntries(t *testing.T) {
 		"merges": {Merges: make([][2]string, 100_000)},
 		"bytes":  {Tokens: slices.Repeat([]string{"\xff"}, 100_000)},
 	} {
-		data := withVocabulary(t, v)
+		data := withVocabulary(v)
 		f := mustDecode(t, data)
 		layouttest.Bound{PerByte: 18}.Check(t, what, len(data), func() { f.Metadata(data) })
 	}
@@ -102,7 +102,7 @@ func TestAllocationOfManyEntries(t *testing.T) {
 // TestReads makes sure that opening reads but the head of the file and of its sections, and
 // Summary next to nothing.
 func TestReads(t *testing.T) {
-	data := withVocabulary(t, &Vocabulary{Tokens: make([]string, 10_000)})
+	data := withVocabulary(&Vocabulary{Tokens: make([]string, 10_000)})
 	in := &layouttest.Recorder{Input: data}
 	f := mustDecode(t, in)
 	v := f.vocabulary.Offset - sizeSize
