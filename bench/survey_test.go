@@ -88,7 +88,7 @@ func measured(b *testing.B, name string, bytes int64, work func() error) {
 func reencoded(b testing.TB, m *loader.Model, d layout.DType) string {
 	b.Helper()
 	path := filepath.Join(b.TempDir(), "reencoded.apr")
-	if _, err := convert.ToAPR2(context.Background(), m, path, &convert.Options{DType: d}); err != nil {
+	if _, err := convert.Write(context.Background(), m, path, &convert.Options{DType: d}); err != nil {
 		b.Fatal(err)
 	}
 	return path

@@ -23,7 +23,7 @@ func TestChangedMeanwhile(t *testing.T) {
 		m := open(t, path, nil)
 		dir := t.TempDir()
 		cut := false
-		_, err := convert.ToAPR2(context.Background(), m, filepath.Join(dir, "out.apr"), &convert.Options{ShardBytes: shardBytes, Progress: func(_, _ uint64) {
+		_, err := convert.Write(context.Background(), m, filepath.Join(dir, "out.apr"), &convert.Options{ShardBytes: shardBytes, Progress: func(_, _ uint64) {
 			if !cut {
 				cut = true
 				if err := os.Truncate(path, int64(len(file))-1); err != nil {
@@ -35,15 +35,15 @@ func TestChangedMeanwhile(t *testing.T) {
 			t.Errorf("shards of %d bytes: %v", shardBytes, err)
 		}
 		onlyFiles(t, dir)
-		if _, err := convert.ToAPR2(context.Background(), m, filepath.Join(dir, "out.apr"), nil); !errors.Is(err, mmapio.ErrChanged) {
+		if _, err := convert.Write(context.Background(), m, filepath.Join(dir, "out.apr"), nil); !errors.Is(err, mmapio.ErrChanged) {
 			t.Errorf("afterwards: %v", err)
 		}
 		onlyFiles(t, dir)
 	}
 }
 
-// TestPreviewOfChangingFile cuts the source while its scales are looked for.
-func TestPreviewOfChangingFile(t *testing.T) {
+// TestPlanOfChangingFile cuts the source while its scales are looked for.
+func TestPlanOfChangingFile(t *testing.T) {
 	file := safeTensors(0, "{}", counting("a", layout.F32, 1<<10))
 	path := write(t, file)
 	m := open(t, path, nil)
@@ -54,7 +54,7 @@ func TestPreviewOfChangingFile(t *testing.T) {
 		return false
 	}}
 	for range 2 { // the second time it has changed before
-		_, err := convert.NewPreview(t.Context(), m, filepath.Join(t.TempDir(), "out.apr"), layout.APR2, opts)
+		_, err := convert.NewPlan(t.Context(), m, filepath.Join(t.TempDir(), "out.apr"), opts)
 		if !errors.Is(err, mmapio.ErrChanged) {
 			t.Error(err)
 		}
@@ -65,7 +65,7 @@ func TestPreviewOfChangingFile(t *testing.T) {
 func TestReplacedSource(t *testing.T) {
 	path := write(t, safeTensors(0, "{}", counting("a", layout.F32, 1000)))
 	m := open(t, path, nil)
-	if _, err := convert.ToAPR2(context.Background(), m, path, nil); err != nil {
+	if _, err := convert.Write(context.Background(), m, path, &convert.Options{Format: layout.APR2}); err != nil {
 		t.Error(err)
 	}
 	if err := m.Changed(); !errors.Is(err, mmapio.ErrChanged) {

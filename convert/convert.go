@@ -12,175 +12,214 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-// Options tune ToAPR2 and ToSafeTensors. Nil and zero fields mean the defaults.
+// Options tune a conversion. A nil *Options and every zero field mean the defaults.
 type Options struct {
-	// Align is the alignment of every tensor in bytes: 64, the default, or 32.
+	// Format is the format to write. Unknown takes the one whose suffix the path has.
+	Format layout.Format
+	// Align is the alignment of every tensor of an APR2 file in bytes: 64, the default, or 32.
 	Align int
 	// Config is merged into the metadata, as MergeConfig says.
 	Config layout.Metadata
-	// DType, unless it is Invalid, is what tensors of real numbers are re-encoded to: one
-	// of those that CanEncode accepts.
+	// DType re-encodes tensors of real numbers: one of the types that CanEncode accepts.
+	// Invalid leaves them as they are stored.
 	DType layout.DType
-	// Keep, if set, names tensors that stay as they are stored, whatever DType says.
+	// Keep, if set, reports whether the tensor called name stays as it is stored, whatever DType says.
 	Keep func(name string) bool
 	// All quantizes norms, biases and tensors of one dimension like any other. They are small, and
-	// models depend on them: otherwise they stay as they are stored if DType is a type of
-	// blocks, or I8.
+	// models depend on them. Without All they stay as stored if DType is I8 or a type of blocks.
 	All bool
 	// PlainF8 takes the values of F8 tensors for weights if they have no scale. Otherwise
 	// re-encoding them is a *PartError.
 	PlainF8 bool
-	// Compress, if it is Fast or High, stores tensors as LZ4 blocks where that pays: where
-	// they become smaller by one part in 32, and by 64 bytes. A tensor that does not within
-	// its first 16 MiB is not tried further. What is compressed cannot be viewed in place.
+	// Compress, if it is Fast or High, stores tensors as LZ4 blocks if that saves one part in 32
+	// and 64 bytes. A tensor that does not shrink within its first 16 MiB is not tried further.
+	// Compressed tensors cannot be viewed in place. Only APR2 has compression.
 	Compress Compression
-	// ShardBytes, unless it is 0, divides a model whose file would be larger among several
-	// of at most this size; see ToAPR2 and ToSafeTensors.
+	// ShardBytes, unless it is 0, divides a larger model among files of at most this size.
 	ShardBytes uint64
 	// NoAliases leaves out tensors whose bytes are part of another tensor's, as the initializers
 	// in the ONNX networks of an .april file are.
 	NoAliases bool
-	// Release gives the memory of every tensor back once it is written, as Model.Release does, for
-	// a mapped model that nobody else reads: its pages would count as memory of this process.
-	Release bool
-	// Progress, if set, hears how many of how many bytes of the new files are written, all
-	// counted as not compressed.
+	// Progress, if set, is called with how many of how many bytes of the new files are written,
+	// all counted as not compressed.
 	Progress func(done, total uint64)
 }
 
-// Result says what was written.
-type Result struct {
-	Path    string // the new file, or the manifest or index that stands for its shards
-	Tensors int
-	Bytes   uint64 // size of the new file, or of shards and manifest together
-	Shards  int    // number of shards; 0 where the model is one file
-	// Oversized are the tensors that alone do not fit into Options.ShardBytes. Each has a
-	// shard of its own.
-	Oversized []string
-	// Kept are the tensors that stayed as they were although Options.DType asked for
-	// something else.
-	Kept []Kept
-	// Changed are the tensors of types that the new format does not have, and what they are
-	// written as.
-	Changed []Changed
-	// LeftOut are the tensors that Options.NoAliases has left out.
+// Plan says what a conversion writes. NewPlan makes it; Write carries it out, and replaces
+// estimates by what was written.
+type Plan struct {
+	Path   string // the new file, or the manifest or index that stands for its shards
+	Format layout.Format
+	// Metadata is the metadata of the new model.
+	Metadata layout.Metadata
+	// Tensors are the tensors of the new model, in the order of its files.
+	Tensors []Tensor
+	// LeftOut names the tensors that Options.NoAliases has left out.
 	LeftOut []string
-	// Compressed are the tensors that Options.Compress has made smaller.
-	Compressed Compressed
-	// Removed is the file that stood for an older model instead of Path, a SafeTensors file or
-	// index; "" where there was none.
-	Removed string
-	// Left are files beside Path that are called as its shards are and are none, such as those of
-	// an older model of more shards.
-	Left []string
-	// Lost are the tensors with values that their new encoding does not hold.
-	Lost []Lost
 	// Quantized are the weights that stay the codes they were stored as, beside their scales.
 	Quantized []scheme.Part
+	// Bytes is the size of all files together. Until Write has succeeded, it counts every tensor as
+	// not compressed, and leaves out a manifest or index.
+	Bytes  uint64
+	Shards int // number of shards; 0 if the model is one file
+	// Removed is the SafeTensors file or index that stands for an older model, and goes;
+	// "" if there is none.
+	Removed string
+	// Left names files beside Path with names of its shards that belong to no new shard,
+	// such as those of an older model of more shards.
+	Left []string
+
+	model     *loader.Model
+	opts      Options
+	target    target
+	requested string          // the path that the caller gave, if the index has another name; else ""
+	whole     string          // path of the model if it were one file
+	instead   string          // file that readers might take instead of Path, and that goes; "" for none
+	index     layout.Metadata // of SafeTensors: what only the index can say
+	parts     []part
 }
 
-// Kept is a tensor that was not re-encoded, and why.
-type Kept struct {
-	Name   string
-	Reason string
+// Tensor records how one tensor is written.
+type Tensor struct {
+	Name string
+	// From is the type of the source's elements. A type that an earlier conversion could only note
+	// in the metadata is restored.
+	From, To         layout.DType
+	FromShape, Shape []uint64
+	Elements         uint64
+	FromBytes        uint64 // stored in the source
+	Bytes            uint64 // of the new elements
+	Stored           uint64 // in the new file, once it is written: fewer than Bytes if compressed
+	Reencoded        bool   // the values are encoded anew; otherwise the bytes are the same
+	// Kept says why Options.DType has not re-encoded the tensor; "" if it has, or was not to.
+	Kept string
+	// Changed says why the tensor is written as another type: the new format cannot hold it as it
+	// is stored. No value is lost, and no bit of a type without values. "" for others.
+	Changed string
+	// Oversized reports that the tensor alone exceeds Options.ShardBytes. It has a shard of its own.
+	Oversized bool
+	// Lost counts the values that the new encoding does not hold. Write fills it in.
+	Lost dequant.Loss
+
+	source   loader.Tensor
+	skip     int      // source bytes that are not copied
+	original original // what the tensor really is
+	quant    layout.Quant
+	scaled   bool // quant is the scale of a tensor of integers
 }
 
-// Lost counts the values that a tensor lost.
-type Lost struct {
-	Name     string
-	Elements uint64
-	dequant.Loss
+// Compressed counts the tensors that are stored compressed, their bytes and those of their blocks.
+func (p *Plan) Compressed() (tensors int, raw, stored uint64) {
+	for i := range p.Tensors {
+		if t := &p.Tensors[i]; t.Stored != 0 && t.Stored < t.Bytes {
+			tensors, raw, stored = tensors+1, raw+t.Bytes, stored+t.Stored
+		}
+	}
+	return tensors, raw, stored
 }
 
-// ToAPR2 writes all of m's tensors and its metadata to an APR2 file at path. A tensor that
-// is not re-encoded goes byte for byte from the mapping to the file; a compressed one is
-// decompressed, unless Options.Compress asks for no more than it has. Memory stays constant
-// in any case. The file appears under its name only once it is complete. If a file of m has
-// changed since it was opened, nothing appears: see [loader.Model.Changed].
+// NewPlan decides how m's tensors and metadata are written to path, and checks whatever can be
+// wrong with names, types, metadata and sizes. It writes nothing. Tensors that become int8 are read,
+// for their scales. A file of m that has changed since it was opened is an error: see
+// [loader.Model.Changed].
 //
-// A model that takes more than Options.ShardBytes becomes several files. That at path is then
-// a manifest, which has the metadata; tensors are in shards beside it, in their order, as
-// many in each as fit uncompressed. For model.apr these are called
-// model-00001-of-00004.apr and so on. Each is an APR2 file of its own, with the required
-// metadata and its tensors' scales. They must not take the place of files of m. Wherever the
-// process ends, path stands for the old model, for nothing, or for the whole of the new one:
-// see [atomicfile.CommitAll]. Of two conversions to the same path, in whatever processes, the
-// one that ends later replaces the other's whole. Shards of an old model that the new one does
-// not replace stay, and are named in Result.Left.
-func ToAPR2(ctx context.Context, m *loader.Model, path string, opts *Options) (Result, error) {
-	return write(ctx, m, path, layout.APR2, opts)
-}
-
-func write(ctx context.Context, m *loader.Model, path string, format layout.Format, opts *Options) (Result, error) {
-	lease, err := m.Acquire()
-	if err != nil {
-		return Result{}, err
-	}
-	defer lease.Release()
-	plan, out, _, err := planOutput(ctx, m, lease, path, format, opts)
-	if err != nil {
-		return Result{}, err
-	}
-	return plan.write(m, lease, out)
-}
-
-// planOutput decides all of the new files, of which md is the metadata.
-func planOutput(ctx context.Context, m *loader.Model, lease *loader.Lease, path string, format layout.Format, opts *Options) (plan *planner, out *output, md layout.Metadata, err error) {
+// Elements that are not re-encoded are copied byte for byte. Types that the new format does not
+// have are replaced as the package's documentation says; Tensor.Changed names the reason.
+//
+// An APR2 model larger than Options.ShardBytes becomes shards and a manifest at path, which has the
+// metadata. Each shard takes as many tensors as fit, uncompressed and in their order. For model.apr
+// the shards are model-00001-of-00004.apr and so on, each an APR2 file with the required
+// metadata and its tensors' scales.
+//
+// Tensors of a SafeTensors file are ordered by the alignment of their types, widest first, since
+// the format allows no space between them. Options.DType is F32, F16 or BF16; compressing is
+// ErrUnsupported. Shards have the names of Hugging Face: model-00001-of-00004.safetensors and so on
+// for model.safetensors. Plan.Path is then the index, model.safetensors.index.json. The first shard
+// has the metadata; the others have its key format, without which some readers refuse them. A
+// directory must not hold both model.safetensors and its index, since readers differ in which one
+// they take. The new model replaces either, unless it is being read.
+func NewPlan(ctx context.Context, m *loader.Model, path string, opts *Options) (*Plan, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
-	to, ok := targets[format]
-	if !ok {
-		return nil, nil, nil, fmt.Errorf("%w: writing %v", layout.ErrUnsupported, format)
+	lease, err := m.Acquire()
+	if err != nil {
+		return nil, err
+	}
+	defer lease.Release()
+	p := &Plan{Path: path, Format: opts.Format, model: m, opts: *opts}
+	if p.Format == layout.Unknown {
+		p.Format = bySuffix(path)
+	}
+	var ok bool
+	if p.target, ok = targets[p.Format]; !ok {
+		return nil, fmt.Errorf("%s: %w: writing %v", path, layout.ErrUnsupported, p.Format)
 	}
 	if err := lease.Changed(); err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
-	if plan, err = newPlan(ctx, m, lease, to, opts); err != nil {
-		return nil, nil, nil, err
+	if err := p.decide(ctx, lease); err != nil {
+		return nil, err
 	}
-	if md, err = metadata(m, lease, plan.list, to, opts); err != nil {
-		return nil, nil, nil, err
+	if p.Metadata, err = metadata(m, lease, p.Tensors, p.target.limits(), &p.opts); err != nil {
+		return nil, err
 	}
-	if out, md, err = to.output(path, plan.list, md, opts); err != nil {
-		return nil, nil, nil, about(path, err)
+	if err := p.target.divide(p); err != nil {
+		return nil, about(path, err)
 	}
-	// Scales and metadata that have been read may be of no file that ever was.
-	return plan, out, md, cmp.Or(out.checkTargets(m), lease.Changed())
+	p.Bytes = p.size()
+	// Scales and metadata may have been read from two versions of a file.
+	return p, cmp.Or(p.checkTargets(), lease.Changed())
 }
 
-// write writes out, which is what has been planned.
-func (p *planner) write(m *loader.Model, lease *loader.Lease, out *output) (Result, error) {
-	w := newWriter(p.ctx, m, lease, p.opts, out.size())
-	if err := w.write(out); err != nil {
-		return Result{}, err
+// Write writes what the plan says, in constant memory. The model must still be open. Files appear
+// under their names once all of them are complete. None does if a file of the model has changed
+// since it was opened.
+//
+// The files must not replace files of the model. Wherever the process ends, Path stands for the old
+// model, for nothing, or for the whole of the new one: see [atomicfile.CommitAll]. If two
+// conversions write to the same path, in whatever processes, the one that ends later replaces the
+// other's whole. Old shards that the new model does not replace stay; Left names them.
+func (p *Plan) Write(ctx context.Context) error {
+	lease, err := p.model.Acquire()
+	if err != nil {
+		return err
 	}
-	w.progress.end()
-	result := w.result
-	p.report(&result)
-	out.report(&result)
-	return result, nil
+	defer lease.Release()
+	for i := range p.Tensors {
+		t := &p.Tensors[i]
+		if t.source, err = lease.Tensor(t.Name); err != nil {
+			return err
+		}
+	}
+	if err := p.checkTargets(); err != nil {
+		return err
+	}
+	return newWriter(ctx, p, lease).write()
 }
 
-// about adds path to what the format refuses; errors of the system name it already.
+// Write plans a conversion and carries it out.
+func Write(ctx context.Context, m *loader.Model, path string, opts *Options) (*Plan, error) {
+	p, err := NewPlan(ctx, m, path, opts)
+	if err != nil {
+		return nil, err
+	}
+	return p, p.Write(ctx)
+}
+
+// size returns the size of all parts together.
+func (p *Plan) size() (sum uint64) {
+	for i := range p.parts {
+		sum += p.parts[i].size
+	}
+	return sum
+}
+
+// about adds path to errors of formats. Errors of the system name it already.
 func about(path string, err error) error {
 	var fe *layout.FormatError
 	if errors.As(err, &fe) {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return err
-}
-
-func descriptors(plan []encoding, opts *Options) []layout.Tensor {
-	list := make([]layout.Tensor, len(plan))
-	for i, e := range plan {
-		list[i] = layout.Tensor{Name: []byte(e.tensor.Name()), DType: e.dtype, Shape: e.shape}
-		switch {
-		case opts.Compress.compresses():
-			list[i].Encoding = layout.LZ4 // perhaps, and of a size that will show
-		case opts.Compress.keepsBlocks(&e):
-			list[i].Encoding, list[i].Stored = layout.LZ4, e.tensor.StoredBytes()
-		}
-	}
-	return list
 }

@@ -16,10 +16,10 @@ import (
 )
 
 // toAPR2 converts m, and opens the result once it is verified.
-func toAPR2(t *testing.T, m *loader.Model, opts *convert.Options) (*loader.Model, convert.Result) {
+func toAPR2(t *testing.T, m *loader.Model, opts *convert.Options) (*loader.Model, *convert.Plan) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "out.apr")
-	r, err := convert.ToAPR2(context.Background(), m, path, opts)
+	r, err := convert.Write(context.Background(), m, path, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func toAPR2(t *testing.T, m *loader.Model, opts *convert.Options) (*loader.Model
 	if err != nil || len(report.Findings) != 0 {
 		t.Errorf("the new file is not in order: %v, %v", report, err)
 	}
-	if size := out.Files()[0].Size; r.Tensors != m.Len() || r.Bytes != size || out.Format() != layout.APR2 {
+	if size := out.Files()[0].Size; len(r.Tensors) != m.Len() || r.Bytes != size || out.Format() != layout.APR2 {
 		t.Errorf("%+v, but %d tensors and %d bytes", r, m.Len(), size)
 	}
 	return out, r
@@ -131,7 +131,7 @@ func TestAlignment(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	if _, err := convert.ToAPR2(context.Background(), m, filepath.Join(dir, "x"), &convert.Options{Align: 16}); !errors.Is(err, layout.ErrInvalid) {
+	if _, err := convert.Write(context.Background(), m, filepath.Join(dir, "x.apr"), &convert.Options{Align: 16}); !errors.Is(err, layout.ErrInvalid) {
 		t.Errorf("align 16: %v", err)
 	}
 	onlyFiles(t, dir)
@@ -157,7 +157,6 @@ func TestProgress(t *testing.T) {
 func TestProgressPanics(t *testing.T) {
 	errCallback := errors.New("the caller's callback panicked")
 	file := write(t, safeTensors(0, "{}", counting("a", layout.F32, 1<<18), counting("b", layout.F32, 1<<22)))
-	formats := map[string]func(context.Context, *loader.Model, string, *convert.Options) (convert.Result, error){"out.apr": convert.ToAPR2, "out.safetensors": convert.ToSafeTensors}
 	for name, callback := range map[string]func(){"panic": func() { panic(errCallback) }, "Goexit": runtime.Goexit} {
 		for _, opts := range []convert.Options{{}, {Compress: convert.Fast}, {DType: layout.F16}, {ShardBytes: 2 << 20}} {
 			opts.Progress = func(done, _ uint64) {
@@ -165,7 +164,7 @@ func TestProgressPanics(t *testing.T) {
 					callback()
 				}
 			}
-			for out, to := range formats {
+			for _, out := range []string{"out.apr", "out.safetensors"} {
 				if out == "out.safetensors" && opts.Compress != 0 {
 					continue
 				}
@@ -178,7 +177,7 @@ func TestProgressPanics(t *testing.T) {
 					go func() {
 						defer close(done)
 						defer func() { panicked = recover() }()
-						to(context.Background(), m, filepath.Join(dir, out), &opts)
+						convert.Write(context.Background(), m, filepath.Join(dir, out), &opts)
 						returned = true
 					}()
 					<-done
@@ -204,12 +203,12 @@ func TestFailureLeavesTarget(t *testing.T) {
 		{"cancelled before", good, func(m *loader.Model, path string) error {
 			ctx, cancel := context.WithCancel(context.Background())
 			cancel()
-			_, err := convert.ToAPR2(ctx, m, path, nil)
+			_, err := convert.Write(ctx, m, path, nil)
 			return err
 		}, context.Canceled},
 		{"cancelled in a tensor", good, func(m *loader.Model, path string) error {
 			ctx, cancel := context.WithCancel(context.Background())
-			_, err := convert.ToAPR2(ctx, m, path, &convert.Options{Progress: func(done, _ uint64) {
+			_, err := convert.Write(ctx, m, path, &convert.Options{Progress: func(done, _ uint64) {
 				if done > 10<<20 { // "b" has 16 MiB from 4 MiB on
 					cancel()
 				}
@@ -218,11 +217,11 @@ func TestFailureLeavesTarget(t *testing.T) {
 		}, context.Canceled},
 		{"closed", good, func(m *loader.Model, path string) error {
 			m.Close()
-			_, err := convert.ToAPR2(context.Background(), m, path, nil)
+			_, err := convert.Write(context.Background(), m, path, nil)
 			return err
 		}, loader.ErrClosed},
 		{"not a dtype to encode", good, func(m *loader.Model, path string) error {
-			_, err := convert.ToAPR2(context.Background(), m, path, &convert.Options{DType: layout.Q6_K})
+			_, err := convert.Write(context.Background(), m, path, &convert.Options{DType: layout.Q6_K})
 			return err
 		}, layout.ErrUnsupported},
 	}
@@ -252,7 +251,7 @@ func TestFailureLeavesTarget(t *testing.T) {
 func TestNoDirectory(t *testing.T) {
 	m := openBytes(t, safeTensors(0, "{}", counting("a", layout.U8, 1)))
 	path := filepath.Join(t.TempDir(), "missing", "out.apr")
-	if _, err := convert.ToAPR2(context.Background(), m, path, nil); !errors.Is(err, os.ErrNotExist) {
+	if _, err := convert.Write(context.Background(), m, path, nil); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 }
@@ -265,7 +264,7 @@ func TestOntoItself(t *testing.T) {
 	want := openBytes(t, safeTensors(3, "{}", everyDType()...))
 	path := write(t, safeTensors(3, "{}", everyDType()...))
 	m := open(t, path, nil)
-	if _, err := convert.ToAPR2(context.Background(), m, path, nil); err != nil {
+	if _, err := convert.Write(context.Background(), m, path, &convert.Options{Format: layout.APR2}); err != nil {
 		t.Fatal(err)
 	}
 	sameTensors(t, m, m) // still reads the old file

@@ -1,5 +1,6 @@
-// Package convert writes models that package loader can read as other files: APR2
-// ([ToAPR2]) and SafeTensors ([ToSafeTensors]). Nothing that the source says is lost.
+// Package convert writes models that package loader can read as APR2 or SafeTensors files. Nothing
+// that the source says is lost. [NewPlan] says what will be written, [Plan.Write] writes it, and
+// [Write] does both.
 //
 // # Tensors
 //

@@ -54,8 +54,8 @@ func TestReencode(t *testing.T) {
 		}
 		out, r := toAPR2(t, m, &convert.Options{DType: d})
 		x := tensor(t, out, "w")
-		if b, err := x.Bytes(); err != nil || x.DType() != d || !bytes.Equal(b, want) || len(r.Kept) != 0 {
-			t.Errorf("%v: other bytes, kept %v, %v", d, r.Kept, err)
+		if b, err := x.Bytes(); err != nil || x.DType() != d || !bytes.Equal(b, want) || len(kept(r)) != 0 {
+			t.Errorf("%v: other bytes, kept %v, %v", d, kept(r), err)
 		}
 		if v, _ := metadata(t, out).Get("quantization", "method"); v != d.String() {
 			t.Errorf("%v: method %v", d, v)
@@ -149,9 +149,9 @@ func TestKept(t *testing.T) {
 		if x := tensor(t, out, tt.name); x.DType() != tt.dtype {
 			t.Errorf("%s is %v, want %v", tt.name, x.DType(), tt.dtype)
 		}
-		i := slices.IndexFunc(r.Kept, func(k convert.Kept) bool { return k.Name == tt.name })
-		if (i >= 0) != (tt.reason != "") || i >= 0 && !strings.Contains(r.Kept[i].Reason, tt.reason) {
-			t.Errorf("%s: kept %v, want reason %q", tt.name, r.Kept, tt.reason)
+		i := slices.IndexFunc(kept(r), func(k convert.Tensor) bool { return k.Name == tt.name })
+		if (i >= 0) != (tt.reason != "") || i >= 0 && !strings.Contains(kept(r)[i].Kept, tt.reason) {
+			t.Errorf("%s: kept %v, want reason %q", tt.name, kept(r), tt.reason)
 		}
 		if before := tensor(t, m, tt.name); before.DType() == tt.dtype {
 			a, _ := before.Bytes()
@@ -214,9 +214,9 @@ func TestPrecise(t *testing.T) {
 				if reason != "" {
 					want = layout.F32
 				}
-				i := slices.IndexFunc(r.Kept, func(k convert.Kept) bool { return k.Name == name })
-				if x := tensor(t, out, name); x.DType() != want || (i >= 0) != (reason != "") || i >= 0 && !strings.Contains(r.Kept[i].Reason, reason) {
-					t.Errorf("%v, all %t: %q is %v, kept %v, want reason %q", d, all, name, x.DType(), r.Kept, reason)
+				i := slices.IndexFunc(kept(r), func(k convert.Tensor) bool { return k.Name == name })
+				if x := tensor(t, out, name); x.DType() != want || (i >= 0) != (reason != "") || i >= 0 && !strings.Contains(kept(r)[i].Kept, reason) {
+					t.Errorf("%v, all %t: %q is %v, kept %v, want reason %q", d, all, name, x.DType(), kept(r), reason)
 				}
 			}
 		}
@@ -255,16 +255,16 @@ func TestLostValues(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer m.Close()
-			r, err := convert.ToAPR2(t.Context(), m, filepath.Join(t.TempDir(), "out.apr"), &convert.Options{DType: test.dtype})
+			r, err := convert.Write(t.Context(), m, filepath.Join(t.TempDir(), "out.apr"), &convert.Options{DType: test.dtype})
 			if err != nil {
 				t.Fatal(err)
 			}
-			var lost uint64
-			for _, l := range r.Lost {
-				lost += l.NotFinite
+			var n uint64
+			for _, l := range lost(r) {
+				n += l.Lost.NotFinite
 			}
-			if lost != test.lost || len(r.Kept) != test.kept {
-				t.Errorf("lost %d, kept %v", lost, r.Kept)
+			if n != test.lost || len(kept(r)) != test.kept {
+				t.Errorf("lost %d, kept %v", n, kept(r))
 			}
 		})
 	}
@@ -287,23 +287,23 @@ func TestZeroedValues(t *testing.T) {
 	for _, d := range []layout.DType{layout.F16, layout.Q8_0, layout.Q4_0, layout.BF16, layout.F32, layout.I8} {
 		for _, how := range []convert.Compression{convert.NoCompression, convert.Fast} {
 			_, r := toAPR2(t, m, &convert.Options{DType: d, Compress: how})
-			want := map[string]convert.Lost{}
+			want := map[string]convert.Tensor{}
 			switch d {
 			case layout.F16, layout.Q8_0, layout.Q4_0:
-				want["w"] = convert.Lost{Name: "w", Elements: 1100 * 1024, Loss: dequant.Loss{Zeroed: 2, Largest: float64(float32(2.5e-8))}}
-				want["tiny"] = convert.Lost{Name: "tiny", Elements: 64, Loss: dequant.Loss{Zeroed: 64, Largest: float64(float32(1e-9))}}
+				want["w"] = convert.Tensor{Name: "w", Elements: 1100 * 1024, Lost: dequant.Loss{Zeroed: 2, Largest: float64(float32(2.5e-8))}}
+				want["tiny"] = convert.Tensor{Name: "tiny", Elements: 64, Lost: dequant.Loss{Zeroed: 64, Largest: float64(float32(1e-9))}}
 			case layout.I8:
-				want["w"] = convert.Lost{Name: "w", Elements: 1100 * 1024, Loss: dequant.Loss{Zeroed: 2, Largest: float64(float32(2.5e-8))}}
+				want["w"] = convert.Tensor{Name: "w", Elements: 1100 * 1024, Lost: dequant.Loss{Zeroed: 2, Largest: float64(float32(2.5e-8))}}
 			}
-			if len(r.Lost) != len(want) {
-				t.Errorf("%v: lost %+v, want %+v", d, r.Lost, want)
+			if len(lost(r)) != len(want) {
+				t.Errorf("%v: lost %+v, want %+v", d, lost(r), want)
 			}
-			for _, l := range r.Lost {
+			for _, l := range lost(r) {
 				w, blocks := want[l.Name], uint64(0)
 				if l.Name == "tiny" && d.Quantized() {
 					blocks = 2
 				}
-				if l.Elements != w.Elements || l.Zeroed != w.Zeroed || l.Largest != w.Largest || l.NotFinite != 0 || l.ZeroBlocks != blocks || l.AllZeroed() != (l.Name == "tiny") {
+				if l.Elements != w.Elements || l.Lost.Zeroed != w.Lost.Zeroed || l.Lost.Largest != w.Lost.Largest || l.Lost.NotFinite != 0 || l.Lost.ZeroBlocks != blocks || l.Lost.AllZeroed() != (l.Name == "tiny") {
 					t.Errorf("%v: lost %+v, want %+v", d, l, w)
 				}
 			}
@@ -327,12 +327,12 @@ func TestNarrowed(t *testing.T) {
 	m := openBytes(t, safeTensors(0, "{}", c))
 	for _, d := range []layout.DType{layout.F32, layout.F16, layout.BF16} {
 		_, r := toAPR2(t, m, &convert.Options{DType: d})
-		if len(r.Lost) != 1 || r.Lost[0].NotFinite != 1 || r.Lost[0].Zeroed != 1 || r.Lost[0].Largest != 1e-300 || r.Lost[0].AllZeroed() {
-			t.Errorf("%v: %+v", d, r.Lost)
+		if len(lost(r)) != 1 || lost(r)[0].Lost.NotFinite != 1 || lost(r)[0].Lost.Zeroed != 1 || lost(r)[0].Lost.Largest != 1e-300 || lost(r)[0].Lost.AllZeroed() {
+			t.Errorf("%v: %+v", d, lost(r))
 		}
 	}
-	if _, r := toAPR2(t, m, nil); len(r.Lost) != 0 {
-		t.Errorf("%+v", r.Lost)
+	if _, r := toAPR2(t, m, nil); len(lost(r)) != 0 {
+		t.Errorf("%+v", lost(r))
 	}
 	// What remains is what the new type has, and not float32.
 	for _, value := range []float64{1e-20, 1e-60} {
@@ -341,8 +341,8 @@ func TestNarrowed(t *testing.T) {
 		for _, d := range encodable {
 			_, r := toAPR2(t, m, &convert.Options{DType: d})
 			want := value == 1e-60 || d != layout.F32 && d != layout.BF16
-			if all := len(r.Lost) == 1 && r.Lost[0].AllZeroed(); all != want {
-				t.Errorf("%g as %v: %+v", value, d, r.Lost)
+			if all := len(lost(r)) == 1 && lost(r)[0].Lost.AllZeroed(); all != want {
+				t.Errorf("%g as %v: %+v", value, d, lost(r))
 			}
 		}
 	}

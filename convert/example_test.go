@@ -13,7 +13,7 @@ import (
 )
 
 // GGUF to APR2: blocks of quantized numbers stay as they are, and the metadata has its place.
-func ExampleToAPR2() {
+func ExampleWrite() {
 	m, err := loader.Open("../testdata/gguf/llama.gguf", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -25,7 +25,7 @@ func ExampleToAPR2() {
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "model.apr")
-	if _, err := convert.ToAPR2(context.Background(), m, path, nil); err != nil {
+	if _, err := convert.Write(context.Background(), m, path, nil); err != nil {
 		log.Fatal(err)
 	}
 	out, err := loader.Open(path, nil)
@@ -42,8 +42,8 @@ func ExampleToAPR2() {
 	// Output: llama true
 }
 
-// SafeTensors has no quantized blocks: they are written as numbers.
-func ExampleToSafeTensors() {
+// SafeTensors has no quantized blocks: they are written as numbers. A plan says so before.
+func ExampleNewPlan() {
 	m, err := loader.Open("../testdata/gguf/llama.gguf", nil)
 	if err != nil {
 		log.Fatal(err)
@@ -54,10 +54,16 @@ func ExampleToSafeTensors() {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	result, err := convert.ToSafeTensors(context.Background(), m, filepath.Join(dir, "model.safetensors"), &convert.Options{DType: layout.F16})
+	plan, err := convert.NewPlan(context.Background(), m, filepath.Join(dir, "model.safetensors"), &convert.Options{DType: layout.F16})
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(result.Tensors == m.Len(), result.Changed)
-	// Output: true []
+	for _, t := range plan.Tensors {
+		if t.To != layout.F16 {
+			log.Fatal(t.Name, t.Kept)
+		}
+	}
+	err = plan.Write(context.Background())
+	fmt.Println(len(plan.Tensors) == m.Len(), plan.Shards, err)
+	// Output: true 0 <nil>
 }

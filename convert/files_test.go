@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/tensormap/tensormap/convert"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"
@@ -143,4 +144,44 @@ func onlyFiles(t testing.TB, dir string, names ...string) {
 			t.Errorf("%q, want %q", entries[i].Name(), names[i])
 		}
 	}
+}
+
+// kept, changed, lost and oversized select the records of a plan.
+func kept(p *convert.Plan) []convert.Tensor {
+	return records(p, func(t *convert.Tensor) bool { return t.Kept != "" })
+}
+
+func changed(p *convert.Plan) []convert.Tensor {
+	return records(p, func(t *convert.Tensor) bool { return t.Changed != "" })
+}
+
+func lost(p *convert.Plan) []convert.Tensor {
+	return records(p, func(t *convert.Tensor) bool { return t.Lost.Any() })
+}
+
+func oversized(p *convert.Plan) (names []string) {
+	for _, t := range records(p, func(t *convert.Tensor) bool { return t.Oversized }) {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+func records(p *convert.Plan, are func(*convert.Tensor) bool) (list []convert.Tensor) {
+	for i := range p.Tensors {
+		if are(&p.Tensors[i]) {
+			list = append(list, p.Tensors[i])
+		}
+	}
+	return list
+}
+
+// sums counts compressed tensors and their bytes.
+type sums struct {
+	tensors     int
+	raw, stored uint64
+}
+
+func compressed(p *convert.Plan) (s sums) {
+	s.tensors, s.raw, s.stored = p.Compressed()
+	return s
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-// metadata is the metadata of the APR2 file made from m (APR-FORMAT-002, "Metadata
-// Section"); the package's documentation has its keys.
-func metadata(m *loader.Model, lease *loader.Lease, plan []encoding, to *target, opts *Options) (layout.Metadata, error) {
+// metadata returns the metadata of the APR2 file made from m (APR-FORMAT-002, "Metadata
+// Section"). The package's documentation lists the keys.
+func metadata(m *loader.Model, lease *loader.Lease, plan []Tensor, to *limits, opts *Options) (layout.Metadata, error) {
 	from, err := lease.Metadata()
 	if err != nil {
 		return nil, err
@@ -29,9 +29,9 @@ func metadata(m *loader.Model, lease *loader.Lease, plan []encoding, to *target,
 	return md, nil
 }
 
-// setQuantization writes down how the new file is quantized. What the metadata says so
-// far of the scales of tensors that have been re-encoded is gone.
-func setQuantization(md *layout.Metadata, plan []encoding, d layout.DType) {
+// setQuantization enters how the new file is quantized. Old scales of tensors that are re-encoded
+// go.
+func setQuantization(md *layout.Metadata, plan []Tensor, d layout.DType) {
 	old := object(*md, "quantization")
 	q := slices.Clone(old) // the source's metadata is not ours to change
 	if method, ok := q.Get("method"); d != layout.Invalid {
@@ -41,12 +41,13 @@ func setQuantization(md *layout.Metadata, plan []encoding, d layout.DType) {
 		q = slices.DeleteFunc(q, func(e layout.Entry) bool { return e.Key == "method" || e.Key == "bits_per_weight" })
 	}
 	scales, zeros := unchanged(object(old, "scales"), plan), unchanged(object(old, "zero_points"), plan)
-	for _, e := range plan {
-		if e.scaled {
-			scales = append(scales, layout.Entry{Key: e.tensor.Name(), Value: number(float64(e.quant.Scale), 32)})
+	for i := range plan {
+		t := &plan[i]
+		if t.scaled {
+			scales = append(scales, layout.Entry{Key: t.Name, Value: number(float64(t.quant.Scale), 32)})
 		}
-		if e.scaled && e.quant.Zero != 0 {
-			zeros = append(zeros, layout.Entry{Key: e.tensor.Name(), Value: json.Number(strconv.FormatInt(e.quant.Zero, 10))})
+		if t.scaled && t.quant.Zero != 0 {
+			zeros = append(zeros, layout.Entry{Key: t.Name, Value: json.Number(strconv.FormatInt(t.quant.Zero, 10))})
 		}
 	}
 	setObject(&q, "scales", scales)
@@ -56,26 +57,25 @@ func setQuantization(md *layout.Metadata, plan []encoding, d layout.DType) {
 	}
 }
 
-// outdated reports whether a method that the source names is that of no tensor any more, since
-// the new file has no such type.
-func outdated(method any, plan []encoding) bool {
+// outdated reports whether the method that the source names is no tensor's type any more.
+func outdated(method any, plan []Tensor) bool {
 	changed := false
 	for i := range plan {
-		e := &plan[i]
-		if e.dtype.String() == method {
+		t := &plan[i]
+		if t.To.String() == method {
 			return false
 		}
-		changed = changed || !e.copied() && e.tensor.DType().String() == method
+		changed = changed || !t.copied() && t.source.DType().String() == method
 	}
 	return changed
 }
 
-// unchanged is what m says of tensors whose scale the plan does not know better.
-func unchanged(m layout.Metadata, plan []encoding) layout.Metadata {
+// unchanged returns the entries of m for tensors whose scale the plan does not set.
+func unchanged(m layout.Metadata, plan []Tensor) layout.Metadata {
 	decided := make(map[string]bool)
-	for _, e := range plan {
-		if e.scaled || !e.copied() {
-			decided[e.tensor.Name()] = true
+	for i := range plan {
+		if t := &plan[i]; t.scaled || !t.copied() {
+			decided[t.Name] = true
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(m), func(e layout.Entry) bool { return decided[e.Key] })
@@ -87,7 +87,7 @@ func object(m layout.Metadata, key string) layout.Metadata {
 	return o
 }
 
-// setObject sets key to o, or removes it where o is empty.
+// setObject sets key to o, or removes it if o is empty.
 func setObject(m *layout.Metadata, key string, o layout.Metadata) {
 	if len(o) > 0 {
 		m.Set(key, o)
@@ -96,13 +96,12 @@ func setObject(m *layout.Metadata, key string, o layout.Metadata) {
 	*m = slices.DeleteFunc(*m, func(e layout.Entry) bool { return e.Key == key })
 }
 
-// bitsPerWeight is the size of all tensors over the number of their elements.
-func bitsPerWeight(plan []encoding) float64 {
+// bitsPerWeight divides the size of all tensors by the number of their elements.
+func bitsPerWeight(plan []Tensor) float64 {
 	var bits, elements float64
-	for _, e := range plan {
-		size, _ := e.dtype.Size(e.shape) // the plan has checked it
-		bits += 8 * float64(size)
-		elements += float64(e.tensor.Elements())
+	for i := range plan {
+		bits += 8 * float64(plan[i].Bytes)
+		elements += float64(plan[i].Elements)
 	}
 	if elements == 0 {
 		return 0
@@ -110,7 +109,7 @@ func bitsPerWeight(plan []encoding) float64 {
 	return math.Round(1000*bits/elements) / 1000
 }
 
-// number is the shortest decimal that reads back as f, a float of so many bits.
+// number returns the shortest decimal that reads back as f, a float of so many bits.
 func number(f float64, bits int) json.Number {
 	return json.Number(strconv.FormatFloat(f, 'g', -1, bits))
 }
@@ -125,12 +124,11 @@ var topLevel = map[string]bool{
 // MergeConfig merges a configuration, such as the config.json beside a Hugging Face model,
 // into APR2 metadata. Keys that the specification places at the top level go there, with
 // objects merged key by key; every other key describes the architecture and goes into that
-// object. An architecture that is no object, such as the name of one, in the metadata or
-// the configuration, stays as the key "name" of the object that it has to become, unless
-// the configuration has that key as well. apr_version is the file's own and is not taken
-// over.
+// object. An architecture that is no object, such as the name of one, becomes an object with the key
+// "name". The configuration may replace that key. apr_version is the file's own and is
+// not taken over.
 //
-// What md's objects are made of is left as it was: it may belong to an open model.
+// Objects in md are replaced, not modified: they may belong to an open model.
 func MergeConfig(md *layout.Metadata, config layout.Metadata) {
 	var top, architecture layout.Metadata
 	for key, value := range config.All() {
@@ -152,7 +150,7 @@ func MergeConfig(md *layout.Metadata, config layout.Metadata) {
 	md.Merge(top)
 }
 
-// asArchitecture is v as the object that the specification wants, empty where v is null.
+// asArchitecture returns v as the object that the specification wants, nil if v is null.
 func asArchitecture(v any) layout.Metadata {
 	switch v := v.(type) {
 	case nil:
@@ -163,7 +161,7 @@ func asArchitecture(v any) layout.Metadata {
 	return layout.Metadata{{Key: "name", Value: v}}
 }
 
-// merged is value or, where it and old are objects, a new one with the keys of both.
+// merged returns value or, if it and old are objects, a new object with the keys of both.
 func merged(old, value any) any {
 	add, isObject := value.(layout.Metadata)
 	was, wasObject := old.(layout.Metadata)

@@ -231,7 +231,7 @@ func manyKeys(t *testing.T, n int) time.Duration {
 func TestUnreadableMetadata(t *testing.T) {
 	dir := t.TempDir()
 	m := openBytes(t, safeTensors(0, "null", counting("v", layout.F32, 4)))
-	_, err := convert.ToAPR2(t.Context(), m, dir+"/out", &convert.Options{Config: parse(t, `{"quantization":{"scales":{"v":"x"}}}`)})
+	_, err := convert.Write(t.Context(), m, dir+"/out.apr", &convert.Options{Config: parse(t, `{"quantization":{"scales":{"v":"x"}}}`)})
 	if !errors.Is(err, layout.ErrInvalid) || !strings.Contains(err.Error(), "quantization.scales") {
 		t.Errorf("a scale of \"x\": %v", err)
 	}
@@ -243,11 +243,11 @@ func TestBadMetadata(t *testing.T) {
 	b := apr2File(t, parse(t, `{"quantization":{"scales":{"a":1}}}`), counting("a", layout.I8, 1))
 	b = bytes.Replace(b, []byte(`{"a":1}`), []byte(`{"a":0}`), 1) // which no Writer writes
 	dir := t.TempDir()
-	if _, err := convert.ToAPR2(t.Context(), openBytes(t, b), dir+"/out", nil); err == nil {
+	if _, err := convert.Write(t.Context(), openBytes(t, b), dir+"/out.apr", nil); err == nil {
 		t.Error("a scale of 0 was converted")
 	}
 	onlyFiles(t, dir)
-	if _, err := os.Stat(dir + "/out"); !os.IsNotExist(err) {
+	if _, err := os.Stat(dir + "/out.apr"); !os.IsNotExist(err) {
 		t.Error(err)
 	}
 }

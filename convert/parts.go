@@ -49,21 +49,21 @@ func (e *PartError) Unwrap() error { return layout.ErrUnsupported }
 
 // findParts lists the quantized weights before anything is read. Options.DType is an error for all of
 // their parts that Options.Keep does not name.
-func (p *planner) findParts(lease *loader.Lease) error {
+func (p *Plan) findParts(lease *loader.Lease) error {
 	for t := range lease.Tensors() {
 		part, err := p.part(t, p.opts.DType != layout.Invalid && !p.opts.keeps(t.Name()))
 		if err != nil {
 			return err
 		}
 		if part.Scale != "" && part.Codes == t.Name() {
-			p.parts = append(p.parts, part)
+			p.Quantized = append(p.Quantized, part)
 		}
 	}
 	return nil
 }
 
 // part finds the quantized weight that t belongs to. It is an error if t is to be re-encoded.
-func (p *planner) part(t loader.Tensor, reencoded bool) (scheme.Part, error) {
+func (p *Plan) part(t loader.Tensor, reencoded bool) (scheme.Part, error) {
 	part, ok := PartOf(p.model, t.Name())
 	if ok && reencoded && !(part.Scale == "" && p.opts.PlainF8) {
 		return part, &PartError{p.model.Files()[t.File()].Path, t.Name(), part, t.DType()}

@@ -37,7 +37,7 @@ func TestParts(t *testing.T) {
 			m := open(t, write(t, safeTensors(0, "{}", append([]content{norm}, tt.parts...)...)), nil)
 			for _, d := range []layout.DType{layout.F32, layout.F16, layout.Q8_0, layout.I8} {
 				dir := t.TempDir()
-				_, err := convert.ToAPR2(context.Background(), m, filepath.Join(dir, "out.apr"), &convert.Options{DType: d, PlainF8: name != "plain"})
+				_, err := convert.Write(context.Background(), m, filepath.Join(dir, "out.apr"), &convert.Options{DType: d, PlainF8: name != "plain"})
 				var part *convert.PartError
 				if !errors.As(err, &part) || !errors.Is(err, layout.ErrUnsupported) || part.Name != tt.first || part.Codes != codes || part.Scheme != tt.scheme {
 					t.Fatalf("%v: %v", d, err)
@@ -46,15 +46,15 @@ func TestParts(t *testing.T) {
 					t.Error(msg)
 				}
 				onlyFiles(t, dir)
-				if _, err := convert.NewPreview(context.Background(), m, filepath.Join(dir, "out.apr"), layout.APR2, &convert.Options{DType: d}); !errors.As(err, &part) {
-					t.Errorf("%v: preview: %v", d, err)
+				if _, err := convert.NewPlan(context.Background(), m, filepath.Join(dir, "out.apr"), &convert.Options{DType: d}); !errors.As(err, &part) {
+					t.Errorf("%v: plan: %v", d, err)
 				}
 			}
 			out, r := toAPR2(t, m, nil)
 			sameTensors(t, out, m)
-			kept, q := toAPR2(t, m, &convert.Options{DType: layout.Q8_0, All: true, Keep: func(name string) bool { return name != "norm.weight" }})
-			if x := tensor(t, kept, "norm.weight"); x.DType() != layout.Q8_0 || len(q.Kept) != len(tt.parts) {
-				t.Errorf("%v, kept %v", x.DType(), q.Kept)
+			again, q := toAPR2(t, m, &convert.Options{DType: layout.Q8_0, All: true, Keep: func(name string) bool { return name != "norm.weight" }})
+			if x := tensor(t, again, "norm.weight"); x.DType() != layout.Q8_0 || len(kept(q)) != len(tt.parts) {
+				t.Errorf("%v, kept %v", x.DType(), kept(q))
 			}
 			if name == "plain" {
 				out, r := toAPR2(t, m, &convert.Options{DType: layout.F32, PlainF8: true})
@@ -63,7 +63,7 @@ func TestParts(t *testing.T) {
 				}
 				return
 			}
-			for _, r := range []convert.Result{r, q} {
+			for _, r := range []*convert.Plan{r, q} {
 				if len(r.Quantized) != 1 || r.Quantized[0].Codes != codes || r.Quantized[0].Scheme != tt.scheme {
 					t.Errorf("%+v", r.Quantized)
 				}
@@ -76,7 +76,7 @@ func TestParts(t *testing.T) {
 func TestPartsAcrossShards(t *testing.T) {
 	m := open(t, write(t, safeTensors(0, "{}", counting("a.weight", layout.F8_E4M3, 8, 8), counting("b.weight_scale", layout.F32), counting("b.weight", layout.F8_E4M3, 8, 8))), nil)
 	path := filepath.Join(t.TempDir(), "out.safetensors")
-	r, err := convert.ToSafeTensors(context.Background(), m, path, &convert.Options{ShardBytes: 65})
+	r, err := convert.Write(context.Background(), m, path, &convert.Options{ShardBytes: 65})
 	if err != nil || r.Shards != 3 {
 		t.Fatalf("%+v, %v", r, err)
 	}
@@ -92,7 +92,7 @@ func TestPartsAreNotExpanded(t *testing.T) {
 	codes, scale := counting("blk.0.ffn_up.weight", layout.NVFP4, 8, 64), counting("blk.0.ffn_up.scale", layout.F32, 1)
 	m := openBytes(t, apr2File(t, nil, codes, scale))
 	var part *convert.PartError
-	if _, err := convert.ToSafeTensors(context.Background(), m, filepath.Join(t.TempDir(), "out.safetensors"), nil); !errors.As(err, &part) || part.Scale != scale.name {
+	if _, err := convert.Write(context.Background(), m, filepath.Join(t.TempDir(), "out.safetensors"), nil); !errors.As(err, &part) || part.Scale != scale.name {
 		t.Errorf("%v", err)
 	}
 	alone, _ := toSafeTensors(t, openBytes(t, apr2File(t, nil, codes)), nil) // as files are whose scale is 1

@@ -10,75 +10,56 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// The ends of the names that Hugging Face's libraries look for.
-const (
-	safeTensorsExt = ".safetensors"
-	indexExt       = ".index.json"
-)
-
-// divideSafeTensors puts the tensors into files of at most so many bytes, in order, and as many
-// into each as fit. text is the metadata of the model that files can have, rest that for the
-// index.
-func (out *output) divideSafeTensors(plan []encoding, text, rest layout.Metadata, most uint64) error {
-	out.parts = nil
-	md := text // of the first shard
-	for len(plan) > 0 {
-		n, err := fitting(plan, md, most)
+// divideSafeTensors puts the tensors into files of at most Options.ShardBytes, in order, as many into
+// each as fit. text is the metadata that files can have; rest goes into the index.
+func (p *Plan) divideSafeTensors(text, rest layout.Metadata) error {
+	p.index = rest
+	md, left := text, p.Tensors // the first shard has the metadata
+	for len(left) > 0 {
+		n, err := p.fitting(left, md)
 		if err != nil {
 			return err
 		}
-		p, err := part{plan: plan[:n]}.asSafeTensors(md)
+		s, err := newSafeTensorsPart("", left[:n], md)
 		if err != nil {
 			return err
 		}
-		if p.size > most {
-			out.oversized = append(out.oversized, plan[0].tensor.Name())
-		}
-		out.parts = append(out.parts, p)
-		plan, md = plan[n:], formatOf(text)
+		left[0].Oversized = s.size > p.opts.ShardBytes
+		p.parts = append(p.parts, s)
+		left, md = left[n:], frameworkOf(text)
 	}
-	if err := out.name(safeTensorsExt, most); err != nil {
-		return err
-	}
-	out.called, out.path, out.instead = out.path, out.whole+indexExt, out.whole
-	out.manifest = &safeTensorsIndex{out.parts, rest}
-	return out.checkManifest()
+	p.requested, p.Path, p.instead = p.Path, p.whole+indexExt, p.whole
+	return p.nameShards()
 }
 
-// fitting is how many tensors fit into a file of at most so many bytes: one in any case.
-func fitting(plan []encoding, md layout.Metadata, most uint64) (n int, err error) {
-	empty, err := part{}.asSafeTensors(md)
+// fitting counts the tensors that fit into a file of at most Options.ShardBytes: at least one.
+func (p *Plan) fitting(tensors []Tensor, md layout.Metadata) (n int, err error) {
+	empty, err := newSafeTensorsPart("", nil, md)
 	if err != nil {
 		return 0, err
 	}
-	size := empty.size
-	for n = range plan {
+	size, most := empty.size, p.opts.ShardBytes
+	for n = range tensors {
 		// No position in a file that fits has more digits than most.
-		e := &plan[n]
+		t := &tensors[n]
 		size += uint64(len(fmt.Sprintf(`,%s:{"dtype":"%v","shape":%v,"data_offsets":[%d,%d]}`,
-			quoted(e.tensor.Name()), e.dtype, e.shape, most, most))) + e.rawBytes()
+			quoted(t.Name), t.To, t.Shape, most, most))) + t.Bytes
 		if n > 0 && size > most-min(most, headAlign) {
 			return n, nil
 		}
 	}
-	return len(plan), nil
+	return len(tensors), nil
 }
 
-// headAlign is what the size of a header is a multiple of.
+// headAlign divides the size of a header.
 const headAlign = 8
 
-// formatOf is the key that says which framework wrote the tensors.
-func formatOf(md layout.Metadata) (format layout.Metadata) {
+// frameworkOf returns the key that says which framework wrote the tensors.
+func frameworkOf(md layout.Metadata) (format layout.Metadata) {
 	if v, ok := md.Get("format"); ok {
 		format.Set("format", v)
 	}
 	return format
-}
-
-// safeTensorsIndex is what Hugging Face's libraries write beside shards.
-type safeTensorsIndex struct {
-	shards   []part
-	metadata layout.Metadata
 }
 
 const indexText = `{
@@ -89,17 +70,18 @@ const indexText = `{
 }
 `
 
-func (x *safeTensorsIndex) encode() ([]byte, error) {
+// manifest returns the index that Hugging Face's libraries write beside shards.
+func (safeTensorsTarget) manifest(p *Plan) ([]byte, error) {
 	total := uint64(0)
 	var places []string
-	for _, s := range x.shards {
-		for i := range s.plan {
-			e := &s.plan[i]
-			total += e.rawBytes()
-			places = append(places, quoted(e.tensor.Name())+": "+quoted(filepath.Base(s.path)))
+	for _, s := range p.parts {
+		for i := range s.tensors {
+			t := &s.tensors[i]
+			total += t.Bytes
+			places = append(places, quoted(t.Name)+": "+quoted(filepath.Base(s.path)))
 		}
 	}
-	md := append(layout.Metadata{}, x.metadata...)
+	md := append(layout.Metadata{}, p.index...)
 	md.Set("total_size", json.Number(strconv.FormatUint(total, 10)))
 	metadata, err := md.MarshalJSON()
 	if err != nil {
@@ -107,3 +89,5 @@ func (x *safeTensorsIndex) encode() ([]byte, error) {
 	}
 	return fmt.Appendf(nil, indexText, metadata, strings.Join(places, ",\n    ")), nil
 }
+
+func (safeTensorsTarget) digests() bool { return false }

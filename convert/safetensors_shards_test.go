@@ -36,11 +36,11 @@ func TestSafeTensorsShards(t *testing.T) {
 	m := openBytes(t, safeTensors(0, `{"format":"pt","n":"1"}`, list...))
 	for _, most := range []uint64{1, 500, 1000, 3000, 3001, 3002, 3003, 8000} {
 		path := filepath.Join(t.TempDir(), "out.safetensors")
-		r, err := convert.ToSafeTensors(context.Background(), m, path, &convert.Options{ShardBytes: most})
+		r, err := convert.Write(context.Background(), m, path, &convert.Options{ShardBytes: most})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.Path != path+".index.json" || r.Tensors != len(list) {
+		if r.Path != path+".index.json" || len(r.Tensors) != len(list) {
 			t.Errorf("%d: %+v", most, r)
 		}
 		sameValues(t, clean(t, r.Path), m)
@@ -49,7 +49,7 @@ func TestSafeTensorsShards(t *testing.T) {
 }
 
 // indexed looks at the files that r speaks of without package shard.
-func indexed(t *testing.T, r convert.Result, list []content, most uint64) {
+func indexed(t *testing.T, r *convert.Plan, list []content, most uint64) {
 	t.Helper()
 	var index indexFile
 	readJSON(t, r.Path, &index)
@@ -60,7 +60,7 @@ func indexed(t *testing.T, r convert.Result, list []content, most uint64) {
 	if index.Metadata.TotalSize != raw || len(index.WeightMap) != len(list) {
 		t.Errorf("%+v, want %d bytes of %d tensors", index, raw, len(list))
 	}
-	var oversized []string
+	var alone []string
 	at := 0 // in the list
 	for i := range r.Shards {
 		name := fmt.Sprintf("out-%05d-of-%05d.safetensors", i+1, r.Shards)
@@ -76,7 +76,7 @@ func indexed(t *testing.T, r convert.Result, list []content, most uint64) {
 		}
 		size := m.Files()[0].Size
 		if bytes += size; size > most {
-			oversized = append(oversized, list[at].name)
+			alone = append(alone, list[at].name)
 		}
 		if size > most && m.Len() != 1 {
 			t.Errorf("%d: %s has %d bytes", most, name, size)
@@ -86,8 +86,8 @@ func indexed(t *testing.T, r convert.Result, list []content, most uint64) {
 		}
 	}
 	files := snapshot(t, filepath.Dir(r.Path))
-	if len(files) != r.Shards+1 || r.Bytes != bytes+uint64(len(files[filepath.Base(r.Path)])) || !slices.Equal(r.Oversized, oversized) {
-		t.Errorf("%d: %+v of %d files, %d bytes, oversized %q", most, r, len(files), bytes, oversized)
+	if len(files) != r.Shards+1 || r.Bytes != bytes+uint64(len(files[filepath.Base(r.Path)])) || !slices.Equal(oversized(r), alone) {
+		t.Errorf("%d: %+v of %d files, %d bytes, oversized %q", most, r, len(files), bytes, alone)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestSafeTensorsShardsMetadata(t *testing.T) {
 	for _, md := range []string{`{}`, `{"vocab":["a","b"],"x":{"y":null}}`, `{"safetensors":{"format":"pt","total_size":128,"n":[1,{"k":true}]},"x":1}`} {
 		m := openBytes(t, apr2File(t, parse(t, md), two...))
 		path := filepath.Join(t.TempDir(), "out.safetensors")
-		r, err := convert.ToSafeTensors(context.Background(), m, path, &convert.Options{ShardBytes: 128})
+		r, err := convert.Write(context.Background(), m, path, &convert.Options{ShardBytes: 128})
 		if err != nil || r.Shards != 2 {
 			t.Fatalf("%+v, %v", r, err)
 		}
@@ -151,7 +151,7 @@ func TestSafeTensorsShardsRefuse(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := snapshot(t, dir)
-		_, err := convert.ToSafeTensors(context.Background(), openBytes(t, two), filepath.Join(dir, "out.safetensors"), &convert.Options{ShardBytes: 130})
+		_, err := convert.Write(context.Background(), openBytes(t, two), filepath.Join(dir, "out.safetensors"), &convert.Options{ShardBytes: 130})
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -163,7 +163,7 @@ func TestSafeTensorsShardsRefuse(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		opts.Progress = func(uint64, uint64) { cancel() }
 		dir := t.TempDir()
-		if _, err := convert.ToSafeTensors(ctx, openBytes(t, two), filepath.Join(dir, "out.safetensors"), &opts); !errors.Is(err, context.Canceled) {
+		if _, err := convert.Write(ctx, openBytes(t, two), filepath.Join(dir, "out.safetensors"), &opts); !errors.Is(err, context.Canceled) {
 			t.Errorf("%v", err)
 		}
 		onlyFiles(t, dir)
@@ -179,7 +179,7 @@ func TestSafeTensorsShardsCalled(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{path, path + string(filepath.Separator)} {
-		_, err := convert.ToSafeTensors(context.Background(), openBytes(t, two), path, &convert.Options{ShardBytes: 130})
+		_, err := convert.Write(context.Background(), openBytes(t, two), path, &convert.Options{Format: layout.SafeTensors, ShardBytes: 130})
 		if err == nil || !strings.Contains(err.Error(), "not a regular file") {
 			t.Errorf("%s: %v", path, err)
 		}
@@ -187,7 +187,7 @@ func TestSafeTensorsShardsCalled(t *testing.T) {
 	onlyFiles(t, path)
 	onlyFiles(t, dir, "out")
 	loud := filepath.Join(dir, "M.SafeTensors")
-	if _, err := convert.ToSafeTensors(context.Background(), openBytes(t, two), loud, &convert.Options{ShardBytes: 130}); err != nil {
+	if _, err := convert.Write(context.Background(), openBytes(t, two), loud, &convert.Options{ShardBytes: 130}); err != nil {
 		t.Error(err)
 	}
 	onlyFiles(t, dir, "M-00001-of-00002.safetensors", "M-00002-of-00002.safetensors", "M.safetensors.index.json", "out")
@@ -197,7 +197,7 @@ func TestSafeTensorsShardsCalled(t *testing.T) {
 func TestSafeTensorsNotDivided(t *testing.T) {
 	for _, list := range [][]content{nil, {counting("a", layout.U8, 64)}} {
 		_, r := toSafeTensors(t, openBytes(t, safeTensors(0, `{"a":"b"}`, list...)), &convert.Options{ShardBytes: 1 + 1000*uint64(len(list))})
-		if r.Shards != 0 || len(r.Oversized) != 0 {
+		if r.Shards != 0 || len(oversized(r)) != 0 {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -236,7 +236,7 @@ func TestSafeTensorsReplaces(t *testing.T) {
 		{0, path, "", 0, all},
 	} {
 		m := model(fmt.Sprint("step ", i))
-		r, err := convert.ToSafeTensors(context.Background(), m, path, &convert.Options{ShardBytes: step.most})
+		r, err := convert.Write(context.Background(), m, path, &convert.Options{ShardBytes: step.most})
 		if err != nil || r.Path != step.lead || r.Removed != step.removed || r.Shards != step.shards || !slices.Equal(r.Left, step.left) {
 			t.Fatalf("step %d: %+v, %v", i, r, err)
 		}
@@ -246,11 +246,11 @@ func TestSafeTensorsReplaces(t *testing.T) {
 		sameTensors(t, open(t, dir, nil), m) // by the directory: there is one model in it
 	}
 	// Into one file, where the index is the source.
-	if _, err := convert.ToSafeTensors(context.Background(), model("again"), path, &convert.Options{ShardBytes: 130}); err != nil {
+	if _, err := convert.Write(context.Background(), model("again"), path, &convert.Options{ShardBytes: 130}); err != nil {
 		t.Fatal(err)
 	}
 	before := snapshot(t, dir)
-	_, err := convert.ToSafeTensors(context.Background(), open(t, index, nil), path, nil)
+	_, err := convert.Write(context.Background(), open(t, index, nil), path, nil)
 	if err == nil || !strings.Contains(err.Error(), index+": is a file that is being read, and cannot stand beside out.safetensors") {
 		t.Errorf("%v", err)
 	}

@@ -16,10 +16,10 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-func toSafeTensors(t *testing.T, m *loader.Model, opts *convert.Options) (*loader.Model, convert.Result) {
+func toSafeTensors(t *testing.T, m *loader.Model, opts *convert.Options) (*loader.Model, *convert.Plan) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "out.safetensors")
-	r, err := convert.ToSafeTensors(context.Background(), m, path, opts)
+	r, err := convert.Write(context.Background(), m, path, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,12 +113,12 @@ func TestSafeTensorsExpands(t *testing.T) {
 				t.Errorf("%v: %s is %v", d, x.Name(), x.DType())
 			}
 		}
-		if n := len(r.Changed); (d == layout.Invalid) != (n == 2) {
-			t.Errorf("%v: %+v", d, r.Changed)
+		if n := len(changed(r)); (d == layout.Invalid) != (n == 2) {
+			t.Errorf("%v: %+v", d, changed(r))
 		}
 	}
-	kept, r := toSafeTensors(t, m, &convert.Options{DType: layout.F16, Keep: func(name string) bool { return name == "q" }})
-	if d := tensor(t, kept, "q").DType(); d != layout.F32 || len(r.Kept) != 1 || len(r.Changed) != 1 {
+	stays, r := toSafeTensors(t, m, &convert.Options{DType: layout.F16, Keep: func(name string) bool { return name == "q" }})
+	if d := tensor(t, stays, "q").DType(); d != layout.F32 || len(kept(r)) != 1 || len(changed(r)) != 1 {
 		t.Errorf("%v, %+v", d, r)
 	}
 }
@@ -127,63 +127,61 @@ func TestSafeTensorsRefuses(t *testing.T) {
 	m := openBytes(t, safeTensors(0, "{}", counting("a", layout.F32, 32)))
 	for _, opts := range []convert.Options{{DType: layout.Q8_0}, {DType: layout.I8}, {Compress: convert.Fast}} {
 		dir := t.TempDir()
-		if _, err := convert.ToSafeTensors(context.Background(), m, filepath.Join(dir, "x"), &opts); !errors.Is(err, layout.ErrUnsupported) {
+		if _, err := convert.Write(context.Background(), m, filepath.Join(dir, "x.safetensors"), &opts); !errors.Is(err, layout.ErrUnsupported) {
 			t.Errorf("%+v: %v", opts, err)
 		}
 		onlyFiles(t, dir)
 	}
 	bad := openBytes(t, apr2File(t, nil, counting("__metadata__", layout.U8, 1)))
 	dir := t.TempDir()
-	if _, err := convert.ToSafeTensors(context.Background(), bad, filepath.Join(dir, "x"), nil); !errors.Is(err, layout.ErrInvalid) || !strings.Contains(err.Error(), dir) {
+	if _, err := convert.Write(context.Background(), bad, filepath.Join(dir, "x.safetensors"), nil); !errors.Is(err, layout.ErrInvalid) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("%v", err)
 	}
 	onlyFiles(t, dir)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := convert.ToSafeTensors(ctx, m, filepath.Join(dir, "x"), nil); !errors.Is(err, context.Canceled) {
+	if _, err := convert.Write(ctx, m, filepath.Join(dir, "x.safetensors"), nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 	onlyFiles(t, dir)
 }
 
-// TestPreview is what then is written.
-func TestPreview(t *testing.T) {
+// TestPlan plans what is then written, whatever the name of the file says.
+func TestPlan(t *testing.T) {
 	w, _ := weights("w", 4, 64)
 	m := openBytes(t, safeTensors(0, `{"k":"v"}`, w, counting("c", layout.C64, 2), counting("i", layout.I32)))
-	for format, to := range map[layout.Format]func(context.Context, *loader.Model, string, *convert.Options) (convert.Result, error){
-		layout.APR2: convert.ToAPR2, layout.SafeTensors: convert.ToSafeTensors,
-	} {
+	for _, format := range []layout.Format{layout.APR2, layout.SafeTensors} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "out")
-		opts := &convert.Options{DType: layout.F16}
-		p, err := convert.NewPreview(context.Background(), m, path, format, opts)
+		p, err := convert.NewPlan(context.Background(), m, path, &convert.Options{Format: format, DType: layout.F16})
 		if err != nil {
 			t.Fatal(err)
 		}
 		onlyFiles(t, dir)
-		r, err := to(context.Background(), m, path, opts)
-		if err != nil {
+		planned := p.Bytes
+		if err := p.Write(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		out := open(t, path, nil)
-		if p.Bytes != r.Bytes || p.Tensors != r.Tensors || !slices.Equal(p.Kept, r.Kept) || !slices.Equal(p.Changed, r.Changed) ||
-			asJSON(t, p.Metadata) != asJSON(t, metadata(t, out)) {
-			t.Errorf("%v: %+v, but %+v", format, p, r)
+		if out.Format() != format || p.Bytes != planned || p.Bytes != out.Files()[0].Size || asJSON(t, p.Metadata) != asJSON(t, metadata(t, out)) {
+			t.Errorf("%v: %+v, but %d bytes were planned", format, p, planned)
 		}
 		i := 0
 		for x := range out.Tensors() {
 			was := tensor(t, m, x.Name())
-			got := p.List[i]
-			if got.Name != x.Name() || got.To != x.DType() || got.Bytes != x.RawBytes() || got.From != was.DType() ||
-				got.StoredBytes != was.StoredBytes() || !slices.Equal(got.FromShape, was.Shape()) || got.Reencoded != (x.Name() == "w") ||
+			got := p.Tensors[i]
+			if got.Name != x.Name() || got.To != x.DType() || got.Bytes != x.RawBytes() || got.Stored != x.StoredBytes() || got.From != was.DType() ||
+				got.FromBytes != was.StoredBytes() || !slices.Equal(got.FromShape, was.Shape()) || got.Reencoded != (x.Name() == "w") ||
 				format == layout.SafeTensors && !slices.Equal(got.Shape, x.Shape()) {
 				t.Errorf("%v: %+v, but %s is %v %v", format, got, x.Name(), x.DType(), x.Shape())
 			}
 			i++
 		}
 	}
-	if _, err := convert.NewPreview(context.Background(), m, "x", layout.GGUF, nil); !errors.Is(err, layout.ErrUnsupported) {
-		t.Errorf("%v", err)
+	for _, opts := range []convert.Options{{Format: layout.GGUF}, {}} {
+		if _, err := convert.NewPlan(context.Background(), m, "x.gguf", &opts); !errors.Is(err, layout.ErrUnsupported) {
+			t.Errorf("%v", err)
+		}
 	}
 }
 

@@ -21,10 +21,10 @@ import (
 )
 
 // toShards converts m to out.apr in a directory of its own.
-func toShards(t testing.TB, m *loader.Model, opts convert.Options) (path string, r convert.Result) {
+func toShards(t testing.TB, m *loader.Model, opts convert.Options) (path string, r *convert.Plan) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "out.apr")
-	r, err := convert.ToAPR2(context.Background(), m, path, &opts)
+	r, err := convert.Write(context.Background(), m, path, &opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ const apr2Footer = 16
 
 // sharded holds a manifest and its files against each other, and against the model that
 // they come from.
-func sharded(t *testing.T, path string, source *loader.Model, r convert.Result, most uint64) {
+func sharded(t *testing.T, path string, source *loader.Model, r *convert.Plan, most uint64) {
 	t.Helper()
 	m := readManifest(t, path)
 	if m.APRVersion != "2.0.0" || !m.Sharded || m.ShardCount != len(m.Shards) || m.ShardCount != r.Shards || len(m.Map) != source.Len() {
@@ -113,7 +113,7 @@ func sharded(t *testing.T, path string, source *loader.Model, r convert.Result, 
 }
 
 // alone looks at a shard as a file of its own.
-func alone(t *testing.T, path string, i int, manifest manifestFile, source *loader.Model, r convert.Result, most uint64) {
+func alone(t *testing.T, path string, i int, manifest manifestFile, source *loader.Model, r *convert.Plan, most uint64) {
 	t.Helper()
 	m := clean(t, path)
 	file := m.Files()[0]
@@ -124,8 +124,8 @@ func alone(t *testing.T, path string, i int, manifest manifestFile, source *load
 		if at, ok := manifest.Map[x.Name()]; !ok || at != i {
 			t.Errorf("%s is in shard %d, the map says %d", x.Name(), i, at)
 		}
-		if file.Size > most && (m.Len() != 1 || !slices.Contains(r.Oversized, x.Name())) {
-			t.Errorf("%s: %d bytes, %d tensors, oversized %v", path, file.Size, m.Len(), r.Oversized)
+		if file.Size > most && (m.Len() != 1 || !slices.Contains(oversized(r), x.Name())) {
+			t.Errorf("%s: %d bytes, %d tensors, oversized %v", path, file.Size, m.Len(), oversized(r))
 		}
 		sameScale(t, x, tensor(t, source, x.Name()))
 	}
@@ -186,7 +186,7 @@ func TestShards(t *testing.T) {
 			whole, r := toShards(t, m, convert.Options{Compress: compress})
 			one := clean(t, whole)
 			sameTensors(t, one, m)
-			if r.Shards != 0 || r.Oversized != nil {
+			if r.Shards != 0 || oversized(r) != nil {
 				t.Errorf("%s: %+v", source, r)
 			}
 			md, err := one.Metadata()
@@ -212,7 +212,7 @@ func TestShards(t *testing.T) {
 				if got, err := out.Metadata(); err != nil || !reflect.DeepEqual(plain(t, got), plain(t, md)) {
 					t.Errorf("%s in %d: metadata %v, %v, want %v", source, most, got, err, md)
 				}
-				if most == 1 && (r.Shards != m.Len() || len(r.Oversized) != m.Len()) {
+				if most == 1 && (r.Shards != m.Len() || len(oversized(r)) != m.Len()) {
 					t.Errorf("%s: a shard for each tensor: %+v", source, r)
 				}
 			}
@@ -257,7 +257,7 @@ func TestShardsAreFull(t *testing.T) {
 			t.Errorf("%d bytes: %v tensors, want %d", most, got, n)
 		}
 		path, r := toShards(t, m, convert.Options{ShardBytes: most - 1})
-		if got := tensors(path); slices.Max(got) != max(n-1, 1) || (len(r.Oversized) > 0) != (n == 1) {
+		if got := tensors(path); slices.Max(got) != max(n-1, 1) || (len(oversized(r)) > 0) != (n == 1) {
 			t.Errorf("%d bytes: %v tensors, want %d", most-1, got, n-1)
 		}
 	}
@@ -356,7 +356,7 @@ func TestShardsEncoded(t *testing.T) {
 	m := open(t, filepath.Join("..", "testdata", "safetensors", "minilm-slice.safetensors"), nil)
 	whole, _ := toShards(t, m, convert.Options{DType: layout.I8})
 	path, r := toShards(t, m, convert.Options{DType: layout.I8, ShardBytes: 2000})
-	if r.Shards < 2 || len(r.Kept) == 0 {
+	if r.Shards < 2 || len(kept(r)) == 0 {
 		t.Fatalf("%+v", r)
 	}
 	one := open(t, whole, nil)
@@ -387,7 +387,7 @@ func TestShardNames(t *testing.T) {
 		"x.apr": "x-00001-of-00002.apr", "v1.2": "v1.2-00001-of-00002.apr", "y.json": "y.json-00001-of-00002.apr",
 		"sub/../z.apr": "z-00001-of-00002.apr", filepath.Join(dir, "sub", "x.apr"): "sub/x-00001-of-00002.apr",
 	} {
-		if _, err := convert.ToAPR2(context.Background(), m, out, &convert.Options{ShardBytes: 300}); err != nil {
+		if _, err := convert.Write(context.Background(), m, out, &convert.Options{Format: layout.APR2, ShardBytes: 300}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := os.Stat(first); err != nil {
@@ -426,7 +426,7 @@ func TestShardsReplace(t *testing.T) {
 		shards int
 		files  int
 	}{{old, 300, 3, 4}, {m, 300, 3, 4}, {old, 400, 2, 6}, {m, 0, 0, 6}, {old, 300, 3, 6}, {m, 400, 2, 6}} {
-		r, err := convert.ToAPR2(context.Background(), step.from, path, &convert.Options{ShardBytes: step.most})
+		r, err := convert.Write(context.Background(), step.from, path, &convert.Options{ShardBytes: step.most})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -451,7 +451,7 @@ func TestShardsRefuse(t *testing.T) {
 			t.Skip(err)
 		}
 		before := snapshot(t, dir)
-		_, err := convert.ToAPR2(context.Background(), openBytes(t, two), filepath.Join(dir, "out.apr"), &convert.Options{ShardBytes: 300})
+		_, err := convert.Write(context.Background(), openBytes(t, two), filepath.Join(dir, "out.apr"), &convert.Options{ShardBytes: 300})
 		if err == nil || !strings.Contains(err.Error(), "not a regular file") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -459,7 +459,7 @@ func TestShardsRefuse(t *testing.T) {
 			t.Errorf("%s: %v, was %v", name, after, before)
 		}
 	}
-	if _, err := convert.ToAPR2(context.Background(), openBytes(t, two), filepath.Join(t.TempDir(), "no", "out.apr"), &convert.Options{ShardBytes: 300}); !errors.Is(err, os.ErrNotExist) {
+	if _, err := convert.Write(context.Background(), openBytes(t, two), filepath.Join(t.TempDir(), "no", "out.apr"), &convert.Options{ShardBytes: 300}); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 }
@@ -476,7 +476,7 @@ func TestShardsOntoSource(t *testing.T) {
 	source := open(t, path, nil) // once its links are what they will be
 	before := snapshot(t, dir)
 	for _, to := range []string{path, hard} {
-		_, err := convert.ToAPR2(context.Background(), source, to, &convert.Options{ShardBytes: 300})
+		_, err := convert.Write(context.Background(), source, to, &convert.Options{ShardBytes: 300})
 		if err == nil || !strings.Contains(err.Error(), "is a file that is being read") {
 			t.Errorf("%s: %v", to, err)
 		}
@@ -500,7 +500,7 @@ func TestShardsCancelled(t *testing.T) {
 	for at := 0; ; at++ {
 		ctx, cancel := context.WithCancel(context.Background())
 		n := 0
-		_, err := convert.ToAPR2(ctx, m, path, &convert.Options{ShardBytes: 1200, Progress: func(uint64, uint64) {
+		_, err := convert.Write(ctx, m, path, &convert.Options{ShardBytes: 1200, Progress: func(uint64, uint64) {
 			if n++; n > at {
 				cancel()
 			}
@@ -530,7 +530,7 @@ func TestTooManyShards(t *testing.T) {
 	}
 	m := openBytes(t, safeTensors(0, "{}", list...))
 	dir := t.TempDir()
-	if _, err := convert.ToAPR2(context.Background(), m, filepath.Join(dir, "x"), &convert.Options{ShardBytes: 1}); !errors.Is(err, layout.ErrLimit) {
+	if _, err := convert.Write(context.Background(), m, filepath.Join(dir, "x.apr"), &convert.Options{ShardBytes: 1}); !errors.Is(err, layout.ErrLimit) {
 		t.Error(err)
 	}
 	onlyFiles(t, dir)
@@ -546,7 +546,7 @@ func TestShardProgress(t *testing.T) {
 		}
 		last, all = done, total
 	}})
-	if last != all || all > r.Bytes || all < 20<<20 || !slices.Equal(r.Oversized, []string{"a", "c"}) || r.Shards != 3 {
+	if last != all || all > r.Bytes || all < 20<<20 || !slices.Equal(oversized(r), []string{"a", "c"}) || r.Shards != 3 {
 		t.Errorf("%d of %d, %+v", last, all, r)
 	}
 }
@@ -562,7 +562,7 @@ func TestShardsLeft(t *testing.T) {
 	path := filepath.Join(dir, "out.apr")
 	var left []string
 	for _, most := range []uint64{300, 450, 1 << 20} {
-		r, err := convert.ToAPR2(context.Background(), m, path, &convert.Options{ShardBytes: most})
+		r, err := convert.Write(context.Background(), m, path, &convert.Options{ShardBytes: most})
 		if err != nil {
 			t.Fatal(err)
 		}

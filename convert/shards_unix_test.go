@@ -59,7 +59,7 @@ func TestShardsKilled(t *testing.T) {
 	if path := os.Getenv(inProcess); path != "" {
 		fmt.Println("ready")
 		for n := byte(0); ; n = (n + 1) % generations {
-			if _, err := convert.ToAPR2(context.Background(), generation(t, n), path, &convert.Options{ShardBytes: killBytes}); err != nil {
+			if _, err := convert.Write(context.Background(), generation(t, n), path, &convert.Options{ShardBytes: killBytes}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -79,7 +79,7 @@ func TestShardsKilled(t *testing.T) {
 	}
 	t.Logf("killed %d times: %d times no manifest was left, else a whole model", round, none)
 	// What all of these have left goes when the model is written again, in one file.
-	if _, err := convert.ToAPR2(context.Background(), generation(t, 0), path, nil); err != nil {
+	if _, err := convert.Write(context.Background(), generation(t, 0), path, nil); err != nil {
 		t.Fatal(err)
 	}
 	for name := range snapshot(t, filepath.Dir(path)) {
@@ -156,11 +156,7 @@ func TestTwoProcesses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			to := convert.ToAPR2
-			if filepath.Ext(path) == ".safetensors" {
-				to = convert.ToSafeTensors
-			}
-			_, err = to(context.Background(), m, path, &convert.Options{ShardBytes: most})
+			_, err = convert.Write(context.Background(), m, path, &convert.Options{ShardBytes: most})
 			fmt.Println(err)
 		}
 		return
@@ -256,7 +252,7 @@ func TestShardsFileTooLarge(t *testing.T) {
 		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &now); err != nil {
 			t.Fatal(err)
 		}
-		_, err = convert.ToAPR2(context.Background(), generation(t, 1), path, &convert.Options{ShardBytes: killBytes})
+		_, err = convert.Write(context.Background(), generation(t, 1), path, &convert.Options{ShardBytes: killBytes})
 		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &was); err != nil {
 			t.Fatal(err)
 		}
@@ -298,7 +294,7 @@ func TestShardsReadOnlyDirectory(t *testing.T) {
 		f.Close()
 		t.Skip("nothing is forbidden to this user")
 	}
-	_, err := convert.ToAPR2(context.Background(), generation(t, 0), filepath.Join(dir, "out.apr"), &convert.Options{ShardBytes: killBytes})
+	_, err := convert.Write(context.Background(), generation(t, 0), filepath.Join(dir, "out.apr"), &convert.Options{ShardBytes: killBytes})
 	if !errors.Is(err, os.ErrPermission) {
 		t.Error(err)
 	}

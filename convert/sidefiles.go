@@ -12,18 +12,18 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// sideFiles are what Hugging Face models have beside their SafeTensors files, and the keys of
-// APR2 metadata that they become; "" is for what MergeConfig distributes.
+// sideFiles lists the files beside Hugging Face's SafeTensors files, and the keys of APR2 metadata
+// that they become. MergeConfig distributes the one with the key "".
 var sideFiles = []struct{ name, key string }{
 	{"config.json", ""},
 	{"tokenizer_config.json", "tokenizer_config"},
 	{"generation_config.json", "generation_config"},
 }
 
-// SideFiles reads those of config.json, tokenizer_config.json and generation_config.json that
-// are beside the SafeTensors file or index at path, as a configuration for Options.Config: the
-// keys of the first, and the others as the objects tokenizer_config and generation_config. read
-// are the paths of those that are there. Of skip, config.json say, it reads none.
+// SideFiles reads config.json, tokenizer_config.json and generation_config.json beside the
+// SafeTensors file or index at path, for Options.Config. The keys of the first stay; the others
+// become the objects tokenizer_config and generation_config. read lists the paths of those that
+// exist. Files named in skip are not read.
 func SideFiles(path string, skip ...string) (config layout.Metadata, read []string, err error) {
 	for _, side := range sideFiles {
 		if slices.Contains(skip, side.name) {
@@ -52,7 +52,7 @@ func ReadConfig(path string) (layout.Metadata, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() { // of a pipe, even to open it may take forever
+	if !info.Mode().IsRegular() { // opening a pipe may wait forever
 		return nil, fmt.Errorf("%s: is a %s, not a regular file", path, kind(info.Mode()))
 	}
 	f, err := os.Open(path)
@@ -74,7 +74,7 @@ func ReadConfig(path string) (layout.Metadata, error) {
 	return config, err
 }
 
-// kind is the sort of file that is no regular one.
+// kind names the sort of file that is no regular one.
 func kind(mode fs.FileMode) string {
 	switch {
 	case mode.IsDir():

@@ -7,8 +7,8 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// describers say what of a format's metadata APR2 has keys of its own for: they add it to md,
-// and answer with what is to be kept under the format's name. Other formats are kept whole.
+// describers add to md the metadata that APR2 has keys of its own for. They return the rest, which is
+// kept under the format's name. Other formats are kept whole.
 var describers = map[layout.Format]func(md *layout.Metadata, from layout.Metadata) (own layout.Metadata){
 	layout.APR2:        describeAPR2,
 	layout.SafeTensors: describeSafeTensors,
@@ -17,7 +17,7 @@ var describers = map[layout.Format]func(md *layout.Metadata, from layout.Metadat
 	layout.April:       describeApril,
 }
 
-// describe adds to md what the source says: from, the metadata of a file of format f.
+// describe adds from, the metadata of a file of format f, to md.
 func describe(md *layout.Metadata, f layout.Format, from layout.Metadata) {
 	if describer, ok := describers[f]; ok {
 		from = describer(md, from)
@@ -40,7 +40,7 @@ func describeAPR2(md *layout.Metadata, from layout.Metadata) (own layout.Metadat
 // apr2Prefix marks the keys of SafeTensors' __metadata__ that hold APR2 metadata, as JSON.
 const apr2Prefix = "apr2."
 
-// describeSafeTensors takes APR2 metadata out of from, if ToSafeTensors has put some there.
+// describeSafeTensors takes APR2 metadata out of from, if a conversion has put some there.
 func describeSafeTensors(md *layout.Metadata, from layout.Metadata) (own layout.Metadata) {
 	var carried layout.Metadata
 	for key, value := range from.All() {
@@ -74,8 +74,8 @@ func parseValue(text string) (any, error) {
 	return md[0].Value, nil
 }
 
-// describeGGUF maps what APR2 has keys of its own for. The architecture is what the file says
-// of it, under keys such as llama.block_count.
+// describeGGUF maps what APR2 has keys of its own for. The architecture gets the keys that begin
+// with its name, such as llama.block_count.
 func describeGGUF(md *layout.Metadata, from layout.Metadata) (own layout.Metadata) {
 	// How the source was divided among files is not true of the new one.
 	from = slices.DeleteFunc(slices.Clone(from), func(e layout.Entry) bool { return strings.HasPrefix(e.Key, "split.") })
@@ -98,17 +98,17 @@ func describeGGUF(md *layout.Metadata, from layout.Metadata) (own layout.Metadat
 	return from
 }
 
-// whisperDimensions are those of APR1's header, which APR2's example has under architecture.
+// whisperDimensions lists the dimensions in APR1's header. APR2's example has them under architecture.
 var whisperDimensions = []string{
 	"n_vocab", "n_audio_ctx", "n_audio_state", "n_audio_head", "n_audio_layer",
 	"n_text_ctx", "n_text_state", "n_text_head", "n_text_layer", "n_mels",
 }
 
-// objects are the keys that APR2 has for objects.
+// objects lists the keys that APR2 has for objects.
 var objects = map[string]bool{"architecture": true, "tokenizer_config": true, "generation_config": true, "model_card": true, "quantization": true}
 
-// describeAPR1 moves to its place in APR2 what has one. A file of the container JSON, whose
-// metadata is any JSON, has it under the same keys.
+// describeAPR1 moves the keys that have a place in APR2 there. Files of the container JSON, whose
+// metadata is any JSON, use the same keys.
 func describeAPR1(md *layout.Metadata, from layout.Metadata) (rest layout.Metadata) {
 	var dimensions, top layout.Metadata
 	_, binary := from.Get("n_vocab")
@@ -135,8 +135,7 @@ func describeAPR1(md *layout.Metadata, from layout.Metadata) (rest layout.Metada
 	return rest
 }
 
-// describeApril takes vocabulary and dimensions from the parameters, which stay where they
-// are as well.
+// describeApril takes vocabulary and dimensions from the parameters, which also stay where they are.
 func describeApril(md *layout.Metadata, from layout.Metadata) (own layout.Metadata) {
 	md.Set("model_type", "april")
 	params := slices.Clone(object(from, "params"))
@@ -148,10 +147,10 @@ func describeApril(md *layout.Metadata, from layout.Metadata) (own layout.Metada
 	return from
 }
 
-// safeTensorsMetadata is APR2 metadata as __metadata__ can hold it, whose values are strings:
-// those of SafeTensors files as they were, everything else as JSON under the key apr2.KEY.
-// What every APR2 file has to say, and says no more than that, is left out. rest is what
-// SafeTensors files have said that is no string, as an index may.
+// safeTensorsMetadata returns APR2 metadata as __metadata__ can hold it, whose values are strings.
+// Keys of SafeTensors files stay as they were; all others become JSON under the key apr2.KEY.
+// Keys that every APR2 file must have are left out if they say nothing. rest holds values of
+// SafeTensors files that are no strings, as an index may have them.
 func safeTensorsMetadata(md layout.Metadata) (text, rest layout.Metadata, err error) {
 	var carried layout.Metadata
 	for key, value := range md.All() {
@@ -172,7 +171,7 @@ func safeTensorsMetadata(md layout.Metadata) (text, rest layout.Metadata, err er
 	return text, rest, nil
 }
 
-// carriedAs is an entry of __metadata__ that stands for one of APR2 metadata.
+// carriedAs returns the entry of __metadata__ that stands for one of APR2 metadata.
 func carriedAs(key string, value any) (layout.Entry, error) {
 	text, err := layout.Metadata{{Key: "", Value: value}}.MarshalJSON()
 	if err != nil {
@@ -181,7 +180,7 @@ func carriedAs(key string, value any) (layout.Entry, error) {
 	return layout.Entry{Key: apr2Prefix + key, Value: string(text[len(`{"":`) : len(text)-1])}, nil
 }
 
-// stringsOf takes md apart.
+// stringsOf divides md into strings and all other values.
 func stringsOf(md layout.Metadata) (text, rest layout.Metadata) {
 	for _, e := range md {
 		if _, isText := e.Value.(string); isText {

@@ -88,12 +88,12 @@ func TestAllFormats(t *testing.T) {
 		if md := metadata(t, m); m.Format() == layout.APR2 && len(md) > 0 && !wellFormed(t, m) {
 			continue // a new file of it would be as little in order
 		}
-		convertTo(t, name, m, path("a.apr"), convert.ToAPR2)
-		convertTo(t, name, m, path("a.safetensors"), convert.ToSafeTensors)
+		convertTo(t, name, m, path("a.apr"))
+		convertTo(t, name, m, path("a.safetensors"))
 		direct, safe := open(t, path("a.apr"), nil), open(t, path("a.safetensors"), nil)
 		sameValues(t, direct, m)
 		sameValues(t, safe, m)
-		convertTo(t, name, safe, path("b.apr"), convert.ToAPR2)
+		convertTo(t, name, safe, path("b.apr"))
 		back := open(t, path("b.apr"), nil)
 		sameValues(t, back, m)
 		if t.Failed() {
@@ -105,16 +105,16 @@ func TestAllFormats(t *testing.T) {
 	}
 }
 
-func convertTo(t *testing.T, name string, m *loader.Model, path string, to func(context.Context, *loader.Model, string, *convert.Options) (convert.Result, error)) {
+func convertTo(t *testing.T, name string, m *loader.Model, path string) {
 	t.Helper()
-	r, err := to(context.Background(), m, path, nil)
+	r, err := convert.Write(context.Background(), m, path, nil)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
 	out := open(t, path, nil)
 	defer out.Close()
 	report, err := out.Verify(context.Background(), nil)
-	if err != nil || len(report.Findings) != 0 || r.Tensors != m.Len() || r.Bytes != out.Files()[0].Size {
+	if err != nil || len(report.Findings) != 0 || len(r.Tensors) != m.Len() || r.Bytes != out.Files()[0].Size {
 		t.Errorf("%s: %s: %+v, %v, %+v", name, path, report, err, r)
 	}
 }
@@ -143,7 +143,7 @@ func TestChanged(t *testing.T) {
 			t.Errorf("%v: shape %v", tt.from, x.Shape())
 		}
 		path := filepath.Join(t.TempDir(), "x.safetensors")
-		r, err := convert.ToSafeTensors(context.Background(), out, path, nil)
+		r, err := convert.Write(context.Background(), out, path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,16 +156,16 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-func checkChanged(t *testing.T, r convert.Result, name string, from, to layout.DType) {
+func checkChanged(t *testing.T, r *convert.Plan, name string, from, to layout.DType) {
 	t.Helper()
 	if to == layout.Invalid {
-		if len(r.Changed) != 0 {
-			t.Errorf("%v: %+v", from, r.Changed)
+		if len(changed(r)) != 0 {
+			t.Errorf("%v: %+v", from, changed(r))
 		}
 		return
 	}
-	if len(r.Changed) != 1 || r.Changed[0].Name != name || r.Changed[0].From != from || r.Changed[0].To != to || !strings.Contains(r.Changed[0].Reason, from.String()) {
-		t.Errorf("%v: %+v, want it as %v", from, r.Changed, to)
+	if len(changed(r)) != 1 || changed(r)[0].Name != name || changed(r)[0].From != from || changed(r)[0].To != to || !strings.Contains(changed(r)[0].Changed, from.String()) {
+		t.Errorf("%v: %+v, want it as %v", from, changed(r), to)
 	}
 }
 
@@ -190,7 +190,7 @@ func TestOriginals(t *testing.T) {
 	} {
 		m := openBytes(t, apr2File(t, parse(t, `{"original_tensors":`+text+`}`), x, f))
 		path := filepath.Join(t.TempDir(), "x.safetensors")
-		if _, err := convert.ToSafeTensors(context.Background(), m, path, nil); err != nil {
+		if _, err := convert.Write(context.Background(), m, path, nil); err != nil {
 			t.Fatal(err)
 		}
 		out := open(t, path, nil)
@@ -212,11 +212,11 @@ func TestManyDimensions(t *testing.T) {
 		out, r := toAPR2(t, source, nil)
 		sameValues(t, out, source)
 		x := tensor(t, out, "x")
-		if len(x.Shape()) != 8 || !slices.Equal(x.Shape()[1:], shape[len(shape)-7:]) || len(r.Changed) != 0 {
-			t.Errorf("%v: shape %v, %+v", shape, x.Shape(), r.Changed)
+		if len(x.Shape()) != 8 || !slices.Equal(x.Shape()[1:], shape[len(shape)-7:]) || len(changed(r)) != 0 {
+			t.Errorf("%v: shape %v, %+v", shape, x.Shape(), changed(r))
 		}
 		path := filepath.Join(t.TempDir(), "x.safetensors")
-		convertTo(t, "", out, path, convert.ToSafeTensors)
+		convertTo(t, "", out, path)
 		sameTensors(t, open(t, path, nil), source)
 	}
 }
@@ -226,8 +226,8 @@ func TestScaleOfZero(t *testing.T) {
 	source := open(t, "../testdata/apr1/int8.apr", nil)
 	out, r := toAPR2(t, source, nil)
 	sameValues(t, out, source)
-	if len(r.Changed) != 1 || r.Changed[0].Name != "zero" || r.Changed[0].To != layout.F32 {
-		t.Errorf("%+v", r.Changed)
+	if len(changed(r)) != 1 || changed(r)[0].Name != "zero" || changed(r)[0].To != layout.F32 {
+		t.Errorf("%+v", changed(r))
 	}
 	q, scaled, err := tensor(t, out, "negative").Scale()
 	if err != nil || !scaled || q.Scale != -1.5 {
@@ -239,11 +239,11 @@ func TestScaleOfZero(t *testing.T) {
 func TestAliases(t *testing.T) {
 	m := open(t, "../testdata/april/streaming.april", nil)
 	path := filepath.Join(t.TempDir(), "x.apr")
-	r, err := convert.ToAPR2(context.Background(), m, path, &convert.Options{NoAliases: true})
+	r, err := convert.Write(context.Background(), m, path, &convert.Options{NoAliases: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Tensors != 3 || len(r.LeftOut) != m.Len()-3 || len(r.LeftOut) == 0 {
+	if len(r.Tensors) != 3 || len(r.LeftOut) != m.Len()-3 || len(r.LeftOut) == 0 {
 		t.Errorf("%+v", r)
 	}
 	for x := range open(t, path, nil).Tensors() {
@@ -266,11 +266,11 @@ func TestScaledInts(t *testing.T) {
 			continue
 		}
 		out := filepath.Join(t.TempDir(), "x.apr")
-		r, err := convert.ToAPR2(context.Background(), m, out, nil)
+		r, err := convert.Write(context.Background(), m, out, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, c := range r.Changed {
+		for _, c := range changed(r) {
 			seen[c.To]++
 		}
 		sameValues(t, open(t, out, nil), m)

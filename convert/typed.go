@@ -7,9 +7,9 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// typesOf are the types of the values of md that JSON does not tell, in the shape of md:
-// "bytes" for what is base64 there and, if numbers is set, those of numbers, such as "u32" and
-// "f32", and of arrays, such as "[i8]". Strings, bools and arrays of strings need none.
+// typesOf returns the types of the values of md that JSON does not tell, in the shape of md.
+// "bytes" marks base64. If numbers is set, numbers have types such as "u32" and "f32", and
+// arrays such as "[i8]". Strings, bools and arrays of strings need none.
 func typesOf(md layout.Metadata, numbers bool) layout.Metadata {
 	types := layout.Metadata{}
 	for key, value := range md.All() {
@@ -20,7 +20,7 @@ func typesOf(md layout.Metadata, numbers bool) layout.Metadata {
 	return types
 }
 
-// typeOf is nil for what needs no type.
+// typeOf returns nil for a value that needs no type.
 func typeOf(v any, numbers bool) any {
 	switch v := v.(type) {
 	case layout.Blob:
@@ -89,8 +89,8 @@ func numberType(v any) string {
 	return ""
 }
 
-// bytesOf are the strings of md that are not UTF-8, of which JSON has U+FFFD for every wrong
-// byte: their bytes in the shape of md, the elements of arrays by their positions.
+// bytesOf returns the bytes of those strings of md that are not UTF-8, since JSON has U+FFFD for
+// every wrong byte. The result has the shape of md, with elements of arrays by their positions.
 func bytesOf(md layout.Metadata) layout.Metadata {
 	all := layout.Metadata{}
 	for key, value := range md.All() {
@@ -117,7 +117,7 @@ func bytesIn(v any) any {
 	return nil
 }
 
-// elements is what f makes of elements of a list, by their positions, where that is not nil.
+// elements collects what f returns for the elements of a list, by their positions, unless nil.
 func elements[T any](list []T, f func(T) any) layout.Metadata {
 	some := layout.Metadata{}
 	for i, v := range list {
@@ -128,7 +128,7 @@ func elements[T any](list []T, f func(T) any) layout.Metadata {
 	return some
 }
 
-// present is nil for an object without keys.
+// present returns md, or nil if it has no keys.
 func present(md layout.Metadata) any {
 	if len(md) == 0 {
 		return nil

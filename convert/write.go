@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 
-	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/internal/atomicfile"
 	"github.com/tensormap/tensormap/internal/lz4block"
 	"github.com/tensormap/tensormap/internal/parallel"
@@ -17,70 +16,79 @@ import (
 
 // writer writes one tensor after the other.
 type writer struct {
-	file     *apr2.FileWriter // of the part being written
-	model    *loader.Model
+	plan     *Plan
 	lease    *loader.Lease
-	releases bool // memory of what is written
-	compress Compression
-	lz4      *lz4block.Writer // where compress asks for it
+	lz4      *lz4block.Writer // if tensors are compressed
 	buf      buffers
 	progress progress
-	result   Result
 	files    []*atomicfile.File // that are written and have no names yet
 }
 
-func newWriter(ctx context.Context, m *loader.Model, lease *loader.Lease, opts *Options, total uint64) *writer {
-	w := &writer{model: m, lease: lease, releases: opts.Release, compress: opts.Compress, progress: progress{ctx: ctx, hear: opts.Progress, total: total}}
-	if w.compress.compresses() {
-		w.lz4 = lz4block.NewWriter(nil, w.compress.level())
+func newWriter(ctx context.Context, p *Plan, lease *loader.Lease) *writer {
+	w := &writer{plan: p, lease: lease, progress: progress{ctx: ctx, hear: p.opts.Progress, total: p.size()}}
+	if c := p.opts.Compress; c.compresses() {
+		w.lz4 = lz4block.NewWriter(nil, c.level())
 	}
 	return w
 }
 
 // write writes all files, and gives them their names once they are complete.
-func (w *writer) write(out *output) error {
+func (w *writer) write() error {
 	defer func() { // also if a callback panics
 		for _, f := range w.files {
 			f.Abort() // does nothing once they have their names
 		}
 	}()
-	if err := cmp.Or(w.all(out), w.progress.ctx.Err()); err != nil {
+	if w.plan.instead != "" {
+		w.files = append(w.files, atomicfile.Remove(w.plan.instead))
+	}
+	manifest, err := w.parts()
+	if err := cmp.Or(err, w.progress.ctx.Err()); err != nil {
 		return err
 	}
-	if err := w.lease.Changed(); err != nil { // what has been read may be of no file that ever was
+	if err := w.lease.Changed(); err != nil { // the files may mix two versions of the source
 		return err
 	}
-	return atomicfile.CommitAll(w.files...)
+	if err := atomicfile.CommitAll(w.files...); err != nil {
+		return err
+	}
+	w.plan.Bytes = w.plan.size() + manifest
+	w.progress.end()
+	return nil
 }
 
-// all writes the parts and, where there is one, the manifest, which comes last.
-func (w *writer) all(out *output) error {
-	if out.instead != "" {
-		w.files = append(w.files, atomicfile.Remove(out.instead))
-	}
+// parts writes the files and, after shards, the manifest, whose size it returns.
+func (w *writer) parts() (manifest uint64, err error) {
 	var digest digest
 	defer digest.wait()
-	for i := range out.parts {
-		f, err := out.write(w, &out.parts[i])
+	for i := range w.plan.parts {
+		s := &w.plan.parts[i]
+		f, err := w.plan.target.write(w, s)
 		if err != nil {
-			return err
+			return 0, err
 		}
-		if out.digests {
-			if err := digest.begin(w.progress.ctx, f, &out.parts[i]); err != nil {
-				return err
+		if w.plan.Shards > 0 && w.plan.target.digests() {
+			if err := digest.begin(w.progress.ctx, f, s); err != nil {
+				return 0, err
 			}
 		}
 	}
-	if out.manifest == nil {
-		return nil
+	if err := digest.wait(); err != nil || w.plan.Shards == 0 {
+		return 0, err
 	}
-	if err := digest.wait(); err != nil {
-		return err
+	b, err := w.plan.target.manifest(w.plan)
+	if err != nil {
+		return 0, err
 	}
-	return w.manifest(out.path, out.manifest)
+	f, err := w.create(w.plan.Path)
+	if err != nil {
+		return 0, err
+	}
+	n, err := f.Write(b)
+	return uint64(n), err
 }
 
-// create makes a file that write gives its name, or removes however it ends.
+// create makes a file that write names or removes.
 func (w *writer) create(path string) (*atomicfile.File, error) {
 	f, err := atomicfile.Create(path)
 	if err == nil {
@@ -89,13 +97,13 @@ func (w *writer) create(path string) (*atomicfile.File, error) {
 	return f, err
 }
 
-// digest computes the SHA-256 of one shard while the next is written. It reads the file, which
-// is in the system's memory still.
+// digest computes the SHA-256 of one shard while the next is written. The file that it reads is
+// still in the page cache.
 type digest struct{ shard *parallel.Group }
 
 const digestPiece = 1 << 20
 
-// begin waits for the shard before.
+// begin waits for the shard before this one, and starts on p.
 func (d *digest) begin(ctx context.Context, f *atomicfile.File, p *part) error {
 	if err := d.wait(); err != nil {
 		return err
@@ -118,84 +126,41 @@ func (d *digest) wait() error {
 	return d.shard.Wait()
 }
 
-// apr2Part writes an APR2 file, but for its name, and notes what has become of it.
-func (w *writer) apr2Part(p *part) (*atomicfile.File, error) {
-	file, err := apr2.Create(p.path, p.tensors, &p.opts)
-	if err != nil {
-		return nil, about(p.path, err)
-	}
-	defer file.Abort() // does nothing once Prepare has succeeded
-	w.file = file
-	for i := range p.plan {
-		if err := w.tensor(&p.plan[i]); err != nil {
-			return nil, err
-		}
-	}
-	f, err := file.Prepare()
-	if err != nil {
-		return nil, err
-	}
-	w.files = append(w.files, f)
-	p.size, p.crc32 = file.Size(), file.CRC32()
-	w.result.Bytes += p.size
-	return f, nil
+// tensorWriter takes the bytes of one tensor after the other.
+type tensorWriter interface {
+	WriteTensorFunc(write func(dst io.Writer) error) error
 }
 
-// tensor writes e, compressed if that is asked for and pays.
-func (w *writer) tensor(e *encoding) error {
-	begun := w.progress.done
+// blocksWriter takes the blocks of compressed tensors, and takes them back.
+type blocksWriter interface {
+	WriteBlocksFunc(write func(dst io.Writer) error) error
+}
+
+// tensor writes t, compressed if that is asked for and pays. blocks is nil for a format without
+// compression.
+func (w *writer) tensor(file tensorWriter, blocks blocksWriter, t *Tensor) error {
+	begun, planned := w.progress.done, t.Bytes
 	err := apr2.ErrTakeBack
-	var lost dequant.Loss
-	if w.compress.compresses() {
-		lost, err = w.compressed(e)
+	if blocks != nil && w.lz4 != nil {
+		err = w.compressed(blocks, t)
 	}
 	if errors.Is(err, apr2.ErrTakeBack) {
 		w.progress.done = begun
-		lost, err = w.raw(e)
-	}
-	w.lost(e, lost)
-	w.progress.done = begun + w.planned(e)
-	return cmp.Or(err, w.release(e))
-}
-
-// lost notes what e has lost.
-func (w *writer) lost(e *encoding, lost dequant.Loss) {
-	if lost.Any() {
-		w.result.Lost = append(w.result.Lost, Lost{e.tensor.Name(), e.tensor.Elements(), lost})
-	}
-}
-
-// release gives back what the source has in memory of e.
-func (w *writer) release(e *encoding) error {
-	if !w.releases {
-		return nil
-	}
-	return w.model.Release(e.tensor.Name())
-}
-
-// planned is how many bytes e has before it is compressed.
-func (w *writer) planned(e *encoding) uint64 {
-	if w.compress.keepsBlocks(e) {
-		return e.tensor.StoredBytes()
-	}
-	return e.rawBytes()
-}
-
-// raw writes e without compressing it.
-func (w *writer) raw(e *encoding) (lost dequant.Loss, err error) {
-	err = w.file.WriteTensorFunc(func(dst io.Writer) (err error) {
-		if w.compress.keepsBlocks(e) {
-			_, lost, err = w.copyBlocks(e, dst)
-			return err
+		t.Stored = t.Bytes
+		write := t.writeTo
+		if blocks != nil && w.plan.opts.Compress.keepsBlocks(t) {
+			planned, t.Stored, write = t.FromBytes, t.FromBytes, t.copyBlocks
 		}
-		lost, err = e.writeTo(&monitor{dst, &w.progress}, &w.buf)
-		return err
-	})
-	return lost, err
+		err = file.WriteTensorFunc(func(dst io.Writer) (err error) {
+			t.Lost, err = write(&monitor{dst, &w.progress}, &w.buf)
+			return err
+		})
+	}
+	w.progress.done = begun + planned
+	return err
 }
 
-// progress counts the bytes of elements, reports them, and notices that the work is
-// cancelled.
+// progress counts and reports the bytes of elements.
 type progress struct {
 	ctx         context.Context
 	hear        func(done, total uint64)
@@ -217,7 +182,8 @@ func (p *progress) end() {
 	}
 }
 
-// monitor passes a tensor's bytes on in pieces, between which there is progress.
+// monitor passes a tensor's bytes on in pieces. After each there is progress, before each a look
+// at the context.
 type monitor struct {
 	w        io.Writer
 	progress *progress

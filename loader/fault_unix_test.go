@@ -218,13 +218,13 @@ func TestTruncations(t *testing.T) {
 		whole(func(m *loader.Model) error {
 			path := target()
 			defer os.Remove(path)
-			_, err := convert.ToAPR2(ctx, m, path, &convert.Options{Compress: convert.Fast, DType: layout.F16})
+			_, err := convert.Write(ctx, m, path, &convert.Options{Format: layout.APR2, Compress: convert.Fast, DType: layout.F16})
 			return err
 		}),
 		whole(func(m *loader.Model) error {
 			path := target()
 			defer os.Remove(path)
-			_, err := convert.ToSafeTensors(ctx, m, path, nil)
+			_, err := convert.Write(ctx, m, path, &convert.Options{Format: layout.SafeTensors})
 			return err
 		}),
 	)
@@ -284,14 +284,14 @@ func truncatable(t *testing.T) (dirs []string) {
 	source := openPath(t, path, nil)
 	for _, opts := range []convert.Options{{}, {Compress: convert.Fast}, {ShardBytes: 250_000}, {ShardBytes: 200_000, Compress: convert.High}} {
 		dirs = append(dirs, t.TempDir())
-		if _, err := convert.ToAPR2(context.Background(), source, filepath.Join(dirs[len(dirs)-1], "model.apr"), &opts); err != nil {
+		if _, err := convert.Write(context.Background(), source, filepath.Join(dirs[len(dirs)-1], "model.apr"), &opts); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, shards := range []uint64{0, 500_000} {
 		dirs = append(dirs, t.TempDir())
 		path := filepath.Join(dirs[len(dirs)-1], "model.safetensors")
-		if _, err := convert.ToSafeTensors(context.Background(), source, path, &convert.Options{DType: layout.F32, ShardBytes: shards}); err != nil {
+		if _, err := convert.Write(context.Background(), source, path, &convert.Options{DType: layout.F32, ShardBytes: shards}); err != nil {
 			t.Fatal(err)
 		}
 	}

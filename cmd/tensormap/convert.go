@@ -155,24 +155,27 @@ func convertModel(ctx context.Context, stdout, stderr io.Writer, in, out string,
 		return err
 	}
 	reportUnmatched(stderr, opts.keep, m)
-	if opts.dryRun {
-		return wayOut(dryRun(ctx, stdout, stderr, m, out, format, opts.json, options), options)
-	}
 	bar := newProgress(stderr, "converting")
 	begun := time.Now()
-	options.Progress = bar.update
-	result, err := writers[format](ctx, m, out, options)
+	options.Format, options.Progress = format, bar.update
+	plan, err := convert.NewPlan(ctx, m, out, options)
+	if err == nil && opts.dryRun {
+		return dryRun(stdout, stderr, plan, opts.json, options)
+	}
+	if err == nil {
+		err = plan.Write(ctx)
+	}
 	took := time.Since(begun)
 	bar.clear()
 	if err != nil {
 		return wayOut(err, options)
 	}
-	reportWritten(stderr, result, opts.shards, took)
+	reportWritten(stderr, plan, opts.shards, took)
 	if options.Compress != convert.NoCompression {
-		reportCompressed(stderr, result)
+		reportCompressed(stderr, plan)
 	}
-	reportDecisions(stderr, &result)
-	reportLost(stderr, out, options.DType, result.Lost)
+	reportDecisions(stderr, plan)
+	reportLost(stderr, out, options.DType, plan.Tensors)
 	if signed(m) {
 		fmt.Fprintf(stderr, "%s: signature not carried over\n", printable(called(in)))
 	}
@@ -191,7 +194,7 @@ func (opts *convertOptions) convertOptions() (*convert.Options, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &convert.Options{Align: align, NoAliases: opts.noAliases, Release: true, Keep: opts.keep.match, All: opts.all, PlainF8: opts.plainF8, Compress: compressions[opts.compress.value], ShardBytes: uint64(opts.shards)}
+	o := &convert.Options{Align: align, NoAliases: opts.noAliases, Keep: opts.keep.match, All: opts.all, PlainF8: opts.plainF8, Compress: compressions[opts.compress.value], ShardBytes: uint64(opts.shards)}
 	o.DType, _ = layout.ParseDType(strings.ToUpper(opts.dtype.value))
 	switch {
 	case opts.json && !opts.dryRun:
@@ -208,14 +211,14 @@ func (opts *convertOptions) convertOptions() (*convert.Options, error) {
 var compressions = map[string]convert.Compression{"fast": convert.Fast, "hc": convert.High}
 
 // reportCompressed says what --compress has achieved.
-func reportCompressed(stderr io.Writer, r convert.Result) {
-	c := r.Compressed
-	if c.Tensors == 0 {
-		fmt.Fprintf(stderr, "compressed none of %s: none would be 3%% smaller\n", plural(r.Tensors, "tensor"))
+func reportCompressed(stderr io.Writer, p *convert.Plan) {
+	n, raw, stored := p.Compressed()
+	if n == 0 {
+		fmt.Fprintf(stderr, "compressed none of %s: none would be 3%% smaller\n", plural(len(p.Tensors), "tensor"))
 		return
 	}
-	fmt.Fprintf(stderr, "compressed %s of %s: %s to %s, ratio %.2f\n", grouped(uint64(c.Tensors)), plural(r.Tensors, "tensor"),
-		size(c.Raw), size(c.Stored), float64(c.Raw)/float64(c.Stored))
+	fmt.Fprintf(stderr, "compressed %s of %s: %s to %s, ratio %.2f\n", grouped(uint64(n)), plural(len(p.Tensors), "tensor"),
+		size(raw), size(stored), float64(raw)/float64(stored))
 }
 
 // reportUnmatched names the patterns of --keep that keep nothing: a wrong guess at how a

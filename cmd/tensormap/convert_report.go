@@ -1,15 +1,14 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
-	"slices"
 	"strings"
 
 	"github.com/tensormap/tensormap/convert"
+	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader"
@@ -17,18 +16,22 @@ import (
 
 // reportDecisions says which tensors are written in another way than they were or should
 // have been, one line for every reason.
-func reportDecisions(stderr io.Writer, r *convert.Result) {
+func reportDecisions(stderr io.Writer, p *convert.Plan) {
 	var by reasons
-	for _, k := range r.Kept {
-		by.add("kept as stored", k.Reason, k.Name)
+	for i := range p.Tensors {
+		if t := &p.Tensors[i]; t.Kept != "" {
+			by.add("kept as stored", t.Kept, t.Name)
+		}
 	}
-	for _, c := range r.Changed {
-		by.add("written as "+c.To.String(), c.Reason, c.Name)
+	for i := range p.Tensors {
+		if t := &p.Tensors[i]; t.Changed != "" {
+			by.add("written as "+t.To.String(), t.Changed, t.Name)
+		}
 	}
-	for _, name := range r.LeftOut {
+	for _, name := range p.LeftOut {
 		by.add("left out", "part of other tensors", name)
 	}
-	for _, p := range r.Quantized {
+	for _, p := range p.Quantized {
 		by.add("stays quantized", p.Scheme, scaledBy(p))
 	}
 	by.write(stderr)
@@ -83,24 +86,28 @@ func scaledBy(p scheme.Part) string { return p.Codes + " scaled by " + p.Scale }
 
 // reportLost says which values the new encoding does not hold. Values that become 0 are to be
 // expected in blocks, and get one line for all tensors, unless nothing is left of a tensor.
-func reportLost(stderr io.Writer, out string, d layout.DType, lost []convert.Lost) {
-	var zeroed convert.Lost
-	var blocks uint64
-	worst := slices.DeleteFunc(slices.Clone(lost), func(l convert.Lost) bool { return l.Zeroed == 0 })
-	slices.SortStableFunc(worst, func(a, b convert.Lost) int { return cmp.Compare(b.Largest, a.Largest) })
-	for _, l := range lost {
+func reportLost(stderr io.Writer, out string, d layout.DType, tensors []convert.Tensor) {
+	var zeroed dequant.Loss
+	var worst string // the tensor that has lost the largest value
+	var some, elements, blocks uint64
+	for i := range tensors {
+		t := &tensors[i]
+		l := &t.Lost
 		if l.NotFinite > 0 {
 			fmt.Fprintf(stderr, "warning: %s: tensor %q: %s did not survive %s: beyond its range, NaN or infinite; see --keep\n",
-				printable(out), l.Name, counted(l.NotFinite, "value"), d)
+				printable(out), t.Name, counted(l.NotFinite, "value"), d)
 		}
 		if l.AllZeroed() {
-			fmt.Fprintf(stderr, "warning: %s: tensor %q: nothing but 0 is left as %s, of values up to %.3g; see --keep\n", printable(out), l.Name, d, l.Largest)
+			fmt.Fprintf(stderr, "warning: %s: tensor %q: nothing but 0 is left as %s, of values up to %.3g; see --keep\n", printable(out), t.Name, d, l.Largest)
 		} else {
 			blocks += l.ZeroBlocks
 		}
 		if l.Zeroed > 0 {
-			zeroed.Elements += l.Elements
-			zeroed.Add(l.Loss)
+			some, elements = some+1, elements+t.Elements
+			if worst == "" || l.Largest > zeroed.Largest {
+				worst = t.Name
+			}
+			zeroed.Add(*l)
 		}
 	}
 	if blocks > 0 {
@@ -109,8 +116,8 @@ func reportLost(stderr io.Writer, out string, d layout.DType, lost []convert.Los
 	if zeroed.Zeroed == 0 {
 		return
 	}
-	fmt.Fprintf(stderr, "became 0 as %s: %s of %s (%.3g%%) in %s, the largest %.3g in %s\n", d, grouped(zeroed.Zeroed), counted(zeroed.Elements, "value"),
-		100*float64(zeroed.Zeroed)/float64(zeroed.Elements), plural(len(worst), "tensor"), zeroed.Largest, printable(worst[0].Name))
+	fmt.Fprintf(stderr, "became 0 as %s: %s of %s (%.3g%%) in %s, the largest %.3g in %s\n", d, grouped(zeroed.Zeroed), counted(elements, "value"),
+		100*float64(zeroed.Zeroed)/float64(elements), counted(some, "tensor"), zeroed.Largest, printable(worst))
 }
 
 // wayOut adds to the refusal of a quantized checkpoint what can be done.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,12 +15,6 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-// writers are by the format that they write.
-var writers = map[layout.Format]func(context.Context, *loader.Model, string, *convert.Options) (convert.Result, error){
-	layout.APR2:        convert.ToAPR2,
-	layout.SafeTensors: convert.ToSafeTensors,
-}
-
 // indexEnd is how the name of an index ends that leads to SafeTensors shards.
 const indexEnd = ".safetensors.index.json"
 
@@ -31,7 +24,7 @@ type formatFlag struct{ choice }
 func newFormatFlag() formatFlag {
 	var f formatFlag
 	for _, format := range formats.Names() {
-		if writers[format] != nil {
+		if convert.CanWrite(format) {
 			f.allowed = append(f.allowed, format.String())
 		}
 	}
@@ -61,26 +54,26 @@ func (f *formatFlag) of(out string) (layout.Format, error) {
 	switch {
 	case named == layout.Unknown && f.value == "":
 		return layout.Unknown, usageError{fmt.Errorf("%s: the name does not say which format to write: %s; or give --format %s", quotedIfEmpty(out), suffixes(), f.Type())}
-	case writers[named] == nil && named != layout.Unknown:
+	case !convert.CanWrite(named) && named != layout.Unknown:
 		return layout.Unknown, usageError{fmt.Errorf("%s: files of format %v are not written, only %s", out, named, suffixes())}
 	case named != layout.Unknown && f.value != "" && f.value != named.String():
 		return layout.Unknown, usageError{fmt.Errorf("%s: is a name for %v, not for %s", out, named, f.value)}
 	case named != layout.Unknown:
 		return named, nil
 	}
-	for format := range writers {
-		if format.String() == f.value {
+	for _, format := range formats.Names() {
+		if convert.CanWrite(format) && format.String() == f.value {
 			return format, nil
 		}
 	}
-	panic("choice allows what writers does not have")
+	panic("choice allows a format that is not written")
 }
 
 // suffixes lists the formats that are written, with how their names end.
 func suffixes() string {
 	var list []string
 	for _, format := range formats.Names() {
-		if writers[format] != nil {
+		if convert.CanWrite(format) {
 			list = append(list, fmt.Sprintf("%v (%s)", format, formats.Suffix(format)))
 		}
 	}

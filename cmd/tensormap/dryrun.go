@@ -2,41 +2,35 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"io"
 	"strings"
 
 	"github.com/tensormap/tensormap/convert"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/loader"
 )
 
 // dryRun says what a conversion would write.
-func dryRun(ctx context.Context, stdout, stderr io.Writer, m *loader.Model, out string, format layout.Format, asJSON bool, o *convert.Options) error {
-	p, err := convert.NewPreview(ctx, m, out, format, o)
-	if err != nil {
-		return err
-	}
+func dryRun(stdout, stderr io.Writer, p *convert.Plan, asJSON bool, o *convert.Options) error {
 	w := bufio.NewWriter(stdout)
 	if asJSON {
-		if err := writePreviewJSON(w, format, p); err != nil {
+		if err := writePreviewJSON(w, p); err != nil {
 			return err
 		}
 	} else {
-		writePreview(w, screenOf(stdout), format, p, o)
+		writePreview(w, screenOf(stdout), p, o)
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	reportDecisions(stderr, &p.Result)
+	reportDecisions(stderr, p)
 	return nil
 }
 
 // writePreview shows a preview to a person.
-func writePreview(w io.Writer, s screen, format layout.Format, p *convert.Preview, o *convert.Options) {
+func writePreview(w io.Writer, s screen, p *convert.Plan, o *convert.Options) {
 	var f facts
 	f.add("would write", printable(p.Path))
-	f.add("format", format.String())
+	f.add("format", p.Format.String())
 	written := exactly(size(p.Bytes), p.Bytes, 1024, " bytes")
 	if o.Compress != convert.NoCompression {
 		written += " before compression"
@@ -45,20 +39,20 @@ func writePreview(w io.Writer, s screen, format layout.Format, p *convert.Previe
 	if p.Shards > 0 {
 		f.add("shards", grouped(uint64(p.Shards)))
 	}
-	f.add("tensors", grouped(uint64(p.Tensors)))
+	f.add("tensors", grouped(uint64(len(p.Tensors))))
 	var keys []string
 	for key := range p.Metadata.All() {
 		keys = append(keys, printable(key))
 	}
 	f.add("metadata", strings.Join(keys, ", "))
 	f.write(w, s)
-	if len(p.List) > 0 {
+	if len(p.Tensors) > 0 {
 		io.WriteString(w, "\n")
-		previewGrid(p.List).write(w, s)
+		previewGrid(p.Tensors).write(w, s)
 	}
 }
 
-func previewGrid(list []convert.Planned) *grid {
+func previewGrid(list []convert.Tensor) *grid {
 	g := &grid{
 		heading: []string{"name", "dtype", "shape", "size", "from", "size before"},
 		numbers: []bool{false, false, true, true, false, true},
@@ -68,7 +62,7 @@ func previewGrid(list []convert.Planned) *grid {
 		for i := range list {
 			t := &list[i]
 			if !yield([]string{
-				shownName(t.Name), t.To.String(), (&tensorInfo{Shape: t.Shape}).shape(), size(t.Bytes), t.From.String(), size(t.StoredBytes),
+				shownName(t.Name), t.To.String(), (&tensorInfo{Shape: t.Shape}).shape(), size(t.Bytes), t.From.String(), size(t.FromBytes),
 			}) {
 				return
 			}
@@ -90,22 +84,23 @@ type plannedJSON struct {
 }
 
 // writePreviewJSON writes a line for each tensor, as inspect does.
-func writePreviewJSON(w io.Writer, format layout.Format, p *convert.Preview) error {
+func writePreviewJSON(w io.Writer, p *convert.Plan) error {
 	j := jsonLines{w: w}
 	j.field("{\n", "path", p.Path)
-	j.field(",\n", "format", format)
+	j.field(",\n", "format", p.Format)
 	j.field(",\n", "bytes", p.Bytes)
 	j.field(",\n", "shards", p.Shards)
 	j.field(",\n", "metadata", p.Metadata)
 	j.text(",\n  \"tensors\": [")
-	for i, t := range p.List {
+	for i := range p.Tensors {
+		t := &p.Tensors[i]
 		if i > 0 {
 			j.text(",")
 		}
 		j.text("\n    ")
-		j.value(plannedJSON{t.Name, t.To, listed(t.Shape), t.Bytes, t.From, listed(t.FromShape), t.StoredBytes, t.Reencoded})
+		j.value(plannedJSON{t.Name, t.To, listed(t.Shape), t.Bytes, t.From, listed(t.FromShape), t.FromBytes, t.Reencoded})
 	}
-	if len(p.List) > 0 {
+	if len(p.Tensors) > 0 {
 		j.text("\n  ")
 	}
 	j.text("]\n}\n")

@@ -70,15 +70,15 @@ func rewrite(ctx context.Context, stderr io.Writer, o *opener, doing, in, out st
 	notePart(stderr, m)
 	bar := newProgress(stderr, doing)
 	begun := time.Now()
-	result, err := writers[format](ctx, m, out, &convert.Options{
-		Compress: convert.AsStored, ShardBytes: uint64(shards), Release: true, Progress: bar.update,
+	result, err := convert.Write(ctx, m, out, &convert.Options{
+		Format: format, Compress: convert.AsStored, ShardBytes: uint64(shards), Progress: bar.update,
 	})
 	bar.clear()
 	if err != nil {
 		return err
 	}
 	reportWritten(stderr, result, shards, time.Since(begun))
-	reportDecisions(stderr, &result)
+	reportDecisions(stderr, result)
 	if signed(m) {
 		fmt.Fprintf(stderr, "%s: signature not carried over\n", printable(called(in)))
 	}
@@ -114,23 +114,29 @@ func (b *byteSize) addTo(cmd *cobra.Command) {
 
 // reportWritten says what has been written, and where that is not what shards may have led to
 // expect.
-func reportWritten(stderr io.Writer, r convert.Result, shards byteSize, took time.Duration) {
+func reportWritten(stderr io.Writer, p *convert.Plan, shards byteSize, took time.Duration) {
 	divided := ""
-	if r.Shards > 0 {
-		divided = " in " + plural(r.Shards, "shard")
+	if p.Shards > 0 {
+		divided = " in " + plural(p.Shards, "shard")
 	}
-	fmt.Fprintf(stderr, "%s: wrote %s%s, %s in %s, %s\n", printable(r.Path),
-		plural(r.Tensors, "tensor"), divided, size(r.Bytes), duration(took), speed(r.Bytes, took))
-	if shards > 0 && r.Shards == 0 {
+	fmt.Fprintf(stderr, "%s: wrote %s%s, %s in %s, %s\n", printable(p.Path),
+		plural(len(p.Tensors), "tensor"), divided, size(p.Bytes), duration(took), speed(p.Bytes, took))
+	if shards > 0 && p.Shards == 0 {
 		fmt.Fprintln(stderr, "not divided: one file is not larger than --shard-size")
 	}
-	if n := len(r.Oversized); n > 0 {
-		fmt.Fprintf(stderr, "larger than --shard-size, with a shard of its own each: %s, such as %s\n", plural(n, "tensor"), printable(r.Oversized[0]))
+	var alone []string
+	for i := range p.Tensors {
+		if p.Tensors[i].Oversized {
+			alone = append(alone, p.Tensors[i].Name)
+		}
 	}
-	if r.Removed != "" {
-		fmt.Fprintf(stderr, "removed %s, which stood for the model that was there before\n", printable(r.Removed))
+	if n := len(alone); n > 0 {
+		fmt.Fprintf(stderr, "larger than --shard-size, with a shard of its own each: %s, such as %s\n", plural(n, "tensor"), printable(alone[0]))
 	}
-	if n := len(r.Left); n > 0 {
-		fmt.Fprintf(stderr, "left in place, though not part of this model: %s, such as %s\n", plural(n, "file"), printable(r.Left[0]))
+	if p.Removed != "" {
+		fmt.Fprintf(stderr, "removed %s, which stood for the model that was there before\n", printable(p.Removed))
+	}
+	if n := len(p.Left); n > 0 {
+		fmt.Fprintf(stderr, "left in place, though not part of this model: %s, such as %s\n", plural(n, "file"), printable(p.Left[0]))
 	}
 }

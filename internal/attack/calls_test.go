@@ -311,18 +311,15 @@ var calls = map[string]func(*subject) error{
 		}
 		return err
 	},
-	"convert.ToAPR2":        func(s *subject) error { return s.convert(convert.ToAPR2, "out.apr") },
-	"convert.ToSafeTensors": func(s *subject) error { return s.convert(convert.ToSafeTensors, "out.safetensors") },
-	"convert.NewPreview": func(s *subject) error {
-		_, err := convert.NewPreview(context.Background(), s.m, filepath.Join(s.dir, "preview.apr"), layout.APR2, &convert.Options{DType: layout.I8})
+	"convert.Write": func(s *subject) error { return s.convert([]string{"out.apr", "out.safetensors"}[s.IntN(2)]) },
+	"convert.NewPlan": func(s *subject) error {
+		_, err := convert.NewPlan(context.Background(), s.m, filepath.Join(s.dir, "plan.apr"), &convert.Options{DType: layout.I8})
 		return err
 	},
 }
 
-type converter = func(context.Context, *loader.Model, string, *convert.Options) (convert.Result, error)
-
 // convert writes the model to a file of its own and wants that to be whole or not there.
-func (s *subject) convert(to converter, name string) error {
+func (s *subject) convert(name string) error {
 	dir, err := os.MkdirTemp(s.dir, "convert")
 	if err != nil {
 		panic(err)
@@ -335,7 +332,7 @@ func (s *subject) convert(to converter, name string) error {
 	if s.IntN(3) == 0 {
 		opts.ShardBytes = 100_000
 	}
-	_, err = to(context.Background(), s.m, filepath.Join(dir, name), opts)
+	_, err = convert.Write(context.Background(), s.m, filepath.Join(dir, name), opts)
 	entries := must(os.ReadDir(dir))
 	if err != nil && len(entries) > 0 {
 		return fmt.Errorf("%w: %v left behind after %v", errWrong, entries, err)

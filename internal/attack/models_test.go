@@ -105,11 +105,7 @@ func converted(a *arena, from []byte, out string, opts *convert.Options) *model 
 	defer os.RemoveAll(dir)
 	m := must(loader.OpenBytes(from, nil))
 	defer m.Close()
-	to := convert.ToAPR2
-	if strings.HasSuffix(out, ".safetensors") {
-		to = convert.ToSafeTensors
-	}
-	result := must(to(context.Background(), m, filepath.Join(dir, out), opts))
+	result := must(convert.Write(context.Background(), m, filepath.Join(dir, out), opts))
 	return read(dir, filepath.Base(result.Path))
 }
 

@@ -16,7 +16,6 @@ var toRewrite = []string{
 	"bench/peers",
 	"cmd/quickstart",
 	"cmd/tensormap",
-	"convert",
 	"dequant",
 	"dequant/_asm/avx2",
 	"dequant/_asm/avx512",

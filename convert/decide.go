@@ -1,0 +1,168 @@
+package convert
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// CanEncode reports whether tensors can be re-encoded to d: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0,
+// Q5_1, or I8, which is int8 with one scale for each tensor.
+func CanEncode(d layout.DType) bool { return d == layout.I8 || dequant.CanQuantize(d) }
+
+// decide fills in Tensors. It also finds the scales of tensors that become int8, since the metadata
+// has them.
+func (p *Plan) decide(ctx context.Context, lease *loader.Lease) error {
+	to := p.target.limits()
+	if d := p.opts.DType; d != layout.Invalid && !(CanEncode(d) && to.canHave(d)) {
+		return fmt.Errorf("%w: re-encoding to %v in %s", layout.ErrUnsupported, d, to.name)
+	}
+	var known map[string]original
+	if f := p.model.Format(); f == layout.APR2 || f == layout.SafeTensors {
+		from, err := lease.Metadata()
+		if err != nil {
+			return err
+		}
+		var md layout.Metadata
+		describe(&md, f, from)
+		known = originals(md)
+	}
+	if err := p.findParts(lease); err != nil {
+		return err
+	}
+	var aliases map[string]bool
+	if p.opts.NoAliases {
+		aliases = aliasesOf(p.model)
+	}
+	var buf buffers
+	p.Tensors = make([]Tensor, 0, p.model.Len()-len(aliases))
+	for t := range lease.Tensors() {
+		if aliases[t.Name()] {
+			p.LeftOut = append(p.LeftOut, t.Name())
+			continue
+		}
+		n := len(p.Tensors)
+		p.Tensors = append(p.Tensors, Tensor{Name: t.Name(), From: t.DType(), FromShape: t.Shape(), FromBytes: t.StoredBytes(), Elements: t.Elements(), source: t})
+		if err := p.Tensors[n].decide(ctx, p, known, &buf); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// aliasesOf returns the names of the tensors whose bytes are part of another's.
+func aliasesOf(m *loader.Model) map[string]bool {
+	names := make(map[string]bool)
+	for _, f := range m.Files() {
+		list := f.Layout.Index().Tensors
+		for i := range list {
+			if list[i].Alias {
+				names[string(list[i].Name)] = true
+			}
+		}
+	}
+	return names
+}
+
+func (t *Tensor) decide(ctx context.Context, p *Plan, known map[string]original, buf *buffers) (err error) {
+	if t.quant, t.scaled, err = t.source.Scale(); err != nil {
+		return err
+	}
+	if o, ok := known[t.Name]; ok {
+		t.restore(o)
+	}
+	t.To, t.Shape, t.original.shape = t.From, t.FromShape, t.FromShape
+	if d := p.opts.DType; d != layout.Invalid && d != t.source.DType() {
+		if t.Kept = t.whyKept(&p.opts); t.Kept == "" {
+			err = t.reencode(ctx, d, buf)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	t.fit(p.target.limits())
+	if t.Reencoded {
+		if _, err := p.part(t.source, true); err != nil {
+			return err
+		}
+	}
+	t.Bytes, _ = t.To.Size(t.Shape) // the target's writer refuses what has no size
+	return nil
+}
+
+// whyKept returns the reason why a tensor stays as it is although opts wants it re-encoded.
+func (t *Tensor) whyKept(opts *Options) string {
+	from, d := t.source.DType(), opts.DType
+	switch kind := from.Kind(); {
+	case opts.keeps(t.Name):
+		return "by request"
+	case !dequant.Supported(from):
+		return fmt.Sprintf("%v has no values in float32", from)
+	case kind != layout.KindFloat && kind != layout.KindQuantized && !t.scaled:
+		return fmt.Sprintf("%v without a scale", from)
+	}
+	if _, err := d.Size(t.Shape); err != nil {
+		return err.Error()
+	}
+	if opts.All || d != layout.I8 && !d.Quantized() {
+		return ""
+	}
+	return whyPrecise(t.Name, t.Shape)
+}
+
+// whyPrecise returns the reason why a tensor should not be quantized without Options.All.
+func whyPrecise(name string, shape []uint64) string {
+	switch last, before := lastWords(name); {
+	case strings.Contains(last+before, "norm"):
+		return "a norm"
+	case strings.HasSuffix(last, "bias"), last == "weight" && strings.HasSuffix(before, "bias"):
+		return "a bias"
+	}
+	long := 0
+	for _, n := range shape {
+		if n > 1 {
+			long++
+		}
+	}
+	if long < 2 {
+		return "one dimension"
+	}
+	return ""
+}
+
+// lastWords returns the last two words of a name, in lower case. Dots and slashes divide words.
+func lastWords(name string) (last, before string) {
+	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == '.' || r == '/' })
+	words = append([]string{"", ""}, words...)
+	return words[len(words)-1], words[len(words)-2]
+}
+
+// reencode plans to write t as type d. For I8 it reads the whole tensor; without a finite scale
+// the tensor is kept.
+func (t *Tensor) reencode(ctx context.Context, d layout.DType, buf *buffers) error {
+	quant, scaled := layout.Quant{}, d == layout.I8
+	if scaled {
+		var scale dequant.I8Scale
+		for values, err := range t.source.Values(buf.step()) {
+			if err := cmp.Or(err, ctx.Err()); err != nil {
+				return err
+			}
+			scale.Add(values)
+		}
+		var err error
+		if quant.Scale, err = scale.Scale(); errors.Is(err, dequant.ErrNotFinite) {
+			t.Kept = "no scale for NaN and infinity"
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+	t.To, t.Reencoded, t.quant, t.scaled = d, true, quant, scaled
+	return nil
+}

@@ -1,0 +1,112 @@
+package convert
+
+import (
+	"io"
+
+	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// step counts the elements that are expanded and encoded at a time: enough to occupy all
+// cores, few enough to be no burden. It is a multiple of every block.
+const step = 1 << 20
+
+// buffers are reused from tensor to tensor.
+type buffers struct {
+	values, decoded []float32
+	encoded         []byte
+	wide            []byte // of F64s
+}
+
+func (b *buffers) step() []float32 {
+	if b.values == nil {
+		b.values, b.decoded = mmapio.Aligned[float32](step), mmapio.Aligned[float32](step)
+		b.encoded = make([]byte, 4*step)
+	}
+	return b.values
+}
+
+// copied reports whether all bytes of the elements are written as they are.
+func (t *Tensor) copied() bool { return !t.Reencoded && t.skip == 0 }
+
+// writeTo writes the tensor's bytes in its new encoding, and counts the values that that loses.
+func (t *Tensor) writeTo(w io.Writer, buf *buffers) (lost dequant.Loss, err error) {
+	switch {
+	case t.copied():
+		_, err := t.source.WriteTo(w)
+		return lost, err
+	case !t.Reencoded:
+		rest := io.NewSectionReader(t.source, int64(t.skip), int64(t.source.RawBytes())-int64(t.skip))
+		buf.step()
+		_, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{rest}, buf.encoded)
+		return lost, err
+	}
+	buf.step()
+	encode := func(values []float32) error {
+		encoded := buf.encoded[:len(values)/t.To.BlockElems()*t.To.BlockBytes()]
+		more, err := dequant.QuantizeLoss(t.To, encoded, values, buf.decoded, t.quant.Scale)
+		if err != nil {
+			return err
+		}
+		lost.Add(more)
+		_, err = w.Write(encoded)
+		return err
+	}
+	if t.source.DType() == layout.F64 {
+		n := narrower{buf: buf, lost: &lost, encode: encode}
+		if _, err := t.source.WriteTo(&n); err != nil {
+			return lost, err
+		}
+		return lost, n.flush()
+	}
+	for values, err := range t.source.Values(buf.step()) {
+		if err == nil {
+			err = encode(values)
+		}
+		if err != nil {
+			return lost, err
+		}
+	}
+	return lost, nil
+}
+
+// narrower encodes the F64s written to it as float32s, a step at a time. It counts the values
+// that float32 does not hold.
+type narrower struct {
+	buf    *buffers
+	n      int // bytes in buf.wide
+	lost   *dequant.Loss
+	encode func(values []float32) error
+}
+
+func (n *narrower) Write(b []byte) (written int, err error) {
+	if n.buf.wide == nil {
+		n.buf.wide = make([]byte, 8*step)
+	}
+	for written < len(b) {
+		more := copy(n.buf.wide[n.n:], b[written:])
+		n.n += more
+		written += more
+		if n.n == len(n.buf.wide) {
+			if err := n.flush(); err != nil {
+				return written, err
+			}
+		}
+	}
+	return written, nil
+}
+
+// flush encodes what has been written since the last flush.
+func (n *narrower) flush() error {
+	stored, values := n.buf.wide[:n.n], n.buf.step()[:n.n/8]
+	n.n = 0
+	if len(values) == 0 {
+		return nil
+	}
+	if err := dequant.ExpandParallel(layout.F64, values, stored); err != nil {
+		return err
+	}
+	n.lost.AddNarrowed(stored, values)
+	return n.encode(values)
+}

@@ -1,0 +1,155 @@
+package convert
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/formats"
+	"github.com/tensormap/tensormap/shard"
+)
+
+var (
+	errNotRegular = errors.New("not a regular file, so no part of a sharded model can have this name")
+	errIsSource   = errors.New("is a file that is being read")
+)
+
+// part is one file to be written.
+type part struct {
+	path     string
+	tensors  []Tensor // a part of Plan.Tensors
+	metadata layout.Metadata
+	// size is the size of the file. Until the file is written, every tensor that may be compressed
+	// counts as raw.
+	size uint64
+	// crc32 covers all but the footer, which has the same number; sha256 covers the whole file.
+	crc32  uint32
+	sha256 [sha256.Size]byte
+}
+
+// maxShards is the highest number that the names of shards can count.
+const maxShards = 99_999
+
+// nameShards gives the shards their names, and checks, before there are any, that the manifest will
+// be readable. It will not grow.
+func (p *Plan) nameShards() error {
+	p.Shards = len(p.parts)
+	if p.Shards > maxShards {
+		return fmt.Errorf("%w: %d shards of at most %d bytes, more than %d", layout.ErrLimit, p.Shards, p.opts.ShardBytes, maxShards)
+	}
+	suffix := formats.Suffix(p.Format)
+	for i := range p.parts {
+		p.parts[i].path = fmt.Sprintf("%s-%05d-of-%05d%s", withoutExt(p.whole, suffix), i+1, p.Shards, suffix)
+	}
+	b, err := p.target.manifest(p)
+	if err != nil {
+		return err
+	}
+	read, err := shard.Decode(layout.Bytes(b), nil)
+	if err != nil {
+		return err
+	}
+	for i, s := range read.Shards {
+		if want := filepath.Base(p.parts[i].path); s.Name != want { // it is not UTF-8
+			return fmt.Errorf("%w: %q cannot be the name of a shard", layout.ErrInvalid, want)
+		}
+	}
+	return nil
+}
+
+// withoutExt removes the end ext, in whatever case, from path.
+func withoutExt(path, ext string) string {
+	if got := filepath.Ext(path); strings.EqualFold(got, ext) {
+		return path[:len(path)-len(got)]
+	}
+	return path
+}
+
+// checkTargets checks that the files can have their names: they replace regular files only, and
+// none that the model reads. A single file is left to whoever creates it. It also notes what goes
+// and which old shards stay.
+func (p *Plan) checkTargets() error {
+	var sources []fs.FileInfo
+	for _, f := range p.model.Files() {
+		if info, err := os.Stat(f.Path); err == nil {
+			sources = append(sources, info)
+		}
+	}
+	if p.instead != "" {
+		if err := checkTarget(p.instead, os.Stat, sources); err != nil {
+			return fmt.Errorf("%w, and cannot stand beside %s", err, filepath.Base(p.Path))
+		}
+		if _, err := os.Lstat(p.instead); err == nil {
+			p.Removed = p.instead
+		}
+	}
+	if p.Shards > 0 {
+		if err := p.checkShards(sources); err != nil {
+			return err
+		}
+	}
+	p.Left = p.leftShards(sources)
+	return nil
+}
+
+func (p *Plan) checkShards(sources []fs.FileInfo) error {
+	// If the manifest is a link, its target is replaced. A reader would not follow a link from the
+	// manifest to a shard elsewhere.
+	manifests := []string{p.Path}
+	if p.requested != "" {
+		manifests = append(manifests, p.requested)
+	}
+	for _, path := range manifests {
+		if err := checkTarget(path, os.Stat, sources); err != nil {
+			return err
+		}
+	}
+	for i := range p.parts {
+		if err := checkTarget(p.parts[i].path, os.Lstat, sources); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leftShards lists the files with names of the model's shards that are none. Another manifest may
+// lead to them, so only the user can say whether they may go.
+func (p *Plan) leftShards(sources []fs.FileInfo) (left []string) {
+	dir, whole := filepath.Split(p.whole)
+	entries, _ := os.ReadDir(cmp.Or(dir, "."))
+	for _, e := range entries {
+		path := dir + e.Name()
+		if shard.Whole(e.Name()) != whole || slices.ContainsFunc(p.parts, func(s part) bool { return s.path == path }) {
+			continue
+		}
+		if info, err := e.Info(); err == nil && !slices.ContainsFunc(sources, func(s fs.FileInfo) bool { return os.SameFile(s, info) }) {
+			left = append(left, path)
+		}
+	}
+	return left
+}
+
+func checkTarget(path string, stat func(string) (fs.FileInfo, error), sources []fs.FileInfo) error {
+	info, err := stat(path)
+	switch {
+	case os.IsNotExist(err):
+		return nil // a missing directory is reported when the file is created
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s: %w", path, errNotRegular)
+	}
+	for _, s := range sources {
+		if os.SameFile(s, info) {
+			return fmt.Errorf("%s: %w", path, errIsSource)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+package convert
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/layout"
+)
+
+// fit changes t into what a format of these limits can hold.
+func (t *Tensor) fit(to *limits) {
+	from := t.To
+	switch {
+	case t.scaled && !to.scales:
+		t.Changed = to.name + " has no scales of integers, the values are the same"
+		t.expand()
+	case t.scaled && t.quant.Scale == 0:
+		t.Changed = "a scale of 0, which " + to.name + " refuses, the values are the same"
+		t.expand()
+	case to.holds(from):
+	case from.Quantized() && dequant.Supported(from):
+		t.Changed = fmt.Sprintf("%s has no %v, the values are the same", to.name, from)
+		if !to.scales || !t.scaledInts() {
+			t.expand()
+		}
+	default:
+		t.Changed = fmt.Sprintf("%s has no %v, the bits are the same", to.name, from)
+		t.standIn()
+	}
+	if len(t.Shape) > to.dims {
+		t.fold(to.dims)
+	}
+}
+
+// expand makes float32s of the values. Package dequant expands every type that it knows to these.
+func (t *Tensor) expand() {
+	t.To, t.scaled, t.Reencoded = layout.F32, false, true
+}
+
+// scaledInts turns APR_Q8, a scale and then int8s, into int8s with a scale in the metadata. It
+// reports false if the metadata cannot hold the scale.
+func (t *Tensor) scaledInts() bool {
+	head := make([]byte, t.To.HeadBytes())
+	if len(head) == 0 || t.source.Elements() == 0 {
+		return false
+	}
+	if _, err := t.source.ReadAt(head, 0); err != nil {
+		return false // whoever reads the rest will say why
+	}
+	d, quant := dequant.ReadHead(t.To, head)
+	if s := float64(quant.Scale); s == 0 || math.IsNaN(s) || math.IsInf(s, 0) {
+		return false
+	}
+	t.To, t.quant, t.scaled, t.skip = d, quant, true, len(head)
+	return true
+}
+
+// unsigned maps sizes in bytes to integers.
+var unsigned = map[int]layout.DType{1: layout.U8, 2: layout.U16, 4: layout.U32, 8: layout.U64}
+
+// standIn keeps the bits of a type that the target does not know: as unsigned integers of its
+// width or, without such, as bytes. setOriginals notes the real type and shape in the metadata.
+func (t *Tensor) standIn() {
+	d := unsigned[t.To.BlockBytes()]
+	if d == layout.Invalid || t.To.BlockElems() != 1 {
+		d, t.Shape = layout.U8, []uint64{t.source.RawBytes()}
+	}
+	t.original.dtype, t.To = t.To, d
+}
+
+// fold joins the outermost dimensions to one. Rows stay as they are.
+func (t *Tensor) fold(dims int) {
+	outer, inner := t.Shape[:len(t.Shape)-dims+1], t.Shape[len(t.Shape)-dims+1:]
+	n, ok := layout.Elements(outer)
+	if !ok {
+		n = 0 // an inner dimension is 0
+	}
+	t.Shape = append([]uint64{n}, inner...)
+}
+
+// original describes a tensor whose file cannot: the type that integers stand for, or Invalid,
+// and the shape.
+type original struct {
+	dtype layout.DType
+	shape []uint64
+}
+
+const originalsKey = "original_tensors"
+
+// setOriginals enters the types and shapes that the format cannot hold, by name of tensor:
+//
+//	"original_tensors": {"rope.freqs": {"dtype": "C64", "shape": [64]}, "step": {"shape": []}}
+func setOriginals(md *layout.Metadata, tensors []Tensor, scalars bool) {
+	list := layout.Metadata{}
+	for i := range tensors {
+		if o := tensors[i].describeOriginal(scalars); o != nil {
+			list = append(list, layout.Entry{Key: tensors[i].Name, Value: o})
+		}
+	}
+	setObject(md, originalsKey, list)
+}
+
+func (t *Tensor) describeOriginal(scalars bool) (md layout.Metadata) {
+	if t.original.dtype != layout.Invalid {
+		md.Set("dtype", t.original.dtype.String())
+	}
+	if scalar := len(t.original.shape) == 0 && !scalars; md != nil || scalar || len(t.Shape) != len(t.original.shape) {
+		shape := make([]any, len(t.original.shape))
+		for i, n := range t.original.shape {
+			shape[i] = json.Number(strconv.FormatUint(n, 10))
+		}
+		md.Set("shape", shape)
+	}
+	return md
+}
+
+// originals reads what setOriginals has written, and skips what makes no sense.
+func originals(md layout.Metadata) map[string]original {
+	all := make(map[string]original)
+	for name, v := range object(md, originalsKey).All() {
+		o, ok := v.(layout.Metadata)
+		shape, isShape := parseShape(o)
+		if !ok || !isShape {
+			continue
+		}
+		dtype := layout.Invalid
+		if text, ok := o.Get("dtype"); ok {
+			s, _ := text.(string)
+			if dtype, ok = layout.ParseDType(s); !ok {
+				continue
+			}
+		}
+		all[name] = original{dtype, shape}
+	}
+	return all
+}
+
+func parseShape(o layout.Metadata) (shape []uint64, ok bool) {
+	v, _ := o.Get("shape")
+	switch v := v.(type) {
+	case []any:
+		return []uint64{}, len(v) == 0
+	case []json.Number:
+		for _, text := range v {
+			n, err := strconv.ParseUint(string(text), 10, 64)
+			if err != nil {
+				return nil, false
+			}
+			shape = append(shape, n)
+		}
+		return shape, true
+	}
+	return nil, false
+}
+
+// restore undoes what an earlier conversion did to a tensor that it could not store as it was.
+func (t *Tensor) restore(o original) {
+	dtype := o.dtype
+	if dtype == layout.Invalid {
+		dtype = t.From
+	} else if t.scaled || t.From.Kind() != layout.KindUint {
+		return
+	}
+	if size, err := dtype.Size(o.shape); err == nil && size == t.source.RawBytes() {
+		t.From, t.FromShape = dtype, o.shape
+	}
+}
