@@ -11,6 +11,7 @@ import (
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader/internal/blocks"
+	"github.com/tensormap/tensormap/loader/internal/cache"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -26,22 +27,27 @@ func (t Tensor) Float32s() ([]float32, error) {
 	if t.DType() == layout.F32 {
 		return View[float32](t)
 	}
-	q, scaled, err := t.Scale()
-	if err != nil {
+	if _, _, err := t.Scale(); err != nil {
 		return nil, err
 	}
 	if err := t.enter(); err != nil {
 		return nil, err
 	}
 	defer t.leave()
-	b, err := t.file.model.cache.get(cacheKey{t.desc, kindFloat32}, t.lease, func() (buffer, error) {
-		values, err := t.firstValues(t.Elements(), q, scaled)
-		return buffer{floats: values}, err
-	})
+	b, err := t.kept(cache.Float32, Tensor.expandAll)
 	if err != nil {
 		return nil, t.wrap(err)
 	}
-	return b.floats, nil
+	return b.Floats, nil
+}
+
+// expandAll makes the values of all elements.
+func (t Tensor) expandAll() (b cache.Buffer, err error) {
+	q, scaled, err := t.scale()
+	if err == nil {
+		b.Floats, err = t.firstValues(t.Elements(), q, scaled)
+	}
+	return b, err
 }
 
 // firstValues returns the first n values, in memory that is taken for them.

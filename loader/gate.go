@@ -23,6 +23,9 @@ func (g *gate) enter() bool {
 	}
 }
 
+// again lets in somebody for whom a user answers who is inside, also when the gate is closed.
+func (g *gate) again() { g.state.Add(1) }
+
 // leave ends one enter; last is true for the one user after whom nobody is inside or
 // will come.
 func (g *gate) leave() (last bool) { return g.state.Add(-1) == gateClosed }

@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader/internal/cache"
 )
 
 // Lease keeps a model's memory in place while a piece of work, such as one request of a
@@ -21,7 +22,7 @@ type Lease struct {
 	brief  bool   // taken by one call for itself, with no view of it left afterwards
 	within *Lease // that a brief one was taken in, or nil
 	gate   gate
-	pins   map[*entry]struct{} // guarded by model.cache.mu
+	pins   cache.Pins
 }
 
 // Acquire takes a lease, or answers ErrClosed. Every lease must be released.
@@ -45,7 +46,7 @@ func (l *Lease) Release() {
 }
 
 func (l *Lease) finish() {
-	l.model.cache.unpin(l)
+	l.model.cache.Unpin(&l.pins)
 	if l.within != nil {
 		l.within.leave()
 		return

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader/internal/cache"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -33,7 +34,7 @@ func (p *part) takeRoom() error {
 	l := p.load
 	l.begin.Do(func() {
 		t := l.tensor
-		if _, ok := t.file.model.cache.peek(cacheKey{t.desc, kindElements}); ok {
+		if _, ok := t.file.model.cache.Peek(cache.Key{Tensor: t.desc, Kind: cache.Elements}, nil); ok {
 			return
 		}
 		l.stored, l.err = mmapio.NewGathering[byte](t.desc.Stored, func() (bool, error) {
@@ -60,9 +61,7 @@ func (p *part) arrived() error {
 	p.room = nil // the plan goes on, and compressed bytes need not be there until its end
 	if err == nil && all {
 		p.load.stored = nil
-		_, err = t.file.model.cache.get(cacheKey{t.desc, kindElements}, nil, func() (buffer, error) {
-			return t.elementsOf(stored.Whole())
-		})
+		_, err = t.kept(cache.Elements, func(t Tensor) (cache.Buffer, error) { return t.elementsOf(stored.Whole()) })
 	}
 	if err != nil {
 		return t.wrap(err)
@@ -72,22 +71,22 @@ func (p *part) arrived() error {
 
 // elementsOf makes the elements of the stored bytes. Memory for them is taken once the
 // blocks of a compressed tensor are there.
-func (t Tensor) elementsOf(stored []byte) (b buffer, err error) {
+func (t Tensor) elementsOf(stored []byte) (b cache.Buffer, err error) {
 	switch t.desc.Encoding {
 	case layout.LZ4:
-		b.bytes, err = t.blocks().Decode(stored)
+		b.Bytes, err = t.blocks().Decode(stored)
 		return b, err
 	case layout.Protobuf:
 		return t.unpack(&fetched{t.file.mapping, t.desc.Offset, stored})
 	}
-	return buffer{bytes: stored}, nil
+	return cache.Buffer{Bytes: stored}, nil
 }
 
 // unpack makes the elements of a packed tensor, whose stored bytes are known to be in the file.
 // Decoders allow no more elements than these can hold.
-func (t Tensor) unpack(in layout.Input) (b buffer, err error) {
-	b.bytes = mmapio.AlignedBytes(int(t.desc.Raw))
-	return b, t.file.layout.(layout.Unpacker).Unpack(in, t.desc, b.bytes)
+func (t Tensor) unpack(in layout.Input) (b cache.Buffer, err error) {
+	b.Bytes = mmapio.AlignedBytes(int(t.desc.Raw))
+	return b, t.file.layout.(layout.Unpacker).Unpack(in, t.desc, b.Bytes)
 }
 
 // fetched is a file of which a part is in memory.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader/internal/blocks"
+	"github.com/tensormap/tensormap/loader/internal/cache"
 	"github.com/tensormap/tensormap/mmapio"
 	"github.com/tensormap/tensormap/shard"
 )
@@ -24,7 +25,7 @@ type Model struct {
 	names   *layout.Names
 	gate    gate
 	leases  gate // of those that are in gate too
-	cache   cache
+	cache   cache.Cache
 	blocks  blocks.Tables
 
 	byName func() []int32 // tensors by sorted name, made on first use
@@ -163,7 +164,7 @@ func (m *Model) leave() {
 }
 
 func (m *Model) release() (err error) {
-	m.cache.clear()
+	m.cache.Clear()
 	for i := range m.files {
 		err = errors.Join(err, m.files[i].mapping.Close())
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader/internal/cache"
 	"github.com/tensormap/tensormap/mmapio"
 	"github.com/tensormap/tensormap/shard"
 )
@@ -122,7 +123,12 @@ func newModel(s *stored, from source, o Options) (*Model, error) {
 	m := &Model{opts: o, path: s.path, from: from}
 	m.files = []file{{path: s.path, mapping: s.data, reader: s.reader, origin: s.origin}}
 	m.byName = sync.OnceValue(m.sortNames)
-	m.cache.init(max(o.CacheBytes, 0), func(t *layout.Tensor) error { return m.files[t.File].intact() })
+	m.cache.Init(cache.Options{
+		Budget: max(o.CacheBytes, 0),
+		Intact: func(t *layout.Tensor) error { return m.files[t.File].intact() },
+		Enter:  m.gate.again,
+		Leave:  m.leave,
+	})
 	opened := false
 	defer func() {
 		if !opened { // for an error, or a panic of the caller's reader

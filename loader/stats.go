@@ -27,8 +27,15 @@ func (m *Model) Stats() (Stats, error) {
 		return Stats{}, m.closedError()
 	}
 	defer m.leave()
-	s := m.cache.stats()
-	s.Tensors = len(m.tensors)
+	c := m.cache.Counters()
+	s := Stats{
+		Tensors:       len(m.tensors),
+		HeapBytes:     uint64(c.Used),
+		Hits:          c.Hits,
+		Expansions:    c.Fills,
+		ExpandedBytes: c.Filled,
+		Evictions:     c.Evictions,
+	}
 	for i := range m.files {
 		f := &m.files[i]
 		if !f.mapping.Aliased() {
@@ -45,16 +52,4 @@ func (m *Model) Stats() (Stats, error) {
 		s.ResidentBytes += n
 	}
 	return s, nil
-}
-
-func (c *cache) stats() Stats {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return Stats{
-		HeapBytes:     uint64(c.used),
-		Hits:          c.hits,
-		Expansions:    c.fills,
-		ExpandedBytes: c.filled,
-		Evictions:     c.evictions,
-	}
 }

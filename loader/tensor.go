@@ -2,6 +2,7 @@ package loader
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader/internal/blocks"
+	"github.com/tensormap/tensormap/loader/internal/cache"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -64,16 +66,30 @@ func (t Tensor) ZeroCopy() bool {
 // Scale is how the tensor's integers become real numbers, where the file says so: see
 // [layout.Quant]. Some formats keep it in their metadata, which this then parses.
 func (t Tensor) Scale() (q layout.Quant, scaled bool, err error) {
-	if t.desc.Scaled {
-		return t.desc.Quant, true, nil
-	}
-	if _, ok := t.file.layout.(layout.Scaler); !ok || t.DType().Kind() != layout.KindInt {
-		return layout.Quant{}, false, nil
+	if t.desc.Scaled || !t.scaledByFile() {
+		return t.scale()
 	}
 	if err := t.enter(); err != nil {
 		return layout.Quant{}, false, err
 	}
 	defer t.leave()
+	return t.scale()
+}
+
+// scaledByFile reports whether the metadata of t's file may give it a scale.
+func (t Tensor) scaledByFile() bool {
+	_, ok := t.file.layout.(layout.Scaler)
+	return ok && t.DType().Kind() == layout.KindInt
+}
+
+// scale does what Scale does for a caller that has entered.
+func (t Tensor) scale() (q layout.Quant, scaled bool, err error) {
+	switch {
+	case t.desc.Scaled:
+		return t.desc.Quant, true, nil
+	case !t.scaledByFile():
+		return layout.Quant{}, false, nil
+	}
 	return t.file.scale(t.Name())
 }
 
@@ -100,43 +116,56 @@ func (t Tensor) bytes() ([]byte, error) {
 		}
 		return b, nil
 	}
-	b, err := t.file.model.cache.get(cacheKey{t.desc, kindElements}, t.lease, t.copyElements)
+	b, err := t.kept(cache.Elements, Tensor.copyElements)
 	if err != nil {
 		return nil, t.wrap(err)
 	}
-	return b.bytes, nil
+	return b.Bytes, nil
+}
+
+// kept returns the cache's entry for t, which fill makes otherwise, and pins it in t's lease.
+func (t Tensor) kept(kind cache.Kind, fill func(Tensor) (cache.Buffer, error)) (cache.Buffer, error) {
+	key, c := cache.Key{Tensor: t.desc, Kind: kind}, &t.file.model.cache
+	var pins *cache.Pins
+	if t.lease != nil {
+		pins = &t.lease.pins
+	}
+	if b, ok := c.Peek(key, pins); ok {
+		return b, nil
+	}
+	return c.Get(context.Background(), key, pins, func(context.Context) (cache.Buffer, error) { return fill(t) })
 }
 
 // copyElements makes an aligned copy of the elements.
-func (t Tensor) copyElements() (b buffer, err error) {
+func (t Tensor) copyElements() (b cache.Buffer, err error) {
 	if err := t.holdable(t.desc.Raw, 1); err != nil {
-		return buffer{}, err
+		return cache.Buffer{}, err
 	}
 	switch t.desc.Encoding {
 	case layout.LZ4:
-		b.bytes, err = mmapio.GatherInto(t.desc.Raw, t.present, func(to mmapio.Destination[byte]) error {
+		b.Bytes, err = mmapio.GatherInto(t.desc.Raw, t.present, func(to mmapio.Destination[byte]) error {
 			return mmapio.Guard(func() error { return t.blocks().Read(to, 0, t.desc.Raw) })
 		})
 	case layout.Protobuf:
 		b, err = t.copyPacked()
 	default:
-		b.bytes, err = t.file.mapping.Copy(t.desc.Offset, t.desc.Stored)
+		b.Bytes, err = t.file.mapping.Copy(t.desc.Offset, t.desc.Stored)
 	}
 	return b, err
 }
 
 // copyPacked makes an aligned copy of the elements of a packed tensor. What a reader of the
 // caller's claims to have is fetched first.
-func (t Tensor) copyPacked() (b buffer, err error) {
+func (t Tensor) copyPacked() (b cache.Buffer, err error) {
 	if t.file.reader != nil {
 		stored, err := t.file.mapping.Copy(t.desc.Offset, t.desc.Stored)
 		if err != nil {
-			return buffer{}, err
+			return cache.Buffer{}, err
 		}
 		return t.elementsOf(stored)
 	}
 	if _, err := t.present(); err != nil {
-		return buffer{}, err
+		return cache.Buffer{}, err
 	}
 	err = mmapio.Guard(func() error {
 		b, err = t.unpack(t.file.mapping)
@@ -164,13 +193,12 @@ func (t Tensor) readable() error {
 // cached are the elements where the model's cache holds them, or has to: a part of a packed
 // tensor costs as much as the whole.
 func (t Tensor) cached() (b []byte, ok bool, err error) {
-	key := cacheKey{t.desc, kindElements}
-	buf, ok := t.file.model.cache.peek(key)
-	if !ok && t.desc.Encoding == layout.Protobuf {
-		buf, err = t.file.model.cache.get(key, t.lease, t.copyElements)
-		ok = err == nil
+	if t.desc.Encoding == layout.Protobuf {
+		buf, err := t.kept(cache.Elements, Tensor.copyElements)
+		return buf.Bytes, err == nil, err
 	}
-	return buf.bytes, ok, err
+	buf, ok := t.file.model.cache.Peek(cache.Key{Tensor: t.desc, Kind: cache.Elements}, nil)
+	return buf.Bytes, ok, nil
 }
 
 // hold returns t in a lease of its own: a packed tensor is then unpacked once for all parts that

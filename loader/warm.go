@@ -301,7 +301,7 @@ func (m *Model) giveBack(names []string) error {
 	var p portions
 	p.most = 1 << 62
 	for _, t := range tensors {
-		m.cache.drop(t.desc)
+		m.cache.Drop(t.desc)
 		if t.file.mapping.Mapped() && !t.file.mapping.Pending() {
 			p.add(t)
 		}

@@ -1,0 +1,296 @@
+// Package cache keeps tensors that had to be copied or expanded.
+package cache
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/tensormap/tensormap/internal/parallel"
+	"github.com/tensormap/tensormap/layout"
+)
+
+// Cache holds buffers up to a budget of bytes. The least recently used go first, never one that
+// is pinned or being filled. However many goroutines ask for an entry, one fills it.
+//
+// Eviction only forgets: a slice that a caller still holds stays valid.
+type Cache struct {
+	opts Options
+
+	mu      sync.Mutex
+	entries map[Key]*entry
+	recent  list.List // of *entry, most recently used first; only filled ones
+	count   Counters
+}
+
+// Options belong to the model whose cache it is.
+type Options struct {
+	Budget int64 // in bytes
+	// Intact returns why the bytes read for a tensor cannot be trusted, or nil.
+	Intact func(*layout.Tensor) error
+	// Enter holds the model open for a fill that may outlast its caller, and Leave ends that.
+	Enter, Leave func()
+}
+
+// Counters tell what the cache holds and has done.
+type Counters struct {
+	Used      int64  // bytes held
+	Hits      uint64 // requests for an entry that was there or being filled
+	Fills     uint64 // entries filled
+	Filled    uint64 // their bytes
+	Evictions uint64 // entries forgotten to keep the budget
+}
+
+// Key names an entry.
+type Key struct {
+	Tensor *layout.Tensor
+	Kind   Kind
+}
+
+// Kind is the form in which a tensor is kept.
+type Kind uint8
+
+const (
+	Elements Kind = iota // the elements, decompressed and aligned
+	Float32              // the values as float32
+)
+
+// Buffer is the memory of an entry, aligned to 64 bytes: one of the two, as its Kind says.
+type Buffer struct {
+	Bytes  []byte
+	Floats []float32
+}
+
+func (b Buffer) size() int64 { return int64(len(b.Bytes)) + 4*int64(len(b.Floats)) }
+
+// Pins keeps entries in the cache until Unpin. The zero value pins nothing yet; a nil *Pins
+// never does.
+type Pins struct {
+	entries map[*entry]struct{} // guarded by Cache.mu
+}
+
+type entry struct {
+	key    Key
+	done   chan struct{} // closed once buf or err is there
+	buf    Buffer
+	err    error
+	pins   int
+	at     *list.Element // nil while it is not in recent
+	asking int           // callers that wait for done
+	cancel func()        // ends a fill that nobody waits for, or nil
+}
+
+// Init makes the cache ready for use.
+func (c *Cache) Init(opts Options) {
+	c.opts = opts
+	c.entries = make(map[Key]*entry)
+}
+
+// Get returns the entry's buffer and pins it. An absent entry is filled by fill, whose context
+// ends once every caller that waits for it has left. A caller leaves when ctx ends.
+func (c *Cache) Get(ctx context.Context, key Key, pins *Pins, fill func(context.Context) (Buffer, error)) (Buffer, error) {
+	var filler parallel.Group
+	c.mu.Lock()
+	e, ok := c.entries[key]
+	if ok {
+		c.use(e)
+	} else {
+		e = &entry{key: key, done: make(chan struct{})}
+		c.entries[key] = e
+	}
+	c.pin(e, pins)
+	e.asking++
+	switch {
+	case ok:
+		c.mu.Unlock()
+	case ctx.Done() == nil:
+		c.mu.Unlock()
+		c.fill(ctx, e, fill)
+	default:
+		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		e.cancel = cancel
+		c.mu.Unlock()
+		c.opts.Enter()
+		filler.Go(func() error {
+			defer c.opts.Leave()
+			defer cancel()
+			c.fill(ctx, e, fill)
+			return nil
+		})
+	}
+	select {
+	case <-e.done:
+		filler.Wait() // panics if the fill has
+		if e.err != nil {
+			c.letGo(e, pins)
+		}
+		return e.buf, e.err
+	case <-ctx.Done():
+		c.leave(e, pins)
+		return Buffer{}, context.Cause(ctx)
+	}
+}
+
+// Peek returns the entry's buffer and pins it, if it is there.
+func (c *Cache) Peek(key Key, pins *Pins) (Buffer, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok := c.entries[key]
+	if !ok || e.at == nil {
+		return Buffer{}, false
+	}
+	c.use(e)
+	c.pin(e, pins)
+	return e.buf, true
+}
+
+// use counts a hit.
+func (c *Cache) use(e *entry) {
+	c.count.Hits++
+	if e.at != nil {
+		c.recent.MoveToFront(e.at)
+	}
+}
+
+var errFillPanicked = errors.New("another goroutine panicked while expanding the tensor")
+
+// fill makes e's buffer and lets everybody who waits for it go on, whatever happens.
+func (c *Cache) fill(ctx context.Context, e *entry, fill func(context.Context) (Buffer, error)) {
+	e.err = errFillPanicked // unless fill returns
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		defer close(e.done)
+		switch {
+		case c.entries[e.key] != e: // nobody waits for it any more
+		case e.err != nil:
+			e.buf = Buffer{}
+			delete(c.entries, e.key)
+		default:
+			c.keep(e)
+		}
+	}()
+	buf, err := fill(ctx)
+	if err == nil {
+		err = c.opts.Intact(e.key.Tensor)
+	}
+	e.buf, e.err = buf, err
+}
+
+func (c *Cache) keep(e *entry) {
+	c.count.Fills++
+	c.count.Filled += uint64(e.buf.size())
+	c.count.Used += e.buf.size()
+	e.at = c.recent.PushFront(e)
+	if e.pins == 0 && e.buf.size() > c.opts.Budget {
+		c.forget(e) // rather than all others, and then it too
+	}
+	c.evict()
+}
+
+// leave stops waiting for e. The last one to leave ends the fill.
+func (c *Cache) leave(e *entry, pins *Pins) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if pins != nil {
+		if _, ok := pins.entries[e]; ok {
+			delete(pins.entries, e)
+			e.pins--
+		}
+	}
+	e.asking--
+	if e.asking == 0 && e.cancel != nil && e.at == nil && c.entries[e.key] == e {
+		delete(c.entries, e.key) // for others to begin anew
+		e.cancel()
+	}
+}
+
+// evict forgets entries until the budget is kept or only pinned ones are left.
+func (c *Cache) evict() {
+	for at := c.recent.Back(); at != nil && c.count.Used > c.opts.Budget; {
+		e := at.Value.(*entry)
+		at = at.Prev()
+		if e.pins > 0 {
+			continue
+		}
+		c.forget(e)
+	}
+}
+
+func (c *Cache) forget(e *entry) {
+	c.recent.Remove(e.at)
+	delete(c.entries, e.key)
+	c.count.Used -= e.buf.size()
+	c.count.Evictions++
+}
+
+// Drop forgets all of a tensor that is not pinned.
+func (c *Cache) Drop(t *layout.Tensor) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, kind := range []Kind{Elements, Float32} {
+		if e, ok := c.entries[Key{t, kind}]; ok && e.at != nil && e.pins == 0 {
+			c.forget(e)
+		}
+	}
+}
+
+func (c *Cache) pin(e *entry, pins *Pins) {
+	if pins == nil {
+		return
+	}
+	if _, ok := pins.entries[e]; ok {
+		return
+	}
+	if pins.entries == nil {
+		pins.entries = make(map[*entry]struct{})
+	}
+	pins.entries[e] = struct{}{}
+	e.pins++
+}
+
+// letGo unpins an entry that could not be filled: a lease that tries again and again must not
+// gather what failed.
+func (c *Cache) letGo(e *entry, pins *Pins) {
+	if pins == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(pins.entries, e)
+}
+
+// Unpin lets go of everything that pins holds.
+func (c *Cache) Unpin(pins *Pins) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for e := range pins.entries {
+		e.pins--
+	}
+	pins.entries = nil
+	c.evict()
+}
+
+// Pinned returns the number of entries that pins holds.
+func (c *Cache) Pinned(pins *Pins) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(pins.entries)
+}
+
+// Clear forgets everything. Nobody is filling an entry any more.
+func (c *Cache) Clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.entries)
+	c.recent.Init()
+	c.count.Used = 0
+}
+
+// Counters returns what the cache holds and has done.
+func (c *Cache) Counters() Counters {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.count
+}

@@ -1,0 +1,279 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// cacheOf makes a cache and the keys of n tensors.
+func cacheOf(budget int64, n int) (*Cache, []Key) {
+	c := &Cache{}
+	c.Init(Options{Budget: budget, Intact: func(*layout.Tensor) error { return nil }, Enter: func() {}, Leave: func() {}})
+	keys := make([]Key, n)
+	for i := range keys {
+		keys[i] = Key{Tensor: &layout.Tensor{}}
+	}
+	return c, keys
+}
+
+func fillBytes(n int) func(context.Context) (Buffer, error) {
+	return func(context.Context) (Buffer, error) { return Buffer{Bytes: make([]byte, n)}, nil }
+}
+
+// holds lists which keys the cache has.
+func (c *Cache) holds(keys []Key) (held []int) {
+	for i, k := range keys {
+		if _, ok := c.entries[k]; ok {
+			held = append(held, i)
+		}
+	}
+	return held
+}
+
+func TestCacheEvictsLeastRecentlyUsed(t *testing.T) {
+	tests := []struct {
+		name string
+		gets []int // of 10 bytes each
+		want []int // with a budget of 30
+	}{
+		{"all fit", []int{0, 1, 2}, []int{0, 1, 2}},
+		{"oldest goes", []int{0, 1, 2, 3}, []int{1, 2, 3}},
+		{"use keeps", []int{0, 1, 2, 0, 3}, []int{0, 2, 3}},
+		{"in turn", []int{0, 1, 2, 3, 4, 5}, []int{3, 4, 5}},
+		{"come again", []int{0, 1, 2, 3, 0, 4}, []int{0, 3, 4}},
+	}
+	for _, tt := range tests {
+		c, keys := cacheOf(30, 6)
+		for _, i := range tt.gets {
+			if b, err := c.Get(context.Background(), keys[i], nil, fillBytes(10)); err != nil || len(b.Bytes) != 10 {
+				t.Fatal(b, err)
+			}
+		}
+		if got := c.holds(keys); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: holds %v, want %v", tt.name, got, tt.want)
+		}
+		if want := int64(10 * len(tt.want)); c.count.Used != want || c.recent.Len() != len(tt.want) {
+			t.Errorf("%s: %d bytes used, want %d", tt.name, c.count.Used, want)
+		}
+	}
+}
+
+func TestCacheEvictsUntilItFits(t *testing.T) {
+	c, keys := cacheOf(30, 4)
+	for i, n := range []int{10, 10, 10, 25} {
+		c.Get(context.Background(), keys[i], nil, fillBytes(n))
+	}
+	if got := c.holds(keys); !slices.Equal(got, []int{3}) || c.count.Used != 25 || c.count.Evictions != 3 {
+		t.Errorf("holds %v, %d bytes, %d evictions", got, c.count.Used, c.count.Evictions)
+	}
+}
+
+// TestCacheOfTooLargeEntry: what does not fit alone drives nothing else out.
+func TestCacheOfTooLargeEntry(t *testing.T) {
+	c, keys := cacheOf(30, 4)
+	l := &Pins{}
+	for i, n := range []int{10, 10, 31} {
+		c.Get(context.Background(), keys[i], nil, fillBytes(n))
+	}
+	if got := c.holds(keys); !slices.Equal(got, []int{0, 1}) || c.count.Used != 20 || c.count.Evictions != 1 {
+		t.Errorf("holds %v, %d bytes, %d evictions", got, c.count.Used, c.count.Evictions)
+	}
+	c.Get(context.Background(), keys[2], l, fillBytes(31)) // pinned, it uses up the budget
+	if got := c.holds(keys); !slices.Equal(got, []int{2}) || c.count.Used != 31 {
+		t.Errorf("holds %v, %d bytes", got, c.count.Used)
+	}
+}
+
+func TestCacheWithoutBudgetKeepsNothing(t *testing.T) {
+	c, keys := cacheOf(0, 1)
+	for range 3 {
+		if b, err := c.Get(context.Background(), keys[0], nil, fillBytes(10)); err != nil || len(b.Bytes) != 10 {
+			t.Error(b, err)
+		}
+	}
+	if len(c.entries) != 0 || c.count.Used != 0 || c.count.Fills != 3 || c.count.Hits != 0 || c.count.Evictions != 3 {
+		t.Errorf("%+v", c.Counters())
+	}
+}
+
+func TestCachePins(t *testing.T) {
+	c, keys := cacheOf(20, 5)
+	first, second := &Pins{}, &Pins{}
+	get := func(i int, l *Pins) {
+		if _, err := c.Get(context.Background(), keys[i], l, fillBytes(10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	steps := []struct {
+		what string
+		do   func()
+		want []int
+	}{
+		{"pinned entries stay beyond the budget", func() { get(0, first); get(1, first); get(2, first) }, []int{0, 1, 2}},
+		{"others do not", func() { get(3, nil) }, []int{0, 1, 2}},
+		{"twice by one lease counts once", func() { get(0, first); get(0, first) }, []int{0, 1, 2}},
+		{"a second lease pins too", func() { get(1, second) }, []int{0, 1, 2}},
+		{"a release makes room", func() { c.Unpin(first) }, []int{0, 1}}, // 2 is the least recently used
+		{"again", func() { c.Unpin(first) }, []int{0, 1}},
+		{"the second lease keeps its own", func() { get(3, nil); get(4, nil) }, []int{1, 4}},
+		{"until it goes", func() { c.Unpin(second); get(3, nil) }, []int{3, 4}},
+	}
+	for _, s := range steps {
+		s.do()
+		if got := c.holds(keys); !slices.Equal(got, s.want) {
+			t.Errorf("%s: holds %v, want %v", s.what, got, s.want)
+		}
+	}
+	for i, k := range keys {
+		if e := c.entries[k]; e != nil && e.pins != 0 {
+			t.Errorf("entry %d still has %d pins", i, e.pins)
+		}
+	}
+}
+
+// together has one goroutine fill an entry, and waiters more ask for it meanwhile. got
+// hears what each of them is answered.
+func together(c *Cache, key Key, waiters int, fill func(context.Context) (Buffer, error), got func(b Buffer, err error)) {
+	var wg sync.WaitGroup
+	filling := make(chan struct{})
+	wg.Go(func() {
+		defer func() { recover() }() // fill may panic
+		got(c.Get(context.Background(), key, nil, func(ctx context.Context) (Buffer, error) {
+			close(filling)
+			for c.Counters().Hits < uint64(waiters) { // every one is counted before it waits
+				runtime.Gosched()
+			}
+			return fill(ctx)
+		}))
+	})
+	<-filling
+	for range waiters {
+		wg.Go(func() {
+			got(c.Get(context.Background(), key, nil, func(context.Context) (Buffer, error) { panic("filled twice") }))
+		})
+	}
+	wg.Wait()
+}
+
+func TestCacheFillsOnce(t *testing.T) {
+	c, keys := cacheOf(100, 1)
+	want := make([]byte, 10)
+	var answers atomic.Int32
+	together(c, keys[0], 50, func(context.Context) (Buffer, error) { return Buffer{Bytes: want}, nil }, func(b Buffer, err error) {
+		answers.Add(1)
+		if err != nil || &b.Bytes[0] != &want[0] {
+			t.Errorf("another buffer, %v", err)
+		}
+	})
+	if answers.Load() != 51 || c.count.Fills != 1 || c.count.Hits != 50 || c.count.Filled != 10 {
+		t.Errorf("%d answers, %+v", answers.Load(), c.Counters())
+	}
+}
+
+func TestCacheFailureReachesWaiters(t *testing.T) {
+	sorry := errors.New("sorry")
+	tests := []struct {
+		name    string
+		fill    func(context.Context) (Buffer, error)
+		want    error
+		answers int32
+	}{
+		{"error", func(context.Context) (Buffer, error) { return Buffer{Bytes: make([]byte, 5)}, sorry }, sorry, 21},
+		{"panic", func(context.Context) (Buffer, error) { panic("sorry") }, errFillPanicked, 20}, // it goes on in whom it happened to
+	}
+	for _, tt := range tests {
+		c, keys := cacheOf(100, 1)
+		var answers atomic.Int32
+		together(c, keys[0], 20, tt.fill, func(b Buffer, err error) {
+			answers.Add(1)
+			if err != tt.want || b.Bytes != nil {
+				t.Errorf("%s: %v, %v", tt.name, b, err)
+			}
+		})
+		if answers.Load() != tt.answers || len(c.entries) != 0 || c.count.Used != 0 {
+			t.Errorf("%s: %d answers, %+v", tt.name, answers.Load(), c.Counters())
+		}
+	}
+}
+
+func TestCacheFailureIsNotKept(t *testing.T) {
+	c, keys := cacheOf(100, 1)
+	sorry := errors.New("sorry")
+	l := &Pins{}
+	for range 3 {
+		if b, err := c.Get(context.Background(), keys[0], l, func(context.Context) (Buffer, error) { return Buffer{Bytes: make([]byte, 5)}, sorry }); err != sorry || b.Bytes != nil {
+			t.Errorf("%v, %v", b, err)
+		}
+	}
+	if s := c.Counters(); len(c.entries) != 0 || s != (Counters{}) {
+		t.Errorf("a failure is kept: %+v", s)
+	}
+	if b, err := c.Get(context.Background(), keys[0], l, fillBytes(10)); err != nil || len(b.Bytes) != 10 {
+		t.Errorf("after failures: %v", err)
+	}
+	c.Unpin(l)
+	if c.count.Used != 10 || c.entries[keys[0]].pins != 0 {
+		t.Errorf("%d bytes, %d pins", c.count.Used, c.entries[keys[0]].pins)
+	}
+}
+
+func TestCacheFormsAreApart(t *testing.T) {
+	c, keys := cacheOf(100, 1)
+	floats := Key{keys[0].Tensor, Float32}
+	c.Get(context.Background(), keys[0], nil, fillBytes(10))
+	b, err := c.Get(context.Background(), floats, nil, func(context.Context) (Buffer, error) { return Buffer{Floats: make([]float32, 5)}, nil })
+	if err != nil || len(b.Floats) != 5 || c.count.Used != 30 || c.count.Fills != 2 {
+		t.Errorf("%v, %+v", err, c.Counters())
+	}
+}
+
+func TestCacheClear(t *testing.T) {
+	c, keys := cacheOf(100, 3)
+	for _, k := range keys {
+		c.Get(context.Background(), k, nil, fillBytes(10))
+	}
+	c.Clear()
+	if len(c.entries) != 0 || c.count.Used != 0 || c.recent.Len() != 0 {
+		t.Errorf("%+v", c.Counters())
+	}
+}
+
+// TestCacheUnderLoad keeps its books right.
+func TestCacheUnderLoad(t *testing.T) {
+	c, keys := cacheOf(50, 20)
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			l := &Pins{}
+			for i := range 500 {
+				n := (i*7 + g*3) % len(keys)
+				b, err := c.Get(context.Background(), keys[n], l, fillBytes(n))
+				if err != nil || len(b.Bytes) != n {
+					t.Errorf("%d bytes for %d, %v", len(b.Bytes), n, err)
+				}
+				if i%10 == 9 {
+					c.Unpin(l)
+				}
+			}
+			c.Unpin(l)
+		})
+	}
+	wg.Wait()
+	used := int64(0)
+	for _, e := range c.entries {
+		used += e.buf.size()
+		if e.pins != 0 {
+			t.Errorf("%d pins left", e.pins)
+		}
+	}
+	if used != c.count.Used || used > c.opts.Budget || c.recent.Len() != len(c.entries) || c.count.Hits+c.count.Fills != 8*500 {
+		t.Errorf("%d bytes used, %d counted, %+v", used, c.count.Used, c.Counters())
+	}
+}
