@@ -39,7 +39,7 @@ func (m *Model) changed() error {
 	for i := range m.files {
 		f := &m.files[i]
 		if err := f.changed(); err != nil {
-			return f.wrap(err)
+			return f.Wrap(err)
 		}
 	}
 	return nil

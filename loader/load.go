@@ -4,9 +4,11 @@ import (
 	"context"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader/internal/cache"
+	"github.com/tensormap/tensormap/loader/internal/plan"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -14,24 +16,15 @@ import (
 // come by several readers.
 type load struct {
 	tensor Tensor
+	had    *atomic.Uint64 // counts bytes that the cache has already
 
 	begin  sync.Once
-	stored *mmapio.Gathering[byte] // nil where the cache has the tensor
+	stored *mmapio.Gathering[byte] // nil if the cache has the tensor
 	err    error                   // why there is no memory
 }
 
-// part is what of a portion is for one tensor.
-type part struct {
-	load *load
-	gap  uint64 // bytes of padding before it
-	at   uint64 // where in the stored bytes it begins
-	n    uint64
-	room []byte // memory for it; nil where it is not needed
-}
-
-// takeRoom sets room.
-func (p *part) takeRoom() error {
-	l := p.load
+// Room returns memory for stored bytes, unless the cache has the tensor.
+func (l *load) Room(at, n uint64) ([]byte, error) {
 	l.begin.Do(func() {
 		t := l.tensor
 		if _, ok := t.file.model.cache.Peek(cache.Key{Tensor: t.desc, Kind: cache.Elements}, nil); ok {
@@ -44,27 +37,26 @@ func (p *part) takeRoom() error {
 			return t.file.mapping.Probe(t.desc.Offset, t.desc.Stored)
 		})
 	})
-	if l.stored == nil {
-		return l.err
+	switch {
+	case l.err != nil:
+		return nil, l.tensor.wrap(l.err)
+	case l.stored == nil:
+		l.had.Add(n)
+		return nil, nil
 	}
-	p.room = l.stored.Room(p.at, p.n)
-	return nil
+	return l.stored.Room(at, n), nil
 }
 
-// arrived hands the tensor over to the cache if this was the last of it.
-func (p *part) arrived() error {
-	if p.room == nil {
-		return nil
-	}
-	t, stored := p.load.tensor, p.load.stored
-	all, err := stored.Arrived(p.at, p.room)
-	p.room = nil // the plan goes on, and compressed bytes need not be there until its end
+// Arrived hands the tensor over to the cache if this was the last of it.
+func (l *load) Arrived(at uint64, room []byte) error {
+	all, err := l.stored.Arrived(at, room)
 	if err == nil && all {
-		p.load.stored = nil
-		_, err = t.kept(cache.Elements, func(t Tensor) (cache.Buffer, error) { return t.elementsOf(stored.Whole()) })
+		stored := l.stored.Whole()
+		l.stored = nil
+		_, err = l.tensor.kept(cache.Elements, func(t Tensor) (cache.Buffer, error) { return t.elementsOf(stored) })
 	}
 	if err != nil {
-		return t.wrap(err)
+		return l.tensor.wrap(err)
 	}
 	return nil
 }
@@ -108,89 +100,31 @@ type vectorReader interface {
 	ReadVector(ctx context.Context, bufs [][]byte, off int64) error
 }
 
-// run is memory that is filled by one read.
-type run struct {
-	file    *file
-	off, n  uint64
-	buffers []padded
-}
+// Mapping, Align, Fill and Wrap make f a plan.File.
+func (f *file) Mapping() *mmapio.Mapping { return f.mapping }
+func (f *file) Align() uint64            { return f.index.Align }
 
-// padded is memory for what follows some padding.
-type padded struct {
-	gap uint64
-	b   []byte
-}
-
-// load reads a portion of a file that is not mapped.
-func (w *warming) load(ctx context.Context, p *portion) error {
-	r := run{file: p.file, off: p.off}
-	for i := range p.parts {
-		part := &p.parts[i]
-		if err := part.takeRoom(); err != nil {
-			return part.load.tensor.wrap(err)
+// Fill fills the buffers, at once if the reader can.
+func (f *file) Fill(ctx context.Context, buffers []plan.Padded, off uint64) error {
+	if v, ok := f.reader.(vectorReader); ok {
+		var bufs [][]byte
+		for _, p := range buffers {
+			bufs = append(bufs, make([]byte, p.Gap), p.B)
 		}
-		if part.room == nil {
-			w.resident.Add(part.n)
-			if err := w.fetch(ctx, &r); err != nil {
-				return err
-			}
-			r = run{file: p.file, off: r.off + r.n + part.gap + part.n}
-			continue
-		}
-		gap := part.gap
-		if r.n == 0 { // padding is read only where it is between two tensors
-			r.off += gap
-			gap = 0
-		}
-		r.buffers = append(r.buffers, padded{gap, part.room})
-		r.n += gap + part.n
+		return v.ReadVector(ctx, bufs, int64(off))
 	}
-	if err := w.fetch(ctx, &r); err != nil {
-		return err
-	}
-	for i := range p.parts {
-		if err := p.parts[i].arrived(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// fetch reads r when it is its time.
-func (w *warming) fetch(ctx context.Context, r *run) error {
-	if r.n == 0 {
-		return nil
-	}
-	if err := w.rate.wait(ctx, r.n); err != nil {
-		return err
-	}
-	return r.file.wrap(r.read(ctx))
-}
-
-// read fills the buffers, at once where the reader can.
-func (r *run) read(ctx context.Context) error {
-	if v, ok := r.file.reader.(vectorReader); ok {
-		return v.ReadVector(ctx, r.vector(), int64(r.off))
-	}
-	off, f := r.off, r.file.during(ctx)
-	for _, p := range r.buffers {
+	f = f.during(ctx)
+	for _, p := range buffers {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		off += p.gap
-		if err := f.readFull(p.b, off); err != nil {
+		off += p.Gap
+		if err := f.readFull(p.B, off); err != nil {
 			return err
 		}
-		off += uint64(len(p.b))
+		off += uint64(len(p.B))
 	}
 	return nil
-}
-
-func (r *run) vector() (bufs [][]byte) {
-	for _, p := range r.buffers {
-		bufs = append(bufs, make([]byte, p.gap), p.b)
-	}
-	return bufs
 }
 
 // present reads the last stored byte. It reports whether memory for all elements may then be

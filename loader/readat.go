@@ -56,5 +56,5 @@ func (m *Model) ReadFileAt(ctx context.Context, file int, p []byte, off uint64) 
 	if size := f.mapping.Size(); !layout.Within(off, uint64(len(p)), size) {
 		return fmt.Errorf("%s: %w: %d bytes at %d of %d", f.path, ErrRange, len(p), off, size)
 	}
-	return f.wrap(f.readFull(p, off))
+	return f.Wrap(f.readFull(p, off))
 }

@@ -24,5 +24,5 @@ func (m *Model) Resident(file int, off, n uint64) (uint64, error) {
 		return 0, fmt.Errorf("%s: %w: %d bytes at %d of %d", f.path, ErrRange, n, off, size)
 	}
 	count, err := f.mapping.Resident(off, n)
-	return count, f.wrap(err)
+	return count, f.Wrap(err)
 }

@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"sync/atomic"
 
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader/internal/plan"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -55,19 +55,19 @@ type Warmth struct {
 // It reads nothing but the tensors and the padding between them, and stops when ctx is done:
 // what has come by then stays. A mapped file that has shrunk is mmapio.ErrFault. One that has
 // changed otherwise since it was opened is mmapio.ErrChanged: see Model.Changed.
-func (m *Model) Warm(ctx context.Context, plan *WarmPlan) (Warmth, error) {
+func (m *Model) Warm(ctx context.Context, opts *WarmPlan) (Warmth, error) {
 	if !m.gate.enter() {
 		return Warmth{}, m.closedError()
 	}
 	defer m.leave()
-	if plan == nil {
-		plan = &WarmPlan{}
+	if opts == nil {
+		opts = &WarmPlan{}
 	}
-	tensors, err := m.planned(plan.Tensors)
+	tensors, err := m.selected(opts.Tensors)
 	if err != nil {
 		return Warmth{}, err
 	}
-	return m.warm(ctx, plan, tensors)
+	return m.warm(ctx, opts, tensors)
 }
 
 // Prefetch is Warm of the named tensors in the order in which they are stored: what a model
@@ -78,7 +78,7 @@ func (m *Model) Prefetch(ctx context.Context, names ...string) error {
 		return m.closedError()
 	}
 	defer m.leave()
-	tensors, err := m.planned(append([]string{}, names...))
+	tensors, err := m.selected(append([]string{}, names...))
 	if err != nil {
 		return err
 	}
@@ -87,8 +87,9 @@ func (m *Model) Prefetch(ctx context.Context, names ...string) error {
 	return err
 }
 
-// planned are the tensors called so, each once, or all in the order in which they are stored.
-func (m *Model) planned(names []string) (tensors []Tensor, err error) {
+// selected returns the tensors of these names, each once, or all in the order in which they are
+// stored if names is nil.
+func (m *Model) selected(names []string) (tensors []Tensor, err error) {
 	if names == nil {
 		for i := range m.tensors {
 			tensors = append(tensors, m.tensor(i, nil))
@@ -116,48 +117,53 @@ func sortStored(tensors []Tensor) {
 	})
 }
 
-func (m *Model) warm(ctx context.Context, plan *WarmPlan, tensors []Tensor) (Warmth, error) {
-	w := warming{plan: plan, rate: rate{bytesPerSecond: plan.BytesPerSecond}, portions: newPortions(plan.BytesPerSecond)}
-	if err := w.admit(m, tensors); err != nil {
+func (m *Model) warm(ctx context.Context, opts *WarmPlan, tensors []Tensor) (Warmth, error) {
+	if err := m.admit(tensors); err != nil {
 		return Warmth{}, err
 	}
+	var had atomic.Uint64
+	p := plan.New(opts.BytesPerSecond)
 	for _, t := range tensors {
-		w.add(t)
+		if t.file.mapping.Aliased() {
+			p.Add(t.file, t.desc.Offset, t.desc.Stored)
+		} else {
+			p.AddTarget(t.file, t.desc.Offset, t.desc.Stored, &load{tensor: t, had: &had})
+		}
 	}
-	w.progress = parallel.Progress{Report: plan.Progress, Total: w.total}
 	ctx, stop := m.untilClosed(ctx)
 	defer stop()
-	err := w.look(ctx)
+	resident, err := p.Resident(ctx)
 	if err == nil {
-		err = w.run(ctx)
+		err = p.Read(ctx, readers(opts, p), &parallel.Progress{Report: opts.Progress, Total: p.Total})
 	}
 	if err == nil {
-		err = w.changed()
+		err = unchanged(p)
 	}
 	if context.Cause(ctx) == ErrClosed {
 		err = m.closedError()
 	}
-	return Warmth{Bytes: w.total, Resident: w.resident.Load()}, err
+	return Warmth{Bytes: p.Total, Resident: resident + had.Load()}, err
 }
 
-// warming is a plan on its way.
-type warming struct {
-	plan *WarmPlan
-	portions
-	rate rate
-
-	resident atomic.Uint64
-	progress parallel.Progress // in bytes of portions
+// readers returns the number of goroutines that read p.
+func readers(opts *WarmPlan, p *plan.Plan) int {
+	switch {
+	case opts.Readers > 0:
+		return opts.Readers
+	case len(p.Pieces) > 0 && p.Pieces[0].File.Mapping().Aliased():
+		return 1
+	}
+	return 8
 }
 
-// changed returns an error if a file that was read is not what was opened.
-func (w *warming) changed() error {
-	asked := make(map[*file]bool)
-	for i := range w.list {
-		if f := w.list[i].file; !asked[f] {
+// unchanged returns an error if a file that was read is not what was opened.
+func unchanged(p *plan.Plan) error {
+	asked := make(map[plan.File]bool)
+	for i := range p.Pieces {
+		if f := p.Pieces[i].File.(*file); !asked[f] {
 			asked[f] = true
 			if err := f.changed(); err != nil {
-				return f.wrap(err)
+				return f.Wrap(err)
 			}
 		}
 	}
@@ -165,7 +171,7 @@ func (w *warming) changed() error {
 }
 
 // admit refuses what cannot be read, and what the cache could not keep until the end.
-func (w *warming) admit(m *Model, tensors []Tensor) error {
+func (m *Model) admit(tensors []Tensor) error {
 	left := uint64(max(m.opts.CacheBytes, 0))
 	for _, t := range tensors {
 		if t.file.mapping.Aliased() {
@@ -183,92 +189,8 @@ func (w *warming) admit(m *Model, tensors []Tensor) error {
 	return nil
 }
 
-// look finds out what of mapped files is in memory, before any reading, which brings the
-// kernel to read ahead.
-func (w *warming) look(ctx context.Context) error {
-	for i := range w.list {
-		p := &w.list[i]
-		if !p.file.mapping.Aliased() {
-			continue
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		n, err := p.file.mapping.Resident(p.off, p.n)
-		if err != nil && !errors.Is(err, errors.ErrUnsupported) {
-			return p.file.wrap(err)
-		}
-		p.resident = n
-		w.resident.Add(n)
-	}
-	return nil
-}
-
-func (w *warming) run(ctx context.Context) error {
-	reading, stop := context.WithCancelCause(ctx) // once one has failed, the others read in vain
-	defer stop(nil)
-	err := parallel.Each(w.readers(), parallel.Range(uint64(len(w.list))), func(items iter.Seq[uint64]) error {
-		returned := false
-		defer func() {
-			if !returned { // but panicked
-				stop(nil)
-			}
-		}()
-		err := w.work(reading, items)
-		returned = true
-		if err != nil {
-			stop(err)
-			err = context.Cause(reading) // the first to fail, not whom that has cancelled
-		}
-		return err
-	})
-	return cmp.Or(context.Cause(ctx), err)
-}
-
-func (w *warming) work(ctx context.Context, items iter.Seq[uint64]) error {
-	for i := range items {
-		p := &w.list[i]
-		if err := cmp.Or(ctx.Err(), mmapio.Guard(func() error { return w.read(ctx, p) })); err != nil {
-			return err
-		}
-		w.progress.Add(p.n)
-	}
-	return nil
-}
-
-func (w *warming) readers() int {
-	switch {
-	case w.plan.Readers > 0:
-		return w.plan.Readers
-	case len(w.list) > 0 && w.list[0].file.mapping.Aliased():
-		return 1
-	}
-	return 8
-}
-
-// read brings a portion into memory.
-func (w *warming) read(ctx context.Context, p *portion) error {
-	if !p.file.mapping.Aliased() {
-		return w.load(ctx, p)
-	}
-	if err := w.rate.wait(ctx, p.n-p.resident); err != nil {
-		return err
-	}
-	return p.file.wrap(p.populate())
-}
-
-// populate reads a portion of a mapped file. Announced first, it is on its way in as large
-// requests as the device takes, and nothing else is: faults alone would read small pieces and
-// then ahead, by how the device is set up.
-func (p *portion) populate() error {
-	mapping := p.file.mapping
-	if p.resident < p.n {
-		mapping.Advise(mmapio.WillNeed, p.off, p.n) // Populate does without, too
-	}
-	return mapping.Populate(p.off, p.n)
-}
-
-func (f *file) wrap(err error) error {
+// Wrap adds the file's name to err, unless err is about a context.
+func (f *file) Wrap(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
@@ -293,22 +215,21 @@ func (m *Model) giveBack(names []string) error {
 		return m.closedError()
 	}
 	defer m.leave()
-	tensors, err := m.planned(names)
+	tensors, err := m.selected(names)
 	if err != nil {
 		return err
 	}
 	sortStored(tensors) // for neighbours to give back the pages that they share
-	var p portions
-	p.most = 1 << 62
+	p := plan.Whole()
 	for _, t := range tensors {
 		m.cache.Drop(t.desc)
 		if t.file.mapping.Mapped() && !t.file.mapping.Pending() {
-			p.add(t)
+			p.Add(t.file, t.desc.Offset, t.desc.Stored)
 		}
 	}
-	for _, p := range p.list {
-		if err := p.file.mapping.Advise(mmapio.DontNeed, p.off, p.n); err != nil {
-			return p.file.wrap(err)
+	for _, p := range p.Pieces {
+		if err := p.File.Mapping().Advise(mmapio.DontNeed, p.Off, p.N); err != nil {
+			return p.File.Wrap(err)
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package loader
+package plan
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// rate spreads reading over time: at no moment has more been let through since the beginning
+// rate spreads reading over time. Since the beginning, no more has been let through at any moment
 // than may have been read by then.
 type rate struct {
 	bytesPerSecond uint64 // 0: as fast as it goes
@@ -31,11 +31,11 @@ func (r *rate) wait(ctx context.Context, n uint64) error {
 	}
 }
 
-// catchUp is how much time may be made up for that went by with reading itself. What was lost
-// beyond that, because a disk stood still, say, is lost: nobody waits for a gulp.
+// catchUp is how much of the time that reading itself took may be made up for. More, because a
+// disk stood still, say, is lost: nobody waits for a gulp.
 const catchUp = time.Second / 4
 
-// reserve is when n bytes that ask now may go: once their time has passed.
+// reserve returns when n bytes that ask now may go: once their time has passed.
 func (r *rate) reserve(now time.Time, n uint64) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,0 +1,132 @@
+// Package plan reads many ranges of files in few large requests, at a rate.
+package plan
+
+import (
+	"context"
+
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// File is a file to read. The same file is always the same value.
+type File interface {
+	// Mapping returns the file's bytes. A file that is aliased there is brought into memory,
+	// any other is read into targets.
+	Mapping() *mmapio.Mapping
+	// Align returns the alignment that the file promises its tensors.
+	Align() uint64
+	// Fill reads from off on into buffers that lie one behind the other.
+	Fill(ctx context.Context, buffers []Padded, off uint64) error
+	// Wrap adds the file's name to an error.
+	Wrap(err error) error
+}
+
+// Padded is memory for the bytes that follow Gap bytes of padding.
+type Padded struct {
+	Gap uint64
+	B   []byte
+}
+
+// Target is memory for a range of bytes. Its parts may arrive in any order.
+type Target interface {
+	// Room returns memory for n bytes, at bytes after the range begins: nil if they are not
+	// needed.
+	Room(at, n uint64) ([]byte, error)
+	// Arrived hears that room has been filled.
+	Arrived(at uint64, room []byte) error
+}
+
+// Piece is bytes of one file that are read at once.
+type Piece struct {
+	File   File
+	Off, N uint64
+
+	resident uint64 // bytes of a mapped file that are in memory before anything is read
+	parts    []part // the shares of targets; none if the file is mapped
+}
+
+// part is the share of a piece that belongs to one target.
+type part struct {
+	target Target
+	gap    uint64 // bytes of padding before it
+	at     uint64 // where it begins in the target
+	n      uint64
+	room   []byte // memory for it; nil if it is not needed
+}
+
+// Plan lists pieces in the order of Add. A range that follows its predecessor in the file, but
+// for padding, shares its piece.
+type Plan struct {
+	Pieces []Piece
+	Total  uint64 // bytes of all pieces
+
+	most    uint64          // bytes of a piece
+	rate    rate            // of reading
+	covered map[File]*spans // of mapped files
+}
+
+const (
+	mostPiece  = 16 << 20
+	leastPiece = 64 << 10
+)
+
+// New returns a Plan for reading at a rate; 0 does not limit it.
+func New(bytesPerSecond uint64) *Plan {
+	p := &Plan{most: mostPiece, rate: rate{bytesPerSecond: bytesPerSecond}}
+	if bytesPerSecond > 0 { // a steady trickle rather than gulps
+		p.most = min(max(bytesPerSecond/32, leastPiece), mostPiece)
+	}
+	return p
+}
+
+// Whole returns a Plan that nobody reads by, whose pieces are as large as can be.
+func Whole() *Plan { return &Plan{most: 1 << 62} }
+
+// Add appends n bytes at off of a mapped file, without the bytes that ranges before them have
+// covered: formats may have one tensor inside another.
+func (p *Plan) Add(f File, off, n uint64) {
+	covered := p.covered[f]
+	if covered == nil {
+		if p.covered == nil {
+			p.covered = make(map[File]*spans)
+		}
+		covered = new(spans)
+		p.covered[f] = covered
+	}
+	for _, fresh := range covered.add(span{off, off + n}) {
+		p.add(f, fresh, nil)
+	}
+}
+
+// AddTarget appends n bytes at off of a file that is not mapped, for t.
+func (p *Plan) AddTarget(f File, off, n uint64, t Target) { p.add(f, span{off, off + n}, t) }
+
+func (p *Plan) add(f File, s span, t Target) {
+	for off := s.off; off < s.end; {
+		last := p.pieceFor(f, off)
+		gap := off - (last.Off + last.N)
+		n := min(s.end, last.Off+p.most) - off
+		if t != nil {
+			last.parts = append(last.parts, part{target: t, at: off - s.off, gap: gap, n: n})
+		}
+		last.N += gap + n
+		p.Total += gap + n
+		off += n
+	}
+}
+
+// padding returns how far tensors of f that count as neighbours may be apart: the padding that
+// files without a promise of alignment have, or the promised one, up to a page.
+func padding(f File) uint64 { return min(max(64, f.Align()), 4096) }
+
+// pieceFor returns the piece that off goes to: the last one, or a new one.
+func (p *Plan) pieceFor(f File, off uint64) *Piece {
+	if n := len(p.Pieces); n > 0 {
+		last := &p.Pieces[n-1]
+		end := last.Off + last.N
+		if last.File == f && off >= end && off-end < padding(f) && off-last.Off < p.most {
+			return last
+		}
+	}
+	p.Pieces = append(p.Pieces, Piece{File: f, Off: off})
+	return &p.Pieces[len(p.Pieces)-1]
+}
