@@ -43,9 +43,13 @@ func (t *Tensor) writeTo(w io.Writer, buf *buffers) (lost dequant.Loss, err erro
 		return lost, err
 	}
 	buf.step()
+	codec, err := dequant.NewCodec(t.To, t.quant, t.scaled)
+	if err != nil {
+		return lost, err
+	}
 	encode := func(values []float32) error {
 		encoded := buf.encoded[:len(values)/t.To.BlockElems()*t.To.BlockBytes()]
-		more, err := dequant.QuantizeLoss(t.To, encoded, values, buf.decoded, t.quant.Scale)
+		more, err := codec.QuantizeLoss(encoded, values, buf.decoded, dequant.AllCores)
 		if err != nil {
 			return err
 		}
@@ -104,7 +108,11 @@ func (n *narrower) flush() error {
 	if len(values) == 0 {
 		return nil
 	}
-	if err := dequant.ExpandParallel(layout.F64, values, stored); err != nil {
+	codec, err := dequant.NewCodec(layout.F64, layout.Quant{}, false)
+	if err == nil {
+		err = codec.Expand(values, stored, 0, dequant.AllCores)
+	}
+	if err != nil {
 		return err
 	}
 	n.lost.AddNarrowed(stored, values)

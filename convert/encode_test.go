@@ -77,7 +77,16 @@ func TestReencodeToI8(t *testing.T) {
 	c, values := weights("w", 1100, 1024)
 	m := openBytes(t, safeTensors(2, "{}", c))
 	want := make([]byte, len(values))
-	scale, err := dequant.ToI8(want, values)
+	var most dequant.I8Scale
+	most.Add(values)
+	scale, err := most.Scale()
+	if err != nil {
+		t.Fatal(err)
+	}
+	codec, err := dequant.NewCodec(layout.I8, layout.Quant{Scale: scale}, true)
+	if err == nil {
+		err = codec.Quantize(want, values, 1)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

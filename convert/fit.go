@@ -50,11 +50,12 @@ func (t *Tensor) scaledInts() bool {
 	if _, err := t.source.ReadAt(head, 0); err != nil {
 		return false // whoever reads the rest will say why
 	}
-	d, quant := dequant.ReadHead(t.To, head)
-	if s := float64(quant.Scale); s == 0 || math.IsNaN(s) || math.IsInf(s, 0) {
+	codec, err := dequant.ReadHead(t.To, head)
+	d, quant, scaled := codec.Elements()
+	if s := float64(quant.Scale); err != nil || s == 0 || math.IsNaN(s) || math.IsInf(s, 0) {
 		return false
 	}
-	t.To, t.quant, t.scaled, t.skip = d, quant, true, len(head)
+	t.To, t.quant, t.scaled, t.skip = d, quant, scaled, len(head)
 	return true
 }
 

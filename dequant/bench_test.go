@@ -68,7 +68,7 @@ func BenchmarkParallel(b *testing.B) {
 				src, dst := weightBlocks(d, n), make([]float32, n)
 				b.SetBytes(int64(4 * n))
 				for b.Loop() {
-					if err := ExpandParallel(d, dst, src); err != nil {
+					if err := plain(d).Expand(dst, src, 0, AllCores); err != nil {
 						b.Fatal(err)
 					}
 				}

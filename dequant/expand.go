@@ -10,32 +10,28 @@ import (
 )
 
 var (
-	// ErrLength is wrapped where source and destination do not fit each other, or do
-	// not fill whole blocks.
+	// ErrLength is wrapped if source and destination do not fit each other, or do not fill whole
+	// blocks.
 	ErrLength = errors.New("lengths do not fit")
-	// ErrUnsupported is wrapped where a type has no expansion, or no quantizer. It is
-	// layout's.
+	// ErrUnsupported is wrapped if a type has no expansion, or no quantizer. It is layout's.
 	ErrUnsupported = layout.ErrUnsupported
-	// ErrOverflow is wrapped where an integer less its zero point does not fit 64 bits.
+	// ErrOverflow is wrapped if an integer less its zero point does not fit 64 bits.
 	ErrOverflow = errors.New("integer overflow")
 )
 
-// Supported reports whether elements of type d have a float32 value that Expand can give.
-func Supported(d layout.DType) bool {
-	return inBlocks(d) || d.HeadBytes() > 0
-}
+// Supported reports whether elements of type d have a float32 value.
+func Supported(d layout.DType) bool { return inBlocks(d) || d.HeadBytes() > 0 }
 
-// inBlocks reports whether d is expanded block by block, by kernels.
+// inBlocks reports whether kernels expand d, block by block.
 func inBlocks(d layout.DType) bool { return int(d) < numTypes && generic.expand[d].run != nil }
 
-// Expand writes the values of the elements in src, which are stored as type d, to dst.
-// src must hold exactly the len(dst) elements, in whole blocks; otherwise the error
-// wraps ErrLength. For types without an expansion it wraps ErrUnsupported. APR_Q4 and APR_Q8
-// are types of whole tensors: of the first, elements may end inside the last block; of the
-// second, src begins with the scale.
+// Expand writes the values of a whole tensor of type d to dst, on the caller's core. src must hold
+// exactly its len(dst) elements, in whole blocks; otherwise the error wraps ErrLength. For types
+// without an expansion it wraps ErrUnsupported. Only the last block of APR_Q4 may be padded, and
+// only APR_Q8 begins with a head.
 func Expand(d layout.DType, dst []float32, src []byte) error {
 	if !fits(d, len(dst), len(src)) {
-		return expandTensor(d, dst, src, oneCore)
+		return expandTensor(d, dst, src)
 	}
 	// This is what expand comes to for most buffers; small ones would notice the way there.
 	if k := &active.expand[d]; k.step <= 1 && 0 < len(dst) && len(dst) <= maxCall {
@@ -46,45 +42,40 @@ func Expand(d layout.DType, dst []float32, src []byte) error {
 	return nil
 }
 
-// ExpandRange writes to dst the values of len(dst) elements of src, from element first on.
-// src holds whole blocks of type d, as many as the caller has; the range may begin and end
-// inside a block, and only bytes of blocks that it meets are read. For APR_Q8, src begins with
-// the scale, which is read too.
-func ExpandRange(d layout.DType, dst []float32, src []byte, first int) error {
-	if d.HeadBytes() > 0 {
-		return expandHeadedRange(d, dst, src, first)
+// expandTensor expands a tensor of aprender's types, which are more than blocks filled with
+// elements: the last block of APR_Q4 may be padded, and APR_Q8 has a head unless it is empty.
+func expandTensor(d layout.DType, dst []float32, src []byte) error {
+	if !wholeTensors(d) || tensorBytes(d, len(dst)) != uint64(len(src)) {
+		return mismatch(d, len(dst), len(src))
 	}
-	if err := checkRange(d, len(dst), len(src), first); err != nil {
-		return err
-	}
-	elems, size := d.BlockElems(), d.BlockBytes()
-	src = src[first/elems*size:]
-	if skip := first % elems; skip != 0 && len(dst) > 0 {
-		n := expandPart(d, dst, src, skip)
-		dst, src = dst[n:], src[size:]
-	}
-	blocks := len(dst) / elems
-	expand(d, dst[:blocks*elems], src[:blocks*size], isLarge(len(dst), blocks*size))
-	if rest := dst[blocks*elems:]; len(rest) > 0 {
-		expandPart(d, rest, src[blocks*size:], 0)
-	}
-	return nil
-}
-
-func check(d layout.DType, elems, size int) error {
-	if fits(d, elems, size) {
+	if len(dst) == 0 {
 		return nil
 	}
-	return mismatch(d, elems, size)
+	c, err := ReadHead(d, src)
+	if err != nil {
+		return err
+	}
+	return c.Expand(dst, src[c.head:], 0, 1)
+}
+
+func wholeTensors(d layout.DType) bool { return d == layout.APR_Q4 || d.HeadBytes() > 0 }
+
+// tensorBytes returns the size of a tensor of n elements of such a type.
+func tensorBytes(d layout.DType, n int) uint64 {
+	if n == 0 {
+		return 0
+	}
+	head, size := d.Span(0, uint64(n))
+	return head + size
 }
 
 // A blockSize is in elements and in bytes.
 type blockSize struct {
 	log2Elems uint8  // a block's elements are a power of two
-	bytes     uint16 // 0 for types without an expansion
+	bytes     uint16 // 0 for types that are not expanded in blocks
 }
 
-// blockSizes are what fits needs, at hand: for small buffers the checks count.
+// blockSizes keep the sizes at hand: for small buffers the checks count.
 var blockSizes = func() (sizes [256]blockSize) {
 	for d := range layout.DType(numTypes) {
 		if inBlocks(d) {
@@ -104,35 +95,22 @@ func fits(d layout.DType, elems, size int) bool {
 	return blocks<<shift == uint64(elems) && blocks*uint64(b.bytes) == uint64(size) && b.bytes != 0
 }
 
-// mismatch is the error where fits is false.
+func unsupported(d layout.DType) error {
+	return fmt.Errorf("dequant: %v has no expansion to float32: %w", d, ErrUnsupported)
+}
+
+// mismatch says why a tensor of elems elements does not take size bytes.
 func mismatch(d layout.DType, elems, size int) error {
-	if !Supported(d) {
-		return fmt.Errorf("dequant: %v has no expansion to float32: %w", d, ErrUnsupported)
-	}
 	be, bb := d.BlockElems(), d.BlockBytes()
-	if wholeTensors(d) {
+	switch {
+	case !Supported(d):
+		return unsupported(d)
+	case wholeTensors(d):
 		return fmt.Errorf("dequant: %v: %d elements take %d bytes, not %d: %w", d, elems, tensorBytes(d, elems), size, ErrLength)
-	}
-	if elems%be != 0 {
+	case elems%be != 0:
 		return fmt.Errorf("dequant: %v: %d elements are no multiple of the block of %d: %w", d, elems, be, ErrLength)
 	}
 	return fmt.Errorf("dequant: %v: %d elements are %d blocks of %d bytes, not %d bytes: %w", d, elems, elems/be, bb, size, ErrLength)
-}
-
-func checkRange(d layout.DType, elems, size, first int) error {
-	if !Supported(d) {
-		return check(d, elems, size)
-	}
-	be, bb := d.BlockElems(), d.BlockBytes()
-	if size%bb != 0 {
-		return fmt.Errorf("dequant: %v: %d bytes are no multiple of the block of %d: %w", d, size, bb, ErrLength)
-	}
-	// In 64 bits, because a block has more elements than bytes and int may have 32.
-	total := uint64(size/bb) * uint64(be)
-	if first < 0 || uint64(first) > total || uint64(elems) > total-uint64(first) {
-		return fmt.Errorf("dequant: %v: %d elements from %d on are not within the %d stored: %w", d, elems, first, total, ErrLength)
-	}
-	return nil
 }
 
 // expand runs the active kernel over checked whole blocks.

@@ -25,7 +25,14 @@ func TestSupported(t *testing.T) {
 		if Supported(d) || CanQuantize(d) {
 			t.Errorf("%v is supported", d)
 		}
-		for _, err := range []error{Expand(d, nil, nil), ExpandParallel(d, nil, nil), ExpandRange(d, nil, nil, 0), Quantize(d, nil, nil), QuantizeParallel(d, nil, nil), ExpandScaled(d, nil, nil, 1, 0), ExpandScaledParallel(d, nil, nil, 1, 0)} {
+		c, plain := NewCodec(d, layout.Quant{}, false)
+		_, scaled := NewCodec(d, layout.Quant{Scale: 1}, true)
+		_, headed := ReadHead(d, nil)
+		if c != (Codec{}) {
+			t.Errorf("%v has a codec", d)
+		}
+		c.dtype = d // as if it had
+		for _, err := range []error{plain, scaled, headed, Expand(d, nil, nil), Quantize(d, nil, nil), c.Expand(nil, nil, 0, 1), c.Quantize(nil, nil, 1)} {
 			if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), d.String()) {
 				t.Errorf("%v: %v", d, err)
 			}
@@ -50,9 +57,9 @@ func TestLengthErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		dst, src := make([]float32, tt.elems), make([]byte, tt.size)
-		errs := []error{Expand(tt.d, dst, src), ExpandParallel(tt.d, dst, src)}
+		errs := []error{Expand(tt.d, dst, src)}
 		if CanQuantize(tt.d) {
-			errs = append(errs, Quantize(tt.d, src, dst), QuantizeParallel(tt.d, src, dst))
+			errs = append(errs, Quantize(tt.d, src, dst), plain(tt.d).Quantize(src, dst, AllCores))
 		}
 		for _, err := range errs {
 			switch {
@@ -63,10 +70,12 @@ func TestLengthErrors(t *testing.T) {
 			}
 		}
 	}
-	if _, err := ToI8(make([]byte, 2), make([]float32, 3)); !errors.Is(err, ErrLength) {
-		t.Error(err)
+	for _, c := range []Codec{plain(layout.I8), integers(layout.I16, 1, 0), integers(layout.I8, 1, 1)} {
+		if err := c.Quantize(nil, nil, 1); !errors.Is(err, ErrUnsupported) {
+			t.Errorf("%+v: %v", c, err)
+		}
 	}
-	if err := ExpandScaled(layout.I16, make([]float32, 2), make([]byte, 3), 1, 0); !errors.Is(err, ErrLength) {
+	if err := integers(layout.I8, 1, 0).Quantize(make([]byte, 2), make([]float32, 3), 1); !errors.Is(err, ErrLength) {
 		t.Error(err)
 	}
 }
@@ -108,39 +117,6 @@ func TestTypeTable(t *testing.T) {
 	}
 }
 
-// TestExpandRange takes ranges that begin and end anywhere in blocks.
-func TestExpandRange(t *testing.T) {
-	eachLevel(t, func(t *testing.T) {
-		for _, d := range types {
-			elems, size := d.BlockElems(), d.BlockBytes()
-			src := randomBytes(rand.New(rand.NewPCG(7, uint64(d))), max(4, 100/elems)*size)
-			all := reference(d, src)
-			step := max(1, elems/32*7)
-			for first := 0; first <= len(all); first += step {
-				for n := 0; first+n <= len(all); n += step + 2 {
-					got := make([]float32, n)
-					if err := ExpandRange(d, got, src, first); err != nil {
-						t.Fatal(err)
-					}
-					if i := differ(d, got, all[first:first+n]); i >= 0 {
-						t.Fatalf("%v: [%d, +%d): element %d is %v", d, first, n, i, got[i])
-					}
-				}
-			}
-			for _, bad := range []struct{ first, n int }{
-				{-1, 0}, {-1, 1}, {len(all) + 1, 0}, {len(all), 1}, {0, len(all) + 1}, {len(all) - 1, 2}, {math.MaxInt, 1}, {math.MaxInt, 0}, {math.MinInt, 3},
-			} {
-				if err := ExpandRange(d, make([]float32, bad.n), src, bad.first); !errors.Is(err, ErrLength) {
-					t.Errorf("%v: [%d, +%d): %v", d, bad.first, bad.n, err)
-				}
-			}
-			if err := ExpandRange(d, nil, src[:len(src)-1], 0); size > 1 && !errors.Is(err, ErrLength) {
-				t.Errorf("%v: broken block: %v", d, err)
-			}
-		}
-	})
-}
-
 // skipInstrumented skips tests that count allocations in builds that add some.
 func skipInstrumented(t *testing.T) {
 	if raceEnabled {
@@ -166,15 +142,17 @@ func TestGenericAllocatesNothing(t *testing.T) {
 func TestExpandAllocatesNothing(t *testing.T) {
 	skipInstrumented(t)
 	src, dst := make([]byte, 8*18), make([]float32, 256)
+	blocks, int8s, plainInt8s := plain(layout.Q4_0), integers(layout.I8, 0.5, 3), integers(layout.I8, 0.5, 0)
 	for name, f := range map[string]func(){
-		"Expand":               func() { Expand(layout.Q4_0, dst, src) },
-		"ExpandRange":          func() { ExpandRange(layout.Q4_0, dst[:100], src, 5) },
-		"ExpandParallel":       func() { ExpandParallel(layout.Q4_0, dst, src) },
-		"ExpandScaled":         func() { ExpandScaled(layout.I8, dst[:144], src, 0.5, 3) },
-		"ExpandScaledParallel": func() { ExpandScaledParallel(layout.I8, dst[:144], src, 0.5, 3) },
-		"Quantize":             func() { Quantize(layout.Q4_0, src, dst) },
-		"QuantizeParallel":     func() { QuantizeParallel(layout.Q4_0, src, dst) },
-		"ToI8Scaled":           func() { ToI8Scaled(src, dst[:144], 0.5) },
+		"Expand":              func() { Expand(layout.Q4_0, dst, src) },
+		"Codec, range":        func() { blocks.Expand(dst[:100], src[:4*18], 5, AllCores) },
+		"Codec":               func() { blocks.Expand(dst, src, 0, AllCores) },
+		"Codec, scaled":       func() { int8s.Expand(dst[:144], src, 0, AllCores) },
+		"Codec, one core":     func() { int8s.Expand(dst[:144], src, 0, 1) },
+		"Quantize":            func() { Quantize(layout.Q4_0, src, dst) },
+		"Quantize, all cores": func() { blocks.Quantize(src, dst, AllCores) },
+		"Quantize to int8s":   func() { plainInt8s.Quantize(src, dst[:144], AllCores) },
+		"NewCodec":            func() { integers(layout.I8, 0.5, 3) },
 	} {
 		if n := testing.AllocsPerRun(100, f); n != 0 {
 			t.Errorf("%s of a small buffer: %v allocations", name, n)
@@ -190,7 +168,7 @@ func TestParallel(t *testing.T) {
 		src := randomBytes(rng, blocks*d.BlockBytes())
 		want := reference(d, src)
 		got := make([]float32, len(want))
-		if err := ExpandParallel(d, got, src); err != nil {
+		if err := plain(d).Expand(got, src, 0, AllCores); err != nil {
 			t.Fatal(err)
 		}
 		if i := differ(d, got, want); i >= 0 {
@@ -199,7 +177,7 @@ func TestParallel(t *testing.T) {
 	}
 	src := floats(parallelMin + parallelGrain + 32)
 	want, got := make([]byte, len(src)/32*34), make([]byte, len(src)/32*34)
-	if err := errors.Join(Quantize(layout.Q8_0, want, src), QuantizeParallel(layout.Q8_0, got, src)); err != nil {
+	if err := errors.Join(Quantize(layout.Q8_0, want, src), plain(layout.Q8_0).Quantize(got, src, AllCores)); err != nil {
 		t.Fatal(err)
 	}
 	if i := firstDifference(got, want); i >= 0 {
@@ -207,7 +185,7 @@ func TestParallel(t *testing.T) {
 	}
 	want, got = make([]byte, len(src)), make([]byte, len(src))
 	encodeI8Generic(want, src, 0.25)
-	if err := ToI8Scaled(got, src, 0.25); err != nil {
+	if err := integers(layout.I8, 0.25, 0).Quantize(got, src, AllCores); err != nil {
 		t.Fatal(err)
 	}
 	if i := firstDifference(got, want); i >= 0 {
@@ -226,7 +204,7 @@ func TestParallelStops(t *testing.T) {
 		var calls atomic.Int64
 		func() {
 			defer func() { recover() }()
-			inParallel(chunks*parallelGrain, func(lo, hi int) error {
+			inParallel(AllCores, chunks*parallelGrain, func(lo, hi int) error {
 				if calls.Add(1) == 1 {
 					return fail()
 				}
@@ -247,7 +225,7 @@ func TestParallelFailures(t *testing.T) {
 		src := make([]byte, 8*n)
 		src[8*at+7] = 0x80
 		dst := make([]float32, n)
-		err := ExpandScaledParallel(layout.I64, dst, src, 1, 1)
+		err := integers(layout.I64, 1, 1).Expand(dst, src, 0, AllCores)
 		if !errors.Is(err, ErrOverflow) {
 			t.Errorf("overflow at %d: %v", at, err)
 		}
@@ -257,7 +235,7 @@ func TestParallelFailures(t *testing.T) {
 					t.Errorf("panic at %d: recovered %v", at, p)
 				}
 			}()
-			inParallel(n, func(lo, hi int) error {
+			inParallel(AllCores, n, func(lo, hi int) error {
 				if lo <= at && at < hi {
 					panic("fault")
 				}
@@ -278,16 +256,16 @@ func TestScaledOverflow(t *testing.T) {
 	}
 	for _, tt := range tests {
 		src := []byte{byte(tt.q), byte(tt.q >> 8), byte(tt.q >> 16), byte(tt.q >> 24), byte(tt.q >> 32), byte(tt.q >> 40), byte(tt.q >> 48), byte(tt.q >> 56)}
-		err := ExpandScaled(layout.I64, one, src, 1, tt.zero)
+		err := integers(layout.I64, 1, tt.zero).Expand(one, src, 0, 1)
 		if tt.ok && (err != nil || one[0] != float32(tt.q-tt.zero)) || !tt.ok && !errors.Is(err, ErrOverflow) {
 			t.Errorf("%d - %d: %v, %v", tt.q, tt.zero, one[0], err)
 		}
 	}
-	if err := ExpandScaled(layout.I8, one, []byte{0}, 1, math.MinInt64); !errors.Is(err, ErrOverflow) {
+	if err := integers(layout.I8, 1, math.MinInt64).Expand(one, []byte{0}, 0, 1); !errors.Is(err, ErrOverflow) {
 		t.Error(err)
 	}
 	// One rounding: in float32, 16777217 would round before the product does.
-	if err := ExpandScaled(layout.I32, one, []byte{1, 0, 0, 1}, 3, 0); err != nil || one[0] != 50331652 {
+	if err := integers(layout.I32, 3, 0).Expand(one, []byte{1, 0, 0, 1}, 0, 1); err != nil || one[0] != 50331652 {
 		t.Errorf("3 × 16777217 = %v, %v", one[0], err)
 	}
 }
@@ -305,7 +283,7 @@ func TestParallelPanics(t *testing.T) {
 			t.Errorf("recovered %v", p)
 		}
 	}()
-	inParallel(parallelMin, func(lo, hi int) error {
+	inParallel(AllCores, parallelMin, func(lo, hi int) error {
 		both.Done()
 		both.Wait()
 		panic("fault")

@@ -77,7 +77,7 @@ func TestGoldenScaled(t *testing.T) {
 				scale := math.Float32frombits(binary.LittleEndian.Uint32(in))
 				zero := int64(binary.LittleEndian.Uint64(in[4:]))
 				size := 256 * d.BlockBytes()
-				if err := ExpandScaled(d, got, in[12:12+size], scale, zero); err != nil {
+				if err := integers(d, scale, zero).Expand(got, in[12:12+size], 0, 1); err != nil {
 					t.Fatal(err)
 				}
 				if i := differ(d, got, want[:256]); i >= 0 {

@@ -72,7 +72,7 @@ func TestParallelFault(t *testing.T) {
 				t.Errorf("recovered %v, want a fault with an address", fault)
 			}
 		}()
-		ExpandParallel(layout.I8, make([]float32, n), m)
+		plain(layout.I8).Expand(make([]float32, n), m, 0, AllCores)
 		t.Error("no fault")
 	})
 }

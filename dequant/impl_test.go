@@ -272,10 +272,12 @@ func TestKernelContract(t *testing.T) {
 func TestStreamFrom(t *testing.T) {
 	const d, least = layout.F32, streamMin / (4 + 4)
 	for name, f := range map[string]func(layout.DType, []float32, []byte) error{
-		"Expand":         Expand,
-		"ExpandParallel": ExpandParallel,
-		"ExpandRange": func(d layout.DType, dst []float32, src []byte) error {
-			return ExpandRange(d, dst, src, 0)
+		"Expand": Expand,
+		"Codec": func(d layout.DType, dst []float32, src []byte) error {
+			return plain(d).Expand(dst, src, 0, 1)
+		},
+		"Codec, all cores": func(d layout.DType, dst []float32, src []byte) error {
+			return plain(d).Expand(dst, src, 0, AllCores)
 		},
 	} {
 		var ran, streamed atomic.Int64
@@ -348,7 +350,7 @@ func TestScaledKernels(t *testing.T) {
 			for _, scale := range scales {
 				for _, zero := range zeros {
 					scaledByRule(want, src, size, scale, zero)
-					if err := ExpandScaled(d, got, src, scale, zero); err != nil {
+					if err := integers(d, scale, zero).Expand(got, src, 0, 1); err != nil {
 						t.Fatal(err)
 					}
 					if i := differ(d, got, want); i >= 0 {
@@ -360,7 +362,7 @@ func TestScaledKernels(t *testing.T) {
 			for m := range min(n, 200) {
 				dst := aligned64(m+1, m%16)
 				dst[m] = 7
-				if err := ExpandScaled(d, dst[:m], src[:m*size], 0.25, 3); err != nil {
+				if err := integers(d, 0.25, 3).Expand(dst[:m], src[:m*size], 0, 1); err != nil {
 					t.Fatal(err)
 				}
 				if i := differ(d, dst[:m], want[:m]); i >= 0 || dst[m] != 7 {

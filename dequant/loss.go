@@ -55,41 +55,34 @@ func (l *Loss) AddNarrowed(src []byte, values []float32) {
 	}
 }
 
-// QuantizeLoss does what QuantizeParallel does or, for I8, ToI8Scaled with scale, and counts what
-// is lost. It expands what it has made to scratch, which is at least as long as src.
-func QuantizeLoss(d layout.DType, dst []byte, src, scratch []float32, scale float32) (loss Loss, err error) {
-	switch {
-	case d != layout.I8 && !CanQuantize(d):
-		return loss, fmt.Errorf("dequant: %v has no quantizer: %w", d, ErrUnsupported)
-	case !fits(d, len(src), len(dst)):
-		return loss, mismatch(d, len(src), len(dst))
-	case len(scratch) < len(src):
+// QuantizeLoss does what Quantize does, and counts what is lost. It expands what it has made to
+// scratch, which is at least as long as src.
+func (c Codec) QuantizeLoss(dst []byte, src, scratch []float32, cores int) (loss Loss, err error) {
+	if err := c.checkQuantize(len(dst), len(src)); err != nil {
+		return loss, err
+	}
+	if len(scratch) < len(src) {
 		return loss, fmt.Errorf("dequant: scratch of %d elements for %d: %w", len(scratch), len(src), ErrLength)
 	}
-	if d == layout.F32 { // which holds everything
+	if c.dtype == layout.F32 { // which holds everything
 		loss.remains = slices.ContainsFunc(src, func(x float32) bool { return x != 0 })
-		return loss, QuantizeParallel(d, dst, src)
+		return loss, c.Quantize(dst, src, cores)
 	}
 	var mu sync.Mutex
-	elems, size := d.BlockElems(), d.BlockBytes()
-	err = inParallel(len(src), func(lo, hi int) error {
+	elems, size := c.dtype.BlockElems(), c.dtype.BlockBytes()
+	err = inParallel(cores, len(src), func(lo, hi int) error {
 		var part Loss
 		values := scratch[lo:min(hi, lo+lossTile)]
 		for at := lo; at < hi; at += lossTile {
 			end := min(hi, at+lossTile)
 			stored, was, is := dst[at/elems*size:end/elems*size], src[at:end], values[:end-at]
-			if d == layout.I8 {
-				encodeI8Generic(stored, was, scale)
-				if err := expandScaled(d, is, stored, scale, 0); err != nil {
-					return err
-				}
-			} else {
-				encode(d, stored, was)
-				if inf := infinity16(d); inf != 0 && allNumbers(stored, inf) {
-					part.remains = true
-					continue // nothing is lost
-				}
-				expand(d, is, stored, false)
+			c.encode(stored, was)
+			if inf := infinity16(c.dtype); inf != 0 && allNumbers(stored, inf) {
+				part.remains = true
+				continue // nothing is lost
+			}
+			if err := c.expand(is, stored, 0, false); err != nil {
+				return err
 			}
 			part.count(was, is, elems)
 		}

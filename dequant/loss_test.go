@@ -12,9 +12,9 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// TestToI8Scaled holds every level and length against the rule, with the quotient as float32
+// TestInt8s holds every level and length against the rule, with the quotient as float32
 // division gives it and math.Round for the rest.
-func TestToI8Scaled(t *testing.T) {
+func TestInt8s(t *testing.T) {
 	inf, tiny := float32(math.Inf(1)), math.Float32frombits(1)
 	odd := []float32{0, 0.49999997, 0.5, 0.50000006, 1.5, 2.5, 126.49999, 126.5, 127, 127.5, 128, 255.5, 256, 3e9, 1 << 31, 1 << 63,
 		math.MaxFloat32, inf, inf - inf, tiny, 1e-40, 1.1754944e-38}
@@ -37,7 +37,7 @@ func TestToI8Scaled(t *testing.T) {
 		for _, scale := range []float32{1, 0.25, 3, 1e-30, tiny, 1e30, math.MaxFloat32} {
 			for _, n := range []int{0, 1, 31, 2 * len(odd), len(src)} {
 				dst := make([]byte, n)
-				if err := ToI8Scaled(dst, src[:n], scale); err != nil {
+				if err := integers(layout.I8, scale, 0).Quantize(dst, src[:n], AllCores); err != nil {
 					t.Fatal(err)
 				}
 				for i, got := range dst {
@@ -105,7 +105,7 @@ func TestQuantizeLoss(t *testing.T) {
 				}
 				src[40] = tt.x
 				dst := make([]byte, len(src)/tt.d.BlockElems()*tt.d.BlockBytes())
-				got, err := QuantizeLoss(tt.d, dst, src, make([]float32, 64), 1)
+				got, err := unitCodec(tt.d).QuantizeLoss(dst, src, make([]float32, 64), AllCores)
 				if err != nil || got != tt.want {
 					t.Errorf("%+v, %v, want %+v", got, err, tt.want)
 				}
@@ -129,7 +129,7 @@ func TestQuantizeLossIsQuantize(t *testing.T) {
 		}
 		for _, n := range []int{0, 32, lossTile, lossTile + 32, len(src)} {
 			want, got := make([]byte, n/d.BlockElems()*d.BlockBytes()), make([]byte, n/d.BlockElems()*d.BlockBytes())
-			loss, err := QuantizeLoss(d, got, src[:n], scratch, 0)
+			loss, err := plain(d).QuantizeLoss(got, src[:n], scratch, AllCores)
 			if err := errors.Join(err, Quantize(d, want, src[:n]), Expand(d, is[:n], want)); err != nil {
 				t.Fatal(err)
 			}
@@ -141,6 +141,14 @@ func TestQuantizeLossIsQuantize(t *testing.T) {
 			}
 		}
 	}
+}
+
+// unitCodec returns a codec in which a scale for all elements is 1.
+func unitCodec(d layout.DType) Codec {
+	if d == layout.I8 {
+		return integers(d, 1, 0)
+	}
+	return plain(d)
 }
 
 func lossByRule(was, is []float32, elems int) (l Loss) {
@@ -180,7 +188,7 @@ func TestQuantizeLossFails(t *testing.T) {
 }
 
 func lossError(d layout.DType, dst []byte, src, scratch []float32) error {
-	_, err := QuantizeLoss(d, dst, src, scratch, 1)
+	_, err := unitCodec(d).QuantizeLoss(dst, src, scratch, AllCores)
 	return err
 }
 
@@ -214,7 +222,7 @@ func BenchmarkQuantizeLoss(b *testing.B) {
 			dst := make([]byte, n/d.BlockElems()*d.BlockBytes())
 			b.SetBytes(4 * n)
 			for b.Loop() {
-				if _, err := QuantizeLoss(d, dst, src, scratch, 0); err != nil {
+				if _, err := plain(d).QuantizeLoss(dst, src, scratch, AllCores); err != nil {
 					b.Fatal(err)
 				}
 			}

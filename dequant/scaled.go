@@ -11,39 +11,9 @@ import (
 // exactly, and one float32 product is the value that the rule asks for.
 const maxExactZero = 1 << 23
 
-// ExpandScaled writes scale × (q − zero) for the integers q in src, stored as I8, I16, I32 or I64,
-// to dst. The difference is exact in 64 bits, or the error wraps ErrOverflow; the product is
-// taken in float64 and rounded once to float32. (BW2L's and APR2's int8-with-scale rule.)
-// Lengths are as for Expand; other types are ErrUnsupported.
-func ExpandScaled(d layout.DType, dst []float32, src []byte, scale float32, zero int64) error {
-	if err := checkScaled(d, len(dst), len(src)); err != nil {
-		return err
-	}
-	return expandScaled(d, dst, src, scale, zero)
-}
-
-// ExpandScaledParallel is ExpandScaled on all of GOMAXPROCS, as ExpandParallel is Expand.
-func ExpandScaledParallel(d layout.DType, dst []float32, src []byte, scale float32, zero int64) error {
-	if err := checkScaled(d, len(dst), len(src)); err != nil {
-		return err
-	}
-	if len(dst) < parallelMin {
-		return expandScaled(d, dst, src, scale, zero) // without the closure, as in ExpandParallel
-	}
-	size := d.BlockBytes()
-	return inParallel(len(dst), func(lo, hi int) error {
-		return expandScaled(d, dst[lo:hi], src[lo*size:hi*size], scale, zero)
-	})
-}
-
-func checkScaled(d layout.DType, elems, size int) error {
-	switch d {
-	case layout.I8, layout.I16, layout.I32, layout.I64:
-		return check(d, elems, size)
-	}
-	return fmt.Errorf("dequant: %v takes no scale: %w", d, ErrUnsupported)
-}
-
+// expandScaled writes scale × (q − zero) for the integers q in src. The difference is exact in 64
+// bits, or the error wraps ErrOverflow. The product is taken in float64 and rounded once to
+// float32, as BW2L and APR2 define int8 with a scale.
 func expandScaled(d layout.DType, dst []float32, src []byte, scale float32, zero int64) error {
 	k := active.scaled[d]
 	if k.run == nil || zero > maxExactZero || zero < -maxExactZero {

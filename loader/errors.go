@@ -37,8 +37,12 @@ func (t Tensor) heap(count, size uint64) error {
 	return nil
 }
 
-// wrap adds to err which tensor of which file it is about.
+// wrap adds to err which tensor of which file it is about. An error that names its file, as those of
+// metadata do, stays as it is.
 func (t Tensor) wrap(err error) error {
+	if named, ok := err.(*fileError); ok {
+		return named
+	}
 	return &fileError{t.file.path, fmt.Errorf("tensor %q: %w", t.Name(), err)}
 }
 

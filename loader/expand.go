@@ -27,9 +27,6 @@ func (t Tensor) Float32s() ([]float32, error) {
 	if t.DType() == layout.F32 {
 		return View[float32](t)
 	}
-	if _, _, err := t.Scale(); err != nil {
-		return nil, err
-	}
 	if err := t.enter(); err != nil {
 		return nil, err
 	}
@@ -43,16 +40,14 @@ func (t Tensor) Float32s() ([]float32, error) {
 
 // expandAll makes the values of all elements.
 func (t Tensor) expandAll() (b cache.Buffer, err error) {
-	q, scaled, err := t.scale()
-	if err == nil {
-		b.Floats, err = t.firstValues(t.Elements(), q, scaled)
-	}
+	b.Floats, err = t.firstValues(t.Elements())
 	return b, err
 }
 
 // firstValues returns the first n values, in memory that is taken for them.
-func (t Tensor) firstValues(n uint64, q layout.Quant, scaled bool) ([]float32, error) {
-	if err := cmp.Or(t.expandable(), t.holdable(n, 4)); err != nil {
+func (t Tensor) firstValues(n uint64) ([]float32, error) {
+	c, err := t.codec()
+	if err := cmp.Or(err, t.holdable(n, 4)); err != nil {
 		return nil, err
 	}
 	t, release, err := t.hold()
@@ -60,7 +55,7 @@ func (t Tensor) firstValues(n uint64, q layout.Quant, scaled bool) ([]float32, e
 		return nil, err
 	}
 	defer release()
-	return mmapio.GatherInto(n, t.present, func(to mmapio.Destination[float32]) error { return t.expand(to, 0, n, q, scaled) })
+	return mmapio.GatherInto(n, t.present, func(to mmapio.Destination[float32]) error { return t.expand(c, to, 0, n) })
 }
 
 // Dequantize writes all values to dst, whose length must be the number of elements. Large
@@ -195,15 +190,11 @@ func (t Tensor) Chunks(n uint64) iter.Seq2[Rows, error] {
 
 // newBuffer does what firstValues does. Its callers have not entered.
 func (t Tensor) newBuffer(n uint64) ([]float32, error) {
-	q, scaled, err := t.Scale()
-	if err != nil {
-		return nil, err
-	}
 	if err := t.enter(); err != nil {
 		return nil, err
 	}
 	defer t.leave()
-	values, err := t.firstValues(n, q, scaled)
+	values, err := t.firstValues(n)
 	if err != nil {
 		return nil, t.wrap(err)
 	}
@@ -231,15 +222,15 @@ var ErrRange = errors.New("out of range")
 
 // dequantize writes the values of len(dst) elements, from element first on, to dst.
 func (t Tensor) dequantize(dst []float32, first uint64) error {
-	q, scaled, err := t.Scale()
-	if err != nil {
-		return err
-	}
 	if err := t.enter(); err != nil {
 		return err
 	}
 	defer t.leave()
-	if err := t.expand(mmapio.Into(dst, first), first, uint64(len(dst)), q, scaled); err != nil {
+	c, err := t.codec()
+	if err == nil {
+		err = t.expand(c, mmapio.Into(dst, first), first, uint64(len(dst)))
+	}
+	if err != nil {
 		return t.wrap(err)
 	}
 	return t.confirm(4 * uint64(len(dst)))
@@ -254,53 +245,71 @@ func (t Tensor) expandable() error {
 	return t.readable()
 }
 
+// codec returns how the stored elements become values: by their type, by the scale that the file
+// gives integers, or by the head of the tensor, which is read once.
+func (t Tensor) codec() (c dequant.Codec, err error) {
+	if err := t.expandable(); err != nil {
+		return c, err
+	}
+	n := t.desc.DType.HeadBytes()
+	if n == 0 {
+		q, scaled, err := t.scale()
+		if err != nil {
+			return c, err
+		}
+		return dequant.NewCodec(t.desc.DType, q, scaled)
+	}
+	codecs := &t.file.model.codecs
+	if known, ok := codecs.Load(t.desc); ok {
+		return known.(dequant.Codec), nil
+	}
+	head := make([]byte, n)
+	if t.desc.Raw > 0 { // else there is none
+		err = t.readAt(head, 0)
+	}
+	if err == nil {
+		c, err = dequant.ReadHead(t.desc.DType, head)
+	}
+	if err == nil {
+		codecs.Store(t.desc, c)
+	}
+	return c, err
+}
+
 // expand makes values of stored bytes; there is no other way. It reads the blocks that hold n
 // elements from element first on, which the caller has checked to be there.
-func (t Tensor) expand(to mmapio.Destination[float32], first, n uint64, q layout.Quant, scaled bool) error {
-	if err := t.expandable(); err != nil {
-		return err
-	}
+func (t Tensor) expand(c dequant.Codec, to mmapio.Destination[float32], first, n uint64) error {
 	if n == 0 {
 		return nil
 	}
-	e := expander{dtype: t.desc.DType, quant: q, scaled: scaled}
-	if n := e.dtype.HeadBytes(); n > 0 {
-		if err := e.readHead(t, n); err != nil {
-			return err
-		}
-	}
-	if t.inPlace() {
-		dst := to.Room(first, n)
-		return to.Filled(first, dst, mmapio.Guard(func() error { return e.step(t, dst, first, nil) }))
-	}
-	b, ok, err := t.cached()
+	elements, ok, err := t.inMemory()
 	switch {
 	case err != nil:
 		return err
 	case ok:
-		off, size := t.span(first, n)
+		off, size := c.Span(first, n)
 		dst := to.Room(first, n)
-		return to.Filled(first, dst, e.values(dst, b[off:off+size], int(first%uint64(e.dtype.BlockElems()))))
+		return to.Filled(first, dst, mmapio.Guard(func() error {
+			return c.Expand(dst, elements[off:][:size], first, dequant.AllCores)
+		}))
 	case t.desc.Encoding == layout.Raw:
-		return e.steps(t, to, first, n)
+		return t.readAndExpand(c, to, first, n)
 	}
-	return mmapio.Guard(func() error { return blocks.Expand(t.blocks(), t.desc.DType, e, to, first, n) })
+	return mmapio.Guard(func() error { return blocks.Expand(t.blocks(), c, to, first, n) })
+}
+
+// inMemory returns the elements if the mapping or the cache holds them.
+func (t Tensor) inMemory() (b []byte, ok bool, err error) {
+	if t.inPlace() {
+		b, err = t.file.mapping.Slice(t.desc.Offset, t.desc.Stored)
+		return b, err == nil, err
+	}
+	return t.cached()
 }
 
 // inPlace reports whether the stored bytes are the elements, and in memory.
 func (t Tensor) inPlace() bool {
 	return t.desc.Encoding == layout.Raw && t.file.mapping.Aliased()
-}
-
-// readHead makes e one for the elements of a tensor that begins with a scale for all.
-func (e *expander) readHead(t Tensor, n int) error {
-	head := make([]byte, n)
-	if err := t.readAt(head, 0); err != nil {
-		return err
-	}
-	e.dtype, e.quant = dequant.ReadHead(e.dtype, head)
-	e.scaled, e.head = true, uint64(n)
-	return nil
 }
 
 // readAt fills dst with the bytes of the elements from off on, however they are stored.
@@ -321,78 +330,34 @@ func (t Tensor) readAt(dst []byte, off uint64) error {
 	return mmapio.Guard(func() error { return t.blocks().Read(mmapio.Into(dst, off), off, uint64(len(dst))) })
 }
 
-// expander turns blocks of one type into values.
-type expander struct {
-	dtype  layout.DType
-	quant  layout.Quant
-	scaled bool
-	head   uint64 // bytes before the first element
-}
-
-// readStep is how many elements are read at a time from a file that is not mapped, and
-// farStep where a reader of the caller's may have to ask somebody far away. They are
-// multiples of every block.
+// readStep is how many elements are read at a time from a file that is not mapped. A reader of
+// the caller's may have to ask somebody far away, and reads farStep. Both are multiples of
+// every block.
 const (
 	readStep = 1 << 18
 	farStep  = 1 << 22
 )
 
-// steps expands from a file that is not mapped, through a buffer of fixed size.
-func (e *expander) steps(t Tensor, to mmapio.Destination[float32], first, n uint64) error {
+// readAndExpand expands from a file that is not mapped, through a buffer of fixed size.
+func (t Tensor) readAndExpand(c dequant.Codec, to mmapio.Destination[float32], first, n uint64) error {
 	step := uint64(readStep)
 	if t.file.reader != nil {
 		step = farStep
 	}
-	_, most := t.span(0, min(step, n)+uint64(e.dtype.BlockElems()))
+	_, most := c.Span(first%step, min(step, n))
 	buf := mmapio.AlignedBytes(int(most))
 	for end := first + n; first < end; {
 		// Steps after the first begin at a block.
 		dst := to.Room(first, min(end-first, step-first%step))
-		if err := to.Filled(first, dst, e.step(t, dst, first, buf)); err != nil {
+		off, size := c.Span(first, uint64(len(dst)))
+		err := t.file.readFull(buf[:size], t.desc.Offset+off)
+		if err == nil {
+			err = c.Expand(dst, buf[:size], first, dequant.AllCores)
+		}
+		if err := to.Filled(first, dst, err); err != nil {
 			return err
 		}
 		first += uint64(len(dst))
 	}
 	return nil
 }
-
-// step expands elements whose blocks the mapping holds, or else fit buf.
-func (e *expander) step(t Tensor, dst []float32, first uint64, buf []byte) error {
-	off, size := t.span(first, uint64(len(dst)))
-	var src []byte
-	var err error
-	if buf == nil {
-		src, err = t.file.mapping.Slice(t.desc.Offset+off, size)
-	} else {
-		src = buf[:size]
-		err = t.file.readFull(src, t.desc.Offset+off)
-	}
-	if err != nil {
-		return err
-	}
-	return e.values(dst, src, int(first%uint64(e.dtype.BlockElems())))
-}
-
-// values expands src, whole blocks, on all cores where that pays; skip is where in the first of them dst begins.
-func (e *expander) values(dst []float32, src []byte, skip int) error {
-	wholeBlocks := len(dst)/e.dtype.BlockElems()*e.dtype.BlockBytes() == len(src)
-	switch {
-	case e.scaled:
-		return dequant.ExpandScaledParallel(e.dtype, dst, src, e.quant.Scale, e.quant.Zero)
-	case skip == 0 && (wholeBlocks || e.dtype == layout.APR_Q4): // whose last block may be padded
-		return dequant.ExpandParallel(e.dtype, dst, src)
-	}
-	return dequant.ExpandRange(e.dtype, dst, src, skip)
-}
-
-// Expand does what values does, on one core.
-func (e expander) Expand(dst []float32, src []byte, skip int) error {
-	if e.scaled {
-		return dequant.ExpandScaled(e.dtype, dst, src, e.quant.Scale, e.quant.Zero)
-	}
-	return dequant.ExpandRange(e.dtype, dst, src, skip)
-}
-
-// span is where, from the tensor's first byte, decompressed, the blocks of n elements from
-// element first on are.
-func (t Tensor) span(first, n uint64) (off, size uint64) { return t.desc.DType.Span(first, n) }

@@ -175,7 +175,11 @@ func TestCompressedScaled(t *testing.T) {
 	defer func(keys layout.Metadata) { requiredKeys = keys }(requiredKeys)
 	requiredKeys = append(requiredKeys[:len(requiredKeys):len(requiredKeys)], md...)
 	want := make([]float32, c.elements())
-	if err := dequant.ExpandScaled(c.dtype, want, c.data, 0.1, -3); err != nil {
+	codec, err := dequant.NewCodec(c.dtype, layout.Quant{Scale: 0.1, Zero: -3}, true)
+	if err == nil {
+		err = codec.Expand(want, c.data, 0, 1)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	x := tensor(t, openBytes(t, lz4File(t, c), nil), "x")

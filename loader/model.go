@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"slices"
+	"sync"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader/internal/blocks"
@@ -27,6 +28,7 @@ type Model struct {
 	leases  gate // of those that are in gate too
 	cache   cache.Cache
 	blocks  blocks.Tables
+	codecs  sync.Map // dequant.Codec by *layout.Tensor, of tensors with a head
 
 	byName func() []int32 // tensors by sorted name, made on first use
 

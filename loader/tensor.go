@@ -66,31 +66,27 @@ func (t Tensor) ZeroCopy() bool {
 // Scale is how the tensor's integers become real numbers, where the file says so: see
 // [layout.Quant]. Some formats keep it in their metadata, which this then parses.
 func (t Tensor) Scale() (q layout.Quant, scaled bool, err error) {
-	if t.desc.Scaled || !t.scaledByFile() {
-		return t.scale()
+	if t.scaledByMetadata() {
+		if err := t.enter(); err != nil {
+			return layout.Quant{}, false, err
+		}
+		defer t.leave()
 	}
-	if err := t.enter(); err != nil {
-		return layout.Quant{}, false, err
-	}
-	defer t.leave()
 	return t.scale()
 }
 
-// scaledByFile reports whether the metadata of t's file may give it a scale.
-func (t Tensor) scaledByFile() bool {
+// scaledByMetadata reports whether only metadata can tell the tensor's scale.
+func (t Tensor) scaledByMetadata() bool {
 	_, ok := t.file.layout.(layout.Scaler)
-	return ok && t.DType().Kind() == layout.KindInt
+	return ok && !t.desc.Scaled && t.DType().Kind() == layout.KindInt
 }
 
-// scale does what Scale does for a caller that has entered.
+// scale does what Scale does, for a caller that has entered.
 func (t Tensor) scale() (q layout.Quant, scaled bool, err error) {
-	switch {
-	case t.desc.Scaled:
-		return t.desc.Quant, true, nil
-	case !t.scaledByFile():
-		return layout.Quant{}, false, nil
+	if t.scaledByMetadata() {
+		return t.file.scale(t.Name())
 	}
-	return t.file.scale(t.Name())
+	return t.desc.Quant, t.desc.Scaled, nil
 }
 
 // Bytes returns the elements as little-endian bytes, decompressed, in row-major order: a

@@ -86,7 +86,7 @@ func (j *judge) expansions(p peer) func(*verdict) {
 		elems, size := p.d.BlockElems(), p.d.BlockBytes()
 		blocks := make([]byte, sizeOf(p.d, batch))
 		want, got := make([]float32, batch), make([]float32, batch)
-		we := oursExpanding(p.d)
+		we := oursExpanding(p.d, 1)
 		for i := 0; v.compared < int64(j.blocks); i++ {
 			n := min(batch/elems, j.blocks-int(v.compared))
 			b, want, got := blocks[:n*size], want[:n*elems], got[:n*elems]
@@ -142,7 +142,7 @@ func (j *judge) quantizations(p peer) func(*verdict) {
 		rng := rand.New(rand.NewPCG(j.seed, uint64(p.d)<<8))
 		floats := make([]float32, batch)
 		want, got := make([]byte, sizeOf(p.d, batch)), make([]byte, sizeOf(p.d, batch))
-		we := oursQuantizing(p.d)
+		we := oursQuantizing(p.d, 1)
 		for v.compared < int64(j.blocks) {
 			n := min(rows, j.blocks-int(v.compared)) * rowElems
 			x, want, got := floats[:n], want[:sizeOf(p.d, n)], got[:sizeOf(p.d, n)]

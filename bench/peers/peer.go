@@ -16,28 +16,26 @@ type peer struct {
 	run  func(floats []float32, blocks []byte, passes int)
 }
 
-// oursExpanding and the like are the functions under test. An error is a defect of this command.
-
-func oursExpanding(d layout.DType) peer {
-	return ours(d, func(floats []float32, blocks []byte) error { return dequant.Expand(d, floats, blocks) })
+// oursExpanding returns the functions under test, on as many cores as package dequant may take.
+func oursExpanding(d layout.DType, cores int) peer {
+	return ours(d, func(c dequant.Codec, floats []float32, blocks []byte) error {
+		return c.Expand(floats, blocks, 0, cores)
+	})
 }
 
-func oursExpandingParallel(d layout.DType) peer {
-	return ours(d, func(floats []float32, blocks []byte) error { return dequant.ExpandParallel(d, floats, blocks) })
+func oursQuantizing(d layout.DType, cores int) peer {
+	return ours(d, func(c dequant.Codec, floats []float32, blocks []byte) error { return c.Quantize(blocks, floats, cores) })
 }
 
-func oursQuantizing(d layout.DType) peer {
-	return ours(d, func(floats []float32, blocks []byte) error { return dequant.Quantize(d, blocks, floats) })
-}
-
-func oursQuantizingParallel(d layout.DType) peer {
-	return ours(d, func(floats []float32, blocks []byte) error { return dequant.QuantizeParallel(d, blocks, floats) })
-}
-
-func ours(d layout.DType, f func([]float32, []byte) error) peer {
+// ours makes a peer of f. An error is a defect of this command.
+func ours(d layout.DType, f func(dequant.Codec, []float32, []byte) error) peer {
+	c, err := dequant.NewCodec(d, layout.Quant{}, false)
+	if err != nil {
+		panic(err)
+	}
 	return peer{d, "dequant", func(floats []float32, blocks []byte, passes int) {
 		for range passes {
-			if err := f(floats, blocks); err != nil {
+			if err := f(c, floats, blocks); err != nil {
 				panic(err)
 			}
 		}

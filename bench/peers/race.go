@@ -23,16 +23,16 @@ type match struct {
 
 func expandMatches(types typeSet, expanders []peer) []match {
 	peers := slices.Concat(expanders, []peer{float16Expander})
-	return matches(types, peers, oursExpanding, oursExpandingParallel)
+	return matches(types, peers, oursExpanding)
 }
 
 func quantizeMatches(types typeSet) []match {
 	peers := slices.Concat(ggmlQuantizers, ggmlRacers, []peer{float16Quantizer})
-	return matches(types, peers, oursQuantizing, oursQuantizingParallel)
+	return matches(types, peers, oursQuantizing)
 }
 
 // matches gathers peers by type, in the order in which the types first appear.
-func matches(types typeSet, peers []peer, one, all func(layout.DType) peer) (ms []match) {
+func matches(types typeSet, peers []peer, ours func(d layout.DType, cores int) peer) (ms []match) {
 	for _, p := range peers {
 		if !types.has(p.d) {
 			continue
@@ -40,7 +40,7 @@ func matches(types typeSet, peers []peer, one, all func(layout.DType) peer) (ms 
 		i := slices.IndexFunc(ms, func(m match) bool { return m.one.d == p.d })
 		if i < 0 {
 			i = len(ms)
-			ms = append(ms, match{one: one(p.d), all: all(p.d)})
+			ms = append(ms, match{one: ours(p.d, 1), all: ours(p.d, dequant.AllCores)})
 		}
 		ms[i].peers = append(ms[i].peers, p)
 	}

@@ -1,0 +1,124 @@
+package dequant
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// A Codec holds all that decides how the stored elements of one tensor become float32s: their
+// type, the scale of integers, and what the tensor's head says. It is immutable.
+type Codec struct {
+	dtype  layout.DType // of the elements behind the head
+	head   int          // bytes before the elements
+	scaled bool         // quant maps the integers
+	quant  layout.Quant
+}
+
+// AllCores as the number of cores means all of GOMAXPROCS.
+const AllCores = 0
+
+// NewCodec returns the codec of elements of type d, or of integers that q maps if scaled is true.
+// The error wraps ErrUnsupported if d has no expansion, takes no scale, or begins with a head.
+func NewCodec(d layout.DType, q layout.Quant, scaled bool) (Codec, error) {
+	switch {
+	case scaled && d.Kind() != layout.KindInt:
+		return Codec{}, fmt.Errorf("dequant: %v takes no scale: %w", d, ErrUnsupported)
+	case scaled:
+		return Codec{dtype: d, scaled: true, quant: q}, nil
+	case d.HeadBytes() > 0:
+		return Codec{}, fmt.Errorf("dequant: %v without its head: %w", d, ErrUnsupported)
+	case !inBlocks(d):
+		return Codec{}, unsupported(d)
+	}
+	return Codec{dtype: d}, nil
+}
+
+// ReadHead returns the codec of a tensor of type d whose first d.HeadBytes() bytes are head. Bytes
+// beyond these are ignored. APR_Q8, the one type with a head, holds int8s behind their scale.
+func ReadHead(d layout.DType, head []byte) (Codec, error) {
+	n := d.HeadBytes()
+	switch {
+	case n == 0:
+		return NewCodec(d, layout.Quant{}, false)
+	case len(head) < n:
+		return Codec{}, fmt.Errorf("dequant: %v: %d bytes of a head of %d: %w", d, len(head), n, ErrLength)
+	}
+	scale := math.Float32frombits(binary.LittleEndian.Uint32(head))
+	return Codec{dtype: layout.I8, head: n, scaled: true, quant: layout.Quant{Scale: scale}}, nil
+}
+
+// Elements returns the type of the elements behind the head, and the scale of integers.
+func (c Codec) Elements() (d layout.DType, scale layout.Quant, scaled bool) {
+	return c.dtype, c.quant, c.scaled
+}
+
+// Span returns offset and size, from the tensor's first byte, of the blocks that hold elements
+// [first, first+n). The head is excluded. No elements take no bytes.
+func (c Codec) Span(first, n uint64) (off, size uint64) {
+	off, size = c.dtype.Span(first, n)
+	return uint64(c.head) + off, size
+}
+
+// Expand writes elements [first, first+len(dst)) to dst. src holds the bytes that Span names, or
+// the error wraps ErrLength. It wraps ErrOverflow if an integer less its zero point does not fit
+// 64 bits.
+//
+// A large dst is shared out to as many goroutines as cores says, the caller's among them, and
+// Expand returns when all have finished. A panic in one of them reappears in the caller: one
+// that survives faults of a mapping still does. A small dst is expanded without allocating.
+func (c Codec) Expand(dst []float32, src []byte, first uint64, cores int) error {
+	skip, err := c.checkSpan(len(dst), len(src), first)
+	if err != nil {
+		return err
+	}
+	large := isLarge(len(dst), len(src))
+	if cores == 1 || len(dst) < parallelMin {
+		return c.expand(dst, src, skip, large) // without the closure, which would be allocated
+	}
+	elems, size := c.dtype.BlockElems(), c.dtype.BlockBytes()
+	return inParallel(cores, skip+len(dst), func(lo, hi int) error {
+		from := max(lo, skip)
+		return c.expand(dst[from-skip:hi-skip], src[lo/elems*size:(hi+elems-1)/elems*size], from-lo, large)
+	})
+}
+
+// checkSpan returns at which element of src's first block dst begins.
+func (c Codec) checkSpan(elems, size int, first uint64) (skip int, err error) {
+	b := blockSizes[c.dtype]
+	if b.bytes == 0 {
+		return 0, unsupported(c.dtype)
+	}
+	mask := uint64(1)<<b.log2Elems - 1
+	skip = int(first & mask)
+	blocks := (uint64(skip) + uint64(elems) + mask) >> b.log2Elems
+	if elems == 0 {
+		blocks = 0
+	}
+	if blocks*uint64(b.bytes) != uint64(size) {
+		return 0, fmt.Errorf("dequant: %v: elements %d to %d are %d blocks of %d bytes, not %d bytes: %w",
+			c.dtype, first, first+uint64(elems), blocks, b.bytes, size, ErrLength)
+	}
+	return skip, nil
+}
+
+// expand runs on the caller's core. dst begins with element skip of src's first block.
+func (c Codec) expand(dst []float32, src []byte, skip int, large bool) error {
+	elems, size := c.dtype.BlockElems(), c.dtype.BlockBytes()
+	if skip > 0 && len(dst) > 0 {
+		n := expandPart(c.dtype, dst, src, skip)
+		dst, src = dst[n:], src[size:]
+	}
+	blocks := len(dst) / elems
+	if rest := dst[blocks*elems:]; len(rest) > 0 {
+		expandPart(c.dtype, rest, src[blocks*size:], 0)
+	}
+	dst, src = dst[:blocks*elems], src[:blocks*size]
+	if c.scaled {
+		return expandScaled(c.dtype, dst, src, c.quant.Scale, c.quant.Zero)
+	}
+	expand(c.dtype, dst, src, large)
+	return nil
+}
