@@ -33,28 +33,22 @@ func BenchmarkSurvey(b *testing.B) {
 			o := survey.Options{Workers: workers}
 			name := func(work string) string { return fmt.Sprintf("work=%s/type=%s/workers=%d", work, s.name, workers) }
 			measured(b, name("stats"), s.bytes, func() error {
-				_, err := survey.Stats(context.Background(), s.m, &survey.StatsOptions{Options: o})
-				return err
+				return survey.Stats(context.Background(), s.m, &survey.StatsOptions{Options: o}, func(*survey.TensorStats) error { return nil })
 			})
 			measured(b, name("stats+histogram"), s.bytes, func() error {
-				_, err := survey.Stats(context.Background(), s.m, &survey.StatsOptions{Options: o, Bins: 16})
-				return err
+				return survey.Stats(context.Background(), s.m, &survey.StatsOptions{Options: o, Bins: 16}, func(*survey.TensorStats) error { return nil })
 			})
 			measured(b, name("hash-values"), s.bytes, func() error {
-				_, err := survey.Hash(context.Background(), s.m, &survey.HashOptions{Options: o, Values: true})
-				return err
+				return survey.Hash(context.Background(), s.m, &survey.HashOptions{Options: o, Values: true}, func(*survey.TensorDigest) error { return nil })
 			})
 			measured(b, name("hash-stored"), s.bytes, func() error {
-				_, err := survey.Hash(context.Background(), s.m, &survey.HashOptions{Options: o, Stored: true})
-				return err
+				return survey.Hash(context.Background(), s.m, &survey.HashOptions{Options: o, Stored: true}, func(*survey.TensorDigest) error { return nil })
 			})
 			measured(b, name("compare-same"), s.bytes, func() error {
-				_, err := survey.Compare(context.Background(), s.m, s.m, &o)
-				return err
+				return survey.Compare(context.Background(), s.m, s.m, &o, func(*survey.Pair) error { return nil })
 			})
 			measured(b, name("compare-F32"), s.bytes, func() error {
-				_, err := survey.Compare(context.Background(), f32, q8, &o)
-				return err
+				return survey.Compare(context.Background(), f32, q8, &o, func(*survey.Pair) error { return nil })
 			})
 		}
 	}

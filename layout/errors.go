@@ -28,11 +28,19 @@ type FormatError struct {
 	Offset uint64 // from the start of the file, also where a part of it was decoded
 	Field  string // as the format's specification names it
 	Reason string // with the value that was found
-	Err    error  // one of the sentinels above
+	Err    error  // one of the sentinels above; nil for a warning that breaks no rule
 }
 
 func (e *FormatError) Error() string {
-	return fmt.Sprintf("%s: offset %d: %s: %s (%v)", e.Format, e.Offset, e.Field, e.Reason, e.Err)
+	return fmt.Sprintf("%s: offset %d: %s: %s", e.Format, e.Offset, e.Field, e.Explanation())
+}
+
+// Explanation returns Reason and the kind of error.
+func (e *FormatError) Explanation() string {
+	if e.Err == nil {
+		return e.Reason
+	}
+	return fmt.Sprintf("%s (%v)", e.Reason, e.Err)
 }
 
 func (e *FormatError) Unwrap() error { return e.Err }

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
+	"slices"
 	"strings"
 
 	"github.com/tensormap/tensormap/convert"
@@ -37,49 +37,47 @@ func reportDecisions(stderr io.Writer, p *convert.Plan) {
 	by.write(stderr)
 }
 
-// reasons are the names of tensors by what happened to them and why.
-type reasons struct {
-	order [][2]string
-	names map[[2]string][]string
+// reasons counts tensors by what happened to them and why, and keeps the first names.
+type reasons []reason
+
+type reason struct {
+	what, why string
+	tensors   int
+	names     []string
 }
 
 func (r *reasons) add(what, why, name string) {
-	if r.names == nil {
-		r.names = make(map[[2]string][]string)
-	}
-	key := [2]string{what, why}
-	if r.names[key] == nil {
-		r.order = append(r.order, key)
-	}
-	r.names[key] = append(r.names[key], printable(name))
-}
-
-func (r *reasons) write(w io.Writer) {
 	const most = 3
-	for _, key := range r.order {
-		all := r.names[key]
-		list := strings.Join(all[:min(most, len(all))], ", ")
-		if len(all) > most {
-			list += ", …"
-		}
-		fmt.Fprintf(w, "%s: %s (%s): %s\n", key[0], plural(len(all), "tensor"), printable(key[1]), list)
+	i := slices.IndexFunc(*r, func(one reason) bool { return one.what == what && one.why == why })
+	if i < 0 {
+		i = len(*r)
+		*r = append(*r, reason{what: what, why: why})
+	}
+	one := &(*r)[i]
+	switch one.tensors++; {
+	case one.tensors <= most:
+		one.names = append(one.names, printable(name))
+	case one.tensors == most+1:
+		one.names = append(one.names, "…")
 	}
 }
 
-// noteCodes says which of the tensors that are shown hold codes: their numbers are not weights.
-func noteCodes(stderr io.Writer, m *loader.Model, names iter.Seq[string]) {
-	var by reasons
-	for name := range names {
-		p, ok := convert.PartOf(m, name)
-		switch {
-		case !ok || p.Codes != name:
-		case p.Scale == "":
-			by.add("perhaps codes, not weights", "F8 without a scale", name)
-		default:
-			by.add("codes, not weights", p.Scheme, scaledBy(p))
-		}
+// addCodes adds tensor name if it holds codes: its numbers are not weights.
+func (r *reasons) addCodes(m *loader.Model, name string) {
+	p, ok := convert.PartOf(m, name)
+	switch {
+	case !ok || p.Codes != name:
+	case p.Scale == "":
+		r.add("perhaps codes, not weights", "F8 without a scale", name)
+	default:
+		r.add("codes, not weights", p.Scheme, scaledBy(p))
 	}
-	by.write(stderr)
+}
+
+func (r reasons) write(w io.Writer) {
+	for _, one := range r {
+		fmt.Fprintf(w, "%s: %s (%s): %s\n", one.what, plural(one.tensors, "tensor"), printable(one.why), strings.Join(one.names, ", "))
+	}
 }
 
 func scaledBy(p scheme.Part) string { return p.Codes + " scaled by " + p.Scale }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -11,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -39,8 +37,8 @@ for dimensions of 1 with --tolerance. --metadata compares the metadata too.
 
 Types without values, such as F4, are compared as bytes only.
 
---json writes one JSON object: a, b, differ, counts, metadata (with --metadata: key, a, b)
-and tensors, all of them: name, differs, a and b (dtype, shape, scale, zero_point; null
+--json writes one JSON object: a, b, metadata (with --metadata: key, a, b), tensors, differ
+and counts. Tensors are all there are: name, differs, a and b (dtype, shape, scale, zero_point; null
 where it is missing), same_elements, and values (null where none were compared): differing,
 lost, lost_at, max_abs, max_abs_at, max_rel, max_rel_at, rmse, cosine. A damaged tensor has error.`
 
@@ -82,7 +80,7 @@ func diffCommand() *cobra.Command {
 		Long:  diffLong,
 		Args:  operands("A", "B"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return diff(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], args[1], &opts)
+			return diff(cmd.Context(), streamsOf(cmd), args[0], args[1], &opts)
 		},
 		DisableFlagsInUseLine: true,
 	}
@@ -92,7 +90,7 @@ func diffCommand() *cobra.Command {
 	return cmd
 }
 
-func diff(ctx context.Context, stdout, stderr io.Writer, pathA, pathB string, opts *diffOptions) error {
+func diff(ctx context.Context, s streams, pathA, pathB string, opts *diffOptions) error {
 	a, doneA, err := opts.side(pathA, pathB).open(ctx, pathA)
 	if err != nil {
 		return err
@@ -103,18 +101,33 @@ func diff(ctx context.Context, stdout, stderr io.Writer, pathA, pathB string, op
 		return err
 	}
 	defer doneB()
-	c, err := compare(ctx, stderr, a, b, opts)
-	if err := cmp.Or(err, opts.filter.matched(pathA, len(c.pairs))); err != nil {
+	if err := opts.filter.matched(pathA, a, b); err != nil {
 		return err
 	}
-	c.pathA, c.pathB = called(pathA), called(pathB)
-	w := bufio.NewWriter(stdout)
-	if opts.json {
-		err = c.writeJSON(w)
-	} else {
-		c.write(w, screenOf(stdout))
+	c := &comparison{pathA: called(pathA), pathB: called(pathB), opts: opts}
+	if opts.metadata {
+		if c.metadata, err = compareMetadata(a, b); err != nil {
+			return err
+		}
 	}
-	return c.verdict(stderr, cmp.Or(err, w.Flush()))
+	var o survey.Options
+	c.pass, o = opts.begin(s, "comparing")
+	write := c.tables(screenOf(s.out))
+	if opts.json {
+		write = c.json()
+	}
+	err = survey.Compare(ctx, a, b, &o, func(p *survey.Pair) error {
+		c.count(p)
+		if valuesCompared(p) {
+			c.noteCodes(a, b, p)
+		}
+		write(p)
+		return c.saw(p.Err, p.A, p.B)
+	})
+	if err == nil {
+		write(nil)
+	}
+	return c.verdict(cmp.Or(err, c.w.Flush()))
 }
 
 // side opens one of the two: headers are for the one that is an address.
@@ -125,15 +138,13 @@ func (o *diffOptions) side(path, other string) *opener {
 	return &o.opener
 }
 
-// comparison is all that diff shows.
+// comparison is a pass through the tensors of two models.
 type comparison struct {
+	*pass
 	pathA, pathB string
 	opts         *diffOptions
-	pairs        []survey.Pair
 	metadata     []metadataChange
 	counts       diffCounts
-	bytes        uint64
-	took         time.Duration
 }
 
 // diffCounts are tensors. The names in JSON are a contract.
@@ -147,35 +158,9 @@ type diffCounts struct {
 	Damaged   int `json:"damaged"`
 }
 
-func compare(ctx context.Context, stderr io.Writer, a, b *loader.Model, opts *diffOptions) (*comparison, error) {
-	c := &comparison{opts: opts}
-	if opts.metadata {
-		var err error
-		if c.metadata, err = compareMetadata(a, b); err != nil {
-			return c, err
-		}
-	}
-	bar := newProgress(stderr, "comparing")
-	begun := time.Now()
-	o := opts.with(bar)
-	var err error
-	c.pairs, err = survey.Compare(ctx, a, b, &o)
-	c.took = time.Since(begun)
-	bar.clear()
-	for i := range c.pairs {
-		c.count(&c.pairs[i])
-	}
-	return c, err
-}
-
 func (c *comparison) count(p *survey.Pair) {
 	n := &c.counts
 	n.Tensors++
-	for _, t := range []*loader.Tensor{p.A, p.B} {
-		if t != nil {
-			c.bytes += t.RawBytes()
-		}
-	}
 	switch {
 	case p.Err != nil:
 		n.Damaged++
@@ -205,20 +190,22 @@ func (c *comparison) differ() bool {
 	return n.Differ+n.OnlyA+n.OnlyB+n.Damaged+len(c.metadata) > 0
 }
 
+// noteCodes notes a tensor whose values were compared though it holds codes in one of the models.
+func (c *comparison) noteCodes(a, b *loader.Model, p *survey.Pair) {
+	n := len(c.codes)
+	if c.codes.addCodes(a, p.Name); len(c.codes) == n {
+		c.codes.addCodes(b, p.Name)
+	}
+}
+
 // verdict says on standard error what the exit status means.
-func (c *comparison) verdict(stderr io.Writer, err error) error {
-	if err != nil && !errors.As(err, new(readerGone)) || !c.differ() {
-		return closing(stderr, false, err, c.counts.Tensors, c.bytes, c.took)
+func (c *comparison) verdict(err error) error {
+	if err != nil && !errors.As(err, new(readerGone)) || !c.differ() || c.damaged {
+		return c.end(err)
 	}
-	for i := range c.pairs {
-		if err := c.pairs[i].Err; err != nil {
-			printError(stderr, err)
-		}
-	}
-	if c.counts.Damaged > 0 {
-		return errReported
-	}
-	return fmt.Errorf("%s and %s differ: %s (%s in %s, %s)", c.pathA, c.pathB, c.summary(), size(c.bytes), duration(c.took), speed(c.bytes, c.took))
+	c.bar.clear()
+	c.codes.write(c.err)
+	return fmt.Errorf("%s and %s differ: %s (%s)", c.pathA, c.pathB, c.summary(), c.took())
 }
 
 func (c *comparison) summary() string {
@@ -248,49 +235,54 @@ func (c *comparison) summary() string {
 	return s
 }
 
-// write says it to a person: what differs, then the sum of it on one line.
-func (c *comparison) write(w io.Writer, s screen) {
+// tables returns a function that tells a person what differs, pair by pair. Called with nil, it
+// sums up.
+func (c *comparison) tables(s screen) func(*survey.Pair) {
 	if len(c.metadata) > 0 {
 		var rows [][]string
 		for _, change := range c.metadata {
 			rows = append(rows, []string{printable(change.Key), change.cell(change.A), change.cell(change.B)})
 		}
 		g := &grid{heading: []string{"metadata", "a", "b"}, numbers: []bool{false, false, false}, rows: slices.Values(rows)}
-		g.write(w, s)
-		io.WriteString(w, "\n")
+		g.write(c.w, s)
+		io.WriteString(c.w, "\n")
 	}
-	if slices.ContainsFunc(c.pairs, c.listed) {
-		c.grid().write(w, s)
-		io.WriteString(w, "\n")
+	table := pages[survey.Pair]{w: c.w, draw: func(list []survey.Pair) { c.grid(list).write(c.w, s) }}
+	return func(p *survey.Pair) {
+		switch {
+		case p != nil && (p.Err != nil || c.differs(p)):
+			table.add(*p)
+		case p == nil:
+			if len(table.rows) > 0 {
+				table.flush()
+			}
+			if table.drawn > 0 {
+				io.WriteString(c.w, "\n")
+			}
+			fmt.Fprintln(c.w, c.summary())
+		}
 	}
-	fmt.Fprintln(w, c.summary())
 }
 
-func (c *comparison) grid() *grid {
+func (c *comparison) grid(list []survey.Pair) *grid {
 	g := &grid{
 		heading: []string{"name", "difference", "max abs", "at", "max rel", "rmse", "cosine", "differing"},
 		numbers: []bool{false, false, true, false, true, true, true, true},
 		spare:   []string{"max rel", "rmse", "at"},
 	}
-	lost := false
-	for i := range c.pairs {
-		lost = lost || c.pairs[i].Unmatched > 0
-	}
+	lost := slices.ContainsFunc(list, func(p survey.Pair) bool { return p.Unmatched > 0 })
 	if lost {
 		g.heading, g.numbers = append(g.heading, "lost"), append(g.numbers, true)
 	}
 	g.rows = func(yield func([]string) bool) {
-		for i := range c.pairs {
-			if p := &c.pairs[i]; c.listed(*p) && !yield(c.row(p, lost)) {
+		for i := range list {
+			if !yield(c.row(&list[i], lost)) {
 				return
 			}
 		}
 	}
 	return g
 }
-
-// listed reports whether p has a row.
-func (c *comparison) listed(p survey.Pair) bool { return p.Err != nil || c.differs(&p) }
 
 func (c *comparison) row(p *survey.Pair, lost bool) []string {
 	row := append([]string{(&tensorInfo{Name: p.Name}).name(), difference(p)}, distanceCells(p)...)
@@ -442,18 +434,26 @@ func (c *comparison) pairJSON(p *survey.Pair) *diffJSON {
 	return j
 }
 
-func (c *comparison) writeJSON(w io.Writer) error {
-	j := jsonLines{w: w}
+// json returns a function that writes JSON, pair by pair. Called with nil, it ends the object.
+func (c *comparison) json() func(*survey.Pair) {
+	j := jsonLines{w: c.w}
 	j.field("{\n", "a", c.pathA)
 	j.field(",\n", "b", c.pathB)
 	if c.opts.tolerance.given {
 		j.field(",\n", "tolerance", real(c.opts.tolerance.value))
 	}
-	j.field(",\n", "differ", c.differ())
-	j.field(",\n", "counts", c.counts)
 	if c.opts.metadata {
 		j.field(",\n", "metadata", c.metadata)
 	}
-	writeRows(&j, "tensors", len(c.pairs), func(i int) any { return c.pairJSON(&c.pairs[i]) })
-	return j.err
+	j.begin("tensors")
+	return func(p *survey.Pair) {
+		if p != nil {
+			j.row(c.pairJSON(p))
+			return
+		}
+		j.end()
+		j.field(",\n", "differ", c.differ())
+		j.field(",\n", "counts", c.counts)
+		j.text("\n}\n")
+	}
 }

@@ -91,19 +91,13 @@ func writePreviewJSON(w io.Writer, p *convert.Plan) error {
 	j.field(",\n", "bytes", p.Bytes)
 	j.field(",\n", "shards", p.Shards)
 	j.field(",\n", "metadata", p.Metadata)
-	j.text(",\n  \"tensors\": [")
+	j.begin("tensors")
 	for i := range p.Tensors {
 		t := &p.Tensors[i]
-		if i > 0 {
-			j.text(",")
-		}
-		j.text("\n    ")
-		j.value(plannedJSON{t.Name, t.To, listed(t.Shape), t.Bytes, t.From, listed(t.FromShape), t.FromBytes, t.Reencoded})
+		j.row(plannedJSON{t.Name, t.To, listed(t.Shape), t.Bytes, t.From, listed(t.FromShape), t.FromBytes, t.Reencoded})
 	}
-	if len(p.Tensors) > 0 {
-		j.text("\n  ")
-	}
-	j.text("]\n}\n")
+	j.end()
+	j.text("\n}\n")
 	return j.err
 }
 

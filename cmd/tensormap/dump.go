@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -124,7 +123,9 @@ func dump(ctx context.Context, stdout, stderr io.Writer, path, name string, opts
 		err = dumpToFile(stderr, opts.out, opts.bytes(t, p), write)
 	}
 	if err == nil && opts.as.value != "raw" {
-		noteCodes(stderr, m, slices.Values([]string{t.Name()}))
+		var codes reasons
+		codes.addCodes(m, t.Name())
+		codes.write(stderr)
 	}
 	return err
 }

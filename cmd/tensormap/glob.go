@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/tensormap/tensormap/loader"
 )
 
 // glob is a flag that selects whole names by a pattern: * any characters, ? one,
@@ -20,12 +22,19 @@ type glob struct {
 
 func (g *glob) match(name string) bool { return g.re == nil || g.re.MatchString(name) }
 
-// matched returns an error if there is a pattern and no tensor of the file has matched it.
-func (g *glob) matched(path string, tensors int) error {
-	if tensors == 0 && g.re != nil {
-		return fmt.Errorf("%s: no tensor matches %q", called(path), g.pattern)
+// matched returns an error if there is a pattern and no tensor of the models matches it.
+func (g *glob) matched(path string, models ...*loader.Model) error {
+	if g.re == nil {
+		return nil
 	}
-	return nil
+	for _, m := range models {
+		for t := range m.Tensors() {
+			if g.match(t.Name()) {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("%s: no tensor matches %q", called(path), g.pattern)
 }
 
 func (g *glob) String() string { return g.pattern }

@@ -1,15 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -42,10 +39,10 @@ with DIGEST as above, KIND the word values, or for stored elements the type, suc
 [2,3], for values without dimensions of 1, and NAME with its length in bytes. With
 --filter it is that of the tensors selected.
 
---json writes one JSON object: file, algorithm, model (values, stored) and tensors, each
-with name, dtype, shape, elements, values and stored; null is a digest that is not there
+--json writes one JSON object: file, algorithm, tensors, each with name, dtype, shape,
+elements, values and stored, and model (values, stored); null is a digest that is not there
 or was not asked for. With --file it has files, each with path, size and sha256, in place
-of model and tensors. A damaged tensor has error, there is no digest of the model then,
+of tensors and model. A damaged tensor has error, there is no digest of the model then,
 and the exit status is 1.`
 
 type hashOptions struct {
@@ -62,10 +59,10 @@ func hashCommand() *cobra.Command {
 		Args:  operands("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if opts.file {
-				return hashFiles(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], &opts)
+				return hashFiles(cmd.Context(), streamsOf(cmd), args[0], &opts)
 			}
 			opts.values = opts.values || !opts.stored
-			return hash(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], &opts)
+			return hash(cmd.Context(), streamsOf(cmd), args[0], &opts)
 		},
 		DisableFlagsInUseLine: true,
 	}
@@ -77,47 +74,65 @@ func hashCommand() *cobra.Command {
 	return cmd
 }
 
-func hash(ctx context.Context, stdout, stderr io.Writer, path string, opts *hashOptions) error {
-	m, done, err := opts.open(ctx, path)
+func hash(ctx context.Context, s streams, path string, opts *hashOptions) error {
+	m, done, err := opts.openSelected(ctx, path)
 	if err != nil {
 		return err
 	}
 	defer done()
-	bar := newProgress(stderr, "hashing")
-	begun := time.Now()
-	list, err := survey.Hash(ctx, m, &survey.HashOptions{Options: opts.with(bar), Values: opts.values, Stored: opts.stored})
-	took := time.Since(begun)
-	bar.clear()
-	if err := cmp.Or(err, opts.filter.matched(path, len(list))); err != nil {
-		return err
-	}
-	slices.SortFunc(list, func(a, b survey.TensorDigest) int { return cmp.Compare(a.Tensor.Name(), b.Tensor.Name()) })
-	w := bufio.NewWriter(stdout)
+	p, o := opts.begin(s, "hashing")
+	j := jsonLines{w: p.w}
 	if opts.json {
-		err = writeHashJSON(w, path, list, opts)
-	} else {
-		writeHashes(w, path, list, opts)
+		j.field("{\n", "file", called(path))
+		j.field(",\n", "algorithm", "sha256")
+		j.begin("tensors")
 	}
-	err = cmp.Or(err, w.Flush())
-	damaged, unvalued, bytes := false, 0, uint64(0)
-	for i := range list {
-		d := &list[i]
-		if d.Err != nil {
-			damaged = true
-			printError(stderr, d.Err)
-		} else if opts.values && d.Values == nil {
+	var total survey.ModelDigest
+	unvalued := 0
+	err = survey.Hash(ctx, m, &survey.HashOptions{Options: o, Values: opts.values, Stored: opts.stored}, func(d *survey.TensorDigest) error {
+		total.Add(d)
+		switch {
+		case d.Err != nil || !opts.values:
+		case d.Values == nil:
 			unvalued++
+		default:
+			p.codes.addCodes(m, d.Tensor.Name())
 		}
-		bytes += d.Tensor.RawBytes()
+		switch {
+		case opts.total:
+		case opts.json:
+			j.row(newHashJSON(d))
+		case d.Err == nil:
+			fmt.Fprintf(p.w, "%s  %s\n", columns(opts, d.Values, d.Stored), shownName(d.Tensor.Name()))
+		}
+		return p.saw(d.Err, &d.Tensor)
+	})
+	values, stored, ok := totals(&total, opts)
+	switch {
+	case err != nil:
+	case opts.json:
+		j.end()
+		var model *digestsJSON
+		if ok {
+			model = &digestsJSON{values, stored}
+		}
+		j.field(",\n", "model", model)
+		j.text("\n}\n")
+	case !ok:
+	case opts.total:
+		fmt.Fprintf(p.w, "%s  %s\n", columns(opts, values, stored), printable(called(path)))
+	default:
+		fmt.Fprintf(p.w, "%s  (model)\n", columns(opts, values, stored))
 	}
-	if unvalued > 0 && !damaged && !opts.stored {
-		fmt.Fprintf(stderr, "%s of values that are no float32s: digests of the stored elements\n", plural(unvalued, "tensor"))
+	if unvalued > 0 && !p.damaged && !opts.stored && err == nil {
+		p.bar.hide()
+		fmt.Fprintf(s.err, "%s of values that are no float32s: digests of the stored elements\n", plural(unvalued, "tensor"))
 	}
-	return closing(stderr, damaged, err, len(list), bytes, took)
+	return p.end(cmp.Or(err, j.err))
 }
 
 // hashFiles runs hash --file.
-func hashFiles(ctx context.Context, stdout, stderr io.Writer, path string, opts *hashOptions) error {
+func hashFiles(ctx context.Context, s streams, path string, opts *hashOptions) error {
 	if opts.values || opts.stored || opts.total || opts.filter.pattern != "" {
 		return usageError{errors.New("--file is of whole files: it goes without --values, --stored, --total and --filter")}
 	}
@@ -126,28 +141,27 @@ func hashFiles(ctx context.Context, stdout, stderr io.Writer, path string, opts 
 		return err
 	}
 	defer done()
-	bar := newProgress(stderr, "hashing")
-	o := opts.with(bar)
-	list, err := survey.HashFiles(ctx, m, &o)
-	bar.clear()
-	if err != nil {
-		return err
-	}
-	w := bufio.NewWriter(stdout)
+	p, o := opts.begin(s, "hashing")
+	j := jsonLines{w: p.w}
 	if opts.json {
-		j := jsonLines{w: w}
 		j.field("{\n", "file", called(path))
 		j.field(",\n", "algorithm", "sha256")
-		writeRows(&j, "files", len(list), func(i int) any {
-			return fileHashJSON{list[i].File.Path, list[i].File.Size, list[i].Digest}
-		})
-		err = j.err
-	} else {
-		for i := range list {
-			writeFileHash(w, list[i].Digest, list[i].File.Path)
-		}
+		j.begin("files")
 	}
-	return cmp.Or(err, w.Flush())
+	err = survey.HashFiles(ctx, m, &o, func(d *survey.FileDigest) error {
+		if opts.json {
+			j.row(fileHashJSON{d.File.Path, d.File.Size, d.Digest})
+		} else {
+			writeFileHash(p.w, d.Digest, d.File.Path)
+		}
+		return nil
+	})
+	if opts.json && err == nil {
+		j.end()
+		j.text("\n}\n")
+	}
+	p.bar.clear()
+	return cmp.Or(err, j.err, p.w.Flush())
 }
 
 // writeFileHash writes a line as sha256sum does: one that begins with a backslash has escapes in its path.
@@ -164,25 +178,6 @@ type fileHashJSON struct {
 	Path   string        `json:"path"`
 	Size   uint64        `json:"size"`
 	SHA256 survey.Digest `json:"sha256"`
-}
-
-// writeHashes writes lines as sha256sum does.
-func writeHashes(w io.Writer, path string, list []survey.TensorDigest, opts *hashOptions) {
-	if !opts.total {
-		for i := range list {
-			if d := &list[i]; d.Err == nil {
-				fmt.Fprintf(w, "%s  %s\n", columns(opts, d.Values, d.Stored), shownName(d.Tensor.Name()))
-			}
-		}
-	}
-	values, stored, ok := totals(list, opts)
-	switch {
-	case !ok:
-	case opts.total:
-		fmt.Fprintf(w, "%s  %s\n", columns(opts, values, stored), printable(called(path)))
-	default:
-		fmt.Fprintf(w, "%s  (model)\n", columns(opts, values, stored))
-	}
 }
 
 // columns are the digests that were asked for.
@@ -203,21 +198,19 @@ func columns(opts *hashOptions, values, stored *survey.Digest) string {
 	return text(stored)
 }
 
-// totals are the digests of the model that were asked for; ok is false where a tensor has none.
-func totals(list []survey.TensorDigest, opts *hashOptions) (values, stored *survey.Digest, ok bool) {
-	ok = true
-	if opts.values {
-		var d survey.Digest
-		d, ok = survey.ValuesDigest(list)
-		values = &d
-	}
-	if opts.stored && ok {
-		var d survey.Digest
-		d, ok = survey.StoredDigest(list)
-		stored = &d
-	}
-	if !ok {
+// totals returns the digests of the model that were asked for, and reports whether every tensor
+// has its part in them.
+func totals(total *survey.ModelDigest, opts *hashOptions) (values, stored *survey.Digest, ok bool) {
+	v, vok := total.Values()
+	s, sok := total.Stored()
+	if opts.values && !vok || opts.stored && !sok {
 		return nil, nil, false
+	}
+	if opts.values {
+		values = &v
+	}
+	if opts.stored {
+		stored = &s
 	}
 	return values, stored, true
 }
@@ -234,26 +227,10 @@ type digestsJSON struct {
 	Stored *survey.Digest `json:"stored"`
 }
 
-func writeHashJSON(w io.Writer, path string, list []survey.TensorDigest, opts *hashOptions) error {
-	values, stored, ok := totals(list, opts)
-	var model *digestsJSON
-	if ok {
-		model = &digestsJSON{values, stored}
+func newHashJSON(d *survey.TensorDigest) *hashJSON {
+	j := &hashJSON{tensorHead: newTensorHead(d.Tensor), digestsJSON: digestsJSON{d.Values, d.Stored}}
+	if d.Err != nil {
+		j.Error = explain(d.Err)
 	}
-	if opts.total {
-		list = list[:0]
-	}
-	j := jsonLines{w: w}
-	j.field("{\n", "file", called(path))
-	j.field(",\n", "algorithm", "sha256")
-	j.field(",\n", "model", model)
-	writeRows(&j, "tensors", len(list), func(i int) any {
-		d := &list[i]
-		row := &hashJSON{tensorHead: newTensorHead(d.Tensor), digestsJSON: digestsJSON{d.Values, d.Stored}}
-		if d.Err != nil {
-			row.Error = explain(d.Err)
-		}
-		return row
-	})
-	return j.err
+	return j
 }

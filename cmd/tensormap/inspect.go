@@ -91,10 +91,10 @@ func inspect(ctx context.Context, stdout io.Writer, path string, opts *inspectOp
 		return err
 	}
 	defer done()
-	in := newInspection(m, opts)
-	if err := opts.filter.matched(path, in.count); err != nil {
+	if err := opts.filter.matched(path, m); err != nil {
 		return err
 	}
+	in := newInspection(m, opts)
 	if opts.graph {
 		if in.Graph, err = m.Graph(); err != nil {
 			return err

@@ -18,17 +18,11 @@ func writeJSON(w io.Writer, in *inspection) error {
 	}
 	j.field(",\n", "flags", in.Flags)
 	j.field(",\n", "metadata", in.Metadata)
-	j.text(",\n  \"tensors\": [")
-	comma := ""
+	j.begin("tensors")
 	for t := range in.tensors() {
-		j.text(comma + "\n    ")
-		j.value(t)
-		comma = ","
+		j.row(t)
 	}
-	if comma != "" {
-		j.text("\n  ")
-	}
-	j.text("]")
+	j.end()
 	if in.Graph != nil {
 		j.field(",\n", "graph", newGraphJSON(in.Graph))
 	}
@@ -38,13 +32,37 @@ func writeJSON(w io.Writer, in *inspection) error {
 
 // jsonLines writes JSON piece by piece and remembers the first error.
 type jsonLines struct {
-	w   io.Writer
-	err error
+	w    io.Writer
+	rows int // of the array that has begun
+	err  error
 }
 
 func (j *jsonLines) field(before, name string, v any) {
 	j.text(before + `  "` + name + `": `)
 	j.value(v)
+}
+
+// begin begins a field that is an array with a line for each element.
+func (j *jsonLines) begin(name string) {
+	j.text(",\n  \"" + name + "\": [")
+	j.rows = 0
+}
+
+// row writes the next element of the array.
+func (j *jsonLines) row(v any) {
+	if j.rows++; j.rows > 1 {
+		j.text(",")
+	}
+	j.text("\n    ")
+	j.value(v)
+}
+
+// end ends the array.
+func (j *jsonLines) end() {
+	if j.rows > 0 {
+		j.text("\n  ")
+	}
+	j.text("]")
 }
 
 func (j *jsonLines) text(s string) {

@@ -4,6 +4,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -14,6 +15,7 @@ import (
 type progress struct {
 	w     io.Writer // nil where there is nobody to look
 	what  string
+	mu    sync.Mutex
 	bar   *progressbar.ProgressBar
 	total uint64
 }
@@ -31,8 +33,10 @@ func (p *progress) update(done, total uint64) {
 	if p.w == nil || total > math.MaxInt64 {
 		return
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.bar == nil || total != p.total {
-		p.clear()
+		p.erase()
 		p.bar, p.total = newBar(p.w, p.what, int64(total)), total
 	}
 	p.bar.Set64(int64(done)) // a bar that cannot be drawn is no reason to stop
@@ -40,9 +44,20 @@ func (p *progress) update(done, total uint64) {
 
 // clear takes the bar away.
 func (p *progress) clear() {
+	p.hide()
+	p.bar = nil
+}
+
+// hide makes room for other text: the next update draws the bar again.
+func (p *progress) hide() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.erase()
+}
+
+func (p *progress) erase() {
 	if p.bar != nil {
 		p.bar.Clear()
-		p.bar = nil
 	}
 }
 

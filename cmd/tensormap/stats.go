@@ -1,21 +1,15 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/survey"
 )
@@ -35,32 +29,8 @@ elements and stats: finite, zeros, nan, pos_inf, neg_inf, min, max, mean, std, h
 stats is null for a type without values; min, max, mean and std are null where nothing is
 finite. A damaged tensor has error instead, and the exit status is 1.
 
-Memory does not grow with the model, and nothing that is printed depends on N. The time
-it took is on standard error.`
-
-type surveyOptions struct {
-	opener
-	json   bool
-	filter glob
-	jobs   jobs
-}
-
-// addTo declares the flags that stats, hash and diff have in common.
-func (o *surveyOptions) addTo(cmd *cobra.Command) {
-	o.opener.addTo(cmd)
-	cmd.Flags().BoolVar(&o.json, "json", false, "write JSON, for programs")
-	cmd.Flags().Var(&o.filter, "filter", "only tensors whose name matches `GLOB` (see tensormap help inspect)")
-	complete(cmd, "filter", completeFilter)
-	o.jobs.addTo(cmd)
-}
-
-func (o *surveyOptions) with(bar *progress) survey.Options {
-	opts := survey.Options{Workers: int(o.jobs), Progress: bar.update}
-	if o.filter.pattern != "" {
-		opts.Filter = o.filter.match
-	}
-	return opts
-}
+Memory does not grow with the model, and nothing that is printed depends on N. A table of
+more than 4,096 tensors is written in pages. The time it took is on standard error.`
 
 type statsOptions struct {
 	surveyOptions
@@ -75,7 +45,7 @@ func statsCommand() *cobra.Command {
 		Long:  statsLong,
 		Args:  operands("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return stats(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], &opts)
+			return stats(cmd.Context(), streamsOf(cmd), args[0], &opts)
 		},
 		DisableFlagsInUseLine: true,
 	}
@@ -84,58 +54,40 @@ func statsCommand() *cobra.Command {
 	return cmd
 }
 
-func stats(ctx context.Context, stdout, stderr io.Writer, path string, opts *statsOptions) error {
-	m, done, err := opts.open(ctx, path)
+func stats(ctx context.Context, s streams, path string, opts *statsOptions) error {
+	m, done, err := opts.openSelected(ctx, path)
 	if err != nil {
 		return err
 	}
 	defer done()
-	bar := newProgress(stderr, "reading")
-	begun := time.Now()
-	list, err := survey.Stats(ctx, m, &survey.StatsOptions{Options: opts.with(bar), Bins: int(opts.bins)})
-	took := time.Since(begun)
-	bar.clear()
-	if err := cmp.Or(err, opts.filter.matched(path, len(list))); err != nil {
-		return err
-	}
-	w := bufio.NewWriter(stdout)
+	p, o := opts.begin(s, "reading")
+	j := jsonLines{w: p.w}
+	table := pages[survey.TensorStats]{w: p.w, draw: func(list []survey.TensorStats) { statsGrid(list).write(p.w, screenOf(s.out)) }}
 	if opts.json {
-		err = writeStatsJSON(w, path, list, opts)
-	} else {
-		statsGrid(list).write(w, screenOf(stdout))
+		j.field("{\n", "file", called(path))
+		j.field(",\n", "bins", opts.bins)
+		j.begin("tensors")
 	}
-	err = cmp.Or(err, w.Flush())
-	noteCodes(stderr, m, func(yield func(string) bool) {
-		for i := range list {
-			if list[i].Err == nil && !yield(list[i].Tensor.Name()) {
-				return
-			}
+	err = survey.Stats(ctx, m, &survey.StatsOptions{Options: o, Bins: int(opts.bins)}, func(t *survey.TensorStats) error {
+		if t.Err == nil {
+			p.codes.addCodes(m, t.Tensor.Name())
 		}
+		if opts.json {
+			j.row(newStatsJSON(t))
+		} else {
+			table.add(*t)
+		}
+		return p.saw(t.Err, &t.Tensor)
 	})
-	damaged := false
-	bytes := uint64(0)
-	for i := range list {
-		if damage(list[i].Err) {
-			damaged = true
-			printError(stderr, list[i].Err)
-		}
-		bytes += list[i].Tensor.RawBytes()
+	switch {
+	case err != nil:
+	case opts.json:
+		j.end()
+		j.text("\n}\n")
+	case table.drawn == 0 || len(table.rows) > 0:
+		table.flush()
 	}
-	return closing(stderr, damaged, err, len(list), bytes, took)
-}
-
-// damage tells damaged tensors from those whose type has no values.
-func damage(err error) bool { return err != nil && !errors.Is(err, loader.ErrUnsupported) }
-
-// closing ends a verb that goes through tensors: with the time that it took, if all went well.
-func closing(stderr io.Writer, damaged bool, err error, tensors int, bytes uint64, took time.Duration) error {
-	if damaged && (err == nil || errors.As(err, new(readerGone))) {
-		return errReported
-	}
-	if err == nil {
-		fmt.Fprintf(stderr, "%s, %s in %s, %s\n", plural(tensors, "tensor"), size(bytes), duration(took), speed(bytes, took))
-	}
-	return err
+	return p.end(cmp.Or(err, j.err))
 }
 
 // statsGrid has columns for NaNs, infinities and histograms only where there are some.
@@ -250,18 +202,6 @@ func (r real) MarshalJSON() ([]byte, error) {
 	}
 }
 
-// tensorHead is what stats, hash and diff say in JSON of a tensor itself.
-type tensorHead struct {
-	Name     string       `json:"name"`
-	DType    layout.DType `json:"dtype"`
-	Shape    []uint64     `json:"shape"`
-	Elements uint64       `json:"elements"`
-}
-
-func newTensorHead(t loader.Tensor) tensorHead {
-	return tensorHead{t.Name(), t.DType(), orEmpty(t.Shape()), t.Elements()}
-}
-
 // statsJSON is a tensor of stats --json. The names are a contract.
 type statsJSON struct {
 	tensorHead
@@ -292,29 +232,4 @@ func newStatsJSON(s *survey.TensorStats) *statsJSON {
 			real(s.Min), real(s.Max), real(s.Mean), real(s.Std), s.Histogram}
 	}
 	return j
-}
-
-func writeStatsJSON(w io.Writer, path string, list []survey.TensorStats, opts *statsOptions) error {
-	j := jsonLines{w: w}
-	j.field("{\n", "file", called(path))
-	j.field(",\n", "bins", opts.bins)
-	writeRows(&j, "tensors", len(list), func(i int) any { return newStatsJSON(&list[i]) })
-	return j.err
-}
-
-// writeRows writes the last field of an object, an array with a line for each element, and
-// closes the object.
-func writeRows(j *jsonLines, name string, n int, row func(i int) any) {
-	j.text(",\n  \"" + name + "\": [")
-	for i := range n {
-		if i > 0 {
-			j.text(",")
-		}
-		j.text("\n    ")
-		j.value(row(i))
-	}
-	if n > 0 {
-		j.text("\n  ")
-	}
-	j.text("]\n}\n")
 }

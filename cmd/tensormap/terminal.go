@@ -4,8 +4,14 @@ import (
 	"io"
 	"os"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
+
+// streams are what a verb writes to: results, and everything else.
+type streams struct{ out, err io.Writer }
+
+func streamsOf(cmd *cobra.Command) streams { return streams{cmd.OutOrStdout(), cmd.ErrOrStderr()} }
 
 // terminalOf is the terminal behind w, or nil where w is not shown to a person.
 func terminalOf(w io.Writer) *os.File {

@@ -101,13 +101,10 @@ func verifyFile(ctx context.Context, path string, opts *verifyOptions, bar *prog
 // verifyValues adds to the report what is wrong with values. Damage of a file that is known to be
 // wrong is not reported again.
 func verifyValues(ctx context.Context, m *loader.Model, report *loader.Report, opts *survey.Options) error {
-	list, err := survey.Stats(ctx, m, &survey.StatsOptions{Options: *opts})
-	if err != nil {
-		return err
-	}
-	found, err := survey.Findings(m, list)
+	found := survey.NewFindings(m)
+	err := survey.Stats(ctx, m, &survey.StatsOptions{Options: *opts}, found.Add)
 	known := report.Findings
-	for _, f := range found {
+	for _, f := range found.All() {
 		wrong := func(k loader.Finding) bool { return k.File == f.File && !k.Warning }
 		if f.Field == "values" || !slices.ContainsFunc(known, wrong) {
 			report.Findings = append(report.Findings, f)
@@ -154,7 +151,7 @@ func newFinding(path string, err *layout.FormatError) finding {
 		File:     path,
 		Offset:   err.Offset,
 		Field:    err.Field,
-		Reason:   fmt.Sprintf("%s (%v)", err.Reason, err.Err),
+		Reason:   err.Explanation(),
 	}
 }
 

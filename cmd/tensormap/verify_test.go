@@ -89,7 +89,7 @@ func TestVerifyJSON(t *testing.T) {
 // has none.
 func TestVerifyValues(t *testing.T) {
 	r := tensormap("verify", "--values", surveyA)
-	name := regexp.MustCompile(`values: tensor "([^"]*)", (.*) \(invalid\)`)
+	name := regexp.MustCompile(`values: tensor "([^"]*)", (.*?)(?: \(invalid\))?\n`)
 	var found []string
 	for _, m := range name.FindAllStringSubmatch(r.stderr+r.stdout, -1) {
 		found = append(found, m[1]+": "+m[2])
@@ -107,7 +107,7 @@ func TestVerifyValues(t *testing.T) {
 	}
 	file := write(t, "zeros.safetensors", []byte("\x40\x00\x00\x00\x00\x00\x00\x00"+`{"z":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}          `+"\x00\x00\x00\x80\x00\x00\x00\x00"))
 	r = tensormap("verify", "--values", file)
-	if want := "warning: " + file + ": safetensors: offset 72: values: tensor \"z\", all 2 values are zero (invalid)\n"; r.status != exitDone || !strings.HasPrefix(r.stdout, want) {
+	if want := "warning: " + file + ": safetensors: offset 72: values: tensor \"z\", all 2 values are zero\n"; r.status != exitDone || !strings.HasPrefix(r.stdout, want) {
 		t.Errorf("status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
 	damaged, tensor := damagedModel(t)

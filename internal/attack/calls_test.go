@@ -279,37 +279,36 @@ var calls = map[string]func(*subject) error{
 	"loader.Model.Release":    func(s *subject) error { return s.m.Release(s.want.name) },
 	"loader.Model.ReleaseAll": func(s *subject) error { return s.m.ReleaseAll() },
 	"survey.Stats": func(s *subject) error {
-		list, err := survey.Stats(context.Background(), s.m, &survey.StatsOptions{Bins: s.IntN(3)})
-		for _, t := range list {
-			err = errors.Join(err, t.Err)
-		}
-		return err
+		var damage error
+		err := survey.Stats(context.Background(), s.m, &survey.StatsOptions{Bins: s.IntN(3)}, func(t *survey.TensorStats) error {
+			damage = errors.Join(damage, t.Err)
+			return nil
+		})
+		return errors.Join(err, damage)
 	},
 	"survey.Findings": func(s *subject) error {
-		list, err := survey.Stats(context.Background(), s.m, nil)
-		if err != nil {
-			return err
-		}
-		_, err = survey.Findings(s.m, list)
-		return err
+		found := survey.NewFindings(s.m)
+		defer found.All()
+		return survey.Stats(context.Background(), s.m, nil, found.Add)
 	},
 	"survey.HashFiles": func(s *subject) error {
-		_, err := survey.HashFiles(context.Background(), s.m, nil)
-		return err
+		return survey.HashFiles(context.Background(), s.m, nil, func(*survey.FileDigest) error { return nil })
 	},
 	"survey.Hash": func(s *subject) error {
-		list, err := survey.Hash(context.Background(), s.m, &survey.HashOptions{Values: true, Stored: true})
-		for _, t := range list {
-			err = errors.Join(err, t.Err)
-		}
-		return err
+		var damage error
+		err := survey.Hash(context.Background(), s.m, &survey.HashOptions{Values: true, Stored: true}, func(t *survey.TensorDigest) error {
+			damage = errors.Join(damage, t.Err)
+			return nil
+		})
+		return errors.Join(err, damage)
 	},
 	"survey.Compare": func(s *subject) error {
-		pairs, err := survey.Compare(context.Background(), s.m, s.m, nil)
-		for _, p := range pairs {
-			err = errors.Join(err, p.Err)
-		}
-		return err
+		var damage error
+		err := survey.Compare(context.Background(), s.m, s.m, nil, func(p *survey.Pair) error {
+			damage = errors.Join(damage, p.Err)
+			return nil
+		})
+		return errors.Join(err, damage)
 	},
 	"convert.Write": func(s *subject) error { return s.convert([]string{"out.apr", "out.safetensors"}[s.IntN(2)]) },
 	"convert.NewPlan": func(s *subject) error {

@@ -3,9 +3,12 @@ package survey_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/tensormap/tensormap/internal/parallel/paralleltest"
@@ -24,11 +27,11 @@ func TestProgressPanics(t *testing.T) {
 	ctx := context.Background()
 	for name, callback := range map[string]func(){"panic": func() { panic(errCallback) }, "Goexit": runtime.Goexit} {
 		for verb, run := range map[string]func(m *loader.Model, o survey.Options){
-			"Stats": func(m *loader.Model, o survey.Options) { survey.Stats(ctx, m, &survey.StatsOptions{Options: o}) },
+			"Stats": func(m *loader.Model, o survey.Options) { allStats(ctx, m, &survey.StatsOptions{Options: o}) },
 			"Hash": func(m *loader.Model, o survey.Options) {
-				survey.Hash(ctx, m, &survey.HashOptions{Options: o, Stored: true})
+				allDigests(ctx, m, &survey.HashOptions{Options: o, Stored: true})
 			},
-			"Compare": func(m *loader.Model, o survey.Options) { survey.Compare(ctx, m, m, &o) },
+			"Compare": func(m *loader.Model, o survey.Options) { allPairs(ctx, m, m, &o) },
 		} {
 			for _, workers := range []int{1, 4} {
 				for _, atEnd := range []bool{false, true} {
@@ -60,15 +63,15 @@ func TestChangedMeanwhile(t *testing.T) {
 	file := safeTensors(t, tensor{"a", layout.U8, []uint64{3 << 20}, make([]byte, 3<<20)})
 	for verb, run := range map[string]func(m *loader.Model, o survey.Options) error{
 		"Stats": func(m *loader.Model, o survey.Options) error {
-			_, err := survey.Stats(t.Context(), m, &survey.StatsOptions{Options: o})
+			_, err := allStats(t.Context(), m, &survey.StatsOptions{Options: o})
 			return err
 		},
 		"Hash": func(m *loader.Model, o survey.Options) error {
-			_, err := survey.Hash(t.Context(), m, &survey.HashOptions{Options: o})
+			_, err := allDigests(t.Context(), m, &survey.HashOptions{Options: o})
 			return err
 		},
 		"Compare": func(m *loader.Model, o survey.Options) error {
-			_, err := survey.Compare(t.Context(), openBytes(t, file), m, &o)
+			_, err := allPairs(t.Context(), openBytes(t, file), m, &o)
 			return err
 		},
 	} {
@@ -84,6 +87,59 @@ func TestChangedMeanwhile(t *testing.T) {
 		}
 		if err := run(m, survey.Options{Progress: cut}); !errors.Is(err, mmapio.ErrChanged) {
 			t.Errorf("%s: %v", verb, err)
+		}
+	}
+}
+
+// TestEach: results come one at a time, in order, and the first error of whoever takes them ends
+// the work.
+func TestEach(t *testing.T) {
+	var tensors []tensor
+	for i := range 300 {
+		n := 1 + i%7*3000
+		tensors = append(tensors, tensor{fmt.Sprintf("%03d", (i*7)%300), layout.U8, []uint64{uint64(n)}, make([]byte, n)})
+	}
+	m := openBytes(t, safeTensors(t, tensors...))
+	names := func(all iter.Seq[loader.Tensor]) (names []string) {
+		for t := range all {
+			names = append(names, t.Name())
+		}
+		return names
+	}
+	inFile := names(m.Tensors())
+	byName := slices.Sorted(slices.Values(inFile))
+	for _, stop := range []int{len(tensors), 0, 123} {
+		var got []string
+		each := func(name string) error {
+			if len(got) == stop {
+				return errCallback
+			}
+			got = append(got, name)
+			return nil
+		}
+		o := survey.Options{Workers: 4}
+		for verb, test := range map[string]struct {
+			err  func() error
+			want []string
+		}{
+			"Stats": {func() error {
+				return survey.Stats(t.Context(), m, &survey.StatsOptions{Options: o, Bins: 2}, func(s *survey.TensorStats) error { return each(s.Tensor.Name()) })
+			}, inFile},
+			"Hash": {func() error {
+				return survey.Hash(t.Context(), m, &survey.HashOptions{Options: o}, func(d *survey.TensorDigest) error { return each(d.Tensor.Name()) })
+			}, byName},
+			"Compare": {func() error {
+				return survey.Compare(t.Context(), m, m, &o, func(p *survey.Pair) error { return each(p.Name) })
+			}, inFile},
+		} {
+			got = nil
+			var want error
+			if stop < len(tensors) {
+				want = errCallback
+			}
+			if err := test.err(); err != want || !slices.Equal(got, test.want[:stop]) {
+				t.Errorf("%s until %d: %v, %d results", verb, stop, err, len(got))
+			}
 		}
 	}
 }

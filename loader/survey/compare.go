@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"iter"
 	"slices"
 	"sync/atomic"
 
@@ -11,26 +12,26 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-// Pair is what two models have under one name.
+// Pair compares the tensors of one name in two models.
 type Pair struct {
 	Name string
 	A, B *loader.Tensor // nil where there is none
 	Err  error          // why they could not be compared: one is damaged
 
-	// SameShape says that the shapes are the same but for dimensions of 1, which some formats
+	// SameShape means that the shapes are the same but for dimensions of 1, which some formats
 	// add or drop. Other tensors are not compared.
 	SameShape bool
-	// SameElements says that type, scale and stored elements, decompressed, are the same.
-	// Then so are all values, of which there may be none.
+	// SameElements means that type, scale and stored elements, decompressed, are the same.
+	// Then so are all values, if there are any.
 	SameElements bool
-	// Compared says that the following is known: the elements are the same, or both have
+	// Compared means that the following is known: the elements are the same, or both have
 	// values. A NaN is equal to a NaN whatever its bits, the two zeros are equal, and an
 	// infinity is equal to itself.
 	Compared bool
 	// Differing counts the values that are not equal.
 	Differing uint64
-	// Unmatched counts those among them whose difference is no number: one is NaN, or they are
-	// different infinities, or one is infinite. They have no part in what follows.
+	// Unmatched counts those among them whose difference is no number: one is NaN or infinite,
+	// or they are different infinities. They have no part in the following.
 	Unmatched   uint64
 	UnmatchedAt uint64 // the first of them, as a row-major number
 	// MaxAbs is the largest |a−b|, and MaxAbsAt the first element that has it.
@@ -41,12 +42,12 @@ type Pair struct {
 	MaxRelAt uint64
 	// RMSE is the root of the mean of (a−b)².
 	RMSE float64
-	// Cosine is that of the angle between the tensors as vectors: 1 where no value differs,
-	// NaN where one of them is all zeros, or has squares that are no float64s.
+	// Cosine is that of the angle between the tensors as vectors. It is 1 if no value differs,
+	// and NaN if one tensor is all zeros, or has squares that are no float64s.
 	Cosine float64
 
-	// rounded says that float64, too, has rounded the values, so that no differing value does
-	// not make them the same.
+	// rounded means that the values were rounded to float64, so equal values do not prove
+	// equality.
 	rounded bool
 }
 
@@ -61,46 +62,55 @@ func (p *Pair) Within(tolerance float64) bool {
 	return p.Compared && p.Unmatched == 0 && p.MaxAbs <= tolerance && !p.rounded
 }
 
-// Compare compares the tensors of two models by name: in the order of a, then those that only
-// b has. Tensors that are stored alike are compared as bytes, and expanded only where these
-// differ. What was said of errors, memory and workers at [Stats] holds here too. a may be b.
-func Compare(ctx context.Context, a, b *loader.Model, opts *Options) ([]Pair, error) {
+// Compare compares the tensors of two models by name, and hands the results to each: in the order
+// of a, then those that only b has. Tensors that are stored alike are compared as bytes, and
+// expanded only if these differ. Errors, memory, workers and calls of each are as for [Stats].
+// a may be b.
+func Compare(ctx context.Context, a, b *loader.Model, opts *Options, each func(*Pair) error) error {
 	if opts == nil {
 		opts = &Options{}
 	}
-	if err := cmp.Or(a.Changed(), b.Changed()); err != nil {
-		return nil, err
+	if err := unchanged(a, b); err != nil {
+		return err
 	}
-	var pairs []Pair
-	var same []int32 // pairs of tensors of one shape
-	for ta := range a.Tensors() {
-		if !opts.selects(ta.Name()) {
-			continue
+	s := newScheduler(ctx, opts)
+	out := deliverTo(s, each)
+	return s.run(func(yield func(task) bool) {
+		place := uint64(0)
+		for p := range pairs(a, b, opts) {
+			if !yield(&compareTask{out: out, place: place, models: [2]*loader.Model{a, b}, pair: p}) {
+				return
+			}
+			place++
 		}
-		p := Pair{Name: ta.Name(), A: &ta}
-		if tb, err := b.Tensor(p.Name); err == nil {
-			p.B = &tb
-			p.SameShape = slices.Equal(squeezed(ta.Shape()), squeezed(tb.Shape()))
-		}
-		if p.SameShape {
-			same = append(same, int32(len(pairs)))
-		}
-		pairs = append(pairs, p)
-	}
-	for tb := range b.Tensors() {
-		if _, err := a.Tensor(tb.Name()); err != nil && opts.selects(tb.Name()) {
-			pairs = append(pairs, Pair{Name: tb.Name(), B: &tb})
-		}
-	}
-	begin := func(i int) task { return &compareTask{models: [2]*loader.Model{a, b}, pair: &pairs[same[i]]} }
-	if err := run(ctx, opts, each(len(same), func(i int) uint64 { return begin(i).weight() }, begin), a, b); err != nil {
-		return nil, err
-	}
-	return pairs, nil
+	}, a, b)
 }
 
-// compareTask compares two tensors: as bytes where they may be the same, then by value.
+// pairs yields the selected tensors of a, each with its namesake in b, then those that only b has.
+func pairs(a, b *loader.Model, opts *Options) iter.Seq[*Pair] {
+	return func(yield func(*Pair) bool) {
+		for ta := range opts.tensors(a) {
+			p := &Pair{Name: ta.Name(), A: &ta}
+			if tb, err := b.Tensor(p.Name); err == nil {
+				p.B = &tb
+				p.SameShape = slices.Equal(squeezed(ta.Shape()), squeezed(tb.Shape()))
+			}
+			if !yield(p) {
+				return
+			}
+		}
+		for tb := range opts.tensors(b) {
+			if _, err := a.Tensor(tb.Name()); err != nil && !yield(&Pair{Name: tb.Name(), B: &tb}) {
+				return
+			}
+		}
+	}
+}
+
+// compareTask compares two tensors: as bytes if they may be the same, then by value.
 type compareTask struct {
+	out    *delivery[Pair]
+	place  uint64
 	models [2]*loader.Model
 	pair   *Pair
 	a, b   subject
@@ -111,13 +121,21 @@ type compareTask struct {
 	distance distance
 }
 
-func (t *compareTask) weight() uint64 { return t.pair.A.RawBytes() + t.pair.B.RawBytes() }
+func (t *compareTask) weight() uint64 {
+	if !t.pair.SameShape {
+		return 0
+	}
+	return t.pair.A.RawBytes() + t.pair.B.RawBytes()
+}
 
 func (t *compareTask) begin() uint64 {
 	p := t.pair
 	t.phase++
 	switch t.phase {
 	case 1:
+		if !p.SameShape {
+			return 0
+		}
 		var errA, errB error
 		t.a, errA = newSubject(t.models[0], *p.A)
 		t.b, errB = newSubject(t.models[1], *p.B)
@@ -159,7 +177,7 @@ func (t *compareTask) do(w *worker, part uint64) error {
 	return err
 }
 
-// compareBytes compares part bytes of the elements, or none where some are known to differ.
+// compareBytes compares part bytes of the elements, or none if some are known to differ.
 func (t *compareTask) compareBytes(w *worker, p uint64) error {
 	end := min((p+1)*part, t.a.RawBytes())
 	for off := p * part; off < end && !t.differ.Load(); off += hashStep {
@@ -216,6 +234,7 @@ func comparison[T float](d *distance, first, n uint64, a, b *subject, readA, rea
 func (t *compareTask) end(err error) {
 	t.a.release()
 	t.b.release()
+	defer t.out.add(t.place, t.pair)
 	p := t.pair
 	if p.Err = cmp.Or(p.Err, err); p.Err != nil {
 		p.Compared = false

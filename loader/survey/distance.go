@@ -2,8 +2,8 @@ package survey
 
 import "math"
 
-// distance is what one pass over two tensors' values finds out. A NaN is equal to a NaN, and an
-// infinity to itself; they have no part in the sums.
+// distance holds the results of one pass over the values of two tensors. A NaN equals a NaN, and
+// an infinity equals itself; they have no part in the sums.
 type distance struct {
 	differing      uint64
 	unmatched      uint64 // values of which just one is NaN, or that are different infinities
@@ -14,10 +14,10 @@ type distance struct {
 	dd, aa, bb, ab float64 // sums of squares and products
 }
 
-// compare adds the values a and b, the first of which are element first.
+// compare adds the values a and b, which begin at element first.
 func compare[T float](m *distance, a, b []T, first uint64) {
 	for len(a) > 0 {
-		n := min(stretch, len(a))
+		n := min(batch, len(a))
 		d, finite := differences(a[:n], b[:n], first)
 		if !finite {
 			d = oddDifferences(a[:n], b[:n], first)
@@ -27,8 +27,8 @@ func compare[T float](m *distance, a, b []T, first uint64) {
 	}
 }
 
-// differences is a distance, where all of a and b is finite. It is what pair comes to, in
-// variables that stay in registers.
+// differences returns the distance of a and b, and reports whether all values are finite. It does
+// what pair does, with variables that stay in registers.
 func differences[T float](a, b []T, first uint64) (m distance, finite bool) {
 	b = b[:len(a)]
 	var dd, aa, bb, ab, abs, rel float64
@@ -75,7 +75,7 @@ func (m *distance) pair(x, y float64, at uint64) {
 	}
 }
 
-// oddDifferences is a distance, whatever a and b are.
+// oddDifferences returns the distance of any a and b.
 func oddDifferences[T float](a, b []T, first uint64) (m distance) {
 	for i := range a {
 		x, y, at := float64(a[i]), float64(b[i]), first+uint64(i)
@@ -122,7 +122,7 @@ func (m *distance) rmse() float64 {
 	return math.Sqrt(m.dd / float64(m.finite))
 }
 
-// cosine is that of the angle between the tensors as vectors: NaN where one of them is zero.
+// cosine returns the cosine of the angle between the tensors as vectors: NaN if one is all zeros.
 func (m *distance) cosine() float64 {
 	if m.differing == 0 {
 		return 1

@@ -1,49 +1,46 @@
 package survey
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 
 	"github.com/tensormap/tensormap/loader"
 )
 
-// FileDigest is the SHA-256 of a whole file, as sha256sum makes it and model hubs show it.
+// FileDigest holds the SHA-256 of a whole file, as sha256sum makes it and model hubs show it.
 type FileDigest struct {
 	File   loader.FileInfo
 	Digest Digest
 }
 
-// HashFiles makes digests of m's files, in the order of Model.Files. Files are read into memory
-// of their own, however m was opened; several files are read at once. Options.Filter has no part
-// in it. A file that has changed since it was opened is an error.
-func HashFiles(ctx context.Context, m *loader.Model, opts *Options) ([]FileDigest, error) {
+// HashFiles makes digests of m's files, and hands them to each in the order of Model.Files. It
+// reads files into memory of their own, however m was opened, and several at once.
+// Options.Filter has no part in it. Errors and calls of each are as for [Stats], but a file that
+// cannot be read ends the work.
+func HashFiles(ctx context.Context, m *loader.Model, opts *Options, each func(*FileDigest) error) error {
 	if opts == nil {
 		opts = &Options{}
 	}
 	if err := m.Changed(); err != nil {
-		return nil, err
+		return err
 	}
-	files := m.Files()
-	digests := make([]FileDigest, len(files))
-	errs := make([]error, len(files))
-	todo := each(len(files), func(i int) uint64 { return files[i].Size }, func(i int) task {
-		digests[i].File = files[i]
-		return &fileTask{ctx: ctx, model: m, file: i, digest: &digests[i], err: &errs[i]}
-	})
-	if err := cmp.Or(run(ctx, opts, todo, m), cmp.Or(errs...)); err != nil {
-		return nil, err
-	}
-	return digests, nil
+	s := newScheduler(ctx, opts)
+	out := deliverTo(s, each)
+	return s.run(func(yield func(task) bool) {
+		for i, f := range m.Files() {
+			if !yield(&fileTask{out: out, model: m, file: i, digest: &FileDigest{File: f}}) {
+				return
+			}
+		}
+	}, m)
 }
 
-// fileTask is the work on one file.
+// fileTask makes the digest of one file.
 type fileTask struct {
-	ctx    context.Context
+	out    *delivery[FileDigest]
 	model  *loader.Model
 	file   int
 	digest *FileDigest
-	err    *error
 	begun  bool
 }
 
@@ -61,7 +58,7 @@ func (t *fileTask) do(w *worker, _ uint64) error {
 	h := sha256.New()
 	for off, size := uint64(0), t.digest.File.Size; off < size; {
 		b := w.a.byteRoom(min(chunkBytes, size-off))
-		if err := t.model.ReadFileAt(t.ctx, t.file, b, off); err != nil {
+		if err := t.model.ReadFileAt(t.out.ctx, t.file, b, off); err != nil {
 			return err
 		}
 		h.Write(b)
@@ -74,4 +71,10 @@ func (t *fileTask) do(w *worker, _ uint64) error {
 	return nil
 }
 
-func (t *fileTask) end(err error) { *t.err = err }
+func (t *fileTask) end(err error) {
+	if err != nil {
+		t.out.cancel(err)
+		return
+	}
+	t.out.add(uint64(t.file), t.digest)
+}

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
+	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -27,68 +28,88 @@ type HashOptions struct {
 // Digest is a SHA-256.
 type Digest [sha256.Size]byte
 
-// String is the digest in hexadecimal, as sha256sum writes it.
+// String returns the digest in hexadecimal, as sha256sum writes it.
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
-// MarshalText is String.
+// MarshalText returns String.
 func (d Digest) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// TensorDigest are the digests of one tensor: of nothing but its elements in row-major order.
+// TensorDigest holds the digests of one tensor: of nothing but its elements in row-major order.
 // Its name and its shape are not part of them.
 type TensorDigest struct {
 	Tensor loader.Tensor
 	Err    error // why there are none: the tensor is damaged
 
 	// Values, unless it is nil, is the SHA-256 of the values as little-endian float32s, every
-	// NaN being 0x7fc00000; the two zeros are different. So it is the same for F16 and for
-	// what that is in F32, and for Q8_0 and what that expands to. It is nil where it was not
-	// asked for, for types without values, and where a value is no float32 (of F64, and of
-	// integers of 32 and 64 bits): then nothing but the stored elements tells tensors apart.
+	// NaN being 0x7fc00000; the two zeros are different. So F16 and its copy in F32 have the
+	// same digest, and so have Q8_0 and its expansion.
+	//
+	// It is nil if nobody asked for it, for types without values, and if a value is no float32
+	// (of F64, and of integers of 32 and 64 bits). Only stored elements tell those apart.
 	Values *Digest
-	// Stored, unless it is nil, is the SHA-256 of the elements as Tensor.Bytes has them:
-	// decompressed. Where values were asked for and there are none, it is there instead.
+	// Stored, unless it is nil, is the SHA-256 of the elements as Tensor.Bytes returns them:
+	// decompressed. It takes the place of a digest of values that was asked for and is not there.
 	Stored *Digest
 
 	quant  layout.Quant
 	scaled bool
 }
 
-// Hash makes digests of m's tensors, in the order of the file. Neither the format, nor
-// compression, nor how tensors are spread over shards changes them. Errors are as for
-// [Stats].
-func Hash(ctx context.Context, m *loader.Model, opts *HashOptions) ([]TensorDigest, error) {
+// Hash makes digests of m's tensors, and hands them to each by ascending name (bytewise).
+// Neither the format, nor compression, nor how tensors are spread over shards changes them.
+// Errors and calls of each are as for [Stats].
+func Hash(ctx context.Context, m *loader.Model, opts *HashOptions, each func(*TensorDigest) error) error {
 	if opts == nil {
 		opts = &HashOptions{}
 	}
-	wantValues := opts.Values || !opts.Stored
 	if err := m.Changed(); err != nil {
-		return nil, err
+		return err
 	}
-	digests := make([]TensorDigest, 0, opts.most(m))
-	order := make([]int32, 0, cap(digests))
-	for t := range m.Tensors() {
-		if opts.selects(t.Name()) {
-			order = append(order, int32(len(digests)))
-			digests = append(digests, TensorDigest{Tensor: t})
+	list := slices.SortedFunc(opts.tensors(m), func(a, b loader.Tensor) int { return cmp.Compare(a.Name(), b.Name()) })
+	s := newScheduler(ctx, &opts.Options)
+	out := deliverTo(s, each)
+	return s.run(func(yield func(task) bool) {
+		for place := range largestFirst(list) {
+			digest := &TensorDigest{Tensor: list[place]}
+			t := &hashTask{out: out, place: place, model: m, digest: digest, values: opts.Values || !opts.Stored, stored: opts.Stored}
+			if !yield(t) {
+				return
+			}
 		}
-	}
-	// A tensor's digest takes one core: the longest go first, so that none is left to be
-	// waited for at the end.
-	slices.SortStableFunc(order, func(a, b int32) int {
-		return cmp.Compare(digests[b].Tensor.RawBytes(), digests[a].Tensor.RawBytes())
-	})
-	begin := func(i int) task {
-		return &hashTask{model: m, digest: &digests[order[i]], values: wantValues, stored: opts.Stored}
-	}
-	if err := run(ctx, &opts.Options, each(len(order), func(i int) uint64 { return begin(i).weight() }, begin), m); err != nil {
-		return nil, err
-	}
-	return digests, nil
+	}, m)
 }
 
-// hashTask is the work on one tensor. Its two digests are made at the same time, but of F32:
-// there the first is mostly the second too.
+// largestFirst yields the places of all tensors of list. A digest takes one core, so tensors of
+// a megabyte and more go first, the largest first: none is left to wait for at the end. The
+// others keep their order, so that their results wait for few.
+func largestFirst(list []loader.Tensor) iter.Seq[uint64] {
+	const large = 1 << 20
+	var first []int
+	for i, t := range list {
+		if t.RawBytes() >= large {
+			first = append(first, i)
+		}
+	}
+	slices.SortStableFunc(first, func(a, b int) int { return cmp.Compare(list[b].RawBytes(), list[a].RawBytes()) })
+	return func(yield func(uint64) bool) {
+		for _, i := range first {
+			if !yield(uint64(i)) {
+				return
+			}
+		}
+		for i, t := range list {
+			if t.RawBytes() < large && !yield(uint64(i)) {
+				return
+			}
+		}
+	}
+}
+
+// hashTask makes the digests of one tensor, both at the same time. F32 is the exception: there
+// the digest of the values mostly is that of the stored elements.
 type hashTask struct {
+	out            *delivery[TensorDigest]
+	place          uint64
 	model          *loader.Model
 	subject        subject
 	digest         *TensorDigest
@@ -146,9 +167,10 @@ func (t *hashTask) end(err error) {
 	if d.Err = cmp.Or(d.Err, err); d.Err != nil {
 		*d = TensorDigest{Tensor: d.Tensor, Err: d.Err}
 	}
+	t.out.add(t.place, d)
 }
 
-// hashValues leaves no digest where one of the values is no float32.
+// hashValues makes the digest of the values, but none if one of them is no float32.
 func (t *hashTask) hashValues(w *worker) error {
 	s := &t.subject
 	h := sha256.New()
@@ -173,7 +195,7 @@ func (t *hashTask) hashValues(w *worker) error {
 	return nil
 }
 
-// exactly are n values of s from element first on, unless one of them is no float32.
+// exactly returns n values of s from element first on, and reports whether all are float32s.
 func (r *reader) exactly(s *subject, first, n uint64) (v []float32, exact bool, err error) {
 	if !s.wide {
 		v, err = r.values32(s, first, n)
@@ -190,7 +212,7 @@ func (r *reader) exactly(s *subject, first, n uint64) (v []float32, exact bool, 
 
 const canonicalNaN = 0x7fc00000
 
-// canonical makes all NaNs of v the same, and reports whether any was not.
+// canonical makes all NaNs of v the same, and reports whether it changed any.
 func canonical(v []float32) (changed bool) {
 	nan := math.Float32frombits(canonicalNaN)
 	for i, x := range v {
@@ -202,7 +224,8 @@ func canonical(v []float32) (changed bool) {
 	return changed
 }
 
-// hashStep is four blocks of a compressed tensor: as many as the loader expands on one core.
+// hashStep is the size of four blocks of a compressed tensor. The loader expands so many on one
+// core.
 const hashStep = 1 << 18
 
 func (t *hashTask) hashStored(w *worker) error {
@@ -226,51 +249,60 @@ func digestOf(h hash.Hash) *Digest {
 	return (*Digest)(h.Sum(nil))
 }
 
-// ValuesDigest is one digest for all of a model: the SHA-256 of a line for each tensor, by
-// ascending name (bytewise),
+// ModelDigest folds the digests of tensors into digests of their model. It takes the tensors by
+// ascending name, as [Hash] hands them out. The zero value is that of a model without tensors.
+type ModelDigest struct{ values, stored lines }
+
+// lines hashes a line for each tensor.
+type lines struct {
+	hash    hash.Hash
+	missing bool // a tensor has no digest
+}
+
+// Add adds the digests of the next tensor.
+func (m *ModelDigest) Add(d *TensorDigest) {
+	if d.Values != nil {
+		m.values.add(d, d.Values, "values", squeezed(d.Tensor.Shape()))
+	} else {
+		m.values.add(d, d.Stored, d.kind(), squeezed(d.Tensor.Shape()))
+	}
+	m.stored.add(d, d.Stored, d.kind(), d.Tensor.Shape())
+}
+
+// Values returns one digest for all tensors: the SHA-256 of a line for each,
 //
 //	DIGEST KIND SHAPE LENGTH:NAME\n
 //
-// where DIGEST is that of the values in lower case hexadecimal, KIND is "values", SHAPE is as
-// in "[2,3]" but without dimensions of 1, which some formats drop, and LENGTH is that of NAME
-// in bytes. A tensor without a digest of values has that of its stored elements, and as KIND
-// its type, such as "I64", or "I8,scale=3f000000,zero=-3" (the bits of a float32) with a scale.
+// DIGEST is the digest of the values in lower case hexadecimal, and KIND is "values". SHAPE looks
+// like "[2,3]", without dimensions of 1, which some formats drop. LENGTH is that of NAME in
+// bytes. A tensor without a digest of values has that of its stored elements. Its KIND is its
+// type, such as "I64", or "I8,scale=3f000000,zero=-3" (the bits of a float32) with a scale.
 //
-// ok is false where a tensor has neither, because it is damaged.
-func ValuesDigest(list []TensorDigest) (total Digest, ok bool) {
-	return totalOf(list, func(d *TensorDigest) (digest *Digest, kind string, shape []uint64) {
-		if d.Values != nil {
-			return d.Values, "values", squeezed(d.Tensor.Shape())
-		}
-		return d.Stored, d.kind(), squeezed(d.Tensor.Shape())
-	})
-}
+// ok is false if a tensor has neither, because it is damaged.
+func (m *ModelDigest) Values() (total Digest, ok bool) { return m.values.digest() }
 
-// StoredDigest is [ValuesDigest] with all tensors' stored elements, their types, and all
+// Stored returns a digest as Values does, of all tensors' stored elements, their types, and all
 // dimensions of their shapes.
-func StoredDigest(list []TensorDigest) (total Digest, ok bool) {
-	return totalOf(list, func(d *TensorDigest) (digest *Digest, kind string, shape []uint64) {
-		return d.Stored, d.kind(), d.Tensor.Shape()
-	})
+func (m *ModelDigest) Stored() (total Digest, ok bool) { return m.stored.digest() }
+
+func (l *lines) add(d *TensorDigest, digest *Digest, kind string, shape []uint64) {
+	if l.hash == nil {
+		l.hash = sha256.New()
+	}
+	if l.missing = l.missing || digest == nil; !l.missing {
+		name := d.Tensor.Name()
+		fmt.Fprintf(l.hash, "%v %s %s %d:%s\n", digest, kind, shapeText(shape), len(name), name)
+	}
 }
 
-func totalOf(list []TensorDigest, what func(d *TensorDigest) (digest *Digest, kind string, shape []uint64)) (total Digest, ok bool) {
-	order := make([]int32, len(list))
-	for i := range list {
-		order[i] = int32(i)
+func (l *lines) digest() (total Digest, ok bool) {
+	switch {
+	case l.missing:
+		return Digest{}, false
+	case l.hash == nil:
+		return sha256.Sum256(nil), true
 	}
-	slices.SortFunc(order, func(a, b int32) int { return cmp.Compare(list[a].Tensor.Name(), list[b].Tensor.Name()) })
-	h := sha256.New()
-	for _, i := range order {
-		d := &list[i]
-		digest, kind, shape := what(d)
-		if digest == nil {
-			return Digest{}, false
-		}
-		name := d.Tensor.Name()
-		fmt.Fprintf(h, "%v %s %s %d:%s\n", digest, kind, shapeText(shape), len(name), name)
-	}
-	return *digestOf(h), true
+	return *digestOf(l.hash), true
 }
 
 func (d *TensorDigest) kind() string {
@@ -288,8 +320,8 @@ func shapeText(shape []uint64) string {
 	return "[" + strings.Join(dims, ",") + "]"
 }
 
-// squeezed is shape without dimensions of 1: they say nothing about the order of elements,
-// and formats that cannot have a scalar, or many dimensions, add or drop them.
+// squeezed returns shape without dimensions of 1. They say nothing about the order of elements.
+// Formats that cannot have a scalar, or many dimensions, add or drop them.
 func squeezed(shape []uint64) []uint64 {
 	return slices.DeleteFunc(slices.Clone(shape), func(dim uint64) bool { return dim == 1 })
 }

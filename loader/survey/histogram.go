@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// maxBins is what StatsOptions.Bins promises. slots is a power of two, so that an index needs
-// no check, with room for the values that belong to no bin.
+// maxBins bounds StatsOptions.Bins. slots is a power of two, so that an index needs no check. It
+// leaves room for values that belong to no bin.
 const (
 	maxBins = 255
 	slots   = 512
@@ -15,9 +15,9 @@ const (
 // histogram counts values in bins of equal width between the least and the greatest; a value
 // on an edge belongs to the bin above, the greatest to the last. (As NumPy has it.)
 //
-// Slot i+1 is for bin i, and the one behind the bins for the greatest value alone. The first
-// slot is for values less than the least and those behind for values greater than the
-// greatest: no value of the pass that found the edges is there.
+// Slot i+1 belongs to bin i, and the slot behind the bins to the greatest value alone. The first
+// slot takes values below the range, the last ones values above it. The pass that found the
+// range met no such value.
 type histogram struct {
 	bins  int
 	lo    float64
@@ -26,10 +26,10 @@ type histogram struct {
 	edges [slots + 1]float64
 }
 
-// histograms are used again: one is larger than many a tensor.
+// histograms recycles histograms, which are larger than many a tensor.
 var histograms = sync.Pool{New: func() any { return new(histogram) }}
 
-// newHistogram takes one from histograms, with a single bin where all values are the same.
+// newHistogram takes a histogram from histograms. It has a single bin if lo equals hi.
 func newHistogram(lo, hi float64, bins int) *histogram {
 	if lo == hi {
 		bins = 1
@@ -59,11 +59,11 @@ func newHistogram(lo, hi float64, bins int) *histogram {
 	return h
 }
 
-// counters are one for each slot.
+// counters holds a count for each slot.
 type counters [slots]uint64
 
-// tally counts the values of v, which are finite. Two sets of counters
-// keep neighbours that fall in one bin from waiting for each other.
+// tally counts the values of v, which are finite. With two sets of counters, neighbours that
+// fall in one bin do not wait for each other.
 func tally[T float](h *histogram, counts *[2]counters, v []T) {
 	for ; len(v) >= 2; v = v[2:] {
 		counts[0][h.slot(float64(v[0]))]++

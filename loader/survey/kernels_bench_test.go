@@ -14,7 +14,7 @@ func BenchmarkKernels(b *testing.B) {
 		x[i] = float32(rng.NormFloat64())
 		y[i] = x[i] + float32(rng.NormFloat64()/100)
 	}
-	m := newMoments()
+	m := newSummary()
 	h := newHistogram(-6, 6, 16)
 	counts := new([2]counters)
 	var d distance

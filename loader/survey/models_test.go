@@ -2,6 +2,7 @@ package survey_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -17,9 +18,39 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/loader/survey"
 )
 
 func isUnsupported(err error) bool { return errors.Is(err, loader.ErrUnsupported) }
+
+// all returns what run hands over.
+func all[R any](run func(each func(*R) error) error) (list []R, err error) {
+	err = run(func(r *R) error {
+		list = append(list, *r)
+		return nil
+	})
+	return list, err
+}
+
+func allStats(ctx context.Context, m *loader.Model, opts *survey.StatsOptions) ([]survey.TensorStats, error) {
+	return all(func(each func(*survey.TensorStats) error) error { return survey.Stats(ctx, m, opts, each) })
+}
+
+func allDigests(ctx context.Context, m *loader.Model, opts *survey.HashOptions) ([]survey.TensorDigest, error) {
+	return all(func(each func(*survey.TensorDigest) error) error { return survey.Hash(ctx, m, opts, each) })
+}
+
+func allPairs(ctx context.Context, a, b *loader.Model, opts *survey.Options) ([]survey.Pair, error) {
+	return all(func(each func(*survey.Pair) error) error { return survey.Compare(ctx, a, b, opts, each) })
+}
+
+func modelDigest(list []survey.TensorDigest) *survey.ModelDigest {
+	total := new(survey.ModelDigest)
+	for i := range list {
+		total.Add(&list[i])
+	}
+	return total
+}
 
 func describe(v any) string { return fmt.Sprintf("%+v", v) }
 

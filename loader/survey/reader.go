@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	// chunk is how many elements a worker reads at a time: few enough to stay in its cache,
-	// and below the number at which package dequant would take more cores than Workers.
+	// chunk is the number of elements that a worker reads at a time. So few stay in its cache,
+	// and do not make package dequant take more cores than Workers.
 	chunk = 1 << 16
-	// part is how many elements are one piece of work. Being fixed, it makes results the same
-	// however many workers there are.
+	// part is the number of elements in one part of a phase. It is fixed, so results do not
+	// depend on the number of workers.
 	part = 1 << 20
 )
 
 func parts(elements uint64) uint64 { return (elements + part - 1) / part }
 
-// subject is a tensor that is being worked on, in a lease of its own: what can only be
-// unpacked as a whole stays in the model's cache that long, and no longer.
+// subject is a tensor under work, in a lease of its own. If it can only be unpacked as a whole,
+// it stays in the model's cache that long, and no longer.
 type subject struct {
 	loader.Tensor
 	lease *loader.Lease
@@ -33,7 +33,7 @@ type subject struct {
 	wide bool
 }
 
-// valued says why t has no values, or nil.
+// valued returns an error if t's type has no values.
 func valued(t loader.Tensor) error {
 	if dequant.Supported(t.DType()) {
 		return nil
@@ -47,6 +47,7 @@ type noValues struct{ dtype layout.DType }
 func (e noValues) Error() string { return e.dtype.String() + " has no values in float32, only bytes" }
 func (e noValues) Unwrap() error { return loader.ErrUnsupported }
 
+// newSubject leases t. The caller releases the subject, also after an error.
 func newSubject(m *loader.Model, t loader.Tensor) (s subject, err error) {
 	if s.lease, err = m.Acquire(); err != nil {
 		return s, err
@@ -81,7 +82,7 @@ type reader struct {
 	bytes   []byte
 }
 
-// values32 are n values of s from element first on.
+// values32 returns n values of s from element first on.
 func (r *reader) values32(s *subject, first, n uint64) ([]float32, error) {
 	v := r.room(n)
 	return v, s.DequantizeRange(v, first)
@@ -94,7 +95,7 @@ func (r *reader) room(n uint64) []float32 {
 	return r.floats[:n]
 }
 
-// values64 are n values of s, wide or not.
+// values64 returns n values of s from element first on, wide or not.
 func (r *reader) values64(s *subject, first, n uint64) ([]float64, error) {
 	if r.doubles == nil {
 		r.doubles = mmapio.Aligned[float64](chunk)
@@ -115,8 +116,7 @@ func (r *reader) values64(s *subject, first, n uint64) ([]float64, error) {
 	return v, err
 }
 
-// elements are n bytes of s from byte off on: as many as chunk elements of a wide type take,
-// at most.
+// elements returns n bytes of s from byte off on, chunkBytes at most.
 func (r *reader) elements(s *subject, off, n uint64) ([]byte, error) {
 	b := r.byteRoom(n)
 	_, err := s.ReadAt(b, int64(off))
@@ -152,8 +152,8 @@ func widen(d layout.DType, dst []float64, src []byte) {
 	}
 }
 
-// narrow converts elements of a wide type to float32s; exact is false where one of them is
-// no float32. (A NaN is one.)
+// narrow converts elements of a wide type to float32s, and reports whether each of them is a
+// float32. A NaN is one.
 func narrow(d layout.DType, dst []float32, src []byte) (exact bool) {
 	le := binary.LittleEndian
 	exact = true

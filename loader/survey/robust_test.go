@@ -59,12 +59,12 @@ func TestHashOfEveryLayout(t *testing.T) {
 // digestsOf are those of a model's only tensor, values and stored, and then those of the model.
 func digestsOf(t *testing.T, m *loader.Model) [4]string {
 	t.Helper()
-	list, err := survey.Hash(context.Background(), m, &survey.HashOptions{Values: true, Stored: true})
+	list, err := allDigests(context.Background(), m, &survey.HashOptions{Values: true, Stored: true})
 	if err != nil || len(list) != 1 || list[0].Err != nil {
 		t.Fatal(err, list)
 	}
-	values, ok1 := survey.ValuesDigest(list)
-	stored, ok2 := survey.StoredDigest(list)
+	values, ok1 := modelDigest(list).Values()
+	stored, ok2 := modelDigest(list).Stored()
 	if !ok1 || !ok2 {
 		t.Fatal("no digest of the model")
 	}
@@ -83,7 +83,7 @@ func TestShards(t *testing.T) {
 			continue // made to be refused
 		}
 		defer m.Close()
-		pairs, err := survey.Compare(context.Background(), m, m, nil)
+		pairs, err := allPairs(context.Background(), m, m, nil)
 		if err != nil || len(pairs) != m.Len() {
 			t.Fatalf("%s: %d pairs, %v", path, len(pairs), err)
 		}
@@ -110,18 +110,18 @@ func TestDamaged(t *testing.T) {
 	}
 	names := func(err error) bool { return err != nil && strings.Contains(err.Error(), `tensor "bad"`) }
 
-	stats, err := survey.Stats(context.Background(), m, &survey.StatsOptions{Bins: 4})
+	stats, err := allStats(context.Background(), m, &survey.StatsOptions{Bins: 4})
 	if err != nil || !names(stats[0].Err) || stats[0].Finite != 0 || stats[1].Err != nil || stats[1].Mean != 2 {
 		t.Errorf("%v %+v", err, stats)
 	}
-	digests, err := survey.Hash(context.Background(), m, &survey.HashOptions{Values: true, Stored: true})
+	digests, err := allDigests(context.Background(), m, &survey.HashOptions{Values: true, Stored: true})
 	if err != nil || !names(digests[0].Err) || digests[0].Values != nil || digests[1].Values == nil {
 		t.Errorf("%v %+v", err, digests)
 	}
-	if _, ok := survey.ValuesDigest(digests); ok {
+	if _, ok := modelDigest(digests).Values(); ok {
 		t.Error("a digest of a damaged model")
 	}
-	pairs, err := survey.Compare(context.Background(), m, openBytes(t, safeTensors(t, noise, good)), nil)
+	pairs, err := allPairs(context.Background(), m, openBytes(t, safeTensors(t, noise, good)), nil)
 	if err != nil || !names(pairs[0].Err) || pairs[0].Within(math.Inf(1)) || pairs[0].Identical() || !pairs[1].Identical() {
 		t.Errorf("%v %+v", err, pairs)
 	}
@@ -156,7 +156,7 @@ func TestChangesBetweenPasses(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer m.Close()
-		stats, err := survey.Stats(t.Context(), m, &survey.StatsOptions{Bins: 4})
+		stats, err := allStats(t.Context(), m, &survey.StatsOptions{Bins: 4})
 		if err != nil || !errors.Is(stats[0].Err, mmapio.ErrChanged) || !strings.Contains(stats[0].Err.Error(), `tensor "x"`) || stats[0].Histogram != nil {
 			t.Errorf("%v: %v, %+v", later, err, stats)
 		}
@@ -185,14 +185,14 @@ func TestMemory(t *testing.T) {
 	m := open(t, path, nil)
 	for name, work := range map[string]func(o survey.Options) error{
 		"stats": func(o survey.Options) error {
-			s, err := survey.Stats(context.Background(), m, &survey.StatsOptions{Options: o, Bins: 16})
+			s, err := allStats(context.Background(), m, &survey.StatsOptions{Options: o, Bins: 16})
 			if err == nil && (s[0].Err != nil || s[0].Zeros != elements || s[0].Histogram[0] != elements) {
 				t.Errorf("%+v", s)
 			}
 			return err
 		},
 		"hash": func(o survey.Options) error {
-			d, err := survey.Hash(context.Background(), m, &survey.HashOptions{Options: o, Values: true})
+			d, err := allDigests(context.Background(), m, &survey.HashOptions{Options: o, Values: true})
 			// head -c 67108864 /dev/zero | sha256sum
 			if err == nil && text64(d[0]) != "3b6a07d0d404fab4e23b6d34bc6696a6a312dd92821332385e5af7c01c421351" {
 				t.Errorf("%+v", d)
@@ -200,7 +200,7 @@ func TestMemory(t *testing.T) {
 			return err
 		},
 		"compare": func(o survey.Options) error {
-			_, err := survey.Compare(context.Background(), m, m, &o)
+			_, err := allPairs(context.Background(), m, m, &o)
 			return err
 		},
 	} {
@@ -222,26 +222,26 @@ func TestCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := largeModel(t)
 	o := survey.Options{Progress: func(done, total uint64) { cancel() }}
-	if _, err := survey.Stats(ctx, m, &survey.StatsOptions{Options: o, Bins: 16}); !errors.Is(err, context.Canceled) {
+	if _, err := allStats(ctx, m, &survey.StatsOptions{Options: o, Bins: 16}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Stats: %v", err)
 	}
-	if _, err := survey.Hash(ctx, m, &survey.HashOptions{Options: o, Values: true}); !errors.Is(err, context.Canceled) {
+	if _, err := allDigests(ctx, m, &survey.HashOptions{Options: o, Values: true}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Hash: %v", err)
 	}
-	if _, err := survey.Compare(ctx, m, m, &o); !errors.Is(err, context.Canceled) {
+	if _, err := allPairs(ctx, m, m, &o); !errors.Is(err, context.Canceled) {
 		t.Errorf("Compare: %v", err)
 	}
 	// No lease has stayed: Close lets the memory go at once, and everything is an error.
 	if err := m.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := survey.Stats(context.Background(), m, nil); !errors.Is(err, loader.ErrClosed) {
+	if _, err := allStats(context.Background(), m, nil); !errors.Is(err, loader.ErrClosed) {
 		t.Errorf("closed: %v", err)
 	}
-	if _, err := survey.Hash(context.Background(), m, nil); !errors.Is(err, loader.ErrClosed) {
+	if _, err := allDigests(context.Background(), m, nil); !errors.Is(err, loader.ErrClosed) {
 		t.Errorf("closed: %v", err)
 	}
-	if _, err := survey.Compare(context.Background(), largeModel(t), m, nil); !errors.Is(err, loader.ErrClosed) {
+	if _, err := allPairs(context.Background(), largeModel(t), m, nil); !errors.Is(err, loader.ErrClosed) {
 		t.Errorf("closed: %v", err)
 	}
 }
@@ -258,14 +258,14 @@ func TestProgress(t *testing.T) {
 	}}
 	for name, work := range map[string]func() error{
 		"stats": func() error {
-			_, err := survey.Stats(context.Background(), a, &survey.StatsOptions{Options: o, Bins: 3})
+			_, err := allStats(context.Background(), a, &survey.StatsOptions{Options: o, Bins: 3})
 			return err
 		},
 		"hash": func() error {
-			_, err := survey.Hash(context.Background(), a, &survey.HashOptions{Options: o, Values: true, Stored: true})
+			_, err := allDigests(context.Background(), a, &survey.HashOptions{Options: o, Values: true, Stored: true})
 			return err
 		},
-		"compare": func() error { _, err := survey.Compare(context.Background(), a, b, &o); return err },
+		"compare": func() error { _, err := allPairs(context.Background(), a, b, &o); return err },
 	} {
 		last, all = 0, 0
 		if err := work(); err != nil || last != all || all == 0 {
@@ -277,15 +277,15 @@ func TestProgress(t *testing.T) {
 func TestFilter(t *testing.T) {
 	a, b := open(t, modelA, nil), open(t, modelB, nil)
 	o := survey.Options{Filter: func(name string) bool { return name == "new" || name == "i8" }}
-	stats, err := survey.Stats(context.Background(), a, &survey.StatsOptions{Options: o})
+	stats, err := allStats(context.Background(), a, &survey.StatsOptions{Options: o})
 	if err != nil || len(stats) != 1 || stats[0].Histogram != nil || stats[0].Min != -128 {
 		t.Errorf("%+v, %v", stats, err)
 	}
-	digests, err := survey.Hash(context.Background(), a, &survey.HashOptions{Options: o})
+	digests, err := allDigests(context.Background(), a, &survey.HashOptions{Options: o})
 	if err != nil || len(digests) != 1 || digests[0].Values == nil || digests[0].Stored != nil {
 		t.Errorf("%+v, %v", digests, err)
 	}
-	pairs, err := survey.Compare(context.Background(), a, b, &o)
+	pairs, err := allPairs(context.Background(), a, b, &o)
 	if err != nil || len(pairs) != 2 || pairs[0].Name != "i8" || pairs[1].A != nil {
 		t.Errorf("%+v, %v", pairs, err)
 	}
@@ -296,7 +296,7 @@ func TestRounded(t *testing.T) {
 	i64 := func(low byte) *loader.Model {
 		return openBytes(t, safeTensors(t, tensor{"w", layout.I64, []uint64{1}, []byte{low, 0, 0, 0, 0, 0, 0, 0x40}}))
 	}
-	pairs, err := survey.Compare(context.Background(), i64(1), i64(2), nil)
+	pairs, err := allPairs(context.Background(), i64(1), i64(2), nil)
 	if err != nil || pairs[0].Differing != 0 || pairs[0].Within(0) || pairs[0].Identical() {
 		t.Errorf("%+v, %v", pairs, err)
 	}

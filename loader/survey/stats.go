@@ -20,85 +20,88 @@ type StatsOptions struct {
 	Bins int
 }
 
-// TensorStats is what Stats finds out about one tensor. NaNs and infinities are counted, and
-// left out of everything else. Values are those in float32, but of F64, I32, U32, I64 and U64
-// without a scale in float64.
+// TensorStats describes the values of one tensor. NaNs and infinities are counted, and left out
+// of everything else. Values are float32, but float64 for F64, I32, U32, I64 and U64 without
+// a scale.
 type TensorStats struct {
 	Tensor loader.Tensor
-	// Err is why there is nothing more: the tensor is damaged, or its type is one without
-	// values ([loader.ErrUnsupported]).
+	// Err says why there is nothing more. The tensor is damaged, or its type has no values
+	// ([loader.ErrUnsupported]).
 	Err error
 
-	Finite              uint64 // how many values are
+	Finite              uint64 // number of finite values
 	Zeros               uint64 // among them, of either sign
 	NaN, PosInf, NegInf uint64
-	Min, Max            float64 // these and the next are NaN where no value is finite
+	Min, Max            float64 // these and the next are NaN if no value is finite
 	Mean                float64
-	// Std is the standard deviation of the population: squares are divided by Finite, not by one
-	// less. It is infinite where those of float64s beyond 1e150 are.
+	// Std is the standard deviation of the population: the divisor is Finite, not one less. It
+	// is infinite if float64s lie beyond 1e150.
 	Std float64
 	// Histogram counts the finite values in bins of equal width from Min to Max. Each bin has
-	// its lower edge, the last one Max too. Where Min is Max there is but one bin, and none
-	// where nothing is finite.
+	// its lower edge, the last one Max too. There is one bin if Min is Max, and none if no
+	// value is finite.
 	Histogram []uint64
 }
 
-// Stats goes through the values of m's tensors, in the order of the file. A tensor that cannot
-// be read has an error of its own, as have those that m is closed before; the error of the whole
-// is that of ctx, or that m was closed to begin with, or that a file has changed since it was
-// opened (mmapio.ErrChanged; see [loader.Model.Changed]).
-// Memory does not grow with the tensors' sizes, and results do not depend on the number of
-// workers: sums are made of fixed parts and merged in a fixed order.
+// Stats goes through the values of m's tensors, and hands the results to each in the order of
+// the file. Calls of each do not overlap. Its first error ends the work and is returned.
 //
-// With histograms every tensor is read twice, since the bins are not known before its range
-// is: the second time soon after the first, and so from the page cache where there is room.
-func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions) ([]TensorStats, error) {
+// A tensor that cannot be read has an error of its own. Stats fails if ctx ends, if m is closed,
+// or if a file has changed since it was opened (see [loader.Model.Changed]).
+//
+// Memory does not grow with the number of tensors or their sizes. Results do not depend on the
+// number of workers: sums are made of fixed parts and merged in a fixed order.
+//
+// Histograms take a second pass, since their bins depend on the range. It follows the first
+// tensor by tensor, and so finds small tensors in the page cache.
+func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions, each func(*TensorStats) error) error {
 	if opts == nil {
 		opts = &StatsOptions{}
 	}
 	if err := m.Changed(); err != nil {
-		return nil, err
+		return err
 	}
-	stats := make([]TensorStats, 0, opts.most(m))
-	for t := range m.Tensors() {
-		if opts.selects(t.Name()) {
-			stats = append(stats, TensorStats{Tensor: t, Err: valued(t)})
+	s := newScheduler(ctx, &opts.Options)
+	out := deliverTo(s, each)
+	return s.run(func(yield func(task) bool) {
+		place := uint64(0)
+		for x := range opts.tensors(m) {
+			t := &statsTask{out: out, place: place, model: m, bins: max(0, min(opts.Bins, maxBins)), sum: newSummary()}
+			t.stats = &TensorStats{Tensor: x, Err: valued(x)}
+			if !yield(t) {
+				return
+			}
+			place++
 		}
-	}
-	bins := max(0, min(opts.Bins, maxBins))
-	todo := each(len(stats), func(i int) uint64 { return statsWeight(&stats[i], bins) },
-		func(i int) task { return &statsTask{model: m, stats: &stats[i], bins: bins, sum: newMoments()} })
-	if err := run(ctx, &opts.Options, todo, m); err != nil {
-		return nil, err
-	}
-	return stats, nil
+	}, m)
 }
 
-// statsTask goes through one tensor: for the moments, and then for the histogram.
+// statsTask summarizes one tensor in a first phase, and makes its histogram in a second.
 type statsTask struct {
+	out     *delivery[TensorStats]
+	place   uint64
 	model   *loader.Model
 	subject subject
 	stats   *TensorStats
 	bins    int
 	phase   int
 
-	sums sequence[moments]
-	sum  moments
+	sums sequence[summary]
+	sum  summary
 
 	histogram *histogram
 	mu        sync.Mutex // of stats.Histogram
 }
 
-func (t *statsTask) weight() uint64 { return statsWeight(t.stats, t.bins) }
-
-func statsWeight(s *TensorStats, bins int) uint64 {
+func (t *statsTask) weight() uint64 {
+	n := t.stats.Tensor.RawBytes()
 	switch {
-	case valued(s.Tensor) != nil:
+	case valued(t.stats.Tensor) != nil:
 		return 0
-	case bins > 0: // a second pass
-		return 2 * s.Tensor.RawBytes()
+	case t.bins > 0: // a second pass
+		return 2 * n
 	}
-	return s.Tensor.RawBytes()
+	return n
 }
 
 func (t *statsTask) begin() uint64 {
@@ -126,7 +129,7 @@ func (t *statsTask) do(w *worker, part uint64) error {
 	if t.histogram != nil {
 		return t.tally(w, part)
 	}
-	sum := newMoments()
+	sum := newSummary()
 	err := t.eachChunk(w, part, func(v []float32) { measure(&sum, v) }, func(v []float64) { measure(&sum, v) })
 	t.sums.add(part, sum, t.sum.merge)
 	return err
@@ -144,7 +147,7 @@ func (t *statsTask) tally(w *worker, part uint64) error {
 	return err
 }
 
-// eachChunk calls one of the functions for all values of a part.
+// eachChunk passes all values of a part to one of the functions.
 func (t *statsTask) eachChunk(w *worker, p uint64, narrow func([]float32), wide func([]float64)) error {
 	s := &t.subject
 	for first, n := range chunks(p, s.Elements()) {
@@ -170,7 +173,7 @@ func (t *statsTask) eachChunk(w *worker, p uint64, narrow func([]float32), wide 
 	return nil
 }
 
-// chunks are the first elements and the lengths of the chunks of part p.
+// chunks yields first element and length of every chunk of part p.
 func chunks(p, elements uint64) iter.Seq2[uint64, uint64] {
 	return func(yield func(first, n uint64) bool) {
 		end := min((p+1)*part, elements)
@@ -182,7 +185,7 @@ func chunks(p, elements uint64) iter.Seq2[uint64, uint64] {
 	}
 }
 
-// bytesOf is about what n elements are stored in.
+// bytesOf returns about how many bytes n elements take.
 func bytesOf(d layout.DType, n uint64) uint64 {
 	_, size := d.Span(0, n)
 	return size
@@ -214,13 +217,19 @@ func (t *statsTask) end(err error) {
 		s.Err = t.changed()
 	}
 	if s.Err != nil {
-		*s = TensorStats{Tensor: s.Tensor, Err: s.Err}
-		return
+		s = &TensorStats{Tensor: s.Tensor, Err: s.Err}
+	} else {
+		t.sum.fill(s)
 	}
-	m := &t.sum
+	t.out.add(t.place, s)
+}
+
+// fill writes the summary to s. A zero extreme becomes +0: its sign would depend on the order
+// of the sums.
+func (m *summary) fill(s *TensorStats) {
 	s.Finite, s.Zeros, s.NaN, s.PosInf, s.NegInf = m.n, m.zeros, m.nan, m.posInf, m.negInf
 	s.Min, s.Max, s.Mean, s.Std = math.NaN(), math.NaN(), math.NaN(), math.NaN()
-	if m.n > 0 { // which of two zeros it is would depend on the order of the sums
+	if m.n > 0 {
 		s.Min, s.Max, s.Mean, s.Std = m.min+0, m.max+0, m.mean, math.Sqrt(m.m2/float64(m.n))
 	}
 }

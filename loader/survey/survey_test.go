@@ -114,7 +114,7 @@ func near(got, want, scale float64) bool {
 func TestStats(t *testing.T) {
 	want := expected(t).Stats
 	for _, opts := range []*loader.Options{nil, {NoMap: true}} {
-		stats, err := survey.Stats(context.Background(), open(t, modelA, opts), &survey.StatsOptions{Bins: 16})
+		stats, err := allStats(context.Background(), open(t, modelA, opts), &survey.StatsOptions{Bins: 16})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +153,7 @@ func checkStats(t *testing.T, got survey.TensorStats, want *expectedStats) {
 func TestHash(t *testing.T) {
 	want := expected(t)
 	for _, opts := range []survey.HashOptions{{Values: true, Stored: true}, {Values: true}, {Stored: true}, {}} {
-		digests, err := survey.Hash(context.Background(), open(t, modelA, nil), &opts)
+		digests, err := allDigests(context.Background(), open(t, modelA, nil), &opts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,11 +173,11 @@ func TestHash(t *testing.T) {
 			}
 		}
 		if opts.Values {
-			if total, ok := survey.ValuesDigest(digests); !ok || total.String() != want.TotalValues {
+			if total, ok := modelDigest(digests).Values(); !ok || total.String() != want.TotalValues {
 				t.Errorf("values: %v %v, want %v", total, ok, want.TotalValues)
 			}
 		}
-		total, ok := survey.StoredDigest(digests)
+		total, ok := modelDigest(digests).Stored()
 		if ok != opts.Stored || ok && total.String() != want.TotalStored {
 			t.Errorf("stored: %v %v, want %v", total, ok, want.TotalStored)
 		}
@@ -187,11 +187,11 @@ func TestHash(t *testing.T) {
 // Without options the digests are those of the values.
 func TestHashDefault(t *testing.T) {
 	m := open(t, modelA, nil)
-	want, err := survey.Hash(context.Background(), m, &survey.HashOptions{Values: true})
+	want, err := allDigests(context.Background(), m, &survey.HashOptions{Values: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := survey.Hash(context.Background(), m, nil)
+	got, err := allDigests(context.Background(), m, nil)
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, %v, want %v", got, err, want)
 	}
@@ -220,7 +220,7 @@ type expectedPair struct {
 }
 
 func TestCompare(t *testing.T) {
-	pairs, err := survey.Compare(context.Background(), open(t, modelA, nil), open(t, modelB, &loader.Options{NoMap: true}), nil)
+	pairs, err := allPairs(context.Background(), open(t, modelA, nil), open(t, modelB, &loader.Options{NoMap: true}), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +271,7 @@ func TestWorkers(t *testing.T) {
 		o := survey.Options{Workers: workers}
 		var lines []string
 		for _, m := range []*loader.Model{a, large} {
-			stats, err := survey.Stats(context.Background(), m, &survey.StatsOptions{Options: o, Bins: 20})
+			stats, err := allStats(context.Background(), m, &survey.StatsOptions{Options: o, Bins: 20})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -281,7 +281,7 @@ func TestWorkers(t *testing.T) {
 			}
 		}
 		for _, m := range [][2]*loader.Model{{a, b}, {large, openBytes(t, changed(t))}} {
-			pairs, err := survey.Compare(context.Background(), m[0], m[1], &o)
+			pairs, err := allPairs(context.Background(), m[0], m[1], &o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -290,7 +290,7 @@ func TestWorkers(t *testing.T) {
 				lines = append(lines, describe(p))
 			}
 		}
-		digests, err := survey.Hash(context.Background(), a, &survey.HashOptions{Options: o, Values: true, Stored: true})
+		digests, err := allDigests(context.Background(), a, &survey.HashOptions{Options: o, Values: true, Stored: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,7 @@ import (
 
 // Against sums in 400 bits: a mean that dwarfs the deviation, a first value that dwarfs all
 // others, and values that cancel each other.
-func TestMomentsExact(t *testing.T) {
+func TestSummaryExact(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	for name, value := range map[string]func(i int) float32{
 		"normal":  func(int) float32 { return float32(rng.NormFloat64()) },
@@ -19,13 +19,13 @@ func TestMomentsExact(t *testing.T) {
 		"tiny":    func(int) float32 { return math.Float32frombits(uint32(rng.IntN(1000))) },
 		"drift":   func(i int) float32 { return float32(i) },
 	} {
-		const n = 3*stretch + 1001
+		const n = 3*batch + 1001
 		v := make([]float32, n)
 		for i := range v {
 			v[i] = value(i)
 		}
-		mean, m2 := exactMoments(v)
-		m := newMoments()
+		mean, m2 := exactSums(v)
+		m := newSummary()
 		for first := 0; first < n; first += 5000 {
 			measure(&m, v[first:min(first+5000, n)])
 		}
@@ -38,7 +38,7 @@ func TestMomentsExact(t *testing.T) {
 	}
 }
 
-func exactMoments(v []float32) (mean, m2 float64) {
+func exactSums(v []float32) (mean, m2 float64) {
 	real := func(x float64) *big.Float { return new(big.Float).SetPrec(400).SetFloat64(x) }
 	sum := real(0)
 	for _, x := range v {

@@ -4,9 +4,9 @@ import "math"
 
 type float interface{ float32 | float64 }
 
-// moments are what one pass over values finds out. Values that are not finite are counted,
+// summary holds the results of one pass over values. Values that are not finite are counted,
 // and have no part in the rest.
-type moments struct {
+type summary struct {
 	n                   uint64 // finite values
 	zeros               uint64 // of either sign
 	nan, posInf, negInf uint64
@@ -15,23 +15,24 @@ type moments struct {
 	m2                  float64 // sum of the squares of the distances from mean
 }
 
-func newMoments() moments { return moments{min: math.Inf(1), max: math.Inf(-1)} }
+func newSummary() summary { return summary{min: math.Inf(1), max: math.Inf(-1)} }
 
-// stretch is how many values are summed before they are merged: within so few errors of
-// rounding do not build up, and they are still at hand where some are not finite.
-const stretch = 1 << 12
+// batch is the number of values summed before sums are merged. So few do not build up errors of
+// rounding, and are still in the cache if some turn out not to be finite.
+const batch = 1 << 12
 
-// measure adds v, whose values it may put in another order.
-func measure[T float](m *moments, v []T) {
+// measure adds the values of v. It may reorder v.
+func measure[T float](m *summary, v []T) {
 	for len(v) > 0 {
-		n := min(stretch, len(v))
-		m.merge(ofStretch(v[:n]))
+		n := min(batch, len(v))
+		m.merge(summarize(v[:n]))
 		v = v[n:]
 	}
 }
 
-// ofStretch looks for values that are not finite only where the sum is not.
-func ofStretch[T float](v []T) moments {
+// summarize returns the summary of v. It looks for values that are not finite only if the sum
+// is not.
+func summarize[T float](v []T) summary {
 	if m, finite := sums(v); finite {
 		return m
 	}
@@ -41,12 +42,13 @@ func ofStretch[T float](v []T) moments {
 	return m
 }
 
-// sums are the moments of v, where all of it is finite. The sums are of distances from one of
-// the values, which as such is no further from the mean than the deviation allows: no digits
-// are lost where the mean is large and the deviation is not. Products are rounded on their
-// own, so that machines that can fuse them give the same.
-func sums[T float](v []T) (m moments, finite bool) {
-	m = newMoments()
+// sums returns the summary of v, and reports whether all of v is finite.
+//
+// It sums distances from one of the values. Such a value is no further from the mean than the
+// deviation allows, so a large mean with a small deviation loses no digits. Products are
+// rounded on their own: machines that fuse them give the same.
+func sums[T float](v []T) (m summary, finite bool) {
+	m = newSummary()
 	if len(v) == 0 {
 		return m, true
 	}
@@ -121,7 +123,7 @@ func one(b bool) uint64 {
 }
 
 // sift moves the finite values of v to the front, and counts the others.
-func sift[T float](v []T) (finite []T, odd moments) {
+func sift[T float](v []T) (finite []T, odd summary) {
 	finite = v[:0]
 	for _, x := range v {
 		switch f := float64(x); {
@@ -138,16 +140,16 @@ func sift[T float](v []T) (finite []T, odd moments) {
 	return finite, odd
 }
 
-// finite are those values of v, part of what m is of, that are finite.
-func finite[T float](m *moments, v []T) []T {
+// finite returns the finite values of v. The values of v are part of m.
+func finite[T float](m *summary, v []T) []T {
 	if m.nan+m.posInf+m.negInf > 0 {
 		v, _ = sift(v)
 	}
 	return v
 }
 
-// merge adds the moments of further values (Chan, Golub and LeVeque, 1979).
-func (m *moments) merge(o moments) {
+// merge adds the summary of further values (Chan, Golub and LeVeque, 1979).
+func (m *summary) merge(o summary) {
 	m.zeros += o.zeros
 	m.nan += o.nan
 	m.posInf += o.posInf
