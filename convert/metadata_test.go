@@ -13,13 +13,14 @@ import (
 
 	"github.com/tensormap/tensormap/convert"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/jsontext"
 	"github.com/tensormap/tensormap/loader"
 )
 
 // parse reads metadata from JSON.
 func parse(t testing.TB, text string) layout.Metadata {
 	t.Helper()
-	md, err := layout.ParseJSON([]byte(text), layout.Unknown, 0, "test", (*layout.Limits)(nil).WithDefaults())
+	md, err := jsontext.Parse([]byte(text), layout.Unknown, 0, "test", (*layout.Limits)(nil).WithDefaults())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
 // sideFiles lists the files beside Hugging Face's SafeTensors files, and the keys of APR2 metadata
@@ -61,12 +62,12 @@ func ReadConfig(path string) (layout.Metadata, error) {
 	}
 	defer f.Close()
 	limits := (*layout.Limits)(nil).WithDefaults()
-	// One byte more, so that ParseJSON sees when there is too much.
+	// One byte more, so that Parse sees when there is too much.
 	text, err := io.ReadAll(io.LimitReader(f, int64(limits.HeaderBytes)+1))
 	if err != nil {
 		return nil, err
 	}
-	config, err := layout.ParseJSON(text, layout.Unknown, 0, "config", limits)
+	config, err := jsontext.Parse(text, layout.Unknown, 0, "config", limits)
 	var fe *layout.FormatError
 	if errors.As(err, &fe) {
 		return nil, fmt.Errorf("%s: offset %d: %s", path, fe.Offset, fe.Reason)

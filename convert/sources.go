@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
 // describers add to md the metadata that APR2 has keys of its own for. They return the rest, which is
@@ -64,7 +65,7 @@ func parseValue(text string) (any, error) {
 	lim := (*layout.Limits)(nil).WithDefaults()
 	lim.Depth++
 	object := slices.Concat([]byte(`{"":`), []byte(text), []byte(`}`))
-	md, err := layout.ParseJSON(object, layout.SafeTensors, 0, "metadata", lim)
+	md, err := jsontext.Parse(object, layout.SafeTensors, 0, "metadata", lim)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )
 
 func defaults() layout.Limits { return (*layout.Limits)(nil).WithDefaults() }
@@ -25,24 +26,6 @@ func newBuilder(t testing.TB, size, count uint64) *layout.Builder {
 // u8 is a tensor of size bytes at off.
 func u8(name string, off, size uint64) layout.Tensor {
 	return layout.Tensor{Name: []byte(name), DType: layout.U8, Shape: []uint64{size}, Offset: off, Stored: size}
-}
-
-// wantFormatError checks all that a FormatError promises: its place, its field, its
-// sentinel, and that the reason says each of the words.
-func wantFormatError(t testing.TB, err error, f layout.Format, at uint64, field string, sentinel error, words ...string) {
-	t.Helper()
-	var fe *layout.FormatError
-	if !errors.As(err, &fe) {
-		t.Fatalf("error %v, want a FormatError", err)
-	}
-	if fe.Format != f || fe.Offset != at || fe.Field != field || !errors.Is(err, sentinel) {
-		t.Errorf("error %v\nwant %s: offset %d: %s: … (%v)", err, f, at, field, sentinel)
-	}
-	for _, w := range words {
-		if !strings.Contains(fe.Reason, w) {
-			t.Errorf("error %v lacks %q", err, w)
-		}
-	}
 }
 
 func TestBuilderAddErrors(t *testing.T) {
@@ -103,7 +86,7 @@ func TestBuilderAddErrors(t *testing.T) {
 			}
 			had := len(b.Index().Tensors)
 			err := add(b, tt.tensor, 1234)
-			wantFormatError(t, err, layout.GGUF, 1234, tt.field, tt.want, tt.words...)
+			layouttest.WantError(t, err, layout.GGUF, 1234, tt.field, tt.want, tt.words...)
 			if !strings.Contains(err.Error(), "tensor "+layout.Quote(tt.tensor.Name)) {
 				t.Errorf("error %v does not name the tensor", err)
 			}
@@ -168,7 +151,7 @@ func TestBuilderLimits(t *testing.T) {
 	if _, err := layout.NewBuilder(layout.APR2, 100, 4, "offset", lim); err == nil {
 		t.Error("4 tensors under a limit of 3")
 	} else {
-		wantFormatError(t, err, layout.APR2, 0, "tensor_count", layout.ErrLimit, "4 tensors", "3")
+		layouttest.WantError(t, err, layout.APR2, 0, "tensor_count", layout.ErrLimit, "4 tensors", "3")
 	}
 	if _, err := layout.NewBuilder(layout.APR2, 100, maxUint64, "offset", lim); !errors.Is(err, layout.ErrLimit) {
 		t.Errorf("2^64-1 tensors: %v", err)
@@ -180,10 +163,10 @@ func TestBuilderLimits(t *testing.T) {
 	if err := add(b, u8("1234", 0, 1), 0); err != nil {
 		t.Error(err)
 	}
-	wantFormatError(t, add(b, u8("12345", 1, 1), 7), layout.APR2, 7, "name", layout.ErrLimit)
+	layouttest.WantError(t, add(b, u8("12345", 1, 1), 7), layout.APR2, 7, "name", layout.ErrLimit)
 	x := u8("x", 1, 1)
 	x.Shape = []uint64{1, 1, 1}
-	wantFormatError(t, add(b, x, 8), layout.APR2, 8, "shape", layout.ErrLimit)
+	layouttest.WantError(t, add(b, x, 8), layout.APR2, 8, "shape", layout.ErrLimit)
 }
 
 func TestBuilderSection(t *testing.T) {
@@ -195,7 +178,7 @@ func TestBuilderSection(t *testing.T) {
 	}
 	for _, s := range [][2]uint64{{0, 101}, {101, 0}, {1, 100}, {maxUint64, 2}, {2, maxUint64}} {
 		err := b.Section("index", 20, s[0], s[1])
-		wantFormatError(t, err, layout.GGUF, 20, "index", layout.ErrTruncated, fmt.Sprintf("%d bytes at %d", s[1], s[0]))
+		layouttest.WantError(t, err, layout.GGUF, 20, "index", layout.ErrTruncated, fmt.Sprintf("%d bytes at %d", s[1], s[0]))
 	}
 	if got := len(b.Index().Sections); got != 3 {
 		t.Errorf("%d sections, want 3", got)

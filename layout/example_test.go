@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
 func ExampleDType_Size() {
@@ -16,7 +17,7 @@ func ExampleDType_Size() {
 }
 
 func ExampleMetadata_Get() {
-	md, err := layout.ParseJSON([]byte(`{"model_type": "whisper", "quantization": {"bits": 8}}`),
+	md, err := jsontext.Parse([]byte(`{"model_type": "whisper", "quantization": {"bits": 8}}`),
 		layout.APR2, 64, "metadata", (*layout.Limits)(nil).WithDefaults())
 	if err != nil {
 		fmt.Println(err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )
 
 const maxUint64 = math.MaxUint64
@@ -84,7 +85,7 @@ func TestRegion(t *testing.T) {
 			}
 			continue
 		}
-		wantFormatError(t, err, layout.TSM, 77, "memory", layout.ErrTruncated, "leave the file of 10 bytes")
+		layouttest.WantError(t, err, layout.TSM, 77, "memory", layout.ErrTruncated, "leave the file of 10 bytes")
 	}
 }
 
@@ -100,7 +101,7 @@ func (f failing) Slice(off, n uint64) ([]byte, error) { return nil, f.err }
 func TestRegionUnreadable(t *testing.T) {
 	broken := errors.New("broken disk")
 	_, err := layout.Region(failing{10, broken}, layout.TSM, 77, "memory", 4, 2)
-	wantFormatError(t, err, layout.TSM, 4, "memory", broken, "cannot be read")
+	layouttest.WantError(t, err, layout.TSM, 4, "memory", broken, "cannot be read")
 }
 
 func TestLimitsWithDefaults(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
 // Manifest is a decoded APR2 manifest or SafeTensors index. It implements [layout.File],
@@ -72,7 +73,7 @@ func Decode(in layout.Input, lim *layout.Limits) (*Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	root, err := layout.ParseJSON(doc, layout.Manifest, 0, "manifest", limits)
+	root, err := jsontext.Parse(doc, layout.Manifest, 0, "manifest", limits)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
 // TestStages: what comes after a stage that fails is not run. Here it would allocate and go
@@ -15,7 +16,7 @@ func TestStages(t *testing.T) {
 		`{"weight_map":{},"metadata":{"total_size":1}}`,
 	} {
 		lim := (*layout.Limits)(nil).WithDefaults()
-		root, err := layout.ParseJSON([]byte(doc), layout.Manifest, 0, "manifest", lim)
+		root, err := jsontext.Parse([]byte(doc), layout.Manifest, 0, "manifest", lim)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,7 +30,7 @@ import (
 // takes that opens nothing.
 const (
 	openBound = 4
-	metaBound = 17 // of JSON, as layout.ParseJSON says, on top of opening
+	metaBound = 17 // of JSON, as jsontext.Parse says, on top of opening
 	verbBound = 6
 	spare     = 24 << 20
 )

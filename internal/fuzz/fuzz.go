@@ -11,6 +11,7 @@ import (
 	"io"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/jsontext"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/shard"
 )
@@ -112,7 +113,7 @@ func FuzzManifest(b []byte) int {
 
 // FuzzJSON reads b as JSON, writes it and reads that again, for libFuzzer.
 func FuzzJSON(b []byte) int {
-	md, err := layout.ParseJSON(b, layout.SafeTensors, 0, "metadata", (*layout.Limits)(nil).WithDefaults())
+	md, err := jsontext.Parse(b, layout.SafeTensors, 0, "metadata", (*layout.Limits)(nil).WithDefaults())
 	if err != nil {
 		return 0
 	}
@@ -120,7 +121,7 @@ func FuzzJSON(b []byte) int {
 	if err != nil {
 		panic(err)
 	}
-	if _, err := layout.ParseJSON(text, layout.SafeTensors, 0, "metadata", (*layout.Limits)(nil).WithDefaults()); err != nil {
+	if _, err := jsontext.Parse(text, layout.SafeTensors, 0, "metadata", (*layout.Limits)(nil).WithDefaults()); err != nil {
 		panic(fmt.Sprintf("%q is read and written as %q: %v", b, text, err))
 	}
 	return 1

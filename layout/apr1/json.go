@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
 // jsonHeadSize is the magic and the length of the metadata.
@@ -54,7 +55,7 @@ func parseIndex(text []byte, at uint64, lim layout.Limits) ([]any, error) {
 	object = append(append(append(object, before...), text...), after...)
 	lim.HeaderBytes = uint64(len(object)) // jsonIndex has looked at it
 	lim.Depth = max(lim.Depth, lim.Depth+1)
-	md, err := layout.ParseJSON(object, layout.APR1, at-uint64(len(before)), "index", lim)
+	md, err := jsontext.Parse(object, layout.APR1, at-uint64(len(before)), "index", lim)
 	if err != nil {
 		return nil, err
 	}

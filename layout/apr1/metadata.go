@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
 // Metadata is what the header says, under the names of the specification, and the
@@ -55,7 +56,7 @@ func (f *File) jsonMetadata(in layout.Input) (layout.Metadata, error) {
 	if err != nil {
 		return nil, err
 	}
-	return layout.ParseJSON(b, layout.APR1, f.metadata.Offset, "metadata", f.lim)
+	return jsontext.Parse(b, layout.APR1, f.metadata.Offset, "metadata", f.lim)
 }
 
 func (h *Header) metadata() layout.Metadata {

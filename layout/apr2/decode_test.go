@@ -9,6 +9,7 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/internal/layouttest"
+	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
 // literal is a file of two tensors, byte by byte from the tables of the draft.
@@ -340,7 +341,7 @@ func TestScales(t *testing.T) {
 		{json: `{"quantization":{"scales":{"x":1},"zero_points":{"y":1}}}`, field: zerosField},
 		{json: `{"quantization":{"zero_points":3}}`, field: zerosField},
 	} {
-		md, err := layout.ParseJSON([]byte(tc.json), layout.APR2, 32, "metadata", (*layout.Limits)(nil).WithDefaults())
+		md, err := jsontext.Parse([]byte(tc.json), layout.APR2, 32, "metadata", (*layout.Limits)(nil).WithDefaults())
 		if err != nil {
 			t.Fatal(err)
 		}

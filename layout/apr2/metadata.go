@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
 // Metadata parses the metadata section. It is empty where metadata_size is 0.
@@ -21,7 +22,7 @@ func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 	if err != nil {
 		return nil, err
 	}
-	return layout.ParseJSON(b, layout.APR2, off, "metadata", f.lim)
+	return jsontext.Parse(b, layout.APR2, off, "metadata", f.lim)
 }
 
 const (

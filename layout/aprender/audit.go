@@ -5,6 +5,7 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/internal/findings"
+	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
 // Index describes the file's tensors.
@@ -25,7 +26,7 @@ func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 		return nil, err
 	}
 	b = bytes.TrimRight(b, "\x00") // padding, which some writers count in metadata_size
-	return layout.ParseJSONLastWins(b, layout.APR2, off, "metadata", f.lim)
+	return jsontext.ParseLastWins(b, layout.APR2, off, "metadata", f.lim)
 }
 
 // Checksums returns the CRC32 at the end of the file, which covers everything before it. Files

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/formats"
+	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )
 
 // safetensors is a file of a header length and a header of size bytes.
@@ -93,7 +94,7 @@ func TestSniffUnknown(t *testing.T) {
 			t.Errorf("Sniff(%q) = %s, %v, want an error", tt.file, got, err)
 			continue
 		}
-		checkUnknown(t, err, tt.want, tt.words...)
+		layouttest.WantError(t, err, layout.Unknown, 0, "magic", tt.want, tt.words...)
 	}
 }
 
@@ -157,7 +158,7 @@ func TestSniffForeign(t *testing.T) {
 			t.Errorf("Sniff(%q) finds a format", tt.file)
 			continue
 		}
-		checkUnknown(t, err, tt.want, tt.word, known)
+		layouttest.WantError(t, err, layout.Unknown, 0, "magic", tt.want, tt.word, known)
 		for n := range tt.file { // a part of it is nothing, or something else
 			if f, err := formats.Sniff(layout.Bytes(tt.file[:n])); f != layout.Unknown || err == nil {
 				t.Errorf("the first %d bytes of %q are %v, %v", n, tt.file, f, err)
@@ -166,7 +167,7 @@ func TestSniffForeign(t *testing.T) {
 	}
 	for _, near := range []string{"\x08\x02\x12", "\x08\x20\x12", "\x08\x08\x18", "\x08\x08", "\x80\x06", "version https://example.org", "B", "<p>"} {
 		_, err := formats.Sniff(layout.Bytes(near))
-		checkUnknown(t, err, layout.ErrFormat, "the file starts with", known)
+		layouttest.WantError(t, err, layout.Unknown, 0, "magic", layout.ErrFormat, "the file starts with", known)
 	}
 }
 
@@ -214,17 +215,3 @@ type unreadable struct{ err error }
 
 func (unreadable) Size() uint64                          { return 100 }
 func (u unreadable) Slice(off, n uint64) ([]byte, error) { return nil, u.err }
-
-// checkUnknown makes sure that err is about the magic of a file of no known format.
-func checkUnknown(t *testing.T, err, sentinel error, words ...string) {
-	t.Helper()
-	var fe *layout.FormatError
-	if !errors.As(err, &fe) || fe.Format != layout.Unknown || fe.Offset != 0 || fe.Field != "magic" || !errors.Is(err, sentinel) {
-		t.Fatalf("error %v, want one about the magic (%v)", err, sentinel)
-	}
-	for _, w := range words {
-		if !strings.Contains(fe.Reason, w) {
-			t.Errorf("error %v lacks %q", err, w)
-		}
-	}
-}

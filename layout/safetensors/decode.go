@@ -2,40 +2,32 @@ package safetensors
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
+	"slices"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
-// File is a decoded SafeTensors file.
-type File struct {
-	index    *layout.Index
-	header   uint64 // size of the header
-	metadata span   // of __metadata__'s value in the file; empty without it
-}
-
-type span struct{ off, size uint64 }
-
-var _ layout.File = (*File)(nil)
-
 // Decode reads the header. Tensors are in the order of the header. A nil lim means the
-// defaults. Errors are *layout.FormatError: a header that is not as the package
-// comment says (ErrInvalid, ErrDuplicate, ErrOverlap), a file too short for it
-// (ErrTruncated), a dtype that the format does not know (ErrUnsupported), or something
-// past lim (ErrLimit).
+// defaults. Errors are *layout.FormatError. They wrap ErrInvalid, ErrDuplicate or ErrOverlap if
+// the header breaks the rules of the package comment, and ErrTruncated if the file is too short
+// for it. A dtype that the format does not know is ErrUnsupported, something past lim ErrLimit.
 func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	limits := lim.WithDefaults()
+	limits.Depth = max(limits.Depth, 3) // which the shapes of tensors need
 	header, err := readHeader(in, limits)
 	if err != nil {
 		return nil, err
 	}
 	d := decoder{
-		scanner: scanner{b: header, base: sizeBytes},
+		Scanner: jsontext.New(header, layout.SafeTensors, sizeBytes, headerField, limits),
 		lim:     limits,
 		data:    span{sizeBytes + uint64(len(header)), in.Size() - sizeBytes - uint64(len(header))},
 	}
-	if err := d.begin(in.Size()); err != nil {
+	if err := d.begin(in.Size(), header); err != nil {
 		return nil, err
 	}
 	if err := d.tensors(); err != nil {
@@ -45,7 +37,7 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &File{index: index, header: uint64(len(header)), metadata: d.metadata}, nil
+	return &File{index: index, header: uint64(len(header)), metadata: d.metadata, lim: limits}, nil
 }
 
 func readHeader(in layout.Input, lim layout.Limits) ([]byte, error) {
@@ -62,7 +54,7 @@ func readHeader(in layout.Input, lim layout.Limits) ([]byte, error) {
 
 // decoder reads the header's tensors into an index.
 type decoder struct {
-	scanner
+	jsontext.Scanner[[]byte]
 	lim      layout.Limits
 	build    *layout.Builder
 	data     span
@@ -75,67 +67,204 @@ type decoder struct {
 	touching bool
 }
 
-func (d *decoder) begin(fileSize uint64) error {
+func (d *decoder) begin(fileSize uint64, header []byte) error {
 	// One brace is the header's own, and in real headers the others are the tensors'.
-	braces := uint64(bytes.Count(d.b, []byte{'{'}))
-	count := min(max(braces, 1)-1, uint64(len(d.b)/smallest), d.lim.Tensors)
-	b, err := layout.NewBuilder(layout.SafeTensors, fileSize, count, "data_offsets", d.lim)
+	braces := uint64(bytes.Count(header, []byte{'{'}))
+	count := min(max(braces, 1)-1, uint64(len(header)/smallest), d.lim.Tensors)
+	b, err := layout.NewBuilder(layout.SafeTensors, fileSize, count, offsetsField, d.lim)
 	if err != nil {
 		return err
 	}
 	b.Data(d.data.off, d.data.size)
 	d.build, d.touching = b, true
-	return b.Section("header", 0, 0, d.data.off)
+	return b.Section(headerField, 0, 0, d.data.off)
 }
 
 // tensors reads the header's object.
 func (d *decoder) tensors() error {
-	if len(d.b) == 0 || d.b[0] != '{' {
-		return d.unexpected("'{'")
+	if rest := d.Rest(); len(rest) == 0 || rest[0] != '{' {
+		d.Unexpected("'{'") // white space before it included
 	}
-	d.i++
-	for first := true; ; first = false {
-		more, err := d.more('}', first)
-		if err != nil {
-			return err
-		}
-		if !more {
-			break
-		}
-		k, err := d.key()
-		if err != nil {
-			return err
-		}
-		if err := d.member(k); err != nil {
+	for d.Open('{', "'{'"); d.More('}'); {
+		name, at := d.Key()
+		if string(name) == metadataKey {
+			d.readMetadata(at)
+		} else if err := d.tensor(name, at); err != nil {
 			return err
 		}
 	}
-	if d.next(); d.i < len(d.b) {
-		return d.unexpected("white space")
-	}
-	return nil
+	d.End()
+	return d.Err()
 }
 
-func (d *decoder) member(k key) error {
-	if string(k.name) != metadataKey {
-		return d.tensor(k)
-	}
+func (d *decoder) readMetadata(at uint64) {
+	d.Field = metadataKey
 	if d.metadata.size > 0 {
-		return withField(d.errorf(k.at, layout.ErrDuplicate, "key %q occurs twice", k.name), metadataKey)
+		d.Fail(at, layout.ErrDuplicate, "key %q occurs twice", metadataKey)
 	}
-	d.next()
-	start := d.i
-	if err := d.strings(nil); err != nil {
-		return withField(err, metadataKey)
+	d.Next()
+	d.metadata.off = d.Offset()
+	readStrings(&d.Scanner)
+	d.metadata.size = d.Offset() - d.metadata.off
+	d.Field = headerField
+}
+
+// readStrings reads an object of strings, or null.
+func readStrings[T string | []byte](s *jsontext.Scanner[T]) {
+	if s.Next() == 'n' {
+		s.Skip()
+		return
 	}
-	d.metadata = span{d.offset(start), uint64(d.i - start)}
+	for name := range s.Members("an object of strings") {
+		if s.Next() != '"' {
+			s.Unexpected("the string of key " + layout.Quote([]byte(name)))
+		}
+		s.Skip()
+	}
+}
+
+// tensor reads the description of the tensor called name.
+func (d *decoder) tensor(name []byte, at uint64) error {
+	t := d.build.Next()
+	t.Name = name
+	if !d.fastTensor(t) {
+		if err := d.anyTensor(t, at); err != nil {
+			return err
+		}
+	}
+	t.Shape = d.build.Dims(len(d.shape))
+	copy(t.Shape, d.shape)
+	begin := t.Offset - d.data.off
+	d.touching = d.touching && begin == d.end
+	d.end = begin + t.Stored
+	return d.build.Add(at)
+}
+
+// fields are the keys of a tensor.
+var fields = [...]string{"dtype", "shape", offsetsField}
+
+// anyTensor reads a tensor in any notation of JSON.
+func (d *decoder) anyTensor(t *layout.Tensor, at uint64) error {
+	if err := d.Err(); err != nil {
+		return err // about the key
+	}
+	var seen [len(fields)]bool
+	for key := range d.Members("a tensor's '{'") {
+		i := slices.Index(fields[:], string(key))
+		if i >= 0 {
+			seen[i], d.Field = true, fields[i]
+		}
+		switch i {
+		case 0:
+			t.DType = d.dtype()
+		case 1:
+			d.dims()
+		case 2:
+			t.Offset, t.Stored = d.offsets()
+		default:
+			d.Skip()
+		}
+		d.Field = headerField
+	}
+	if i := slices.Index(seen[:], false); i >= 0 {
+		d.Field = fields[i]
+		d.Fail(at, layout.ErrInvalid, "no %s", fields[i])
+	}
+	err, failed := errors.AsType[*layout.FormatError](d.Err())
+	if failed {
+		err.Reason = "tensor " + layout.Quote(t.Name) + ": " + err.Reason
+		return err
+	}
 	return nil
 }
 
-// withField is err about a field that the format names.
-func withField(err error, field string) error {
-	if e, ok := errors.AsType[*layout.FormatError](err); ok {
-		e.Field = field
+func (d *decoder) dtype() layout.DType {
+	d.Next()
+	at := d.Offset()
+	name := d.Text()
+	dtype := dtypeNamed(name)
+	if dtype == layout.Invalid {
+		d.Fail(at, layout.ErrUnsupported, "unknown dtype %s", layout.Quote(name))
 	}
-	return err
+	return dtype
+}
+
+// dims reads a shape into d.shape.
+func (d *decoder) dims() {
+	d.shape = d.shape[:0]
+	for d.Open('[', "an array"); d.More(']'); {
+		if uint64(len(d.shape)) == d.lim.Rank {
+			d.Fail(d.Offset(), layout.ErrLimit, "more than %d dimensions", d.lim.Rank)
+		}
+		d.shape = append(d.shape, d.Uint())
+	}
+}
+
+// offsets reads [begin, end], positions in the data, and returns a position in the file and a
+// size.
+func (d *decoder) offsets() (off, size uint64) {
+	d.Next()
+	at := d.Offset()
+	var span [2]uint64
+	n := 0
+	for d.Open('[', "an array"); d.More(']'); n++ {
+		if n == len(span) {
+			d.Fail(d.Offset(), layout.ErrInvalid, "more than %d elements", n)
+			return 0, 0
+		}
+		span[n] = d.Uint()
+	}
+	begin, end := span[0], span[1]
+	switch {
+	case n < len(span):
+		d.Fail(at, layout.ErrInvalid, "%d elements instead of %d", n, len(span))
+	case begin > end:
+		d.Fail(at, layout.ErrInvalid, "begins at %d but ends at %d", begin, end)
+	case end > d.data.size:
+		d.Fail(at, layout.ErrTruncated, "ends at %d of %d bytes of data", end, d.data.size)
+	}
+	return d.data.off + begin, end - begin
+}
+
+// finish returns the index once the tensors are known to cover the data.
+func (d *decoder) finish() (*layout.Index, error) {
+	index, err := d.build.Finish() // has found overlaps
+	if err != nil {
+		return nil, err
+	}
+	end := d.end
+	if !d.touching {
+		if end, err = d.checkTouching(index.Tensors); err != nil {
+			return nil, err
+		}
+	}
+	if end != d.data.size {
+		return nil, d.spanErrorf(end, "the tensors end at %d of %d bytes of data", end, d.data.size)
+	}
+	return index, nil
+}
+
+// checkTouching makes sure that the tensors, sorted by position, begin at 0 and that each begins
+// at the end of the one before it. The reference demands that of empty ones too. It returns the
+// end of the last.
+func (d *decoder) checkTouching(tensors []layout.Tensor) (end uint64, err error) {
+	sorted := make([]*layout.Tensor, len(tensors))
+	for i := range tensors {
+		sorted[i] = &tensors[i]
+	}
+	slices.SortFunc(sorted, func(x, y *layout.Tensor) int {
+		return cmp.Or(cmp.Compare(x.Offset, y.Offset), cmp.Compare(x.Stored, y.Stored))
+	})
+	for _, t := range sorted {
+		begin := t.Offset - d.data.off
+		if begin != end {
+			return 0, d.spanErrorf(end, "tensor %s begins at %d, but the one before it ends at %d", layout.Quote(t.Name), begin, end)
+		}
+		end += t.Stored
+	}
+	return end, nil
+}
+
+func (d *decoder) spanErrorf(at uint64, format string, args ...any) error {
+	return layout.Errorf(layout.SafeTensors, d.data.off+at, offsetsField, layout.ErrInvalid, format, args...)
 }

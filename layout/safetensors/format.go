@@ -14,15 +14,33 @@ func matches(in layout.Input, head []byte) bool {
 	return len(head) > 8 && head[8] == '{' && layout.Within(8, binary.LittleEndian.Uint64(head), in.Size())
 }
 
+// File is a decoded SafeTensors file.
+type File struct {
+	index    *layout.Index
+	header   uint64 // size of the header
+	metadata span   // of __metadata__'s value in the file; empty without it
+	lim      layout.Limits
+}
+
+type span struct{ off, size uint64 }
+
+var _ layout.File = (*File)(nil)
+
+// Index describes the tensors, in the order of the header.
+func (f *File) Index() *layout.Index { return f.index }
+
 const (
-	sizeBytes   = 8 // the header's size stands before the header
-	metadataKey = "__metadata__"
+	sizeBytes    = 8 // the header's size stands before the header
+	headerField  = "header"
+	metadataKey  = "__metadata__"
+	offsetsField = "data_offsets"
+
 	// smallest is the fewest bytes that a tensor takes in the header, comma included.
 	smallest = len(`"":{"dtype":"F4","shape":[],"data_offsets":[0,0]},`)
 )
 
-// dtypeNamed is the type that the format calls name, or Invalid. The names are those
-// of layout, which knows more types than this format may hold.
+// dtypeNamed returns the type that the format calls name, or Invalid. The names are those of
+// layout, which knows more types than this format may hold.
 func dtypeNamed(name []byte) layout.DType {
 	switch string(name) {
 	case "BF16":
@@ -72,3 +90,6 @@ func dtypeNamed(name []byte) layout.DType {
 	}
 	return layout.Invalid
 }
+
+// Holds reports whether the format has a name for d.
+func Holds(d layout.DType) bool { return d.Valid() && dtypeNamed([]byte(d.String())) == d }

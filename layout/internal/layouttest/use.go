@@ -109,14 +109,25 @@ func (x *Format[F]) WellFormed(t testing.TB, data layout.Bytes, err error) {
 	}
 }
 
-// CheckError makes sure of everything that an error says; of its reason that it holds
-// reason.
+// CheckError is WantError of an error of x's format.
 func (x *Format[F]) CheckError(t testing.TB, err, sentinel error, field string, offset uint64, reason string) {
 	t.Helper()
+	WantError(t, err, x.ID, offset, field, sentinel, reason)
+}
+
+// WantError checks all that a FormatError says: its place, its field, its sentinel, and words
+// of its reason.
+func WantError(t testing.TB, err error, f layout.Format, at uint64, field string, sentinel error, words ...string) {
+	t.Helper()
 	var e *layout.FormatError
-	if !errors.As(err, &e) || !errors.Is(err, sentinel) || e.Format != x.ID || e.Field != field || e.Offset != offset ||
-		!strings.Contains(e.Reason, reason) {
-		t.Errorf("got %v; want %s at %d (%v) that says %q", err, field, offset, sentinel, reason)
+	if !errors.As(err, &e) || e.Format != f || e.Offset != at || e.Field != field || !errors.Is(err, sentinel) {
+		t.Errorf("error %v\nwant %s: offset %d: %s: … (%v)", err, f, at, field, sentinel)
+		return
+	}
+	for _, w := range words {
+		if !strings.Contains(e.Reason, w) {
+			t.Errorf("error %v lacks %q", err, w)
+		}
 	}
 }
 

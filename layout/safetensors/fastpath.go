@@ -1,9 +1,12 @@
 package safetensors
 
-import "github.com/tensormap/tensormap/layout"
+import (
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/jsontext"
+)
 
-// What stands around the values of a tensor as the reference writes it. These are
-// constants so that comparing with them takes an instruction or two.
+// The text around the values of a tensor as the reference writes it. Comparing with a constant
+// takes an instruction or two.
 const (
 	beforeDType   = `{"dtype":"`
 	beforeShape   = `","shape":[`
@@ -11,15 +14,15 @@ const (
 	afterOffsets  = `]}`
 )
 
-// usual reads a tensor that is written as the reference writes it,
+// fastTensor reads a tensor that is written as the reference writes it, without spaces:
 //
 //	{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}
 //
-// without spaces, and reports whether it was. Anything else, errors included, it leaves
-// where it is to the code that reads any notation and knows what to say: usual is there
-// for speed alone.
-func (d *decoder) usual(t *layout.Tensor) bool {
-	b := d.b[d.i:]
+// It reports false for anything else, errors included, and reads nothing then. It serves speed
+// alone: [decoder.anyTensor] reads every notation and words the errors.
+func (d *decoder) fastTensor(t *layout.Tensor) bool {
+	rest := d.Rest()
+	b := rest
 	if len(b) < len(beforeDType) || string(b[:len(beforeDType)]) != beforeDType {
 		return false
 	}
@@ -33,17 +36,17 @@ func (d *decoder) usual(t *layout.Tensor) bool {
 	if dtype == layout.Invalid || len(b) < len(beforeShape) || string(b[:len(beforeShape)]) != beforeShape {
 		return false
 	}
-	b = d.usualShape(b[len(beforeShape):])
+	b = d.fastShape(b[len(beforeShape):])
 	if len(b) < len(beforeOffsets) || string(b[:len(beforeOffsets)]) != beforeOffsets {
 		return false
 	}
 	b = b[len(beforeOffsets):]
-	begin, n := decimal(b)
+	begin, n := jsontext.Decimal(b)
 	if !canonical(b, n) || n == len(b) || b[n] != ',' {
 		return false
 	}
 	b = b[n+1:]
-	end, n := decimal(b)
+	end, n := jsontext.Decimal(b)
 	if !canonical(b, n) || begin > end || end > d.data.size {
 		return false
 	}
@@ -51,16 +54,16 @@ func (d *decoder) usual(t *layout.Tensor) bool {
 	if len(b) < len(afterOffsets) || string(b[:len(afterOffsets)]) != afterOffsets {
 		return false
 	}
-	d.i = len(d.b) - len(b) + len(afterOffsets)
+	d.Advance(len(rest) - len(b) + len(afterOffsets))
 	t.DType, t.Offset, t.Stored = dtype, d.data.off+begin, end-begin
 	return true
 }
 
-// usualShape reads dimensions into d.shape and returns what follows them.
-func (d *decoder) usualShape(b []byte) (rest []byte) {
+// fastShape reads dimensions into d.shape and returns the bytes behind them.
+func (d *decoder) fastShape(b []byte) (rest []byte) {
 	d.shape = d.shape[:0]
 	for {
-		v, n := decimal(b)
+		v, n := jsontext.Decimal(b)
 		if n == 0 && len(d.shape) == 0 {
 			return b // a scalar
 		}

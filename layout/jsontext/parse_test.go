@@ -1,4 +1,4 @@
-package layout_test
+package jsontext_test
 
 import (
 	"bytes"
@@ -13,19 +13,23 @@ import (
 	"unicode/utf8"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/layouttest"
+	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
 const jsonAt = 1000 // where the JSON of these tests lies in its file
 
 func parseJSON(s string, lim layout.Limits) (layout.Metadata, error) {
-	return layout.ParseJSON([]byte(s), layout.APR2, jsonAt, "metadata", lim)
+	return jsontext.Parse([]byte(s), layout.APR2, jsonAt, "metadata", lim)
 }
+
+func defaults() layout.Limits { return (*layout.Limits)(nil).WithDefaults() }
 
 // JSON that has one of everything.
 const everything = `{"s": "a\u00e9\ud83d\ude00\n<&>", "n": 1e400, "b": true, "z": null,
 	"o": {"y": 1, "x": {"": []}}, "l": [false, "", -0, [{}], 2], "e": {}}`
 
-func TestParseJSON(t *testing.T) {
+func TestParse(t *testing.T) {
 	got, err := parseJSON(" \r\n\t"+everything+" \r\n\t", defaults())
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +52,7 @@ func TestParseJSON(t *testing.T) {
 	}
 }
 
-func TestParseJSONKeepsDigits(t *testing.T) {
+func TestParseKeepsDigits(t *testing.T) {
 	for _, number := range []string{
 		"0", "-0", "0.10", "1E+2", "1e-400", "18446744073709551616", "9007199254740993", "3.14159265358979323846264338327950288",
 	} {
@@ -63,7 +67,7 @@ func TestParseJSONKeepsDigits(t *testing.T) {
 	}
 }
 
-func TestParseJSONErrors(t *testing.T) {
+func TestParseErrors(t *testing.T) {
 	tests := []struct {
 		json   string
 		want   error
@@ -128,13 +132,14 @@ func TestParseJSONErrors(t *testing.T) {
 		{"{\"a\":\"\xff\"}", layout.ErrInvalid, 6, "UTF-8: 0xff"},
 		{"{\"a\":\"\xed\xa0\x80\"}", layout.ErrInvalid, 6, "UTF-8"},
 		{"{\"\ufffd\":\"\xff\"}", layout.ErrInvalid, 8, "UTF-8"},
-		{"{}\xc0\x80", layout.ErrInvalid, 2, "UTF-8"},
+		{"{}\xc0\x80", layout.ErrInvalid, 2, "bytes after"},
 		{`{}{}`, layout.ErrInvalid, 2, "bytes after"},
 		{`{} x`, layout.ErrInvalid, 3, "bytes after"},
 		{`{},`, layout.ErrInvalid, 2, "bytes after"},
 		{`{}"`, layout.ErrInvalid, 2, "bytes after"},
 		{`{}}`, layout.ErrInvalid, 2, "bytes after"},
 		{"{}\x00", layout.ErrInvalid, 2, "bytes after"},
+		{"{\xc0\x80}", layout.ErrInvalid, 1, "UTF-8: 0xc0 where a key"},
 		{strings.Repeat(" ", 5000) + `{"a":1,}`, layout.ErrInvalid, 5007, "'}' where a key"},
 		{`{"a":"` + strings.Repeat("x", 5000) + `",}`, layout.ErrInvalid, 5008, "'}' where a key"},
 		{`{"a":1,"a":2}`, layout.ErrDuplicate, 7, "key \"a\""},
@@ -149,7 +154,7 @@ func TestParseJSONErrors(t *testing.T) {
 		if md != nil {
 			t.Errorf("%s: %v", tt.json, md)
 		}
-		wantFormatError(t, err, layout.APR2, jsonAt+tt.offset, "metadata", tt.want, tt.reason)
+		layouttest.WantError(t, err, layout.APR2, jsonAt+tt.offset, "metadata", tt.want, tt.reason)
 	}
 }
 
@@ -162,8 +167,8 @@ func members(n int) string {
 	return strings.Join(list, ",")
 }
 
-// TestParseJSONArrays: the type of an array says what is in it.
-func TestParseJSONArrays(t *testing.T) {
+// TestParseArrays: the type of an array says what is in it.
+func TestParseArrays(t *testing.T) {
 	n := json.Number("1")
 	for text, want := range map[string]any{
 		`[]`:                    []any{},
@@ -194,8 +199,8 @@ func TestParseJSONArrays(t *testing.T) {
 	}
 }
 
-// TestParseJSONManyKeys: an object of any number of keys has all of them, in order.
-func TestParseJSONManyKeys(t *testing.T) {
+// TestParseManyKeys: an object of any number of keys has all of them, in order.
+func TestParseManyKeys(t *testing.T) {
 	for _, n := range []int{1, 15, 16, 17, 18, 1000} {
 		md, err := parseJSON("{"+members(n)+"}", defaults())
 		if err != nil || len(md) != n {
@@ -210,13 +215,13 @@ func TestParseJSONManyKeys(t *testing.T) {
 }
 
 // The same key in different objects is no duplicate.
-func TestParseJSONSameKeys(t *testing.T) {
+func TestParseSameKeys(t *testing.T) {
 	if _, err := parseJSON(`{"a":{"a":1},"b":{"a":{"a":2}},"c":[{"a":3},{"a":4}]}`, defaults()); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestParseJSONLastWins(t *testing.T) {
+func TestParseLastWins(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"a":1,"b":2}`:                      `{"a":1,"b":2}`,
 		`{"a":1,"b":2,"\u0061":null,"a":[]}`: `{"a":[],"b":2}`,
@@ -225,7 +230,7 @@ func TestParseJSONLastWins(t *testing.T) {
 		`{` + members(40) + `,"k7":0,"k39":0,"k7":"z"}`: strings.NewReplacer(`"k7":7`, `"k7":"z"`, `"k39":39`, `"k39":0`).
 			Replace(`{` + members(40) + `}`),
 	} {
-		md, err := layout.ParseJSONLastWins([]byte(text), layout.APR2, 0, "metadata", defaults())
+		md, err := jsontext.ParseLastWins([]byte(text), layout.APR2, 0, "metadata", defaults())
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
@@ -234,12 +239,12 @@ func TestParseJSONLastWins(t *testing.T) {
 			t.Errorf("%s: %s, %v, want %s", text, got, err, want)
 		}
 	}
-	if _, err := layout.ParseJSONLastWins([]byte(`{"a":1,"a":}`), layout.APR2, 0, "metadata", defaults()); !errors.Is(err, layout.ErrInvalid) {
+	if _, err := jsontext.ParseLastWins([]byte(`{"a":1,"a":}`), layout.APR2, 0, "metadata", defaults()); !errors.Is(err, layout.ErrInvalid) {
 		t.Errorf("a broken document: %v", err)
 	}
 }
 
-func TestParseJSONTruncated(t *testing.T) {
+func TestParseTruncated(t *testing.T) {
 	if _, err := parseJSON(everything, defaults()); err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +255,7 @@ func TestParseJSONTruncated(t *testing.T) {
 	}
 }
 
-func TestParseJSONDepth(t *testing.T) {
+func TestParseDepth(t *testing.T) {
 	nested := func(n int) []string { // objects and arrays n deep
 		return []string{
 			strings.Repeat(`{"a":`, n-1) + `{}` + strings.Repeat(`}`, n-1),
@@ -277,14 +282,14 @@ func TestParseJSONDepth(t *testing.T) {
 	}
 }
 
-func TestParseJSONHeaderBytes(t *testing.T) {
+func TestParseHeaderBytes(t *testing.T) {
 	lim := defaults()
 	lim.HeaderBytes = 7
 	if _, err := parseJSON(`{"a":1}`, lim); err != nil {
 		t.Error(err)
 	}
 	_, err := parseJSON(`{"a":1} `, lim)
-	wantFormatError(t, err, layout.APR2, jsonAt, "metadata", layout.ErrLimit, "8 bytes", "7")
+	layouttest.WantError(t, err, layout.APR2, jsonAt, "metadata", layout.ErrLimit, "8 bytes", "7")
 }
 
 // shapeOfJSON counts what valid JSON has outside its strings: members of objects, and
@@ -386,10 +391,10 @@ func boxed[T any](t *testing.T, v []T) []any {
 	return list
 }
 
-// FuzzParseJSON compares with encoding/json: it accepts exactly the valid objects
+// FuzzParse compares with encoding/json: it accepts exactly the valid objects
 // without duplicate keys, half surrogates and too deep nesting, with the same values, and
 // what it accepts it writes back.
-func FuzzParseJSON(f *testing.F) {
+func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		everything, ``, `{}`, `{"a":1,"a":2}`, `{"a":[1,{"b":[]}],"c":-1.5e+3}`, `{"a":[[[[1]]]]}`, `{"\ud800":"\ud800"}`, `{"\ud83d\ude00":["\\ud800","\ufffd"]}`,
 		`{"a":1}}`, "{\"a\":\"\u2028\"}", `[1]`, `{"a":01}`, `{"a":tru`,
@@ -399,7 +404,7 @@ func FuzzParseJSON(f *testing.F) {
 	lim := defaults()
 	lim.Depth = 4
 	f.Fuzz(func(t *testing.T, b []byte) {
-		md, err := layout.ParseJSON(b, layout.APR2, jsonAt, "metadata", lim)
+		md, err := jsontext.Parse(b, layout.APR2, jsonAt, "metadata", lim)
 		var want map[string]any
 		if utf8.Valid(b) && json.Valid(b) && !halfSurrogate(b) {
 			v, _ := decodeJSON(b)

@@ -1,4 +1,4 @@
-package layout_test
+package jsontext_test
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
 // vocabulary is a JSON array of n tokens such as tokenizers have.
@@ -23,7 +24,7 @@ func vocabulary(n int) string {
 	return b.String()
 }
 
-func BenchmarkParseJSON(b *testing.B) {
+func BenchmarkParse(b *testing.B) {
 	const n = 50_000
 	for _, tc := range []struct{ name, json string }{
 		{"strings", `{"vocab":` + vocabulary(n) + `}`},
@@ -39,7 +40,7 @@ func BenchmarkParseJSON(b *testing.B) {
 			b.SetBytes(int64(len(text)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := layout.ParseJSON(text, layout.APR2, 0, "metadata", defaults()); err != nil {
+				if _, err := jsontext.Parse(text, layout.APR2, 0, "metadata", defaults()); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -47,8 +48,8 @@ func BenchmarkParseJSON(b *testing.B) {
 	}
 }
 
-// TestParseJSONMemory: all that ParseJSON ever allocates is a small multiple of the text.
-func TestParseJSONMemory(t *testing.T) {
+// TestParseMemory: all that Parse ever allocates is a small multiple of the text.
+func TestParseMemory(t *testing.T) {
 	const n = 200_000
 	for _, tc := range []struct {
 		name, json string
@@ -68,7 +69,7 @@ func TestParseJSONMemory(t *testing.T) {
 			var before, after runtime.MemStats
 			text := []byte(tc.json)
 			runtime.ReadMemStats(&before)
-			md, err := layout.ParseJSON(text, layout.APR2, 0, "metadata", defaults())
+			md, err := jsontext.Parse(text, layout.APR2, 0, "metadata", defaults())
 			runtime.ReadMemStats(&after)
 			if err != nil || len(md) == 0 {
 				t.Fatal(md, err)

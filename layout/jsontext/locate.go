@@ -1,0 +1,40 @@
+package jsontext
+
+// Locate returns where in text the value starts that path leads to: keys (string) and positions
+// in arrays (int). If path leads nowhere, it returns the start of the last value on the way. It
+// reads text anew, which only errors are worth.
+func Locate[T string | []byte](text T, path ...any) uint64 {
+	const deepest = 1000 // in a text that was valid once
+	s := Scanner[T]{text: text, most: deepest}
+	s.Next()
+	at := s.Offset()
+	for _, step := range path {
+		if !s.enter(step) {
+			break
+		}
+		s.Next()
+		at = s.Offset()
+	}
+	return at
+}
+
+// enter goes to the value of a key or at a position of the value that comes next. It reports
+// false if there is none.
+func (s *Scanner[T]) enter(step any) bool {
+	switch i := 0; s.Next() {
+	case '{':
+		for s.Open('{', "an object"); s.More('}'); s.Skip() {
+			if key, _ := s.Key(); step == any(string(key)) {
+				return true
+			}
+		}
+	case '[':
+		for s.Open('[', "an array"); s.More(']'); s.Skip() {
+			if step == any(i) {
+				return true
+			}
+			i++
+		}
+	}
+	return false
+}

@@ -1,0 +1,358 @@
+// Package jsontext reads JSON (RFC 8259) from files that nobody vouches for: the header of
+// SafeTensors, manifests and indexes, metadata.
+//
+// A [Scanner] reads a text once, front to back. It copies nothing but strings with escapes.
+// [Parse] makes [layout.Metadata] of an object. [Locate] finds a value for an error that is
+// about it.
+//
+// All of them are stricter than encoding/json. Invalid UTF-8, half of a surrogate pair in an
+// escape, nesting past the limit and bytes after the value are errors.
+package jsontext
+
+import (
+	"fmt"
+	"iter"
+	"math"
+	"unicode/utf8"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// Scanner reads a text value by value. It keeps its first error: after that, [Scanner.More]
+// reports false and the other methods return zero values. A reader of objects and arrays asks
+// [Scanner.Err] once.
+type Scanner[T string | []byte] struct {
+	// Field names what is read in errors.
+	Field string
+
+	text   T   // empty after an error
+	at     int // the next byte
+	base   uint64
+	format layout.Format
+	err    *layout.FormatError
+
+	depth, most uint64 // of the objects and arrays around the next byte
+	fresh       bool   // no member of the innermost one was read
+	lastWins    bool   // a key that occurs twice is no error
+
+	keys   []span  // of the objects being read whose keys must differ
+	groups []group // what skip counts, if it is not nil
+	buf    []byte  // for strings with escapes
+}
+
+// span is a string between its quotes.
+type span struct {
+	at      uint32
+	size    uint32
+	escaped bool
+}
+
+// New returns a scanner of text, which lies at offset at of a file of format f. field names it
+// in errors. A text longer than lim.HeaderBytes is an error, as is nesting past lim.Depth.
+func New[T string | []byte](text T, f layout.Format, at uint64, field string, lim layout.Limits) Scanner[T] {
+	s := Scanner[T]{Field: field, text: text, base: at, format: f, most: lim.Depth}
+	// Positions have 32 bits, which also makes every count one that layout.Names can hold.
+	if most := min(lim.HeaderBytes, math.MaxInt32); uint64(len(text)) > most {
+		s.Fail(at, layout.ErrLimit, "%d bytes of JSON, more than %d", len(text), most)
+	}
+	return s
+}
+
+// Err returns the first error, a [*layout.FormatError], or nil.
+func (s *Scanner[T]) Err() error {
+	if s.err == nil {
+		return nil
+	}
+	return s.err
+}
+
+// Fail ends the reading with an error about the byte at offset at of the file, unless it has
+// ended with another before.
+func (s *Scanner[T]) Fail(at uint64, sentinel error, format string, args ...any) {
+	if s.err == nil {
+		s.err = layout.Errorf(s.format, at, s.Field, sentinel, format, args...)
+	}
+	var none T
+	s.text, s.at, s.fresh = none, 0, false
+}
+
+// Unexpected ends the reading because something else than want comes next.
+func (s *Scanner[T]) Unexpected(want string) {
+	found := "the end of the JSON"
+	if rest := string(s.text[s.at:min(s.at+utf8.UTFMax, len(s.text))]); rest != "" {
+		r, n := utf8.DecodeRuneInString(rest)
+		found = fmt.Sprintf("%q", r)
+		if r == utf8.RuneError && n == 1 {
+			found = fmt.Sprintf("invalid UTF-8: %#02x", rest[0])
+		}
+	}
+	s.Fail(s.Offset(), layout.ErrInvalid, "%s where %s should be", found, want)
+}
+
+// Offset returns the position in the file of the next byte.
+func (s *Scanner[T]) Offset() uint64 { return s.base + uint64(s.at) }
+
+// Rest returns the text from the next byte on.
+func (s *Scanner[T]) Rest() T { return s.text[s.at:] }
+
+// Advance skips the first n bytes of Rest, which the caller has read by itself.
+func (s *Scanner[T]) Advance(n int) { s.at += n }
+
+// Next skips white space and returns the byte after it, without reading it. At the end it
+// returns 0, which no value starts with.
+func (s *Scanner[T]) Next() byte {
+	if s.at < len(s.text) && s.text[s.at] > ' ' {
+		return s.text[s.at]
+	}
+	return s.nextAfterSpace()
+}
+
+func (s *Scanner[T]) nextAfterSpace() byte {
+	for ; s.at < len(s.text); s.at++ {
+		switch c := s.text[s.at]; c {
+		case ' ', '\t', '\r', '\n':
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// End makes sure that nothing but white space comes next.
+func (s *Scanner[T]) End() {
+	if s.Next(); s.at < len(s.text) {
+		s.Fail(s.Offset(), layout.ErrInvalid, "bytes after the JSON")
+	}
+}
+
+// Open reads c, an opening bracket or brace. [Scanner.More] then leads through what it holds:
+//
+//	for s.Open('[', "an array"); s.More(']'); {
+//		… read one element …
+//	}
+func (s *Scanner[T]) Open(c byte, want string) {
+	switch {
+	case s.Next() != c:
+		s.Unexpected(want)
+	case s.depth >= s.most:
+		s.Fail(s.Offset(), layout.ErrLimit, "JSON nested deeper than %d", s.most)
+	default:
+		s.depth++
+		s.at++
+		s.fresh = true
+	}
+}
+
+// More moves to the next element of an array or member of an object, or past its end.
+func (s *Scanner[T]) More(end byte) bool {
+	switch c := s.Next(); {
+	case c == end:
+		s.at++
+		s.depth--
+		s.fresh = false
+		return false
+	case s.fresh:
+		s.fresh = false
+		return true
+	case c == ',':
+		s.at++
+		return true
+	}
+	s.Unexpected("',' or '" + string(end) + "'")
+	return false
+}
+
+// Key reads a key and its colon. It returns the key's offset too.
+func (s *Scanner[T]) Key() (name T, at uint64) {
+	k := s.key()
+	return s.value(k), s.base + uint64(k.at) - 1
+}
+
+func (s *Scanner[T]) key() span {
+	if s.Next() != '"' {
+		s.Unexpected("a key")
+		return span{}
+	}
+	k := s.raw()
+	if s.Next() != ':' {
+		s.Unexpected("':'")
+		return span{}
+	}
+	s.at++
+	return k
+}
+
+// Members reads an object and yields its keys, which must differ, with their offsets. The
+// loop's body reads the value of each.
+func (s *Scanner[T]) Members(want string) iter.Seq2[T, uint64] {
+	return func(yield func(T, uint64) bool) {
+		first := len(s.keys)
+		for s.Open('{', want); s.More('}'); {
+			k := s.key()
+			s.remember(k)
+			if s.err != nil || !yield(s.value(k), s.base+uint64(k.at)-1) {
+				return
+			}
+		}
+		s.distinct(first)
+	}
+}
+
+// Text reads a string. It returns a part of the text or, if the string has escapes, memory of
+// its own.
+func (s *Scanner[T]) Text() T {
+	if s.Next() != '"' {
+		s.Unexpected("a string")
+	}
+	return s.value(s.raw())
+}
+
+// Number reads a number and returns it as it is written.
+func (s *Scanner[T]) Number() T {
+	s.Next()
+	start, i := s.at, s.at
+	if i < len(s.text) && s.text[i] == '-' {
+		i++
+	}
+	whole := i
+	i = s.digits(i)
+	if i > whole && s.text[whole] == '0' {
+		i = whole + 1 // what follows is no part of it
+	}
+	if i < len(s.text) && s.text[i] == '.' {
+		i = s.digits(i + 1)
+	}
+	if i < len(s.text) && s.text[i]|0x20 == 'e' {
+		i++
+		if i < len(s.text) && (s.text[i] == '+' || s.text[i] == '-') {
+			i++
+		}
+		i = s.digits(i)
+	}
+	if s.err != nil {
+		return s.text
+	}
+	s.at = i
+	return s.text[start:i]
+}
+
+// digits returns the end of the digits at i. It fails if there are none.
+func (s *Scanner[T]) digits(i int) int {
+	first := i
+	for i < len(s.text) && s.text[i]-'0' <= 9 {
+		i++
+	}
+	if i == first {
+		s.at = i
+		s.Unexpected("a digit")
+	}
+	return i
+}
+
+// Decimal returns the value of the digits at the start of text, and how many there are. Past 19
+// digits the value means nothing.
+func Decimal[T string | []byte](text T) (v uint64, digits int) {
+	for i := range len(text) {
+		c := text[i] - '0'
+		if c > 9 {
+			return v, i
+		}
+		v = v*10 + uint64(c)
+	}
+	return v, len(text)
+}
+
+// Uint reads an integer that fits 64 bits and has neither sign, fraction nor exponent.
+func (s *Scanner[T]) Uint() uint64 {
+	if c := s.Next(); c < '0' || c > '9' {
+		s.Unexpected("a non-negative integer")
+		return 0
+	}
+	rest := s.text[s.at:]
+	v, n := Decimal(rest)
+	shown := func() string { return string(rest[:min(n, 40)]) }
+	switch {
+	case n < len(rest) && (rest[n] == '.' || rest[n]|0x20 == 'e'):
+		s.Fail(s.Offset(), layout.ErrInvalid, "%s%c… is a number with a fraction or an exponent", shown(), rest[n])
+	case n > 1 && rest[0] == '0':
+		s.Fail(s.Offset(), layout.ErrInvalid, "integer %s has leading zeros", shown())
+	case n > 20 || n == 20 && (rest[0] > '1' || v < 1e19):
+		// Twenty digits from 10^19 on fit if they begin with 1 and did not wrap around.
+		s.Fail(s.Offset(), layout.ErrInvalid, "integer %s (%d digits) does not fit 64 bits", shown(), n)
+	default:
+		s.at += n
+		return v
+	}
+	return 0
+}
+
+// take reads token if it comes next.
+func (s *Scanner[T]) take(token string) bool {
+	end := s.at + len(token)
+	if end > len(s.text) || string(s.text[s.at:end]) != token {
+		return false
+	}
+	s.at = end
+	return true
+}
+
+// Skip reads any value and checks it, keys that occur twice included.
+func (s *Scanner[T]) Skip() { s.skip() }
+
+func (s *Scanner[T]) skip() kinds {
+	switch c := s.Next(); {
+	case c == '"':
+		s.raw()
+		return texts
+	case c == '-' || c-'0' <= 9:
+		s.Number()
+		return numbers
+	case c == '{' || c == '[':
+		s.skipGroup(c)
+	case s.take("true"), s.take("false"), s.take("null"):
+	default:
+		s.Unexpected("a value")
+	}
+	return others
+}
+
+// group counts what an object or array holds.
+type group struct {
+	n     uint32 // members or elements
+	kinds kinds
+}
+
+// kinds is a set of kinds of values.
+type kinds uint8
+
+const (
+	texts kinds = 1 << iota
+	numbers
+	others
+	repeats // of an object: a key occurs twice
+)
+
+func (s *Scanner[T]) skipGroup(bracket byte) {
+	place := len(s.groups)
+	if s.groups != nil {
+		s.groups = append(s.groups, group{})
+	}
+	var g group
+	if bracket == '[' {
+		for s.Open('[', "an array"); s.More(']'); g.n++ {
+			g.kinds |= s.skip()
+		}
+	} else {
+		first := len(s.keys)
+		for s.Open('{', "an object"); s.More('}'); g.n++ {
+			s.remember(s.key())
+			s.skip()
+		}
+		if !s.distinct(first) {
+			g.kinds = repeats
+		}
+	}
+	if s.groups != nil {
+		s.groups[place] = g
+	}
+}

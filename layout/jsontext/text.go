@@ -1,0 +1,191 @@
+package jsontext
+
+import (
+	"math/bits"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// raw checks the string whose opening quote stands next, and reads it.
+func (s *Scanner[T]) raw() span {
+	start := s.at + 1
+	end, ascii := plainText(s.text, start)
+	if end >= len(s.text) || s.text[end] != '"' || !ascii && !valid(s.text[start:end]) {
+		return s.rawEscaped(start)
+	}
+	s.at = end + 1
+	return span{at: uint32(start), size: uint32(end - start)}
+}
+
+// rawEscaped reads a string with escapes from start on, behind its opening quote, or says why
+// there is none.
+func (s *Scanner[T]) rawEscaped(start int) span {
+	for i := start; s.err == nil; {
+		end, ascii := plainText(s.text, i)
+		if !ascii && !valid(s.text[i:end]) {
+			s.notUTF8(i, end)
+			break
+		}
+		switch {
+		case end == len(s.text):
+			s.Fail(s.base+uint64(start)-1, layout.ErrInvalid, "string that does not end")
+			return span{}
+		case s.text[end] == '"':
+			s.at = end + 1
+			return span{uint32(start), uint32(end - start), true}
+		case s.text[end] < ' ':
+			s.Fail(s.base+uint64(end), layout.ErrInvalid, "control character %#02x in a string", s.text[end])
+			return span{}
+		}
+		_, n := unescape(s.text[end:])
+		if n == 0 {
+			s.Fail(s.base+uint64(end), layout.ErrInvalid, "invalid escape %q in a string", string(s.text[end:min(end+6, len(s.text))]))
+		}
+		i = end + n
+	}
+	return span{}
+}
+
+// value returns the characters of a string that raw has read.
+func (s *Scanner[T]) value(k span) T {
+	if k.escaped {
+		return s.unescaped(k)
+	}
+	return s.text[k.at : k.at+k.size]
+}
+
+// unescaped returns a copy of a string without its escapes. The text may be mapped and have
+// changed since raw read it: what is no escape any more becomes U+FFFD.
+func (s *Scanner[T]) unescaped(k span) T {
+	raw := s.text[k.at : k.at+k.size]
+	s.buf = s.buf[:0]
+	for {
+		end, _ := plainText(raw, 0)
+		s.buf = append(s.buf, raw[:end]...)
+		if end == len(raw) {
+			return T(string(s.buf)) // a copy, because s.buf is used again
+		}
+		r, n := unescape(raw[end:])
+		if n == 0 {
+			r, n = utf8.RuneError, 1
+		}
+		s.buf = utf8.AppendRune(s.buf, r)
+		raw = raw[end+n:]
+	}
+}
+
+// notUTF8 fails because of an invalid byte in s.text[from:end]. A mapped text may have changed
+// by now: then the first byte is to blame.
+func (s *Scanner[T]) notUTF8(from, end int) {
+	bad := from
+	for i := from; i < end; {
+		r, n := utf8.DecodeRuneInString(string(s.text[i:min(end, i+utf8.UTFMax)]))
+		if r == utf8.RuneError && n == 1 {
+			bad = i
+			break
+		}
+		i += n
+	}
+	s.Fail(s.base+uint64(bad), layout.ErrInvalid, "string that is not valid UTF-8: %#02x", s.text[bad])
+}
+
+func valid[T string | []byte](text T) bool {
+	switch text := any(text).(type) {
+	case []byte:
+		return utf8.Valid(text)
+	default:
+		return utf8.ValidString(text.(string))
+	}
+}
+
+// plainText returns the position of the first byte at or after i that does not stand for
+// itself in a string: a quote, a backslash or a control character. ascii is false if there may be
+// bytes of 0x80 and above before it.
+func plainText[T string | []byte](text T, i int) (end int, ascii bool) {
+	const high = 0x8080808080808080
+	var seen uint64
+	for ; len(text)-i >= 8; i += 8 {
+		w := load64(text[i : i+8])
+		if m := special(w); m != 0 {
+			return i + bits.TrailingZeros64(m)/8, (seen|w)&high == 0
+		}
+		seen |= w
+	}
+	for ; i < len(text) && text[i] != '"' && text[i] != '\\' && text[i] >= ' '; i++ {
+		seen |= uint64(text[i])
+	}
+	return i, seen&high == 0
+}
+
+// load64 reads eight bytes, the first one lowest. It compiles to one load.
+func load64[T string | []byte](b T) uint64 {
+	_ = b[7]
+	return uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
+		uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
+}
+
+// special sets bit 7 of the lowest byte of w that is a quote, a backslash or below 0x20. A
+// borrow may mark bytes above that one wrongly.
+func special(w uint64) uint64 {
+	const (
+		ones = 0x0101010101010101
+		high = 0x80 * ones
+	)
+	return ((w ^ '"'*ones - ones) | (w ^ '\\'*ones - ones) | (w - ' '*ones)) &^ w & high
+}
+
+// unescape returns the character that the n bytes of an escape at the beginning of text stand
+// for. n is 0 if there is none, or half of a surrogate pair.
+func unescape[T string | []byte](text T) (r rune, n int) {
+	if len(text) < 2 {
+		return 0, 0
+	}
+	switch text[1] {
+	case '"', '\\', '/':
+		return rune(text[1]), 2
+	case 'b':
+		return '\b', 2
+	case 'f':
+		return '\f', 2
+	case 'n':
+		return '\n', 2
+	case 'r':
+		return '\r', 2
+	case 't':
+		return '\t', 2
+	}
+	r, ok := hex4(text)
+	if !ok {
+		return 0, 0
+	}
+	if !utf16.IsSurrogate(r) {
+		return r, 6
+	}
+	low, _ := hex4(text[6:])
+	if r = utf16.DecodeRune(r, low); r == utf8.RuneError {
+		return 0, 0 // no pair stands for U+FFFD
+	}
+	return r, 12
+}
+
+// hex4 reads \uXXXX.
+func hex4[T string | []byte](text T) (r rune, ok bool) {
+	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
+		return 0, false
+	}
+	for i := 2; i < 6; i++ {
+		c := text[i]
+		switch {
+		case c-'0' <= 9:
+			c -= '0'
+		case 'a' <= c|0x20 && c|0x20 <= 'f':
+			c = c | 0x20 - 'a' + 10
+		default:
+			return 0, false
+		}
+		r = r<<4 | rune(c)
+	}
+	return r, true
+}
