@@ -2,6 +2,7 @@ package bench
 
 import (
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -43,11 +44,15 @@ func BenchmarkRow(b *testing.B) {
 func randomAPR2(b testing.TB, d layout.DType, shape ...uint64) string {
 	b.Helper()
 	path := filepath.Join(b.TempDir(), d.String()+".apr")
-	w, err := apr2.Create(path, []layout.Tensor{{Name: []byte("w"), DType: d, Shape: shape}}, nil)
+	f, err := os.Create(path)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer w.Abort()
+	defer f.Close()
+	w, err := apr2.NewWriter(f, []layout.Tensor{{Name: []byte("w"), DType: d, Shape: shape}}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
 	size, err := d.Size(shape)
 	if err != nil {
 		b.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -39,11 +40,15 @@ func sparseWeights(size int) []byte {
 func compressedAPR2(b testing.TB, d layout.DType, data []byte, shape ...uint64) string {
 	b.Helper()
 	path := filepath.Join(b.TempDir(), "lz4.apr")
-	w, err := apr2.Create(path, []layout.Tensor{{Name: []byte("w"), DType: d, Shape: shape, Encoding: layout.LZ4}}, nil)
+	f, err := os.Create(path)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer w.Abort()
+	defer f.Close()
+	w, err := apr2.NewWriter(f, []layout.Tensor{{Name: []byte("w"), DType: d, Shape: shape, Encoding: layout.LZ4}}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
 	err = w.WriteBlocksFunc(func(dst io.Writer) error {
 		c := lz4block.NewWriter(dst, lz4block.Fast)
 		if _, err := c.Write(data); err != nil {

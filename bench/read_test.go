@@ -69,11 +69,15 @@ func fullAPR2(b testing.TB, elements uint64) string {
 	b.Helper()
 	path := filepath.Join(b.TempDir(), "full.apr")
 	desc := []layout.Tensor{{Name: []byte("w"), DType: layout.F32, Shape: []uint64{elements}}}
-	w, err := apr2.Create(path, desc, nil)
+	f, err := os.Create(path)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer w.Abort()
+	defer f.Close()
+	w, err := apr2.NewWriter(f, desc, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
 	values := make([]float32, elements)
 	for i := range values {
 		values[i] = float32(i%1000) / 1000

@@ -67,21 +67,22 @@ func (t *Tensor) entry() layout.Tensor {
 }
 
 func (apr2Target) write(w *writer, s *part) (*atomicfile.File, error) {
-	file, err := apr2.Create(s.path, w.plan.apr2Tensors(s.tensors), w.plan.apr2Options(s))
+	f, err := w.create(s.path)
+	if err != nil {
+		return nil, err
+	}
+	file, err := apr2.NewWriter(f, w.plan.apr2Tensors(s.tensors), w.plan.apr2Options(s))
 	if err != nil {
 		return nil, about(s.path, err)
 	}
-	defer file.Abort() // does nothing once Prepare has succeeded
 	for i := range s.tensors {
 		if err := w.tensor(file, file, &s.tensors[i]); err != nil {
 			return nil, err
 		}
 	}
-	f, err := file.Prepare()
-	if err != nil {
+	if err := file.Close(); err != nil {
 		return nil, err
 	}
-	w.files = append(w.files, f)
 	s.size, s.crc32 = file.Size(), file.CRC32()
-	return f, nil
+	return f, f.Prepare()
 }

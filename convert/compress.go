@@ -51,7 +51,7 @@ func pays(raw, stored uint64) bool {
 	return stored < raw && raw-stored >= max(raw/leastSaving, leastBytes)
 }
 
-// compressed writes t compressed, or returns apr2.ErrTakeBack if that does not pay. Blocks of the
+// compressed writes t compressed, or returns apr2.ErrRollback if that does not pay. Blocks of the
 // source are copied if they are as good as those that Fast makes.
 func (w *writer) compressed(file blocksWriter, t *Tensor) error {
 	copies := w.plan.opts.Compress == Fast && t.copied() && t.source.Encoding() == layout.LZ4 && pays(t.Bytes, t.FromBytes)
@@ -68,7 +68,7 @@ func (w *writer) compressed(file blocksWriter, t *Tensor) error {
 		}
 		t.Stored = w.lz4.Stored()
 		if err == nil && !pays(t.Bytes, t.Stored) {
-			return apr2.ErrTakeBack
+			return apr2.ErrRollback
 		}
 		return err
 	})
@@ -91,7 +91,7 @@ func (a *attempt) Write(b []byte) (int, error) {
 	if err == nil && !a.asked && a.w.Raw() >= trial {
 		a.asked = true
 		if !pays(a.w.Raw(), a.w.Stored()) {
-			return n, apr2.ErrTakeBack
+			return n, apr2.ErrRollback
 		}
 	}
 	return n, err

@@ -140,11 +140,11 @@ type blocksWriter interface {
 // compression.
 func (w *writer) tensor(file tensorWriter, blocks blocksWriter, t *Tensor) error {
 	begun, planned := w.progress.done, t.Bytes
-	err := apr2.ErrTakeBack
+	err := apr2.ErrRollback
 	if blocks != nil && w.lz4 != nil {
 		err = w.compressed(blocks, t)
 	}
-	if errors.Is(err, apr2.ErrTakeBack) {
+	if errors.Is(err, apr2.ErrRollback) {
 		w.progress.done = begun
 		t.Stored = t.Bytes
 		write := t.writeTo

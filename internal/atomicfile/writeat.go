@@ -25,14 +25,19 @@ func (f *File) ReadAt(b []byte, off int64) (int, error) {
 	return n, about(f.path, err)
 }
 
-// Truncate cuts the file to size bytes, and lets Write go on there.
+// Truncate changes the size of the file. It does not move the place where Write goes on.
 func (f *File) Truncate(size int64) error {
 	if f.prepared {
 		return about(f.path, fs.ErrClosed)
 	}
-	err := f.f.Truncate(size)
-	if err == nil {
-		_, err = f.f.Seek(size, io.SeekStart)
+	return about(f.path, f.f.Truncate(size))
+}
+
+// Seek sets where Write goes on.
+func (f *File) Seek(offset int64, whence int) (int64, error) {
+	if f.prepared {
+		return 0, about(f.path, fs.ErrClosed)
 	}
-	return about(f.path, err)
+	at, err := f.f.Seek(offset, whence)
+	return at, about(f.path, err)
 }

@@ -2,6 +2,7 @@ package atomicfile
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"testing"
 )
@@ -12,6 +13,7 @@ func TestWriteAtAndTruncate(t *testing.T) {
 	for _, err := range []error{
 		func() error { _, err := f.WriteAt([]byte("ab"), 1); return err }(),
 		f.Truncate(5),
+		func() error { _, err := f.Seek(5, io.SeekStart); return err }(),
 		func() error { _, err := f.Write([]byte("cd")); return err }(),
 	} {
 		if err != nil {
@@ -26,7 +28,7 @@ func TestWriteAtErrorNamesPath(t *testing.T) {
 	path := t.TempDir() + "/x"
 	f := write(t, path, "")
 	commit(t, f)
-	for _, err := range []error{f.Truncate(0), func() error { _, err := f.WriteAt([]byte("a"), 0); return err }()} {
+	for _, err := range []error{f.Truncate(0), func() error { _, err := f.Seek(0, io.SeekStart); return err }(), func() error { _, err := f.WriteAt([]byte("a"), 0); return err }()} {
 		var pe *fs.PathError
 		if !errors.As(err, &pe) || pe.Path != path {
 			t.Errorf("%v does not name %s", err, path)

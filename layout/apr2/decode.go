@@ -143,8 +143,8 @@ func (d *decoder) entry() error {
 		return d.cut(minEntrySize + name)
 	}
 	id, rank := b[2+name], int(b[3+name])
-	if rank < 1 || rank > maxDims {
-		return errorf(at+uint64(3+name), "n_dims", layout.ErrInvalid, "tensor %s: %d, not 1 to %d", layout.Quote(b[2:2+name]), rank, maxDims)
+	if rank < 1 || rank > MaxDims {
+		return errorf(at+uint64(3+name), "n_dims", layout.ErrInvalid, "tensor %s: %d, not 1 to %d", layout.Quote(b[2:2+name]), rank, MaxDims)
 	}
 	size := entrySize + name + 8*rank
 	if len(b) < size {

@@ -22,12 +22,14 @@ const (
 	entryTailSize   = 28 // offset, size, raw_size, flags
 	footerSize      = 16
 
-	maxDims      = 8
 	maxExpansion = 255 // the most bytes that LZ4 makes of one
 	defaultAlign = 64
 )
 
-// Where the header's fields are, for reading, writing and error messages.
+// MaxDims is the most dimensions that a tensor can have.
+const MaxDims = 8
+
+// Offsets of the header's fields.
 const (
 	atMajor          = 4
 	atMinor          = 6
@@ -152,6 +154,12 @@ func dtype(id uint8, minor uint16) layout.DType {
 		return layout.Invalid
 	}
 	return dtypeOf[id]
+}
+
+// Holds reports whether the format has an id for d.
+func Holds(d layout.DType) bool {
+	_, ok := idOf[d]
+	return ok
 }
 
 func errorf(at uint64, field string, sentinel error, format string, args ...any) *layout.FormatError {

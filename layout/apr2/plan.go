@@ -2,6 +2,7 @@ package apr2
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/tensormap/tensormap/layout"
@@ -79,8 +80,8 @@ func (p *plan) entry(t *layout.Tensor, at uint64) (uint64, error) {
 	switch {
 	case len(t.Name) > math.MaxUint16:
 		return 0, errorf(at, "name", layout.ErrLimit, "tensor %s: %d bytes, more than %d", layout.Quote(t.Name), len(t.Name), math.MaxUint16)
-	case len(t.Shape) > maxDims:
-		return 0, errorf(at, "n_dims", layout.ErrLimit, "tensor %s: %d dimensions, more than %d", layout.Quote(t.Name), len(t.Shape), maxDims)
+	case len(t.Shape) > MaxDims:
+		return 0, errorf(at, "n_dims", layout.ErrLimit, "tensor %s: %d dimensions, more than %d", layout.Quote(t.Name), len(t.Shape), MaxDims)
 	case !ok:
 		return 0, errorf(at, "dtype", layout.ErrUnsupported, "tensor %s: APR2 has no dtype for %v", layout.Quote(t.Name), t.DType)
 	case t.Encoding != layout.Raw && t.Encoding != layout.LZ4:
@@ -117,7 +118,7 @@ func (p *plan) encode(tensors []layout.Tensor) ([]byte, error) {
 		b = appendEntry(b, &tensors[i], e)
 	}
 	p.size += footerSize
-	return append(b, zeros[:int(data)-len(b)]...), nil
+	return append(b, make([]byte, int(data)-len(b))...), nil
 }
 
 // readBack is the index of the file that head begins. Decoding makes sure of all that is
@@ -158,7 +159,7 @@ func (p *plan) reserve(t *layout.Tensor, at uint64) (place, error) {
 		e = place{size: t.Stored, rawSize: raw, flags: compressedTensor}
 	case t.Encoding == layout.LZ4 && raw > 0:
 		return place{}, errorf(at, "size", layout.ErrUnsupported,
-			"tensor %s: how many bytes it takes compressed is not known before it is written, but the index comes first; a file of its own (Create) can wait", layout.Quote(t.Name))
+			"tensor %s: how many bytes it takes compressed is not known before it is written, but the index comes first, and only a file that can be written again has it last", layout.Quote(t.Name))
 	}
 	off := alignUp(p.size, p.align)
 	// No operating system gives a file more bytes than int64 counts.
@@ -203,7 +204,7 @@ func dims(t *layout.Tensor) []uint64 {
 // alignUp is the next multiple of align, a power of two.
 func alignUp(n, align uint64) uint64 { return (n + align - 1) &^ (align - 1) }
 
-// planned is a file of which nothing but the head exists yet.
+// planned is a file that has nothing but its head yet.
 type planned struct {
 	head layout.Bytes
 	size uint64
@@ -212,3 +213,62 @@ type planned struct {
 func (p planned) Size() uint64 { return p.size }
 
 func (p planned) Slice(off, n uint64) ([]byte, error) { return p.head.Slice(off, n) }
+
+// provisional counts tensors of unknown size as raw, and reports whether there are any.
+func provisional(tensors []layout.Tensor) (list []layout.Tensor, unsized bool) {
+	list = slices.Clone(tensors)
+	for i := range list {
+		if t := &list[i]; t.Encoding == layout.LZ4 && t.Stored == 0 {
+			t.Encoding, unsized = layout.Raw, true
+		}
+	}
+	return list, unsized
+}
+
+// Sizer computes how large a file will be, without its tensors' data and without making its
+// head, so that a model can be divided among files before any is begun. NewSizer makes one.
+type Sizer struct {
+	head  uint64 // header, metadata and index
+	data  uint64 // from data_offset to the end of the last tensor
+	align uint64
+}
+
+// NewSizer returns the Sizer of a file without tensors. align is that of Options, metadata the number of
+// bytes that the metadata takes as JSON.
+func NewSizer(align int, metadata uint64) Sizer {
+	s := Sizer{head: headerSize + indexHeaderSize, align: defaultAlign}
+	if align == 32 {
+		s.align = 32
+	}
+	return s.WithMetadata(metadata)
+}
+
+// WithMetadata returns s with n bytes more of metadata.
+func (s Sizer) WithMetadata(n uint64) Sizer {
+	s.head = add(s.head, n)
+	return s
+}
+
+// With returns s with one tensor more. Name, Shape, DType, Encoding and Stored count as
+// they do for NewWriter; an LZ4 tensor of unknown size counts as raw.
+func (s Sizer) With(t *layout.Tensor) Sizer {
+	n := t.Stored
+	if !compressed(*t) {
+		n, _ = t.DType.Size(dims(t)) // NewWriter will say what is wrong with it
+	}
+	s.head = add(s.head, uint64(entrySize+len(t.Name)+8*len(dims(t))))
+	s.data = add(up(s.data, s.align), n)
+	return s
+}
+
+// Size returns the size of the whole file in bytes. It is 2^64-1 if the file would be larger.
+func (s Sizer) Size() uint64 { return add(add(up(s.head, defaultAlign), s.data), footerSize) }
+
+// up is alignUp for sums of any size.
+func up(n, align uint64) uint64 { return add(n, -n%align) }
+
+// add stops at the largest number.
+func add(a, b uint64) uint64 {
+	sum, carry := bits.Add64(a, b, 0)
+	return sum | -carry
+}

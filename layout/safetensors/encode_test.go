@@ -140,33 +140,6 @@ func TestWriterMisuse(t *testing.T) {
 	}
 }
 
-func TestCreate(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "out.safetensors")
-	list := []layout.Tensor{{Name: []byte("a"), DType: layout.U8, Shape: []uint64{3}}}
-	for _, finish := range []bool{false, true} {
-		w, err := safetensors.Create(path, list, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !finish {
-			if err := w.Close(); !errors.Is(err, layout.ErrTruncated) {
-				t.Errorf("closed without its tensor: %v", err)
-			}
-		} else if err := errors.Join(w.WriteTensor([]byte("abc")), w.Close(), w.Abort()); err != nil {
-			t.Error(err)
-		}
-		entries, err := os.ReadDir(dir)
-		if err != nil || finish != (len(entries) == 1) {
-			t.Errorf("%v, %v", entries, err)
-		}
-	}
-	b, err := os.ReadFile(path)
-	if err != nil || !bytes.HasSuffix(b, []byte("abc")) {
-		t.Errorf("%q, %v", b, err)
-	}
-}
-
 // TestRewrite writes every fixture again, and compares.
 func TestRewrite(t *testing.T) {
 	paths, err := filepath.Glob("../../testdata/safetensors/*.safetensors")

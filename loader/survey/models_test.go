@@ -103,11 +103,15 @@ func compressed(t testing.TB, tensors ...tensor) []byte {
 		descs = append(descs, layout.Tensor{Name: []byte(x.name), DType: x.dtype, Shape: x.shape, Encoding: layout.LZ4})
 	}
 	path := filepath.Join(t.TempDir(), "lz4.apr")
-	w, err := apr2.Create(path, descs, nil)
+	f, err := os.Create(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.Abort()
+	defer f.Close()
+	w, err := apr2.NewWriter(f, descs, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, x := range tensors {
 		err := w.WriteBlocksFunc(func(dst io.Writer) error {
 			c := lz4block.NewWriter(dst, lz4block.Fast)

@@ -1,0 +1,213 @@
+// Package tensorwriter writes the tensors of a planned file from front to back. A format's writer adds
+// what comes before and after them.
+package tensorwriter
+
+import (
+	"io"
+	"math"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// Fields are a format's words for what errors are about.
+type Fields struct {
+	Size  string // how many bytes a tensor has
+	Count string // how many tensors there are
+}
+
+// File is the mechanism under a format's writer. Once a method has failed, the file is of no use and
+// every later call fails alike.
+type File struct {
+	dst    io.Writer
+	index  *layout.Index
+	align  uint64
+	fields Fields
+	Mark
+	err error
+}
+
+// Mark is how far a File has come.
+type Mark struct {
+	next    int    // the tensor to come
+	Written uint64 // bytes
+}
+
+// New returns a File that writes the tensors of index to dst, each at a multiple of align, a power of
+// two. It sets their offsets as it writes them. Nothing is written yet.
+func New(dst io.Writer, index *layout.Index, align uint64, fields Fields) *File {
+	return &File{dst: dst, index: index, align: align, fields: fields}
+}
+
+// Index describes the planned file.
+func (f *File) Index() *layout.Index { return f.index }
+
+// SetIndex replaces the index by one with the same tensors.
+func (f *File) SetIndex(index *layout.Index) { f.index = index }
+
+// Err returns the error that ended the work, or nil.
+func (f *File) Err() error { return f.err }
+
+// Fail makes err the answer of every later call, and returns it.
+func (f *File) Fail(err error) error {
+	f.err = err
+	return err
+}
+
+// Failf fails with an error about a field at an offset.
+func (f *File) Failf(at uint64, field string, sentinel error, format string, args ...any) error {
+	return f.Fail(layout.Errorf(f.index.Format, at, field, sentinel, format, args...))
+}
+
+// Write writes bytes that belong to no tensor.
+func (f *File) Write(b []byte) error {
+	n, err := f.dst.Write(b)
+	f.Written += uint64(n)
+	if err == nil && n < len(b) {
+		err = io.ErrShortWrite
+	}
+	if err != nil {
+		return f.Fail(err)
+	}
+	return nil
+}
+
+// mostAlign is the largest alignment.
+const mostAlign = 64
+
+var zeros [mostAlign]byte
+
+// Pad writes zeros up to an offset, fewer than 64.
+func (f *File) Pad(to uint64) error { return f.Write(zeros[:to-f.Written]) }
+
+// Complete makes sure that all tensors are written.
+func (f *File) Complete() error {
+	if n := len(f.index.Tensors); f.err == nil && f.next < n {
+		return f.Failf(f.Written, f.fields.Count, layout.ErrTruncated, "%d of %d tensors written", f.next, n)
+	}
+	return f.err
+}
+
+// begin pads the file up to the next tensor.
+func (f *File) begin() (*layout.Tensor, error) {
+	if f.err != nil {
+		return nil, f.err
+	}
+	if f.next == len(f.index.Tensors) {
+		return nil, f.Failf(f.Written, f.fields.Count, layout.ErrInvalid, "a tensor more than the %d declared", f.next)
+	}
+	t := &f.index.Tensors[f.next]
+	f.next++
+	t.Offset = (f.Written + f.align - 1) &^ (f.align - 1) // as planned if all sizes were known
+	return t, f.Pad(t.Offset)
+}
+
+// WriteUnsized writes the next tensor, whose size shows only now: all that write hands to dst. It returns
+// the tensor and its size. An error of write alone does not end the work: the caller may go back to a
+// Mark, or Fail.
+func (f *File) WriteUnsized(write func(dst io.Writer) error) (t *layout.Tensor, size uint64, err error) {
+	const room = math.MaxInt64 - mostAlign // for what follows the tensors
+	if t, err = f.begin(); err != nil {
+		return nil, 0, err
+	}
+	size, err = f.write(t, room-t.Offset, write)
+	return t, size, err
+}
+
+// write gives write a destination for at most so many bytes of t.
+func (f *File) write(t *layout.Tensor, most uint64, write func(dst io.Writer) error) (size uint64, err error) {
+	dst := bounded{file: f, tensor: t, most: most}
+	err = write(&dst)
+	if f.err != nil {
+		err = f.err // which write may have dropped
+	}
+	return dst.n, err
+}
+
+// bounded takes the bytes of one tensor, and none more.
+type bounded struct {
+	file   *File
+	tensor *layout.Tensor
+	most   uint64
+	n      uint64
+}
+
+func (d *bounded) Write(b []byte) (int, error) {
+	f := d.file
+	if f.err != nil {
+		return 0, f.err
+	}
+	if uint64(len(b)) > d.most-d.n {
+		return 0, f.Failf(d.tensor.Offset, f.fields.Size, layout.ErrInvalid, "tensor %s: more than its %d bytes given", layout.Quote(d.tensor.Name), d.most)
+	}
+	before := f.Written
+	err := f.Write(b)
+	n := f.Written - before
+	d.n += n
+	return int(n), err
+}
+
+// Tensors has the methods of a format's writer that write tensors.
+type Tensors struct {
+	file *File
+	buf  []byte
+}
+
+// NewTensors returns the methods that write f's tensors.
+func NewTensors(f *File) Tensors { return Tensors{file: f} }
+
+// Size returns how many bytes the whole file will have. A tensor of unknown size counts as not
+// compressed.
+func (w *Tensors) Size() uint64 { return w.file.index.Size }
+
+// Written returns the number of bytes written so far.
+func (w *Tensors) Written() uint64 { return w.file.Written }
+
+// WriteTensor writes the next tensor, whose bytes are b. It does not copy them.
+func (w *Tensors) WriteTensor(b []byte) error {
+	t, err := w.file.begin()
+	if err != nil {
+		return err
+	}
+	if err := w.checkSize(t, uint64(len(b))); err != nil {
+		return err
+	}
+	return w.file.Write(b)
+}
+
+// chunk is what WriteTensorFrom reads at a time.
+const chunk = 256 << 10
+
+// WriteTensorFrom writes the next tensor, whose bytes are all that r yields.
+func (w *Tensors) WriteTensorFrom(r io.Reader) error {
+	if w.buf == nil {
+		w.buf = make([]byte, chunk)
+	}
+	return w.WriteTensorFunc(func(dst io.Writer) error {
+		// Plain Reader and Writer, for io.CopyBuffer to use the buffer.
+		_, err := io.CopyBuffer(struct{ io.Writer }{dst}, struct{ io.Reader }{r}, w.buf)
+		return err
+	})
+}
+
+// WriteTensorFunc writes the next tensor, whose bytes are all that write hands to dst, in pieces of any
+// size. dst may be used until write returns.
+func (w *Tensors) WriteTensorFunc(write func(dst io.Writer) error) error {
+	t, err := w.file.begin()
+	if err != nil {
+		return err
+	}
+	n, err := w.file.write(t, t.Stored, write)
+	if err != nil {
+		return w.file.Fail(err)
+	}
+	return w.checkSize(t, n)
+}
+
+// checkSize fails unless t has n bytes.
+func (w *Tensors) checkSize(t *layout.Tensor, n uint64) error {
+	if n == t.Stored {
+		return nil
+	}
+	return w.file.Failf(t.Offset, w.file.fields.Size, layout.ErrInvalid, "tensor %s: %d bytes given, but %v %v takes %d",
+		layout.Quote(t.Name), n, t.DType, t.Shape, t.Stored)
+}

@@ -1,0 +1,102 @@
+package tensorwriter
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/tensormap/tensormap/internal/iofault"
+	"github.com/tensormap/tensormap/layout"
+)
+
+func begin(dst io.Writer, sizes ...uint64) (*File, Tensors) {
+	ix := &layout.Index{Format: layout.TSM, Size: 99}
+	for i, n := range sizes {
+		ix.Tensors = append(ix.Tensors, layout.Tensor{Name: []byte{byte('a' + i)}, DType: layout.U8, Shape: []uint64{n}, Stored: n})
+	}
+	f := New(dst, ix, 4, Fields{Size: "length", Count: "total"})
+	return f, NewTensors(f)
+}
+
+// TestWrite writes in every way, and goes back once.
+func TestWrite(t *testing.T) {
+	var out bytes.Buffer
+	f, w := begin(&out, 3, 2, 5, 0)
+	var mark Mark
+	for i, err := range []error{
+		f.Write([]byte("head")),
+		w.WriteTensor([]byte("abc")),
+		w.WriteTensorFrom(bytes.NewReader([]byte("de"))),
+		w.WriteTensorFunc(func(dst io.Writer) error {
+			io.WriteString(dst, "fg")
+			_, err := io.WriteString(dst, "hij")
+			return err
+		}),
+		func() error { mark = f.Mark; return nil }(),
+		func() error {
+			x, n, err := f.WriteUnsized(func(dst io.Writer) error { _, err := io.WriteString(dst, "xyz"); return err })
+			if n != 3 || string(x.Name) != "d" {
+				t.Errorf("%d bytes of %q", n, x.Name)
+			}
+			out.Truncate(int(mark.Written))
+			f.Mark = mark
+			return err
+		}(),
+		w.WriteTensor(nil),
+		f.Complete(),
+		f.Err(),
+	} {
+		if err != nil {
+			t.Errorf("call %d: %v", i, err)
+		}
+	}
+	if want := "headabc\x00de\x00\x00fghij\x00\x00\x00"; out.String() != want || w.Written() != uint64(len(want)) || w.Size() != 99 {
+		t.Errorf("%q, want %q; %d written of %d", out.String(), want, w.Written(), w.Size())
+	}
+	for i, want := range []uint64{4, 8, 12, 20} {
+		if at := f.Index().Tensors[i].Offset; at != want {
+			t.Errorf("tensor %d at %d, want %d", i, at, want)
+		}
+	}
+}
+
+// TestFailsAlike: the first error is the answer of all that follows, and tells the format, field and place.
+func TestFailsAlike(t *testing.T) {
+	gaveUp := errors.New("no more")
+	for _, tc := range []struct {
+		name  string
+		room  int
+		call  func(f *File, w *Tensors) error
+		want  error
+		field string // "": not about the file
+		at    uint64
+	}{
+		{"short", 99, func(_ *File, w *Tensors) error { return w.WriteTensor([]byte("a")) }, layout.ErrInvalid, "length", 0},
+		{"long", 99, func(_ *File, w *Tensors) error {
+			return w.WriteTensorFunc(func(dst io.Writer) error { dst.Write(make([]byte, 4)); return nil })
+		}, layout.ErrInvalid, "length", 0},
+		{"incomplete", 99, func(f *File, _ *Tensors) error { return f.Complete() }, layout.ErrTruncated, "total", 0},
+		{"one more", 99, func(_ *File, w *Tensors) error {
+			return errors.Join(w.WriteTensor([]byte("abc")), w.WriteTensor(nil))
+		}, layout.ErrInvalid, "total", 3},
+		{"gives up", 99, func(_ *File, w *Tensors) error { return w.WriteTensorFunc(func(io.Writer) error { return gaveUp }) }, gaveUp, "", 0},
+		{"disk", 2, func(_ *File, w *Tensors) error { return w.WriteTensor([]byte("abc")) }, iofault.ErrDisk, "", 0},
+		{"disk, dropped", 2, func(_ *File, w *Tensors) error {
+			return w.WriteTensorFunc(func(dst io.Writer) error { dst.Write([]byte("abc")); dst.Write(nil); return nil })
+		}, iofault.ErrDisk, "", 0},
+	} {
+		f, w := begin(&iofault.Full{Room: tc.room}, 3)
+		err := tc.call(f, &w)
+		if !errors.Is(err, tc.want) {
+			t.Errorf("%s: %v, want %v", tc.name, err, tc.want)
+		}
+		fe, ok := errors.AsType[*layout.FormatError](f.Err())
+		if ok != (tc.field != "") || ok && (fe.Format != layout.TSM || fe.Field != tc.field || fe.Offset != tc.at) {
+			t.Errorf("%s: %v", tc.name, f.Err())
+		}
+		if again := w.WriteTensor(nil); again != f.Err() || f.Complete() != f.Err() {
+			t.Errorf("%s: later %v", tc.name, again)
+		}
+	}
+}
