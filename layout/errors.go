@@ -3,6 +3,7 @@ package layout
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 )
 
 // The reasons an operation on a model file fails, for errors.Is. A FormatError wraps
@@ -15,11 +16,11 @@ var (
 	ErrLimit       = errors.New("over the limit") // valid perhaps, but past a cap of Limits
 	ErrChecksum    = errors.New("checksum mismatch")
 	ErrMisaligned  = errors.New("misaligned") // a tensor is not where its file promises
-	ErrUnsupported = errors.New("unsupported")
+	ErrUnsupported = errors.ErrUnsupported
 	ErrFormat      = errors.New("unknown format") // no format recognises the bytes
 
 	ErrNotFound = errors.New("not found")
-	ErrClosed   = errors.New("closed")
+	ErrClosed   = fs.ErrClosed
 )
 
 // FormatError says what is wrong with a file and where.

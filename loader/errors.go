@@ -11,16 +11,20 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// Errors that callers test for with errors.Is; package layout has the others.
+// Errors that callers test for with errors.Is. Package layout has those of damaged files.
 var (
-	// ErrClosed is the answer of everything once the model, or the lease it came
-	// through, is closed.
+	// ErrClosed means that the model, or the lease it came through, is closed. It is fs.ErrClosed.
 	ErrClosed = layout.ErrClosed
 	// ErrNotFound means that the model has no tensor of that name.
 	ErrNotFound = layout.ErrNotFound
 	// ErrUnsupported means that the file is valid and the work cannot be done: a dtype
-	// without a value in float32, say.
+	// without a value in float32, say. It is errors.ErrUnsupported.
 	ErrUnsupported = layout.ErrUnsupported
+	// ErrRange means that a request leaves the tensor or the file, or that memory handed in is not
+	// of the size it needs.
+	ErrRange = mmapio.ErrRange
+	// ErrChanged means that a file is not the one that was opened, or changed while it was read.
+	ErrChanged = mmapio.ErrChanged
 )
 
 // ErrTooLarge means that a tensor would take more heap than Options.TensorBytes allows, or

@@ -2,7 +2,6 @@ package loader
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -215,10 +214,6 @@ func (t Tensor) rows() (rows, cols uint64) {
 	}
 	return rows, shape[last]
 }
-
-// ErrRange means that a request leaves the tensor, or that memory handed in is not of the
-// size it needs.
-var ErrRange = errors.New("out of range")
 
 // dequantize writes the values of len(dst) elements, from element first on, to dst.
 func (t Tensor) dequantize(dst []float32, first uint64) error {

@@ -9,8 +9,8 @@ import (
 // Reasons, for errors.Is. Errors of a Mapping's methods wrap them in a
 // *fs.PathError that names the call and the file.
 var (
-	ErrClosed    = errors.New("mapping is closed")
-	ErrRange     = errors.New("range leaves the file")
+	ErrClosed    = fs.ErrClosed
+	ErrRange     = errors.New("out of range")
 	ErrTooLarge  = errors.New("too large for this machine's address space")
 	ErrChanged   = errors.New("the file is not the one that was opened")
 	ErrDirectory = errors.New("is a directory")

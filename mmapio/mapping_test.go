@@ -168,7 +168,7 @@ func TestSliceCopiesAreTheCallers(t *testing.T) {
 func TestSliceNamesFileAndRange(t *testing.T) {
 	path := writeFile(t, noise(10))
 	_, err := must(t)(Map(path)).Slice(9, 2)
-	want := "slice " + path + ": range leaves the file: offset 9, length 2, size 10"
+	want := "slice " + path + ": out of range: offset 9, length 2, size 10"
 	if err == nil || err.Error() != want {
 		t.Errorf("error %q, want %q", err, want)
 	}

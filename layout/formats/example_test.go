@@ -15,5 +15,5 @@ func ExampleSniff() {
 	fmt.Println(err)
 	// Output:
 	// gguf <nil>
-	// unknown: offset 0: magic: a ZIP archive, as PyTorch's .pt, .pth and .bin, NumPy's .npz and Keras's .keras are; known formats: apr2, apr1, april, bw2l, tsm, gguf, safetensors (unsupported)
+	// unknown: offset 0: magic: a ZIP archive, as PyTorch's .pt, .pth and .bin, NumPy's .npz and Keras's .keras are; known formats: apr2, apr1, april, bw2l, tsm, gguf, safetensors (unsupported operation)
 }

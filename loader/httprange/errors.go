@@ -9,12 +9,14 @@ import (
 	"net/url"
 	"strings"
 	"unicode"
+
+	"github.com/tensormap/tensormap/mmapio"
 )
 
 // The reasons that a read fails for, beside those of the network.
 var (
 	ErrNoRanges    = errors.New("the server does not answer range requests")
-	ErrChanged     = errors.New("the file has changed on the server")
+	ErrChanged     = mmapio.ErrChanged
 	ErrUnversioned = errors.New("the server does not tell versions of the file apart") // see Options.RequireValidator
 	ErrStatus      = errors.New("the server refuses")                                  // in a StatusError
 	ErrResponse    = errors.New("the server's answer makes no sense")
