@@ -13,9 +13,6 @@ import (
 	"github.com/tensormap/tensormap/layout/internal/tensorwriter"
 )
 
-// Holds reports whether the format has a name for d.
-func Holds(d layout.DType) bool { return d.Valid() && dtypeNamed([]byte(d.String())) == d }
-
 // Writer writes a SafeTensors file from front to back. It holds the header but no tensor.
 //
 // Once a method has failed, the file is of no use and every later call fails alike.
