@@ -70,55 +70,53 @@ func (c Codec) Span(first, n uint64) (off, size uint64) {
 // Expand returns when all have finished. A panic in one of them reappears in the caller: one
 // that survives faults of a mapping still does. A small dst is expanded without allocating.
 func (c Codec) Expand(dst []float32, src []byte, first uint64, cores int) error {
-	skip, err := c.checkSpan(len(dst), len(src), first)
-	if err != nil {
-		return err
+	b := blockSizes[c.dtype]
+	inBlock := b.elems() - 1
+	skip := int(first) & inBlock
+	if b.size(skip, len(dst)) != uint64(len(src)) || b.bytes == 0 {
+		return c.misfit(len(dst), len(src), first)
+	}
+	// Most rows of a matrix take the short way, as in the function Expand.
+	if k := &active.expand[c.dtype]; k.step <= 1 && 0 < len(dst) && len(dst) < parallelMin && skip|len(dst)&inBlock == 0 && !c.scaled {
+		k.run(dst, src)
+		return nil
 	}
 	large := isLarge(len(dst), len(src))
 	if cores == 1 || len(dst) < parallelMin {
 		return c.expand(dst, src, skip, large) // without the closure, which would be allocated
 	}
-	elems, size := c.dtype.BlockElems(), c.dtype.BlockBytes()
 	return inParallel(cores, skip+len(dst), func(lo, hi int) error {
 		from := max(lo, skip)
-		return c.expand(dst[from-skip:hi-skip], src[lo/elems*size:(hi+elems-1)/elems*size], from-lo, large)
+		at := lo >> b.log2Elems * int(b.bytes)
+		return c.expand(dst[from-skip:hi-skip], src[at:][:b.size(0, hi-lo)], from-lo, large)
 	})
 }
 
-// checkSpan returns at which element of src's first block dst begins.
-func (c Codec) checkSpan(elems, size int, first uint64) (skip int, err error) {
+func (c Codec) misfit(elems, size int, first uint64) error {
 	b := blockSizes[c.dtype]
 	if b.bytes == 0 {
-		return 0, unsupported(c.dtype)
+		return unsupported(c.dtype)
 	}
-	mask := uint64(1)<<b.log2Elems - 1
-	skip = int(first & mask)
-	blocks := (uint64(skip) + uint64(elems) + mask) >> b.log2Elems
-	if elems == 0 {
-		blocks = 0
-	}
-	if blocks*uint64(b.bytes) != uint64(size) {
-		return 0, fmt.Errorf("dequant: %v: elements %d to %d are %d blocks of %d bytes, not %d bytes: %w",
-			c.dtype, first, first+uint64(elems), blocks, b.bytes, size, ErrLength)
-	}
-	return skip, nil
+	want := b.size(int(first)&(b.elems()-1), elems)
+	return fmt.Errorf("dequant: %v: elements %d to %d are %d blocks of %d bytes, not %d bytes: %w",
+		c.dtype, first, first+uint64(elems), want/uint64(b.bytes), b.bytes, size, ErrLength)
 }
 
 // expand runs on the caller's core. dst begins with element skip of src's first block.
 func (c Codec) expand(dst []float32, src []byte, skip int, large bool) error {
-	elems, size := c.dtype.BlockElems(), c.dtype.BlockBytes()
+	b := blockSizes[c.dtype]
 	if skip > 0 && len(dst) > 0 {
 		n := expandPart(c.dtype, dst, src, skip)
-		dst, src = dst[n:], src[size:]
+		dst, src = dst[n:], src[b.bytes:]
 	}
-	blocks := len(dst) / elems
-	if rest := dst[blocks*elems:]; len(rest) > 0 {
-		expandPart(c.dtype, rest, src[blocks*size:], 0)
+	whole := len(dst) &^ (b.elems() - 1)
+	size := int(b.size(0, whole))
+	if rest := dst[whole:]; len(rest) > 0 {
+		expandPart(c.dtype, rest, src[size:], 0)
 	}
-	dst, src = dst[:blocks*elems], src[:blocks*size]
 	if c.scaled {
-		return expandScaled(c.dtype, dst, src, c.quant.Scale, c.quant.Zero)
+		return expandScaled(c.dtype, dst[:whole], src[:size], c.quant.Scale, c.quant.Zero)
 	}
-	expand(c.dtype, dst, src, large)
+	expand(c.dtype, dst[:whole], src[:size], large)
 	return nil
 }

@@ -33,7 +33,7 @@ func Expand(d layout.DType, dst []float32, src []byte) error {
 	if !fits(d, len(dst), len(src)) {
 		return expandTensor(d, dst, src)
 	}
-	// This is what expand comes to for most buffers; small ones would notice the way there.
+	// expand comes to this for most buffers; small ones would notice the way there.
 	if k := &active.expand[d]; k.step <= 1 && 0 < len(dst) && len(dst) <= maxCall {
 		k.run(dst, src)
 		return nil
@@ -73,6 +73,16 @@ func tensorBytes(d layout.DType, n int) uint64 {
 type blockSize struct {
 	log2Elems uint8  // a block's elements are a power of two
 	bytes     uint16 // 0 for types that are not expanded in blocks
+}
+
+func (b blockSize) elems() int { return 1 << (b.log2Elems & 63) } // the mask spares the compiler longer shifts
+
+// size returns the bytes of the blocks that hold n elements from element skip of the first on.
+func (b blockSize) size(skip, n int) uint64 {
+	if n == 0 {
+		return 0
+	}
+	return (uint64(skip+n+b.elems()-1) >> (b.log2Elems & 63)) * uint64(b.bytes)
 }
 
 // blockSizes keep the sizes at hand: for small buffers the checks count.
