@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tensormap/tensormap/internal/nearest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/mmapio"
@@ -187,9 +189,19 @@ func findPart(m *loader.Model, l *loader.Lease, name string) (t loader.Tensor, p
 		}
 	}
 	if errors.Is(err, loader.ErrNotFound) {
-		err = fmt.Errorf("%w%s", err, hint(nearest(m, base)))
+		err = fmt.Errorf("%w%s", err, hint(nearest.Names(namesOf(m), base)))
 	}
 	return t, p, err
+}
+
+func namesOf(m *loader.Model) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for t := range m.Tensors() {
+			if !yield(t.Name()) {
+				return
+			}
+		}
+	}
 }
 
 // namedOrShown finds the tensor called name, else the only one whose name is shown like this.

@@ -1,24 +1,24 @@
-package main
+// Package nearest finds the names that may be meant by one that does not exist.
+package nearest
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strings"
-
-	"github.com/tensormap/tensormap/loader"
 )
 
-// What the search for similar names may cost; a hint is not worth more.
+// The limits of a search. A hint is not worth more.
 const (
-	nearestNames = 50_000
-	nearestBytes = 200        // of a name
-	nearestSteps = 50_000_000 // of comparing names: about a tenth of a second
+	mostNames = 50_000
+	mostBytes = 200        // of a name
+	mostSteps = 50_000_000 // of comparing names: about a tenth of a second
 )
 
-// nearest are up to three tensors that may be meant by name: those that hold it, and those
-// that few changes turn into it.
-func nearest(m *loader.Model, name string) []string {
-	if name == "" || len(name) > nearestBytes {
+// Names returns up to three names of all that may be meant by name: those that contain it, and those
+// that few changes turn into it. The nearest comes first.
+func Names(all iter.Seq[string], name string) []string {
+	if name == "" || len(name) > mostBytes {
 		return nil
 	}
 	type candidate struct {
@@ -27,17 +27,17 @@ func nearest(m *loader.Model, name string) []string {
 	}
 	var found []candidate
 	seen, steps := 0, 0
-	for t := range m.Tensors() {
-		if seen++; seen > nearestNames || steps > nearestSteps {
+	for have := range all {
+		if seen++; seen > mostNames || steps > mostSteps {
 			break
 		}
-		if len(t.Name()) > nearestBytes {
+		if len(have) > mostBytes {
 			continue
 		}
-		d, ok, n := distance(name, t.Name())
+		d, ok, n := distance(name, have)
 		steps += n
 		if ok {
-			found = append(found, candidate{t.Name(), d})
+			found = append(found, candidate{have, d})
 		}
 	}
 	slices.SortFunc(found, func(a, b candidate) int {
@@ -50,9 +50,8 @@ func nearest(m *loader.Model, name string) []string {
 	return names
 }
 
-// distance is how far have is from want; ok is false where they are not alike. A name
-// that holds all of what was typed is near, however much is missing. It takes so many
-// steps to find out.
+// distance returns how many changes have is away from want, and false if they are not alike. A name
+// that contains all of want is near, however much else it has. steps counts the work.
 func distance(want, have string) (d int, ok bool, steps int) {
 	w, h := strings.ToLower(want), strings.ToLower(have)
 	if strings.Contains(h, w) {
@@ -66,7 +65,7 @@ func distance(want, have string) (d int, ok bool, steps int) {
 	return d, d <= most, len(w) * len(h)
 }
 
-// levenshtein is the least number of bytes to insert, delete or replace that turns a into b.
+// levenshtein counts the fewest bytes to insert, delete or replace that turn a into b.
 func levenshtein(a, b string) int {
 	row := make([]int, len(b)+1) // distances of a's beginning to every beginning of b
 	for j := range row {

@@ -1,0 +1,32 @@
+package nearest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestNames(t *testing.T) {
+	all := []string{"layers.0.weight", "layers.0.bias", "embed.Weight", "head.weight", strings.Repeat("weight", 50)}
+	for name, want := range map[string][]string{
+		"layers.0.wieght": {"layers.0.weight"},
+		"weight":          {"head.weight", "embed.Weight", "layers.0.weight"},
+		"nothing alike":   nil,
+		"":                nil,
+	} {
+		if got := Names(slices.Values(all), name); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestLevenshtein(t *testing.T) {
+	for _, test := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"kitten", "sitting", 3}, {"flaw", "lawn", 2}, {"abc", "abc", 0}} {
+		if got := levenshtein(test.a, test.b); got != test.want {
+			t.Errorf("levenshtein(%q, %q) = %d, want %d", test.a, test.b, got, test.want)
+		}
+	}
+}

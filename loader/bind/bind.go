@@ -1,0 +1,335 @@
+// Package bind fills a struct with the tensors of a model, by tags, and checks their shapes and types.
+//
+//	type Layer struct {
+//		Query loader.Tensor `tensor:"attention.query.weight" shape:"hidden,hidden" dtype:"F32,F16"`
+//		Bias  []float32     `tensor:"attention.query.bias,optional" shape:"hidden"`
+//	}
+//	type Encoder struct {
+//		Words  loader.Tensor `tensor:"embeddings.weight|bert.embeddings.weight" shape:"vocab,hidden"`
+//		Layers []Layer       `tensor:"layer.%d."`
+//	}
+//	var e Encoder
+//	err := bind.Struct(&e, model, nil)
+//
+// # Tags
+//
+// A field with the tag tensor is filled; others are left alone, but for embedded structs. The tag is
+// the tensor's name, or, for a struct, the prefix of its fields' names. Several names are divided
+// by "|": the first that exists counts. A name that ends in ",optional" may be missing; the field
+// then keeps its value. The types of fields are
+//
+//   - loader.Tensor
+//   - []float32, filled by Tensor.Float32s
+//   - []byte, filled by Tensor.Bytes
+//   - structs of such fields, and pointers to these. A pointer stays nil if no tensor has the prefix
+//   - slices and arrays of all of these, with %d in the name: one element for each number from 0 on.
+//     A slice gets as many elements as the model has; numbers that it skips are a mismatch
+//
+// The tag shape lists the dimensions, outermost first: a number, a name, a multiple of a name
+// ("3*hidden"), or "_" for any. A name stands for the same number wherever it occurs.
+//
+// The tag dtype lists the types that the code can take, as [layout.DType] names them.
+package bind
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tensormap/tensormap/internal/nearest"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// Source has tensors by name: a *loader.Model or a *loader.Lease. Views in a struct live as long as
+// those of its source.
+type Source interface {
+	Tensor(name string) (loader.Tensor, error)
+	Tensors() iter.Seq[loader.Tensor]
+}
+
+// Dims are the numbers that names in shapes stand for.
+type Dims map[string]uint64
+
+// MismatchError says which field does not fit which tensor.
+type MismatchError struct {
+	Field  string // such as Layers[3].Query
+	Tensor string
+	Err    error
+}
+
+func (e *MismatchError) Error() string {
+	return fmt.Sprintf("%s: tensor %q: %v", e.Field, e.Tensor, e.Err)
+}
+
+func (e *MismatchError) Unwrap() error { return e.Err }
+
+// ErrMismatch means that a tensor exists, with another shape or type.
+var ErrMismatch = errors.New("mismatch")
+
+// Struct fills the struct that dst points to. The numbers in dims are required of the shapes that
+// name them, and numbers found for other names are added; nil requires none.
+//
+// The error joins a *MismatchError for every field that does not fit: [loader.ErrNotFound] with the
+// nearest names, or [ErrMismatch]. The struct and dims are then as they were. Values are read and
+// expanded only if every shape and type fits.
+func Struct(dst any, from Source, dims Dims) error {
+	v := reflect.ValueOf(dst)
+	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
+		return fmt.Errorf("bind: %T is no pointer to a struct", dst)
+	}
+	b := &binder{from: from, dims: make(Dims), setBy: make(map[string]string)}
+	for name, n := range dims {
+		b.dims[name] = n
+	}
+	for t := range from.Tensors() {
+		b.names = append(b.names, t.Name())
+	}
+	slices.Sort(b.names)
+	filled := reflect.New(v.Elem().Type()).Elem()
+	filled.Set(v.Elem())
+	b.structure(filled, "", "")
+	for _, read := range b.reads {
+		if len(b.errs) == 0 {
+			read()
+		}
+	}
+	if len(b.errs) > 0 {
+		return errors.Join(b.errs...)
+	}
+	v.Elem().Set(filled)
+	for name, n := range b.dims {
+		if dims != nil {
+			dims[name] = n
+		}
+	}
+	return nil
+}
+
+type binder struct {
+	from  Source
+	names []string // of all tensors, sorted
+	dims  Dims
+	setBy map[string]string // the tensor that has set a dimension
+	reads []func()          // of values, once everything fits
+	errs  []error
+	hints int // that have been looked for
+}
+
+// mostHints bounds the searches for near names.
+const mostHints = 8
+
+func (b *binder) fail(field, tensor string, err error) {
+	b.errs = append(b.errs, &MismatchError{field, tensor, err})
+}
+
+// structure fills the fields of v. path is v's place in the outermost struct.
+func (b *binder) structure(v reflect.Value, path, prefix string) {
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		tag, tagged := f.Tag.Lookup("tensor")
+		embedded := f.Anonymous && f.Type.Kind() == reflect.Struct // its exported fields can be set
+		if !tagged && !embedded {
+			continue
+		}
+		field := path + f.Name
+		names, optional := parse(prefix, tag)
+		if !f.IsExported() && !embedded || !fillable(f.Type) {
+			b.fail(field, names[0], fmt.Errorf("bind: a field of type %v cannot be filled", f.Type))
+			continue
+		}
+		b.field(v.Field(i), request{field: field, names: names, optional: optional, tag: f.Tag})
+	}
+}
+
+// request is a field to fill from the first of some names, or prefixes, that exists.
+type request struct {
+	field    string
+	names    []string
+	optional bool
+	tag      reflect.StructTag
+}
+
+func parse(prefix, tag string) (names []string, optional bool) {
+	tag, optional = strings.CutSuffix(tag, ",optional")
+	for name := range strings.SplitSeq(tag, "|") {
+		names = append(names, prefix+name)
+	}
+	return names, optional
+}
+
+var (
+	tensorType = reflect.TypeFor[loader.Tensor]()
+	floatsType = reflect.TypeFor[[]float32]()
+	bytesType  = reflect.TypeFor[[]byte]()
+)
+
+// single reports whether one tensor fills a value of type t.
+func single(t reflect.Type) bool { return t == tensorType || t == floatsType || t == bytesType }
+
+func fillable(t reflect.Type) bool {
+	switch {
+	case single(t), t.Kind() == reflect.Struct:
+		return true
+	case t.Kind() == reflect.Pointer:
+		return t.Elem().Kind() == reflect.Struct && t.Elem() != tensorType
+	}
+	return (t.Kind() == reflect.Slice || t.Kind() == reflect.Array) && fillable(t.Elem())
+}
+
+func (b *binder) field(v reflect.Value, r request) {
+	t := v.Type()
+	switch {
+	case single(t):
+		b.tensor(v, r)
+	case t.Kind() == reflect.Struct:
+		b.structure(v, r.field+".", r.names[b.first(r.names)])
+	case t.Kind() == reflect.Pointer:
+		if prefix := r.names[b.first(r.names)]; b.has(prefix) {
+			v.Set(reflect.New(t.Elem()))
+			b.structure(v.Elem(), r.field+".", prefix)
+		}
+	default:
+		b.list(v, r)
+	}
+}
+
+// first returns the position of the first prefix that a tensor has, or 0.
+func (b *binder) first(prefixes []string) int {
+	return max(0, slices.IndexFunc(prefixes, b.has))
+}
+
+func (b *binder) has(prefix string) bool {
+	i, _ := slices.BinarySearch(b.names, prefix)
+	return i < len(b.names) && strings.HasPrefix(b.names[i], prefix)
+}
+
+// list fills a slice or an array: an element for every number that a name has in place of %d.
+func (b *binder) list(v reflect.Value, r request) {
+	var pattern string
+	var n int
+	for _, pattern = range r.names {
+		if strings.Count(pattern, "%d") != 1 {
+			b.fail(r.field, pattern, errors.New("bind: the name of several needs one %d"))
+			return
+		}
+		var err error
+		if n, err = b.count(pattern, single(v.Type().Elem())); err != nil {
+			b.fail(r.field, pattern, err)
+			return
+		}
+		if n > 0 {
+			break
+		}
+	}
+	if n == 0 {
+		pattern = r.names[0]
+	}
+	switch {
+	case v.Kind() == reflect.Array:
+		n = v.Len()
+	case n == 0 && r.optional:
+		return
+	case n == 0:
+		b.missing(r.field, strings.Replace(pattern, "%d", "0", 1))
+		return
+	default:
+		v.Set(reflect.MakeSlice(v.Type(), n, n))
+	}
+	for i := range n {
+		element := r
+		element.field = fmt.Sprintf("%s[%d]", r.field, i)
+		element.names = []string{strings.Replace(pattern, "%d", strconv.Itoa(i), 1)}
+		b.field(v.Index(i), element)
+	}
+}
+
+// count counts the numbers that names have in place of %d. They must be those from 0 on. whole says
+// that nothing may follow the pattern.
+func (b *binder) count(pattern string, whole bool) (int, error) {
+	before, after, _ := strings.Cut(pattern, "%d")
+	numbers := make(map[int]bool)
+	most := -1
+	from, _ := slices.BinarySearch(b.names, before)
+	for _, name := range b.names[from:] {
+		rest, ok := strings.CutPrefix(name, before)
+		if !ok {
+			break
+		}
+		digits := rest[:len(rest)-len(strings.TrimLeft(rest, "0123456789"))]
+		rest = rest[len(digits):]
+		n, err := strconv.Atoi(digits)
+		if err != nil || strconv.Itoa(n) != digits || !strings.HasPrefix(rest, after) || whole && rest != after {
+			continue
+		}
+		numbers[n] = true
+		most = max(most, n)
+	}
+	for n := range len(numbers) {
+		if !numbers[n] {
+			return 0, fmt.Errorf("%w: numbers up to %d, but none is %d", ErrMismatch, most, n)
+		}
+	}
+	return len(numbers), nil
+}
+
+func (b *binder) tensor(v reflect.Value, r request) {
+	var t loader.Tensor
+	err := loader.ErrNotFound
+	for _, name := range r.names {
+		if t, err = b.from.Tensor(name); !errors.Is(err, loader.ErrNotFound) {
+			break
+		}
+	}
+	switch {
+	case errors.Is(err, loader.ErrNotFound) && r.optional:
+		return
+	case errors.Is(err, loader.ErrNotFound):
+		b.missing(r.field, r.names[0])
+		return
+	case err != nil:
+		b.fail(r.field, r.names[0], err)
+		return
+	}
+	if err := errors.Join(b.checkDType(t, r.tag), b.checkShape(t, r.tag)); err != nil {
+		b.fail(r.field, t.Name(), err)
+		return
+	}
+	if v.Type() == tensorType {
+		v.Set(reflect.ValueOf(t))
+		return
+	}
+	b.reads = append(b.reads, func() {
+		var err error
+		if v.Type() == floatsType {
+			err = read(v, t.Float32s)
+		} else {
+			err = read(v, t.Bytes)
+		}
+		if err != nil {
+			b.fail(r.field, t.Name(), err)
+		}
+	})
+}
+
+func read[T any](v reflect.Value, values func() ([]T, error)) error {
+	list, err := values()
+	if err == nil {
+		v.Set(reflect.ValueOf(list))
+	}
+	return err
+}
+
+func (b *binder) missing(field, name string) {
+	err := loader.ErrNotFound
+	if b.hints < mostHints {
+		b.hints++
+		if near := nearest.Names(slices.Values(b.names), name); len(near) > 0 {
+			err = fmt.Errorf("%w; the model has %q", err, near)
+		}
+	}
+	b.fail(field, name, err)
+}

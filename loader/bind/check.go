@@ -1,0 +1,90 @@
+package bind
+
+import (
+	"fmt"
+	"math/bits"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+func (b *binder) checkDType(t loader.Tensor, tag reflect.StructTag) error {
+	list, ok := tag.Lookup("dtype")
+	if !ok {
+		return nil
+	}
+	for name := range strings.SplitSeq(list, ",") {
+		d, ok := layout.ParseDType(strings.TrimSpace(name))
+		if !ok {
+			return fmt.Errorf("bind: the tag dtype names %q, which is none", name)
+		}
+		if d == t.DType() {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: dtype %v, want %s", ErrMismatch, t.DType(), list)
+}
+
+func (b *binder) checkShape(t loader.Tensor, tag reflect.StructTag) error {
+	list, ok := tag.Lookup("shape")
+	if !ok {
+		return nil
+	}
+	var want []string
+	if list != "" {
+		want = strings.Split(list, ",")
+	}
+	shape := t.Shape()
+	if len(want) != len(shape) {
+		return fmt.Errorf("%w: shape %v, want (%s)", ErrMismatch, shape, list)
+	}
+	for i, n := range shape {
+		if why := b.checkDim(strings.TrimSpace(want[i]), n, t.Name()); why != "" {
+			return fmt.Errorf("%w: shape %v, want (%s): %s", ErrMismatch, shape, list, why)
+		}
+	}
+	return nil
+}
+
+// checkDim returns the reason why n is not the dimension that want describes, or "".
+func (b *binder) checkDim(want string, n uint64, tensor string) string {
+	if want == "_" {
+		return ""
+	}
+	if number, err := strconv.ParseUint(want, 10, 64); err == nil {
+		if n == number {
+			return ""
+		}
+		return fmt.Sprintf("%d is not %d", n, number)
+	}
+	factor, name, multiple := uint64(1), want, false
+	if before, after, ok := strings.Cut(want, "*"); ok {
+		number, err := strconv.ParseUint(before, 10, 64)
+		if err != nil || number == 0 {
+			return fmt.Sprintf("the tag's %q is no dimension", want)
+		}
+		factor, name, multiple = number, after, true
+	}
+	known, ok := b.dims[name]
+	if !ok {
+		if n%factor != 0 {
+			return fmt.Sprintf("%d is no multiple of %d", n, factor)
+		}
+		b.dims[name], b.setBy[name] = n/factor, tensor
+		return ""
+	}
+	if hi, product := bits.Mul64(factor, known); hi == 0 && product == n {
+		return ""
+	}
+	why := fmt.Sprintf("%s is %d", name, known)
+	if by := b.setBy[name]; by != "" {
+		why += fmt.Sprintf(" in %q", by)
+	}
+	if multiple {
+		return fmt.Sprintf("%d is not %s, and %s", n, want, why)
+	}
+	return fmt.Sprintf("%d, but %s", n, why)
+}
