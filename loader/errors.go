@@ -2,9 +2,7 @@ package loader
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
-	"math"
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
@@ -30,25 +28,6 @@ var (
 // ErrTooLarge means that a tensor would take more heap than Options.TensorBytes allows, or
 // than a slice can have.
 var ErrTooLarge = errors.New("too large to hold in memory at once")
-
-// heap asks whether count elements of size bytes may be put on the heap at once.
-func (t Tensor) heap(count, size uint64) error {
-	limit := uint64(min(max(0, t.file.model.opts.TensorBytes), math.MaxInt))
-	if count > limit/size {
-		return fmt.Errorf("%w: %d × %d bytes, more than %d; Dequantize, DequantizeRows, Values and WriteTo need no such memory",
-			ErrTooLarge, count, size, limit)
-	}
-	return nil
-}
-
-// wrap adds to err which tensor of which file it is about. An error that names its file, as those of
-// metadata do, stays as it is.
-func (t Tensor) wrap(err error) error {
-	if named, ok := err.(*fileError); ok {
-		return named
-	}
-	return &fileError{t.file.path, fmt.Errorf("tensor %q: %w", t.Name(), err)}
-}
 
 // fileError says which file an error is about. Its text has the file's name once, whether or
 // not the cause names it too, as errors of the system and of mappings do.

@@ -302,29 +302,6 @@ func (t Tensor) inMemory() (b []byte, ok bool, err error) {
 	return t.cached()
 }
 
-// inPlace reports whether the stored bytes are the elements, and in memory.
-func (t Tensor) inPlace() bool {
-	return t.desc.Encoding == layout.Raw && t.file.mapping.Aliased()
-}
-
-// readAt fills dst with the bytes of the elements from off on, however they are stored.
-func (t Tensor) readAt(dst []byte, off uint64) error {
-	if t.inPlace() {
-		return t.file.readFull(dst, t.desc.Offset+off)
-	}
-	b, ok, err := t.cached()
-	switch {
-	case err != nil:
-		return err
-	case ok:
-		copy(dst, b[off:])
-		return nil
-	case t.desc.Encoding == layout.Raw:
-		return t.file.readFull(dst, t.desc.Offset+off)
-	}
-	return mmapio.Guard(func() error { return t.blocks().Read(mmapio.Into(dst, off), off, uint64(len(dst))) })
-}
-
 // readStep is how many elements are read at a time from a file that is not mapped. A reader of
 // the caller's may have to ask somebody far away, and reads farStep. Both are multiples of
 // every block.
@@ -336,7 +313,7 @@ const (
 // readAndExpand expands from a file that is not mapped, through a buffer of fixed size.
 func (t Tensor) readAndExpand(c dequant.Codec, to mmapio.Destination[float32], first, n uint64) error {
 	step := uint64(readStep)
-	if t.file.reader != nil {
+	if t.file.access() == fromAfar {
 		step = farStep
 	}
 	_, most := c.Span(first%step, min(step, n))

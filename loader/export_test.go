@@ -5,7 +5,7 @@ import "github.com/tensormap/tensormap/mmapio"
 // What the tests of package loader_test need to see.
 const (
 	ReadStep = readStep
-	CRCChunk = crcChunk
+	CRCChunk = pieceBytes
 )
 
 // CacheBytes works after Close too.

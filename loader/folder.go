@@ -17,6 +17,7 @@ import (
 // descriptor is kept: a model may have more shards than a process may have files open. The
 // file that is opened again must be the same one, unchanged.
 type folder struct {
+	stay
 	path  string // of a file in it, as the user called it
 	noMap bool
 
@@ -33,7 +34,7 @@ const mostKept = 64
 // beside is the directory that holds the file at path.
 func beside(path string, o Options) source { return &folder{path: path, noMap: o.NoMap} }
 
-func (d *folder) open(name string, follow bool) (*stored, error) {
+func (d *folder) open(_ context.Context, name string, follow bool) (*stored, error) {
 	e := &dirEntry{folder: d, name: name, follow: follow}
 	f, err := e.open()
 	if err != nil {

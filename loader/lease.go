@@ -2,9 +2,7 @@ package loader
 
 import (
 	"fmt"
-	"iter"
 
-	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader/internal/cache"
 )
 
@@ -52,7 +50,7 @@ func (l *Lease) finish() {
 		return
 	}
 	if !l.brief && l.model.leases.leave() {
-		l.model.endReads()
+		l.model.from.end()
 	}
 	l.model.leave()
 }
@@ -62,29 +60,6 @@ func (l *Lease) leave() {
 		l.finish()
 	}
 }
-
-// Tensor is Model.Tensor through the lease.
-func (l *Lease) Tensor(name string) (Tensor, error) {
-	if l.gate.closed() {
-		return Tensor{}, l.closedError()
-	}
-	return l.model.lookup(name, l)
-}
-
-// Metadata is Model.Metadata through the lease.
-func (l *Lease) Metadata() (layout.Metadata, error) {
-	if !l.gate.enter() {
-		return nil, l.closedError()
-	}
-	defer l.leave()
-	return l.model.parsedMetadata()
-}
-
-// Tensors is Model.Tensors through the lease.
-func (l *Lease) Tensors() iter.Seq[Tensor] { return l.model.all(l.gate.closed, l) }
-
-// Sorted is Model.Sorted through the lease.
-func (l *Lease) Sorted() iter.Seq[Tensor] { return l.model.sorted(l.gate.closed, l) }
 
 func (l *Lease) closedError() error {
 	return fmt.Errorf("%s: lease: %w", l.model.path, ErrClosed)

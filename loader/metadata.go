@@ -1,60 +1,6 @@
 package loader
 
-import (
-	"errors"
-	"io/fs"
-	"sync"
-	"sync/atomic"
-
-	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/mmapio"
-)
-
-// metadata is what came of parsing it.
-type metadata struct {
-	keys   layout.Metadata
-	scales map[string]layout.Quant
-	err    error
-}
-
-// parsed is metadata that is parsed on first use.
-type parsed struct {
-	done atomic.Pointer[metadata] // nil until it is asked for
-	mu   sync.Mutex               // held while it is parsed
-}
-
-// parse is the metadata, which fill makes once, however often that fails: only a file that
-// could not be read is worth another try. The caller holds the mapping; path is for errors.
-func (p *parsed) parse(path string, fill func(md *metadata) error) *metadata {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if md := p.done.Load(); md != nil {
-		return md
-	}
-	md := new(metadata)
-	md.err = mmapio.Guard(func() error { return fill(md) })
-	if md.err != nil {
-		md = &metadata{err: &fileError{path, md.err}}
-	}
-	if !unreadable(md.err) {
-		p.done.Store(md)
-	}
-	return md
-}
-
-// unreadable tells an error about bytes that could not be had from one about what they say.
-func unreadable(err error) bool {
-	var path *fs.PathError
-	return errors.Is(err, mmapio.ErrFault) || errors.As(err, &path)
-}
-
-// setScales fills in the scales, which the metadata of some formats has.
-func (md *metadata) setScales(l layout.File) (err error) {
-	if s, ok := l.(layout.Scaler); ok {
-		md.scales, err = s.Scales(md.keys)
-	}
-	return err
-}
+import "github.com/tensormap/tensormap/layout"
 
 // Metadata is what the files say about the model, parsed on first use. It must not be
 // modified. Of a sharded model it is
@@ -69,6 +15,15 @@ func (m *Model) Metadata() (layout.Metadata, error) {
 	}
 	defer m.leave()
 	return m.parsedMetadata()
+}
+
+// Metadata is Model.Metadata through the lease.
+func (l *Lease) Metadata() (layout.Metadata, error) {
+	if !l.gate.enter() {
+		return nil, l.closedError()
+	}
+	defer l.leave()
+	return l.model.parsedMetadata()
 }
 
 func (m *Model) parsedMetadata() (layout.Metadata, error) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"slices"
 	"sync"
 
@@ -51,64 +50,6 @@ type file struct {
 	align int
 }
 
-// Tensor finds a tensor by name, without allocating. The error is ErrNotFound or
-// ErrClosed, wrapped with the names of file and tensor.
-func (m *Model) Tensor(name string) (Tensor, error) {
-	if m.gate.closed() {
-		return Tensor{}, m.closedError()
-	}
-	return m.lookup(name, nil)
-}
-
-func (m *Model) lookup(name string, l *Lease) (Tensor, error) {
-	for p := m.names.Probe(layout.HashName(name)); ; {
-		i, ok := p.Next()
-		if !ok {
-			return Tensor{}, fmt.Errorf("%s: tensor %q: %w", m.path, name, ErrNotFound)
-		}
-		if string(m.tensors[i].Name) == name {
-			return m.tensor(i, l), nil
-		}
-	}
-}
-
-// tensor is the handle of tensor i.
-func (m *Model) tensor(i int, l *Lease) Tensor {
-	desc := &m.tensors[i]
-	return Tensor{desc, &m.files[desc.File], l}
-}
-
-// Len is the number of tensors.
-func (m *Model) Len() int { return len(m.tensors) }
-
-// Tensors iterates over all tensors in the order of the file's own table. After Close it
-// yields nothing.
-func (m *Model) Tensors() iter.Seq[Tensor] { return m.all(m.gate.closed, nil) }
-
-// Sorted iterates over all tensors by ascending name (bytewise). After Close it yields
-// nothing.
-func (m *Model) Sorted() iter.Seq[Tensor] { return m.sorted(m.gate.closed, nil) }
-
-func (m *Model) all(closed func() bool, l *Lease) iter.Seq[Tensor] {
-	return func(yield func(Tensor) bool) {
-		for i := range m.tensors {
-			if closed() || !yield(m.tensor(i, l)) {
-				return
-			}
-		}
-	}
-}
-
-func (m *Model) sorted(closed func() bool, l *Lease) iter.Seq[Tensor] {
-	return func(yield func(Tensor) bool) {
-		for _, i := range m.byName() {
-			if closed() || !yield(m.tensor(int(i), l)) {
-				return
-			}
-		}
-	}
-}
-
 func (m *Model) sortNames() []int32 {
 	order := make([]int32, len(m.tensors))
 	for i := range order {
@@ -151,7 +92,7 @@ func (m *Model) Close() error {
 		return m.closedError()
 	}
 	if _, unleased := m.leases.close(); unleased {
-		m.endReads()
+		m.from.end()
 	}
 	if last {
 		return m.release()
@@ -165,12 +106,16 @@ func (m *Model) leave() {
 	}
 }
 
-func (m *Model) release() (err error) {
+func (m *Model) release() error {
 	m.cache.Clear()
-	for i := range m.files {
-		err = errors.Join(err, m.files[i].mapping.Close())
+	return closeAll(m.files, m.from)
+}
+
+func closeAll(files []file, from source) (err error) {
+	for i := range files {
+		err = errors.Join(err, files[i].mapping.Close())
 	}
-	return errors.Join(err, m.from.close())
+	return errors.Join(err, from.close())
 }
 
 func (m *Model) closedError() error { return fmt.Errorf("%s: %w", m.path, ErrClosed) }

@@ -1,7 +1,8 @@
 package loader
 
 import (
-	"errors"
+	"context"
+	"io"
 	"os"
 	"sync"
 
@@ -10,48 +11,6 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 	"github.com/tensormap/tensormap/shard"
 )
-
-// Options tune a Model. A nil *Options and every zero field mean the defaults.
-type Options struct {
-	// Limits caps what a file may make the decoder accept; nil means layout's defaults.
-	Limits *layout.Limits
-	// CacheBytes bounds the heap that holds expanded and copied tensors, beyond what
-	// leases pin. 0 means 1 GiB; negative keeps nothing that no lease pins.
-	CacheBytes int64
-	// TensorBytes bounds the heap that one tensor may take where it has to be copied or
-	// expanded: what a file claims of a sparse or huge tensor shall be an error, not the
-	// end of the process. 0 means half of the machine's memory, or 4 GiB where the
-	// platform does not tell.
-	TensorBytes int64
-	// NoMap reads the file on demand into the heap instead of mapping it: for file
-	// systems where a page fault may hang or kill. A file that has shrunk is then
-	// io.ErrUnexpectedEOF rather than mmapio.ErrFault. Platforms that cannot map always
-	// do this, and so does any other with a file that the system refuses to map: Stats tells.
-	NoMap bool
-}
-
-const defaultCacheBytes = 1 << 30
-
-func (o *Options) withDefaults() Options {
-	if o == nil {
-		o = &Options{}
-	}
-	out := *o
-	if out.CacheBytes == 0 {
-		out.CacheBytes = defaultCacheBytes
-	}
-	if out.TensorBytes == 0 {
-		out.TensorBytes = defaultTensorBytes()
-	}
-	return out
-}
-
-var defaultTensorBytes = sync.OnceValue(func() int64 {
-	if n := mmapio.Memory(); n > 0 {
-		return int64(n / 2)
-	}
-	return 4 << 30
-})
 
 // Open maps the model file at path and reads its index. The format is told from the
 // bytes, not the name. The error names the file and, for a damaged one, wraps a
@@ -71,24 +30,11 @@ var defaultTensorBytes = sync.OnceValue(func() int64 {
 // refs/main names.
 func Open(path string, opts *Options) (*Model, error) {
 	o := opts.withDefaults()
-	mapping, err := o.file(path)
-	if errors.Is(err, mmapio.ErrDirectory) {
-		if path, err = modelIn(path, o); err == nil {
-			mapping, err = o.file(path)
-		}
-	}
+	first, from, err := locate(path, o)
 	if err != nil {
 		return nil, err
 	}
-	return newModel(inMemory(path, mapping), beside(path, o), o)
-}
-
-// file maps the file at path, or what stands for that.
-func (o *Options) file(path string) (*mmapio.Mapping, error) {
-	if o.NoMap {
-		return mmapio.OpenReader(path)
-	}
-	return mmapio.Map(path)
+	return open(context.Background(), first, from, o)
 }
 
 // OpenFile maps an open file, whatever its read position. The caller keeps f and may
@@ -96,32 +42,96 @@ func (o *Options) file(path string) (*mmapio.Mapping, error) {
 // The other files of a sharded model are looked for beside f.Name().
 func OpenFile(f *os.File, opts *Options) (*Model, error) {
 	o := opts.withDefaults()
-	open := mmapio.MapFile
-	if o.NoMap {
-		open = mmapio.FromFile
-	}
-	mapping, err := open(f)
+	mapping, err := mapFile(f, o)
 	if err != nil {
 		return nil, err
 	}
-	s := inMemory(f.Name(), mapping)
+	s := opened(f.Name(), mapping)
 	if now, ok, _ := s.now(); !ok || !now.SameFile(s.opened) { // f is called what it likes
 		s.origin = origin{}
 	}
-	return newModel(s, beside(f.Name(), o), o)
+	return open(context.Background(), s, beside(f.Name(), o), o)
+}
+
+func mapFile(f *os.File, o Options) (*mmapio.Mapping, error) {
+	if o.NoMap {
+		return mmapio.FromFile(f)
+	}
+	return mmapio.MapFile(f)
 }
 
 // OpenBytes reads the index of a model that is in memory. Views alias b, which must not
 // change until Close. It opens no other file, so a manifest or a part of a split is
 // ErrUnsupported.
 func OpenBytes(b []byte, opts *Options) (*Model, error) {
-	return newModel(inMemory("memory", mmapio.FromBytes(b)), nowhere{}, opts.withDefaults())
+	return open(context.Background(), opened("memory", mmapio.FromBytes(b)), memory{}, opts.withDefaults())
 }
 
-// newModel takes over s, and from, where the model's other files are, also when it fails.
-func newModel(s *stored, from source, o Options) (*Model, error) {
-	m := &Model{opts: o, path: s.path, from: from}
-	m.files = []file{{path: s.path, mapping: s.data, reader: s.reader, origin: s.origin}}
+// OpenReaderAt reads the index of a model of size bytes that r reads: of a file on another
+// machine, such as a [github.com/tensormap/tensormap/loader/httprange.Reader], in an
+// archive, in an encrypted volume. Nothing is read that is not asked for: opening reads the
+// header and the index, [Model.Metadata] the metadata, and methods of a tensor its bytes,
+// of a part of the tensor that part. [Model.Prefetch] loads several tensors at once into the
+// model's cache, whose size is Options.CacheBytes.
+//
+// ctx bounds what opening reads. r is read concurrently, must stay open until Close, and is
+// not closed by it. A [Namer], [ContextReaderAt], [VectorReaderAt] or [SiblingOpener] is used
+// as such.
+//
+// A method that failed because bytes could not be had tries again when it is next called. Close
+// ends the reads that run outside of leases, whose methods answer ErrClosed, and the release of
+// the last lease those that are left.
+func OpenReaderAt(ctx context.Context, r io.ReaderAt, size int64, opts *Options) (*Model, error) {
+	from := newRemote(r)
+	first, err := from.store(ctx, readerName(r), r, size)
+	if err != nil {
+		return nil, err
+	}
+	return open(ctx, first, from, opts.withDefaults())
+}
+
+// open makes a model of the file first and of those that it names, which lie in from. It takes
+// over both, also when it fails.
+func open(ctx context.Context, first *stored, from source, o Options) (*Model, error) {
+	var files []file
+	complete := false
+	defer func() {
+		if !complete { // for an error, or a panic of the caller's reader
+			closeAll(files, from) // the first error is the one worth reporting
+		}
+	}()
+	var table *shard.Table
+	var of members
+	err := mmapio.Guard(func() error { // a file may shrink while its index is read
+		defer first.done()
+		f, err := decodeStored(first, o.Limits)
+		if err != nil {
+			return err
+		}
+		files = []file{f}
+		if of, err = membersOf(f); err != nil {
+			return err
+		}
+		if files, err = of.open(ctx, from, o.Limits); err != nil {
+			return err
+		}
+		table, err = of.stitch(files, o.Limits)
+		return err
+	})
+	if err != nil {
+		return nil, &fileError{first.path, err}
+	}
+	complete = true
+	return newModel(first.path, files, table, of.manifest(), from, o), nil
+}
+
+// newModel makes a model of opened files and the table of their tensors. It takes over both, and
+// from.
+func newModel(path string, files []file, table *shard.Table, manifest *shard.Manifest, from source, o Options) *Model {
+	m := &Model{opts: o, path: path, from: from, files: files, manifest: manifest, tensors: table.Tensors, names: table.Names}
+	for i := range m.files {
+		m.files[i].model = m
+	}
 	m.byName = sync.OnceValue(m.sortNames)
 	m.cache.Init(cache.Options{
 		Budget: max(o.CacheBytes, 0),
@@ -129,61 +139,5 @@ func newModel(s *stored, from source, o Options) (*Model, error) {
 		Enter:  m.gate.again,
 		Leave:  m.leave,
 	})
-	opened := false
-	defer func() {
-		if !opened { // for an error, or a panic of the caller's reader
-			m.release() // the first error is the one worth reporting
-		}
-	}()
-	// The file may shrink while its index is read.
-	if err := mmapio.Guard(func() error { return m.load(s) }); err != nil {
-		return nil, &fileError{m.path, err}
-	}
-	opened = true
-	return m, nil
-}
-
-// load decodes the file that the model was opened by, and whatever files it leads to.
-func (m *Model) load(s *stored) error {
-	defer s.done()
-	first := &m.files[0]
-	if err := first.decode(m, s.index); err != nil {
-		return err
-	}
-	if manifest, ok := first.layout.(*shard.Manifest); ok {
-		return m.loadManifest(*first, manifest)
-	}
-	split, err := shard.SplitOf(first.layout, m.path)
-	if err != nil {
-		return err
-	}
-	if split != nil {
-		return m.loadSplit(*first, split)
-	}
-	m.tensors, m.names = first.index.Tensors, first.index.Names
-	return nil
-}
-
-// decode reads the file's index from in, which has the bytes that f.mapping has, or will.
-func (f *file) decode(m *Model, in layout.Input) error {
-	var err error
-	if f.layout, err = decode(in, m.opts.Limits); err != nil {
-		return err
-	}
-	f.model, f.metadata = m, new(parsed)
-	f.index = f.layout.Index()
-	f.align = 8 // of a mapping yet to be made
-	if !f.mapping.Pending() {
-		f.align = baseAlign(f.mapping.Bytes())
-	}
-	return nil
-}
-
-// baseAlign is the alignment of b's first byte, up to 8, the most that a dtype needs.
-func baseAlign(b []byte) int {
-	align := 8
-	for !mmapio.IsAligned(b, align) {
-		align /= 2
-	}
-	return align
+	return m
 }

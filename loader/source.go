@@ -1,20 +1,24 @@
 package loader
 
 import (
+	"context"
 	"fmt"
 	"io"
-	"io/fs"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// source is where the files of a sharded model are, beside the one that it was opened by: a
-// directory, or a place on a network. Its methods may be called concurrently.
+// source is the place where the files of a model lie side by side: a directory, or a place on a
+// network. Its methods may be called concurrently.
 type source interface {
-	// open finds the file of a plain name. A link is followed out of the source only where
-	// follow is true. The error names the file.
-	open(name string, follow bool) (*stored, error)
+	// open finds the file of a plain name. A link is followed out of the source only if follow
+	// is true. ctx bounds what opening reads. The error names the file.
+	open(ctx context.Context, name string, follow bool) (*stored, error)
+	// until returns ctx, ended by end too, and a function to be called afterwards.
+	until(ctx context.Context) (context.Context, func())
+	// end ends the reads under way that may wait for ever.
+	end()
 	// close lets go of what the source has kept open. The mappings of its files are closed
 	// by then.
 	close() error
@@ -26,37 +30,53 @@ type stored struct {
 	// data is the file's bytes for the life of the model. It costs nothing until it is
 	// touched.
 	data *mmapio.Mapping
-	// index reads the same bytes, and of those only what is asked for. It serves until done.
+	// index reads the same bytes, and only those that are asked for. It serves until done.
 	index layout.Input
 	done  func()
-	// reader is where data reads from, where that is a reader of the caller's; else nil.
+	// reader is the reader of the caller's that data reads from, if it does; else nil.
 	reader io.ReaderAt
 	origin
 }
 
-// origin is where a file came from: what it was when it was opened, and what its name leads to
-// now. The zero value knows neither, as of memory and of readers.
-type origin struct {
-	opened mmapio.Identity
-	stat   func() (fs.FileInfo, error)
-}
-
-// inMemory is a file whose index is read where its data is.
-func inMemory(path string, mapping *mmapio.Mapping) *stored {
-	return &stored{path: path, data: mapping, index: mapping, done: func() {}, origin: originOf(path, mapping)}
-}
-
-// close is for a file that turns out not to be wanted.
+// close gives up a file that is not wanted.
 func (s *stored) close() {
 	s.done()
 	s.data.Close()
 }
 
-// nowhere is the source of a model in memory.
-type nowhere struct{}
+// stay is for a source whose reads end by themselves.
+type stay struct{}
 
-func (nowhere) open(name string, _ bool) (*stored, error) {
+func (stay) until(ctx context.Context) (context.Context, func()) { return ctx, func() {} }
+func (stay) end()                                                {}
+
+// opened returns a file whose index is read from its data.
+func opened(path string, mapping *mmapio.Mapping) *stored {
+	return &stored{path: path, data: mapping, index: mapping, done: func() {}, origin: originOf(path, mapping)}
+}
+
+// memory is the source of a model in memory, which is one file.
+type memory struct{ stay }
+
+func (memory) open(_ context.Context, name string, _ bool) (*stored, error) {
 	return nil, fmt.Errorf("%w: the model is in memory, which has no file %q beside it: open it by its path", ErrUnsupported, name)
 }
 
-func (nowhere) close() error { return nil }
+func (memory) close() error { return nil }
+
+// readBeside reads a file beside the model, of at most so many bytes.
+func readBeside(ctx context.Context, from source, name string, most uint64) ([]byte, error) {
+	s, err := from.open(ctx, name, true)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	if size := s.index.Size(); size > most {
+		return nil, &fileError{s.path, fmt.Errorf("%w: %d bytes, more than %d", ErrTooLarge, size, most)}
+	}
+	b, err := s.index.Slice(0, s.index.Size())
+	if err != nil {
+		return nil, &fileError{s.path, err}
+	}
+	return b, nil
+}

@@ -38,7 +38,7 @@ func (m *Model) Stats() (Stats, error) {
 	}
 	for i := range m.files {
 		f := &m.files[i]
-		if !f.mapping.Aliased() {
+		if f.access() != inPlace {
 			s.UnmappedBytes += f.mapping.Size()
 		}
 		if !f.mapping.Mapped() || f.mapping.Pending() {

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"sync"
 
 	"github.com/tensormap/tensormap/internal/crcmath"
 	"github.com/tensormap/tensormap/internal/parallel"
@@ -75,7 +76,7 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 	if opts == nil {
 		opts = &VerifyOptions{}
 	}
-	ctx, stop := m.untilClosed(ctx)
+	ctx, stop := m.from.until(ctx)
 	defer stop()
 	v := verifier{ctx: ctx, model: m, progress: parallel.Progress{Report: opts.Progress}, workers: opts.Workers, findings: make([][]Finding, len(m.files)), checked: make(map[string]bool)}
 	for i := range m.files {
@@ -101,7 +102,7 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 
 func (m *Model) verifiers() int {
 	n := runtime.GOMAXPROCS(0)
-	if m.files[0].mapping.Aliased() {
+	if m.files[0].access() == inPlace {
 		return n
 	}
 	return max(n, 8)
@@ -211,6 +212,36 @@ func (v *verifier) file(i int, f *file) error {
 	return nil
 }
 
+// tensors are those that are stored so, in the order in which they are.
+func (v *verifier) tensors(e layout.Encoding) (tensors []Tensor) {
+	for i := range v.model.tensors {
+		if desc := &v.model.tensors[i]; desc.Encoding == e {
+			tensors = append(tensors, Tensor{desc, v.files[desc.File], nil})
+		}
+	}
+	sortStored(tensors)
+	return tensors
+}
+
+// blocks checks the blocks of v.compressed.
+func (v *verifier) blocks() error {
+	bad, err := checkBlocks(v.compressed, v.workers, func(n uint64) error {
+		v.progress.Add(n)
+		return context.Cause(v.ctx)
+	})
+	if err != nil {
+		return err
+	}
+	for _, t := range v.compressed {
+		if fe := bad[t.desc]; fe != nil {
+			found := *fe
+			found.Reason = "tensor " + layout.Quote(t.desc.Name) + ", " + found.Reason
+			v.find(t.File(), layout.Finding{FormatError: &found})
+		}
+	}
+	return nil
+}
+
 // stated collects the checksums that a file states, of itself or of shards.
 func (v *verifier) stated(i int, f *file) error {
 	sums, err := f.layout.Checksums(f.mapping)
@@ -238,18 +269,9 @@ func (v *verifier) stated(i int, f *file) error {
 	return err
 }
 
-// present makes sure that the file has not shrunk since it was opened.
-func (f *file) present() error {
-	size := f.mapping.Size()
-	if size == 0 {
-		return nil
-	}
-	return f.readFull(make([]byte, 1), size-1)
-}
-
 // compare reports the checksums that are not what they should be.
 func (v *verifier) compare() {
-	pow := crcmath.XPow8(crcChunk)
+	pow := crcmath.XPow8(pieceBytes)
 	for _, s := range v.sums {
 		got := v.combined(&s, pow)
 		if got == s.Want {
@@ -278,7 +300,7 @@ func (v *verifier) combined(s *sum, pow uint32) (crc uint32) {
 	})
 	for end := s.Offset + s.Size; i < len(v.pieces) && v.pieces[i].file == s.of && v.pieces[i].off < end; i++ {
 		p := v.pieces[i]
-		if p.n == crcChunk {
+		if p.n == pieceBytes {
 			crc = crcmath.Combine(crc, p.crc, pow)
 		} else {
 			crc = crcmath.Combine(crc, p.crc, crcmath.XPow8(p.n))
@@ -287,11 +309,11 @@ func (v *verifier) combined(s *sum, pow uint32) (crc uint32) {
 	return crc
 }
 
-// crcChunk is what a worker reads at a time: small enough for progress and cancellation,
+// pieceBytes is what a worker reads at a time: small enough for progress and cancellation,
 // and to stay in a core's cache where it is copied; large enough that nothing else costs.
-const crcChunk = 1 << 20
+const pieceBytes = 1 << 20
 
-// piece is a stretch of a file of at most crcChunk bytes, which every checksum covers wholly
+// piece is a stretch of a file of at most pieceBytes bytes, which every checksum covers wholly
 // or not at all: it is read once, however many there are.
 type piece struct {
 	file   int
@@ -310,7 +332,7 @@ func cut(pieces []piece, file int, sums []sum) []piece {
 	at := uint64(0)
 	for _, edge := range slices.Sorted(maps.Keys(begins)) {
 		for covering > 0 && at < edge {
-			n := min(crcChunk, edge-at)
+			n := min(pieceBytes, edge-at)
 			pieces = append(pieces, piece{file: file, off: at, n: n})
 			at += n
 		}
@@ -361,9 +383,9 @@ func (v *verifier) plan() {
 // compute reads all pieces of all files, on all workers.
 func (v *verifier) compute() error {
 	return parallel.Each(v.workers, parallel.Range(uint64(len(v.series))), func(items iter.Seq[uint64]) error {
-		var r chunkReader
+		buf := sync.OnceValue(func() []byte { return mmapio.AlignedBytes(pieceBytes) })
 		for i := range items {
-			if err := v.sum(&r, &v.series[i]); err != nil {
+			if err := v.sum(buf, &v.series[i]); err != nil {
 				return err
 			}
 		}
@@ -372,7 +394,7 @@ func (v *verifier) compute() error {
 }
 
 // sum computes the checksums of all pieces of a series, and its digest.
-func (v *verifier) sum(r *chunkReader, s *series) error {
+func (v *verifier) sum(buf func() []byte, s *series) error {
 	var h hash.Hash
 	if s.digest != nil {
 		h = sha256.New()
@@ -380,7 +402,7 @@ func (v *verifier) sum(r *chunkReader, s *series) error {
 	for i := s.from; i < s.to; i++ {
 		p := &v.pieces[i]
 		err := v.read(p, func(f *file) error {
-			b, err := r.read(f, p.off, p.n)
+			b, err := f.view(buf, p.off, p.n)
 			if err != nil {
 				return err
 			}
@@ -412,20 +434,4 @@ func (v *verifier) read(p *piece, sum func(*file) error) error {
 	}
 	v.progress.Add(p.n)
 	return nil
-}
-
-// chunkReader gives access to one piece of a file after another.
-type chunkReader struct {
-	buf []byte // where a file is not mapped; reused
-}
-
-// read returns n bytes at off, valid until the next read.
-func (r *chunkReader) read(f *file, off, n uint64) ([]byte, error) {
-	if f.mapping.Aliased() {
-		return f.mapping.Slice(off, n)
-	}
-	if r.buf == nil {
-		r.buf = mmapio.AlignedBytes(crcChunk)
-	}
-	return r.buf[:n], f.readFull(r.buf[:n], off)
 }

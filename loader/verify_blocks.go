@@ -1,7 +1,6 @@
 package loader
 
 import (
-	"context"
 	"errors"
 	"iter"
 	"sync"
@@ -11,8 +10,8 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// blockCheck expands all compressed tensors of a model and keeps nothing: a file's checksum
-// is right over whatever its writer wrote.
+// blockCheck expands compressed tensors and keeps nothing. A file's checksum does not tell that
+// this works: it is right over whatever the writer wrote.
 type blockCheck struct {
 	mu      sync.Mutex
 	tensors []Tensor // to check; the first one is being dealt out
@@ -20,55 +19,26 @@ type blockCheck struct {
 	bad     map[*layout.Tensor]*layout.FormatError
 }
 
-// tensors are those that are stored so, in the order in which they are.
-func (v *verifier) tensors(e layout.Encoding) (tensors []Tensor) {
-	for i := range v.model.tensors {
-		if desc := &v.model.tensors[i]; desc.Encoding == e {
-			tensors = append(tensors, Tensor{desc, v.files[desc.File], nil})
-		}
-	}
-	sortStored(tensors)
-	return tensors
-}
-
-// blocks checks the blocks of v.compressed.
-func (v *verifier) blocks() error {
-	if len(v.compressed) == 0 {
-		return nil
-	}
-	c := blockCheck{tensors: v.compressed, bad: make(map[*layout.Tensor]*layout.FormatError)}
-	err := parallel.Each(v.workers, c.next, func(items iter.Seq[blockRange]) error {
+// checkBlocks expands the blocks of compressed tensors. It returns the first error in each
+// tensor's blocks. read hears how many stored bytes have been read, and may end the check.
+func checkBlocks(tensors []Tensor, workers int, read func(n uint64) error) (map[*layout.Tensor]*layout.FormatError, error) {
+	c := blockCheck{tensors: tensors, bad: make(map[*layout.Tensor]*layout.FormatError)}
+	return c.bad, parallel.Each(workers, c.next, func(items iter.Seq[blockRange]) error {
 		for r := range items {
-			err := mmapio.Guard(func() error {
-				return r.t.blocks().Check(r.lo, r.hi, func(n uint64) error {
-					v.progress.Add(n)
-					return context.Cause(v.ctx)
-				})
-			})
+			err := mmapio.Guard(func() error { return r.t.blocks().Check(r.lo, r.hi, read) })
 			if err != nil && !c.malformed(r.t, err) {
 				return r.t.wrap(err)
 			}
 		}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	for _, t := range v.compressed {
-		if fe := c.bad[t.desc]; fe != nil {
-			found := *fe
-			found.Reason = "tensor " + layout.Quote(t.desc.Name) + ", " + found.Reason
-			v.find(t.File(), layout.Finding{FormatError: &found})
-		}
-	}
-	return nil
 }
 
-// checkedBlocks is how many blocks of a mapped file a worker takes on at a time. Others are
+// checkedBlocks is how many blocks of a file in place a worker takes on at a time. Others are
 // read tensor by tensor, so that the lengths of blocks come along with them.
 const checkedBlocks = 64
 
-// blockRange is the blocks lo to hi-1 of t.
+// blockRange names the blocks lo to hi-1 of t.
 type blockRange struct {
 	t      Tensor
 	lo, hi uint64
@@ -85,7 +55,7 @@ func (c *blockCheck) next() (r blockRange, ok bool) {
 			continue
 		}
 		hi := count
-		if t.file.mapping.Aliased() {
+		if t.file.access() == inPlace {
 			hi = min(count, lo+checkedBlocks)
 		}
 		c.block = max(1, hi) // a tensor without blocks has its turn, too
@@ -94,7 +64,7 @@ func (c *blockCheck) next() (r blockRange, ok bool) {
 	return r, false
 }
 
-// malformed notes what is wrong with t's blocks, the first of them, where err is about that.
+// malformed keeps err for t if it is about the content of a block, and the first such error.
 func (c *blockCheck) malformed(t Tensor, err error) bool {
 	var fe *layout.FormatError
 	if !errors.As(err, &fe) || unreadable(err) {

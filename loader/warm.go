@@ -3,7 +3,6 @@ package loader
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -124,13 +123,13 @@ func (m *Model) warm(ctx context.Context, opts *WarmPlan, tensors []Tensor) (War
 	var had atomic.Uint64
 	p := plan.New(opts.BytesPerSecond)
 	for _, t := range tensors {
-		if t.file.mapping.Aliased() {
+		if t.file.access() == inPlace {
 			p.Add(t.file, t.desc.Offset, t.desc.Stored)
 		} else {
 			p.AddTarget(t.file, t.desc.Offset, t.desc.Stored, &load{tensor: t, had: &had})
 		}
 	}
-	ctx, stop := m.untilClosed(ctx)
+	ctx, stop := m.from.until(ctx)
 	defer stop()
 	resident, err := p.Resident(ctx)
 	if err == nil {
@@ -150,7 +149,7 @@ func readers(opts *WarmPlan, p *plan.Plan) int {
 	switch {
 	case opts.Readers > 0:
 		return opts.Readers
-	case len(p.Pieces) > 0 && p.Pieces[0].File.Mapping().Aliased():
+	case len(p.Pieces) > 0 && p.Pieces[0].File.(*file).access() == inPlace:
 		return 1
 	}
 	return 8
@@ -174,7 +173,7 @@ func unchanged(p *plan.Plan) error {
 func (m *Model) admit(tensors []Tensor) error {
 	left := uint64(max(m.opts.CacheBytes, 0))
 	for _, t := range tensors {
-		if t.file.mapping.Aliased() {
+		if t.file.access() == inPlace {
 			continue
 		}
 		if err := cmp.Or(t.readable(), t.heap(t.desc.Raw, 1), t.heap(t.desc.Stored, 1)); err != nil {
@@ -187,14 +186,6 @@ func (m *Model) admit(tensors []Tensor) error {
 		left -= t.desc.Raw
 	}
 	return nil
-}
-
-// Wrap adds the file's name to err, unless err is about a context.
-func (f *file) Wrap(err error) error {
-	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	return &fileError{f.path, err}
 }
 
 // Release gives the memory of tensors back: the pages of a mapped model, which stay in the

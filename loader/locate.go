@@ -24,6 +24,29 @@ func modelSuffixes() (all []string) {
 	return slices.Compact(all)
 }
 
+// locate maps the file at path, or that of the model in the directory at path. The other files of
+// the model lie in from.
+func locate(path string, o Options) (first *stored, from source, err error) {
+	mapping, err := o.file(path)
+	if errors.Is(err, mmapio.ErrDirectory) {
+		if path, err = modelIn(path, o); err == nil {
+			mapping, err = o.file(path)
+		}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return opened(path, mapping), beside(path, o), nil
+}
+
+// file maps the file at path, or reads it on demand.
+func (o *Options) file(path string) (*mmapio.Mapping, error) {
+	if o.NoMap {
+		return mmapio.OpenReader(path)
+	}
+	return mmapio.Map(path)
+}
+
 // modelIn returns the path of the model in the directory dir: see Open.
 func modelIn(dir string, o Options) (string, error) {
 	names, err := modelNames(dir)

@@ -1,0 +1,232 @@
+package loader
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader/internal/blocks"
+	"github.com/tensormap/tensormap/loader/internal/cache"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// Bytes returns the elements as little-endian bytes, decompressed, in row-major order: a
+// read-only slice of the mapping where ZeroCopy is true, else an aligned copy from the
+// model's cache, not to be written to either; large compressed tensors are decompressed on
+// all cores. The length is RawBytes. Lifetime: see the
+// package's documentation. A file that has shrunk is an error where a copy is made, and
+// a fault on touching the slice where not: see [mmapio.Guard].
+func (t Tensor) Bytes() ([]byte, error) {
+	if err := t.enter(); err != nil {
+		return nil, err
+	}
+	defer t.leave()
+	return t.bytes()
+}
+
+// bytes is Bytes for a caller that has entered.
+func (t Tensor) bytes() ([]byte, error) {
+	if t.ZeroCopy() {
+		b, err := t.file.mapping.Slice(t.desc.Offset, t.desc.Stored)
+		if err != nil {
+			return nil, t.wrap(err)
+		}
+		return b, nil
+	}
+	b, err := t.kept(cache.Elements, Tensor.copyElements)
+	if err != nil {
+		return nil, t.wrap(err)
+	}
+	return b.Bytes, nil
+}
+
+// kept returns the cache's entry for t, which fill makes otherwise, and pins it in t's lease.
+func (t Tensor) kept(kind cache.Kind, fill func(Tensor) (cache.Buffer, error)) (cache.Buffer, error) {
+	key, c := cache.Key{Tensor: t.desc, Kind: kind}, &t.file.model.cache
+	var pins *cache.Pins
+	if t.lease != nil {
+		pins = &t.lease.pins
+	}
+	if b, ok := c.Peek(key, pins); ok {
+		return b, nil
+	}
+	return c.Get(context.Background(), key, pins, func(context.Context) (cache.Buffer, error) { return fill(t) })
+}
+
+// copyElements makes an aligned copy of the elements.
+func (t Tensor) copyElements() (b cache.Buffer, err error) {
+	if err := t.holdable(t.desc.Raw, 1); err != nil {
+		return cache.Buffer{}, err
+	}
+	switch t.desc.Encoding {
+	case layout.LZ4:
+		b.Bytes, err = mmapio.GatherInto(t.desc.Raw, t.present, func(to mmapio.Destination[byte]) error {
+			return mmapio.Guard(func() error { return t.blocks().Read(to, 0, t.desc.Raw) })
+		})
+	case layout.Protobuf:
+		b, err = t.copyPacked()
+	default:
+		b.Bytes, err = t.file.mapping.Copy(t.desc.Offset, t.desc.Stored)
+	}
+	return b, err
+}
+
+// copyPacked makes an aligned copy of the elements of a packed tensor. What a reader of the
+// caller's claims to have is fetched first.
+func (t Tensor) copyPacked() (b cache.Buffer, err error) {
+	if t.file.access() == fromAfar {
+		stored, err := t.file.mapping.Copy(t.desc.Offset, t.desc.Stored)
+		if err != nil {
+			return cache.Buffer{}, err
+		}
+		return t.elementsOf(stored)
+	}
+	if _, err := t.present(); err != nil {
+		return cache.Buffer{}, err
+	}
+	err = mmapio.Guard(func() error {
+		b, err = t.unpack(t.file.mapping)
+		return err
+	})
+	return b, err
+}
+
+// holdable says why memory for count elements of size bytes is not taken, where that is so.
+func (t Tensor) holdable(count, size uint64) error { return cmp.Or(t.readable(), t.heap(count, size)) }
+
+// readable says that the elements cannot be had, where that is so.
+func (t Tensor) readable() error {
+	switch t.desc.Encoding {
+	case layout.Raw, layout.LZ4:
+		return nil
+	case layout.Protobuf:
+		if _, ok := t.file.layout.(layout.Unpacker); ok {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: elements stored as %s", ErrUnsupported, t.desc.Encoding)
+}
+
+// cached are the elements where the model's cache holds them, or has to: a part of a packed
+// tensor costs as much as the whole.
+func (t Tensor) cached() (b []byte, ok bool, err error) {
+	if t.desc.Encoding == layout.Protobuf {
+		buf, err := t.kept(cache.Elements, Tensor.copyElements)
+		return buf.Bytes, err == nil, err
+	}
+	buf, ok := t.file.model.cache.Peek(cache.Key{Tensor: t.desc, Kind: cache.Elements}, nil)
+	return buf.Bytes, ok, nil
+}
+
+// hold returns t in a lease of its own: a packed tensor is then unpacked once for all parts that
+// are read of it, and let go at release, whatever other lease t is from.
+func (t Tensor) hold() (held Tensor, release func(), err error) {
+	if t.desc.Encoding != layout.Protobuf || t.lease != nil && t.lease.brief {
+		return t, func() {}, nil
+	}
+	if err := t.enter(); err != nil {
+		return t, nil, err
+	}
+	l := &Lease{model: t.file.model, within: t.lease, brief: true}
+	return Tensor{t.desc, t.file, l}, l.Release, nil
+}
+
+// readAt fills dst with the bytes of the elements from off on, however they are stored.
+func (t Tensor) readAt(dst []byte, off uint64) error {
+	if t.inPlace() {
+		return t.file.readFull(dst, t.desc.Offset+off)
+	}
+	b, ok, err := t.cached()
+	switch {
+	case err != nil:
+		return err
+	case ok:
+		copy(dst, b[off:])
+		return nil
+	case t.desc.Encoding == layout.Raw:
+		return t.file.readFull(dst, t.desc.Offset+off)
+	}
+	return mmapio.Guard(func() error { return t.blocks().Read(mmapio.Into(dst, off), off, uint64(len(dst))) })
+}
+
+// heap asks whether count elements of size bytes may be put on the heap at once.
+func (t Tensor) heap(count, size uint64) error {
+	limit := uint64(min(max(0, t.file.model.opts.TensorBytes), math.MaxInt))
+	if count > limit/size {
+		return fmt.Errorf("%w: %d × %d bytes, more than %d; Dequantize, DequantizeRows, Values and WriteTo need no such memory",
+			ErrTooLarge, count, size, limit)
+	}
+	return nil
+}
+
+// blocks returns the reader of a compressed tensor.
+func (t Tensor) blocks() blocks.Tensor {
+	return blocks.Tensor{Table: t.file.model.blocks.Of(t.file.index.Format, t.desc), File: t.file.mapping}
+}
+
+// elementsOf makes the elements of the stored bytes. Memory for them is taken once the
+// blocks of a compressed tensor are there.
+func (t Tensor) elementsOf(stored []byte) (b cache.Buffer, err error) {
+	switch t.desc.Encoding {
+	case layout.LZ4:
+		b.Bytes, err = t.blocks().Decode(stored)
+		return b, err
+	case layout.Protobuf:
+		return t.unpack(&fetched{t.file.mapping, t.desc.Offset, stored})
+	}
+	return cache.Buffer{Bytes: stored}, nil
+}
+
+// unpack makes the elements of a packed tensor, whose stored bytes are known to be in the file.
+// Decoders allow no more elements than these can hold.
+func (t Tensor) unpack(in layout.Input) (b cache.Buffer, err error) {
+	b.Bytes = mmapio.AlignedBytes(int(t.desc.Raw))
+	return b, t.file.layout.(layout.Unpacker).Unpack(in, t.desc, b.Bytes)
+}
+
+// fetched is a file of which a part is in memory.
+type fetched struct {
+	layout.Input
+	off  uint64
+	part []byte
+}
+
+func (f *fetched) Slice(off, n uint64) ([]byte, error) {
+	if off >= f.off && layout.Within(off-f.off, n, uint64(len(f.part))) {
+		return f.part[off-f.off:][:n:n], nil
+	}
+	return f.Input.Slice(off, n)
+}
+
+// present reads the last stored byte. It reports whether memory for all elements may then be
+// taken: those of a compressed tensor exist if all of its blocks do, which are counted in
+// memory only. Elsewhere that would take a read for each.
+func (t Tensor) present() (sure bool, err error) {
+	compressed := t.desc.Encoding == layout.LZ4
+	if compressed && t.file.access() != inPlace {
+		return false, nil
+	}
+	sure, err = t.file.mapping.Probe(t.desc.Offset, t.desc.Stored)
+	if err == nil && compressed {
+		err = mmapio.Guard(t.blocks().Walk)
+	}
+	return sure, err
+}
+
+// worthAsking is how many bytes are read at once where it costs next to nothing to ask the
+// system about the file.
+const worthAsking = 16 << 20
+
+// confirm checks that the file is intact after n bytes of the tensor have been read, if these
+// are many.
+func (t Tensor) confirm(n uint64) error {
+	if n < worthAsking {
+		return nil
+	}
+	if err := t.file.intact(); err != nil {
+		return t.wrap(err)
+	}
+	return nil
+}

@@ -1,0 +1,148 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader/internal/plan"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// decodeStored reads the index of s, whose data it closes if that fails.
+func decodeStored(s *stored, lim *layout.Limits) (f file, err error) {
+	defer func() {
+		if f.index == nil { // for an error, or a panic of the caller's reader
+			s.data.Close()
+		}
+	}()
+	f = file{path: s.path, mapping: s.data, reader: s.reader, origin: s.origin, metadata: new(parsed)}
+	if f.layout, err = decode(s.index, lim); err != nil {
+		return file{}, err
+	}
+	f.align = 8 // of a mapping yet to be made
+	if !f.mapping.Pending() {
+		f.align = baseAlign(f.mapping.Bytes())
+	}
+	f.index = f.layout.Index()
+	return f, nil
+}
+
+// baseAlign returns the alignment of b's first byte, up to 8, the most that a dtype needs.
+func baseAlign(b []byte) int {
+	align := 8
+	for !mmapio.IsAligned(b, align) {
+		align /= 2
+	}
+	return align
+}
+
+// access is how the bytes of a file are reached.
+type access uint8
+
+const (
+	inPlace  access = iota // they are in memory, mapped or the caller's
+	bySystem               // system calls read them
+	fromAfar               // a reader of the caller's reads them, perhaps over a network
+)
+
+// access returns how the file is read. Only the first touch of a shard may change it: from
+// inPlace to bySystem, if the system refuses to map the file.
+func (f *file) access() access {
+	if f.mapping.Aliased() {
+		return inPlace
+	}
+	switch f.reader.(type) {
+	case nil, *os.File:
+		return bySystem
+	}
+	return fromAfar
+}
+
+// readFull fills dst with the file's bytes at off.
+func (f *file) readFull(dst []byte, off uint64) error {
+	n, err := f.mapping.ReadAt(dst, int64(off))
+	if n == len(dst) {
+		return nil // ReaderAt may say EOF along with the last byte
+	}
+	return err
+}
+
+// view returns n bytes at off: those in place, or else a copy in the buffer that buf returns.
+func (f *file) view(buf func() []byte, off, n uint64) ([]byte, error) {
+	if f.access() == inPlace {
+		return f.mapping.Slice(off, n)
+	}
+	b := buf()[:n]
+	return b, f.readFull(b, off)
+}
+
+// during returns f with reads that end with ctx, if they are by a reader of the caller's.
+func (f *file) during(ctx context.Context) *file {
+	if f.reader == nil {
+		return f
+	}
+	bound := *f
+	bound.mapping = mmapio.FromReaderAt(input{ctx, f.path, f.reader}, int64(f.mapping.Size()))
+	return &bound
+}
+
+// present checks that the file has not shrunk since it was opened.
+func (f *file) present() error {
+	size := f.mapping.Size()
+	if size == 0 {
+		return nil
+	}
+	return f.readFull(make([]byte, 1), size-1)
+}
+
+// intact returns an error if the file has become shorter while it was mapped. The rest of the
+// page that its new end lies in reads as zeros, and does not fault.
+func (f *file) intact() error {
+	if !f.mapping.Mapped() { // or else the read itself has told
+		return nil
+	}
+	now, ok, _ := f.now()
+	if ok && now.SameFile(f.opened) && now.Size() < f.opened.Size() {
+		return f.opened.Check(now)
+	}
+	return nil
+}
+
+// Wrap adds the file's name to err, unless err is about a context.
+func (f *file) Wrap(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return &fileError{f.path, err}
+}
+
+// Mapping returns the file's bytes, for a plan.
+func (f *file) Mapping() *mmapio.Mapping { return f.mapping }
+
+// Align returns the alignment that the file promises its tensors.
+func (f *file) Align() uint64 { return f.index.Align }
+
+// Fill fills the buffers from off on, at once if the reader can.
+func (f *file) Fill(ctx context.Context, buffers []plan.Padded, off uint64) error {
+	if v, ok := f.reader.(VectorReaderAt); ok {
+		var bufs [][]byte
+		for _, p := range buffers {
+			bufs = append(bufs, make([]byte, p.Gap), p.B)
+		}
+		return v.ReadVector(ctx, bufs, int64(off))
+	}
+	f = f.during(ctx)
+	for _, p := range buffers {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		off += p.Gap
+		if err := f.readFull(p.B, off); err != nil {
+			return err
+		}
+		off += uint64(len(p.B))
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+package loader
+
+import (
+	"fmt"
+	"iter"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// Tensor finds a tensor by name, without allocating. The error is ErrNotFound or
+// ErrClosed, wrapped with the names of file and tensor.
+func (m *Model) Tensor(name string) (Tensor, error) {
+	if m.gate.closed() {
+		return Tensor{}, m.closedError()
+	}
+	return m.lookup(name, nil)
+}
+
+func (m *Model) lookup(name string, l *Lease) (Tensor, error) {
+	for p := m.names.Probe(layout.HashName(name)); ; {
+		i, ok := p.Next()
+		if !ok {
+			return Tensor{}, fmt.Errorf("%s: tensor %q: %w", m.path, name, ErrNotFound)
+		}
+		if string(m.tensors[i].Name) == name {
+			return m.tensor(i, l), nil
+		}
+	}
+}
+
+// tensor is the handle of tensor i.
+func (m *Model) tensor(i int, l *Lease) Tensor {
+	desc := &m.tensors[i]
+	return Tensor{desc, &m.files[desc.File], l}
+}
+
+// Len is the number of tensors.
+func (m *Model) Len() int { return len(m.tensors) }
+
+// Tensors iterates over all tensors in the order of the file's own table. After Close it
+// yields nothing.
+func (m *Model) Tensors() iter.Seq[Tensor] { return m.all(m.gate.closed, nil) }
+
+// Sorted iterates over all tensors by ascending name (bytewise). After Close it yields
+// nothing.
+func (m *Model) Sorted() iter.Seq[Tensor] { return m.sorted(m.gate.closed, nil) }
+
+func (m *Model) all(closed func() bool, l *Lease) iter.Seq[Tensor] {
+	return func(yield func(Tensor) bool) {
+		for i := range m.tensors {
+			if closed() || !yield(m.tensor(i, l)) {
+				return
+			}
+		}
+	}
+}
+
+func (m *Model) sorted(closed func() bool, l *Lease) iter.Seq[Tensor] {
+	return func(yield func(Tensor) bool) {
+		for _, i := range m.byName() {
+			if closed() || !yield(m.tensor(int(i), l)) {
+				return
+			}
+		}
+	}
+}
+
+// Tensor is Model.Tensor through the lease.
+func (l *Lease) Tensor(name string) (Tensor, error) {
+	if l.gate.closed() {
+		return Tensor{}, l.closedError()
+	}
+	return l.model.lookup(name, l)
+}
+
+// Tensors is Model.Tensors through the lease.
+func (l *Lease) Tensors() iter.Seq[Tensor] { return l.model.all(l.gate.closed, l) }
+
+// Sorted is Model.Sorted through the lease.
+func (l *Lease) Sorted() iter.Seq[Tensor] { return l.model.sorted(l.gate.closed, l) }

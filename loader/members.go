@@ -1,0 +1,168 @@
+package loader
+
+import (
+	"context"
+	"iter"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/tensormap/tensormap/internal/parallel"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/mmapio"
+	"github.com/tensormap/tensormap/shard"
+)
+
+// members are the files of a model: one by itself, or those that a manifest or a split names.
+type members interface {
+	// open opens the files that are not open yet, and returns all in order: also on error those
+	// that it has opened.
+	open(ctx context.Context, from source, lim *layout.Limits) ([]file, error)
+	// stitch makes one table of the files' tensors.
+	stitch(files []file, lim *layout.Limits) (*shard.Table, error)
+	// manifest returns the manifest among them, or nil.
+	manifest() *shard.Manifest
+}
+
+// membersOf returns the members of the model that first leads to.
+func membersOf(first file) (members, error) {
+	if m, ok := first.layout.(*shard.Manifest); ok {
+		return listed{first, m}, nil
+	}
+	split, err := shard.SplitOf(first.layout, first.path)
+	if err != nil || split == nil {
+		return alone{first}, err
+	}
+	return parts{first, split}, nil
+}
+
+// alone is a model of one file.
+type alone struct{ first file }
+
+func (a alone) open(context.Context, source, *layout.Limits) ([]file, error) {
+	return []file{a.first}, nil
+}
+
+func (a alone) stitch([]file, *layout.Limits) (*shard.Table, error) {
+	return &shard.Table{Tensors: a.first.index.Tensors, Names: a.first.index.Names}, nil
+}
+
+func (a alone) manifest() *shard.Manifest { return nil }
+
+// listed is a manifest and the shards that it names. The manifest is the last of the files.
+type listed struct {
+	first file
+	*shard.Manifest
+}
+
+func (l listed) open(ctx context.Context, from source, lim *layout.Limits) ([]file, error) {
+	in := l.first.mapping
+	files, err := openAll(len(l.Shards), func(i int) (file, error) {
+		s, err := from.open(ctx, l.Shards[i].Name, l.FollowLinks)
+		if err != nil {
+			return file{}, l.Unusable(in, i, err)
+		}
+		defer s.done()
+		if err := l.CheckSize(in, i, s.data.Size()); err != nil {
+			s.close()
+			return file{}, err
+		}
+		f, err := decodeStored(s, lim)
+		if err != nil {
+			return file{}, &fileError{s.path, err}
+		}
+		if s.reader == nil { // or else the footer may be a journey away
+			if err := l.CheckChecksum(in, i, f.layout, s.index); err != nil {
+				s.close()
+				return file{}, err
+			}
+		}
+		return f, nil
+	})
+	return append(files, l.first), err
+}
+
+func (l listed) stitch(files []file, lim *layout.Limits) (*shard.Table, error) {
+	return l.Stitch(l.first.mapping, partsOf(files[:len(files)-1]), lim)
+}
+
+func (l listed) manifest() *shard.Manifest { return l.Manifest }
+
+// parts is a GGUF split, opened by any one of its files.
+type parts struct {
+	first file
+	*shard.Split
+}
+
+func (p parts) open(ctx context.Context, from source, lim *layout.Limits) ([]file, error) {
+	files, err := openAll(p.Count, func(i int) (file, error) {
+		if i == p.No {
+			return p.first, nil
+		}
+		s, err := from.open(ctx, p.Name(i), true)
+		if err != nil {
+			return file{}, p.Unusable(p.first.layout, i, err)
+		}
+		defer s.done()
+		f, err := decodeStored(s, lim)
+		if err != nil {
+			return file{}, &fileError{s.path, err}
+		}
+		return f, nil
+	})
+	if err != nil {
+		return append(files, p.first), err // perhaps twice
+	}
+	return files, nil
+}
+
+func (p parts) stitch(files []file, lim *layout.Limits) (*shard.Table, error) {
+	for i := range files {
+		if err := p.Check(files[i].layout, i); err != nil {
+			return nil, &fileError{files[i].path, err}
+		}
+	}
+	return p.Stitch(partsOf(files), lim)
+}
+
+func (p parts) manifest() *shard.Manifest { return nil }
+
+func partsOf(files []file) []shard.Part {
+	list := make([]shard.Part, len(files))
+	for i := range files {
+		list[i] = shard.Part{Path: files[i].path, Index: files[i].index}
+	}
+	return list
+}
+
+// openers is how many files of a model are opened at a time: enough to use all cores for
+// decoding, and to hide the time that a slow disk or a network takes to answer.
+const openers = 8
+
+// openAll opens n files, several at a time. On error it also returns those that it has opened,
+// in order too. Memory grows with the files that are really there, whatever n promises.
+func openAll(n int, open func(i int) (file, error)) ([]file, error) {
+	var mu sync.Mutex
+	opened := make(map[int]file)
+	err := parallel.Each(openers, parallel.Range(uint64(n)), func(items iter.Seq[uint64]) error {
+		for i := range items {
+			if err := mmapio.Guard(func() error {
+				f, err := open(int(i))
+				if err == nil {
+					mu.Lock()
+					defer mu.Unlock()
+					opened[int(i)] = f
+				}
+				return err
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	files := make([]file, 0, len(opened)+1)
+	for _, i := range slices.Sorted(maps.Keys(opened)) {
+		files = append(files, opened[i])
+	}
+	return files, err
+}

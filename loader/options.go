@@ -1,0 +1,50 @@
+package loader
+
+import (
+	"sync"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// Options tune a Model. A nil *Options and every zero field mean the defaults.
+type Options struct {
+	// Limits caps what a file may make the decoder accept; nil means layout's defaults.
+	Limits *layout.Limits
+	// CacheBytes bounds the heap that holds expanded and copied tensors, beyond what
+	// leases pin. 0 means 1 GiB; negative keeps nothing that no lease pins.
+	CacheBytes int64
+	// TensorBytes bounds the heap that one tensor may take where it has to be copied or
+	// expanded: what a file claims of a sparse or huge tensor shall be an error, not the
+	// end of the process. 0 means half of the machine's memory, or 4 GiB where the
+	// platform does not tell.
+	TensorBytes int64
+	// NoMap reads the file on demand into the heap instead of mapping it: for file
+	// systems where a page fault may hang or kill. A file that has shrunk is then
+	// io.ErrUnexpectedEOF rather than mmapio.ErrFault. Platforms that cannot map always
+	// do this, and so does any other with a file that the system refuses to map: Stats tells.
+	NoMap bool
+}
+
+const defaultCacheBytes = 1 << 30
+
+func (o *Options) withDefaults() Options {
+	if o == nil {
+		o = &Options{}
+	}
+	out := *o
+	if out.CacheBytes == 0 {
+		out.CacheBytes = defaultCacheBytes
+	}
+	if out.TensorBytes == 0 {
+		out.TensorBytes = defaultTensorBytes()
+	}
+	return out
+}
+
+var defaultTensorBytes = sync.OnceValue(func() int64 {
+	if n := mmapio.Memory(); n > 0 {
+		return int64(n / 2)
+	}
+	return 4 << 30
+})

@@ -1,0 +1,53 @@
+package loader
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// origin tells what a file was when it was opened, and what its name leads to now. The zero value
+// knows neither; memory and readers have it.
+type origin struct {
+	opened mmapio.Identity
+	stat   func() (fs.FileInfo, error)
+}
+
+// originOf returns the origin of the file at path, whose bytes mapping has.
+func originOf(path string, mapping *mmapio.Mapping) origin {
+	o := origin{opened: mapping.Identity()}
+	if !o.opened.Known() {
+		return origin{}
+	}
+	if abs, err := filepath.Abs(path); err == nil { // for the process may go elsewhere
+		path = abs
+	}
+	o.stat = func() (fs.FileInfo, error) { return os.Stat(path) }
+	return o
+}
+
+// now returns the identity of what has the file's name now; ok is false if nothing can be said.
+func (o *origin) now() (id mmapio.Identity, ok bool, err error) {
+	if o.stat == nil {
+		return id, false, nil
+	}
+	info, err := o.stat()
+	switch {
+	case err == nil:
+		return mmapio.IdentityOf(info), true, nil
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+		return id, false, nil
+	}
+	return id, false, err
+}
+
+func (o *origin) changed() error {
+	now, ok, err := o.now()
+	if !ok {
+		return err
+	}
+	return o.opened.Check(now)
+}

@@ -1,0 +1,90 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// remote is the source that a reader of the caller's comes from.
+type remote struct {
+	life   context.Context // of all reads but those of opening
+	kill   context.CancelCauseFunc
+	beside io.ReaderAt
+
+	mu     sync.Mutex
+	opened []io.Closer // siblings
+}
+
+func newRemote(r io.ReaderAt) *remote {
+	p := &remote{beside: r}
+	p.life, p.kill = context.WithCancelCause(context.Background())
+	return p
+}
+
+// store returns the file that r reads; ctx is for its index.
+func (p *remote) store(ctx context.Context, name string, r io.ReaderAt, size int64) (*stored, error) {
+	if size < 0 {
+		return nil, fmt.Errorf("%s: %w: a size of %d", name, ErrRange, size)
+	}
+	return &stored{
+		path:   name,
+		data:   mmapio.FromReaderAt(input{p.life, name, r}, size),
+		index:  mmapio.FromReaderAt(input{ctx, name, r}, size),
+		done:   func() {},
+		reader: r,
+	}, nil
+}
+
+func (p *remote) open(ctx context.Context, name string, _ bool) (*stored, error) {
+	s, ok := p.beside.(SiblingOpener)
+	if !ok {
+		return nil, fmt.Errorf("%w: the model needs the file %q, but its reader is for one file", ErrUnsupported, name)
+	}
+	r, size, err := s.OpenSibling(ctx, name)
+	if err != nil {
+		return nil, &fileError{name, err}
+	}
+	p.own(r)
+	if n := readerName(r); n != anonymous {
+		name = n
+	}
+	return p.store(ctx, name, r, size)
+}
+
+// own takes over a sibling that can be closed.
+func (p *remote) own(r io.ReaderAt) {
+	if r, ok := r.(io.Closer); ok {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.opened = append(p.opened, r)
+	}
+}
+
+// until returns ctx, ended by end too, and a function to be called afterwards.
+func (p *remote) until(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(p.life, func() { cancel(ErrClosed) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+func (p *remote) end() { p.kill(ErrClosed) }
+
+func (p *remote) close() error {
+	p.end()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var errs []error
+	for _, r := range p.opened {
+		errs = append(errs, r.Close())
+	}
+	p.opened = nil
+	return errors.Join(errs...)
+}
