@@ -56,14 +56,13 @@ type listed struct {
 }
 
 func (l listed) open(ctx context.Context, from source, lim *layout.Limits) ([]file, error) {
-	in := l.first.mapping
 	files, err := openAll(len(l.Shards), func(i int) (file, error) {
 		s, err := from.open(ctx, l.Shards[i].Name, l.FollowLinks)
 		if err != nil {
-			return file{}, l.Unusable(in, i, err)
+			return file{}, l.Unusable(i, err)
 		}
 		defer s.done()
-		if err := l.CheckSize(in, i, s.data.Size()); err != nil {
+		if err := l.CheckSize(i, s.data.Size()); err != nil {
 			s.close()
 			return file{}, err
 		}
@@ -72,7 +71,7 @@ func (l listed) open(ctx context.Context, from source, lim *layout.Limits) ([]fi
 			return file{}, &fileError{s.path, err}
 		}
 		if s.reader == nil { // or else the footer may be a journey away
-			if err := l.CheckChecksum(in, i, f.layout, s.index); err != nil {
+			if err := l.CheckChecksum(i, f.layout, s.index); err != nil {
 				s.close()
 				return file{}, err
 			}
@@ -83,7 +82,7 @@ func (l listed) open(ctx context.Context, from source, lim *layout.Limits) ([]fi
 }
 
 func (l listed) stitch(files []file, lim *layout.Limits) (*shard.Table, error) {
-	return l.Stitch(l.first.mapping, partsOf(files[:len(files)-1]), lim)
+	return l.Stitch(partsOf(files[:len(files)-1]), lim)
 }
 
 func (l listed) manifest() *shard.Manifest { return l.Manifest }

@@ -48,7 +48,10 @@ func (m *Model) parseMetadata() *metadata {
 			}
 			first = own.keys
 		}
-		md.keys = m.manifest.Describe(first)
+		var err error
+		if md.keys, err = m.manifest.Describe(first); err != nil {
+			return err
+		}
 		return md.setScales(m.files[0].layout)
 	})
 }

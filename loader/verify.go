@@ -255,18 +255,13 @@ func (v *verifier) stated(i int, f *file) error {
 	if !ok {
 		return nil
 	}
-	shards, err := manifest.ShardChecksums(f.mapping)
-	for _, c := range shards {
+	for _, c := range manifest.ShardChecksums() {
 		v.sums = append(v.sums, sum{c.Checksum, c.Shard, i})
 	}
-	if err != nil {
-		return err
-	}
-	digests, err := manifest.ShardDigests(f.mapping)
-	for _, d := range digests {
+	for _, d := range manifest.ShardDigests() {
 		v.digests = append(v.digests, &digest{ShardDigest: d, in: i})
 	}
-	return err
+	return nil
 }
 
 // compare reports the checksums that are not what they should be.

@@ -29,54 +29,32 @@ type ShardDigest struct {
 	Want  [sha256.Size]byte
 }
 
-// ShardChecksums lists the checksums that the manifest states of its shards. What cannot be
-// read as one, or is the same for every shard of that size, is left to Audit.
-func (m *Manifest) ShardChecksums(in layout.Input) ([]ShardChecksum, error) {
-	at, err := m.valuesOf(in, "crc32")
-	if err != nil {
-		return nil, err
-	}
-	var sums []ShardChecksum
-	for i := range min(len(at), len(m.Shards)) { // the file may have changed
+// ShardChecksums lists the checksums that the manifest states of its shards. It leaves to Audit
+// those that cannot be read, and those that are the same for every shard of that size.
+func (m *Manifest) ShardChecksums() (sums []ShardChecksum) {
+	for i, at := range m.sumsAt {
 		s := &m.Shards[i]
 		if want, ok := s.crc32(); ok && !s.hollow() {
-			sums = append(sums, ShardChecksum{i, layout.Checksum{Field: "shards.crc32", At: at[i], Size: s.covered(), Want: want}})
+			sums = append(sums, ShardChecksum{i, layout.Checksum{Field: "shards.crc32", At: at.crc32, Size: s.covered(), Want: want}})
 		}
 	}
-	return sums, nil
+	return sums
 }
 
-// ShardDigests lists the SHA-256s that the manifest states of its shards. What cannot be read
-// as one is left to Audit.
-func (m *Manifest) ShardDigests(in layout.Input) ([]ShardDigest, error) {
-	at, err := m.valuesOf(in, "sha256")
-	if err != nil {
-		return nil, err
-	}
-	var sums []ShardDigest
-	for i := range min(len(at), len(m.Shards)) {
+// ShardDigests lists the SHA-256s that the manifest states of its shards. It leaves to Audit
+// those that cannot be read.
+func (m *Manifest) ShardDigests() (sums []ShardDigest) {
+	for i, at := range m.sumsAt {
 		if want, ok := m.Shards[i].sha256(); ok {
-			sums = append(sums, ShardDigest{i, "shards.sha256", at[i], want})
+			sums = append(sums, ShardDigest{i, "shards.sha256", at.sha256, want})
 		}
 	}
-	return sums, nil
-}
-
-// valuesOf finds the value of key in what an APR2 manifest says of each shard.
-func (m *Manifest) valuesOf(in layout.Input, key string) ([]uint64, error) {
-	if m.Of != layout.APR2 {
-		return nil, nil
-	}
-	doc, err := layout.Region(in, layout.Manifest, 0, "manifest", 0, m.index.Size)
-	if err != nil {
-		return nil, err
-	}
-	return locateEach(doc, key, "shards"), nil
+	return sums
 }
 
 // CheckChecksum compares what shard i, decoded from file, says of its bytes with what the
 // manifest says of them. It reads no bytes but those of the shard's own checksum.
-func (m *Manifest) CheckChecksum(in layout.Input, i int, shard layout.File, file layout.Input) error {
+func (m *Manifest) CheckChecksum(i int, shard layout.File, file layout.Input) error {
 	s := &m.Shards[i]
 	want, ok := s.crc32()
 	if !ok || s.hollow() {
@@ -88,7 +66,7 @@ func (m *Manifest) CheckChecksum(in layout.Input, i int, shard layout.File, file
 	}
 	for _, c := range sums {
 		if c.Offset == 0 && c.Size == s.covered() && c.Want != want {
-			return m.errorf(in, []any{"shards", i, "crc32"}, "shards.crc32", layout.ErrChecksum,
+			return m.errorf([]any{"shards", i, "crc32"}, "shards.crc32", layout.ErrChecksum,
 				"shard %s says that its bytes have %08x, but should say %08x: it is not the file that the manifest was written for", quote(s.Name), c.Want, want)
 		}
 	}
@@ -135,8 +113,8 @@ func (s *Shard) hollow() bool {
 
 // Audit lists what is odd with the manifest, and where it does not agree with the shards
 // though the model can be read.
-func (m *Manifest) Audit(in layout.Input) []layout.Finding {
-	a := audit{m: m, in: in}
+func (m *Manifest) Audit(layout.Input) []layout.Finding {
+	a := audit{m: m}
 	if m.Of == layout.APR2 {
 		a.marks()
 		a.checksums()
@@ -150,12 +128,11 @@ func (m *Manifest) Audit(in layout.Input) []layout.Finding {
 
 type audit struct {
 	m        *Manifest
-	in       layout.Input
 	findings []layout.Finding
 }
 
 func (a *audit) find(warning bool, path []any, field string, sentinel error, format string, args ...any) {
-	err := a.m.errorf(a.in, path, field, sentinel, format, args...)
+	err := a.m.errorf(path, field, sentinel, format, args...)
 	a.findings = append(a.findings, layout.Finding{FormatError: err, Warning: warning})
 }
 
@@ -208,8 +185,8 @@ func (a *audit) unmapped() {
 		return // all of the map are in the table, and no name twice
 	}
 	mapped := make([]bool, len(t.Tensors))
-	for _, p := range a.m.places {
-		mapped[t.find(p.tensor)] = true
+	for i := range a.m.places {
+		mapped[t.find(a.m.name(i))] = true
 	}
 	var left []int
 	for i, ok := range mapped {

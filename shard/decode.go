@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -9,28 +8,43 @@ import (
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
-// decoder makes a Manifest of a JSON object.
+// decoder makes a Manifest of a JSON object. It reads the object twice: first it checks all of
+// it and notes where the values are, then it reads those that it knows.
 type decoder struct {
-	doc  []byte
-	root layout.Metadata
-	lim  layout.Limits
-	m    *Manifest
+	text   string
+	lim    layout.Limits
+	values map[string]value // of the keys below
+	others []string         // a few other keys
+	m      *Manifest
 }
 
+// value is the value of a key of the manifest.
+type value struct {
+	at, end uint64
+	n       int // members or elements
+}
+
+// known are the keys that one of the two kinds of manifests has.
+var known = []string{"shards", "shard_count", "tensor_shard_map", "weight_map", "metadata", "sharded", "apr_version"}
+
 func (d *decoder) decode() error {
+	if err := d.survey(); err != nil {
+		return err
+	}
 	apr2 := d.has("shards") || d.has("shard_count") || d.has("tensor_shard_map")
 	index := d.has("weight_map")
 	switch {
 	case apr2 && index:
-		return d.errorf(nil, "manifest", layout.ErrInvalid, "has the keys of an APR2 manifest and of a SafeTensors index")
+		return d.errorf(0, "manifest", layout.ErrInvalid, "has the keys of an APR2 manifest and of a SafeTensors index")
 	case apr2:
 		return inOrder(d.shards, d.count, d.shardMap, d.metadata, d.marks)
 	case index:
 		return inOrder(d.weightMap, d.metadata, d.totalSize)
 	}
-	return d.errorf(nil, "manifest", layout.ErrUnsupported,
+	return d.errorf(0, "manifest", layout.ErrUnsupported,
 		"a JSON object%s, but neither an APR2 manifest (keys shard_count, shards and tensor_shard_map) nor a SafeTensors index (key weight_map)", d.seen())
 }
 
@@ -44,137 +58,251 @@ func inOrder(stages ...func() error) error {
 	return nil
 }
 
+// few is how many keys of an object that is something else are named.
+const few = 4
+
+// survey checks the text and notes where the known values are.
+func (d *decoder) survey() error {
+	d.values = make(map[string]value)
+	s := d.scan(0)
+	for key := range s.Members("an object") {
+		s.Next()
+		v := value{at: s.Offset()}
+		v.n = s.Skip()
+		v.end = s.Offset()
+		if slices.Contains(known, key) {
+			d.values[key] = v
+		}
+		if len(d.others) <= few {
+			d.others = append(d.others, quote(key))
+		}
+	}
+	s.End()
+	return s.Err()
+}
+
+// scan reads the text from offset at on.
+func (d *decoder) scan(at uint64) jsontext.Scanner[string] {
+	return jsontext.New(d.text[at:], layout.Manifest, at, "manifest", d.lim)
+}
+
 func (d *decoder) has(key string) bool {
-	_, ok := d.root.Get(key)
+	_, ok := d.values[key]
 	return ok
 }
 
 // seen names a few keys of an object that is something else.
 func (d *decoder) seen() string {
-	const few = 4
-	var names []string
-	for key := range d.root.All() {
-		if len(names) == few {
-			names = append(names, "…")
-			break
-		}
-		names = append(names, quote(key))
-	}
+	names := d.others
 	if len(names) == 0 {
 		return " without keys"
+	}
+	if len(names) > few {
+		names[few] = "…"
 	}
 	return " with the keys " + strings.Join(names, ", ")
 }
 
-// errorf is an error about the value that path leads to.
-func (d *decoder) errorf(path []any, field string, sentinel error, format string, args ...any) error {
-	return layout.Errorf(layout.Manifest, locate(d.doc, path...), field, sentinel, format, args...)
+func (d *decoder) errorf(at uint64, field string, sentinel error, format string, args ...any) error {
+	return layout.Errorf(layout.Manifest, at, field, sentinel, format, args...)
+}
+
+// leaf is a value that is no object and no array, or says that it is one.
+type leaf struct {
+	kind byte   // its first byte, '0' for numbers; 0 if there is no value
+	text string // of a string or number
+	at   uint64
+}
+
+// readLeaf reads any value.
+func readLeaf(s *jsontext.Scanner[string]) leaf {
+	v := leaf{kind: s.Next(), at: s.Offset()}
+	switch {
+	case v.kind == '"':
+		v.text = s.Text()
+	case v.kind == '-' || v.kind-'0' <= 9:
+		v.kind, v.text = '0', s.Number()
+	default:
+		s.Skip()
+	}
+	return v
+}
+
+// root reads the value of a key of the manifest. If it is not there, the value is at the
+// manifest's start.
+func (d *decoder) root(key string) leaf {
+	v, ok := d.values[key]
+	if !ok {
+		return leaf{at: d.start()}
+	}
+	if c := d.text[v.at]; c == '{' || c == '[' {
+		return leaf{kind: c, at: v.at} // to be read piece by piece
+	}
+	s := d.scan(v.at)
+	return readLeaf(&s)
+}
+
+// start returns where the manifest's object starts.
+func (d *decoder) start() uint64 { return jsontext.Locate(d.text) }
+
+// String says what the value is, or that there is none.
+func (v leaf) String() string {
+	switch v.kind {
+	case 0, 'n':
+		return "nothing"
+	case '"':
+		return "the text " + quote(v.text)
+	case '0':
+		return quote(v.text)
+	case 't':
+		return "true"
+	case 'f':
+		return "false"
+	case '{':
+		return "an object"
+	}
+	return "a list"
+}
+
+// whole reads the value as a number that is whole, not negative, and fits.
+func (v leaf) whole() (uint64, bool) {
+	u, err := strconv.ParseUint(v.text, 10, 64)
+	return u, err == nil && v.kind == '0'
+}
+
+// mistyped is the error of finding v where want should be.
+func (d *decoder) mistyped(v leaf, field, which, want string) error {
+	return d.errorf(v.at, field, layout.ErrInvalid, "%s%s where %s should be", which, v, want)
 }
 
 // shards reads the list of files (APR2).
 func (d *decoder) shards() error {
 	d.m.Of, d.m.keys = layout.APR2, apr2Keys
-	v, _ := d.root.Get("shards")
-	list, ok := v.([]any)
-	if !ok {
-		return d.mistyped(v, "a list of objects", "shards")
+	list := d.root("shards")
+	if list.kind != '[' {
+		return d.mistyped(list, "shards", "", "a list of objects")
 	}
-	if len(list) == 0 {
-		return d.errorf([]any{"shards"}, "shards", layout.ErrInvalid, "no shards")
+	n := d.values["shards"].n
+	if n == 0 {
+		return d.errorf(list.at, "shards", layout.ErrInvalid, "no shards")
 	}
-	known := make(map[string]int)
-	for i, v := range list {
-		s, err := d.shard(i, v)
+	names := make(map[string]int)
+	s := d.scan(list.at)
+	for s.Open('[', "a list"); s.More(']'); {
+		i := len(d.m.Shards)
+		x, at, err := d.shard(&s, i)
 		if err != nil {
 			return err
 		}
-		d.m.Shards = append(d.m.Shards, s)
-		if first, twice := known[s.Name]; twice {
-			return d.errorf(d.m.file(i), "shards.file", layout.ErrDuplicate, "shards %d and %d are both %s", first, i, quote(s.Name))
+		d.m.Shards = append(d.m.Shards, x)
+		if first, twice := names[x.Name]; twice {
+			return d.errorf(at, "shards.file", layout.ErrDuplicate, "shards %d and %d are both %s", first, i, quote(x.Name))
 		}
-		known[s.Name] = i
+		names[x.Name] = i
 	}
 	return nil
 }
 
-func (d *decoder) shard(i int, v any) (s Shard, err error) {
-	o, ok := v.(layout.Metadata)
-	if !ok {
-		return s, d.mistyped(v, "an object", "shards", i)
+// shard reads what the list says of one file, and where its name stands.
+func (d *decoder) shard(s *jsontext.Scanner[string], i int) (x Shard, at uint64, err error) {
+	which := fmt.Sprintf("shard %d: ", i)
+	s.Next()
+	start := s.Offset()
+	if s.Next() != '{' {
+		return x, 0, d.mistyped(readLeaf(s), "shards", which, "an object")
 	}
-	v, _ = o.Get("file")
-	if s.Name, ok = v.(string); !ok {
-		return s, d.mistyped(v, "the name of a file", "shards", i, "file")
-	}
-	if reason := notPlain(s.Name); reason != "" {
-		return s, d.errorf([]any{"shards", i, "file"}, "shards.file", layout.ErrInvalid, "%s %s", quote(s.Name), reason)
-	}
-	v, _ = o.Get("size")
-	if s.Size, s.Sized = whole(v); !s.Sized {
-		return s, d.mistyped(v, "a number of bytes", "shards", i, "size")
-	}
-	for _, sum := range []struct {
-		key  string
-		text *string
-	}{{"crc32", &s.CRC32}, {"sha256", &s.SHA256}} {
-		if v, has := o.Get(sum.key); has {
-			if *sum.text, ok = v.(string); !ok {
-				return s, d.mistyped(v, "text", "shards", i, sum.key)
-			}
+	missing := leaf{at: start}
+	file, size, crc, digest := missing, missing, missing, missing
+	for s.Open('{', "an object"); s.More('}'); {
+		switch key, _ := s.Key(); key {
+		case "file":
+			file = readLeaf(s)
+		case "size":
+			size = readLeaf(s)
+		case "crc32":
+			crc = readLeaf(s)
+		case "sha256":
+			digest = readLeaf(s)
+		default:
+			s.Skip()
 		}
 	}
-	return s, nil
+	if file.kind != '"' {
+		return x, 0, d.mistyped(file, "shards.file", which, "the name of a file")
+	}
+	if reason := notPlain(file.text); reason != "" {
+		return x, 0, d.errorf(file.at, "shards.file", layout.ErrInvalid, "%s %s", quote(file.text), reason)
+	}
+	x = Shard{Name: file.text, CRC32: crc.text, SHA256: digest.text}
+	if x.Size, x.Sized = size.whole(); !x.Sized {
+		return x, 0, d.mistyped(size, "shards.size", which, "a number of bytes")
+	}
+	if crc.kind != 0 && crc.kind != '"' {
+		return x, 0, d.mistyped(crc, "shards.crc32", which, "text")
+	}
+	if digest.kind != 0 && digest.kind != '"' {
+		return x, 0, d.mistyped(digest, "shards.sha256", which, "text")
+	}
+	d.m.sumsAt = append(d.m.sumsAt, sumsAt{crc.at, digest.at})
+	return x, file.at, nil
 }
 
 func (d *decoder) count() error {
-	v, _ := d.root.Get("shard_count")
-	n, ok := whole(v)
+	const key = "shard_count"
+	v := d.root(key)
+	n, ok := v.whole()
 	if !ok {
-		return d.mistyped(v, "a number of shards", "shard_count")
+		return d.mistyped(v, key, "", "a number of shards")
 	}
 	if n != uint64(len(d.m.Shards)) {
-		return d.errorf([]any{"shard_count"}, "shard_count", layout.ErrInvalid, "%d, but shards lists %d", n, len(d.m.Shards))
+		return d.errorf(v.at, key, layout.ErrInvalid, "%d, but shards lists %d", n, len(d.m.Shards))
 	}
 	return nil
 }
 
+// shardMap reads which tensor is in which of the shards listed before (APR2).
 func (d *decoder) shardMap() error {
 	const key = "tensor_shard_map"
-	entries, err := d.entries(key)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		i, ok := whole(e.Value)
+	return d.entries(key, func(name string, v leaf) (int, error) {
+		i, ok := v.whole()
 		if !ok {
-			return d.mistyped(e.Value, "the position of a shard", key, e.Key)
+			return 0, d.mistyped(v, key, ofTensor(name), "the position of a shard")
 		}
 		if i >= uint64(len(d.m.Shards)) {
-			return d.errorf([]any{key, e.Key}, key, layout.ErrInvalid, "tensor %s: shard %d of %d", quote(e.Key), i, len(d.m.Shards))
+			return 0, d.errorf(v.at, key, layout.ErrInvalid, "%sshard %d of %d", ofTensor(name), i, len(d.m.Shards))
 		}
-		d.m.places = append(d.m.places, place{e.Key, int(i)})
-	}
-	return nil
+		return int(i), nil
+	})
 }
 
-// entries are those of the object called key.
-func (d *decoder) entries(key string) (layout.Metadata, error) {
-	v, _ := d.root.Get(key)
-	o, ok := v.(layout.Metadata)
-	if !ok {
-		return nil, d.mistyped(v, "an object", key)
+func ofTensor(name string) string { return "tensor " + quote(name) + ": " }
+
+// entries reads the object called key, which says of tensors in which shard they are.
+func (d *decoder) entries(key string, shard func(name string, v leaf) (int, error)) error {
+	object := d.root(key)
+	if object.kind != '{' {
+		return d.mistyped(object, key, "", "an object")
 	}
-	if uint64(len(o)) > d.lim.Tensors {
-		return nil, d.errorf([]any{key}, key, layout.ErrLimit, "%d tensors, more than %d", len(o), d.lim.Tensors)
+	n := d.values[key].n
+	if uint64(n) > d.lim.Tensors {
+		return d.errorf(object.at, key, layout.ErrLimit, "%d tensors, more than %d", n, d.lim.Tensors)
 	}
-	d.m.places = make([]place, 0, len(o))
-	return o, nil
+	d.m.places = make([]place, 0, n)
+	s := d.scan(object.at)
+	for s.Open('{', "an object"); s.More('}'); {
+		name, at := s.Key()
+		i, err := shard(name, readLeaf(&s))
+		if err != nil {
+			return err
+		}
+		d.m.places = append(d.m.places, place{uint32(at), uint32(i)})
+	}
+	return nil
 }
 
 // marks notes what is there for readers of other kinds.
 func (d *decoder) marks() error {
-	v, _ := d.root.Get("sharded")
-	d.m.flagged = v == true
+	d.m.flagged = d.root("sharded").kind == 't'
 	d.m.versioned = d.has("apr_version")
 	return nil
 }
@@ -184,101 +312,64 @@ func (d *decoder) marks() error {
 func (d *decoder) weightMap() error {
 	const key = "weight_map"
 	d.m.Of, d.m.keys, d.m.FollowLinks = layout.SafeTensors, indexKeys, true
-	entries, err := d.entries(key)
+	names := make(map[string]int)
+	err := d.entries(key, func(name string, v leaf) (int, error) {
+		if v.kind != '"' {
+			return 0, d.mistyped(v, key, ofTensor(name), "the name of a file")
+		}
+		i, seen := names[v.text]
+		if !seen {
+			if reason := notPlain(v.text); reason != "" {
+				return 0, d.errorf(v.at, key, layout.ErrInvalid, "%s%s %s", ofTensor(name), quote(v.text), reason)
+			}
+			i = len(d.m.Shards)
+			names[v.text] = i
+			d.m.Shards = append(d.m.Shards, Shard{Name: v.text, first: len(d.m.places)})
+		}
+		return i, nil
+	})
 	if err != nil {
 		return err
 	}
-	if len(entries) == 0 {
-		return d.errorf([]any{key}, key, layout.ErrInvalid, "no tensors")
+	if len(d.m.places) == 0 {
+		return d.errorf(d.values[key].at, key, layout.ErrInvalid, "no tensors")
 	}
-	known := make(map[string]int)
-	for i, e := range entries {
-		name, ok := e.Value.(string)
-		if !ok {
-			return d.mistyped(e.Value, "the name of a file", key, e.Key)
-		}
-		if _, seen := known[name]; !seen {
-			if reason := notPlain(name); reason != "" {
-				return d.errorf([]any{key, e.Key}, key, layout.ErrInvalid, "tensor %s: %s %s", quote(e.Key), quote(name), reason)
-			}
-			known[name] = 0
-			d.m.Shards = append(d.m.Shards, Shard{Name: name, first: i})
-		}
-	}
+	found := slices.Clone(d.m.Shards)
 	slices.SortFunc(d.m.Shards, func(a, b Shard) int { return strings.Compare(a.Name, b.Name) })
 	for i := range d.m.Shards {
-		known[d.m.Shards[i].Name] = i
+		names[d.m.Shards[i].Name] = i
 	}
-	for _, e := range entries {
-		d.m.places = append(d.m.places, place{e.Key, known[e.Value.(string)]})
+	for i := range d.m.places {
+		p := &d.m.places[i]
+		p.shard = uint32(names[found[p.shard].Name])
 	}
 	return nil
 }
 
 func (d *decoder) metadata() error {
-	v, ok := d.root.Get("metadata")
-	if !ok {
-		return nil
-	}
-	if d.m.metadata, d.m.described = v.(layout.Metadata); !d.m.described {
-		return d.mistyped(v, "an object", "metadata")
+	v := d.root("metadata")
+	switch v.kind {
+	case 0:
+	case '{':
+		d.m.metadata = d.text[v.at:d.values["metadata"].end]
+	default:
+		return d.mistyped(v, "metadata", "", "an object")
 	}
 	return nil
 }
 
 func (d *decoder) totalSize() error {
-	v, _ := d.m.metadata.Get("total_size")
-	if n, ok := v.(json.Number); ok {
-		d.m.total = n.String()
+	if d.m.metadata == "" {
+		return nil
+	}
+	s := d.scan(d.values["metadata"].at)
+	for s.Open('{', "an object"); s.More('}'); {
+		key, _ := s.Key()
+		if v := readLeaf(&s); key == "total_size" && v.kind == '0' {
+			d.m.total = v.text
+		}
 	}
 	return nil
-}
-
-// mistyped is the error of finding v, or nothing, where path leads.
-func (d *decoder) mistyped(v any, want string, path ...any) error {
-	field, _ := path[0].(string)
-	if len(path) == 3 { // of a shard
-		field = fmt.Sprintf("%v.%v", path[0], path[2])
-	}
-	return d.errorf(path, field, layout.ErrInvalid, "%s%s where %s should be", position(path), kind(v), want)
-}
-
-// position says which of many the value at path belongs to.
-func position(path []any) string {
-	if len(path) == 1 {
-		return ""
-	}
-	if name, ok := path[1].(string); ok {
-		return fmt.Sprintf("tensor %s: ", quote(name))
-	}
-	return fmt.Sprintf("shard %v: ", path[1])
-}
-
-// kind says what a value of JSON is, or that there is none.
-func kind(v any) string {
-	switch v := v.(type) {
-	case nil:
-		return "nothing"
-	case json.Number:
-		return quote(v.String())
-	case string:
-		return "the text " + quote(v)
-	case bool:
-		return strconv.FormatBool(v)
-	case layout.Metadata:
-		return "an object"
-	}
-	return "a list"
-}
-
-// whole is v as a number that is whole, not negative, and fits.
-func whole(v any) (uint64, bool) {
-	n, ok := v.(json.Number)
-	if !ok {
-		return 0, false
-	}
-	u, err := strconv.ParseUint(n.String(), 10, 64)
-	return u, err == nil
 }
 
 // longestName is more bytes than any file system's names have: most allow 255, Apple's 255

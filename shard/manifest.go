@@ -18,14 +18,16 @@ type Manifest struct {
 	FollowLinks bool
 
 	index     *layout.Index
+	lim       layout.Limits
+	text      string // a copy of the file
 	keys      *keys
 	places    []place
-	metadata  layout.Metadata
-	described bool   // that metadata is there
-	flagged   bool   // APR2: that sharded is true
-	versioned bool   // APR2: that apr_version is there
-	total     string // SafeTensors: total_size as stated; "" where it is not
-	table     *Table // once it is stitched
+	sumsAt    []sumsAt // of Shards
+	metadata  string   // the part of text; "" if there is none
+	flagged   bool     // APR2: sharded is true
+	versioned bool     // APR2: apr_version is there
+	total     string   // SafeTensors: total_size as stated; "" if it is not
+	table     *Table   // once it is stitched
 }
 
 // Shard is what a manifest says of one file.
@@ -44,11 +46,11 @@ type Shard struct {
 	first int // SafeTensors: the first of places that is in it
 }
 
-// place is where the manifest says that a tensor is.
-type place struct {
-	tensor string
-	shard  int
-}
+// place says in which shard a tensor is. The text has its name at an offset.
+type place struct{ name, shard uint32 }
+
+// sumsAt holds the offsets of what the text says of a shard's checksums.
+type sumsAt struct{ crc32, sha256 uint64 }
 
 // keys are the manifest's words for what both kinds have.
 type keys struct{ file, tensors string }
@@ -73,51 +75,50 @@ func Decode(in layout.Input, lim *layout.Limits) (*Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	root, err := jsontext.Parse(doc, layout.Manifest, 0, "manifest", limits)
-	if err != nil {
-		return nil, err
-	}
-	d := decoder{doc: doc, root: root, lim: limits, m: &Manifest{index: &layout.Index{
+	m := &Manifest{lim: limits, text: string(doc), index: &layout.Index{
 		Format:   layout.Manifest,
 		Size:     size,
 		Sections: []layout.Section{{Name: "manifest", Size: size}},
 		Names:    layout.NewNames(0),
-	}}}
+	}}
+	d := decoder{text: m.text, lim: limits, m: m}
 	if err := d.decode(); err != nil {
 		return nil, err
 	}
-	return d.m, nil
+	return m, nil
 }
 
 // Index describes the file, which has no tensors of its own.
 func (m *Manifest) Index() *layout.Index { return m.index }
 
-// Metadata is what the manifest itself says about the model. Describe joins it with what
-// the shards say.
-func (m *Manifest) Metadata(layout.Input) (layout.Metadata, error) { return m.metadata, nil }
+// Metadata parses what the manifest itself says about the model. [Manifest.Describe] joins it
+// with what the shards say.
+func (m *Manifest) Metadata(layout.Input) (layout.Metadata, error) {
+	if m.metadata == "" {
+		return nil, nil
+	}
+	return jsontext.Parse(m.metadata, layout.Manifest, jsontext.Locate(m.text, "metadata"), "metadata", m.lim)
+}
 
 // Complete reports whether Metadata is all there is to know of the model, so that no shard
 // need be asked.
-func (m *Manifest) Complete() bool { return m.described && m.Of == layout.APR2 }
+func (m *Manifest) Complete() bool { return m.metadata != "" && m.Of == layout.APR2 }
 
-// Describe is the metadata of the model, given that of its first shard, which is not looked
-// at where Complete is true.
-func (m *Manifest) Describe(first layout.Metadata) layout.Metadata {
-	if m.Complete() {
-		return m.metadata
+// Describe returns the metadata of the model, given that of its first shard. If Complete is
+// true, it does not look at that.
+func (m *Manifest) Describe(first layout.Metadata) (layout.Metadata, error) {
+	own, err := m.Metadata(nil)
+	if m.Complete() || err != nil {
+		return own, err
 	}
 	md := slices.Clone(first)
-	md.Merge(m.metadata)
-	return md
+	md.Merge(own)
+	return md, nil
 }
 
-// errorf is an error about the value that path leads to.
-func (m *Manifest) errorf(in layout.Input, path []any, field string, sentinel error, format string, args ...any) *layout.FormatError {
-	at := uint64(0)
-	if doc, err := in.Slice(0, m.index.Size); err == nil {
-		at = locate(doc, path...)
-	}
-	return layout.Errorf(layout.Manifest, at, field, sentinel, format, args...)
+// errorf returns an error about the value that path leads to.
+func (m *Manifest) errorf(path []any, field string, sentinel error, format string, args ...any) *layout.FormatError {
+	return layout.Errorf(layout.Manifest, jsontext.Locate(m.text, path...), field, sentinel, format, args...)
 }
 
 // file leads to where the manifest names shard i.
@@ -129,18 +130,20 @@ func (m *Manifest) file(i int) []any {
 }
 
 // tensor leads to place i.
-func (m *Manifest) tensor(i int) []any { return []any{m.keys.tensors, m.places[i].tensor} }
+func (m *Manifest) tensor(i int) []any { return []any{m.keys.tensors, m.name(i)} }
 
-// Unusable is the error of shard i being of no use, because of err. in is the manifest, here
-// and below.
-func (m *Manifest) Unusable(in layout.Input, i int, err error) error {
-	return m.errorf(in, m.file(i), m.keys.file, err, "shard %s cannot be used", quote(m.Shards[i].Name))
+// name returns the name of the tensor of place i.
+func (m *Manifest) name(i int) string { return jsontext.TextAt(m.text, int(m.places[i].name)) }
+
+// Unusable returns the error of shard i being of no use, because of err.
+func (m *Manifest) Unusable(i int, err error) error {
+	return m.errorf(m.file(i), m.keys.file, err, "shard %s cannot be used", quote(m.Shards[i].Name))
 }
 
 // CheckSize compares the size of shard i with what the manifest says.
-func (m *Manifest) CheckSize(in layout.Input, i int, size uint64) error {
+func (m *Manifest) CheckSize(i int, size uint64) error {
 	if s := &m.Shards[i]; s.Sized && s.Size != size {
-		return m.errorf(in, []any{"shards", i, "size"}, "shards.size", layout.ErrInvalid,
+		return m.errorf([]any{"shards", i, "size"}, "shards.size", layout.ErrInvalid,
 			"shard %s has %d bytes, but should have %d", quote(s.Name), size, s.Size)
 	}
 	return nil

@@ -82,23 +82,23 @@ func checkCount(parts []Part, lim *layout.Limits) (count, most uint64) {
 }
 
 // Stitch makes one table of the shards' tensors, parts being what Shards names, in order.
-func (m *Manifest) Stitch(in layout.Input, parts []Part, lim *layout.Limits) (*Table, error) {
+func (m *Manifest) Stitch(parts []Part, lim *layout.Limits) (*Table, error) {
 	for i, p := range parts {
 		if got := p.Index.Format; got != m.Of {
-			return nil, m.errorf(in, m.file(i), m.keys.file, layout.ErrInvalid, "shard %s is of format %v, not %v", quote(m.Shards[i].Name), got, m.Of)
+			return nil, m.errorf(m.file(i), m.keys.file, layout.ErrInvalid, "shard %s is of format %v, not %v", quote(m.Shards[i].Name), got, m.Of)
 		}
 	}
 	if n, most := checkCount(parts, lim); n > most {
-		return nil, m.errorf(in, []any{m.keys.tensors}, m.keys.tensors, layout.ErrLimit, "%d tensors in all shards, more than %d", n, most)
+		return nil, m.errorf([]any{m.keys.tensors}, m.keys.tensors, layout.ErrLimit, "%d tensors in all shards, more than %d", n, most)
 	}
 	t, c := join(parts)
 	if c != nil {
 		a, b := &t.Tensors[c.first], &t.Tensors[c.second]
-		return nil, m.errorf(in, []any{m.keys.tensors, string(a.Name)}, m.keys.tensors, layout.ErrDuplicate, "tensor %s is in shard %s and in shard %s",
+		return nil, m.errorf([]any{m.keys.tensors, string(a.Name)}, m.keys.tensors, layout.ErrDuplicate, "tensor %s is in shard %s and in shard %s",
 			layout.Quote(a.Name), quote(m.Shards[a.File].Name), quote(m.Shards[b.File].Name))
 	}
-	for i, p := range m.places {
-		if err := m.checkPlace(in, t, i, p); err != nil {
+	for i := range m.places {
+		if err := m.checkPlace(t, i); err != nil {
 			return nil, err
 		}
 	}
@@ -106,16 +106,17 @@ func (m *Manifest) Stitch(in layout.Input, parts []Part, lim *layout.Limits) (*T
 	return t, nil
 }
 
-// checkPlace makes sure that a tensor is where the map says.
-func (m *Manifest) checkPlace(in layout.Input, t *Table, i int, p place) error {
-	at := t.find(p.tensor)
+// checkPlace makes sure that the tensor of place i is where the map says.
+func (m *Manifest) checkPlace(t *Table, i int) error {
+	p, name := m.places[i], m.name(i)
+	at := t.find(name)
 	switch {
 	case at < 0:
-		return m.errorf(in, m.tensor(i), m.keys.tensors, layout.ErrNotFound,
-			"tensor %s should be in shard %s, which has no such tensor", quote(p.tensor), quote(m.Shards[p.shard].Name))
-	case t.Tensors[at].File != uint32(p.shard):
-		return m.errorf(in, m.tensor(i), m.keys.tensors, layout.ErrInvalid, "tensor %s should be in shard %s, but is in shard %s",
-			quote(p.tensor), quote(m.Shards[p.shard].Name), quote(m.Shards[t.Tensors[at].File].Name))
+		return m.errorf(m.tensor(i), m.keys.tensors, layout.ErrNotFound,
+			"tensor %s should be in shard %s, which has no such tensor", quote(name), quote(m.Shards[p.shard].Name))
+	case t.Tensors[at].File != p.shard:
+		return m.errorf(m.tensor(i), m.keys.tensors, layout.ErrInvalid, "tensor %s should be in shard %s, but is in shard %s",
+			quote(name), quote(m.Shards[p.shard].Name), quote(m.Shards[t.Tensors[at].File].Name))
 	}
 	return nil
 }

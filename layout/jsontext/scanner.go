@@ -42,10 +42,11 @@ type Scanner[T string | []byte] struct {
 
 // span is a string between its quotes.
 type span struct {
-	at      uint32
-	size    uint32
-	escaped bool
+	at   uint32
+	size uint32 // and whether there are escapes, in the highest bit
 }
+
+const escaped = 1 << 31
 
 // New returns a scanner of text, which lies at offset at of a file of format f. field names it
 // in errors. A text longer than lim.HeaderBytes is an error, as is nesting past lim.Depth.
@@ -296,8 +297,15 @@ func (s *Scanner[T]) take(token string) bool {
 	return true
 }
 
-// Skip reads any value and checks it, keys that occur twice included.
-func (s *Scanner[T]) Skip() { s.skip() }
+// Skip reads any value and checks it, keys that occur twice included. It returns the number of
+// members or elements.
+func (s *Scanner[T]) Skip() (n int) {
+	if c := s.Next(); c == '{' || c == '[' {
+		return int(s.skipGroup(c).n)
+	}
+	s.skip()
+	return 0
+}
 
 func (s *Scanner[T]) skip() kinds {
 	switch c := s.Next(); {
@@ -332,7 +340,7 @@ const (
 	repeats // of an object: a key occurs twice
 )
 
-func (s *Scanner[T]) skipGroup(bracket byte) {
+func (s *Scanner[T]) skipGroup(bracket byte) group {
 	place := len(s.groups)
 	if s.groups != nil {
 		s.groups = append(s.groups, group{})
@@ -355,4 +363,5 @@ func (s *Scanner[T]) skipGroup(bracket byte) {
 	if s.groups != nil {
 		s.groups[place] = g
 	}
+	return g
 }

@@ -16,7 +16,7 @@ func (s *Scanner[T]) raw() span {
 		return s.rawEscaped(start)
 	}
 	s.at = end + 1
-	return span{at: uint32(start), size: uint32(end - start)}
+	return span{uint32(start), uint32(end - start)}
 }
 
 // rawEscaped reads a string with escapes from start on, behind its opening quote, or says why
@@ -34,7 +34,7 @@ func (s *Scanner[T]) rawEscaped(start int) span {
 			return span{}
 		case s.text[end] == '"':
 			s.at = end + 1
-			return span{uint32(start), uint32(end - start), true}
+			return span{uint32(start), uint32(end-start) | escaped}
 		case s.text[end] < ' ':
 			s.Fail(s.base+uint64(end), layout.ErrInvalid, "control character %#02x in a string", s.text[end])
 			return span{}
@@ -50,16 +50,15 @@ func (s *Scanner[T]) rawEscaped(start int) span {
 
 // value returns the characters of a string that raw has read.
 func (s *Scanner[T]) value(k span) T {
-	if k.escaped {
-		return s.unescaped(k)
+	if k.size&escaped != 0 {
+		return s.unescaped(s.text[k.at : k.at+k.size&^escaped])
 	}
 	return s.text[k.at : k.at+k.size]
 }
 
 // unescaped returns a copy of a string without its escapes. The text may be mapped and have
 // changed since raw read it: what is no escape any more becomes U+FFFD.
-func (s *Scanner[T]) unescaped(k span) T {
-	raw := s.text[k.at : k.at+k.size]
+func (s *Scanner[T]) unescaped(raw T) T {
 	s.buf = s.buf[:0]
 	for {
 		end, _ := plainText(raw, 0)
