@@ -4,442 +4,442 @@
 
 package dequant
 
-// f16AVX2 is f16Generic.
+// f16AVX2 does what f16Generic does.
 //
 //go:noescape
 func f16AVX2(dst []float32, src []byte)
 
-// f16AVX2Stream is f16Generic, storing past the caches.
+// f16AVX2Stream does what f16Generic does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func f16AVX2Stream(dst []float32, src []byte)
 
-// bf16AVX2 is bf16Generic.
+// bf16AVX2 does what bf16Generic does.
 //
 //go:noescape
 func bf16AVX2(dst []float32, src []byte)
 
-// bf16AVX2Stream is bf16Generic, storing past the caches.
+// bf16AVX2Stream does what bf16Generic does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func bf16AVX2Stream(dst []float32, src []byte)
 
-// f64AVX2 is f64Generic.
+// f64AVX2 does what f64Generic does.
 //
 //go:noescape
 func f64AVX2(dst []float32, src []byte)
 
-// f64AVX2Stream is f64Generic, storing past the caches.
+// f64AVX2Stream does what f64Generic does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func f64AVX2Stream(dst []float32, src []byte)
 
-// f8e4m3AVX2 is f8e4m3Generic.
+// f8e4m3AVX2 does what f8e4m3Generic does.
 //
 //go:noescape
 func f8e4m3AVX2(dst []float32, src []byte)
 
-// f8e4m3AVX2Stream is f8e4m3Generic, storing past the caches.
+// f8e4m3AVX2Stream does what f8e4m3Generic does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func f8e4m3AVX2Stream(dst []float32, src []byte)
 
-// f8e5m2AVX2 is f8e5m2Generic.
+// f8e5m2AVX2 does what f8e5m2Generic does.
 //
 //go:noescape
 func f8e5m2AVX2(dst []float32, src []byte)
 
-// f8e5m2AVX2Stream is f8e5m2Generic, storing past the caches.
+// f8e5m2AVX2Stream does what f8e5m2Generic does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func f8e5m2AVX2Stream(dst []float32, src []byte)
 
-// i8AVX2 is i8Generic.
+// i8AVX2 does what i8Generic does.
 //
 //go:noescape
 func i8AVX2(dst []float32, src []byte)
 
-// i8AVX2Stream is i8Generic, storing past the caches.
+// i8AVX2Stream does what i8Generic does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func i8AVX2Stream(dst []float32, src []byte)
 
-// u8AVX2 is u8Generic.
+// u8AVX2 does what u8Generic does.
 //
 //go:noescape
 func u8AVX2(dst []float32, src []byte)
 
-// u8AVX2Stream is u8Generic, storing past the caches.
+// u8AVX2Stream does what u8Generic does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func u8AVX2Stream(dst []float32, src []byte)
 
-// i16AVX2 is i16Generic.
+// i16AVX2 does what i16Generic does.
 //
 //go:noescape
 func i16AVX2(dst []float32, src []byte)
 
-// i16AVX2Stream is i16Generic, storing past the caches.
+// i16AVX2Stream does what i16Generic does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func i16AVX2Stream(dst []float32, src []byte)
 
-// u16AVX2 is u16Generic.
+// u16AVX2 does what u16Generic does.
 //
 //go:noescape
 func u16AVX2(dst []float32, src []byte)
 
-// u16AVX2Stream is u16Generic, storing past the caches.
+// u16AVX2Stream does what u16Generic does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func u16AVX2Stream(dst []float32, src []byte)
 
-// i32AVX2 is i32Generic.
+// i32AVX2 does what i32Generic does.
 //
 //go:noescape
 func i32AVX2(dst []float32, src []byte)
 
-// i32AVX2Stream is i32Generic, storing past the caches.
+// i32AVX2Stream does what i32Generic does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func i32AVX2Stream(dst []float32, src []byte)
 
-// u32AVX2 is u32Generic.
+// u32AVX2 does what u32Generic does.
 //
 //go:noescape
 func u32AVX2(dst []float32, src []byte)
 
-// u32AVX2Stream is u32Generic, storing past the caches.
+// u32AVX2Stream does what u32Generic does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func u32AVX2Stream(dst []float32, src []byte)
 
-// i64AVX2 is i64Generic.
+// i64AVX2 does what i64Generic does.
 //
 //go:noescape
 func i64AVX2(dst []float32, src []byte)
 
-// i64AVX2Stream is i64Generic, storing past the caches.
+// i64AVX2Stream does what i64Generic does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func i64AVX2Stream(dst []float32, src []byte)
 
-// u64AVX2 is u64Generic.
+// u64AVX2 does what u64Generic does.
 //
 //go:noescape
 func u64AVX2(dst []float32, src []byte)
 
-// u64AVX2Stream is u64Generic, storing past the caches.
+// u64AVX2Stream does what u64Generic does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func u64AVX2Stream(dst []float32, src []byte)
 
-// boolAVX2 is boolGeneric.
+// boolAVX2 does what boolGeneric does.
 //
 //go:noescape
 func boolAVX2(dst []float32, src []byte)
 
-// boolAVX2Stream is boolGeneric, storing past the caches.
+// boolAVX2Stream does what boolGeneric does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func boolAVX2Stream(dst []float32, src []byte)
 
-// i8ScaledAVX2 is i8ScaledGeneric.
+// i8ScaledAVX2 does what i8ScaledGeneric does.
 //
 //go:noescape
 func i8ScaledAVX2(dst []float32, src []byte, scale float32, zero int32)
 
-// i16ScaledAVX2 is i16ScaledGeneric.
+// i16ScaledAVX2 does what i16ScaledGeneric does.
 //
 //go:noescape
 func i16ScaledAVX2(dst []float32, src []byte, scale float32, zero int32)
 
-// q8_0AVX2 is q8_0Generic.
+// q8_0AVX2 does what q8_0Generic does.
 //
 //go:noescape
 func q8_0AVX2(dst []float32, src []byte)
 
-// q8_0AVX2Stream is q8_0Generic, storing past the caches.
+// q8_0AVX2Stream does what q8_0Generic does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func q8_0AVX2Stream(dst []float32, src []byte)
 
-// q8_1AVX2 is q8_1Generic.
+// q8_1AVX2 does what q8_1Generic does.
 //
 //go:noescape
 func q8_1AVX2(dst []float32, src []byte)
 
-// q8_1AVX2Stream is q8_1Generic, storing past the caches.
+// q8_1AVX2Stream does what q8_1Generic does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func q8_1AVX2Stream(dst []float32, src []byte)
 
-// q4_0AVX2 is q4_0Generic.
+// q4_0AVX2 does what q4_0Generic does.
 //
 //go:noescape
 func q4_0AVX2(dst []float32, src []byte)
 
-// q4_0AVX2Stream is q4_0Generic, storing past the caches.
+// q4_0AVX2Stream does what q4_0Generic does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func q4_0AVX2Stream(dst []float32, src []byte)
 
-// iq4_NLAVX2 is iq4_NLGeneric.
+// iq4_NLAVX2 does what iq4_NLGeneric does.
 //
 //go:noescape
 func iq4_NLAVX2(dst []float32, src []byte)
 
-// iq4_NLAVX2Stream is iq4_NLGeneric, storing past the caches.
+// iq4_NLAVX2Stream does what iq4_NLGeneric does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func iq4_NLAVX2Stream(dst []float32, src []byte)
 
-// mxfp4AVX2 is mxfp4Generic.
+// mxfp4AVX2 does what mxfp4Generic does.
 //
 //go:noescape
 func mxfp4AVX2(dst []float32, src []byte)
 
-// mxfp4AVX2Stream is mxfp4Generic, storing past the caches.
+// mxfp4AVX2Stream does what mxfp4Generic does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func mxfp4AVX2Stream(dst []float32, src []byte)
 
-// nvfp4AVX2 is nvfp4Generic.
+// nvfp4AVX2 does what nvfp4Generic does.
 //
 //go:noescape
 func nvfp4AVX2(dst []float32, src []byte)
 
-// nvfp4AVX2Stream is nvfp4Generic, storing past the caches.
+// nvfp4AVX2Stream does what nvfp4Generic does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func nvfp4AVX2Stream(dst []float32, src []byte)
 
-// aprQ4AVX2 is aprQ4Generic.
+// aprQ4AVX2 does what aprQ4Generic does.
 //
 //go:noescape
 func aprQ4AVX2(dst []float32, src []byte)
 
-// aprQ4AVX2Stream is aprQ4Generic, storing past the caches.
+// aprQ4AVX2Stream does what aprQ4Generic does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func aprQ4AVX2Stream(dst []float32, src []byte)
 
-// q4_1AVX2 is q4_1Generic.
+// q4_1AVX2 does what q4_1Generic does.
 //
 //go:noescape
 func q4_1AVX2(dst []float32, src []byte)
 
-// q4_1AVX2Stream is q4_1Generic, storing past the caches.
+// q4_1AVX2Stream does what q4_1Generic does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func q4_1AVX2Stream(dst []float32, src []byte)
 
-// q5_0AVX2 is q5_0Generic.
+// q5_0AVX2 does what q5_0Generic does.
 //
 //go:noescape
 func q5_0AVX2(dst []float32, src []byte)
 
-// q5_0AVX2Stream is q5_0Generic, storing past the caches.
+// q5_0AVX2Stream does what q5_0Generic does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func q5_0AVX2Stream(dst []float32, src []byte)
 
-// q5_1AVX2 is q5_1Generic.
+// q5_1AVX2 does what q5_1Generic does.
 //
 //go:noescape
 func q5_1AVX2(dst []float32, src []byte)
 
-// q5_1AVX2Stream is q5_1Generic, storing past the caches.
+// q5_1AVX2Stream does what q5_1Generic does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func q5_1AVX2Stream(dst []float32, src []byte)
 
-// q2_KAVX2 is q2_KGeneric.
+// q2_KAVX2 does what q2_KGeneric does.
 //
 //go:noescape
 func q2_KAVX2(dst []float32, src []byte)
 
-// q2_KAVX2Stream is q2_KGeneric, storing past the caches.
+// q2_KAVX2Stream does what q2_KGeneric does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func q2_KAVX2Stream(dst []float32, src []byte)
 
-// q3_KAVX2 is q3_KGeneric.
+// q3_KAVX2 does what q3_KGeneric does.
 //
 //go:noescape
 func q3_KAVX2(dst []float32, src []byte)
 
-// q3_KAVX2Stream is q3_KGeneric, storing past the caches.
+// q3_KAVX2Stream does what q3_KGeneric does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func q3_KAVX2Stream(dst []float32, src []byte)
 
-// q4_KAVX2 is q4_KGeneric.
+// q4_KAVX2 does what q4_KGeneric does.
 //
 //go:noescape
 func q4_KAVX2(dst []float32, src []byte)
 
-// q4_KAVX2Stream is q4_KGeneric, storing past the caches.
+// q4_KAVX2Stream does what q4_KGeneric does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func q4_KAVX2Stream(dst []float32, src []byte)
 
-// q5_KAVX2 is q5_KGeneric.
+// q5_KAVX2 does what q5_KGeneric does.
 //
 //go:noescape
 func q5_KAVX2(dst []float32, src []byte)
 
-// q5_KAVX2Stream is q5_KGeneric, storing past the caches.
+// q5_KAVX2Stream does what q5_KGeneric does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func q5_KAVX2Stream(dst []float32, src []byte)
 
-// q6_KAVX2 is q6_KGeneric.
+// q6_KAVX2 does what q6_KGeneric does.
 //
 //go:noescape
 func q6_KAVX2(dst []float32, src []byte)
 
-// q6_KAVX2Stream is q6_KGeneric, storing past the caches.
+// q6_KAVX2Stream does what q6_KGeneric does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func q6_KAVX2Stream(dst []float32, src []byte)
 
-// iq4_XSAVX2 is iq4_XSGeneric.
+// iq4_XSAVX2 does what iq4_XSGeneric does.
 //
 //go:noescape
 func iq4_XSAVX2(dst []float32, src []byte)
 
-// iq4_XSAVX2Stream is iq4_XSGeneric, storing past the caches.
+// iq4_XSAVX2Stream does what iq4_XSGeneric does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func iq4_XSAVX2Stream(dst []float32, src []byte)
 
-// q8_KAVX2 is q8_KGeneric.
+// q8_KAVX2 does what q8_KGeneric does.
 //
 //go:noescape
 func q8_KAVX2(dst []float32, src []byte)
 
-// q8_KAVX2Stream is q8_KGeneric, storing past the caches.
+// q8_KAVX2Stream does what q8_KGeneric does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func q8_KAVX2Stream(dst []float32, src []byte)
 
-// q1_0AVX2 is q1_0Generic.
+// q1_0AVX2 does what q1_0Generic does.
 //
 //go:noescape
 func q1_0AVX2(dst []float32, src []byte)
 
-// q1_0AVX2Stream is q1_0Generic, storing past the caches.
+// q1_0AVX2Stream does what q1_0Generic does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func q1_0AVX2Stream(dst []float32, src []byte)
 
-// q2_0AVX2 is q2_0Generic.
+// q2_0AVX2 does what q2_0Generic does.
 //
 //go:noescape
 func q2_0AVX2(dst []float32, src []byte)
 
-// q2_0AVX2Stream is q2_0Generic, storing past the caches.
+// q2_0AVX2Stream does what q2_0Generic does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func q2_0AVX2Stream(dst []float32, src []byte)
 
-// tq1_0AVX2 is tq1_0Generic.
+// tq1_0AVX2 does what tq1_0Generic does.
 //
 //go:noescape
 func tq1_0AVX2(dst []float32, src []byte)
 
-// tq1_0AVX2Stream is tq1_0Generic, storing past the caches.
+// tq1_0AVX2Stream does what tq1_0Generic does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func tq1_0AVX2Stream(dst []float32, src []byte)
 
-// tq2_0AVX2 is tq2_0Generic.
+// tq2_0AVX2 does what tq2_0Generic does.
 //
 //go:noescape
 func tq2_0AVX2(dst []float32, src []byte)
 
-// tq2_0AVX2Stream is tq2_0Generic, storing past the caches.
+// tq2_0AVX2Stream does what tq2_0Generic does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func tq2_0AVX2Stream(dst []float32, src []byte)
 
-// iq2_XXSAVX2 is iq2_XXSGeneric.
+// iq2_XXSAVX2 does what iq2_XXSGeneric does.
 //
 //go:noescape
 func iq2_XXSAVX2(dst []float32, src []byte)
 
-// iq2_XXSAVX2Stream is iq2_XXSGeneric, storing past the caches.
+// iq2_XXSAVX2Stream does what iq2_XXSGeneric does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func iq2_XXSAVX2Stream(dst []float32, src []byte)
 
-// iq2_XSAVX2 is iq2_XSGeneric.
+// iq2_XSAVX2 does what iq2_XSGeneric does.
 //
 //go:noescape
 func iq2_XSAVX2(dst []float32, src []byte)
 
-// iq2_XSAVX2Stream is iq2_XSGeneric, storing past the caches.
+// iq2_XSAVX2Stream does what iq2_XSGeneric does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func iq2_XSAVX2Stream(dst []float32, src []byte)
 
-// iq2_SAVX2 is iq2_SGeneric.
+// iq2_SAVX2 does what iq2_SGeneric does.
 //
 //go:noescape
 func iq2_SAVX2(dst []float32, src []byte)
 
-// iq2_SAVX2Stream is iq2_SGeneric, storing past the caches.
+// iq2_SAVX2Stream does what iq2_SGeneric does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func iq2_SAVX2Stream(dst []float32, src []byte)
 
-// iq3_XXSAVX2 is iq3_XXSGeneric.
+// iq3_XXSAVX2 does what iq3_XXSGeneric does.
 //
 //go:noescape
 func iq3_XXSAVX2(dst []float32, src []byte)
 
-// iq3_XXSAVX2Stream is iq3_XXSGeneric, storing past the caches.
+// iq3_XXSAVX2Stream does what iq3_XXSGeneric does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func iq3_XXSAVX2Stream(dst []float32, src []byte)
 
-// iq3_SAVX2 is iq3_SGeneric.
+// iq3_SAVX2 does what iq3_SGeneric does.
 //
 //go:noescape
 func iq3_SAVX2(dst []float32, src []byte)
 
-// iq3_SAVX2Stream is iq3_SGeneric, storing past the caches.
+// iq3_SAVX2Stream does what iq3_SGeneric does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func iq3_SAVX2Stream(dst []float32, src []byte)
 
-// iq1_SAVX2 is iq1_SGeneric.
+// iq1_SAVX2 does what iq1_SGeneric does.
 //
 //go:noescape
 func iq1_SAVX2(dst []float32, src []byte)
 
-// iq1_SAVX2Stream is iq1_SGeneric, storing past the caches.
+// iq1_SAVX2Stream does what iq1_SGeneric does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func iq1_SAVX2Stream(dst []float32, src []byte)
 
-// iq1_MAVX2 is iq1_MGeneric.
+// iq1_MAVX2 does what iq1_MGeneric does.
 //
 //go:noescape
 func iq1_MAVX2(dst []float32, src []byte)
 
-// iq1_MAVX2Stream is iq1_MGeneric, storing past the caches.
+// iq1_MAVX2Stream does what iq1_MGeneric does, with non-temporal stores to a dst aligned to 64 bytes.
 //
 //go:noescape
 func iq1_MAVX2Stream(dst []float32, src []byte)
 
-// encodeF16AVX2 is encodeF16Generic.
+// encodeF16AVX2 does what encodeF16Generic does.
 //
 //go:noescape
 func encodeF16AVX2(dst []byte, src []float32)
 
-// encodeBF16AVX2 is encodeBF16Generic.
+// encodeBF16AVX2 does what encodeBF16Generic does.
 //
 //go:noescape
 func encodeBF16AVX2(dst []byte, src []float32)

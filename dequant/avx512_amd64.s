@@ -120,8 +120,8 @@ done:
 TEXT ·f16AVX512(SB), NOSPLIT, $0-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), DX
-	VPBROADCASTD exponent<>+0(SB), Z0
 	MOVQ         dst_len+8(FP), BX
+	VPBROADCASTD exponent<>+0(SB), Z0
 	MOVQ         AX, SI
 	NEGQ         SI
 	SHRQ         $0x02, SI
@@ -244,8 +244,8 @@ GLOBL exponent<>(SB), RODATA|NOPTR, $4
 TEXT ·f16AVX512Stream(SB), NOSPLIT, $0-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), DX
-	VPBROADCASTD exponent<>+0(SB), Z0
 	MOVQ         dst_len+8(FP), BX
+	VPBROADCASTD exponent<>+0(SB), Z0
 	SUBQ         $0x00000040, BX
 	JB           rest
 
@@ -1498,8 +1498,8 @@ done:
 TEXT ·boolAVX512(SB), NOSPLIT, $0-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), DX
-	VPBROADCASTD one<>+0(SB), Z0
 	MOVQ         dst_len+8(FP), BX
+	VPBROADCASTD one<>+0(SB), Z0
 	MOVQ         AX, SI
 	NEGQ         SI
 	SHRQ         $0x02, SI
@@ -1579,8 +1579,8 @@ GLOBL one<>(SB), RODATA|NOPTR, $4
 TEXT ·boolAVX512Stream(SB), NOSPLIT, $0-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), DX
-	VPBROADCASTD one<>+0(SB), Z0
 	MOVQ         dst_len+8(FP), BX
+	VPBROADCASTD one<>+0(SB), Z0
 	SUBQ         $0x00000040, BX
 	JB           rest
 
@@ -1636,11 +1636,11 @@ done:
 TEXT ·f8e4m3AVX512(SB), NOSPLIT, $0-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), DX
+	MOVQ         dst_len+8(FP), BX
 	VPBROADCASTD e4m3Bits<>+0(SB), Z0
 	VPBROADCASTD twoTo8<>+0(SB), Z1
 	VPBROADCASTD e4m3Magnitude<>+0(SB), Z2
 	VPBROADCASTD e4m3NaN<>+0(SB), Z3
-	MOVQ         dst_len+8(FP), BX
 	MOVQ         AX, SI
 	NEGQ         SI
 	SHRQ         $0x02, SI
@@ -1759,11 +1759,11 @@ GLOBL e4m3NaN<>(SB), RODATA|NOPTR, $4
 TEXT ·f8e4m3AVX512Stream(SB), NOSPLIT, $0-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), DX
+	MOVQ         dst_len+8(FP), BX
 	VPBROADCASTD e4m3Bits<>+0(SB), Z0
 	VPBROADCASTD twoTo8<>+0(SB), Z1
 	VPBROADCASTD e4m3Magnitude<>+0(SB), Z2
 	VPBROADCASTD e4m3NaN<>+0(SB), Z3
-	MOVQ         dst_len+8(FP), BX
 	SUBQ         $0x00000040, BX
 	JB           rest
 
@@ -1844,8 +1844,8 @@ done:
 TEXT ·f8e5m2AVX512(SB), NOSPLIT, $0-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), DX
-	VPBROADCASTD exponent<>+0(SB), Z0
 	MOVQ         dst_len+8(FP), BX
+	VPBROADCASTD exponent<>+0(SB), Z0
 	MOVQ         AX, SI
 	NEGQ         SI
 	SHRQ         $0x02, SI
@@ -1977,8 +1977,8 @@ nan2:
 TEXT ·f8e5m2AVX512Stream(SB), NOSPLIT, $0-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), DX
-	VPBROADCASTD exponent<>+0(SB), Z0
 	MOVQ         dst_len+8(FP), BX
+	VPBROADCASTD exponent<>+0(SB), Z0
 	SUBQ         $0x00000040, BX
 	JB           rest
 
@@ -2076,11 +2076,11 @@ nan1:
 TEXT ·i8ScaledAVX512(SB), NOSPLIT, $0-56
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), DX
+	MOVQ         dst_len+8(FP), BX
 	MOVSS        scale+48(FP), X0
 	VBROADCASTSS X0, Z0
 	MOVL         zero+52(FP), CX
 	VPBROADCASTD CX, Z1
-	MOVQ         dst_len+8(FP), BX
 	MOVQ         AX, SI
 	NEGQ         SI
 	SHRQ         $0x02, SI
@@ -2163,11 +2163,11 @@ done:
 TEXT ·i16ScaledAVX512(SB), NOSPLIT, $0-56
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), DX
+	MOVQ         dst_len+8(FP), BX
 	MOVSS        scale+48(FP), X0
 	VBROADCASTSS X0, Z0
 	MOVL         zero+52(FP), CX
 	VPBROADCASTD CX, Z1
-	MOVQ         dst_len+8(FP), BX
 	MOVQ         AX, SI
 	NEGQ         SI
 	SHRQ         $0x02, SI
@@ -2251,9 +2251,8 @@ TEXT ·q8_0AVX512(SB), NOSPLIT, $0-48
 	MOVQ dst_base+0(FP), AX
 	MOVQ src_base+24(FP), CX
 	MOVQ dst_len+8(FP), DX
-	SHRQ $0x05, DX
 
-block:
+loop:
 	VPBROADCASTW (CX), Y0
 	VCVTPH2PS    Y0, Z0
 	VPMOVSXBD    2(CX), Z1
@@ -2266,8 +2265,8 @@ block:
 	VMOVUPS      Z1, 64(AX)
 	ADDQ         $0x00000022, CX
 	ADDQ         $0x00000080, AX
-	DECQ         DX
-	JNZ          block
+	SUBQ         $0x00000020, DX
+	JNE          loop
 	VZEROUPPER
 	RET
 
@@ -2277,9 +2276,8 @@ TEXT ·q8_0AVX512Stream(SB), NOSPLIT, $0-48
 	MOVQ dst_base+0(FP), AX
 	MOVQ src_base+24(FP), CX
 	MOVQ dst_len+8(FP), DX
-	SHRQ $0x05, DX
 
-block:
+loop:
 	VPBROADCASTW (CX), Y0
 	VCVTPH2PS    Y0, Z0
 	VPMOVSXBD    2(CX), Z1
@@ -2292,8 +2290,8 @@ block:
 	VMOVNTPS     Z1, 64(AX)
 	ADDQ         $0x00000022, CX
 	ADDQ         $0x00000080, AX
-	DECQ         DX
-	JNZ          block
+	SUBQ         $0x00000020, DX
+	JNE          loop
 	SFENCE
 	VZEROUPPER
 	RET
@@ -2304,9 +2302,8 @@ TEXT ·q8_1AVX512(SB), NOSPLIT, $0-48
 	MOVQ dst_base+0(FP), AX
 	MOVQ src_base+24(FP), CX
 	MOVQ dst_len+8(FP), DX
-	SHRQ $0x05, DX
 
-block:
+loop:
 	VPBROADCASTW (CX), Y0
 	VCVTPH2PS    Y0, Z0
 	VPMOVSXBD    4(CX), Z1
@@ -2319,8 +2316,8 @@ block:
 	VMOVUPS      Z1, 64(AX)
 	ADDQ         $0x00000024, CX
 	ADDQ         $0x00000080, AX
-	DECQ         DX
-	JNZ          block
+	SUBQ         $0x00000020, DX
+	JNE          loop
 	VZEROUPPER
 	RET
 
@@ -2330,9 +2327,8 @@ TEXT ·q8_1AVX512Stream(SB), NOSPLIT, $0-48
 	MOVQ dst_base+0(FP), AX
 	MOVQ src_base+24(FP), CX
 	MOVQ dst_len+8(FP), DX
-	SHRQ $0x05, DX
 
-block:
+loop:
 	VPBROADCASTW (CX), Y0
 	VCVTPH2PS    Y0, Z0
 	VPMOVSXBD    4(CX), Z1
@@ -2345,8 +2341,8 @@ block:
 	VMOVNTPS     Z1, 64(AX)
 	ADDQ         $0x00000024, CX
 	ADDQ         $0x00000080, AX
-	DECQ         DX
-	JNZ          block
+	SUBQ         $0x00000020, DX
+	JNE          loop
 	SFENCE
 	VZEROUPPER
 	RET
@@ -2356,11 +2352,10 @@ block:
 TEXT ·q4_0AVX512(SB), NOSPLIT, $0-48
 	MOVQ      dst_base+0(FP), AX
 	MOVQ      src_base+24(FP), CX
-	VMOVDQU32 fourBit<>+0(SB), Z0
 	MOVQ      dst_len+8(FP), DX
-	SHRQ      $0x05, DX
+	VMOVDQU32 fourBit<>+0(SB), Z0
 
-block:
+loop:
 	VPBROADCASTW (CX), Y1
 	VCVTPH2PS    Y1, Z1
 	VMULPS       Z0, Z1, Z1
@@ -2372,27 +2367,19 @@ block:
 	VMOVUPS      Z2, 64(AX)
 	ADDQ         $0x00000012, CX
 	ADDQ         $0x00000080, AX
-	DECQ         DX
-	JNZ          block
+	SUBQ         $0x00000020, DX
+	JNE          loop
 	VZEROUPPER
 	RET
 
-DATA fourBit<>+0(SB)/4, $0xc1000000
-DATA fourBit<>+4(SB)/4, $0xc0e00000
-DATA fourBit<>+8(SB)/4, $0xc0c00000
-DATA fourBit<>+12(SB)/4, $0xc0a00000
-DATA fourBit<>+16(SB)/4, $0xc0800000
-DATA fourBit<>+20(SB)/4, $0xc0400000
-DATA fourBit<>+24(SB)/4, $0xc0000000
-DATA fourBit<>+28(SB)/4, $0xbf800000
-DATA fourBit<>+32(SB)/4, $0x00000000
-DATA fourBit<>+36(SB)/4, $0x3f800000
-DATA fourBit<>+40(SB)/4, $0x40000000
-DATA fourBit<>+44(SB)/4, $0x40400000
-DATA fourBit<>+48(SB)/4, $0x40800000
-DATA fourBit<>+52(SB)/4, $0x40a00000
-DATA fourBit<>+56(SB)/4, $0x40c00000
-DATA fourBit<>+60(SB)/4, $0x40e00000
+DATA fourBit<>+0(SB)/8, $0xc0e00000c1000000
+DATA fourBit<>+8(SB)/8, $0xc0a00000c0c00000
+DATA fourBit<>+16(SB)/8, $0xc0400000c0800000
+DATA fourBit<>+24(SB)/8, $0xbf800000c0000000
+DATA fourBit<>+32(SB)/8, $0x3f80000000000000
+DATA fourBit<>+40(SB)/8, $0x4040000040000000
+DATA fourBit<>+48(SB)/8, $0x40a0000040800000
+DATA fourBit<>+56(SB)/8, $0x40e0000040c00000
 GLOBL fourBit<>(SB), RODATA|NOPTR, $64
 
 // func q4_0AVX512Stream(dst []float32, src []byte)
@@ -2400,11 +2387,10 @@ GLOBL fourBit<>(SB), RODATA|NOPTR, $64
 TEXT ·q4_0AVX512Stream(SB), NOSPLIT, $0-48
 	MOVQ      dst_base+0(FP), AX
 	MOVQ      src_base+24(FP), CX
-	VMOVDQU32 fourBit<>+0(SB), Z0
 	MOVQ      dst_len+8(FP), DX
-	SHRQ      $0x05, DX
+	VMOVDQU32 fourBit<>+0(SB), Z0
 
-block:
+loop:
 	VPBROADCASTW (CX), Y1
 	VCVTPH2PS    Y1, Z1
 	VMULPS       Z0, Z1, Z1
@@ -2416,8 +2402,8 @@ block:
 	VMOVNTPS     Z2, 64(AX)
 	ADDQ         $0x00000012, CX
 	ADDQ         $0x00000080, AX
-	DECQ         DX
-	JNZ          block
+	SUBQ         $0x00000020, DX
+	JNE          loop
 	SFENCE
 	VZEROUPPER
 	RET
@@ -2427,11 +2413,10 @@ block:
 TEXT ·iq4_NLAVX512(SB), NOSPLIT, $0-48
 	MOVQ      dst_base+0(FP), AX
 	MOVQ      src_base+24(FP), CX
-	VMOVDQU32 iq4<>+0(SB), Z0
 	MOVQ      dst_len+8(FP), DX
-	SHRQ      $0x05, DX
+	VMOVDQU32 iq4<>+0(SB), Z0
 
-block:
+loop:
 	VPBROADCASTW (CX), Y1
 	VCVTPH2PS    Y1, Z1
 	VMULPS       Z0, Z1, Z1
@@ -2443,27 +2428,19 @@ block:
 	VMOVUPS      Z2, 64(AX)
 	ADDQ         $0x00000012, CX
 	ADDQ         $0x00000080, AX
-	DECQ         DX
-	JNZ          block
+	SUBQ         $0x00000020, DX
+	JNE          loop
 	VZEROUPPER
 	RET
 
-DATA iq4<>+0(SB)/4, $0xc2fe0000
-DATA iq4<>+4(SB)/4, $0xc2d00000
-DATA iq4<>+8(SB)/4, $0xc2a60000
-DATA iq4<>+12(SB)/4, $0xc2820000
-DATA iq4<>+16(SB)/4, $0xc2440000
-DATA iq4<>+20(SB)/4, $0xc20c0000
-DATA iq4<>+24(SB)/4, $0xc1b00000
-DATA iq4<>+28(SB)/4, $0xc1200000
-DATA iq4<>+32(SB)/4, $0x3f800000
-DATA iq4<>+36(SB)/4, $0x41500000
-DATA iq4<>+40(SB)/4, $0x41c80000
-DATA iq4<>+44(SB)/4, $0x42180000
-DATA iq4<>+48(SB)/4, $0x42540000
-DATA iq4<>+52(SB)/4, $0x428a0000
-DATA iq4<>+56(SB)/4, $0x42b20000
-DATA iq4<>+60(SB)/4, $0x42e20000
+DATA iq4<>+0(SB)/8, $0xc2d00000c2fe0000
+DATA iq4<>+8(SB)/8, $0xc2820000c2a60000
+DATA iq4<>+16(SB)/8, $0xc20c0000c2440000
+DATA iq4<>+24(SB)/8, $0xc1200000c1b00000
+DATA iq4<>+32(SB)/8, $0x415000003f800000
+DATA iq4<>+40(SB)/8, $0x4218000041c80000
+DATA iq4<>+48(SB)/8, $0x428a000042540000
+DATA iq4<>+56(SB)/8, $0x42e2000042b20000
 GLOBL iq4<>(SB), RODATA|NOPTR, $64
 
 // func iq4_NLAVX512Stream(dst []float32, src []byte)
@@ -2471,11 +2448,10 @@ GLOBL iq4<>(SB), RODATA|NOPTR, $64
 TEXT ·iq4_NLAVX512Stream(SB), NOSPLIT, $0-48
 	MOVQ      dst_base+0(FP), AX
 	MOVQ      src_base+24(FP), CX
-	VMOVDQU32 iq4<>+0(SB), Z0
 	MOVQ      dst_len+8(FP), DX
-	SHRQ      $0x05, DX
+	VMOVDQU32 iq4<>+0(SB), Z0
 
-block:
+loop:
 	VPBROADCASTW (CX), Y1
 	VCVTPH2PS    Y1, Z1
 	VMULPS       Z0, Z1, Z1
@@ -2487,8 +2463,8 @@ block:
 	VMOVNTPS     Z2, 64(AX)
 	ADDQ         $0x00000012, CX
 	ADDQ         $0x00000080, AX
-	DECQ         DX
-	JNZ          block
+	SUBQ         $0x00000020, DX
+	JNE          loop
 	SFENCE
 	VZEROUPPER
 	RET
@@ -2498,12 +2474,11 @@ block:
 TEXT ·mxfp4AVX512(SB), NOSPLIT, $0-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
+	MOVQ         dst_len+8(FP), DX
 	VMOVDQU32    fp4<>+0(SB), Z0
 	VPBROADCASTD e8m0Bias<>+0(SB), Z1
-	MOVQ         dst_len+8(FP), DX
-	SHRQ         $0x05, DX
 
-block:
+loop:
 	MOVBLZX      (CX), BX
 	VPBROADCASTD BX, Z2
 	VPSUBD       Z1, Z2, Z2
@@ -2517,27 +2492,19 @@ block:
 	VMOVUPS      Z3, 64(AX)
 	ADDQ         $0x00000011, CX
 	ADDQ         $0x00000080, AX
-	DECQ         DX
-	JNZ          block
+	SUBQ         $0x00000020, DX
+	JNE          loop
 	VZEROUPPER
 	RET
 
-DATA fp4<>+0(SB)/4, $0x00000000
-DATA fp4<>+4(SB)/4, $0x3f800000
-DATA fp4<>+8(SB)/4, $0x40000000
-DATA fp4<>+12(SB)/4, $0x40400000
-DATA fp4<>+16(SB)/4, $0x40800000
-DATA fp4<>+20(SB)/4, $0x40c00000
-DATA fp4<>+24(SB)/4, $0x41000000
-DATA fp4<>+28(SB)/4, $0x41400000
-DATA fp4<>+32(SB)/4, $0x00000000
-DATA fp4<>+36(SB)/4, $0xbf800000
-DATA fp4<>+40(SB)/4, $0xc0000000
-DATA fp4<>+44(SB)/4, $0xc0400000
-DATA fp4<>+48(SB)/4, $0xc0800000
-DATA fp4<>+52(SB)/4, $0xc0c00000
-DATA fp4<>+56(SB)/4, $0xc1000000
-DATA fp4<>+60(SB)/4, $0xc1400000
+DATA fp4<>+0(SB)/8, $0x3f80000000000000
+DATA fp4<>+8(SB)/8, $0x4040000040000000
+DATA fp4<>+16(SB)/8, $0x40c0000040800000
+DATA fp4<>+24(SB)/8, $0x4140000041000000
+DATA fp4<>+32(SB)/8, $0xbf80000000000000
+DATA fp4<>+40(SB)/8, $0xc0400000c0000000
+DATA fp4<>+48(SB)/8, $0xc0c00000c0800000
+DATA fp4<>+56(SB)/8, $0xc1400000c1000000
 GLOBL fp4<>(SB), RODATA|NOPTR, $64
 
 DATA e8m0Bias<>+0(SB)/4, $0x00000080
@@ -2548,12 +2515,11 @@ GLOBL e8m0Bias<>(SB), RODATA|NOPTR, $4
 TEXT ·mxfp4AVX512Stream(SB), NOSPLIT, $0-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
+	MOVQ         dst_len+8(FP), DX
 	VMOVDQU32    fp4<>+0(SB), Z0
 	VPBROADCASTD e8m0Bias<>+0(SB), Z1
-	MOVQ         dst_len+8(FP), DX
-	SHRQ         $0x05, DX
 
-block:
+loop:
 	MOVBLZX      (CX), BX
 	VPBROADCASTD BX, Z2
 	VPSUBD       Z1, Z2, Z2
@@ -2567,8 +2533,8 @@ block:
 	VMOVNTPS     Z3, 64(AX)
 	ADDQ         $0x00000011, CX
 	ADDQ         $0x00000080, AX
-	DECQ         DX
-	JNZ          block
+	SUBQ         $0x00000020, DX
+	JNE          loop
 	SFENCE
 	VZEROUPPER
 	RET
@@ -2578,11 +2544,10 @@ block:
 TEXT ·q4_1AVX512(SB), NOSPLIT, $0-48
 	MOVQ      dst_base+0(FP), AX
 	MOVQ      src_base+24(FP), CX
-	VMOVDQU32 count<>+0(SB), Z0
 	MOVQ      dst_len+8(FP), DX
-	SHRQ      $0x05, DX
+	VMOVDQU32 count<>+0(SB), Z0
 
-block:
+loop:
 	VPBROADCASTD (CX), X2
 	VCVTPH2PS    X2, X2
 	VMOVSHDUP    X2, X1
@@ -2598,27 +2563,19 @@ block:
 	VMOVUPS      Z2, 64(AX)
 	ADDQ         $0x00000014, CX
 	ADDQ         $0x00000080, AX
-	DECQ         DX
-	JNZ          block
+	SUBQ         $0x00000020, DX
+	JNE          loop
 	VZEROUPPER
 	RET
 
-DATA count<>+0(SB)/4, $0x00000000
-DATA count<>+4(SB)/4, $0x3f800000
-DATA count<>+8(SB)/4, $0x40000000
-DATA count<>+12(SB)/4, $0x40400000
-DATA count<>+16(SB)/4, $0x40800000
-DATA count<>+20(SB)/4, $0x40a00000
-DATA count<>+24(SB)/4, $0x40c00000
-DATA count<>+28(SB)/4, $0x40e00000
-DATA count<>+32(SB)/4, $0x41000000
-DATA count<>+36(SB)/4, $0x41100000
-DATA count<>+40(SB)/4, $0x41200000
-DATA count<>+44(SB)/4, $0x41300000
-DATA count<>+48(SB)/4, $0x41400000
-DATA count<>+52(SB)/4, $0x41500000
-DATA count<>+56(SB)/4, $0x41600000
-DATA count<>+60(SB)/4, $0x41700000
+DATA count<>+0(SB)/8, $0x3f80000000000000
+DATA count<>+8(SB)/8, $0x4040000040000000
+DATA count<>+16(SB)/8, $0x40a0000040800000
+DATA count<>+24(SB)/8, $0x40e0000040c00000
+DATA count<>+32(SB)/8, $0x4110000041000000
+DATA count<>+40(SB)/8, $0x4130000041200000
+DATA count<>+48(SB)/8, $0x4150000041400000
+DATA count<>+56(SB)/8, $0x4170000041600000
 GLOBL count<>(SB), RODATA|NOPTR, $64
 
 // func q4_1AVX512Stream(dst []float32, src []byte)
@@ -2626,11 +2583,10 @@ GLOBL count<>(SB), RODATA|NOPTR, $64
 TEXT ·q4_1AVX512Stream(SB), NOSPLIT, $0-48
 	MOVQ      dst_base+0(FP), AX
 	MOVQ      src_base+24(FP), CX
-	VMOVDQU32 count<>+0(SB), Z0
 	MOVQ      dst_len+8(FP), DX
-	SHRQ      $0x05, DX
+	VMOVDQU32 count<>+0(SB), Z0
 
-block:
+loop:
 	VPBROADCASTD (CX), X2
 	VCVTPH2PS    X2, X2
 	VMOVSHDUP    X2, X1
@@ -2646,8 +2602,8 @@ block:
 	VMOVNTPS     Z2, 64(AX)
 	ADDQ         $0x00000014, CX
 	ADDQ         $0x00000080, AX
-	DECQ         DX
-	JNZ          block
+	SUBQ         $0x00000020, DX
+	JNE          loop
 	SFENCE
 	VZEROUPPER
 	RET
@@ -2657,18 +2613,17 @@ block:
 TEXT ·nvfp4AVX512(SB), NOSPLIT, $80-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
+	MOVQ         dst_len+8(FP), DX
 	VMOVDQU32    fp4<>+0(SB), Z0
 	VPBROADCASTD ue4m3Zero<>+0(SB), X1
 	VPBROADCASTD ue4m3Fields<>+0(SB), X2
 	VBROADCASTSS twoTo7<>+0(SB), X3
-	LEAQ         63(SP), DX
-	ANDQ         $-64, DX
+	LEAQ         63(SP), BX
+	ANDQ         $-64, BX
 	VMOVDQU32    spread8<>+0(SB), Z4
 	VMOVDQU32    upper8<>+0(SB), Z5
-	MOVQ         dst_len+8(FP), BX
-	SHRQ         $0x06, BX
 
-block:
+loop:
 	VPBROADCASTD (CX), X6
 	VPCMPEQB     X1, X6, X7
 	VPANDN       X6, X7, X6
@@ -2677,35 +2632,35 @@ block:
 	VPAND        X2, X6, X6
 	VCVTPH2PS    X6, X6
 	VMULPS       X3, X6, X6
-	VMOVUPS      X6, (DX)
+	VMOVUPS      X6, (BX)
 	VPBROADCASTQ 4(CX), Z6
 	VPSHUFB      Z4, Z6, Z6
 	VPSRLVD      Z5, Z6, Z6
 	VPERMPS      Z0, Z6, Z6
-	VMULPS.BCST  (DX), Z6, Z6
+	VMULPS.BCST  (BX), Z6, Z6
 	VMOVUPS      Z6, (AX)
 	VPBROADCASTQ 12(CX), Z6
 	VPSHUFB      Z4, Z6, Z6
 	VPSRLVD      Z5, Z6, Z6
 	VPERMPS      Z0, Z6, Z6
-	VMULPS.BCST  4(DX), Z6, Z6
+	VMULPS.BCST  4(BX), Z6, Z6
 	VMOVUPS      Z6, 64(AX)
 	VPBROADCASTQ 20(CX), Z6
 	VPSHUFB      Z4, Z6, Z6
 	VPSRLVD      Z5, Z6, Z6
 	VPERMPS      Z0, Z6, Z6
-	VMULPS.BCST  8(DX), Z6, Z6
+	VMULPS.BCST  8(BX), Z6, Z6
 	VMOVUPS      Z6, 128(AX)
 	VPBROADCASTQ 28(CX), Z6
 	VPSHUFB      Z4, Z6, Z6
 	VPSRLVD      Z5, Z6, Z6
 	VPERMPS      Z0, Z6, Z6
-	VMULPS.BCST  12(DX), Z6, Z6
+	VMULPS.BCST  12(BX), Z6, Z6
 	VMOVUPS      Z6, 192(AX)
 	ADDQ         $0x00000024, CX
 	ADDQ         $0x00000100, AX
-	DECQ         BX
-	JNZ          block
+	SUBQ         $0x00000040, DX
+	JNE          loop
 	VZEROUPPER
 	RET
 
@@ -2718,40 +2673,24 @@ GLOBL ue4m3Fields<>(SB), RODATA|NOPTR, $4
 DATA twoTo7<>+0(SB)/4, $0x43000000
 GLOBL twoTo7<>(SB), RODATA|NOPTR, $4
 
-DATA spread8<>+0(SB)/4, $0x80808000
-DATA spread8<>+4(SB)/4, $0x80808001
-DATA spread8<>+8(SB)/4, $0x80808002
-DATA spread8<>+12(SB)/4, $0x80808003
-DATA spread8<>+16(SB)/4, $0x80808004
-DATA spread8<>+20(SB)/4, $0x80808005
-DATA spread8<>+24(SB)/4, $0x80808006
-DATA spread8<>+28(SB)/4, $0x80808007
-DATA spread8<>+32(SB)/4, $0x80808000
-DATA spread8<>+36(SB)/4, $0x80808001
-DATA spread8<>+40(SB)/4, $0x80808002
-DATA spread8<>+44(SB)/4, $0x80808003
-DATA spread8<>+48(SB)/4, $0x80808004
-DATA spread8<>+52(SB)/4, $0x80808005
-DATA spread8<>+56(SB)/4, $0x80808006
-DATA spread8<>+60(SB)/4, $0x80808007
+DATA spread8<>+0(SB)/8, $0x8080800180808000
+DATA spread8<>+8(SB)/8, $0x8080800380808002
+DATA spread8<>+16(SB)/8, $0x8080800580808004
+DATA spread8<>+24(SB)/8, $0x8080800780808006
+DATA spread8<>+32(SB)/8, $0x8080800180808000
+DATA spread8<>+40(SB)/8, $0x8080800380808002
+DATA spread8<>+48(SB)/8, $0x8080800580808004
+DATA spread8<>+56(SB)/8, $0x8080800780808006
 GLOBL spread8<>(SB), RODATA|NOPTR, $64
 
-DATA upper8<>+0(SB)/4, $0x00000000
-DATA upper8<>+4(SB)/4, $0x00000000
-DATA upper8<>+8(SB)/4, $0x00000000
-DATA upper8<>+12(SB)/4, $0x00000000
-DATA upper8<>+16(SB)/4, $0x00000000
-DATA upper8<>+20(SB)/4, $0x00000000
-DATA upper8<>+24(SB)/4, $0x00000000
-DATA upper8<>+28(SB)/4, $0x00000000
-DATA upper8<>+32(SB)/4, $0x00000004
-DATA upper8<>+36(SB)/4, $0x00000004
-DATA upper8<>+40(SB)/4, $0x00000004
-DATA upper8<>+44(SB)/4, $0x00000004
-DATA upper8<>+48(SB)/4, $0x00000004
-DATA upper8<>+52(SB)/4, $0x00000004
-DATA upper8<>+56(SB)/4, $0x00000004
-DATA upper8<>+60(SB)/4, $0x00000004
+DATA upper8<>+0(SB)/8, $0x0000000000000000
+DATA upper8<>+8(SB)/8, $0x0000000000000000
+DATA upper8<>+16(SB)/8, $0x0000000000000000
+DATA upper8<>+24(SB)/8, $0x0000000000000000
+DATA upper8<>+32(SB)/8, $0x0000000400000004
+DATA upper8<>+40(SB)/8, $0x0000000400000004
+DATA upper8<>+48(SB)/8, $0x0000000400000004
+DATA upper8<>+56(SB)/8, $0x0000000400000004
 GLOBL upper8<>(SB), RODATA|NOPTR, $64
 
 // func nvfp4AVX512Stream(dst []float32, src []byte)
@@ -2759,18 +2698,17 @@ GLOBL upper8<>(SB), RODATA|NOPTR, $64
 TEXT ·nvfp4AVX512Stream(SB), NOSPLIT, $80-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
+	MOVQ         dst_len+8(FP), DX
 	VMOVDQU32    fp4<>+0(SB), Z0
 	VPBROADCASTD ue4m3Zero<>+0(SB), X1
 	VPBROADCASTD ue4m3Fields<>+0(SB), X2
 	VBROADCASTSS twoTo7<>+0(SB), X3
-	LEAQ         63(SP), DX
-	ANDQ         $-64, DX
+	LEAQ         63(SP), BX
+	ANDQ         $-64, BX
 	VMOVDQU32    spread8<>+0(SB), Z4
 	VMOVDQU32    upper8<>+0(SB), Z5
-	MOVQ         dst_len+8(FP), BX
-	SHRQ         $0x06, BX
 
-block:
+loop:
 	VPBROADCASTD (CX), X6
 	VPCMPEQB     X1, X6, X7
 	VPANDN       X6, X7, X6
@@ -2779,35 +2717,35 @@ block:
 	VPAND        X2, X6, X6
 	VCVTPH2PS    X6, X6
 	VMULPS       X3, X6, X6
-	VMOVUPS      X6, (DX)
+	VMOVUPS      X6, (BX)
 	VPBROADCASTQ 4(CX), Z6
 	VPSHUFB      Z4, Z6, Z6
 	VPSRLVD      Z5, Z6, Z6
 	VPERMPS      Z0, Z6, Z6
-	VMULPS.BCST  (DX), Z6, Z6
+	VMULPS.BCST  (BX), Z6, Z6
 	VMOVNTPS     Z6, (AX)
 	VPBROADCASTQ 12(CX), Z6
 	VPSHUFB      Z4, Z6, Z6
 	VPSRLVD      Z5, Z6, Z6
 	VPERMPS      Z0, Z6, Z6
-	VMULPS.BCST  4(DX), Z6, Z6
+	VMULPS.BCST  4(BX), Z6, Z6
 	VMOVNTPS     Z6, 64(AX)
 	VPBROADCASTQ 20(CX), Z6
 	VPSHUFB      Z4, Z6, Z6
 	VPSRLVD      Z5, Z6, Z6
 	VPERMPS      Z0, Z6, Z6
-	VMULPS.BCST  8(DX), Z6, Z6
+	VMULPS.BCST  8(BX), Z6, Z6
 	VMOVNTPS     Z6, 128(AX)
 	VPBROADCASTQ 28(CX), Z6
 	VPSHUFB      Z4, Z6, Z6
 	VPSRLVD      Z5, Z6, Z6
 	VPERMPS      Z0, Z6, Z6
-	VMULPS.BCST  12(DX), Z6, Z6
+	VMULPS.BCST  12(BX), Z6, Z6
 	VMOVNTPS     Z6, 192(AX)
 	ADDQ         $0x00000024, CX
 	ADDQ         $0x00000100, AX
-	DECQ         BX
-	JNZ          block
+	SUBQ         $0x00000040, DX
+	JNE          loop
 	SFENCE
 	VZEROUPPER
 	RET
@@ -2817,15 +2755,14 @@ block:
 TEXT ·aprQ4AVX512(SB), NOSPLIT, $0-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
+	MOVQ         dst_len+8(FP), DX
 	VMOVDQU32    fourBit<>+0(SB), Z0
 	VMOVDQU32    spreadTwice<>+0(SB), Z1
 	VMOVDQU32    upperEach<>+0(SB), Z2
 	VPBROADCASTD halfExponent1<>+0(SB), Y3
 	VPBROADCASTD halfExponentUpper<>+0(SB), Y4
-	MOVQ         dst_len+8(FP), DX
-	SHRQ         $0x05, DX
 
-block:
+loop:
 	VPBROADCASTW (CX), Y5
 	VPADDW       Y3, Y5, Y6
 	VPTESTMW     Y4, Y6, K1
@@ -2844,45 +2781,29 @@ block:
 	VMOVUPS      Z6, 64(AX)
 	ADDQ         $0x00000012, CX
 	ADDQ         $0x00000080, AX
-	DECQ         DX
-	JNZ          block
+	SUBQ         $0x00000020, DX
+	JNE          loop
 	VZEROUPPER
 	RET
 
-DATA spreadTwice<>+0(SB)/4, $0x80808000
-DATA spreadTwice<>+4(SB)/4, $0x80808000
-DATA spreadTwice<>+8(SB)/4, $0x80808001
-DATA spreadTwice<>+12(SB)/4, $0x80808001
-DATA spreadTwice<>+16(SB)/4, $0x80808002
-DATA spreadTwice<>+20(SB)/4, $0x80808002
-DATA spreadTwice<>+24(SB)/4, $0x80808003
-DATA spreadTwice<>+28(SB)/4, $0x80808003
-DATA spreadTwice<>+32(SB)/4, $0x80808004
-DATA spreadTwice<>+36(SB)/4, $0x80808004
-DATA spreadTwice<>+40(SB)/4, $0x80808005
-DATA spreadTwice<>+44(SB)/4, $0x80808005
-DATA spreadTwice<>+48(SB)/4, $0x80808006
-DATA spreadTwice<>+52(SB)/4, $0x80808006
-DATA spreadTwice<>+56(SB)/4, $0x80808007
-DATA spreadTwice<>+60(SB)/4, $0x80808007
+DATA spreadTwice<>+0(SB)/8, $0x8080800080808000
+DATA spreadTwice<>+8(SB)/8, $0x8080800180808001
+DATA spreadTwice<>+16(SB)/8, $0x8080800280808002
+DATA spreadTwice<>+24(SB)/8, $0x8080800380808003
+DATA spreadTwice<>+32(SB)/8, $0x8080800480808004
+DATA spreadTwice<>+40(SB)/8, $0x8080800580808005
+DATA spreadTwice<>+48(SB)/8, $0x8080800680808006
+DATA spreadTwice<>+56(SB)/8, $0x8080800780808007
 GLOBL spreadTwice<>(SB), RODATA|NOPTR, $64
 
-DATA upperEach<>+0(SB)/4, $0x00000000
-DATA upperEach<>+4(SB)/4, $0x00000004
-DATA upperEach<>+8(SB)/4, $0x00000000
-DATA upperEach<>+12(SB)/4, $0x00000004
-DATA upperEach<>+16(SB)/4, $0x00000000
-DATA upperEach<>+20(SB)/4, $0x00000004
-DATA upperEach<>+24(SB)/4, $0x00000000
-DATA upperEach<>+28(SB)/4, $0x00000004
-DATA upperEach<>+32(SB)/4, $0x00000000
-DATA upperEach<>+36(SB)/4, $0x00000004
-DATA upperEach<>+40(SB)/4, $0x00000000
-DATA upperEach<>+44(SB)/4, $0x00000004
-DATA upperEach<>+48(SB)/4, $0x00000000
-DATA upperEach<>+52(SB)/4, $0x00000004
-DATA upperEach<>+56(SB)/4, $0x00000000
-DATA upperEach<>+60(SB)/4, $0x00000004
+DATA upperEach<>+0(SB)/8, $0x0000000400000000
+DATA upperEach<>+8(SB)/8, $0x0000000400000000
+DATA upperEach<>+16(SB)/8, $0x0000000400000000
+DATA upperEach<>+24(SB)/8, $0x0000000400000000
+DATA upperEach<>+32(SB)/8, $0x0000000400000000
+DATA upperEach<>+40(SB)/8, $0x0000000400000000
+DATA upperEach<>+48(SB)/8, $0x0000000400000000
+DATA upperEach<>+56(SB)/8, $0x0000000400000000
 GLOBL upperEach<>(SB), RODATA|NOPTR, $64
 
 DATA halfExponent1<>+0(SB)/4, $0x04000400
@@ -2896,15 +2817,14 @@ GLOBL halfExponentUpper<>(SB), RODATA|NOPTR, $4
 TEXT ·aprQ4AVX512Stream(SB), NOSPLIT, $0-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
+	MOVQ         dst_len+8(FP), DX
 	VMOVDQU32    fourBit<>+0(SB), Z0
 	VMOVDQU32    spreadTwice<>+0(SB), Z1
 	VMOVDQU32    upperEach<>+0(SB), Z2
 	VPBROADCASTD halfExponent1<>+0(SB), Y3
 	VPBROADCASTD halfExponentUpper<>+0(SB), Y4
-	MOVQ         dst_len+8(FP), DX
-	SHRQ         $0x05, DX
 
-block:
+loop:
 	VPBROADCASTW (CX), Y5
 	VPADDW       Y3, Y5, Y6
 	VPTESTMW     Y4, Y6, K1
@@ -2923,8 +2843,8 @@ block:
 	VMOVNTPS     Z6, 64(AX)
 	ADDQ         $0x00000012, CX
 	ADDQ         $0x00000080, AX
-	DECQ         DX
-	JNZ          block
+	SUBQ         $0x00000020, DX
+	JNE          loop
 	SFENCE
 	VZEROUPPER
 	RET
@@ -2934,14 +2854,13 @@ block:
 TEXT ·q5_0AVX512(SB), NOSPLIT, $0-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
+	MOVQ         dst_len+8(FP), DX
 	VPBROADCASTD low4s<>+0(SB), Y0
 	VPBROADCASTD sixteens<>+0(SB), Y1
 	VMOVDQU      nibbleShift<>+0(SB), Y2
 	VPBROADCASTD minus16s<>+0(SB), Y3
-	MOVQ         dst_len+8(FP), DX
-	SHRQ         $0x05, DX
 
-block:
+loop:
 	VBROADCASTI128 6(CX), Y4
 	KMOVD          2(CX), K1
 	VPSRLVQ        Y2, Y4, Y4
@@ -2960,8 +2879,8 @@ block:
 	VMOVUPS        Z4, 64(AX)
 	ADDQ           $0x00000016, CX
 	ADDQ           $0x00000080, AX
-	DECQ           DX
-	JNZ            block
+	SUBQ           $0x00000020, DX
+	JNE            loop
 	VZEROUPPER
 	RET
 
@@ -2971,14 +2890,10 @@ GLOBL low4s<>(SB), RODATA|NOPTR, $4
 DATA sixteens<>+0(SB)/4, $0x10101010
 GLOBL sixteens<>(SB), RODATA|NOPTR, $4
 
-DATA nibbleShift<>+0(SB)/4, $0x00000000
-DATA nibbleShift<>+4(SB)/4, $0x00000000
-DATA nibbleShift<>+8(SB)/4, $0x00000000
-DATA nibbleShift<>+12(SB)/4, $0x00000000
-DATA nibbleShift<>+16(SB)/4, $0x00000004
-DATA nibbleShift<>+20(SB)/4, $0x00000000
-DATA nibbleShift<>+24(SB)/4, $0x00000004
-DATA nibbleShift<>+28(SB)/4, $0x00000000
+DATA nibbleShift<>+0(SB)/8, $0x0000000000000000
+DATA nibbleShift<>+8(SB)/8, $0x0000000000000000
+DATA nibbleShift<>+16(SB)/8, $0x0000000000000004
+DATA nibbleShift<>+24(SB)/8, $0x0000000000000004
 GLOBL nibbleShift<>(SB), RODATA|NOPTR, $32
 
 DATA minus16s<>+0(SB)/4, $0xf0f0f0f0
@@ -2989,14 +2904,13 @@ GLOBL minus16s<>(SB), RODATA|NOPTR, $4
 TEXT ·q5_0AVX512Stream(SB), NOSPLIT, $0-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
+	MOVQ         dst_len+8(FP), DX
 	VPBROADCASTD low4s<>+0(SB), Y0
 	VPBROADCASTD sixteens<>+0(SB), Y1
 	VMOVDQU      nibbleShift<>+0(SB), Y2
 	VPBROADCASTD minus16s<>+0(SB), Y3
-	MOVQ         dst_len+8(FP), DX
-	SHRQ         $0x05, DX
 
-block:
+loop:
 	VBROADCASTI128 6(CX), Y4
 	KMOVD          2(CX), K1
 	VPSRLVQ        Y2, Y4, Y4
@@ -3015,8 +2929,8 @@ block:
 	VMOVNTPS       Z4, 64(AX)
 	ADDQ           $0x00000016, CX
 	ADDQ           $0x00000080, AX
-	DECQ           DX
-	JNZ            block
+	SUBQ           $0x00000020, DX
+	JNE            loop
 	SFENCE
 	VZEROUPPER
 	RET
@@ -3026,13 +2940,12 @@ block:
 TEXT ·q5_1AVX512(SB), NOSPLIT, $0-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
+	MOVQ         dst_len+8(FP), DX
 	VPBROADCASTD low4s<>+0(SB), Y0
 	VPBROADCASTD sixteens<>+0(SB), Y1
 	VMOVDQU      nibbleShift<>+0(SB), Y2
-	MOVQ         dst_len+8(FP), DX
-	SHRQ         $0x05, DX
 
-block:
+loop:
 	VBROADCASTI128 8(CX), Y3
 	KMOVD          4(CX), K1
 	VPSRLVQ        Y2, Y3, Y3
@@ -3054,8 +2967,8 @@ block:
 	VMOVUPS        Z3, 64(AX)
 	ADDQ           $0x00000018, CX
 	ADDQ           $0x00000080, AX
-	DECQ           DX
-	JNZ            block
+	SUBQ           $0x00000020, DX
+	JNE            loop
 	VZEROUPPER
 	RET
 
@@ -3064,13 +2977,12 @@ block:
 TEXT ·q5_1AVX512Stream(SB), NOSPLIT, $0-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
+	MOVQ         dst_len+8(FP), DX
 	VPBROADCASTD low4s<>+0(SB), Y0
 	VPBROADCASTD sixteens<>+0(SB), Y1
 	VMOVDQU      nibbleShift<>+0(SB), Y2
-	MOVQ         dst_len+8(FP), DX
-	SHRQ         $0x05, DX
 
-block:
+loop:
 	VBROADCASTI128 8(CX), Y3
 	KMOVD          4(CX), K1
 	VPSRLVQ        Y2, Y3, Y3
@@ -3092,8 +3004,8 @@ block:
 	VMOVNTPS       Z3, 64(AX)
 	ADDQ           $0x00000018, CX
 	ADDQ           $0x00000080, AX
-	DECQ           DX
-	JNZ            block
+	SUBQ           $0x00000020, DX
+	JNE            loop
 	SFENCE
 	VZEROUPPER
 	RET
@@ -3103,16 +3015,15 @@ block:
 TEXT ·q2_KAVX512(SB), NOSPLIT, $256-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
+	MOVQ         dst_len+8(FP), DX
 	VMOVDQU32    count2<>+0(SB), Z0
 	VPBROADCASTD low4<>+0(SB), Z1
-	LEAQ         63(SP), DX
-	ANDQ         $-64, DX
-	LEAQ         191(SP), BX
+	LEAQ         63(SP), BX
 	ANDQ         $-64, BX
-	MOVQ         dst_len+8(FP), SI
-	SHRQ         $0x08, SI
+	LEAQ         191(SP), SI
+	ANDQ         $-64, SI
 
-block:
+loop:
 	VPMOVZXBD    (CX), Z2
 	VPSRLD       $0x04, Z2, Z3
 	VPANDD       Z1, Z2, Z2
@@ -3120,115 +3031,107 @@ block:
 	VCVTPH2PS    Y4, Z4
 	VCVTDQ2PS    Z2, Z2
 	VMULPS       Z4, Z2, Z2
-	VMOVUPS      Z2, (DX)
+	VMOVUPS      Z2, (BX)
 	VPBROADCASTW 82(CX), Y2
 	VCVTPH2PS    Y2, Z2
 	VCVTDQ2PS    Z3, Z3
 	VMULPS       Z2, Z3, Z3
-	VMOVUPS      Z3, (BX)
+	VMOVUPS      Z3, (SI)
 	VPMOVZXBD    16(CX), Z2
-	VMULPS.BCST  (DX), Z0, Z3
-	VSUBPS.BCST  (BX), Z3, Z3
+	VMULPS.BCST  (BX), Z0, Z3
+	VSUBPS.BCST  (SI), Z3, Z3
 	VPERMPS      Z3, Z2, Z3
 	VMOVUPS      Z3, (AX)
 	VPSRLD       $0x02, Z2, Z2
-	VMULPS.BCST  8(DX), Z0, Z3
-	VSUBPS.BCST  8(BX), Z3, Z3
+	VMULPS.BCST  8(BX), Z0, Z3
+	VSUBPS.BCST  8(SI), Z3, Z3
 	VPERMPS      Z3, Z2, Z3
 	VMOVUPS      Z3, 128(AX)
 	VPSRLD       $0x02, Z2, Z2
-	VMULPS.BCST  16(DX), Z0, Z3
-	VSUBPS.BCST  16(BX), Z3, Z3
+	VMULPS.BCST  16(BX), Z0, Z3
+	VSUBPS.BCST  16(SI), Z3, Z3
 	VPERMPS      Z3, Z2, Z3
 	VMOVUPS      Z3, 256(AX)
 	VPSRLD       $0x02, Z2, Z2
-	VMULPS.BCST  24(DX), Z0, Z3
-	VSUBPS.BCST  24(BX), Z3, Z3
+	VMULPS.BCST  24(BX), Z0, Z3
+	VSUBPS.BCST  24(SI), Z3, Z3
 	VPERMPS      Z3, Z2, Z3
 	VMOVUPS      Z3, 384(AX)
 	VPMOVZXBD    32(CX), Z2
-	VMULPS.BCST  4(DX), Z0, Z3
-	VSUBPS.BCST  4(BX), Z3, Z3
+	VMULPS.BCST  4(BX), Z0, Z3
+	VSUBPS.BCST  4(SI), Z3, Z3
 	VPERMPS      Z3, Z2, Z3
 	VMOVUPS      Z3, 64(AX)
 	VPSRLD       $0x02, Z2, Z2
-	VMULPS.BCST  12(DX), Z0, Z3
-	VSUBPS.BCST  12(BX), Z3, Z3
+	VMULPS.BCST  12(BX), Z0, Z3
+	VSUBPS.BCST  12(SI), Z3, Z3
 	VPERMPS      Z3, Z2, Z3
 	VMOVUPS      Z3, 192(AX)
 	VPSRLD       $0x02, Z2, Z2
-	VMULPS.BCST  20(DX), Z0, Z3
-	VSUBPS.BCST  20(BX), Z3, Z3
+	VMULPS.BCST  20(BX), Z0, Z3
+	VSUBPS.BCST  20(SI), Z3, Z3
 	VPERMPS      Z3, Z2, Z3
 	VMOVUPS      Z3, 320(AX)
 	VPSRLD       $0x02, Z2, Z2
-	VMULPS.BCST  28(DX), Z0, Z3
-	VSUBPS.BCST  28(BX), Z3, Z3
+	VMULPS.BCST  28(BX), Z0, Z3
+	VSUBPS.BCST  28(SI), Z3, Z3
 	VPERMPS      Z3, Z2, Z3
 	VMOVUPS      Z3, 448(AX)
 	VPMOVZXBD    48(CX), Z2
-	VMULPS.BCST  32(DX), Z0, Z3
-	VSUBPS.BCST  32(BX), Z3, Z3
+	VMULPS.BCST  32(BX), Z0, Z3
+	VSUBPS.BCST  32(SI), Z3, Z3
 	VPERMPS      Z3, Z2, Z3
 	VMOVUPS      Z3, 512(AX)
 	VPSRLD       $0x02, Z2, Z2
-	VMULPS.BCST  40(DX), Z0, Z3
-	VSUBPS.BCST  40(BX), Z3, Z3
+	VMULPS.BCST  40(BX), Z0, Z3
+	VSUBPS.BCST  40(SI), Z3, Z3
 	VPERMPS      Z3, Z2, Z3
 	VMOVUPS      Z3, 640(AX)
 	VPSRLD       $0x02, Z2, Z2
-	VMULPS.BCST  48(DX), Z0, Z3
-	VSUBPS.BCST  48(BX), Z3, Z3
+	VMULPS.BCST  48(BX), Z0, Z3
+	VSUBPS.BCST  48(SI), Z3, Z3
 	VPERMPS      Z3, Z2, Z3
 	VMOVUPS      Z3, 768(AX)
 	VPSRLD       $0x02, Z2, Z2
-	VMULPS.BCST  56(DX), Z0, Z3
-	VSUBPS.BCST  56(BX), Z3, Z3
+	VMULPS.BCST  56(BX), Z0, Z3
+	VSUBPS.BCST  56(SI), Z3, Z3
 	VPERMPS      Z3, Z2, Z3
 	VMOVUPS      Z3, 896(AX)
 	VPMOVZXBD    64(CX), Z2
-	VMULPS.BCST  36(DX), Z0, Z3
-	VSUBPS.BCST  36(BX), Z3, Z3
+	VMULPS.BCST  36(BX), Z0, Z3
+	VSUBPS.BCST  36(SI), Z3, Z3
 	VPERMPS      Z3, Z2, Z3
 	VMOVUPS      Z3, 576(AX)
 	VPSRLD       $0x02, Z2, Z2
-	VMULPS.BCST  44(DX), Z0, Z3
-	VSUBPS.BCST  44(BX), Z3, Z3
+	VMULPS.BCST  44(BX), Z0, Z3
+	VSUBPS.BCST  44(SI), Z3, Z3
 	VPERMPS      Z3, Z2, Z3
 	VMOVUPS      Z3, 704(AX)
 	VPSRLD       $0x02, Z2, Z2
-	VMULPS.BCST  52(DX), Z0, Z3
-	VSUBPS.BCST  52(BX), Z3, Z3
+	VMULPS.BCST  52(BX), Z0, Z3
+	VSUBPS.BCST  52(SI), Z3, Z3
 	VPERMPS      Z3, Z2, Z3
 	VMOVUPS      Z3, 832(AX)
 	VPSRLD       $0x02, Z2, Z2
-	VMULPS.BCST  60(DX), Z0, Z3
-	VSUBPS.BCST  60(BX), Z3, Z3
+	VMULPS.BCST  60(BX), Z0, Z3
+	VSUBPS.BCST  60(SI), Z3, Z3
 	VPERMPS      Z3, Z2, Z3
 	VMOVUPS      Z3, 960(AX)
 	ADDQ         $0x00000054, CX
 	ADDQ         $0x00000400, AX
-	DECQ         SI
-	JNZ          block
+	SUBQ         $0x00000100, DX
+	JNE          loop
 	VZEROUPPER
 	RET
 
-DATA count2<>+0(SB)/4, $0x00000000
-DATA count2<>+4(SB)/4, $0x3f800000
-DATA count2<>+8(SB)/4, $0x40000000
-DATA count2<>+12(SB)/4, $0x40400000
-DATA count2<>+16(SB)/4, $0x00000000
-DATA count2<>+20(SB)/4, $0x3f800000
-DATA count2<>+24(SB)/4, $0x40000000
-DATA count2<>+28(SB)/4, $0x40400000
-DATA count2<>+32(SB)/4, $0x00000000
-DATA count2<>+36(SB)/4, $0x3f800000
-DATA count2<>+40(SB)/4, $0x40000000
-DATA count2<>+44(SB)/4, $0x40400000
-DATA count2<>+48(SB)/4, $0x00000000
-DATA count2<>+52(SB)/4, $0x3f800000
-DATA count2<>+56(SB)/4, $0x40000000
-DATA count2<>+60(SB)/4, $0x40400000
+DATA count2<>+0(SB)/8, $0x3f80000000000000
+DATA count2<>+8(SB)/8, $0x4040000040000000
+DATA count2<>+16(SB)/8, $0x3f80000000000000
+DATA count2<>+24(SB)/8, $0x4040000040000000
+DATA count2<>+32(SB)/8, $0x3f80000000000000
+DATA count2<>+40(SB)/8, $0x4040000040000000
+DATA count2<>+48(SB)/8, $0x3f80000000000000
+DATA count2<>+56(SB)/8, $0x4040000040000000
 GLOBL count2<>(SB), RODATA|NOPTR, $64
 
 DATA low4<>+0(SB)/4, $0x0000000f
@@ -3239,16 +3142,15 @@ GLOBL low4<>(SB), RODATA|NOPTR, $4
 TEXT ·q2_KAVX512Stream(SB), NOSPLIT, $256-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
+	MOVQ         dst_len+8(FP), DX
 	VMOVDQU32    count2<>+0(SB), Z0
 	VPBROADCASTD low4<>+0(SB), Z1
-	LEAQ         63(SP), DX
-	ANDQ         $-64, DX
-	LEAQ         191(SP), BX
+	LEAQ         63(SP), BX
 	ANDQ         $-64, BX
-	MOVQ         dst_len+8(FP), SI
-	SHRQ         $0x08, SI
+	LEAQ         191(SP), SI
+	ANDQ         $-64, SI
 
-block:
+loop:
 	VPMOVZXBD    (CX), Z2
 	VPSRLD       $0x04, Z2, Z3
 	VPANDD       Z1, Z2, Z2
@@ -3256,96 +3158,96 @@ block:
 	VCVTPH2PS    Y4, Z4
 	VCVTDQ2PS    Z2, Z2
 	VMULPS       Z4, Z2, Z2
-	VMOVUPS      Z2, (DX)
+	VMOVUPS      Z2, (BX)
 	VPBROADCASTW 82(CX), Y2
 	VCVTPH2PS    Y2, Z2
 	VCVTDQ2PS    Z3, Z3
 	VMULPS       Z2, Z3, Z3
-	VMOVUPS      Z3, (BX)
+	VMOVUPS      Z3, (SI)
 	VPMOVZXBD    16(CX), Z2
-	VMULPS.BCST  (DX), Z0, Z3
-	VSUBPS.BCST  (BX), Z3, Z3
+	VMULPS.BCST  (BX), Z0, Z3
+	VSUBPS.BCST  (SI), Z3, Z3
 	VPERMPS      Z3, Z2, Z3
 	VMOVNTPS     Z3, (AX)
 	VPSRLD       $0x02, Z2, Z2
-	VMULPS.BCST  8(DX), Z0, Z3
-	VSUBPS.BCST  8(BX), Z3, Z3
+	VMULPS.BCST  8(BX), Z0, Z3
+	VSUBPS.BCST  8(SI), Z3, Z3
 	VPERMPS      Z3, Z2, Z3
 	VMOVNTPS     Z3, 128(AX)
 	VPSRLD       $0x02, Z2, Z2
-	VMULPS.BCST  16(DX), Z0, Z3
-	VSUBPS.BCST  16(BX), Z3, Z3
+	VMULPS.BCST  16(BX), Z0, Z3
+	VSUBPS.BCST  16(SI), Z3, Z3
 	VPERMPS      Z3, Z2, Z3
 	VMOVNTPS     Z3, 256(AX)
 	VPSRLD       $0x02, Z2, Z2
-	VMULPS.BCST  24(DX), Z0, Z3
-	VSUBPS.BCST  24(BX), Z3, Z3
+	VMULPS.BCST  24(BX), Z0, Z3
+	VSUBPS.BCST  24(SI), Z3, Z3
 	VPERMPS      Z3, Z2, Z3
 	VMOVNTPS     Z3, 384(AX)
 	VPMOVZXBD    32(CX), Z2
-	VMULPS.BCST  4(DX), Z0, Z3
-	VSUBPS.BCST  4(BX), Z3, Z3
+	VMULPS.BCST  4(BX), Z0, Z3
+	VSUBPS.BCST  4(SI), Z3, Z3
 	VPERMPS      Z3, Z2, Z3
 	VMOVNTPS     Z3, 64(AX)
 	VPSRLD       $0x02, Z2, Z2
-	VMULPS.BCST  12(DX), Z0, Z3
-	VSUBPS.BCST  12(BX), Z3, Z3
+	VMULPS.BCST  12(BX), Z0, Z3
+	VSUBPS.BCST  12(SI), Z3, Z3
 	VPERMPS      Z3, Z2, Z3
 	VMOVNTPS     Z3, 192(AX)
 	VPSRLD       $0x02, Z2, Z2
-	VMULPS.BCST  20(DX), Z0, Z3
-	VSUBPS.BCST  20(BX), Z3, Z3
+	VMULPS.BCST  20(BX), Z0, Z3
+	VSUBPS.BCST  20(SI), Z3, Z3
 	VPERMPS      Z3, Z2, Z3
 	VMOVNTPS     Z3, 320(AX)
 	VPSRLD       $0x02, Z2, Z2
-	VMULPS.BCST  28(DX), Z0, Z3
-	VSUBPS.BCST  28(BX), Z3, Z3
+	VMULPS.BCST  28(BX), Z0, Z3
+	VSUBPS.BCST  28(SI), Z3, Z3
 	VPERMPS      Z3, Z2, Z3
 	VMOVNTPS     Z3, 448(AX)
 	VPMOVZXBD    48(CX), Z2
-	VMULPS.BCST  32(DX), Z0, Z3
-	VSUBPS.BCST  32(BX), Z3, Z3
+	VMULPS.BCST  32(BX), Z0, Z3
+	VSUBPS.BCST  32(SI), Z3, Z3
 	VPERMPS      Z3, Z2, Z3
 	VMOVNTPS     Z3, 512(AX)
 	VPSRLD       $0x02, Z2, Z2
-	VMULPS.BCST  40(DX), Z0, Z3
-	VSUBPS.BCST  40(BX), Z3, Z3
+	VMULPS.BCST  40(BX), Z0, Z3
+	VSUBPS.BCST  40(SI), Z3, Z3
 	VPERMPS      Z3, Z2, Z3
 	VMOVNTPS     Z3, 640(AX)
 	VPSRLD       $0x02, Z2, Z2
-	VMULPS.BCST  48(DX), Z0, Z3
-	VSUBPS.BCST  48(BX), Z3, Z3
+	VMULPS.BCST  48(BX), Z0, Z3
+	VSUBPS.BCST  48(SI), Z3, Z3
 	VPERMPS      Z3, Z2, Z3
 	VMOVNTPS     Z3, 768(AX)
 	VPSRLD       $0x02, Z2, Z2
-	VMULPS.BCST  56(DX), Z0, Z3
-	VSUBPS.BCST  56(BX), Z3, Z3
+	VMULPS.BCST  56(BX), Z0, Z3
+	VSUBPS.BCST  56(SI), Z3, Z3
 	VPERMPS      Z3, Z2, Z3
 	VMOVNTPS     Z3, 896(AX)
 	VPMOVZXBD    64(CX), Z2
-	VMULPS.BCST  36(DX), Z0, Z3
-	VSUBPS.BCST  36(BX), Z3, Z3
+	VMULPS.BCST  36(BX), Z0, Z3
+	VSUBPS.BCST  36(SI), Z3, Z3
 	VPERMPS      Z3, Z2, Z3
 	VMOVNTPS     Z3, 576(AX)
 	VPSRLD       $0x02, Z2, Z2
-	VMULPS.BCST  44(DX), Z0, Z3
-	VSUBPS.BCST  44(BX), Z3, Z3
+	VMULPS.BCST  44(BX), Z0, Z3
+	VSUBPS.BCST  44(SI), Z3, Z3
 	VPERMPS      Z3, Z2, Z3
 	VMOVNTPS     Z3, 704(AX)
 	VPSRLD       $0x02, Z2, Z2
-	VMULPS.BCST  52(DX), Z0, Z3
-	VSUBPS.BCST  52(BX), Z3, Z3
+	VMULPS.BCST  52(BX), Z0, Z3
+	VSUBPS.BCST  52(SI), Z3, Z3
 	VPERMPS      Z3, Z2, Z3
 	VMOVNTPS     Z3, 832(AX)
 	VPSRLD       $0x02, Z2, Z2
-	VMULPS.BCST  60(DX), Z0, Z3
-	VSUBPS.BCST  60(BX), Z3, Z3
+	VMULPS.BCST  60(BX), Z0, Z3
+	VSUBPS.BCST  60(SI), Z3, Z3
 	VPERMPS      Z3, Z2, Z3
 	VMOVNTPS     Z3, 960(AX)
 	ADDQ         $0x00000054, CX
 	ADDQ         $0x00000400, AX
-	DECQ         SI
-	JNZ          block
+	SUBQ         $0x00000100, DX
+	JNE          loop
 	SFENCE
 	VZEROUPPER
 	RET
@@ -3355,24 +3257,23 @@ block:
 TEXT ·q3_KAVX512(SB), NOSPLIT, $128-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
-	LEAQ         63(SP), DX
-	ANDQ         $-64, DX
+	MOVQ         dst_len+8(FP), DX
+	LEAQ         63(SP), BX
+	ANDQ         $-64, BX
 	VPBROADCASTD low2s<>+0(SB), Z0
 	VPBROADCASTD twoTo23<>+0(SB), Z1
 	VPBROADCASTD low3s<>+0(SB), Z2
 	VPBROADCASTD twoTo23Plus4<>+0(SB), Z3
-	MOVQ         $0x1111111111111111, BX
-	KMOVQ        BX, K1
+	MOVQ         $0x1111111111111111, SI
+	KMOVQ        SI, K1
 	VMOVDQU32    widen0<>+0(SB), Z4
 	VMOVDQU32    widen1<>+0(SB), Z5
 	VMOVDQU32    widen2<>+0(SB), Z6
 	VMOVDQU32    widen3<>+0(SB), Z7
 	VPBROADCASTD thirtyTwo<>+0(SB), Z8
 	VMOVDQU32    transposedTwice<>+0(SB), Z9
-	MOVQ         dst_len+8(FP), BX
-	SHRQ         $0x08, BX
 
-block:
+loop:
 	VPBROADCASTQ 96(CX), X10
 	VPSRLVD      q3LowShift<>+0(SB), X10, X10
 	VPBROADCASTD 104(CX), X11
@@ -3385,7 +3286,7 @@ block:
 	VCVTPH2PS    Y11, Z11
 	VCVTDQ2PS    Z10, Z10
 	VMULPS       Z11, Z10, Z10
-	VMOVUPS      Z10, (DX)
+	VMOVUPS      Z10, (BX)
 	VMOVDQU      (CX), Y12
 	VPERMD       Z12, Z9, Z12
 	VMOVDQU      32(CX), Y13
@@ -3397,22 +3298,22 @@ block:
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z4, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  (DX), Z11, Z11
+	VMULPS.BCST  (BX), Z11, Z11
 	VMOVUPS      Z11, (AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z5, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  4(DX), Z11, Z11
+	VMULPS.BCST  4(BX), Z11, Z11
 	VMOVUPS      Z11, 64(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z6, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  8(DX), Z11, Z11
+	VMULPS.BCST  8(BX), Z11, Z11
 	VMOVUPS      Z11, 128(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z7, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  12(DX), Z11, Z11
+	VMULPS.BCST  12(BX), Z11, Z11
 	VMOVUPS      Z11, 192(AX)
 	VPROLVQ      rotate60and58<>+0(SB), Z13, Z10
 	VPROLVQ      rotate0and63<>+0(SB), Z12, Z11
@@ -3421,22 +3322,22 @@ block:
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z4, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  16(DX), Z11, Z11
+	VMULPS.BCST  16(BX), Z11, Z11
 	VMOVUPS      Z11, 256(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z5, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  20(DX), Z11, Z11
+	VMULPS.BCST  20(BX), Z11, Z11
 	VMOVUPS      Z11, 320(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z6, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  24(DX), Z11, Z11
+	VMULPS.BCST  24(BX), Z11, Z11
 	VMOVUPS      Z11, 384(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z7, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  28(DX), Z11, Z11
+	VMULPS.BCST  28(BX), Z11, Z11
 	VMOVUPS      Z11, 448(AX)
 	VMOVDQU      64(CX), Y14
 	VPERMD       Z14, Z9, Z14
@@ -3447,22 +3348,22 @@ block:
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z4, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  32(DX), Z11, Z11
+	VMULPS.BCST  32(BX), Z11, Z11
 	VMOVUPS      Z11, 512(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z5, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  36(DX), Z11, Z11
+	VMULPS.BCST  36(BX), Z11, Z11
 	VMOVUPS      Z11, 576(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z6, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  40(DX), Z11, Z11
+	VMULPS.BCST  40(BX), Z11, Z11
 	VMOVUPS      Z11, 640(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z7, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  44(DX), Z11, Z11
+	VMULPS.BCST  44(BX), Z11, Z11
 	VMOVUPS      Z11, 704(AX)
 	VPROLVQ      rotate60and58<>+0(SB), Z14, Z10
 	VPROLVQ      rotate60and59<>+0(SB), Z12, Z11
@@ -3471,27 +3372,27 @@ block:
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z4, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  48(DX), Z11, Z11
+	VMULPS.BCST  48(BX), Z11, Z11
 	VMOVUPS      Z11, 768(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z5, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  52(DX), Z11, Z11
+	VMULPS.BCST  52(BX), Z11, Z11
 	VMOVUPS      Z11, 832(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z6, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  56(DX), Z11, Z11
+	VMULPS.BCST  56(BX), Z11, Z11
 	VMOVUPS      Z11, 896(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z7, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  60(DX), Z11, Z11
+	VMULPS.BCST  60(BX), Z11, Z11
 	VMOVUPS      Z11, 960(AX)
 	ADDQ         $0x0000006e, CX
 	ADDQ         $0x00000400, AX
-	DECQ         BX
-	JNZ          block
+	SUBQ         $0x00000100, DX
+	JNE          loop
 	VZEROUPPER
 	RET
 
@@ -3507,229 +3408,133 @@ GLOBL low3s<>(SB), RODATA|NOPTR, $4
 DATA twoTo23Plus4<>+0(SB)/4, $0x4b000004
 GLOBL twoTo23Plus4<>(SB), RODATA|NOPTR, $4
 
-DATA widen0<>+0(SB)/4, $0x00000000
-DATA widen0<>+4(SB)/4, $0x00000001
-DATA widen0<>+8(SB)/4, $0x00000002
-DATA widen0<>+12(SB)/4, $0x00000003
-DATA widen0<>+16(SB)/4, $0x00000000
-DATA widen0<>+20(SB)/4, $0x00000001
-DATA widen0<>+24(SB)/4, $0x00000002
-DATA widen0<>+28(SB)/4, $0x00000003
-DATA widen0<>+32(SB)/4, $0x00000000
-DATA widen0<>+36(SB)/4, $0x00000001
-DATA widen0<>+40(SB)/4, $0x00000002
-DATA widen0<>+44(SB)/4, $0x00000003
-DATA widen0<>+48(SB)/4, $0x00000000
-DATA widen0<>+52(SB)/4, $0x00000001
-DATA widen0<>+56(SB)/4, $0x00000002
-DATA widen0<>+60(SB)/4, $0x00000003
+DATA widen0<>+0(SB)/8, $0x0000000100000000
+DATA widen0<>+8(SB)/8, $0x0000000300000002
+DATA widen0<>+16(SB)/8, $0x0000000100000000
+DATA widen0<>+24(SB)/8, $0x0000000300000002
+DATA widen0<>+32(SB)/8, $0x0000000100000000
+DATA widen0<>+40(SB)/8, $0x0000000300000002
+DATA widen0<>+48(SB)/8, $0x0000000100000000
+DATA widen0<>+56(SB)/8, $0x0000000300000002
 GLOBL widen0<>(SB), RODATA|NOPTR, $64
 
-DATA widen1<>+0(SB)/4, $0x00000004
-DATA widen1<>+4(SB)/4, $0x00000005
-DATA widen1<>+8(SB)/4, $0x00000006
-DATA widen1<>+12(SB)/4, $0x00000007
-DATA widen1<>+16(SB)/4, $0x00000004
-DATA widen1<>+20(SB)/4, $0x00000005
-DATA widen1<>+24(SB)/4, $0x00000006
-DATA widen1<>+28(SB)/4, $0x00000007
-DATA widen1<>+32(SB)/4, $0x00000004
-DATA widen1<>+36(SB)/4, $0x00000005
-DATA widen1<>+40(SB)/4, $0x00000006
-DATA widen1<>+44(SB)/4, $0x00000007
-DATA widen1<>+48(SB)/4, $0x00000004
-DATA widen1<>+52(SB)/4, $0x00000005
-DATA widen1<>+56(SB)/4, $0x00000006
-DATA widen1<>+60(SB)/4, $0x00000007
+DATA widen1<>+0(SB)/8, $0x0000000500000004
+DATA widen1<>+8(SB)/8, $0x0000000700000006
+DATA widen1<>+16(SB)/8, $0x0000000500000004
+DATA widen1<>+24(SB)/8, $0x0000000700000006
+DATA widen1<>+32(SB)/8, $0x0000000500000004
+DATA widen1<>+40(SB)/8, $0x0000000700000006
+DATA widen1<>+48(SB)/8, $0x0000000500000004
+DATA widen1<>+56(SB)/8, $0x0000000700000006
 GLOBL widen1<>(SB), RODATA|NOPTR, $64
 
-DATA widen2<>+0(SB)/4, $0x00000008
-DATA widen2<>+4(SB)/4, $0x00000009
-DATA widen2<>+8(SB)/4, $0x0000000a
-DATA widen2<>+12(SB)/4, $0x0000000b
-DATA widen2<>+16(SB)/4, $0x00000008
-DATA widen2<>+20(SB)/4, $0x00000009
-DATA widen2<>+24(SB)/4, $0x0000000a
-DATA widen2<>+28(SB)/4, $0x0000000b
-DATA widen2<>+32(SB)/4, $0x00000008
-DATA widen2<>+36(SB)/4, $0x00000009
-DATA widen2<>+40(SB)/4, $0x0000000a
-DATA widen2<>+44(SB)/4, $0x0000000b
-DATA widen2<>+48(SB)/4, $0x00000008
-DATA widen2<>+52(SB)/4, $0x00000009
-DATA widen2<>+56(SB)/4, $0x0000000a
-DATA widen2<>+60(SB)/4, $0x0000000b
+DATA widen2<>+0(SB)/8, $0x0000000900000008
+DATA widen2<>+8(SB)/8, $0x0000000b0000000a
+DATA widen2<>+16(SB)/8, $0x0000000900000008
+DATA widen2<>+24(SB)/8, $0x0000000b0000000a
+DATA widen2<>+32(SB)/8, $0x0000000900000008
+DATA widen2<>+40(SB)/8, $0x0000000b0000000a
+DATA widen2<>+48(SB)/8, $0x0000000900000008
+DATA widen2<>+56(SB)/8, $0x0000000b0000000a
 GLOBL widen2<>(SB), RODATA|NOPTR, $64
 
-DATA widen3<>+0(SB)/4, $0x0000000c
-DATA widen3<>+4(SB)/4, $0x0000000d
-DATA widen3<>+8(SB)/4, $0x0000000e
-DATA widen3<>+12(SB)/4, $0x0000000f
-DATA widen3<>+16(SB)/4, $0x0000000c
-DATA widen3<>+20(SB)/4, $0x0000000d
-DATA widen3<>+24(SB)/4, $0x0000000e
-DATA widen3<>+28(SB)/4, $0x0000000f
-DATA widen3<>+32(SB)/4, $0x0000000c
-DATA widen3<>+36(SB)/4, $0x0000000d
-DATA widen3<>+40(SB)/4, $0x0000000e
-DATA widen3<>+44(SB)/4, $0x0000000f
-DATA widen3<>+48(SB)/4, $0x0000000c
-DATA widen3<>+52(SB)/4, $0x0000000d
-DATA widen3<>+56(SB)/4, $0x0000000e
-DATA widen3<>+60(SB)/4, $0x0000000f
+DATA widen3<>+0(SB)/8, $0x0000000d0000000c
+DATA widen3<>+8(SB)/8, $0x0000000f0000000e
+DATA widen3<>+16(SB)/8, $0x0000000d0000000c
+DATA widen3<>+24(SB)/8, $0x0000000f0000000e
+DATA widen3<>+32(SB)/8, $0x0000000d0000000c
+DATA widen3<>+40(SB)/8, $0x0000000f0000000e
+DATA widen3<>+48(SB)/8, $0x0000000d0000000c
+DATA widen3<>+56(SB)/8, $0x0000000f0000000e
 GLOBL widen3<>(SB), RODATA|NOPTR, $64
 
 DATA thirtyTwo<>+0(SB)/4, $0x00000020
 GLOBL thirtyTwo<>(SB), RODATA|NOPTR, $4
 
-DATA transposedTwice<>+0(SB)/4, $0x00000000
-DATA transposedTwice<>+4(SB)/4, $0x00000004
-DATA transposedTwice<>+8(SB)/4, $0x00000000
-DATA transposedTwice<>+12(SB)/4, $0x00000004
-DATA transposedTwice<>+16(SB)/4, $0x00000001
-DATA transposedTwice<>+20(SB)/4, $0x00000005
-DATA transposedTwice<>+24(SB)/4, $0x00000001
-DATA transposedTwice<>+28(SB)/4, $0x00000005
-DATA transposedTwice<>+32(SB)/4, $0x00000002
-DATA transposedTwice<>+36(SB)/4, $0x00000006
-DATA transposedTwice<>+40(SB)/4, $0x00000002
-DATA transposedTwice<>+44(SB)/4, $0x00000006
-DATA transposedTwice<>+48(SB)/4, $0x00000003
-DATA transposedTwice<>+52(SB)/4, $0x00000007
-DATA transposedTwice<>+56(SB)/4, $0x00000003
-DATA transposedTwice<>+60(SB)/4, $0x00000007
+DATA transposedTwice<>+0(SB)/8, $0x0000000400000000
+DATA transposedTwice<>+8(SB)/8, $0x0000000400000000
+DATA transposedTwice<>+16(SB)/8, $0x0000000500000001
+DATA transposedTwice<>+24(SB)/8, $0x0000000500000001
+DATA transposedTwice<>+32(SB)/8, $0x0000000600000002
+DATA transposedTwice<>+40(SB)/8, $0x0000000600000002
+DATA transposedTwice<>+48(SB)/8, $0x0000000700000003
+DATA transposedTwice<>+56(SB)/8, $0x0000000700000003
 GLOBL transposedTwice<>(SB), RODATA|NOPTR, $64
 
-DATA q3LowShift<>+0(SB)/4, $0x00000000
-DATA q3LowShift<>+4(SB)/4, $0x00000000
-DATA q3LowShift<>+8(SB)/4, $0x00000004
-DATA q3LowShift<>+12(SB)/4, $0x00000004
+DATA q3LowShift<>+0(SB)/8, $0x0000000000000000
+DATA q3LowShift<>+8(SB)/8, $0x0000000400000004
 GLOBL q3LowShift<>(SB), RODATA|NOPTR, $16
 
-DATA q3HighShift<>+0(SB)/4, $0x00000004
-DATA q3HighShift<>+4(SB)/4, $0x00000002
-DATA q3HighShift<>+8(SB)/4, $0x00000000
-DATA q3HighShift<>+12(SB)/4, $0x0000001e
+DATA q3HighShift<>+0(SB)/8, $0x0000000200000004
+DATA q3HighShift<>+8(SB)/8, $0x0000001e00000000
 GLOBL q3HighShift<>(SB), RODATA|NOPTR, $16
 
-DATA q3Low<>+0(SB)/4, $0x0f0f0f0f
-DATA q3Low<>+4(SB)/4, $0x0f0f0f0f
-DATA q3Low<>+8(SB)/4, $0x0f0f0f0f
-DATA q3Low<>+12(SB)/4, $0x0f0f0f0f
+DATA q3Low<>+0(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA q3Low<>+8(SB)/8, $0x0f0f0f0f0f0f0f0f
 GLOBL q3Low<>(SB), RODATA|NOPTR, $16
 
-DATA q3Mask<>+0(SB)/4, $0x3f3f3f3f
-DATA q3Mask<>+4(SB)/4, $0x3f3f3f3f
-DATA q3Mask<>+8(SB)/4, $0x3f3f3f3f
-DATA q3Mask<>+12(SB)/4, $0x3f3f3f3f
+DATA q3Mask<>+0(SB)/8, $0x3f3f3f3f3f3f3f3f
+DATA q3Mask<>+8(SB)/8, $0x3f3f3f3f3f3f3f3f
 GLOBL q3Mask<>(SB), RODATA|NOPTR, $16
 
-DATA rotate0and62<>+0(SB)/4, $0x00000000
-DATA rotate0and62<>+4(SB)/4, $0x00000000
-DATA rotate0and62<>+8(SB)/4, $0x0000003e
-DATA rotate0and62<>+12(SB)/4, $0x00000000
-DATA rotate0and62<>+16(SB)/4, $0x00000000
-DATA rotate0and62<>+20(SB)/4, $0x00000000
-DATA rotate0and62<>+24(SB)/4, $0x0000003e
-DATA rotate0and62<>+28(SB)/4, $0x00000000
-DATA rotate0and62<>+32(SB)/4, $0x00000000
-DATA rotate0and62<>+36(SB)/4, $0x00000000
-DATA rotate0and62<>+40(SB)/4, $0x0000003e
-DATA rotate0and62<>+44(SB)/4, $0x00000000
-DATA rotate0and62<>+48(SB)/4, $0x00000000
-DATA rotate0and62<>+52(SB)/4, $0x00000000
-DATA rotate0and62<>+56(SB)/4, $0x0000003e
-DATA rotate0and62<>+60(SB)/4, $0x00000000
+DATA rotate0and62<>+0(SB)/8, $0x0000000000000000
+DATA rotate0and62<>+8(SB)/8, $0x000000000000003e
+DATA rotate0and62<>+16(SB)/8, $0x0000000000000000
+DATA rotate0and62<>+24(SB)/8, $0x000000000000003e
+DATA rotate0and62<>+32(SB)/8, $0x0000000000000000
+DATA rotate0and62<>+40(SB)/8, $0x000000000000003e
+DATA rotate0and62<>+48(SB)/8, $0x0000000000000000
+DATA rotate0and62<>+56(SB)/8, $0x000000000000003e
 GLOBL rotate0and62<>(SB), RODATA|NOPTR, $64
 
-DATA rotate2and1<>+0(SB)/4, $0x00000002
-DATA rotate2and1<>+4(SB)/4, $0x00000000
-DATA rotate2and1<>+8(SB)/4, $0x00000001
-DATA rotate2and1<>+12(SB)/4, $0x00000000
-DATA rotate2and1<>+16(SB)/4, $0x00000002
-DATA rotate2and1<>+20(SB)/4, $0x00000000
-DATA rotate2and1<>+24(SB)/4, $0x00000001
-DATA rotate2and1<>+28(SB)/4, $0x00000000
-DATA rotate2and1<>+32(SB)/4, $0x00000002
-DATA rotate2and1<>+36(SB)/4, $0x00000000
-DATA rotate2and1<>+40(SB)/4, $0x00000001
-DATA rotate2and1<>+44(SB)/4, $0x00000000
-DATA rotate2and1<>+48(SB)/4, $0x00000002
-DATA rotate2and1<>+52(SB)/4, $0x00000000
-DATA rotate2and1<>+56(SB)/4, $0x00000001
-DATA rotate2and1<>+60(SB)/4, $0x00000000
+DATA rotate2and1<>+0(SB)/8, $0x0000000000000002
+DATA rotate2and1<>+8(SB)/8, $0x0000000000000001
+DATA rotate2and1<>+16(SB)/8, $0x0000000000000002
+DATA rotate2and1<>+24(SB)/8, $0x0000000000000001
+DATA rotate2and1<>+32(SB)/8, $0x0000000000000002
+DATA rotate2and1<>+40(SB)/8, $0x0000000000000001
+DATA rotate2and1<>+48(SB)/8, $0x0000000000000002
+DATA rotate2and1<>+56(SB)/8, $0x0000000000000001
 GLOBL rotate2and1<>(SB), RODATA|NOPTR, $64
 
-DATA rotate60and58<>+0(SB)/4, $0x0000003c
-DATA rotate60and58<>+4(SB)/4, $0x00000000
-DATA rotate60and58<>+8(SB)/4, $0x0000003a
-DATA rotate60and58<>+12(SB)/4, $0x00000000
-DATA rotate60and58<>+16(SB)/4, $0x0000003c
-DATA rotate60and58<>+20(SB)/4, $0x00000000
-DATA rotate60and58<>+24(SB)/4, $0x0000003a
-DATA rotate60and58<>+28(SB)/4, $0x00000000
-DATA rotate60and58<>+32(SB)/4, $0x0000003c
-DATA rotate60and58<>+36(SB)/4, $0x00000000
-DATA rotate60and58<>+40(SB)/4, $0x0000003a
-DATA rotate60and58<>+44(SB)/4, $0x00000000
-DATA rotate60and58<>+48(SB)/4, $0x0000003c
-DATA rotate60and58<>+52(SB)/4, $0x00000000
-DATA rotate60and58<>+56(SB)/4, $0x0000003a
-DATA rotate60and58<>+60(SB)/4, $0x00000000
+DATA rotate60and58<>+0(SB)/8, $0x000000000000003c
+DATA rotate60and58<>+8(SB)/8, $0x000000000000003a
+DATA rotate60and58<>+16(SB)/8, $0x000000000000003c
+DATA rotate60and58<>+24(SB)/8, $0x000000000000003a
+DATA rotate60and58<>+32(SB)/8, $0x000000000000003c
+DATA rotate60and58<>+40(SB)/8, $0x000000000000003a
+DATA rotate60and58<>+48(SB)/8, $0x000000000000003c
+DATA rotate60and58<>+56(SB)/8, $0x000000000000003a
 GLOBL rotate60and58<>(SB), RODATA|NOPTR, $64
 
-DATA rotate0and63<>+0(SB)/4, $0x00000000
-DATA rotate0and63<>+4(SB)/4, $0x00000000
-DATA rotate0and63<>+8(SB)/4, $0x0000003f
-DATA rotate0and63<>+12(SB)/4, $0x00000000
-DATA rotate0and63<>+16(SB)/4, $0x00000000
-DATA rotate0and63<>+20(SB)/4, $0x00000000
-DATA rotate0and63<>+24(SB)/4, $0x0000003f
-DATA rotate0and63<>+28(SB)/4, $0x00000000
-DATA rotate0and63<>+32(SB)/4, $0x00000000
-DATA rotate0and63<>+36(SB)/4, $0x00000000
-DATA rotate0and63<>+40(SB)/4, $0x0000003f
-DATA rotate0and63<>+44(SB)/4, $0x00000000
-DATA rotate0and63<>+48(SB)/4, $0x00000000
-DATA rotate0and63<>+52(SB)/4, $0x00000000
-DATA rotate0and63<>+56(SB)/4, $0x0000003f
-DATA rotate0and63<>+60(SB)/4, $0x00000000
+DATA rotate0and63<>+0(SB)/8, $0x0000000000000000
+DATA rotate0and63<>+8(SB)/8, $0x000000000000003f
+DATA rotate0and63<>+16(SB)/8, $0x0000000000000000
+DATA rotate0and63<>+24(SB)/8, $0x000000000000003f
+DATA rotate0and63<>+32(SB)/8, $0x0000000000000000
+DATA rotate0and63<>+40(SB)/8, $0x000000000000003f
+DATA rotate0and63<>+48(SB)/8, $0x0000000000000000
+DATA rotate0and63<>+56(SB)/8, $0x000000000000003f
 GLOBL rotate0and63<>(SB), RODATA|NOPTR, $64
 
-DATA rotate62and61<>+0(SB)/4, $0x0000003e
-DATA rotate62and61<>+4(SB)/4, $0x00000000
-DATA rotate62and61<>+8(SB)/4, $0x0000003d
-DATA rotate62and61<>+12(SB)/4, $0x00000000
-DATA rotate62and61<>+16(SB)/4, $0x0000003e
-DATA rotate62and61<>+20(SB)/4, $0x00000000
-DATA rotate62and61<>+24(SB)/4, $0x0000003d
-DATA rotate62and61<>+28(SB)/4, $0x00000000
-DATA rotate62and61<>+32(SB)/4, $0x0000003e
-DATA rotate62and61<>+36(SB)/4, $0x00000000
-DATA rotate62and61<>+40(SB)/4, $0x0000003d
-DATA rotate62and61<>+44(SB)/4, $0x00000000
-DATA rotate62and61<>+48(SB)/4, $0x0000003e
-DATA rotate62and61<>+52(SB)/4, $0x00000000
-DATA rotate62and61<>+56(SB)/4, $0x0000003d
-DATA rotate62and61<>+60(SB)/4, $0x00000000
+DATA rotate62and61<>+0(SB)/8, $0x000000000000003e
+DATA rotate62and61<>+8(SB)/8, $0x000000000000003d
+DATA rotate62and61<>+16(SB)/8, $0x000000000000003e
+DATA rotate62and61<>+24(SB)/8, $0x000000000000003d
+DATA rotate62and61<>+32(SB)/8, $0x000000000000003e
+DATA rotate62and61<>+40(SB)/8, $0x000000000000003d
+DATA rotate62and61<>+48(SB)/8, $0x000000000000003e
+DATA rotate62and61<>+56(SB)/8, $0x000000000000003d
 GLOBL rotate62and61<>(SB), RODATA|NOPTR, $64
 
-DATA rotate60and59<>+0(SB)/4, $0x0000003c
-DATA rotate60and59<>+4(SB)/4, $0x00000000
-DATA rotate60and59<>+8(SB)/4, $0x0000003b
-DATA rotate60and59<>+12(SB)/4, $0x00000000
-DATA rotate60and59<>+16(SB)/4, $0x0000003c
-DATA rotate60and59<>+20(SB)/4, $0x00000000
-DATA rotate60and59<>+24(SB)/4, $0x0000003b
-DATA rotate60and59<>+28(SB)/4, $0x00000000
-DATA rotate60and59<>+32(SB)/4, $0x0000003c
-DATA rotate60and59<>+36(SB)/4, $0x00000000
-DATA rotate60and59<>+40(SB)/4, $0x0000003b
-DATA rotate60and59<>+44(SB)/4, $0x00000000
-DATA rotate60and59<>+48(SB)/4, $0x0000003c
-DATA rotate60and59<>+52(SB)/4, $0x00000000
-DATA rotate60and59<>+56(SB)/4, $0x0000003b
-DATA rotate60and59<>+60(SB)/4, $0x00000000
+DATA rotate60and59<>+0(SB)/8, $0x000000000000003c
+DATA rotate60and59<>+8(SB)/8, $0x000000000000003b
+DATA rotate60and59<>+16(SB)/8, $0x000000000000003c
+DATA rotate60and59<>+24(SB)/8, $0x000000000000003b
+DATA rotate60and59<>+32(SB)/8, $0x000000000000003c
+DATA rotate60and59<>+40(SB)/8, $0x000000000000003b
+DATA rotate60and59<>+48(SB)/8, $0x000000000000003c
+DATA rotate60and59<>+56(SB)/8, $0x000000000000003b
 GLOBL rotate60and59<>(SB), RODATA|NOPTR, $64
 
 // func q3_KAVX512Stream(dst []float32, src []byte)
@@ -3737,24 +3542,23 @@ GLOBL rotate60and59<>(SB), RODATA|NOPTR, $64
 TEXT ·q3_KAVX512Stream(SB), NOSPLIT, $128-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
-	LEAQ         63(SP), DX
-	ANDQ         $-64, DX
+	MOVQ         dst_len+8(FP), DX
+	LEAQ         63(SP), BX
+	ANDQ         $-64, BX
 	VPBROADCASTD low2s<>+0(SB), Z0
 	VPBROADCASTD twoTo23<>+0(SB), Z1
 	VPBROADCASTD low3s<>+0(SB), Z2
 	VPBROADCASTD twoTo23Plus4<>+0(SB), Z3
-	MOVQ         $0x1111111111111111, BX
-	KMOVQ        BX, K1
+	MOVQ         $0x1111111111111111, SI
+	KMOVQ        SI, K1
 	VMOVDQU32    widen0<>+0(SB), Z4
 	VMOVDQU32    widen1<>+0(SB), Z5
 	VMOVDQU32    widen2<>+0(SB), Z6
 	VMOVDQU32    widen3<>+0(SB), Z7
 	VPBROADCASTD thirtyTwo<>+0(SB), Z8
 	VMOVDQU32    transposedTwice<>+0(SB), Z9
-	MOVQ         dst_len+8(FP), BX
-	SHRQ         $0x08, BX
 
-block:
+loop:
 	VPBROADCASTQ 96(CX), X10
 	VPSRLVD      q3LowShift<>+0(SB), X10, X10
 	VPBROADCASTD 104(CX), X11
@@ -3767,7 +3571,7 @@ block:
 	VCVTPH2PS    Y11, Z11
 	VCVTDQ2PS    Z10, Z10
 	VMULPS       Z11, Z10, Z10
-	VMOVUPS      Z10, (DX)
+	VMOVUPS      Z10, (BX)
 	VMOVDQU      (CX), Y12
 	VPERMD       Z12, Z9, Z12
 	VMOVDQU      32(CX), Y13
@@ -3779,22 +3583,22 @@ block:
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z4, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  (DX), Z11, Z11
+	VMULPS.BCST  (BX), Z11, Z11
 	VMOVNTPS     Z11, (AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z5, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  4(DX), Z11, Z11
+	VMULPS.BCST  4(BX), Z11, Z11
 	VMOVNTPS     Z11, 64(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z6, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  8(DX), Z11, Z11
+	VMULPS.BCST  8(BX), Z11, Z11
 	VMOVNTPS     Z11, 128(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z7, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  12(DX), Z11, Z11
+	VMULPS.BCST  12(BX), Z11, Z11
 	VMOVNTPS     Z11, 192(AX)
 	VPROLVQ      rotate60and58<>+0(SB), Z13, Z10
 	VPROLVQ      rotate0and63<>+0(SB), Z12, Z11
@@ -3803,22 +3607,22 @@ block:
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z4, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  16(DX), Z11, Z11
+	VMULPS.BCST  16(BX), Z11, Z11
 	VMOVNTPS     Z11, 256(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z5, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  20(DX), Z11, Z11
+	VMULPS.BCST  20(BX), Z11, Z11
 	VMOVNTPS     Z11, 320(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z6, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  24(DX), Z11, Z11
+	VMULPS.BCST  24(BX), Z11, Z11
 	VMOVNTPS     Z11, 384(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z7, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  28(DX), Z11, Z11
+	VMULPS.BCST  28(BX), Z11, Z11
 	VMOVNTPS     Z11, 448(AX)
 	VMOVDQU      64(CX), Y14
 	VPERMD       Z14, Z9, Z14
@@ -3829,22 +3633,22 @@ block:
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z4, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  32(DX), Z11, Z11
+	VMULPS.BCST  32(BX), Z11, Z11
 	VMOVNTPS     Z11, 512(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z5, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  36(DX), Z11, Z11
+	VMULPS.BCST  36(BX), Z11, Z11
 	VMOVNTPS     Z11, 576(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z6, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  40(DX), Z11, Z11
+	VMULPS.BCST  40(BX), Z11, Z11
 	VMOVNTPS     Z11, 640(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z7, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  44(DX), Z11, Z11
+	VMULPS.BCST  44(BX), Z11, Z11
 	VMOVNTPS     Z11, 704(AX)
 	VPROLVQ      rotate60and58<>+0(SB), Z14, Z10
 	VPROLVQ      rotate60and59<>+0(SB), Z12, Z11
@@ -3853,27 +3657,27 @@ block:
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z4, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  48(DX), Z11, Z11
+	VMULPS.BCST  48(BX), Z11, Z11
 	VMOVNTPS     Z11, 768(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z5, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  52(DX), Z11, Z11
+	VMULPS.BCST  52(BX), Z11, Z11
 	VMOVNTPS     Z11, 832(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z6, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  56(DX), Z11, Z11
+	VMULPS.BCST  56(BX), Z11, Z11
 	VMOVNTPS     Z11, 896(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z7, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  60(DX), Z11, Z11
+	VMULPS.BCST  60(BX), Z11, Z11
 	VMOVNTPS     Z11, 960(AX)
 	ADDQ         $0x0000006e, CX
 	ADDQ         $0x00000400, AX
-	DECQ         BX
-	JNZ          block
+	SUBQ         $0x00000100, DX
+	JNE          loop
 	SFENCE
 	VZEROUPPER
 	RET
@@ -3883,14 +3687,13 @@ block:
 TEXT ·q4_KAVX512(SB), NOSPLIT, $128-48
 	MOVQ      dst_base+0(FP), AX
 	MOVQ      src_base+24(FP), CX
+	MOVQ      dst_len+8(FP), DX
 	VMOVDQU32 count<>+0(SB), Z0
 	VMOVDQU32 spread<>+0(SB), Z1
-	LEAQ      63(SP), DX
-	ANDQ      $-64, DX
-	MOVQ      dst_len+8(FP), BX
-	SHRQ      $0x08, BX
+	LEAQ      63(SP), BX
+	ANDQ      $-64, BX
 
-block:
+loop:
 	VMOVDQU      (CX), X2
 	VPSHUFB      k4High<>+0(SB), X2, X3
 	VPSHUFB      k4Low<>+0(SB), X2, X2
@@ -3904,11 +3707,11 @@ block:
 	VCVTPH2PS    X2, X2
 	VPERMPS      Z2, Z1, Z2
 	VMULPS       Z2, Z3, Z3
-	VMOVUPS      Z3, (DX)
-	VMULPS.BCST  (DX), Z0, Z3
-	VSUBPS.BCST  32(DX), Z3, Z3
-	VMULPS.BCST  4(DX), Z0, Z4
-	VSUBPS.BCST  36(DX), Z4, Z4
+	VMOVUPS      Z3, (BX)
+	VMULPS.BCST  (BX), Z0, Z3
+	VSUBPS.BCST  32(BX), Z3, Z3
+	VMULPS.BCST  4(BX), Z0, Z4
+	VSUBPS.BCST  36(BX), Z4, Z4
 	VPMOVZXBD    16(CX), Z5
 	VPERMPS      Z3, Z5, Z6
 	VMOVUPS      Z6, (AX)
@@ -3921,10 +3724,10 @@ block:
 	VPSRLD       $0x04, Z5, Z5
 	VPERMPS      Z4, Z5, Z5
 	VMOVUPS      Z5, 192(AX)
-	VMULPS.BCST  8(DX), Z0, Z3
-	VSUBPS.BCST  40(DX), Z3, Z3
-	VMULPS.BCST  12(DX), Z0, Z4
-	VSUBPS.BCST  44(DX), Z4, Z4
+	VMULPS.BCST  8(BX), Z0, Z3
+	VSUBPS.BCST  40(BX), Z3, Z3
+	VMULPS.BCST  12(BX), Z0, Z4
+	VSUBPS.BCST  44(BX), Z4, Z4
 	VPMOVZXBD    48(CX), Z5
 	VPERMPS      Z3, Z5, Z6
 	VMOVUPS      Z6, 256(AX)
@@ -3937,10 +3740,10 @@ block:
 	VPSRLD       $0x04, Z5, Z5
 	VPERMPS      Z4, Z5, Z5
 	VMOVUPS      Z5, 448(AX)
-	VMULPS.BCST  16(DX), Z0, Z3
-	VSUBPS.BCST  48(DX), Z3, Z3
-	VMULPS.BCST  20(DX), Z0, Z4
-	VSUBPS.BCST  52(DX), Z4, Z4
+	VMULPS.BCST  16(BX), Z0, Z3
+	VSUBPS.BCST  48(BX), Z3, Z3
+	VMULPS.BCST  20(BX), Z0, Z4
+	VSUBPS.BCST  52(BX), Z4, Z4
 	VPMOVZXBD    80(CX), Z5
 	VPERMPS      Z3, Z5, Z6
 	VMOVUPS      Z6, 512(AX)
@@ -3953,10 +3756,10 @@ block:
 	VPSRLD       $0x04, Z5, Z5
 	VPERMPS      Z4, Z5, Z5
 	VMOVUPS      Z5, 704(AX)
-	VMULPS.BCST  24(DX), Z0, Z3
-	VSUBPS.BCST  56(DX), Z3, Z3
-	VMULPS.BCST  28(DX), Z0, Z4
-	VSUBPS.BCST  60(DX), Z4, Z4
+	VMULPS.BCST  24(BX), Z0, Z3
+	VSUBPS.BCST  56(BX), Z3, Z3
+	VMULPS.BCST  28(BX), Z0, Z4
+	VSUBPS.BCST  60(BX), Z4, Z4
 	VPMOVZXBD    112(CX), Z5
 	VPERMPS      Z3, Z5, Z6
 	VMOVUPS      Z6, 768(AX)
@@ -3971,57 +3774,39 @@ block:
 	VMOVUPS      Z5, 960(AX)
 	ADDQ         $0x00000090, CX
 	ADDQ         $0x00000400, AX
-	DECQ         BX
-	JNZ          block
+	SUBQ         $0x00000100, DX
+	JNE          loop
 	VZEROUPPER
 	RET
 
-DATA spread<>+0(SB)/4, $0x00000000
-DATA spread<>+4(SB)/4, $0x00000000
-DATA spread<>+8(SB)/4, $0x00000000
-DATA spread<>+12(SB)/4, $0x00000000
-DATA spread<>+16(SB)/4, $0x00000000
-DATA spread<>+20(SB)/4, $0x00000000
-DATA spread<>+24(SB)/4, $0x00000000
-DATA spread<>+28(SB)/4, $0x00000000
-DATA spread<>+32(SB)/4, $0x00000001
-DATA spread<>+36(SB)/4, $0x00000001
-DATA spread<>+40(SB)/4, $0x00000001
-DATA spread<>+44(SB)/4, $0x00000001
-DATA spread<>+48(SB)/4, $0x00000001
-DATA spread<>+52(SB)/4, $0x00000001
-DATA spread<>+56(SB)/4, $0x00000001
-DATA spread<>+60(SB)/4, $0x00000001
+DATA spread<>+0(SB)/8, $0x0000000000000000
+DATA spread<>+8(SB)/8, $0x0000000000000000
+DATA spread<>+16(SB)/8, $0x0000000000000000
+DATA spread<>+24(SB)/8, $0x0000000000000000
+DATA spread<>+32(SB)/8, $0x0000000100000001
+DATA spread<>+40(SB)/8, $0x0000000100000001
+DATA spread<>+48(SB)/8, $0x0000000100000001
+DATA spread<>+56(SB)/8, $0x0000000100000001
 GLOBL spread<>(SB), RODATA|NOPTR, $64
 
-DATA k4High<>+0(SB)/4, $0x80808080
-DATA k4High<>+4(SB)/4, $0x07060504
-DATA k4High<>+8(SB)/4, $0x80808080
-DATA k4High<>+12(SB)/4, $0x0b0a0908
+DATA k4High<>+0(SB)/8, $0x0706050480808080
+DATA k4High<>+8(SB)/8, $0x0b0a090880808080
 GLOBL k4High<>(SB), RODATA|NOPTR, $16
 
-DATA k4Low<>+0(SB)/4, $0x07060504
-DATA k4Low<>+4(SB)/4, $0x0f0e0d0c
-DATA k4Low<>+8(SB)/4, $0x0b0a0908
-DATA k4Low<>+12(SB)/4, $0x0f0e0d0c
+DATA k4Low<>+0(SB)/8, $0x0f0e0d0c07060504
+DATA k4Low<>+8(SB)/8, $0x0f0e0d0c0b0a0908
 GLOBL k4Low<>(SB), RODATA|NOPTR, $16
 
-DATA k4Upper<>+0(SB)/4, $0x30303030
-DATA k4Upper<>+4(SB)/4, $0x30303030
-DATA k4Upper<>+8(SB)/4, $0x30303030
-DATA k4Upper<>+12(SB)/4, $0x30303030
+DATA k4Upper<>+0(SB)/8, $0x3030303030303030
+DATA k4Upper<>+8(SB)/8, $0x3030303030303030
 GLOBL k4Upper<>(SB), RODATA|NOPTR, $16
 
-DATA k4Shift<>+0(SB)/4, $0x00000000
-DATA k4Shift<>+4(SB)/4, $0x00000000
-DATA k4Shift<>+8(SB)/4, $0x00000000
-DATA k4Shift<>+12(SB)/4, $0x00000004
+DATA k4Shift<>+0(SB)/8, $0x0000000000000000
+DATA k4Shift<>+8(SB)/8, $0x0000000400000000
 GLOBL k4Shift<>(SB), RODATA|NOPTR, $16
 
-DATA k4Mask<>+0(SB)/4, $0x3f3f3f3f
-DATA k4Mask<>+4(SB)/4, $0x0f0f0f0f
-DATA k4Mask<>+8(SB)/4, $0x3f3f3f3f
-DATA k4Mask<>+12(SB)/4, $0x0f0f0f0f
+DATA k4Mask<>+0(SB)/8, $0x0f0f0f0f3f3f3f3f
+DATA k4Mask<>+8(SB)/8, $0x0f0f0f0f3f3f3f3f
 GLOBL k4Mask<>(SB), RODATA|NOPTR, $16
 
 // func q4_KAVX512Stream(dst []float32, src []byte)
@@ -4029,14 +3814,13 @@ GLOBL k4Mask<>(SB), RODATA|NOPTR, $16
 TEXT ·q4_KAVX512Stream(SB), NOSPLIT, $128-48
 	MOVQ      dst_base+0(FP), AX
 	MOVQ      src_base+24(FP), CX
+	MOVQ      dst_len+8(FP), DX
 	VMOVDQU32 count<>+0(SB), Z0
 	VMOVDQU32 spread<>+0(SB), Z1
-	LEAQ      63(SP), DX
-	ANDQ      $-64, DX
-	MOVQ      dst_len+8(FP), BX
-	SHRQ      $0x08, BX
+	LEAQ      63(SP), BX
+	ANDQ      $-64, BX
 
-block:
+loop:
 	VMOVDQU      (CX), X2
 	VPSHUFB      k4High<>+0(SB), X2, X3
 	VPSHUFB      k4Low<>+0(SB), X2, X2
@@ -4050,11 +3834,11 @@ block:
 	VCVTPH2PS    X2, X2
 	VPERMPS      Z2, Z1, Z2
 	VMULPS       Z2, Z3, Z3
-	VMOVUPS      Z3, (DX)
-	VMULPS.BCST  (DX), Z0, Z3
-	VSUBPS.BCST  32(DX), Z3, Z3
-	VMULPS.BCST  4(DX), Z0, Z4
-	VSUBPS.BCST  36(DX), Z4, Z4
+	VMOVUPS      Z3, (BX)
+	VMULPS.BCST  (BX), Z0, Z3
+	VSUBPS.BCST  32(BX), Z3, Z3
+	VMULPS.BCST  4(BX), Z0, Z4
+	VSUBPS.BCST  36(BX), Z4, Z4
 	VPMOVZXBD    16(CX), Z5
 	VPERMPS      Z3, Z5, Z6
 	VMOVNTPS     Z6, (AX)
@@ -4067,10 +3851,10 @@ block:
 	VPSRLD       $0x04, Z5, Z5
 	VPERMPS      Z4, Z5, Z5
 	VMOVNTPS     Z5, 192(AX)
-	VMULPS.BCST  8(DX), Z0, Z3
-	VSUBPS.BCST  40(DX), Z3, Z3
-	VMULPS.BCST  12(DX), Z0, Z4
-	VSUBPS.BCST  44(DX), Z4, Z4
+	VMULPS.BCST  8(BX), Z0, Z3
+	VSUBPS.BCST  40(BX), Z3, Z3
+	VMULPS.BCST  12(BX), Z0, Z4
+	VSUBPS.BCST  44(BX), Z4, Z4
 	VPMOVZXBD    48(CX), Z5
 	VPERMPS      Z3, Z5, Z6
 	VMOVNTPS     Z6, 256(AX)
@@ -4083,10 +3867,10 @@ block:
 	VPSRLD       $0x04, Z5, Z5
 	VPERMPS      Z4, Z5, Z5
 	VMOVNTPS     Z5, 448(AX)
-	VMULPS.BCST  16(DX), Z0, Z3
-	VSUBPS.BCST  48(DX), Z3, Z3
-	VMULPS.BCST  20(DX), Z0, Z4
-	VSUBPS.BCST  52(DX), Z4, Z4
+	VMULPS.BCST  16(BX), Z0, Z3
+	VSUBPS.BCST  48(BX), Z3, Z3
+	VMULPS.BCST  20(BX), Z0, Z4
+	VSUBPS.BCST  52(BX), Z4, Z4
 	VPMOVZXBD    80(CX), Z5
 	VPERMPS      Z3, Z5, Z6
 	VMOVNTPS     Z6, 512(AX)
@@ -4099,10 +3883,10 @@ block:
 	VPSRLD       $0x04, Z5, Z5
 	VPERMPS      Z4, Z5, Z5
 	VMOVNTPS     Z5, 704(AX)
-	VMULPS.BCST  24(DX), Z0, Z3
-	VSUBPS.BCST  56(DX), Z3, Z3
-	VMULPS.BCST  28(DX), Z0, Z4
-	VSUBPS.BCST  60(DX), Z4, Z4
+	VMULPS.BCST  24(BX), Z0, Z3
+	VSUBPS.BCST  56(BX), Z3, Z3
+	VMULPS.BCST  28(BX), Z0, Z4
+	VSUBPS.BCST  60(BX), Z4, Z4
 	VPMOVZXBD    112(CX), Z5
 	VPERMPS      Z3, Z5, Z6
 	VMOVNTPS     Z6, 768(AX)
@@ -4117,8 +3901,8 @@ block:
 	VMOVNTPS     Z5, 960(AX)
 	ADDQ         $0x00000090, CX
 	ADDQ         $0x00000400, AX
-	DECQ         BX
-	JNZ          block
+	SUBQ         $0x00000100, DX
+	JNE          loop
 	SFENCE
 	VZEROUPPER
 	RET
@@ -4128,23 +3912,22 @@ block:
 TEXT ·q5_KAVX512(SB), NOSPLIT, $128-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
+	MOVQ         dst_len+8(FP), DX
 	VPBROADCASTD low4s<>+0(SB), Z0
 	VPBROADCASTD twoTo23<>+0(SB), Z1
 	VPBROADCASTD low5s<>+0(SB), Z2
-	MOVQ         $0x1111111111111111, DX
-	KMOVQ        DX, K1
+	MOVQ         $0x1111111111111111, BX
+	KMOVQ        BX, K1
 	VMOVDQU32    widen0<>+0(SB), Z3
 	VMOVDQU32    widen1<>+0(SB), Z4
 	VMOVDQU32    widen2<>+0(SB), Z5
 	VMOVDQU32    widen3<>+0(SB), Z6
 	VMOVDQU32    spread<>+0(SB), Z7
 	VMOVDQU32    transposedTwice<>+0(SB), Z8
-	LEAQ         63(SP), DX
-	ANDQ         $-64, DX
-	MOVQ         dst_len+8(FP), BX
-	SHRQ         $0x08, BX
+	LEAQ         63(SP), BX
+	ANDQ         $-64, BX
 
-block:
+loop:
 	VMOVDQU      (CX), X9
 	VPSHUFB      k4High<>+0(SB), X9, X10
 	VPSHUFB      k4Low<>+0(SB), X9, X9
@@ -4158,7 +3941,7 @@ block:
 	VCVTPH2PS    X9, X9
 	VPERMPS      Z9, Z7, Z9
 	VMULPS       Z9, Z10, Z10
-	VMOVUPS      Z10, (DX)
+	VMOVUPS      Z10, (BX)
 	VMOVDQU      16(CX), Y11
 	VPERMD       Z11, Z8, Z11
 	VMOVDQU      48(CX), Y12
@@ -4170,26 +3953,26 @@ block:
 	VMOVDQA32    Z1, Z10
 	VPSHUFB      Z3, Z12, K1, Z10
 	VSUBPS       Z1, Z10, Z10
-	VMULPS.BCST  (DX), Z10, Z10
-	VSUBPS.BCST  32(DX), Z10, Z10
+	VMULPS.BCST  (BX), Z10, Z10
+	VSUBPS.BCST  32(BX), Z10, Z10
 	VMOVUPS      Z10, (AX)
 	VMOVDQA32    Z1, Z10
 	VPSHUFB      Z4, Z12, K1, Z10
 	VSUBPS       Z1, Z10, Z10
-	VMULPS.BCST  (DX), Z10, Z10
-	VSUBPS.BCST  32(DX), Z10, Z10
+	VMULPS.BCST  (BX), Z10, Z10
+	VSUBPS.BCST  32(BX), Z10, Z10
 	VMOVUPS      Z10, 64(AX)
 	VMOVDQA32    Z1, Z10
 	VPSHUFB      Z5, Z12, K1, Z10
 	VSUBPS       Z1, Z10, Z10
-	VMULPS.BCST  4(DX), Z10, Z10
-	VSUBPS.BCST  36(DX), Z10, Z10
+	VMULPS.BCST  4(BX), Z10, Z10
+	VSUBPS.BCST  36(BX), Z10, Z10
 	VMOVUPS      Z10, 128(AX)
 	VMOVDQA32    Z1, Z10
 	VPSHUFB      Z6, Z12, K1, Z10
 	VSUBPS       Z1, Z10, Z10
-	VMULPS.BCST  4(DX), Z10, Z10
-	VSUBPS.BCST  36(DX), Z10, Z10
+	VMULPS.BCST  4(BX), Z10, Z10
+	VSUBPS.BCST  36(BX), Z10, Z10
 	VMOVUPS      Z10, 192(AX)
 	VMOVDQU      80(CX), Y13
 	VPERMD       Z13, Z8, Z13
@@ -4200,26 +3983,26 @@ block:
 	VMOVDQA32    Z1, Z10
 	VPSHUFB      Z3, Z13, K1, Z10
 	VSUBPS       Z1, Z10, Z10
-	VMULPS.BCST  8(DX), Z10, Z10
-	VSUBPS.BCST  40(DX), Z10, Z10
+	VMULPS.BCST  8(BX), Z10, Z10
+	VSUBPS.BCST  40(BX), Z10, Z10
 	VMOVUPS      Z10, 256(AX)
 	VMOVDQA32    Z1, Z10
 	VPSHUFB      Z4, Z13, K1, Z10
 	VSUBPS       Z1, Z10, Z10
-	VMULPS.BCST  8(DX), Z10, Z10
-	VSUBPS.BCST  40(DX), Z10, Z10
+	VMULPS.BCST  8(BX), Z10, Z10
+	VSUBPS.BCST  40(BX), Z10, Z10
 	VMOVUPS      Z10, 320(AX)
 	VMOVDQA32    Z1, Z10
 	VPSHUFB      Z5, Z13, K1, Z10
 	VSUBPS       Z1, Z10, Z10
-	VMULPS.BCST  12(DX), Z10, Z10
-	VSUBPS.BCST  44(DX), Z10, Z10
+	VMULPS.BCST  12(BX), Z10, Z10
+	VSUBPS.BCST  44(BX), Z10, Z10
 	VMOVUPS      Z10, 384(AX)
 	VMOVDQA32    Z1, Z10
 	VPSHUFB      Z6, Z13, K1, Z10
 	VSUBPS       Z1, Z10, Z10
-	VMULPS.BCST  12(DX), Z10, Z10
-	VSUBPS.BCST  44(DX), Z10, Z10
+	VMULPS.BCST  12(BX), Z10, Z10
+	VSUBPS.BCST  44(BX), Z10, Z10
 	VMOVUPS      Z10, 448(AX)
 	VMOVDQU      112(CX), Y14
 	VPERMD       Z14, Z8, Z14
@@ -4230,26 +4013,26 @@ block:
 	VMOVDQA32    Z1, Z10
 	VPSHUFB      Z3, Z14, K1, Z10
 	VSUBPS       Z1, Z10, Z10
-	VMULPS.BCST  16(DX), Z10, Z10
-	VSUBPS.BCST  48(DX), Z10, Z10
+	VMULPS.BCST  16(BX), Z10, Z10
+	VSUBPS.BCST  48(BX), Z10, Z10
 	VMOVUPS      Z10, 512(AX)
 	VMOVDQA32    Z1, Z10
 	VPSHUFB      Z4, Z14, K1, Z10
 	VSUBPS       Z1, Z10, Z10
-	VMULPS.BCST  16(DX), Z10, Z10
-	VSUBPS.BCST  48(DX), Z10, Z10
+	VMULPS.BCST  16(BX), Z10, Z10
+	VSUBPS.BCST  48(BX), Z10, Z10
 	VMOVUPS      Z10, 576(AX)
 	VMOVDQA32    Z1, Z10
 	VPSHUFB      Z5, Z14, K1, Z10
 	VSUBPS       Z1, Z10, Z10
-	VMULPS.BCST  20(DX), Z10, Z10
-	VSUBPS.BCST  52(DX), Z10, Z10
+	VMULPS.BCST  20(BX), Z10, Z10
+	VSUBPS.BCST  52(BX), Z10, Z10
 	VMOVUPS      Z10, 640(AX)
 	VMOVDQA32    Z1, Z10
 	VPSHUFB      Z6, Z14, K1, Z10
 	VSUBPS       Z1, Z10, Z10
-	VMULPS.BCST  20(DX), Z10, Z10
-	VSUBPS.BCST  52(DX), Z10, Z10
+	VMULPS.BCST  20(BX), Z10, Z10
+	VSUBPS.BCST  52(BX), Z10, Z10
 	VMOVUPS      Z10, 704(AX)
 	VMOVDQU      144(CX), Y15
 	VPERMD       Z15, Z8, Z15
@@ -4260,71 +4043,55 @@ block:
 	VMOVDQA32    Z1, Z10
 	VPSHUFB      Z3, Z15, K1, Z10
 	VSUBPS       Z1, Z10, Z10
-	VMULPS.BCST  24(DX), Z10, Z10
-	VSUBPS.BCST  56(DX), Z10, Z10
+	VMULPS.BCST  24(BX), Z10, Z10
+	VSUBPS.BCST  56(BX), Z10, Z10
 	VMOVUPS      Z10, 768(AX)
 	VMOVDQA32    Z1, Z10
 	VPSHUFB      Z4, Z15, K1, Z10
 	VSUBPS       Z1, Z10, Z10
-	VMULPS.BCST  24(DX), Z10, Z10
-	VSUBPS.BCST  56(DX), Z10, Z10
+	VMULPS.BCST  24(BX), Z10, Z10
+	VSUBPS.BCST  56(BX), Z10, Z10
 	VMOVUPS      Z10, 832(AX)
 	VMOVDQA32    Z1, Z10
 	VPSHUFB      Z5, Z15, K1, Z10
 	VSUBPS       Z1, Z10, Z10
-	VMULPS.BCST  28(DX), Z10, Z10
-	VSUBPS.BCST  60(DX), Z10, Z10
+	VMULPS.BCST  28(BX), Z10, Z10
+	VSUBPS.BCST  60(BX), Z10, Z10
 	VMOVUPS      Z10, 896(AX)
 	VMOVDQA32    Z1, Z10
 	VPSHUFB      Z6, Z15, K1, Z10
 	VSUBPS       Z1, Z10, Z10
-	VMULPS.BCST  28(DX), Z10, Z10
-	VSUBPS.BCST  60(DX), Z10, Z10
+	VMULPS.BCST  28(BX), Z10, Z10
+	VSUBPS.BCST  60(BX), Z10, Z10
 	VMOVUPS      Z10, 960(AX)
 	ADDQ         $0x000000b0, CX
 	ADDQ         $0x00000400, AX
-	DECQ         BX
-	JNZ          block
+	SUBQ         $0x00000100, DX
+	JNE          loop
 	VZEROUPPER
 	RET
 
 DATA low5s<>+0(SB)/4, $0x1f1f1f1f
 GLOBL low5s<>(SB), RODATA|NOPTR, $4
 
-DATA rotate0and60<>+0(SB)/4, $0x00000000
-DATA rotate0and60<>+4(SB)/4, $0x00000000
-DATA rotate0and60<>+8(SB)/4, $0x0000003c
-DATA rotate0and60<>+12(SB)/4, $0x00000000
-DATA rotate0and60<>+16(SB)/4, $0x00000000
-DATA rotate0and60<>+20(SB)/4, $0x00000000
-DATA rotate0and60<>+24(SB)/4, $0x0000003c
-DATA rotate0and60<>+28(SB)/4, $0x00000000
-DATA rotate0and60<>+32(SB)/4, $0x00000000
-DATA rotate0and60<>+36(SB)/4, $0x00000000
-DATA rotate0and60<>+40(SB)/4, $0x0000003c
-DATA rotate0and60<>+44(SB)/4, $0x00000000
-DATA rotate0and60<>+48(SB)/4, $0x00000000
-DATA rotate0and60<>+52(SB)/4, $0x00000000
-DATA rotate0and60<>+56(SB)/4, $0x0000003c
-DATA rotate0and60<>+60(SB)/4, $0x00000000
+DATA rotate0and60<>+0(SB)/8, $0x0000000000000000
+DATA rotate0and60<>+8(SB)/8, $0x000000000000003c
+DATA rotate0and60<>+16(SB)/8, $0x0000000000000000
+DATA rotate0and60<>+24(SB)/8, $0x000000000000003c
+DATA rotate0and60<>+32(SB)/8, $0x0000000000000000
+DATA rotate0and60<>+40(SB)/8, $0x000000000000003c
+DATA rotate0and60<>+48(SB)/8, $0x0000000000000000
+DATA rotate0and60<>+56(SB)/8, $0x000000000000003c
 GLOBL rotate0and60<>(SB), RODATA|NOPTR, $64
 
-DATA rotate4and3<>+0(SB)/4, $0x00000004
-DATA rotate4and3<>+4(SB)/4, $0x00000000
-DATA rotate4and3<>+8(SB)/4, $0x00000003
-DATA rotate4and3<>+12(SB)/4, $0x00000000
-DATA rotate4and3<>+16(SB)/4, $0x00000004
-DATA rotate4and3<>+20(SB)/4, $0x00000000
-DATA rotate4and3<>+24(SB)/4, $0x00000003
-DATA rotate4and3<>+28(SB)/4, $0x00000000
-DATA rotate4and3<>+32(SB)/4, $0x00000004
-DATA rotate4and3<>+36(SB)/4, $0x00000000
-DATA rotate4and3<>+40(SB)/4, $0x00000003
-DATA rotate4and3<>+44(SB)/4, $0x00000000
-DATA rotate4and3<>+48(SB)/4, $0x00000004
-DATA rotate4and3<>+52(SB)/4, $0x00000000
-DATA rotate4and3<>+56(SB)/4, $0x00000003
-DATA rotate4and3<>+60(SB)/4, $0x00000000
+DATA rotate4and3<>+0(SB)/8, $0x0000000000000004
+DATA rotate4and3<>+8(SB)/8, $0x0000000000000003
+DATA rotate4and3<>+16(SB)/8, $0x0000000000000004
+DATA rotate4and3<>+24(SB)/8, $0x0000000000000003
+DATA rotate4and3<>+32(SB)/8, $0x0000000000000004
+DATA rotate4and3<>+40(SB)/8, $0x0000000000000003
+DATA rotate4and3<>+48(SB)/8, $0x0000000000000004
+DATA rotate4and3<>+56(SB)/8, $0x0000000000000003
 GLOBL rotate4and3<>(SB), RODATA|NOPTR, $64
 
 // func q5_KAVX512Stream(dst []float32, src []byte)
@@ -4332,23 +4099,22 @@ GLOBL rotate4and3<>(SB), RODATA|NOPTR, $64
 TEXT ·q5_KAVX512Stream(SB), NOSPLIT, $128-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
+	MOVQ         dst_len+8(FP), DX
 	VPBROADCASTD low4s<>+0(SB), Z0
 	VPBROADCASTD twoTo23<>+0(SB), Z1
 	VPBROADCASTD low5s<>+0(SB), Z2
-	MOVQ         $0x1111111111111111, DX
-	KMOVQ        DX, K1
+	MOVQ         $0x1111111111111111, BX
+	KMOVQ        BX, K1
 	VMOVDQU32    widen0<>+0(SB), Z3
 	VMOVDQU32    widen1<>+0(SB), Z4
 	VMOVDQU32    widen2<>+0(SB), Z5
 	VMOVDQU32    widen3<>+0(SB), Z6
 	VMOVDQU32    spread<>+0(SB), Z7
 	VMOVDQU32    transposedTwice<>+0(SB), Z8
-	LEAQ         63(SP), DX
-	ANDQ         $-64, DX
-	MOVQ         dst_len+8(FP), BX
-	SHRQ         $0x08, BX
+	LEAQ         63(SP), BX
+	ANDQ         $-64, BX
 
-block:
+loop:
 	VMOVDQU      (CX), X9
 	VPSHUFB      k4High<>+0(SB), X9, X10
 	VPSHUFB      k4Low<>+0(SB), X9, X9
@@ -4362,7 +4128,7 @@ block:
 	VCVTPH2PS    X9, X9
 	VPERMPS      Z9, Z7, Z9
 	VMULPS       Z9, Z10, Z10
-	VMOVUPS      Z10, (DX)
+	VMOVUPS      Z10, (BX)
 	VMOVDQU      16(CX), Y11
 	VPERMD       Z11, Z8, Z11
 	VMOVDQU      48(CX), Y12
@@ -4374,26 +4140,26 @@ block:
 	VMOVDQA32    Z1, Z10
 	VPSHUFB      Z3, Z12, K1, Z10
 	VSUBPS       Z1, Z10, Z10
-	VMULPS.BCST  (DX), Z10, Z10
-	VSUBPS.BCST  32(DX), Z10, Z10
+	VMULPS.BCST  (BX), Z10, Z10
+	VSUBPS.BCST  32(BX), Z10, Z10
 	VMOVNTPS     Z10, (AX)
 	VMOVDQA32    Z1, Z10
 	VPSHUFB      Z4, Z12, K1, Z10
 	VSUBPS       Z1, Z10, Z10
-	VMULPS.BCST  (DX), Z10, Z10
-	VSUBPS.BCST  32(DX), Z10, Z10
+	VMULPS.BCST  (BX), Z10, Z10
+	VSUBPS.BCST  32(BX), Z10, Z10
 	VMOVNTPS     Z10, 64(AX)
 	VMOVDQA32    Z1, Z10
 	VPSHUFB      Z5, Z12, K1, Z10
 	VSUBPS       Z1, Z10, Z10
-	VMULPS.BCST  4(DX), Z10, Z10
-	VSUBPS.BCST  36(DX), Z10, Z10
+	VMULPS.BCST  4(BX), Z10, Z10
+	VSUBPS.BCST  36(BX), Z10, Z10
 	VMOVNTPS     Z10, 128(AX)
 	VMOVDQA32    Z1, Z10
 	VPSHUFB      Z6, Z12, K1, Z10
 	VSUBPS       Z1, Z10, Z10
-	VMULPS.BCST  4(DX), Z10, Z10
-	VSUBPS.BCST  36(DX), Z10, Z10
+	VMULPS.BCST  4(BX), Z10, Z10
+	VSUBPS.BCST  36(BX), Z10, Z10
 	VMOVNTPS     Z10, 192(AX)
 	VMOVDQU      80(CX), Y13
 	VPERMD       Z13, Z8, Z13
@@ -4404,26 +4170,26 @@ block:
 	VMOVDQA32    Z1, Z10
 	VPSHUFB      Z3, Z13, K1, Z10
 	VSUBPS       Z1, Z10, Z10
-	VMULPS.BCST  8(DX), Z10, Z10
-	VSUBPS.BCST  40(DX), Z10, Z10
+	VMULPS.BCST  8(BX), Z10, Z10
+	VSUBPS.BCST  40(BX), Z10, Z10
 	VMOVNTPS     Z10, 256(AX)
 	VMOVDQA32    Z1, Z10
 	VPSHUFB      Z4, Z13, K1, Z10
 	VSUBPS       Z1, Z10, Z10
-	VMULPS.BCST  8(DX), Z10, Z10
-	VSUBPS.BCST  40(DX), Z10, Z10
+	VMULPS.BCST  8(BX), Z10, Z10
+	VSUBPS.BCST  40(BX), Z10, Z10
 	VMOVNTPS     Z10, 320(AX)
 	VMOVDQA32    Z1, Z10
 	VPSHUFB      Z5, Z13, K1, Z10
 	VSUBPS       Z1, Z10, Z10
-	VMULPS.BCST  12(DX), Z10, Z10
-	VSUBPS.BCST  44(DX), Z10, Z10
+	VMULPS.BCST  12(BX), Z10, Z10
+	VSUBPS.BCST  44(BX), Z10, Z10
 	VMOVNTPS     Z10, 384(AX)
 	VMOVDQA32    Z1, Z10
 	VPSHUFB      Z6, Z13, K1, Z10
 	VSUBPS       Z1, Z10, Z10
-	VMULPS.BCST  12(DX), Z10, Z10
-	VSUBPS.BCST  44(DX), Z10, Z10
+	VMULPS.BCST  12(BX), Z10, Z10
+	VSUBPS.BCST  44(BX), Z10, Z10
 	VMOVNTPS     Z10, 448(AX)
 	VMOVDQU      112(CX), Y14
 	VPERMD       Z14, Z8, Z14
@@ -4434,26 +4200,26 @@ block:
 	VMOVDQA32    Z1, Z10
 	VPSHUFB      Z3, Z14, K1, Z10
 	VSUBPS       Z1, Z10, Z10
-	VMULPS.BCST  16(DX), Z10, Z10
-	VSUBPS.BCST  48(DX), Z10, Z10
+	VMULPS.BCST  16(BX), Z10, Z10
+	VSUBPS.BCST  48(BX), Z10, Z10
 	VMOVNTPS     Z10, 512(AX)
 	VMOVDQA32    Z1, Z10
 	VPSHUFB      Z4, Z14, K1, Z10
 	VSUBPS       Z1, Z10, Z10
-	VMULPS.BCST  16(DX), Z10, Z10
-	VSUBPS.BCST  48(DX), Z10, Z10
+	VMULPS.BCST  16(BX), Z10, Z10
+	VSUBPS.BCST  48(BX), Z10, Z10
 	VMOVNTPS     Z10, 576(AX)
 	VMOVDQA32    Z1, Z10
 	VPSHUFB      Z5, Z14, K1, Z10
 	VSUBPS       Z1, Z10, Z10
-	VMULPS.BCST  20(DX), Z10, Z10
-	VSUBPS.BCST  52(DX), Z10, Z10
+	VMULPS.BCST  20(BX), Z10, Z10
+	VSUBPS.BCST  52(BX), Z10, Z10
 	VMOVNTPS     Z10, 640(AX)
 	VMOVDQA32    Z1, Z10
 	VPSHUFB      Z6, Z14, K1, Z10
 	VSUBPS       Z1, Z10, Z10
-	VMULPS.BCST  20(DX), Z10, Z10
-	VSUBPS.BCST  52(DX), Z10, Z10
+	VMULPS.BCST  20(BX), Z10, Z10
+	VSUBPS.BCST  52(BX), Z10, Z10
 	VMOVNTPS     Z10, 704(AX)
 	VMOVDQU      144(CX), Y15
 	VPERMD       Z15, Z8, Z15
@@ -4464,31 +4230,31 @@ block:
 	VMOVDQA32    Z1, Z10
 	VPSHUFB      Z3, Z15, K1, Z10
 	VSUBPS       Z1, Z10, Z10
-	VMULPS.BCST  24(DX), Z10, Z10
-	VSUBPS.BCST  56(DX), Z10, Z10
+	VMULPS.BCST  24(BX), Z10, Z10
+	VSUBPS.BCST  56(BX), Z10, Z10
 	VMOVNTPS     Z10, 768(AX)
 	VMOVDQA32    Z1, Z10
 	VPSHUFB      Z4, Z15, K1, Z10
 	VSUBPS       Z1, Z10, Z10
-	VMULPS.BCST  24(DX), Z10, Z10
-	VSUBPS.BCST  56(DX), Z10, Z10
+	VMULPS.BCST  24(BX), Z10, Z10
+	VSUBPS.BCST  56(BX), Z10, Z10
 	VMOVNTPS     Z10, 832(AX)
 	VMOVDQA32    Z1, Z10
 	VPSHUFB      Z5, Z15, K1, Z10
 	VSUBPS       Z1, Z10, Z10
-	VMULPS.BCST  28(DX), Z10, Z10
-	VSUBPS.BCST  60(DX), Z10, Z10
+	VMULPS.BCST  28(BX), Z10, Z10
+	VSUBPS.BCST  60(BX), Z10, Z10
 	VMOVNTPS     Z10, 896(AX)
 	VMOVDQA32    Z1, Z10
 	VPSHUFB      Z6, Z15, K1, Z10
 	VSUBPS       Z1, Z10, Z10
-	VMULPS.BCST  28(DX), Z10, Z10
-	VSUBPS.BCST  60(DX), Z10, Z10
+	VMULPS.BCST  28(BX), Z10, Z10
+	VSUBPS.BCST  60(BX), Z10, Z10
 	VMOVNTPS     Z10, 960(AX)
 	ADDQ         $0x000000b0, CX
 	ADDQ         $0x00000400, AX
-	DECQ         BX
-	JNZ          block
+	SUBQ         $0x00000100, DX
+	JNE          loop
 	SFENCE
 	VZEROUPPER
 	RET
@@ -4498,30 +4264,29 @@ block:
 TEXT ·q6_KAVX512(SB), NOSPLIT, $128-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
+	MOVQ         dst_len+8(FP), DX
 	VPBROADCASTD low4s<>+0(SB), Z0
 	VPBROADCASTD twoTo23<>+0(SB), Z1
 	VPBROADCASTD low6s<>+0(SB), Z2
 	VPBROADCASTD twoTo23Plus32<>+0(SB), Z3
-	MOVQ         $0x1111111111111111, DX
-	KMOVQ        DX, K1
+	MOVQ         $0x1111111111111111, BX
+	KMOVQ        BX, K1
 	VMOVDQU32    widen0<>+0(SB), Z4
 	VMOVDQU32    widen1<>+0(SB), Z5
 	VMOVDQU32    widen2<>+0(SB), Z6
 	VMOVDQU32    widen3<>+0(SB), Z7
 	VMOVDQU32    transposed<>+0(SB), Z8
 	VMOVDQU32    transposedTwice<>+0(SB), Z9
-	LEAQ         63(SP), DX
-	ANDQ         $-64, DX
-	MOVQ         dst_len+8(FP), BX
-	SHRQ         $0x08, BX
+	LEAQ         63(SP), BX
+	ANDQ         $-64, BX
 
-block:
+loop:
 	VPMOVSXBD    192(CX), Z10
 	VPBROADCASTW 208(CX), Y11
 	VCVTPH2PS    Y11, Z11
 	VCVTDQ2PS    Z10, Z10
 	VMULPS       Z11, Z10, Z10
-	VMOVUPS      Z10, (DX)
+	VMOVUPS      Z10, (BX)
 	VPERMD       (CX), Z8, Z10
 	VMOVDQU      128(CX), Y12
 	VPERMD       Z12, Z9, Z12
@@ -4532,22 +4297,22 @@ block:
 	VMOVDQA32    Z1, Z14
 	VPSHUFB      Z4, Z11, K1, Z14
 	VSUBPS       Z3, Z14, Z14
-	VMULPS.BCST  (DX), Z14, Z14
+	VMULPS.BCST  (BX), Z14, Z14
 	VMOVUPS      Z14, (AX)
 	VMOVDQA32    Z1, Z14
 	VPSHUFB      Z5, Z11, K1, Z14
 	VSUBPS       Z3, Z14, Z14
-	VMULPS.BCST  4(DX), Z14, Z14
+	VMULPS.BCST  4(BX), Z14, Z14
 	VMOVUPS      Z14, 64(AX)
 	VMOVDQA32    Z1, Z14
 	VPSHUFB      Z6, Z11, K1, Z14
 	VSUBPS       Z3, Z14, Z14
-	VMULPS.BCST  8(DX), Z14, Z14
+	VMULPS.BCST  8(BX), Z14, Z14
 	VMOVUPS      Z14, 128(AX)
 	VMOVDQA32    Z1, Z14
 	VPSHUFB      Z7, Z11, K1, Z14
 	VSUBPS       Z3, Z14, Z14
-	VMULPS.BCST  12(DX), Z14, Z14
+	VMULPS.BCST  12(BX), Z14, Z14
 	VMOVUPS      Z14, 192(AX)
 	VPSRLD       $0x04, Z10, Z10
 	VPROLVQ      rotate0and62<>+0(SB), Z12, Z11
@@ -4556,22 +4321,22 @@ block:
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z4, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  16(DX), Z11, Z11
+	VMULPS.BCST  16(BX), Z11, Z11
 	VMOVUPS      Z11, 256(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z5, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  20(DX), Z11, Z11
+	VMULPS.BCST  20(BX), Z11, Z11
 	VMOVUPS      Z11, 320(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z6, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  24(DX), Z11, Z11
+	VMULPS.BCST  24(BX), Z11, Z11
 	VMOVUPS      Z11, 384(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z7, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  28(DX), Z11, Z11
+	VMULPS.BCST  28(BX), Z11, Z11
 	VMOVUPS      Z11, 448(AX)
 	VPERMD       64(CX), Z8, Z10
 	VMOVDQU      160(CX), Y13
@@ -4583,22 +4348,22 @@ block:
 	VMOVDQA32    Z1, Z14
 	VPSHUFB      Z4, Z11, K1, Z14
 	VSUBPS       Z3, Z14, Z14
-	VMULPS.BCST  32(DX), Z14, Z14
+	VMULPS.BCST  32(BX), Z14, Z14
 	VMOVUPS      Z14, 512(AX)
 	VMOVDQA32    Z1, Z14
 	VPSHUFB      Z5, Z11, K1, Z14
 	VSUBPS       Z3, Z14, Z14
-	VMULPS.BCST  36(DX), Z14, Z14
+	VMULPS.BCST  36(BX), Z14, Z14
 	VMOVUPS      Z14, 576(AX)
 	VMOVDQA32    Z1, Z14
 	VPSHUFB      Z6, Z11, K1, Z14
 	VSUBPS       Z3, Z14, Z14
-	VMULPS.BCST  40(DX), Z14, Z14
+	VMULPS.BCST  40(BX), Z14, Z14
 	VMOVUPS      Z14, 640(AX)
 	VMOVDQA32    Z1, Z14
 	VPSHUFB      Z7, Z11, K1, Z14
 	VSUBPS       Z3, Z14, Z14
-	VMULPS.BCST  44(DX), Z14, Z14
+	VMULPS.BCST  44(BX), Z14, Z14
 	VMOVUPS      Z14, 704(AX)
 	VPSRLD       $0x04, Z10, Z10
 	VPROLVQ      rotate0and62<>+0(SB), Z13, Z11
@@ -4607,27 +4372,27 @@ block:
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z4, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  48(DX), Z11, Z11
+	VMULPS.BCST  48(BX), Z11, Z11
 	VMOVUPS      Z11, 768(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z5, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  52(DX), Z11, Z11
+	VMULPS.BCST  52(BX), Z11, Z11
 	VMOVUPS      Z11, 832(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z6, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  56(DX), Z11, Z11
+	VMULPS.BCST  56(BX), Z11, Z11
 	VMOVUPS      Z11, 896(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z7, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  60(DX), Z11, Z11
+	VMULPS.BCST  60(BX), Z11, Z11
 	VMOVUPS      Z11, 960(AX)
 	ADDQ         $0x000000d2, CX
 	ADDQ         $0x00000400, AX
-	DECQ         BX
-	JNZ          block
+	SUBQ         $0x00000100, DX
+	JNE          loop
 	VZEROUPPER
 	RET
 
@@ -4637,40 +4402,24 @@ GLOBL low6s<>(SB), RODATA|NOPTR, $4
 DATA twoTo23Plus32<>+0(SB)/4, $0x4b000020
 GLOBL twoTo23Plus32<>(SB), RODATA|NOPTR, $4
 
-DATA transposed<>+0(SB)/4, $0x00000000
-DATA transposed<>+4(SB)/4, $0x00000004
-DATA transposed<>+8(SB)/4, $0x00000008
-DATA transposed<>+12(SB)/4, $0x0000000c
-DATA transposed<>+16(SB)/4, $0x00000001
-DATA transposed<>+20(SB)/4, $0x00000005
-DATA transposed<>+24(SB)/4, $0x00000009
-DATA transposed<>+28(SB)/4, $0x0000000d
-DATA transposed<>+32(SB)/4, $0x00000002
-DATA transposed<>+36(SB)/4, $0x00000006
-DATA transposed<>+40(SB)/4, $0x0000000a
-DATA transposed<>+44(SB)/4, $0x0000000e
-DATA transposed<>+48(SB)/4, $0x00000003
-DATA transposed<>+52(SB)/4, $0x00000007
-DATA transposed<>+56(SB)/4, $0x0000000b
-DATA transposed<>+60(SB)/4, $0x0000000f
+DATA transposed<>+0(SB)/8, $0x0000000400000000
+DATA transposed<>+8(SB)/8, $0x0000000c00000008
+DATA transposed<>+16(SB)/8, $0x0000000500000001
+DATA transposed<>+24(SB)/8, $0x0000000d00000009
+DATA transposed<>+32(SB)/8, $0x0000000600000002
+DATA transposed<>+40(SB)/8, $0x0000000e0000000a
+DATA transposed<>+48(SB)/8, $0x0000000700000003
+DATA transposed<>+56(SB)/8, $0x0000000f0000000b
 GLOBL transposed<>(SB), RODATA|NOPTR, $64
 
-DATA rotate4and2<>+0(SB)/4, $0x00000004
-DATA rotate4and2<>+4(SB)/4, $0x00000000
-DATA rotate4and2<>+8(SB)/4, $0x00000002
-DATA rotate4and2<>+12(SB)/4, $0x00000000
-DATA rotate4and2<>+16(SB)/4, $0x00000004
-DATA rotate4and2<>+20(SB)/4, $0x00000000
-DATA rotate4and2<>+24(SB)/4, $0x00000002
-DATA rotate4and2<>+28(SB)/4, $0x00000000
-DATA rotate4and2<>+32(SB)/4, $0x00000004
-DATA rotate4and2<>+36(SB)/4, $0x00000000
-DATA rotate4and2<>+40(SB)/4, $0x00000002
-DATA rotate4and2<>+44(SB)/4, $0x00000000
-DATA rotate4and2<>+48(SB)/4, $0x00000004
-DATA rotate4and2<>+52(SB)/4, $0x00000000
-DATA rotate4and2<>+56(SB)/4, $0x00000002
-DATA rotate4and2<>+60(SB)/4, $0x00000000
+DATA rotate4and2<>+0(SB)/8, $0x0000000000000004
+DATA rotate4and2<>+8(SB)/8, $0x0000000000000002
+DATA rotate4and2<>+16(SB)/8, $0x0000000000000004
+DATA rotate4and2<>+24(SB)/8, $0x0000000000000002
+DATA rotate4and2<>+32(SB)/8, $0x0000000000000004
+DATA rotate4and2<>+40(SB)/8, $0x0000000000000002
+DATA rotate4and2<>+48(SB)/8, $0x0000000000000004
+DATA rotate4and2<>+56(SB)/8, $0x0000000000000002
 GLOBL rotate4and2<>(SB), RODATA|NOPTR, $64
 
 // func q6_KAVX512Stream(dst []float32, src []byte)
@@ -4678,30 +4427,29 @@ GLOBL rotate4and2<>(SB), RODATA|NOPTR, $64
 TEXT ·q6_KAVX512Stream(SB), NOSPLIT, $128-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
+	MOVQ         dst_len+8(FP), DX
 	VPBROADCASTD low4s<>+0(SB), Z0
 	VPBROADCASTD twoTo23<>+0(SB), Z1
 	VPBROADCASTD low6s<>+0(SB), Z2
 	VPBROADCASTD twoTo23Plus32<>+0(SB), Z3
-	MOVQ         $0x1111111111111111, DX
-	KMOVQ        DX, K1
+	MOVQ         $0x1111111111111111, BX
+	KMOVQ        BX, K1
 	VMOVDQU32    widen0<>+0(SB), Z4
 	VMOVDQU32    widen1<>+0(SB), Z5
 	VMOVDQU32    widen2<>+0(SB), Z6
 	VMOVDQU32    widen3<>+0(SB), Z7
 	VMOVDQU32    transposed<>+0(SB), Z8
 	VMOVDQU32    transposedTwice<>+0(SB), Z9
-	LEAQ         63(SP), DX
-	ANDQ         $-64, DX
-	MOVQ         dst_len+8(FP), BX
-	SHRQ         $0x08, BX
+	LEAQ         63(SP), BX
+	ANDQ         $-64, BX
 
-block:
+loop:
 	VPMOVSXBD    192(CX), Z10
 	VPBROADCASTW 208(CX), Y11
 	VCVTPH2PS    Y11, Z11
 	VCVTDQ2PS    Z10, Z10
 	VMULPS       Z11, Z10, Z10
-	VMOVUPS      Z10, (DX)
+	VMOVUPS      Z10, (BX)
 	VPERMD       (CX), Z8, Z10
 	VMOVDQU      128(CX), Y12
 	VPERMD       Z12, Z9, Z12
@@ -4712,22 +4460,22 @@ block:
 	VMOVDQA32    Z1, Z14
 	VPSHUFB      Z4, Z11, K1, Z14
 	VSUBPS       Z3, Z14, Z14
-	VMULPS.BCST  (DX), Z14, Z14
+	VMULPS.BCST  (BX), Z14, Z14
 	VMOVNTPS     Z14, (AX)
 	VMOVDQA32    Z1, Z14
 	VPSHUFB      Z5, Z11, K1, Z14
 	VSUBPS       Z3, Z14, Z14
-	VMULPS.BCST  4(DX), Z14, Z14
+	VMULPS.BCST  4(BX), Z14, Z14
 	VMOVNTPS     Z14, 64(AX)
 	VMOVDQA32    Z1, Z14
 	VPSHUFB      Z6, Z11, K1, Z14
 	VSUBPS       Z3, Z14, Z14
-	VMULPS.BCST  8(DX), Z14, Z14
+	VMULPS.BCST  8(BX), Z14, Z14
 	VMOVNTPS     Z14, 128(AX)
 	VMOVDQA32    Z1, Z14
 	VPSHUFB      Z7, Z11, K1, Z14
 	VSUBPS       Z3, Z14, Z14
-	VMULPS.BCST  12(DX), Z14, Z14
+	VMULPS.BCST  12(BX), Z14, Z14
 	VMOVNTPS     Z14, 192(AX)
 	VPSRLD       $0x04, Z10, Z10
 	VPROLVQ      rotate0and62<>+0(SB), Z12, Z11
@@ -4736,22 +4484,22 @@ block:
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z4, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  16(DX), Z11, Z11
+	VMULPS.BCST  16(BX), Z11, Z11
 	VMOVNTPS     Z11, 256(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z5, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  20(DX), Z11, Z11
+	VMULPS.BCST  20(BX), Z11, Z11
 	VMOVNTPS     Z11, 320(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z6, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  24(DX), Z11, Z11
+	VMULPS.BCST  24(BX), Z11, Z11
 	VMOVNTPS     Z11, 384(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z7, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  28(DX), Z11, Z11
+	VMULPS.BCST  28(BX), Z11, Z11
 	VMOVNTPS     Z11, 448(AX)
 	VPERMD       64(CX), Z8, Z10
 	VMOVDQU      160(CX), Y13
@@ -4763,22 +4511,22 @@ block:
 	VMOVDQA32    Z1, Z14
 	VPSHUFB      Z4, Z11, K1, Z14
 	VSUBPS       Z3, Z14, Z14
-	VMULPS.BCST  32(DX), Z14, Z14
+	VMULPS.BCST  32(BX), Z14, Z14
 	VMOVNTPS     Z14, 512(AX)
 	VMOVDQA32    Z1, Z14
 	VPSHUFB      Z5, Z11, K1, Z14
 	VSUBPS       Z3, Z14, Z14
-	VMULPS.BCST  36(DX), Z14, Z14
+	VMULPS.BCST  36(BX), Z14, Z14
 	VMOVNTPS     Z14, 576(AX)
 	VMOVDQA32    Z1, Z14
 	VPSHUFB      Z6, Z11, K1, Z14
 	VSUBPS       Z3, Z14, Z14
-	VMULPS.BCST  40(DX), Z14, Z14
+	VMULPS.BCST  40(BX), Z14, Z14
 	VMOVNTPS     Z14, 640(AX)
 	VMOVDQA32    Z1, Z14
 	VPSHUFB      Z7, Z11, K1, Z14
 	VSUBPS       Z3, Z14, Z14
-	VMULPS.BCST  44(DX), Z14, Z14
+	VMULPS.BCST  44(BX), Z14, Z14
 	VMOVNTPS     Z14, 704(AX)
 	VPSRLD       $0x04, Z10, Z10
 	VPROLVQ      rotate0and62<>+0(SB), Z13, Z11
@@ -4787,27 +4535,27 @@ block:
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z4, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  48(DX), Z11, Z11
+	VMULPS.BCST  48(BX), Z11, Z11
 	VMOVNTPS     Z11, 768(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z5, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  52(DX), Z11, Z11
+	VMULPS.BCST  52(BX), Z11, Z11
 	VMOVNTPS     Z11, 832(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z6, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  56(DX), Z11, Z11
+	VMULPS.BCST  56(BX), Z11, Z11
 	VMOVNTPS     Z11, 896(AX)
 	VMOVDQA32    Z1, Z11
 	VPSHUFB      Z7, Z10, K1, Z11
 	VSUBPS       Z3, Z11, Z11
-	VMULPS.BCST  60(DX), Z11, Z11
+	VMULPS.BCST  60(BX), Z11, Z11
 	VMOVNTPS     Z11, 960(AX)
 	ADDQ         $0x000000d2, CX
 	ADDQ         $0x00000400, AX
-	DECQ         BX
-	JNZ          block
+	SUBQ         $0x00000100, DX
+	JNE          loop
 	SFENCE
 	VZEROUPPER
 	RET
@@ -4817,18 +4565,17 @@ block:
 TEXT ·iq4_XSAVX512(SB), NOSPLIT, $128-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
+	MOVQ         dst_len+8(FP), DX
 	VMOVDQU32    iq4<>+0(SB), Z0
 	VMOVDQU32    iq4LowShift<>+0(SB), Y1
 	VMOVDQU32    iq4HighShift<>+0(SB), Y2
 	VPBROADCASTD low4<>+0(SB), Z3
 	VPBROADCASTD low6<>+0(SB), Z4
 	VPBROADCASTD thirtyTwo<>+0(SB), Z5
-	LEAQ         63(SP), DX
-	ANDQ         $-64, DX
-	MOVQ         dst_len+8(FP), BX
-	SHRQ         $0x08, BX
+	LEAQ         63(SP), BX
+	ANDQ         $-64, BX
 
-block:
+loop:
 	VPBROADCASTD 4(CX), Y6
 	VPSRLVD      Y1, Y6, Y6
 	VPBROADCASTD (CX), Y7
@@ -4840,57 +4587,57 @@ block:
 	VCVTPH2PS    Y7, Z7
 	VCVTDQ2PS    Z6, Z6
 	VMULPS       Z7, Z6, Z6
-	VMOVUPS      Z6, (DX)
-	VMULPS.BCST  (DX), Z0, Z7
+	VMOVUPS      Z6, (BX)
+	VMULPS.BCST  (BX), Z0, Z7
 	VPMOVZXBD    8(CX), Z8
 	VPERMPS      Z7, Z8, Z9
 	VMOVUPS      Z9, (AX)
 	VPSRLD       $0x04, Z8, Z8
 	VPERMPS      Z7, Z8, Z8
 	VMOVUPS      Z8, 64(AX)
-	VMULPS.BCST  4(DX), Z0, Z7
+	VMULPS.BCST  4(BX), Z0, Z7
 	VPMOVZXBD    24(CX), Z8
 	VPERMPS      Z7, Z8, Z9
 	VMOVUPS      Z9, 128(AX)
 	VPSRLD       $0x04, Z8, Z8
 	VPERMPS      Z7, Z8, Z8
 	VMOVUPS      Z8, 192(AX)
-	VMULPS.BCST  8(DX), Z0, Z7
+	VMULPS.BCST  8(BX), Z0, Z7
 	VPMOVZXBD    40(CX), Z8
 	VPERMPS      Z7, Z8, Z9
 	VMOVUPS      Z9, 256(AX)
 	VPSRLD       $0x04, Z8, Z8
 	VPERMPS      Z7, Z8, Z8
 	VMOVUPS      Z8, 320(AX)
-	VMULPS.BCST  12(DX), Z0, Z7
+	VMULPS.BCST  12(BX), Z0, Z7
 	VPMOVZXBD    56(CX), Z8
 	VPERMPS      Z7, Z8, Z9
 	VMOVUPS      Z9, 384(AX)
 	VPSRLD       $0x04, Z8, Z8
 	VPERMPS      Z7, Z8, Z8
 	VMOVUPS      Z8, 448(AX)
-	VMULPS.BCST  16(DX), Z0, Z7
+	VMULPS.BCST  16(BX), Z0, Z7
 	VPMOVZXBD    72(CX), Z8
 	VPERMPS      Z7, Z8, Z9
 	VMOVUPS      Z9, 512(AX)
 	VPSRLD       $0x04, Z8, Z8
 	VPERMPS      Z7, Z8, Z8
 	VMOVUPS      Z8, 576(AX)
-	VMULPS.BCST  20(DX), Z0, Z7
+	VMULPS.BCST  20(BX), Z0, Z7
 	VPMOVZXBD    88(CX), Z8
 	VPERMPS      Z7, Z8, Z9
 	VMOVUPS      Z9, 640(AX)
 	VPSRLD       $0x04, Z8, Z8
 	VPERMPS      Z7, Z8, Z8
 	VMOVUPS      Z8, 704(AX)
-	VMULPS.BCST  24(DX), Z0, Z7
+	VMULPS.BCST  24(BX), Z0, Z7
 	VPMOVZXBD    104(CX), Z8
 	VPERMPS      Z7, Z8, Z9
 	VMOVUPS      Z9, 768(AX)
 	VPSRLD       $0x04, Z8, Z8
 	VPERMPS      Z7, Z8, Z8
 	VMOVUPS      Z8, 832(AX)
-	VMULPS.BCST  28(DX), Z0, Z7
+	VMULPS.BCST  28(BX), Z0, Z7
 	VPMOVZXBD    120(CX), Z8
 	VPERMPS      Z7, Z8, Z9
 	VMOVUPS      Z9, 896(AX)
@@ -4899,29 +4646,21 @@ block:
 	VMOVUPS      Z8, 960(AX)
 	ADDQ         $0x00000088, CX
 	ADDQ         $0x00000400, AX
-	DECQ         BX
-	JNZ          block
+	SUBQ         $0x00000100, DX
+	JNE          loop
 	VZEROUPPER
 	RET
 
-DATA iq4LowShift<>+0(SB)/4, $0x00000000
-DATA iq4LowShift<>+4(SB)/4, $0x00000004
-DATA iq4LowShift<>+8(SB)/4, $0x00000008
-DATA iq4LowShift<>+12(SB)/4, $0x0000000c
-DATA iq4LowShift<>+16(SB)/4, $0x00000010
-DATA iq4LowShift<>+20(SB)/4, $0x00000014
-DATA iq4LowShift<>+24(SB)/4, $0x00000018
-DATA iq4LowShift<>+28(SB)/4, $0x0000001c
+DATA iq4LowShift<>+0(SB)/8, $0x0000000400000000
+DATA iq4LowShift<>+8(SB)/8, $0x0000000c00000008
+DATA iq4LowShift<>+16(SB)/8, $0x0000001400000010
+DATA iq4LowShift<>+24(SB)/8, $0x0000001c00000018
 GLOBL iq4LowShift<>(SB), RODATA|NOPTR, $32
 
-DATA iq4HighShift<>+0(SB)/4, $0x0000000c
-DATA iq4HighShift<>+4(SB)/4, $0x0000000e
-DATA iq4HighShift<>+8(SB)/4, $0x00000010
-DATA iq4HighShift<>+12(SB)/4, $0x00000012
-DATA iq4HighShift<>+16(SB)/4, $0x00000014
-DATA iq4HighShift<>+20(SB)/4, $0x00000016
-DATA iq4HighShift<>+24(SB)/4, $0x00000018
-DATA iq4HighShift<>+28(SB)/4, $0x0000001a
+DATA iq4HighShift<>+0(SB)/8, $0x0000000e0000000c
+DATA iq4HighShift<>+8(SB)/8, $0x0000001200000010
+DATA iq4HighShift<>+16(SB)/8, $0x0000001600000014
+DATA iq4HighShift<>+24(SB)/8, $0x0000001a00000018
 GLOBL iq4HighShift<>(SB), RODATA|NOPTR, $32
 
 DATA low6<>+0(SB)/4, $0x0000003f
@@ -4932,18 +4671,17 @@ GLOBL low6<>(SB), RODATA|NOPTR, $4
 TEXT ·iq4_XSAVX512Stream(SB), NOSPLIT, $128-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
+	MOVQ         dst_len+8(FP), DX
 	VMOVDQU32    iq4<>+0(SB), Z0
 	VMOVDQU32    iq4LowShift<>+0(SB), Y1
 	VMOVDQU32    iq4HighShift<>+0(SB), Y2
 	VPBROADCASTD low4<>+0(SB), Z3
 	VPBROADCASTD low6<>+0(SB), Z4
 	VPBROADCASTD thirtyTwo<>+0(SB), Z5
-	LEAQ         63(SP), DX
-	ANDQ         $-64, DX
-	MOVQ         dst_len+8(FP), BX
-	SHRQ         $0x08, BX
+	LEAQ         63(SP), BX
+	ANDQ         $-64, BX
 
-block:
+loop:
 	VPBROADCASTD 4(CX), Y6
 	VPSRLVD      Y1, Y6, Y6
 	VPBROADCASTD (CX), Y7
@@ -4955,57 +4693,57 @@ block:
 	VCVTPH2PS    Y7, Z7
 	VCVTDQ2PS    Z6, Z6
 	VMULPS       Z7, Z6, Z6
-	VMOVUPS      Z6, (DX)
-	VMULPS.BCST  (DX), Z0, Z7
+	VMOVUPS      Z6, (BX)
+	VMULPS.BCST  (BX), Z0, Z7
 	VPMOVZXBD    8(CX), Z8
 	VPERMPS      Z7, Z8, Z9
 	VMOVNTPS     Z9, (AX)
 	VPSRLD       $0x04, Z8, Z8
 	VPERMPS      Z7, Z8, Z8
 	VMOVNTPS     Z8, 64(AX)
-	VMULPS.BCST  4(DX), Z0, Z7
+	VMULPS.BCST  4(BX), Z0, Z7
 	VPMOVZXBD    24(CX), Z8
 	VPERMPS      Z7, Z8, Z9
 	VMOVNTPS     Z9, 128(AX)
 	VPSRLD       $0x04, Z8, Z8
 	VPERMPS      Z7, Z8, Z8
 	VMOVNTPS     Z8, 192(AX)
-	VMULPS.BCST  8(DX), Z0, Z7
+	VMULPS.BCST  8(BX), Z0, Z7
 	VPMOVZXBD    40(CX), Z8
 	VPERMPS      Z7, Z8, Z9
 	VMOVNTPS     Z9, 256(AX)
 	VPSRLD       $0x04, Z8, Z8
 	VPERMPS      Z7, Z8, Z8
 	VMOVNTPS     Z8, 320(AX)
-	VMULPS.BCST  12(DX), Z0, Z7
+	VMULPS.BCST  12(BX), Z0, Z7
 	VPMOVZXBD    56(CX), Z8
 	VPERMPS      Z7, Z8, Z9
 	VMOVNTPS     Z9, 384(AX)
 	VPSRLD       $0x04, Z8, Z8
 	VPERMPS      Z7, Z8, Z8
 	VMOVNTPS     Z8, 448(AX)
-	VMULPS.BCST  16(DX), Z0, Z7
+	VMULPS.BCST  16(BX), Z0, Z7
 	VPMOVZXBD    72(CX), Z8
 	VPERMPS      Z7, Z8, Z9
 	VMOVNTPS     Z9, 512(AX)
 	VPSRLD       $0x04, Z8, Z8
 	VPERMPS      Z7, Z8, Z8
 	VMOVNTPS     Z8, 576(AX)
-	VMULPS.BCST  20(DX), Z0, Z7
+	VMULPS.BCST  20(BX), Z0, Z7
 	VPMOVZXBD    88(CX), Z8
 	VPERMPS      Z7, Z8, Z9
 	VMOVNTPS     Z9, 640(AX)
 	VPSRLD       $0x04, Z8, Z8
 	VPERMPS      Z7, Z8, Z8
 	VMOVNTPS     Z8, 704(AX)
-	VMULPS.BCST  24(DX), Z0, Z7
+	VMULPS.BCST  24(BX), Z0, Z7
 	VPMOVZXBD    104(CX), Z8
 	VPERMPS      Z7, Z8, Z9
 	VMOVNTPS     Z9, 768(AX)
 	VPSRLD       $0x04, Z8, Z8
 	VPERMPS      Z7, Z8, Z8
 	VMOVNTPS     Z8, 832(AX)
-	VMULPS.BCST  28(DX), Z0, Z7
+	VMULPS.BCST  28(BX), Z0, Z7
 	VPMOVZXBD    120(CX), Z8
 	VPERMPS      Z7, Z8, Z9
 	VMOVNTPS     Z9, 896(AX)
@@ -5014,8 +4752,8 @@ block:
 	VMOVNTPS     Z8, 960(AX)
 	ADDQ         $0x00000088, CX
 	ADDQ         $0x00000400, AX
-	DECQ         BX
-	JNZ          block
+	SUBQ         $0x00000100, DX
+	JNE          loop
 	SFENCE
 	VZEROUPPER
 	RET
@@ -5026,9 +4764,8 @@ TEXT ·q8_KAVX512(SB), NOSPLIT, $0-48
 	MOVQ dst_base+0(FP), AX
 	MOVQ src_base+24(FP), CX
 	MOVQ dst_len+8(FP), DX
-	SHRQ $0x08, DX
 
-block:
+loop:
 	VBROADCASTSS (CX), Z0
 	VPMOVSXBD    4(CX), Z1
 	VCVTDQ2PS    Z1, Z1
@@ -5096,8 +4833,8 @@ block:
 	VMOVUPS      Z1, 960(AX)
 	ADDQ         $0x00000124, CX
 	ADDQ         $0x00000400, AX
-	DECQ         DX
-	JNZ          block
+	SUBQ         $0x00000100, DX
+	JNE          loop
 	VZEROUPPER
 	RET
 
@@ -5107,9 +4844,8 @@ TEXT ·q8_KAVX512Stream(SB), NOSPLIT, $0-48
 	MOVQ dst_base+0(FP), AX
 	MOVQ src_base+24(FP), CX
 	MOVQ dst_len+8(FP), DX
-	SHRQ $0x08, DX
 
-block:
+loop:
 	VBROADCASTSS (CX), Z0
 	VPMOVSXBD    4(CX), Z1
 	VCVTDQ2PS    Z1, Z1
@@ -5177,8 +4913,8 @@ block:
 	VMOVNTPS     Z1, 960(AX)
 	ADDQ         $0x00000124, CX
 	ADDQ         $0x00000400, AX
-	DECQ         DX
-	JNZ          block
+	SUBQ         $0x00000100, DX
+	JNE          loop
 	SFENCE
 	VZEROUPPER
 	RET
@@ -5188,13 +4924,12 @@ block:
 TEXT ·q1_0AVX512(SB), NOSPLIT, $0-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
+	MOVQ         dst_len+8(FP), DX
 	VPBROADCASTD sign<>+0(SB), Z0
 	VMOVDQU32    signOf0<>+0(SB), Z1
 	VMOVDQU32    signOf16<>+0(SB), Z2
-	MOVQ         dst_len+8(FP), DX
-	SHRQ         $0x07, DX
 
-block:
+loop:
 	VPBROADCASTW (CX), Y3
 	VCVTPH2PS    Y3, Z3
 	VPBROADCASTD 2(CX), Z4
@@ -5227,48 +4962,32 @@ block:
 	VMOVUPS      Z4, 448(AX)
 	ADDQ         $0x00000012, CX
 	ADDQ         $0x00000200, AX
-	DECQ         DX
-	JNZ          block
+	SUBQ         $0x00000080, DX
+	JNE          loop
 	VZEROUPPER
 	RET
 
 DATA sign<>+0(SB)/4, $0x80000000
 GLOBL sign<>(SB), RODATA|NOPTR, $4
 
-DATA signOf0<>+0(SB)/4, $0x0000001f
-DATA signOf0<>+4(SB)/4, $0x0000001e
-DATA signOf0<>+8(SB)/4, $0x0000001d
-DATA signOf0<>+12(SB)/4, $0x0000001c
-DATA signOf0<>+16(SB)/4, $0x0000001b
-DATA signOf0<>+20(SB)/4, $0x0000001a
-DATA signOf0<>+24(SB)/4, $0x00000019
-DATA signOf0<>+28(SB)/4, $0x00000018
-DATA signOf0<>+32(SB)/4, $0x00000017
-DATA signOf0<>+36(SB)/4, $0x00000016
-DATA signOf0<>+40(SB)/4, $0x00000015
-DATA signOf0<>+44(SB)/4, $0x00000014
-DATA signOf0<>+48(SB)/4, $0x00000013
-DATA signOf0<>+52(SB)/4, $0x00000012
-DATA signOf0<>+56(SB)/4, $0x00000011
-DATA signOf0<>+60(SB)/4, $0x00000010
+DATA signOf0<>+0(SB)/8, $0x0000001e0000001f
+DATA signOf0<>+8(SB)/8, $0x0000001c0000001d
+DATA signOf0<>+16(SB)/8, $0x0000001a0000001b
+DATA signOf0<>+24(SB)/8, $0x0000001800000019
+DATA signOf0<>+32(SB)/8, $0x0000001600000017
+DATA signOf0<>+40(SB)/8, $0x0000001400000015
+DATA signOf0<>+48(SB)/8, $0x0000001200000013
+DATA signOf0<>+56(SB)/8, $0x0000001000000011
 GLOBL signOf0<>(SB), RODATA|NOPTR, $64
 
-DATA signOf16<>+0(SB)/4, $0x0000000f
-DATA signOf16<>+4(SB)/4, $0x0000000e
-DATA signOf16<>+8(SB)/4, $0x0000000d
-DATA signOf16<>+12(SB)/4, $0x0000000c
-DATA signOf16<>+16(SB)/4, $0x0000000b
-DATA signOf16<>+20(SB)/4, $0x0000000a
-DATA signOf16<>+24(SB)/4, $0x00000009
-DATA signOf16<>+28(SB)/4, $0x00000008
-DATA signOf16<>+32(SB)/4, $0x00000007
-DATA signOf16<>+36(SB)/4, $0x00000006
-DATA signOf16<>+40(SB)/4, $0x00000005
-DATA signOf16<>+44(SB)/4, $0x00000004
-DATA signOf16<>+48(SB)/4, $0x00000003
-DATA signOf16<>+52(SB)/4, $0x00000002
-DATA signOf16<>+56(SB)/4, $0x00000001
-DATA signOf16<>+60(SB)/4, $0x00000000
+DATA signOf16<>+0(SB)/8, $0x0000000e0000000f
+DATA signOf16<>+8(SB)/8, $0x0000000c0000000d
+DATA signOf16<>+16(SB)/8, $0x0000000a0000000b
+DATA signOf16<>+24(SB)/8, $0x0000000800000009
+DATA signOf16<>+32(SB)/8, $0x0000000600000007
+DATA signOf16<>+40(SB)/8, $0x0000000400000005
+DATA signOf16<>+48(SB)/8, $0x0000000200000003
+DATA signOf16<>+56(SB)/8, $0x0000000000000001
 GLOBL signOf16<>(SB), RODATA|NOPTR, $64
 
 // func q1_0AVX512Stream(dst []float32, src []byte)
@@ -5276,13 +4995,12 @@ GLOBL signOf16<>(SB), RODATA|NOPTR, $64
 TEXT ·q1_0AVX512Stream(SB), NOSPLIT, $0-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
+	MOVQ         dst_len+8(FP), DX
 	VPBROADCASTD sign<>+0(SB), Z0
 	VMOVDQU32    signOf0<>+0(SB), Z1
 	VMOVDQU32    signOf16<>+0(SB), Z2
-	MOVQ         dst_len+8(FP), DX
-	SHRQ         $0x07, DX
 
-block:
+loop:
 	VPBROADCASTW (CX), Y3
 	VCVTPH2PS    Y3, Z3
 	VPBROADCASTD 2(CX), Z4
@@ -5315,8 +5033,8 @@ block:
 	VMOVNTPS     Z4, 448(AX)
 	ADDQ         $0x00000012, CX
 	ADDQ         $0x00000200, AX
-	DECQ         DX
-	JNZ          block
+	SUBQ         $0x00000080, DX
+	JNE          loop
 	SFENCE
 	VZEROUPPER
 	RET
@@ -5326,12 +5044,11 @@ block:
 TEXT ·q2_0AVX512(SB), NOSPLIT, $0-48
 	MOVQ      dst_base+0(FP), AX
 	MOVQ      src_base+24(FP), CX
+	MOVQ      dst_len+8(FP), DX
 	VMOVDQU32 threeLevels<>+0(SB), Z0
 	VMOVDQU32 pairShift<>+0(SB), Z1
-	MOVQ      dst_len+8(FP), DX
-	SHRQ      $0x06, DX
 
-block:
+loop:
 	VPBROADCASTW (CX), Y2
 	VCVTPH2PS    Y2, Z2
 	VMULPS       Z0, Z2, Z2
@@ -5353,45 +5070,29 @@ block:
 	VMOVUPS      Z3, 192(AX)
 	ADDQ         $0x00000012, CX
 	ADDQ         $0x00000100, AX
-	DECQ         DX
-	JNZ          block
+	SUBQ         $0x00000040, DX
+	JNE          loop
 	VZEROUPPER
 	RET
 
-DATA threeLevels<>+0(SB)/4, $0xbf800000
-DATA threeLevels<>+4(SB)/4, $0x00000000
-DATA threeLevels<>+8(SB)/4, $0x3f800000
-DATA threeLevels<>+12(SB)/4, $0x40000000
-DATA threeLevels<>+16(SB)/4, $0xbf800000
-DATA threeLevels<>+20(SB)/4, $0x00000000
-DATA threeLevels<>+24(SB)/4, $0x3f800000
-DATA threeLevels<>+28(SB)/4, $0x40000000
-DATA threeLevels<>+32(SB)/4, $0xbf800000
-DATA threeLevels<>+36(SB)/4, $0x00000000
-DATA threeLevels<>+40(SB)/4, $0x3f800000
-DATA threeLevels<>+44(SB)/4, $0x40000000
-DATA threeLevels<>+48(SB)/4, $0xbf800000
-DATA threeLevels<>+52(SB)/4, $0x00000000
-DATA threeLevels<>+56(SB)/4, $0x3f800000
-DATA threeLevels<>+60(SB)/4, $0x40000000
+DATA threeLevels<>+0(SB)/8, $0x00000000bf800000
+DATA threeLevels<>+8(SB)/8, $0x400000003f800000
+DATA threeLevels<>+16(SB)/8, $0x00000000bf800000
+DATA threeLevels<>+24(SB)/8, $0x400000003f800000
+DATA threeLevels<>+32(SB)/8, $0x00000000bf800000
+DATA threeLevels<>+40(SB)/8, $0x400000003f800000
+DATA threeLevels<>+48(SB)/8, $0x00000000bf800000
+DATA threeLevels<>+56(SB)/8, $0x400000003f800000
 GLOBL threeLevels<>(SB), RODATA|NOPTR, $64
 
-DATA pairShift<>+0(SB)/4, $0x00000000
-DATA pairShift<>+4(SB)/4, $0x00000002
-DATA pairShift<>+8(SB)/4, $0x00000004
-DATA pairShift<>+12(SB)/4, $0x00000006
-DATA pairShift<>+16(SB)/4, $0x00000008
-DATA pairShift<>+20(SB)/4, $0x0000000a
-DATA pairShift<>+24(SB)/4, $0x0000000c
-DATA pairShift<>+28(SB)/4, $0x0000000e
-DATA pairShift<>+32(SB)/4, $0x00000010
-DATA pairShift<>+36(SB)/4, $0x00000012
-DATA pairShift<>+40(SB)/4, $0x00000014
-DATA pairShift<>+44(SB)/4, $0x00000016
-DATA pairShift<>+48(SB)/4, $0x00000018
-DATA pairShift<>+52(SB)/4, $0x0000001a
-DATA pairShift<>+56(SB)/4, $0x0000001c
-DATA pairShift<>+60(SB)/4, $0x0000001e
+DATA pairShift<>+0(SB)/8, $0x0000000200000000
+DATA pairShift<>+8(SB)/8, $0x0000000600000004
+DATA pairShift<>+16(SB)/8, $0x0000000a00000008
+DATA pairShift<>+24(SB)/8, $0x0000000e0000000c
+DATA pairShift<>+32(SB)/8, $0x0000001200000010
+DATA pairShift<>+40(SB)/8, $0x0000001600000014
+DATA pairShift<>+48(SB)/8, $0x0000001a00000018
+DATA pairShift<>+56(SB)/8, $0x0000001e0000001c
 GLOBL pairShift<>(SB), RODATA|NOPTR, $64
 
 // func q2_0AVX512Stream(dst []float32, src []byte)
@@ -5399,12 +5100,11 @@ GLOBL pairShift<>(SB), RODATA|NOPTR, $64
 TEXT ·q2_0AVX512Stream(SB), NOSPLIT, $0-48
 	MOVQ      dst_base+0(FP), AX
 	MOVQ      src_base+24(FP), CX
+	MOVQ      dst_len+8(FP), DX
 	VMOVDQU32 threeLevels<>+0(SB), Z0
 	VMOVDQU32 pairShift<>+0(SB), Z1
-	MOVQ      dst_len+8(FP), DX
-	SHRQ      $0x06, DX
 
-block:
+loop:
 	VPBROADCASTW (CX), Y2
 	VCVTPH2PS    Y2, Z2
 	VMULPS       Z0, Z2, Z2
@@ -5426,8 +5126,8 @@ block:
 	VMOVNTPS     Z3, 192(AX)
 	ADDQ         $0x00000012, CX
 	ADDQ         $0x00000100, AX
-	DECQ         DX
-	JNZ          block
+	SUBQ         $0x00000040, DX
+	JNE          loop
 	SFENCE
 	VZEROUPPER
 	RET
@@ -5437,6 +5137,7 @@ block:
 TEXT ·tq1_0AVX512(SB), NOSPLIT, $0-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
+	MOVQ         dst_len+8(FP), DX
 	VMOVDQU32    threeLevels<>+0(SB), Z0
 	VPBROADCASTD three<>+0(SB), Z1
 	VPBROADCASTD tritPower0<>+0(SB), Z2
@@ -5445,10 +5146,8 @@ TEXT ·tq1_0AVX512(SB), NOSPLIT, $0-48
 	VPBROADCASTD tritPower3<>+0(SB), Z5
 	VPBROADCASTD tritPower4<>+0(SB), Z6
 	VMOVDQU32    tritPowers<>+0(SB), Z7
-	MOVQ         dst_len+8(FP), DX
-	SHRQ         $0x08, DX
 
-block:
+loop:
 	VPBROADCASTW 52(CX), Y8
 	VCVTPH2PS    Y8, Z8
 	VMULPS       Z0, Z8, Z8
@@ -5523,8 +5222,8 @@ block:
 	VMOVUPS      Z9, 960(AX)
 	ADDQ         $0x00000036, CX
 	ADDQ         $0x00000400, AX
-	DECQ         DX
-	JNZ          block
+	SUBQ         $0x00000100, DX
+	JNE          loop
 	VZEROUPPER
 	RET
 
@@ -5546,22 +5245,14 @@ GLOBL tritPower3<>(SB), RODATA|NOPTR, $4
 DATA tritPower4<>+0(SB)/4, $0x00005100
 GLOBL tritPower4<>(SB), RODATA|NOPTR, $4
 
-DATA tritPowers<>+0(SB)/4, $0x00000100
-DATA tritPowers<>+4(SB)/4, $0x00000100
-DATA tritPowers<>+8(SB)/4, $0x00000100
-DATA tritPowers<>+12(SB)/4, $0x00000100
-DATA tritPowers<>+16(SB)/4, $0x00000300
-DATA tritPowers<>+20(SB)/4, $0x00000300
-DATA tritPowers<>+24(SB)/4, $0x00000300
-DATA tritPowers<>+28(SB)/4, $0x00000300
-DATA tritPowers<>+32(SB)/4, $0x00000900
-DATA tritPowers<>+36(SB)/4, $0x00000900
-DATA tritPowers<>+40(SB)/4, $0x00000900
-DATA tritPowers<>+44(SB)/4, $0x00000900
-DATA tritPowers<>+48(SB)/4, $0x00001b00
-DATA tritPowers<>+52(SB)/4, $0x00001b00
-DATA tritPowers<>+56(SB)/4, $0x00001b00
-DATA tritPowers<>+60(SB)/4, $0x00001b00
+DATA tritPowers<>+0(SB)/8, $0x0000010000000100
+DATA tritPowers<>+8(SB)/8, $0x0000010000000100
+DATA tritPowers<>+16(SB)/8, $0x0000030000000300
+DATA tritPowers<>+24(SB)/8, $0x0000030000000300
+DATA tritPowers<>+32(SB)/8, $0x0000090000000900
+DATA tritPowers<>+40(SB)/8, $0x0000090000000900
+DATA tritPowers<>+48(SB)/8, $0x00001b0000001b00
+DATA tritPowers<>+56(SB)/8, $0x00001b0000001b00
 GLOBL tritPowers<>(SB), RODATA|NOPTR, $64
 
 // func tq1_0AVX512Stream(dst []float32, src []byte)
@@ -5569,6 +5260,7 @@ GLOBL tritPowers<>(SB), RODATA|NOPTR, $64
 TEXT ·tq1_0AVX512Stream(SB), NOSPLIT, $0-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
+	MOVQ         dst_len+8(FP), DX
 	VMOVDQU32    threeLevels<>+0(SB), Z0
 	VPBROADCASTD three<>+0(SB), Z1
 	VPBROADCASTD tritPower0<>+0(SB), Z2
@@ -5577,10 +5269,8 @@ TEXT ·tq1_0AVX512Stream(SB), NOSPLIT, $0-48
 	VPBROADCASTD tritPower3<>+0(SB), Z5
 	VPBROADCASTD tritPower4<>+0(SB), Z6
 	VMOVDQU32    tritPowers<>+0(SB), Z7
-	MOVQ         dst_len+8(FP), DX
-	SHRQ         $0x08, DX
 
-block:
+loop:
 	VPBROADCASTW 52(CX), Y8
 	VCVTPH2PS    Y8, Z8
 	VMULPS       Z0, Z8, Z8
@@ -5655,8 +5345,8 @@ block:
 	VMOVNTPS     Z9, 960(AX)
 	ADDQ         $0x00000036, CX
 	ADDQ         $0x00000400, AX
-	DECQ         DX
-	JNZ          block
+	SUBQ         $0x00000100, DX
+	JNE          loop
 	SFENCE
 	VZEROUPPER
 	RET
@@ -5666,11 +5356,10 @@ block:
 TEXT ·tq2_0AVX512(SB), NOSPLIT, $0-48
 	MOVQ      dst_base+0(FP), AX
 	MOVQ      src_base+24(FP), CX
-	VMOVDQU32 threeLevels<>+0(SB), Z0
 	MOVQ      dst_len+8(FP), DX
-	SHRQ      $0x08, DX
+	VMOVDQU32 threeLevels<>+0(SB), Z0
 
-block:
+loop:
 	VPBROADCASTW 64(CX), Y1
 	VCVTPH2PS    Y1, Z1
 	VMULPS       Z0, Z1, Z1
@@ -5724,8 +5413,8 @@ block:
 	VMOVUPS      Z1, 960(AX)
 	ADDQ         $0x00000042, CX
 	ADDQ         $0x00000400, AX
-	DECQ         DX
-	JNZ          block
+	SUBQ         $0x00000100, DX
+	JNE          loop
 	VZEROUPPER
 	RET
 
@@ -5734,11 +5423,10 @@ block:
 TEXT ·tq2_0AVX512Stream(SB), NOSPLIT, $0-48
 	MOVQ      dst_base+0(FP), AX
 	MOVQ      src_base+24(FP), CX
-	VMOVDQU32 threeLevels<>+0(SB), Z0
 	MOVQ      dst_len+8(FP), DX
-	SHRQ      $0x08, DX
+	VMOVDQU32 threeLevels<>+0(SB), Z0
 
-block:
+loop:
 	VPBROADCASTW 64(CX), Y1
 	VCVTPH2PS    Y1, Z1
 	VMULPS       Z0, Z1, Z1
@@ -5792,8 +5480,8 @@ block:
 	VMOVNTPS     Z1, 960(AX)
 	ADDQ         $0x00000042, CX
 	ADDQ         $0x00000400, AX
-	DECQ         DX
-	JNZ          block
+	SUBQ         $0x00000100, DX
+	JNE          loop
 	SFENCE
 	VZEROUPPER
 	RET
@@ -5803,19 +5491,18 @@ block:
 TEXT ·iq2_XXSAVX512(SB), NOSPLIT, $128-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
-	LEAQ         ·iq2xxsGrid+0(SB), DX
+	MOVQ         dst_len+8(FP), DX
+	LEAQ         ·iq2xxsGrid+0(SB), BX
 	VMOVDQU32    eights<>+0(SB), Z0
 	VMOVDQU32    eightNibbles<>+0(SB), Z1
-	LEAQ         ·evenSigns+0(SB), SI
+	LEAQ         ·evenSigns+0(SB), DI
 	VMOVDQU32    iq2Levels<>+0(SB), Z2
-	LEAQ         63(SP), DI
-	ANDQ         $-64, DI
+	LEAQ         63(SP), R8
+	ANDQ         $-64, R8
 	VPBROADCASTD half<>+0(SB), Z3
 	VPBROADCASTD quarter<>+0(SB), Z4
-	MOVQ         dst_len+8(FP), R8
-	SHRQ         $0x08, R8
 
-block:
+loop:
 	VPSRLQ       $0x3c, 2(CX), Z5
 	VPMOVQD      Z5, Y5
 	VPBROADCASTW (CX), Y6
@@ -5824,22 +5511,22 @@ block:
 	VADDPS       Z3, Z5, Z5
 	VMULPS       Z4, Z5, Z5
 	VMULPS       Z6, Z5, Z5
-	VMOVUPS      Z5, (DI)
-	XORL         BX, BX
+	VMOVUPS      Z5, (R8)
+	XORL         SI, SI
 
 part:
-	VMULPS.BCST (DI)(BX*4), Z2, Z5
-	MOVBLZX     2(CX)(BX*8), R9
-	MOVL        (DX)(R9*4), R9
-	MOVL        6(CX)(BX*8), R10
+	VMULPS.BCST (R8)(SI*4), Z2, Z5
+	MOVBLZX     2(CX)(SI*8), R9
+	MOVL        (BX)(R9*4), R9
+	MOVL        6(CX)(SI*8), R10
 	ANDL        $0x7f, R10
-	ORL         (SI)(R10*4), R9
-	MOVBLZX     3(CX)(BX*8), R10
-	MOVL        (DX)(R10*4), R10
-	MOVL        6(CX)(BX*8), R11
+	ORL         (DI)(R10*4), R9
+	MOVBLZX     3(CX)(SI*8), R10
+	MOVL        (BX)(R10*4), R10
+	MOVL        6(CX)(SI*8), R11
 	SHRL        $0x07, R11
 	ANDL        $0x7f, R11
-	ORL         (SI)(R11*4), R10
+	ORL         (DI)(R11*4), R10
 	SHLQ        $0x20, R10
 	ORQ         R9, R10
 	VMOVQ       R10, X7
@@ -5847,18 +5534,18 @@ part:
 	VPSRLVD     Z1, Z7, Z7
 	VPERMPS     Z5, Z7, Z7
 	VMOVUPS     Z7, (AX)
-	MOVBLZX     4(CX)(BX*8), R9
-	MOVL        (DX)(R9*4), R9
-	MOVL        6(CX)(BX*8), R10
+	MOVBLZX     4(CX)(SI*8), R9
+	MOVL        (BX)(R9*4), R9
+	MOVL        6(CX)(SI*8), R10
 	SHRL        $0x0e, R10
 	ANDL        $0x7f, R10
-	ORL         (SI)(R10*4), R9
-	MOVBLZX     5(CX)(BX*8), R10
-	MOVL        (DX)(R10*4), R10
-	MOVL        6(CX)(BX*8), R11
+	ORL         (DI)(R10*4), R9
+	MOVBLZX     5(CX)(SI*8), R10
+	MOVL        (BX)(R10*4), R10
+	MOVL        6(CX)(SI*8), R11
 	SHRL        $0x15, R11
 	ANDL        $0x7f, R11
-	ORL         (SI)(R11*4), R10
+	ORL         (DI)(R11*4), R10
 	SHLQ        $0x20, R10
 	ORQ         R9, R10
 	VMOVQ       R10, X8
@@ -5867,67 +5554,43 @@ part:
 	VPERMPS     Z5, Z8, Z8
 	VMOVUPS     Z8, 64(AX)
 	ADDQ        $0x00000080, AX
-	INCQ        BX
-	CMPQ        BX, $0x08
+	INCQ        SI
+	CMPQ        SI, $0x08
 	JNE         part
 	ADDQ        $0x00000042, CX
-	DECQ        R8
-	JNZ         block
+	SUBQ        $0x00000100, DX
+	JNE         loop
 	VZEROUPPER
 	RET
 
-DATA eights<>+0(SB)/4, $0x00000000
-DATA eights<>+4(SB)/4, $0x00000000
-DATA eights<>+8(SB)/4, $0x00000000
-DATA eights<>+12(SB)/4, $0x00000000
-DATA eights<>+16(SB)/4, $0x00000000
-DATA eights<>+20(SB)/4, $0x00000000
-DATA eights<>+24(SB)/4, $0x00000000
-DATA eights<>+28(SB)/4, $0x00000000
-DATA eights<>+32(SB)/4, $0x00000001
-DATA eights<>+36(SB)/4, $0x00000001
-DATA eights<>+40(SB)/4, $0x00000001
-DATA eights<>+44(SB)/4, $0x00000001
-DATA eights<>+48(SB)/4, $0x00000001
-DATA eights<>+52(SB)/4, $0x00000001
-DATA eights<>+56(SB)/4, $0x00000001
-DATA eights<>+60(SB)/4, $0x00000001
+DATA eights<>+0(SB)/8, $0x0000000000000000
+DATA eights<>+8(SB)/8, $0x0000000000000000
+DATA eights<>+16(SB)/8, $0x0000000000000000
+DATA eights<>+24(SB)/8, $0x0000000000000000
+DATA eights<>+32(SB)/8, $0x0000000100000001
+DATA eights<>+40(SB)/8, $0x0000000100000001
+DATA eights<>+48(SB)/8, $0x0000000100000001
+DATA eights<>+56(SB)/8, $0x0000000100000001
 GLOBL eights<>(SB), RODATA|NOPTR, $64
 
-DATA eightNibbles<>+0(SB)/4, $0x00000000
-DATA eightNibbles<>+4(SB)/4, $0x00000004
-DATA eightNibbles<>+8(SB)/4, $0x00000008
-DATA eightNibbles<>+12(SB)/4, $0x0000000c
-DATA eightNibbles<>+16(SB)/4, $0x00000010
-DATA eightNibbles<>+20(SB)/4, $0x00000014
-DATA eightNibbles<>+24(SB)/4, $0x00000018
-DATA eightNibbles<>+28(SB)/4, $0x0000001c
-DATA eightNibbles<>+32(SB)/4, $0x00000000
-DATA eightNibbles<>+36(SB)/4, $0x00000004
-DATA eightNibbles<>+40(SB)/4, $0x00000008
-DATA eightNibbles<>+44(SB)/4, $0x0000000c
-DATA eightNibbles<>+48(SB)/4, $0x00000010
-DATA eightNibbles<>+52(SB)/4, $0x00000014
-DATA eightNibbles<>+56(SB)/4, $0x00000018
-DATA eightNibbles<>+60(SB)/4, $0x0000001c
+DATA eightNibbles<>+0(SB)/8, $0x0000000400000000
+DATA eightNibbles<>+8(SB)/8, $0x0000000c00000008
+DATA eightNibbles<>+16(SB)/8, $0x0000001400000010
+DATA eightNibbles<>+24(SB)/8, $0x0000001c00000018
+DATA eightNibbles<>+32(SB)/8, $0x0000000400000000
+DATA eightNibbles<>+40(SB)/8, $0x0000000c00000008
+DATA eightNibbles<>+48(SB)/8, $0x0000001400000010
+DATA eightNibbles<>+56(SB)/8, $0x0000001c00000018
 GLOBL eightNibbles<>(SB), RODATA|NOPTR, $64
 
-DATA iq2Levels<>+0(SB)/4, $0x41000000
-DATA iq2Levels<>+4(SB)/4, $0x41c80000
-DATA iq2Levels<>+8(SB)/4, $0x422c0000
-DATA iq2Levels<>+12(SB)/4, $0x00000000
-DATA iq2Levels<>+16(SB)/4, $0x00000000
-DATA iq2Levels<>+20(SB)/4, $0x00000000
-DATA iq2Levels<>+24(SB)/4, $0x00000000
-DATA iq2Levels<>+28(SB)/4, $0x00000000
-DATA iq2Levels<>+32(SB)/4, $0xc1000000
-DATA iq2Levels<>+36(SB)/4, $0xc1c80000
-DATA iq2Levels<>+40(SB)/4, $0xc22c0000
-DATA iq2Levels<>+44(SB)/4, $0x80000000
-DATA iq2Levels<>+48(SB)/4, $0x80000000
-DATA iq2Levels<>+52(SB)/4, $0x80000000
-DATA iq2Levels<>+56(SB)/4, $0x80000000
-DATA iq2Levels<>+60(SB)/4, $0x80000000
+DATA iq2Levels<>+0(SB)/8, $0x41c8000041000000
+DATA iq2Levels<>+8(SB)/8, $0x00000000422c0000
+DATA iq2Levels<>+16(SB)/8, $0x0000000000000000
+DATA iq2Levels<>+24(SB)/8, $0x0000000000000000
+DATA iq2Levels<>+32(SB)/8, $0xc1c80000c1000000
+DATA iq2Levels<>+40(SB)/8, $0x80000000c22c0000
+DATA iq2Levels<>+48(SB)/8, $0x8000000080000000
+DATA iq2Levels<>+56(SB)/8, $0x8000000080000000
 GLOBL iq2Levels<>(SB), RODATA|NOPTR, $64
 
 DATA half<>+0(SB)/4, $0x3f000000
@@ -5941,19 +5604,18 @@ GLOBL quarter<>(SB), RODATA|NOPTR, $4
 TEXT ·iq2_XXSAVX512Stream(SB), NOSPLIT, $128-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
-	LEAQ         ·iq2xxsGrid+0(SB), DX
+	MOVQ         dst_len+8(FP), DX
+	LEAQ         ·iq2xxsGrid+0(SB), BX
 	VMOVDQU32    eights<>+0(SB), Z0
 	VMOVDQU32    eightNibbles<>+0(SB), Z1
-	LEAQ         ·evenSigns+0(SB), SI
+	LEAQ         ·evenSigns+0(SB), DI
 	VMOVDQU32    iq2Levels<>+0(SB), Z2
-	LEAQ         63(SP), DI
-	ANDQ         $-64, DI
+	LEAQ         63(SP), R8
+	ANDQ         $-64, R8
 	VPBROADCASTD half<>+0(SB), Z3
 	VPBROADCASTD quarter<>+0(SB), Z4
-	MOVQ         dst_len+8(FP), R8
-	SHRQ         $0x08, R8
 
-block:
+loop:
 	VPSRLQ       $0x3c, 2(CX), Z5
 	VPMOVQD      Z5, Y5
 	VPBROADCASTW (CX), Y6
@@ -5962,22 +5624,22 @@ block:
 	VADDPS       Z3, Z5, Z5
 	VMULPS       Z4, Z5, Z5
 	VMULPS       Z6, Z5, Z5
-	VMOVUPS      Z5, (DI)
-	XORL         BX, BX
+	VMOVUPS      Z5, (R8)
+	XORL         SI, SI
 
 part:
-	VMULPS.BCST (DI)(BX*4), Z2, Z5
-	MOVBLZX     2(CX)(BX*8), R9
-	MOVL        (DX)(R9*4), R9
-	MOVL        6(CX)(BX*8), R10
+	VMULPS.BCST (R8)(SI*4), Z2, Z5
+	MOVBLZX     2(CX)(SI*8), R9
+	MOVL        (BX)(R9*4), R9
+	MOVL        6(CX)(SI*8), R10
 	ANDL        $0x7f, R10
-	ORL         (SI)(R10*4), R9
-	MOVBLZX     3(CX)(BX*8), R10
-	MOVL        (DX)(R10*4), R10
-	MOVL        6(CX)(BX*8), R11
+	ORL         (DI)(R10*4), R9
+	MOVBLZX     3(CX)(SI*8), R10
+	MOVL        (BX)(R10*4), R10
+	MOVL        6(CX)(SI*8), R11
 	SHRL        $0x07, R11
 	ANDL        $0x7f, R11
-	ORL         (SI)(R11*4), R10
+	ORL         (DI)(R11*4), R10
 	SHLQ        $0x20, R10
 	ORQ         R9, R10
 	VMOVQ       R10, X7
@@ -5985,18 +5647,18 @@ part:
 	VPSRLVD     Z1, Z7, Z7
 	VPERMPS     Z5, Z7, Z7
 	VMOVNTPS    Z7, (AX)
-	MOVBLZX     4(CX)(BX*8), R9
-	MOVL        (DX)(R9*4), R9
-	MOVL        6(CX)(BX*8), R10
+	MOVBLZX     4(CX)(SI*8), R9
+	MOVL        (BX)(R9*4), R9
+	MOVL        6(CX)(SI*8), R10
 	SHRL        $0x0e, R10
 	ANDL        $0x7f, R10
-	ORL         (SI)(R10*4), R9
-	MOVBLZX     5(CX)(BX*8), R10
-	MOVL        (DX)(R10*4), R10
-	MOVL        6(CX)(BX*8), R11
+	ORL         (DI)(R10*4), R9
+	MOVBLZX     5(CX)(SI*8), R10
+	MOVL        (BX)(R10*4), R10
+	MOVL        6(CX)(SI*8), R11
 	SHRL        $0x15, R11
 	ANDL        $0x7f, R11
-	ORL         (SI)(R11*4), R10
+	ORL         (DI)(R11*4), R10
 	SHLQ        $0x20, R10
 	ORQ         R9, R10
 	VMOVQ       R10, X8
@@ -6005,12 +5667,12 @@ part:
 	VPERMPS     Z5, Z8, Z8
 	VMOVNTPS    Z8, 64(AX)
 	ADDQ        $0x00000080, AX
-	INCQ        BX
-	CMPQ        BX, $0x08
+	INCQ        SI
+	CMPQ        SI, $0x08
 	JNE         part
 	ADDQ        $0x00000042, CX
-	DECQ        R8
-	JNZ         block
+	SUBQ        $0x00000100, DX
+	JNE         loop
 	SFENCE
 	VZEROUPPER
 	RET
@@ -6020,22 +5682,21 @@ part:
 TEXT ·iq2_XSAVX512(SB), NOSPLIT, $128-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
-	LEAQ         ·iq2xsGrid+0(SB), DX
+	MOVQ         dst_len+8(FP), DX
+	LEAQ         ·iq2xsGrid+0(SB), BX
 	VMOVDQU32    eights<>+0(SB), Z0
 	VMOVDQU32    eightNibbles<>+0(SB), Z1
-	LEAQ         ·evenSigns+0(SB), SI
+	LEAQ         ·evenSigns+0(SB), DI
 	VMOVDQU32    iq2Levels<>+0(SB), Z2
-	LEAQ         63(SP), DI
-	ANDQ         $-64, DI
+	LEAQ         63(SP), R8
+	ANDQ         $-64, R8
 	VMOVDQU32    spreadTwice<>+0(SB), Z3
 	VMOVDQU32    upperEach<>+0(SB), Z4
 	VPBROADCASTD low4<>+0(SB), Z5
 	VPBROADCASTD half<>+0(SB), Z6
 	VPBROADCASTD quarter<>+0(SB), Z7
-	MOVQ         dst_len+8(FP), R8
-	SHRQ         $0x08, R8
 
-block:
+loop:
 	VPBROADCASTQ 66(CX), Z8
 	VPSHUFB      Z3, Z8, Z8
 	VPSRLVD      Z4, Z8, Z8
@@ -6046,57 +5707,57 @@ block:
 	VADDPS       Z6, Z8, Z8
 	VMULPS       Z7, Z8, Z8
 	VMULPS       Z9, Z8, Z8
-	VMOVUPS      Z8, (DI)
-	XORL         BX, BX
+	VMOVUPS      Z8, (R8)
+	XORL         SI, SI
 
 part:
-	MOVWLZX     2(CX)(BX*8), R10
-	MOVL        R10, R9
-	SHRL        $0x09, R9
+	MOVWLZX     2(CX)(SI*8), R9
+	MOVL        R9, R10
+	SHRL        $0x09, R10
+	ANDL        $0x000001ff, R9
+	MOVL        (BX)(R9*4), R9
+	ORL         (DI)(R10*4), R9
+	MOVWLZX     4(CX)(SI*8), R10
+	MOVL        R10, R11
+	SHRL        $0x09, R11
 	ANDL        $0x000001ff, R10
-	MOVL        (DX)(R10*4), R10
-	ORL         (SI)(R9*4), R10
-	MOVWLZX     4(CX)(BX*8), R11
-	MOVL        R11, R9
-	SHRL        $0x09, R9
-	ANDL        $0x000001ff, R11
-	MOVL        (DX)(R11*4), R11
-	ORL         (SI)(R9*4), R11
-	VMULPS.BCST (DI)(BX*8), Z2, Z8
-	SHLQ        $0x20, R11
-	ORQ         R10, R11
-	VMOVQ       R11, X10
+	MOVL        (BX)(R10*4), R10
+	ORL         (DI)(R11*4), R10
+	VMULPS.BCST (R8)(SI*8), Z2, Z8
+	SHLQ        $0x20, R10
+	ORQ         R9, R10
+	VMOVQ       R10, X10
 	VPERMD      Z10, Z0, Z10
 	VPSRLVD     Z1, Z10, Z10
 	VPERMPS     Z8, Z10, Z10
 	VMOVUPS     Z10, (AX)
-	MOVWLZX     6(CX)(BX*8), R10
-	MOVL        R10, R9
-	SHRL        $0x09, R9
+	MOVWLZX     6(CX)(SI*8), R9
+	MOVL        R9, R10
+	SHRL        $0x09, R10
+	ANDL        $0x000001ff, R9
+	MOVL        (BX)(R9*4), R9
+	ORL         (DI)(R10*4), R9
+	MOVWLZX     8(CX)(SI*8), R10
+	MOVL        R10, R11
+	SHRL        $0x09, R11
 	ANDL        $0x000001ff, R10
-	MOVL        (DX)(R10*4), R10
-	ORL         (SI)(R9*4), R10
-	MOVWLZX     8(CX)(BX*8), R11
-	MOVL        R11, R9
-	SHRL        $0x09, R9
-	ANDL        $0x000001ff, R11
-	MOVL        (DX)(R11*4), R11
-	ORL         (SI)(R9*4), R11
-	VMULPS.BCST 4(DI)(BX*8), Z2, Z8
-	SHLQ        $0x20, R11
-	ORQ         R10, R11
-	VMOVQ       R11, X11
+	MOVL        (BX)(R10*4), R10
+	ORL         (DI)(R11*4), R10
+	VMULPS.BCST 4(R8)(SI*8), Z2, Z8
+	SHLQ        $0x20, R10
+	ORQ         R9, R10
+	VMOVQ       R10, X11
 	VPERMD      Z11, Z0, Z11
 	VPSRLVD     Z1, Z11, Z11
 	VPERMPS     Z8, Z11, Z11
 	VMOVUPS     Z11, 64(AX)
 	ADDQ        $0x00000080, AX
-	INCQ        BX
-	CMPQ        BX, $0x08
+	INCQ        SI
+	CMPQ        SI, $0x08
 	JNE         part
 	ADDQ        $0x0000004a, CX
-	DECQ        R8
-	JNZ         block
+	SUBQ        $0x00000100, DX
+	JNE         loop
 	VZEROUPPER
 	RET
 
@@ -6105,22 +5766,21 @@ part:
 TEXT ·iq2_XSAVX512Stream(SB), NOSPLIT, $128-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
-	LEAQ         ·iq2xsGrid+0(SB), DX
+	MOVQ         dst_len+8(FP), DX
+	LEAQ         ·iq2xsGrid+0(SB), BX
 	VMOVDQU32    eights<>+0(SB), Z0
 	VMOVDQU32    eightNibbles<>+0(SB), Z1
-	LEAQ         ·evenSigns+0(SB), SI
+	LEAQ         ·evenSigns+0(SB), DI
 	VMOVDQU32    iq2Levels<>+0(SB), Z2
-	LEAQ         63(SP), DI
-	ANDQ         $-64, DI
+	LEAQ         63(SP), R8
+	ANDQ         $-64, R8
 	VMOVDQU32    spreadTwice<>+0(SB), Z3
 	VMOVDQU32    upperEach<>+0(SB), Z4
 	VPBROADCASTD low4<>+0(SB), Z5
 	VPBROADCASTD half<>+0(SB), Z6
 	VPBROADCASTD quarter<>+0(SB), Z7
-	MOVQ         dst_len+8(FP), R8
-	SHRQ         $0x08, R8
 
-block:
+loop:
 	VPBROADCASTQ 66(CX), Z8
 	VPSHUFB      Z3, Z8, Z8
 	VPSRLVD      Z4, Z8, Z8
@@ -6131,57 +5791,57 @@ block:
 	VADDPS       Z6, Z8, Z8
 	VMULPS       Z7, Z8, Z8
 	VMULPS       Z9, Z8, Z8
-	VMOVUPS      Z8, (DI)
-	XORL         BX, BX
+	VMOVUPS      Z8, (R8)
+	XORL         SI, SI
 
 part:
-	MOVWLZX     2(CX)(BX*8), R10
-	MOVL        R10, R9
-	SHRL        $0x09, R9
+	MOVWLZX     2(CX)(SI*8), R9
+	MOVL        R9, R10
+	SHRL        $0x09, R10
+	ANDL        $0x000001ff, R9
+	MOVL        (BX)(R9*4), R9
+	ORL         (DI)(R10*4), R9
+	MOVWLZX     4(CX)(SI*8), R10
+	MOVL        R10, R11
+	SHRL        $0x09, R11
 	ANDL        $0x000001ff, R10
-	MOVL        (DX)(R10*4), R10
-	ORL         (SI)(R9*4), R10
-	MOVWLZX     4(CX)(BX*8), R11
-	MOVL        R11, R9
-	SHRL        $0x09, R9
-	ANDL        $0x000001ff, R11
-	MOVL        (DX)(R11*4), R11
-	ORL         (SI)(R9*4), R11
-	VMULPS.BCST (DI)(BX*8), Z2, Z8
-	SHLQ        $0x20, R11
-	ORQ         R10, R11
-	VMOVQ       R11, X10
+	MOVL        (BX)(R10*4), R10
+	ORL         (DI)(R11*4), R10
+	VMULPS.BCST (R8)(SI*8), Z2, Z8
+	SHLQ        $0x20, R10
+	ORQ         R9, R10
+	VMOVQ       R10, X10
 	VPERMD      Z10, Z0, Z10
 	VPSRLVD     Z1, Z10, Z10
 	VPERMPS     Z8, Z10, Z10
 	VMOVNTPS    Z10, (AX)
-	MOVWLZX     6(CX)(BX*8), R10
-	MOVL        R10, R9
-	SHRL        $0x09, R9
+	MOVWLZX     6(CX)(SI*8), R9
+	MOVL        R9, R10
+	SHRL        $0x09, R10
+	ANDL        $0x000001ff, R9
+	MOVL        (BX)(R9*4), R9
+	ORL         (DI)(R10*4), R9
+	MOVWLZX     8(CX)(SI*8), R10
+	MOVL        R10, R11
+	SHRL        $0x09, R11
 	ANDL        $0x000001ff, R10
-	MOVL        (DX)(R10*4), R10
-	ORL         (SI)(R9*4), R10
-	MOVWLZX     8(CX)(BX*8), R11
-	MOVL        R11, R9
-	SHRL        $0x09, R9
-	ANDL        $0x000001ff, R11
-	MOVL        (DX)(R11*4), R11
-	ORL         (SI)(R9*4), R11
-	VMULPS.BCST 4(DI)(BX*8), Z2, Z8
-	SHLQ        $0x20, R11
-	ORQ         R10, R11
-	VMOVQ       R11, X11
+	MOVL        (BX)(R10*4), R10
+	ORL         (DI)(R11*4), R10
+	VMULPS.BCST 4(R8)(SI*8), Z2, Z8
+	SHLQ        $0x20, R10
+	ORQ         R9, R10
+	VMOVQ       R10, X11
 	VPERMD      Z11, Z0, Z11
 	VPSRLVD     Z1, Z11, Z11
 	VPERMPS     Z8, Z11, Z11
 	VMOVNTPS    Z11, 64(AX)
 	ADDQ        $0x00000080, AX
-	INCQ        BX
-	CMPQ        BX, $0x08
+	INCQ        SI
+	CMPQ        SI, $0x08
 	JNE         part
 	ADDQ        $0x0000004a, CX
-	DECQ        R8
-	JNZ         block
+	SUBQ        $0x00000100, DX
+	JNE         loop
 	SFENCE
 	VZEROUPPER
 	RET
@@ -6191,7 +5851,8 @@ part:
 TEXT ·iq2_SAVX512(SB), NOSPLIT, $192-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
-	LEAQ         ·iq2sGrid+0(SB), DX
+	MOVQ         dst_len+8(FP), DX
+	LEAQ         ·iq2sGrid+0(SB), BX
 	VMOVDQU32    eights<>+0(SB), Z0
 	VMOVDQU32    eightNibbles<>+0(SB), Z1
 	VPBROADCASTD eight<>+0(SB), Z2
@@ -6199,17 +5860,15 @@ TEXT ·iq2_SAVX512(SB), NOSPLIT, $192-48
 	VMOVDQU32    spreadUpper2<>+0(SB), Z4
 	VMOVDQU32    upper2Shift<>+0(SB), Z5
 	VPBROADCASTD upper2<>+0(SB), Z6
-	LEAQ         63(SP), SI
-	ANDQ         $-64, SI
+	LEAQ         63(SP), DI
+	ANDQ         $-64, DI
 	VMOVDQU32    spreadTwice<>+0(SB), Z7
 	VMOVDQU32    upperEach<>+0(SB), Z8
 	VPBROADCASTD low4<>+0(SB), Z9
 	VPBROADCASTD half<>+0(SB), Z10
 	VPBROADCASTD quarter<>+0(SB), Z11
-	MOVQ         dst_len+8(FP), DI
-	SHRQ         $0x08, DI
 
-block:
+loop:
 	VPBROADCASTQ 74(CX), Z12
 	VPSHUFB      Z7, Z12, Z12
 	VPSRLVD      Z8, Z12, Z12
@@ -6220,91 +5879,75 @@ block:
 	VADDPS       Z10, Z12, Z12
 	VMULPS       Z11, Z12, Z12
 	VMULPS       Z13, Z12, Z12
-	VMOVUPS      Z12, (SI)
+	VMOVUPS      Z12, (DI)
 	VPMOVZXBW    2(CX), Z12
 	VPBROADCASTQ 66(CX), Z13
 	VPSHUFB      Z4, Z13, Z13
 	VPSRLVW      Z5, Z13, Z13
 	VPTERNLOGD   $0xec, Z6, Z12, Z13
-	VMOVDQU32    Z13, 64(SI)
-	XORL         BX, BX
+	VMOVDQU32    Z13, 64(DI)
+	XORL         SI, SI
 
 part:
-	MOVWLZX     64(SI)(BX*8), R8
-	MOVL        (DX)(R8*4), R8
-	MOVWLZX     66(SI)(BX*8), R9
-	MOVL        (DX)(R9*4), R9
+	MOVWLZX     64(DI)(SI*8), R8
+	MOVL        (BX)(R8*4), R8
+	MOVWLZX     66(DI)(SI*8), R9
+	MOVL        (BX)(R9*4), R9
 	SHLQ        $0x20, R9
 	ORQ         R8, R9
 	VMOVQ       R9, X14
 	VPERMD      Z14, Z0, Z14
 	VPSRLVD     Z1, Z14, Z14
-	KMOVW       34(CX)(BX*4), K1
+	KMOVW       34(CX)(SI*4), K1
 	VPORD       Z2, Z14, K1, Z14
-	VMULPS.BCST (SI)(BX*8), Z3, Z12
+	VMULPS.BCST (DI)(SI*8), Z3, Z12
 	VPERMPS     Z12, Z14, Z14
 	VMOVUPS     Z14, (AX)
-	MOVWLZX     68(SI)(BX*8), R8
-	MOVL        (DX)(R8*4), R8
-	MOVWLZX     70(SI)(BX*8), R9
-	MOVL        (DX)(R9*4), R9
+	MOVWLZX     68(DI)(SI*8), R8
+	MOVL        (BX)(R8*4), R8
+	MOVWLZX     70(DI)(SI*8), R9
+	MOVL        (BX)(R9*4), R9
 	SHLQ        $0x20, R9
 	ORQ         R8, R9
 	VMOVQ       R9, X15
 	VPERMD      Z15, Z0, Z15
 	VPSRLVD     Z1, Z15, Z15
-	KMOVW       36(CX)(BX*4), K1
+	KMOVW       36(CX)(SI*4), K1
 	VPORD       Z2, Z15, K1, Z15
-	VMULPS.BCST 4(SI)(BX*8), Z3, Z12
+	VMULPS.BCST 4(DI)(SI*8), Z3, Z12
 	VPERMPS     Z12, Z15, Z15
 	VMOVUPS     Z15, 64(AX)
 	ADDQ        $0x00000080, AX
-	INCQ        BX
-	CMPQ        BX, $0x08
+	INCQ        SI
+	CMPQ        SI, $0x08
 	JNE         part
 	ADDQ        $0x00000052, CX
-	DECQ        DI
-	JNZ         block
+	SUBQ        $0x00000100, DX
+	JNE         loop
 	VZEROUPPER
 	RET
 
 DATA eight<>+0(SB)/4, $0x00000008
 GLOBL eight<>(SB), RODATA|NOPTR, $4
 
-DATA spreadUpper2<>+0(SB)/4, $0x00800080
-DATA spreadUpper2<>+4(SB)/4, $0x00800080
-DATA spreadUpper2<>+8(SB)/4, $0x01800180
-DATA spreadUpper2<>+12(SB)/4, $0x01800180
-DATA spreadUpper2<>+16(SB)/4, $0x02800280
-DATA spreadUpper2<>+20(SB)/4, $0x02800280
-DATA spreadUpper2<>+24(SB)/4, $0x03800380
-DATA spreadUpper2<>+28(SB)/4, $0x03800380
-DATA spreadUpper2<>+32(SB)/4, $0x04800480
-DATA spreadUpper2<>+36(SB)/4, $0x04800480
-DATA spreadUpper2<>+40(SB)/4, $0x05800580
-DATA spreadUpper2<>+44(SB)/4, $0x05800580
-DATA spreadUpper2<>+48(SB)/4, $0x06800680
-DATA spreadUpper2<>+52(SB)/4, $0x06800680
-DATA spreadUpper2<>+56(SB)/4, $0x07800780
-DATA spreadUpper2<>+60(SB)/4, $0x07800780
+DATA spreadUpper2<>+0(SB)/8, $0x0080008000800080
+DATA spreadUpper2<>+8(SB)/8, $0x0180018001800180
+DATA spreadUpper2<>+16(SB)/8, $0x0280028002800280
+DATA spreadUpper2<>+24(SB)/8, $0x0380038003800380
+DATA spreadUpper2<>+32(SB)/8, $0x0480048004800480
+DATA spreadUpper2<>+40(SB)/8, $0x0580058005800580
+DATA spreadUpper2<>+48(SB)/8, $0x0680068006800680
+DATA spreadUpper2<>+56(SB)/8, $0x0780078007800780
 GLOBL spreadUpper2<>(SB), RODATA|NOPTR, $64
 
-DATA upper2Shift<>+0(SB)/4, $0x00020000
-DATA upper2Shift<>+4(SB)/4, $0x00060004
-DATA upper2Shift<>+8(SB)/4, $0x00020000
-DATA upper2Shift<>+12(SB)/4, $0x00060004
-DATA upper2Shift<>+16(SB)/4, $0x00020000
-DATA upper2Shift<>+20(SB)/4, $0x00060004
-DATA upper2Shift<>+24(SB)/4, $0x00020000
-DATA upper2Shift<>+28(SB)/4, $0x00060004
-DATA upper2Shift<>+32(SB)/4, $0x00020000
-DATA upper2Shift<>+36(SB)/4, $0x00060004
-DATA upper2Shift<>+40(SB)/4, $0x00020000
-DATA upper2Shift<>+44(SB)/4, $0x00060004
-DATA upper2Shift<>+48(SB)/4, $0x00020000
-DATA upper2Shift<>+52(SB)/4, $0x00060004
-DATA upper2Shift<>+56(SB)/4, $0x00020000
-DATA upper2Shift<>+60(SB)/4, $0x00060004
+DATA upper2Shift<>+0(SB)/8, $0x0006000400020000
+DATA upper2Shift<>+8(SB)/8, $0x0006000400020000
+DATA upper2Shift<>+16(SB)/8, $0x0006000400020000
+DATA upper2Shift<>+24(SB)/8, $0x0006000400020000
+DATA upper2Shift<>+32(SB)/8, $0x0006000400020000
+DATA upper2Shift<>+40(SB)/8, $0x0006000400020000
+DATA upper2Shift<>+48(SB)/8, $0x0006000400020000
+DATA upper2Shift<>+56(SB)/8, $0x0006000400020000
 GLOBL upper2Shift<>(SB), RODATA|NOPTR, $64
 
 DATA upper2<>+0(SB)/4, $0x03000300
@@ -6315,7 +5958,8 @@ GLOBL upper2<>(SB), RODATA|NOPTR, $4
 TEXT ·iq2_SAVX512Stream(SB), NOSPLIT, $192-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
-	LEAQ         ·iq2sGrid+0(SB), DX
+	MOVQ         dst_len+8(FP), DX
+	LEAQ         ·iq2sGrid+0(SB), BX
 	VMOVDQU32    eights<>+0(SB), Z0
 	VMOVDQU32    eightNibbles<>+0(SB), Z1
 	VPBROADCASTD eight<>+0(SB), Z2
@@ -6323,17 +5967,15 @@ TEXT ·iq2_SAVX512Stream(SB), NOSPLIT, $192-48
 	VMOVDQU32    spreadUpper2<>+0(SB), Z4
 	VMOVDQU32    upper2Shift<>+0(SB), Z5
 	VPBROADCASTD upper2<>+0(SB), Z6
-	LEAQ         63(SP), SI
-	ANDQ         $-64, SI
+	LEAQ         63(SP), DI
+	ANDQ         $-64, DI
 	VMOVDQU32    spreadTwice<>+0(SB), Z7
 	VMOVDQU32    upperEach<>+0(SB), Z8
 	VPBROADCASTD low4<>+0(SB), Z9
 	VPBROADCASTD half<>+0(SB), Z10
 	VPBROADCASTD quarter<>+0(SB), Z11
-	MOVQ         dst_len+8(FP), DI
-	SHRQ         $0x08, DI
 
-block:
+loop:
 	VPBROADCASTQ 74(CX), Z12
 	VPSHUFB      Z7, Z12, Z12
 	VPSRLVD      Z8, Z12, Z12
@@ -6344,51 +5986,51 @@ block:
 	VADDPS       Z10, Z12, Z12
 	VMULPS       Z11, Z12, Z12
 	VMULPS       Z13, Z12, Z12
-	VMOVUPS      Z12, (SI)
+	VMOVUPS      Z12, (DI)
 	VPMOVZXBW    2(CX), Z12
 	VPBROADCASTQ 66(CX), Z13
 	VPSHUFB      Z4, Z13, Z13
 	VPSRLVW      Z5, Z13, Z13
 	VPTERNLOGD   $0xec, Z6, Z12, Z13
-	VMOVDQU32    Z13, 64(SI)
-	XORL         BX, BX
+	VMOVDQU32    Z13, 64(DI)
+	XORL         SI, SI
 
 part:
-	MOVWLZX     64(SI)(BX*8), R8
-	MOVL        (DX)(R8*4), R8
-	MOVWLZX     66(SI)(BX*8), R9
-	MOVL        (DX)(R9*4), R9
+	MOVWLZX     64(DI)(SI*8), R8
+	MOVL        (BX)(R8*4), R8
+	MOVWLZX     66(DI)(SI*8), R9
+	MOVL        (BX)(R9*4), R9
 	SHLQ        $0x20, R9
 	ORQ         R8, R9
 	VMOVQ       R9, X14
 	VPERMD      Z14, Z0, Z14
 	VPSRLVD     Z1, Z14, Z14
-	KMOVW       34(CX)(BX*4), K1
+	KMOVW       34(CX)(SI*4), K1
 	VPORD       Z2, Z14, K1, Z14
-	VMULPS.BCST (SI)(BX*8), Z3, Z12
+	VMULPS.BCST (DI)(SI*8), Z3, Z12
 	VPERMPS     Z12, Z14, Z14
 	VMOVNTPS    Z14, (AX)
-	MOVWLZX     68(SI)(BX*8), R8
-	MOVL        (DX)(R8*4), R8
-	MOVWLZX     70(SI)(BX*8), R9
-	MOVL        (DX)(R9*4), R9
+	MOVWLZX     68(DI)(SI*8), R8
+	MOVL        (BX)(R8*4), R8
+	MOVWLZX     70(DI)(SI*8), R9
+	MOVL        (BX)(R9*4), R9
 	SHLQ        $0x20, R9
 	ORQ         R8, R9
 	VMOVQ       R9, X15
 	VPERMD      Z15, Z0, Z15
 	VPSRLVD     Z1, Z15, Z15
-	KMOVW       36(CX)(BX*4), K1
+	KMOVW       36(CX)(SI*4), K1
 	VPORD       Z2, Z15, K1, Z15
-	VMULPS.BCST 4(SI)(BX*8), Z3, Z12
+	VMULPS.BCST 4(DI)(SI*8), Z3, Z12
 	VPERMPS     Z12, Z15, Z15
 	VMOVNTPS    Z15, 64(AX)
 	ADDQ        $0x00000080, AX
-	INCQ        BX
-	CMPQ        BX, $0x08
+	INCQ        SI
+	CMPQ        SI, $0x08
 	JNE         part
 	ADDQ        $0x00000052, CX
-	DECQ        DI
-	JNZ         block
+	SUBQ        $0x00000100, DX
+	JNE         loop
 	SFENCE
 	VZEROUPPER
 	RET
@@ -6398,19 +6040,18 @@ part:
 TEXT ·iq3_XXSAVX512(SB), NOSPLIT, $128-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
-	LEAQ         ·iq3xxsGrid+0(SB), DX
+	MOVQ         dst_len+8(FP), DX
+	LEAQ         ·iq3xxsGrid+0(SB), BX
 	VMOVDQU32    eights<>+0(SB), Z0
 	VMOVDQU32    eightNibbles<>+0(SB), Z1
-	LEAQ         ·evenSigns+0(SB), SI
+	LEAQ         ·evenSigns+0(SB), DI
 	VMOVDQU32    iq3xxsLevels<>+0(SB), Z2
-	LEAQ         63(SP), DI
-	ANDQ         $-64, DI
+	LEAQ         63(SP), R8
+	ANDQ         $-64, R8
 	VPBROADCASTD half<>+0(SB), Z3
 	VPBROADCASTD half<>+0(SB), Z4
-	MOVQ         dst_len+8(FP), R8
-	SHRQ         $0x08, R8
 
-block:
+loop:
 	VPSRLD       $0x1c, 66(CX), Y5
 	VPBROADCASTW (CX), Y6
 	VCVTPH2PS    Y6, Z6
@@ -6418,30 +6059,30 @@ block:
 	VADDPS       Z3, Z5, Z5
 	VMULPS       Z4, Z5, Z5
 	VMULPS       Z6, Z5, Z5
-	VMOVUPS      Z5, (DI)
-	XORL         BX, BX
+	VMOVUPS      Z5, (R8)
+	XORL         SI, SI
 
 part:
-	VMULPS.BCST (DI)(BX*4), Z2, Z6
-	MOVBLZX     2(CX)(BX*8), R9
-	MOVBLZX     3(CX)(BX*8), R10
-	MOVWLZX     (DX)(R9*2), R9
-	MOVWLZX     (DX)(R10*2), R10
+	VMULPS.BCST (R8)(SI*4), Z2, Z6
+	MOVBLZX     2(CX)(SI*8), R9
+	MOVBLZX     3(CX)(SI*8), R10
+	MOVWLZX     (BX)(R9*2), R9
+	MOVWLZX     (BX)(R10*2), R10
 	SHLL        $0x10, R10
 	ORL         R10, R9
-	MOVL        66(CX)(BX*4), R10
+	MOVL        66(CX)(SI*4), R10
 	ANDL        $0x7f, R10
-	ORL         (SI)(R10*4), R9
-	MOVBLZX     4(CX)(BX*8), R10
-	MOVBLZX     5(CX)(BX*8), R11
-	MOVWLZX     (DX)(R10*2), R10
-	MOVWLZX     (DX)(R11*2), R11
+	ORL         (DI)(R10*4), R9
+	MOVBLZX     4(CX)(SI*8), R10
+	MOVBLZX     5(CX)(SI*8), R11
+	MOVWLZX     (BX)(R10*2), R10
+	MOVWLZX     (BX)(R11*2), R11
 	SHLL        $0x10, R11
 	ORL         R11, R10
-	MOVL        66(CX)(BX*4), R11
+	MOVL        66(CX)(SI*4), R11
 	SHRL        $0x07, R11
 	ANDL        $0x7f, R11
-	ORL         (SI)(R11*4), R10
+	ORL         (DI)(R11*4), R10
 	SHLQ        $0x20, R10
 	ORQ         R9, R10
 	VMOVQ       R10, X7
@@ -6449,26 +6090,26 @@ part:
 	VPSRLVD     Z1, Z7, Z7
 	VPERMPS     Z6, Z7, Z7
 	VMOVUPS     Z7, (AX)
-	MOVBLZX     6(CX)(BX*8), R9
-	MOVBLZX     7(CX)(BX*8), R10
-	MOVWLZX     (DX)(R9*2), R9
-	MOVWLZX     (DX)(R10*2), R10
+	MOVBLZX     6(CX)(SI*8), R9
+	MOVBLZX     7(CX)(SI*8), R10
+	MOVWLZX     (BX)(R9*2), R9
+	MOVWLZX     (BX)(R10*2), R10
 	SHLL        $0x10, R10
 	ORL         R10, R9
-	MOVL        66(CX)(BX*4), R10
+	MOVL        66(CX)(SI*4), R10
 	SHRL        $0x0e, R10
 	ANDL        $0x7f, R10
-	ORL         (SI)(R10*4), R9
-	MOVBLZX     8(CX)(BX*8), R10
-	MOVBLZX     9(CX)(BX*8), R11
-	MOVWLZX     (DX)(R10*2), R10
-	MOVWLZX     (DX)(R11*2), R11
+	ORL         (DI)(R10*4), R9
+	MOVBLZX     8(CX)(SI*8), R10
+	MOVBLZX     9(CX)(SI*8), R11
+	MOVWLZX     (BX)(R10*2), R10
+	MOVWLZX     (BX)(R11*2), R11
 	SHLL        $0x10, R11
 	ORL         R11, R10
-	MOVL        66(CX)(BX*4), R11
+	MOVL        66(CX)(SI*4), R11
 	SHRL        $0x15, R11
 	ANDL        $0x7f, R11
-	ORL         (SI)(R11*4), R10
+	ORL         (DI)(R11*4), R10
 	SHLQ        $0x20, R10
 	ORQ         R9, R10
 	VMOVQ       R10, X8
@@ -6477,31 +6118,23 @@ part:
 	VPERMPS     Z6, Z8, Z8
 	VMOVUPS     Z8, 64(AX)
 	ADDQ        $0x00000080, AX
-	INCQ        BX
-	CMPQ        BX, $0x08
+	INCQ        SI
+	CMPQ        SI, $0x08
 	JNE         part
 	ADDQ        $0x00000062, CX
-	DECQ        R8
-	JNZ         block
+	SUBQ        $0x00000100, DX
+	JNE         loop
 	VZEROUPPER
 	RET
 
-DATA iq3xxsLevels<>+0(SB)/4, $0x40800000
-DATA iq3xxsLevels<>+4(SB)/4, $0x41400000
-DATA iq3xxsLevels<>+8(SB)/4, $0x41a00000
-DATA iq3xxsLevels<>+12(SB)/4, $0x41e00000
-DATA iq3xxsLevels<>+16(SB)/4, $0x42100000
-DATA iq3xxsLevels<>+20(SB)/4, $0x42300000
-DATA iq3xxsLevels<>+24(SB)/4, $0x42500000
-DATA iq3xxsLevels<>+28(SB)/4, $0x42780000
-DATA iq3xxsLevels<>+32(SB)/4, $0xc0800000
-DATA iq3xxsLevels<>+36(SB)/4, $0xc1400000
-DATA iq3xxsLevels<>+40(SB)/4, $0xc1a00000
-DATA iq3xxsLevels<>+44(SB)/4, $0xc1e00000
-DATA iq3xxsLevels<>+48(SB)/4, $0xc2100000
-DATA iq3xxsLevels<>+52(SB)/4, $0xc2300000
-DATA iq3xxsLevels<>+56(SB)/4, $0xc2500000
-DATA iq3xxsLevels<>+60(SB)/4, $0xc2780000
+DATA iq3xxsLevels<>+0(SB)/8, $0x4140000040800000
+DATA iq3xxsLevels<>+8(SB)/8, $0x41e0000041a00000
+DATA iq3xxsLevels<>+16(SB)/8, $0x4230000042100000
+DATA iq3xxsLevels<>+24(SB)/8, $0x4278000042500000
+DATA iq3xxsLevels<>+32(SB)/8, $0xc1400000c0800000
+DATA iq3xxsLevels<>+40(SB)/8, $0xc1e00000c1a00000
+DATA iq3xxsLevels<>+48(SB)/8, $0xc2300000c2100000
+DATA iq3xxsLevels<>+56(SB)/8, $0xc2780000c2500000
 GLOBL iq3xxsLevels<>(SB), RODATA|NOPTR, $64
 
 // func iq3_XXSAVX512Stream(dst []float32, src []byte)
@@ -6509,19 +6142,18 @@ GLOBL iq3xxsLevels<>(SB), RODATA|NOPTR, $64
 TEXT ·iq3_XXSAVX512Stream(SB), NOSPLIT, $128-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
-	LEAQ         ·iq3xxsGrid+0(SB), DX
+	MOVQ         dst_len+8(FP), DX
+	LEAQ         ·iq3xxsGrid+0(SB), BX
 	VMOVDQU32    eights<>+0(SB), Z0
 	VMOVDQU32    eightNibbles<>+0(SB), Z1
-	LEAQ         ·evenSigns+0(SB), SI
+	LEAQ         ·evenSigns+0(SB), DI
 	VMOVDQU32    iq3xxsLevels<>+0(SB), Z2
-	LEAQ         63(SP), DI
-	ANDQ         $-64, DI
+	LEAQ         63(SP), R8
+	ANDQ         $-64, R8
 	VPBROADCASTD half<>+0(SB), Z3
 	VPBROADCASTD half<>+0(SB), Z4
-	MOVQ         dst_len+8(FP), R8
-	SHRQ         $0x08, R8
 
-block:
+loop:
 	VPSRLD       $0x1c, 66(CX), Y5
 	VPBROADCASTW (CX), Y6
 	VCVTPH2PS    Y6, Z6
@@ -6529,30 +6161,30 @@ block:
 	VADDPS       Z3, Z5, Z5
 	VMULPS       Z4, Z5, Z5
 	VMULPS       Z6, Z5, Z5
-	VMOVUPS      Z5, (DI)
-	XORL         BX, BX
+	VMOVUPS      Z5, (R8)
+	XORL         SI, SI
 
 part:
-	VMULPS.BCST (DI)(BX*4), Z2, Z6
-	MOVBLZX     2(CX)(BX*8), R9
-	MOVBLZX     3(CX)(BX*8), R10
-	MOVWLZX     (DX)(R9*2), R9
-	MOVWLZX     (DX)(R10*2), R10
+	VMULPS.BCST (R8)(SI*4), Z2, Z6
+	MOVBLZX     2(CX)(SI*8), R9
+	MOVBLZX     3(CX)(SI*8), R10
+	MOVWLZX     (BX)(R9*2), R9
+	MOVWLZX     (BX)(R10*2), R10
 	SHLL        $0x10, R10
 	ORL         R10, R9
-	MOVL        66(CX)(BX*4), R10
+	MOVL        66(CX)(SI*4), R10
 	ANDL        $0x7f, R10
-	ORL         (SI)(R10*4), R9
-	MOVBLZX     4(CX)(BX*8), R10
-	MOVBLZX     5(CX)(BX*8), R11
-	MOVWLZX     (DX)(R10*2), R10
-	MOVWLZX     (DX)(R11*2), R11
+	ORL         (DI)(R10*4), R9
+	MOVBLZX     4(CX)(SI*8), R10
+	MOVBLZX     5(CX)(SI*8), R11
+	MOVWLZX     (BX)(R10*2), R10
+	MOVWLZX     (BX)(R11*2), R11
 	SHLL        $0x10, R11
 	ORL         R11, R10
-	MOVL        66(CX)(BX*4), R11
+	MOVL        66(CX)(SI*4), R11
 	SHRL        $0x07, R11
 	ANDL        $0x7f, R11
-	ORL         (SI)(R11*4), R10
+	ORL         (DI)(R11*4), R10
 	SHLQ        $0x20, R10
 	ORQ         R9, R10
 	VMOVQ       R10, X7
@@ -6560,26 +6192,26 @@ part:
 	VPSRLVD     Z1, Z7, Z7
 	VPERMPS     Z6, Z7, Z7
 	VMOVNTPS    Z7, (AX)
-	MOVBLZX     6(CX)(BX*8), R9
-	MOVBLZX     7(CX)(BX*8), R10
-	MOVWLZX     (DX)(R9*2), R9
-	MOVWLZX     (DX)(R10*2), R10
+	MOVBLZX     6(CX)(SI*8), R9
+	MOVBLZX     7(CX)(SI*8), R10
+	MOVWLZX     (BX)(R9*2), R9
+	MOVWLZX     (BX)(R10*2), R10
 	SHLL        $0x10, R10
 	ORL         R10, R9
-	MOVL        66(CX)(BX*4), R10
+	MOVL        66(CX)(SI*4), R10
 	SHRL        $0x0e, R10
 	ANDL        $0x7f, R10
-	ORL         (SI)(R10*4), R9
-	MOVBLZX     8(CX)(BX*8), R10
-	MOVBLZX     9(CX)(BX*8), R11
-	MOVWLZX     (DX)(R10*2), R10
-	MOVWLZX     (DX)(R11*2), R11
+	ORL         (DI)(R10*4), R9
+	MOVBLZX     8(CX)(SI*8), R10
+	MOVBLZX     9(CX)(SI*8), R11
+	MOVWLZX     (BX)(R10*2), R10
+	MOVWLZX     (BX)(R11*2), R11
 	SHLL        $0x10, R11
 	ORL         R11, R10
-	MOVL        66(CX)(BX*4), R11
+	MOVL        66(CX)(SI*4), R11
 	SHRL        $0x15, R11
 	ANDL        $0x7f, R11
-	ORL         (SI)(R11*4), R10
+	ORL         (DI)(R11*4), R10
 	SHLQ        $0x20, R10
 	ORQ         R9, R10
 	VMOVQ       R10, X8
@@ -6588,12 +6220,12 @@ part:
 	VPERMPS     Z6, Z8, Z8
 	VMOVNTPS    Z8, 64(AX)
 	ADDQ        $0x00000080, AX
-	INCQ        BX
-	CMPQ        BX, $0x08
+	INCQ        SI
+	CMPQ        SI, $0x08
 	JNE         part
 	ADDQ        $0x00000062, CX
-	DECQ        R8
-	JNZ         block
+	SUBQ        $0x00000100, DX
+	JNE         loop
 	SFENCE
 	VZEROUPPER
 	RET
@@ -6603,20 +6235,19 @@ part:
 TEXT ·iq3_SAVX512(SB), NOSPLIT, $256-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
-	LEAQ         ·iq3sGrid+0(SB), DX
+	MOVQ         dst_len+8(FP), DX
+	LEAQ         ·iq3sGrid+0(SB), BX
 	VMOVDQU32    eights<>+0(SB), Z0
 	VMOVDQU32    eightNibbles<>+0(SB), Z1
 	VPBROADCASTD eight<>+0(SB), Z2
 	VMOVDQU32    iq3sLevels<>+0(SB), Z3
 	VPBROADCASTD ninthBits<>+0(SB), Z4
-	LEAQ         63(SP), SI
-	ANDQ         $-64, SI
+	LEAQ         63(SP), DI
+	ANDQ         $-64, DI
 	VPBROADCASTD low4Doubled<>+0(SB), Z5
 	VPBROADCASTD integerOne<>+0(SB), Z6
-	MOVQ         dst_len+8(FP), DI
-	SHRQ         $0x08, DI
 
-block:
+loop:
 	VPBROADCASTD 106(CX), Z7
 	VPSRLVD      Z1, Z7, Z7
 	VPADDD       Z7, Z7, Z7
@@ -6625,30 +6256,30 @@ block:
 	VPTERNLOGD   $0xec, Z5, Z6, Z7
 	VCVTDQ2PS    Z7, Z7
 	VMULPS       Z8, Z7, Z7
-	VMOVUPS      Z7, (SI)
+	VMOVUPS      Z7, (DI)
 	VPMOVZXBW    2(CX), Z7
 	KMOVD        66(CX), K1
 	VPADDW       Z4, Z7, K1, Z7
-	VMOVDQU32    Z7, 64(SI)
+	VMOVDQU32    Z7, 64(DI)
 	VPMOVZXBW    34(CX), Z7
 	KMOVD        70(CX), K1
 	VPADDW       Z4, Z7, K1, Z7
-	VMOVDQU32    Z7, 128(SI)
-	XORL         BX, BX
+	VMOVDQU32    Z7, 128(DI)
+	XORL         SI, SI
 
 part:
-	VMULPS.BCST (SI)(BX*4), Z3, Z7
-	LEAQ        (BX)(BX*1), R8
-	MOVWLZX     64(SI)(R8*8), R9
-	MOVWLZX     66(SI)(R8*8), R10
-	MOVWLZX     (DX)(R9*2), R9
-	MOVWLZX     (DX)(R10*2), R10
+	VMULPS.BCST (DI)(SI*4), Z3, Z7
+	LEAQ        (SI)(SI*1), R8
+	MOVWLZX     64(DI)(R8*8), R9
+	MOVWLZX     66(DI)(R8*8), R10
+	MOVWLZX     (BX)(R9*2), R9
+	MOVWLZX     (BX)(R10*2), R10
 	SHLL        $0x10, R10
 	ORL         R10, R9
-	MOVWLZX     68(SI)(R8*8), R10
-	MOVWLZX     70(SI)(R8*8), R11
-	MOVWLZX     (DX)(R10*2), R10
-	MOVWLZX     (DX)(R11*2), R11
+	MOVWLZX     68(DI)(R8*8), R10
+	MOVWLZX     70(DI)(R8*8), R11
+	MOVWLZX     (BX)(R10*2), R10
+	MOVWLZX     (BX)(R11*2), R11
 	SHLL        $0x10, R11
 	ORL         R11, R10
 	SHLQ        $0x20, R10
@@ -6656,20 +6287,20 @@ part:
 	VMOVQ       R10, X9
 	VPERMD      Z9, Z0, Z9
 	VPSRLVD     Z1, Z9, Z9
-	KMOVW       74(CX)(BX*4), K1
+	KMOVW       74(CX)(SI*4), K1
 	VPORD       Z2, Z9, K1, Z9
 	VPERMPS     Z7, Z9, Z9
 	VMOVUPS     Z9, (AX)
-	MOVWLZX     72(SI)(R8*8), R9
-	MOVWLZX     74(SI)(R8*8), R10
-	MOVWLZX     (DX)(R9*2), R9
-	MOVWLZX     (DX)(R10*2), R10
+	MOVWLZX     72(DI)(R8*8), R9
+	MOVWLZX     74(DI)(R8*8), R10
+	MOVWLZX     (BX)(R9*2), R9
+	MOVWLZX     (BX)(R10*2), R10
 	SHLL        $0x10, R10
 	ORL         R10, R9
-	MOVWLZX     76(SI)(R8*8), R10
-	MOVWLZX     78(SI)(R8*8), R8
-	MOVWLZX     (DX)(R10*2), R10
-	MOVWLZX     (DX)(R8*2), R8
+	MOVWLZX     76(DI)(R8*8), R10
+	MOVWLZX     78(DI)(R8*8), R8
+	MOVWLZX     (BX)(R10*2), R10
+	MOVWLZX     (BX)(R8*2), R8
 	SHLL        $0x10, R8
 	ORL         R8, R10
 	SHLQ        $0x20, R10
@@ -6677,36 +6308,28 @@ part:
 	VMOVQ       R10, X10
 	VPERMD      Z10, Z0, Z10
 	VPSRLVD     Z1, Z10, Z10
-	KMOVW       76(CX)(BX*4), K1
+	KMOVW       76(CX)(SI*4), K1
 	VPORD       Z2, Z10, K1, Z10
 	VPERMPS     Z7, Z10, Z10
 	VMOVUPS     Z10, 64(AX)
 	ADDQ        $0x00000080, AX
-	INCQ        BX
-	CMPQ        BX, $0x08
+	INCQ        SI
+	CMPQ        SI, $0x08
 	JNE         part
 	ADDQ        $0x0000006e, CX
-	DECQ        DI
-	JNZ         block
+	SUBQ        $0x00000100, DX
+	JNE         loop
 	VZEROUPPER
 	RET
 
-DATA iq3sLevels<>+0(SB)/4, $0x3f800000
-DATA iq3sLevels<>+4(SB)/4, $0x40400000
-DATA iq3sLevels<>+8(SB)/4, $0x40a00000
-DATA iq3sLevels<>+12(SB)/4, $0x40e00000
-DATA iq3sLevels<>+16(SB)/4, $0x41100000
-DATA iq3sLevels<>+20(SB)/4, $0x41300000
-DATA iq3sLevels<>+24(SB)/4, $0x41500000
-DATA iq3sLevels<>+28(SB)/4, $0x41700000
-DATA iq3sLevels<>+32(SB)/4, $0xbf800000
-DATA iq3sLevels<>+36(SB)/4, $0xc0400000
-DATA iq3sLevels<>+40(SB)/4, $0xc0a00000
-DATA iq3sLevels<>+44(SB)/4, $0xc0e00000
-DATA iq3sLevels<>+48(SB)/4, $0xc1100000
-DATA iq3sLevels<>+52(SB)/4, $0xc1300000
-DATA iq3sLevels<>+56(SB)/4, $0xc1500000
-DATA iq3sLevels<>+60(SB)/4, $0xc1700000
+DATA iq3sLevels<>+0(SB)/8, $0x404000003f800000
+DATA iq3sLevels<>+8(SB)/8, $0x40e0000040a00000
+DATA iq3sLevels<>+16(SB)/8, $0x4130000041100000
+DATA iq3sLevels<>+24(SB)/8, $0x4170000041500000
+DATA iq3sLevels<>+32(SB)/8, $0xc0400000bf800000
+DATA iq3sLevels<>+40(SB)/8, $0xc0e00000c0a00000
+DATA iq3sLevels<>+48(SB)/8, $0xc1300000c1100000
+DATA iq3sLevels<>+56(SB)/8, $0xc1700000c1500000
 GLOBL iq3sLevels<>(SB), RODATA|NOPTR, $64
 
 DATA ninthBits<>+0(SB)/4, $0x01000100
@@ -6723,20 +6346,19 @@ GLOBL integerOne<>(SB), RODATA|NOPTR, $4
 TEXT ·iq3_SAVX512Stream(SB), NOSPLIT, $256-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
-	LEAQ         ·iq3sGrid+0(SB), DX
+	MOVQ         dst_len+8(FP), DX
+	LEAQ         ·iq3sGrid+0(SB), BX
 	VMOVDQU32    eights<>+0(SB), Z0
 	VMOVDQU32    eightNibbles<>+0(SB), Z1
 	VPBROADCASTD eight<>+0(SB), Z2
 	VMOVDQU32    iq3sLevels<>+0(SB), Z3
 	VPBROADCASTD ninthBits<>+0(SB), Z4
-	LEAQ         63(SP), SI
-	ANDQ         $-64, SI
+	LEAQ         63(SP), DI
+	ANDQ         $-64, DI
 	VPBROADCASTD low4Doubled<>+0(SB), Z5
 	VPBROADCASTD integerOne<>+0(SB), Z6
-	MOVQ         dst_len+8(FP), DI
-	SHRQ         $0x08, DI
 
-block:
+loop:
 	VPBROADCASTD 106(CX), Z7
 	VPSRLVD      Z1, Z7, Z7
 	VPADDD       Z7, Z7, Z7
@@ -6745,30 +6367,30 @@ block:
 	VPTERNLOGD   $0xec, Z5, Z6, Z7
 	VCVTDQ2PS    Z7, Z7
 	VMULPS       Z8, Z7, Z7
-	VMOVUPS      Z7, (SI)
+	VMOVUPS      Z7, (DI)
 	VPMOVZXBW    2(CX), Z7
 	KMOVD        66(CX), K1
 	VPADDW       Z4, Z7, K1, Z7
-	VMOVDQU32    Z7, 64(SI)
+	VMOVDQU32    Z7, 64(DI)
 	VPMOVZXBW    34(CX), Z7
 	KMOVD        70(CX), K1
 	VPADDW       Z4, Z7, K1, Z7
-	VMOVDQU32    Z7, 128(SI)
-	XORL         BX, BX
+	VMOVDQU32    Z7, 128(DI)
+	XORL         SI, SI
 
 part:
-	VMULPS.BCST (SI)(BX*4), Z3, Z7
-	LEAQ        (BX)(BX*1), R8
-	MOVWLZX     64(SI)(R8*8), R9
-	MOVWLZX     66(SI)(R8*8), R10
-	MOVWLZX     (DX)(R9*2), R9
-	MOVWLZX     (DX)(R10*2), R10
+	VMULPS.BCST (DI)(SI*4), Z3, Z7
+	LEAQ        (SI)(SI*1), R8
+	MOVWLZX     64(DI)(R8*8), R9
+	MOVWLZX     66(DI)(R8*8), R10
+	MOVWLZX     (BX)(R9*2), R9
+	MOVWLZX     (BX)(R10*2), R10
 	SHLL        $0x10, R10
 	ORL         R10, R9
-	MOVWLZX     68(SI)(R8*8), R10
-	MOVWLZX     70(SI)(R8*8), R11
-	MOVWLZX     (DX)(R10*2), R10
-	MOVWLZX     (DX)(R11*2), R11
+	MOVWLZX     68(DI)(R8*8), R10
+	MOVWLZX     70(DI)(R8*8), R11
+	MOVWLZX     (BX)(R10*2), R10
+	MOVWLZX     (BX)(R11*2), R11
 	SHLL        $0x10, R11
 	ORL         R11, R10
 	SHLQ        $0x20, R10
@@ -6776,20 +6398,20 @@ part:
 	VMOVQ       R10, X9
 	VPERMD      Z9, Z0, Z9
 	VPSRLVD     Z1, Z9, Z9
-	KMOVW       74(CX)(BX*4), K1
+	KMOVW       74(CX)(SI*4), K1
 	VPORD       Z2, Z9, K1, Z9
 	VPERMPS     Z7, Z9, Z9
 	VMOVNTPS    Z9, (AX)
-	MOVWLZX     72(SI)(R8*8), R9
-	MOVWLZX     74(SI)(R8*8), R10
-	MOVWLZX     (DX)(R9*2), R9
-	MOVWLZX     (DX)(R10*2), R10
+	MOVWLZX     72(DI)(R8*8), R9
+	MOVWLZX     74(DI)(R8*8), R10
+	MOVWLZX     (BX)(R9*2), R9
+	MOVWLZX     (BX)(R10*2), R10
 	SHLL        $0x10, R10
 	ORL         R10, R9
-	MOVWLZX     76(SI)(R8*8), R10
-	MOVWLZX     78(SI)(R8*8), R8
-	MOVWLZX     (DX)(R10*2), R10
-	MOVWLZX     (DX)(R8*2), R8
+	MOVWLZX     76(DI)(R8*8), R10
+	MOVWLZX     78(DI)(R8*8), R8
+	MOVWLZX     (BX)(R10*2), R10
+	MOVWLZX     (BX)(R8*2), R8
 	SHLL        $0x10, R8
 	ORL         R8, R10
 	SHLQ        $0x20, R10
@@ -6797,17 +6419,17 @@ part:
 	VMOVQ       R10, X10
 	VPERMD      Z10, Z0, Z10
 	VPSRLVD     Z1, Z10, Z10
-	KMOVW       76(CX)(BX*4), K1
+	KMOVW       76(CX)(SI*4), K1
 	VPORD       Z2, Z10, K1, Z10
 	VPERMPS     Z7, Z10, Z10
 	VMOVNTPS    Z10, 64(AX)
 	ADDQ        $0x00000080, AX
-	INCQ        BX
-	CMPQ        BX, $0x08
+	INCQ        SI
+	CMPQ        SI, $0x08
 	JNE         part
 	ADDQ        $0x0000006e, CX
-	DECQ        DI
-	JNZ         block
+	SUBQ        $0x00000100, DX
+	JNE         loop
 	SFENCE
 	VZEROUPPER
 	RET
@@ -6817,7 +6439,8 @@ part:
 TEXT ·iq1_SAVX512(SB), NOSPLIT, $256-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
-	LEAQ         ·iq1sGrid+0(SB), DX
+	MOVQ         dst_len+8(FP), DX
+	LEAQ         ·iq1sGrid+0(SB), BX
 	VMOVDQU32    eights<>+0(SB), Z0
 	VMOVDQU32    eightNibbles<>+0(SB), Z1
 	VMOVDQU32    iq1Levels<>+0(SB), Z2
@@ -6826,41 +6449,39 @@ TEXT ·iq1_SAVX512(SB), NOSPLIT, $256-48
 	VMOVDQU32    spreadWords<>+0(SB), Z5
 	VMOVDQU32    upper3Shift<>+0(SB), Z6
 	VPBROADCASTD upper3<>+0(SB), Z7
-	LEAQ         63(SP), SI
-	ANDQ         $-64, SI
+	LEAQ         63(SP), DI
+	ANDQ         $-64, DI
 	VPBROADCASTD low3Doubled<>+0(SB), Z8
 	VPBROADCASTD integerOne<>+0(SB), Z9
-	MOVQ         dst_len+8(FP), DI
-	SHRQ         $0x08, DI
 
-block:
+loop:
 	VPMOVZXWD       34(CX), Y10
 	VPSLLD          $0x10, Z10, Z11
 	VPTERNLOGD      $0xec, Z3, Z4, Z11
-	VMOVUPS         Z11, 64(SI)
+	VMOVUPS         Z11, 64(DI)
 	VPSRLD          $0x0b, Z10, Z10
 	VPBROADCASTW    (CX), Y11
 	VCVTPH2PS       Y11, Z11
 	VPTERNLOGD      $0xec, Z8, Z9, Z10
 	VCVTDQ2PS       Z10, Z10
 	VMULPS          Z11, Z10, Z10
-	VMOVUPS         Z10, (SI)
+	VMOVUPS         Z10, (DI)
 	VPMOVZXBW       2(CX), Z11
 	VBROADCASTI32X4 34(CX), Z14
 	VPSHUFB         Z5, Z14, Z14
 	VPSRLVW         Z6, Z14, Z14
 	VPSLLW          $0x08, Z14, Z14
 	VPTERNLOGD      $0xec, Z7, Z11, Z14
-	VMOVDQU32       Z14, 128(SI)
-	XORL            BX, BX
+	VMOVDQU32       Z14, 128(DI)
+	XORL            SI, SI
 
 part:
-	VADDPS.BCST 64(SI)(BX*4), Z2, Z11
-	VMULPS.BCST (SI)(BX*4), Z11, Z11
-	MOVWLZX     128(SI)(BX*8), R8
-	MOVL        (DX)(R8*4), R8
-	MOVWLZX     130(SI)(BX*8), R9
-	MOVL        (DX)(R9*4), R9
+	VADDPS.BCST 64(DI)(SI*4), Z2, Z11
+	VMULPS.BCST (DI)(SI*4), Z11, Z11
+	MOVWLZX     128(DI)(SI*8), R8
+	MOVL        (BX)(R8*4), R8
+	MOVWLZX     130(DI)(SI*8), R9
+	MOVL        (BX)(R9*4), R9
 	SHLQ        $0x20, R9
 	ORQ         R8, R9
 	VMOVQ       R9, X12
@@ -6868,10 +6489,10 @@ part:
 	VPSRLVD     Z1, Z12, Z12
 	VPERMPS     Z11, Z12, Z12
 	VMOVUPS     Z12, (AX)
-	MOVWLZX     132(SI)(BX*8), R8
-	MOVL        (DX)(R8*4), R8
-	MOVWLZX     134(SI)(BX*8), R9
-	MOVL        (DX)(R9*4), R9
+	MOVWLZX     132(DI)(SI*8), R8
+	MOVL        (BX)(R8*4), R8
+	MOVWLZX     134(DI)(SI*8), R9
+	MOVL        (BX)(R9*4), R9
 	SHLQ        $0x20, R9
 	ORQ         R8, R9
 	VMOVQ       R9, X13
@@ -6880,70 +6501,46 @@ part:
 	VPERMPS     Z11, Z13, Z13
 	VMOVUPS     Z13, 64(AX)
 	ADDQ        $0x00000080, AX
-	INCQ        BX
-	CMPQ        BX, $0x08
+	INCQ        SI
+	CMPQ        SI, $0x08
 	JNE         part
 	ADDQ        $0x00000032, CX
-	DECQ        DI
-	JNZ         block
+	SUBQ        $0x00000100, DX
+	JNE         loop
 	VZEROUPPER
 	RET
 
-DATA iq1Levels<>+0(SB)/4, $0xbf800000
-DATA iq1Levels<>+4(SB)/4, $0x00000000
-DATA iq1Levels<>+8(SB)/4, $0x3f800000
-DATA iq1Levels<>+12(SB)/4, $0x40000000
-DATA iq1Levels<>+16(SB)/4, $0xbf800000
-DATA iq1Levels<>+20(SB)/4, $0x00000000
-DATA iq1Levels<>+24(SB)/4, $0x3f800000
-DATA iq1Levels<>+28(SB)/4, $0x40000000
-DATA iq1Levels<>+32(SB)/4, $0xbf800000
-DATA iq1Levels<>+36(SB)/4, $0x00000000
-DATA iq1Levels<>+40(SB)/4, $0x3f800000
-DATA iq1Levels<>+44(SB)/4, $0x40000000
-DATA iq1Levels<>+48(SB)/4, $0xbf800000
-DATA iq1Levels<>+52(SB)/4, $0x00000000
-DATA iq1Levels<>+56(SB)/4, $0x3f800000
-DATA iq1Levels<>+60(SB)/4, $0x40000000
+DATA iq1Levels<>+0(SB)/8, $0x00000000bf800000
+DATA iq1Levels<>+8(SB)/8, $0x400000003f800000
+DATA iq1Levels<>+16(SB)/8, $0x00000000bf800000
+DATA iq1Levels<>+24(SB)/8, $0x400000003f800000
+DATA iq1Levels<>+32(SB)/8, $0x00000000bf800000
+DATA iq1Levels<>+40(SB)/8, $0x400000003f800000
+DATA iq1Levels<>+48(SB)/8, $0x00000000bf800000
+DATA iq1Levels<>+56(SB)/8, $0x400000003f800000
 GLOBL iq1Levels<>(SB), RODATA|NOPTR, $64
 
 DATA eighth<>+0(SB)/4, $0x3e000000
 GLOBL eighth<>(SB), RODATA|NOPTR, $4
 
-DATA spreadWords<>+0(SB)/4, $0x01000100
-DATA spreadWords<>+4(SB)/4, $0x01000100
-DATA spreadWords<>+8(SB)/4, $0x03020302
-DATA spreadWords<>+12(SB)/4, $0x03020302
-DATA spreadWords<>+16(SB)/4, $0x05040504
-DATA spreadWords<>+20(SB)/4, $0x05040504
-DATA spreadWords<>+24(SB)/4, $0x07060706
-DATA spreadWords<>+28(SB)/4, $0x07060706
-DATA spreadWords<>+32(SB)/4, $0x09080908
-DATA spreadWords<>+36(SB)/4, $0x09080908
-DATA spreadWords<>+40(SB)/4, $0x0b0a0b0a
-DATA spreadWords<>+44(SB)/4, $0x0b0a0b0a
-DATA spreadWords<>+48(SB)/4, $0x0d0c0d0c
-DATA spreadWords<>+52(SB)/4, $0x0d0c0d0c
-DATA spreadWords<>+56(SB)/4, $0x0f0e0f0e
-DATA spreadWords<>+60(SB)/4, $0x0f0e0f0e
+DATA spreadWords<>+0(SB)/8, $0x0100010001000100
+DATA spreadWords<>+8(SB)/8, $0x0302030203020302
+DATA spreadWords<>+16(SB)/8, $0x0504050405040504
+DATA spreadWords<>+24(SB)/8, $0x0706070607060706
+DATA spreadWords<>+32(SB)/8, $0x0908090809080908
+DATA spreadWords<>+40(SB)/8, $0x0b0a0b0a0b0a0b0a
+DATA spreadWords<>+48(SB)/8, $0x0d0c0d0c0d0c0d0c
+DATA spreadWords<>+56(SB)/8, $0x0f0e0f0e0f0e0f0e
 GLOBL spreadWords<>(SB), RODATA|NOPTR, $64
 
-DATA upper3Shift<>+0(SB)/4, $0x00030000
-DATA upper3Shift<>+4(SB)/4, $0x00090006
-DATA upper3Shift<>+8(SB)/4, $0x00030000
-DATA upper3Shift<>+12(SB)/4, $0x00090006
-DATA upper3Shift<>+16(SB)/4, $0x00030000
-DATA upper3Shift<>+20(SB)/4, $0x00090006
-DATA upper3Shift<>+24(SB)/4, $0x00030000
-DATA upper3Shift<>+28(SB)/4, $0x00090006
-DATA upper3Shift<>+32(SB)/4, $0x00030000
-DATA upper3Shift<>+36(SB)/4, $0x00090006
-DATA upper3Shift<>+40(SB)/4, $0x00030000
-DATA upper3Shift<>+44(SB)/4, $0x00090006
-DATA upper3Shift<>+48(SB)/4, $0x00030000
-DATA upper3Shift<>+52(SB)/4, $0x00090006
-DATA upper3Shift<>+56(SB)/4, $0x00030000
-DATA upper3Shift<>+60(SB)/4, $0x00090006
+DATA upper3Shift<>+0(SB)/8, $0x0009000600030000
+DATA upper3Shift<>+8(SB)/8, $0x0009000600030000
+DATA upper3Shift<>+16(SB)/8, $0x0009000600030000
+DATA upper3Shift<>+24(SB)/8, $0x0009000600030000
+DATA upper3Shift<>+32(SB)/8, $0x0009000600030000
+DATA upper3Shift<>+40(SB)/8, $0x0009000600030000
+DATA upper3Shift<>+48(SB)/8, $0x0009000600030000
+DATA upper3Shift<>+56(SB)/8, $0x0009000600030000
 GLOBL upper3Shift<>(SB), RODATA|NOPTR, $64
 
 DATA upper3<>+0(SB)/4, $0x07000700
@@ -6957,7 +6554,8 @@ GLOBL low3Doubled<>(SB), RODATA|NOPTR, $4
 TEXT ·iq1_SAVX512Stream(SB), NOSPLIT, $256-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
-	LEAQ         ·iq1sGrid+0(SB), DX
+	MOVQ         dst_len+8(FP), DX
+	LEAQ         ·iq1sGrid+0(SB), BX
 	VMOVDQU32    eights<>+0(SB), Z0
 	VMOVDQU32    eightNibbles<>+0(SB), Z1
 	VMOVDQU32    iq1Levels<>+0(SB), Z2
@@ -6966,41 +6564,39 @@ TEXT ·iq1_SAVX512Stream(SB), NOSPLIT, $256-48
 	VMOVDQU32    spreadWords<>+0(SB), Z5
 	VMOVDQU32    upper3Shift<>+0(SB), Z6
 	VPBROADCASTD upper3<>+0(SB), Z7
-	LEAQ         63(SP), SI
-	ANDQ         $-64, SI
+	LEAQ         63(SP), DI
+	ANDQ         $-64, DI
 	VPBROADCASTD low3Doubled<>+0(SB), Z8
 	VPBROADCASTD integerOne<>+0(SB), Z9
-	MOVQ         dst_len+8(FP), DI
-	SHRQ         $0x08, DI
 
-block:
+loop:
 	VPMOVZXWD       34(CX), Y10
 	VPSLLD          $0x10, Z10, Z11
 	VPTERNLOGD      $0xec, Z3, Z4, Z11
-	VMOVUPS         Z11, 64(SI)
+	VMOVUPS         Z11, 64(DI)
 	VPSRLD          $0x0b, Z10, Z10
 	VPBROADCASTW    (CX), Y11
 	VCVTPH2PS       Y11, Z11
 	VPTERNLOGD      $0xec, Z8, Z9, Z10
 	VCVTDQ2PS       Z10, Z10
 	VMULPS          Z11, Z10, Z10
-	VMOVUPS         Z10, (SI)
+	VMOVUPS         Z10, (DI)
 	VPMOVZXBW       2(CX), Z11
 	VBROADCASTI32X4 34(CX), Z14
 	VPSHUFB         Z5, Z14, Z14
 	VPSRLVW         Z6, Z14, Z14
 	VPSLLW          $0x08, Z14, Z14
 	VPTERNLOGD      $0xec, Z7, Z11, Z14
-	VMOVDQU32       Z14, 128(SI)
-	XORL            BX, BX
+	VMOVDQU32       Z14, 128(DI)
+	XORL            SI, SI
 
 part:
-	VADDPS.BCST 64(SI)(BX*4), Z2, Z11
-	VMULPS.BCST (SI)(BX*4), Z11, Z11
-	MOVWLZX     128(SI)(BX*8), R8
-	MOVL        (DX)(R8*4), R8
-	MOVWLZX     130(SI)(BX*8), R9
-	MOVL        (DX)(R9*4), R9
+	VADDPS.BCST 64(DI)(SI*4), Z2, Z11
+	VMULPS.BCST (DI)(SI*4), Z11, Z11
+	MOVWLZX     128(DI)(SI*8), R8
+	MOVL        (BX)(R8*4), R8
+	MOVWLZX     130(DI)(SI*8), R9
+	MOVL        (BX)(R9*4), R9
 	SHLQ        $0x20, R9
 	ORQ         R8, R9
 	VMOVQ       R9, X12
@@ -7008,10 +6604,10 @@ part:
 	VPSRLVD     Z1, Z12, Z12
 	VPERMPS     Z11, Z12, Z12
 	VMOVNTPS    Z12, (AX)
-	MOVWLZX     132(SI)(BX*8), R8
-	MOVL        (DX)(R8*4), R8
-	MOVWLZX     134(SI)(BX*8), R9
-	MOVL        (DX)(R9*4), R9
+	MOVWLZX     132(DI)(SI*8), R8
+	MOVL        (BX)(R8*4), R8
+	MOVWLZX     134(DI)(SI*8), R9
+	MOVL        (BX)(R9*4), R9
 	SHLQ        $0x20, R9
 	ORQ         R8, R9
 	VMOVQ       R9, X13
@@ -7020,12 +6616,12 @@ part:
 	VPERMPS     Z11, Z13, Z13
 	VMOVNTPS    Z13, 64(AX)
 	ADDQ        $0x00000080, AX
-	INCQ        BX
-	CMPQ        BX, $0x08
+	INCQ        SI
+	CMPQ        SI, $0x08
 	JNE         part
 	ADDQ        $0x00000032, CX
-	DECQ        DI
-	JNZ         block
+	SUBQ        $0x00000100, DX
+	JNE         loop
 	SFENCE
 	VZEROUPPER
 	RET
@@ -7035,7 +6631,8 @@ part:
 TEXT ·iq1_MAVX512(SB), NOSPLIT, $256-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
-	LEAQ         ·iq1sGrid+0(SB), DX
+	MOVQ         dst_len+8(FP), DX
+	LEAQ         ·iq1sGrid+0(SB), BX
 	VMOVDQU32    eights<>+0(SB), Z0
 	VMOVDQU32    eightNibbles<>+0(SB), Z1
 	VPBROADCASTD eight<>+0(SB), Z2
@@ -7044,41 +6641,39 @@ TEXT ·iq1_MAVX512(SB), NOSPLIT, $256-48
 	VMOVDQU32    threeBitShift<>+0(SB), Z5
 	VPBROADCASTD upper3<>+0(SB), Z6
 	VPBROADCASTD upper1<>+0(SB), Z7
-	LEAQ         63(SP), SI
-	ANDQ         $-64, SI
+	LEAQ         63(SP), DI
+	ANDQ         $-64, DI
 	VPBROADCASTD low3Doubled<>+0(SB), Z8
 	VPBROADCASTD integerOne<>+0(SB), Z9
-	MOVQ         dst_len+8(FP), DI
-	SHRQ         $0x08, DI
 
-block:
+loop:
 	VPBROADCASTQ 48(CX), Z10
 	VPSHUFB      Z4, Z10, Z10
 	VPSRLVD      Z5, Z10, Z10
 	VPADDD       Z10, Z10, Z10
-	MOVQ         48(CX), BX
+	MOVQ         48(CX), SI
 	XORL         R8, R8
-	MOVQ         BX, R9
+	MOVQ         SI, R9
 	SHRQ         $0x0c, R9
 	ANDL         $0x0000000f, R9
 	ORL          R9, R8
-	MOVQ         BX, R9
+	MOVQ         SI, R9
 	SHRQ         $0x18, R9
 	ANDL         $0x000000f0, R9
 	ORL          R9, R8
-	MOVQ         BX, R9
+	MOVQ         SI, R9
 	SHRQ         $0x24, R9
 	ANDL         $0x00000f00, R9
 	ORL          R9, R8
-	SHRQ         $0x30, BX
-	ANDL         $0x0000f000, BX
-	ORL          BX, R8
+	SHRQ         $0x30, SI
+	ANDL         $0x0000f000, SI
+	ORL          SI, R8
 	VPBROADCASTW R8, Y11
 	VCVTPH2PS    Y11, Z11
 	VPTERNLOGD   $0xec, Z8, Z9, Z10
 	VCVTDQ2PS    Z10, Z10
 	VMULPS       Z11, Z10, Z10
-	VMOVUPS      Z10, (SI)
+	VMOVUPS      Z10, (DI)
 	VPMOVZXBW    (CX), Z10
 	VPMOVZXBD    32(CX), Z11
 	VPSLLD       $0x14, Z11, Z14
@@ -7086,102 +6681,78 @@ block:
 	VPORD        Z14, Z11, Z11
 	VPTESTMW     Z7, Z11, K1
 	VPMOVM2B     K1, Y14
-	VMOVDQU      Y14, 64(SI)
+	VMOVDQU      Y14, 64(DI)
 	VPTERNLOGD   $0xec, Z6, Z10, Z11
-	VMOVDQU32    Z11, 128(SI)
-	XORL         BX, BX
+	VMOVDQU32    Z11, 128(DI)
+	XORL         SI, SI
 
 part:
-	MOVWLZX     128(SI)(BX*8), R8
-	MOVL        (DX)(R8*4), R8
-	MOVWLZX     130(SI)(BX*8), R9
-	MOVL        (DX)(R9*4), R9
+	MOVWLZX     128(DI)(SI*8), R8
+	MOVL        (BX)(R8*4), R8
+	MOVWLZX     130(DI)(SI*8), R9
+	MOVL        (BX)(R9*4), R9
 	SHLQ        $0x20, R9
 	ORQ         R8, R9
 	VMOVQ       R9, X12
 	VPERMD      Z12, Z0, Z12
 	VPSRLVD     Z1, Z12, Z12
-	KMOVW       64(SI)(BX*4), K1
+	KMOVW       64(DI)(SI*4), K1
 	VPORD       Z2, Z12, K1, Z12
-	VMULPS.BCST (SI)(BX*8), Z3, Z10
+	VMULPS.BCST (DI)(SI*8), Z3, Z10
 	VPERMPS     Z10, Z12, Z12
 	VMOVUPS     Z12, (AX)
-	MOVWLZX     132(SI)(BX*8), R8
-	MOVL        (DX)(R8*4), R8
-	MOVWLZX     134(SI)(BX*8), R9
-	MOVL        (DX)(R9*4), R9
+	MOVWLZX     132(DI)(SI*8), R8
+	MOVL        (BX)(R8*4), R8
+	MOVWLZX     134(DI)(SI*8), R9
+	MOVL        (BX)(R9*4), R9
 	SHLQ        $0x20, R9
 	ORQ         R8, R9
 	VMOVQ       R9, X13
 	VPERMD      Z13, Z0, Z13
 	VPSRLVD     Z1, Z13, Z13
-	KMOVW       66(SI)(BX*4), K1
+	KMOVW       66(DI)(SI*4), K1
 	VPORD       Z2, Z13, K1, Z13
-	VMULPS.BCST 4(SI)(BX*8), Z3, Z10
+	VMULPS.BCST 4(DI)(SI*8), Z3, Z10
 	VPERMPS     Z10, Z13, Z13
 	VMOVUPS     Z13, 64(AX)
 	ADDQ        $0x00000080, AX
-	INCQ        BX
-	CMPQ        BX, $0x08
+	INCQ        SI
+	CMPQ        SI, $0x08
 	JNE         part
 	ADDQ        $0x00000038, CX
-	DECQ        DI
-	JNZ         block
+	SUBQ        $0x00000100, DX
+	JNE         loop
 	VZEROUPPER
 	RET
 
-DATA iq1DeltaLevels<>+0(SB)/4, $0xbf600000
-DATA iq1DeltaLevels<>+4(SB)/4, $0x3e000000
-DATA iq1DeltaLevels<>+8(SB)/4, $0x3f900000
-DATA iq1DeltaLevels<>+12(SB)/4, $0x00000000
-DATA iq1DeltaLevels<>+16(SB)/4, $0x00000000
-DATA iq1DeltaLevels<>+20(SB)/4, $0x00000000
-DATA iq1DeltaLevels<>+24(SB)/4, $0x00000000
-DATA iq1DeltaLevels<>+28(SB)/4, $0x00000000
-DATA iq1DeltaLevels<>+32(SB)/4, $0xbf900000
-DATA iq1DeltaLevels<>+36(SB)/4, $0xbe000000
-DATA iq1DeltaLevels<>+40(SB)/4, $0x3f600000
-DATA iq1DeltaLevels<>+44(SB)/4, $0x00000000
-DATA iq1DeltaLevels<>+48(SB)/4, $0x00000000
-DATA iq1DeltaLevels<>+52(SB)/4, $0x00000000
-DATA iq1DeltaLevels<>+56(SB)/4, $0x00000000
-DATA iq1DeltaLevels<>+60(SB)/4, $0x00000000
+DATA iq1DeltaLevels<>+0(SB)/8, $0x3e000000bf600000
+DATA iq1DeltaLevels<>+8(SB)/8, $0x000000003f900000
+DATA iq1DeltaLevels<>+16(SB)/8, $0x0000000000000000
+DATA iq1DeltaLevels<>+24(SB)/8, $0x0000000000000000
+DATA iq1DeltaLevels<>+32(SB)/8, $0xbe000000bf900000
+DATA iq1DeltaLevels<>+40(SB)/8, $0x000000003f600000
+DATA iq1DeltaLevels<>+48(SB)/8, $0x0000000000000000
+DATA iq1DeltaLevels<>+56(SB)/8, $0x0000000000000000
 GLOBL iq1DeltaLevels<>(SB), RODATA|NOPTR, $64
 
-DATA spreadFours<>+0(SB)/4, $0x80800100
-DATA spreadFours<>+4(SB)/4, $0x80800100
-DATA spreadFours<>+8(SB)/4, $0x80800100
-DATA spreadFours<>+12(SB)/4, $0x80800100
-DATA spreadFours<>+16(SB)/4, $0x80800302
-DATA spreadFours<>+20(SB)/4, $0x80800302
-DATA spreadFours<>+24(SB)/4, $0x80800302
-DATA spreadFours<>+28(SB)/4, $0x80800302
-DATA spreadFours<>+32(SB)/4, $0x80800504
-DATA spreadFours<>+36(SB)/4, $0x80800504
-DATA spreadFours<>+40(SB)/4, $0x80800504
-DATA spreadFours<>+44(SB)/4, $0x80800504
-DATA spreadFours<>+48(SB)/4, $0x80800706
-DATA spreadFours<>+52(SB)/4, $0x80800706
-DATA spreadFours<>+56(SB)/4, $0x80800706
-DATA spreadFours<>+60(SB)/4, $0x80800706
+DATA spreadFours<>+0(SB)/8, $0x8080010080800100
+DATA spreadFours<>+8(SB)/8, $0x8080010080800100
+DATA spreadFours<>+16(SB)/8, $0x8080030280800302
+DATA spreadFours<>+24(SB)/8, $0x8080030280800302
+DATA spreadFours<>+32(SB)/8, $0x8080050480800504
+DATA spreadFours<>+40(SB)/8, $0x8080050480800504
+DATA spreadFours<>+48(SB)/8, $0x8080070680800706
+DATA spreadFours<>+56(SB)/8, $0x8080070680800706
 GLOBL spreadFours<>(SB), RODATA|NOPTR, $64
 
-DATA threeBitShift<>+0(SB)/4, $0x00000000
-DATA threeBitShift<>+4(SB)/4, $0x00000003
-DATA threeBitShift<>+8(SB)/4, $0x00000006
-DATA threeBitShift<>+12(SB)/4, $0x00000009
-DATA threeBitShift<>+16(SB)/4, $0x00000000
-DATA threeBitShift<>+20(SB)/4, $0x00000003
-DATA threeBitShift<>+24(SB)/4, $0x00000006
-DATA threeBitShift<>+28(SB)/4, $0x00000009
-DATA threeBitShift<>+32(SB)/4, $0x00000000
-DATA threeBitShift<>+36(SB)/4, $0x00000003
-DATA threeBitShift<>+40(SB)/4, $0x00000006
-DATA threeBitShift<>+44(SB)/4, $0x00000009
-DATA threeBitShift<>+48(SB)/4, $0x00000000
-DATA threeBitShift<>+52(SB)/4, $0x00000003
-DATA threeBitShift<>+56(SB)/4, $0x00000006
-DATA threeBitShift<>+60(SB)/4, $0x00000009
+DATA threeBitShift<>+0(SB)/8, $0x0000000300000000
+DATA threeBitShift<>+8(SB)/8, $0x0000000900000006
+DATA threeBitShift<>+16(SB)/8, $0x0000000300000000
+DATA threeBitShift<>+24(SB)/8, $0x0000000900000006
+DATA threeBitShift<>+32(SB)/8, $0x0000000300000000
+DATA threeBitShift<>+40(SB)/8, $0x0000000900000006
+DATA threeBitShift<>+48(SB)/8, $0x0000000300000000
+DATA threeBitShift<>+56(SB)/8, $0x0000000900000006
 GLOBL threeBitShift<>(SB), RODATA|NOPTR, $64
 
 DATA upper1<>+0(SB)/4, $0x08000800
@@ -7192,7 +6763,8 @@ GLOBL upper1<>(SB), RODATA|NOPTR, $4
 TEXT ·iq1_MAVX512Stream(SB), NOSPLIT, $256-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), CX
-	LEAQ         ·iq1sGrid+0(SB), DX
+	MOVQ         dst_len+8(FP), DX
+	LEAQ         ·iq1sGrid+0(SB), BX
 	VMOVDQU32    eights<>+0(SB), Z0
 	VMOVDQU32    eightNibbles<>+0(SB), Z1
 	VPBROADCASTD eight<>+0(SB), Z2
@@ -7201,41 +6773,39 @@ TEXT ·iq1_MAVX512Stream(SB), NOSPLIT, $256-48
 	VMOVDQU32    threeBitShift<>+0(SB), Z5
 	VPBROADCASTD upper3<>+0(SB), Z6
 	VPBROADCASTD upper1<>+0(SB), Z7
-	LEAQ         63(SP), SI
-	ANDQ         $-64, SI
+	LEAQ         63(SP), DI
+	ANDQ         $-64, DI
 	VPBROADCASTD low3Doubled<>+0(SB), Z8
 	VPBROADCASTD integerOne<>+0(SB), Z9
-	MOVQ         dst_len+8(FP), DI
-	SHRQ         $0x08, DI
 
-block:
+loop:
 	VPBROADCASTQ 48(CX), Z10
 	VPSHUFB      Z4, Z10, Z10
 	VPSRLVD      Z5, Z10, Z10
 	VPADDD       Z10, Z10, Z10
-	MOVQ         48(CX), BX
+	MOVQ         48(CX), SI
 	XORL         R8, R8
-	MOVQ         BX, R9
+	MOVQ         SI, R9
 	SHRQ         $0x0c, R9
 	ANDL         $0x0000000f, R9
 	ORL          R9, R8
-	MOVQ         BX, R9
+	MOVQ         SI, R9
 	SHRQ         $0x18, R9
 	ANDL         $0x000000f0, R9
 	ORL          R9, R8
-	MOVQ         BX, R9
+	MOVQ         SI, R9
 	SHRQ         $0x24, R9
 	ANDL         $0x00000f00, R9
 	ORL          R9, R8
-	SHRQ         $0x30, BX
-	ANDL         $0x0000f000, BX
-	ORL          BX, R8
+	SHRQ         $0x30, SI
+	ANDL         $0x0000f000, SI
+	ORL          SI, R8
 	VPBROADCASTW R8, Y11
 	VCVTPH2PS    Y11, Z11
 	VPTERNLOGD   $0xec, Z8, Z9, Z10
 	VCVTDQ2PS    Z10, Z10
 	VMULPS       Z11, Z10, Z10
-	VMOVUPS      Z10, (SI)
+	VMOVUPS      Z10, (DI)
 	VPMOVZXBW    (CX), Z10
 	VPMOVZXBD    32(CX), Z11
 	VPSLLD       $0x14, Z11, Z14
@@ -7243,47 +6813,47 @@ block:
 	VPORD        Z14, Z11, Z11
 	VPTESTMW     Z7, Z11, K1
 	VPMOVM2B     K1, Y14
-	VMOVDQU      Y14, 64(SI)
+	VMOVDQU      Y14, 64(DI)
 	VPTERNLOGD   $0xec, Z6, Z10, Z11
-	VMOVDQU32    Z11, 128(SI)
-	XORL         BX, BX
+	VMOVDQU32    Z11, 128(DI)
+	XORL         SI, SI
 
 part:
-	MOVWLZX     128(SI)(BX*8), R8
-	MOVL        (DX)(R8*4), R8
-	MOVWLZX     130(SI)(BX*8), R9
-	MOVL        (DX)(R9*4), R9
+	MOVWLZX     128(DI)(SI*8), R8
+	MOVL        (BX)(R8*4), R8
+	MOVWLZX     130(DI)(SI*8), R9
+	MOVL        (BX)(R9*4), R9
 	SHLQ        $0x20, R9
 	ORQ         R8, R9
 	VMOVQ       R9, X12
 	VPERMD      Z12, Z0, Z12
 	VPSRLVD     Z1, Z12, Z12
-	KMOVW       64(SI)(BX*4), K1
+	KMOVW       64(DI)(SI*4), K1
 	VPORD       Z2, Z12, K1, Z12
-	VMULPS.BCST (SI)(BX*8), Z3, Z10
+	VMULPS.BCST (DI)(SI*8), Z3, Z10
 	VPERMPS     Z10, Z12, Z12
 	VMOVNTPS    Z12, (AX)
-	MOVWLZX     132(SI)(BX*8), R8
-	MOVL        (DX)(R8*4), R8
-	MOVWLZX     134(SI)(BX*8), R9
-	MOVL        (DX)(R9*4), R9
+	MOVWLZX     132(DI)(SI*8), R8
+	MOVL        (BX)(R8*4), R8
+	MOVWLZX     134(DI)(SI*8), R9
+	MOVL        (BX)(R9*4), R9
 	SHLQ        $0x20, R9
 	ORQ         R8, R9
 	VMOVQ       R9, X13
 	VPERMD      Z13, Z0, Z13
 	VPSRLVD     Z1, Z13, Z13
-	KMOVW       66(SI)(BX*4), K1
+	KMOVW       66(DI)(SI*4), K1
 	VPORD       Z2, Z13, K1, Z13
-	VMULPS.BCST 4(SI)(BX*8), Z3, Z10
+	VMULPS.BCST 4(DI)(SI*8), Z3, Z10
 	VPERMPS     Z10, Z13, Z13
 	VMOVNTPS    Z13, 64(AX)
 	ADDQ        $0x00000080, AX
-	INCQ        BX
-	CMPQ        BX, $0x08
+	INCQ        SI
+	CMPQ        SI, $0x08
 	JNE         part
 	ADDQ        $0x00000038, CX
-	DECQ        DI
-	JNZ         block
+	SUBQ        $0x00000100, DX
+	JNE         loop
 	SFENCE
 	VZEROUPPER
 	RET
@@ -7293,8 +6863,7 @@ part:
 TEXT ·encodeF16AVX512(SB), NOSPLIT, $0-48
 	MOVQ dst_base+0(FP), AX
 	MOVQ src_base+24(FP), DX
-	MOVQ dst_len+8(FP), BX
-	SHRQ $0x01, BX
+	MOVQ src_len+32(FP), BX
 	SUBQ $0x00000040, BX
 	JB   rest
 
@@ -7344,14 +6913,13 @@ done:
 TEXT ·encodeBF16AVX512(SB), NOSPLIT, $0-48
 	MOVQ         dst_base+0(FP), AX
 	MOVQ         src_base+24(FP), DX
+	MOVQ         src_len+32(FP), BX
 	VPBROADCASTD upperHalf<>+0(SB), Z0
 	VPBROADCASTD quiet<>+0(SB), Z1
 	VPBROADCASTD bit0s<>+0(SB), Z2
 	VPBROADCASTD underHalves<>+0(SB), Z3
 	VMOVDQU16    lowerHalves<>+0(SB), Z4
 	VMOVDQU16    upperHalves<>+0(SB), Z5
-	MOVQ         dst_len+8(FP), BX
-	SHRQ         $0x01, BX
 	SUBQ         $0x00000040, BX
 	JB           rest
 
@@ -7485,38 +7053,22 @@ GLOBL bit0s<>(SB), RODATA|NOPTR, $4
 DATA underHalves<>+0(SB)/4, $0x7ffe7ffe
 GLOBL underHalves<>(SB), RODATA|NOPTR, $4
 
-DATA lowerHalves<>+0(SB)/4, $0x00020000
-DATA lowerHalves<>+4(SB)/4, $0x00060004
-DATA lowerHalves<>+8(SB)/4, $0x000a0008
-DATA lowerHalves<>+12(SB)/4, $0x000e000c
-DATA lowerHalves<>+16(SB)/4, $0x00120010
-DATA lowerHalves<>+20(SB)/4, $0x00160014
-DATA lowerHalves<>+24(SB)/4, $0x001a0018
-DATA lowerHalves<>+28(SB)/4, $0x001e001c
-DATA lowerHalves<>+32(SB)/4, $0x00220020
-DATA lowerHalves<>+36(SB)/4, $0x00260024
-DATA lowerHalves<>+40(SB)/4, $0x002a0028
-DATA lowerHalves<>+44(SB)/4, $0x002e002c
-DATA lowerHalves<>+48(SB)/4, $0x00320030
-DATA lowerHalves<>+52(SB)/4, $0x00360034
-DATA lowerHalves<>+56(SB)/4, $0x003a0038
-DATA lowerHalves<>+60(SB)/4, $0x003e003c
+DATA lowerHalves<>+0(SB)/8, $0x0006000400020000
+DATA lowerHalves<>+8(SB)/8, $0x000e000c000a0008
+DATA lowerHalves<>+16(SB)/8, $0x0016001400120010
+DATA lowerHalves<>+24(SB)/8, $0x001e001c001a0018
+DATA lowerHalves<>+32(SB)/8, $0x0026002400220020
+DATA lowerHalves<>+40(SB)/8, $0x002e002c002a0028
+DATA lowerHalves<>+48(SB)/8, $0x0036003400320030
+DATA lowerHalves<>+56(SB)/8, $0x003e003c003a0038
 GLOBL lowerHalves<>(SB), RODATA|NOPTR, $64
 
-DATA upperHalves<>+0(SB)/4, $0x00030001
-DATA upperHalves<>+4(SB)/4, $0x00070005
-DATA upperHalves<>+8(SB)/4, $0x000b0009
-DATA upperHalves<>+12(SB)/4, $0x000f000d
-DATA upperHalves<>+16(SB)/4, $0x00130011
-DATA upperHalves<>+20(SB)/4, $0x00170015
-DATA upperHalves<>+24(SB)/4, $0x001b0019
-DATA upperHalves<>+28(SB)/4, $0x001f001d
-DATA upperHalves<>+32(SB)/4, $0x00230021
-DATA upperHalves<>+36(SB)/4, $0x00270025
-DATA upperHalves<>+40(SB)/4, $0x002b0029
-DATA upperHalves<>+44(SB)/4, $0x002f002d
-DATA upperHalves<>+48(SB)/4, $0x00330031
-DATA upperHalves<>+52(SB)/4, $0x00370035
-DATA upperHalves<>+56(SB)/4, $0x003b0039
-DATA upperHalves<>+60(SB)/4, $0x003f003d
+DATA upperHalves<>+0(SB)/8, $0x0007000500030001
+DATA upperHalves<>+8(SB)/8, $0x000f000d000b0009
+DATA upperHalves<>+16(SB)/8, $0x0017001500130011
+DATA upperHalves<>+24(SB)/8, $0x001f001d001b0019
+DATA upperHalves<>+32(SB)/8, $0x0027002500230021
+DATA upperHalves<>+40(SB)/8, $0x002f002d002b0029
+DATA upperHalves<>+48(SB)/8, $0x0037003500330031
+DATA upperHalves<>+56(SB)/8, $0x003f003d003b0039
 GLOBL upperHalves<>(SB), RODATA|NOPTR, $64

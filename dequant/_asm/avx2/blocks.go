@@ -8,6 +8,7 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+	"github.com/tensormap/tensormap/dequant/_asm/kit"
 )
 
 // Thirty-two codes, a byte each, are kept in dealt order: the lower lane of a vector has the
@@ -71,7 +72,7 @@ func (w *widener) store(codes VecVirtual, at int, s ...scaling) {
 		if how.add != nil {
 			how.add(how.m, y, y)
 		}
-		w.k.store(y, at+8*i)
+		w.k.Store(y, at+8*i)
 	}
 }
 
@@ -128,55 +129,55 @@ func (n *nibbler) unpack(m Mem) VecVirtual {
 }
 
 func blocks() {
-	expand("q8_0AVX2", "q8_0Generic", 32, 34, int8s(2, half))
-	expand("q8_1AVX2", "q8_1Generic", 32, 36, int8s(4, half))
-	expand("q4_0AVX2", "q4_0Generic", 32, 18, func(k *kernel) func() {
+	expand("q8_0", int8s(2, half))
+	expand("q8_1", int8s(4, half))
+	expand("q4_0", func(k *kernel) func() {
 		w, n := newWidener(k), newNibbler()
 		eight := keep(bytesOf("eight", 8))
 		return func() {
-			q := n.unpack(k.from(2))
+			q := n.unpack(k.From(2))
 			VPSUBB(eight, q, q)
-			w.store(q, 0, times(forCodes(half(k.from(0)))))
+			w.store(q, 0, times(forCodes(half(k.From(0)))))
 		}
 	})
-	expand("iq4_NLAVX2", "iq4_NLGeneric", 32, 18, func(k *kernel) func() {
+	expand("iq4_NL", func(k *kernel) func() {
 		w, n := newWidener(k), newNibbler()
 		values := keep(iq4Values())
 		return func() {
-			q := n.unpack(k.from(2))
+			q := n.unpack(k.From(2))
 			VPSHUFB(q, values, q)
-			w.store(q, 0, times(forCodes(half(k.from(0)))))
+			w.store(q, 0, times(forCodes(half(k.From(0)))))
 		}
 	})
-	expand("mxfp4AVX2", "mxfp4Generic", 32, 17, mxfp4)
-	expand("nvfp4AVX2", "nvfp4Generic", 64, 36, nvfp4)
-	expand("aprQ4AVX2", "aprQ4Generic", 32, 18, aprQ4)
-	expand("q4_1AVX2", "q4_1Generic", 32, 20, func(k *kernel) func() {
+	expand("mxfp4", mxfp4)
+	expand("nvfp4", nvfp4)
+	expand("aprQ4", aprQ4)
+	expand("q4_1", func(k *kernel) func() {
 		w, n := newWidener(k), newNibbler()
 		return func() {
-			q := n.unpack(k.from(4))
-			d, m := twoHalves(k.from(0))
+			q := n.unpack(k.From(4))
+			d, m := twoHalves(k.From(0))
 			w.store(q, 0, plus(forCodes(d), m))
 		}
 	})
-	expand("q5_0AVX2", "q5_0Generic", 32, 22, func(k *kernel) func() {
+	expand("q5_0", func(k *kernel) func() {
 		w, n := newWidener(k), newNibbler()
 		set, sixteen := fifthBits(), keep(bytesOf("minus_sixteen", 0xf0))
 		return func() {
-			q, bits := n.unpack(k.from(6)), set(k.from(2))
+			q, bits := n.unpack(k.From(6)), set(k.From(2))
 			VPANDN(sixteen, bits, bits)
 			VPOR(bits, q, q)
-			w.store(q, 0, times(forCodes(half(k.from(0)))))
+			w.store(q, 0, times(forCodes(half(k.From(0)))))
 		}
 	})
-	expand("q5_1AVX2", "q5_1Generic", 32, 24, func(k *kernel) func() {
+	expand("q5_1", func(k *kernel) func() {
 		w, n := newWidener(k), newNibbler()
 		set, sixteen := fifthBits(), keep(bytesOf("sixteen", 16))
 		return func() {
-			q, bits := n.unpack(k.from(8)), set(k.from(4))
+			q, bits := n.unpack(k.From(8)), set(k.From(4))
 			VPAND(sixteen, bits, bits)
 			VPOR(bits, q, q)
-			d, m := twoHalves(k.from(0))
+			d, m := twoHalves(k.From(0))
 			w.store(q, 0, plus(forCodes(d), m))
 		}
 	})
@@ -186,13 +187,13 @@ func blocks() {
 func int8s(at int, scale func(Mem) VecVirtual) body {
 	return func(k *kernel) func() {
 		return func() {
-			d := scale(k.from(0))
-			for i := 0; i < k.elems; i += 8 {
+			d := scale(k.From(0))
+			for i := 0; i < k.Elems; i += 8 {
 				y := YMM()
-				VPMOVSXBD(k.from(at+i), y)
+				VPMOVSXBD(k.From(at+i), y)
 				VCVTDQ2PS(y, y)
 				VMULPS(d, y, y)
-				k.store(y, i)
+				k.Store(y, i)
 			}
 		}
 	}
@@ -215,8 +216,7 @@ func fifthBits() func(m Mem) VecVirtual {
 
 // iq4Values is the codebook of IQ4_NL and IQ4_XS, in both lanes.
 func iq4Values() Mem {
-	values := [16]int8{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
-	return bytes32("iq4_values", func(i int) byte { return byte(values[i%16]) })
+	return bytes32("iq4_values", func(i int) byte { return byte(kit.IQ4[i%16]) })
 }
 
 // mxfp4 shifts its codes down before it converts them: its scales reach into the
@@ -227,25 +227,24 @@ func mxfp4(k *kernel) func() {
 	scales := GP64()
 	LEAQ(e8m0Halves(), scales)
 	return func() {
-		q := n.unpack(k.from(1))
+		q := n.unpack(k.From(1))
 		VPSHUFB(q, values, q)
 		e, d := GP32(), YMM()
-		MOVBLZX(k.from(0), e)
+		MOVBLZX(k.From(0), e)
 		VBROADCASTSS(Mem{Base: scales, Index: e.As64(), Scale: 4}, d)
 		for i := range 4 {
 			y := w.eight(q, i)
 			VPSRAD(Imm(24), y, y)
 			VCVTDQ2PS(y, y)
 			VMULPS(d, y, y)
-			k.store(y, 8*i)
+			k.Store(y, 8*i)
 		}
 	}
 }
 
 // fp4Values is the codebook of MXFP4 and NVFP4, in both lanes.
 func fp4Values() Mem {
-	values := [16]int8{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
-	return bytes32("fp4_values", func(i int) byte { return byte(values[i%16]) })
+	return bytes32("fp4_values", func(i int) byte { return byte(kit.FP4[i%16]) })
 }
 
 // e8m0Halves are the values of e8m0Half for all bytes.
@@ -254,7 +253,7 @@ func e8m0Halves() Mem {
 	for e := range 256 {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(math.Ldexp(1, e-128))))
 	}
-	return data("e8m0_halves", b)
+	return kit.Data("e8m0_halves", b)
 }
 
 // nvfp4 has eight bytes of nibbles for each scale: eight elements in the lower ones, eight in the upper ones.
@@ -262,7 +261,7 @@ func nvfp4(k *kernel) func() {
 	w, deal := newWidener(k), newDealer()
 	values, low, scales := keep(fp4Values()), keep(bytesOf("low_nibbles", 15)), fourByteScales()
 	return func() {
-		d, qs := scales(k.from(0)), deal.load(k.from(4))
+		d, qs := scales(k.From(0)), deal.load(k.From(4))
 		lows, highs := field(qs, 0, 0, low), field(qs, 4, 0, low)
 		VPSHUFB(lows, values, lows)
 		VPSHUFB(highs, values, highs)
@@ -273,7 +272,7 @@ func nvfp4(k *kernel) func() {
 				y := w.eight(codes, i)
 				VCVTDQ2PS(y, y)
 				VMULPS(scale, y, y)
-				k.store(y, 16*i+8*j)
+				k.Store(y, 16*i+8*j)
 			}
 		}
 	}
@@ -307,7 +306,7 @@ func aprQ4(k *kernel) func() {
 	VPXOR(none, none, none)
 	return func() {
 		h, exponent, d := XMM(), XMM(), YMM()
-		VPBROADCASTW(k.from(0), h)
+		VPBROADCASTW(k.From(0), h)
 		// Of 0 and 31 one more has none of the upper four bits of an exponent.
 		VPADDW(one.AsX(), h, exponent)
 		VPAND(upper.AsX(), exponent, exponent)
@@ -316,13 +315,13 @@ func aprQ4(k *kernel) func() {
 		VCVTPH2PS(h, d)
 		for i := range 4 {
 			y := YMM()
-			VPBROADCASTD(k.from(2+4*i), y)
+			VPBROADCASTD(k.From(2+4*i), y)
 			VPSRLVD(shift, y, y)
 			VPAND(low, y, y)
 			VPSUBD(eight, y, y)
 			VCVTDQ2PS(y, y)
 			VMULPS(d, y, y)
-			k.store(y, 8*i)
+			k.Store(y, 8*i)
 		}
 	}
 }

@@ -4,25 +4,20 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+	"github.com/tensormap/tensormap/dequant/_asm/kit"
 )
 
 func encoders() {
-	encode("encodeF16AVX2", "encodeF16Generic", func(k *kernel) func() {
+	convert("encodeF16", kit.Encodes, 4, 2, func(k *kernel) func() {
 		return func() {
 			for i := 0; i < 32; i += 8 {
 				y := YMM()
-				VMOVUPS(k.from(4*i), y)
-				VCVTPS2PH(Imm(0), y, k.to(2*i)) // 0: to nearest even, whatever MXCSR says
+				VMOVUPS(k.From(4*i), y)
+				VCVTPS2PH(Imm(0), y, k.To(2*i)) // 0: to nearest even, whatever MXCSR says
 			}
 		}
 	})
-	encode("encodeBF16AVX2", "encodeBF16Generic", encodeBF16)
-}
-
-// encode generates a conversion of float32s to elements of two bytes.
-func encode(name, generic string, b body) {
-	k := kernel{floats: "src", elems: 32, in: 4 * 32, out: 2 * 32}
-	k.function(name, generic+".", "func(dst []byte, src []float32)", b)
+	convert("encodeBF16", kit.Encodes, 4, 2, encodeBF16)
 }
 
 func encodeBF16(k *kernel) func() {
@@ -31,7 +26,7 @@ func encodeBF16(k *kernel) func() {
 	// brains are eight, in the lower words.
 	brains := func(at int) VecVirtual {
 		f, y, odd, nan := YMM(), YMM(), YMM(), YMM()
-		VMOVUPS(k.from(4*at), f)
+		VMOVUPS(k.From(4*at), f)
 		VPSRLD(Imm(16), f, y)
 		VPAND(one, y, odd)
 		VPOR(quiet, y, y)
@@ -47,7 +42,7 @@ func encodeBF16(k *kernel) func() {
 			low, high := brains(i), brains(i+8)
 			VPACKUSDW(high, low, low)
 			VPERMQ(Imm(0|2<<2|1<<4|3<<6), low, low) // packing works within lanes
-			VMOVDQU(low, k.to(2*i))
+			VMOVDQU(low, k.To(2*i))
 		}
 	}
 }

@@ -1,11 +1,10 @@
 package main
 
 import (
-	"math"
-
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+	"github.com/tensormap/tensormap/dequant/_asm/kit"
 )
 
 // grids are the IQ types that store the levels of four or eight elements as an index into a codebook, which is
@@ -15,89 +14,31 @@ import (
 // A block is prepared as a whole: scales become floats on the stack, and indexes of which some bits lie
 // elsewhere become words there. Then a loop goes over its eight parts of 32 elements.
 func grids() {
-	expand("iq2_XXSAVX2", "iq2_XXSGeneric", 256, 66, iq2XXS)
-	expand("iq2_XSAVX2", "iq2_XSGeneric", 256, 74, iq2XS)
-	expand("iq2_SAVX2", "iq2_SGeneric", 256, 82, iq2S)
-	expand("iq3_XXSAVX2", "iq3_XXSGeneric", 256, 98, iq3XXS)
-	expand("iq3_SAVX2", "iq3_SGeneric", 256, 110, iq3S)
-	expand("iq1_SAVX2", "iq1_SGeneric", 256, 50, iq1S)
-	expand("iq1_MAVX2", "iq1_MGeneric", 256, 56, iq1M)
+	expand("iq2_XXS", iq2XXS)
+	expand("iq2_XS", iq2XS)
+	expand("iq2_S", iq2S)
+	expand("iq3_XXS", iq3XXS)
+	expand("iq3_S", iq3S)
+	expand("iq1_S", iq1S)
+	expand("iq1_M", iq1M)
 }
 
-// A grid is what such a kernel keeps in registers.
+// A grid keeps levels in a register.
 type grid struct {
-	*kernel
-	codebook, part GPVirtual
-	levels         VecVirtual
+	kit.Grid
+	levels VecVirtual
 }
 
-// newGrid is for a kernel that advances dst with every part.
 func newGrid(k *kernel, codebook string, levels Mem) *grid {
-	k.out = 0
-	return &grid{k, variable(codebook), GP64(), keep(levels)}
+	return &grid{kit.NewGrid(k.Kernel, codebook), keep(levels)}
 }
 
-// variable is the address of a variable of package dequant.
-func variable(name string) GPVirtual {
-	at := GP64()
-	LEAQ(NewDataAddr(Symbol{Name: "·" + name}, 0), at)
-	return at
+// levels returns the address of eight floats.
+func levels(name string, values [8]float32) Mem {
+	return dwords(name, kit.Bits(func(i int) float32 { return values[i] }))
 }
 
-// levels is the address of up to eight floats.
-func levels(name string, values ...float32) Mem {
-	return dwords(name, func(i int) uint32 {
-		if i >= len(values) {
-			return 0
-		}
-		return math.Float32bits(values[i])
-	})
-}
-
-func iq2Levels() Mem { return levels("iq2_levels", 8, 25, 43) }
-
-// forEachPart loops over the parts of a block.
-func (g *grid) forEachPart(part func()) {
-	XORL(g.part.As32(), g.part.As32())
-	Label("part")
-	part()
-	ADDQ(U32(4*32), g.dst)
-	INCQ(g.part)
-	CMPQ(g.part, Imm(8))
-	JNE(LabelRef("part"))
-}
-
-// of is the part's share of an array at m, so many bytes for each part.
-func (g *grid) of(m Mem, bytes int) Mem { return m.Idx(g.part, uint8(bytes)) }
-
-// eight loads the combination of eight elements with an index.
-func (g *grid) eight(index GPVirtual) GPVirtual {
-	MOVL(Mem{Base: g.codebook, Index: index, Scale: 4}, index.As32())
-	return index
-}
-
-// twoFours joins the combinations of four elements with two indexes.
-func (g *grid) twoFours(first, second GPVirtual) GPVirtual {
-	for _, index := range []GPVirtual{first, second} {
-		MOVWLZX(Mem{Base: g.codebook, Index: index, Scale: 2}, index.As32())
-	}
-	SHLL(Imm(16), second.As32())
-	ORL(second.As32(), first.As32())
-	return first
-}
-
-// load8 and load16 are numbers of so many bits in memory.
-func load8(m Mem) GPVirtual {
-	r := GP64()
-	MOVBLZX(m, r.As32())
-	return r
-}
-
-func load16(m Mem) GPVirtual {
-	r := GP64()
-	MOVWLZX(m, r.As32())
-	return r
-}
+func iq2Levels() Mem { return levels("iq2_levels", kit.IQ2) }
 
 // nibbles are those of a combination, moved by shift.
 func nibbles(combination GPVirtual, shift func(...Op), counts Op) VecVirtual {
@@ -130,30 +71,14 @@ func (s signer) flip(values, signs VecVirtual) {
 	VXORPS(signs, values, values)
 }
 
-// evenSigns are signs of seven bits with an eighth that makes the number of bits set even.
+// evenSigns has the signs that are stored with a combination.
 type evenSigns struct {
 	signer
-	table GPVirtual
-	top   VecVirtual
+	kit.EvenSigns
+	top VecVirtual
 }
 
-func newEvenSigns() evenSigns { return evenSigns{newSigner(), variable("evenSigns"), keep(upward())} }
-
-// put puts signs into a combination.
-func (s evenSigns) put(combination, seven GPVirtual) {
-	ORL(Mem{Base: s.table, Index: seven, Scale: 4}, combination.As32())
-}
-
-// putField puts the l'th seven bits of a doubleword.
-func (s evenSigns) putField(combination GPVirtual, m Mem, l int) {
-	seven := GP64()
-	MOVL(m, seven.As32())
-	if l > 0 {
-		SHRL(Imm(uint64(7*l)), seven.As32())
-	}
-	ANDL(Imm(127), seven.As32())
-	s.put(combination, seven)
-}
+func newEvenSigns() evenSigns { return evenSigns{newSigner(), kit.NewEvenSigns(), keep(upward())} }
 
 // values look up a combination with its signs.
 func (s evenSigns) values(combination GPVirtual, table VecVirtual) VecVirtual {
@@ -210,18 +135,18 @@ func iq2XXS(k *kernel) func() {
 	g, signs, scales := newGrid(k, "iq2xxsGrid", iq2Levels()), newEvenSigns(), newRow(8)
 	return func() {
 		s, upper := YMM(), YMM()
-		VMOVDQU(k.from(2), s)
-		VMOVDQU(k.from(34), upper)
+		VMOVDQU(k.From(2), s)
+		VMOVDQU(k.From(34), upper)
 		VSHUFPS(Imm(1|3<<2|1<<4|3<<6), upper, s, s)
 		VPERMQ(Imm(0|2<<2|1<<4|3<<6), s, s)
 		VPSRLD(Imm(28), s, s)
-		scales.putHalved(0, s, fraction(k.from(0), 0.25))
-		g.forEachPart(func() {
-			table := g.scaled(g.of(scales.at, 4))
+		scales.putHalved(0, s, fraction(k.From(0), 0.25))
+		g.ForEachPart(func() {
+			table := g.scaled(g.Of(scales.at, 4))
 			for l := range 4 {
-				w := g.eight(load8(g.of(k.from(2+l), 8)))
-				signs.putField(w, g.of(k.from(6), 8), l)
-				k.store(signs.values(w, table), 8*l)
+				w := g.Eight(kit.Load8(g.Of(k.From(2+l), 8)))
+				signs.PutField(w, g.Of(k.From(6), 8), l)
+				k.Store(signs.values(w, table), 8*l)
 			}
 		})
 	}
@@ -232,19 +157,14 @@ func iq2XS(k *kernel) func() {
 	g, signs, scales := newGrid(k, "iq2xsGrid", iq2Levels()), newEvenSigns(), newRow(16)
 	return func() {
 		nibbleScales(k, scales, 66)
-		g.forEachPart(func() {
+		g.ForEachPart(func() {
 			var table VecVirtual
 			for l := range 4 {
 				if l%2 == 0 {
-					table = g.scaled(g.of(scales.at.Offset(2*l), 8))
+					table = g.scaled(g.Of(scales.at.Offset(2*l), 8))
 				}
-				w, seven := load16(g.of(k.from(2+2*l), 8)), GP64()
-				MOVL(w.As32(), seven.As32())
-				SHRL(Imm(9), seven.As32())
-				ANDL(U32(511), w.As32())
-				g.eight(w)
-				signs.put(w, seven)
-				k.store(signs.values(w, table), 8*l)
+				w := g.SignedNine(signs.EvenSigns, kit.Load16(g.Of(k.From(2+2*l), 8)))
+				k.Store(signs.values(w, table), 8*l)
 			}
 		})
 	}
@@ -252,10 +172,10 @@ func iq2XS(k *kernel) func() {
 
 // nibbleScales are the scales of IQ2_XS and IQ2_S.
 func nibbleScales(k *kernel, scales row, at int) {
-	d := fraction(k.from(0), 0.25)
+	d := fraction(k.From(0), 0.25)
 	for i := range 2 {
 		s := YMM()
-		VPBROADCASTD(k.from(at+4*i), s)
+		VPBROADCASTD(k.From(at+4*i), s)
 		VPSRLVD(downward(), s, s)
 		VPAND(dwordsOf("fifteen", 15), s, s)
 		scales.putHalved(i, s, d)
@@ -270,22 +190,22 @@ func iq2S(k *kernel) func() {
 		nibbleScales(k, scales, 74)
 		for i := range 2 {
 			low, high := YMM(), YMM()
-			VPMOVZXBW(k.from(2+16*i), low)
-			VPBROADCASTD(k.from(66+4*i), high)
+			VPMOVZXBW(k.From(2+16*i), low)
+			VPBROADCASTD(k.From(66+4*i), high)
 			VPSHUFB(bytes32("spread_upper_two", func(b int) byte { return byte(b/8 | b&1<<7) }), high, high)
 			VPMULLW(words("upper_two_place", func(i int) uint16 { return 256 >> (i % 4 * 2) }), high, high)
 			joinUpper(low, high, words("ninth_and_tenth", func(int) uint16 { return 0x0300 }), indexes.Offset(32*i))
 		}
-		g.forEachPart(func() {
+		g.ForEachPart(func() {
 			bits := YMM()
-			VPBROADCASTD(g.of(k.from(34), 4), bits)
+			VPBROADCASTD(g.Of(k.From(34), 4), bits)
 			var table VecVirtual
 			for l := range 4 {
 				if l%2 == 0 {
-					table = g.scaled(g.of(scales.at.Offset(2*l), 8))
+					table = g.scaled(g.Of(scales.at.Offset(2*l), 8))
 				}
-				w := g.eight(load16(g.of(indexes.Offset(2*l), 8)))
-				k.store(signs.values(w, table, bits, l), 8*l)
+				w := g.Eight(kit.Load16(g.Of(indexes.Offset(2*l), 8)))
+				k.Store(signs.values(w, table, bits, l), 8*l)
 			}
 		})
 	}
@@ -305,19 +225,19 @@ func joinUpper(low, high VecVirtual, mask, to Mem) {
 
 // iq3XXS has all its indexes, then for each part what IQ2_XXS has behind its four.
 func iq3XXS(k *kernel) func() {
-	g := newGrid(k, "iq3xxsGrid", levels("iq3xxs_levels", 4, 12, 20, 28, 36, 44, 52, 62))
+	g := newGrid(k, "iq3xxsGrid", levels("iq3xxs_levels", kit.IQ3XXS))
 	signs, scales := newEvenSigns(), newRow(8)
 	return func() {
 		s := YMM()
-		VMOVDQU(k.from(66), s)
+		VMOVDQU(k.From(66), s)
 		VPSRLD(Imm(28), s, s)
-		scales.putHalved(0, s, fraction(k.from(0), 0.5))
-		g.forEachPart(func() {
-			table := g.scaled(g.of(scales.at, 4))
+		scales.putHalved(0, s, fraction(k.From(0), 0.5))
+		g.ForEachPart(func() {
+			table := g.scaled(g.Of(scales.at, 4))
 			for l := range 4 {
-				w := g.twoFours(load8(g.of(k.from(2+2*l), 8)), load8(g.of(k.from(3+2*l), 8)))
-				signs.putField(w, g.of(k.from(66), 4), l)
-				k.store(signs.values(w, table), 8*l)
+				w := g.TwoFours(kit.Load8(g.Of(k.From(2+2*l), 8)), kit.Load8(g.Of(k.From(3+2*l), 8)))
+				signs.PutField(w, g.Of(k.From(66), 4), l)
+				k.Store(signs.values(w, table), 8*l)
 			}
 		})
 	}
@@ -325,30 +245,30 @@ func iq3XXS(k *kernel) func() {
 
 // iq3S has the lower bytes of its indexes, their ninth bits, signs, and a nibble for the scale of each part.
 func iq3S(k *kernel) func() {
-	g := newGrid(k, "iq3sGrid", levels("iq3s_levels", 1, 3, 5, 7, 9, 11, 13, 15))
+	g := newGrid(k, "iq3sGrid", levels("iq3s_levels", kit.IQ3S))
 	signs, scales, indexes := newStoredSigns(), newRow(8), AllocLocal(128)
 	return func() {
 		s := YMM()
-		VPBROADCASTD(k.from(106), s)
+		VPBROADCASTD(k.From(106), s)
 		VPSRLVD(downward(), s, s)
 		VPADDD(s, s, s)
-		scales.putOdd(0, s, dwordsOf("low4_doubled", 0x1e), half(k.from(0)))
+		scales.putOdd(0, s, dwordsOf("low4_doubled", 0x1e), half(k.From(0)))
 		for i := range 4 {
 			bit := words("each_bit", func(i int) uint16 { return 1 << i })
 			low, high := YMM(), YMM()
-			VPMOVZXBW(k.from(2+16*i), low)
-			VPBROADCASTW(k.from(66+2*i), high)
+			VPMOVZXBW(k.From(2+16*i), low)
+			VPBROADCASTW(k.From(66+2*i), high)
 			VPAND(bit, high, high)
 			VPCMPEQW(bit, high, high)
 			joinUpper(low, high, words("ninth", func(int) uint16 { return 0x0100 }), indexes.Offset(32*i))
 		}
-		g.forEachPart(func() {
-			table, bits, double := g.scaled(g.of(scales.at, 4)), YMM(), GP64()
-			VPBROADCASTD(g.of(k.from(74), 4), bits)
-			LEAQ(Mem{Base: g.part, Index: g.part, Scale: 1}, double)
+		g.ForEachPart(func() {
+			table, bits, double := g.scaled(g.Of(scales.at, 4)), YMM(), GP64()
+			VPBROADCASTD(g.Of(k.From(74), 4), bits)
+			LEAQ(Mem{Base: g.Part, Index: g.Part, Scale: 1}, double)
 			for l := range 4 {
 				at := indexes.Offset(4*l).Idx(double, 8)
-				k.store(signs.values(g.twoFours(load16(at), load16(at.Offset(2))), table, bits, l), 8*l)
+				k.Store(signs.values(g.TwoFours(kit.Load16(at), kit.Load16(at.Offset(2))), table, bits, l), 8*l)
 			}
 		})
 	}
@@ -356,7 +276,7 @@ func iq3S(k *kernel) func() {
 
 // The levels of IQ1 are -1, 0 and 1, to which delta is added, ⅛ or minus that.
 
-func iq1Levels() Mem { return levels("iq1_levels", -1, 0, 1) }
+func iq1Levels() Mem { return levels("iq1_levels", [8]float32{-1, 0, 1}) }
 
 // putDeltas sets numbers 8i to 8i+7 to delta with the sign of the upper bits of signs.
 func (r row) putDeltas(i int, signs VecVirtual) {
@@ -372,31 +292,31 @@ func iq1S(k *kernel) func() {
 	scales, deltas, indexes := newRow(8), newRow(8), AllocLocal(64)
 	return func() {
 		s, d := YMM(), YMM()
-		VPMOVZXWD(k.from(34), s)
+		VPMOVZXWD(k.From(34), s)
 		VPSLLD(Imm(16), s, d)
 		deltas.putDeltas(0, d)
 		VPSRLD(Imm(11), s, s)
-		scales.putOdd(0, s, dwordsOf("low3_doubled", 0x0e), half(k.from(0)))
+		scales.putOdd(0, s, dwordsOf("low3_doubled", 0x0e), half(k.From(0)))
 		for i := range 2 {
 			low, high, last := YMM(), YMM(), YMM()
-			VPMOVZXBW(k.from(2+16*i), low)
-			VPBROADCASTQ(k.from(34+8*i), high)
+			VPMOVZXBW(k.From(2+16*i), low)
+			VPBROADCASTQ(k.From(34+8*i), high)
 			VPSHUFB(bytes32("spread_words", func(b int) byte { return byte(b/8*2 | b&1) }), high, high)
 			VPSRLW(Imm(1), high, last)
 			VPMULLW(words("upper_three_place", func(i int) uint16 { return []uint16{256, 32, 4, 0}[i%4] }), high, high)
 			VPBLENDW(Imm(0x88), last, high, high)
 			joinUpper(low, high, upperThree(), indexes.Offset(32*i))
 		}
-		g.forEachPart(func() {
+		g.ForEachPart(func() {
 			table, scale := YMM(), YMM()
-			VBROADCASTSS(g.of(deltas.at, 4), table)
-			VBROADCASTSS(g.of(scales.at, 4), scale)
+			VBROADCASTSS(g.Of(deltas.at, 4), table)
+			VBROADCASTSS(g.Of(scales.at, 4), scale)
 			VADDPS(g.levels, table, table)
 			VMULPS(scale, table, table)
 			for l := range 4 {
-				y := nibbles(g.eight(load16(g.of(indexes.Offset(2*l), 8))), VPSRLVD, shift)
+				y := nibbles(g.Eight(kit.Load16(g.Of(indexes.Offset(2*l), 8))), VPSRLVD, shift)
 				VPERMPS(table, y, y)
-				k.store(y, 8*l)
+				k.Store(y, 8*l)
 			}
 		})
 	}
@@ -410,61 +330,52 @@ func iq1M(k *kernel) func() {
 	g, shift := newGrid(k, "iq1sGrid", iq1Levels()), keep(downward())
 	scales, deltas, indexes := newRow(16), newRow(32), AllocLocal(64)
 	return func() {
-		d := scatteredHalf(k.from(48))
+		d := scatteredHalf(k.From(48))
 		for i := range 2 {
 			s := YMM()
-			VPBROADCASTD(k.from(48+4*i), s)
+			VPBROADCASTD(k.From(48+4*i), s)
 			VPSRLVD(dwords("three_bits", func(i int) uint32 { return uint32(i/4*16 + i%4*3) }), s, s)
 			VPADDD(s, s, s)
 			scales.putOdd(i, s, dwordsOf("low3_doubled", 0x0e), d)
 		}
 		for i := range 4 {
 			s := YMM()
-			VPBROADCASTD(k.from(32+4*i), s)
+			VPBROADCASTD(k.From(32+4*i), s)
 			VPSLLVD(upward(), s, s)
 			deltas.putDeltas(i, s)
 		}
 		for i := range 2 {
 			low, high, odd := YMM(), YMM(), YMM()
-			VPMOVZXBW(k.from(16*i), low)
-			VPMOVZXBD(k.from(32+8*i), high)
+			VPMOVZXBW(k.From(16*i), low)
+			VPMOVZXBD(k.From(32+8*i), high)
 			VPSLLD(Imm(20), high, odd)
 			VPSLLD(Imm(8), high, high)
 			VPOR(odd, high, high)
 			joinUpper(low, high, upperThree(), indexes.Offset(32*i))
 		}
 		group := GP64()
-		g.forEachPart(func() {
-			LEAQ(Mem{Base: g.part, Index: g.part, Scale: 1}, group)
+		g.ForEachPart(func() {
+			LEAQ(Mem{Base: g.Part, Index: g.Part, Scale: 1}, group)
 			scale := YMM()
 			for l := range 4 {
 				if l%2 == 0 {
-					VBROADCASTSS(g.of(scales.at.Offset(2*l), 8), scale)
+					VBROADCASTSS(g.Of(scales.at.Offset(2*l), 8), scale)
 				}
-				y, delta := nibbles(g.eight(load16(g.of(indexes.Offset(2*l), 8))), VPSRLVD, shift), YMM()
+				y, delta := nibbles(g.Eight(kit.Load16(g.Of(indexes.Offset(2*l), 8))), VPSRLVD, shift), YMM()
 				VPERMPS(g.levels, y, y)
 				VBROADCASTSS(deltas.at.Offset(4*l).Idx(group, 8), delta)
 				VADDPS(delta, y, y)
 				VMULPS(scale, y, y)
-				k.store(y, 8*l)
+				k.Store(y, 8*l)
 			}
 		})
 	}
 }
 
-// scatteredHalf is the binary16 in the upper nibbles of four words.
+// scatteredHalf returns the binary16 in the upper nibbles of four words, in all elements.
 func scatteredHalf(m Mem) VecVirtual {
-	words, h, x, y := GP64(), GP32(), XMM(), YMM()
-	MOVQ(m, words)
-	XORL(h, h)
-	for i := range 4 {
-		nibble := GP64()
-		MOVQ(words, nibble)
-		SHRQ(Imm(uint64(12+12*i)), nibble)
-		ANDL(U32(15<<(4*i)), nibble.As32())
-		ORL(nibble.As32(), h)
-	}
-	VMOVD(h, x)
+	x, y := XMM(), YMM()
+	VMOVD(kit.ScatteredHalf(m), x)
 	VCVTPH2PS(x, x)
 	VBROADCASTSS(x, y)
 	return y

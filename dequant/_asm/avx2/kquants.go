@@ -10,13 +10,13 @@ import (
 // leave them on the stack: from there a broadcast is a load and costs no shuffle.
 
 func superBlocks() {
-	expand("q2_KAVX2", "q2_KGeneric", 256, 84, q2K)
-	expand("q3_KAVX2", "q3_KGeneric", 256, 110, q3K)
-	expand("q4_KAVX2", "q4_KGeneric", 256, 144, q4K)
-	expand("q5_KAVX2", "q5_KGeneric", 256, 176, q5K)
-	expand("q6_KAVX2", "q6_KGeneric", 256, 210, q6K)
-	expand("iq4_XSAVX2", "iq4_XSGeneric", 256, 136, iq4XS)
-	expand("q8_KAVX2", "q8_KGeneric", 256, 292, int8s(4, float))
+	expand("q2_K", q2K)
+	expand("q3_K", q3K)
+	expand("q4_K", q4K)
+	expand("q5_K", q5K)
+	expand("q6_K", q6K)
+	expand("iq4_XS", iq4XS)
+	expand("q8_K", int8s(4, float))
 }
 
 // A dealer loads 32 bytes into dealt order.
@@ -82,10 +82,10 @@ func q2K(k *kernel) func() {
 	scales, mins := newRow(16), newRow(16)
 	low := bytesOf("low_nibbles", 15)
 	return func() {
-		d, dmin := twoHalves(k.from(80))
+		d, dmin := twoHalves(k.From(80))
 		forCodes(d)
 		packed := XMM()
-		VMOVDQU(k.from(0), packed)
+		VMOVDQU(k.From(0), packed)
 		lows, highs := XMM(), XMM()
 		VPAND(low, packed, lows)
 		VPSRLW(Imm(4), packed, highs)
@@ -97,7 +97,7 @@ func q2K(k *kernel) func() {
 			mins.put(i, y, dmin)
 		}
 		for h := range 2 {
-			qs := deal.load(k.from(16 + 32*h))
+			qs := deal.load(k.From(16 + 32*h))
 			for j := range 4 {
 				q := field(qs, 2*j, 0, three)
 				run := 8*h + 2*j
@@ -111,13 +111,13 @@ func q3K(k *kernel) func() {
 	w, deal, three, four := newWidener(k), newDealer(), keep(bytesOf("three", 3)), keep(bytesOf("four", 4))
 	scales := newRow(16)
 	return func() {
-		d := forCodes(half(k.from(108)))
-		for i, y := range dwordsOfBytes(VPMOVSXBD, q3Scales(k.from(94))) {
+		d := forCodes(half(k.From(108)))
+		for i, y := range dwordsOfBytes(VPMOVSXBD, q3Scales(k.From(94))) {
 			scales.put(i, y, d)
 		}
-		mask := deal.load(k.from(0))
+		mask := deal.load(k.From(0))
 		for h := range 2 {
-			qs := deal.load(k.from(32 + 32*h))
+			qs := deal.load(k.From(32 + 32*h))
 			for j := range 4 {
 				q, bit := field(qs, 2*j, 0, three), field(mask, 4*h+j, 2, four)
 				VPOR(bit, q, q)
@@ -152,7 +152,7 @@ func q4K(k *kernel) func() {
 	return func() {
 		k4Scales(k, scales, mins)
 		for c := range 4 {
-			qs := deal.load(k.from(16 + 32*c))
+			qs := deal.load(k.From(16 + 32*c))
 			for i := range 2 {
 				run := 2*c + i
 				q := field(qs, 4*i, 0, low)
@@ -168,9 +168,9 @@ func q5K(k *kernel) func() {
 	scales, mins := newRow(8), newRow(8)
 	return func() {
 		k4Scales(k, scales, mins)
-		high := deal.load(k.from(16))
+		high := deal.load(k.From(16))
 		for c := range 4 {
-			qs := deal.load(k.from(48 + 32*c))
+			qs := deal.load(k.From(48 + 32*c))
 			for i := range 2 {
 				run := 2*c + i
 				q, bit := field(qs, 4*i, 0, low), field(high, run, 4, sixteen)
@@ -184,10 +184,10 @@ func q5K(k *kernel) func() {
 // k4Scales makes the eight scales and mins of Q4_K and Q5_K. Their blocks begin with d, dmin
 // and three doublewords of six-bit numbers: sixteen bytes.
 func k4Scales(k *kernel, scales, mins row) {
-	d, dmin := twoHalves(k.from(0))
+	d, dmin := twoHalves(k.From(0))
 	forCodes(d)
 	packed, s, upper := XMM(), XMM(), XMM()
-	VMOVDQU(k.from(0), packed)
+	VMOVDQU(k.From(0), packed)
 	// Doublewords: scales 0 to 3, scales 4 to 7, mins 0 to 3, mins 4 to 7, less the upper bits ...
 	VPSHUFD(Imm(1|3<<2|2<<4|3<<6), packed, s)
 	VPSRLVD(dwords("k4_shifts", func(i int) uint32 { return []uint32{0, 0, 0, 4}[i%4] }), s, s)
@@ -207,15 +207,15 @@ func q6K(k *kernel) func() {
 	upper, offset := keep(bytesOf("upper_two", 0x30)), keep(bytesOf("thirty_two", 32))
 	scales := newRow(16)
 	return func() {
-		d := forCodes(half(k.from(208)))
+		d := forCodes(half(k.From(208)))
 		for i := range 2 {
 			y := YMM()
-			VPMOVSXBD(k.from(192+8*i), y)
+			VPMOVSXBD(k.From(192+8*i), y)
 			scales.put(i, y, d)
 		}
 		for h := range 2 {
-			ql := [2]VecVirtual{deal.load(k.from(64 * h)), deal.load(k.from(64*h + 32))}
-			qh := deal.load(k.from(128 + 32*h))
+			ql := [2]VecVirtual{deal.load(k.From(64 * h)), deal.load(k.From(64*h + 32))}
+			qh := deal.load(k.From(128 + 32*h))
 			for g := range 4 {
 				q, bits := field(ql[g%2], g/2*4, 0, low), field(qh, 2*g, 4, upper)
 				VPOR(bits, q, q)
@@ -231,13 +231,13 @@ func iq4XS(k *kernel) func() {
 	w, n, values := newWidener(k), newNibbler(), keep(iq4Values())
 	scales := newRow(8)
 	return func() {
-		d := forCodes(half(k.from(0)))
+		d := forCodes(half(k.From(0)))
 		lows, highs := YMM(), YMM()
-		VPBROADCASTD(k.from(4), lows)
+		VPBROADCASTD(k.From(4), lows)
 		VPSRLVD(dwords("iq4_low_shifts", func(i int) uint32 { return uint32(4 * i) }), lows, lows)
 		VPAND(dwordsOf("fifteen", 15), lows, lows)
 		// The upper bits follow d.
-		VPBROADCASTD(k.from(0), highs)
+		VPBROADCASTD(k.From(0), highs)
 		VPSRLVD(dwords("iq4_high_shifts", func(i int) uint32 { return uint32(16 + 2*i) }), highs, highs)
 		VPSLLD(Imm(4), highs, highs)
 		VPAND(dwordsOf("forty_eight", 48), highs, highs)
@@ -245,7 +245,7 @@ func iq4XS(k *kernel) func() {
 		VPSUBD(dwordsOf("thirty_twos", 32), highs, highs)
 		scales.put(0, highs, d)
 		for run := range 8 {
-			q := n.unpack(k.from(8 + 16*run))
+			q := n.unpack(k.From(8 + 16*run))
 			VPSHUFB(q, values, q)
 			w.store(q, 32*run, times(scales.get(run)))
 		}

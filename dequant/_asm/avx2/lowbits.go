@@ -6,30 +6,31 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+	"github.com/tensormap/tensormap/dequant/_asm/kit"
 )
 
 // lowBits are the types of one and two bits an element, and of three levels.
 func lowBits() {
-	expand("q1_0AVX2", "q1_0Generic", 128, 18, q1_0)
-	expand("q2_0AVX2", "q2_0Generic", 64, 18, q2_0)
-	expand("tq1_0AVX2", "tq1_0Generic", 256, 54, tq1_0)
-	expand("tq2_0AVX2", "tq2_0Generic", 256, 66, tq2_0)
+	expand("q1_0", q1_0)
+	expand("q2_0", q2_0)
+	expand("tq1_0", tq1_0)
+	expand("tq2_0", tq2_0)
 }
 
 // q1_0 has a bit for each element, which is its sign: minus where it is clear.
 func q1_0(k *kernel) func() {
 	sign, toSign := keep(dwordsOf("sign", 1<<31)), bitsToSigns()
 	return func() {
-		plus, minus := half(k.from(0)), YMM()
+		plus, minus := half(k.From(0)), YMM()
 		VXORPS(sign, plus, minus)
 		for i := range 4 {
 			bits := YMM()
-			VPBROADCASTD(k.from(2+4*i), bits)
+			VPBROADCASTD(k.From(2+4*i), bits)
 			for j, shift := range toSign {
 				y := YMM()
 				VPSLLVD(shift, bits, y)
 				VBLENDVPS(y, plus, minus, y)
-				k.store(y, 32*i+8*j)
+				k.Store(y, 32*i+8*j)
 			}
 		}
 	}
@@ -60,15 +61,15 @@ func q2_0(k *kernel) func() {
 		pairs[i] = keep(dwords(fmt.Sprint("pair_shifts_", 8*i), func(j int) uint32 { return uint32(16*i + 2*j) }))
 	}
 	return func() {
-		table := levels(half(k.from(0)))
+		table := levels(half(k.From(0)))
 		for i := range 4 {
 			codes := YMM()
-			VPBROADCASTD(k.from(2+4*i), codes)
+			VPBROADCASTD(k.From(2+4*i), codes)
 			for j, shift := range pairs {
 				y := YMM()
 				VPSRLVD(shift, codes, y)
 				VPERMILPS(y, table, y)
-				k.store(y, 16*i+8*j)
+				k.Store(y, 16*i+8*j)
 			}
 		}
 	}
@@ -78,17 +79,17 @@ func q2_0(k *kernel) func() {
 func tq2_0(k *kernel) func() {
 	levels := threeLevels()
 	return func() {
-		table := levels(half(k.from(64)))
+		table := levels(half(k.From(64)))
 		for at := 0; at < 64; at += 8 {
 			codes := YMM()
-			VPMOVZXBD(k.from(at), codes)
+			VPMOVZXBD(k.From(at), codes)
 			for run := range 4 {
 				if run > 0 {
 					VPSRLD(Imm(2), codes, codes)
 				}
 				y := YMM()
 				VPERMILPS(codes, table, y)
-				k.store(y, at/32*128+at%32+32*run)
+				k.Store(y, at/32*128+at%32+32*run)
 			}
 		}
 	}
@@ -103,21 +104,21 @@ func tq2_0(k *kernel) func() {
 func tq1_0(k *kernel) func() {
 	levels, three := threeLevels(), keep(dwordsOf("three_words", 3))
 	var powers [5]VecVirtual
-	for run, power := 0, uint32(1); run < len(powers); run, power = run+1, power*3 {
-		powers[run] = keep(dwordsOf(fmt.Sprint("trit_power_", run), power<<8))
+	for run, power := range kit.TritPowers() {
+		powers[run] = keep(dwordsOf(fmt.Sprint("trit_power_", run), power))
 	}
 	return func() {
-		table := levels(half(k.from(52)))
+		table := levels(half(k.From(52)))
 		digits := func(codes VecVirtual, power Op, at int) {
 			y := YMM()
 			VPMULLW(power, codes, y)
 			VPMULHUW(three, y, y)
 			VPERMILPS(y, table, y)
-			k.store(y, at)
+			k.Store(y, at)
 		}
 		for at := 0; at < 48; at += 8 {
 			codes := YMM()
-			VPMOVZXBD(k.from(at), codes)
+			VPMOVZXBD(k.From(at), codes)
 			for run, power := range powers {
 				if at < 32 {
 					digits(codes, power, at+32*run)
@@ -127,10 +128,10 @@ func tq1_0(k *kernel) func() {
 			}
 		}
 		last, codes := XMM(), YMM()
-		VPBROADCASTD(k.from(48), last)
+		VPBROADCASTD(k.From(48), last)
 		VPMOVZXBD(last, codes)
 		for i := range 2 {
-			own := dwords(fmt.Sprint("trit_powers_", 2*i), func(j int) uint32 { return []uint32{1, 3, 9, 27}[2*i+j/4] << 8 })
+			own := dwords(fmt.Sprint("trit_powers_", 2*i), func(j int) uint32 { return kit.TritPowers()[2*i+j/4] })
 			digits(codes, own, 240+8*i)
 		}
 	}

@@ -6,23 +6,24 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+	"github.com/tensormap/tensormap/dequant/_asm/kit"
 )
 
 func floats() {
-	expandNumbers("f16AVX2", "f16Generic", 2, f16)
-	expandNumbers("bf16AVX2", "bf16Generic", 2, func(k *kernel) func() {
+	expandNumbers("f16", 2, f16)
+	expandNumbers("bf16", 2, func(k *kernel) func() {
 		return k.eights(func(at int, y VecVirtual) {
-			VPMOVZXWD(k.from(2*at), y)
+			VPMOVZXWD(k.From(2*at), y)
 			VPSLLD(Imm(16), y, y)
 		})
 	})
-	expandNumbers("f64AVX2", "f64Generic", 8, func(k *kernel) func() {
+	expandNumbers("f64", 8, func(k *kernel) func() {
 		return k.fours(func(at int, y VecVirtual) {
-			VCVTPD2PSY(k.from(8*at), y.AsX())
+			VCVTPD2PSY(k.From(8*at), y.AsX())
 		})
 	})
-	expandNumbers("f8e4m3AVX2", "f8e4m3Generic", 1, f8e4m3)
-	expandNumbers("f8e5m2AVX2", "f8e5m2Generic", 1, f8e5m2)
+	expandNumbers("f8e4m3", 1, f8e4m3)
+	expandNumbers("f8e5m2", 1, f8e5m2)
 }
 
 // eights is the iteration of a kernel that makes eight elements at a time.
@@ -31,7 +32,7 @@ func (k *kernel) eights(convert func(at int, y VecVirtual)) func() {
 		for at := 0; at < 32; at += 8 {
 			y := YMM()
 			convert(at, y)
-			k.store(y, at)
+			k.Store(y, at)
 		}
 	}
 }
@@ -43,7 +44,7 @@ func (k *kernel) fours(convert func(at int, y VecVirtual)) func() {
 		for at := 0; at < 32; at += 4 {
 			y := YMM()
 			convert(at, y)
-			k.store(y.AsX().(VecVirtual), at)
+			k.Store(y.AsX().(VecVirtual), at)
 		}
 	}
 }
@@ -53,7 +54,7 @@ func f16(k *kernel) func() {
 		var y [4]VecVirtual
 		for i := range y {
 			y[i] = YMM()
-			VCVTPH2PS(k.from(16*i), y[i])
+			VCVTPH2PS(k.From(16*i), y[i])
 		}
 		// One comparison tells whether either of two vectors has a NaN.
 		nan, more := YMM(), YMM()
@@ -65,11 +66,11 @@ func f16(k *kernel) func() {
 		TESTL(any, any)
 		k.unless("nan", func() {
 			for i := range y {
-				carryNaN(k.from(16*i), y[i])
+				carryNaN(k.From(16*i), y[i])
 			}
 		})
 		for i := range y {
-			k.store(y[i], 8*i)
+			k.Store(y[i], 8*i)
 		}
 	}
 }
@@ -81,7 +82,7 @@ var unordered = Imm(3)
 func (k *kernel) unless(label string, f func()) {
 	JNE(LabelRef(label))
 	Label(label + "_done")
-	k.rare = append(k.rare, func() {
+	k.Rarely(func() {
 		Label(label)
 		f()
 		JMP(LabelRef(label + "_done"))
@@ -108,7 +109,7 @@ func f8e4m3(k *kernel) func() {
 	return func() {
 		for at := 0; at < 32; at += 16 {
 			h, special := YMM(), YMM()
-			VPMOVSXBW(k.from(at), h)
+			VPMOVSXBW(k.From(at), h)
 			VPSLLW(Imm(7), h, h)
 			VPAND(fields, h, h)
 			// The one NaN becomes a half's, already quiet.
@@ -122,8 +123,8 @@ func f8e4m3(k *kernel) func() {
 			VCVTPH2PS(h.AsX(), high)
 			VMULPS(bias, low, low)
 			VMULPS(bias, high, high)
-			k.store(low, at)
-			k.store(high, at+8)
+			k.Store(low, at)
+			k.Store(high, at+8)
 		}
 	}
 }
@@ -143,15 +144,15 @@ func f8e5m2(k *kernel) func() {
 		for i := range y {
 			h[i], y[i] = XMM(), YMM()
 			if i%2 == 0 {
-				VPUNPCKLBW(k.from(8*i), zero, h[i])
+				VPUNPCKLBW(k.From(8*i), zero, h[i])
 			} else {
-				VPUNPCKHBW(k.from(8*i-8), zero, h[i])
+				VPUNPCKHBW(k.From(8*i-8), zero, h[i])
 			}
 			VCVTPH2PS(h[i], y[i])
 		}
 		// Only 7D and FD are signalling NaNs. Doubled, both are FA.
 		b, any := YMM(), GP32()
-		VMOVDQU(k.from(0), b)
+		VMOVDQU(k.From(0), b)
 		VPADDB(b, b, b)
 		VPCMPEQB(signalling, b, b)
 		VPMOVMSKB(b, any)
@@ -162,27 +163,27 @@ func f8e5m2(k *kernel) func() {
 			}
 		})
 		for i := range y {
-			k.store(y[i], 8*i)
+			k.Store(y[i], 8*i)
 		}
 	}
 }
 
 func integers() {
-	expandNumbers("i8AVX2", "i8Generic", 1, extended(VPMOVSXBD, 1))
-	expandNumbers("u8AVX2", "u8Generic", 1, extended(VPMOVZXBD, 1))
-	expandNumbers("i16AVX2", "i16Generic", 2, extended(VPMOVSXWD, 2))
-	expandNumbers("u16AVX2", "u16Generic", 2, extended(VPMOVZXWD, 2))
-	expandNumbers("i32AVX2", "i32Generic", 4, func(k *kernel) func() {
-		return k.eights(func(at int, y VecVirtual) { VCVTDQ2PS(k.from(4*at), y) })
+	expandNumbers("i8", 1, extended(VPMOVSXBD, 1))
+	expandNumbers("u8", 1, extended(VPMOVZXBD, 1))
+	expandNumbers("i16", 2, extended(VPMOVSXWD, 2))
+	expandNumbers("u16", 2, extended(VPMOVZXWD, 2))
+	expandNumbers("i32", 4, func(k *kernel) func() {
+		return k.eights(func(at int, y VecVirtual) { VCVTDQ2PS(k.From(4*at), y) })
 	})
-	expandNumbers("u32AVX2", "u32Generic", 4, u32)
-	expandNumbers("i64AVX2", "i64Generic", 8, i64)
-	expandNumbers("u64AVX2", "u64Generic", 8, u64)
-	expandNumbers("boolAVX2", "boolGeneric", 1, func(k *kernel) func() {
+	expandNumbers("u32", 4, u32)
+	expandNumbers("i64", 8, i64)
+	expandNumbers("u64", 8, u64)
+	expandNumbers("bool", 1, func(k *kernel) func() {
 		zero, one := YMM(), keep(floatsOf("one", 1))
 		VPXOR(zero, zero, zero)
 		return k.eights(func(at int, y VecVirtual) {
-			VPMOVZXBD(k.from(at), y)
+			VPMOVZXBD(k.From(at), y)
 			VPCMPEQD(zero, y, y)
 			VPANDN(one, y, y)
 		})
@@ -193,7 +194,7 @@ func integers() {
 func extended(extend func(...Op), size int) body {
 	return func(k *kernel) func() {
 		return k.eights(func(at int, y VecVirtual) {
-			extend(k.from(size*at), y)
+			extend(k.From(size*at), y)
 			VCVTDQ2PS(y, y)
 		})
 	}
@@ -208,7 +209,7 @@ func u32(k *kernel) func() {
 	both := keep(floatsOf("two39_two23", 1<<39+1<<23))
 	return k.eights(func(at int, y VecVirtual) {
 		h := YMM()
-		VMOVDQU(k.from(4*at), y)
+		VMOVDQU(k.From(4*at), y)
 		VPSRLD(Imm(16), y, h)
 		VPOR(high, h, h)
 		VPBLENDW(Imm(0xaa), low, y, y)
@@ -224,7 +225,7 @@ func u64(k *kernel) func() {
 	sum := longSum(1<<84, 1<<84+1<<52)
 	return k.fours(func(at int, y VecVirtual) {
 		exact := YMM()
-		VMOVDQU(k.from(8*at), y)
+		VMOVDQU(k.From(8*at), y)
 		VPSRLQ(Imm(53), y, exact)
 		VPCMPEQQ(zero, exact, exact)
 		toOdd(y, exact)
@@ -240,7 +241,7 @@ func i64(k *kernel) func() {
 	sum := longSum(1<<84+1<<63, 1<<84+1<<63+1<<52)
 	return k.fours(func(at int, y VecVirtual) {
 		exact := YMM()
-		VMOVDQU(k.from(8*at), y)
+		VMOVDQU(k.From(8*at), y)
 		VPADDQ(bound, y, exact)
 		VPSRLQ(Imm(54), exact, exact)
 		VPCMPEQQ(zero, exact, exact)
@@ -284,18 +285,17 @@ func longSum(high, both float64) func(v VecVirtual) {
 }
 
 func scaledIntegers() {
-	scaled("i8ScaledAVX2", "i8ScaledGeneric", 1, VPMOVSXBD)
-	scaled("i16ScaledAVX2", "i16ScaledGeneric", 2, VPMOVSXWD)
+	scaled("i8Scaled", 1, VPMOVSXBD)
+	scaled("i16Scaled", 2, VPMOVSXWD)
 }
 
-func scaled(name, generic string, size int, extend func(...Op)) {
-	k := kernel{floats: "dst", elems: 32, in: 32 * size, out: 4 * 32}
-	k.function(name, generic+".", "func(dst []float32, src []byte, scale float32, zero int32)", func(k *kernel) func() {
+func scaled(name string, size int, extend func(...Op)) {
+	convert(name, kit.ExpandsScale, size, 4, func(k *kernel) func() {
 		scale, zero := YMM(), YMM()
 		VBROADCASTSS(argument("scale"), scale)
 		VBROADCASTSS(argument("zero"), zero) // vet takes VPBROADCASTD's D for eight bytes
 		return k.eights(func(at int, y VecVirtual) {
-			extend(k.from(size*at), y)
+			extend(k.From(size*at), y)
 			VPSUBD(zero, y, y)
 			VCVTDQ2PS(y, y)
 			VMULPS(scale, y, y)

@@ -6,85 +6,84 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+	"github.com/tensormap/tensormap/dequant/_asm/kit"
 )
 
 // blocks are the types with blocks of 32 elements, and NVFP4 with blocks of 64.
 func blocks() {
-	both("q8_0", func(k *kernel) { int8Block(k, 32, 34, 2, k.half) })
-	both("q8_1", func(k *kernel) { int8Block(k, 32, 36, 4, k.half) })
+	expand("q8_0", int8s(2, half))
+	expand("q8_1", int8s(4, half))
 
-	both("q4_0", func(k *kernel) {
+	expand("q4_0", func(k *kernel) func() {
 		values := floats("fourBit", func(n int) float32 { return float32(n - 8) })
-		codebookBlock(k, 18, 2, func(table reg.VecVirtual) { VMULPS(values, k.half(0), table) })
+		return codebookBlock(k, 2, func(table reg.VecVirtual) { VMULPS(values, half(k.From(0)), table) })
 	})
-	both("iq4_NL", func(k *kernel) {
+	expand("iq4_NL", func(k *kernel) func() {
 		values := iq4()
-		codebookBlock(k, 18, 2, func(table reg.VecVirtual) { VMULPS(values, k.half(0), table) })
+		return codebookBlock(k, 2, func(table reg.VecVirtual) { VMULPS(values, half(k.From(0)), table) })
 	})
-	both("mxfp4", func(k *kernel) {
+	expand("mxfp4", func(k *kernel) func() {
 		values := fp4()
 		bias := splat("e8m0Bias", 128)
-		codebookBlock(k, 17, 1, func(table reg.VecVirtual) {
+		return codebookBlock(k, 1, func(table reg.VecVirtual) {
 			// Scaling by powers of two needs no table of what e8m0Half returns.
 			e := GP32()
-			MOVBLZX(k.from(0), e)
+			MOVBLZX(k.From(0), e)
 			VPBROADCASTD(e, table)
 			VPSUBD(bias, table, table)
 			VCVTDQ2PS(table, table)
 			VSCALEFPS(table, values, table)
 		})
 	})
-	both("q4_1", func(k *kernel) {
+	expand("q4_1", func(k *kernel) func() {
 		values := floats("count", func(n int) float32 { return float32(n) })
-		codebookBlock(k, 20, 4, func(table reg.VecVirtual) {
-			d, m := k.halves(0)
+		return codebookBlock(k, 4, func(table reg.VecVirtual) {
+			d, m := halves(k.From(0))
 			VMOVAPS(values, table)
 			VFMADD213PS(m, d, table)
 		})
 	})
-	both("nvfp4", nvfp4)
-	both("aprQ4", aprQ4)
-	both("q5_0", func(k *kernel) { fiveBitBlock(k, 22, 2, 6, false) })
-	both("q5_1", func(k *kernel) { fiveBitBlock(k, 24, 4, 8, true) })
+	expand("nvfp4", nvfp4)
+	expand("aprQ4", aprQ4)
+	expand("q5_0", func(k *kernel) func() { return fiveBitBlock(k, 2, 6, false) })
+	expand("q5_1", func(k *kernel) func() { return fiveBitBlock(k, 4, 8, true) })
 }
 
 // iq4 is the codebook of IQ4_NL and IQ4_XS.
 func iq4() reg.VecVirtual {
-	return floats("iq4", func(n int) float32 {
-		return []float32{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}[n]
-	})
+	return floats("iq4", func(n int) float32 { return float32(kit.IQ4[n]) })
 }
 
 // fp4 is the codebook of MXFP4 and NVFP4.
 func fp4() reg.VecVirtual {
-	return floats("fp4", func(n int) float32 {
-		return []float32{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}[n]
-	})
+	return floats("fp4", func(n int) float32 { return float32(kit.FP4[n]) })
 }
 
-// int8Block has a scale in front and int8s at codes.
-func int8Block(k *kernel, elems, size, codes int, scale func(offset int) reg.VecVirtual) {
-	k.forEachBlock(elems, size, func() {
-		d := scale(0)
-		for i := range elems / 16 {
-			z := ZMM()
-			VPMOVSXBD(k.from(codes+16*i), z)
-			VCVTDQ2PS(z, z)
-			VMULPS(d, z, z)
-			k.store(64*i, z)
+// int8s is the body for blocks of a scale and, from a byte on, int8s.
+func int8s(at int, scale func(Mem) reg.VecVirtual) body {
+	return func(k *kernel) func() {
+		return func() {
+			d := scale(k.From(0))
+			for i := 0; i < k.Elems; i += 16 {
+				z := ZMM()
+				VPMOVSXBD(k.From(at+i), z)
+				VCVTDQ2PS(z, z)
+				VMULPS(d, z, z)
+				k.Store(z, i)
+			}
 		}
-	})
+	}
 }
 
 // codebookBlock has 16 bytes of nibbles at codes. A block has so many elements for each value
 // that computing all 16 values first and looking them up is the shortest way. The lookup
 // only regards the lower four bits of an index.
-func codebookBlock(k *kernel, size, codes int, makeTable func(table reg.VecVirtual)) {
-	k.forEachBlock(32, size, func() {
+func codebookBlock(k *kernel, codes int, makeTable func(table reg.VecVirtual)) func() {
+	return func() {
 		table := ZMM()
 		makeTable(table)
-		lookUpNibbles(k, k.from(codes), table, table, 0, 64)
-	})
+		lookUpNibbles(k, k.From(codes), table, table, 0, 16)
+	}
 }
 
 // lookUpNibbles expands 16 bytes: lower nibbles by the table low to offset atLow, upper ones by
@@ -93,28 +92,28 @@ func lookUpNibbles(k *kernel, codes Mem, low, high reg.VecVirtual, atLow, atHigh
 	n, z := ZMM(), ZMM()
 	VPMOVZXBD(codes, n)
 	VPERMPS(low, n, z)
-	k.store(atLow, z)
+	k.Store(z, atLow)
 	VPSRLD(U8(4), n, n)
 	VPERMPS(high, n, n)
-	k.store(atHigh, n)
+	k.Store(n, atHigh)
 }
 
 // fiveBitBlock has the fifth bits of 32 elements at high, their nibbles at codes. The codes are put
 // together as bytes, of which all 32 fit half a register.
-func fiveBitBlock(k *kernel, size, high, codes int, hasMin bool) {
+func fiveBitBlock(k *kernel, high, codes int, hasMin bool) func() {
 	low, sixteen, nibbles := YMM(), YMM(), YMM()
-	VPBROADCASTD(words("low4s", 0x0f0f0f0f), low)
-	VPBROADCASTD(words("sixteens", 0x10101010), sixteen)
-	VMOVDQU(words("nibbleShift", 0, 0, 0, 0, 4, 0, 4, 0), nibbles)
+	VPBROADCASTD(kit.Words("low4s", 0x0f0f0f0f), low)
+	VPBROADCASTD(kit.Words("sixteens", 0x10101010), sixteen)
+	VMOVDQU(kit.Words("nibbleShift", 0, 0, 0, 0, 4, 0, 4, 0), nibbles)
 	// Without a minimum, codes count from -16 on; as a byte that is a nibble under four bits.
 	base := YMM()
 	if !hasMin {
-		VPBROADCASTD(words("minus16s", 0xf0f0f0f0), base)
+		VPBROADCASTD(kit.Words("minus16s", 0xf0f0f0f0), base)
 	}
-	k.forEachBlock(32, size, func() {
+	return func() {
 		q, fifth := YMM(), K()
-		VBROADCASTI128(k.from(codes), q)
-		KMOVD(k.from(high), fifth)
+		VBROADCASTI128(k.From(codes), q)
+		KMOVD(k.From(high), fifth)
 		VPSRLVQ(nibbles, q, q)
 		if hasMin {
 			VPAND(low, q, q)
@@ -126,9 +125,9 @@ func fiveBitBlock(k *kernel, size, high, codes int, hasMin bool) {
 		VEXTRACTI128(U8(1), q, upper)
 		var d, m reg.VecVirtual
 		if hasMin {
-			d, m = k.halves(0)
+			d, m = halves(k.From(0))
 		} else {
-			d = k.half(0)
+			d = half(k.From(0))
 		}
 		for i, part := range []Op{q.AsX(), upper} {
 			z := ZMM()
@@ -139,38 +138,38 @@ func fiveBitBlock(k *kernel, size, high, codes int, hasMin bool) {
 			} else {
 				VMULPS(d, z, z)
 			}
-			k.store(64*i, z)
+			k.Store(z, 16*i)
 		}
-	})
+	}
 }
 
 // nvfp4 has four scales of a byte, then eight bytes of nibbles for each: eight elements in the lower ones,
 // eight in the upper ones.
-func nvfp4(k *kernel) {
+func nvfp4(k *kernel) func() {
 	values, convert, scales := fp4(), byteScales(), scratch(16)
 	spread := zmm("spread8", func(i int) uint32 { return 0x80808000 | uint32(i%8) })
 	shift := zmm("upper8", func(i int) uint32 { return uint32(i / 8 * 4) })
-	k.forEachBlock(64, 36, func() {
-		VMOVUPS(convert(k.from(0)), scales)
+	return func() {
+		VMOVUPS(convert(k.From(0)), scales)
 		for i := range 4 {
 			n := ZMM()
-			VPBROADCASTQ(k.from(4+8*i), n)
+			VPBROADCASTQ(k.From(4+8*i), n)
 			VPSHUFB(spread, n, n)
 			VPSRLVD(shift, n, n)
 			VPERMPS(values, n, n)
 			VMULPS_BCST(scales.Offset(4*i), n, n)
-			k.store(64*i, n)
+			k.Store(n, 16*i)
 		}
-	})
+	}
 }
 
 // byteScales returns what converts four bytes as ue4m3Half does. Exponent and mantissa in a binary16's place make
 // 2^-7 of the value.
 func byteScales() func(from Mem) reg.VecVirtual {
 	zero, fields, unit := XMM(), XMM(), XMM()
-	VPBROADCASTD(words("ue4m3Zero", 0x7f7f7f7f), zero)
-	VPBROADCASTD(words("ue4m3Fields", 0x3f803f80), fields)
-	VBROADCASTSS(words("twoTo7", math.Float32bits(0x1p7)), unit)
+	VPBROADCASTD(kit.Words("ue4m3Zero", 0x7f7f7f7f), zero)
+	VPBROADCASTD(kit.Words("ue4m3Fields", 0x3f803f80), fields)
+	VBROADCASTSS(kit.Words("twoTo7", math.Float32bits(0x1p7)), unit)
 	return func(from Mem) reg.VecVirtual {
 		d, isZero := XMM(), XMM()
 		VPBROADCASTD(from, d)
@@ -186,15 +185,15 @@ func byteScales() func(from Mem) reg.VecVirtual {
 }
 
 // aprQ4 has neighbours in one byte.
-func aprQ4(k *kernel) {
+func aprQ4(k *kernel) func() {
 	values := floats("fourBit", func(n int) float32 { return float32(n - 8) })
 	n := newNeighbours()
 	one, upper := YMM(), YMM()
-	VPBROADCASTD(words("halfExponent1", 0x04000400), one)
-	VPBROADCASTD(words("halfExponentUpper", 0x78007800), upper)
-	k.forEachBlock(32, 18, func() {
+	VPBROADCASTD(kit.Words("halfExponent1", 0x04000400), one)
+	VPBROADCASTD(kit.Words("halfExponentUpper", 0x78007800), upper)
+	return func() {
 		h, exponent, normal, table := YMM(), YMM(), K(), ZMM()
-		VPBROADCASTW(k.from(0), h)
+		VPBROADCASTW(k.From(0), h)
 		// Of 0 and 31 one more has none of the upper four bits of an exponent.
 		VPADDW(one, h, exponent)
 		VPTESTMW(upper, exponent, normal)
@@ -202,11 +201,11 @@ func aprQ4(k *kernel) {
 		VCVTPH2PS(h, table)
 		VMULPS(values, table, table)
 		for i := range 2 {
-			q := n.load(k.from(2 + 8*i))
+			q := n.load(k.From(2 + 8*i))
 			VPERMPS(table, q, q)
-			k.store(64*i, q)
+			k.Store(q, 16*i)
 		}
-	})
+	}
 }
 
 // neighbours unpack nibbles in the order in which they lie in memory, the lower one of a byte first.

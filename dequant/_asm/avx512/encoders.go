@@ -4,6 +4,7 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+	"github.com/tensormap/tensormap/dequant/_asm/kit"
 )
 
 // encoders round floats to types of 16 bits.
@@ -17,9 +18,7 @@ func encoders() {
 		})},
 		{name: "encodeBF16", size: 4, to: 2, begin: toBrain},
 	} {
-		k := begin(n.name, "", "func(dst []byte, src []float32)")
-		n.write(k)
-		k.end()
+		n.convert(kit.Encodes)
 	}
 }
 
@@ -47,8 +46,8 @@ func toBrain(k *kernel) func(src []Op) []reg.VecVirtual {
 func brainRounder() func(floats []reg.VecVirtual) []reg.VecVirtual {
 	odd, underHalf := splat("bit0s", 0x00010001), splat("underHalves", 0x7ffe7ffe)
 	lowers, uppers := ZMM(), ZMM()
-	VMOVDQU16(words("lowerHalves", everyOther(0)...), lowers)
-	VMOVDQU16(words("upperHalves", everyOther(1)...), uppers)
+	VMOVDQU16(kit.Words("lowerHalves", everyOther(0)...), lowers)
+	VMOVDQU16(kit.Words("upperHalves", everyOther(1)...), uppers)
 	return func(floats []reg.VecVirtual) (out []reg.VecVirtual) {
 		for i := 0; i < len(floats); i += 2 {
 			first, second := floats[i], floats[min(i+1, len(floats)-1)]

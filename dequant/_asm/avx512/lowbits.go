@@ -6,37 +6,38 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+	"github.com/tensormap/tensormap/dequant/_asm/kit"
 )
 
 // lowBits are the types of one and two bits an element, and of three levels.
 func lowBits() {
-	both("q1_0", q1_0)
-	both("q2_0", q2_0)
-	both("tq1_0", tq1_0)
-	both("tq2_0", tq2_0)
+	expand("q1_0", q1_0)
+	expand("q2_0", q2_0)
+	expand("tq1_0", tq1_0)
+	expand("tq2_0", tq2_0)
 }
 
 // q1_0 has a bit for each element, which is its sign: minus where it is clear.
-func q1_0(k *kernel) {
+func q1_0(k *kernel) func() {
 	const bFlippedByCWithoutA = tableB ^ tableC&^tableA
 	sign := splat("sign", 1<<31)
 	toSign := [2]reg.VecVirtual{} // of the lower and the upper half of 32 bits
 	for i := range toSign {
 		toSign[i] = zmm(fmt.Sprint("signOf", 16*i), func(j int) uint32 { return uint32(31 - 16*i - j) })
 	}
-	k.forEachBlock(128, 18, func() {
-		d := k.half(0)
+	return func() {
+		d := half(k.From(0))
 		for i := range 4 {
 			bits := ZMM()
-			VPBROADCASTD(k.from(2+4*i), bits)
+			VPBROADCASTD(k.From(2+4*i), bits)
 			for half, shift := range toSign {
 				z := ZMM()
 				VPSLLVD(shift, bits, z)
 				VPTERNLOGD(U8(bFlippedByCWithoutA), sign, d, z)
-				k.store(128*i+64*half, z)
+				k.Store(z, 32*i+16*half)
 			}
 		}
-	})
+	}
 }
 
 // threeLevels tabulates d·(n − 1). VPERMILPS only regards the lower two bits of an index.
@@ -49,38 +50,38 @@ func threeLevels() func(d reg.VecVirtual) reg.VecVirtual {
 }
 
 // q2_0 has neighbours in one byte.
-func q2_0(k *kernel) {
+func q2_0(k *kernel) func() {
 	levels := threeLevels()
 	pairs := zmm("pairShift", func(i int) uint32 { return uint32(2 * i) })
-	k.forEachBlock(64, 18, func() {
-		table := levels(k.half(0))
+	return func() {
+		table := levels(half(k.From(0)))
 		for i := range 4 {
 			n := ZMM()
-			VPBROADCASTD(k.from(2+4*i), n)
+			VPBROADCASTD(k.From(2+4*i), n)
 			VPSRLVD(pairs, n, n)
 			VPERMILPS(n, table, n)
-			k.store(64*i, n)
+			k.Store(n, 16*i)
 		}
-	})
+	}
 }
 
 // tq2_0 has four runs of 32 elements in 32 bytes.
-func tq2_0(k *kernel) {
+func tq2_0(k *kernel) func() {
 	levels := threeLevels()
-	k.forEachBlock(256, 66, func() {
-		table := levels(k.half(64))
+	return func() {
+		table := levels(half(k.From(64)))
 		for part := range 4 { // of 16 bytes
-			n := k.bytes(16 * part)
+			n := bytes(k.From(16 * part))
 			for run := range 4 {
 				if run > 0 {
 					VPSRLD(U8(2), n, n)
 				}
 				z := ZMM()
 				VPERMILPS(n, table, z)
-				k.store(part/2*512+part%2*64+128*run, z)
+				k.Store(z, part/2*128+part%2*16+32*run)
 			}
 		}
-	})
+	}
 }
 
 // tq1_0 has five runs of elements in its bytes, of 32 and then of 16 elements, and in its last four
@@ -89,35 +90,35 @@ func tq2_0(k *kernel) {
 // Its bytes are fractions of 256 in base three. The product of a byte and a power of three has the digits that
 // precede the wanted one above its lowest byte. Moved into the upper byte of a word it loses them, and the
 // upper half of a product with three is the digit.
-func tq1_0(k *kernel) {
+func tq1_0(k *kernel) func() {
 	levels, three := threeLevels(), splat("three", 3)
 	var powers [5]reg.VecVirtual
-	for run, power := 0, uint32(1); run < len(powers); run, power = run+1, power*3 {
-		powers[run] = splat(fmt.Sprint("tritPower", run), power<<8)
+	for run, power := range kit.TritPowers() {
+		powers[run] = splat(fmt.Sprint("tritPower", run), power)
 	}
-	own := zmm("tritPowers", func(i int) uint32 { return []uint32{1, 3, 9, 27}[i/4] << 8 })
-	k.forEachBlock(256, 54, func() {
-		table := levels(k.half(52))
+	own := zmm("tritPowers", func(i int) uint32 { return kit.TritPowers()[i/4] })
+	return func() {
+		table := levels(half(k.From(52)))
 		digits := func(codes, power reg.VecVirtual, at int) {
 			z := ZMM()
 			VPMULLW(power, codes, z)
 			VPMULHUW(three, z, z)
 			VPERMILPS(z, table, z)
-			k.store(at, z)
+			k.Store(z, at)
 		}
 		for part := range 3 { // of 16 bytes
-			codes := k.bytes(16 * part)
+			codes := bytes(k.From(16 * part))
 			for run, power := range powers {
 				if part < 2 {
-					digits(codes, power, 64*part+128*run)
+					digits(codes, power, 16*part+32*run)
 				} else {
-					digits(codes, power, 640+64*run)
+					digits(codes, power, 160+16*run)
 				}
 			}
 		}
 		last, codes := XMM(), ZMM()
-		VPBROADCASTD(k.from(48), last)
+		VPBROADCASTD(k.From(48), last)
 		VPMOVZXBD(last, codes)
-		digits(codes, own, 960)
-	})
+		digits(codes, own, 240)
+	}
 }

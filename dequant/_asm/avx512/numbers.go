@@ -6,6 +6,7 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+	"github.com/tensormap/tensormap/dequant/_asm/kit"
 )
 
 // A number is a type whose blocks are single elements.
@@ -54,7 +55,7 @@ func numbers() {
 		{"f8e4m3", 1, 4, e4m3},
 		{"f8e5m2", 1, 4, e5m2},
 	} {
-		both(n.name, n.write)
+		kit.Both(n.name, level, n.write)
 	}
 }
 
@@ -78,74 +79,78 @@ func each(expand func(src Op, z reg.VecVirtual)) func(src []Op) []reg.VecVirtual
 }
 
 // write makes a loop over four vectors and one over single, masked vectors for the rest.
-func (n number) write(k *kernel) {
+func (n number) write(function *kit.Kernel) {
 	const vectors = 4
+	k := &kernel{Kernel: function}
 	expand := n.begin(k)
 	lanes, in, out := n.lanes(), n.lanes()*n.size, n.lanes()*n.to
-	k.left = Load(Param("dst").Len(), GP64()).(reg.GPVirtual)
-	if n.to == 2 { // of bytes
-		SHRQ(U8(1), k.left)
-	}
 	masked := func(count reg.GPVirtual) {
 		mask := firstLanes(count)
-		last := []Op{n.maskedLoad(k.from(0), mask)}
+		last := []Op{n.maskedLoad(k.From(0), mask)}
 		k.storeMended(expand(last), func(results []reg.VecVirtual) {
 			if n.to == 2 {
-				VMOVDQU16(part(results[0], out), mask, Mem{Base: k.dst})
+				VMOVDQU16(part(results[0], out), mask, Mem{Base: k.Dst})
 			} else {
-				VMOVUPS(part(results[0], out), mask, Mem{Base: k.dst})
+				VMOVUPS(part(results[0], out), mask, Mem{Base: k.Dst})
 			}
 		})
 	}
-	if n.to == 4 && !k.stream {
+	if n.to == 4 && !k.Stream {
 		n.align(k, masked)
 	}
-	SUBQ(U32(vectors*lanes), k.left)
+	SUBQ(U32(vectors*lanes), k.Left)
 	JB(LabelRef("rest"))
 
 	Label("loop")
 	src := make([]Op, vectors)
 	for i := range src {
-		src[i] = k.from(i * in)
+		src[i] = k.From(i * in)
 	}
 	k.storeMended(expand(src), func(results []reg.VecVirtual) {
 		width := vectors * out / len(results)
 		for i, z := range results {
-			k.store(i*width, part(z, width))
+			k.Store(part(z, width), i*width/4)
 		}
 	})
-	ADDQ(U32(vectors*in), k.src)
-	ADDQ(U32(vectors*out), k.dst)
-	SUBQ(U32(vectors*lanes), k.left)
+	ADDQ(U32(vectors*in), k.Src)
+	ADDQ(U32(vectors*out), k.Dst)
+	SUBQ(U32(vectors*lanes), k.Left)
 	JAE(LabelRef("loop"))
 
 	Label("rest")
-	ADDQ(U32(vectors*lanes), k.left)
+	ADDQ(U32(vectors*lanes), k.Left)
 	JZ(LabelRef("done"))
 	Label("part")
-	masked(k.left)
-	ADDQ(U32(in), k.src)
-	ADDQ(U32(out), k.dst)
-	SUBQ(U32(lanes), k.left)
+	masked(k.Left)
+	ADDQ(U32(in), k.Src)
+	ADDQ(U32(out), k.Dst)
+	SUBQ(U32(lanes), k.Left)
 	JA(LabelRef("part"))
 	Label("done")
+}
+
+// convert generates a function, and no variant that streams.
+func (n number) convert(signature string) {
+	k := kit.Begin(n.name, level, signature, false)
+	n.write(k)
+	k.End()
 }
 
 // align takes what lies before a vector's place in memory first: stores that cross cache lines take
 // twice their time. Few elements are left as they are.
 func (n number) align(k *kernel, masked func(count reg.GPVirtual)) {
 	head := GP64()
-	MOVQ(k.dst, head)
+	MOVQ(k.Dst, head)
 	NEGQ(head)
 	SHRQ(U8(2), head)
 	ANDQ(I8(n.lanes()-1), head)
 	JZ(LabelRef("aligned"))
-	CMPQ(k.left, U32(4*n.lanes()))
+	CMPQ(k.Left, U32(4*n.lanes()))
 	JB(LabelRef("aligned"))
 	masked(head)
-	LEAQ(Mem{Base: k.src, Index: head, Scale: uint8(n.size)}, k.src)
-	LEAQ(Mem{Base: k.dst, Index: head, Scale: 4}, k.dst)
-	SUBQ(head, k.left)
+	LEAQ(Mem{Base: k.Src, Index: head, Scale: uint8(n.size)}, k.Src)
+	LEAQ(Mem{Base: k.Dst, Index: head, Scale: 4}, k.Dst)
+	SUBQ(head, k.Left)
 	Label("aligned")
 }
 
@@ -236,7 +241,7 @@ func (k *kernel) storeMended(results []reg.VecVirtual, store func(results []reg.
 		return
 	}
 	// The main loop and the rest of one kernel both come here.
-	nan, back := fmt.Sprint("nan", len(k.outOfLine)), fmt.Sprint("mended", len(k.outOfLine))
+	nan, back := fmt.Sprint("nan", k.Rare()), fmt.Sprint("mended", k.Rare())
 	floats, mend := k.repair.floats, k.repair.results
 	k.repair = nil
 	var seen []reg.OpmaskVirtual
@@ -248,7 +253,7 @@ func (k *kernel) storeMended(results []reg.VecVirtual, store func(results []reg.
 	KORTESTW(seen[0], seen[len(seen)-1])
 	JNE(LabelRef(nan))
 	Label(back)
-	k.outOfLine = append(k.outOfLine, func() {
+	k.Rarely(func() {
 		Label(nan)
 		store(mend())
 		JMP(LabelRef(back))
@@ -319,8 +324,7 @@ func scaledNumbers() {
 				VMULPS(scale, z, z)
 			})
 		}
-		k := begin(n.name+"Scaled", "", "func(dst []float32, src []byte, scale float32, zero int32)")
-		n.write(k)
-		k.end()
+		n.name += "Scaled"
+		n.convert(kit.ExpandsScale)
 	}
 }

@@ -6,34 +6,35 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
+	"github.com/tensormap/tensormap/dequant/_asm/kit"
 )
 
 // superblocks are the K types and IQ4_XS, with blocks of 256 elements. Those with packed scales
 // start by turning them into floats in scratch memory.
 func superblocks() {
-	both("q2_K", q2K)
-	both("q3_K", q3K)
-	both("q4_K", q4K)
-	both("q5_K", q5K)
-	both("q6_K", q6K)
-	both("iq4_XS", iq4XS)
-	both("q8_K", func(k *kernel) { int8Block(k, 256, 292, 4, k.float) })
+	expand("q2_K", q2K)
+	expand("q3_K", q3K)
+	expand("q4_K", q4K)
+	expand("q5_K", q5K)
+	expand("q6_K", q6K)
+	expand("iq4_XS", iq4XS)
+	expand("q8_K", int8s(4, float))
 }
 
 // q2K looks values up, as codebookBlock does. Two bits above a code take part in the index, so
 // the table is there four times.
-func q2K(k *kernel) {
+func q2K(k *kernel) func() {
 	values := floats("count2", func(n int) float32 { return float32(n & 3) })
 	low4 := splat("low4", 0x0f)
 	scales, mins := scratch(64), scratch(64)
-	k.forEachBlock(256, 84, func() {
-		s, m := k.bytes(0), ZMM()
+	return func() {
+		s, m := bytes(k.From(0)), ZMM()
 		VPSRLD(U8(4), s, m)
 		VPANDD(low4, s, s)
-		saveScales(scales, s, k.half(80))
-		saveScales(mins, m, k.half(82))
+		saveScales(scales, s, half(k.From(80)))
+		saveScales(mins, m, half(k.From(82)))
 		for part := range 4 { // of 16 bytes
-			n := k.bytes(16 + 16*part)
+			n := bytes(k.From(16 + 16*part))
 			for j := range 4 {
 				if j > 0 {
 					VPSRLD(U8(2), n, n)
@@ -41,22 +42,22 @@ func q2K(k *kernel) {
 				group := part>>1*8 + 2*j + part&1
 				table := affine(values, scales.Offset(4*group), mins.Offset(4*group))
 				VPERMPS(table, n, table)
-				k.store(64*group, table)
+				k.Store(table, 16*group)
 			}
 		}
-	})
+	}
 }
 
-func q3K(k *kernel) {
+func q3K(k *kernel) func() {
 	scales := scratch(64)
 	w := newWidener(0x03, 4)
 	bias := splat("thirtyTwo", 32)
 	duplicate := transposedTwice()
-	k.forEachBlock(256, 110, func() {
-		saveScales(scales, q3Scales(k, bias), k.half(108))
-		mask := load32(k.from(0), duplicate)
+	return func() {
+		saveScales(scales, q3Scales(k, bias), half(k.From(108)))
+		mask := load32(k.From(0), duplicate)
 		for h := range 2 {
-			codes := load32(k.from(32+32*h), duplicate)
+			codes := load32(k.From(32+32*h), duplicate)
 			for pair := range 2 { // of runs of 32
 				q, high := ZMM(), ZMM()
 				VPROLVQ(rotations(-4*pair, -4*pair-2), codes, q)
@@ -67,56 +68,56 @@ func q3K(k *kernel) {
 					group := 8*h + 4*pair + i
 					z := w.widen(q, i)
 					VMULPS_BCST(scales.Offset(4*group), z, z)
-					k.store(64*group, z)
+					k.Store(z, 16*group)
 				}
 			}
 		}
-	})
+	}
 }
 
 // q3Scales are the sixteen 6-bit scales, less 32.
 func q3Scales(k *kernel, bias reg.VecVirtual) reg.VecVirtual {
 	low, high, z := XMM(), XMM(), ZMM()
-	VPBROADCASTQ(k.from(96), low)
-	VPSRLVD(words("q3LowShift", 0, 0, 4, 4), low, low)
-	VPBROADCASTD(k.from(104), high)
-	VPROLVD(words("q3HighShift", 4, 2, 0, 30), high, high)
-	VPTERNLOGD(U8(selectByC), words("q3Low", repeat(4, 0x0f0f0f0f)...), high, low)
-	VPANDD(words("q3Mask", repeat(4, 0x3f3f3f3f)...), low, low)
+	VPBROADCASTQ(k.From(96), low)
+	VPSRLVD(kit.Words("q3LowShift", 0, 0, 4, 4), low, low)
+	VPBROADCASTD(k.From(104), high)
+	VPROLVD(kit.Words("q3HighShift", 4, 2, 0, 30), high, high)
+	VPTERNLOGD(U8(selectByC), kit.Words("q3Low", repeat(4, 0x0f0f0f0f)...), high, low)
+	VPANDD(kit.Words("q3Mask", repeat(4, 0x3f3f3f3f)...), low, low)
 	VPMOVZXBD(low, z)
 	VPSUBD(bias, z, z)
 	return z
 }
 
-func q4K(k *kernel) {
+func q4K(k *kernel) func() {
 	values := floats("count", func(n int) float32 { return float32(n) })
 	spread := spreadPair()
 	scales := scratch(64)
 	mins := scales.Offset(32)
-	k.forEachBlock(256, 144, func() {
+	return func() {
 		VMOVUPS(k4Scales(k, spread), scales)
 		for c := range 4 {
 			low := affine(values, scales.Offset(8*c), mins.Offset(8*c))
 			high := affine(values, scales.Offset(8*c+4), mins.Offset(8*c+4))
 			for i := range 2 {
-				at := 256*c + 64*i
-				lookUpNibbles(k, k.from(16+32*c+16*i), low, high, at, at+128)
+				at := 64*c + 16*i
+				lookUpNibbles(k, k.From(16+32*c+16*i), low, high, at, at+32)
 			}
 		}
-	})
+	}
 }
 
-func q5K(k *kernel) {
+func q5K(k *kernel) func() {
 	w := newWidener(0x0f, 0)
 	spread := spreadPair()
 	duplicate := transposedTwice()
 	scales := scratch(64)
 	mins := scales.Offset(32)
-	k.forEachBlock(256, 176, func() {
+	return func() {
 		VMOVUPS(k4Scales(k, spread), scales)
-		fifth := load32(k.from(16), duplicate)
+		fifth := load32(k.From(16), duplicate)
 		for c := range 4 {
-			q, high := load32(k.from(48+32*c), duplicate), ZMM()
+			q, high := load32(k.From(48+32*c), duplicate), ZMM()
 			VPROLVQ(rotations(0, -4), q, q)
 			VPROLVQ(rotations(4-2*c, 3-2*c), fifth, high)
 			w.join(q, high)
@@ -125,24 +126,24 @@ func q5K(k *kernel) {
 				z := w.widen(q, i)
 				VMULPS_BCST(scales.Offset(at), z, z)
 				VSUBPS_BCST(mins.Offset(at), z, z)
-				k.store(256*c+64*i, z)
+				k.Store(z, 64*c+16*i)
 			}
 		}
-	})
+	}
 }
 
-func q6K(k *kernel) {
+func q6K(k *kernel) func() {
 	w := newWidener(0x0f, 32)
 	once, duplicate := transposed(), transposedTwice()
 	scales := scratch(64)
-	k.forEachBlock(256, 210, func() {
+	return func() {
 		s := ZMM()
-		VPMOVSXBD(k.from(192), s)
-		saveScales(scales, s, k.half(208))
+		VPMOVSXBD(k.From(192), s)
+		saveScales(scales, s, half(k.From(208)))
 		for h := range 2 {
 			nibbles := ZMM()
-			VPERMD(k.from(64*h), once, nibbles)
-			bits := load32(k.from(128+32*h), duplicate)
+			VPERMD(k.From(64*h), once, nibbles)
+			bits := load32(k.From(128+32*h), duplicate)
 			for upper := range 2 {
 				q, high := ZMM(), ZMM()
 				if upper == 0 {
@@ -156,38 +157,38 @@ func q6K(k *kernel) {
 					group := 8*h + 4*upper + i
 					z := w.widen(q, i)
 					VMULPS_BCST(scales.Offset(4*group), z, z)
-					k.store(64*group, z)
+					k.Store(z, 16*group)
 				}
 			}
 		}
-	})
+	}
 }
 
-func iq4XS(k *kernel) {
+func iq4XS(k *kernel) func() {
 	values := iq4()
 	lowShift, highShift := YMM(), YMM()
-	VMOVDQU32(words("iq4LowShift", 0, 4, 8, 12, 16, 20, 24, 28), lowShift)
+	VMOVDQU32(kit.Words("iq4LowShift", 0, 4, 8, 12, 16, 20, 24, 28), lowShift)
 	// The upper bits lie behind the 16 bits of d and move to bit 4.
-	VMOVDQU32(words("iq4HighShift", 12, 14, 16, 18, 20, 22, 24, 26), highShift)
+	VMOVDQU32(kit.Words("iq4HighShift", 12, 14, 16, 18, 20, 22, 24, 26), highShift)
 	low4, low6, bias := splat("low4", 0x0f), splat("low6", 0x3f), splat("thirtyTwo", 32)
 	scales := scratch(64)
-	k.forEachBlock(256, 136, func() {
+	return func() {
 		z := ZMM()
 		low, high := z.AsY(), YMM()
-		VPBROADCASTD(k.from(4), low)
+		VPBROADCASTD(k.From(4), low)
 		VPSRLVD(lowShift, low, low)
-		VPBROADCASTD(k.from(0), high)
+		VPBROADCASTD(k.From(0), high)
 		VPSRLVD(highShift, high, high)
 		VPTERNLOGD(U8(selectByC), low4.AsY(), high, low)
 		VPANDD(low6.AsY(), low, low)
 		VPSUBD(bias.AsY(), low, low)
-		saveScales(scales, z, k.half(0))
+		saveScales(scales, z, half(k.From(0)))
 		for i := range 8 {
 			table := ZMM()
 			VMULPS_BCST(scales.Offset(4*i), values, table)
-			lookUpNibbles(k, k.from(8+16*i), table, table, 128*i, 128*i+64)
+			lookUpNibbles(k, k.From(8+16*i), table, table, 32*i, 32*i+16)
 		}
-	})
+	}
 }
 
 // saveScales stores integer scales times d.
@@ -212,16 +213,16 @@ func affine(values reg.VecVirtual, scale, min Mem) reg.VecVirtual {
 func k4Scales(k *kernel, spread reg.VecVirtual) reg.VecVirtual {
 	const none = 0x80808080
 	head, rest, d, z := XMM(), XMM(), ZMM(), ZMM()
-	VMOVDQU(k.from(0), head)
-	VPSHUFB(words("k4High", none, 0x07060504, none, 0x0b0a0908), head, rest)
-	VPSHUFB(words("k4Low", 0x07060504, 0x0f0e0d0c, 0x0b0a0908, 0x0f0e0d0c), head, head)
+	VMOVDQU(k.From(0), head)
+	VPSHUFB(kit.Words("k4High", none, 0x07060504, none, 0x0b0a0908), head, rest)
+	VPSHUFB(kit.Words("k4Low", 0x07060504, 0x0f0e0d0c, 0x0b0a0908, 0x0f0e0d0c), head, head)
 	VPSRLD(U8(2), rest, rest)
-	VPANDD(words("k4Upper", repeat(4, 0x30303030)...), rest, rest)
-	VPSRLVD(words("k4Shift", 0, 0, 0, 4), head, head)
-	VPTERNLOGD(U8(aAndCOrB), words("k4Mask", 0x3f3f3f3f, 0x0f0f0f0f, 0x3f3f3f3f, 0x0f0f0f0f), rest, head)
+	VPANDD(kit.Words("k4Upper", repeat(4, 0x30303030)...), rest, rest)
+	VPSRLVD(kit.Words("k4Shift", 0, 0, 0, 4), head, head)
+	VPTERNLOGD(U8(aAndCOrB), kit.Words("k4Mask", 0x3f3f3f3f, 0x0f0f0f0f, 0x3f3f3f3f, 0x0f0f0f0f), rest, head)
 	VPMOVZXBD(head, z)
 	VCVTDQ2PS(z, z)
-	VPBROADCASTD(k.from(0), d.AsX())
+	VPBROADCASTD(k.From(0), d.AsX())
 	VCVTPH2PS(d.AsX(), d.AsX())
 	VPERMPS(d, spread, d)
 	VMULPS(d, z, z)
@@ -313,7 +314,7 @@ func rotations(even, odd int) Mem {
 	for range 4 {
 		v = append(v, uint32(even), 0, uint32(odd), 0)
 	}
-	return words(name, v...)
+	return kit.Words(name, v...)
 }
 
 func repeat(n int, value uint32) []uint32 {
