@@ -77,10 +77,10 @@ func (m *Mapping) Unlock(off, n uint64) error {
 }
 
 // Resident returns how many of the n bytes at off are in memory, whoever
-// brought them there. It knows whole pages, of which it counts the bytes in the
-// range. Linux tells the truth only to those who own or may write the file,
-// and tells others that all of it is resident: to these, and where the mapping
-// is not Mapped, and on other systems, the error is errors.ErrUnsupported.
+// brought them there. The system knows whole pages; only their bytes in the
+// range count. Linux tells the truth only to those who own or may write the file,
+// and tells others that all of it is resident. For these, for a mapping that is
+// not Mapped, and on other systems, the error is errors.ErrUnsupported.
 func (m *Mapping) Resident(off, n uint64) (count uint64, err error) {
 	err = m.use("resident", off, n, func(b *backing) error {
 		lo, hi := outward(off, n, m.size)

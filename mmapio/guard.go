@@ -6,18 +6,18 @@ import (
 	"sync"
 )
 
-// Guard runs f and returns its error. If f touches memory of a live mapping
-// that the kernel cannot provide, because the file was truncated or its disk
-// failed, f stops there and Guard returns a *FaultError with the file's path
+// Guard runs f and returns its error. The kernel cannot provide memory of a
+// mapping whose file was truncated or whose disk failed. If f touches such
+// memory, f stops there, and Guard returns a *FaultError with the file's path
 // and the offset. Deferred calls of f run as in any panic.
 //
 // Every other panic, and runtime.Goexit, goes on unchanged: nil pointers,
 // bounds, faults at addresses outside every open Mapping made by Map or
-// MapFile (so a view used after Close, too). The last kind, which without
-// Guard ends the process, is under Guard a panic that callers may recover.
+// MapFile (so a view used after Close, too). Without Guard the last kind ends
+// the process. Under Guard it is a panic that callers may recover.
 //
-// A fault below C, or below assembly that calls from a frame without a pointer map, ends
-// the process all the same: see "Assembly over a mapping" in the package's documentation.
+// A fault below C ends the process all the same. So does one below assembly that calls from a
+// frame without a pointer map: see "Assembly over a mapping" in the package's documentation.
 //
 // Guards nest. A Guard covers its own goroutine only: goroutines started by f
 // need their own. The setting of debug.SetPanicOnFault is restored afterwards.
@@ -25,8 +25,8 @@ func Guard(f func() error) error {
 	return guard(f, mappings.locate)
 }
 
-// guard is Guard with locate in place of the registry: it turns a fault's
-// address into an error, or nil for an address that is none of its business.
+// guard does what Guard does, with locate in place of the registry. locate turns
+// a fault's address into an error, or nil for an address that is none of its business.
 func guard(f func() error, locate func(addr uintptr) error) (err error) {
 	old := debug.SetPanicOnFault(true)
 	defer func() {

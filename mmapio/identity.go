@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Identity says which file was opened, and in which state it was. The zero value is that of
-// memory and readers, of which nothing is known.
+// Identity says which file was opened, and in which state it was. The zero value belongs to
+// memory and readers: nothing is known of them.
 type Identity struct {
 	size     int64
 	modified int64 // in nanoseconds since 1970
@@ -43,10 +43,10 @@ func (id Identity) SameFile(other Identity) bool {
 // Size returns the size of the file.
 func (id Identity) Size() int64 { return id.size }
 
-// Check returns an error that wraps ErrChanged if now is the identity of another file, or if
-// the file has been written since id was taken. Size, time of modification and, where the
-// platform tells, time of change of the inode must be the same: a change of the file's mode or
-// of its links counts too.
+// Check returns an error that wraps ErrChanged if now is the identity of another file. It does
+// the same if the file has been written since id was taken. Size and time of modification must be the same,
+// and the inode's time of change if the platform tells it. A change of the file's mode or of
+// its links counts too.
 func (id Identity) Check(now Identity) error {
 	switch {
 	case !id.SameFile(now):

@@ -33,7 +33,7 @@ type lazy struct {
 	open func() (*os.File, error) // nil after Close
 }
 
-// make is for a caller that holds off Close.
+// make opens the file for a caller that holds off Close.
 func (l *lazy) make(m *Mapping) (*backing, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,7 +67,7 @@ func (l *lazy) end() {
 }
 
 // mapWhole returns the backing of a Mapping of f, which must have size bytes. It takes f over
-// unless it fails. What cannot be mapped is read.
+// unless it fails. A file that cannot be mapped is read.
 func mapWhole(f *os.File, path string, size uint64) (*backing, error) {
 	opened, err := identify(f)
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 // canMap says that Map and MapFile map on this platform, as a rule.
 const canMap = true
 
-// Map maps a file. Its descriptor is closed again before Map returns. A file that the system
-// refuses to map, for want of address space or because its file system cannot, is opened to be
-// read on demand, as by OpenReader.
+// Map maps a file. Its descriptor is closed again before Map returns. The system may refuse to
+// map the file, for want of address space or because its file system cannot. It is then read on
+// demand, as by OpenReader.
 //
 // It opens the file by itself: a mapping has no use for what an *os.File brings along,
 // which takes twice the system calls.

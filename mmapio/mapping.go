@@ -102,7 +102,7 @@ func (m *Mapping) Slice(off, n uint64) ([]byte, error) {
 	return m.slice(off, n)
 }
 
-// slice is Slice where there is more to do than to slice: to copy, to map first, to refuse.
+// slice does the slower part of Slice: it copies, maps first, or refuses.
 func (m *Mapping) slice(off, n uint64) (out []byte, err error) {
 	err = m.use("slice", off, n, func(b *backing) error {
 		if b.r == nil {
@@ -185,7 +185,7 @@ func (m *Mapping) use(op string, off, n uint64, f func(*backing) error) error {
 	return pathError(op, m.path, f(b))
 }
 
-// backing is what the mapping stands on now, which a lazy one has made on the first call.
+// backing returns the mapping's memory or file. A lazy mapping makes it on the first call.
 func (m *Mapping) backing() (*backing, error) {
 	if b := m.live.Load(); b != nil {
 		return b, nil

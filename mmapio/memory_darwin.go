@@ -2,7 +2,7 @@ package mmapio
 
 import "golang.org/x/sys/unix"
 
-// Memory is the size of the machine's physical memory in bytes, or 0 where the platform
+// Memory returns the size of the machine's physical memory in bytes, or 0 if the platform
 // does not tell.
 func Memory() uint64 {
 	n, err := unix.SysctlUint64("hw.memsize")

@@ -2,6 +2,6 @@
 
 package mmapio
 
-// Memory is the size of the machine's physical memory in bytes, or 0 where the platform
+// Memory returns the size of the machine's physical memory in bytes, or 0 if the platform
 // does not tell.
 func Memory() uint64 { return 0 }

@@ -1,4 +1,4 @@
 package mmapio
 
-// Memory is what WebAssembly's addresses reach: how much of it there is, nobody tells.
+// Memory returns the size of WebAssembly's address space: nobody tells how much memory there is.
 func Memory() uint64 { return 4 << 30 }

@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// checkPath is asked before a path is opened, because opening a named pipe
-// would wait for the pipe's writer.
+// checkPath refuses what must not be opened: opening a named pipe would wait
+// for the pipe's writer.
 func checkPath(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -37,7 +37,7 @@ func FromFile(f *os.File) (*Mapping, error) {
 	return m, nil
 }
 
-// openMapped is OpenReader through x/exp/mmap.
+// openMapped does what OpenReader does, through x/exp/mmap.
 func openMapped(path string) (*Mapping, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -64,7 +64,7 @@ func show(tool string, args ...string) error {
 	return cmd.Run()
 }
 
-// printValues is the library in use: open, look up, take a view.
+// printValues shows the library in use: open, look up, take a view.
 func printValues(path string) error {
 	m, err := loader.Open(path, nil)
 	if err != nil {

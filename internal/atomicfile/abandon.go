@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// Abandon removes the temporary file of every File that is being written, for a process
-// that is about to end and cannot wait for whoever writes them. From then on nothing is
-// created or committed. It may be called at any time, from any goroutine. Where the
-// system removes no open files, as Windows may not, they stay.
+// Abandon removes the temporary file of every File that is being written. It serves a process
+// that is about to end and cannot wait for its writers. From then on nothing is created or
+// committed. It may be called at any time, from any goroutine. Temporary files stay on systems
+// that remove no open files, as Windows may not.
 func Abandon() { temporaries.abandon() }
 
 // temporaries are the files that Abandon has to remove: temporary ones and locks.

@@ -37,7 +37,7 @@ type File struct {
 //
 // A file that is there already gives the new one its permissions, but not its owner; a
 // new file has those of os.Create. Where path is a symbolic link, the file that it leads
-// to is replaced and the link stays. What is no regular file (/dev/stdout, a pipe) cannot
+// to is replaced and the link stays. A path that is no regular file (/dev/stdout, a pipe) cannot
 // be replaced and is written in place: Abort then takes nothing back.
 func Create(path string) (*File, error) {
 	f, err := create(path)
@@ -144,8 +144,8 @@ func temp(target string, old os.FileInfo) (*os.File, error) {
 	return f, nil
 }
 
-// createTemp is os.CreateTemp with permissions of choice, so that new files have those
-// that the umask leaves.
+// createTemp does what os.CreateTemp does, with permissions of choice: new files get those that
+// the umask leaves.
 func createTemp(target string, perm fs.FileMode) (*os.File, error) {
 	if target == dirOf(target) {
 		return nil, &fs.PathError{Op: "create", Err: syscall.ENOENT} // "", or "none/"

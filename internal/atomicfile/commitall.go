@@ -7,19 +7,17 @@ import (
 	"slices"
 )
 
-// CommitAll commits several files, of which the last leads to the others, as a manifest
-// does. Wherever the process or the machine stops on the way, the last name stands for the
-// old file with the old others, for nothing, or for the new file with the new others.
+// CommitAll commits several files. The last one leads to the others, as a manifest does. The
+// process or the machine may stop at any moment. The last name then stands for the old file with
+// the old others, for nothing, or for the new file with the new others.
 //
-// While a file that is there already is replaced, the last name stands for nothing. Where no
-// file but the last is there, the change from old to new is one rename.
+// The last name stands for nothing while other files that exist are replaced. If only the last one
+// exists, the change from old to new is one rename.
 //
-// Of two processes that commit to the same directory at the same time one waits for the other,
-// a while.
+// If two processes commit to one directory at the same time, one waits a while for the other.
 //
-// Where CommitAll fails, all files are aborted, and what was there before is there again.
-// Only where a directory could not be made durable after the last rename, an error comes
-// with the new files in place.
+// If CommitAll fails, all files are aborted and the old ones are back. There is one exception:
+// the new files stay if only making a directory durable after the last rename failed.
 func CommitAll(files ...*File) error {
 	err := commitAll(files)
 	for _, f := range files {

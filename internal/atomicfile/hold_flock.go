@@ -61,7 +61,7 @@ func tryLock(name string) (*os.File, error) {
 	return f, nil // without a lock, where the file system knows none
 }
 
-// unlock removes the file of tryLock. What another has locked under that name stays.
+// unlock removes the file of tryLock. Another process's lock under that name stays.
 func unlock(f *os.File) {
 	if named(f, f.Name()) {
 		sys.remove(f.Name())

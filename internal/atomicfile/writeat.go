@@ -5,8 +5,8 @@ import (
 	"io/fs"
 )
 
-// WriteAt overwrites b at offset off; it does not move the place where Write goes on. What
-// is no regular file may refuse it.
+// WriteAt overwrites bytes at offset off with b. It does not move the place where Write goes on.
+// Devices and pipes may refuse it.
 func (f *File) WriteAt(b []byte, off int64) (int, error) {
 	if f.prepared {
 		return 0, about(f.path, fs.ErrClosed)

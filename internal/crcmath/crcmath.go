@@ -5,9 +5,9 @@ package crcmath
 
 import "hash/crc32"
 
-// Combine is the CRC32 (IEEE) of a followed by b, from the checksums of the two and
-// XPow8 of the length of b in bytes. Appending n zero bytes to a message multiplies its
-// remainder by x^8n; with that, what is left of b's checksum is a sum.
+// Combine returns the CRC32 (IEEE) of two messages put together. a and b are their checksums,
+// powB is XPow8 of the second one's length in bytes. Appending n zero bytes to a message
+// multiplies its remainder by x^8n, so b's checksum is then just added.
 func Combine(a, b, powB uint32) uint32 { return mul(powB, a) ^ b }
 
 // Polynomials over GF(2) modulo the IEEE polynomial are kept bit-reflected, as the
@@ -33,7 +33,7 @@ func mul(a, b uint32) (product uint32) {
 	return product
 }
 
-// XPow8 is x to the power 8n, by squaring.
+// XPow8 returns x to the power 8n, by squaring.
 func XPow8(n uint64) uint32 {
 	power := uint32(one)
 	for square := uint32(x8); n != 0; n >>= 1 {

@@ -76,8 +76,8 @@ func setDefault[T int | int64 | time.Duration](v *T, def T) {
 	}
 }
 
-// defaultClient has no limits on time of its own, since Options.Stall covers all, and no
-// dialer, for which net/http would give up a browser's fetch (GOOS=js).
+// defaultClient has no limits on time of its own: Options.Timeout covers all. It has no dialer
+// either, since net/http uses a browser's fetch (GOOS=js) only without one.
 var defaultClient = &http.Client{
 	Transport: &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
@@ -109,9 +109,9 @@ type Reader struct {
 	requests, received atomic.Int64
 }
 
-// Open asks for the first bytes of the file at address (http or https), which tells its
-// size, its version, and whether the server knows ranges. ctx bounds this request; the
-// values that it carries go with later ones too.
+// Open asks for the first bytes of the file at address (http or https). The answer tells its
+// size, its version, and whether the server knows ranges. ctx bounds this request; its values
+// go with later ones too.
 func Open(ctx context.Context, address string, opts *Options) (*Reader, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -148,8 +148,7 @@ func (r *Reader) open(ctx, life context.Context) error {
 // OpenSibling opens the file called name in the same place, with the same options; the
 // limit of parallel requests is one for both. The address's query, which may be a
 // signature, stays. The loader calls this if a file turns out to be one of several.
-// Whoever wants a *Reader asks the io.ReaderAt for it; it has a Close of its own, and that
-// of r closes it too.
+// The io.ReaderAt is a *Reader with a Close of its own. Closing r closes it too.
 func (r *Reader) OpenSibling(ctx context.Context, name string) (io.ReaderAt, int64, error) {
 	if name != path.Base(name) || name == "." || name == ".." || name == "/" {
 		return nil, 0, fmt.Errorf("%q is not the name of a file beside %s", name, r.name)

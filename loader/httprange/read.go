@@ -29,10 +29,9 @@ func (r *Reader) ReadAtContext(ctx context.Context, p []byte, off int64) (int, e
 	return len(want), nil
 }
 
-// ReadVector fills one buffer after another with the bytes that follow each other from off
-// on, all of which must be in the file: what lies together travels together, whatever it
-// is to become. Long runs are asked for in several pieces at once. After an error the
-// buffers hold anything.
+// ReadVector fills one buffer after another with the consecutive bytes from off on. All of them
+// must be in the file. One request serves several buffers; long runs are asked for in several
+// pieces at once. After an error the buffers hold anything.
 func (r *Reader) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
 	total := int64(0)
 	for _, b := range bufs {

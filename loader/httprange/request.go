@@ -56,8 +56,8 @@ func (r *Reader) request(ctx context.Context, p *patience, v *vector, off int64)
 	})
 }
 
-// exchange asks for n bytes at off. answer looks at the head of the answer and gives the
-// memory that its body is for, and how many bytes of it the body fills.
+// exchange asks for n bytes at off. answer looks at the response's head. It returns the memory
+// for the body, and how many bytes the body fills.
 func (r *Reader) exchange(ctx context.Context, p *patience, off, n int64, answer func(*http.Response) (*vector, int64, error)) error {
 	p.requests++
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -109,8 +109,8 @@ func (r *Reader) receive(body io.Reader, v *vector, n int64, p *patience, watch 
 	return nil
 }
 
-// finish reads the end of a body that does not say beforehand where that is, without which the
-// connection could not be used again. That is not worth a long time.
+// finish reads the end of a body of unknown length: the connection can be used again only after
+// that. It does not wait long.
 func finish(body io.Reader, watch *time.Timer) {
 	watch.Reset(100 * time.Millisecond)
 	body.Read(make([]byte, 1))

@@ -87,8 +87,8 @@ func (p *patience) stalled() error {
 	return fmt.Errorf("%w for %v", ErrStalled, time.Since(p.since).Round(10*time.Millisecond))
 }
 
-// pause returns how long to wait after so many requests without progress, the last of which
-// ended in err.
+// pause returns how long to wait after so many requests without progress. err is the last one's
+// error.
 func (r *Reader) pause(requests int, err error) time.Duration {
 	pause := r.opts.Pause << min(max(requests-1, 0), 6)
 	pause = pause/2 + rand.N(pause/2+1) // so that many readers do not come back together

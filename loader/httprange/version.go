@@ -53,8 +53,8 @@ func versionOf(resp *http.Response) version {
 	return v
 }
 
-// strongETag reports whether the ETag differs between any two versions. What is no ETag by
-// its form is taken for a weak one.
+// strongETag reports whether the ETag differs between any two versions. A malformed ETag counts
+// as a weak one.
 func (v version) strongETag() bool { return strings.HasPrefix(v.etag, `"`) }
 
 // condition makes the server refuse req if the file is not of this version. A weak ETag

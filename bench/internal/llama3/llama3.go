@@ -44,7 +44,7 @@ const (
 	align      = 32
 )
 
-// head is everything that lies before the data, and data the number of bytes of that.
+// head returns everything that lies before the data, and the size of the data in bytes.
 func (o Outline) head() (head []byte, data int64) {
 	w := writer("GGUF\x03\x00\x00\x00")
 	w.u64(uint64(o.Tensors))

@@ -7,8 +7,8 @@ import (
 )
 
 // Plain reports whether b has neither a NUL byte nor one beyond ASCII, as nearly all names
-// have none: then it is valid UTF-8. It looks at eight bytes at a time, at the last ones of
-// a name that is no multiple of eight together with some that it has seen.
+// have none: then it is valid UTF-8. It looks at eight bytes at a time. The last eight may
+// overlap those before them.
 func Plain(b []byte) bool {
 	if len(b) < 8 {
 		return plainBytes(b)

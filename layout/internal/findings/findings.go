@@ -30,7 +30,7 @@ type field struct {
 	err error
 }
 
-// New is an empty list for a file of a format.
+// New returns an empty list for a file of a format.
 func New(f layout.Format) List { return List{format: f} }
 
 // Add adds a finding.
@@ -70,8 +70,8 @@ func (l *List) room(name string, warning bool, at uint64, err error) bool {
 	return f.n <= most
 }
 
-// All are the findings in the order in which they were added. Those of a field past the
-// hundredth are counted in one that comes behind.
+// All returns the findings in the order in which they were added. A field's findings past the
+// hundredth are counted in one finding at the end.
 func (l *List) All() []layout.Finding {
 	all := l.all
 	for _, f := range l.fields {
@@ -83,8 +83,8 @@ func (l *List) All() []layout.Finding {
 	return all
 }
 
-// Gaps warns of least bytes or more that lie between the parts of a file and belong to none,
-// and returns where the last part ends.
+// Gaps warns of gaps between the parts of a file, from least bytes on. It returns the end of the
+// last part.
 func (l *List) Gaps(ix *layout.Index, least uint64) (end uint64) {
 	for _, s := range parts(ix) {
 		if s.Offset > end && s.Offset-end >= least {
@@ -105,7 +105,7 @@ func (l *List) Misaligned(ix *layout.Index, promised bool) {
 	}
 }
 
-// parts are the sections and tensors that have bytes of their own, in the order of their
+// parts returns the sections and tensors that have bytes of their own, in the order of their
 // offsets. They do not overlap.
 func parts(ix *layout.Index) []layout.Section {
 	list := make([]layout.Section, 0, len(ix.Sections)+len(ix.Tensors))
