@@ -16,8 +16,9 @@ type Tensor struct {
 	// Raw is the number of bytes of the elements once decoded: what DType and Shape
 	// imply. It equals Stored where Encoding is Raw.
 	Raw uint64
-	// Quant is how stored integers become real numbers, where Scaled is true.
-	Quant Quant
+	// Quant says how stored integers become real numbers. It is nil if the file gives this
+	// tensor no scale.
+	Quant *Quant
 
 	// File is the position of the tensor's file among the files of a sharded model; a
 	// decoder, which sees one file, leaves it 0.
@@ -25,8 +26,6 @@ type Tensor struct {
 
 	DType    DType
 	Encoding Encoding
-	// Scaled says that the file gives this tensor of integers a scale.
-	Scaled bool
 	// Alias marks a tensor whose bytes lie inside another tensor's by design, such as
 	// an initializer inside an ONNX network.
 	Alias bool

@@ -74,7 +74,7 @@ func (t Tensor) Scale() (q layout.Quant, scaled bool, err error) {
 // scaledByMetadata reports whether only metadata can tell the tensor's scale.
 func (t Tensor) scaledByMetadata() bool {
 	_, ok := t.file.layout.(layout.Scaler)
-	return ok && !t.desc.Scaled && t.DType().Kind() == layout.KindInt
+	return ok && t.desc.Quant == nil && t.DType().Kind() == layout.KindInt
 }
 
 // scale does what Scale does, for a caller that has entered.
@@ -82,7 +82,10 @@ func (t Tensor) scale() (q layout.Quant, scaled bool, err error) {
 	if t.scaledByMetadata() {
 		return t.file.scale(t.Name())
 	}
-	return t.desc.Quant, t.desc.Scaled, nil
+	if t.desc.Quant == nil {
+		return layout.Quant{}, false, nil
+	}
+	return *t.desc.Quant, true, nil
 }
 
 // enter keeps the mapping in place for the length of a call.

@@ -106,6 +106,7 @@ type decoder struct {
 
 	entries []byte
 	scales  []byte // of the quantization int8
+	quants  []layout.Quant
 	indexAt uint64 // where entries start in the file
 	data    layout.Section
 }

@@ -106,6 +106,10 @@ func (d *decoder) scale(t *layout.Tensor, i int) error {
 	if x := float64(scale); math.IsNaN(x) || math.IsInf(x, 0) {
 		return refuse(t, d.indexAt+uint64(len(d.entries)+4*i), "scale", layout.ErrInvalid, "%v is not finite", scale)
 	}
-	t.Scaled, t.Quant.Scale = true, scale
+	if d.quants == nil {
+		d.quants = make([]layout.Quant, len(d.scales)/4)
+	}
+	t.Quant = &d.quants[i]
+	t.Quant.Scale = scale
 	return nil
 }

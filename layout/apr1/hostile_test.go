@@ -18,7 +18,7 @@ func checkPromises(t testing.TB, f *File, _ layout.Bytes, got *layouttest.Answer
 		t.Errorf("checksums %v", got.Checksums)
 	}
 	for i, x := range f.Index().Tensors {
-		if scale := float64(x.Quant.Scale); math.IsNaN(scale) || math.IsInf(scale, 0) || x.Alias {
+		if q := x.Quant; x.Alias || q != nil && (math.IsNaN(float64(q.Scale)) || math.IsInf(float64(q.Scale), 0)) {
 			t.Errorf("tensor %d: %+v", i, x)
 		}
 	}

@@ -24,7 +24,11 @@ func (d *decoder) layer(c *layout.Cursor) {
 	if d.file.version == 1 {
 		l.quant = layout.Quant{Scale: c.F32("scale"), Zero: c.I64("offset")}
 	}
+	paramsAt := c.Offset()
 	n := d.count(c, "param_count", d.arrays.n, minArray(d.file.version))
+	if all := uint64(d.arrays.n) + n; layout.TooDense(all, d.in.Size(), arrayBytes) {
+		c.Fail(paramsAt, "param_count", layout.ErrLimit, "%d arrays in a file of %d bytes, fewer than %d for each", all, d.in.Size(), arrayBytes)
+	}
 	integers := false
 	for i := uint64(0); i < n && c.Err() == nil; i++ {
 		integers = d.array(c).Kind() == layout.KindInt || integers

@@ -44,7 +44,7 @@ func TestDecode(t *testing.T) {
 	}
 	want := []layout.Tensor{
 		{Name: []byte("layers.0.0"), Shape: []uint64{2}, DType: layout.I8, Offset: 96, Stored: 2, Raw: 2,
-			Quant: layout.Quant{Scale: 0.5, Zero: -2}, Scaled: true},
+			Quant: &layout.Quant{Scale: 0.5, Zero: -2}},
 		{Name: []byte("layers.0.1"), Shape: []uint64{1}, DType: layout.F64, Offset: 111, Stored: 8, Raw: 8},
 	}
 	if !reflect.DeepEqual(ix.Tensors, want) {

@@ -77,7 +77,7 @@ func (x *indexer) tensor(name []byte, quant *layout.Quant) error {
 	t.Shape = x.shapes[:a.rank:a.rank]
 	x.shapes = x.shapes[a.rank:]
 	if quant != nil && a.dtype.Kind() == layout.KindInt {
-		t.Quant, t.Scaled = *quant, true
+		t.Quant = quant
 	}
 	return x.builder.Add(a.at)
 }

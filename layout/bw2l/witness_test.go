@@ -31,7 +31,7 @@ func checkPromises(t testing.TB, f *bw2l.File, data layout.Bytes, got *layouttes
 		if x.Encoding != layout.Raw || len(x.Shape) == 0 || x.Alias {
 			t.Errorf("tensor %d: %+v", i, x)
 		}
-		if x.Scaled && (x.Quant.Scale == 0 || x.Quant.Scale != x.Quant.Scale || x.DType.Kind() != layout.KindInt) {
+		if x.Quant != nil && (x.Quant.Scale == 0 || x.Quant.Scale != x.Quant.Scale || x.DType.Kind() != layout.KindInt) {
 			t.Errorf("tensor %d: %+v", i, x)
 		}
 		if x.Offset < end {

@@ -33,15 +33,16 @@ func (a *audit) warn(at uint64, field string, format string, args ...any) {
 
 func (a *audit) keys(in layout.Input) {
 	k := &a.file.keys
-	for i, kv := range k.kvs {
+	for i := range k.kvs {
 		key := k.key(i)
+		at, _ := k.value(i)
 		if !isASCII(key) {
-			a.warn(kv.off, "key", "%s is not ASCII", layout.Quote(key))
+			a.warn(at, "key", "%s is not ASCII", layout.Quote(key))
 		}
 		v, _, err := a.file.Get(in, string(key))
 		a.Fail(err)
 		if n, bad := badText(v); bad > 0 {
-			a.warn(kv.off, "value", "key %s: %d of %d strings are not valid UTF-8", layout.Quote(key), bad, n)
+			a.warn(at, "value", "key %s: %d of %d strings are not valid UTF-8", layout.Quote(key), bad, n)
 		}
 	}
 }

@@ -3,36 +3,50 @@ package gguf
 import (
 	"bytes"
 	"iter"
+	"math"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/tensormap/tensormap/layout"
 )
 
-// keys are the keys of a file, and where their values are.
+// keys holds the keys of a file, and where their values are.
 type keys struct {
-	at    uint64 // where in the file the first is
-	text  []byte // all keys, one after another
-	kvs   []kv
-	names *layout.Names
+	at, end uint64 // of keys and values in the file
+	width   width
+	text    []byte // all keys, one after another
+	kvs     []kv
+	names   *layout.Names
 }
 
 type kv struct {
-	end  int    // of the key in text, where the next begins
-	off  uint64 // of the value in the file
-	size uint64
-	typ  Type
+	value uint64 // its offset in the file
+	end   uint32 // of the key in text; the next begins there
+	typ   uint8
 }
 
-// key is the i-th key.
+// key returns the i-th key.
 func (k *keys) key(i int) []byte {
-	start := 0
+	start := uint32(0)
 	if i > 0 {
 		start = k.kvs[i-1].end
 	}
 	return k.text[start:k.kvs[i].end]
 }
 
-// find is the position of a key with that hash, or -1.
+func (k *keys) typ(i int) Type { return Type(k.kvs[i].typ) }
+
+// value returns the offset and the size of the i-th value. It ends where the next key's length
+// stands.
+func (k *keys) value(i int) (off, size uint64) {
+	off, end := k.kvs[i].value, k.end
+	if next := i + 1; next < len(k.kvs) {
+		end = k.kvs[next].value - uint64(k.width) - uint64(len(k.key(next))) - 4
+	}
+	return off, end - off
+}
+
+// find returns the position of a key with that hash, or -1.
 func (k *keys) find(hash uint64, key string) int {
 	for p := k.names.Probe(hash); ; {
 		i, ok := p.Next()
@@ -50,7 +64,7 @@ func (k *keys) find(hash uint64, key string) int {
 func (f *File) Keys() iter.Seq2[string, Type] {
 	return func(yield func(string, Type) bool) {
 		for i := range f.keys.kvs {
-			if !yield(string(f.keys.key(i)), f.keys.kvs[i].typ) {
+			if !yield(string(f.keys.key(i)), f.keys.typ(i)) {
 				return
 			}
 		}
@@ -63,7 +77,7 @@ func (d *decoder) metadata() {
 		return
 	}
 	k := &d.file.keys
-	k.at = d.Offset()
+	k.at, k.width = d.Offset(), d.file.width
 	d.Peek("metadata_kv", d.kvCount*d.file.width.smallestKV()) // memory is taken for what is there
 	if d.Err() != nil {
 		return
@@ -71,7 +85,7 @@ func (d *decoder) metadata() {
 	k.kvs = make([]kv, 0, d.kvCount)
 	k.names = layout.NewNames(int(d.kvCount))
 	var special special
-	for range d.kvCount {
+	for i := range d.kvCount {
 		key := d.key()
 		typeAt := d.Offset()
 		typ := Type(d.U32("value_type"))
@@ -81,9 +95,17 @@ func (d *decoder) metadata() {
 			return
 		}
 		special.note(d, key, typ, value, off)
+		if uint64(len(k.text)+len(key)) > math.MaxUint32 {
+			d.Fail(typeAt, "key", layout.ErrLimit, "keys of more than 4 GiB")
+		}
+		if need := uint64(len(k.text) + len(key)); need > uint64(cap(k.text)) {
+			// Room for the keys to come if they are as long, so that memory is not copied many times.
+			k.text = slices.Grow(k.text, len(key)+int(min(need/(i+1)*(d.kvCount-i), d.Left())))
+		}
 		k.text = append(k.text, key...)
-		k.kvs = append(k.kvs, kv{len(k.text), off, d.Offset() - off, typ})
+		k.kvs = append(k.kvs, kv{off, uint32(len(k.text)), uint8(typ)})
 	}
+	k.end = d.Offset()
 	special.apply(d)
 }
 

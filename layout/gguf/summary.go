@@ -158,11 +158,11 @@ func (s *summary) tokenizer() string {
 func (s *summary) count(key string) (n uint64, ok bool) {
 	k := &s.file.keys
 	i := k.find(layout.HashName(key), key)
-	if i < 0 || k.kvs[i].typ != TypeArray {
+	if i < 0 || k.typ(i) != TypeArray {
 		return 0, false
 	}
 	const elementType = 4
-	at := k.kvs[i].off + elementType
+	at := k.kvs[i].value + elementType
 	b, err := layout.Region(s.in, layout.GGUF, at, "value", at, uint64(s.file.width))
 	if err != nil {
 		s.err = cmp.Or(s.err, err)

@@ -18,8 +18,8 @@ func (f *File) Get(in layout.Input, key string) (value any, ok bool, err error) 
 	if i < 0 {
 		return nil, false, nil
 	}
-	kv := &f.keys.kvs[i]
-	b, err := layout.Region(in, layout.GGUF, kv.off, "value", kv.off, kv.size)
+	off, size := f.keys.value(i)
+	b, err := layout.Region(in, layout.GGUF, off, "value", off, size)
 	if err != nil {
 		return nil, false, err
 	}
@@ -35,14 +35,14 @@ func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 	if len(k.kvs) == 0 {
 		return layout.Metadata{}, nil
 	}
-	last := k.kvs[len(k.kvs)-1]
-	b, err := layout.Region(in, layout.GGUF, k.at, "metadata_kv", k.at, last.off+last.size-k.at)
+	b, err := layout.Region(in, layout.GGUF, k.at, "metadata_kv", k.at, k.end-k.at)
 	if err != nil {
 		return nil, err
 	}
 	md := make(layout.Metadata, len(k.kvs))
-	for i, kv := range k.kvs {
-		v, err := f.read(i, b[kv.off-k.at:][:kv.size])
+	for i := range k.kvs {
+		off, size := k.value(i)
+		v, err := f.read(i, b[off-k.at:][:size])
 		if err != nil {
 			return nil, err
 		}
@@ -57,8 +57,8 @@ func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 // read makes the i-th value of its bytes. Decode has found them to be long enough, but
 // they may be others now.
 func (f *File) read(i int, b []byte) (any, error) {
-	kv := &f.keys.kvs[i]
-	switch kv.typ {
+	typ := f.keys.typ(i)
+	switch typ {
 	case TypeString:
 		if w := f.width; w.uint(b) == uint64(len(b))-uint64(w) {
 			return string(b[w:]), nil
@@ -67,10 +67,10 @@ func (f *File) read(i int, b []byte) (any, error) {
 	case TypeArray:
 		return f.array(i, b)
 	}
-	if kv.typ == TypeBool && b[0] > 1 {
+	if typ == TypeBool && b[0] > 1 {
 		return nil, f.valueErrorf(i, 0, "a bool of %d", b[0])
 	}
-	return number(kv.typ, b), nil
+	return number(typ, b), nil
 }
 
 func number(t Type, b []byte) any {
@@ -130,7 +130,7 @@ func (f *File) changed(i int) error {
 
 // valueErrorf is an error about the byte at at of the i-th value.
 func (f *File) valueErrorf(i int, at uint64, format string, args ...any) error {
-	e := layout.Errorf(layout.GGUF, f.keys.kvs[i].off+at, "value", layout.ErrInvalid, format, args...)
+	e := layout.Errorf(layout.GGUF, f.keys.kvs[i].value+at, "value", layout.ErrInvalid, format, args...)
 	e.Reason = "key " + layout.Quote(f.keys.key(i)) + ": " + e.Reason
 	return e
 }

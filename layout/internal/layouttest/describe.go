@@ -133,16 +133,16 @@ func CheckTensors(t testing.TB, f layout.File, data layout.Bytes, want []Tensor)
 
 // describes reports whether the index has the tensor as w says.
 func (w *Tensor) describes(x *layout.Tensor) bool {
-	var quant layout.Quant
+	var quant *layout.Quant
 	if w.Scale != nil {
-		quant.Scale = float32(*w.Scale)
-	}
-	if w.ZeroPoint != nil {
-		quant.Zero = *w.ZeroPoint
+		quant = &layout.Quant{Scale: float32(*w.Scale)}
+		if w.ZeroPoint != nil {
+			quant.Zero = *w.ZeroPoint
+		}
 	}
 	return string(x.Name) == w.Name && x.DType.String() == w.DType && x.Encoding.String() == w.Encoding &&
 		x.Shape != nil && slices.Equal(x.Shape, w.Shape) && x.Offset == w.Offset && x.Stored == w.Stored && x.Raw == w.Raw &&
-		x.Scaled == (w.Scale != nil) && x.Quant == quant
+		(x.Quant == nil) == (quant == nil) && (quant == nil || *x.Quant == *quant)
 }
 
 // CheckMetadata compares the metadata of a file with JSON: numbers by their exact value, so

@@ -38,7 +38,7 @@ func newToy() *toy {
 	f.index.Tensors = []layout.Tensor{
 		{Name: []byte("a"), DType: layout.U8, Shape: []uint64{2, 2}, Offset: 4, Stored: 4, Raw: 4},
 		{Name: []byte("b"), DType: layout.I32, Shape: []uint64{1}, Offset: 8, Stored: 1, Raw: 4, Encoding: layout.Protobuf,
-			Scaled: true, Quant: layout.Quant{Scale: 0.5, Zero: 3}},
+			Quant: &layout.Quant{Scale: 0.5, Zero: 3}},
 		{Name: []byte("c"), DType: layout.U8, Shape: []uint64{1}, Offset: 5, Stored: 1, Raw: 1, Alias: true},
 	}
 	f.name()
