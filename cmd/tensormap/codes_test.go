@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tensormap/tensormap/internal/modeltest"
 )
 
 // scaledF8 is a checkpoint as FP8 models are published: codes, and a scale for each block of them.
@@ -14,7 +16,7 @@ func scaledF8(t *testing.T) string {
 	data := []byte{0x38, 0x40, 0x48, 0xb8} // 1, 2, 4, -1 in E4M3
 	data = binary.LittleEndian.AppendUint32(data, math.Float32bits(2e-4))
 	data = binary.LittleEndian.AppendUint32(data, math.Float32bits(1))
-	return safetensors(t, `{"w.weight":{"dtype":"F8_E4M3","shape":[2,2],"data_offsets":[0,4]},`+
+	return modeltest.WriteSafeTensors(t, `{"w.weight":{"dtype":"F8_E4M3","shape":[2,2],"data_offsets":[0,4]},`+
 		`"w.weight_scale_inv":{"dtype":"F32","shape":[1,1],"data_offsets":[4,8]},"norm":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}}`, data...)
 }
 
@@ -54,7 +56,7 @@ func TestCodesAreNotWeights(t *testing.T) {
 
 // TestPlainF8: without a scale nobody but the user knows what F8 means.
 func TestPlainF8(t *testing.T) {
-	file := safetensors(t, `{"w":{"dtype":"F8_E4M3","shape":[2,2],"data_offsets":[0,4]}}`, 0x38, 0x40, 0x48, 0xb8)
+	file := modeltest.WriteSafeTensors(t, `{"w":{"dtype":"F8_E4M3","shape":[2,2],"data_offsets":[0,4]}}`, 0x38, 0x40, 0x48, 0xb8)
 	out := filepath.Join(t.TempDir(), "out.apr")
 	tensormap("convert", file, out, "--dtype", "f32").failsWith(t, file+`: tensor "w": F8_E4M3 without a scale: not re-encoded, its numbers may be codes, not weights; --plain-f8 takes F8 for weights, --keep GLOB`)
 	empty(t, filepath.Dir(out))
@@ -96,7 +98,7 @@ func TestConvertSaysZeroed(t *testing.T) {
 		}
 		list = append(list, x)
 	}
-	file := safetensors(t, header, values(list...)...)
+	file := modeltest.WriteSafeTensors(t, header, values(list...)...)
 	for dtype, want := range map[string][]string{
 		"f16": {
 			`warning: OUT: tensor "c": nothing but 0 is left as F16, of values up to 4e-09; see --keep`,
@@ -117,7 +119,7 @@ func TestConvertSaysZeroed(t *testing.T) {
 			t.Errorf("%s: %+v", dtype, r)
 		}
 	}
-	r := tensormap("convert", safetensors(t, `{"c":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}`, values(4e-9, 4e-9, 4e-9, 4e-9)...), filepath.Join(t.TempDir(), "out.apr"), "--dtype", "f16")
+	r := tensormap("convert", modeltest.WriteSafeTensors(t, `{"c":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}`, values(4e-9, 4e-9, 4e-9, 4e-9)...), filepath.Join(t.TempDir(), "out.apr"), "--dtype", "f16")
 	if !strings.HasSuffix(r.stderr, "became 0 as F16: 4 of 4 values (100%) in 1 tensor, the largest 4e-09 in c\n") {
 		t.Errorf("%+v", r)
 	}

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/glob"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/convert"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
@@ -64,7 +66,7 @@ type convertOptions struct {
 	opener
 	align    choice
 	dtype    choice
-	keep     globs
+	keep     glob.Patterns
 	compress choice
 	shards   byteSize
 	metadata string
@@ -155,9 +157,9 @@ func convertModel(ctx context.Context, stdout, stderr io.Writer, in, out string,
 		return err
 	}
 	reportUnmatched(stderr, opts.keep, m)
-	bar := newProgress(stderr, "converting")
+	bar := terminal.NewProgress(stderr, "converting")
 	begun := time.Now()
-	options.Format, options.Progress = format, bar.update
+	options.Format, options.Progress = format, bar.Update
 	plan, err := convert.NewPlan(ctx, m, out, options)
 	if err == nil && opts.dryRun {
 		return dryRun(stdout, stderr, plan, opts.json, options)
@@ -166,7 +168,7 @@ func convertModel(ctx context.Context, stdout, stderr io.Writer, in, out string,
 		err = plan.Write(ctx)
 	}
 	took := time.Since(begun)
-	bar.clear()
+	bar.Clear()
 	if err != nil {
 		return wayOut(err, options)
 	}
@@ -177,7 +179,7 @@ func convertModel(ctx context.Context, stdout, stderr io.Writer, in, out string,
 	reportDecisions(stderr, plan)
 	reportLost(stderr, out, options.DType, plan.Tensors)
 	if signed(m) {
-		fmt.Fprintf(stderr, "%s: signature not carried over\n", printable(called(in)))
+		fmt.Fprintf(stderr, "%s: signature not carried over\n", terminal.Printable(called(in)))
 	}
 	return nil
 }
@@ -194,7 +196,7 @@ func (opts *convertOptions) convertOptions() (*convert.Options, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &convert.Options{Align: align, NoAliases: opts.noAliases, Keep: opts.keep.match, All: opts.all, PlainF8: opts.plainF8, Compress: compressions[opts.compress.value], ShardBytes: uint64(opts.shards)}
+	o := &convert.Options{Align: align, NoAliases: opts.noAliases, Keep: opts.keep.Match, All: opts.all, PlainF8: opts.plainF8, Compress: compressions[opts.compress.value], ShardBytes: uint64(opts.shards)}
 	o.DType, _ = layout.ParseDType(strings.ToUpper(opts.dtype.value))
 	switch {
 	case opts.json && !opts.dryRun:
@@ -214,27 +216,25 @@ var compressions = map[string]convert.Compression{"fast": convert.Fast, "hc": co
 func reportCompressed(stderr io.Writer, p *convert.Plan) {
 	n, raw, stored := p.Compressed()
 	if n == 0 {
-		fmt.Fprintf(stderr, "compressed none of %s: none would be 3%% smaller\n", plural(len(p.Tensors), "tensor"))
+		fmt.Fprintf(stderr, "compressed none of %s: none would be 3%% smaller\n", report.Plural(len(p.Tensors), "tensor"))
 		return
 	}
-	fmt.Fprintf(stderr, "compressed %s of %s: %s to %s, ratio %.2f\n", grouped(uint64(n)), plural(len(p.Tensors), "tensor"),
-		size(raw), size(stored), float64(raw)/float64(stored))
+	fmt.Fprintf(stderr, "compressed %s of %s: %s to %s, ratio %.2f\n", report.Grouped(uint64(n)), report.Plural(len(p.Tensors), "tensor"),
+		report.Size(raw), report.Size(stored), float64(raw)/float64(stored))
 }
 
 // reportUnmatched names the patterns of --keep that keep nothing: a wrong guess at how a
 // model spells its norms would be noticed late.
-func reportUnmatched(stderr io.Writer, keep globs, m *loader.Model) {
+func reportUnmatched(stderr io.Writer, keep glob.Patterns, m *loader.Model) {
 	for _, g := range keep {
 		matched := false
 		for t := range m.Tensors() {
-			if matched = g.match(t.Name()); matched {
+			if matched = g.Match(t.Name()); matched {
 				break
 			}
 		}
 		if !matched {
-			fmt.Fprintf(stderr, "warning: --keep %s matches no tensor; case counts\n", printable(g.pattern))
+			fmt.Fprintf(stderr, "warning: --keep %s matches no tensor; case counts\n", terminal.Printable(g.Pattern))
 		}
 	}
 }
-
-func plural(n int, noun string) string { return counted(uint64(n), noun) }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/convert"
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
@@ -56,7 +58,7 @@ func (r *reasons) add(what, why, name string) {
 	one := &(*r)[i]
 	switch one.tensors++; {
 	case one.tensors <= most:
-		one.names = append(one.names, printable(name))
+		one.names = append(one.names, terminal.Printable(name))
 	case one.tensors == most+1:
 		one.names = append(one.names, "…")
 	}
@@ -76,7 +78,7 @@ func (r *reasons) addCodes(m *loader.Model, name string) {
 
 func (r reasons) write(w io.Writer) {
 	for _, one := range r {
-		fmt.Fprintf(w, "%s: %s (%s): %s\n", one.what, plural(one.tensors, "tensor"), printable(one.why), strings.Join(one.names, ", "))
+		fmt.Fprintf(w, "%s: %s (%s): %s\n", one.what, report.Plural(one.tensors, "tensor"), terminal.Printable(one.why), strings.Join(one.names, ", "))
 	}
 }
 
@@ -93,10 +95,10 @@ func reportLost(stderr io.Writer, out string, d layout.DType, tensors []convert.
 		l := &t.Lost
 		if l.NotFinite > 0 {
 			fmt.Fprintf(stderr, "warning: %s: tensor %q: %s did not survive %s: beyond its range, NaN or infinite; see --keep\n",
-				printable(out), t.Name, counted(l.NotFinite, "value"), d)
+				terminal.Printable(out), t.Name, report.Counted(l.NotFinite, "value"), d)
 		}
 		if l.AllZeroed() {
-			fmt.Fprintf(stderr, "warning: %s: tensor %q: nothing but 0 is left as %s, of values up to %.3g; see --keep\n", printable(out), t.Name, d, l.Largest)
+			fmt.Fprintf(stderr, "warning: %s: tensor %q: nothing but 0 is left as %s, of values up to %.3g; see --keep\n", terminal.Printable(out), t.Name, d, l.Largest)
 		} else {
 			blocks += l.ZeroBlocks
 		}
@@ -109,13 +111,13 @@ func reportLost(stderr io.Writer, out string, d layout.DType, tensors []convert.
 		}
 	}
 	if blocks > 0 {
-		fmt.Fprintf(stderr, "warning: %s: %s became 0 as a whole, the scale being too small for %s; see --keep\n", printable(out), counted(blocks, "block"), d)
+		fmt.Fprintf(stderr, "warning: %s: %s became 0 as a whole, the scale being too small for %s; see --keep\n", terminal.Printable(out), report.Counted(blocks, "block"), d)
 	}
 	if zeroed.Zeroed == 0 {
 		return
 	}
-	fmt.Fprintf(stderr, "became 0 as %s: %s of %s (%.3g%%) in %s, the largest %.3g in %s\n", d, grouped(zeroed.Zeroed), counted(elements, "value"),
-		100*float64(zeroed.Zeroed)/float64(elements), counted(some, "tensor"), zeroed.Largest, printable(worst))
+	fmt.Fprintf(stderr, "became 0 as %s: %s of %s (%.3g%%) in %s, the largest %.3g in %s\n", d, report.Grouped(zeroed.Zeroed), report.Counted(elements, "value"),
+		100*float64(zeroed.Zeroed)/float64(elements), report.Counted(some, "tensor"), zeroed.Largest, terminal.Printable(worst))
 }
 
 // wayOut adds to the refusal of a quantized checkpoint what can be done.

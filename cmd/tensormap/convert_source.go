@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/convert"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/formats"
@@ -119,7 +119,7 @@ func (opts *convertOptions) addSideFiles(stderr io.Writer, in string, m *loader.
 			return fmt.Errorf("%w; --no-side-files does without", err)
 		}
 		if len(read) > 0 {
-			fmt.Fprintf(stderr, "metadata from %s\n", printable(strings.Join(read, ", ")))
+			fmt.Fprintf(stderr, "metadata from %s\n", terminal.Printable(strings.Join(read, ", ")))
 		}
 		o.Config = config
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tensormap/tensormap/internal/modeltest"
 )
 
 // inspected is what inspect --json says of a file, without what a copy may change.
@@ -37,7 +39,7 @@ func TestConvert(t *testing.T) {
 		align uint64
 		flag  string
 	}{{nil, 64, "ALIGNED_64"}, {[]string{"--align", "32"}, 32, "ALIGNED_32"}, {[]string{"--align=64"}, 64, "ALIGNED_64"}} {
-		file := small(t)
+		file := modeltest.Small(t)
 		out := filepath.Join(t.TempDir(), "out.apr")
 		r := tensormap(append([]string{"convert", file, out}, test.flags...)...)
 		if r.status != exitDone || r.stdout != "" || strings.Count(r.stderr, "\n") != 1 || !strings.HasPrefix(r.stderr, out+": wrote 2 tensors, ") {
@@ -65,9 +67,9 @@ func TestConvert(t *testing.T) {
 }
 
 func TestConvertMetadata(t *testing.T) {
-	config := write(t, "config.json", []byte(`{"model_type": "bert", "hidden_size": 384}`))
+	config := modeltest.Write(t, "config.json", []byte(`{"model_type": "bert", "hidden_size": 384}`))
 	out := filepath.Join(t.TempDir(), "out.apr")
-	done(t, "convert", small(t), out, "--metadata", config)
+	done(t, "convert", modeltest.Small(t), out, "--metadata", config)
 	in := inspected(t, out)
 	architecture, _ := in.Metadata["architecture"].(map[string]any)
 	if in.Metadata["model_type"] != "bert" || architecture["hidden_size"] != 384.0 {
@@ -76,12 +78,12 @@ func TestConvertMetadata(t *testing.T) {
 }
 
 func TestConvertFails(t *testing.T) {
-	file := small(t)
+	file := modeltest.Small(t)
 	dir := t.TempDir()
 	out := filepath.Join(dir, "out.apr")
-	bad := write(t, "config.json", []byte(`{"a": 1,, "b": 2}`))
+	bad := modeltest.Write(t, "config.json", []byte(`{"a": 1,, "b": 2}`))
 	tensormap("convert", file, out, "--metadata", bad).failsWith(t, bad+": offset 8: ")
-	twice := write(t, "config.json", []byte(`{"a": 1, "a": 2}`))
+	twice := modeltest.Write(t, "config.json", []byte(`{"a": 1, "a": 2}`))
 	tensormap("convert", file, out, "--metadata", twice).failsWith(t, twice+": offset ", "twice")
 	tensormap("convert", file, out, "--metadata", out).failsWith(t, out+": no such file")
 	tensormap("convert", file, out, "--metadata", dir).failsWith(t, dir+": is a directory")
@@ -113,7 +115,7 @@ func empty(t *testing.T, dir string) {
 // An interrupt in the middle of the work leaves the directory as it was.
 func TestConvertInterrupted(t *testing.T) {
 	const size = 4 << 30 // sparse
-	file := safetensors(t, `{"a":{"dtype":"U8","shape":[4294967296],"data_offsets":[0,4294967296]}}`)
+	file := modeltest.WriteSafeTensors(t, `{"a":{"dtype":"U8","shape":[4294967296],"data_offsets":[0,4294967296]}}`)
 	info, err := os.Stat(file)
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +148,7 @@ func TestConvertInterrupted(t *testing.T) {
 func TestInterruptedBefore(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	file := small(t)
+	file := modeltest.Small(t)
 	dir := t.TempDir()
 	tensormapContext(ctx, "convert", file, filepath.Join(dir, "out.apr")).failsWith(t, "interrupted")
 	tensormapContext(ctx, "dump", file, "a.weight", "-o", filepath.Join(dir, "out")).failsWith(t, "interrupted")
@@ -249,7 +251,7 @@ func TestConvertUsage(t *testing.T) {
 
 // TestOutputErrors: what is wrong with the new file is said of it, by its own name.
 func TestOutputErrors(t *testing.T) {
-	file := small(t)
+	file := modeltest.Small(t)
 	nowhere := filepath.Join(t.TempDir(), "no", "out.apr")
 	outputs := map[string]string{nowhere: nowhere + ": no such file or directory", "": `"": no such file or directory`}
 	if _, err := os.Stat("/dev/full"); err == nil {
@@ -272,7 +274,7 @@ func TestOutputErrors(t *testing.T) {
 // TestConvertSigned sets the flag SIGNED, bit 5 of the flags at offset 8, in a file
 // whose checksum is then wrong, which only verify looks at.
 func TestConvertSigned(t *testing.T) {
-	file, out := small(t), filepath.Join(t.TempDir(), "out.apr")
+	file, out := modeltest.Small(t), filepath.Join(t.TempDir(), "out.apr")
 	first := filepath.Join(t.TempDir(), "first.apr")
 	const says = ": signature not carried over\n"
 	done(t, "convert", file, first)
@@ -284,7 +286,7 @@ func TestConvertSigned(t *testing.T) {
 		t.Fatal(err)
 	}
 	b[8] |= 1 << 5
-	signed := write(t, "signed.apr", b)
+	signed := modeltest.Write(t, "signed.apr", b)
 	if r := tensormap("convert", signed, out); r.status != exitDone || !strings.HasSuffix(r.stderr, signed+says) {
 		t.Errorf("%+v", r)
 	}
@@ -321,7 +323,7 @@ func TestConvertCompress(t *testing.T) {
 			t.Errorf("%s: other values", flag)
 		}
 	}
-	none := tensormap("convert", small(t), filepath.Join(t.TempDir(), "out.apr"), "--compress")
+	none := tensormap("convert", modeltest.Small(t), filepath.Join(t.TempDir(), "out.apr"), "--compress")
 	if none.status != exitDone || !strings.Contains(none.stderr, "compressed none of 2 tensors: none would be 3% smaller\n") {
 		t.Errorf("%+v", none)
 	}

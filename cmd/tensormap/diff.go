@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +14,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/survey"
@@ -90,7 +93,7 @@ func diffCommand() *cobra.Command {
 	return cmd
 }
 
-func diff(ctx context.Context, s streams, pathA, pathB string, opts *diffOptions) error {
+func diff(ctx context.Context, s terminal.Streams, pathA, pathB string, opts *diffOptions) error {
 	a, doneA, err := opts.side(pathA, pathB).open(ctx, pathA)
 	if err != nil {
 		return err
@@ -101,7 +104,7 @@ func diff(ctx context.Context, s streams, pathA, pathB string, opts *diffOptions
 		return err
 	}
 	defer doneB()
-	if err := opts.filter.matched(pathA, a, b); err != nil {
+	if err := matched(&opts.filter, pathA, a, b); err != nil {
 		return err
 	}
 	c := &comparison{pathA: called(pathA), pathB: called(pathB), opts: opts}
@@ -112,7 +115,7 @@ func diff(ctx context.Context, s streams, pathA, pathB string, opts *diffOptions
 	}
 	var o survey.Options
 	c.pass, o = opts.begin(s, "comparing")
-	write := c.tables(screenOf(s.out))
+	write := c.tables(terminal.ScreenOf(s.Out))
 	if opts.json {
 		write = c.json()
 	}
@@ -200,11 +203,11 @@ func (c *comparison) noteCodes(a, b *loader.Model, p *survey.Pair) {
 
 // verdict says on standard error what the exit status means.
 func (c *comparison) verdict(err error) error {
-	if err != nil && !errors.As(err, new(readerGone)) || !c.differ() || c.damaged {
+	if err != nil && !errors.As(err, new(terminal.ReaderGone)) || !c.differ() || c.damaged {
 		return c.end(err)
 	}
-	c.bar.clear()
-	c.codes.write(c.err)
+	c.bar.Clear()
+	c.codes.write(c.Err)
 	return fmt.Errorf("%s and %s differ: %s (%s)", c.pathA, c.pathB, c.summary(), c.took())
 }
 
@@ -213,7 +216,7 @@ func (c *comparison) summary() string {
 	parts := []string{}
 	add := func(n int, what string) {
 		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%s %s", grouped(uint64(n)), what))
+			parts = append(parts, fmt.Sprintf("%s %s", report.Grouped(uint64(n)), what))
 		}
 	}
 	add(n.Identical, "identical")
@@ -225,38 +228,38 @@ func (c *comparison) summary() string {
 	if len(parts) == 1 && n.Identical == n.Tensors {
 		parts[0] = "identical"
 	}
-	s := plural(n.Tensors, "tensor")
+	s := report.Plural(n.Tensors, "tensor")
 	if len(parts) > 0 {
 		s += ": " + strings.Join(parts, ", ")
 	}
 	if c.opts.metadata {
-		s += "; " + plural(len(c.metadata), "difference") + " in metadata"
+		s += "; " + report.Plural(len(c.metadata), "difference") + " in metadata"
 	}
 	return s
 }
 
 // tables returns a function that tells a person what differs, pair by pair. Called with nil, it
 // sums up.
-func (c *comparison) tables(s screen) func(*survey.Pair) {
+func (c *comparison) tables(s terminal.Screen) func(*survey.Pair) {
 	if len(c.metadata) > 0 {
 		var rows [][]string
 		for _, change := range c.metadata {
-			rows = append(rows, []string{printable(change.Key), change.cell(change.A), change.cell(change.B)})
+			rows = append(rows, []string{terminal.Printable(change.Key), change.cell(change.A), change.cell(change.B)})
 		}
-		g := &grid{heading: []string{"metadata", "a", "b"}, numbers: []bool{false, false, false}, rows: slices.Values(rows)}
-		g.write(c.w, s)
+		g := &report.Grid{Heading: []string{"metadata", "a", "b"}, Numbers: []bool{false, false, false}, Rows: slices.Values(rows)}
+		g.Write(c.w, s)
 		io.WriteString(c.w, "\n")
 	}
-	table := pages[survey.Pair]{w: c.w, draw: func(list []survey.Pair) { c.grid(list).write(c.w, s) }}
+	table := report.Pages[survey.Pair]{W: c.w, Draw: func(list []survey.Pair) { c.grid(list).Write(c.w, s) }}
 	return func(p *survey.Pair) {
 		switch {
 		case p != nil && (p.Err != nil || c.differs(p)):
-			table.add(*p)
+			table.Add(*p)
 		case p == nil:
-			if len(table.rows) > 0 {
-				table.flush()
+			if len(table.Rows) > 0 {
+				table.Flush()
 			}
-			if table.drawn > 0 {
+			if table.Drawn > 0 {
 				io.WriteString(c.w, "\n")
 			}
 			fmt.Fprintln(c.w, c.summary())
@@ -264,17 +267,17 @@ func (c *comparison) tables(s screen) func(*survey.Pair) {
 	}
 }
 
-func (c *comparison) grid(list []survey.Pair) *grid {
-	g := &grid{
-		heading: []string{"name", "difference", "max abs", "at", "max rel", "rmse", "cosine", "differing"},
-		numbers: []bool{false, false, true, false, true, true, true, true},
-		spare:   []string{"max rel", "rmse", "at"},
+func (c *comparison) grid(list []survey.Pair) *report.Grid {
+	g := &report.Grid{
+		Heading: []string{"name", "difference", "max abs", "at", "max rel", "rmse", "cosine", "differing"},
+		Numbers: []bool{false, false, true, false, true, true, true, true},
+		Spare:   []string{"max rel", "rmse", "at"},
 	}
 	lost := slices.ContainsFunc(list, func(p survey.Pair) bool { return p.Unmatched > 0 })
 	if lost {
-		g.heading, g.numbers = append(g.heading, "lost"), append(g.numbers, true)
+		g.Heading, g.Numbers = append(g.Heading, "lost"), append(g.Numbers, true)
 	}
-	g.rows = func(yield func([]string) bool) {
+	g.Rows = func(yield func([]string) bool) {
 		for i := range list {
 			if !yield(c.row(&list[i], lost)) {
 				return
@@ -285,11 +288,11 @@ func (c *comparison) grid(list []survey.Pair) *grid {
 }
 
 func (c *comparison) row(p *survey.Pair, lost bool) []string {
-	row := append([]string{(&tensorInfo{Name: p.Name}).name(), difference(p)}, distanceCells(p)...)
+	row := append([]string{terminal.Name(p.Name), difference(p)}, distanceCells(p)...)
 	if lost {
 		cell := "–"
 		if valuesCompared(p) {
-			cell = grouped(p.Unmatched)
+			cell = report.Grouped(p.Unmatched)
 		}
 		row = append(row, cell)
 	}
@@ -306,7 +309,7 @@ func distanceCells(p *survey.Pair) []string {
 	if p.MaxAbs > 0 {
 		at = strings.ReplaceAll(fmt.Sprint(indexOf(p.MaxAbsAt, p.A.Shape())), " ", ", ") // as dump takes it
 	}
-	return []string{real4(p.MaxAbs), at, real4(p.MaxRel), real4(p.RMSE), cosineCell(p.Cosine), grouped(p.Differing)}
+	return []string{real4(p.MaxAbs), at, real4(p.MaxRel), real4(p.RMSE), cosineCell(p.Cosine), report.Grouped(p.Differing)}
 }
 
 // cosineCell has enough digits to tell a cosine from 1.
@@ -344,7 +347,7 @@ func difference(p *survey.Pair) string {
 		}
 	}
 	add("", p.A.DType().String(), p.B.DType().String())
-	add("", (&tensorInfo{Shape: p.A.Shape()}).shape(), (&tensorInfo{Shape: p.B.Shape()}).shape())
+	add("", report.ShapeText(p.A.Shape()), report.ShapeText(p.B.Shape()))
 	add("scale", scaleCell(*p.A), scaleCell(*p.B))
 	switch {
 	case !p.SameShape || p.SameElements:
@@ -436,24 +439,97 @@ func (c *comparison) pairJSON(p *survey.Pair) *diffJSON {
 
 // json returns a function that writes JSON, pair by pair. Called with nil, it ends the object.
 func (c *comparison) json() func(*survey.Pair) {
-	j := jsonLines{w: c.w}
-	j.field("{\n", "a", c.pathA)
-	j.field(",\n", "b", c.pathB)
+	j := report.JSON{W: c.w}
+	j.Field("{\n", "a", c.pathA)
+	j.Field(",\n", "b", c.pathB)
 	if c.opts.tolerance.given {
-		j.field(",\n", "tolerance", real(c.opts.tolerance.value))
+		j.Field(",\n", "tolerance", real(c.opts.tolerance.value))
 	}
 	if c.opts.metadata {
-		j.field(",\n", "metadata", c.metadata)
+		j.Field(",\n", "metadata", c.metadata)
 	}
-	j.begin("tensors")
+	j.Begin("tensors")
 	return func(p *survey.Pair) {
 		if p != nil {
-			j.row(c.pairJSON(p))
+			j.Row(c.pairJSON(p))
 			return
 		}
-		j.end()
-		j.field(",\n", "differ", c.differ())
-		j.field(",\n", "counts", c.counts)
-		j.text("\n}\n")
+		j.End()
+		j.Field(",\n", "differ", c.differ())
+		j.Field(",\n", "counts", c.counts)
+		j.Text("\n}\n")
 	}
+}
+
+// metadataChange is a key of two models' metadata that has not the same value in both. Keys
+// of nested objects are joined by dots. The names in JSON are a contract.
+type metadataChange struct {
+	Key string          `json:"key"`
+	A   json.RawMessage `json:"a,omitempty"` // absent where there is none
+	B   json.RawMessage `json:"b,omitempty"`
+}
+
+// cell is a value in a table.
+func (metadataChange) cell(value json.RawMessage) string {
+	if value == nil {
+		return "–"
+	}
+	const room = 40
+	return terminal.Shorten(terminal.Printable(string(value)), room)
+}
+
+// compareMetadata answers with the changes in the order of a's keys, then b's that a has not.
+func compareMetadata(a, b *loader.Model) ([]metadataChange, error) {
+	changes := []metadataChange{}
+	fromA, err := flatMetadata(a)
+	if err != nil {
+		return nil, err
+	}
+	fromB, err := flatMetadata(b)
+	if err != nil {
+		return nil, err
+	}
+	inB := make(map[string]json.RawMessage, len(fromB))
+	for _, e := range fromB {
+		inB[e.Key] = e.A
+	}
+	for _, e := range fromA {
+		if value := inB[e.Key]; !bytes.Equal(value, e.A) {
+			changes = append(changes, metadataChange{e.Key, e.A, value})
+		}
+		delete(inB, e.Key)
+	}
+	for _, e := range fromB {
+		if value, left := inB[e.Key]; left {
+			changes = append(changes, metadataChange{Key: e.Key, B: value})
+		}
+	}
+	return changes, nil
+}
+
+// flatMetadata is a model's metadata without nesting, the values in A.
+func flatMetadata(m *loader.Model) ([]metadataChange, error) {
+	md, err := m.Metadata()
+	if err != nil {
+		return nil, err
+	}
+	return flatten(nil, "", md)
+}
+
+func flatten(list []metadataChange, prefix string, md layout.Metadata) ([]metadataChange, error) {
+	var err error
+	for _, e := range md {
+		key := prefix + e.Key
+		if nested, ok := e.Value.(layout.Metadata); ok && len(nested) > 0 {
+			list, err = flatten(list, key+".", nested)
+		} else {
+			var text []byte
+			text, err = report.EncodeJSON(e.Value)
+			list = append(list, metadataChange{Key: key, A: text})
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
 }

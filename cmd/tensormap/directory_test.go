@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tensormap/tensormap/internal/modeltest"
 )
 
 // TestDirectory: where verbs take a file, they take a directory with one model in it.
@@ -14,7 +16,7 @@ func TestDirectory(t *testing.T) {
 	if err := os.Mkdir(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	b, err := os.ReadFile(small(t))
+	b, err := os.ReadFile(modeltest.Small(t))
 	if err != nil {
 		t.Fatal(err)
 	}

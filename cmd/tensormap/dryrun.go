@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/convert"
 	"github.com/tensormap/tensormap/layout"
 )
@@ -17,7 +19,7 @@ func dryRun(stdout, stderr io.Writer, p *convert.Plan, asJSON bool, o *convert.O
 			return err
 		}
 	} else {
-		writePreview(w, screenOf(stdout), p, o)
+		writePreview(w, terminal.ScreenOf(stdout), p, o)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -27,42 +29,42 @@ func dryRun(stdout, stderr io.Writer, p *convert.Plan, asJSON bool, o *convert.O
 }
 
 // writePreview shows a preview to a person.
-func writePreview(w io.Writer, s screen, p *convert.Plan, o *convert.Options) {
-	var f facts
-	f.add("would write", printable(p.Path))
-	f.add("format", p.Format.String())
-	written := exactly(size(p.Bytes), p.Bytes, 1024, " bytes")
+func writePreview(w io.Writer, s terminal.Screen, p *convert.Plan, o *convert.Options) {
+	var f report.Facts
+	f.Add("would write", terminal.Printable(p.Path))
+	f.Add("format", p.Format.String())
+	written := report.Exactly(report.Size(p.Bytes), p.Bytes, 1024, " bytes")
 	if o.Compress != convert.NoCompression {
 		written += " before compression"
 	}
-	f.add("size", written)
+	f.Add("size", written)
 	if p.Shards > 0 {
-		f.add("shards", grouped(uint64(p.Shards)))
+		f.Add("shards", report.Grouped(uint64(p.Shards)))
 	}
-	f.add("tensors", grouped(uint64(len(p.Tensors))))
+	f.Add("tensors", report.Grouped(uint64(len(p.Tensors))))
 	var keys []string
 	for key := range p.Metadata.All() {
-		keys = append(keys, printable(key))
+		keys = append(keys, terminal.Printable(key))
 	}
-	f.add("metadata", strings.Join(keys, ", "))
-	f.write(w, s)
+	f.Add("metadata", strings.Join(keys, ", "))
+	f.Write(w, s)
 	if len(p.Tensors) > 0 {
 		io.WriteString(w, "\n")
-		previewGrid(p.Tensors).write(w, s)
+		previewGrid(p.Tensors).Write(w, s)
 	}
 }
 
-func previewGrid(list []convert.Tensor) *grid {
-	g := &grid{
-		heading: []string{"name", "dtype", "shape", "size", "from", "size before"},
-		numbers: []bool{false, false, true, true, false, true},
-		spare:   []string{"size before", "shape"},
+func previewGrid(list []convert.Tensor) *report.Grid {
+	g := &report.Grid{
+		Heading: []string{"name", "dtype", "shape", "size", "from", "size before"},
+		Numbers: []bool{false, false, true, true, false, true},
+		Spare:   []string{"size before", "shape"},
 	}
-	g.rows = func(yield func([]string) bool) {
+	g.Rows = func(yield func([]string) bool) {
 		for i := range list {
 			t := &list[i]
 			if !yield([]string{
-				shownName(t.Name), t.To.String(), (&tensorInfo{Shape: t.Shape}).shape(), size(t.Bytes), t.From.String(), size(t.FromBytes),
+				terminal.Name(t.Name), t.To.String(), report.ShapeText(t.Shape), report.Size(t.Bytes), t.From.String(), report.Size(t.FromBytes),
 			}) {
 				return
 			}
@@ -85,26 +87,18 @@ type plannedJSON struct {
 
 // writePreviewJSON writes a line for each tensor, as inspect does.
 func writePreviewJSON(w io.Writer, p *convert.Plan) error {
-	j := jsonLines{w: w}
-	j.field("{\n", "path", p.Path)
-	j.field(",\n", "format", p.Format)
-	j.field(",\n", "bytes", p.Bytes)
-	j.field(",\n", "shards", p.Shards)
-	j.field(",\n", "metadata", p.Metadata)
-	j.begin("tensors")
+	j := report.JSON{W: w}
+	j.Field("{\n", "path", p.Path)
+	j.Field(",\n", "format", p.Format)
+	j.Field(",\n", "bytes", p.Bytes)
+	j.Field(",\n", "shards", p.Shards)
+	j.Field(",\n", "metadata", p.Metadata)
+	j.Begin("tensors")
 	for i := range p.Tensors {
 		t := &p.Tensors[i]
-		j.row(plannedJSON{t.Name, t.To, listed(t.Shape), t.Bytes, t.From, listed(t.FromShape), t.FromBytes, t.Reencoded})
+		j.Row(plannedJSON{t.Name, t.To, report.OrEmpty(t.Shape), t.Bytes, t.From, report.OrEmpty(t.FromShape), t.FromBytes, t.Reencoded})
 	}
-	j.end()
-	j.text("\n}\n")
-	return j.err
-}
-
-// listed is a shape that JSON shows as an array in any case.
-func listed(shape []uint64) []uint64 {
-	if shape == nil {
-		return []uint64{}
-	}
-	return shape
+	j.End()
+	j.Text("\n}\n")
+	return j.Err
 }

@@ -6,10 +6,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tensormap/tensormap/internal/modeltest"
 )
 
 func TestDryRun(t *testing.T) {
-	file, dir := small(t), t.TempDir()
+	file, dir := modeltest.Small(t), t.TempDir()
 	out := filepath.Join(dir, "out")
 	r := tensormap("convert", file, out, "--format", "apr2", "--dtype", "f16", "--dry-run")
 	empty(t, dir)
@@ -58,7 +60,7 @@ func TestDryRun(t *testing.T) {
 
 // TestConvertFormat: by the name of the new file, or by --format where that says nothing.
 func TestConvertFormat(t *testing.T) {
-	file := small(t)
+	file := modeltest.Small(t)
 	for _, tt := range []struct {
 		name string
 		args []string
@@ -134,7 +136,7 @@ func inspectedFormat(t *testing.T, path string) string {
 
 // TestConvertSideFiles: what is beside a SafeTensors file, and only there, is picked up.
 func TestConvertSideFiles(t *testing.T) {
-	file := small(t)
+	file := modeltest.Small(t)
 	dir := filepath.Dir(file)
 	config := filepath.Join(dir, "config.json")
 	if err := os.WriteFile(config, []byte(`{"model_type":"bert","n":1}`), 0o666); err != nil {
@@ -155,7 +157,7 @@ func TestConvertSideFiles(t *testing.T) {
 	if md := model("", file, "--no-side-files"); md["model_type"] != "unknown" {
 		t.Errorf("%v", md)
 	}
-	other := write(t, "other.json", []byte(`{"model_type":"other"}`))
+	other := modeltest.Write(t, "other.json", []byte(`{"model_type":"other"}`))
 	if md := model("", file, "--metadata", other); md["model_type"] != "other" || len(md["architecture"].(map[string]any)) != 0 {
 		t.Errorf("%v", md)
 	}
@@ -175,7 +177,7 @@ func TestConvertSideFiles(t *testing.T) {
 
 // TestConvertSays in one line for every reason what has become of tensors.
 func TestConvertSays(t *testing.T) {
-	file := safetensors(t, `{"a":{"dtype":"C64","shape":[1],"data_offsets":[0,8]},"b":{"dtype":"C64","shape":[1],"data_offsets":[8,16]},"c":{"dtype":"F4","shape":[2],"data_offsets":[16,17]}}`, make([]byte, 17)...)
+	file := modeltest.WriteSafeTensors(t, `{"a":{"dtype":"C64","shape":[1],"data_offsets":[0,8]},"b":{"dtype":"C64","shape":[1],"data_offsets":[8,16]},"c":{"dtype":"F4","shape":[2],"data_offsets":[16,17]}}`, make([]byte, 17)...)
 	r := tensormap("convert", file, filepath.Join(t.TempDir(), "out.apr"))
 	for _, want := range []string{
 		"written as U64: 2 tensors (APR2 has no C64, the bits are the same): a, b\n",

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/slice"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/internal/nearest"
-	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
-	"github.com/tensormap/tensormap/mmapio"
 )
 
 const dumpLong = `Dump writes one tensor, or a slice of one, to standard output or to a file.
@@ -35,18 +35,6 @@ text. Quote it; a tensor whose very name ends in brackets comes first:
   tensormap dump model.gguf 'blk.0.attn_q.weight[0:4, :8]'
   tensormap dump model.gguf 'token_embd.weight[-1]' --as npy -o row.npy`
 
-// dumpers are the ways to write a tensor, in the order that help shows them.
-var dumpers = []struct {
-	name  string
-	write func(io.Writer, loader.Tensor) error
-	part  func(io.Writer, *part) error
-}{
-	{"f32", func(w io.Writer, t loader.Tensor) error { return dumpFloat32(w, t, nil) }, partFloat32},
-	{"raw", dumpRaw, partRaw},
-	{"npy", dumpNumPy, partNumPy},
-	{"text", func(w io.Writer, t loader.Tensor) error { return partText(w, whole(t)) }, partText},
-}
-
 type dumpOptions struct {
 	opener
 	as       choice
@@ -56,10 +44,8 @@ type dumpOptions struct {
 
 func dumpCommand() *cobra.Command {
 	var opts dumpOptions
-	for _, d := range dumpers {
-		opts.as.allowed = append(opts.as.allowed, d.name)
-	}
-	opts.as.value = dumpers[0].name
+	opts.as.allowed = slice.Formats()
+	opts.as.value = opts.as.allowed[0]
 	cmd := &cobra.Command{
 		Use:   "dump FILE TENSOR[SLICE] [--as f32|raw|npy|text] [-o OUT]",
 		Short: "Write one tensor, or a slice of it, as float32, raw bytes, a NumPy file or text",
@@ -82,8 +68,8 @@ func dump(ctx context.Context, stdout, stderr io.Writer, path, name string, opts
 	if opts.out == "-" {
 		opts.out = ""
 	}
-	onScreen := opts.out == "" && isTerminal(stdout)
-	if _, _, slice := cutName(name); onScreen && !opts.showable(slice) {
+	onScreen := opts.out == "" && terminal.IsTerminal(stdout)
+	if _, _, slice := slice.Cut(name); onScreen && !opts.showable(slice) {
 		return errNotShowable
 	}
 	m, done, err := opts.open(ctx, path)
@@ -104,9 +90,9 @@ func dump(ctx context.Context, stdout, stderr io.Writer, path, name string, opts
 		return errNotShowable
 	case onScreen:
 		if p == nil {
-			p = whole(t)
+			p = slice.Whole(t)
 		}
-		opts.as.value, p.width = "text", screenOf(stdout).width
+		opts.as.value, p.Width = "text", terminal.ScreenOf(stdout).Width
 	}
 	if isAddress(path) && p == nil { // in parallel, unless it is too large to be held
 		if err := m.Prefetch(ctx, name); err != nil && !errors.Is(err, loader.ErrTooLarge) {
@@ -114,7 +100,7 @@ func dump(ctx context.Context, stdout, stderr io.Writer, path, name string, opts
 		}
 	}
 	write := func(w io.Writer) error {
-		if err := opts.write(pieces{ctx, w}, t, p); err != nil {
+		if err := slice.Write(pieces{ctx, w}, opts.as.value, t, p); err != nil {
 			return err
 		}
 		return l.Changed() // what has been read may be of no file that ever was
@@ -122,7 +108,7 @@ func dump(ctx context.Context, stdout, stderr io.Writer, path, name string, opts
 	if opts.out == "" {
 		err = write(stdout)
 	} else if err = checkOutput(opts.out, m); err == nil {
-		err = dumpToFile(stderr, opts.out, opts.bytes(t, p), write)
+		err = dumpToFile(stderr, opts.out, slice.Bytes(opts.as.value, t, p), write)
 	}
 	if err == nil && opts.as.value != "raw" {
 		var codes reasons
@@ -134,58 +120,42 @@ func dump(ctx context.Context, stdout, stderr io.Writer, path, name string, opts
 
 // dumpToFile says how far it is, of so many bytes where these are known, and what it has done.
 func dumpToFile(stderr io.Writer, path string, total uint64, write func(io.Writer) error) error {
-	bar := newProgress(stderr, "writing")
+	bar := terminal.NewProgress(stderr, "writing")
 	begun := time.Now()
 	wrote := uint64(0)
 	err := writeFile(path, func(w io.Writer) error {
 		return write(tallied{w, func(n int) {
 			if wrote += uint64(n); total > 0 {
-				bar.update(min(wrote, total), total) // a header may come on top
+				bar.Update(min(wrote, total), total) // a header may come on top
 			}
 		}})
 	})
 	took := time.Since(begun)
-	bar.clear()
+	bar.Clear()
 	if err == nil {
-		fmt.Fprintf(stderr, "%s: wrote %s in %s, %s\n", printable(path), size(wrote), duration(took), speed(wrote, took))
+		fmt.Fprintf(stderr, "%s: wrote %s in %s, %s\n", terminal.Printable(path), report.Size(wrote), report.Duration(took), report.Speed(wrote, took))
 	}
 	return err
-}
-
-// bytes is how many there will be, but for a header: 0 of text.
-func (opts *dumpOptions) bytes(t loader.Tensor, p *part) uint64 {
-	elements, each := t.Elements(), uint64(4)
-	if p != nil {
-		elements, _ = layout.Elements(p.shape())
-	}
-	_, typed := npyTypes[t.DType()]
-	switch as := opts.as.value; {
-	case as == "text":
-		return 0
-	case as == "raw" && p == nil:
-		return t.RawBytes()
-	case as == "raw", as == "npy" && typed:
-		each = uint64(t.DType().BlockBytes())
-	}
-	return elements * each
 }
 
 var errNotShowable = usageError{errors.New("a terminal cannot show binary data: " +
 	"give -o OUT, --as text or a slice such as 'NAME[:4]', or redirect standard output")}
 
 // showable reports whether a terminal can show what is asked for, a slice or a whole tensor.
-func (opts *dumpOptions) showable(slice bool) bool {
-	return opts.as.value == "text" || slice && !opts.explicit
+func (opts *dumpOptions) showable(part bool) bool {
+	return opts.as.value == "text" || part && !opts.explicit
 }
 
 // findPart finds the tensor called name, else the part of one that name is a slice of; p is nil
 // for a whole tensor.
-func findPart(m *loader.Model, l *loader.Lease, name string) (t loader.Tensor, p *part, err error) {
+func findPart(m *loader.Model, l *loader.Lease, name string) (t loader.Tensor, p *slice.Part, err error) {
 	t, err = namedOrShown(m, l, name)
-	base, spec, slice := cutName(name)
-	if slice && errors.Is(err, loader.ErrNotFound) {
+	base, spec, sliced := slice.Cut(name)
+	if sliced && errors.Is(err, loader.ErrNotFound) {
 		if t, err = namedOrShown(m, l, base); err == nil {
-			p, err = newPart(t, spec)
+			if p, err = slice.New(t, spec); err != nil {
+				err = usageError{err}
+			}
 		}
 	}
 	if errors.Is(err, loader.ErrNotFound) {
@@ -213,7 +183,7 @@ func namedOrShown(m *loader.Model, l *loader.Lease, name string) (loader.Tensor,
 	names := 0
 	real := ""
 	for t := range m.Tensors() {
-		if shownName(t.Name()) == name {
+		if terminal.Name(t.Name()) == name {
 			names++
 			real = t.Name()
 		}
@@ -222,20 +192,6 @@ func namedOrShown(m *loader.Model, l *loader.Lease, name string) (loader.Tensor,
 		return t, err
 	}
 	return l.Tensor(real)
-}
-
-// write writes part p of t, which is nil for all of it.
-func (opts *dumpOptions) write(w io.Writer, t loader.Tensor, p *part) error {
-	for _, d := range dumpers {
-		switch {
-		case d.name != opts.as.value:
-		case p == nil:
-			return d.write(w, t)
-		default:
-			return d.part(w, p)
-		}
-	}
-	panic("choice allows what dumpers does not have")
 }
 
 func hint(names []string) string {
@@ -247,44 +203,6 @@ func hint(names []string) string {
 		quoted[i] = fmt.Sprintf("%q", name)
 	}
 	return "; did you mean " + strings.Join(quoted, ", ") + "?"
-}
-
-func dumpRaw(w io.Writer, t loader.Tensor) error {
-	_, err := t.WriteTo(w)
-	return err
-}
-
-func dumpNumPy(w io.Writer, t loader.Tensor) error {
-	descr, ok := npyTypes[t.DType()]
-	if !ok {
-		return dumpFloat32(w, t, npyHeader(npyFloat32, t.Shape()))
-	}
-	if _, err := w.Write(npyHeader(descr, t.Shape())); err != nil {
-		return err
-	}
-	return dumpRaw(w, t)
-}
-
-// dumpStep is how many values are expanded at a time.
-const dumpStep = 1 << 20
-
-// dumpFloat32 writes header and values, a step at a time; nothing at all where the tensor
-// has no values.
-func dumpFloat32(w io.Writer, t loader.Tensor, header []byte) error {
-	for values, err := range t.Values(make([]float32, dumpStep)) {
-		if err != nil {
-			return err
-		}
-		if _, err := w.Write(header); err != nil {
-			return err
-		}
-		header = nil
-		if _, err := w.Write(mmapio.Bytes(values)); err != nil {
-			return err
-		}
-	}
-	_, err := w.Write(header) // of a tensor without elements
-	return err
 }
 
 // completeTensor offers the tensors of the file that was named first.
@@ -319,7 +237,7 @@ func tensorNames(path, prefix string) (names []string) {
 	}
 	defer m.Close()
 	for t := range m.Sorted() {
-		if name := t.Name(); strings.HasPrefix(name, prefix) && printable(name) == name {
+		if name := t.Name(); strings.HasPrefix(name, prefix) && terminal.Printable(name) == name {
 			names = append(names, name)
 		}
 	}

@@ -6,62 +6,22 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/slice"
+	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
 
-func TestNpyHeader(t *testing.T) {
-	pad := func(dict string, total int) string {
-		return dict + strings.Repeat(" ", total-10-len(dict)-1) + "\n"
-	}
-	for _, test := range []struct {
-		descr string
-		shape []uint64
-		want  string
-	}{
-		{"<f4", nil, "\x93NUMPY\x01\x00\x76\x00" + pad("{'descr': '<f4', 'fortran_order': False, 'shape': (), }", 128)},
-		{"|b1", []uint64{3}, "\x93NUMPY\x01\x00\x76\x00" + pad("{'descr': '|b1', 'fortran_order': False, 'shape': (3,), }", 128)},
-		{"<c16", []uint64{0, 4}, "\x93NUMPY\x01\x00\x76\x00" + pad("{'descr': '<c16', 'fortran_order': False, 'shape': (0, 4), }", 128)},
-	} {
-		if got := string(npyHeader(test.descr, test.shape)); got != test.want {
-			t.Errorf("%s %v:\n%q, want\n%q", test.descr, test.shape, got, test.want)
-		}
-	}
-	// Around a multiple of 64, and the most dimensions there can be.
-	for n := range 65 {
-		shape := slices.Repeat([]uint64{1<<64 - 1}, n)
-		h := string(npyHeader("<f4", shape))
-		dict := strings.TrimRight(h[10:len(h)-1], " ")
-		if len(h)%64 != 0 || int(h[8])|int(h[9])<<8 != len(h)-10 || h[len(h)-1] != '\n' || len(h)-10-len(dict)-1 >= 64 {
-			t.Errorf("%d dimensions: %d bytes, %d of dictionary", n, len(h), len(dict))
-		}
-	}
-}
-
-// Types keep their width, so that the elements can follow as they are stored.
-func TestNpyTypes(t *testing.T) {
-	for dtype, descr := range npyTypes {
-		if want := string("0123456789"[dtype.BlockBytes()%10]); !strings.HasSuffix(descr, want) || dtype.BlockElems() != 1 {
-			t.Errorf("%s is %s, of %d bytes", dtype, descr, dtype.BlockBytes())
-		}
-	}
-	if len(npyTypes) != 14 || npyTypes[layout.BF16] != "" {
-		t.Errorf("%d types", len(npyTypes))
-	}
-}
-
 func TestDump(t *testing.T) {
-	file := small(t)
-	elements := bytesUpTo(32)
+	file := modeltest.Small(t)
+	elements := modeltest.Counting(32)
 	npy := func(descr, shape string, elements []byte) string {
 		dict := "{'descr': '" + descr + "', 'fortran_order': False, 'shape': " + shape + ", }"
 		return "\x93NUMPY\x01\x00\x76\x00" + dict + strings.Repeat(" ", 117-len(dict)) + "\n" + string(elements)
@@ -136,10 +96,10 @@ func TestDumpFixtures(t *testing.T) {
 				t.Errorf("%s: f32 is %s, want %s", tensor.Name, got, want)
 			}
 			dtype, ok := layout.ParseDType(tensor.DType)
-			if _, native := npyTypes[dtype]; !ok || native {
+			if _, native := slice.NpyTypes[dtype]; !ok || native {
 				continue
 			}
-			if got := done(t, "dump", path, tensor.Name, "--as", "npy"); got != string(npyHeader("<f4", tensor.Shape))+values {
+			if got := done(t, "dump", path, tensor.Name, "--as", "npy"); got != string(slice.NumPyHeader("<f4", tensor.Shape))+values {
 				t.Errorf("%s: npy is not header and float32", tensor.Name)
 			}
 		}
@@ -147,7 +107,7 @@ func TestDumpFixtures(t *testing.T) {
 }
 
 func TestDumpFails(t *testing.T) {
-	file := small(t)
+	file := modeltest.Small(t)
 	tensormap("dump", file, "a.wieght").failsWith(t, file+`: tensor "a.wieght": not found; did you mean "a.weight"?`)
 	tensormap("dump", file, "BIAS").failsWith(t, `did you mean "b/bias"?`)
 	tensormap("dump", file, "a\n\x1b[0m").failsWith(t, `tensor "a\n\x1b[0m": not found`)
@@ -163,7 +123,7 @@ func TestDumpFails(t *testing.T) {
 		tensormap("dump", file, "a.weight", "-o", "/dev/full").failsWith(t, "/dev/full: no space left on device")
 	}
 
-	valueless := safetensors(t, `{"a":{"dtype":"F4","shape":[4],"data_offsets":[0,2]}}`, 1, 2)
+	valueless := modeltest.WriteSafeTensors(t, `{"a":{"dtype":"F4","shape":[4],"data_offsets":[0,2]}}`, 1, 2)
 	out := filepath.Join(t.TempDir(), "out")
 	for _, as := range []string{"f32", "npy"} {
 		tensormap("dump", valueless, "a", "--as", as).failsWith(t, `tensor "a": unsupported operation: F4`)
@@ -178,8 +138,8 @@ func TestDumpFails(t *testing.T) {
 }
 
 func TestDumpEmptyTensor(t *testing.T) {
-	file := safetensors(t, `{"a":{"dtype":"BF16","shape":[0,3],"data_offsets":[0,0]}}`)
-	for as, want := range map[string]string{"f32": "", "raw": "", "npy": string(npyHeader("<f4", []uint64{0, 3}))} {
+	file := modeltest.WriteSafeTensors(t, `{"a":{"dtype":"BF16","shape":[0,3],"data_offsets":[0,0]}}`)
+	for as, want := range map[string]string{"f32": "", "raw": "", "npy": string(slice.NumPyHeader("<f4", []uint64{0, 3}))} {
 		if got := done(t, "dump", file, "a", "--as", as); got != want {
 			t.Errorf("%s: %q", as, got)
 		}
@@ -189,18 +149,18 @@ func TestDumpEmptyTensor(t *testing.T) {
 // A file that shrinks while it is mapped is an error, whether Go or the kernel reads it.
 func TestDumpShrunkFile(t *testing.T) {
 	const size = 1 << 20
-	file := safetensors(t, `{"a":{"dtype":"F32","shape":[262144],"data_offsets":[0,1048576]}}`, make([]byte, size)...)
-	for _, d := range dumpers {
-		err := dumpShrunk(t, file, d.write)
+	file := modeltest.WriteSafeTensors(t, `{"a":{"dtype":"F32","shape":[262144],"data_offsets":[0,1048576]}}`, make([]byte, size)...)
+	for _, as := range slice.Formats() {
+		err := dumpShrunk(t, file, as)
 		if err == nil || !strings.Contains(err.Error(), "memory fault") {
-			t.Errorf("%s: %v", d.name, err)
+			t.Errorf("%s: %v", as, err)
 		}
 	}
 }
 
 // dumpShrunk writes tensor "a" of the file, which is cut off meanwhile and whole again
 // afterwards, to another file.
-func dumpShrunk(t *testing.T, file string, write func(io.Writer, loader.Tensor) error) error {
+func dumpShrunk(t *testing.T, file, as string) error {
 	t.Helper()
 	whole, err := os.ReadFile(file)
 	if err != nil {
@@ -223,7 +183,7 @@ func dumpShrunk(t *testing.T, file string, write func(io.Writer, loader.Tensor) 
 		t.Fatal(err)
 	}
 	defer out.Close()
-	failed := write(pieces{t.Context(), out}, tensor)
+	failed := slice.Write(pieces{t.Context(), out}, as, tensor, nil)
 	if err := os.WriteFile(file, whole, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +203,7 @@ func TestHintIsCheap(t *testing.T) {
 			}
 			fmt.Fprintf(&header, `,"%s":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}`, n)
 		}
-		r := tensormap("dump", safetensors(t, "{"+header.String()[1:]+"}"), typed)
+		r := tensormap("dump", modeltest.WriteSafeTensors(t, "{"+header.String()[1:]+"}"), typed)
 		if hinted := strings.Contains(r.stderr, "did you mean"); hinted != (at == 0) {
 			t.Errorf("the similar name is number %d: hint %v", at, hinted)
 		}
@@ -262,7 +222,7 @@ func TestDumpAsShown(t *testing.T) {
 		fmt.Fprintf(&header, `,%s:{"dtype":"U8","shape":[1],"data_offsets":[%d,%d]}`, text, i, i+1)
 		rest.WriteByte(byte('0' + i))
 	}
-	file := safetensors(t, "{"+header.String()[1:]+"}", []byte(rest.String())...)
+	file := modeltest.WriteSafeTensors(t, "{"+header.String()[1:]+"}", []byte(rest.String())...)
 	for shown, want := range map[string]string{`a\nb`: "0", `zero\u200bwidth`: "1", `""`: "2", `a\tb`: "3", "a\tb": "4", "a\nb": "0", `a\nb[0]`: "0"} {
 		if got := done(t, "dump", file, shown, "--as", "raw"); got != want {
 			t.Errorf("%s is tensor %s, want %s", shown, got, want)

@@ -8,13 +8,14 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/loader/httprange"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
 // printError writes err as one line, whatever names it quotes.
 func printError(w io.Writer, err error) {
-	fmt.Fprintf(w, "tensormap: %s\n", printable(explain(err)))
+	fmt.Fprintf(w, "tensormap: %s\n", terminal.Printable(explain(err)))
 }
 
 // explain words err as file, where, why.

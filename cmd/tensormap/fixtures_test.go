@@ -17,6 +17,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/inspection"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/slice"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -28,7 +30,7 @@ type described struct {
 	Version  string
 	Size     uint64
 	Sharded  bool
-	Files    []fileInfo
+	Files    []inspection.FileInfo
 	Metadata json.RawMessage
 	Tensors  []describedTensor
 	Verify   string
@@ -113,7 +115,7 @@ func checkRefused(t *testing.T, path string, want *described) {
 type shown struct {
 	Version  string
 	Sharded  bool
-	Files    []fileInfo
+	Files    []inspection.FileInfo
 	Metadata json.RawMessage
 	Tensors  []shownTensor
 }
@@ -159,11 +161,11 @@ func checkInspect(t *testing.T, path string, want *described) {
 	}
 }
 
-func (d *described) files() []fileInfo {
+func (d *described) files() []inspection.FileInfo {
 	if d.Files != nil {
 		return d.Files
 	}
-	return []fileInfo{{d.File, d.Size}}
+	return []inspection.FileInfo{{Path: d.File, Size: d.Size}}
 }
 
 // shown is what inspect has to say of the tensor.
@@ -237,7 +239,7 @@ func checkDump(t *testing.T, path string, file *described, want *describedTensor
 		t.Errorf("%s: float32 values of sha256 %s, not %s", want.Name, sha256Hex(r.stdout), *want.F32SHA256)
 	}
 	npy := done(t, "dump", path, want.Name, "--as", "npy")
-	if _, ok := npyTypes[want.dtype()]; !ok && !strings.HasSuffix(npy, r.stdout) {
+	if _, ok := slice.NpyTypes[want.dtype()]; !ok && !strings.HasSuffix(npy, r.stdout) {
 		t.Errorf("%s: npy has other values than f32", want.Name)
 	} else if ok && !strings.HasSuffix(npy, raw) {
 		t.Errorf("%s: npy has other values than raw", want.Name)

@@ -9,7 +9,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/loader/survey"
 )
 
@@ -74,18 +75,18 @@ func hashCommand() *cobra.Command {
 	return cmd
 }
 
-func hash(ctx context.Context, s streams, path string, opts *hashOptions) error {
+func hash(ctx context.Context, s terminal.Streams, path string, opts *hashOptions) error {
 	m, done, err := opts.openSelected(ctx, path)
 	if err != nil {
 		return err
 	}
 	defer done()
 	p, o := opts.begin(s, "hashing")
-	j := jsonLines{w: p.w}
+	j := report.JSON{W: p.w}
 	if opts.json {
-		j.field("{\n", "file", called(path))
-		j.field(",\n", "algorithm", "sha256")
-		j.begin("tensors")
+		j.Field("{\n", "file", called(path))
+		j.Field(",\n", "algorithm", "sha256")
+		j.Begin("tensors")
 	}
 	var total survey.ModelDigest
 	unvalued := 0
@@ -101,9 +102,9 @@ func hash(ctx context.Context, s streams, path string, opts *hashOptions) error 
 		switch {
 		case opts.total:
 		case opts.json:
-			j.row(newHashJSON(d))
+			j.Row(newHashJSON(d))
 		case d.Err == nil:
-			fmt.Fprintf(p.w, "%s  %s\n", columns(opts, d.Values, d.Stored), shownName(d.Tensor.Name()))
+			fmt.Fprintf(p.w, "%s  %s\n", columns(opts, d.Values, d.Stored), terminal.Name(d.Tensor.Name()))
 		}
 		return p.saw(d.Err, &d.Tensor)
 	})
@@ -111,29 +112,29 @@ func hash(ctx context.Context, s streams, path string, opts *hashOptions) error 
 	switch {
 	case err != nil:
 	case opts.json:
-		j.end()
+		j.End()
 		var model *digestsJSON
 		if ok {
 			model = &digestsJSON{values, stored}
 		}
-		j.field(",\n", "model", model)
-		j.text("\n}\n")
+		j.Field(",\n", "model", model)
+		j.Text("\n}\n")
 	case !ok:
 	case opts.total:
-		fmt.Fprintf(p.w, "%s  %s\n", columns(opts, values, stored), printable(called(path)))
+		fmt.Fprintf(p.w, "%s  %s\n", columns(opts, values, stored), terminal.Printable(called(path)))
 	default:
 		fmt.Fprintf(p.w, "%s  (model)\n", columns(opts, values, stored))
 	}
 	if unvalued > 0 && !p.damaged && !opts.stored && err == nil {
-		p.bar.hide()
-		fmt.Fprintf(s.err, "%s of values that are no float32s: digests of the stored elements\n", plural(unvalued, "tensor"))
+		p.bar.Hide()
+		fmt.Fprintf(s.Err, "%s of values that are no float32s: digests of the stored elements\n", report.Plural(unvalued, "tensor"))
 	}
-	return p.end(cmp.Or(err, j.err))
+	return p.end(cmp.Or(err, j.Err))
 }
 
 // hashFiles runs hash --file.
-func hashFiles(ctx context.Context, s streams, path string, opts *hashOptions) error {
-	if opts.values || opts.stored || opts.total || opts.filter.pattern != "" {
+func hashFiles(ctx context.Context, s terminal.Streams, path string, opts *hashOptions) error {
+	if opts.values || opts.stored || opts.total || opts.filter.Pattern != "" {
 		return usageError{errors.New("--file is of whole files: it goes without --values, --stored, --total and --filter")}
 	}
 	m, done, err := opts.openToCopy(ctx, path)
@@ -142,26 +143,26 @@ func hashFiles(ctx context.Context, s streams, path string, opts *hashOptions) e
 	}
 	defer done()
 	p, o := opts.begin(s, "hashing")
-	j := jsonLines{w: p.w}
+	j := report.JSON{W: p.w}
 	if opts.json {
-		j.field("{\n", "file", called(path))
-		j.field(",\n", "algorithm", "sha256")
-		j.begin("files")
+		j.Field("{\n", "file", called(path))
+		j.Field(",\n", "algorithm", "sha256")
+		j.Begin("files")
 	}
 	err = survey.HashFiles(ctx, m, &o, func(d *survey.FileDigest) error {
 		if opts.json {
-			j.row(fileHashJSON{d.File.Path, d.File.Size, d.Digest})
+			j.Row(fileHashJSON{d.File.Path, d.File.Size, d.Digest})
 		} else {
 			writeFileHash(p.w, d.Digest, d.File.Path)
 		}
 		return nil
 	})
 	if opts.json && err == nil {
-		j.end()
-		j.text("\n}\n")
+		j.End()
+		j.Text("\n}\n")
 	}
-	p.bar.clear()
-	return cmp.Or(err, j.err, p.w.Flush())
+	p.bar.Clear()
+	return cmp.Or(err, j.Err, p.w.Flush())
 }
 
 // writeFileHash writes a line as sha256sum does: one that begins with a backslash has escapes in its path.
@@ -170,7 +171,7 @@ func writeFileHash(w io.Writer, d survey.Digest, path string) {
 	if strings.ContainsAny(path, "\n\r") {
 		mark, path = `\`, strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`).Replace(path)
 	}
-	fmt.Fprintf(w, "%s%s  %s\n", mark, d, printable(path))
+	fmt.Fprintf(w, "%s%s  %s\n", mark, d, terminal.Printable(path))
 }
 
 // fileHashJSON is a file of hash --file --json. The names are a contract.

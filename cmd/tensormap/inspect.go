@@ -7,13 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
-	"slices"
 
 	"github.com/spf13/cobra"
-
-	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/inspection"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 )
 
 const inspectLong = `Inspect shows what a model file holds: header, what its format has to say first, tensors,
@@ -40,15 +37,12 @@ may be added, never renamed.`
 
 type inspectOptions struct {
 	opener
-	json, metadata, graph bool
-	filter                glob
-	tree                  bool
-	depth                 int // of the tree; 0 is all of it
-	order                 choice
+	inspection.Options
+	sort choice
 }
 
 func inspectCommand() *cobra.Command {
-	opts := inspectOptions{order: choice{allowed: orderNames()}}
+	opts := inspectOptions{sort: choice{allowed: inspection.OrderNames()}}
 	cmd := &cobra.Command{
 		Use:     "inspect FILE [--json] [--filter GLOB] [--metadata] [--graph] [--tree] [--sort ORDER]",
 		Short:   "Show header, metadata and tensors of a model file",
@@ -60,27 +54,27 @@ func inspectCommand() *cobra.Command {
 		},
 		DisableFlagsInUseLine: true,
 	}
-	cmd.Flags().BoolVar(&opts.json, "json", false, "write JSON, for programs (metadata is always in it)")
-	cmd.Flags().Var(&opts.filter, "filter", "only tensors whose name matches `GLOB`")
+	cmd.Flags().BoolVar(&opts.Json, "json", false, "write JSON, for programs (metadata is always in it)")
+	cmd.Flags().Var(&opts.Filter, "filter", "only tensors whose name matches `GLOB`")
 	complete(cmd, "filter", completeFilter)
-	cmd.Flags().BoolVar(&opts.metadata, "metadata", false, "show the metadata too")
-	cmd.Flags().BoolVar(&opts.graph, "graph", false, "show the computation graph too")
+	cmd.Flags().BoolVar(&opts.Metadata, "metadata", false, "show the metadata too")
+	cmd.Flags().BoolVar(&opts.Graph, "graph", false, "show the computation graph too")
 	opts.addTo(cmd)
-	cmd.Flags().BoolVar(&opts.tree, "tree", false, "group tensors by the prefixes of their names")
-	cmd.Flags().IntVar(&opts.depth, "depth", 0, "levels of the tree to show (0: all)")
-	opts.order.addTo(cmd, "sort", "order of the tensors, else that of the file")
+	cmd.Flags().BoolVar(&opts.Tree, "tree", false, "group tensors by the prefixes of their names")
+	cmd.Flags().IntVar(&opts.Depth, "depth", 0, "levels of the tree to show (0: all)")
+	opts.sort.addTo(cmd, "sort", "order of the tensors, else that of the file")
 	return cmd
 }
 
 // check refuses flags that contradict one another.
 func (opts *inspectOptions) check(cmd *cobra.Command) error {
 	switch {
-	case opts.json && (opts.tree || opts.order.value != ""):
+	case opts.Json && (opts.Tree || opts.sort.value != ""):
 		return usageError{errors.New("--json has all tensors in the order of the file: it goes without --tree and --sort")}
-	case cmd.Flags().Changed("depth") && !opts.tree:
+	case cmd.Flags().Changed("depth") && !opts.Tree:
 		return usageError{errors.New("--depth is that of a --tree")}
-	case opts.depth < 0:
-		return usageError{fmt.Errorf("--depth %d is negative", opts.depth)}
+	case opts.Depth < 0:
+		return usageError{fmt.Errorf("--depth %d is negative", opts.Depth)}
 	}
 	return nil
 }
@@ -91,184 +85,27 @@ func inspect(ctx context.Context, stdout io.Writer, path string, opts *inspectOp
 		return err
 	}
 	defer done()
-	if err := opts.filter.matched(path, m); err != nil {
+	if err := matched(&opts.Filter, path, m); err != nil {
 		return err
 	}
-	in := newInspection(m, opts)
-	if opts.graph {
+	opts.Order = opts.sort.value
+	in := inspection.New(m, &opts.Options)
+	if opts.Graph {
 		if in.Graph, err = m.Graph(); err != nil {
 			return err
 		}
 	}
-	if opts.json && in.err != nil {
-		return in.err // half a JSON object is worse than none
+	if opts.Json && in.Err != nil {
+		return in.Err // half a JSON object is worse than none
 	}
 	w := bufio.NewWriter(stdout)
-	if opts.json {
-		err = writeJSON(w, in)
+	if opts.Json {
+		err = inspection.WriteJSON(w, in)
 	} else {
-		writeTables(w, in, screenOf(stdout), opts)
+		inspection.WriteTables(w, in, terminal.ScreenOf(stdout), &opts.Options)
 	}
 	if err != nil {
 		return err
 	}
-	return cmp.Or(in.err, w.Flush())
-}
-
-// inspection is all that inspect shows. The names in JSON are a contract.
-type inspection struct {
-	Format   layout.Format   `json:"format"`
-	Version  string          `json:"version"`
-	Files    []fileInfo      `json:"files"`
-	Sharded  bool            `json:"sharded,omitempty"`
-	Flags    []string        `json:"flags"`
-	Metadata layout.Metadata `json:"metadata"`
-	Graph    *layout.Graph   `json:"graph,omitempty"`
-
-	summary []layout.Fact
-
-	count  int                       // of tensors that the filter lets through
-	inFile iter.Seq[*tensorInfo]     // these in the order of the file, each until the next, without scales
-	list   func()                    // sets shown and info
-	shown  []int32                   // these in an order of their own, or nil
-	info   func(i int32) *tensorInfo // of tensor i of shown, until the next call
-
-	total int   // tensors of the model, whether the filter lets them through or not
-	err   error // why metadata or scales are not to be had, where that is so
-}
-
-type fileInfo struct {
-	Path string `json:"path"`
-	Size uint64 `json:"size"`
-}
-
-type tensorInfo struct {
-	Name        string          `json:"name"`
-	DType       layout.DType    `json:"dtype"`
-	Shape       []uint64        `json:"shape"`
-	Elements    uint64          `json:"elements"`
-	File        int             `json:"file"`
-	Offset      uint64          `json:"offset"`
-	StoredBytes uint64          `json:"stored_bytes"`
-	RawBytes    uint64          `json:"raw_bytes"`
-	Encoding    layout.Encoding `json:"encoding"`
-	ZeroCopy    bool            `json:"zero_copy"`
-	Scale       *float32        `json:"scale,omitempty"` // both only where the file gives a scale
-	ZeroPoint   *int64          `json:"zero_point,omitempty"`
-
-	tensor          loader.Tensor
-	scaleUnreadable bool
-	unaligned       bool // in its file, whether that is mapped or not
-}
-
-func newInspection(m *loader.Model, opts *inspectOptions) *inspection {
-	files := m.Files()
-	index := files[0].Layout.Index()
-	in := &inspection{
-		Format:  m.Format(),
-		Version: index.Version,
-		Sharded: len(files) > 1,
-		Flags:   append([]string{}, index.Flags...),
-		total:   m.Len(),
-	}
-	for _, f := range files {
-		in.Files = append(in.Files, fileInfo{f.Path, f.Size})
-	}
-	if opts.json || opts.metadata {
-		in.Metadata, in.err = m.Metadata()
-	}
-	if !opts.json {
-		var err error
-		in.summary, err = m.Summary()
-		in.err = cmp.Or(in.err, err)
-	}
-	matching := func(yield func(loader.Tensor) bool) {
-		for t := range m.Tensors() {
-			if opts.filter.match(t.Name()) && !yield(t) {
-				return
-			}
-		}
-	}
-	for t := range matching {
-		in.count++
-		_, _, err := t.Scale()
-		in.err = cmp.Or(in.err, err)
-	}
-	var info tensorInfo
-	describe := func(t loader.Tensor) *tensorInfo {
-		info.describe(t)
-		index := files[t.File()].Layout.Index()
-		info.unaligned = t.StoredBytes() > 0 && !index.Aligned(&layout.Tensor{DType: t.DType(), Offset: t.Offset()})
-		return &info
-	}
-	in.inFile = func(yield func(*tensorInfo) bool) {
-		for t := range matching {
-			if !yield(describe(t)) {
-				return
-			}
-		}
-	}
-	in.list = func() {
-		tensors := slices.AppendSeq(make([]loader.Tensor, 0, in.count), matching)
-		in.shown = make([]int32, in.count)
-		for i := range in.shown {
-			in.shown[i] = int32(i)
-		}
-		in.info = func(i int32) *tensorInfo { return describe(tensors[i]) }
-	}
-	return in
-}
-
-// tensors describes the tensors that are shown, each until the next.
-func (in *inspection) tensors() iter.Seq[*tensorInfo] {
-	return func(yield func(*tensorInfo) bool) {
-		each := in.inFile
-		if in.shown != nil {
-			each = in.inOrder
-		}
-		for info := range each {
-			info.readScale()
-			if !yield(info) {
-				return
-			}
-		}
-	}
-}
-
-// inOrder describes the tensors of shown, each until the next.
-func (in *inspection) inOrder(yield func(*tensorInfo) bool) {
-	for _, i := range in.shown {
-		if !yield(in.info(i)) {
-			return
-		}
-	}
-}
-
-// describe makes info that of t, whose shape it shares, but for the scale.
-func (info *tensorInfo) describe(t loader.Tensor) {
-	*info = tensorInfo{
-		tensor:      t,
-		Name:        t.Name(),
-		DType:       t.DType(),
-		Shape:       t.Shape(),
-		Elements:    t.Elements(),
-		File:        t.File(),
-		Offset:      t.Offset(),
-		StoredBytes: t.StoredBytes(),
-		RawBytes:    t.RawBytes(),
-		Encoding:    t.Encoding(),
-		ZeroCopy:    t.ZeroCopy(),
-	}
-	if info.Shape == nil {
-		info.Shape = []uint64{} // [], not null, for a scalar
-	}
-}
-
-func (info *tensorInfo) readScale() {
-	q, scaled, err := info.tensor.Scale()
-	if scaled {
-		scale, zero := q.Scale, q.Zero
-		info.Scale, info.ZeroPoint = &scale, &zero
-	}
-	info.scaleUnreadable = err != nil
+	return cmp.Or(in.Err, w.Flush())
 }

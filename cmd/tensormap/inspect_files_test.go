@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tensormap/tensormap/internal/modeltest"
 )
 
 // TestInspectFiles: the files of a sharded model have the numbers that its tensors refer to, and
@@ -23,7 +25,7 @@ func TestInspectFiles(t *testing.T) {
 		for i := range test.shards {
 			header = append(header, fmt.Sprintf(`"t%d":{"dtype":"F32","shape":[1],"data_offsets":[%d,%d]}`, i, 4*i, 4*i+4))
 		}
-		in := safetensors(t, "{"+strings.Join(header, ",")+"}", make([]byte, 4*test.shards)...)
+		in := modeltest.WriteSafeTensors(t, "{"+strings.Join(header, ",")+"}", make([]byte, 4*test.shards)...)
 		out := filepath.Join(t.TempDir(), "m.apr")
 		done(t, "split", in, out, "--shard-size=1")
 		head, _, _ := strings.Cut(done(t, "inspect", out), "\n\n")

@@ -10,6 +10,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/inspection"
+	"github.com/tensormap/tensormap/internal/modeltest"
 )
 
 // smallJSON is the contract: every byte of it.
@@ -111,11 +114,11 @@ func TestInspect(t *testing.T) {
 		flags      []string
 		want       string
 	}{
-		{"json", small(t), []string{"--json"}, smallJSON},
-		{"json is whole with metadata", small(t), []string{"--json", "--metadata"}, smallJSON},
-		{"tables", small(t), nil, smallTables},
-		{"metadata, filter", small(t), []string{"--metadata", "--filter", "*bias"}, smallMetadata},
-		{"no tensor, json", safetensors(t, "{}"), []string{"--json"}, emptyJSON},
+		{"json", modeltest.Small(t), []string{"--json"}, smallJSON},
+		{"json is whole with metadata", modeltest.Small(t), []string{"--json", "--metadata"}, smallJSON},
+		{"tables", modeltest.Small(t), nil, smallTables},
+		{"metadata, filter", modeltest.Small(t), []string{"--metadata", "--filter", "*bias"}, smallMetadata},
+		{"no tensor, json", modeltest.WriteSafeTensors(t, "{}"), []string{"--json"}, emptyJSON},
 		{"scales", apr2Fixtures + "scaled.apr", []string{"--json"}, scaledJSON},
 		{"compressed", apr2Fixtures + "compressed.apr", nil, compressedTables},
 	} {
@@ -180,7 +183,7 @@ func TestInspectFixtures(t *testing.T) {
 	fixtures(t, func(t *testing.T, path string, want expected) {
 		var got struct {
 			Format   string
-			Files    []fileInfo
+			Files    []inspection.FileInfo
 			Flags    []string
 			Metadata map[string]any
 			Tensors  []struct {
@@ -231,7 +234,7 @@ func TestInspectFixtures(t *testing.T) {
 
 // What a file says cannot steer the terminal that shows it.
 func TestInspectHostileNames(t *testing.T) {
-	file := safetensors(t, `{"__metadata__":{"k\u001b]0;title\u0007":"v\n\u009b31m"},`+
+	file := modeltest.WriteSafeTensors(t, `{"__metadata__":{"k\u001b]0;title\u0007":"v\n\u009b31m"},`+
 		`"a\u001b[2J\n\u202egnp.exe":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},`+
 		`"":{"dtype":"U8","shape":[],"data_offsets":[4,5]}}`, 0, 0, 0, 0, 1)
 	tables := done(t, "inspect", file, "--metadata")
@@ -257,9 +260,9 @@ func TestInspectHostileNames(t *testing.T) {
 
 // TestInspectUnreadableScale: the table is there all the same.
 func TestInspectUnreadableScale(t *testing.T) {
-	config := write(t, "config.json", []byte(`{"quantization": {"scales": {"b/bias": 0.5}}}`))
+	config := modeltest.Write(t, "config.json", []byte(`{"quantization": {"scales": {"b/bias": 0.5}}}`))
 	good := filepath.Join(t.TempDir(), "out.apr")
-	done(t, "convert", small(t), good, "--metadata", config)
+	done(t, "convert", modeltest.Small(t), good, "--metadata", config)
 	b, err := os.ReadFile(good)
 	if err != nil {
 		t.Fatal(err)
@@ -268,7 +271,7 @@ func TestInspectUnreadableScale(t *testing.T) {
 	if bytes.Equal(bad, b) {
 		t.Fatalf("no scale in %q", b)
 	}
-	file := write(t, "bad.apr", bad)
+	file := modeltest.Write(t, "bad.apr", bad)
 	for _, flags := range [][]string{nil, {"--metadata"}} {
 		r := tensormap(append([]string{"inspect", file}, flags...)...)
 		if r.status != exitFailed || !strings.Contains(r.stdout, "a.weight") {

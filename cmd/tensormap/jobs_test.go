@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/tensormap/tensormap/internal/modeltest"
 )
 
 func TestJobsLimit(t *testing.T) {
@@ -34,7 +36,7 @@ func TestLongVerbsTakeJobs(t *testing.T) {
 
 // TestOutputByAnotherName: no file is called by a format that it is not.
 func TestOutputByAnotherName(t *testing.T) {
-	in, dir := small(t), t.TempDir()
+	in, dir := modeltest.Small(t), t.TempDir()
 	misused := func(r result, says string) {
 		t.Helper()
 		if r.status != exitUsage || r.stdout != "" || !strings.Contains(r.stderr, says) {

@@ -3,11 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/loader"
 )
 
 // asCommand makes the test's program the command itself.
@@ -72,46 +73,22 @@ func oneLine(t testing.TB, stderr string, parts ...string) {
 // plain wants nothing that a terminal would obey.
 func plain(t testing.TB, output string) {
 	t.Helper()
-	for _, r := range output {
-		if r != '\n' && unprintable(r) {
-			t.Errorf("output %q has a raw %U", output, r)
+	for line := range strings.SplitSeq(output, "\n") {
+		if terminal.Printable(line) != line {
+			t.Errorf("%q has something raw", line)
 			return
 		}
 	}
 }
 
-// write makes a file in a directory of the test's own.
-func write(t testing.TB, name string, content []byte) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, content, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// safetensors puts a file together by hand.
-func safetensors(t testing.TB, header string, data ...byte) string {
-	t.Helper()
-	content := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
-	content = append(content, header...)
-	return write(t, "model.safetensors", append(content, data...))
-}
-
-func bytesUpTo(n int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(i)
-	}
-	return b
-}
-
-// small has two tensors and metadata; its header is 240 bytes, so its data is at 248.
-func small(t testing.TB) string {
-	header := `{"__metadata__":{"format":"pt","note":"<a> & b"},` +
-		`"a.weight":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},` +
-		`"b/bias":{"dtype":"I16","shape":[4],"data_offsets":[24,32]}}`
-	return safetensors(t, header+strings.Repeat(" ", 240-len(header)), bytesUpTo(32)...)
-}
-
 const apr2Fixtures = "../../testdata/apr2/"
+
+// opens reports whether a file of testdata can be opened.
+func opens(path string) bool {
+	m, err := loader.Open(path, nil)
+	if err != nil {
+		return false
+	}
+	m.Close()
+	return true
+}

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/drawing"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 )
 
 const mapLong = `Map draws where the bytes of a model are: every file from its first byte to its last, a row
@@ -34,10 +36,10 @@ type mapOptions struct {
 }
 
 // mapWriters are the kinds of output by the end of its name.
-var mapWriters = map[string]func(*bufio.Writer, *modelMap){
-	".svg":  writeMapSVG,
-	".html": writeMapHTML,
-	".htm":  writeMapHTML,
+var mapWriters = map[string]func(*bufio.Writer, *drawing.Map){
+	".svg":  drawing.WriteSVG,
+	".html": drawing.WriteHTML,
+	".htm":  drawing.WriteHTML,
 }
 
 func mapCommand() *cobra.Command {
@@ -62,12 +64,12 @@ func mapCommand() *cobra.Command {
 }
 
 func drawMap(ctx context.Context, stdout io.Writer, path string, opts *mapOptions) error {
-	draw := writeMapSVG
+	draw := drawing.WriteSVG
 	if opts.out != "" {
 		if draw = mapWriters[strings.ToLower(filepath.Ext(opts.out))]; draw == nil {
 			return usageError{fmt.Errorf("%s: neither .svg nor .html", opts.out)}
 		}
-	} else if isTerminal(stdout) {
+	} else if terminal.IsTerminal(stdout) {
 		return usageError{errors.New("a terminal cannot show a picture: give -o OUT.svg or OUT.html, or redirect standard output")}
 	}
 	m, done, err := opts.open(ctx, path)
@@ -75,9 +77,9 @@ func drawMap(ctx context.Context, stdout io.Writer, path string, opts *mapOption
 		return err
 	}
 	defer done()
-	mm := newModelMap(m, filepath.Base(called(path)))
+	mm := drawing.New(m, filepath.Base(called(path)))
 	if opts.resident {
-		if err := mm.measure(m); err != nil {
+		if err := mm.Measure(m); err != nil {
 			return err
 		}
 	}

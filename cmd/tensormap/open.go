@@ -8,11 +8,14 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
-
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/glob"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/httprange"
 )
@@ -70,15 +73,15 @@ func (o *opener) openAddress(ctx context.Context, address string) (*loader.Model
 	if err != nil {
 		return nil, nil, err
 	}
-	r := remote{ctx: ctx, waiting: newWaiting(o.stderr(), hostOf(address), o.timeout)}
-	err = r.waiting.during(func() (err error) {
+	r := remote{ctx: ctx, waiting: terminal.NewWaiting(o.stderr(), hostOf(address), o.timeout.duration())}
+	err = r.waiting.During(func() (err error) {
 		r.Reader, err = httprange.Open(ctx, address, &httprange.Options{Header: header, Timeout: o.timeout.duration()})
 		return err
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	r.waiting.add(r.Reader)
+	r.waiting.Add(r.Reader)
 	r.noteVersions = noteUnversioned(o.stderr())
 	r.noteVersions(r.Reader)
 	m, err := loader.OpenReaderAt(ctx, r, r.Size(), nil)
@@ -116,7 +119,7 @@ func hostOf(address string) string {
 type remote struct {
 	*httprange.Reader
 	ctx     context.Context
-	waiting *waiting
+	waiting *terminal.Waiting
 
 	noteVersions func(*httprange.Reader)
 }
@@ -128,7 +131,7 @@ func noteUnversioned(stderr io.Writer) func(*httprange.Reader) {
 	return func(r *httprange.Reader) {
 		if r.Validator() == httprange.NoValidator {
 			once.Do(func() {
-				fmt.Fprintf(stderr, "warning: %s: neither ETag nor Last-Modified: if the file changes meanwhile, nobody will tell\n", printable(r.Name()))
+				fmt.Fprintf(stderr, "warning: %s: neither ETag nor Last-Modified: if the file changes meanwhile, nobody will tell\n", terminal.Printable(r.Name()))
 			})
 		}
 	}
@@ -138,7 +141,7 @@ func (r remote) ReadAtContext(ctx context.Context, p []byte, off int64) (n int, 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(r.ctx, func() { cancel(context.Cause(r.ctx)) })()
-	err = r.waiting.during(func() (err error) {
+	err = r.waiting.During(func() (err error) {
 		n, err = r.Reader.ReadAtContext(ctx, p, off)
 		return err
 	})
@@ -146,11 +149,11 @@ func (r remote) ReadAtContext(ctx context.Context, p []byte, off int64) (n int, 
 }
 
 func (r remote) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
-	return r.waiting.during(func() error { return r.Reader.ReadVector(ctx, bufs, off) })
+	return r.waiting.During(func() error { return r.Reader.ReadVector(ctx, bufs, off) })
 }
 
 func (r remote) OpenSibling(ctx context.Context, name string) (reader io.ReaderAt, size int64, err error) {
-	err = r.waiting.during(func() (err error) {
+	err = r.waiting.During(func() (err error) {
 		reader, size, err = r.Reader.OpenSibling(ctx, name)
 		return err
 	})
@@ -158,7 +161,7 @@ func (r remote) OpenSibling(ctx context.Context, name string) (reader io.ReaderA
 		return nil, 0, err
 	}
 	sibling := reader.(*httprange.Reader)
-	r.waiting.add(sibling)
+	r.waiting.Add(sibling)
 	r.noteVersions(sibling)
 	return remote{sibling, r.ctx, r.waiting, r.noteVersions}, size, nil
 }
@@ -207,3 +210,48 @@ func isToken(s string) bool {
 }
 
 func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+
+// matched returns an error if there is a pattern and no tensor of the models matches it.
+func matched(g *glob.Pattern, path string, models ...*loader.Model) error {
+	if g.Pattern == "" {
+		return nil
+	}
+	for _, m := range models {
+		for t := range m.Tensors() {
+			if g.Match(t.Name()) {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("%s: no tensor matches %q", called(path), g.Pattern)
+}
+
+// timeout is a flag: how long to wait for a server that makes no progress. The zero value is
+// the default.
+type timeout time.Duration
+
+const defaultTimeout = 30 * time.Second
+
+func (t *timeout) String() string { return t.duration().String() }
+
+func (t *timeout) Type() string { return "time" }
+
+// Set takes what time.ParseDuration does, and a bare number as seconds.
+func (t *timeout) Set(s string) error {
+	if _, err := strconv.ParseFloat(s, 64); err == nil {
+		s += "s"
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d <= 0 {
+		return errors.New("must be a time such as 30s or 5m")
+	}
+	*t = timeout(d)
+	return nil
+}
+
+func (t timeout) duration() time.Duration {
+	if t == 0 {
+		return defaultTimeout
+	}
+	return time.Duration(t)
+}

@@ -15,6 +15,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/inspection"
+	"github.com/tensormap/tensormap/internal/modeltest"
 )
 
 // site is a server of testdata that counts, and lets in who has the key.
@@ -88,7 +91,7 @@ func TestAddress(t *testing.T) {
 
 type parsedInspection struct {
 	Format  string
-	Files   []fileInfo
+	Files   []inspection.FileInfo
 	Tensors []struct{ Name string }
 }
 
@@ -185,7 +188,7 @@ func TestAddressErrors(t *testing.T) {
 func TestHeader(t *testing.T) {
 	s := serveTestdata(t)
 	address := s.URL + "/apr2/tiny.apr"
-	file := write(t, "headers", []byte("X-Key: file 1\r\nX-Key:file 2\n"))
+	file := modeltest.Write(t, "headers", []byte("X-Key: file 1\r\nX-Key:file 2\n"))
 	for _, test := range []struct {
 		args []string
 		want string
@@ -207,7 +210,7 @@ func TestHeader(t *testing.T) {
 		}
 	}
 	tensormap("inspect", address, "--header", "@/nowhere/at all").failsWith(t, "/nowhere/at all: no such file")
-	if r := tensormap("inspect", small(t), "--header", "X-Key: secret"); r.status != exitUsage || strings.Contains(r.stderr, "secret") {
+	if r := tensormap("inspect", modeltest.Small(t), "--header", "X-Key: secret"); r.status != exitUsage || strings.Contains(r.stderr, "secret") {
 		t.Errorf("of a path: status %d, %s", r.status, r.stderr)
 	}
 	if n := s.requests.Load() - before; n != 0 {
@@ -299,7 +302,7 @@ func TestTimeout(t *testing.T) {
 		s    *site
 		args []string
 	}{
-		{silent, []string{"inspect", ""}}, {silent, []string{"diff", "", small(t)}}, {silent, []string{"map", ""}},
+		{silent, []string{"inspect", ""}}, {silent, []string{"diff", "", modeltest.Small(t)}}, {silent, []string{"map", ""}},
 		{later, []string{"verify", ""}}, {later, []string{"dump", "", "a"}}, {later, []string{"convert", "", t.TempDir() + "/x.apr"}},
 		{later, []string{"hash", ""}},
 	} {
@@ -313,7 +316,7 @@ func TestTimeout(t *testing.T) {
 			t.Errorf("%q: status %d, %s", bad, r.status, r.stderr)
 		}
 	}
-	if r := tensormap("inspect", small(t), "--timeout", "1s"); r.status != exitUsage {
+	if r := tensormap("inspect", modeltest.Small(t), "--timeout", "1s"); r.status != exitUsage {
 		t.Errorf("of a path: status %d, %s", r.status, r.stderr)
 	}
 	for text, want := range map[string]time.Duration{"90": 90 * time.Second, "1.5": 1500 * time.Millisecond, "2m": 2 * time.Minute} {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,8 +9,8 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"syscall"
 
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/internal/atomicfile"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/shard"
@@ -57,7 +56,7 @@ func isPart(m *loader.Model) bool {
 // notePart says so, for verbs that make a whole model of what may be a part of one.
 func notePart(stderr io.Writer, m *loader.Model) {
 	if isPart(m) {
-		fmt.Fprintf(stderr, "warning: %s is one shard of a model; its manifest or index stands for all\n", printable(m.Files()[0].Path))
+		fmt.Fprintf(stderr, "warning: %s is one shard of a model; its manifest or index stands for all\n", terminal.Printable(m.Files()[0].Path))
 	}
 }
 
@@ -73,26 +72,6 @@ func writeFile(path string, write func(io.Writer) error) error {
 	}
 	return f.Commit()
 }
-
-// results is standard output, which remembers its first error. Whoever reads it may stop when
-// he has seen what he wanted, as head does: such errors are a readerGone.
-type results struct {
-	w   io.Writer
-	err error
-}
-
-func (r *results) Write(b []byte) (int, error) {
-	n, err := r.w.Write(b)
-	if errors.Is(err, syscall.EPIPE) {
-		err = readerGone{err}
-	}
-	r.err = cmp.Or(r.err, err)
-	return n, err
-}
-
-type readerGone struct{ error }
-
-func (e readerGone) Unwrap() error { return e.error }
 
 // tallied says how much is written.
 type tallied struct {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 )
 
 // Exit statuses. Other programs rely on them.
@@ -24,7 +25,7 @@ const (
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var prof profiles
 	started := false
-	out := &results{w: stdout}
+	out := &terminal.Results{W: stdout}
 	root := rootCommand(out, stderr)
 	prof.addFlags(root)
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
@@ -36,11 +37,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if stopErr := prof.stop(); err == nil {
 		err = stopErr
 	}
-	if err != nil && !started && out.err == nil {
+	if err != nil && !started && out.Err == nil {
 		err = usageError{err} // cobra refused the command line
 	}
-	err = cmp.Or(err, out.err) // which cobra does not look at
-	return report(cmd, err, stderr)
+	err = cmp.Or(err, out.Err) // which cobra does not look at
+	return exitStatus(cmd, err, stderr)
 }
 
 // usageError is a command line that cannot be obeyed.
@@ -51,13 +52,13 @@ func (e usageError) Unwrap() error { return e.error }
 // errReported ends a verb that has said on standard error why it failed.
 var errReported = errors.New("already reported")
 
-// report says why cmd failed, if it did, and returns the exit status.
-func report(cmd *cobra.Command, err error, stderr io.Writer) int {
+// exitStatus says why cmd failed, if it did, and returns the exit status.
+func exitStatus(cmd *cobra.Command, err error, stderr io.Writer) int {
 	var usage usageError
 	switch {
 	case err == nil:
 		return exitDone
-	case errors.As(err, new(readerGone)):
+	case errors.As(err, new(terminal.ReaderGone)):
 		return exitDone
 	case errors.Is(err, errReported):
 		return exitFailed
@@ -224,4 +225,8 @@ func complete(cmd *cobra.Command, flag string, f cobra.CompletionFunc) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, f); err != nil {
 		panic(err)
 	}
+}
+
+func streamsOf(cmd *cobra.Command) terminal.Streams {
+	return terminal.Streams{Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()}
 }

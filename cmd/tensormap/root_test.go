@@ -12,10 +12,11 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+	"github.com/tensormap/tensormap/internal/modeltest"
 )
 
 func TestWrongUsage(t *testing.T) {
-	file := small(t)
+	file := modeltest.Small(t)
 	for _, test := range []struct {
 		args string
 		says string
@@ -92,7 +93,7 @@ func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
 // TestLostResults: no verb says that all is well when its results could not be written.
 func TestLostResults(t *testing.T) {
-	file := small(t)
+	file := modeltest.Small(t)
 	for _, args := range [][]string{{"help"}, {"--help"}, {"--version"}, {"help", "inspect"}, {"completion", "bash"}, {"reference"},
 		{"inspect", file}, {"inspect", "--json", file}, {"verify", file}, {"dump", file, "a.weight"}, {"stats", file}, {"hash", file}, {"map", file}} {
 		var stderr strings.Builder
@@ -138,7 +139,7 @@ func TestCompletionScripts(t *testing.T) {
 }
 
 func TestComplete(t *testing.T) {
-	file := safetensors(t, `{"b\n":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},`+
+	file := modeltest.WriteSafeTensors(t, `{"b\n":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},`+
 		`"b.2":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},`+
 		`"b.1":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},`+
 		`"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}`)
@@ -176,12 +177,12 @@ func TestUnreadableFiles(t *testing.T) {
 	}{
 		{"missing", filepath.Join(dir, "missing.apr"), []string{"missing.apr: ", "no such file"}},
 		{"directory", dir, []string{dir + ": ", "directory"}},
-		{"empty", write(t, "empty.apr", nil), []string{"empty.apr: ", "offset 0", "the file is empty"}},
-		{"text", write(t, "text.txt", []byte("hello, world")), []string{"text.txt: ", "unknown format"}},
-		{"truncated", write(t, "cut.apr", whole[:300]), []string{"cut.apr: apr2: offset ", "truncated"}},
-		{"cut header", write(t, "cut.apr", whole[:20]), []string{"cut.apr: apr2: offset ", "truncated"}},
-		{"damaged", safetensors(t, `{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}`, 0, 0, 0, 0), []string{"safetensors: offset ", `"a"`}},
-		{"hostile tensor", safetensors(t, `{"a\u001b[2J\nb":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}`, 0, 0, 0, 0), []string{`\x1b[2J\nb`}},
+		{"empty", modeltest.Write(t, "empty.apr", nil), []string{"empty.apr: ", "offset 0", "the file is empty"}},
+		{"text", modeltest.Write(t, "text.txt", []byte("hello, world")), []string{"text.txt: ", "unknown format"}},
+		{"truncated", modeltest.Write(t, "cut.apr", whole[:300]), []string{"cut.apr: apr2: offset ", "truncated"}},
+		{"cut header", modeltest.Write(t, "cut.apr", whole[:20]), []string{"cut.apr: apr2: offset ", "truncated"}},
+		{"damaged", modeltest.WriteSafeTensors(t, `{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}`, 0, 0, 0, 0), []string{"safetensors: offset ", `"a"`}},
+		{"hostile tensor", modeltest.WriteSafeTensors(t, `{"a\u001b[2J\nb":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}}`, 0, 0, 0, 0), []string{`\x1b[2J\nb`}},
 		{"hostile path", hostile, []string{`evil\n\x1b[31mtensormap: fine\r\u202e\xff: `, "no such file"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -200,7 +201,7 @@ func TestUnreadableFiles(t *testing.T) {
 }
 
 func TestProfiles(t *testing.T) {
-	file := small(t)
+	file := modeltest.Small(t)
 	for _, args := range [][]string{{"inspect", file}, {"verify", file}, {"dump", file, "a.weight"}, {"verify", "missing"}} {
 		dir := t.TempDir()
 		for _, name := range []string{"cpuprofile", "memprofile"} {
@@ -225,7 +226,7 @@ func TestProfiles(t *testing.T) {
 
 // TestProfilesReplaceNoModel: only what a profile may have been is written over.
 func TestProfilesReplaceNoModel(t *testing.T) {
-	file := small(t)
+	file := modeltest.Small(t)
 	whole, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -242,7 +243,7 @@ func TestProfilesReplaceNoModel(t *testing.T) {
 		}
 		done(t, "verify", out)
 
-		profile := write(t, "profile", nil)
+		profile := modeltest.Write(t, "profile", nil)
 		for range 2 {
 			done(t, "inspect", file, flag, profile)
 		}
@@ -251,7 +252,7 @@ func TestProfilesReplaceNoModel(t *testing.T) {
 
 // As in `tensormap … | head`.
 func TestBrokenPipe(t *testing.T) {
-	file := small(t)
+	file := modeltest.Small(t)
 	for _, args := range [][]string{{"inspect", file}, {"inspect", file, "--json"}, {"verify", file}, {"verify", file, "--json"},
 		{"dump", file, "a.weight"}, {"dump", file, "a.weight", "--as", "npy"}, {"dump", file, "b/bias", "--as", "raw"}} {
 		r, w, err := os.Pipe()
@@ -294,7 +295,7 @@ func TestNoRoomForResults(t *testing.T) {
 	defer full.Close()
 	for _, verb := range []string{"inspect", "verify"} {
 		var stderr strings.Builder
-		if status := run(context.Background(), []string{verb, small(t)}, full, &stderr); status != exitFailed {
+		if status := run(context.Background(), []string{verb, modeltest.Small(t)}, full, &stderr); status != exitFailed {
 			t.Errorf("%s: status %d", verb, status)
 		}
 		oneLine(t, stderr.String(), "/dev/full: no space left on device")

@@ -16,6 +16,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/slice"
+	"github.com/tensormap/tensormap/internal/modeltest"
 )
 
 func fifo(t *testing.T) string {
@@ -29,7 +32,7 @@ func fifo(t *testing.T) string {
 
 // TestSignals ends the command where it waits for a reader that never comes.
 func TestSignals(t *testing.T) {
-	file := small(t)
+	file := modeltest.Small(t)
 	for _, test := range []struct {
 		name    string
 		args    []string
@@ -147,7 +150,7 @@ func TestHeadOfPipeline(t *testing.T) {
 	for i := range 10_000 { // more than a pipe holds
 		fmt.Fprintf(&header, `,"%d":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}`, i)
 	}
-	file := safetensors(t, "{"+header.String()[1:]+"}")
+	file := modeltest.WriteSafeTensors(t, "{"+header.String()[1:]+"}")
 	for _, args := range [][]string{{"inspect", file}, {"inspect", file, "--json"}, {"map", file}, {"hash", file}, {"stats", file}} {
 		cmd := exec.Command(bash, append([]string{"-c", `set -o pipefail; "$@" 2>&1 | head -n 1`, "bash", os.Args[0]}, args...)...)
 		cmd.Env = append(os.Environ(), asCommand+"=1")
@@ -171,7 +174,7 @@ func waitForFile(t *testing.T, dir string) {
 
 // TestPipeWithoutReader: the reader of a result may go, that of a file may not.
 func TestPipeWithoutReader(t *testing.T) {
-	file := safetensors(t, `{"a":{"dtype":"F32","shape":[262144],"data_offsets":[0,1048576]}}`, make([]byte, 1<<20)...)
+	file := modeltest.WriteSafeTensors(t, `{"a":{"dtype":"F32","shape":[262144],"data_offsets":[0,1048576]}}`, make([]byte, 1<<20)...)
 	for _, args := range [][]string{{"convert", file}, {"dump", file, "a", "-o"}, {"dump", file, "a", "--as=raw", "-o"}} {
 		path := fifo(t)
 		go func() {
@@ -186,22 +189,22 @@ func TestPipeWithoutReader(t *testing.T) {
 func TestConvertMetadataFromPipe(t *testing.T) {
 	path := fifo(t)
 	out := filepath.Join(t.TempDir(), "out.apr")
-	tensormap("convert", small(t), out, "--metadata", path).failsWith(t, path+": is a pipe, not a regular file")
-	tensormap("convert", small(t), out, "--metadata", os.DevNull).failsWith(t, os.DevNull+": is a device, not a regular file")
+	tensormap("convert", modeltest.Small(t), out, "--metadata", path).failsWith(t, path+": is a pipe, not a regular file")
+	tensormap("convert", modeltest.Small(t), out, "--metadata", os.DevNull).failsWith(t, os.DevNull+": is a device, not a regular file")
 }
 
 // TestShrunkFileMessage: file and reason are said once, by the file's offset.
 func TestShrunkFileMessage(t *testing.T) {
-	file := safetensors(t, `{"a":{"dtype":"F32","shape":[262144],"data_offsets":[0,1048576]}}`, make([]byte, 1<<20)...)
-	for _, d := range dumpers {
-		err := dumpShrunk(t, file, d.write)
+	file := modeltest.WriteSafeTensors(t, `{"a":{"dtype":"F32","shape":[262144],"data_offsets":[0,1048576]}}`, make([]byte, 1<<20)...)
+	for _, as := range slice.Formats() {
+		err := dumpShrunk(t, file, as)
 		if err == nil {
-			t.Fatalf("%s: no error", d.name)
+			t.Fatalf("%s: no error", as)
 		}
 		msg := explain(err)
 		if !strings.HasPrefix(msg, file+`: tensor "a": offset `) || strings.Count(msg, file) != 1 ||
 			!strings.Contains(msg, ": memory fault") || strings.Contains(msg, "bad address") {
-			t.Errorf("%s: %s", d.name, msg)
+			t.Errorf("%s: %s", as, msg)
 		}
 	}
 }

@@ -10,7 +10,8 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
-
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/convert"
 )
 
@@ -68,19 +69,19 @@ func rewrite(ctx context.Context, stderr io.Writer, o *opener, doing, in, out st
 		return fmt.Errorf("%s: is one shard of a model; merge takes the manifest or index that leads to all", called(in))
 	}
 	notePart(stderr, m)
-	bar := newProgress(stderr, doing)
+	bar := terminal.NewProgress(stderr, doing)
 	begun := time.Now()
 	result, err := convert.Write(ctx, m, out, &convert.Options{
-		Format: format, Compress: convert.AsStored, ShardBytes: uint64(shards), Progress: bar.update,
+		Format: format, Compress: convert.AsStored, ShardBytes: uint64(shards), Progress: bar.Update,
 	})
-	bar.clear()
+	bar.Clear()
 	if err != nil {
 		return err
 	}
 	reportWritten(stderr, result, shards, time.Since(begun))
 	reportDecisions(stderr, result)
 	if signed(m) {
-		fmt.Fprintf(stderr, "%s: signature not carried over\n", printable(called(in)))
+		fmt.Fprintf(stderr, "%s: signature not carried over\n", terminal.Printable(called(in)))
 	}
 	return nil
 }
@@ -117,10 +118,10 @@ func (b *byteSize) addTo(cmd *cobra.Command) {
 func reportWritten(stderr io.Writer, p *convert.Plan, shards byteSize, took time.Duration) {
 	divided := ""
 	if p.Shards > 0 {
-		divided = " in " + plural(p.Shards, "shard")
+		divided = " in " + report.Plural(p.Shards, "shard")
 	}
-	fmt.Fprintf(stderr, "%s: wrote %s%s, %s in %s, %s\n", printable(p.Path),
-		plural(len(p.Tensors), "tensor"), divided, size(p.Bytes), duration(took), speed(p.Bytes, took))
+	fmt.Fprintf(stderr, "%s: wrote %s%s, %s in %s, %s\n", terminal.Printable(p.Path),
+		report.Plural(len(p.Tensors), "tensor"), divided, report.Size(p.Bytes), report.Duration(took), report.Speed(p.Bytes, took))
 	if shards > 0 && p.Shards == 0 {
 		fmt.Fprintln(stderr, "not divided: one file is not larger than --shard-size")
 	}
@@ -131,12 +132,12 @@ func reportWritten(stderr io.Writer, p *convert.Plan, shards byteSize, took time
 		}
 	}
 	if n := len(alone); n > 0 {
-		fmt.Fprintf(stderr, "larger than --shard-size, with a shard of its own each: %s, such as %s\n", plural(n, "tensor"), printable(alone[0]))
+		fmt.Fprintf(stderr, "larger than --shard-size, with a shard of its own each: %s, such as %s\n", report.Plural(n, "tensor"), terminal.Printable(alone[0]))
 	}
 	if p.Removed != "" {
-		fmt.Fprintf(stderr, "removed %s, which stood for the model that was there before\n", printable(p.Removed))
+		fmt.Fprintf(stderr, "removed %s, which stood for the model that was there before\n", terminal.Printable(p.Removed))
 	}
 	if n := len(p.Left); n > 0 {
-		fmt.Fprintf(stderr, "left in place, though not part of this model: %s, such as %s\n", plural(n, "file"), printable(p.Left[0]))
+		fmt.Fprintf(stderr, "left in place, though not part of this model: %s, such as %s\n", report.Plural(n, "file"), terminal.Printable(p.Left[0]))
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/survey"
 )
@@ -54,48 +55,48 @@ func statsCommand() *cobra.Command {
 	return cmd
 }
 
-func stats(ctx context.Context, s streams, path string, opts *statsOptions) error {
+func stats(ctx context.Context, s terminal.Streams, path string, opts *statsOptions) error {
 	m, done, err := opts.openSelected(ctx, path)
 	if err != nil {
 		return err
 	}
 	defer done()
 	p, o := opts.begin(s, "reading")
-	j := jsonLines{w: p.w}
-	table := pages[survey.TensorStats]{w: p.w, draw: func(list []survey.TensorStats) { statsGrid(list).write(p.w, screenOf(s.out)) }}
+	j := report.JSON{W: p.w}
+	table := report.Pages[survey.TensorStats]{W: p.w, Draw: func(list []survey.TensorStats) { statsGrid(list).Write(p.w, terminal.ScreenOf(s.Out)) }}
 	if opts.json {
-		j.field("{\n", "file", called(path))
-		j.field(",\n", "bins", opts.bins)
-		j.begin("tensors")
+		j.Field("{\n", "file", called(path))
+		j.Field(",\n", "bins", opts.bins)
+		j.Begin("tensors")
 	}
 	err = survey.Stats(ctx, m, &survey.StatsOptions{Options: o, Bins: int(opts.bins)}, func(t *survey.TensorStats) error {
 		if t.Err == nil {
 			p.codes.addCodes(m, t.Tensor.Name())
 		}
 		if opts.json {
-			j.row(newStatsJSON(t))
+			j.Row(newStatsJSON(t))
 		} else {
-			table.add(*t)
+			table.Add(*t)
 		}
 		return p.saw(t.Err, &t.Tensor)
 	})
 	switch {
 	case err != nil:
 	case opts.json:
-		j.end()
-		j.text("\n}\n")
-	case table.drawn == 0 || len(table.rows) > 0:
-		table.flush()
+		j.End()
+		j.Text("\n}\n")
+	case table.Drawn == 0 || len(table.Rows) > 0:
+		table.Flush()
 	}
-	return p.end(cmp.Or(err, j.err))
+	return p.end(cmp.Or(err, j.Err))
 }
 
 // statsGrid has columns for NaNs, infinities and histograms only where there are some.
-func statsGrid(list []survey.TensorStats) *grid {
-	g := &grid{
-		heading: []string{"name", "dtype", "shape", "min", "max", "mean", "std", "zeros"},
-		numbers: []bool{false, false, true, true, true, true, true, true},
-		spare:   []string{"zeros", "shape", "dtype"},
+func statsGrid(list []survey.TensorStats) *report.Grid {
+	g := &report.Grid{
+		Heading: []string{"name", "dtype", "shape", "min", "max", "mean", "std", "zeros"},
+		Numbers: []bool{false, false, true, true, true, true, true, true},
+		Spare:   []string{"zeros", "shape", "dtype"},
 	}
 	some := func(n func(*survey.TensorStats) bool) bool {
 		return slices.ContainsFunc(list, func(s survey.TensorStats) bool { return n(&s) })
@@ -104,15 +105,15 @@ func statsGrid(list []survey.TensorStats) *grid {
 	inf := some(func(s *survey.TensorStats) bool { return s.PosInf > 0 || s.NegInf > 0 })
 	last := some(func(s *survey.TensorStats) bool { return s.Histogram != nil || s.Err != nil })
 	if nan {
-		g.heading, g.numbers = append(g.heading, "nan"), append(g.numbers, true)
+		g.Heading, g.Numbers = append(g.Heading, "nan"), append(g.Numbers, true)
 	}
 	if inf {
-		g.heading, g.numbers = append(g.heading, "+inf", "-inf"), append(g.numbers, true, true)
+		g.Heading, g.Numbers = append(g.Heading, "+inf", "-inf"), append(g.Numbers, true, true)
 	}
 	if last {
-		g.heading, g.numbers = append(g.heading, "histogram"), append(g.numbers, false)
+		g.Heading, g.Numbers = append(g.Heading, "histogram"), append(g.Numbers, false)
 	}
-	g.rows = func(yield func([]string) bool) {
+	g.Rows = func(yield func([]string) bool) {
 		for i := range list {
 			s := &list[i]
 			row := append(tensorCells(s.Tensor), statsCells(s)...)
@@ -135,22 +136,21 @@ func statsGrid(list []survey.TensorStats) *grid {
 
 // tensorCells are name, dtype and shape.
 func tensorCells(t loader.Tensor) []string {
-	info := tensorInfo{Name: t.Name(), Shape: t.Shape()}
-	return []string{info.name(), t.DType().String(), info.shape()}
+	return []string{terminal.Name(t.Name()), t.DType().String(), report.ShapeText(t.Shape())}
 }
 
 func statsCells(s *survey.TensorStats) []string {
 	if s.Err != nil {
 		return []string{"–", "–", "–", "–", "–"}
 	}
-	return []string{real4(s.Min), real4(s.Max), real4(s.Mean), real4(s.Std), grouped(s.Zeros)}
+	return []string{real4(s.Min), real4(s.Max), real4(s.Mean), real4(s.Std), report.Grouped(s.Zeros)}
 }
 
 func tally(s *survey.TensorStats, n uint64) string {
 	if s.Err != nil {
 		return "–"
 	}
-	return grouped(n)
+	return report.Grouped(n)
 }
 
 func histogramCell(s *survey.TensorStats) string {

@@ -6,11 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
-
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/glob"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/survey"
@@ -20,7 +21,7 @@ import (
 type surveyOptions struct {
 	opener
 	json   bool
-	filter glob
+	filter glob.Pattern
 	jobs   jobs
 }
 
@@ -37,7 +38,7 @@ func (o *surveyOptions) openSelected(ctx context.Context, path string) (m *loade
 	if m, done, err = o.open(ctx, path); err != nil {
 		return nil, nil, err
 	}
-	if err := o.filter.matched(path, m); err != nil {
+	if err := matched(&o.filter, path, m); err != nil {
 		done()
 		return nil, nil, err
 	}
@@ -46,9 +47,9 @@ func (o *surveyOptions) openSelected(ctx context.Context, path string) (m *loade
 
 // pass is one way through all tensors: results are written as they come, and the rest is counted.
 type pass struct {
-	streams
+	terminal.Streams
 	w       *bufio.Writer // results
-	bar     *progress
+	bar     *terminal.Progress
 	begun   time.Time
 	tensors int
 	bytes   uint64
@@ -57,20 +58,20 @@ type pass struct {
 }
 
 // begin begins a pass, and returns it with the options for package survey.
-func (o *surveyOptions) begin(s streams, doing string) (*pass, survey.Options) {
-	p := &pass{streams: s, bar: newProgress(s.err, doing), begun: time.Now()}
+func (o *surveyOptions) begin(s terminal.Streams, doing string) (*pass, survey.Options) {
+	p := &pass{Streams: s, bar: terminal.NewProgress(s.Err, doing), begun: time.Now()}
 	p.w = bufio.NewWriter(p)
-	opts := survey.Options{Workers: int(o.jobs), Progress: p.bar.update}
-	if o.filter.pattern != "" {
-		opts.Filter = o.filter.match
+	opts := survey.Options{Workers: int(o.jobs), Progress: p.bar.Update}
+	if o.filter.Pattern != "" {
+		opts.Filter = o.filter.Match
 	}
 	return p, opts
 }
 
 // Write writes results past the progress bar.
 func (p *pass) Write(b []byte) (int, error) {
-	p.bar.hide()
-	return p.out.Write(b)
+	p.bar.Hide()
+	return p.Out.Write(b)
 }
 
 // saw counts a tensor, and reports its damage. The error is that of writing results.
@@ -83,8 +84,8 @@ func (p *pass) saw(err error, tensors ...*loader.Tensor) error {
 	}
 	if damage(err) {
 		p.damaged = true
-		p.bar.hide()
-		printError(p.err, err)
+		p.bar.Hide()
+		printError(p.Err, err)
 	}
 	_, err = p.w.Write(nil)
 	return err
@@ -94,53 +95,26 @@ func (p *pass) saw(err error, tensors ...*loader.Tensor) error {
 // it says how long that took.
 func (p *pass) end(err error) error {
 	err = cmp.Or(err, p.w.Flush())
-	p.bar.clear()
+	p.bar.Clear()
 	if err == nil {
-		p.codes.write(p.err)
+		p.codes.write(p.Err)
 	}
-	if p.damaged && (err == nil || errors.As(err, new(readerGone))) {
+	if p.damaged && (err == nil || errors.As(err, new(terminal.ReaderGone))) {
 		return errReported
 	}
 	if err == nil {
-		fmt.Fprintf(p.err, "%s, %s\n", plural(p.tensors, "tensor"), p.took())
+		fmt.Fprintf(p.Err, "%s, %s\n", report.Plural(p.tensors, "tensor"), p.took())
 	}
 	return err
 }
 
 func (p *pass) took() string {
 	took := time.Since(p.begun)
-	return fmt.Sprintf("%s in %s, %s", size(p.bytes), duration(took), speed(p.bytes, took))
+	return fmt.Sprintf("%s in %s, %s", report.Size(p.bytes), report.Duration(took), report.Speed(p.bytes, took))
 }
 
 // damage tells damaged tensors from those whose type has no values.
 func damage(err error) bool { return err != nil && !errors.Is(err, loader.ErrUnsupported) }
-
-// pageRows is the number of rows that a page of a long table has.
-const pageRows = 4096
-
-// pages writes a table whose rows come one by one. Columns are as wide as the rows of a page need,
-// so a long table is several tables.
-type pages[R any] struct {
-	w     io.Writer
-	draw  func(rows []R)
-	rows  []R
-	drawn int
-}
-
-func (p *pages[R]) add(row R) {
-	if p.rows = append(p.rows, row); len(p.rows) == pageRows {
-		p.flush()
-	}
-}
-
-func (p *pages[R]) flush() {
-	if p.drawn++; p.drawn > 1 {
-		io.WriteString(p.w, "\n")
-	}
-	p.draw(p.rows)
-	clear(p.rows)
-	p.rows = p.rows[:0]
-}
 
 // tensorHead is what stats, hash and diff say in JSON of a tensor itself.
 type tensorHead struct {
@@ -151,5 +125,5 @@ type tensorHead struct {
 }
 
 func newTensorHead(t loader.Tensor) tensorHead {
-	return tensorHead{t.Name(), t.DType(), orEmpty(t.Shape()), t.Elements()}
+	return tensorHead{t.Name(), t.DType(), report.OrEmpty(t.Shape()), t.Elements()}
 }

@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/tensormap/tensormap/internal/modeltest"
 )
 
 const surveyA, surveyB = "../../loader/survey/testdata/a.safetensors", "../../loader/survey/testdata/b.safetensors"
@@ -97,7 +99,7 @@ func damagedModel(t *testing.T) (path, name string) {
 			for i := x.Offset + 4; i < x.Offset+x.Stored; i++ {
 				content[i] = 0xff
 			}
-			return write(t, "damaged.apr", content), x.Name
+			return modeltest.Write(t, "damaged.apr", content), x.Name
 		}
 	}
 	t.Fatal("no compressed tensor")
@@ -235,7 +237,7 @@ func TestHashFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := write(t, "a\\b\nc\r.apr", b)
+	file := modeltest.Write(t, "a\\b\nc\r.apr", b)
 	line := fmt.Sprintf(`\%x  %s`, sha256.Sum256(b), filepath.Join(filepath.Dir(file), `a\\b\nc\r.apr`))
 	if out := done(t, "hash", "--file", file); out != line+"\n" {
 		t.Errorf("%q, sha256sum writes %q", out, line)
@@ -369,8 +371,8 @@ func TestDiffConverted(t *testing.T) {
 }
 
 func TestDiffMetadata(t *testing.T) {
-	a := safetensors(t, `{"__metadata__":{"format":"pt","a":"1"},"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, 7)
-	b := safetensors(t, `{"__metadata__":{"format":"np","b":"2"},"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, 7)
+	a := modeltest.WriteSafeTensors(t, `{"__metadata__":{"format":"pt","a":"1"},"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, 7)
+	b := modeltest.WriteSafeTensors(t, `{"__metadata__":{"format":"np","b":"2"},"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, 7)
 	if out := done(t, "diff", a, b); out != "1 tensor: identical\n" {
 		t.Errorf("%s", out)
 	}

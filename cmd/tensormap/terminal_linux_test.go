@@ -6,17 +6,17 @@ import (
 	"io"
 	"os"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/internal/modeltest"
 	"golang.org/x/sys/unix"
 )
 
-// terminal opens a pseudo terminal of 80 columns. screen closes it and returns all that
+// openTerminal opens a pseudo terminal of 80 columns. screen closes it and returns all that
 // was written to it.
-func terminal(t *testing.T) (tty *os.File, screen func() string) {
+func openTerminal(t *testing.T) (tty *os.File, screen func() string) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -49,9 +49,9 @@ func terminal(t *testing.T) (tty *os.File, screen func() string) {
 }
 
 func TestTerminalRefusesBinary(t *testing.T) {
-	tty, screen := terminal(t)
+	tty, screen := openTerminal(t)
 	var stderr strings.Builder
-	status := run(context.Background(), []string{"dump", small(t), "a.weight"}, tty, &stderr)
+	status := run(context.Background(), []string{"dump", modeltest.Small(t), "a.weight"}, tty, &stderr)
 	if out := screen(); status != exitUsage || out != "" || !strings.Contains(stderr.String(), "give -o OUT") {
 		t.Errorf("status %d, screen %q, stderr %q", status, out, stderr.String())
 	}
@@ -59,14 +59,14 @@ func TestTerminalRefusesBinary(t *testing.T) {
 
 func TestTerminalTables(t *testing.T) {
 	long := strings.Repeat("x", 100) + strings.Repeat("y", 100)
-	file := safetensors(t, `{"`+long+`":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, 1)
+	file := modeltest.WriteSafeTensors(t, `{"`+long+`":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, 1)
 	for _, test := range []struct {
 		noColor, term string
 		color         bool
 	}{{"", "xterm", true}, {"1", "xterm", false}, {"", "dumb", false}} {
 		t.Setenv("NO_COLOR", test.noColor)
 		t.Setenv("TERM", test.term)
-		tty, screen := terminal(t)
+		tty, screen := openTerminal(t)
 		if status := run(context.Background(), []string{"inspect", file}, tty, io.Discard); status != exitDone {
 			t.Errorf("status %d", status)
 		}
@@ -87,15 +87,15 @@ func TestTerminalTables(t *testing.T) {
 }
 
 func TestProgressBar(t *testing.T) {
-	tty, screen := terminal(t)
-	p := newProgress(tty, "working")
-	p.update(0, 1000<<20) // too soon to be worth a bar
-	time.Sleep(progressDelay)
+	tty, screen := openTerminal(t)
+	p := terminal.NewProgress(tty, "working")
+	p.Update(0, 1000<<20) // too soon to be worth a bar
+	time.Sleep(terminal.ProgressDelay)
 	for done := range uint64(5) {
-		p.update(done*100<<20, 1000<<20)
+		p.Update(done*100<<20, 1000<<20)
 		time.Sleep(70 * time.Millisecond) // bars are drawn so often and no more
 	}
-	p.clear()
+	p.Clear()
 	out := screen()
 	for _, want := range []string{"working", "40%", "MiB/s", "━", "(400/1000 MiB, "} {
 		if !strings.Contains(out, want) {
@@ -109,10 +109,10 @@ func TestProgressBar(t *testing.T) {
 
 func TestNoProgressElsewhere(t *testing.T) {
 	var out strings.Builder
-	p := newProgress(&out, "working")
-	time.Sleep(progressDelay)
-	p.update(1, 2)
-	p.clear()
+	p := terminal.NewProgress(&out, "working")
+	time.Sleep(terminal.ProgressDelay)
+	p.Update(1, 2)
+	p.Clear()
 	if out.String() != "" {
 		t.Errorf("%q", out.String())
 	}
@@ -121,7 +121,7 @@ func TestNoProgressElsewhere(t *testing.T) {
 // TestWaitingNote: who looks at a terminal learns which server it is that does not answer.
 func TestWaitingNote(t *testing.T) {
 	for _, s := range []*site{stalled(t, nil), stalled(t, safetensorsOf(1<<20))} {
-		tty, screen := terminal(t)
+		tty, screen := openTerminal(t)
 		host := strings.TrimPrefix(s.URL, "http://")
 		status := run(t.Context(), []string{"dump", "http://user:secret@" + host + "/m?secret", "a", "--timeout", "500ms"}, io.Discard, tty)
 		out := screen()
@@ -133,37 +133,4 @@ func TestWaitingNote(t *testing.T) {
 			t.Errorf("status %d", status)
 		}
 	}
-}
-
-// TestWaiting: the word comes after three seconds without progress, and not with it.
-func TestWaiting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var said strings.Builder
-		n := newWaiting(nil, "h", 0)
-		n.w = &said
-		wait := func(reads ...time.Duration) {
-			var all sync.WaitGroup
-			for _, d := range reads {
-				all.Go(func() {
-					n.during(func() error {
-						time.Sleep(d)
-						return nil
-					})
-				})
-			}
-			all.Wait()
-		}
-		for range 5 {
-			wait(2 * time.Second)
-		}
-		wait(time.Second, 2*time.Second, 3*time.Second, 4*time.Second, 6*time.Second)
-		if said.String() != "" {
-			t.Errorf("%q", said.String())
-		}
-		wait(2*time.Second, 6*time.Second) // four seconds of nothing
-		wait(10 * time.Second)
-		if strings.Count(said.String(), "waiting for h …\n") != 2 {
-			t.Errorf("%q", said.String())
-		}
-	})
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -38,7 +38,7 @@ func upgradeCommand() *cobra.Command {
 // checkSource refuses models of another format than the verb is for.
 func (opts *convertOptions) checkSource(in string, m *loader.Model) error {
 	if f := m.Format(); opts.source != layout.Unknown && f != opts.source {
-		return fmt.Errorf("%s: is %v, not %v; use convert", printable(called(in)), f, opts.source)
+		return fmt.Errorf("%s: is %v, not %v; use convert", terminal.Printable(called(in)), f, opts.source)
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/tensormap/tensormap/internal/modeltest"
 )
 
 // TestConvertFixtures: what other programs say of the values in every fixture is true of the
@@ -124,7 +126,7 @@ func TestUpgradeBytes(t *testing.T) {
 func TestUpgradeRefuses(t *testing.T) {
 	dir := t.TempDir()
 	for file, format := range map[string]string{
-		small(t):                               "safetensors",
+		modeltest.Small(t):                     "safetensors",
 		apr2Fixtures + "tiny.apr":              "apr2",
 		"../../testdata/gguf/v3.gguf":          "gguf",
 		"../../testdata/tsm/empty.tsm":         "tsm",

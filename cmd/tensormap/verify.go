@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/survey"
@@ -57,60 +58,60 @@ func verifyCommand() *cobra.Command {
 }
 
 func verify(ctx context.Context, stdout, stderr io.Writer, path string, opts *verifyOptions) error {
-	bar := newProgress(stderr, "verifying")
+	bar := terminal.NewProgress(stderr, "verifying")
 	begun := time.Now()
-	report, err := verifyFile(ctx, path, opts, bar)
+	checked, err := verifyFile(ctx, path, opts, bar)
 	took := time.Since(begun)
-	bar.clear()
+	bar.Clear()
 	if err != nil {
 		if opts.json && !errors.Is(err, context.Canceled) {
 			writeVerdictJSON(stdout, failedVerdict(called(path), err)) // should that fail too, err matters more
 		}
 		return err
 	}
-	for _, f := range report.Findings {
+	for _, f := range checked.Findings {
 		if !f.Warning {
 			printError(stderr, f)
 		}
 	}
-	v := newVerdict(called(path), report)
+	v := newVerdict(called(path), checked)
 	if opts.json {
 		err = writeVerdictJSON(stdout, v)
 	} else {
-		err = v.write(stdout, report, took)
+		err = v.write(stdout, checked, took)
 	}
-	if !v.OK && (err == nil || errors.As(err, new(readerGone))) {
+	if !v.OK && (err == nil || errors.As(err, new(terminal.ReaderGone))) {
 		return errReported
 	}
 	return err
 }
 
-func verifyFile(ctx context.Context, path string, opts *verifyOptions, bar *progress) (*loader.Report, error) {
+func verifyFile(ctx context.Context, path string, opts *verifyOptions, bar *terminal.Progress) (*loader.Report, error) {
 	m, done, err := opts.open(ctx, path)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	report, err := m.Verify(ctx, &loader.VerifyOptions{Workers: int(opts.jobs), Progress: bar.update})
+	checked, err := m.Verify(ctx, &loader.VerifyOptions{Workers: int(opts.jobs), Progress: bar.Update})
 	if err == nil && opts.values {
-		err = verifyValues(ctx, m, report, &survey.Options{Workers: int(opts.jobs), Progress: bar.update})
+		err = verifyValues(ctx, m, checked, &survey.Options{Workers: int(opts.jobs), Progress: bar.Update})
 	}
-	return report, err
+	return checked, err
 }
 
 // verifyValues adds to the report what is wrong with values. Damage of a file that is known to be
 // wrong is not reported again.
-func verifyValues(ctx context.Context, m *loader.Model, report *loader.Report, opts *survey.Options) error {
+func verifyValues(ctx context.Context, m *loader.Model, checked *loader.Report, opts *survey.Options) error {
 	found := survey.NewFindings(m)
 	err := survey.Stats(ctx, m, &survey.StatsOptions{Options: *opts}, found.Add)
-	known := report.Findings
+	known := checked.Findings
 	for _, f := range found.All() {
 		wrong := func(k loader.Finding) bool { return k.File == f.File && !k.Warning }
 		if f.Field == "values" || !slices.ContainsFunc(known, wrong) {
-			report.Findings = append(report.Findings, f)
+			checked.Findings = append(checked.Findings, f)
 		}
 	}
-	report.Checked = append(report.Checked, "values")
+	checked.Checked = append(checked.Checked, "values")
 	return err
 }
 
@@ -131,9 +132,9 @@ type finding struct {
 	Reason   string `json:"reason"`
 }
 
-func newVerdict(path string, report *loader.Report) *verdict {
-	v := &verdict{File: path, OK: true, Checked: append([]string{}, report.Checked...), Findings: []finding{}, Bytes: report.BytesRead}
-	for _, f := range report.Findings {
+func newVerdict(path string, checked *loader.Report) *verdict {
+	v := &verdict{File: path, OK: true, Checked: append([]string{}, checked.Checked...), Findings: []finding{}, Bytes: checked.BytesRead}
+	for _, f := range checked.Findings {
 		found := newFinding(f.File, f.FormatError)
 		if f.Warning {
 			found.Severity = "warning"
@@ -170,7 +171,7 @@ func failedVerdict(path string, err error) *verdict {
 }
 
 func writeVerdictJSON(w io.Writer, v *verdict) error {
-	text, err := encodeJSON(v)
+	text, err := report.EncodeJSON(v)
 	if err != nil {
 		return err
 	}
@@ -179,12 +180,12 @@ func writeVerdictJSON(w io.Writer, v *verdict) error {
 }
 
 // write says it to a person: warnings, then the verdict on one line.
-func (v *verdict) write(w io.Writer, report *loader.Report, took time.Duration) error {
+func (v *verdict) write(w io.Writer, checked *loader.Report, took time.Duration) error {
 	var b strings.Builder
 	failed := 0
-	for _, f := range report.Findings {
+	for _, f := range checked.Findings {
 		if f.Warning {
-			fmt.Fprintf(&b, "warning: %s\n", printable(f.Error()))
+			fmt.Fprintf(&b, "warning: %s\n", terminal.Printable(f.Error()))
 		} else {
 			failed++
 		}
@@ -193,13 +194,13 @@ func (v *verdict) write(w io.Writer, report *loader.Report, took time.Duration) 
 	if failed > 0 {
 		word = "failed, checked"
 	}
-	speeds := "no checksums, " + duration(took)
+	speeds := "no checksums, " + report.Duration(took)
 	if v.Bytes > 0 && slices.Contains(v.Checked, "values") {
-		speeds = fmt.Sprintf("%s of checksums and all values in %s", size(v.Bytes), duration(took))
+		speeds = fmt.Sprintf("%s of checksums and all values in %s", report.Size(v.Bytes), report.Duration(took))
 	} else if v.Bytes > 0 {
-		speeds = fmt.Sprintf("%s in %s, %s", size(v.Bytes), duration(took), speed(v.Bytes, took))
+		speeds = fmt.Sprintf("%s in %s, %s", report.Size(v.Bytes), report.Duration(took), report.Speed(v.Bytes, took))
 	}
-	fmt.Fprintf(&b, "%s: %s: %s (%s)\n", printable(v.File), word, printable(strings.Join(v.Checked, ", ")), speeds)
+	fmt.Fprintf(&b, "%s: %s: %s (%s)\n", terminal.Printable(v.File), word, terminal.Printable(strings.Join(v.Checked, ", ")), speeds)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

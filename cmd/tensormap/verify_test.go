@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tensormap/tensormap/internal/modeltest"
 )
 
 // took stands for the times and speeds of a run.
@@ -24,7 +26,7 @@ func TestVerify(t *testing.T) {
 		status         int
 		stdout, stderr string // with FILE and TOOK
 	}{
-		{small(t), exitDone, "FILE: ok: " + checked + " (no checksums, TOOK)\n", ""},
+		{modeltest.Small(t), exitDone, "FILE: ok: " + checked + " (no checksums, TOOK)\n", ""},
 		{apr2Fixtures + "tiny.apr", exitDone, "FILE: ok: " + checkedAPR2 + " (1.91 KiB TOOK)\n", ""},
 		{apr2Fixtures + "gap.apr", exitDone,
 			"warning: FILE: apr2: offset 648: padding: 312 bytes belong to no section and no tensor (invalid)\n" +
@@ -62,7 +64,7 @@ func TestVerifyFindsAll(t *testing.T) {
 }
 
 func TestVerifyJSON(t *testing.T) {
-	file := small(t)
+	file := modeltest.Small(t)
 	want := `{"file":"` + file + `","ok":true,"checked":["header","bounds","overlaps","alignment"],"findings":[],"bytes":0}` + "\n"
 	if out := done(t, "verify", file, "--json"); out != want {
 		t.Errorf("%s\nwant\n%s", out, want)
@@ -105,7 +107,7 @@ func TestVerifyValues(t *testing.T) {
 	if r := tensormap("verify", surveyA); r.status != exitDone {
 		t.Errorf("without --values: status %d\n%s", r.status, r.stderr)
 	}
-	file := write(t, "zeros.safetensors", []byte("\x40\x00\x00\x00\x00\x00\x00\x00"+`{"z":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}          `+"\x00\x00\x00\x80\x00\x00\x00\x00"))
+	file := modeltest.Write(t, "zeros.safetensors", []byte("\x40\x00\x00\x00\x00\x00\x00\x00"+`{"z":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}          `+"\x00\x00\x00\x80\x00\x00\x00\x00"))
 	r = tensormap("verify", "--values", file)
 	if want := "warning: " + file + ": safetensors: offset 72: values: tensor \"z\", all 2 values are zero\n"; r.status != exitDone || !strings.HasPrefix(r.stdout, want) {
 		t.Errorf("status %d\n%s%s", r.status, r.stdout, r.stderr)
@@ -128,8 +130,8 @@ func TestVerifyJSONUnreadable(t *testing.T) {
 	}{
 		{filepath.Join(t.TempDir(), "missing"), "file", "no such file or directory"},
 		{t.TempDir(), "file", "is a directory with no model in it, that is, no file called *.apr, *.april, *.bw2l, *.gguf, *.safetensors, *.tsm"},
-		{write(t, "empty", nil), "magic", "the file is empty; known formats: apr2, apr1, april, bw2l, tsm, gguf, safetensors (unknown format)"},
-		{write(t, "cut", whole[:40]), "*", "*"},
+		{modeltest.Write(t, "empty", nil), "magic", "the file is empty; known formats: apr2, apr1, april, bw2l, tsm, gguf, safetensors (unknown format)"},
+		{modeltest.Write(t, "cut", whole[:40]), "*", "*"},
 	} {
 		r := tensormap("verify", test.path, "--json")
 		if r.status != exitFailed {

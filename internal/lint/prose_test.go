@@ -14,6 +14,12 @@ import (
 var toRewrite = []string{
 	"bench/peers",
 	"cmd/tensormap",
+	"cmd/tensormap/internal/drawing",
+	"cmd/tensormap/internal/glob",
+	"cmd/tensormap/internal/inspection",
+	"cmd/tensormap/internal/report",
+	"cmd/tensormap/internal/slice",
+	"cmd/tensormap/internal/terminal",
 	"dequant",
 	"dequant/_asm/avx2",
 	"dequant/_asm/avx512",
@@ -28,7 +34,6 @@ var toRewrite = []string{
 	"layout/safetensors",
 	"layout/tsm",
 	"loader",
-	"loader/survey",
 	"shard",
 }
 

@@ -1,0 +1,386 @@
+// Package drawing draws where the bytes of a model are, as a picture or a page.
+package drawing
+
+import (
+	"cmp"
+	"errors"
+	"path/filepath"
+	"slices"
+
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// Map is what a picture of a model shows, in bytes.
+type Map struct {
+	title, format string
+	bytes         uint64 // of all files
+	rowSize       uint64 // bytes in a row of the picture
+	files         []fileMap
+
+	dtypes   []report.Total // of tensors that lie in no other, the largest first
+	within   []report.Total // of tensors that lie in others
+	all      report.Total   // of those that lie in no other
+	packed   []packedTotal
+	sections []sectionTotal
+	padding  uint64
+	unknown  uint64
+	resident *uint64 // bytes in memory, where that is known
+}
+
+// packedTotal sums up the tensors stored in one encoding, and how large they are raw.
+type packedTotal struct {
+	report.Total
+	encoding layout.Encoding
+	raw      uint64
+}
+
+// sectionTotal is the size of all sections of one name.
+type sectionTotal struct {
+	name string
+	size uint64
+}
+
+// fileMap is one file, from its first byte to its last.
+type fileMap struct {
+	name    string
+	size    uint64
+	tensors int
+	cells   []cell
+	above   []cell // tensors that lie in those
+
+	memory   []memorySpan // where it is known
+	resident uint64
+}
+
+// spanKind is what bytes are.
+type spanKind uint8
+
+const (
+	tensorSpan  spanKind = iota
+	sectionSpan          // header, metadata, …
+	paddingSpan          // fewer bytes than it takes to align what follows
+	unknownSpan          // others that nothing lays claim to
+)
+
+// span is a run of bytes of a file.
+type span struct {
+	kind      spanKind
+	off, size uint64
+	tensor    *layout.Tensor // of a tensorSpan
+	section   string         // of a sectionSpan
+}
+
+func (s *span) end() uint64 { return s.off + s.size }
+
+// cell is what is drawn as one: a span, or neighbours that are too small to be seen alone.
+type cell struct {
+	spans []span
+	under bool // tensors lie in it
+}
+
+func (c *cell) off() uint64 { return c.spans[0].off }
+
+// end is that of the span that reaches farthest.
+func (c *cell) end() (end uint64) {
+	for i := range c.spans {
+		end = max(end, c.spans[i].end())
+	}
+	return end
+}
+
+func New(m *loader.Model, title string) *Map {
+	infos := m.Files()
+	mm := &Map{title: title, format: m.Format().String()}
+	if v := infos[0].Layout.Index().Version; v != "" {
+		mm.format += " " + v
+	}
+	mm.sum(infos)
+	spans, count := make([][]span, len(infos)), 0
+	for i, info := range infos {
+		spans[i] = fileSpans(info.Layout.Index())
+		count += len(spans[i])
+	}
+	mm.sumRest(spans)
+	mm.rowSize = rowBytes(mm.bytes, count)
+	for i, info := range infos {
+		mm.files = append(mm.files, newFileMap(info, spans[i], mm.rowSize))
+	}
+	return mm
+}
+
+// sum adds up the tensors of all files.
+func (mm *Map) sum(infos []loader.FileInfo) {
+	outside, within := make(map[layout.DType]*report.Total), make(map[layout.DType]*report.Total)
+	for _, info := range infos {
+		mm.bytes += info.Size
+		tensors := info.Layout.Index().Tensors
+		for i := range tensors {
+			t := &tensors[i]
+			if t.Alias {
+				report.AddTo(within, t.DType, t.Elements(), t.Stored)
+			} else {
+				report.AddTo(outside, t.DType, t.Elements(), t.Stored)
+				mm.all.Add(t.Elements(), t.Stored)
+			}
+			mm.addPacked(t)
+		}
+	}
+	mm.dtypes, mm.within = report.LargestFirst(outside), report.LargestFirst(within)
+}
+
+func (mm *Map) addPacked(t *layout.Tensor) {
+	if t.Encoding == layout.Raw {
+		return
+	}
+	i := slices.IndexFunc(mm.packed, func(p packedTotal) bool { return p.encoding == t.Encoding })
+	if i < 0 {
+		i = len(mm.packed)
+		mm.packed = append(mm.packed, packedTotal{encoding: t.Encoding})
+	}
+	mm.packed[i].Add(t.Elements(), t.Stored)
+	mm.packed[i].raw += t.Raw
+}
+
+// sumRest adds up what is not tensors.
+func (mm *Map) sumRest(files [][]span) {
+	at := make(map[string]int)
+	for _, spans := range files {
+		for i := range spans {
+			switch s := &spans[i]; s.kind {
+			case paddingSpan:
+				mm.padding += s.size
+			case unknownSpan:
+				mm.unknown += s.size
+			case sectionSpan:
+				if _, ok := at[s.section]; !ok {
+					at[s.section] = len(mm.sections)
+					mm.sections = append(mm.sections, sectionTotal{name: s.section})
+				}
+				mm.sections[at[s.section]].size += s.size
+			}
+		}
+	}
+}
+
+// fileSpans cuts a file up into spans that follow one another; a Builder has made sure that
+// nothing overlaps.
+func fileSpans(ix *layout.Index) []span {
+	claimed := make([]span, 0, len(ix.Sections)+len(ix.Tensors))
+	for _, s := range ix.Sections {
+		claimed = append(claimed, span{kind: sectionSpan, off: s.Offset, size: s.Size, section: s.Name})
+	}
+	for i := range ix.Tensors {
+		if t := &ix.Tensors[i]; !t.Alias {
+			claimed = append(claimed, span{off: t.Offset, size: t.Stored, tensor: t})
+		}
+	}
+	claimed = slices.DeleteFunc(claimed, func(s span) bool { return s.size == 0 })
+	slices.SortFunc(claimed, compareSpans)
+	spans := make([]span, 0, len(claimed)+1)
+	at := uint64(0)
+	for _, s := range claimed {
+		if at < s.off {
+			spans = append(spans, gapSpan(at, s.off))
+		}
+		spans = append(spans, s)
+		at = s.end()
+	}
+	if at < ix.Size {
+		spans = append(spans, gapSpan(at, ix.Size))
+	}
+	return spans
+}
+
+func compareSpans(a, b span) int {
+	return cmp.Or(cmp.Compare(a.off, b.off), cmp.Compare(b.size, a.size))
+}
+
+// gapSpan is padding where aligning what begins at end may take as many bytes. Ends that are
+// multiples of more than 64 KiB are taken for chance.
+func gapSpan(off, end uint64) span {
+	const most = 64 << 10
+	s := span{kind: unknownSpan, off: off, size: end - off}
+	if s.size < min(end&-end, most) {
+		s.kind = paddingSpan
+	}
+	return s
+}
+
+// rowBytes is how many bytes a row stands for: fewer where there is more to see. It is a power
+// of two or one and a half of one, for offsets to be round numbers.
+func rowBytes(bytes uint64, spans int) uint64 {
+	const fewest, most, spansInRow = 8, 48, 40
+	rows := uint64(min(max(fewest, spans/spansInRow), most))
+	want := bytes/rows + min(bytes%rows, 1)
+	for size := uint64(16); ; size *= 2 {
+		switch {
+		case size >= want:
+			return size
+		case size+size/2 >= want:
+			return size + size/2
+		}
+	}
+}
+
+func newFileMap(info loader.FileInfo, spans []span, rowSize uint64) fileMap {
+	ix := info.Layout.Index()
+	least := max(leastWidth*rowSize/rowWidth, 1)
+	f := fileMap{
+		name:    filepath.Base(info.Path),
+		size:    info.Size,
+		tensors: len(ix.Tensors),
+		cells:   newCells(spans, least),
+		above:   newCellsAbove(ix, least),
+	}
+	f.markUnder()
+	return f
+}
+
+// rows returns how many rows of rowSize bytes the file has, one at least.
+func (f *fileMap) rows(rowSize uint64) int {
+	return int(max(f.size/rowSize+min(f.size%rowSize, 1), 1))
+}
+
+// newCells draws neighbours of less than least bytes together, until they are as much.
+// Padding is drawn where it is larger than that: between two large tensors, the little that
+// aligns the second would else be a line of its own.
+func newCells(spans []span, least uint64) (cells []cell) {
+	first, size := -1, uint64(0) // of the neighbours that are waiting
+	flush := func(end int) {
+		if first >= 0 {
+			cells = append(cells, cell{spans: spans[first:end]})
+		}
+		first, size = -1, 0
+	}
+	for i := range spans {
+		s := &spans[i]
+		switch {
+		case s.size >= least:
+			flush(i)
+			cells = append(cells, cell{spans: spans[i : i+1]})
+			continue
+		case first >= 0:
+		case s.kind == paddingSpan:
+			continue
+		default:
+			first = i
+		}
+		if size += s.size; size >= least {
+			flush(i + 1)
+		}
+	}
+	flush(len(spans))
+	return cells
+}
+
+// newCellsAbove are the tensors inside of others. Those that overlap are drawn together: every
+// one of them alone could be as large as the file.
+func newCellsAbove(ix *layout.Index, least uint64) (cells []cell) {
+	var spans []span
+	for i := range ix.Tensors {
+		if t := &ix.Tensors[i]; t.Alias && t.Stored > 0 {
+			spans = append(spans, span{off: t.Offset, size: t.Stored, tensor: t})
+		}
+	}
+	slices.SortFunc(spans, compareSpans)
+	first, end := 0, uint64(0)
+	for i := range spans {
+		s := &spans[i]
+		small := s.size < least && end-spans[first].off < least
+		if i > 0 && s.off >= end && !(small && s.off-end < least) {
+			cells = append(cells, cell{spans: spans[first:i]})
+			first = i
+		}
+		end = max(end, s.end())
+	}
+	if len(spans) > 0 {
+		cells = append(cells, cell{spans: spans[first:]})
+	}
+	return cells
+}
+
+// markUnder finds the cells in which others lie.
+func (f *fileMap) markUnder() {
+	for i := range f.above {
+		at, found := slices.BinarySearchFunc(f.cells, f.above[i].off(), func(c cell, off uint64) int {
+			return cmp.Compare(c.off(), off)
+		})
+		if !found {
+			at--
+		}
+		if at >= 0 {
+			f.cells[at].under = true
+		}
+	}
+}
+
+// presence is how much of something is in memory.
+type presence uint8
+
+const (
+	absent presence = iota
+	partly
+	present
+)
+
+// memorySpan is a run of bytes of which as much is in memory.
+type memorySpan struct {
+	off, end uint64
+	presence presence
+}
+
+// binsInRow is how many parts of a row are asked about, at most.
+const binsInRow = 270
+
+// Measure asks what is in memory now.
+func (mm *Map) Measure(m *loader.Model) error {
+	sum := uint64(0)
+	for i := range mm.files {
+		f := &mm.files[i]
+		err := f.measure(mm.rowSize, func(off, n uint64) (uint64, error) { return m.Resident(i, off, n) })
+		if errors.Is(err, errors.ErrUnsupported) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		sum += f.resident
+	}
+	mm.resident = &sum
+	return nil
+}
+
+func (f *fileMap) measure(rowSize uint64, resident func(off, n uint64) (uint64, error)) error {
+	step := max(rowSize/binsInRow, 1)
+	for off := uint64(0); off < f.size; off += step {
+		n := min(step, f.size-off)
+		count, err := resident(off, n)
+		if err != nil {
+			return err
+		}
+		f.resident += count
+		f.addMemory(memorySpan{off, off + n, presenceOf(count, n)})
+	}
+	return nil
+}
+
+// addMemory makes one of equal neighbours.
+func (f *fileMap) addMemory(s memorySpan) {
+	if last := len(f.memory) - 1; last >= 0 && f.memory[last].presence == s.presence {
+		f.memory[last].end = s.end
+		return
+	}
+	f.memory = append(f.memory, s)
+}
+
+func presenceOf(count, n uint64) presence {
+	switch count {
+	case 0:
+		return absent
+	case n:
+		return present
+	}
+	return partly
+}

@@ -1,0 +1,512 @@
+package drawing
+
+import (
+	"bufio"
+	"encoding/xml"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/layout"
+)
+
+// The picture's measures, in pixels.
+const (
+	mapWidth  = 1200
+	rowLeft   = 96
+	rowWidth  = 1080
+	rowHeight = 28
+	rowPitch  = 37 // with what is in memory, and space to the next
+	memoryTop = 30 // below the row's top
+	memoryBar = 3
+
+	aboveTop    = 12 // of tensors that lie in others
+	aboveHeight = 15
+
+	leastWidth = 2   // of what is a cell of its own
+	hairline   = 1.5 // what less is drawn as
+
+	captionHeight = 40
+	legendTop     = 92
+	legendPitch   = 20
+	bottom        = 12
+
+	letter = 6.65 // width of one in a label, 11 px of any monospaced font
+)
+
+// frame is the place of a file's rows in a picture.
+type frame struct {
+	left, width int    // of a row, in pixels
+	picture     int    // width of it all
+	share       uint64 // rows of so many are one of the wide frame
+}
+
+// wide is the frame of pictures. The rows of narrow, for the screen of a phone, hold a quarter.
+var (
+	wide   = frame{left: rowLeft, width: rowWidth, picture: mapWidth, share: 1}
+	narrow = frame{left: 66, width: rowWidth / 4, picture: 66 + rowWidth/4 + 2, share: 4}
+)
+
+// mapStyle knows a light and a dark screen. Viewers without media queries show the light one.
+// Selectors begin with svg, so that the page around the picture is left alone.
+const mapStyle = `svg{font-family:system-ui,-apple-system,"Segoe UI",Roboto,Helvetica,Arial,sans-serif;font-size:13px}
+svg .bg{fill:#fff}svg .row{fill:#eef0f3}
+svg text{fill:#1b2230}svg .q{fill:#687386}svg .h{font-size:20px;font-weight:600}svg .b{font-weight:600}
+svg .u{fill:#687386;font-size:11px;letter-spacing:.04em}svg .e{text-anchor:end}svg .rule{stroke:#d5dae2}
+svg .l{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;font-size:11px;fill:#141a24;pointer-events:none}
+svg .w{fill:#fff}svg .g{font-size:10px;fill:#687386;text-anchor:end}
+svg .s{fill:#5b6b82}svg .n{fill:#ddd}svg .p{fill:url(#pad)}svg .x{fill:url(#gap)}svg .k{fill:url(#hatch);pointer-events:none}
+svg .a{stroke:#fff;stroke-width:1}svg .m{fill:#1b2230}svg .m.y{fill-opacity:.35}
+svg .c:hover{stroke:#141a24;stroke-width:2}
+@media (prefers-color-scheme:dark){svg .bg{fill:#14181f}svg .row{fill:#1f2630}svg text{fill:#e6eaf0}
+svg .q,svg .u,svg .g{fill:#97a3b6}svg .rule{stroke:#303a48}svg .l{fill:#141a24}svg .w{fill:#fff}
+svg .a{stroke:#14181f}svg .m{fill:#e6eaf0}svg .c:hover{stroke:#fff}}
+`
+
+const mapPatterns = `<pattern id="pad" width="4" height="4" patternUnits="userSpaceOnUse"><rect width="4" height="4" fill="#c3cad5"/><circle cx="2" cy="2" r=".8" fill="#7b8798"/></pattern>
+<pattern id="gap" width="7" height="7" patternUnits="userSpaceOnUse"><rect width="7" height="7" fill="#fbe3e6"/><path d="M0 0l7 7M7 0l-7 7" stroke="#b3213a"/></pattern>
+<pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="2" height="6" fill="#141a24" fill-opacity=".28"/></pattern>
+`
+
+// picture draws a map. Its writer remembers an error until it is flushed.
+type picture struct {
+	w    *bufio.Writer
+	mm   *Map
+	fill map[layout.DType]fill
+}
+
+func WriteSVG(w *bufio.Writer, mm *Map) {
+	w.WriteString(xml.Header)
+	p := picture{w: w, mm: mm, fill: fillsOf(mm.dtypes, mm.within)}
+	p.draw()
+}
+
+func (p *picture) draw() {
+	height := p.legendEnd() + bottom
+	for i := range p.mm.files {
+		height += p.captionHeight() + p.mm.files[i].rows(p.mm.rowSize)*rowPitch
+	}
+	fmt.Fprintf(p.w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%d" role="img">`+"\n", mapWidth, height, height)
+	fmt.Fprintf(p.w, "<title>%s</title>\n<desc>%s</desc>\n<style>%s", escaped("Map of "+p.mm.title), escaped(p.about()), mapStyle)
+	p.fillStyles()
+	p.w.WriteString("</style>\n")
+	p.patterns()
+	fmt.Fprintf(p.w, `<rect class="bg" width="%d" height="%d"/>`+"\n", mapWidth, height)
+	p.legend()
+	top := p.legendEnd()
+	for i := range p.mm.files {
+		f := &p.mm.files[i]
+		if p.captionHeight() > 0 {
+			p.caption(f, float64(top+captionHeight-9))
+		}
+		top += p.captionHeight()
+		d := p.in(wide, f)
+		d.top = top
+		d.draw()
+		top += f.rows(d.rowSize) * rowPitch
+	}
+	p.w.WriteString("</svg>\n")
+}
+
+// fillStyles gives each dtype of the picture its colour.
+func (p *picture) fillStyles() {
+	for _, f := range p.fills() {
+		fmt.Fprintf(p.w, "svg .d%d{fill:%s}", f, f.paint())
+	}
+}
+
+// patterns writes what the styles refer to.
+func (p *picture) patterns() {
+	p.w.WriteString("<defs>\n" + mapPatterns)
+	for _, f := range p.fills() {
+		p.w.WriteString(f.pattern())
+	}
+	p.w.WriteString("</defs>\n")
+}
+
+// fills returns those that are in use, in ascending order.
+func (p *picture) fills() []fill { return slices.Sorted(maps.Values(p.fill)) }
+
+// text writes one line; class may name several.
+func (p *picture) text(class string, x, y float64, s string) {
+	if class != "" {
+		class = ` class="` + class + `"`
+	}
+	fmt.Fprintf(p.w, `<text%s x="%s" y="%s">%s</text>`+"\n", class, px(x), px(y), escaped(s))
+}
+
+// px is a length with two digits after the point at most.
+func px(f float64) string {
+	return strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(f, 'f', 2, 64), "0"), ".")
+}
+
+// escaped is s as text of XML. What XML knows no escape for, printable has replaced.
+func escaped(s string) string {
+	var b strings.Builder
+	xml.EscapeText(&b, []byte(terminal.Printable(s)))
+	return b.String()
+}
+
+// captionHeight is that of what stands above a file: of one alone, the legend has said it.
+func (p *picture) captionHeight() int {
+	if len(p.mm.files) == 1 {
+		return 0
+	}
+	return captionHeight
+}
+
+func (p *picture) caption(f *fileMap, y float64) {
+	p.text("b", rowLeft, y, terminal.Shorten(terminal.Printable(f.name), 90))
+	p.text("q e", rowLeft+rowWidth, y, f.about(p.mm.resident != nil))
+}
+
+// about says what there is to say of a file beside its name.
+func (f *fileMap) about(resident bool) string {
+	about := report.Size(f.size)
+	if f.tensors > 0 {
+		about += " · " + report.Counted(uint64(f.tensors), "tensor")
+	}
+	if resident {
+		about += " · " + report.Share(f.resident, f.size) + " in memory"
+	}
+	return about
+}
+
+// fileDrawing draws one file whose first row is at top.
+type fileDrawing struct {
+	*picture
+	f *fileMap
+	frame
+	rowSize uint64 // bytes in a row
+	top     int
+	// drawn, where set, is told of every cell, in the order in which they are drawn.
+	drawn    func(*cell)
+	untitled bool // cells do not say what they are
+}
+
+func (p *picture) in(where frame, f *fileMap) *fileDrawing {
+	return &fileDrawing{picture: p, f: f, frame: where, rowSize: p.mm.rowSize / where.share}
+}
+
+func (d *fileDrawing) draw() {
+	d.rows()
+	// What is less than a hairline lies upon its neighbours.
+	for _, hairlines := range []bool{false, true} {
+		for i := range d.f.cells {
+			if c := &d.f.cells[i]; d.hair(c) == hairlines {
+				d.cell(c, 0, rowHeight, "")
+			}
+		}
+	}
+	for i := range d.f.above {
+		d.cell(&d.f.above[i], aboveTop, aboveHeight, " a")
+	}
+	d.labels()
+	d.memory()
+}
+
+func (d *fileDrawing) rows() {
+	for row := range uint64(d.f.rows(d.rowSize)) {
+		y := d.top + int(row)*rowPitch
+		off := row * d.rowSize
+		d.text("g", float64(d.left-8), float64(y)+rowHeight/2+3.5, offset(off))
+		width := d.pixels(min(d.f.size-off, d.rowSize))
+		fmt.Fprintf(d.w, `<rect class="row" x="%d" y="%d" width="%s" height="%d"/>`+"\n", d.left, y, px(max(width, hairline)), rowHeight)
+	}
+}
+
+// pixels returns the width of n bytes in a row.
+func (d *fileDrawing) pixels(n uint64) float64 {
+	return float64(n) / float64(d.rowSize) * float64(d.width)
+}
+
+// segment is the part of a cell in one row.
+type segment struct{ x, y, width float64 }
+
+func (d *fileDrawing) hair(c *cell) bool { return c.end()-c.off() < leastWidth*d.mm.rowSize/rowWidth }
+
+func (d *fileDrawing) segments(c *cell) (list []segment) {
+	off, end, rowSize := c.off(), c.end(), d.rowSize
+	for row := off / rowSize; row*rowSize < end; row++ {
+		from := max(off, row*rowSize) - row*rowSize
+		upto := min(end-row*rowSize, rowSize)
+		x, width := d.pixels(from), d.pixels(upto-from)
+		if width > 4 && upto < rowSize {
+			width-- // a line between neighbours
+		}
+		width = max(width, hairline)
+		x = min(x, float64(d.width)-width)
+		list = append(list, segment{float64(d.left) + x, float64(d.top) + float64(row)*rowPitch, width})
+	}
+	return list
+}
+
+// cell draws c, from below a row's top.
+func (d *fileDrawing) cell(c *cell, below, height int, class string) {
+	var path strings.Builder
+	for _, s := range d.segments(c) {
+		fmt.Fprintf(&path, "M%s %sh%sv%dh-%[3]sz", px(s.x), px(s.y+float64(below)), px(s.width), height)
+	}
+	title := ""
+	if !d.untitled {
+		title = "<title>" + d.about(c) + "</title>"
+	}
+	fmt.Fprintf(d.w, `<path class="c %s%s" d="%s">%s</path>`+"\n", d.class(c), class, path.String(), title)
+	if d.drawn != nil {
+		d.drawn(c)
+	}
+	if s := c.main(); s.tensor != nil && s.tensor.Encoding != layout.Raw {
+		fmt.Fprintf(d.w, `<path class="k" d="%s"/>`+"\n", path.String())
+	}
+}
+
+// main is the largest span of a cell, the first of several.
+func (c *cell) main() *span {
+	largest := &c.spans[0]
+	for i := range c.spans {
+		if c.spans[i].size > largest.size {
+			largest = &c.spans[i]
+		}
+	}
+	return largest
+}
+
+func (d *fileDrawing) class(c *cell) string {
+	switch s := c.main(); s.kind {
+	case sectionSpan:
+		return "s"
+	case paddingSpan:
+		return "p"
+	case unknownSpan:
+		return "x"
+	default:
+		return d.fill[s.tensor.DType].class()
+	}
+}
+
+// about is what a cell says where the pointer is, as text of XML.
+func (d *fileDrawing) about(c *cell) string {
+	if len(c.spans) == 1 {
+		return escapedLines(c.spans[0].about())
+	}
+	const listed = 12
+	lines := []string{c.count(), span{off: c.off(), size: c.end() - c.off()}.place()}
+	for i := range min(len(c.spans), listed) {
+		lines = append(lines, c.spans[i].line())
+	}
+	if more := len(c.spans) - listed; more > 0 {
+		lines = append(lines, fmt.Sprintf("… and %s more", report.Grouped(uint64(more))))
+	}
+	return escapedLines(lines)
+}
+
+func escapedLines(lines []string) string {
+	for i := range lines {
+		lines[i] = escaped(lines[i])
+	}
+	return strings.Join(lines, "\n")
+}
+
+// count is such as "37 tensors", of a cell of several spans.
+func (c *cell) count() string {
+	tensors, sections, rest := uint64(0), uint64(0), uint64(0)
+	for i := range c.spans {
+		switch c.spans[i].kind {
+		case tensorSpan:
+			tensors++
+		case sectionSpan:
+			sections++
+		default:
+			rest++
+		}
+	}
+	var parts []string
+	if tensors > 0 {
+		parts = append(parts, report.Counted(tensors, "tensor"))
+	}
+	if sections > 0 {
+		parts = append(parts, report.Counted(sections, "section"))
+	}
+	if rest > 0 {
+		parts = append(parts, report.Counted(rest, "gap"))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// name is what a span is called.
+func (s *span) name() string {
+	switch {
+	case s.kind == sectionSpan:
+		return s.section
+	case s.kind == paddingSpan:
+		return "padding"
+	case s.kind == unknownSpan:
+		return "belongs to nothing"
+	case len(s.tensor.Name) == 0:
+		return `""`
+	}
+	return string(s.tensor.Name)
+}
+
+func (s span) place() string {
+	return report.Exactly(report.Size(s.size), s.size, 1024, " bytes") + " at offset " + report.Grouped(s.off)
+}
+
+// about is all there is to say about a span, line by line.
+func (s *span) about() []string {
+	lines := []string{s.name()}
+	if s.tensor != nil {
+		lines = append(lines, s.describe())
+	}
+	lines = append(lines, s.place())
+	if t := s.tensor; t != nil && t.Encoding != layout.Raw {
+		lines = append(lines, fmt.Sprintf("%s, %s raw", t.Encoding, report.Size(t.Raw)))
+	}
+	if t := s.tensor; t != nil && t.Alias {
+		lines = append(lines, "inside of another tensor")
+	}
+	return lines
+}
+
+func (s *span) describe() string {
+	return s.tensor.DType.String() + " " + report.ShapeText(s.tensor.Shape)
+}
+
+// line is a span in a list of several.
+func (s *span) line() string {
+	line := s.name()
+	if s.tensor != nil {
+		line += "  " + s.describe()
+	}
+	return line + "  " + report.Size(s.size)
+}
+
+// labels names the cells that have room for it.
+func (d *fileDrawing) labels() {
+	for i := range d.f.cells {
+		c := &d.f.cells[i]
+		y := rowHeight/2 + 4.0
+		if c.under {
+			y = 9.5
+		}
+		d.label(c, y)
+	}
+	for i := range d.f.above {
+		d.label(&d.f.above[i], aboveTop+aboveHeight/2+4.0)
+	}
+}
+
+// label writes a cell's name into the first part that has room for all of it, else into the
+// widest.
+func (d *fileDrawing) label(c *cell, below float64) {
+	class, name := "l", c.spans[0].name()
+	switch c.main().kind {
+	case paddingSpan, unknownSpan:
+		return // the pattern says what it is, and hides letters
+	case sectionSpan:
+		class = "l w"
+	}
+	if len(c.spans) > 1 {
+		name = c.count()
+	}
+	name = terminal.Printable(name)
+	const margin = 5
+	var place segment
+	room := 0
+	for _, s := range d.segments(c) {
+		if n := int((s.width - 2*margin) / letter); n > room {
+			place, room = s, n
+		}
+		if room >= letters(name) {
+			break
+		}
+	}
+	if name = fitted(name, room); name != "" {
+		d.text(class, place.x+margin, place.y+below, name)
+	}
+}
+
+// fitted is name in room characters: all of it, or without the word "weight", or what is
+// behind one of its dots or slashes; nothing where that tells nothing.
+func fitted(name string, room int) string {
+	if letters(name) <= room {
+		return name
+	}
+	short := strings.TrimSuffix(name, ".weight")
+	if letters(short) <= room {
+		return short
+	}
+	for rest := short; ; {
+		at := strings.IndexAny(rest, "./")
+		if at < 0 {
+			break
+		}
+		rest = rest[at+1:]
+		if n := letters(rest); n > 2 && n+1 <= room {
+			return "…" + rest
+		}
+	}
+	const least = 12
+	if room < least || letters(short) > utf8.RuneCountInString(short) {
+		return ""
+	}
+	return terminal.Shorten(short, room)
+}
+
+// letters is the width of s in letters. Characters that may be wider than one count twice.
+func letters(s string) (n int) {
+	for _, r := range s {
+		if n++; r >= 0x300 && r != '…' {
+			n++
+		}
+	}
+	return n
+}
+
+// memory draws what is resident below the rows.
+func (d *fileDrawing) memory() {
+	for _, level := range []struct {
+		presence
+		class string
+	}{{present, "m"}, {partly, "m y"}} {
+		var path strings.Builder
+		for _, s := range d.f.memory {
+			if s.presence == level.presence {
+				d.memoryBars(&path, s.off, s.end)
+			}
+		}
+		if path.Len() > 0 {
+			fmt.Fprintf(d.w, `<path class="%s" d="%s"/>`+"\n", level.class, path.String())
+		}
+	}
+}
+
+func (d *fileDrawing) memoryBars(path *strings.Builder, off, end uint64) {
+	rowSize := d.rowSize
+	for row := off / rowSize; row*rowSize < end; row++ {
+		x := d.pixels(max(off, row*rowSize) - row*rowSize)
+		until := d.pixels(min(end-row*rowSize, rowSize))
+		fmt.Fprintf(path, "M%s %dh%sv%dh-%[3]sz", px(float64(d.left)+x), d.top+int(row)*rowPitch+memoryTop, px(until-x), memoryBar)
+	}
+}
+
+// offset is n bytes without loss, in the largest unit that takes two digits after the point.
+func offset(n uint64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
+	unit := 0
+	for unit < len(units)-1 && n >= 1<<(10*(unit+1)) && n%(1<<(10*(unit+1)-2)) == 0 {
+		unit++
+	}
+	if n == 0 {
+		return "0"
+	}
+	if unit == 0 {
+		return report.Grouped(n) + " B"
+	}
+	return strconv.FormatFloat(float64(n)/float64(uint64(1)<<(10*unit)), 'f', -1, 64) + " " + units[unit]
+}

@@ -1,0 +1,188 @@
+// Package glob selects names by patterns, and finds names that are near.
+package glob
+
+import (
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Pattern is a flag that selects whole names by a pattern: * any characters, ? one,
+// [a-z] and [!a-z] one of a set or outside of it, {a,b} either, \ the next one as it is.
+// Unlike those of path.Match, its wildcards match slashes: to tensors they are letters
+// like any other. Case counts. The zero value matches everything.
+type Pattern struct {
+	Pattern string
+	re      *regexp.Regexp // linear in the name's length, whatever the pattern
+}
+
+func (g *Pattern) Match(name string) bool { return g.re == nil || g.re.MatchString(name) }
+
+func (g *Pattern) String() string { return g.Pattern }
+func (g *Pattern) Type() string   { return "glob" }
+
+func (g *Pattern) Set(pattern string) error {
+	if !utf8.ValidString(pattern) {
+		return errors.New("the pattern is not UTF-8")
+	}
+	t := globTranslator{rest: pattern}
+	if err := t.translate(); err != nil {
+		return err
+	}
+	re, err := regexp.Compile(`(?s)\A(?:` + t.out.String() + `)\z`)
+	if err != nil {
+		return errors.New("the pattern is too large")
+	}
+	g.Pattern, g.re = pattern, re
+	return nil
+}
+
+// Patterns is a flag that may be given more than once. The zero value matches nothing.
+type Patterns []Pattern
+
+func (g *Patterns) Match(name string) bool {
+	return slices.ContainsFunc(*g, func(one Pattern) bool { return one.Match(name) })
+}
+
+func (g *Patterns) String() string {
+	patterns := make([]string, len(*g))
+	for i := range *g {
+		patterns[i] = (*g)[i].Pattern
+	}
+	return strings.Join(patterns, " ")
+}
+
+func (g *Patterns) Type() string { return "glob" }
+
+func (g *Patterns) Set(pattern string) error {
+	var one Pattern
+	if err := one.Set(pattern); err != nil {
+		return err
+	}
+	*g = append(*g, one)
+	return nil
+}
+
+// globTranslator turns a glob into a regular expression.
+type globTranslator struct {
+	rest  string
+	out   strings.Builder
+	depth int // of braces
+}
+
+func (t *globTranslator) translate() error {
+	for t.rest != "" {
+		if err := t.step(t.next()); err != nil {
+			return err
+		}
+	}
+	if t.depth > 0 {
+		return errors.New("{ without }")
+	}
+	return nil
+}
+
+// next takes one character off the pattern.
+func (t *globTranslator) next() string {
+	for i := range t.rest {
+		if i > 0 {
+			return t.take(i)
+		}
+	}
+	return t.take(len(t.rest))
+}
+
+func (t *globTranslator) take(n int) string {
+	s := t.rest[:n]
+	t.rest = t.rest[n:]
+	return s
+}
+
+func (t *globTranslator) step(c string) error {
+	switch {
+	case c == "*":
+		t.out.WriteString(".*")
+	case c == "?":
+		t.out.WriteString(".")
+	case c == "[":
+		return t.set()
+	case c == "{":
+		t.depth++
+		t.out.WriteString("(?:")
+	case c == "," && t.depth > 0:
+		t.out.WriteString("|")
+	case c == "}" && t.depth > 0:
+		t.depth--
+		t.out.WriteString(")")
+	case c == `\`:
+		return t.escaped()
+	default:
+		t.out.WriteString(regexp.QuoteMeta(c))
+	}
+	return nil
+}
+
+func (t *globTranslator) escaped() error {
+	if t.rest == "" {
+		return errors.New(`nothing after the last \`)
+	}
+	t.out.WriteString(regexp.QuoteMeta(t.next()))
+	return nil
+}
+
+// set translates what follows a [. A ] that comes first is one of the characters.
+func (t *globTranslator) set() error {
+	t.out.WriteString("[")
+	if strings.HasPrefix(t.rest, "!") || strings.HasPrefix(t.rest, "^") {
+		t.next()
+		t.out.WriteString("^")
+	}
+	for first := true; ; first = false {
+		low, end, err := t.member(first)
+		if err != nil {
+			return err
+		}
+		if end {
+			t.out.WriteString("]")
+			return nil
+		}
+		t.out.WriteString(quoteMember(low))
+		if len(t.rest) < 2 || t.rest[0] != '-' || t.rest[1] == ']' {
+			continue // a - at the end is one of the characters
+		}
+		t.next()
+		high, _, err := t.member(true)
+		if err != nil {
+			return err
+		}
+		if high < low {
+			return errors.New("[" + low + "-" + high + "] is the wrong way round")
+		}
+		t.out.WriteString("-" + quoteMember(high))
+	}
+}
+
+// member takes one character of a set; end is true for the ] that closes it.
+func (t *globTranslator) member(first bool) (c string, end bool, err error) {
+	if t.rest == "" {
+		return "", false, errors.New("[ without ]")
+	}
+	c = t.next()
+	if c == `\` {
+		if t.rest == "" {
+			return "", false, errors.New("[ without ]")
+		}
+		return t.next(), false, nil
+	}
+	return c, c == "]" && !first, nil
+}
+
+// quoteMember makes c stand for itself inside of [].
+func quoteMember(c string) string {
+	if strings.ContainsAny(c, `\]^-[`) {
+		return `\` + c
+	}
+	return c
+}

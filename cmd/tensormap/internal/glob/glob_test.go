@@ -1,0 +1,206 @@
+package glob
+
+import (
+	"bytes"
+	"encoding/json"
+	"math/rand/v2"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// globTests are patterns with names that each matches, and names that it does not.
+var globTests = []struct {
+	pattern  string
+	yes, not []string
+}{
+	{"*", []string{"", "a", "a.b/c", "a\nb"}, nil},
+	{"a", []string{"a"}, []string{"", "aa", "A", "ba"}},
+	{"a.b", []string{"a.b"}, []string{"axb"}},
+	{"*.weight", []string{".weight", "a.weight", "a/b.c.weight"}, []string{"a.weights", "weight"}},
+	{"layer.*.bias", []string{"layer.0.bias", "layer.0.self/query.bias"}, []string{"layer.bias"}},
+	{"?", []string{"a", "/", "重", "\n"}, []string{"", "ab"}},
+	{"layer.[0-3].*", []string{"layer.0.x", "layer.3."}, []string{"layer.4.x", "layer.12.x"}},
+	{"[!0-9]*", []string{"a1", "-"}, []string{"1a", ""}},
+	{"[^ab]", []string{"c", "^"}, []string{"a", "b"}},
+	{"[]a]", []string{"]", "a"}, []string{"b"}},
+	{"[!]a]", []string{"b"}, []string{"]", "a"}},
+	{"[a-]", []string{"a", "-"}, []string{"b"}},
+	{"[-a]", []string{"a", "-"}, []string{"b"}},
+	{`[\]\\]`, []string{"]", `\`}, []string{"a"}},
+	{`[[:alpha:]]`, []string{"[]", ":]", "a]"}, []string{"a", "b]"}},
+	{"[&&~]", []string{"&", "~"}, []string{"a"}},
+	{"[α-ω]", []string{"β"}, []string{"b"}},
+	{"{a,b}", []string{"a", "b"}, []string{"c", "a,b", "{a,b}"}},
+	{"x.{weight,bias,}", []string{"x.weight", "x.bias", "x."}, []string{"x"}},
+	{"{a,b{c,d}}e", []string{"ae", "bce", "bde"}, []string{"be", "ace"}},
+	{"a,b", []string{"a,b"}, []string{"a", "b"}},
+	{"a}", []string{"a}"}, []string{"a"}},
+	{`\*\?\[\{\\`, []string{`*?[{\`}, []string{`\*`, "a"}},
+	{`\d\n`, []string{"dn"}, []string{"1\n"}},
+	{"(a|b)+$", []string{"(a|b)+$"}, []string{"a", "ab"}},
+	{"a|b", []string{"a|b"}, []string{"a", "b"}},
+}
+
+// badGlobs are no patterns.
+var badGlobs = []string{"[", "[a", "[]", "[!]", "[a-", `[a\`, `a\`, "{", "{a,{b}", "[b-a]"}
+
+func TestGlob(t *testing.T) {
+	for _, test := range globTests {
+		var g Pattern
+		if err := g.Set(test.pattern); err != nil {
+			t.Errorf("%s: %v", test.pattern, err)
+			continue
+		}
+		for _, name := range test.yes {
+			if !g.Match(name) {
+				t.Errorf("%s does not match %q", test.pattern, name)
+			}
+		}
+		for _, name := range test.not {
+			if g.Match(name) {
+				t.Errorf("%s matches %q", test.pattern, name)
+			}
+		}
+	}
+	for _, pattern := range badGlobs {
+		if err := new(Pattern).Set(pattern); err == nil {
+			t.Errorf("%s is no error", pattern)
+		}
+	}
+	if !(&Pattern{}).Match("anything") {
+		t.Error("no pattern does not match everything")
+	}
+}
+
+// TestGlobInPage: the page of map finds by a pattern what --filter does, and says the same of
+// what is none.
+func TestGlobInPage(t *testing.T) {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip(err)
+	}
+	type question struct {
+		Pattern string
+		Names   []string
+	}
+	var questions []question
+	for _, test := range globTests {
+		questions = append(questions, question{test.pattern, slices.Concat(test.yes, test.not)})
+	}
+	for _, pattern := range badGlobs {
+		questions = append(questions, question{Pattern: pattern})
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	text := func(letters []rune, most int) string {
+		s := make([]rune, random.IntN(most+1))
+		for i := range s {
+			s[i] = letters[random.IntN(len(letters))]
+		}
+		return string(s)
+	}
+	for range 20_000 {
+		q := question{Pattern: text([]rune("aabc.*?[]{},!^-\\é🙂\n|+("), 9)}
+		for range 5 {
+			q.Names = append(q.Names, text([]rune("aabbc.,-]!é🙂\n\ufffd"), 5))
+		}
+		questions = append(questions, q)
+	}
+	// What a matcher that tries everything would not end with.
+	questions = append(questions, question{strings.Repeat("{*,*a}", 20) + "b", []string{strings.Repeat("a", 1000)}})
+	input, err := json.Marshal(questions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const program = `
+process.stdout.write(JSON.stringify(JSON.parse(require("fs").readFileSync(0, "utf8")).map(({Pattern, Names}) => {
+  try {
+    const match = compileGlob(Pattern);
+    return {Found: (Names || []).map(name => match(name))};
+  } catch (err) {
+    return {Error: err.message};
+  }
+})));`
+	cmd := exec.Command(node, "-e", JavaScript+program)
+	cmd.Stdin = bytes.NewReader(input)
+	output, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answers []struct {
+		Error string
+		Found []bool
+	}
+	if err := json.Unmarshal(output, &answers); err != nil || len(answers) != len(questions) {
+		t.Fatalf("%d answers to %d questions, %v", len(answers), len(questions), err)
+	}
+	found := 0
+	for i, q := range questions {
+		var g Pattern
+		if err := g.Set(q.Pattern); err != nil {
+			if answers[i].Error != err.Error() {
+				t.Errorf("%q: %q, want %q", q.Pattern, answers[i].Error, err)
+			}
+			continue
+		}
+		if answers[i].Error != "" {
+			t.Errorf("%q: %q", q.Pattern, answers[i].Error)
+			continue
+		}
+		for k, name := range q.Names {
+			if got := answers[i].Found[k]; got != g.Match(name) {
+				t.Errorf("%q of %q: %v in the page", q.Pattern, name, got)
+			} else if got {
+				found++
+			}
+		}
+	}
+	if found < 2_000 {
+		t.Errorf("only %d names were found", found)
+	}
+}
+
+// wildcards matches * and ? by trying everything.
+func wildcards(pattern, name []rune) bool {
+	switch {
+	case len(pattern) == 0:
+		return len(name) == 0
+	case pattern[0] == '*':
+		return wildcards(pattern[1:], name) || len(name) > 0 && wildcards(pattern, name[1:])
+	case len(name) == 0:
+		return false
+	}
+	return (pattern[0] == '?' || pattern[0] == name[0]) && wildcards(pattern[1:], name[1:])
+}
+
+// FuzzGlob wants no panic of any pattern, and of patterns without sets, braces and
+// escapes what a matcher that knows no better finds.
+func FuzzGlob(f *testing.F) {
+	for _, seed := range [][2]string{{"*a?", "bab"}, {"[a-", "a"}, {"{a,[}]}", "}"}, {`\`, ""}, {"a**b", "a.b"}, {"[\xff-a]", "\xff"}} {
+		f.Add(seed[0], seed[1])
+	}
+	f.Fuzz(func(t *testing.T, pattern, name string) {
+		var g Pattern
+		if err := g.Set(pattern); err != nil {
+			return
+		}
+		got := g.Match(name)
+		stars := 0
+		for _, r := range pattern {
+			switch r {
+			case '[', '{', '\\':
+				return
+			case '*':
+				stars++
+			}
+		}
+		if stars > 3 || len(name) > 20 || !utf8.ValidString(pattern) || !utf8.ValidString(name) {
+			return
+		}
+		if want := wildcards([]rune(pattern), []rune(name)); got != want {
+			t.Errorf("%q matches %q: %v, want %v", pattern, name, got, want)
+		}
+	})
+}

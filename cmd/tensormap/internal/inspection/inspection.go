@@ -1,0 +1,178 @@
+// Package inspection shows the header, metadata, graph and tensors of a model.
+package inspection
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/glob"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// Options select what is shown of a model, and how.
+type Options struct {
+	Json, Metadata, Graph, Tree bool
+	Filter                      glob.Pattern
+	Depth                       int    // of the tree; 0 is all of it
+	Order                       string // of tensors, one of orderNames; "" is that of the file
+}
+
+// inspection is all that inspect shows. The names in JSON are a contract.
+type inspection struct {
+	Format   layout.Format   `json:"format"`
+	Version  string          `json:"version"`
+	Files    []FileInfo      `json:"files"`
+	Sharded  bool            `json:"sharded,omitempty"`
+	Flags    []string        `json:"flags"`
+	Metadata layout.Metadata `json:"metadata"`
+	Graph    *layout.Graph   `json:"graph,omitempty"`
+
+	summary []layout.Fact
+
+	count  int                       // of tensors that the filter lets through
+	inFile iter.Seq[*tensorInfo]     // these in the order of the file, each until the next, without scales
+	list   func()                    // sets shown and info
+	shown  []int32                   // these in an order of their own, or nil
+	info   func(i int32) *tensorInfo // of tensor i of shown, until the next call
+
+	total int   // tensors of the model, whether the filter lets them through or not
+	Err   error // why metadata or scales are not to be had, where that is so
+}
+
+type FileInfo struct {
+	Path string `json:"path"`
+	Size uint64 `json:"size"`
+}
+
+type tensorInfo struct {
+	Name        string          `json:"name"`
+	DType       layout.DType    `json:"dtype"`
+	Shape       []uint64        `json:"shape"`
+	Elements    uint64          `json:"elements"`
+	File        int             `json:"file"`
+	Offset      uint64          `json:"offset"`
+	StoredBytes uint64          `json:"stored_bytes"`
+	RawBytes    uint64          `json:"raw_bytes"`
+	Encoding    layout.Encoding `json:"encoding"`
+	ZeroCopy    bool            `json:"zero_copy"`
+	Scale       *float32        `json:"scale,omitempty"` // both only where the file gives a scale
+	ZeroPoint   *int64          `json:"zero_point,omitempty"`
+
+	tensor          loader.Tensor
+	scaleUnreadable bool
+	unaligned       bool // in its file, whether that is mapped or not
+}
+
+func New(m *loader.Model, opts *Options) *inspection {
+	files := m.Files()
+	index := files[0].Layout.Index()
+	in := &inspection{
+		Format:  m.Format(),
+		Version: index.Version,
+		Sharded: len(files) > 1,
+		Flags:   append([]string{}, index.Flags...),
+		total:   m.Len(),
+	}
+	for _, f := range files {
+		in.Files = append(in.Files, FileInfo{f.Path, f.Size})
+	}
+	if opts.Json || opts.Metadata {
+		in.Metadata, in.Err = m.Metadata()
+	}
+	if !opts.Json {
+		var err error
+		in.summary, err = m.Summary()
+		in.Err = cmp.Or(in.Err, err)
+	}
+	matching := func(yield func(loader.Tensor) bool) {
+		for t := range m.Tensors() {
+			if opts.Filter.Match(t.Name()) && !yield(t) {
+				return
+			}
+		}
+	}
+	for t := range matching {
+		in.count++
+		_, _, err := t.Scale()
+		in.Err = cmp.Or(in.Err, err)
+	}
+	var info tensorInfo
+	describe := func(t loader.Tensor) *tensorInfo {
+		info.describe(t)
+		index := files[t.File()].Layout.Index()
+		info.unaligned = t.StoredBytes() > 0 && !index.Aligned(&layout.Tensor{DType: t.DType(), Offset: t.Offset()})
+		return &info
+	}
+	in.inFile = func(yield func(*tensorInfo) bool) {
+		for t := range matching {
+			if !yield(describe(t)) {
+				return
+			}
+		}
+	}
+	in.list = func() {
+		tensors := slices.AppendSeq(make([]loader.Tensor, 0, in.count), matching)
+		in.shown = make([]int32, in.count)
+		for i := range in.shown {
+			in.shown[i] = int32(i)
+		}
+		in.info = func(i int32) *tensorInfo { return describe(tensors[i]) }
+	}
+	return in
+}
+
+// tensors describes the tensors that are shown, each until the next.
+func (in *inspection) tensors() iter.Seq[*tensorInfo] {
+	return func(yield func(*tensorInfo) bool) {
+		each := in.inFile
+		if in.shown != nil {
+			each = in.inOrder
+		}
+		for info := range each {
+			info.readScale()
+			if !yield(info) {
+				return
+			}
+		}
+	}
+}
+
+// inOrder describes the tensors of shown, each until the next.
+func (in *inspection) inOrder(yield func(*tensorInfo) bool) {
+	for _, i := range in.shown {
+		if !yield(in.info(i)) {
+			return
+		}
+	}
+}
+
+// describe makes info that of t, whose shape it shares, but for the scale.
+func (info *tensorInfo) describe(t loader.Tensor) {
+	*info = tensorInfo{
+		tensor:      t,
+		Name:        t.Name(),
+		DType:       t.DType(),
+		Shape:       t.Shape(),
+		Elements:    t.Elements(),
+		File:        t.File(),
+		Offset:      t.Offset(),
+		StoredBytes: t.StoredBytes(),
+		RawBytes:    t.RawBytes(),
+		Encoding:    t.Encoding(),
+		ZeroCopy:    t.ZeroCopy(),
+	}
+	if info.Shape == nil {
+		info.Shape = []uint64{} // [], not null, for a scalar
+	}
+}
+
+func (info *tensorInfo) readScale() {
+	q, scaled, err := info.tensor.Scale()
+	if scaled {
+		scale, zero := q.Scale, q.Zero
+		info.Scale, info.ZeroPoint = &scale, &zero
+	}
+	info.scaleUnreadable = err != nil
+}

@@ -1,0 +1,86 @@
+package inspection
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/layout"
+)
+
+// A vocabulary does not belong on a screen; --json has everything in full.
+const (
+	metadataWidth = 100 // characters of a value
+	metadataItems = 8   // of an array
+	metadataKeys  = 64  // of an object
+)
+
+// metadataFacts lists metadata with the keys of nested objects joined by dots.
+func metadataFacts(md layout.Metadata) report.Facts {
+	var f report.Facts
+	addObject(&f, "", md)
+	return f
+}
+
+func addObject(f *report.Facts, prefix string, md layout.Metadata) {
+	for i, e := range md {
+		if i == metadataKeys {
+			f.Add(prefix+"…", fmt.Sprintf("%s more keys", report.Grouped(uint64(len(md)-i))))
+			return
+		}
+		key := prefix + terminal.Shorten(terminal.Printable(e.Key), metadataWidth)
+		switch v := e.Value.(type) {
+		case layout.Metadata:
+			if len(v) == 0 {
+				f.Add(key, "{}")
+			}
+			addObject(f, key+".", v)
+		case string:
+			f.Add(key, shortText(v))
+		default:
+			f.Add(key, brief(v))
+		}
+	}
+}
+
+// brief is v on one short line.
+func brief(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "null"
+	case string:
+		return `"` + shortText(v) + `"`
+	case layout.Metadata:
+		return fmt.Sprintf("{%d keys}", len(v))
+	case layout.Blob:
+		return fmt.Sprintf("binary, %s", report.Size(uint64(len(v))))
+	}
+	if list := reflect.ValueOf(v); list.Kind() == reflect.Slice {
+		return briefList(list)
+	}
+	return shortText(fmt.Sprint(v))
+}
+
+func briefList(list reflect.Value) string {
+	s := "["
+	for i := range list.Len() {
+		if i == metadataItems {
+			return terminal.Shorten(s, metadataWidth) + fmt.Sprintf(", …] %s items", report.Grouped(uint64(list.Len())))
+		}
+		if i > 0 {
+			s += ", "
+		}
+		s += brief(list.Index(i).Interface())
+	}
+	return terminal.Shorten(s, metadataWidth-1) + "]"
+}
+
+// shortText is s, escaped and shortened. Only as much of s is looked at as could be shown.
+func shortText(s string) string {
+	const most = 4 * metadataWidth
+	if len(s) > 2*most {
+		s = s[:most] + s[len(s)-most:]
+	}
+	return terminal.Shorten(terminal.Printable(s), metadataWidth)
+}

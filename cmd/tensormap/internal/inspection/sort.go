@@ -1,0 +1,79 @@
+package inspection
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// orders are the ways to sort tensors, in the order that help shows them. What compares as
+// equal stays in the order of the file.
+var orders = []struct {
+	name    string
+	compare func(a, b *tensorInfo) int
+}{
+	{"name", func(a, b *tensorInfo) int { return compareNatural(a.Name, b.Name) }},
+	{"size", func(a, b *tensorInfo) int { return cmp.Compare(b.StoredBytes, a.StoredBytes) }},
+	{"offset", func(a, b *tensorInfo) int { return compareOffset(int32(a.File), int32(b.File), a.Offset, b.Offset) }},
+	{"dtype", func(a, b *tensorInfo) int { return strings.Compare(a.DType.String(), b.DType.String()) }},
+}
+
+// compareOffset compares positions, by file and then by offset.
+func compareOffset(file, otherFile int32, offset, otherOffset uint64) int {
+	return cmp.Or(cmp.Compare(file, otherFile), cmp.Compare(offset, otherOffset))
+}
+
+func OrderNames() (names []string) {
+	for _, o := range orders {
+		names = append(names, o.name)
+	}
+	return names
+}
+
+// sortTensors brings the tensors that are shown into the order called so; "" is that of the
+// file.
+func (in *inspection) sortTensors(order string) {
+	for _, o := range orders {
+		if o.name == order {
+			in.list()
+			slices.SortStableFunc(in.shown, func(a, b int32) int {
+				x := *in.info(a)
+				return o.compare(&x, in.info(b))
+			})
+		}
+	}
+}
+
+// compareNatural compares numbers in names by value, so that blk.2 comes before blk.10.
+func compareNatural(a, b string) int {
+	whole := strings.Compare(a, b)
+	for a != "" && b != "" {
+		x, y := leadingDigits(a), leadingDigits(b)
+		if x == "" || y == "" {
+			if a[0] != b[0] {
+				return cmp.Compare(a[0], b[0])
+			}
+			a, b = a[1:], b[1:]
+			continue
+		}
+		if c := compareNumbers(x, y); c != 0 {
+			return c
+		}
+		a, b = a[len(x):], b[len(y):]
+	}
+	return cmp.Or(cmp.Compare(len(a), len(b)), whole)
+}
+
+func leadingDigits(s string) string {
+	n := 0
+	for n < len(s) && '0' <= s[n] && s[n] <= '9' {
+		n++
+	}
+	return s[:n]
+}
+
+// compareNumbers compares decimal numbers of any length.
+func compareNumbers(a, b string) int {
+	a, b = strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
+	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
+}

@@ -1,0 +1,369 @@
+package inspection
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/layout"
+)
+
+// treeDepth is how many parts a name is split into at most; the last of them keeps what is
+// left, so that a name made of dots costs no more than another.
+const treeDepth = 32
+
+// node is a part of tensors' names: a tensor, or a prefix that tensors share.
+type node struct {
+	label    string
+	leaf     bool
+	shape    []uint64 // of a leaf
+	children []*node
+	byPart   map[string]*node // children by their part of the name, separator included
+
+	total  report.Total // over all tensors below; its dtype is that of the first
+	others string       // dtypes that are not the first's, a byte each: there are as many nodes as tensors
+	offset uint64       // of the first tensor in the order of the file
+	file   int32        // of that tensor
+
+	// form is the same number for nodes whose tensors have the same names below them and the
+	// same shapes.
+	form int32
+}
+
+// newTree groups tensors by the prefixes of their names, which end at dots and slashes.
+func newTree(tensors iter.Seq[*tensorInfo]) *node {
+	root := &node{}
+	for t := range tensors {
+		root.insert(t)
+	}
+	f := forms{}
+	f.number(root, 0)
+	for _, child := range root.children {
+		child.join()
+	}
+	return root
+}
+
+// insert makes t a leaf below n, the root. A prefix of one tensor is no node before there is
+// another: most tensors of most models are alone below theirs.
+func (n *node) insert(t *tensorInfo) {
+	n.add(t)
+	rest := t.Name
+	for level := 0; ; level++ {
+		part := prefix(rest, level)
+		c := n.byPart[part]
+		if c == nil {
+			leaf := &node{label: rest, leaf: true, shape: t.Shape}
+			leaf.add(t)
+			n.append(part, leaf)
+			return
+		}
+		if c.split(level); c.byPart == nil {
+			c.byPart = map[string]*node{}
+			if part := prefix(c.children[0].label, level+1); part != "" {
+				c.byPart[part] = c.children[0]
+			}
+		}
+		c.add(t)
+		n, rest = c, rest[len(part):]
+	}
+}
+
+// prefix returns what rest, the part of a name below so many levels, has up to its first dot or
+// slash; "" if there is none, or no level is left.
+func prefix(rest string, level int) string {
+	if level == treeDepth-1 {
+		return ""
+	}
+	return rest[:strings.IndexAny(rest, "./")+1]
+}
+
+// append makes c, whose part of the name is part or that of a tensor, a child of n.
+func (n *node) append(part string, c *node) {
+	if part != "" {
+		if n.byPart == nil {
+			n.byPart = make(map[string]*node)
+		}
+		n.byPart[part] = c
+	}
+	n.children = append(n.children, c)
+}
+
+// split makes n, at so many levels, a prefix with a leaf below it if it is a leaf with a prefix.
+func (n *node) split(level int) {
+	part := prefix(n.label, level)
+	if !n.leaf || part == "" {
+		return
+	}
+	leaf := *n
+	leaf.label = n.label[len(part):]
+	n.label, n.leaf, n.shape = part, false, nil
+	n.children = []*node{&leaf}
+}
+
+func (n *node) add(t *tensorInfo) {
+	if n.total.Tensors == 0 {
+		n.total.Dtype, n.file, n.offset = t.DType, int32(t.File), t.Offset
+	}
+	n.total.Add(t.Elements, t.StoredBytes)
+	n.addDType(t.DType)
+}
+
+func (n *node) addDType(d layout.DType) {
+	if d != n.total.Dtype && strings.IndexByte(n.others, byte(d)) < 0 {
+		n.others += string([]byte{byte(d)})
+	}
+}
+
+// join makes one node of a prefix and the only thing below it.
+func (n *node) join() {
+	for len(n.children) == 1 {
+		child := n.children[0]
+		n.label += child.label
+		n.leaf, n.shape, n.children = child.leaf, child.shape, child.children
+	}
+	for _, child := range n.children {
+		child.join()
+	}
+}
+
+// numbered is the number that a label is, without its separator, or "". One with zeros
+// before it is a name like any other: 01 and 1 differ.
+func numbered(label string) string {
+	digits := strings.TrimRight(label, "./")
+	if digits == "" || len(digits) > 9 || leadingDigits(digits) != digits || len(label) > len(digits)+1 || digits != "0" && digits[0] == '0' {
+		return ""
+	}
+	return digits
+}
+
+// forms numbers what nodes look like.
+type forms map[string]int32
+
+// number gives n, below so many levels, its form, those below it first, and folds those.
+func (f forms) number(n *node, level int) {
+	n.byPart = nil // which nobody asks any more
+	for _, child := range n.children {
+		child.split(level)
+		f.number(child, level+1)
+	}
+	n.children = fold(n.children)
+	key := binary.AppendUvarint(nil, uint64(len(n.children)))
+	for _, dim := range n.shape {
+		key = binary.AppendUvarint(key, dim)
+	}
+	parts := make([][]byte, len(n.children))
+	for i, child := range n.children {
+		parts[i] = binary.AppendUvarint([]byte(child.label+"\x00"), uint64(child.form)) // names have no NUL bytes
+	}
+	slices.SortFunc(parts, bytes.Compare)
+	n.form = f.of(string(append(key, bytes.Join(parts, nil)...)))
+}
+
+func (f forms) of(key string) int32 {
+	form, ok := f[key]
+	if !ok {
+		form = int32(len(f))
+		f[key] = form
+	}
+	return form
+}
+
+// alike is what siblings that make one node have in common.
+type alike struct {
+	form      int32
+	separator string
+}
+
+func (n *node) alike() (a alike, ok bool) {
+	digits := numbered(n.label)
+	return alike{n.form, n.label[len(digits):]}, digits != ""
+}
+
+// fold makes one node of siblings that differ in their number only, where the first of them is.
+func fold(siblings []*node) []*node {
+	numbers := make(map[alike][]*node)
+	for _, n := range siblings {
+		if key, ok := n.alike(); ok {
+			numbers[key] = append(numbers[key], n)
+		}
+	}
+	folded := make([]*node, 0, len(siblings))
+	for _, n := range siblings {
+		key, ok := n.alike()
+		same := numbers[key]
+		switch {
+		case !ok || len(same) == 1:
+			folded = append(folded, n)
+		case same[0] == n:
+			folded = append(folded, mergeAll(same, key.separator))
+		}
+	}
+	return folded
+}
+
+// mergeAll is one node for all of the nodes, of which it takes the first.
+func mergeAll(nodes []*node, separator string) *node {
+	n := *nodes[0] // a copy: the label of the first is still needed
+	n.label = "{" + ranges(nodes) + "}" + separator
+	for _, other := range nodes[1:] {
+		n.merge(other)
+	}
+	return &n
+}
+
+// ranges lists the numbers of nodes: "0..31", "0,2..4".
+func ranges(nodes []*node) string {
+	numbers := make([]int, len(nodes))
+	for i, n := range nodes {
+		numbers[i], _ = strconv.Atoi(numbered(n.label))
+	}
+	slices.Sort(numbers)
+	var b strings.Builder
+	for i := 0; i < len(numbers); {
+		end := i + 1
+		for end < len(numbers) && numbers[end] == numbers[end-1]+1 {
+			end++
+		}
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.Itoa(numbers[i]))
+		if end-i > 2 {
+			b.WriteString("..")
+			b.WriteString(strconv.Itoa(numbers[end-1]))
+			i = end
+		} else {
+			i++
+		}
+	}
+	return b.String()
+}
+
+// merge adds the sums of other, which has the same form, to those of n.
+func (n *node) merge(other *node) {
+	n.total.Tensors += other.total.Tensors
+	n.total.Elements += other.total.Elements
+	n.total.Bytes += other.total.Bytes
+	n.addDType(other.total.Dtype)
+	for i := range len(other.others) {
+		n.addDType(layout.DType(other.others[i]))
+	}
+	if len(n.children) == 0 {
+		return
+	}
+	below := make(map[string][]*node, len(other.children))
+	for _, child := range other.children {
+		below[child.key()] = append(below[child.key()], child)
+	}
+	for _, child := range n.children {
+		key := child.key()
+		child.merge(below[key][0])
+		below[key] = below[key][1:]
+	}
+}
+
+// key is equal for nodes that merge can make one of.
+func (n *node) key() string { return n.label + "\x00" + strconv.Itoa(int(n.form)) }
+
+// sort brings siblings into the order called so; "" is that of the file.
+func (n *node) sort(order string) {
+	if compare := nodeOrders[order]; compare != nil {
+		slices.SortStableFunc(n.children, compare)
+	}
+	for _, child := range n.children {
+		child.sort(order)
+	}
+}
+
+// nodeOrders are orders for what stands for many tensors.
+var nodeOrders = map[string]func(a, b *node) int{
+	"name":   func(a, b *node) int { return compareNatural(a.label, b.label) },
+	"size":   func(a, b *node) int { return cmp.Compare(b.total.Bytes, a.total.Bytes) },
+	"offset": func(a, b *node) int { return compareOffset(a.file, b.file, a.offset, b.offset) },
+	"dtype":  func(a, b *node) int { return strings.Compare(a.types(), b.types()) },
+}
+
+// types lists the dtypes below n.
+func (n *node) types() string {
+	if len(n.others) == 0 {
+		return n.total.Dtype.String()
+	}
+	names := []string{n.total.Dtype.String()}
+	for i := range len(n.others) {
+		names = append(names, layout.DType(n.others[i]).String())
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// treeGrid has a line a node, down to depth levels; 0 is all of them.
+func (n *node) treeGrid(depth int) *report.Grid {
+	g := &report.Grid{
+		Heading: []string{"name", "tensors", "elements", "size", "share", "dtype", "shape"},
+		Numbers: []bool{false, true, true, true, true, false, true},
+		Spare:   []string{"share", "elements", "tensors", "shape"},
+	}
+	g.Rows = func(yield func([]string) bool) {
+		w := treeWriter{yield, n.total.Bytes, depth}
+		for _, child := range n.children {
+			if !w.write(child, "", "", 1) {
+				return
+			}
+		}
+	}
+	return g
+}
+
+type treeWriter struct {
+	yield func([]string) bool
+	all   uint64
+	depth int
+}
+
+// write yields n behind branch, and what is below it behind indent, and reports whether to go on.
+func (w *treeWriter) write(n *node, branch, indent string, level int) bool {
+	if !w.yield([]string{branch + n.name(), report.Grouped(n.total.Tensors), report.Count(n.total.Elements), report.Size(n.total.Bytes),
+		report.Share(n.total.Bytes, w.all), n.types(), n.shapeCell()}) {
+		return false
+	}
+	if level == w.depth {
+		return true
+	}
+	for i, child := range n.children {
+		into, below := "├─ ", "│  "
+		if i == len(n.children)-1 {
+			into, below = "└─ ", "   "
+		}
+		if !w.write(child, indent+into, indent+below, level+1) {
+			return false
+		}
+	}
+	return true
+}
+
+// name is the label as it is shown: a prefix without the separator that ends it, which may be
+// all there is.
+func (n *node) name() string {
+	label := n.label
+	if !n.leaf && len(label) > 1 {
+		label = label[:len(label)-1]
+	}
+	if label == "" {
+		return `""`
+	}
+	return terminal.Printable(label)
+}
+
+func (n *node) shapeCell() string {
+	if !n.leaf {
+		return ""
+	}
+	return report.ShapeText(n.shape)
+}

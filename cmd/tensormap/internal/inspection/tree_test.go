@@ -1,0 +1,199 @@
+package inspection
+
+import (
+	"iter"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/layout"
+)
+
+// entry is a tensor for tests: its elements are those of its shape, a byte each unless it is
+// F32.
+func entry(name string, dtype layout.DType, shape ...uint64) tensorInfo {
+	n, _ := layout.Elements(shape)
+	return tensorInfo{Name: name, DType: dtype, Shape: shape, Elements: n, StoredBytes: n * uint64(dtype.BlockBytes())}
+}
+
+func pointers(tensors []tensorInfo) iter.Seq[*tensorInfo] {
+	return func(yield func(*tensorInfo) bool) {
+		for i := range tensors {
+			if !yield(&tensors[i]) {
+				return
+			}
+		}
+	}
+}
+
+// outline is the tree's first column, with how many tensors each line stands for.
+func outline(n *node) (lines []string) {
+	for row := range n.treeGrid(0).Rows {
+		lines = append(lines, row[0]+" "+row[1])
+	}
+	return lines
+}
+
+func TestTree(t *testing.T) {
+	for _, test := range []struct {
+		why   string
+		names string // of tensors of one shape; a name with ! has another
+		want  string // lines, joined by |
+	}{
+		{"flat", "a b", "a 1|b 1"},
+		{"a prefix", "m.a m.b", "m 2|├─ a 1|└─ b 1"},
+		{"slashes", "m/a m/b n.c", "m 2|├─ a 1|└─ b 1|n.c 1"},
+		{"a chain is one line", "a.b.c.d a.b.c.e", "a.b.c 2|├─ d 1|└─ e 1"},
+		{"numbers", "l.0.w l.1.w l.2.w", "l.{0..2}.w 3"},
+		{"two of them", "l.0.w l.1.w", "l.{0,1}.w 2"},
+		{"numbers with holes, out of order", "l.9.w l.0.w l.4.w l.3.w l.2.w l.7.w", "l.{0,2..4,7,9}.w 6"},
+		{"numbered tensors", "l.0 l.1 l.2", "l.{0..2} 3"},
+		{"other names", "l.0.w l.1.v", "l 2|├─ 0.w 1|└─ 1.v 1"},
+		{"another shape", "l.0.w l.1.!w l.2.w", "l 3|├─ {0,2}.w 2|└─ 1.!w 1"},
+		{"one without a bias", "l.0.w l.0.b l.1.w l.2.b l.2.w", "l 5|├─ {0,2} 4|│  ├─ w 2|│  └─ b 2|└─ 1.w 1"},
+		{"numbers below numbers", "b.0.e.0.w b.0.e.1.w b.1.e.0.w b.1.e.1.w", "b.{0,1}.e.{0,1}.w 4"},
+		{"other numbers below", "b.0.e.0.w b.0.e.1.w b.1.e.0.w", "b 3|├─ 0.e.{0,1}.w 2|└─ 1.e.0.w 1"},
+		{"zeros first", "l.00.w l.01.w l.1.w", "l 3|├─ 00.w 1|├─ 01.w 1|└─ 1.w 1"},
+		{"longer than an int", "l.99999999999999999999 l.99999999999999999998", "l 2|├─ 99999999999999999999 1|└─ 99999999999999999998 1"},
+		{"a tensor named as a prefix", "a a.b a.c", "a 1|a 2|├─ b 1|└─ c 1"},
+		{"separators alone", ". .. a. .a", `. 3|├─ "" 1|├─ . 1|└─ a 1|a. 1`},
+		{"number and slash", "0.w 1/w", "0.w 1|1/w 1"},
+		{"braces in names", "l.{0..1}.w l.0.w l.1.w", "l 3|├─ {0..1}.w 1|└─ {0,1}.w 2"},
+		{"the same braces twice", "x.0.l.{0,1}.w x.0.l.0.w x.0.l.1.w x.1.l.{0,1}.w x.1.l.0.w x.1.l.1.w",
+			"x.{0,1}.l 6|├─ {0,1}.w 2|└─ {0,1}.w 4"},
+	} {
+		var tensors []tensorInfo
+		for name := range strings.FieldsSeq(test.names) {
+			shape := []uint64{2, 3}
+			if strings.Contains(name, "!") {
+				shape = []uint64{6}
+			}
+			tensors = append(tensors, entry(name, layout.U8, shape...))
+		}
+		if got := strings.Join(outline(newTree(pointers(tensors))), "|"); got != test.want {
+			t.Errorf("%s:\n%s\nwant\n%s", test.why, got, test.want)
+		}
+	}
+}
+
+func TestTreeSums(t *testing.T) {
+	tensors := []tensorInfo{
+		entry("blk.0.q", layout.F32, 8, 4), entry("blk.0.n", layout.F32, 8),
+		entry("blk.1.q", layout.I8, 8, 4), entry("blk.1.n", layout.F32, 8),
+		entry("out", layout.F16, 1000),
+	}
+	var b strings.Builder
+	newTree(pointers(tensors)).treeGrid(0).Write(&b, terminal.Screen{})
+	const want = `NAME       TENSORS  ELEMENTS      SIZE   SHARE  DTYPE    SHAPE
+blk.{0,1}        4        80     224 B  10.1 %  F32, I8
+├─ q             2        64     160 B   7.2 %  F32, I8    8×4
+└─ n             2        16      64 B   2.9 %  F32          8
+out              1     1.00K  1.95 KiB  89.9 %  F16       1000
+`
+	if b.String() != want {
+		t.Errorf("\n%s\nwant\n%s", b.String(), want)
+	}
+}
+
+func TestTreeDepth(t *testing.T) {
+	root := newTree(pointers([]tensorInfo{entry("a.b.x", layout.U8, 1), entry("a.b.y", layout.U8, 1), entry("a.c", layout.U8, 1)}))
+	for depth, want := range map[int]int{0: 5, 1: 1, 2: 3, 3: 5, 4: 5} {
+		if got := len(slices.Collect(root.treeGrid(depth).Rows)); got != want {
+			t.Errorf("depth %d: %d lines, want %d", depth, got, want)
+		}
+	}
+}
+
+// A name made of separators must not make a node of every byte.
+func TestTreeIsBounded(t *testing.T) {
+	root := newTree(pointers([]tensorInfo{entry(strings.Repeat(".", 1000), layout.U8, 1), entry(strings.Repeat("a.", 500), layout.U8, 1)}))
+	if n := len(slices.Collect(root.treeGrid(0).Rows)); n != 2 {
+		t.Errorf("%d lines", n)
+	}
+	deepest := 0
+	for n := root; len(n.children) > 0; n = n.children[len(n.children)-1] {
+		deepest++
+	}
+	if deepest > treeDepth {
+		t.Errorf("%d levels", deepest)
+	}
+}
+
+func TestTreeNarrow(t *testing.T) {
+	tensors := []tensorInfo{entry("encoder.layer.0.attention.self.query.weight", layout.F32, 384, 384), entry("encoder.b", layout.F32, 384)}
+	root := newTree(pointers(tensors))
+	for _, width := range []int{200, 80, 60, 50, 40} {
+		var b strings.Builder
+		root.treeGrid(0).Write(&b, terminal.Screen{Width: width})
+		for line := range strings.Lines(b.String()) {
+			if n := len([]rune(strings.TrimRight(line, "\n"))); n > width {
+				t.Errorf("%d columns: a line of %d:\n%s", width, n, b.String())
+				break
+			}
+		}
+		for _, want := range []string{"NAME", "SIZE", "576 KiB", "F32"} {
+			if !strings.Contains(b.String(), want) {
+				t.Errorf("%d columns: no %s in\n%s", width, want, b.String())
+			}
+		}
+	}
+}
+
+func TestCompareNatural(t *testing.T) {
+	sorted := []string{"", "a", "a.0", "a.01", "a.1", "a.2", "a.2.b", "a.10", "a.99999999999999999998", "a.99999999999999999999", "b", "b1", "ba", "é"}
+	for i, a := range sorted {
+		for j, b := range sorted {
+			want := 0
+			switch {
+			case i < j:
+				want = -1
+			case i > j:
+				want = 1
+			}
+			if got := compareNatural(a, b); got != want {
+				t.Errorf("compareNatural(%q, %q) = %d, want %d", a, b, got, want)
+			}
+		}
+	}
+}
+
+func TestSort(t *testing.T) {
+	tensors := []tensorInfo{
+		{Name: "l.10", DType: layout.F32, StoredBytes: 5, Offset: 30},
+		{Name: "l.2", DType: layout.BF16, StoredBytes: 9, Offset: 10},
+		{Name: "a", DType: layout.F32, StoredBytes: 5, Offset: 20},
+		{Name: "z", DType: layout.BF16, StoredBytes: 1, File: 1},
+	}
+	for order, want := range map[string]string{
+		"": "l.10 l.2 a z", "name": "a l.2 l.10 z", "size": "l.2 l.10 a z", "offset": "l.2 a l.10 z", "dtype": "l.2 z l.10 a",
+	} {
+		in := &inspection{info: func(i int32) *tensorInfo { return &tensors[i] }, shown: []int32{0, 1, 2, 3}, list: func() {}}
+		in.sortTensors(order)
+		var got []string
+		for _, i := range in.shown {
+			got = append(got, tensors[i].Name)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("by %q: %q, want %q", order, got, want)
+		}
+	}
+	// Siblings of a tree, by sums.
+	tensors = []tensorInfo{entry("a.x", layout.U8, 3), entry("a.y", layout.U8, 4), entry("b", layout.U8, 6), entry("a.c", layout.I8, 2)}
+	for i := range tensors {
+		tensors[i].Offset = uint64(100 - i)
+	}
+	for order, want := range map[string]string{
+		"": "a x y c b", "name": "a c x y b", "size": "a y x c b", "offset": "b a c y x", "dtype": "a c x y b",
+	} {
+		root := newTree(pointers(tensors))
+		root.sort(order)
+		var got []string
+		for row := range root.treeGrid(0).Rows {
+			got = append(got, strings.TrimLeft(row[0], "├└─│ "))
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("tree by %q: %q, want %q", order, got, want)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package report
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+)
+
+// Size is n bytes with three digits, such as "86.7 MiB".
+func Size(n uint64) string {
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return humanize.IBytesN(n, 3)
+}
+
+// Grouped is n with its digits in groups: "22,713,216".
+func Grouped(n uint64) string {
+	s := strconv.FormatUint(n, 10)
+	var b strings.Builder
+	for i := range len(s) {
+		if i > 0 && (len(s)-i)%3 == 0 {
+			b.WriteByte(',')
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// Count is n with three digits, as parameters of models are counted: "22.7M".
+func Count(n uint64) string {
+	const units = " KMBT"
+	f, unit := float64(n), 0
+	for ; f >= 999.5 && unit < len(units)-1; unit++ {
+		f /= 1000
+	}
+	if unit == 0 {
+		return strconv.FormatUint(n, 10)
+	}
+	return digits(f) + units[unit:unit+1]
+}
+
+// digits is f with three of them before or after the point.
+func digits(f float64) string {
+	switch {
+	case f < 9.995:
+		return fmt.Sprintf("%.2f", f)
+	case f < 99.95:
+		return fmt.Sprintf("%.1f", f)
+	}
+	return fmt.Sprintf("%.0f", f)
+}
+
+// Duration is d with three digits: "12.3 ms".
+func Duration(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return fmt.Sprintf("%d µs", d.Microseconds())
+	case d < time.Second:
+		return digits(float64(d)/float64(time.Millisecond)) + " ms"
+	case d < 2*time.Minute:
+		return digits(d.Seconds()) + " s"
+	}
+	return d.Round(time.Second).String()
+}
+
+// Speed is how fast n bytes went by, such as "7.12 GiB/s".
+func Speed(n uint64, d time.Duration) string {
+	return Size(uint64(float64(n)/max(d, 1).Seconds())) + "/s"
+}
+
+func Plural(n int, noun string) string { return Counted(uint64(n), noun) }
+
+func Counted(n uint64, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return Grouped(n) + " " + what
+}

@@ -1,0 +1,74 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+)
+
+// JSON writes JSON piece by piece and remembers the first error.
+type JSON struct {
+	W    io.Writer
+	rows int // of the array that has begun
+	Err  error
+}
+
+func (j *JSON) Field(before, name string, v any) {
+	j.Text(before + `  "` + name + `": `)
+	j.value(v)
+}
+
+// Begin begins a field that is an array with a line for each element.
+func (j *JSON) Begin(name string) {
+	j.Text(",\n  \"" + name + "\": [")
+	j.rows = 0
+}
+
+// Row writes the next element of the array.
+func (j *JSON) Row(v any) {
+	if j.rows++; j.rows > 1 {
+		j.Text(",")
+	}
+	j.Text("\n    ")
+	j.value(v)
+}
+
+// End ends the array.
+func (j *JSON) End() {
+	if j.rows > 0 {
+		j.Text("\n  ")
+	}
+	j.Text("]")
+}
+
+func (j *JSON) Text(s string) {
+	if j.Err == nil {
+		_, j.Err = io.WriteString(j.W, s)
+	}
+}
+
+func (j *JSON) value(v any) {
+	if j.Err != nil {
+		return
+	}
+	var text []byte
+	if text, j.Err = EncodeJSON(v); j.Err == nil {
+		_, j.Err = j.W.Write(text)
+	}
+}
+
+// EncodeJSON is v on one line, without characters that a terminal may obey.
+func EncodeJSON(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return terminal.PrintableJSON(bytes.TrimSuffix(buf.Bytes(), []byte("\n"))), nil
+}
+
+// OrEmpty is v, but [] in JSON rather than null.
+func OrEmpty[T any](v []T) []T { return append([]T{}, v...) }

@@ -1,0 +1,64 @@
+package report
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+)
+
+func TestEncodeJSON(t *testing.T) {
+	value := "a\"\\<&>\n\x1b\x7f\u0085\u009b\u202e\u2069é🙂\u2028"
+	text, err := EncodeJSON(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `"a\"\\<&>\n\u001b\u007f\u0085\u009b\u202e\u2069é🙂\u2028"`; string(text) != want {
+		t.Errorf("%s, want %s", text, want)
+	}
+	var back string
+	if err := json.Unmarshal(text, &back); err != nil || back != value {
+		t.Errorf("comes back as %q (%v)", back, err)
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	for _, test := range [][2]string{
+		{Size(0), "0 B"}, {Size(1023), "1023 B"}, {Size(1024), "1.00 KiB"}, {Size(90868376), "86.7 MiB"}, {Size(math.MaxUint64), "16.0 EiB"},
+		{Grouped(0), "0"}, {Grouped(999), "999"}, {Grouped(1000), "1,000"}, {Grouped(22713216), "22,713,216"},
+		{Grouped(math.MaxUint64), "18,446,744,073,709,551,615"},
+		{Count(0), "0"}, {Count(999), "999"}, {Count(1000), "1.00K"}, {Count(22713216), "22.7M"}, {Count(999499), "999K"},
+		{Count(999500), "1.00M"}, {Count(7e9), "7.00B"}, {Count(123e12), "123T"}, {Count(math.MaxUint64), "18446744T"},
+		{Duration(0), "0 µs"}, {Duration(12340 * time.Microsecond), "12.3 ms"}, {Duration(1234 * time.Millisecond), "1.23 s"},
+		{Duration(119 * time.Second), "119 s"}, {Duration(150*time.Second + 3), "2m30s"},
+		{Speed(1<<30, 500*time.Millisecond), "2.00 GiB/s"}, {Speed(0, 0), "0 B/s"},
+	} {
+		if test[0] != test[1] {
+			t.Errorf("%s, want %s", test[0], test[1])
+		}
+	}
+}
+
+// TestNothingInvisible: no character that shows nothing gets through, as text or as JSON, and
+// JSON has it still.
+func TestNothingInvisible(t *testing.T) {
+	invisible := []*unicode.RangeTable{unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Variation_Selector}
+	for r := range rune(unicode.MaxRune + 1) {
+		if !unicode.In(r, invisible...) {
+			continue
+		}
+		value := "a" + string(r) + "b"
+		text, err := EncodeJSON(value)
+		if err != nil || strings.ContainsRune(string(text), r) || strings.ContainsRune(terminal.Printable(value), r) {
+			t.Errorf("%U: %q, %q (%v)", r, text, terminal.Printable(value), err)
+		}
+		var back string
+		if err := json.Unmarshal(text, &back); err != nil || back != value {
+			t.Errorf("%U: %s comes back as %q (%v)", r, text, back, err)
+		}
+	}
+}

@@ -1,0 +1,188 @@
+// Package report writes results: tables, facts, JSON line by line, and numbers for people.
+package report
+
+import (
+	"bytes"
+	"io"
+	"iter"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+)
+
+// Grid is a table of cells under a heading. It keeps no rows: they are gone through once for
+// the widths of columns, and once to be written.
+type Grid struct {
+	Heading []string
+	Numbers []bool // columns of numbers, aligned to the right
+	// Rows are the same in the same order every time. A row is valid until the next.
+	Rows  iter.Seq[[]string]
+	Total []string // an optional last row
+	Spare []string // headings of columns that a narrow screen goes without, the first first
+}
+
+const Gap = "  "
+
+// Write draws the grid without borders. Where the screen is too narrow, spare columns are
+// left out, and then the first column is shortened.
+func (g *Grid) Write(w io.Writer, s terminal.Screen) {
+	l := gridLines{w: w, numbers: g.Numbers, widths: g.widths()}
+	for i := range g.Heading {
+		l.shown = append(l.shown, i)
+	}
+	for _, heading := range g.Spare {
+		if s.Width > 0 && l.width() > s.Width {
+			i := slices.Index(g.Heading, heading)
+			l.shown = slices.DeleteFunc(l.shown, func(c int) bool { return c == i })
+		}
+	}
+	if s.Width > 0 {
+		const least = 16 // below that, names are no use: rather let lines be wrapped
+		l.room = max(least, s.Width-(l.width()-l.widths[0]))
+		l.widths[0] = min(l.widths[0], l.room)
+	}
+	heading := make([]string, len(g.Heading))
+	for i, cell := range g.Heading {
+		heading[i] = strings.ToUpper(cell)
+	}
+	l.bold = s.Color
+	l.write(heading)
+	l.bold = false
+	for row := range g.Rows {
+		l.write(row)
+	}
+	if g.Total != nil {
+		l.bold = s.Color
+		l.write(g.Total)
+	}
+}
+
+// widths returns the width of every column.
+func (g *Grid) widths() []int {
+	widths := make([]int, len(g.Heading))
+	add := func(row []string) {
+		for i, cell := range row {
+			widths[i] = max(widths[i], cellWidth(cell))
+		}
+	}
+	add(g.Heading)
+	for row := range g.Rows {
+		add(row)
+	}
+	add(g.Total)
+	return widths
+}
+
+// cellWidth returns the number of columns of a screen that a cell takes.
+func cellWidth(cell string) int {
+	for i := range len(cell) {
+		if cell[i] >= utf8.RuneSelf {
+			return text.StringWidth(cell)
+		}
+	}
+	return len(cell) // printable characters only
+}
+
+// gridLines writes rows as lines.
+type gridLines struct {
+	w       io.Writer
+	numbers []bool
+	widths  []int
+	shown   []int // columns
+	room    int   // for the first column; 0 is any
+	bold    bool
+	line    []byte
+}
+
+// width returns the width of a line: of all columns shown and the gaps between them.
+func (l *gridLines) width() int {
+	width := len(Gap) * (len(l.shown) - 1)
+	for _, i := range l.shown {
+		width += l.widths[i]
+	}
+	return width
+}
+
+func (l *gridLines) write(row []string) {
+	l.line = l.line[:0]
+	for n, i := range l.shown {
+		cell := row[i]
+		if i == 0 && l.room > 0 {
+			cell = terminal.Shorten(cell, l.room)
+		}
+		space := l.widths[i] - cellWidth(cell)
+		if n > 0 {
+			l.line = append(l.line, Gap...)
+		}
+		if l.numbers[i] {
+			l.line = appendSpaces(l.line, space)
+		}
+		l.line = append(l.line, cell...)
+		if !l.numbers[i] {
+			l.line = appendSpaces(l.line, space)
+		}
+	}
+	l.line = bytes.TrimRight(l.line, " ")
+	if l.bold {
+		l.line = []byte(text.Colors{text.Bold}.Sprint(string(l.line)))
+	}
+	l.line = append(l.line, '\n')
+	l.w.Write(l.line)
+}
+
+func appendSpaces(b []byte, n int) []byte {
+	for range n {
+		b = append(b, ' ')
+	}
+	return b
+}
+
+// Facts are names and values, one a line; a value of several lines is indented.
+type Facts [][2]string
+
+func (f *Facts) Add(name, value string) { *f = append(*f, [2]string{name, value}) }
+
+func (f Facts) Write(w io.Writer, s terminal.Screen) {
+	width := 0
+	for _, fact := range f {
+		width = max(width, text.StringWidth(fact[0]))
+	}
+	for _, fact := range f {
+		name := fact[0] + strings.Repeat(" ", width-text.StringWidth(fact[0]))
+		if s.Color {
+			name = text.Colors{text.Bold}.Sprint(name)
+		}
+		value := strings.ReplaceAll(fact[1], "\n", "\n"+strings.Repeat(" ", width+len(Gap)))
+		io.WriteString(w, name+Gap+value+"\n")
+	}
+}
+
+// pageRows is the number of rows that a page of a long table has.
+const pageRows = 4096
+
+// Pages writes a table whose rows come one by one. Columns are as wide as the rows of a page need,
+// so a long table is several tables.
+type Pages[R any] struct {
+	W     io.Writer
+	Draw  func(rows []R)
+	Rows  []R
+	Drawn int
+}
+
+func (p *Pages[R]) Add(row R) {
+	if p.Rows = append(p.Rows, row); len(p.Rows) == pageRows {
+		p.Flush()
+	}
+}
+
+func (p *Pages[R]) Flush() {
+	if p.Drawn++; p.Drawn > 1 {
+		io.WriteString(p.W, "\n")
+	}
+	p.Draw(p.Rows)
+	clear(p.Rows)
+	p.Rows = p.Rows[:0]
+}

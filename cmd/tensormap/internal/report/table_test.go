@@ -1,0 +1,54 @@
+package report
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+)
+
+func TestGridWidth(t *testing.T) {
+	const wide = "NAME        DTYPE  ELEMENTS  OFFSET\n" +
+		"abcdefghij  F32         100       7\n" +
+		"k           BF16          1  123456\n"
+	for _, test := range []struct {
+		width int
+		want  string
+	}{
+		{0, wide},
+		{200, wide},
+		{35, wide},
+		{34, "NAME        DTYPE  OFFSET\nabcdefghij  F32         7\nk           BF16   123456\n"},
+		{25, "NAME        DTYPE  OFFSET\nabcdefghij  F32         7\nk           BF16   123456\n"},
+		{24, "NAME        DTYPE\nabcdefghij  F32\nk           BF16\n"},
+	} {
+		g := &Grid{
+			Heading: []string{"name", "dtype", "elements", "offset"},
+			Numbers: []bool{false, false, true, true},
+			Rows:    slices.Values([][]string{{"abcdefghij", "F32", "100", "7"}, {"k", "BF16", "1", "123456"}}),
+			Spare:   []string{"elements", "offset"},
+		}
+		var b strings.Builder
+		g.Write(&b, terminal.Screen{Width: test.width})
+		if b.String() != test.want {
+			t.Errorf("%d columns:\n%swant\n%s", test.width, b.String(), test.want)
+		}
+	}
+}
+
+func TestGridShortens(t *testing.T) {
+	name := strings.Repeat("a", 30) + strings.Repeat("z", 30)
+	g := &Grid{Heading: []string{"name", "dtype"}, Numbers: []bool{false, false}, Rows: slices.Values([][]string{{name, "F32"}})}
+	for width, want := range map[int]string{
+		40: strings.Repeat("a", 16) + "…" + strings.Repeat("z", 16) + "  F32\n",
+		10: "aaaaaaaa…zzzzzzz  F32\n", // no shorter: lines are wrapped
+		0:  name + "  F32\n",
+	} {
+		var b strings.Builder
+		g.Write(&b, terminal.Screen{Width: width})
+		if _, row, _ := strings.Cut(b.String(), "\n"); row != want {
+			t.Errorf("%d columns: %q, want %q", width, row, want)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// Exactly adds to a rounded number what it is to the last digit, unless short says that.
+func Exactly(short string, n, rounded uint64, unit string) string {
+	if n < rounded {
+		return short
+	}
+	return fmt.Sprintf("%s (%s%s)", short, Grouped(n), unit)
+}
+
+// Total sums tensors up.
+type Total struct {
+	Dtype                    layout.DType
+	Tensors, Elements, Bytes uint64
+}
+
+func (t *Total) Add(elements, bytes uint64) {
+	t.Tensors++
+	t.Elements += elements
+	t.Bytes += bytes
+}
+
+// AddTo adds a tensor to the sum of its dtype.
+func AddTo(sums map[layout.DType]*Total, d layout.DType, elements, bytes uint64) {
+	if sums[d] == nil {
+		sums[d] = &Total{Dtype: d}
+	}
+	sums[d].Add(elements, bytes)
+}
+
+func LargestFirst(sums map[layout.DType]*Total) (by []Total) {
+	for _, sum := range sums {
+		by = append(by, *sum)
+	}
+	slices.SortFunc(by, func(a, b Total) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Dtype.String(), b.Dtype.String()))
+	})
+	return by
+}
+
+// Share is what part of all n is.
+func Share(n, all uint64) string {
+	if all == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.1f %%", 100*float64(n)/float64(all))
+}
+
+// ShapeText returns a shape as it is shown.
+func ShapeText(shape []uint64) string {
+	if len(shape) == 0 {
+		return "scalar"
+	}
+	var text []byte
+	for i, dim := range shape {
+		if i > 0 {
+			text = append(text, "×"...)
+		}
+		text = strconv.AppendUint(text, dim, 10)
+	}
+	return string(text)
+}

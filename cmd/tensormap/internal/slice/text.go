@@ -1,0 +1,200 @@
+package slice
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/layout"
+)
+
+// textPage is how many numbers are aligned with each other: their widths are known once they
+// are.
+const textPage = 4096
+
+// partText writes numbers that people can read, and numpy.loadtxt too: a line a row, lines with
+// a # say what follows. Numbers are as short as they can be without being others. Integers
+// stay integers, unless the file gives them a scale.
+func partText(w io.Writer, p *Part) error {
+	out := newTextWriter(w, p)
+	if err := p.t.DequantizeRange(nil, 0); err != nil {
+		return err
+	}
+	out.title()
+	_, scaled, err := p.t.Scale()
+	if err != nil {
+		return err
+	}
+	d := p.t.DType()
+	if number := numberText(d); number != nil && !scaled {
+		size := d.BlockBytes()
+		err = p.elements(func(b []byte) error {
+			for ; len(b) > 0; b = b[size:] {
+				if err := out.add(number(b[:size])); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	} else {
+		err = p.values(func(values []float32) error {
+			for _, v := range values {
+				if err := out.add(strconv.FormatFloat(float64(v), 'g', -1, 32)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		return err
+	}
+	return out.finish()
+}
+
+// numberText is how an element becomes text of types that lose something as float32; nil for
+// others.
+func numberText(d layout.DType) func(b []byte) string {
+	switch {
+	case d == layout.F64:
+		return func(b []byte) string {
+			return strconv.FormatFloat(math.Float64frombits(binary.LittleEndian.Uint64(b)), 'g', -1, 64)
+		}
+	case d.Kind() == layout.KindInt:
+		return func(b []byte) string { return strconv.FormatInt(littleInt(b), 10) }
+	case d.Kind() == layout.KindUint, d.Kind() == layout.KindBool:
+		return func(b []byte) string { return strconv.FormatUint(littleUint(b), 10) }
+	}
+	return nil
+}
+
+// littleUint is the little-endian number in b, of eight bytes at most.
+func littleUint(b []byte) uint64 {
+	var wide [8]byte
+	copy(wide[:], b)
+	return binary.LittleEndian.Uint64(wide[:])
+}
+
+func littleInt(b []byte) int64 {
+	shift := 64 - 8*len(b)
+	return int64(littleUint(b)<<shift) >> shift
+}
+
+// textWriter lays numbers out in lines.
+type textWriter struct {
+	w     *bufio.Writer
+	p     *Part
+	shape []uint64 // of the result
+	page  []string
+	at    uint64 // numbers written
+}
+
+func newTextWriter(w io.Writer, p *Part) *textWriter {
+	return &textWriter{w: bufio.NewWriter(w), p: p, shape: p.shape()}
+}
+
+func (o *textWriter) title() {
+	shape, of := report.ShapeText(o.shape), report.ShapeText(o.p.t.Shape())
+	title := fmt.Sprintf("# %s  %s  %s", terminal.Name(o.p.t.Name()), o.p.t.DType(), shape)
+	if shape != of {
+		title += " of " + of
+	}
+	o.w.WriteString(title + "\n")
+}
+
+// add writes a page once it is full.
+func (o *textWriter) add(number string) error {
+	if o.page = append(o.page, number); len(o.page) < textPage {
+		return nil
+	}
+	return o.flush()
+}
+
+func (o *textWriter) finish() error {
+	return cmp.Or(o.flush(), o.w.Flush())
+}
+
+// flush writes the numbers of a page. The error is that of whatever has been written so far.
+func (o *textWriter) flush() error {
+	width := 0
+	for _, number := range o.page {
+		width = max(width, len(number))
+	}
+	row := o.row()
+	inLine := row
+	if o.p.Width > 0 {
+		inLine = uint64(max(1, (o.p.Width-len(Continued))/(width+len(report.Gap))))
+	}
+	for _, number := range o.page {
+		column := o.at % row
+		switch {
+		case column == 0:
+			o.heading()
+		case column%inLine == 0:
+			o.w.WriteString("\n" + Continued)
+		default:
+			o.w.WriteString(report.Gap)
+		}
+		if _, err := fmt.Fprintf(o.w, "%*s", width, number); err != nil {
+			return err
+		}
+		if o.at++; o.at%row == 0 {
+			o.w.WriteByte('\n')
+		}
+	}
+	o.page = o.page[:0]
+	return nil
+}
+
+// Continued is before what did not fit the line before.
+const Continued = "    "
+
+// row is how many numbers a row has.
+func (o *textWriter) row() uint64 {
+	if len(o.shape) == 0 {
+		return 1
+	}
+	return max(1, o.shape[len(o.shape)-1])
+}
+
+// heading says which matrix begins, where there are several.
+func (o *textWriter) heading() {
+	if len(o.shape) < 3 {
+		return
+	}
+	matrix := o.row() * o.shape[len(o.shape)-2]
+	if o.at%matrix != 0 {
+		return
+	}
+	if o.at > 0 {
+		o.w.WriteByte('\n')
+	}
+	fmt.Fprintf(o.w, "# [%s]\n", o.place(o.at/matrix))
+}
+
+// place is the slice of the tensor that matrix number n of the result is.
+func (o *textWriter) place(n uint64) string {
+	items := make([]string, len(o.p.extents))
+	inner := 2 // dimensions of the matrix that are to come
+	for d := len(items) - 1; d >= 0; d-- {
+		e := o.p.extents[d]
+		switch {
+		case e.single:
+			items[d] = strconv.FormatUint(e.start, 10)
+		case inner > 0:
+			inner--
+			items[d] = fmt.Sprintf("%d:%d", e.start, e.start+e.n)
+		default:
+			items[d] = strconv.FormatUint(e.start+n%e.n, 10)
+			n /= e.n
+		}
+	}
+	return strings.Join(items, ", ")
+}

@@ -1,0 +1,93 @@
+package terminal
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+)
+
+// Printable returns s with everything escaped, as in a Go string, that does not show as a
+// character of its own: control characters (newline among them), escape sequences, changes
+// of direction, what is invisible, bytes that are not UTF-8.
+func Printable(s string) string {
+	if strings.IndexFunc(s, unprintable) < 0 && utf8.ValidString(s) {
+		return s
+	}
+	var b strings.Builder
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		if unprintable(r) || r == utf8.RuneError && n == 1 {
+			quoted := strconv.QuoteToASCII(s[:n])
+			b.WriteString(quoted[1 : len(quoted)-1])
+		} else {
+			b.WriteString(s[:n])
+		}
+		s = s[n:]
+	}
+	return b.String()
+}
+
+// Name returns the name of a tensor as it is shown.
+func Name(name string) string {
+	if name == "" {
+		return `""`
+	}
+	return Printable(name)
+}
+
+// unprintable reports whether r is no character that can be seen: a control or format
+// character, a space other than ' ', or one that shows nothing though it counts as a letter
+// or a mark.
+func unprintable(r rune) bool {
+	return !strconv.IsPrint(r) || r >= 0x80 && unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
+}
+
+// PrintableJSON does for a JSON text what printable does for a string. JSON has no such
+// characters outside of strings, so the escapes of strings can replace them anywhere.
+func PrintableJSON(text []byte) []byte {
+	if bytes.IndexFunc(text, unprintable) < 0 {
+		return text
+	}
+	out := make([]byte, 0, len(text)+64)
+	for len(text) > 0 {
+		r, n := utf8.DecodeRune(text)
+		if unprintable(r) {
+			for _, unit := range utf16.Encode([]rune{r}) {
+				out = fmt.Appendf(out, `\u%04x`, unit)
+			}
+		} else {
+			out = append(out, text[:n]...)
+		}
+		text = text[n:]
+	}
+	return out
+}
+
+// Shorten cuts the middle out of s if it takes more than width columns of a screen.
+func Shorten(s string, width int) string {
+	if text.StringWidth(s) <= width || width < 3 {
+		return s
+	}
+	runes := []rune(s)
+	head, tail := 0, len(runes)
+	for room := width / 2; ; head++ {
+		if room -= text.RuneWidth(runes[head]); room < 0 {
+			break
+		}
+	}
+	for room := (width - 1) / 2; ; tail-- {
+		if room -= text.RuneWidth(runes[tail-1]); room < 0 {
+			break
+		}
+	}
+	for tail < len(runes) && text.RuneWidth(runes[tail]) == 0 { // it belongs to a character that is left out
+		tail++
+	}
+	return string(runes[:head]) + "…" + string(runes[tail:])
+}

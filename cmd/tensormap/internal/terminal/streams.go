@@ -1,0 +1,44 @@
+// Package terminal holds the streams that a verb writes to: whether they are terminals, text that
+// is safe to show there, progress, and notes of waiting.
+package terminal
+
+import (
+	"io"
+	"os"
+
+	"golang.org/x/term"
+)
+
+// Streams are what a verb writes to: results, and everything else.
+type Streams struct{ Out, Err io.Writer }
+
+// terminalOf is the terminal behind w, or nil where w is not shown to a person.
+func terminalOf(w io.Writer) *os.File {
+	if r, ok := w.(*Results); ok {
+		w = r.W
+	}
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return f
+	}
+	return nil
+}
+
+func IsTerminal(w io.Writer) bool { return terminalOf(w) != nil }
+
+// Screen is how a stream may be written to.
+type Screen struct {
+	Width int // in characters; 0 where lines may be as long as they like
+	Color bool
+}
+
+func ScreenOf(w io.Writer) Screen {
+	f := terminalOf(w)
+	if f == nil {
+		return Screen{}
+	}
+	s := Screen{Color: os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+	if width, _, err := term.GetSize(int(f.Fd())); err == nil {
+		s.Width = width
+	}
+	return s
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/loader"
+)
+
+func TestMapResident(t *testing.T) {
+	file := modeltest.Small(t)
+	m, err := loader.Open(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	_, unsupported := m.Resident(0, 0, 1)
+	told := strings.Contains(done(t, "map", file), "in memory now")
+	if told == errors.Is(unsupported, errors.ErrUnsupported) {
+		t.Errorf("told: %v; asked: %v", told, unsupported)
+	}
+	if strings.Contains(done(t, "map", file, "--resident=false"), "in memory now") {
+		t.Error("told though not asked")
+	}
+}
+
+func TestMapOutput(t *testing.T) {
+	file := modeltest.Small(t)
+	dir := t.TempDir()
+	for _, name := range []string{"out.svg", "out.SVG"} {
+		out := filepath.Join(dir, name)
+		if said := done(t, "map", file, "--resident=false", "-o", out); said != "" {
+			t.Errorf("stdout %q", said)
+		}
+		if got, err := os.ReadFile(out); err != nil || string(got) != done(t, "map", file, "--resident=false") {
+			t.Errorf("%s is not what goes to standard output (%v)", name, err)
+		}
+	}
+	done(t, "map", file, "-o", filepath.Join(dir, "map.html"))
+	page, err := os.ReadFile(filepath.Join(dir, "map.html"))
+	if page := string(page); err != nil || !strings.HasPrefix(page, "<!DOCTYPE html>") || !strings.HasSuffix(page, "</html>\n") {
+		t.Error("no page")
+	}
+	for _, out := range []string{"out.png", "-", "svg"} {
+		r := tensormap("map", file, "-o", out)
+		if r.status != exitUsage || !strings.Contains(r.stderr, out+": neither .svg nor .html") {
+			t.Errorf("%s: %+v", out, r)
+		}
+	}
+	link := filepath.Join(dir, "model.svg")
+	if err := os.Symlink(file, link); err == nil {
+		tensormap("map", file, "-o", link).failsWith(t, link+": is the file that is being read")
+	}
+	tensormap("map", filepath.Join(dir, "missing"), "-o", filepath.Join(dir, "new.svg")).failsWith(t, "no such file")
+	if _, err := os.Stat(filepath.Join(dir, "new.svg")); err == nil {
+		t.Error("a file was written")
+	}
+	nowhere := filepath.Join(dir, "no", "out.svg")
+	tensormap("map", file, "-o", nowhere).failsWith(t, nowhere+": no such file")
+}
+
+func TestMapBrokenPipe(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	r.Close()
+	var stderr strings.Builder
+	if status := run(context.Background(), []string{"map", modeltest.Small(t)}, w, &stderr); status != exitDone || stderr.String() != "" {
+		t.Errorf("status %d, stderr %q", status, stderr.String())
+	}
+}

@@ -1,0 +1,124 @@
+// Package modeltest makes the model files that tests of several packages need.
+package modeltest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Tensor is a tensor of a file. DType prints as the format spells it.
+type Tensor struct {
+	Name  string
+	DType fmt.Stringer
+	Shape []uint64
+	Data  []byte
+}
+
+// Float32s returns the little-endian bytes of v.
+func Float32s(v ...float32) []byte {
+	b := make([]byte, 0, 4*len(v))
+	for _, x := range v {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
+	}
+	return b
+}
+
+// Counting returns n bytes that count from 0.
+func Counting(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(i)
+	}
+	return b
+}
+
+// SafeTensors returns a SafeTensors file of the tensors, one behind the other.
+func SafeTensors(tensors ...Tensor) []byte {
+	type info struct {
+		DType   string   `json:"dtype"`
+		Shape   []uint64 `json:"shape"`
+		Offsets [2]int   `json:"data_offsets"`
+	}
+	header := make(map[string]info)
+	var data []byte
+	for _, x := range tensors {
+		header[x.Name] = info{x.DType.String(), append([]uint64{}, x.Shape...), [2]int{len(data), len(data) + len(x.Data)}}
+		data = append(data, x.Data...)
+	}
+	text, err := json.Marshal(header)
+	if err != nil {
+		panic(err)
+	}
+	text = append(text, bytes.Repeat([]byte(" "), (8-len(text)%8)%8)...)
+	return WithHeader(string(text), data...)
+}
+
+// WithHeader returns a SafeTensors file with a header given as text.
+func WithHeader(header string, data ...byte) []byte {
+	b := binary.LittleEndian.AppendUint64(make([]byte, 0, 8+len(header)+len(data)), uint64(len(header)))
+	return append(append(b, header...), data...)
+}
+
+// Write writes a file to a directory of the test's own.
+func Write(t testing.TB, name string, content []byte) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// WriteSafeTensors writes a SafeTensors file with a header given as text.
+func WriteSafeTensors(t testing.TB, header string, data ...byte) (path string) {
+	t.Helper()
+	return Write(t, "model.safetensors", WithHeader(header, data...))
+}
+
+// Small writes a file of two tensors and metadata. Its header has 240 bytes, so its data begins
+// at 248.
+func Small(t testing.TB) (path string) {
+	header := `{"__metadata__":{"format":"pt","note":"<a> & b"},` +
+		`"a.weight":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},` +
+		`"b/bias":{"dtype":"I16","shape":[4],"data_offsets":[24,32]}}`
+	return WriteSafeTensors(t, header+strings.Repeat(" ", 240-len(header)), Counting(32)...)
+}
+
+// EveryFixture calls f for every file under the folder testdata that opens.
+func EveryFixture(t *testing.T, testdata string, opens func(path string) bool, f func(t *testing.T, path string)) {
+	count := 0
+	err := filepath.WalkDir(testdata, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.HasSuffix(path, ".py") || strings.HasSuffix(path, ".md") || !opens(path) {
+			return err
+		}
+		count++
+		name, err := filepath.Rel(testdata, path)
+		t.Run(filepath.ToSlash(name), func(t *testing.T) { f(t, path) })
+		return err
+	})
+	if err != nil || count < 50 {
+		t.Errorf("%d files (%v)", count, err)
+	}
+}
+
+// CountingInts writes a model of one tensor "x" of int32, which counts from 0.
+func CountingInts(t testing.TB, shape []uint64) (path string) {
+	n := uint64(1)
+	for _, dim := range shape {
+		n *= dim
+	}
+	data := make([]byte, 0, 4*n)
+	for i := range uint32(n) {
+		data = binary.LittleEndian.AppendUint32(data, i)
+	}
+	dims, _ := json.Marshal(append([]uint64{}, shape...))
+	return WriteSafeTensors(t, fmt.Sprintf(`{"x":{"dtype":"I32","shape":%s,"data_offsets":[0,%d]}}`, dims, 4*n), data...)
+}
