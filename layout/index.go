@@ -1,37 +1,5 @@
 package layout
 
-// File is a decoded model file: its index, and what else its format can be asked for.
-// The methods that take an Input read from the same file that was decoded; none of them
-// keeps it or returns memory of it.
-type File interface {
-	// Index describes the file's tensors.
-	Index() *Index
-	// Metadata parses what the file says about the model.
-	Metadata(in Input) (Metadata, error)
-	// Checksums lists the checksums stored in the file.
-	Checksums(in Input) ([]Checksum, error)
-	// Audit lists what is wrong or odd with the file though it can be read safely: of one
-	// kind a hundred findings, and how many more there are.
-	Audit(in Input) []Finding
-}
-
-// Scaler is a File whose metadata, not its index, says how integer tensors become
-// real numbers (APR2: the key quantization.scales).
-type Scaler interface {
-	// Scales maps tensor names to their scale and zero point.
-	Scales(md Metadata) (map[string]Quant, error)
-}
-
-// Unpacker is a File with tensors stored in an encoding that only its format knows.
-type Unpacker interface {
-	// Unpack fills dst, of t.Raw bytes, with the elements of t, one of the file's tensors
-	// whose Encoding is Protobuf.
-	Unpack(in Input, t *Tensor, dst []byte) error
-}
-
-// Decoder reads header and index of one format. A nil Limits means the defaults.
-type Decoder func(in Input, lim *Limits) (File, error)
-
 // Index is the table of contents of one file.
 type Index struct {
 	Format Format
@@ -76,20 +44,4 @@ func (ix *Index) Find(name string) int {
 // multiple of what its type needs and of what the file promises.
 func (ix *Index) Aligned(t *Tensor) bool {
 	return t.Offset%uint64(t.DType.Align()) == 0 && (ix.Align == 0 || t.Offset%ix.Align == 0)
-}
-
-// Checksum is a CRC32 (IEEE) that a file stores over a part of itself.
-type Checksum struct {
-	Field  string // as the format names it
-	At     uint64 // where the file stores it
-	Offset uint64 // the bytes it covers
-	Size   uint64
-	Want   uint32
-}
-
-// Finding is something an audit found. Err wraps a sentinel as FormatError does.
-type Finding struct {
-	*FormatError
-	// Warning marks what is odd but breaks no promise; verify reports it and does not fail.
-	Warning bool
 }

@@ -8,13 +8,6 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// Splitter is a File that may be one part of a split model, as GGUF files are.
-type Splitter interface {
-	// Split is what the file's metadata says: which part it is, from 0, of how many, and
-	// how many tensors all parts hold together. ok is false for a model that is not split.
-	Split() (no, count uint16, tensors int32, ok bool)
-}
-
 // Split is a set of GGUF files, told from one of them.
 type Split struct {
 	No      int // the part that it was told from, from 0
@@ -61,7 +54,7 @@ func Whole(file string) string {
 // whole. The name must be that of the part that the file says it is: the others' names
 // follow from it.
 func SplitOf(f layout.File, path string) (*Split, error) {
-	s, ok := f.(Splitter)
+	s, ok := f.(layout.Splitter)
 	if !ok {
 		return nil, nil
 	}
@@ -93,7 +86,7 @@ func (s *Split) Check(f layout.File, i int) error {
 	format := f.Index().Format
 	var no, count uint16
 	var tensors int32
-	if part, ok := f.(Splitter); ok {
+	if part, ok := f.(layout.Splitter); ok {
 		no, count, tensors, _ = part.Split()
 	}
 	told := quote(s.Name(s.No))

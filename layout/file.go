@@ -1,0 +1,96 @@
+package layout
+
+// Decoder reads header and index of one format. A nil Limits means the defaults.
+type Decoder func(in Input, lim *Limits) (File, error)
+
+// File is a decoded model file: its index, and the answers that its format has for the rest.
+// Methods that take an Input read the file that was decoded. They neither keep it nor return
+// memory of it.
+//
+// The interfaces below are optional: a File of a format that knows the answer has the method.
+type File interface {
+	// Index describes the file's tensors.
+	Index() *Index
+	// Metadata parses what the file says about the model.
+	Metadata(in Input) (Metadata, error)
+	// Checksums lists the checksums stored in the file.
+	Checksums(in Input) ([]Checksum, error)
+	// Audit lists what is wrong or odd with the file though it can be read safely. It lists a
+	// hundred findings of one kind and the number of the others.
+	Audit(in Input) []Finding
+}
+
+// Scaler is a File whose metadata, not its index, says how integer tensors become
+// real numbers (APR2: the key quantization.scales).
+type Scaler interface {
+	// Scales maps tensor names to their scale and zero point.
+	Scales(md Metadata) (map[string]Quant, error)
+}
+
+// Unpacker is a File with tensors stored in an encoding that only its format knows.
+type Unpacker interface {
+	// Unpack fills dst, of t.Raw bytes, with the elements of t, one of the file's tensors
+	// whose Encoding is Protobuf.
+	Unpack(in Input, t *Tensor, dst []byte) error
+}
+
+// Splitter is a File that may be one part of a split model, as GGUF files are.
+type Splitter interface {
+	// Split reports which part the file is, from 0, of how many, and how many tensors all
+	// parts hold together. ok is false for a model that is not split.
+	Split() (no, count uint16, tensors int32, ok bool)
+}
+
+// Summarizer is a File that can say in a few lines what a person wants to know of it first.
+type Summarizer interface {
+	// Summary reads what it needs of the metadata, and tensors if they are small.
+	Summary(in Input) ([]Fact, error)
+}
+
+// Grapher is a File that holds a computation graph beside its tensors.
+type Grapher interface {
+	Graph(in Input) (*Graph, error)
+}
+
+// Checksum is a CRC32 (IEEE) that a file stores over a part of itself.
+type Checksum struct {
+	Field  string // as the format names it
+	At     uint64 // where the file stores it
+	Offset uint64 // the bytes it covers
+	Size   uint64
+	Want   uint32
+}
+
+// Finding is something an audit found. Err wraps a sentinel as FormatError does.
+type Finding struct {
+	*FormatError
+	// Warning marks what is odd but breaks no promise; verify reports it and does not fail.
+	Warning bool
+}
+
+// Fact is one line of a summary. A Value may have several lines.
+type Fact struct {
+	Label string
+	Value string
+}
+
+// Graph is the computation that a model's tensors belong to.
+type Graph struct {
+	// Inputs and Outputs are positions in Nodes.
+	Inputs, Outputs []int
+	Nodes           []Node
+}
+
+// Node is one operation of a Graph.
+type Node struct {
+	// Name may be empty, and need not be unique.
+	Name string
+	// Op is the operator, such as "conv2d", as the format spells it.
+	Op string
+	// Inputs are the positions of the nodes that this one reads.
+	Inputs []int
+	// Tensors are the names in the Index of the tensors that belong to the node.
+	Tensors []string
+	// Attributes are what else the file says of the node.
+	Attributes Metadata
+}
