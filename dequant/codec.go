@@ -9,7 +9,7 @@ import (
 )
 
 // A Codec holds all that decides how the stored elements of one tensor become float32s: their
-// type, the scale of integers, and what the tensor's head says. It is immutable.
+// type, the scale of integers, and the content of the tensor's head. It is immutable.
 type Codec struct {
 	dtype  layout.DType // of the elements behind the head
 	head   int          // bytes before the elements

@@ -4,7 +4,7 @@ package dequant
 
 import "golang.org/x/sys/cpu"
 
-// archLevels lists what this processor has. The higher level presumes the lower one, so
+// archLevels returns the levels of this processor. The higher level presumes the lower one, so
 // that its kernels may use VEX-encoded instructions.
 func archLevels() []*impl {
 	x := &cpu.X86

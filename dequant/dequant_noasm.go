@@ -4,5 +4,5 @@ package dequant
 
 func archLevels() []*impl { return nil }
 
-// unaligned only matters to stream kernels, of which there are none here.
+// unaligned returns 0: only stream kernels ask, and there are none here.
 func unaligned([]float32) int { return 0 }

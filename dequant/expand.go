@@ -148,15 +148,15 @@ func expand(d layout.DType, dst []float32, src []byte, large bool) {
 	}
 }
 
-// blockBuffers hold one expanded block, of which expandPart's caller wants a part. They
-// are pooled because a call through a table lets its arguments escape.
+// blockBuffers hold one expanded block for expandPart. They are pooled because a call through a
+// table lets its arguments escape.
 var blockBuffers = sync.Pool{New: func() any { return new([maxBlock]float32) }}
 
 // maxBlock is the largest number of elements in a block.
 const maxBlock = 256
 
-// expandPart fills dst from element skip of src's first block on, and returns how many
-// elements that gave.
+// expandPart fills dst from element skip of src's first block on. It returns how many elements the
+// block gave.
 func expandPart(d layout.DType, dst []float32, src []byte, skip int) int {
 	buf := blockBuffers.Get().(*[maxBlock]float32)
 	defer blockBuffers.Put(buf)

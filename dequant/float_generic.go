@@ -5,9 +5,9 @@ import (
 	"math"
 )
 
-// halfToFloat is the value of a binary16. The bits moved into a binary32's place are the
-// value times 2^-112, subnormals too, so a product that is always exact restores
-// it; infinities and NaNs only need all exponent bits set.
+// halfToFloat returns the value of a binary16. The bits, moved into a binary32's place, are the
+// value times 2^-112, subnormals too. A product that is always exact restores it. Infinities and
+// NaNs only need all exponent bits set.
 func halfToFloat(h uint16) float32 {
 	x := uint32(h&0x7fff) << 13
 	f := math.Float32bits(math.Float32frombits(x) * 0x1p112)
@@ -64,8 +64,8 @@ func f64Generic(dst []float32, src []byte) {
 	}
 }
 
-// e4m3Floats are the values of OFP8's E4M3: bias 7, no infinities, and a NaN
-// where all bits but the sign are set.
+// e4m3Floats are the values of OFP8's E4M3: bias 7, no infinities. All bits but the sign set are a
+// NaN.
 var e4m3Floats = func() (t [256]float32) {
 	for b := range t {
 		x := uint32(b&0x7f) << 20
@@ -89,7 +89,7 @@ var e5m2Floats = func() (t [256]float32) {
 func f8e4m3Generic(dst []float32, src []byte) { lookup(dst, src, &e4m3Floats) }
 func f8e5m2Generic(dst []float32, src []byte) { lookup(dst, src, &e5m2Floats) }
 
-// lookup expands a type of one byte, of which all values are known.
+// lookup expands a type of one byte by a table of all its values.
 func lookup(dst []float32, src []byte, values *[256]float32) {
 	for len(src) >= 8 && len(dst) >= 8 {
 		b, y := (*[8]byte)(src), (*[8]float32)(dst)

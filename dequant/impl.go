@@ -2,59 +2,60 @@ package dequant
 
 import "github.com/tensormap/tensormap/layout"
 
-// A kernel expands whole blocks of one type; plain numbers are blocks of one element.
-// The contract, for run and for stream:
+// A kernel expands whole blocks of one type; plain numbers are blocks of one element. The contract
+// of run and stream:
 //
 //   - The number of blocks is a positive multiple of step: len(dst) and len(src) are that many
 //     times the type's BlockElems and BlockBytes. Nothing else needs to be checked.
 //   - src has any alignment, dst that of a float32. They do not overlap.
-//   - Not a byte outside dst and src is written, nor read: src may end where the mapping does.
-//     Masked loads that suppress faults are fine.
-//   - The values are those that the portable loop gives, bit for bit, except that a NaN of
-//     a block type may be any NaN (see the package comment). Multiply-add is never fused,
-//     except where the product is exact, so that the sum rounds the same number.
-//   - The upper halves of vector registers are clear on return (VZEROUPPER), and no control
-//     bit (MXCSR, FPCR) has changed: subnormals count.
+//   - Not a byte outside dst and src is written, nor read: src may end with the mapping. Masked
+//     loads that suppress faults are fine.
+//   - The values are those of the portable loop, bit for bit. Only a NaN of a block type may be
+//     any NaN (see the package comment). Multiply-add is fused only if the product is exact, so
+//     that the sum rounds the same number.
+//   - The upper halves of vector registers are clear on return (VZEROUPPER). No control bit
+//     (MXCSR, FPCR) has changed: subnormals count.
 //   - A call expands at most maxCall elements, because the runtime cannot preempt assembly.
 //
-// The stream variant stores past the caches. It gets a dst aligned to 64 bytes and fences its
+// The stream variant stores past the caches. It gets a dst aligned to 64 bytes. It fences its
 // stores before it returns (SFENCE), so that another goroutine may read them.
 //
-// The products that are exact are those of a binary16 with the few bits of a code: n·d of Q4_1 and
-// Q5_1 takes 11 + 5 bits, dmin·m of Q2_K, Q4_K and Q5_K 11 + 6, and (d·s)·q at most 11 + 6 + 5,
-// of the 24 that a float32 has. Unless zero, none is below 2⁻²⁴, binary16's least subnormal, and
-// none exceeds 65504·63·31. Signs of zero, infinities and NaNs are those of the two steps.
+// The exact products are those of a binary16 and the few bits of a code, in the 24 bits of a
+// float32. n·d of Q4_1 and Q5_1 takes 11 + 5 bits, dmin·m of Q2_K, Q4_K and Q5_K takes 11 + 6.
+// (d·s)·q takes at most 11 + 6 + 5. Unless zero, none is below 2⁻²⁴, binary16's least subnormal,
+// and none exceeds 65504·63·31. Signs of zero, infinities and NaNs are those of the two steps.
 type kernel struct {
 	run    func(dst []float32, src []byte)
 	stream func(dst []float32, src []byte) // nil: run serves any size
 	step   int                             // 0 means 1
 }
 
-// A scaledKernel expands integers as scale × (q − zero). Its caller has made sure that every
-// q − zero is exact in float32, so that one float32 product is the specified value.
-// Otherwise kernel's contract holds.
+// A scaledKernel expands integers as scale × (q − zero). Its caller has made sure that every q −
+// zero is exact in float32, so that one float32 product is the specified value. Otherwise kernel's
+// contract holds.
 type scaledKernel struct {
 	run  func(dst []float32, src []byte, scale float32, zero int32)
 	step int
 }
 
-// An encoder is the inverse of a kernel: it makes whole blocks of one type. Its contract
-// is the same with the roles of the slices exchanged, NaNs included.
+// An encoder makes whole blocks of one type from floats. Its contract is a kernel's with the roles
+// of the slices exchanged, NaNs included.
 type encoder struct {
 	run  func(dst []byte, src []float32)
 	step int
 }
 
-// maxCall bounds the elements a kernel expands in one call, and so the time for which it
-// keeps the garbage collector waiting. It is a multiple of every block and usable step.
+// maxCall bounds the elements that a kernel expands in one call. It thereby bounds the time for
+// which a kernel keeps the garbage collector waiting. It is a multiple of every block and usable
+// step.
 const maxCall = 1 << 18
 
 // numTypes is one more than the last type that a table has room for.
 const numTypes = int(layout.APR_Q8) + 1
 
-// An impl is the kernels of one level, indexed by type. Entries without a run function are
-// left to the levels below. Levels are declared in kernels_<level>_<arch>.go; to enter a
-// kernel there is all it takes to have it used, tested and benchmarked.
+// An impl has the kernels of one level, indexed by type. Entries without a run function are left to
+// the levels below. Levels are declared in kernels_<level>_<arch>.go. A kernel that is entered
+// there is used, tested and benchmarked.
 type impl struct {
 	name   string
 	expand [numTypes]kernel
@@ -87,8 +88,8 @@ func overlay(levels []*impl) *impl {
 	return all
 }
 
-// Implementations names the levels that this machine can run, "generic" first and the
-// preferred one last.
+// Implementations returns the names of the levels that this machine can run, "generic" first and
+// the preferred one last.
 func Implementations() []string {
 	names := make([]string, len(levels))
 	for i, l := range levels {
@@ -97,7 +98,7 @@ func Implementations() []string {
 	return names
 }
 
-// wholeSteps is the largest multiple of step that is at most n.
+// wholeSteps returns the largest multiple of step that is at most n.
 func wholeSteps(n, step int) int {
 	if step <= 1 {
 		return n

@@ -87,8 +87,8 @@ func i16ScaledGeneric(dst []float32, src []byte, scale float32, zero int32) {
 	}
 }
 
-// The Exact loops are ExpandScaled's rule for any zero point. They stop at the first q for which
-// q − zero does not fit 64 bits, and return it and false.
+// The Exact loops apply the rule of expandScaled to any zero point. They stop at the first q for
+// which q − zero does not fit 64 bits, and return it and false.
 
 func i8ExactGeneric(dst []float32, src []byte, factor float64, zero int64) (q int64, ok bool) {
 	for i := range min(len(dst), len(src)) {
@@ -141,11 +141,11 @@ func i64ExactGeneric(dst []float32, src []byte, factor float64, zero int64) (q i
 	return 0, true
 }
 
-// overflowed reports whether diff, which is q - zero, has wrapped: the signs of q and zero
-// differ, and diff's is not q's.
+// overflowed reports whether diff, which is q - zero, has wrapped. If so, the signs of q and zero
+// differ, and the sign of diff is not that of q.
 func overflowed(q, zero, diff int64) bool { return (q^zero)&(q^diff) < 0 }
 
-// roundInt64 rounds once. On 32-bit machines Go's conversion does not: it rounds the upper and
+// roundInt64 rounds once. Go's conversion does not on 32-bit machines: it rounds the upper and the
 // lower half apart, and then their sum.
 func roundInt64(v int64) float32 {
 	if bits.UintSize == 64 {

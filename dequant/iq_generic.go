@@ -5,10 +5,10 @@ import (
 	"math/bits"
 )
 
-// The IQ1, IQ2 and IQ3 types store eight elements as the index of a combination of levels, which a
-// codebook lists (iq_grids.go), and of signs. Both make a nibble for each element, its sign the
-// upper bit, which indexes what the scale is multiplied by. Kernels in assembly read the tables of combinations and
-// of signs too.
+// The IQ1, IQ2 and IQ3 types store eight elements as signs and an index into a codebook of
+// combinations of levels (iq_grids.go). Both make a nibble for each element, with its sign as the
+// upper bit. The nibble indexes a table of levels, which the scale multiplies. Kernels in assembly
+// read the tables of combinations and of signs too.
 
 var (
 	iq2Levels    = [16]float32{8, 25, 43, 8: -8, -25, -43}
@@ -39,8 +39,8 @@ var signs = func() (t [256]uint32) {
 	return t
 }()
 
-// evenSigns[s] is signs of seven bits and of an eighth that makes the number of bits set
-// even (ksigns_iq2xs in ggml-common.h).
+// evenSigns[s] has the signs of seven bits, and an eighth that makes the number of bits set even
+// (ksigns_iq2xs in ggml-common.h).
 var evenSigns = func() (t [128]uint32) {
 	for s := range t {
 		t[s] = signs[uint8(s|bits.OnesCount8(uint8(s))&1<<7)]
@@ -48,8 +48,8 @@ var evenSigns = func() (t [128]uint32) {
 	return t
 }()
 
-// iq2_XXSGeneric: d, then for every 32 elements four indexes, and four times seven signs
-// below a scale of 4 bits.
+// iq2_XXSGeneric reads d. Then every 32 elements have four indexes, and a word of four times seven
+// signs below a scale of 4 bits.
 func iq2_XXSGeneric(dst []float32, src []byte) {
 	for len(src) >= 66 && len(dst) >= 256 {
 		d := halfAt((*[2]byte)(src))
@@ -67,7 +67,7 @@ func iq2_XXSGeneric(dst []float32, src []byte) {
 	}
 }
 
-// iq2_XSGeneric: d, 32 indexes of 9 bits with 7 signs each, 16 scales of 4 bits.
+// iq2_XSGeneric reads d, 32 indexes of 9 bits with 7 signs each, and 16 scales of 4 bits.
 func iq2_XSGeneric(dst []float32, src []byte) {
 	for len(src) >= 74 && len(dst) >= 256 {
 		d := halfAt((*[2]byte)(src))
@@ -83,7 +83,7 @@ func iq2_XSGeneric(dst []float32, src []byte) {
 	}
 }
 
-// iq2_SGeneric: d, 32 indexes without their upper 2 bits, their signs, the upper bits, 16
+// iq2_SGeneric reads d, 32 indexes without their upper 2 bits, their signs, the upper bits, and 16
 // scales of 4 bits.
 func iq2_SGeneric(dst []float32, src []byte) {
 	for len(src) >= 82 && len(dst) >= 256 {
@@ -101,8 +101,8 @@ func iq2_SGeneric(dst []float32, src []byte) {
 	}
 }
 
-// iq3_XXSGeneric: d, 64 indexes for four elements each, then for every 32 elements four times
-// seven signs below a scale of 4 bits.
+// iq3_XXSGeneric reads d and 64 indexes for four elements each. Then every 32 elements have four
+// times seven signs below a scale of 4 bits.
 func iq3_XXSGeneric(dst []float32, src []byte) {
 	for len(src) >= 98 && len(dst) >= 256 {
 		d := halfAt((*[2]byte)(src))
@@ -121,8 +121,8 @@ func iq3_XXSGeneric(dst []float32, src []byte) {
 	}
 }
 
-// iq3_SGeneric: d, 64 indexes for four elements each without their upper bit, the upper bits,
-// the signs, 8 scales of 4 bits.
+// iq3_SGeneric reads d, 64 indexes for four elements each without their upper bit, the upper bits,
+// the signs, and 8 scales of 4 bits.
 func iq3_SGeneric(dst []float32, src []byte) {
 	for len(src) >= 110 && len(dst) >= 256 {
 		d := halfAt((*[2]byte)(src))
@@ -142,11 +142,11 @@ func iq3_SGeneric(dst []float32, src []byte) {
 	}
 }
 
-// minusDelta in a group of IQ1 is the sign of delta, which is ⅛, for all elements.
+// minusDelta is the sign of delta for all elements of a group of IQ1. Delta is ⅛.
 const minusDelta = 0x88888888
 
-// iq1_SGeneric: d, 32 indexes without their upper 3 bits, then for every 32 elements the upper
-// bits of four indexes, a scale of 3 bits and the sign of delta.
+// iq1_SGeneric reads d and 32 indexes without their upper 3 bits. Then every 32 elements have a
+// word: the upper bits of four indexes, a scale of 3 bits, the sign of delta.
 func iq1_SGeneric(dst []float32, src []byte) {
 	for len(src) >= 50 && len(dst) >= 256 {
 		d := halfAt((*[2]byte)(src))
@@ -165,8 +165,8 @@ func iq1_SGeneric(dst []float32, src []byte) {
 	}
 }
 
-// iq1_MGeneric: 32 indexes without their upper 3 bits, these with a sign of delta for each, 16
-// scales of 3 bits. The four words of scales have a nibble of d each above them.
+// iq1_MGeneric reads 32 indexes without their upper 3 bits, these with a sign of delta for each,
+// and 16 scales of 3 bits. The four words of scales have a nibble of d each above them.
 func iq1_MGeneric(dst []float32, src []byte) {
 	for len(src) >= 56 && len(dst) >= 256 {
 		y, qs, high := dst[:256], src[:32], src[32:48]

@@ -53,8 +53,8 @@ func q3_KGeneric(dst []float32, src []byte) {
 	}
 }
 
-// q3Scales unpacks sixteen 6-bit scales, less 32: eight bytes hold the low nibbles of
-// two each, four bytes the upper bits of four each.
+// q3Scales unpacks sixteen 6-bit scales, less 32. Eight bytes hold the low nibbles of two each,
+// four bytes the upper bits of four each.
 func q3Scales(b *[12]byte) (s [16]int8) {
 	for i := range 8 {
 		s[i] = int8(b[i]&15|b[8+i&3]>>(i>>2*2)&3<<4) - 32
@@ -115,7 +115,7 @@ func affine(values []float32, d, m float32) {
 }
 
 // k4Scales unpacks the eight 6-bit scales and mins of Q4_K and Q5_K. The first four of each have
-// bytes of their own; the upper bits of those bytes complete the other four.
+// bytes of their own. The upper bits of those bytes complete the other four.
 func k4Scales(b *[12]byte) (scales, mins [8]uint8) {
 	for k := range 4 {
 		scales[k] = b[k] & 63

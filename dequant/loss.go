@@ -13,8 +13,8 @@ import (
 
 // A Loss counts the values of a tensor that its new encoding does not hold.
 type Loss struct {
-	// NotFinite counts values that were finite and became NaN or infinite, because they or the
-	// scale of their block are beyond the type, or that were not and became finite.
+	// NotFinite counts finite values that became NaN or infinite, because they or the scale of
+	// their block are beyond the type. It also counts others that became finite.
 	NotFinite uint64
 	// Zeroed counts values that became zero and were not.
 	Zeroed uint64
@@ -32,7 +32,7 @@ func (l *Loss) Any() bool { return l.NotFinite|l.Zeroed != 0 }
 // AllZeroed reports whether values became zero and no other value remains.
 func (l *Loss) AllZeroed() bool { return l.Zeroed != 0 && !l.remains }
 
-// Add counts what is lost of other values of the tensor too.
+// Add adds the counts of other values of the tensor.
 func (l *Loss) Add(more Loss) {
 	l.NotFinite += more.NotFinite
 	l.Zeroed += more.Zeroed
@@ -41,8 +41,8 @@ func (l *Loss) Add(more Loss) {
 	l.remains = l.remains || more.remains
 }
 
-// AddNarrowed counts what is lost where the F64s in src became the float32s in values. What
-// remains of them is for QuantizeLoss to see.
+// AddNarrowed counts the F64s in src that values, made of them, do not hold. QuantizeLoss sees
+// which of the values remain.
 func (l *Loss) AddNarrowed(src []byte, values []float32) {
 	for i, is := range values[:len(src)/8] {
 		x := math.Float64frombits(binary.LittleEndian.Uint64(src[8*i:]))
@@ -55,7 +55,7 @@ func (l *Loss) AddNarrowed(src []byte, values []float32) {
 	}
 }
 
-// QuantizeLoss does what Quantize does, and counts what is lost. It expands what it has made to
+// QuantizeLoss does what Quantize does, and counts the values lost. It expands the new elements to
 // scratch, which is at least as long as src.
 func (c Codec) QuantizeLoss(dst []byte, src, scratch []float32, cores int) (loss Loss, err error) {
 	if err := c.checkQuantize(len(dst), len(src)); err != nil {
@@ -109,14 +109,14 @@ func infinity16(d layout.DType) uint16 {
 	return 0
 }
 
-// allNumbers reports whether all 16-bit floats in b are finite and not zero. It takes four at a time,
-// and answers false for a few at the end that are not so many.
+// allNumbers reports whether all 16-bit floats in b are finite and not zero. It takes four at a
+// time, and reports false if b ends with fewer.
 func allNumbers(b []byte, inf uint16) bool {
 	const lanes = 0x0001_0001_0001_0001
 	if len(b)%8 != 0 {
 		return false
 	}
-	above := (0x8000 - uint64(inf)) * lanes // carries what is not finite to the sign
+	above := (0x8000 - uint64(inf)) * lanes // carries NaNs and infinities to the sign
 	var notFinite uint64
 	notZero := uint64(0x8000 * lanes)
 	for ; len(b) >= 8; b = b[8:] {
@@ -127,7 +127,7 @@ func allNumbers(b []byte, inf uint16) bool {
 	return notFinite&(0x8000*lanes) == 0 && notZero == 0x8000*lanes
 }
 
-// count compares values with what they became, in whole blocks of elems.
+// count compares values with their successors, in whole blocks of elems.
 func (l *Loss) count(was, is []float32, elems int) {
 	for len(was) > 0 {
 		n := min(compared, len(was))
@@ -140,16 +140,16 @@ func (l *Loss) count(was, is []float32, elems int) {
 	}
 }
 
-// compared is how many values are compared at a time: the bits of an uint32, and the block of
-// every block type that has a quantizer.
+// compared is how many values are compared at a time: the bits of a uint32, and the block of every
+// block type that has a quantizer.
 const compared = 32
 
 // compare reports whether a value became zero, and whether one remains that is not. Its first loop
-// has no branches, which no machine foresees among weights.
+// has no branches, which processors cannot predict among weights.
 func (l *Loss) compare(was, is []float32) (zeroed, remains bool) {
 	const exponent = 1 << 23 // carries NaNs and infinities to the sign
 	is = is[:len(was)]
-	var notFinite, zeros uint32 // a sign, and a bit for each value, of the last the lowest
+	var notFinite, zeros uint32 // a sign; a bit for each value, the lowest for the last
 	for i, x := range was {
 		a, b := math.Float32bits(x)&^signBit, math.Float32bits(is[i])&^signBit
 		notFinite |= (a + exponent) | (b + exponent)

@@ -3,7 +3,7 @@
 package dequant
 
 // neonSpread are the indices of four table lookups that move 16 bytes to the tops of 16
-// lanes of 32 bits. What is out of range gives the zero below.
+// lanes of 32 bits. Indices out of range give the zero below.
 var neonSpread = func() (t [64]uint8) {
 	for i := range t {
 		t[i] = 0xff

@@ -32,7 +32,7 @@ func mxfp4Generic(dst []float32, src []byte) {
 	}
 }
 
-// nvfp4Generic: four scales, then for each 8 bytes of nibbles, low ones first.
+// nvfp4Generic reads four scales, then 8 bytes of nibbles for each, the low ones first.
 func nvfp4Generic(dst []float32, src []byte) {
 	for len(src) >= 36 && len(dst) >= 64 {
 		b, y := (*[36]byte)(src), (*[64]float32)(dst)
@@ -47,7 +47,7 @@ func nvfp4Generic(dst []float32, src []byte) {
 	}
 }
 
-// expandNibbles is the loop that Q4_0, IQ4_NL, MXFP4 and IQ4_XS share: low nibbles first.
+// expandNibbles expands 16 bytes of Q4_0, IQ4_NL, MXFP4 and IQ4_XS: the low nibbles first.
 func expandNibbles(y *[32]float32, qs *[16]byte, values *[16]float32, d float32) {
 	for j, q := range qs {
 		y[j] = values[q&15] * d
@@ -55,7 +55,7 @@ func expandNibbles(y *[32]float32, qs *[16]byte, values *[16]float32, d float32)
 	}
 }
 
-// aprQ4Generic: d, then nibbles of neighbours, the first of them low.
+// aprQ4Generic reads d, then nibbles of neighbours, the first of them low.
 func aprQ4Generic(dst []float32, src []byte) {
 	for len(src) >= 18 && len(dst) >= 32 {
 		b, y := (*[18]byte)(src), (*[32]float32)(dst)
@@ -68,7 +68,8 @@ func aprQ4Generic(dst []float32, src []byte) {
 	}
 }
 
-// aprScale takes scales for 0 as aprender does: infinities, NaN, and what is no normal binary16.
+// aprScale replaces scales by 0 as aprender does: infinities, NaN, and all that are no normal
+// binary16.
 func aprScale(d float32) float32 {
 	if abs := math.Float32bits(d) &^ (1 << 31); abs < 0x38800000 || abs >= 0x7f800000 { // 2⁻¹⁴, infinity
 		return 0
@@ -92,7 +93,7 @@ func q4_1Generic(dst []float32, src []byte) {
 	}
 }
 
-// iq4_XSGeneric: d, the upper 2 bits of the eight scales, their lower 4, nibbles.
+// iq4_XSGeneric reads d, the upper 2 bits of the eight scales, their lower 4, and nibbles.
 func iq4_XSGeneric(dst []float32, src []byte) {
 	for len(src) >= 136 && len(dst) >= 256 {
 		b := (*[136]byte)(src)
@@ -110,8 +111,8 @@ func iq4_XSGeneric(dst []float32, src []byte) {
 	}
 }
 
-// e8m0Half is 2^(e−128), half of what the exponent byte of an MX block says, because the
-// codebook is doubled. The first two are subnormal; 255 is no NaN to ggml.
+// e8m0Half returns 2^(e−128), half of the value that the exponent byte of an MX block has, because
+// the codebook is doubled. The first two are subnormal; 255 is no NaN to ggml.
 func e8m0Half(e byte) float32 {
 	if e < 2 {
 		return math.Float32frombits(0x00200000 << e)
@@ -119,8 +120,9 @@ func e8m0Half(e byte) float32 {
 	return math.Float32frombits(uint32(e-1) << 23)
 }
 
-// ue4m3Half is half of what the scale byte of NVFP4 says, because the codebook is doubled: an E4M3
-// without a sign. To ggml 0x7f, E4M3's NaN, is 0, but not so 0xff: the upper bit is otherwise ignored.
+// ue4m3Half returns half of the value that the scale byte of NVFP4 has, because the codebook is
+// doubled. The byte is an E4M3 without a sign. To ggml 0x7f, E4M3's NaN, is 0, but not 0xff: the
+// upper bit is otherwise ignored.
 func ue4m3Half(b byte) float32 {
 	exp, frac := uint32(b>>3&15), uint32(b&7)
 	switch {

@@ -12,7 +12,7 @@ func q8_0Generic(dst []float32, src []byte) {
 	}
 }
 
-// q8_1Generic passes over the block's second half, the sum that dot products use.
+// q8_1Generic skips the block's second half, the sum that dot products use.
 func q8_1Generic(dst []float32, src []byte) {
 	for len(src) >= 36 && len(dst) >= 32 {
 		expandInt8s((*[32]float32)(dst), (*[32]byte)(src[4:36]), halfAt((*[2]byte)(src)))
@@ -20,7 +20,7 @@ func q8_1Generic(dst []float32, src []byte) {
 	}
 }
 
-// q8_KGeneric: a binary32 scale, the elements, and sums of them that dot products use.
+// q8_KGeneric reads a binary32 scale and the elements. It skips sums of them that dot products use.
 func q8_KGeneric(dst []float32, src []byte) {
 	for len(src) >= 292 && len(dst) >= 256 {
 		d := math.Float32frombits(binary.LittleEndian.Uint32(src))

@@ -27,10 +27,10 @@ func Quantize(d layout.DType, dst []byte, src []float32) error {
 // ErrLength. cores is as for Expand.
 //
 // Block types get the bytes that ggml's quantize_row_*_ref gives if the compiler does not contract
-// x·id + c into one multiply-add. That is ISO C's evaluation; gcc contracts unless told
+// x·id + c into one multiply-add. ISO C evaluates so; gcc contracts unless told
 // -ffp-contract=off. For a block that holds NaNs or infinities, C leaves the conversion to an
 // integer undefined, as for a scale with an infinite reciprocal. x86-64's conversion is used
-// here: what does not fit an int32 becomes zero.
+// here: numbers beyond an int32 become zero.
 //
 // I8 becomes x / scale, rounded half away from zero and clamped to ±127 (APR1). The scale is
 // positive, such as that of an I8Scale that has seen src. NaN becomes 0.

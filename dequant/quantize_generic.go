@@ -132,17 +132,17 @@ func encodeQ8_0Generic(dst []byte, src []float32) {
 // putHalf stores a scale, rounded.
 func putHalf(b *[2]byte, f float32) { binary.LittleEndian.PutUint16(b[:], floatToHalf(f)) }
 
-// The bits of a magnitude order as magnitudes do, with those of NaNs above infinity's. Compared
-// as integers they need no branches, which no machine foresees among weights.
+// The bits of a magnitude order as magnitudes do, with those of NaNs above infinity's. Comparing
+// them as integers needs no branches, which processors cannot predict among weights.
 const (
 	signBit  = 1 << 31
 	infinity = 0x7f800000
 )
 
-// extreme is the element of greatest magnitude, with its sign; the first of equals. NaNs
-// are passed over.
+// extreme returns the element of greatest magnitude, with its sign; the first of equals. NaNs are
+// passed over.
 func extreme(x *[32]float32) float32 {
-	var most uint64 // magnitude and, below it, what is greater for an earlier element
+	var most uint64 // magnitude above a number that is greater for an earlier element
 	for i, v := range x {
 		a := math.Float32bits(v) &^ signBit
 		most = max(most, uint64(a)<<32|uint64(31-i))
@@ -156,7 +156,7 @@ func extreme(x *[32]float32) float32 {
 	return x[31-most&31]
 }
 
-// extremeOfSome is extreme where there are NaNs.
+// extremeOfSome does what extreme does, for values with NaNs among them.
 func extremeOfSome(x *[32]float32) float32 {
 	var most, value float32
 	for _, v := range x {
@@ -167,8 +167,8 @@ func extremeOfSome(x *[32]float32) float32 {
 	return value
 }
 
-// magnitude is the greatest magnitude. A NaN wins over what came before it and loses
-// to what comes after, as in ggml's MAX.
+// magnitude returns the greatest magnitude. A NaN wins over values before it and loses to values
+// after it, as in ggml's MAX.
 func magnitude(x *[32]float32) float32 {
 	var most uint32
 	for _, v := range x {
@@ -180,7 +180,7 @@ func magnitude(x *[32]float32) float32 {
 	return math.Float32frombits(most)
 }
 
-// magnitudeOfSome is magnitude where there are NaNs.
+// magnitudeOfSome does what magnitude does, for values with NaNs among them.
 func magnitudeOfSome(x *[32]float32) float32 {
 	var most float32
 	for _, v := range x {
@@ -191,8 +191,8 @@ func magnitudeOfSome(x *[32]float32) float32 {
 	return most
 }
 
-// bounds are the least and the greatest element. NaNs are passed over; a block of nothing
-// else has the greatest number as its least. Of a zero and one below zero it is the first.
+// bounds returns the least and the greatest element. NaNs are passed over; a block of nothing else
+// has the greatest number as its least. The first of a zero and a minus zero counts.
 func bounds(x *[32]float32) (lowest, highest float32) {
 	lowest, highest = math.MaxFloat32, -math.MaxFloat32
 	for _, v := range x {
@@ -204,7 +204,7 @@ func bounds(x *[32]float32) (lowest, highest float32) {
 	return lowest, highest
 }
 
-// boundsOfSome is bounds where there are NaNs, or a bound is a zero.
+// boundsOfSome does what bounds does, for values with NaNs or a bound of zero.
 func boundsOfSome(x *[32]float32) (lowest, highest float32) {
 	lowest, highest = math.MaxFloat32, -math.MaxFloat32
 	for _, v := range x {
@@ -227,8 +227,8 @@ func reciprocal(d float32) float32 {
 
 func abs(f float32) float32 { return math.Float32frombits(math.Float32bits(f) &^ (1 << 31)) }
 
-// truncate converts toward zero; NaNs and what is out of range give the least int32, as
-// CVTTSS2SI does. Go leaves that to the machine.
+// truncate converts toward zero. NaNs and numbers out of range give the least int32, as with
+// CVTTSS2SI. Go leaves that to the machine.
 func truncate(f float32) int32 {
 	if f >= -1<<31 && f < 1<<31 {
 		return int32(f)
@@ -236,8 +236,8 @@ func truncate(f float32) int32 {
 	return math.MinInt32
 }
 
-// roundHalfAway is C's roundf, converted as truncate does. In float64 the sum
-// never rounds up to the next whole number.
+// roundHalfAway converts C's roundf of f as truncate does. In float64 the sum never rounds up to
+// the next whole number.
 func roundHalfAway(f float32) int32 {
 	if f >= -1<<31 && f < 1<<31 {
 		x := float64(f)
@@ -256,7 +256,7 @@ func floatToHalf(f float32) uint16 {
 		return sign | 0x7e00 | uint16(b>>13&0x3ff)
 	case b >= 0x477ff000: // at least halfway from the greatest number to 2^16
 		return sign | 0x7c00
-	case b < 0x38800000: // subnormal: the last place of 0.5 is that of the result
+	case b < 0x38800000: // subnormal: the last place of 0.5 is the result's
 		return sign | uint16(math.Float32bits(math.Float32frombits(b)+0.5)-0x3f000000)
 	}
 	return sign | uint16((b+0xfff+b>>13&1-112<<23)>>13)

@@ -6,9 +6,9 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// maxExactZero bounds the zero points for which an int8 or int16 less the zero point is
-// surely exact in float32. Then scale × difference has at most 48 bits, float64 holds it
-// exactly, and one float32 product is the value that the rule asks for.
+// maxExactZero bounds the zero points for which an int8 or int16 less the zero point is surely
+// exact in float32. Then scale × difference has at most 48 bits, and float64 holds it exactly. One
+// float32 product is then the value that the rule asks for.
 const maxExactZero = 1 << 23
 
 // expandScaled writes scale × (q − zero) for the integers q in src. The difference is exact in 64

@@ -2,10 +2,10 @@ package dequant
 
 // The types of one and two bits an element, and of three levels.
 
-// oneBitLevels are of nibbles of which only the upper bit counts.
+// oneBitLevels are the levels of nibbles whose upper bit alone counts.
 var oneBitLevels = [16]float32{0: -1, 8: 1}
 
-// q1_0Generic: d, then a bit an element: its sign.
+// q1_0Generic reads d, then a bit for each element: its sign.
 func q1_0Generic(dst []float32, src []byte) {
 	for len(src) >= 18 && len(dst) >= 128 {
 		d := halfAt((*[2]byte)(src))
@@ -20,7 +20,7 @@ func q1_0Generic(dst []float32, src []byte) {
 // threeLevels tabulates d·(q − 1). Codes of 2 bits have a fourth value.
 func threeLevels(d float32) [4]float32 { return [4]float32{-d, 0 * d, d, 2 * d} }
 
-// q2_0Generic: d, then neighbours in one byte, the first of them low.
+// q2_0Generic reads d, then neighbours in one byte, the first of them low.
 func q2_0Generic(dst []float32, src []byte) {
 	for len(src) >= 18 && len(dst) >= 64 {
 		values := threeLevels(halfAt((*[2]byte)(src)))
@@ -33,7 +33,7 @@ func q2_0Generic(dst []float32, src []byte) {
 	}
 }
 
-// tq2_0Generic: twice 32 bytes with four runs of elements in them, then d.
+// tq2_0Generic reads twice 32 bytes with four runs of elements in them, then d.
 func tq2_0Generic(dst []float32, src []byte) {
 	for len(src) >= 66 && len(dst) >= 256 {
 		values := threeLevels(halfAt((*[2]byte)(src[64:66])))
@@ -49,7 +49,8 @@ func tq2_0Generic(dst []float32, src []byte) {
 	}
 }
 
-// tq1_0Generic: 32 and 16 bytes with five runs of elements in them, 4 with four runs, then d.
+// tq1_0Generic reads 32 and 16 bytes with five runs of elements in them, 4 bytes with four runs,
+// then d.
 func tq1_0Generic(dst []float32, src []byte) {
 	for len(src) >= 54 && len(dst) >= 256 {
 		values := threeLevels(halfAt((*[2]byte)(src[52:54])))
@@ -60,8 +61,8 @@ func tq1_0Generic(dst []float32, src []byte) {
 	}
 }
 
-// expandTrits expands bytes that are fractions of 256 in base three: the first run has their first
-// digits, the next their second. It stops where y is full.
+// expandTrits expands bytes that are fractions of 256 in base three. The first run has their first
+// digits, the next their second. It stops once y is full.
 func expandTrits(y []float32, qs []byte, values *[4]float32) {
 	for power := byte(1); len(y) >= len(qs); power *= 3 {
 		for m, q := range qs {

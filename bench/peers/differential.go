@@ -13,7 +13,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// A judge compares what dequant and ggml make of the same random blocks.
+// A judge compares the results of dequant and ggml for the same random blocks.
 type judge struct {
 	w         io.Writer
 	expanders []peer
@@ -23,7 +23,7 @@ type judge struct {
 
 var errMismatch = errors.New("values differ from ggml's")
 
-// all visits every type in both directions, and says for each how much was compared.
+// all visits every type in both directions, and prints for each how many blocks were compared.
 func (j *judge) all(types typeSet) error {
 	var bad int64
 	for _, p := range j.expanders {
@@ -45,7 +45,8 @@ func (j *judge) all(types typeSet) error {
 	return nil
 }
 
-// A verdict counts what was compared. Undefined are mismatches where the C standard leaves the result open.
+// A verdict counts comparisons. Undefined are mismatches for which the C standard leaves the result
+// open.
 type verdict struct {
 	compared, mismatches, undefined int64
 	first                           string // the first mismatch
@@ -72,8 +73,8 @@ func (j *judge) report(p peer, unit, what string, run func(v *verdict)) int64 {
 	return v.mismatches
 }
 
-// batch is a number of elements for which dequant stores past the caches (its streamMin is
-// less); the shorter part is odd, so that kernels meet every remainder.
+// batch is a number of elements for which dequant stores past the caches (its streamMin is less).
+// The shorter part is odd, so that kernels meet every remainder.
 const (
 	batch = 8 << 20
 	part  = 8<<10 + 13*maxBlock
@@ -171,9 +172,9 @@ func compareRows(v *verdict, d layout.DType, x []float32, got, want []byte) {
 	}
 }
 
-// undefined reports whether ggml's quantizer for d converts to an integer what does not fit it, because
-// the scale of the row is too small for a finite reciprocal or the range of the row
-// too wide for a finite scale.
+// undefined reports whether ggml's quantizer for d converts a number to an integer that cannot hold
+// it. The scale of such a row is too small for a finite reciprocal, or its range too wide for a
+// finite scale.
 func undefined(d layout.DType, row []float32) bool {
 	var step float32
 	lo, hi := row[0], row[0]

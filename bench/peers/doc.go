@@ -18,11 +18,11 @@
 // call and its checks every pass, which small buffers show. Figures are GB/s of float32:
 // output when expanding, input when quantizing.
 //
-// Where ggml has two routines for the same work both run: its base library has portable
-// loops that the compiler vectorizes, its CPU backend intrinsics.
+// If ggml has two routines for the same work both run: its base library has portable loops that
+// the compiler vectorizes, its CPU backend intrinsics.
 //
-// Types that only a newer ggml has compete where it is at hand as a shared library, for which -lib takes any file
-// that has dequantize_row_*. Its quantizations alone will do:
+// Types that only a newer ggml has compete if it is at hand as a shared library. -lib takes any
+// file that has dequantize_row_*. Its quantizations alone will do:
 //
 //	git clone --depth 1 https://github.com/ggml-org/ggml
 //	gcc -O3 -march=native -fPIC -shared -I ggml/include -I ggml/src ggml/src/ggml-quants.c -lm -o libquants.so

@@ -62,7 +62,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// ggmlExpanders are in the order in which the table lists them.
+// ggmlExpanders are in the order of the table.
 var ggmlExpanders = []peer{
 	expander(layout.F16, "ggml_cpu_fp16_to_fp32", C.row(C.ggml_cpu_fp16_to_fp32)),
 	expander(layout.F16, "ggml_fp16_to_fp32_row", C.row(C.ggml_fp16_to_fp32_row)),
@@ -93,7 +93,7 @@ var ggmlExpanders = []peer{
 	expander(layout.Q8_K, "dequantize_row_q8_K", C.row(C.dequantize_row_q8_K)),
 }
 
-// ggmlQuantizers are those whose bytes Quantize promises.
+// ggmlQuantizers make the bytes that Quantize promises.
 var ggmlQuantizers = []peer{
 	quantizer(layout.F16, "ggml_cpu_fp32_to_fp16", C.row(C.ggml_cpu_fp32_to_fp16)),
 	quantizer(layout.F16, "ggml_fp32_to_fp16_row", C.row(C.ggml_fp32_to_fp16_row)),
@@ -126,5 +126,5 @@ func quantizer(d layout.DType, name string, f C.row) peer {
 
 func pointer[T any](s []T) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(s)) }
 
-// ggmlCompiler is the version of the C compiler.
+// ggmlCompiler returns the version of the C compiler.
 func ggmlCompiler() string { return C.GoString(C.compiler()) }

@@ -17,14 +17,14 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-// An opener reads what a GGUF file says of its tensors and of the model, and gives the file
-// back. It returns the number of tensors.
+// An opener reads the descriptions of the tensors and of the model in a GGUF file, and gives the
+// file back. It returns the number of tensors.
 type opener struct {
 	name string
 	open func(path string) (tensors int, err error)
 }
 
-// ggufOpeners are ours, and the others in each of their modes that might be the fastest; without
+// ggufOpeners are ours, and the others in each of their modes that might be the fastest. Without
 // UseMMap, gguf-parser-go takes a system call for every number and string.
 var ggufOpeners = []opener{
 	{"tensormap loader.Open", func(path string) (int, error) {
@@ -66,7 +66,7 @@ func decodeGGML(most int) func(string) (int, error) {
 	}
 }
 
-// A lap is what it takes to open a file once.
+// A lap has the time and the memory that opening a file once takes.
 type lap struct {
 	opener
 	time          time.Duration // the best

@@ -19,8 +19,8 @@ var edgeScales = []uint16{
 	0x0000, 0x83ff, 0x7bff, 0xbc00, 0x7c00, 0x7e00, 0x0001, 0xfbff, 0xfc00, 0x8000, 0x03ff, 0x0400, 0x8001, 0xfe00,
 }
 
-// writeGolden writes for every type a file of blocks with the floats that ggml expands them
-// to, and for every quantizer a file of floats with the blocks ggml makes of them. Layout: u32
+// writeGolden writes for every type a file of blocks with the floats that ggml expands them to. For
+// every quantizer it writes a file of floats with the blocks that ggml makes of them. Layout: u32
 // n, n bytes of input, the output; all little-endian.
 func writeGolden(dir string, types typeSet) error {
 	if contracts() {
@@ -55,8 +55,8 @@ func firstOfEach(peers []peer) []peer {
 	return slices.CompactFunc(slices.Clone(peers), func(a, b peer) bool { return a.d == b.d })
 }
 
-// goldenBlocks are a few plain blocks, then random codes under edge scales. Types without a
-// binary16 scale get random bits, among them every exponent where that is a byte.
+// goldenBlocks returns a few plain blocks, then random codes under edge scales. Types without a
+// binary16 scale get random bits, among them every exponent that is a byte.
 func goldenBlocks(d layout.DType) []byte {
 	rng := rand.New(rand.NewPCG(31, uint64(d)))
 	plain, edges := 4, len(edgeScales)
@@ -90,7 +90,7 @@ func goldenBlocks(d layout.DType) []byte {
 	return b
 }
 
-// goldenRows hold every kind of row twice.
+// goldenRows returns every kind of row twice.
 func goldenRows(d layout.DType) []float32 {
 	rng := rand.New(rand.NewPCG(32, uint64(d)))
 	var x []float32

@@ -9,7 +9,7 @@ import (
 	"github.com/x448/float16"
 )
 
-// scalesAt says where a block of each type holds its binary16 scales.
+// scalesAt has the places of the binary16 scales in a block of each type.
 var scalesAt = map[layout.DType][]int{
 	layout.Q4_0: {0}, layout.Q4_1: {0, 2}, layout.Q5_0: {0}, layout.Q5_1: {0, 2}, layout.Q8_0: {0},
 	layout.Q2_K: {80, 82}, layout.Q3_K: {108}, layout.Q4_K: {0, 2}, layout.Q5_K: {0, 2}, layout.Q6_K: {208},
@@ -18,7 +18,8 @@ var scalesAt = map[layout.DType][]int{
 	layout.IQ1_M: {48}, layout.TQ1_0: {52}, layout.TQ2_0: {64}, layout.Q1_0: {0}, layout.Q2_0: {0},
 }
 
-// putScale puts a binary16 where scalesAt says: IQ1_M has it in the upper nibbles of four words.
+// putScale puts a binary16 into a place that scalesAt gives. IQ1_M has it in the upper nibbles of
+// four words.
 func putScale(d layout.DType, b []byte, h uint16) {
 	if d != layout.IQ1_M {
 		binary.LittleEndian.PutUint16(b, h)
@@ -29,7 +30,7 @@ func putScale(d layout.DType, b []byte, h uint16) {
 	}
 }
 
-// sizeOf is the number of bytes that n elements of type d take.
+// sizeOf returns the number of bytes that n elements of type d take.
 func sizeOf(d layout.DType, n int) int { return n / d.BlockElems() * d.BlockBytes() }
 
 // fillRandom makes every bit random.
@@ -42,7 +43,7 @@ func fillRandom(rng *rand.Rand, b []byte) {
 	}
 }
 
-// fillPlain makes blocks as a model has them: random codes under plain scales.
+// fillPlain makes blocks like a model's: random codes under plain scales.
 func fillPlain(rng *rand.Rand, d layout.DType, b []byte) {
 	fillRandom(rng, b)
 	for size := d.BlockBytes(); len(b) >= size; b = b[size:] {
@@ -104,17 +105,18 @@ func plainRow(rng *rand.Rand, x []float32) {
 	}
 }
 
-// scaledRow has outliers: numbers of very different magnitude.
+// scaledRow fills a row with numbers of very different magnitude.
 func scaledRow(rng *rand.Rand, x []float32) {
 	for i := range x {
 		x[i] = float32(math.Ldexp(rng.NormFloat64(), rng.IntN(24)-12))
 	}
 }
 
-// anyRow holds any finite bits.
+// anyRow fills a row with any finite bits.
 func anyRow(rng *rand.Rand, x []float32) { rangeRow(0, 255)(rng, x) }
 
-// rangeRow holds any bits under biased exponents from lo to below hi.
+// rangeRow returns a function that fills a row with any bits under biased exponents from lo to
+// below hi.
 func rangeRow(lo, hi uint32) func(*rand.Rand, []float32) {
 	return func(rng *rand.Rand, x []float32) {
 		for i := range x {
@@ -123,7 +125,7 @@ func rangeRow(lo, hi uint32) func(*rand.Rand, []float32) {
 	}
 }
 
-// sparseRow holds zeros of both signs and few other numbers, or none.
+// sparseRow fills a row with zeros of both signs and few other numbers, or none.
 func sparseRow(rng *rand.Rand, x []float32) {
 	for i := range x {
 		x[i] = float32(math.Copysign(0, rng.Float64()-0.5))
@@ -138,8 +140,8 @@ func constantRow(rng *rand.Rand, x []float32) {
 	tile(x, 1)
 }
 
-// tiesRow holds multiples of half a quantization step of each type, some a last place off,
-// with extremes that make the step what it is.
+// tiesRow fills a row with multiples of half a quantization step of each type, some a last place
+// off. Its extremes set the step.
 func tiesRow(rng *rand.Rand, x []float32) {
 	extreme := []float64{8, 16, 127, 7.5, 15.5}[rng.IntN(5)]
 	unit := math.Ldexp(1, rng.IntN(40)-20)

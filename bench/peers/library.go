@@ -20,7 +20,8 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// libraryExpanders are those that a shared library has under ggml's names. It stays loaded.
+// libraryExpanders returns the expanders that a shared library has under ggml's names. It stays
+// loaded.
 func libraryExpanders(path string) ([]peer, error) {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
@@ -50,7 +51,8 @@ func symbol(lib unsafe.Pointer, name string) unsafe.Pointer {
 	return C.dlsym(lib, s)
 }
 
-// rowName is what ggml calls its expansion of d: in lower case, except the K of Q2_K and the like.
+// rowName returns ggml's name for its expansion of d: in lower case, except the K of Q2_K and the
+// like.
 func rowName(d layout.DType) string {
 	name := strings.ToLower(d.String())
 	if n, ok := strings.CutSuffix(name, "_k"); ok {

@@ -77,7 +77,7 @@ const (
 	parserModule = "github.com/gpustack/gguf-parser-go"
 )
 
-// printSetting says what runs: without it a figure means nothing.
+// printSetting prints what runs: without it a figure means nothing.
 func printSetting(w io.Writer) {
 	fmt.Fprintf(w, "%s %s/%s, GOMAXPROCS %d, GODEBUG=%q\n", runtime.Version(), runtime.GOOS, runtime.GOARCH,
 		runtime.GOMAXPROCS(0), os.Getenv("GODEBUG"))

@@ -121,8 +121,8 @@ func (r *race) measure(contestants []peer, n int) []float64 {
 	return speed
 }
 
-// passesFor finds how often f must repeat to last for d. It warms up what it runs, and tries
-// thrice lest an interruption pass for work.
+// passesFor returns how often f must repeat to last for d. It warms up what it runs. It tries
+// thrice, so that an interruption does not pass for work.
 func passesFor(d time.Duration, f func(passes int)) int {
 	for passes := 1; ; passes *= 2 {
 		if min(timed(f, passes), timed(f, passes), timed(f, passes)) >= d {
@@ -137,11 +137,11 @@ func timed(f func(passes int), passes int) time.Duration {
 	return time.Since(start)
 }
 
-// repeatAfter is how many random elements are made. Larger buffers repeat them, which no
-// expansion can notice.
+// repeatAfter is how many random elements are made. Larger buffers repeat them, which makes no
+// difference to expansions.
 const repeatAfter = 1 << 18
 
-// buffers hold n plain weights as floats and as blocks, so that either can be the source.
+// buffers returns n plain weights as floats and as blocks, so that either can be the source.
 func buffers(d layout.DType, n int) (floats []float32, blocks []byte) {
 	rng := rand.New(rand.NewPCG(21, uint64(d)))
 	floats, blocks = make([]float32, n), make([]byte, sizeOf(d, n))

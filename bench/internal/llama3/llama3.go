@@ -1,5 +1,5 @@
-// Package llama3 makes GGUF files with the outlines of a Llama 3 model, whose vocabulary is
-// most of what lies before the tensors.
+// Package llama3 makes GGUF files with the outlines of a Llama 3 model. Its vocabulary is most of
+// the bytes before the tensors.
 package llama3
 
 import (
@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// Outline says how much a file has of everything.
+// Outline has the numbers of everything in a file.
 type Outline struct {
 	Tensors int
 	// Tokens is the size of the vocabulary, each with a score and a type; none leaves out
@@ -22,8 +22,8 @@ type Outline struct {
 // Full is a large model with the vocabulary of Llama 3.
 var Full = Outline{Tensors: 2000, Tokens: 128_256, Merges: 280_147}
 
-// WriteFile makes a file called path with zeros for weights, which take no space where
-// files may have holes.
+// WriteFile makes a file called path with zeros for weights. They take no space if the file system
+// allows holes.
 func (o Outline) WriteFile(path string) error {
 	head, data := o.head()
 	if err := os.WriteFile(path, head, 0o666); err != nil {

@@ -11,17 +11,17 @@ import (
 	"github.com/tensormap/tensormap/dequant/_asm/kit"
 )
 
-// Thirty-two codes, a byte each, are kept in dealt order: the lower lane of a vector has the
-// even ones of eight runs of four, the upper lane the odd ones. A shuffle within lanes then
-// makes doublewords of two neighbouring runs, and crossing lanes costs one instruction for
-// thirty-two elements.
+// Thirty-two codes, a byte each, are kept in dealt order. The lower lane of a vector has the even
+// ones of eight runs of four, the upper lane the odd ones. A shuffle within lanes then makes
+// doublewords of two neighbouring runs. Crossing lanes costs one instruction for thirty-two
+// elements.
 //
-// The shuffle puts a code into the top byte of its doubleword, which extends the sign of a
-// signed one and lets the conversion give the code times 2^24. The scale has 2^-24 in
-// it. Both are exact, because no scale that comes from a half gets near float32's
-// subnormals: the product is rounded as that of code and scale is.
+// The shuffle puts a code into the top byte of its doubleword. That extends the sign of a signed
+// code, and the conversion gives the code times 2^24. The scale has 2^-24 in it. Both are exact,
+// because no scale that comes from a half gets near float32's subnormals. The product is thus
+// rounded as that of code and scale.
 
-// perRun is a vector constant with one doubleword for each run in dealt order.
+// perRun returns a vector constant with one doubleword for each run in dealt order.
 func perRun(name string, f func(run int) uint32) Mem {
 	return dwords(name, func(i int) uint32 { return f(2*(i%4) + i/4) })
 }
@@ -45,14 +45,14 @@ func newWidener(k *kernel) widener {
 	return w
 }
 
-// eight gives codes 8i to 8i+7 times 2^24.
+// eight returns codes 8i to 8i+7 times 2^24.
 func (w *widener) eight(codes VecVirtual, i int) VecVirtual {
 	y := YMM()
 	VPSHUFB(w.shuffle[i], codes, y)
 	return y
 }
 
-// A scaling is what is done to codes: times d, then plus or minus m if there is one.
+// A scaling multiplies codes by d, and then adds or subtracts m if there is one.
 type scaling struct {
 	d, m VecVirtual
 	add  func(...Op)
@@ -62,8 +62,7 @@ func times(d VecVirtual) scaling    { return scaling{d: d} }
 func plus(d, m VecVirtual) scaling  { return scaling{d, m, VADDPS} }
 func minus(d, m VecVirtual) scaling { return scaling{d, m, VSUBPS} }
 
-// store scales thirty-two codes, all alike or sixteen each, and stores them as elements from at
-// on.
+// store scales thirty-two codes, all alike or sixteen each. It stores them as elements from at on.
 func (w *widener) store(codes VecVirtual, at int, s ...scaling) {
 	for i := range 4 {
 		y, how := w.eight(codes, i), s[i*len(s)/4]
@@ -76,13 +75,13 @@ func (w *widener) store(codes VecVirtual, at int, s ...scaling) {
 	}
 }
 
-// forCodes takes from a scale the 2^24 that widening puts into codes.
+// forCodes divides a scale by the 2^24 that widening puts into codes.
 func forCodes(d VecVirtual) VecVirtual {
 	VMULPS(floatsOf("code_unit", 0x1p-24), d, d)
 	return d
 }
 
-// half is a binary16 in all elements.
+// half loads a binary16 into all elements.
 func half(m Mem) VecVirtual {
 	x, y := XMM(), YMM()
 	VPBROADCASTW(m, x)
@@ -90,14 +89,14 @@ func half(m Mem) VecVirtual {
 	return y
 }
 
-// float is a binary32 in all elements.
+// float loads a binary32 into all elements.
 func float(m Mem) VecVirtual {
 	y := YMM()
 	VBROADCASTSS(m, y)
 	return y
 }
 
-// twoHalves are two of them, side by side in memory.
+// twoHalves loads two binary16s that lie side by side, each into all elements.
 func twoHalves(m Mem) (first, second VecVirtual) {
 	x, y := XMM(), YMM()
 	first, second = YMM(), YMM()
@@ -183,7 +182,7 @@ func blocks() {
 	})
 }
 
-// int8s is the body for blocks of a scale and, from a byte on, int8s.
+// int8s returns the body for blocks of a scale and, from byte at on, int8s.
 func int8s(at int, scale func(Mem) VecVirtual) body {
 	return func(k *kernel) func() {
 		return func() {
@@ -199,7 +198,7 @@ func int8s(at int, scale func(Mem) VecVirtual) body {
 	}
 }
 
-// fifthBits returns what makes bytes of all ones, in dealt order, where a bit of a
+// fifthBits returns a generator of bytes in dealt order. They are all ones if their bit of a
 // doubleword in memory is set.
 func fifthBits() func(m Mem) VecVirtual {
 	deal := keep(perRun("deal_bits", func(run int) uint32 { return 0x01010101 * uint32(run/2) }))
@@ -214,13 +213,13 @@ func fifthBits() func(m Mem) VecVirtual {
 	}
 }
 
-// iq4Values is the codebook of IQ4_NL and IQ4_XS, in both lanes.
+// iq4Values returns the codebook of IQ4_NL and IQ4_XS, in both lanes.
 func iq4Values() Mem {
 	return bytes32("iq4_values", func(i int) byte { return byte(kit.IQ4[i%16]) })
 }
 
-// mxfp4 shifts its codes down before it converts them: its scales reach into the
-// subnormals and have no room for 2^-24.
+// mxfp4 shifts its codes down before it converts them: its scales reach into the subnormals and
+// have no room for 2^-24.
 func mxfp4(k *kernel) func() {
 	w, n := newWidener(k), newNibbler()
 	values := keep(fp4Values())
@@ -242,12 +241,12 @@ func mxfp4(k *kernel) func() {
 	}
 }
 
-// fp4Values is the codebook of MXFP4 and NVFP4, in both lanes.
+// fp4Values returns the codebook of MXFP4 and NVFP4, in both lanes.
 func fp4Values() Mem {
 	return bytes32("fp4_values", func(i int) byte { return byte(kit.FP4[i%16]) })
 }
 
-// e8m0Halves are the values of e8m0Half for all bytes.
+// e8m0Halves returns the values of e8m0Half for all bytes.
 func e8m0Halves() Mem {
 	var b []byte
 	for e := range 256 {
@@ -256,7 +255,8 @@ func e8m0Halves() Mem {
 	return kit.Data("e8m0_halves", b)
 }
 
-// nvfp4 has eight bytes of nibbles for each scale: eight elements in the lower ones, eight in the upper ones.
+// nvfp4 reads eight bytes of nibbles for each scale: eight elements in the lower ones, eight in the
+// upper ones.
 func nvfp4(k *kernel) func() {
 	w, deal := newWidener(k), newDealer()
 	values, low, scales := keep(fp4Values()), keep(bytesOf("low_nibbles", 15)), fourByteScales()
@@ -278,8 +278,9 @@ func nvfp4(k *kernel) func() {
 	}
 }
 
-// fourByteScales returns what converts four bytes as ue4m3Half does, into each lane. Exponent and mantissa in a
-// binary16's place make 2^-7 of the value. The 2^24 that widening puts into codes is taken away too.
+// fourByteScales returns a generator that converts four bytes as ue4m3Half does, into each lane.
+// Exponent and mantissa in a binary16's place make 2^-7 of the value. The 2^24 that widening puts
+// into codes is taken away too.
 func fourByteScales() func(m Mem) VecVirtual {
 	zero, fields := keep(bytesOf("ue4m3_zero", 0x7f)), keep(bytes32("ue4m3_fields", word(0x3f80)))
 	scale := keep(floatsOf("ue4m3_unit", 0x1p-17))
@@ -297,7 +298,7 @@ func fourByteScales() func(m Mem) VecVirtual {
 	}
 }
 
-// aprQ4 has neighbours in one byte.
+// aprQ4 reads neighbours in one byte.
 func aprQ4(k *kernel) func() {
 	shift := keep(downward())
 	low, eight := keep(dwordsOf("fifteen", 15)), keep(dwordsOf("eights", 8))

@@ -36,7 +36,8 @@ func convert(name, signature string, from, to int, b body) {
 	k.End()
 }
 
-// numbers loops over plain numbers, of which the source and the destination have so many bytes.
+// numbers loops over plain numbers. One takes from bytes in the source and to bytes in the
+// destination.
 func numbers(k *kit.Kernel, from, to int, b body) {
 	k.Elems, k.In, k.Out = 32, 32*from, 32*to
 	k.Loop(b(&kernel{k}))

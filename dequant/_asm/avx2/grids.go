@@ -7,12 +7,13 @@ import (
 	"github.com/tensormap/tensormap/dequant/_asm/kit"
 )
 
-// grids are the IQ types that store the levels of four or eight elements as an index into a codebook, which is
-// one of Go's tables. A combination from there has a nibble for each element, of which three bits are the
-// level: a permutation looks up the values of eight. The upper bit of a nibble may be the element's sign.
+// grids generates the IQ types that store the levels of four or eight elements as an index into a
+// codebook. The codebook is one of Go's tables. A combination from there has a nibble for each
+// element. Three bits of it are the level: a permutation looks up the values of eight. The upper
+// bit may be the element's sign.
 //
-// A block is prepared as a whole: scales become floats on the stack, and indexes of which some bits lie
-// elsewhere become words there. Then a loop goes over its eight parts of 32 elements.
+// A block is prepared as a whole: scales become floats on the stack. Indexes whose bits lie apart
+// become words there. Then a loop goes over its eight parts of 32 elements.
 func grids() {
 	expand("iq2_XXS", iq2XXS)
 	expand("iq2_XS", iq2XS)
@@ -40,7 +41,7 @@ func levels(name string, values [8]float32) Mem {
 
 func iq2Levels() Mem { return levels("iq2_levels", kit.IQ2) }
 
-// nibbles are those of a combination, moved by shift.
+// nibbles returns the nibbles of a combination, moved by shift.
 func nibbles(combination GPVirtual, shift func(...Op), counts Op) VecVirtual {
 	x, y := XMM(), YMM()
 	VMOVD(combination.As32(), x)
@@ -53,7 +54,7 @@ func nibbles(combination GPVirtual, shift func(...Op), counts Op) VecVirtual {
 func upward() Mem   { return dwords("nibble_to_top", func(i int) uint32 { return uint32(28 - 4*i) }) }
 func downward() Mem { return dwords("each_nibble", func(i int) uint32 { return uint32(4 * i) }) }
 
-// scaled are the levels times a scale in memory.
+// scaled returns the levels times a scale in memory.
 func (g *grid) scaled(scale Mem) VecVirtual {
 	table := YMM()
 	VBROADCASTSS(scale, table)
@@ -80,7 +81,7 @@ type evenSigns struct {
 
 func newEvenSigns() evenSigns { return evenSigns{newSigner(), kit.NewEvenSigns(), keep(upward())} }
 
-// values look up a combination with its signs.
+// values looks up a combination with its signs.
 func (s evenSigns) values(combination GPVirtual, table VecVirtual) VecVirtual {
 	signs, y := nibbles(combination, VPSLLVD, s.top), YMM()
 	VPSRLD(Imm(28), signs, y)
@@ -89,7 +90,7 @@ func (s evenSigns) values(combination GPVirtual, table VecVirtual) VecVirtual {
 	return y
 }
 
-// storedSigns are a bit for each element of a part.
+// storedSigns has a bit for each element of a part.
 type storedSigns struct {
 	signer
 	toSign [4]VecVirtual
@@ -98,7 +99,7 @@ type storedSigns struct {
 
 func newStoredSigns() storedSigns { return storedSigns{newSigner(), bitsToSigns(), keep(downward())} }
 
-// values look up the l'th combination of a part with all its signs.
+// values looks up the l'th combination of a part with all its signs.
 func (s storedSigns) values(combination GPVirtual, table, bits VecVirtual, l int) VecVirtual {
 	signs, y := YMM(), nibbles(combination, VPSRLVD, s.shift)
 	VPERMPS(table, y, y)
@@ -107,8 +108,8 @@ func (s storedSigns) values(combination GPVirtual, table, bits VecVirtual, l int
 	return y
 }
 
-// putHalved sets numbers 8i to 8i+7 to (s + ½)·unit for integers s of four bits. That takes five bits more than
-// the unit, which is a binary16 times a power of two, so no step rounds.
+// putHalved sets numbers 8i to 8i+7 to (s + ½)·unit for integers s of four bits. The unit is a
+// binary16 times a power of two, and s takes five bits more, so no step rounds.
 func (r row) putHalved(i int, s, unit VecVirtual) {
 	VCVTDQ2PS(s, s)
 	VADDPS(floatsOf("one_half", 0.5), s, s)
@@ -123,14 +124,14 @@ func (r row) putOdd(i int, doubled VecVirtual, mask Mem, unit VecVirtual) {
 	r.put(i, doubled, unit)
 }
 
-// fraction is a binary16 times a power of two.
+// fraction loads a binary16 times a power of two.
 func fraction(m Mem, power float32) VecVirtual {
 	d := half(m)
 	VMULPS(floatsOf(map[float32]string{0.25: "quarter", 0.5: "one_half"}[power], power), d, d)
 	return d
 }
 
-// iq2XXS has four indexes for each part, then four times seven signs below a scale.
+// iq2XXS reads four indexes for each part, then four times seven signs below a scale.
 func iq2XXS(k *kernel) func() {
 	g, signs, scales := newGrid(k, "iq2xxsGrid", iq2Levels()), newEvenSigns(), newRow(8)
 	return func() {
@@ -152,7 +153,7 @@ func iq2XXS(k *kernel) func() {
 	}
 }
 
-// iq2XS has seven signs above indexes of nine bits, and a scale for every 16 elements.
+// iq2XS reads indexes of nine bits below seven signs, and a scale for every 16 elements.
 func iq2XS(k *kernel) func() {
 	g, signs, scales := newGrid(k, "iq2xsGrid", iq2Levels()), newEvenSigns(), newRow(16)
 	return func() {
@@ -170,7 +171,7 @@ func iq2XS(k *kernel) func() {
 	}
 }
 
-// nibbleScales are the scales of IQ2_XS and IQ2_S.
+// nibbleScales makes the scales of IQ2_XS and IQ2_S.
 func nibbleScales(k *kernel, scales row, at int) {
 	d := fraction(k.From(0), 0.25)
 	for i := range 2 {
@@ -182,7 +183,8 @@ func nibbleScales(k *kernel, scales row, at int) {
 	}
 }
 
-// iq2S has the lower bytes of its indexes, signs, the upper two bits of the indexes, and scales as IQ2_XS.
+// iq2S reads the lower bytes of its indexes, signs, the upper two bits of the indexes, and scales
+// as in IQ2_XS.
 func iq2S(k *kernel) func() {
 	g, signs := newGrid(k, "iq2sGrid", iq2Levels()), newStoredSigns()
 	scales, indexes := newRow(16), AllocLocal(64)
@@ -211,7 +213,7 @@ func iq2S(k *kernel) func() {
 	}
 }
 
-// words is a vector constant of 16 bits each.
+// words returns a vector constant of 16 bits each.
 func words(name string, f func(i int) uint16) Mem {
 	return bytes32(name, func(b int) byte { return byte(f(b/2) >> (b % 2 * 8)) })
 }
@@ -223,7 +225,8 @@ func joinUpper(low, high VecVirtual, mask, to Mem) {
 	VMOVDQU(high, to)
 }
 
-// iq3XXS has all its indexes, then for each part what IQ2_XXS has behind its four.
+// iq3XXS reads all its indexes. Then it reads for each part seven signs four times below a scale,
+// as IQ2_XXS has them.
 func iq3XXS(k *kernel) func() {
 	g := newGrid(k, "iq3xxsGrid", levels("iq3xxs_levels", kit.IQ3XXS))
 	signs, scales := newEvenSigns(), newRow(8)
@@ -243,7 +246,8 @@ func iq3XXS(k *kernel) func() {
 	}
 }
 
-// iq3S has the lower bytes of its indexes, their ninth bits, signs, and a nibble for the scale of each part.
+// iq3S reads the lower bytes of its indexes, their ninth bits, signs, and a nibble for the scale of
+// each part.
 func iq3S(k *kernel) func() {
 	g := newGrid(k, "iq3sGrid", levels("iq3s_levels", kit.IQ3S))
 	signs, scales, indexes := newStoredSigns(), newRow(8), AllocLocal(128)
@@ -285,8 +289,8 @@ func (r row) putDeltas(i int, signs VecVirtual) {
 	VMOVUPS(signs, r.at.Offset(32*i))
 }
 
-// iq1S has the lower bytes of its indexes, then for each part a word: upper three bits of four indexes, a scale of
-// three bits, the sign of delta.
+// iq1S reads the lower bytes of its indexes. Then each part has a word: the upper three bits of
+// four indexes, a scale of three bits, the sign of delta.
 func iq1S(k *kernel) func() {
 	g, shift := newGrid(k, "iq1sGrid", iq1Levels()), keep(downward())
 	scales, deltas, indexes := newRow(8), newRow(8), AllocLocal(64)
@@ -324,8 +328,8 @@ func iq1S(k *kernel) func() {
 
 func upperThree() Mem { return words("ninth_to_eleventh", func(int) uint16 { return 0x0700 }) }
 
-// iq1M has the lower bytes of its indexes, for each a nibble of three more bits and the sign of delta, and four words
-// of four scales of three bits. Above these are four bits of d.
+// iq1M reads the lower bytes of its indexes, and for each a nibble: three more bits and the sign of
+// delta. Four words follow with four scales of three bits each. Above these are four bits of d.
 func iq1M(k *kernel) func() {
 	g, shift := newGrid(k, "iq1sGrid", iq1Levels()), keep(downward())
 	scales, deltas, indexes := newRow(16), newRow(32), AllocLocal(64)

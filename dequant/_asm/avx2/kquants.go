@@ -6,8 +6,8 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// The K types and IQ4_XS, but for Q8_K, first make all scales of a block, eight at a time, and
-// leave them on the stack: from there a broadcast is a load and costs no shuffle.
+// The K types but Q8_K, and IQ4_XS, first make all scales of a block, eight at a time. The scales
+// are left on the stack: from there a broadcast is a load and costs no shuffle.
 
 func superBlocks() {
 	expand("q2_K", q2K)
@@ -48,10 +48,10 @@ func field(bytes VecVirtual, from, to int, mask Op) VecVirtual {
 	return y
 }
 
-// A row is float32s on the stack, one for every run of codes that shares a scale.
+// A row holds float32s on the stack, one for every run of codes that shares a scale.
 type row struct{ at Mem }
 
-// newRow is a row with room for n.
+// newRow returns a row with room for n numbers.
 func newRow(n int) row { return row{AllocLocal(4 * n)} }
 
 // put sets numbers 8i to 8i+7 to eight integers times unit.
@@ -61,14 +61,14 @@ func (r row) put(i int, integers, unit VecVirtual) {
 	VMOVUPS(integers, r.at.Offset(32*i))
 }
 
-// get is number i in all elements.
+// get loads number i into all elements.
 func (r row) get(i int) VecVirtual {
 	y := YMM()
 	VBROADCASTSS(r.at.Offset(4*i), y)
 	return y
 }
 
-// dwordsOfBytes are the sixteen bytes of x as doublewords.
+// dwordsOfBytes returns the sixteen bytes of x as doublewords.
 func dwordsOfBytes(extend func(...Op), x VecVirtual) [2]VecVirtual {
 	low, high, upper := YMM(), YMM(), XMM()
 	extend(x, low)

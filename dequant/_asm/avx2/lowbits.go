@@ -9,7 +9,7 @@ import (
 	"github.com/tensormap/tensormap/dequant/_asm/kit"
 )
 
-// lowBits are the types of one and two bits an element, and of three levels.
+// lowBits generates the types of one and two bits an element, and of three levels.
 func lowBits() {
 	expand("q1_0", q1_0)
 	expand("q2_0", q2_0)
@@ -17,7 +17,7 @@ func lowBits() {
 	expand("tq2_0", tq2_0)
 }
 
-// q1_0 has a bit for each element, which is its sign: minus where it is clear.
+// q1_0 reads a bit for each element, which is its sign: minus if it is clear.
 func q1_0(k *kernel) func() {
 	sign, toSign := keep(dwordsOf("sign", 1<<31)), bitsToSigns()
 	return func() {
@@ -36,7 +36,7 @@ func q1_0(k *kernel) func() {
 	}
 }
 
-// bitsToSigns are counts by which each eight of 32 bits are shifted left to become signs.
+// bitsToSigns returns counts by which each eight of 32 bits are shifted left to become signs.
 func bitsToSigns() (counts [4]VecVirtual) {
 	for i := range counts {
 		counts[i] = keep(dwords(fmt.Sprint("sign_of_", 8*i), func(j int) uint32 { return uint32(31 - 8*i - j) }))
@@ -44,7 +44,8 @@ func bitsToSigns() (counts [4]VecVirtual) {
 	return counts
 }
 
-// threeLevels returns what tabulates d·(n − 1). VPERMILPS only regards the lower two bits of an index.
+// threeLevels returns a generator that tabulates d·(n − 1). VPERMILPS only regards the lower two
+// bits of an index.
 func threeLevels() func(d VecVirtual) VecVirtual {
 	levels := keep(dwords("three_levels", func(n int) uint32 { return []uint32{0xbf800000, 0, 0x3f800000, 0x40000000}[n%4] }))
 	return func(d VecVirtual) VecVirtual {
@@ -53,7 +54,7 @@ func threeLevels() func(d VecVirtual) VecVirtual {
 	}
 }
 
-// q2_0 has neighbours in one byte.
+// q2_0 reads neighbours in one byte.
 func q2_0(k *kernel) func() {
 	levels := threeLevels()
 	var pairs [2]VecVirtual
@@ -75,7 +76,7 @@ func q2_0(k *kernel) func() {
 	}
 }
 
-// tq2_0 has four runs of 32 elements in 32 bytes.
+// tq2_0 reads four runs of 32 elements in 32 bytes.
 func tq2_0(k *kernel) func() {
 	levels := threeLevels()
 	return func() {
@@ -95,12 +96,12 @@ func tq2_0(k *kernel) func() {
 	}
 }
 
-// tq1_0 has five runs of elements in its bytes, of 32 and then of 16 elements, and in its last four
-// bytes four runs of four.
+// tq1_0 reads bytes with five runs of elements in them: 32 bytes, and then 16. The last four bytes
+// have four runs of four elements.
 //
-// Its bytes are fractions of 256 in base three. The product of a byte and a power of three has the digits that
-// precede the wanted one above its lowest byte. Moved into the upper byte of a word it loses them, and the
-// upper half of a product with three is the digit.
+// The bytes are fractions of 256 in base three. The product of a byte and a power of three has the
+// digits that precede the wanted one above its lowest byte. Moved into the upper byte of a word it
+// loses them. The upper half of a product with three is then the digit.
 func tq1_0(k *kernel) func() {
 	levels, three := threeLevels(), keep(dwordsOf("three_words", 3))
 	var powers [5]VecVirtual

@@ -26,7 +26,7 @@ func floats() {
 	expandNumbers("f8e5m2", 1, f8e5m2)
 }
 
-// eights is the iteration of a kernel that makes eight elements at a time.
+// eights returns the iteration of a kernel that makes eight elements at a time.
 func (k *kernel) eights(convert func(at int, y VecVirtual)) func() {
 	return func() {
 		for at := 0; at < 32; at += 8 {
@@ -37,7 +37,7 @@ func (k *kernel) eights(convert func(at int, y VecVirtual)) func() {
 	}
 }
 
-// fours is eights for elements of eight bytes, of which a vector holds four: they leave their
+// fours does what eights does, for elements of eight bytes. A vector holds four, which leave their
 // floats in its lower lane.
 func (k *kernel) fours(convert func(at int, y VecVirtual)) func() {
 	return func() {
@@ -75,7 +75,7 @@ func f16(k *kernel) func() {
 	}
 }
 
-// unordered is the predicate of VCMPPS that is true where an operand is a NaN.
+// unordered is the predicate of VCMPPS that is true if an operand is a NaN.
 var unordered = Imm(3)
 
 // unless branches to code after the loop, and back, if the zero flag is clear.
@@ -129,7 +129,7 @@ func f8e4m3(k *kernel) func() {
 	}
 }
 
-// word is the pattern of a constant vector of words.
+// word returns the pattern of a constant vector of words.
 func word(w uint16) func(i int) byte {
 	return func(i int) byte { return byte(w >> (i % 2 * 8)) }
 }
@@ -190,7 +190,7 @@ func integers() {
 	})
 }
 
-// extended is the body for integers of size bytes that extend makes doublewords of.
+// extended returns the body for integers of size bytes that extend makes doublewords of.
 func extended(extend func(...Op), size int) body {
 	return func(k *kernel) func() {
 		return k.eights(func(at int, y VecVirtual) {
@@ -200,9 +200,8 @@ func extended(extend func(...Op), size int) body {
 	}
 }
 
-// u32 sets the halves of a number into the mantissas of 2^23 and 2^39, where they count as
-// what they are worth. Taking both powers from the upper half is exact, so that only the
-// final sum rounds.
+// u32 sets the halves of a number into the mantissas of 2^23 and 2^39, where they keep their worth.
+// Taking both powers from the upper half is exact, so only the final sum rounds.
 func u32(k *kernel) func() {
 	low := keep(floatsOf("two23", 1<<23))
 	high := keep(floatsOf("two39", 1<<39))
@@ -250,9 +249,9 @@ func i64(k *kernel) func() {
 	})
 }
 
-// longRounder returns what makes integers representable that are not exact in float64: those
-// between two multiples of 2^12 become the one halfway. At 2^53 and beyond, all float32s and
-// all ties between two are multiples of 2^12, so rounding to float32 is not misled.
+// longRounder returns a generator that makes integers representable that are not exact in float64.
+// Those between two multiples of 2^12 become the one halfway. At 2^53 and beyond, all float32s and
+// all ties between two are multiples of 2^12. So rounding to float32 is not misled.
 func longRounder() func(v, exact VecVirtual) {
 	below := keep(quadwordsOf("below_two11", 1<<11-1))
 	return func(v, exact VecVirtual) {
@@ -265,8 +264,8 @@ func longRounder() func(v, exact VecVirtual) {
 	}
 }
 
-// longSum returns what adds up the halves of integers: the upper one with its sign bit flipped
-// if high is to include 2^63.
+// longSum returns a generator that adds up the halves of integers. The sign bit of the upper half
+// is flipped if high includes 2^63.
 func longSum(high, both float64) func(v VecVirtual) {
 	bits := func(f float64) uint64 { return math.Float64bits(f) }
 	name := map[bool]string{true: "_two63"}[high > 1<<84]
@@ -303,7 +302,7 @@ func scaled(name string, size int, extend func(...Op)) {
 	})
 }
 
-// argument is where the caller put a parameter.
+// argument returns the place of a parameter.
 func argument(name string) Mem {
 	p, err := Param(name).Resolve()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/tensormap/tensormap/dequant/_asm/kit"
 )
 
-// blocks are the types with blocks of 32 elements, and NVFP4 with blocks of 64.
+// blocks generates the types with blocks of 32 elements, and NVFP4 with blocks of 64.
 func blocks() {
 	expand("q8_0", int8s(2, half))
 	expand("q8_1", int8s(4, half))
@@ -49,17 +49,17 @@ func blocks() {
 	expand("q5_1", func(k *kernel) func() { return fiveBitBlock(k, 4, 8, true) })
 }
 
-// iq4 is the codebook of IQ4_NL and IQ4_XS.
+// iq4 loads the codebook of IQ4_NL and IQ4_XS.
 func iq4() reg.VecVirtual {
 	return floats("iq4", func(n int) float32 { return float32(kit.IQ4[n]) })
 }
 
-// fp4 is the codebook of MXFP4 and NVFP4.
+// fp4 loads the codebook of MXFP4 and NVFP4.
 func fp4() reg.VecVirtual {
 	return floats("fp4", func(n int) float32 { return float32(kit.FP4[n]) })
 }
 
-// int8s is the body for blocks of a scale and, from a byte on, int8s.
+// int8s returns the body for blocks of a scale and, from byte at on, int8s.
 func int8s(at int, scale func(Mem) reg.VecVirtual) body {
 	return func(k *kernel) func() {
 		return func() {
@@ -75,9 +75,9 @@ func int8s(at int, scale func(Mem) reg.VecVirtual) body {
 	}
 }
 
-// codebookBlock has 16 bytes of nibbles at codes. A block has so many elements for each value
-// that computing all 16 values first and looking them up is the shortest way. The lookup
-// only regards the lower four bits of an index.
+// codebookBlock reads 16 bytes of nibbles at codes. A block has so many elements for each value
+// that computing all 16 values first and looking them up is shortest. The lookup only regards the
+// lower four bits of an index.
 func codebookBlock(k *kernel, codes int, makeTable func(table reg.VecVirtual)) func() {
 	return func() {
 		table := ZMM()
@@ -86,8 +86,8 @@ func codebookBlock(k *kernel, codes int, makeTable func(table reg.VecVirtual)) f
 	}
 }
 
-// lookUpNibbles expands 16 bytes: lower nibbles by the table low to offset atLow, upper ones by
-// high to atHigh.
+// lookUpNibbles expands 16 bytes: lower nibbles by the table low as elements from atLow on, upper
+// ones by high from atHigh on.
 func lookUpNibbles(k *kernel, codes Mem, low, high reg.VecVirtual, atLow, atHigh int) {
 	n, z := ZMM(), ZMM()
 	VPMOVZXBD(codes, n)
@@ -98,8 +98,8 @@ func lookUpNibbles(k *kernel, codes Mem, low, high reg.VecVirtual, atLow, atHigh
 	k.Store(n, atHigh)
 }
 
-// fiveBitBlock has the fifth bits of 32 elements at high, their nibbles at codes. The codes are put
-// together as bytes, of which all 32 fit half a register.
+// fiveBitBlock reads the fifth bits of 32 elements at high, their nibbles at codes. The codes are
+// put together as bytes: all 32 fit half a register.
 func fiveBitBlock(k *kernel, high, codes int, hasMin bool) func() {
 	low, sixteen, nibbles := YMM(), YMM(), YMM()
 	VPBROADCASTD(kit.Words("low4s", 0x0f0f0f0f), low)
@@ -143,8 +143,8 @@ func fiveBitBlock(k *kernel, high, codes int, hasMin bool) func() {
 	}
 }
 
-// nvfp4 has four scales of a byte, then eight bytes of nibbles for each: eight elements in the lower ones,
-// eight in the upper ones.
+// nvfp4 reads four scales of a byte, then eight bytes of nibbles for each: eight elements in the
+// lower ones, eight in the upper ones.
 func nvfp4(k *kernel) func() {
 	values, convert, scales := fp4(), byteScales(), scratch(16)
 	spread := zmm("spread8", func(i int) uint32 { return 0x80808000 | uint32(i%8) })
@@ -163,8 +163,8 @@ func nvfp4(k *kernel) func() {
 	}
 }
 
-// byteScales returns what converts four bytes as ue4m3Half does. Exponent and mantissa in a binary16's place make
-// 2^-7 of the value.
+// byteScales returns a generator that converts four bytes as ue4m3Half does. Exponent and mantissa
+// in a binary16's place make 2^-7 of the value.
 func byteScales() func(from Mem) reg.VecVirtual {
 	zero, fields, unit := XMM(), XMM(), XMM()
 	VPBROADCASTD(kit.Words("ue4m3Zero", 0x7f7f7f7f), zero)
@@ -184,7 +184,7 @@ func byteScales() func(from Mem) reg.VecVirtual {
 	}
 }
 
-// aprQ4 has neighbours in one byte.
+// aprQ4 reads neighbours in one byte.
 func aprQ4(k *kernel) func() {
 	values := floats("fourBit", func(n int) float32 { return float32(n - 8) })
 	n := newNeighbours()

@@ -41,8 +41,8 @@ func toBrain(k *kernel) func(src []Op) []reg.VecVirtual {
 }
 
 // brainRounder takes two vectors at a time apart into lower and upper halves of their floats. Just
-// under half of a bfloat16's last place is added to the lower ones, or half if the result would
-// be odd; the carry to the upper ones is the top bit of an average.
+// under half of a bfloat16's last place is added to the lower ones, or half if the result would be
+// odd. The carry to the upper ones is the top bit of an average.
 func brainRounder() func(floats []reg.VecVirtual) []reg.VecVirtual {
 	odd, underHalf := splat("bit0s", 0x00010001), splat("underHalves", 0x7ffe7ffe)
 	lowers, uppers := ZMM(), ZMM()
@@ -67,7 +67,7 @@ func brainRounder() func(floats []reg.VecVirtual) []reg.VecVirtual {
 	}
 }
 
-// everyOther chooses the even or the odd ones of 64 16-bit words.
+// everyOther returns indexes of the even or the odd ones of 64 16-bit words.
 func everyOther(first uint32) []uint32 {
 	v := make([]uint32, 16)
 	for i := range v {

@@ -50,7 +50,7 @@ func splatFloat(name string, value float32) reg.VecVirtual {
 	return splat(name, math.Float32bits(value))
 }
 
-// half is the binary16 at m in all lanes.
+// half loads the binary16 at m into all lanes.
 func half(m Mem) reg.VecVirtual {
 	h, z := YMM(), ZMM()
 	VPBROADCASTW(m, h)
@@ -58,14 +58,14 @@ func half(m Mem) reg.VecVirtual {
 	return z
 }
 
-// float is the binary32 at m in all lanes.
+// float loads the binary32 at m into all lanes.
 func float(m Mem) reg.VecVirtual {
 	z := ZMM()
 	VBROADCASTSS(m, z)
 	return z
 }
 
-// halves are the two binary16s at m, each in all lanes.
+// halves loads the two binary16s at m, each into all lanes.
 func halves(m Mem) (first, second reg.VecVirtual) {
 	first, second = ZMM(), ZMM()
 	pair, upper := XMM(), XMM()
@@ -77,16 +77,16 @@ func halves(m Mem) (first, second reg.VecVirtual) {
 	return first, second
 }
 
-// bytes are 16 bytes at m, zero-extended.
+// bytes loads the 16 bytes at m, zero-extended.
 func bytes(m Mem) reg.VecVirtual {
 	z := ZMM()
 	VPMOVZXBD(m, z)
 	return z
 }
 
-// scratch is aligned room on the stack. Scales that vector operations have unpacked are stored
-// there, because an operand broadcast from memory takes no shuffle. Alignment lets the
-// stores be forwarded to the loads.
+// scratch returns aligned room on the stack. Scales that vector operations have unpacked are stored
+// there, because an operand broadcast from memory takes no shuffle. Alignment lets the stores be
+// forwarded to the loads.
 func scratch(size int) Mem {
 	at := GP64()
 	LEAQ(AllocLocal(size+64).Offset(63), at)

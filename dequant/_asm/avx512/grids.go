@@ -7,12 +7,13 @@ import (
 	"github.com/tensormap/tensormap/dequant/_asm/kit"
 )
 
-// grids are the IQ types that store the levels of four or eight elements as an index into a codebook, which is
-// one of Go's tables. A combination from there has a nibble for each element. The nibbles of 16 elements look
-// up their values in a table of scaled levels; the upper bit of a nibble is the element's sign.
+// grids generates the IQ types that store the levels of four or eight elements as an index into a
+// codebook. The codebook is one of Go's tables. A combination from there has a nibble for each
+// element. The nibbles of 16 elements look up their values in a table of scaled levels. The upper
+// bit of a nibble is the element's sign.
 //
-// A block is prepared as a whole: scales become floats in scratch memory, and indexes of which some bits lie
-// elsewhere become words there. Then a loop goes over its eight parts of 32 elements.
+// A block is prepared as a whole: scales become floats in scratch memory. Indexes whose bits lie
+// apart become words there. Then a loop goes over its eight parts of 32 elements.
 func grids() {
 	expand("iq2_XXS", iq2XXS)
 	expand("iq2_XS", iq2XS)
@@ -37,7 +38,7 @@ func newGrid(k *kernel, codebook string) *grid {
 	}
 }
 
-// sixteen are the nibbles of two combinations of eight, under other bits.
+// sixteen returns the nibbles of two combinations of eight, under other bits.
 func (g *grid) sixteen(first, second reg.GPVirtual) reg.VecVirtual {
 	z := ZMM()
 	SHLQ(U8(32), second)
@@ -54,7 +55,7 @@ func (g *grid) put(i int, table, nibbles reg.VecVirtual) {
 	g.Store(nibbles, 16*i)
 }
 
-// upperBits returns what sets the upper bits of nibbles for which a bit is set in memory.
+// upperBits returns a generator that sets the upper bits of nibbles whose bit is set in memory.
 func upperBits() func(nibbles reg.VecVirtual, bits Mem) {
 	eight := splat("eight", 8)
 	return func(nibbles reg.VecVirtual, bits Mem) {
@@ -64,7 +65,7 @@ func upperBits() func(nibbles reg.VecVirtual, bits Mem) {
 	}
 }
 
-// scaled are levels times a scale in memory.
+// scaled returns levels times a scale in memory.
 func scaled(levels reg.VecVirtual, scale Mem) reg.VecVirtual {
 	table := ZMM()
 	VMULPS_BCST(scale, levels, table)
@@ -78,8 +79,8 @@ func signed(name string, levels [8]float32) reg.VecVirtual {
 
 func iq2Levels() reg.VecVirtual { return signed("iq2Levels", kit.IQ2) }
 
-// halvedScales returns what saves (s + ½)·unit·d for integers s of four bits and a binary16 d. That takes 16 bits, so
-// no step rounds.
+// halvedScales returns a generator that saves (s + ½)·unit·d for integers s of four bits and a
+// binary16 d. These products take 16 bits, so no step rounds.
 func halvedScales(to Mem, unit float32) func(s, d reg.VecVirtual) {
 	half, u := splatFloat("half", 0.5), splatFloat(map[float32]string{0.25: "quarter", 0.5: "half"}[unit], unit)
 	return func(s, d reg.VecVirtual) {
@@ -91,7 +92,7 @@ func halvedScales(to Mem, unit float32) func(s, d reg.VecVirtual) {
 	}
 }
 
-// oddScales returns what saves (2s + 1)·d for 2s under a mask.
+// oddScales returns a generator that saves (2s + 1)·d for 2s under a mask.
 func oddScales(to Mem, name string, mask uint32) func(doubled, d reg.VecVirtual) {
 	keep, one := splat(name, mask), splat("integerOne", 1)
 	return func(doubled, d reg.VecVirtual) {
@@ -100,7 +101,7 @@ func oddScales(to Mem, name string, mask uint32) func(doubled, d reg.VecVirtual)
 	}
 }
 
-// iq2XXS has four indexes for each part, then four times seven signs below a scale.
+// iq2XXS reads four indexes for each part, then four times seven signs below a scale.
 func iq2XXS(k *kernel) func() {
 	g, signs, levels := newGrid(k, "iq2xxsGrid"), kit.NewEvenSigns(), iq2Levels()
 	scales := scratch(64)
@@ -125,7 +126,7 @@ func iq2XXS(k *kernel) func() {
 	}
 }
 
-// iq2XS has seven signs above indexes of nine bits, and a scale for every 16 elements.
+// iq2XS reads indexes of nine bits below seven signs, and a scale for every 16 elements.
 func iq2XS(k *kernel) func() {
 	g, signs, levels := newGrid(k, "iq2xsGrid"), kit.NewEvenSigns(), iq2Levels()
 	scales := scratch(64)
@@ -144,7 +145,7 @@ func iq2XS(k *kernel) func() {
 	}
 }
 
-// nibbleScales returns what saves the scales of IQ2_XS and IQ2_S.
+// nibbleScales returns a generator that saves the scales of IQ2_XS and IQ2_S.
 func nibbleScales(k *kernel, to Mem) func(from Mem) {
 	unpack, low4, save := newNeighbours(), splat("low4", 0x0f), halvedScales(to, 0.25)
 	return func(from Mem) {
@@ -154,7 +155,8 @@ func nibbleScales(k *kernel, to Mem) func(from Mem) {
 	}
 }
 
-// iq2S has the lower bytes of its indexes, signs, the upper two bits of the indexes, and scales as IQ2_XS.
+// iq2S reads the lower bytes of its indexes, signs, the upper two bits of the indexes, and scales
+// as in IQ2_XS.
 func iq2S(k *kernel) func() {
 	g, minus, levels := newGrid(k, "iq2sGrid"), upperBits(), iq2Levels()
 	spread := shorts("spreadUpper2", func(i int) uint16 { return uint16(i/4<<8 | 0x80) })
@@ -187,7 +189,8 @@ func shorts(name string, value func(i int) uint16) reg.VecVirtual {
 	return zmm(name, func(i int) uint32 { return uint32(value(2*i)) | uint32(value(2*i+1))<<16 })
 }
 
-// iq3XXS has all its indexes, then for each part what IQ2_XXS has behind its four.
+// iq3XXS reads all its indexes. Then it reads for each part seven signs four times below a scale,
+// as IQ2_XXS has them.
 func iq3XXS(k *kernel) func() {
 	g, signs := newGrid(k, "iq3xxsGrid"), kit.NewEvenSigns()
 	levels := signed("iq3xxsLevels", kit.IQ3XXS)
@@ -212,7 +215,8 @@ func iq3XXS(k *kernel) func() {
 	}
 }
 
-// iq3S has the lower bytes of its indexes, their ninth bits, signs, and a nibble for the scale of each part.
+// iq3S reads the lower bytes of its indexes, their ninth bits, signs, and a nibble for the scale of
+// each part.
 func iq3S(k *kernel) func() {
 	g, minus := newGrid(k, "iq3sGrid"), upperBits()
 	levels := signed("iq3sLevels", kit.IQ3S)
@@ -250,8 +254,8 @@ func iq3S(k *kernel) func() {
 	}
 }
 
-// iq1S has the lower bytes of its indexes, then for each part a word: upper three bits of four indexes, a scale of
-// three bits, the sign of delta. Delta is added to the part's levels.
+// iq1S reads the lower bytes of its indexes. Then each part has a word: the upper three bits of
+// four indexes, a scale of three bits, the sign of delta. Delta is added to the part's levels.
 func iq1S(k *kernel) func() {
 	g := newGrid(k, "iq1sGrid")
 	levels := floats("iq1Levels", func(n int) float32 { return float32(n%4 - 1) })
@@ -288,8 +292,8 @@ func iq1S(k *kernel) func() {
 	}
 }
 
-// iq1M has the lower bytes of its indexes, for each a nibble of three more bits and the sign of delta, and four words
-// of four scales of three bits. Above these are four bits of d.
+// iq1M reads the lower bytes of its indexes, and for each a nibble: three more bits and the sign of
+// delta. Four words follow with four scales of three bits each. Above these are four bits of d.
 func iq1M(k *kernel) func() {
 	g, minusDelta := newGrid(k, "iq1sGrid"), upperBits()
 	levels := floats("iq1DeltaLevels", func(n int) float32 {
@@ -329,7 +333,7 @@ func iq1M(k *kernel) func() {
 	}
 }
 
-// scatteredHalf is the binary16 in the upper nibbles of four words, in all lanes.
+// scatteredHalf loads the binary16 in the upper nibbles of four words into all lanes.
 func scatteredHalf(m Mem) reg.VecVirtual {
 	y, z := YMM(), ZMM()
 	VPBROADCASTW(kit.ScatteredHalf(m), y)

@@ -19,7 +19,8 @@ type number struct {
 	begin func(k *kernel) func(src []Op) []reg.VecVirtual
 }
 
-// lanes are the elements of one vector: eight of 64 bits, so that source or result fills a register.
+// lanes returns the number of elements of one vector: eight of 64 bits, so that source or result
+// fills a register.
 func (n number) lanes() int { return min(16, 64/n.size) }
 
 func numbers() {
@@ -59,14 +60,14 @@ func numbers() {
 	}
 }
 
-// simple is for types that expand each vector alone and need no constant.
+// simple serves types that expand each vector alone and need no constant.
 func simple(expand func(src Op, z reg.VecVirtual)) func(k *kernel) func(src []Op) []reg.VecVirtual {
 	return func(*kernel) func(src []Op) []reg.VecVirtual {
 		return each(expand)
 	}
 }
 
-// each makes an expansion of several vectors from that of one.
+// each returns an expansion of several vectors, made from that of one.
 func each(expand func(src Op, z reg.VecVirtual)) func(src []Op) []reg.VecVirtual {
 	return func(src []Op) []reg.VecVirtual {
 		out := make([]reg.VecVirtual, len(src))
@@ -136,8 +137,8 @@ func (n number) convert(signature string) {
 	k.End()
 }
 
-// align takes what lies before a vector's place in memory first: stores that cross cache lines take
-// twice their time. Few elements are left as they are.
+// align expands the elements before a vector's place in memory first: stores that cross cache lines
+// take twice their time. Few elements are left as they are.
 func (n number) align(k *kernel, masked func(count reg.GPVirtual)) {
 	head := GP64()
 	MOVQ(k.Dst, head)
@@ -154,7 +155,7 @@ func (n number) align(k *kernel, masked func(count reg.GPVirtual)) {
 	Label("aligned")
 }
 
-// part is the lower size bytes of z.
+// part returns the lower size bytes of z.
 func part(z reg.VecVirtual, size int) reg.VecVirtual {
 	if size == 32 {
 		return z.AsY().(reg.VecVirtual)
@@ -162,7 +163,7 @@ func part(z reg.VecVirtual, size int) reg.VecVirtual {
 	return z
 }
 
-// maskedLoad loads a source vector, zeros for what the mask leaves out.
+// maskedLoad loads a source vector, with zeros for the elements that the mask leaves out.
 func (n number) maskedLoad(src Op, mask reg.OpmaskVirtual) Op {
 	switch z := ZMM(); n.size {
 	case 1:
@@ -180,7 +181,7 @@ func (n number) maskedLoad(src Op, mask reg.OpmaskVirtual) Op {
 	}
 }
 
-// firstLanes has a bit for each of the first n < 64 elements.
+// firstLanes returns a mask with a bit for each of the first n < 64 elements.
 func firstLanes(n reg.GPVirtual) reg.OpmaskVirtual {
 	ones, mask := GP64(), K()
 	MOVQ(I32(-1), ones)
@@ -191,8 +192,8 @@ func firstLanes(n reg.GPVirtual) reg.OpmaskVirtual {
 	return mask
 }
 
-// binary16 converts. The instruction quiets signalling NaNs, which are given the bits back that they
-// have in src.
+// binary16 converts. The instruction quiets signalling NaNs, which get the bits back that they have
+// in src.
 func binary16(k *kernel) func(src []Op) []reg.VecVirtual {
 	exponent := splat("exponent", 0x7f800000)
 	convert := each(func(src Op, z reg.VecVirtual) { VCVTPH2PS(src, z) })
@@ -212,17 +213,17 @@ func binary16(k *kernel) func(src []Op) []reg.VecVirtual {
 	}
 }
 
-// unordered is the comparison that is true of NaNs.
+// unordered is the predicate of VCMPPS that is true of NaNs.
 const unordered = 3
 
-// isNaN is the mask of the NaNs in a register.
+// isNaN returns the mask of the NaNs in a register.
 func isNaN(f reg.VecVirtual) reg.OpmaskVirtual {
 	mask := K()
 	VCMPPS(U8(unordered), f, f, mask)
 	return mask
 }
 
-// A repair makes results anew where one of these floats is a NaN.
+// A repair makes results anew if one of these floats is a NaN.
 type repair struct {
 	floats  []reg.VecVirtual
 	results func() []reg.VecVirtual
@@ -233,8 +234,8 @@ func (k *kernel) onNaN(floats []reg.VecVirtual, results func() []reg.VecVirtual)
 	k.repair = &repair{floats, results}
 }
 
-// storeMended stores, and again what a NaN has spoilt. Looking for NaNs first would hold the stores up,
-// which are what bounds these loops. One comparison sees that two vectors have none.
+// storeMended stores, and once more if a NaN has spoilt the results. Looking for NaNs first would
+// delay the stores, which bound these loops. One comparison sees that two vectors have none.
 func (k *kernel) storeMended(results []reg.VecVirtual, store func(results []reg.VecVirtual)) {
 	store(results)
 	if k.repair == nil {
@@ -260,7 +261,7 @@ func (k *kernel) storeMended(results []reg.VecVirtual, store func(results []reg.
 	})
 }
 
-// e5m2 is the upper half of a binary16.
+// e5m2 treats bytes as the upper halves of binary16s.
 func e5m2(k *kernel) func(src []Op) []reg.VecVirtual {
 	expand := binary16(k)
 	return func(src []Op) []reg.VecVirtual {
@@ -295,7 +296,7 @@ func e4m3(*kernel) func(src []Op) []reg.VecVirtual {
 	})
 }
 
-// truth gives 1 for what is not zero.
+// truth gives 1 for all but zero.
 func truth(*kernel) func(src []Op) []reg.VecVirtual {
 	one := splatFloat("one", 1)
 	return each(func(src Op, z reg.VecVirtual) {
@@ -306,7 +307,7 @@ func truth(*kernel) func(src []Op) []reg.VecVirtual {
 	})
 }
 
-// scaledNumbers are (q − zero) × scale; the difference is exact, so one product rounds.
+// scaledNumbers generates (q − zero) × scale. The difference is exact, so one product rounds.
 func scaledNumbers() {
 	for _, n := range []number{
 		{name: "i8", size: 1, to: 4},

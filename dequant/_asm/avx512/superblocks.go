@@ -9,8 +9,8 @@ import (
 	"github.com/tensormap/tensormap/dequant/_asm/kit"
 )
 
-// superblocks are the K types and IQ4_XS, with blocks of 256 elements. Those with packed scales
-// start by turning them into floats in scratch memory.
+// superblocks generates the K types and IQ4_XS, with blocks of 256 elements. Those with packed
+// scales start by turning them into floats in scratch memory.
 func superblocks() {
 	expand("q2_K", q2K)
 	expand("q3_K", q3K)
@@ -75,7 +75,7 @@ func q3K(k *kernel) func() {
 	}
 }
 
-// q3Scales are the sixteen 6-bit scales, less 32.
+// q3Scales returns the sixteen 6-bit scales, less 32.
 func q3Scales(k *kernel, bias reg.VecVirtual) reg.VecVirtual {
 	low, high, z := XMM(), XMM(), ZMM()
 	VPBROADCASTQ(k.From(96), low)
@@ -206,10 +206,11 @@ func affine(values reg.VecVirtual, scale, min Mem) reg.VecVirtual {
 	return table
 }
 
-// k4Scales are the eight scales of Q4_K and Q5_K times d, then the eight mins times dmin.
+// k4Scales returns the eight scales of Q4_K and Q5_K times d, then the eight mins times dmin.
 //
-// The block begins with d, dmin and twelve bytes u0, u1, u2. Scales and mins are four from the
-// lower six bits of u0 and u1, and four from a nibble of u2 under the upper two bits of u0 and u1.
+// The block begins with d, dmin and twelve bytes u0, u1, u2. The first four scales and mins are the
+// lower six bits of u0 and u1. The other four are a nibble of u2 under the upper two bits of u0 and
+// u1.
 func k4Scales(k *kernel, spread reg.VecVirtual) reg.VecVirtual {
 	const none = 0x80808080
 	head, rest, d, z := XMM(), XMM(), ZMM(), ZMM()
@@ -229,14 +230,14 @@ func k4Scales(k *kernel, spread reg.VecVirtual) reg.VecVirtual {
 	return z
 }
 
-// spreadPair is the permutation that makes eight of the first and eight of the second element.
+// spreadPair loads the permutation that makes eight of the first and eight of the second element.
 func spreadPair() reg.VecVirtual {
 	return zmm("spread", func(i int) uint32 { return uint32(i / 8) })
 }
 
 // A widener makes floats of 64 codes of a byte each. Shuffling bytes into 32-bit words stays within
-// 128 bits, so the codes are transposed: word r of lane i has codes 16r+4i to 16r+4i+3, of
-// which result r takes its lane i. A code becomes the mantissa of a float at 2^23, and a subtraction
+// 128 bits, so the codes are transposed. Word r of lane i has codes 16r+4i to 16r+4i+3; result r
+// takes its lane i from there. A code becomes the mantissa of a float at 2^23, and a subtraction
 // turns it into its value.
 type widener struct {
 	lower, all, float, zero reg.VecVirtual
@@ -244,8 +245,8 @@ type widener struct {
 	shuffles                [4]reg.VecVirtual
 }
 
-// newWidener is for codes whose bits in the mask lower come from one place, those above it from
-// another; they count from -offset on.
+// newWidener serves codes whose bits in the mask lower come from one place, and those above it from
+// another. They count from -offset on.
 func newWidener(lower uint32, offset int) *widener {
 	w := &widener{
 		lower:  splat(map[uint32]string{0x03: "low2s", 0x0f: "low4s"}[lower], lower*0x01010101),
@@ -277,7 +278,7 @@ func (w *widener) join(codes, upper reg.VecVirtual) {
 	VPANDD(w.all, codes, codes)
 }
 
-// widen is the r'th sixteen of the codes as floats. The first byte of each word is replaced.
+// widen returns the r'th sixteen of the codes as floats. The first byte of each word is replaced.
 func (w *widener) widen(codes reg.VecVirtual, r int) reg.VecVirtual {
 	z := ZMM()
 	VMOVDQA32(w.float, z)
@@ -286,13 +287,13 @@ func (w *widener) widen(codes reg.VecVirtual, r int) reg.VecVirtual {
 	return z
 }
 
-// transposed is the permutation of words that a widener wants of 64 bytes.
+// transposed loads the permutation of words that a widener wants of 64 bytes.
 func transposed() reg.VecVirtual {
 	return zmm("transposed", func(i int) uint32 { return uint32(i%4*4 + i/4) })
 }
 
-// transposedTwice is the same for 32 bytes that are wanted twice. They come to be the even and the
-// odd 64-bit words.
+// transposedTwice loads the same permutation for 32 bytes that are wanted twice. They come to be
+// the even and the odd 64-bit words.
 func transposedTwice() reg.VecVirtual {
 	return zmm("transposedTwice", func(i int) uint32 { return uint32((i%4*4 + i/4) % 8) })
 }
@@ -305,7 +306,7 @@ func load32(from Mem, duplicate reg.VecVirtual) reg.VecVirtual {
 	return z
 }
 
-// rotations are counts for the even and the odd 64-bit words, to the left. Bits cross into
+// rotations returns counts for the even and the odd 64-bit words, to the left. Bits cross into
 // neighbouring bytes; those are masked out when codes are joined.
 func rotations(even, odd int) Mem {
 	even, odd = even&63, odd&63

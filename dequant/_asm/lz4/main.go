@@ -90,7 +90,8 @@ func result(v uint64) {
 	RET()
 }
 
-// extend generates what adds the bytes that follow a length of 15 to n, up to one that is not 255.
+// extend generates a loop that adds the bytes that follow a length of 15 to n, up to one that is
+// not 255.
 func extend(label string, n GPPhysical, then string) {
 	more := RBX // match is not known yet, or is computed anew
 	Label(label)
@@ -137,7 +138,7 @@ func copyLiterals() {
 	MOVQ(match, src)
 }
 
-// readMatch reads the distance, of which src holds both bytes, and the length.
+// readMatch reads the distance and the length. src holds both bytes of the distance.
 func readMatch() {
 	Label("match")
 	MOVWLZX(at(src, 0), distance.As32())
@@ -231,7 +232,8 @@ func copyVectors(label string, v VecPhysical, size uint8) {
 	JMP(LabelRef("vectors_done"))
 }
 
-// pattern fills X0 with what a distance below 16 repeats, and leaves 16 times the distance in step.
+// pattern fills X0 with the repeated bytes of a distance below 16, and leaves 16 times the distance
+// in step.
 func pattern() {
 	MOVL(distance.As32(), step.As32())
 	SHLL(U8(4), step.As32())
@@ -239,8 +241,8 @@ func pattern() {
 	VPSHUFB(Mem{Base: patterns, Index: step, Scale: 1}, X0, X0)
 }
 
-// table is, for every distance below 16, what VPSHUFB repeats it with, and, behind all of
-// these, the most bytes that 16 hold of whole repetitions.
+// table returns a mask for every distance below 16, with which VPSHUFB repeats that many bytes.
+// Behind all masks it has the most bytes that 16 hold of whole repetitions.
 func table() Mem {
 	m := GLOBL("repeat", attr.RODATA|attr.NOPTR)
 	var b [2 * 16 * 16]byte
@@ -256,7 +258,7 @@ func table() Mem {
 	return m
 }
 
-// literalsExactly copies what lies near an end, and finds the end of the block.
+// literalsExactly copies literals that lie near an end, and finds the end of the block.
 func literalsExactly() {
 	Label("literals_exactly")
 	MOVQ(srcEnd, scratch)
@@ -298,7 +300,7 @@ func literalsExactly() {
 	JMP(LabelRef("bad"))
 }
 
-// matchExactly copies what lies near the end.
+// matchExactly copies a match that lies near the end.
 func matchExactly() {
 	Label("match_exactly")
 	LEAQ(Mem{Base: dst, Index: length, Scale: 1}, upto)
