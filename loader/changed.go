@@ -18,8 +18,8 @@ func (m *Model) Changed() error {
 
 // Changed does what Model.Changed does, also after Close.
 func (l *Lease) Changed() error {
-	if !l.gate.enter() {
-		return l.closedError()
+	if err := l.enter(); err != nil {
+		return l.wrap(err)
 	}
 	defer l.leave()
 	return l.model.changed()

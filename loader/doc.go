@@ -13,17 +13,17 @@
 // # Lifetimes
 //
 // A slice from [Tensor.Bytes], [View] or [Tensor.Float32s] may be the file itself, mapped
-// read-only: writing to it faults. It lives until [Model.Close].
+// read-only: writing to it faults. It is valid while the model is open or any lease of the model
+// is held, however it was taken. [Model.Close] never waits: the mapping goes with the last
+// [Lease] and the last running call.
 //
-// A server that swaps models while requests run takes a [Lease] for each request. Views
-// taken through the lease's tensors live until the lease is released or the model is
-// closed, whichever is later, and its methods go on working until the release: a request
-// finishes on the model that it began with. Close itself never waits; the mapping goes
-// with the last lease and the last running call.
+// A server that swaps models while requests run binds its weights once per model: it looks the
+// tensors up and keeps their slices. A request takes a lease, uses the slices and releases the
+// lease. It finishes on the model that it began with, though that is closed meanwhile.
 //
-// After Close, every method of the model and of tensors taken from it directly answers
-// [ErrClosed]. Names, shapes and metadata already handed out are memory of their own and
-// stay valid.
+// After Close, every method of the model and of tensors taken from it directly returns
+// [ErrClosed]. Methods of a lease and of its tensors work until its release. Names, shapes and
+// metadata already handed out are memory of their own and stay valid.
 //
 // A tensor that is compressed, packed or not where its type wants it cannot be viewed in place
 // ([Tensor.ZeroCopy] tells): the first call makes a copy on the heap, which the model's cache
@@ -53,8 +53,9 @@
 // request, into the cache: where they are read after that, no request is made for as long as
 // they stay there, which Options.CacheBytes has to allow.
 //
-// Bytes that come from elsewhere may never come. [Model.Close] therefore ends the reads that run
-// outside of leases, and the release of the last lease the rest: their methods answer ErrClosed.
+// Bytes that come from elsewhere may never come. Reads through a lease of [Model.AcquireContext]
+// end with its context. [Model.Close] ends the reads that run outside of leases, and the release
+// of the last lease the rest: their methods return ErrClosed.
 //
 // # Memory, ahead of time and afterwards
 //

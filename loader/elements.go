@@ -45,14 +45,31 @@ func (t Tensor) bytes() ([]byte, error) {
 // kept returns the cache's entry for t, which fill makes otherwise, and pins it in t's lease.
 func (t Tensor) kept(kind cache.Kind, fill func(Tensor) (cache.Buffer, error)) (cache.Buffer, error) {
 	key, c := cache.Key{Tensor: t.desc, Kind: kind}, &t.file.model.cache
-	var pins *cache.Pins
-	if t.lease != nil {
-		pins = &t.lease.pins
-	}
+	pins := t.pins()
 	if b, ok := c.Peek(key, pins); ok {
 		return b, nil
 	}
-	return c.Get(context.Background(), key, pins, func(context.Context) (cache.Buffer, error) { return fill(t) })
+	return c.Get(t.ctx(), key, pins, func(ctx context.Context) (cache.Buffer, error) {
+		m, file := t.file.model, t.file
+		if ctx.Done() != nil {
+			var stop func()
+			ctx, stop = m.from.until(ctx)
+			defer stop()
+			file = file.during(ctx)
+		}
+		// The fill may outlast t's lease.
+		l := m.brief(ctx)
+		defer l.Release()
+		return fill(Tensor{t.desc, file, l})
+	})
+}
+
+// pins returns the pins of t's lease, or nil without one.
+func (t Tensor) pins() *cache.Pins {
+	if t.lease == nil {
+		return nil
+	}
+	return &t.lease.pins
 }
 
 // copyElements makes an aligned copy of the elements.
@@ -129,7 +146,7 @@ func (t Tensor) hold() (held Tensor, release func(), err error) {
 	if err := t.enter(); err != nil {
 		return t, nil, err
 	}
-	l := &Lease{model: t.file.model, within: t.lease, brief: true}
+	l := &Lease{model: t.file.model, ctx: t.ctx(), within: t.lease, brief: true}
 	return Tensor{t.desc, t.file, l}, l.Release, nil
 }
 
@@ -163,7 +180,7 @@ func (t Tensor) heap(count, size uint64) error {
 
 // blocks returns the reader of a compressed tensor.
 func (t Tensor) blocks() blocks.Tensor {
-	return blocks.Tensor{Table: t.file.model.blocks.Of(t.file.index.Format, t.desc), File: t.file.mapping}
+	return blocks.Tensor{Table: t.file.model.blocks.Of(t.file.index.Format, t.desc), File: t.file.mapping, Ctx: t.ctx()}
 }
 
 // elementsOf makes the elements of the stored bytes. Memory for them is taken once the

@@ -17,7 +17,7 @@ func decodeStored(s *stored, lim *layout.Limits) (f file, err error) {
 			s.data.Close()
 		}
 	}()
-	f = file{path: s.path, mapping: s.data, reader: s.reader, origin: s.origin, metadata: new(parsed)}
+	f = file{path: s.path, mapping: s.data, reader: s.reader, origin: s.origin, metadata: newParsed()}
 	if f.layout, err = decode(s.index, lim); err != nil {
 		return file{}, err
 	}
@@ -78,9 +78,10 @@ func (f *file) view(buf func() []byte, off, n uint64) ([]byte, error) {
 	return b, f.readFull(b, off)
 }
 
-// during returns f with reads that end with ctx, if they are by a reader of the caller's.
+// during returns f with reads that end with ctx, if that ends and they are by a reader of the
+// caller's.
 func (f *file) during(ctx context.Context) *file {
-	if f.reader == nil {
+	if f.reader == nil || ctx.Done() == nil {
 		return f
 	}
 	bound := *f

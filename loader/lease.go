@@ -1,7 +1,9 @@
 package loader
 
 import (
+	"context"
 	"fmt"
+	"slices"
 
 	"github.com/tensormap/tensormap/loader/internal/cache"
 )
@@ -21,10 +23,20 @@ type Lease struct {
 	within *Lease // that a brief one was taken in, or nil
 	gate   gate
 	pins   cache.Pins
+
+	ctx   context.Context // of the calls through it
+	stop  func()          // called at its end, or nil
+	files []file          // the model's with reads that end with ctx; nil if none differs
 }
 
-// Acquire takes a lease, or answers ErrClosed. Every lease must be released.
-func (m *Model) Acquire() (*Lease, error) {
+// Acquire takes a lease, or returns ErrClosed. Every lease must be released.
+func (m *Model) Acquire() (*Lease, error) { return m.AcquireContext(context.Background()) }
+
+// AcquireContext takes a lease whose calls end with ctx: once that has ended they return its
+// cause. Reads by a [ContextReaderAt] end at once, so does waiting for a tensor that another call
+// copies or expands. Reading a file of this system, and expanding, go on to their end. The lease
+// must be released all the same.
+func (m *Model) AcquireContext(ctx context.Context) (*Lease, error) {
 	if !m.gate.enter() {
 		return nil, m.closedError()
 	}
@@ -32,7 +44,41 @@ func (m *Model) Acquire() (*Lease, error) {
 		m.leave()
 		return nil, m.closedError()
 	}
-	return &Lease{model: m}, nil
+	l := &Lease{model: m, ctx: ctx}
+	if ctx.Done() != nil {
+		l.ctx, l.stop = m.from.until(ctx)
+		l.files = m.filesDuring(l.ctx)
+	}
+	return l, nil
+}
+
+// filesDuring returns the model's files with reads that end with ctx, or nil if none can.
+func (m *Model) filesDuring(ctx context.Context) (bound []file) {
+	if !slices.ContainsFunc(m.files, func(f file) bool { return f.reader != nil }) {
+		return nil
+	}
+	for i := range m.files {
+		bound = append(bound, *m.files[i].during(ctx))
+	}
+	return bound
+}
+
+// brief returns a lease for the length of one call under ctx, whose caller has entered.
+func (m *Model) brief(ctx context.Context) *Lease {
+	m.gate.again()
+	return &Lease{model: m, ctx: ctx, brief: true}
+}
+
+// enter holds the lease for the length of a call.
+func (l *Lease) enter() error {
+	if !l.gate.enter() {
+		return ErrClosed
+	}
+	if l.ctx.Err() != nil {
+		l.leave()
+		return context.Cause(l.ctx)
+	}
+	return nil
 }
 
 // Release ends the lease. Calls that are still running through it finish first, without
@@ -45,6 +91,9 @@ func (l *Lease) Release() {
 
 func (l *Lease) finish() {
 	l.model.cache.Unpin(&l.pins)
+	if l.stop != nil {
+		l.stop()
+	}
 	if l.within != nil {
 		l.within.leave()
 		return
@@ -61,6 +110,4 @@ func (l *Lease) leave() {
 	}
 }
 
-func (l *Lease) closedError() error {
-	return fmt.Errorf("%s: lease: %w", l.model.path, ErrClosed)
-}
+func (l *Lease) wrap(err error) error { return fmt.Errorf("%s: lease: %w", l.model.path, err) }

@@ -33,13 +33,20 @@ var modelCalls = map[string]func(m *loader.Model) error{
 	"ReadFileAt": func(m *loader.Model) error { return m.ReadFileAt(context.Background(), 0, make([]byte, 3), 1) },
 	"Changed":    func(m *loader.Model) error { return m.Changed() },
 	"ReleaseAll": func(m *loader.Model) error { return m.ReleaseAll() },
-	"Acquire": func(m *loader.Model) error {
-		l, err := m.Acquire()
-		if err == nil {
-			l.Release()
-		}
-		return err
+	"Acquire":    func(m *loader.Model) error { return released(m.Acquire()) },
+	"AcquireContext": func(m *loader.Model) error {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		return released(m.AcquireContext(ctx))
 	},
+}
+
+// released releases a lease that has been acquired.
+func released(l *loader.Lease, err error) error {
+	if err == nil {
+		l.Release()
+	}
+	return err
 }
 
 // fitting is err, but for that of a cache that is made small on purpose.

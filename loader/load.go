@@ -23,7 +23,7 @@ type load struct {
 func (l *load) Room(at, n uint64) ([]byte, error) {
 	l.begin.Do(func() {
 		t := l.tensor
-		if _, ok := t.file.model.cache.Peek(cache.Key{Tensor: t.desc, Kind: cache.Elements}, nil); ok {
+		if _, ok := t.file.model.cache.Peek(cache.Key{Tensor: t.desc, Kind: cache.Elements}, t.pins()); ok {
 			return
 		}
 		l.stored, l.err = mmapio.NewGathering[byte](t.desc.Stored, func() (bool, error) {

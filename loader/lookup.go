@@ -30,8 +30,11 @@ func (m *Model) lookup(name string, l *Lease) (Tensor, error) {
 
 // tensor is the handle of tensor i.
 func (m *Model) tensor(i int, l *Lease) Tensor {
-	desc := &m.tensors[i]
-	return Tensor{desc, &m.files[desc.File], l}
+	desc, files := &m.tensors[i], m.files
+	if l != nil && l.files != nil {
+		files = l.files
+	}
+	return Tensor{desc, &files[desc.File], l}
 }
 
 // Len is the number of tensors.
@@ -68,7 +71,7 @@ func (m *Model) sorted(closed func() bool, l *Lease) iter.Seq[Tensor] {
 // Tensor is Model.Tensor through the lease.
 func (l *Lease) Tensor(name string) (Tensor, error) {
 	if l.gate.closed() {
-		return Tensor{}, l.closedError()
+		return Tensor{}, l.wrap(ErrClosed)
 	}
 	return l.model.lookup(name, l)
 }

@@ -1,6 +1,10 @@
 package loader
 
-import "github.com/tensormap/tensormap/layout"
+import (
+	"context"
+
+	"github.com/tensormap/tensormap/layout"
+)
 
 // Metadata is what the files say about the model, parsed on first use. It must not be
 // modified. Of a sharded model it is
@@ -14,35 +18,32 @@ func (m *Model) Metadata() (layout.Metadata, error) {
 		return nil, m.closedError()
 	}
 	defer m.leave()
-	return m.parsedMetadata()
+	return m.parsedMetadata(context.Background())
 }
 
 // Metadata is Model.Metadata through the lease.
 func (l *Lease) Metadata() (layout.Metadata, error) {
-	if !l.gate.enter() {
-		return nil, l.closedError()
+	if err := l.enter(); err != nil {
+		return nil, l.wrap(err)
 	}
 	defer l.leave()
-	return l.model.parsedMetadata()
+	return l.model.parsedMetadata(l.ctx)
 }
 
-func (m *Model) parsedMetadata() (layout.Metadata, error) {
-	md := m.parseMetadata()
+func (m *Model) parsedMetadata(ctx context.Context) (layout.Metadata, error) {
+	md := m.parseMetadata(ctx)
 	return md.keys, md.err
 }
 
-// parseMetadata is the metadata of the model. The caller holds the mappings, here and below.
-func (m *Model) parseMetadata() *metadata {
+// parseMetadata returns the metadata of the model. The caller holds the mappings, here and below.
+func (m *Model) parseMetadata(ctx context.Context) *metadata {
 	if m.manifest == nil {
-		return m.files[0].parseMetadata()
+		return m.files[0].parseMetadata(ctx)
 	}
-	if md := m.metadata.done.Load(); md != nil {
-		return md
-	}
-	return m.metadata.parse(m.path, func(md *metadata) error {
+	return m.metadata.parse(ctx, m.path, func(md *metadata) error {
 		var first layout.Metadata
 		if !m.manifest.Complete() {
-			own := m.files[0].parseMetadata()
+			own := m.files[0].parseMetadata(ctx)
 			if own.err != nil {
 				return own.err
 			}
@@ -56,27 +57,24 @@ func (m *Model) parseMetadata() *metadata {
 	})
 }
 
-// parseMetadata is the metadata of the file alone.
-func (f *file) parseMetadata() *metadata {
-	if md := f.metadata.done.Load(); md != nil {
-		return md
-	}
-	return f.metadata.parse(f.path, func(md *metadata) (err error) {
-		if md.keys, err = f.layout.Metadata(f.mapping); err != nil {
+// parseMetadata returns the metadata of the file alone.
+func (f *file) parseMetadata(ctx context.Context) *metadata {
+	return f.metadata.parse(ctx, f.path, func(md *metadata) (err error) {
+		if md.keys, err = f.layout.Metadata(f.during(ctx).mapping); err != nil {
 			return err
 		}
 		return md.setScales(f.layout)
 	})
 }
 
-// scale is what metadata says of the scale of one of the file's tensors: the file's own,
-// and where that says nothing, the model's.
-func (f *file) scale(name string) (q layout.Quant, scaled bool, err error) {
-	md := f.parseMetadata()
+// scale returns the scale that metadata gives one of the file's tensors: the file's own, or else
+// the model's.
+func (f *file) scale(ctx context.Context, name string) (q layout.Quant, scaled bool, err error) {
+	md := f.parseMetadata(ctx)
 	if q, scaled = md.scales[name]; scaled || md.err != nil || f.model.manifest == nil {
 		return q, scaled, md.err
 	}
-	md = f.model.parseMetadata()
+	md = f.model.parseMetadata(ctx)
 	q, scaled = md.scales[name]
 	return q, scaled, md.err
 }

@@ -32,7 +32,7 @@ type Model struct {
 	byName func() []int32 // tensors by sorted name, made on first use
 
 	manifest *shard.Manifest // nil without one
-	metadata parsed          // of the model, where a manifest has a say in it
+	metadata *parsed         // of the model, where a manifest has a say in it
 }
 
 // file is one file of a model.

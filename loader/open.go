@@ -128,7 +128,7 @@ func open(ctx context.Context, first *stored, from source, o Options) (*Model, e
 // newModel makes a model of opened files and the table of their tensors. It takes over both, and
 // from.
 func newModel(path string, files []file, table *shard.Table, manifest *shard.Manifest, from source, o Options) *Model {
-	m := &Model{opts: o, path: path, from: from, files: files, manifest: manifest, tensors: table.Tensors, names: table.Names}
+	m := &Model{opts: o, path: path, from: from, files: files, manifest: manifest, metadata: newParsed(), tensors: table.Tensors, names: table.Names}
 	for i := range m.files {
 		m.files[i].model = m
 	}

@@ -1,11 +1,12 @@
 package loader
 
 import (
+	"context"
 	"errors"
 	"io/fs"
-	"sync"
 	"sync/atomic"
 
+	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/mmapio"
 )
@@ -20,13 +21,20 @@ type metadata struct {
 // parsed is metadata that is parsed on first use.
 type parsed struct {
 	done atomic.Pointer[metadata] // nil until it is asked for
-	mu   sync.Mutex               // held while it is parsed
+	mu   parallel.Mutex           // held while it is parsed
 }
 
+func newParsed() *parsed { return &parsed{mu: parallel.NewMutex()} }
+
 // parse runs fill once and keeps the result, errors included. Only read failures are retried.
-// The caller holds the mapping; path is for errors.
-func (p *parsed) parse(path string, fill func(md *metadata) error) *metadata {
-	p.mu.Lock()
+// A caller that finds another at it waits until ctx ends. It holds the mapping; path is for errors.
+func (p *parsed) parse(ctx context.Context, path string, fill func(md *metadata) error) *metadata {
+	if md := p.done.Load(); md != nil {
+		return md
+	}
+	if err := p.mu.Lock(ctx); err != nil {
+		return &metadata{err: &fileError{path, err}}
+	}
 	defer p.mu.Unlock()
 	if md := p.done.Load(); md != nil {
 		return md

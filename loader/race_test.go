@@ -59,9 +59,11 @@ func raceClose(t *testing.T, m *loader.Model) {
 	for name, call := range tensorCalls {
 		run(name, func() error { return call(x) })
 	}
-	for range 4 {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for i := range 4 {
 		run("lease", func() error {
-			l, err := m.Acquire()
+			l, err := m.AcquireContext([]context.Context{context.Background(), ctx}[i%2])
 			if err != nil {
 				return err
 			}

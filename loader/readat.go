@@ -52,6 +52,8 @@ func (m *Model) ReadFileAt(ctx context.Context, file int, p []byte, off uint64) 
 	if file < 0 || file >= len(m.files) {
 		return fmt.Errorf("%s: %w: file %d of %d", m.path, ErrRange, file, len(m.files))
 	}
+	ctx, stop := m.from.until(ctx)
+	defer stop()
 	f := m.files[file].during(ctx)
 	if size := f.mapping.Size(); !layout.Within(off, uint64(len(p)), size) {
 		return fmt.Errorf("%s: %w: %d bytes at %d of %d", f.path, ErrRange, len(p), off, size)

@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/tensormap/tensormap/layout"
@@ -80,7 +81,7 @@ func (t Tensor) scaledByMetadata() bool {
 // scale does what Scale does, for a caller that has entered.
 func (t Tensor) scale() (q layout.Quant, scaled bool, err error) {
 	if t.scaledByMetadata() {
-		return t.file.scale(t.Name())
+		return t.file.scale(t.ctx(), t.Name())
 	}
 	if t.desc.Quant == nil {
 		return layout.Quant{}, false, nil
@@ -91,13 +92,21 @@ func (t Tensor) scale() (q layout.Quant, scaled bool, err error) {
 // enter keeps the mapping in place for the length of a call.
 func (t Tensor) enter() error {
 	if t.lease != nil {
-		if !t.lease.gate.enter() {
-			return t.wrap(ErrClosed)
+		if err := t.lease.enter(); err != nil {
+			return t.wrap(err)
 		}
 	} else if !t.file.model.gate.enter() {
 		return t.wrap(ErrClosed)
 	}
 	return nil
+}
+
+// ctx returns the context of t's lease.
+func (t Tensor) ctx() context.Context {
+	if t.lease == nil {
+		return context.Background()
+	}
+	return t.lease.ctx
 }
 
 func (t Tensor) leave() {

@@ -62,7 +62,7 @@ func (m *Model) Warm(ctx context.Context, opts *WarmPlan) (Warmth, error) {
 	if opts == nil {
 		opts = &WarmPlan{}
 	}
-	tensors, err := m.selected(opts.Tensors)
+	tensors, err := m.selected(opts.Tensors, nil)
 	if err != nil {
 		return Warmth{}, err
 	}
@@ -77,7 +77,7 @@ func (m *Model) Prefetch(ctx context.Context, names ...string) error {
 		return m.closedError()
 	}
 	defer m.leave()
-	tensors, err := m.selected(append([]string{}, names...))
+	tensors, err := m.selected(append([]string{}, names...), nil)
 	if err != nil {
 		return err
 	}
@@ -86,19 +86,38 @@ func (m *Model) Prefetch(ctx context.Context, names ...string) error {
 	return err
 }
 
+// Prefetch does what Model.Prefetch does, and pins the tensors in the cache until the lease is
+// released, whatever Options.CacheBytes allows. Tensors that are read in place need no pin.
+func (l *Lease) Prefetch(ctx context.Context, names ...string) error {
+	if err := l.enter(); err != nil {
+		return l.wrap(err)
+	}
+	defer l.leave()
+	tensors, err := l.model.selected(append([]string{}, names...), l)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })()
+	sortStored(tensors)
+	_, err = l.model.warm(ctx, &WarmPlan{}, tensors)
+	return err
+}
+
 // selected returns the tensors of these names, each once, or all in the order in which they are
-// stored if names is nil.
-func (m *Model) selected(names []string) (tensors []Tensor, err error) {
+// stored if names is nil, through the lease l if that is not nil.
+func (m *Model) selected(names []string, l *Lease) (tensors []Tensor, err error) {
 	if names == nil {
 		for i := range m.tensors {
-			tensors = append(tensors, m.tensor(i, nil))
+			tensors = append(tensors, m.tensor(i, l))
 		}
 		sortStored(tensors)
 		return tensors, nil
 	}
 	seen := make(map[*layout.Tensor]bool)
 	for _, name := range names {
-		t, err := m.lookup(name, nil)
+		t, err := m.lookup(name, l)
 		if err != nil {
 			return nil, err
 		}
@@ -179,6 +198,9 @@ func (m *Model) admit(tensors []Tensor) error {
 		if err := cmp.Or(t.readable(), t.heap(t.desc.Raw, 1), t.heap(t.desc.Stored, 1)); err != nil {
 			return t.wrap(err)
 		}
+		if t.lease != nil {
+			continue // which pins it
+		}
 		if t.desc.Raw > left {
 			return t.wrap(fmt.Errorf("%w: with those before it in the plan, more than the cache of %d bytes can keep (Options.CacheBytes)",
 				ErrTooLarge, max(m.opts.CacheBytes, 0)))
@@ -206,7 +228,7 @@ func (m *Model) giveBack(names []string) error {
 		return m.closedError()
 	}
 	defer m.leave()
-	tensors, err := m.selected(names)
+	tensors, err := m.selected(names, nil)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,8 @@ import (
 	"path"
 	"sync/atomic"
 	"time"
+
+	"github.com/tensormap/tensormap/loader"
 )
 
 // Options tune a Reader. A nil *Options and every zero field mean the defaults.
@@ -129,6 +131,13 @@ func Open(ctx context.Context, address string, opts *Options) (*Reader, error) {
 	}
 	return r, nil
 }
+
+var _ interface {
+	loader.Namer
+	loader.ContextReaderAt
+	loader.VectorReaderAt
+	loader.SiblingOpener
+} = (*Reader)(nil)
 
 // open makes r ready, until its Close or the end of life.
 func (r *Reader) open(ctx, life context.Context) error {

@@ -2,6 +2,7 @@ package blocks
 
 import (
 	"cmp"
+	"context"
 	"iter"
 	"runtime"
 	"sort"
@@ -32,6 +33,8 @@ func (ts *Tables) Of(f layout.Format, t *layout.Tensor) *Table {
 type Tensor struct {
 	*Table
 	File *mmapio.Mapping
+	// Ctx bounds the waiting for others that walk the table.
+	Ctx context.Context
 }
 
 // PieceBytes is how much is read at a time of a file that is not mapped. It holds two blocks
@@ -57,7 +60,7 @@ func (t Tensor) piece(sc *scratch, lo, hi uint64) (piece, error) {
 		return p, p.read(t, sc)
 	}
 	if t.Known() < hi { // the method value is an allocation
-		if err := t.Reach(hi, t.slice); err != nil {
+		if err := t.Reach(t.Ctx, hi, t.slice); err != nil {
 			return p, err
 		}
 	}
@@ -89,7 +92,7 @@ func (p *piece) read(t Tensor, sc *scratch) error {
 	}
 	const few = 4
 	if t.Known() >= p.hi || p.hi < t.Count() && (p.hi-p.lo <= few || p.lo > t.Known()) {
-		if err := t.Reach(p.hi, walk); err != nil {
+		if err := t.Reach(t.Ctx, p.hi, walk); err != nil {
 			return err
 		}
 		n := sort.Search(int(p.hi-p.lo), func(i int) bool {
@@ -101,7 +104,7 @@ func (p *piece) read(t Tensor, sc *scratch) error {
 		p.stored, err = walk(t.Span(p.lo, p.hi))
 		return err
 	}
-	if err := t.Reach(p.lo, walk); err != nil {
+	if err := t.Reach(t.Ctx, p.lo, walk); err != nil {
 		return err
 	}
 	off, size := p.estimate()
@@ -109,7 +112,7 @@ func (p *piece) read(t Tensor, sc *scratch) error {
 	if p.stored, err = walk(off, min(PieceBytes, size)); err != nil {
 		return err
 	}
-	end, err := t.Scan(p.lo, p.stored)
+	end, err := t.Scan(t.Ctx, p.lo, p.stored)
 	p.hi = min(p.hi, end)
 	return err
 }
@@ -130,7 +133,7 @@ func (p *piece) estimate() (off, size uint64) {
 // Walk checks the lengths of all blocks, and that a tensor without elements has none.
 func (t Tensor) Walk() error {
 	head := make([]byte, lz4block.LengthBytes)
-	return cmp.Or(t.Empty(), t.Reach(t.Count(), func(off, n uint64) ([]byte, error) {
+	return cmp.Or(t.Empty(), t.Reach(t.Ctx, t.Count(), func(off, n uint64) ([]byte, error) {
 		return head[:n], t.readFull(head[:n], off)
 	}))
 }
@@ -258,15 +261,15 @@ func (t Tensor) Read(to mmapio.Destination[byte], off, n uint64) error {
 
 // Decode returns all elements, whose blocks are stored. Memory for them is taken once the
 // blocks are known to be there.
-func (t *Table) Decode(stored []byte) ([]byte, error) {
+func (t Tensor) Decode(stored []byte) ([]byte, error) {
 	if err := t.Empty(); err != nil {
 		return nil, err
 	}
-	n, err := t.Scan(0, stored)
+	n, err := t.Scan(t.Ctx, 0, stored)
 	if err != nil {
 		return nil, err
 	}
-	p := piece{table: t, hi: n, stored: stored}
+	p := piece{table: t.Table, hi: n, stored: stored}
 	sc := takeScratch()
 	defer sc.give()
 	dst := mmapio.AlignedBytes(int(t.raw))

@@ -1,11 +1,12 @@
 package blocks
 
 import (
+	"context"
 	"strconv"
-	"sync"
 	"sync/atomic"
 
 	"github.com/tensormap/tensormap/internal/lz4block"
+	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -20,14 +21,14 @@ type Table struct {
 	// starts[i] is where block i begins, from the tensor's first byte; the last one is
 	// where the walk goes on. They take 8 bytes for a block of 64 KiB.
 	starts atomic.Pointer[[]uint64]
-	mu     sync.Mutex // held while walking on
-	walked []uint64   // guarded by mu; starts, once published
+	mu     parallel.Mutex // held while walking on
+	walked []uint64       // guarded by mu; starts, once published
 }
 
 // NewTable returns the table of a tensor stored in stored bytes at offset of a file, which
 // yield raw bytes. It reads nothing.
 func NewTable(f layout.Format, offset, stored, raw uint64) *Table {
-	t := &Table{format: f, offset: offset, stored: stored, raw: raw}
+	t := &Table{format: f, offset: offset, stored: stored, raw: raw, mu: parallel.NewMutex()}
 	t.walked = []uint64{0}
 	t.publish()
 	return t
@@ -55,12 +56,15 @@ type Reader func(off, n uint64) ([]byte, error)
 
 // Reach walks on until the first n blocks are known, reading the length of each with a
 // call of read. Errors of read come back as they are; a length that cannot be right is a
-// *[layout.FormatError] which names block and offset.
-func (t *Table) Reach(n uint64, read Reader) error {
+// *[layout.FormatError] which names block and offset. While another goroutine reads, Reach waits
+// for it until ctx ends.
+func (t *Table) Reach(ctx context.Context, n uint64, read Reader) error {
 	if t.Known() >= n {
 		return nil
 	}
-	t.mu.Lock()
+	if err := t.mu.Lock(ctx); err != nil {
+		return err
+	}
 	defer t.mu.Unlock()
 	defer t.publish()
 	for uint64(len(t.walked)) <= n {
@@ -73,10 +77,10 @@ func (t *Table) Reach(n uint64, read Reader) error {
 
 // Scan walks on through b, the stored bytes from the start of block i on. Blocks before i are
 // known. Scan returns the number of the first block that b does not hold whole.
-func (t *Table) Scan(i uint64, b []byte) (uint64, error) {
+func (t *Table) Scan(ctx context.Context, i uint64, b []byte) (uint64, error) {
 	base, _ := t.Span(i, i)
 	end := base + uint64(len(b))
-	if err := t.scan(base, end, b); err != nil {
+	if err := t.scan(ctx, base, end, b); err != nil {
 		return 0, err
 	}
 	starts := *t.starts.Load()
@@ -86,8 +90,10 @@ func (t *Table) Scan(i uint64, b []byte) (uint64, error) {
 	return i, nil
 }
 
-func (t *Table) scan(base, end uint64, b []byte) error {
-	t.mu.Lock()
+func (t *Table) scan(ctx context.Context, base, end uint64, b []byte) error {
+	if err := t.mu.Lock(ctx); err != nil {
+		return err
+	}
 	defer t.mu.Unlock()
 	defer t.publish()
 	in := func(off, n uint64) ([]byte, error) { return b[off-base:][:n], nil }

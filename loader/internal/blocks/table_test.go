@@ -74,11 +74,11 @@ func TestTable(t *testing.T) {
 	var read uint64
 	counting := func(off, n uint64) ([]byte, error) { read += n; return reader(stored)(off, n) }
 	for n := range uint64(4) {
-		if err := table.Reach(n, counting); err != nil || table.Known() != n || read != 4*n {
+		if err := table.Reach(t.Context(), n, counting); err != nil || table.Known() != n || read != 4*n {
 			t.Errorf("%d blocks: %d known, %d bytes read, %v", n, table.Known(), read, err)
 		}
 	}
-	if err := table.Reach(2, nil); err != nil || read != 12 {
+	if err := table.Reach(t.Context(), 2, nil); err != nil || read != 12 {
 		t.Errorf("walked again: %d bytes read, %v", read, err)
 	}
 	if off, n := table.Span(0, 3); off != 0 || n != uint64(len(stored)) {
@@ -100,14 +100,14 @@ func TestTable(t *testing.T) {
 func TestTableScan(t *testing.T) {
 	stored, raw := three()
 	whole := NewTable(layout.APR2, offset, uint64(len(stored)), uint64(len(raw)))
-	if err := whole.Reach(3, reader(stored)); err != nil {
+	if err := whole.Reach(t.Context(), 3, reader(stored)); err != nil {
 		t.Fatal(err)
 	}
 	for from := range uint64(3) {
 		base, _ := whole.Span(from, from)
 		for _, size := range sizesAround(whole, from) {
 			table := NewTable(layout.APR2, offset, uint64(len(stored)), uint64(len(raw)))
-			if err := table.Reach(from, reader(stored)); err != nil {
+			if err := table.Reach(t.Context(), from, reader(stored)); err != nil {
 				t.Fatal(err)
 			}
 			want := from
@@ -117,11 +117,11 @@ func TestTableScan(t *testing.T) {
 				}
 				want++
 			}
-			got, err := table.Scan(from, stored[base:base+size])
+			got, err := table.Scan(t.Context(), from, stored[base:base+size])
 			if err != nil || got != want {
 				t.Fatalf("%d bytes from block %d on: up to block %d, want %d, %v", size, from, got, want, err)
 			}
-			if again, err := whole.Scan(from, stored[base:base+size]); err != nil || again != want {
+			if again, err := whole.Scan(t.Context(), from, stored[base:base+size]); err != nil || again != want {
 				t.Fatalf("%d bytes from block %d on, all known: up to block %d, want %d, %v", size, from, again, want, err)
 			}
 		}
@@ -167,8 +167,8 @@ func TestTableRefuses(t *testing.T) {
 	} {
 		table := NewTable(layout.APR1, offset, uint64(len(tt.stored)), tt.raw)
 		n := table.Count()
-		_, scanned := NewTable(layout.APR1, offset, uint64(len(tt.stored)), tt.raw).Scan(0, tt.stored)
-		for _, err := range []error{table.Reach(n, reader(tt.stored)), table.Reach(n, reader(tt.stored)), scanned} {
+		_, scanned := NewTable(layout.APR1, offset, uint64(len(tt.stored)), tt.raw).Scan(t.Context(), 0, tt.stored)
+		for _, err := range []error{table.Reach(t.Context(), n, reader(tt.stored)), table.Reach(t.Context(), n, reader(tt.stored)), scanned} {
 			var fe *layout.FormatError
 			if !errors.As(err, &fe) || !errors.Is(err, tt.want) || fe.Format != layout.APR1 || fe.Offset != uint64(offset+tt.at) ||
 				fe.Field != "lz4" || !strings.HasPrefix(fe.Reason, tt.block+": ") || !strings.Contains(fe.Reason, tt.reason) {
@@ -188,7 +188,7 @@ func TestTableRefuses(t *testing.T) {
 func TestTableDecodeRefuses(t *testing.T) {
 	stored := framed(literals(make([]byte, 50)), nil)[:4+52]
 	table := NewTable(layout.APR2, offset, uint64(len(stored)), 49)
-	if err := table.Reach(1, reader(stored)); err != nil {
+	if err := table.Reach(t.Context(), 1, reader(stored)); err != nil {
 		t.Fatal(err)
 	}
 	err := table.decode(new(lz4block.Decoder), make([]byte, 49), stored, 0, 0)
@@ -204,7 +204,7 @@ func TestTableReadFails(t *testing.T) {
 	stored, raw := three()
 	table := NewTable(layout.APR2, offset, uint64(len(stored)), uint64(len(raw)))
 	calls := 0
-	err := table.Reach(3, func(off, n uint64) ([]byte, error) {
+	err := table.Reach(t.Context(), 3, func(off, n uint64) ([]byte, error) {
 		if calls++; calls > 2 {
 			return nil, errDisk
 		}
@@ -213,7 +213,7 @@ func TestTableReadFails(t *testing.T) {
 	if err != errDisk || table.Known() != 2 {
 		t.Errorf("%v, %d blocks known", err, table.Known())
 	}
-	if err := table.Reach(3, reader(stored)); err != nil { // goes on where it was
+	if err := table.Reach(t.Context(), 3, reader(stored)); err != nil { // goes on where it was
 		t.Error(err)
 	}
 }
@@ -231,7 +231,7 @@ func TestTableConcurrently(t *testing.T) {
 	for g := range uint64(8) {
 		wg.Go(func() {
 			for n := g + 1; n <= blocks; n += g + 1 {
-				if err := table.Reach(n, reader(stored)); err != nil {
+				if err := table.Reach(t.Context(), n, reader(stored)); err != nil {
 					t.Error(err)
 				}
 				if off, size := table.Span(n-1, n); off != (n-1)*size || size != uint64(4+len(block)) {

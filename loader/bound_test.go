@@ -1,0 +1,131 @@
+package loader_test
+
+import (
+	"bytes"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// bound is a model and its weights, which are looked up once.
+type bound struct {
+	m     *loader.Model
+	views [][]byte
+}
+
+func bind(t *testing.T, m *loader.Model) *bound {
+	b := &bound{m: m}
+	for x := range m.Tensors() {
+		view, err := x.Bytes()
+		if err != nil {
+			t.Error(err)
+		}
+		b.views = append(b.views, view)
+		if x.DType() != layout.F16 {
+			continue
+		}
+		values, err := x.Float32s()
+		if err != nil {
+			t.Error(err)
+		}
+		b.views = append(b.views, mmapio.Bytes(values))
+	}
+	return b
+}
+
+// TestBoundViewsUnderSwaps binds the weights of a model once. Every request takes a lease and
+// looks nothing up: its views live until the release, though the model is swapped and closed
+// meanwhile and they were taken without any lease.
+func TestBoundViewsUnderSwaps(t *testing.T) {
+	const models = 3
+	contents := func(i int) []content {
+		n := uint64(5000 + i)
+		return []content{random("f32", layout.F32, n), random("f16", layout.F16, n), compressible("u8", layout.U8, n)}
+	}
+	for name, encode := range map[string]func(i int) []byte{
+		"mapped":     func(i int) []byte { return apr2File(t, nil, contents(i)) },
+		"shifted":    func(i int) []byte { return shifted(apr2File(t, nil, contents(i)), 1) },
+		"compressed": func(i int) []byte { return lz4File(t, contents(i)...) },
+	} {
+		for _, opts := range []*loader.Options{nil, {CacheBytes: -1}, {NoMap: true}} {
+			var paths []string
+			var want [][][]byte
+			for i := range models {
+				paths = append(paths, write(t, "model", encode(i)))
+				b := bind(t, openPath(t, paths[i], nil))
+				var copies [][]byte
+				for _, view := range b.views {
+					copies = append(copies, bytes.Clone(view))
+				}
+				want = append(want, copies)
+			}
+			var current atomic.Pointer[bound]
+			open := func(i int) *bound {
+				m, err := loader.Open(paths[i%models], opts)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return bind(t, m)
+			}
+			current.Store(open(0))
+			request := func() bool {
+				b := current.Load()
+				l, err := b.m.Acquire()
+				if err != nil {
+					if !errors.Is(err, loader.ErrClosed) {
+						t.Error(err)
+					}
+					return false
+				}
+				defer l.Release()
+				runtime.Gosched() // the model may be swapped now
+				for _, w := range want {
+					if same(b.views, w) {
+						return true
+					}
+				}
+				t.Errorf("%s: the views of no model", name)
+				return false
+			}
+			var wg sync.WaitGroup
+			var served atomic.Int64
+			var done atomic.Bool
+			for range 4 {
+				wg.Go(func() {
+					for !done.Load() && !t.Failed() {
+						if request() {
+							served.Add(1)
+						}
+					}
+				})
+			}
+			for i := 1; i <= 30 && !t.Failed(); i++ {
+				for before := served.Load(); served.Load() == before && !t.Failed(); { // each model serves
+					runtime.Gosched()
+				}
+				if err := current.Swap(open(i)).m.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			done.Store(true)
+			wg.Wait()
+			current.Load().m.Close()
+		}
+	}
+}
+
+// same reports whether two lists hold the same bytes.
+func same(a, b [][]byte) bool {
+	for i := range a {
+		if !bytes.Equal(a[i], b[i]) {
+			return false
+		}
+	}
+	return len(a) == len(b)
+}

@@ -1,0 +1,197 @@
+package loader_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+var errDeadline = errors.New("the request's deadline has passed")
+
+// leaseCalls are the methods of a lease that may read.
+var leaseCalls = map[string]func(l *loader.Lease) error{
+	"Metadata": func(l *loader.Lease) error { _, err := l.Metadata(); return err },
+	"Prefetch": func(l *loader.Lease) error { return l.Prefetch(context.Background(), "i8", "q4") },
+}
+
+// TestLeaseContext has every call through a lease wait for a server that never answers. The
+// lease's context ends it, and every call after it, with the context's cause.
+func TestLeaseContext(t *testing.T) {
+	file := apr2File(t, quantization(layout.Metadata{number("i8", "0.5")}, nil), three())
+	calls := map[string]func(l *loader.Lease, x loader.Tensor) error{}
+	for name, call := range tensorCalls {
+		calls["Tensor."+name] = func(_ *loader.Lease, x loader.Tensor) error { return call(x) }
+	}
+	for name, call := range leaseCalls {
+		calls[name] = func(l *loader.Lease, _ loader.Tensor) error { return call(l) }
+	}
+	for name, call := range calls {
+		for _, vector := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDistant("far", file)
+				var r io.ReaderAt = byContext{d}
+				if vector {
+					r = d
+				}
+				m, err := loader.OpenReaderAt(t.Context(), r, d.size, nil)
+				m = opened(t, m, err)
+				ctx, cancel := context.WithCancelCause(context.Background())
+				l, err := m.AcquireContext(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer l.Release()
+				x := tensor(t, l, "i8")
+				d.before = hang
+				d.traffic.reset()
+				ended := make(chan error, 1)
+				go func() { ended <- call(l, x) }()
+				synctest.Wait()
+				if len(ended) != 0 {
+					t.Fatalf("%s does not wait: %v", name, <-ended)
+				}
+				cancel(errDeadline)
+				requests := d.traffic.requests.Load()
+				if err := <-ended; !errors.Is(err, errDeadline) || requests != 1 {
+					t.Errorf("%s: %v after %d requests", name, err, requests)
+				}
+				if err := call(l, x); !errors.Is(err, errDeadline) || d.traffic.requests.Load() != 1 {
+					t.Errorf("%s again: %v", name, err)
+				}
+				d.before = nil
+				if other := acquire(t, m); call(other, tensor(t, other, "i8")) != nil {
+					t.Errorf("%s fails through another lease", name)
+				}
+			})
+		}
+	}
+}
+
+// TestLeaseContextShared has two callers ask for one tensor. The one with a deadline leaves in
+// time, whichever came first, and the bytes are asked for once.
+func TestLeaseContextShared(t *testing.T) {
+	reads := map[string]func(x loader.Tensor) error{
+		"Bytes":    func(x loader.Tensor) error { _, err := x.Bytes(); return err },
+		"Float32s": func(x loader.Tensor) error { _, err := x.Float32s(); return err },
+	}
+	for name, read := range reads {
+		for _, hurriedFirst := range []bool{true, false} {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDistant("far", apr2File(t, nil, three()))
+				m := d.open(t, nil)
+				answer := make(chan struct{})
+				ctx, cancel := context.WithCancelCause(context.Background())
+				hurriedLease, err := m.AcquireContext(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer hurriedLease.Release()
+				patientLease := acquire(t, m)
+				defer patientLease.Release()
+				hurried, patient := make(chan error, 1), make(chan error, 1)
+				begin := func(l *loader.Lease, ended chan error) {
+					x := tensor(t, l, "q4")
+					go func() { ended <- read(x) }()
+					synctest.Wait()
+				}
+				d.before = func(ctx context.Context) error {
+					select {
+					case <-answer:
+						return nil
+					case <-ctx.Done():
+						return context.Cause(ctx)
+					}
+				}
+				d.traffic.reset()
+				if hurriedFirst {
+					begin(hurriedLease, hurried)
+					begin(patientLease, patient)
+				} else {
+					begin(patientLease, patient)
+					begin(hurriedLease, hurried)
+				}
+				cancel(errDeadline)
+				if err := <-hurried; !errors.Is(err, errDeadline) || !strings.HasPrefix(err.Error(), `far: tensor "q4": `) {
+					t.Errorf("%s: %v", name, err)
+				}
+				synctest.Wait()
+				if len(patient) > 0 {
+					t.Fatalf("%s: the other caller has ended: %v", name, <-patient)
+				}
+				close(answer)
+				if err := <-patient; err != nil || d.traffic.requests.Load() != 1 {
+					t.Errorf("%s: %v after %d requests", name, err, d.traffic.requests.Load())
+				}
+				if loader.Pins(hurriedLease) != 0 || loader.Pins(patientLease) != 1 {
+					t.Errorf("%s: %d and %d entries are pinned", name, loader.Pins(hurriedLease), loader.Pins(patientLease))
+				}
+			})
+		}
+	}
+}
+
+// TestLeasePrefetch keeps what it has fetched until the release, though the cache has no budget.
+func TestLeasePrefetch(t *testing.T) {
+	d := newDistant("far", lz4File(t, compressible("a", layout.U8, 3000), compressible("b", layout.U8, 2000)))
+	m := d.open(t, &loader.Options{CacheBytes: -1})
+	if err := m.Prefetch(t.Context(), "a"); !errors.Is(err, loader.ErrTooLarge) {
+		t.Errorf("without a lease: %v", err)
+	}
+	l, other := acquire(t, m), acquire(t, m)
+	for _, lease := range []*loader.Lease{l, other} { // the second finds what the first has fetched
+		if err := lease.Prefetch(t.Context(), "b", "a", "b"); err != nil || loader.Pins(lease) != 2 {
+			t.Fatalf("%d entries are pinned, %v", loader.Pins(lease), err)
+		}
+	}
+	l.Release()
+	d.traffic.reset()
+	for _, name := range []string{"a", "b"} {
+		if _, err := tensor(t, other, name).Bytes(); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := d.traffic.requests.Load(); n != 0 {
+		t.Errorf("%d requests for prefetched tensors", n)
+	}
+	other.Release()
+	if n := loader.CacheBytes(m); n != 0 {
+		t.Errorf("%d bytes are cached after the release", n)
+	}
+	if err := l.Prefetch(t.Context(), "a"); !errors.Is(err, loader.ErrClosed) {
+		t.Errorf("after Release: %v", err)
+	}
+}
+
+// TestLeaseContextLocal has a context end a lease of every kind of model.
+func TestLeaseContextLocal(t *testing.T) {
+	eachWay(t, lifetimeFile(t), func(t *testing.T, m *loader.Model) {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		l, err := m.AcquireContext(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := tensor(t, l, "i8")
+		for name, call := range tensorCalls {
+			if err := call(x); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		cancel(errDeadline)
+		for name, call := range tensorCalls {
+			if err := call(x); !errors.Is(err, errDeadline) {
+				t.Errorf("%s after the end: %v", name, err)
+			}
+		}
+		m.Close()
+		l.Release()
+		if err := x.Dequantize(make([]float32, x.Elements())); !errors.Is(err, loader.ErrClosed) {
+			t.Error(err)
+		}
+	})
+}
