@@ -1,15 +1,11 @@
 package convert
 
 import (
-	"encoding/json"
-	"fmt"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/layout/manifest"
 )
 
 // divideAPR2 puts the tensors into files of at most Options.ShardBytes, in order, as many into each
@@ -40,45 +36,9 @@ func (p *Plan) divideAPR2() error {
 	return p.nameShards()
 }
 
-// manifestText has a line for every shard and every tensor, for people to read and compare
-// (APR-FORMAT-002, "Sharding"; see package shard).
-const manifestText = `{
-  "apr_version": "2.0.0",
-  "sharded": true,
-  "shard_count": %d,
-  "shards": [
-    %s
-  ],
-  "tensor_shard_map": {
-    %s
-  },
-  "metadata": %s
-}
-`
-
 func (apr2Target) manifest(p *Plan) ([]byte, error) {
-	metadata, err := p.Metadata.MarshalJSON()
-	if err != nil {
-		return nil, err
-	}
-	var shards, places []string
-	for shard, s := range p.parts {
-		shards = append(shards, fmt.Sprintf(`{"file": %s, "size": %d, "crc32": "%08x", "sha256": "%x"}`, quoted(filepath.Base(s.path)), s.size, s.crc32, s.sha256))
-		for i := range s.tensors {
-			places = append(places, quoted(s.tensors[i].Name)+": "+strconv.Itoa(shard))
-		}
-	}
-	const next = ",\n    "
-	return fmt.Appendf(nil, manifestText, len(p.parts), strings.Join(shards, next), strings.Join(places, next), metadata), nil
-}
-
-// quoted returns s as JSON.
-func quoted(s string) string {
-	var b strings.Builder
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // which would only be harder to read
-	e.Encode(s)            // a string always can be
-	return strings.TrimSuffix(b.String(), "\n")
+	shards, places := p.shardList()
+	return manifest.EncodeAPR2(shards, places, p.Metadata)
 }
 
 // shardMetadata derives the metadata of shards from the model's. Manifests have all of it. A shard

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/formats"
+	"github.com/tensormap/tensormap/layout/manifest"
 	"github.com/tensormap/tensormap/shard"
 )
 
@@ -52,7 +53,7 @@ func (p *Plan) nameShards() error {
 	if err != nil {
 		return err
 	}
-	read, err := shard.Decode(layout.Bytes(b), nil)
+	read, err := manifest.Decode(layout.Bytes(b), nil)
 	if err != nil {
 		return err
 	}
@@ -62,6 +63,20 @@ func (p *Plan) nameShards() error {
 		}
 	}
 	return nil
+}
+
+// shardList returns what a manifest says of the parts, and which of them has which tensor.
+func (p *Plan) shardList() (shards []manifest.Shard, places []manifest.Place) {
+	for shard, s := range p.parts {
+		shards = append(shards, manifest.Shard{
+			Name: filepath.Base(s.path), Size: s.size, Sized: true,
+			CRC32: fmt.Sprintf("%08x", s.crc32), SHA256: fmt.Sprintf("%x", s.sha256),
+		})
+		for i := range s.tensors {
+			places = append(places, manifest.Place{Tensor: s.tensors[i].Name, Shard: shard})
+		}
+	}
+	return shards, places
 }
 
 // withoutExt removes the end ext, in whatever case, from path.

@@ -1,13 +1,9 @@
 package convert
 
 import (
-	"encoding/json"
-	"fmt"
-	"path/filepath"
-	"strconv"
-	"strings"
-
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/manifest"
+	"github.com/tensormap/tensormap/layout/safetensors"
 )
 
 // divideSafeTensors puts the tensors into files of at most Options.ShardBytes, in order, as many into
@@ -40,10 +36,8 @@ func (p *Plan) fitting(tensors []Tensor, md layout.Metadata) (n int, err error) 
 	}
 	size, most := empty.size, p.opts.ShardBytes
 	for n = range tensors {
-		// No position in a file that fits has more digits than most.
-		t := &tensors[n]
-		size += uint64(len(fmt.Sprintf(`,%s:{"dtype":"%v","shape":%v,"data_offsets":[%d,%d]}`,
-			quoted(t.Name), t.To, t.Shape, most, most))) + t.Bytes
+		t := tensors[n].entry()
+		size += safetensors.EntrySize(&t, most) + tensors[n].Bytes
 		if n > 0 && size > most-min(most, headAlign) {
 			return n, nil
 		}
@@ -62,32 +56,13 @@ func frameworkOf(md layout.Metadata) (format layout.Metadata) {
 	return format
 }
 
-const indexText = `{
-  "metadata": %s,
-  "weight_map": {
-    %s
-  }
-}
-`
-
-// manifest returns the index that Hugging Face's libraries write beside shards.
 func (safeTensorsTarget) manifest(p *Plan) ([]byte, error) {
 	total := uint64(0)
-	var places []string
-	for _, s := range p.parts {
-		for i := range s.tensors {
-			t := &s.tensors[i]
-			total += t.Bytes
-			places = append(places, quoted(t.Name)+": "+quoted(filepath.Base(s.path)))
-		}
+	for i := range p.Tensors {
+		total += p.Tensors[i].Bytes
 	}
-	md := append(layout.Metadata{}, p.index...)
-	md.Set("total_size", json.Number(strconv.FormatUint(total, 10)))
-	metadata, err := md.MarshalJSON()
-	if err != nil {
-		return nil, err
-	}
-	return fmt.Appendf(nil, indexText, metadata, strings.Join(places, ",\n    ")), nil
+	shards, places := p.shardList()
+	return manifest.EncodeIndex(shards, places, p.index, total)
 }
 
 func (safeTensorsTarget) digests() bool { return false }

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/formats"
 	"github.com/tensormap/tensormap/loader/internal/plan"
 	"github.com/tensormap/tensormap/mmapio"
 )
@@ -18,7 +19,7 @@ func decodeStored(s *stored, lim *layout.Limits) (f file, err error) {
 		}
 	}()
 	f = file{path: s.path, mapping: s.data, reader: s.reader, origin: s.origin, metadata: newParsed()}
-	if f.layout, err = decode(s.index, lim); err != nil {
+	if f.layout, err = formats.Decode(s.index, lim); err != nil {
 		return file{}, err
 	}
 	f.align = 8 // of a mapping yet to be made

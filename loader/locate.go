@@ -11,6 +11,7 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/formats"
+	"github.com/tensormap/tensormap/layout/manifest"
 	"github.com/tensormap/tensormap/mmapio"
 	"github.com/tensormap/tensormap/shard"
 )
@@ -59,7 +60,7 @@ func modelIn(dir string, o Options) (string, error) {
 		return "", err
 	}
 	if len(names) > 1 {
-		names = withoutParts(names, func(name string) *shard.Manifest { return manifestAt(filepath.Join(dir, name), o) })
+		names = withoutParts(names, func(name string) *manifest.File { return manifestAt(filepath.Join(dir, name), o) })
 	}
 	if plain := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !isPlain(name) }); len(plain) == 1 {
 		names = plain
@@ -170,7 +171,7 @@ func isPlain(name string) bool {
 // withoutParts leaves out parts of something else in the list: shards that a manifest names, and
 // all parts of a GGUF split but the first that is there. Files called as the shards of a model in
 // the list are left out too: an older model of more shards may have left them.
-func withoutParts(names []string, manifest func(name string) *shard.Manifest) []string {
+func withoutParts(names []string, manifest func(name string) *manifest.File) []string {
 	parts := make(map[string]bool)
 	splits := make(map[string]bool)
 	for _, name := range names {
@@ -191,15 +192,15 @@ func withoutParts(names []string, manifest func(name string) *shard.Manifest) []
 }
 
 // manifestAt is the manifest at path, or nil if there is none that can be read.
-func manifestAt(path string, o Options) (m *shard.Manifest) {
+func manifestAt(path string, o Options) (m *manifest.File) {
 	in, err := o.file(path)
 	if err != nil {
 		return nil
 	}
 	defer in.Close()
 	mmapio.Guard(func() error {
-		f, _ := decode(in, o.Limits)
-		m, _ = f.(*shard.Manifest)
+		f, _ := formats.Decode(in, o.Limits)
+		m, _ = f.(*manifest.File)
 		return nil
 	})
 	return m

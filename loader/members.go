@@ -9,6 +9,7 @@ import (
 
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/manifest"
 	"github.com/tensormap/tensormap/mmapio"
 	"github.com/tensormap/tensormap/shard"
 )
@@ -21,12 +22,12 @@ type members interface {
 	// stitch makes one table of the files' tensors.
 	stitch(files []file, lim *layout.Limits) (*shard.Table, error)
 	// manifest returns the manifest among them, or nil.
-	manifest() *shard.Manifest
+	manifest() *manifest.File
 }
 
 // membersOf returns the members of the model that first leads to.
 func membersOf(first file) (members, error) {
-	if m, ok := first.layout.(*shard.Manifest); ok {
+	if m, ok := first.layout.(*manifest.File); ok {
 		return listed{first, m}, nil
 	}
 	split, err := shard.SplitOf(first.layout, first.path)
@@ -47,12 +48,12 @@ func (a alone) stitch([]file, *layout.Limits) (*shard.Table, error) {
 	return &shard.Table{Tensors: a.first.index.Tensors, Names: a.first.index.Names}, nil
 }
 
-func (a alone) manifest() *shard.Manifest { return nil }
+func (a alone) manifest() *manifest.File { return nil }
 
 // listed is a manifest and the shards that it names. The manifest is the last of the files.
 type listed struct {
 	first file
-	*shard.Manifest
+	*manifest.File
 }
 
 func (l listed) open(ctx context.Context, from source, lim *layout.Limits) ([]file, error) {
@@ -82,10 +83,10 @@ func (l listed) open(ctx context.Context, from source, lim *layout.Limits) ([]fi
 }
 
 func (l listed) stitch(files []file, lim *layout.Limits) (*shard.Table, error) {
-	return l.Stitch(partsOf(files[:len(files)-1]), lim)
+	return shard.Stitch(l.File, partsOf(files[:len(files)-1]), lim)
 }
 
-func (l listed) manifest() *shard.Manifest { return l.Manifest }
+func (l listed) manifest() *manifest.File { return l.File }
 
 // parts is a GGUF split, opened by any one of its files.
 type parts struct {
@@ -124,7 +125,7 @@ func (p parts) stitch(files []file, lim *layout.Limits) (*shard.Table, error) {
 	return p.Stitch(partsOf(files), lim)
 }
 
-func (p parts) manifest() *shard.Manifest { return nil }
+func (p parts) manifest() *manifest.File { return nil }
 
 func partsOf(files []file) []shard.Part {
 	list := make([]shard.Part, len(files))

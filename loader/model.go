@@ -9,10 +9,10 @@ import (
 	"sync"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/manifest"
 	"github.com/tensormap/tensormap/loader/internal/blocks"
 	"github.com/tensormap/tensormap/loader/internal/cache"
 	"github.com/tensormap/tensormap/mmapio"
-	"github.com/tensormap/tensormap/shard"
 )
 
 // Model is an open model: its tensors by name, and the mappings they live in.
@@ -31,8 +31,8 @@ type Model struct {
 
 	byName func() []int32 // tensors by sorted name, made on first use
 
-	manifest *shard.Manifest // nil without one
-	metadata *parsed         // of the model, where a manifest has a say in it
+	manifest *manifest.File // nil without one
+	metadata *parsed        // of the model, where a manifest has a say in it
 }
 
 // file is one file of a model.
@@ -64,7 +64,7 @@ func (m *Model) Format() layout.Format { return m.files[0].index.Format }
 
 // Files lists the files of the model: the shards of a sharded one in order, then its
 // manifest, which has no tensors. Their Layout gives access to what only their format has,
-// by type assertion to its package's File, or to *[shard.Manifest].
+// by type assertion to its package's File, or to *[manifest.File].
 func (m *Model) Files() []FileInfo {
 	infos := make([]FileInfo, len(m.files))
 	for i := range m.files {

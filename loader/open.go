@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/manifest"
 	"github.com/tensormap/tensormap/loader/internal/cache"
 	"github.com/tensormap/tensormap/mmapio"
 	"github.com/tensormap/tensormap/shard"
@@ -127,7 +128,7 @@ func open(ctx context.Context, first *stored, from source, o Options) (*Model, e
 
 // newModel makes a model of opened files and the table of their tensors. It takes over both, and
 // from.
-func newModel(path string, files []file, table *shard.Table, manifest *shard.Manifest, from source, o Options) *Model {
+func newModel(path string, files []file, table *shard.Table, manifest *manifest.File, from source, o Options) *Model {
 	m := &Model{opts: o, path: path, from: from, files: files, manifest: manifest, metadata: newParsed(), tensors: table.Tensors, names: table.Names}
 	for i := range m.files {
 		m.files[i].model = m

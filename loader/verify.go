@@ -16,8 +16,8 @@ import (
 	"github.com/tensormap/tensormap/internal/crcmath"
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/manifest"
 	"github.com/tensormap/tensormap/mmapio"
-	"github.com/tensormap/tensormap/shard"
 )
 
 // VerifyOptions tune Verify. Nil and zero fields mean the defaults.
@@ -133,7 +133,7 @@ type sum struct {
 
 // digest is the SHA-256 of a whole file, stated in another file, and what it turned out to be.
 type digest struct {
-	shard.ShardDigest
+	manifest.ShardDigest
 	in  int
 	got [sha256.Size]byte
 }
@@ -251,7 +251,7 @@ func (v *verifier) stated(i int, f *file) error {
 	for _, c := range sums {
 		v.sums = append(v.sums, sum{c, i, i})
 	}
-	manifest, ok := f.layout.(*shard.Manifest)
+	manifest, ok := f.layout.(*manifest.File)
 	if !ok {
 		return nil
 	}

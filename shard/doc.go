@@ -1,63 +1,18 @@
-// Package shard reads what says which files make up a model, and makes one table of the
-// tensors that they hold. It opens no file: package loader does.
+// Package shard makes one table of the tensors of several files. It opens no file: package loader does.
 //
-// Three kinds of sets are known, told apart by structure.
-//
-// # APR2 manifest
-//
-// A JSON object (APR-FORMAT-002, "Sharding"), usually called model.apr. Every shard is an
-// APR2 file beside it.
-//
-//	{
-//	  "apr_version": "2.0.0",
-//	  "sharded": true,
-//	  "shard_count": 2,                       the number of shards, at least 1
-//	  "shards": [
-//	    {"file": "model-00001-of-00002.apr",  a plain name, each once
-//	     "size": 2147483648,                  in bytes, checked on opening
-//	     "crc32": "cbf43926",                 of all bytes but the last 16, 8 lower-case hex digits
-//	     "sha256": "9f86d081…"}, …            optional: of the whole file, 64 lower-case hex digits
-//	  ],
-//	  "tensor_shard_map": {"encoder.conv1.weight": 0, …},  tensor to position in shards
-//	  "metadata": {…}                         optional: takes the place of the first shard's
-//	}
-//
-// The footer of a shard, its last 16 bytes, states the same CRC32. A model in a directory
-// opens only if the footers agree with the manifest. Verify reads all bytes of every shard
-// and compares both checksums.
-//
-// A CRC32 of the whole file would tell nothing, because the file holds its own CRC32: every
-// file of that size has the same. [Manifest.Audit] warns of such numbers, and nothing is
-// compared with them.
-//
-// Names cannot leave the manifest's directory, neither by what they say nor through a
-// symbolic link.
-//
-// # SafeTensors index
-//
-// A JSON object, usually called model.safetensors.index.json, as the Python packages
-// transformers and huggingface_hub write it. Every shard is a SafeTensors file beside it.
-//
-//	{
-//	  "metadata": {"total_size": 4294967296},  optional: of all tensors in bytes
-//	  "weight_map": {"encoder.conv1.weight": "model-00001-of-00002.safetensors", …}
-//	}
-//
-// Shards are in the order of their names. Names are plain here too, but links are followed
-// wherever they lead: the Hugging Face cache is a directory of links. Keys of "metadata" are
-// added to the first shard's.
+// Package manifest reads the files that name the others: APR2 manifests and SafeTensors indexes. GGUF has
+// none.
 //
 // # GGUF split
 //
-// Files called NAME-00001-of-00006.gguf, counted from 1, each of which says in its metadata
-// which of how many it is (split.no, from 0, and split.count) and how many tensors all hold
+// The files are called NAME-00001-of-00006.gguf, counted from 1. Each says in its metadata which part
+// it is (split.no, from 0), how many parts there are (split.count), and how many tensors they hold
 // together (split.tensors.count). There is no manifest: any file leads to the others.
 //
 // # Agreement
 //
-// The table holds what the shards hold. Where a manifest says otherwise, a tensor is not in
-// the shard where it should be, or two shards have a tensor of the same name, there is no
-// table but an error that names both places. A tensor that is in a shard and not in the
-// manifest's map belongs to the model all the same, because the shard is where weights are
-// and leaving some out is the worse mistake; [Manifest.Audit] warns of it.
+// The table holds what the shards hold. A tensor that is not in the shard that a manifest names for it is
+// an error, as is a name in two shards: the error names both places. A tensor that is in a shard and not
+// in the manifest's map belongs to the model, because leaving weights out is the worse mistake.
+// [manifest.File.Audit] warns of it.
 package shard

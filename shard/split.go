@@ -8,9 +8,9 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// Split is a set of GGUF files, told from one of them.
+// Split is a set of GGUF files, derived from one of them.
 type Split struct {
-	No      int // the part that it was told from, from 0
+	No      int // the part that it was derived from, from 0
 	Count   int // of parts
 	Tensors int // of all parts
 
@@ -20,8 +20,8 @@ type Split struct {
 // splitName is the form of all parts' names.
 var splitName = regexp.MustCompile(`(?s)^(.*)-([0-9]{5})-of-([0-9]{5})\.gguf$`)
 
-// SetName is what the names of all parts of a set have in common, and no other set's in the
-// same directory; "" for a file that is not called as parts are.
+// SetName returns what the names of all parts of a set have in common, unlike any other set in the
+// same directory. It is "" for a name that no part has.
 func SetName(file string) string {
 	m := splitName.FindStringSubmatch(file)
 	if m == nil {
@@ -33,15 +33,15 @@ func SetName(file string) string {
 // partName is the form of the names of shards that do not say themselves which others there are.
 var partName = regexp.MustCompile(`(?s)^(.*)-[0-9]{5}-of-([0-9]{5})(\.apr|\.safetensors)$`)
 
-// IsPart reports whether a file called so is one of several APR2 or SafeTensors shards, of which
-// it alone is not the model: a manifest or an index leads to all.
+// IsPart reports whether a file of this name is one of several APR2 or SafeTensors shards. It
+// alone is not the model: a manifest or an index leads to all.
 func IsPart(file string) bool {
 	m := partName.FindStringSubmatch(file)
 	return m != nil && m[2] != "00001"
 }
 
-// Whole returns what a model would be called in one file whose APR2 or SafeTensors shards are
-// called as file is; "" for the name of no shard.
+// Whole returns the name in one file of a model that has a shard called file. It is "" for the name of
+// no APR2 or SafeTensors shard.
 func Whole(file string) string {
 	m := partName.FindStringSubmatch(file)
 	if m == nil {
@@ -50,8 +50,8 @@ func Whole(file string) string {
 	return m[1] + m[3]
 }
 
-// SplitOf tells the set from one of its files, called path; it is nil for a file that is
-// whole. The name must be that of the part that the file says it is: the others' names
+// SplitOf derives the set from one of its files, called path. It returns nil for a file that is
+// whole. The name must agree with the part that the file says it is: the others' names
 // follow from it.
 func SplitOf(f layout.File, path string) (*Split, error) {
 	s, ok := f.(layout.Splitter)
@@ -72,11 +72,11 @@ func SplitOf(f layout.File, path string) (*Split, error) {
 	return &Split{No: int(no), Count: int(count), Tensors: int(tensors), stem: m[1]}, nil
 }
 
-// Name is the name of part i, in the same directory as all.
+// Name returns the name of part i, in the directory of all.
 func (s *Split) Name(i int) string { return fmt.Sprintf("%s-%05d-of-%05d.gguf", s.stem, i+1, s.Count) }
 
-// Unusable is the error of part i being of no use, because of err; f is the file that the
-// set was told from.
+// Unusable returns the error of part i being of no use, because of err. f is the file that the
+// set was derived from.
 func (s *Split) Unusable(f layout.File, i int, err error) error {
 	return layout.Errorf(f.Index().Format, 0, "split.count", err, "part %d of %d, %s, cannot be used", i+1, s.Count, quote(s.Name(i)))
 }
@@ -101,7 +101,7 @@ func (s *Split) Check(f layout.File, i int) error {
 	return nil
 }
 
-// Stitch makes one table of all parts' tensors, which Check has passed.
+// Stitch makes one table of all parts' tensors. Check has accepted the parts.
 func (s *Split) Stitch(parts []Part, lim *layout.Limits) (*Table, error) {
 	format := parts[0].Index.Format
 	n, most := checkCount(parts, lim)
@@ -119,3 +119,5 @@ func (s *Split) Stitch(parts []Part, lim *layout.Limits) (*Table, error) {
 	}
 	return t, nil
 }
+
+func quote(name string) string { return layout.Quote([]byte(name)) }

@@ -4,9 +4,10 @@ import (
 	"bytes"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/manifest"
 )
 
-// Part is one file of a set: what it is called, for errors, and what it holds.
+// Part is one file of a set: its name, for errors, and its tensors.
 type Part struct {
 	Path  string
 	Index *layout.Index
@@ -21,7 +22,7 @@ type Table struct {
 	Names *layout.Names
 }
 
-// find is the position of the tensor called name, or -1.
+// find returns the position of the tensor called name, or -1.
 func (t *Table) find(name string) int {
 	for p := t.Names.Probe(layout.HashName(name)); ; {
 		i, ok := p.Next()
@@ -34,7 +35,7 @@ func (t *Table) find(name string) int {
 	}
 }
 
-// clash are two tensors of the same name.
+// clash is a pair of tensors of the same name.
 type clash struct{ first, second int }
 
 // join makes a table of all parts' tensors, or finds two of the same name.
@@ -59,7 +60,7 @@ func join(parts []Part) (*Table, *clash) {
 	return t, nil
 }
 
-// same is the position of the tensor called name, which has this hash, or -1.
+// same returns the position of the tensor called name, or -1. hash is the name's.
 func (t *Table) same(hash uint64, name []byte) int {
 	for p := t.Names.Probe(hash); ; {
 		i, ok := p.Next()
@@ -81,42 +82,23 @@ func checkCount(parts []Part, lim *layout.Limits) (count, most uint64) {
 	return count, lim.WithDefaults().Tensors
 }
 
-// Stitch makes one table of the shards' tensors, parts being what Shards names, in order.
-func (m *Manifest) Stitch(parts []Part, lim *layout.Limits) (*Table, error) {
+// Stitch makes one table of the tensors of m's shards. parts are the files that m.Shards names, in
+// order.
+func Stitch(m *manifest.File, parts []Part, lim *layout.Limits) (*Table, error) {
 	for i, p := range parts {
-		if got := p.Index.Format; got != m.Of {
-			return nil, m.errorf(m.file(i), m.keys.file, layout.ErrInvalid, "shard %s is of format %v, not %v", quote(m.Shards[i].Name), got, m.Of)
-		}
-	}
-	if n, most := checkCount(parts, lim); n > most {
-		return nil, m.errorf([]any{m.keys.tensors}, m.keys.tensors, layout.ErrLimit, "%d tensors in all shards, more than %d", n, most)
-	}
-	t, c := join(parts)
-	if c != nil {
-		a, b := &t.Tensors[c.first], &t.Tensors[c.second]
-		return nil, m.errorf([]any{m.keys.tensors, string(a.Name)}, m.keys.tensors, layout.ErrDuplicate, "tensor %s is in shard %s and in shard %s",
-			layout.Quote(a.Name), quote(m.Shards[a.File].Name), quote(m.Shards[b.File].Name))
-	}
-	for i := range m.places {
-		if err := m.checkPlace(t, i); err != nil {
+		if err := m.CheckFormat(i, p.Index.Format); err != nil {
 			return nil, err
 		}
 	}
-	m.table = t
-	return t, nil
-}
-
-// checkPlace makes sure that the tensor of place i is where the map says.
-func (m *Manifest) checkPlace(t *Table, i int) error {
-	p, name := m.places[i], m.name(i)
-	at := t.find(name)
-	switch {
-	case at < 0:
-		return m.errorf(m.tensor(i), m.keys.tensors, layout.ErrNotFound,
-			"tensor %s should be in shard %s, which has no such tensor", quote(name), quote(m.Shards[p.shard].Name))
-	case t.Tensors[at].File != p.shard:
-		return m.errorf(m.tensor(i), m.keys.tensors, layout.ErrInvalid, "tensor %s should be in shard %s, but is in shard %s",
-			quote(name), quote(m.Shards[p.shard].Name), quote(m.Shards[t.Tensors[at].File].Name))
+	if n, most := checkCount(parts, lim); n > most {
+		return nil, m.TooMany(n, most)
 	}
-	return nil
+	t, c := join(parts)
+	if c != nil {
+		return nil, m.Twice(&t.Tensors[c.first], &t.Tensors[c.second])
+	}
+	if err := m.CheckTensors(t.Tensors, t.find); err != nil {
+		return nil, err
+	}
+	return t, nil
 }

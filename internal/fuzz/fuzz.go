@@ -12,8 +12,8 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/jsontext"
+	"github.com/tensormap/tensormap/layout/manifest"
 	"github.com/tensormap/tensormap/loader"
-	"github.com/tensormap/tensormap/shard"
 )
 
 // Open opens b as a model and calls everything on it. Errors of the model are fine; the
@@ -102,7 +102,7 @@ func FuzzOpen(b []byte) int {
 
 // FuzzManifest decodes and audits b as a manifest, for libFuzzer.
 func FuzzManifest(b []byte) int {
-	m, err := shard.Decode(layout.Bytes(b), nil)
+	m, err := manifest.Decode(layout.Bytes(b), nil)
 	if err != nil {
 		return 0
 	}

@@ -29,7 +29,6 @@ var toRewrite = []string{
 	"layout/safetensors",
 	"layout/tsm",
 	"loader",
-	"shard",
 }
 
 // TestProse applies the rules to every Go file of the module but its tests.

@@ -3,7 +3,6 @@
 package formats
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/tensormap/tensormap/layout/april"
 	"github.com/tensormap/tensormap/layout/bw2l"
 	"github.com/tensormap/tensormap/layout/gguf"
+	"github.com/tensormap/tensormap/layout/manifest"
 	"github.com/tensormap/tensormap/layout/safetensors"
 	"github.com/tensormap/tensormap/layout/tsm"
 )
@@ -29,7 +29,7 @@ var all = []*layout.FileFormat{
 	&tsm.Format,
 	&gguf.Format,
 	&safetensors.Format,
-	&manifestFormat,
+	&manifest.Format,
 }
 
 // Decode recognises the format of a file and reads its index.
@@ -68,9 +68,3 @@ func knownNames() string {
 	}
 	return strings.Join(names, ", ")
 }
-
-// manifestFormat has no decoder here: package shard has.
-var manifestFormat = layout.FileFormat{Name: layout.Manifest, Matches: func(_ layout.Input, head []byte) bool {
-	text := bytes.TrimLeft(head, " \t\r\n")
-	return len(text) > 0 && text[0] == '{'
-}}

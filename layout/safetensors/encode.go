@@ -80,6 +80,17 @@ func encodeHeader(tensors []layout.Tensor, metadata layout.Metadata) (head []byt
 	return e.buf, e.data, nil
 }
 
+// EntrySize returns how many bytes t takes in the header of a file of at most so many bytes. NewWriter
+// refuses a tensor for which it returns 0.
+func EntrySize(t *layout.Tensor, most uint64) uint64 {
+	size, _ := t.DType.Size(t.Shape)
+	e := encoder{buf: []byte{'}'}, data: most - min(most, size)} // no offset has more digits
+	if e.tensor(t) != nil {
+		return 0
+	}
+	return uint64(len(e.buf) - 1)
+}
+
 // encoder appends to a header.
 type encoder struct {
 	buf  []byte

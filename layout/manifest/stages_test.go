@@ -1,4 +1,4 @@
-package shard
+package manifest
 
 import (
 	"testing"
@@ -14,7 +14,7 @@ func TestStages(t *testing.T) {
 		`{"shards":[{"file":"a","size":1}],"shard_count":2,"tensor_shard_map":{"x":0},"metadata":{},"apr_version":"2.0.0"}`,
 		`{"weight_map":{},"metadata":{"total_size":1}}`,
 	} {
-		d := decoder{text: doc, lim: (*layout.Limits)(nil).WithDefaults(), m: new(Manifest)}
+		d := decoder{text: doc, lim: (*layout.Limits)(nil).WithDefaults(), m: new(File)}
 		if err := d.decode(); err == nil {
 			t.Errorf("%s: no error", doc)
 		}

@@ -1,4 +1,4 @@
-package shard
+package manifest
 
 import (
 	"fmt"
@@ -11,14 +11,68 @@ import (
 	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
-// decoder makes a Manifest of a JSON object. It reads the object twice: first it checks all of
+// Decode reads a manifest or index. A nil lim means the defaults. The error is a
+// *[layout.FormatError] whose Format is layout.Manifest. It wraps layout.ErrUnsupported if
+// the file is a JSON object of another kind.
+func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
+	limits := lim.WithDefaults()
+	size := in.Size()
+	if size > limits.HeaderBytes { // before it is read
+		return nil, layout.Errorf(layout.Manifest, 0, "manifest", layout.ErrLimit, "%d bytes of JSON, more than %d", size, limits.HeaderBytes)
+	}
+	doc, err := layout.Region(in, layout.Manifest, 0, "manifest", 0, size)
+	if err != nil {
+		return nil, err
+	}
+	m := &File{lim: limits, text: string(doc), index: &layout.Index{
+		Format:   layout.Manifest,
+		Size:     size,
+		Sections: []layout.Section{{Name: "manifest", Size: size}},
+		Names:    layout.NewNames(0),
+	}}
+	d := decoder{text: m.text, lim: limits, m: m}
+	if err := d.decode(); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Index describes the file, which has no tensors of its own.
+func (m *File) Index() *layout.Index { return m.index }
+
+// Metadata parses what the manifest itself says about the model. [File.Describe] joins it
+// with what the shards say.
+func (m *File) Metadata(layout.Input) (layout.Metadata, error) {
+	if m.metadata == "" {
+		return nil, nil
+	}
+	return jsontext.Parse(m.metadata, layout.Manifest, jsontext.Locate(m.text, "metadata"), "metadata", m.lim)
+}
+
+// Complete reports whether Metadata is all there is to know of the model, so that no shard
+// need be asked.
+func (m *File) Complete() bool { return m.metadata != "" && m.Of == layout.APR2 }
+
+// Describe returns the metadata of the model, given that of its first shard. If Complete is
+// true, it does not look at that.
+func (m *File) Describe(first layout.Metadata) (layout.Metadata, error) {
+	own, err := m.Metadata(nil)
+	if m.Complete() || err != nil {
+		return own, err
+	}
+	md := slices.Clone(first)
+	md.Merge(own)
+	return md, nil
+}
+
+// decoder makes a File of a JSON object. It reads the object twice: first it checks all of
 // it and notes where the values are, then it reads those that it knows.
 type decoder struct {
 	text   string
 	lim    layout.Limits
 	values map[string]value // of the keys below
 	others []string         // a few other keys
-	m      *Manifest
+	m      *File
 }
 
 // value is the value of a key of the manifest.
@@ -170,14 +224,14 @@ func (v leaf) whole() (uint64, bool) {
 	return u, err == nil && v.kind == '0'
 }
 
-// mistyped is the error of finding v where want should be.
+// mistyped returns the error of finding v where want should be.
 func (d *decoder) mistyped(v leaf, field, which, want string) error {
 	return d.errorf(v.at, field, layout.ErrInvalid, "%s%s where %s should be", which, v, want)
 }
 
 // shards reads the list of files (APR2).
 func (d *decoder) shards() error {
-	d.m.Of, d.m.keys = layout.APR2, apr2Keys
+	d.m.Of = layout.APR2
 	list := d.root("shards")
 	if list.kind != '[' {
 		return d.mistyped(list, "shards", "", "a list of objects")
@@ -302,7 +356,7 @@ func (d *decoder) entries(key string, shard func(name string, v leaf) (int, erro
 
 // marks notes what is there for readers of other kinds.
 func (d *decoder) marks() error {
-	d.m.flagged = d.root("sharded").kind == 't'
+	d.m.sharded = d.root("sharded").kind == 't'
 	d.m.versioned = d.has("apr_version")
 	return nil
 }
@@ -311,7 +365,7 @@ func (d *decoder) marks() error {
 // their names.
 func (d *decoder) weightMap() error {
 	const key = "weight_map"
-	d.m.Of, d.m.keys, d.m.FollowLinks = layout.SafeTensors, indexKeys, true
+	d.m.Of, d.m.FollowLinks = layout.SafeTensors, true
 	names := make(map[string]int)
 	err := d.entries(key, func(name string, v leaf) (int, error) {
 		if v.kind != '"' {
@@ -372,12 +426,12 @@ func (d *decoder) totalSize() error {
 	return nil
 }
 
-// longestName is more bytes than any file system's names have: most allow 255, Apple's 255
+// longestName is more bytes than any file system's names have. Most allow 255, Apple's 255
 // characters.
 const longestName = 255 * 4
 
-// notPlain says why name is not the name of a file in the manifest's own directory, on
-// whatever system; "" where it is.
+// notPlain returns why name is not the name of a file in the manifest's own directory on every system,
+// or "".
 func notPlain(name string) string {
 	switch {
 	case name == "" || name == "." || name == "..":

@@ -1,4 +1,4 @@
-package shard_test
+package manifest_test
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/shard"
+	"github.com/tensormap/tensormap/layout/manifest"
 )
 
 // marked is a document without the ¶ that marks where in it an error is.
@@ -83,7 +83,7 @@ func TestDecodeErrors(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			doc, at := marked(tt.doc)
-			m, err := shard.Decode(doc, nil)
+			m, err := manifest.Decode(doc, nil)
 			checkError(t, err, at, tt.field, tt.want, tt.says)
 			if m != nil {
 				t.Error("a manifest and an error")
@@ -116,7 +116,7 @@ func TestNames(t *testing.T) {
 	for _, format := range []string{`{"shard_count":1,"shards":[{"file":¶%s,"size":1}],"tensor_shard_map":{}}`, `{"weight_map":{"x":¶%s}}`} {
 		for _, name := range slices.Concat(bad, good) {
 			doc, at := marked(fmt.Sprintf(format, quoteJSON(name)))
-			m, err := shard.Decode(doc, nil)
+			m, err := manifest.Decode(doc, nil)
 			if slices.Contains(good, name) {
 				if err != nil || m.Shards[0].Name != name {
 					t.Errorf("%q: %v", name, err)
@@ -138,7 +138,7 @@ func quoteJSON(s string) string {
 
 func TestDecodeAPR2(t *testing.T) {
 	m := decode(t, ` {"apr_version":"2.0.0","sharded":true,`+twoShards+`,"tensor_shard_map":{"x":1,"y":0},"metadata":{"k":"v"}}`)
-	want := []shard.Shard{{Name: "a", Size: 1, Sized: true}, {Name: "b", Size: 2, Sized: true, CRC32: "cbf43926"}}
+	want := []manifest.Shard{{Name: "a", Size: 1, Sized: true}, {Name: "b", Size: 2, Sized: true, CRC32: "cbf43926"}}
 	if !slices.Equal(m.Shards, want) || m.Of != layout.APR2 || m.FollowLinks || !m.Complete() {
 		t.Errorf("%+v", m)
 	}
@@ -171,9 +171,9 @@ func TestDecodeIndex(t *testing.T) {
 	}
 }
 
-func decode(t testing.TB, doc string) *shard.Manifest {
+func decode(t testing.TB, doc string) *manifest.File {
 	t.Helper()
-	m, err := shard.Decode(layout.Bytes(doc), nil)
+	m, err := manifest.Decode(layout.Bytes(doc), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,11 +191,11 @@ func TestLimits(t *testing.T) {
 		{layout.Limits{HeaderBytes: 31}, layout.ErrLimit},
 		{layout.Limits{Depth: 1}, layout.ErrLimit},
 	} {
-		if _, err := shard.Decode(doc, &tt.lim); !errors.Is(err, tt.want) {
+		if _, err := manifest.Decode(doc, &tt.lim); !errors.Is(err, tt.want) {
 			t.Errorf("%+v: %v", tt.lim, err)
 		}
 	}
-	if _, err := shard.Decode(huge{}, nil); !errors.Is(err, layout.ErrLimit) {
+	if _, err := manifest.Decode(huge{}, nil); !errors.Is(err, layout.ErrLimit) {
 		t.Errorf("a huge file: %v", err)
 	}
 }
@@ -214,7 +214,7 @@ func TestTruncated(t *testing.T) {
 			t.Fatal(err)
 		}
 		for n := range strings.TrimSpace(string(b)) {
-			if _, err := shard.Decode(layout.Bytes(b[:n]), nil); err == nil {
+			if _, err := manifest.Decode(layout.Bytes(b[:n]), nil); err == nil {
 				t.Errorf("%s: the first %d bytes are a manifest", path, n)
 			}
 		}
@@ -223,8 +223,8 @@ func TestTruncated(t *testing.T) {
 
 func fixtures(t testing.TB) []string {
 	t.Helper()
-	apr2, _ := filepath.Glob("../testdata/shards/apr2/*[a-z].apr")
-	index, _ := filepath.Glob("../testdata/shards/safetensors/*.index.json")
+	apr2, _ := filepath.Glob("../../testdata/shards/apr2/*[a-z].apr")
+	index, _ := filepath.Glob("../../testdata/shards/safetensors/*.index.json")
 	apr2 = slices.DeleteFunc(apr2, func(path string) bool { return strings.HasSuffix(path, "single.apr") || strings.Contains(path, "-of-") })
 	if len(apr2) < 10 || len(index) != 1 {
 		t.Fatalf("fixtures: %d, %d", len(apr2), len(index))
@@ -240,7 +240,7 @@ func TestManyTensors(t *testing.T) {
 	for name, doc := range map[string]layout.Bytes{"apr2": apr2, "index": index} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		m, err := shard.Decode(doc, nil)
+		m, err := manifest.Decode(doc, nil)
 		runtime.ReadMemStats(&after)
 		if err != nil || len(m.Shards) != shards {
 			t.Fatal(err)
@@ -278,7 +278,7 @@ func BenchmarkDecode(b *testing.B) {
 			b.SetBytes(int64(len(bb.doc)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := shard.Decode(bb.doc, nil); err != nil {
+				if _, err := manifest.Decode(bb.doc, nil); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -1,4 +1,4 @@
-package shard_test
+package manifest_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/shard"
+	"github.com/tensormap/tensormap/layout/manifest"
 )
 
 // FuzzDecode: whatever the bytes, a manifest or an error with a place in them; and names that
@@ -25,7 +25,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"weight_map":{"x":"a","y":"b"},"metadata":{"total_size":9}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		doc := layout.Bytes(b)
-		m, err := shard.Decode(doc, nil)
+		m, err := manifest.Decode(doc, nil)
 		if err != nil {
 			checkPlace(t, doc, err)
 			return
@@ -50,12 +50,7 @@ func FuzzDecode(f *testing.F) {
 				t.Errorf("%+v", s)
 			}
 		}
-		list := make([]shard.Part, len(m.Shards))
-		for i := range list {
-			list[i].Index = index(t, m.Of)
-		}
-		list[0].Index = index(t, m.Of, "x", "y")
-		if _, err := m.Stitch(list, nil); err != nil {
+		if err := m.CheckTensors(tensors([]string{"x", "y"})); err != nil {
 			checkPlace(t, doc, err)
 		}
 		for _, f := range m.Audit(doc) {

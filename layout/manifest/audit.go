@@ -1,0 +1,163 @@
+package manifest
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/findings"
+)
+
+// Checksums returns nothing: a manifest has none over itself. ShardChecksums lists those over shards.
+func (m *File) Checksums(layout.Input) ([]layout.Checksum, error) { return nil, nil }
+
+// ShardChecksum is a checksum over a shard. At is in the manifest.
+type ShardChecksum struct {
+	Shard int
+	layout.Checksum
+}
+
+// ShardDigest is the SHA-256 of a whole shard. At is in the manifest.
+type ShardDigest struct {
+	Shard int
+	Field string
+	At    uint64
+	Want  [sha256.Size]byte
+}
+
+// ShardChecksums lists the checksums that the manifest states of its shards. It leaves to Audit
+// those that cannot be read, and those that are the same for every shard of that size.
+func (m *File) ShardChecksums() (sums []ShardChecksum) {
+	for i, at := range m.sumsAt {
+		s := &m.Shards[i]
+		if want, ok := s.crc32(); ok && !s.hollow() {
+			sums = append(sums, ShardChecksum{i, layout.Checksum{Field: "shards.crc32", At: at.crc32, Size: s.covered(), Want: want}})
+		}
+	}
+	return sums
+}
+
+// ShardDigests lists the SHA-256s that the manifest states of its shards. It leaves to Audit
+// those that cannot be read.
+func (m *File) ShardDigests() (sums []ShardDigest) {
+	for i, at := range m.sumsAt {
+		if want, ok := m.Shards[i].sha256(); ok {
+			sums = append(sums, ShardDigest{i, "shards.sha256", at.sha256, want})
+		}
+	}
+	return sums
+}
+
+// Audit lists what is odd with the manifest, and where it does not agree with the shards
+// though the model can be read.
+func (m *File) Audit(layout.Input) []layout.Finding {
+	a := audit{List: findings.New(layout.Manifest), m: m}
+	if m.Of == layout.APR2 {
+		if !m.sharded {
+			a.warn([]any{"sharded"}, "sharded", layout.ErrInvalid, "is not true")
+		}
+		if !m.versioned {
+			a.warn(nil, "apr_version", layout.ErrInvalid, "the required key is missing")
+		}
+		a.checksums()
+	}
+	if m.stitched != nil {
+		a.unmapped()
+		a.total()
+	}
+	return a.All()
+}
+
+type audit struct {
+	findings.List
+	m *File
+}
+
+func (a *audit) warn(path []any, field string, sentinel error, format string, args ...any) {
+	a.Add(a.m.errorf(path, field, sentinel, format, args...), true)
+}
+
+// checksums reports shards whose checksums cannot be checked, one finding for each reason.
+func (a *audit) checksums() {
+	var none, hollow, bad, badDigest []int
+	for i := range a.m.Shards {
+		s := &a.m.Shards[i]
+		if _, ok := s.crc32(); s.CRC32 == "" {
+			none = append(none, i)
+		} else if !ok {
+			bad = append(bad, i)
+		} else if s.hollow() {
+			hollow = append(hollow, i)
+		}
+		if _, ok := s.sha256(); s.SHA256 != "" && !ok {
+			badDigest = append(badDigest, i)
+		}
+	}
+	name := func(i int) string { return quote(a.m.Shards[i].Name) }
+	crc := func(i int) string { return quote(a.m.Shards[i].CRC32) + " of " + name(i) }
+	a.sums(true, none, "crc32", "not there for %s", name)
+	a.sums(true, hollow, "crc32", "tells nothing, because every intact file of the same size has it: that of the whole file, not of all bytes but the footer: %s", crc)
+	a.sums(false, bad, "crc32", "not 8 lower-case hexadecimal digits: %s", crc)
+	a.sums(false, badDigest, "sha256", "not 64 lower-case hexadecimal digits: %s", func(i int) string {
+		return quote(a.m.Shards[i].SHA256) + " of " + name(i)
+	})
+}
+
+// sums reports the value of key in some shards, in one finding.
+func (a *audit) sums(warning bool, shards []int, key, format string, name func(i int) string) {
+	if len(shards) > 0 {
+		a.Add(a.m.errorf([]any{"shards", shards[0], key}, "shards."+key, layout.ErrInvalid, format, list(len(shards), func(i int) string { return name(shards[i]) })), warning)
+	}
+}
+
+// unmapped reports tensors that the map does not have.
+func (a *audit) unmapped() {
+	t := a.m.stitched
+	if len(t.list) == len(a.m.places) {
+		return // all of the map are in the shards, and no name twice
+	}
+	mapped := make([]bool, len(t.list))
+	for i := range a.m.places {
+		mapped[t.find(a.m.name(i))] = true
+	}
+	var left []int
+	for i, ok := range mapped {
+		if !ok {
+			left = append(left, i)
+		}
+	}
+	key := a.m.mapKey()
+	a.warn([]any{key}, key, layout.ErrNotFound, "in a shard, but not in the map: %s", list(len(left), func(i int) string {
+		x := &t.list[left[i]]
+		return layout.Quote(x.Name) + " of " + quote(a.m.Shards[x.File].Name)
+	}))
+}
+
+// total compares the sum of all tensors' bytes with what a SafeTensors index says.
+func (a *audit) total() {
+	if a.m.total == "" {
+		return
+	}
+	sum := uint64(0)
+	for i := range a.m.stitched.list {
+		sum += a.m.stitched.list[i].Raw // of files that exist
+	}
+	if a.m.total != strconv.FormatUint(sum, 10) {
+		a.warn([]any{"metadata", "total_size"}, "metadata.total_size", layout.ErrInvalid, "%s, but the tensors have %d bytes", a.m.total, sum)
+	}
+}
+
+// list names the first of n things.
+func list(n int, name func(i int) string) string {
+	const few = 3
+	var names []string
+	for i := range min(n, few) {
+		names = append(names, name(i))
+	}
+	if n > few {
+		names = append(names, fmt.Sprintf("… (%d in all)", n))
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,105 @@
+package manifest
+
+import (
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/jsontext"
+)
+
+// The methods of this file compare the manifest with its shards.
+
+// errorf returns an error about the value that path leads to.
+func (m *File) errorf(path []any, field string, sentinel error, format string, args ...any) *layout.FormatError {
+	return layout.Errorf(layout.Manifest, jsontext.Locate(m.text, path...), field, sentinel, format, args...)
+}
+
+// errorAt returns an error about the name of shard i.
+func (m *File) errorAt(i int, sentinel error, format string, args ...any) error {
+	path := []any{"shards", i, "file"}
+	if m.Of == layout.SafeTensors {
+		path = []any{"weight_map", m.name(m.Shards[i].first)}
+	}
+	return m.errorf(path, m.fileField(), sentinel, format, args...)
+}
+
+// Unusable returns the error of shard i being of no use, because of err.
+func (m *File) Unusable(i int, err error) error {
+	return m.errorAt(i, err, "shard %s cannot be used", quote(m.Shards[i].Name))
+}
+
+// CheckFormat compares the format of shard i with what the manifest says.
+func (m *File) CheckFormat(i int, got layout.Format) error {
+	if got == m.Of {
+		return nil
+	}
+	return m.errorAt(i, layout.ErrInvalid, "shard %s is of format %v, not %v", quote(m.Shards[i].Name), got, m.Of)
+}
+
+// CheckSize compares the size of shard i with what the manifest says.
+func (m *File) CheckSize(i int, size uint64) error {
+	if s := &m.Shards[i]; s.Sized && s.Size != size {
+		return m.errorf([]any{"shards", i, "size"}, "shards.size", layout.ErrInvalid,
+			"shard %s has %d bytes, but should have %d", quote(s.Name), size, s.Size)
+	}
+	return nil
+}
+
+// CheckChecksum compares the checksum that shard i, decoded from file, states with that of the manifest. It reads no
+// bytes but those of the shard's own checksum.
+func (m *File) CheckChecksum(i int, shard layout.File, file layout.Input) error {
+	s := &m.Shards[i]
+	want, ok := s.crc32()
+	if !ok || s.hollow() {
+		return nil
+	}
+	sums, err := shard.Checksums(file)
+	if err != nil {
+		return nil // whoever reads all of the shard will say what is wrong
+	}
+	for _, c := range sums {
+		if c.Offset == 0 && c.Size == s.covered() && c.Want != want {
+			return m.errorf([]any{"shards", i, "crc32"}, "shards.crc32", layout.ErrChecksum,
+				"shard %s says that its bytes have %08x, but should say %08x: it is not the file that the manifest was written for", quote(s.Name), c.Want, want)
+		}
+	}
+	return nil
+}
+
+// TooMany returns the error of shards that hold n tensors, more than most.
+func (m *File) TooMany(n, most uint64) error {
+	key := m.mapKey()
+	return m.errorf([]any{key}, key, layout.ErrLimit, "%d tensors in all shards, more than %d", n, most)
+}
+
+// Twice returns the error of two tensors that have the same name.
+func (m *File) Twice(a, b *layout.Tensor) error {
+	key := m.mapKey()
+	return m.errorf([]any{key, string(a.Name)}, key, layout.ErrDuplicate, "tensor %s is in shard %s and in shard %s",
+		layout.Quote(a.Name), quote(m.Shards[a.File].Name), quote(m.Shards[b.File].Name))
+}
+
+// tensors are those of all shards.
+type tensors struct {
+	list []layout.Tensor
+	find func(name string) int
+}
+
+// CheckTensors makes sure that the tensors of all shards are where the map says. Their File is the position
+// of their shard. find returns a tensor's position in list, or -1. Audit reports less important
+// disagreements from then on.
+func (m *File) CheckTensors(list []layout.Tensor, find func(name string) int) error {
+	key := m.mapKey()
+	for i, p := range m.places {
+		name := m.name(i)
+		at := find(name)
+		switch {
+		case at < 0:
+			return m.errorf([]any{key, name}, key, layout.ErrNotFound,
+				"tensor %s should be in shard %s, which has no such tensor", quote(name), quote(m.Shards[p.shard].Name))
+		case list[at].File != p.shard:
+			return m.errorf([]any{key, name}, key, layout.ErrInvalid, "tensor %s should be in shard %s, but is in shard %s",
+				quote(name), quote(m.Shards[p.shard].Name), quote(m.Shards[list[at].File].Name))
+		}
+	}
+	m.stitched = &tensors{list, find}
+	return nil
+}

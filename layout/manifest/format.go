@@ -1,0 +1,126 @@
+package manifest
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"hash/crc32"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/jsontext"
+)
+
+// Format describes manifests and indexes.
+var Format = layout.FileFormat{Name: layout.Manifest, Matches: matches, Decode: layout.AsDecoder(Decode)}
+
+func matches(_ layout.Input, head []byte) bool {
+	text := bytes.TrimLeft(head, " \t\r\n")
+	return len(text) > 0 && text[0] == '{'
+}
+
+// File is a decoded APR2 manifest or SafeTensors index. It implements [layout.File],
+// with an index that has no tensors.
+type File struct {
+	// Of is the format of all shards.
+	Of layout.Format
+	// Shards are the model's files, in order.
+	Shards []Shard
+	// FollowLinks tells that shards may be links to files elsewhere.
+	FollowLinks bool
+
+	index     *layout.Index
+	lim       layout.Limits
+	text      string // a copy of the file
+	places    []place
+	sumsAt    []sumsAt // of Shards
+	metadata  string   // the part of text, or ""
+	sharded   bool     // APR2: the key sharded is true
+	versioned bool     // APR2: apr_version is there
+	total     string   // SafeTensors: total_size as stated, or ""
+	stitched  *tensors // once CheckTensors has accepted them
+}
+
+var _ layout.File = (*File)(nil)
+
+// Shard is what a manifest says of one file.
+type Shard struct {
+	// Name is the file's name in the manifest's directory.
+	Name string
+	// Size in bytes, which SafeTensors indexes do not have.
+	Size  uint64
+	Sized bool
+	// CRC32 covers the file up to its last 16 bytes, the footer of APR2, which states the same
+	// number. It is as the manifest writes it, or "".
+	CRC32 string
+	// SHA256 covers the whole file. It is as the manifest writes it, or "".
+	SHA256 string
+
+	first int // SafeTensors: the first of places that is in it
+}
+
+// place says in which shard a tensor is. The text has its name at an offset.
+type place struct{ name, shard uint32 }
+
+// name returns the name of the tensor of place i.
+func (m *File) name(i int) string { return jsontext.TextAt(m.text, int(m.places[i].name)) }
+
+// sumsAt holds the offsets of what the text says of a shard's checksums.
+type sumsAt struct{ crc32, sha256 uint64 }
+
+// fileField returns the field with the names of files.
+func (m *File) fileField() string {
+	if m.Of == layout.APR2 {
+		return "shards.file"
+	}
+	return "weight_map"
+}
+
+// mapKey returns the key of the object with the tensors' places.
+func (m *File) mapKey() string {
+	if m.Of == layout.APR2 {
+		return "tensor_shard_map"
+	}
+	return "weight_map"
+}
+
+// footerSize is how many bytes at the end of a shard CRC32 leaves out: the footer of APR2.
+const footerSize = 16
+
+// covered returns how many bytes CRC32 covers, from the first on.
+func (s *Shard) covered() uint64 { return s.Size - min(s.Size, footerSize) }
+
+// crc32 reads 8 lower-case hexadecimal digits, the most significant first.
+func (s *Shard) crc32() (crc uint32, ok bool) {
+	b, ok := digits(s.CRC32, 4)
+	if !ok {
+		return 0, false
+	}
+	return binary.BigEndian.Uint32(b), true
+}
+
+// sha256 reads 64 lower-case hexadecimal digits.
+func (s *Shard) sha256() (sum [sha256.Size]byte, ok bool) {
+	b, ok := digits(s.SHA256, len(sum))
+	copy(sum[:], b)
+	return sum, ok
+}
+
+// digits reads so many bytes of two lower-case hexadecimal digits each.
+func digits(text string, bytes int) (b []byte, ok bool) {
+	b, err := hex.DecodeString(text)
+	return b, err == nil && len(b) == bytes && text == strings.ToLower(text)
+}
+
+// crcOfCRC is the CRC32 of any bytes followed by their own CRC32.
+const crcOfCRC = 0x2144df1c
+
+// hollow reports whether CRC32 is that of every intact file of the shard's size.
+func (s *Shard) hollow() bool {
+	crc, ok := s.crc32()
+	rest := binary.LittleEndian.AppendUint64([]byte("2RPA"), s.Size)
+	return ok && crc == crc32.Update(crcOfCRC, crc32.IEEETable, rest)
+}
+
+func quote(name string) string { return layout.Quote([]byte(name)) }
