@@ -9,7 +9,7 @@ import (
 	"github.com/tensormap/tensormap/layout/internal/ascii"
 )
 
-// Builder collects the tensors of a file and makes sure of what every Index promises.
+// Builder collects the tensors of a file and checks everything that an Index promises.
 // All decoders build their index with it, so every format is checked alike.
 type Builder struct {
 	ix   Index
@@ -17,12 +17,12 @@ type Builder struct {
 	data Section // where tensors may be
 	dims []uint64
 	text []byte // names, many to an allocation
-	span string // what the format calls a tensor's position
+	span string // the format's name for a tensor's position
 	// sorted stays true while offsets only rise and nothing overlaps, as in nearly
-	// every real file; then there is nothing left to sort.
+	// every real file. Then nothing is left to sort.
 	sorted bool
 	end    uint64
-	// surplus is where a tensor more than declared goes, which Add then refuses.
+	// surplus takes one tensor more than declared, which Add then refuses.
 	surplus Tensor
 }
 
@@ -30,9 +30,9 @@ type Builder struct {
 // about four times as much memory.
 const tensorBytes = 48
 
-// NewBuilder starts the index of a file of size bytes. count is the most tensors that
-// will come, and the caller has already made sure that the file is large enough to hold
-// that many records; spanField is the name that errors use for a tensor's position.
+// NewBuilder starts the index of a file of size bytes. At most count tensors will come. The
+// caller has made sure that the file is large enough to hold that many records. spanField is
+// the name that errors use for a tensor's position.
 func NewBuilder(f Format, size, count uint64, spanField string, lim Limits) (*Builder, error) {
 	if count > lim.Tensors {
 		return nil, Errorf(f, 0, "tensor_count", ErrLimit, "%d tensors, more than %d", count, lim.Tensors)
@@ -57,11 +57,11 @@ func NewBuilder(f Format, size, count uint64, spanField string, lim Limits) (*Bu
 // Index gives access to the descriptive fields (Version, Flags, Align).
 func (b *Builder) Index() *Index { return &b.ix }
 
-// Data limits tensors to the size bytes at off; without it they may be anywhere.
+// Data limits tensors to the size bytes at off. Without it they may be anywhere.
 func (b *Builder) Data(off, size uint64) { b.data = Section{"data", off, size} }
 
-// Section names a part of the file that is not tensors; at is where the file says so.
-// Whether sections and tensors overlap is checked by Finish.
+// Section names a part of the file that is not tensors. at is the offset where the file says so.
+// Finish checks that sections and tensors do not overlap.
 func (b *Builder) Section(name string, at, off, size uint64) error {
 	if !Within(off, size, b.ix.Size) {
 		return Errorf(b.ix.Format, at, name, ErrTruncated, "%d bytes at %d leave the file of %d bytes", size, off, b.ix.Size)
@@ -82,8 +82,8 @@ func (b *Builder) Dims(n int) []uint64 {
 	return b.dims[at : at+n : at+n]
 }
 
-// Next is the tensor that comes next, for the caller to fill in place and then Add. What its
-// Name is set to may be a slice of the input, or memory that is used again.
+// Next returns the tensor that comes next, for the caller to fill in place and then Add. Its
+// Name may be a slice of the input, or of memory that is used again.
 func (b *Builder) Next() *Tensor {
 	if n := len(b.ix.Tensors); n < cap(b.ix.Tensors) {
 		return &b.ix.Tensors[:n+1][n]
@@ -91,9 +91,9 @@ func (b *Builder) Next() *Tensor {
 	return &b.surplus
 }
 
-// Add checks the tensor that Next gave and makes it part of the index. at is where the
-// file describes it. Its Raw is computed here; where it is not stored raw, a Raw that the
-// file states is compared.
+// Add checks the tensor that Next gave and makes it part of the index. at is the offset where
+// the file describes it. Add computes its Raw. If the tensor is not stored raw, Add compares
+// that with the Raw that the file states.
 func (b *Builder) Add(at uint64) error {
 	t := b.Next()
 	if err := b.name(t, at); err != nil {
@@ -119,8 +119,7 @@ func (b *Builder) Add(at uint64) error {
 	return b.enter(t, at)
 }
 
-// name makes sure of t's name, or rather of a copy in memory of the index's own: what the
-// decoder has set it to may be mapped, and change.
+// name copies t's name and checks the copy. The decoder's may be mapped, and change.
 func (b *Builder) name(t *Tensor, at uint64) error {
 	n := len(t.Name)
 	if uint64(n) > b.lim.NameBytes {
@@ -143,8 +142,8 @@ func (b *Builder) name(t *Tensor, at uint64) error {
 	return nil
 }
 
-// textFor is how much memory to take for a name of n bytes and others after it, which are
-// thought to be like it.
+// textFor returns how much memory to take for a name of n bytes and for the names after it. It
+// assumes that they are as long.
 func (b *Builder) textFor(n int) int {
 	const slack, most = 8, 1 << 15
 	left := cap(b.ix.Tensors) - len(b.ix.Tensors)
@@ -163,7 +162,7 @@ func (b *Builder) checkSpan(t *Tensor, at uint64) error {
 		if t.Offset < b.end {
 			b.sorted = false
 		}
-		b.end = max(b.end, t.Offset+t.Stored) // what lies before end may be inside a longer tensor
+		b.end = max(b.end, t.Offset+t.Stored) // a longer tensor before t may end behind it
 	}
 	return nil
 }
@@ -171,8 +170,7 @@ func (b *Builder) checkSpan(t *Tensor, at uint64) error {
 // enter puts the name of t, the next tensor, into the table, and counts t in.
 func (b *Builder) enter(t *Tensor, at uint64) error {
 	if len(b.ix.Tensors) == cap(b.ix.Tensors) {
-		// The table is sized for count. Past that an error is better than a probe that
-		// never ends.
+		// The table is sized for count. Past that, a probe would never end.
 		return b.errorf(at, "tensor_count", ErrLimit, t.Name, "more than %d tensors", cap(b.ix.Tensors))
 	}
 	p := b.ix.Names.Probe(HashNameBytes(t.Name))
@@ -190,7 +188,7 @@ func (b *Builder) enter(t *Tensor, at uint64) error {
 	return nil
 }
 
-// Finish makes sure that nothing overlaps, and returns the index.
+// Finish checks that nothing overlaps, and returns the index.
 func (b *Builder) Finish() (*Index, error) {
 	if err := b.checkOverlap(); err != nil {
 		return nil, err
@@ -198,7 +196,7 @@ func (b *Builder) Finish() (*Index, error) {
 	return &b.ix, nil
 }
 
-// claim is a span of bytes that something lays claim to: tensor i, or section -1-i.
+// claim is a span of bytes that belongs to tensor i, or to section -1-i.
 type claim struct {
 	off, end uint64
 	i        int
@@ -222,8 +220,8 @@ func (b *Builder) checkOverlap() error {
 	return b.overlapping(claims)
 }
 
-// sectionAmongTensors reports whether a section lies between the first byte of the
-// first tensor and the last of the last, so that it might overlap one.
+// sectionAmongTensors reports whether a section reaches between the first byte of the first
+// tensor and the last byte of the last one. Then it might overlap a tensor.
 func (b *Builder) sectionAmongTensors(sections []claim) bool {
 	first := b.end
 	for i := range b.ix.Tensors {

@@ -6,15 +6,15 @@ import (
 )
 
 // Cursor reads a part of a file from front to back, for formats whose fields have no fixed
-// place. After an error, which it keeps, every read gives zero: a decoder reads the fields
-// of a record and asks Err once.
+// place. It keeps its first error, and every read after that returns zero. A decoder reads the
+// fields of a record and asks Err once.
 //
-// It takes the file in windows that grow while reading goes on in one place and start small
-// behind a Skip, so that a remote file's tensors are stepped over and not fetched.
+// A Cursor fetches the file in windows. They grow while it reads on, and start small behind a
+// Skip, so that a remote file's tensors are stepped over and not fetched.
 type Cursor struct {
 	in     Input
 	format Format
-	window []byte // what has been fetched and not been read
+	window []byte // fetched and not read yet
 	at     uint64 // where window begins in the file
 	end    uint64 // where the part ends
 	step   uint64 // size of the next window
@@ -26,18 +26,19 @@ const (
 	mostWindow  = 1 << 20
 )
 
-// NewCursor reads the n bytes at off. The caller has made sure that they are in the file.
+// NewCursor returns a cursor over the n bytes at off. The caller has made sure that they are in
+// the file.
 func NewCursor(in Input, f Format, off, n uint64) Cursor {
 	return Cursor{in: in, format: f, at: off, end: off + n, step: firstWindow}
 }
 
-// Offset is where in the file the next read begins.
+// Offset returns the position in the file of the next read.
 func (c *Cursor) Offset() uint64 { return c.at }
 
-// Left is the number of bytes that are left to read.
+// Left returns the number of bytes that are left to read.
 func (c *Cursor) Left() uint64 { return c.end - c.at }
 
-// Err is the first error, a *[FormatError], or nil.
+// Err returns the first error, a *[FormatError], or nil.
 func (c *Cursor) Err() error { return c.err }
 
 // Fail keeps an error about the field at offset at, unless there is one already.
@@ -47,8 +48,8 @@ func (c *Cursor) Fail(at uint64, field string, sentinel error, format string, ar
 	}
 }
 
-// Take reads n bytes, which must not be written to and live as long as the file: nil after
-// an error, among them that fewer are left.
+// Take reads n bytes, which must not be written to and live as long as the file. It returns nil
+// after an error. Too few bytes left is an error.
 func (c *Cursor) Take(field string, n uint64) []byte {
 	if n > uint64(len(c.window)) || c.err != nil {
 		if !c.fetch(field, n) {
@@ -61,7 +62,8 @@ func (c *Cursor) Take(field string, n uint64) []byte {
 	return b
 }
 
-// Peek is up to n of the bytes that come next, fewer where fewer are left.
+// Peek returns up to n of the bytes that come next, without reading them. It returns fewer if
+// fewer are left.
 func (c *Cursor) Peek(field string, n uint64) []byte {
 	n = min(n, c.Left())
 	if n > uint64(len(c.window)) || c.err != nil {
@@ -72,8 +74,8 @@ func (c *Cursor) Peek(field string, n uint64) []byte {
 	return c.window[:n:n]
 }
 
-// Buffered is what has been fetched and not been read: Skip steps over it once it is dealt
-// with. It may be empty.
+// Buffered returns the bytes that were fetched and not read yet. It may be empty. The caller
+// steps over them with Skip.
 func (c *Cursor) Buffered() []byte {
 	if c.err != nil {
 		return nil
@@ -96,9 +98,9 @@ func (c *Cursor) Skip(field string, n uint64) {
 	}
 }
 
-// Fits reports whether count records of at least size bytes fit what is left, and fails
-// where they do not; at is where the file states count. It is asked before anything is
-// allocated or looped over on a file's word.
+// Fits reports whether count records of at least size bytes fit the bytes left, and fails if
+// they do not. at is the offset where the file states count. A decoder asks it before it
+// allocates or loops on the file's word.
 func (c *Cursor) Fits(at uint64, field string, count, size uint64) bool {
 	if c.err == nil && count > c.Left()/size {
 		c.Fail(at, field, ErrTruncated, "%d records of at least %d bytes do not fit the %d bytes left", count, size, c.Left())

@@ -2,18 +2,22 @@
 // element types, tensor descriptors, the index of a file, and the error that says
 // where and why a file is wrong.
 //
-// It opens nothing and starts nothing. A decoder (the packages below this one, one a
-// format) reads the header and index of a file through an [Input] and answers with a
-// [File], whose [Index] describes every tensor: where its bytes are, what they mean.
-// The bytes themselves are never read.
+// It opens nothing and starts nothing. Each package below this one decodes one format. A decoder
+// reads the header and index of a file through an [Input] and returns a [File]. The File's
+// [Index] says of every tensor where its bytes are and how to read them. The decoder never reads
+// the bytes themselves.
 //
 // # What a decoder guarantees
 //
-// An Index that a decoder returns has been checked: every tensor lies inside the file
-// and inside the part of it that its format gives to data; its stored size is the one
-// its type and shape imply; names are valid UTF-8 without NUL and unique; non-empty
-// tensors overlap neither each other nor the header. What a file may get wrong and still
-// be read safely (a checksum, an alignment it promised) is left to [File.Audit].
+// A decoder checks the Index that it returns:
+//
+//   - Every tensor lies inside the file, and inside the part of it that its format gives to data.
+//   - Its stored size is the one that its type and shape imply.
+//   - Names are valid UTF-8 without NUL, and unique.
+//   - Tensors that are not empty overlap neither each other nor the header.
+//
+// [File.Audit] checks the rest, which a file may get wrong and still be read safely, such as a
+// checksum or an alignment that it promises.
 //
 // # Lifetime
 //

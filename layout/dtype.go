@@ -216,7 +216,7 @@ var dtypes = [numDTypes]dtypeInfo{
 	APR_Q8: {"APR_Q8", 1, 1, 1, KindQuantized, packHead},
 }
 
-// info never leaves the table: a value that is no DType reads as Invalid.
+// info returns the type's row of the table. A value that is no DType reads as Invalid.
 func (d DType) info() *dtypeInfo {
 	if d >= numDTypes {
 		d = Invalid
@@ -224,7 +224,7 @@ func (d DType) info() *dtypeInfo {
 	return &dtypes[d]
 }
 
-// String is the type's name as inspect and the formats' documents write it, such as "Q8_0".
+// String returns the type's name as inspect and the formats' documents write it, such as "Q8_0".
 func (d DType) String() string {
 	if d >= numDTypes {
 		return fmt.Sprintf("DType(%d)", uint8(d))
@@ -232,7 +232,7 @@ func (d DType) String() string {
 	return dtypes[d].name
 }
 
-// MarshalText is String, so that a DType in JSON is its name.
+// MarshalText returns what String does, so that a DType in JSON is its name.
 func (d DType) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 // ParseDType finds a type by its name, exactly as String writes it.
@@ -252,20 +252,20 @@ var dtypeByName = func() map[string]DType {
 // Valid reports whether d is one of the types named here.
 func (d DType) Valid() bool { return d > Invalid && d < numDTypes }
 
-// Kind says how an element's bits are read.
+// Kind reports how an element's bits are read.
 func (d DType) Kind() Kind { return d.info().kind }
 
 // Quantized reports whether elements are stored in blocks with scales of their own.
 func (d DType) Quantized() bool { return d.info().kind == KindQuantized }
 
-// BlockElems is the number of elements in one block: 1 for plain numbers.
+// BlockElems returns the number of elements in one block: 1 for plain numbers.
 func (d DType) BlockElems() int { return int(d.info().elems) }
 
-// BlockBytes is the size in bytes of one block: for plain numbers, of one element.
+// BlockBytes returns the size in bytes of one block: for plain numbers, of one element.
 func (d DType) BlockBytes() int { return int(d.info().bytes) }
 
-// HeadBytes is the number of bytes that stand before the elements of a tensor that has any: 4
-// for APR_Q8, whose elements share one scale, else 0.
+// HeadBytes returns the number of bytes before the first element of a tensor: 4 for APR_Q8,
+// whose elements share one scale, else 0. An empty tensor has no head.
 func (d DType) HeadBytes() int {
 	if d.info().packing == packHead {
 		return headBytes
@@ -273,9 +273,9 @@ func (d DType) HeadBytes() int {
 	return 0
 }
 
-// Span returns the offset, from the first byte of a tensor of type d, and the size of the
-// blocks that hold n elements from element first on. The tensor's head is excluded. No elements
-// take no bytes.
+// Span returns the offset and the size of the blocks that hold elements [first, first+n). The
+// offset counts from the first byte of a tensor of type d. The size excludes the tensor's head.
+// No elements take no bytes.
 func (d DType) Span(first, n uint64) (off, size uint64) {
 	in := d.info()
 	elems, bytes := uint64(in.elems), uint64(in.bytes)
@@ -286,11 +286,11 @@ func (d DType) Span(first, n uint64) (off, size uint64) {
 	return uint64(d.HeadBytes()) + lo*bytes, (hi - lo) * bytes
 }
 
-// Align is the alignment in bytes that a typed view of the elements needs. Blocks
+// Align returns the alignment in bytes that a typed view of the elements needs. Blocks
 // are read byte by byte and need none.
 func (d DType) Align() int { return int(d.info().align) }
 
-// Elements is the product of shape; ok is false where it does not fit 64 bits.
+// Elements returns the product of shape. ok is false if it does not fit 64 bits.
 // An empty shape is a scalar of one element.
 func Elements(shape []uint64) (n uint64, ok bool) {
 	n, ok = 1, true
@@ -308,7 +308,7 @@ func Elements(shape []uint64) (n uint64, ok bool) {
 	return n, ok
 }
 
-// Size is the number of bytes that a tensor of this type and shape takes when it is
+// Size returns the number of bytes that a tensor of this type and shape takes when it is
 // not compressed. The error says which rule the shape breaks: the size does not fit
 // 64 bits, or the elements do not fill whole blocks.
 func (d DType) Size(shape []uint64) (uint64, error) {
@@ -374,7 +374,7 @@ var ggmlIDs = func() (ids [numDTypes]int16) {
 	return ids
 }()
 
-// FromGGML finds the type that ggml numbers id; ok is false for ids that ggml never
+// FromGGML returns the type that ggml numbers id. ok is false for ids that ggml never
 // had or has removed.
 func FromGGML(id uint32) (d DType, ok bool) {
 	if id >= uint32(len(ggmlTypes)) {
@@ -384,7 +384,7 @@ func FromGGML(id uint32) (d DType, ok bool) {
 	return d, d != Invalid
 }
 
-// GGML is ggml's number for the type; ok is false where ggml has none.
+// GGML returns ggml's number for the type. ok is false if ggml has none.
 func (d DType) GGML() (id uint32, ok bool) {
 	if d >= numDTypes || ggmlIDs[d] < 0 {
 		return 0, false

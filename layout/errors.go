@@ -46,13 +46,13 @@ func (e *FormatError) Explanation() string {
 
 func (e *FormatError) Unwrap() error { return e.Err }
 
-// Errorf makes a FormatError; sentinel is what errors.Is will find.
+// Errorf makes a FormatError, in which errors.Is finds sentinel.
 func Errorf(f Format, offset uint64, field string, sentinel error, format string, args ...any) *FormatError {
 	return &FormatError{Format: f, Offset: offset, Field: field, Reason: fmt.Sprintf(format, args...), Err: sentinel}
 }
 
-// Quote shows a name from a file in an error message: escaped, because it may hold
-// anything, and cut where it is long.
+// Quote returns a name from a file as an error message shows it: escaped, because it may hold
+// anything, and cut if it is long.
 func Quote(name []byte) string {
 	const most = 80
 	if len(name) > most {

@@ -3,12 +3,12 @@ package layout
 // Index is the table of contents of one file.
 type Index struct {
 	Format Format
-	// Version is as the format writes it, such as "2.0"; empty where it has none.
+	// Version is as the format writes it, such as "2.0", or empty.
 	Version string
 	// Flags are the names of the header's flag bits that are set.
 	Flags []string
 	// Align is the alignment in bytes that the file promises for the offset of every
-	// tensor; 0 where it promises none. A tensor that breaks it is not aliased.
+	// tensor, 0 for none. A tensor that breaks it is not aliased.
 	Align uint64
 	// Size is the size of the file in bytes.
 	Size uint64
@@ -27,7 +27,7 @@ type Section struct {
 	Size   uint64
 }
 
-// Find is the position in Tensors of the tensor called name, or -1.
+// Find returns the position in Tensors of the tensor called name, or -1.
 func (ix *Index) Find(name string) int {
 	for p := ix.Names.Probe(HashName(name)); ; {
 		i, ok := p.Next()
@@ -40,8 +40,8 @@ func (ix *Index) Find(name string) int {
 	}
 }
 
-// Aligned reports whether t's bytes may be used where they are: their offset is a
-// multiple of what its type needs and of what the file promises.
+// Aligned reports whether t's bytes may be used where they are. Their offset is then a multiple
+// of the alignment that its type needs and of the one that the file promises.
 func (ix *Index) Aligned(t *Tensor) bool {
 	return t.Offset%uint64(t.DType.Align()) == 0 && (ix.Align == 0 || t.Offset%ix.Align == 0)
 }

@@ -1,22 +1,22 @@
 package layout
 
-// Input is a file as a decoder sees it: bytes at offsets. A mapped file answers with
-// slices of the mapping, a remote one reads what is asked for and nothing else.
+// Input is a file as a decoder sees it: bytes at offsets. A mapped file returns slices of the
+// mapping. A remote one fetches the bytes asked for and no others.
 type Input interface {
 	// Size is the length of the whole file in bytes.
 	Size() uint64
-	// Slice returns the n bytes at off, which the caller must not write to. It fails
-	// where they leave the file or cannot be read.
+	// Slice returns the n bytes at off, which the caller must not write to. It fails if
+	// they leave the file or cannot be read.
 	Slice(off, n uint64) ([]byte, error)
 }
 
 // Bytes is a whole file in memory.
 type Bytes []byte
 
-// Size is the number of bytes.
+// Size returns the number of bytes.
 func (b Bytes) Size() uint64 { return uint64(len(b)) }
 
-// Slice aliases b, capped so that appending to the result cannot write into b.
+// Slice returns a part of b, capped so that appending to the result cannot write into b.
 func (b Bytes) Slice(off, n uint64) ([]byte, error) {
 	if !Within(off, n, uint64(len(b))) {
 		return nil, ErrTruncated
@@ -24,11 +24,11 @@ func (b Bytes) Slice(off, n uint64) ([]byte, error) {
 	return b[off : off+n : off+n], nil
 }
 
-// Within reports whether n bytes at off lie inside size bytes; no sum can overflow.
+// Within reports whether n bytes at off lie inside size bytes. No sum can overflow.
 func Within(off, n, size uint64) bool { return off <= size && n <= size-off }
 
-// Region reads the n bytes at off, or says which field of which format leads out of
-// the file. at is where the file states off or n.
+// Region reads the n bytes at off. If they leave the file, the error names field, which the file
+// states at offset at.
 func Region(in Input, f Format, at uint64, field string, off, n uint64) ([]byte, error) {
 	if size := in.Size(); !Within(off, n, size) {
 		return nil, Errorf(f, at, field, ErrTruncated, "%d bytes at %d leave the file of %d bytes", n, off, size)

@@ -5,8 +5,8 @@ import "math"
 // Limits caps what a decoder accepts, so that a hostile file costs no more than the
 // user allows. A nil *Limits, and every zero field, means the default named beside it.
 type Limits struct {
-	HeaderBytes uint64 // what describes the tensors, and metadata: 100,000,000, the SafeTensors cap
-	Tensors     uint64 // tensors in one file: 16,777,216; never more than 2,147,483,647
+	HeaderBytes uint64 // tensor descriptions and metadata: 100,000,000, the SafeTensors cap
+	Tensors     uint64 // tensors in one file: 16,777,216; 2,147,483,647 at most
 	NameBytes   uint64 // one tensor name: 65,535, the most that APR2 can hold
 	Rank        uint64 // dimensions of one tensor: 64
 	Depth       uint64 // nesting of JSON: 64
@@ -20,7 +20,8 @@ var defaultLimits = Limits{
 	Depth:       64,
 }
 
-// WithDefaults is l with every zero field, or nil, replaced by its default.
+// WithDefaults returns a copy of l with every zero field replaced by its default. A nil l is all
+// zeros.
 func (l *Limits) WithDefaults() Limits {
 	if l == nil {
 		return defaultLimits
@@ -41,10 +42,9 @@ func (l *Limits) WithDefaults() Limits {
 	return out
 }
 
-// TooDense reports whether n records in so many bytes of a file are more than one for every
-// each of them, beyond the first 65,536. A decoder asks it before it makes a record: what
-// records take in memory is then a small multiple of the bytes that are there, whatever a
-// hostile file packs into them. No writer comes near it.
+// TooDense reports whether n records leave each of them fewer than each of a file's bytes. The
+// first 65,536 are always allowed. A decoder asks it before it makes a record. The records of a
+// hostile file then take a small multiple of its bytes. No writer comes near it.
 func TooDense(n, bytes, each uint64) bool {
 	const few = 1 << 16
 	return n > few+bytes/each

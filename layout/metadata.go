@@ -9,12 +9,12 @@ import (
 	"slices"
 )
 
-// Metadata is what a file says about its model: keys and values in the order of the
+// Metadata holds the keys and values with which a file describes its model, in the order of the
 // file. Values are
 //
 //   - from JSON: nil, bool, string, [json.Number] (so that no digit is lost), Metadata, and
-//     arrays: []string and []json.Number where all elements are of that kind, else, and
-//     where there are none, []any
+//     arrays: []string or []json.Number if all elements are of that kind, else []any, which
+//     an empty array is too
 //   - from typed formats: bool, string, the sized integers and floats of Go, slices of these,
 //     and [Blob]
 //
@@ -31,7 +31,7 @@ type Entry struct {
 	Value any
 }
 
-// Get finds a value by its key, and further keys into nested objects.
+// Get returns the value of a key, or of further keys in nested objects.
 func (m Metadata) Get(key string, nested ...string) (any, bool) {
 	for _, e := range m {
 		if e.Key != key {
@@ -61,14 +61,14 @@ func (m *Metadata) Set(key string, value any) {
 }
 
 // Merge sets all keys of add, as Set does one by one, in time that grows with the number
-// of keys of both. Objects are values like any other: one takes the place of another.
+// of keys of both. An object replaces an object whole.
 func (m *Metadata) Merge(add Metadata) {
 	keys := newKeyIndex(len(*m) + len(add))
 	for i, e := range *m {
-		keys.place((*m)[:i], e.Key)
+		keys.findOrEnter((*m)[:i], e.Key)
 	}
 	for _, e := range add {
-		if i, ok := keys.place(*m, e.Key); ok {
+		if i, ok := keys.findOrEnter(*m, e.Key); ok {
 			(*m)[i].Value = e.Value
 		} else {
 			*m = append(*m, e)
@@ -76,9 +76,9 @@ func (m *Metadata) Merge(add Metadata) {
 	}
 }
 
-// keyIndex finds the keys of Metadata that is being put together.
+// keyIndex finds keys of Metadata while it is put together.
 type keyIndex struct {
-	names *Names // nil: they are so few that to look at each is faster
+	names *Names // nil if the keys are so few that looking at each is faster
 }
 
 // newKeyIndex makes an index of up to n keys.
@@ -90,8 +90,9 @@ func newKeyIndex(n int) keyIndex {
 	return keyIndex{NewNames(n)}
 }
 
-// place is where key is in m; where it is not, it is filed as the one to be appended.
-func (x keyIndex) place(m Metadata, key string) (i int, ok bool) {
+// findOrEnter returns the position of key in m. If m has no such key, it enters the key at the
+// end of m, where the caller appends it.
+func (x keyIndex) findOrEnter(m Metadata, key string) (i int, ok bool) {
 	if x.names == nil {
 		i = slices.IndexFunc(m, func(e Entry) bool { return e.Key == key })
 		return i, i >= 0
@@ -120,8 +121,8 @@ func (m Metadata) All() iter.Seq2[string, any] {
 	}
 }
 
-// MarshalJSON writes the object with its keys in order. Floats that JSON cannot hold
-// are written as the strings "NaN", "Infinity" and "-Infinity".
+// MarshalJSON writes the object with its keys in order. It writes floats that JSON cannot hold
+// as the strings "NaN", "Infinity" and "-Infinity".
 func (m Metadata) MarshalJSON() ([]byte, error) {
 	var buf bytes.Buffer
 	if err := writeJSON(&buf, m); err != nil {
@@ -152,7 +153,7 @@ func writeJSON(buf *bytes.Buffer, v any) error {
 		return encodeJSON(buf, []byte(v))
 	case []any:
 		return writeArray(buf, v)
-	case []uint8: // which encoding/json takes for a blob, and writes in base64
+	case []uint8: // encoding/json would write base64
 		return writeArray(buf, v)
 	case []float32:
 		return writeArray(buf, v)

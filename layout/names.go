@@ -7,7 +7,7 @@ import (
 
 // Names finds records by name: tensors, keys of metadata, nodes of a graph. It is an
 // open-addressing hash table that stores no names. A slot holds an index and some bits of the
-// hash; the owner of the records compares, whether names are strings, bytes or offsets in a file.
+// hash. The owner of the records compares names, be they strings, bytes or offsets in a file.
 //
 //	for p := names.Probe(hash); ; {
 //		i, ok := p.Next()
@@ -17,8 +17,7 @@ import (
 //
 // The hash is seeded anew in every process: a file cannot choose names that collide.
 type Names struct {
-	// A slot is an index plus one in its low bits, and as many bits of the hash above it as
-	// there is room for; 0 is empty.
+	// A slot has an index plus one in its low bits, and bits of the hash in the others. 0 is empty.
 	slots []uint32
 	mask  uint64
 	index uint32 // the bits of a slot that are the index
@@ -26,14 +25,14 @@ type Names struct {
 
 var nameSeed = maphash.MakeSeed()
 
-// HashName is the hash under which Names files name.
+// HashName returns the hash under which Names files name.
 func HashName(name string) uint64 { return maphash.String(nameSeed, name) }
 
-// HashNameBytes is HashName of string(name).
+// HashNameBytes returns the hash of string(name) without making one.
 func HashNameBytes(name []byte) uint64 { return maphash.Bytes(nameSeed, name) }
 
-// NewNames makes a table for up to n records, whose indexes are below n. It is at most half
-// full: at 4 bytes a slot, 8 to 16 bytes a record.
+// NewNames makes a table for up to n records, whose indexes are below n. It gets at most half
+// full. At 4 bytes a slot, a record takes 8 to 16 bytes.
 func NewNames(n int) *Names {
 	size := 4
 	for size < 2*n {
@@ -42,8 +41,8 @@ func NewNames(n int) *Names {
 	return &Names{slots: make([]uint32, size), mask: uint64(size - 1), index: 1<<bits.Len32(uint32(n)) - 1}
 }
 
-// Add files record i under hash. The caller has made sure by Probe that it is new,
-// and adds no more records than it asked NewNames for.
+// Add files record i under hash. The caller has made sure by Probe that it is new. It adds no
+// more records than it asked NewNames for.
 func (n *Names) Add(hash uint64, i int) {
 	p := n.Probe(hash)
 	for n.slots[p.at] != 0 {
@@ -64,7 +63,7 @@ type Probe struct {
 	tag uint32
 }
 
-// Next is the next candidate; ok is false when there is none left.
+// Next returns the next candidate. ok is false if none is left.
 func (p *Probe) Next() (i int, ok bool) {
 	for {
 		slot := p.n.slots[p.at]
@@ -78,6 +77,6 @@ func (p *Probe) Next() (i int, ok bool) {
 	}
 }
 
-// Add files record i as [Names.Add] does, under the hash that p searched for: Next has just
-// said that none is left.
+// Add files record i as [Names.Add] does, under the hash that p searched for. The caller calls it
+// when Next has found that no candidate is left.
 func (p *Probe) Add(i int) { p.n.slots[p.at] = p.tag | uint32(i+1) }

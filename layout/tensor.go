@@ -7,21 +7,21 @@ type Tensor struct {
 	// Name is unique in its file.
 	Name []byte
 	// Shape counts elements, outermost dimension first, whatever order the file
-	// stores; empty is a scalar.
+	// stores. It is empty for a scalar.
 	Shape []uint64
 	// Offset is the position of the stored bytes from the start of the file.
 	Offset uint64
 	// Stored is the number of bytes in the file.
 	Stored uint64
-	// Raw is the number of bytes of the elements once decoded: what DType and Shape
-	// imply. It equals Stored where Encoding is Raw.
+	// Raw is the number of bytes of the decoded elements, which DType and Shape
+	// imply. It equals Stored if Encoding is Raw.
 	Raw uint64
 	// Quant says how stored integers become real numbers. It is nil if the file gives this
 	// tensor no scale.
 	Quant *Quant
 
-	// File is the position of the tensor's file among the files of a sharded model; a
-	// decoder, which sees one file, leaves it 0.
+	// File is the position of the tensor's file among the files of a sharded model. A
+	// decoder sees one file and leaves it 0.
 	File uint32
 
 	DType    DType
@@ -37,7 +37,7 @@ type Quant struct {
 	Zero  int64
 }
 
-// Elements is the number of elements, the product of Shape.
+// Elements returns the number of elements, the product of Shape.
 func (t *Tensor) Elements() uint64 {
 	n, _ := Elements(t.Shape) // cannot overflow: Raw was computed from it
 	return n
@@ -56,7 +56,7 @@ const (
 
 var encodingNames = [...]string{"raw", "lz4", "encrypted", "protobuf"}
 
-// String is the encoding's name as inspect prints it.
+// String returns the encoding's name as inspect prints it.
 func (e Encoding) String() string {
 	if int(e) >= len(encodingNames) {
 		return fmt.Sprintf("Encoding(%d)", uint8(e))
@@ -64,5 +64,5 @@ func (e Encoding) String() string {
 	return encodingNames[e]
 }
 
-// MarshalText is String, so that an Encoding in JSON is its name.
+// MarshalText returns what String does, so that an Encoding in JSON is its name.
 func (e Encoding) MarshalText() ([]byte, error) { return []byte(e.String()), nil }

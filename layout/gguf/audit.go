@@ -8,11 +8,11 @@ import (
 	"github.com/tensormap/tensormap/layout/internal/findings"
 )
 
-// Checksums is empty: the format has none.
+// Checksums returns none: the format has none.
 func (f *File) Checksums(layout.Input) ([]layout.Checksum, error) { return nil, nil }
 
-// Audit fails a file whose metadata cannot be read, and warns of what ggml's own reader
-// would not take, of text that is not UTF-8, and of bytes that belong to nothing.
+// Audit fails a file whose metadata cannot be read. It warns of files that ggml's own reader
+// would refuse, of text that is not UTF-8, and of bytes that belong to nothing.
 func (f *File) Audit(in layout.Input) []layout.Finding {
 	a := audit{findings.New(layout.GGUF), f}
 	a.keys(in)
@@ -77,8 +77,8 @@ func (a *audit) names() {
 	}
 }
 
-// order compares offsets with what ggml demands: each tensor begins where the one before it
-// in the table ends, padded.
+// order warns of offsets that ggml would refuse. It wants each tensor to begin at the padded end
+// of the one before it in the table.
 func (a *audit) order() {
 	var first *layout.Tensor
 	strays, wanted := 0, uint64(0)

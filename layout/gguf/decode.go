@@ -24,14 +24,18 @@ var (
 )
 
 // Decode reads the header, steps through the metadata, and reads the tensor infos. Tensors
-// are in the order of the file. A nil lim means the defaults; HeaderBytes bounds all that
-// lies before the tensors.
+// are in the order of the file. A nil lim means the defaults. HeaderBytes bounds everything
+// before the tensors.
 //
-// Errors are *[layout.FormatError]s: what the package comment rules out (ErrInvalid,
-// ErrDuplicate, ErrOverlap, ErrMisaligned), a file that ends too early (ErrTruncated), a
-// version, byte order or type that is not read (ErrUnsupported), or something past a cap
-// of the format or of lim (ErrLimit). Their offset is where the field begins, of a string
-// where its length does.
+// Errors are *[layout.FormatError]s. They wrap
+//
+//   - ErrInvalid, ErrDuplicate, ErrOverlap or ErrMisaligned if the file breaks the rules of the
+//     package comment,
+//   - ErrTruncated if it ends too early,
+//   - ErrUnsupported for a version, byte order or type that this package does not read,
+//   - ErrLimit for something past a cap of the format or of lim.
+//
+// Their offset is the start of the field; for a string, of its length.
 func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	d := decoder{size: in.Size(), lim: lim.WithDefaults(), align: defaultAlign}
 	d.Cursor = layout.NewCursor(in, layout.GGUF, 0, min(d.size, d.lim.HeaderBytes))
@@ -66,7 +70,7 @@ type decoder struct {
 	infosAt     uint64 // where the tensor infos begin
 }
 
-// limited says so where it is not the file that ended but what may be read of it.
+// limited replaces an error of a truncated file by ErrLimit if lim, not the file, ended the header.
 func (d *decoder) limited(err error) error {
 	e, ok := errors.AsType[*layout.FormatError](err)
 	if ok && errors.Is(err, layout.ErrTruncated) && d.size > d.lim.HeaderBytes {
@@ -112,8 +116,8 @@ func (d *decoder) count(field string) uint64 {
 	return 0
 }
 
-// step passes n bytes that are part of the header. Where they are few they are read, so
-// that the windows of the cursor go on growing; a remote file's long arrays are left out.
+// step passes n bytes of the header. It reads them if they are few, so that the windows of the
+// cursor go on growing. It does not fetch the long arrays of a remote file.
 func (d *decoder) step(field string, n uint64) {
 	const few = 64 << 10
 	if n <= few {
@@ -123,14 +127,14 @@ func (d *decoder) step(field string, n uint64) {
 	}
 }
 
-// info is a tensor info, with the length of its name: what was once seen of a mapped file
-// holds, even if another process writes to it.
+// info is a tensor info, with the length of its name. The length is read once, because another
+// process may write to a mapped file.
 type info struct {
 	bytes []byte
 	name  uint64
 }
 
-// infos finds the tensor infos, whose tensors can be placed only when the last is known.
+// infos finds the tensor infos. Their tensors can be placed only when the end of the last is known.
 func (d *decoder) infos() []info {
 	d.infosAt = d.Offset()
 	if !d.Fits(atTensorCount, "tensor_count", d.tensorCount, d.file.width.smallestInfo()) {
@@ -152,11 +156,11 @@ func (d *decoder) infos() []info {
 	return infos
 }
 
-// padded is n rounded up to a multiple of align, a power of two; headers are too short for
-// a sum to wrap.
+// padded returns n rounded up to a multiple of align, a power of two. Headers are too short for
+// the sum to wrap.
 func padded(n, align uint64) uint64 { return (n + align - 1) &^ (align - 1) }
 
-// info takes a tensor info, once it is known how long it is.
+// info measures a tensor info and reads it.
 func (d *decoder) info() info {
 	w, at := d.file.width, d.Offset()
 	b := d.Peek("name", w.largestInfo())
@@ -200,7 +204,7 @@ func (d *decoder) tensors(infos []info) (*layout.Index, error) {
 	b.Data(d.file.data, d.size-min(d.file.data, d.size))
 	at := d.infosAt
 	for _, info := range infos {
-		if err := d.place(b.Next(), b, info, at); err != nil {
+		if err := d.tensor(b.Next(), b, info, at); err != nil {
 			return nil, err
 		}
 		if err := b.Add(at); err != nil {
@@ -211,8 +215,8 @@ func (d *decoder) tensors(infos []info) (*layout.Index, error) {
 	return b.Finish()
 }
 
-// place reads t from its info, which stands at at.
-func (d *decoder) place(t *layout.Tensor, b *layout.Builder, info info, at uint64) error {
+// tensor reads t from its info, which is at offset at.
+func (d *decoder) tensor(t *layout.Tensor, b *layout.Builder, info info, at uint64) error {
 	w := d.file.width
 	n, end := uint64(w)+info.name, uint64(len(info.bytes))-12
 	t.Name = info.bytes[w:n:n]
@@ -242,7 +246,7 @@ func (d *decoder) place(t *layout.Tensor, b *layout.Builder, info info, at uint6
 	return d.locate(t, le.Uint64(tail[4:]), typeAt+4)
 }
 
-// locate makes of an offset in the data, which is stated at at, one in the file.
+// locate sets t.Offset from an offset in the data, which the file states at at.
 func (d *decoder) locate(t *layout.Tensor, offset, at uint64) error {
 	switch {
 	case offset%d.align != 0:
@@ -255,7 +259,7 @@ func (d *decoder) locate(t *layout.Tensor, offset, at uint64) error {
 	return nil
 }
 
-// unknownType says what became of a type of ggml's that is no more.
+// unknownType names a type that ggml has removed, or says that ggml never had it.
 func unknownType(id uint32) string {
 	if what, ok := removedTypes[id]; ok {
 		return what + ", which ggml has removed"

@@ -21,10 +21,9 @@
 //
 // # Opening
 //
-// The tensor infos lie behind the metadata, and nothing says where: a reader must walk
-// through all of it. [Decode] does that and no more. Arrays of numbers are stepped over, of
-// the strings of a vocabulary only the lengths are looked at, and values are read when they
-// are asked for, by [File.Get] or [File.Metadata].
+// The tensor infos lie behind the metadata, and nothing says where. A reader must walk through
+// all of it. [Decode] does that and no more. It steps over arrays of numbers and reads only the
+// lengths of a vocabulary's strings. [File.Get] and [File.Metadata] read values when asked.
 //
 // # Source
 //
@@ -33,12 +32,12 @@
 //
 //   - Alignments are powers of two from 8 to 4096. docs/gguf.md wants a multiple of 8, ggml
 //     a power of two.
-//   - Tensors are aligned, lie in the file and do not overlap. ggml further wants each where
-//     the one before it ends, padded: what strays from that, [File.Audit] warns of.
+//   - Tensors are aligned, lie in the file and do not overlap. ggml also wants each to begin at
+//     the padded end of the one before it. [File.Audit] warns of others.
 //   - The padding behind the last tensor may be missing, as some writers leave it out.
 //   - Arrays of arrays are refused, as by ggml. docs/gguf.md allows them.
 //   - Names of tensors have up to 64 bytes, as in docs/gguf.md; ggml wants fewer than 64.
-//   - Keys are UTF-8, without NUL bytes and not empty. docs/gguf.md wants ASCII, which
-//     Audit looks after.
+//   - Keys are UTF-8, without NUL bytes and not empty. docs/gguf.md wants ASCII, and Audit
+//     warns of others.
 //   - Big-endian files are refused.
 package gguf

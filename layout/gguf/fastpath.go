@@ -1,11 +1,11 @@
 package gguf
 
-// skipStrings finds the end of those of n strings that lie in b from its start on, each
-// with its length before it: their size and how many they are.
+// skipStrings steps over up to n strings, each with its length before it, as far as b holds them
+// whole. It returns their size in b and their number.
 //
-// This is what opening a model with a vocabulary takes its time for. Every string's place
-// hangs on the length of the one before, so that a loop waits for memory and not for its
-// own arithmetic, and in four lanes it waits a quarter as often.
+// Opening a model with a vocabulary spends its time here. The position of each string depends on
+// the length of the one before, so a loop waits for memory, not for arithmetic. Four lanes wait
+// a quarter as often.
 func skipStrings(b []byte, n uint64, w width) (size, count uint64) {
 	for count < n {
 		var s, k uint64
@@ -24,7 +24,7 @@ func skipStrings(b []byte, n uint64, w width) (size, count uint64) {
 	return size, count
 }
 
-// skipOneByOne is skipStrings without its lanes.
+// skipOneByOne does what skipStrings does, without lanes.
 func skipOneByOne(b []byte, n uint64, w width) (size, count uint64) {
 	end := uint64(len(b))
 	for count < n && end-size >= uint64(w) {
@@ -39,20 +39,19 @@ func skipOneByOne(b []byte, n uint64, w width) (size, count uint64) {
 }
 
 const (
-	few  = 1 << 10 // strings to pass one by one before the next attempt at lanes
+	few  = 1 << 10 // strings to skip one by one before the next attempt at lanes
 	lane = 16 << 10
-	// longest is longer than the strings met in a lane, in bytes.
+	// longest is more bytes than a string in a lane may have.
 	longest = 1 << 10
-	// block is what four lanes take, with room for the last string of the last.
+	// block is the size of four lanes, with room for the last string of the last lane.
 	block = 4*lane + 8 + longest
 )
 
-// skipBlock walks through b in four lanes. That these begin where strings begin is a guess
-// until the lane before has ended just there; then what the lanes did is what one walk
-// from the start would have done. A count of 0 says that the guess was wrong, or a string
-// long.
+// skipBlock walks through b in four lanes. The start of a lane is a guess, which is right if the
+// lane before it ends there. Then the lanes did the same as one walk from the start. A count of 0
+// means a wrong guess or a long string.
 func skipBlock(b *[block]byte) (size, count uint64) {
-	end0, end1, end2 := cut(b, lane), cut(b, 2*lane), cut(b, 3*lane)
+	end0, end1, end2 := guessStart(b, lane), guessStart(b, 2*lane), guessStart(b, 3*lane)
 	const end3 = 4 * lane
 	i0, i1, i2, i3 := uint64(0), end0, end1, end2
 	for i0 < end0 && i1 < end1 && i2 < end2 && i3 < end3 {
@@ -94,9 +93,10 @@ func finish(b *[block]byte, i, end, count uint64) (uint64, uint64) {
 	return i, count
 }
 
-// cut is where, from at on, a string seems to begin: at a byte with seven zeros behind it.
-// In text without NULs that is the length of a string of 1 to 255 bytes, and nothing else.
-func cut(b *[block]byte, at uint64) uint64 {
+// guessStart returns the first position from at on where a string seems to begin: a byte with
+// seven zeros behind it. In text without NULs only the length of a string of 1 to 255 bytes looks
+// like that.
+func guessStart(b *[block]byte, at uint64) uint64 {
 	for i := at; i < at+longest; i++ {
 		if le.Uint64(b[i:i+8]) < 256 {
 			return i

@@ -41,8 +41,8 @@ func widthOf(version uint32) width {
 // uint reads the count or length that b starts with.
 func (w width) uint(b []byte) uint64 { return w.uintAt(b, 0) }
 
-// uintAt reads the count or length at i. That a slice has no room left over spares the
-// compiler's care for one that would begin behind the end.
+// uintAt reads the count or length at i. The three-index slices let the compiler drop a bounds
+// check.
 func (w width) uintAt(b []byte, i uint64) uint64 {
 	if w == 4 {
 		return uint64(le.Uint32(b[i : i+4 : i+4]))
@@ -50,13 +50,13 @@ func (w width) uintAt(b []byte, i uint64) uint64 {
 	return le.Uint64(b[i : i+8 : i+8])
 }
 
-// smallestKV is the fewest bytes of a key, its type and its value.
+// smallestKV returns the fewest bytes of a key, its type and its value.
 func (w width) smallestKV() uint64 { return uint64(w) + 4 + 1 }
 
-// smallestInfo is the fewest bytes of a tensor info.
+// smallestInfo returns the fewest bytes of a tensor info.
 func (w width) smallestInfo() uint64 { return uint64(w) + 4 + 4 + 8 }
 
-// largestInfo is the most.
+// largestInfo returns the most bytes of a tensor info.
 func (w width) largestInfo() uint64 { return w.smallestInfo() + mostName + mostDims*uint64(w) }
 
 // Type is the type of a metadata value, numbered as in the file.
@@ -83,7 +83,7 @@ const (
 
 var types = [numTypes]struct {
 	name string
-	size uint64 // 0 where it is not always the same
+	size uint64 // 0 if values differ in size
 }{
 	TypeUint8: {"uint8", 1}, TypeInt8: {"int8", 1},
 	TypeUint16: {"uint16", 2}, TypeInt16: {"int16", 2},
@@ -93,7 +93,7 @@ var types = [numTypes]struct {
 	TypeUint64: {"uint64", 8}, TypeInt64: {"int64", 8}, TypeFloat64: {"float64", 8},
 }
 
-// String is the name of the type in docs/gguf.md, lower case, such as "uint32".
+// String returns the name of the type in docs/gguf.md, lower case, such as "uint32".
 func (t Type) String() string {
 	if t >= numTypes {
 		return fmt.Sprintf("Type(%d)", uint32(t))

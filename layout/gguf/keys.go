@@ -131,7 +131,7 @@ func (d *decoder) key() []byte {
 	return key
 }
 
-// enter files the next key, which stands at at, under its name.
+// enter files the next key, at offset at, under its name.
 func (d *decoder) enter(key []byte, at uint64) {
 	k := &d.file.keys
 	hash := layout.HashNameBytes(key)
@@ -142,8 +142,8 @@ func (d *decoder) enter(key []byte, at uint64) {
 	k.names.Add(hash, len(k.kvs))
 }
 
-// value steps over a value of type typ, as typeAt states it, and returns it where it is a
-// number or a bool.
+// value steps over a value of type typ, which the file states at typeAt. It returns a number or
+// a bool, and nil for other values.
 func (d *decoder) value(key []byte, typ Type, typeAt uint64) []byte {
 	switch {
 	case d.Err() != nil:
@@ -199,7 +199,7 @@ func (d *decoder) stepArray(key []byte) {
 	}
 }
 
-// elementSize is the fewest bytes that an element of an array takes.
+// elementSize returns the fewest bytes that an element of an array takes.
 func (w width) elementSize(t Type) uint64 {
 	if t >= numTypes || types[t].size == 0 {
 		return uint64(w) // a string's length
@@ -207,7 +207,7 @@ func (w width) elementSize(t Type) uint64 {
 	return types[t].size
 }
 
-// stepStrings steps over n strings, as many at a time as the cursor has at hand.
+// stepStrings steps over n strings, as many at a time as the cursor has buffered.
 func (d *decoder) stepStrings(key []byte, n uint64) {
 	for n > 0 && d.Err() == nil {
 		size, k := skipStrings(d.Buffered(), n, d.file.width)

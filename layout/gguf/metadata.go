@@ -11,8 +11,8 @@ import (
 )
 
 // Get reads one value: a sized integer or float of Go, a bool, a string, or an *[Array].
-// ok is false where the file does not have the key. The value is memory of its own. An
-// error is a *[layout.FormatError]; the file may have changed since it was decoded.
+// ok is false if the file does not have the key. The value is memory of its own. An error is a
+// *[layout.FormatError]: the file may have changed since it was decoded.
 func (f *File) Get(in layout.Input, key string) (value any, ok bool, err error) {
 	i := f.keys.find(layout.HashName(key), key)
 	if i < 0 {
@@ -27,9 +27,8 @@ func (f *File) Get(in layout.Input, key string) (value any, ok bool, err error) 
 	return value, err == nil, err
 }
 
-// Metadata reads all values: as Get does, but arrays as slices of numbers, bools or
-// strings. Nothing is kept for the next call; [File.Get] does not read all of a vocabulary
-// for the sake of one number.
+// Metadata reads all values as Get does, but arrays as slices of numbers, bools or strings. It
+// keeps nothing for the next call. [File.Get] is for one number without all of a vocabulary.
 func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 	k := &f.keys
 	if len(k.kvs) == 0 {
@@ -54,8 +53,8 @@ func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 	return md, nil
 }
 
-// read makes the i-th value of its bytes. Decode has found them to be long enough, but
-// they may be others now.
+// read makes the i-th value of its bytes. Decode has found them to be long enough, but they may
+// have changed.
 func (f *File) read(i int, b []byte) (any, error) {
 	typ := f.keys.typ(i)
 	switch typ {
@@ -128,35 +127,35 @@ func (f *File) changed(i int) error {
 	return f.valueErrorf(i, 0, "other bytes than when the file was opened")
 }
 
-// valueErrorf is an error about the byte at at of the i-th value.
+// valueErrorf returns an error about byte at of the i-th value.
 func (f *File) valueErrorf(i int, at uint64, format string, args ...any) error {
 	e := layout.Errorf(layout.GGUF, f.keys.kvs[i].value+at, "value", layout.ErrInvalid, format, args...)
 	e.Reason = "key " + layout.Quote(f.keys.key(i)) + ": " + e.Reason
 	return e
 }
 
-// Array is an array of a file's metadata, memory of its own. Its elements become Go values
-// when they are asked for.
+// Array is an array of a file's metadata, in memory of its own. Its methods make Go values of the
+// elements.
 type Array struct {
 	typ   Type
 	n     int
 	width width
-	text  string // of an array of strings: these with their lengths
+	text  string // of an array of strings: all of them, with their lengths
 	data  []byte // of any other
 }
 
-// Len is the number of elements.
+// Len returns the number of elements.
 func (a *Array) Len() int { return a.n }
 
-// Type is the type of the elements.
+// Type returns the type of the elements.
 func (a *Array) Type() Type { return a.typ }
 
-// Strings iterates over the elements of an array of strings; any other has none. Nothing
-// is copied: the strings are parts of the array's memory, and keep it alive.
+// Strings iterates over the elements of an array of strings, and over nothing for other arrays. It
+// copies nothing: the strings are parts of the array's memory, and keep it alive.
 func (a *Array) Strings() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for left := a.text; left != ""; {
-			s, rest, _ := a.cut(left)
+			s, rest, _ := a.first(left)
 			if !yield(s) {
 				return
 			}
@@ -165,17 +164,17 @@ func (a *Array) Strings() iter.Seq[string] {
 	}
 }
 
-// holds reports whether text is n strings.
+// holds reports whether text consists of n strings.
 func (a *Array) holds(n uint64) bool {
 	left, ok := a.text, true
 	for ; n > 0 && ok; n-- {
-		_, left, ok = a.cut(left)
+		_, left, ok = a.first(left)
 	}
 	return ok && left == ""
 }
 
-// cut takes the first string off text, if there is one.
-func (a *Array) cut(text string) (s, rest string, ok bool) {
+// first splits text behind its first string. It reports false if there is none.
+func (a *Array) first(text string) (s, rest string, ok bool) {
 	w := int(a.width)
 	if len(text) < w {
 		return "", "", false
@@ -187,7 +186,7 @@ func (a *Array) cut(text string) (s, rest string, ok bool) {
 	return text[w : w+int(n)], text[w+int(n):], true
 }
 
-// Values is a slice of all elements: []uint8, []int8, … []float64, []bool or []string,
+// Values returns a slice of all elements: []uint8, []int8, … []float64, []bool or []string,
 // as Type says.
 func (a *Array) Values() any {
 	switch a.typ {

@@ -13,19 +13,19 @@ const (
 	keySplitTensors = "split.tensors.count"
 )
 
-// special are the values that say how a file is laid out, which opening has to know.
+// special holds the values that opening needs to know: the alignment, and the parts of a split.
 type special struct {
 	alignment, no, count, tensors noted
 }
 
-// noted is an integer that the file states at off, where there is one.
+// noted is an integer that the file states at off, if it is there.
 type noted struct {
 	value uint64
 	off   uint64
 	there bool
 }
 
-// note keeps the value of key, a number, if it is one of those.
+// note keeps the value of key if special has a place for it.
 func (s *special) note(d *decoder, key []byte, typ Type, b []byte, off uint64) {
 	switch string(key) {
 	case keyAlignment:
@@ -50,7 +50,7 @@ func (n *noted) set(d *decoder, key string, want, typ Type, b []byte, off uint64
 	}
 }
 
-// apply tells d what has been noted.
+// apply checks the values and gives them to d.
 func (s *special) apply(d *decoder) {
 	if a := s.alignment; a.there {
 		d.align = a.value
@@ -84,9 +84,9 @@ func (s split) String() string {
 	return fmt.Sprintf("file %d of %d, %d tensors in all", s.no+1, s.count, s.tensors)
 }
 
-// Split reports which part of a model the file is, where the model is split: split.no,
-// which counts from 0 and is less than split.count, and split.tensors.count, the number of
-// tensors of all parts together.
+// Split reports which part of a split model the file is: split.no, which counts from 0, of
+// split.count. tensors is split.tensors.count, the number of tensors in all parts. ok is false if
+// the model is not split.
 func (f *File) Split() (no, count uint16, tensors int32, ok bool) {
 	return f.split.no, f.split.count, f.split.tensors, f.split.count > 0
 }

@@ -8,9 +8,8 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// Summary is what a person wants to know of a language model first: what it is, how large
-// and how quantized, and the numbers of its architecture. What the file does not say is
-// left out.
+// Summary returns what a person wants to know of a language model first: its name, its size, its
+// quantization and the numbers of its architecture. It leaves out facts that the file does not state.
 func (f *File) Summary(in layout.Input) ([]layout.Fact, error) {
 	s := summary{file: f, in: in}
 	arch := s.text("general.architecture")
@@ -43,7 +42,7 @@ func (s *summary) add(label, value string) {
 	}
 }
 
-// get reads the value of key, which is nil where there is none.
+// get reads the value of key. It returns nil if there is none.
 func (s *summary) get(key string) any {
 	v, _, err := s.file.Get(s.in, key)
 	if s.err == nil {
@@ -52,8 +51,8 @@ func (s *summary) get(key string) any {
 	return v
 }
 
-// text is the value of key, and of an array its smallest and greatest number: models whose
-// layers differ have an array where others have a number.
+// text returns the value of key; of an array, its smallest and greatest number. Models whose
+// layers differ have an array in place of a number.
 func (s *summary) text(key string) string {
 	switch v := s.get(key).(type) {
 	case nil:
@@ -113,7 +112,7 @@ func (s *summary) fileType() string {
 	}
 }
 
-// parameters is how many numbers the model has, of which a part of a split knows only its own.
+// parameters returns the number of elements in the model. A part of a split does not know it.
 func (s *summary) parameters() string {
 	if s.file.split.count > 1 {
 		return ""
@@ -153,8 +152,8 @@ func (s *summary) tokenizer() string {
 	return fmt.Sprintf("%s, %d tokens", model, tokens)
 }
 
-// count is how many elements the array of key has. Of a vocabulary, which is most of a header,
-// it reads no more than that.
+// count returns the number of elements in the array of key. It does not read the elements: a
+// vocabulary is most of a header.
 func (s *summary) count(key string) (n uint64, ok bool) {
 	k := &s.file.keys
 	i := k.find(layout.HashName(key), key)

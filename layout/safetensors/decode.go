@@ -12,9 +12,12 @@ import (
 )
 
 // Decode reads the header. Tensors are in the order of the header. A nil lim means the
-// defaults. Errors are *layout.FormatError. They wrap ErrInvalid, ErrDuplicate or ErrOverlap if
-// the header breaks the rules of the package comment, and ErrTruncated if the file is too short
-// for it. A dtype that the format does not know is ErrUnsupported, something past lim ErrLimit.
+// defaults. Errors are *layout.FormatError. They wrap
+//
+//   - ErrInvalid, ErrDuplicate or ErrOverlap if the header breaks the rules of the package comment,
+//   - ErrTruncated if the file is too short for it,
+//   - ErrUnsupported for a dtype that the format does not know,
+//   - ErrLimit for something past lim.
 func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	limits := lim.WithDefaults()
 	limits.Depth = max(limits.Depth, 3) // which the shapes of tensors need
@@ -244,9 +247,9 @@ func (d *decoder) finish() (*layout.Index, error) {
 	return index, nil
 }
 
-// checkTouching makes sure that the tensors, sorted by position, begin at 0 and that each begins
-// at the end of the one before it. The reference demands that of empty ones too. It returns the
-// end of the last.
+// checkTouching checks that the tensors, sorted by position, begin at 0 and that each begins at the
+// end of the one before it. The reference demands that of empty ones too. It returns the end of
+// the last.
 func (d *decoder) checkTouching(tensors []layout.Tensor) (end uint64, err error) {
 	sorted := make([]*layout.Tensor, len(tensors))
 	for i := range tensors {

@@ -29,8 +29,8 @@ type Writer struct {
 // for any type. Tensors touch: the others are aligned if no wider type comes after a narrower one.
 //
 // It refuses what Decode would refuse: names and keys that are not unique UTF-8, a tensor
-// called __metadata__, dtypes that the format does not know, a header of more than
-// 100,000,000 bytes.
+// called __metadata__, dtypes that the format does not know. A header of more than 100,000,000
+// bytes is refused too.
 func NewWriter(w io.Writer, tensors []layout.Tensor, metadata layout.Metadata) (*Writer, error) {
 	head, data, err := encodeHeader(tensors, metadata)
 	if err != nil {

@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// Plain reports whether b has neither a NUL byte nor one beyond ASCII, as nearly all names
-// have none: then it is valid UTF-8. It looks at eight bytes at a time. The last eight may
-// overlap those before them.
+// Plain reports whether b has neither a NUL byte nor one beyond ASCII. Nearly all names are
+// plain, and a plain one is valid UTF-8. Plain looks at eight bytes at a time. The last eight
+// may overlap those before them.
 func Plain(b []byte) bool {
 	if len(b) < 8 {
 		return plainBytes(b)

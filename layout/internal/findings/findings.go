@@ -13,7 +13,7 @@ import (
 // a hundred thousand things wrong with it, all alike.
 const most = 100
 
-// List is what an audit has found so far.
+// List collects the findings of an audit.
 type List struct {
 	format layout.Format
 	all    []layout.Finding
@@ -25,7 +25,7 @@ type field struct {
 	name    string
 	warning bool
 	n       int
-	// Of the first one that is not listed: where it is, and its sentinel.
+	// The offset of the first one that is not listed, and its sentinel.
 	at  uint64
 	err error
 }
@@ -40,15 +40,16 @@ func (l *List) Add(e *layout.FormatError, warning bool) {
 	}
 }
 
-// Fail adds what must not be, which err says: nothing where err is nil. As all errors of
-// decoders about a file it is a *[layout.FormatError].
+// Fail adds err, an error of a decoder about the file and so a *[layout.FormatError]. A nil err
+// adds nothing.
 func (l *List) Fail(err error) {
 	if e, ok := errors.AsType[*layout.FormatError](err); ok {
 		l.Add(e, false)
 	}
 }
 
-// Warn adds what is odd but breaks no promise. The reason is put together only if it is listed.
+// Warn adds a warning of something odd that breaks no promise. It words the reason only if the
+// warning is listed.
 func (l *List) Warn(at uint64, field string, sentinel error, format string, args ...any) {
 	if l.room(field, true, at, sentinel) {
 		e := layout.Errorf(l.format, at, field, sentinel, format, args...)
