@@ -1,6 +1,8 @@
 package april
 
 import (
+	"fmt"
+	"math"
 	"strings"
 	"unicode/utf8"
 
@@ -61,4 +63,180 @@ func (f *File) text(in layout.Input, field string, e Entry) (string, error) {
 		return "", errorf(e.Offset, field, layout.ErrInvalid, "%s is not valid UTF-8", layout.Quote([]byte(s)))
 	}
 	return s, nil
+}
+
+// The numbers of Params in the order of the file.
+const (
+	batchSize = iota
+	segmentSize
+	segmentStep
+	melFeatures
+	sampleRate
+	frameShift
+	frameLength
+	roundPow2
+	melLow
+	melHigh
+	snipEdges
+	tokenCount
+	blankToken
+	numParams
+)
+
+// params is a file's Params.
+type params struct {
+	numbers [numParams]int32
+	tokens  []string
+	end     uint64 // where they end in the file
+}
+
+// paramFields are the names of the numbers, and from where to where they may be, by the
+// specification and, where it has no bounds, by those of the reader that it came with.
+var paramFields = [numParams]struct {
+	name   string
+	bounds func(p *[numParams]int32) (lo, hi int32)
+}{
+	batchSize:   {"batch_size", between(1, 1)},
+	segmentSize: {"segment_size", between(1, 99)},
+	segmentStep: {"segment_step", func(p *[numParams]int32) (lo, hi int32) { return 1, p[segmentSize] }},
+	melFeatures: {"mel_features", between(1, 255)},
+	sampleRate:  {"samplerate", between(1, 143_999)},
+	frameShift:  {"frame_shift_ms", func(p *[numParams]int32) (lo, hi int32) { return 1, p[frameLength] }},
+	frameLength: {"frame_length_ms", between(1, 5000)},
+	roundPow2:   {"round_pow2", between(math.MinInt32, math.MaxInt32)},
+	melLow:      {"mel_low", func(p *[numParams]int32) (lo, hi int32) { return 1, p[sampleRate] - 1 }},
+	melHigh:     {"mel_high", melHighBounds},
+	snipEdges:   {"snip_edges", between(math.MinInt32, math.MaxInt32)},
+	tokenCount:  {"token_count", between(1, 16_383)},
+	blankToken:  {"blank_token_id", func(p *[numParams]int32) (lo, hi int32) { return 0, p[tokenCount] - 1 }},
+}
+
+func between(lo, hi int32) func(*[numParams]int32) (lo, hi int32) {
+	return func(*[numParams]int32) (int32, int32) { return lo, hi }
+}
+
+// melHighBounds leaves 0 as it is: it stands for half of the sample rate.
+func melHighBounds(p *[numParams]int32) (lo, hi int32) {
+	if p[melHigh] == 0 {
+		return 0, 0
+	}
+	return p[melLow] + 1, math.MaxInt32
+}
+
+// params reads the parameters.
+func (f *File) params(in layout.Input) (*params, error) {
+	e := f.Header.Params
+	c := layout.NewCursor(in, layout.April, e.Offset, e.Size)
+	if m := c.Take("magic", uint64(len(paramsMagic))); c.Err() == nil && string(m) != paramsMagic {
+		c.Fail(e.Offset, "magic", layout.ErrInvalid, "%q, not %q", m, paramsMagic)
+	}
+	p := &params{}
+	at := c.Offset()
+	for i := range p.numbers {
+		p.numbers[i] = c.I32(paramFields[i].name)
+	}
+	p.check(&c, at)
+	p.readTokens(&c, f.lim.HeaderBytes)
+	p.end = c.Offset()
+	if err := c.Err(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// check makes sure that the numbers, which start at at, are within their bounds.
+func (p *params) check(c *layout.Cursor, at uint64) {
+	for i, v := range p.numbers {
+		field := &paramFields[i]
+		if lo, hi := field.bounds(&p.numbers); v < lo || v > hi {
+			c.Fail(at+4*uint64(i), field.name, layout.ErrInvalid, "%d, not %d to %d", v, lo, hi)
+		}
+	}
+}
+
+// readTokens reads the tokens, whose texts are parts of one string.
+func (p *params) readTokens(c *layout.Cursor, most uint64) {
+	count := p.numbers[tokenCount]
+	if c.Err() != nil || !c.Fits(c.Offset()-8, "token_count", uint64(count), 4) {
+		return
+	}
+	var text []byte
+	ends := make([]int, count)
+	for i := range ends {
+		at := c.Offset()
+		n := c.I32("token_length")
+		if n < 0 {
+			c.Fail(at, "token_length", layout.ErrInvalid, "token %d: %d bytes", i, n)
+		} else if uint64(len(text))+uint64(n) > most {
+			c.Fail(at, "token_length", layout.ErrLimit, "tokens of more than %d bytes", most)
+		}
+		token := c.Take("token", uint64(n))
+		if c.Err() == nil && !utf8.Valid(token) {
+			c.Fail(at+4, "token", layout.ErrInvalid, "token %d: %s is not valid UTF-8", i, layout.Quote(token))
+		}
+		if c.Err() != nil {
+			return
+		}
+		text = append(text, token...)
+		ends[i] = len(text)
+	}
+	p.tokens = cut(string(text), ends)
+}
+
+// cut cuts s at ends.
+func cut(s string, ends []int) []string {
+	parts := make([]string, len(ends))
+	from := 0
+	for i, end := range ends {
+		parts[i] = s[from:end]
+		from = end
+	}
+	return parts
+}
+
+func (p *params) metadata() layout.Metadata {
+	md := make(layout.Metadata, 0, numParams+1)
+	for i, v := range p.numbers {
+		md = append(md, layout.Entry{Key: paramFields[i].name, Value: v})
+	}
+	return append(md, layout.Entry{Key: "tokens", Value: p.tokens})
+}
+
+// Summary is what the model is called, what it understands, and what it is made of.
+func (f *File) Summary(in layout.Input) ([]layout.Fact, error) {
+	texts, err := f.texts(in)
+	if err != nil {
+		return nil, err
+	}
+	p, err := f.params(in)
+	if err != nil {
+		return nil, err
+	}
+	fact := func(label, format string, args ...any) layout.Fact {
+		return layout.Fact{Label: label, Value: fmt.Sprintf(format, args...)}
+	}
+	n := &p.numbers
+	return []layout.Fact{
+		fact("name", "%s", texts[1].Value),
+		fact("description", "%s", texts[2].Value),
+		fact("language", "%s", texts[0].Value),
+		fact("model type", "%v", f.Header.Model),
+		fact("sample rate", "%d Hz", n[sampleRate]),
+		fact("features", "%d mel bands, frames of %d ms every %d ms", n[melFeatures], n[frameLength], n[frameShift]),
+		fact("tokens", "%d, the blank is %d", n[tokenCount], n[blankToken]),
+		fact("networks", "%s", f.networkLines()),
+	}, nil
+}
+
+// networkLines has a line for each network.
+func (f *File) networkLines() string {
+	var lines []string
+	for _, n := range f.Networks {
+		line := fmt.Sprintf("%s: %d bytes, %d initializers", n.Role, n.Size, n.Initializers)
+		if n.Err != nil {
+			line = fmt.Sprintf("%s: %d bytes, not an ONNX model", n.Role, n.Size)
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
 }

@@ -1,6 +1,7 @@
 package bw2l
 
 import (
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -169,4 +170,144 @@ func key(c *layout.Cursor, field string) string {
 		c.Fail(at, field, layout.ErrInvalid, "%s is not valid UTF-8", layout.Quote([]byte(s)))
 	}
 	return s
+}
+
+// reader reads what headers only point to. After an error, which it keeps, it reads nothing.
+type reader struct {
+	file *File
+	in   layout.Input
+	left uint64 // of Limits.HeaderBytes
+	err  error
+	odd  malformed
+}
+
+// malformed counts texts that are not valid UTF-8.
+type malformed struct {
+	n     int
+	field string // of the first one
+	at    uint64
+}
+
+func (f *File) reader(in layout.Input) reader {
+	return reader{file: f, in: in, left: f.lim.HeaderBytes}
+}
+
+func (r *reader) fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+// afford reports whether a piece of the file may still be read.
+func (r *reader) afford(field string, s span) bool {
+	if s.size > r.left {
+		r.fail(layout.Errorf(layout.BW2L, s.off, field, layout.ErrLimit, "with these %d bytes, metadata has more than %d",
+			s.size, r.file.lim.HeaderBytes))
+	}
+	if r.err == nil {
+		r.left -= s.size
+	}
+	return r.err == nil
+}
+
+// read returns bytes of the input.
+func (r *reader) read(field string, s span) []byte {
+	if !r.afford(field, s) {
+		return nil
+	}
+	b, err := layout.Region(r.in, layout.BW2L, s.off, field, s.off, s.size)
+	r.fail(err)
+	return b
+}
+
+func (r *reader) text(field string, s span) any {
+	return r.decoded(field, s.off, r.read(field, s))
+}
+
+// decoded is a copy of b: a string, or a Blob where it is not valid UTF-8.
+func (r *reader) decoded(field string, at uint64, b []byte) any {
+	s := string(b) // before it is looked at: b may be mapped, and change
+	if utf8.ValidString(s) {
+		return s
+	}
+	if r.odd.n++; r.odd.n == 1 {
+		r.odd.field, r.odd.at = field, at
+	}
+	return layout.Blob(s)
+}
+
+// index gives the arrays that walk has found names, and builds the table of tensors.
+func (d *decoder) index() error {
+	b, err := layout.NewBuilder(layout.BW2L, d.in.Size(), uint64(d.arrays.n), "data", d.file.lim)
+	if err != nil {
+		return err
+	}
+	b.Index().Version = strconv.Itoa(int(d.file.version))
+	b.Index().Sections = make([]layout.Section, 0, len(d.file.Sections))
+	x := indexer{decoder: d, builder: b}
+	for i := range d.file.Sections {
+		if err := x.section(&d.file.Sections[i]); err != nil {
+			return err
+		}
+	}
+	d.file.index, err = b.Finish()
+	return err
+}
+
+// indexer goes over sections again, and takes what the decoder has noted of each.
+type indexer struct {
+	*decoder // arrays and shapes get shorter from the front
+	builder  *layout.Builder
+}
+
+// digits is the most that an int takes.
+const digits = 20
+
+func (x *indexer) section(s *Section) error {
+	switch s.Type {
+	case typeArray:
+		return x.tensor([]byte(s.Name), nil)
+	case typeLayers:
+		return x.layersOf(s)
+	}
+	return x.builder.Section(s.Name, s.Offset, s.Offset, s.Size)
+}
+
+func (x *indexer) layersOf(s *Section) error {
+	layers := x.file.layers[s.firstLayer:][:s.layers]
+	prefix := make([]byte, 0, len(s.Name)+1+digits+1+digits)
+	for i := range layers {
+		prefix = append(append(prefix[:0], s.Name...), '.')
+		prefix = append(strconv.AppendInt(prefix, int64(i), 10), '.')
+		if err := x.layer(&layers[i], prefix); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *indexer) layer(l *layer, prefix []byte) error {
+	var quant *layout.Quant
+	if x.file.version == 1 {
+		quant = &l.quant
+	}
+	for j := range l.params {
+		if err := x.tensor(strconv.AppendInt(prefix, int64(j), 10), quant); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tensor enters the array that comes next. quant is for integers.
+func (x *indexer) tensor(name []byte, quant *layout.Quant) error {
+	a := x.arrays.take()
+	t := x.builder.Next()
+	t.Name, t.DType, t.Offset, t.Stored = name, a.dtype, a.data, a.size
+	t.Shape = x.shapes[:a.rank:a.rank]
+	x.shapes = x.shapes[a.rank:]
+	if quant != nil && a.dtype.Kind() == layout.KindInt {
+		t.Quant = quant
+	}
+	return x.builder.Add(a.at)
 }
