@@ -36,7 +36,7 @@ test-purego: ## the packages with assembly, without it
 	$(GO) test -tags purego ./dequant ./internal/lz4block
 
 test-race: ## the short tests under the race detector, but for formats alone, with every pointer conversion checked
-	$(GO) test -race -short -gcflags=all=-d=checkptr=2 $$($(GO) list ./... | grep -vE '/$(SEQUENTIAL)$$')
+	$(GO) test -race -short -gcflags=./...=-d=checkptr=2 $$($(GO) list ./... | grep -vE '/$(SEQUENTIAL)$$')
 
 test-arm64: ## the NEON kernels, on this machine under qemu-aarch64 (Debian: qemu-user)
 	GOARCH=arm64 $(GO) test -p 1 -exec qemu-aarch64 ./dequant
