@@ -142,7 +142,7 @@ func NewPlan(ctx context.Context, m *loader.Model, path string, opts *Options) (
 	if opts == nil {
 		opts = &Options{}
 	}
-	lease, err := m.Acquire()
+	lease, err := m.AcquireContext(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +181,7 @@ func NewPlan(ctx context.Context, m *loader.Model, path string, opts *Options) (
 // conversions write to the same path, in whatever processes, the one that ends later replaces the
 // other's whole. Old shards that the new model does not replace stay; Left names them.
 func (p *Plan) Write(ctx context.Context) error {
-	lease, err := p.model.Acquire()
+	lease, err := p.model.AcquireContext(ctx)
 	if err != nil {
 		return err
 	}

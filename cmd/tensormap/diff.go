@@ -109,7 +109,7 @@ func diff(ctx context.Context, s terminal.Streams, pathA, pathB string, opts *di
 	}
 	c := &comparison{pathA: called(pathA), pathB: called(pathB), opts: opts}
 	if opts.metadata {
-		if c.metadata, err = compareMetadata(a, b); err != nil {
+		if c.metadata, err = compareMetadata(ctx, a, b); err != nil {
 			return err
 		}
 	}
@@ -479,13 +479,13 @@ func (metadataChange) cell(value json.RawMessage) string {
 }
 
 // compareMetadata answers with the changes in the order of a's keys, then b's that a has not.
-func compareMetadata(a, b *loader.Model) ([]metadataChange, error) {
+func compareMetadata(ctx context.Context, a, b *loader.Model) ([]metadataChange, error) {
 	changes := []metadataChange{}
-	fromA, err := flatMetadata(a)
+	fromA, err := flatMetadata(ctx, a)
 	if err != nil {
 		return nil, err
 	}
-	fromB, err := flatMetadata(b)
+	fromB, err := flatMetadata(ctx, b)
 	if err != nil {
 		return nil, err
 	}
@@ -508,8 +508,13 @@ func compareMetadata(a, b *loader.Model) ([]metadataChange, error) {
 }
 
 // flatMetadata is a model's metadata without nesting, the values in A.
-func flatMetadata(m *loader.Model) ([]metadataChange, error) {
-	md, err := m.Metadata()
+func flatMetadata(ctx context.Context, m *loader.Model) ([]metadataChange, error) {
+	l, err := m.AcquireContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer l.Release()
+	md, err := l.Metadata()
 	if err != nil {
 		return nil, err
 	}

@@ -77,7 +77,7 @@ func dump(ctx context.Context, stdout, stderr io.Writer, path, name string, opts
 		return err
 	}
 	defer done()
-	l, err := m.Acquire() // so that what a slice has unpacked stays until all of it is taken
+	l, err := m.AcquireContext(ctx) // so that what a slice has unpacked stays until all of it is taken
 	if err != nil {
 		return err
 	}

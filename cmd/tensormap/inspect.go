@@ -89,9 +89,14 @@ func inspect(ctx context.Context, stdout io.Writer, path string, opts *inspectOp
 		return err
 	}
 	opts.Order = opts.sort.value
-	in := inspection.New(m, &opts.Options)
+	l, err := m.AcquireContext(ctx)
+	if err != nil {
+		return err
+	}
+	defer l.Release()
+	in := inspection.New(m, l, &opts.Options)
 	if opts.Graph {
-		if in.Graph, err = m.Graph(); err != nil {
+		if in.Graph, err = l.Graph(); err != nil {
 			return err
 		}
 	}

@@ -73,7 +73,7 @@ func (o *opener) openAddress(ctx context.Context, address string) (*loader.Model
 	if err != nil {
 		return nil, nil, err
 	}
-	r := remote{ctx: ctx, waiting: terminal.NewWaiting(o.stderr(), hostOf(address), o.timeout.duration())}
+	r := remote{waiting: terminal.NewWaiting(o.stderr(), hostOf(address), o.timeout.duration())}
 	err = r.waiting.During(func() (err error) {
 		r.Reader, err = httprange.Open(ctx, address, &httprange.Options{Header: header, Timeout: o.timeout.duration()})
 		return err
@@ -115,10 +115,9 @@ func hostOf(address string) string {
 	return host
 }
 
-// remote is a reader all of whose reads end with ctx, and are watched.
+// remote is a reader whose reads are watched.
 type remote struct {
 	*httprange.Reader
-	ctx     context.Context
 	waiting *terminal.Waiting
 
 	noteVersions func(*httprange.Reader)
@@ -138,9 +137,6 @@ func noteUnversioned(stderr io.Writer) func(*httprange.Reader) {
 }
 
 func (r remote) ReadAtContext(ctx context.Context, p []byte, off int64) (n int, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(r.ctx, func() { cancel(context.Cause(r.ctx)) })()
 	err = r.waiting.During(func() (err error) {
 		n, err = r.Reader.ReadAtContext(ctx, p, off)
 		return err
@@ -163,7 +159,7 @@ func (r remote) OpenSibling(ctx context.Context, name string) (reader io.ReaderA
 	sibling := reader.(*httprange.Reader)
 	r.waiting.Add(sibling)
 	r.noteVersions(sibling)
-	return remote{sibling, r.ctx, r.waiting, r.noteVersions}, size, nil
+	return remote{sibling, r.waiting, r.noteVersions}, size, nil
 }
 
 // headers are lines to send with requests. They may be secrets: no message repeats them.

@@ -56,6 +56,7 @@ func TestSignals(t *testing.T) {
 				args = append([]string{"sh", "-c", `trap '' HUP; exec "$@"`, "sh"}, args...)
 			}
 			cmd, output := begin(t, dir, args)
+			waitsForReader(cmd.Process.Pid)
 			begun := time.Now()
 			for i, s := range test.signals {
 				if i > 0 {
@@ -93,6 +94,19 @@ func begin(t *testing.T, dir string, args []string) (cmd *exec.Cmd, stderr *byte
 	t.Cleanup(func() { watchdog.Stop() })
 	waitForFile(t, dir)
 	return cmd, stderr
+}
+
+// waitsForReader returns once a thread of a process waits for the other end of a pipe. Linux tells;
+// elsewhere it returns after a moment, as it does if Linux will not tell.
+func waitsForReader(pid int) {
+	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/wchan", pid))
+		for _, thread := range threads {
+			if what, _ := os.ReadFile(thread); string(what) == "wait_for_partner" {
+				return
+			}
+		}
+	}
 }
 
 // endedBy reports whether err is that of a process that s has ended.

@@ -128,7 +128,7 @@ func (t *compareTask) weight() uint64 {
 	return t.pair.A.RawBytes() + t.pair.B.RawBytes()
 }
 
-func (t *compareTask) begin() uint64 {
+func (t *compareTask) begin(ctx context.Context) uint64 {
 	p := t.pair
 	t.phase++
 	switch t.phase {
@@ -137,19 +137,19 @@ func (t *compareTask) begin() uint64 {
 			return 0
 		}
 		var errA, errB error
-		t.a, errA = newSubject(t.models[0], *p.A)
-		t.b, errB = newSubject(t.models[1], *p.B)
+		t.a, errA = newSubject(ctx, t.models[0], *p.A)
+		t.b, errB = newSubject(ctx, t.models[1], *p.B)
 		if p.Err = cmp.Or(errA, errB); p.Err != nil {
 			return 0
 		}
 		if !t.alike() {
 			t.differ.Store(true)
-			return t.begin()
+			return t.begin(ctx)
 		}
 		if n := parts(t.a.RawBytes()); n > 0 {
 			return n
 		}
-		return t.begin()
+		return t.begin(ctx)
 	case 2:
 		if !t.differ.Load() {
 			p.SameElements, p.Compared, p.Cosine = true, true, 1

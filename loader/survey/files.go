@@ -46,7 +46,7 @@ type fileTask struct {
 
 func (t *fileTask) weight() uint64 { return t.digest.File.Size }
 
-func (t *fileTask) begin() (parts uint64) {
+func (t *fileTask) begin(context.Context) (parts uint64) {
 	if t.begun {
 		return 0
 	}

@@ -127,14 +127,14 @@ func (t *hashTask) weight() uint64 {
 	return n * t.digest.Tensor.RawBytes()
 }
 
-func (t *hashTask) begin() uint64 {
+func (t *hashTask) begin(ctx context.Context) uint64 {
 	t.phase++
 	t.work = nil
 	d := t.digest
 	f32 := d.Tensor.DType() == layout.F32
 	switch t.phase {
 	case 1:
-		if t.subject, d.Err = newSubject(t.model, d.Tensor); d.Err != nil {
+		if t.subject, d.Err = newSubject(ctx, t.model, d.Tensor); d.Err != nil {
 			return 0
 		}
 		d.quant, d.scaled = t.subject.quant, t.subject.scaled

@@ -1,6 +1,7 @@
 package survey
 
 import (
+	"context"
 	"encoding/binary"
 	"math"
 
@@ -48,8 +49,8 @@ func (e noValues) Error() string { return e.dtype.String() + " has no values in 
 func (e noValues) Unwrap() error { return loader.ErrUnsupported }
 
 // newSubject leases t. The caller releases the subject, also after an error.
-func newSubject(m *loader.Model, t loader.Tensor) (s subject, err error) {
-	if s.lease, err = m.Acquire(); err != nil {
+func newSubject(ctx context.Context, m *loader.Model, t loader.Tensor) (s subject, err error) {
+	if s.lease, err = m.AcquireContext(ctx); err != nil {
 		return s, err
 	}
 	if s.Tensor, err = s.lease.Tensor(t.Name()); err != nil {

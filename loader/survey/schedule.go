@@ -47,7 +47,7 @@ func (o *Options) selects(name string) bool { return o.Filter == nil || o.Filter
 // of parts. Workers do the parts of a phase in any order, and then begin the next phase.
 type task interface {
 	// begin prepares the next phase and returns the number of its parts: 0 after the last.
-	begin() uint64
+	begin(ctx context.Context) uint64
 	// do does one part of the phase.
 	do(w *worker, part uint64) error
 	// end is called once, with the error of the first part that failed. It hands over the result.
@@ -209,7 +209,7 @@ func (s *scheduler) finish(r *running, part uint64, err error) {
 // advance begins r's next phase, or ends it.
 func (s *scheduler) advance(r *running) {
 	if r.err == nil {
-		if r.parts, r.next = r.task.begin(), 0; r.parts > 0 {
+		if r.parts, r.next = r.task.begin(s.ctx), 0; r.parts > 0 {
 			return
 		}
 	}

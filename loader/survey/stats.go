@@ -104,14 +104,14 @@ func (t *statsTask) weight() uint64 {
 	return n
 }
 
-func (t *statsTask) begin() uint64 {
+func (t *statsTask) begin(ctx context.Context) uint64 {
 	t.phase++
 	switch t.phase {
 	case 1:
 		if t.stats.Err != nil {
 			return 0
 		}
-		t.subject, t.stats.Err = newSubject(t.model, t.stats.Tensor)
+		t.subject, t.stats.Err = newSubject(ctx, t.model, t.stats.Tensor)
 		if t.stats.Err == nil {
 			return parts(t.subject.Elements())
 		}

@@ -65,7 +65,7 @@ type tensorInfo struct {
 	unaligned       bool // in its file, whether that is mapped or not
 }
 
-func New(m *loader.Model, opts *Options) *inspection {
+func New(m *loader.Model, l *loader.Lease, opts *Options) *inspection {
 	files := m.Files()
 	index := files[0].Layout.Index()
 	in := &inspection{
@@ -79,15 +79,15 @@ func New(m *loader.Model, opts *Options) *inspection {
 		in.Files = append(in.Files, FileInfo{f.Path, f.Size})
 	}
 	if opts.Json || opts.Metadata {
-		in.Metadata, in.Err = m.Metadata()
+		in.Metadata, in.Err = l.Metadata()
 	}
 	if !opts.Json {
 		var err error
-		in.summary, err = m.Summary()
+		in.summary, err = l.Summary()
 		in.Err = cmp.Or(in.Err, err)
 	}
 	matching := func(yield func(loader.Tensor) bool) {
-		for t := range m.Tensors() {
+		for t := range l.Tensors() {
 			if opts.Filter.Match(t.Name()) && !yield(t) {
 				return
 			}
