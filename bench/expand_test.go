@@ -18,7 +18,7 @@ func BenchmarkRow(b *testing.B) {
 	const rows, cols = 128_256, 4_096
 	desc := []layout.Tensor{{Name: []byte("token_embd.weight"), DType: layout.Q4_0, Shape: []uint64{rows, cols}}}
 	m := open(b, sparseAPR2(b, desc))
-	if _, err := m.Warm(b.Context(), nil); err != nil { // first touches are page faults
+	if _, err := m.WarmAll(b.Context(), nil); err != nil { // first touches are page faults
 		b.Fatal(err)
 	}
 	t := firstTensor(b, m)

@@ -86,7 +86,7 @@ func BenchmarkRemoteOpen(b *testing.B) {
 	}
 }
 
-// BenchmarkRemoteLoad brings 256 tensors, 64 MB, into memory: by Prefetch, one by one, and,
+// BenchmarkRemoteLoad brings 256 tensors, 64 MB, into memory: by WarmAll, one by one, and,
 // for comparison, the whole file by one plain request.
 func BenchmarkRemoteLoad(b *testing.B) {
 	const size = 64 * MB
@@ -115,8 +115,8 @@ func BenchmarkRemoteLoad(b *testing.B) {
 				}
 			}
 		}
-		run("Prefetch", model(func(m *loader.Model) error {
-			_, err := m.Warm(context.Background(), nil)
+		run("WarmAll", model(func(m *loader.Model) error {
+			_, err := m.WarmAll(context.Background(), nil)
 			return err
 		}))
 		run("Bytes", model(func(m *loader.Model) error {

@@ -87,7 +87,7 @@ func BenchmarkLookup(b *testing.B) {
 		b.Run(fmt.Sprintf("tensors=%d", tensors), func(b *testing.B) {
 			m := open(b, sparseAPR2(b, modelTensors(tensors, MB)))
 			var names []string
-			for t := range m.Sorted() {
+			for t := range m.Tensors() {
 				names = append(names, t.Name())
 			}
 			b.ReportAllocs()

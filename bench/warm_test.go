@@ -98,7 +98,7 @@ func preads(b *testing.B, f *os.File, readers int, size int64) {
 func warm(b *testing.B, f *os.File, readers int) {
 	m := open(b, f.Name())
 	defer m.Close()
-	got, err := m.Warm(context.Background(), &loader.WarmPlan{Readers: readers})
+	got, err := m.WarmAll(context.Background(), &loader.WarmOptions{Readers: readers})
 	if err != nil || got.Resident > got.Bytes/2 {
 		b.Fatalf("%+v, %v", got, err)
 	}
@@ -164,7 +164,7 @@ func BenchmarkLatency(b *testing.B) {
 	}{
 		{"none", func(*loader.Model) { time.Sleep(100 * time.Millisecond) }},
 		{"warm", func(m *loader.Model) {
-			if _, err := m.Warm(context.Background(), nil); err != nil {
+			if _, err := m.WarmAll(context.Background(), nil); err != nil {
 				b.Error(err)
 			}
 		}},

@@ -149,11 +149,11 @@ func (t *Tensor) reencode(ctx context.Context, d layout.DType, buf *buffers) err
 	quant, scaled := layout.Quant{}, d == layout.I8
 	if scaled {
 		var scale dequant.I8Scale
-		for values, err := range t.source.Values(buf.step()) {
+		for run, err := range t.source.Values(buf.step()) {
 			if err := cmp.Or(err, ctx.Err()); err != nil {
 				return err
 			}
-			scale.Add(values)
+			scale.Add(run.Values)
 		}
 		var err error
 		if quant.Scale, err = scale.Scale(); errors.Is(err, dequant.ErrNotFinite) {

@@ -64,9 +64,9 @@ func (t *Tensor) writeTo(w io.Writer, buf *buffers) (lost dequant.Loss, err erro
 		}
 		return lost, n.flush()
 	}
-	for values, err := range t.source.Values(buf.step()) {
+	for run, err := range t.source.Values(buf.step()) {
 		if err == nil {
-			err = encode(values)
+			err = encode(run.Values)
 		}
 		if err != nil {
 			return lost, err

@@ -76,7 +76,7 @@ func TestCutInLastPage(t *testing.T) {
 		shorten(t, path, by)
 		_, err := m.Verify(t.Context(), nil)
 		wantChanged(t, "Verify", err, path)
-		_, err = m.Warm(t.Context(), nil)
+		_, err = m.WarmAll(t.Context(), nil)
 		wantChanged(t, "Warm", err, path)
 		wantChanged(t, "Changed", m.Changed(), path)
 		_, err = tensor(t, m, "f16").Float32s() // into the cache
@@ -88,9 +88,9 @@ func TestCutInLastPage(t *testing.T) {
 		wantChanged(t, "WriteStored", err, path)
 		_, err = large.ReadAt(make([]byte, large.RawBytes()), 0)
 		wantChanged(t, "ReadAt", err, path)
-		for _, err = range large.Chunks(large.Elements()) {
+		for _, err = range large.Values(make([]float32, large.Elements())) {
 		}
-		wantChanged(t, "Chunks", err, path)
+		wantChanged(t, "Values", err, path)
 		if s, err := m.Stats(); err != nil || s.HeapBytes != 0 {
 			t.Errorf("zeros are cached: %+v, %v", s, err)
 		}

@@ -95,13 +95,13 @@ func TestClaims(t *testing.T) {
 		"Bytes":    {func(_ *loader.Model, x loader.Tensor) error { _, err := x.Bytes(); return err }, mmapio.Trusted},
 		"View":     {func(_ *loader.Model, x loader.Tensor) error { _, err := loader.View[uint16](x); return err }, mmapio.Trusted},
 		"Float32s": {func(_ *loader.Model, x loader.Tensor) error { _, err := x.Float32s(); return err }, 2 * mmapio.Trusted},
-		"Chunks": {func(_ *loader.Model, x loader.Tensor) (err error) {
-			for _, err = range x.Chunks(64) {
+		"Values": {func(_ *loader.Model, x loader.Tensor) (err error) {
+			for _, err = range x.Values(make([]float32, 4096)) {
 			}
 			return err
 		}, 2 * mmapio.Trusted},
 		"WriteTo":  {func(_ *loader.Model, x loader.Tensor) error { _, err := x.WriteTo(io.Discard); return err }, mmapio.Trusted},
-		"Prefetch": {func(m *loader.Model, x loader.Tensor) error { return m.Prefetch(t.Context(), x.Name()) }, 8 * mmapio.Trusted},
+		"Prefetch": {func(m *loader.Model, x loader.Tensor) error { return prefetch(t.Context(), m, x.Name()) }, 8 * mmapio.Trusted},
 	}
 	for encoding, disguise := range disguises {
 		for _, lies := range []bool{false, true} {
@@ -171,10 +171,10 @@ func TestGathered(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, open := range open {
-			for _, prefetch := range []bool{false, true} {
+			for _, warm := range []bool{false, true} {
 				m := open()
-				if prefetch {
-					if err := m.Prefetch(t.Context(), "x"); err != nil {
+				if warm {
+					if err := prefetch(t.Context(), m, "x"); err != nil {
 						t.Errorf("%s, %s: Prefetch: %v", encoding, name, err)
 					}
 				}

@@ -49,7 +49,7 @@
 // server. Nothing is read but what is asked for, and every tensor is a copy, in the cache or in
 // the caller's memory. Memory for more than 16 MiB is taken once the last byte has been read, and
 // as the others arrive: a server that has less than it claims costs five times what it has.
-// Bytes, views and Float32s of one tensor fetch that tensor, rows and ranges only what they need. [Model.Prefetch] fetches several tensors at once, neighbours by one
+// Bytes, views and Float32s of one tensor fetch that tensor, rows and ranges only what they need. [Model.Warm] fetches several tensors at once, neighbours by one
 // request, into the cache: where they are read after that, no request is made for as long as
 // they stay there, which Options.CacheBytes has to allow.
 //
@@ -64,7 +64,7 @@
 // model's cache. It takes nothing into its hands: the kernel may drop pages again, the cache
 // evicts what no lease has pinned, and neither changes what a view holds.
 //
-// [Model.Release] is the opposite, for weights that have been copied elsewhere: their pages
+// [Model.Evict] is the opposite, for weights that have been copied elsewhere: their pages
 // leave the process, and the cache forgets what no lease has pinned. It ends no lifetime. A
 // view of the mapping reads the file again when it is touched, and a copy lives on for as long
 // as somebody holds it.

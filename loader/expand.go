@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
-	"math"
 	"math/bits"
 
 	"github.com/tensormap/tensormap/dequant"
@@ -93,111 +92,36 @@ func (t Tensor) DequantizeRange(dst []float32, first uint64) error {
 	return t.dequantize(dst, first)
 }
 
-// Values iterates over all values in row-major order, each time as many as buf holds (the
-// last time fewer), which it overwrites. An error ends the iteration.
-func (t Tensor) Values(buf []float32) iter.Seq2[[]float32, error] {
-	return func(yield func([]float32, error) bool) {
+// Run holds consecutive values of a tensor.
+type Run struct {
+	First  uint64    // index of the first value, in row-major order
+	Values []float32 // a part of the caller's buffer, overwritten by the next step
+}
+
+// Values iterates over all values in row-major order, as many at a time as buf holds; the last run
+// may be shorter. With room for n rows, each run is n rows and begins with row First/columns. An
+// error ends the iteration.
+func (t Tensor) Values(buf []float32) iter.Seq2[Run, error] {
+	return func(yield func(Run, error) bool) {
 		step, n := uint64(len(buf)), t.Elements()
 		if step == 0 && n > 0 {
-			yield(nil, t.wrap(fmt.Errorf("%w: a buffer of no values", ErrRange)))
+			yield(Run{}, t.wrap(fmt.Errorf("%w: a buffer of no values", ErrRange)))
 			return
 		}
 		t, release, err := t.hold()
 		if err != nil {
-			yield(nil, err)
+			yield(Run{}, err)
 			return
 		}
 		defer release()
 		for first := uint64(0); first < n; first += step {
-			values := buf[:min(step, n-first)]
-			err := t.DequantizeRange(values, first)
-			if !yield(values, err) || err != nil {
+			run := Run{first, buf[:min(step, n-first)]}
+			err := t.DequantizeRange(run.Values, first)
+			if !yield(run, err) || err != nil {
 				return
 			}
 		}
 	}
-}
-
-// At is the value of one element, by an index in every dimension. It reads one block, and
-// is meant for looking, not for loops.
-func (t Tensor) At(index ...uint64) (float32, error) {
-	if len(index) != len(t.Shape()) {
-		return 0, t.wrap(fmt.Errorf("%w: %d indexes, but the tensor has %d dimensions", ErrRange, len(index), len(t.Shape())))
-	}
-	at := uint64(0)
-	for d, i := range index {
-		if i >= t.Shape()[d] {
-			return 0, t.wrap(fmt.Errorf("%w: index %d in dimension %d of %d elements", ErrRange, i, d, t.Shape()[d]))
-		}
-		at = at*t.Shape()[d] + i
-	}
-	var value [1]float32
-	err := t.dequantize(value[:], at)
-	return value[0], err
-}
-
-// Rows is a run of consecutive rows of a tensor.
-type Rows struct {
-	First  uint64    // the first row
-	N      uint64    // how many
-	Values []float32 // theirs, row-major; overwritten by the next step
-}
-
-// Chunks iterates over the tensor's values, n rows at a time (the last time fewer), in one
-// buffer that every step reuses. An error ends the iteration. A row is the innermost
-// dimension; n of 0 means as many rows as fit 1 MiB of values.
-func (t Tensor) Chunks(n uint64) iter.Seq2[Rows, error] {
-	return func(yield func(Rows, error) bool) {
-		if err := t.expandable(); err != nil {
-			yield(Rows{}, t.wrap(err))
-			return
-		}
-		rows, cols := t.rows()
-		if n == 0 {
-			n = max(1, 1<<18/max(cols, 1))
-		}
-		n = min(n, rows)
-		hi, size := bits.Mul64(n, cols)
-		if hi != 0 {
-			size = math.MaxUint64
-		}
-		t, release, err := t.hold()
-		if err != nil {
-			yield(Rows{}, err)
-			return
-		}
-		defer release()
-		var buf []float32
-		for first := uint64(0); first < rows; first += n {
-			chunk := Rows{First: first, N: min(n, rows-first)}
-			if buf == nil {
-				buf, err = t.newBuffer(size)
-			} else {
-				err = t.dequantize(buf[:chunk.N*cols], first*cols)
-			}
-			if err != nil {
-				yield(Rows{}, err)
-				return
-			}
-			chunk.Values = buf[:chunk.N*cols]
-			if !yield(chunk, nil) {
-				return
-			}
-		}
-	}
-}
-
-// newBuffer does what firstValues does. Its callers have not entered.
-func (t Tensor) newBuffer(n uint64) ([]float32, error) {
-	if err := t.enter(); err != nil {
-		return nil, err
-	}
-	defer t.leave()
-	values, err := t.firstValues(n)
-	if err != nil {
-		return nil, t.wrap(err)
-	}
-	return values, t.confirm(4 * n)
 }
 
 // rows sees the tensor as a matrix: the innermost dimension are its columns.

@@ -92,13 +92,20 @@ func testExpand(t *testing.T, c content, placements []placement) {
 			}
 			rng := rand.New(rand.NewPCG(1, uint64(c.dtype)))
 			for range 30 {
-				index, at := randomIndex(rng, c.shape)
-				if v, err := x.At(index...); err != nil || !sameValues(c.dtype, []float32{v}, want[at:at+1]) {
-					t.Errorf("At %v: %v, want %v, %v", index, v, want[at], err)
+				at := rng.Uint64N(c.elements())
+				if v, err := valueAt(x, at); err != nil || !sameValues(c.dtype, []float32{v}, want[at:at+1]) {
+					t.Errorf("value %d is %v, want %v, %v", at, v, want[at], err)
 				}
 			}
 		})
 	}
+}
+
+// valueAt reads one element.
+func valueAt(x loader.Tensor, at uint64) (float32, error) {
+	var value [1]float32
+	err := x.DequantizeRange(value[:], at)
+	return value[0], err
 }
 
 // sameValues holds types that carry NaNs over bit for bit to it.
@@ -108,15 +115,6 @@ func sameValues(d layout.DType, a, b []float32) bool {
 		return slices.EqualFunc(a, b, func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) })
 	}
 	return sameFloats(a, b)
-}
-
-func randomIndex(rng *rand.Rand, shape []uint64) (index []uint64, at uint64) {
-	for _, dim := range shape {
-		i := rng.Uint64N(dim)
-		index = append(index, i)
-		at = at*dim + i
-	}
-	return index, at
 }
 
 // expansions are ways to all values of a tensor.
@@ -133,12 +131,10 @@ var expansions = map[string]func(x loader.Tensor) ([]float32, error){
 	"DequantizeRange": func(x loader.Tensor) ([]float32, error) {
 		return inParts(x.Elements(), 1, func(dst []float32, first, _ uint64) error { return x.DequantizeRange(dst, first) })
 	},
-	"Values(1001)":    values(1001),
-	"Values(100,000)": values(100_000),
-	"Chunks(0)":       chunks(0),
-	"Chunks(1)":       chunks(1),
-	"Chunks(7)":       chunks(7),
-	"Chunks(large)":   chunks(math.MaxUint64),
+	"Values(1001)":      values(1001),
+	"Values(100,000)":   values(100_000),
+	"Values, rows of 1": rowsOf(1),
+	"Values, rows of 7": rowsOf(7),
 }
 
 // inParts reads total items of cols values each in runs of random length.
@@ -157,21 +153,11 @@ func inParts(total, cols uint64, read func(dst []float32, first, n uint64) error
 	return all, nil
 }
 
-func chunks(n uint64) func(x loader.Tensor) ([]float32, error) {
-	return func(x loader.Tensor) (all []float32, err error) {
+// rowsOf reads n rows at a time.
+func rowsOf(n uint64) func(x loader.Tensor) ([]float32, error) {
+	return func(x loader.Tensor) ([]float32, error) {
 		shape := x.Shape()
-		cols, next := shape[len(shape)-1], uint64(0)
-		for rows, err := range x.Chunks(n) {
-			if err != nil {
-				return nil, err
-			}
-			if rows.First != next || uint64(len(rows.Values)) != rows.N*cols || n != 0 && rows.N > n {
-				return nil, fmt.Errorf("%d values for %d rows from row %d, after %d rows", len(rows.Values), rows.N, rows.First, next)
-			}
-			all = append(all, rows.Values...)
-			next += rows.N
-		}
-		return all, nil
+		return values(int(n * shape[len(shape)-1]))(x)
 	}
 }
 
@@ -179,9 +165,13 @@ func chunks(n uint64) func(x loader.Tensor) ([]float32, error) {
 func values(n int) func(x loader.Tensor) ([]float32, error) {
 	return func(x loader.Tensor) (all []float32, err error) {
 		buf := make([]float32, n)
-		for part, err := range x.Values(buf) {
+		for run, err := range x.Values(buf) {
 			if err != nil {
 				return nil, err
+			}
+			part := run.Values
+			if run.First != uint64(len(all)) {
+				return nil, fmt.Errorf("value %d after %d", run.First, len(all))
 			}
 			if &part[0] != &buf[0] || len(part) < n && uint64(len(all)+len(part)) != x.Elements() {
 				return nil, fmt.Errorf("%d values after %d, in another buffer: %v", len(part), len(all), &part[0] != &buf[0])
@@ -192,22 +182,10 @@ func values(n int) func(x loader.Tensor) ([]float32, error) {
 	}
 }
 
-func TestChunksReuseBuffer(t *testing.T) {
+func TestValuesUntilBreak(t *testing.T) {
 	x := tensor(t, openBytes(t, safeTensors([]content{random("x", layout.F16, 10, 4)}), nil), "x")
-	var first *float32
-	for rows, err := range x.Chunks(3) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if first == nil {
-			first = &rows.Values[0]
-		}
-		if &rows.Values[0] != first {
-			t.Error("a step has a buffer of its own")
-		}
-	}
-	for rows := range x.Chunks(3) {
-		if rows.First == 3 {
+	for run := range x.Values(make([]float32, 12)) {
+		if run.First == 12 {
 			break // is safe
 		}
 	}

@@ -2,6 +2,7 @@ package loader_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/loader"
 )
 
 // content is a tensor to be written to a file, and what must be read back.
@@ -192,4 +194,15 @@ func truncateTo(path string, size int64) error {
 	}
 	defer f.Close()
 	return f.Truncate(size)
+}
+
+// warmer is a model or a lease.
+type warmer interface {
+	Warm(ctx context.Context, names []string, opts *loader.WarmOptions) (loader.WarmResult, error)
+}
+
+// prefetch warms tensors in the order in which they are stored.
+func prefetch(ctx context.Context, m warmer, names ...string) error {
+	_, err := m.Warm(ctx, names, nil)
+	return err
 }

@@ -15,7 +15,7 @@ import (
 // A lease pins in the model's cache what its tensors handed out: copies from Bytes and View,
 // values from Float32s. It also pins packed tensors (layout.Protobuf) of which ReadAt,
 // DequantizeRange and the like read a part, since a part costs as much as the whole: those that
-// the cache does not have yet. WriteTo, Values and Chunks pin nothing beyond their end. Work on many such tensors takes a lease for
+// the cache does not have yet. WriteTo and Values pin nothing beyond their end. Work on many such tensors takes a lease for
 // each, or its memory grows with their number.
 type Lease struct {
 	model  *Model

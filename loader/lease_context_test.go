@@ -17,7 +17,7 @@ var errDeadline = errors.New("the request's deadline has passed")
 // leaseCalls are the methods of a lease that may read.
 var leaseCalls = map[string]func(l *loader.Lease) error{
 	"Metadata": func(l *loader.Lease) error { _, err := l.Metadata(); return err },
-	"Prefetch": func(l *loader.Lease) error { return l.Prefetch(context.Background(), "i8", "q4") },
+	"Warm":     func(l *loader.Lease) error { return prefetch(context.Background(), l, "i8", "q4") },
 }
 
 // TestLeaseContext has every call through a lease wait for a server that never answers. The
@@ -136,16 +136,16 @@ func TestLeaseContextShared(t *testing.T) {
 	}
 }
 
-// TestLeasePrefetch keeps what it has fetched until the release, though the cache has no budget.
-func TestLeasePrefetch(t *testing.T) {
+// TestLeaseWarm keeps what it has fetched until the release, though the cache has no budget.
+func TestLeaseWarm(t *testing.T) {
 	d := newDistant("far", lz4File(t, compressible("a", layout.U8, 3000), compressible("b", layout.U8, 2000)))
 	m := d.open(t, &loader.Options{CacheBytes: -1})
-	if err := m.Prefetch(t.Context(), "a"); !errors.Is(err, loader.ErrTooLarge) {
+	if err := prefetch(t.Context(), m, "a"); !errors.Is(err, loader.ErrTooLarge) {
 		t.Errorf("without a lease: %v", err)
 	}
 	l, other := acquire(t, m), acquire(t, m)
 	for _, lease := range []*loader.Lease{l, other} { // the second finds what the first has fetched
-		if err := lease.Prefetch(t.Context(), "b", "a", "b"); err != nil || loader.Pins(lease) != 2 {
+		if err := prefetch(t.Context(), lease, "b", "a", "b"); err != nil || loader.Pins(lease) != 2 {
 			t.Fatalf("%d entries are pinned, %v", loader.Pins(lease), err)
 		}
 	}
@@ -163,7 +163,7 @@ func TestLeasePrefetch(t *testing.T) {
 	if n := loader.CacheBytes(m); n != 0 {
 		t.Errorf("%d bytes are cached after the release", n)
 	}
-	if err := l.Prefetch(t.Context(), "a"); !errors.Is(err, loader.ErrClosed) {
+	if err := prefetch(t.Context(), l, "a"); !errors.Is(err, loader.ErrClosed) {
 		t.Errorf("after Release: %v", err)
 	}
 }

@@ -18,9 +18,9 @@ var modelCalls = map[string]func(m *loader.Model) error{
 	"Metadata": func(m *loader.Model) error { _, err := m.Metadata(); return err },
 	"Stats":    func(m *loader.Model) error { _, err := m.Stats(); return err },
 	"Verify":   func(m *loader.Model) error { _, err := m.Verify(context.Background(), nil); return err },
-	"Warm":     func(m *loader.Model) error { _, err := m.Warm(context.Background(), nil); return fitting(err) },
-	"Prefetch": func(m *loader.Model) error { return fitting(m.Prefetch(context.Background(), "q4", "i8")) },
-	"Release":  func(m *loader.Model) error { return m.Release("i8") },
+	"WarmAll":  func(m *loader.Model) error { _, err := m.WarmAll(context.Background(), nil); return fitting(err) },
+	"Warm":     func(m *loader.Model) error { return fitting(prefetch(context.Background(), m, "q4", "i8")) },
+	"Evict":    func(m *loader.Model) error { return m.Evict("i8") },
 	"Resident": func(m *loader.Model) error { _, err := m.Resident(0, 0, 1); return toldHere(err) },
 	"Summary":  func(m *loader.Model) error { _, err := m.Summary(); return err },
 	"Graph": func(m *loader.Model) error {
@@ -32,7 +32,7 @@ var modelCalls = map[string]func(m *loader.Model) error{
 	},
 	"ReadFileAt": func(m *loader.Model) error { return m.ReadFileAt(context.Background(), 0, make([]byte, 3), 1) },
 	"Changed":    func(m *loader.Model) error { return m.Changed() },
-	"ReleaseAll": func(m *loader.Model) error { return m.ReleaseAll() },
+	"EvictAll":   func(m *loader.Model) error { return m.EvictAll() },
 	"Acquire":    func(m *loader.Model) error { return released(m.Acquire()) },
 	"AcquireContext": func(m *loader.Model) error {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -73,16 +73,10 @@ var tensorCalls = map[string]func(x loader.Tensor) error{
 	"Dequantize":      func(x loader.Tensor) error { return x.Dequantize(make([]float32, x.Elements())) },
 	"DequantizeRows":  func(x loader.Tensor) error { return x.DequantizeRows(make([]float32, x.Shape()[1]), 1, 1) },
 	"DequantizeRange": func(x loader.Tensor) error { return x.DequantizeRange(make([]float32, 5), 3) },
-	"At":              func(x loader.Tensor) error { _, err := x.At(1, 1); return err },
 	"ReadAt":          func(x loader.Tensor) error { _, err := x.ReadAt(make([]byte, 3), 2); return err },
 	"WriteTo":         func(x loader.Tensor) error { _, err := x.WriteTo(io.Discard); return err },
 	"WriteStored":     func(x loader.Tensor) error { _, err := x.WriteStored(io.Discard); return err },
 	"Scale":           func(x loader.Tensor) error { _, _, err := x.Scale(); return err },
-	"Chunks": func(x loader.Tensor) (err error) {
-		for _, err = range x.Chunks(1) {
-		}
-		return err
-	},
 	"Values": func(x loader.Tensor) (err error) {
 		for _, err = range x.Values(make([]float32, 5)) {
 		}
@@ -93,7 +87,7 @@ var tensorCalls = map[string]func(x loader.Tensor) error{
 
 // What can be asked for ever.
 var (
-	modelFacts  = []string{"Len", "Format", "Files", "Tensors", "Sorted", "Close"}
+	modelFacts  = []string{"Len", "Format", "Files", "Tensors", "Close"}
 	tensorFacts = []string{"Name", "DType", "Shape", "Elements", "Offset", "StoredBytes", "RawBytes", "Encoding", "File", "ZeroCopy"}
 )
 
@@ -151,8 +145,8 @@ func TestAfterClose(t *testing.T) {
 		if m.Len() != 3 || m.Format() != layout.APR2 || len(m.Files()) != 1 {
 			t.Error("facts about the model are gone")
 		}
-		if all, sorted := names(m.Tensors()), names(m.Sorted()); all != nil || sorted != nil {
-			t.Errorf("iteration after Close: %v, %v", all, sorted)
+		if all := names(m.Tensors()); all != nil {
+			t.Errorf("iteration after Close: %v", all)
 		}
 	})
 }
@@ -187,10 +181,10 @@ func TestCloseInIteration(t *testing.T) {
 	}
 }
 
-func TestCloseInChunks(t *testing.T) {
+func TestCloseInValues(t *testing.T) {
 	m := openBytes(t, apr2File(t, nil, []content{random("x", layout.F16, 10, 4)}), nil)
 	steps, last := 0, error(nil)
-	for _, err := range tensor(t, m, "x").Chunks(2) {
+	for _, err := range tensor(t, m, "x").Values(make([]float32, 8)) {
 		if steps++; steps == 2 {
 			m.Close()
 		}

@@ -14,11 +14,6 @@ import (
 var tooLarge = map[string]func(x loader.Tensor) error{
 	"Bytes":    func(x loader.Tensor) error { _, err := x.Bytes(); return err },
 	"Float32s": func(x loader.Tensor) error { _, err := x.Float32s(); return err },
-	"Chunks": func(x loader.Tensor) (err error) {
-		for _, err = range x.Chunks(math.MaxUint64) {
-		}
-		return err
-	},
 }
 
 func TestTensorBytes(t *testing.T) {

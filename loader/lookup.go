@@ -3,6 +3,7 @@ package loader
 import (
 	"fmt"
 	"iter"
+	"strings"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -41,27 +42,13 @@ func (m *Model) tensor(i int, l *Lease) Tensor {
 func (m *Model) Len() int { return len(m.tensors) }
 
 // Tensors iterates over all tensors in the order of the file's own table. After Close it
-// yields nothing.
+// yields nothing. For other orders, see [slices.SortedFunc] and [ByName].
 func (m *Model) Tensors() iter.Seq[Tensor] { return m.all(m.gate.closed, nil) }
-
-// Sorted iterates over all tensors by ascending name (bytewise). After Close it yields
-// nothing.
-func (m *Model) Sorted() iter.Seq[Tensor] { return m.sorted(m.gate.closed, nil) }
 
 func (m *Model) all(closed func() bool, l *Lease) iter.Seq[Tensor] {
 	return func(yield func(Tensor) bool) {
 		for i := range m.tensors {
 			if closed() || !yield(m.tensor(i, l)) {
-				return
-			}
-		}
-	}
-}
-
-func (m *Model) sorted(closed func() bool, l *Lease) iter.Seq[Tensor] {
-	return func(yield func(Tensor) bool) {
-		for _, i := range m.byName() {
-			if closed() || !yield(m.tensor(int(i), l)) {
 				return
 			}
 		}
@@ -79,5 +66,5 @@ func (l *Lease) Tensor(name string) (Tensor, error) {
 // Tensors is Model.Tensors through the lease.
 func (l *Lease) Tensors() iter.Seq[Tensor] { return l.model.all(l.gate.closed, l) }
 
-// Sorted is Model.Sorted through the lease.
-func (l *Lease) Sorted() iter.Seq[Tensor] { return l.model.sorted(l.gate.closed, l) }
+// ByName orders tensors by ascending name (bytewise), for [slices.SortedFunc].
+func ByName(a, b Tensor) int { return strings.Compare(a.Name(), b.Name()) }

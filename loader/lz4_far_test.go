@@ -23,16 +23,16 @@ func TestCompressedRunFromAfar(t *testing.T) {
 	r.reset()
 	values := make([]float32, run)
 	at := 0
-	for got, err := range x.Values(values) {
+	for run, err := range x.Values(values) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, v := range got {
+		for i, v := range run.Values {
 			if v != float32(c.data[at+i]) {
 				t.Fatalf("element %d is %v", at+i, v)
 			}
 		}
-		at += len(got)
+		at += len(run.Values)
 	}
 	if at != run*runs || r.reads.Load() > 4*runs || r.bytes.Load() > int64(x.StoredBytes())*5/4 {
 		t.Errorf("%d elements in %d reads of %d bytes, of %d stored", at, r.reads.Load(), r.bytes.Load(), x.StoredBytes())
@@ -70,7 +70,7 @@ func TestWriteToPrefetched(t *testing.T) {
 	r := &counter{r: bytes.NewReader(file)}
 	m, err := loader.OpenReaderAt(t.Context(), r, int64(len(file)), nil)
 	m = opened(t, m, err)
-	if err := m.Prefetch(t.Context(), "raw", "scaled"); err != nil {
+	if err := prefetch(t.Context(), m, "raw", "scaled"); err != nil {
 		t.Fatal(err)
 	}
 	r.reset()

@@ -136,9 +136,9 @@ func testCompressed(t *testing.T, c content, placements []placement) {
 			}
 			rng := rand.New(rand.NewPCG(1, uint64(c.dtype)))
 			for range 30 {
-				index, at := randomIndex(rng, c.shape)
-				if v, err := x.At(index...); err != nil || !sameValues(c.dtype, []float32{v}, want[at:at+1]) {
-					t.Errorf("At %v: %v, want %v, %v", index, v, want[at], err)
+				at := rng.Uint64N(c.elements())
+				if v, err := valueAt(x, at); err != nil || !sameValues(c.dtype, []float32{v}, want[at:at+1]) {
+					t.Errorf("value %d is %v, want %v, %v", at, v, want[at], err)
 				}
 			}
 			wantElements(t, x, c, file)
@@ -203,10 +203,10 @@ func TestCompressedCache(t *testing.T) {
 		t.Helper()
 		for _, err := range []error{
 			x.DequantizeRows(row, 5, 1), x.DequantizeRange(row[:7], 9), x.Dequantize(make([]float32, x.Elements())),
-			func() error { _, err := x.At(1, 2); return err }(),
+			func() error { _, err := valueAt(x, 1026); return err }(),
 			func() error { _, err := x.WriteTo(io.Discard); return err }(),
 			func() (err error) {
-				for _, err = range x.Chunks(100) {
+				for _, err = range x.Values(make([]float32, 100*1024)) {
 				}
 				return err
 			}(),
@@ -377,8 +377,8 @@ func TestCompressedDamage(t *testing.T) {
 					"Float32s":   func() error { _, err := x.Float32s(); return err },
 					"Dequantize": func() error { return x.Dequantize(make([]float32, x.Elements())) },
 					"WriteTo":    func() error { _, err := x.WriteTo(io.Discard); return err },
-					"Chunks": func() (err error) {
-						for _, err = range x.Chunks(7) {
+					"Values": func() (err error) {
+						for _, err = range x.Values(make([]float32, 7*cols)) {
 						}
 						return err
 					},

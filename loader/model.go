@@ -1,11 +1,9 @@
 package loader
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"sync"
 
 	"github.com/tensormap/tensormap/layout"
@@ -29,8 +27,6 @@ type Model struct {
 	blocks  blocks.Tables
 	codecs  sync.Map // dequant.Codec by *layout.Tensor, of tensors with a head
 
-	byName func() []int32 // tensors by sorted name, made on first use
-
 	manifest *manifest.File // nil without one
 	metadata *parsed        // of the model, where a manifest has a say in it
 }
@@ -48,15 +44,6 @@ type file struct {
 	// align is the alignment of the file's first byte in memory, as far as any dtype
 	// cares: less than 8 only where OpenBytes was given odd memory.
 	align int
-}
-
-func (m *Model) sortNames() []int32 {
-	order := make([]int32, len(m.tensors))
-	for i := range order {
-		order[i] = int32(i)
-	}
-	slices.SortFunc(order, func(a, b int32) int { return bytes.Compare(m.tensors[a].Name, m.tensors[b].Name) })
-	return order
 }
 
 // Format is the format of the model's files, which for a sharded model is that of its shards.

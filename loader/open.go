@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"os"
-	"sync"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/manifest"
@@ -72,7 +71,7 @@ func OpenBytes(b []byte, opts *Options) (*Model, error) {
 // machine, such as a [github.com/tensormap/tensormap/loader/httprange.Reader], in an
 // archive, in an encrypted volume. Nothing is read that is not asked for: opening reads the
 // header and the index, [Model.Metadata] the metadata, and methods of a tensor its bytes,
-// of a part of the tensor that part. [Model.Prefetch] loads several tensors at once into the
+// of a part of the tensor that part. [Model.Warm] loads several tensors at once into the
 // model's cache, whose size is Options.CacheBytes.
 //
 // ctx bounds what opening reads. r is read concurrently, must stay open until Close, and is
@@ -133,7 +132,6 @@ func newModel(path string, files []file, table *shard.Table, manifest *manifest.
 	for i := range m.files {
 		m.files[i].model = m
 	}
-	m.byName = sync.OnceValue(m.sortNames)
 	m.cache.Init(cache.Options{
 		Budget: max(o.CacheBytes, 0),
 		Intact: func(t *layout.Tensor) error { return m.files[t.File].intact() },

@@ -264,11 +264,6 @@ func TestExpandBoundsMemory(t *testing.T) {
 	for name, read := range map[string]func() error{
 		"Bytes":    func() error { _, err := x.Bytes(); return err },
 		"Float32s": func() error { _, err := x.Float32s(); return err },
-		"Chunks": func() (err error) {
-			for _, err = range x.Chunks(1 << 40) {
-			}
-			return err
-		},
 	} {
 		var err error
 		if got := allocated(func() { err = read() }); err == nil || got > 8*stored {

@@ -57,7 +57,7 @@ func TestProgressPanics(t *testing.T) {
 					}
 					checkEnding(t, "Verify", name, func() { m.Verify(ctx, &loader.VerifyOptions{Workers: workers, Progress: progress}) })
 					calls = at - 1 // there is one portion
-					checkEnding(t, "Warm", name, func() { m.Warm(ctx, &loader.WarmPlan{Readers: workers, Progress: progress}) })
+					checkEnding(t, "Warm", name, func() { m.WarmAll(ctx, &loader.WarmOptions{Readers: workers, Progress: progress}) })
 				}
 			}
 			closes(t, m)
@@ -111,7 +111,7 @@ func TestReaderPanics(t *testing.T) {
 		}
 		armed = true
 		ctx := context.Background()
-		checkEnding(t, "Prefetch", name, func() { m.Prefetch(ctx, "x") })
+		checkEnding(t, "Prefetch", name, func() { prefetch(ctx, m, "x") })
 		checkEnding(t, "Verify", name, func() { m.Verify(ctx, nil) })
 		checkEnding(t, "Bytes", name, func() { tensor(t, m, "x").Bytes() })
 		armed = false

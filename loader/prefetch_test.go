@@ -41,7 +41,7 @@ func TestPrefetchRequests(t *testing.T) {
 		d := newDistant("far", file)
 		m := d.open(t, nil)
 		d.traffic.reset()
-		if err := m.Prefetch(t.Context(), step.names...); err != nil || d.traffic.requests.Load() != step.requests || d.traffic.bytes.Load() != step.bytes {
+		if err := prefetch(t.Context(), m, step.names...); err != nil || d.traffic.requests.Load() != step.requests || d.traffic.bytes.Load() != step.bytes {
 			t.Errorf("%s: %d requests for %d bytes, want %d for %d; %v", step.name, d.traffic.requests.Load(), d.traffic.bytes.Load(), step.requests, step.bytes, err)
 		}
 		d.traffic.reset()
@@ -50,14 +50,14 @@ func TestPrefetchRequests(t *testing.T) {
 				t.Errorf("%s: %s has other bytes, or %v", step.name, name, err)
 			}
 		}
-		if err := m.Prefetch(t.Context(), step.names...); err != nil || d.traffic.requests.Load() != 0 {
+		if err := prefetch(t.Context(), m, step.names...); err != nil || d.traffic.requests.Load() != 0 {
 			t.Errorf("%s: %d requests for what is there; %v", step.name, d.traffic.requests.Load(), err)
 		}
 		c := &counter{r: bytes.NewReader(file)}
 		m, err := loader.OpenReaderAt(t.Context(), c, int64(len(file)), nil)
 		m = opened(t, m, err)
 		c.reset()
-		if err := m.Prefetch(t.Context(), step.names...); err != nil || c.reads.Load() != step.plain || c.bytes.Load() != step.plainBytes {
+		if err := prefetch(t.Context(), m, step.names...); err != nil || c.reads.Load() != step.plain || c.bytes.Load() != step.plainBytes {
 			t.Errorf("%s: %d plain reads of %d bytes, want %d of %d; %v", step.name, c.reads.Load(), c.bytes.Load(), step.plain, step.plainBytes, err)
 		}
 	}
@@ -68,11 +68,11 @@ func TestPrefetchRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.traffic.reset()
-	if err := m.Prefetch(t.Context(), "a", "b", "c"); err != nil || d.traffic.requests.Load() != 2 || d.traffic.bytes.Load() != 6000 {
+	if err := prefetch(t.Context(), m, "a", "b", "c"); err != nil || d.traffic.requests.Load() != 2 || d.traffic.bytes.Load() != 6000 {
 		t.Errorf("%d requests for %d bytes; %v", d.traffic.requests.Load(), d.traffic.bytes.Load(), err)
 	}
-	got, err := m.Warm(t.Context(), &loader.WarmPlan{Tensors: []string{"c", "b"}})
-	if want := (loader.Warmth{Bytes: 5024, Resident: 5024}); got != want || err != nil {
+	got, err := m.Warm(t.Context(), []string{"c", "b"}, &loader.WarmOptions{Ordered: true})
+	if want := (loader.WarmResult{Bytes: 5024, Resident: 5024}); got != want || err != nil {
 		t.Errorf("%+v, want %+v; %v", got, want, err)
 	}
 }
@@ -106,7 +106,7 @@ func TestPrefetchLarge(t *testing.T) {
 		}
 	}
 	var told []uint64
-	got, err := m.Warm(t.Context(), &loader.WarmPlan{Tensors: []string{"x"}, Progress: func(done, total uint64) {
+	got, err := m.Warm(t.Context(), []string{"x"}, &loader.WarmOptions{Ordered: true, Progress: func(done, total uint64) {
 		if told = append(told, done); total != 40<<20 {
 			t.Errorf("a total of %d", total)
 		}
@@ -129,7 +129,7 @@ func TestPrefetchCompressed(t *testing.T) {
 	d := newDistant("far", file)
 	m := d.open(t, nil)
 	d.traffic.reset()
-	got, err := m.Warm(t.Context(), nil)
+	got, err := m.WarmAll(t.Context(), nil)
 	if err != nil || d.traffic.requests.Load() != 1 || d.traffic.bytes.Load() != int64(got.Bytes) {
 		t.Errorf("%+v, %v: %d requests for %d bytes", got, err, d.traffic.requests.Load(), d.traffic.bytes.Load())
 	}
@@ -157,7 +157,7 @@ func TestPrefetchDamaged(t *testing.T) {
 		d := newDistant("far", bad)
 		m := d.open(t, nil)
 		fe := new(layout.FormatError)
-		if err := m.Prefetch(t.Context(), "a"); !errors.As(err, &fe) || fe.Field != "lz4" || !strings.HasPrefix(err.Error(), `far: tensor "a": `) || strings.Count(err.Error(), "far") != 1 {
+		if err := prefetch(t.Context(), m, "a"); !errors.As(err, &fe) || fe.Field != "lz4" || !strings.HasPrefix(err.Error(), `far: tensor "a": `) || strings.Count(err.Error(), "far") != 1 {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -170,7 +170,7 @@ func TestPrefetchPacked(t *testing.T) {
 		*d = *newDistant("far", b)
 		m := d.open(t, nil)
 		d.traffic.reset()
-		if err := m.Prefetch(t.Context(), "x"); err != nil {
+		if err := prefetch(t.Context(), m, "x"); err != nil {
 			t.Error(err)
 		}
 		return m
@@ -189,30 +189,30 @@ func TestPrefetchErrors(t *testing.T) {
 	d := newDistant("far", apr2File(t, nil, []content{random("a", layout.U8, 1000), random("b", layout.U8, 2000)}))
 	m := d.open(t, &loader.Options{CacheBytes: 2999})
 	d.traffic.reset()
-	if err := m.Prefetch(t.Context(), "a", "b"); !errors.Is(err, loader.ErrTooLarge) || !strings.Contains(err.Error(), "2999") {
+	if err := prefetch(t.Context(), m, "a", "b"); !errors.Is(err, loader.ErrTooLarge) || !strings.Contains(err.Error(), "2999") {
 		t.Errorf("beyond the cache: %v", err)
 	}
-	if err := m.Prefetch(t.Context(), "a", "x"); !errors.Is(err, loader.ErrNotFound) || !strings.Contains(err.Error(), `"x"`) {
+	if err := prefetch(t.Context(), m, "a", "x"); !errors.Is(err, loader.ErrNotFound) || !strings.Contains(err.Error(), `"x"`) {
 		t.Errorf("of no tensor: %v", err)
 	}
 	if n := d.traffic.requests.Load(); n != 0 {
 		t.Errorf("%d requests", n)
 	}
-	if err := m.Prefetch(t.Context(), "b", "b"); err != nil {
+	if err := prefetch(t.Context(), m, "b", "b"); err != nil {
 		t.Errorf("the same twice: %v", err)
 	}
 	none := d.open(t, &loader.Options{CacheBytes: -1})
-	if err := none.Prefetch(t.Context(), "a"); !errors.Is(err, loader.ErrTooLarge) {
+	if err := prefetch(t.Context(), none, "a"); !errors.Is(err, loader.ErrTooLarge) {
 		t.Errorf("without a cache: %v", err)
 	}
 	d.before = func(context.Context) error { return errBroken }
-	if err := m.Prefetch(t.Context(), "a"); !errors.Is(err, errBroken) || !strings.HasPrefix(err.Error(), "far: ") {
+	if err := prefetch(t.Context(), m, "a"); !errors.Is(err, errBroken) || !strings.HasPrefix(err.Error(), "far: ") {
 		t.Errorf("broken: %v", err)
 	}
 	d.before = hang
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if err := m.Prefetch(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) {
+	if err := prefetch(ctx, m, "a"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("cancelled: %v", err)
 	}
 	d.before = nil
@@ -220,7 +220,7 @@ func TestPrefetchErrors(t *testing.T) {
 		t.Errorf("another try: %v", err)
 	}
 	m.Close()
-	if err := m.Prefetch(t.Context()); !errors.Is(err, loader.ErrClosed) {
+	if err := prefetch(t.Context(), m); !errors.Is(err, loader.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 }
@@ -238,7 +238,7 @@ func TestPrefetchGivesUp(t *testing.T) {
 		}
 		return hang(ctx)
 	}
-	if err := m.Prefetch(t.Context(), "x"); !errors.Is(err, errBroken) {
+	if err := prefetch(t.Context(), m, "x"); !errors.Is(err, errBroken) {
 		t.Error(err)
 	}
 }
@@ -283,7 +283,7 @@ func TestPrefetchAgainstAll(t *testing.T) {
 		}
 		for k := range 3 {
 			again(func(i int) error {
-				return m.Prefetch(t.Context(), fmt.Sprint((i+k)%20), fmt.Sprint((i*7+k)%20), fmt.Sprint(i%20))
+				return prefetch(t.Context(), m, fmt.Sprint((i+k)%20), fmt.Sprint((i*7+k)%20), fmt.Sprint(i%20))
 			})
 		}
 		again(func(int) error {
@@ -309,7 +309,7 @@ func TestPrefetchAgainstAll(t *testing.T) {
 			}
 			return nil
 		})
-		again(func(i int) error { return m.Release(list[i%20].name) })
+		again(func(i int) error { return m.Evict(list[i%20].name) })
 		l, err := m.Acquire()
 		if err != nil {
 			t.Fatal(err)
@@ -336,7 +336,7 @@ func TestRemoteRate(t *testing.T) {
 	d := newDistant("far", apr2File(t, nil, []content{random("a", layout.U8, 3<<20)}))
 	m := d.open(t, nil)
 	begun := time.Now()
-	if _, err := m.Warm(t.Context(), &loader.WarmPlan{BytesPerSecond: 8 << 20}); err != nil {
+	if _, err := m.WarmAll(t.Context(), &loader.WarmOptions{BytesPerSecond: 8 << 20}); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(begun); took < 375*time.Millisecond {

@@ -22,9 +22,6 @@ func TestRanges(t *testing.T) {
 	all := func(dst int) func(loader.Tensor) error {
 		return func(x loader.Tensor) error { return x.Dequantize(make([]float32, dst)) }
 	}
-	at := func(index ...uint64) func(loader.Tensor) error {
-		return func(x loader.Tensor) error { _, err := x.At(index...); return err }
-	}
 	tests := []struct {
 		name string
 		read func(x loader.Tensor) error
@@ -62,14 +59,6 @@ func TestRanges(t *testing.T) {
 			}
 			return err
 		}, false},
-
-		{"element", at(4, 1, 31), true},
-		{"index out of range", at(4, 1, 32), false},
-		{"outer index out of range", at(5, 0, 0), false},
-		{"index 2^63", at(1<<63, 0, 0), false},
-		{"too few indexes", at(4, 1), false},
-		{"too many indexes", at(4, 1, 3, 0), false},
-		{"no index", at(), false},
 	}
 	eachWay(t, file, func(t *testing.T, m *loader.Model) {
 		x := tensor(t, m, "x")
@@ -92,9 +81,6 @@ func TestScalar(t *testing.T) {
 		if len(x.Shape()) != 0 || x.Elements() != 1 {
 			t.Errorf("shape %v", x.Shape())
 		}
-		if v, err := x.At(); v != -2 || err != nil {
-			t.Errorf("At: %v, %v", v, err)
-		}
 		if v, err := x.Float32s(); err != nil || len(v) != 1 || v[0] != -2 {
 			t.Errorf("Float32s: %v, %v", v, err)
 		}
@@ -106,13 +92,13 @@ func TestScalar(t *testing.T) {
 			t.Errorf("second row: %v", err)
 		}
 		steps := 0
-		for rows, err := range x.Chunks(0) {
-			if steps++; err != nil || rows.First != 0 || rows.N != 1 || rows.Values[0] != -2 {
-				t.Errorf("Chunks: %+v, %v", rows, err)
+		for run, err := range x.Values(make([]float32, 4)) {
+			if steps++; err != nil || run.First != 0 || len(run.Values) != 1 || run.Values[0] != -2 {
+				t.Errorf("Values: %+v, %v", run, err)
 			}
 		}
 		if steps != 1 {
-			t.Errorf("Chunks: %d steps", steps)
+			t.Errorf("Values: %d steps", steps)
 		}
 	})
 }
@@ -152,19 +138,11 @@ func checkEmpty(t *testing.T, x loader.Tensor) {
 	if err := x.DequantizeRange(make([]float32, 1), 0); !errors.Is(err, loader.ErrRange) {
 		t.Errorf("%s: a value of none: %v", x.Name(), err)
 	}
-	if _, err := x.At(make([]uint64, len(x.Shape()))...); !errors.Is(err, loader.ErrRange) {
-		t.Errorf("%s: At: %v", x.Name(), err)
-	}
 	if n, err := x.WriteTo(new(strings.Builder)); n != 0 || err != nil {
 		t.Errorf("%s: WriteTo: %d, %v", x.Name(), n, err)
 	}
 	for values, err := range x.Values(nil) {
 		t.Errorf("%s: Values: %v, %v", x.Name(), values, err)
-	}
-	for rows, err := range x.Chunks(0) {
-		if len(rows.Values) != 0 || err != nil {
-			t.Errorf("%s: Chunks: %+v, %v", x.Name(), rows, err)
-		}
 	}
 }
 
@@ -178,8 +156,8 @@ func TestUnsupportedDTypes(t *testing.T) {
 					t.Errorf("%v: %s: %v", d, name, err)
 				}
 			}
-			if _, err := x.At(1, 1); !errors.Is(err, loader.ErrUnsupported) {
-				t.Errorf("%v: At: %v", d, err)
+			if err := x.DequantizeRange(make([]float32, 1), 5); !errors.Is(err, loader.ErrUnsupported) {
+				t.Errorf("%v: DequantizeRange: %v", d, err)
 			}
 			if b, err := x.Bytes(); err != nil || string(b) != string(c.data) {
 				t.Errorf("%v: Bytes: %v", d, err)

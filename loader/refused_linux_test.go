@@ -92,10 +92,10 @@ func TestMappingRefused(t *testing.T) {
 		if _, err := m.Verify(t.Context(), nil); err != nil {
 			t.Errorf("%s: %v", way, err)
 		}
-		if _, err := m.Warm(t.Context(), &loader.WarmPlan{Tensors: []string{"x"}}); err != nil {
+		if _, err := m.Warm(t.Context(), []string{"x"}, &loader.WarmOptions{Ordered: true}); err != nil {
 			t.Errorf("%s: %v", way, err)
 		}
-		if err := m.Release("x"); err != nil {
+		if err := m.Evict("x"); err != nil {
 			t.Errorf("%s: %v", way, err)
 		}
 		info, err := os.Stat(filepath.Join(dir, name))

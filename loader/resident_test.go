@@ -15,7 +15,7 @@ func TestResident(t *testing.T) {
 	content := apr2File(t, nil, []content{random("x", layout.F32, 256, 1024)})
 	m := openPath(t, write(t, "model", content), nil)
 	x := tensor(t, m, "x")
-	if _, err := m.Warm(t.Context(), nil); err != nil {
+	if _, err := m.WarmAll(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	got, err := m.Resident(0, x.Offset(), x.StoredBytes())

@@ -106,7 +106,7 @@ func dropPages(t *testing.T, path string, m *loader.Model) {
 func TestOpenReadsNoData(t *testing.T) {
 	path := sparseAPR2(t, content{name: "x", dtype: layout.F32, shape: []uint64{1 << 24}})
 	m := openPath(t, path, nil)
-	for range m.Sorted() {
+	for range m.Tensors() {
 	}
 	s, err := m.Stats()
 	if err != nil {

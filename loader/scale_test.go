@@ -81,8 +81,8 @@ func TestScaled(t *testing.T) {
 					t.Errorf("%s, %s, %s: other values, %v", p.name, c.name, name, err)
 				}
 			}
-			if v, err := x.At(5, 999); err != nil || !sameFloat(v, want[5999]) {
-				t.Errorf("%s, %s: At gives %v, want %v, %v", p.name, c.name, v, want[5999], err)
+			if v, err := valueAt(x, 5999); err != nil || !sameFloat(v, want[5999]) {
+				t.Errorf("%s, %s: value 5999 is %v, want %v, %v", p.name, c.name, v, want[5999], err)
 			}
 		}
 	}

@@ -39,15 +39,9 @@ var readers = map[string]func(x loader.Tensor) error{
 	"Dequantize":      func(x loader.Tensor) error { return x.Dequantize(make([]float32, x.Elements())) },
 	"DequantizeRows":  func(x loader.Tensor) error { return x.DequantizeRows(make([]float32, 1024), 5, 1) },
 	"DequantizeRange": func(x loader.Tensor) error { return x.DequantizeRange(make([]float32, 5), 60_001) },
-	"At":              func(x loader.Tensor) error { _, err := x.At(63, 1023); return err },
 	"WriteTo":         func(x loader.Tensor) error { _, err := x.WriteTo(new(bytes.Buffer)); return err },
 	"Values": func(x loader.Tensor) (err error) {
 		for _, err = range x.Values(make([]float32, 1000)) {
-		}
-		return err
-	},
-	"Chunks": func(x loader.Tensor) (err error) {
-		for _, err = range x.Chunks(3) {
 		}
 		return err
 	},

@@ -100,7 +100,7 @@ func TestPackedIsHeld(t *testing.T) {
 	none := placement{open: func(t *testing.T, b []byte) *loader.Model {
 		return openBytes(t, b, &loader.Options{CacheBytes: -1})
 	}}
-	for _, name := range []string{"Chunks(1)", "Chunks(7)", "Values(1001)"} {
+	for _, name := range []string{"Values, rows of 1", "Values, rows of 7", "Values(1001)"} {
 		x, unpacked := packed(t, none, random("x", layout.F16, 30, 256), nil)
 		if _, err := expansions[name](x); err != nil || unpacked.Load() != 1 {
 			t.Errorf("%s: unpacked %d times; %v", name, unpacked.Load(), err)
@@ -131,7 +131,7 @@ func TestPackedFails(t *testing.T) {
 	for name, err := range map[string]error{
 		"Bytes":   func() error { _, err := x.Bytes(); return err }(),
 		"WriteTo": func() error { _, err := x.WriteTo(io.Discard); return err }(),
-		"At":      func() error { _, err := x.At(1, 1); return err }(),
+		"ReadAt":  func() error { _, err := x.ReadAt(make([]byte, 1), 1); return err }(),
 	} {
 		if !errors.Is(err, loader.ErrUnsupported) {
 			t.Errorf("%s: %v", name, err)
@@ -179,7 +179,7 @@ func TestWholeTensorTypes(t *testing.T) {
 func TestLeaseLetsGoOfPacked(t *testing.T) {
 	c := random("x", layout.I8, 30, 256)
 	pinned := map[string]int{"Bytes": 1, "View": 1, "Float32s": 1, "Dequantize": 1, "DequantizeRows": 1,
-		"DequantizeRange": 1, "At": 1, "ReadAt": 1}
+		"DequantizeRange": 1, "ReadAt": 1}
 	for name, call := range tensorCalls {
 		if name == "WriteStored" {
 			continue

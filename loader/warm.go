@@ -13,108 +13,88 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// WarmPlan says what Warm brings into memory, and how. A nil *WarmPlan and every zero field
-// mean the defaults.
-type WarmPlan struct {
-	// Tensors are brought in this order, each once; nil means all, file by file in the order
-	// in which they are stored. An empty list that is not nil means none.
-	Tensors []string
-	// Readers is the number of goroutines that read; 0 means 1, whose requests are large
-	// enough to occupy a disk, or 8 where the model is not mapped.
+// WarmOptions tune Warm and WarmAll. A nil *WarmOptions and every zero field mean the defaults.
+type WarmOptions struct {
+	// Ordered reads the tensors in the order of their names' list. Otherwise they are read in the
+	// order in which they are stored, which takes the fewest requests.
+	Ordered bool
+	// Readers is the number of goroutines that read. 0 means 1 for a mapped model, whose requests
+	// are large enough to occupy a disk, and 8 for others.
 	Readers int
-	// BytesPerSecond limits the rate of reading what is not in memory yet: at no moment has
-	// more been read than it allows since the beginning. 0 does not limit it. Where it is not
-	// known what is in memory (see [mmapio.Mapping.Resident]), all counts.
+	// BytesPerSecond limits the rate of reading: at no moment has more been read than it allows
+	// since the beginning. 0 sets no limit. Bytes known to be in memory do not count (see
+	// [mmapio.Mapping.Resident]).
 	BytesPerSecond uint64
-	// Progress, if set, hears how many of how many bytes are there: from one goroutine at a
-	// time, with done never falling.
+	// Progress, if set, is called with how many of how many bytes are there: from one goroutine at
+	// a time, with done never falling.
 	Progress func(done, total uint64)
 }
 
-// Warmth is what Warm has done.
-type Warmth struct {
-	// Bytes is what the plan asked for: the stored bytes of its tensors and the padding
-	// between neighbours. Of a mapped file, what several tensors share counts once.
+// WarmResult says what Warm has done.
+type WarmResult struct {
+	// Bytes counts the stored bytes of the tensors and the padding between neighbours. Bytes of a
+	// mapped file that several tensors share count once.
 	Bytes uint64
-	// Resident is how many of these were in memory before, as [mmapio.Mapping.Resident] and
-	// the model's cache know it; 0 of a mapped file where the platform does not tell.
+	// Resident counts those of Bytes that were in memory before, as [mmapio.Mapping.Resident] and
+	// the model's cache know it. It is 0 for a mapped file if the platform does not tell.
 	Resident uint64
 }
 
-// Warm brings tensors into memory before they are needed. Of a mapped model it fills the page
-// cache and maps the pages, so that touching them does not wait: a page fault blocks a thread
-// that the Go scheduler believes to be running, and with it, on a busy server, requests that
-// have nothing to do with the model. Warm's readers wait in system calls instead, which the
-// scheduler knows of, and ask for large pieces in order. What the kernel does with the pages
-// later is up to it; see also [mmapio.Mapping.Lock].
+// Warm brings the named tensors into memory before they are needed, each once. Without names it
+// does nothing.
 //
-// Of a model that is not mapped it reads the tensors into the model's cache, compressed ones
-// decompressed, neighbours by one request. More than Options.CacheBytes is ErrTooLarge.
+// For a mapped model it fills the page cache and maps the pages, so that touching them does not
+// wait. A page fault blocks a thread that the Go scheduler believes to be running. On a busy
+// server that delays requests that have nothing to do with the model. Warm's readers wait in
+// system calls instead, which the scheduler knows of, and ask for large pieces in order. The kernel
+// may drop the pages again; see also [mmapio.Mapping.Lock].
 //
-// It reads nothing but the tensors and the padding between them, and stops when ctx is done:
-// what has come by then stays. A mapped file that has shrunk is mmapio.ErrFault. One that has
-// changed otherwise since it was opened is mmapio.ErrChanged: see Model.Changed.
-func (m *Model) Warm(ctx context.Context, opts *WarmPlan) (Warmth, error) {
+// Tensors of a model that is not mapped go into its cache, compressed ones decompressed, neighbours
+// by one request. More than Options.CacheBytes is ErrTooLarge.
+//
+// Warm reads nothing but the tensors and the padding between them, and stops when ctx is done:
+// bytes that have come by then stay. A mapped file that has shrunk is mmapio.ErrFault. One that has
+// changed otherwise since it was opened is ErrChanged: see Model.Changed.
+func (m *Model) Warm(ctx context.Context, names []string, opts *WarmOptions) (WarmResult, error) {
 	if !m.gate.enter() {
-		return Warmth{}, m.closedError()
+		return WarmResult{}, m.closedError()
 	}
 	defer m.leave()
-	if opts == nil {
-		opts = &WarmPlan{}
-	}
-	tensors, err := m.selected(opts.Tensors, nil)
+	tensors, err := m.named(names, nil)
 	if err != nil {
-		return Warmth{}, err
+		return WarmResult{}, err
 	}
 	return m.warm(ctx, opts, tensors)
 }
 
-// Prefetch is Warm of the named tensors in the order in which they are stored: what a model
-// that is read over a network needs before a computation, in as few requests as can be.
-// Without names it does nothing.
-func (m *Model) Prefetch(ctx context.Context, names ...string) error {
+// WarmAll is Warm for all tensors, in the order in which they are stored.
+func (m *Model) WarmAll(ctx context.Context, opts *WarmOptions) (WarmResult, error) {
 	if !m.gate.enter() {
-		return m.closedError()
+		return WarmResult{}, m.closedError()
 	}
 	defer m.leave()
-	tensors, err := m.selected(append([]string{}, names...), nil)
-	if err != nil {
-		return err
-	}
-	sortStored(tensors)
-	_, err = m.warm(ctx, &WarmPlan{}, tensors)
-	return err
+	return m.warm(ctx, opts, m.every())
 }
 
-// Prefetch does what Model.Prefetch does, and pins the tensors in the cache until the lease is
-// released, whatever Options.CacheBytes allows. Tensors that are read in place need no pin.
-func (l *Lease) Prefetch(ctx context.Context, names ...string) error {
+// Warm does what Model.Warm does, and pins the tensors in the cache until the lease is released,
+// whatever Options.CacheBytes allows. Tensors that are read in place need no pin.
+func (l *Lease) Warm(ctx context.Context, names []string, opts *WarmOptions) (WarmResult, error) {
 	if err := l.enter(); err != nil {
-		return l.wrap(err)
+		return WarmResult{}, l.wrap(err)
 	}
 	defer l.leave()
-	tensors, err := l.model.selected(append([]string{}, names...), l)
+	tensors, err := l.model.named(names, l)
 	if err != nil {
-		return err
+		return WarmResult{}, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })()
-	sortStored(tensors)
-	_, err = l.model.warm(ctx, &WarmPlan{}, tensors)
-	return err
+	return l.model.warm(ctx, opts, tensors)
 }
 
-// selected returns the tensors of these names, each once, or all in the order in which they are
-// stored if names is nil, through the lease l if that is not nil.
-func (m *Model) selected(names []string, l *Lease) (tensors []Tensor, err error) {
-	if names == nil {
-		for i := range m.tensors {
-			tensors = append(tensors, m.tensor(i, l))
-		}
-		sortStored(tensors)
-		return tensors, nil
-	}
+// named returns the tensors of these names, each once, through the lease l if that is not nil.
+func (m *Model) named(names []string, l *Lease) (tensors []Tensor, err error) {
 	seen := make(map[*layout.Tensor]bool)
 	for _, name := range names {
 		t, err := m.lookup(name, l)
@@ -129,15 +109,31 @@ func (m *Model) selected(names []string, l *Lease) (tensors []Tensor, err error)
 	return tensors, nil
 }
 
+// every returns all tensors in the order in which they are stored.
+func (m *Model) every() []Tensor {
+	tensors := make([]Tensor, len(m.tensors))
+	for i := range tensors {
+		tensors[i] = m.tensor(i, nil)
+	}
+	sortStored(tensors)
+	return tensors
+}
+
 func sortStored(tensors []Tensor) {
 	slices.SortStableFunc(tensors, func(a, b Tensor) int {
 		return cmp.Or(cmp.Compare(a.desc.File, b.desc.File), cmp.Compare(a.desc.Offset, b.desc.Offset))
 	})
 }
 
-func (m *Model) warm(ctx context.Context, opts *WarmPlan, tensors []Tensor) (Warmth, error) {
+func (m *Model) warm(ctx context.Context, opts *WarmOptions, tensors []Tensor) (WarmResult, error) {
+	if opts == nil {
+		opts = &WarmOptions{}
+	}
 	if err := m.admit(tensors); err != nil {
-		return Warmth{}, err
+		return WarmResult{}, err
+	}
+	if !opts.Ordered {
+		sortStored(tensors)
 	}
 	var had atomic.Uint64
 	p := plan.New(opts.BytesPerSecond)
@@ -160,11 +156,11 @@ func (m *Model) warm(ctx context.Context, opts *WarmPlan, tensors []Tensor) (War
 	if context.Cause(ctx) == ErrClosed {
 		err = m.closedError()
 	}
-	return Warmth{Bytes: p.Total, Resident: resident + had.Load()}, err
+	return WarmResult{Bytes: p.Total, Resident: resident + had.Load()}, err
 }
 
 // readers returns the number of goroutines that read p.
-func readers(opts *WarmPlan, p *plan.Plan) int {
+func readers(opts *WarmOptions, p *plan.Plan) int {
 	switch {
 	case opts.Readers > 0:
 		return opts.Readers
@@ -210,28 +206,33 @@ func (m *Model) admit(tensors []Tensor) error {
 	return nil
 }
 
-// Release gives the memory of tensors back: the pages of a mapped model, which stay in the
-// page cache as long as the kernel likes and come back when they are touched, and what the
-// model's cache holds of them, unless a lease has pinned it. It is for weights that have
-// been copied to a device. Pages that a tensor shares with others that are not named stay,
-// and views stay valid. Without names it does nothing; see ReleaseAll.
-func (m *Model) Release(names ...string) error {
-	return m.giveBack(append([]string{}, names...))
-}
-
-// ReleaseAll gives the memory of all tensors back, as Release does.
-func (m *Model) ReleaseAll() error { return m.giveBack(nil) }
-
-// giveBack releases the tensors called so, or all if names is nil.
-func (m *Model) giveBack(names []string) error {
+// Evict gives the memory of tensors back: the pages of a mapped model, and the copies in the
+// model's cache that no lease has pinned. It is for weights that have been copied to a device.
+// Pages stay in the page cache as long as the kernel likes, and come back when they are touched.
+// Pages that a tensor shares with others that are not named stay, and views stay valid. Without
+// names Evict does nothing.
+func (m *Model) Evict(names ...string) error {
 	if !m.gate.enter() {
 		return m.closedError()
 	}
 	defer m.leave()
-	tensors, err := m.selected(names, nil)
+	tensors, err := m.named(names, nil)
 	if err != nil {
 		return err
 	}
+	return m.evict(tensors)
+}
+
+// EvictAll gives the memory of all tensors back, as Evict does.
+func (m *Model) EvictAll() error {
+	if !m.gate.enter() {
+		return m.closedError()
+	}
+	defer m.leave()
+	return m.evict(m.every())
+}
+
+func (m *Model) evict(tensors []Tensor) error {
 	sortStored(tensors) // for neighbours to give back the pages that they share
 	p := plan.Whole()
 	for _, t := range tensors {

@@ -53,13 +53,13 @@ func TestWarmAll(t *testing.T) {
 	path := write(t, "model", apr2File(t, nil, quarters(n)))
 	m := cold(t, path)
 	var told []uint64
-	plan := &loader.WarmPlan{Progress: func(done, total uint64) {
+	opts := &loader.WarmOptions{Progress: func(done, total uint64) {
 		told = append(told, done)
 		if total < 4*n || total > 4*n+4*64 {
 			t.Errorf("a total of %d", total)
 		}
 	}}
-	got, err := m.Warm(t.Context(), plan)
+	got, err := m.WarmAll(t.Context(), opts)
 	if err != nil || got.Bytes < 4*n || got.Bytes > 4*n+4*64 || got.Resident > 2*16<<10 {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -80,7 +80,7 @@ func TestWarmAll(t *testing.T) {
 	if n := majorFaults(t) - before; n > 0 {
 		t.Errorf("%d faults had to wait for the disk", n)
 	}
-	if got, err := m.Warm(t.Context(), nil); err != nil || got.Resident != got.Bytes {
+	if got, err := m.WarmAll(t.Context(), nil); err != nil || got.Resident != got.Bytes {
 		t.Errorf("once more: %+v, %v", got, err)
 	}
 }
@@ -99,7 +99,7 @@ func TestWarmNamed(t *testing.T) {
 	const n = 4 << 20
 	path := write(t, "model", apr2File(t, nil, quarters(n)))
 	m := cold(t, path)
-	got, err := m.Warm(t.Context(), &loader.WarmPlan{Tensors: []string{"2", "0", "2"}})
+	got, err := m.Warm(t.Context(), []string{"2", "0", "2"}, &loader.WarmOptions{Ordered: true})
 	if err != nil || got.Bytes != 2*n+2 || got.Resident > 16<<10 {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -122,12 +122,12 @@ func TestWarmOrder(t *testing.T) {
 	path := write(t, "model", apr2File(t, nil, quarters(n)))
 	m := cold(t, path)
 	ctx, cancel := context.WithCancel(t.Context())
-	plan := &loader.WarmPlan{Tensors: []string{"3", "1"}, Readers: 1, Progress: func(done, _ uint64) {
+	opts := &loader.WarmOptions{Ordered: true, Readers: 1, Progress: func(done, _ uint64) {
 		if done >= n {
 			cancel()
 		}
 	}}
-	got, err := m.Warm(ctx, plan)
+	got, err := m.Warm(ctx, []string{"3", "1"}, opts)
 	if !errors.Is(err, context.Canceled) || got.Bytes != 2*n+4 {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -144,7 +144,7 @@ func TestWarmRate(t *testing.T) {
 	path := write(t, "model", apr2File(t, nil, quarters(n)))
 	m := cold(t, path)
 	begun := time.Now()
-	if _, err := m.Warm(t.Context(), &loader.WarmPlan{BytesPerSecond: rate}); err != nil {
+	if _, err := m.WarmAll(t.Context(), &loader.WarmOptions{BytesPerSecond: rate}); err != nil {
 		t.Fatal(err)
 	}
 	took := time.Since(begun).Seconds()
@@ -154,22 +154,22 @@ func TestWarmRate(t *testing.T) {
 		t.Errorf("took %.0f ms, want about %.0f", 1000*took, 1000*want)
 	}
 	begun = time.Now()
-	if got, err := m.Warm(t.Context(), &loader.WarmPlan{BytesPerSecond: 1}); err != nil || got.Resident != got.Bytes {
+	if got, err := m.WarmAll(t.Context(), &loader.WarmOptions{BytesPerSecond: 1}); err != nil || got.Resident != got.Bytes {
 		t.Errorf("of what is in memory: %+v after %v; %v", got, time.Since(begun), err)
 	}
 }
 
 func TestWarmTruncated(t *testing.T) {
 	m := lost(t, apr2File(t, nil, quarters(1<<20)), 2<<20, nil)
-	_, err := m.Warm(t.Context(), nil)
+	_, err := m.WarmAll(t.Context(), nil)
 	if !errors.Is(err, mmapio.ErrFault) {
 		t.Errorf("%v", err)
 	}
-	if _, err := m.Warm(t.Context(), &loader.WarmPlan{Tensors: []string{"0"}}); !errors.Is(err, mmapio.ErrChanged) {
+	if _, err := m.Warm(t.Context(), []string{"0"}, &loader.WarmOptions{Ordered: true}); !errors.Is(err, mmapio.ErrChanged) {
 		t.Errorf("of what is left: %v", err)
 	}
 	m = lost(t, apr2File(t, nil, quarters(1<<20)), 2<<20, &loader.Options{NoMap: true})
-	if err := m.Prefetch(t.Context(), "3"); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if err := prefetch(t.Context(), m, "3"); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("not mapped: %v", err)
 	}
 }
@@ -181,7 +181,7 @@ func TestWarmShards(t *testing.T) {
 	if n := stats(t, m).MappedBytes; n > 4096 {
 		t.Fatalf("%d bytes are mapped already", n)
 	}
-	if _, err := m.Warm(t.Context(), &loader.WarmPlan{Tensors: []string{"i8"}}); err != nil {
+	if _, err := m.Warm(t.Context(), []string{"i8"}, &loader.WarmOptions{Ordered: true}); err != nil {
 		t.Fatal(err)
 	}
 	files := m.Files()
@@ -189,7 +189,7 @@ func TestWarmShards(t *testing.T) {
 	if want := files[tensor(t, m, "i8").File()].Size + files[3].Size; one != want {
 		t.Errorf("%d bytes are mapped, want %d", one, want)
 	}
-	if got, err := m.Warm(t.Context(), nil); err != nil || got.Bytes < 48+12+108 {
+	if got, err := m.WarmAll(t.Context(), nil); err != nil || got.Bytes < 48+12+108 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if n := stats(t, m).MappedBytes; n < one+files[0].Size {
@@ -199,10 +199,10 @@ func TestWarmShards(t *testing.T) {
 	if err := os.Remove(m.Files()[1].Path); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Warm(t.Context(), nil); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "model-00002-of-00003.apr") {
+	if _, err := m.WarmAll(t.Context(), nil); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "model-00002-of-00003.apr") {
 		t.Errorf("of a shard that has gone: %v", err)
 	}
-	if err := m.ReleaseAll(); err != nil {
+	if err := m.EvictAll(); err != nil {
 		t.Errorf("releasing what was never mapped: %v", err)
 	}
 }
@@ -219,32 +219,33 @@ func TestWarmAliases(t *testing.T) {
 	})
 	path := write(t, "model", apr2File(t, nil, append([]content{c}, quarters(1<<20)...)))
 	m := cold(t, path)
-	for _, plan := range []*loader.WarmPlan{nil, {Tensors: []string{"0", "3", "whole", "1"}}} {
+	for _, names := range [][]string{nil, {"0", "3", "whole", "1"}} {
 		var last uint64
 		count := func(done, total uint64) {
 			if last = done; total != n {
 				t.Errorf("a total of %d", total)
 			}
 		}
-		if plan == nil {
-			plan = new(loader.WarmPlan)
+		opts := &loader.WarmOptions{Ordered: true, Progress: count}
+		warm := func() (loader.WarmResult, error) { return m.Warm(t.Context(), names, opts) }
+		if names == nil {
+			warm = func() (loader.WarmResult, error) { return m.WarmAll(t.Context(), opts) }
 		}
-		plan.Progress = count
 		dropPages(t, path, m)
-		if got, err := m.Warm(t.Context(), plan); err != nil || got.Bytes != n || got.Resident > 64<<10 || last != n {
+		if got, err := warm(); err != nil || got.Bytes != n || got.Resident > 64<<10 || last != n {
 			t.Errorf("%+v, %d told; %v", got, last, err)
 		}
 	}
 }
 
-// TestRelease: pages go but for those that are shared, views stay, and what was expanded is
+// TestEvict: pages go but for those that are shared, views stay, and what was expanded is
 // dropped unless it is pinned.
-func TestRelease(t *testing.T) {
+func TestEvict(t *testing.T) {
 	page := uint64(os.Getpagesize())
 	const n = 4 << 20
 	list := quarters(n)
 	m := openPath(t, write(t, "model", apr2File(t, nil, list)), nil)
-	if _, err := m.Warm(t.Context(), nil); err != nil {
+	if _, err := m.WarmAll(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	all := mappedResident(t, m)
@@ -255,7 +256,7 @@ func TestRelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Release("1"); err != nil {
+	if err := m.Evict("1"); err != nil {
 		t.Fatal(err)
 	}
 	if left := mappedResident(t, m); left > all-n+2*page || left < all-n-page {
@@ -264,27 +265,27 @@ func TestRelease(t *testing.T) {
 	if !bytes.Equal(view, list[1].data) {
 		t.Error("the view has other bytes")
 	}
-	if err := m.Release("0", "1", "2"); err != nil {
+	if err := m.Evict("0", "1", "2"); err != nil {
 		t.Fatal(err)
 	}
 	if left := mappedResident(t, m); left < n || left > n+4*page {
 		t.Errorf("%d bytes are left of one tensor of %d", left, n)
 	}
 	for _, none := range [][]string{nil, {}} {
-		if err := m.Release(none...); err != nil {
+		if err := m.Evict(none...); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if left := mappedResident(t, m); left < n {
 		t.Errorf("%d bytes are left, although no names were given", left)
 	}
-	if err := m.ReleaseAll(); err != nil {
+	if err := m.EvictAll(); err != nil {
 		t.Fatal(err)
 	}
 	if left := mappedResident(t, m); left > 4*page {
 		t.Errorf("%d bytes are left of none", left)
 	}
-	if err := m.Release("x"); !errors.Is(err, loader.ErrNotFound) {
+	if err := m.Evict("x"); !errors.Is(err, loader.ErrNotFound) {
 		t.Error(err)
 	}
 }
@@ -301,27 +302,27 @@ func TestReleaseCache(t *testing.T) {
 	if _, err := tensor(t, l, "i8").Float32s(); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Release("f16", "i8"); err != nil {
+	if err := m.Evict("f16", "i8"); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := stats(t, m).HeapBytes, uint64(4*(64*1024+1024*1024)); got != want {
 		t.Errorf("%d bytes are left in the cache, want %d", got, want)
 	}
 	l.Release()
-	if err := m.Release(); err != nil {
+	if err := m.Evict(); err != nil {
 		t.Fatal(err)
 	}
 	if got := stats(t, m).HeapBytes; got == 0 {
 		t.Error("the cache is empty, although no names were given")
 	}
-	if err := m.ReleaseAll(); err != nil {
+	if err := m.EvictAll(); err != nil {
 		t.Fatal(err)
 	}
 	if got := stats(t, m).HeapBytes; got != 0 {
 		t.Errorf("%d bytes are left in the cache", got)
 	}
 	m.Close()
-	if err := m.ReleaseAll(); !errors.Is(err, loader.ErrClosed) {
+	if err := m.EvictAll(); !errors.Is(err, loader.ErrClosed) {
 		t.Error(err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -95,7 +96,7 @@ func dump(ctx context.Context, stdout, stderr io.Writer, path, name string, opts
 		opts.as.value, p.Width = "text", terminal.ScreenOf(stdout).Width
 	}
 	if isAddress(path) && p == nil { // in parallel, unless it is too large to be held
-		if err := m.Prefetch(ctx, name); err != nil && !errors.Is(err, loader.ErrTooLarge) {
+		if _, err := m.Warm(ctx, []string{name}, nil); err != nil && !errors.Is(err, loader.ErrTooLarge) {
 			return err
 		}
 	}
@@ -236,10 +237,12 @@ func tensorNames(path, prefix string) (names []string) {
 		return nil
 	}
 	defer m.Close()
-	for t := range m.Sorted() {
+	for t := range m.Tensors() {
 		if name := t.Name(); strings.HasPrefix(name, prefix) && terminal.Printable(name) == name {
 			names = append(names, name)
 		}
 	}
+	slices.Sort(names)
+	slices.Sort(names)
 	return names
 }

@@ -138,46 +138,18 @@ var calls = map[string]func(*subject) error{
 		}
 		return s.sameValues(dst, s.want.values[first*row:(first+n)*row])
 	},
-	"loader.Tensor.At": func(s *subject) error {
-		index, at := make([]uint64, len(s.want.shape)), uint64(0)
-		for i, dim := range s.want.shape {
-			if dim == 0 {
-				return nil
-			}
-			index[i] = s.Uint64N(dim)
-			at = at*dim + index[i]
-		}
-		v, err := s.x.At(index...)
-		if err != nil || !s.has() {
-			return err
-		}
-		return s.sameValues([]float32{v}, s.want.values[at:at+1])
-	},
-	"loader.Tensor.Chunks": func(s *subject) error {
-		at := 0
-		for rows, err := range s.x.Chunks(uint64(s.IntN(9))) {
-			if err != nil || !s.has() {
-				return err
-			}
-			if err := s.sameValues(rows.Values, s.want.values[at:at+len(rows.Values)]); err != nil {
-				return err
-			}
-			if at += len(rows.Values); s.IntN(9) == 0 {
-				return nil
-			}
-		}
-		return s.sameValues(nil, s.want.values[at:])
-	},
 	"loader.Tensor.Values": func(s *subject) error {
 		at := 0
 		for v, err := range s.x.Values(make([]float32, 1+s.IntN(3000))) {
 			if err != nil || !s.has() {
 				return err
 			}
-			if err := s.sameValues(v, s.want.values[at:at+len(v)]); err != nil {
+			if err := s.sameValues(v.Values, s.want.values[at:at+len(v.Values)]); err != nil {
 				return err
 			}
-			at += len(v)
+			if at += len(v.Values); s.IntN(9) == 0 {
+				return nil
+			}
 		}
 		return s.sameValues(nil, s.want.values[at:])
 	},
@@ -268,16 +240,25 @@ var calls = map[string]func(*subject) error{
 	"loader.Model.Warm": func(s *subject) error {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(s.IntN(2000))*time.Microsecond)
 		defer cancel()
-		plan := &loader.WarmPlan{Readers: s.IntN(4), Progress: func(_, _ uint64) {}}
-		if s.IntN(2) == 0 {
-			plan.Tensors = []string{s.want.name}
-		}
-		_, err := s.m.Warm(ctx, plan)
+		opts := &loader.WarmOptions{Readers: s.IntN(4), Ordered: s.IntN(2) == 0, Progress: func(_, _ uint64) {}}
+		_, err := s.m.Warm(ctx, []string{s.want.name}, opts)
 		return err
 	},
-	"loader.Model.Prefetch":   func(s *subject) error { return s.m.Prefetch(context.Background(), s.want.name) },
-	"loader.Model.Release":    func(s *subject) error { return s.m.Release(s.want.name) },
-	"loader.Model.ReleaseAll": func(s *subject) error { return s.m.ReleaseAll() },
+	"loader.Lease.Warm": func(s *subject) error {
+		l, err := s.m.AcquireContext(context.Background())
+		if err != nil {
+			return err
+		}
+		defer l.Release()
+		_, err = l.Warm(context.Background(), []string{s.want.name}, nil)
+		return err
+	},
+	"loader.Model.WarmAll": func(s *subject) error {
+		_, err := s.m.WarmAll(context.Background(), &loader.WarmOptions{Readers: s.IntN(4)})
+		return err
+	},
+	"loader.Model.Evict":    func(s *subject) error { return s.m.Evict(s.want.name) },
+	"loader.Model.EvictAll": func(s *subject) error { return s.m.EvictAll() },
 	"survey.Stats": func(s *subject) error {
 		var damage error
 		err := survey.Stats(context.Background(), s.m, &survey.StatsOptions{Bins: s.IntN(3)}, func(t *survey.TensorStats) error {
@@ -343,10 +324,11 @@ func (s *subject) convert(name string) error {
 // the attacks in other ways.
 var unattacked = map[string]string{
 	"convert.PartOf":     "names",
-	"loader.Model.Close": "races", "loader.Model.Acquire": "races", "loader.Lease.Release": "races",
-	"loader.Lease.Tensor": "races", "loader.Lease.Tensors": "races", "loader.Lease.Sorted": "races",
-	"loader.Model.Tensor": "index", "loader.Model.Tensors": "index", "loader.Model.Sorted": "index", "loader.Model.Files": "index",
+	"loader.Model.Close": "races", "loader.Model.Acquire": "races", "loader.Model.AcquireContext": "races", "loader.Lease.Release": "races",
+	"loader.Lease.Tensor": "races", "loader.Lease.Tensors": "races",
+	"loader.Model.Tensor": "index", "loader.Model.Tensors": "index", "loader.Model.Files": "index",
 	"loader.Model.Format": "index", "loader.Model.Len": "index",
+	"loader.ByName":       "index",
 	"loader.Tensor.DType": "index", "loader.Tensor.Elements": "index", "loader.Tensor.Encoding": "index", "loader.Tensor.File": "index",
 	"loader.Tensor.Name": "index", "loader.Tensor.Offset": "index", "loader.Tensor.RawBytes": "index", "loader.Tensor.Shape": "index",
 	"loader.Tensor.StoredBytes": "index", "loader.Tensor.ZeroCopy": "index",

@@ -335,10 +335,10 @@ func (r *round) claims(all *model) {
 	var before, after runtime.MemStats
 	calls := map[string]func() error{
 		"Bytes": func() error { _, err := x.Bytes(); return err }, "Float32s": func() error { _, err := x.Float32s(); return err },
-		"Prefetch": func() error { return m.Prefetch(context.Background(), "a") },
-		"Warm":     func() error { _, err := m.Warm(context.Background(), nil); return err },
-		"WriteTo":  func() error { _, err := x.WriteTo(io.Discard); return err },
-		"View":     func() error { _, err := loader.View[uint8](x); return err },
+		"Warm":    func() error { _, err := m.Warm(context.Background(), []string{"a"}, nil); return err },
+		"WarmAll": func() error { _, err := m.WarmAll(context.Background(), nil); return err },
+		"WriteTo": func() error { _, err := x.WriteTo(io.Discard); return err },
+		"View":    func() error { _, err := loader.View[uint8](x); return err },
 	}
 	name := pick(r.Rand, slices.Sorted(maps.Keys(calls)))
 	runtime.GC()

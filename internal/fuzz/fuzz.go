@@ -41,7 +41,7 @@ func Open(b []byte) error {
 		return fmt.Errorf("verify: %w", err)
 	}
 	count := 0
-	for x := range m.Sorted() {
+	for x := range m.Tensors() {
 		count++
 		other, err := streamed.Tensor(x.Name())
 		if err != nil {
@@ -76,13 +76,8 @@ func touch(m *loader.Model, x, streamed loader.Tensor) error {
 	if values, err := x.Float32s(); err == nil && uint64(len(values)) != x.Elements() {
 		return fmt.Errorf("%d of %d values", len(values), x.Elements())
 	}
-	last := make([]uint64, len(x.Shape()))
-	for i, dim := range x.Shape() {
-		last[i] = dim - 1 // wraps around where dim is 0
-	}
-	x.At(last...)
-	x.At(make([]uint64, len(last))...)
-	for _, err := range x.Chunks(0) {
+	x.DequantizeRange(make([]float32, 1), x.Elements()-1) // wraps around if there are none
+	for _, err := range x.Values(make([]float32, 4096)) {
 		if err != nil {
 			break
 		}

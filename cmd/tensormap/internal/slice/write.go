@@ -42,7 +42,7 @@ const dumpStep = 1 << 20
 // dumpFloat32 writes header and values, a step at a time; nothing at all where the tensor
 // has no values.
 func dumpFloat32(w io.Writer, t loader.Tensor, header []byte) error {
-	for values, err := range t.Values(make([]float32, dumpStep)) {
+	for run, err := range t.Values(make([]float32, dumpStep)) {
 		if err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func dumpFloat32(w io.Writer, t loader.Tensor, header []byte) error {
 			return err
 		}
 		header = nil
-		if _, err := w.Write(mmapio.Bytes(values)); err != nil {
+		if _, err := w.Write(mmapio.Bytes(run.Values)); err != nil {
 			return err
 		}
 	}
