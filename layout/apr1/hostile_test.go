@@ -85,7 +85,7 @@ func TestAllocationOfManyEntries(t *testing.T) {
 		container string
 		in        layouttest.Sparse
 		perByte   uint64
-	}{{"f32", manyTensors(65_535, layout.F32), 4}, {"json", manyJSON(20_000), 12}} {
+	}{{"f32", manyTensors(65_535, layout.F32), 4}, {"json", manyJSON(20_000), 4}} {
 		layouttest.Bound{PerByte: tc.perByte}.Check(t, tc.container, len(tc.in.Head), func() { mustDecode(t, tc.in) })
 	}
 	for what, v := range map[string]*Vocabulary{

@@ -1,7 +1,7 @@
 package apr1
 
 import (
-	"encoding/json"
+	"errors"
 	"strconv"
 
 	"github.com/tensormap/tensormap/layout"
@@ -27,14 +27,22 @@ func (d *decoder) decodeJSON() error {
 		return err
 	}
 	d.data = layout.Section{Name: "data", Offset: c.Offset(), Size: c.Left()}
-	entries, err := parseIndex(text, c.Offset()-uint64(len(text)), d.file.lim)
-	if err != nil {
+	index := jsontext.New(text, layout.APR1, c.Offset()-uint64(len(text)), "index", d.file.lim)
+	check := index
+	if check.Next() != '[' {
+		check.Unexpected("an array")
+	}
+	entries := uint64(check.Skip())
+	if check.End(); check.Err() != nil {
+		return check.Err()
+	}
+	if err := d.jsonTensors(&index, entries, uint64(len(text))); err != nil {
 		return err
 	}
-	if count != uint64(len(entries)) {
-		return errorf(d.indexAt, "n_tensors", layout.ErrInvalid, "%d, but the index has %d entries", count, len(entries))
+	if count != entries {
+		return errorf(d.indexAt, "n_tensors", layout.ErrInvalid, "%d, but the index has %d entries", count, entries)
 	}
-	return d.jsonTensors(entries, uint64(len(text)))
+	return nil
 }
 
 // jsonIndex reads index_len and the index, whose length it limits.
@@ -47,32 +55,13 @@ func (d *decoder) jsonIndex(c *layout.Cursor) []byte {
 	return c.Take("index_len", n)
 }
 
-// parseIndex parses the index, a JSON array at offset at. The parser takes objects, so the
-// array is made the value of a key; that nothing but the array is there is looked at after.
-func parseIndex(text []byte, at uint64, lim layout.Limits) ([]any, error) {
-	const before, after = `{"index":`, `}`
-	object := make([]byte, 0, len(before)+len(text)+len(after))
-	object = append(append(append(object, before...), text...), after...)
-	lim.HeaderBytes = uint64(len(object)) // jsonIndex has looked at it
-	lim.Depth = max(lim.Depth, lim.Depth+1)
-	md, err := jsontext.Parse(object, layout.APR1, at-uint64(len(before)), "index", lim)
-	if err != nil {
-		return nil, err
-	}
-	entries, ok := md[0].Value.([]any)
-	if !ok || len(md) != 1 {
-		return nil, errorf(at, "index", layout.ErrInvalid, "not one JSON array of objects")
-	}
-	return entries, nil
-}
-
 // leastEntry is fewer bytes than an entry of the index with all its keys can have.
 const leastEntry = uint64(len(`{"name":"","dtype":"","shape":[],"offset":0,"size":0}`))
 
-// jsonTensors makes tensors of the entries of the index, whose text has textSize bytes.
-func (d *decoder) jsonTensors(entries []any, textSize uint64) error {
+// jsonTensors makes tensors of the count entries of an index of textSize bytes.
+func (d *decoder) jsonTensors(index *jsontext.Scanner[[]byte], count, textSize uint64) error {
 	// Entries that are too short for a tensor are refused below, before there is no room.
-	if err := d.describe("json", min(uint64(len(entries)), textSize/leastEntry)); err != nil {
+	if err := d.describe("json", min(count, textSize/leastEntry)); err != nil {
 		return err
 	}
 	d.builder.Data(d.data.Offset, d.data.Size)
@@ -85,91 +74,53 @@ func (d *decoder) jsonTensors(entries []any, textSize uint64) error {
 			return err
 		}
 	}
-	e := jsonEntry{at: d.data.Offset - textSize}
-	for i, v := range entries {
-		var ok bool
-		if e.fields, ok = v.(layout.Metadata); !ok {
-			return errorf(e.at, "index", layout.ErrInvalid, "entry %d is not an object", i)
+	var shape []uint64
+	i := 0
+	for index.Open('[', "an array"); index.More(']'); i++ {
+		at := index.Offset()
+		t := d.builder.Next()
+		shape = d.jsonTensor(index, at, t, shape)
+		if e, failed := errors.AsType[*layout.FormatError](index.Err()); failed {
+			e.Reason = "tensor " + strconv.Itoa(i) + ": " + e.Reason
+			return e
 		}
-		e.i = i
-		if err := e.read(d.builder.Next(), d); err != nil {
+		t.Shape = d.builder.Dims(len(shape))
+		copy(t.Shape, shape)
+		if err := d.builder.Add(at); err != nil {
 			return err
 		}
-		if err := d.builder.Add(e.at); err != nil {
-			return err
+	}
+	return index.Err()
+}
+
+// jsonFields are the keys of an entry.
+var jsonFields = []string{"name", "dtype", "shape", "offset", "size"}
+
+// jsonTensor reads an entry, which begins at offset at. It returns the shape in memory that is used
+// again.
+func (d *decoder) jsonTensor(s *jsontext.Scanner[[]byte], at uint64, t *layout.Tensor, shape []uint64) []uint64 {
+	s.Record(at, "an object", jsonFields, func(i int) {
+		s.Next()
+		at := s.Offset()
+		switch i {
+		case 0:
+			t.Name = s.Text()
+		case 1:
+			name, ok := s.Text(), false
+			if t.DType, ok = layout.ParseDType(string(name)); !ok {
+				s.Fail(at, layout.ErrUnsupported, "%s is no dtype that is known", layout.Quote(name))
+			}
+		case 2:
+			shape = s.Shape(shape, d.file.lim.Rank)
+		case 3:
+			offset := s.Uint()
+			if offset > d.data.Size {
+				s.Fail(at, layout.ErrTruncated, "%d is past the end of the data of %d bytes", offset, d.data.Size)
+			}
+			t.Offset = d.data.Offset + offset
+		case 4:
+			t.Stored = s.Uint()
 		}
-	}
-	return nil
-}
-
-// jsonEntry is entry i of the index. The first thing wrong with it stays in err.
-type jsonEntry struct {
-	fields layout.Metadata
-	i      int
-	at     uint64 // where the index is
-	name   []byte // the builder copies it
-	err    error
-}
-
-func (e *jsonEntry) read(t *layout.Tensor, d *decoder) error {
-	name, _ := e.text("name")
-	e.name = append(e.name[:0], name...)
-	t.Name = e.name
-	dtype, _ := e.text("dtype")
-	var ok bool
-	if t.DType, ok = layout.ParseDType(dtype); !ok {
-		e.fail("dtype", layout.ErrUnsupported, "%s is no dtype that is known", strconv.Quote(dtype))
-	}
-	t.Shape = e.shape(d.builder)
-	t.Stored = e.number("size")
-	offset := e.number("offset")
-	if offset > d.data.Size {
-		e.fail("offset", layout.ErrTruncated, "%d is past the end of the data of %d bytes", offset, d.data.Size)
-	}
-	t.Offset = d.data.Offset + offset
-	return e.err
-}
-
-func (e *jsonEntry) text(key string) (string, bool) {
-	v, _ := e.fields.Get(key)
-	s, ok := v.(string)
-	if !ok {
-		e.fail(key, layout.ErrInvalid, "missing, or not a string")
-	}
-	return s, ok
-}
-
-func (e *jsonEntry) number(key string) uint64 {
-	v, _ := e.fields.Get(key)
-	s, _ := v.(json.Number)
-	return e.parse(key, s)
-}
-
-func (e *jsonEntry) parse(key string, s json.Number) uint64 {
-	n, err := strconv.ParseUint(string(s), 10, 64)
-	if err != nil {
-		e.fail(key, layout.ErrInvalid, "missing, or not an integer from 0 to 2^64-1")
-	}
-	return n
-}
-
-func (e *jsonEntry) shape(b *layout.Builder) []uint64 {
-	v, _ := e.fields.Get("shape")
-	numbers, ok := v.([]json.Number)
-	if empty, isEmpty := v.([]any); !ok && (!isEmpty || len(empty) > 0) {
-		e.fail("shape", layout.ErrInvalid, "missing, or not an array of integers")
-	}
-	dims := b.Dims(len(numbers))
-	for i, s := range numbers {
-		dims[i] = e.parse("shape", s)
-	}
-	return dims
-}
-
-func (e *jsonEntry) fail(field string, sentinel error, format string, args ...any) {
-	if e.err == nil {
-		err := errorf(e.at, field, sentinel, format, args...)
-		err.Reason = "tensor " + strconv.Itoa(e.i) + ": " + err.Reason
-		e.err = err
-	}
+	})
+	return shape
 }

@@ -11,7 +11,6 @@ package jsontext
 
 import (
 	"fmt"
-	"iter"
 	"math"
 	"unicode/utf8"
 
@@ -181,22 +180,6 @@ func (s *Scanner[T]) key() span {
 	}
 	s.at++
 	return k
-}
-
-// Members reads an object and yields its keys, which must differ, with their offsets. The
-// loop's body reads the value of each.
-func (s *Scanner[T]) Members(want string) iter.Seq2[T, uint64] {
-	return func(yield func(T, uint64) bool) {
-		first := len(s.keys)
-		for s.Open('{', want); s.More('}'); {
-			k := s.key()
-			s.remember(k)
-			if s.err != nil || !yield(s.value(k), s.base+uint64(k.at)-1) {
-				return
-			}
-		}
-		s.distinct(first)
-	}
 }
 
 // Text reads a string. It returns a part of the text or, if the string has escapes, memory of

@@ -144,35 +144,23 @@ func (d *decoder) tensor(name []byte, at uint64) error {
 }
 
 // fields are the keys of a tensor.
-var fields = [...]string{"dtype", "shape", offsetsField}
+var fields = []string{"dtype", "shape", offsetsField}
 
 // anyTensor reads a tensor in any notation of JSON.
 func (d *decoder) anyTensor(t *layout.Tensor, at uint64) error {
 	if err := d.Err(); err != nil {
 		return err // about the key
 	}
-	var seen [len(fields)]bool
-	for key := range d.Members("a tensor's '{'") {
-		i := slices.Index(fields[:], string(key))
-		if i >= 0 {
-			seen[i], d.Field = true, fields[i]
-		}
+	d.Record(at, "a tensor's '{'", fields, func(i int) {
 		switch i {
 		case 0:
 			t.DType = d.dtype()
 		case 1:
-			d.dims()
+			d.shape = d.Shape(d.shape, d.lim.Rank)
 		case 2:
 			t.Offset, t.Stored = d.offsets()
-		default:
-			d.Skip()
 		}
-		d.Field = headerField
-	}
-	if i := slices.Index(seen[:], false); i >= 0 {
-		d.Field = fields[i]
-		d.Fail(at, layout.ErrInvalid, "no %s", fields[i])
-	}
+	})
 	err, failed := errors.AsType[*layout.FormatError](d.Err())
 	if failed {
 		err.Reason = "tensor " + layout.Quote(t.Name) + ": " + err.Reason
@@ -190,17 +178,6 @@ func (d *decoder) dtype() layout.DType {
 		d.Fail(at, layout.ErrUnsupported, "unknown dtype %s", layout.Quote(name))
 	}
 	return dtype
-}
-
-// dims reads a shape into d.shape.
-func (d *decoder) dims() {
-	d.shape = d.shape[:0]
-	for d.Open('[', "an array"); d.More(']'); {
-		if uint64(len(d.shape)) == d.lim.Rank {
-			d.Fail(d.Offset(), layout.ErrLimit, "more than %d dimensions", d.lim.Rank)
-		}
-		d.shape = append(d.shape, d.Uint())
-	}
 }
 
 // offsets reads [begin, end], positions in the data, and returns a position in the file and a

@@ -335,12 +335,12 @@ REFUSED = {
     "bad_tokens": (Model(few(), tokens=[b"a"], counts=(2**32 - 1, 0)), "n_tokens", entry + 3 * 96 + 68),
     "bad_filterbank_size": (Model(few(), mel=[1.0, 2.0], shape=[1, 3]), "filterbank_size", entry + 3 * 96 + 64),
     "bad_filterbank": (Model(few(), mel=[], shape=[2**31, 2**31]), "filterbank_size", entry + 3 * 96 + 64),
-    "bad_json_index": (Container(b"{}", [], 0, index=b"[1]"), "index", 18),
-    "bad_json_two": (Container(b"{}", [], 0, index=b'[],"x":[]'), "index", 18),
+    "bad_json_index": (Container(b"{}", [], 0, index=b"[1]"), "index", 19),
+    "bad_json_two": (Container(b"{}", [], 0, index=b'[],"x":[]'), "index", 20),
     "bad_json_count": (Container(b"{}", [("x", "F32", [1], 0, b"abcd")], 4, n_tensors=2), "n_tensors", 10),
-    "bad_json_dtype": (Container(b"{}", [("x", "F33", [1], 0, b"abcd")], 4), "dtype", 18),
+    "bad_json_dtype": (Container(b"{}", [("x", "F33", [1], 0, b"abcd")], 4), "dtype", 42),
     "bad_json_negative": (Container(b"{}", [], 4, n_tensors=1, index=(
-        b'[{"name":"x","dtype":"F32","shape":[-1],"offset":0,"size":4}]')), "shape", 18),
+        b'[{"name":"x","dtype":"F32","shape":[-1],"offset":0,"size":4}]')), "shape", 54),
 }
 
 

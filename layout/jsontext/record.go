@@ -1,0 +1,59 @@
+package jsontext
+
+import (
+	"iter"
+	"slices"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// Members reads an object and yields its keys, which must differ, with their offsets. The
+// loop's body reads the value of each.
+func (s *Scanner[T]) Members(want string) iter.Seq2[T, uint64] {
+	return func(yield func(T, uint64) bool) {
+		first := len(s.keys)
+		for s.Open('{', want); s.More('}'); {
+			k := s.key()
+			s.remember(k)
+			if s.err != nil || !yield(s.value(k), s.base+uint64(k.at)-1) {
+				return
+			}
+		}
+		s.distinct(first)
+	}
+}
+
+// Record reads an object that must have all of fields, and may have other keys. read reads the
+// value of field i, under whose name errors are then. A missing field is an error at offset at.
+func (s *Scanner[T]) Record(at uint64, want string, fields []string, read func(i int)) {
+	const most = 16
+	var seen [most]bool
+	outer := s.Field
+	for key := range s.Members(want) {
+		i := slices.Index(fields, string(key))
+		if i < 0 {
+			s.Skip()
+			continue
+		}
+		seen[i], s.Field = true, fields[i]
+		read(i)
+		s.Field = outer
+	}
+	if i := slices.Index(seen[:len(fields)], false); i >= 0 && s.err == nil {
+		s.Field = fields[i]
+		s.Fail(at, layout.ErrInvalid, "no %s", fields[i])
+		s.Field = outer
+	}
+}
+
+// Shape reads an array of dimensions into the memory of dst. More than most are an error.
+func (s *Scanner[T]) Shape(dst []uint64, most uint64) []uint64 {
+	dst = dst[:0]
+	for s.Open('[', "an array"); s.More(']'); {
+		if uint64(len(dst)) == most {
+			s.Fail(s.Offset(), layout.ErrLimit, "more than %d dimensions", most)
+		}
+		dst = append(dst, s.Uint())
+	}
+	return dst
+}
