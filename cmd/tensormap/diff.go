@@ -312,7 +312,7 @@ func distanceCells(p *survey.Pair) []string {
 	return []string{real4(p.MaxAbs), at, real4(p.MaxRel), real4(p.RMSE), cosineCell(p.Cosine), report.Grouped(p.Differing)}
 }
 
-// cosineCell has enough digits to tell a cosine from 1.
+// cosineCell formats a cosine with enough digits to tell it from 1.
 func cosineCell(f float64) string {
 	if math.IsNaN(f) {
 		return "–"
@@ -320,7 +320,7 @@ func cosineCell(f float64) string {
 	return strconv.FormatFloat(f, 'f', 6, 64)
 }
 
-// indexOf is the index in every dimension of a row-major number.
+// indexOf returns the index in every dimension of a row-major number.
 func indexOf(at uint64, shape []uint64) []uint64 {
 	index := make([]uint64, len(shape))
 	for d := len(shape) - 1; d >= 0; d-- {
@@ -469,7 +469,7 @@ type metadataChange struct {
 	B   json.RawMessage `json:"b,omitempty"`
 }
 
-// cell is a value in a table.
+// cell returns a value as it stands in a table.
 func (metadataChange) cell(value json.RawMessage) string {
 	if value == nil {
 		return "–"
@@ -478,7 +478,7 @@ func (metadataChange) cell(value json.RawMessage) string {
 	return terminal.Shorten(terminal.Printable(string(value)), room)
 }
 
-// compareMetadata answers with the changes in the order of a's keys, then b's that a has not.
+// compareMetadata returns the changes in the order of a's keys, then of b's other keys.
 func compareMetadata(ctx context.Context, a, b *loader.Model) ([]metadataChange, error) {
 	changes := []metadataChange{}
 	fromA, err := flatMetadata(ctx, a)
@@ -507,7 +507,7 @@ func compareMetadata(ctx context.Context, a, b *loader.Model) ([]metadataChange,
 	return changes, nil
 }
 
-// flatMetadata is a model's metadata without nesting, the values in A.
+// flatMetadata returns a model's metadata without nesting, the values in A.
 func flatMetadata(ctx context.Context, m *loader.Model) ([]metadataChange, error) {
 	l, err := m.AcquireContext(ctx)
 	if err != nil {

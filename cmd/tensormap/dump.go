@@ -225,9 +225,9 @@ func completeFilter(_ *cobra.Command, args []string, prefix string) ([]string, c
 	return tensorNames(args[0], prefix), cobra.ShellCompDirectiveNoFileComp
 }
 
-// tensorNames are the names that begin with prefix; none of a file that cannot be opened,
-// since a completion has nowhere to complain, and none of an address, since nobody has asked
-// to fetch anything. Shells get one name a line.
+// tensorNames returns the names that begin with prefix. A file that cannot be opened has none: a
+// completion has nowhere to complain. An address has none: nobody has asked to fetch anything.
+// Shells get one name a line.
 func tensorNames(path, prefix string) (names []string) {
 	if isAddress(path) {
 		return nil

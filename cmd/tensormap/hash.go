@@ -181,7 +181,7 @@ type fileHashJSON struct {
 	SHA256 survey.Digest `json:"sha256"`
 }
 
-// columns are the digests that were asked for.
+// columns returns the digests that were asked for, side by side.
 func columns(opts *hashOptions, values, stored *survey.Digest) string {
 	none := strings.Repeat("-", 2*len(survey.Digest{}))
 	text := func(d *survey.Digest) string {

@@ -32,8 +32,8 @@ func (j *jobs) addTo(cmd *cobra.Command) {
 	complete(cmd, "jobs", cobra.NoFileCompletions)
 }
 
-// limit holds the whole process to so many threads at a time, for work that is divided by
-// GOMAXPROCS rather than among workers of its own, until what it returns is called.
+// limit holds the whole process to so many threads until restore is called. It serves work that
+// is divided by GOMAXPROCS.
 func (j jobs) limit() (restore func()) {
 	if j == 0 {
 		return func() {}

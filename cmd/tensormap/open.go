@@ -38,7 +38,7 @@ func (o *opener) open(ctx context.Context, name string) (m *loader.Model, close 
 	return o.openWith(ctx, name, nil)
 }
 
-// openWith is open with options for a model in files.
+// openWith does what open does, with options for a model in files.
 func (o *opener) openWith(ctx context.Context, name string, opts *loader.Options) (m *loader.Model, close func(), err error) {
 	if isAddress(name) {
 		return o.openAddress(ctx, name)
@@ -61,9 +61,8 @@ func (o *opener) openWith(ctx context.Context, name string, opts *loader.Options
 	return m, func() { m.Close() }, nil
 }
 
-// openToCopy opens a model all of which is to be read once. Of a mapping every page that was
-// read would count as memory of this process until the model is closed, so files are read
-// through buffers instead.
+// openToCopy opens a model to read all of it once, through buffers. Every page read through a
+// mapping would count as memory of this process until the model is closed.
 func (o *opener) openToCopy(ctx context.Context, name string) (m *loader.Model, close func(), err error) {
 	return o.openWith(ctx, name, &loader.Options{NoMap: true})
 }
@@ -100,7 +99,7 @@ func isAddress(name string) bool {
 	return ok && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https"))
 }
 
-// called is what to call the file in messages: an address may hold secrets.
+// called returns the file's name for messages: an address may hold secrets.
 func called(name string) string {
 	if isAddress(name) {
 		return httprange.NameOf(name)

@@ -36,7 +36,7 @@ func referenceCommand() *cobra.Command {
 	return cmd
 }
 
-// reference is what --help says of every verb.
+// reference returns the help of every verb as Markdown.
 func reference(root *cobra.Command) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# %s\n\n", root.Name())
@@ -60,7 +60,7 @@ func reference(root *cobra.Command) []byte {
 	return append(bytes.TrimRight(b.Bytes(), "\n"), '\n')
 }
 
-// documented are the verbs of this program; those that cobra adds document themselves.
+// documented returns the verbs of this program. Those that cobra adds document themselves.
 func documented(root *cobra.Command) (verbs []*cobra.Command) {
 	for _, cmd := range root.Commands() {
 		if cmd.IsAvailableCommand() && !cmd.HasSubCommands() && cmd.Name() != "help" {

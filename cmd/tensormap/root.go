@@ -21,7 +21,7 @@ const (
 	exitUsage  = 2
 )
 
-// run is the whole command but for the process: args are those after the program's name.
+// run runs the whole command within the process. args follow the program's name.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	var prof profiles
 	started := false

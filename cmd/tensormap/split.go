@@ -50,8 +50,8 @@ func splitCommand() *cobra.Command {
 	return cmd
 }
 
-// rewrite is what split and merge do: other files of the same bytes. Without shards there is
-// one file.
+// rewrite writes the same bytes to other files, for split and merge. Without shards it writes one
+// file.
 func rewrite(ctx context.Context, stderr io.Writer, o *opener, doing, in, out string, flag *formatFlag, shards byteSize) error {
 	format, err := flag.of(out)
 	if err != nil {

@@ -91,7 +91,7 @@ func stats(ctx context.Context, s terminal.Streams, path string, opts *statsOpti
 	return p.end(cmp.Or(err, j.Err))
 }
 
-// statsGrid has columns for NaNs, infinities and histograms only where there are some.
+// statsGrid returns a table. NaNs, infinities and histograms have columns only if there are some.
 func statsGrid(list []survey.TensorStats) *report.Grid {
 	g := &report.Grid{
 		Heading: []string{"name", "dtype", "shape", "min", "max", "mean", "std", "zeros"},
@@ -134,7 +134,7 @@ func statsGrid(list []survey.TensorStats) *report.Grid {
 	return g
 }
 
-// tensorCells are name, dtype and shape.
+// tensorCells returns name, dtype and shape.
 func tensorCells(t loader.Tensor) []string {
 	return []string{terminal.Name(t.Name()), t.DType().String(), report.ShapeText(t.Shape())}
 }
@@ -163,7 +163,7 @@ func histogramCell(s *survey.TensorStats) string {
 	return sparkline(s.Histogram)
 }
 
-// real4 is f with four digits, and a dash for NaN, which stands for no value.
+// real4 formats f with four digits, and NaN, which stands for no value, as a dash.
 func real4(f float64) string {
 	if math.IsNaN(f) {
 		return "–"

@@ -156,7 +156,7 @@ func newFinding(path string, err *layout.FormatError) finding {
 	}
 }
 
-// failedVerdict is that on a file which could not be opened, or read to its end.
+// failedVerdict returns the verdict on a file that could not be opened, or read to its end.
 func failedVerdict(path string, err error) *verdict {
 	found := finding{Severity: "error", File: path, Field: "file", Reason: explain(err)}
 	var fe *layout.FormatError

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// version is what the build knows of itself: module version, commit, Go, platform.
+// version describes the build: module version, commit, Go, platform.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -82,7 +82,7 @@ type cell struct {
 
 func (c *cell) off() uint64 { return c.spans[0].off }
 
-// end is that of the span that reaches farthest.
+// end returns the end of the span that reaches farthest.
 func (c *cell) end() (end uint64) {
 	for i := range c.spans {
 		end = max(end, c.spans[i].end())
@@ -197,7 +197,7 @@ func compareSpans(a, b span) int {
 	return cmp.Or(cmp.Compare(a.off, b.off), cmp.Compare(b.size, a.size))
 }
 
-// gapSpan is padding where aligning what begins at end may take as many bytes. Ends that are
+// gapSpan returns a gap as padding if an alignment of end explains its size. Ends that are
 // multiples of more than 64 KiB are taken for chance.
 func gapSpan(off, end uint64) span {
 	const most = 64 << 10
@@ -208,8 +208,8 @@ func gapSpan(off, end uint64) span {
 	return s
 }
 
-// rowBytes is how many bytes a row stands for: fewer where there is more to see. It is a power
-// of two or one and a half of one, for offsets to be round numbers.
+// rowBytes returns the number of bytes in a row: fewer if there is more to see. It is a power of
+// two or one and a half of one, so that offsets are round numbers.
 func rowBytes(bytes uint64, spans int) uint64 {
 	const fewest, most, spansInRow = 8, 48, 40
 	rows := uint64(min(max(fewest, spans/spansInRow), most))
@@ -275,8 +275,8 @@ func newCells(spans []span, least uint64) (cells []cell) {
 	return cells
 }
 
-// newCellsAbove are the tensors inside of others. Those that overlap are drawn together: every
-// one of them alone could be as large as the file.
+// newCellsAbove returns cells of the tensors inside of others. Overlapping ones share a cell: each
+// of them alone could be as large as the file.
 func newCellsAbove(ix *layout.Index, least uint64) (cells []cell) {
 	var spans []span
 	for i := range ix.Tensors {
@@ -325,7 +325,7 @@ const (
 	present
 )
 
-// memorySpan is a run of bytes of which as much is in memory.
+// memorySpan tells how much of a run of bytes is in memory.
 type memorySpan struct {
 	off, end uint64
 	presence presence

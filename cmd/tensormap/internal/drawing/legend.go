@@ -73,7 +73,7 @@ func (p *picture) dtypeRows() (rows []legendRow) {
 	return rows
 }
 
-// tensors is how many there are, wherever they lie.
+// tensors counts all tensors, wherever they lie.
 func (mm *Map) tensors() (n uint64) {
 	for i := range mm.files {
 		n += uint64(mm.files[i].tensors)

@@ -140,19 +140,21 @@ func (p *picture) text(class string, x, y float64, s string) {
 	fmt.Fprintf(p.w, `<text%s x="%s" y="%s">%s</text>`+"\n", class, px(x), px(y), escaped(s))
 }
 
-// px is a length with two digits after the point at most.
+// px formats a length with two digits after the point at most.
 func px(f float64) string {
 	return strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(f, 'f', 2, 64), "0"), ".")
 }
 
-// escaped is s as text of XML. What XML knows no escape for, printable has replaced.
+// escaped returns s as text of XML. XML has no escape for some characters; Printable replaces
+// them.
 func escaped(s string) string {
 	var b strings.Builder
 	xml.EscapeText(&b, []byte(terminal.Printable(s)))
 	return b.String()
 }
 
-// captionHeight is that of what stands above a file: of one alone, the legend has said it.
+// captionHeight returns the height of a file's caption. A file alone has none: the legend has
+// named it.
 func (p *picture) captionHeight() int {
 	if len(p.mm.files) == 1 {
 		return 0
@@ -265,7 +267,7 @@ func (d *fileDrawing) cell(c *cell, below, height int, class string) {
 	}
 }
 
-// main is the largest span of a cell, the first of several.
+// main returns the largest span of a cell, the first of several.
 func (c *cell) main() *span {
 	largest := &c.spans[0]
 	for i := range c.spans {
@@ -289,7 +291,7 @@ func (d *fileDrawing) class(c *cell) string {
 	}
 }
 
-// about is what a cell says where the pointer is, as text of XML.
+// about returns the text of a cell under the pointer, as XML.
 func (d *fileDrawing) about(c *cell) string {
 	if len(c.spans) == 1 {
 		return escapedLines(c.spans[0].about())
@@ -312,7 +314,7 @@ func escapedLines(lines []string) string {
 	return strings.Join(lines, "\n")
 }
 
-// count is such as "37 tensors", of a cell of several spans.
+// count counts the spans of a cell by kind: "37 tensors".
 func (c *cell) count() string {
 	tensors, sections, rest := uint64(0), uint64(0), uint64(0)
 	for i := range c.spans {
@@ -338,7 +340,7 @@ func (c *cell) count() string {
 	return strings.Join(parts, ", ")
 }
 
-// name is what a span is called.
+// name returns the name of a span as it is shown.
 func (s *span) name() string {
 	switch {
 	case s.kind == sectionSpan:
@@ -357,7 +359,7 @@ func (s span) place() string {
 	return report.Exactly(report.Size(s.size), s.size, 1024, " bytes") + " at offset " + report.Grouped(s.off)
 }
 
-// about is all there is to say about a span, line by line.
+// about describes a span, line by line.
 func (s *span) about() []string {
 	lines := []string{s.name()}
 	if s.tensor != nil {
@@ -377,7 +379,7 @@ func (s *span) describe() string {
 	return s.tensor.DType.String() + " " + report.ShapeText(s.tensor.Shape)
 }
 
-// line is a span in a list of several.
+// line describes a span on one line.
 func (s *span) line() string {
 	line := s.name()
 	if s.tensor != nil {
@@ -431,8 +433,8 @@ func (d *fileDrawing) label(c *cell, below float64) {
 	}
 }
 
-// fitted is name in room characters: all of it, or without the word "weight", or what is
-// behind one of its dots or slashes; nothing where that tells nothing.
+// fitted shortens name to room characters. It leaves out the word "weight", then the front up to
+// a dot or slash. It returns nothing if too little would be left.
 func fitted(name string, room int) string {
 	if letters(name) <= room {
 		return name
@@ -458,7 +460,7 @@ func fitted(name string, room int) string {
 	return terminal.Shorten(short, room)
 }
 
-// letters is the width of s in letters. Characters that may be wider than one count twice.
+// letters returns the width of s in letters. Characters that may be wider than one count twice.
 func letters(s string) (n int) {
 	for _, r := range s {
 		if n++; r >= 0x300 && r != '…' {
@@ -495,7 +497,7 @@ func (d *fileDrawing) memoryBars(path *strings.Builder, off, end uint64) {
 	}
 }
 
-// offset is n bytes without loss, in the largest unit that takes two digits after the point.
+// offset formats n bytes without loss, in the largest unit that takes two digits after the point.
 func offset(n uint64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
 	unit := 0

@@ -82,7 +82,7 @@ func positions(list []int) string {
 	return few(texts)
 }
 
-// paramNames are the names of a node's tensors without what they repeat of the node's own.
+// paramNames lists the names of a node's tensors without the node's own name.
 func paramNames(n layout.Node) string {
 	var names []string
 	for _, name := range n.Tensors {

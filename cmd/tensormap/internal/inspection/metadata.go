@@ -44,7 +44,7 @@ func addObject(f *report.Facts, prefix string, md layout.Metadata) {
 	}
 }
 
-// brief is v on one short line.
+// brief returns v on one short line.
 func brief(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -76,7 +76,7 @@ func briefList(list reflect.Value) string {
 	return terminal.Shorten(s, metadataWidth-1) + "]"
 }
 
-// shortText is s, escaped and shortened. Only as much of s is looked at as could be shown.
+// shortText escapes and shortens s. It looks only at as much of s as could be shown.
 func shortText(s string) string {
 	const most = 4 * metadataWidth
 	if len(s) > 2*most {

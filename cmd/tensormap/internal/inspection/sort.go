@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// orders are the ways to sort tensors, in the order that help shows them. What compares as
-// equal stays in the order of the file.
+// orders are the ways to sort tensors, in the order that help shows them. Equal tensors stay in
+// the order of the file.
 var orders = []struct {
 	name    string
 	compare func(a, b *tensorInfo) int

@@ -88,8 +88,7 @@ func (in *inspection) addFiles(f *report.Facts) {
 	}
 }
 
-// summaryFacts are what the format says first, as much as a person reads: a hostile file's name
-// may be all of the file.
+// summaryFacts shortens a summary to as much as a person reads: a hostile file may be one name.
 func summaryFacts(summary []layout.Fact) (f report.Facts) {
 	const most, width = 24, 320 // lines of a fact, and characters of a line
 	for _, fact := range summary {
@@ -131,8 +130,8 @@ func totalsGrid(by []report.Total, all *report.Total) *report.Grid {
 	return g
 }
 
-// tensorGrid has a line a tensor. Which file it is in, and what is special about it, have
-// columns only where there is something to say.
+// tensorGrid returns a table with a line for each tensor. Files and notes have columns only if
+// there is something to say.
 func (in *inspection) tensorGrid() *report.Grid {
 	g := &report.Grid{
 		Heading: []string{"name", "dtype", "shape", "elements", "size", "offset"},

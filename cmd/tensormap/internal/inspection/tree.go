@@ -133,8 +133,8 @@ func (n *node) join() {
 	}
 }
 
-// numbered is the number that a label is, without its separator, or "". One with zeros
-// before it is a name like any other: 01 and 1 differ.
+// numbered returns the number that a label consists of, without its separator, or "". A number
+// with leading zeros is a name like any other: 01 and 1 differ.
 func numbered(label string) string {
 	digits := strings.TrimRight(label, "./")
 	if digits == "" || len(digits) > 9 || leadingDigits(digits) != digits || len(label) > len(digits)+1 || digits != "0" && digits[0] == '0' {
@@ -208,7 +208,7 @@ func fold(siblings []*node) []*node {
 	return folded
 }
 
-// mergeAll is one node for all of the nodes, of which it takes the first.
+// mergeAll merges all nodes into the first.
 func mergeAll(nodes []*node, separator string) *node {
 	n := *nodes[0] // a copy: the label of the first is still needed
 	n.label = "{" + ranges(nodes) + "}" + separator
@@ -269,7 +269,7 @@ func (n *node) merge(other *node) {
 	}
 }
 
-// key is equal for nodes that merge can make one of.
+// key returns a text that is equal for nodes that merge can make one of.
 func (n *node) key() string { return n.label + "\x00" + strconv.Itoa(int(n.form)) }
 
 // sort brings siblings into the order called so; "" is that of the file.
@@ -303,7 +303,7 @@ func (n *node) types() string {
 	return strings.Join(names, ", ")
 }
 
-// treeGrid has a line a node, down to depth levels; 0 is all of them.
+// treeGrid returns a table with a line for each node, down to depth levels; 0 means all.
 func (n *node) treeGrid(depth int) *report.Grid {
 	g := &report.Grid{
 		Heading: []string{"name", "tensors", "elements", "size", "share", "dtype", "shape"},
@@ -348,8 +348,8 @@ func (w *treeWriter) write(n *node, branch, indent string, level int) bool {
 	return true
 }
 
-// name is the label as it is shown: a prefix without the separator that ends it, which may be
-// all there is.
+// name returns the label as it is shown: a prefix loses the separator that ends it, unless there
+// is nothing else.
 func (n *node) name() string {
 	label := n.label
 	if !n.leaf && len(label) > 1 {

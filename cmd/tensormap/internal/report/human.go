@@ -9,7 +9,7 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// Size is n bytes with three digits, such as "86.7 MiB".
+// Size formats n bytes with three digits, such as "86.7 MiB".
 func Size(n uint64) string {
 	if n < 1024 {
 		return fmt.Sprintf("%d B", n)
@@ -17,7 +17,7 @@ func Size(n uint64) string {
 	return humanize.IBytesN(n, 3)
 }
 
-// Grouped is n with its digits in groups: "22,713,216".
+// Grouped formats n with its digits in groups: "22,713,216".
 func Grouped(n uint64) string {
 	s := strconv.FormatUint(n, 10)
 	var b strings.Builder
@@ -30,7 +30,7 @@ func Grouped(n uint64) string {
 	return b.String()
 }
 
-// Count is n with three digits, as parameters of models are counted: "22.7M".
+// Count formats n with three digits, as parameters of models are counted: "22.7M".
 func Count(n uint64) string {
 	const units = " KMBT"
 	f, unit := float64(n), 0
@@ -43,7 +43,7 @@ func Count(n uint64) string {
 	return digits(f) + units[unit:unit+1]
 }
 
-// digits is f with three of them before or after the point.
+// digits formats f with three digits.
 func digits(f float64) string {
 	switch {
 	case f < 9.995:
@@ -54,7 +54,7 @@ func digits(f float64) string {
 	return fmt.Sprintf("%.0f", f)
 }
 
-// Duration is d with three digits: "12.3 ms".
+// Duration formats d with three digits: "12.3 ms".
 func Duration(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:
@@ -67,7 +67,7 @@ func Duration(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// Speed is how fast n bytes went by, such as "7.12 GiB/s".
+// Speed formats how fast n bytes went by, such as "7.12 GiB/s".
 func Speed(n uint64, d time.Duration) string {
 	return Size(uint64(float64(n)/max(d, 1).Seconds())) + "/s"
 }

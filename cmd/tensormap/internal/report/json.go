@@ -59,7 +59,7 @@ func (j *JSON) value(v any) {
 	}
 }
 
-// EncodeJSON is v on one line, without characters that a terminal may obey.
+// EncodeJSON encodes v on one line, without characters that a terminal may obey.
 func EncodeJSON(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -70,5 +70,5 @@ func EncodeJSON(v any) ([]byte, error) {
 	return terminal.PrintableJSON(bytes.TrimSuffix(buf.Bytes(), []byte("\n"))), nil
 }
 
-// OrEmpty is v, but [] in JSON rather than null.
+// OrEmpty copies v. In JSON the copy is [], not null.
 func OrEmpty[T any](v []T) []T { return append([]T{}, v...) }

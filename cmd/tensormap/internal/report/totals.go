@@ -47,7 +47,7 @@ func LargestFirst(sums map[layout.DType]*Total) (by []Total) {
 	return by
 }
 
-// Share is what part of all n is.
+// Share formats n as a share of all.
 func Share(n, all uint64) string {
 	if all == 0 {
 		return "–"

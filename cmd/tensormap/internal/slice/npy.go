@@ -20,7 +20,7 @@ var NpyTypes = map[layout.DType]string{
 
 const npyFloat32 = "<f4"
 
-// NumPyHeader is what comes before the elements in a NumPy file of version 1.0 (NEP 1):
+// NumPyHeader returns the beginning of a NumPy file of version 1.0 (NEP 1), up to the elements:
 //
 //	0   6  \x93NUMPY
 //	6   2  version 1, 0
@@ -40,7 +40,7 @@ func NumPyHeader(descr string, shape []uint64) []byte {
 	return append(b, '\n')
 }
 
-// pythonTuple is (), (3,) or (3, 4).
+// pythonTuple formats a shape: (), (3,) or (3, 4).
 func pythonTuple(shape []uint64) string {
 	var b strings.Builder
 	b.WriteByte('(')

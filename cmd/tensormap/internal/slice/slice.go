@@ -27,7 +27,7 @@ type Part struct {
 	Width   int // of the screen that it is shown on; 0 for any
 }
 
-// Whole is all of a tensor.
+// Whole returns all of a tensor as a part.
 func Whole(t loader.Tensor) *Part {
 	p := &Part{t: t}
 	for _, dim := range t.Shape() {
@@ -46,11 +46,11 @@ func Cut(s string) (name, spec string, ok bool) {
 	return body[:at], body[at+1:], true
 }
 
-// New reads spec, the inside of brackets, as NumPy does: an item a dimension, outermost
-// first, each an index or start:stop with either left out, or one "..." for as many dimensions
-// as the others leave. What counts from a dimension's end is negative; a start or stop that
-// leaves the dimension means its end, an index that does is an error. Dimensions that are not
-// mentioned are taken whole. There are no steps: what lies between would be read all the same.
+// New reads spec, the inside of brackets, as NumPy does: an item for each dimension, outermost
+// first. An item is an index, or start:stop with either left out. One "..." stands for as many
+// dimensions as the others leave. Numbers from a dimension's end are negative. A start or stop
+// outside of the dimension means its end, an index outside is an error. Dimensions that are not
+// mentioned are taken whole. There are no steps: the elements between would be read all the same.
 func New(t loader.Tensor, spec string) (*Part, error) {
 	shape := t.Shape()
 	items, err := spread(splitItems(spec), len(shape))
@@ -131,7 +131,7 @@ func newExtent(item string, dim uint64) (extent, error) {
 	return extent{start: start, n: max(stop, start) - start}, nil
 }
 
-// bound is one side of a range, moved into the dimension.
+// bound reads one side of a range, and moves it into the dimension.
 func bound(s string, missing, dim uint64) (uint64, error) {
 	s = strings.TrimSpace(s)
 	if s == "" {
@@ -144,8 +144,7 @@ func bound(s string, missing, dim uint64) (uint64, error) {
 	return min(uint64(max(i, 0)), dim), nil
 }
 
-// position is an index, one from the end made one from the start, where it may be negative
-// still.
+// position reads an index. A negative one counts from the end; it may be negative still.
 func position(s string, dim uint64) (int64, error) {
 	i, err := strconv.ParseInt(s, 10, 64)
 	if errors.Is(err, strconv.ErrSyntax) {
@@ -158,7 +157,7 @@ func position(s string, dim uint64) (int64, error) {
 	return i, nil
 }
 
-// shape is that of the result.
+// shape returns the shape of the result.
 func (p *Part) shape() (shape []uint64) {
 	for _, e := range p.extents {
 		if !e.single {
@@ -201,7 +200,7 @@ func (p *Part) stretches(visit func(stretch) error) error {
 	}
 }
 
-// first is the element where the part begins, index further in the outer dimensions.
+// first returns the element where the part begins, index further in the outer dimensions.
 func (p *Part) first(index []uint64) (at uint64) {
 	for d, dim := range p.t.Shape() {
 		i := p.extents[d].start
@@ -224,9 +223,9 @@ func (p *Part) next(index []uint64) bool {
 	return false
 }
 
-// reach is how many elements between two stretches are read rather than left out: about as many
-// as a page of memory has, which comes as a whole anyway, so that a compressed block that holds
-// many stretches is not expanded for each of them.
+// reach is the largest number of elements between two stretches that are read, not left out.
+// About as many fill a page of memory, which comes as a whole anyway. So a compressed block that
+// holds many stretches is expanded once.
 const reach = 2048
 
 // batches calls visit for the part's elements in order, as many as one read covers: read is

@@ -59,8 +59,8 @@ func partText(w io.Writer, p *Part) error {
 	return out.finish()
 }
 
-// numberText is how an element becomes text of types that lose something as float32; nil for
-// others.
+// numberText returns the way from element to text for types that lose something as float32, and
+// nil for others.
 func numberText(d layout.DType) func(b []byte) string {
 	switch {
 	case d == layout.F64:
@@ -75,7 +75,7 @@ func numberText(d layout.DType) func(b []byte) string {
 	return nil
 }
 
-// littleUint is the little-endian number in b, of eight bytes at most.
+// littleUint reads the little-endian number in b, of eight bytes at most.
 func littleUint(b []byte) uint64 {
 	var wide [8]byte
 	copy(wide[:], b)
@@ -156,7 +156,7 @@ func (o *textWriter) flush() error {
 // Continued is before what did not fit the line before.
 const Continued = "    "
 
-// row is how many numbers a row has.
+// row returns the number of elements in a row.
 func (o *textWriter) row() uint64 {
 	if len(o.shape) == 0 {
 		return 1
@@ -179,7 +179,7 @@ func (o *textWriter) heading() {
 	fmt.Fprintf(o.w, "# [%s]\n", o.place(o.at/matrix))
 }
 
-// place is the slice of the tensor that matrix number n of the result is.
+// place returns the slice of the tensor for matrix number n of the result.
 func (o *textWriter) place(n uint64) string {
 	items := make([]string, len(o.p.extents))
 	inner := 2 // dimensions of the matrix that are to come

@@ -20,8 +20,8 @@ type Progress struct {
 	total uint64
 }
 
-// NewProgress is for work described by what. The result's update is the callback that
-// loader and convert take.
+// NewProgress shows the progress of work described by what. Its method Update is the callback
+// that loader and convert take.
 func NewProgress(w io.Writer, what string) *Progress {
 	if !IsTerminal(w) {
 		return &Progress{}

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Results is standard output, which remembers its first error. Whoever reads it may stop when
-// he has seen what he wanted, as head does: such errors are a readerGone.
+// Results is standard output, and remembers its first error. A reader such as head may go when it
+// has seen enough: such an error is a ReaderGone.
 type Results struct {
 	W   io.Writer
 	Err error

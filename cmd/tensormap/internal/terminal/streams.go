@@ -12,7 +12,7 @@ import (
 // Streams are what a verb writes to: results, and everything else.
 type Streams struct{ Out, Err io.Writer }
 
-// terminalOf is the terminal behind w, or nil where w is not shown to a person.
+// terminalOf returns the terminal behind w, or nil if w is not shown to a person.
 func terminalOf(w io.Writer) *os.File {
 	if r, ok := w.(*Results); ok {
 		w = r.W
