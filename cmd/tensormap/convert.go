@@ -1,23 +1,18 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/glob"
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/convert"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -35,9 +30,9 @@ than once: --keep 'lm_head.*' --keep '*embed*'. Case counts. Unless --all is giv
 the end, and so is what the new type does not hold: values beyond its range, and values that
 became 0.
 
-The codes of a quantized checkpoint (FP8 with scales, compressed-tensors, AWQ, GPTQ,
-bitsandbytes, MLX, MXFP4, NVFP4, HQQ) are not weights without the tensors beside them. Such
-parts are copied as they are; --dtype refuses them, unless --keep names them all. It also
+The codes of a quantized checkpoint (FP8 with scales, compressed-tensors, AWQ, GPTQ, Marlin,
+bitsandbytes, MLX, MXFP4, NVFP4, HQQ, torchao, Quanto, SVDQuant, EXL2, EXL3, AQLM, VPTQ, QuIP#,
+HIGGS) are not weights without the tensors beside them. Such parts are copied as they are; --dtype refuses them, unless --keep names them all. It also
 refuses F8 tensors without a scale: --plain-f8 says that these hold weights.
 
 What the new format has no dtype for is written as another one, without loss: numbers as
@@ -63,20 +58,16 @@ the format itself gives a place at the top (model_type, vocab, tokenizer_config,
 A signature cannot be carried over: it is not that of the new file.`
 
 type convertOptions struct {
-	opener
+	writing
 	align    choice
 	dtype    choice
 	keep     glob.Patterns
 	compress choice
-	shards   byteSize
 	metadata string
-	format   formatFlag
-	jobs     jobs
 	source   layout.Format // the only one to be read, unless it is Unknown
 
 	all, plainF8           bool
 	noSideFiles, noAliases bool
-	dryRun, json           bool
 }
 
 // encodings are what --dtype allows.
@@ -88,7 +79,7 @@ func newConvertOptions() *convertOptions {
 	opts := &convertOptions{
 		align:    choice{value: "64", allowed: []string{"32", "64"}},
 		compress: choice{allowed: []string{"fast", "hc"}},
-		format:   newFormatFlag(),
+		writing:  writing{format: newFormatFlag(), doing: "converting"},
 	}
 	for _, d := range encodings {
 		opts.dtype.allowed = append(opts.dtype.allowed, strings.ToLower(d.String()))
@@ -99,12 +90,12 @@ func newConvertOptions() *convertOptions {
 func convertCommand() *cobra.Command {
 	opts := newConvertOptions()
 	cmd := &cobra.Command{
-		Use:   "convert IN OUT [--dtype TYPE [--keep GLOB]... [--all]] [--compress[=hc]] [--shard-size SIZE] [--format FORMAT] [--align 32|64] [--metadata config.json] [--dry-run [--json]] [-j N]",
+		Use:   "convert IN OUT [--dtype TYPE [--keep GLOB]... [--all] [--plain-f8]] [--compress[=hc]] [--shard-size SIZE] [--format FORMAT] [--align 32|64] [--metadata config.json] [--no-side-files] [--no-aliases] [--dry-run [--json]] [-j N]",
 		Short: "Write a model as an APR2 or SafeTensors file",
 		Long:  convertLong,
 		Args:  operands("IN", "OUT"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return convertModel(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], args[1], opts)
+			return convertModel(cmd.Context(), streamsOf(cmd), args[0], args[1], opts)
 		},
 		DisableFlagsInUseLine: true,
 	}
@@ -134,60 +125,26 @@ func (opts *convertOptions) addFlags(cmd *cobra.Command) {
 	opts.jobs.addTo(cmd)
 }
 
-func convertModel(ctx context.Context, stdout, stderr io.Writer, in, out string, opts *convertOptions) error {
+func convertModel(ctx context.Context, s terminal.Streams, in, out string, opts *convertOptions) error {
 	format, err := opts.outFormat(out)
 	if err != nil {
 		return err
 	}
-	options, err := opts.convertOptions()
+	o, err := opts.convertOptions()
 	if err != nil {
 		return err
 	}
-	m, done, err := opts.openToCopy(ctx, in)
-	if err != nil {
-		return err
-	}
-	defer done()
-	defer opts.jobs.limit()()
-	if err := cmp.Or(opts.checkSource(in, m), checkOutput(out, m)); err != nil {
-		return err
-	}
-	notePart(stderr, m)
-	if err := opts.addSideFiles(stderr, in, m, options); err != nil {
-		return err
-	}
-	reportUnmatched(stderr, opts.keep, m)
-	bar := terminal.NewProgress(stderr, "converting")
-	begun := time.Now()
-	options.Format, options.Progress = format, bar.Update
-	plan, err := convert.NewPlan(ctx, m, out, options)
-	if err == nil && opts.dryRun {
-		return dryRun(stdout, stderr, plan, opts.json, options)
-	}
-	if err == nil {
-		err = plan.Write(ctx)
-	}
-	took := time.Since(begun)
-	bar.Clear()
-	if err != nil {
-		return wayOut(err, options)
-	}
-	reportWritten(stderr, plan, opts.shards, took)
-	if options.Compress != convert.NoCompression {
-		reportCompressed(stderr, plan)
-	}
-	reportDecisions(stderr, plan)
-	reportLost(stderr, out, options.DType, plan.Tensors)
-	if signed(m) {
-		fmt.Fprintf(stderr, "%s: signature not carried over\n", terminal.Printable(called(in)))
-	}
-	return nil
-}
-
-// signed reports whether a file of m says that it carries a signature.
-func signed(m *loader.Model) bool {
-	return slices.ContainsFunc(m.Files(), func(f loader.FileInfo) bool {
-		return slices.Contains(f.Layout.Index().Flags, apr2.Signed.String())
+	o.Format = format
+	return opts.write(ctx, s, in, out, o, func(m *loader.Model) error {
+		if f := m.Format(); opts.source != layout.Unknown && f != opts.source {
+			return fmt.Errorf("%s: is %v, not %v; use convert", terminal.Printable(called(in)), f, opts.source)
+		}
+		notePart(s.Err, m)
+		if err := opts.addSideFiles(s.Err, in, m, o); err != nil {
+			return err
+		}
+		reportUnmatched(s.Err, opts.keep, m)
+		return nil
 	})
 }
 
@@ -196,7 +153,7 @@ func (opts *convertOptions) convertOptions() (*convert.Options, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &convert.Options{Align: align, NoAliases: opts.noAliases, Keep: opts.keep.Match, All: opts.all, PlainF8: opts.plainF8, Compress: compressions[opts.compress.value], ShardBytes: uint64(opts.shards)}
+	o := &convert.Options{Align: align, NoAliases: opts.noAliases, Keep: opts.keep.Match, All: opts.all, PlainF8: opts.plainF8, Compress: compressions[opts.compress.value]}
 	o.DType, _ = layout.ParseDType(strings.ToUpper(opts.dtype.value))
 	switch {
 	case opts.json && !opts.dryRun:
@@ -212,29 +169,49 @@ func (opts *convertOptions) convertOptions() (*convert.Options, error) {
 // compressions are what --compress allows.
 var compressions = map[string]convert.Compression{"fast": convert.Fast, "hc": convert.High}
 
-// reportCompressed says what --compress has achieved.
-func reportCompressed(stderr io.Writer, p *convert.Plan) {
-	n, raw, stored := p.Compressed()
-	if n == 0 {
-		fmt.Fprintf(stderr, "compressed none of %s: none would be 3%% smaller\n", report.Plural(len(p.Tensors), "tensor"))
-		return
+// outFormat returns the format of a new file called out, and checks that it has what other flags ask for.
+func (opts *convertOptions) outFormat(out string) (layout.Format, error) {
+	f, err := opts.format.of(out)
+	if err != nil {
+		return layout.Unknown, err
 	}
-	fmt.Fprintf(stderr, "compressed %s of %s: %s to %s, ratio %.2f\n", report.Grouped(uint64(n)), report.Plural(len(p.Tensors), "tensor"),
-		report.Size(raw), report.Size(stored), float64(raw)/float64(stored))
+	if f == layout.APR2 {
+		return f, nil
+	}
+	switch opts.dtype.value {
+	case "", "f32", "f16", "bf16":
+	default:
+		return layout.Unknown, usageError{fmt.Errorf("--dtype %s: SafeTensors has f32, f16 and bf16", opts.dtype.value)}
+	}
+	if opts.compress.value != "" {
+		return layout.Unknown, usageError{errors.New("--compress: SafeTensors has no compression")}
+	}
+	return f, nil
 }
 
-// reportUnmatched names the patterns of --keep that keep nothing: a wrong guess at how a
-// model spells its norms would be noticed late.
-func reportUnmatched(stderr io.Writer, keep glob.Patterns, m *loader.Model) {
-	for _, g := range keep {
-		matched := false
-		for t := range m.Tensors() {
-			if matched = g.Match(t.Name()); matched {
-				break
-			}
-		}
-		if !matched {
-			fmt.Fprintf(stderr, "warning: --keep %s matches no tensor; case counts\n", terminal.Printable(g.Pattern))
-		}
+// addSideFiles adds to the metadata what --metadata names, and what is beside the model in.
+func (opts *convertOptions) addSideFiles(stderr io.Writer, in string, m *loader.Model, o *convert.Options) error {
+	var skip []string
+	if opts.metadata != "" {
+		skip = append(skip, "config.json")
 	}
+	if m.Format() == layout.SafeTensors && !opts.noSideFiles && !isAddress(in) {
+		config, read, err := convert.SideFiles(m.Files()[0].Path, skip...)
+		if err != nil {
+			return fmt.Errorf("%w; --no-side-files does without", err)
+		}
+		if len(read) > 0 {
+			fmt.Fprintf(stderr, "metadata from %s\n", terminal.Printable(strings.Join(read, ", ")))
+		}
+		o.Config = config
+	}
+	if opts.metadata == "" {
+		return nil
+	}
+	config, err := convert.ReadConfig(opts.metadata)
+	if err != nil {
+		return err
+	}
+	o.Config.Merge(config)
+	return nil
 }

@@ -253,9 +253,9 @@ func TestConvertUsage(t *testing.T) {
 func TestOutputErrors(t *testing.T) {
 	file := modeltest.Small(t)
 	nowhere := filepath.Join(t.TempDir(), "no", "out.apr")
-	outputs := map[string]string{nowhere: nowhere + ": no such file or directory", "": `"": no such file or directory`}
+	outputs := map[string]string{nowhere: "open " + nowhere + ": no such file or directory", "": `open "": no such file or directory`}
 	if _, err := os.Stat("/dev/full"); err == nil {
-		outputs["/dev/full"] = "/dev/full: no space left on device"
+		outputs["/dev/full"] = "write /dev/full: no space left on device"
 	}
 	for out, says := range outputs {
 		for _, args := range [][]string{{"convert", file, out, "--format=apr2"}, {"dump", file, "a.weight", "-o", out}, {"dump", file, "a.weight", "--as=raw", "-o", out}} {

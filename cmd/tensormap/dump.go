@@ -54,7 +54,7 @@ func dumpCommand() *cobra.Command {
 		Args:  operands("FILE", "TENSOR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.explicit = cmd.Flags().Changed("as")
-			return dump(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], args[1], &opts)
+			return dump(cmd.Context(), streamsOf(cmd), args[0], args[1], &opts)
 		},
 		ValidArgsFunction:     completeTensor,
 		DisableFlagsInUseLine: true,
@@ -65,11 +65,11 @@ func dumpCommand() *cobra.Command {
 	return cmd
 }
 
-func dump(ctx context.Context, stdout, stderr io.Writer, path, name string, opts *dumpOptions) error {
+func dump(ctx context.Context, s terminal.Streams, path, name string, opts *dumpOptions) error {
 	if opts.out == "-" {
 		opts.out = ""
 	}
-	onScreen := opts.out == "" && terminal.IsTerminal(stdout)
+	onScreen := opts.out == "" && terminal.IsTerminal(s.Out)
 	if _, _, slice := slice.Cut(name); onScreen && !opts.showable(slice) {
 		return errNotShowable
 	}
@@ -93,7 +93,7 @@ func dump(ctx context.Context, stdout, stderr io.Writer, path, name string, opts
 		if p == nil {
 			p = slice.Whole(t)
 		}
-		opts.as.value, p.Width = "text", terminal.ScreenOf(stdout).Width
+		opts.as.value, p.Width = "text", terminal.ScreenOf(s.Out).Width
 	}
 	if isAddress(path) && p == nil { // in parallel, unless it is too large to be held
 		if _, err := m.Warm(ctx, []string{name}, nil); err != nil && !errors.Is(err, loader.ErrTooLarge) {
@@ -107,14 +107,14 @@ func dump(ctx context.Context, stdout, stderr io.Writer, path, name string, opts
 		return l.Changed() // what has been read may be of no file that ever was
 	}
 	if opts.out == "" {
-		err = write(stdout)
+		err = write(s.Out)
 	} else if err = checkOutput(opts.out, m); err == nil {
-		err = dumpToFile(stderr, opts.out, slice.Bytes(opts.as.value, t, p), write)
+		err = dumpToFile(s.Err, opts.out, slice.Bytes(opts.as.value, t, p), write)
 	}
 	if err == nil && opts.as.value != "raw" {
 		var codes reasons
 		codes.addCodes(m, t.Name())
-		codes.write(stderr)
+		codes.write(s.Err)
 	}
 	return err
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/inspection"
@@ -50,7 +49,7 @@ func inspectCommand() *cobra.Command {
 		Args:    operands("FILE"),
 		PreRunE: func(cmd *cobra.Command, _ []string) error { return opts.check(cmd) },
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return inspect(cmd.Context(), cmd.OutOrStdout(), args[0], &opts)
+			return inspect(cmd.Context(), streamsOf(cmd), args[0], &opts)
 		},
 		DisableFlagsInUseLine: true,
 	}
@@ -79,7 +78,7 @@ func (opts *inspectOptions) check(cmd *cobra.Command) error {
 	return nil
 }
 
-func inspect(ctx context.Context, stdout io.Writer, path string, opts *inspectOptions) error {
+func inspect(ctx context.Context, s terminal.Streams, path string, opts *inspectOptions) error {
 	m, done, err := opts.open(ctx, path)
 	if err != nil {
 		return err
@@ -103,11 +102,11 @@ func inspect(ctx context.Context, stdout io.Writer, path string, opts *inspectOp
 	if opts.Json && in.Err != nil {
 		return in.Err // half a JSON object is worse than none
 	}
-	w := bufio.NewWriter(stdout)
+	w := bufio.NewWriter(s.Out)
 	if opts.Json {
 		err = inspection.WriteJSON(w, in)
 	} else {
-		inspection.WriteTables(w, in, terminal.ScreenOf(stdout), &opts.Options)
+		inspection.WriteTables(w, in, terminal.ScreenOf(s.Out), &opts.Options)
 	}
 	if err != nil {
 		return err

@@ -50,7 +50,7 @@ func mapCommand() *cobra.Command {
 		Long:  mapLong,
 		Args:  operands("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return drawMap(cmd.Context(), cmd.OutOrStdout(), args[0], &opts)
+			return drawMap(cmd.Context(), streamsOf(cmd), args[0], &opts)
 		},
 		DisableFlagsInUseLine: true,
 	}
@@ -63,13 +63,13 @@ func mapCommand() *cobra.Command {
 	return cmd
 }
 
-func drawMap(ctx context.Context, stdout io.Writer, path string, opts *mapOptions) error {
+func drawMap(ctx context.Context, s terminal.Streams, path string, opts *mapOptions) error {
 	draw := drawing.WriteSVG
 	if opts.out != "" {
 		if draw = mapWriters[strings.ToLower(filepath.Ext(opts.out))]; draw == nil {
 			return usageError{fmt.Errorf("%s: neither .svg nor .html", opts.out)}
 		}
-	} else if terminal.IsTerminal(stdout) {
+	} else if terminal.IsTerminal(s.Out) {
 		return usageError{errors.New("a terminal cannot show a picture: give -o OUT.svg or OUT.html, or redirect standard output")}
 	}
 	m, done, err := opts.open(ctx, path)
@@ -89,7 +89,7 @@ func drawMap(ctx context.Context, stdout io.Writer, path string, opts *mapOption
 		return buf.Flush()
 	}
 	if opts.out == "" {
-		return write(stdout)
+		return write(s.Out)
 	}
 	if err := checkOutput(opts.out, m); err != nil {
 		return err

@@ -166,7 +166,7 @@ func TestAddressErrors(t *testing.T) {
 	missing := "http://secret:secret@" + host + "/missing.apr?sig=secret#secret"
 	for _, verb := range [][]string{{"inspect", missing}, {"verify", missing}, {"dump", missing, "x"}, {"convert", missing, t.TempDir() + "/x.apr"}} {
 		r := tensormap(verb...)
-		r.failsWith(t, "tensormap: "+s.URL+"/missing.apr: offset 0: ", "404 Not Found: 404 page not found\n")
+		r.failsWith(t, "tensormap: read "+s.URL+"/missing.apr: offset 0: ", "404 Not Found: 404 page not found\n")
 		if strings.Contains(r.stderr, "secret") {
 			t.Errorf("%s", r.stderr)
 		}

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/internal/atomicfile"
@@ -31,6 +33,9 @@ func checkName(path string) error {
 func checkOutput(path string, m *loader.Model) error {
 	if err := checkName(path); err != nil {
 		return err
+	}
+	if path == "" {
+		return &fs.PathError{Op: "open", Path: `""`, Err: syscall.ENOENT}
 	}
 	out, err := os.Stat(path)
 	if err != nil {

@@ -216,12 +216,12 @@ func TestProfiles(t *testing.T) {
 		}
 	}
 	nowhere := filepath.Join(t.TempDir(), "no", "dir")
-	tensormap("inspect", file, "--cpuprofile", nowhere).failsWith(t, "tensormap: "+nowhere+": no such file or directory\n")
+	tensormap("inspect", file, "--cpuprofile", nowhere).failsWith(t, "tensormap: open "+nowhere+": no such file or directory\n")
 	r := tensormap("inspect", file, "--memprofile", nowhere)
 	if r.status != exitFailed {
 		t.Errorf("status %d", r.status)
 	}
-	oneLine(t, r.stderr, "tensormap: "+nowhere+": no such file or directory\n")
+	oneLine(t, r.stderr, "tensormap: open "+nowhere+": no such file or directory\n")
 }
 
 // TestProfilesReplaceNoModel: only what a profile may have been is written over.

@@ -196,7 +196,7 @@ func TestPipeWithoutReader(t *testing.T) {
 				f.Close()
 			}
 		}()
-		tensormap(append(args, path)...).failsWith(t, "tensormap: "+path+": broken pipe\n")
+		tensormap(append(args, path)...).failsWith(t, "tensormap: write "+path+": broken pipe\n")
 	}
 }
 

@@ -1,12 +1,8 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/loader"
 )
 
 const upgradeLong = `Upgrade writes an APR1 file as an APR2 file with all that it has: tensors, int8 with their
@@ -26,19 +22,11 @@ func upgradeCommand() *cobra.Command {
 		Long:  upgradeLong,
 		Args:  operands("V1.apr", "V2.apr"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return convertModel(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], args[1], opts)
+			return convertModel(cmd.Context(), streamsOf(cmd), args[0], args[1], opts)
 		},
 		DisableFlagsInUseLine: true,
 	}
 	opts.addTo(cmd)
 	opts.addFlags(cmd)
 	return cmd
-}
-
-// checkSource refuses models of another format than the verb is for.
-func (opts *convertOptions) checkSource(in string, m *loader.Model) error {
-	if f := m.Format(); opts.source != layout.Unknown && f != opts.source {
-		return fmt.Errorf("%s: is %v, not %v; use convert", terminal.Printable(called(in)), f, opts.source)
-	}
-	return nil
 }

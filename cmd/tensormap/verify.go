@@ -45,7 +45,7 @@ func verifyCommand() *cobra.Command {
 		Long:  verifyLong,
 		Args:  operands("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return verify(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], &opts)
+			return verify(cmd.Context(), streamsOf(cmd), args[0], &opts)
 		},
 		DisableFlagsInUseLine: true,
 	}
@@ -57,28 +57,28 @@ func verifyCommand() *cobra.Command {
 	return cmd
 }
 
-func verify(ctx context.Context, stdout, stderr io.Writer, path string, opts *verifyOptions) error {
-	bar := terminal.NewProgress(stderr, "verifying")
+func verify(ctx context.Context, s terminal.Streams, path string, opts *verifyOptions) error {
+	bar := terminal.NewProgress(s.Err, "verifying")
 	begun := time.Now()
 	checked, err := verifyFile(ctx, path, opts, bar)
 	took := time.Since(begun)
 	bar.Clear()
 	if err != nil {
 		if opts.json && !errors.Is(err, context.Canceled) {
-			writeVerdictJSON(stdout, failedVerdict(called(path), err)) // should that fail too, err matters more
+			writeVerdictJSON(s.Out, failedVerdict(called(path), err)) // should that fail too, err matters more
 		}
 		return err
 	}
 	for _, f := range checked.Findings {
 		if !f.Warning {
-			printError(stderr, f)
+			printError(s.Err, f)
 		}
 	}
 	v := newVerdict(called(path), checked)
 	if opts.json {
-		err = writeVerdictJSON(stdout, v)
+		err = writeVerdictJSON(s.Out, v)
 	} else {
-		err = v.write(stdout, checked, took)
+		err = v.write(s.Out, checked, took)
 	}
 	if !v.OK && (err == nil || errors.As(err, new(terminal.ReaderGone))) {
 		return errReported

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/convert"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/layout/formats"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// writing is the verbs that write a model anew: convert, upgrade, split and merge.
+type writing struct {
+	opener
+	format formatFlag
+	shards byteSize
+	jobs   jobs
+	doing  string // shown with the progress
+
+	dryRun, json bool
+}
+
+// write plans and writes the model in as out, and reports what it did. prepare, called with the
+// open model, completes the options or refuses.
+func (v *writing) write(ctx context.Context, s terminal.Streams, in, out string, o *convert.Options, prepare func(*loader.Model) error) error {
+	m, done, err := v.openToCopy(ctx, in)
+	if err != nil {
+		return err
+	}
+	defer done()
+	defer v.jobs.limit()()
+	if err := checkOutput(out, m); err != nil {
+		return err
+	}
+	if err := prepare(m); err != nil {
+		return err
+	}
+	bar := terminal.NewProgress(s.Err, v.doing)
+	begun := time.Now()
+	o.ShardBytes, o.Progress = uint64(v.shards), bar.Update
+	plan, err := convert.NewPlan(ctx, m, out, o)
+	if err == nil && v.dryRun {
+		return dryRun(s, plan, v.json, o)
+	}
+	if err == nil {
+		err = plan.Write(ctx)
+	}
+	took := time.Since(begun)
+	bar.Clear()
+	if err != nil {
+		return wayOut(err, o)
+	}
+	reportWritten(s.Err, plan, v.shards, took)
+	if o.Compress == convert.Fast || o.Compress == convert.High {
+		reportCompressed(s.Err, plan)
+	}
+	reportDecisions(s.Err, plan)
+	reportLost(s.Err, out, o.DType, plan.Tensors)
+	if signed(m) {
+		fmt.Fprintf(s.Err, "%s: signature not carried over\n", terminal.Printable(called(in)))
+	}
+	return nil
+}
+
+// rewrite writes the same bytes to other files, for split and merge.
+func (v *writing) rewrite(ctx context.Context, s terminal.Streams, in, out string) error {
+	format, err := v.format.of(out)
+	if err != nil {
+		return err
+	}
+	o := &convert.Options{Format: format, Compress: convert.AsStored}
+	return v.write(ctx, s, in, out, o, func(m *loader.Model) error {
+		if v.shards == 0 && isPart(m) {
+			return fmt.Errorf("%s: is one shard of a model; merge takes the manifest or index that leads to all", called(in))
+		}
+		notePart(s.Err, m)
+		return nil
+	})
+}
+
+// rewriting returns a command with the flags of split and merge. Files are the names of its arguments.
+func rewriting(v *writing, cmd *cobra.Command, files ...string) *cobra.Command {
+	v.format = newFormatFlag()
+	cmd.Args = operands(files...)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return v.rewrite(cmd.Context(), streamsOf(cmd), args[0], args[1])
+	}
+	cmd.DisableFlagsInUseLine = true
+	v.addTo(cmd)
+	v.format.addTo(cmd)
+	v.jobs.addTo(cmd)
+	return cmd
+}
+
+// indexEnd is how the name of an index ends that leads to SafeTensors shards.
+const indexEnd = ".safetensors.index.json"
+
+// formatFlag is --format, for new files whose names do not say what they are.
+type formatFlag struct{ choice }
+
+func newFormatFlag() formatFlag {
+	var f formatFlag
+	for _, format := range formats.Names() {
+		if convert.CanWrite(format) {
+			f.allowed = append(f.allowed, format.String())
+		}
+	}
+	return f
+}
+
+func (f *formatFlag) addTo(cmd *cobra.Command) {
+	f.choice.addTo(cmd, "format", "write this format, under a name whose suffix is of none")
+}
+
+// of returns the format of a new file called out. The flag must not contradict a suffix that formats have.
+func (f *formatFlag) of(out string) (layout.Format, error) {
+	if err := checkName(out); err != nil {
+		return layout.Unknown, err
+	}
+	lower := strings.ToLower(out)
+	if strings.HasSuffix(lower, indexEnd) {
+		return layout.Unknown, usageError{fmt.Errorf("%s: an index has its name from OUT: give %s, and --shard-size", out, out[:len(out)-len(".index.json")])}
+	}
+	named := layout.Unknown
+	for _, format := range formats.Names() {
+		if formats.Suffix(format) == filepath.Ext(lower) {
+			named = format // of the two that end in .apr, the first
+			break
+		}
+	}
+	switch {
+	case named == layout.Unknown && f.value == "":
+		return layout.Unknown, usageError{fmt.Errorf("%s: the name does not say which format to write: %s; or give --format %s", quotedIfEmpty(out), suffixes(), f.Type())}
+	case !convert.CanWrite(named) && named != layout.Unknown:
+		return layout.Unknown, usageError{fmt.Errorf("%s: files of format %v are not written, only %s", out, named, suffixes())}
+	case named != layout.Unknown && f.value != "" && f.value != named.String():
+		return layout.Unknown, usageError{fmt.Errorf("%s: is a name for %v, not for %s", out, named, f.value)}
+	case named != layout.Unknown:
+		return named, nil
+	}
+	for _, format := range formats.Names() {
+		if convert.CanWrite(format) && format.String() == f.value {
+			return format, nil
+		}
+	}
+	panic("choice allows a format that is not written")
+}
+
+// suffixes lists the formats that are written, with how their names end.
+func suffixes() string {
+	var list []string
+	for _, format := range formats.Names() {
+		if convert.CanWrite(format) {
+			list = append(list, fmt.Sprintf("%v (%s)", format, formats.Suffix(format)))
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+func quotedIfEmpty(path string) string {
+	if path == "" {
+		return `""`
+	}
+	return path
+}
+
+// byteSize is a flag that takes a number of bytes; 0 is none.
+type byteSize uint64
+
+func (b *byteSize) Type() string { return "SIZE" }
+
+func (b *byteSize) String() string {
+	if *b == 0 {
+		return ""
+	}
+	return strconv.FormatUint(uint64(*b), 10)
+}
+
+func (b *byteSize) Set(s string) error {
+	n, err := humanize.ParseBytes(s)
+	if err != nil || n == 0 {
+		return errors.New("must be a size, such as 2GB or 500MiB")
+	}
+	*b = byteSize(n)
+	return nil
+}
+
+// addTo declares the flag.
+func (b *byteSize) addTo(cmd *cobra.Command) {
+	cmd.Flags().Var(b, "shard-size", "divide a larger model among files of at most this size, such as 2GB")
+	complete(cmd, "shard-size", cobra.NoFileCompletions)
+}
+
+// signed reports whether a file of m says that it carries a signature.
+func signed(m *loader.Model) bool {
+	return slices.ContainsFunc(m.Files(), func(f loader.FileInfo) bool {
+		return slices.Contains(f.Layout.Index().Flags, apr2.Signed.String())
+	})
+}

@@ -1,0 +1,284 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/glob"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/convert"
+	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/scheme"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// reportDecisions says which tensors are written in another way than they were or should
+// have been, one line for every reason.
+func reportDecisions(stderr io.Writer, p *convert.Plan) {
+	var by reasons
+	for i := range p.Tensors {
+		if t := &p.Tensors[i]; t.Kept != "" {
+			by.add("kept as stored", t.Kept, t.Name)
+		}
+	}
+	for i := range p.Tensors {
+		if t := &p.Tensors[i]; t.Changed != "" {
+			by.add("written as "+t.To.String(), t.Changed, t.Name)
+		}
+	}
+	for _, name := range p.LeftOut {
+		by.add("left out", "part of other tensors", name)
+	}
+	for _, p := range p.Quantized {
+		by.add("stays quantized", p.Scheme, scaledBy(p))
+	}
+	by.write(stderr)
+}
+
+// reasons counts tensors by what happened to them and why, and keeps the first names.
+type reasons []reason
+
+type reason struct {
+	what, why string
+	tensors   int
+	names     []string
+}
+
+func (r *reasons) add(what, why, name string) {
+	const most = 3
+	i := slices.IndexFunc(*r, func(one reason) bool { return one.what == what && one.why == why })
+	if i < 0 {
+		i = len(*r)
+		*r = append(*r, reason{what: what, why: why})
+	}
+	one := &(*r)[i]
+	switch one.tensors++; {
+	case one.tensors <= most:
+		one.names = append(one.names, terminal.Printable(name))
+	case one.tensors == most+1:
+		one.names = append(one.names, "…")
+	}
+}
+
+// addCodes adds tensor name if it holds codes: its numbers are not weights.
+func (r *reasons) addCodes(m *loader.Model, name string) {
+	p, ok := convert.PartOf(m, name)
+	switch {
+	case !ok || p.Codes != name:
+	case p.Scale == "":
+		r.add("perhaps codes, not weights", "F8 without a scale", name)
+	default:
+		r.add("codes, not weights", p.Scheme, scaledBy(p))
+	}
+}
+
+func (r reasons) write(w io.Writer) {
+	for _, one := range r {
+		fmt.Fprintf(w, "%s: %s (%s): %s\n", one.what, report.Plural(one.tensors, "tensor"), terminal.Printable(one.why), strings.Join(one.names, ", "))
+	}
+}
+
+func scaledBy(p scheme.Part) string { return p.Codes + " scaled by " + p.Scale }
+
+// reportLost says which values the new encoding does not hold. Values that become 0 are to be
+// expected in blocks, and get one line for all tensors, unless nothing is left of a tensor.
+func reportLost(stderr io.Writer, out string, d layout.DType, tensors []convert.Tensor) {
+	var zeroed dequant.Loss
+	var worst string // the tensor that has lost the largest value
+	var some, elements, blocks uint64
+	for i := range tensors {
+		t := &tensors[i]
+		l := &t.Lost
+		if l.NotFinite > 0 {
+			fmt.Fprintf(stderr, "warning: %s: tensor %q: %s did not survive %s: beyond its range, NaN or infinite; see --keep\n",
+				terminal.Printable(out), t.Name, report.Counted(l.NotFinite, "value"), d)
+		}
+		if l.AllZeroed() {
+			fmt.Fprintf(stderr, "warning: %s: tensor %q: nothing but 0 is left as %s, of values up to %.3g; see --keep\n", terminal.Printable(out), t.Name, d, l.Largest)
+		} else {
+			blocks += l.ZeroBlocks
+		}
+		if l.Zeroed > 0 {
+			some, elements = some+1, elements+t.Elements
+			if worst == "" || l.Largest > zeroed.Largest {
+				worst = t.Name
+			}
+			zeroed.Add(*l)
+		}
+	}
+	if blocks > 0 {
+		fmt.Fprintf(stderr, "warning: %s: %s became 0 as a whole, the scale being too small for %s; see --keep\n", terminal.Printable(out), report.Counted(blocks, "block"), d)
+	}
+	if zeroed.Zeroed == 0 {
+		return
+	}
+	fmt.Fprintf(stderr, "became 0 as %s: %s of %s (%.3g%%) in %s, the largest %.3g in %s\n", d, report.Grouped(zeroed.Zeroed), report.Counted(elements, "value"),
+		100*float64(zeroed.Zeroed)/float64(elements), report.Counted(some, "tensor"), zeroed.Largest, terminal.Printable(worst))
+}
+
+// wayOut adds to the refusal of a quantized checkpoint what can be done.
+func wayOut(err error, o *convert.Options) error {
+	var part *convert.PartError
+	switch {
+	case !errors.As(err, &part) || o.DType == layout.Invalid:
+		return err
+	case part.Scale == "":
+		return fmt.Errorf("%w; --plain-f8 takes F8 for weights, --keep GLOB copies tensors as they are", err)
+	}
+	return fmt.Errorf("%w; --keep GLOB copies tensors as they are, and all are without --dtype", err)
+}
+
+// reportWritten says what has been written, and where that is not what shards may have led to
+// expect.
+func reportWritten(stderr io.Writer, p *convert.Plan, shards byteSize, took time.Duration) {
+	divided := ""
+	if p.Shards > 0 {
+		divided = " in " + report.Plural(p.Shards, "shard")
+	}
+	fmt.Fprintf(stderr, "%s: wrote %s%s, %s in %s, %s\n", terminal.Printable(p.Path),
+		report.Plural(len(p.Tensors), "tensor"), divided, report.Size(p.Bytes), report.Duration(took), report.Speed(p.Bytes, took))
+	if shards > 0 && p.Shards == 0 {
+		fmt.Fprintln(stderr, "not divided: one file is not larger than --shard-size")
+	}
+	var alone []string
+	for i := range p.Tensors {
+		if p.Tensors[i].Oversized {
+			alone = append(alone, p.Tensors[i].Name)
+		}
+	}
+	if n := len(alone); n > 0 {
+		fmt.Fprintf(stderr, "larger than --shard-size, with a shard of its own each: %s, such as %s\n", report.Plural(n, "tensor"), terminal.Printable(alone[0]))
+	}
+	if p.Removed != "" {
+		fmt.Fprintf(stderr, "removed %s, which stood for the model that was there before\n", terminal.Printable(p.Removed))
+	}
+	if n := len(p.Left); n > 0 {
+		fmt.Fprintf(stderr, "left in place, though not part of this model: %s, such as %s\n", report.Plural(n, "file"), terminal.Printable(p.Left[0]))
+	}
+}
+
+// reportCompressed says what --compress has achieved.
+func reportCompressed(stderr io.Writer, p *convert.Plan) {
+	n, raw, stored := p.Compressed()
+	if n == 0 {
+		fmt.Fprintf(stderr, "compressed none of %s: none would be 3%% smaller\n", report.Plural(len(p.Tensors), "tensor"))
+		return
+	}
+	fmt.Fprintf(stderr, "compressed %s of %s: %s to %s, ratio %.2f\n", report.Grouped(uint64(n)), report.Plural(len(p.Tensors), "tensor"),
+		report.Size(raw), report.Size(stored), float64(raw)/float64(stored))
+}
+
+// reportUnmatched names the patterns of --keep that keep nothing: a wrong guess at how a
+// model spells its norms would be noticed late.
+func reportUnmatched(stderr io.Writer, keep glob.Patterns, m *loader.Model) {
+	for _, g := range keep {
+		matched := false
+		for t := range m.Tensors() {
+			if matched = g.Match(t.Name()); matched {
+				break
+			}
+		}
+		if !matched {
+			fmt.Fprintf(stderr, "warning: --keep %s matches no tensor; case counts\n", terminal.Printable(g.Pattern))
+		}
+	}
+}
+
+// dryRun says what a conversion would write.
+func dryRun(s terminal.Streams, p *convert.Plan, asJSON bool, o *convert.Options) error {
+	w := bufio.NewWriter(s.Out)
+	if asJSON {
+		if err := writePreviewJSON(w, p); err != nil {
+			return err
+		}
+	} else {
+		writePreview(w, terminal.ScreenOf(s.Out), p, o)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	reportDecisions(s.Err, p)
+	return nil
+}
+
+// writePreview shows a preview to a person.
+func writePreview(w io.Writer, s terminal.Screen, p *convert.Plan, o *convert.Options) {
+	var f report.Facts
+	f.Add("would write", terminal.Printable(p.Path))
+	f.Add("format", p.Format.String())
+	written := report.Exactly(report.Size(p.Bytes), p.Bytes, 1024, " bytes")
+	if o.Compress != convert.NoCompression {
+		written += " before compression"
+	}
+	f.Add("size", written)
+	if p.Shards > 0 {
+		f.Add("shards", report.Grouped(uint64(p.Shards)))
+	}
+	f.Add("tensors", report.Grouped(uint64(len(p.Tensors))))
+	var keys []string
+	for key := range p.Metadata.All() {
+		keys = append(keys, terminal.Printable(key))
+	}
+	f.Add("metadata", strings.Join(keys, ", "))
+	f.Write(w, s)
+	if len(p.Tensors) > 0 {
+		io.WriteString(w, "\n")
+		previewGrid(p.Tensors).Write(w, s)
+	}
+}
+
+func previewGrid(list []convert.Tensor) *report.Grid {
+	g := &report.Grid{
+		Heading: []string{"name", "dtype", "shape", "size", "from", "size before"},
+		Numbers: []bool{false, false, true, true, false, true},
+		Spare:   []string{"size before", "shape"},
+	}
+	g.Rows = func(yield func([]string) bool) {
+		for i := range list {
+			t := &list[i]
+			if !yield([]string{
+				terminal.Name(t.Name), t.To.String(), report.ShapeText(t.Shape), report.Size(t.Bytes), t.From.String(), report.Size(t.FromBytes),
+			}) {
+				return
+			}
+		}
+	}
+	return g
+}
+
+// plannedJSON is a tensor in the JSON of --dry-run.
+type plannedJSON struct {
+	Name        string       `json:"name"`
+	DType       layout.DType `json:"dtype"`
+	Shape       []uint64     `json:"shape"`
+	Bytes       uint64       `json:"bytes"`
+	FromDType   layout.DType `json:"from_dtype"`
+	FromShape   []uint64     `json:"from_shape"`
+	StoredBytes uint64       `json:"stored_bytes"`
+	Reencoded   bool         `json:"reencoded"`
+}
+
+// writePreviewJSON writes a line for each tensor, as inspect does.
+func writePreviewJSON(w io.Writer, p *convert.Plan) error {
+	j := report.JSON{W: w}
+	j.Field("{\n", "path", p.Path)
+	j.Field(",\n", "format", p.Format)
+	j.Field(",\n", "bytes", p.Bytes)
+	j.Field(",\n", "shards", p.Shards)
+	j.Field(",\n", "metadata", p.Metadata)
+	j.Begin("tensors")
+	for i := range p.Tensors {
+		t := &p.Tensors[i]
+		j.Row(plannedJSON{t.Name, t.To, report.OrEmpty(t.Shape), t.Bytes, t.From, report.OrEmpty(t.FromShape), t.FromBytes, t.Reencoded})
+	}
+	j.End()
+	j.Text("\n}\n")
+	return j.Err
+}
