@@ -2,6 +2,7 @@ package dequant
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 
@@ -21,15 +22,15 @@ type Codec struct {
 const AllCores = 0
 
 // NewCodec returns the codec of elements of type d, or of integers that q maps if scaled is true.
-// The error wraps ErrUnsupported if d has no expansion, takes no scale, or begins with a head.
+// The error wraps errors.ErrUnsupported if d has no expansion, takes no scale, or begins with a head.
 func NewCodec(d layout.DType, q layout.Quant, scaled bool) (Codec, error) {
 	switch {
 	case scaled && d.Kind() != layout.KindInt:
-		return Codec{}, fmt.Errorf("dequant: %v takes no scale: %w", d, ErrUnsupported)
+		return Codec{}, fmt.Errorf("dequant: %v takes no scale: %w", d, errors.ErrUnsupported)
 	case scaled:
 		return Codec{dtype: d, scaled: true, quant: q}, nil
 	case d.HeadBytes() > 0:
-		return Codec{}, fmt.Errorf("dequant: %v without its head: %w", d, ErrUnsupported)
+		return Codec{}, fmt.Errorf("dequant: %v without its head: %w", d, errors.ErrUnsupported)
 	case !inBlocks(d):
 		return Codec{}, unsupported(d)
 	}

@@ -225,7 +225,7 @@ func TestReadHead(t *testing.T) {
 		t.Error(err)
 	}
 	for _, scaled := range []bool{false, true} {
-		if _, err := NewCodec(layout.APR_Q8, layout.Quant{Scale: 1}, scaled); !errors.Is(err, ErrUnsupported) {
+		if _, err := NewCodec(layout.APR_Q8, layout.Quant{Scale: 1}, scaled); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("without a head: %v", err)
 		}
 	}

@@ -3,8 +3,11 @@
 //
 // Expand serves every type that is Supported, Quantize those that CanQuantize names. Bytes are
 // little-endian, as all files of this project store them. Destination and source must not
-// overlap. After an error the destination's contents are unspecified. Nothing here does I/O;
-// only the Parallel functions start goroutines, and only for large buffers.
+// overlap. After an error the destination's contents are unspecified. Nothing here does I/O.
+//
+// A Codec expands and quantizes any part of a tensor: the integers that a file gives a scale, the
+// elements behind a head, blocks. Only its methods start goroutines, for large buffers, if the
+// caller lets them have more than one core.
 //
 // # Types
 //

@@ -9,14 +9,16 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
+// Errors that callers test for with errors.Is. A type without an expansion, or without a
+// quantizer, is errors.ErrUnsupported.
 var (
 	// ErrLength is wrapped if source and destination do not fit each other, or do not fill whole
 	// blocks.
 	ErrLength = errors.New("lengths do not fit")
-	// ErrUnsupported is wrapped if a type has no expansion, or no quantizer. It is layout's.
-	ErrUnsupported = layout.ErrUnsupported
 	// ErrOverflow is wrapped if an integer less its zero point does not fit 64 bits.
 	ErrOverflow = errors.New("integer overflow")
+	// ErrNotFinite is wrapped if a NaN or an infinity leaves no scale for the other elements.
+	ErrNotFinite = errors.New("value is not finite")
 )
 
 // Supported reports whether elements of type d have a float32 value.
@@ -27,7 +29,7 @@ func inBlocks(d layout.DType) bool { return int(d) < numTypes && generic.expand[
 
 // Expand writes the values of a whole tensor of type d to dst, on the caller's core. src must hold
 // exactly its len(dst) elements, in whole blocks; otherwise the error wraps ErrLength. For types
-// without an expansion it wraps ErrUnsupported. Only the last block of APR_Q4 may be padded, and
+// without an expansion it wraps errors.ErrUnsupported. Only the last block of APR_Q4 may be padded, and
 // only APR_Q8 begins with a head.
 func Expand(d layout.DType, dst []float32, src []byte) error {
 	if !fits(d, len(dst), len(src)) {
@@ -106,7 +108,7 @@ func fits(d layout.DType, elems, size int) bool {
 }
 
 func unsupported(d layout.DType) error {
-	return fmt.Errorf("dequant: %v has no expansion to float32: %w", d, ErrUnsupported)
+	return fmt.Errorf("dequant: %v has no expansion to float32: %w", d, errors.ErrUnsupported)
 }
 
 // mismatch says why a tensor of elems elements does not take size bytes.

@@ -33,7 +33,7 @@ func TestSupported(t *testing.T) {
 		}
 		c.dtype = d // as if it had
 		for _, err := range []error{plain, scaled, headed, Expand(d, nil, nil), Quantize(d, nil, nil), c.Expand(nil, nil, 0, 1), c.Quantize(nil, nil, 1)} {
-			if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), d.String()) {
+			if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), d.String()) {
 				t.Errorf("%v: %v", d, err)
 			}
 		}
@@ -71,7 +71,7 @@ func TestLengthErrors(t *testing.T) {
 		}
 	}
 	for _, c := range []Codec{plain(layout.I8), integers(layout.I16, 1, 0), integers(layout.I8, 1, 1)} {
-		if err := c.Quantize(nil, nil, 1); !errors.Is(err, ErrUnsupported) {
+		if err := c.Quantize(nil, nil, 1); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}

@@ -181,7 +181,7 @@ func TestQuantizeLossFails(t *testing.T) {
 		lossError(layout.I8, make([]byte, 63), src, src),
 		lossError(layout.F16, make([]byte, 128), src, src[:63]),
 	} {
-		if !errors.Is(err, ErrLength) && !errors.Is(err, ErrUnsupported) {
+		if !errors.Is(err, ErrLength) && !errors.Is(err, errors.ErrUnsupported) {
 			t.Error(err)
 		}
 	}

@@ -8,9 +8,6 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// ErrNotFinite is wrapped if a NaN or an infinity leaves no scale for the other elements.
-var ErrNotFinite = errors.New("value is not finite")
-
 // CanQuantize reports whether Quantize makes type d.
 func CanQuantize(d layout.DType) bool {
 	return int(d) < numTypes && generic.encode[d].run != nil
@@ -22,7 +19,7 @@ func Quantize(d layout.DType, dst []byte, src []float32) error {
 }
 
 // Quantize writes src to dst as c stores it: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, or I8
-// with a scale and no zero point. For other types the error wraps ErrUnsupported. len(src) is a
+// with a scale and no zero point. For other types the error wraps errors.ErrUnsupported. len(src) is a
 // multiple of the block and dst exactly as long as the blocks take; otherwise the error wraps
 // ErrLength. cores is as for Expand.
 //
@@ -52,7 +49,7 @@ func (c Codec) Quantize(dst []byte, src []float32, cores int) error {
 func (c Codec) checkQuantize(size, elems int) error {
 	switch int8s := c.scaled && c.dtype == layout.I8 && c.quant.Zero == 0; {
 	case c.scaled && !int8s, !c.scaled && !CanQuantize(c.dtype):
-		return fmt.Errorf("dequant: %v has no quantizer: %w", c.dtype, ErrUnsupported)
+		return fmt.Errorf("dequant: %v has no quantizer: %w", c.dtype, errors.ErrUnsupported)
 	case !fits(c.dtype, elems, size):
 		return mismatch(c.dtype, elems, size)
 	}
