@@ -5,7 +5,7 @@ import (
 	"github.com/tensormap/tensormap/layout/internal/findings"
 )
 
-// Checksums is the CRC32 that ends the file, and covers all before it.
+// Checksums returns the CRC32 that ends the file. It covers everything before it.
 func (f *File) Checksums(in layout.Input) ([]layout.Checksum, error) {
 	at := f.index.Size - crcSize
 	b, err := layout.Region(in, layout.APR1, at, "crc32", at, crcSize)
@@ -15,7 +15,7 @@ func (f *File) Checksums(in layout.Input) ([]layout.Checksum, error) {
 	return []layout.Checksum{{Field: "crc32", At: at, Offset: 0, Size: at, Want: le.Uint32(b)}}, nil
 }
 
-// Audit parses the metadata, and looks for names that a writer has cut and for bytes that
+// Audit parses the metadata. It warns of names that a writer has cut and of bytes that
 // belong to nothing. It does not read tensors.
 func (f *File) Audit(in layout.Input) []layout.Finding {
 	found := findings.New(layout.APR1)

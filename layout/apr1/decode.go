@@ -19,7 +19,7 @@ type File struct {
 
 	index      *layout.Index
 	lim        layout.Limits
-	vocabulary layout.Section // without the size before it; empty where there is none
+	vocabulary layout.Section // without the size before it; empty if there is none
 	filterbank filterbankSpan
 	metadata   layout.Section // of the container JSON
 	cut        []int          // tensors whose name the writer has cut inside a character
@@ -33,9 +33,9 @@ var (
 // Decode reads header and index of an APR1 file, and the head of its vocabulary and
 // filterbank sections. A nil lim means the defaults.
 //
-// Errors are *[layout.FormatError]s. Those about an index entry have the offset where the
-// entry, or the field, starts; those about the JSON index of the container JSON have the
-// offset where the index starts, unless they are about its syntax.
+// Errors are *[layout.FormatError]s. Those about an index entry have the offset of the
+// entry or the field. Those about the index of the container JSON have the
+// offset of the index, unless they are about its syntax.
 func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	size := in.Size()
 	head, err := layout.Region(in, layout.APR1, 0, "magic", 0, min(lateHeadSize, size))
@@ -89,8 +89,8 @@ func startsJSON(head []byte) bool {
 	return len(head) > atCompressed && string(head[:4]) == magic && head[atCompressed] == '{'
 }
 
-// checkLate tells the container Late from the namesake with a 64-byte header, whose JSON
-// begins where Late has the last of its zeros.
+// checkLate tells the container Late from the namesake with a 64-byte header. The JSON of that
+// begins at the last zeros of Late.
 func checkLate(head []byte) error {
 	if len(head) < lateHeadSize {
 		return errorf(0, "magic", layout.ErrTruncated, "the file of %d bytes ends inside the header of %d", len(head), lateHeadSize)
@@ -127,11 +127,11 @@ func (d *decoder) describe(version string, count uint64) (err error) {
 	return nil
 }
 
-// end is where the checksum, which ends every file, starts. The header, which is longer, is
-// known to be there.
+// end returns where the checksum starts, which ends every file. The longer header is known to
+// be there.
 func (d *decoder) end() uint64 { return d.size - crcSize }
 
-// check makes sure that the header is one that this package can read.
+// check makes sure that this package can read files with the header.
 func (h *Header) check(head []byte, c Container) error {
 	version := uint16(1)
 	if c == Late {
@@ -200,8 +200,8 @@ func (d *decoder) table() error {
 	return d.measure(d.indexAt + all)
 }
 
-// measure finds the end of the data that starts at off: the specification has no other
-// statement of it than the sizes of the tensors, which are packed.
+// measure finds the end of the data that starts at off. Only the sizes of the tensors tell it: they are
+// packed.
 func (d *decoder) measure(off uint64) error {
 	d.data = layout.Section{Name: "data", Offset: off}
 	most := d.end() - off
@@ -256,8 +256,8 @@ func (d *decoder) entry(i int) error {
 	return d.builder.Add(at)
 }
 
-// name reads the NUL-terminated name of tensor i. Writers cut names to 47 bytes, where that
-// may be inside a character: then the character becomes U+FFFD.
+// name reads the NUL-terminated name of tensor i. Writers cut names to 47 bytes. A character that is
+// cut becomes U+FFFD.
 func (d *decoder) name(b []byte, at uint64, i int) ([]byte, error) {
 	n := bytes.IndexByte(b, 0)
 	if n < 0 {
@@ -272,7 +272,7 @@ func (d *decoder) name(b []byte, at uint64, i int) ([]byte, error) {
 	return name, nil
 }
 
-// uncut is the length of name without the first bytes of a character that goes on behind it.
+// uncut returns the length of name without the first bytes of a character that goes on behind it.
 func uncut(name []byte) int {
 	n := len(name)
 	for i := n - 1; i >= max(0, n-utf8.UTFMax); i-- {
@@ -322,7 +322,7 @@ func (d *decoder) place(t *layout.Tensor, b []byte, at uint64) error {
 	return nil
 }
 
-// scale reads the scale of t, tensor i, where the file has a table of them.
+// scale reads the scale of t, tensor i, if the file has a table of them.
 func (d *decoder) scale(t *layout.Tensor, i int) error {
 	if d.file.Header.Quantization != Int8 {
 		return nil
@@ -339,19 +339,18 @@ func (d *decoder) scale(t *layout.Tensor, i int) error {
 	return nil
 }
 
-// filterbankName is what the filterbank is called as a tensor, and in metadata.
+// filterbankName is the name of the filterbank as a tensor, and its key in metadata.
 const filterbankName = "mel_filterbank"
 
 // filterbankSpan is where the filterbank is.
 type filterbankSpan struct {
 	mels, freqs uint32
-	offset      uint64 // of the values; 0 where there is none
+	offset      uint64 // of the values, or 0
 }
 
 func (s filterbankSpan) size() uint64 { return 4 * uint64(s.mels) * uint64(s.freqs) }
 
-// tail finds the sections behind the data. What lies between them and the checksum is not
-// looked at here: Audit reports it.
+// tail finds the sections behind the data. Audit reports bytes between them and the checksum.
 func (d *decoder) tail() error {
 	at := d.data.Offset + d.data.Size
 	c := layout.NewCursor(d.in, layout.APR1, at, d.end()-at)
@@ -380,7 +379,7 @@ func section(c *layout.Cursor, field string) (size uint64) {
 	return size
 }
 
-// vocabulary finds the vocabulary section. Its strings are left for later.
+// vocabulary finds the vocabulary section. It does not read the strings.
 func (d *decoder) vocabulary(c *layout.Cursor) error {
 	at := c.Offset()
 	size := section(c, "vocabulary_size")
@@ -397,7 +396,7 @@ func (d *decoder) vocabulary(c *layout.Cursor) error {
 	return d.builder.Section("vocabulary", at, at, sizeSize+size)
 }
 
-// filterbank finds the filterbank section, and makes a tensor of it unless one of the
+// filterbank finds the filterbank section. It makes a tensor of it unless one of the
 // file's own has the name.
 func (d *decoder) filterbank(c *layout.Cursor) error {
 	at := c.Offset()

@@ -1,5 +1,5 @@
-// Package apr1 reads and writes APR1 model files, the ".apr Model Format" of whisper.apr,
-// which runs Whisper speech recognition in browsers.
+// Package apr1 reads APR1 model files, the ".apr Model Format" of whisper.apr. That program runs
+// Whisper speech recognition in browsers.
 //
 // # The container Binary
 //
@@ -48,26 +48,24 @@
 //
 // # Where the specification is silent
 //
-// What the program that the format comes from writes settles most of it: the layout of the
-// vocabulary, the scale table and the index entries, the model types past the third, and
-// what the checksum covers. The rest are our rules:
+// The files that whisper.apr writes settle most of it: the layout of the vocabulary, the scale table
+// and the index entries, the model types past the third, and the bytes under the checksum. The rest
+// are our rules:
 //
 //   - An int8 scale is finite. Values are scale × q, without a zero point.
-//   - A file with compressed = 1 has tensors stored raw, whose size is that of their
-//     elements, and tensors stored in the LZ4 blocks of APR2, which any other size means:
-//     each block is a u32 length and a raw LZ4 block, and yields 65,536 bytes, the last one
-//     the rest. No program is known to have written such a file, so this is our reading.
+//   - In a file with compressed = 1, a tensor whose size is that of its elements is stored raw. Any
+//     other size means the LZ4 blocks of APR2: each block is a u32 length and a raw LZ4 block, and
+//     yields 65,536 bytes, the last one the rest. No program is known to have written such a file.
 //   - The tensors fill the data without gaps, in any order.
 //   - The filterbank is also a tensor of the index, "mel_filterbank" of type F32 and shape
 //     [n_mels, n_freqs], unless one of the file's own tensors has that name.
-//   - A name whose last character has been cut, as writers do at 47 bytes, ends with U+FFFD
-//     instead, which Audit warns of. Other invalid UTF-8 is an error.
-//   - A file without tensors is refused: it may be one of those written before the header
-//     had n_tensors, whose index entries were different.
-//   - int4, which the program declares and never wrote, is refused, and so are tensors of
-//     more than 4 dimensions, of whose shape its writer keeps but the first 4.
-//   - Reserved fields and unknown flags are written as 0 and ignored. Bytes that belong to
-//     nothing are warnings of Audit.
+//   - Writers cut names at 47 bytes. A name cut inside its last character ends with U+FFFD
+//     instead, and Audit warns of it. Other invalid UTF-8 is an error.
+//   - A file without tensors is refused. It may be older than n_tensors in the header, and have
+//     other index entries.
+//   - int4 is refused: the program declares it and never wrote it. So are tensors of more than 4
+//     dimensions, because its writer keeps only the first 4 of their shape.
+//   - Reserved fields and unknown flags are ignored. Audit warns of bytes that belong to nothing.
 //
 // # The container Late
 //
@@ -76,8 +74,7 @@
 //
 // # The container JSON
 //
-// The aprender library used the same magic for another layout, told apart by byte 8, which
-// is "{". Version is "json".
+// The aprender library used the same magic for another layout. There byte 8 is "{". Version is "json".
 //
 //	0  magic            [4]byte   "APR1"
 //	4  metadata_len     u32
@@ -88,11 +85,11 @@
 //	   data             offsets count from here
 //	   crc32            u32       IEEE, of all before
 //
-// Its writer knows one dtype, "F32"; here the name of every type of package layout will do.
-// The entries are as many as n_tensors, and may be none.
+// Its writer knows one dtype, "F32"; here the name of every type of package layout is read.
+// n_tensors counts the entries, and may be 0.
 //
 // # Whisper files of aprender's APR2
 //
 // The same magic "APR\x00" and version also start files with a 64-byte header, which package
-// aprender reads; the checksum in their header tells them apart.
+// aprender reads. The checksum in their header tells them apart.
 package apr1

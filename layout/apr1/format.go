@@ -32,7 +32,7 @@ const (
 	maxExpansion = 255 // the most bytes that LZ4 makes of one
 )
 
-// Where fields are in the file.
+// Offsets of fields in the file.
 const (
 	atVersion      = 4
 	atModelType    = 6
@@ -44,7 +44,7 @@ const (
 	atLateReserved = 52
 )
 
-// Where fields are in an index entry.
+// Offsets of fields in an index entry.
 const (
 	inOffset   = 48
 	inSize     = 56
@@ -58,7 +58,7 @@ var le = binary.LittleEndian
 // Container is one of the layouts that call themselves APR1.
 type Container uint8
 
-// The containers, which the package documentation describes.
+// The containers; the package documentation describes them.
 const (
 	Binary Container = iota // of the specification
 	Late                    // the same with 16 more bytes of header
@@ -90,13 +90,13 @@ type Dimensions struct {
 	NMels       uint32
 }
 
-// dimensionNames are the names of the fields that Dimensions.fields returns.
+// dimensionNames names the fields that Dimensions.fields returns.
 var dimensionNames = [...]string{
 	"n_vocab", "n_audio_ctx", "n_audio_state", "n_audio_head", "n_audio_layer",
 	"n_text_ctx", "n_text_state", "n_text_head", "n_text_layer", "n_mels",
 }
 
-// fields are the dimensions in the order of the header.
+// fields returns the dimensions in the order of the header.
 func (d *Dimensions) fields() [len(dimensionNames)]*uint32 {
 	return [...]*uint32{
 		&d.NVocab, &d.NAudioCtx, &d.NAudioState, &d.NAudioHead, &d.NAudioLayer,
@@ -104,7 +104,7 @@ func (d *Dimensions) fields() [len(dimensionNames)]*uint32 {
 	}
 }
 
-// readHeader reads what b, the first 52 bytes of a file, says.
+// readHeader reads the header from the first 52 bytes of a file.
 func readHeader(b []byte) Header {
 	h := Header{
 		Version:      le.Uint16(b[atVersion:]),
@@ -149,7 +149,7 @@ var modelTypes = [...]string{
 // known reports whether t has a name.
 func (t ModelType) known() bool { return int(t) < len(modelTypes) }
 
-// String is the name under which Whisper models are published, such as "tiny.en".
+// String returns the name under which Whisper models are published, such as "tiny.en".
 func (t ModelType) String() string {
 	if !t.known() {
 		return fmt.Sprintf("ModelType(%d)", uint8(t))
@@ -160,7 +160,7 @@ func (t ModelType) String() string {
 // Quantization is the element type of all tensors of a file.
 type Quantization uint8
 
-// The quantizations. The int4 (3) that its program declares but never wrote is unsupported.
+// The quantizations. int4 (3) is unsupported: whisper.apr declares it but never wrote it.
 const (
 	F32 Quantization = iota
 	F16
@@ -174,7 +174,7 @@ var quantizations = [...]struct {
 
 func (q Quantization) known() bool { return int(q) < len(quantizations) }
 
-// String is the specification's name, such as "int8".
+// String returns the specification's name, such as "int8".
 func (q Quantization) String() string {
 	if !q.known() {
 		return fmt.Sprintf("Quantization(%d)", uint8(q))
@@ -203,7 +203,7 @@ func errorf(at uint64, field string, sentinel error, format string, args ...any)
 	return layout.Errorf(layout.APR1, at, field, sentinel, format, args...)
 }
 
-// refuse is errorf about t.
+// refuse returns errorf about t.
 func refuse(t *layout.Tensor, at uint64, field string, sentinel error, format string, args ...any) error {
 	e := errorf(at, field, sentinel, format, args...)
 	e.Reason = "tensor " + layout.Quote(t.Name) + ": " + e.Reason

@@ -13,7 +13,7 @@ import (
 	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
-// Metadata is what the header says, under the names of the specification, and the
+// Metadata returns the fields of the header, under the names of the specification, and the
 // vocabulary and filterbank:
 //
 //	version               uint16
@@ -28,11 +28,10 @@ import (
 //	mel_filterbank_shape  []uint32: n_mels and n_freqs of the filterbank
 //
 // vocab and merges are there if the file has a vocabulary. Their strings have the bytes of
-// the file, but JSON can only hold those that are UTF-8 and gets U+FFFD for the rest. So
-// that nothing is lost there, vocab_bytes, only where such a string exists, is the
-// vocabulary section as it is in the file, from n_tokens on.
+// the file. JSON can only hold UTF-8 and gets U+FFFD for the rest. If a string is not UTF-8,
+// vocab_bytes has the vocabulary section of the file, from n_tokens on, so that nothing is lost.
 //
-// Metadata of the container JSON is the JSON of the file.
+// In the container JSON, Metadata returns the JSON of the file.
 func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 	if f.Container == JSON {
 		return f.jsonMetadata(in)
@@ -103,7 +102,7 @@ func (f *File) addVocabulary(md *layout.Metadata, in layout.Input) error {
 	return nil
 }
 
-// region reads a section that is wanted whole.
+// region reads a whole section.
 func (f *File) region(in layout.Input, s layout.Section) ([]byte, error) {
 	if s.Size > f.lim.HeaderBytes {
 		return nil, errorf(s.Offset, s.Name, layout.ErrLimit, "%d bytes, more than %d", s.Size, f.lim.HeaderBytes)
@@ -111,14 +110,14 @@ func (f *File) region(in layout.Input, s layout.Section) ([]byte, error) {
 	return layout.Region(in, layout.APR1, s.Offset, s.Name, s.Offset, s.Size)
 }
 
-// Vocabulary is what a tokenizer knows. Its strings may hold any bytes: a token of
+// Vocabulary is that of a tokenizer. Its strings may hold any bytes: a token of
 // byte-level BPE is often a part of a character.
 type Vocabulary struct {
 	Tokens []string    // by their id
 	Merges [][2]string // which tokens are joined, first things first
 }
 
-// Vocabulary parses the vocabulary section; nil where the file has none.
+// Vocabulary parses the vocabulary section. It returns nil if the file has none.
 func (f *File) Vocabulary(in layout.Input) (*Vocabulary, error) {
 	if f.vocabulary.Size == 0 {
 		return nil, nil
@@ -132,7 +131,7 @@ func (f *File) Vocabulary(in layout.Input) (*Vocabulary, error) {
 }
 
 // parseVocabulary parses s, the section at offset at from n_tokens on. The strings are parts
-// of s. That the counts fit s is checked again: the file may have changed since Decode.
+// of s. It checks again that the counts fit s: the file may have changed since Decode.
 func parseVocabulary(s string, at uint64) (v *Vocabulary, allUTF8 bool, err error) {
 	p := stringParser{s: s, i: countsSize, at: at, allUTF8: true}
 	tokens, merges := uint64(le.Uint32([]byte(s[:4]))), uint64(le.Uint32([]byte(s[4:8])))
@@ -194,7 +193,7 @@ type Filterbank struct {
 	Data   []float32 // NMels rows of NFreqs values
 }
 
-// Filterbank reads the filterbank section; nil where the file has none.
+// Filterbank reads the filterbank section. It returns nil if the file has none.
 func (f *File) Filterbank(in layout.Input) (*Filterbank, error) {
 	fb := f.filterbank
 	if fb.offset == 0 {
@@ -220,15 +219,13 @@ func (f *File) floats(in layout.Input, size uint64) ([]float32, error) {
 	return values, nil
 }
 
-// Summary is what the specification's example of inspecting a file prints. The filterbank,
-// though the index has it, is not one of the tensors that are counted. The sum of the
-// filterbank's first band is one of binary32 numbers, from the lowest frequency on, as in
-// the program that the example is of. That program says of a sum near 0.025 that the
-// filterbank is Slaney-normalized, but has no test for it; so neither has this.
+// Summary returns the lines that the specification's example of inspecting a file prints. The filterbank
+// does not count as a tensor, though the index has it. Its first band is summed in binary32, from the
+// lowest frequency on, as whisper.apr does. A sum near 0.025 means Slaney normalization there, but no
+// test exists for it.
 //
-// It reads no more of a vocabulary than the number of tokens, and of a filterbank the first
-// band. Of the container JSON it reads the metadata, which has the same things under the
-// names that [File.Metadata] uses.
+// It reads the number of tokens of a vocabulary and the first band of a filterbank. In the
+// container JSON it reads the metadata, under the names that [File.Metadata] uses.
 func (f *File) Summary(in layout.Input) ([]layout.Fact, error) {
 	var s summary
 	var err error
@@ -243,7 +240,7 @@ func (f *File) Summary(in layout.Input) ([]layout.Fact, error) {
 	return s.facts(f.index.Size), nil
 }
 
-// summary is what is shown beyond the size.
+// summary holds the facts beyond the size.
 type summary struct {
 	model         string // empty: not known
 	tensors       int
@@ -281,7 +278,7 @@ func sum(values []float32) (s float32) {
 	return s
 }
 
-// megabytes is n bytes as the example has them: "150.2 MB", which are millions.
+// megabytes returns n bytes in the form of the example, "150.2 MB", in millions.
 func megabytes(n uint64) string {
 	if n < 100_000 {
 		return fmt.Sprintf("%d bytes", n)
@@ -323,14 +320,14 @@ func (f *File) summarizeJSON(in layout.Input) (s summary, err error) {
 	return s, nil
 }
 
-// filterbank takes the first band of values of this shape, if that is what they are.
+// filterbank takes the first band of values, if they have this shape.
 func (s *summary) filterbank(values, shape []json.Number) {
 	if len(shape) != 2 {
 		return
 	}
 	dims := [2]uint64{}
 	for i := range dims {
-		dims[i], _ = strconv.ParseUint(string(shape[i]), 10, 32) // what is no u32 becomes 0, or too large
+		dims[i], _ = strconv.ParseUint(string(shape[i]), 10, 32) // other than u32 it becomes 0, or too large
 	}
 	if n := dims[0] * dims[1]; n == 0 || n != uint64(len(values)) {
 		return

@@ -7,7 +7,7 @@ import (
 	"github.com/tensormap/tensormap/layout/internal/findings"
 )
 
-// Checksums is the CRC32 in the footer, which covers everything before the footer.
+// Checksums returns the CRC32 in the footer, which covers everything before the footer.
 func (f *File) Checksums(in layout.Input) ([]layout.Checksum, error) {
 	b, err := f.footer(in)
 	if err != nil {
@@ -22,9 +22,8 @@ func (f *File) footer(in layout.Input) ([]byte, error) {
 	return layout.Region(in, layout.APR2, at, "footer", at, footerSize)
 }
 
-// Audit checks the footer (but not its CRC32, which Checksums hands out), the alignment
-// and flags that the header promises, the metadata, and that nothing but padding lies
-// between what the file describes. It does not read tensors.
+// Audit checks the footer, the alignment and flags that the header promises, the metadata, and that
+// gaps are padding. It does not compute the CRC32, and does not read tensors.
 func (f *File) Audit(in layout.Input) []layout.Finding {
 	a := audit{findings.New(layout.APR2), f.index}
 	a.footer(f, in)

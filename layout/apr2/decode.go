@@ -55,7 +55,7 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 // Index describes the file's tensors.
 func (f *File) Index() *layout.Index { return f.index }
 
-// check makes sure that the parts the header names are in the file.
+// check makes sure that the sections of the header are in the file.
 func (h Header) check(size uint64) error {
 	if size < headerSize+footerSize {
 		return errorf(headerSize, "footer", layout.ErrTruncated, "the file of %d bytes has no room for header and footer", size)
@@ -83,7 +83,7 @@ type decoder struct {
 	at      uint64 // where rest starts in the file
 }
 
-// open reads the head of the index, and builds the frame that its entries go into.
+// open reads the head of the index and makes the builder for its entries.
 func (d *decoder) open(in layout.Input) error {
 	h := &d.header
 	var err error
@@ -167,14 +167,14 @@ func (d *decoder) entry() error {
 	return d.builder.Add(at)
 }
 
-// cut is the error for an entry of at least size bytes where fewer are left.
+// cut returns the error for an entry of at least size bytes with fewer left.
 func (d *decoder) cut(size int) error {
 	return errorf(d.at, "index_size", layout.ErrTruncated, "tensor %d of %d: an entry of at least %d bytes in the last %d of the index",
 		len(d.builder.Index().Tensors), d.count, size, len(d.rest))
 }
 
-// place reads where t is from the end of its entry. The flags there are ignored: they
-// could but repeat raw_size.
+// place reads the position of t from the end of its entry. It ignores the flags there, because they
+// could only repeat raw_size.
 func (d *decoder) place(t *layout.Tensor, tail *[entryTailSize]byte) error {
 	offset, raw := le.Uint64(tail[0:]), le.Uint64(tail[16:])
 	t.Stored = le.Uint64(tail[8:])

@@ -41,39 +41,36 @@
 //	└─────────────────────────────────────────────────────────────────────┘
 //
 // A tensor with a raw_size is compressed: blocks of a u32 length and that many bytes
-// of raw LZ4 block, each of which yields 65,536 bytes, the last one the rest.
+// of raw LZ4 block. Each block yields 65,536 bytes, the last one the rest.
 //
 // # Where the specification is silent
 //
 // No writer of the draft was ever shipped, so these are our rules:
 //
 //   - The header's hexadecimal magic is the big-endian reading of the four bytes.
-//   - raw_size alone says whether a tensor is compressed; it must then be the size that
+//   - raw_size alone says whether a tensor is compressed. It must then be the size that
 //     dtype and dims imply, and at most 255 times size, the most that LZ4 can reach. The
-//     flags of an entry are ignored (bit 0 is set for compressed tensors on writing), and
-//     a header flag COMPRESSED that disagrees with the index is a warning of [File.Audit].
-//   - What is aligned is a tensor's offset from the start of the file: to 32 bytes where
-//     only ALIGNED_32 is set, else to 64. A misaligned tensor is readable, but not in
-//     place; Audit fails it where a flag promises alignment and else warns.
+//     flags of an entry are ignored; writing sets bit 0 for compressed tensors. [File.Audit] warns
+//     of a header flag COMPRESSED that disagrees with the index.
+//   - Alignment counts from the start of the file: to 32 bytes if only ALIGNED_32 is set, else
+//     to 64. A misaligned tensor is readable, but not in place. Audit fails it if a flag promises
+//     alignment, and else warns.
 //   - Sections are written as drawn and read in any order, also behind the data. Nothing
-//     may overlap, tensors stay between data_offset and the footer, and the entries fill
-//     the index exactly.
-//   - A scalar is written with the shape [1]. A dimension of 0 makes an empty tensor,
-//     which is never compressed.
-//   - metadata_size 0 means that there is no metadata. Required keys that are missing
-//     are warnings of Audit.
+//     may overlap. Tensors stay between data_offset and the footer. The entries fill the index exactly.
+//   - A scalar is written with the shape [1]. A dimension of 0 makes an empty tensor. That
+//     is never compressed.
+//   - metadata_size 0 means that there is no metadata. Audit warns of missing required keys.
 //   - ENCRYPTED has no layout: such files are refused. Neither has SIGNED: they open, and
-//     Audit says that the signature was not checked. SHARDED is but a flag here.
+//     Audit says that the signature was not checked. SHARDED is only a flag here.
 //   - Reserved fields and unknown flags are written as 0 and ignored.
-//   - The metadata key quantization.scales, an object from tensor name to number, turns
-//     integer tensors into real ones, scale × (q − zero point), and
-//     quantization.zero_points, from name to integer, holds the zero points that are not
-//     0. See [File.Scales].
+//   - The metadata key quantization.scales maps tensor names to numbers. It turns integer tensors into
+//     real ones: scale × (q − zero point). quantization.zero_points maps names to the zero points
+//     other than 0. See [File.Scales].
 //
 // # Extension
 //
-// From version_minor 1 on, files may hold dtypes that the draft's enum lacks. In a file
-// of minor version 0 they are unknown dtypes.
+// From version_minor 1 on, files may hold dtypes that the draft's enum lacks. Files
+// of minor version 0 may not.
 //
 //	0x20 F64   0x21 U16   0x22 U32   0x23 U64   0x24 BOOL   0x25 F8_E4M3   0x26 F8_E5M2
 //	0x40 | ggml's type id, for types that have no id of their own above: Q4_K is 0x4C

@@ -102,13 +102,13 @@ var flagNames = []string{
 // Has reports whether all bits of want are set.
 func (f Flags) Has(want Flags) bool { return f&want == want }
 
-// Names are the draft's names of the bits that are set, lowest bit first.
+// Names returns the draft's names of the bits that are set, lowest bit first.
 func (f Flags) Names() []string { return flags.Names(uint32(f), flagNames) }
 
 // String joins Names by "|", with the bits that have no name in hexadecimal.
 func (f Flags) String() string { return flags.Join(uint32(f), flagNames) }
 
-// Align is the alignment of tensors in bytes: 32 where only ALIGNED_32 is set, else 64.
+// Align returns the alignment of tensors in bytes: 32 if only ALIGNED_32 is set, else 64.
 func (f Flags) Align() uint64 {
 	if f&(Aligned64|Aligned32) == Aligned32 {
 		return 32
@@ -116,7 +116,7 @@ func (f Flags) Align() uint64 {
 	return defaultAlign
 }
 
-// The draft's dtype enum, and what later minor versions add to it.
+// Bounds of the ids that later minor versions add to the draft's enum.
 const (
 	firstExtension = 0x20 // ids from here on need version_minor 1
 	firstGGML      = 0x40 // 0x40 | ggml's type id
@@ -132,8 +132,8 @@ var enum = [firstGGML]layout.DType{
 	0x25: layout.F8_E4M3, 0x26: layout.F8_E5M2,
 }
 
-// dtypeOf and idOf are enum and ggml's types in both directions. A type has one id: that
-// of ggml only where enum gives it none.
+// dtypeOf and idOf are enum and ggml's types in both directions. A type has one id: ggml's
+// only if enum has none.
 var dtypeOf, idOf = func() (dtypes [256]layout.DType, ids map[layout.DType]uint8) {
 	ids = make(map[layout.DType]uint8)
 	for id := range lastGGML + 1 {
@@ -148,7 +148,7 @@ var dtypeOf, idOf = func() (dtypes [256]layout.DType, ids map[layout.DType]uint8
 	return dtypes, ids
 }()
 
-// dtype is the type that a file of the given minor version numbers id, or Invalid.
+// dtype returns the type that id means in a file of the given minor version, or Invalid.
 func dtype(id uint8, minor uint16) layout.DType {
 	if id >= firstExtension && minor == 0 {
 		return layout.Invalid

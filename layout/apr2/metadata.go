@@ -9,7 +9,7 @@ import (
 	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
-// Metadata parses the metadata section. It is empty where metadata_size is 0.
+// Metadata parses the metadata section. It is empty if metadata_size is 0.
 func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 	off, n := uint64(f.Header.MetadataOffset), uint64(f.Header.MetadataSize)
 	if n == 0 {
@@ -31,9 +31,9 @@ const (
 )
 
 // Scales reads quantization.scales and quantization.zero_points from the metadata.
-// A scale is the binary32 that is nearest to its decimal, finite and not 0; a zero point
-// is an integer, and belongs to a tensor that has a scale. Whether the names are those
-// of tensors is not checked, because the tensors may be in other shards.
+// A scale is the binary32 that is nearest to its decimal, finite and not 0. A zero point
+// is an integer, and belongs to a tensor that has a scale. Names of no tensor are
+// accepted, because the tensors may be in other shards.
 func (f *File) Scales(md layout.Metadata) (map[string]layout.Quant, error) {
 	scales, err := f.object(md, scalesField, "scales")
 	if err != nil {
@@ -66,7 +66,7 @@ func (f *File) Scales(md layout.Metadata) (map[string]layout.Quant, error) {
 	return quants, nil
 }
 
-// object finds the object called key in md's quantization; none is an empty one.
+// object returns the object called key in md's quantization. A missing one is empty.
 func (f *File) object(md layout.Metadata, field, key string) (layout.Metadata, error) {
 	v, ok := md.Get("quantization", key)
 	if !ok {
@@ -102,7 +102,7 @@ func (f *File) mdError(field, tensor string, v any, want string) error {
 		layout.Quote([]byte(tensor)), layout.Quote(asJSON(v)), want)
 }
 
-// asJSON shows a metadata value as its file does, as far as one can.
+// asJSON returns a metadata value as JSON, or the error instead.
 func asJSON(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {

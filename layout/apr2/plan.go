@@ -8,7 +8,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// plan is where everything goes in a file to be written.
+// plan holds the positions of everything in a file to be written.
 type plan struct {
 	header   Header
 	align    uint64
@@ -58,7 +58,7 @@ func (p *plan) options(opts *Options) error {
 	return p.setMetadata(opts.Metadata)
 }
 
-// setMetadata encodes md. Whether it can be read again, readBack will tell.
+// setMetadata encodes md. readBack will check that it can be read again.
 func (p *plan) setMetadata(md layout.Metadata) error {
 	b, err := md.MarshalJSON()
 	if err != nil {
@@ -73,8 +73,8 @@ func (p *plan) setMetadata(md layout.Metadata) error {
 	return nil
 }
 
-// entry is the number of bytes of t's index entry, which starts at. It checks what the
-// entry's fields cannot hold, and sets the flags and version that t calls for.
+// entry returns the number of bytes of t's index entry, which starts at offset at. It refuses what the
+// fields cannot hold, and sets the flags and version that t calls for.
 func (p *plan) entry(t *layout.Tensor, at uint64) (uint64, error) {
 	id, ok := idOf[t.DType]
 	switch {
@@ -96,8 +96,8 @@ func (p *plan) entry(t *layout.Tensor, at uint64) (uint64, error) {
 	return uint64(entrySize + len(t.Name) + 8*len(dims(t))), nil
 }
 
-// encode is everything before the tensors. It settles where they go. As it has the same
-// size whatever their sizes are, it can be made again once these are known.
+// encode returns everything before the tensors, and gives them their places. Its size does not depend on
+// theirs, so it can be made again once they are known.
 func (p *plan) encode(tensors []layout.Tensor) ([]byte, error) {
 	data := p.header.DataOffset
 	p.header.Flags &^= Compressed
@@ -121,8 +121,8 @@ func (p *plan) encode(tensors []layout.Tensor) ([]byte, error) {
 	return append(b, make([]byte, int(data)-len(b))...), nil
 }
 
-// readBack is the index of the file that head begins. Decoding makes sure of all that is
-// not checked before, so that nothing is written which cannot be read.
+// readBack returns the index of the file that head begins. Decoding finds all that was
+// not checked before, so that no file is written that cannot be read.
 func (p *plan) readBack(head []byte) (*layout.Index, error) {
 	in := planned{head, p.size}
 	f, err := Decode(in, nil)
@@ -143,7 +143,7 @@ func (p *plan) readBack(head []byte) (*layout.Index, error) {
 type place struct {
 	offset  uint64 // from data_offset
 	size    uint64
-	rawSize uint64 // 0 where the tensor is not compressed
+	rawSize uint64 // 0 if the tensor is not compressed
 	flags   uint32
 }
 
@@ -185,7 +185,7 @@ func appendEntry(b []byte, t *layout.Tensor, e place) []byte {
 	return le.AppendUint32(b, e.flags)
 }
 
-// compressed tells what is stored as blocks from tensors without elements, which have none.
+// compressed reports whether t is stored as blocks. A tensor without elements has none.
 func compressed(t layout.Tensor) bool { return t.Encoding == layout.LZ4 && t.Stored > 0 }
 
 // compressedTensor is the flag of an entry with a raw_size.
@@ -193,7 +193,7 @@ const compressedTensor = 1
 
 var scalar = []uint64{1}
 
-// dims is t's shape as the index can hold it, which has no shape of no dimensions.
+// dims returns t's shape as the index can hold it: a scalar has one dimension.
 func dims(t *layout.Tensor) []uint64 {
 	if len(t.Shape) == 0 {
 		return scalar
@@ -201,7 +201,7 @@ func dims(t *layout.Tensor) []uint64 {
 	return t.Shape
 }
 
-// alignUp is the next multiple of align, a power of two.
+// alignUp returns the next multiple of align, a power of two.
 func alignUp(n, align uint64) uint64 { return (n + align - 1) &^ (align - 1) }
 
 // planned is a file that has nothing but its head yet.
@@ -225,8 +225,8 @@ func provisional(tensors []layout.Tensor) (list []layout.Tensor, unsized bool) {
 	return list, unsized
 }
 
-// Sizer computes how large a file will be, without its tensors' data and without making its
-// head, so that a model can be divided among files before any is begun. NewSizer makes one.
+// Sizer computes how large a file will be, without its tensors' data and its head. A model is divided
+// among files with it before any is begun. NewSizer makes one.
 type Sizer struct {
 	head  uint64 // header, metadata and index
 	data  uint64 // from data_offset to the end of the last tensor
@@ -264,7 +264,7 @@ func (s Sizer) With(t *layout.Tensor) Sizer {
 // Size returns the size of the whole file in bytes. It is 2^64-1 if the file would be larger.
 func (s Sizer) Size() uint64 { return add(add(up(s.head, defaultAlign), s.data), footerSize) }
 
-// up is alignUp for sums of any size.
+// up returns alignUp for sums of any size.
 func up(n, align uint64) uint64 { return add(n, -n%align) }
 
 // add stops at the largest number.
