@@ -12,8 +12,6 @@ import (
 
 // toRewrite are the folders whose comments do not follow the rules yet.
 var toRewrite = []string{
-	"layout/april",
-	"layout/bw2l",
 	"layout/internal/layouttest",
 	"layout/tsm",
 	"loader",

@@ -8,10 +8,10 @@ import (
 // Checksums lists none: the format has no checksums.
 func (f *File) Checksums(layout.Input) ([]layout.Checksum, error) { return nil, nil }
 
-// Audit finds networks that are no ONNX models, metadata that cannot be read, and
-// initializers whose numbers do not add up to their shapes, all of which it reads. It
-// warns of what other readers trip over or leave out: a header_size that is not the
-// header's, parameters that are not behind the last network, sparse initializers, and
+// Audit fails networks that are no ONNX models, metadata that cannot be read, and
+// initializers with too few or too many numbers. It reads all of these. It
+// warns of whatever other readers trip over or leave out: a wrong header_size,
+// parameters that are not behind the last network, sparse initializers, and
 // bytes that belong to nothing.
 func (f *File) Audit(in layout.Input) []layout.Finding {
 	a := audit{findings.New(layout.April), f}
@@ -63,7 +63,7 @@ func (a *audit) metadata(in layout.Input) {
 }
 
 func (a *audit) numbers(in layout.Input) {
-	var u unpacker // one for all, of which there can be very many
+	var u unpacker // one for all: there can be very many
 	tensors := a.file.index.Tensors
 	for i := range tensors {
 		if t := &tensors[i]; t.Encoding == layout.Protobuf {

@@ -22,13 +22,13 @@ var (
 	_ layout.Summarizer = (*File)(nil)
 )
 
-// Decode reads the header of an .april file, and of its networks what describes their
-// initializers. It steps over the elements of these as far as they are stored as bytes,
-// over texts and over the parameters, which [File.Metadata] reads. Tensors are the
-// networks first, then their initializers in the order of the file. A nil lim means the
+// Decode reads the header of an .april file and the descriptions of its networks'
+// initializers. It skips elements that are stored as bytes, texts, and the parameters;
+// [File.Metadata] reads texts and parameters. The tensors are first the
+// networks, then their initializers in the order of the file. A nil lim means the
 // defaults.
 //
-// Errors are *[layout.FormatError]s. A network that is no ONNX model is none: see
+// Errors are *[layout.FormatError]s. A network that is no ONNX model is no error: see
 // [Network].
 func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	h, err := decodeHeader(in)
@@ -104,7 +104,7 @@ func (r *reader) addInitializers(b *layout.Builder) error {
 
 // Header is what a file says of itself before the networks.
 type Header struct {
-	HeaderSize uint64 // as stated, which readers ignore: bytes from offset 20 on
+	HeaderSize uint64 // as stated: bytes from offset 20 on; readers ignore it
 	Model      ModelType
 	Params     Entry
 	Networks   []Entry
@@ -115,7 +115,7 @@ type Header struct {
 	atNetworks        uint64 // where the header states Networks
 }
 
-// decodeHeader reads the header but for its texts, which it steps over.
+// decodeHeader reads the header. It skips the texts.
 func decodeHeader(in layout.Input) (h Header, err error) {
 	c := layout.NewCursor(in, layout.April, 0, in.Size())
 	h.prefix(&c)
@@ -159,7 +159,7 @@ func (h *Header) body(c *layout.Cursor) {
 	}
 }
 
-// text steps over a text and says where it is.
+// text skips a text and returns its place.
 func text(c *layout.Cursor, lengthField, field string) Entry {
 	at := c.Offset()
 	e := Entry{Size: c.U64(lengthField)}
@@ -171,7 +171,7 @@ func text(c *layout.Cursor, lengthField, field string) Entry {
 	return e
 }
 
-// entry reads an Entry, which must lie in the file.
+// entry reads an Entry. It must lie in the file.
 func entry(c *layout.Cursor, field string) Entry {
 	at, size := c.Offset(), c.Offset()+c.Left()
 	e := Entry{Offset: c.U64(field), Size: c.U64(field)}

@@ -1,6 +1,5 @@
 // Package april reads the model files of april-asr, a library for streaming speech
-// recognition, as they are specified by "doc/.april file format", version 1, and written
-// by that project's export.
+// recognition, by its "doc/.april file format", version 1. That project's export writes them.
 //
 // # The file
 //
@@ -41,46 +40,45 @@
 // # Tensors
 //
 // Each network is a tensor of bytes, networks/encoder, networks/decoder and
-// networks/joiner: what an ONNX runtime takes, in place. After these come the
-// initializers of each network's graph, encoder/NAME and so on, which alias the same bytes
+// networks/joiner, in the form that an ONNX runtime takes, in place. After these come the
+// initializers of each network's graph, encoder/NAME and so on. They alias the same bytes
 // (ModelProto.graph 7, GraphProto.initializer 5, TensorProto; onnx.proto, IR version 14):
 //
-//   - Elements in raw_data are stored raw. The files align nothing, so that most of them
+//   - Elements in raw_data are stored raw. The files align nothing, so most of them
 //     have to be copied for a typed view.
-//   - Elements in a field of numbers, such as float_data, are stored as protobuf: the
-//     tensor's bytes in the file are its whole TensorProto, which [File.Unpack] reads.
-//     Packed numbers and single ones, also mixed, are one and the same. That varints are
-//     as many as the shape wants, and within the range of the type, shows there, and in
-//     [File.Audit]; on opening, that they can be as many.
-//   - Without any elements in any field, only a tensor that has none is accepted.
+//   - Elements in a field of numbers, such as float_data, are stored as protobuf. The
+//     tensor's bytes in the file are its whole TensorProto; [File.Unpack] reads it.
+//     Numbers may be packed, single, or mixed. Opening checks that there can be as many varints
+//     as the shape wants. Unpack and [File.Audit] check that there are, and their range.
+//   - A TensorProto without elements is accepted only if the shape has none.
 //
 // # Where the specification is silent
 //
-//   - Parts of the file may be in any order, and nothing may overlap. Bytes between and
-//     behind them, a header_size that is not the header's, and bytes left behind the last
-//     token are warnings of [File.Audit]. So are parameters that are not right behind the
-//     last network, where april-asr looks for them whatever the header says.
+//   - Parts of the file may be in any order, and nothing may overlap. [File.Audit] warns of bytes
+//     between and behind them, of a wrong header_size, and of bytes behind the last token. It
+//     also warns of parameters that are not right behind the last network, because april-asr looks
+//     for them there whatever the header says.
 //   - A text ends at its first NUL, as in C, and is UTF-8.
-//   - The bounds of the parameters that the specification does not give are april-asr's.
-//     They are read, and checked, with the metadata, not on opening.
+//   - Bounds of parameters that the specification does not give are april-asr's. Parameters
+//     are read and checked with the metadata, not on opening.
 //
 // # ONNX
 //
-// What a network must be to be taken for an ONNX model is a well-formed ModelProto with a
-// graph. One that is not (an ORT model, say, which onnxruntime reads as well, or a damaged
-// one) remains a tensor of bytes without initializers; [Network].Err says why, and Audit
-// fails the file. Inside a graph, on the other hand, an initializer that is not in order is
-// an error of [Decode]: one with elements in another file, in more than one field, in too
-// few or too many bytes, or nowhere; without a name, or with that of another; of a type
-// without a DType here (strings, and types narrower than a byte).
+// An ONNX model is a well-formed ModelProto with a graph. Another network (an ORT model, which
+// onnxruntime reads as well, or a damaged one) remains a tensor of bytes without
+// initializers; [Network].Err says why, and Audit fails the file.
 //
-// Unknown fields are stepped over, groups among them, which nest up to Limits.Depth. A
-// field that may be there once and is there twice is an error, although protobuf lets the
-// last one win, and the graphs of a model merge: a check that sees one thing is worth
+// Inside a graph, [Decode] refuses an initializer with elements in another file, in more than one
+// field, in too few or too many bytes, or nowhere. It refuses one without a name, or with that of
+// another. It refuses types without a DType here: strings, and types narrower than a byte.
+//
+// Unknown fields are skipped. So are groups, which nest up to Limits.Depth. A
+// field that may be there once and is there twice is an error. Protobuf lets the
+// last one win and merges graphs, but a check that sees one thing is worth
 // nothing if a runtime sees another. For the same reason a known field of another wire type
-// is an error, and not an unknown field.
+// is an error.
 //
 // Only the initializers of the graph itself are tensors. Those of the graphs inside its
-// operators (If, Loop, Scan) and the values of Constant operators are left out, and so are
-// sparse initializers, of which Audit warns.
+// operators (If, Loop, Scan) and the values of Constant operators are left out. So are
+// sparse initializers; Audit warns of them.
 package april

@@ -17,7 +17,7 @@ const (
 	paramsMagic = "PARAMS\x00\x00"
 )
 
-// Where the file's first fields are; behind the language tag nothing has a fixed place.
+// Offsets of the file's first fields. Behind the language tag nothing has a fixed place.
 const (
 	atMagic      = 0
 	atVersion    = 8
@@ -37,7 +37,7 @@ const (
 	LSTMTransducerStateless ModelType = 1 // encoder, decoder, joiner
 )
 
-// String is the specification's name of the type, without its prefix.
+// String returns the specification's name of the type, without its prefix.
 func (m ModelType) String() string {
 	switch m {
 	case Unknown:
@@ -81,7 +81,7 @@ const (
 	tensorDataLocation protowire.Number = 14
 )
 
-// tensorFields is how the fields of a TensorProto are written. A field of numbers is
+// tensorFields says how the fields of a TensorProto are written. Numbers of a field are
 // written one by one, in the wire type given, or packed into records of bytes.
 var tensorFields = [...]struct {
 	name     string
@@ -104,12 +104,12 @@ var tensorFields = [...]struct {
 	tensorDataLocation: {"data_location", protowire.VarintType, false, false},
 }
 
-// dataFields are the fields that elements may be in, as bits 1<<number.
+// dataFields has a bit 1<<number for each field that elements may be in.
 const dataFields = 1<<tensorFloatData | 1<<tensorInt32Data | 1<<tensorStringData | 1<<tensorInt64Data |
 	1<<tensorRawData | 1<<tensorDoubleData | 1<<tensorUint64Data
 
 // dataTypes is TensorProto.DataType: the type of the elements, and the field that holds
-// them where raw_data does not. Types without a DType are not supported: strings have no
+// them if raw_data does not. Types without a DType are not supported: strings have no
 // fixed size, and ONNX pads a tensor of elements narrower than a byte.
 var dataTypes = [...]struct {
 	name  string
@@ -147,7 +147,7 @@ var dataTypes = [...]struct {
 	28: {"FLOAT6E3M2", layout.Invalid, 0},
 }
 
-// fieldOf is the field of a TensorProto that holds elements of type d as numbers.
+// fieldOf returns the field of a TensorProto that holds elements of type d as numbers.
 func fieldOf(d layout.DType) protowire.Number {
 	for _, t := range dataTypes {
 		if t.dtype == d {

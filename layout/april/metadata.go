@@ -9,10 +9,10 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// Metadata is what the header and the parameters say, under the specification's names:
+// Metadata returns the header and the parameters, under the specification's names:
 // language_tag, name, description and model, and under params the parameters, with tokens
-// as a []string behind them. round_pow2 and snip_edges are the numbers of the file, of
-// which any but 0 means true.
+// as a []string behind them. round_pow2 and snip_edges are the numbers of the file: any
+// number but 0 means true.
 func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 	texts, err := f.texts(in)
 	if err != nil {
@@ -48,7 +48,7 @@ func (f *File) texts(in layout.Input) (layout.Metadata, error) {
 	return md, nil
 }
 
-// text reads a text, which ends at its first NUL as the C strings of other readers do.
+// text reads a text. It ends at its first NUL, as the C strings of other readers do.
 func (f *File) text(in layout.Input, field string, e Entry) (string, error) {
 	if e.Size > f.lim.HeaderBytes {
 		return "", errorf(e.Offset, field, layout.ErrLimit, "%d bytes, more than %d", e.Size, f.lim.HeaderBytes)
@@ -57,7 +57,7 @@ func (f *File) text(in layout.Input, field string, e Entry) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s := string(b) // before it is looked at: b may be mapped, and change
+	s := string(b) // first: b may be mapped, and change
 	s, _, _ = strings.Cut(s, "\x00")
 	if !utf8.ValidString(s) {
 		return "", errorf(e.Offset, field, layout.ErrInvalid, "%s is not valid UTF-8", layout.Quote([]byte(s)))
@@ -90,8 +90,8 @@ type params struct {
 	end     uint64 // where they end in the file
 }
 
-// paramFields are the names of the numbers, and from where to where they may be, by the
-// specification and, where it has no bounds, by those of the reader that it came with.
+// paramFields has the names of the numbers and their bounds: those of the specification, else
+// those of april-asr.
 var paramFields = [numParams]struct {
 	name   string
 	bounds func(p *[numParams]int32) (lo, hi int32)
@@ -115,7 +115,7 @@ func between(lo, hi int32) func(*[numParams]int32) (lo, hi int32) {
 	return func(*[numParams]int32) (int32, int32) { return lo, hi }
 }
 
-// melHighBounds leaves 0 as it is: it stands for half of the sample rate.
+// melHighBounds returns the bounds of the highest mel frequency. 0 stands for half of the sample rate.
 func melHighBounds(p *[numParams]int32) (lo, hi int32) {
 	if p[melHigh] == 0 {
 		return 0, 0
@@ -144,7 +144,7 @@ func (f *File) params(in layout.Input) (*params, error) {
 	return p, nil
 }
 
-// check makes sure that the numbers, which start at at, are within their bounds.
+// check makes sure that the numbers are within their bounds. They start at offset at.
 func (p *params) check(c *layout.Cursor, at uint64) {
 	for i, v := range p.numbers {
 		field := &paramFields[i]
@@ -154,7 +154,7 @@ func (p *params) check(c *layout.Cursor, at uint64) {
 	}
 }
 
-// readTokens reads the tokens, whose texts are parts of one string.
+// readTokens reads the tokens. Their texts are parts of one string.
 func (p *params) readTokens(c *layout.Cursor, most uint64) {
 	count := p.numbers[tokenCount]
 	if c.Err() != nil || !c.Fits(c.Offset()-8, "token_count", uint64(count), 4) {
@@ -202,7 +202,7 @@ func (p *params) metadata() layout.Metadata {
 	return append(md, layout.Entry{Key: "tokens", Value: p.tokens})
 }
 
-// Summary is what the model is called, what it understands, and what it is made of.
+// Summary returns the name of the model, its language, and its networks.
 func (f *File) Summary(in layout.Input) ([]layout.Fact, error) {
 	texts, err := f.texts(in)
 	if err != nil {
@@ -228,7 +228,7 @@ func (f *File) Summary(in layout.Input) ([]layout.Fact, error) {
 	}, nil
 }
 
-// networkLines has a line for each network.
+// networkLines returns a line for each network.
 func (f *File) networkLines() string {
 	var lines []string
 	for _, n := range f.Networks {

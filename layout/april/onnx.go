@@ -16,14 +16,13 @@ type Network struct {
 	Initializers int
 	// Sparse is the number of sparse initializers, which the index leaves out.
 	Sparse int
-	// Err says why the network is no ONNX model, so that nothing is known of what is in
-	// it; nil where it is one.
+	// Err says why the network is no ONNX model. It is nil for one.
 	Err error
 
 	atSparse uint64 // where the first sparse initializer is
 }
 
-// initializer is what the index will say of a tensor inside a network. The names and
+// initializer is a tensor inside a network, for the index. The names and
 // shapes of all of them stand one behind the other in two slices.
 type initializer struct {
 	at       uint64 // where its TensorProto starts
@@ -36,7 +35,7 @@ type initializer struct {
 	encoding layout.Encoding
 }
 
-// reader collects the initializers of the networks, whose number no file states.
+// reader collects the initializers of the networks. No file states their number.
 type reader struct {
 	in    layout.Input
 	lim   layout.Limits
@@ -45,7 +44,7 @@ type reader struct {
 	dims  []uint64
 }
 
-// newReader has room for the initializers of a small model.
+// newReader makes a reader with room for the initializers of a small model.
 func newReader(in layout.Input, lim layout.Limits) *reader {
 	return &reader{
 		in:    in,
@@ -56,7 +55,7 @@ func newReader(in layout.Input, lim layout.Limits) *reader {
 	}
 }
 
-// network reads n, and makes a note there where it is no ONNX model. An error is about an
+// network reads n. It sets n.Err if n is no ONNX model. An error it returns is about an
 // initializer, or about reading at all.
 func (r *reader) network(n *Network) error {
 	m := newWire(r.in, "network", n.Entry, r.lim)
@@ -78,7 +77,7 @@ func (r *reader) network(n *Network) error {
 	return w.err()
 }
 
-// graph finds the graph in a ModelProto, all of whose fields must be in order.
+// graph finds the graph in a ModelProto. All fields must be in order.
 func (w *wire) graph(model Entry) (graph Entry, ok bool) {
 	for w.next(model.end()) {
 		r := &w.rec
@@ -92,8 +91,8 @@ func (w *wire) graph(model Entry) (graph Entry, ok bool) {
 	return graph, ok
 }
 
-// graph reads the initializers of a GraphProto and steps over all else, so that neither
-// the tensors of operators' attributes nor those of graphs inside are found.
+// graph reads the initializers of a GraphProto and skips all else: tensors of operators'
+// attributes and of graphs inside are not found.
 func (r *reader) graph(w *wire, n *Network, graph Entry) {
 	for w.next(graph.end()) {
 		switch rec := &w.rec; {
@@ -112,11 +111,10 @@ func (r *reader) graph(w *wire, n *Network, graph Entry) {
 	}
 }
 
-// initializerBytes is the fewest bytes of a file, up to the last of many initializers, for
-// each of them.
+// initializerBytes is the fewest bytes of a file for each of many initializers, up to the last one.
 const initializerBytes = 64
 
-// initializer reads the TensorProto that is w's record.
+// initializer reads w's record, a TensorProto.
 func (r *reader) initializer(w *wire, role string) {
 	if most := r.lim.Tensors; uint64(len(r.found)) >= most {
 		w.fail(w.rec.at, "initializer", layout.ErrLimit, "more than %d tensors", most)
@@ -136,8 +134,8 @@ func (r *reader) initializer(w *wire, role string) {
 	}
 }
 
-// grow makes room for n more elements of s, doubling its memory where that is needed:
-// append would come to more memory in total.
+// grow makes room for n more elements of s. It doubles the memory if there is too little: append would
+// take more in total.
 func grow[T any](s []T, n int) []T {
 	if n <= cap(s)-len(s) {
 		return s

@@ -23,9 +23,8 @@ type tensorProto struct {
 	dataType int32
 	location int32
 	rawData  Entry
-	// How many numbers the fields of numbers can hold: least where all varints are as
-	// long as they can be, most where they have one byte. For numbers of fixed size it is
-	// the same.
+	// The fields of numbers hold least to most numbers: varints have one byte or more. The two are
+	// equal for numbers of fixed size.
 	least, most uint64
 }
 
@@ -47,8 +46,8 @@ func (t *tensorProto) known(f *record) {
 		return
 	}
 	if !kind.repeated && t.has(1<<f.num) {
-		// The last one counts, says protobuf; but no writer does this, and not all
-		// readers would agree on what the file holds.
+		// In protobuf the last one counts. No writer does this, and not all readers would agree on
+		// the contents.
 		t.bad(f.at, kind.name, layout.ErrDuplicate, "the field is there twice")
 		return
 	}
@@ -121,7 +120,7 @@ func (t *tensorProto) count(f *record) {
 	}
 }
 
-// numberSize is the size of a packed number in bytes, 0 for a varint.
+// numberSize returns the size of a packed number in bytes, 0 for a varint.
 func numberSize(w protowire.Type) uint64 {
 	switch w {
 	case protowire.Fixed32Type:
@@ -132,7 +131,7 @@ func numberSize(w protowire.Type) uint64 {
 	return 0
 }
 
-// initializer is what was read, once it has been checked as a whole.
+// initializer checks the TensorProto as a whole and returns it.
 func (t *tensorProto) initializer() initializer {
 	init := initializer{at: t.start, nameEnd: len(t.r.names), dimsEnd: len(t.r.dims)}
 	t.checkFields()
@@ -149,8 +148,8 @@ func (t *tensorProto) initializer() initializer {
 	return init
 }
 
-// place says where the elements are. Whether a field of varints holds just as many numbers
-// as the shape wants shows when they are read; here, that it can.
+// place finds the elements. It checks that a field of varints can hold as many numbers
+// as the shape wants. Their number shows only when they are read.
 func (t *tensorProto) place(init *initializer) {
 	data := t.seen & dataFields
 	field := protowire.Number(bits.TrailingZeros32(data))
@@ -170,7 +169,7 @@ func (t *tensorProto) place(init *initializer) {
 	}
 }
 
-// placeNumbers is place for elements in a field of numbers.
+// placeNumbers does the work of place for elements in a field of numbers.
 func (t *tensorProto) placeNumbers(init *initializer, field protowire.Number) {
 	name := tensorFields[field].name
 	if want := fieldOf(init.dtype); field != want {
@@ -190,7 +189,7 @@ func (t *tensorProto) placeNumbers(init *initializer, field protowire.Number) {
 
 func (t *tensorProto) shape() []uint64 { return t.r.dims[t.dims:] }
 
-// numbersOf is how many numbers of its field hold raw bytes of type d: two for a complex.
+// numbersOf returns how many numbers of its field hold raw bytes of type d: two for a complex.
 func numbersOf(d layout.DType, raw uint64) uint64 {
 	width := numberSize(tensorFields[fieldOf(d)].wire)
 	if width == 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// Unpack writes the elements of t, an initializer whose TensorProto holds them in a field
-// of numbers, to dst as little-endian bytes, row-major. The length of dst must be t.Raw.
+// Unpack writes the elements of t to dst as little-endian bytes, row-major. t is an initializer whose
+// TensorProto holds them in a field of numbers. The length of dst must be t.Raw.
 // Numbers that do not fit the type, too few and too many of them are *[layout.FormatError]s.
 func (f *File) Unpack(in layout.Input, t *layout.Tensor, dst []byte) error {
 	switch {
@@ -25,8 +25,8 @@ func (f *File) Unpack(in layout.Input, t *layout.Tensor, dst []byte) error {
 	return u.unpack(in, f.lim, t, func(b []byte) { dst = dst[copy(dst, b):] })
 }
 
-// unpack hands all elements of t to emit, piece by piece and in order. What u has read before
-// is forgotten.
+// unpack hands all elements of t to emit, piece by piece and in order. u forgets what it has read
+// before.
 func (u *unpacker) unpack(in layout.Input, lim layout.Limits, t *layout.Tensor, emit func([]byte)) error {
 	e := Entry{t.Offset, t.Stored}
 	if !layout.Within(e.Offset, e.Size, in.Size()) {
@@ -50,8 +50,8 @@ func (u *unpacker) unpack(in layout.Input, lim layout.Limits, t *layout.Tensor, 
 	return u.err()
 }
 
-// limits are the least and the most that an element of type d may be as a number of its
-// field. Floats are their bits there, and an int64 holds those of a uint64.
+// limits returns the least and the greatest number of its field that an element of type d may be.
+// Floats are their bits there, and an int64 holds those of a uint64.
 func limits(d layout.DType) (lo, hi int64) {
 	bits := 8 * d.BlockBytes()
 	switch {
@@ -77,7 +77,7 @@ type unpacker struct {
 	buf    []byte // elements made from varints
 }
 
-// piece is how many bytes of packed numbers are looked at at a time.
+// piece is how many bytes of packed numbers are read at a time.
 const piece = 1 << 10
 
 func (u *unpacker) read(end uint64) {
@@ -98,7 +98,7 @@ func (u *unpacker) read(end uint64) {
 	}
 }
 
-// fixed hands on numbers of fixed size, which are elements as they are.
+// fixed passes numbers of fixed size on: they are elements as they are.
 func (u *unpacker) fixed(r record) {
 	width := numberSize(u.kind)
 	if n := r.size / width; r.size%width != 0 || n > u.left {
@@ -118,8 +118,8 @@ func (u *unpacker) packedVarints(end uint64) {
 	}
 }
 
-// varints hands on the varints in b, which start at at in the file, and returns how many
-// bytes they take: not all where the last one is cut off, unless that is the first.
+// varints passes the varints in b on, which start at offset at of the file. It returns how many
+// bytes they take: not all if the last one is cut off, unless that is the first.
 func (u *unpacker) varints(at uint64, b []byte) (n int) {
 	out := u.buf[:0]
 	for n < len(b) && u.err() == nil {
@@ -138,7 +138,7 @@ func (u *unpacker) varints(at uint64, b []byte) (n int) {
 	return n
 }
 
-// element appends the element that is v, a number of the field, at at in the file.
+// element appends the element of v, a number of the field at offset at of the file.
 func (u *unpacker) element(out []byte, at, v uint64) []byte {
 	x := int64(v)
 	if u.num == tensorInt32Data {

@@ -10,21 +10,20 @@ import (
 )
 
 // wire reads protobuf's wire format (https://protobuf.dev/programming-guides/encoding)
-// from a part of a file. After an error, which it keeps, it gives zeros, and nothing goes
-// on.
+// from a part of a file. It keeps its first error and returns zeros from then on.
 type wire struct {
 	cursor  layout.Cursor // where window was taken from
-	window  []byte        // the bytes at at, as far as they are at hand
+	window  []byte        // the bytes from at on that are read
 	at      uint64
 	rec     record // the record that next has read the start of
 	message string // what is being read, for errors
 	depth   uint64 // how deep groups may nest
-	// malformed says that the error is about the bytes, not about getting at them.
+	// malformed says that the error is about the bytes, not about reading them.
 	malformed bool
 }
 
 const (
-	windowSize = 512 // bytes that are asked of the cursor at a time; it looks ahead by itself
+	windowSize = 512 // bytes to ask the cursor for; it reads ahead by itself
 	maxVarint  = 10  // bytes of the longest varint
 )
 
@@ -37,8 +36,8 @@ func newWire(in layout.Input, message string, e Entry, lim layout.Limits) wire {
 	}
 }
 
-// record is a field of a message. A varint's value is in it; of all else the size bytes of
-// the value come next.
+// record is a field of a message. It has the value of a varint. Any other value follows, size bytes
+// long.
 type record struct {
 	at    uint64 // where the record starts
 	num   protowire.Number
@@ -56,11 +55,11 @@ func (w *wire) fail(at uint64, field string, sentinel error, format string, args
 	w.cursor.Fail(at, field, sentinel, format, args...)
 }
 
-// more reports whether a message that ends at end goes on.
+// more reports whether there is more of a message that ends at end.
 func (w *wire) more(end uint64) bool { return w.at < end && w.err() == nil }
 
 // next reads the start of the next record of a message that ends at end, and reports
-// whether there is one. A group is stepped over.
+// whether there is one. It skips groups.
 func (w *wire) next(end uint64) bool {
 	if !w.more(end) {
 		return false
@@ -75,7 +74,7 @@ func (w *wire) next(end uint64) bool {
 	return w.err() == nil
 }
 
-// head is next, but for groups, which it does not enter.
+// head reads the start of the next record, which may be a group.
 func (w *wire) head(end uint64) {
 	r := &w.rec
 	r.at, r.size = w.at, 0
@@ -124,7 +123,7 @@ func (w *wire) varint(end uint64) uint64 {
 	return v
 }
 
-// badVarint explains a length that protowire gave for one.
+// badVarint fails with the reason for n, the length that protowire gave for a varint.
 func (w *wire) badVarint(n int) {
 	if n >= 0 || errors.Is(protowire.ParseError(n), io.ErrUnexpectedEOF) {
 		w.fail(w.at, w.message, layout.ErrTruncated, "a varint that has not ended where its message does")
@@ -133,7 +132,7 @@ func (w *wire) badVarint(n int) {
 	}
 }
 
-// peek is the n bytes that come next: fewer where fewer are left, or can be had.
+// peek returns the next n bytes. They are fewer if fewer are left or can be read.
 func (w *wire) peek(n uint64) []byte {
 	if n > uint64(len(w.window)) {
 		w.cursor.Skip(w.message, w.at-w.cursor.Offset())
@@ -142,13 +141,13 @@ func (w *wire) peek(n uint64) []byte {
 	return w.window[:min(n, uint64(len(w.window)))]
 }
 
-// skip steps over n bytes, which are known to be there.
+// skip skips n bytes that are known to be there.
 func (w *wire) skip(n uint64) {
 	w.window = w.window[min(n, uint64(len(w.window))):]
 	w.at += n
 }
 
-// take reads n bytes, which are known to be there; nil where they cannot be had.
+// take reads n bytes that are known to be there. It returns nil if they cannot be read.
 func (w *wire) take(n uint64) []byte {
 	b := w.peek(n)
 	if uint64(len(b)) < n {
@@ -158,7 +157,7 @@ func (w *wire) take(n uint64) []byte {
 	return b
 }
 
-// group steps over the rest of the group whose start is the record.
+// group skips the rest of the group that starts with the record.
 func (w *wire) group(end uint64) {
 	start := w.rec
 	open := []protowire.Number{start.num}

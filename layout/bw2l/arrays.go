@@ -40,13 +40,13 @@ func (d *decoder) layer(c *layout.Cursor) {
 	d.file.layers = append(grown(d.file.layers), l)
 }
 
-// usable reports whether a scale makes numbers of integers.
+// usable reports whether a scale is finite and not 0.
 func usable(scale float32) bool {
 	s := float64(scale)
 	return s != 0 && !math.IsNaN(s) && !math.IsInf(s, 0)
 }
 
-// array reads the header of an array, steps over its elements, and says their type.
+// array reads the header of an array, skips its elements, and returns their type.
 func (d *decoder) array(c *layout.Cursor) layout.DType {
 	a := array{at: c.Offset()}
 	typeLen := uint64(c.U8("type"))
@@ -61,7 +61,7 @@ func (d *decoder) array(c *layout.Cursor) layout.DType {
 	n, width := binary.LittleEndian.Uint64(head[typeLen:]), uint64(a.dtype.BlockBytes())
 	c.Fits(a.at+1+typeLen, "array_len", n, width)
 	a.rank = d.shape(c, n)
-	a.data, a.size = c.Offset(), n*width // Fits has compared that with the file
+	a.data, a.size = c.Offset(), n*width // Fits has compared the product with the file
 	c.Skip("data", a.size)
 	if c.Err() != nil {
 		return layout.Invalid
@@ -70,7 +70,7 @@ func (d *decoder) array(c *layout.Cursor) layout.DType {
 	return a.dtype
 }
 
-// shape notes the shape of an array of n elements, and returns its rank.
+// shape stores the shape of an array of n elements, and returns its rank.
 func (d *decoder) shape(c *layout.Cursor, n uint64) (rank uint8) {
 	if d.file.version > 1 {
 		rank = d.dims(c, n)
@@ -101,7 +101,7 @@ func (d *decoder) dims(c *layout.Cursor, n uint64) uint8 {
 	return rank
 }
 
-// arrayList holds arrays in pieces, so that it grows without moving what it has.
+// arrayList holds arrays in pieces, so that it grows without moving them.
 type arrayList struct {
 	pieces [][]array
 	n      int
@@ -128,8 +128,8 @@ func (l *arrayList) take() array {
 	return first[0]
 }
 
-// grown has room for one more element. Where append would take a quarter more, it takes
-// twice the memory: what a decoder allocates in all then stays close to what it needs.
+// grown returns s with room for one more element. It takes twice the memory, append only a quarter
+// more: all that a decoder allocates then stays close to its needs.
 func grown[T any](s []T) []T {
 	if len(s) == cap(s) {
 		return slices.Grow(s, max(8, len(s)))

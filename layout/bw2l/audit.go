@@ -7,7 +7,7 @@ import (
 	"github.com/tensormap/tensormap/layout/internal/findings"
 )
 
-// Checksums is empty: the format has none.
+// Checksums returns nothing: the format has none.
 func (f *File) Checksums(layout.Input) ([]layout.Checksum, error) { return nil, nil }
 
 // Audit reads the metadata, and warns of texts that are not valid UTF-8, of sections of

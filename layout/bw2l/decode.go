@@ -24,8 +24,8 @@ type File struct {
 // Index describes the file's tensors, arrays in the order of the file.
 func (f *File) Index() *layout.Index { return f.index }
 
-// Decode reads the headers of sections, layers and arrays, and steps over all else. A nil
-// lim means the defaults. Errors are *[layout.FormatError].
+// Decode reads the headers of sections, layers and arrays, and skips all else. A nil
+// lim means the defaults. Errors are *[layout.FormatError]s.
 func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	d := decoder{file: &File{lim: lim.WithDefaults()}, in: in}
 	if err := d.walk(); err != nil {
@@ -37,15 +37,15 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	return d.file, nil
 }
 
-// decoder goes over the file once and notes what is there. Only then is it known how many
-// tensors there are, and the index can be built.
+// decoder reads the file once and collects the arrays. Then their number is known and the index can be
+// built.
 type decoder struct {
 	file    *File
 	in      layout.Input
 	arrays  arrayList // of all sections
 	shapes  []uint64  // of arrays, one after another
-	records uint64    // bytes that sections, layers and arrays take at least without what is in them
-	prefix  uint64    // bytes that names of tensors repeat of names of sections
+	records uint64    // the fewest bytes that sections, layers and arrays take without their contents
+	prefix  uint64    // bytes of names of sections in names of tensors
 }
 
 func (d *decoder) walk() error {
@@ -59,7 +59,7 @@ func (d *decoder) walk() error {
 	}
 	d.file.name = skip(&c, "name", uint64(c.U8("name")))
 	n := d.count(&c, "section_count", 0, minSection)
-	seen := make(map[string]struct{}) // which grows with what is there, not with n
+	seen := make(map[string]struct{}) // grows with the sections that are there, not with n
 	for range n {
 		if err := d.section(&c, seen); err != nil {
 			return err
@@ -69,7 +69,7 @@ func (d *decoder) walk() error {
 	return c.Err()
 }
 
-// section reads a section's header and, where there are arrays in the section, theirs.
+// section reads a section's header and those of the arrays in it.
 func (d *decoder) section(c *layout.Cursor, seen map[string]struct{}) error {
 	s := Section{Name: sectionName(c, seen)}
 	s.Type = sectionType(str8(c, "type"))
@@ -103,7 +103,7 @@ func sectionName(c *layout.Cursor, seen map[string]struct{}) string {
 	return s
 }
 
-// contents reads the headers of the arrays in a section, which must fill it.
+// contents reads the headers of the arrays in a section. They must fill it.
 func (d *decoder) contents(s *Section, sizeAt uint64) error {
 	c := layout.NewCursor(d.in, layout.BW2L, s.Offset, s.Size)
 	switch s.Type {
@@ -126,12 +126,12 @@ func (d *decoder) contents(s *Section, sizeAt uint64) error {
 	return c.Err()
 }
 
-// namesPerByte bounds how long names may get that repeat the name of their section, which
-// the file has but once.
+// namesPerByte bounds the bytes of names for each byte of the file. Tensors repeat the name of their
+// section, which the file has only once.
 const namesPerByte = 4
 
-// count reads how many records of at least size bytes follow, of which the file has had so
-// many. They are limited because a file may be far longer than what it takes on disk: its holes
+// count reads the number of records of at least size bytes that follow. The file has had so
+// many before. Records are limited because a file may be far longer than it is on disk: its holes
 // read as zeros, and 16 of these are a layer.
 func (d *decoder) count(c *layout.Cursor, field string, had int, size uint64) uint64 {
 	at := c.Offset()
@@ -139,7 +139,7 @@ func (d *decoder) count(c *layout.Cursor, field string, had int, size uint64) ui
 	if !c.Fits(at, field, n, size) {
 		return 0
 	}
-	d.records += n * size // Fits has compared that with the file
+	d.records += n * size // Fits has compared the product with the file
 	switch lim := &d.file.lim; {
 	case uint64(had)+n > lim.Tensors:
 		c.Fail(at, field, layout.ErrLimit, "%d, more than %d", uint64(had)+n, lim.Tensors)
@@ -151,7 +151,7 @@ func (d *decoder) count(c *layout.Cursor, field string, had int, size uint64) ui
 	return 0
 }
 
-// skip steps over n bytes and says where they are.
+// skip skips n bytes and returns their place.
 func skip(c *layout.Cursor, field string, n uint64) span {
 	s := span{c.Offset(), n}
 	c.Skip(field, n)
@@ -162,7 +162,7 @@ func str8(c *layout.Cursor, field string) []byte {
 	return c.Take(field, uint64(c.U8(field)))
 }
 
-// key reads a str8 that must be valid UTF-8.
+// key reads a str8. It must be valid UTF-8.
 func key(c *layout.Cursor, field string) string {
 	at := c.Offset()
 	s := string(str8(c, field))
@@ -172,7 +172,7 @@ func key(c *layout.Cursor, field string) string {
 	return s
 }
 
-// reader reads what headers only point to. After an error, which it keeps, it reads nothing.
+// reader reads the contents that headers point to. It keeps its first error and reads nothing after it.
 type reader struct {
 	file *File
 	in   layout.Input
@@ -198,7 +198,7 @@ func (r *reader) fail(err error) {
 	}
 }
 
-// afford reports whether a piece of the file may still be read.
+// afford reports whether the limits allow a piece of the file to be read.
 func (r *reader) afford(field string, s span) bool {
 	if s.size > r.left {
 		r.fail(layout.Errorf(layout.BW2L, s.off, field, layout.ErrLimit, "with these %d bytes, metadata has more than %d",
@@ -224,9 +224,9 @@ func (r *reader) text(field string, s span) any {
 	return r.decoded(field, s.off, r.read(field, s))
 }
 
-// decoded is a copy of b: a string, or a Blob where it is not valid UTF-8.
+// decoded returns a copy of b: a string, or a Blob if it is not valid UTF-8.
 func (r *reader) decoded(field string, at uint64, b []byte) any {
-	s := string(b) // before it is looked at: b may be mapped, and change
+	s := string(b) // first: b may be mapped, and change
 	if utf8.ValidString(s) {
 		return s
 	}
@@ -236,7 +236,7 @@ func (r *reader) decoded(field string, at uint64, b []byte) any {
 	return layout.Blob(s)
 }
 
-// index gives the arrays that walk has found names, and builds the table of tensors.
+// index names the arrays and builds the table of tensors.
 func (d *decoder) index() error {
 	b, err := layout.NewBuilder(layout.BW2L, d.in.Size(), uint64(d.arrays.n), "data", d.file.lim)
 	if err != nil {
@@ -254,13 +254,13 @@ func (d *decoder) index() error {
 	return err
 }
 
-// indexer goes over sections again, and takes what the decoder has noted of each.
+// indexer goes over the sections again and takes the arrays of each from the decoder.
 type indexer struct {
 	*decoder // arrays and shapes get shorter from the front
 	builder  *layout.Builder
 }
 
-// digits is the most that an int takes.
+// digits is the longest text of an int.
 const digits = 20
 
 func (x *indexer) section(s *Section) error {
@@ -299,7 +299,7 @@ func (x *indexer) layer(l *layer, prefix []byte) error {
 	return nil
 }
 
-// tensor enters the array that comes next. quant is for integers.
+// tensor enters the next array. quant is for integers.
 func (x *indexer) tensor(name []byte, quant *layout.Quant) error {
 	a := x.arrays.take()
 	t := x.builder.Next()

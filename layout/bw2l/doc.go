@@ -1,7 +1,6 @@
 // Package bw2l reads BW2L files, the "binary wav2letter model file format" of speech
-// recognizers, versions 1 and 2. Version 1 is specified by b2l.txt of the project's
-// branches of wav2letter (July 2020), version 2 by the b2l.txt that its libw2l library
-// carries.
+// recognizers, versions 1 and 2. The specification of version 1 is b2l.txt of the project's
+// branches of wav2letter (July 2020), that of version 2 the b2l.txt in its libw2l library.
 //
 // # The file
 //
@@ -43,22 +42,22 @@
 //
 // # Tensors
 //
-// An array section is a tensor by the name of its section, and parameter j of layer i in
-// the section "layers" is "layers.<i>.<j>", counted from 0 (in a section of type layers
-// with another name: that name). Shapes are outermost dimension first: the reverse of dims,
-// whose product must be array_len, or [array_len] in version 1 and where ndim is 0.
+// An array section is a tensor with the name of its section. Parameter j of layer i in
+// the section "layers" is "layers.<i>.<j>", counted from 0. A section of type layers
+// with another name has that name in its tensors. Shapes are outermost dimension first: the reverse
+// of dims. Their product must be array_len. In version 1, and if ndim is 0, the shape is [array_len].
 //
 // Integers in the layers of version 1 are scaled: a value is scale × (q − offset), see
 // [layout.Quant]. Other arrays are as they stand.
 //
 // The section "transitions" is the matrix of an ASG criterion, one row and one column for
-// every token. Its writer, ArrayFire, stores columns: a version 1 file holds N×N elements
-// in one dimension, column by column. A version 2 file says so with its dims, whose reverse
-// has the matrix's columns as rows.
+// every token. Its writer, ArrayFire, stores columns. A version 1 file holds N×N elements
+// in one dimension, column by column. In a version 2 file, the reverse of dims has the matrix's
+// columns as rows.
 //
 // # Metadata
 //
-// [File.Metadata] has these keys, and then those sections that are not arrays, by name, in
+// [File.Metadata] has these keys, then the sections that are not arrays, by name, in
 // the order of the file:
 //
 //   - "name", the model's name, which may be empty
@@ -77,15 +76,15 @@
 //
 // # Where the specification is silent
 //
-//   - Sections come in any order. Two of the same name are an error, and so is what is
-//     left of an array or layers section behind its last array.
+//   - Sections come in any order. Two of the same name are an error, and so are bytes
+//     of an array or layers section behind its last array.
 //   - A key that occurs twice in a keyval section has the last of its values, at the place
 //     of the first. Keys may be empty or hold NUL bytes; writers leave such keys behind.
-//   - Text that is not valid UTF-8 is a Blob in place of a string, which [File.Audit] warns
-//     of, but names of sections and keys must be valid.
-//   - A scale that is zero or not finite is an error in a layer that has integers and of no
+//   - Text that is not valid UTF-8 is a Blob instead of a string, and [File.Audit] warns
+//     of it. Names of sections and keys must be valid.
+//   - A scale that is zero or not finite is an error in a layer that has integers. It does not
 //     matter elsewhere: writers put 1 there, and 0 for the offset.
 //   - With a dimension of 0 there is no element, whatever the others are.
-//   - Tensors carry the name of their layers section, which the file has but once: where
-//     that would make more than four times the file, it is refused.
+//   - Tensors repeat the name of their layers section. A file is refused if these names would
+//     take more than four times its size.
 package bw2l

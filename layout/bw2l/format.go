@@ -7,7 +7,7 @@ var Format = layout.FileFormat{Name: layout.BW2L, Suffix: ".bw2l", Matches: layo
 
 const magic = "BW2L"
 
-// The types of sections. Others are carried as they are.
+// The types of sections. Sections of other types become Blobs.
 const (
 	typeUTF8   = "utf8"
 	typeKeyval = "keyval"
@@ -18,8 +18,8 @@ const (
 
 var types = []string{typeUTF8, typeKeyval, typeData, typeArray, typeLayers}
 
-// minSection is the least that a section takes: all lengths are 0. So are those and the
-// counts of minLayer and minArray, but that an element type has two letters; the version
+// minSection is the fewest bytes of a section: all lengths are 0. So are the lengths and
+// counts of minLayer and minArray, but an element type has two letters. The version
 // is 1 or 2.
 const minSection = 1 + 1 + 8 + 8
 
@@ -34,7 +34,7 @@ func minArray(version uint8) uint64 {
 	return 1 + 2 + 8 + uint64(version-1)
 }
 
-// elementType is Invalid for a name that is not in the format's list.
+// elementType returns the type called name, or Invalid if the format has no such type.
 func elementType(name []byte) layout.DType {
 	switch string(name) {
 	case "fp64":
@@ -58,13 +58,13 @@ func elementType(name []byte) layout.DType {
 // Section is a part of a file, as its header describes it.
 type Section struct {
 	Name string
-	// Type is utf8, keyval, data, array or layers, or unknown here.
+	// Type is utf8, keyval, data, array, layers, or unknown.
 	Type string
-	// Offset and Size are where the section's data is in the file, in bytes.
+	// Offset and Size are the place of the section's data in the file, in bytes.
 	Offset, Size uint64
 
 	desc span
-	// In a section of type layers: how many, and the first one's place in File.layers.
+	// In a section of type layers: their number, and the first one's position in File.layers.
 	layers, firstLayer int
 }
 
@@ -89,7 +89,7 @@ type array struct {
 	dtype      layout.DType
 }
 
-// sectionType is name, without memory of its own where the format knows it.
+// sectionType returns name as a string. Known types take no memory.
 func sectionType(name []byte) string {
 	for _, known := range types {
 		if string(name) == known {

@@ -9,9 +9,8 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// Metadata has the model's name, the descriptions of sections, and what sections hold that
-// are not arrays; the package's documentation has the keys. It is an error if that is more
-// than Limits.HeaderBytes.
+// Metadata returns the model's name, the descriptions of sections, and the contents of sections that
+// are not arrays; the package's documentation has the keys. More than Limits.HeaderBytes is an error.
 func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 	r := f.reader(in)
 	md := r.metadata()
@@ -21,7 +20,7 @@ func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 	return md, nil
 }
 
-// ownKeys are those of Metadata that are not names of sections.
+// ownKeys are the keys of Metadata that are not names of sections.
 var ownKeys = []string{"name", "descriptions", "sections"}
 
 func (r *reader) metadata() layout.Metadata {
@@ -45,7 +44,7 @@ func (r *reader) metadata() layout.Metadata {
 	return md
 }
 
-// descriptions are those of all sections that have one.
+// descriptions returns those of all sections that have one.
 func (r *reader) descriptions() (md layout.Metadata) {
 	for _, s := range r.file.Sections {
 		if s.desc.size > 0 {
@@ -55,7 +54,7 @@ func (r *reader) descriptions() (md layout.Metadata) {
 	return md
 }
 
-// value is what a section holds that is not an array.
+// value returns the contents of a section that is not an array.
 func (r *reader) value(s *Section) any {
 	data := span{s.Offset, s.Size}
 	switch s.Type {
@@ -69,7 +68,7 @@ func (r *reader) value(s *Section) any {
 	return append(layout.Blob{}, r.read("data", data)...)
 }
 
-// keyval is an object of texts. The last of the values of a key wins.
+// keyval reads an object of texts. The last of the values of a key wins.
 func (r *reader) keyval(data span) layout.Metadata {
 	if !r.afford("data", data) {
 		return nil
@@ -98,7 +97,7 @@ func (r *reader) countPairs(data span) (n int) {
 	return n
 }
 
-// layers has an object for every layer of a section.
+// layers returns an object for every layer of a section.
 func (r *reader) layers(s *Section) []any {
 	all := make([]any, 0, s.layers)
 	for _, l := range r.file.layers[s.firstLayer:][:s.layers] {
@@ -116,8 +115,8 @@ func (r *reader) layer(l *layer) layout.Metadata {
 	return layout.Metadata{arch, {Key: "scale", Value: l.quant.Scale}, {Key: "offset", Value: l.quant.Zero}, params}
 }
 
-// Summary says what the model is called, what its config section says of it, what it
-// consists of, and how it is built: the first lines of its architecture.
+// Summary returns the model's name, its config section, its size, and the first lines of its
+// architecture.
 func (f *File) Summary(in layout.Input) ([]layout.Fact, error) {
 	r := f.reader(in)
 	var s summary
@@ -142,14 +141,14 @@ func (f *File) Summary(in layout.Input) ([]layout.Fact, error) {
 
 type summary []layout.Fact
 
-// add leaves out what is not there.
+// add adds a line unless value is empty.
 func (s *summary) add(label, value string) {
 	if value != "" {
 		*s = append(*s, layout.Fact{Label: label, Value: value})
 	}
 }
 
-// named is the value of the section of a name and type, nil where there is none.
+// named returns the value of the section of a name and type, or nil.
 func (r *reader) named(name, kind string) any {
 	for i := range r.file.Sections {
 		if s := &r.file.Sections[i]; s.Name == name && s.Type == kind {
@@ -159,7 +158,7 @@ func (r *reader) named(name, kind string) any {
 	return nil
 }
 
-// params is the number of arrays of all layers.
+// params returns the number of arrays of all layers.
 func (f *File) params() (n int) {
 	for _, l := range f.layers {
 		n += l.params
@@ -167,7 +166,7 @@ func (f *File) params() (n int) {
 	return n
 }
 
-// asText is empty for what is not a string.
+// asText returns v if it is a string, else "".
 func asText(v any) string {
 	s, _ := v.(string)
 	return s
@@ -183,7 +182,7 @@ func countTokens(text string) (n int) {
 	return n
 }
 
-// arch is the text of the section arch or, where there is none, of the layers, cut if it is
+// arch returns the text of the section arch or, without one, of the layers. It is cut if it is
 // long.
 func (r *reader) arch() string {
 	const most = 16
