@@ -55,7 +55,7 @@ func (d *decoder) jsonIndex(c *layout.Cursor) []byte {
 	return c.Take("index_len", n)
 }
 
-// leastEntry is fewer bytes than an entry of the index with all its keys can have.
+// leastEntry is less than the size of any entry of the index with all its keys.
 const leastEntry = uint64(len(`{"name":"","dtype":"","shape":[],"offset":0,"size":0}`))
 
 // jsonTensors makes tensors of the count entries of an index of textSize bytes.
