@@ -169,23 +169,31 @@ func (mm *Map) sumRest(files [][]span) {
 func fileSpans(ix *layout.Index) []span {
 	claimed := make([]span, 0, len(ix.Sections)+len(ix.Tensors))
 	for _, s := range ix.Sections {
-		claimed = append(claimed, span{kind: sectionSpan, off: s.Offset, size: s.Size, section: s.Name})
+		if s.Size > 0 {
+			claimed = append(claimed, span{kind: sectionSpan, off: s.Offset, size: s.Size, section: s.Name})
+		}
 	}
 	for i := range ix.Tensors {
-		if t := &ix.Tensors[i]; !t.Alias {
+		if t := &ix.Tensors[i]; !t.Alias && t.Stored > 0 {
 			claimed = append(claimed, span{off: t.Offset, size: t.Stored, tensor: t})
 		}
 	}
-	claimed = slices.DeleteFunc(claimed, func(s span) bool { return s.size == 0 })
 	slices.SortFunc(claimed, compareSpans)
-	spans := make([]span, 0, len(claimed)+1)
-	at := uint64(0)
-	for _, s := range claimed {
-		if at < s.off {
-			spans = append(spans, gapSpan(at, s.off))
+	gaps, at := 0, uint64(0)
+	for i := range claimed {
+		if at < claimed[i].off {
+			gaps++
 		}
-		spans = append(spans, s)
-		at = s.end()
+		at = claimed[i].end()
+	}
+	spans := make([]span, 0, len(claimed)+gaps+1)
+	at = 0
+	for i := range claimed {
+		if at < claimed[i].off {
+			spans = append(spans, gapSpan(at, claimed[i].off))
+		}
+		spans = append(spans, claimed[i])
+		at = claimed[i].end()
 	}
 	if at < ix.Size {
 		spans = append(spans, gapSpan(at, ix.Size))

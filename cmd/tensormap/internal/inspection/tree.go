@@ -1,7 +1,6 @@
 package inspection
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/binary"
 	"iter"
@@ -20,11 +19,9 @@ const treeDepth = 32
 
 // node is a part of tensors' names: a tensor, or a prefix that tensors share.
 type node struct {
-	label    string
-	leaf     bool
-	shape    []uint64 // of a leaf
-	children []*node
-	byPart   map[string]*node // children by their part of the name, separator included
+	label string
+	shape []uint64 // of a leaf
+	*branch
 
 	total  report.Total // over all tensors below; its dtype is that of the first
 	others string       // dtypes that are not the first's, a byte each: there are as many nodes as tensors
@@ -36,14 +33,24 @@ type node struct {
 	form int32
 }
 
+// branch holds the nodes below a prefix. There are as many nodes as tensors, and most are leaves.
+type branch struct {
+	children []*node
+	byPart   map[string]*node // children by their part of the name, separator included
+}
+
+// none is the branch of every leaf.
+var none = new(branch)
+
+func (n *node) leaf() bool { return n.branch == none }
+
 // newTree groups tensors by the prefixes of their names, which end at dots and slashes.
 func newTree(tensors iter.Seq[*tensorInfo]) *node {
-	root := &node{}
+	root := &node{branch: new(branch)}
 	for t := range tensors {
 		root.insert(t)
 	}
-	f := forms{}
-	f.number(root, 0)
+	forms{}.below(root, 0)
 	for _, child := range root.children {
 		child.join()
 	}
@@ -59,7 +66,7 @@ func (n *node) insert(t *tensorInfo) {
 		part := prefix(rest, level)
 		c := n.byPart[part]
 		if c == nil {
-			leaf := &node{label: rest, leaf: true, shape: t.Shape}
+			leaf := &node{label: rest, shape: t.Shape, branch: none}
 			leaf.add(t)
 			n.append(part, leaf)
 			return
@@ -98,13 +105,13 @@ func (n *node) append(part string, c *node) {
 // split makes n, at so many levels, a prefix with a leaf below it if it is a leaf with a prefix.
 func (n *node) split(level int) {
 	part := prefix(n.label, level)
-	if !n.leaf || part == "" {
+	if !n.leaf() || part == "" {
 		return
 	}
 	leaf := *n
 	leaf.label = n.label[len(part):]
-	n.label, n.leaf, n.shape = part, false, nil
-	n.children = []*node{&leaf}
+	n.label, n.shape = part, nil
+	n.branch = &branch{children: []*node{&leaf}}
 }
 
 func (n *node) add(t *tensorInfo) {
@@ -126,7 +133,7 @@ func (n *node) join() {
 	for len(n.children) == 1 {
 		child := n.children[0]
 		n.label += child.label
-		n.leaf, n.shape, n.children = child.leaf, child.shape, child.children
+		n.shape, n.branch = child.shape, child.branch
 	}
 	for _, child := range n.children {
 		child.join()
@@ -146,31 +153,36 @@ func numbered(label string) string {
 // forms numbers what nodes look like.
 type forms map[string]int32
 
-// number gives n, below so many levels, its form, those below it first, and folds those.
-func (f forms) number(n *node, level int) {
+// below gives forms to the nodes below n, which is below so many levels, and folds them.
+func (f forms) below(n *node, level int) {
 	n.byPart = nil // which nobody asks any more
 	for _, child := range n.children {
-		child.split(level)
-		f.number(child, level+1)
+		if child.split(level); !child.leaf() {
+			f.below(child, level+1)
+		}
+		child.form = f.of(child)
 	}
 	n.children = fold(n.children)
-	key := binary.AppendUvarint(nil, uint64(len(n.children)))
+}
+
+// of returns the form of n. The nodes below it have theirs.
+func (f forms) of(n *node) int32 {
+	var room [80]byte // enough for a leaf
+	key := binary.AppendUvarint(room[:0], uint64(len(n.children)))
 	for _, dim := range n.shape {
 		key = binary.AppendUvarint(key, dim)
 	}
-	parts := make([][]byte, len(n.children))
-	for i, child := range n.children {
-		parts[i] = binary.AppendUvarint([]byte(child.label+"\x00"), uint64(child.form)) // names have no NUL bytes
+	sorted := slices.SortedFunc(slices.Values(n.children), func(a, b *node) int {
+		return cmp.Or(strings.Compare(a.label, b.label), cmp.Compare(a.form, b.form))
+	})
+	for _, child := range sorted {
+		key = append(append(key, child.label...), 0) // names have no NUL bytes
+		key = binary.AppendUvarint(key, uint64(child.form))
 	}
-	slices.SortFunc(parts, bytes.Compare)
-	n.form = f.of(string(append(key, bytes.Join(parts, nil)...)))
-}
-
-func (f forms) of(key string) int32 {
-	form, ok := f[key]
+	form, ok := f[string(key)]
 	if !ok {
 		form = int32(len(f))
-		f[key] = form
+		f[string(key)] = form
 	}
 	return form
 }
@@ -193,6 +205,9 @@ func fold(siblings []*node) []*node {
 		if key, ok := n.alike(); ok {
 			numbers[key] = append(numbers[key], n)
 		}
+	}
+	if len(numbers) == 0 {
+		return siblings
 	}
 	folded := make([]*node, 0, len(siblings))
 	for _, n := range siblings {
@@ -352,7 +367,7 @@ func (w *treeWriter) write(n *node, branch, indent string, level int) bool {
 // is nothing else.
 func (n *node) name() string {
 	label := n.label
-	if !n.leaf && len(label) > 1 {
+	if !n.leaf() && len(label) > 1 {
 		label = label[:len(label)-1]
 	}
 	if label == "" {
@@ -362,7 +377,7 @@ func (n *node) name() string {
 }
 
 func (n *node) shapeCell() string {
-	if !n.leaf {
+	if !n.leaf() {
 		return ""
 	}
 	return report.ShapeText(n.shape)
