@@ -25,7 +25,7 @@ type writer struct {
 }
 
 func newWriter(ctx context.Context, p *Plan, lease *loader.Lease) *writer {
-	w := &writer{plan: p, lease: lease, progress: progress{ctx: ctx, hear: p.opts.Progress, total: p.size()}}
+	w := &writer{plan: p, lease: lease, progress: progress{ctx: ctx, Progress: parallel.Progress{Report: p.opts.Progress, Total: p.size()}}}
 	if c := p.opts.Compress; c.compresses() {
 		w.lz4 = lz4block.NewWriter(nil, c.level())
 	}
@@ -162,25 +162,21 @@ func (w *writer) tensor(file tensorWriter, blocks blocksWriter, t *Tensor) error
 
 // progress counts and reports the bytes of elements.
 type progress struct {
-	ctx         context.Context
-	hear        func(done, total uint64)
-	done, total uint64
-	most        uint64 // that has been reported
+	ctx  context.Context
+	done uint64
+	told uint64 // the most that has been reported
+	parallel.Progress
 }
 
 func (p *progress) add(n int) {
 	p.done += uint64(n)
-	if p.hear != nil && p.done > p.most { // not while a tensor is written a second time
-		p.most = p.done
-		p.hear(p.done, p.total)
+	if p.done > p.told { // not while a tensor is written a second time
+		p.Add(p.done - p.told)
+		p.told = p.done
 	}
 }
 
-func (p *progress) end() {
-	if p.hear != nil {
-		p.hear(p.total, p.total)
-	}
-}
+func (p *progress) end() { p.Add(p.Total - p.told) }
 
 // monitor passes a tensor's bytes on in pieces. After each there is progress, before each a look
 // at the context.

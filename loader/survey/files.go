@@ -57,7 +57,7 @@ func (t *fileTask) begin(context.Context) (parts uint64) {
 func (t *fileTask) do(w *worker, _ uint64) error {
 	h := sha256.New()
 	for off, size := uint64(0), t.digest.File.Size; off < size; {
-		b := w.a.byteRoom(min(chunkBytes, size-off))
+		b := w.a.byteRoom(min(pieceBytes, size-off))
 		if err := t.model.ReadFileAt(t.out.ctx, t.file, b, off); err != nil {
 			return err
 		}

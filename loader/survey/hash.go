@@ -174,8 +174,8 @@ func (t *hashTask) end(err error) {
 func (t *hashTask) hashValues(w *worker) error {
 	s := &t.subject
 	h := sha256.New()
-	for first := uint64(0); first < s.Elements(); first += chunk {
-		n := min(chunk, s.Elements()-first)
+	for first := uint64(0); first < s.Elements(); first += piece {
+		n := min(piece, s.Elements()-first)
 		v, exact, err := w.a.exactly(s, first, n)
 		if err != nil {
 			return err

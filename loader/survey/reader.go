@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// chunk is the number of elements that a worker reads at a time. So few stay in its cache,
+	// piece is the number of elements that a worker reads at a time. So few stay in its cache,
 	// and do not make package dequant take more cores than Workers.
-	chunk = 1 << 16
+	piece = 1 << 16
 	// part is the number of elements in one part of a phase. It is fixed, so results do not
 	// depend on the number of workers.
 	part = 1 << 20
@@ -91,7 +91,7 @@ func (r *reader) values32(s *subject, first, n uint64) ([]float32, error) {
 
 func (r *reader) room(n uint64) []float32 {
 	if r.floats == nil {
-		r.floats = mmapio.Aligned[float32](chunk)
+		r.floats = mmapio.Aligned[float32](piece)
 	}
 	return r.floats[:n]
 }
@@ -99,7 +99,7 @@ func (r *reader) room(n uint64) []float32 {
 // values64 returns n values of s from element first on, wide or not.
 func (r *reader) values64(s *subject, first, n uint64) ([]float64, error) {
 	if r.doubles == nil {
-		r.doubles = mmapio.Aligned[float64](chunk)
+		r.doubles = mmapio.Aligned[float64](piece)
 	}
 	v := r.doubles[:n]
 	if !s.wide {
@@ -117,19 +117,19 @@ func (r *reader) values64(s *subject, first, n uint64) ([]float64, error) {
 	return v, err
 }
 
-// elements returns n bytes of s from byte off on, chunkBytes at most.
+// elements returns n bytes of s from byte off on, pieceBytes at most.
 func (r *reader) elements(s *subject, off, n uint64) ([]byte, error) {
 	b := r.byteRoom(n)
 	_, err := s.ReadAt(b, int64(off))
 	return b, err
 }
 
-const chunkBytes = 8 * chunk
+const pieceBytes = 8 * piece
 
-// byteRoom returns memory for n bytes, chunkBytes at most.
+// byteRoom returns memory for n bytes, pieceBytes at most.
 func (r *reader) byteRoom(n uint64) []byte {
 	if r.bytes == nil {
-		r.bytes = mmapio.AlignedBytes(chunkBytes)
+		r.bytes = mmapio.AlignedBytes(pieceBytes)
 	}
 	return r.bytes[:n]
 }

@@ -62,15 +62,14 @@ type scheduler struct {
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 	workers  int
-	progress func(done, total uint64)
+	progress parallel.Progress // in bytes of the tasks' weights
 
 	mu      sync.Mutex
 	changed sync.Cond // of running
 	waiting chan task // to begin; never waited for long
 	running []*running
 
-	watched     sync.Mutex
-	done, total uint64
+	watched sync.Mutex // held while seen of a running task changes
 }
 
 // running is a task that has begun.
@@ -85,7 +84,7 @@ type running struct {
 }
 
 func newScheduler(ctx context.Context, opts *Options) *scheduler {
-	s := &scheduler{workers: opts.workers(), progress: opts.Progress, waiting: make(chan task, 64)}
+	s := &scheduler{workers: opts.workers(), progress: parallel.Progress{Report: opts.Progress}, waiting: make(chan task, 64)}
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	s.changed.L = &s.mu
 	return s
@@ -97,7 +96,7 @@ func newScheduler(ctx context.Context, opts *Options) *scheduler {
 func (s *scheduler) run(tasks iter.Seq[task], models ...*loader.Model) error {
 	defer s.cancel(nil)
 	for t := range tasks {
-		s.total += t.weight()
+		s.progress.Total += t.weight()
 	}
 	defer func() {
 		s.cancel(context.Canceled) // results of tasks that did not end are nobody's
@@ -221,12 +220,11 @@ func (s *scheduler) advance(r *running) {
 // saw reports n more bytes of r's weight, up to the whole weight.
 func (s *scheduler) saw(r *running, n uint64) {
 	s.watched.Lock()
-	defer s.watched.Unlock()
 	n = min(n, r.task.weight()-r.seen)
 	r.seen += n
-	s.done += n
-	if s.progress != nil && n > 0 {
-		s.progress(s.done, s.total)
+	s.watched.Unlock()
+	if n > 0 {
+		s.progress.Add(n)
 	}
 }
 
