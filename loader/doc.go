@@ -25,12 +25,12 @@
 // [ErrClosed]. Methods of a lease and of its tensors work until its release. Names, shapes and
 // metadata already handed out are memory of their own and stay valid.
 //
-// A tensor that is compressed, packed or not where its type wants it cannot be viewed in place
-// ([Tensor.ZeroCopy] tells): the first call makes a copy on the heap, which the model's cache
-// keeps within its budget and a lease pins (see [Lease]). The copy is read-only too, shared with whoever else
-// asks, and lives on after it is evicted for as long as somebody holds it. Rows, ranges and
-// chunks of a compressed tensor make no such copy: they expand the blocks of 64 KiB that they
-// need, into the caller's memory.
+// A tensor that is compressed, packed or not aligned for its type cannot be viewed in place
+// ([Tensor.ZeroCopy] tells). The first call makes a copy on the heap. The model's cache keeps the
+// copy within its budget, and a lease pins it (see [Lease]). The copy is read-only too and shared
+// by all who ask. Evicted, it lives on for as long as somebody holds it. Rows, ranges and Values of
+// a compressed tensor make no such copy: they expand the blocks of 64 KiB that they need, into the
+// caller's memory.
 //
 // # Models in several files
 //
@@ -38,20 +38,20 @@
 // so does a directory with one model in it ([Open] says which that is); package shard has their
 // rules. Opening reads the manifest and each shard's index. A shard is mapped when one of its
 // tensors is first touched, and from then on until the model's end: views of different shards
-// have the same lifetime. The first touch may fail where later ones cannot, because the file is
-// gone or is no longer the one whose index was read ([mmapio.ErrChanged]); the next touch tries
-// again. Descriptors are not kept, but for the directory's and, with [Options.NoMap], those of
-// up to 64 files.
+// have the same lifetime. Only the first touch may fail, because the file is gone or is no longer
+// the one whose index was read ([ErrChanged]). The next touch then tries again. Descriptors are not
+// kept, but for the directory's and, with [Options.NoMap], those of up to 64 files.
 //
 // # Streaming
 //
 // [OpenReaderAt] opens a model that is not a file here: package httprange reads one from a web
-// server. Nothing is read but what is asked for, and every tensor is a copy, in the cache or in
+// server. Nothing is read that is not asked for, and every tensor is a copy, in the cache or in
 // the caller's memory. Memory for more than 16 MiB is taken once the last byte has been read, and
 // as the others arrive: a server that has less than it claims costs five times what it has.
-// Bytes, views and Float32s of one tensor fetch that tensor, rows and ranges only what they need. [Model.Warm] fetches several tensors at once, neighbours by one
-// request, into the cache: where they are read after that, no request is made for as long as
-// they stay there, which Options.CacheBytes has to allow.
+// Bytes, views and Float32s of one tensor fetch that tensor, rows and ranges only the bytes that
+// they need. [Model.Warm] fetches several tensors into the cache at once, neighbours by one request.
+// Reading them makes no request while they stay there: as long as Options.CacheBytes allows, or
+// until the release of the lease that [Lease.Warm] pinned them in.
 //
 // Bytes that come from elsewhere may never come. Reads through a lease of [Model.AcquireContext]
 // end with its context. [Model.Close] ends the reads that run outside of leases, and the release
@@ -59,13 +59,13 @@
 //
 // # Memory, ahead of time and afterwards
 //
-// [Model.Warm] brings a model, or tensors of it in an order, to where touching them does not
-// wait: a mapped one into the page cache and the process's page table, any other into the
-// model's cache. It takes nothing into its hands: the kernel may drop pages again, the cache
-// evicts what no lease has pinned, and neither changes what a view holds.
+// [Model.Warm] reads tensors in an order, so that touching them does not wait: those of a mapped
+// model into the page cache and the process's page table, any others into the model's cache. The
+// kernel may drop pages again, and the cache evicts tensors that no lease has pinned. Neither
+// changes the bytes of a view.
 //
-// [Model.Evict] is the opposite, for weights that have been copied elsewhere: their pages
-// leave the process, and the cache forgets what no lease has pinned. It ends no lifetime. A
+// [Model.Evict] is the opposite, for weights that have been copied elsewhere. Their pages leave
+// the process, and the cache forgets those that no lease has pinned. It ends no lifetime. A
 // view of the mapping reads the file again when it is touched, and a copy lives on for as long
 // as somebody holds it.
 //
@@ -78,14 +78,14 @@
 // # Files that change underneath
 //
 // A mapped file that shrinks turns a read past its new end into SIGBUS. Methods that read
-// on the caller's behalf answer with an error that wraps [mmapio.ErrFault]. Loops of your
+// on the caller's behalf return an error that wraps [mmapio.ErrFault]. Loops of your
 // own over a view get the same inside [mmapio.Guard]. Neither helps C, nor assembly that calls
 // from frames without a pointer map, as some compressors do: hand them a copy ([Tensor.ReadAt]).
 // A writer that [Tensor.WriteTo] is given may be handed the mapping.
 //
-// The page that the new end is in does not fault: what it has lost reads as zeros. Whatever goes
-// into the cache, and reads of 16 MiB and more at once, therefore ask for the file's size when
-// they are done ([mmapio.ErrChanged]); shorter reads into the caller's memory do not.
+// The page that the new end is in does not fault: its lost bytes read as zeros. Copies for the
+// cache, and reads of 16 MiB and more at once, therefore ask for the file's size when they are done
+// ([ErrChanged]). Shorter reads into the caller's memory do not.
 // [Model.Changed] compares size, times and inode of every file with what was opened. [Model.Verify],
 // [Model.Warm] and packages survey and convert ask it and fail if a file has changed under them.
 package loader

@@ -12,12 +12,11 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// Bytes returns the elements as little-endian bytes, decompressed, in row-major order: a
-// read-only slice of the mapping where ZeroCopy is true, else an aligned copy from the
-// model's cache, not to be written to either; large compressed tensors are decompressed on
-// all cores. The length is RawBytes. Lifetime: see the
-// package's documentation. A file that has shrunk is an error where a copy is made, and
-// a fault on touching the slice where not: see [mmapio.Guard].
+// Bytes returns the elements as little-endian bytes, decompressed, in row-major order. The length
+// is RawBytes. The slice is read-only: the mapping itself if ZeroCopy is true, else an aligned copy
+// from the model's cache. Large compressed tensors are decompressed on all cores. Lifetime: see the
+// package's documentation. A file that has shrunk is an error of the copy. Without a copy, touching
+// the slice faults: see [mmapio.Guard].
 func (t Tensor) Bytes() ([]byte, error) {
 	if err := t.enter(); err != nil {
 		return nil, err
@@ -26,7 +25,7 @@ func (t Tensor) Bytes() ([]byte, error) {
 	return t.bytes()
 }
 
-// bytes is Bytes for a caller that has entered.
+// bytes does what Bytes does, for a caller that has entered.
 func (t Tensor) bytes() ([]byte, error) {
 	if t.ZeroCopy() {
 		b, err := t.file.mapping.Slice(t.desc.Offset, t.desc.Stored)
@@ -90,8 +89,8 @@ func (t Tensor) copyElements() (b cache.Buffer, err error) {
 	return b, err
 }
 
-// copyPacked makes an aligned copy of the elements of a packed tensor. What a reader of the
-// caller's claims to have is fetched first.
+// copyPacked makes an aligned copy of the elements of a packed tensor. Stored bytes that a reader
+// of the caller's only claims to have are fetched first.
 func (t Tensor) copyPacked() (b cache.Buffer, err error) {
 	if t.file.access() == fromAfar {
 		stored, err := t.file.mapping.Copy(t.desc.Offset, t.desc.Stored)
@@ -110,10 +109,10 @@ func (t Tensor) copyPacked() (b cache.Buffer, err error) {
 	return b, err
 }
 
-// holdable says why memory for count elements of size bytes is not taken, where that is so.
+// holdable returns why memory for count elements of size bytes may not be taken, or nil.
 func (t Tensor) holdable(count, size uint64) error { return cmp.Or(t.readable(), t.heap(count, size)) }
 
-// readable says that the elements cannot be had, where that is so.
+// readable returns why the elements cannot be read, or nil.
 func (t Tensor) readable() error {
 	switch t.desc.Encoding {
 	case layout.Raw, layout.LZ4:
@@ -126,8 +125,8 @@ func (t Tensor) readable() error {
 	return fmt.Errorf("%w: elements stored as %s", ErrUnsupported, t.desc.Encoding)
 }
 
-// cached are the elements where the model's cache holds them, or has to: a part of a packed
-// tensor costs as much as the whole.
+// cached returns the elements if the model's cache has them. It puts packed tensors there, since a
+// part of one costs as much as the whole.
 func (t Tensor) cached() (b []byte, ok bool, err error) {
 	if t.desc.Encoding == layout.Protobuf {
 		buf, err := t.kept(cache.Elements, Tensor.copyElements)
@@ -137,8 +136,8 @@ func (t Tensor) cached() (b []byte, ok bool, err error) {
 	return buf.Bytes, ok, nil
 }
 
-// hold returns t in a lease of its own: a packed tensor is then unpacked once for all parts that
-// are read of it, and let go at release, whatever other lease t is from.
+// hold returns t in a lease of its own. A packed tensor is then unpacked once for all of its parts,
+// and let go at release, whatever other lease t is from.
 func (t Tensor) hold() (held Tensor, release func(), err error) {
 	if t.desc.Encoding != layout.Protobuf || t.lease != nil && t.lease.brief {
 		return t, func() {}, nil
@@ -168,7 +167,7 @@ func (t Tensor) readAt(dst []byte, off uint64) error {
 	return mmapio.Guard(func() error { return t.blocks().Read(mmapio.Into(dst, off), off, uint64(len(dst))) })
 }
 
-// heap asks whether count elements of size bytes may be put on the heap at once.
+// heap returns why count elements of size bytes may not be put on the heap at once, or nil.
 func (t Tensor) heap(count, size uint64) error {
 	limit := uint64(min(max(0, t.file.model.opts.TensorBytes), math.MaxInt))
 	if count > limit/size {
@@ -183,8 +182,7 @@ func (t Tensor) blocks() blocks.Tensor {
 	return blocks.Tensor{Table: t.file.model.blocks.Of(t.file.index.Format, t.desc), File: t.file.mapping, Ctx: t.ctx()}
 }
 
-// elementsOf makes the elements of the stored bytes. Memory for them is taken once the
-// blocks of a compressed tensor are there.
+// elementsOf makes the elements of the stored bytes.
 func (t Tensor) elementsOf(stored []byte) (b cache.Buffer, err error) {
 	switch t.desc.Encoding {
 	case layout.LZ4:
@@ -203,7 +201,7 @@ func (t Tensor) unpack(in layout.Input) (b cache.Buffer, err error) {
 	return b, t.file.layout.(layout.Unpacker).Unpack(in, t.desc, b.Bytes)
 }
 
-// fetched is a file of which a part is in memory.
+// fetched is a file with the bytes from off on in memory.
 type fetched struct {
 	layout.Input
 	off  uint64
@@ -217,9 +215,9 @@ func (f *fetched) Slice(off, n uint64) ([]byte, error) {
 	return f.Input.Slice(off, n)
 }
 
-// present reads the last stored byte. It reports whether memory for all elements may then be
-// taken: those of a compressed tensor exist if all of its blocks do, which are counted in
-// memory only. Elsewhere that would take a read for each.
+// present reads the last stored byte. It reports whether memory for all elements may then be taken.
+// For a compressed tensor all of its blocks must exist. Only a file in place is asked for them,
+// since elsewhere every block would take a read.
 func (t Tensor) present() (sure bool, err error) {
 	compressed := t.desc.Encoding == layout.LZ4
 	if compressed && t.file.access() != inPlace {
@@ -232,8 +230,8 @@ func (t Tensor) present() (sure bool, err error) {
 	return sure, err
 }
 
-// worthAsking is how many bytes are read at once where it costs next to nothing to ask the
-// system about the file.
+// worthAsking is the number of bytes read at once that makes asking the system about the file cost
+// next to nothing.
 const worthAsking = 16 << 20
 
 // confirm checks that the file is intact after n bytes of the tensor have been read, if these

@@ -13,10 +13,10 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// Float32s returns the tensor's values, row-major. For a raw and aligned F32 tensor they
-// are a view of the mapping. Otherwise they are expanded on first use, once however many
-// goroutines ask, and kept in the model's cache: read-only, for all callers the same slice
-// until the cache evicts it, and valid beyond that. Lifetime: see the package's documentation.
+// Float32s returns the tensor's values, row-major and read-only. For a raw and aligned F32 tensor
+// they are a view of the mapping. Otherwise they are expanded on first use, once however many
+// goroutines ask, and kept in the model's cache. All callers get the same slice until the cache
+// evicts it. The slice is valid beyond that. Lifetime: see the package's documentation.
 //
 // A tensor that would take more than Options.TensorBytes is ErrTooLarge. Integers that the
 // file gives a scale expand to scale × (q − zero point). Types without a
@@ -67,11 +67,11 @@ func (t Tensor) Dequantize(dst []float32) error {
 
 // DequantizeRows writes the values of n rows, from row first on, to dst, whose length must
 // be n × the innermost dimension. Only the blocks that hold these rows are read: looking up
-// one embedding costs one row; of a compressed tensor 64 KiB, and the lengths of the blocks
-// before it, once. A scalar is one row of one element.
+// one embedding costs one row. In a compressed tensor it costs 64 KiB and, once, the lengths of the
+// blocks before. A scalar is one row of one element.
 //
-// A compressed tensor whose Bytes are in the model's cache is read from there, but nothing is
-// put there, except by a tensor that can only be unpacked as a whole (layout.Protobuf).
+// Bytes of a compressed tensor that the model's cache has are read from there. Nothing is put
+// there, except by a tensor that can only be unpacked as a whole (layout.Protobuf).
 func (t Tensor) DequantizeRows(dst []float32, first, n uint64) error {
 	rows, cols := t.rows()
 	if !layout.Within(first, n, rows) {
@@ -124,7 +124,7 @@ func (t Tensor) Values(buf []float32) iter.Seq2[Run, error] {
 	}
 }
 
-// rows sees the tensor as a matrix: the innermost dimension are its columns.
+// rows returns the size of the tensor as a matrix, whose columns are the innermost dimension.
 func (t Tensor) rows() (rows, cols uint64) {
 	shape := t.Shape()
 	if len(shape) == 0 {
@@ -155,8 +155,8 @@ func (t Tensor) dequantize(dst []float32, first uint64) error {
 	return t.confirm(4 * uint64(len(dst)))
 }
 
-// expandable says why the tensor has no values to read. It is asked before memory is taken
-// for them: what a compressed tensor claims to hold need not be there.
+// expandable returns why the tensor has no values to read, or nil. It is asked before memory is
+// taken for them, since a compressed tensor may claim more than it holds.
 func (t Tensor) expandable() error {
 	if !dequant.Supported(t.desc.DType) {
 		return fmt.Errorf("%w: %s has no values in float32", ErrUnsupported, t.desc.DType)
@@ -226,9 +226,8 @@ func (t Tensor) inMemory() (b []byte, ok bool, err error) {
 	return t.cached()
 }
 
-// readStep is how many elements are read at a time from a file that is not mapped. A reader of
-// the caller's may have to ask somebody far away, and reads farStep. Both are multiples of
-// every block.
+// readStep is the number of elements read at a time from a file that is not mapped, and farStep
+// that from afar. Both are multiples of every block.
 const (
 	readStep = 1 << 18
 	farStep  = 1 << 22

@@ -27,11 +27,10 @@ type folder struct {
 	kept []*os.File // that files read on demand read from
 }
 
-// mostKept is how many files that are read on demand stay open. Others are opened for every
-// read.
+// mostKept is the number of files read on demand that stay open. Others are opened for every read.
 const mostKept = 64
 
-// beside is the directory that holds the file at path.
+// beside returns the directory that holds the file at path.
 func beside(path string, o Options) source { return &folder{path: path, noMap: o.NoMap} }
 
 func (d *folder) open(_ context.Context, name string, follow bool) (*stored, error) {
@@ -68,7 +67,7 @@ func (d *folder) close() error {
 	return errors.Join(errs...)
 }
 
-// dir is the directory's absolute path, where that could be found out.
+// dir returns the directory's absolute path, if the system tells.
 func (d *folder) dir() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -81,7 +80,7 @@ func (d *folder) dir() string {
 	return d.abs
 }
 
-// inside is the directory as one that links do not lead out of.
+// inside returns the directory as a root that links do not lead out of.
 func (d *folder) inside() (*os.Root, error) {
 	dir := d.dir()
 	d.mu.Lock()
@@ -114,7 +113,7 @@ type dirEntry struct {
 	follow bool
 	opened mmapio.Identity // of the file as it was first opened
 
-	file atomic.Pointer[os.File] // that ReadAt reads from, where it is kept open
+	file atomic.Pointer[os.File] // that ReadAt reads from, if it is kept open
 }
 
 // Name returns the file's path as the user would call it.
@@ -131,12 +130,12 @@ func (e *dirEntry) open() (*os.File, error) {
 	})
 }
 
-// reopen opens the file again, and makes sure that it is still the one whose index was read.
+// reopen opens the file again, and checks that it is still the one whose index was read.
 func (e *dirEntry) reopen() (*os.File, error) {
 	return e.find(func(now fs.FileInfo) error { return e.opened.Check(mmapio.IdentityOf(now)) })
 }
 
-// stat tells what has the file's name now.
+// stat describes the file that has the name now.
 func (e *dirEntry) stat() (fs.FileInfo, error) {
 	name, in, err := e.way()
 	if err != nil {
@@ -146,7 +145,7 @@ func (e *dirEntry) stat() (fs.FileInfo, error) {
 	return info, e.named(err)
 }
 
-// way is how a file is reached by a name: in the directory, or anywhere.
+// way holds the calls that reach a file by its name: in the directory, or anywhere.
 type way struct {
 	stat func(name string) (fs.FileInfo, error)
 	open func(name string, flag int, mode fs.FileMode) (*os.File, error)
@@ -173,7 +172,7 @@ func (e *dirEntry) named(err error) error {
 	return err
 }
 
-// find opens whatever has the name, if check agrees, without waiting for the other end of a
+// find opens the file that has the name, if check agrees. It does not wait for the other end of a
 // pipe.
 func (e *dirEntry) find(check func(info fs.FileInfo) error) (*os.File, error) {
 	name, in, err := e.way()
@@ -221,8 +220,8 @@ func (e *dirEntry) ReadAt(p []byte, off int64) (int, error) {
 	return n, e.named(err)
 }
 
-// keep keeps f open for the reads to come, where there is room. Of two that come at the same
-// time one may be kept in vain, until the model is closed.
+// keep keeps f open for the reads to come, if there is room. If two come at the same time, one may
+// be kept in vain until the model is closed.
 func (e *dirEntry) keep(f *os.File) bool {
 	if !e.folder.keep(f) {
 		return false

@@ -12,11 +12,10 @@ import (
 // server, uses it. Tensors taken from the lease work until its release, even when the
 // model is closed meanwhile.
 //
-// A lease pins in the model's cache what its tensors handed out: copies from Bytes and View,
-// values from Float32s. It also pins packed tensors (layout.Protobuf) of which ReadAt,
-// DequantizeRange and the like read a part, since a part costs as much as the whole: those that
-// the cache does not have yet. WriteTo and Values pin nothing beyond their end. Work on many such tensors takes a lease for
-// each, or its memory grows with their number.
+// A lease pins in the model's cache the copies that Bytes and View of its tensors handed out, and
+// the values of Float32s. ReadAt, DequantizeRange and the like pin packed tensors (layout.Protobuf),
+// since a part of one costs as much as the whole. WriteTo and Values pin nothing beyond their end.
+// Work on many such tensors takes a lease for each, or its memory grows with their number.
 type Lease struct {
 	model  *Model
 	brief  bool   // taken by one call for itself, with no view of it left afterwards
@@ -32,10 +31,10 @@ type Lease struct {
 // Acquire takes a lease, or returns ErrClosed. Every lease must be released.
 func (m *Model) Acquire() (*Lease, error) { return m.AcquireContext(context.Background()) }
 
-// AcquireContext takes a lease whose calls end with ctx: once that has ended they return its
-// cause. Reads by a [ContextReaderAt] end at once, so does waiting for a tensor that another call
-// copies or expands. Reading a file of this system, and expanding, go on to their end. The lease
-// must be released all the same.
+// AcquireContext takes a lease whose calls end with ctx. Once ctx has ended they return its cause.
+// Reads by a [ContextReaderAt] end at once, as does waiting for a tensor that another call copies
+// or expands. Reading a file of this system, and expanding, go on to their end. The lease must be
+// released all the same.
 func (m *Model) AcquireContext(ctx context.Context) (*Lease, error) {
 	if !m.gate.enter() {
 		return nil, m.closedError()

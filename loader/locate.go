@@ -16,7 +16,7 @@ import (
 	"github.com/tensormap/tensormap/shard"
 )
 
-// modelSuffixes are how the names of model files end.
+// modelSuffixes returns the endings of the names of model files.
 func modelSuffixes() (all []string) {
 	for _, f := range formats.Names() {
 		all = append(all, formats.Suffix(f))
@@ -76,7 +76,7 @@ func modelIn(dir string, o Options) (string, error) {
 	return filepath.Join(dir, names[0]), nil
 }
 
-// directoryError says why the directory dir does not lead to a model.
+// directoryError returns why the directory dir does not lead to a model.
 func directoryError(dir, format string, args ...any) error {
 	return &fs.PathError{Op: "open", Path: dir, Err: fmt.Errorf("%w with "+format, append([]any{mmapio.ErrDirectory}, args...)...)}
 }
@@ -91,9 +91,9 @@ func few(names []string) string {
 	return list
 }
 
-// snapshotOf returns the snapshot to open of a model in the Hugging Face cache, whose root is
-// dir: the one that refs/main names, or else the only one. A directory without snapshots is
-// returned as it is.
+// snapshotOf returns the snapshot to open of the model in the Hugging Face cache whose root is dir:
+// the one that refs/main names, or else the only one. A directory without snapshots is returned as
+// it is.
 func snapshotOf(dir string) (string, error) {
 	root, err := os.OpenRoot(dir) // which no name in refs/main leads out of
 	if err != nil {
@@ -142,8 +142,8 @@ func commitOf(root *os.Root) (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// modelNames are the files in dir that are called as models are, by name. Hidden ones, as
-// macOS puts beside files on foreign disks, are none.
+// modelNames lists the files in dir that have names of models, in order. It leaves out hidden ones,
+// such as macOS puts beside files on foreign disks.
 func modelNames(dir string) (names []string, err error) {
 	entries, err := os.ReadDir(dir)
 	suffixes := modelSuffixes()
@@ -157,13 +157,14 @@ func modelNames(dir string) (names []string, err error) {
 
 func suffix(name string) string { return strings.ToLower(filepath.Ext(name)) }
 
-// isIndex knows a SafeTensors index, also that of a variant: model.safetensors.index.fp16.json.
+// isIndex reports whether name is that of a SafeTensors index, also of a variant:
+// model.safetensors.index.fp16.json.
 func isIndex(name string) bool {
 	return suffix(name) == ".json" && strings.Contains(name, ".safetensors.index.")
 }
 
-// isPlain knows the name that a model has for whom a name is not worth thinking about, which
-// is what Python's transformers look for.
+// isPlain reports whether name is the default name of a model, which Python's transformers look
+// for.
 func isPlain(name string) bool {
 	return name == "model"+suffix(name) || name == "model.safetensors.index.json"
 }
@@ -191,7 +192,7 @@ func withoutParts(names []string, manifest func(name string) *manifest.File) []s
 	return slices.DeleteFunc(names, func(name string) bool { return parts[name] })
 }
 
-// manifestAt is the manifest at path, or nil if there is none that can be read.
+// manifestAt returns the manifest at path, or nil if none can be read there.
 func manifestAt(path string, o Options) (m *manifest.File) {
 	in, err := o.file(path)
 	if err != nil {

@@ -29,7 +29,7 @@ func (m *Model) lookup(name string, l *Lease) (Tensor, error) {
 	}
 }
 
-// tensor is the handle of tensor i.
+// tensor returns the handle of tensor i.
 func (m *Model) tensor(i int, l *Lease) Tensor {
 	desc, files := &m.tensors[i], m.files
 	if l != nil && l.files != nil {
@@ -38,7 +38,7 @@ func (m *Model) tensor(i int, l *Lease) Tensor {
 	return Tensor{desc, &files[desc.File], l}
 }
 
-// Len is the number of tensors.
+// Len returns the number of tensors.
 func (m *Model) Len() int { return len(m.tensors) }
 
 // Tensors iterates over all tensors in the order of the file's own table. After Close it
@@ -55,7 +55,7 @@ func (m *Model) all(closed func() bool, l *Lease) iter.Seq[Tensor] {
 	}
 }
 
-// Tensor is Model.Tensor through the lease.
+// Tensor does what Model.Tensor does, through the lease.
 func (l *Lease) Tensor(name string) (Tensor, error) {
 	if l.gate.closed() {
 		return Tensor{}, l.wrap(ErrClosed)
@@ -63,7 +63,7 @@ func (l *Lease) Tensor(name string) (Tensor, error) {
 	return l.model.lookup(name, l)
 }
 
-// Tensors is Model.Tensors through the lease.
+// Tensors does what Model.Tensors does, through the lease.
 func (l *Lease) Tensors() iter.Seq[Tensor] { return l.model.all(l.gate.closed, l) }
 
 // ByName orders tensors by ascending name (bytewise), for [slices.SortedFunc].

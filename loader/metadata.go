@@ -6,10 +6,10 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// Metadata is what the files say about the model, parsed on first use. It must not be
-// modified. Of a sharded model it is
+// Metadata returns the files' metadata of the model, parsed on first use. It must not be modified.
+// For a sharded model it is
 //
-//   - the key metadata of an APR2 manifest, or the first shard's metadata where the manifest
+//   - the key metadata of an APR2 manifest, or the first shard's metadata if the manifest
 //     has none
 //   - the first shard's metadata, and the keys of metadata of a SafeTensors index
 //   - the metadata of the first file of a GGUF split.
@@ -21,7 +21,7 @@ func (m *Model) Metadata() (layout.Metadata, error) {
 	return m.parsedMetadata(context.Background())
 }
 
-// Metadata is Model.Metadata through the lease.
+// Metadata does what Model.Metadata does, through the lease.
 func (l *Lease) Metadata() (layout.Metadata, error) {
 	if err := l.enter(); err != nil {
 		return nil, l.wrap(err)

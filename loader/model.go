@@ -18,7 +18,7 @@ type Model struct {
 	opts    Options
 	path    string // that it was opened by
 	from    source
-	files   []file          // the shards in order, then the manifest, where there is one
+	files   []file          // the shards in order, then the manifest if there is one
 	tensors []layout.Tensor // in file order
 	names   *layout.Names
 	gate    gate
@@ -28,7 +28,7 @@ type Model struct {
 	codecs  sync.Map // dequant.Codec by *layout.Tensor, of tensors with a head
 
 	manifest *manifest.File // nil without one
-	metadata *parsed        // of the model, where a manifest has a say in it
+	metadata *parsed        // of the model, if it has a manifest
 }
 
 // file is one file of a model.
@@ -36,17 +36,17 @@ type file struct {
 	model   *Model
 	path    string
 	mapping *mmapio.Mapping // of a shard, made when a tensor is first touched
-	reader  io.ReaderAt     // that mapping reads from, where it is the caller's; else nil
+	reader  io.ReaderAt     // that mapping reads from, if it is the caller's; else nil
 	origin
 	layout   layout.File
 	index    *layout.Index
 	metadata *parsed // what this file says
 	// align is the alignment of the file's first byte in memory, as far as any dtype
-	// cares: less than 8 only where OpenBytes was given odd memory.
+	// cares: less than 8 only if OpenBytes was given odd memory.
 	align int
 }
 
-// Format is the format of the model's files, which for a sharded model is that of its shards.
+// Format returns the format of the model's files, or of the shards of a sharded model.
 func (m *Model) Format() layout.Format { return m.files[0].index.Format }
 
 // Files lists the files of the model: the shards of a sharded one in order, then its
@@ -62,7 +62,7 @@ func (m *Model) Files() []FileInfo {
 }
 
 // FileInfo describes one file of a model. It stays valid after Close, but for methods of
-// Layout that take an Input. What Layout hands out belongs to the model and must not be
+// Layout that take an Input. Values that Layout hands out belong to the model and must not be
 // modified.
 type FileInfo struct {
 	Path   string
@@ -72,7 +72,7 @@ type FileInfo struct {
 
 // Close lets go of the files once no lease and no running call needs them. It does not
 // wait for these. Reads by a reader of the caller's may never end: without a lease they are
-// ended, see OpenReaderAt. A second Close does nothing and answers ErrClosed.
+// ended, see OpenReaderAt. A second Close does nothing and returns ErrClosed.
 func (m *Model) Close() error {
 	first, last := m.gate.close()
 	if !first {

@@ -17,17 +17,16 @@ import (
 // *[layout.FormatError] that says where and why.
 //
 // An APR2 manifest, a SafeTensors index (model.safetensors.index.json) or any one file of a
-// GGUF split opens the whole model: see package shard. Its other files lie beside path. What
-// opening reads of them are their indexes, several files at a time; a shard is mapped when
-// one of its tensors, or its metadata, is first touched, and is an error then if it is no
-// longer the file that was opened.
+// GGUF split opens the whole model: see package shard. Its other files lie beside path. Opening
+// reads their indexes, several files at a time. A shard is mapped when one of its tensors, or its
+// metadata, is first touched. It is an error then if it is no longer the file that was opened.
 //
 // A path may be that of a directory with one model in it: one file called *.safetensors, *.gguf
-// and so on that is not part of another model there. Of several, the one called model is taken,
+// and so on that is not part of another model there. Among several, the one called model is taken,
 // as Python's transformers do (model.safetensors.index.json, model.safetensors, model.apr, …).
 // Shards without their index, as after an interrupted download, are an error. In the Hugging Face
-// cache it is a snapshot, or the root of a model (models--…), which leads to the snapshot that
-// refs/main names.
+// cache the directory is a snapshot, or the root of a model (models--…), which leads to the
+// snapshot that refs/main names.
 func Open(path string, opts *Options) (*Model, error) {
 	o := opts.withDefaults()
 	first, from, err := locate(path, o)
@@ -70,8 +69,8 @@ func OpenBytes(b []byte, opts *Options) (*Model, error) {
 // OpenReaderAt reads the index of a model of size bytes that r reads: of a file on another
 // machine, such as a [github.com/tensormap/tensormap/loader/httprange.Reader], in an
 // archive, in an encrypted volume. Nothing is read that is not asked for: opening reads the
-// header and the index, [Model.Metadata] the metadata, and methods of a tensor its bytes,
-// of a part of the tensor that part. [Model.Warm] loads several tensors at once into the
+// header and the index, [Model.Metadata] the metadata, and methods of a tensor its bytes or the
+// part of them that they need. [Model.Warm] loads several tensors at once into the
 // model's cache, whose size is Options.CacheBytes.
 //
 // ctx bounds what opening reads. r is read concurrently, must stay open until Close, and is
@@ -79,8 +78,8 @@ func OpenBytes(b []byte, opts *Options) (*Model, error) {
 // as such.
 //
 // A method that failed because bytes could not be had tries again when it is next called. Close
-// ends the reads that run outside of leases, whose methods answer ErrClosed, and the release of
-// the last lease those that are left.
+// ends the reads that run outside of leases, whose methods return ErrClosed. The release of the
+// last lease ends those that are left.
 func OpenReaderAt(ctx context.Context, r io.ReaderAt, size int64, opts *Options) (*Model, error) {
 	from := newRemote(r)
 	first, err := from.store(ctx, readerName(r), r, size)

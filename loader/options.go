@@ -14,10 +14,9 @@ type Options struct {
 	// CacheBytes bounds the heap that holds expanded and copied tensors, beyond what
 	// leases pin. 0 means 1 GiB; negative keeps nothing that no lease pins.
 	CacheBytes int64
-	// TensorBytes bounds the heap that one tensor may take where it has to be copied or
-	// expanded: what a file claims of a sparse or huge tensor shall be an error, not the
-	// end of the process. 0 means half of the machine's memory, or 4 GiB where the
-	// platform does not tell.
+	// TensorBytes bounds the heap that one tensor may take if it has to be copied or
+	// expanded. A file's claim of a sparse or huge tensor is then an error, not the end of the
+	// process. 0 means half of the machine's memory, or 4 GiB if the platform does not tell.
 	TensorBytes int64
 	// NoMap reads the file on demand into the heap instead of mapping it: for file
 	// systems where a page fault may hang or kill. A file that has shrunk is then

@@ -9,10 +9,9 @@ import (
 )
 
 // ReadAt fills p with the bytes of the elements from byte off on, decompressed, as Bytes has
-// them: of a long tensor any part, in memory of the caller's own. It is io.ReaderAt: fewer
-// bytes than asked for come with an error, at the tensor's end io.EOF. Of a compressed tensor
-// it reads the blocks of 64 KiB that hold the part, and nothing is cached but a tensor that
-// can only be unpacked as a whole (layout.Protobuf).
+// them. It is io.ReaderAt: fewer bytes than asked for come with an error, at the tensor's end
+// io.EOF. A compressed tensor costs the blocks of 64 KiB that hold the range. Nothing is cached but
+// a tensor that can only be unpacked as a whole (layout.Protobuf).
 func (t Tensor) ReadAt(p []byte, off int64) (n int, err error) {
 	raw := t.desc.Raw
 	if off < 0 {
@@ -42,8 +41,8 @@ func (t Tensor) ReadAt(p []byte, off int64) (n int, err error) {
 }
 
 // ReadFileAt fills p with the bytes of a file as they are stored, from byte off on; file is a
-// position in Files. It copies, whether or not the file is mapped, and ends with ctx where it
-// reads from afar. A range that leaves the file is ErrRange.
+// position in Files. It copies, whether or not the file is mapped. Reading from afar ends with
+// ctx. A range that leaves the file is ErrRange.
 func (m *Model) ReadFileAt(ctx context.Context, file int, p []byte, off uint64) error {
 	if !m.gate.enter() {
 		return m.closedError()

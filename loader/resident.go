@@ -6,11 +6,11 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// Resident is how many of the n bytes at off of a file are in memory now, whoever brought them
+// Resident returns how many of the n bytes at off of a file are in memory now, whoever brought them
 // there; file is a position in Files. A shard that nobody has touched is mapped for it, which
-// reads nothing. What the kernel tells, and whom, is with [mmapio.Mapping.Resident]: where the
-// file is not mapped or the platform cannot tell, the error is errors.ErrUnsupported. A range
-// that leaves the file is ErrRange.
+// reads nothing. The kernel does not tell everybody: see [mmapio.Mapping.Resident]. The error is
+// errors.ErrUnsupported if the file is not mapped or the platform cannot tell, and ErrRange if the
+// range leaves the file.
 func (m *Model) Resident(file int, off, n uint64) (uint64, error) {
 	if !m.gate.enter() {
 		return 0, m.closedError()

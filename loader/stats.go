@@ -11,7 +11,7 @@ type Stats struct {
 	// UnmappedBytes are those of files that are read on demand instead: by Options.NoMap, by a
 	// reader of the caller's, or because the system refuses to map them.
 	UnmappedBytes uint64
-	ResidentBytes uint64 // of MappedBytes in memory now, for whatever reason; 0 where the platform cannot tell
+	ResidentBytes uint64 // of MappedBytes in memory now, for whatever reason; 0 if the platform cannot tell
 	HeapBytes     uint64 // of cached tensors, copied or expanded
 
 	Hits          uint64 // requests that the cache answered

@@ -8,48 +8,46 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// Tensor is a handle on one tensor of a model. It is small, is passed by value, and stays
-// valid: what describes the tensor can be asked after Close too, what reads it answers
-// ErrClosed then.
+// Tensor is a handle on one tensor of a model. It is small, is passed by value, and stays valid.
+// After Close its description is still there, and methods that read return ErrClosed.
 type Tensor struct {
 	desc  *layout.Tensor // its Name is a copy that nobody writes to
 	file  *file
 	lease *Lease // through which it was taken, or nil
 }
 
-// Name is the tensor's name in its model.
+// Name returns the tensor's name in its model.
 func (t Tensor) Name() string { return mmapio.String(t.desc.Name) }
 
-// DType is the type of the stored elements.
+// DType returns the type of the stored elements.
 func (t Tensor) DType() layout.DType { return t.desc.DType }
 
-// Shape counts elements, outermost dimension first; it is empty for a scalar. It must
-// not be modified.
+// Shape returns the dimensions in elements, the outermost first. A scalar has none. It must not be
+// modified.
 func (t Tensor) Shape() []uint64 { return t.desc.Shape }
 
-// Elements is the product of the shape.
+// Elements returns the product of the shape.
 func (t Tensor) Elements() uint64 { return t.desc.Elements() }
 
-// Offset is where the stored bytes begin in the tensor's file.
+// Offset returns the offset of the stored bytes in the tensor's file.
 func (t Tensor) Offset() uint64 { return t.desc.Offset }
 
-// StoredBytes is the number of bytes in the file.
+// StoredBytes returns the number of bytes in the file.
 func (t Tensor) StoredBytes() uint64 { return t.desc.Stored }
 
-// RawBytes is the number of bytes of the elements after decompression: the length of
+// RawBytes returns the number of bytes of the elements after decompression: the length of
 // Bytes.
 func (t Tensor) RawBytes() uint64 { return t.desc.Raw }
 
-// Encoding is how the elements are stored.
+// Encoding returns how the elements are stored.
 func (t Tensor) Encoding() layout.Encoding { return t.desc.Encoding }
 
-// File is the position of the tensor's file in Model.Files.
+// File returns the position of the tensor's file in Model.Files.
 func (t Tensor) File() int { return int(t.desc.File) }
 
-// ZeroCopy reports whether Bytes and views are the file itself rather than a copy on the
-// heap: the elements are stored raw, and where their type and their file's promise want
-// them to be. (On a big-endian machine views of elements wider than a byte are copies
-// all the same.)
+// ZeroCopy reports whether Bytes and views are the file itself rather than a copy on the heap. The
+// elements are then stored raw, and aligned as their type and their file's promise demand. (On a
+// big-endian machine views of elements wider than a byte are copies all the same.)
 func (t Tensor) ZeroCopy() bool {
 	return t.inPlace() && t.file.index.Aligned(t.desc) &&
 		t.file.align >= t.desc.DType.Align()
@@ -60,7 +58,7 @@ func (t Tensor) inPlace() bool {
 	return t.desc.Encoding == layout.Raw && t.file.access() == inPlace
 }
 
-// Scale is how the tensor's integers become real numbers, where the file says so: see
+// Scale returns how the tensor's integers become real numbers, if the file gives them a scale: see
 // [layout.Quant]. Some formats keep it in their metadata, which this then parses.
 func (t Tensor) Scale() (q layout.Quant, scaled bool, err error) {
 	if t.scaledByMetadata() {
@@ -117,8 +115,8 @@ func (t Tensor) leave() {
 	}
 }
 
-// wrap adds to err which tensor of which file it is about. An error that names its file, as those of
-// metadata do, stays as it is.
+// wrap adds the names of tensor and file to err. An error that names its file, as those of metadata
+// do, stays as it is.
 func (t Tensor) wrap(err error) error {
 	if named, ok := err.(*fileError); ok {
 		return named

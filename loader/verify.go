@@ -33,7 +33,7 @@ type VerifyOptions struct {
 // Report is what Verify did and found.
 type Report struct {
 	// Checked names what was checked: the files' sections, such as "header" and "footer",
-	// then "bounds", "overlaps", "alignment", "blocks" where tensors are compressed, and
+	// then "bounds", "overlaps", "alignment", "blocks" if tensors are compressed, and
 	// checksums by their field, such as "crc32".
 	Checked []string
 	// Findings are in the order of the checks.
@@ -50,7 +50,7 @@ type Finding struct {
 
 func (f Finding) Error() string { return f.File + ": " + f.FormatError.Error() }
 
-// Err is nil, or all findings that are more than a warning.
+// Err returns all findings that are more than a warning as one error, or nil.
 func (r *Report) Err() error {
 	var errs []error
 	for _, f := range r.Findings {
@@ -61,12 +61,16 @@ func (r *Report) Err() error {
 	return errors.Join(errs...)
 }
 
-// Verify checks all that can be checked: what opening the model has already made sure of
-// (structure, bounds, overlaps), what its format's audit knows (footer, sizes, alignment,
-// metadata), the checksums over the files' bytes, and whether every block of compressed
-// tensors can be expanded, with all cores. Of a model that is not mapped, compressed tensors
-// are read twice. What is wrong with the model is in the report; the error says that
-// verifying itself failed or was cancelled. A file that has changed since it was opened is
+// Verify checks all that can be checked, on all cores:
+//
+//   - structure, bounds and overlaps, which opening the model has already made sure of
+//   - footer, sizes, alignment and metadata, by the audit of the model's format
+//   - the checksums over the files' bytes
+//   - the blocks of compressed tensors, which it expands. A model that is not mapped is read twice
+//     for that.
+//
+// Faults of the model are in the report. The error says that verifying itself failed or was
+// cancelled. A file that has changed since it was opened is
 // mmapio.ErrChanged, whatever it holds now: see Model.Changed.
 func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error) {
 	if !m.gate.enter() {
@@ -121,7 +125,7 @@ type verifier struct {
 	sums       []sum
 	digests    []*digest
 	pieces     []piece  // of all that is summed, in the order of files and offsets
-	series     []series // of all pieces
+	parts      []part   // of all pieces
 	compressed []Tensor // whose blocks are expanded
 }
 
@@ -131,15 +135,15 @@ type sum struct {
 	of, in int
 }
 
-// digest is the SHA-256 of a whole file, stated in another file, and what it turned out to be.
+// digest is the SHA-256 of a whole file as another file states it, and as computed.
 type digest struct {
 	manifest.ShardDigest
 	in  int
 	got [sha256.Size]byte
 }
 
-// check enters names into the report, once however many files there are. In some formats it
-// is the file that says what sections are called, and how many there are.
+// check enters names into the report, each once. In some formats the file itself names its
+// sections, as many as it likes.
 func (v *verifier) check(names ...string) {
 	for _, name := range names {
 		if !v.checked[name] {
@@ -212,7 +216,7 @@ func (v *verifier) file(i int, f *file) error {
 	return nil
 }
 
-// tensors are those that are stored so, in the order in which they are.
+// tensors returns the tensors of an encoding in the order in which they are stored.
 func (v *verifier) tensors(e layout.Encoding) (tensors []Tensor) {
 	for i := range v.model.tensors {
 		if desc := &v.model.tensors[i]; desc.Encoding == e {
@@ -288,7 +292,7 @@ func (v *verifier) compare() {
 	}
 }
 
-// combined is the checksum over all pieces that s covers; pow is for those of full length.
+// combined returns the checksum over all pieces that s covers; pow is for those of full length.
 func (v *verifier) combined(s *sum, pow uint32) (crc uint32) {
 	i, _ := slices.BinarySearchFunc(v.pieces, s, func(p piece, s *sum) int {
 		return cmp.Or(cmp.Compare(p.file, s.of), cmp.Compare(p.off, s.Offset))
@@ -304,20 +308,21 @@ func (v *verifier) combined(s *sum, pow uint32) (crc uint32) {
 	return crc
 }
 
-// pieceBytes is what a worker reads at a time: small enough for progress and cancellation,
-// and to stay in a core's cache where it is copied; large enough that nothing else costs.
+// pieceBytes is the number of bytes that a worker reads at a time. It is small enough for progress,
+// for cancellation, and for a copy to stay in a core's cache, and large enough that nothing else
+// costs.
 const pieceBytes = 1 << 20
 
-// piece is a stretch of a file of at most pieceBytes bytes, which every checksum covers wholly
-// or not at all: it is read once, however many there are.
+// piece is at most pieceBytes bytes of a file. Every checksum covers it wholly or not at all, so
+// that it is read once.
 type piece struct {
 	file   int
 	off, n uint64
 	crc    uint32
 }
 
-// cut makes pieces of what checksums over one file cover.
-func cut(pieces []piece, file int, sums []sum) []piece {
+// piecesOf appends the pieces of all bytes that checksums over one file cover.
+func piecesOf(pieces []piece, file int, sums []sum) []piece {
 	begins := make(map[uint64]int) // checksums that begin at an offset, less those that end there
 	for _, s := range sums {
 		begins[s.Offset]++
@@ -337,14 +342,13 @@ func cut(pieces []piece, file int, sums []sum) []piece {
 	return pieces
 }
 
-// series is a stretch of pieces that one worker reads, in order: a whole file for its digest,
-// else one piece.
-type series struct {
+// part is the pieces that one worker reads in order: a whole file for its digest, else one piece.
+type part struct {
 	from, to int // in pieces
 	digest   *digest
 }
 
-// plan finds out what there is to read.
+// plan lists the bytes to read.
 func (v *verifier) plan() {
 	byFile := make([][]sum, len(v.files))
 	for _, s := range v.sums {
@@ -357,13 +361,13 @@ func (v *verifier) plan() {
 	}
 	for i, sums := range byFile {
 		from := len(v.pieces)
-		v.pieces = cut(v.pieces, i, sums)
+		v.pieces = piecesOf(v.pieces, i, sums)
 		if digests[i] != nil {
-			v.series = append(v.series, series{from, len(v.pieces), digests[i]})
+			v.parts = append(v.parts, part{from, len(v.pieces), digests[i]})
 			continue
 		}
 		for at := from; at < len(v.pieces); at++ {
-			v.series = append(v.series, series{from: at, to: at + 1})
+			v.parts = append(v.parts, part{from: at, to: at + 1})
 		}
 	}
 	for _, p := range v.pieces {
@@ -377,10 +381,10 @@ func (v *verifier) plan() {
 
 // compute reads all pieces of all files, on all workers.
 func (v *verifier) compute() error {
-	return parallel.Each(v.workers, parallel.Range(uint64(len(v.series))), func(items iter.Seq[uint64]) error {
+	return parallel.Each(v.workers, parallel.Range(uint64(len(v.parts))), func(items iter.Seq[uint64]) error {
 		buf := sync.OnceValue(func() []byte { return mmapio.AlignedBytes(pieceBytes) })
 		for i := range items {
-			if err := v.sum(buf, &v.series[i]); err != nil {
+			if err := v.sum(buf, &v.parts[i]); err != nil {
 				return err
 			}
 		}
@@ -388,8 +392,8 @@ func (v *verifier) compute() error {
 	})
 }
 
-// sum computes the checksums of all pieces of a series, and its digest.
-func (v *verifier) sum(buf func() []byte, s *series) error {
+// sum computes the checksums of all pieces of a part, and its digest.
+func (v *verifier) sum(buf func() []byte, s *part) error {
 	var h hash.Hash
 	if s.digest != nil {
 		h = sha256.New()

@@ -9,7 +9,7 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// View returns the tensor's elements as a slice of T, row-major, without copying where
+// View returns the tensor's elements as a slice of T, row-major, without copying if
 // Tensor.ZeroCopy is true; lifetime as for Tensor.Bytes. T is
 //
 //   - the Go type of the dtype: float32 for F32, int8 for I8, complex64 for C64, …
@@ -17,9 +17,9 @@ import (
 //     type of it, such as float16.Float16) for F16 and BF16, uint8 for F8_E4M3 or BOOL
 //   - or byte, for the stored bytes of any dtype, blocks included.
 //
-// Anything else is an error. On a big-endian machine a T wider than a byte is a copy of
-// the caller's own, and anywhere a T that wants more alignment than the dtype (uint64 for
-// C64) and does not have it.
+// Anything else is an error. On a big-endian machine a slice of a T wider than a byte is a copy of
+// the caller's own. So is, anywhere, one of a T that wants more alignment than the dtype (uint64
+// for C64) and does not have it.
 func View[T mmapio.Number](t Tensor) ([]T, error) {
 	if !viewable(reflect.TypeFor[T](), t.desc.DType) {
 		return nil, t.wrap(fmt.Errorf("%w: no view of %s as []%s", ErrUnsupported, t.desc.DType, reflect.TypeFor[T]()))

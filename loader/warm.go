@@ -67,7 +67,7 @@ func (m *Model) Warm(ctx context.Context, names []string, opts *WarmOptions) (Wa
 	return m.warm(ctx, opts, tensors)
 }
 
-// WarmAll is Warm for all tensors, in the order in which they are stored.
+// WarmAll warms all tensors, in the order in which they are stored.
 func (m *Model) WarmAll(ctx context.Context, opts *WarmOptions) (WarmResult, error) {
 	if !m.gate.enter() {
 		return WarmResult{}, m.closedError()

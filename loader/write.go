@@ -14,8 +14,8 @@ import (
 )
 
 // WriteTo writes the elements, as Bytes has them, to w: straight from the mapping, or
-// through a buffer of fixed size where the file is not mapped or the tensor is compressed.
-// Nothing is cached, but a tensor that can only be unpacked as a whole (layout.Protobuf).
+// through a buffer of fixed size if the file is not mapped or the tensor is compressed.
+// Nothing is cached but a tensor that can only be unpacked as a whole (layout.Protobuf).
 // Errors of w come back as they are.
 func (t Tensor) WriteTo(w io.Writer) (written int64, err error) {
 	if err := t.enter(); err != nil {
@@ -33,9 +33,8 @@ func (t Tensor) WriteTo(w io.Writer) (written int64, err error) {
 	return written, cmp.Or(err, t.confirm(t.desc.Raw))
 }
 
-// WriteStored writes the bytes as the file has them, compressed ones compressed, to w;
-// otherwise it is like WriteTo. Of compressed blocks the lengths are checked, but not what is
-// in them.
+// WriteStored writes the bytes as the file has them, compressed ones compressed, to w. Otherwise it
+// is like WriteTo. It checks the lengths of compressed blocks, but not their content.
 func (t Tensor) WriteStored(w io.Writer) (written int64, err error) {
 	if err := t.enter(); err != nil {
 		return 0, err
@@ -68,7 +67,7 @@ func (t Tensor) writeStored(w io.Writer) (written int64, err error) {
 	return written, writerErr
 }
 
-// writeElements is WriteTo for elements that are not in place.
+// writeElements writes elements that are not in place.
 func (t Tensor) writeElements(w io.Writer) (written int64, err error) {
 	t, release, err := t.hold()
 	if err != nil {
@@ -90,7 +89,7 @@ func (t Tensor) writeElements(w io.Writer) (written int64, err error) {
 	return dst.n, err
 }
 
-// writeMapped tells errors of w from those of the mapping.
+// writeMapped writes a file in place, and tells errors of w from those of the mapping.
 func (t Tensor) writeMapped(w io.Writer) (written int64, writerErr, err error) {
 	err = mmapio.Guard(func() error {
 		b, err := t.file.mapping.Slice(t.desc.Offset, t.desc.Stored)
@@ -112,7 +111,7 @@ func (t Tensor) writeMapped(w io.Writer) (written int64, writerErr, err error) {
 	return written, writerErr, err
 }
 
-// writeCopy is writeMapped for a file that is not mapped.
+// writeCopy does what writeMapped does, for a file that is not in place.
 func (t Tensor) writeCopy(w io.Writer) (written int64, writerErr, err error) {
 	dst := destination{w: w}
 	off, n := t.desc.Offset, t.desc.Stored

@@ -14,7 +14,6 @@ import (
 var toRewrite = []string{
 	"layout/internal/layouttest",
 	"layout/tsm",
-	"loader",
 }
 
 // TestProse applies the rules to every Go file of the module but its tests.
