@@ -3,18 +3,10 @@ package lint
 import (
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
-
-// toRewrite are the folders whose comments do not follow the rules yet.
-var toRewrite = []string{
-	"layout/internal/layouttest",
-	"layout/tsm",
-}
 
 // TestProse applies the rules to every Go file of the module but its tests.
 func TestProse(t *testing.T) {
@@ -35,9 +27,7 @@ func TestProse(t *testing.T) {
 		name := strings.TrimPrefix(filepath.ToSlash(file), "../../")
 		broken, err := Prose(src)
 		for _, b := range broken {
-			if !slices.Contains(toRewrite, path.Dir(name)) {
-				t.Errorf("%s:%s", name, b)
-			}
+			t.Errorf("%s:%s", name, b)
 		}
 		return err
 	})

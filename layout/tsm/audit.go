@@ -5,12 +5,12 @@ import (
 	"github.com/tensormap/tensormap/layout/internal/findings"
 )
 
-// Checksums is empty: the format has none.
+// Checksums returns nothing: the format has none.
 func (f *File) Checksums(layout.Input) ([]layout.Checksum, error) { return nil, nil }
 
-// Audit warns of what TenniS or the specification would not have: bytes behind the module,
-// names of params past 31 bytes, nodes without a name or an operator, and a number of
-// outputs other than 1.
+// Audit warns of bytes behind the module and of names of params past 31 bytes. It warns of nodes without
+// a name or an operator, and of a number of outputs other than 1. TenniS or the specification
+// forbids these.
 func (f *File) Audit(in layout.Input) []layout.Finding {
 	a := audit{List: findings.New(layout.TSM)}
 	var err error
@@ -43,7 +43,7 @@ func (a *audit) nodes() {
 	})
 }
 
-// odd warns once of all nodes that are so.
+// odd warns once of all nodes for which is returns true.
 func (a *audit) odd(field, what string, is func(node int) bool) {
 	found, first := 0, 0
 	for i := range a.m.nodes {

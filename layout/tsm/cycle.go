@@ -7,7 +7,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// checkAcyclic makes sure that no node reads, through others or itself, what it makes.
+// checkAcyclic makes sure that no node reads its own output, directly or through others.
 func (m *module) checkAcyclic() error {
 	if m.sorted() {
 		return nil
@@ -21,8 +21,8 @@ func (m *module) checkAcyclic() error {
 	return nil
 }
 
-// sorted reports whether nodes stand all after or all before their inputs, as many writers
-// put them: then there is no cycle.
+// sorted reports whether all nodes stand after, or all before, their inputs, as many writers
+// put them. Then there is no cycle.
 func (m *module) sorted() bool {
 	after, before := true, true
 	edges := m.edges
@@ -37,7 +37,7 @@ func (m *module) sorted() bool {
 	return after || before
 }
 
-// firstEdges is where in m.edges the inputs of each node start, and where the last ones end.
+// firstEdges returns where in m.edges the inputs of each node start, and where the last ones end.
 func (m *module) firstEdges() []int {
 	first := make([]int, len(m.nodes)+1)
 	for i := range m.nodes {
@@ -46,7 +46,7 @@ func (m *module) firstEdges() []int {
 	return first
 }
 
-// walk goes through the graph depth first. Its path is a slice and not a recursion, because
+// walk goes through the graph depth first. Its path is a slice and no recursion, because
 // a graph can be as deep as it has nodes.
 type walk struct {
 	m     *module
@@ -55,7 +55,7 @@ type walk struct {
 	path  []step
 }
 
-// progress is how far a walk is with a node.
+// progress is the state of a node in a walk.
 type progress uint8
 
 const (
@@ -64,7 +64,7 @@ const (
 	done
 )
 
-// step is a node on the path, and which of m.edges comes next.
+// step is a node on the path, and the position of its next edge in m.edges.
 type step struct{ node, next int }
 
 func (w *walk) from(start int) error {
@@ -95,7 +95,7 @@ func (w *walk) enter(node int) {
 	w.path = append(w.path, step{node, w.edges[node]})
 }
 
-// cycle is the error about a path that has come back to node to.
+// cycle returns the error about a path that has come back to node to.
 func (w *walk) cycle(to int) error {
 	first := len(w.path) - 1
 	for w.path[first].node != to {
@@ -106,7 +106,7 @@ func (w *walk) cycle(to int) error {
 	return layout.Errorf(layout.TSM, at, "inputs", layout.ErrInvalid, "%s", w.describe(w.path[first:]))
 }
 
-// describe names the nodes of a cycle, each of which reads the one after it.
+// describe names the nodes of a cycle. Each reads the one after it.
 func (w *walk) describe(cycle []step) string {
 	const most = 8
 	var b strings.Builder

@@ -22,10 +22,9 @@ var (
 // Decode reads a module, all of it but the tensors' bytes. Tensors are in the order of
 // the file. A nil lim means the defaults.
 //
-// Errors are *[layout.FormatError]s: a module that is not as the package comment says
-// (ErrInvalid, ErrDuplicate), among them one whose nodes form a cycle, a file too short
-// for it (ErrTruncated), a type that the format does not know or cannot store and a .sta
-// container (ErrUnsupported), or something past lim (ErrLimit).
+// Errors are *[layout.FormatError]s. ErrInvalid and ErrDuplicate mean a module that breaks the rules of
+// the package comment, ErrTruncated a file that is too short, ErrLimit something past lim.
+// ErrUnsupported means a .sta container, or a type that the format does not know or cannot store.
 func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	limits := lim.WithDefaults()
 	m, err := scan(in, limits, false)

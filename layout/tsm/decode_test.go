@@ -169,7 +169,7 @@ func TestUsualIsAny(t *testing.T) {
 				b.string("#name", "n").inputs()
 				for _, cut := range []int{0, 1, 5, 30, 60} {
 					in := b.b[:len(b.b)-min(cut, len(b.b)-headerSize)]
-					usual, err1 := described(in, usualDims)
+					usual, err1 := described(in, fastDims)
 					all, err2 := described(in, -1)
 					if usual != all || fmt.Sprint(err1) != fmt.Sprint(err2) {
 						t.Fatalf("%q, type %d, %v:\n%s, %v\n%s, %v", name, dtype, shape, usual, err1, all, err2)
@@ -183,7 +183,7 @@ func TestUsualIsAny(t *testing.T) {
 // described is all that a scan finds, in text.
 func described(in layout.Bytes, dims int) (string, error) {
 	s := newScanner(in, (*layout.Limits)(nil).WithDefaults())
-	s.keep, s.usualDims = true, dims
+	s.keep, s.fastDims = true, dims
 	m, err := s.scan()
 	if err != nil {
 		return "", err

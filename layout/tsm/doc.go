@@ -27,36 +27,37 @@
 // The rules are those that https://github.com/TenniS-Open/TenniS follows (revision
 // 1e05296 for C++, d1f9a9d, the last one with it, for Python), and where it has none, ours:
 //
-//   - FLOAT64 has 8 bytes. The table of sizes says 6, which was a mistake of the program's
-//     that is long mended. BOOLEAN, COMPLEX32, COMPLEX64 and COMPLEX128 have 1, 4, 8 and 16.
+//   - FLOAT64 has 8 bytes. The table of sizes says 6, an old mistake of the program.
+//     BOOLEAN, COMPLEX32, COMPLEX64 and COMPLEX128 have 1, 4, 8 and 16.
 //     Numbers 25 to 32 are SINK8Q0 to SINK8Q7, one byte each. PTR has no place in a file and
 //     is refused. VOID has no bytes.
 //   - A scalar has no dimensions or the shape [1]. A dimension of 0 makes an empty tensor.
 //   - Five params describe their node and are no tensors: #name and #op (CHAR8), #shape
 //     (INT32, -1 for a dimension that is not known), #dtype and #output_count (INT32, one
 //     element). They have one field of at most one dimension. All other params are tensors.
-//   - Names of params are UTF-8. The specification's limit of 31 bytes is kept by nobody: a
-//     longer one, of up to 4096, is a warning of [File.Audit]. A node with two params of the
-//     same name is refused, of which TenniS keeps the first in C++ and the last in Python.
-//   - Indexes are those of nodes, and no node reads what it makes, through whatever others.
-//   - fake and data are ignored. Bytes behind the module are a warning of Audit.
+//   - Names of params are UTF-8. Nobody keeps to the specification's limit of 31 bytes: [File.Audit]
+//     warns of longer ones, of up to 4096. A node with two params of the same name is refused:
+//     TenniS keeps the first in C++ and the last in Python.
+//   - Indexes are those of nodes. A node that reads its own output, directly or through others, is an
+//     error.
+//   - fake and data are ignored. Audit warns of bytes behind the module.
 //
 // # Names of tensors
 //
 // The tensor in param "value" of node "bias" is called "bias/value". If a param has several
 // fields, their position comes behind it: "anchors/value/0", "anchors/value/1".
 //
-// A node's name may be missing, and other nodes may have it too. Tensors are called after
-// the position of their node in the graph, such as "7/value", where its name
+// A node's name may be missing, and other nodes may have it too. Tensors are named by
+// the position of their node in the graph, such as "7/value", if its name
 //
 //   - is empty,
 //   - is also that of another node with tensors (none of these keeps it), or
 //   - is the position of another node.
 //
-// Names are free to have slashes, so that tensors of two nodes could still be called the
-// same: field 1 of param "b" of node "a", and param "1" of node "a/b". And they could be far
-// longer together than the file, if a long name belongs to many tensors. In a file where
-// either is so, all tensors are called by position: "7/2" for param 2 of node 7, special
+// Names may have slashes, so that tensors of two nodes could still have the same name:
+// field 1 of param "b" of node "a", and param "1" of node "a/b". Names could also be far
+// longer together than the file, if a long name belongs to many tensors. In both cases all
+// tensors of the file are named by position: "7/2" for param 2 of node 7, special
 // params not counted, and "7/2/0" for its field 0.
 //
 // # Namesakes

@@ -9,7 +9,7 @@ const (
 	moduleCode = 0x19910929
 	headerSize = 128 // fake, code and 120 reserved bytes
 
-	// The fewest bytes of a record; what count says of more than fit is refused.
+	// The fewest bytes of a record. A count of more than fit is refused.
 	minIndex  = 4
 	minNode   = 8 // no params, no inputs
 	minParam  = 8 // no name, no fields
@@ -20,15 +20,15 @@ const (
 	nodeBytes   = 48
 	tensorBytes = 76
 
-	// The specification says [0,32) for the length of a param's name, which no
-	// known reader or writer enforces.
+	// The specification says [0,32) for the length of a param's name. No
+	// known reader or writer enforces it.
 	maxParamName     = 31
 	longestParamName = 4096
 )
 
-// dtypes are the types by their number in the file. Numbers 0 to 24 are the
-// specification's, with the sizes that TenniS gives them: FLOAT64 has 8 bytes and not 6
-// (which was mended upstream on 2018-12-17), BOOLEAN and COMPLEX* have 1, 4, 8 and 16.
+// dtypes has the types by their number in the file. Numbers 0 to 24 are the
+// specification's, with the sizes of TenniS. FLOAT64 has 8 bytes and not 6
+// (corrected upstream on 2018-12-17), BOOLEAN and COMPLEX* have 1, 4, 8 and 16.
 // 25 to 32, SINK8Q0 to SINK8Q7, are later additions.
 var dtypes = [...]layout.DType{
 	0:  layout.VOID,
@@ -68,7 +68,7 @@ var dtypes = [...]layout.DType{
 
 const ptr = 12
 
-// dtypeOf is the type with number id, or Invalid.
+// dtypeOf returns the type with number id, or Invalid.
 func dtypeOf(id uint32) layout.DType {
 	if id >= uint32(len(dtypes)) {
 		return layout.Invalid
@@ -88,7 +88,7 @@ const (
 	notSpecial
 )
 
-// specials are the params that TenniS keeps for itself. All have one field of at most one
+// specials are the params that TenniS reserves. All have one field of at most one
 // dimension.
 var specials = [notSpecial]struct {
 	name  string

@@ -10,7 +10,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// Graph is the module's graph. A node's attributes are shape, dtype and output_count, where
+// Graph returns the module's graph. A node's attributes are shape, dtype and output_count, if
 // it states them, as in Metadata.
 func (f *File) Graph(in layout.Input) (*layout.Graph, error) {
 	m, err := f.scan(in)
@@ -27,7 +27,7 @@ func (f *File) Graph(in layout.Input) (*layout.Graph, error) {
 	return g, nil
 }
 
-// tensors are the names of a param's tensors.
+// tensors returns the names of a param's tensors.
 func (f *File) tensors(p Param) []string {
 	names := make([]string, p.Count)
 	for k := range names {
@@ -50,7 +50,7 @@ func (n *Node) attributes() layout.Metadata {
 	return md
 }
 
-// Metadata is all that the module says:
+// Metadata returns all that the module says:
 //
 //	{"inputs": [1], "outputs": [0],
 //	 "nodes": [
@@ -58,9 +58,9 @@ func (n *Node) attributes() layout.Metadata {
 //	  {"name": "data", "op": "<param>", "inputs": [], "shape": [-1, 3], "dtype": "F32"},
 //	  {"name": "bias", "op": "<const>", "inputs": [], "params": {"value": ["bias/value"]}}]}
 //
-// Numbers are positions in nodes; shape, dtype and output_count are there where the node
-// states them, and params maps the other params to the names of their tensors. The
-// reserved fields of the header, fake and data, come first where they are not 0.
+// Numbers are positions in nodes. shape, dtype and output_count are there if the node
+// states them. params maps the other params to the names of their tensors. The
+// reserved fields of the header, fake and data, come first if they are not 0.
 func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 	m, err := f.scan(in)
 	if err != nil {
@@ -96,11 +96,11 @@ func (f *File) describe(n *Node) layout.Metadata {
 	return append(md, layout.Entry{Key: "params", Value: params})
 }
 
-// none is an empty list, the same for all nodes without inputs: such a node can have as few as
-// 8 bytes, and what is said of it should not be much longer.
+// none is an empty list, the same for all nodes without inputs. Such a node can have as few as
+// 8 bytes, and its metadata should not be much longer.
 var none any = []int64{}
 
-// int64s is positions as a []int64.
+// int64s returns positions as a []int64.
 func int64s[T int | int32](in []T) any {
 	if len(in) == 0 {
 		return none
@@ -127,7 +127,7 @@ func (f *File) Summary(in layout.Input) ([]layout.Fact, error) {
 	}, nil
 }
 
-// list names nodes, one a line, with what they state of their output.
+// list names nodes, one a line, with the outputs that they state.
 func (m *module) list(nodes []int32) string {
 	const most = 16
 	var lines []string
@@ -148,7 +148,7 @@ func (m *module) list(nodes []int32) string {
 	return strings.Join(lines, "\n")
 }
 
-// short is s, cut where it is longer than a line should be.
+// short returns s, cut if it is longer than a line should be.
 func short(s string) string {
 	const most = 80
 	for i := range s {
@@ -159,7 +159,7 @@ func short(s string) string {
 	return s
 }
 
-// operators is how many nodes there are of each operator, the most frequent first.
+// operators counts the nodes of each operator, the most frequent first.
 func (m *module) operators() string {
 	const most = 32
 	count := map[string]int{}
@@ -179,7 +179,7 @@ func (m *module) operators() string {
 	return strings.Join(parts, ", ")
 }
 
-// parameters counts those elements that take room: a VOID tensor can have any number.
+// parameters counts the elements that take room: a VOID tensor can have any number.
 func (f *File) parameters() string {
 	var elements, size uint64
 	for i := range f.index.Tensors {

@@ -9,7 +9,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// Module is all that a file says but the bytes of its tensors. It is memory of its own.
+// Module has all that a file says but the bytes of its tensors. It is memory of its own.
 type Module struct {
 	// Fake and Data are the reserved fields of the header; nothing gives them a meaning.
 	Fake int32
@@ -28,14 +28,14 @@ type Node struct {
 	Op string
 	// Inputs are positions in Module.Nodes.
 	Inputs []int
-	// Shape is #shape, outermost dimension first, -1 where it is not known: nil where the
-	// node states none, not nil and empty for a scalar.
+	// Shape is #shape, outermost dimension first, with -1 for unknown dimensions. It is nil if the
+	// node states none, and empty but not nil for a scalar.
 	Shape []int32
-	// DType is #dtype: Invalid where the node states none.
+	// DType is #dtype. It is Invalid if the node states none.
 	DType layout.DType
-	// OutputCount is #output_count, which old writers set to 1: 0 where the node states none.
+	// OutputCount is #output_count, or 0 if the node states none. Old writers set it to 1.
 	OutputCount int32
-	// Params are the others, in the order of the file.
+	// Params are the other params, in the order of the file.
 	Params []Param
 }
 
@@ -55,7 +55,7 @@ func (n *Node) Param(name string) (Param, bool) {
 	return n.Params[i], true
 }
 
-// Module reads what Decode has checked once more, and keeps it.
+// Module reads the file again and returns all of it. Decode has checked it.
 func (f *File) Module(in layout.Input) (*Module, error) {
 	m, err := f.scan(in)
 	if err != nil {
@@ -74,8 +74,8 @@ func (f *File) Module(in layout.Input) (*Module, error) {
 	return out, nil
 }
 
-// all are the nodes of a module that was scanned with its notes. Whoever has no need of all at
-// once goes through them: a Node is 14 times as long as the least that a file spends on one.
+// all yields the nodes of a module that was scanned with its notes, one by one: a Node has 14 times
+// the fewest bytes that a file spends on one.
 func (m *module) all() iter.Seq2[int, Node] {
 	return func(yield func(int, Node) bool) {
 		params, edges := m.params, m.edges
@@ -98,7 +98,7 @@ func (m *module) all() iter.Seq2[int, Node] {
 	}
 }
 
-// node is what node i says of itself, without its inputs and params.
+// node returns node i, without its inputs and params.
 func (m *module) node(i int) Node {
 	n, notes := &m.nodes[i], &m.notes[i]
 	out := Node{Name: string(m.text(n.name)), Op: string(notes.op), DType: notes.dtype, OutputCount: notes.outputs}
@@ -111,7 +111,7 @@ func (m *module) node(i int) Node {
 	return out
 }
 
-// scan reads the module again, from the file that was decoded.
+// scan reads the module again from the file that was decoded.
 func (f *File) scan(in layout.Input) (*module, error) {
 	m, err := scan(in, f.lim, true)
 	if err == nil && len(m.fields) != len(f.index.Tensors) {
@@ -132,8 +132,8 @@ func ints(in []int32) []int {
 type paramSet struct {
 	m     *module
 	first int           // the node's first one in m.params
-	names *layout.Names // nil while they are so few that to look at each is faster
-	room  int           // how many names can hold
+	names *layout.Names // nil while a linear search is faster
+	room  int           // of names
 }
 
 // add reports whether name is new. The caller then appends the param to m.params.
@@ -164,12 +164,12 @@ func (s *paramSet) add(name []byte) bool {
 	}
 }
 
-// is reports whether param i has this name.
+// is reports whether param i has a name.
 func (s *paramSet) is(i int, name []byte) bool {
 	return bytes.Equal(s.m.text(s.m.params[i].name), name)
 }
 
-// grow makes a table with room for so many params, however many the file says there will be.
+// grow makes a table with room for so many params, whatever number the file states.
 func (s *paramSet) grow(room int) {
 	s.names, s.room = layout.NewNames(room), room
 	for i := s.first; i < len(s.m.params); i++ {
@@ -177,8 +177,8 @@ func (s *paramSet) grow(room int) {
 	}
 }
 
-// push appends v, doubling the capacity where it is used up: append itself grows long
-// slices by a quarter, which copies them more often than it saves memory here.
+// push appends v. It doubles a capacity that is used up. append itself grows long
+// slices by a quarter and copies them too often.
 func push[T any](to []T, v T) []T {
 	if len(to) == cap(to) {
 		to = slices.Grow(to, max(len(to), 8))

@@ -7,8 +7,8 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// chooseNames finds the nodes after whose name their tensors are called: those whose name
-// no other node with tensors has, and which is no other node's index.
+// chooseNames finds the nodes that give their tensors their name. No other node with tensors has that
+// name, and it is no other node's index.
 func (m *module) chooseNames() {
 	seen := layout.NewNames(len(m.nodes))
 	for i := range m.nodes {
@@ -27,7 +27,7 @@ func (m *module) chooseNames() {
 	}
 }
 
-// find is the node called name among those filed, or nil.
+// find returns the node called name among those filed, or nil.
 func (m *module) find(filed *layout.Names, hash uint64, name []byte) *node {
 	for p := filed.Probe(hash); ; {
 		i, ok := p.Next()
@@ -40,7 +40,7 @@ func (m *module) find(filed *layout.Names, hash uint64, name []byte) *node {
 	}
 }
 
-// isOtherIndex reports whether name is how the index of a node other than i is written.
+// isOtherIndex reports whether name is the decimal index of a node other than i.
 func (m *module) isOtherIndex(name []byte, i int) bool {
 	if name[0] < '0' || name[0] > '9' || len(name) > 10 || name[0] == '0' && len(name) > 1 {
 		return false
@@ -49,7 +49,7 @@ func (m *module) isOtherIndex(name []byte, i int) bool {
 	return err == nil && v < uint64(len(m.nodes)) && v != uint64(i)
 }
 
-// nameBytes is how long all names together can get, where they are not by position.
+// nameBytes returns how long all names together can get if they are not positions.
 func (m *module) nameBytes() (total uint64) {
 	digits := m.digits()
 	p := 0
@@ -72,19 +72,19 @@ func (m *module) nameBytes() (total uint64) {
 	return total
 }
 
-// digits is how many the highest index there is can have.
+// digits returns the number of digits that the highest index can have.
 func (m *module) digits() int {
 	return len(strconv.Itoa(max(len(m.nodes), len(m.params), len(m.fields))))
 }
 
-// names calls the tensors of a module.
+// names makes the names of a module's tensors.
 type names struct {
 	*module
 	byPosition bool
 	last       []byte // memory that each name takes in turn
 }
 
-// tensor is the name of field k of param p, which is the j-th of node i, until the next call.
+// tensor returns the name of field k of param p, the j-th of node i. It lasts until the next call.
 func (x *names) tensor(i, j, p, k int) []byte {
 	n, param := &x.nodes[i], &x.params[p]
 	b := x.last[:0]

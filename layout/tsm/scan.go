@@ -12,8 +12,8 @@ import (
 	"github.com/tensormap/tensormap/layout/internal/ascii"
 )
 
-// module is all that a file says but the tensors' bytes. Its lists hold no pointers, so
-// that a large one is no work for the garbage collector.
+// module has all that a file says but the tensors' bytes. Its lists hold no pointers: a large
+// one is no work for the garbage collector.
 type module struct {
 	fake            int32
 	data            []byte
@@ -24,8 +24,8 @@ type module struct {
 	edges           []int32  // inputs of one node after the other
 	dims            []uint64 // of one field after the other
 	texts           []byte   // names of nodes and params
-	notes           []notes  // of the nodes; nil where nobody asked
-	long            []uint64 // where the names of params are that have more than 31 bytes
+	notes           []notes  // of the nodes, if they are kept
+	long            []uint64 // offsets of names of params of more than 31 bytes
 	end             uint64   // where the module ends
 }
 
@@ -37,10 +37,10 @@ type node struct {
 	params   int32
 	fields   int32
 	stated   stated
-	named    bool // that its tensors are called after name
+	named    bool // its tensors have its name
 }
 
-// notes are what else a node says of itself.
+// notes has the other statements of a node.
 type notes struct {
 	at        uint64
 	op, shape []byte // values of the special params, slices of the input
@@ -48,7 +48,7 @@ type notes struct {
 	outputs   int32
 }
 
-// reserve makes room for so many nodes as they usually are.
+// reserve makes room for so many nodes of the usual kind.
 func (m *module) reserve(nodes int) {
 	m.nodes = make([]node, 0, nodes)
 	m.params = make([]param, 0, nodes+nodes/2)
@@ -76,7 +76,7 @@ type field struct {
 	dtype          layout.DType
 }
 
-// at is where the tensor starts.
+// at returns where the tensor starts.
 func (f *field) at() uint64 { return f.offset - minTensor - 4*uint64(f.rank) }
 
 // text is a place in module.texts.
@@ -92,22 +92,22 @@ func (m *module) addText(b []byte) text {
 	return text{len(m.texts) - len(b), len(b)}
 }
 
-// scanner reads a module from front to back, stepping over the tensors' bytes.
+// scanner reads a module from front to back and skips the tensors' bytes.
 type scanner struct {
 	layout.Cursor
-	lim       layout.Limits
-	m         *module
-	keep      bool   // that notes are asked for
-	spare     notes  // what they are written to where they are not
-	usualDims int    // the most that usualParam takes; -1: none
-	skipped   uint64 // bytes of tensors so far
-	nodes     int    // how many there are
-	node      int    // that is being read, or -1
-	param     []byte // that is being read, if one is
+	lim      layout.Limits
+	m        *module
+	keep     bool   // notes are kept
+	spare    notes  // takes notes that are not kept
+	fastDims int    // the most dimensions for fastParam; -1: it takes nothing
+	skipped  uint64 // bytes of tensors so far
+	nodes    int    // how many there are
+	node     int    // being read, or -1
+	param    []byte // being read, or nil
 }
 
-// scan reads a module and makes sure of all that can be said without looking at two nodes
-// at once. It keeps notes if keep says so.
+// scan reads a module. It checks everything that does not take two nodes at once. It keeps notes if keep
+// is true.
 func scan(in layout.Input, lim layout.Limits, keep bool) (*module, error) {
 	s := newScanner(in, lim)
 	s.keep = keep
@@ -116,11 +116,11 @@ func scan(in layout.Input, lim layout.Limits, keep bool) (*module, error) {
 
 func newScanner(in layout.Input, lim layout.Limits) *scanner {
 	return &scanner{
-		Cursor:    layout.NewCursor(in, layout.TSM, 0, in.Size()),
-		lim:       lim,
-		m:         new(module),
-		usualDims: int(min(usualDims, lim.Rank)),
-		node:      -1,
+		Cursor:   layout.NewCursor(in, layout.TSM, 0, in.Size()),
+		lim:      lim,
+		m:        new(module),
+		fastDims: int(min(fastDims, lim.Rank)),
+		node:     -1,
 	}
 }
 
@@ -135,7 +135,7 @@ func (s *scanner) scan() (*module, error) {
 	return s.m, s.located()
 }
 
-// located is the error with the node and param it is about.
+// located returns the error with the node and param that it is about.
 func (s *scanner) located() error {
 	if s.node < 0 {
 		return s.Err()
@@ -171,11 +171,11 @@ func (s *scanner) count(name string, size uint64) int {
 		s.Fail(at, name, layout.ErrInvalid, "%d records", n)
 		return 0
 	}
-	// The product cannot overflow, and takes less time than the division that Fits needs.
+	// The product cannot overflow, and takes less time than the division of Fits.
 	if uint64(n)*size > s.Left() && !s.Fits(at, name, uint64(n), size) {
 		return 0
 	}
-	// A file may be far longer than what it takes on disk: its holes read as zeros, and 8 of
+	// A file may be far longer than it is on disk: its holes read as zeros, and 8 of
 	// these are a node.
 	if most := s.lim.HeaderBytes; s.Offset()-s.skipped+uint64(n)*size > most {
 		s.Fail(at, name, layout.ErrLimit, "with these %d records, all but the tensors' bytes take more than %d", n, most)
@@ -195,7 +195,7 @@ func (s *scanner) indexes(name string) indexes {
 	return indexes{s.Offset(), s.Take(name, minIndex*n)}
 }
 
-// inRange appends indexes to those in to, and fails where one is no node's.
+// inRange appends indexes to those in to. It fails if one is no node's.
 func (s *scanner) inRange(to []int32, name string, x indexes) []int32 {
 	for i := 0; i < len(x.b); i += minIndex {
 		v := int32(binary.LittleEndian.Uint32(x.b[i:]))
@@ -211,7 +211,7 @@ func (s *scanner) inRange(to []int32, name string, x indexes) []int32 {
 func (s *scanner) graph() {
 	s.nodes = s.count("graph", minNode)
 	s.m.reserve(min(s.nodes, 4096))
-	if s.keep { // of a file that was decoded, and has as many
+	if s.keep { // the file was decoded: it has as many
 		s.m.notes = make([]notes, 0, s.nodes)
 	}
 	for s.node+1 < s.nodes && s.Err() == nil {
@@ -232,7 +232,7 @@ func (s *scanner) readNode() {
 	seen := paramSet{m: s.m, first: len(s.m.params)}
 	for range count {
 		s.sparse("bubble", "params", len(s.m.params), tensorBytes)
-		if !s.usualParam(n, extra, &seen) {
+		if !s.fastParam(n, extra, &seen) {
 			s.anyParam(n, extra, &seen)
 		}
 		if s.Err() != nil {
@@ -246,7 +246,7 @@ func (s *scanner) readNode() {
 	s.m.edges = s.inRange(s.m.edges, "inputs", inputs)
 }
 
-// newNotes are those of the node that is being read.
+// newNotes returns the notes for the node that is being read.
 func (s *scanner) newNotes() *notes {
 	if !s.keep {
 		return &s.spare
@@ -284,12 +284,12 @@ func (s *scanner) name() []byte {
 	b := s.Take("name", uint64(n))
 	s.text(at, "name", b)
 	if s.Err() != nil {
-		return nil // which is no name to call the param by
+		return nil // errors do not quote it
 	}
 	return b
 }
 
-// text fails where b, the value of field at at, is not text.
+// text fails if b, the value of a field at offset at, is not text.
 func (s *scanner) text(at uint64, field string, b []byte) {
 	switch {
 	case ascii.Plain(b):
@@ -314,7 +314,7 @@ func (s *scanner) packedTensor() {
 	}
 }
 
-// memory steps over the n bytes of a tensor.
+// memory skips the n bytes of a tensor.
 func (s *scanner) memory(n uint64) {
 	s.Skip("memory", n)
 	s.skipped += n
@@ -327,7 +327,7 @@ func (s *scanner) sparse(field, records string, n int, each uint64) {
 	}
 }
 
-// full fails where the module has as many tensors as it may.
+// full fails if the module has as many tensors as it may.
 func (s *scanner) full() {
 	if uint64(len(s.m.fields)) >= s.lim.Tensors {
 		s.Fail(s.Offset(), "packed_tensor", layout.ErrLimit, "more than %d tensors", s.lim.Tensors)
@@ -335,7 +335,7 @@ func (s *scanner) full() {
 	s.sparse("packed_tensor", "tensors", len(s.m.fields), tensorBytes)
 }
 
-// prototype reads what stands before a tensor's bytes.
+// prototype reads a tensor up to its bytes.
 func (s *scanner) prototype() field {
 	var f field
 	start := s.Offset()
@@ -367,7 +367,7 @@ func unknownDType(id uint32) string {
 	return fmt.Sprintf("%d is no known type", int32(id))
 }
 
-// shape decodes dimensions and files them as those of the next field.
+// shape decodes the dimensions of the next field and stores them.
 func (s *scanner) shape(at uint64, b []byte) []uint64 {
 	from := len(s.m.dims)
 	for i := 0; i < len(b); i += 4 {
@@ -392,7 +392,7 @@ func (s *scanner) special(n *node, extra *notes, which special) {
 	if f.dtype != want.dtype || f.rank > 1 || f.stored != uint64(want.dtype.BlockBytes()) && !want.list {
 		s.Fail(f.at(), want.name, layout.ErrInvalid, "%s %v", f.dtype, s.m.dims[dims:])
 	}
-	s.m.dims = s.m.dims[:dims] // which are no field's
+	s.m.dims = s.m.dims[:dims] // they are no field's
 	if f.stored > s.lim.NameBytes {
 		s.Fail(f.at(), want.name, layout.ErrLimit, "%d bytes, more than %d", f.stored, s.lim.NameBytes)
 	}
@@ -402,7 +402,7 @@ func (s *scanner) special(n *node, extra *notes, which special) {
 	}
 }
 
-// describe takes the value of a special param, which is at at.
+// describe takes the value of a special param at offset at.
 func (s *scanner) describe(n *node, extra *notes, which special, at uint64, b []byte) {
 	switch which {
 	case nameParam:
@@ -424,7 +424,7 @@ func (s *scanner) describe(n *node, extra *notes, which special, at uint64, b []
 	}
 }
 
-// checkShape looks for dimensions that are neither known nor -1, unknown.
+// checkShape fails if a dimension is below -1, which means unknown.
 func (s *scanner) checkShape(at uint64, b []byte) {
 	for i := 0; i < len(b); i += 4 {
 		if dim := int32(binary.LittleEndian.Uint32(b[i:])); dim < -1 {

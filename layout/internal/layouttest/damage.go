@@ -9,7 +9,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// Prefixes are data cut short at every length, each with its length and without room behind
+// Prefixes yields data cut short at every length, each with its length and without room behind
 // it.
 func Prefixes(data layout.Bytes) iter.Seq2[int, layout.Bytes] {
 	return func(yield func(int, layout.Bytes) bool) {
@@ -21,7 +21,7 @@ func Prefixes(data layout.Bytes) iter.Seq2[int, layout.Bytes] {
 	}
 }
 
-// Overwritten are copies of data in which one number of width bytes, 1 to 8, has another
+// Overwritten yields copies of data in which one number of width bytes, 1 to 8, has another
 // value: each of values, at each offset at which it fits. A copy comes with the offset, and
 // lasts until the next one.
 func Overwritten(data layout.Bytes, width int, values ...uint64) iter.Seq2[int, layout.Bytes] {
@@ -32,13 +32,13 @@ func Overwritten(data layout.Bytes, width int, values ...uint64) iter.Seq2[int, 
 	})
 }
 
-// Flipped are copies of data in which one byte differs by the bits of one of masks, like
+// Flipped yields copies of data in which one byte differs by the bits of one of masks, like
 // those of Overwritten.
 func Flipped(data layout.Bytes, masks ...byte) iter.Seq2[int, layout.Bytes] {
 	return damaged(data, 1, len(masks), func(field []byte, i int) { field[0] ^= masks[i] })
 }
 
-// damaged has every field of width bytes damaged in so many ways.
+// damaged yields copies of data in which one field of width bytes is damaged, in so many ways each.
 func damaged(data layout.Bytes, width, ways int, damage func(field []byte, way int)) iter.Seq2[int, layout.Bytes] {
 	return func(yield func(int, layout.Bytes) bool) {
 		work := append(layout.Bytes(nil), data...)
@@ -54,8 +54,8 @@ func damaged(data layout.Bytes, width, ways int, damage func(field []byte, way i
 	}
 }
 
-// Extremes are the numbers of width bytes, 1, 2, 4 or 8, that counts, sizes and offsets go
-// wrong at: nothing, and where signs and words end.
+// Extremes returns the numbers of width bytes, 1, 2, 4 or 8, at which counts, sizes and offsets go
+// wrong: 0, and the ends of signs and words.
 func Extremes(width int) []uint64 {
 	all := []uint64{0, 1, math.MaxInt8, 1 << 7, math.MaxUint8}
 	switch width {
@@ -69,7 +69,7 @@ func Extremes(width int) []uint64 {
 	return all
 }
 
-// AllMasks change a byte into every other.
+// AllMasks returns the masks that change a byte into every other.
 func AllMasks() []byte {
 	masks := make([]byte, math.MaxUint8)
 	for i := range masks {
@@ -81,7 +81,7 @@ func AllMasks() []byte {
 // Zeros returns n bytes of zero.
 func Zeros(n int) string { return strings.Repeat("\x00", n) }
 
-// FirstDifference is the first offset at which a and b differ, or where the shorter ends.
+// FirstDifference returns the first offset at which a and b differ, or at which the shorter ends.
 func FirstDifference(a, b []byte) int {
 	n := min(len(a), len(b))
 	for i := range n {

@@ -15,8 +15,8 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// Description is what the program that wrote a fixture, or another reader of its format,
-// says is in it.
+// Description has the contents of a fixture according to the program that wrote it, or to another reader
+// of its format.
 type Description struct {
 	File     string
 	Format   string
@@ -31,14 +31,14 @@ type Description struct {
 	}
 	Verify   string   // ok or fail
 	Findings []string // the fields of what an audit finds, warnings too, and of wrong checksums
-	// Error is why the file must be refused; nothing else is said of it then.
+	// Error says why the file must be refused. Nothing else is set then.
 	Error *struct {
 		Field  string
 		Offset uint64
 	}
 }
 
-// Tensor is what a Description says of one.
+// Tensor is a tensor of a Description.
 type Tensor struct {
 	Name, DType, Encoding string
 	Shape                 []uint64
@@ -51,9 +51,9 @@ type Tensor struct {
 	RawSHA256             string `json:"raw_sha256"` // of the elements; "": not known
 }
 
-// Witness compares every fixture with its description, each in a test of its own, but for
-// split files. also, if it is not nil, compares what the format has beyond that, in a file
-// that is in order.
+// Witness compares every fixture with its description, each in a test of its own. It leaves out
+// split files. also, if it is not nil, compares what else the format has, in files
+// that are in order.
 func (x *Format[F]) Witness(t *testing.T, also func(t *testing.T, f F, data layout.Bytes, name string)) {
 	for _, fixture := range x.Fixtures(t) {
 		if fixture.Want.Files != nil {
@@ -88,7 +88,7 @@ func (x *Format[F]) checkRefused(t testing.TB, f F, err error, want *Description
 	}
 }
 
-// CheckDescribed compares a file with all that is said of it.
+// CheckDescribed compares a file with its description.
 func (x *Format[F]) CheckDescribed(t testing.TB, f F, data layout.Bytes, want *Description) {
 	t.Helper()
 	ix := f.Index()
@@ -145,8 +145,8 @@ func (w *Tensor) describes(x *layout.Tensor) bool {
 		(x.Quant == nil) == (quant == nil) && (quant == nil || *x.Quant == *quant)
 }
 
-// CheckMetadata compares the metadata of a file with JSON: numbers by their exact value, so
-// that 1.0 is 1.
+// CheckMetadata compares the metadata of a file with JSON. It compares numbers by their exact value: 1.0
+// is 1.
 func (x *Format[F]) CheckMetadata(t testing.TB, f F, in layout.Input, want []byte) {
 	t.Helper()
 	md, err := f.Metadata(in)
@@ -169,7 +169,7 @@ func (x *Format[F]) CheckMetadata(t testing.TB, f F, in layout.Input, want []byt
 	}
 }
 
-// ParseJSON parses JSON as encoding/json does, but that numbers are *big.Rat, which are
+// ParseJSON parses JSON as encoding/json does, but numbers become *big.Rat, which is
 // exact.
 func ParseJSON(t testing.TB, text []byte) (v any) {
 	t.Helper()
@@ -198,8 +198,8 @@ func exact(v any) any {
 	return v
 }
 
-// CheckFindings compares what verifying a file comes to, and the fields of what is found, in
-// any order: by its audit and by its checksums.
+// CheckFindings compares the result of verifying a file, and the fields that its audit and its
+// checksums find, in any order.
 func CheckFindings(t testing.TB, f layout.File, data layout.Bytes, verify string, fields []string) {
 	t.Helper()
 	var found []string

@@ -10,7 +10,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// File is what a decoder returns: layout.File, or a type of its own that is one.
+// File is the result of a decoder: layout.File, or a type of its own that is one.
 type File interface {
 	comparable
 	layout.File
@@ -23,18 +23,18 @@ type Format[F File] struct {
 
 	Dir   string // where the fixtures are
 	Ext   string // how their names end
-	Least int    // how many descriptions there are at least: none is missed by mistake
+	Least int    // the fewest descriptions: none is missed by mistake
 
-	// Normal changes metadata parsed by ParseJSON so that what is to compare as the same
-	// is the same; nil if it is already.
+	// Normal, if set, changes metadata parsed by ParseJSON so that equal metadata compares as
+	// equal.
 	Normal func(metadata any)
 
-	// Promises checks what the files of this format promise beyond what all do; nil if
-	// that is nothing.
+	// Promises, if set, checks what the files of this format promise beyond those of all
+	// formats.
 	Promises func(t testing.TB, f F, data layout.Bytes, got *Answers)
 }
 
-// MustDecode decodes what is in order.
+// MustDecode decodes a file that is in order.
 func (x *Format[F]) MustDecode(t testing.TB, in layout.Input) F {
 	t.Helper()
 	f, err := x.Decode(in, nil)
@@ -44,14 +44,14 @@ func (x *Format[F]) MustDecode(t testing.TB, in layout.Input) F {
 	return f
 }
 
-// Fixture is a file of testdata, and what is said of it there.
+// Fixture is a file of testdata and its description.
 type Fixture struct {
 	Name string // without Ext
 	Data layout.Bytes
 	Want Description
 }
 
-// Fixtures are those of Dir that have a description and are of this format.
+// Fixtures returns the files of Dir that have a description and are of this format.
 func (x *Format[F]) Fixtures(t testing.TB) []Fixture {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(x.Dir, "*.json"))
@@ -77,7 +77,7 @@ func (x *Format[F]) Fixtures(t testing.TB) []Fixture {
 	return all
 }
 
-// Read is the fixture called name, without Ext.
+// Read returns the fixture called name, without Ext.
 func (x *Format[F]) Read(t testing.TB, name string) layout.Bytes {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(x.Dir, name+x.Ext))
@@ -87,8 +87,8 @@ func (x *Format[F]) Read(t testing.TB, name string) layout.Bytes {
 	return b
 }
 
-// Description parses what stands beside the fixture called name into want, a pointer to
-// a Description or what else there is to be read from it.
+// Description parses the description of the fixture called name into want: a pointer to a
+// Description, or to a struct of other fields.
 func (x *Format[F]) Description(t testing.TB, name string, want any) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(x.Dir, name+".json"))
@@ -100,7 +100,7 @@ func (x *Format[F]) Description(t testing.TB, name string, want any) {
 	}
 }
 
-// Seed gives a fuzz target the fixtures of fewer than most bytes.
+// Seed adds the fixtures of fewer than most bytes to a fuzz target.
 func (x *Format[F]) Seed(f *testing.F, most int) {
 	f.Helper()
 	paths, err := filepath.Glob(filepath.Join(x.Dir, "*"+x.Ext))

@@ -14,9 +14,9 @@ type span struct {
 	what      string
 }
 
-// CheckIndex makes sure of what the index of a file of these bytes promises: every tensor is
-// found by its name, which no other has; takes as many bytes as its type and shape say; lies
-// in the file; and nothing overlaps.
+// CheckIndex checks the promises of the index of a file of these bytes. Every tensor is
+// found by its name. No other has that name. It takes as many bytes as its type and shape say, lies
+// in the file, and nothing overlaps.
 func CheckIndex(t testing.TB, ix *layout.Index, data layout.Bytes) {
 	t.Helper()
 	if ix.Size != uint64(len(data)) {

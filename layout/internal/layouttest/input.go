@@ -7,21 +7,21 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// Recorder is an Input that notes what is read, and hands out copies, as one of a remote file
+// Recorder is an Input that records what is read. It returns copies, as one of a remote file
 // does.
 type Recorder struct {
 	layout.Input
 	Reads []layout.Section // without names
 }
 
-// Slice notes the read, also one that fails.
+// Slice records the read, also one that fails.
 func (r *Recorder) Slice(off, n uint64) ([]byte, error) {
 	r.Reads = append(r.Reads, layout.Section{Offset: off, Size: n})
 	b, err := r.Input.Slice(off, n)
 	return bytes.Clone(b), err
 }
 
-// Total is the number of bytes asked for.
+// Total returns the number of bytes asked for.
 func (r *Recorder) Total() (n uint64) {
 	for _, s := range r.Reads {
 		n += s.Size
@@ -35,7 +35,7 @@ type Failing struct {
 	From uint64
 }
 
-// Slice fails with iofault.ErrDisk where it would reach beyond From.
+// Slice fails with iofault.ErrDisk if it would reach beyond From.
 func (f Failing) Slice(off, n uint64) ([]byte, error) {
 	if off+n > f.From {
 		return nil, iofault.ErrDisk
@@ -43,13 +43,13 @@ func (f Failing) Slice(off, n uint64) ([]byte, error) {
 	return f.Bytes.Slice(off, n)
 }
 
-// Sparse is a large file of which only the ends exist.
+// Sparse is a large file that has only its ends.
 type Sparse struct {
 	Head, Tail layout.Bytes
 	Whole      uint64 // bytes of the file
 }
 
-// Size is that of the whole file.
+// Size returns the size of the whole file.
 func (s Sparse) Size() uint64 { return s.Whole }
 
 // Slice reads from one of the ends.

@@ -5,12 +5,12 @@ import (
 	"testing"
 )
 
-// Bound is how much memory a file may cost: some bytes for each of its own, and some more.
+// Bound limits the memory that a file may cost: some bytes for each of its own, and some more.
 type Bound struct {
 	PerByte, Fixed uint64
 }
 
-// Check makes sure that do, which works on a file or an index of size bytes, keeps to b.
+// Check makes sure that do keeps to b. It works on a file or an index of size bytes.
 func (b Bound) Check(t testing.TB, what string, size int, do func()) {
 	t.Helper()
 	got, most := Allocated(do), b.PerByte*uint64(size)+b.Fixed
@@ -19,7 +19,7 @@ func (b Bound) Check(t testing.TB, what string, size int, do func()) {
 	}
 }
 
-// Allocated is the number of bytes of heap that do takes, freed or not.
+// Allocated returns the number of bytes of heap that do takes, freed or not.
 func Allocated(do func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

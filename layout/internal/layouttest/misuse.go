@@ -2,8 +2,8 @@ package layouttest
 
 import "testing"
 
-// Misused makes calls of w, a writer, of which all but the last succeed, and returns the error
-// of that one. It must be what all later calls answer too: whoever looks only at the error of
+// Misused makes calls of w, a writer. All but the last must succeed. It returns the error
+// of the last. All later calls must return the same error: callers that look only at the error of
 // Close must learn of the first one.
 func Misused[W any](t testing.TB, w W, calls []func(W) error, later ...func(W) error) error {
 	t.Helper()

@@ -10,7 +10,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// Answers are what a file says when it is asked for everything.
+// Answers has the results of all methods of a file.
 type Answers struct {
 	Metadata    layout.Metadata
 	MetadataErr error
@@ -23,9 +23,9 @@ func (a *Answers) Failed() bool {
 	return slices.ContainsFunc(a.Findings, func(f layout.Finding) bool { return !f.Warning })
 }
 
-// Use decodes what may be damaged in any way, and asks for all there is: data must be
-// refused in good form, and then Use returns no file, or keep what an index and the methods
-// of a file promise.
+// Use decodes data that may be damaged in any way, and calls all methods. Either the data is
+// refused in good form, and Use returns no file. Or the file keeps the promises of an index and of
+// its methods.
 func (x *Format[F]) Use(t testing.TB, data layout.Bytes) (f F) {
 	t.Helper()
 	var none F
@@ -45,7 +45,7 @@ func (x *Format[F]) Use(t testing.TB, data layout.Bytes) (f F) {
 	return f
 }
 
-// ask asks f, which was decoded from data or what it was once, for everything.
+// ask calls all methods of f, which was decoded from data or from its earlier contents.
 func (x *Format[F]) ask(t testing.TB, f F, data layout.Bytes) *Answers {
 	t.Helper()
 	got := new(Answers)
@@ -71,7 +71,7 @@ func (x *Format[F]) ask(t testing.TB, f F, data layout.Bytes) *Answers {
 	return got
 }
 
-// askMore is for what only some files can be asked for.
+// askMore calls the methods that only some files have.
 func (x *Format[F]) askMore(t testing.TB, f layout.File, data layout.Bytes) {
 	t.Helper()
 	if s, ok := f.(layout.Summarizer); ok {
@@ -93,14 +93,14 @@ func (x *Format[F]) askMore(t testing.TB, f layout.File, data layout.Bytes) {
 	}
 }
 
-// Again asks f for everything when data is not what it was when f was decoded: each answer may
+// Again calls all methods of f after data has changed since f was decoded. Each result may
 // be an error, but one in good form.
 func (x *Format[F]) Again(t testing.TB, f F, data layout.Bytes) {
 	t.Helper()
 	x.ask(t, f, data)
 }
 
-// WellFormed makes sure that an error says where in data it is, and what.
+// WellFormed makes sure that an error says what is wrong, and where in data.
 func (x *Format[F]) WellFormed(t testing.TB, data layout.Bytes, err error) {
 	t.Helper()
 	var e *layout.FormatError
@@ -109,7 +109,7 @@ func (x *Format[F]) WellFormed(t testing.TB, data layout.Bytes, err error) {
 	}
 }
 
-// CheckError is WantError of an error of x's format.
+// CheckError does the work of WantError for an error of x's format.
 func (x *Format[F]) CheckError(t testing.TB, err, sentinel error, field string, offset uint64, reason string) {
 	t.Helper()
 	WantError(t, err, x.ID, offset, field, sentinel, reason)
@@ -145,7 +145,7 @@ func (x *Format[F]) Found(t testing.TB, in layout.Input) string {
 	return strings.Join(list, " ")
 }
 
-// elements are the bytes that a user gets to see of a tensor that is not compressed.
+// elements returns the bytes that users see of a tensor that is not compressed.
 func elements(f layout.File, data layout.Bytes, tensor *layout.Tensor) ([]byte, error) {
 	if tensor.Encoding != layout.Protobuf {
 		return data.Slice(tensor.Offset, tensor.Stored)
