@@ -299,11 +299,7 @@ func TestPackedOneByOne(t *testing.T) {
 			}
 		}
 		toAPR2(t, m, &convert.Options{DType: dtype, PlainF8: true, Progress: func(uint64, uint64) {
-			s, err := m.Stats()
-			if err != nil {
-				t.Error(err)
-			}
-			most = max(most, s.HeapBytes)
+			most = max(most, m.Stats().HeapBytes)
 		}})
 		if most == 0 || most > largest || sum <= largest {
 			t.Errorf("to %v: %d bytes in memory, where the largest tensor has %d, and all have %d", dtype, most, largest, sum)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader/internal/blocks"
@@ -59,7 +60,12 @@ func (t Tensor) kept(kind cache.Kind, fill func(Tensor) (cache.Buffer, error)) (
 		// The fill may outlast t's lease.
 		l := m.brief(ctx)
 		defer l.Release()
-		return fill(Tensor{t.desc, file, l})
+		begun := time.Now()
+		b, err := fill(Tensor{t.desc, file, l})
+		if expanded := m.opts.Hooks.Expanded; expanded != nil {
+			expanded(t.Name(), b.Size(), time.Since(begun), err)
+		}
+		return b, err
 	})
 }
 

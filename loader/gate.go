@@ -44,4 +44,7 @@ func (g *gate) close() (first, last bool) {
 	}
 }
 
+// inside counts the users.
+func (g *gate) inside() int { return int(g.state.Load() &^ gateClosed) }
+
 func (g *gate) closed() bool { return g.state.Load() >= gateClosed }

@@ -44,6 +44,7 @@ func (m *Model) AcquireContext(ctx context.Context) (*Lease, error) {
 		return nil, m.closedError()
 	}
 	l := &Lease{model: m, ctx: ctx}
+	m.trace(l)
 	if ctx.Done() != nil {
 		l.ctx, l.stop = m.from.until(ctx)
 		l.files = m.filesDuring(l.ctx)
@@ -96,6 +97,9 @@ func (l *Lease) finish() {
 	if l.within != nil {
 		l.within.leave()
 		return
+	}
+	if l.model.opts.TraceLeases {
+		l.model.held.Delete(l)
 	}
 	if !l.brief && l.model.leases.leave() {
 		l.model.from.end()

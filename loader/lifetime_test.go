@@ -14,15 +14,15 @@ import (
 
 // modelCalls are the methods of Model that need it open.
 var modelCalls = map[string]func(m *loader.Model) error{
-	"Tensor":   func(m *loader.Model) error { _, err := m.Tensor("i8"); return err },
-	"Metadata": func(m *loader.Model) error { _, err := m.Metadata(); return err },
-	"Stats":    func(m *loader.Model) error { _, err := m.Stats(); return err },
-	"Verify":   func(m *loader.Model) error { _, err := m.Verify(context.Background(), nil); return err },
-	"WarmAll":  func(m *loader.Model) error { _, err := m.WarmAll(context.Background(), nil); return fitting(err) },
-	"Warm":     func(m *loader.Model) error { return fitting(prefetch(context.Background(), m, "q4", "i8")) },
-	"Evict":    func(m *loader.Model) error { return m.Evict("i8") },
-	"Resident": func(m *loader.Model) error { _, err := m.Resident(0, 0, 1); return toldHere(err) },
-	"Summary":  func(m *loader.Model) error { _, err := m.Summary(); return err },
+	"Tensor":        func(m *loader.Model) error { _, err := m.Tensor("i8"); return err },
+	"Metadata":      func(m *loader.Model) error { _, err := m.Metadata(); return err },
+	"ResidentBytes": func(m *loader.Model) error { _, err := m.ResidentBytes(); return toldHere(err) },
+	"Verify":        func(m *loader.Model) error { _, err := m.Verify(context.Background(), nil); return err },
+	"WarmAll":       func(m *loader.Model) error { _, err := m.WarmAll(context.Background(), nil); return fitting(err) },
+	"Warm":          func(m *loader.Model) error { return fitting(prefetch(context.Background(), m, "q4", "i8")) },
+	"Evict":         func(m *loader.Model) error { return m.Evict("i8") },
+	"Resident":      func(m *loader.Model) error { _, err := m.Resident(0, 0, 1); return toldHere(err) },
+	"Summary":       func(m *loader.Model) error { _, err := m.Summary(); return err },
 	"Graph": func(m *loader.Model) error {
 		_, err := m.Graph()
 		if errors.Is(err, loader.ErrUnsupported) { // of an APR2 file, which has none
@@ -87,7 +87,7 @@ var tensorCalls = map[string]func(x loader.Tensor) error{
 
 // What can be asked for ever.
 var (
-	modelFacts  = []string{"Len", "Format", "Files", "Tensors", "Close"}
+	modelFacts  = []string{"Len", "Format", "Files", "Tensors", "Close", "Path", "Done", "Stats", "HeldLeases"}
 	tensorFacts = []string{"Name", "DType", "Shape", "Elements", "Offset", "StoredBytes", "RawBytes", "Encoding", "File", "ZeroCopy"}
 )
 

@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/manifest"
@@ -22,7 +25,10 @@ type Model struct {
 	tensors []layout.Tensor // in file order
 	names   *layout.Names
 	gate    gate
-	leases  gate // of those that are in gate too
+	leases  gate                      // of those that are in gate too
+	held    sync.Map                  // heldLease by *Lease, if Options.TraceLeases
+	done    chan struct{}             // closed once the memory is gone
+	closing atomic.Pointer[time.Time] // of Close
 	cache   cache.Cache
 	blocks  blocks.Tables
 	codecs  sync.Map // dequant.Codec by *layout.Tensor, of tensors with a head
@@ -45,6 +51,9 @@ type file struct {
 	// cares: less than 8 only if OpenBytes was given odd memory.
 	align int
 }
+
+// Path returns the path that the model was opened by, or the name of its reader.
+func (m *Model) Path() string { return m.path }
 
 // Format returns the format of the model's files, or of the shards of a sharded model.
 func (m *Model) Format() layout.Format { return m.files[0].index.Format }
@@ -71,9 +80,12 @@ type FileInfo struct {
 }
 
 // Close lets go of the files once no lease and no running call needs them. It does not
-// wait for these. Reads by a reader of the caller's may never end: without a lease they are
-// ended, see OpenReaderAt. A second Close does nothing and returns ErrClosed.
+// wait for these: Done does. Reads by a reader of the caller's may never end: without a lease they
+// are ended, see OpenReaderAt. A second Close does nothing and returns ErrClosed. An error of
+// unmapping after Close has returned goes to Options.Logger.
 func (m *Model) Close() error {
+	now := time.Now()
+	m.closing.CompareAndSwap(nil, &now)
 	first, last := m.gate.close()
 	if !first {
 		return m.closedError()
@@ -89,13 +101,23 @@ func (m *Model) Close() error {
 
 func (m *Model) leave() {
 	if m.gate.leave() {
-		m.release() // nobody is left to hear of an error
+		m.release()
 	}
 }
 
 func (m *Model) release() error {
 	m.cache.Clear()
-	return closeAll(m.files, m.from)
+	err := closeAll(m.files, m.from)
+	close(m.done)
+	drained := time.Since(*m.closing.Load())
+	if err != nil {
+		m.log(slog.LevelError, "model not unmapped", "err", err)
+	}
+	m.log(slog.LevelDebug, "model gone", "drained", drained)
+	if gone := m.opts.Hooks.Gone; gone != nil {
+		gone(drained)
+	}
+	return err
 }
 
 func closeAll(files []file, from source) (err error) {

@@ -3,7 +3,9 @@ package loader
 import (
 	"context"
 	"io"
+	"log/slog"
 	"os"
+	"time"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/manifest"
@@ -73,8 +75,8 @@ func OpenBytes(b []byte, opts *Options) (*Model, error) {
 // part of them that they need. [Model.Warm] loads several tensors at once into the
 // model's cache, whose size is Options.CacheBytes.
 //
-// ctx bounds what opening reads. r is read concurrently, must stay open until Close, and is
-// not closed by it. A [Namer], [ContextReaderAt], [VectorReaderAt] or [SiblingOpener] is used
+// ctx bounds what opening reads. r is read concurrently and stays the caller's, who may close it once
+// [Model.Done] is closed; siblings that the model has opened it closes itself. A [Namer], [ContextReaderAt], [VectorReaderAt] or [SiblingOpener] is used
 // as such.
 //
 // A method that failed because bytes could not be had tries again when it is next called. Close
@@ -92,6 +94,7 @@ func OpenReaderAt(ctx context.Context, r io.ReaderAt, size int64, opts *Options)
 // open makes a model of the file first and of those that it names, which lie in from. It takes
 // over both, also when it fails.
 func open(ctx context.Context, first *stored, from source, o Options) (*Model, error) {
+	begun := time.Now()
 	var files []file
 	complete := false
 	defer func() {
@@ -121,13 +124,15 @@ func open(ctx context.Context, first *stored, from source, o Options) (*Model, e
 		return nil, &fileError{first.path, err}
 	}
 	complete = true
-	return newModel(first.path, files, table, of.manifest(), from, o), nil
+	m := newModel(first.path, files, table, of.manifest(), from, o)
+	m.log(slog.LevelDebug, "model opened", "format", m.Format(), "files", len(m.files), "tensors", len(m.tensors), "took", time.Since(begun))
+	return m, nil
 }
 
 // newModel makes a model of opened files and the table of their tensors. It takes over both, and
 // from.
 func newModel(path string, files []file, table *shard.Table, manifest *manifest.File, from source, o Options) *Model {
-	m := &Model{opts: o, path: path, from: from, files: files, manifest: manifest, metadata: newParsed(), tensors: table.Tensors, names: table.Names}
+	m := &Model{opts: o, done: make(chan struct{}), path: path, from: from, files: files, manifest: manifest, metadata: newParsed(), tensors: table.Tensors, names: table.Names}
 	for i := range m.files {
 		m.files[i].model = m
 	}

@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"log/slog"
 	"sync"
 
 	"github.com/tensormap/tensormap/layout"
@@ -23,6 +24,13 @@ type Options struct {
 	// io.ErrUnexpectedEOF rather than mmapio.ErrFault. Platforms that cannot map always
 	// do this, and so does any other with a file that the system refuses to map: Stats tells.
 	NoMap bool
+	// TraceLeases notes who takes each lease, for HeldLeases: about a microsecond and 500 bytes.
+	TraceLeases bool
+	// Logger, if set, gets records at level Debug of models that are opened, closed and gone, and at
+	// level Error of those that could not be unmapped.
+	Logger *slog.Logger
+	// Hooks are called on events that a server counts.
+	Hooks Hooks
 }
 
 const defaultCacheBytes = 1 << 30

@@ -36,7 +36,7 @@ func closes(t *testing.T, m *loader.Model) {
 	if err := m.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := m.Stats(); !errors.Is(err, loader.ErrClosed) {
+	if err := m.Evict(); !errors.Is(err, loader.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 }

@@ -1,17 +1,15 @@
 package loader
 
-import (
-	"errors"
-)
-
 // Stats says what a model costs now and what its cache has done. All sizes are in bytes.
 type Stats struct {
-	Tensors     int
+	Tensors int
+	Leases  int  // taken and not released
+	Closed  bool // Close was called; leases and running calls may still hold the memory: see Done
+
 	MappedBytes uint64 // of the address space that files take, shards once they are touched
-	// UnmappedBytes are those of files that are read on demand instead: by Options.NoMap, by a
+	// UnmappedBytes is the size of files that are read on demand instead: by Options.NoMap, by a
 	// reader of the caller's, or because the system refuses to map them.
 	UnmappedBytes uint64
-	ResidentBytes uint64 // of MappedBytes in memory now, for whatever reason; 0 if the platform cannot tell
 	HeapBytes     uint64 // of cached tensors, copied or expanded
 
 	Hits          uint64 // requests that the cache answered
@@ -20,36 +18,31 @@ type Stats struct {
 	Evictions     uint64 // entries dropped to keep the budget
 }
 
-// Stats measures. It asks the kernel about every page of the mapping, so its cost grows
-// with the file's size: about a millisecond for ten gigabytes.
-func (m *Model) Stats() (Stats, error) {
-	if !m.gate.enter() {
-		return Stats{}, m.closedError()
-	}
-	defer m.leave()
+// Stats reads counters, also while a closed model drains and afterwards. It asks the kernel nothing:
+// ResidentBytes does.
+func (m *Model) Stats() Stats {
 	c := m.cache.Counters()
 	s := Stats{
 		Tensors:       len(m.tensors),
+		Leases:        m.leases.inside(),
+		Closed:        m.gate.closed(),
 		HeapBytes:     uint64(c.Used),
 		Hits:          c.Hits,
 		Expansions:    c.Fills,
 		ExpandedBytes: c.Filled,
 		Evictions:     c.Evictions,
 	}
+	if m.gone() {
+		return s
+	}
 	for i := range m.files {
 		f := &m.files[i]
 		if f.access() != inPlace {
 			s.UnmappedBytes += f.mapping.Size()
 		}
-		if !f.mapping.Mapped() || f.mapping.Pending() {
-			continue
+		if f.mapping.Mapped() && !f.mapping.Pending() {
+			s.MappedBytes += f.mapping.Size()
 		}
-		s.MappedBytes += f.mapping.Size()
-		n, err := f.mapping.Resident(0, f.mapping.Size())
-		if err != nil && !errors.Is(err, errors.ErrUnsupported) {
-			return Stats{}, &fileError{f.path, err}
-		}
-		s.ResidentBytes += n
 	}
-	return s, nil
+	return s
 }

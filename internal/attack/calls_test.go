@@ -201,9 +201,9 @@ var calls = map[string]func(*subject) error{
 		}
 		return err
 	},
-	"loader.Model.Graph":   func(s *subject) error { _, err := s.m.Graph(); return err },
-	"loader.Model.Summary": func(s *subject) error { _, err := s.m.Summary(); return err },
-	"loader.Model.Stats":   func(s *subject) error { _, err := s.m.Stats(); return err },
+	"loader.Model.Graph":         func(s *subject) error { _, err := s.m.Graph(); return err },
+	"loader.Model.Summary":       func(s *subject) error { _, err := s.m.Summary(); return err },
+	"loader.Model.ResidentBytes": func(s *subject) error { _, err := s.m.ResidentBytes(); return err },
 	"loader.Model.Resident": func(s *subject) error {
 		_, err := s.m.Resident(s.want.file, s.x.Offset(), s.x.StoredBytes())
 		return err
@@ -327,7 +327,7 @@ var unattacked = map[string]string{
 	"loader.Model.Close": "races", "loader.Model.Acquire": "races", "loader.Model.AcquireContext": "races", "loader.Lease.Release": "races",
 	"loader.Lease.Tensor": "races", "loader.Lease.Tensors": "races",
 	"loader.Model.Tensor": "index", "loader.Model.Tensors": "index", "loader.Model.Files": "index",
-	"loader.Model.Format": "index", "loader.Model.Len": "index",
+	"loader.Model.Format": "index", "loader.Model.Stats": "counters", "loader.Model.Done": "races", "loader.Model.Path": "names", "loader.Model.HeldLeases": "counters", "loader.Model.Len": "index",
 	"loader.ByName":       "index",
 	"loader.Tensor.DType": "index", "loader.Tensor.Elements": "index", "loader.Tensor.Encoding": "index", "loader.Tensor.File": "index",
 	"loader.Tensor.Name": "index", "loader.Tensor.Offset": "index", "loader.Tensor.RawBytes": "index", "loader.Tensor.Shape": "index",

@@ -62,7 +62,8 @@ type Buffer struct {
 	Floats []float32
 }
 
-func (b Buffer) size() int64 { return int64(len(b.Bytes)) + 4*int64(len(b.Floats)) }
+// Size returns the bytes that the buffer takes.
+func (b Buffer) Size() uint64 { return uint64(len(b.Bytes)) + 4*uint64(len(b.Floats)) }
 
 // Pins keeps entries in the cache until Unpin. The zero value pins nothing yet; a nil *Pins
 // never does.
@@ -180,10 +181,10 @@ func (c *Cache) fill(ctx context.Context, e *entry, fill func(context.Context) (
 
 func (c *Cache) keep(e *entry) {
 	c.count.Fills++
-	c.count.Filled += uint64(e.buf.size())
-	c.count.Used += e.buf.size()
+	c.count.Filled += e.buf.Size()
+	c.count.Used += int64(e.buf.Size())
 	e.at = c.recent.PushFront(e)
-	if e.pins == 0 && e.buf.size() > c.opts.Budget {
+	if e.pins == 0 && int64(e.buf.Size()) > c.opts.Budget {
 		c.forget(e) // rather than all others, and then it too
 	}
 	c.evict()
@@ -221,7 +222,7 @@ func (c *Cache) evict() {
 func (c *Cache) forget(e *entry) {
 	c.recent.Remove(e.at)
 	delete(c.entries, e.key)
-	c.count.Used -= e.buf.size()
+	c.count.Used -= int64(e.buf.Size())
 	c.count.Evictions++
 }
 

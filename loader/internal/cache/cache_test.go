@@ -268,7 +268,7 @@ func TestCacheUnderLoad(t *testing.T) {
 	wg.Wait()
 	used := int64(0)
 	for _, e := range c.entries {
-		used += e.buf.size()
+		used += int64(e.buf.Size())
 		if e.pins != 0 {
 			t.Errorf("%d pins left", e.pins)
 		}

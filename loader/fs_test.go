@@ -1,0 +1,107 @@
+package loader_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/fstest"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// countedFS counts the files that are open.
+type countedFS struct {
+	fs.FS
+	open int
+}
+
+type countedFile struct {
+	*os.File
+	from *countedFS
+}
+
+func (c *countedFS) Open(name string) (fs.File, error) {
+	f, err := c.FS.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	c.open++
+	return countedFile{f.(*os.File), c}, nil
+}
+
+func (f countedFile) Close() error {
+	f.from.open--
+	return f.File.Close()
+}
+
+// TestOpenFS opens a manifest, and each shard by itself. All files are closed with the model.
+func TestOpenFS(t *testing.T) {
+	dir := t.TempDir()
+	manifest := filepath.Base(put(t, dir, nil, apart(three())...))
+	sys := &countedFS{FS: os.DirFS(dir)}
+	names, err := fs.Glob(sys.FS, "*-of-*.apr")
+	if err != nil || len(names) != 3 {
+		t.Fatal(names, err)
+	}
+	for _, name := range append(names, manifest) {
+		m, err := loader.OpenFS(sys, name, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for x := range m.Tensors() {
+			if _, err := x.Bytes(); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if m.Path() != name || (sys.open > 1) != (name == manifest) {
+			t.Errorf("%s, %d files open", m.Path(), sys.open)
+		}
+		m.Close()
+		if sys.open != 0 {
+			t.Errorf("%s: %d files open after Close", name, sys.open)
+		}
+	}
+}
+
+// TestOpenFSRefuses has files that cannot be opened, and leaves none open.
+func TestOpenFSRefuses(t *testing.T) {
+	dir := t.TempDir()
+	sys := &countedFS{FS: os.DirFS(dir)}
+	if _, err := loader.OpenFS(sys, "none", nil); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "bad"), []byte("no model at all"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"bad", "."} {
+		if _, err := loader.OpenFS(sys, name, nil); err == nil || sys.open != 0 {
+			t.Errorf("%s: %v, %d files open", name, err, sys.open)
+		}
+	}
+	model := safeTensors([]content{random("x", layout.U8, 3)})
+	var archive bytes.Buffer
+	w := zip.NewWriter(&archive)
+	f, err := w.Create("m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Write(model)
+	w.Close()
+	r, err := zip.NewReader(bytes.NewReader(archive.Bytes()), int64(archive.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := loader.OpenFS(r, "m", nil); !errors.Is(err, loader.ErrUnsupported) {
+		t.Error(err)
+	}
+	m, err := loader.OpenFS(fstest.MapFS{"m": {Data: model}}, "m", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Close()
+}

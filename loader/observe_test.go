@@ -1,0 +1,94 @@
+package loader_test
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// TestDone has a model drain: its channel is closed with the last lease, not before.
+func TestDone(t *testing.T) {
+	file := safeTensors([]content{random("x", layout.F16, 100)})
+	eachWay(t, file, func(t *testing.T, m *loader.Model) {
+		first, second := acquire(t, m), acquire(t, m)
+		floats(t, tensor(t, first, "x"))
+		if s := m.Stats(); s.Leases != 2 || s.Closed {
+			t.Errorf("open: %+v", s)
+		}
+		m.Close()
+		first.Release()
+		if s := m.Stats(); s.Leases != 1 || !s.Closed || s.Expansions != 1 {
+			t.Errorf("draining: %+v", s)
+		}
+		select {
+		case <-m.Done():
+			t.Error("gone under a lease")
+		default:
+		}
+		second.Release()
+		<-m.Done()
+		if s := m.Stats(); s.Leases != 0 || s.MappedBytes+s.UnmappedBytes+s.HeapBytes != 0 || s.Tensors != 1 {
+			t.Errorf("gone: %+v", s)
+		}
+	})
+}
+
+// TestHeldLeases names who has taken a lease and not released it.
+func TestHeldLeases(t *testing.T) {
+	file := safeTensors([]content{random("x", layout.F16, 100)})
+	m := openBytes(t, file, &loader.Options{TraceLeases: true})
+	l := forgotten(t, m)
+	acquire(t, m).Release()
+	floats(t, tensor(t, m, "x"))
+	held := m.HeldLeases()
+	if len(held) != 1 || !strings.Contains(held[0].Stack, "loader_test.forgotten") || time.Since(held[0].Taken) > time.Minute {
+		t.Errorf("%+v", held)
+	}
+	l.Release()
+	if held := m.HeldLeases(); held != nil {
+		t.Errorf("released: %+v", held)
+	}
+	untraced := openBytes(t, file, nil)
+	defer acquire(t, untraced).Release()
+	if held := untraced.HeldLeases(); held != nil {
+		t.Errorf("%+v", held)
+	}
+}
+
+//go:noinline
+func forgotten(t *testing.T, m *loader.Model) *loader.Lease { return acquire(t, m) }
+
+// TestHooks counts events, and reads the log.
+func TestHooks(t *testing.T) {
+	var log bytes.Buffer
+	var expanded []string
+	gone := 0
+	m := openBytes(t, safeTensors([]content{random("a", layout.F16, 100), random("c", layout.C64, 4)}), &loader.Options{
+		Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Hooks: loader.Hooks{
+			Expanded: func(name string, bytes uint64, _ time.Duration, err error) {
+				if err == nil && bytes == 400 || err != nil && bytes == 0 {
+					expanded = append(expanded, name)
+				}
+			},
+			Gone: func(time.Duration) { gone++ },
+		},
+	})
+	floats(t, tensor(t, m, "a"))
+	floats(t, tensor(t, m, "a"))
+	if _, err := tensor(t, m, "c").Float32s(); err == nil {
+		t.Error("complex numbers have values")
+	}
+	m.Close()
+	if strings.Join(expanded, " ") != "a c" || gone != 1 {
+		t.Errorf("expanded %q, gone %d times", expanded, gone)
+	}
+	if text := log.String(); !strings.Contains(text, "model opened") || !strings.Contains(text, "tensors=2") || !strings.Contains(text, "model gone") {
+		t.Error(text)
+	}
+}
