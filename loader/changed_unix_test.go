@@ -11,17 +11,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/mmapio"
+	"golang.org/x/sys/unix"
 )
 
 // rewrite changes the last byte of a file in place. Size and time of modification stay.
 func rewrite(t *testing.T, path string) {
 	t.Helper()
-	time.Sleep(20 * time.Millisecond) // more than a tick of the clock that stamps inodes
 	info, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)
@@ -35,10 +34,24 @@ func rewrite(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = f.WriteAt(b, 0)
-	if err := errors.Join(err, f.Close(), os.Chtimes(path, info.ModTime(), info.ModTime())); err != nil {
+	defer f.Close()
+	was := stamp(t, path)
+	for stamp(t, path) == was { // until the clock that stamps inodes has ticked
+		_, err = f.WriteAt(b, 0)
+		if err := errors.Join(err, os.Chtimes(path, info.ModTime(), info.ModTime())); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// stamp returns the time at which the file's inode changed.
+func stamp(t *testing.T, path string) unix.Timespec {
+	t.Helper()
+	var stat unix.Stat_t
+	if err := unix.Stat(path, &stat); err != nil {
 		t.Fatal(err)
 	}
+	return stat.Ctim
 }
 
 // shorten cuts the last bytes off a file.

@@ -15,21 +15,31 @@ var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 type way struct {
 	name string
 	open func(path string) (*loader.Model, error)
+	kind memoryKind
 }
+
+// memoryKind says where the bytes of an open file are.
+type memoryKind int
+
+const (
+	readFile   memoryKind = iota // in the file
+	mappedFile                   // mapped, where the platform can
+	callers                      // in memory of the caller's
+)
 
 // ways are all ways to open a model. The first maps, where the platform can.
 var ways = []way{
-	{"Open", func(path string) (*loader.Model, error) { return loader.Open(path, nil) }},
-	{"OpenFile", openFile(nil)},
+	{"Open", func(path string) (*loader.Model, error) { return loader.Open(path, nil) }, mappedFile},
+	{"OpenFile", openFile(nil), mappedFile},
 	{"OpenBytes", func(path string) (*loader.Model, error) {
 		b, err := os.ReadFile(path)
 		if err != nil {
 			return nil, err
 		}
 		return loader.OpenBytes(b, nil)
-	}},
-	{"Open/NoMap", func(path string) (*loader.Model, error) { return loader.Open(path, &loader.Options{NoMap: true}) }},
-	{"OpenFile/NoMap", openFile(&loader.Options{NoMap: true})},
+	}, callers},
+	{"Open/NoMap", func(path string) (*loader.Model, error) { return loader.Open(path, &loader.Options{NoMap: true}) }, readFile},
+	{"OpenFile/NoMap", openFile(&loader.Options{NoMap: true}), readFile},
 }
 
 // openFile leaves the file open where the model goes on reading from it; the garbage
@@ -50,15 +60,21 @@ func openFile(opts *loader.Options) func(path string) (*loader.Model, error) {
 // eachWay runs a test on a file opened in every way, and from afar.
 func eachWay(t *testing.T, b []byte, test func(*testing.T, *loader.Model)) {
 	t.Helper()
+	eachKind(t, b, func(t *testing.T, m *loader.Model, _ memoryKind) { test(t, m) })
+}
+
+// eachKind does what eachWay does, and tells the test where the bytes are.
+func eachKind(t *testing.T, b []byte, test func(*testing.T, *loader.Model, memoryKind)) {
+	t.Helper()
 	path := write(t, "model", b)
-	for _, w := range append(ways[:len(ways):len(ways)], way{"OpenReaderAt", openDistant}) {
+	for _, w := range append(ways[:len(ways):len(ways)], way{"OpenReaderAt", openDistant, readFile}) {
 		t.Run(w.name, func(t *testing.T) {
 			m, err := w.open(path)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer m.Close()
-			test(t, m)
+			test(t, m, w.kind)
 		})
 	}
 }

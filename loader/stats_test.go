@@ -23,16 +23,16 @@ func floats(t *testing.T, x loader.Tensor) []float32 {
 
 func TestStats(t *testing.T) {
 	file := apr2File(t, nil, []content{random("f32", layout.F32, 1000), random("f16", layout.F16, 1000)})
-	eachWay(t, file, func(t *testing.T, m *loader.Model) {
+	eachKind(t, file, func(t *testing.T, m *loader.Model, kind memoryKind) {
 		s := stats(t, m)
 		mapped := s.MappedBytes > 0
 		if mapped && (s.MappedBytes != uint64(len(file))) {
 			t.Errorf("%+v of a file of %d bytes", s, len(file))
 		}
-		if want := mapsFiles && (t.Name() == "TestStats/Open" || t.Name() == "TestStats/OpenFile"); mapped != want {
+		if want := mapsFiles && kind == mappedFile; mapped != want {
 			t.Errorf("mapped: %v", mapped)
 		}
-		if inMemory := t.Name() == "TestStats/OpenBytes"; s.MappedBytes+s.UnmappedBytes != uint64(len(file)) && !inMemory || inMemory && s.UnmappedBytes > 0 {
+		if inMemory := kind == callers; s.MappedBytes+s.UnmappedBytes != uint64(len(file)) && !inMemory || inMemory && s.UnmappedBytes > 0 {
 			t.Errorf("%+v of a file of %d bytes", s, len(file))
 		}
 		s.MappedBytes, s.UnmappedBytes = 0, 0
