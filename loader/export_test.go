@@ -1,12 +1,21 @@
 package loader
 
-import "github.com/tensormap/tensormap/mmapio"
+import (
+	"context"
+
+	"github.com/tensormap/tensormap/mmapio"
+)
 
 // What the tests of package loader_test need to see.
 const (
 	ReadStep = readStep
 	CRCChunk = pieceBytes
 )
+
+// ReadBeside reads a file beside the model.
+func ReadBeside(m *Model, name string, most uint64) ([]byte, error) {
+	return readBeside(context.Background(), m.from, name, most)
+}
 
 // CacheBytes works after Close too.
 func CacheBytes(m *Model) int64 { return m.cache.Counters().Used }

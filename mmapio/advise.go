@@ -91,7 +91,7 @@ func (m *Mapping) Resident(off, n uint64) (count uint64, err error) {
 			return errors.ErrUnsupported
 		}
 		all, err := resident(b.data[lo:hi], off-lo, off-lo+n)
-		if err == nil && all == n && !b.candid { // less than all is the truth
+		if err == nil && all == n && !b.tellsResidency { // less than all is the truth
 			return fmt.Errorf("%w: the file's owner alone may know", errors.ErrUnsupported)
 		}
 		count = all

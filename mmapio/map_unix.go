@@ -145,7 +145,7 @@ func mapDescriptor(fd int, path string, size int, owner uint32) (*backing, error
 		return nil, err
 	}
 	mappings.add(data, path)
-	return &backing{data: data, candid: candid(fd, owner), close: func() error {
+	return &backing{data: data, tellsResidency: tellsResidency(fd, owner), close: func() error {
 		mappings.remove(data) // first: the addresses may be another mapping's the moment they are free
 		return unix.Munmap(data)
 	}}, nil

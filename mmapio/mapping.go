@@ -27,10 +27,11 @@ type Mapping struct {
 
 // backing is what a Mapping stands on: memory, or a reader where r is not nil.
 type backing struct {
-	data   []byte
-	r      io.ReaderAt
-	candid bool // that the kernel tells the truth about what of data is in memory
-	close  func() error
+	data  []byte
+	r     io.ReaderAt
+	close func() error
+	// tellsResidency says that the kernel tells the truth about the pages in memory.
+	tellsResidency bool
 }
 
 func newMapping(path string, size uint64, b *backing) *Mapping {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/tensorwriter"
 )
 
 // plan holds the positions of everything in a file to be written.
@@ -124,7 +125,7 @@ func (p *plan) encode(tensors []layout.Tensor) ([]byte, error) {
 // readBack returns the index of the file that head begins. Decoding finds all that was
 // not checked before, so that no file is written that cannot be read.
 func (p *plan) readBack(head []byte) (*layout.Index, error) {
-	in := planned{head, p.size}
+	in := tensorwriter.HeadOnly{Head: head, Len: p.size}
 	f, err := Decode(in, nil)
 	if err != nil {
 		return nil, err
@@ -203,16 +204,6 @@ func dims(t *layout.Tensor) []uint64 {
 
 // alignUp returns the next multiple of align, a power of two.
 func alignUp(n, align uint64) uint64 { return (n + align - 1) &^ (align - 1) }
-
-// planned is a file that has nothing but its head yet.
-type planned struct {
-	head layout.Bytes
-	size uint64
-}
-
-func (p planned) Size() uint64 { return p.size }
-
-func (p planned) Slice(off, n uint64) ([]byte, error) { return p.head.Slice(off, n) }
 
 // provisional counts tensors of unknown size as raw, and reports whether there are any.
 func provisional(tensors []layout.Tensor) (list []layout.Tensor, unsized bool) {

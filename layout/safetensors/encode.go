@@ -38,7 +38,7 @@ func NewWriter(w io.Writer, tensors []layout.Tensor, metadata layout.Metadata) (
 	}
 	// Decoding makes sure of all that is not checked before, so that nothing is written
 	// which cannot be read.
-	f, err := Decode(planned{head, uint64(len(head)) + data}, nil)
+	f, err := Decode(tensorwriter.HeadOnly{Head: head, Len: uint64(len(head)) + data}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -183,13 +183,3 @@ func (e *encoder) numbers(list ...uint64) {
 func (e *encoder) errorf(field string, sentinel error, format string, args ...any) error {
 	return layout.Errorf(layout.SafeTensors, uint64(len(e.buf)), field, sentinel, format, args...)
 }
-
-// planned is a file that has nothing but its header yet.
-type planned struct {
-	head layout.Bytes
-	size uint64
-}
-
-func (p planned) Size() uint64 { return p.size }
-
-func (p planned) Slice(off, n uint64) ([]byte, error) { return p.head.Slice(off, n) }

@@ -211,3 +211,15 @@ func (w *Tensors) checkSize(t *layout.Tensor, n uint64) error {
 	return w.file.Failf(t.Offset, w.file.fields.Size, layout.ErrInvalid, "tensor %s: %d bytes given, but %v %v takes %d",
 		layout.Quote(t.Name), n, t.DType, t.Shape, t.Stored)
 }
+
+// HeadOnly is a planned file of size bytes that has nothing but its head yet.
+type HeadOnly struct {
+	Head layout.Bytes
+	Len  uint64
+}
+
+// Size returns the size of the planned file.
+func (h HeadOnly) Size() uint64 { return h.Len }
+
+// Slice returns bytes of the head.
+func (h HeadOnly) Slice(off, n uint64) ([]byte, error) { return h.Head.Slice(off, n) }

@@ -1,0 +1,53 @@
+package loader_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// TestReadBeside reads config.json beside a model in every kind of place. In the Hugging Face
+// cache it is a link that leads out of the snapshot.
+func TestReadBeside(t *testing.T) {
+	const config = `{"hidden_size": 384}`
+	dir := t.TempDir()
+	path := filepath.Join(dir, "model.safetensors")
+	for name, b := range map[string]string{"model.safetensors": string(safeTensors([]content{random("x", layout.U8, 3)})), "config.json": config} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(b), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	linked := filepath.Join(t.TempDir(), "model.safetensors")
+	for _, name := range []string{"model.safetensors", "config.json"} {
+		if err := os.Symlink(filepath.Join(dir, name), filepath.Join(filepath.Dir(linked), name)); err != nil {
+			t.Skip(err)
+		}
+	}
+	far, err := openDistant(path)
+	for where, m := range map[string]*loader.Model{
+		"file":      openPath(t, path, nil),
+		"NoMap":     openPath(t, path, &loader.Options{NoMap: true}),
+		"directory": openPath(t, dir, nil),
+		"link":      openPath(t, linked, nil),
+		"far":       opened(t, far, err),
+	} {
+		if b, err := loader.ReadBeside(m, "config.json", 100); err != nil || string(b) != config {
+			t.Errorf("%s: %q, %v", where, b, err)
+		}
+		if b, err := loader.ReadBeside(m, "config.json", 10); !errors.Is(err, loader.ErrTooLarge) || strings.Count(err.Error(), "config.json") != 1 {
+			t.Errorf("%s, 10 bytes at most: %q, %v", where, b, err)
+		}
+		if b, err := loader.ReadBeside(m, "tokenizer.json", 100); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s, no such file: %q, %v", where, b, err)
+		}
+	}
+	if _, err := loader.ReadBeside(openBytes(t, lifetimeFile(t), nil), "config.json", 100); !errors.Is(err, loader.ErrUnsupported) {
+		t.Errorf("in memory: %v", err)
+	}
+}
