@@ -65,9 +65,8 @@ func (m *Model) log(level slog.Level, msg string, args ...any) {
 	}
 }
 
-// Done returns a channel that is closed once the model is closed, its last lease is released, its
-// last call has returned, and its memory is unmapped. Readers handed to OpenReaderAt may be closed
-// then.
+// Done returns a channel that is closed once the model is gone: closed, its last lease released, its
+// last call returned, its memory unmapped. Readers handed to OpenReaderAt may be closed then.
 func (m *Model) Done() <-chan struct{} { return m.done }
 
 func (m *Model) gone() bool {

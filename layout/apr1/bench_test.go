@@ -62,7 +62,7 @@ func BenchmarkMetadata(b *testing.B) {
 		}
 	}
 	in := withVocabulary(v)
-	f := mustDecode(b, in)
+	f := format.MustDecode(b, in)
 	b.SetBytes(int64(len(in)))
 	b.ReportAllocs()
 	for b.Loop() {

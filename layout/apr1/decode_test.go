@@ -37,7 +37,7 @@ var literal = layout.Bytes("" +
 	"\x00\x00\x00\x00") // 200 crc32, not that of the file
 
 func TestDecodeLiteral(t *testing.T) {
-	f := mustDecode(t, literal)
+	f := format.MustDecode(t, literal)
 	want := Header{
 		Version: 1, ModelType: TinyEn, Quantization: Int8, Tensors: 1, Flags: HasVocab | HasFilterbank,
 		Dimensions: Dimensions{51865, 1500, 384, 6, 4, 448, 384, 6, 4, 2},
@@ -70,36 +70,9 @@ func patch(data layout.Bytes, at int, b string) layout.Bytes {
 	return out
 }
 
-// refusal is a file with something wrong, and what the error says of it.
-type refusal struct {
-	name   string
-	data   layout.Bytes
-	want   error
-	field  string
-	offset uint64
-	reason string
-}
-
-func (x *refusal) check(t testing.TB, err error) {
-	t.Helper()
-	format.CheckError(t, err, x.want, x.field, x.offset, x.reason)
-}
-
-func checkRefused(t *testing.T, files []refusal) {
-	for _, x := range files {
-		t.Run(x.name, func(t *testing.T) {
-			f, err := Decode(x.data, nil)
-			x.check(t, err)
-			if f != nil {
-				t.Errorf("a File nevertheless: %+v", f)
-			}
-		})
-	}
-}
-
 func TestDecodeErrors(t *testing.T) {
 	const all8 = "\xff\xff\xff\xff\xff\xff\xff\xff"
-	checkRefused(t, []refusal{
+	format.CheckRefused(t, []layouttest.Refusal{
 		{"empty", nil, layout.ErrTruncated, "magic", 0, "0 bytes"},
 		{"magic", patch(literal, 0, "APR3"), layout.ErrFormat, "magic", 0, `"APR3", not "APR1"`},
 		{"short", literal[:51], layout.ErrTruncated, "magic", 0, "51 bytes"},
@@ -147,7 +120,7 @@ func TestDecodeJSONErrors(t *testing.T) {
 	if f, err := Decode(entry(good), nil); err != nil || f.Container != JSON {
 		t.Fatalf("%v, %v", f, err)
 	}
-	checkRefused(t, []refusal{
+	format.CheckRefused(t, []layouttest.Refusal{
 		{"short", layout.Bytes("APR1\x02\x00\x00\x00{"), layout.ErrTruncated, "magic", 0, "9 bytes"},
 		{"metadata", patch(entry(good), 4, "\xff\xff\xff\xff"), layout.ErrTruncated, "metadata_len", 8, "4294967295 bytes"},
 		{"index length", patch(entry(good), 14, "\xff\xff\x00\x00"), layout.ErrTruncated, "index_len", 18, "65535 bytes"},
@@ -184,13 +157,13 @@ func TestLimits(t *testing.T) {
 		{"tensors", literal, layout.Limits{Tensors: 1}, "tensor_count"},
 		{"name", literal, layout.Limits{NameBytes: 7}, "name"},
 		{"rank", literal, layout.Limits{Rank: 1}, "shape"},
-		{"index", fixture(t, "json"), layout.Limits{HeaderBytes: 100}, "index_len"},
+		{"index", format.Read(t, "json"), layout.Limits{HeaderBytes: 100}, "index_len"},
 	} {
 		if _, err := Decode(tc.data, &tc.lim); !errors.Is(err, layout.ErrLimit) || !strings.Contains(err.Error(), tc.field) {
 			t.Errorf("%s: %v", tc.name, err)
 		}
 	}
-	for name, data := range map[string]layout.Bytes{"vocabulary": literal, "filterbank": fixture(t, "filterbank"), "metadata": fixture(t, "json_gap")} {
+	for name, data := range map[string]layout.Bytes{"vocabulary": literal, "filterbank": format.Read(t, "filterbank"), "metadata": format.Read(t, "json_gap")} {
 		lim := layout.Limits{HeaderBytes: 6}
 		if name == "metadata" {
 			lim.HeaderBytes = uint64(len(data)) // of which the index takes as much
@@ -207,20 +180,20 @@ func TestLimits(t *testing.T) {
 }
 
 func TestVocabularyErrors(t *testing.T) {
-	for _, tc := range []refusal{
+	for _, tc := range []layouttest.Refusal{
 		{"token", patch(literal, 167, "\xff\xff"), layout.ErrTruncated, "tokens", 167, "a string of 65535 bytes in the last 11"},
 		{"merge", patch(literal, 177, "\x02"), layout.ErrTruncated, "merges", 177, "a string of 2 bytes in the last 1"},
 		{"length", patch(literal, 174, "\x04"), layout.ErrTruncated, "merges", 180, "before the length"},
 		{"left", patch(literal, 163, "\x00"), layout.ErrInvalid, "vocabulary_size", 174, "6 bytes are left"},
 	} {
-		f := mustDecode(t, tc.data)
-		_, err := f.Metadata(tc.data)
-		tc.check(t, err)
-		_, err = f.Vocabulary(tc.data)
-		tc.check(t, err)
-		findings := f.Audit(tc.data)
-		if len(findings) != 1 || findings[0].Warning || findings[0].Field != tc.field {
-			t.Errorf("%s: findings %v", tc.name, findings)
+		f := format.MustDecode(t, tc.File)
+		_, err := f.Metadata(tc.File)
+		format.CheckError(t, err, tc.Want, tc.Field, tc.Offset, tc.Reason)
+		_, err = f.Vocabulary(tc.File)
+		format.CheckError(t, err, tc.Want, tc.Field, tc.Offset, tc.Reason)
+		findings := f.Audit(tc.File)
+		if len(findings) != 1 || findings[0].Warning || findings[0].Field != tc.Field {
+			t.Errorf("%s: findings %v", tc.Name, findings)
 		}
 	}
 }
@@ -230,7 +203,7 @@ func TestVocabularyErrors(t *testing.T) {
 func TestStringsAreExact(t *testing.T) {
 	v := &Vocabulary{Tokens: []string{"a", "\x80", "é", "\xe3\x81"}, Merges: [][2]string{{"\xff", ""}}}
 	data := withVocabulary(v)
-	f := mustDecode(t, data)
+	f := format.MustDecode(t, data)
 	md, err := f.Metadata(data)
 	if err != nil {
 		t.Fatal(err)
@@ -243,7 +216,7 @@ func TestStringsAreExact(t *testing.T) {
 		t.Errorf("%q, %q, %q", tokens, merges, blob)
 	}
 	data = withVocabulary(&Vocabulary{Tokens: []string{"a", "é"}})
-	if md, err = mustDecode(t, data).Metadata(data); err != nil {
+	if md, err = format.MustDecode(t, data).Metadata(data); err != nil {
 		t.Fatal(err)
 	}
 	if _, ok := md.Get("vocab_bytes"); ok {

@@ -29,7 +29,7 @@ var small = []string{"f32", "f16", "int8", "filterbank", "taken", "shuffled", "l
 
 func TestTruncated(t *testing.T) {
 	for _, name := range small {
-		data := fixture(t, name)
+		data := format.Read(t, name)
 		for n, cut := range layouttest.Prefixes(data) {
 			f := format.Use(t, cut)
 			if f != nil && f.Container != JSON { // whose data may be empty
@@ -42,7 +42,7 @@ func TestTruncated(t *testing.T) {
 // TestCorrupted gives every byte of small files other values.
 func TestCorrupted(t *testing.T) {
 	for _, name := range small {
-		data := fixture(t, name)
+		data := format.Read(t, name)
 		for _, damaged := range layouttest.Overwritten(data, 1, 0x00, 0x7f, 0xc3, 0xff) {
 			format.Use(t, damaged)
 		}
@@ -56,7 +56,7 @@ func TestCorrupted(t *testing.T) {
 func TestExtremes(t *testing.T) {
 	for _, name := range []string{"f16", "int8", "late", "compressed_int8", "json_whisper"} {
 		for _, width := range []int{2, 4, 8} {
-			for _, damaged := range layouttest.Overwritten(fixture(t, name), width, layouttest.Extremes(width)...) {
+			for _, damaged := range layouttest.Overwritten(format.Read(t, name), width, layouttest.Extremes(width)...) {
 				format.Use(t, damaged)
 			}
 		}
@@ -68,7 +68,7 @@ func TestExtremes(t *testing.T) {
 func TestBoundedAllocation(t *testing.T) {
 	decode, all := layouttest.Bound{PerByte: 4, Fixed: 16 << 10}, layouttest.Bound{PerByte: 24, Fixed: 16 << 10}
 	for _, name := range []string{"f32", "int8", "late", "json_whisper", "merges"} {
-		for _, damaged := range layouttest.Overwritten(fixture(t, name), 1, 0x01, 0x7f, 0xff) {
+		for _, damaged := range layouttest.Overwritten(format.Read(t, name), 1, 0x01, 0x7f, 0xff) {
 			var f *File
 			var err error
 			decode.Check(t, name, len(damaged), func() { f, err = Decode(damaged, nil) })
@@ -86,7 +86,7 @@ func TestAllocationOfManyEntries(t *testing.T) {
 		in        layouttest.Sparse
 		perByte   uint64
 	}{{"f32", manyTensors(65_535, layout.F32), 4}, {"json", manyJSON(20_000), 4}} {
-		layouttest.Bound{PerByte: tc.perByte}.Check(t, tc.container, len(tc.in.Head), func() { mustDecode(t, tc.in) })
+		layouttest.Bound{PerByte: tc.perByte}.Check(t, tc.container, len(tc.in.Head), func() { format.MustDecode(t, tc.in) })
 	}
 	for what, v := range map[string]*Vocabulary{
 		"tokens": {Tokens: make([]string, 100_000)},
@@ -94,7 +94,7 @@ func TestAllocationOfManyEntries(t *testing.T) {
 		"bytes":  {Tokens: slices.Repeat([]string{"\xff"}, 100_000)},
 	} {
 		data := withVocabulary(v)
-		f := mustDecode(t, data)
+		f := format.MustDecode(t, data)
 		layouttest.Bound{PerByte: 18}.Check(t, what, len(data), func() { f.Metadata(data) })
 	}
 }
@@ -104,7 +104,7 @@ func TestAllocationOfManyEntries(t *testing.T) {
 func TestReads(t *testing.T) {
 	data := withVocabulary(&Vocabulary{Tokens: make([]string, 10_000)})
 	in := &layouttest.Recorder{Input: data}
-	f := mustDecode(t, in)
+	f := format.MustDecode(t, in)
 	v := f.vocabulary.Offset - sizeSize
 	want := []layout.Section{{Offset: 0, Size: 68}, {Offset: 52, Size: 96}, {Offset: v, Size: 4096}}
 	if !slices.Equal(in.Reads, want) {
@@ -119,7 +119,7 @@ func TestReads(t *testing.T) {
 // TestUnreadable has reading fail from every offset on.
 func TestUnreadable(t *testing.T) {
 	for _, name := range small {
-		data := fixture(t, name)
+		data := format.Read(t, name)
 		for from := range uint64(len(data)) {
 			in := layouttest.Failing{Bytes: data, From: from}
 			f, err := Decode(in, nil)
@@ -146,8 +146,8 @@ func TestUnreadable(t *testing.T) {
 
 // TestChanged has the file change after it was opened.
 func TestChanged(t *testing.T) {
-	data := fixture(t, "int8")
-	f := mustDecode(t, data)
+	data := format.Read(t, "int8")
+	f := format.MustDecode(t, data)
 	for at, changed := range layouttest.Overwritten(data, 1, 0, 1, 0x80, 0xff) {
 		if uint64(at) >= f.vocabulary.Offset {
 			format.Again(t, f, changed)

@@ -18,8 +18,8 @@ func TestSummary(t *testing.T) {
 		"json_whisper":  "Model: whisper-tiny; Size: 621 bytes; Tensors: 4; Has Vocabulary: true (3 tokens); Has Filterbank: true (2x3); Filterbank row 0 sum: 0.566265",
 		"json_empty":    "Size: 24 bytes; Tensors: 0; Has Vocabulary: false; Has Filterbank: false",
 	} {
-		data := fixture(t, name)
-		facts, err := mustDecode(t, data).Summary(data)
+		data := format.Read(t, name)
+		facts, err := format.MustDecode(t, data).Summary(data)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -42,17 +42,17 @@ func TestSummaryOfOddJSON(t *testing.T) {
 		`{"mel_filterbank":[1],"mel_filterbank_shape":[4294967296,4294967296]}`,
 	} {
 		data := jsonFile(md, "[]", 0, "")
-		facts, err := mustDecode(t, data).Summary(data)
+		facts, err := format.MustDecode(t, data).Summary(data)
 		if err != nil || len(facts) != 4 || facts[2].Value != "false" || facts[3].Value != "false" {
 			t.Errorf("%s: %v, %v", md, facts, err)
 		}
 	}
 	data := jsonFile(`{"vocab":{"a":0,"b":1}}`, "[]", 0, "")
-	if facts, _ := mustDecode(t, data).Summary(data); facts[2].Value != "true (2 tokens)" {
+	if facts, _ := format.MustDecode(t, data).Summary(data); facts[2].Value != "true (2 tokens)" {
 		t.Errorf("%v", facts)
 	}
 	data = jsonFile(`{"a"}`, "[]", 0, "")
-	if _, err := mustDecode(t, data).Summary(data); err == nil {
+	if _, err := format.MustDecode(t, data).Summary(data); err == nil {
 		t.Error("broken metadata has a summary")
 	}
 }

@@ -26,10 +26,6 @@ func binary32(metadata any) {
 	}
 }
 
-func fixture(t testing.TB, name string) layout.Bytes { return format.Read(t, name) }
-
-func mustDecode(t testing.TB, in layout.Input) *File { return format.MustDecode(t, in) }
-
 func TestWitness(t *testing.T) {
 	format.Witness(t, func(t *testing.T, f *File, data layout.Bytes, _ string) {
 		sums, err := f.Checksums(data)

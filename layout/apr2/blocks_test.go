@@ -48,8 +48,8 @@ func writeAll(b []byte) func(io.Writer) error {
 
 // TestWriteBlocksAgain writes the fixture that another program has compressed, byte for byte.
 func TestWriteBlocksAgain(t *testing.T) {
-	want := fixture(t, "compressed")
-	f := mustDecode(t, want)
+	want := format.Read(t, "compressed")
+	f := format.MustDecode(t, want)
 	md, err := f.Metadata(layout.Bytes(want))
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestWriteBlocksAgain(t *testing.T) {
 
 	late := layout.Bytes(bytes.Clone(want))
 	file := temporary(t)
-	list := mustDecode(t, late).Index().Tensors
+	list := format.MustDecode(t, late).Index().Tensors
 	for i := range list {
 		list[i].Encoding, list[i].Stored = layout.LZ4, 0
 	}
@@ -149,7 +149,7 @@ func TestLateHead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := mustDecode(t, layout.Bytes(b))
+		f := format.MustDecode(t, layout.Bytes(b))
 		any := false
 		for i, x := range f.Index().Tensors {
 			if !bytes.Equal(b[x.Offset:][:x.Stored], want[i]) || (x.Encoding == layout.LZ4) != packed[i] || x.Offset%f.Index().Align != 0 {

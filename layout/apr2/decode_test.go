@@ -43,7 +43,7 @@ var literal = layout.Bytes("" +
 	"\x60\xa0\xa2\xfa" + "2RPA" + "\x32\x01\x00\x00\x00\x00\x00\x00") // 290 crc32, magic_end, file_size
 
 func TestDecodeLiteral(t *testing.T) {
-	f := mustDecode(t, literal)
+	f := format.MustDecode(t, literal)
 	wantHeader := Header{Major: 2, Flags: Quantized | Aligned64, MetadataOffset: 32, MetadataSize: 2, IndexOffset: 34, IndexSize: 98, DataOffset: 192}
 	if f.Header != wantHeader {
 		t.Errorf("header %+v, want %+v", f.Header, wantHeader)
@@ -150,30 +150,8 @@ func patch(at int, with string, more ...any) layout.Bytes {
 
 const ff8 = "\xff\xff\xff\xff\xff\xff\xff\xff"
 
-// refusal is a file with something wrong, and what the error says of it.
-type refusal struct {
-	name   string
-	in     layout.Bytes
-	want   error
-	field  string
-	offset uint64
-	reason string // part of it
-}
-
-func checkRefused(t *testing.T, files []refusal) {
-	for _, x := range files {
-		t.Run(x.name, func(t *testing.T) {
-			f, err := Decode(x.in, nil)
-			format.CheckError(t, err, x.want, x.field, x.offset, x.reason)
-			if f != nil {
-				t.Errorf("a File nevertheless: %+v", f)
-			}
-		})
-	}
-}
-
 func TestDecodeErrors(t *testing.T) {
-	checkRefused(t, []refusal{
+	format.CheckRefused(t, []layouttest.Refusal{
 		{"empty", nil, layout.ErrTruncated, "magic", 0, "0 bytes"},
 		{"short header", literal[:31], layout.ErrTruncated, "magic", 0, "31 bytes"},
 		{"no footer", literal[:47], layout.ErrTruncated, "footer", 32, "47 bytes"},
@@ -256,7 +234,7 @@ func TestDecodeAccepts(t *testing.T) {
 		{"tensors out of order", patch(55, "\x40", 104, "\x00"), func(f *File) bool { return f.Index().Tensors[0].Offset == 256 }},
 		{"footer", patch(290, layouttest.Zeros(16)), func(f *File) bool { return true }},
 	} {
-		if f := mustDecode(t, tc.in); !tc.is(f) {
+		if f := format.MustDecode(t, tc.in); !tc.is(f) {
 			t.Errorf("%s: header %+v, index %+v", tc.name, f.Header, f.Index())
 		}
 	}
@@ -303,7 +281,7 @@ func TestMetadataErrors(t *testing.T) {
 		{"twice", `{"a":1,"a":2}`, layout.ErrDuplicate, 139},
 	} {
 		in := patch(12, "\x84", 16, string(rune(len(tc.json))), 132, tc.json)
-		f := mustDecode(t, in)
+		f := format.MustDecode(t, in)
 		_, err := f.Metadata(in)
 		t.Run(tc.name, func(t *testing.T) { format.CheckError(t, err, tc.want, "metadata", tc.offset, "") })
 		if got := format.Found(t, in); !strings.HasPrefix(got, "!metadata@") {
@@ -313,7 +291,7 @@ func TestMetadataErrors(t *testing.T) {
 }
 
 func TestScales(t *testing.T) {
-	f := mustDecode(t, literal)
+	f := format.MustDecode(t, literal)
 	for _, tc := range []struct {
 		json, field string // field: the error's
 		want        map[string]layout.Quant

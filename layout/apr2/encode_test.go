@@ -122,8 +122,8 @@ func TestWriterClosed(t *testing.T) {
 
 // TestWriterFails lets the writer below fail after any number of bytes.
 func TestWriterFails(t *testing.T) {
-	data := fixture(t, "tiny")
-	f := mustDecode(t, data)
+	data := format.Read(t, "tiny")
+	f := format.MustDecode(t, data)
 	for n := range data {
 		for short, want := range map[bool]error{false: iofault.ErrDisk, true: io.ErrShortWrite} {
 			w, err := NewWriter(&iofault.Full{Room: n, Short: short}, f.Index().Tensors, nil)
@@ -214,7 +214,7 @@ func TestHuge(t *testing.T) {
 	}
 	in := layouttest.Sparse{Head: head.Bytes(), Tail: append(make([]byte, 4), "2RPA\x00\x00\x00\x00\x00\x00\x00\x00"...), Whole: w.Size()}
 	le.PutUint64(in.Tail[8:], in.Whole)
-	f := mustDecode(t, in)
+	f := format.MustDecode(t, in)
 	at := uint64(f.Header.DataOffset)
 	for i, size := range []uint64{24 << 30, 34 << 45, 7, 1} {
 		if x := f.Index().Tensors[i]; x.Offset != at || x.Stored != size {

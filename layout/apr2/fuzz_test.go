@@ -36,7 +36,7 @@ func FuzzDecode(f *testing.F) {
 // checkRewritten makes sure that out is in perfect order, and holds the tensors of data.
 func checkRewritten(t *testing.T, old *File, data, out layout.Bytes) {
 	t.Helper()
-	f := mustDecode(t, out)
+	f := format.MustDecode(t, out)
 	layouttest.CheckIndex(t, f.Index(), out)
 	checkPromises(t, f, out, nil)
 	for _, finding := range f.Audit(out) {
@@ -115,7 +115,7 @@ func FuzzWriter(f *testing.F) {
 // checkPadding makes sure that what belongs to nothing is zero.
 func checkPadding(t *testing.T, data layout.Bytes) {
 	t.Helper()
-	ix := mustDecode(t, data).Index()
+	ix := format.MustDecode(t, data).Index()
 	rest := slices.Clone(data)
 	for _, s := range ix.Sections {
 		clear(rest[s.Offset:][:s.Size])

@@ -29,7 +29,7 @@ var small = []string{"tiny", "shapes", "notensors", "behind", "odd", "scaled"}
 
 func TestTruncated(t *testing.T) {
 	for _, name := range small {
-		data := fixture(t, name)
+		data := format.Read(t, name)
 		for n, cut := range layouttest.Prefixes(data) {
 			if f := format.Use(t, cut); f != nil && len(f.Audit(cut)) == 0 {
 				t.Errorf("%s: nothing was found in the first %d of %d bytes", name, n, len(data))
@@ -40,8 +40,8 @@ func TestTruncated(t *testing.T) {
 
 // TestCorrupted gives every byte of header, index and footer every other value.
 func TestCorrupted(t *testing.T) {
-	for _, data := range []layout.Bytes{literal, fixture(t, "tiny"), fixture(t, "behind")} {
-		h := mustDecode(t, data).Header
+	for _, data := range []layout.Bytes{literal, format.Read(t, "tiny"), format.Read(t, "behind")} {
+		h := format.MustDecode(t, data).Header
 		footer := len(data) - footerSize
 		for at, damaged := range layouttest.Flipped(data, layouttest.AllMasks()...) {
 			if index := at - int(h.IndexOffset); at >= headerSize && (index < 0 || index >= int(h.IndexSize)) && at < footer {
@@ -57,8 +57,8 @@ func TestCorrupted(t *testing.T) {
 // TestBoundedAllocation makes sure that no field, whatever it says, makes Decode allocate
 // more than a few times the file.
 func TestBoundedAllocation(t *testing.T) {
-	data := fixture(t, "shapes")
-	h := mustDecode(t, data).Header
+	data := format.Read(t, "shapes")
+	h := format.MustDecode(t, data).Header
 	end := int(h.IndexOffset + h.IndexSize)
 	bound := layouttest.Bound{PerByte: 6, Fixed: 4096}
 	for at, damaged := range layouttest.Overwritten(data, 1, 0x00, 0x01, 0x40, 0x7f, 0x80, 0xff) {
@@ -72,13 +72,13 @@ func TestBoundedAllocation(t *testing.T) {
 // TestAllocationOfManyEntries is the same for an index of the smallest entries there are.
 func TestAllocationOfManyEntries(t *testing.T) {
 	data := manyTensors(t, 20_000)
-	layouttest.Bound{PerByte: 6}.Check(t, "Decode", len(data.Head), func() { mustDecode(t, data) })
+	layouttest.Bound{PerByte: 6}.Check(t, "Decode", len(data.Head), func() { format.MustDecode(t, data) })
 }
 
 // TestReads makes sure that opening reads but the header and the index.
 func TestReads(t *testing.T) {
-	in := &layouttest.Recorder{Input: fixture(t, "behind")}
-	f := mustDecode(t, in)
+	in := &layouttest.Recorder{Input: format.Read(t, "behind")}
+	f := format.MustDecode(t, in)
 	h := f.Header
 	want := []layout.Section{{Offset: 0, Size: 32}, {Offset: uint64(h.IndexOffset), Size: uint64(h.IndexSize)}}
 	if !slices.Equal(in.Reads, want) {
@@ -102,7 +102,7 @@ func TestUnreadable(t *testing.T) {
 		format.CheckError(t, err, iofault.ErrDisk, tc.field, tc.at, "cannot be read")
 	}
 	in := layouttest.Failing{Bytes: literal, From: 300}
-	f := mustDecode(t, in)
+	f := format.MustDecode(t, in)
 	if _, err := f.Checksums(in); !errors.Is(err, iofault.ErrDisk) {
 		t.Errorf("Checksums: %v", err)
 	}

@@ -31,14 +31,10 @@ func expectation(t testing.TB, name string) (want expected) {
 	return want
 }
 
-func fixture(t testing.TB, name string) layout.Bytes { return format.Read(t, name) }
-
-func mustDecode(t testing.TB, in layout.Input) *File { return format.MustDecode(t, in) }
-
 func TestWitness(t *testing.T) {
 	for _, x := range format.Fixtures(t) {
 		t.Run(x.Name, func(t *testing.T) {
-			f, want := mustDecode(t, x.Data), expectation(t, x.Name)
+			f, want := format.MustDecode(t, x.Data), expectation(t, x.Name)
 			ix := f.Index()
 			if f.Header != want.Header || !slices.Equal(ix.Flags, want.Flags) {
 				t.Errorf("header %+v, flags %v; want %+v, %v", f.Header, ix.Flags, want.Header, want.Flags)
@@ -54,7 +50,7 @@ func TestWitness(t *testing.T) {
 
 func TestWitnessChecksum(t *testing.T) {
 	for _, x := range format.Fixtures(t) {
-		sums, err := mustDecode(t, x.Data).Checksums(x.Data)
+		sums, err := format.MustDecode(t, x.Data).Checksums(x.Data)
 		if err != nil || len(sums) != 1 {
 			t.Fatalf("%s: %v, %v", x.Name, sums, err)
 		}
@@ -87,8 +83,8 @@ func TestWitnessAudit(t *testing.T) {
 }
 
 func TestWitnessScales(t *testing.T) {
-	data := fixture(t, "scaled")
-	f := mustDecode(t, data)
+	data := format.Read(t, "scaled")
+	f := format.MustDecode(t, data)
 	md, err := f.Metadata(data)
 	if err != nil {
 		t.Fatal(err)
@@ -111,8 +107,8 @@ func TestWitnessEncode(t *testing.T) {
 		"notensors": {Flags: Sharded | Streaming},
 	} {
 		t.Run(name, func(t *testing.T) {
-			data := fixture(t, name)
-			f := mustDecode(t, data)
+			data := format.Read(t, name)
+			f := format.MustDecode(t, data)
 			var err error
 			if opts.Metadata, err = f.Metadata(data); err != nil {
 				t.Fatal(err)

@@ -29,7 +29,7 @@ func checkPromises(t testing.TB, f *File, data layout.Bytes, _ *layouttest.Answe
 // TestTruncated: what opens has no checksum, or a wrong one.
 func TestTruncated(t *testing.T) {
 	for _, name := range small {
-		data := fixture(t, name)
+		data := format.Read(t, name)
 		for n, cut := range layouttest.Prefixes(data) {
 			f := format.Use(t, cut)
 			if f == nil {
@@ -47,8 +47,8 @@ func TestTruncated(t *testing.T) {
 // TestCorrupted gives every byte of header and index every other value; the header's
 // checksum fits, or nothing but it would be tried.
 func TestCorrupted(t *testing.T) {
-	for _, data := range []layout.Bytes{literal, fixture(t, "realizar-0.6")} {
-		ix := mustDecode(t, data).Index().Sections[2]
+	for _, data := range []layout.Bytes{literal, format.Read(t, "realizar-0.6")} {
+		ix := format.MustDecode(t, data).Index().Sections[2]
 		for at, damaged := range layouttest.Flipped(data, layouttest.AllMasks()...) {
 			if at < headerSize || at >= int(ix.Offset) && at < int(ix.Offset+ix.Size) {
 				format.Use(t, resum(slices.Clone(damaged)))
@@ -84,8 +84,8 @@ func TestFields(t *testing.T) {
 // TestBoundedAllocation makes sure that no field, whatever it says, makes Decode allocate
 // more than a few times the file.
 func TestBoundedAllocation(t *testing.T) {
-	data := fixture(t, "first")
-	ix := mustDecode(t, data).Index().Sections[2]
+	data := format.Read(t, "first")
+	ix := format.MustDecode(t, data).Index().Sections[2]
 	bound := layouttest.Bound{PerByte: 6, Fixed: 4096}
 	for at, damaged := range layouttest.Overwritten(data, 1, 0x00, 0x01, 0x40, 0x7f, 0x80, 0xff) {
 		if at >= int(ix.Offset+ix.Size) {
@@ -103,14 +103,14 @@ func TestAllocationOfManyEntries(t *testing.T) {
 	for at := 64; at+33 <= len(data); at += 33 {
 		data[at+7] = 3 // F64, I8 or Q4_1, of no elements
 	}
-	layouttest.Bound{PerByte: 8}.Check(t, "Decode", len(data), func() { mustDecode(t, data) })
+	layouttest.Bound{PerByte: 8}.Check(t, "Decode", len(data), func() { format.MustDecode(t, data) })
 }
 
 // TestReads makes sure that opening reads no tensor and no metadata.
 func TestReads(t *testing.T) {
-	data := fixture(t, "now")
+	data := format.Read(t, "now")
 	in := &layouttest.Recorder{Input: data}
-	f := mustDecode(t, in)
+	f := format.MustDecode(t, in)
 	for _, r := range in.Reads[1:] {
 		if r.Offset < f.Header.IndexOffset || r.Offset+r.Size > f.Header.DataOffset {
 			t.Errorf("Decode read %v", r)
@@ -131,7 +131,7 @@ func TestUnreadable(t *testing.T) {
 	_, err = Decode(layouttest.Failing{Bytes: compressed, From: 100}, nil)
 	format.CheckError(t, err, iofault.ErrDisk, "name_len", 128, "cannot be read")
 	in := layouttest.Failing{Bytes: literal, From: 321}
-	if _, err := mustDecode(t, in).Checksums(in); err == nil {
+	if _, err := format.MustDecode(t, in).Checksums(in); err == nil {
 		t.Error("a checksum of an unreadable footer")
 	}
 }
@@ -140,7 +140,7 @@ func BenchmarkDecode(b *testing.B) {
 	for _, n := range []int{100, 2000, 20_000} {
 		b.Run(fmt.Sprintf("tensors=%d", n), func(b *testing.B) {
 			data := manyTensors(n, func(i int) string { return fmt.Sprintf("model.layers.%03d.self_attn.q_proj.%d.weight", i/8, i%8) })
-			b.SetBytes(int64(mustDecode(b, data).Index().Sections[2].Size))
+			b.SetBytes(int64(format.MustDecode(b, data).Index().Sections[2].Size))
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := Decode(data, nil); err != nil {

@@ -13,8 +13,6 @@ var format = layouttest.Format[*File]{
 	ID: layout.APR2, Decode: Decode, Dir: "../../testdata/aprender", Ext: ".apr", Least: 20, Promises: checkPromises,
 }
 
-func fixture(t testing.TB, name string) layout.Bytes { return format.Read(t, name) }
-
 func TestWitness(t *testing.T) {
 	format.Witness(t, func(t *testing.T, f *File, data layout.Bytes, _ string) {
 		sums, err := f.Checksums(data)

@@ -180,7 +180,7 @@ func TestDuplicateNames(t *testing.T) {
 	_, err := Decode(m.assemble(), nil)
 	format.CheckError(t, err, layout.ErrDuplicate, "name", uint64(m.network(0)+2+2+2+len(a)+2), `"encoder/a"`)
 
-	f := mustDecode(t, good(onnx(a), onnx(a), onnx(a)).assemble()) // a name of each network
+	f := format.MustDecode(t, good(onnx(a), onnx(a), onnx(a)).assemble()) // a name of each network
 	for _, name := range []string{"encoder/a", "decoder/a", "joiner/a"} {
 		if f.Index().Find(name) < 0 {
 			t.Errorf("%s is not found", name)
@@ -192,7 +192,7 @@ func TestDuplicateNames(t *testing.T) {
 func TestTwoGraphs(t *testing.T) {
 	network := appendRecord(onnx(), 7, nil)
 	m := good(network)
-	f := mustDecode(t, m.assemble())
+	f := format.MustDecode(t, m.assemble())
 	format.CheckError(t, f.Networks[0].Err, layout.ErrDuplicate, "graph", uint64(m.network(0)+len(network)-2), "a second graph")
 }
 
@@ -221,7 +221,7 @@ func TestOpaque(t *testing.T) {
 		}
 		m := good([]byte(tc.network), onnx(rawTensor("b", 2, []byte{1}, 1)))
 		data := m.assemble()
-		f := mustDecode(t, data)
+		f := format.MustDecode(t, data)
 		err := f.Networks[0].Err
 		if err == nil || !strings.Contains(err.Error(), tc.says) || !strings.Contains(err.Error(), "april: offset ") {
 			t.Errorf("%s: the error is %v, which should say %q", tc.name, err, tc.says)
@@ -263,8 +263,8 @@ func TestLimits(t *testing.T) {
 
 // TestAliases makes sure that initializers lie in their network, and are marked so.
 func TestAliases(t *testing.T) {
-	data := fixture(t, "streaming")
-	f := mustDecode(t, data)
+	data := format.Read(t, "streaming")
+	f := format.MustDecode(t, data)
 	if n := f.Networks; n[0].Initializers != 7 || n[1].Initializers != 2 || n[2].Initializers != 2 || n[0].Err != nil {
 		t.Errorf("networks %+v", n)
 	}
@@ -278,8 +278,8 @@ func TestAliases(t *testing.T) {
 }
 
 func TestSummary(t *testing.T) {
-	data := fixture(t, "opaque")
-	facts, err := mustDecode(t, data).Summary(data)
+	data := format.Read(t, "opaque")
+	facts, err := format.MustDecode(t, data).Summary(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,7 +307,7 @@ func TestModelTypeNames(t *testing.T) {
 func TestPackedDims(t *testing.T) {
 	message := appendRecord(nil, 1, binary.AppendUvarint([]byte{1, 0x82, 0}, 300))
 	message = appendRecord(append(message, tensorMessage("a", 2)...), 9, make([]byte, 600))
-	f := mustDecode(t, good(onnx(message)).assemble())
+	f := format.MustDecode(t, good(onnx(message)).assemble())
 	if x := f.Index().Tensors[3]; !slices.Equal(x.Shape, []uint64{1, 2, 300}) {
 		t.Errorf("shape %v", x.Shape)
 	}

@@ -16,7 +16,7 @@ func FuzzNetwork(f *testing.F) {
 		if x.Want.Error != nil {
 			continue
 		}
-		for _, n := range mustDecode(f, x.Data).Networks {
+		for _, n := range format.MustDecode(f, x.Data).Networks {
 			f.Add([]byte(x.Data[n.Offset:n.end()]), false)
 		}
 	}

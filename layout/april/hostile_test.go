@@ -30,7 +30,7 @@ func checkPromises(t testing.TB, f *File, _ layout.Bytes, _ *layouttest.Answers)
 
 func TestTruncated(t *testing.T) {
 	for _, name := range []string{"streaming", "wire", "odd"} {
-		data := fixture(t, name)
+		data := format.Read(t, name)
 		end := len(data)
 		if name == "odd" {
 			end -= len("tail") // without which the file is whole
@@ -46,7 +46,7 @@ func TestTruncated(t *testing.T) {
 // TestCorrupted gives every byte of some files other values.
 func TestCorrupted(t *testing.T) {
 	for _, name := range []string{"streaming", "wire"} {
-		for _, damaged := range layouttest.Flipped(fixture(t, name), 0x01, 0x80, 0xff) {
+		for _, damaged := range layouttest.Flipped(format.Read(t, name), 0x01, 0x80, 0xff) {
 			format.Use(t, damaged)
 		}
 	}
@@ -55,8 +55,8 @@ func TestCorrupted(t *testing.T) {
 // TestExtremes sets every eight bytes of the header, and every four, to values that
 // arithmetic trips over.
 func TestExtremes(t *testing.T) {
-	data := fixture(t, "wire")
-	end := int(mustDecode(t, data).Header.end)
+	data := format.Read(t, "wire")
+	end := int(format.MustDecode(t, data).Header.end)
 	for _, width := range []int{4, 8} {
 		values := append(layouttest.Extremes(width), data.Size(), data.Size()-1)
 		for at, damaged := range layouttest.Overwritten(data, width, values...) {
@@ -74,7 +74,7 @@ func TestDeepGroups(t *testing.T) {
 		return append(bytes.Repeat([]byte{50<<3&0x7f | 3 | 0x80, 50 >> 4}, n), bytes.Repeat([]byte{50<<3&0x7f | 4 | 0x80, 50 >> 4}, n)...)
 	}
 	a := rawTensor("a", 2, []byte{1}, 1)
-	if f := mustDecode(t, good(onnx(append(nested(64), a...))).assemble()); len(f.Index().Tensors) != 4 {
+	if f := format.MustDecode(t, good(onnx(append(nested(64), a...))).assemble()); len(f.Index().Tensors) != 4 {
 		t.Errorf("%d tensors behind 64 groups", len(f.Index().Tensors))
 	}
 	m := good(onnx(append(nested(65), a...)))
@@ -87,7 +87,7 @@ func TestDeepGroups(t *testing.T) {
 // allocate more than a few times the file.
 func TestBoundedAllocation(t *testing.T) {
 	bound := layouttest.Bound{PerByte: 12, Fixed: 32 << 10}
-	for _, damaged := range layouttest.Overwritten(fixture(t, "wire"), 1, 0x00, 0x01, 0x40, 0x7f, 0x80, 0xff) {
+	for _, damaged := range layouttest.Overwritten(format.Read(t, "wire"), 1, 0x00, 0x01, 0x40, 0x7f, 0x80, 0xff) {
 		bound.Check(t, "Decode and Metadata", len(damaged), func() {
 			if f, err := Decode(damaged, nil); err == nil {
 				f.Metadata(damaged)
@@ -111,12 +111,12 @@ func TestAllocationOfSmallest(t *testing.T) {
 		{"tensors", smallest(20_000), 36}, // of 13 bytes each
 		{"dims", good(onnx(dims...)).assemble(), 24},
 	} {
-		layouttest.Bound{PerByte: tc.perByte}.Check(t, tc.name, len(tc.data), func() { mustDecode(t, tc.data) })
+		layouttest.Bound{PerByte: tc.perByte}.Check(t, tc.name, len(tc.data), func() { format.MustDecode(t, tc.data) })
 	}
 	m := good()
 	m.params = goodParams(make([]string, 16_383)...)
 	data := m.assemble()
-	f := mustDecode(t, data)
+	f := format.MustDecode(t, data)
 	layouttest.Bound{PerByte: 16}.Check(t, "tokens", len(data), func() {
 		if _, err := f.Metadata(data); err != nil {
 			t.Error(err)
@@ -132,7 +132,7 @@ func TestAllocationOfAudit(t *testing.T) {
 		tensors[i] = numberTensor(fmt.Sprintf("%x", i), 6, 5, []int64{1}, 1)
 	}
 	data := good(onnx(tensors...)).assemble()
-	f := mustDecode(t, data)
+	f := format.MustDecode(t, data)
 	layouttest.Bound{PerByte: 4}.Check(t, "Audit", len(data), func() {
 		if found := f.Audit(data); len(found) > 0 {
 			t.Error(found)
@@ -150,7 +150,7 @@ func TestReads(t *testing.T) {
 	m := good(onnx(big...))
 	m.params = goodParams(strings.Repeat("t", 1<<20))
 	in := &layouttest.Recorder{Input: m.assemble()}
-	f := mustDecode(t, in)
+	f := format.MustDecode(t, in)
 	// A window of 4 KiB behind each tensor, and a few for the headers.
 	if len(in.Reads) > tensors+12 || in.Total() > (tensors+12)*4<<10 {
 		t.Errorf("opening a file of %d bytes read %d bytes in %d reads", in.Size(), in.Total(), len(in.Reads))
@@ -190,7 +190,7 @@ func TestUnreadable(t *testing.T) {
 // TestUnreadableNumbers makes sure of the same for Unpack.
 func TestUnreadableNumbers(t *testing.T) {
 	data := good(onnx(numberTensor("a", 7, 7, make([]int64, 9000), 9000))).assemble()
-	f := mustDecode(t, data)
+	f := format.MustDecode(t, data)
 	x := &f.Index().Tensors[3]
 	err := f.Unpack(layouttest.Failing{Bytes: data, From: x.Offset + 5000}, x, make([]byte, x.Raw))
 	if !errors.Is(err, iofault.ErrDisk) {

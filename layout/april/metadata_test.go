@@ -38,7 +38,7 @@ func TestParamBounds(t *testing.T) {
 			numbers[tc.index] = v
 			m.params = params13(numbers, "a", "b", "c")
 			data := m.assemble()
-			_, err := mustDecode(t, data).Metadata(data)
+			_, err := format.MustDecode(t, data).Metadata(data)
 			return err
 		}
 		for _, v := range tc.good {
@@ -83,7 +83,7 @@ func TestParamErrors(t *testing.T) {
 			m := good()
 			m.params = tc.params
 			data := m.assemble()
-			f := mustDecode(t, data)
+			f := format.MustDecode(t, data)
 			_, err := f.Metadata(data)
 			at := uint64(m.network(3) + tc.inside)
 			format.CheckError(t, err, tc.sentinel, tc.field, at, tc.says)
@@ -109,7 +109,7 @@ func TestTexts(t *testing.T) {
 		m := good()
 		m.language, m.name = tc.language, tc.name
 		data := m.assemble()
-		md, err := mustDecode(t, data).Metadata(data)
+		md, err := format.MustDecode(t, data).Metadata(data)
 		if err != nil {
 			t.Errorf("%q: %v", tc, err)
 			continue
@@ -129,7 +129,7 @@ func TestTexts(t *testing.T) {
 		m := good()
 		m.language, m.desc = tc.language, tc.desc
 		data := m.assemble()
-		_, err := mustDecode(t, data).Metadata(data)
+		_, err := format.MustDecode(t, data).Metadata(data)
 		format.CheckError(t, err, layout.ErrInvalid, tc.field, tc.at, "is not valid UTF-8")
 	}
 }
@@ -137,7 +137,7 @@ func TestTexts(t *testing.T) {
 // TestMetadataForm checks keys, their order and the types of their values.
 func TestMetadataForm(t *testing.T) {
 	data := good().assemble()
-	md, err := mustDecode(t, data).Metadata(data)
+	md, err := format.MustDecode(t, data).Metadata(data)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func TestUnpackErrors(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			data := good(onnx(numberTensor("a", tc.kind, tc.field, tc.values, 2))).assemble()
-			f := mustDecode(t, data)
+			f := format.MustDecode(t, data)
 			x := &f.Index().Tensors[3]
 			err := f.Unpack(data, x, make([]byte, x.Raw))
 			name := tensorFields[tc.field].name
@@ -54,7 +54,7 @@ func TestUnpackErrors(t *testing.T) {
 // TestUnpackMisuse checks arguments that are not the file's.
 func TestUnpackMisuse(t *testing.T) {
 	data := good(onnx(numberTensor("a", 6, 5, []int64{1, 2}, 2))).assemble()
-	f := mustDecode(t, data)
+	f := format.MustDecode(t, data)
 	if err := f.Unpack(data, &f.Index().Tensors[0], nil); !errors.Is(err, layout.ErrUnsupported) {
 		t.Errorf("a network: %v", err)
 	}
@@ -85,7 +85,7 @@ func TestUnpackPieces(t *testing.T) {
 		values[i] = int64(1)<<(i%63) - int64(i)
 	}
 	data := good(onnx(numberTensor("a", 7, 7, values, n))).assemble()
-	f := mustDecode(t, data)
+	f := format.MustDecode(t, data)
 	dst := make([]byte, 8*n)
 	if err := f.Unpack(data, &f.Index().Tensors[3], dst); err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func TestUnpackAllocates(t *testing.T) {
 		single = appendNumber(single, 5, uint64(i))
 	}
 	data := good(onnx(numberTensor("a", 6, 5, make([]int64, n), n), single)).assemble()
-	f := mustDecode(t, data)
+	f := format.MustDecode(t, data)
 	dst := make([]byte, 4*n)
 	for _, x := range f.Index().Tensors[3:] {
 		allocs := testing.AllocsPerRun(3, func() {

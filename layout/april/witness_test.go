@@ -13,8 +13,4 @@ var format = layouttest.Format[*File]{
 	ID: layout.April, Decode: Decode, Dir: "../../testdata/april", Ext: ".april", Least: 16, Promises: checkPromises,
 }
 
-func fixture(t testing.TB, name string) layout.Bytes { return format.Read(t, name) }
-
-func mustDecode(t testing.TB, in layout.Input) *File { return format.MustDecode(t, in) }
-
 func TestWitness(t *testing.T) { format.Witness(t, nil) }

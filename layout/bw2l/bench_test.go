@@ -59,7 +59,7 @@ func BenchmarkDecode(b *testing.B) {
 
 func BenchmarkMetadata(b *testing.B) {
 	data, _ := network(2, 2000, 16)
-	f := mustDecode(b, data)
+	f := format.MustDecode(b, data)
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := f.Metadata(data); err != nil {

@@ -193,7 +193,7 @@ func TestReads(t *testing.T) {
 			layer2(strings.Repeat("x", big), array("i8", big, []uint64{}, strings.Repeat("1", big))))),
 		section("transitions", "array", array("fp32", big/4, []uint64{512, 512}, strings.Repeat("2", big))))
 	in := &layouttest.Recorder{Input: data}
-	f := mustDecode(t, in)
+	f := format.MustDecode(t, in)
 	if len(in.Reads) > 16 || in.Total() > 16*4096 {
 		t.Errorf("%d reads of %d bytes to open", len(in.Reads), in.Total())
 	}
@@ -211,7 +211,7 @@ func TestUnreadable(t *testing.T) {
 	if _, err := bw2l.Decode(layouttest.Failing{Bytes: layout.Bytes(literal), From: 20}, nil); !errors.Is(err, iofault.ErrDisk) {
 		t.Errorf("Decode: %v", err)
 	}
-	f := mustDecode(t, layout.Bytes(literal))
+	f := format.MustDecode(t, layout.Bytes(literal))
 	in := layouttest.Failing{Bytes: layout.Bytes(literal), From: 3}
 	if _, err := f.Metadata(in); !errors.Is(err, iofault.ErrDisk) {
 		t.Errorf("Metadata: %v", err)

@@ -114,7 +114,7 @@ func TestAllocationOfSmallRecords(t *testing.T) {
 	for name, make := range worst {
 		data := make(50_000)
 		var f *bw2l.File
-		layouttest.Bound{PerByte: indexPerByte}.Check(t, name, len(data), func() { f = mustDecode(t, data) })
+		layouttest.Bound{PerByte: indexPerByte}.Check(t, name, len(data), func() { f = format.MustDecode(t, data) })
 		layouttest.Bound{PerByte: metadataPerByte}.Check(t, name+": metadata", len(data), func() {
 			if _, err := f.Metadata(data); err != nil {
 				t.Error(err)

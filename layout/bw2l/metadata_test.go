@@ -47,7 +47,7 @@ func TestMetadata(t *testing.T) {
 		{Key: "none", Value: layout.Blob{}},
 		{Key: "sections", Value: layout.Metadata{{Key: "name", Value: "x"}}},
 	}
-	f := mustDecode(t, data)
+	f := format.MustDecode(t, data)
 	got, err := f.Metadata(data)
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, %v, want %v", got, err, want)
@@ -73,7 +73,7 @@ func TestDamagedMetadata(t *testing.T) {
 		{"not UTF-8", pairs("a", "b", "\xc3", "d"), "key", at + 11, layout.ErrInvalid},
 	} {
 		data := file(2, section("x", "keyval", test.keyval))
-		f := mustDecode(t, data)
+		f := format.MustDecode(t, data)
 		md, err := f.Metadata(data)
 		var fe *layout.FormatError
 		if md != nil || !errors.As(err, &fe) || fe.Field != test.field || fe.Offset != uint64(test.at) || !errors.Is(err, test.sentinel) {
@@ -115,7 +115,7 @@ func TestAudit(t *testing.T) {
 		{"type", sectionAt + 23, layout.ErrUnsupported, `"new"`},
 		{"trailing", len(data) - 4, layout.ErrInvalid, "4 bytes"},
 	}
-	found := mustDecode(t, data).Audit(data)
+	found := format.MustDecode(t, data).Audit(data)
 	if len(found) != len(want) {
 		t.Fatalf("found %v", found)
 	}
@@ -151,7 +151,7 @@ func TestSummary(t *testing.T) {
 		{"lines of layers", file(2, section("l", "layers", layers(layer2("A"), layer2("B")))),
 			[]layout.Fact{{Label: "name", Value: "m"}, {Label: "layers", Value: "2 with 0 parameters"}, {Label: "architecture", Value: "A\nB"}}},
 	} {
-		got, err := mustDecode(t, test.data).Summary(test.data)
+		got, err := format.MustDecode(t, test.data).Summary(test.data)
 		if err != nil || !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s: %q, %v, want %q", test.name, got, err, test.want)
 		}

@@ -14,8 +14,6 @@ var format = layouttest.Format[*bw2l.File]{
 	ID: layout.BW2L, Decode: bw2l.Decode, Dir: "../../testdata/bw2l", Ext: ".b2l", Least: 20, Promises: checkPromises,
 }
 
-func mustDecode(t testing.TB, in layout.Input) *bw2l.File { return format.MustDecode(t, in) }
-
 func TestWitness(t *testing.T) { format.Witness(t, nil) }
 
 // checkPromises: a file fails its audit where its metadata cannot be read, and only there;

@@ -41,9 +41,9 @@ func checkPromises(t testing.TB, f *File, _ layout.Bytes, got *layouttest.Answer
 
 func TestTruncated(t *testing.T) {
 	for _, name := range []string{"llama", "v1", "v2", "v3", "values", "shapes", "align256"} {
-		b := fixture(t, name)
+		b := format.Read(t, name)
 		end := uint64(0)
-		for _, x := range mustDecode(t, b).Index().Tensors {
+		for _, x := range format.MustDecode(t, b).Index().Tensors {
 			if x.Stored > 0 {
 				end = max(end, x.Offset+x.Stored)
 			}
@@ -158,7 +158,7 @@ func TestReads(t *testing.T) {
 		a.tensor(fmt.Sprintf("blk.%d.weight", i), 0, uint64(i)*4096, 1024)
 	}
 	in := &layouttest.Recorder{Input: layout.Bytes(a.data(300 * 4096))}
-	f := mustDecode(t, in)
+	f := format.MustDecode(t, in)
 	header := f.data
 	for _, s := range in.Reads {
 		if s.Offset >= header {
@@ -178,15 +178,15 @@ func TestReads(t *testing.T) {
 	if len(in.Reads) != 1 || in.Total() != 2 {
 		t.Errorf("Get of a number read %v", in.Reads)
 	}
-	small := &layouttest.Recorder{Input: fixture(t, "llama")}
-	if f := mustDecode(t, small); len(small.Reads) != 1 || small.Total() > 4096 {
+	small := &layouttest.Recorder{Input: format.Read(t, "llama")}
+	if f := format.MustDecode(t, small); len(small.Reads) != 1 || small.Total() > 4096 {
 		t.Errorf("a header of %d bytes: read %v", f.data, small.Reads)
 	}
 }
 
 func TestLimits(t *testing.T) {
-	b := fixture(t, "llama")
-	header := mustDecode(t, b).data
+	b := format.Read(t, "llama")
+	header := format.MustDecode(t, b).data
 	for name, c := range map[string]struct {
 		lim  layout.Limits
 		fine bool
@@ -207,14 +207,14 @@ func TestLimits(t *testing.T) {
 }
 
 func TestUnreadable(t *testing.T) {
-	b := fixture(t, "vocabulary")
+	b := format.Read(t, "vocabulary")
 	for _, from := range []uint64{0, 4096, 20_000} {
 		_, err := Decode(layouttest.Failing{Bytes: b, From: from}, nil)
 		if format.WellFormed(t, b, err); !errors.Is(err, iofault.ErrDisk) {
 			t.Errorf("from %d on: %v", from, err)
 		}
 	}
-	f := mustDecode(t, b)
+	f := format.MustDecode(t, b)
 	in := layouttest.Failing{Bytes: b, From: 100}
 	if _, err := f.Metadata(in); !errors.Is(err, iofault.ErrDisk) {
 		t.Errorf("Metadata: %v", err)
@@ -233,7 +233,7 @@ func TestUnreadable(t *testing.T) {
 // TestChanged reads values of a file that is another by now.
 func TestChanged(t *testing.T) {
 	b, _ := small()
-	f := mustDecode(t, layout.Bytes(b))
+	f := format.MustDecode(t, layout.Bytes(b))
 	for at, changed := range layouttest.Overwritten(b, 1, 0, 1, 2, 4, 8, 9, 0x7f, 0xff) {
 		if at >= len(b)-160 { // where the data begins
 			break

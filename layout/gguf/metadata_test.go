@@ -38,7 +38,7 @@ func TestValues(t *testing.T) {
 		a.header(0, 1)
 		a.key("key", c.typ)
 		in := layout.Bytes(append(a.b, c.bytes...))
-		f := mustDecode(t, in)
+		f := format.MustDecode(t, in)
 		got, ok, err := f.Get(in, "key")
 		if array, isArray := got.(*Array); isArray {
 			got = array.Values()
@@ -57,8 +57,8 @@ func TestValues(t *testing.T) {
 }
 
 func TestArray(t *testing.T) {
-	in := fixture(t, "llama")
-	f := mustDecode(t, in)
+	in := format.Read(t, "llama")
+	f := format.MustDecode(t, in)
 	v, _, err := f.Get(in, "tokenizer.ggml.tokens")
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func TestArray(t *testing.T) {
 		}
 		break
 	}
-	in = fixture(t, "llama")
+	in = format.Read(t, "llama")
 	v, _, _ = f.Get(in, "tokenizer.ggml.scores")
 	scores := v.(*Array)
 	if n := len(slices.Collect(scores.Strings())); n != 0 || scores.Type() != TypeFloat32 {
@@ -85,7 +85,7 @@ func TestArray(t *testing.T) {
 
 func TestKeys(t *testing.T) {
 	var got []string
-	for key, typ := range mustDecode(t, fixture(t, "v3")).Keys() {
+	for key, typ := range format.MustDecode(t, format.Read(t, "v3")).Keys() {
 		if got = append(got, key+" "+typ.String()); key == "flag" {
 			break
 		}
@@ -108,7 +108,7 @@ func TestBools(t *testing.T) {
 	a.array("many", TypeBool, 3)
 	a.b = append(a.b, 1, 0, 0xff)
 	in := layout.Bytes(a.b)
-	f := mustDecode(t, in)
+	f := format.MustDecode(t, in)
 	one, many := uint64(len(a.b)-32), uint64(len(a.b)-1)
 	_, ok, err := f.Get(in, "one")
 	format.CheckError(t, err, layout.ErrInvalid, "value", one, "")
@@ -133,7 +133,7 @@ func TestText(t *testing.T) {
 	a.key("name", TypeString)
 	a.text("\xe9")
 	in := layout.Bytes(a.b)
-	f := mustDecode(t, in)
+	f := format.MustDecode(t, in)
 	md, err := f.Metadata(in)
 	want := layout.Metadata{{Key: "tokens", Value: []string{"a", "\xff", "é", "\x80"}}, {Key: "name", Value: "\xe9"}}
 	if err != nil || !reflect.DeepEqual(md, want) {
@@ -159,8 +159,8 @@ func TestSummary(t *testing.T) {
 		"vocabulary": {{Label: "architecture", Value: "test"}, {Label: "tokenizer", Value: "6000 tokens"}},
 		"nothing":    nil,
 	} {
-		in := fixture(t, name)
-		got, err := mustDecode(t, in).Summary(in)
+		in := format.Read(t, name)
+		got, err := format.MustDecode(t, in).Summary(in)
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %v, %v; want %v", name, got, err, want)
 		}

@@ -11,7 +11,7 @@ import (
 // sake of its length.
 func TestSummaryReadsLittle(t *testing.T) {
 	in := &layouttest.Recorder{Input: header(2, 100_000)}
-	f := mustDecode(t, in.Input.(layout.Bytes))
+	f := format.MustDecode(t, in.Input.(layout.Bytes))
 	facts, err := f.Summary(in)
 	if err != nil {
 		t.Fatal(err)

@@ -17,10 +17,6 @@ var format = layouttest.Format[*File]{
 	ID: layout.GGUF, Decode: Decode, Dir: "../../testdata/gguf", Ext: ".gguf", Least: 50, Promises: checkPromises,
 }
 
-func fixture(t testing.TB, name string) layout.Bytes { return format.Read(t, name) }
-
-func mustDecode(t testing.TB, in layout.Input) *File { return format.MustDecode(t, in) }
-
 func TestWitness(t *testing.T) {
 	format.Witness(t, func(t *testing.T, f *File, data layout.Bytes, _ string) { checkGet(t, f, data) })
 }
@@ -31,11 +27,11 @@ func TestWitnessSplit(t *testing.T) {
 	for _, x := range format.Fixtures(t) {
 		for i, part := range x.Want.Files {
 			parts++
-			data := fixture(t, strings.TrimSuffix(part.Path, ".gguf"))
+			data := format.Read(t, strings.TrimSuffix(part.Path, ".gguf"))
 			want := x.Want
 			want.Size, want.Metadata = data.Size(), part.Metadata
 			want.Tensors = slices.DeleteFunc(slices.Clone(want.Tensors), func(x layouttest.Tensor) bool { return x.File != i })
-			f := mustDecode(t, data)
+			f := format.MustDecode(t, data)
 			format.CheckDescribed(t, f, data, &want)
 			checkGet(t, f, data)
 		}
@@ -75,7 +71,7 @@ func checkGet(t *testing.T, f *File, in layout.Input) {
 func TestTypesOfPython(t *testing.T) {
 	seen := map[layout.DType]bool{}
 	for _, name := range []string{"types", "newer"} {
-		for _, x := range mustDecode(t, fixture(t, name)).Index().Tensors {
+		for _, x := range format.MustDecode(t, format.Read(t, name)).Index().Tensors {
 			seen[x.DType] = true
 		}
 	}
@@ -88,12 +84,12 @@ func TestTypesOfPython(t *testing.T) {
 
 func TestSplit(t *testing.T) {
 	for i, name := range []string{"split-00001-of-00003", "split-00002-of-00003", "split-00003-of-00003"} {
-		no, count, tensors, ok := mustDecode(t, fixture(t, name)).Split()
+		no, count, tensors, ok := format.MustDecode(t, format.Read(t, name)).Split()
 		if int(no) != i || count != 3 || tensors != 5 || !ok {
 			t.Errorf("%s: %d, %d, %d, %t", name, no, count, tensors, ok)
 		}
 	}
-	if no, count, tensors, ok := mustDecode(t, fixture(t, "llama")).Split(); no != 0 || count != 0 || tensors != 0 || ok {
+	if no, count, tensors, ok := format.MustDecode(t, format.Read(t, "llama")).Split(); no != 0 || count != 0 || tensors != 0 || ok {
 		t.Errorf("no split: %d, %d, %d, %t", no, count, tensors, ok)
 	}
 }

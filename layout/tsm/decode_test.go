@@ -124,7 +124,7 @@ func TestWideGraph(t *testing.T) {
 			b.i32(0).inputs(n - 2) // so that the order tells nothing
 		}
 	}
-	mustDecode(t, b.in())
+	format.MustDecode(t, b.in())
 }
 
 // Params beyond the few that are compared one by one.
@@ -196,7 +196,7 @@ func TestModule(t *testing.T) {
 	b.node("sum", "add", 0).inputs(1, 2, 2)
 	b.node("x", "<param>", 2).ints("#shape", -1, 3).ints("#dtype", 10).inputs()
 	b.node("y", "<const>", 4).param("value", 2).tensor(10, 8, 2).tensor(1, 1).param("none", 0).ints("#output_count", 1).ints("#shape").inputs()
-	f := mustDecode(t, b.in())
+	f := format.MustDecode(t, b.in())
 	m, err := f.Module(b.in())
 	if err != nil {
 		t.Fatal(err)
@@ -223,8 +223,8 @@ func TestModule(t *testing.T) {
 }
 
 func TestGraph(t *testing.T) {
-	in := fixture(t, "tennis-packed")
-	g, err := mustDecode(t, in).Graph(in)
+	in := format.Read(t, "tennis-packed")
+	g, err := format.MustDecode(t, in).Graph(in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,8 +235,8 @@ func TestGraph(t *testing.T) {
 		!slices.Contains(n.Tensors, "layer/0/op/fields/3") || len(n.Tensors) != 11 || n.Attributes != nil {
 		t.Errorf("%+v", n)
 	}
-	in = fixture(t, "tennis-graph")
-	g, err = mustDecode(t, in).Graph(in)
+	in = format.Read(t, "tennis-graph")
+	g, err = format.MustDecode(t, in).Graph(in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,15 +251,15 @@ func TestSummary(t *testing.T) {
 		in   layout.Bytes
 		want string
 	}{
-		{"graph", fixture(t, "tennis-graph"), `nodes: 16
+		{"graph", format.Read(t, "tennis-graph"), `nodes: 16
 inputs: image F32 [-1 3 8 8]
 outputs: prob
 operators: <const> ×5, add_bias ×2, conv2d ×2, <param> ×1, add ×1, flatten ×1, inner_prod ×1, pooling2d ×1, relu ×1, softmax ×1
 parameters: 522 in 26 tensors, 2057 bytes
 `},
-		{"packed", fixture(t, "tennis-packed"), "nodes: 3\ninputs: 輸入\noutputs: #0\nlayer/0/op\noperators: <param> ×1, custom ×1, relu ×1\nparameters: 17 in 12 tensors, 62 bytes\n"},
-		{"empty", fixture(t, "empty"), "nodes: 0\ninputs: \noutputs: \noperators: \nparameters: 0 in 0 tensors, 0 bytes\n"},
-		{"names", fixture(t, "names"), `nodes: 17
+		{"packed", format.Read(t, "tennis-packed"), "nodes: 3\ninputs: 輸入\noutputs: #0\nlayer/0/op\noperators: <param> ×1, custom ×1, relu ×1\nparameters: 17 in 12 tensors, 62 bytes\n"},
+		{"empty", format.Read(t, "empty"), "nodes: 0\ninputs: \noutputs: \noperators: \nparameters: 0 in 0 tensors, 0 bytes\n"},
+		{"names", format.Read(t, "names"), `nodes: 17
 inputs: in F32 [-1 0 2147483647]
 scalar []
 outputs: late
@@ -268,7 +268,7 @@ operators: <const> ×11, <param> ×2, "" ×1, add ×1, relu ×1, split ×1
 parameters: 19 in 19 tensors, 76 bytes
 `},
 	} {
-		facts, err := mustDecode(t, test.in).Summary(test.in)
+		facts, err := format.MustDecode(t, test.in).Summary(test.in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -292,7 +292,7 @@ func TestSummaryIsShort(t *testing.T) {
 	for i := range n {
 		b.node(fmt.Sprint(long, i), fmt.Sprint("op", i, long), 2).ints("#shape", make([]int, 1000)...).param("huge", 1).tensor(0, 0, 1<<31-1, 1<<31-1).inputs()
 	}
-	facts, err := mustDecode(t, b.in()).Summary(b.in())
+	facts, err := format.MustDecode(t, b.in()).Summary(b.in())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,9 +307,9 @@ func TestSummaryIsShort(t *testing.T) {
 }
 
 func TestAuditSays(t *testing.T) {
-	in := fixture(t, "names")
+	in := format.Read(t, "names")
 	var got []string
-	for _, f := range mustDecode(t, in).Audit(in) {
+	for _, f := range format.MustDecode(t, in).Audit(in) {
 		got = append(got, fmt.Sprintf("%s@%d %s", f.Field, f.Offset, f.Reason))
 	}
 	want := []string{

@@ -112,7 +112,7 @@ func TestTruncated(t *testing.T) {
 func TestFields(t *testing.T) {
 	values := append(layouttest.Extremes(4), 2, 0x7f, 1<<16, math.MaxUint32-1)
 	for _, name := range []string{"tennis-packed", "positions", "bad-cycle-3"} {
-		for _, damaged := range layouttest.Overwritten(fixture(t, name), 4, values...) {
+		for _, damaged := range layouttest.Overwritten(format.Read(t, name), 4, values...) {
 			format.Use(t, damaged)
 		}
 	}
@@ -121,10 +121,10 @@ func TestFields(t *testing.T) {
 // TestBytes changes every byte.
 func TestBytes(t *testing.T) {
 	for _, name := range []string{"tennis-packed", "positions", "bad-cycle-2"} {
-		for _, damaged := range layouttest.Overwritten(fixture(t, name), 1, 0, 1, 2, '/', 0x7f, 0x80, 0xff) {
+		for _, damaged := range layouttest.Overwritten(format.Read(t, name), 1, 0, 1, 2, '/', 0x7f, 0x80, 0xff) {
 			format.Use(t, damaged)
 		}
-		for _, damaged := range layouttest.Flipped(fixture(t, name), 1, 4, 0x20) {
+		for _, damaged := range layouttest.Flipped(format.Read(t, name), 1, 4, 0x20) {
 			format.Use(t, damaged)
 		}
 	}
@@ -196,7 +196,7 @@ func TestAllocations(t *testing.T) {
 func TestAllocationsOfNodes(t *testing.T) {
 	const n = 1 << 15
 	in := build(n).i32(make([]int, 2*n)...).in()
-	f := mustDecode(t, in)
+	f := format.MustDecode(t, in)
 	for _, c := range []struct {
 		what    string
 		perByte uint64
@@ -220,7 +220,7 @@ func TestAllocationsOfNodes(t *testing.T) {
 func TestReads(t *testing.T) {
 	b := network(16, 128)
 	in := &layouttest.Recorder{Input: b.in()}
-	f := mustDecode(t, in)
+	f := format.MustDecode(t, in)
 	layouttest.CheckIndex(t, f.Index(), b.b)
 	checkDescriptions(t, f.Index(), b.b)
 	index := uint64(len(b.b) - b.memory)
@@ -234,7 +234,7 @@ func TestReads(t *testing.T) {
 
 func TestUnreadable(t *testing.T) {
 	b := network(16, 1)
-	f := mustDecode(t, b.in())
+	f := format.MustDecode(t, b.in())
 	in := layouttest.Failing{Bytes: b.b, From: 6000}
 	if _, err := Decode(in, nil); !errors.Is(err, iofault.ErrDisk) {
 		t.Error(err)

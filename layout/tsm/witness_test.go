@@ -13,16 +13,12 @@ var format = layouttest.Format[*File]{
 	ID: layout.TSM, Decode: Decode, Dir: "../../testdata/tsm", Ext: ".tsm", Least: 40, Promises: checkPromises,
 }
 
-func fixture(t testing.TB, name string) layout.Bytes { return format.Read(t, name) }
-
-func mustDecode(t testing.TB, in layout.Input) *File { return format.MustDecode(t, in) }
-
 func TestWitness(t *testing.T) { format.Witness(t, nil) }
 
 // TestWitnessDTypes makes sure that the fixtures hold every type there is.
 func TestWitnessDTypes(t *testing.T) {
 	seen := map[layout.DType]bool{}
-	for _, x := range mustDecode(t, fixture(t, "types")).Index().Tensors {
+	for _, x := range format.MustDecode(t, format.Read(t, "types")).Index().Tensors {
 		seen[x.DType] = true
 	}
 	for id, d := range dtypes {

@@ -1,6 +1,7 @@
 package findings
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"reflect"
@@ -90,5 +91,17 @@ func TestGaps(t *testing.T) {
 	l := New(layout.APR1)
 	if end := l.Gaps(&layout.Index{Size: 8}, 1); end != 0 || l.All() != nil {
 		t.Errorf("of nothing: %d, %v", end, l.All())
+	}
+}
+
+// TestMisaligned: what has no bytes is where it may be, and a broken promise weighs more.
+func TestMisaligned(t *testing.T) {
+	ix := &layout.Index{Align: 8, Tensors: []layout.Tensor{{Offset: 8, Stored: 1}, {Offset: 12, Stored: 1}, {Offset: 13}}}
+	for _, promised := range []bool{true, false} {
+		l := New(layout.TSM)
+		l.Misaligned(ix, promised)
+		if all := l.All(); len(all) != 1 || all[0].Offset != 12 || all[0].Field != "offset" || all[0].Warning == promised || !errors.Is(all[0], layout.ErrMisaligned) {
+			t.Errorf("promised %t: %v", promised, all)
+		}
 	}
 }

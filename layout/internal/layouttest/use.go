@@ -115,6 +115,31 @@ func (x *Format[F]) CheckError(t testing.TB, err, sentinel error, field string, 
 	WantError(t, err, x.ID, offset, field, sentinel, reason)
 }
 
+// Refusal is a damaged file, and the error of decoding it. The struct has no name of its own, for tables
+// without the names of fields.
+type Refusal = struct {
+	Name   string
+	File   layout.Bytes
+	Want   error
+	Field  string
+	Offset uint64
+	Reason string // a part of it
+}
+
+// CheckRefused decodes files, each in a test of its own. All must be refused as they say.
+func (x *Format[F]) CheckRefused(t *testing.T, files []Refusal) {
+	for _, r := range files {
+		t.Run(r.Name, func(t *testing.T) {
+			var none F
+			f, err := x.Decode(r.File, nil)
+			x.CheckError(t, err, r.Want, r.Field, r.Offset, r.Reason)
+			if f != none {
+				t.Errorf("a File nevertheless: %+v", f)
+			}
+		})
+	}
+}
+
 // WantError checks all that a FormatError says: its place, its field, its sentinel, and words
 // of its reason.
 func WantError(t testing.TB, err error, f layout.Format, at uint64, field string, sentinel error, words ...string) {
