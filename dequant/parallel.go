@@ -14,10 +14,11 @@ func inParallel(cores, n int, f func(lo, hi int) error) error {
 		cores = runtime.GOMAXPROCS(0)
 	}
 	grains := (n + parallelGrain - 1) / parallelGrain
-	if n < parallelMin || min(cores, grains) < 2 {
+	workers := min(cores, grains)
+	if n < parallelMin || workers < 2 {
 		return f(0, n)
 	}
-	return parallel.Each(cores, parallel.Range(uint64(grains)), func(grains iter.Seq[uint64]) error {
+	return parallel.Each(workers, parallel.Range(uint64(grains)), func(grains iter.Seq[uint64]) error {
 		for i := range grains {
 			lo := int(i) * parallelGrain
 			if err := f(lo, min(lo+parallelGrain, n)); err != nil {

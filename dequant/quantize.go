@@ -15,7 +15,11 @@ func CanQuantize(d layout.DType) bool {
 
 // Quantize writes src to dst as type d, on the caller's core: see Codec.Quantize.
 func Quantize(d layout.DType, dst []byte, src []float32) error {
-	return Codec{dtype: d}.Quantize(dst, src, 1)
+	if err := (Codec{dtype: d}).checkQuantize(len(dst), len(src)); err != nil {
+		return err
+	}
+	encode(d, dst, src)
+	return nil
 }
 
 // Quantize writes src to dst as c stores it: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, or I8

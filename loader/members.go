@@ -144,7 +144,7 @@ const openers = 8
 func openAll(n int, open func(i int) (file, error)) ([]file, error) {
 	var mu sync.Mutex
 	opened := make(map[int]file)
-	err := parallel.Each(openers, parallel.Range(uint64(n)), func(items iter.Seq[uint64]) error {
+	err := parallel.Each(min(openers, n), parallel.Range(uint64(n)), func(items iter.Seq[uint64]) error {
 		for i := range items {
 			if err := mmapio.Guard(func() error {
 				f, err := open(int(i))

@@ -6,35 +6,32 @@ import (
 )
 
 // Each runs workers on the items that next returns, until it reports false. Every worker ranges
-// over its items: the next one that nobody has, each time. Once a worker
-// fails, no further items are handed out. The error that Each returns is that of the first item
-// that fails, in the order of next. Panics reach the caller as [Group.Wait] says. The last worker
-// runs in the caller's goroutine.
+// over its items: the next one that nobody has, each time. Workers without an item do not begin,
+// and the last runs in the caller's goroutine. Once a worker fails, no further items are handed
+// out. The error that Each returns is that of the first item that fails, in the order of next.
+// Panics reach the caller as [Group.Wait] says.
 //
 // One goroutine at a time calls next.
 func Each[T any](workers int, next func() (item T, ok bool), work func(items iter.Seq[T]) error) error {
 	q := queue[T]{next: next}
 	g := Group{Stop: q.stop}
-	for left := max(workers, 1) - 1; left >= 0; left-- {
-		item, at, ok := q.take()
+	worker := func() error {
+		item, at, ok := q.take() // here, so that no item waits for a busy core
 		if !ok {
-			break
+			return nil
 		}
-		worker := func() error {
-			err := work(func(yield func(T) bool) {
-				for ok := true; ok && yield(item); {
-					item, at, ok = q.take()
-				}
-			})
-			q.fail(at, err)
-			return err
-		}
-		if left > 0 {
-			g.Go(worker)
-		} else {
-			g.Here(worker)
-		}
+		err := work(func(yield func(T) bool) {
+			for ok && yield(item) {
+				item, at, ok = q.take()
+			}
+		})
+		q.fail(at, err)
+		return err
 	}
+	for range workers - 1 {
+		g.Go(worker)
+	}
+	g.Here(worker)
 	g.Wait()
 	return q.err
 }

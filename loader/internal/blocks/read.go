@@ -225,8 +225,9 @@ func (p *piece) copyParallel(sc *scratch, dst []byte, off uint64) error {
 // onAllCores divides [off, off+n) at multiples of step and has each core do the next part.
 func onAllCores(step, off, n uint64, do func(sc *scratch, from, upto uint64) error) error {
 	base, end := off/step*step, off+n
-	parts := parallel.Range((end - base + step - 1) / step)
-	return parallel.Each(runtime.GOMAXPROCS(0), parts, func(parts iter.Seq[uint64]) error {
+	n = (end - base + step - 1) / step
+	workers := int(min(uint64(runtime.GOMAXPROCS(0)), n))
+	return parallel.Each(workers, parallel.Range(n), func(parts iter.Seq[uint64]) error {
 		sc := takeScratch()
 		defer sc.give()
 		for i := range parts {

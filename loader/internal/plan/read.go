@@ -36,7 +36,7 @@ func (p *Plan) Resident(ctx context.Context) (total uint64, err error) {
 func (p *Plan) Read(ctx context.Context, readers int, progress *parallel.Progress) error {
 	reading, stop := context.WithCancelCause(ctx) // once one has failed, the others read in vain
 	defer stop(nil)
-	err := parallel.Each(readers, parallel.Range(uint64(len(p.Pieces))), func(items iter.Seq[uint64]) error {
+	err := parallel.Each(min(readers, len(p.Pieces)), parallel.Range(uint64(len(p.Pieces))), func(items iter.Seq[uint64]) error {
 		returned := false
 		defer func() {
 			if !returned { // but panicked
