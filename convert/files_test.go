@@ -1,17 +1,13 @@
 package convert_test
 
 import (
-	"bytes"
-	"encoding/binary"
-	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/tensormap/tensormap/convert"
+	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -21,6 +17,13 @@ type content struct {
 	dtype layout.DType
 	shape []uint64
 	data  []byte
+}
+
+func fixtureTensors(list []content) (tensors []modeltest.Tensor) {
+	for _, c := range list {
+		tensors = append(tensors, modeltest.Tensor{Name: c.name, DType: c.dtype, Shape: c.shape, Data: c.data})
+	}
+	return tensors
 }
 
 // counting is a tensor whose bytes count up.
@@ -36,75 +39,28 @@ func counting(name string, d layout.DType, shape ...uint64) content {
 	return content{name, d, shape, data}
 }
 
-// safeTensors assembles a file from the specification: a u64 length, JSON, data, which
-// starts at phase modulo 8.
+// safeTensors assembles a file whose data starts at phase modulo 8.
 func safeTensors(phase int, metadata string, tensors ...content) []byte {
-	var header, data bytes.Buffer
-	fmt.Fprintf(&header, `{"__metadata__":%s`, metadata)
-	for _, c := range tensors {
-		name, _ := json.Marshal(c.name)
-		shape, _ := json.Marshal(append([]uint64{}, c.shape...))
-		fmt.Fprintf(&header, `,%s:{"dtype":"%s","shape":%s,"data_offsets":[%d,%d]}`,
-			name, c.dtype, shape, data.Len(), data.Len()+len(c.data))
-		data.Write(c.data)
-	}
-	header.WriteByte('}')
-	for header.Len()%8 != phase {
-		header.WriteByte(' ')
-	}
-	b := binary.LittleEndian.AppendUint64(nil, uint64(header.Len()))
-	return append(append(b, header.Bytes()...), data.Bytes()...)
+	return modeltest.SafeTensorsAt(phase, metadata, fixtureTensors(tensors)...)
 }
 
 func apr2File(t testing.TB, md layout.Metadata, tensors ...content) []byte {
 	t.Helper()
-	list := make([]layout.Tensor, len(tensors))
-	for i, c := range tensors {
-		list[i] = layout.Tensor{Name: []byte(c.name), DType: c.dtype, Shape: c.shape}
-	}
-	var buf bytes.Buffer
-	w, err := apr2.NewWriter(&buf, list, &apr2.Options{Metadata: md})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range tensors {
-		if err := w.WriteTensor(c.data); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return buf.Bytes()
+	return modeltest.APR2(t, md, fixtureTensors(tensors)...)
 }
 
-func write(t testing.TB, b []byte) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "source")
-	if err := os.WriteFile(path, b, 0o666); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
+func write(t testing.TB, b []byte) string { return modeltest.Write(t, "source", b) }
 
 func open(t testing.TB, path string, opts *loader.Options) *loader.Model {
 	t.Helper()
 	m, err := loader.Open(path, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Close() })
-	return m
+	return modeltest.Opened(t, m, err)
 }
 
 func openBytes(t testing.TB, b []byte) *loader.Model {
 	t.Helper()
 	m, err := loader.OpenBytes(b, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Close() })
-	return m
+	return modeltest.Opened(t, m, err)
 }
 
 func tensor(t testing.TB, m *loader.Model, name string) loader.Tensor {

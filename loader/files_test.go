@@ -4,14 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/json"
-	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"
@@ -58,29 +57,11 @@ func safeTensorsAt(phase int, tensors []content) []byte {
 
 // safeTensorsWith has metadata, a JSON object, if any.
 func safeTensorsWith(phase int, metadata string, tensors []content) []byte {
-	var header, data bytes.Buffer
-	comma := "{"
-	if metadata != "" {
-		fmt.Fprintf(&header, `{"__metadata__":%s`, metadata)
-		comma = ","
+	list := make([]modeltest.Tensor, len(tensors))
+	for i, c := range tensors {
+		list[i] = modeltest.Tensor{Name: c.name, DType: c.dtype, Shape: c.shape, Data: c.data}
 	}
-	for _, c := range tensors {
-		name, _ := json.Marshal(c.name)
-		shape, _ := json.Marshal(append([]uint64{}, c.shape...))
-		fmt.Fprintf(&header, `%s%s:{"dtype":"%s","shape":%s,"data_offsets":[%d,%d]}`,
-			comma, name, c.dtype, shape, data.Len(), data.Len()+len(c.data))
-		data.Write(c.data)
-		comma = ","
-	}
-	if header.Len() == 0 {
-		header.WriteByte('{')
-	}
-	header.WriteByte('}')
-	for header.Len()%8 != phase {
-		header.WriteByte(' ')
-	}
-	b := binary.LittleEndian.AppendUint64(nil, uint64(header.Len()))
-	return append(append(b, header.Bytes()...), data.Bytes()...)
+	return modeltest.SafeTensorsAt(phase, metadata, list...)
 }
 
 var requiredKeys = layout.Metadata{

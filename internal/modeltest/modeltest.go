@@ -6,18 +6,22 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr2"
 )
 
-// Tensor is a tensor of a file. DType prints as the format spells it.
+// Tensor is a tensor of a file.
 type Tensor struct {
 	Name  string
-	DType fmt.Stringer
+	DType layout.DType
 	Shape []uint64
 	Data  []byte
 }
@@ -41,24 +45,56 @@ func Counting(n int) []byte {
 }
 
 // SafeTensors returns a SafeTensors file of the tensors, one behind the other.
-func SafeTensors(tensors ...Tensor) []byte {
-	type info struct {
-		DType   string   `json:"dtype"`
-		Shape   []uint64 `json:"shape"`
-		Offsets [2]int   `json:"data_offsets"`
+func SafeTensors(tensors ...Tensor) []byte { return SafeTensorsAt(0, "", tensors...) }
+
+// SafeTensorsAt returns a SafeTensors file whose data starts at phase modulo 8. metadata is a JSON
+// object, or "".
+func SafeTensorsAt(phase int, metadata string, tensors ...Tensor) []byte {
+	var members []string
+	if metadata != "" {
+		members = append(members, `"__metadata__":`+metadata)
 	}
-	header := make(map[string]info)
 	var data []byte
 	for _, x := range tensors {
-		header[x.Name] = info{x.DType.String(), append([]uint64{}, x.Shape...), [2]int{len(data), len(data) + len(x.Data)}}
+		name, _ := json.Marshal(x.Name)
+		shape, _ := json.Marshal(append([]uint64{}, x.Shape...))
+		members = append(members, fmt.Sprintf(`%s:{"dtype":"%s","shape":%s,"data_offsets":[%d,%d]}`,
+			name, x.DType, shape, len(data), len(data)+len(x.Data)))
 		data = append(data, x.Data...)
 	}
-	text, err := json.Marshal(header)
-	if err != nil {
-		panic(err)
+	header := "{" + strings.Join(members, ",") + "}"
+	return WithHeader(header+strings.Repeat(" ", (8+phase-len(header)%8)%8), data...)
+}
+
+// APR2 returns an APR2 file of the tensors, by this project's own writer.
+func APR2(t testing.TB, md layout.Metadata, tensors ...Tensor) []byte {
+	t.Helper()
+	list := make([]layout.Tensor, len(tensors))
+	for i, x := range tensors {
+		list[i] = layout.Tensor{Name: []byte(x.Name), DType: x.DType, Shape: x.Shape}
 	}
-	text = append(text, bytes.Repeat([]byte(" "), (8-len(text)%8)%8)...)
-	return WithHeader(string(text), data...)
+	var b bytes.Buffer
+	w, err := apr2.NewWriter(&b, list, &apr2.Options{Metadata: md})
+	for i := 0; err == nil && i < len(tensors); i++ {
+		err = w.WriteTensor(tensors[i].Data)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// Opened returns what was opened, and closes it with the test. Use it on the results of an opening.
+func Opened[M io.Closer](t testing.TB, m M, err error) M {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
 }
 
 // WithHeader returns a SafeTensors file with a header given as text.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/internal/parallel/paralleltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
@@ -23,7 +24,7 @@ var errCallback = errors.New("the caller's callback panicked")
 // TestProgressPanics has a callback end in a worker, at the beginning and at the end of the
 // work.
 func TestProgressPanics(t *testing.T) {
-	file := safeTensors(t, tensor{"a", layout.U8, []uint64{3 << 20}, make([]byte, 3<<20)}, floats("b", make([]float32, 1<<20)))
+	file := modeltest.SafeTensors(modeltest.Tensor{Name: "a", DType: layout.U8, Shape: []uint64{3 << 20}, Data: make([]byte, 3<<20)}, floats("b", make([]float32, 1<<20)))
 	ctx := context.Background()
 	for name, callback := range map[string]func(){"panic": func() { panic(errCallback) }, "Goexit": runtime.Goexit} {
 		for verb, run := range map[string]func(m *loader.Model, o survey.Options){
@@ -60,7 +61,7 @@ func TestProgressPanics(t *testing.T) {
 
 // TestChangedMeanwhile cuts a file within its last page while it is gone through.
 func TestChangedMeanwhile(t *testing.T) {
-	file := safeTensors(t, tensor{"a", layout.U8, []uint64{3 << 20}, make([]byte, 3<<20)})
+	file := modeltest.SafeTensors(modeltest.Tensor{Name: "a", DType: layout.U8, Shape: []uint64{3 << 20}, Data: make([]byte, 3<<20)})
 	for verb, run := range map[string]func(m *loader.Model, o survey.Options) error{
 		"Stats": func(m *loader.Model, o survey.Options) error {
 			_, err := allStats(t.Context(), m, &survey.StatsOptions{Options: o})
@@ -94,12 +95,12 @@ func TestChangedMeanwhile(t *testing.T) {
 // TestEach: results come one at a time, in order, and the first error of whoever takes them ends
 // the work.
 func TestEach(t *testing.T) {
-	var tensors []tensor
+	var tensors []modeltest.Tensor
 	for i := range 300 {
 		n := 1 + i%7*3000
-		tensors = append(tensors, tensor{fmt.Sprintf("%03d", (i*7)%300), layout.U8, []uint64{uint64(n)}, make([]byte, n)})
+		tensors = append(tensors, modeltest.Tensor{Name: fmt.Sprintf("%03d", (i*7)%300), DType: layout.U8, Shape: []uint64{uint64(n)}, Data: make([]byte, n)})
 	}
-	m := openBytes(t, safeTensors(t, tensors...))
+	m := openBytes(t, modeltest.SafeTensors(tensors...))
 	names := func(all iter.Seq[loader.Tensor]) (names []string) {
 		for t := range all {
 			names = append(names, t.Name())

@@ -1,10 +1,7 @@
 package survey_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/internal/lz4block"
+	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"
@@ -54,53 +52,19 @@ func modelDigest(list []survey.TensorDigest) *survey.ModelDigest {
 
 func describe(v any) string { return fmt.Sprintf("%+v", v) }
 
-// tensor is what a test puts into a file.
-type tensor struct {
-	name  string
-	dtype layout.DType
-	shape []uint64
-	data  []byte
-}
-
-func floats(name string, v []float32, shape ...uint64) tensor {
+func floats(name string, v []float32, shape ...uint64) modeltest.Tensor {
 	if shape == nil {
 		shape = []uint64{uint64(len(v))}
 	}
-	b := make([]byte, 0, 4*len(v))
-	for _, x := range v {
-		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
-	}
-	return tensor{name, layout.F32, shape, b}
-}
-
-// safeTensors is a SafeTensors file.
-func safeTensors(t testing.TB, tensors ...tensor) []byte {
-	t.Helper()
-	type info struct {
-		DType   layout.DType `json:"dtype"`
-		Shape   []uint64     `json:"shape"`
-		Offsets [2]int       `json:"data_offsets"`
-	}
-	header := make(map[string]info)
-	var data []byte
-	for _, x := range tensors {
-		header[x.name] = info{x.dtype, append([]uint64{}, x.shape...), [2]int{len(data), len(data) + len(x.data)}}
-		data = append(data, x.data...)
-	}
-	text, err := json.Marshal(header)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text = append(text, bytes.Repeat([]byte(" "), (8-len(text)%8)%8)...)
-	return append(append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...), data...)
+	return modeltest.Tensor{Name: name, DType: layout.F32, Shape: shape, Data: modeltest.Float32s(v...)}
 }
 
 // compressed is an APR2 file of tensors in LZ4 blocks.
-func compressed(t testing.TB, tensors ...tensor) []byte {
+func compressed(t testing.TB, tensors ...modeltest.Tensor) []byte {
 	t.Helper()
 	var descs []layout.Tensor
 	for _, x := range tensors {
-		descs = append(descs, layout.Tensor{Name: []byte(x.name), DType: x.dtype, Shape: x.shape, Encoding: layout.LZ4})
+		descs = append(descs, layout.Tensor{Name: []byte(x.Name), DType: x.DType, Shape: x.Shape, Encoding: layout.LZ4})
 	}
 	path := filepath.Join(t.TempDir(), "lz4.apr")
 	f, err := os.Create(path)
@@ -115,7 +79,7 @@ func compressed(t testing.TB, tensors ...tensor) []byte {
 	for _, x := range tensors {
 		err := w.WriteBlocksFunc(func(dst io.Writer) error {
 			c := lz4block.NewWriter(dst, lz4block.Fast)
-			_, err := c.Write(x.data)
+			_, err := c.Write(x.Data)
 			return errors.Join(err, c.Close())
 		})
 		if err != nil {
@@ -147,7 +111,7 @@ func largeValues() []float32 {
 }
 
 func largeModel(t testing.TB) *loader.Model {
-	return openBytes(t, safeTensors(t, floats("large", largeValues())))
+	return openBytes(t, modeltest.SafeTensors(floats("large", largeValues())))
 }
 
 // changed is largeModel with a value in every thousand changed.
@@ -156,5 +120,5 @@ func changed(t testing.TB) []byte {
 	for i := 0; i < len(v); i += 1000 {
 		v[i]++
 	}
-	return safeTensors(t, floats("large", v))
+	return modeltest.SafeTensors(floats("large", v))
 }

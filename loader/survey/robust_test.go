@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/survey"
@@ -20,19 +21,19 @@ import (
 
 // A tensor has the same digests however it is stored.
 func TestHashOfEveryLayout(t *testing.T) {
-	half := tensor{"half", layout.F16, []uint64{3, 40000}, make([]byte, 240000)}
-	for i := range half.data {
-		half.data[i] = byte(i * i >> 3)
+	half := modeltest.Tensor{Name: "half", DType: layout.F16, Shape: []uint64{3, 40000}, Data: make([]byte, 240000)}
+	for i := range half.Data {
+		half.Data[i] = byte(i * i >> 3)
 	}
-	for i := 1; i < len(half.data); i += 2 {
-		half.data[i] &= 0x7b // finite
+	for i := 1; i < len(half.Data); i += 2 {
+		half.Data[i] &= 0x7b // finite
 	}
-	want := digestsOf(t, openBytes(t, safeTensors(t, half)))
+	want := digestsOf(t, openBytes(t, modeltest.SafeTensors(half)))
 	if got := digestsOf(t, openBytes(t, compressed(t, half))); got != want {
 		t.Errorf("compressed: %v, want %v", got, want)
 	}
 	// The same values in F32 have other bytes.
-	m := openBytes(t, safeTensors(t, half))
+	m := openBytes(t, modeltest.SafeTensors(half))
 	x, err := m.Tensor("half")
 	if err != nil {
 		t.Fatal(err)
@@ -41,16 +42,16 @@ func TestHashOfEveryLayout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := digestsOf(t, openBytes(t, safeTensors(t, floats("half", v, 3, 40000))))
+	got := digestsOf(t, openBytes(t, modeltest.SafeTensors(floats("half", v, 3, 40000))))
 	if got[0] != want[0] || got[1] == want[1] || got[2] != want[2] || got[3] == want[3] {
 		t.Errorf("F32: %v, F16: %v", got, want)
 	}
 	// Another shape is another model of the same elements, but for a dimension of 1.
-	got = digestsOf(t, openBytes(t, safeTensors(t, tensor{"half", layout.F16, []uint64{3, 1, 40000}, half.data})))
+	got = digestsOf(t, openBytes(t, modeltest.SafeTensors(modeltest.Tensor{Name: "half", DType: layout.F16, Shape: []uint64{3, 1, 40000}, Data: half.Data})))
 	if got[0] != want[0] || got[1] != want[1] || got[2] != want[2] || got[3] == want[3] {
 		t.Errorf("3×1×40000: %v, 3×40000: %v", got, want)
 	}
-	got = digestsOf(t, openBytes(t, safeTensors(t, tensor{"half", layout.F16, []uint64{40000, 3}, half.data})))
+	got = digestsOf(t, openBytes(t, modeltest.SafeTensors(modeltest.Tensor{Name: "half", DType: layout.F16, Shape: []uint64{40000, 3}, Data: half.Data})))
 	if got[0] != want[0] || got[1] != want[1] || got[2] == want[2] || got[3] == want[3] {
 		t.Errorf("40000×3: %v, 3×40000: %v", got, want)
 	}
@@ -121,7 +122,7 @@ func TestDamaged(t *testing.T) {
 	if _, ok := modelDigest(digests).Values(); ok {
 		t.Error("a digest of a damaged model")
 	}
-	pairs, err := allPairs(context.Background(), m, openBytes(t, safeTensors(t, noise, good)), nil)
+	pairs, err := allPairs(context.Background(), m, openBytes(t, modeltest.SafeTensors(noise, good)), nil)
 	if err != nil || !names(pairs[0].Err) || pairs[0].Within(math.Inf(1)) || pairs[0].Identical() || !pairs[1].Identical() {
 		t.Errorf("%v %+v", err, pairs)
 	}
@@ -148,8 +149,8 @@ func (f *flickering) ReadAt(p []byte, off int64) (int, error) {
 func TestChangesBetweenPasses(t *testing.T) {
 	inf := float32(math.Inf(1))
 	for _, later := range [][]float32{{-9, 2, 3, 4}, {1, 2, 3, 9}, {1, 2, 3, inf}, {1, 2, 3, -inf}} {
-		file := safeTensors(t, floats("x", []float32{1, 2, 3, 4}))
-		f := &flickering{file: file, at: int64(len(file) - 16), after: floats("", later).data}
+		file := modeltest.SafeTensors(floats("x", []float32{1, 2, 3, 4}))
+		f := &flickering{file: file, at: int64(len(file) - 16), after: floats("", later).Data}
 		f.calm.Store(1)
 		m, err := loader.OpenReaderAt(t.Context(), f, int64(len(file)), nil)
 		if err != nil {
@@ -169,7 +170,7 @@ func TestMemory(t *testing.T) {
 		t.Skip("what is not mapped is read into memory of its own, time and again")
 	}
 	const elements = 16 << 20
-	head := safeTensors(t, tensor{"w", layout.F32, []uint64{elements}, nil})
+	head := modeltest.SafeTensors(modeltest.Tensor{Name: "w", DType: layout.F32, Shape: []uint64{elements}, Data: nil})
 	text := strings.Replace(string(head), `"data_offsets":[0,0]`, `"data_offsets":[0,67108864]`, 1)
 	text = string(rune(len(text)-8)) + text[1:] // a short header: one byte of length
 	if len(text)-8 > 127 {
@@ -294,7 +295,7 @@ func TestFilter(t *testing.T) {
 // Values that float64 has to round are not taken for equal because of it.
 func TestRounded(t *testing.T) {
 	i64 := func(low byte) *loader.Model {
-		return openBytes(t, safeTensors(t, tensor{"w", layout.I64, []uint64{1}, []byte{low, 0, 0, 0, 0, 0, 0, 0x40}}))
+		return openBytes(t, modeltest.SafeTensors(modeltest.Tensor{Name: "w", DType: layout.I64, Shape: []uint64{1}, Data: []byte{low, 0, 0, 0, 0, 0, 0, 0x40}}))
 	}
 	pairs, err := allPairs(context.Background(), i64(1), i64(2), nil)
 	if err != nil || pairs[0].Differing != 0 || pairs[0].Within(0) || pairs[0].Identical() {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/survey"
 )
@@ -85,21 +86,13 @@ func expected(t *testing.T) (e expectations) {
 func open(t testing.TB, path string, opts *loader.Options) *loader.Model {
 	t.Helper()
 	m, err := loader.Open(path, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Close() })
-	return m
+	return modeltest.Opened(t, m, err)
 }
 
 func openBytes(t testing.TB, b []byte) *loader.Model {
 	t.Helper()
 	m, err := loader.OpenBytes(b, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { m.Close() })
-	return m
+	return modeltest.Opened(t, m, err)
 }
 
 const modelA, modelB = "testdata/a.safetensors", "testdata/b.safetensors"
