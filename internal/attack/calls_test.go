@@ -203,6 +203,8 @@ var calls = map[string]func(*subject) error{
 	},
 	"loader.Model.Graph":         func(s *subject) error { _, err := s.m.Graph(); return err },
 	"loader.Model.Summary":       func(s *subject) error { _, err := s.m.Summary(); return err },
+	"loader.Lease.Graph":         leased(func(l *loader.Lease) error { _, err := l.Graph(); return err }),
+	"loader.Lease.Summary":       leased(func(l *loader.Lease) error { _, err := l.Summary(); return err }),
 	"loader.Model.ResidentBytes": func(s *subject) error { _, err := s.m.ResidentBytes(); return err },
 	"loader.Model.Resident": func(s *subject) error {
 		_, err := s.m.Resident(s.want.file, s.x.Offset(), s.x.StoredBytes())
@@ -245,13 +247,10 @@ var calls = map[string]func(*subject) error{
 		return err
 	},
 	"loader.Lease.Warm": func(s *subject) error {
-		l, err := s.m.AcquireContext(context.Background())
-		if err != nil {
+		return leased(func(l *loader.Lease) error {
+			_, err := l.Warm(context.Background(), []string{s.want.name}, nil)
 			return err
-		}
-		defer l.Release()
-		_, err = l.Warm(context.Background(), []string{s.want.name}, nil)
-		return err
+		})(s)
 	},
 	"loader.Model.WarmAll": func(s *subject) error {
 		_, err := s.m.WarmAll(context.Background(), &loader.WarmOptions{Readers: s.IntN(4)})
@@ -267,7 +266,7 @@ var calls = map[string]func(*subject) error{
 		})
 		return errors.Join(err, damage)
 	},
-	"survey.Findings": func(s *subject) error {
+	"survey.NewFindings": func(s *subject) error {
 		found := survey.NewFindings(s.m)
 		defer found.All()
 		return survey.Stats(context.Background(), s.m, nil, found.Add)
@@ -296,6 +295,18 @@ var calls = map[string]func(*subject) error{
 		_, err := convert.NewPlan(context.Background(), s.m, filepath.Join(s.dir, "plan.apr"), &convert.Options{DType: layout.I8})
 		return err
 	},
+}
+
+// leased makes a call under a lease of its own.
+func leased(call func(l *loader.Lease) error) func(s *subject) error {
+	return func(s *subject) error {
+		l, err := s.m.AcquireContext(context.Background())
+		if err != nil {
+			return err
+		}
+		defer l.Release()
+		return call(l)
+	}
 }
 
 // convert writes the model to a file of its own and wants that to be whole or not there.
@@ -327,7 +338,7 @@ var unattacked = map[string]string{
 	"loader.Model.Close": "races", "loader.Model.Acquire": "races", "loader.Model.AcquireContext": "races", "loader.Lease.Release": "races",
 	"loader.Lease.Tensor": "races", "loader.Lease.Tensors": "races",
 	"loader.Model.Tensor": "index", "loader.Model.Tensors": "index", "loader.Model.Files": "index",
-	"loader.Model.Format": "index", "loader.Model.Stats": "counters", "loader.Model.Done": "races", "loader.Model.Path": "names", "loader.Model.HeldLeases": "counters", "loader.Model.Len": "index",
+	"loader.Model.Format": "index", "loader.Model.Stats": "counters", "loader.Model.Config": "index", "loader.Model.Done": "races", "loader.Model.Path": "names", "loader.Model.HeldLeases": "counters", "loader.Model.Len": "index",
 	"loader.ByName":       "index",
 	"loader.Tensor.DType": "index", "loader.Tensor.Elements": "index", "loader.Tensor.Encoding": "index", "loader.Tensor.File": "index",
 	"loader.Tensor.Name": "index", "loader.Tensor.Offset": "index", "loader.Tensor.RawBytes": "index", "loader.Tensor.Shape": "index",

@@ -1,0 +1,222 @@
+package loader
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/jsontext"
+)
+
+// Config answers what a model's files say about its architecture. A question has the same name for
+// every format: the name in Hugging Face's config.json, as listed below. Each format spells it its
+// own way; * is the value of general.architecture. Other names are looked up as they are.
+//
+//	name                     GGUF                               others
+//	model_type               general.architecture
+//	hidden_size              *.embedding_length                 d_model n_embd dim n_text_state
+//	num_hidden_layers        *.block_count                      n_layer n_layers num_layers n_text_layer
+//	num_attention_heads      *.attention.head_count             n_head n_heads num_heads n_text_head
+//	num_key_value_heads      *.attention.head_count_kv          n_kv_heads n_head_kv
+//	head_dim                 *.attention.key_length
+//	intermediate_size        *.feed_forward_length              n_inner ffn_dim d_ff
+//	max_position_embeddings  *.context_length                   n_positions n_ctx max_seq_len n_text_ctx
+//	vocab_size               *.vocab_size                       n_vocab
+//	rms_norm_eps             *.attention.layer_norm_rms_epsilon norm_eps
+//	layer_norm_eps           *.attention.layer_norm_epsilon     layer_norm_epsilon
+//	rope_theta               *.rope.freq_base                   rotary_emb_base
+//	sliding_window           *.attention.sliding_window
+//	num_local_experts        *.expert_count                     num_experts n_routed_experts
+//	num_experts_per_tok      *.expert_used_count
+//	bos_token_id             tokenizer.ggml.bos_token_id
+//	eos_token_id             tokenizer.ggml.eos_token_id
+//	pad_token_id             tokenizer.ggml.padding_token_id
+//
+// vocab_size is the number of tokens in the file if it says nothing else.
+//
+// The answers are as little to be trusted as any file: check them against the tensors' shapes, as
+// package bind does, before memory is taken for them.
+type Config struct {
+	path    string
+	objects []layout.Metadata // in the order in which they are asked
+	arch    string
+}
+
+// spelling lists the other names of a question.
+type spelling struct{ gguf, others string }
+
+var spellings = map[string]spelling{
+	"model_type":              {"general.architecture", ""},
+	"hidden_size":             {"*.embedding_length", "d_model n_embd dim n_text_state"},
+	"num_hidden_layers":       {"*.block_count", "n_layer n_layers num_layers n_text_layer"},
+	"num_attention_heads":     {"*.attention.head_count", "n_head n_heads num_heads n_text_head"},
+	"num_key_value_heads":     {"*.attention.head_count_kv", "n_kv_heads n_head_kv"},
+	"head_dim":                {"*.attention.key_length", ""},
+	"intermediate_size":       {"*.feed_forward_length", "n_inner ffn_dim d_ff"},
+	"max_position_embeddings": {"*.context_length", "n_positions n_ctx max_seq_len n_text_ctx"},
+	"vocab_size":              {"*.vocab_size", "n_vocab"},
+	"rms_norm_eps":            {"*.attention.layer_norm_rms_epsilon", "norm_eps"},
+	"layer_norm_eps":          {"*.attention.layer_norm_epsilon", "layer_norm_epsilon"},
+	"rope_theta":              {"*.rope.freq_base", "rotary_emb_base"},
+	"sliding_window":          {"*.attention.sliding_window", ""},
+	"num_local_experts":       {"*.expert_count", "num_experts n_routed_experts"},
+	"num_experts_per_tok":     {"*.expert_used_count", ""},
+	"bos_token_id":            {"tokenizer.ggml.bos_token_id", ""},
+	"eos_token_id":            {"tokenizer.ggml.eos_token_id", ""},
+	"pad_token_id":            {"tokenizer.ggml.padding_token_id", ""},
+}
+
+// configBytes bounds a config.json: hundreds of times what those of large models have.
+const configBytes = 4 << 20
+
+// Config reads the model's configuration: its metadata and, for SafeTensors, the config.json beside
+// it. A model without that file, or in memory, has what its metadata says. Each call reads anew.
+func (m *Model) Config(ctx context.Context) (*Config, error) {
+	md, err := m.Metadata()
+	if err != nil {
+		return nil, err
+	}
+	c := &Config{path: m.path}
+	if m.Format() == layout.SafeTensors {
+		if err := m.addConfigFile(ctx, c); err != nil {
+			return nil, err
+		}
+	}
+	for _, key := range []string{"architecture", "params"} { // of APR2, of .april
+		c.add(md, key)
+	}
+	c.objects = append(c.objects, md)
+	if arch, ok := md.Get("general.architecture"); ok {
+		c.arch, _ = arch.(string)
+	}
+	return c, nil
+}
+
+// addConfigFile reads config.json. Models of several kinds of input have the numbers of the language
+// model in an object of its own.
+func (m *Model) addConfigFile(ctx context.Context, c *Config) error {
+	const name = "config.json"
+	if !m.gate.enter() {
+		return m.closedError()
+	}
+	defer m.leave()
+	text, err := readBeside(ctx, m.from, name, configBytes)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrUnsupported) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	file, err := jsontext.Parse(text, layout.Unknown, 0, name, m.opts.Limits.WithDefaults())
+	if err != nil {
+		return fmt.Errorf("%s: %w", m.path, err)
+	}
+	c.objects = append(c.objects, file)
+	for _, key := range []string{"text_config", "llm_config", "language_config"} {
+		c.add(file, key)
+	}
+	return nil
+}
+
+func (c *Config) add(md layout.Metadata, key string) {
+	if v, ok := md.Get(key); ok {
+		if object, ok := v.(layout.Metadata); ok {
+			c.objects = append(c.objects, object)
+		}
+	}
+}
+
+// Value returns the answer as the file has it; see [layout.Metadata] for the types.
+func (c *Config) Value(name string) (any, bool) {
+	s := spellings[name]
+	names := append([]string{name}, strings.Fields(s.others)...)
+	if s.gguf != "" {
+		names = append(names, strings.Replace(s.gguf, "*", c.arch, 1))
+	}
+	for _, name := range names {
+		for _, md := range c.objects {
+			if v, ok := md.Get(name); ok && v != nil {
+				return v, true
+			}
+		}
+	}
+	if name == "vocab_size" {
+		for _, key := range []string{"tokenizer.ggml.tokens", "vocab", "tokens"} {
+			if tokens, err := c.Strings(key); err == nil {
+				return len(tokens), true
+			}
+		}
+	}
+	return nil, false
+}
+
+// answer returns what convert makes of the value called name.
+func answer[T any](c *Config, name, want string, convert func(v reflect.Value) (T, bool)) (answer T, err error) {
+	v, ok := c.Value(name)
+	if !ok {
+		return answer, fmt.Errorf("%s: configuration: %q: %w", c.path, name, ErrNotFound)
+	}
+	if answer, ok = convert(reflect.ValueOf(v)); !ok {
+		return answer, fmt.Errorf("%s: configuration: %q: %w: a %T, want %s", c.path, name, layout.ErrInvalid, v, want)
+	}
+	return answer, nil
+}
+
+// Int returns an integer. The error is ErrNotFound, or layout.ErrInvalid if the value is something
+// else or out of range.
+func (c *Config) Int(name string) (int, error) {
+	return answer(c, name, "an integer", func(v reflect.Value) (int, bool) {
+		switch {
+		case v.Type() == reflect.TypeFor[json.Number]():
+			n, err := strconv.Atoi(v.String())
+			return n, err == nil
+		case v.CanInt():
+			return int(v.Int()), int64(int(v.Int())) == v.Int()
+		case v.CanUint():
+			return int(v.Uint()), int(v.Uint()) >= 0 && uint64(int(v.Uint())) == v.Uint()
+		}
+		return 0, false
+	})
+}
+
+// Float returns a number. The error is that of Int.
+func (c *Config) Float(name string) (float64, error) {
+	return answer(c, name, "a number", func(v reflect.Value) (float64, bool) {
+		switch {
+		case v.Type() == reflect.TypeFor[json.Number]():
+			f, err := strconv.ParseFloat(v.String(), 64)
+			return f, err == nil
+		case v.CanInt():
+			return float64(v.Int()), true
+		case v.CanUint():
+			return float64(v.Uint()), true
+		case v.CanFloat():
+			return v.Float(), true
+		}
+		return 0, false
+	})
+}
+
+// String returns a string. The error is that of Int.
+func (c *Config) String(name string) (string, error) {
+	return answer(c, name, "a string", func(v reflect.Value) (string, bool) {
+		return v.String(), v.Type() == reflect.TypeFor[string]()
+	})
+}
+
+// Strings returns a list of strings. The error is that of Int.
+func (c *Config) Strings(name string) ([]string, error) {
+	return answer(c, name, "a list of strings", func(v reflect.Value) ([]string, bool) {
+		if all, ok := v.Interface().([]any); ok && len(all) == 0 { // JSON does not tell of what
+			return nil, true
+		}
+		list, ok := v.Interface().([]string)
+		return list, ok
+	})
+}

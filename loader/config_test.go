@@ -1,0 +1,133 @@
+package loader_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/loader"
+)
+
+func config(t *testing.T, m *loader.Model) *loader.Config {
+	t.Helper()
+	c, err := m.Config(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestConfig asks fixtures of every format the same questions.
+func TestConfig(t *testing.T) {
+	for path, want := range map[string]map[string]int{
+		"gguf/llama.gguf": {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
+			"max_position_embeddings": 4096, "vocab_size": 6, "bos_token_id": 1, "llama.block_count": 2},
+	} {
+		c := config(t, openPath(t, filepath.Join("..", "testdata", path), nil))
+		for name, n := range want {
+			if got, err := c.Int(name); got != n || err != nil {
+				t.Errorf("%s: %s is %d, want %d; %v", path, name, got, n, err)
+			}
+		}
+		if eps, err := c.Float("rms_norm_eps"); err != nil || float32(eps) != 1e-5 {
+			t.Errorf("%s: %g, %v", path, eps, err)
+		}
+		if kind, err := c.String("model_type"); kind != "llama" || err != nil {
+			t.Errorf("%s: %q, %v", path, kind, err)
+		}
+		if _, err := c.Int("num_key_value_heads"); !errors.Is(err, layout.ErrInvalid) { // one for each layer
+			t.Error(err)
+		}
+		if _, err := c.Int("none"); !errors.Is(err, loader.ErrNotFound) || !strings.Contains(err.Error(), `"none"`) {
+			t.Error(err)
+		}
+	}
+}
+
+// TestConfigOfAPR2 reads the object that the specification has for it.
+func TestConfigOfAPR2(t *testing.T) {
+	md := layout.Metadata{{Key: "apr_version", Value: "2.0.0"}, {Key: "model_type", Value: "bert"},
+		{Key: "architecture", Value: layout.Metadata{{Key: "n_layer", Value: 12}}}, {Key: "vocab", Value: []string{"a", "b"}}}
+	var file bytes.Buffer
+	w, err := apr2.NewWriter(&file, nil, &apr2.Options{Metadata: md})
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := config(t, openBytes(t, file.Bytes(), nil))
+	layers, err := c.Int("num_hidden_layers")
+	vocab, err2 := c.Int("vocab_size")
+	kind, err3 := c.String("model_type")
+	if layers != 12 || vocab != 2 || kind != "bert" || errors.Join(err, err2, err3) != nil {
+		t.Errorf("%d, %d, %q, %v", layers, vocab, kind, errors.Join(err, err2, err3))
+	}
+}
+
+// TestConfigFile reads config.json beside SafeTensors, in every place that has files beside.
+func TestConfigFile(t *testing.T) {
+	const text = `{"architectures":["A"],"layers":[],"hidden_size":384,"big":1e300,"null":null,
+		"text_config":{"num_hidden_layers":6,"hidden_size":1,"rope_theta":10000}}`
+	model := safeTensorsWith(0, `{"format":"pt"}`, []content{random("x", layout.U8, 1)})
+	dir := t.TempDir()
+	for name, b := range map[string]string{"m.safetensors": string(model), "config.json": text} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(b), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sys, err := loader.OpenFS(os.DirFS(dir), "m.safetensors", nil)
+	sys = opened(t, sys, err)
+	for _, m := range []*loader.Model{openPath(t, filepath.Join(dir, "m.safetensors"), nil), sys} {
+		c := config(t, m)
+		hidden, err := c.Int("hidden_size")
+		layers, err2 := c.Int("num_hidden_layers")
+		theta, err3 := c.Float("rope_theta")
+		names, err4 := c.Strings("architectures")
+		none, err5 := c.Strings("layers")
+		format, err6 := c.String("format")
+		if err := errors.Join(err, err2, err3, err4, err5, err6); err != nil || hidden != 384 || layers != 6 || theta != 10000 ||
+			!slices.Equal(names, []string{"A"}) || len(none) != 0 || format != "pt" {
+			t.Errorf("%d, %d, %g, %q, %q, %q, %v", hidden, layers, theta, names, none, format, err)
+		}
+		for _, name := range []string{"big", "architectures"} {
+			if _, err := c.Int(name); !errors.Is(err, layout.ErrInvalid) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if _, ok := c.Value("null"); ok {
+			t.Error("null is an answer")
+		}
+	}
+	if _, err := config(t, openBytes(t, model, nil)).Int("hidden_size"); !errors.Is(err, loader.ErrNotFound) {
+		t.Errorf("in memory: %v", err)
+	}
+}
+
+// TestConfigDistrusted refuses files that are no configuration, and does not read large ones.
+func TestConfigDistrusted(t *testing.T) {
+	model := safeTensors([]content{random("x", layout.U8, 1)})
+	for text, want := range map[string]error{
+		"[1]": layout.ErrInvalid, "{": layout.ErrInvalid, strings.Repeat("[", 1000): nil,
+		`{"a":"` + strings.Repeat("x", 4<<20) + `"}`: loader.ErrTooLarge,
+	} {
+		m, err := loader.OpenFS(fstest.MapFS{"m": {Data: model}, "config.json": {Data: []byte(text)}}, "m", nil)
+		m = opened(t, m, err)
+		_, err = m.Config(t.Context())
+		if err == nil || want != nil && !errors.Is(err, want) || !strings.Contains(err.Error(), "config") {
+			t.Errorf("%.10q: %v", text, err)
+		}
+	}
+	m := openBytes(t, model, nil)
+	m.Close()
+	if _, err := m.Config(t.Context()); !errors.Is(err, loader.ErrClosed) {
+		t.Error(err)
+	}
+}
