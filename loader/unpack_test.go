@@ -174,6 +174,37 @@ func TestWholeTensorTypes(t *testing.T) {
 	}
 }
 
+// TestHeadIsReadOnce counts the requests for two rows of a tensor with a head.
+func TestHeadIsReadOnce(t *testing.T) {
+	c := content{"x", layout.U8, []uint64{4 + 30}, append([]byte{0, 0, 0x20, 0x3e}, make([]byte, 30)...)}
+	disguised(t, func(f layout.File, list []layout.Tensor) layout.File {
+		list[0].DType, list[0].Shape = layout.APR_Q8, []uint64{5, 6}
+		return f
+	})
+	file := apr2File(t, nil, []content{c})
+	r := &requests{ReaderAt: bytes.NewReader(file)}
+	m, err := loader.OpenReaderAt(t.Context(), r, int64(len(file)), nil)
+	x := tensor(t, opened(t, m, err), "x")
+	row := make([]float32, 6)
+	for i, want := range []int64{2, 1, 1} {
+		r.n.Store(0)
+		if err := x.DequantizeRows(row, uint64(i), 1); err != nil || r.n.Load() != want {
+			t.Errorf("row %d: %d requests, want %d; %v", i, r.n.Load(), want, err)
+		}
+	}
+}
+
+// requests counts reads.
+type requests struct {
+	io.ReaderAt
+	n atomic.Int64
+}
+
+func (r *requests) ReadAt(p []byte, off int64) (int, error) {
+	r.n.Add(1)
+	return r.ReaderAt.ReadAt(p, off)
+}
+
 // TestLeaseLetsGoOfPacked: a lease pins a packed tensor that it handed out or read a part of,
 // and no other.
 func TestLeaseLetsGoOfPacked(t *testing.T) {
