@@ -40,9 +40,15 @@ func toFloats(b []byte) []float32 {
 	return f
 }
 
-func TestGoldenExpand(t *testing.T) {
+func TestGoldenExpand(t *testing.T) { goldenExpand(t, ".gold", 28) }
+
+// TestExpandAsGGML and TestQuantizeAsGGML read the files that ggml's own C has made
+// (testdata/README.md). bench/peers compares many more blocks where a C compiler is at hand.
+func TestExpandAsGGML(t *testing.T) { goldenExpand(t, ".ggml", 28) }
+
+func goldenExpand(t *testing.T, ext string, atLeast int) {
 	eachLevel(t, func(t *testing.T) {
-		eachGolden(t, ".gold", 28, func(t *testing.T, d layout.DType, in, out []byte) {
+		eachGolden(t, ext, atLeast, func(t *testing.T, d layout.DType, in, out []byte) {
 			want := toFloats(out)
 			got := make([]float32, len(want))
 			if err := Expand(d, got, in); err != nil {
@@ -92,9 +98,13 @@ func TestGoldenScaled(t *testing.T) {
 	})
 }
 
-func TestGoldenQuantize(t *testing.T) {
+func TestGoldenQuantize(t *testing.T) { goldenQuantize(t, ".quant", 7) }
+
+func TestQuantizeAsGGML(t *testing.T) { goldenQuantize(t, ".ggmlq", 7) }
+
+func goldenQuantize(t *testing.T, ext string, atLeast int) {
 	eachLevel(t, func(t *testing.T) {
-		eachGolden(t, ".quant", 7, func(t *testing.T, d layout.DType, in, out []byte) {
+		eachGolden(t, ext, atLeast, func(t *testing.T, d layout.DType, in, out []byte) {
 			src := toFloats(in)
 			got := make([]byte, len(out))
 			if err := Quantize(d, got, src); err != nil {
