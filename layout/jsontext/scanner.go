@@ -41,8 +41,8 @@ type Scanner[T string | []byte] struct {
 
 // span is a string between its quotes.
 type span struct {
-	at   uint32
-	size uint32 // and whether there are escapes, in the highest bit
+	at  uint32
+	end uint32 // and whether there are escapes, in the highest bit
 }
 
 const escaped = 1 << 31
@@ -194,41 +194,40 @@ func (s *Scanner[T]) Text() T {
 // Number reads a number and returns it as it is written.
 func (s *Scanner[T]) Number() T {
 	s.Next()
-	start, i := s.at, s.at
-	if i < len(s.text) && s.text[i] == '-' {
+	text, i := s.text, s.at
+	if i < len(text) && text[i] == '-' {
 		i++
 	}
-	whole := i
-	i = s.digits(i)
-	if i > whole && s.text[whole] == '0' {
-		i = whole + 1 // what follows is no part of it
+	end := skipDigits(text, i)
+	ok := end > i
+	if ok && text[i] == '0' {
+		end = i + 1 // another digit is no part of it
 	}
-	if i < len(s.text) && s.text[i] == '.' {
-		i = s.digits(i + 1)
+	if ok && end < len(text) && text[end] == '.' {
+		i = end + 1
+		end = skipDigits(text, i)
+		ok = end > i
 	}
-	if i < len(s.text) && s.text[i]|0x20 == 'e' {
-		i++
-		if i < len(s.text) && (s.text[i] == '+' || s.text[i] == '-') {
+	if ok && end < len(text) && text[end]|0x20 == 'e' {
+		i = end + 1
+		if i < len(text) && (text[i] == '+' || text[i] == '-') {
 			i++
 		}
-		i = s.digits(i)
+		end = skipDigits(text, i)
+		ok = end > i
 	}
-	if s.err != nil {
+	start := s.at
+	s.at = end
+	if !ok {
+		s.Unexpected("a digit")
 		return s.text
 	}
-	s.at = i
-	return s.text[start:i]
+	return text[start:end]
 }
 
-// digits returns the end of the digits at i. It fails if there are none.
-func (s *Scanner[T]) digits(i int) int {
-	first := i
-	for i < len(s.text) && s.text[i]-'0' <= 9 {
+func skipDigits[T string | []byte](text T, i int) int {
+	for i < len(text) && text[i]-'0' <= 9 {
 		i++
-	}
-	if i == first {
-		s.at = i
-		s.Unexpected("a digit")
 	}
 	return i
 }

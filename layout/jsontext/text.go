@@ -12,16 +12,17 @@ import (
 func (s *Scanner[T]) raw() span {
 	start := s.at + 1
 	end, ascii := plainText(s.text, start)
-	if end >= len(s.text) || s.text[end] != '"' || !ascii && !valid(s.text[start:end]) {
-		return s.rawEscaped(start)
+	if !ascii || end >= len(s.text) || s.text[end] != '"' {
+		return s.rawOther(start)
 	}
 	s.at = end + 1
-	return span{uint32(start), uint32(end - start)}
+	return span{uint32(start), uint32(end)}
 }
 
-// rawEscaped reads a string with escapes from start on, behind its opening quote, or says why
-// there is none.
-func (s *Scanner[T]) rawEscaped(start int) span {
+// rawOther reads a string with escapes or characters beyond ASCII from start on, behind its
+// opening quote, or says why there is none.
+func (s *Scanner[T]) rawOther(start int) span {
+	var escapes uint32
 	for i := start; s.err == nil; {
 		end, ascii := plainText(s.text, i)
 		if !ascii && !valid(s.text[i:end]) {
@@ -34,7 +35,7 @@ func (s *Scanner[T]) rawEscaped(start int) span {
 			return span{}
 		case s.text[end] == '"':
 			s.at = end + 1
-			return span{uint32(start), uint32(end-start) | escaped}
+			return span{uint32(start), uint32(end) | escapes}
 		case s.text[end] < ' ':
 			s.Fail(s.base+uint64(end), layout.ErrInvalid, "control character %#02x in a string", s.text[end])
 			return span{}
@@ -43,22 +44,23 @@ func (s *Scanner[T]) rawEscaped(start int) span {
 		if n == 0 {
 			s.Fail(s.base+uint64(end), layout.ErrInvalid, "invalid escape %q in a string", string(s.text[end:min(end+6, len(s.text))]))
 		}
-		i = end + n
+		i, escapes = end+n, escaped
 	}
 	return span{}
 }
 
 // value returns the characters of a string that raw has read.
 func (s *Scanner[T]) value(k span) T {
-	if k.size&escaped != 0 {
-		return s.unescaped(s.text[k.at : k.at+k.size&^escaped])
+	if k.end >= escaped {
+		return s.unescaped(k)
 	}
-	return s.text[k.at : k.at+k.size]
+	return s.text[k.at:k.end]
 }
 
 // unescaped returns a copy of a string without its escapes. The text may be mapped and have
 // changed since raw read it: what is no escape any more becomes U+FFFD.
-func (s *Scanner[T]) unescaped(raw T) T {
+func (s *Scanner[T]) unescaped(k span) T {
+	raw := s.text[k.at : k.end&^escaped]
 	s.buf = s.buf[:0]
 	for {
 		end, _ := plainText(raw, 0)
