@@ -3,7 +3,6 @@ package convert
 import (
 	"io"
 
-	"github.com/tensormap/tensormap/internal/atomicfile"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/formats"
@@ -66,23 +65,6 @@ func (t *Tensor) entry() layout.Tensor {
 	return layout.Tensor{Name: []byte(t.Name), DType: t.To, Shape: t.Shape}
 }
 
-func (apr2Target) write(w *writer, s *part) (*atomicfile.File, error) {
-	f, err := w.create(s.path)
-	if err != nil {
-		return nil, err
-	}
-	file, err := apr2.NewWriter(f, w.plan.apr2Tensors(s.tensors), w.plan.apr2Options(s))
-	if err != nil {
-		return nil, about(s.path, err)
-	}
-	for i := range s.tensors {
-		if err := w.tensor(file, file, &s.tensors[i]); err != nil {
-			return nil, err
-		}
-	}
-	if err := file.Close(); err != nil {
-		return nil, err
-	}
-	s.size, s.crc32 = file.Size(), file.CRC32()
-	return f, f.Prepare()
+func (apr2Target) writer(p *Plan, dst io.Writer, s *part) (fileWriter, error) {
+	return apr2.NewWriter(dst, p.apr2Tensors(s.tensors), p.apr2Options(s))
 }

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tensormap/tensormap/internal/atomicfile"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/formats"
+	"github.com/tensormap/tensormap/layout/manifest"
 	"github.com/tensormap/tensormap/layout/safetensors"
 )
 
@@ -20,9 +20,6 @@ type safeTensorsTarget struct{}
 func (safeTensorsTarget) limits() *limits {
 	return &limits{name: "SafeTensors", holds: safetensors.Holds, dims: math.MaxInt, scalars: true}
 }
-
-// indexExt ends the names of the indexes that Hugging Face's libraries look for.
-const indexExt = ".index.json"
 
 func (safeTensorsTarget) divide(p *Plan) error {
 	if p.opts.Compress.compresses() {
@@ -47,7 +44,7 @@ func (safeTensorsTarget) divide(p *Plan) error {
 	suffix := formats.Suffix(p.Format)
 	p.Metadata, p.whole = all, withoutExt(p.Path, suffix)+suffix
 	if strings.EqualFold(filepath.Ext(p.Path), suffix) {
-		p.instead = p.whole + indexExt
+		p.instead = p.whole + manifest.IndexSuffix
 	}
 	if p.opts.ShardBytes == 0 || whole.size <= p.opts.ShardBytes || len(p.Tensors) == 0 {
 		p.Tensors, p.parts = whole.tensors, []part{whole}
@@ -60,37 +57,17 @@ func (safeTensorsTarget) divide(p *Plan) error {
 func newSafeTensorsPart(path string, tensors []Tensor, md layout.Metadata) (part, error) {
 	slices.SortStableFunc(tensors, func(a, b Tensor) int { return cmp.Compare(b.To.Align(), a.To.Align()) })
 	s := part{path: path, tensors: tensors, metadata: md}
-	w, err := s.safeTensorsWriter(io.Discard)
+	w, err := safeTensorsTarget{}.writer(nil, io.Discard, &s)
 	if err == nil {
 		s.size = w.Size()
 	}
 	return s, err
 }
 
-func (s *part) safeTensorsWriter(dst io.Writer) (*safetensors.Writer, error) {
+func (safeTensorsTarget) writer(_ *Plan, dst io.Writer, s *part) (fileWriter, error) {
 	list := make([]layout.Tensor, len(s.tensors))
 	for i := range list {
 		list[i] = s.tensors[i].entry()
 	}
 	return safetensors.NewWriter(dst, list, s.metadata)
-}
-
-func (safeTensorsTarget) write(w *writer, s *part) (*atomicfile.File, error) {
-	f, err := w.create(s.path)
-	if err != nil {
-		return nil, err
-	}
-	file, err := s.safeTensorsWriter(f)
-	if err != nil {
-		return nil, about(s.path, err)
-	}
-	for i := range s.tensors {
-		if err := w.tensor(file, nil, &s.tensors[i]); err != nil {
-			return nil, err
-		}
-	}
-	if err := file.Close(); err != nil {
-		return nil, err
-	}
-	return f, f.Prepare()
 }

@@ -24,7 +24,7 @@ func (p *Plan) divideSafeTensors(text, rest layout.Metadata) error {
 		p.parts = append(p.parts, s)
 		left, md = left[n:], frameworkOf(text)
 	}
-	p.requested, p.Path, p.instead = p.Path, p.whole+indexExt, p.whole
+	p.requested, p.Path, p.instead = p.Path, p.whole+manifest.IndexSuffix, p.whole
 	return p.nameShards()
 }
 

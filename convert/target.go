@@ -1,10 +1,10 @@
 package convert
 
 import (
+	"io"
 	"path/filepath"
 	"strings"
 
-	"github.com/tensormap/tensormap/internal/atomicfile"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/formats"
 )
@@ -14,8 +14,8 @@ type target interface {
 	limits() *limits
 	// divide decides which tensors go into which file, and checks all that will be written.
 	divide(p *Plan) error
-	// write writes one file, up to the point where only its name is missing.
-	write(w *writer, p *part) (*atomicfile.File, error)
+	// writer begins to write one file to dst.
+	writer(p *Plan, dst io.Writer, s *part) (fileWriter, error)
 	// manifest encodes the file that leads to the shards.
 	manifest(p *Plan) ([]byte, error)
 	digests() bool // of shards, in the manifest

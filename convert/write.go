@@ -63,7 +63,7 @@ func (w *writer) parts() (manifest uint64, err error) {
 	defer digest.wait()
 	for i := range w.plan.parts {
 		s := &w.plan.parts[i]
-		f, err := w.plan.target.write(w, s)
+		f, err := w.part(s)
 		if err != nil {
 			return 0, err
 		}
@@ -126,19 +126,47 @@ func (d *digest) wait() error {
 	return d.shard.Wait()
 }
 
-// tensorWriter takes the bytes of one tensor after the other.
-type tensorWriter interface {
+// fileWriter takes the tensors of a file one after the other.
+type fileWriter interface {
 	WriteTensorFunc(write func(dst io.Writer) error) error
+	Size() uint64
+	Close() error
 }
 
-// blocksWriter takes the blocks of compressed tensors, and takes them back.
+// blocksWriter is a fileWriter that also takes blocks of compressed tensors, and takes them back.
 type blocksWriter interface {
 	WriteBlocksFunc(write func(dst io.Writer) error) error
+	CRC32() uint32
+}
+
+// part writes one file. Only its name is missing then.
+func (w *writer) part(s *part) (*atomicfile.File, error) {
+	f, err := w.create(s.path)
+	if err != nil {
+		return nil, err
+	}
+	file, err := w.plan.target.writer(w.plan, f, s)
+	if err != nil {
+		return nil, about(s.path, err)
+	}
+	blocks, _ := file.(blocksWriter)
+	for i := range s.tensors {
+		if err := w.tensor(file, blocks, &s.tensors[i]); err != nil {
+			return nil, err
+		}
+	}
+	if err := file.Close(); err != nil {
+		return nil, err
+	}
+	if s.size = file.Size(); blocks != nil {
+		s.crc32 = blocks.CRC32()
+	}
+	return f, f.Prepare()
 }
 
 // tensor writes t, compressed if that is asked for and pays. blocks is nil for a format without
 // compression.
-func (w *writer) tensor(file tensorWriter, blocks blocksWriter, t *Tensor) error {
+func (w *writer) tensor(file fileWriter, blocks blocksWriter, t *Tensor) error {
 	begun, planned := w.progress.done, t.Bytes
 	err := apr2.ErrRollback
 	if blocks != nil && w.lz4 != nil {

@@ -57,6 +57,9 @@ func EncodeAPR2(shards []Shard, places []Place, metadata layout.Metadata) ([]byt
 	return fmt.Appendf(nil, manifestText, len(shards), strings.Join(files, nextLine), strings.Join(tensors, nextLine), md), nil
 }
 
+// IndexSuffix follows the name that a model would have in one file, in the name of its SafeTensors index.
+const IndexSuffix = ".index.json"
+
 // EncodeIndex returns the text of a SafeTensors index, as Hugging Face's libraries write it. total is
 // the number of bytes of all tensors; metadata is what else the index says.
 func EncodeIndex(shards []Shard, places []Place, metadata layout.Metadata, total uint64) ([]byte, error) {
