@@ -69,6 +69,19 @@
 // view of the mapping reads the file again when it is touched, and a copy lives on for as long
 // as somebody holds it.
 //
+// # What bounds the heap
+//
+// A model's copies and values take [Options].CacheBytes at most, plus the tensors that leases pin
+// beyond that, plus those being made. A lease pins each tensor that it has handed out as a copy or as
+// values. One request that calls Float32s for every tensor of a quantized model therefore
+// holds all of them as float32 until its release, whatever CacheBytes says. Dequantize and
+// DequantizeRows expand into the caller's memory and pin nothing. A copy that was evicted stays in
+// the heap as long as somebody holds it.
+//
+// A tensor is cached once: its stored elements leave the cache when its values come. [Model.Stats]
+// counts the cache. When a model goes whose cache has 16 MiB or more, a collection in the background
+// ([debug.FreeOSMemory]) returns them to the system: a server that swaps models holds the cache of one.
+//
 // # Callbacks
 //
 // Progress functions, readers and writers of the caller's may be called by other goroutines.

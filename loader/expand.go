@@ -36,9 +36,12 @@ func (t Tensor) Float32s() ([]float32, error) {
 	return b.Floats, nil
 }
 
-// expandAll makes the values of all elements.
+// expandAll makes the values of all elements. The stored ones then leave the cache, unless they are
+// pinned: a tensor is cached once.
 func (t Tensor) expandAll() (b cache.Buffer, err error) {
-	b.Floats, err = t.firstValues(t.Elements())
+	if b.Floats, err = t.firstValues(t.Elements()); err == nil {
+		t.file.model.cache.Drop(t.desc, cache.Elements)
+	}
 	return b, err
 }
 
@@ -145,6 +148,12 @@ func (t Tensor) dequantize(dst []float32, first uint64) error {
 		return err
 	}
 	defer t.leave()
+	if t.file.access() != inPlace { // values in memory are cheaper than reading
+		if b, ok := t.file.model.cache.Peek(cache.Key{Tensor: t.desc, Kind: cache.Float32}, nil); ok {
+			copy(dst, b.Floats[first:])
+			return nil
+		}
+	}
 	c, err := t.codec()
 	if err == nil {
 		err = t.expand(c, mmapio.Into(dst, first), first, uint64(len(dst)))

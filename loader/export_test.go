@@ -2,6 +2,7 @@ package loader
 
 import (
 	"context"
+	"runtime"
 
 	"github.com/tensormap/tensormap/mmapio"
 )
@@ -25,4 +26,14 @@ func MappingOf(m *Model) *mmapio.Mapping { return m.files[0].mapping }
 // Pins is how many cache entries a lease holds.
 func Pins(l *Lease) int {
 	return l.model.cache.Pinned(&l.pins)
+}
+
+// CollectBy has f called instead of a collection, until the function that it returns is.
+func CollectBy(f func()) (restore func()) {
+	for returns.Load() != 0 { // those of tests before
+		runtime.Gosched()
+	}
+	before := collection
+	collection = f
+	return func() { collection = before }
 }

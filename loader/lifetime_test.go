@@ -16,6 +16,7 @@ import (
 var modelCalls = map[string]func(m *loader.Model) error{
 	"Tensor":        func(m *loader.Model) error { _, err := m.Tensor("i8"); return err },
 	"Metadata":      func(m *loader.Model) error { _, err := m.Metadata(); return err },
+	"Config":        func(m *loader.Model) error { _, err := m.Config(context.Background()); return err },
 	"ResidentBytes": func(m *loader.Model) error { _, err := m.ResidentBytes(); return toldHere(err) },
 	"Verify":        func(m *loader.Model) error { _, err := m.Verify(context.Background(), nil); return err },
 	"WarmAll":       func(m *loader.Model) error { _, err := m.WarmAll(context.Background(), nil); return fitting(err) },

@@ -23,8 +23,10 @@ type load struct {
 func (l *load) Room(at, n uint64) ([]byte, error) {
 	l.begin.Do(func() {
 		t := l.tensor
-		if _, ok := t.file.model.cache.Peek(cache.Key{Tensor: t.desc, Kind: cache.Elements}, t.pins()); ok {
-			return
+		for _, kind := range []cache.Kind{cache.Elements, cache.Float32} {
+			if _, ok := t.file.model.cache.Peek(cache.Key{Tensor: t.desc, Kind: kind}, t.pins()); ok {
+				return
+			}
 		}
 		l.stored, l.err = mmapio.NewGathering[byte](t.desc.Stored, func() (bool, error) {
 			if t.file.access() == fromAfar {

@@ -2,6 +2,7 @@ package loader_test
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 	"testing"
 
@@ -61,6 +62,45 @@ func TestLargeReadsFromAfar(t *testing.T) {
 	if i := slices.IndexFunc(values, func(v float32) bool { return v != v }); i >= 0 || values[n-1] != float32(c.data[n-1]) {
 		t.Error("other values")
 	}
+}
+
+// TestCachedOnce: a tensor from afar is in the cache as stored or as values, and is read once.
+func TestCachedOnce(t *testing.T) {
+	c := random("x", layout.Q8_0, 64, 1024)
+	file := apr2File(t, nil, []content{c})
+	r := &counter{r: bytes.NewReader(file)}
+	m, err := loader.OpenReaderAt(t.Context(), r, int64(len(file)), nil)
+	m = opened(t, m, err)
+	x := tensor(t, m, "x")
+	row := make([]float32, 1024)
+	heap := func(want int) {
+		t.Helper()
+		if s := m.Stats(); s.HeapBytes != uint64(want) {
+			t.Errorf("%d bytes are cached, want %d", s.HeapBytes, want)
+		}
+	}
+	if err := prefetch(t.Context(), m, "x"); err != nil {
+		t.Fatal(err)
+	}
+	heap(len(c.data))
+	r.reset()
+	values := floats(t, x)
+	heap(4 * len(values))
+	if err := errors.Join(x.DequantizeRows(row, 5, 1), prefetch(t.Context(), m, "x")); err != nil || !sameFloats(row, values[5*1024:6*1024]) {
+		t.Errorf("other values, %v", err)
+	}
+	heap(4 * len(values))
+	if n := r.reads.Load(); n != 0 {
+		t.Errorf("%d reads of what is in memory", n)
+	}
+	l := acquire(t, m)
+	if err := prefetch(t.Context(), l, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := tensor(t, l, "x").Bytes(); err != nil || !bytes.Equal(b, c.data) {
+		t.Errorf("Bytes: %v, or others", err)
+	}
+	l.Release()
 }
 
 // TestWriteToPrefetched: what has been fetched is not fetched again.

@@ -106,9 +106,13 @@ func (m *Model) leave() {
 }
 
 func (m *Model) release() error {
+	expanded := m.cache.Counters().Used
 	m.cache.Clear()
 	err := closeAll(m.files, m.from)
 	close(m.done)
+	if expanded >= returnBytes {
+		giveBack()
+	}
 	drained := time.Since(*m.closing.Load())
 	if err != nil {
 		m.log(slog.LevelError, "model not unmapped", "err", err)

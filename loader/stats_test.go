@@ -50,7 +50,11 @@ func TestStats(t *testing.T) {
 			t.Error(err)
 		}
 		s = stats(t, m)
-		if s.Expansions != 1 || s.Hits != 3 || s.HeapBytes != 4000 || s.ExpandedBytes != 4000 || s.Evictions != 0 {
+		hits := uint64(3)
+		if s.UnmappedBytes > 0 {
+			hits = 4 // Dequantize copies the values rather than read again
+		}
+		if s.Expansions != 1 || s.Hits != hits || s.HeapBytes != 4000 || s.ExpandedBytes != 4000 || s.Evictions != 0 {
 			t.Errorf("after four calls: %+v", s)
 		}
 	})

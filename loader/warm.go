@@ -9,6 +9,7 @@ import (
 
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader/internal/cache"
 	"github.com/tensormap/tensormap/loader/internal/plan"
 	"github.com/tensormap/tensormap/mmapio"
 )
@@ -236,7 +237,7 @@ func (m *Model) evict(tensors []Tensor) error {
 	sortStored(tensors) // for neighbours to give back the pages that they share
 	p := plan.Whole()
 	for _, t := range tensors {
-		m.cache.Drop(t.desc)
+		m.cache.Drop(t.desc, cache.Elements, cache.Float32)
 		if t.file.mapping.Mapped() && !t.file.mapping.Pending() {
 			p.Add(t.file, t.desc.Offset, t.desc.Stored)
 		}

@@ -226,11 +226,11 @@ func (c *Cache) forget(e *entry) {
 	c.count.Evictions++
 }
 
-// Drop forgets all of a tensor that is not pinned.
-func (c *Cache) Drop(t *layout.Tensor) {
+// Drop forgets a tensor in these forms, unless they are pinned.
+func (c *Cache) Drop(t *layout.Tensor, kinds ...Kind) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, kind := range []Kind{Elements, Float32} {
+	for _, kind := range kinds {
 		if e, ok := c.entries[Key{t, kind}]; ok && e.at != nil && e.pins == 0 {
 			c.forget(e)
 		}
