@@ -29,10 +29,11 @@ import (
 // Bounds of memory, as multiples of the bytes that are really there, beside what a process
 // takes that opens nothing.
 const (
-	openBound = 4
-	metaBound = 17 // of JSON, as jsontext.Parse says, on top of opening
-	verbBound = 6
-	spare     = 24 << 20
+	openBound  = 4
+	metaBound  = 17 // of JSON, as jsontext.Parse says, on top of opening
+	verbBound  = 6
+	writeBound = verbBound + 2*metaBound // of verbs that write a model: metadata, old and new
+	spare      = 24 << 20
 )
 
 // hostile are files of which every byte is to cost as much as it can.
@@ -209,7 +210,11 @@ func beginMemory(a *arena) func(*round) {
 		}
 		r.within(kind+" "+how, int64(len(b)), r.peak("open", how, path)-idle, bound)
 		verb := pick(r.Rand, []string{"inspect", "inspect --json", "inspect --tree", "verify", "stats", "hash", "map", "dump x", "diff", "convert"})
-		r.within(kind+" "+verb, int64(len(b)), r.peak("verb", verb, path)-idleVerb, verbBound+1)
+		bound = verbBound + 1
+		if verb == "convert" {
+			bound = writeBound + 1
+		}
+		r.within(kind+" "+verb, int64(len(b)), r.peak("verb", verb, path)-idleVerb, bound)
 		r.claims(claimed(r))
 	}
 }
