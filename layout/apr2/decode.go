@@ -157,8 +157,9 @@ func (d *decoder) entry() error {
 			layout.Quote(t.Name), id, d.builder.Index().Version)
 	}
 	t.Shape = d.builder.Dims(rank)
+	dims := b[4+name:][:8*rank]
 	for i := range t.Shape {
-		t.Shape[i] = le.Uint64(b[4+name+8*i:])
+		t.Shape[i] = le.Uint64(dims[8*i:])
 	}
 	if err := d.place(t, (*[entryTailSize]byte)(b[size-entryTailSize:])); err != nil {
 		return err
