@@ -31,11 +31,12 @@ func (m *Model) lookup(name string, l *Lease) (Tensor, error) {
 
 // tensor returns the handle of tensor i.
 func (m *Model) tensor(i int, l *Lease) Tensor {
-	desc, files := &m.tensors[i], m.files
-	if l != nil && l.files != nil {
-		files = l.files
+	desc := &m.tensors[i]
+	t := Tensor{desc, &m.files[desc.File], nil}
+	if l != nil {
+		t = l.Of(t)
 	}
-	return Tensor{desc, &files[desc.File], l}
+	return t
 }
 
 // Len returns the number of tensors.
@@ -61,6 +62,19 @@ func (l *Lease) Tensor(name string) (Tensor, error) {
 		return Tensor{}, l.wrap(ErrClosed)
 	}
 	return l.model.lookup(name, l)
+}
+
+// Of returns t through the lease, without looking it up: t may have been taken from the model or from
+// another lease, when weights were bound. A tensor of another model is returned as it is.
+func (l *Lease) Of(t Tensor) Tensor {
+	if t.desc == nil || t.file.model != l.model {
+		return t
+	}
+	files := l.model.files
+	if l.files != nil {
+		files = l.files
+	}
+	return Tensor{t.desc, &files[t.desc.File], l}
 }
 
 // Tensors does what Model.Tensors does, through the lease.

@@ -2,6 +2,7 @@ package loader_test
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -91,4 +92,28 @@ func TestHooks(t *testing.T) {
 	if text := log.String(); !strings.Contains(text, "model opened") || !strings.Contains(text, "tensors=2") || !strings.Contains(text, "model gone") {
 		t.Error(text)
 	}
+}
+
+// TestLeaseOf reads bound tensors through leases, after Close too, without allocating.
+func TestLeaseOf(t *testing.T) {
+	file := apr2File(t, nil, []content{random("x", layout.F16, 30, 4)})
+	eachWay(t, file, func(t *testing.T, m *loader.Model) {
+		bound := tensor(t, m, "x")
+		l := acquire(t, m)
+		defer l.Release()
+		m.Close()
+		row := make([]float32, 4)
+		if err := bound.DequantizeRows(row, 3, 1); !errors.Is(err, loader.ErrClosed) {
+			t.Errorf("without the lease: %v", err)
+		}
+		if err := l.Of(bound).DequantizeRows(row, 3, 1); err != nil {
+			t.Error(err)
+		}
+		if n := testing.AllocsPerRun(10, func() { bound = l.Of(bound) }); n != 0 {
+			t.Errorf("%g allocations", n)
+		}
+		if other := tensor(t, openBytes(t, file, nil), "x"); l.Of(other) != other || l.Of(loader.Tensor{}) != (loader.Tensor{}) {
+			t.Error("a tensor of another model has been taken over")
+		}
+	})
 }

@@ -336,7 +336,7 @@ func (s *subject) convert(name string) error {
 var unattacked = map[string]string{
 	"convert.PartOf":     "names",
 	"loader.Model.Close": "races", "loader.Model.Acquire": "races", "loader.Model.AcquireContext": "races", "loader.Lease.Release": "races",
-	"loader.Lease.Tensor": "races", "loader.Lease.Tensors": "races",
+	"loader.Lease.Tensor": "races", "loader.Lease.Tensors": "races", "loader.Lease.Of": "index",
 	"loader.Model.Tensor": "index", "loader.Model.Tensors": "index", "loader.Model.Files": "index",
 	"loader.Model.Format": "index", "loader.Model.Stats": "counters", "loader.Model.Config": "index", "loader.Model.Done": "races", "loader.Model.Path": "names", "loader.Model.HeldLeases": "counters", "loader.Model.Len": "index",
 	"loader.ByName":       "index",
