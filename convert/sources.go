@@ -47,32 +47,20 @@ func describeSafeTensors(md *layout.Metadata, from layout.Metadata) (own layout.
 	for key, value := range from.All() {
 		name, ok := strings.CutPrefix(key, apr2Prefix)
 		text, isText := value.(string)
-		if v, err := parseValue(text); ok && isText && err == nil {
-			carried = append(carried, layout.Entry{Key: name, Value: v})
-		} else {
-			own = append(own, layout.Entry{Key: key, Value: value})
+		if ok && isText {
+			lim := (*layout.Limits)(nil).WithDefaults()
+			if v, err := jsontext.ParseValue(text, layout.SafeTensors, 0, "metadata", lim); err == nil {
+				carried = append(carried, layout.Entry{Key: name, Value: v})
+				continue
+			}
 		}
+		own = append(own, layout.Entry{Key: key, Value: value})
 	}
 	if rest := object(carried, layout.SafeTensors.String()); rest != nil {
 		own = merged(rest, own).(layout.Metadata)
 	}
 	md.Merge(carried)
 	return own
-}
-
-// parseValue reads any JSON.
-func parseValue(text string) (any, error) {
-	lim := (*layout.Limits)(nil).WithDefaults()
-	lim.Depth++
-	object := slices.Concat([]byte(`{"":`), []byte(text), []byte(`}`))
-	md, err := jsontext.Parse(object, layout.SafeTensors, 0, "metadata", lim)
-	if err != nil {
-		return nil, err
-	}
-	if len(md) != 1 || md[0].Key != "" {
-		return nil, layout.ErrInvalid // text is the rest of an object
-	}
-	return md[0].Value, nil
 }
 
 // describeGGUF maps what APR2 has keys of its own for. The architecture gets the keys that begin

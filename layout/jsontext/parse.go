@@ -15,34 +15,58 @@ import (
 // which lives as long as one of them. All else is counted before it is allocated: an array of
 // one-digit numbers takes 9 times its text, and the worst of valid documents 17 times.
 func Parse[T string | []byte](text T, f layout.Format, at uint64, field string, lim layout.Limits) (layout.Metadata, error) {
-	return parse(text, f, at, field, lim, false)
+	return parseObject(text, f, at, field, lim, false)
 }
 
 // ParseLastWins reads an object as Parse does, but a key may occur twice. The last value counts,
 // in the place of the first.
 func ParseLastWins[T string | []byte](text T, f layout.Format, at uint64, field string, lim layout.Limits) (layout.Metadata, error) {
-	return parse(text, f, at, field, lim, true)
+	return parseObject(text, f, at, field, lim, true)
 }
 
-func parse[T string | []byte](text T, f layout.Format, at uint64, field string, lim layout.Limits, lastWins bool) (layout.Metadata, error) {
-	if s := New(text, f, at, field, lim); s.err != nil {
-		return nil, s.err
+// ParseValue reads any value as Parse reads an object.
+func ParseValue[T string | []byte](text T, f layout.Format, at uint64, field string, lim layout.Limits) (any, error) {
+	p, err := newParser(text, f, at, field, lim)
+	if err == nil {
+		err = p.check()
 	}
-	// The text is copied before it is looked at: it may be mapped, and change.
-	p := parser{New(string(text), f, at, field, lim)}
+	if err != nil {
+		return nil, err
+	}
+	return p.value(), nil
+}
+
+func parseObject[T string | []byte](text T, f layout.Format, at uint64, field string, lim layout.Limits, lastWins bool) (layout.Metadata, error) {
+	p, err := newParser(text, f, at, field, lim)
+	if err != nil {
+		return nil, err
+	}
 	p.lastWins = lastWins
 	if p.Next() != '{' {
 		p.Unexpected("an object")
 	}
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	return p.object(), nil
+}
+
+// newParser copies the text before it is looked at: it may be mapped, and change.
+func newParser[T string | []byte](text T, f layout.Format, at uint64, field string, lim layout.Limits) (*parser, error) {
+	if s := New(text, f, at, field, lim); s.err != nil {
+		return nil, s.err
+	}
+	return &parser{New(string(text), f, at, field, lim)}, nil
+}
+
+// check checks all of the text and counts what is in its groups.
+func (p *parser) check() error {
 	// Brackets in strings count too, which makes these a few more than needed.
 	p.groups = make([]group, 0, strings.Count(p.text, "{")+strings.Count(p.text, "["))
 	p.skip()
 	p.End()
-	if p.err != nil {
-		return nil, p.err
-	}
 	p.at = 0
-	return p.object(), nil
+	return p.Err()
 }
 
 // parser makes values of a text that was checked. p.groups counts those that are still to come.

@@ -244,6 +244,22 @@ func TestParseLastWins(t *testing.T) {
 	}
 }
 
+func TestParseValue(t *testing.T) {
+	for text, want := range map[string]any{
+		` 1.50 `: json.Number("1.50"), `"a\u00e9"`: "aé", `null`: nil, `true`: true, `[]`: []any{}, ` [ 1 ]`: []json.Number{"1"},
+		`{"a": {}}`: layout.Metadata{{Key: "a", Value: layout.Metadata{}}},
+	} {
+		if v, err := jsontext.ParseValue(text, layout.APR2, 0, "metadata", defaults()); err != nil || !reflect.DeepEqual(v, want) {
+			t.Errorf("%s: %#v, %v", text, v, err)
+		}
+	}
+	for _, text := range []string{``, ` `, `1 1`, `1,"a":2`, `{"a":1,"a":2}`, `"`, `[`, `nul`} {
+		if v, err := jsontext.ParseValue(text, layout.APR2, 0, "metadata", defaults()); v != nil || err == nil {
+			t.Errorf("%s: %#v", text, v)
+		}
+	}
+}
+
 func TestParseTruncated(t *testing.T) {
 	if _, err := parseJSON(everything, defaults()); err != nil {
 		t.Fatal(err)
