@@ -63,45 +63,38 @@ func TestDecodeLiteral(t *testing.T) {
 	}
 }
 
-// patch is data with b at at.
-func patch(data layout.Bytes, at int, b string) layout.Bytes {
-	out := slices.Clone(data)
-	copy(out[at:], b)
-	return out
-}
-
 func TestDecodeErrors(t *testing.T) {
 	const all8 = "\xff\xff\xff\xff\xff\xff\xff\xff"
 	format.CheckRefused(t, []layouttest.Refusal{
 		{"empty", nil, layout.ErrTruncated, "magic", 0, "0 bytes"},
-		{"magic", patch(literal, 0, "APR3"), layout.ErrFormat, "magic", 0, `"APR3", not "APR1"`},
+		{"magic", layouttest.Patched(literal, 0, "APR3"), layout.ErrFormat, "magic", 0, `"APR3", not "APR1"`},
 		{"short", literal[:51], layout.ErrTruncated, "magic", 0, "51 bytes"},
 		{"head alone", literal[:52], layout.ErrTruncated, "n_tensors", 9, "only 0 for it"},
 		{"no checksum", literal[:151], layout.ErrTruncated, "n_tensors", 9, "100 bytes, but the file has only 95"},
-		{"short late", patch(literal, 0, "APR\x00\x02")[:67], layout.ErrTruncated, "magic", 0, "67 bytes"},
-		{"late version", patch(slices.Concat([]byte("APR\x00"), literal[4:52], make([]byte, 16), literal[52:]), 4, "\x01"), layout.ErrUnsupported, "version", 4, "1, not 2"},
-		{"namesake", patch(literal, 0, "APR\x00\x02"), layout.ErrFormat, "reserved", 52, "61 2e 77"},
-		{"version", patch(literal, 4, "\x02"), layout.ErrUnsupported, "version", 4, "2, not 1"},
-		{"int4", patch(literal, 7, "\x03"), layout.ErrUnsupported, "quantization", 7, "3, not 0 (f32)"},
-		{"compressed", patch(literal, 8, "\x02"), layout.ErrUnsupported, "compressed", 8, "2, not 0 or 1"},
-		{"no tensors", patch(literal, 9, "\x00\x00"), layout.ErrInvalid, "n_tensors", 9, "0: "},
-		{"tensors", patch(literal, 9, "\xff\xff"), layout.ErrTruncated, "n_tensors", 9, "65535 tensors take an index of 6553500 bytes"},
-		{"size", patch(literal, 108, all8), layout.ErrTruncated, "size", 108, "tensor 0: 18446744073709551615 bytes, but only 48"},
-		{"name NUL", patch(literal, 52, strings.Repeat("n", 48)), layout.ErrInvalid, "name", 52, "does not end"},
-		{"name UTF-8", patch(literal, 53, "\xff"), layout.ErrInvalid, "name", 52, "UTF-8"},
-		{"name tail", patch(literal, 59, "\xff"), layout.ErrInvalid, "name", 52, "UTF-8"},
-		{"dims", patch(literal, 140, "\x05"), layout.ErrInvalid, "n_dims", 140, `"a.weight": 5, more than 4`},
-		{"elements", patch(literal, 116, "\x04"), layout.ErrInvalid, "n_elements", 116, "4, but the shape is [3 1]"},
-		{"shape", patch(literal, 124, all8+all8+"\x04"), layout.ErrInvalid, "n_elements", 116, "3, but the shape is [4294967295"},
-		{"offset", patch(literal, 100, "\x01"), layout.ErrInvalid, "offset", 52, "3 bytes at 153 leave the data section"},
-		{"far offset", patch(literal, 100, all8), layout.ErrInvalid, "offset", 100, "past the end of the data of 3 bytes"},
-		{"scale", patch(literal, 148, "\x00\x00\x80\x7f"), layout.ErrInvalid, "scale", 148, "+Inf is not finite"},
-		{"vocabulary size", patch(literal, 155, "\x2a"), layout.ErrTruncated, "vocabulary_size", 155, "42 bytes, but only 41 are left before the checksum"},
-		{"no counts", patch(literal, 155, "\x07"), layout.ErrInvalid, "vocabulary_size", 155, "fewer than the 8"},
-		{"tokens", patch(literal, 159, "\x05"), layout.ErrTruncated, "n_tokens", 159, "5 tokens and 1 merges do not fit"},
-		{"filterbank size", patch(literal, 180, "\x11"), layout.ErrTruncated, "filterbank_size", 180, "17 bytes, but only 16"},
-		{"filterbank odd", patch(literal, 180, "\x0f"), layout.ErrInvalid, "filterbank_size", 180, "2 × 1 values"},
-		{"filterbank", patch(literal, 184, "\x01"), layout.ErrInvalid, "filterbank_size", 180, "1 × 1 values"},
+		{"short late", layouttest.Patched(literal, 0, "APR\x00\x02")[:67], layout.ErrTruncated, "magic", 0, "67 bytes"},
+		{"late version", layouttest.Patched(slices.Concat([]byte("APR\x00"), literal[4:52], make([]byte, 16), literal[52:]), 4, "\x01"), layout.ErrUnsupported, "version", 4, "1, not 2"},
+		{"namesake", layouttest.Patched(literal, 0, "APR\x00\x02"), layout.ErrFormat, "reserved", 52, "61 2e 77"},
+		{"version", layouttest.Patched(literal, 4, "\x02"), layout.ErrUnsupported, "version", 4, "2, not 1"},
+		{"int4", layouttest.Patched(literal, 7, "\x03"), layout.ErrUnsupported, "quantization", 7, "3, not 0 (f32)"},
+		{"compressed", layouttest.Patched(literal, 8, "\x02"), layout.ErrUnsupported, "compressed", 8, "2, not 0 or 1"},
+		{"no tensors", layouttest.Patched(literal, 9, "\x00\x00"), layout.ErrInvalid, "n_tensors", 9, "0: "},
+		{"tensors", layouttest.Patched(literal, 9, "\xff\xff"), layout.ErrTruncated, "n_tensors", 9, "65535 tensors take an index of 6553500 bytes"},
+		{"size", layouttest.Patched(literal, 108, all8), layout.ErrTruncated, "size", 108, "tensor 0: 18446744073709551615 bytes, but only 48"},
+		{"name NUL", layouttest.Patched(literal, 52, strings.Repeat("n", 48)), layout.ErrInvalid, "name", 52, "does not end"},
+		{"name UTF-8", layouttest.Patched(literal, 53, "\xff"), layout.ErrInvalid, "name", 52, "UTF-8"},
+		{"name tail", layouttest.Patched(literal, 59, "\xff"), layout.ErrInvalid, "name", 52, "UTF-8"},
+		{"dims", layouttest.Patched(literal, 140, "\x05"), layout.ErrInvalid, "n_dims", 140, `"a.weight": 5, more than 4`},
+		{"elements", layouttest.Patched(literal, 116, "\x04"), layout.ErrInvalid, "n_elements", 116, "4, but the shape is [3 1]"},
+		{"shape", layouttest.Patched(literal, 124, all8+all8+"\x04"), layout.ErrInvalid, "n_elements", 116, "3, but the shape is [4294967295"},
+		{"offset", layouttest.Patched(literal, 100, "\x01"), layout.ErrInvalid, "offset", 52, "3 bytes at 153 leave the data section"},
+		{"far offset", layouttest.Patched(literal, 100, all8), layout.ErrInvalid, "offset", 100, "past the end of the data of 3 bytes"},
+		{"scale", layouttest.Patched(literal, 148, "\x00\x00\x80\x7f"), layout.ErrInvalid, "scale", 148, "+Inf is not finite"},
+		{"vocabulary size", layouttest.Patched(literal, 155, "\x2a"), layout.ErrTruncated, "vocabulary_size", 155, "42 bytes, but only 41 are left before the checksum"},
+		{"no counts", layouttest.Patched(literal, 155, "\x07"), layout.ErrInvalid, "vocabulary_size", 155, "fewer than the 8"},
+		{"tokens", layouttest.Patched(literal, 159, "\x05"), layout.ErrTruncated, "n_tokens", 159, "5 tokens and 1 merges do not fit"},
+		{"filterbank size", layouttest.Patched(literal, 180, "\x11"), layout.ErrTruncated, "filterbank_size", 180, "17 bytes, but only 16"},
+		{"filterbank odd", layouttest.Patched(literal, 180, "\x0f"), layout.ErrInvalid, "filterbank_size", 180, "2 × 1 values"},
+		{"filterbank", layouttest.Patched(literal, 184, "\x01"), layout.ErrInvalid, "filterbank_size", 180, "1 × 1 values"},
 	})
 }
 
@@ -122,10 +115,10 @@ func TestDecodeJSONErrors(t *testing.T) {
 	}
 	format.CheckRefused(t, []layouttest.Refusal{
 		{"short", layout.Bytes("APR1\x02\x00\x00\x00{"), layout.ErrTruncated, "magic", 0, "9 bytes"},
-		{"metadata", patch(entry(good), 4, "\xff\xff\xff\xff"), layout.ErrTruncated, "metadata_len", 8, "4294967295 bytes"},
-		{"index length", patch(entry(good), 14, "\xff\xff\x00\x00"), layout.ErrTruncated, "index_len", 18, "65535 bytes"},
-		{"index too long", patch(entry(good), 14, "\xff\xff\xff\xff"), layout.ErrLimit, "index_len", 14, "more than 100000000"},
-		{"count", patch(entry(good), 10, "\x02"), layout.ErrInvalid, "n_tensors", 10, "2, but the index has 1 entries"},
+		{"metadata", layouttest.Patched(entry(good), 4, "\xff\xff\xff\xff"), layout.ErrTruncated, "metadata_len", 8, "4294967295 bytes"},
+		{"index length", layouttest.Patched(entry(good), 14, "\xff\xff\x00\x00"), layout.ErrTruncated, "index_len", 18, "65535 bytes"},
+		{"index too long", layouttest.Patched(entry(good), 14, "\xff\xff\xff\xff"), layout.ErrLimit, "index_len", 14, "more than 100000000"},
+		{"count", layouttest.Patched(entry(good), 10, "\x02"), layout.ErrInvalid, "n_tensors", 10, "2, but the index has 1 entries"},
 		{"count 1", jsonFile("{}", "["+good+`,{"name":"b","dtype":"F32","shape":[0],"offset":4,"size":0}]`, 1, "abcd"), layout.ErrInvalid, "n_tensors", 10, "1, but the index has 2 entries"},
 		{"syntax", entry(good + "}"), layout.ErrInvalid, "index", 18 + 1 + 58, ""},
 		{"object", jsonFile("{}", `{"a":1}`, 1, ""), layout.ErrInvalid, "index", 18, `'{' where an array`},
@@ -181,10 +174,10 @@ func TestLimits(t *testing.T) {
 
 func TestVocabularyErrors(t *testing.T) {
 	for _, tc := range []layouttest.Refusal{
-		{"token", patch(literal, 167, "\xff\xff"), layout.ErrTruncated, "tokens", 167, "a string of 65535 bytes in the last 11"},
-		{"merge", patch(literal, 177, "\x02"), layout.ErrTruncated, "merges", 177, "a string of 2 bytes in the last 1"},
-		{"length", patch(literal, 174, "\x04"), layout.ErrTruncated, "merges", 180, "before the length"},
-		{"left", patch(literal, 163, "\x00"), layout.ErrInvalid, "vocabulary_size", 174, "6 bytes are left"},
+		{"token", layouttest.Patched(literal, 167, "\xff\xff"), layout.ErrTruncated, "tokens", 167, "a string of 65535 bytes in the last 11"},
+		{"merge", layouttest.Patched(literal, 177, "\x02"), layout.ErrTruncated, "merges", 177, "a string of 2 bytes in the last 1"},
+		{"length", layouttest.Patched(literal, 174, "\x04"), layout.ErrTruncated, "merges", 180, "before the length"},
+		{"left", layouttest.Patched(literal, 163, "\x00"), layout.ErrInvalid, "vocabulary_size", 174, "6 bytes are left"},
 	} {
 		f := format.MustDecode(t, tc.File)
 		_, err := f.Metadata(tc.File)

@@ -139,14 +139,7 @@ func TestDTypeIDs(t *testing.T) {
 }
 
 // patch is the literal file with bytes replaced at offsets.
-func patch(at int, with string, more ...any) layout.Bytes {
-	b := slices.Clone(literal)
-	copy(b[at:], with)
-	for i := 0; i < len(more); i += 2 {
-		copy(b[more[i].(int):], more[i+1].(string))
-	}
-	return b
-}
+func patch(patches ...any) layout.Bytes { return layouttest.Patched(literal, patches...) }
 
 const ff8 = "\xff\xff\xff\xff\xff\xff\xff\xff"
 

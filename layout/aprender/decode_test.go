@@ -45,14 +45,8 @@ func resum(data layout.Bytes) layout.Bytes {
 	return data
 }
 
-// patch is literal with other bytes: pairs of an offset and a string.
-func patch(pairs ...any) layout.Bytes {
-	data := slices.Clone(literal)
-	for i := 0; i < len(pairs); i += 2 {
-		copy(data[pairs[i].(int):], pairs[i+1].(string))
-	}
-	return resum(data)
-}
+// patch is the literal file with bytes replaced at offsets, and the checksum of its header.
+func patch(patches ...any) layout.Bytes { return resum(layouttest.Patched(literal, patches...)) }
 
 func TestDecodeLiteral(t *testing.T) {
 	f := format.MustDecode(t, literal)

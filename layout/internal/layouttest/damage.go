@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"iter"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
@@ -76,6 +77,15 @@ func AllMasks() []byte {
 		masks[i] = byte(i + 1)
 	}
 	return masks
+}
+
+// Patched returns data with other bytes. patches are pairs of an offset and a string.
+func Patched(data layout.Bytes, patches ...any) layout.Bytes {
+	data = slices.Clone(data)
+	for i := 0; i < len(patches); i += 2 {
+		copy(data[patches[i].(int):], patches[i+1].(string))
+	}
+	return data
 }
 
 // Zeros returns n bytes of zero.
