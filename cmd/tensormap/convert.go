@@ -89,16 +89,13 @@ func newConvertOptions() *convertOptions {
 
 func convertCommand() *cobra.Command {
 	opts := newConvertOptions()
-	cmd := &cobra.Command{
+	cmd := verb(&cobra.Command{
 		Use:   "convert IN OUT [--dtype TYPE [--keep GLOB]... [--all] [--plain-f8]] [--compress[=hc]] [--shard-size SIZE] [--format FORMAT] [--align 32|64] [--metadata config.json] [--no-side-files] [--no-aliases] [--dry-run [--json]] [-j N]",
 		Short: "Write a model as an APR2 or SafeTensors file",
 		Long:  convertLong,
-		Args:  operands("IN", "OUT"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return convertModel(cmd.Context(), streamsOf(cmd), args[0], args[1], opts)
-		},
-		DisableFlagsInUseLine: true,
-	}
+	}, func(ctx context.Context, s terminal.Streams, args []string) error {
+		return convertModel(ctx, s, args[0], args[1], opts)
+	}, "IN", "OUT")
 	opts.addTo(cmd)
 	opts.addFlags(cmd)
 	opts.shards.addTo(cmd)

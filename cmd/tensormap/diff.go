@@ -77,16 +77,13 @@ type diffOptions struct {
 
 func diffCommand() *cobra.Command {
 	var opts diffOptions
-	cmd := &cobra.Command{
+	cmd := verb(&cobra.Command{
 		Use:   "diff A B [--tolerance X] [--metadata] [--filter GLOB] [--json] [-j N]",
 		Short: "Show what differs between two models",
 		Long:  diffLong,
-		Args:  operands("A", "B"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return diff(cmd.Context(), streamsOf(cmd), args[0], args[1], &opts)
-		},
-		DisableFlagsInUseLine: true,
-	}
+	}, func(ctx context.Context, s terminal.Streams, args []string) error {
+		return diff(ctx, s, args[0], args[1], &opts)
+	}, "A", "B")
 	opts.addTo(cmd)
 	cmd.Flags().Var(&opts.tolerance, "tolerance", "only values that differ by more than `X` count")
 	cmd.Flags().BoolVar(&opts.metadata, "metadata", false, "compare the metadata too")

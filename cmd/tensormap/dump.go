@@ -47,18 +47,15 @@ func dumpCommand() *cobra.Command {
 	var opts dumpOptions
 	opts.as.allowed = slice.Formats()
 	opts.as.value = opts.as.allowed[0]
-	cmd := &cobra.Command{
-		Use:   "dump FILE TENSOR[SLICE] [--as f32|raw|npy|text] [-o OUT]",
-		Short: "Write one tensor, or a slice of it, as float32, raw bytes, a NumPy file or text",
-		Long:  dumpLong,
-		Args:  operands("FILE", "TENSOR"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			opts.explicit = cmd.Flags().Changed("as")
-			return dump(cmd.Context(), streamsOf(cmd), args[0], args[1], &opts)
-		},
-		ValidArgsFunction:     completeTensor,
-		DisableFlagsInUseLine: true,
-	}
+	cmd := verb(&cobra.Command{
+		Use:               "dump FILE TENSOR[SLICE] [--as f32|raw|npy|text] [-o OUT]",
+		Short:             "Write one tensor, or a slice of it, as float32, raw bytes, a NumPy file or text",
+		Long:              dumpLong,
+		PreRun:            func(cmd *cobra.Command, _ []string) { opts.explicit = cmd.Flags().Changed("as") },
+		ValidArgsFunction: completeTensor,
+	}, func(ctx context.Context, s terminal.Streams, args []string) error {
+		return dump(ctx, s, args[0], args[1], &opts)
+	}, "FILE", "TENSOR")
 	opts.as.addTo(cmd, "as", "how to write it")
 	cmd.Flags().StringVarP(&opts.out, "output", "o", "", "write to the file `OUT`; - is standard output")
 	opts.addTo(cmd)

@@ -58,7 +58,7 @@ func TestSlicesOfNumPy(t *testing.T) {
 
 // A slice of any encoding and type is what the whole has there.
 func TestSliceOfFixtures(t *testing.T) {
-	modeltest.EveryFixture(t, "../../testdata", opens, func(t *testing.T, path string) {
+	modeltest.EveryFixture(t, "../../testdata", openFixture, func(t *testing.T, path string) {
 		m, err := loader.Open(path, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -203,7 +203,7 @@ func TestDumpScaledText(t *testing.T) {
 
 // Numbers of all types come out as loader has them.
 func TestDumpTextFixtures(t *testing.T) {
-	modeltest.EveryFixture(t, "../../testdata", opens, func(t *testing.T, path string) {
+	modeltest.EveryFixture(t, "../../testdata", openFixture, func(t *testing.T, path string) {
 		m, err := loader.Open(path, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -53,20 +53,17 @@ type hashOptions struct {
 
 func hashCommand() *cobra.Command {
 	var opts hashOptions
-	cmd := &cobra.Command{
+	cmd := verb(&cobra.Command{
 		Use:   "hash FILE [--values] [--stored] [--total] [--filter GLOB] [--file] [--json] [-j N]",
 		Short: "Write SHA-256 digests of all tensors and of the model",
 		Long:  hashLong,
-		Args:  operands("FILE"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if opts.file {
-				return hashFiles(cmd.Context(), streamsOf(cmd), args[0], &opts)
-			}
-			opts.values = opts.values || !opts.stored
-			return hash(cmd.Context(), streamsOf(cmd), args[0], &opts)
-		},
-		DisableFlagsInUseLine: true,
-	}
+	}, func(ctx context.Context, s terminal.Streams, args []string) error {
+		if opts.file {
+			return hashFiles(ctx, s, args[0], &opts)
+		}
+		opts.values = opts.values || !opts.stored
+		return hash(ctx, s, args[0], &opts)
+	}, "FILE")
 	opts.addTo(cmd)
 	cmd.Flags().BoolVar(&opts.values, "values", false, "of the values in float32 (the default)")
 	cmd.Flags().BoolVar(&opts.stored, "stored", false, "of the elements as they are stored, decompressed")
@@ -82,12 +79,7 @@ func hash(ctx context.Context, s terminal.Streams, path string, opts *hashOption
 	}
 	defer done()
 	p, o := opts.begin(s, "hashing")
-	j := report.JSON{W: p.w}
-	if opts.json {
-		j.Field("{\n", "file", called(path))
-		j.Field(",\n", "algorithm", "sha256")
-		j.Begin("tensors")
-	}
+	j := opts.beginJSON(p, path, "tensors")
 	var total survey.ModelDigest
 	unvalued := 0
 	err = survey.Hash(ctx, m, &survey.HashOptions{Options: o, Values: opts.values, Stored: opts.stored}, func(d *survey.TensorDigest) error {
@@ -132,6 +124,17 @@ func hash(ctx context.Context, s terminal.Streams, path string, opts *hashOption
 	return p.end(cmp.Or(err, j.Err))
 }
 
+// beginJSON begins the object of --json, up to its rows.
+func (opts *hashOptions) beginJSON(p *pass, path, rows string) *report.JSON {
+	j := &report.JSON{W: p.w}
+	if opts.json {
+		j.Field("{\n", "file", called(path))
+		j.Field(",\n", "algorithm", "sha256")
+		j.Begin(rows)
+	}
+	return j
+}
+
 // hashFiles runs hash --file.
 func hashFiles(ctx context.Context, s terminal.Streams, path string, opts *hashOptions) error {
 	if opts.values || opts.stored || opts.total || opts.filter.Pattern != "" {
@@ -143,12 +146,7 @@ func hashFiles(ctx context.Context, s terminal.Streams, path string, opts *hashO
 	}
 	defer done()
 	p, o := opts.begin(s, "hashing")
-	j := report.JSON{W: p.w}
-	if opts.json {
-		j.Field("{\n", "file", called(path))
-		j.Field(",\n", "algorithm", "sha256")
-		j.Begin("files")
-	}
+	j := opts.beginJSON(p, path, "files")
 	err = survey.HashFiles(ctx, m, &o, func(d *survey.FileDigest) error {
 		if opts.json {
 			j.Row(fileHashJSON{d.File.Path, d.File.Size, d.Digest})

@@ -42,17 +42,14 @@ type inspectOptions struct {
 
 func inspectCommand() *cobra.Command {
 	opts := inspectOptions{sort: choice{allowed: inspection.OrderNames()}}
-	cmd := &cobra.Command{
+	cmd := verb(&cobra.Command{
 		Use:     "inspect FILE [--json] [--filter GLOB] [--metadata] [--graph] [--tree] [--sort ORDER]",
 		Short:   "Show header, metadata and tensors of a model file",
 		Long:    inspectLong,
-		Args:    operands("FILE"),
 		PreRunE: func(cmd *cobra.Command, _ []string) error { return opts.check(cmd) },
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return inspect(cmd.Context(), streamsOf(cmd), args[0], &opts)
-		},
-		DisableFlagsInUseLine: true,
-	}
+	}, func(ctx context.Context, s terminal.Streams, args []string) error {
+		return inspect(ctx, s, args[0], &opts)
+	}, "FILE")
 	cmd.Flags().BoolVar(&opts.Json, "json", false, "write JSON, for programs (metadata is always in it)")
 	cmd.Flags().Var(&opts.Filter, "filter", "only tensors whose name matches `GLOB`")
 	complete(cmd, "filter", completeFilter)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -73,22 +74,9 @@ func oneLine(t testing.TB, stderr string, parts ...string) {
 // plain wants nothing that a terminal would obey.
 func plain(t testing.TB, output string) {
 	t.Helper()
-	for line := range strings.SplitSeq(output, "\n") {
-		if terminal.Printable(line) != line {
-			t.Errorf("%q has something raw", line)
-			return
-		}
-	}
+	modeltest.Plain(t, output, terminal.Printable)
 }
 
 const apr2Fixtures = "../../testdata/apr2/"
 
-// opens reports whether a file of testdata can be opened.
-func opens(path string) bool {
-	m, err := loader.Open(path, nil)
-	if err != nil {
-		return false
-	}
-	m.Close()
-	return true
-}
+func openFixture(path string) (*loader.Model, error) { return loader.Open(path, nil) }

@@ -44,16 +44,13 @@ var mapWriters = map[string]func(*bufio.Writer, *drawing.Map){
 
 func mapCommand() *cobra.Command {
 	var opts mapOptions
-	cmd := &cobra.Command{
+	cmd := verb(&cobra.Command{
 		Use:   "map FILE [-o OUT.svg|OUT.html]",
 		Short: "Draw where the bytes of a model are",
 		Long:  mapLong,
-		Args:  operands("FILE"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return drawMap(cmd.Context(), streamsOf(cmd), args[0], &opts)
-		},
-		DisableFlagsInUseLine: true,
-	}
+	}, func(ctx context.Context, s terminal.Streams, args []string) error {
+		return drawMap(ctx, s, args[0], &opts)
+	}, "FILE")
 	cmd.Flags().StringVarP(&opts.out, "output", "o", "", "write to the file `OUT`, by whose end it is a picture or a page")
 	opts.addTo(cmd)
 	cmd.Flags().BoolVar(&opts.resident, "resident", true, "show what is in memory now")

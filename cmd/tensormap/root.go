@@ -184,6 +184,14 @@ func helpCommand() *cobra.Command {
 	}
 }
 
+// verb completes the command of a verb: run gets exactly the named operands.
+func verb(cmd *cobra.Command, run func(ctx context.Context, s terminal.Streams, args []string) error, names ...string) *cobra.Command {
+	cmd.Args = operands(names...)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), streamsOf(cmd), args) }
+	cmd.DisableFlagsInUseLine = true
+	return cmd
+}
+
 // operands wants exactly the named arguments.
 func operands(names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {

@@ -40,16 +40,13 @@ type statsOptions struct {
 
 func statsCommand() *cobra.Command {
 	var opts statsOptions
-	cmd := &cobra.Command{
+	cmd := verb(&cobra.Command{
 		Use:   "stats FILE [--filter GLOB] [--bins N] [--json] [-j N]",
 		Short: "Show range, mean, deviation and histogram of every tensor",
 		Long:  statsLong,
-		Args:  operands("FILE"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return stats(cmd.Context(), streamsOf(cmd), args[0], &opts)
-		},
-		DisableFlagsInUseLine: true,
-	}
+	}, func(ctx context.Context, s terminal.Streams, args []string) error {
+		return stats(ctx, s, args[0], &opts)
+	}, "FILE")
 	opts.addTo(cmd)
 	cmd.Flags().Uint8Var(&opts.bins, "bins", 16, "draw histograms of `N` bins; 0 draws none")
 	return cmd

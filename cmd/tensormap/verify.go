@@ -39,16 +39,13 @@ type verifyOptions struct {
 
 func verifyCommand() *cobra.Command {
 	var opts verifyOptions
-	cmd := &cobra.Command{
+	cmd := verb(&cobra.Command{
 		Use:   "verify FILE [--values] [--json] [-j N]",
 		Short: "Check structure and checksums of a model file",
 		Long:  verifyLong,
-		Args:  operands("FILE"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return verify(cmd.Context(), streamsOf(cmd), args[0], &opts)
-		},
-		DisableFlagsInUseLine: true,
-	}
+	}, func(ctx context.Context, s terminal.Streams, args []string) error {
+		return verify(ctx, s, args[0], &opts)
+	}, "FILE")
 	cmd.Flags().BoolVar(&opts.values, "values", false, "look for NaN, infinities and tensors of zeros")
 	cmd.Flags().BoolVar(&opts.json, "json", false, "write JSON, for programs")
 	cmd.Flags().VarP(&opts.jobs, "jobs", "j", "read with `N` threads (default: all cores; 8 of an address)")

@@ -89,18 +89,16 @@ func (v *writing) rewrite(ctx context.Context, s terminal.Streams, in, out strin
 	})
 }
 
-// rewriting returns a command with the flags of split and merge. Files are the names of its arguments.
+// rewriting returns a command with the flags of split and merge. Files are the names of its
+// operands.
 func rewriting(v *writing, cmd *cobra.Command, files ...string) *cobra.Command {
 	v.format = newFormatFlag()
-	cmd.Args = operands(files...)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return v.rewrite(cmd.Context(), streamsOf(cmd), args[0], args[1])
-	}
-	cmd.DisableFlagsInUseLine = true
 	v.addTo(cmd)
 	v.format.addTo(cmd)
 	v.jobs.addTo(cmd)
-	return cmd
+	return verb(cmd, func(ctx context.Context, s terminal.Streams, args []string) error {
+		return v.rewrite(ctx, s, args[0], args[1])
+	}, files...)
 }
 
 // indexEnd is how the name of an index ends that leads to SafeTensors shards.

@@ -128,13 +128,29 @@ func Small(t testing.TB) (path string) {
 	return WriteSafeTensors(t, header+strings.Repeat(" ", 240-len(header)), Counting(32)...)
 }
 
-// EveryFixture calls f for every file under the folder testdata that opens.
-func EveryFixture(t *testing.T, testdata string, opens func(path string) bool, f func(t *testing.T, path string)) {
+// Plain wants nothing in output that a terminal would obey: printable must change no line.
+func Plain(t testing.TB, output string, printable func(string) string) {
+	t.Helper()
+	for line := range strings.SplitSeq(output, "\n") {
+		if printable(line) != line {
+			t.Errorf("%q has something raw", line)
+			return
+		}
+	}
+}
+
+// EveryFixture calls f for every file under the folder testdata that open opens.
+func EveryFixture[M io.Closer](t *testing.T, testdata string, open func(path string) (M, error), f func(t *testing.T, path string)) {
 	count := 0
 	err := filepath.WalkDir(testdata, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || strings.HasSuffix(path, ".py") || strings.HasSuffix(path, ".md") || !opens(path) {
+		if err != nil || d.IsDir() || strings.HasSuffix(path, ".py") || strings.HasSuffix(path, ".md") {
 			return err
 		}
+		m, err := open(path)
+		if err != nil {
+			return nil
+		}
+		m.Close()
 		count++
 		name, err := filepath.Rel(testdata, path)
 		t.Run(filepath.ToSlash(name), func(t *testing.T) { f(t, path) })

@@ -135,7 +135,7 @@ var pathData = regexp.MustCompile(`M([\d.]+) ([\d.]+)h([\d.]+)v(\d+)h-([\d.]+)z`
 // TestMapFixtures: pictures of all formats are well-formed, say the same twice, and draw
 // nothing outside of rows.
 func TestMapFixtures(t *testing.T) {
-	modeltest.EveryFixture(t, "../../../../testdata", opens, func(t *testing.T, path string) {
+	modeltest.EveryFixture(t, "../../../../testdata", openFixture, func(t *testing.T, path string) {
 		picture := svgOf(t, path)
 		if picture != svgOf(t, path) {
 			t.Error("another picture the second time")
@@ -160,7 +160,7 @@ func TestMapFixtures(t *testing.T) {
 
 // TestMapCovers: the spans of a file lie side by side from its first byte to its last.
 func TestMapCovers(t *testing.T) {
-	modeltest.EveryFixture(t, "../../../../testdata", opens, func(t *testing.T, path string) {
+	modeltest.EveryFixture(t, "../../../../testdata", openFixture, func(t *testing.T, path string) {
 		m, err := loader.Open(path, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -184,7 +184,7 @@ func TestMapCovers(t *testing.T) {
 // Labels stay inside of their cells, so none lies upon another.
 func TestMapLabelsFit(t *testing.T) {
 	label := regexp.MustCompile(`<text class="l[^"]*" x="([\d.]+)" y="([\d.]+)">(.*)</text>`)
-	modeltest.EveryFixture(t, "../../../../testdata", opens, func(t *testing.T, path string) {
+	modeltest.EveryFixture(t, "../../../../testdata", openFixture, func(t *testing.T, path string) {
 		right := make(map[string]float64)
 		for _, line := range linesWith(svgOf(t, path), `<text class="l`) {
 			part := label.FindStringSubmatch(line)
@@ -561,52 +561,12 @@ func oklab(light [3]float64) [3]float64 {
 	return multiplied([3][3]float64{{0.2104542553, 0.7936177850, -0.0040720468}, {1.9779984951, -2.4285922050, 0.4505937099}, {0.0259040371, 0.7827717662, -0.8086757660}}, lms)
 }
 
-// TestColors: any two colours, and a colour and what lies around it, are a difference for people
-// of any colour vision; and dark text upon each is read (WCAG 2: a contrast of 4.5).
-func TestColors(t *testing.T) {
-	for name, cones := range vision {
-		least := 0.036 // about two differences that are just seen
-		if name == "all" {
-			least = 0.08
-		}
-		seen := func(color string) [3]float64 { return oklab(multiplied(cones, linear(color))) }
-		for i, a := range colors {
-			for _, b := range append([]string{"#5b6b82"}, colors[:i]...) {
-				x, y := seen(a), seen(b)
-				if d := math.Hypot(math.Hypot(x[0]-y[0], x[1]-y[1]), x[2]-y[2]); d < least {
-					t.Errorf("%s and %s are %.3f apart (%s)", a, b, d, name)
-				}
-			}
-		}
-	}
-	luminance := func(color string) float64 {
-		light := linear(color)
-		return 0.2126*light[0] + 0.7152*light[1] + 0.0722*light[2]
-	}
-	for _, color := range colors {
-		if contrast := (luminance(color) + 0.05) / (luminance("#141a24") + 0.05); contrast < 4.5 {
-			t.Errorf("text on %s has a contrast of %.1f", color, contrast)
-		}
-	}
-}
-func opens(path string) bool {
-	m, err := loader.Open(path, nil)
-	if err != nil {
-		return false
-	}
-	m.Close()
-	return true
-}
+func openFixture(path string) (*loader.Model, error) { return loader.Open(path, nil) }
 
 // plain wants nothing that a terminal would obey.
 func plain(t testing.TB, output string) {
 	t.Helper()
-	for line := range strings.SplitSeq(output, "\n") {
-		if terminal.Printable(line) != line {
-			t.Errorf("%q has something raw", line)
-			return
-		}
-	}
+	modeltest.Plain(t, output, terminal.Printable)
 }
 
 const apr2Fixtures = "../../../../testdata/apr2/"

@@ -113,7 +113,7 @@ func TestMapPageStructure(t *testing.T) {
 // TestMapPageNarrow: the rows of the picture for a phone hold a quarter as much, in the same
 // order of cells, and stay inside of it.
 func TestMapPageNarrow(t *testing.T) {
-	modeltest.EveryFixture(t, "../../../../testdata", opens, func(t *testing.T, path string) {
+	modeltest.EveryFixture(t, "../../../../testdata", openFixture, func(t *testing.T, path string) {
 		var classes [2][]string
 		view := -1
 		for line := range strings.Lines(pageOf(t, path)) {
