@@ -5,15 +5,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"hash"
-	"hash/crc32"
-	"iter"
-	"maps"
 	"runtime"
 	"slices"
-	"sync"
 
-	"github.com/tensormap/tensormap/internal/crcmath"
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/manifest"
@@ -93,7 +87,7 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 		return nil, err
 	}
 	v.plan()
-	for _, step := range []func() error{v.compute, v.blocks, m.changed} {
+	for _, step := range []func() error{v.read, v.blocks, m.changed} {
 		// All readers may have been under way when ctx was cancelled.
 		if err := cmp.Or(step(), context.Cause(ctx)); err != nil {
 			return nil, err
@@ -124,8 +118,7 @@ type verifier struct {
 
 	sums       []sum
 	digests    []*digest
-	pieces     []piece  // of all that is summed, in the order of files and offsets
-	parts      []part   // of all pieces
+	reading    reading  // of all that is summed
 	compressed []Tensor // whose blocks are expanded
 }
 
@@ -268,11 +261,48 @@ func (v *verifier) stated(i int, f *file) error {
 	return nil
 }
 
+// plan lists the bytes to read.
+func (v *verifier) plan() {
+	covered := make([][]span, len(v.files))
+	for _, s := range v.sums {
+		covered[s.of] = append(covered[s.of], span{s.Offset, s.Offset + s.Size})
+	}
+	digests := make([]*[sha256.Size]byte, len(v.files))
+	for _, d := range v.digests {
+		digests[d.Shard] = &d.got
+	}
+	for i := range v.files {
+		v.reading.add(i, v.files[i].index.Size, covered[i], digests[i])
+	}
+	for _, p := range v.reading.pieces {
+		v.report.BytesRead += p.end - p.off
+	}
+	v.progress.Total = v.report.BytesRead
+	for _, t := range v.compressed {
+		v.progress.Total += t.desc.Stored // of files that exist
+	}
+}
+
+// read computes all checksums, on all workers.
+func (v *verifier) read() error {
+	return v.reading.run(v.workers, func(p *piece, sum func(f *file) error) error {
+		f := v.files[p.file]
+		err := context.Cause(v.ctx)
+		if err == nil {
+			err = mmapio.Guard(func() error { return sum(f) })
+		}
+		if err != nil {
+			return &fileError{f.path, err}
+		}
+		v.progress.Add(p.end - p.off)
+		return nil
+	})
+}
+
 // compare reports the checksums that are not what they should be.
 func (v *verifier) compare() {
-	pow := crcmath.XPow8(pieceBytes)
 	for _, s := range v.sums {
-		got := v.combined(&s, pow)
+		got := v.reading.crc(s.of, s.Offset, s.Size)
 		if got == s.Want {
 			continue
 		}
@@ -290,147 +320,4 @@ func (v *verifier) compare() {
 				"%s should have %x, but has %x", v.files[d.Shard].path, d.Want, d.got)})
 		}
 	}
-}
-
-// combined returns the checksum over all pieces that s covers; pow is for those of full length.
-func (v *verifier) combined(s *sum, pow uint32) (crc uint32) {
-	i, _ := slices.BinarySearchFunc(v.pieces, s, func(p piece, s *sum) int {
-		return cmp.Or(cmp.Compare(p.file, s.of), cmp.Compare(p.off, s.Offset))
-	})
-	for end := s.Offset + s.Size; i < len(v.pieces) && v.pieces[i].file == s.of && v.pieces[i].off < end; i++ {
-		p := v.pieces[i]
-		if p.n == pieceBytes {
-			crc = crcmath.Combine(crc, p.crc, pow)
-		} else {
-			crc = crcmath.Combine(crc, p.crc, crcmath.XPow8(p.n))
-		}
-	}
-	return crc
-}
-
-// pieceBytes is the number of bytes that a worker reads at a time. It is small enough for progress,
-// for cancellation, and for a copy to stay in a core's cache, and large enough that nothing else
-// costs.
-const pieceBytes = 1 << 20
-
-// piece is at most pieceBytes bytes of a file. Every checksum covers it wholly or not at all, so
-// that it is read once.
-type piece struct {
-	file   int
-	off, n uint64
-	crc    uint32
-}
-
-// piecesOf appends the pieces of all bytes that checksums over one file cover.
-func piecesOf(pieces []piece, file int, sums []sum) []piece {
-	begins := make(map[uint64]int) // checksums that begin at an offset, less those that end there
-	for _, s := range sums {
-		begins[s.Offset]++
-		begins[s.Offset+s.Size]--
-	}
-	covering := 0
-	at := uint64(0)
-	for _, edge := range slices.Sorted(maps.Keys(begins)) {
-		for covering > 0 && at < edge {
-			n := min(pieceBytes, edge-at)
-			pieces = append(pieces, piece{file: file, off: at, n: n})
-			at += n
-		}
-		covering += begins[edge]
-		at = edge
-	}
-	return pieces
-}
-
-// part is the pieces that one worker reads in order: a whole file for its digest, else one piece.
-type part struct {
-	from, to int // in pieces
-	digest   *digest
-}
-
-// plan lists the bytes to read.
-func (v *verifier) plan() {
-	byFile := make([][]sum, len(v.files))
-	for _, s := range v.sums {
-		byFile[s.of] = append(byFile[s.of], s)
-	}
-	digests := make([]*digest, len(v.files))
-	for _, d := range v.digests {
-		digests[d.Shard] = d
-		byFile[d.Shard] = append(byFile[d.Shard], sum{Checksum: layout.Checksum{Size: v.files[d.Shard].index.Size}})
-	}
-	for i, sums := range byFile {
-		from := len(v.pieces)
-		v.pieces = piecesOf(v.pieces, i, sums)
-		if digests[i] != nil {
-			v.parts = append(v.parts, part{from, len(v.pieces), digests[i]})
-			continue
-		}
-		for at := from; at < len(v.pieces); at++ {
-			v.parts = append(v.parts, part{from: at, to: at + 1})
-		}
-	}
-	for _, p := range v.pieces {
-		v.report.BytesRead += p.n
-	}
-	v.progress.Total = v.report.BytesRead
-	for _, t := range v.compressed {
-		v.progress.Total += t.desc.Stored // of files that exist
-	}
-}
-
-// compute reads all pieces of all files, on all workers.
-func (v *verifier) compute() error {
-	return parallel.Each(v.workers, parallel.Range(uint64(len(v.parts))), func(items iter.Seq[uint64]) error {
-		buf := sync.OnceValue(func() []byte { return mmapio.AlignedBytes(pieceBytes) })
-		for i := range items {
-			if err := v.sum(buf, &v.parts[i]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// sum computes the checksums of all pieces of a part, and its digest.
-func (v *verifier) sum(buf func() []byte, s *part) error {
-	var h hash.Hash
-	if s.digest != nil {
-		h = sha256.New()
-	}
-	for i := s.from; i < s.to; i++ {
-		p := &v.pieces[i]
-		err := v.read(p, func(f *file) error {
-			b, err := f.view(buf, p.off, p.n)
-			if err != nil {
-				return err
-			}
-			p.crc = crc32.ChecksumIEEE(b)
-			if h != nil {
-				h.Write(b)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	if h != nil {
-		h.Sum(s.digest.got[:0])
-	}
-	return nil
-}
-
-// read calls sum, which reads a piece of the file, and counts it.
-func (v *verifier) read(p *piece, sum func(*file) error) error {
-	f := v.files[p.file]
-	err := context.Cause(v.ctx)
-	if err == nil {
-		err = mmapio.Guard(func() error { return sum(f) })
-	}
-	if err != nil {
-		return &fileError{f.path, err}
-	}
-	v.progress.Add(p.n)
-	return nil
 }
