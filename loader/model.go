@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -132,3 +133,10 @@ func closeAll(files []file, from source) (err error) {
 }
 
 func (m *Model) closedError() error { return fmt.Errorf("%s: %w", m.path, ErrClosed) }
+
+// log writes a record about the model, if there is a logger.
+func (m *Model) log(level slog.Level, msg string, args ...any) {
+	if m.opts.Logger != nil {
+		m.opts.Logger.With("model", m.path).Log(context.Background(), level, msg, args...)
+	}
+}

@@ -1,23 +1,11 @@
 package loader
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
 	"runtime"
 	"strings"
 	"time"
 )
-
-// Hooks are called on events that a server counts. They must not block, and may be called by
-// several goroutines. Hooks is a struct of functions, not an interface: those that are nil cost
-// nothing, and new ones break nobody.
-type Hooks struct {
-	// Expanded is called after a tensor was copied or expanded into the cache, or could not be.
-	Expanded func(tensor string, bytes uint64, took time.Duration, err error)
-	// Gone is called once a closed model's memory is gone, with the time since Close.
-	Gone func(drained time.Duration)
-}
 
 // HeldLease describes a lease that is not released.
 type HeldLease struct {
@@ -31,13 +19,13 @@ type heldLease struct {
 	callers []uintptr
 }
 
-// trace notes who takes l.
-func (m *Model) trace(l *Lease) {
+// trace notes who takes lease.
+func (m *Model) trace(lease any) {
 	if !m.opts.TraceLeases {
 		return
 	}
 	callers := make([]uintptr, 32)
-	m.held.Store(l, heldLease{time.Now(), callers[:runtime.Callers(3, callers)]})
+	m.held.Store(lease, heldLease{time.Now(), callers[:runtime.Callers(3, callers)]})
 }
 
 // HeldLeases lists the leases that are not released, and who took them. It needs
@@ -56,13 +44,6 @@ func (m *Model) HeldLeases() (list []HeldLease) {
 		return true
 	})
 	return list
-}
-
-// log writes a record about the model, if there is a logger.
-func (m *Model) log(level slog.Level, msg string, args ...any) {
-	if m.opts.Logger != nil {
-		m.opts.Logger.With("model", m.path).Log(context.Background(), level, msg, args...)
-	}
 }
 
 // Done returns a channel that is closed once the model is gone: closed, its last lease released, its

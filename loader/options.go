@@ -3,6 +3,7 @@ package loader
 import (
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/mmapio"
@@ -31,6 +32,16 @@ type Options struct {
 	Logger *slog.Logger
 	// Hooks are called on events that a server counts.
 	Hooks Hooks
+}
+
+// Hooks are called on events that a server counts. They must not block, and may be called by
+// several goroutines. Hooks is a struct of functions, not an interface: those that are nil cost
+// nothing, and new ones break nobody.
+type Hooks struct {
+	// Expanded is called after a tensor was copied or expanded into the cache, or could not be.
+	Expanded func(tensor string, bytes uint64, took time.Duration, err error)
+	// Gone is called once a closed model's memory is gone, with the time since Close.
+	Gone func(drained time.Duration)
 }
 
 const defaultCacheBytes = 1 << 30
