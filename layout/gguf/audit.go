@@ -1,10 +1,10 @@
 package gguf
 
 import (
-	"slices"
 	"unicode/utf8"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/internal/ascii"
 	"github.com/tensormap/tensormap/layout/internal/findings"
 )
 
@@ -36,7 +36,7 @@ func (a *audit) keys(in layout.Input) {
 	for i := range k.kvs {
 		key := k.key(i)
 		at, _ := k.value(i)
-		if !isASCII(key) {
+		if !ascii.Plain(key) {
 			a.warn(at, "key", "%s is not ASCII", layout.Quote(key))
 		}
 		v, _, err := a.file.Get(in, string(key))
@@ -45,10 +45,6 @@ func (a *audit) keys(in layout.Input) {
 			a.warn(at, "value", "key %s: %d of %d strings are not valid UTF-8", layout.Quote(key), bad, n)
 		}
 	}
-}
-
-func isASCII(b []byte) bool {
-	return !slices.ContainsFunc(b, func(c byte) bool { return c >= utf8.RuneSelf })
 }
 
 // badText counts the strings of a value and those that are not UTF-8.

@@ -9,20 +9,6 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// File is a decoded GGUF file. It implements [layout.File] and [layout.Summarizer].
-type File struct {
-	index *layout.Index
-	width width
-	keys  keys
-	split split
-	data  uint64 // where the tensors' offsets count from
-}
-
-var (
-	_ layout.File       = (*File)(nil)
-	_ layout.Summarizer = (*File)(nil)
-)
-
 // Decode reads the header, steps through the metadata, and reads the tensor infos. Tensors
 // are in the order of the file. A nil lim means the defaults. HeaderBytes bounds everything
 // before the tensors.
@@ -52,9 +38,6 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	d.file.index = index
 	return &d.file, nil
 }
-
-// Index describes the file's tensors. Its Align is general.alignment.
-func (f *File) Index() *layout.Index { return f.index }
 
 // decoder reads a file from front to back.
 type decoder struct {
