@@ -51,6 +51,7 @@ test-wasip1: ## what asks the system for anything as WebAssembly with WASI previ
 lint: ## gofmt, vet, staticcheck, and unsafe only where it belongs
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'gofmt would change these files'; exit 1; }
 	$(GO) vet ./...
+	cd bench/peers && CGO_ENABLED=1 $(GO) vet .
 	$(GO) run $(STATICCHECK) ./...
 	@! grep -rlE '^\s*(import )?"unsafe"' --include='*.go' . | grep -vE '^\./(mmapio|dequant|bench/peers)/' \
 		|| { echo 'these files import unsafe outside mmapio and dequant'; exit 1; }
