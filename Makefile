@@ -22,7 +22,7 @@ WASI = ./internal/atomicfile ./mmapio ./shard ./loader
 
 # The formats whose decoders share nothing between goroutines: the race detector has nothing
 # to find there.
-SEQUENTIAL = layout/(apr1|april|bw2l|gguf|safetensors|tsm|scheme|crcmath|internal/.*)
+SEQUENTIAL = layout/(apr1|aprender|april|bw2l|formats|gguf|jsontext|manifest|safetensors|tsm|scheme|internal/.*)
 
 .PHONY: help test test-purego test-race test-arm64 test-js test-wasip1 lint cross fuzz fuzz-hours attack bench bench-peers peers-values outside generate ci
 
