@@ -101,11 +101,12 @@ type Tensor struct {
 	// Lost counts the values that the new encoding does not hold. Write fills it in.
 	Lost dequant.Loss
 
-	source   loader.Tensor
-	skip     int      // source bytes that are not copied
-	original original // what the tensor really is
-	quant    layout.Quant
-	scaled   bool // quant is the scale of a tensor of integers
+	source loader.Tensor
+	skip   int          // source bytes that are not copied
+	at     int          // position among the source's tensors
+	bits   layout.DType // the type that integers of the new format stand for, or Invalid
+	quant  layout.Quant
+	scaled bool // quant is the scale of a tensor of integers
 }
 
 // Compressed counts the tensors that are stored compressed, their bytes and those of their blocks.

@@ -48,7 +48,7 @@ func (p *Plan) decide(ctx context.Context, lease *loader.Lease) error {
 			continue
 		}
 		n := len(p.Tensors)
-		p.Tensors = append(p.Tensors, Tensor{Name: t.Name(), From: t.DType(), FromShape: t.Shape(), FromBytes: t.StoredBytes(), Elements: t.Elements(), source: t})
+		p.Tensors = append(p.Tensors, Tensor{Name: t.Name(), From: t.DType(), FromShape: t.Shape(), FromBytes: t.StoredBytes(), Elements: t.Elements(), source: t, at: n})
 		if err := p.Tensors[n].decide(ctx, p, known, &buf); err != nil {
 			return err
 		}
@@ -77,7 +77,7 @@ func (t *Tensor) decide(ctx context.Context, p *Plan, known map[string]original,
 	if o, ok := known[t.Name]; ok {
 		t.restore(o)
 	}
-	t.To, t.Shape, t.original.shape = t.From, t.FromShape, t.FromShape
+	t.To, t.Shape = t.From, t.FromShape
 	if d := p.opts.DType; d != layout.Invalid && d != t.source.DType() {
 		if t.Kept = t.whyKept(&p.opts); t.Kept == "" {
 			err = t.reencode(ctx, d, buf)

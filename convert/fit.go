@@ -69,7 +69,7 @@ func (t *Tensor) standIn() {
 	if d == layout.Invalid || t.To.BlockElems() != 1 {
 		d, t.Shape = layout.U8, []uint64{t.source.RawBytes()}
 	}
-	t.original.dtype, t.To = t.To, d
+	t.bits, t.To = t.To, d
 }
 
 // fold joins the outermost dimensions to one. Rows stay as they are.
@@ -105,12 +105,12 @@ func setOriginals(md *layout.Metadata, tensors []Tensor, scalars bool) {
 }
 
 func (t *Tensor) describeOriginal(scalars bool) (md layout.Metadata) {
-	if t.original.dtype != layout.Invalid {
-		md.Set("dtype", t.original.dtype.String())
+	if t.bits != layout.Invalid {
+		md.Set("dtype", t.bits.String())
 	}
-	if scalar := len(t.original.shape) == 0 && !scalars; md != nil || scalar || len(t.Shape) != len(t.original.shape) {
-		shape := make([]any, len(t.original.shape))
-		for i, n := range t.original.shape {
+	if scalar := len(t.FromShape) == 0 && !scalars; md != nil || scalar || len(t.Shape) != len(t.FromShape) {
+		shape := make([]any, len(t.FromShape))
+		for i, n := range t.FromShape {
 			shape[i] = json.Number(strconv.FormatUint(n, 10))
 		}
 		md.Set("shape", shape)

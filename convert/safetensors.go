@@ -37,7 +37,7 @@ func (safeTensorsTarget) divide(p *Plan) error {
 		}
 		all = append(all, e)
 	}
-	whole, err := newSafeTensorsPart(p.Path, slices.Clone(p.Tensors), all)
+	whole, err := newSafeTensorsPart(p.Path, p.Tensors, all)
 	if err != nil {
 		return err
 	}
@@ -47,15 +47,18 @@ func (safeTensorsTarget) divide(p *Plan) error {
 		p.instead = p.whole + manifest.IndexSuffix
 	}
 	if p.opts.ShardBytes == 0 || whole.size <= p.opts.ShardBytes || len(p.Tensors) == 0 {
-		p.Tensors, p.parts = whole.tensors, []part{whole}
+		p.parts = []part{whole}
 		return nil
 	}
+	slices.SortFunc(p.Tensors, func(a, b Tensor) int { return cmp.Compare(a.at, b.at) })
 	return p.divideSafeTensors(text, rest)
 }
 
 // newSafeTensorsPart returns a file of these tensors, which it brings into their order.
 func newSafeTensorsPart(path string, tensors []Tensor, md layout.Metadata) (part, error) {
-	slices.SortStableFunc(tensors, func(a, b Tensor) int { return cmp.Compare(b.To.Align(), a.To.Align()) })
+	slices.SortFunc(tensors, func(a, b Tensor) int {
+		return cmp.Or(cmp.Compare(b.To.Align(), a.To.Align()), cmp.Compare(a.at, b.at))
+	})
 	s := part{path: path, tensors: tensors, metadata: md}
 	w, err := safeTensorsTarget{}.writer(nil, io.Discard, &s)
 	if err == nil {
