@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/binary"
 	"math"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -42,12 +43,21 @@ func TestCodesAreNotWeights(t *testing.T) {
 			t.Errorf("%v: other bytes", args)
 		}
 	}
-	for _, args := range [][]string{{"dump", file, "w.weight"}, {"dump", file, "w.weight[0]", "--as=text"}, {"dump", file, "w.weight", "-o", filepath.Join(dir, "dumped")}, {"stats", file}, {"stats", file, "--json"}} {
+	for _, args := range [][]string{{"dump", file, "w.weight"}, {"dump", file, "w.weight[0]", "--as=text"}, {"dump", file, "w.weight", "-o", filepath.Join(dir, "dumped")}, {"stats", file}, {"stats", file, "--json"}, {"hash", file}, {"hash", file, "--values", "--total"}} {
 		if r := tensormap(args...); r.status != exitDone || !strings.Contains(r.stderr, "codes, not weights"+says) {
 			t.Errorf("%v: %+v", args, r)
 		}
 	}
-	for _, args := range [][]string{{"dump", file, "w.weight", "--as=raw"}, {"dump", file, "w.weight_scale_inv"}, {"stats", file, "--filter", "norm"}} {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content[len(content)-12] = 0x40 // 2, not 1
+	other := modeltest.Write(t, "other.safetensors", content)
+	if r := tensormap("diff", file, other, "--tolerance", "9"); r.status != exitDone || !strings.Contains(r.stderr, "codes, not weights"+says) {
+		t.Errorf("diff: %+v", r)
+	}
+	for _, args := range [][]string{{"hash", file, "--stored"}, {"diff", file, file, "--tolerance", "9"}, {"dump", file, "w.weight", "--as=raw"}, {"dump", file, "w.weight_scale_inv"}, {"stats", file, "--filter", "norm"}} {
 		if r := tensormap(args...); r.status != exitDone || strings.Contains(r.stderr, "codes") {
 			t.Errorf("%v: %+v", args, r)
 		}

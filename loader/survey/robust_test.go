@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -300,5 +301,23 @@ func TestRounded(t *testing.T) {
 	pairs, err := allPairs(context.Background(), i64(1), i64(2), nil)
 	if err != nil || pairs[0].Differing != 0 || pairs[0].Within(0) || pairs[0].Identical() {
 		t.Errorf("%+v, %v", pairs, err)
+	}
+}
+
+// TestFindingsAreBounded: of a hundred alike the rest is counted, and a tensor of zeros is not invalid.
+func TestFindingsAreBounded(t *testing.T) {
+	var tensors []modeltest.Tensor
+	for i := range 130 {
+		tensors = append(tensors, floats(fmt.Sprint(i), []float32{0, 0}))
+	}
+	m := openBytes(t, modeltest.SafeTensors(tensors...))
+	found := survey.NewFindings(m)
+	if err := survey.Stats(t.Context(), m, nil, found.Add); err != nil {
+		t.Fatal(err)
+	}
+	all := found.All()
+	if len(all) != 101 || !all[0].Warning || !strings.HasSuffix(all[0].Error(), `tensor "0", all 2 values are zero`) ||
+		!strings.HasSuffix(all[100].Error(), "30 more like the 100 listed") {
+		t.Errorf("%d findings, the last %v", len(all), all[len(all)-1])
 	}
 }
