@@ -19,7 +19,12 @@
 //
 // A server that swaps models while requests run binds its weights once per model: it looks the
 // tensors up and keeps their slices. A request takes a lease, uses the slices and releases the
-// lease. It finishes on the model that it began with, though that is closed meanwhile.
+// lease. It finishes on the model that it began with, though that is closed meanwhile. Methods of
+// bound tensors are called through the lease: [Lease.Of].
+//
+// [Model.Done] tells when a closed model is gone. Readers handed to [OpenReaderAt] are the caller's,
+// and may be closed then. [Model.Stats] counts the leases of a model that drains. With
+// [Options].TraceLeases, [Model.HeldLeases] lists who has not released.
 //
 // After Close, every method of the model and of tensors taken from it directly returns
 // [ErrClosed]. Methods of a lease and of its tensors work until its release. Names, shapes and

@@ -7,6 +7,7 @@ import (
 	"log"
 	"net/http"
 	"os"
+	"strings"
 	"sync/atomic"
 
 	"github.com/tensormap/tensormap/loader"
@@ -180,4 +181,54 @@ func ExampleLease() {
 		log.Fatal(err)
 	}
 	http.HandleFunc("GET /tensors/{tensor}", handler)
+}
+
+// Config asks every format the same question; here, GGUF calls it llama.embedding_length.
+func ExampleModel_Config() {
+	m, err := loader.Open("../testdata/gguf/llama.gguf", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	c, err := m.Config(context.Background())
+	if err != nil {
+		log.Fatal(err)
+	}
+	hidden, err := c.Int("hidden_size")
+	fmt.Println(hidden, err)
+	theta, err := c.Float("rope_theta")
+	fmt.Println(theta, err)
+	// Output:
+	// 32 <nil>
+	// 500000 <nil>
+}
+
+// OpenFS opens models that are embedded in the program, or lie in any other fs.FS.
+func ExampleOpenFS() {
+	m, err := loader.OpenFS(os.DirFS("../testdata"), "gguf/llama.gguf", nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	fmt.Println(m.Path(), m.Len())
+	// Output: gguf/llama.gguf 6
+}
+
+// HeldLeases names those who keep a closed model in memory.
+func ExampleModel_HeldLeases() {
+	m, err := loader.Open(example, &loader.Options{TraceLeases: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	lease, err := m.Acquire()
+	if err != nil {
+		log.Fatal(err)
+	}
+	m.Close()
+	for _, held := range m.HeldLeases() {
+		fmt.Println(strings.Contains(held.Stack, "ExampleModel_HeldLeases"))
+	}
+	lease.Release()
+	<-m.Done()
+	// Output: true
 }
