@@ -75,10 +75,20 @@ var spellings = map[string]spelling{
 // configBytes bounds a config.json: hundreds of times what those of large models have.
 const configBytes = 4 << 20
 
-// Config reads the model's configuration: its metadata and, for SafeTensors, the config.json beside
-// it. A model without that file, or in memory, has what its metadata says. Each call reads anew.
+// Config returns the model's configuration: its metadata and, for SafeTensors, the config.json beside
+// it. A model without that file, or in memory, has what its metadata says. The first call reads;
+// ctx and Close end that.
 func (m *Model) Config(ctx context.Context) (*Config, error) {
-	md, err := m.Metadata()
+	if !m.gate.enter() {
+		return nil, m.closedError()
+	}
+	defer m.leave()
+	if c := m.config.Load(); c != nil {
+		return c, nil
+	}
+	ctx, stop := m.from.until(ctx)
+	defer stop()
+	md, err := m.parsedMetadata(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -95,6 +105,7 @@ func (m *Model) Config(ctx context.Context) (*Config, error) {
 	if arch, ok := md.Get("general.architecture"); ok {
 		c.arch, _ = arch.(string)
 	}
+	m.config.Store(c)
 	return c, nil
 }
 
@@ -102,10 +113,6 @@ func (m *Model) Config(ctx context.Context) (*Config, error) {
 // model in an object of its own.
 func (m *Model) addConfigFile(ctx context.Context, c *Config) error {
 	const name = "config.json"
-	if !m.gate.enter() {
-		return m.closedError()
-	}
-	defer m.leave()
 	text, err := readBeside(ctx, m.from, name, configBytes)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrUnsupported) {
 		return nil

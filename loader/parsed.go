@@ -26,8 +26,8 @@ type parsed struct {
 
 func newParsed() *parsed { return &parsed{mu: parallel.NewMutex()} }
 
-// parse runs fill once and keeps the result, errors included. Only read failures are retried.
-// A caller that finds another at it waits until ctx ends. It holds the mapping; path is for errors.
+// parse runs fill once and keeps the result, errors included. Failures to read are not kept, nor
+// are errors after the end of ctx. A caller that finds another at it waits until ctx ends. It holds the mapping; path is for errors.
 func (p *parsed) parse(ctx context.Context, path string, fill func(md *metadata) error) *metadata {
 	if md := p.done.Load(); md != nil {
 		return md
@@ -44,7 +44,7 @@ func (p *parsed) parse(ctx context.Context, path string, fill func(md *metadata)
 	if md.err != nil {
 		md = &metadata{err: &fileError{path, md.err}}
 	}
-	if !unreadable(md.err) {
+	if md.err == nil || ctx.Err() == nil && !unreadable(md.err) {
 		p.done.Store(md)
 	}
 	return md
