@@ -59,14 +59,14 @@ func fillsOf(lists ...[]report.Total) map[layout.DType]fill {
 	fills := make(map[layout.DType]fill, len(dtypes))
 	var taken [numFills]bool
 	for _, t := range dtypes {
-		if f, ok := usualFills[t.Dtype]; ok {
-			fills[t.Dtype], taken[f] = f, true
+		if f, ok := usualFills[t.DType]; ok {
+			fills[t.DType], taken[f] = f, true
 		}
 	}
 	for _, t := range dtypes {
-		if _, ok := fills[t.Dtype]; !ok {
+		if _, ok := fills[t.DType]; !ok {
 			f := fill(slices.Index(taken[:], false))
-			fills[t.Dtype], taken[f] = f, true
+			fills[t.DType], taken[f] = f, true
 		}
 	}
 	return fills

@@ -480,7 +480,7 @@ func TestFills(t *testing.T) {
 			if !ok {
 				t.Fatal(name)
 			}
-			list = append(list, report.Total{Dtype: d})
+			list = append(list, report.Total{DType: d})
 		}
 		return list
 	}
@@ -497,7 +497,7 @@ func TestFills(t *testing.T) {
 	var all []report.Total
 	for d := range layout.DType(math.MaxUint8) {
 		if _, ok := layout.ParseDType(d.String()); ok {
-			all = append(all, report.Total{Dtype: d})
+			all = append(all, report.Total{DType: d})
 		}
 	}
 	if len(all) < 60 {

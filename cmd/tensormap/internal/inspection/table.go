@@ -121,7 +121,7 @@ func totalsGrid(by []report.Total, all *report.Total) *report.Grid {
 	}
 	var rows [][]string
 	for _, t := range by {
-		rows = append(rows, []string{t.Dtype.String(), report.Grouped(t.Tensors), report.Grouped(t.Elements), report.Size(t.Bytes), report.Share(t.Bytes, all.Bytes)})
+		rows = append(rows, []string{t.DType.String(), report.Grouped(t.Tensors), report.Grouped(t.Elements), report.Size(t.Bytes), report.Share(t.Bytes, all.Bytes)})
 	}
 	g.Rows = slices.Values(rows)
 	if len(by) > 1 {

@@ -116,14 +116,14 @@ func (n *node) split(level int) {
 
 func (n *node) add(t *tensorInfo) {
 	if n.total.Tensors == 0 {
-		n.total.Dtype, n.file, n.offset = t.DType, int32(t.File), t.Offset
+		n.total.DType, n.file, n.offset = t.DType, int32(t.File), t.Offset
 	}
 	n.total.Add(t.Elements, t.StoredBytes)
 	n.addDType(t.DType)
 }
 
 func (n *node) addDType(d layout.DType) {
-	if d != n.total.Dtype && strings.IndexByte(n.others, byte(d)) < 0 {
+	if d != n.total.DType && strings.IndexByte(n.others, byte(d)) < 0 {
 		n.others += string([]byte{byte(d)})
 	}
 }
@@ -266,7 +266,7 @@ func (n *node) merge(other *node) {
 	n.total.Tensors += other.total.Tensors
 	n.total.Elements += other.total.Elements
 	n.total.Bytes += other.total.Bytes
-	n.addDType(other.total.Dtype)
+	n.addDType(other.total.DType)
 	for i := range len(other.others) {
 		n.addDType(layout.DType(other.others[i]))
 	}
@@ -308,9 +308,9 @@ var nodeOrders = map[string]func(a, b *node) int{
 // types lists the dtypes below n.
 func (n *node) types() string {
 	if len(n.others) == 0 {
-		return n.total.Dtype.String()
+		return n.total.DType.String()
 	}
-	names := []string{n.total.Dtype.String()}
+	names := []string{n.total.DType.String()}
 	for i := range len(n.others) {
 		names = append(names, layout.DType(n.others[i]).String())
 	}

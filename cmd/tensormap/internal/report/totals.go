@@ -19,7 +19,7 @@ func Exactly(short string, n, rounded uint64, unit string) string {
 
 // Total sums tensors up.
 type Total struct {
-	Dtype                    layout.DType
+	DType                    layout.DType
 	Tensors, Elements, Bytes uint64
 }
 
@@ -32,7 +32,7 @@ func (t *Total) Add(elements, bytes uint64) {
 // AddTo adds a tensor to the sum of its dtype.
 func AddTo(sums map[layout.DType]*Total, d layout.DType, elements, bytes uint64) {
 	if sums[d] == nil {
-		sums[d] = &Total{Dtype: d}
+		sums[d] = &Total{DType: d}
 	}
 	sums[d].Add(elements, bytes)
 }
@@ -42,7 +42,7 @@ func LargestFirst(sums map[layout.DType]*Total) (by []Total) {
 		by = append(by, *sum)
 	}
 	slices.SortFunc(by, func(a, b Total) int {
-		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Dtype.String(), b.Dtype.String()))
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.DType.String(), b.DType.String()))
 	})
 	return by
 }
