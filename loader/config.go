@@ -83,7 +83,7 @@ func (m *Model) Config(ctx context.Context) (*Config, error) {
 		return nil, m.closedError()
 	}
 	defer m.leave()
-	if c := m.config.Load(); c != nil {
+	if c, ok := m.config.Load().(*Config); ok {
 		return c, nil
 	}
 	ctx, stop := m.from.until(ctx)

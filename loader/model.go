@@ -36,7 +36,7 @@ type Model struct {
 
 	manifest *manifest.File // nil without one
 	metadata *parsed        // of the model, if it has a manifest
-	config   atomic.Pointer[Config]
+	config   atomic.Value   // *Config, once it was read
 }
 
 // file is one file of a model.

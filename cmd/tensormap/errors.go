@@ -8,9 +8,37 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/loader/httprange"
 )
+
+// usageError is a command line that cannot be obeyed.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// errReported ends a verb that has said on standard error why it failed.
+var errReported = errors.New("already reported")
+
+// exitStatus says why cmd failed, if it did, and returns the exit status.
+func exitStatus(cmd *cobra.Command, err error, stderr io.Writer) int {
+	var usage usageError
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, new(terminal.ReaderGone)):
+		return exitDone
+	case errors.Is(err, errReported):
+		return exitFailed
+	case errors.As(err, &usage):
+		printError(stderr, err)
+		fmt.Fprintf(stderr, "usage: %s (more: %s --help)\n", cmd.UseLine(), cmd.CommandPath())
+		return exitUsage
+	}
+	printError(stderr, err)
+	return exitFailed
+}
 
 // printError writes err as one line, whatever names it quotes.
 func printError(w io.Writer, err error) {

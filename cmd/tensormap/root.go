@@ -44,33 +44,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitStatus(cmd, err, stderr)
 }
 
-// usageError is a command line that cannot be obeyed.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-
-// errReported ends a verb that has said on standard error why it failed.
-var errReported = errors.New("already reported")
-
-// exitStatus says why cmd failed, if it did, and returns the exit status.
-func exitStatus(cmd *cobra.Command, err error, stderr io.Writer) int {
-	var usage usageError
-	switch {
-	case err == nil:
-		return exitDone
-	case errors.As(err, new(terminal.ReaderGone)):
-		return exitDone
-	case errors.Is(err, errReported):
-		return exitFailed
-	case errors.As(err, &usage):
-		printError(stderr, err)
-		fmt.Fprintf(stderr, "usage: %s (more: %s --help)\n", cmd.UseLine(), cmd.CommandPath())
-		return exitUsage
-	}
-	printError(stderr, err)
-	return exitFailed
-}
-
 const rootLong = `tensormap opens model weight files without copying them.
 
 The format is told from the file's bytes. A FILE to be read is a path or an http:// or https://

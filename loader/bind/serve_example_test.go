@@ -10,6 +10,7 @@ import (
 
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/bind"
+	"github.com/tensormap/tensormap/mmapio"
 )
 
 // README has the following up to Example_server.
@@ -25,7 +26,7 @@ type served struct {
 	weights
 }
 
-type server struct{ current atomic.Pointer[served] }
+type server struct{ current atomic.Pointer[served] } // swap comes before the first request
 
 // swap makes the model at path the one that new requests get.
 func (s *server) swap(path string) error {
@@ -39,7 +40,7 @@ func (s *server) swap(path string) error {
 		return err // every tensor that is missing or has another shape
 	}
 	if old := s.current.Swap(next); old != nil {
-		return old.model.Close() // does not wait: requests under way finish on it
+		old.model.Close() // does not wait: requests under way finish on it
 	}
 	return nil
 }
@@ -66,10 +67,12 @@ func (s *server) embed(token uint64, row []float32) error {
 	if err := lease.Of(m.Words).DequantizeRows(row, token, 1); err != nil {
 		return err
 	}
-	for i, b := range m.Bias {
-		row[i] += b
-	}
-	return nil
+	return mmapio.Guard(func() error { // a loop of your own over a view
+		for i, b := range m.Bias {
+			row[i] += b
+		}
+		return nil
+	})
 }
 
 const example = "../../testdata/safetensors/minilm-slice.safetensors"
