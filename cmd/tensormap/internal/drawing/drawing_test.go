@@ -561,6 +561,35 @@ func oklab(light [3]float64) [3]float64 {
 	return multiplied([3][3]float64{{0.2104542553, 0.7936177850, -0.0040720468}, {1.9779984951, -2.4285922050, 0.4505937099}, {0.0259040371, 0.7827717662, -0.8086757660}}, lms)
 }
 
+// TestColors: any two colours, and a colour and its surroundings, differ for people of any colour
+// vision. Dark text upon each can be read (WCAG 2: a contrast of 4.5).
+func TestColors(t *testing.T) {
+	for name, cones := range vision {
+		least := 0.036 // about two differences that are just seen
+		if name == "all" {
+			least = 0.08
+		}
+		seen := func(color string) [3]float64 { return oklab(multiplied(cones, linear(color))) }
+		for i, a := range colors {
+			for _, b := range append([]string{"#5b6b82"}, colors[:i]...) {
+				x, y := seen(a), seen(b)
+				if d := math.Hypot(math.Hypot(x[0]-y[0], x[1]-y[1]), x[2]-y[2]); d < least {
+					t.Errorf("%s and %s are %.3f apart (%s)", a, b, d, name)
+				}
+			}
+		}
+	}
+	luminance := func(color string) float64 {
+		light := linear(color)
+		return 0.2126*light[0] + 0.7152*light[1] + 0.0722*light[2]
+	}
+	for _, color := range colors {
+		if contrast := (luminance(color) + 0.05) / (luminance("#141a24") + 0.05); contrast < 4.5 {
+			t.Errorf("text on %s has a contrast of %.1f", color, contrast)
+		}
+	}
+}
+
 func openFixture(path string) (*loader.Model, error) { return loader.Open(path, nil) }
 
 // plain wants nothing that a terminal would obey.
