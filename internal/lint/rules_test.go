@@ -1,4 +1,3 @@
-// Package lint holds the rules of this module's prose. Its test applies them to every file.
 package lint
 
 import (
@@ -24,10 +23,10 @@ var (
 	generated   = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 )
 
-// Prose returns what the doc comments of one Go file break: "LINE: rule", in the file's order.
+// prose returns what the doc comments of one Go file break: "LINE: rule", in the file's order.
 // Functions open with their name and an active verb. All doc comments keep sentences short.
 // Generated files break nothing.
-func Prose(src []byte) (broken []string, err error) {
+func prose(src []byte) (broken []string, err error) {
 	if generated.Match(src) {
 		return nil, nil
 	}

@@ -1,0 +1,2 @@
+// Package lint holds the rules of this module's prose and files. Its tests apply them.
+package lint
