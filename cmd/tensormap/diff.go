@@ -43,7 +43,8 @@ Types without values, such as F4, are compared as bytes only.
 --json writes one JSON object: a, b, metadata (with --metadata: key, a, b), tensors, differ
 and counts. Tensors are all there are: name, differs, a and b (dtype, shape, scale, zero_point; null
 where it is missing), same_elements, and values (null where none were compared): differing,
-lost, lost_at, max_abs, max_abs_at, max_rel, max_rel_at, rmse, cosine. A damaged tensor has error.`
+lost, lost_at, max_abs, max_abs_at, max_rel, max_rel_at, rmse, cosine. A damaged tensor has error.
+The object is written as it comes: an error half way leaves it unfinished.`
 
 // tolerance is a flag that may be absent.
 type tolerance struct {
@@ -112,9 +113,9 @@ func diff(ctx context.Context, s terminal.Streams, pathA, pathB string, opts *di
 	}
 	var o survey.Options
 	c.pass, o = opts.begin(s, "comparing")
-	write := c.tables(terminal.ScreenOf(s.Out))
+	write, j := c.tables(terminal.ScreenOf(s.Out)), report.JSON{W: c.w}
 	if opts.json {
-		write = c.json()
+		write = c.json(&j)
 	}
 	err = survey.Compare(ctx, a, b, &o, func(p *survey.Pair) error {
 		c.count(p)
@@ -127,7 +128,7 @@ func diff(ctx context.Context, s terminal.Streams, pathA, pathB string, opts *di
 	if err == nil {
 		write(nil)
 	}
-	return c.verdict(cmp.Or(err, c.w.Flush()))
+	return c.verdict(cmp.Or(err, j.Err, c.w.Flush()))
 }
 
 // side opens one of the two: headers are for the one that is an address.
@@ -435,8 +436,7 @@ func (c *comparison) pairJSON(p *survey.Pair) *diffJSON {
 }
 
 // json returns a function that writes JSON, pair by pair. Called with nil, it ends the object.
-func (c *comparison) json() func(*survey.Pair) {
-	j := report.JSON{W: c.w}
+func (c *comparison) json(j *report.JSON) func(*survey.Pair) {
 	j.Field("{\n", "a", c.pathA)
 	j.Field(",\n", "b", c.pathB)
 	if c.opts.tolerance.given {

@@ -240,6 +240,5 @@ func tensorNames(path, prefix string) (names []string) {
 		}
 	}
 	slices.Sort(names)
-	slices.Sort(names)
 	return names
 }

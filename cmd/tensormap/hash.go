@@ -44,7 +44,8 @@ with DIGEST as above, KIND the word values, or for stored elements the type, suc
 elements, values and stored, and model (values, stored); null is a digest that is not there
 or was not asked for. With --file it has files, each with path, size and sha256, in place
 of tensors and model. A damaged tensor has error, there is no digest of the model then,
-and the exit status is 1.`
+and the exit status is 1. The object is written as it comes: an error half way leaves it
+unfinished, and the exit status is 1 too.`
 
 type hashOptions struct {
 	surveyOptions

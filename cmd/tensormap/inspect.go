@@ -97,7 +97,7 @@ func inspect(ctx context.Context, s terminal.Streams, path string, opts *inspect
 		}
 	}
 	if opts.Json && in.Err != nil {
-		return in.Err // half a JSON object is worse than none
+		return in.Err // known before output begins: no object is left unfinished
 	}
 	w := bufio.NewWriter(s.Out)
 	if opts.Json {

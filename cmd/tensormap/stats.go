@@ -28,7 +28,8 @@ bin like nothing. It takes a second pass over each tensor: --bins 0 goes without
 --json writes one JSON object: file, bins and tensors, each with name, dtype, shape,
 elements and stats: finite, zeros, nan, pos_inf, neg_inf, min, max, mean, std, histogram.
 stats is null for a type without values; min, max, mean and std are null where nothing is
-finite. A damaged tensor has error instead, and the exit status is 1.
+finite. A damaged tensor has error instead, and the exit status is 1. The object is written
+as it comes: an error half way leaves it unfinished, and the exit status is 1 too.
 
 Memory does not grow with the model, and nothing that is printed depends on N. A table of
 more than 4,096 tensors is written in pages. The time it took is on standard error.`

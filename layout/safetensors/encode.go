@@ -43,7 +43,10 @@ func NewWriter(w io.Writer, tensors []layout.Tensor, metadata layout.Metadata) (
 		return nil, err
 	}
 	file := tensorwriter.New(w, f.index, 1, tensorwriter.Fields{Size: "data_offsets", Count: "name"})
-	return &Writer{tensorwriter.NewTensors(file), file}, file.Write(head)
+	if err := file.Write(head); err != nil {
+		return nil, err
+	}
+	return &Writer{tensorwriter.NewTensors(file), file}, nil
 }
 
 // Close makes sure that all tensors are written. It does not close the writer below.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/iofault"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/internal/layouttest"
 	"github.com/tensormap/tensormap/layout/safetensors"
@@ -98,6 +99,13 @@ func TestWriterRefuses(t *testing.T) {
 		if !errors.Is(err, tt.want) || !errors.As(err, &fe) || buf.Len() != 0 {
 			t.Errorf("%s: %v after %d bytes", tt.name, err, buf.Len())
 		}
+	}
+}
+
+// TestNewWriterFull has no room for the header.
+func TestNewWriterFull(t *testing.T) {
+	if w, err := safetensors.NewWriter(&iofault.Full{Room: 9}, nil, nil); w != nil || !errors.Is(err, iofault.ErrDisk) {
+		t.Errorf("%v, %v", w, err)
 	}
 }
 
