@@ -112,7 +112,7 @@ func changed(p *convert.Plan) []convert.Tensor {
 }
 
 func lost(p *convert.Plan) []convert.Tensor {
-	return records(p, func(t *convert.Tensor) bool { return t.Lost.Any() })
+	return records(p, func(t *convert.Tensor) bool { return t.Lost.NotFinite+t.Lost.Zeroed > 0 })
 }
 
 func oversized(p *convert.Plan) (names []string) {

@@ -26,9 +26,6 @@ type Loss struct {
 	remains bool // a value that is not zero
 }
 
-// Any reports whether anything is lost.
-func (l *Loss) Any() bool { return l.NotFinite|l.Zeroed != 0 }
-
 // AllZeroed reports whether values became zero and no other value remains.
 func (l *Loss) AllZeroed() bool { return l.Zeroed != 0 && !l.remains }
 

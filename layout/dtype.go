@@ -362,18 +362,6 @@ var ggmlTypes = [...]DType{
 	34: TQ1_0, 35: TQ2_0, 39: MXFP4, 40: NVFP4, 41: Q1_0, 42: Q2_0,
 }
 
-var ggmlIDs = func() (ids [numDTypes]int16) {
-	for d := range ids {
-		ids[d] = -1
-	}
-	for id, d := range ggmlTypes {
-		if d != Invalid {
-			ids[d] = int16(id)
-		}
-	}
-	return ids
-}()
-
 // FromGGML returns the type that ggml numbers id. ok is false for ids that ggml never
 // had or has removed.
 func FromGGML(id uint32) (d DType, ok bool) {
@@ -382,12 +370,4 @@ func FromGGML(id uint32) (d DType, ok bool) {
 	}
 	d = ggmlTypes[id]
 	return d, d != Invalid
-}
-
-// GGML returns ggml's number for the type. ok is false if ggml has none.
-func (d DType) GGML() (id uint32, ok bool) {
-	if d >= numDTypes || ggmlIDs[d] < 0 {
-		return 0, false
-	}
-	return uint32(ggmlIDs[d]), true
 }

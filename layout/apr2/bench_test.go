@@ -53,7 +53,7 @@ func BenchmarkWriteTensor(b *testing.B) {
 				if err == nil && from == "bytes" {
 					err = w.WriteTensor(data)
 				} else if err == nil {
-					err = w.WriteTensorFrom(bytes.NewReader(data))
+					err = writeFrom(w, struct{ io.Reader }{bytes.NewReader(data)})
 				}
 				if err != nil {
 					b.Fatal(err)

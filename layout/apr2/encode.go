@@ -57,7 +57,7 @@ func (s *summed) Write(b []byte) (int, error) {
 
 // NewWriter writes header, metadata and index of a file with these tensors. It reads their Name, Shape and
 // DType, and Encoding, which is Raw or LZ4. Their bytes follow in the same order, by one call of
-// WriteTensor, WriteTensorFrom, WriteTensorFunc or WriteBlocksFunc each. An empty shape is written
+// WriteTensor, WriteTensorFunc or WriteBlocksFunc each. An empty shape is written
 // as [1].
 //
 // The bytes of an LZ4 tensor are its blocks, and Stored is their size. A Stored of 0 leaves open how

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"log"
 	"math"
 
@@ -33,7 +34,9 @@ func ExampleNewWriter() {
 	if err := w.WriteTensor(data); err != nil {
 		log.Fatal(err)
 	}
-	if err := w.WriteTensorFrom(bytes.NewReader(make([]byte, 8))); err != nil {
+	if err := w.WriteTensorFunc(func(dst io.Writer) error {
+		return binary.Write(dst, binary.LittleEndian, []float32{0.5, -0.5})
+	}); err != nil {
 		log.Fatal(err)
 	}
 	if err := w.Close(); err != nil {

@@ -98,7 +98,7 @@ func FuzzWriter(f *testing.F) {
 			if i%2 == 0 {
 				err = w.WriteTensor(b)
 			} else {
-				err = w.WriteTensorFrom(bytes.NewReader(b))
+				err = writeFrom(w, bytes.NewReader(b))
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -132,7 +132,7 @@ func rewrite(t testing.TB, f *File, data []byte, opts *Options, streamed bool) [
 	for _, x := range f.Index().Tensors {
 		b := data[x.Offset:][:x.Stored]
 		if streamed {
-			err = w.WriteTensorFrom(iotest.OneByteReader(bytes.NewReader(b)))
+			err = writeFrom(w, iotest.OneByteReader(bytes.NewReader(b)))
 		} else {
 			err = w.WriteTensor(b)
 		}

@@ -23,7 +23,7 @@ type Writer struct {
 
 // NewWriter writes the header of a file with these tensors. It reads their Name, Shape and DType. The values of
 // metadata are strings; without any, __metadata__ is left out. The tensors' bytes follow in the same
-// order, by one call of WriteTensor, WriteTensorFrom or WriteTensorFunc each.
+// order, by one call of WriteTensor or WriteTensorFunc each.
 //
 // Spaces fill the header up to a multiple of 8, so that the first tensor is aligned
 // for any type. Tensors touch: the others are aligned if no wider type comes after a narrower one.

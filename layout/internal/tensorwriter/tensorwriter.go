@@ -147,13 +147,10 @@ func (d *bounded) Write(b []byte) (int, error) {
 }
 
 // Tensors has the methods of a format's writer that write tensors.
-type Tensors struct {
-	file *File
-	buf  []byte
-}
+type Tensors struct{ file *File }
 
 // NewTensors returns the methods that write f's tensors.
-func NewTensors(f *File) Tensors { return Tensors{file: f} }
+func NewTensors(f *File) Tensors { return Tensors{f} }
 
 // Size returns how many bytes the whole file will have. A tensor of unknown size counts as not
 // compressed.
@@ -172,21 +169,6 @@ func (w *Tensors) WriteTensor(b []byte) error {
 		return err
 	}
 	return w.file.Write(b)
-}
-
-// chunk is what WriteTensorFrom reads at a time.
-const chunk = 256 << 10
-
-// WriteTensorFrom writes the next tensor, whose bytes are all that r yields.
-func (w *Tensors) WriteTensorFrom(r io.Reader) error {
-	if w.buf == nil {
-		w.buf = make([]byte, chunk)
-	}
-	return w.WriteTensorFunc(func(dst io.Writer) error {
-		// Plain Reader and Writer, for io.CopyBuffer to use the buffer.
-		_, err := io.CopyBuffer(struct{ io.Writer }{dst}, struct{ io.Reader }{r}, w.buf)
-		return err
-	})
 }
 
 // WriteTensorFunc writes the next tensor, whose bytes are all that write hands to dst, in pieces of any
