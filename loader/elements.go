@@ -35,21 +35,22 @@ func (t Tensor) bytes() ([]byte, error) {
 		}
 		return b, nil
 	}
-	b, err := t.kept(cache.Elements, Tensor.copyElements)
+	b, err := t.kept(t.ctx(), cache.Elements, Tensor.copyElements)
 	if err != nil {
 		return nil, t.wrap(err)
 	}
 	return b.Bytes, nil
 }
 
-// kept returns the cache's entry for t, which fill makes otherwise, and pins it in t's lease.
-func (t Tensor) kept(kind cache.Kind, fill func(Tensor) (cache.Buffer, error)) (cache.Buffer, error) {
+// kept returns the cache's entry for t, which fill makes otherwise, and pins it in t's lease. It
+// waits until ctx ends.
+func (t Tensor) kept(ctx context.Context, kind cache.Kind, fill func(Tensor) (cache.Buffer, error)) (cache.Buffer, error) {
 	key, c := cache.Key{Tensor: t.desc, Kind: kind}, &t.file.model.cache
 	pins := t.pins()
 	if b, ok := c.Peek(key, pins); ok {
 		return b, nil
 	}
-	return c.Get(t.ctx(), key, pins, func(ctx context.Context) (cache.Buffer, error) {
+	return c.Get(ctx, key, pins, func(ctx context.Context) (cache.Buffer, error) {
 		m, file := t.file.model, t.file
 		if ctx.Done() != nil {
 			var stop func()
@@ -135,7 +136,7 @@ func (t Tensor) readable() error {
 // part of one costs as much as the whole.
 func (t Tensor) cached() (b []byte, ok bool, err error) {
 	if t.desc.Encoding == layout.Protobuf {
-		buf, err := t.kept(cache.Elements, Tensor.copyElements)
+		buf, err := t.kept(t.ctx(), cache.Elements, Tensor.copyElements)
 		return buf.Bytes, err == nil, err
 	}
 	buf, ok := t.file.model.cache.Peek(cache.Key{Tensor: t.desc, Kind: cache.Elements}, nil)

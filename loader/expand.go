@@ -29,7 +29,7 @@ func (t Tensor) Float32s() ([]float32, error) {
 		return nil, err
 	}
 	defer t.leave()
-	b, err := t.kept(cache.Float32, Tensor.expandAll)
+	b, err := t.kept(t.ctx(), cache.Float32, Tensor.expandAll)
 	if err != nil {
 		return nil, t.wrap(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/tensormap/tensormap/internal/lz4block"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -133,6 +134,69 @@ func TestLeaseContextShared(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestWaitEndsWithContext has Warm and Verify find a tensor that another call fetches, or whose blocks it
+// walks. Their own context ends the wait, and the other call goes on.
+func TestWaitEndsWithContext(t *testing.T) {
+	raw := apr2File(t, nil, three())
+	compressed := lz4File(t, random("x", layout.U8, 40*lz4block.Size))
+	copies := func(x loader.Tensor) error { _, err := x.Bytes(); return err }
+	walks := func(x loader.Tensor) error { _, err := x.ReadAt(make([]byte, 10), 39*lz4block.Size); return err }
+	for name, test := range map[string]struct {
+		file   []byte
+		tensor string
+		other  func(x loader.Tensor) error
+		call   func(ctx context.Context, m *loader.Model, l *loader.Lease) error
+	}{
+		"Model.Warm":      {raw, "q4", copies, func(ctx context.Context, m *loader.Model, _ *loader.Lease) error { return prefetch(ctx, m, "q4") }},
+		"Lease.Warm":      {raw, "q4", copies, func(ctx context.Context, _ *loader.Model, l *loader.Lease) error { return prefetch(ctx, l, "q4") }},
+		"Warm compressed": {compressed, "x", walks, func(ctx context.Context, m *loader.Model, _ *loader.Lease) error { return prefetch(ctx, m, "x") }},
+		"Verify": {compressed, "x", walks, func(ctx context.Context, m *loader.Model, _ *loader.Lease) error {
+			_, err := m.Verify(ctx, nil)
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDistant("far", test.file)
+				m := d.open(t, nil)
+				l := acquire(t, m)
+				defer l.Release()
+				d.traffic.reset()
+				answer := make(chan struct{})
+				d.before = func(context.Context) error {
+					if d.traffic.requests.Load() == 1 { // that of the other call
+						<-answer
+					}
+					return nil
+				}
+				other, ended := make(chan error, 1), make(chan error, 1)
+				x := tensor(t, m, test.tensor)
+				go func() { other <- test.other(x) }()
+				synctest.Wait()
+				ctx, cancel := context.WithCancelCause(t.Context())
+				go func() { ended <- test.call(ctx, m, l) }()
+				synctest.Wait()
+				if len(ended) != 0 {
+					t.Errorf("it does not wait: %v", <-ended)
+					ended <- errDeadline
+				}
+				cancel(errDeadline)
+				synctest.Wait()
+				if len(ended) == 0 {
+					t.Error("it waits beyond its context")
+				}
+				close(answer)
+				if err := <-ended; !errors.Is(err, errDeadline) {
+					t.Error(err)
+				}
+				if err := <-other; err != nil || loader.Pins(l) != 0 {
+					t.Errorf("the other call ends with %v, %d pins", err, loader.Pins(l))
+				}
+			})
+		})
 	}
 }
 

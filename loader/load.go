@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 
@@ -45,13 +46,14 @@ func (l *load) Room(at, n uint64) ([]byte, error) {
 	return l.stored.Room(at, n), nil
 }
 
-// Arrived hands the tensor over to the cache if this was the last of it.
-func (l *load) Arrived(at uint64, room []byte) error {
+// Arrived hands the tensor over to the cache if this was the last of it. If another call fills the
+// cache's entry, Arrived waits for that until ctx ends.
+func (l *load) Arrived(ctx context.Context, at uint64, room []byte) error {
 	all, err := l.stored.Arrived(at, room)
 	if err == nil && all {
 		stored := l.stored.Whole()
 		l.stored = nil
-		_, err = l.tensor.kept(cache.Elements, func(t Tensor) (cache.Buffer, error) { return t.elementsOf(stored) })
+		_, err = l.tensor.kept(ctx, cache.Elements, func(t Tensor) (cache.Buffer, error) { return t.elementsOf(stored) })
 	}
 	if err != nil {
 		return l.tensor.wrap(err)

@@ -76,7 +76,9 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 	}
 	ctx, stop := m.from.until(ctx)
 	defer stop()
-	v := verifier{ctx: ctx, model: m, progress: parallel.Progress{Report: opts.Progress}, workers: opts.Workers, findings: make([][]Finding, len(m.files)), checked: make(map[string]bool)}
+	l := m.brief(ctx)
+	defer l.Release()
+	v := verifier{lease: l, ctx: ctx, model: m, progress: parallel.Progress{Report: opts.Progress}, workers: opts.Workers, findings: make([][]Finding, len(m.files)), checked: make(map[string]bool)}
 	for i := range m.files {
 		v.files = append(v.files, m.files[i].during(ctx))
 	}
@@ -108,6 +110,7 @@ func (m *Model) verifiers() int {
 
 type verifier struct {
 	ctx      context.Context
+	lease    *Lease // under ctx, of the tensors to expand
 	model    *Model
 	files    []*file           // the model's, whose reads end with ctx
 	progress parallel.Progress // in bytes to read
@@ -213,7 +216,7 @@ func (v *verifier) file(i int, f *file) error {
 func (v *verifier) tensors(e layout.Encoding) (tensors []Tensor) {
 	for i := range v.model.tensors {
 		if desc := &v.model.tensors[i]; desc.Encoding == e {
-			tensors = append(tensors, Tensor{desc, v.files[desc.File], nil})
+			tensors = append(tensors, Tensor{desc, v.files[desc.File], v.lease})
 		}
 	}
 	sortStored(tensors)

@@ -54,7 +54,7 @@ type WarmResult struct {
 // by one request. More than Options.CacheBytes is ErrTooLarge.
 //
 // Warm reads nothing but the tensors and the padding between them, and stops when ctx is done:
-// bytes that have come by then stay. A mapped file that has shrunk is mmapio.ErrFault. One that has
+// pages and tensors that are there by then stay. A mapped file that has shrunk is mmapio.ErrFault. One that has
 // changed otherwise since it was opened is ErrChanged: see Model.Changed.
 func (m *Model) Warm(ctx context.Context, names []string, opts *WarmOptions) (WarmResult, error) {
 	if !m.gate.enter() {

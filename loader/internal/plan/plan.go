@@ -31,8 +31,8 @@ type Target interface {
 	// Room returns memory for n bytes, at bytes after the range begins: nil if they are not
 	// needed.
 	Room(at, n uint64) ([]byte, error)
-	// Arrived hears that room has been filled.
-	Arrived(at uint64, room []byte) error
+	// Arrived hears that room has been filled. It waits for nothing once ctx has ended.
+	Arrived(ctx context.Context, at uint64, room []byte) error
 }
 
 // Piece is bytes of one file that are read at once.

@@ -124,7 +124,7 @@ func (p *Plan) fill(ctx context.Context, piece *Piece) error {
 		}
 		room := part.room
 		part.room = nil // the plan goes on, and the bytes need not be there until its end
-		if err := part.target.Arrived(part.at, room); err != nil {
+		if err := part.target.Arrived(ctx, part.at, room); err != nil {
 			return err
 		}
 	}
