@@ -81,7 +81,7 @@ func Struct(dst any, from Source, dims Dims) error {
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
 		return fmt.Errorf("bind: %T is no pointer to a struct", dst)
 	}
-	b := &binder{from: from, dims: make(Dims), setBy: make(map[string]string)}
+	b := &binder{from: from, dims: make(Dims), setBy: make(map[string]string), filling: make(map[place]bool)}
 	for name, n := range dims {
 		b.dims[name] = n
 	}
@@ -117,6 +117,14 @@ type binder struct {
 	reads []func()          // of values, once everything fits
 	errs  []error
 	hints int // that have been looked for
+
+	filling map[place]bool // pointers around the field that is filled
+}
+
+// place is a pointer's type and the prefix of its fields.
+type place struct {
+	pointer reflect.Type
+	prefix  string
 }
 
 // mostHints bounds the searches for near names.
@@ -170,14 +178,16 @@ var (
 // single reports whether one tensor fills a value of type t.
 func single(t reflect.Type) bool { return t == tensorType || t == floatsType || t == bytesType }
 
+// fillable reports whether tensors can fill a value of type t. A name has one %d, so lists of lists
+// are refused.
 func fillable(t reflect.Type) bool {
-	switch {
-	case single(t), t.Kind() == reflect.Struct:
-		return true
-	case t.Kind() == reflect.Pointer:
+	if !single(t) && (t.Kind() == reflect.Slice || t.Kind() == reflect.Array) {
+		t = t.Elem()
+	}
+	if t.Kind() == reflect.Pointer {
 		return t.Elem().Kind() == reflect.Struct && t.Elem() != tensorType
 	}
-	return (t.Kind() == reflect.Slice || t.Kind() == reflect.Array) && fillable(t.Elem())
+	return single(t) || t.Kind() == reflect.Struct
 }
 
 func (b *binder) field(v reflect.Value, r request) {
@@ -188,9 +198,16 @@ func (b *binder) field(v reflect.Value, r request) {
 	case t.Kind() == reflect.Struct:
 		b.structure(v, r.field+".", r.names[b.first(r.names)])
 	case t.Kind() == reflect.Pointer:
-		if prefix := r.names[b.first(r.names)]; b.has(prefix) {
+		prefix := r.names[b.first(r.names)]
+		at := place{t, prefix}
+		switch {
+		case b.filling[at]:
+			b.fail(r.field, prefix, fmt.Errorf("bind: a %v within itself needs a prefix of its own", t))
+		case b.has(prefix):
+			b.filling[at] = true
 			v.Set(reflect.New(t.Elem()))
 			b.structure(v.Elem(), r.field+".", prefix)
+			delete(b.filling, at)
 		}
 	default:
 		b.list(v, r)

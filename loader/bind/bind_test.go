@@ -192,3 +192,34 @@ func TestUnfillable(t *testing.T) {
 		}
 	}
 }
+
+type (
+	chain struct {
+		Weight loader.Tensor `tensor:"weight"`
+		Next   *chain        `tensor:"next."`
+	}
+	ring struct {
+		Next *ring `tensor:""`
+	}
+	nest []nest
+)
+
+// TestRecursiveTypes has types that contain themselves: by a longer prefix they end with the names,
+// by the same prefix they would not.
+func TestRecursiveTypes(t *testing.T) {
+	m := open(t, f32("weight", 1), f32("next.weight", 1), f32("next.next.weight", 1))
+	var c chain
+	if err := bind.Struct(&c, m, nil); err != nil || c.Next.Next.Weight.Name() != "next.next.weight" || c.Next.Next.Next != nil {
+		t.Error(err, c)
+	}
+	for want, dst := range map[string]any{
+		`Next.Next: tensor "": bind: a *bind_test.ring within itself needs a prefix of its own`: &ring{},
+		"List: tensor \"next.%d\": bind: a field of type bind_test.nest cannot be filled": &struct {
+			List nest `tensor:"next.%d"`
+		}{},
+	} {
+		if err := bind.Struct(dst, m, nil); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
