@@ -55,7 +55,7 @@
 // as the others arrive: a server that has less than it claims costs five times what it has.
 // Bytes, views and Float32s of one tensor fetch that tensor, rows and ranges only the bytes that
 // they need. [Model.Warm] fetches several tensors into the cache at once, neighbours by one request.
-// Reading them makes no request while they stay there: as long as Options.CacheBytes allows, or
+// Reading them makes no request while they stay there (but see What bounds the heap): as long as Options.CacheBytes allows, or
 // until the release of the lease that [Lease.Warm] pinned them in.
 //
 // Bytes that come from elsewhere may never come. Reads through a lease of [Model.AcquireContext]
@@ -83,8 +83,9 @@
 // DequantizeRows expand into the caller's memory and pin nothing. A copy that was evicted stays in
 // the heap as long as somebody holds it.
 //
-// A tensor is cached once: its stored elements leave the cache when its values come. [Model.Stats]
-// counts the cache. When a model goes whose cache has 16 MiB or more, a collection in the background
+// A tensor is cached once: its stored elements leave the cache when its values come. Values make
+// it count as there for Warm, which does not fetch the elements again. Reading values then makes no
+// request, but Bytes, ReadAt and views of that tensor do. [Model.Stats] counts the cache. When a model goes whose cache has 16 MiB or more, a collection in the background
 // ([debug.FreeOSMemory]) returns them to the system: a server that swaps models holds the cache of one.
 //
 // # Callbacks
@@ -92,6 +93,10 @@
 // Progress functions, readers and writers of the caller's may be called by other goroutines.
 // If one panics there, or calls runtime.Goexit, so does the method that runs it, in the
 // caller's goroutine and with the same value.
+//
+// A call whose context has ended leaves at once, and its work may go on for others who want the same
+// tensor. If a callback panics after that, the process goes on: [Options].Logger gets the value.
+// Others who waited get an error.
 //
 // # Files that change underneath
 //

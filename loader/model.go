@@ -83,7 +83,8 @@ type FileInfo struct {
 
 // Close lets go of the files once no lease and no running call needs them. It does not
 // wait for these: Done does. Reads by a reader of the caller's may never end: without a lease they
-// are ended, see OpenReaderAt. A second Close does nothing and returns ErrClosed. An error of
+// are ended, see OpenReaderAt. A large cache that goes with the model costs a collection of the heap
+// in the background: see Options.CacheBytes. A second Close does nothing and returns ErrClosed. An error of
 // unmapping after Close has returned goes to Options.Logger.
 func (m *Model) Close() error {
 	now := time.Now()

@@ -51,7 +51,8 @@ type WarmResult struct {
 // may drop the pages again; see also [mmapio.Mapping.Lock].
 //
 // Tensors of a model that is not mapped go into its cache, compressed ones decompressed, neighbours
-// by one request. More than Options.CacheBytes is ErrTooLarge.
+// by one request. More than Options.CacheBytes is ErrTooLarge. A tensor whose values the cache has, by
+// Float32s, counts as there: its elements are not fetched.
 //
 // Warm reads nothing but the tensors and the padding between them, and stops when ctx is done:
 // pages and tensors that are there by then stay. A mapped file that has shrunk is mmapio.ErrFault. One that has

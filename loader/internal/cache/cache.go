@@ -31,6 +31,8 @@ type Options struct {
 	Intact func(*layout.Tensor) error
 	// Enter holds the model open for a fill that may outlast its caller, and Leave ends that.
 	Enter, Leave func()
+	// Panicked hears the value that a fill has panicked with, if the caller that began it has left.
+	Panicked func(*layout.Tensor, any)
 }
 
 // Counters tell what the cache holds and has done.
@@ -129,8 +131,22 @@ func (c *Cache) Get(ctx context.Context, key Key, pins *Pins, fill func(context.
 		return e.buf, e.err
 	case <-ctx.Done():
 		c.leave(e, pins)
+		if !ok {
+			go c.outlive(e, &filler)
+		}
 		return Buffer{}, context.Cause(ctx)
 	}
+}
+
+// outlive waits for the fill of e in place of the caller that began it. A panic of the fill has no
+// goroutine to go on in.
+func (c *Cache) outlive(e *entry, filler *parallel.Group) {
+	defer func() {
+		if v := recover(); v != nil {
+			c.opts.Panicked(e.key.Tensor, v)
+		}
+	}()
+	filler.Wait()
 }
 
 // Peek returns the entry's buffer and pins it, if it is there.

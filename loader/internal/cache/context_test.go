@@ -5,6 +5,8 @@ import (
 	"errors"
 	"runtime"
 	"testing"
+
+	"github.com/tensormap/tensormap/layout"
 )
 
 var errLate = errors.New("the deadline of one caller")
@@ -100,4 +102,22 @@ func TestGetPanics(t *testing.T) {
 		}
 	}()
 	c.Get(ctx, keys[0], nil, func(context.Context) (Buffer, error) { panic(errLate) })
+}
+
+// TestGetPanicsAbandoned has a fill panic once its caller has left.
+func TestGetPanicsAbandoned(t *testing.T) {
+	c, keys := cacheOf(100, 1)
+	heard := make(chan any, 1)
+	c.opts.Panicked = func(_ *layout.Tensor, v any) { heard <- v }
+	ctx, cancel := context.WithCancel(context.Background())
+	left := make(chan struct{})
+	_, err := c.Get(ctx, keys[0], nil, func(context.Context) (Buffer, error) {
+		cancel()
+		<-left
+		panic(errLate)
+	})
+	close(left)
+	if v := <-heard; v != errLate || err != context.Canceled || len(c.entries) != 0 {
+		t.Errorf("heard %v; %v, %d entries", v, err, len(c.entries))
+	}
 }
