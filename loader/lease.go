@@ -3,7 +3,9 @@ package loader
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
+	"time"
 
 	"github.com/tensormap/tensormap/loader/internal/cache"
 )
@@ -50,6 +52,15 @@ func (m *Model) AcquireContext(ctx context.Context) (*Lease, error) {
 		l.files = m.filesDuring(l.ctx)
 	}
 	return l, nil
+}
+
+// trace notes who takes l.
+func (m *Model) trace(l *Lease) {
+	if !m.opts.TraceLeases {
+		return
+	}
+	callers := make([]uintptr, 32)
+	m.held.Store(l, heldLease{time.Now(), callers[:runtime.Callers(3, callers)]})
 }
 
 // filesDuring returns the model's files with reads that end with ctx, or nil if none can.

@@ -19,15 +19,6 @@ type heldLease struct {
 	callers []uintptr
 }
 
-// trace notes who takes lease.
-func (m *Model) trace(lease any) {
-	if !m.opts.TraceLeases {
-		return
-	}
-	callers := make([]uintptr, 32)
-	m.held.Store(lease, heldLease{time.Now(), callers[:runtime.Callers(3, callers)]})
-}
-
 // HeldLeases lists the leases that are not released, and who took them. It needs
 // Options.TraceLeases; otherwise it returns nil, and Stats has their number.
 func (m *Model) HeldLeases() (list []HeldLease) {
