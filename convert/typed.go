@@ -1,7 +1,10 @@
 package convert
 
 import (
+	"cmp"
+	"fmt"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/tensormap/tensormap/layout"
@@ -36,57 +39,24 @@ func typeOf(v any, numbers bool) any {
 	return nil
 }
 
+// numberTypes names Go's types of numbers.
+var numberTypes = map[string]string{
+	"uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64",
+	"int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
+	"float32": "f32", "float64": "f64",
+}
+
 // numberType names the type of a number, or of an array that may have no elements to tell it by.
 func numberType(v any) string {
-	switch v := v.(type) {
-	case uint8:
-		return "u8"
-	case int8:
-		return "i8"
-	case uint16:
-		return "u16"
-	case int16:
-		return "i16"
-	case uint32:
-		return "u32"
-	case int32:
-		return "i32"
-	case uint64:
-		return "u64"
-	case int64:
-		return "i64"
-	case float32:
-		return "f32"
-	case float64:
-		return "f64"
-	case []uint8:
-		return "[u8]"
-	case []int8:
-		return "[i8]"
-	case []uint16:
-		return "[u16]"
-	case []int16:
-		return "[i16]"
-	case []uint32:
-		return "[u32]"
-	case []int32:
-		return "[i32]"
-	case []uint64:
-		return "[u64]"
-	case []int64:
-		return "[i64]"
-	case []float32:
-		return "[f32]"
-	case []float64:
-		return "[f64]"
-	case []bool:
-		return "[bool]"
-	case []string:
-		if len(v) == 0 {
-			return "[string]"
-		}
+	elem, array := strings.CutPrefix(fmt.Sprintf("%T", v), "[]")
+	name := numberTypes[elem]
+	switch {
+	case !array || name == "" && elem != "bool" && elem != "string":
+		return name
+	case elem == "string" && len(v.([]string)) > 0:
+		return ""
 	}
-	return ""
+	return "[" + cmp.Or(name, elem) + "]"
 }
 
 // bytesOf returns the bytes of those strings of md that are not UTF-8, since JSON has U+FFFD for

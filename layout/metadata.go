@@ -123,9 +123,12 @@ func (m Metadata) All() iter.Seq2[string, any] {
 
 // MarshalJSON writes the object with its keys in order. It writes floats that JSON cannot hold
 // as the strings "NaN", "Infinity" and "-Infinity".
-func (m Metadata) MarshalJSON() ([]byte, error) {
+func (m Metadata) MarshalJSON() ([]byte, error) { return EncodeJSON(m) }
+
+// EncodeJSON encodes v on one line, a value of metadata as [Metadata.MarshalJSON] does.
+func EncodeJSON(v any) ([]byte, error) {
 	var buf bytes.Buffer
-	if err := writeJSON(&buf, m); err != nil {
+	if err := writeJSON(&buf, v); err != nil {
 		return nil, err
 	}
 	return buf.Bytes(), nil
@@ -198,7 +201,7 @@ func writeFloat(buf *bytes.Buffer, f float64, v any) error {
 
 func encodeJSON(buf *bytes.Buffer, v any) error {
 	enc := json.NewEncoder(buf)
-	enc.SetEscapeHTML(false)
+	enc.SetEscapeHTML(false) // which would only be harder to read
 	if err := enc.Encode(v); err != nil {
 		return fmt.Errorf("metadata value of type %T: %w", v, err)
 	}

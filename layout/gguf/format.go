@@ -101,13 +101,15 @@ const (
 var types = [numTypes]struct {
 	name string
 	size uint64 // 0 if values differ in size
+	goType
 }{
-	TypeUint8: {"uint8", 1}, TypeInt8: {"int8", 1},
-	TypeUint16: {"uint16", 2}, TypeInt16: {"int16", 2},
-	TypeUint32: {"uint32", 4}, TypeInt32: {"int32", 4}, TypeFloat32: {"float32", 4},
-	TypeBool:   {"bool", 1},
-	TypeString: {"string", 0}, TypeArray: {"array", 0},
-	TypeUint64: {"uint64", 8}, TypeInt64: {"int64", 8}, TypeFloat64: {"float64", 8},
+	TypeUint8: {"uint8", 1, goTypeOf[uint8]{}}, TypeInt8: {"int8", 1, goTypeOf[int8]{}},
+	TypeUint16: {"uint16", 2, goTypeOf[uint16]{}}, TypeInt16: {"int16", 2, goTypeOf[int16]{}},
+	TypeUint32: {"uint32", 4, goTypeOf[uint32]{}}, TypeInt32: {"int32", 4, goTypeOf[int32]{}},
+	TypeUint64: {"uint64", 8, goTypeOf[uint64]{}}, TypeInt64: {"int64", 8, goTypeOf[int64]{}},
+	TypeFloat32: {"float32", 4, goTypeOf[float32]{}}, TypeFloat64: {"float64", 8, goTypeOf[float64]{}},
+	TypeBool:   {"bool", 1, goTypeOf[bool]{}},
+	TypeString: {name: "string"}, TypeArray: {name: "array"},
 }
 
 // String returns the name of the type in docs/gguf.md, lower case, such as "uint32".

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"iter"
-	"math"
 	"slices"
 
 	"github.com/tensormap/tensormap/layout"
@@ -69,33 +68,7 @@ func (f *File) read(i int, b []byte) (any, error) {
 	if typ == TypeBool && b[0] > 1 {
 		return nil, f.valueErrorf(i, 0, "a bool of %d", b[0])
 	}
-	return number(typ, b), nil
-}
-
-func number(t Type, b []byte) any {
-	switch t {
-	case TypeUint8:
-		return b[0]
-	case TypeInt8:
-		return int8(b[0])
-	case TypeUint16:
-		return le.Uint16(b)
-	case TypeInt16:
-		return int16(le.Uint16(b))
-	case TypeUint32:
-		return le.Uint32(b)
-	case TypeInt32:
-		return int32(le.Uint32(b))
-	case TypeFloat32:
-		return math.Float32frombits(le.Uint32(b))
-	case TypeBool:
-		return b[0] != 0
-	case TypeUint64:
-		return le.Uint64(b)
-	case TypeInt64:
-		return int64(le.Uint64(b))
-	}
-	return math.Float64frombits(le.Uint64(b))
+	return types[typ].one(b), nil
 }
 
 func (f *File) array(i int, b []byte) (any, error) {
@@ -189,29 +162,8 @@ func (a *Array) first(text string) (s, rest string, ok bool) {
 // Values returns a slice of all elements: []uint8, []int8, … []float64, []bool or []string,
 // as Type says.
 func (a *Array) Values() any {
-	switch a.typ {
-	case TypeUint8:
-		return values[uint8](a)
-	case TypeInt8:
-		return values[int8](a)
-	case TypeUint16:
-		return values[uint16](a)
-	case TypeInt16:
-		return values[int16](a)
-	case TypeUint32:
-		return values[uint32](a)
-	case TypeInt32:
-		return values[int32](a)
-	case TypeFloat32:
-		return values[float32](a)
-	case TypeBool:
-		return values[bool](a)
-	case TypeUint64:
-		return values[uint64](a)
-	case TypeInt64:
-		return values[int64](a)
-	case TypeFloat64:
-		return values[float64](a)
+	if a.typ != TypeString {
+		return types[a.typ].all(a.data, a.n)
 	}
 	list := make([]string, 0, a.n)
 	for s := range a.Strings() {
@@ -220,10 +172,20 @@ func (a *Array) Values() any {
 	return list
 }
 
-func values[T any](a *Array) []T {
-	list := make([]T, a.n)
-	if _, err := binary.Decode(a.data, le, list); err != nil {
-		panic(err) // data is as long as n elements
+// goType makes Go values of numbers and bools, one or as many as it is told.
+type goType interface {
+	one(b []byte) any
+	all(b []byte, n int) any
+}
+
+type goTypeOf[T any] struct{}
+
+func (d goTypeOf[T]) one(b []byte) any { return d.all(b, 1).([]T)[0] }
+
+func (goTypeOf[T]) all(b []byte, n int) any {
+	list := make([]T, n)
+	if _, err := binary.Decode(b, le, list); err != nil {
+		panic(err) // b is as long as n elements
 	}
 	return list
 }

@@ -78,9 +78,6 @@ func EncodeIndex(shards []Shard, places []Place, metadata layout.Metadata, total
 
 // quoted returns s as JSON.
 func quoted(s string) string {
-	var b strings.Builder
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // which would only be harder to read
-	e.Encode(s)            // a string always can be
-	return strings.TrimSuffix(b.String(), "\n")
+	text, _ := layout.EncodeJSON(s) // a string always can be
+	return string(text)
 }

@@ -1,9 +1,7 @@
 package safetensors
 
 import (
-	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"io"
 	"math"
 	"strconv"
@@ -162,14 +160,9 @@ func (e *encoder) text(field, s string) error {
 	if !utf8.ValidString(s) {
 		return e.errorf(field, layout.ErrInvalid, "%s is not valid UTF-8", layout.Quote([]byte(s)))
 	}
-	var text bytes.Buffer
-	j := json.NewEncoder(&text)
-	j.SetEscapeHTML(false) // which would only be harder to read
-	if err := j.Encode(s); err != nil {
-		return err
-	}
-	e.buf = append(e.buf, bytes.TrimSuffix(text.Bytes(), []byte("\n"))...)
-	return nil
+	text, err := layout.EncodeJSON(s)
+	e.buf = append(e.buf, text...)
+	return err
 }
 
 func (e *encoder) numbers(list ...uint64) {

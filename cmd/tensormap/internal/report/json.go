@@ -1,11 +1,10 @@
 package report
 
 import (
-	"bytes"
-	"encoding/json"
 	"io"
 
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/layout"
 )
 
 // JSON writes JSON piece by piece and remembers the first error.
@@ -61,13 +60,8 @@ func (j *JSON) value(v any) {
 
 // EncodeJSON encodes v on one line, without characters that a terminal may obey.
 func EncodeJSON(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return terminal.PrintableJSON(bytes.TrimSuffix(buf.Bytes(), []byte("\n"))), nil
+	text, err := layout.EncodeJSON(v)
+	return terminal.PrintableJSON(text), err
 }
 
 // OrEmpty copies v. In JSON the copy is [], not null.

@@ -62,3 +62,30 @@ func TestNothingInvisible(t *testing.T) {
 		}
 	}
 }
+
+// TestEncodeMetadata has values that encoding/json refuses, or writes as something else.
+func TestEncodeMetadata(t *testing.T) {
+	for _, tc := range []struct {
+		value any
+		want  string
+	}{
+		{math.NaN(), `"NaN"`},
+		{[]float32{float32(math.Inf(-1)), 1}, `["-Infinity",1]`},
+		{[]uint8{1, 2}, `[1,2]`},
+		{"a<b\x7f", `"a<b\u007f"`},
+	} {
+		if text, err := EncodeJSON(tc.value); err != nil || string(text) != tc.want {
+			t.Errorf("%v: %s, %v", tc.value, text, err)
+		}
+	}
+}
+
+// TestJSONError keeps the first error, and writes nothing after it.
+func TestJSONError(t *testing.T) {
+	var out strings.Builder
+	j := JSON{W: &out}
+	j.Field("{\n", "a", func() {})
+	if j.Field(",\n", "b", 1); j.Err == nil || out.String() != "{\n  \"a\": " {
+		t.Errorf("%q, %v", out.String(), j.Err)
+	}
+}
