@@ -159,7 +159,7 @@ func (x *Format[F]) CheckMetadata(t testing.TB, f F, in layout.Input, want []byt
 		t.Errorf("metadata: %v", err)
 		return
 	}
-	got, wanted := ParseJSON(t, text), ParseJSON(t, want)
+	got, wanted := ExactJSON(t, text), ExactJSON(t, want)
 	if x.Normal != nil {
 		x.Normal(got)
 		x.Normal(wanted)
@@ -169,9 +169,9 @@ func (x *Format[F]) CheckMetadata(t testing.TB, f F, in layout.Input, want []byt
 	}
 }
 
-// ParseJSON parses JSON as encoding/json does, but numbers become *big.Rat, which is
+// ExactJSON parses JSON as encoding/json does, but numbers become *big.Rat, which is
 // exact.
-func ParseJSON(t testing.TB, text []byte) (v any) {
+func ExactJSON(t testing.TB, text []byte) (v any) {
 	t.Helper()
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()

@@ -59,7 +59,7 @@ func TestCheckDescribedNotices(t *testing.T) {
 	f = newToy()
 	f.md = layout.Metadata{{Value: func() {}}}
 	fails(t, true, "no JSON", func(tb testing.TB) { toys(f, nil).CheckMetadata(tb, f, content, []byte("{}")) })
-	fails(t, true, "no JSON to compare", func(tb testing.TB) { ParseJSON(tb, []byte("{")) })
+	fails(t, true, "no JSON to compare", func(tb testing.TB) { ExactJSON(tb, []byte("{")) })
 	f = newToy()
 	f.index.Names = layout.NewNames(3)
 	fails(t, true, "not found", func(tb testing.TB) { CheckTensors(tb, f, content, newDescription().Tensors) })

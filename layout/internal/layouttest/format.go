@@ -25,7 +25,7 @@ type Format[F File] struct {
 	Ext   string // how their names end
 	Least int    // the fewest descriptions: none is missed by mistake
 
-	// Normal, if set, changes metadata parsed by ParseJSON so that equal metadata compares as
+	// Normal, if set, changes metadata parsed by ExactJSON so that equal metadata compares as
 	// equal.
 	Normal func(metadata any)
 
