@@ -169,10 +169,11 @@ func answer[T any](c *Config, name, want string, convert func(v reflect.Value) (
 	if !ok {
 		return answer, fmt.Errorf("%s: configuration: %q: %w", c.path, name, ErrNotFound)
 	}
-	if answer, ok = convert(reflect.ValueOf(v)); !ok {
+	converted, ok := convert(reflect.ValueOf(v))
+	if !ok {
 		return answer, fmt.Errorf("%s: configuration: %q: %w: a %T, want %s", c.path, name, layout.ErrInvalid, v, want)
 	}
-	return answer, nil
+	return converted, nil
 }
 
 // Int returns an integer. The error is ErrNotFound, or layout.ErrInvalid if the value is something

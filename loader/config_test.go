@@ -74,7 +74,7 @@ func TestConfigOfAPR2(t *testing.T) {
 
 // TestConfigFile reads config.json beside SafeTensors, in every place that has files beside.
 func TestConfigFile(t *testing.T) {
-	const text = `{"architectures":["A"],"layers":[],"hidden_size":384,"big":1e300,"null":null,
+	const text = `{"architectures":["A"],"layers":[],"hidden_size":384,"big":1e300,"long":99999999999999999999,"null":null,
 		"text_config":{"num_hidden_layers":6,"hidden_size":1,"rope_theta":10000}}`
 	model := safeTensorsWith(0, `{"format":"pt"}`, []content{random("x", layout.U8, 1)})
 	dir := t.TempDir()
@@ -97,9 +97,9 @@ func TestConfigFile(t *testing.T) {
 			!slices.Equal(names, []string{"A"}) || len(none) != 0 || format != "pt" {
 			t.Errorf("%d, %d, %g, %q, %q, %q, %v", hidden, layers, theta, names, none, format, err)
 		}
-		for _, name := range []string{"big", "architectures"} {
-			if _, err := c.Int(name); !errors.Is(err, layout.ErrInvalid) {
-				t.Errorf("%s: %v", name, err)
+		for _, name := range []string{"big", "long", "architectures"} {
+			if n, err := c.Int(name); n != 0 || !errors.Is(err, layout.ErrInvalid) {
+				t.Errorf("%s: %d, %v", name, n, err)
 			}
 		}
 		if _, ok := c.Value("null"); ok {

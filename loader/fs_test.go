@@ -105,3 +105,35 @@ func TestOpenFSRefuses(t *testing.T) {
 	}
 	m.Close()
 }
+
+// TestOpenFSConfig asks for config.json again and again. The model keeps it open neither when it is
+// no JSON nor when it is.
+func TestOpenFSConfig(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "config.json")
+	if err := os.WriteFile(filepath.Join(dir, "m"), safeTensors([]content{random("x", layout.U8, 3)}), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	sys := &countedFS{FS: os.DirFS(dir)}
+	m, err := loader.OpenFS(sys, "m", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"{", "[]", `{"hidden_size": 7}`} {
+		if err := os.WriteFile(name, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		c, err := m.Config(t.Context())
+		if (err == nil) != (text[len(text)-1] == '}') || sys.open != 1 {
+			t.Errorf("%s: %v, %d files open", text, err, sys.open)
+		}
+		if err == nil {
+			if n, err := c.Int("hidden_size"); n != 7 || err != nil {
+				t.Error(n, err)
+			}
+		}
+	}
+	if err := m.Close(); err != nil || sys.open != 0 {
+		t.Errorf("%v, %d files open after Close", err, sys.open)
+	}
+}

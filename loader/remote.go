@@ -17,11 +17,11 @@ type remote struct {
 	beside io.ReaderAt
 
 	mu     sync.Mutex
-	opened []io.Closer // siblings
+	opened map[*io.Closer]bool // siblings
 }
 
 func newRemote(r io.ReaderAt) *remote {
-	p := &remote{beside: r}
+	p := &remote{beside: r, opened: make(map[*io.Closer]bool)}
 	p.life, p.kill = context.WithCancelCause(context.Background())
 	return p
 }
@@ -49,19 +49,34 @@ func (p *remote) open(ctx context.Context, name string, _ bool) (*stored, error)
 	if err != nil {
 		return nil, &fileError{name, err}
 	}
-	p.own(r)
+	giveUp := p.own(r)
 	if n := readerName(r); n != anonymous {
 		name = n
 	}
-	return p.store(ctx, name, r, size)
+	file, err := p.store(ctx, name, r, size)
+	if err != nil {
+		giveUp()
+		return nil, err
+	}
+	file.giveUp = giveUp
+	return file, nil
 }
 
-// own takes over a sibling that can be closed.
-func (p *remote) own(r io.ReaderAt) {
-	if r, ok := r.(io.Closer); ok {
+// own takes over a reader, if it can be closed. It returns a function that closes it before the
+// model does.
+func (p *remote) own(r io.ReaderAt) (giveUp func()) {
+	c, ok := r.(io.Closer)
+	if !ok {
+		return func() {}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.opened[&c] = true
+	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.opened = append(p.opened, r)
+		delete(p.opened, &c)
+		c.Close()
 	}
 }
 
@@ -82,9 +97,9 @@ func (p *remote) close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var errs []error
-	for _, r := range p.opened {
-		errs = append(errs, r.Close())
+	for r := range p.opened {
+		errs = append(errs, (*r).Close())
 	}
-	p.opened = nil
+	clear(p.opened)
 	return errors.Join(errs...)
 }

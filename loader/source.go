@@ -35,6 +35,8 @@ type stored struct {
 	done  func()
 	// reader is the reader of the caller's that data reads from, if it does; else nil.
 	reader io.ReaderAt
+	// giveUp closes reader, if the model has opened it; else nil.
+	giveUp func()
 	origin
 }
 
@@ -42,6 +44,9 @@ type stored struct {
 func (s *stored) close() {
 	s.done()
 	s.data.Close()
+	if s.giveUp != nil {
+		s.giveUp()
+	}
 }
 
 // stay is for a source whose reads end by themselves.
