@@ -279,9 +279,10 @@ func (d DType) HeadBytes() int {
 func (d DType) Span(first, n uint64) (off, size uint64) {
 	in := d.info()
 	elems, bytes := uint64(in.elems), uint64(in.bytes)
-	lo, hi := first/elems, (first+n+elems-1)/elems
-	if n == 0 {
-		hi = lo
+	lo := first / elems
+	hi := lo
+	if n > 0 {
+		hi = (first+n-1)/elems + 1 // rounded up without overflow
 	}
 	return uint64(d.HeadBytes()) + lo*bytes, (hi - lo) * bytes
 }

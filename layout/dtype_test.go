@@ -470,3 +470,15 @@ func TestSpan(t *testing.T) {
 		}
 	}
 }
+
+// TestSpanAtTheEnd has ranges that end with the last element that 64 bits can count.
+func TestSpanAtTheEnd(t *testing.T) {
+	for _, d := range []layout.DType{layout.U8, layout.Q4_0, layout.Q6_K} {
+		for _, n := range []uint64{1, 2, uint64(d.BlockElems())} {
+			want := (n + uint64(d.BlockElems()) - 1) / uint64(d.BlockElems()) * uint64(d.BlockBytes())
+			if _, size := d.Span(math.MaxUint64-n+1, n); size != want {
+				t.Errorf("%v: the last %d elements: %d bytes, want %d", d, n, size, want)
+			}
+		}
+	}
+}
