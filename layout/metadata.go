@@ -1,11 +1,7 @@
 package layout
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"iter"
-	"math"
 	"slices"
 )
 
@@ -119,92 +115,4 @@ func (m Metadata) All() iter.Seq2[string, any] {
 			}
 		}
 	}
-}
-
-// MarshalJSON writes the object with its keys in order. It writes floats that JSON cannot hold
-// as the strings "NaN", "Infinity" and "-Infinity".
-func (m Metadata) MarshalJSON() ([]byte, error) { return EncodeJSON(m) }
-
-// EncodeJSON encodes v on one line, a value of metadata as [Metadata.MarshalJSON] does.
-func EncodeJSON(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	if err := writeJSON(&buf, v); err != nil {
-		return nil, err
-	}
-	return buf.Bytes(), nil
-}
-
-func writeJSON(buf *bytes.Buffer, v any) error {
-	switch v := v.(type) {
-	case Metadata:
-		buf.WriteByte('{')
-		for i, e := range v {
-			if i > 0 {
-				buf.WriteByte(',')
-			}
-			if err := writeJSON(buf, e.Key); err != nil {
-				return err
-			}
-			buf.WriteByte(':')
-			if err := writeJSON(buf, e.Value); err != nil {
-				return err
-			}
-		}
-		buf.WriteByte('}')
-		return nil
-	case Blob:
-		return encodeJSON(buf, []byte(v))
-	case []any:
-		return writeArray(buf, v)
-	case []uint8: // encoding/json would write base64
-		return writeArray(buf, v)
-	case []float32:
-		return writeArray(buf, v)
-	case []float64:
-		return writeArray(buf, v)
-	case float32:
-		return writeFloat(buf, float64(v), v)
-	case float64:
-		return writeFloat(buf, v, v)
-	}
-	return encodeJSON(buf, v)
-}
-
-func writeArray[T any](buf *bytes.Buffer, v []T) error {
-	buf.WriteByte('[')
-	for i := range v {
-		if i > 0 {
-			buf.WriteByte(',')
-		}
-		if err := writeJSON(buf, v[i]); err != nil {
-			return err
-		}
-	}
-	buf.WriteByte(']')
-	return nil
-}
-
-func writeFloat(buf *bytes.Buffer, f float64, v any) error {
-	switch {
-	case math.IsNaN(f):
-		v = "NaN"
-	case math.IsInf(f, 1):
-		v = "Infinity"
-	case math.IsInf(f, -1):
-		v = "-Infinity"
-	case f == 0 && math.Signbit(f):
-		buf.WriteString("-0.0") // -0 is an integer to many readers, which have one zero only
-		return nil
-	}
-	return encodeJSON(buf, v)
-}
-
-func encodeJSON(buf *bytes.Buffer, v any) error {
-	enc := json.NewEncoder(buf)
-	enc.SetEscapeHTML(false) // which would only be harder to read
-	if err := enc.Encode(v); err != nil {
-		return fmt.Errorf("metadata value of type %T: %w", v, err)
-	}
-	buf.Truncate(buf.Len() - 1) // Encode ends every value with a newline
-	return nil
 }

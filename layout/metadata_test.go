@@ -2,10 +2,12 @@ package layout_test
 
 import (
 	"encoding/json"
+	"errors"
 	"math"
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
@@ -172,5 +174,36 @@ func TestMetadataInJSON(t *testing.T) {
 	got, err := json.Marshal(doc)
 	if want := `{"metadata":{"b":1,"a":["NaN"]}}`; string(got) != want || err != nil {
 		t.Errorf("%s, %v, want %s", got, err, want)
+	}
+}
+
+// TestMarshalLong holds texts that are written in pieces against encoding/json.
+func TestMarshalLong(t *testing.T) {
+	var b strings.Builder
+	for _, piece := range []string{"é", "\xe9", "\x80", "\xf0\x9f", "😀", `"\`, "\x00<&>\u2028"} {
+		for shift := range 5 {
+			s := strings.Repeat("a", 4096-shift) + strings.Repeat(piece, 3000)
+			got, err := layout.Metadata{{Key: s, Value: []string{s, ""}}}.MarshalJSON()
+			b.Reset()
+			enc := json.NewEncoder(&b)
+			enc.SetEscapeHTML(false)
+			if err := errors.Join(err, enc.Encode(map[string][]string{s: {s, ""}})); err != nil {
+				t.Fatal(err)
+			}
+			if want := strings.TrimSpace(b.String()); string(got) != want || cap(got) != len(got) {
+				t.Errorf("%q after %d bytes: %d bytes, want %d", piece, 4096-shift, len(got), len(want))
+			}
+		}
+	}
+	for _, v := range []any{[]string(nil), []json.Number(nil), []int8(nil), layout.Blob(nil), []bool{true, false}, []int64{-1, math.MinInt64}, json.Number("-0"), json.Number("10")} {
+		want, _ := json.Marshal(map[string]any{"a": v})
+		if got, err := (layout.Metadata{{Key: "a", Value: v}}).MarshalJSON(); err != nil || string(got) != string(want) {
+			t.Errorf("%T: %s, %v, want %s", v, got, err, want)
+		}
+	}
+	blob := layout.Blob(strings.Repeat("\x01\xfe", 5000))
+	want, _ := json.Marshal(map[string][]byte{"a": blob})
+	if got, _ := (layout.Metadata{{Key: "a", Value: blob}}).MarshalJSON(); string(got) != string(want) {
+		t.Error("base64 differs")
 	}
 }

@@ -32,8 +32,9 @@ type Writer struct {
 	plan *plan
 	// headLast is set if the head has sizes that only show as tensors are written. It is written
 	// again then, and until then dst sums what follows the head.
-	headLast Rewriter
-	crc32    uint32 // in the footer, once it is written
+	headLast      Rewriter
+	metadataCRC32 uint32
+	crc32         uint32 // in the footer, once it is written
 }
 
 // Rewriter is a file that can be written again, as *os.File.
@@ -87,22 +88,30 @@ func NewWriter(w io.Writer, tensors []layout.Tensor, opts *Options) (*Writer, er
 	if err != nil {
 		return nil, err
 	}
-	index, err := p.readBack(head)
+	read, err := Decode(head, nil) // finds all that was not checked before
 	if err != nil {
 		return nil, err
 	}
-	dst := &summed{w: w}
-	f := tensorwriter.New(dst, index, p.align, tensorwriter.Fields{Size: "size", Count: "tensor_count"})
-	if err := f.Write(head); err != nil {
+	if err := p.checkMetadata(read, opts.Metadata); err != nil {
 		return nil, err
 	}
+	dst := &summed{w: w}
+	f := tensorwriter.New(dst, read.Index(), p.align, tensorwriter.Fields{Size: "size", Count: "tensor_count"})
+	for _, b := range [][]byte{head.header, p.metadata, head.index} {
+		if err := f.Write(b); err != nil {
+			return nil, err
+		}
+	}
+	written := &Writer{Tensors: tensorwriter.NewTensors(f), file: f, dst: dst, plan: p, headLast: last}
 	if last != nil {
-		if _, err := last.WriteAt(head[:1], 0); err != nil { // a pipe, as *os.File may be
+		if _, err := last.WriteAt(head.header[:1], 0); err != nil { // a pipe, as *os.File may be
 			return nil, err
 		}
 		dst.sum.CRC32 = 0
+		written.metadataCRC32 = crc32.ChecksumIEEE(p.metadata)
 	}
-	return &Writer{Tensors: tensorwriter.NewTensors(f), file: f, dst: dst, plan: p, headLast: last}, nil
+	p.metadata = nil
+	return written, nil
 }
 
 // CRC32 returns, once the file is closed, the number in its footer, which a
@@ -178,21 +187,27 @@ func (w *Writer) Close() error {
 	return nil
 }
 
-// writeHead replaces the provisional head. The checksum of the whole follows from those of
-// the head and of what comes behind it.
+// writeHead replaces the provisional header and index. The checksum of the whole follows from those
+// of its parts.
 func (w *Writer) writeHead() error {
 	head, err := w.plan.encode(w.file.Index().Tensors)
 	if err != nil {
 		return err
 	}
-	index, err := w.plan.readBack(head)
+	read, err := Decode(head, nil)
 	if err != nil {
 		return err
 	}
-	w.file.SetIndex(index)
-	if _, err := w.headLast.WriteAt(head, 0); err != nil {
+	w.file.SetIndex(read.Index())
+	if _, err := w.headLast.WriteAt(head.header, 0); err != nil {
 		return err
 	}
-	w.dst.sum.CRC32 = crcmath.Combine(crc32.ChecksumIEEE(head), w.dst.sum.CRC32, crcmath.XPow8(w.Written()-uint64(len(head))))
+	if _, err := w.headLast.WriteAt(head.index, int64(head.at)); err != nil {
+		return err
+	}
+	sum, metadata, index := crc32.ChecksumIEEE(head.header), uint64(w.plan.header.MetadataSize), uint64(len(head.index))
+	sum = crcmath.Combine(sum, w.metadataCRC32, crcmath.XPow8(metadata))
+	sum = crcmath.Combine(sum, crc32.ChecksumIEEE(head.index), crcmath.XPow8(index))
+	w.dst.sum.CRC32 = crcmath.Combine(sum, w.dst.sum.CRC32, crcmath.XPow8(w.Written()-head.at-index))
 	return nil
 }

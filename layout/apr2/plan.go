@@ -6,14 +6,14 @@ import (
 	"slices"
 
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/internal/tensorwriter"
+	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
 // plan holds the positions of everything in a file to be written.
 type plan struct {
 	header   Header
 	align    uint64
-	metadata []byte
+	metadata []byte // nil once it is written
 	size     uint64 // of the file
 }
 
@@ -59,7 +59,7 @@ func (p *plan) options(opts *Options) error {
 	return p.setMetadata(opts.Metadata)
 }
 
-// setMetadata encodes md. readBack will check that it can be read again.
+// setMetadata encodes md. checkMetadata will check that it can be read again.
 func (p *plan) setMetadata(md layout.Metadata) error {
 	b, err := md.MarshalJSON()
 	if err != nil {
@@ -97,47 +97,71 @@ func (p *plan) entry(t *layout.Tensor, at uint64) (uint64, error) {
 	return uint64(entrySize + len(t.Name) + 8*len(dims(t))), nil
 }
 
-// encode returns everything before the tensors, and gives them their places. Its size does not depend on
-// theirs, so it can be made again once they are known.
-func (p *plan) encode(tensors []layout.Tensor) ([]byte, error) {
-	data := p.header.DataOffset
+// encode returns header and index, up to the tensors, and gives these their places. Its size does not
+// depend on theirs, so it can be made again once they are known.
+func (p *plan) encode(tensors []layout.Tensor) (*head, error) {
+	data, index := p.header.DataOffset, p.header.IndexOffset
 	p.header.Flags &^= Compressed
 	if slices.ContainsFunc(tensors, compressed) {
 		p.header.Flags |= Compressed
 	}
 	p.size = uint64(data)
-	b := make([]byte, 0, data)
-	b = appendHeader(b, p.header)
-	b = append(b, p.metadata...)
+	b := make([]byte, 0, data-index)
 	b = le.AppendUint32(b, uint32(len(tensors)))
 	b = le.AppendUint32(b, 0)
 	for i := range tensors {
-		e, err := p.reserve(&tensors[i], uint64(len(b)))
+		e, err := p.reserve(&tensors[i], uint64(index)+uint64(len(b)))
 		if err != nil {
 			return nil, err
 		}
 		b = appendEntry(b, &tensors[i], e)
 	}
 	p.size += footerSize
-	return append(b, make([]byte, int(data)-len(b))...), nil
+	b = append(b, make([]byte, cap(b)-len(b))...)
+	return &head{header: appendHeader(nil, p.header), index: b, at: uint64(index), size: p.size}, nil
 }
 
-// readBack returns the index of the file that head begins. Decoding finds all that was
-// not checked before, so that no file is written that cannot be read.
-func (p *plan) readBack(head []byte) (*layout.Index, error) {
-	in := tensorwriter.HeadOnly{Head: head, Len: p.size}
-	f, err := Decode(in, nil)
+// head is everything before the tensors but the metadata. It stands for the planned file, which
+// Decode reads no other byte of.
+type head struct {
+	header, index []byte
+	at            uint64 // of index
+	size          uint64 // of the file
+}
+
+// Size returns the size of the planned file.
+func (h *head) Size() uint64 { return h.size }
+
+// Slice returns bytes of the header or of the index.
+func (h *head) Slice(off, n uint64) ([]byte, error) {
+	if off >= h.at {
+		return layout.Bytes(h.index).Slice(off-h.at, n)
+	}
+	return layout.Bytes(h.header).Slice(off, n)
+}
+
+// checkMetadata makes sure that the metadata, which md was encoded to, can be read again.
+func (p *plan) checkMetadata(f *File, md layout.Metadata) error {
+	s := jsontext.New(p.metadata, layout.APR2, headerSize, "metadata", (*layout.Limits)(nil).WithDefaults())
+	s.Skip()
+	s.End()
+	if err := s.Err(); err != nil {
+		return err
+	}
+	const key = "quantization"
+	v, ok := md.Get(key)
+	if !ok {
+		return nil
+	}
+	text, err := layout.Metadata{{Key: key, Value: v}}.MarshalJSON()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	md, err := f.Metadata(in)
-	if err != nil {
-		return nil, err
+	if md, err = jsontext.Parse(text, layout.APR2, headerSize, "metadata", f.lim); err != nil {
+		return err
 	}
-	if _, err := f.Scales(md); err != nil {
-		return nil, err
-	}
-	return f.Index(), nil
+	_, err = f.Scales(md)
+	return err
 }
 
 // place is the end of an index entry.

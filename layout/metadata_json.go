@@ -1,0 +1,262 @@
+package layout
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"unicode/utf8"
+)
+
+// MarshalJSON writes the object with its keys in order. It writes floats that JSON cannot hold
+// as the strings "NaN", "Infinity" and "-Infinity".
+func (m Metadata) MarshalJSON() ([]byte, error) { return EncodeJSON(m) }
+
+// EncodeJSON encodes v on one line, a value of metadata as [Metadata.MarshalJSON] does. It counts the
+// text first and allocates it once.
+func EncodeJSON(v any) ([]byte, error) {
+	count := jsonWriter{counting: true}
+	if err := count.value(v); err != nil {
+		return nil, err
+	}
+	w := jsonWriter{text: make([]byte, 0, count.n)}
+	if err := w.value(v); err != nil {
+		return nil, err
+	}
+	return w.text, nil
+}
+
+// jsonWriter appends values to a text, or only counts its bytes.
+type jsonWriter struct {
+	text     []byte
+	counting bool
+	n        int          // bytes counted
+	scratch  bytes.Buffer // what encoding/json has written
+	encoder  *json.Encoder
+}
+
+// end counts a piece of text. While counting, the next piece takes its place.
+func (w *jsonWriter) end() {
+	if w.counting {
+		w.n += len(w.text)
+		w.text = w.text[:0]
+	}
+}
+
+func (w *jsonWriter) raw(s string) error {
+	w.text = append(w.text, s...)
+	w.end()
+	return nil
+}
+
+func (w *jsonWriter) value(v any) error {
+	switch v := v.(type) {
+	case Metadata:
+		return w.object(v)
+	case string:
+		return w.string(v)
+	case json.Number:
+		return w.number(v)
+	case Blob:
+		return w.blob(v)
+	case bool:
+		return w.raw(strconv.FormatBool(v))
+	case float32:
+		return w.float(float64(v), v)
+	case float64:
+		return w.float(v, v)
+	case []any:
+		return writeArray(w, v, w.value)
+	case []uint8: // encoding/json would write base64
+		return writeArray(w, v, func(n uint8) error { return w.uint(uint64(n)) })
+	case []float32:
+		return writeArray(w, v, func(f float32) error { return w.float(float64(f), f) })
+	case []float64:
+		return writeArray(w, v, func(f float64) error { return w.float(f, f) })
+	case []string:
+		return writeList(w, v, w.string)
+	case []json.Number:
+		return writeList(w, v, w.number)
+	case []bool:
+		return writeList(w, v, func(b bool) error { return w.raw(strconv.FormatBool(b)) })
+	case []int8:
+		return writeList(w, v, func(n int8) error { return w.int(int64(n)) })
+	case []int16:
+		return writeList(w, v, func(n int16) error { return w.int(int64(n)) })
+	case []uint16:
+		return writeList(w, v, func(n uint16) error { return w.uint(uint64(n)) })
+	case []int32:
+		return writeList(w, v, func(n int32) error { return w.int(int64(n)) })
+	case []uint32:
+		return writeList(w, v, func(n uint32) error { return w.uint(uint64(n)) })
+	case []int64:
+		return writeList(w, v, w.int)
+	case []uint64:
+		return writeList(w, v, w.uint)
+	}
+	return w.encode(v)
+}
+
+func (w *jsonWriter) object(m Metadata) error {
+	w.raw("{")
+	for i, e := range m {
+		if i > 0 {
+			w.raw(",")
+		}
+		if err := w.string(e.Key); err != nil {
+			return err
+		}
+		w.raw(":")
+		if err := w.value(e.Value); err != nil {
+			return err
+		}
+	}
+	return w.raw("}")
+}
+
+func writeArray[T any](w *jsonWriter, list []T, write func(T) error) error {
+	w.raw("[")
+	for i, v := range list {
+		if i > 0 {
+			w.raw(",")
+		}
+		if err := write(v); err != nil {
+			return err
+		}
+	}
+	return w.raw("]")
+}
+
+// writeList writes a nil slice as null, as encoding/json does.
+func writeList[T any](w *jsonWriter, list []T, write func(T) error) error {
+	if list == nil {
+		return w.raw("null")
+	}
+	return writeArray(w, list, write)
+}
+
+func (w *jsonWriter) int(n int64) error {
+	w.text = strconv.AppendInt(w.text, n, 10)
+	w.end()
+	return nil
+}
+
+func (w *jsonWriter) uint(n uint64) error {
+	w.text = strconv.AppendUint(w.text, n, 10)
+	w.end()
+	return nil
+}
+
+func (w *jsonWriter) float(f float64, v any) error {
+	switch {
+	case math.IsNaN(f):
+		return w.raw(`"NaN"`)
+	case math.IsInf(f, 1):
+		return w.raw(`"Infinity"`)
+	case math.IsInf(f, -1):
+		return w.raw(`"-Infinity"`)
+	case f == 0 && math.Signbit(f):
+		return w.raw("-0.0") // -0 is an integer to many readers, which have one zero only
+	}
+	return w.encode(v)
+}
+
+// number writes digits itself. It leaves all else to encoding/json, which checks it.
+func (w *jsonWriter) number(n json.Number) error {
+	if len(n) == 0 || n[0] == '0' && len(n) > 1 {
+		return w.encode(n)
+	}
+	for i := range len(n) {
+		if n[i]-'0' > 9 {
+			return w.encode(n)
+		}
+	}
+	return w.raw(string(n))
+}
+
+func (w *jsonWriter) blob(b Blob) error {
+	if b == nil {
+		return w.raw("null")
+	}
+	w.raw(`"`)
+	const most = 3 << 10 // a multiple of 3, which needs no padding
+	for ; len(b) > most; b = b[most:] {
+		w.text = base64.StdEncoding.AppendEncode(w.text, b[:most])
+		w.end()
+	}
+	w.text = base64.StdEncoding.AppendEncode(w.text, b)
+	w.end()
+	return w.raw(`"`)
+}
+
+// string writes plain ASCII itself. It leaves the rest to encoding/json, in pieces: the escapes of a
+// long text take six times its bytes.
+func (w *jsonWriter) string(s string) error {
+	w.raw(`"`)
+	for s != "" {
+		n := pieceOf(s)
+		if plain(s[:n]) {
+			w.raw(s[:n])
+		} else if err := w.escaped(s[:n]); err != nil {
+			return err
+		}
+		s = s[n:]
+	}
+	return w.raw(`"`)
+}
+
+// pieceOf returns the length of the beginning of s that can be escaped by itself.
+func pieceOf(s string) int {
+	const most = 4 << 10
+	if len(s) <= most {
+		return len(s)
+	}
+	for n := most; n > most-utf8.UTFMax; n-- {
+		if utf8.RuneStart(s[n]) {
+			return n
+		}
+	}
+	return most // no character has so many bytes, so each of them is wrong
+}
+
+func plain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *jsonWriter) escaped(s string) error {
+	b, err := w.standard(s)
+	if err == nil {
+		w.text = append(w.text, b[1:len(b)-1]...)
+		w.end()
+	}
+	return err
+}
+
+func (w *jsonWriter) encode(v any) error {
+	b, err := w.standard(v)
+	if err == nil {
+		w.text = append(w.text, b...)
+		w.end()
+	}
+	return err
+}
+
+// standard returns what encoding/json writes, until the next call.
+func (w *jsonWriter) standard(v any) ([]byte, error) {
+	if w.encoder == nil {
+		w.encoder = json.NewEncoder(&w.scratch)
+		w.encoder.SetEscapeHTML(false) // which would only be harder to read
+	}
+	w.scratch.Reset()
+	if err := w.encoder.Encode(v); err != nil {
+		return nil, fmt.Errorf("metadata value of type %T: %w", v, err)
+	}
+	return bytes.TrimSuffix(w.scratch.Bytes(), []byte("\n")), nil // Encode ends every value with one
+}
