@@ -84,29 +84,29 @@ type Tensor struct {
 	Name string
 	// From is the type of the source's elements. A type that an earlier conversion could only note
 	// in the metadata is restored.
-	From, To         layout.DType
+	From, To  layout.DType
+	Reencoded bool // the values are encoded anew; otherwise the bytes are the same
+	// Oversized reports that the tensor alone exceeds Options.ShardBytes. It has a shard of its own.
+	Oversized        bool
 	FromShape, Shape []uint64
 	Elements         uint64
 	FromBytes        uint64 // stored in the source
 	Bytes            uint64 // of the new elements
 	Stored           uint64 // in the new file, once it is written: fewer than Bytes if compressed
-	Reencoded        bool   // the values are encoded anew; otherwise the bytes are the same
 	// Kept says why Options.DType has not re-encoded the tensor; "" if it has, or was not to.
 	Kept string
 	// Changed says why the tensor is written as another type: the new format cannot hold it as it
 	// is stored. No value is lost, and no bit of a type without values. "" for others.
 	Changed string
-	// Oversized reports that the tensor alone exceeds Options.ShardBytes. It has a shard of its own.
-	Oversized bool
 	// Lost counts the values that the new encoding does not hold. Write fills it in.
 	Lost dequant.Loss
 
 	source loader.Tensor
-	skip   int          // source bytes that are not copied
-	at     int          // position among the source's tensors
-	bits   layout.DType // the type that integers of the new format stand for, or Invalid
+	skip   int // source bytes that are not copied
+	at     int // position among the source's tensors
 	quant  layout.Quant
-	scaled bool // quant is the scale of a tensor of integers
+	bits   layout.DType // the type that integers of the new format stand for, or Invalid
+	scaled bool         // quant is the scale of a tensor of integers
 }
 
 // Compressed counts the tensors that are stored compressed, their bytes and those of their blocks.
@@ -159,12 +159,13 @@ func NewPlan(ctx context.Context, m *loader.Model, path string, opts *Options) (
 	if err := lease.Changed(); err != nil {
 		return nil, err
 	}
+	if p.Metadata, err = describeSource(m, lease); err != nil {
+		return nil, err
+	}
 	if err := p.decide(ctx, lease); err != nil {
 		return nil, err
 	}
-	if p.Metadata, err = metadata(m, lease, p.Tensors, p.target.limits(), &p.opts); err != nil {
-		return nil, err
-	}
+	p.describePlan()
 	if err := p.target.divide(p); err != nil {
 		return nil, about(path, err)
 	}

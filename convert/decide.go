@@ -16,7 +16,7 @@ import (
 // Q5_1, or I8, which is int8 with one scale for each tensor.
 func CanEncode(d layout.DType) bool { return d == layout.I8 || dequant.CanQuantize(d) }
 
-// decide fills in Tensors. It also finds the scales of tensors that become int8, since the metadata
+// decide fills in Tensors. Metadata describes the source so far. It also finds the scales of tensors that become int8, since the metadata
 // has them.
 func (p *Plan) decide(ctx context.Context, lease *loader.Lease) error {
 	to := p.target.limits()
@@ -25,13 +25,7 @@ func (p *Plan) decide(ctx context.Context, lease *loader.Lease) error {
 	}
 	var known map[string]original
 	if f := p.model.Format(); f == layout.APR2 || f == layout.SafeTensors {
-		from, err := lease.Metadata()
-		if err != nil {
-			return err
-		}
-		var md layout.Metadata
-		describe(&md, f, from)
-		known = originals(md)
+		known = originals(p.Metadata)
 	}
 	if err := p.findParts(lease); err != nil {
 		return err

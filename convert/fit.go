@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/tensormap/tensormap/dequant"
@@ -95,26 +96,44 @@ const originalsKey = "original_tensors"
 //
 //	"original_tensors": {"rope.freqs": {"dtype": "C64", "shape": [64]}, "step": {"shape": []}}
 func setOriginals(md *layout.Metadata, tensors []Tensor, scalars bool) {
-	list := layout.Metadata{}
+	n := 0
 	for i := range tensors {
-		if o := tensors[i].describeOriginal(scalars); o != nil {
-			list = append(list, layout.Entry{Key: tensors[i].Name, Value: o})
+		if tensors[i].hasOriginal(scalars) {
+			n++
 		}
+	}
+	list := make(layout.Metadata, 0, n)
+	var last *Tensor
+	for i := range tensors {
+		t := &tensors[i]
+		if !t.hasOriginal(scalars) {
+			continue
+		}
+		e := layout.Entry{Key: t.Name}
+		if last != nil && last.bits == t.bits && slices.Equal(last.FromShape, t.FromShape) {
+			e.Value = list[len(list)-1].Value // one for all of many scalars
+		} else {
+			e.Value = t.describeOriginal()
+		}
+		list, last = append(list, e), t
 	}
 	setObject(md, originalsKey, list)
 }
 
-func (t *Tensor) describeOriginal(scalars bool) (md layout.Metadata) {
+// hasOriginal reports whether the new file cannot say what the tensor was.
+func (t *Tensor) hasOriginal(scalars bool) bool {
+	return t.bits != layout.Invalid || len(t.FromShape) == 0 && !scalars || len(t.Shape) != len(t.FromShape)
+}
+
+func (t *Tensor) describeOriginal() (md layout.Metadata) {
 	if t.bits != layout.Invalid {
 		md.Set("dtype", t.bits.String())
 	}
-	if scalar := len(t.FromShape) == 0 && !scalars; md != nil || scalar || len(t.Shape) != len(t.FromShape) {
-		shape := make([]any, len(t.FromShape))
-		for i, n := range t.FromShape {
-			shape[i] = json.Number(strconv.FormatUint(n, 10))
-		}
-		md.Set("shape", shape)
+	shape := make([]any, len(t.FromShape))
+	for i, n := range t.FromShape {
+		shape[i] = json.Number(strconv.FormatUint(n, 10))
 	}
+	md.Set("shape", shape)
 	return md
 }
 

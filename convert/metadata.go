@@ -10,9 +10,9 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-// metadata returns the metadata of the APR2 file made from m (APR-FORMAT-002, "Metadata
-// Section"). The package's documentation lists the keys.
-func metadata(m *loader.Model, lease *loader.Lease, plan []Tensor, to *limits, opts *Options) (layout.Metadata, error) {
+// describeSource begins the metadata of the APR2 file made from m (APR-FORMAT-002, "Metadata
+// Section") with what m has. The package's documentation lists the keys.
+func describeSource(m *loader.Model, lease *loader.Lease) (layout.Metadata, error) {
 	from, err := lease.Metadata()
 	if err != nil {
 		return nil, err
@@ -23,10 +23,14 @@ func metadata(m *loader.Model, lease *loader.Lease, plan []Tensor, to *limits, o
 		{Key: "architecture", Value: layout.Metadata{}},
 	}
 	describe(&md, m.Format(), from)
-	MergeConfig(&md, opts.Config)
-	setQuantization(&md, plan, opts.DType)
-	setOriginals(&md, plan, to.scalars)
 	return md, nil
+}
+
+// describePlan adds what the caller and the plan say.
+func (p *Plan) describePlan() {
+	MergeConfig(&p.Metadata, p.opts.Config)
+	setQuantization(&p.Metadata, p.Tensors, p.opts.DType)
+	setOriginals(&p.Metadata, p.Tensors, p.target.limits().scalars)
 }
 
 // setQuantization enters how the new file is quantized. Old scales of tensors that are re-encoded

@@ -43,6 +43,9 @@ const apr2Prefix = "apr2."
 
 // describeSafeTensors takes APR2 metadata out of from, if a conversion has put some there.
 func describeSafeTensors(md *layout.Metadata, from layout.Metadata) (own layout.Metadata) {
+	if !slices.ContainsFunc(from, func(e layout.Entry) bool { return strings.HasPrefix(e.Key, apr2Prefix) }) {
+		return from
+	}
 	var carried layout.Metadata
 	for key, value := range from.All() {
 		name, ok := strings.CutPrefix(key, apr2Prefix)
@@ -67,7 +70,10 @@ func describeSafeTensors(md *layout.Metadata, from layout.Metadata) (own layout.
 // with its name, such as llama.block_count.
 func describeGGUF(md *layout.Metadata, from layout.Metadata) (own layout.Metadata) {
 	// How the source was divided among files is not true of the new one.
-	from = slices.DeleteFunc(slices.Clone(from), func(e layout.Entry) bool { return strings.HasPrefix(e.Key, "split.") })
+	isSplit := func(e layout.Entry) bool { return strings.HasPrefix(e.Key, "split.") }
+	if slices.ContainsFunc(from, isSplit) {
+		from = slices.DeleteFunc(slices.Clone(from), isSplit)
+	}
 	v, _ := from.Get("general.architecture")
 	name, ok := v.(string)
 	if !ok || name == "" {

@@ -15,9 +15,12 @@ import (
 // arrays such as "[i8]". Strings, bools and arrays of strings need none.
 func typesOf(md layout.Metadata, numbers bool) layout.Metadata {
 	types := layout.Metadata{}
-	for key, value := range md.All() {
-		if t := typeOf(value, numbers); t != nil {
-			types = append(types, layout.Entry{Key: key, Value: t})
+	for i, e := range md {
+		if t := typeOf(e.Value, numbers); t != nil {
+			if len(types) == 0 {
+				types = make(layout.Metadata, 0, len(md)-i) // most numbers stand among others
+			}
+			types = append(types, layout.Entry{Key: e.Key, Value: t})
 		}
 	}
 	return types
@@ -33,30 +36,31 @@ func typeOf(v any, numbers bool) any {
 	case []any:
 		return present(elements(v, func(v any) any { return typeOf(v, numbers) }))
 	}
-	if name := numberType(v); numbers && name != "" {
-		return name
+	if numbers {
+		return numberType(v)
 	}
 	return nil
 }
 
-// numberTypes names Go's types of numbers.
-var numberTypes = map[string]string{
+// numberTypes names Go's types of numbers. As values of metadata the names take no memory a key.
+var numberTypes = map[string]any{
 	"uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64",
 	"int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64",
 	"float32": "f32", "float64": "f64",
 }
 
-// numberType names the type of a number, or of an array that may have no elements to tell it by.
-func numberType(v any) string {
+// numberType names the type of a number, or of an array that may have no elements to tell it by. It
+// returns nil for other values.
+func numberType(v any) any {
 	elem, array := strings.CutPrefix(fmt.Sprintf("%T", v), "[]")
 	name := numberTypes[elem]
 	switch {
-	case !array || name == "" && elem != "bool" && elem != "string":
+	case !array || name == nil && elem != "bool" && elem != "string":
 		return name
 	case elem == "string" && len(v.([]string)) > 0:
-		return ""
+		return nil
 	}
-	return "[" + cmp.Or(name, elem) + "]"
+	return fmt.Sprintf("[%v]", cmp.Or(name, any(elem)))
 }
 
 // bytesOf returns the bytes of those strings of md that are not UTF-8, since JSON has U+FFFD for

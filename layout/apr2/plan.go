@@ -231,13 +231,17 @@ func alignUp(n, align uint64) uint64 { return (n + align - 1) &^ (align - 1) }
 
 // provisional counts tensors of unknown size as raw, and reports whether there are any.
 func provisional(tensors []layout.Tensor) (list []layout.Tensor, unsized bool) {
+	isUnsized := func(t layout.Tensor) bool { return t.Encoding == layout.LZ4 && t.Stored == 0 }
+	if !slices.ContainsFunc(tensors, isUnsized) {
+		return tensors, false
+	}
 	list = slices.Clone(tensors)
 	for i := range list {
-		if t := &list[i]; t.Encoding == layout.LZ4 && t.Stored == 0 {
-			t.Encoding, unsized = layout.Raw, true
+		if isUnsized(list[i]) {
+			list[i].Encoding = layout.Raw
 		}
 	}
-	return list, unsized
+	return list, true
 }
 
 // Sizer computes how large a file will be, without its tensors' data and its head. A model is divided
