@@ -32,7 +32,7 @@ const (
 	openBound  = 4
 	metaBound  = 17 // of JSON, as jsontext.Parse says, on top of opening
 	verbBound  = 6
-	writeBound = verbBound + 2*metaBound // of verbs that write a model: metadata, old and new
+	writeBound = 16 // of verbs that write a model: tensors and metadata, old and new
 	spare      = 24 << 20
 )
 
