@@ -43,6 +43,9 @@ func bind(t *testing.T, m *loader.Model) *bound {
 // looks nothing up: its views live until the release, though the model is swapped and closed
 // meanwhile and they were taken without any lease.
 func TestBoundViewsUnderSwaps(t *testing.T) {
+	if runtime.GOOS == "js" {
+		t.Skip("system calls return once all goroutines wait, and those of this test never do; TestServerSwapsModels runs")
+	}
 	const models = 3
 	contents := func(i int) []content {
 		n := uint64(5000 + i)

@@ -51,6 +51,26 @@ func lz4Blocks(t testing.TB, data []byte) []byte {
 	return out.Bytes()
 }
 
+// literalBlocks assembles blocks that repeat nothing: a token and a length, then the bytes themselves
+// (LZ4 block format, "Sequences").
+func literalBlocks(data []byte) (out []byte) {
+	for block := range slices.Chunk(data, 64<<10) {
+		var b []byte
+		if n := len(block); n < 15 {
+			b = append(b, byte(n<<4))
+		} else {
+			b = append(b, 15<<4)
+			for n -= 15; n >= 255; n -= 255 {
+				b = append(b, 255)
+			}
+			b = append(b, byte(n))
+		}
+		out = binary.LittleEndian.AppendUint32(out, uint32(len(b)+len(block)))
+		out = append(append(out, b...), block...)
+	}
+	return out
+}
+
 // lz4File has all tensors compressed, between two that are not.
 func lz4File(t testing.TB, tensors ...content) []byte {
 	t.Helper()
@@ -534,7 +554,7 @@ func TestCompressedSegments(t *testing.T) {
 	if err := dequant.Expand(c.dtype, want, c.data); err != nil {
 		t.Fatal(err)
 	}
-	file := lz4File(t, c)
+	file := lz4FileOf(t, []content{c}, [][]byte{literalBlocks(c.data)})
 	for name, read := range map[string]func(x loader.Tensor) bool{
 		"Bytes": func(x loader.Tensor) bool { b, err := x.Bytes(); return err == nil && bytes.Equal(b, c.data) },
 		"Dequantize": func(x loader.Tensor) bool {
