@@ -24,19 +24,18 @@ func (m *Model) lookup(name string, l *Lease) (Tensor, error) {
 			return Tensor{}, fmt.Errorf("%s: tensor %q: %w", m.path, name, ErrNotFound)
 		}
 		if string(m.tensors[i].Name) == name {
-			return m.tensor(i, l), nil
+			return m.handle(&m.tensors[i], l), nil
 		}
 	}
 }
 
-// tensor returns the handle of tensor i.
-func (m *Model) tensor(i int, l *Lease) Tensor {
-	desc := &m.tensors[i]
-	t := Tensor{desc, &m.files[desc.File], nil}
-	if l != nil {
-		t = l.Of(t)
+// handle returns the handle of one of m's tensors.
+func (m *Model) handle(desc *layout.Tensor, l *Lease) Tensor {
+	files := m.files
+	if l != nil && l.files != nil {
+		files = l.files
 	}
-	return t
+	return Tensor{desc, &files[desc.File], l}
 }
 
 // Len returns the number of tensors.
@@ -49,7 +48,7 @@ func (m *Model) Tensors() iter.Seq[Tensor] { return m.all(m.gate.closed, nil) }
 func (m *Model) all(closed func() bool, l *Lease) iter.Seq[Tensor] {
 	return func(yield func(Tensor) bool) {
 		for i := range m.tensors {
-			if closed() || !yield(m.tensor(i, l)) {
+			if closed() || !yield(m.handle(&m.tensors[i], l)) {
 				return
 			}
 		}
@@ -70,11 +69,7 @@ func (l *Lease) Of(t Tensor) Tensor {
 	if t.desc == nil || t.file.model != l.model {
 		return t
 	}
-	files := l.model.files
-	if l.files != nil {
-		files = l.files
-	}
-	return Tensor{t.desc, &files[t.desc.File], l}
+	return l.model.handle(t.desc, l)
 }
 
 // Tensors does what Model.Tensors does, through the lease.

@@ -115,7 +115,7 @@ func (m *Model) named(names []string, l *Lease) (tensors []Tensor, err error) {
 func (m *Model) every() []Tensor {
 	tensors := make([]Tensor, len(m.tensors))
 	for i := range tensors {
-		tensors[i] = m.tensor(i, nil)
+		tensors[i] = m.handle(&m.tensors[i], nil)
 	}
 	sortStored(tensors)
 	return tensors
