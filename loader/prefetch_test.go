@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 	"sync"
@@ -260,9 +261,11 @@ func TestPrefetchAgainstAll(t *testing.T) {
 		d := newDistant("far", file)
 		m := d.open(t, &loader.Options{CacheBytes: int64(20_000 * (1 + round%2))})
 		var wg sync.WaitGroup
+		calls := newCountdown(rand.Int64N(1000))
 		again := func(call func(i int) error) {
 			wg.Go(func() {
 				for i := 0; ; i++ {
+					calls.tick()
 					err := call(i)
 					if errors.Is(err, loader.ErrClosed) {
 						return
@@ -314,7 +317,7 @@ func TestPrefetchAgainstAll(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Millisecond)
+		<-calls.over
 		m.Close()
 		wg.Wait()
 		x, err := l.Tensor("19")

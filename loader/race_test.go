@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -37,11 +38,13 @@ func TestCloseAgainstReaders(t *testing.T) {
 func raceClose(t *testing.T, m *loader.Model) {
 	var wg sync.WaitGroup
 	start := make(chan struct{})
+	calls := newCountdown(rand.Int64N(1000))
 	x := tensor(t, m, "i8")
 	run := func(name string, call func() error) {
 		wg.Go(func() {
 			<-start
 			for {
+				calls.tick()
 				switch err := call(); {
 				case errors.Is(err, loader.ErrClosed):
 					return
@@ -77,14 +80,31 @@ func raceClose(t *testing.T, m *loader.Model) {
 		})
 	}
 	wg.Go(func() {
-		<-start
-		time.Sleep(time.Millisecond)
+		<-calls.over
 		if err := m.Close(); err != nil {
 			t.Errorf("Close: %v", err)
 		}
 	})
 	close(start)
 	wg.Wait()
+}
+
+// countdown closes over after so many ticks.
+type countdown struct {
+	left atomic.Int64
+	over chan struct{}
+}
+
+func newCountdown(ticks int64) *countdown {
+	c := &countdown{over: make(chan struct{})}
+	c.left.Store(ticks)
+	return c
+}
+
+func (c *countdown) tick() {
+	if c.left.Add(-1) == -1 {
+		close(c.over)
+	}
 }
 
 // TestOneCloseWins: of many, one closes and the others hear that it is closed.

@@ -15,12 +15,12 @@ import (
 )
 
 func TestMapped(t *testing.T) {
-	eachMapping(t, noise(100), func(t *testing.T, m *Mapping, _ bool) {
-		want := strings.Contains(t.Name(), "/Map") || strings.Contains(t.Name(), "/Lazy")
-		if m.Mapped() != want {
-			t.Errorf("Mapped = %v", m.Mapped())
+	for _, k := range makers {
+		want := k.aliased && k.name != "FromBytes"
+		if got := k.make(t, noise(100)).Mapped(); got != want {
+			t.Errorf("%s: Mapped = %v", k.name, got)
 		}
-	})
+	}
 }
 
 func TestNotRegular(t *testing.T) {

@@ -112,6 +112,17 @@ func empty(t *testing.T, dir string) {
 	}
 }
 
+// waitForFile returns once work has begun: once there is a file in dir.
+func waitForFile(t *testing.T, dir string) {
+	for range 10_000 {
+		if entries, _ := os.ReadDir(dir); len(entries) > 0 {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Error("the command has not begun")
+}
+
 // An interrupt in the middle of the work leaves the directory as it was.
 func TestConvertInterrupted(t *testing.T) {
 	const size = 4 << 30 // sparse
@@ -132,15 +143,10 @@ func TestConvertInterrupted(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
 			defer cancel()
-			for range 10_000 { // until the work has begun
-				if entries, _ := os.ReadDir(dir); len(entries) > 0 {
-					return
-				}
-				time.Sleep(time.Millisecond)
-			}
+			waitForFile(t, dir)
 		}()
 		r := tensormapContext(ctx, args...)
-		r.failsWith(t, "tensormap: interrupted")
+		r.failsWith(t, "interrupted\n")
 		empty(t, dir)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
@@ -88,14 +89,16 @@ func TestTerminalTables(t *testing.T) {
 
 func TestProgressBar(t *testing.T) {
 	tty, screen := openTerminal(t)
-	p := terminal.NewProgress(tty, "working")
-	p.Update(0, 1000<<20) // too soon to be worth a bar
-	time.Sleep(terminal.ProgressDelay)
-	for done := range uint64(5) {
-		p.Update(done*100<<20, 1000<<20)
-		time.Sleep(70 * time.Millisecond) // bars are drawn so often and no more
-	}
-	p.Clear()
+	synctest.Test(t, func(t *testing.T) {
+		p := terminal.NewProgress(tty, "working")
+		p.Update(0, 1000<<20) // too soon to be worth a bar
+		time.Sleep(terminal.ProgressDelay)
+		for done := range uint64(5) {
+			p.Update(done*100<<20, 1000<<20)
+			time.Sleep(70 * time.Millisecond) // bars are drawn so often and no more
+		}
+		p.Clear()
+	})
 	out := screen()
 	for _, want := range []string{"working", "40%", "MiB/s", "━", "(400/1000 MiB, "} {
 		if !strings.Contains(out, want) {
@@ -108,14 +111,16 @@ func TestProgressBar(t *testing.T) {
 }
 
 func TestNoProgressElsewhere(t *testing.T) {
-	var out strings.Builder
-	p := terminal.NewProgress(&out, "working")
-	time.Sleep(terminal.ProgressDelay)
-	p.Update(1, 2)
-	p.Clear()
-	if out.String() != "" {
-		t.Errorf("%q", out.String())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		p := terminal.NewProgress(&out, "working")
+		time.Sleep(terminal.ProgressDelay)
+		p.Update(1, 2)
+		p.Clear()
+		if out.String() != "" {
+			t.Errorf("%q", out.String())
+		}
+	})
 }
 
 // TestWaitingNote: who looks at a terminal learns which server it is that does not answer.
