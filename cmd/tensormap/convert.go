@@ -89,14 +89,10 @@ func newConvertOptions() *convertOptions {
 
 func convertCommand() *cobra.Command {
 	opts := newConvertOptions()
-	cmd := verb(&cobra.Command{
-		Use:   "convert IN OUT [--dtype TYPE [--keep GLOB]... [--all] [--plain-f8]] [--compress[=hc]] [--shard-size SIZE] [--format FORMAT] [--align 32|64] [--metadata config.json] [--no-side-files] [--no-aliases] [--dry-run [--json]] [-j N]",
-		Short: "Write a model as an APR2 or SafeTensors file",
-		Long:  convertLong,
-	}, func(ctx context.Context, s terminal.Streams, args []string) error {
-		return convertModel(ctx, s, args[0], args[1], opts)
-	}, "IN", "OUT")
-	opts.addTo(cmd)
+	cmd := verb("convert IN OUT [--dtype TYPE [--keep GLOB]... [--all] [--plain-f8]] [--compress[=hc]] [--shard-size SIZE] [--format FORMAT] [--align 32|64] [--metadata config.json] [--no-side-files] [--no-aliases] [--dry-run [--json]] [-j N]",
+		"Write a model as an APR2 or SafeTensors file", convertLong,
+		opts.run, "IN", "OUT")
+	opts.opener.addTo(cmd)
 	opts.addFlags(cmd)
 	opts.shards.addTo(cmd)
 	cmd.Flags().StringVar(&opts.metadata, "metadata", "", "merge the JSON object in `FILE` into the metadata")
@@ -122,7 +118,8 @@ func (opts *convertOptions) addFlags(cmd *cobra.Command) {
 	opts.jobs.addTo(cmd)
 }
 
-func convertModel(ctx context.Context, s terminal.Streams, in, out string, opts *convertOptions) error {
+func (opts *convertOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
+	in, out := args[0], args[1]
 	format, err := opts.outFormat(out)
 	if err != nil {
 		return err

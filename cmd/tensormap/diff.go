@@ -78,20 +78,17 @@ type diffOptions struct {
 
 func diffCommand() *cobra.Command {
 	var opts diffOptions
-	cmd := verb(&cobra.Command{
-		Use:   "diff A B [--tolerance X] [--metadata] [--filter GLOB] [--json] [-j N]",
-		Short: "Show what differs between two models",
-		Long:  diffLong,
-	}, func(ctx context.Context, s terminal.Streams, args []string) error {
-		return diff(ctx, s, args[0], args[1], &opts)
-	}, "A", "B")
+	cmd := verb("diff A B [--tolerance X] [--metadata] [--filter GLOB] [--json] [-j N]",
+		"Show what differs between two models", diffLong,
+		opts.run, "A", "B")
 	opts.addTo(cmd)
 	cmd.Flags().Var(&opts.tolerance, "tolerance", "only values that differ by more than `X` count")
 	cmd.Flags().BoolVar(&opts.metadata, "metadata", false, "compare the metadata too")
 	return cmd
 }
 
-func diff(ctx context.Context, s terminal.Streams, pathA, pathB string, opts *diffOptions) error {
+func (opts *diffOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
+	pathA, pathB := args[0], args[1]
 	a, doneA, err := opts.side(pathA, pathB).open(ctx, pathA)
 	if err != nil {
 		return err

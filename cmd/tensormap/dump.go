@@ -47,22 +47,19 @@ func dumpCommand() *cobra.Command {
 	var opts dumpOptions
 	opts.as.allowed = slice.Formats()
 	opts.as.value = opts.as.allowed[0]
-	cmd := verb(&cobra.Command{
-		Use:               "dump FILE TENSOR[SLICE] [--as f32|raw|npy|text] [-o OUT]",
-		Short:             "Write one tensor, or a slice of it, as float32, raw bytes, a NumPy file or text",
-		Long:              dumpLong,
-		PreRun:            func(cmd *cobra.Command, _ []string) { opts.explicit = cmd.Flags().Changed("as") },
-		ValidArgsFunction: completeTensor,
-	}, func(ctx context.Context, s terminal.Streams, args []string) error {
-		return dump(ctx, s, args[0], args[1], &opts)
-	}, "FILE", "TENSOR")
+	cmd := verb("dump FILE TENSOR[SLICE] [--as f32|raw|npy|text] [-o OUT]",
+		"Write one tensor, or a slice of it, as float32, raw bytes, a NumPy file or text", dumpLong,
+		opts.run, "FILE", "TENSOR")
+	cmd.PreRun = func(cmd *cobra.Command, _ []string) { opts.explicit = cmd.Flags().Changed("as") }
+	cmd.ValidArgsFunction = completeTensor
 	opts.as.addTo(cmd, "as", "how to write it")
 	cmd.Flags().StringVarP(&opts.out, "output", "o", "", "write to the file `OUT`; - is standard output")
 	opts.addTo(cmd)
 	return cmd
 }
 
-func dump(ctx context.Context, s terminal.Streams, path, name string, opts *dumpOptions) error {
+func (opts *dumpOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
+	path, name := args[0], args[1]
 	if opts.out == "-" {
 		opts.out = ""
 	}

@@ -54,17 +54,9 @@ type hashOptions struct {
 
 func hashCommand() *cobra.Command {
 	var opts hashOptions
-	cmd := verb(&cobra.Command{
-		Use:   "hash FILE [--values] [--stored] [--total] [--filter GLOB] [--file] [--json] [-j N]",
-		Short: "Write SHA-256 digests of all tensors and of the model",
-		Long:  hashLong,
-	}, func(ctx context.Context, s terminal.Streams, args []string) error {
-		if opts.file {
-			return hashFiles(ctx, s, args[0], &opts)
-		}
-		opts.values = opts.values || !opts.stored
-		return hash(ctx, s, args[0], &opts)
-	}, "FILE")
+	cmd := verb("hash FILE [--values] [--stored] [--total] [--filter GLOB] [--file] [--json] [-j N]",
+		"Write SHA-256 digests of all tensors and of the model", hashLong,
+		opts.run, "FILE")
 	opts.addTo(cmd)
 	cmd.Flags().BoolVar(&opts.values, "values", false, "of the values in float32 (the default)")
 	cmd.Flags().BoolVar(&opts.stored, "stored", false, "of the elements as they are stored, decompressed")
@@ -73,7 +65,12 @@ func hashCommand() *cobra.Command {
 	return cmd
 }
 
-func hash(ctx context.Context, s terminal.Streams, path string, opts *hashOptions) error {
+func (opts *hashOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
+	path := args[0]
+	if opts.file {
+		return opts.runFiles(ctx, s, path)
+	}
+	opts.values = opts.values || !opts.stored
 	m, done, err := opts.openSelected(ctx, path)
 	if err != nil {
 		return err
@@ -136,8 +133,8 @@ func (opts *hashOptions) beginJSON(p *pass, path, rows string) *report.JSON {
 	return j
 }
 
-// hashFiles runs hash --file.
-func hashFiles(ctx context.Context, s terminal.Streams, path string, opts *hashOptions) error {
+// runFiles runs hash --file.
+func (opts *hashOptions) runFiles(ctx context.Context, s terminal.Streams, path string) error {
 	if opts.values || opts.stored || opts.total || opts.filter.Pattern != "" {
 		return usageError{errors.New("--file is of whole files: it goes without --values, --stored, --total and --filter")}
 	}

@@ -42,14 +42,10 @@ type inspectOptions struct {
 
 func inspectCommand() *cobra.Command {
 	opts := inspectOptions{sort: choice{allowed: inspection.OrderNames()}}
-	cmd := verb(&cobra.Command{
-		Use:     "inspect FILE [--json] [--filter GLOB] [--metadata] [--graph] [--tree] [--sort ORDER]",
-		Short:   "Show header, metadata and tensors of a model file",
-		Long:    inspectLong,
-		PreRunE: func(cmd *cobra.Command, _ []string) error { return opts.check(cmd) },
-	}, func(ctx context.Context, s terminal.Streams, args []string) error {
-		return inspect(ctx, s, args[0], &opts)
-	}, "FILE")
+	cmd := verb("inspect FILE [--json] [--filter GLOB] [--metadata] [--graph] [--tree] [--sort ORDER]",
+		"Show header, metadata and tensors of a model file", inspectLong,
+		opts.run, "FILE")
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return opts.check(cmd) }
 	cmd.Flags().BoolVar(&opts.Json, "json", false, "write JSON, for programs (metadata is always in it)")
 	cmd.Flags().Var(&opts.Filter, "filter", "only tensors whose name matches `GLOB`")
 	complete(cmd, "filter", completeFilter)
@@ -75,7 +71,8 @@ func (opts *inspectOptions) check(cmd *cobra.Command) error {
 	return nil
 }
 
-func inspect(ctx context.Context, s terminal.Streams, path string, opts *inspectOptions) error {
+func (opts *inspectOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
+	path := args[0]
 	m, done, err := opts.open(ctx, path)
 	if err != nil {
 		return err

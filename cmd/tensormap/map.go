@@ -44,13 +44,9 @@ var mapWriters = map[string]func(*bufio.Writer, *drawing.Map){
 
 func mapCommand() *cobra.Command {
 	var opts mapOptions
-	cmd := verb(&cobra.Command{
-		Use:   "map FILE [-o OUT.svg|OUT.html]",
-		Short: "Draw where the bytes of a model are",
-		Long:  mapLong,
-	}, func(ctx context.Context, s terminal.Streams, args []string) error {
-		return drawMap(ctx, s, args[0], &opts)
-	}, "FILE")
+	cmd := verb("map FILE [-o OUT.svg|OUT.html]",
+		"Draw where the bytes of a model are", mapLong,
+		opts.run, "FILE")
 	cmd.Flags().StringVarP(&opts.out, "output", "o", "", "write to the file `OUT`, by whose end it is a picture or a page")
 	opts.addTo(cmd)
 	cmd.Flags().BoolVar(&opts.resident, "resident", true, "show what is in memory now")
@@ -60,7 +56,8 @@ func mapCommand() *cobra.Command {
 	return cmd
 }
 
-func drawMap(ctx context.Context, s terminal.Streams, path string, opts *mapOptions) error {
+func (opts *mapOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
+	path := args[0]
 	draw := drawing.WriteSVG
 	if opts.out != "" {
 		if draw = mapWriters[strings.ToLower(filepath.Ext(opts.out))]; draw == nil {

@@ -8,9 +8,10 @@ manifest, a SafeTensors index, or any file of a GGUF split. The name of OUT or -
 the format, as for convert; what it has no dtype for is as convert writes it.`
 
 func mergeCommand() *cobra.Command {
-	return rewriting(&writing{doing: "merging"}, &cobra.Command{
-		Use:   "merge MANIFEST OUT [--format FORMAT] [-j N]",
-		Short: "Write a model of several files as a single file",
-		Long:  mergeLong,
-	}, "MANIFEST", "OUT")
+	v := &writing{doing: "merging"}
+	cmd := verb("merge MANIFEST OUT [--format FORMAT] [-j N]",
+		"Write a model of several files as a single file", mergeLong,
+		v.run, "MANIFEST", "OUT")
+	v.addTo(cmd)
+	return cmd
 }

@@ -157,12 +157,19 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// verb completes the command of a verb: run gets exactly the named operands.
-func verb(cmd *cobra.Command, run func(ctx context.Context, s terminal.Streams, args []string) error, names ...string) *cobra.Command {
-	cmd.Args = operands(names...)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), streamsOf(cmd), args) }
-	cmd.DisableFlagsInUseLine = true
-	return cmd
+// verb returns the command of a verb: run gets exactly the named operands.
+func verb(use, short, long string, run func(ctx context.Context, s terminal.Streams, args []string) error, names ...string) *cobra.Command {
+	return &cobra.Command{
+		Use:   use,
+		Short: short,
+		Long:  long,
+		Args:  operands(names...),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s := terminal.Streams{Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()}
+			return run(cmd.Context(), s, args)
+		},
+		DisableFlagsInUseLine: true,
+	}
 }
 
 // operands wants exactly the named arguments.
@@ -206,8 +213,4 @@ func complete(cmd *cobra.Command, flag string, f cobra.CompletionFunc) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, f); err != nil {
 		panic(err)
 	}
-}
-
-func streamsOf(cmd *cobra.Command) terminal.Streams {
-	return terminal.Streams{Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()}
 }

@@ -17,11 +17,10 @@ file of its own. A model that fits into one file becomes one file. IN may have s
 
 func splitCommand() *cobra.Command {
 	v := &writing{doing: "splitting"}
-	cmd := rewriting(v, &cobra.Command{
-		Use:   "split IN OUT --shard-size SIZE [--format FORMAT] [-j N]",
-		Short: "Divide a model among files of at most a given size",
-		Long:  splitLong,
-	}, "IN", "OUT")
+	cmd := verb("split IN OUT --shard-size SIZE [--format FORMAT] [-j N]",
+		"Divide a model among files of at most a given size", splitLong,
+		v.run, "IN", "OUT")
+	v.addTo(cmd)
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if v.shards == 0 {
 			return usageError{errors.New("missing --shard-size")}

@@ -41,19 +41,16 @@ type statsOptions struct {
 
 func statsCommand() *cobra.Command {
 	var opts statsOptions
-	cmd := verb(&cobra.Command{
-		Use:   "stats FILE [--filter GLOB] [--bins N] [--json] [-j N]",
-		Short: "Show range, mean, deviation and histogram of every tensor",
-		Long:  statsLong,
-	}, func(ctx context.Context, s terminal.Streams, args []string) error {
-		return stats(ctx, s, args[0], &opts)
-	}, "FILE")
+	cmd := verb("stats FILE [--filter GLOB] [--bins N] [--json] [-j N]",
+		"Show range, mean, deviation and histogram of every tensor", statsLong,
+		opts.run, "FILE")
 	opts.addTo(cmd)
 	cmd.Flags().Uint8Var(&opts.bins, "bins", 16, "draw histograms of `N` bins; 0 draws none")
 	return cmd
 }
 
-func stats(ctx context.Context, s terminal.Streams, path string, opts *statsOptions) error {
+func (opts *statsOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
+	path := args[0]
 	m, done, err := opts.openSelected(ctx, path)
 	if err != nil {
 		return err

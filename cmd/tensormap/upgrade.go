@@ -1,10 +1,7 @@
 package main
 
 import (
-	"context"
-
 	"github.com/spf13/cobra"
-	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -19,14 +16,10 @@ func upgradeCommand() *cobra.Command {
 	opts := newConvertOptions()
 	opts.source = layout.APR1
 	opts.format.value = layout.APR2.String()
-	cmd := verb(&cobra.Command{
-		Use:   "upgrade V1.apr V2.apr [--dtype TYPE [--keep GLOB]... [--all]] [--compress[=hc]] [--align 32|64] [--dry-run [--json]] [-j N]",
-		Short: "Write an APR1 file as an APR2 file",
-		Long:  upgradeLong,
-	}, func(ctx context.Context, s terminal.Streams, args []string) error {
-		return convertModel(ctx, s, args[0], args[1], opts)
-	}, "V1.apr", "V2.apr")
-	opts.addTo(cmd)
+	cmd := verb("upgrade V1.apr V2.apr [--dtype TYPE [--keep GLOB]... [--all]] [--compress[=hc]] [--align 32|64] [--dry-run [--json]] [-j N]",
+		"Write an APR1 file as an APR2 file", upgradeLong,
+		opts.run, "V1.apr", "V2.apr")
+	opts.opener.addTo(cmd)
 	opts.addFlags(cmd)
 	return cmd
 }

@@ -39,13 +39,9 @@ type verifyOptions struct {
 
 func verifyCommand() *cobra.Command {
 	var opts verifyOptions
-	cmd := verb(&cobra.Command{
-		Use:   "verify FILE [--values] [--json] [-j N]",
-		Short: "Check structure and checksums of a model file",
-		Long:  verifyLong,
-	}, func(ctx context.Context, s terminal.Streams, args []string) error {
-		return verify(ctx, s, args[0], &opts)
-	}, "FILE")
+	cmd := verb("verify FILE [--values] [--json] [-j N]",
+		"Check structure and checksums of a model file", verifyLong,
+		opts.run, "FILE")
 	cmd.Flags().BoolVar(&opts.values, "values", false, "look for NaN, infinities and tensors of zeros")
 	cmd.Flags().BoolVar(&opts.json, "json", false, "write JSON, for programs")
 	cmd.Flags().VarP(&opts.jobs, "jobs", "j", "read with `N` threads (default: all cores; 8 of an address)")
@@ -54,7 +50,8 @@ func verifyCommand() *cobra.Command {
 	return cmd
 }
 
-func verify(ctx context.Context, s terminal.Streams, path string, opts *verifyOptions) error {
+func (opts *verifyOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
+	path := args[0]
 	bar := terminal.NewProgress(s.Err, "verifying")
 	begun := time.Now()
 	checked, err := verifyFile(ctx, path, opts, bar)

@@ -73,8 +73,9 @@ func (v *writing) write(ctx context.Context, s terminal.Streams, in, out string,
 	return nil
 }
 
-// rewrite writes the same bytes to other files, for split and merge.
-func (v *writing) rewrite(ctx context.Context, s terminal.Streams, in, out string) error {
+// run runs split and merge: it writes the same bytes to other files.
+func (v *writing) run(ctx context.Context, s terminal.Streams, args []string) error {
+	in, out := args[0], args[1]
 	format, err := v.format.of(out)
 	if err != nil {
 		return err
@@ -89,16 +90,12 @@ func (v *writing) rewrite(ctx context.Context, s terminal.Streams, in, out strin
 	})
 }
 
-// rewriting returns a command with the flags of split and merge. Files are the names of its
-// operands.
-func rewriting(v *writing, cmd *cobra.Command, files ...string) *cobra.Command {
+// addTo declares the flags of split and merge.
+func (v *writing) addTo(cmd *cobra.Command) {
+	v.opener.addTo(cmd)
 	v.format = newFormatFlag()
-	v.addTo(cmd)
 	v.format.addTo(cmd)
 	v.jobs.addTo(cmd)
-	return verb(cmd, func(ctx context.Context, s terminal.Streams, args []string) error {
-		return v.rewrite(ctx, s, args[0], args[1])
-	}, files...)
 }
 
 // indexEnd is how the name of an index ends that leads to SafeTensors shards.
