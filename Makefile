@@ -20,9 +20,9 @@ PLATFORMS = windows/amd64 darwin/arm64 freebsd/amd64 linux/arm64 linux/386 linux
 WASM = ./internal/atomicfile ./mmapio ./dequant ./shard ./loader/... ./convert
 WASI = ./internal/atomicfile ./mmapio ./shard ./loader
 
-# The formats whose decoders share nothing between goroutines: the race detector has nothing
-# to find there.
-SEQUENTIAL = layout/(apr1|aprender|april|bw2l|formats|gguf|jsontext|manifest|safetensors|tsm|scheme|internal/.*)
+# The packages that start no goroutine: the race detector has nothing to find there. Attacks run
+# under it with FLAGS=-race.
+SEQUENTIAL = layout(/.*)?|shard|internal/(attack|crcmath|fuzz|iofault|lint|lz4block|modeltest|nearest)|cmd/tensormap/internal/(drawing|glob|inspection|report|slice)
 
 .PHONY: help test test-purego test-race test-arm64 test-js test-wasip1 lint cross fuzz fuzz-hours attack bench bench-peers peers-values outside generate ci
 
@@ -35,8 +35,9 @@ test: ## all tests
 test-purego: ## the packages with assembly, without it
 	$(GO) test -tags purego ./dequant ./internal/lz4block
 
-test-race: ## the short tests under the race detector, but for formats alone, with every pointer conversion checked
-	$(GO) test -race -short -gcflags=./...=-d=checkptr=2 $$($(GO) list ./... | grep -vE '/$(SEQUENTIAL)$$')
+test-race: ## the short tests of all that has goroutines under the race detector, with every pointer conversion checked
+	$(GO) test -race -short -gcflags=./...=-d=checkptr=2 $$($(GO) list ./... | grep -vE '^[^/]+/[^/]+/[^/]+/($(SEQUENTIAL))$$')
+	$(GO) test -short -gcflags=./...=-d=checkptr=2 ./dequant
 
 test-arm64: ## the NEON kernels, on this machine under qemu-aarch64 (Debian: qemu-user)
 	GOARCH=arm64 $(GO) test -p 1 -exec qemu-aarch64 ./dequant

@@ -30,12 +30,22 @@ func eachLevel(t *testing.T, f func(t *testing.T)) {
 
 // eachKernel runs f for every kernel of every level, run and stream apart.
 func eachKernel(t *testing.T, f func(t *testing.T, d layout.DType, k kernel)) {
+	sequential(t)
 	for _, l := range levels {
 		for _, d := range types {
 			for name, k := range l.variants(d) {
 				t.Run(name, func(t *testing.T) { f(t, d, k) })
 			}
 		}
+	}
+}
+
+// sequential skips a test of one goroutine in the race detector's build, where it costs much and
+// finds nothing. It runs in all others, also in that which checks every pointer conversion.
+func sequential(t *testing.T) {
+	t.Helper()
+	if raceEnabled {
+		t.Skip("there is but one goroutine")
 	}
 }
 
@@ -76,6 +86,7 @@ func aligned64(n, skip int) []float32 {
 
 // TestOracle holds the portable loops against the formulas.
 func TestOracle(t *testing.T) {
+	sequential(t)
 	for _, d := range types {
 		t.Run(d.String(), func(t *testing.T) {
 			src := inputs(d)
@@ -112,9 +123,10 @@ func TestKernelValues(t *testing.T) {
 // TestKernelScales holds every kernel against the portable loop under each of the 65,536 halves in every place of a
 // scale, or under as many upper halves of a binary32, over random codes.
 func TestKernelScales(t *testing.T) {
+	sequential(t)
 	const chunk = 1 << 12
 	step := chunk
-	if raceEnabled || testing.Short() { // slow, and assembly is not what the detector sees
+	if testing.Short() {
 		step *= 16
 	}
 	for _, d := range types {
@@ -221,6 +233,7 @@ func TestExpandLengths(t *testing.T) {
 // TestKernelContract watches what the wrappers ask of kernels: whole steps, never none, never more
 // than maxCall, aligned where they stream, and in order; the rest is left to the portable loop.
 func TestKernelContract(t *testing.T) {
+	sequential(t)
 	for _, d := range []layout.DType{layout.I8, layout.F16, layout.Q4_0} {
 		for i := range 4 * 3 {
 			step, tail := []int{0, 1, 8, 24}[i/3], []int{0, 1, 5}[i%3]
@@ -303,8 +316,9 @@ func TestStreamFrom(t *testing.T) {
 
 // TestExpandLong exceeds maxCall and streamMin, with a tail.
 func TestExpandLong(t *testing.T) {
-	if testing.Short() || raceEnabled {
-		t.Skip("large buffers, one goroutine")
+	sequential(t)
+	if testing.Short() {
+		t.Skip("large buffers")
 	}
 	for _, d := range types {
 		t.Run(d.String(), func(t *testing.T) {
@@ -334,6 +348,7 @@ func TestExpandLong(t *testing.T) {
 
 // TestScaledKernels holds the kernels for scaled integers against the rule in float64.
 func TestScaledKernels(t *testing.T) {
+	sequential(t)
 	scales := []float32{0, 1, -1, 0.1, -3.7e-3, 1e-45, 1.1754942e-38, math.MaxFloat32, float32(math.Inf(-1)), float32(math.NaN())}
 	zeros := []int64{0, 1, -128, 127, 12345, maxExactZero, -maxExactZero, maxExactZero + 1, -1 << 31, 1 << 40}
 	eachLevel(t, func(t *testing.T) {
@@ -387,6 +402,7 @@ func scaledByRule(dst []float32, src []byte, size int, scale float32, zero int64
 
 // TestEncoders holds every encoder against the portable one: edges, lengths, guards.
 func TestEncoders(t *testing.T) {
+	sequential(t)
 	eachLevel(t, func(t *testing.T) {
 		for _, d := range types {
 			if !CanQuantize(d) {
