@@ -103,7 +103,11 @@ func TestCompressReencoded(t *testing.T) {
 	random, _ := weights("random", 1300, 1024)
 	zeros := content{"zeros", layout.F32, []uint64{1300, 1024}, make([]byte, 4*1300*1024)}
 	m := openBytes(t, safeTensors(0, "{}", random, zeros))
-	for _, d := range []layout.DType{layout.Q8_0, layout.BF16, layout.I8} {
+	dtypes := []layout.DType{layout.Q8_0, layout.BF16, layout.I8}
+	if testing.Short() {
+		dtypes = dtypes[:1]
+	}
+	for _, d := range dtypes {
 		plain, _ := toAPR2(t, m, &convert.Options{DType: d})
 		out, r := toAPR2(t, m, &convert.Options{DType: d, Compress: convert.Fast})
 		sameTensors(t, out, plain)
@@ -194,15 +198,18 @@ func TestCompressedSourceDamaged(t *testing.T) {
 
 // TestCompressMemory: it does not grow with the tensor.
 func TestCompressMemory(t *testing.T) {
-	const size = 256 << 20
-	m := open(t, write(t, safeTensors(0, "{}", content{"w", layout.U8, []uint64{size}, make([]byte, size)})), nil)
+	size := 256 << 20
+	if testing.Short() {
+		size = 64 << 20
+	}
+	m := open(t, write(t, safeTensors(0, "{}", content{"w", layout.U8, []uint64{uint64(size)}, make([]byte, size)})), nil)
 	out := filepath.Join(t.TempDir(), "out.apr")
 	runtime.GC()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	r, err := convert.Write(context.Background(), m, out, &convert.Options{Compress: convert.Fast})
 	runtime.ReadMemStats(&after)
-	if err != nil || compressed(r).tensors != 1 || r.Bytes > size/200 {
+	if err != nil || compressed(r).tensors != 1 || r.Bytes > uint64(size)/200 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if got := after.TotalAlloc - before.TotalAlloc; got > uint64(runtime.GOMAXPROCS(0))*4<<20+8<<20 {

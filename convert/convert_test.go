@@ -156,7 +156,7 @@ func TestProgress(t *testing.T) {
 // however that is written, and of the second shard: nothing is left behind.
 func TestProgressPanics(t *testing.T) {
 	errCallback := errors.New("the caller's callback panicked")
-	file := write(t, safeTensors(0, "{}", counting("a", layout.F32, 1<<18), counting("b", layout.F32, 1<<22)))
+	file := write(t, safeTensors(0, "{}", counting("a", layout.F32, 1<<18), counting("b", layout.F32, 1<<21)))
 	for name, callback := range map[string]func(){"panic": func() { panic(errCallback) }, "Goexit": runtime.Goexit} {
 		for _, opts := range []convert.Options{{}, {Compress: convert.Fast}, {DType: layout.F16}, {ShardBytes: 2 << 20}} {
 			opts.Progress = func(done, _ uint64) {

@@ -190,6 +190,9 @@ func TestMergeConfigDoesNotAlias(t *testing.T) {
 
 // TestManyKeys: the time that metadata takes grows with its keys and not their square.
 func TestManyKeys(t *testing.T) {
+	if testing.Short() {
+		t.Skip("much metadata, one goroutine")
+	}
 	const n, times = 6_000, 8
 	var few, many time.Duration
 	for range 5 { // other work on the machine takes some of the time, but not always

@@ -524,6 +524,9 @@ func TestShardsCancelled(t *testing.T) {
 }
 
 func TestTooManyShards(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a hundred thousand tensors, one goroutine")
+	}
 	var list []content
 	for i := range 100_000 {
 		list = append(list, content{fmt.Sprint(i), layout.U8, []uint64{1}, []byte{1}})

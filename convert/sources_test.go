@@ -267,6 +267,9 @@ func TestAPR1Metadata(t *testing.T) {
 
 // TestManyTokens: a vocabulary as large as those of today's models.
 func TestManyTokens(t *testing.T) {
+	if testing.Short() {
+		t.Skip("much metadata, one goroutine")
+	}
 	const n = 128_256
 	tokens := "\x09\x00\x00\x00\x08\x00\x00\x00" + string(binary.LittleEndian.AppendUint64(nil, n))
 	scores := "\x09\x00\x00\x00\x06\x00\x00\x00" + string(binary.LittleEndian.AppendUint64(nil, n))
