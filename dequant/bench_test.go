@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/tensormap/tensormap/dequant/internal/block"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -19,7 +20,7 @@ func weightBlocks(d layout.DType, n int) []byte {
 	for at := 0; at < len(src); at += d.BlockBytes() {
 		b := src[at:]
 		for _, h := range halves[d] {
-			putScale(d, b[h:], floatToHalf(float32(rng.NormFloat64()*0.01)))
+			putScale(d, b[h:], block.Half(float32(rng.NormFloat64()*0.01)))
 		}
 		switch f := float32(rng.NormFloat64() * 0.02); d {
 		case layout.F16:

@@ -3,22 +3,9 @@ package dequant
 import (
 	"encoding/binary"
 	"math"
+
+	"github.com/tensormap/tensormap/dequant/internal/block"
 )
-
-// halfToFloat returns the value of a binary16. The bits, moved into a binary32's place, are the
-// value times 2^-112, subnormals too. A product that is always exact restores it. Infinities and
-// NaNs only need all exponent bits set.
-func halfToFloat(h uint16) float32 {
-	x := uint32(h&0x7fff) << 13
-	f := math.Float32bits(math.Float32frombits(x) * 0x1p112)
-	if x >= 0x7c00<<13 {
-		f = x | 0x7f800000
-	}
-	return math.Float32frombits(f | uint32(h&0x8000)<<16)
-}
-
-// halfAt reads the scale at the head of b.
-func halfAt(b *[2]byte) float32 { return halfToFloat(binary.LittleEndian.Uint16(b[:])) }
 
 func f32Generic(dst []float32, src []byte) {
 	for len(src) >= 4 && len(dst) >= 1 {
@@ -30,14 +17,14 @@ func f32Generic(dst []float32, src []byte) {
 func f16Generic(dst []float32, src []byte) {
 	for len(src) >= 8 && len(dst) >= 4 {
 		w := binary.LittleEndian.Uint64(src)
-		dst[0] = halfToFloat(uint16(w))
-		dst[1] = halfToFloat(uint16(w >> 16))
-		dst[2] = halfToFloat(uint16(w >> 32))
-		dst[3] = halfToFloat(uint16(w >> 48))
+		dst[0] = block.Float(uint16(w))
+		dst[1] = block.Float(uint16(w >> 16))
+		dst[2] = block.Float(uint16(w >> 32))
+		dst[3] = block.Float(uint16(w >> 48))
 		dst, src = dst[4:], src[8:]
 	}
 	for len(src) >= 2 && len(dst) >= 1 {
-		dst[0] = halfToFloat(binary.LittleEndian.Uint16(src))
+		dst[0] = block.Float(binary.LittleEndian.Uint16(src))
 		dst, src = dst[1:], src[2:]
 	}
 }
@@ -81,7 +68,7 @@ var e4m3Floats = func() (t [256]float32) {
 // e5m2Floats are the values of OFP8's E5M2, the upper half of a binary16.
 var e5m2Floats = func() (t [256]float32) {
 	for b := range t {
-		t[b] = halfToFloat(uint16(b) << 8)
+		t[b] = block.Float(uint16(b) << 8)
 	}
 	return t
 }()

@@ -3,6 +3,8 @@ package dequant
 import (
 	"encoding/binary"
 	"math/bits"
+
+	"github.com/tensormap/tensormap/dequant/internal/block"
 )
 
 // The IQ1, IQ2 and IQ3 types store eight elements as signs and an index into a codebook of
@@ -52,7 +54,7 @@ var evenSigns = func() (t [128]uint32) {
 // signs below a scale of 4 bits.
 func iq2_XXSGeneric(dst []float32, src []byte) {
 	for len(src) >= 66 && len(dst) >= 256 {
-		d := halfAt((*[2]byte)(src))
+		d := block.FloatAt((*[2]byte)(src))
 		y, b := dst[:256], src[2:66]
 		for len(y) >= 32 && len(b) >= 8 {
 			out, s := (*[32]float32)(y), binary.LittleEndian.Uint32(b[4:8])
@@ -70,7 +72,7 @@ func iq2_XXSGeneric(dst []float32, src []byte) {
 // iq2_XSGeneric reads d, 32 indexes of 9 bits with 7 signs each, and 16 scales of 4 bits.
 func iq2_XSGeneric(dst []float32, src []byte) {
 	for len(src) >= 74 && len(dst) >= 256 {
-		d := halfAt((*[2]byte)(src))
+		d := block.FloatAt((*[2]byte)(src))
 		y, qs, scales := dst[:256], src[2:66], (*[8]byte)(src[66:74])
 		for k := 0; k < 16 && len(y) >= 16 && len(qs) >= 4; k++ {
 			out, q := (*[16]float32)(y), binary.LittleEndian.Uint32(qs)
@@ -87,7 +89,7 @@ func iq2_XSGeneric(dst []float32, src []byte) {
 // scales of 4 bits.
 func iq2_SGeneric(dst []float32, src []byte) {
 	for len(src) >= 82 && len(dst) >= 256 {
-		d := halfAt((*[2]byte)(src))
+		d := block.FloatAt((*[2]byte)(src))
 		y, qs, minus := dst[:256], src[2:34], src[34:66]
 		high, scales := (*[8]byte)(src[66:74]), (*[8]byte)(src[74:82])
 		for k := 0; k < 16 && len(y) >= 16 && len(qs) >= 2 && len(minus) >= 2; k++ {
@@ -105,7 +107,7 @@ func iq2_SGeneric(dst []float32, src []byte) {
 // times seven signs below a scale of 4 bits.
 func iq3_XXSGeneric(dst []float32, src []byte) {
 	for len(src) >= 98 && len(dst) >= 256 {
-		d := halfAt((*[2]byte)(src))
+		d := block.FloatAt((*[2]byte)(src))
 		y, qs, b := dst[:256], src[2:66], src[66:98]
 		for len(y) >= 32 && len(qs) >= 8 && len(b) >= 4 {
 			out, q, s := (*[32]float32)(y), (*[8]byte)(qs), binary.LittleEndian.Uint32(b)
@@ -125,7 +127,7 @@ func iq3_XXSGeneric(dst []float32, src []byte) {
 // the signs, and 8 scales of 4 bits.
 func iq3_SGeneric(dst []float32, src []byte) {
 	for len(src) >= 110 && len(dst) >= 256 {
-		d := halfAt((*[2]byte)(src))
+		d := block.FloatAt((*[2]byte)(src))
 		y, qs, minus := dst[:256], src[2:66], src[74:106]
 		high, scales := (*[8]byte)(src[66:74]), (*[4]byte)(src[106:110])
 		for k := 0; k < 8 && len(y) >= 32 && len(qs) >= 8 && len(minus) >= 4; k++ {
@@ -149,7 +151,7 @@ const minusDelta = 0x88888888
 // word: the upper bits of four indexes, a scale of 3 bits, the sign of delta.
 func iq1_SGeneric(dst []float32, src []byte) {
 	for len(src) >= 50 && len(dst) >= 256 {
-		d := halfAt((*[2]byte)(src))
+		d := block.FloatAt((*[2]byte)(src))
 		y, qs, b := dst[:256], src[2:34], src[34:50]
 		for len(y) >= 32 && len(qs) >= 4 && len(b) >= 2 {
 			out, h := (*[32]float32)(y), binary.LittleEndian.Uint16(b)
@@ -171,7 +173,7 @@ func iq1_MGeneric(dst []float32, src []byte) {
 	for len(src) >= 56 && len(dst) >= 256 {
 		y, qs, high := dst[:256], src[:32], src[32:48]
 		scales := binary.LittleEndian.Uint64(src[48:56])
-		d := halfToFloat(uint16(scales>>12&0xf | scales>>24&0xf0 | scales>>36&0xf00 | scales>>48&0xf000))
+		d := block.Float(uint16(scales>>12&0xf | scales>>24&0xf0 | scales>>36&0xf00 | scales>>48&0xf000))
 		for k := 0; k < 16 && len(y) >= 16 && len(qs) >= 2 && len(high) >= 1; k++ {
 			out, h := (*[16]float32)(y), uint(high[0])
 			dl := d * float32(2*(scales>>(k>>2*16+k&3*3)&7)+1)

@@ -1,13 +1,17 @@
 package dequant
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/tensormap/tensormap/dequant/internal/block"
+)
 
 // The K types hold 256 elements with scales of their own for every 16 or 32.
 
 func q2_KGeneric(dst []float32, src []byte) {
 	for len(src) >= 84 && len(dst) >= 256 {
 		b := (*[84]byte)(src)
-		d, dmin := halfAt((*[2]byte)(b[80:])), halfAt((*[2]byte)(b[82:]))
+		d, dmin := block.FloatAt((*[2]byte)(b[80:])), block.FloatAt((*[2]byte)(b[82:]))
 		y := dst[:256]
 		for k := 0; k < 16 && len(y) >= 16; k++ {
 			s := b[k]
@@ -31,8 +35,8 @@ func q2_KGeneric(dst []float32, src []byte) {
 func q3_KGeneric(dst []float32, src []byte) {
 	for len(src) >= 110 && len(dst) >= 256 {
 		b := (*[110]byte)(src)
-		d := halfAt((*[2]byte)(b[108:]))
-		scales := q3Scales((*[12]byte)(b[96:]))
+		d := block.FloatAt((*[2]byte)(b[108:]))
+		scales := block.Q3Scales((*[12]byte)(b[96:]))
 		y := dst[:256]
 		for k := 0; k < 16 && len(y) >= 16; k++ {
 			dl := d * float32(scales[k])
@@ -53,21 +57,11 @@ func q3_KGeneric(dst []float32, src []byte) {
 	}
 }
 
-// q3Scales unpacks sixteen 6-bit scales, less 32. Eight bytes hold the low nibbles of two each,
-// four bytes the upper bits of four each.
-func q3Scales(b *[12]byte) (s [16]int8) {
-	for i := range 8 {
-		s[i] = int8(b[i]&15|b[8+i&3]>>(i>>2*2)&3<<4) - 32
-		s[i+8] = int8(b[i]>>4|b[8+i&3]>>(4+i>>2*2)&3<<4) - 32
-	}
-	return s
-}
-
 func q4_KGeneric(dst []float32, src []byte) {
 	for len(src) >= 144 && len(dst) >= 256 {
 		b := (*[144]byte)(src)
-		d, dmin := halfAt((*[2]byte)(b[0:])), halfAt((*[2]byte)(b[2:]))
-		scales, mins := k4Scales((*[12]byte)(b[4:]))
+		d, dmin := block.FloatAt((*[2]byte)(b[0:])), block.FloatAt((*[2]byte)(b[2:]))
+		scales, mins := block.K4Scales((*[12]byte)(b[4:]))
 		y, qs := dst[:256], src[16:144]
 		for k := 0; k < 8 && len(y) >= 64 && len(qs) >= 32; k += 2 {
 			var low, high [16]float32
@@ -87,8 +81,8 @@ func q4_KGeneric(dst []float32, src []byte) {
 func q5_KGeneric(dst []float32, src []byte) {
 	for len(src) >= 176 && len(dst) >= 256 {
 		b := (*[176]byte)(src)
-		d, dmin := halfAt((*[2]byte)(b[0:])), halfAt((*[2]byte)(b[2:]))
-		scales, mins := k4Scales((*[12]byte)(b[4:]))
+		d, dmin := block.FloatAt((*[2]byte)(b[0:])), block.FloatAt((*[2]byte)(b[2:]))
+		scales, mins := block.K4Scales((*[12]byte)(b[4:]))
 		qh := (*[32]byte)(b[16:])
 		y, qs := dst[:256], src[48:176]
 		for k := 0; k < 8 && len(y) >= 64 && len(qs) >= 32; k += 2 {
@@ -114,18 +108,6 @@ func affine(values []float32, d, m float32) {
 	}
 }
 
-// k4Scales unpacks the eight 6-bit scales and mins of Q4_K and Q5_K. The first four of each have
-// bytes of their own. The upper bits of those bytes complete the other four.
-func k4Scales(b *[12]byte) (scales, mins [8]uint8) {
-	for k := range 4 {
-		scales[k] = b[k] & 63
-		mins[k] = b[k+4] & 63
-		scales[k+4] = b[k+8]&15 | b[k]>>6<<4
-		mins[k+4] = b[k+8]>>4 | b[k+4]>>6<<4
-	}
-	return scales, mins
-}
-
 // sixBitFloats[n] is n − 32, the value of a Q6_K element before scaling.
 var sixBitFloats = func() (t [64]float32) {
 	for n := range t {
@@ -136,7 +118,7 @@ var sixBitFloats = func() (t [64]float32) {
 
 func q6_KGeneric(dst []float32, src []byte) {
 	for len(src) >= 210 && len(dst) >= 256 {
-		d := halfToFloat(binary.LittleEndian.Uint16(src[208:]))
+		d := block.Float(binary.LittleEndian.Uint16(src[208:]))
 		y, ql, qh, sc := dst[:256], src[:128], src[128:192], src[192:208]
 		for len(y) >= 128 && len(ql) >= 64 && len(qh) >= 32 && len(sc) >= 8 {
 			q6Half((*[128]float32)(y), (*[64]byte)(ql), (*[32]byte)(qh), (*[8]byte)(sc), d)

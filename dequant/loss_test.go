@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/tensormap/tensormap/dequant/internal/block"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -233,7 +234,7 @@ func BenchmarkQuantizeLoss(b *testing.B) {
 // TestAllNumbers puts every pattern of 16 bits into every place.
 func TestAllNumbers(t *testing.T) {
 	for d, value := range map[layout.DType]func(h uint16) float32{
-		layout.F16:  halfToFloat,
+		layout.F16:  block.Float,
 		layout.BF16: func(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) },
 	} {
 		for h := range 1 << 16 {

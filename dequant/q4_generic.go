@@ -1,33 +1,41 @@
 package dequant
 
-import "math"
+import (
+	"math"
+
+	"github.com/tensormap/tensormap/dequant/internal/block"
+)
 
 // nibbleFloats[n] is n − 8, the value of a Q4_0 nibble before scaling.
 var nibbleFloats = [16]float32{-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7}
 
-// iq4Floats is the codebook of IQ4_NL and IQ4_XS (kvalues_iq4nl in ggml-common.h).
-var iq4Floats = [16]float32{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
+// iq4Floats and fp4Floats are codebooks as floats.
+var iq4Floats, fp4Floats = asFloats(&block.IQ4), asFloats(&block.FP4)
 
-// fp4Floats is E2M1 doubled (kvalues_mxfp4 in ggml-common.h). Minus zero is plain zero there.
-var fp4Floats = [16]float32{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}
+func asFloats(codes *[16]int8) (f [16]float32) {
+	for i, c := range codes {
+		f[i] = float32(c)
+	}
+	return f
+}
 
 func q4_0Generic(dst []float32, src []byte) {
 	for len(src) >= 18 && len(dst) >= 32 {
-		expandNibbles((*[32]float32)(dst), (*[16]byte)(src[2:18]), &nibbleFloats, halfAt((*[2]byte)(src)))
+		expandNibbles((*[32]float32)(dst), (*[16]byte)(src[2:18]), &nibbleFloats, block.FloatAt((*[2]byte)(src)))
 		dst, src = dst[32:], src[18:]
 	}
 }
 
 func iq4_NLGeneric(dst []float32, src []byte) {
 	for len(src) >= 18 && len(dst) >= 32 {
-		expandNibbles((*[32]float32)(dst), (*[16]byte)(src[2:18]), &iq4Floats, halfAt((*[2]byte)(src)))
+		expandNibbles((*[32]float32)(dst), (*[16]byte)(src[2:18]), &iq4Floats, block.FloatAt((*[2]byte)(src)))
 		dst, src = dst[32:], src[18:]
 	}
 }
 
 func mxfp4Generic(dst []float32, src []byte) {
 	for len(src) >= 17 && len(dst) >= 32 {
-		expandNibbles((*[32]float32)(dst), (*[16]byte)(src[1:17]), &fp4Floats, e8m0Half(src[0]))
+		expandNibbles((*[32]float32)(dst), (*[16]byte)(src[1:17]), &fp4Floats, block.E8M0Half(src[0]))
 		dst, src = dst[32:], src[17:]
 	}
 }
@@ -37,7 +45,7 @@ func nvfp4Generic(dst []float32, src []byte) {
 	for len(src) >= 36 && len(dst) >= 64 {
 		b, y := (*[36]byte)(src), (*[64]float32)(dst)
 		for k, scale := range (*[4]byte)(src) {
-			d, out := ue4m3Half(scale), (*[16]float32)(y[16*k:])
+			d, out := block.UE4M3Half(scale), (*[16]float32)(y[16*k:])
 			for j, q := range (*[8]byte)(b[4+8*k:]) {
 				out[j] = fp4Floats[q&15] * d
 				out[j+8] = fp4Floats[q>>4] * d
@@ -59,7 +67,7 @@ func expandNibbles(y *[32]float32, qs *[16]byte, values *[16]float32, d float32)
 func aprQ4Generic(dst []float32, src []byte) {
 	for len(src) >= 18 && len(dst) >= 32 {
 		b, y := (*[18]byte)(src), (*[32]float32)(dst)
-		d := aprScale(halfAt((*[2]byte)(b[0:])))
+		d := aprScale(block.FloatAt((*[2]byte)(b[0:])))
 		for j, q := range (*[16]byte)(b[2:]) {
 			y[2*j] = nibbleFloats[q&15] * d
 			y[2*j+1] = nibbleFloats[q>>4] * d
@@ -80,7 +88,7 @@ func aprScale(d float32) float32 {
 func q4_1Generic(dst []float32, src []byte) {
 	for len(src) >= 20 && len(dst) >= 32 {
 		b, y := (*[20]byte)(src), (*[32]float32)(dst)
-		d, m := halfAt((*[2]byte)(b[0:])), halfAt((*[2]byte)(b[2:]))
+		d, m := block.FloatAt((*[2]byte)(b[0:])), block.FloatAt((*[2]byte)(b[2:]))
 		var values [16]float32
 		for n := range values {
 			values[n] = float32(float32(n)*d) + m
@@ -97,7 +105,7 @@ func q4_1Generic(dst []float32, src []byte) {
 func iq4_XSGeneric(dst []float32, src []byte) {
 	for len(src) >= 136 && len(dst) >= 256 {
 		b := (*[136]byte)(src)
-		d := halfAt((*[2]byte)(b[0:]))
+		d := block.FloatAt((*[2]byte)(b[0:]))
 		high := uint(b[2]) | uint(b[3])<<8
 		low := uint(b[4]) | uint(b[5])<<8 | uint(b[6])<<16 | uint(b[7])<<24
 		y, qs := dst[:256], src[8:136]
@@ -109,27 +117,4 @@ func iq4_XSGeneric(dst []float32, src []byte) {
 		}
 		dst, src = dst[256:], src[136:]
 	}
-}
-
-// e8m0Half returns 2^(e−128), half of the value that the exponent byte of an MX block has, because
-// the codebook is doubled. The first two are subnormal; 255 is no NaN to ggml.
-func e8m0Half(e byte) float32 {
-	if e < 2 {
-		return math.Float32frombits(0x00200000 << e)
-	}
-	return math.Float32frombits(uint32(e-1) << 23)
-}
-
-// ue4m3Half returns half of the value that the scale byte of NVFP4 has, because the codebook is
-// doubled. The byte is an E4M3 without a sign. To ggml 0x7f, E4M3's NaN, is 0, but not 0xff: the
-// upper bit is otherwise ignored.
-func ue4m3Half(b byte) float32 {
-	exp, frac := uint32(b>>3&15), uint32(b&7)
-	switch {
-	case b == 0x7f:
-		return 0
-	case exp == 0:
-		return float32(frac) * (1.0 / 1024)
-	}
-	return math.Float32frombits((exp+119)<<23 | frac<<20) // bias 7 for 127, and 1 for the half
 }

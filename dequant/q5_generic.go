@@ -1,6 +1,10 @@
 package dequant
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/tensormap/tensormap/dequant/internal/block"
+)
 
 // fiveBitFloats[n] is n − 16, the value of a Q5_0 element before scaling.
 var fiveBitFloats = func() (t [32]float32) {
@@ -13,7 +17,7 @@ var fiveBitFloats = func() (t [32]float32) {
 func q5_0Generic(dst []float32, src []byte) {
 	for len(src) >= 22 && len(dst) >= 32 {
 		b, y := (*[22]byte)(src), (*[32]float32)(dst)
-		d := halfAt((*[2]byte)(b[0:]))
+		d := block.FloatAt((*[2]byte)(b[0:]))
 		high := binary.LittleEndian.Uint32(b[2:6])
 		for j, q := range (*[16]byte)(b[6:]) {
 			y[j] = fiveBitFloats[uint32(q&15)|high<<4&16] * d
@@ -27,7 +31,7 @@ func q5_0Generic(dst []float32, src []byte) {
 func q5_1Generic(dst []float32, src []byte) {
 	for len(src) >= 24 && len(dst) >= 32 {
 		b, y := (*[24]byte)(src), (*[32]float32)(dst)
-		d, m := halfAt((*[2]byte)(b[0:])), halfAt((*[2]byte)(b[2:]))
+		d, m := block.FloatAt((*[2]byte)(b[0:])), block.FloatAt((*[2]byte)(b[2:]))
 		high := binary.LittleEndian.Uint32(b[4:8])
 		for j, q := range (*[16]byte)(b[8:]) {
 			y[j] = float32(float32(int32(uint32(q&15)|high<<4&16))*d) + m

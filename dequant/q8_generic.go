@@ -3,11 +3,13 @@ package dequant
 import (
 	"encoding/binary"
 	"math"
+
+	"github.com/tensormap/tensormap/dequant/internal/block"
 )
 
 func q8_0Generic(dst []float32, src []byte) {
 	for len(src) >= 34 && len(dst) >= 32 {
-		expandInt8s((*[32]float32)(dst), (*[32]byte)(src[2:34]), halfAt((*[2]byte)(src)))
+		expandInt8s((*[32]float32)(dst), (*[32]byte)(src[2:34]), block.FloatAt((*[2]byte)(src)))
 		dst, src = dst[32:], src[34:]
 	}
 }
@@ -15,7 +17,7 @@ func q8_0Generic(dst []float32, src []byte) {
 // q8_1Generic skips the block's second half, the sum that dot products use.
 func q8_1Generic(dst []float32, src []byte) {
 	for len(src) >= 36 && len(dst) >= 32 {
-		expandInt8s((*[32]float32)(dst), (*[32]byte)(src[4:36]), halfAt((*[2]byte)(src)))
+		expandInt8s((*[32]float32)(dst), (*[32]byte)(src[4:36]), block.FloatAt((*[2]byte)(src)))
 		dst, src = dst[32:], src[36:]
 	}
 }

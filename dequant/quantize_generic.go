@@ -3,6 +3,8 @@ package dequant
 import (
 	"encoding/binary"
 	"math"
+
+	"github.com/tensormap/tensormap/dequant/internal/block"
 )
 
 func encodeF32Generic(dst []byte, src []float32) {
@@ -14,7 +16,7 @@ func encodeF32Generic(dst []byte, src []float32) {
 
 func encodeF16Generic(dst []byte, src []float32) {
 	for len(dst) >= 2 && len(src) >= 1 {
-		binary.LittleEndian.PutUint16(dst, floatToHalf(src[0]))
+		binary.LittleEndian.PutUint16(dst, block.Half(src[0]))
 		dst, src = dst[2:], src[1:]
 	}
 }
@@ -130,7 +132,7 @@ func encodeQ8_0Generic(dst []byte, src []float32) {
 }
 
 // putHalf stores a scale, rounded.
-func putHalf(b *[2]byte, f float32) { binary.LittleEndian.PutUint16(b[:], floatToHalf(f)) }
+func putHalf(b *[2]byte, f float32) { binary.LittleEndian.PutUint16(b[:], block.Half(f)) }
 
 // The bits of a magnitude order as magnitudes do, with those of NaNs above infinity's. Comparing
 // them as integers needs no branches, which processors cannot predict among weights.
@@ -244,22 +246,6 @@ func roundHalfAway(f float32) int32 {
 		return int32(x + math.Copysign(0.5, x))
 	}
 	return math.MinInt32
-}
-
-// floatToHalf rounds to the nearest binary16, ties to even.
-func floatToHalf(f float32) uint16 {
-	b := math.Float32bits(f)
-	sign := uint16(b >> 16 & 0x8000)
-	b &^= 1 << 31
-	switch {
-	case b > 0x7f800000: // NaN
-		return sign | 0x7e00 | uint16(b>>13&0x3ff)
-	case b >= 0x477ff000: // at least halfway from the greatest number to 2^16
-		return sign | 0x7c00
-	case b < 0x38800000: // subnormal: the last place of 0.5 is the result's
-		return sign | uint16(math.Float32bits(math.Float32frombits(b)+0.5)-0x3f000000)
-	}
-	return sign | uint16((b+0xfff+b>>13&1-112<<23)>>13)
 }
 
 // floatToBrain rounds to the nearest bfloat16, ties to even.

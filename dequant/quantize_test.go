@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/tensormap/tensormap/dequant/internal/block"
 	"github.com/tensormap/tensormap/layout"
 
 	"github.com/x448/float16"
@@ -16,12 +17,12 @@ import (
 func TestFloatToHalf(t *testing.T) {
 	check := func(b uint32) {
 		f := math.Float32frombits(b)
-		if got, want := floatToHalf(f), float16.Fromfloat32(f).Bits(); got != want {
+		if got, want := block.Half(f), float16.Fromfloat32(f).Bits(); got != want {
 			t.Fatalf("%08x (%v): %04x, want %04x", b, f, got, want)
 		}
 	}
 	for h := range uint32(1 << 16) { // every half, and between it and its neighbours
-		b := math.Float32bits(halfToFloat(uint16(h)))
+		b := math.Float32bits(block.Float(uint16(h)))
 		for d := range uint32(0x2003) {
 			if d < 3 || d > 0xffd && d < 0x1003 || d > 0x1ffe {
 				check(b + d)

@@ -1,5 +1,7 @@
 package dequant
 
+import "github.com/tensormap/tensormap/dequant/internal/block"
+
 // The types of one and two bits an element, and of three levels.
 
 // oneBitLevels are the levels of nibbles whose upper bit alone counts.
@@ -8,7 +10,7 @@ var oneBitLevels = [16]float32{0: -1, 8: 1}
 // q1_0Generic reads d, then a bit for each element: its sign.
 func q1_0Generic(dst []float32, src []byte) {
 	for len(src) >= 18 && len(dst) >= 128 {
-		d := halfAt((*[2]byte)(src))
+		d := block.FloatAt((*[2]byte)(src))
 		out := (*[128]float32)(dst)
 		for l, q := range (*[16]byte)(src[2:18]) {
 			expandGroup((*[8]float32)(out[8*l:]), signs[q], &oneBitLevels, d)
@@ -23,7 +25,7 @@ func threeLevels(d float32) [4]float32 { return [4]float32{-d, 0 * d, d, 2 * d} 
 // q2_0Generic reads d, then neighbours in one byte, the first of them low.
 func q2_0Generic(dst []float32, src []byte) {
 	for len(src) >= 18 && len(dst) >= 64 {
-		values := threeLevels(halfAt((*[2]byte)(src)))
+		values := threeLevels(block.FloatAt((*[2]byte)(src)))
 		out := (*[64]float32)(dst)
 		for l, q := range (*[16]byte)(src[2:18]) {
 			y := (*[4]float32)(out[4*l:])
@@ -36,7 +38,7 @@ func q2_0Generic(dst []float32, src []byte) {
 // tq2_0Generic reads twice 32 bytes with four runs of elements in them, then d.
 func tq2_0Generic(dst []float32, src []byte) {
 	for len(src) >= 66 && len(dst) >= 256 {
-		values := threeLevels(halfAt((*[2]byte)(src[64:66])))
+		values := threeLevels(block.FloatAt((*[2]byte)(src[64:66])))
 		y, qs := dst[:256], src[:64]
 		for len(y) >= 128 && len(qs) >= 32 {
 			out := (*[128]float32)(y)
@@ -53,7 +55,7 @@ func tq2_0Generic(dst []float32, src []byte) {
 // then d.
 func tq1_0Generic(dst []float32, src []byte) {
 	for len(src) >= 54 && len(dst) >= 256 {
-		values := threeLevels(halfAt((*[2]byte)(src[52:54])))
+		values := threeLevels(block.FloatAt((*[2]byte)(src[52:54])))
 		expandTrits(dst[:160], src[:32], &values)
 		expandTrits(dst[160:240], src[32:48], &values)
 		expandTrits(dst[240:256], src[48:52], &values)
