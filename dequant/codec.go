@@ -86,7 +86,7 @@ func (c Codec) Expand(dst []float32, src []byte, first uint64, cores int) error 
 	if cores == 1 || len(dst) < parallelMin {
 		return c.expand(dst, src, skip, large) // without the closure, which would be allocated
 	}
-	return inParallel(cores, skip+len(dst), func(lo, hi int) error {
+	return inParallel(cores, skip+len(dst), parallelGrain, func(lo, hi int) error {
 		from := max(lo, skip)
 		at := lo >> b.log2Elems * int(b.bytes)
 		return c.expand(dst[from-skip:hi-skip], src[at:][:b.size(0, hi-lo)], from-lo, large)

@@ -23,6 +23,7 @@
 //	F64        1      8  x rounded; beyond float32's range an infinity    IEEE 754 binary64
 //	F8_E4M3    1      1  x, without infinities                            OCP OFP8 v1.0
 //	F8_E5M2    1      1  x                                                OCP OFP8 v1.0
+//	F8_E8M0    1      1  2^(e-127); 255 is a NaN                          OCP MX v1.0
 //	I8         1      1  q                                                two's complement
 //	I16        1      2  q
 //	I32        1      4  q rounded
@@ -64,6 +65,28 @@
 //
 // The scale that files with NVFP4 may keep apart, for a whole tensor, is not applied. APR_Q4's d
 // counts as 0 if it is infinite, NaN or below 2⁻¹⁴; its last block may be padded.
+//
+// # Scales that lie apart
+//
+// Quantized checkpoints in SafeTensors store codes, scales and zero points as tensors of their own.
+// Grouped expands them. It takes scales as float32s, in the order of the matrix; Expand and
+// Transpose make these of what is stored. q is a code, s its scale, z its zero point or bias.
+//
+//	convention                    Code             Pack       value         source
+//	FP8, block, channel, tensor   E4M3, E5M2       PackRows   x·s           transformers finegrained_fp8
+//	MXFP8                         E4M3             PackRows   x·2^(e-127)   OCP MX v1.0
+//	compressed-tensors, int       Int8             PackRows   (q-z)·s       compressed_tensors forward
+//	compressed-tensors, packed    1 to 8 bits      PackRows   (q-z)·s       pack_quantized
+//	MLX affine                    1 to 8 bits      PackRows   s·q + z       mlx affine_dequantize
+//	AWQ gemm                      4 bits           PackAWQ    (q-z)·s       AutoAWQ packing_utils
+//	GPTQ                          2, 3, 4, 8 bits  PackGPTQ   (q-z)·s       GPTQModel qlinear
+//	HQQ                           1 to 8 bits      PackSlabs  (q-z)·s       hqq bitpack
+//	bitsandbytes, 4 bits          NF4, FP4         PackRows   T[q]·s        bitsandbytes get_4bit_type
+//	bitsandbytes, int8            Int8By127        PackRows   (q·s)·1/127   bitsandbytes int8_vectorwise_dequant
+//	MXFP4                         E2M1             PackRows   x·2^(e-127)   OCP MX v1.0
+//	NVFP4                         E2M1, E2M1Plus   PackRows   x·s           s: combined by the caller
+//
+// The value of float32(1/127) is meant by 1/127. Only z of HQQ is no integer.
 //
 // # Values
 //

@@ -22,7 +22,7 @@ func TestSupported(t *testing.T) {
 	if len(types) != len(oracles) {
 		t.Errorf("%d types are supported, %d have an oracle", len(types), len(oracles))
 	}
-	for _, d := range []layout.DType{layout.Invalid, layout.C64, layout.F4, layout.VOID, layout.F8_E8M0, layout.CHAR8, 255} {
+	for _, d := range []layout.DType{layout.Invalid, layout.C64, layout.F4, layout.VOID, layout.F8_E4M3FNUZ, layout.CHAR8, 255} {
 		if Supported(d) || CanQuantize(d) {
 			t.Errorf("%v is supported", d)
 		}
@@ -207,7 +207,7 @@ func testParallelStops(t *testing.T) {
 		var calls atomic.Int64
 		func() {
 			defer func() { recover() }()
-			inParallel(AllCores, 500*parallelGrain, func(lo, hi int) error {
+			inParallel(AllCores, 500*parallelGrain, parallelGrain, func(lo, hi int) error {
 				if calls.Add(1) == 1 {
 					return fail()
 				}
@@ -238,7 +238,7 @@ func TestParallelFailures(t *testing.T) {
 					t.Errorf("panic at %d: recovered %v", at, p)
 				}
 			}()
-			inParallel(AllCores, n, func(lo, hi int) error {
+			inParallel(AllCores, n, parallelGrain, func(lo, hi int) error {
 				if lo <= at && at < hi {
 					panic("fault")
 				}
@@ -286,7 +286,7 @@ func TestParallelPanics(t *testing.T) {
 			t.Errorf("recovered %v", p)
 		}
 	}()
-	inParallel(AllCores, parallelMin, func(lo, hi int) error {
+	inParallel(AllCores, parallelMin, parallelGrain, func(lo, hi int) error {
 		both.Done()
 		both.Wait()
 		panic("fault")

@@ -73,8 +73,18 @@ var e5m2Floats = func() (t [256]float32) {
 	return t
 }()
 
+// e8m0Floats are the values of OCP MX's E8M0, powers of two. 255 is a NaN.
+var e8m0Floats = func() (t [256]float32) {
+	for b := range t {
+		t[b] = math.Float32frombits(max(uint32(b)<<23, 1<<22)) // 2⁻¹²⁷ is subnormal
+	}
+	t[255] = math.Float32frombits(0x7fc00000)
+	return t
+}()
+
 func f8e4m3Generic(dst []float32, src []byte) { lookup(dst, src, &e4m3Floats) }
 func f8e5m2Generic(dst []float32, src []byte) { lookup(dst, src, &e5m2Floats) }
+func f8e8m0Generic(dst []float32, src []byte) { lookup(dst, src, &e8m0Floats) }
 
 // lookup expands a type of one byte by a table of all its values.
 func lookup(dst []float32, src []byte, values *[256]float32) {

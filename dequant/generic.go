@@ -22,6 +22,7 @@ var generic = impl{
 
 		layout.F8_E4M3: {run: f8e4m3Generic},
 		layout.F8_E5M2: {run: f8e5m2Generic},
+		layout.F8_E8M0: {run: f8e8m0Generic},
 
 		layout.Q4_0:   {run: q4_0Generic},
 		layout.Q4_1:   {run: q4_1Generic},
@@ -67,4 +68,16 @@ var generic = impl{
 		layout.Q5_1: {run: encodeQ5_1Generic},
 		layout.Q8_0: {run: encodeQ8_0Generic},
 	},
+	grouped: func() (kernels [numCodes]groupKernel) {
+		for c := range Code(numCodes) {
+			if c.known() {
+				kernels[c] = expandGroups(c, codeValues[c], false)
+			}
+			if 1 <= c && c <= 8 {
+				kernels[c+biased] = expandGroups(c, codeValues[c], true)
+			}
+		}
+		return kernels
+	}(),
+	transpose: transposer{words: transposeWords, nibbles: transposeNibbles},
 }

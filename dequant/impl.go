@@ -38,6 +38,15 @@ type scaledKernel struct {
 	step int
 }
 
+// A groupKernel expands codes whose scales lie apart, as Grouped says. A group is a multiple of step
+// elements. dst holds at least one group and only whole ones. There are as many scales, and as many
+// offsets, as groups, or one for all. Eight codes are as many bytes as a code has bits. Otherwise
+// kernel's contract holds.
+type groupKernel struct {
+	run, stream func(dst []float32, codes []byte, scales, offsets []float32, group int)
+	step        int // a multiple of 8
+}
+
 // An encoder makes whole blocks of one type from floats. Its contract is a kernel's with the roles
 // of the slices exchanged, NaNs included.
 type encoder struct {
@@ -53,7 +62,7 @@ const maxCall = 1 << 18
 // numTypes is one more than the last type that a table has room for.
 const numTypes = int(layout.APR_Q8) + 1
 
-// An impl has the kernels of one level, indexed by type. Entries without a run function are left to
+// An impl has the kernels of one level, indexed by type or code. Entries without a run function are left to
 // the levels below. Levels are declared in kernels_<level>_<arch>.go. A kernel that is entered
 // there is used, tested and benchmarked.
 type impl struct {
@@ -61,6 +70,9 @@ type impl struct {
 	expand [numTypes]kernel
 	scaled [numTypes]scaledKernel
 	encode [numTypes]encoder
+
+	grouped   [numCodes]groupKernel // by Code; unsigned integers with Bias by Code + biased
+	transpose transposer
 }
 
 // levels are the implementations this machine can run, the portable one first, the best last.
@@ -83,6 +95,14 @@ func overlay(levels []*impl) *impl {
 			if l.encode[d].run != nil {
 				all.encode[d] = l.encode[d]
 			}
+		}
+		for c, k := range l.grouped {
+			if k.run != nil {
+				all.grouped[c] = k
+			}
+		}
+		if l.transpose.words != nil {
+			all.transpose = l.transpose
 		}
 	}
 	return all

@@ -67,7 +67,7 @@ func (c Codec) QuantizeLoss(dst []byte, src, scratch []float32, cores int) (loss
 	}
 	var mu sync.Mutex
 	elems, size := c.dtype.BlockElems(), c.dtype.BlockBytes()
-	err = inParallel(cores, len(src), func(lo, hi int) error {
+	err = inParallel(cores, len(src), parallelGrain, func(lo, hi int) error {
 		var part Loss
 		values := scratch[lo:min(hi, lo+lossTile)]
 		for at := lo; at < hi; at += lossTile {

@@ -37,6 +37,12 @@ var oracles = map[layout.DType]oracle{
 
 	layout.F8_E4M3: func(b []byte, _ int) float32 { return e4m3(b[0]) },
 	layout.F8_E5M2: func(b []byte, _ int) float32 { return half([]byte{0, b[0]}) },
+	layout.F8_E8M0: func(b []byte, _ int) float32 {
+		if b[0] == 255 {
+			return float32(math.NaN())
+		}
+		return float32(math.Ldexp(1, int(b[0])-127))
+	},
 
 	layout.Q4_0: func(b []byte, i int) float32 { return mul(float32(nibble(b[2:], i)-8), half(b)) },
 	layout.Q4_1: func(b []byte, i int) float32 {

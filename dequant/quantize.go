@@ -44,7 +44,7 @@ func (c Codec) Quantize(dst []byte, src []float32, cores int) error {
 		return nil
 	}
 	elems, size := c.dtype.BlockElems(), c.dtype.BlockBytes()
-	return inParallel(cores, len(src), func(lo, hi int) error {
+	return inParallel(cores, len(src), parallelGrain, func(lo, hi int) error {
 		c.encode(dst[lo/elems*size:hi/elems*size], src[lo:hi])
 		return nil
 	})

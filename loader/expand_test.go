@@ -17,7 +17,7 @@ import (
 // expandable are all dtypes that have values in float32 and an id in APR2.
 func expandable() (list []layout.DType) {
 	for d := range layout.DType(255) {
-		if dequant.Supported(d) && d != layout.APR_Q4 && d != layout.APR_Q8 {
+		if dequant.Supported(d) && d != layout.F8_E8M0 && d != layout.APR_Q4 && d != layout.APR_Q8 {
 			list = append(list, d)
 		}
 	}

@@ -1,0 +1,94 @@
+package dequant
+
+// A Code says what the code of an element stands for, before its scale. Code(1) to Code(8) are
+// unsigned integers of so many bits. They lie without gaps, the first in the lowest bits.
+type Code uint8
+
+// Codes other than unsigned integers. The first four take a byte, the others a nibble.
+const (
+	Int8      Code = 17 + iota // two's complement
+	Int8By127                  // bitsandbytes' int8: the scaled value is multiplied by float32(1/127)
+	E4M3                       // F8_E4M3
+	E5M2                       // F8_E5M2
+	E2M1                       // the lower nibble first; code 8 is −0 (transformers, MLX, compressed-tensors)
+	E2M1Plus                   // E2M1, but code 8 is +0 (ModelOpt, ggml)
+	NF4                        // bitsandbytes' table, the upper nibble first
+	FP4                        // bitsandbytes' table, the upper nibble first
+	numCodes  int  = 17 + iota
+)
+
+// biased is the distance from the code of an unsigned integer to its kernel for Grouped.Bias.
+const biased = 8
+
+// Table returns the values of the sixteen codes of a nibble. ok is false for codes without a table.
+func (c Code) Table() (values [16]float32, ok bool) {
+	if c < E2M1 || int(c) >= numCodes {
+		return values, false
+	}
+	return [16]float32(codeValues[c][:]), true
+}
+
+// known reports whether c is one of the codes.
+func (c Code) known() bool { return 1 <= c && c <= 8 || Int8 <= c && int(c) < numCodes }
+
+// bits returns the size of a code.
+func (c Code) bits() int {
+	switch {
+	case c <= 8:
+		return int(c)
+	case c < E2M1:
+		return 8
+	}
+	return 4
+}
+
+// highFirst reports whether a byte holds its first element in the upper nibble.
+func (c Code) highFirst() bool { return c == NF4 || c == FP4 }
+
+// codeValues are the values of all codes before their scales.
+var codeValues = [numCodes]*[256]float32{
+	1: &byteFloats, 2: &byteFloats, 3: &byteFloats, 4: &byteFloats,
+	5: &byteFloats, 6: &byteFloats, 7: &byteFloats, 8: &byteFloats,
+	Int8: &int8Floats, Int8By127: &int8Floats, E4M3: &e4m3Floats, E5M2: &e5m2Floats,
+	E2M1: nibbles(e2m1Floats), E2M1Plus: nibbles(e2m1PlusFloats), NF4: nibbles(nf4Floats), FP4: nibbles(bnbFP4Floats),
+}
+
+// byteFloats[n] is n.
+var byteFloats = func() (t [256]float32) {
+	for n := range t {
+		t[n] = float32(n)
+	}
+	return t
+}()
+
+// nibbles repeats the values of sixteen codes for all bytes, by their lower nibbles.
+func nibbles(values [16]float32) *[256]float32 {
+	t := new([256]float32)
+	for n := range t {
+		t[n] = values[n&15]
+	}
+	return t
+}
+
+// e2m1Floats are the values of OCP MX v1.0's E2M1: a sign, two bits of exponent, one of mantissa.
+var e2m1Floats = func() [16]float32 {
+	t := e2m1PlusFloats
+	t[8] *= -1 // Go's constants know no −0
+	return t
+}()
+
+var e2m1PlusFloats = [16]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6}
+
+// nf4Floats is the table of normal floats that bitsandbytes has in its get_4bit_type.
+var nf4Floats = [16]float32{
+	-1, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453,
+	-0.28444138169288635, -0.18477343022823334, -0.09105003625154495, 0,
+	0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+	0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1,
+}
+
+// bnbFP4Floats is the other table of get_4bit_type, which divides its numbers by the largest.
+var bnbFP4Floats = [16]float32{
+	0, 0.0625 / 12, 8.0 / 12, 1, 4.0 / 12, 6.0 / 12, 2.0 / 12, 3.0 / 12,
+	0, -0.0625 / 12, -8.0 / 12, -1, -4.0 / 12, -6.0 / 12, -2.0 / 12, -3.0 / 12,
+}

@@ -1,0 +1,632 @@
+package dequant
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"sync"
+)
+
+// A Packing says where the codes of a matrix lie.
+type Packing uint8
+
+// Packings, with Rows and Cols as in Grouped.
+const (
+	// PackRows has the codes of one row after the other.
+	PackRows Packing = iota
+	// PackWords is PackRows in words of 32 bits, each with as many whole codes as fit. The upper bits
+	// of a word stay unused. Old releases of compressed-tensors write so.
+	PackWords
+	// PackGPTQ has 32-bit words [ceil(Cols × bits / 32), Rows]. Column r of the words is the dense row
+	// r of codes.
+	PackGPTQ
+	// PackAWQ has 32-bit words [Cols, ceil(Rows / 8)] of AutoAWQ's gemm. A word holds the nibbles of
+	// eight rows in the order 0, 2, 4, 6, 1, 3, 5, 7.
+	PackAWQ
+	// PackSlabs cuts the rows into as many slabs as a byte has codes, which share their bytes. The
+	// first slab has the highest bits. A slab of codes of 3 bits is one of ten in 32-bit words. The
+	// last slab may be short. HQQ writes so.
+	PackSlabs
+	numPackings
+)
+
+// Grouped describes a tensor of codes whose scales lie apart. The value of an element is
+// (code − offset) · scale, or code · scale + offset if Bias is true. Difference, product and sum are
+// each rounded to float32.
+//
+// Sizes are those of one matrix in its logical order, whatever the order of its codes. A tensor of
+// more dimensions is several matrices, one after the other, in codes and scales.
+type Grouped struct {
+	Code Code
+	Pack Packing
+	Bias bool
+	// Permuted columns have their groups from Parts.GroupOf (act-order).
+	Permuted bool
+
+	Rows, Cols uint64
+	// RowBytes is the distance of two rows of codes, or 0 if they leave no byte between them. Only
+	// PackRows and PackWords have it.
+	RowBytes uint64
+	// GroupRows × GroupCols elements share a scale; 0 means all rows or columns. Groups at the edges
+	// may be smaller.
+	GroupRows, GroupCols uint64
+	// ScaleCols is the number of scales from one row of groups to the next, or 0 if there are as many
+	// as groups.
+	ScaleCols uint64
+}
+
+// Parts are the stored parts of some elements of a Grouped tensor.
+type Parts struct {
+	Codes []byte // that Grouped.Codes names
+	// Scales are those that Grouped.Scales names: by rows of groups, as the groups lie in a matrix.
+	Scales []float32
+	// Offsets are zero points or biases in the same order, or one for all elements. None means 0.
+	Offsets []float32
+	// GroupOf is the column of groups of each column of a Permuted tensor.
+	GroupOf []int32
+}
+
+// Check returns why nothing can be so. It wraps errors.ErrUnsupported if the code does not go with
+// Pack or Bias. It wraps ErrLength if sizes do not fit each other, or 56 bits.
+func (g Grouped) Check() error {
+	switch {
+	case !g.Code.known() || g.Pack >= numPackings, g.Bias && g.Code > 8,
+		g.Pack == PackGPTQ && g.Code > 8, g.Pack == PackAWQ && g.Code != 4,
+		g.Pack == PackWords && g.Code > 8, g.Pack == PackSlabs && g.Code > 4 && g.Code != 8,
+		g.Code == Int8By127 && (g.GroupCols != 0 || g.Permuted):
+		return fmt.Errorf("dequant: code %d in packing %d, bias %v: %w", g.Code, g.Pack, g.Bias, errors.ErrUnsupported)
+	}
+	// A tensor of 2⁵⁶ elements exceeds every memory. Nothing below it overflows.
+	const most = 1 << 56
+	if hi, n := bits.Mul64(g.Rows, g.Cols); hi != 0 || n > most || g.Rows > most || g.Cols > most {
+		return fmt.Errorf("dequant: a matrix of %d × %d elements: %w", g.Rows, g.Cols, ErrLength)
+	}
+	if g.RowBytes != 0 {
+		hi, n := bits.Mul64(g.Rows, g.RowBytes)
+		if !g.inRows() || g.RowBytes < g.tight() || hi != 0 || n > most {
+			return fmt.Errorf("dequant: %d bytes for a row of %d codes of %d bits: %w", g.RowBytes, g.Cols, g.Code.bits(), ErrLength)
+		}
+	}
+	if g.ScaleCols != 0 {
+		hi, n := bits.Mul64(g.groupRows(), g.ScaleCols)
+		if g.ScaleCols < groups(g.Cols, g.GroupCols) || hi != 0 || n > most {
+			return fmt.Errorf("dequant: %d scales for a row of %d columns in groups of %d: %w", g.ScaleCols, g.Cols, g.GroupCols, ErrLength)
+		}
+	}
+	return nil
+}
+
+// groups returns the number of groups of size that n elements make; a size of 0 means n.
+func groups(n, size uint64) uint64 {
+	switch {
+	case n == 0:
+		return 0
+	case size == 0 || size >= n:
+		return 1
+	}
+	return (n-1)/size + 1
+}
+
+func (g Grouped) inRows() bool { return g.Pack == PackRows || g.Pack == PackWords }
+
+// perWord returns the number of whole codes in a word of PackWords.
+func (g Grouped) perWord() uint64 { return uint64(32 / g.Code.bits()) }
+
+// tight returns the bytes that one row of codes takes.
+func (g Grouped) tight() uint64 {
+	if g.Pack == PackWords {
+		return 4 * groups(g.Cols, g.perWord())
+	}
+	return (g.Cols*uint64(g.Code.bits()) + 7) / 8
+}
+
+func (g Grouped) rowBytes() uint64 {
+	if g.RowBytes != 0 {
+		return g.RowBytes
+	}
+	return g.tight()
+}
+
+func (g Grouped) groupRows() uint64 { return groups(g.Rows, g.GroupRows) }
+
+func (g Grouped) scaleCols() uint64 {
+	if g.ScaleCols != 0 {
+		return g.ScaleCols
+	}
+	return groups(g.Cols, g.GroupCols)
+}
+
+// matrixBytes returns the size of the codes of one matrix that do not lie by rows.
+func (g Grouped) matrixBytes() uint64 {
+	b := uint64(g.Code.bits())
+	switch {
+	case g.Pack == PackGPTQ:
+		return 4 * groups(g.Cols*b, 32) * g.Rows
+	case g.Pack == PackAWQ:
+		return 4 * groups(g.Rows, 8) * g.Cols
+	case g.Code == 3: // slabs
+		return 4 * g.slab() * g.Cols
+	}
+	return g.slab() * g.Cols
+}
+
+// slab returns the number of rows in a slab.
+func (g Grouped) slab() uint64 {
+	if g.Code == 3 {
+		return groups(g.Rows, 10)
+	}
+	return groups(g.Rows, 8/uint64(g.Code.bits()))
+}
+
+// Codes returns offset and size of the codes of elements [first, first+n) in their part. No elements
+// take no bytes. The codes of packings other than PackRows and PackWords come in whole matrices. g
+// is one for which Check returns nil.
+func (g Grouped) Codes(first, n uint64) (off, size uint64) {
+	if n == 0 || g.Rows == 0 || g.Cols == 0 {
+		return 0, 0
+	}
+	last := first + n - 1
+	if !g.inRows() {
+		matrix, each := g.Rows*g.Cols, g.matrixBytes()
+		off = first / matrix * each
+		return off, (last/matrix+1)*each - off
+	}
+	off, _ = g.at(first)
+	end, bit := g.at(last)
+	if g.Pack == PackWords {
+		return off, end + 4 - off
+	}
+	return off, end + uint64(bit+g.Code.bits()+7)/8 - off
+}
+
+// at returns where the code of an element begins, in a part whose codes lie by rows: at a bit of a
+// byte, or of the word there.
+func (g Grouped) at(i uint64) (byte uint64, bit int) {
+	row, col, b := i/g.Cols, i%g.Cols, uint64(g.Code.bits())
+	if g.Pack == PackWords {
+		return row*g.rowBytes() + 4*(col/g.perWord()), int(col % g.perWord() * b)
+	}
+	return row*g.rowBytes() + col*b/8, int(col * b % 8)
+}
+
+// Scales returns which scales elements [first, first+n) have: size of them, from scale off on.
+// Permuted columns have whole rows of scales. g is one for which Check returns nil.
+func (g Grouped) Scales(first, n uint64) (off, size uint64) {
+	if n == 0 || g.Rows == 0 || g.Cols == 0 {
+		return 0, 0
+	}
+	last := first + n - 1
+	row, until := first/g.Cols, last/g.Cols
+	from, to := uint64(0), groups(g.Cols, g.GroupCols)-1
+	if row == until && !g.Permuted {
+		from, to = g.column(first%g.Cols), g.column(last%g.Cols)
+	}
+	off = g.scaleRow(row)*g.scaleCols() + from
+	return off, g.scaleRow(until)*g.scaleCols() + to + 1 - off
+}
+
+// column returns the column of groups of a column.
+func (g Grouped) column(col uint64) uint64 {
+	if g.GroupCols == 0 {
+		return 0
+	}
+	return col / g.GroupCols
+}
+
+// scaleRow returns the row of groups of a row, counted through all matrices.
+func (g Grouped) scaleRow(row uint64) uint64 {
+	if g.GroupRows == 0 {
+		return row / g.Rows
+	}
+	return row/g.Rows*g.groupRows() + row%g.Rows/g.GroupRows
+}
+
+// Expand writes elements [first, first+len(dst)) to dst. If p lacks bytes or scales that Codes and
+// Scales name, or has others, the error wraps ErrLength. So
+// does it if GroupOf names a group that does not exist. The rest is as for Codec.Expand.
+func (g Grouped) Expand(dst []float32, p Parts, first uint64, cores int) error {
+	if err := g.Check(); err != nil || len(dst) == 0 {
+		return err
+	}
+	if err := g.fits(&p, first, uint64(len(dst))); err != nil {
+		return err
+	}
+	large := isLarge(len(dst), len(p.Codes))
+	if cores == 1 || len(dst) < parallelMin {
+		return g.expand(dst, p, first, large)
+	}
+	return g.expandParallel(dst, p, first, cores, large)
+}
+
+// expandParallel shares dst out to goroutines. Its closure would cost small tensors an allocation.
+func (g Grouped) expandParallel(dst []float32, p Parts, first uint64, cores int, large bool) error {
+	grain := parallelGrain
+	if g.Pack == PackGPTQ || g.Pack == PackAWQ {
+		grain = int(max(parallelGrain, min(tileRows*g.Cols, 1<<24)))
+	}
+	// Shares begin with a multiple of the grain, counted from the first row.
+	skip := int(first % g.Cols)
+	codes, _ := g.Codes(first, uint64(len(dst)))
+	scales, _ := g.Scales(first, uint64(len(dst)))
+	return inParallel(cores, skip+len(dst), grain, func(lo, hi int) error {
+		from := max(lo, skip) - skip
+		part, at, n := p, first+uint64(from), uint64(hi-skip-from)
+		off, size := g.Codes(at, n)
+		part.Codes = p.Codes[off-codes:][:size]
+		off, size = g.Scales(at, n)
+		part.Scales = p.Scales[off-scales:][:size]
+		if len(p.Offsets) > 1 {
+			part.Offsets = p.Offsets[off-scales:][:size]
+		}
+		return g.expand(dst[from:hi-skip], part, at, large)
+	})
+}
+
+// fits checks p against the elements, and makes offsets of none.
+func (g Grouped) fits(p *Parts, first, n uint64) error {
+	if g.Rows == 0 || g.Cols == 0 {
+		return fmt.Errorf("dequant: %d elements of an empty matrix: %w", n, ErrLength)
+	}
+	if first+n < first || first+n > 1<<56 {
+		return fmt.Errorf("dequant: %d elements from element %d: %w", n, first, ErrLength)
+	}
+	if _, size := g.Codes(first, n); size != uint64(len(p.Codes)) {
+		return fmt.Errorf("dequant: elements %d to %d take %d bytes of codes, not %d: %w", first, first+n, size, len(p.Codes), ErrLength)
+	}
+	if _, size := g.Scales(first, n); size != uint64(len(p.Scales)) {
+		return fmt.Errorf("dequant: elements %d to %d have %d scales, not %d: %w", first, first+n, size, len(p.Scales), ErrLength)
+	}
+	if (g.Permuted || len(p.GroupOf) > 0) && uint64(len(p.GroupOf)) != g.Cols {
+		return fmt.Errorf("dequant: %d groups for %d columns: %w", len(p.GroupOf), g.Cols, ErrLength)
+	}
+	switch len(p.Offsets) {
+	case 0:
+		p.Offsets = noOffset[:]
+	case 1, len(p.Scales):
+	default:
+		return fmt.Errorf("dequant: %d offsets beside %d scales: %w", len(p.Offsets), len(p.Scales), ErrLength)
+	}
+	return nil
+}
+
+// noOffset serves tensors without offsets, and unit codes without scales.
+var noOffset, unit = [1]float32{0}, [1]float32{1}
+
+// expand runs on the caller's core, over parts that fit.
+func (g Grouped) expand(dst []float32, p Parts, first uint64, large bool) error {
+	x := expansion{Grouped: g, parts: p, code: g.Code, large: large}
+	x.codesFrom, _ = g.Codes(first, uint64(len(dst)))
+	x.scalesFrom, _ = g.Scales(first, uint64(len(dst)))
+	if group, ok := g.flat(); ok {
+		byte, bit := g.at(first)
+		at := first/group - x.scalesFrom
+		if len(p.Offsets) > 1 {
+			p.Offsets = p.Offsets[at:]
+		}
+		x.run(dst, p.Codes[byte-x.codesFrom:], bit, p.Scales[at:], p.Offsets, int(first%group), int(group))
+		return nil
+	}
+	x.each = g.Permuted || g.GroupCols == 1 && g.Cols > 1
+	if x.each || g.Pack != PackRows {
+		s := scratches.Get().(*scratch)
+		defer scratches.Put(s)
+		x.scratch = s
+	}
+	// The first row may begin inside, and the last one end there. All rows between are whole.
+	for row, col := first/g.Cols, first%g.Cols; len(dst) > 0; col = 0 {
+		rows, n := 1, int(min(g.Cols-col, uint64(len(dst))))
+		if col == 0 && uint64(len(dst)) >= g.Cols {
+			rows = int(min(uint64(len(dst))/g.Cols, g.Rows-row%g.Rows))
+		}
+		if err := x.rectangle(dst[:rows*n], row, rows, col, n); err != nil {
+			return err
+		}
+		row, dst = row+uint64(rows), dst[rows*n:]
+	}
+	return nil
+}
+
+// flat returns the size of a group if all elements of the tensor are a sequence of equal groups.
+func (g Grouped) flat() (group uint64, ok bool) {
+	if g.Pack != PackRows || g.Permuted || g.Cols*uint64(g.Code.bits())%8 != 0 || g.rowBytes() != g.tight() || g.Cols == 1 {
+		return 0, false
+	}
+	switch {
+	case g.GroupRows == 0 && g.GroupCols == 0:
+		return g.Rows * g.Cols, g.scaleCols() == 1 && g.Rows*g.Cols <= math.MaxInt32
+	case g.GroupRows != 1 && g.Rows != 1:
+		return 0, false
+	}
+	if group = g.Cols; g.GroupCols != 0 {
+		group = min(g.GroupCols, g.Cols)
+	}
+	return group, 1 < group && group <= math.MaxInt32 && g.Cols%group == 0 && g.scaleCols() == g.Cols/group
+}
+
+// An expansion makes values of one range of elements.
+type expansion struct {
+	Grouped
+	parts                 Parts
+	code                  Code   // of the codes that run gets
+	codesFrom, scalesFrom uint64 // what the parts begin with
+	each, large           bool   // each: every element has a scale of its own
+	scratch               *scratch
+}
+
+// A scratch holds codes that were unpacked or turned around, and scales of single elements.
+type scratch struct {
+	codes           [tileRows * tileBytes]byte
+	scales, offsets [tileBytes]float32
+}
+
+// tileRows rows of tileBytes bytes of codes are turned around at a time. Half of the nearest cache
+// holds them.
+const (
+	tileRows  = 64
+	tileBytes = 256
+)
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+// rectangle expands n columns, from col on, of consecutive rows of one matrix.
+func (x *expansion) rectangle(dst []float32, row uint64, rows int, col uint64, n int) error {
+	switch x.Pack {
+	case PackGPTQ, PackAWQ:
+		return x.tiles(dst, row, rows, col, n)
+	case PackRows:
+		for r := range rows {
+			at := row + uint64(r)
+			byte, bit := x.at(at*x.Cols + col)
+			if err := x.row(dst[r*n:][:n], x.parts.Codes[byte-x.codesFrom:], bit, at, col); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	x.code = 8
+	for r := range rows {
+		for done := 0; done < n; {
+			at, from := row+uint64(r), col+uint64(done)
+			part := dst[r*n:][done:min(n, done+len(x.scratch.codes))]
+			codes := x.scratch.codes[:len(part)]
+			if x.Pack == PackWords {
+				x.unpackWords(codes, at, from)
+			} else {
+				x.unpackSlab(codes, at, from)
+			}
+			if err := x.row(part, codes, 0, at, from); err != nil {
+				return err
+			}
+			done += len(part)
+		}
+	}
+	return nil
+}
+
+// unpackWords writes codes of a row, from a column on, as bytes.
+func (x *expansion) unpackWords(codes []byte, row, col uint64) {
+	mask := byte(1)<<x.Code - 1
+	at, bit := x.Grouped.at(row*x.Cols + col)
+	words := x.parts.Codes[at-x.codesFrom:]
+	word := binary.LittleEndian.Uint32(words) >> bit
+	for i := range codes {
+		if bit+int(x.Code) > 32 {
+			words, bit = words[4:], 0
+			word = binary.LittleEndian.Uint32(words)
+		}
+		codes[i] = byte(word) & mask
+		word, bit = word>>x.Code, bit+int(x.Code)
+	}
+}
+
+// unpackSlab does what unpackWords does.
+func (x *expansion) unpackSlab(codes []byte, row, col uint64) {
+	matrix, row := row/x.Rows, row%x.Rows
+	slab, in := row/x.slab(), row%x.slab()
+	at := matrix*x.matrixBytes() - x.codesFrom
+	if x.Code == 3 {
+		words := x.parts.Codes[at+4*(in*x.Cols+col):]
+		for i := range codes {
+			codes[i] = byte(binary.LittleEndian.Uint32(words[4*i:])>>(27-3*slab)) & 7
+		}
+		return
+	}
+	shift, mask := 8-uint64(x.Code)*(slab+1), byte(1)<<x.Code-1
+	for i, b := range x.parts.Codes[at+in*x.Cols+col:][:len(codes)] {
+		codes[i] = b >> shift & mask
+	}
+}
+
+// tiles turns the codes of a rectangle around, tile by tile.
+func (x *expansion) tiles(dst []float32, row uint64, rows int, col uint64, n int) error {
+	matrix, bits := row/x.Rows, x.code.bits()
+	codes := x.parts.Codes[matrix*x.matrixBytes()-x.codesFrom:][:x.matrixBytes()]
+	top, left := int(row%x.Rows), int(col)
+	step := 8 * tileBytes / bits &^ 31
+	for r := top; r < top+rows; {
+		base := r
+		if x.Pack == PackAWQ {
+			base &^= 7
+		}
+		until := min(base+tileRows, top+rows)
+		for c := left &^ 31; c < left+n; c += step {
+			end := min(c+step, left+n)
+			x.turn(codes, base, until, c, end)
+			from := max(c, left)
+			for i := r; i < until; i++ {
+				bit := (from - c) * bits
+				turned := x.scratch.codes[(i-base)*tileBytes+bit/8:]
+				part := dst[(i-top)*n:][from-left : end-left]
+				if err := x.row(part, turned, bit%8, matrix*x.Rows+uint64(i), uint64(from)); err != nil {
+					return err
+				}
+			}
+		}
+		r = until
+	}
+	return nil
+}
+
+// turn puts rows base to until-1 of columns c to end-1 into the scratch. base is a multiple of 8 in
+// PackAWQ, and c one of 32.
+func (x *expansion) turn(codes []byte, base, until, c, end int) {
+	// A column of words becomes so many rows, and a row of words so many bits in them.
+	turn, portable, toRows, toBits := active.transpose.words, transposeWords, 1, 32
+	stride, bits := 4*int(x.Rows), x.code.bits()
+	at := c/32*bits*stride + 4*base
+	height, width := ((end-c)*bits+31)/32, until-base
+	if x.Pack == PackAWQ {
+		turn, portable, toRows, toBits = active.transpose.nibbles, transposeNibbles, 8, 4
+		stride = 4 * int(groups(x.Rows, 8))
+		at = c*stride + base/2
+		height, width = end-c, (until-base+7)/8
+	}
+	dst, src := x.scratch.codes[:], codes[at:]
+	h, w := height&^7, width&^7
+	if h > 0 && w > 0 {
+		turn(dst, tileBytes, src, stride, h, w)
+	}
+	if w < width {
+		portable(dst[w*toRows*tileBytes:], tileBytes, src[4*w:], stride, height, width-w)
+	}
+	if h < height && w > 0 {
+		portable(dst[h*toBits/8:], tileBytes, src[h*stride:], stride, height-h, w)
+	}
+}
+
+// row expands columns of one row, whose codes begin at a bit of their first byte.
+func (x *expansion) row(dst []float32, codes []byte, bit int, row, col uint64) error {
+	at := x.scaleRow(row)*x.scaleCols() - x.scalesFrom
+	if !x.Permuted {
+		at += x.column(col)
+	}
+	scales, offsets := x.parts.Scales[at:], x.parts.Offsets
+	if len(offsets) > 1 {
+		offsets = offsets[at:]
+	}
+	if !x.each {
+		group := x.Cols
+		if x.GroupCols != 0 {
+			group = min(x.GroupCols, x.Cols)
+		}
+		x.run(dst, codes, bit, scales, offsets, int(col%group), int(group))
+		return nil
+	}
+	for done := 0; done < len(dst); done += tileBytes {
+		part := dst[done:min(len(dst), done+tileBytes)]
+		from := bit + done*x.code.bits()
+		x.run(part, codes[from/8:], from%8, unit[:], noOffset[:], 0, len(part))
+		s, err := x.ofColumns(x.scratch.scales[:len(part)], scales, int(col), done)
+		if err != nil {
+			return err
+		}
+		o, _ := x.ofColumns(x.scratch.offsets[:len(part)], offsets, int(col), done)
+		if x.Bias {
+			scaleAndAddEach(part, s, o)
+		} else {
+			subtractAndScaleEach(part, s, o)
+		}
+	}
+	return nil
+}
+
+// ofColumns returns the scales or offsets of single columns, from col + done on. It may write them to
+// buf, which is as long. all begins with those of column col, or of the first group with GroupOf.
+func (x *expansion) ofColumns(buf, all []float32, col, done int) ([]float32, error) {
+	switch {
+	case len(all) == 1:
+		for i := range buf {
+			buf[i] = all[0]
+		}
+		return buf, nil
+	case !x.Permuted:
+		return all[done:][:len(buf)], nil
+	}
+	all, of := all[:groups(x.Cols, x.GroupCols)], x.parts.GroupOf[col+done:][:len(buf)]
+	if i := pick(buf, all, of); i >= 0 {
+		return nil, fmt.Errorf("dequant: column %d belongs to group %d of %d: %w", col+done+i, of[i], len(all), ErrLength)
+	}
+	return buf, nil
+}
+
+// run expands codes from a bit of the first byte on. The first is element within of its group, with
+// which scales and offsets begin, unless they have one for all groups.
+func (x *expansion) run(dst []float32, codes []byte, bit int, scales, offsets []float32, within, group int) {
+	k, bits := &active.grouped[x.code], x.code.bits()
+	if x.Bias {
+		k = &active.grouped[x.code+biased]
+	}
+	for len(dst) > 0 {
+		n := min(len(dst), group-within)
+		switch {
+		case bit != 0 || n < k.step:
+			n = x.few(dst[:n], codes, bit, scales[0], offsets[0])
+		case within == 0 && n == group && group <= maxCall && group%k.step == 0:
+			count := min(len(dst), maxCall) / group
+			n = count * group
+			k.call(dst[:n], codes[:n/8*bits], atMost(scales, count), atMost(offsets, count), group, x.large)
+		default:
+			n = wholeSteps(min(n, maxCall), k.step)
+			k.call(dst[:n], codes[:n/8*bits], scales[:1], offsets[:1], n, x.large)
+		}
+		at, done := bit+n*bits, (within+n)/group
+		dst, codes, bit, within = dst[n:], codes[at/8:], at%8, (within+n)%group
+		scales, offsets = after(scales, done), after(offsets, done)
+	}
+}
+
+// call runs the variant for dst's size and place.
+func (k *groupKernel) call(dst []float32, codes []byte, scales, offsets []float32, group int, large bool) {
+	if large && k.stream != nil && unaligned(dst) == 0 {
+		k.stream(dst, codes, scales, offsets, group)
+		return
+	}
+	k.run(dst, codes, scales, offsets, group)
+}
+
+// atMost returns the first n values of s, or the one for all groups.
+func atMost(s []float32, n int) []float32 { return s[:min(n, len(s))] }
+
+// after returns s without its first n values, or the one for all groups.
+func after(s []float32, n int) []float32 {
+	if len(s) > 1 {
+		return s[n:]
+	}
+	return s
+}
+
+// few expands codes of one group that no kernel takes, up to the next one that begins at a byte. If
+// the first does, it expands all.
+func (x *expansion) few(dst []float32, codes []byte, bit int, scale, offset float32) (n int) {
+	bits, values, aligned := x.code.bits(), codeValues[x.code], bit == 0
+	for n < len(dst) && (aligned || n == 0 || bit != 0) {
+		q := uint(codes[0]) >> bit
+		if x.code.highFirst() {
+			q = uint(codes[0]) >> (4 - bit) & 15
+		}
+		if bit+bits > 8 {
+			q |= uint(codes[1]) << (8 - bit)
+		}
+		dst[n] = values[q&(1<<bits-1)]
+		n, bit = n+1, bit+bits
+		codes, bit = codes[bit/8:], bit%8
+	}
+	switch dst = dst[:n]; {
+	case x.Bias:
+		scaleAndAdd(dst, scale, offset)
+	case x.code == Int8By127:
+		scaleBy127(dst, scale, offset)
+	default:
+		subtractAndScale(dst, scale, offset)
+	}
+	return n
+}
+
+// Multiply scales dst in place, each product rounded to float32.
+func Multiply(dst []float32, by float32) {
+	for i := range dst {
+		dst[i] *= by
+	}
+}

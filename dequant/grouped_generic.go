@@ -1,0 +1,108 @@
+package dequant
+
+// expandGroups returns the portable kernel of a code with these values.
+func expandGroups(c Code, values *[256]float32, bias bool) groupKernel {
+	unpack, rescale := unpackBits(c.bits()), subtractAndScale
+	switch {
+	case c.highFirst():
+		unpack = func(dst []float32, codes []byte) { unpackHighFirst(dst, codes, values) }
+	case c.bits() == 4:
+		unpack = func(dst []float32, codes []byte) { unpackLowFirst(dst, codes, values) }
+	case c.bits() == 8:
+		unpack = func(dst []float32, codes []byte) { lookup(dst, codes, values) }
+	}
+	switch {
+	case bias:
+		rescale = scaleAndAdd
+	case c == Int8By127:
+		rescale = scaleBy127
+	}
+	bits := c.bits()
+	return groupKernel{step: 8, run: func(dst []float32, codes []byte, scales, offsets []float32, group int) {
+		size := group / 8 * bits
+		for len(dst) >= group && len(codes) >= size && len(scales) > 0 && len(offsets) > 0 && group > 0 && size > 0 {
+			unpack(dst[:group], codes[:size])
+			rescale(dst[:group], scales[0], offsets[0])
+			dst, codes = dst[group:], codes[size:]
+			if len(scales) > 1 {
+				scales = scales[1:]
+			}
+			if len(offsets) > 1 {
+				offsets = offsets[1:]
+			}
+		}
+	}}
+}
+
+// unpackBits returns a function that unpacks unsigned integers of so many bits.
+func unpackBits(bits int) func(dst []float32, codes []byte) {
+	mask := uint32(1)<<bits - 1
+	return func(dst []float32, codes []byte) {
+		w, have := uint32(0), 0
+		for _, b := range codes {
+			w |= uint32(b) << (have & 31)
+			for have += 8; have >= bits && len(dst) > 0; have -= bits {
+				dst[0] = float32(w & mask)
+				dst, w = dst[1:], w>>(bits&31)
+			}
+		}
+	}
+}
+
+func unpackLowFirst(dst []float32, codes []byte, values *[256]float32) {
+	for len(dst) >= 2 && len(codes) >= 1 {
+		dst[0], dst[1] = values[codes[0]&15], values[codes[0]>>4]
+		dst, codes = dst[2:], codes[1:]
+	}
+}
+
+func unpackHighFirst(dst []float32, codes []byte, values *[256]float32) {
+	for len(dst) >= 2 && len(codes) >= 1 {
+		dst[0], dst[1] = values[codes[0]>>4], values[codes[0]&15]
+		dst, codes = dst[2:], codes[1:]
+	}
+}
+
+func subtractAndScale(dst []float32, scale, offset float32) {
+	for i, v := range dst {
+		dst[i] = (v - offset) * scale
+	}
+}
+
+func scaleAndAdd(dst []float32, scale, offset float32) {
+	for i, v := range dst {
+		dst[i] = float32(v*scale) + offset
+	}
+}
+
+func scaleBy127(dst []float32, scale, _ float32) {
+	for i, v := range dst {
+		dst[i] = float32(v*scale) * (1.0 / 127)
+	}
+}
+
+// The Each functions take a scale and an offset for every element.
+
+func subtractAndScaleEach(dst, scales, offsets []float32) {
+	for i := range min(len(dst), len(scales), len(offsets)) {
+		dst[i] = (dst[i] - offsets[i]) * scales[i]
+	}
+}
+
+func scaleAndAddEach(dst, scales, offsets []float32) {
+	for i := range min(len(dst), len(scales), len(offsets)) {
+		dst[i] = float32(dst[i]*scales[i]) + offsets[i]
+	}
+}
+
+// pick writes values[index[i]] to dst[i]. It returns the first index beyond values, or -1.
+func pick(dst, values []float32, index []int32) int {
+	for i := range min(len(dst), len(index)) {
+		at := uint(index[i])
+		if at >= uint(len(values)) {
+			return i
+		}
+		dst[i] = values[at]
+	}
+	return -1
+}
