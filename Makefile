@@ -42,11 +42,11 @@ test-race: ## the short tests of all that has goroutines under the race detector
 test-arm64: ## the NEON kernels, on this machine under qemu-aarch64 (Debian: qemu-user)
 	GOARCH=arm64 $(GO) test -p 1 -exec qemu-aarch64 ./dequant
 
-test-js: ## the library as WebAssembly for browsers, in Node 18 or later
-	GOOS=js GOARCH=wasm $(GO) test -exec "$$($(GO) env GOROOT)/lib/wasm/go_js_wasm_exec" $(WASM)
+test-js: ## the short tests of the library as WebAssembly for browsers, in Node 18 or later
+	GOOS=js GOARCH=wasm $(GO) test -short -exec "$$($(GO) env GOROOT)/lib/wasm/go_js_wasm_exec" $(WASM)
 
-test-wasip1: ## what asks the system for anything as WebAssembly with WASI preview 1, in wazero
-	GOOS=wasip1 GOARCH=wasm $(GO) test \
+test-wasip1: ## the short tests of what asks the system for anything as WebAssembly with WASI preview 1, in wazero
+	GOOS=wasip1 GOARCH=wasm $(GO) test -short \
 		-exec 'env -u GOOS -u GOARCH $(GO) run $(WAZERO) run -mount=/:/ -env-inherit' $(WASI)
 
 lint: ## gofmt, vet, staticcheck, and unsafe only where it belongs
