@@ -58,6 +58,9 @@ func TestSlicesOfNumPy(t *testing.T) {
 
 // A slice of any encoding and type is what the whole has there.
 func TestSliceOfFixtures(t *testing.T) {
+	if testing.Short() {
+		t.Skip("thousands of runs of dump, one after the other")
+	}
 	modeltest.EveryFixture(t, "../../testdata", openFixture, func(t *testing.T, path string) {
 		m, err := loader.Open(path, nil)
 		if err != nil {

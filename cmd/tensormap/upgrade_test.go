@@ -14,6 +14,9 @@ import (
 // TestConvertFixtures: what other programs say of the values in every fixture is true of the
 // files that are made of it.
 func TestConvertFixtures(t *testing.T) {
+	if testing.Short() {
+		t.Skip("thousands of runs of dump, one after the other")
+	}
 	dir := t.TempDir()
 	values := 0
 	for path, want := range describedFixtures(t) {
