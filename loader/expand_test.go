@@ -68,7 +68,11 @@ func TestExpandAcrossReads(t *testing.T) {
 	if rows*cols < 2*loader.ReadStep || loader.ReadStep%cols == 0 {
 		t.Fatalf("%d values are too few for reads of %d", rows*cols, loader.ReadStep)
 	}
-	for _, d := range []layout.DType{layout.F16, layout.I64, layout.Q6_K} {
+	dtypes := []layout.DType{layout.F16, layout.I64, layout.Q6_K}
+	if testing.Short() {
+		dtypes = dtypes[:1]
+	}
+	for _, d := range dtypes {
 		testExpand(t, random("x", d, rows, cols), placements[2:4])
 	}
 }

@@ -23,7 +23,11 @@ func TestForeignLZ4(t *testing.T) {
 	if err != nil || len(paths) < 6 {
 		t.Fatal(paths, err)
 	}
-	for _, path := range paths {
+	for i, path := range paths {
+		ways := ways
+		if testing.Short() { // one for each file
+			ways = ways[i%len(ways):][:1]
+		}
 		text, err := os.ReadFile(strings.TrimSuffix(path, ".apr") + ".json")
 		if err != nil {
 			t.Fatal(err)

@@ -116,7 +116,7 @@ func TestCompressedEveryWay(t *testing.T) {
 		switch {
 		case d == layout.Q8_0 || d == layout.F16:
 			ways = placements
-		case raceEnabled: // takes too long
+		case testing.Short():
 			continue
 		}
 		testCompressed(t, compressible("x", d, 41, 13, 256), ways)
