@@ -17,7 +17,7 @@ PLATFORMS = windows/amd64 darwin/arm64 freebsd/amd64 linux/arm64 linux/386 linux
 
 # What also has to work where nothing can be mapped and there is one thread, and what of it
 # the two systems do differently. Formats ask no system for anything.
-WASM = ./internal/atomicfile ./mmapio ./dequant ./shard ./loader/... ./convert
+WASM = ./internal/atomicfile ./mmapio ./dequant/... ./shard ./loader/... ./convert
 WASI = ./internal/atomicfile ./mmapio ./shard ./loader
 
 # The packages that start no goroutine: the race detector has nothing to find there. Attacks run
@@ -33,14 +33,14 @@ test: ## all tests
 	$(GO) test ./...
 
 test-purego: ## the packages with assembly, without it
-	$(GO) test -tags purego ./dequant ./internal/lz4block
+	$(GO) test -tags purego ./dequant/... ./internal/lz4block
 
 test-race: ## the short tests of all that has goroutines under the race detector, with every pointer conversion checked
 	$(GO) test -race -short -gcflags=./...=-d=checkptr=2 $$($(GO) list ./... | grep -vE '^[^/]+/[^/]+/[^/]+/($(SEQUENTIAL))$$')
-	$(GO) test -short -gcflags=./...=-d=checkptr=2 ./dequant
+	$(GO) test -short -gcflags=./...=-d=checkptr=2 ./dequant/...
 
 test-arm64: ## the NEON kernels, on this machine under qemu-aarch64 (Debian: qemu-user)
-	GOARCH=arm64 $(GO) test -p 1 -exec qemu-aarch64 ./dequant
+	GOARCH=arm64 $(GO) test -p 1 -exec qemu-aarch64 ./dequant/...
 
 test-js: ## the short tests of the library as WebAssembly for browsers, in Node 18 or later
 	GOOS=js GOARCH=wasm $(GO) test -short -exec "$$($(GO) env GOROOT)/lib/wasm/go_js_wasm_exec" $(WASM)
@@ -59,7 +59,7 @@ lint: ## gofmt, vet, staticcheck, and unsafe only where it belongs
 
 cross: ## check the types of code and tests on every platform, and the signatures of arm64's kernels
 	cd .ci/typecheck && $(GO) run . -C ../.. $(PLATFORMS)
-	CGO_ENABLED=0 GOARCH=arm64 $(GO) vet ./dequant
+	CGO_ENABLED=0 GOARCH=arm64 $(GO) vet ./dequant/...
 
 fuzz: ## every fuzz target for FUZZTIME; with CORPUS=DIR, on the inputs that are kept there
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \

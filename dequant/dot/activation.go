@@ -1,0 +1,202 @@
+package dot
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/dequant/internal/block"
+	"github.com/tensormap/tensormap/layout"
+)
+
+// groupElems is the number of elements in a group.
+const groupElems = 256
+
+// A group holds up to 256 elements of a quantized activation: eight blocks of 32. Kernels in
+// assembly know the places of its fields.
+//
+// The codes are dealt for vectors of two lanes. Sixteen codes of block k lie next to the same
+// sixteen of block k+4; see dealt.
+type group struct {
+	q    [groupElems]int8
+	d    [8]float32 // scale of a block; the same for all in Q8_K
+	sum  [8]int32   // of a block's codes
+	s    [8]float32 // Q8_1: scale times sum, rounded to binary16
+	half [16]int16  // sums of 16 codes
+}
+
+// dealt returns the place of the first sixteen codes of block k, or the second sixteen.
+func dealt(k, second int) int { return k&3*64 + second&1*32 + k>>2&1*16 }
+
+// An Activation is a vector, prepared for rows of some types. It may be used by several goroutines
+// at once, but not while Set runs. The zero Activation has no elements and suits no type.
+type Activation struct {
+	dtype  layout.DType // Q8_0, Q8_1, Q8_K or F32
+	n      int
+	groups []group
+	floats []float32 // the elements, and zeros up to a multiple of lanes
+}
+
+// Type returns the type of the activation that rows of type d are multiplied with: Q8_0, Q8_1,
+// Q8_K or F32. It is 0 if package dequant does not expand d, or if d begins with a head.
+func Type(d layout.DType) layout.DType {
+	if int(d) < len(activations) && activations[d] != 0 {
+		return activations[d]
+	}
+	if !dequant.Supported(d) || d.HeadBytes() > 0 {
+		return 0
+	}
+	return layout.F32
+}
+
+var activations = [...]layout.DType{
+	layout.Q4_0: layout.Q8_0, layout.Q5_0: layout.Q8_0, layout.Q8_0: layout.Q8_0,
+	layout.IQ4_NL: layout.Q8_0, layout.MXFP4: layout.Q8_0, layout.NVFP4: layout.Q8_0,
+	layout.Q4_1: layout.Q8_1, layout.Q5_1: layout.Q8_1,
+	layout.Q2_K: layout.Q8_K, layout.Q3_K: layout.Q8_K, layout.Q4_K: layout.Q8_K, layout.Q5_K: layout.Q8_K,
+	layout.Q6_K: layout.Q8_K, layout.IQ4_XS: layout.Q8_K, layout.TQ1_0: layout.Q8_K, layout.TQ2_0: layout.Q8_K,
+}
+
+// Prepare returns the activation of x for rows of type d. Set has the errors.
+func Prepare(d layout.DType, x []float32) (*Activation, error) {
+	a := new(Activation)
+	return a, a.Set(d, x)
+}
+
+// Len returns the number of elements.
+func (a *Activation) Len() int { return a.n }
+
+// Type returns the activation's type, or 0.
+func (a *Activation) Type() layout.DType { return a.dtype }
+
+// Set makes a the activation of x for rows of type d. It uses a's memory again if that suffices, and keeps
+// nothing of x. The error wraps errors.ErrUnsupported if rows of type d cannot be multiplied. It wraps
+// dequant.ErrLength if len(x) is no whole number of d's blocks. It wraps dequant.ErrNotFinite if a code
+// is asked of a NaN or an infinity, or if the scale of a block is none. After an error a has no elements.
+func (a *Activation) Set(d layout.DType, x []float32) error {
+	kind := Type(d)
+	a.dtype, a.n = 0, 0
+	switch {
+	case kind == 0:
+		return unsupported(d)
+	case len(x)%d.BlockElems() != 0:
+		return fmt.Errorf("dot: a vector of %d elements is not in blocks of %d, as %v is: %w", len(x), d.BlockElems(), d, dequant.ErrLength)
+	case kind == layout.F32:
+		a.floats = resize(a.floats, (len(x)+lanes-1)/lanes*lanes)
+		clear(a.floats[copy(a.floats, x):])
+	default:
+		a.groups = resize(a.groups, (len(x)+groupElems-1)/groupElems)
+		for i := range a.groups {
+			if at, err := a.groups[i].set(kind, x[i*groupElems:min(len(x), (i+1)*groupElems)]); err != nil {
+				return fmt.Errorf("dot: %v of elements %d to %d: %w", kind, i*groupElems+at, min(len(x), i*groupElems+at+kind.BlockElems())-1, err)
+			}
+		}
+	}
+	a.dtype, a.n = kind, len(x)
+	return nil
+}
+
+func resize[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	return s[:n]
+}
+
+// set quantizes x. With an error it returns the first element of the block that has it.
+func (g *group) set(kind layout.DType, x []float32) (at int, err error) {
+	if len(x) < groupElems {
+		*g = group{}
+	}
+	if kind == layout.Q8_K {
+		return 0, g.setK((*[groupElems]float32)(x))
+	}
+	for k := 0; k*32 < len(x); k++ {
+		if err := g.set32(k, (*[32]float32)(x[k*32:]), kind == layout.Q8_1); err != nil {
+			return k * 32, err
+		}
+	}
+	return 0, nil
+}
+
+// set32 quantizes block k as quantize_row_q8_0_ref and quantize_row_q8_1_ref do.
+func (g *group) set32(k int, x *[32]float32, sums bool) error {
+	d := abs(extreme(x[:])) / 127
+	inverse := 1 / d
+	g.d[k] = block.Float(block.Half(d))
+	if g.d[k] > math.MaxFloat32 || g.d[k] != g.d[k] {
+		return fmt.Errorf("scale %v is not finite in binary16: %w", d, dequant.ErrNotFinite)
+	}
+	if inverse > math.MaxFloat32 {
+		inverse = 0
+	}
+	for h := range 2 {
+		q, sum := (*[16]int8)(g.q[dealt(k, h):]), int16(0)
+		for i, v := range (*[16]float32)(x[h*16:]) {
+			q[i] = roundHalfAway(float32(v * inverse))
+			sum += int16(q[i])
+		}
+		g.half[2*k+h] = sum
+	}
+	g.sum[k] = int32(g.half[2*k]) + int32(g.half[2*k+1])
+	g.s[k] = 0
+	if sums {
+		g.s[k] = block.Float(block.Half(float32(g.sum[k]) * d))
+		if abs(g.s[k]) > math.MaxFloat32 {
+			return fmt.Errorf("the sum is not finite in binary16: %w", dequant.ErrNotFinite)
+		}
+	}
+	return nil
+}
+
+// setK quantizes 256 elements as quantize_row_q8_K_ref does.
+func (g *group) setK(x *[groupElems]float32) error {
+	most := extreme(x[:])
+	if !(abs(most) <= math.MaxFloat32) {
+		return fmt.Errorf("the greatest is %v: %w", most, dequant.ErrNotFinite)
+	}
+	*g = group{}
+	inverse := -127 / most
+	if abs(inverse) > math.MaxFloat32 {
+		return nil
+	}
+	for k := range g.d {
+		g.d[k] = 1 / inverse
+		for h := range 2 {
+			q, sum := (*[16]int8)(g.q[dealt(k, h):]), int16(0)
+			for i, v := range (*[16]float32)(x[k*32+h*16:]) {
+				q[i] = int8(min(127, roundToEven(float32(v*inverse))))
+				sum += int16(q[i])
+			}
+			g.half[2*k+h] = sum
+		}
+		g.sum[k] = int32(g.half[2*k]) + int32(g.half[2*k+1])
+	}
+	return nil
+}
+
+// extreme returns the first element of greatest magnitude, with its sign. A NaN counts as the greatest.
+func extreme(x []float32) float32 {
+	var most uint32
+	at := -1
+	for i, v := range x {
+		if a := math.Float32bits(v) &^ (1 << 31); a > most {
+			most, at = a, i
+		}
+	}
+	if at < 0 {
+		return 0
+	}
+	return x[at]
+}
+
+func abs(f float32) float32 { return math.Float32frombits(math.Float32bits(f) &^ (1 << 31)) }
+
+// roundHalfAway rounds as C's roundf does. In float64 the sum never rounds up to the next whole
+// number.
+func roundHalfAway(f float32) int8 { return int8(float64(f) + math.Copysign(0.5, float64(f))) }
+
+// roundToEven rounds as ggml's nearest_int does: the sum has no bits below 1.
+func roundToEven(f float32) int32 {
+	return int32(math.Float32bits(float32(f+0x1.8p23))&0x7fffff) - 0x400000
+}

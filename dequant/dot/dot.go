@@ -1,0 +1,203 @@
+package dot
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/layout"
+)
+
+// lanes is the number of partial sums of a row of floats, and part the number of elements that
+// are summed in one go.
+const (
+	lanes = 32
+	part  = 8192
+)
+
+// Rows writes to dst the products of consecutive rows of type d with a. Every row has a.Len()
+// elements, and rows has exactly one for each element of dst; otherwise the error wraps
+// dequant.ErrLength. It wraps errors.ErrUnsupported if Type(d) is 0. An activation of another type
+// than Type(d) is an error too.
+func Rows(dst []float32, d layout.DType, rows []byte, a *Activation) error {
+	if err := check(len(dst), d, len(rows), a); err != nil {
+		return err
+	}
+	multiply(dst, d, rows, a)
+	return nil
+}
+
+// Mat does what Rows does for every activation in as: dst[i] receives the products with as[i]. It
+// reads the rows from memory once. All activations have the same length and type.
+func Mat(dst [][]float32, d layout.DType, rows []byte, as []*Activation) error {
+	if len(dst) != len(as) {
+		return fmt.Errorf("dot: %d vectors of products for %d activations: %w", len(dst), len(as), dequant.ErrLength)
+	}
+	if len(as) == 0 {
+		return nil
+	}
+	for i, a := range as {
+		if err := check(len(dst[i]), d, len(rows), a); err != nil {
+			return err
+		}
+		if a.n != as[0].n {
+			return fmt.Errorf("dot: activations of %d and %d elements: %w", as[0].n, a.n, dequant.ErrLength)
+		}
+	}
+	n := len(dst[0])
+	if n == 0 {
+		return nil
+	}
+	size := len(rows) / n
+	step := max(1, tileBytes/max(1, size))
+	if active.quantized[d] == nil && active.plain[d] == nil {
+		multiplyTiles(dst, d, rows, as)
+		return nil
+	}
+	for lo := 0; lo < n; lo += step {
+		hi := min(lo+step, n)
+		for i, a := range as {
+			multiply(dst[i][lo:hi], d, rows[lo*size:hi*size], a)
+		}
+	}
+	return nil
+}
+
+// Floats multiplies rows of float32s in memory with an activation of type F32, as Rows does.
+func Floats(dst, rows []float32, a *Activation) error {
+	if a.dtype != layout.F32 {
+		return fmt.Errorf("dot: rows of F32 take an activation of F32, not of %v", a.dtype)
+	}
+	if len(rows) != len(dst)*a.n || len(dst) > 0 && len(rows)/len(dst) != a.n {
+		return fmt.Errorf("dot: %d elements are not %d rows of %d: %w", len(rows), len(dst), a.n, dequant.ErrLength)
+	}
+	if a.n%lanes == 0 && 0 < a.n && a.n <= part {
+		active.floats(dst, rows, a.floats)
+		return nil
+	}
+	t := tiles.Get().(*tile)
+	defer tiles.Put(t)
+	for r := range dst {
+		row, sum := rows[r*a.n:][:a.n], float32(0)
+		for first := 0; first < a.n; first += part {
+			x := a.floats[first:min(first+part, len(a.floats))]
+			w := t.floats[:len(x)]
+			clear(w[copy(w, row[first:]):])
+			sum += t.times(w, x)
+		}
+		dst[r] = sum
+	}
+	return nil
+}
+
+// tileBytes is the size of the rows that Mat multiplies with all activations before it reads
+// further ones. They stay in the first cache, next to one activation.
+const tileBytes = 16 << 10
+
+func check(n int, d layout.DType, size int, a *Activation) error {
+	switch kind := Type(d); {
+	case kind == 0:
+		return unsupported(d)
+	case kind != a.dtype:
+		return fmt.Errorf("dot: rows of %v take an activation of %v, not of %v", d, kind, a.dtype)
+	case a.n%d.BlockElems() != 0:
+		return fmt.Errorf("dot: rows of %d elements are not in blocks of %d, as %v is: %w", a.n, d.BlockElems(), d, dequant.ErrLength)
+	}
+	row := rowBytes(d, a.n)
+	if n > 0 && (size%n != 0 || uint64(size/n) != row) || n == 0 && size != 0 {
+		return fmt.Errorf("dot: %d bytes are not %d rows of %d bytes: %w", size, n, row, dequant.ErrLength)
+	}
+	return nil
+}
+
+func rowBytes(d layout.DType, n int) uint64 {
+	return uint64(n) / uint64(d.BlockElems()) * uint64(d.BlockBytes())
+}
+
+func unsupported(d layout.DType) error {
+	return fmt.Errorf("dot: no products with %v: %w", d, errors.ErrUnsupported)
+}
+
+// multiply does what Rows does, without checks.
+func multiply(dst []float32, d layout.DType, rows []byte, a *Activation) {
+	if a.n == 0 {
+		clear(dst)
+		return
+	}
+	if len(dst) == 0 {
+		return
+	}
+	size := len(rows) / len(dst)
+	step := max(1, maxCall/a.n)
+	if run := active.quantized[d]; run != nil {
+		for ; len(dst) > step; dst, rows = dst[step:], rows[step*size:] {
+			run(dst[:step], rows[:step*size], a.groups, a.n/d.BlockElems())
+		}
+		run(dst, rows, a.groups, a.n/d.BlockElems())
+		return
+	}
+	run := active.plain[d]
+	if run == nil || a.n%lanes != 0 {
+		multiplyTiles([][]float32{dst}, d, rows, []*Activation{a})
+		return
+	}
+	if a.n <= part {
+		for ; len(dst) > step; dst, rows = dst[step:], rows[step*size:] {
+			run(dst[:step], rows[:step*size], a.floats)
+		}
+		run(dst, rows, a.floats)
+		return
+	}
+	elem := d.BlockBytes()
+	for r := range dst {
+		row, sum := rows[r*size:][:size], float32(0)
+		for first := 0; first < a.n; first += part {
+			x := a.floats[first:min(first+part, a.n)]
+			var one [1]float32
+			run(one[:], row[first*elem:][:len(x)*elem], x)
+			sum += one[0]
+		}
+		dst[r] = sum
+	}
+}
+
+// A tile holds part of a row as floats.
+type tile struct {
+	floats [part]float32
+	one    [1]float32
+}
+
+var tiles = sync.Pool{New: func() any { return new(tile) }}
+
+// times returns the product of w and x, whose length is a positive multiple of lanes.
+func (t *tile) times(w, x []float32) float32 {
+	active.floats(t.one[:], w, x)
+	return t.one[0]
+}
+
+// multiplyTiles expands one part of a row after another, and multiplies each with all activations.
+func multiplyTiles(dst [][]float32, d layout.DType, rows []byte, as []*Activation) {
+	t := tiles.Get().(*tile)
+	defer tiles.Put(t)
+	n, size := as[0].n, len(rows)/len(dst[0])
+	for r := range dst[0] {
+		row := rows[r*size:][:size]
+		for i := range dst {
+			dst[i][r] = 0
+		}
+		for first := 0; first < n; first += part {
+			elems := min(part, n-first)
+			padded := (elems + lanes - 1) / lanes * lanes
+			bytes := int(rowBytes(d, elems))
+			if err := dequant.Expand(d, t.floats[:elems], row[:bytes]); err != nil {
+				panic(err) // check and Type leave no reason
+			}
+			clear(t.floats[elems:padded])
+			row = row[bytes:]
+			for i, a := range as {
+				dst[i][r] += t.times(t.floats[:padded], a.floats[first:first+padded])
+			}
+		}
+	}
+}

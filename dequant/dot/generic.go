@@ -1,0 +1,299 @@
+package dot
+
+import (
+	"encoding/binary"
+
+	"github.com/tensormap/tensormap/dequant/internal/block"
+)
+
+// Products are converted to float32 before they are added: the compiler may fuse them otherwise.
+
+// A row's partial sums.
+type partials [8]float32
+
+// total adds the partial sums in halves.
+func (p *partials) total() float32 {
+	return ((p[0] + p[4]) + (p[2] + p[6])) + ((p[1] + p[5]) + (p[3] + p[7]))
+}
+
+// sum16 returns the sum of products of sixteen codes.
+func sum16(q, y *[16]int8) int32 {
+	sum := int32(0)
+	for i, c := range q {
+		sum += int32(c) * int32(y[i])
+	}
+	return sum
+}
+
+// small returns the kernel of a type whose blocks have 32 elements in size bytes. decode gives codes, scale d and
+// offset m. The offset is added if offsets is 1.
+func small(size int, decode func(q *[32]int8, src []byte) (d, m float32), offsets int) quantizedKernel {
+	return func(dst []float32, rows []byte, x []group, blocks int) {
+		var q [32]int8
+		for r := range dst {
+			var p partials
+			for b := range blocks {
+				d, m := decode(&q, rows[:size])
+				rows = rows[size:]
+				g, k := &x[b>>3], b&7
+				sum := sum16((*[16]int8)(q[:]), (*[16]int8)(g.q[dealt(k, 0):])) + sum16((*[16]int8)(q[16:]), (*[16]int8)(g.q[dealt(k, 1):]))
+				p[k] += float32(float32(d*g.d[k]) * float32(sum))
+				if offsets != 0 {
+					p[k] += float32(m * g.s[k])
+				}
+			}
+			dst[r] = p.total()
+		}
+	}
+}
+
+// nvfp4Generic reads four scales, then 8 bytes of nibbles for each, the low ones first.
+func nvfp4Generic(dst []float32, rows []byte, x []group, blocks int) {
+	for r := range dst {
+		var p partials
+		for b := range blocks {
+			src := (*[36]byte)(rows)
+			rows = rows[36:]
+			for j, scale := range (*[4]byte)(src[:]) {
+				var q [16]int8
+				for i, c := range (*[8]byte)(src[4+8*j:]) {
+					q[i], q[i+8] = block.FP4[c&15], block.FP4[c>>4]
+				}
+				g, k := &x[b>>2], b<<1&7+j>>1
+				sum := sum16(&q, (*[16]int8)(g.q[dealt(k, j):]))
+				p[k] += float32(float32(block.UE4M3Half(scale)*g.d[k]) * float32(sum))
+			}
+		}
+		dst[r] = p.total()
+	}
+}
+
+// A superblock has 256 codes. Every 16 have a scale and an offset.
+type superblock struct {
+	q          [256]int8
+	scale, min [16]int32
+	d, m       float32
+}
+
+// super returns the kernel of a type whose blocks have 256 elements in size bytes. Offsets are subtracted if
+// offsets is -1.
+func super(size int, decode func(s *superblock, src []byte), offsets int) quantizedKernel {
+	return func(dst []float32, rows []byte, x []group, blocks int) {
+		var s superblock
+		for r := range dst {
+			var p partials
+			for b := range blocks {
+				decode(&s, rows[:size])
+				rows = rows[size:]
+				g := &x[b]
+				for k := range p {
+					sum, mins := int32(0), int32(0)
+					for h := range 2 {
+						sum += s.scale[2*k+h] * sum16((*[16]int8)(s.q[32*k+16*h:]), (*[16]int8)(g.q[dealt(k, h):]))
+						mins += s.min[2*k+h] * int32(g.half[2*k+h])
+					}
+					p[k] += float32(float32(s.d*g.d[k]) * float32(sum))
+					if offsets != 0 {
+						p[k] -= float32(float32(s.m*g.d[k]) * float32(mins))
+					}
+				}
+			}
+			dst[r] = p.total()
+		}
+	}
+}
+
+// floatsGeneric multiplies rows of float32s.
+func floatsGeneric(dst, rows, x []float32) {
+	for r := range dst {
+		var p [lanes]float32
+		row := rows[r*len(x):][:len(x)]
+		for i := 0; i+lanes <= len(row); i += lanes {
+			w, y := (*[lanes]float32)(row[i:]), (*[lanes]float32)(x[i:])
+			for l := range p {
+				p[l] += float32(w[l] * y[l])
+			}
+		}
+		for h := lanes / 2; h > 0; h /= 2 {
+			for l := range h {
+				p[l] += p[l+h]
+			}
+		}
+		dst[r] = p[0]
+	}
+}
+
+func nibbles(q *[32]int8, src *[16]byte) {
+	for i, c := range src {
+		q[i], q[i+16] = int8(c&15), int8(c>>4)
+	}
+}
+
+func decodeQ4_0(q *[32]int8, src []byte) (d, m float32) {
+	for i, c := range (*[16]byte)(src[2:]) {
+		q[i], q[i+16] = int8(c&15)-8, int8(c>>4)-8
+	}
+	return block.FloatAt((*[2]byte)(src)), 0
+}
+
+func decodeQ4_1(q *[32]int8, src []byte) (d, m float32) {
+	nibbles(q, (*[16]byte)(src[4:]))
+	return block.FloatAt((*[2]byte)(src)), block.FloatAt((*[2]byte)(src[2:]))
+}
+
+// fiveBits adds less to codes of a nibble and a bit.
+func fiveBits(q *[32]int8, low *[16]byte, high uint32, less int8) {
+	for i, c := range low {
+		q[i] = int8(c&15|byte(high>>i&1)<<4) - less
+		q[i+16] = int8(c>>4|byte(high>>(i+16)&1)<<4) - less
+	}
+}
+
+func decodeQ5_0(q *[32]int8, src []byte) (d, m float32) {
+	fiveBits(q, (*[16]byte)(src[6:]), binary.LittleEndian.Uint32(src[2:]), 16)
+	return block.FloatAt((*[2]byte)(src)), 0
+}
+
+func decodeQ5_1(q *[32]int8, src []byte) (d, m float32) {
+	fiveBits(q, (*[16]byte)(src[8:]), binary.LittleEndian.Uint32(src[4:]), 0)
+	return block.FloatAt((*[2]byte)(src)), block.FloatAt((*[2]byte)(src[2:]))
+}
+
+func decodeQ8_0(q *[32]int8, src []byte) (d, m float32) {
+	for i, c := range (*[32]byte)(src[2:]) {
+		q[i] = int8(c)
+	}
+	return block.FloatAt((*[2]byte)(src)), 0
+}
+
+func lookup(q *[32]int8, src *[16]byte, values *[16]int8) {
+	for i, c := range src {
+		q[i], q[i+16] = values[c&15], values[c>>4]
+	}
+}
+
+func decodeIQ4_NL(q *[32]int8, src []byte) (d, m float32) {
+	lookup(q, (*[16]byte)(src[2:]), &block.IQ4)
+	return block.FloatAt((*[2]byte)(src)), 0
+}
+
+func decodeMXFP4(q *[32]int8, src []byte) (d, m float32) {
+	lookup(q, (*[16]byte)(src[1:]), &block.FP4)
+	return block.E8M0Half(src[0]), 0
+}
+
+func decodeQ2_K(s *superblock, src []byte) {
+	b := (*[84]byte)(src)
+	for k := range s.scale {
+		s.scale[k], s.min[k] = int32(b[k]&15), int32(b[k]>>4)
+		for i, c := range (*[16]byte)(b[16+32*(k>>3)+16*(k&1):]) {
+			s.q[16*k+i] = int8(c >> (k & 6) & 3)
+		}
+	}
+	s.d, s.m = block.FloatAt((*[2]byte)(b[80:])), block.FloatAt((*[2]byte)(b[82:]))
+}
+
+func decodeQ3_K(s *superblock, src []byte) {
+	b := (*[110]byte)(src)
+	scales := block.Q3Scales((*[12]byte)(b[96:]))
+	for k := range s.scale {
+		s.scale[k] = int32(scales[k])
+		high := (*[16]byte)(b[16*(k&1):])
+		for i, c := range (*[16]byte)(b[32+32*(k>>3)+16*(k&1):]) {
+			s.q[16*k+i] = int8(c>>(k&6)&3|high[i]>>(k>>1)&1<<2) - 4
+		}
+	}
+	s.d = block.FloatAt((*[2]byte)(b[108:]))
+}
+
+// scalesK4 unpacks scales and offsets of Q4_K and Q5_K.
+func (s *superblock) scalesK4(b *[16]byte) {
+	scales, mins := block.K4Scales((*[12]byte)(b[4:]))
+	for k := range scales {
+		s.scale[2*k], s.scale[2*k+1] = int32(scales[k]), int32(scales[k])
+		s.min[2*k], s.min[2*k+1] = int32(mins[k]), int32(mins[k])
+	}
+	s.d, s.m = block.FloatAt((*[2]byte)(b[0:])), block.FloatAt((*[2]byte)(b[2:]))
+}
+
+func decodeQ4_K(s *superblock, src []byte) {
+	s.scalesK4((*[16]byte)(src))
+	for i, c := range (*[128]byte)(src[16:]) {
+		at := i>>5<<6 | i&31
+		s.q[at], s.q[at+32] = int8(c&15), int8(c>>4)
+	}
+}
+
+func decodeQ5_K(s *superblock, src []byte) {
+	s.scalesK4((*[16]byte)(src))
+	high := (*[32]byte)(src[16:])
+	for i, c := range (*[128]byte)(src[48:]) {
+		at := i>>5<<6 | i&31
+		bits := high[i&31] >> (i >> 5 * 2)
+		s.q[at], s.q[at+32] = int8(c&15|bits&1<<4), int8(c>>4|bits&2<<3)
+	}
+}
+
+func decodeQ6_K(s *superblock, src []byte) {
+	b := (*[210]byte)(src)
+	for h := range 2 {
+		q, low, high := (*[128]int8)(s.q[128*h:]), (*[64]byte)(b[64*h:]), (*[32]byte)(b[128+32*h:])
+		for l, c := range high {
+			q[l] = int8(low[l]&15|c&3<<4) - 32
+			q[l+32] = int8(low[l+32]&15|c>>2&3<<4) - 32
+			q[l+64] = int8(low[l]>>4|c>>4&3<<4) - 32
+			q[l+96] = int8(low[l+32]>>4|c>>6<<4) - 32
+		}
+	}
+	for k, c := range (*[16]byte)(b[192:]) {
+		s.scale[k] = int32(int8(c))
+	}
+	s.d = block.FloatAt((*[2]byte)(b[208:]))
+}
+
+func decodeIQ4_XS(s *superblock, src []byte) {
+	b := (*[136]byte)(src)
+	high := binary.LittleEndian.Uint16(b[2:])
+	for k := range 8 {
+		scale := int32(b[4+k>>1]>>(k&1*4)&15) | int32(high>>(2*k)&3<<4)
+		s.scale[2*k], s.scale[2*k+1] = scale-32, scale-32
+		lookup((*[32]int8)(s.q[32*k:]), (*[16]byte)(b[8+16*k:]), &block.IQ4)
+	}
+	s.d = block.FloatAt((*[2]byte)(b[:]))
+}
+
+// unscaled gives all codes the scale 1.
+func (s *superblock) unscaled(d *[2]byte) {
+	for k := range s.scale {
+		s.scale[k] = 1
+	}
+	s.d = block.FloatAt(d)
+}
+
+func decodeTQ2_0(s *superblock, src []byte) {
+	for i, c := range (*[64]byte)(src) {
+		at := i>>5<<7 | i&31
+		for run := range 4 {
+			s.q[at+32*run] = int8(c>>(2*run)&3) - 1
+		}
+	}
+	s.unscaled((*[2]byte)(src[64:]))
+}
+
+func decodeTQ1_0(s *superblock, src []byte) {
+	trits(s.q[:160], src[:32])
+	trits(s.q[160:240], src[32:48])
+	trits(s.q[240:], src[48:52])
+	s.unscaled((*[2]byte)(src[52:]))
+}
+
+// trits decodes bytes that are fractions of 256 in base three. The first run has their first
+// digits, the next their second, until q is full.
+func trits(q []int8, src []byte) {
+	for power := byte(1); len(q) > 0; power *= 3 {
+		for i, c := range src {
+			q[i] = int8(uint(c*power)*3>>8) - 1
+		}
+		q = q[len(src):]
+	}
+}

@@ -1,0 +1,82 @@
+package dot
+
+import "github.com/tensormap/tensormap/layout"
+
+// A quantizedKernel multiplies len(dst) rows of one type with an activation. A row has so many of
+// the type's blocks, at least one. The contract:
+//
+//   - rows has exactly these blocks, at any alignment. Not a byte outside it is read: it may end
+//     with a mapping. Groups are read in full.
+//   - The products are those of the portable loop, bit for bit, but for the sign and payload of a NaN.
+//   - Assembly has no frame and calls nothing: rows may be lost memory, and its fault unwinds.
+//     The upper halves of vector registers are clear on return.
+//   - A call takes maxCall elements at most, or one row.
+type quantizedKernel func(dst []float32, rows []byte, x []group, blocks int)
+
+// A plainKernel multiplies rows of len(x) numbers: a multiple of lanes, and part at most.
+// Otherwise a quantizedKernel's contract holds.
+type plainKernel func(dst []float32, rows []byte, x []float32)
+
+// maxCall bounds the elements of a call, as in package dequant: the runtime cannot preempt
+// assembly.
+const maxCall = 1 << 18
+
+const numTypes = int(layout.APR_Q8) + 1
+
+// An impl has the kernels of one level. Types without an entry have the lower level's. Without any they are
+// expanded in tiles, which floats multiplies.
+type impl struct {
+	name      string
+	quantized [numTypes]quantizedKernel
+	plain     [numTypes]plainKernel
+	floats    func(dst, rows, x []float32)
+}
+
+// levels are the implementations that this machine can run, the portable one first, the best last.
+var levels = append([]*impl{&generic}, archLevels()...)
+
+// active holds for each type the best kernel of all levels.
+var active = overlay(levels)
+
+func overlay(levels []*impl) *impl {
+	all := new(impl)
+	for _, l := range levels {
+		all.name = l.name
+		for d := range numTypes {
+			if l.quantized[d] != nil {
+				all.quantized[d] = l.quantized[d]
+			}
+			if l.plain[d] != nil {
+				all.plain[d] = l.plain[d]
+			}
+		}
+		if l.floats != nil {
+			all.floats = l.floats
+		}
+	}
+	return all
+}
+
+// generic is the portable level. It is the definition.
+var generic = impl{
+	name: "generic",
+	quantized: [numTypes]quantizedKernel{
+		layout.Q4_0:   small(18, decodeQ4_0, 0),
+		layout.Q4_1:   small(20, decodeQ4_1, 1),
+		layout.Q5_0:   small(22, decodeQ5_0, 0),
+		layout.Q5_1:   small(24, decodeQ5_1, 1),
+		layout.Q8_0:   small(34, decodeQ8_0, 0),
+		layout.IQ4_NL: small(18, decodeIQ4_NL, 0),
+		layout.MXFP4:  small(17, decodeMXFP4, 0),
+		layout.NVFP4:  nvfp4Generic,
+		layout.Q2_K:   super(84, decodeQ2_K, -1),
+		layout.Q3_K:   super(110, decodeQ3_K, 0),
+		layout.Q4_K:   super(144, decodeQ4_K, -1),
+		layout.Q5_K:   super(176, decodeQ5_K, -1),
+		layout.Q6_K:   super(210, decodeQ6_K, 0),
+		layout.IQ4_XS: super(136, decodeIQ4_XS, 0),
+		layout.TQ1_0:  super(54, decodeTQ1_0, 0),
+		layout.TQ2_0:  super(66, decodeTQ2_0, 0),
+	},
+	floats: floatsGeneric,
+}

@@ -1,0 +1,336 @@
+package dot
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+
+	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/dequant/internal/block"
+	"github.com/tensormap/tensormap/layout"
+)
+
+// types are all types that Rows multiplies.
+var types = func() (list []layout.DType) {
+	for d := range layout.DType(numTypes) {
+		if Type(d) != 0 {
+			list = append(list, d)
+		}
+	}
+	return list
+}()
+
+// halves are the places of binary16s in a block.
+var halves = map[layout.DType][]int{
+	layout.Q4_0: {0}, layout.Q4_1: {0, 2}, layout.Q5_0: {0}, layout.Q5_1: {0, 2}, layout.Q8_0: {0}, layout.Q8_1: {0, 2},
+	layout.Q2_K: {80, 82}, layout.Q3_K: {108}, layout.Q4_K: {0, 2}, layout.Q5_K: {0, 2}, layout.Q6_K: {208},
+	layout.IQ4_NL: {0}, layout.IQ4_XS: {0}, layout.IQ2_XXS: {0}, layout.IQ2_XS: {0}, layout.IQ2_S: {0},
+	layout.IQ3_XXS: {0}, layout.IQ3_S: {0}, layout.IQ1_S: {0}, layout.TQ1_0: {52}, layout.TQ2_0: {64},
+	layout.Q1_0: {0}, layout.Q2_0: {0}, layout.APR_Q4: {0}, layout.F16: {0},
+}
+
+// randomRows returns n blocks of random codes under scales of moderate size.
+func randomRows(rng *rand.Rand, d layout.DType, n int) []byte {
+	size := d.BlockBytes()
+	b := make([]byte, n*size)
+	for i := range b {
+		b[i] = byte(rng.Uint32())
+	}
+	for at := 0; at < len(b); at += size {
+		for _, h := range halves[d] {
+			binary.LittleEndian.PutUint16(b[at+h:], block.Half(float32(rng.NormFloat64())))
+		}
+		switch d {
+		case layout.MXFP4:
+			b[at] = byte(120 + rng.IntN(16))
+		case layout.F32, layout.Q8_K:
+			binary.LittleEndian.PutUint32(b[at:], math.Float32bits(float32(rng.NormFloat64())))
+		case layout.F64:
+			binary.LittleEndian.PutUint64(b[at:], math.Float64bits(rng.NormFloat64()))
+		case layout.BF16:
+			b[at+1] = b[at+1]&0x80 | 0x3f
+		case layout.F8_E4M3, layout.F8_E5M2:
+			b[at] &^= 0x40
+		case layout.IQ1_M:
+			for i := 49; i < 56; i += 2 {
+				b[at+i] &= 0x3f
+			}
+		}
+	}
+	return b
+}
+
+func randomVector(rng *rand.Rand, n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(rng.NormFloat64())
+	}
+	return x
+}
+
+// extremeVector has elements whose codes are 127 and -127 only.
+func extremeVector(rng *rand.Rand, n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = 1 - 2*float32(rng.IntN(2))
+	}
+	return x
+}
+
+// value returns element i of the vector that a stands for, and the scale of its block.
+func (a *Activation) value(i int) (v, scale float64) {
+	if a.dtype == layout.F32 {
+		return float64(a.floats[i]), 0
+	}
+	g, k := &a.groups[i/groupElems], i/32%8
+	scale = float64(g.d[k])
+	return scale * float64(g.q[dealt(k, i/16&1)+i%16]), scale
+}
+
+// TestActivations holds codes and scales against package dequant's quantizer, and sums against codes.
+func TestActivations(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, n := range []int{0, 32, 64, 256, 288, 1024 + 96} {
+		x := randomVector(rng, n)
+		blocks := make([]byte, n/32*34)
+		if err := dequant.Quantize(layout.Q8_0, blocks, x); err != nil {
+			t.Fatal(err)
+		}
+		want := make([]float32, n)
+		if err := dequant.Expand(layout.Q8_0, want, blocks); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range []layout.DType{layout.Q4_0, layout.Q4_1} {
+			a, err := Prepare(d, x)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range x {
+				if got, _ := a.value(i); float32(got) != want[i] {
+					t.Fatalf("%v: element %d of %d is %v, want %v", d, i, n, got, want[i])
+				}
+			}
+			for i := 0; i < n; i += 32 {
+				var sum int32
+				for j := range 32 {
+					sum += int32(int8(blocks[i/32*34+2+j]))
+				}
+				g, k := &a.groups[i/256], i/32%8
+				most := abs(extreme(x[i : i+32]))
+				s := block.Float(block.Half(float32(sum) * (most / 127)))
+				if g.sum[k] != sum || int32(g.half[2*k])+int32(g.half[2*k+1]) != sum || d == layout.Q4_1 && g.s[k] != s {
+					t.Fatalf("%v: sums of block %d are %d, %v and %v, want %d and %v", d, i/32, g.sum[k], g.s[k], g.half[2*k:2*k+2], sum, s)
+				}
+			}
+		}
+	}
+}
+
+// TestActivationQ8K has a block whose codes follow from the definition: the greatest becomes -127,
+// halves round to even.
+func TestActivationQ8K(t *testing.T) {
+	x := make([]float32, 256)
+	x[0], x[17], x[40], x[255] = 127, -63.5, 0.5, 1.5
+	a, err := Prepare(layout.Q4_K, x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range x {
+		want := map[int]float64{0: 127, 17: -64, 40: 0, 255: 2}[i]
+		if got, scale := a.value(i); got != want || scale != -1 {
+			t.Errorf("element %d is %v under %v, want %v under -1", i, got, scale, want)
+		}
+	}
+	g := &a.groups[0]
+	for k, want := range map[int]int16{0: -127, 1: 64, 2: 0, 15: -2} {
+		if g.half[k] != want {
+			t.Errorf("sum %d is %d, want %d", k, g.half[k], want)
+		}
+	}
+}
+
+// TestValues holds products on every level against float64 sums of expanded rows, within the
+// bound that the package comment states.
+func TestValues(t *testing.T) {
+	eachLevel(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(3, 4))
+		for _, d := range types {
+			for _, n := range []int{1, 2, 3, 9, 16, 17, 33, 64} {
+				n *= d.BlockElems()
+				testValues(t, rng, d, n, randomVector(rng, n))
+				testValues(t, rng, d, n, extremeVector(rng, n))
+			}
+			n := (part + 96) / d.BlockElems() * d.BlockElems()
+			testValues(t, rng, d, n, randomVector(rng, n))
+		}
+	})
+}
+
+func testValues(t *testing.T, rng *rand.Rand, d layout.DType, n int, x []float32) {
+	t.Helper()
+	const rows = 3
+	a, err := Prepare(d, x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	src := randomRows(rng, d, rows*n/d.BlockElems())
+	got, w := make([]float32, rows), make([]float32, n)
+	if err := Rows(got, d, src, a); err != nil {
+		t.Fatal(err)
+	}
+	size := len(src) / rows
+	for r := range got {
+		row := src[r*size:][:size]
+		if err := dequant.Expand(d, w, row); err != nil {
+			t.Fatal(err)
+		}
+		var want, magnitude float64
+		for i := range w {
+			v, scale := a.value(i)
+			m := 0.0
+			if a.dtype == layout.Q8_1 { // the offset meets the rounded sum, once a block
+				m = float64(block.FloatAt((*[2]byte)(row[i/32*d.BlockBytes()+2:])))
+				if i%32 == 0 {
+					s := m * float64(a.groups[i/256].s[i/32%8])
+					want += s
+					magnitude += math.Abs(s)
+				}
+			}
+			want += (float64(w[i]) - m) * v
+			// Expanding rounds too, and what blocks add may be greater than its products.
+			magnitude += (math.Abs(float64(w[i])) + math.Abs(m)) * max(math.Abs(v), scale)
+		}
+		bound := (float64(n)/lanes + 16) * 0x1p-24 * magnitude
+		if a.dtype != layout.F32 {
+			bound = (float64(n)/128 + 16) * 0x1p-23 * magnitude
+		}
+		if diff := math.Abs(float64(got[r]) - want); !(diff <= bound) {
+			t.Fatalf("%v, %d elements: %v, want %v: %g off, bound %g", d, n, got[r], want, diff, bound)
+		}
+	}
+}
+
+// use makes l, over the portable loops, the active implementation until the test ends.
+func use(t testing.TB, l *impl) {
+	old := active
+	active = overlay([]*impl{&generic, l})
+	t.Cleanup(func() { active = old })
+}
+
+// eachLevel runs f under every implementation that this machine has.
+func eachLevel(t *testing.T, f func(t *testing.T)) {
+	for _, l := range levels {
+		t.Run(l.name, func(t *testing.T) {
+			use(t, l)
+			f(t)
+		})
+	}
+}
+
+// A case of equality: rows and an activation.
+func sameAsGeneric(t *testing.T, name string, d layout.DType, src []byte, rows int, a *Activation) {
+	t.Helper()
+	want, got := make([]float32, rows), make([]float32, rows)
+	old := active
+	defer func() { active = old }()
+	active = overlay([]*impl{&generic})
+	multiply(want, d, src, a)
+	for _, l := range levels[1:] {
+		active = overlay([]*impl{&generic, l})
+		multiply(got, d, src, a)
+		for r := range got {
+			if math.Float32bits(got[r]) != math.Float32bits(want[r]) && (got[r] == got[r] || want[r] == want[r]) {
+				t.Fatalf("%s, %s of %v: row %d of %d elements is %v (%08x), want %v (%08x)", name, l.name, d, r, a.n,
+					got[r], math.Float32bits(got[r]), want[r], math.Float32bits(want[r]))
+			}
+		}
+	}
+}
+
+// TestLevels holds every kernel against the portable loop, bit for bit: at all lengths around a
+// group, and for codes and bytes at their extremes.
+func TestLevels(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	for _, d := range types {
+		if Type(d) == layout.F32 && d.BlockElems() > 1 {
+			continue // in tiles, which TestValues covers
+		}
+		step := d.BlockElems()
+		if step == 1 {
+			step = lanes
+		}
+		for blocks := 1; blocks <= 20; blocks++ {
+			n := blocks * step
+			for _, x := range [][]float32{randomVector(rng, n), extremeVector(rng, n)} {
+				a, err := Prepare(d, x)
+				if err != nil {
+					t.Fatal(err)
+				}
+				count := 5 * n / d.BlockElems()
+				sameAsGeneric(t, "random", d, randomRows(rng, d, count), 5, a)
+				if d.BlockElems() == 1 {
+					continue
+				}
+				for _, fill := range []byte{0, 0xff, 0x80, 0x7f} { // scales too: NaN, or -0
+					src := randomRows(rng, d, count)
+					plain := append([]byte(nil), src...)
+					for i := range src {
+						src[i] = fill
+					}
+					sameAsGeneric(t, "filled", d, src, 5, a)
+					for at := 0; at < len(src); at += d.BlockBytes() {
+						for _, h := range halves[d] {
+							copy(src[at+h:], plain[at+h:at+h+2])
+						}
+						if d == layout.MXFP4 {
+							src[at] = plain[at]
+						}
+					}
+					sameAsGeneric(t, "codes filled", d, src, 5, a)
+				}
+			}
+		}
+	}
+}
+
+// TestScales holds every kernel against the portable loop under all scales.
+func TestScales(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	for _, d := range types {
+		if Type(d) == layout.F32 {
+			continue
+		}
+		const rows = 64
+		n := 8 * d.BlockElems()
+		a, err := Prepare(d, randomVector(rng, n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for first := 0; first < 1<<16; first += rows * 8 {
+			src := randomRows(rng, d, rows*8)
+			for i := range rows * 8 {
+				b := src[i*d.BlockBytes():][:d.BlockBytes()]
+				for _, h := range halves[d] {
+					binary.LittleEndian.PutUint16(b[h:], uint16(first+i))
+				}
+				switch d {
+				case layout.MXFP4:
+					b[0] = byte(first + i)
+				case layout.NVFP4:
+					b[rng.IntN(4)] = byte(first + i)
+				}
+			}
+			sameAsGeneric(t, "scales", d, src, rows, a)
+		}
+	}
+}
+
+// TestGroup holds the places that assembly knows.
+func TestGroup(t *testing.T) {
+	var g group
+	if unsafe.Offsetof(g.d) != 256 || unsafe.Offsetof(g.sum) != 288 || unsafe.Offsetof(g.s) != 320 || unsafe.Offsetof(g.half) != 352 || unsafe.Sizeof(g) != 384 {
+		t.Error("a group's fields have moved")
+	}
+}
