@@ -1,0 +1,34 @@
+// Package sparse keeps files of a known size that fill as they are read.
+//
+// A [File] has a sparse file for its bytes and, beside it, a map that says which chunks of 64 KiB
+// are there. A read brings the chunks that it lacks, once for all who ask, and keeps them. What is
+// there stays when the process ends, and serves the next one.
+//
+// # On disk
+//
+// NAME.data has the size of the whole file from the start. NAME.map begins with 64 bytes, followed
+// by one byte for each chunk, 1 if it is there:
+//
+//	offset  size  field
+//	0       8     "TMSPARSE"
+//	8       4     version, 1
+//	12      4     chunk size in bytes, 65536
+//	16      8     size of the file in bytes
+//	24      32    SHA-256 of the file's identity
+//	56      8     zero
+//
+// Integers are little-endian. A byte of the map is written after the bytes of its chunk are on disk:
+// a process may be killed, or the machine stop, at any moment. What was under way is then fetched
+// again.
+//
+// # Several processes
+//
+// Processes share a file. A fetch locks its chunks (on Linux, by locks of ranges that end with the
+// process), and looks at the map again before it asks the source. Where the system has no such
+// locks, two processes may fetch the same bytes; they write the same ones.
+//
+// # A full disk
+//
+// Once a write fails, the file keeps no more. Reads go on, from the source into the caller's
+// memory.
+package sparse

@@ -1,0 +1,287 @@
+package sparse
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"sync"
+	"sync/atomic"
+)
+
+// ChunkBytes is the unit of what is there, and partBytes the most that one fetch brings.
+const (
+	ChunkBytes  = 64 << 10
+	partChunks  = 64
+	partBytes   = partChunks * ChunkBytes
+	headerBytes = 64
+	version     = 1
+)
+
+// HeadBytes is how much a read of the file's beginning brings: formats have their index there.
+const HeadBytes = 256 << 10
+
+// A Fetch fills p with the source's bytes from off on, or fails.
+type Fetch func(ctx context.Context, p []byte, off int64) error
+
+// Options describe a file and where its bytes come from.
+type Options struct {
+	// Size is the file's length in bytes.
+	Size int64
+	// Identity names the content, such as a digest or an address with an ETag. A file on disk
+	// with another identity or size is begun anew.
+	Identity string
+	// Fetch brings bytes. It is called concurrently.
+	Fetch Fetch
+	// Parallel is how many fetches one read may have under way; 0 means 8.
+	Parallel int
+	// Full, if set, hears once that the disk takes no more, and why.
+	Full func(error)
+}
+
+// File is a file that fills as it is read. It is safe for concurrent use.
+type File struct {
+	opts  Options
+	path  string   // without suffix
+	data  *os.File // nil in memory only
+	marks *os.File
+	there chunks
+
+	life    context.Context // of fetches, until Close
+	end     context.CancelFunc
+	running sync.WaitGroup // fetches, and what they have yet to mark
+
+	mu      sync.Mutex
+	flights map[int64]*flight // by their first chunk
+
+	disk  committer
+	full  atomic.Bool
+	asked atomic.Int64 // reads that wait for bytes, to which Fill gives way
+}
+
+// DataPath returns the name of the bytes of the File called path.
+func DataPath(path string) string { return path + ".data" }
+
+// MapPath returns the name of the map.
+func MapPath(path string) string { return path + ".map" }
+
+// Open opens the file called path, or begins it. The directory must exist.
+func Open(path string, opts Options) (*File, error) {
+	if opts.Size < 0 {
+		return nil, fmt.Errorf("%s: a size of %d", path, opts.Size)
+	}
+	if opts.Parallel <= 0 {
+		opts.Parallel = 8
+	}
+	f := &File{opts: opts, path: path, there: newChunks(chunksOf(opts.Size)), flights: make(map[int64]*flight)}
+	f.life, f.end = context.WithCancel(context.Background())
+	f.disk.sync = func() error { return f.data.Sync() }
+	if err := f.openFiles(); err != nil {
+		f.closeFiles()
+		return nil, err
+	}
+	return f, nil
+}
+
+func chunksOf(size int64) int64 { return (size + ChunkBytes - 1) / ChunkBytes }
+
+// openFiles opens both files, and reads the map. Whoever begins them does so alone.
+func (f *File) openFiles() (err error) {
+	if f.marks, err = os.OpenFile(MapPath(f.path), os.O_RDWR|os.O_CREATE, 0o666); err != nil {
+		return err
+	}
+	unlock, err := lockRange(f.life, f.marks, 0, headerBytes)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if f.data, err = os.OpenFile(DataPath(f.path), os.O_RDWR|os.O_CREATE, 0o666); err != nil {
+		return err
+	}
+	want := f.header()
+	have := make([]byte, headerBytes)
+	_, err = f.marks.ReadAt(have, 0)
+	if err != nil && err != io.EOF {
+		return err
+	}
+	info, err := f.data.Stat()
+	if err != nil {
+		return err
+	}
+	if string(have) != string(want) || info.Size() != f.opts.Size {
+		return f.begin(want)
+	}
+	return f.reload(0, f.there.n)
+}
+
+// begin makes both files those of a File without bytes. The header comes last.
+func (f *File) begin(header []byte) error {
+	for _, step := range []func() error{
+		func() error { return f.marks.Truncate(0) },
+		func() error { return f.data.Truncate(0) },
+		func() error { return f.data.Truncate(f.opts.Size) },
+		func() error { return f.marks.Truncate(headerBytes + f.there.n) },
+		func() error { _, err := f.marks.WriteAt(header, 0); return err },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *File) header() []byte {
+	b := make([]byte, 0, headerBytes)
+	b = append(b, "TMSPARSE"...)
+	b = binary.LittleEndian.AppendUint32(b, version)
+	b = binary.LittleEndian.AppendUint32(b, ChunkBytes)
+	b = binary.LittleEndian.AppendUint64(b, uint64(f.opts.Size))
+	id := sha256.Sum256([]byte(f.opts.Identity))
+	b = append(b, id[:]...)
+	return append(b, make([]byte, 8)...)
+}
+
+// reload reads the map's bytes of chunks [lo, hi), and notes those that are there.
+func (f *File) reload(lo, hi int64) error {
+	const step = 1 << 16
+	buf := make([]byte, min(step, hi-lo))
+	for ; lo < hi; lo += int64(len(buf)) {
+		buf = buf[:min(int64(len(buf)), hi-lo)]
+		if _, err := f.marks.ReadAt(buf, headerBytes+lo); err != nil {
+			return err
+		}
+		for i, b := range buf {
+			if b == 1 {
+				f.there.add(lo + int64(i))
+			}
+		}
+	}
+	return nil
+}
+
+// Size returns the file's length in bytes.
+func (f *File) Size() int64 { return f.opts.Size }
+
+// Have returns how many bytes are there.
+func (f *File) Have() int64 {
+	have := f.there.count() * ChunkBytes
+	if last := f.there.n - 1; last >= 0 && f.there.has(last) {
+		have -= f.there.n*ChunkBytes - f.opts.Size
+	}
+	return have
+}
+
+// ReadAt implements io.ReaderAt.
+func (f *File) ReadAt(p []byte, off int64) (int, error) {
+	return f.ReadAtContext(f.life, p, off)
+}
+
+// ReadAtContext reads, and first brings what is not there. It ends with ctx; what it has asked for
+// goes on only if another read waits for the same bytes.
+func (f *File) ReadAtContext(ctx context.Context, p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, errors.New("negative offset")
+	}
+	want := p[:min(int64(len(p)), max(f.opts.Size-off, 0))]
+	if err := f.ReadVector(ctx, [][]byte{want}, off); err != nil {
+		return 0, err
+	}
+	if len(want) < len(p) {
+		return len(want), io.EOF
+	}
+	return len(want), nil
+}
+
+// ReadVector fills one buffer after another with the consecutive bytes from off on.
+func (f *File) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
+	var total int64
+	for _, b := range bufs {
+		total += int64(len(b))
+	}
+	kept, err := f.bring(ctx, off, total)
+	if err != nil {
+		return err
+	}
+	for _, b := range bufs {
+		if kept {
+			_, err = f.data.ReadAt(b, off)
+		} else {
+			err = f.opts.Fetch(ctx, b, off)
+		}
+		if err != nil {
+			return err
+		}
+		off += int64(len(b))
+	}
+	return nil
+}
+
+// Require brings the n bytes at off that are not there yet. It is ErrFull if the disk cannot hold
+// them.
+func (f *File) Require(ctx context.Context, off, n int64) error {
+	kept, err := f.bring(ctx, off, n)
+	if err == nil && !kept {
+		err = ErrFull
+	}
+	return err
+}
+
+// ErrFull is the error of a file that the disk has no room for.
+var ErrFull = errors.New("the disk has no room for more")
+
+// Data returns the open file of the bytes. It stays the File's.
+func (f *File) Data() *os.File { return f.data }
+
+// Close ends all fetches and lets go of the files, which stay.
+func (f *File) Close() error {
+	f.end()
+	f.running.Wait()
+	return f.closeFiles()
+}
+
+func (f *File) closeFiles() error {
+	var errs []error
+	for _, file := range []*os.File{f.data, f.marks} {
+		if file != nil {
+			errs = append(errs, file.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Finish gives the bytes their final name, if all are there and check, which reads them all, agrees.
+// The map goes. If check fails, both files go: the bytes are not those of the identity. The File
+// goes on reading.
+func (f *File) Finish(final string, check func(io.Reader) error) error {
+	if f.Have() < f.opts.Size {
+		return fmt.Errorf("%s: %d of %d bytes are there", f.path, f.Have(), f.opts.Size)
+	}
+	if err := check(io.NewSectionReader(f.data, 0, f.opts.Size)); err != nil {
+		return errors.Join(err, Remove(f.path))
+	}
+	if err := f.disk.commit(); err != nil {
+		return err
+	}
+	if err := os.Rename(DataPath(f.path), final); err != nil {
+		return err
+	}
+	if err := os.Remove(MapPath(f.path)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Remove removes both files of the File called path.
+func Remove(path string) error {
+	var errs []error
+	for _, name := range []string{MapPath(path), DataPath(path)} {
+		if err := os.Remove(name); !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,39 @@
+package sparse
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// lockRange locks n bytes of file at off against other processes, and other Files of this one. It
+// waits as long as ctx lets it. The lock ends with unlock, or with the process. On a file system
+// without locks it locks nothing.
+func lockRange(ctx context.Context, file *os.File, off, n int64) (unlock func(), err error) {
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: off, Len: n}
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		err := unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &lock)
+		switch {
+		case err == nil:
+			return func() {
+				lock.Type = unix.F_UNLCK
+				unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &lock)
+			}, nil
+		case errors.Is(err, unix.EINTR):
+			continue
+		case !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES):
+			return func() {}, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// locksRanges is whether lockRange locks.
+const locksRanges = true

@@ -1,0 +1,370 @@
+package sparse
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// origin is a source in memory that counts what it gives.
+type origin struct {
+	content []byte
+
+	mu     sync.Mutex
+	asked  []int // per chunk, how often
+	calls  atomic.Int64
+	before func(off, n int64) error // of each fetch, if set
+}
+
+func newOrigin(size int) *origin {
+	o := &origin{content: make([]byte, size), asked: make([]int, chunksOf(int64(size)))}
+	r := rand.NewChaCha8([32]byte{1})
+	r.Read(o.content)
+	return o
+}
+
+func (o *origin) fetch(ctx context.Context, p []byte, off int64) error {
+	o.calls.Add(1)
+	if o.before != nil {
+		if err := o.before(off, int64(len(p))); err != nil {
+			return err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i := off / ChunkBytes; i < chunksOf(off+int64(len(p))); i++ {
+		o.asked[i]++
+	}
+	copy(p, o.content[off:])
+	return nil
+}
+
+// most returns how often the chunk was given that was given most often.
+func (o *origin) most() (n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, a := range o.asked {
+		n = max(n, a)
+	}
+	return n
+}
+
+func open(t *testing.T, path string, o *origin) *File {
+	t.Helper()
+	f, err := Open(path, Options{Size: int64(len(o.content)), Identity: "one", Fetch: o.fetch})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func read(t *testing.T, f *File, o *origin, off, n int64) {
+	t.Helper()
+	got := make([]byte, n)
+	if _, err := f.ReadAt(got, off); err != nil {
+		t.Fatalf("%d bytes at %d: %v", n, off, err)
+	}
+	if !bytes.Equal(got, o.content[off:off+n]) {
+		t.Fatalf("%d bytes at %d are not the source's", n, off)
+	}
+}
+
+const odd = 3*partBytes + 5*ChunkBytes + 123
+
+func TestReads(t *testing.T) {
+	o := newOrigin(odd)
+	path := filepath.Join(t.TempDir(), "f")
+	f := open(t, path, o)
+	for range 200 {
+		off := rand.Int64N(odd)
+		read(t, f, o, off, min(rand.Int64N(3*ChunkBytes), odd-off))
+	}
+	read(t, f, o, 0, odd)
+	if o.most() != 1 {
+		t.Errorf("a chunk was asked for %d times", o.most())
+	}
+	if f.Have() != odd {
+		t.Errorf("%d of %d bytes are there", f.Have(), odd)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	calls := o.calls.Load()
+	again := open(t, path, o)
+	read(t, again, o, 0, odd)
+	if o.calls.Load() != calls {
+		t.Error("the source was asked again for what is there")
+	}
+}
+
+func TestHeadComesAtOnce(t *testing.T) {
+	o := newOrigin(odd)
+	f := open(t, filepath.Join(t.TempDir(), "f"), o)
+	read(t, f, o, 0, 8)
+	read(t, f, o, 8, HeadBytes-8)
+	if n := o.calls.Load(); n != 1 {
+		t.Errorf("%d fetches of the head", n)
+	}
+	if f.Have() != HeadBytes {
+		t.Errorf("%d bytes came for the head", f.Have())
+	}
+}
+
+func TestEnds(t *testing.T) {
+	for _, size := range []int{0, 1, ChunkBytes - 1, ChunkBytes, ChunkBytes + 1} {
+		o := newOrigin(size)
+		f := open(t, filepath.Join(t.TempDir(), "f"), o)
+		got := make([]byte, size+1)
+		if n, err := f.ReadAt(got, 0); n != size || err != io.EOF {
+			t.Errorf("size %d: %d bytes, %v", size, n, err)
+		}
+		if err := f.Require(t.Context(), 0, int64(size)+1); err == nil {
+			t.Errorf("size %d: bytes beyond the end are there", size)
+		}
+		if f.Have() != int64(size) {
+			t.Errorf("size %d: %d are there", size, f.Have())
+		}
+	}
+}
+
+// Every byte comes once, however many ask, by whatever File of the same path.
+func TestOnce(t *testing.T) {
+	o := newOrigin(odd)
+	path := filepath.Join(t.TempDir(), "f")
+	files := []*File{open(t, path, o), open(t, path, o)}
+	var group sync.WaitGroup
+	for i := range 64 {
+		group.Go(func() {
+			got := make([]byte, odd)
+			if _, err := files[i%len(files)].ReadAt(got, 0); err != nil || !bytes.Equal(got, o.content) {
+				t.Error("wrong bytes", err)
+			}
+		})
+	}
+	group.Wait()
+	if locksRanges && o.most() != 1 {
+		t.Errorf("a chunk was asked for %d times", o.most())
+	}
+}
+
+// A read that leaves does not take the bytes from one that stays.
+func TestLeaving(t *testing.T) {
+	o := newOrigin(odd)
+	begun, proceed := make(chan bool), make(chan bool)
+	var once sync.Once
+	o.before = func(int64, int64) error {
+		once.Do(func() { close(begun) })
+		<-proceed
+		return nil
+	}
+	f := open(t, filepath.Join(t.TempDir(), "f"), o)
+	ctx, cancel := context.WithCancel(t.Context())
+	left, stayed := make(chan error), make(chan error)
+	go func() {
+		_, err := f.ReadAtContext(ctx, make([]byte, 9), partBytes)
+		left <- err
+	}()
+	<-begun
+	go func() {
+		_, err := f.ReadAtContext(t.Context(), make([]byte, 9), partBytes)
+		stayed <- err
+	}()
+	for waiting := 0; waiting < 2; {
+		f.mu.Lock()
+		for _, fl := range f.flights {
+			waiting = fl.waiting
+		}
+		f.mu.Unlock()
+	}
+	cancel()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	close(proceed)
+	if err := <-stayed; err != nil {
+		t.Error(err)
+	}
+	if o.calls.Load() != 1 {
+		t.Errorf("%d fetches", o.calls.Load())
+	}
+}
+
+func TestSourceFails(t *testing.T) {
+	o := newOrigin(odd)
+	failure := errors.New("no")
+	o.before = func(off, _ int64) error { return failure }
+	f := open(t, filepath.Join(t.TempDir(), "f"), o)
+	if _, err := f.ReadAt(make([]byte, 1), 0); !errors.Is(err, failure) {
+		t.Error(err)
+	}
+	o.before = nil
+	read(t, f, o, 0, odd)
+
+	o.before = func(int64, int64) error { panic("source") }
+	g := open(t, filepath.Join(t.TempDir(), "g"), o)
+	defer func() {
+		if v := recover(); v != "source" {
+			t.Errorf("the source's panic became %v", v)
+		}
+		o.before = nil
+		read(t, g, o, 0, odd)
+	}()
+	g.ReadAt(make([]byte, 1), 0)
+}
+
+// A file of another size or identity is begun anew, as is one whose map or bytes were cut.
+func TestBegunAnew(t *testing.T) {
+	for name, spoil := range map[string]func(path string, opts *Options) error{
+		"identity": func(_ string, o *Options) error { o.Identity = "two"; return nil },
+		"size":     func(_ string, o *Options) error { o.Size--; return nil },
+		"map cut":  func(path string, _ *Options) error { return os.Truncate(MapPath(path), 20) },
+		"map gone": func(path string, _ *Options) error { return os.Remove(MapPath(path)) },
+		"data cut": func(path string, _ *Options) error { return os.Truncate(DataPath(path), 20) },
+		"neither":  func(path string, _ *Options) error { return Remove(path) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newOrigin(odd)
+			path := filepath.Join(t.TempDir(), "f")
+			f := open(t, path, o)
+			read(t, f, o, 0, odd)
+			f.Close()
+			opts := Options{Size: odd, Identity: "one", Fetch: o.fetch}
+			if err := spoil(path, &opts); err != nil {
+				t.Fatal(err)
+			}
+			again, err := Open(path, opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer again.Close()
+			if again.Have() != 0 {
+				t.Errorf("%d bytes are there", again.Have())
+			}
+			read(t, again, o, 0, opts.Size)
+		})
+	}
+}
+
+// A chunk that is written and not yet marked is fetched again.
+func TestKilled(t *testing.T) {
+	o := newOrigin(odd)
+	path := filepath.Join(t.TempDir(), "f")
+	f := open(t, path, o)
+	f.disk.sync = func() error { return errors.New("killed before") }
+	read(t, f, o, 0, odd)
+	f.running.Wait()
+	again := open(t, path, o)
+	if again.Have() != 0 {
+		t.Errorf("%d bytes are claimed that may not be on disk", again.Have())
+	}
+	read(t, again, o, 0, odd)
+}
+
+func TestFullDisk(t *testing.T) {
+	o := newOrigin(odd)
+	path := filepath.Join(t.TempDir(), "f")
+	f := open(t, path, o)
+	var said []error
+	f.opts.Full = func(err error) { said = append(said, err) }
+	readOnly, err := os.Open(DataPath(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.data.Close()
+	f.data = readOnly
+	read(t, f, o, 100, odd-100)
+	read(t, f, o, 0, 10)
+	if len(said) != 1 {
+		t.Errorf("said %v", said)
+	}
+	if err := f.Require(t.Context(), 0, 10); !errors.Is(err, ErrFull) {
+		t.Error(err)
+	}
+	if err := f.Fill(t.Context(), nil); !errors.Is(err, ErrFull) {
+		t.Error(err)
+	}
+}
+
+func TestFill(t *testing.T) {
+	o := newOrigin(odd)
+	dir := t.TempDir()
+	f := open(t, filepath.Join(dir, "f"), o)
+	read(t, f, o, partBytes, 1)
+	last := int64(0)
+	err := f.Fill(t.Context(), func(have, size int64) {
+		if have < last || size != odd {
+			t.Errorf("%d of %d after %d", have, size, last)
+		}
+		last = have
+	})
+	if err != nil || last != odd || o.most() != 1 {
+		t.Errorf("%v; %d bytes, a chunk %d times", err, last, o.most())
+	}
+	f.running.Wait()
+	final := filepath.Join(dir, "final")
+	if err := f.Finish(final, func(r io.Reader) error { _, err := io.Copy(io.Discard, r); return err }); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(final)
+	if err != nil || !bytes.Equal(got, o.content) {
+		t.Error("not the source's bytes", err)
+	}
+	entries, _ := os.ReadDir(dir)
+	if len(entries) != 1 {
+		t.Errorf("left beside it: %v", entries)
+	}
+	read(t, f, o, 17, 1000)
+}
+
+func TestFinishRefuses(t *testing.T) {
+	o := newOrigin(odd)
+	dir := t.TempDir()
+	f := open(t, filepath.Join(dir, "f"), o)
+	final := filepath.Join(dir, "final")
+	if err := f.Finish(final, nil); err == nil {
+		t.Error("a file of holes was finished")
+	}
+	if err := f.Fill(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	wrong := fmt.Errorf("wrong digest")
+	if err := f.Finish(final, func(io.Reader) error { return wrong }); !errors.Is(err, wrong) {
+		t.Error(err)
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) != 0 {
+		t.Errorf("wrong bytes stayed: %v", entries)
+	}
+}
+
+func TestClosed(t *testing.T) {
+	o := newOrigin(odd)
+	begun := make(chan bool, 100)
+	f := open(t, filepath.Join(t.TempDir(), "f"), o)
+	f.opts.Fetch = func(ctx context.Context, _ []byte, _ int64) error {
+		begun <- true
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	failed := make(chan error)
+	go func() {
+		_, err := f.ReadAtContext(context.Background(), make([]byte, 1), 0)
+		failed <- err
+	}()
+	<-begun
+	f.Close()
+	if err := <-failed; !errors.Is(err, os.ErrClosed) {
+		t.Error(err)
+	}
+}
