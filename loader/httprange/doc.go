@@ -34,6 +34,8 @@
 // is refused. In a browser, whose fetch follows redirects by rules of its own, every redirect
 // is refused if there are headers.
 //
+// Later requests go where the first was led, until that address is refused: signed ones expire.
+//
 // Errors name the file by its [Reader.Name], without user, password and query. What they
 // quote of a server is short, printable, and without what the request may have kept secret.
 //

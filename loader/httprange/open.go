@@ -33,6 +33,9 @@ type Options struct {
 	// index, and keeps; 0 means 128 KiB. OpenSibling reads a quarter of it: of a model in
 	// many files each has a small part of the index.
 	PrefixBytes int64
+	// Size, if positive, is the length of the file, which the caller knows. Open then sends no
+	// request: the first answer must agree, and tells the version. OpenSibling ignores it.
+	Size int64
 	// Timeout is how long a read may go without progress in all: its requests, the pauses
 	// between them, and the wait for a turn among Parallel. Progress is 4 KiB, or the end of
 	// the read. A server that asks to wait longer (Retry-After) ends the read at once. 0
@@ -104,9 +107,10 @@ type Reader struct {
 	ctx    context.Context // of all reads: until Close, with the values of Open's
 	cancel context.CancelCauseFunc
 
-	size    int64
-	version version
-	prefix  []byte
+	size   int64
+	known  atomic.Pointer[version] // nil until an answer has told
+	landed atomic.Pointer[landing] // where redirects have led, nil if nowhere
+	prefix []byte
 
 	requests, received atomic.Int64
 }
@@ -126,6 +130,10 @@ func Open(ctx context.Context, address string, opts *Options) (*Reader, error) {
 	o.Header = ownHeader(o.Header, u.User)
 	u.User = nil
 	r := &Reader{url: u, opts: o, client: withoutRedirects(o.Client), queue: newQueue(o.Parallel)}
+	if r.size = max(o.Size, 0); r.size > 0 {
+		r.begin(context.WithoutCancel(ctx))
+		return r, nil
+	}
 	if err := r.open(ctx, context.WithoutCancel(ctx)); err != nil {
 		return nil, err
 	}
@@ -139,10 +147,15 @@ var _ interface {
 	loader.SiblingOpener
 } = (*Reader)(nil)
 
-// open makes r ready, until its Close or the end of life.
-func (r *Reader) open(ctx, life context.Context) error {
+// begin makes r ready for requests, until its Close or the end of life.
+func (r *Reader) begin(life context.Context) {
 	r.name = publicName(r.url)
 	r.ctx, r.cancel = context.WithCancelCause(life)
+}
+
+// open makes r ready and asks for the file's beginning.
+func (r *Reader) open(ctx, life context.Context) error {
+	r.begin(life)
 	err := r.readPrefix(ctx)
 	if err == nil {
 		return nil
@@ -185,12 +198,21 @@ func (r *Reader) Size() int64 { return r.size }
 func (r *Reader) Traffic() (requests, bytes int64) { return r.requests.Load(), r.received.Load() }
 
 // Validator returns how well the server tells this version of the file from others. A file
-// that came whole with Open is of one version in any case.
+// that came whole with Open is of one version in any case. With Options.Size it is NoValidator until
+// the first answer.
 func (r *Reader) Validator() Validator {
 	if r.size <= int64(len(r.prefix)) {
 		return StrongValidator
 	}
-	return r.version.strength
+	return r.version().strength
+}
+
+// version returns what the server has said of the file's version: nothing, before the first answer.
+func (r *Reader) version() version {
+	if v := r.known.Load(); v != nil {
+		return *v
+	}
+	return version{}
 }
 
 // Close ends all reads of the file, running ones too, and of its siblings: the error wraps

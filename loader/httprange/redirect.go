@@ -12,11 +12,45 @@ import (
 // follow asks for the file by a request that ask completes, and follows redirects. Each
 // request is made anew: no header goes from one to the next, nor an address as Referer.
 // Options.Header goes to the address's own server, until a redirect leaves it.
+//
+// Later requests go where the first was led. Such an address may be signed, and expire: if it is
+// refused, the file's own address is asked again.
 func (r *Reader) follow(ctx context.Context, ask func(*http.Request)) (*http.Response, error) {
+	if at := r.landed.Load(); at != nil {
+		resp, err := r.followFrom(ctx, at, ask)
+		if err != nil || !refusesAddress(resp.StatusCode) {
+			return resp, err
+		}
+		io.CopyN(io.Discard, resp.Body, 2<<10)
+		resp.Body.Close()
+		r.landed.CompareAndSwap(at, nil)
+	}
+	return r.followFrom(ctx, &landing{r.url, true}, ask)
+}
+
+// landing is an address that redirects have led to. home means that all were on the server of
+// the file's own address.
+type landing struct {
+	url  *url.URL
+	home bool
+}
+
+// refusesAddress reports whether a server answers so to an address that it does not know, or no
+// more.
+func refusesAddress(code int) bool {
+	switch code {
+	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusGone:
+		return true
+	}
+	return false
+}
+
+// followFrom does what follow does, from one address on.
+func (r *Reader) followFrom(ctx context.Context, start *landing, ask func(*http.Request)) (*http.Response, error) {
 	var via []*http.Request
 	var resp *http.Response
-	home := true
-	for to := r.url; ; {
+	home := start.home
+	for to := start.url; ; {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, to.String(), nil)
 		if err != nil {
 			return nil, err
@@ -43,6 +77,9 @@ func (r *Reader) follow(ctx context.Context, ask func(*http.Request)) (*http.Res
 		}
 		next, err := redirection(resp, len(via))
 		if next == nil && err == nil {
+			if len(via) > 0 && resp.StatusCode == http.StatusPartialContent {
+				r.landed.Store(&landing{to, home})
+			}
 			return resp, nil
 		}
 		io.CopyN(io.Discard, resp.Body, 2<<10) // the connection may then be used again

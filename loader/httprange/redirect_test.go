@@ -133,13 +133,84 @@ func TestRedirectKeepsSecrets(t *testing.T) {
 					t.Errorf("%s: the query is sent to %s", test.path, req.URL)
 				}
 			}
-			if len(atHome) < 6 || test.at == elsewhere && len(atElsewhere) != len(atHome) {
+			if at := map[*recorder]int{home: len(atHome), elsewhere: len(atElsewhere)}[test.at]; at < 6 || len(atHome)+len(atBetween)+len(atElsewhere) > at+2 {
 				t.Errorf("%s: %d requests, %d elsewhere", test.path, len(atHome), len(atElsewhere))
 			}
 			if n, _ := r.Traffic(); int(n) != len(atHome)+len(atBetween)+len(atElsewhere) {
 				t.Errorf("%s: %d requests counted", test.path, n)
 			}
 		}
+	}
+}
+
+// TestExpiringAddress: later requests go where the first was led, until that address is refused.
+func TestExpiringAddress(t *testing.T) {
+	content := noise(9_000)
+	var signed, good atomic.Int64
+	store := record(t, func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.Path != fmt.Sprint("/", good.Load()) {
+			http.Error(w, "expired", http.StatusForbidden)
+			return
+		}
+		w.Header().Set("ETag", `"v1"`)
+		http.ServeContent(w, req, "", time.Time{}, bytes.NewReader(content))
+	})
+	home := record(t, func(w http.ResponseWriter, req *http.Request) {
+		good.Store(signed.Add(1))
+		http.Redirect(w, req, fmt.Sprint(store.URL, "/", signed.Load()), http.StatusFound)
+	})
+	opts := quick()
+	opts.Header, opts.Size = credentials(), int64(len(content))
+	r, err := httprange.Open(t.Context(), home.URL+"/file", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if n, _ := r.Traffic(); n != 0 || r.Size() != opts.Size {
+		t.Errorf("%d requests for a file of known size, %d", n, r.Size())
+	}
+	read := func(off int64) {
+		t.Helper()
+		b := make([]byte, 100)
+		if _, err := r.ReadAt(b, off); err != nil || !bytes.Equal(b, content[off:off+100]) {
+			t.Errorf("at %d: %v", off, err)
+		}
+	}
+	for off := range int64(20) {
+		read(300 * off)
+	}
+	if a, b := len(home.take()), len(store.take()); a != 1 || b != 20 {
+		t.Errorf("%d requests to the address, %d where it leads", a, b)
+	}
+	good.Store(-1) // the signature expires
+	read(5_000)
+	read(6_000)
+	seen := store.take()
+	if a, b := len(home.take()), len(seen); a != 1 || b != 3 {
+		t.Errorf("%d requests to the address, %d where it leads, after it had expired", a, b)
+	}
+	if leaked := secrets(seen); leaked != nil {
+		t.Errorf("another server sees %q", leaked)
+	}
+	good.Store(-1)
+	home.Close()
+	if _, err := r.ReadAt(make([]byte, 100), 7_000); err == nil {
+		t.Error("read from an address that has expired")
+	}
+}
+
+// TestKnownSize: a size that is wrong is a change.
+func TestKnownSize(t *testing.T) {
+	s := serve(t, noise(5_000))
+	opts := quick()
+	opts.Size = 4_000
+	r, err := httprange.Open(t.Context(), s.URL, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := r.ReadAt(make([]byte, 10), 0); !errors.Is(err, httprange.ErrChanged) {
+		t.Error(err)
 	}
 }
 

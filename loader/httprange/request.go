@@ -13,7 +13,7 @@ func (r *Reader) readPrefix(ctx context.Context) error {
 	start := func() int64 { return 0 }
 	most := r.opts.PrefixBytes
 	return r.insist(ctx, start, func(p *patience) error {
-		r.version = version{} // of an attempt that failed
+		r.known.Store(nil) // of an attempt that failed
 		return r.exchange(ctx, p, 0, most, func(resp *http.Response) (*vector, int64, error) {
 			rng, whole := whole(resp, most)
 			if !whole {
@@ -22,14 +22,25 @@ func (r *Reader) readPrefix(ctx context.Context) error {
 					return nil, 0, err
 				}
 			}
-			r.size, r.version = rng.total, versionOf(resp)
-			if need := r.opts.RequireValidator; rng.n < rng.total && r.version.strength < need {
-				return nil, 0, fmt.Errorf("%w: it gives %v, %v required", ErrUnversioned, r.version.strength, need)
+			r.size = rng.total
+			if err := r.learn(versionOf(resp), rng); err != nil {
+				return nil, 0, err
 			}
 			r.prefix = make([]byte, min(rng.n, most))
 			return newVector([][]byte{r.prefix}), rng.n, rng.check(0, most)
 		})
 	})
+}
+
+// learn takes the version that the first answer tells for the file's. Later answers must agree.
+func (r *Reader) learn(v version, rng byteRange) error {
+	if need := r.opts.RequireValidator; rng.n < rng.total && v.strength < need {
+		return fmt.Errorf("%w: it gives %v, %v required", ErrUnversioned, v.strength, need)
+	}
+	if r.known.CompareAndSwap(nil, &v) {
+		return nil
+	}
+	return r.version().check(v)
 }
 
 // request asks once for what v lacks, from off on, and fills v as far as the server offers,
@@ -49,7 +60,7 @@ func (r *Reader) request(ctx context.Context, p *patience, v *vector, off int64)
 		if rng.total != r.size {
 			return nil, 0, fmt.Errorf("%w: it has %d bytes now, and had %d", ErrChanged, rng.total, r.size)
 		}
-		if err := r.version.check(versionOf(resp)); err != nil {
+		if err := r.learn(versionOf(resp), rng); err != nil {
 			return nil, 0, err
 		}
 		return v, rng.n, rng.check(off, v.n)
@@ -67,7 +78,7 @@ func (r *Reader) exchange(ctx context.Context, p *patience, off, n int64, answer
 	resp, err := r.follow(ctx, func(req *http.Request) {
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", off, off+n-1))
 		req.Header.Set("Accept-Encoding", "identity")
-		r.version.condition(req)
+		r.version().condition(req)
 	})
 	if err == nil {
 		defer resp.Body.Close()

@@ -89,7 +89,7 @@ func Open(path string, opts Options) (*File, error) {
 
 func chunksOf(size int64) int64 { return (size + ChunkBytes - 1) / ChunkBytes }
 
-// openFiles opens both files, and reads the map. Whoever begins them does so alone.
+// openFiles opens both files, and reads the map. It begins them under a lock.
 func (f *File) openFiles() (err error) {
 	if f.marks, err = os.OpenFile(MapPath(f.path), os.O_RDWR|os.O_CREATE, 0o666); err != nil {
 		return err
