@@ -16,6 +16,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/survey"
+	"github.com/tensormap/tensormap/trust"
 )
 
 const verifyLong = `Verify checks all that can be checked of a model file: every section, bounds, overlaps,
@@ -27,26 +28,34 @@ rest counted.
 --values reads all values too: NaN and infinities are wrong, each tensor that has some has
 a line; a tensor of zeros alone is a warning. Attention masks may hold -Inf on purpose.
 
+--signature checks every file that the bundle lists against it, before anything else: --key or
+--certificate-chain says whom to trust. A file that it does not list is wrong too, unless
+--ignore-unsigned-files lets it pass.
+
 --json writes one JSON object: file, ok, checked, findings (severity, file, offset, field,
 reason) and bytes, the number of bytes that checksums were computed over.`
 
 type verifyOptions struct {
 	opener
-	values bool
-	json   bool
-	jobs   jobs
+	trusting
+	unsigned bool // files may pass that no signature lists
+	values   bool
+	json     bool
+	jobs     jobs
 }
 
 func verifyCommand() *cobra.Command {
 	var opts verifyOptions
-	cmd := verb("verify FILE [--values] [--json] [-j N]",
+	cmd := verb("verify FILE [--signature BUNDLE --key KEY.pub.pem] [--values] [--json] [-j N]",
 		"Check structure and checksums of a model file", verifyLong,
 		opts.run, "FILE")
 	cmd.Flags().BoolVar(&opts.values, "values", false, "look for NaN, infinities and tensors of zeros")
 	cmd.Flags().BoolVar(&opts.json, "json", false, "write JSON, for programs")
 	cmd.Flags().VarP(&opts.jobs, "jobs", "j", "read with `N` threads (default: all cores; 8 of an address)")
 	complete(cmd, "jobs", cobra.NoFileCompletions)
-	opts.addTo(cmd)
+	opts.opener.addTo(cmd)
+	opts.trusting.addTo(cmd)
+	cmd.Flags().BoolVar(&opts.unsigned, "ignore-unsigned-files", false, "let files pass that the bundle does not list")
 	return cmd
 }
 
@@ -54,7 +63,11 @@ func (opts *verifyOptions) run(ctx context.Context, s terminal.Streams, args []s
 	path := args[0]
 	bar := terminal.NewProgress(s.Err, "verifying")
 	begun := time.Now()
-	checked, err := verifyFile(ctx, path, opts, bar)
+	wrong, err := opts.checkSignature(ctx, path, bar)
+	var checked *loader.Report
+	if err == nil && len(wrong) == 0 {
+		checked, err = verifyFile(ctx, path, opts, bar)
+	}
 	took := time.Since(begun)
 	bar.Clear()
 	if err != nil {
@@ -62,6 +75,9 @@ func (opts *verifyOptions) run(ctx context.Context, s terminal.Streams, args []s
 			writeVerdictJSON(s.Out, failedVerdict(called(path), err)) // should that fail too, err matters more
 		}
 		return err
+	}
+	if len(wrong) > 0 {
+		return reportUnsigned(s, path, wrong, opts.json)
 	}
 	for _, f := range checked.Findings {
 		if !f.Warning {
@@ -87,10 +103,45 @@ func verifyFile(ctx context.Context, path string, opts *verifyOptions, bar *term
 	}
 	defer done()
 	checked, err := m.Verify(ctx, &loader.VerifyOptions{Workers: int(opts.jobs), Progress: bar.Update})
+	if err == nil && opts.signature != "" {
+		checked.Checked = append([]string{"signature"}, checked.Checked...)
+	}
 	if err == nil && opts.values {
 		err = verifyValues(ctx, m, checked, &survey.Options{Workers: int(opts.jobs), Progress: bar.Update})
 	}
 	return checked, err
+}
+
+// checkSignature compares the files with the bundle, if there is one. It returns what is wrong with
+// them.
+func (o *verifyOptions) checkSignature(ctx context.Context, path string, bar *terminal.Progress) (wrong []error, err error) {
+	if err := o.check(); err != nil || o.signature == "" {
+		return nil, err
+	}
+	s, err := o.statement()
+	if err != nil {
+		return nil, err
+	}
+	err = s.Verify(ctx, signedRoot(path, s), &trust.VerifyOptions{Bundle: o.signature, IgnoreUnsigned: o.unsigned, Progress: bar.Update})
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap(), nil
+	}
+	return nil, err
+}
+
+// reportUnsigned says which files are not those that were signed.
+func reportUnsigned(s terminal.Streams, path string, wrong []error, asJSON bool) error {
+	v := &verdict{File: called(path), Checked: []string{"signature"}, Findings: []finding{}}
+	for _, err := range wrong {
+		printError(s.Err, err)
+		v.Findings = append(v.Findings, finding{Severity: "error", File: v.File, Field: "signature", Reason: err.Error()})
+	}
+	if asJSON {
+		if err := writeVerdictJSON(s.Out, v); err != nil {
+			return err
+		}
+	}
+	return errReported
 }
 
 // verifyValues adds to the report what is wrong with values. Damage of a file that is known to be

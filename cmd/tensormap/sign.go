@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/trust"
+)
+
+const keygenLong = `Keygen writes a new private key, readable by its owner alone, and beside it the public key:
+k.pub.pem for k.pem. It replaces no file. Keys on p256, p384 and p521 are for sign; ed25519 is
+for files that carry their own signature, which convert --sign writes.`
+
+func keygenCommand() *cobra.Command {
+	typ := choice{value: trust.P256, allowed: trust.KeyTypes()}
+	var out string
+	cmd := verb("keygen -o KEY.pem [--type p256|p384|p521|ed25519]", "Make a pair of keys for signing", keygenLong, func(_ context.Context, s terminal.Streams, _ []string) error {
+		if out == "" {
+			return usageError{errors.New("missing -o: the file for the private key")}
+		}
+		key, err := trust.GenerateKey(typ.value)
+		if err == nil {
+			err = trust.WriteKey(out, key)
+		}
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(s.Out, terminal.Printable(trust.PublicName(out)))
+		return err
+	})
+	typ.addTo(cmd, "type", "the curve")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "write the private key to `FILE`")
+	return cmd
+}
+
+const signLong = `Sign writes a bundle of OpenSSF Model Signing: the digests of all files below a directory, or of
+one file, signed with an ECDSA key. Python's model_signing and other clients verify it.
+verify and every verb that reads check it with --signature and --key.
+
+The bundle is called model.sig and lies in the directory, or beside the file, unless -o says
+otherwise. It is not signed itself, and neither are .git, .gitattributes, .github and .gitignore at
+the top. A symbolic link is an error.
+
+--signing-certificate puts the signer's certificate into the bundle in place of the key's name, and
+--certificate-chain those between it and a root.`
+
+type signOptions struct {
+	key, certificate, out string
+	chain                 []string
+	ignore                []string
+	links                 bool
+}
+
+func signCommand() *cobra.Command {
+	var o signOptions
+	cmd := verb("sign DIR|FILE --key KEY.pem [-o BUNDLE]",
+		"Sign a model, as OpenSSF Model Signing specifies", signLong,
+		o.run, "DIR or FILE")
+	cmd.Flags().StringVar(&o.key, "key", "", "sign with this private key, a PEM `FILE`")
+	cmd.Flags().StringVar(&o.certificate, "signing-certificate", "", "put the key's certificate into the bundle, a PEM `FILE`")
+	cmd.Flags().StringArrayVar(&o.chain, "certificate-chain", nil, "put further certificates into the bundle, a PEM `FILE`")
+	cmd.Flags().StringArrayVar(&o.ignore, "ignore-path", nil, "leave out `PATH`, relative to DIR, and all below it")
+	cmd.Flags().BoolVar(&o.links, "allow-symlinks", false, "follow symbolic links to files")
+	cmd.Flags().StringVarP(&o.out, "output", "o", "", "write the bundle to `FILE` (default: model.sig in DIR)")
+	return cmd
+}
+
+func (o *signOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
+	root := args[0]
+	switch {
+	case o.key == "":
+		return usageError{errors.New("missing --key: the private key to sign with")}
+	case len(o.chain) > 0 && o.certificate == "":
+		return usageError{errors.New("--certificate-chain needs --signing-certificate")}
+	case isAddress(root):
+		return usageError{fmt.Errorf("%s: only files of this machine are signed", called(root))}
+	}
+	key, err := trust.ReadPrivateKey(o.key)
+	if err != nil {
+		return err
+	}
+	var chain []*x509.Certificate
+	if o.certificate != "" {
+		if chain, err = trust.ReadCertificates(append([]string{o.certificate}, o.chain...)...); err != nil {
+			return err
+		}
+	}
+	out := o.out
+	if out == "" {
+		dir := root
+		if info, err := os.Stat(root); err == nil && !info.IsDir() {
+			dir = filepath.Dir(root)
+		}
+		out = filepath.Join(dir, "model.sig")
+	}
+	bar := terminal.NewProgress(s.Err, "signing")
+	err = trust.Sign(ctx, root, out, key, &trust.SignOptions{Chain: chain, Ignore: o.ignore, AllowSymlinks: o.links, Progress: bar.Update})
+	bar.Clear()
+	return err
+}
+
+// named puts a path in front of err, unless it has it already.
+func named(path string, err error) error {
+	var system *fs.PathError
+	if errors.As(err, &system) || strings.HasPrefix(err.Error(), path+":") {
+		return err
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// TestSignAndVerify makes keys, signs a model and verifies it, changed too.
+func TestSignAndVerify(t *testing.T) {
+	dir := t.TempDir()
+	model, key, public := filepath.Join(dir, "m"), filepath.Join(dir, "k.pem"), filepath.Join(dir, "k.pub.pem")
+	if err := os.CopyFS(model, os.DirFS("../../testdata/trust/model")); err != nil {
+		t.Fatal(err)
+	}
+	if out := done(t, "keygen", "-o", key); out != public+"\n" {
+		t.Errorf("%q", out)
+	}
+	done(t, "sign", model, "--key", key)
+	bundle := filepath.Join(model, "model.sig")
+	for _, path := range []string{model, filepath.Join(model, "model.safetensors")} {
+		if out := done(t, "verify", path, "--signature", bundle, "--key", public); !strings.Contains(out, "ok: signature, header") {
+			t.Errorf("%q", out)
+		}
+	}
+	refused := func(status int, says string, args ...string) {
+		t.Helper()
+		if r := tensormap(args...); r.status != status || !strings.Contains(r.stderr, says) {
+			t.Errorf("%q: status %d, %s", args, r.status, r.stderr)
+		}
+	}
+	refused(exitUsage, "--key", "verify", model, "--signature", bundle)
+	refused(exitUsage, "--signature", "verify", model, "--certificate-chain", public)
+	refused(exitFailed, "private key", "verify", model, "--signature", bundle, "--key", key)
+	refused(exitFailed, "exists", "keygen", "-o", key)
+	refused(exitUsage, "--key", "sign", model)
+	refused(exitUsage, "-o", "keygen")
+	if runtime.GOOS != "windows" {
+		if err := os.Chmod(key, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		refused(exitFailed, "chmod 600", "sign", model, "--key", key)
+	}
+	if err := os.WriteFile(filepath.Join(model, "a.b"), []byte("other"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(model, "more"), nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a.b", "more"} {
+		refused(exitFailed, filepath.Join(model, name)+": ", "verify", model, "--signature", bundle, "--key", public)
+	}
+	r := tensormap("verify", "--json", model, "--signature", bundle, "--key", public)
+	if !strings.Contains(r.stdout, `"ok": false`) || !strings.Contains(r.stdout, `"signature"`) {
+		t.Errorf("%s", r.stdout)
+	}
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"crypto"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/tensormap/tensormap/trust"
+)
+
+// trusting is the flags that say whose model the user trusts.
+type trusting struct {
+	signature string
+	key       string
+	roots     []string
+}
+
+func (t *trusting) addTo(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&t.signature, "signature", "", "read only what the bundle `FILE` vouches for (OpenSSF Model Signing)")
+	cmd.Flags().StringVar(&t.key, "key", "", "trust this public key, a PEM `FILE`")
+	cmd.Flags().StringArrayVar(&t.roots, "certificate-chain", nil, "trust bundles whose certificates lead to one in this PEM `FILE`")
+}
+
+// given reports whether the user asked for a check.
+func (t *trusting) given() bool { return t.signature != "" || t.key != "" || len(t.roots) > 0 }
+
+// check refuses flags that make no sense together.
+func (t *trusting) check() error {
+	switch {
+	case t.signature != "" && t.key == "" && len(t.roots) == 0:
+		return usageError{errors.New("--signature needs --key or --certificate-chain: whom to trust")}
+	case t.key != "" && len(t.roots) > 0:
+		return usageError{errors.New("--key and --certificate-chain exclude each other")}
+	case len(t.roots) > 0 && t.signature == "":
+		return usageError{errors.New("--certificate-chain needs --signature: the bundle to check")}
+	}
+	return nil
+}
+
+// publicKey returns the key to trust, or nil for certificates.
+func (t *trusting) publicKey() (crypto.PublicKey, error) {
+	if t.key == "" {
+		return nil, nil
+	}
+	return trust.ReadPublicKey(t.key)
+}
+
+// statement returns what the bundle vouches for, once its signature has been verified.
+func (t *trusting) statement() (*trust.Statement, error) {
+	key, err := t.publicKey()
+	if err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(t.signature)
+	if err != nil {
+		return nil, err
+	}
+	bundle, err := trust.ParseBundle(text)
+	var s *trust.Statement
+	switch {
+	case err != nil:
+	case key != nil:
+		s, err = bundle.VerifyKey(key)
+	default:
+		roots, rootsErr := trust.ReadCertificates(t.roots...)
+		if rootsErr != nil {
+			return nil, rootsErr
+		}
+		s, err = bundle.VerifyCertificate(roots, time.Now())
+	}
+	if err != nil {
+		return nil, named(t.signature, err)
+	}
+	return s, nil
+}
+
+// signedRoot returns the directory that the statement is about, if the user named path: path itself, or
+// the directory of the file path unless that alone is signed.
+func signedRoot(path string, s *trust.Statement) string {
+	if info, err := os.Stat(path); err != nil || info.IsDir() {
+		return path
+	}
+	if files := s.Files(); len(files) == 1 && (files[0] == "." || files[0] == filepath.Base(path)) {
+		return path
+	}
+	return filepath.Dir(path)
+}

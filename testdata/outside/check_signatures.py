@@ -1,0 +1,83 @@
+"""Holds tensormap's signatures against Python's model_signing and openssl, both ways.
+
+    python check_signatures.py PATH-TO-TENSORMAP
+
+Needs model-signing 1.1.1, pyOpenSSL and cryptography (pip), and openssl.
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from model_signing import signing, verifying
+
+TENSORMAP = sys.argv[1]
+CURVES = {"p256": "prime256v1", "p384": "secp384r1", "p521": "secp521r1"}
+
+
+def run(*args, ok=True):
+    p = subprocess.run([str(a) for a in args], capture_output=True, text=True)
+    if (p.returncode == 0) != ok:
+        sys.exit("%s: status %d\n%s%s" % (args, p.returncode, p.stdout, p.stderr))
+    return p
+
+
+def make_model(d):
+    for name, content in {
+        "a/b": b"1", "a.b": b"2", "a/b.c": b"3", "empty": b"", "deep/er/\u6a21\u578b \u00fc.bin": bytes(range(256)),
+        ".hidden/x": b"4", "big.bin": os.urandom(9_000_001), "spaces (1) & more": b"5", "sub/empty": b"",
+    }.items():
+        (d / name).parent.mkdir(parents=True, exist_ok=True)
+        (d / name).write_bytes(content)
+
+
+def check(curve, tmp):
+    model, key, pub = tmp / "model", tmp / "k.pem", tmp / "k.pub.pem"
+    make_model(model)
+    run(TENSORMAP, "keygen", "--type", curve, "-o", key)
+    run("openssl", "pkey", "-in", key, "-check", "-noout")
+    assert run("openssl", "pkey", "-in", key, "-pubout").stdout == pub.read_text(), "openssl derives another public key"
+    # Ours, verified by Python, also after each change.
+    for sig in (tmp / "ours.sig", model / "model.sig"):
+        run(TENSORMAP, "sign", model, "--key", key, "-o", sig)
+        verifying.Config().use_elliptic_key_verifier(public_key=pub).verify(model, sig)
+        for name, change in (("big.bin", lambda b: b[:-1] + bytes([b[-1] ^ 1])), ("empty", lambda b: b"x"), ("a.b", lambda b: b + b"x")):
+            before = (model / name).read_bytes()
+            (model / name).write_bytes(change(before))
+            try:
+                verifying.Config().use_elliptic_key_verifier(public_key=pub).verify(model, sig)
+            except ValueError:
+                pass
+            else:
+                sys.exit("Python lets a changed %s pass" % name)
+            (model / name).write_bytes(before)
+        sig.unlink()
+    # Python's, with a key of openssl's, verified by us.
+    run("openssl", "ecparam", "-name", CURVES[curve], "-genkey", "-noout", "-out", tmp / "o.pem")
+    run("openssl", "pkey", "-in", tmp / "o.pem", "-pubout", "-out", tmp / "o.pub.pem")
+    sig = tmp / "theirs.sig"
+    signing.Config().use_elliptic_key_signer(private_key=tmp / "o.pem").sign(model, sig)
+    verify = lambda ok, *more: run(TENSORMAP, "verify", model, "--signature", sig, "--key", tmp / "o.pub.pem", *more, ok=ok)
+    # The directory holds no model: only the signature's part can pass.
+    assert "no model in it" in verify(False).stderr
+    (model / "a.b").write_bytes(b"x")
+    assert "a.b" in verify(False).stderr
+    (model / "a.b").write_bytes(b"2")
+    (model / "extra").write_bytes(b"x")
+    assert "extra" in verify(False).stderr
+    assert "no model in it" in verify(False, "--ignore-unsigned-files").stderr
+    (model / "extra").unlink()
+    # Links: refused by both, followed by both if asked.
+    (model / "link").symlink_to("a.b")
+    run(TENSORMAP, "sign", model, "--key", key, "-o", sig, ok=False)
+    run(TENSORMAP, "sign", model, "--key", key, "-o", sig, "--allow-symlinks")
+    from model_signing import hashing
+    verifying.Config().use_elliptic_key_verifier(public_key=pub).set_hashing_config(hashing.Config().set_allow_symlinks(True)).verify(model, sig)
+
+
+for curve in CURVES:
+    with tempfile.TemporaryDirectory() as d:
+        check(curve, pathlib.Path(d))
+    print("signatures %s: ok" % curve)

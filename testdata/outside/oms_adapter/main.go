@@ -1,0 +1,105 @@
+// Command oms_adapter lets the conformance kit for OpenSSF Model Signing
+// (github.com/sampras343/model-signing-conformance) run against package trust. It speaks the kit's
+// command line for the methods key and certificate. Only its exit status counts.
+//
+//	go build -o adapter ./testdata/outside/oms_adapter
+//	pytest test/ --entrypoint=$PWD/adapter
+package main
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/tensormap/tensormap/trust"
+)
+
+type paths []string
+
+func (p *paths) String() string     { return fmt.Sprint(*p) }
+func (p *paths) Set(s string) error { *p = append(*p, s); return nil }
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	if len(os.Args) < 2 {
+		return errors.New("sign-model or verify-model")
+	}
+	var chain, ignored paths
+	f := flag.NewFlagSet(os.Args[1], flag.ContinueOnError)
+	method, model := f.String("method", "", ""), f.String("model-path", "", "")
+	output, bundle := f.String("output-bundle", "", ""), f.String("bundle", "", "")
+	private, public, cert := f.String("private-key", "", ""), f.String("public-key", "", ""), f.String("signing-cert", "", "")
+	unsigned := f.Bool("ignore-unsigned-files", false, "")
+	f.Var(&chain, "cert-chain", "")
+	f.Var(&ignored, "ignore-paths", "")
+	if err := f.Parse(os.Args[2:]); err != nil {
+		return err
+	}
+	for i, p := range ignored { // absolute ones
+		rel, err := filepath.Rel(*model, p)
+		if err != nil {
+			return err
+		}
+		ignored[i] = filepath.ToSlash(rel)
+	}
+	ctx := context.Background()
+	switch {
+	case *method != "key" && *method != "certificate":
+		return fmt.Errorf("method %q", *method)
+	case os.Args[1] == "sign-model":
+		text, err := os.ReadFile(*private)
+		if err != nil {
+			return err
+		}
+		key, err := trust.ParsePrivateKey(text)
+		if err != nil {
+			return err
+		}
+		var certificates []*x509.Certificate
+		if *method == "certificate" {
+			if certificates, err = trust.ReadCertificates(append([]string{*cert}, chain...)...); err != nil {
+				return err
+			}
+		}
+		return trust.Sign(ctx, *model, *output, key, &trust.SignOptions{Chain: certificates, Ignore: ignored})
+	}
+	text, err := os.ReadFile(*bundle)
+	if err != nil {
+		return err
+	}
+	b, err := trust.ParseBundle(text)
+	if err != nil {
+		return err
+	}
+	var s *trust.Statement
+	if *method == "key" {
+		key, err := trust.ReadPublicKey(*public)
+		if err != nil {
+			return err
+		}
+		s, err = b.VerifyKey(key)
+		if err != nil {
+			return err
+		}
+	} else {
+		roots, err := trust.ReadCertificates(chain...)
+		if err != nil {
+			return err
+		}
+		if s, err = b.VerifyCertificate(roots, time.Now()); err != nil {
+			return err
+		}
+	}
+	return s.Verify(ctx, *model, &trust.VerifyOptions{Bundle: *bundle, Ignore: ignored, IgnoreUnsigned: *unsigned})
+}

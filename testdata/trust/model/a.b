@@ -1,0 +1,1 @@
+a.b sorts before a/b by code points

@@ -1,0 +1,435 @@
+package trust
+
+import (
+	"cmp"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/sha512"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/jsontext"
+)
+
+// The constants of a bundle (OpenSSF Model Signing 1.0).
+const (
+	bundleType    = "application/vnd.dev.sigstore.bundle.v0.3+json"
+	payloadType   = "application/vnd.in-toto+json"
+	statementType = "https://in-toto.io/Statement/v1"
+	predicateType = "https://model_signing/signature/v1.0"
+)
+
+// payloadBytes bounds the signed statement: hundreds of bytes for each of a million files.
+const payloadBytes = 256 << 20
+
+var bundleLimits = layout.Limits{HeaderBytes: payloadBytes/3*4 + (1 << 20), Depth: 32}
+
+// Method tells how a bundle says whose it is.
+type Method string
+
+const (
+	ByKey         Method = "key"
+	ByCertificate Method = "certificate"
+	BySigstore    Method = "sigstore" // which package trust/keyless verifies
+)
+
+// Bundle is a parsed bundle. Nothing in it can be trusted before one of its Verify methods has
+// returned its Statement.
+type Bundle struct {
+	Method Method
+
+	hint    string // of ByKey
+	chain   []*x509.Certificate
+	payload []byte
+	sig     []byte
+}
+
+// ParseBundle reads a bundle: a file of JSON in the form of Sigstore bundles 0.3, with a DSSE envelope
+// that has exactly one signature. Two forms of older writers are read too: a key in place of its
+// hint, and no list of log entries.
+func ParseBundle(text []byte) (*Bundle, error) {
+	b, err := parseBundle(text)
+	if err != nil {
+		return nil, fmt.Errorf("bundle: %w", positioned(err))
+	}
+	return b, nil
+}
+
+// positioned words an error about JSON, which has no format of its own.
+func positioned(err error) error {
+	var fe *layout.FormatError
+	if !errors.As(err, &fe) {
+		return err
+	}
+	return fmt.Errorf("offset %d: %s: %s (%w)", fe.Offset, fe.Field, fe.Reason, fe.Err)
+}
+
+func parseBundle(text []byte) (*Bundle, error) {
+	md, err := jsontext.Parse(text, layout.Unknown, 0, "JSON", bundleLimits.WithDefaults())
+	if err != nil {
+		return nil, err
+	}
+	for key := range md.All() {
+		if key != "mediaType" && key != "verificationMaterial" && key != "dsseEnvelope" {
+			return nil, invalid("unknown member %s", quote(key))
+		}
+	}
+	if media, err := member[string](md, "mediaType"); err != nil || media != bundleType {
+		return nil, cmp.Or(err, invalid("mediaType %s, not %s", quote(media), bundleType))
+	}
+	envelope, err := member[layout.Metadata](md, "dsseEnvelope")
+	if err != nil {
+		return nil, err
+	}
+	b := new(Bundle)
+	if err := b.parseEnvelope(envelope); err != nil {
+		return nil, fmt.Errorf("dsseEnvelope: %w", err)
+	}
+	material, err := member[layout.Metadata](md, "verificationMaterial")
+	if err == nil {
+		err = b.parseMaterial(material)
+	}
+	return b, err
+}
+
+// invalid returns an error about the content of a bundle.
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", layout.ErrInvalid, fmt.Sprintf(format, args...))
+}
+
+// member returns a member of an object, which must be there and of type T.
+func member[T any](md layout.Metadata, key string) (v T, err error) {
+	found, ok := md.Get(key)
+	if !ok || found == nil {
+		return v, invalid("no %s", key)
+	}
+	v, ok = found.(T)
+	if !ok {
+		return v, invalid("%s has the wrong type", key)
+	}
+	return v, nil
+}
+
+// list returns a member of an object that is an array of objects.
+func list(md layout.Metadata, key string) (objects []layout.Metadata, err error) {
+	elements, err := member[[]any](md, key)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range elements {
+		object, ok := e.(layout.Metadata)
+		if !ok {
+			return nil, invalid("%s has an element that is no object", key)
+		}
+		objects = append(objects, object)
+	}
+	return objects, nil
+}
+
+// decode64 reads base64 of the standard alphabet, padded and canonical, without line breaks.
+func decode64(text string) ([]byte, error) {
+	if strings.ContainsAny(text, "\r\n") {
+		return nil, invalid("a line break in base64")
+	}
+	b, err := base64.StdEncoding.Strict().DecodeString(text)
+	if err != nil {
+		return nil, invalid("not base64 (standard alphabet, padded): %v", err)
+	}
+	return b, nil
+}
+
+// bytesOf returns a member of an object that is base64.
+func bytesOf(md layout.Metadata, key string) ([]byte, error) {
+	text, err := member[string](md, key)
+	if err != nil {
+		return nil, err
+	}
+	b, err := decode64(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	return b, nil
+}
+
+func (b *Bundle) parseEnvelope(md layout.Metadata) (err error) {
+	if typ, err := member[string](md, "payloadType"); err != nil || typ != payloadType {
+		return cmp.Or(err, invalid("payloadType %s, not %s", quote(typ), payloadType))
+	}
+	if b.payload, err = bytesOf(md, "payload"); err != nil {
+		return err
+	}
+	if len(b.payload) > payloadBytes {
+		return fmt.Errorf("payload: %w: %d bytes, more than %d", layout.ErrLimit, len(b.payload), payloadBytes)
+	}
+	signatures, err := list(md, "signatures")
+	if err != nil {
+		return err
+	}
+	if len(signatures) != 1 {
+		return invalid("%d signatures, where exactly one is allowed", len(signatures))
+	}
+	b.sig, err = bytesOf(signatures[0], "sig")
+	return err
+}
+
+func (b *Bundle) parseMaterial(md layout.Metadata) error {
+	key, byKey := md.Get("publicKey")
+	chain, byChain := md.Get("x509CertificateChain")
+	_, bySigstore := md.Get("certificate")
+	switch {
+	case byKey && !byChain && !bySigstore:
+		b.Method = ByKey
+		object, ok := key.(layout.Metadata)
+		if !ok {
+			return invalid("publicKey has the wrong type")
+		}
+		return b.parseKey(object)
+	case byChain && !byKey && !bySigstore:
+		b.Method = ByCertificate
+		object, ok := chain.(layout.Metadata)
+		if !ok {
+			return invalid("x509CertificateChain has the wrong type")
+		}
+		return b.parseChain(object)
+	case bySigstore && !byKey && !byChain:
+		b.Method = BySigstore
+		return nil
+	}
+	return invalid("verificationMaterial must have one of publicKey, x509CertificateChain and certificate")
+}
+
+// parseKey reads the hint. Writers before 1.1.0 put in the PEM text of the key, whose hash is the hint.
+func (b *Bundle) parseKey(md layout.Metadata) (err error) {
+	if _, older := md.Get("rawBytes"); older {
+		if _, both := md.Get("hint"); both {
+			return invalid("publicKey has both hint and rawBytes")
+		}
+		text, err := bytesOf(md, "rawBytes")
+		if err != nil {
+			return err
+		}
+		key, err := ParsePublicKey(text)
+		if err != nil {
+			return fmt.Errorf("rawBytes: %w", err)
+		}
+		b.hint, err = Hint(key)
+		return err
+	}
+	b.hint, err = member[string](md, "hint")
+	return err
+}
+
+func (b *Bundle) parseChain(md layout.Metadata) error {
+	certificates, err := list(md, "certificates")
+	if err != nil {
+		return err
+	}
+	for _, object := range certificates {
+		der, err := bytesOf(object, "rawBytes")
+		if err != nil {
+			return err
+		}
+		c, err := x509.ParseCertificate(der)
+		if err != nil {
+			return invalid("certificate %d: %v", len(b.chain), err)
+		}
+		b.chain = append(b.chain, c)
+	}
+	if len(b.chain) == 0 {
+		return invalid("a chain of no certificates")
+	}
+	return nil
+}
+
+// Certificate returns the signer's certificate of a bundle ByCertificate, else nil.
+func (b *Bundle) Certificate() *x509.Certificate {
+	if len(b.chain) == 0 {
+		return nil
+	}
+	return b.chain[0]
+}
+
+// VerifyKey checks the signature of a bundle ByKey against the key that the caller trusts. It returns
+// what is signed. The error is ErrSignature, ErrKey, or about the statement.
+func (b *Bundle) VerifyKey(key crypto.PublicKey) (*Statement, error) {
+	if b.Method != ByKey {
+		return nil, fmt.Errorf("%w: the bundle is signed by %s, not by key", ErrSignature, b.Method)
+	}
+	ec, ok := key.(*ecdsa.PublicKey)
+	if !ok {
+		return nil, fmt.Errorf("%w: bundles are signed with ECDSA keys (P-256, P-384 or P-521), not with a %T", ErrKey, key)
+	}
+	hint, err := Hint(ec)
+	if err != nil {
+		return nil, err
+	}
+	if b.hint != hint {
+		return nil, fmt.Errorf("%w: it is of the key %s, not of the trusted one, %s", ErrSignature, short(b.hint), short(hint))
+	}
+	return b.verified(ec)
+}
+
+// short shows the start of a hash.
+func short(hint string) string {
+	if len(hint) > 16 {
+		hint = hint[:16] + "…"
+	}
+	return quote(hint)
+}
+
+// VerifyCertificate checks the signature of a bundle ByCertificate. A chain must lead from the
+// signer's certificate to one of roots, all valid at the given time. The certificate must be one for
+// signing.
+func (b *Bundle) VerifyCertificate(roots []*x509.Certificate, at time.Time) (*Statement, error) {
+	if b.Method != ByCertificate {
+		return nil, fmt.Errorf("%w: the bundle is signed by %s, not by certificate", ErrSignature, b.Method)
+	}
+	leaf := b.chain[0]
+	trusted, between := x509.NewCertPool(), x509.NewCertPool()
+	for _, c := range roots {
+		trusted.AddCert(c)
+	}
+	for _, c := range b.chain[1:] {
+		between.AddCert(c)
+	}
+	opts := x509.VerifyOptions{Roots: trusted, Intermediates: between, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
+	if _, err := leaf.Verify(opts); err != nil {
+		return nil, fmt.Errorf("%w: certificate of %s: %w", ErrSignature, quote(leaf.Subject.String()), err)
+	}
+	if leaf.KeyUsage&x509.KeyUsageDigitalSignature == 0 && !slices.Contains(leaf.ExtKeyUsage, x509.ExtKeyUsageCodeSigning) {
+		return nil, fmt.Errorf("%w: certificate of %s: it is not for signing", ErrSignature, quote(leaf.Subject.String()))
+	}
+	ec, ok := leaf.PublicKey.(*ecdsa.PublicKey)
+	if !ok {
+		return nil, fmt.Errorf("%w: certificate of %s: a %T; bundles are signed with ECDSA keys", ErrKey, quote(leaf.Subject.String()), leaf.PublicKey)
+	}
+	return b.verified(ec)
+}
+
+// verified checks the signature and returns the statement. Writers of version 0.2 signed the message of
+// paeOfRepr.
+func (b *Bundle) verified(key *ecdsa.PublicKey) (*Statement, error) {
+	digest, err := digestFor(key)
+	if err != nil {
+		return nil, err
+	}
+	if !ecdsa.VerifyASN1(key, digest(pae(b.payload)), b.sig) && !ecdsa.VerifyASN1(key, digest(paeOfRepr(b.payload)), b.sig) {
+		return nil, fmt.Errorf("%w: it does not fit the statement and the key", ErrSignature)
+	}
+	return ParseStatement(b.payload)
+}
+
+// digestFor returns the hash that a key's curve calls for.
+func digestFor(key *ecdsa.PublicKey) (func(message []byte) []byte, error) {
+	switch key.Curve {
+	case elliptic.P256():
+		return func(m []byte) []byte { s := sha256.Sum256(m); return s[:] }, nil
+	case elliptic.P384():
+		return func(m []byte) []byte { s := sha512.Sum384(m); return s[:] }, nil
+	case elliptic.P521():
+		return func(m []byte) []byte { s := sha512.Sum512(m); return s[:] }, nil
+	}
+	return nil, usable(key)
+}
+
+// pae returns the message that DSSE signs for a payload.
+func pae(payload []byte) []byte {
+	return append(fmt.Appendf(nil, "DSSEv1 %d %s %d ", len(payloadType), payloadType, len(payload)), payload...)
+}
+
+// paeOfRepr returns the message that version 0.2 of Python's model_signing signed: it printed the
+// payload as Python source.
+func paeOfRepr(payload []byte) []byte {
+	m := fmt.Appendf(nil, "DSSEV1 %d %s %d b", len(payloadType), payloadType, len(payload))
+	quote := byte('\'')
+	if slices.Contains(payload, '\'') && !slices.Contains(payload, '"') {
+		quote = '"'
+	}
+	m = append(m, quote)
+	for _, c := range payload {
+		switch {
+		case c == quote || c == '\\':
+			m = append(m, '\\', c)
+		case c == '\t':
+			m = append(m, `\t`...)
+		case c == '\n':
+			m = append(m, `\n`...)
+		case c == '\r':
+			m = append(m, `\r`...)
+		case c < ' ' || c > '~':
+			m = fmt.Appendf(m, `\x%02x`, c)
+		default:
+			m = append(m, c)
+		}
+	}
+	return append(m, quote)
+}
+
+// signBundle returns the bundle of a payload, signed by key. A chain, the signer's certificate first,
+// makes it one ByCertificate.
+func signBundle(payload []byte, key crypto.Signer, chain []*x509.Certificate) ([]byte, error) {
+	public, ok := key.Public().(*ecdsa.PublicKey)
+	if !ok {
+		return nil, fmt.Errorf("%w: bundles are signed with ECDSA keys (P-256, P-384 or P-521), not with a %T", ErrKey, key.Public())
+	}
+	digest, err := digestFor(public)
+	if err != nil {
+		return nil, err
+	}
+	sum := digest(pae(payload))
+	hashes := map[int]crypto.Hash{sha256.Size: crypto.SHA256, sha512.Size384: crypto.SHA384, sha512.Size: crypto.SHA512}
+	sig, err := key.Sign(rand.Reader, sum, hashes[len(sum)])
+	if err != nil {
+		return nil, err
+	}
+	material := map[string]any{"tlogEntries": []any{}}
+	if len(chain) > 0 {
+		if !public.Equal(chain[0].PublicKey) {
+			return nil, fmt.Errorf("%w: the certificate is not one of this key", ErrKey)
+		}
+		var certificates []map[string][]byte
+		for _, c := range chain {
+			certificates = append(certificates, map[string][]byte{"rawBytes": c.Raw})
+		}
+		material["x509CertificateChain"] = map[string]any{"certificates": certificates}
+	} else {
+		hint, err := Hint(public)
+		if err != nil {
+			return nil, err
+		}
+		material["publicKey"] = map[string]string{"hint": hint}
+	}
+	return json.Marshal(struct {
+		MediaType string         `json:"mediaType"`
+		Material  map[string]any `json:"verificationMaterial"`
+		Envelope  any            `json:"dsseEnvelope"`
+	}{bundleType, material, map[string]any{
+		"payload":     payload,
+		"payloadType": payloadType,
+		"signatures":  []any{map[string]any{"sig": sig, "keyid": ""}},
+	}})
+}
+
+// uintOf reads a whole number in JSON, also one that is written as a float: the reference client's
+// serializer makes floats of all numbers.
+func uintOf(n string) (uint64, bool) {
+	if v, err := strconv.ParseUint(n, 10, 64); err == nil {
+		return v, true
+	}
+	f, err := strconv.ParseFloat(n, 64)
+	if err != nil || f < 0 || f > 1<<53 || f != float64(uint64(f)) {
+		return 0, false
+	}
+	return uint64(f), true
+}

@@ -1,0 +1,654 @@
+package trust
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+const fixtures = "../testdata/trust"
+
+func fixture(t testing.TB, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(fixtures, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// statement verifies a fixture and returns what it says.
+func statement(t testing.TB, name string) *Statement {
+	t.Helper()
+	b, err := ParseBundle(fixture(t, name+".sig"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s *Statement
+	if b.Method == ByCertificate {
+		roots, err := ReadCertificates(filepath.Join(fixtures, "root.pem"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err = b.VerifyCertificate(roots, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	key, err := ReadPublicKey(filepath.Join(fixtures, strings.TrimSuffix(name, "-spec")+".pub.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err = b.VerifyKey(key); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestBundlesOfPython verifies bundles that the reference client wrote, and models that differ from them.
+func TestBundlesOfPython(t *testing.T) {
+	for _, name := range []string{"p256", "p384", "p521", "certificate", "shards", "shards-spec", "old"} {
+		t.Run(name, func(t *testing.T) {
+			s := statement(t, name)
+			if err := s.Verify(t.Context(), fixtures+"/model", nil); err != nil {
+				t.Error(err)
+			}
+			dir := filepath.Join(t.TempDir(), "other")
+			if err := os.CopyFS(dir, os.DirFS(fixtures+"/model")); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Verify(t.Context(), dir, nil); err != nil {
+				t.Error("copied:", err)
+			}
+			for _, change := range []struct {
+				what string
+				do   func() error
+				want error
+				in   string
+			}{
+				{"one more", func() error { return os.WriteFile(dir+"/more", []byte{1}, 0o666) }, ErrUnsigned, "more"},
+				{"one less", func() error { return errors.Join(os.Remove(dir+"/more"), os.Remove(dir+"/a.b")) }, layout.ErrNotFound, "a.b"},
+				{"changed", func() error {
+					b, err := os.ReadFile(fixtures + "/model/a.b")
+					b[3] ^= 1
+					return errors.Join(err, os.WriteFile(dir+"/a.b", b, 0o666))
+				}, layout.ErrChecksum, "a.b"},
+				{"longer", func() error {
+					b, err := os.ReadFile(fixtures + "/model/a.b")
+					return errors.Join(err, os.WriteFile(dir+"/a.b", append(b, 0), 0o666))
+				}, layout.ErrChecksum, "a.b"},
+			} {
+				if err := change.do(); err != nil {
+					t.Fatal(err)
+				}
+				if err := s.Verify(t.Context(), dir, nil); !errors.Is(err, change.want) || !strings.Contains(err.Error(), change.in) {
+					t.Errorf("%s: %v", change.what, err)
+				}
+			}
+		})
+	}
+	if err := statement(t, "file").Verify(t.Context(), fixtures+"/model/model.safetensors", nil); err != nil {
+		t.Error(err)
+	}
+	if err := statement(t, "file").Verify(t.Context(), fixtures+"/model/a.b", nil); !errors.Is(err, layout.ErrChecksum) {
+		t.Error("another file:", err)
+	}
+	if err := statement(t, "file").Verify(t.Context(), fixtures+"/model", nil); !errors.Is(err, ErrUnsigned) {
+		t.Error("a directory of several:", err)
+	}
+}
+
+// TestBundleWrongKey has keys that are not the signer's.
+func TestBundleWrongKey(t *testing.T) {
+	p256, err := ParseBundle(fixture(t, "p256.sig"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, typ := range KeyTypes() {
+		key, err := GenerateKey(typ)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := ErrSignature
+		if typ == Ed25519 {
+			want = ErrKey
+		}
+		if _, err := p256.VerifyKey(key.Public()); !errors.Is(err, want) {
+			t.Errorf("%s: %v", typ, err)
+		}
+	}
+	// The right hint, and the wrong signature.
+	own := sign(t, nil, nil)
+	other := mutate(t, own.bundle, func(b map[string]any) {
+		b["dsseEnvelope"].(map[string]any)["signatures"] = decoded(t, sign(t, nil, nil).bundle)["dsseEnvelope"].(map[string]any)["signatures"]
+	})
+	parsed, err := ParseBundle(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := parsed.VerifyKey(own.key.Public()); !errors.Is(err, ErrSignature) {
+		t.Error(err)
+	}
+}
+
+func TestBundleCertificates(t *testing.T) {
+	b, err := ParseBundle(fixture(t, "certificate.sig"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots, err := ReadCertificates(fixtures + "/root.pem")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, verify := range map[string]func() (*Statement, error){
+		"no root": func() (*Statement, error) { return b.VerifyCertificate(nil, time.Now()) },
+		"too early": func() (*Statement, error) {
+			return b.VerifyCertificate(roots, time.Date(2023, 1, 1, 0, 0, 0, 0, time.UTC))
+		},
+		"too late": func() (*Statement, error) {
+			return b.VerifyCertificate(roots, time.Date(2125, 1, 1, 0, 0, 0, 0, time.UTC))
+		},
+		"as key": func() (*Statement, error) { return b.VerifyKey(b.Certificate().PublicKey) },
+	} {
+		if _, err := verify(); !errors.Is(err, ErrSignature) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if b.Certificate().Subject.CommonName != "signer" {
+		t.Error(b.Certificate().Subject)
+	}
+}
+
+func decoded(t testing.TB, text []byte) (m map[string]any) {
+	t.Helper()
+	if err := json.Unmarshal(text, &m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// mutate changes a document of JSON.
+func mutate(t testing.TB, text []byte, change func(map[string]any)) []byte {
+	t.Helper()
+	m := decoded(t, text)
+	change(m)
+	out, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+type signedPayload struct {
+	key     crypto.Signer
+	payload []byte
+	bundle  []byte
+}
+
+// sign signs the payload of p256.sig, changed. A nil key is a new one.
+func sign(t testing.TB, key crypto.Signer, change func(map[string]any)) signedPayload {
+	t.Helper()
+	envelope := decoded(t, fixture(t, "p256.sig"))["dsseEnvelope"].(map[string]any)
+	payload, err := base64.StdEncoding.DecodeString(envelope["payload"].(string))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if change != nil {
+		payload = mutate(t, payload, change)
+	}
+	return signPayload(t, key, payload)
+}
+
+func signPayload(t testing.TB, key crypto.Signer, payload []byte) signedPayload {
+	t.Helper()
+	if key == nil {
+		var err error
+		if key, err = GenerateKey(P256); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bundle, err := signBundle(payload, key, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signedPayload{key, payload, bundle}
+}
+
+// TestBundleEveryByte flips a bit of every byte of a bundle: none may pass for what it was, unless the
+// byte means nothing.
+func TestBundleEveryByte(t *testing.T) {
+	text := bytes.TrimSpace(fixture(t, "p256.sig"))
+	key, err := ReadPublicKey(fixtures + "/p256.pub.pem")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := statement(t, "p256").Files()
+	for i := range text {
+		changed := bytes.Clone(text)
+		changed[i] ^= 1 << (i % 7)
+		b, err := ParseBundle(changed)
+		if err != nil {
+			continue
+		}
+		s, err := b.VerifyKey(key)
+		if err == nil && strings.Join(s.Files(), "|") != strings.Join(want, "|") {
+			t.Fatalf("byte %d: another statement passes", i)
+		}
+		// Only names of members that are not needed may change: tlogEntries, keyid.
+		if around := string(text[max(0, i-14):min(len(text), i+14)]); err == nil && !strings.Contains(around, "tlogEntries") && !strings.Contains(around, "keyid") {
+			t.Errorf("byte %d, in %q: passes", i, around)
+		}
+	}
+	for n := range len(text) {
+		if _, err := ParseBundle(text[:n]); err == nil {
+			t.Fatalf("cut after %d bytes: parses", n)
+		}
+	}
+}
+
+// TestBundleRefused has bundles with one fault each.
+func TestBundleRefused(t *testing.T) {
+	material := func(b map[string]any) map[string]any { return b["verificationMaterial"].(map[string]any) }
+	envelope := func(b map[string]any) map[string]any { return b["dsseEnvelope"].(map[string]any) }
+	for what, change := range map[string]func(b map[string]any){
+		"media type":     func(b map[string]any) { b["mediaType"] = "application/vnd.dev.sigstore.bundle.v0.4+json" },
+		"no media type":  func(b map[string]any) { delete(b, "mediaType") },
+		"no envelope":    func(b map[string]any) { delete(b, "dsseEnvelope") },
+		"no material":    func(b map[string]any) { delete(b, "verificationMaterial") },
+		"another member": func(b map[string]any) { b["mediatype"] = 1 },
+		"payload type":   func(b map[string]any) { envelope(b)["payloadType"] = "application/json" },
+		"no signature":   func(b map[string]any) { envelope(b)["signatures"] = []any{} },
+		"a second signature": func(b map[string]any) {
+			s := envelope(b)["signatures"].([]any)
+			envelope(b)["signatures"] = append(s, s[0])
+		},
+		"base64 for URLs":     func(b map[string]any) { envelope(b)["payload"] = "-_-_" },
+		"base64 without pad":  func(b map[string]any) { envelope(b)["payload"] = "QQ" },
+		"base64 with a rest":  func(b map[string]any) { envelope(b)["payload"] = "QR==" },
+		"base64 with a break": func(b map[string]any) { envelope(b)["payload"] = "QUFB\nQUFB" },
+		"two kinds of key":    func(b map[string]any) { material(b)["certificate"] = map[string]any{} },
+		"no kind of key":      func(b map[string]any) { delete(material(b), "publicKey") },
+		"a key and its hint":  func(b map[string]any) { material(b)["publicKey"].(map[string]any)["rawBytes"] = "QQ==" },
+		"an empty chain": func(b map[string]any) {
+			delete(material(b), "publicKey")
+			material(b)["x509CertificateChain"] = map[string]any{"certificates": []any{}}
+		},
+		"a damaged certificate": func(b map[string]any) {
+			delete(material(b), "publicKey")
+			material(b)["x509CertificateChain"] = map[string]any{"certificates": []any{map[string]any{"rawBytes": "QQ=="}}}
+		},
+	} {
+		if _, err := ParseBundle(mutate(t, fixture(t, "p256.sig"), change)); err == nil {
+			t.Errorf("%s: parses", what)
+		} else if !strings.HasPrefix(err.Error(), "bundle: ") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	doubled := bytes.Replace(fixture(t, "p256.sig"), []byte(`"mediaType"`), []byte(`"mediaType":"x","mediaType"`), 1)
+	if _, err := ParseBundle(doubled); err == nil {
+		t.Error("a key twice: parses")
+	}
+}
+
+// TestStatementRefused has statements that are signed well, with one fault each.
+func TestStatementRefused(t *testing.T) {
+	predicate := func(s map[string]any) map[string]any { return s["predicate"].(map[string]any) }
+	form := func(s map[string]any) map[string]any { return predicate(s)["serialization"].(map[string]any) }
+	first := func(s map[string]any) map[string]any { return predicate(s)["resources"].([]any)[0].(map[string]any) }
+	name := func(name string) func(map[string]any) { return func(s map[string]any) { first(s)["name"] = name } }
+	note := func(v any) func(map[string]any) {
+		return func(s map[string]any) { first(s)["annotations"] = map[string]any{ChunksAnnotation: v} }
+	}
+	sum := base64.StdEncoding.EncodeToString(make([]byte, sha256.Size))
+	for what, change := range map[string]func(s map[string]any){
+		"type":                  func(s map[string]any) { s["_type"] = "https://in-toto.io/Statement/v0.1" },
+		"predicate type":        func(s map[string]any) { s["predicateType"] = "https://slsa.dev/provenance/v1" },
+		"no predicate":          func(s map[string]any) { delete(s, "predicate") },
+		"no subject":            func(s map[string]any) { delete(s, "subject") },
+		"two subjects":          func(s map[string]any) { l := s["subject"].([]any); s["subject"] = append(l, l[0]) },
+		"stale root digest":     func(s map[string]any) { first(s)["digest"] = strings.Repeat("ab", 32) },
+		"swapped resources":     func(s map[string]any) { l := predicate(s)["resources"].([]any); l[0], l[1] = l[1], l[0] },
+		"no resources":          func(s map[string]any) { predicate(s)["resources"] = []any{} },
+		"a name twice":          name("a.b"),
+		"an empty name":         name(""),
+		"an absolute name":      name("/etc/passwd"),
+		"a name that leads out": name("../x"),
+		"a detour":              name("a/../b"),
+		"an empty part":         name("a//b"),
+		"a dot":                 name("./a"),
+		"a dot among others":    name("."),
+		"a NUL":                 name("a\x00"),
+		"digest in capitals":    func(s map[string]any) { first(s)["digest"] = strings.ToUpper(first(s)["digest"].(string)) },
+		"short digest":          func(s map[string]any) { first(s)["digest"] = "abcd" },
+		"another algorithm":     func(s map[string]any) { first(s)["algorithm"] = "sha512" },
+		"unknown hash":          func(s map[string]any) { form(s)["hash_type"] = "blake3" },
+		"unknown method":        func(s map[string]any) { form(s)["method"] = "lines" },
+		"shards without a size": func(s map[string]any) { form(s)["method"] = "shards" },
+		"half a shard":          func(s map[string]any) { form(s)["method"], form(s)["shard_size"] = "shards", 0.5 },
+		"chunks: no object":     note("x"),
+		"chunks: no size":       note(map[string]any{"digests": sum}),
+		"chunks: no digests":    note(map[string]any{"size": 1 << 22}),
+		"chunks: odd size":      note(map[string]any{"size": 1<<22 + 1, "digests": sum}),
+		"chunks: small size":    note(map[string]any{"size": 1 << 15, "digests": sum}),
+		"chunks: large size":    note(map[string]any{"size": 1 << 31, "digests": sum}),
+		"chunks: half a sum":    note(map[string]any{"size": 1 << 22, "digests": "QUFB"}),
+		"chunks: bad base64":    note(map[string]any{"size": 1 << 22, "digests": "QUF"}),
+		"chunks: too many":      note(map[string]any{"size": 1 << 22, "digests": base64.StdEncoding.EncodeToString(make([]byte, sha256.Size*(layout.MaxChunks+1)))}),
+	} {
+		s := sign(t, nil, change)
+		b, err := ParseBundle(s.bundle)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.VerifyKey(s.key.Public()); err == nil {
+			t.Errorf("%s: passes", what)
+		}
+	}
+	for what, change := range map[string]func(s map[string]any){
+		"unchanged":       func(map[string]any) {},
+		"another version": func(s map[string]any) { first(s)["annotations"] = map[string]any{"dev.tensormap.chunks/v2": 1} },
+		"unknown members": func(s map[string]any) { s["x"], predicate(s)["y"], first(s)["z"] = 1, 2, []any{3} },
+	} {
+		s := sign(t, nil, change)
+		b, err := ParseBundle(s.bundle)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st, err := b.VerifyKey(s.key.Public()); err != nil {
+			t.Errorf("%s: %v", what, err)
+		} else if err := st.Verify(t.Context(), fixtures+"/model", nil); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// TestStatementShards has lists of shards with one fault each.
+func TestStatementShards(t *testing.T) {
+	d := strings.Repeat("00", 32)
+	good := [][2]string{{"f:0:65536", d}, {"f:65536:70000", d}, {"x:y:0:5", d}}
+	for what, c := range map[string]struct {
+		list [][2]string
+		ok   bool
+	}{
+		"good":             {good, true},
+		"other order":      {[][2]string{good[1], good[0]}, true},
+		"a gap":            {[][2]string{good[1]}, false},
+		"twice":            {[][2]string{good[0], good[0]}, false},
+		"after the last":   {[][2]string{good[0], good[1], {"f:131072:131073", d}}, false},
+		"too long":         {[][2]string{{"f:0:65537", d}}, false},
+		"empty":            {[][2]string{{"f:0:0", d}}, false},
+		"no end":           {[][2]string{{"f:0", d}}, false},
+		"negative":         {[][2]string{{"f:-1:5", d}}, false},
+		"past all numbers": {[][2]string{{"f:18446744073709486080:18446744073709551616", d}}, false},
+	} {
+		all := sha256.New()
+		var list []any
+		for _, r := range c.list {
+			all.Write(make([]byte, 32))
+			list = append(list, map[string]any{"name": r[0], "digest": r[1], "algorithm": "sha256"})
+		}
+		payload := mutate(t, sign(t, nil, nil).payload, func(s map[string]any) {
+			s["predicate"] = map[string]any{"resources": list, "serialization": map[string]any{"method": "shards", "hash_type": "sha256", "shard_size": 65536.0}}
+			s["subject"] = []any{map[string]any{"name": "m", "digest": map[string]any{"sha256": sumHex(all.Sum(nil))}}}
+		})
+		if _, err := ParseStatement(payload); (err == nil) != c.ok {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func sumHex(b []byte) string {
+	const digits = "0123456789abcdef"
+	var s strings.Builder
+	for _, c := range b {
+		s.WriteByte(digits[c>>4])
+		s.WriteByte(digits[c&15])
+	}
+	return s.String()
+}
+
+// TestSign signs directories of several shapes, and verifies what it wrote.
+func TestSign(t *testing.T) {
+	for _, typ := range []string{P256, P384, P521} {
+		dir := filepath.Join(t.TempDir(), "m")
+		if err := os.CopyFS(dir, os.DirFS(fixtures+"/model")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(dir+"/.git/objects", 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(dir+"/.git/objects/x", nil, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		key, err := GenerateKey(typ)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, out := range []string{filepath.Join(dir, "model.sig"), filepath.Join(dir, "sub", "model.sig"), filepath.Join(t.TempDir(), "out.sig")} {
+			if err := Sign(t.Context(), dir, out, key, nil); err != nil {
+				t.Fatal(err)
+			}
+			text, err := os.ReadFile(out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := ParseBundle(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := b.VerifyKey(key.Public())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Verify(t.Context(), dir, nil); err != nil {
+				t.Error(err)
+			}
+			if d, err := s.Digests("model.safetensors", layout.Bytes(fixture(t, "model/model.safetensors"))); err != nil || d.Granularity != layout.ByChunk || d.Count() != 1 {
+				t.Errorf("%+v %v", d, err)
+			}
+			if err := os.Remove(out); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func TestSignRefuses(t *testing.T) {
+	key, err := GenerateKey(P256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ed, err := GenerateKey(Ed25519)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	out := filepath.Join(t.TempDir(), "s")
+	if err := Sign(t.Context(), dir, out, key, nil); err == nil {
+		t.Error("an empty directory is signed")
+	}
+	if err := os.WriteFile(dir+"/f", []byte("f"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := Sign(t.Context(), dir, out, ed, nil); !errors.Is(err, ErrKey) {
+		t.Error("Ed25519:", err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := Sign(ended, dir, out, key, nil); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if runtime.GOOS != "windows" && runtime.GOARCH != "wasm" {
+		if err := os.Symlink("f", dir+"/link"); err != nil {
+			t.Fatal(err)
+		}
+		if err := Sign(t.Context(), dir, out, key, nil); err == nil || !strings.Contains(err.Error(), "link") {
+			t.Error("a link:", err)
+		}
+		if err := Sign(t.Context(), dir, out, key, &SignOptions{AllowSymlinks: true}); err != nil {
+			t.Error(err)
+		}
+		return
+	}
+	if _, err := os.Stat(out); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("a bundle stays:", err)
+	}
+}
+
+// TestVerifySnapshot verifies a snapshot of the Hugging Face cache, which is links.
+func TestVerifySnapshot(t *testing.T) {
+	if runtime.GOOS == "windows" || runtime.GOARCH == "wasm" {
+		t.Skip("no links")
+	}
+	root := t.TempDir()
+	snapshot := root + "/models--x/snapshots/abc"
+	for _, dir := range []string{snapshot, root + "/models--x/blobs", root + "/plain"} {
+		if err := os.MkdirAll(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write := func(name string) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte("weights"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(root + "/models--x/blobs/0123")
+	write(root + "/models--x/elsewhere")
+	write(root + "/plain/model.bin")
+	key, err := GenerateKey(P256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Sign(t.Context(), root+"/plain", root+"/s", key, nil); err != nil {
+		t.Fatal(err)
+	}
+	text, _ := os.ReadFile(root + "/s")
+	b, err := ParseBundle(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := b.VerifyKey(key.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for target, ok := range map[string]bool{"../../blobs/0123": true, "../../elsewhere": false} {
+		os.Remove(snapshot + "/model.bin")
+		if err := os.Symlink(target, snapshot+"/model.bin"); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Verify(t.Context(), snapshot, nil); (err == nil) != ok {
+			t.Errorf("%s: %v", target, err)
+		}
+	}
+}
+
+// TestKeys writes keys and reads them back, and refuses what is not one.
+func TestKeys(t *testing.T) {
+	dir := t.TempDir()
+	for _, typ := range KeyTypes() {
+		path := filepath.Join(dir, typ+".pem")
+		key, err := GenerateKey(typ)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := WriteKey(path, key); err != nil {
+			t.Fatal(err)
+		}
+		if err := WriteKey(path, key); !errors.Is(err, fs.ErrExist) {
+			t.Error("replaced:", err)
+		}
+		back, err := ReadPrivateKey(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		public, err := ReadPublicKey(PublicName(path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !back.Public().(interface{ Equal(crypto.PublicKey) bool }).Equal(public) {
+			t.Errorf("%s: another key", typ)
+		}
+		if _, err := ReadPublicKey(path); !errors.Is(err, ErrKey) {
+			t.Error("a private key as a public one:", err)
+		}
+		if runtime.GOOS != "windows" && runtime.GOARCH != "wasm" {
+			if err := os.Chmod(path, 0o640); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := ReadPrivateKey(path); !errors.Is(err, ErrKey) {
+				t.Error("others may read it:", err)
+			}
+		}
+	}
+	if _, err := GenerateKey("rsa"); !errors.Is(err, ErrKey) {
+		t.Error(err)
+	}
+	for _, text := range []string{"", "secret", "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n-----END PRIVATE KEY-----\n"} {
+		if _, err := ParsePrivateKey([]byte(text)); !errors.Is(err, ErrKey) || strings.Contains(err.Error(), "c2VjcmV0") || strings.Contains(err.Error(), "secret") {
+			t.Error(err)
+		}
+		if _, err := ParsePublicKey([]byte(text)); !errors.Is(err, ErrKey) {
+			t.Error(err)
+		}
+	}
+}
+
+// TestReprOfPython compares with what Python prints.
+func TestReprOfPython(t *testing.T) {
+	for payload, want := range map[string]string{
+		"plain":        `b'plain'`,
+		"it's":         `b"it's"`,
+		`it's "q"`:     `b'it\'s "q"'`,
+		"\t\n\r\\\x7f": `b'\t\n\r\\\x7f'`,
+		"ü\x00":        `b'\xc3\xbc\x00'`,
+	} {
+		if got := string(paeOfRepr([]byte(payload))); !strings.HasSuffix(got, " "+want) || !strings.HasPrefix(got, "DSSEV1 28 application/vnd.in-toto+json ") {
+			t.Errorf("%q: %s", payload, got)
+		}
+	}
+}
+
+func FuzzBundle(f *testing.F) {
+	for _, name := range []string{"p256", "certificate", "shards", "old"} {
+		f.Add(fixture(f, name+".sig"))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if b, err := ParseBundle(text); err == nil {
+			if s, err := ParseStatement(b.payload); err == nil {
+				for _, name := range s.Files() {
+					s.Digests(name, layout.Bytes(text))
+				}
+			}
+		}
+	})
+}
+
+func FuzzAnnotations(f *testing.F) {
+	f.Add(`{"size": 4194304, "digests": "QUFB"}`, "a:0:5", "1e3")
+	f.Fuzz(func(t *testing.T, note, name, size string) {
+		payload := []byte(`{"_type": "` + statementType + `", "predicateType": "` + predicateType + `", "subject": [{"name": "m", "digest": {"sha256": ""}}],
+			"predicate": {"resources": [{"name": "` + name + `", "digest": "", "annotations": {"` + ChunksAnnotation + `": ` + note + `}}],
+			"serialization": {"method": "shards", "hash_type": "sha256", "shard_size": ` + size + `}}}`)
+		if s, err := ParseStatement(payload); err == nil {
+			t.Fatalf("a statement without digests passes: %+v", s)
+		}
+		if n, ok := uintOf(size); ok && n > 1<<53 && strings.ContainsAny(size, ".eE") {
+			t.Fatal(n)
+		}
+	})
+}

@@ -1,0 +1,134 @@
+package trust
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// defaultIgnored are left out at the top of a directory, as by the reference client.
+var defaultIgnored = []string{".git", ".gitattributes", ".github", ".gitignore"}
+
+// ignores reports whether the list has name, or a directory above it.
+func ignores(list []string, name string) bool {
+	return slices.ContainsFunc(list, func(i string) bool { return name == i || strings.HasPrefix(name, i+"/") })
+}
+
+// linkRule decides about a symbolic link of a name, relative to the directory.
+type linkRule func(root, name string) error
+
+// noLinks refuses all links.
+func noLinks(_, name string) error {
+	return fmt.Errorf("%w: %s is a symbolic link", layout.ErrUnsupported, quote(name))
+}
+
+// anyLinks follows links to files, wherever they lead.
+func anyLinks(string, string) error { return nil }
+
+// cacheLinks follows links of a snapshot of the Hugging Face cache to its repository's blobs, and no
+// others.
+func cacheLinks(root, name string) error {
+	snapshots := filepath.Dir(root)
+	target, err := filepath.EvalSymlinks(filepath.Join(root, filepath.FromSlash(name)))
+	if err != nil {
+		return err
+	}
+	blobs, err := filepath.EvalSymlinks(filepath.Join(filepath.Dir(snapshots), "blobs"))
+	if filepath.Base(snapshots) != "snapshots" || err != nil || filepath.Dir(target) != blobs {
+		return noLinks(root, name)
+	}
+	return nil
+}
+
+// listFiles returns the names of the files below root, in order, with slashes. A file itself is named ".".
+// Links to directories, and files that are not regular, are errors.
+func listFiles(root string, ignored []string, link linkRule) (names []string, err error) {
+	if info, err := os.Stat(root); err != nil {
+		return nil, err
+	} else if info.Mode().IsRegular() {
+		return []string{"."}, nil
+	}
+	absolute, err := filepath.Abs(root)
+	if err == nil {
+		absolute, err = filepath.EvalSymlinks(absolute)
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = filepath.WalkDir(absolute, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(absolute, file)
+		if err != nil {
+			return err
+		}
+		name := filepath.ToSlash(rel)
+		switch {
+		case name == ".":
+			return nil
+		case ignores(ignored, name):
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		case d.IsDir():
+			return nil
+		case d.Type()&fs.ModeSymlink != 0:
+			if err := link(absolute, name); err != nil {
+				return err
+			}
+			info, err := os.Stat(file)
+			if err != nil {
+				return err
+			}
+			if !info.Mode().IsRegular() {
+				return fmt.Errorf("%w: the link %s leads to no file", layout.ErrUnsupported, quote(name))
+			}
+		case !d.Type().IsRegular():
+			return fmt.Errorf("%w: %s is no regular file, but %v", layout.ErrUnsupported, quote(name), d.Type())
+		}
+		if err := checkName(name, false); err != nil {
+			return err
+		}
+		names = append(names, name)
+		return nil
+	})
+	slices.Sort(names)
+	return names, err
+}
+
+// relativeTo returns the name of the file at path within root, or "" if it lies elsewhere.
+func relativeTo(root, file string) string {
+	for _, p := range []*string{&root, &file} {
+		abs, err := filepath.Abs(*p)
+		if err != nil {
+			return ""
+		}
+		if dir, err := filepath.EvalSymlinks(filepath.Dir(abs)); err == nil && p == &file {
+			abs = filepath.Join(dir, filepath.Base(abs))
+		} else if real, err := filepath.EvalSymlinks(abs); err == nil && p == &root {
+			abs = real
+		}
+		*p = abs
+	}
+	rel, err := filepath.Rel(root, file)
+	if err != nil || !filepath.IsLocal(rel) || rel == "." {
+		return ""
+	}
+	return filepath.ToSlash(rel)
+}
+
+// pathOf returns the path of a listed file.
+func pathOf(root, name string) string {
+	if name == "." {
+		return root
+	}
+	return filepath.Join(root, filepath.FromSlash(path.Clean(name)))
+}

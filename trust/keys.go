@@ -1,0 +1,280 @@
+package trust
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// The reasons for which a signature is refused, for errors.Is.
+var (
+	// ErrSignature means that the signature is not one of the trusted key over these bytes.
+	ErrSignature = errors.New("signature not valid")
+	// ErrUnsigned means that a key was given, and the file or the model is not signed.
+	ErrUnsigned = errors.New("not signed")
+	// ErrKey means that a key cannot be used: its type, its form or its file's permissions are wrong.
+	ErrKey = errors.New("unusable key")
+)
+
+// The types of keys, as the command calls them.
+const (
+	P256    = "p256"
+	P384    = "p384"
+	P521    = "p521"
+	Ed25519 = "ed25519" // for APR2's own signatures; bundles have none
+)
+
+// KeyTypes lists the types of keys.
+func KeyTypes() []string { return []string{P256, P384, P521, Ed25519} }
+
+// GenerateKey returns a new key of one of KeyTypes.
+func GenerateKey(typ string) (crypto.Signer, error) {
+	switch typ {
+	case P256:
+		return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	case P384:
+		return ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
+	case P521:
+		return ecdsa.GenerateKey(elliptic.P521(), rand.Reader)
+	case Ed25519:
+		_, key, err := ed25519.GenerateKey(rand.Reader)
+		return key, err
+	}
+	return nil, fmt.Errorf("%w: no type %q, only %s", ErrKey, typ, strings.Join(KeyTypes(), ", "))
+}
+
+// PublicName returns the name of the file of the public key that belongs to the key file at path:
+// k.pub.pem for k.pem.
+func PublicName(path string) string {
+	ext := filepath.Ext(path)
+	return strings.TrimSuffix(path, ext) + ".pub" + ext
+}
+
+// WriteKey writes key to a new file at path, which its owner alone may read (PKCS#8 in PEM). The public
+// key goes to a new file at PublicName(path). It replaces neither.
+func WriteKey(path string, key crypto.Signer) error {
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrKey, err)
+	}
+	public, err := encodePublic(key.Public())
+	if err != nil {
+		return err
+	}
+	if _, err := os.Lstat(PublicName(path)); !errors.Is(err, fs.ErrNotExist) {
+		return &fs.PathError{Op: "create", Path: PublicName(path), Err: fs.ErrExist}
+	}
+	if err := writeNew(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600); err != nil {
+		return err
+	}
+	return writeNew(PublicName(path), public, 0o644)
+}
+
+// writeNew writes a file that is not there yet. It leaves nothing behind if it fails.
+func writeNew(path string, b []byte, mode fs.FileMode) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		os.Remove(path)
+	}
+	return err
+}
+
+// encodePublic returns the PEM text of a public key.
+func encodePublic(key crypto.PublicKey) ([]byte, error) {
+	der, err := x509.MarshalPKIXPublicKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrKey, err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), nil
+}
+
+// Hint returns the name that bundles have for a key: the SHA-256 of its PEM text, in hexadecimal.
+func Hint(key crypto.PublicKey) (string, error) {
+	text, err := encodePublic(key)
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), err
+}
+
+// keyBytes bounds a file of keys or certificates.
+const keyBytes = 1 << 20
+
+// ReadSecret reads a file that only its owner should read. One that others may read or change is
+// ErrKey, on systems that have such permissions. Symbolic links are followed.
+func ReadSecret(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if mode := info.Mode(); mode.IsRegular() && mode.Perm()&0o077 != 0 && runtime.GOOS != "windows" && runtime.GOARCH != "wasm" {
+		return nil, fmt.Errorf("%s: %w: others may read or change it (mode %#o): chmod 600", path, ErrKey, mode.Perm())
+	}
+	return readAll(f, path)
+}
+
+// readPublic reads a small file that is no secret.
+func readPublic(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readAll(f, path)
+}
+
+func readAll(r io.Reader, path string) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, keyBytes+1))
+	if err == nil && len(b) > keyBytes {
+		err = fmt.Errorf("%s: %w: more than %d bytes", path, ErrKey, keyBytes)
+	}
+	return b, err
+}
+
+// ReadPrivateKey reads a private key in PEM. The errors are those of ReadSecret and ParsePrivateKey.
+func ReadPrivateKey(path string) (crypto.Signer, error) {
+	text, err := ReadSecret(path)
+	if err != nil {
+		return nil, err
+	}
+	defer clear(text)
+	key, err := ParsePrivateKey(text)
+	return key, inFile(path, err)
+}
+
+// ParsePrivateKey reads the PEM text of a private key: PKCS#8 or SEC 1, not encrypted. Errors repeat
+// nothing of the text.
+func ParsePrivateKey(text []byte) (crypto.Signer, error) {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		var key any
+		var err error
+		switch block.Type {
+		case "PRIVATE KEY":
+			key, err = x509.ParsePKCS8PrivateKey(block.Bytes)
+		case "EC PRIVATE KEY":
+			if block.Headers["DEK-Info"] != "" {
+				return nil, fmt.Errorf("%w: encrypted PEM; decrypt it first (openssl pkey)", ErrKey)
+			}
+			key, err = x509.ParseECPrivateKey(block.Bytes)
+		case "ENCRYPTED PRIVATE KEY":
+			return nil, fmt.Errorf("%w: encrypted PEM; decrypt it first (openssl pkey)", ErrKey)
+		default: // such as EC PARAMETERS
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: damaged %q", ErrKey, block.Type)
+		}
+		signer, ok := key.(crypto.Signer)
+		if !ok {
+			return nil, fmt.Errorf("%w: a %T does not sign", ErrKey, key)
+		}
+		return signer, usable(signer.Public())
+	}
+	return nil, fmt.Errorf("%w: no private key in PEM", ErrKey)
+}
+
+// ReadPublicKey reads a public key in PEM.
+func ReadPublicKey(path string) (crypto.PublicKey, error) {
+	text, err := readPublic(path)
+	if err != nil {
+		return nil, err
+	}
+	key, err := ParsePublicKey(text)
+	return key, inFile(path, err)
+}
+
+// ParsePublicKey reads the PEM text of a public key.
+func ParsePublicKey(text []byte) (crypto.PublicKey, error) {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		switch block.Type {
+		case "PUBLIC KEY":
+			key, err := x509.ParsePKIXPublicKey(block.Bytes)
+			if err != nil {
+				return nil, fmt.Errorf("%w: damaged %q", ErrKey, block.Type)
+			}
+			return key, usable(key)
+		case "PRIVATE KEY", "EC PRIVATE KEY", "ENCRYPTED PRIVATE KEY":
+			return nil, fmt.Errorf("%w: a private key where the public one belongs", ErrKey)
+		case "CERTIFICATE":
+			return nil, fmt.Errorf("%w: a certificate where a public key belongs", ErrKey)
+		}
+	}
+	return nil, fmt.Errorf("%w: no public key in PEM", ErrKey)
+}
+
+// usable returns why no signature here has a key of this type, or nil.
+func usable(key crypto.PublicKey) error {
+	switch key := key.(type) {
+	case ed25519.PublicKey:
+		return nil
+	case *ecdsa.PublicKey:
+		switch key.Curve {
+		case elliptic.P256(), elliptic.P384(), elliptic.P521():
+			return nil
+		}
+		return fmt.Errorf("%w: the curve %s; P-256, P-384 and P-521 are known", ErrKey, key.Params().Name)
+	}
+	return fmt.Errorf("%w: a %T; ECDSA on P-256, P-384 or P-521, and Ed25519 are known", ErrKey, key)
+}
+
+// ReadCertificates reads the certificates of the files, in PEM and in order.
+func ReadCertificates(paths ...string) (list []*x509.Certificate, err error) {
+	for _, path := range paths {
+		text, err := readPublic(path)
+		if err != nil {
+			return nil, err
+		}
+		before := len(list)
+		for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+			if block.Type != "CERTIFICATE" {
+				continue
+			}
+			c, err := x509.ParseCertificate(block.Bytes)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w: %w", path, ErrKey, err)
+			}
+			list = append(list, c)
+		}
+		if len(list) == before {
+			return nil, fmt.Errorf("%s: %w: no certificate in PEM", path, ErrKey)
+		}
+	}
+	return list, nil
+}
+
+// inFile puts the path in front of err, if there is one.
+func inFile(path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}
+
+// quote shows a name from a file in an error.
+func quote(name string) string { return layout.Quote([]byte(name)) }

@@ -1,0 +1,173 @@
+package trust
+
+import (
+	"context"
+	"crypto"
+	"crypto/sha256"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/tensormap/tensormap/internal/atomicfile"
+	"github.com/tensormap/tensormap/internal/parallel"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// SignOptions tune Sign. Nil and zero fields mean the defaults.
+type SignOptions struct {
+	// Chain makes the bundle one by certificate: the signer's certificate, then those between it and
+	// a root.
+	Chain []*x509.Certificate
+	// Ignore lists paths, relative to the directory, that are not signed, with all below them.
+	Ignore []string
+	// AllowSymlinks follows symbolic links to files. Without it they are errors.
+	AllowSymlinks bool
+	// Progress, if set, hears how many of how many bytes have been read, from one goroutine at a time.
+	Progress func(done, total uint64)
+}
+
+// Sign signs the files below the directory at root, or one file, and writes the bundle to path. A
+// bundle inside the directory is itself not signed. Of git's files at the top none are.
+func Sign(ctx context.Context, root, path string, key crypto.Signer, opts *SignOptions) error {
+	if opts == nil {
+		opts = &SignOptions{}
+	}
+	ignored := append(slices.Clone(defaultIgnored), opts.Ignore...)
+	if own := relativeTo(root, path); own != "" {
+		ignored = append(ignored, own)
+	}
+	slices.Sort(ignored)
+	rule := noLinks
+	if opts.AllowSymlinks {
+		rule = anyLinks
+	}
+	names, err := listFiles(root, slices.Compact(ignored), rule)
+	if err == nil && len(names) == 0 {
+		err = errors.New("no file to sign in it")
+	}
+	if err == nil {
+		err = collisions(names)
+	}
+	if err != nil {
+		return inFile(root, err)
+	}
+	files, err := digestFiles(ctx, root, names, opts.Progress)
+	if err != nil {
+		return err
+	}
+	absolute, err := filepath.Abs(root)
+	if err != nil {
+		return err
+	}
+	if names[0] == "." {
+		names, ignored = []string{filepath.Base(absolute)}, nil
+	}
+	payload, err := encodeStatement(filepath.Base(absolute), names, files, slices.Compact(ignored), opts.AllowSymlinks)
+	if err != nil {
+		return err
+	}
+	if _, err := ParseStatement(payload); err != nil { // what nobody could verify is not written
+		return inFile(root, err)
+	}
+	bundle, err := signBundle(payload, key, opts.Chain)
+	if err != nil {
+		return err
+	}
+	out, err := atomicfile.Create(path)
+	if err != nil {
+		return err
+	}
+	defer out.Abort()
+	if _, err := out.Write(append(bundle, '\n')); err != nil {
+		return err
+	}
+	return out.Commit()
+}
+
+// digestFiles computes the digests of files and of their chunks, several files at a time.
+func digestFiles(ctx context.Context, root string, names []string, progress func(done, total uint64)) ([]signed, error) {
+	files := make([]signed, len(names))
+	var jobs []hashJob
+	p := parallel.Progress{Report: progress}
+	for i, name := range names {
+		info, err := os.Stat(pathOf(root, name))
+		if err != nil {
+			return nil, err
+		}
+		f := &files[i]
+		f.size, f.known = uint64(info.Size()), true
+		f.chunks = &chunks{size: layout.ChunkFor(f.size)}
+		if !layout.ChunkOK(f.chunks.size, f.size) {
+			return nil, fmt.Errorf("%s: %w: a file of %d bytes", pathOf(root, name), layout.ErrLimit, f.size)
+		}
+		// Two workers read one file: the digest of the whole is as much work as those of the chunks.
+		jobs = append(jobs, hashJob{pathOf(root, name), f.size, f.size, sha256.New, &f.digest}, hashJob{pathOf(root, name), f.size, f.chunks.size, sha256.New, &f.chunks.sums})
+		p.Total += 2 * f.size
+	}
+	return files, runHashes(ctx, jobs, &p)
+}
+
+// hashJob is the reading of a file for digests of its chunks, or of all of it as one chunk.
+type hashJob struct {
+	path  string
+	size  uint64 // that the file must have
+	chunk uint64
+	hash  func() hash.Hash
+	sums  *[]byte
+}
+
+// runHashes does the jobs on all cores.
+func runHashes(ctx context.Context, jobs []hashJob, p *parallel.Progress) error {
+	workers := min(runtime.GOMAXPROCS(0), len(jobs))
+	return parallel.Each(workers, parallel.Range(uint64(len(jobs))), func(items iter.Seq[uint64]) error {
+		buf := sync.OnceValue(func() []byte { return mmapio.AlignedBytes(1 << 20) })
+		for i := range items {
+			if err := jobs[i].run(ctx, buf(), p); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (j *hashJob) run(ctx context.Context, buf []byte, p *parallel.Progress) error {
+	f, err := os.Open(j.path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	h := j.hash()
+	if j.size == 0 && j.chunk == 0 { // the digest of an empty file
+		*j.sums = h.Sum(nil)
+	}
+	for off := uint64(0); off < j.size; {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		end := min(j.size, (off/j.chunk+1)*j.chunk)
+		b := buf[:min(uint64(len(buf)), end-off)]
+		if _, err := io.ReadFull(f, b); err != nil {
+			return fmt.Errorf("%s: %w", j.path, mmapio.ErrChanged)
+		}
+		h.Write(b)
+		off += uint64(len(b))
+		p.Add(uint64(len(b)))
+		if off == end {
+			*j.sums = h.Sum(*j.sums)
+			h.Reset()
+		}
+	}
+	if n, _ := f.Read(buf[:1]); n > 0 {
+		return fmt.Errorf("%s: %w", j.path, mmapio.ErrChanged)
+	}
+	return nil
+}

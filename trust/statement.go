@@ -1,0 +1,527 @@
+package trust
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/crypto/blake2b"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/jsontext"
+)
+
+// ChunksAnnotation is the key of a resource's annotation that has the digests of its chunks:
+//
+//	{"size": 4194304, "digests": "base64 of the SHA-256 of every chunk, one behind the other"}
+//
+// size is a power of two from 65,536 to 2^30, with at most 32,768 chunks.
+const ChunksAnnotation = "dev.tensormap.chunks/v1"
+
+// Statement is what a signature vouches for: the files of a directory and their digests. It gives a
+// [loader.Model] its digests.
+//
+// [loader.Model]: https://pkg.go.dev/github.com/tensormap/tensormap/loader#Model
+type Statement struct {
+	Name          string   // of the model, for people
+	IgnorePaths   []string // that are not signed, with all below them
+	AllowSymlinks bool
+
+	granularity layout.Granularity // ByFile, or ByShard
+	newHash     func() hash.Hash
+	files       map[string]*signed
+	names       []string // of files, in order
+}
+
+// signed is a file that the statement lists.
+type signed struct {
+	size   uint64 // if known
+	known  bool
+	digest []byte // of the whole file, unless it is in shards
+	chunks *chunks
+}
+
+// chunks are digests of parts of a file.
+type chunks struct {
+	size uint64 // of each but the last
+	sums []byte
+}
+
+// Files lists the signed files by ascending name.
+func (s *Statement) Files() []string { return s.names }
+
+// serialization tells how the resources of a statement were made.
+type serialization struct {
+	method, hash string
+	shardSize    uint64
+}
+
+// resource is one entry of the list of what is signed.
+type resource struct {
+	name, algorithm string
+	digest          []byte
+	chunks          *chunks
+}
+
+// ParseStatement reads the payload of a bundle whose signature has been verified. It checks all that
+// can be checked without the files: the names, the digests' lengths, the digest over all of them.
+func ParseStatement(payload []byte) (*Statement, error) {
+	s, err := parseStatement(payload)
+	if err != nil {
+		return nil, fmt.Errorf("signed statement: %w", positioned(err))
+	}
+	return s, nil
+}
+
+func parseStatement(payload []byte) (*Statement, error) {
+	if len(payload) > payloadBytes {
+		return nil, fmt.Errorf("%w: %d bytes, more than %d", layout.ErrLimit, len(payload), payloadBytes)
+	}
+	var (
+		s         = &Statement{files: make(map[string]*signed)}
+		form      serialization
+		resources []resource
+		root      []byte
+		err       error
+		js        = jsontext.New(payload, layout.Unknown, 0, "JSON", bundleLimits.WithDefaults())
+		seen      = make(map[string]bool)
+	)
+	for key := range js.Members("an object") {
+		seen[string(key)] = true
+		switch string(key) {
+		case "_type":
+			err = is(js.Text(), "_type", statementType)
+		case "predicateType":
+			err = is(js.Text(), "predicateType", predicateType)
+		case "subject":
+			err = s.subject(&js, &root)
+		case "predicate":
+			for key := range js.Members("an object") {
+				seen["predicate."+string(key)] = true
+				switch string(key) {
+				case "serialization":
+					form, err = s.serialization(&js)
+				case "resources":
+					resources, err = parseResources(&js)
+				default:
+					js.Skip()
+				}
+				if err != nil {
+					break
+				}
+			}
+		default:
+			js.Skip()
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	js.End()
+	if err := js.Err(); err != nil {
+		return nil, err
+	}
+	for _, key := range []string{"_type", "predicateType", "subject", "predicate", "predicate.serialization", "predicate.resources"} {
+		if !seen[key] {
+			return nil, invalid("no %s", key)
+		}
+	}
+	return s, s.fill(form, resources, root)
+}
+
+// is checks a string that has only one valid value.
+func is(got []byte, name, want string) error {
+	if string(got) != want {
+		return invalid("%s %s, not %s", name, layout.Quote(got), want)
+	}
+	return nil
+}
+
+// subject reads the one subject, whose digest is that over all resources.
+func (s *Statement) subject(js *jsontext.Scanner[[]byte], root *[]byte) (err error) {
+	n := 0
+	for js.Open('[', "an array"); js.More(']'); n++ {
+		for key := range js.Members("an object") {
+			switch string(key) {
+			case "name":
+				s.Name = string(js.Text())
+			case "digest":
+				for key := range js.Members("an object") {
+					if string(key) != "sha256" {
+						js.Skip()
+						continue
+					}
+					if *root, err = parseHex(string(js.Text()), sha256.Size); err != nil {
+						return fmt.Errorf("subject: %w", err)
+					}
+				}
+			default:
+				js.Skip()
+			}
+		}
+	}
+	if js.Err() == nil && (n != 1 || s.Name == "" || *root == nil) {
+		return invalid("subject must be one, with a name and a sha256")
+	}
+	return nil
+}
+
+// parseHex reads the lower-case hexadecimal digits of n bytes.
+func parseHex(text string, n int) ([]byte, error) {
+	b, err := hex.DecodeString(text)
+	if err != nil || len(b) != n || text != strings.ToLower(text) {
+		return nil, invalid("digest %s, not %d lower-case hexadecimal digits", quote(text), 2*n)
+	}
+	return b, nil
+}
+
+func (s *Statement) serialization(js *jsontext.Scanner[[]byte]) (form serialization, err error) {
+	for key := range js.Members("an object") {
+		switch string(key) {
+		case "method":
+			form.method = string(js.Text())
+		case "hash_type":
+			form.hash = string(js.Text())
+		case "allow_symlinks":
+			switch c := js.Next(); c {
+			case 't', 'f':
+				s.AllowSymlinks = c == 't'
+				js.Skip()
+			default:
+				js.Unexpected("true or false")
+			}
+		case "shard_size":
+			n, ok := uintOf(string(js.Number()))
+			if js.Err() == nil && (!ok || n == 0) {
+				return form, invalid("shard_size is not a positive whole number")
+			}
+			form.shardSize = n
+		case "ignore_paths":
+			if js.Next() == 'n' {
+				js.Skip()
+				continue
+			}
+			for js.Open('[', "an array"); js.More(']'); {
+				s.IgnorePaths = append(s.IgnorePaths, string(js.Text()))
+			}
+		default:
+			js.Skip()
+		}
+	}
+	return form, nil
+}
+
+// parseResources reads the list of what is signed.
+func parseResources(js *jsontext.Scanner[[]byte]) (list []resource, err error) {
+	for js.Open('[', "an array"); js.More(']'); {
+		var r resource
+		var digest string
+		for key := range js.Members("an object") {
+			switch string(key) {
+			case "name":
+				r.name = string(js.Text())
+			case "digest":
+				digest = string(js.Text())
+			case "algorithm":
+				r.algorithm = string(js.Text())
+			case "annotations":
+				if r.chunks, err = parseAnnotations(js); err != nil {
+					return nil, fmt.Errorf("resource %s: %w", quote(r.name), err)
+				}
+			default:
+				js.Skip()
+			}
+		}
+		if js.Err() != nil {
+			return nil, nil // which the caller reports
+		}
+		if r.digest, err = hex.DecodeString(digest); err != nil || digest != strings.ToLower(digest) {
+			return nil, fmt.Errorf("resource %s: %w", quote(r.name), invalid("digest %s is not lower-case hexadecimal", quote(digest)))
+		}
+		list = append(list, r)
+	}
+	return list, nil
+}
+
+// parseAnnotations reads the digests of chunks. Other annotations, and other versions of this one, are
+// none of ours.
+func parseAnnotations(js *jsontext.Scanner[[]byte]) (c *chunks, err error) {
+	for key := range js.Members("an object") {
+		if string(key) != ChunksAnnotation {
+			js.Skip()
+			continue
+		}
+		c = new(chunks)
+		digests := false
+		for key := range js.Members("an object") {
+			switch string(key) {
+			case "size":
+				n, ok := uintOf(string(js.Number()))
+				if js.Err() == nil && (!ok || !layout.ChunkOK(n, 0)) {
+					return nil, invalid("%s: size is not a power of two from %d to %d", ChunksAnnotation, layout.MinChunk, layout.MaxChunk)
+				}
+				c.size = n
+			case "digests":
+				if c.sums, err = decode64(string(js.Text())); err != nil {
+					return nil, fmt.Errorf("%s: digests: %w", ChunksAnnotation, err)
+				}
+				digests = true
+			default:
+				js.Skip()
+			}
+		}
+		if js.Err() == nil && (c.size == 0 || !digests || len(c.sums)%sha256.Size != 0 || len(c.sums)/sha256.Size > layout.MaxChunks) {
+			return nil, invalid("%s: wants a size, and at most %d digests of %d bytes", ChunksAnnotation, layout.MaxChunks, sha256.Size)
+		}
+	}
+	return c, nil
+}
+
+// fill enters the resources as files.
+func (s *Statement) fill(form serialization, resources []resource, root []byte) error {
+	if len(resources) == 0 {
+		return invalid("no resources")
+	}
+	switch form.hash {
+	case "sha256":
+		s.newHash = sha256.New
+	case "blake2b":
+		s.newHash = func() hash.Hash {
+			h, _ := blake2b.New512(nil) // which fails for a key only
+			return h
+		}
+	default:
+		return fmt.Errorf("%w: hash_type %s; sha256 and blake2b are known", layout.ErrUnsupported, quote(form.hash))
+	}
+	// The digest over all is SHA-256 whatever the files' is.
+	all := sha256.New()
+	for _, r := range resources {
+		all.Write(r.digest)
+		if len(r.digest) != s.newHash().Size() {
+			return fmt.Errorf("resource %s: %w", quote(r.name), invalid("a digest of %d bytes, not %d", len(r.digest), s.newHash().Size()))
+		}
+	}
+	if !bytes.Equal(all.Sum(nil), root) {
+		return fmt.Errorf("%w: the subject has the digest %x, but the resources have %x", ErrSignature, root, all.Sum(nil))
+	}
+	var err error
+	switch form.method {
+	case "files":
+		s.granularity = layout.ByFile
+		err = s.fillFiles(form, resources)
+	case "shards":
+		s.granularity = layout.ByShard
+		err = s.fillShards(form, resources)
+	default:
+		return fmt.Errorf("%w: serialization method %s; files and shards are known", layout.ErrUnsupported, quote(form.method))
+	}
+	for name := range s.files {
+		s.names = append(s.names, name)
+	}
+	slices.Sort(s.names)
+	return errors.Join(err, collisions(s.names))
+}
+
+// collisions returns an error for names that lead to one file where upper and lower case are the same.
+func collisions(names []string) error {
+	if runtime.GOOS != "windows" && runtime.GOOS != "darwin" {
+		return nil
+	}
+	folded := make(map[string]string)
+	for _, name := range names {
+		key := strings.ToLower(name)
+		if other, ok := folded[key]; ok {
+			return fmt.Errorf("%w: %s and %s are one file on this system", layout.ErrDuplicate, quote(other), quote(name))
+		}
+		folded[key] = name
+	}
+	return nil
+}
+
+func (s *Statement) fillFiles(form serialization, resources []resource) error {
+	for _, r := range resources {
+		if r.algorithm != form.hash {
+			return fmt.Errorf("resource %s: %w", quote(r.name), invalid("algorithm %s, but hash_type %s", quote(r.algorithm), quote(form.hash)))
+		}
+		if err := checkName(r.name, len(resources) == 1); err != nil {
+			return err
+		}
+		if s.files[r.name] != nil {
+			return fmt.Errorf("resource %s: %w: it is listed twice", quote(r.name), layout.ErrDuplicate)
+		}
+		s.files[r.name] = &signed{digest: r.digest, chunks: r.chunks}
+	}
+	return nil
+}
+
+// fillShards puts shards together. The specification has their algorithm be that of the file; the
+// reference client writes another word, with the size in it.
+func (s *Statement) fillShards(form serialization, resources []resource) error {
+	if form.shardSize == 0 {
+		return invalid("method shards without shard_size")
+	}
+	type shard struct {
+		start, end uint64
+		digest     []byte
+	}
+	shards := make(map[string][]shard)
+	for _, r := range resources {
+		if r.algorithm != form.hash && r.algorithm != fmt.Sprintf("%s-sharded-%d", form.hash, form.shardSize) {
+			return fmt.Errorf("resource %s: %w", quote(r.name), invalid("algorithm %s, but hash_type %s", quote(r.algorithm), quote(form.hash)))
+		}
+		name, start, end, ok := cutShard(r.name)
+		if !ok || start >= end || end-start > form.shardSize || start%form.shardSize != 0 {
+			return fmt.Errorf("resource %s: %w", quote(r.name), invalid("not NAME:START:END of a shard of %d bytes", form.shardSize))
+		}
+		if err := checkName(name, true); err != nil {
+			return err
+		}
+		shards[name] = append(shards[name], shard{start, end, r.digest})
+	}
+	for name, list := range shards {
+		if name == "." && len(shards) > 1 {
+			return checkName(name, false)
+		}
+		slices.SortFunc(list, func(a, b shard) int { return cmp.Compare(a.start, b.start) })
+		f := &signed{known: true, chunks: &chunks{size: form.shardSize}}
+		for i, p := range list {
+			switch {
+			case p.start < f.size:
+				return fmt.Errorf("resource %s: %w: the shard at %d is listed twice", quote(name), layout.ErrDuplicate, p.start)
+			case p.start != f.size, i < len(list)-1 && p.end-p.start != form.shardSize:
+				return fmt.Errorf("resource %s: %w", quote(name), invalid("no shard has byte %d", f.size))
+			}
+			f.size = p.end
+			f.chunks.sums = append(f.chunks.sums, p.digest...)
+		}
+		s.files[name] = f
+	}
+	return nil
+}
+
+// cutShard takes a name apart at its last two colons.
+func cutShard(name string) (file string, start, end uint64, ok bool) {
+	j := strings.LastIndexByte(name, ':')
+	if j < 0 {
+		return "", 0, 0, false
+	}
+	i := strings.LastIndexByte(name[:j], ':')
+	if i < 0 {
+		return "", 0, 0, false
+	}
+	start, err := strconv.ParseUint(name[i+1:j], 10, 62)
+	end, err2 := strconv.ParseUint(name[j+1:], 10, 62)
+	return name[:i], start, end, err == nil && err2 == nil
+}
+
+// checkName refuses names that lead out of the directory, and such that no writer gives. The lone "."
+// stands for a model that is one file.
+func checkName(name string, lone bool) error {
+	if name == "." && lone {
+		return nil
+	}
+	if name == "" || name[0] == '/' || name != path.Clean(name) || name == "." || strings.HasPrefix(name, "../") || name == ".." ||
+		strings.ContainsRune(name, 0) || !filepath.IsLocal(filepath.FromSlash(name)) || runtime.GOOS == "windows" && strings.ContainsAny(name, `\:`) {
+		return fmt.Errorf("resource %s: %w", quote(name), invalid("not a plain path below the model's directory"))
+	}
+	return nil
+}
+
+// Digests returns the digests of the file called name, whose size in tells. The lone file of
+// a statement may be called ".". A file that is not listed, or that has another size than the one
+// signed, is an error.
+func (s *Statement) Digests(name string, in layout.Input) (*layout.Digests, error) {
+	f := s.files[name]
+	if lone := s.files["."]; f == nil && lone != nil {
+		f = lone
+	}
+	if f == nil && s.granularity == layout.ByShard && in.Size() == 0 { // which has no shards
+		return &layout.Digests{Chunk: 1, Granularity: s.granularity}, nil
+	}
+	if f == nil {
+		return nil, fmt.Errorf("%w: the signature does not list %s", ErrUnsigned, quote(name))
+	}
+	d := &layout.Digests{End: in.Size(), New: s.newHash, Granularity: s.granularity}
+	switch {
+	case f.chunks == nil:
+		d.Chunk, d.Sums = max(d.End, 1), f.digest
+		if d.End == 0 && !bytes.Equal(s.newHash().Sum(nil), f.digest) {
+			return nil, fmt.Errorf("%w: the file is empty, which the signed one was not", layout.ErrChecksum)
+		}
+		return d, nil
+	case s.granularity == layout.ByFile:
+		d.New, d.Granularity = nil, layout.ByChunk
+	}
+	d.Chunk, d.Sums = f.chunks.size, f.chunks.sums
+	size := uint64(d.HashSize())
+	if f.known && f.size != d.End || d.Count()*size != uint64(len(d.Sums)) {
+		return nil, fmt.Errorf("%w: the file has %d bytes, which the signed one had not", layout.ErrChecksum, d.End)
+	}
+	return d, nil
+}
+
+// statementJSON is the payload that Sign writes.
+type statementJSON struct {
+	Type          string         `json:"_type"`
+	Subject       [1]subjectJSON `json:"subject"`
+	PredicateType string         `json:"predicateType"`
+	Predicate     predicateJSON  `json:"predicate"`
+}
+
+type subjectJSON struct {
+	Name   string            `json:"name"`
+	Digest map[string]string `json:"digest"`
+}
+
+type predicateJSON struct {
+	Serialization struct {
+		Method        string   `json:"method"`
+		HashType      string   `json:"hash_type"`
+		AllowSymlinks bool     `json:"allow_symlinks"`
+		IgnorePaths   []string `json:"ignore_paths,omitempty"`
+	} `json:"serialization"`
+	Resources []resourceJSON `json:"resources"`
+}
+
+type resourceJSON struct {
+	Name        string                `json:"name"`
+	Algorithm   string                `json:"algorithm"`
+	Digest      string                `json:"digest"`
+	Annotations map[string]chunksJSON `json:"annotations,omitempty"`
+}
+
+type chunksJSON struct {
+	Size    uint64 `json:"size"`
+	Digests string `json:"digests"`
+}
+
+// encodeStatement returns the payload for files, which are in the order of their names.
+func encodeStatement(model string, names []string, files []signed, ignored []string, links bool) ([]byte, error) {
+	st := statementJSON{Type: statementType, PredicateType: predicateType}
+	st.Predicate.Serialization.Method, st.Predicate.Serialization.HashType = "files", "sha256"
+	st.Predicate.Serialization.AllowSymlinks, st.Predicate.Serialization.IgnorePaths = links, ignored
+	all := sha256.New()
+	for i, f := range files {
+		all.Write(f.digest)
+		st.Predicate.Resources = append(st.Predicate.Resources, resourceJSON{names[i], "sha256", hex.EncodeToString(f.digest),
+			map[string]chunksJSON{ChunksAnnotation: {f.chunks.size, base64.StdEncoding.EncodeToString(f.chunks.sums)}}})
+	}
+	st.Subject[0] = subjectJSON{model, map[string]string{"sha256": hex.EncodeToString(all.Sum(nil))}}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(st)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}

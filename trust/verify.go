@@ -1,0 +1,147 @@
+package trust
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/tensormap/tensormap/internal/parallel"
+	"github.com/tensormap/tensormap/layout"
+)
+
+// VerifyOptions tune Statement.Verify. Nil and zero fields mean the defaults.
+type VerifyOptions struct {
+	// Bundle is the path of the bundle. It may lie inside the directory, and is no unsigned file there.
+	Bundle string
+	// Ignore lists further paths, relative to the directory, that need not be signed.
+	Ignore []string
+	// IgnoreUnsigned lets files pass that the signature does not list.
+	IgnoreUnsigned bool
+	// Progress, if set, hears how many of how many bytes have been read, from one goroutine at a time.
+	Progress func(done, total uint64)
+}
+
+// Verify reads every file below the directory at root, or one file, and compares it with the
+// statement: the digest of the whole and those of the chunks. The error joins one error for each file that is
+// missing, too many, or not the signed one.
+func (s *Statement) Verify(ctx context.Context, root string, opts *VerifyOptions) error {
+	if opts == nil {
+		opts = &VerifyOptions{}
+	}
+	ignored := slices.Concat(s.IgnorePaths, opts.Ignore)
+	if own := relativeTo(root, opts.Bundle); opts.Bundle != "" && own != "" {
+		ignored = append(ignored, own)
+	}
+	rule := cacheLinks
+	if s.AllowSymlinks {
+		rule = anyLinks
+	}
+	found, err := listFiles(root, ignored, rule)
+	if err != nil {
+		return inFile(root, err)
+	}
+	paths, errs := s.places(root, found, opts.IgnoreUnsigned)
+	var jobs []hashJob
+	var wants [][]byte
+	p := parallel.Progress{Report: opts.Progress}
+	for _, name := range s.names {
+		f, file := s.files[name], paths[name]
+		if file == "" {
+			continue
+		}
+		size, err := s.sizeOf(file, f)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if f.digest != nil {
+			jobs = append(jobs, hashJob{file, size, size, s.newHash, new([]byte)})
+			wants = append(wants, f.digest)
+			p.Total += size
+		}
+		if f.chunks != nil {
+			make := s.newHash
+			if s.granularity == layout.ByFile {
+				make = sha256.New
+			}
+			jobs = append(jobs, hashJob{file, size, f.chunks.size, make, new([]byte)})
+			wants = append(wants, f.chunks.sums)
+			p.Total += size
+		}
+	}
+	if err := runHashes(ctx, jobs, &p); err != nil {
+		return err
+	}
+	for i, j := range jobs {
+		if !bytes.Equal(*j.sums, wants[i]) {
+			errs = append(errs, mismatch(j, wants[i]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// places returns the paths of the signed files, and errors about those that are missing or too many. A
+// statement about one file has it as ".", or under its name.
+func (s *Statement) places(root string, found []string, ignoreUnsigned bool) (paths map[string]string, errs []error) {
+	paths = make(map[string]string)
+	if len(s.names) == 1 && len(found) == 1 {
+		file := pathOf(root, found[0])
+		if name := s.names[0]; name == "." || found[0] == "." && name == filepath.Base(file) {
+			paths[name] = file
+			return paths, nil
+		}
+	}
+	for _, name := range s.names {
+		if _, ok := slices.BinarySearch(found, name); ok {
+			paths[name] = pathOf(root, name)
+		} else {
+			errs = append(errs, fmt.Errorf("%s: %w: the signature lists it", pathOf(root, name), layout.ErrNotFound))
+		}
+	}
+	for _, name := range found {
+		info, err := os.Stat(pathOf(root, name))
+		inNoShard := s.granularity == layout.ByShard && err == nil && info.Size() == 0
+		if s.files[name] == nil && !ignoreUnsigned && !inNoShard {
+			errs = append(errs, fmt.Errorf("%s: %w: the signature does not list it", pathOf(root, name), ErrUnsigned))
+		}
+	}
+	return paths, errs
+}
+
+// sizeOf returns the size of a signed file that is there.
+func (s *Statement) sizeOf(file string, f *signed) (uint64, error) {
+	info, err := os.Stat(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, fmt.Errorf("%s: %w: the signature lists it", file, layout.ErrNotFound)
+	}
+	if err != nil {
+		return 0, err
+	}
+	size := uint64(info.Size())
+	if f.known && size != f.size {
+		return 0, fmt.Errorf("%s: %w: %d bytes, but the signed file had %d", file, layout.ErrChecksum, size, f.size)
+	}
+	return size, nil
+}
+
+// mismatch says which part of a file is not the signed one.
+func mismatch(j hashJob, want []byte) error {
+	got, n := *j.sums, j.hash().Size()
+	for i := 0; (i+1)*n <= min(len(got), len(want)); i++ {
+		g, w := got[i*n:][:n], want[i*n:][:n]
+		switch {
+		case bytes.Equal(g, w):
+		case len(want) == n:
+			return fmt.Errorf("%s: %w: it has %x, but the signed file had %x", j.path, layout.ErrChecksum, g, w)
+		default:
+			return fmt.Errorf("%s: %w: chunk %d, from offset %d, has %x, but the signed file had %x", j.path, layout.ErrChecksum, i, uint64(i)*j.chunk, g, w)
+		}
+	}
+	return fmt.Errorf("%s: %w: %d chunks, but the signed file had %d", j.path, layout.ErrChecksum, len(got)/n, len(want)/n)
+}
