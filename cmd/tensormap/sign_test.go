@@ -53,7 +53,7 @@ func TestSignAndVerify(t *testing.T) {
 		refused(exitFailed, filepath.Join(model, name)+": ", "verify", model, "--signature", bundle, "--key", public)
 	}
 	r := tensormap("verify", "--json", model, "--signature", bundle, "--key", public)
-	if !strings.Contains(r.stdout, `"ok": false`) || !strings.Contains(r.stdout, `"signature"`) {
+	if !strings.Contains(r.stdout, `"ok":false`) || !strings.Contains(r.stdout, `"signature"`) {
 		t.Errorf("%s", r.stdout)
 	}
 }
