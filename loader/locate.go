@@ -16,15 +16,6 @@ import (
 	"github.com/tensormap/tensormap/shard"
 )
 
-// modelSuffixes returns the endings of the names of model files.
-func modelSuffixes() (all []string) {
-	for _, f := range formats.Names() {
-		all = append(all, formats.Suffix(f))
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
 // locate maps the file at path, or that of the model in the directory at path. The other files of
 // the model lie in from.
 func locate(path string, o Options) (first *stored, from source, err error) {
@@ -50,45 +41,37 @@ func (o *Options) file(path string) (*mmapio.Mapping, error) {
 
 // modelIn returns the path of the model in the directory dir: see Open.
 func modelIn(dir string, o Options) (string, error) {
-	names, err := modelNames(dir)
-	if err == nil && len(names) == 0 {
+	path, err := chosenIn(dir, o)
+	if errors.Is(err, shard.ErrNoModel) {
 		if dir, err = snapshotOf(dir); err == nil {
-			names, err = modelNames(dir)
+			path, err = chosenIn(dir, o)
 		}
 	}
+	return path, err
+}
+
+// chosenIn returns the path of the one model among the files in dir.
+func chosenIn(dir string, o Options) (string, error) {
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return "", err
 	}
-	if len(names) > 1 {
-		names = withoutParts(names, func(name string) *manifest.File { return manifestAt(filepath.Join(dir, name), o) })
+	var files []string
+	for _, e := range entries {
+		if !e.IsDir() {
+			files = append(files, e.Name())
+		}
 	}
-	if plain := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !isPlain(name) }); len(plain) == 1 {
-		names = plain
+	name, err := shard.Choose(files, func(name string) *manifest.File { return manifestAt(filepath.Join(dir, name), o) })
+	if err != nil {
+		return "", directoryError(dir, "%w", err)
 	}
-	switch {
-	case len(names) == 0:
-		return "", directoryError(dir, "no model in it, that is, no file called *%s", strings.Join(modelSuffixes(), ", *"))
-	case !slices.ContainsFunc(names, func(name string) bool { return !shard.IsPart(name) }):
-		return "", directoryError(dir, "shards in it, but without the manifest or index that leads to all of them: %s", few(names))
-	case len(names) > 1:
-		return "", directoryError(dir, "%d models in it, to be opened by their own paths: %s", len(names), few(names))
-	}
-	return filepath.Join(dir, names[0]), nil
+	return filepath.Join(dir, name), nil
 }
 
 // directoryError returns why the directory dir does not lead to a model.
 func directoryError(dir, format string, args ...any) error {
 	return &fs.PathError{Op: "open", Path: dir, Err: fmt.Errorf("%w with "+format, append([]any{mmapio.ErrDirectory}, args...)...)}
-}
-
-// few lists the first of the names.
-func few(names []string) string {
-	const most = 4
-	list := strings.Join(names[:min(most, len(names))], ", ")
-	if len(names) > most {
-		list += ", …"
-	}
-	return list
 }
 
 // snapshotOf returns the snapshot to open of the model in the Hugging Face cache whose root is dir:
@@ -119,11 +102,11 @@ func snapshotOf(dir string) (string, error) {
 	case err == nil && slices.Contains(names, main):
 		return filepath.Join(dir, "snapshots", main), nil
 	case err == nil:
-		return "", directoryError(dir, "refs/main in it, which names the snapshot %s, but only these: %s", layout.Quote([]byte(main)), few(names))
+		return "", directoryError(dir, "refs/main in it, which names the snapshot %s, but only these: %s", layout.Quote([]byte(main)), shard.Few(names))
 	case !errors.Is(err, fs.ErrNotExist):
 		return "", err
 	case len(names) > 1:
-		return "", directoryError(dir, "%d snapshots in it, and no refs/main that names one: %s", len(names), few(names))
+		return "", directoryError(dir, "%d snapshots in it, and no refs/main that names one: %s", len(names), shard.Few(names))
 	}
 	return filepath.Join(dir, "snapshots", names[0]), nil
 }
@@ -140,56 +123,6 @@ func commitOf(root *os.Root) (string, error) {
 	}
 	text, err := root.ReadFile(ref)
 	return strings.TrimSpace(string(text)), err
-}
-
-// modelNames lists the files in dir that have names of models, in order. It leaves out hidden ones,
-// such as macOS puts beside files on foreign disks.
-func modelNames(dir string) (names []string, err error) {
-	entries, err := os.ReadDir(dir)
-	suffixes := modelSuffixes()
-	for _, e := range entries {
-		if name := e.Name(); !e.IsDir() && name[0] != '.' && (isIndex(name) || slices.Contains(suffixes, suffix(name))) {
-			names = append(names, name)
-		}
-	}
-	return names, err
-}
-
-func suffix(name string) string { return strings.ToLower(filepath.Ext(name)) }
-
-// isIndex reports whether name is that of a SafeTensors index, also of a variant:
-// model.safetensors.index.fp16.json.
-func isIndex(name string) bool {
-	return suffix(name) == ".json" && strings.Contains(name, ".safetensors.index.")
-}
-
-// isPlain reports whether name is the default name of a model, which Python's transformers look
-// for.
-func isPlain(name string) bool {
-	return name == "model"+suffix(name) || name == "model.safetensors.index.json"
-}
-
-// withoutParts leaves out parts of something else in the list: shards that a manifest names, and
-// all parts of a GGUF split but the first that is there. Files called as the shards of a model in
-// the list are left out too: an older model of more shards may have left them.
-func withoutParts(names []string, manifest func(name string) *manifest.File) []string {
-	parts := make(map[string]bool)
-	splits := make(map[string]bool)
-	for _, name := range names {
-		if set := shard.SetName(name); set != "" {
-			parts[name] = splits[set]
-			splits[set] = true
-		} else if whole := shard.Whole(name); whole != "" && (slices.Contains(names, whole) || slices.Contains(names, whole+".index.json")) {
-			parts[name] = true
-		} else if isIndex(name) || suffix(name) == formats.Suffix(layout.APR2) {
-			if m := manifest(name); m != nil {
-				for _, s := range m.Shards {
-					parts[s.Name] = true
-				}
-			}
-		}
-	}
-	return slices.DeleteFunc(names, func(name string) bool { return parts[name] })
 }
 
 // manifestAt returns the manifest at path, or nil if none can be read there.

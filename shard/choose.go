@@ -1,0 +1,100 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/formats"
+	"github.com/tensormap/tensormap/layout/manifest"
+)
+
+// ErrNoModel is wrapped by the errors of Choose if no name is that of a model.
+var ErrNoModel = errors.New("no model in it")
+
+// Choose returns the name of the one model among files that lie side by side. It ignores files
+// that no format has a suffix for, hidden ones, and parts of another model in the list. Among several it
+// takes the one called model, as Python's transformers do.
+//
+// manifestOf returns the manifest in the file called name, or nil. It is asked if several names
+// remain.
+func Choose(files []string, manifestOf func(name string) *manifest.File) (string, error) {
+	suffixes := modelSuffixes()
+	names := slices.DeleteFunc(slices.Clone(files), func(name string) bool {
+		return name == "" || name[0] == '.' || !isIndex(name) && !slices.Contains(suffixes, suffix(name))
+	})
+	if len(names) > 1 {
+		names = withoutParts(names, manifestOf)
+	}
+	if plain := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !isPlain(name) }); len(plain) == 1 {
+		names = plain
+	}
+	switch {
+	case len(names) == 0:
+		return "", fmt.Errorf("%w, that is, no file called *%s", ErrNoModel, strings.Join(suffixes, ", *"))
+	case !slices.ContainsFunc(names, func(name string) bool { return !IsPart(name) }):
+		return "", fmt.Errorf("shards in it, but without the manifest or index that leads to all of them: %s", Few(names))
+	case len(names) > 1:
+		return "", fmt.Errorf("%d models in it, to be opened by their own paths: %s", len(names), Few(names))
+	}
+	return names[0], nil
+}
+
+// Few lists the first of the names, for a message.
+func Few(names []string) string {
+	const most = 4
+	list := strings.Join(names[:min(most, len(names))], ", ")
+	if len(names) > most {
+		list += ", …"
+	}
+	return list
+}
+
+// modelSuffixes returns the endings of the names of model files.
+func modelSuffixes() (all []string) {
+	for _, f := range formats.Names() {
+		all = append(all, formats.Suffix(f))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func suffix(name string) string { return strings.ToLower(filepath.Ext(name)) }
+
+// isIndex reports whether name is that of a SafeTensors index, also of a variant:
+// model.safetensors.index.fp16.json.
+func isIndex(name string) bool {
+	return suffix(name) == ".json" && strings.Contains(name, ".safetensors.index.")
+}
+
+// isPlain reports whether name is the default name of a model, which Python's transformers look
+// for.
+func isPlain(name string) bool {
+	return name == "model"+suffix(name) || name == "model"+formats.Suffix(layout.SafeTensors)+manifest.IndexSuffix
+}
+
+// withoutParts leaves out parts of something else in the list: shards that a manifest names, and
+// all parts of a GGUF split but the first that is there. Files called as the shards of a model in
+// the list are left out too: an older model of more shards may have left them.
+func withoutParts(names []string, manifestOf func(name string) *manifest.File) []string {
+	parts := make(map[string]bool)
+	splits := make(map[string]bool)
+	for _, name := range names {
+		if set := SetName(name); set != "" {
+			parts[name] = splits[set]
+			splits[set] = true
+		} else if whole := Whole(name); whole != "" && (slices.Contains(names, whole) || slices.Contains(names, whole+manifest.IndexSuffix)) {
+			parts[name] = true
+		} else if isIndex(name) || suffix(name) == formats.Suffix(layout.APR2) {
+			if m := manifestOf(name); m != nil {
+				for _, s := range m.Shards {
+					parts[s.Name] = true
+				}
+			}
+		}
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return parts[name] })
+}
