@@ -51,6 +51,8 @@ func randomRows(rng *rand.Rand, d layout.DType, n int) []byte {
 			binary.LittleEndian.PutUint64(b[at:], math.Float64bits(rng.NormFloat64()))
 		case layout.BF16:
 			b[at+1] = b[at+1]&0x80 | 0x3f
+		case layout.F8_E8M0:
+			b[at] = byte(120 + rng.IntN(16))
 		case layout.F8_E4M3, layout.F8_E5M2:
 			b[at] &^= 0x40
 		case layout.IQ1_M:

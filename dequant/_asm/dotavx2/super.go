@@ -1,0 +1,188 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
+)
+
+// A block of 256 elements is eight of 32, which are dealt as small blocks are.
+
+// super generates the kernel of a type whose blocks have size bytes.
+func super(name string, size int, body func(k *kernel) func()) {
+	k := begin(name)
+	block := body(k)
+	k.eachRow(func() {
+		MOVQ(k.blocks, k.left)
+		Label("block")
+		block()
+		ADDQ(U32(size), k.src)
+		ADDQ(U32(groupBytes), k.group)
+		DECQ(k.left)
+		JNZ(LabelRef("block"))
+	})
+}
+
+// two returns sixteen bytes from first on in the lower lane, and from second on in the upper.
+func (k *kernel) two(first, second int) VecVirtual {
+	y := YMM()
+	VBROADCASTI128(k.from(first), y)
+	VINSERTI128(Imm(1), k.from(second), y, y)
+	return y
+}
+
+// scaled loads a binary16 and multiplies it with the activation's scale.
+func (k *kernel) scaled(at int) VecVirtual {
+	y := YMM()
+	VPBROADCASTW(k.from(at), y.AsX())
+	VCVTPH2PS(y.AsX(), y)
+	VMULPS(k.act(scales), y, y)
+	return y
+}
+
+// k4 unpacks scales and offsets of Q4_K and Q5_K. Both lanes of the result have bytes: scales 0 to 3,
+// offsets 0 to 3, scales 4 to 7, offsets 4 to 7.
+func (k *kernel) k4() VecVirtual {
+	low, high, nibbles, upper, mask := GP64(), GP64(), GP64(), GP64(), GP64()
+	MOVQ(k.from(4), low)
+	MOVL(k.from(12), nibbles.As32())
+	MOVQ(low, high)
+	MOVQ(U64(0x3f3f3f3f3f3f3f3f), mask)
+	ANDQ(mask, low)
+	SHRQ(Imm(2), high)
+	MOVQ(nibbles, upper)
+	SHLQ(Imm(28), upper)
+	ORQ(upper, nibbles)
+	MOVQ(U64(0x3030303030303030), mask)
+	ANDQ(mask, high)
+	MOVQ(U64(0x0f0f0f0f0f0f0f0f), mask)
+	ANDQ(mask, nibbles)
+	ORQ(nibbles, high)
+	y := YMM()
+	VMOVQ(low, y.AsX())
+	VPINSRQ(Imm(1), high, y.AsX(), y.AsX())
+	VINSERTI128(Imm(1), y.AsX(), y, y)
+	return y
+}
+
+// spread returns the address of a shuffle that makes words of bytes. Word w of lane l is byte f(l, w).
+func spread(name string, f func(lane, word int) int) Mem {
+	return bytes32(name, func(i int) byte {
+		if i%2 == 1 {
+			return 0x80
+		}
+		return byte(f(i/16, i%16/2))
+	})
+}
+
+func shuffle(m Mem, v VecVirtual) VecVirtual {
+	y := YMM()
+	VPSHUFB(m, v, y)
+	return y
+}
+
+// offsets subtracts the products of offsets and sums of codes. Word i is the offset of sum i.
+func (k *kernel) offsets(at int, mins VecVirtual) {
+	VPMADDWD(k.act(halves), mins, mins)
+	k.subtract(k.scaled(at), mins)
+}
+
+func superBlocks() {
+	scaleWords := func() Mem { return spread("k4_scales", func(l, w int) int { return 8*l + w/2 }) }
+	minWords := func() Mem { return spread("k4_mins", func(l, w int) int { return 8*l + 4 + w/2 }) }
+	super("q4_K", 144, func(k *kernel) func() {
+		low := keep(bytesOf("low_nibbles", 15))
+		scaleAt, minAt := keep(scaleWords()), keep(minWords())
+		return func() {
+			packed := k.k4()
+			sc, mins := YMM(), YMM()
+			VPSHUFB(scaleAt, packed, sc)
+			VPSHUFB(minAt, packed, mins)
+			var t [4]VecVirtual
+			for c := range 2 {
+				a, b := k.two(16+32*c, 80+32*c), k.two(32+32*c, 96+32*c)
+				for high := range 2 {
+					p := 2*c + high
+					t[p] = products(field(a, 4*high, low), k.act(64*p))
+					VPADDW(products(field(b, 4*high, low), k.act(64*p+32)), t[p], t[p])
+				}
+				t[c] = halve2(words, t[2*c], t[2*c+1])
+			}
+			k.add(k.scaled(0), pairs(halve4(words, t[0], t[1]), sc))
+			k.offsets(2, mins)
+		}
+	})
+	super("q5_K", 176, func(k *kernel) func() {
+		low, sixteen := keep(bytesOf("low_nibbles", 15)), keep(bytesOf("sixteen", 16))
+		lanes := keep(dwords("upper_bits", func(i int) uint32 { return []uint32{4, 0}[i/4] }))
+		return func() {
+			packed := k.k4()
+			var bits [2]VecVirtual
+			for i := range bits {
+				bits[i] = YMM()
+				VBROADCASTI128(k.from(16+16*i), bits[i])
+				VPSLLVD(lanes, bits[i], bits[i])
+			}
+			code := func(v VecVirtual, high, p, i int) VecVirtual {
+				y := field(v, 4*high, low)
+				VPOR(field(bits[i], p, sixteen), y, y)
+				return y
+			}
+			var t [4]VecVirtual
+			for c := range 2 {
+				a, b := k.two(48+32*c, 112+32*c), k.two(64+32*c, 128+32*c)
+				for high := range 2 {
+					p := 2*c + high
+					t[p] = products(code(a, high, p, 0), k.act(64*p))
+					VPADDW(products(code(b, high, p, 1), k.act(64*p+32)), t[p], t[p])
+				}
+				sc := shuffle(spread([]string{"k4_scales_01", "k4_scales_23"}[c], func(l, w int) int { return 8*l + 2*c + w/2%2 }), packed)
+				t[c] = pairs(halve2(words, t[2*c], t[2*c+1]), sc)
+			}
+			k.add(k.scaled(0), halve4(doublewords, t[0], t[1]))
+			k.offsets(2, shuffle(minWords(), packed))
+		}
+	})
+	super("q6_K", 210, func(k *kernel) func() {
+		low, upper := keep(bytesOf("low_nibbles", 15)), keep(bytesOf("third_crumbs", 0x30))
+		return func() {
+			sc := YMM()
+			VPMOVSXBW(k.from(192), sc)
+			// Codes are 32 too great.
+			sum := YMM()
+			VPMADDWD(k.act(halves), sc, sum)
+			VPSLLD(Imm(5), sum, sum)
+			var halfs [2]VecVirtual
+			for second := range 2 {
+				bits := k.two(128+16*second, 160+16*second)
+				var ab [2]VecVirtual
+				for i := range ab {
+					ab[i] = k.two(32*i+16*second, 64+32*i+16*second)
+				}
+				var t [4]VecVirtual
+				for p := range t {
+					codes, b := field(ab[p%2], p/2*4, low), YMM()
+					if p < 2 {
+						VPSLLW(Imm(uint64(4-2*p)), bits, b)
+						VPAND(upper, b, b)
+					} else {
+						b = field(bits, 2*p-4, upper)
+					}
+					VPOR(b, codes, codes)
+					t[p] = products(codes, k.act(64*p+32*second))
+					if p%2 == 1 {
+						factors := YMM()
+						VPSHUFB(bytes32([]string{"q6_scales_0", "q6_scales_1", "q6_scales_2", "q6_scales_3"}[p-1+second], func(i int) byte {
+							return byte(2*(2*(p-1)+second+2*(i%8/4)) + i%2)
+						}), sc, factors)
+						t[p/2] = pairs(halve2(words, t[p-1], t[p]), factors)
+					}
+				}
+				halfs[second] = halve4(doublewords, t[0], t[1])
+			}
+			VPADDD(halfs[1], halfs[0], halfs[0])
+			VPSUBD(sum, halfs[0], halfs[0])
+			k.add(k.scaled(208), halfs[0])
+		}
+	})
+}

@@ -1,0 +1,19 @@
+//go:build !purego
+
+package dot
+
+import "golang.org/x/sys/cpu"
+
+// archLevels returns the levels of this processor.
+func archLevels() []*impl {
+	x := &cpu.X86
+	if !x.HasAVX2 || !x.HasF16C {
+		return nil
+	}
+	return []*impl{&avx2}
+}
+
+// assembly returns the kernel that f is. Assembly knows a group by its first code.
+func assembly(f func(dst []float32, rows []byte, x *int8, blocks int)) quantizedKernel {
+	return func(dst []float32, rows []byte, x []group, blocks int) { f(dst, rows, &x[0].q[0], blocks) }
+}

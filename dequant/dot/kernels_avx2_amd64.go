@@ -1,0 +1,31 @@
+//go:build !purego
+
+package dot
+
+import "github.com/tensormap/tensormap/layout"
+
+//go:generate go -C ../_asm run ./dotavx2 -out ../dot/avx2_amd64.s -stubs ../dot/avx2_stubs_amd64.go -pkg dot
+
+// avx2 is the level of AVX2 and F16C.
+var avx2 = impl{
+	name: "avx2",
+	quantized: [numTypes]quantizedKernel{
+		layout.Q4_0:   assembly(q4_0AVX2),
+		layout.Q4_1:   assembly(q4_1AVX2),
+		layout.Q5_0:   assembly(q5_0AVX2),
+		layout.Q5_1:   assembly(q5_1AVX2),
+		layout.Q8_0:   assembly(q8_0AVX2),
+		layout.IQ4_NL: assembly(iq4_NLAVX2),
+		layout.MXFP4:  assembly(mxfp4AVX2),
+		layout.Q4_K:   assembly(q4_KAVX2),
+		layout.Q5_K:   assembly(q5_KAVX2),
+		layout.Q6_K:   assembly(q6_KAVX2),
+	},
+	plain: [numTypes]plainKernel{
+		layout.F32:  f32AVX2,
+		layout.F16:  f16AVX2,
+		layout.BF16: bf16AVX2,
+		layout.I8:   i8AVX2,
+	},
+	floats: floatsAVX2,
+}
