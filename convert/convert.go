@@ -20,6 +20,10 @@ type Options struct {
 	Align int
 	// Config is merged into the metadata, as MergeConfig says.
 	Config layout.Metadata
+	// Set sets keys of a GGUF file: values of GGUF's types, or texts. A text is read as the type of the
+	// key's old value or of a prefix such as "u32:". Else it is a number or a bool of JSON, or
+	// a string. Other formats have no such keys.
+	Set layout.Metadata
 	// DType re-encodes tensors of real numbers: one of the types that CanEncode accepts.
 	// Invalid leaves them as they are stored.
 	DType layout.DType

@@ -24,7 +24,7 @@ func (p *Plan) decide(ctx context.Context, lease *loader.Lease) error {
 		return fmt.Errorf("%w: re-encoding to %v in %s", layout.ErrUnsupported, d, to.name)
 	}
 	var known map[string]original
-	if f := p.model.Format(); f == layout.APR2 || f == layout.SafeTensors {
+	if f := p.model.Format(); CanWrite(f) {
 		known = originals(p.Metadata)
 	}
 	if err := p.findParts(lease); err != nil {

@@ -50,7 +50,7 @@ func (p *Plan) nameShards() error {
 		p.parts[i].path = fmt.Sprintf("%s-%05d-of-%05d%s", withoutExt(p.whole, suffix), i+1, p.Shards, suffix)
 	}
 	b, err := p.target.manifest(p)
-	if err != nil {
+	if err != nil || b == nil {
 		return err
 	}
 	read, err := manifest.Decode(layout.Bytes(b), nil)

@@ -22,14 +22,14 @@ func (t *Tensor) fit(to *limits) {
 		t.Changed = "a scale of 0, which " + to.name + " refuses, the values are the same"
 		t.expand()
 	case to.holds(from):
-	case from.Quantized() && dequant.Supported(from):
+	case (from.Quantized() || to.weights && from.Kind() == layout.KindFloat) && dequant.Supported(from):
 		t.Changed = fmt.Sprintf("%s has no %v, the values are the same", to.name, from)
 		if !to.scales || !t.scaledInts() {
 			t.expand()
 		}
 	default:
 		t.Changed = fmt.Sprintf("%s has no %v, the bits are the same", to.name, from)
-		t.standIn()
+		t.standIn(to.integers)
 	}
 	if len(t.Shape) > to.dims {
 		t.fold(to.dims)
@@ -63,12 +63,15 @@ func (t *Tensor) scaledInts() bool {
 // unsigned maps sizes in bytes to integers.
 var unsigned = map[int]layout.DType{1: layout.U8, 2: layout.U16, 4: layout.U32, 8: layout.U64}
 
-// standIn keeps the bits of a type that the target does not know: as unsigned integers of its
-// width or, without such, as bytes. setOriginals notes the real type and shape in the metadata.
-func (t *Tensor) standIn() {
-	d := unsigned[t.To.BlockBytes()]
+// standIn keeps the bits of a type that the target does not know: as integers of its width or,
+// without such, as bytes. setOriginals notes the real type and shape in the metadata.
+func (t *Tensor) standIn(integers map[int]layout.DType) {
+	if integers == nil {
+		integers = unsigned
+	}
+	d := integers[t.To.BlockBytes()]
 	if d == layout.Invalid || t.To.BlockElems() != 1 {
-		d, t.Shape = layout.U8, []uint64{t.source.RawBytes()}
+		d, t.Shape = integers[1], []uint64{t.source.RawBytes()}
 	}
 	t.bits, t.To = t.To, d
 }
@@ -181,7 +184,7 @@ func (t *Tensor) restore(o original) {
 	dtype := o.dtype
 	if dtype == layout.Invalid {
 		dtype = t.From
-	} else if t.scaled || t.From.Kind() != layout.KindUint {
+	} else if t.scaled || t.From.Kind() != layout.KindUint && t.From.Kind() != layout.KindInt {
 		return
 	}
 	if size, err := dtype.Size(o.shape); err == nil && size == t.source.RawBytes() {

@@ -17,13 +17,18 @@ func describeSource(m *loader.Model, lease *loader.Lease) (layout.Metadata, erro
 	if err != nil {
 		return nil, err
 	}
-	md := layout.Metadata{
+	md := requiredMetadata()
+	describe(&md, m.Format(), from)
+	return md, nil
+}
+
+// requiredMetadata returns the keys that every APR2 file must have, for a model that says nothing.
+func requiredMetadata() layout.Metadata {
+	return layout.Metadata{
 		{Key: "apr_version", Value: "2.0.0"},
 		{Key: "model_type", Value: "unknown"},
 		{Key: "architecture", Value: layout.Metadata{}},
 	}
-	describe(&md, m.Format(), from)
-	return md, nil
 }
 
 // describePlan adds what the caller and the plan say.
@@ -98,6 +103,11 @@ func setObject(m *layout.Metadata, key string, o layout.Metadata) {
 		return
 	}
 	*m = slices.DeleteFunc(*m, func(e layout.Entry) bool { return e.Key == key })
+}
+
+// without returns a copy of m that lacks some keys.
+func without(m layout.Metadata, keys ...string) layout.Metadata {
+	return slices.DeleteFunc(slices.Clone(m), func(e layout.Entry) bool { return slices.Contains(keys, e.Key) })
 }
 
 // bitsPerWeight divides the size of all tensors by the number of their elements.

@@ -178,8 +178,8 @@ func TestPlan(t *testing.T) {
 			i++
 		}
 	}
-	for _, opts := range []convert.Options{{Format: layout.GGUF}, {}} {
-		if _, err := convert.NewPlan(context.Background(), m, "x.gguf", &opts); !errors.Is(err, layout.ErrUnsupported) {
+	for _, opts := range []convert.Options{{Format: layout.TSM}, {}} {
+		if _, err := convert.NewPlan(context.Background(), m, "x.tsm", &opts); !errors.Is(err, layout.ErrUnsupported) {
 			t.Errorf("%v", err)
 		}
 	}

@@ -43,53 +43,57 @@ const apr2Prefix = "apr2."
 
 // describeSafeTensors takes APR2 metadata out of from, if a conversion has put some there.
 func describeSafeTensors(md *layout.Metadata, from layout.Metadata) (own layout.Metadata) {
+	own, carried := takeCarried(from, layout.SafeTensors)
+	md.Merge(carried)
+	return own
+}
+
+// takeCarried divides the metadata of a file of format f into its own keys and the APR2 metadata that
+// a conversion has put there.
+func takeCarried(from layout.Metadata, f layout.Format) (own, carried layout.Metadata) {
 	if !slices.ContainsFunc(from, func(e layout.Entry) bool { return strings.HasPrefix(e.Key, apr2Prefix) }) {
-		return from
+		return from, nil
 	}
-	var carried layout.Metadata
 	for key, value := range from.All() {
 		name, ok := strings.CutPrefix(key, apr2Prefix)
 		text, isText := value.(string)
 		if ok && isText {
 			lim := (*layout.Limits)(nil).WithDefaults()
-			if v, err := jsontext.ParseValue(text, layout.SafeTensors, 0, "metadata", lim); err == nil {
+			if v, err := jsontext.ParseValue(text, f, 0, "metadata", lim); err == nil {
 				carried = append(carried, layout.Entry{Key: name, Value: v})
 				continue
 			}
 		}
 		own = append(own, layout.Entry{Key: key, Value: value})
 	}
-	if rest := object(carried, layout.SafeTensors.String()); rest != nil {
+	if rest := object(carried, f.String()); rest != nil {
 		own = merged(rest, own).(layout.Metadata)
 	}
-	md.Merge(carried)
-	return own
+	return own, carried
 }
 
 // describeGGUF maps what APR2 has keys of its own for. The architecture gets the keys that begin
 // with its name, such as llama.block_count.
 func describeGGUF(md *layout.Metadata, from layout.Metadata) (own layout.Metadata) {
+	from, carried := takeCarried(from, layout.GGUF)
 	// How the source was divided among files is not true of the new one.
-	isSplit := func(e layout.Entry) bool { return strings.HasPrefix(e.Key, "split.") }
 	if slices.ContainsFunc(from, isSplit) {
 		from = slices.DeleteFunc(slices.Clone(from), isSplit)
 	}
-	v, _ := from.Get("general.architecture")
-	name, ok := v.(string)
-	if !ok || name == "" {
-		return from
-	}
-	md.Set("model_type", name)
-	architecture := layout.Metadata{}
-	for key, value := range from.All() {
-		if k, ok := strings.CutPrefix(key, name+"."); ok {
-			architecture = append(architecture, layout.Entry{Key: k, Value: value})
+	if name, _ := stringAt(from, keyArchitecture); name != "" {
+		md.Set("model_type", name)
+		architecture := layout.Metadata{}
+		for key, value := range from.All() {
+			if k, ok := strings.CutPrefix(key, name+"."); ok {
+				architecture = append(architecture, layout.Entry{Key: k, Value: value})
+			}
+		}
+		md.Set("architecture", architecture)
+		if tokens, ok := from.Get(keyTokens); ok {
+			md.Set("vocab", tokens)
 		}
 	}
-	md.Set("architecture", architecture)
-	if tokens, ok := from.Get("tokenizer.ggml.tokens"); ok {
-		md.Set("vocab", tokens)
-	}
+	md.Merge(carried)
 	return from
 }
 

@@ -16,12 +16,12 @@ type target interface {
 	divide(p *Plan) error
 	// writer begins to write one file to dst.
 	writer(p *Plan, dst io.Writer, s *part) (fileWriter, error)
-	// manifest encodes the file that leads to the shards.
+	// manifest encodes the file that leads to the shards. It is nil if each of them leads to the others.
 	manifest(p *Plan) ([]byte, error)
 	digests() bool // of shards, in the manifest
 }
 
-var targets = map[layout.Format]target{layout.APR2: apr2Target{}, layout.SafeTensors: safeTensorsTarget{}}
+var targets = map[layout.Format]target{layout.APR2: apr2Target{}, layout.SafeTensors: safeTensorsTarget{}, layout.GGUF: ggufTarget{}}
 
 // CanWrite reports whether models can be written in format f.
 func CanWrite(f layout.Format) bool { return targets[f] != nil }
@@ -43,6 +43,11 @@ type limits struct {
 	scales  bool // of tensors of integers
 	dims    int  // the most dimensions of a tensor
 	scalars bool // tensors without dimensions
+	// integers maps sizes in bytes to the types that keep the bits of others: unsigned ones if nil.
+	integers map[int]layout.DType
+	// weights reports that readers take all tensors for weights. Floats of a type that the format
+	// lacks become F32 then, so that no code passes for a number.
+	weights bool
 }
 
 // canHave reports whether tensors may be re-encoded to d.

@@ -3,6 +3,8 @@ package convert_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 	"path/filepath"
@@ -26,7 +28,8 @@ func sameValues(t *testing.T, got, want *loader.Model) {
 	for w := range want.Tensors() {
 		x := tensor(t, got, w.Name())
 		a, b := contents(t, x), contents(t, w)
-		standIn := x.DType().Kind() == layout.KindUint && w.DType().Kind() != layout.KindUint
+		standIn := x.DType().Kind() == layout.KindUint && w.DType().Kind() != layout.KindUint ||
+			x.DType().Kind() == layout.KindInt && w.DType().Kind() != layout.KindInt && !w.DType().Quantized()
 		if (x.DType() == w.DType() || standIn) && !bytes.Equal(a, b) {
 			t.Errorf("%s: other bytes", w.Name())
 		}
@@ -102,6 +105,59 @@ func TestAllFormats(t *testing.T) {
 		for _, m := range []*loader.Model{direct, safe, back} {
 			m.Close()
 		}
+	}
+}
+
+// TestAllFormatsGGUF: what every fixture holds is in the GGUF file, and in the APR2 file made of that.
+func TestAllFormatsGGUF(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	written, refused := 0, 0
+	for name, m := range allFixtures(t) {
+		if md := metadata(t, m); m.Format() == layout.APR2 && len(md) > 0 && !wellFormed(t, m) {
+			continue
+		}
+		opts := &convert.Options{PlainF8: true}
+		_, err := convert.Write(context.Background(), m, path("a.gguf"), opts)
+		if err != nil {
+			refused++
+			if !errors.Is(err, layout.ErrLimit) && !errors.Is(err, layout.ErrInvalid) && !errors.Is(err, layout.ErrUnsupported) {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		written++
+		out := open(t, path("a.gguf"), nil)
+		report, err := out.Verify(context.Background(), nil)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, f := range report.Findings {
+			if text := fmt.Sprint(f); !strings.Contains(text, "UTF-8") && !strings.Contains(text, "is not ASCII") { // the source's text
+				t.Errorf("%s: %s", name, text)
+			}
+		}
+		sameValues(t, out, m)
+		convertTo(t, name, out, path("b.apr"))
+		convertTo(t, name, m, path("c.apr"))
+		back, direct := open(t, path("b.apr"), nil), open(t, path("c.apr"), nil)
+		sameValues(t, back, m)
+		for _, e := range metadata(t, direct) {
+			got, _ := metadata(t, back).Get(e.Key)
+			a, b := asJSON(t, layout.Metadata{e}), asJSON(t, layout.Metadata{{Key: e.Key, Value: got}})
+			if e.Key == "gguf" || e.Key == "gguf_types" || e.Key == "quantization" || e.Key == "model_type" {
+				continue
+			}
+			if a != b {
+				t.Errorf("%s: %.300s, want %.300s", name, b, a)
+			}
+		}
+		for _, m := range []*loader.Model{out, back, direct} {
+			m.Close()
+		}
+	}
+	if written < 100 || refused > 5 {
+		t.Errorf("%d written, %d refused", written, refused)
 	}
 }
 

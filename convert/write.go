@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"slices"
 
 	"github.com/tensormap/tensormap/internal/atomicfile"
 	"github.com/tensormap/tensormap/internal/lz4block"
@@ -79,6 +80,11 @@ func (w *writer) parts() (manifest uint64, err error) {
 	b, err := w.plan.target.manifest(w.plan)
 	if err != nil {
 		return 0, err
+	}
+	if b == nil { // the first part leads to the others
+		parts := w.files[len(w.files)-len(w.plan.parts):]
+		copy(parts, append(slices.Clone(parts[1:]), parts[0]))
+		return 0, nil
 	}
 	f, err := w.create(w.plan.Path)
 	if err != nil {

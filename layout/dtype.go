@@ -363,6 +363,22 @@ var ggmlTypes = [...]DType{
 	34: TQ1_0, 35: TQ2_0, 39: MXFP4, 40: NVFP4, 41: Q1_0, 42: Q2_0,
 }
 
+var ggmlIDs = func() map[DType]uint32 {
+	ids := make(map[DType]uint32)
+	for id, d := range ggmlTypes {
+		if d != Invalid {
+			ids[d] = uint32(id)
+		}
+	}
+	return ids
+}()
+
+// GGML returns ggml's number for the type. ok is false if ggml has none.
+func (d DType) GGML() (id uint32, ok bool) {
+	id, ok = ggmlIDs[d]
+	return id, ok
+}
+
 // FromGGML returns the type that ggml numbers id. ok is false for ids that ggml never
 // had or has removed.
 func FromGGML(id uint32) (d DType, ok bool) {

@@ -41,13 +41,15 @@ func IsPart(file string) bool {
 }
 
 // Whole returns the name in one file of a model that has a shard called file. It is "" for the name of
-// no APR2 or SafeTensors shard.
+// no shard.
 func Whole(file string) string {
-	m := partName.FindStringSubmatch(file)
-	if m == nil {
-		return ""
+	if m := partName.FindStringSubmatch(file); m != nil {
+		return m[1] + m[3]
 	}
-	return m[1] + m[3]
+	if m := splitName.FindStringSubmatch(file); m != nil {
+		return m[1] + ".gguf"
+	}
+	return ""
 }
 
 // SplitOf derives the set from one of its files, called path. It returns nil for a file that is

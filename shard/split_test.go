@@ -149,7 +149,7 @@ func TestWhole(t *testing.T) {
 		"model-00001-of-00002.safetensors":    "model.safetensors",
 		"a-00001-of-00002-00003-of-00004.apr": "a-00001-of-00002.apr",
 		"model-00001-of-00001.apr":            "model.apr",
-		"model-00001-of-00002.gguf":           "",
+		"model-00001-of-00002.gguf":           "model.gguf",
 		"model-00001-of-00002.apr.json":       "",
 		"model.safetensors":                   "",
 	} {

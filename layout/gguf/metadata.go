@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"iter"
+	"reflect"
 	"slices"
 
 	"github.com/tensormap/tensormap/layout"
@@ -177,6 +178,17 @@ type goType interface {
 	one(b []byte) any
 	all(b []byte, n int) any
 }
+
+// typeByGo maps the Go types of numbers and bools to types of values.
+var typeByGo = func() map[reflect.Type]Type {
+	m := make(map[reflect.Type]Type)
+	for t := range types {
+		if g := types[t].goType; g != nil {
+			m[reflect.TypeOf(g.all(nil, 0)).Elem()] = Type(t)
+		}
+	}
+	return m
+}()
 
 type goTypeOf[T any] struct{}
 

@@ -71,12 +71,12 @@ func (f *File) Write(b []byte) error {
 	return nil
 }
 
-// mostAlign is the largest alignment.
-const mostAlign = 64
+// mostAlign is the largest alignment: that of GGUF.
+const mostAlign = 4096
 
 var zeros [mostAlign]byte
 
-// Pad writes zeros up to an offset, fewer than 64.
+// Pad writes zeros up to an offset, fewer than 4096.
 func (f *File) Pad(to uint64) error { return f.Write(zeros[:to-f.Written]) }
 
 // Complete makes sure that all tensors are written.
@@ -203,5 +203,14 @@ type HeadOnly struct {
 // Size returns the size of the planned file.
 func (h HeadOnly) Size() uint64 { return h.Len }
 
-// Slice returns bytes of the head.
-func (h HeadOnly) Slice(off, n uint64) ([]byte, error) { return h.Head.Slice(off, n) }
+// Slice returns bytes of the head. A part that reaches beyond it ends in zeros, in memory of its own: a
+// decoder may read ahead.
+func (h HeadOnly) Slice(off, n uint64) ([]byte, error) {
+	head := uint64(len(h.Head))
+	if off >= head || n <= head-off || n > h.Len-off {
+		return h.Head.Slice(off, n)
+	}
+	b := make([]byte, n)
+	copy(b, h.Head[off:])
+	return b, nil
+}

@@ -1,0 +1,270 @@
+package convert
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/formats"
+	"github.com/tensormap/tensormap/layout/gguf"
+)
+
+type ggufTarget struct{}
+
+func (ggufTarget) limits() *limits {
+	return &limits{name: "GGUF", holds: gguf.Holds, dims: gguf.MostDims, scalars: true, integers: signed, weights: true}
+}
+
+// signed maps sizes in bytes to integers.
+var signed = map[int]layout.DType{1: layout.I8, 2: layout.I16, 4: layout.I32, 8: layout.I64}
+
+func (ggufTarget) divide(p *Plan) error {
+	if p.opts.Compress.compresses() {
+		return fmt.Errorf("%w: GGUF files that are compressed", layout.ErrUnsupported)
+	}
+	md, err := p.ggufMetadata()
+	if err != nil {
+		return err
+	}
+	whole, err := newGGUFPart(p.Path, p.Tensors, md)
+	if err != nil {
+		return err
+	}
+	suffix := formats.Suffix(p.Format)
+	p.Metadata, p.whole = md, withoutExt(p.Path, suffix)+suffix
+	p.parts = []part{whole}
+	if p.opts.ShardBytes == 0 || whole.size <= p.opts.ShardBytes || len(p.Tensors) == 0 {
+		return nil
+	}
+	return p.divideGGUF()
+}
+
+func newGGUFPart(path string, tensors []Tensor, md layout.Metadata) (part, error) {
+	s := part{path: path, tensors: tensors, metadata: md}
+	w, err := ggufTarget{}.writer(nil, io.Discard, &s)
+	if err == nil {
+		s.size = w.Size()
+	}
+	return s, err
+}
+
+func (ggufTarget) writer(_ *Plan, dst io.Writer, s *part) (fileWriter, error) {
+	list := make([]layout.Tensor, len(s.tensors))
+	for i := range list {
+		list[i] = s.tensors[i].entry()
+	}
+	return gguf.NewWriter(dst, list, s.metadata)
+}
+
+// Keys of GGUF that say what the file is.
+const (
+	keyArchitecture = "general.architecture"
+	keyFileType     = "general.file_type"
+	keyQuantization = "general.quantization_version"
+	keyAlignment    = "general.alignment"
+	keyTokens       = "tokenizer.ggml.tokens"
+)
+
+// ggufMetadata returns the keys of the new file: those of a GGUF source with their types, what the
+// source says otherwise, and as apr2.KEY what is left of APR2 metadata.
+func (p *Plan) ggufMetadata() (layout.Metadata, error) {
+	md := p.Metadata
+	if d := p.opts.DType; d != layout.Invalid {
+		q := without(object(md, "quantization"), "method", "bits_per_weight") // general.file_type says it
+		setObject(&md, "quantization", q)
+	}
+	out, rest := typedMetadata(object(md, ggufKey), object(md, ggufKey+"_types"), object(md, ggufKey+"_bytes"))
+	if object(md, ggufKey) != nil {
+		md = without(md, ggufKey, ggufKey+"_types", ggufKey+"_bytes")
+	}
+	describeForGGUF(&out, md)
+	p.setFileType(&out)
+	if err := p.opts.set(&out); err != nil {
+		return nil, err
+	}
+	return out, carryRest(&out, md, rest)
+}
+
+var ggufKey = layout.GGUF.String()
+
+// describeForGGUF adds keys of GGUF that the source states in another way.
+func describeForGGUF(out *layout.Metadata, md layout.Metadata) {
+	add := func(key string, value any) {
+		if _, there := out.Get(key); !there {
+			out.Set(key, value)
+		}
+	}
+	if name, _ := stringAt(md, "model_type"); name != "" && name != "unknown" {
+		add(keyArchitecture, name)
+	}
+	for _, key := range []string{"name", "author", "version", "description", "license"} {
+		if text, _ := stringAt(md, "model_card", key); text != "" {
+			add("general."+key, text)
+		}
+	}
+	if vocab, _ := md.Get("vocab"); vocab != nil {
+		if tokens, ok := vocab.([]string); ok {
+			add(keyTokens, tokens)
+		}
+	}
+}
+
+func stringAt(md layout.Metadata, key string, nested ...string) (string, bool) {
+	v, _ := md.Get(key, nested...)
+	s, ok := v.(string)
+	return s, ok
+}
+
+// carryRest adds what of the APR2 metadata a reader of the new file would not find in the keys that it
+// has, as JSON. rest holds keys of a GGUF source that GGUF has no type for.
+func carryRest(out *layout.Metadata, md, rest layout.Metadata) error {
+	silent, derived := requiredMetadata(), requiredMetadata()
+	describe(&derived, layout.GGUF, *out)
+	var carried layout.Metadata
+	if len(rest) > 0 {
+		md = append(md[:len(md):len(md)], layout.Entry{Key: ggufKey, Value: rest})
+	}
+	for key, value := range md.All() {
+		e, err := carriedAs(key, value)
+		if err != nil {
+			return err
+		}
+		if !saysSame(silent, key, e) && !saysSame(derived, key, e) {
+			carried = append(carried, e)
+		}
+	}
+	out.Merge(carried)
+	return nil
+}
+
+// saysSame reports whether md has key with the value that e carries.
+func saysSame(md layout.Metadata, key string, e layout.Entry) bool {
+	v, ok := md.Get(key)
+	if !ok {
+		return false
+	}
+	same, err := carriedAs(key, v)
+	return err == nil && same == e
+}
+
+// setFileType enters what the file is quantized to, if that is not as the source says it.
+func (p *Plan) setFileType(out *layout.Metadata) {
+	quantized, changed := false, false
+	elements := make(map[layout.DType]uint64)
+	for i := range p.Tensors {
+		t := &p.Tensors[i]
+		quantized = quantized || t.To.Quantized()
+		changed = changed || t.Reencoded
+		if len(t.Shape) > 1 {
+			elements[t.To] += t.Elements
+		}
+	}
+	if len(*out) > 0 && !changed && object(p.Metadata, ggufKey) != nil {
+		return // a GGUF file's own words
+	}
+	*out = without(*out, keyFileType)
+	if ftype, ok := fileTypeOf(elements); ok {
+		out.Set(keyFileType, ftype)
+	}
+	if _, there := out.Get(keyQuantization); quantized && !there {
+		out.Set(keyQuantization, uint32(2)) // GGML_QNT_VERSION (ggml.h)
+	}
+}
+
+// fileTypes are llama.cpp's numbers for models whose matrices mostly have a type (llama.h, enum
+// llama_ftype). Recipes have numbers of their own.
+var fileTypes = map[layout.DType]uint32{
+	layout.F32: 0, layout.F16: 1, layout.Q4_0: 2, layout.Q4_1: 3, layout.Q8_0: 7, layout.Q5_0: 8, layout.Q5_1: 9,
+	layout.Q2_K: 10, layout.Q3_K: 11, layout.Q4_K: 14, layout.Q5_K: 16, layout.Q6_K: 18,
+	layout.IQ2_XXS: 19, layout.IQ2_XS: 20, layout.IQ3_XXS: 23, layout.IQ1_S: 24, layout.IQ4_NL: 25, layout.IQ3_S: 26,
+	layout.IQ2_S: 28, layout.IQ4_XS: 30, layout.IQ1_M: 31, layout.BF16: 32, layout.TQ1_0: 36, layout.TQ2_0: 37, layout.MXFP4: 38,
+}
+
+// fileTypeOf returns the number of the type that most elements have.
+func fileTypeOf(elements map[layout.DType]uint64) (ftype uint32, ok bool) {
+	var most layout.DType
+	for d, n := range elements {
+		if c := cmp.Compare(n, elements[most]); c > 0 || c == 0 && d < most {
+			most = d
+		}
+	}
+	ftype, ok = fileTypes[most]
+	return ftype, ok
+}
+
+// divideGGUF puts the tensors into files of at most Options.ShardBytes, in order, as many into each as
+// fit. The first has the metadata, as gguf-split writes it.
+func (p *Plan) divideGGUF() error {
+	p.parts = nil
+	md := p.Metadata
+	var first layout.Metadata
+	if v, ok := md.Get(keyAlignment); ok {
+		first.Set(keyAlignment, v)
+	}
+	for left := p.Tensors; len(left) > 0; md = first {
+		n, err := p.fittingGGUF(left, splitKeys(md, 0, 0, 0))
+		if err != nil {
+			return err
+		}
+		p.parts = append(p.parts, part{tensors: left[:n], metadata: md})
+		left = left[n:]
+	}
+	if n := len(p.parts); n > math.MaxUint16 {
+		return fmt.Errorf("%w: %d shards of at most %d bytes, and split.count is of 16 bits", layout.ErrLimit, n, p.opts.ShardBytes)
+	}
+	for i := range p.parts {
+		s := &p.parts[i]
+		whole, err := newGGUFPart("", s.tensors, splitKeys(s.metadata, i, len(p.parts), len(p.Tensors)))
+		if err != nil {
+			return err
+		}
+		whole.tensors[0].Oversized = len(whole.tensors) == 1 && whole.size > p.opts.ShardBytes
+		*s = whole
+	}
+	p.instead = p.whole
+	if err := p.nameShards(); err != nil {
+		return err
+	}
+	p.requested, p.Path = p.Path, p.parts[0].path
+	return nil
+}
+
+// splitKeys returns md with the keys by which the parts of a split find each other.
+func splitKeys(md layout.Metadata, no, count, tensors int) layout.Metadata {
+	return append(md[:len(md):len(md)],
+		layout.Entry{Key: "split.no", Value: uint16(no)},
+		layout.Entry{Key: "split.count", Value: uint16(count)},
+		layout.Entry{Key: "split.tensors.count", Value: int32(tensors)})
+}
+
+// fittingGGUF counts the tensors that fit into a file of at most Options.ShardBytes: at least one.
+func (p *Plan) fittingGGUF(tensors []Tensor, md layout.Metadata) (n int, err error) {
+	w, err := gguf.NewWriter(io.Discard, nil, md)
+	if err != nil {
+		return 0, err
+	}
+	align := uint64(32)
+	if a, ok := md.Get(keyAlignment); ok {
+		align = uint64(a.(uint32)) // the writer has looked at it
+	}
+	size, most := w.Size(), p.opts.ShardBytes
+	for n = range tensors {
+		t := tensors[n].entry()
+		size += gguf.InfoSize(&t, align)
+		if n > 0 && size > most-min(most, align) {
+			return n, nil
+		}
+	}
+	return len(tensors), nil
+}
+
+// manifest returns nil: every part leads to the others.
+func (ggufTarget) manifest(*Plan) ([]byte, error) { return nil, nil }
+
+func (ggufTarget) digests() bool { return false }
+
+// isSplit reports whether e is about how a model is divided among files.
+func isSplit(e layout.Entry) bool { return strings.HasPrefix(e.Key, "split.") }

@@ -1,0 +1,184 @@
+package convert_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tensormap/tensormap/convert"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+func toGGUF(t *testing.T, m *loader.Model, opts *convert.Options) (*loader.Model, *convert.Plan) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "out.gguf")
+	p, err := convert.Write(context.Background(), m, path, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return open(t, p.Path, nil), p
+}
+
+// TestGGUFMetadata: values and types are the source's, also by way of other formats.
+func TestGGUFMetadata(t *testing.T) {
+	for _, name := range []string{"values", "llama", "vocabulary", "emptyarrays", "align256", "nothing", "v1", "v2", "unicodekey"} {
+		m := open(t, "../testdata/gguf/"+name+".gguf", nil)
+		want := metadata(t, m)
+		direct, _ := toGGUF(t, m, nil)
+		apr, _ := toAPR2(t, m, nil)
+		safe, _ := toSafeTensors(t, m, nil)
+		for how, via := range map[string]*loader.Model{"directly": m, "APR2": apr, "SafeTensors": safe, "GGUF": direct} {
+			out, _ := toGGUF(t, via, nil)
+			got := metadata(t, out)
+			if !sameTyped(got, want) {
+				t.Errorf("%s, %s:\n%v, want\n%v", name, how, got, want)
+			}
+			if out.Files()[0].Layout.Index().Align != m.Files()[0].Layout.Index().Align {
+				t.Errorf("%s, %s: another alignment", name, how)
+			}
+			sameValues(t, out, m)
+		}
+	}
+}
+
+// sameTyped compares keys in order, values and their Go types. Floats are compared as text, for NaN.
+func sameTyped(a, b layout.Metadata) bool {
+	return slices.EqualFunc(a, b, func(a, b layout.Entry) bool {
+		return a.Key == b.Key && reflect.TypeOf(a.Value) == reflect.TypeOf(b.Value) && fmt.Sprint(a.Value) == fmt.Sprint(b.Value)
+	})
+}
+
+// TestGGUFFromOthers: what a SafeTensors or APR2 file says gets GGUF's keys, and the rest stays.
+func TestGGUFFromOthers(t *testing.T) {
+	a := counting("a.weight", layout.F16, 2, 32)
+	md := `{"model_type":"bert","architecture":{"n":1.5},"vocab":["a","b"],"model_card":{"name":"tiny","license":"mit"},"x":[1]}`
+	out, p := toGGUF(t, openBytes(t, apr2File(t, parse(t, md), a)), nil)
+	want := layout.Metadata{
+		{Key: "general.architecture", Value: "bert"}, {Key: "general.name", Value: "tiny"}, {Key: "general.license", Value: "mit"},
+		{Key: "tokenizer.ggml.tokens", Value: []string{"a", "b"}}, {Key: "general.file_type", Value: uint32(1)},
+		{Key: "apr2.architecture", Value: `{"n":1.5}`}, {Key: "apr2.model_card", Value: `{"name":"tiny","license":"mit"}`}, {Key: "apr2.x", Value: "[1]"},
+	}
+	if got := metadata(t, out); !sameTyped(got, want) || !sameTyped(p.Metadata, want) {
+		t.Errorf("%v, want\n%v", got, want)
+	}
+	out, _ = toGGUF(t, openBytes(t, safeTensors(8, `{"format":"pt"}`, a)), &convert.Options{DType: layout.Q8_0, Set: layout.Metadata{
+		{Key: "general.architecture", Value: "x"}, {Key: "n", Value: "7"}, {Key: "typed", Value: "u8:7"}, {Key: "general.file_type", Value: "9"},
+		{Key: "f", Value: "0.5"}, {Key: "yes", Value: "true"}, {Key: "list", Value: "[1,-2]"}, {Key: "nan", Value: "f64:NaN"}, {Key: "text", Value: "string:1"}, {Key: "own", Value: int16(3)}, {Key: "o", Value: "{}"},
+	}})
+	want = layout.Metadata{
+		{Key: "general.file_type", Value: uint32(9)}, {Key: "general.quantization_version", Value: uint32(2)},
+		{Key: "general.architecture", Value: "x"}, {Key: "n", Value: uint32(7)}, {Key: "typed", Value: uint8(7)},
+		{Key: "f", Value: float32(0.5)}, {Key: "yes", Value: true}, {Key: "list", Value: []int32{1, -2}}, {Key: "nan", Value: zero / zero}, {Key: "text", Value: "1"}, {Key: "own", Value: int16(3)}, {Key: "o", Value: "{}"},
+		{Key: "apr2.safetensors", Value: `{"format":"pt"}`},
+	}
+	if got := metadata(t, out); !sameTyped(got, want) || tensor(t, out, "a.weight").DType() != layout.Q8_0 {
+		t.Errorf("%v, want\n%v", got, want)
+	}
+	bad := &convert.Options{Set: layout.Metadata{{Key: "a", Value: "u8:256"}}}
+	if _, err := convert.NewPlan(context.Background(), openBytes(t, safeTensors(8, `{}`, a)), "x.gguf", bad); err == nil || !strings.Contains(err.Error(), "a=u8:256") {
+		t.Error(err)
+	}
+}
+
+var zero float64
+
+// TestGGUFFileType: it is true of the new file.
+func TestGGUFFileType(t *testing.T) {
+	m := open(t, "../testdata/gguf/llama.gguf", nil)
+	for d, want := range map[layout.DType]uint32{layout.F32: 0, layout.F16: 1, layout.Q4_0: 2, layout.Q8_0: 7, layout.BF16: 32} {
+		out, _ := toGGUF(t, m, &convert.Options{DType: d})
+		if got, _ := metadata(t, out).Get("general.file_type"); got != want {
+			t.Errorf("%v: %v, want %d", d, got, want)
+		}
+		if _, ok := metadata(t, out).Get("apr2.quantization"); ok {
+			t.Errorf("%v: APR2's key", d)
+		}
+	}
+}
+
+// TestGGUFStandIns: types that ggml lacks keep their bits, but for those that may be taken for weights.
+func TestGGUFStandIns(t *testing.T) {
+	u8, c64, f8 := counting("u8", layout.U8, 5), counting("c64", layout.C64, 2), counting("f8", layout.F8_E4M3, 8)
+	m := openBytes(t, safeTensors(8, `{}`, c64, u8))
+	out, _ := toGGUF(t, m, nil)
+	if a, b := tensor(t, out, "u8").DType(), tensor(t, out, "c64").DType(); a != layout.I8 || b != layout.I64 {
+		t.Errorf("%v, %v", a, b)
+	}
+	back, _ := toSafeTensors(t, out, nil)
+	if a, b := tensor(t, back, "u8").DType(), tensor(t, back, "c64").DType(); a != layout.U8 || b != layout.C64 {
+		t.Errorf("back: %v, %v", a, b)
+	}
+	sameValues(t, back, m)
+	m = openBytes(t, safeTensors(8, `{}`, f8))
+	var part *convert.PartError
+	if _, err := convert.NewPlan(context.Background(), m, "x.gguf", nil); !errors.As(err, &part) {
+		t.Errorf("F8 without a scale: %v", err)
+	}
+	out, _ = toGGUF(t, m, &convert.Options{PlainF8: true})
+	if tensor(t, out, "f8").DType() != layout.F32 {
+		t.Errorf("%v", tensor(t, out, "f8").DType())
+	}
+	sameValues(t, out, m)
+}
+
+// TestGGUFShards: a split has gguf-split's names and keys, reads as one model, and merges to what it was.
+func TestGGUFShards(t *testing.T) {
+	m := open(t, "../testdata/gguf/llama.gguf", nil)
+	dir := t.TempDir()
+	path := filepath.Join(dir, "m.gguf")
+	if err := os.WriteFile(path, []byte("old"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := convert.NewPlan(context.Background(), m, path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := convert.Write(context.Background(), m, path, &convert.Options{ShardBytes: whole.Bytes / 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Shards < 2 || p.Removed != path || p.Path != filepath.Join(dir, fmt.Sprintf("m-00001-of-%05d.gguf", p.Shards)) {
+		t.Fatalf("%d shards, removed %q, path %q", p.Shards, p.Removed, p.Path)
+	}
+	entries, _ := os.ReadDir(dir)
+	if len(entries) != p.Shards {
+		t.Errorf("%v", entries)
+	}
+	sum := uint64(0)
+	for i, e := range entries {
+		info, _ := e.Info()
+		sum += uint64(info.Size())
+		if info.Size() > int64(whole.Bytes/2) {
+			t.Errorf("%s has %d bytes", e.Name(), info.Size())
+		}
+		if want := fmt.Sprintf("m-%05d-of-%05d.gguf", i+1, p.Shards); e.Name() != want {
+			t.Errorf("%s, want %s", e.Name(), want)
+		}
+	}
+	if sum != p.Bytes {
+		t.Errorf("%d bytes, planned %d", sum, p.Bytes)
+	}
+	split := open(t, dir, nil)
+	sameValues(t, split, m)
+	merged, _ := toGGUF(t, split, nil)
+	if got, want := metadata(t, merged), metadata(t, m); !sameTyped(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	sameValues(t, merged, m)
+	// Nothing of the model that is read is replaced.
+	if _, err := convert.Write(context.Background(), split, path, &convert.Options{ShardBytes: whole.Bytes / 2}); err == nil {
+		t.Error("replaced its own source")
+	}
+	// A single file again; the shards stay, and are named.
+	p, err = convert.Write(context.Background(), m, path, nil)
+	if err != nil || len(p.Left) != len(entries) {
+		t.Errorf("%v, %q", err, p.Left)
+	}
+}

@@ -1,0 +1,267 @@
+package convert
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/jsontext"
+)
+
+// typedMetadata returns the keys of a GGUF file with values of GGUF's types, from md as the file or
+// JSON has it. types and strings are what typesOf and bytesOf say of it. rest holds what has no type.
+func typedMetadata(md, types, strings layout.Metadata) (typed, rest layout.Metadata) {
+	typeAt, bytesAt := asMap(types), asMap(strings)
+	for _, e := range md {
+		name, _ := typeAt[e.Key].(string)
+		if v, err := typedValue(withBytes(e.Value, bytesAt[e.Key]), name); err == nil {
+			typed = append(typed, layout.Entry{Key: e.Key, Value: v})
+		} else {
+			rest = append(rest, e)
+		}
+	}
+	return typed, rest
+}
+
+func asMap(md layout.Metadata) map[string]any {
+	m := make(map[string]any, len(md))
+	for _, e := range md {
+		m[e.Key] = e.Value
+	}
+	return m
+}
+
+// withBytes returns v with the bytes of its strings that JSON could not hold.
+func withBytes(v, raw any) any {
+	switch v := v.(type) {
+	case string:
+		if b, ok := blobOf(raw); ok {
+			return b
+		}
+	case []string:
+		places, _ := raw.(layout.Metadata)
+		if len(places) == 0 {
+			return v
+		}
+		v = slices.Clone(v)
+		for place, raw := range places.All() {
+			b, ok := blobOf(raw)
+			if i, err := strconv.Atoi(place); ok && err == nil && 0 <= i && i < len(v) {
+				v[i] = b
+			}
+		}
+		return v
+	}
+	return v
+}
+
+func blobOf(raw any) (string, bool) {
+	switch raw := raw.(type) {
+	case layout.Blob:
+		return string(raw), true
+	case string:
+		b, err := base64.StdEncoding.DecodeString(raw)
+		return string(b), err == nil
+	}
+	return "", false
+}
+
+// typedValue returns v as the type that numberType names, or as the type that fits v if the
+// name is empty.
+func typedValue(v any, name string) (any, error) {
+	switch x := v.(type) {
+	case string:
+		if name == "" || name == "string" {
+			return v, nil
+		}
+	case bool:
+		if name == "" || name == "bool" {
+			return v, nil
+		}
+	case []string:
+		if len(x) > 0 && name == "" || name == "[string]" {
+			return v, nil
+		}
+	default:
+		if numberType(v) != nil && (name == "" || name == numberType(v)) {
+			return v, nil
+		}
+	}
+	elem, array := strings.CutPrefix(name, "[")
+	if array {
+		elem = strings.TrimSuffix(elem, "]")
+	}
+	texts, bools, isArray := partsOf(v)
+	switch {
+	case array != isArray && name != "", texts == nil && bools == nil:
+	case elem == "bool", elem == "" && bools != nil:
+		if len(bools) > 0 || len(texts) == 0 {
+			return append([]bool{}, bools...), nil
+		}
+	case elem == "string":
+		if len(texts) == 0 {
+			return []string{}, nil
+		}
+	case bools != nil:
+	default:
+		if elem == "" {
+			elem = fittingType(texts)
+		}
+		if g, ok := numbers[elem]; ok {
+			return g.parse(texts, isArray)
+		}
+	}
+	return nil, fmt.Errorf("%w: a value of GGUF of type %q", layout.ErrUnsupported, name)
+}
+
+// partsOf returns the texts of numbers or the bools of a JSON array, or the text of one number.
+func partsOf(v any) (texts []string, bools []bool, array bool) {
+	switch v := v.(type) {
+	case json.Number:
+		return []string{string(v)}, nil, false
+	case string: // NaN and infinities
+		return []string{v}, nil, false
+	case []string:
+		return v, nil, true
+	case []json.Number:
+		for _, n := range v {
+			texts = append(texts, string(n))
+		}
+		return texts, nil, true
+	case []any:
+		texts = []string{}
+		for _, x := range v {
+			switch x := x.(type) {
+			case json.Number:
+				texts = append(texts, string(x))
+			case string:
+				texts = append(texts, x)
+			case bool:
+				bools = append(bools, x)
+			default:
+				return nil, nil, true
+			}
+		}
+		if len(bools) > 0 {
+			if len(texts) > 0 {
+				return nil, nil, true
+			}
+			return nil, bools, true
+		}
+		return texts, nil, true
+	}
+	return nil, nil, false
+}
+
+// fittingType names the type of numbers that no one has given a type: of 32 bits where these hold
+// them.
+func fittingType(texts []string) string {
+	for _, name := range []string{"u32", "i32", "u64", "i64"} {
+		if _, err := numbers[name].parse(texts, true); err == nil {
+			return name
+		}
+	}
+	return "f32"
+}
+
+// numbers has GGUF's types of numbers by the names of numberTypes.
+var numbers = map[string]numberParser{
+	"u8": parser[uint8](parseUint[uint8](8)), "u16": parser[uint16](parseUint[uint16](16)),
+	"u32": parser[uint32](parseUint[uint32](32)), "u64": parser[uint64](parseUint[uint64](64)),
+	"i8": parser[int8](parseInt[int8](8)), "i16": parser[int16](parseInt[int16](16)),
+	"i32": parser[int32](parseInt[int32](32)), "i64": parser[int64](parseInt[int64](64)),
+	"f32": parser[float32](parseFloat[float32](32)), "f64": parser[float64](parseFloat[float64](64)),
+}
+
+type numberParser interface {
+	// parse returns a slice of numbers, or the first of them.
+	parse(texts []string, array bool) (any, error)
+}
+
+type parser[T any] func(text string) (T, error)
+
+func (p parser[T]) parse(texts []string, array bool) (any, error) {
+	list := make([]T, len(texts))
+	for i, text := range texts {
+		var err error
+		if list[i], err = p(text); err != nil {
+			return nil, err
+		}
+	}
+	if array {
+		return list, nil
+	}
+	return list[0], nil
+}
+
+func parseUint[T uint8 | uint16 | uint32 | uint64](bits int) func(string) (T, error) {
+	return func(s string) (T, error) {
+		n, err := strconv.ParseUint(s, 10, bits)
+		return T(n), err
+	}
+}
+
+func parseInt[T int8 | int16 | int32 | int64](bits int) func(string) (T, error) {
+	return func(s string) (T, error) {
+		n, err := strconv.ParseInt(s, 10, bits)
+		return T(n), err
+	}
+}
+
+func parseFloat[T float32 | float64](bits int) func(string) (T, error) {
+	return func(s string) (T, error) {
+		n, err := strconv.ParseFloat(s, bits)
+		return T(n), err
+	}
+}
+
+// set enters Options.Set into the keys of a GGUF file. A key that is there keeps its type.
+func (opts *Options) set(md *layout.Metadata) error {
+	for key, value := range opts.Set.All() {
+		text, ok := value.(string)
+		if !ok {
+			md.Set(key, value)
+			continue
+		}
+		old, _ := md.Get(key)
+		v, err := parseSetting(text, old)
+		if err != nil {
+			return fmt.Errorf("metadata %s=%s: %w", key, text, err)
+		}
+		md.Set(key, v)
+	}
+	return nil
+}
+
+// parseSetting reads TYPE:VALUE or VALUE as a value of GGUF. old is the value that it replaces, or nil.
+func parseSetting(text string, old any) (any, error) {
+	name, _ := numberType(old).(string)
+	switch old.(type) {
+	case string:
+		return text, nil
+	case bool:
+		name = "bool"
+	}
+	if before, after, ok := strings.Cut(text, ":"); ok && (numbers[before] != nil || before == "string" || before == "bool") {
+		if name, text = before, after; name == "string" {
+			return text, nil
+		}
+	}
+	v, err := jsontext.ParseValue(text, layout.Unknown, 0, "metadata", (*layout.Limits)(nil).WithDefaults())
+	switch {
+	case err == nil && name == "":
+		if typed, err := typedValue(v, ""); err == nil {
+			return typed, nil
+		}
+		return text, nil
+	case name == "":
+		return text, nil
+	case err != nil:
+		v = text // NaN
+	}
+	return typedValue(v, name)
+}
