@@ -21,8 +21,8 @@ type Options struct {
 	// Config is merged into the metadata, as MergeConfig says.
 	Config layout.Metadata
 	// Set sets keys of a GGUF file: values of GGUF's types, or texts. A text is read as the type of the
-	// key's old value or of a prefix such as "u32:". Else it is a number or a bool of JSON, or
-	// a string. Other formats have no such keys.
+	// key's old value, or of a prefix such as "u32:". Else it is JSON if it can be, or a string. For
+	// other formats the keys are merged as those of Config.
 	Set layout.Metadata
 	// DType re-encodes tensors of real numbers: one of the types that CanEncode accepts.
 	// Invalid leaves them as they are stored.
@@ -143,6 +143,10 @@ func (p *Plan) Compressed() (tensors int, raw, stored uint64) {
 // has the metadata; the others have its key format, without which some readers refuse them. A
 // directory must not hold both model.safetensors and its index, since readers differ in which one
 // they take. The new model replaces either, unless it is being read.
+//
+// Shards of GGUF have gguf-split's names and keys: model-00001-of-00004.gguf and so on for model.gguf.
+// Plan.Path is then the first, which has the metadata; an old model.gguf goes. Compressing is
+// ErrUnsupported.
 func NewPlan(ctx context.Context, m *loader.Model, path string, opts *Options) (*Plan, error) {
 	if opts == nil {
 		opts = &Options{}

@@ -1,5 +1,5 @@
-// Package convert writes models that package loader can read as APR2 or SafeTensors files. Nothing
-// that the source says is lost. [NewPlan] says what will be written, [Plan.Write] writes it, and
+// Package convert writes models that package loader can read as APR2, SafeTensors or GGUF files.
+// Nothing that the source says is lost. [NewPlan] says what will be written, [Plan.Write] writes it, and
 // [Write] does both.
 //
 // # Tensors
@@ -17,8 +17,11 @@
 //     F8_…FNUZ, and what TSM has beyond numbers). Their bits stay, as unsigned integers of
 //     their width or, where that is not 1, 2, 4 or 8 bytes, as one dimension of bytes.
 //     The types and shapes that they stand for are in the metadata.
-//   - tensors of more than 8 dimensions, of which APR2 gets the outermost ones as one, and
-//     scalars, which APR2 knows as [1]. Their shapes are in the metadata.
+//   - tensors of more than 8 dimensions in APR2, or 4 in GGUF, which get the outermost ones as one,
+//     and scalars, which APR2 knows as [1]. Their shapes are in the metadata.
+//
+// GGUF has no unsigned integers: I8 to I64 stand in for types that it lacks. Its readers take floats for
+// weights: F8 becomes F32, and only if Options.PlainF8 says that it holds weights.
 //
 // Tensors that are part of others, such as the initializers in the ONNX networks of an .april
 // file, are written like any other, unless Options.NoAliases leaves them out.
@@ -58,4 +61,17 @@
 // every other key of the above is "apr2.KEY", its value as JSON. So is what an index says that is
 // no string, but that goes into the index again where there is one, with a new total_size.
 // Converted back, all are what they were before, and so are tensors in original_tensors.
+//
+// In GGUF, gguf is the file's own keys with their types, but for how a model was split. Whatever else does
+// not follow from these is "apr2.KEY", as in SafeTensors. Models of other formats get
+//
+//	general.architecture       model_type
+//	general.name, …            name, author, version, description and license of model_card
+//	tokenizer.ggml.tokens      vocab
+//	general.file_type          the type that most elements of matrices have; also for a GGUF source
+//	                           with tensors that are re-encoded
+//	general.quantization_version   2, if blocks are there
+//
+// Names of tensors stay as they are. llama.cpp reads those of its own converter only; the mapping from
+// Hugging Face's names depends on the architecture, and is not guessed.
 package convert

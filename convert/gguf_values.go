@@ -237,6 +237,23 @@ func (opts *Options) set(md *layout.Metadata) error {
 	return nil
 }
 
+// untyped returns Options.Set for a format whose metadata is JSON: texts that are JSON are read as such.
+func untyped(set layout.Metadata) layout.Metadata {
+	set = slices.Clone(set)
+	for i := range set {
+		if text, ok := set[i].Value.(string); ok {
+			if v, err := parseJSON(text); err == nil {
+				set[i].Value = v
+			}
+		}
+	}
+	return set
+}
+
+func parseJSON(text string) (any, error) {
+	return jsontext.ParseValue(text, layout.Unknown, 0, "metadata", (*layout.Limits)(nil).WithDefaults())
+}
+
 // parseSetting reads TYPE:VALUE or VALUE as a value of GGUF. old is the value that it replaces, or nil.
 func parseSetting(text string, old any) (any, error) {
 	name, _ := numberType(old).(string)
@@ -251,7 +268,7 @@ func parseSetting(text string, old any) (any, error) {
 			return text, nil
 		}
 	}
-	v, err := jsontext.ParseValue(text, layout.Unknown, 0, "metadata", (*layout.Limits)(nil).WithDefaults())
+	v, err := parseJSON(text)
 	switch {
 	case err == nil && name == "":
 		if typed, err := typedValue(v, ""); err == nil {

@@ -34,6 +34,9 @@ func requiredMetadata() layout.Metadata {
 // describePlan adds what the caller and the plan say.
 func (p *Plan) describePlan() {
 	MergeConfig(&p.Metadata, p.opts.Config)
+	if p.Format != layout.GGUF {
+		MergeConfig(&p.Metadata, untyped(p.opts.Set))
+	}
 	setQuantization(&p.Metadata, p.Tensors, p.opts.DType)
 	setOriginals(&p.Metadata, p.Tensors, p.target.limits().scalars)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 
@@ -17,8 +18,8 @@ import (
 )
 
 const convertLong = `Convert writes the tensors and the metadata of a model file to an APR2 file if OUT ends in
-.apr, to a SafeTensors file if it ends in .safetensors. Under a name that says neither,
---format does; the two must not disagree. Elements are copied as they are, unless --dtype
+.apr, to a SafeTensors file if it ends in .safetensors, to a GGUF file if it ends in .gguf.
+Under a name that says none, --format does; the two must not disagree. Elements are copied as they are, unless --dtype
 says otherwise. OUT appears once it is complete; an old file of that name stays until then.
 --dry-run says what would be written, and writes nothing.
 
@@ -47,13 +48,22 @@ Compressed tensors are expanded when they are read, and cannot be used in place.
 in each as fit: model-00001-of-00004.apr and so on, beside OUT, which then is a manifest and
 stands for all of them. For SafeTensors it is the index model.safetensors.index.json, and there
 is no OUT: a single file of that name goes, as does an old index where a single file is written.
-Old shards that are none of the new ones stay, and are named. KB, MB and GB are powers of 1000;
+GGUF shards, each with the keys split.*, lead to each other and need no index. Old shards that
+are none of the new ones stay, and are named. KB, MB and GB are powers of 1000;
 KiB, MiB and GiB of 1024.
 
 config.json, tokenizer_config.json and generation_config.json beside a SafeTensors file go
-into the metadata; --no-side-files leaves them. --metadata names another JSON object to take
-instead of config.json. Its keys describe the architecture and go there, but for those that
+into the metadata; --no-side-files leaves them. --metadata FILE names another JSON object to
+take instead of config.json. Its keys describe the architecture and go there, but for those that
 the format itself gives a place at the top (model_type, vocab, tokenizer_config, …).
+--metadata KEY=VALUE sets one key, and may be given more than once.
+
+Metadata of a GGUF file keep their types. Other sources give general.architecture, a vocabulary and
+what their model card says; all else is kept as JSON under apr2.KEY. --metadata KEY=TYPE:VALUE says
+the type (u8 to u64, i8 to i64, f32, f64, bool, string) of a key that is new. Names of tensors stay as
+they are: llama.cpp knows those of its own converter alone, and no mapping is guessed. It wants names of
+at most 63 bytes. Integers without a sign, complex numbers and such keep their bits as I8 to I64, with
+dtype and shape in the metadata; F8 becomes F32, under --plain-f8 if it has no scale.
 
 A signature cannot be carried over: it is not that of the new file.`
 
@@ -63,7 +73,7 @@ type convertOptions struct {
 	dtype    choice
 	keep     glob.Patterns
 	compress choice
-	metadata string
+	metadata metadataFlag
 	source   layout.Format // the only one to be read, unless it is Unknown
 
 	all, plainF8           bool
@@ -89,13 +99,13 @@ func newConvertOptions() *convertOptions {
 
 func convertCommand() *cobra.Command {
 	opts := newConvertOptions()
-	cmd := verb("convert IN OUT [--dtype TYPE [--keep GLOB]... [--all] [--plain-f8]] [--compress[=hc]] [--shard-size SIZE] [--format FORMAT] [--align 32|64] [--metadata config.json] [--no-side-files] [--no-aliases] [--dry-run [--json]] [-j N]",
-		"Write a model as an APR2 or SafeTensors file", convertLong,
+	cmd := verb("convert IN OUT [--dtype TYPE [--keep GLOB]... [--all] [--plain-f8]] [--compress[=hc]] [--shard-size SIZE] [--format FORMAT] [--align 32|64] [--metadata FILE|KEY=VALUE]... [--no-side-files] [--no-aliases] [--dry-run [--json]] [-j N]",
+		"Write a model as an APR2, SafeTensors or GGUF file", convertLong,
 		opts.run, "IN", "OUT")
 	opts.opener.addTo(cmd)
 	opts.addFlags(cmd)
 	opts.shards.addTo(cmd)
-	cmd.Flags().StringVar(&opts.metadata, "metadata", "", "merge the JSON object in `FILE` into the metadata")
+	cmd.Flags().Var(&opts.metadata, "metadata", "merge the JSON object in `FILE` into the metadata, or set KEY=VALUE")
 	complete(cmd, "metadata", cobra.FixedCompletions([]string{"json"}, cobra.ShellCompDirectiveFilterFileExt))
 	opts.format.addTo(cmd)
 	cmd.Flags().BoolVar(&opts.plainF8, "plain-f8", false, "take F8 tensors without a scale for weights")
@@ -106,7 +116,7 @@ func convertCommand() *cobra.Command {
 
 // addFlags declares those that upgrade has as well.
 func (opts *convertOptions) addFlags(cmd *cobra.Command) {
-	opts.align.addTo(cmd, "align", "align every tensor to so many bytes")
+	opts.align.addTo(cmd, "align", "align every tensor of an APR2 file to so many bytes")
 	opts.dtype.addTo(cmd, "dtype", "re-encode real numbers")
 	cmd.Flags().Var(&opts.keep, "keep", "leave tensors as they are whose name matches `GLOB`")
 	complete(cmd, "keep", completeFilter)
@@ -124,11 +134,10 @@ func (opts *convertOptions) run(ctx context.Context, s terminal.Streams, args []
 	if err != nil {
 		return err
 	}
-	o, err := opts.convertOptions()
+	o, err := opts.convertOptions(format)
 	if err != nil {
 		return err
 	}
-	o.Format = format
 	return opts.write(ctx, s, in, out, o, func(m *loader.Model) error {
 		if f := m.Format(); opts.source != layout.Unknown && f != opts.source {
 			return fmt.Errorf("%s: is %v, not %v; use convert", terminal.Printable(called(in)), f, opts.source)
@@ -142,20 +151,22 @@ func (opts *convertOptions) run(ctx context.Context, s terminal.Streams, args []
 	})
 }
 
-func (opts *convertOptions) convertOptions() (*convert.Options, error) {
+func (opts *convertOptions) convertOptions(format layout.Format) (*convert.Options, error) {
 	align, err := strconv.Atoi(opts.align.value)
 	if err != nil {
 		return nil, err
 	}
-	o := &convert.Options{Align: align, NoAliases: opts.noAliases, Keep: opts.keep.Match, All: opts.all, PlainF8: opts.plainF8, Compress: compressions[opts.compress.value]}
+	o := &convert.Options{Format: format, Set: opts.metadata.set, Align: align, NoAliases: opts.noAliases, Keep: opts.keep.Match, All: opts.all, PlainF8: opts.plainF8, Compress: compressions[opts.compress.value]}
 	o.DType, _ = layout.ParseDType(strings.ToUpper(opts.dtype.value))
 	switch {
 	case opts.json && !opts.dryRun:
 		return nil, usageError{errors.New("--json is how --dry-run reports, and needs it")}
 	case len(opts.keep) > 0 && o.DType == layout.Invalid:
 		return nil, usageError{errors.New("--keep says what --dtype leaves alone, and needs it")}
-	case (opts.all || opts.plainF8) && o.DType == layout.Invalid:
-		return nil, usageError{errors.New("--all and --plain-f8 say what --dtype re-encodes, and need it")}
+	case opts.all && o.DType == layout.Invalid:
+		return nil, usageError{errors.New("--all says what --dtype re-encodes, and needs it")}
+	case opts.plainF8 && o.DType == layout.Invalid && format != layout.GGUF:
+		return nil, usageError{errors.New("--plain-f8 says what --dtype re-encodes, and needs it")}
 	}
 	return o, nil
 }
@@ -174,11 +185,18 @@ func (opts *convertOptions) outFormat(out string) (layout.Format, error) {
 	}
 	switch opts.dtype.value {
 	case "", "f32", "f16", "bf16":
+	case "i8":
+		if f == layout.GGUF {
+			return layout.Unknown, usageError{errors.New("--dtype i8: GGUF has no scales of integers; q8_0 has them in its blocks")}
+		}
+		fallthrough
 	default:
-		return layout.Unknown, usageError{fmt.Errorf("--dtype %s: SafeTensors has f32, f16 and bf16", opts.dtype.value)}
+		if f == layout.SafeTensors {
+			return layout.Unknown, usageError{fmt.Errorf("--dtype %s: SafeTensors has f32, f16 and bf16", opts.dtype.value)}
+		}
 	}
 	if opts.compress.value != "" {
-		return layout.Unknown, usageError{errors.New("--compress: SafeTensors has no compression")}
+		return layout.Unknown, usageError{fmt.Errorf("--compress: files of format %v have no compression", f)}
 	}
 	return f, nil
 }
@@ -186,7 +204,7 @@ func (opts *convertOptions) outFormat(out string) (layout.Format, error) {
 // addSideFiles adds to the metadata what --metadata names, and what is beside the model in.
 func (opts *convertOptions) addSideFiles(stderr io.Writer, in string, m *loader.Model, o *convert.Options) error {
 	var skip []string
-	if opts.metadata != "" {
+	if len(opts.metadata.files) > 0 {
 		skip = append(skip, "config.json")
 	}
 	if m.Format() == layout.SafeTensors && !opts.noSideFiles && !isAddress(in) {
@@ -199,13 +217,34 @@ func (opts *convertOptions) addSideFiles(stderr io.Writer, in string, m *loader.
 		}
 		o.Config = config
 	}
-	if opts.metadata == "" {
+	for _, file := range opts.metadata.files {
+		config, err := convert.ReadConfig(file)
+		if err != nil {
+			return err
+		}
+		o.Config.Merge(config)
+	}
+	return nil
+}
+
+// metadataFlag is --metadata, which may be given more than once.
+type metadataFlag struct {
+	files []string
+	set   layout.Metadata
+}
+
+func (f *metadataFlag) String() string { return "" }
+func (f *metadataFlag) Type() string   { return "FILE|KEY=VALUE" }
+
+func (f *metadataFlag) Set(s string) error {
+	key, value, isKey := strings.Cut(s, "=")
+	if _, err := os.Stat(s); !isKey || err == nil {
+		f.files = append(f.files, s)
 		return nil
 	}
-	config, err := convert.ReadConfig(opts.metadata)
-	if err != nil {
-		return err
+	if key == "" {
+		return errors.New("must be a file or KEY=VALUE")
 	}
-	o.Config.Merge(config)
+	f.set.Set(key, value)
 	return nil
 }

@@ -95,13 +95,14 @@ func TestConvertFormat(t *testing.T) {
 		args []string
 		says string
 	}{
-		{"out", nil, "out: the name does not say which format to write: apr2 (.apr), safetensors (.safetensors); or give --format apr2|safetensors\n"},
-		{"model.bin", nil, "--format apr2|safetensors\n"},
+		{"out", nil, "out: the name does not say which format to write: apr2 (.apr), gguf (.gguf), safetensors (.safetensors); or give --format apr2|gguf|safetensors\n"},
+		{"model.bin", nil, "--format apr2|gguf|safetensors\n"},
 		{"", nil, `"": the name does not say`},
 		{"out.safetensors", []string{"--format", "apr2"}, "out.safetensors: is a name for safetensors, not for apr2\n"},
 		{"out.apr", []string{"--format", "safetensors"}, "out.apr: is a name for apr2, not for safetensors\n"},
-		{"out.gguf", []string{"--format", "apr2"}, "out.gguf: files of format gguf are not written, only apr2 (.apr), safetensors (.safetensors)\n"},
-		{"out.apr", []string{"--format", "gguf"}, "must be one of apr2, safetensors"},
+		{"out.gguf", []string{"--format", "apr2"}, "out.gguf: is a name for gguf, not for apr2\n"},
+		{"out.apr", []string{"--format", "gguf"}, "out.apr: is a name for apr2, not for gguf\n"},
+		{"out.apr", []string{"--format", "tsm"}, "must be one of apr2, gguf, safetensors"},
 	} {
 		for _, verb := range []string{"convert", "merge", "split"} {
 			out := tt.name

@@ -43,9 +43,9 @@ func TestOutputByAnotherName(t *testing.T) {
 			t.Errorf("status %d, %q; want %d, %q", r.status, r.stderr, exitUsage, says)
 		}
 	}
-	for _, name := range []string{"out.gguf", "out.GGUF", "out.april", "out.tsm"} {
-		misused(tensormap("convert", in, filepath.Join(dir, name)), "are not written, only apr2 (.apr), safetensors (.safetensors)")
-		misused(tensormap("merge", in, filepath.Join(dir, name)), "are not written, only apr2 (.apr), safetensors (.safetensors)")
+	for _, name := range []string{"out.april", "out.APRIL", "out.tsm"} {
+		misused(tensormap("convert", in, filepath.Join(dir, name)), "are not written, only apr2 (.apr), gguf (.gguf), safetensors (.safetensors)")
+		misused(tensormap("merge", in, filepath.Join(dir, name)), "are not written, only apr2 (.apr), gguf (.gguf), safetensors (.safetensors)")
 	}
 	misused(tensormap("convert", in, filepath.Join(dir, "out.safetensors.index.json")), "give "+filepath.Join(dir, "out.safetensors")+", and --shard-size")
 	empty(t, dir)

@@ -1,4 +1,4 @@
-// Package gguf decodes GGUF files, versions 1 to 3: the format of ggml and llama.cpp.
+// Package gguf decodes GGUF files, versions 1 to 3, and encodes version 3: the format of ggml and llama.cpp.
 //
 //	0      "GGUF"
 //	4      u32      version

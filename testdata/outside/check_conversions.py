@@ -13,8 +13,8 @@ says what is in it, written by the program that wrote the fixture. Results are r
 lines below after the tables of APR-FORMAT-002, with lz4 for what is compressed. None of it shares
 code with tensormap.
 
-Every file becomes APR2, the same compressed, the same in shards, SafeTensors, that in shards, and
-SafeTensors made APR2 again. Prints how much was compared; the exit status is 1 at a difference.
+Every file becomes APR2, the same compressed, the same in shards, SafeTensors, that in shards,
+SafeTensors made APR2 again, GGUF, and that in shards. Prints how much was compared; the exit status is 1 at a difference.
 """
 
 import hashlib
@@ -151,6 +151,32 @@ def read_gguf(paths):
         tensors = {**of_file, **tensors}
         types = {f.name: [v.name for v in f.types] for f in r.fields.values() if not f.name.startswith("GGUF.")}
     return tensors, types
+
+
+def gguf_fields(path):
+    """Keys by GGUFReader, each with its types and all its bytes."""
+    fields = gguf.GGUFReader(path).fields.values()
+    return {f.name: ([t.name for t in f.types], b"".join(p.tobytes() for p in f.parts)) for f in fields if not f.name.startswith("GGUF.")}
+
+
+def gguf_originals(path):
+    """What the file says of types and shapes that it could not keep."""
+    f = gguf.GGUFReader(path).fields.get("apr2.original_tensors")
+    return parse(f.contents()) if f else {}
+
+
+def compare_fields(o, path, how):
+    """The keys of a GGUF original are those of the result, bit for bit."""
+    try:
+        was, now = gguf_fields(o.path), gguf_fields(path)
+    except (ValueError, KeyError, IndexError):
+        return  # versions that the package cannot read
+    for key, want in was.items():
+        if key.startswith("split."):
+            check(key not in now or "shards" in how, o.path, how, key, "is still there")
+        else:
+            COUNTS["keys of GGUF, bit for bit"] += 1
+            check(now.get(key) == want, o.path, how, "metadata", key, now.get(key), "was", want)
 
 
 def read_apr2(path):
@@ -463,6 +489,36 @@ def convert_all(o, tmp, pool):
         tensors, text = read_safetensors_shards(index)
         compare(o, tensors, text, "safetensors shards", unwrapped(text).get("original_tensors", {}))
         COUNTS["in SafeTensors shards"] += 1
+
+    convert_gguf(o, tmp, pool, third)
+
+
+def convert_gguf(o, tmp, pool, third):
+    g = tmp / "g.gguf"
+    p = tensormap("convert", o.path, g, "--plain-f8", ok=False)
+    if p.returncode:
+        text = p.stderr.decode()
+        known = any(s in text for s in ("names of up to 63", "beyond a signed 64-bit number"))
+        check(known, o.path, "GGUF", text)
+        COUNTS["files that GGUF cannot hold"] += 1
+        return
+    if any(t.dtype in ("Q8_1", "Q2_0") for t in o.tensors.values()):
+        COUNTS["with types that the package gguf has not, or in another size"] += 1
+        return
+    tensors, _ = read_gguf([g])
+    compare(o, tensors, {}, "GGUF", gguf_originals(g))
+    compare_dumps(o, g, pool, tensors)
+    if o.format == "gguf":
+        compare_fields(o, g, "GGUF")
+    COUNTS["GGUF files read by gguf"] += 1
+    g.unlink()
+    tensormap("convert", o.path, g, "--plain-f8", "--shard-size", third)
+    parts = sorted(tmp.glob("g-*.gguf"))
+    if parts:
+        compare(o, read_gguf(parts)[0], {}, "GGUF shards", gguf_originals(parts[0]))
+        if o.format == "gguf":
+            compare_fields(o, parts[0], "GGUF shards")
+        COUNTS["in GGUF shards"] += 1
 
 
 # --- the chain: SafeTensors, APR2, Q8_0 compressed in 3 shards, merged, SafeTensors
