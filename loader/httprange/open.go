@@ -126,11 +126,8 @@ func Open(ctx context.Context, address string, opts *Options) (*Reader, error) {
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, errors.New("not an http or https address")
 	}
-	o := opts.withDefaults()
-	o.Header = ownHeader(o.Header, u.User)
-	u.User = nil
-	r := &Reader{url: u, opts: o, client: withoutRedirects(o.Client), queue: newQueue(o.Parallel)}
-	if r.size = max(o.Size, 0); r.size > 0 {
+	r := newReader(u, opts)
+	if r.size = max(r.opts.Size, 0); r.size > 0 {
 		r.begin(context.WithoutCancel(ctx))
 		return r, nil
 	}
@@ -138,6 +135,14 @@ func Open(ctx context.Context, address string, opts *Options) (*Reader, error) {
 		return nil, err
 	}
 	return r, nil
+}
+
+// newReader returns a Reader that has asked for nothing yet.
+func newReader(u *url.URL, opts *Options) *Reader {
+	o := opts.withDefaults()
+	o.Header = ownHeader(o.Header, u.User)
+	u.User = nil
+	return &Reader{url: u, opts: o, client: withoutRedirects(o.Client), queue: newQueue(o.Parallel)}
 }
 
 var _ interface {

@@ -1,7 +1,9 @@
 package httprange
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,20 +16,20 @@ func (r *Reader) readPrefix(ctx context.Context) error {
 	most := r.opts.PrefixBytes
 	return r.insist(ctx, start, func(p *patience) error {
 		r.known.Store(nil) // of an attempt that failed
-		return r.exchange(ctx, p, 0, most, func(resp *http.Response) (*vector, int64, error) {
+		return r.exchange(ctx, p, r.rangeOf(0, most), func(resp *http.Response, body io.Reader) error {
 			rng, whole := whole(resp, most)
 			if !whole {
 				var err error
 				if rng, err = partial(resp); err != nil {
-					return nil, 0, err
+					return err
 				}
 			}
 			r.size = rng.total
-			if err := r.learn(versionOf(resp), rng); err != nil {
-				return nil, 0, err
+			if err := cmp.Or(r.learn(versionOf(resp), rng), rng.check(0, most)); err != nil {
+				return err
 			}
 			r.prefix = make([]byte, min(rng.n, most))
-			return newVector([][]byte{r.prefix}), rng.n, rng.check(0, most)
+			return receive(body, newVector([][]byte{r.prefix}), rng.n)
 		})
 	})
 }
@@ -46,47 +48,53 @@ func (r *Reader) learn(v version, rng byteRange) error {
 // request asks once for what v lacks, from off on, and fills v as far as the server offers,
 // which may be less.
 func (r *Reader) request(ctx context.Context, p *patience, v *vector, off int64) error {
-	return r.exchange(ctx, p, off, v.n, func(resp *http.Response) (*vector, int64, error) {
+	return r.exchange(ctx, p, r.rangeOf(off, v.n), func(resp *http.Response, body io.Reader) error {
 		switch resp.StatusCode {
 		case http.StatusPreconditionFailed:
-			return nil, 0, ErrChanged
+			return ErrChanged
 		case http.StatusRequestedRangeNotSatisfiable:
-			return nil, 0, fmt.Errorf("%w: it has become shorter", ErrChanged)
+			return fmt.Errorf("%w: it has become shorter", ErrChanged)
 		}
 		rng, err := partial(resp)
 		if err != nil {
-			return nil, 0, err
+			return err
 		}
 		if rng.total != r.size {
-			return nil, 0, fmt.Errorf("%w: it has %d bytes now, and had %d", ErrChanged, rng.total, r.size)
+			return fmt.Errorf("%w: it has %d bytes now, and had %d", ErrChanged, rng.total, r.size)
 		}
-		if err := r.learn(versionOf(resp), rng); err != nil {
-			return nil, 0, err
+		if err := cmp.Or(r.learn(versionOf(resp), rng), rng.check(off, v.n)); err != nil {
+			return err
 		}
-		return v, rng.n, rng.check(off, v.n)
+		return receive(body, v, rng.n)
 	})
 }
 
-// exchange asks for n bytes at off. answer looks at the response's head. It returns the memory
-// for the body, and how many bytes the body fills.
-func (r *Reader) exchange(ctx context.Context, p *patience, off, n int64, answer func(*http.Response) (*vector, int64, error)) error {
+// rangeOf makes a request one for n bytes at off of the version that is known.
+func (r *Reader) rangeOf(off, n int64) func(*http.Request) {
+	return func(req *http.Request) {
+		req.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", off, off+n-1))
+		r.version().condition(req)
+	}
+}
+
+// exchange sends a request that ask completes. answer looks at the response's head, and reads body.
+func (r *Reader) exchange(ctx context.Context, p *patience, ask func(*http.Request), answer func(resp *http.Response, body io.Reader) error) error {
 	p.requests++
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watch := time.AfterFunc(p.limit(), func() { cancel(ErrStalled) })
 	defer watch.Stop()
 	resp, err := r.follow(ctx, func(req *http.Request) {
-		req.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", off, off+n-1))
 		req.Header.Set("Accept-Encoding", "identity")
-		r.version().condition(req)
+		ask(req)
 	})
 	if err == nil {
 		defer resp.Body.Close()
-		v, n, refused := answer(resp)
-		if refused != nil {
-			return r.withText(refused, resp, watch)
+		err = answer(resp, arriving{resp.Body, r, p, watch})
+		if status := new(StatusError); errors.As(err, &status) {
+			r.addText(status, resp, watch)
+			return err
 		}
-		err = r.receive(resp.Body, v, n, p, watch)
 	}
 	if err != nil && context.Cause(ctx) == ErrStalled {
 		return p.stalled()
@@ -97,17 +105,30 @@ func (r *Reader) exchange(ctx context.Context, p *patience, off, n int64, answer
 	return err
 }
 
-// receive reads n bytes into v. watch begins anew with every progress.
-func (r *Reader) receive(body io.Reader, v *vector, n int64, p *patience, watch *time.Timer) error {
+// arriving is a body that is counted. Its watch begins anew with every progress.
+type arriving struct {
+	body  io.Reader
+	r     *Reader
+	p     *patience
+	watch *time.Timer
+}
+
+func (a arriving) Read(b []byte) (int, error) {
+	n, err := a.body.Read(b)
+	a.r.received.Add(int64(n))
+	if a.p.received(n) {
+		a.watch.Reset(a.p.limit())
+	}
+	return n, err
+}
+
+// receive reads n bytes into v.
+func receive(body io.Reader, v *vector, n int64) error {
 	for n > 0 {
 		b := v.next()
 		got, err := body.Read(b[:min(int64(len(b)), n)])
 		v.advance(got)
 		n -= int64(got)
-		r.received.Add(int64(got))
-		if p.received(got) {
-			watch.Reset(p.limit())
-		}
 		switch {
 		case n == 0:
 			return nil

@@ -20,7 +20,7 @@ func partial(resp *http.Response) (byteRange, error) {
 	case http.StatusOK:
 		return byteRange{}, ErrNoRanges
 	default:
-		return byteRange{}, &StatusError{Code: resp.StatusCode, after: afterHeader(resp)}
+		return byteRange{}, refusal(resp)
 	}
 	if e := encoding(resp); e != "" {
 		return byteRange{}, fmt.Errorf("%w: Content-Encoding %s of a range", ErrResponse, quoted(e))
@@ -34,6 +34,10 @@ func partial(resp *http.Response) (byteRange, error) {
 		return byteRange{}, fmt.Errorf("%w: Content-Range %s", ErrResponse, quoted(text))
 	}
 	return rng, nil
+}
+
+func refusal(resp *http.Response) *StatusError {
+	return &StatusError{Code: resp.StatusCode, Header: resp.Header, after: afterHeader(resp)}
 }
 
 // parseContentRange reads "bytes FIRST-LAST/TOTAL".

@@ -17,7 +17,8 @@ import (
 // StatusError is an answer that is no part of the file. It is [ErrStatus] for errors.Is, and
 // by its code fs.ErrPermission or fs.ErrNotExist.
 type StatusError struct {
-	Code int
+	Code   int
+	Header http.Header // of the answer
 	// Text is the beginning of the answer's text, in one line, with everything escaped that
 	// does not print. What the request's address and Options.Header may keep secret is left
 	// out. It is empty of a page for browsers, and if it says no more than the code.
@@ -79,12 +80,8 @@ const (
 	mostToWait = time.Second // that it takes
 )
 
-// withText adds to err, if it is a StatusError, what the server says in resp.
-func (r *Reader) withText(err error, resp *http.Response, watch *time.Timer) error {
-	var status *StatusError
-	if !errors.As(err, &status) {
-		return err
-	}
+// addText adds what the server says in resp.
+func (r *Reader) addText(status *StatusError, resp *http.Response, watch *time.Timer) {
 	if r.withheld(resp.Request) {
 		status.Elsewhere = origin(resp.Request.URL)
 	}
@@ -96,7 +93,6 @@ func (r *Reader) withText(err error, resp *http.Response, watch *time.Timer) err
 			status.Text = ""
 		}
 	}
-	return err
 }
 
 // excerpt returns the beginning of a server's text, printable and in one line.

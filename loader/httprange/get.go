@@ -1,0 +1,49 @@
+package httprange
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+)
+
+// Get returns all of what an address answers with, and the head of that answer: what an API says,
+// not a file that may change. It is patient as a Reader is. An answer of more than most bytes is
+// ErrResponse, a status other than 200 a *StatusError.
+func Get(ctx context.Context, address string, most int64, opts *Options) ([]byte, http.Header, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, nil, fmt.Errorf("not an address: %w", withoutAddress(err))
+	}
+	r := newReader(u, opts)
+	r.begin(ctx)
+	defer r.Close()
+	var body []byte
+	var head http.Header
+	start := func() int64 { return 0 }
+	err = r.insist(ctx, start, func(p *patience) (err error) {
+		body, head, err = r.get(ctx, p, most)
+		return err
+	})
+	return body, head, err
+}
+
+// get asks once.
+func (r *Reader) get(ctx context.Context, p *patience, most int64) (all []byte, head http.Header, err error) {
+	err = r.exchange(ctx, p, func(*http.Request) {}, func(resp *http.Response, body io.Reader) error {
+		switch {
+		case resp.StatusCode != http.StatusOK:
+			return refusal(resp)
+		case encoding(resp) != "":
+			return fmt.Errorf("%w: Content-Encoding %s", ErrResponse, quoted(encoding(resp)))
+		}
+		head = resp.Header
+		all, err = io.ReadAll(io.LimitReader(body, most+1))
+		if int64(len(all)) > most {
+			return fmt.Errorf("%w: more than %d bytes", ErrResponse, most)
+		}
+		return err
+	})
+	return all, head, err
+}
