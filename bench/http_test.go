@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/httprange"
 )
@@ -32,20 +33,10 @@ func serveFrom(b *testing.B, path string, latency time.Duration) *distance {
 		}
 		defer f.Close()
 		time.Sleep(latency)
-		http.ServeContent(counted{w, &d.bytes}, req, "", time.Unix(1e9, 0), f)
+		http.ServeContent(modeltest.CountedResponse{ResponseWriter: w, N: &d.bytes}, req, "", time.Unix(1e9, 0), f)
 	}))
 	b.Cleanup(d.Close)
 	return d
-}
-
-type counted struct {
-	http.ResponseWriter
-	n *atomic.Int64
-}
-
-func (c counted) Write(b []byte) (int, error) {
-	c.n.Add(int64(len(b)))
-	return c.ResponseWriter.Write(b)
 }
 
 func (d *distance) open(b *testing.B) (*httprange.Reader, *loader.Model) {

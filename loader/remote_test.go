@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/httprange"
 )
@@ -142,7 +143,7 @@ func serveWeb(t testing.TB, files http.Handler) *web {
 	s := new(web)
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		s.requests.Add(1)
-		w = &counting{w, &s.bytes}
+		w = modeltest.CountedResponse{ResponseWriter: w, N: &s.bytes}
 		if fault := s.fault.Load(); fault == nil || !(*fault)(w, req) {
 			files.ServeHTTP(w, req)
 		}
@@ -186,18 +187,6 @@ func (s *web) open(t testing.TB, path string, opts *loader.Options) *loader.Mode
 	m, err := loader.OpenReaderAt(t.Context(), r, r.Size(), opts)
 	return opened(t, m, err)
 }
-
-type counting struct {
-	http.ResponseWriter
-	n *atomic.Int64
-}
-
-func (c *counting) Write(b []byte) (int, error) {
-	c.n.Add(int64(len(b))) // before the client can know of them
-	return c.ResponseWriter.Write(b)
-}
-
-func (c *counting) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
 // plainReader can nothing but ReadAt.
 type plainReader struct{ io.ReaderAt }

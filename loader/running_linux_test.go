@@ -60,17 +60,23 @@ func TestCloseDuringCall(t *testing.T) {
 			if _, err := x.Bytes(); !errors.Is(err, loader.ErrClosed) {
 				t.Errorf("the model is not closed: %v", err)
 			}
-			if mapped(t, path) != 1 {
-				t.Error("unmapped during the call")
-			}
-			close(goOn)
-			if err := <-result; err != nil {
-				t.Error(err)
-			}
-			if mapped(t, path) != 0 {
-				t.Error("still mapped after the call")
-			}
+			checkMappedUntil(t, path, goOn, result)
 		})
+	}
+}
+
+// checkMappedUntil lets a call that runs in spite of Close go on, and wants the mapping to go with it.
+func checkMappedUntil(t *testing.T, path string, goOn chan<- struct{}, result <-chan error) {
+	t.Helper()
+	if mapped(t, path) != 1 {
+		t.Error("unmapped during the call")
+	}
+	close(goOn)
+	if err := <-result; err != nil {
+		t.Error(err)
+	}
+	if mapped(t, path) != 0 {
+		t.Error("still mapped after the call")
 	}
 }
 
@@ -131,14 +137,5 @@ func TestReleaseDuringCall(t *testing.T) {
 	if _, err := x.Bytes(); !errors.Is(err, loader.ErrClosed) {
 		t.Errorf("the lease is not released: %v", err)
 	}
-	if mapped(t, path) != 1 {
-		t.Error("unmapped during the call")
-	}
-	close(goOn)
-	if err := <-result; err != nil {
-		t.Error(err)
-	}
-	if mapped(t, path) != 0 {
-		t.Error("still mapped after the call")
-	}
+	checkMappedUntil(t, path, goOn, result)
 }

@@ -105,7 +105,7 @@ func TestSplitChecks(t *testing.T) {
 	}
 
 	table, err := s.Stitch(parts(t, layout.GGUF, []string{"x"}, []string{"y"}, []string{"z"}), nil)
-	if err != nil || len(table.Tensors) != 3 || table.Tensors[2].File != 2 || find(table, "y") != 1 {
+	if err != nil || len(table.Tensors) != 3 || table.Tensors[2].File != 2 || shard.Find(table, "y") != 1 {
 		t.Errorf("%+v, %v", table, err)
 	}
 	for _, tt := range []struct {
@@ -127,8 +127,18 @@ func TestSplitChecks(t *testing.T) {
 	}
 }
 
+// ofNames wants the results that f has for names of files.
+func ofNames[V comparable](t *testing.T, f func(file string) V, want map[string]V) {
+	t.Helper()
+	for file, want := range want {
+		if got := f(file); got != want {
+			t.Errorf("%q: %v, want %v", file, got, want)
+		}
+	}
+}
+
 func TestSetName(t *testing.T) {
-	for file, want := range map[string]string{
+	ofNames(t, shard.SetName, map[string]string{
 		"a-00001-of-00002.gguf":                "a-of-00002",
 		"a-00002-of-00002.gguf":                "a-of-00002",
 		"-99999-of-99999.gguf":                 "-of-99999",
@@ -137,30 +147,22 @@ func TestSetName(t *testing.T) {
 		"a-1-of-2.gguf":                        "",
 		"a.gguf":                               "",
 		"":                                     "",
-	} {
-		if got := shard.SetName(file); got != want {
-			t.Errorf("%s: %q, want %q", file, got, want)
-		}
-	}
+	})
 }
 
 func TestWhole(t *testing.T) {
-	for file, want := range map[string]string{
+	ofNames(t, shard.Whole, map[string]string{
 		"model-00001-of-00002.safetensors":    "model.safetensors",
 		"a-00001-of-00002-00003-of-00004.apr": "a-00001-of-00002.apr",
 		"model-00001-of-00001.apr":            "model.apr",
 		"model-00001-of-00002.gguf":           "model.gguf",
 		"model-00001-of-00002.apr.json":       "",
 		"model.safetensors":                   "",
-	} {
-		if got := shard.Whole(file); got != want {
-			t.Errorf("%s: %q, want %q", file, got, want)
-		}
-	}
+	})
 }
 
 func TestIsPart(t *testing.T) {
-	for file, want := range map[string]bool{
+	ofNames(t, shard.IsPart, map[string]bool{
 		"model-00001-of-00002.safetensors": true,
 		"model-00002-of-00002.apr":         true,
 		"model-00001-of-00001.safetensors": false, // all of it
@@ -168,9 +170,5 @@ func TestIsPart(t *testing.T) {
 		"model-1-of-2.apr":                 false,
 		"model.safetensors":                false,
 		"":                                 false,
-	} {
-		if got := shard.IsPart(file); got != want {
-			t.Errorf("%s: %v", file, got)
-		}
-	}
+	})
 }

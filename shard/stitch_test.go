@@ -1,12 +1,11 @@
 package shard_test
 
 import (
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/manifest"
 	"github.com/tensormap/tensormap/shard"
@@ -65,24 +64,12 @@ func TestStitch(t *testing.T) {
 			t.Errorf("%v, want %v", got, want)
 		}
 		for i, x := range table.Tensors {
-			if at := find(table, string(x.Name)); at != i {
+			if at := shard.Find(table, string(x.Name)); at != i {
 				t.Errorf("%s is found at %d, not %d", x.Name, at, i)
 			}
 		}
-		if find(table, "nothing") != -1 {
+		if shard.Find(table, "nothing") != -1 {
 			t.Error("nothing is found")
-		}
-	}
-}
-
-func find(t *shard.Table, name string) int {
-	for p := t.Names.Probe(layout.HashName(name)); ; {
-		i, ok := p.Next()
-		if !ok {
-			return -1
-		}
-		if string(t.Tensors[i].Name) == name {
-			return i
 		}
 	}
 }
@@ -103,25 +90,25 @@ func TestStitchErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			doc, at := marked(`{` + twoShards + `,` + tt.doc + `}`)
+			doc, at := modeltest.Marked(`{` + twoShards + `,` + tt.doc + `}`)
 			_, table, err := stitch(t, doc, &layout.Limits{Tensors: 3}, tt.names...)
 			if table != nil {
 				t.Error("a table and an error")
 			}
 			for _, says := range tt.says {
-				checkError(t, err, at, "tensor_shard_map", tt.want, says)
+				modeltest.CheckManifestError(t, err, at, "tensor_shard_map", tt.want, says)
 			}
 		})
 	}
-	doc, at := marked(`{"weight_map":{"x":"a","y":¶"b","z":"b"}}`)
+	doc, at := modeltest.Marked(`{"weight_map":{"x":"a","y":¶"b","z":"b"}}`)
 	m := decode(t, string(doc))
 	list := parts(t, layout.SafeTensors, []string{"x"}, []string{"y"})
 	_, err := shard.Stitch(m, list, nil)
-	checkError(t, err, at+8, "weight_map", layout.ErrNotFound, `"z"`)
+	modeltest.CheckManifestError(t, err, at+8, "weight_map", layout.ErrNotFound, `"z"`)
 	list[1].Index = index(t, layout.APR2, "y", "z")
 	_, err = shard.Stitch(m, list, nil)
-	checkError(t, err, at, "weight_map", layout.ErrInvalid, `"b" is of format apr2, not safetensors`)
-	checkError(t, m.Unusable(1, layout.ErrClosed), at, "weight_map", layout.ErrClosed, `"b"`)
+	modeltest.CheckManifestError(t, err, at, "weight_map", layout.ErrInvalid, `"b" is of format apr2, not safetensors`)
+	modeltest.CheckManifestError(t, m.Unusable(1, layout.ErrClosed), at, "weight_map", layout.ErrClosed, `"b"`)
 	if err := m.CheckSize(1, 5); err != nil {
 		t.Errorf("an index knows no sizes: %v", err)
 	}
@@ -164,30 +151,7 @@ func TestManyShards(t *testing.T) {
 	}
 }
 
-// marked is a document without the ¶ that marks where in it an error is.
-func marked(s string) (doc layout.Bytes, at uint64) {
-	before, after, ok := strings.Cut(s, "¶")
-	if !ok {
-		return layout.Bytes(s), 0
-	}
-	return layout.Bytes(before + after), uint64(len(before))
-}
-
 const twoShards = `"shard_count":2,"shards":[{"file":"a","size":1},{"file":"b","size":2}]`
-
-func checkError(t *testing.T, err error, at uint64, field string, want error, says string) {
-	t.Helper()
-	var fe *layout.FormatError
-	if !errors.As(err, &fe) {
-		t.Fatalf("%v is no FormatError", err)
-	}
-	if fe.Format != layout.Manifest || fe.Field != field || fe.Offset != at || !errors.Is(err, want) || !strings.Contains(err.Error(), says) {
-		t.Errorf("%v; want offset %d, %s, %q, %v", err, at, field, says, want)
-	}
-	if strings.ContainsAny(err.Error(), "\n\x00") {
-		t.Errorf("%q", err)
-	}
-}
 
 func decode(t testing.TB, doc string) *manifest.File {
 	t.Helper()

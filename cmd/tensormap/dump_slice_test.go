@@ -113,10 +113,20 @@ func checkSlice(t *testing.T, path string, x loader.Tensor) {
 	}
 }
 
+// dumps wants the output that dump has for tensors of file.
+func dumps(t *testing.T, file, as string, want map[string]string) {
+	t.Helper()
+	for name, want := range want {
+		if got := done(t, "dump", file, name, "--as", as); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
 func TestSliceNames(t *testing.T) {
 	file := modeltest.WriteSafeTensors(t, `{"a[0]":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"a":{"dtype":"U8","shape":[2],"data_offsets":[2,4]},`+
 		`"b[":{"dtype":"U8","shape":[2],"data_offsets":[4,6]},"":{"dtype":"U8","shape":[1],"data_offsets":[6,7]}}`, 1, 2, 3, 4, 5, 6, 7)
-	for name, want := range map[string]string{
+	dumps(t, file, "raw", map[string]string{
 		"a[0]":    "\x01\x02", // its very name
 		"a[0][1]": "\x02",
 		"a[1]":    "\x04",
@@ -125,11 +135,7 @@ func TestSliceNames(t *testing.T) {
 		"b[":      "\x05\x06",
 		"b[[1]":   "\x06",
 		"[0]":     "\x07",
-	} {
-		if got := done(t, "dump", file, name, "--as", "raw"); got != want {
-			t.Errorf("%s: %q, want %q", name, got, want)
-		}
-	}
+	})
 	tensormap("dump", file, "aa[0]").failsWith(t, `tensor "aa": not found; did you mean "a"`)
 	tensormap("dump", file, "c]").failsWith(t, `tensor "c]": not found`)
 }
@@ -144,7 +150,7 @@ func TestDumpText(t *testing.T) {
 		1, 0, 0, 0, 0, 0, 0x20, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
 		// 0.1 as float64; three truth values; -128
 		0x9a, 0x99, 0x99, 0x99, 0x99, 0x99, 0xb9, 0x3f, 1, 0, 1, 0x80)
-	for name, want := range map[string]string{
+	dumps(t, file, "text", map[string]string{
 		"f":      "# f  F32  2×2\n    1   -0.1\n  NaN  1e-10\n",
 		"f[1]":   "# f  F32  2 of 2×2\n  NaN  1e-10\n",
 		"f[:,1]": "# f  F32  2 of 2×2\n -0.1  1e-10\n",
@@ -154,11 +160,7 @@ func TestDumpText(t *testing.T) {
 		"d":      "# d  F64  scalar\n0.1\n",
 		"b":      "# b  BOOL  3\n1  0  1\n",
 		"h\x1b":  "# h\\x1b  I8  1\n-128\n",
-	} {
-		if got := done(t, "dump", file, name, "--as", "text"); got != want {
-			t.Errorf("%q:\n%s\nwant\n%s", name, got, want)
-		}
-	}
+	})
 }
 
 func TestDumpTextMatrices(t *testing.T) {

@@ -32,20 +32,10 @@ func serve(t *testing.T, files http.Handler) *site {
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		s.requests.Add(1)
 		s.lastKey.Store(strings.Join(req.Header["X-Key"], ","))
-		files.ServeHTTP(&counting{w, &s.bytes}, req)
+		files.ServeHTTP(modeltest.CountedResponse{ResponseWriter: w, N: &s.bytes}, req)
 	}))
 	t.Cleanup(s.Close)
 	return s
-}
-
-type counting struct {
-	http.ResponseWriter
-	n *atomic.Int64
-}
-
-func (c *counting) Write(b []byte) (int, error) {
-	c.n.Add(int64(len(b))) // before the client can know of them
-	return c.ResponseWriter.Write(b)
 }
 
 const testdata = "../../testdata/"

@@ -14,11 +14,7 @@ import (
 // as a []string behind them. round_pow2 and snip_edges are the numbers of the file: any
 // number but 0 means true.
 func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
-	texts, err := f.texts(in)
-	if err != nil {
-		return nil, err
-	}
-	p, err := f.params(in)
+	texts, p, err := f.described(in)
 	if err != nil {
 		return nil, err
 	}
@@ -202,13 +198,19 @@ func (p *params) metadata() layout.Metadata {
 	return append(md, layout.Entry{Key: "tokens", Value: p.tokens})
 }
 
-// Summary returns the name of the model, its language, and its networks.
-func (f *File) Summary(in layout.Input) ([]layout.Fact, error) {
+// described reads the texts and the parameters.
+func (f *File) described(in layout.Input) (layout.Metadata, *params, error) {
 	texts, err := f.texts(in)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	p, err := f.params(in)
+	return texts, p, err
+}
+
+// Summary returns the name of the model, its language, and its networks.
+func (f *File) Summary(in layout.Input) ([]layout.Fact, error) {
+	texts, p, err := f.described(in)
 	if err != nil {
 		return nil, err
 	}

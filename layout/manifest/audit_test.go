@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/manifest"
 )
@@ -40,12 +41,12 @@ func checked(t testing.TB, doc layout.Bytes, names ...[]string) *manifest.File {
 }
 
 func TestCheckSize(t *testing.T) {
-	doc, at := marked(`{"shard_count":2,"shards":[{"file":"a","size":1},{"file":"b","size":  ¶2}],"tensor_shard_map":{}}`)
+	doc, at := modeltest.Marked(`{"shard_count":2,"shards":[{"file":"a","size":1},{"file":"b","size":  ¶2}],"tensor_shard_map":{}}`)
 	m := decode(t, string(doc))
 	if err := m.CheckSize(1, 2); err != nil {
 		t.Error(err)
 	}
-	checkError(t, m.CheckSize(1, 3), at, "shards.size", layout.ErrInvalid, `"b" has 3 bytes, but should have 2`)
+	modeltest.CheckManifestError(t, m.CheckSize(1, 3), at, "shards.size", layout.ErrInvalid, `"b" has 3 bytes, but should have 2`)
 }
 
 func TestAudit(t *testing.T) {
@@ -81,7 +82,7 @@ func TestAudit(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			doc, at := marked("{" + tt.doc + "}")
+			doc, at := modeltest.Marked("{" + tt.doc + "}")
 			m := checked(t, doc, []string{"x"}, []string{"y"})
 			found := m.Audit(doc)
 			if tt.field == "" {
@@ -97,7 +98,7 @@ func TestAudit(t *testing.T) {
 			if tt.name == "unmapped" {
 				sentinel = layout.ErrNotFound
 			}
-			checkError(t, found[0].FormatError, at, tt.field, sentinel, tt.says)
+			modeltest.CheckManifestError(t, found[0].FormatError, at, tt.field, sentinel, tt.says)
 		})
 	}
 }
@@ -118,7 +119,7 @@ func TestAuditSumsUp(t *testing.T) {
 
 func TestAuditTotalSize(t *testing.T) {
 	for total, want := range map[string]bool{`2`: false, `¶3`: true, `¶2.0`: true, `"2"`: false, `¶-1`: true} {
-		doc, at := marked(`{"metadata":{"total_size":` + total + `},"weight_map":{"x":"a","y":"a"}}`)
+		doc, at := modeltest.Marked(`{"metadata":{"total_size":` + total + `},"weight_map":{"x":"a","y":"a"}}`)
 		m := checked(t, doc, []string{"x", "y"})
 		found := m.Audit(doc)
 		if want != (len(found) == 1) {
@@ -126,13 +127,13 @@ func TestAuditTotalSize(t *testing.T) {
 			continue
 		}
 		if want {
-			checkError(t, found[0].FormatError, at, "metadata.total_size", layout.ErrInvalid, "2 bytes")
+			modeltest.CheckManifestError(t, found[0].FormatError, at, "metadata.total_size", layout.ErrInvalid, "2 bytes")
 		}
 	}
 }
 
 func TestShardChecksums(t *testing.T) {
-	doc, at := marked(`{"shards" : [{"crc32":"no","file":"a","size":1}, {"file":"b","crc32" : ¶"cbf43926","size":20},{"file":"c","size":3}],
+	doc, at := modeltest.Marked(`{"shards" : [{"crc32":"no","file":"a","size":1}, {"file":"b","crc32" : ¶"cbf43926","size":20},{"file":"c","size":3}],
 		"shard_count":3,"tensor_shard_map":{}}`)
 	m := decode(t, string(doc))
 	sums := m.ShardChecksums()
@@ -140,7 +141,7 @@ func TestShardChecksums(t *testing.T) {
 	if !slices.Equal(sums, want) {
 		t.Errorf("%+v; want %+v", sums, want)
 	}
-	doc, at = marked(`{"shards":[{"file":"a","size":1,"crc32":"882c16b9","sha256":"x"},{"file":"b","sha256" : ¶"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad","size":2}],
+	doc, at = modeltest.Marked(`{"shards":[{"file":"a","size":1,"crc32":"882c16b9","sha256":"x"},{"file":"b","sha256" : ¶"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad","size":2}],
 		"shard_count":2,"tensor_shard_map":{}}`)
 	m = decode(t, string(doc))
 	digests := m.ShardDigests()

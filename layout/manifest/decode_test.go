@@ -10,18 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/manifest"
 )
-
-// marked is a document without the ¶ that marks where in it an error is.
-func marked(s string) (doc layout.Bytes, at uint64) {
-	before, after, ok := strings.Cut(s, "¶")
-	if !ok {
-		return layout.Bytes(s), 0
-	}
-	return layout.Bytes(before + after), uint64(len(before))
-}
 
 const (
 	oneShard  = `"shard_count":1,"shards":[{"file":"a","size":1}]`
@@ -82,27 +74,13 @@ func TestDecodeErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			doc, at := marked(tt.doc)
+			doc, at := modeltest.Marked(tt.doc)
 			m, err := manifest.Decode(doc, nil)
-			checkError(t, err, at, tt.field, tt.want, tt.says)
+			modeltest.CheckManifestError(t, err, at, tt.field, tt.want, tt.says)
 			if m != nil {
 				t.Error("a manifest and an error")
 			}
 		})
-	}
-}
-
-func checkError(t *testing.T, err error, at uint64, field string, want error, says string) {
-	t.Helper()
-	var fe *layout.FormatError
-	if !errors.As(err, &fe) {
-		t.Fatalf("%v is no FormatError", err)
-	}
-	if fe.Format != layout.Manifest || fe.Field != field || fe.Offset != at || !errors.Is(err, want) || !strings.Contains(err.Error(), says) {
-		t.Errorf("%v; want offset %d, %s, %q, %v", err, at, field, says, want)
-	}
-	if strings.ContainsAny(err.Error(), "\n\x00") {
-		t.Errorf("%q", err)
 	}
 }
 
@@ -115,7 +93,7 @@ func TestNames(t *testing.T) {
 	}
 	for _, format := range []string{`{"shard_count":1,"shards":[{"file":¶%s,"size":1}],"tensor_shard_map":{}}`, `{"weight_map":{"x":¶%s}}`} {
 		for _, name := range slices.Concat(bad, good) {
-			doc, at := marked(fmt.Sprintf(format, quoteJSON(name)))
+			doc, at := modeltest.Marked(fmt.Sprintf(format, quoteJSON(name)))
 			m, err := manifest.Decode(doc, nil)
 			if slices.Contains(good, name) {
 				if err != nil || m.Shards[0].Name != name {
@@ -127,7 +105,7 @@ func TestNames(t *testing.T) {
 			if strings.Contains(format, "weight_map") {
 				field = "weight_map"
 			}
-			checkError(t, err, at, field, layout.ErrInvalid, layout.Quote([]byte(name)))
+			modeltest.CheckManifestError(t, err, at, field, layout.ErrInvalid, layout.Quote([]byte(name)))
 		}
 	}
 }
