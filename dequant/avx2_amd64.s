@@ -8820,3 +8820,3895 @@ DATA quiet<>+8(SB)/8, $0x0000004000000040
 DATA quiet<>+16(SB)/8, $0x0000004000000040
 DATA quiet<>+24(SB)/8, $0x0000004000000040
 GLOBL quiet<>(SB), RODATA|NOPTR, $32
+
+// func uint1GroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2
+TEXT ·uint1GroupsAVX2(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU low_bits_1<>+0(SB), Y0
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
+	VPBROADCASTD (CX), Y3
+	VPSRLVD      shifts_1_0<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVUPS      Y3, (AX)
+	VPBROADCASTD (CX), Y3
+	VPSRLVD      shifts_1_8<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVUPS      Y3, 32(AX)
+	VPBROADCASTD (CX), Y3
+	VPSRLVD      shifts_1_16<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVUPS      Y3, 64(AX)
+	VPBROADCASTD (CX), Y3
+	VPSRLVD      shifts_1_24<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVUPS      Y3, 96(AX)
+	ADDQ         $0x00000004, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	VZEROUPPER
+	RET
+
+DATA low_bits_1<>+0(SB)/8, $0x0000000100000001
+DATA low_bits_1<>+8(SB)/8, $0x0000000100000001
+DATA low_bits_1<>+16(SB)/8, $0x0000000100000001
+DATA low_bits_1<>+24(SB)/8, $0x0000000100000001
+GLOBL low_bits_1<>(SB), RODATA|NOPTR, $32
+
+DATA shifts_1_0<>+0(SB)/8, $0x0000000100000000
+DATA shifts_1_0<>+8(SB)/8, $0x0000000300000002
+DATA shifts_1_0<>+16(SB)/8, $0x0000000500000004
+DATA shifts_1_0<>+24(SB)/8, $0x0000000700000006
+GLOBL shifts_1_0<>(SB), RODATA|NOPTR, $32
+
+DATA shifts_1_8<>+0(SB)/8, $0x0000000900000008
+DATA shifts_1_8<>+8(SB)/8, $0x0000000b0000000a
+DATA shifts_1_8<>+16(SB)/8, $0x0000000d0000000c
+DATA shifts_1_8<>+24(SB)/8, $0x0000000f0000000e
+GLOBL shifts_1_8<>(SB), RODATA|NOPTR, $32
+
+DATA shifts_1_16<>+0(SB)/8, $0x0000001100000010
+DATA shifts_1_16<>+8(SB)/8, $0x0000001300000012
+DATA shifts_1_16<>+16(SB)/8, $0x0000001500000014
+DATA shifts_1_16<>+24(SB)/8, $0x0000001700000016
+GLOBL shifts_1_16<>(SB), RODATA|NOPTR, $32
+
+DATA shifts_1_24<>+0(SB)/8, $0x0000001900000018
+DATA shifts_1_24<>+8(SB)/8, $0x0000001b0000001a
+DATA shifts_1_24<>+16(SB)/8, $0x0000001d0000001c
+DATA shifts_1_24<>+24(SB)/8, $0x0000001f0000001e
+GLOBL shifts_1_24<>(SB), RODATA|NOPTR, $32
+
+// func uint1GroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·uint1GroupsAVX2Stream(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU low_bits_1<>+0(SB), Y0
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
+	VPBROADCASTD (CX), Y3
+	VPSRLVD      shifts_1_0<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVNTPS     Y3, (AX)
+	VPBROADCASTD (CX), Y3
+	VPSRLVD      shifts_1_8<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVNTPS     Y3, 32(AX)
+	VPBROADCASTD (CX), Y3
+	VPSRLVD      shifts_1_16<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVNTPS     Y3, 64(AX)
+	VPBROADCASTD (CX), Y3
+	VPSRLVD      shifts_1_24<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVNTPS     Y3, 96(AX)
+	ADDQ         $0x00000004, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func uint1BiasedGroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2
+TEXT ·uint1BiasedGroupsAVX2(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU low_bits_1<>+0(SB), Y0
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
+	VPBROADCASTD (CX), Y3
+	VPSRLVD      shifts_1_0<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVUPS      Y3, (AX)
+	VPBROADCASTD (CX), Y3
+	VPSRLVD      shifts_1_8<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 32(AX)
+	VPBROADCASTD (CX), Y3
+	VPSRLVD      shifts_1_16<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 64(AX)
+	VPBROADCASTD (CX), Y3
+	VPSRLVD      shifts_1_24<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 96(AX)
+	ADDQ         $0x00000004, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	VZEROUPPER
+	RET
+
+// func uint1BiasedGroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·uint1BiasedGroupsAVX2Stream(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU low_bits_1<>+0(SB), Y0
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
+	VPBROADCASTD (CX), Y3
+	VPSRLVD      shifts_1_0<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVNTPS     Y3, (AX)
+	VPBROADCASTD (CX), Y3
+	VPSRLVD      shifts_1_8<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVNTPS     Y3, 32(AX)
+	VPBROADCASTD (CX), Y3
+	VPSRLVD      shifts_1_16<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVNTPS     Y3, 64(AX)
+	VPBROADCASTD (CX), Y3
+	VPSRLVD      shifts_1_24<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVNTPS     Y3, 96(AX)
+	ADDQ         $0x00000004, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func uint2GroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2
+TEXT ·uint2GroupsAVX2(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU low_bits_2<>+0(SB), Y0
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
+	VPBROADCASTD (CX), Y3
+	VPSRLVD      shifts_2_0<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVUPS      Y3, (AX)
+	VPBROADCASTD (CX), Y3
+	VPSRLVD      shifts_2_16<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVUPS      Y3, 32(AX)
+	VPBROADCASTD 4(CX), Y3
+	VPSRLVD      shifts_2_0<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVUPS      Y3, 64(AX)
+	VPBROADCASTD 4(CX), Y3
+	VPSRLVD      shifts_2_16<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVUPS      Y3, 96(AX)
+	ADDQ         $0x00000008, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	VZEROUPPER
+	RET
+
+DATA low_bits_2<>+0(SB)/8, $0x0000000300000003
+DATA low_bits_2<>+8(SB)/8, $0x0000000300000003
+DATA low_bits_2<>+16(SB)/8, $0x0000000300000003
+DATA low_bits_2<>+24(SB)/8, $0x0000000300000003
+GLOBL low_bits_2<>(SB), RODATA|NOPTR, $32
+
+DATA shifts_2_0<>+0(SB)/8, $0x0000000200000000
+DATA shifts_2_0<>+8(SB)/8, $0x0000000600000004
+DATA shifts_2_0<>+16(SB)/8, $0x0000000a00000008
+DATA shifts_2_0<>+24(SB)/8, $0x0000000e0000000c
+GLOBL shifts_2_0<>(SB), RODATA|NOPTR, $32
+
+DATA shifts_2_16<>+0(SB)/8, $0x0000001200000010
+DATA shifts_2_16<>+8(SB)/8, $0x0000001600000014
+DATA shifts_2_16<>+16(SB)/8, $0x0000001a00000018
+DATA shifts_2_16<>+24(SB)/8, $0x0000001e0000001c
+GLOBL shifts_2_16<>(SB), RODATA|NOPTR, $32
+
+// func uint2GroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·uint2GroupsAVX2Stream(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU low_bits_2<>+0(SB), Y0
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
+	VPBROADCASTD (CX), Y3
+	VPSRLVD      shifts_2_0<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVNTPS     Y3, (AX)
+	VPBROADCASTD (CX), Y3
+	VPSRLVD      shifts_2_16<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVNTPS     Y3, 32(AX)
+	VPBROADCASTD 4(CX), Y3
+	VPSRLVD      shifts_2_0<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVNTPS     Y3, 64(AX)
+	VPBROADCASTD 4(CX), Y3
+	VPSRLVD      shifts_2_16<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVNTPS     Y3, 96(AX)
+	ADDQ         $0x00000008, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func uint2BiasedGroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2
+TEXT ·uint2BiasedGroupsAVX2(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU low_bits_2<>+0(SB), Y0
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
+	VPBROADCASTD (CX), Y3
+	VPSRLVD      shifts_2_0<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVUPS      Y3, (AX)
+	VPBROADCASTD (CX), Y3
+	VPSRLVD      shifts_2_16<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 32(AX)
+	VPBROADCASTD 4(CX), Y3
+	VPSRLVD      shifts_2_0<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 64(AX)
+	VPBROADCASTD 4(CX), Y3
+	VPSRLVD      shifts_2_16<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 96(AX)
+	ADDQ         $0x00000008, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	VZEROUPPER
+	RET
+
+// func uint2BiasedGroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·uint2BiasedGroupsAVX2Stream(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU low_bits_2<>+0(SB), Y0
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
+	VPBROADCASTD (CX), Y3
+	VPSRLVD      shifts_2_0<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVNTPS     Y3, (AX)
+	VPBROADCASTD (CX), Y3
+	VPSRLVD      shifts_2_16<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVNTPS     Y3, 32(AX)
+	VPBROADCASTD 4(CX), Y3
+	VPSRLVD      shifts_2_0<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVNTPS     Y3, 64(AX)
+	VPBROADCASTD 4(CX), Y3
+	VPSRLVD      shifts_2_16<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVNTPS     Y3, 96(AX)
+	ADDQ         $0x00000008, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func uint3GroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2
+TEXT ·uint3GroupsAVX2(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU low_bits_3<>+0(SB), Y0
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
+	VPBROADCASTQ (CX), Y3
+	VPSHUFB      pairs_3_0<>+0(SB), Y3, Y3
+	VPSRLVD      pair_bits_3<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVUPS      Y3, (AX)
+	VPBROADCASTQ 3(CX), Y3
+	VPSHUFB      pairs_3_0<>+0(SB), Y3, Y3
+	VPSRLVD      pair_bits_3<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVUPS      Y3, 32(AX)
+	VPBROADCASTQ 4(CX), Y3
+	VPSHUFB      pairs_3_2<>+0(SB), Y3, Y3
+	VPSRLVD      pair_bits_3<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVUPS      Y3, 64(AX)
+	VPBROADCASTQ 4(CX), Y3
+	VPSHUFB      pairs_3_5<>+0(SB), Y3, Y3
+	VPSRLVD      pair_bits_3<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVUPS      Y3, 96(AX)
+	ADDQ         $0x0000000c, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	VZEROUPPER
+	RET
+
+DATA low_bits_3<>+0(SB)/8, $0x0000000700000007
+DATA low_bits_3<>+8(SB)/8, $0x0000000700000007
+DATA low_bits_3<>+16(SB)/8, $0x0000000700000007
+DATA low_bits_3<>+24(SB)/8, $0x0000000700000007
+GLOBL low_bits_3<>(SB), RODATA|NOPTR, $32
+
+DATA pairs_3_0<>+0(SB)/8, $0x8080800080808000
+DATA pairs_3_0<>+8(SB)/8, $0x8080800180800100
+DATA pairs_3_0<>+16(SB)/8, $0x8080020180808001
+DATA pairs_3_0<>+24(SB)/8, $0x8080800280808002
+GLOBL pairs_3_0<>(SB), RODATA|NOPTR, $32
+
+DATA pair_bits_3<>+0(SB)/8, $0x0000000300000000
+DATA pair_bits_3<>+8(SB)/8, $0x0000000100000006
+DATA pair_bits_3<>+16(SB)/8, $0x0000000700000004
+DATA pair_bits_3<>+24(SB)/8, $0x0000000500000002
+GLOBL pair_bits_3<>(SB), RODATA|NOPTR, $32
+
+DATA pairs_3_2<>+0(SB)/8, $0x8080800280808002
+DATA pairs_3_2<>+8(SB)/8, $0x8080800380800302
+DATA pairs_3_2<>+16(SB)/8, $0x8080040380808003
+DATA pairs_3_2<>+24(SB)/8, $0x8080800480808004
+GLOBL pairs_3_2<>(SB), RODATA|NOPTR, $32
+
+DATA pairs_3_5<>+0(SB)/8, $0x8080800580808005
+DATA pairs_3_5<>+8(SB)/8, $0x8080800680800605
+DATA pairs_3_5<>+16(SB)/8, $0x8080070680808006
+DATA pairs_3_5<>+24(SB)/8, $0x8080800780808007
+GLOBL pairs_3_5<>(SB), RODATA|NOPTR, $32
+
+// func uint3GroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·uint3GroupsAVX2Stream(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU low_bits_3<>+0(SB), Y0
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
+	VPBROADCASTQ (CX), Y3
+	VPSHUFB      pairs_3_0<>+0(SB), Y3, Y3
+	VPSRLVD      pair_bits_3<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVNTPS     Y3, (AX)
+	VPBROADCASTQ 3(CX), Y3
+	VPSHUFB      pairs_3_0<>+0(SB), Y3, Y3
+	VPSRLVD      pair_bits_3<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVNTPS     Y3, 32(AX)
+	VPBROADCASTQ 4(CX), Y3
+	VPSHUFB      pairs_3_2<>+0(SB), Y3, Y3
+	VPSRLVD      pair_bits_3<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVNTPS     Y3, 64(AX)
+	VPBROADCASTQ 4(CX), Y3
+	VPSHUFB      pairs_3_5<>+0(SB), Y3, Y3
+	VPSRLVD      pair_bits_3<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVNTPS     Y3, 96(AX)
+	ADDQ         $0x0000000c, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func uint3BiasedGroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2
+TEXT ·uint3BiasedGroupsAVX2(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU low_bits_3<>+0(SB), Y0
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
+	VPBROADCASTQ (CX), Y3
+	VPSHUFB      pairs_3_0<>+0(SB), Y3, Y3
+	VPSRLVD      pair_bits_3<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVUPS      Y3, (AX)
+	VPBROADCASTQ 3(CX), Y3
+	VPSHUFB      pairs_3_0<>+0(SB), Y3, Y3
+	VPSRLVD      pair_bits_3<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 32(AX)
+	VPBROADCASTQ 4(CX), Y3
+	VPSHUFB      pairs_3_2<>+0(SB), Y3, Y3
+	VPSRLVD      pair_bits_3<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 64(AX)
+	VPBROADCASTQ 4(CX), Y3
+	VPSHUFB      pairs_3_5<>+0(SB), Y3, Y3
+	VPSRLVD      pair_bits_3<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 96(AX)
+	ADDQ         $0x0000000c, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	VZEROUPPER
+	RET
+
+// func uint3BiasedGroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·uint3BiasedGroupsAVX2Stream(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU low_bits_3<>+0(SB), Y0
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
+	VPBROADCASTQ (CX), Y3
+	VPSHUFB      pairs_3_0<>+0(SB), Y3, Y3
+	VPSRLVD      pair_bits_3<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVNTPS     Y3, (AX)
+	VPBROADCASTQ 3(CX), Y3
+	VPSHUFB      pairs_3_0<>+0(SB), Y3, Y3
+	VPSRLVD      pair_bits_3<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVNTPS     Y3, 32(AX)
+	VPBROADCASTQ 4(CX), Y3
+	VPSHUFB      pairs_3_2<>+0(SB), Y3, Y3
+	VPSRLVD      pair_bits_3<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVNTPS     Y3, 64(AX)
+	VPBROADCASTQ 4(CX), Y3
+	VPSHUFB      pairs_3_5<>+0(SB), Y3, Y3
+	VPSRLVD      pair_bits_3<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVNTPS     Y3, 96(AX)
+	ADDQ         $0x0000000c, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func uint4GroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2
+TEXT ·uint4GroupsAVX2(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU low_bits_4<>+0(SB), Y0
+	CMPQ    DI, $0x10
+	JE      pairs
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
+	VPBROADCASTD (CX), Y3
+	VPSRLVD      shifts_4_0<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVUPS      Y3, (AX)
+	VPBROADCASTD 4(CX), Y3
+	VPSRLVD      shifts_4_0<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVUPS      Y3, 32(AX)
+	VPBROADCASTD 8(CX), Y3
+	VPSRLVD      shifts_4_0<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVUPS      Y3, 64(AX)
+	VPBROADCASTD 12(CX), Y3
+	VPSRLVD      shifts_4_0<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVUPS      Y3, 96(AX)
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	JMP          done
+
+pairs:
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
+	VBROADCASTSS (BX)(R8*1), Y3
+	VBROADCASTSS (SI)(R9*1), Y4
+	VPBROADCASTD (CX), Y5
+	VPSRLVD      shifts_4_0<>+0(SB), Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VSUBPS       Y2, Y5, Y5
+	VMULPS       Y1, Y5, Y5
+	VMOVUPS      Y5, (AX)
+	VPBROADCASTD 4(CX), Y5
+	VPSRLVD      shifts_4_0<>+0(SB), Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VSUBPS       Y2, Y5, Y5
+	VMULPS       Y1, Y5, Y5
+	VMOVUPS      Y5, 32(AX)
+	VPBROADCASTD 8(CX), Y1
+	VPSRLVD      shifts_4_0<>+0(SB), Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VSUBPS       Y4, Y1, Y1
+	VMULPS       Y3, Y1, Y1
+	VMOVUPS      Y1, 64(AX)
+	VPBROADCASTD 12(CX), Y1
+	VPSRLVD      shifts_4_0<>+0(SB), Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VSUBPS       Y4, Y1, Y1
+	VMULPS       Y3, Y1, Y1
+	VMOVUPS      Y1, 96(AX)
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000080, AX
+	LEAQ         (BX)(R8*2), BX
+	LEAQ         (SI)(R9*2), SI
+	SUBQ         $0x20, DX
+	JNE          pairs
+
+done:
+	VZEROUPPER
+	RET
+
+DATA low_bits_4<>+0(SB)/8, $0x0000000f0000000f
+DATA low_bits_4<>+8(SB)/8, $0x0000000f0000000f
+DATA low_bits_4<>+16(SB)/8, $0x0000000f0000000f
+DATA low_bits_4<>+24(SB)/8, $0x0000000f0000000f
+GLOBL low_bits_4<>(SB), RODATA|NOPTR, $32
+
+DATA shifts_4_0<>+0(SB)/8, $0x0000000400000000
+DATA shifts_4_0<>+8(SB)/8, $0x0000000c00000008
+DATA shifts_4_0<>+16(SB)/8, $0x0000001400000010
+DATA shifts_4_0<>+24(SB)/8, $0x0000001c00000018
+GLOBL shifts_4_0<>(SB), RODATA|NOPTR, $32
+
+// func uint4GroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·uint4GroupsAVX2Stream(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU low_bits_4<>+0(SB), Y0
+	CMPQ    DI, $0x10
+	JE      pairs
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
+	VPBROADCASTD (CX), Y3
+	VPSRLVD      shifts_4_0<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVNTPS     Y3, (AX)
+	VPBROADCASTD 4(CX), Y3
+	VPSRLVD      shifts_4_0<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVNTPS     Y3, 32(AX)
+	VPBROADCASTD 8(CX), Y3
+	VPSRLVD      shifts_4_0<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVNTPS     Y3, 64(AX)
+	VPBROADCASTD 12(CX), Y3
+	VPSRLVD      shifts_4_0<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VSUBPS       Y2, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMOVNTPS     Y3, 96(AX)
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	JMP          done
+
+pairs:
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
+	VBROADCASTSS (BX)(R8*1), Y3
+	VBROADCASTSS (SI)(R9*1), Y4
+	VPBROADCASTD (CX), Y5
+	VPSRLVD      shifts_4_0<>+0(SB), Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VSUBPS       Y2, Y5, Y5
+	VMULPS       Y1, Y5, Y5
+	VMOVNTPS     Y5, (AX)
+	VPBROADCASTD 4(CX), Y5
+	VPSRLVD      shifts_4_0<>+0(SB), Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VSUBPS       Y2, Y5, Y5
+	VMULPS       Y1, Y5, Y5
+	VMOVNTPS     Y5, 32(AX)
+	VPBROADCASTD 8(CX), Y1
+	VPSRLVD      shifts_4_0<>+0(SB), Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VSUBPS       Y4, Y1, Y1
+	VMULPS       Y3, Y1, Y1
+	VMOVNTPS     Y1, 64(AX)
+	VPBROADCASTD 12(CX), Y1
+	VPSRLVD      shifts_4_0<>+0(SB), Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VSUBPS       Y4, Y1, Y1
+	VMULPS       Y3, Y1, Y1
+	VMOVNTPS     Y1, 96(AX)
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000080, AX
+	LEAQ         (BX)(R8*2), BX
+	LEAQ         (SI)(R9*2), SI
+	SUBQ         $0x20, DX
+	JNE          pairs
+
+done:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func uint4BiasedGroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2
+TEXT ·uint4BiasedGroupsAVX2(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU low_bits_4<>+0(SB), Y0
+	CMPQ    DI, $0x10
+	JE      pairs
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
+	VPBROADCASTD (CX), Y3
+	VPSRLVD      shifts_4_0<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVUPS      Y3, (AX)
+	VPBROADCASTD 4(CX), Y3
+	VPSRLVD      shifts_4_0<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 32(AX)
+	VPBROADCASTD 8(CX), Y3
+	VPSRLVD      shifts_4_0<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 64(AX)
+	VPBROADCASTD 12(CX), Y3
+	VPSRLVD      shifts_4_0<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 96(AX)
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	JMP          done
+
+pairs:
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
+	VBROADCASTSS (BX)(R8*1), Y3
+	VBROADCASTSS (SI)(R9*1), Y4
+	VPBROADCASTD (CX), Y5
+	VPSRLVD      shifts_4_0<>+0(SB), Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y1, Y5, Y5
+	VADDPS       Y2, Y5, Y5
+	VMOVUPS      Y5, (AX)
+	VPBROADCASTD 4(CX), Y5
+	VPSRLVD      shifts_4_0<>+0(SB), Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y1, Y5, Y5
+	VADDPS       Y2, Y5, Y5
+	VMOVUPS      Y5, 32(AX)
+	VPBROADCASTD 8(CX), Y1
+	VPSRLVD      shifts_4_0<>+0(SB), Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y3, Y1, Y1
+	VADDPS       Y4, Y1, Y1
+	VMOVUPS      Y1, 64(AX)
+	VPBROADCASTD 12(CX), Y1
+	VPSRLVD      shifts_4_0<>+0(SB), Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y3, Y1, Y1
+	VADDPS       Y4, Y1, Y1
+	VMOVUPS      Y1, 96(AX)
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000080, AX
+	LEAQ         (BX)(R8*2), BX
+	LEAQ         (SI)(R9*2), SI
+	SUBQ         $0x20, DX
+	JNE          pairs
+
+done:
+	VZEROUPPER
+	RET
+
+// func uint4BiasedGroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·uint4BiasedGroupsAVX2Stream(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU low_bits_4<>+0(SB), Y0
+	CMPQ    DI, $0x10
+	JE      pairs
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
+	VPBROADCASTD (CX), Y3
+	VPSRLVD      shifts_4_0<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVNTPS     Y3, (AX)
+	VPBROADCASTD 4(CX), Y3
+	VPSRLVD      shifts_4_0<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVNTPS     Y3, 32(AX)
+	VPBROADCASTD 8(CX), Y3
+	VPSRLVD      shifts_4_0<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVNTPS     Y3, 64(AX)
+	VPBROADCASTD 12(CX), Y3
+	VPSRLVD      shifts_4_0<>+0(SB), Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVNTPS     Y3, 96(AX)
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	JMP          done
+
+pairs:
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
+	VBROADCASTSS (BX)(R8*1), Y3
+	VBROADCASTSS (SI)(R9*1), Y4
+	VPBROADCASTD (CX), Y5
+	VPSRLVD      shifts_4_0<>+0(SB), Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y1, Y5, Y5
+	VADDPS       Y2, Y5, Y5
+	VMOVNTPS     Y5, (AX)
+	VPBROADCASTD 4(CX), Y5
+	VPSRLVD      shifts_4_0<>+0(SB), Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y1, Y5, Y5
+	VADDPS       Y2, Y5, Y5
+	VMOVNTPS     Y5, 32(AX)
+	VPBROADCASTD 8(CX), Y1
+	VPSRLVD      shifts_4_0<>+0(SB), Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y3, Y1, Y1
+	VADDPS       Y4, Y1, Y1
+	VMOVNTPS     Y1, 64(AX)
+	VPBROADCASTD 12(CX), Y1
+	VPSRLVD      shifts_4_0<>+0(SB), Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y3, Y1, Y1
+	VADDPS       Y4, Y1, Y1
+	VMOVNTPS     Y1, 96(AX)
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000080, AX
+	LEAQ         (BX)(R8*2), BX
+	LEAQ         (SI)(R9*2), SI
+	SUBQ         $0x20, DX
+	JNE          pairs
+
+done:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func uint5GroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2
+TEXT ·uint5GroupsAVX2(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU low_bits_5<>+0(SB), Y0
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS   (BX), Y1
+	VBROADCASTSS   (SI), Y2
+	VBROADCASTI128 (CX), Y3
+	VPSHUFB        pairs_5_0<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_5<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VSUBPS         Y2, Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VMOVUPS        Y3, (AX)
+	VBROADCASTI128 4(CX), Y3
+	VPSHUFB        pairs_5_1<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_5<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VSUBPS         Y2, Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VMOVUPS        Y3, 32(AX)
+	VBROADCASTI128 4(CX), Y3
+	VPSHUFB        pairs_5_6<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_5<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VSUBPS         Y2, Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VMOVUPS        Y3, 64(AX)
+	VBROADCASTI128 4(CX), Y3
+	VPSHUFB        pairs_5_11<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_5<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VSUBPS         Y2, Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VMOVUPS        Y3, 96(AX)
+	ADDQ           $0x00000014, CX
+	ADDQ           $0x00000080, AX
+	SUBQ           $0x20, R10
+	JNE            part
+	ADDQ           R8, BX
+	ADDQ           R9, SI
+	SUBQ           DI, DX
+	JNE            group
+	VZEROUPPER
+	RET
+
+DATA low_bits_5<>+0(SB)/8, $0x0000001f0000001f
+DATA low_bits_5<>+8(SB)/8, $0x0000001f0000001f
+DATA low_bits_5<>+16(SB)/8, $0x0000001f0000001f
+DATA low_bits_5<>+24(SB)/8, $0x0000001f0000001f
+GLOBL low_bits_5<>(SB), RODATA|NOPTR, $32
+
+DATA pairs_5_0<>+0(SB)/8, $0x8080010080808000
+DATA pairs_5_0<>+8(SB)/8, $0x8080020180808001
+DATA pairs_5_0<>+16(SB)/8, $0x8080800380800302
+DATA pairs_5_0<>+24(SB)/8, $0x8080800480800403
+GLOBL pairs_5_0<>(SB), RODATA|NOPTR, $32
+
+DATA pair_bits_5<>+0(SB)/8, $0x0000000500000000
+DATA pair_bits_5<>+8(SB)/8, $0x0000000700000002
+DATA pair_bits_5<>+16(SB)/8, $0x0000000100000004
+DATA pair_bits_5<>+24(SB)/8, $0x0000000300000006
+GLOBL pair_bits_5<>(SB), RODATA|NOPTR, $32
+
+DATA pairs_5_1<>+0(SB)/8, $0x8080020180808001
+DATA pairs_5_1<>+8(SB)/8, $0x8080030280808002
+DATA pairs_5_1<>+16(SB)/8, $0x8080800480800403
+DATA pairs_5_1<>+24(SB)/8, $0x8080800580800504
+GLOBL pairs_5_1<>(SB), RODATA|NOPTR, $32
+
+DATA pairs_5_6<>+0(SB)/8, $0x8080070680808006
+DATA pairs_5_6<>+8(SB)/8, $0x8080080780808007
+DATA pairs_5_6<>+16(SB)/8, $0x8080800980800908
+DATA pairs_5_6<>+24(SB)/8, $0x8080800a80800a09
+GLOBL pairs_5_6<>(SB), RODATA|NOPTR, $32
+
+DATA pairs_5_11<>+0(SB)/8, $0x80800c0b8080800b
+DATA pairs_5_11<>+8(SB)/8, $0x80800d0c8080800c
+DATA pairs_5_11<>+16(SB)/8, $0x8080800e80800e0d
+DATA pairs_5_11<>+24(SB)/8, $0x8080800f80800f0e
+GLOBL pairs_5_11<>(SB), RODATA|NOPTR, $32
+
+// func uint5GroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·uint5GroupsAVX2Stream(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU low_bits_5<>+0(SB), Y0
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS   (BX), Y1
+	VBROADCASTSS   (SI), Y2
+	VBROADCASTI128 (CX), Y3
+	VPSHUFB        pairs_5_0<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_5<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VSUBPS         Y2, Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VMOVNTPS       Y3, (AX)
+	VBROADCASTI128 4(CX), Y3
+	VPSHUFB        pairs_5_1<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_5<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VSUBPS         Y2, Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VMOVNTPS       Y3, 32(AX)
+	VBROADCASTI128 4(CX), Y3
+	VPSHUFB        pairs_5_6<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_5<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VSUBPS         Y2, Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VMOVNTPS       Y3, 64(AX)
+	VBROADCASTI128 4(CX), Y3
+	VPSHUFB        pairs_5_11<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_5<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VSUBPS         Y2, Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VMOVNTPS       Y3, 96(AX)
+	ADDQ           $0x00000014, CX
+	ADDQ           $0x00000080, AX
+	SUBQ           $0x20, R10
+	JNE            part
+	ADDQ           R8, BX
+	ADDQ           R9, SI
+	SUBQ           DI, DX
+	JNE            group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func uint5BiasedGroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2
+TEXT ·uint5BiasedGroupsAVX2(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU low_bits_5<>+0(SB), Y0
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS   (BX), Y1
+	VBROADCASTSS   (SI), Y2
+	VBROADCASTI128 (CX), Y3
+	VPSHUFB        pairs_5_0<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_5<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VMOVUPS        Y3, (AX)
+	VBROADCASTI128 4(CX), Y3
+	VPSHUFB        pairs_5_1<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_5<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VMOVUPS        Y3, 32(AX)
+	VBROADCASTI128 4(CX), Y3
+	VPSHUFB        pairs_5_6<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_5<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VMOVUPS        Y3, 64(AX)
+	VBROADCASTI128 4(CX), Y3
+	VPSHUFB        pairs_5_11<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_5<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VMOVUPS        Y3, 96(AX)
+	ADDQ           $0x00000014, CX
+	ADDQ           $0x00000080, AX
+	SUBQ           $0x20, R10
+	JNE            part
+	ADDQ           R8, BX
+	ADDQ           R9, SI
+	SUBQ           DI, DX
+	JNE            group
+	VZEROUPPER
+	RET
+
+// func uint5BiasedGroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·uint5BiasedGroupsAVX2Stream(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU low_bits_5<>+0(SB), Y0
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS   (BX), Y1
+	VBROADCASTSS   (SI), Y2
+	VBROADCASTI128 (CX), Y3
+	VPSHUFB        pairs_5_0<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_5<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VMOVNTPS       Y3, (AX)
+	VBROADCASTI128 4(CX), Y3
+	VPSHUFB        pairs_5_1<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_5<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VMOVNTPS       Y3, 32(AX)
+	VBROADCASTI128 4(CX), Y3
+	VPSHUFB        pairs_5_6<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_5<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VMOVNTPS       Y3, 64(AX)
+	VBROADCASTI128 4(CX), Y3
+	VPSHUFB        pairs_5_11<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_5<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VMOVNTPS       Y3, 96(AX)
+	ADDQ           $0x00000014, CX
+	ADDQ           $0x00000080, AX
+	SUBQ           $0x20, R10
+	JNE            part
+	ADDQ           R8, BX
+	ADDQ           R9, SI
+	SUBQ           DI, DX
+	JNE            group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func uint6GroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2
+TEXT ·uint6GroupsAVX2(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU low_bits_6<>+0(SB), Y0
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS   (BX), Y1
+	VBROADCASTSS   (SI), Y2
+	VBROADCASTI128 (CX), Y3
+	VPSHUFB        pairs_6_0<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_6<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VSUBPS         Y2, Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VMOVUPS        Y3, (AX)
+	VBROADCASTI128 6(CX), Y3
+	VPSHUFB        pairs_6_0<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_6<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VSUBPS         Y2, Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VMOVUPS        Y3, 32(AX)
+	VBROADCASTI128 8(CX), Y3
+	VPSHUFB        pairs_6_4<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_6<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VSUBPS         Y2, Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VMOVUPS        Y3, 64(AX)
+	VBROADCASTI128 8(CX), Y3
+	VPSHUFB        pairs_6_10<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_6<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VSUBPS         Y2, Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VMOVUPS        Y3, 96(AX)
+	ADDQ           $0x00000018, CX
+	ADDQ           $0x00000080, AX
+	SUBQ           $0x20, R10
+	JNE            part
+	ADDQ           R8, BX
+	ADDQ           R9, SI
+	SUBQ           DI, DX
+	JNE            group
+	VZEROUPPER
+	RET
+
+DATA low_bits_6<>+0(SB)/8, $0x0000003f0000003f
+DATA low_bits_6<>+8(SB)/8, $0x0000003f0000003f
+DATA low_bits_6<>+16(SB)/8, $0x0000003f0000003f
+DATA low_bits_6<>+24(SB)/8, $0x0000003f0000003f
+GLOBL low_bits_6<>(SB), RODATA|NOPTR, $32
+
+DATA pairs_6_0<>+0(SB)/8, $0x8080010080808000
+DATA pairs_6_0<>+8(SB)/8, $0x8080800280800201
+DATA pairs_6_0<>+16(SB)/8, $0x8080040380808003
+DATA pairs_6_0<>+24(SB)/8, $0x8080800580800504
+GLOBL pairs_6_0<>(SB), RODATA|NOPTR, $32
+
+DATA pair_bits_6<>+0(SB)/8, $0x0000000600000000
+DATA pair_bits_6<>+8(SB)/8, $0x0000000200000004
+DATA pair_bits_6<>+16(SB)/8, $0x0000000600000000
+DATA pair_bits_6<>+24(SB)/8, $0x0000000200000004
+GLOBL pair_bits_6<>(SB), RODATA|NOPTR, $32
+
+DATA pairs_6_4<>+0(SB)/8, $0x8080050480808004
+DATA pairs_6_4<>+8(SB)/8, $0x8080800680800605
+DATA pairs_6_4<>+16(SB)/8, $0x8080080780808007
+DATA pairs_6_4<>+24(SB)/8, $0x8080800980800908
+GLOBL pairs_6_4<>(SB), RODATA|NOPTR, $32
+
+DATA pairs_6_10<>+0(SB)/8, $0x80800b0a8080800a
+DATA pairs_6_10<>+8(SB)/8, $0x8080800c80800c0b
+DATA pairs_6_10<>+16(SB)/8, $0x80800e0d8080800d
+DATA pairs_6_10<>+24(SB)/8, $0x8080800f80800f0e
+GLOBL pairs_6_10<>(SB), RODATA|NOPTR, $32
+
+// func uint6GroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·uint6GroupsAVX2Stream(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU low_bits_6<>+0(SB), Y0
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS   (BX), Y1
+	VBROADCASTSS   (SI), Y2
+	VBROADCASTI128 (CX), Y3
+	VPSHUFB        pairs_6_0<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_6<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VSUBPS         Y2, Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VMOVNTPS       Y3, (AX)
+	VBROADCASTI128 6(CX), Y3
+	VPSHUFB        pairs_6_0<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_6<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VSUBPS         Y2, Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VMOVNTPS       Y3, 32(AX)
+	VBROADCASTI128 8(CX), Y3
+	VPSHUFB        pairs_6_4<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_6<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VSUBPS         Y2, Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VMOVNTPS       Y3, 64(AX)
+	VBROADCASTI128 8(CX), Y3
+	VPSHUFB        pairs_6_10<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_6<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VSUBPS         Y2, Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VMOVNTPS       Y3, 96(AX)
+	ADDQ           $0x00000018, CX
+	ADDQ           $0x00000080, AX
+	SUBQ           $0x20, R10
+	JNE            part
+	ADDQ           R8, BX
+	ADDQ           R9, SI
+	SUBQ           DI, DX
+	JNE            group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func uint6BiasedGroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2
+TEXT ·uint6BiasedGroupsAVX2(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU low_bits_6<>+0(SB), Y0
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS   (BX), Y1
+	VBROADCASTSS   (SI), Y2
+	VBROADCASTI128 (CX), Y3
+	VPSHUFB        pairs_6_0<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_6<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VMOVUPS        Y3, (AX)
+	VBROADCASTI128 6(CX), Y3
+	VPSHUFB        pairs_6_0<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_6<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VMOVUPS        Y3, 32(AX)
+	VBROADCASTI128 8(CX), Y3
+	VPSHUFB        pairs_6_4<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_6<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VMOVUPS        Y3, 64(AX)
+	VBROADCASTI128 8(CX), Y3
+	VPSHUFB        pairs_6_10<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_6<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VMOVUPS        Y3, 96(AX)
+	ADDQ           $0x00000018, CX
+	ADDQ           $0x00000080, AX
+	SUBQ           $0x20, R10
+	JNE            part
+	ADDQ           R8, BX
+	ADDQ           R9, SI
+	SUBQ           DI, DX
+	JNE            group
+	VZEROUPPER
+	RET
+
+// func uint6BiasedGroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·uint6BiasedGroupsAVX2Stream(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU low_bits_6<>+0(SB), Y0
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS   (BX), Y1
+	VBROADCASTSS   (SI), Y2
+	VBROADCASTI128 (CX), Y3
+	VPSHUFB        pairs_6_0<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_6<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VMOVNTPS       Y3, (AX)
+	VBROADCASTI128 6(CX), Y3
+	VPSHUFB        pairs_6_0<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_6<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VMOVNTPS       Y3, 32(AX)
+	VBROADCASTI128 8(CX), Y3
+	VPSHUFB        pairs_6_4<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_6<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VMOVNTPS       Y3, 64(AX)
+	VBROADCASTI128 8(CX), Y3
+	VPSHUFB        pairs_6_10<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_6<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VMOVNTPS       Y3, 96(AX)
+	ADDQ           $0x00000018, CX
+	ADDQ           $0x00000080, AX
+	SUBQ           $0x20, R10
+	JNE            part
+	ADDQ           R8, BX
+	ADDQ           R9, SI
+	SUBQ           DI, DX
+	JNE            group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func uint7GroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2
+TEXT ·uint7GroupsAVX2(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU low_bits_7<>+0(SB), Y0
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS   (BX), Y1
+	VBROADCASTSS   (SI), Y2
+	VBROADCASTI128 (CX), Y3
+	VPSHUFB        pairs_7_0<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_7<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VSUBPS         Y2, Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VMOVUPS        Y3, (AX)
+	VBROADCASTI128 7(CX), Y3
+	VPSHUFB        pairs_7_0<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_7<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VSUBPS         Y2, Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VMOVUPS        Y3, 32(AX)
+	VBROADCASTI128 12(CX), Y3
+	VPSHUFB        pairs_7_2<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_7<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VSUBPS         Y2, Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VMOVUPS        Y3, 64(AX)
+	VBROADCASTI128 12(CX), Y3
+	VPSHUFB        pairs_7_9<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_7<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VSUBPS         Y2, Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VMOVUPS        Y3, 96(AX)
+	ADDQ           $0x0000001c, CX
+	ADDQ           $0x00000080, AX
+	SUBQ           $0x20, R10
+	JNE            part
+	ADDQ           R8, BX
+	ADDQ           R9, SI
+	SUBQ           DI, DX
+	JNE            group
+	VZEROUPPER
+	RET
+
+DATA low_bits_7<>+0(SB)/8, $0x0000007f0000007f
+DATA low_bits_7<>+8(SB)/8, $0x0000007f0000007f
+DATA low_bits_7<>+16(SB)/8, $0x0000007f0000007f
+DATA low_bits_7<>+24(SB)/8, $0x0000007f0000007f
+GLOBL low_bits_7<>(SB), RODATA|NOPTR, $32
+
+DATA pairs_7_0<>+0(SB)/8, $0x8080010080808000
+DATA pairs_7_0<>+8(SB)/8, $0x8080030280800201
+DATA pairs_7_0<>+16(SB)/8, $0x8080050480800403
+DATA pairs_7_0<>+24(SB)/8, $0x8080800680800605
+GLOBL pairs_7_0<>(SB), RODATA|NOPTR, $32
+
+DATA pair_bits_7<>+0(SB)/8, $0x0000000700000000
+DATA pair_bits_7<>+8(SB)/8, $0x0000000500000006
+DATA pair_bits_7<>+16(SB)/8, $0x0000000300000004
+DATA pair_bits_7<>+24(SB)/8, $0x0000000100000002
+GLOBL pair_bits_7<>(SB), RODATA|NOPTR, $32
+
+DATA pairs_7_2<>+0(SB)/8, $0x8080030280808002
+DATA pairs_7_2<>+8(SB)/8, $0x8080050480800403
+DATA pairs_7_2<>+16(SB)/8, $0x8080070680800605
+DATA pairs_7_2<>+24(SB)/8, $0x8080800880800807
+GLOBL pairs_7_2<>(SB), RODATA|NOPTR, $32
+
+DATA pairs_7_9<>+0(SB)/8, $0x80800a0980808009
+DATA pairs_7_9<>+8(SB)/8, $0x80800c0b80800b0a
+DATA pairs_7_9<>+16(SB)/8, $0x80800e0d80800d0c
+DATA pairs_7_9<>+24(SB)/8, $0x8080800f80800f0e
+GLOBL pairs_7_9<>(SB), RODATA|NOPTR, $32
+
+// func uint7GroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·uint7GroupsAVX2Stream(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU low_bits_7<>+0(SB), Y0
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS   (BX), Y1
+	VBROADCASTSS   (SI), Y2
+	VBROADCASTI128 (CX), Y3
+	VPSHUFB        pairs_7_0<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_7<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VSUBPS         Y2, Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VMOVNTPS       Y3, (AX)
+	VBROADCASTI128 7(CX), Y3
+	VPSHUFB        pairs_7_0<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_7<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VSUBPS         Y2, Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VMOVNTPS       Y3, 32(AX)
+	VBROADCASTI128 12(CX), Y3
+	VPSHUFB        pairs_7_2<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_7<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VSUBPS         Y2, Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VMOVNTPS       Y3, 64(AX)
+	VBROADCASTI128 12(CX), Y3
+	VPSHUFB        pairs_7_9<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_7<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VSUBPS         Y2, Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VMOVNTPS       Y3, 96(AX)
+	ADDQ           $0x0000001c, CX
+	ADDQ           $0x00000080, AX
+	SUBQ           $0x20, R10
+	JNE            part
+	ADDQ           R8, BX
+	ADDQ           R9, SI
+	SUBQ           DI, DX
+	JNE            group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func uint7BiasedGroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2
+TEXT ·uint7BiasedGroupsAVX2(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU low_bits_7<>+0(SB), Y0
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS   (BX), Y1
+	VBROADCASTSS   (SI), Y2
+	VBROADCASTI128 (CX), Y3
+	VPSHUFB        pairs_7_0<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_7<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VMOVUPS        Y3, (AX)
+	VBROADCASTI128 7(CX), Y3
+	VPSHUFB        pairs_7_0<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_7<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VMOVUPS        Y3, 32(AX)
+	VBROADCASTI128 12(CX), Y3
+	VPSHUFB        pairs_7_2<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_7<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VMOVUPS        Y3, 64(AX)
+	VBROADCASTI128 12(CX), Y3
+	VPSHUFB        pairs_7_9<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_7<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VMOVUPS        Y3, 96(AX)
+	ADDQ           $0x0000001c, CX
+	ADDQ           $0x00000080, AX
+	SUBQ           $0x20, R10
+	JNE            part
+	ADDQ           R8, BX
+	ADDQ           R9, SI
+	SUBQ           DI, DX
+	JNE            group
+	VZEROUPPER
+	RET
+
+// func uint7BiasedGroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·uint7BiasedGroupsAVX2Stream(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU low_bits_7<>+0(SB), Y0
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS   (BX), Y1
+	VBROADCASTSS   (SI), Y2
+	VBROADCASTI128 (CX), Y3
+	VPSHUFB        pairs_7_0<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_7<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VMOVNTPS       Y3, (AX)
+	VBROADCASTI128 7(CX), Y3
+	VPSHUFB        pairs_7_0<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_7<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VMOVNTPS       Y3, 32(AX)
+	VBROADCASTI128 12(CX), Y3
+	VPSHUFB        pairs_7_2<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_7<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VMOVNTPS       Y3, 64(AX)
+	VBROADCASTI128 12(CX), Y3
+	VPSHUFB        pairs_7_9<>+0(SB), Y3, Y3
+	VPSRLVD        pair_bits_7<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y1, Y3, Y3
+	VADDPS         Y2, Y3, Y3
+	VMOVNTPS       Y3, 96(AX)
+	ADDQ           $0x0000001c, CX
+	ADDQ           $0x00000080, AX
+	SUBQ           $0x20, R10
+	JNE            part
+	ADDQ           R8, BX
+	ADDQ           R9, SI
+	SUBQ           DI, DX
+	JNE            group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func uint8GroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2
+TEXT ·uint8GroupsAVX2(SB), NOSPLIT, $0-104
+	MOVQ  dst_base+0(FP), AX
+	MOVQ  codes_base+24(FP), CX
+	MOVQ  dst_len+8(FP), DX
+	MOVQ  scales_base+48(FP), BX
+	MOVQ  offsets_base+72(FP), SI
+	MOVQ  scales_len+56(FP), DI
+	XORL  R8, R8
+	CMPQ  DI, $0x01
+	SETNE R8
+	SHLQ  $0x02, R8
+	MOVQ  offsets_len+80(FP), DI
+	XORL  R9, R9
+	CMPQ  DI, $0x01
+	SETNE R9
+	SHLQ  $0x02, R9
+	MOVQ  group+96(FP), DI
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS (BX), Y0
+	VBROADCASTSS (SI), Y1
+	VPMOVZXBD    (CX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VSUBPS       Y1, Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVUPS      Y2, (AX)
+	VPMOVZXBD    8(CX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VSUBPS       Y1, Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	VPMOVZXBD    16(CX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VSUBPS       Y1, Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVUPS      Y2, 64(AX)
+	VPMOVZXBD    24(CX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VSUBPS       Y1, Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVUPS      Y2, 96(AX)
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	VZEROUPPER
+	RET
+
+// func uint8GroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·uint8GroupsAVX2Stream(SB), NOSPLIT, $0-104
+	MOVQ  dst_base+0(FP), AX
+	MOVQ  codes_base+24(FP), CX
+	MOVQ  dst_len+8(FP), DX
+	MOVQ  scales_base+48(FP), BX
+	MOVQ  offsets_base+72(FP), SI
+	MOVQ  scales_len+56(FP), DI
+	XORL  R8, R8
+	CMPQ  DI, $0x01
+	SETNE R8
+	SHLQ  $0x02, R8
+	MOVQ  offsets_len+80(FP), DI
+	XORL  R9, R9
+	CMPQ  DI, $0x01
+	SETNE R9
+	SHLQ  $0x02, R9
+	MOVQ  group+96(FP), DI
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS (BX), Y0
+	VBROADCASTSS (SI), Y1
+	VPMOVZXBD    (CX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VSUBPS       Y1, Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVNTPS     Y2, (AX)
+	VPMOVZXBD    8(CX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VSUBPS       Y1, Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVNTPS     Y2, 32(AX)
+	VPMOVZXBD    16(CX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VSUBPS       Y1, Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVNTPS     Y2, 64(AX)
+	VPMOVZXBD    24(CX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VSUBPS       Y1, Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVNTPS     Y2, 96(AX)
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func uint8BiasedGroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2
+TEXT ·uint8BiasedGroupsAVX2(SB), NOSPLIT, $0-104
+	MOVQ  dst_base+0(FP), AX
+	MOVQ  codes_base+24(FP), CX
+	MOVQ  dst_len+8(FP), DX
+	MOVQ  scales_base+48(FP), BX
+	MOVQ  offsets_base+72(FP), SI
+	MOVQ  scales_len+56(FP), DI
+	XORL  R8, R8
+	CMPQ  DI, $0x01
+	SETNE R8
+	SHLQ  $0x02, R8
+	MOVQ  offsets_len+80(FP), DI
+	XORL  R9, R9
+	CMPQ  DI, $0x01
+	SETNE R9
+	SHLQ  $0x02, R9
+	MOVQ  group+96(FP), DI
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS (BX), Y0
+	VBROADCASTSS (SI), Y1
+	VPMOVZXBD    (CX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VADDPS       Y1, Y2, Y2
+	VMOVUPS      Y2, (AX)
+	VPMOVZXBD    8(CX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VADDPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	VPMOVZXBD    16(CX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VADDPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 64(AX)
+	VPMOVZXBD    24(CX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VADDPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 96(AX)
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	VZEROUPPER
+	RET
+
+// func uint8BiasedGroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·uint8BiasedGroupsAVX2Stream(SB), NOSPLIT, $0-104
+	MOVQ  dst_base+0(FP), AX
+	MOVQ  codes_base+24(FP), CX
+	MOVQ  dst_len+8(FP), DX
+	MOVQ  scales_base+48(FP), BX
+	MOVQ  offsets_base+72(FP), SI
+	MOVQ  scales_len+56(FP), DI
+	XORL  R8, R8
+	CMPQ  DI, $0x01
+	SETNE R8
+	SHLQ  $0x02, R8
+	MOVQ  offsets_len+80(FP), DI
+	XORL  R9, R9
+	CMPQ  DI, $0x01
+	SETNE R9
+	SHLQ  $0x02, R9
+	MOVQ  group+96(FP), DI
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS (BX), Y0
+	VBROADCASTSS (SI), Y1
+	VPMOVZXBD    (CX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VADDPS       Y1, Y2, Y2
+	VMOVNTPS     Y2, (AX)
+	VPMOVZXBD    8(CX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VADDPS       Y1, Y2, Y2
+	VMOVNTPS     Y2, 32(AX)
+	VPMOVZXBD    16(CX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VADDPS       Y1, Y2, Y2
+	VMOVNTPS     Y2, 64(AX)
+	VPMOVZXBD    24(CX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VADDPS       Y1, Y2, Y2
+	VMOVNTPS     Y2, 96(AX)
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func int8GroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2
+TEXT ·int8GroupsAVX2(SB), NOSPLIT, $0-104
+	MOVQ  dst_base+0(FP), AX
+	MOVQ  codes_base+24(FP), CX
+	MOVQ  dst_len+8(FP), DX
+	MOVQ  scales_base+48(FP), BX
+	MOVQ  offsets_base+72(FP), SI
+	MOVQ  scales_len+56(FP), DI
+	XORL  R8, R8
+	CMPQ  DI, $0x01
+	SETNE R8
+	SHLQ  $0x02, R8
+	MOVQ  offsets_len+80(FP), DI
+	XORL  R9, R9
+	CMPQ  DI, $0x01
+	SETNE R9
+	SHLQ  $0x02, R9
+	MOVQ  group+96(FP), DI
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS (BX), Y0
+	VBROADCASTSS (SI), Y1
+	VPMOVSXBD    (CX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VSUBPS       Y1, Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVUPS      Y2, (AX)
+	VPMOVSXBD    8(CX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VSUBPS       Y1, Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	VPMOVSXBD    16(CX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VSUBPS       Y1, Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVUPS      Y2, 64(AX)
+	VPMOVSXBD    24(CX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VSUBPS       Y1, Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVUPS      Y2, 96(AX)
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	VZEROUPPER
+	RET
+
+// func int8GroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·int8GroupsAVX2Stream(SB), NOSPLIT, $0-104
+	MOVQ  dst_base+0(FP), AX
+	MOVQ  codes_base+24(FP), CX
+	MOVQ  dst_len+8(FP), DX
+	MOVQ  scales_base+48(FP), BX
+	MOVQ  offsets_base+72(FP), SI
+	MOVQ  scales_len+56(FP), DI
+	XORL  R8, R8
+	CMPQ  DI, $0x01
+	SETNE R8
+	SHLQ  $0x02, R8
+	MOVQ  offsets_len+80(FP), DI
+	XORL  R9, R9
+	CMPQ  DI, $0x01
+	SETNE R9
+	SHLQ  $0x02, R9
+	MOVQ  group+96(FP), DI
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS (BX), Y0
+	VBROADCASTSS (SI), Y1
+	VPMOVSXBD    (CX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VSUBPS       Y1, Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVNTPS     Y2, (AX)
+	VPMOVSXBD    8(CX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VSUBPS       Y1, Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVNTPS     Y2, 32(AX)
+	VPMOVSXBD    16(CX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VSUBPS       Y1, Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVNTPS     Y2, 64(AX)
+	VPMOVSXBD    24(CX), Y2
+	VCVTDQ2PS    Y2, Y2
+	VSUBPS       Y1, Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VMOVNTPS     Y2, 96(AX)
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func int8By127GroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2
+TEXT ·int8By127GroupsAVX2(SB), NOSPLIT, $0-104
+	MOVQ  dst_base+0(FP), AX
+	MOVQ  codes_base+24(FP), CX
+	MOVQ  dst_len+8(FP), DX
+	MOVQ  scales_base+48(FP), BX
+	MOVQ  offsets_base+72(FP), SI
+	MOVQ  scales_len+56(FP), DI
+	XORL  R8, R8
+	CMPQ  DI, $0x01
+	SETNE R8
+	SHLQ  $0x02, R8
+	MOVQ  offsets_len+80(FP), DI
+	XORL  R9, R9
+	CMPQ  DI, $0x01
+	SETNE R9
+	SHLQ  $0x02, R9
+	MOVQ  group+96(FP), DI
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS (BX), Y0
+	VBROADCASTSS (SI), Y1
+	VPMOVSXBD    (CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMULPS       by_127<>+0(SB), Y1, Y1
+	VMOVUPS      Y1, (AX)
+	VPMOVSXBD    8(CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMULPS       by_127<>+0(SB), Y1, Y1
+	VMOVUPS      Y1, 32(AX)
+	VPMOVSXBD    16(CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMULPS       by_127<>+0(SB), Y1, Y1
+	VMOVUPS      Y1, 64(AX)
+	VPMOVSXBD    24(CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMULPS       by_127<>+0(SB), Y1, Y1
+	VMOVUPS      Y1, 96(AX)
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	VZEROUPPER
+	RET
+
+DATA by_127<>+0(SB)/8, $0x3c0102043c010204
+DATA by_127<>+8(SB)/8, $0x3c0102043c010204
+DATA by_127<>+16(SB)/8, $0x3c0102043c010204
+DATA by_127<>+24(SB)/8, $0x3c0102043c010204
+GLOBL by_127<>(SB), RODATA|NOPTR, $32
+
+// func int8By127GroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·int8By127GroupsAVX2Stream(SB), NOSPLIT, $0-104
+	MOVQ  dst_base+0(FP), AX
+	MOVQ  codes_base+24(FP), CX
+	MOVQ  dst_len+8(FP), DX
+	MOVQ  scales_base+48(FP), BX
+	MOVQ  offsets_base+72(FP), SI
+	MOVQ  scales_len+56(FP), DI
+	XORL  R8, R8
+	CMPQ  DI, $0x01
+	SETNE R8
+	SHLQ  $0x02, R8
+	MOVQ  offsets_len+80(FP), DI
+	XORL  R9, R9
+	CMPQ  DI, $0x01
+	SETNE R9
+	SHLQ  $0x02, R9
+	MOVQ  group+96(FP), DI
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS (BX), Y0
+	VBROADCASTSS (SI), Y1
+	VPMOVSXBD    (CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMULPS       by_127<>+0(SB), Y1, Y1
+	VMOVNTPS     Y1, (AX)
+	VPMOVSXBD    8(CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMULPS       by_127<>+0(SB), Y1, Y1
+	VMOVNTPS     Y1, 32(AX)
+	VPMOVSXBD    16(CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMULPS       by_127<>+0(SB), Y1, Y1
+	VMOVNTPS     Y1, 64(AX)
+	VPMOVSXBD    24(CX), Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMULPS       by_127<>+0(SB), Y1, Y1
+	VMOVNTPS     Y1, 96(AX)
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func e4m3GroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2, F16C
+TEXT ·e4m3GroupsAVX2(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU e4m3_upper_fields<>+0(SB), Y0
+	VMOVDQU e4m3_upper_bias<>+0(SB), Y1
+	VMOVDQU e4m3_least_normal_doubled<>+0(SB), Y2
+	VMOVDQU e4m3_normals_doubled<>+0(SB), Y3
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS (BX), Y4
+	VBROADCASTSS (SI), Y5
+	VMOVDQU      (CX), Y5
+	VPADDB       Y5, Y5, Y5
+	VPSUBB       Y2, Y5, Y5
+	VPSUBUSB     Y3, Y5, Y5
+	VPMOVSXBD    (CX), Y6
+	VPSLLD       $0x14, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VPADDD       Y1, Y6, Y6
+	VPMOVSXBD    8(CX), Y7
+	VPSLLD       $0x14, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPADDD       Y1, Y7, Y7
+	VPMOVSXBD    16(CX), Y8
+	VPSLLD       $0x14, Y8, Y8
+	VPAND        Y0, Y8, Y8
+	VPADDD       Y1, Y8, Y8
+	VPMOVSXBD    24(CX), Y9
+	VPSLLD       $0x14, Y9, Y9
+	VPAND        Y0, Y9, Y9
+	VPADDD       Y1, Y9, Y9
+	VPTEST       Y5, Y5
+	JNE          odd
+
+odd_done:
+	VMULPS  Y4, Y6, Y6
+	VMOVUPS Y6, (AX)
+	VMULPS  Y4, Y7, Y7
+	VMOVUPS Y7, 32(AX)
+	VMULPS  Y4, Y8, Y8
+	VMOVUPS Y8, 64(AX)
+	VMULPS  Y4, Y9, Y9
+	VMOVUPS Y9, 96(AX)
+	ADDQ    $0x00000020, CX
+	ADDQ    $0x00000080, AX
+	SUBQ    $0x20, R10
+	JNE     part
+	ADDQ    R8, BX
+	ADDQ    R9, SI
+	SUBQ    DI, DX
+	JNE     group
+	VZEROUPPER
+	RET
+
+odd:
+	VPMOVSXBD (CX), Y5
+	VPADDD    Y5, Y5, Y5
+	VPAND     low_byte<>+0(SB), Y5, Y5
+	VPCMPEQD  e4m3_nan_doubled<>+0(SB), Y5, Y5
+	VPMOVSXBW (CX), X6
+	VPSLLW    $0x07, X6, X6
+	VPAND     e4m3_fields<>+0(SB), X6, X6
+	VCVTPH2PS X6, Y6
+	VMULPS    e4m3_bias<>+0(SB), Y6, Y6
+	VPOR      Y5, Y6, Y6
+	VPMOVSXBD 8(CX), Y5
+	VPADDD    Y5, Y5, Y5
+	VPAND     low_byte<>+0(SB), Y5, Y5
+	VPCMPEQD  e4m3_nan_doubled<>+0(SB), Y5, Y5
+	VPMOVSXBW 8(CX), X7
+	VPSLLW    $0x07, X7, X7
+	VPAND     e4m3_fields<>+0(SB), X7, X7
+	VCVTPH2PS X7, Y7
+	VMULPS    e4m3_bias<>+0(SB), Y7, Y7
+	VPOR      Y5, Y7, Y7
+	VPMOVSXBD 16(CX), Y5
+	VPADDD    Y5, Y5, Y5
+	VPAND     low_byte<>+0(SB), Y5, Y5
+	VPCMPEQD  e4m3_nan_doubled<>+0(SB), Y5, Y5
+	VPMOVSXBW 16(CX), X8
+	VPSLLW    $0x07, X8, X8
+	VPAND     e4m3_fields<>+0(SB), X8, X8
+	VCVTPH2PS X8, Y8
+	VMULPS    e4m3_bias<>+0(SB), Y8, Y8
+	VPOR      Y5, Y8, Y8
+	VPMOVSXBD 24(CX), Y5
+	VPADDD    Y5, Y5, Y5
+	VPAND     low_byte<>+0(SB), Y5, Y5
+	VPCMPEQD  e4m3_nan_doubled<>+0(SB), Y5, Y5
+	VPMOVSXBW 24(CX), X9
+	VPSLLW    $0x07, X9, X9
+	VPAND     e4m3_fields<>+0(SB), X9, X9
+	VCVTPH2PS X9, Y9
+	VMULPS    e4m3_bias<>+0(SB), Y9, Y9
+	VPOR      Y5, Y9, Y9
+	JMP       odd_done
+
+DATA e4m3_upper_fields<>+0(SB)/8, $0x87f0000087f00000
+DATA e4m3_upper_fields<>+8(SB)/8, $0x87f0000087f00000
+DATA e4m3_upper_fields<>+16(SB)/8, $0x87f0000087f00000
+DATA e4m3_upper_fields<>+24(SB)/8, $0x87f0000087f00000
+GLOBL e4m3_upper_fields<>(SB), RODATA|NOPTR, $32
+
+DATA e4m3_upper_bias<>+0(SB)/8, $0x3c0000003c000000
+DATA e4m3_upper_bias<>+8(SB)/8, $0x3c0000003c000000
+DATA e4m3_upper_bias<>+16(SB)/8, $0x3c0000003c000000
+DATA e4m3_upper_bias<>+24(SB)/8, $0x3c0000003c000000
+GLOBL e4m3_upper_bias<>(SB), RODATA|NOPTR, $32
+
+DATA e4m3_least_normal_doubled<>+0(SB)/8, $0x1010101010101010
+DATA e4m3_least_normal_doubled<>+8(SB)/8, $0x1010101010101010
+DATA e4m3_least_normal_doubled<>+16(SB)/8, $0x1010101010101010
+DATA e4m3_least_normal_doubled<>+24(SB)/8, $0x1010101010101010
+GLOBL e4m3_least_normal_doubled<>(SB), RODATA|NOPTR, $32
+
+DATA e4m3_normals_doubled<>+0(SB)/8, $0xecececececececec
+DATA e4m3_normals_doubled<>+8(SB)/8, $0xecececececececec
+DATA e4m3_normals_doubled<>+16(SB)/8, $0xecececececececec
+DATA e4m3_normals_doubled<>+24(SB)/8, $0xecececececececec
+GLOBL e4m3_normals_doubled<>(SB), RODATA|NOPTR, $32
+
+DATA low_byte<>+0(SB)/8, $0x000000ff000000ff
+DATA low_byte<>+8(SB)/8, $0x000000ff000000ff
+DATA low_byte<>+16(SB)/8, $0x000000ff000000ff
+DATA low_byte<>+24(SB)/8, $0x000000ff000000ff
+GLOBL low_byte<>(SB), RODATA|NOPTR, $32
+
+DATA e4m3_nan_doubled<>+0(SB)/8, $0x000000fe000000fe
+DATA e4m3_nan_doubled<>+8(SB)/8, $0x000000fe000000fe
+DATA e4m3_nan_doubled<>+16(SB)/8, $0x000000fe000000fe
+DATA e4m3_nan_doubled<>+24(SB)/8, $0x000000fe000000fe
+GLOBL e4m3_nan_doubled<>(SB), RODATA|NOPTR, $32
+
+// func e4m3GroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·e4m3GroupsAVX2Stream(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU e4m3_upper_fields<>+0(SB), Y0
+	VMOVDQU e4m3_upper_bias<>+0(SB), Y1
+	VMOVDQU e4m3_least_normal_doubled<>+0(SB), Y2
+	VMOVDQU e4m3_normals_doubled<>+0(SB), Y3
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS (BX), Y4
+	VBROADCASTSS (SI), Y5
+	VMOVDQU      (CX), Y5
+	VPADDB       Y5, Y5, Y5
+	VPSUBB       Y2, Y5, Y5
+	VPSUBUSB     Y3, Y5, Y5
+	VPMOVSXBD    (CX), Y6
+	VPSLLD       $0x14, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VPADDD       Y1, Y6, Y6
+	VPMOVSXBD    8(CX), Y7
+	VPSLLD       $0x14, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPADDD       Y1, Y7, Y7
+	VPMOVSXBD    16(CX), Y8
+	VPSLLD       $0x14, Y8, Y8
+	VPAND        Y0, Y8, Y8
+	VPADDD       Y1, Y8, Y8
+	VPMOVSXBD    24(CX), Y9
+	VPSLLD       $0x14, Y9, Y9
+	VPAND        Y0, Y9, Y9
+	VPADDD       Y1, Y9, Y9
+	VPTEST       Y5, Y5
+	JNE          odd
+
+odd_done:
+	VMULPS   Y4, Y6, Y6
+	VMOVNTPS Y6, (AX)
+	VMULPS   Y4, Y7, Y7
+	VMOVNTPS Y7, 32(AX)
+	VMULPS   Y4, Y8, Y8
+	VMOVNTPS Y8, 64(AX)
+	VMULPS   Y4, Y9, Y9
+	VMOVNTPS Y9, 96(AX)
+	ADDQ     $0x00000020, CX
+	ADDQ     $0x00000080, AX
+	SUBQ     $0x20, R10
+	JNE      part
+	ADDQ     R8, BX
+	ADDQ     R9, SI
+	SUBQ     DI, DX
+	JNE      group
+	SFENCE
+	VZEROUPPER
+	RET
+
+odd:
+	VPMOVSXBD (CX), Y5
+	VPADDD    Y5, Y5, Y5
+	VPAND     low_byte<>+0(SB), Y5, Y5
+	VPCMPEQD  e4m3_nan_doubled<>+0(SB), Y5, Y5
+	VPMOVSXBW (CX), X6
+	VPSLLW    $0x07, X6, X6
+	VPAND     e4m3_fields<>+0(SB), X6, X6
+	VCVTPH2PS X6, Y6
+	VMULPS    e4m3_bias<>+0(SB), Y6, Y6
+	VPOR      Y5, Y6, Y6
+	VPMOVSXBD 8(CX), Y5
+	VPADDD    Y5, Y5, Y5
+	VPAND     low_byte<>+0(SB), Y5, Y5
+	VPCMPEQD  e4m3_nan_doubled<>+0(SB), Y5, Y5
+	VPMOVSXBW 8(CX), X7
+	VPSLLW    $0x07, X7, X7
+	VPAND     e4m3_fields<>+0(SB), X7, X7
+	VCVTPH2PS X7, Y7
+	VMULPS    e4m3_bias<>+0(SB), Y7, Y7
+	VPOR      Y5, Y7, Y7
+	VPMOVSXBD 16(CX), Y5
+	VPADDD    Y5, Y5, Y5
+	VPAND     low_byte<>+0(SB), Y5, Y5
+	VPCMPEQD  e4m3_nan_doubled<>+0(SB), Y5, Y5
+	VPMOVSXBW 16(CX), X8
+	VPSLLW    $0x07, X8, X8
+	VPAND     e4m3_fields<>+0(SB), X8, X8
+	VCVTPH2PS X8, Y8
+	VMULPS    e4m3_bias<>+0(SB), Y8, Y8
+	VPOR      Y5, Y8, Y8
+	VPMOVSXBD 24(CX), Y5
+	VPADDD    Y5, Y5, Y5
+	VPAND     low_byte<>+0(SB), Y5, Y5
+	VPCMPEQD  e4m3_nan_doubled<>+0(SB), Y5, Y5
+	VPMOVSXBW 24(CX), X9
+	VPSLLW    $0x07, X9, X9
+	VPAND     e4m3_fields<>+0(SB), X9, X9
+	VCVTPH2PS X9, Y9
+	VMULPS    e4m3_bias<>+0(SB), Y9, Y9
+	VPOR      Y5, Y9, Y9
+	JMP       odd_done
+
+// func e5m2GroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, F16C
+TEXT ·e5m2GroupsAVX2(SB), NOSPLIT, $0-104
+	MOVQ  dst_base+0(FP), AX
+	MOVQ  codes_base+24(FP), CX
+	MOVQ  dst_len+8(FP), DX
+	MOVQ  scales_base+48(FP), BX
+	MOVQ  offsets_base+72(FP), SI
+	MOVQ  scales_len+56(FP), DI
+	XORL  R8, R8
+	CMPQ  DI, $0x01
+	SETNE R8
+	SHLQ  $0x02, R8
+	MOVQ  offsets_len+80(FP), DI
+	XORL  R9, R9
+	CMPQ  DI, $0x01
+	SETNE R9
+	SHLQ  $0x02, R9
+	MOVQ  group+96(FP), DI
+	VPXOR X0, X0, X0
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
+	VMOVQ        (CX), X2
+	VPUNPCKLBW   X2, X0, X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       Y1, Y2, Y2
+	VMOVUPS      Y2, (AX)
+	VMOVQ        8(CX), X2
+	VPUNPCKLBW   X2, X0, X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	VMOVQ        16(CX), X2
+	VPUNPCKLBW   X2, X0, X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 64(AX)
+	VMOVQ        24(CX), X2
+	VPUNPCKLBW   X2, X0, X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 96(AX)
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	VZEROUPPER
+	RET
+
+// func e5m2GroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, F16C, MMX+
+TEXT ·e5m2GroupsAVX2Stream(SB), NOSPLIT, $0-104
+	MOVQ  dst_base+0(FP), AX
+	MOVQ  codes_base+24(FP), CX
+	MOVQ  dst_len+8(FP), DX
+	MOVQ  scales_base+48(FP), BX
+	MOVQ  offsets_base+72(FP), SI
+	MOVQ  scales_len+56(FP), DI
+	XORL  R8, R8
+	CMPQ  DI, $0x01
+	SETNE R8
+	SHLQ  $0x02, R8
+	MOVQ  offsets_len+80(FP), DI
+	XORL  R9, R9
+	CMPQ  DI, $0x01
+	SETNE R9
+	SHLQ  $0x02, R9
+	MOVQ  group+96(FP), DI
+	VPXOR X0, X0, X0
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
+	VMOVQ        (CX), X2
+	VPUNPCKLBW   X2, X0, X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       Y1, Y2, Y2
+	VMOVNTPS     Y2, (AX)
+	VMOVQ        8(CX), X2
+	VPUNPCKLBW   X2, X0, X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       Y1, Y2, Y2
+	VMOVNTPS     Y2, 32(AX)
+	VMOVQ        16(CX), X2
+	VPUNPCKLBW   X2, X0, X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       Y1, Y2, Y2
+	VMOVNTPS     Y2, 64(AX)
+	VMOVQ        24(CX), X2
+	VPUNPCKLBW   X2, X0, X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       Y1, Y2, Y2
+	VMOVNTPS     Y2, 96(AX)
+	ADDQ         $0x00000020, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func e2m1PlusGroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2
+TEXT ·e2m1PlusGroupsAVX2(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU e2m1_plus_byte_2<>+0(SB), Y0
+	VMOVDQU e2m1_plus_byte_3<>+0(SB), Y1
+	VPXOR   Y2, Y2, Y2
+	CMPQ    DI, $0x10
+	JE      pairs
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS   (BX), Y3
+	VBROADCASTSS   (SI), Y4
+	VBROADCASTI128 (CX), Y4
+	VPSHUFB        deal_neighbours_0<>+0(SB), Y4, Y4
+	VPSLLW         $0x04, Y4, Y5
+	VPOR           Y5, Y4, Y4
+	VPAND          low_nibbles<>+0(SB), Y4, Y4
+	VPSHUFB        Y4, Y0, Y5
+	VPSHUFB        Y4, Y1, Y4
+	VPUNPCKLBW     Y4, Y5, Y6
+	VPUNPCKLWD     Y6, Y2, Y7
+	VMULPS         Y3, Y7, Y7
+	VMOVUPS        Y7, (AX)
+	VPUNPCKHWD     Y6, Y2, Y6
+	VMULPS         Y3, Y6, Y6
+	VMOVUPS        Y6, 32(AX)
+	VPUNPCKHBW     Y4, Y5, Y4
+	VPUNPCKLWD     Y4, Y2, Y5
+	VMULPS         Y3, Y5, Y5
+	VMOVUPS        Y5, 64(AX)
+	VPUNPCKHWD     Y4, Y2, Y4
+	VMULPS         Y3, Y4, Y4
+	VMOVUPS        Y4, 96(AX)
+	ADDQ           $0x00000010, CX
+	ADDQ           $0x00000080, AX
+	SUBQ           $0x20, R10
+	JNE            part
+	ADDQ           R8, BX
+	ADDQ           R9, SI
+	SUBQ           DI, DX
+	JNE            group
+	JMP            done
+
+pairs:
+	VBROADCASTSS   (BX), Y3
+	VBROADCASTSS   (SI), Y4
+	VBROADCASTSS   (BX)(R8*1), Y4
+	VBROADCASTSS   (SI)(R9*1), Y5
+	VBROADCASTI128 (CX), Y5
+	VPSHUFB        deal_neighbours_0<>+0(SB), Y5, Y5
+	VPSLLW         $0x04, Y5, Y6
+	VPOR           Y6, Y5, Y5
+	VPAND          low_nibbles<>+0(SB), Y5, Y5
+	VPSHUFB        Y5, Y0, Y6
+	VPSHUFB        Y5, Y1, Y5
+	VPUNPCKLBW     Y5, Y6, Y7
+	VPUNPCKLWD     Y7, Y2, Y8
+	VMULPS         Y3, Y8, Y8
+	VMOVUPS        Y8, (AX)
+	VPUNPCKHWD     Y7, Y2, Y7
+	VMULPS         Y3, Y7, Y7
+	VMOVUPS        Y7, 32(AX)
+	VPUNPCKHBW     Y5, Y6, Y3
+	VPUNPCKLWD     Y3, Y2, Y5
+	VMULPS         Y4, Y5, Y5
+	VMOVUPS        Y5, 64(AX)
+	VPUNPCKHWD     Y3, Y2, Y3
+	VMULPS         Y4, Y3, Y3
+	VMOVUPS        Y3, 96(AX)
+	ADDQ           $0x00000010, CX
+	ADDQ           $0x00000080, AX
+	LEAQ           (BX)(R8*2), BX
+	LEAQ           (SI)(R9*2), SI
+	SUBQ           $0x20, DX
+	JNE            pairs
+
+done:
+	VZEROUPPER
+	RET
+
+DATA e2m1_plus_byte_2<>+0(SB)/8, $0xc0804000c0800000
+DATA e2m1_plus_byte_2<>+8(SB)/8, $0xc0804000c0800000
+DATA e2m1_plus_byte_2<>+16(SB)/8, $0xc0804000c0800000
+DATA e2m1_plus_byte_2<>+24(SB)/8, $0xc0804000c0800000
+GLOBL e2m1_plus_byte_2<>(SB), RODATA|NOPTR, $32
+
+DATA e2m1_plus_byte_3<>+0(SB)/8, $0x404040403f3f3f00
+DATA e2m1_plus_byte_3<>+8(SB)/8, $0xc0c0c0c0bfbfbf00
+DATA e2m1_plus_byte_3<>+16(SB)/8, $0x404040403f3f3f00
+DATA e2m1_plus_byte_3<>+24(SB)/8, $0xc0c0c0c0bfbfbf00
+GLOBL e2m1_plus_byte_3<>(SB), RODATA|NOPTR, $32
+
+DATA deal_neighbours_0<>+0(SB)/8, $0x8005800480018000
+DATA deal_neighbours_0<>+8(SB)/8, $0x800d800c80098008
+DATA deal_neighbours_0<>+16(SB)/8, $0x8007800680038002
+DATA deal_neighbours_0<>+24(SB)/8, $0x800f800e800b800a
+GLOBL deal_neighbours_0<>(SB), RODATA|NOPTR, $32
+
+// func e2m1PlusGroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·e2m1PlusGroupsAVX2Stream(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU e2m1_plus_byte_2<>+0(SB), Y0
+	VMOVDQU e2m1_plus_byte_3<>+0(SB), Y1
+	VPXOR   Y2, Y2, Y2
+	CMPQ    DI, $0x10
+	JE      pairs
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS   (BX), Y3
+	VBROADCASTSS   (SI), Y4
+	VBROADCASTI128 (CX), Y4
+	VPSHUFB        deal_neighbours_0<>+0(SB), Y4, Y4
+	VPSLLW         $0x04, Y4, Y5
+	VPOR           Y5, Y4, Y4
+	VPAND          low_nibbles<>+0(SB), Y4, Y4
+	VPSHUFB        Y4, Y0, Y5
+	VPSHUFB        Y4, Y1, Y4
+	VPUNPCKLBW     Y4, Y5, Y6
+	VPUNPCKLWD     Y6, Y2, Y7
+	VMULPS         Y3, Y7, Y7
+	VMOVNTPS       Y7, (AX)
+	VPUNPCKHWD     Y6, Y2, Y6
+	VMULPS         Y3, Y6, Y6
+	VMOVNTPS       Y6, 32(AX)
+	VPUNPCKHBW     Y4, Y5, Y4
+	VPUNPCKLWD     Y4, Y2, Y5
+	VMULPS         Y3, Y5, Y5
+	VMOVNTPS       Y5, 64(AX)
+	VPUNPCKHWD     Y4, Y2, Y4
+	VMULPS         Y3, Y4, Y4
+	VMOVNTPS       Y4, 96(AX)
+	ADDQ           $0x00000010, CX
+	ADDQ           $0x00000080, AX
+	SUBQ           $0x20, R10
+	JNE            part
+	ADDQ           R8, BX
+	ADDQ           R9, SI
+	SUBQ           DI, DX
+	JNE            group
+	JMP            done
+
+pairs:
+	VBROADCASTSS   (BX), Y3
+	VBROADCASTSS   (SI), Y4
+	VBROADCASTSS   (BX)(R8*1), Y4
+	VBROADCASTSS   (SI)(R9*1), Y5
+	VBROADCASTI128 (CX), Y5
+	VPSHUFB        deal_neighbours_0<>+0(SB), Y5, Y5
+	VPSLLW         $0x04, Y5, Y6
+	VPOR           Y6, Y5, Y5
+	VPAND          low_nibbles<>+0(SB), Y5, Y5
+	VPSHUFB        Y5, Y0, Y6
+	VPSHUFB        Y5, Y1, Y5
+	VPUNPCKLBW     Y5, Y6, Y7
+	VPUNPCKLWD     Y7, Y2, Y8
+	VMULPS         Y3, Y8, Y8
+	VMOVNTPS       Y8, (AX)
+	VPUNPCKHWD     Y7, Y2, Y7
+	VMULPS         Y3, Y7, Y7
+	VMOVNTPS       Y7, 32(AX)
+	VPUNPCKHBW     Y5, Y6, Y3
+	VPUNPCKLWD     Y3, Y2, Y5
+	VMULPS         Y4, Y5, Y5
+	VMOVNTPS       Y5, 64(AX)
+	VPUNPCKHWD     Y3, Y2, Y3
+	VMULPS         Y4, Y3, Y3
+	VMOVNTPS       Y3, 96(AX)
+	ADDQ           $0x00000010, CX
+	ADDQ           $0x00000080, AX
+	LEAQ           (BX)(R8*2), BX
+	LEAQ           (SI)(R9*2), SI
+	SUBQ           $0x20, DX
+	JNE            pairs
+
+done:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func e2m1GroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2
+TEXT ·e2m1GroupsAVX2(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU e2m1_byte_2<>+0(SB), Y0
+	VMOVDQU e2m1_byte_3<>+0(SB), Y1
+	VPXOR   Y2, Y2, Y2
+	CMPQ    DI, $0x10
+	JE      pairs
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS   (BX), Y3
+	VBROADCASTSS   (SI), Y4
+	VBROADCASTI128 (CX), Y4
+	VPSHUFB        deal_neighbours_0<>+0(SB), Y4, Y4
+	VPSLLW         $0x04, Y4, Y5
+	VPOR           Y5, Y4, Y4
+	VPAND          low_nibbles<>+0(SB), Y4, Y4
+	VPSHUFB        Y4, Y0, Y5
+	VPSHUFB        Y4, Y1, Y4
+	VPUNPCKLBW     Y4, Y5, Y6
+	VPUNPCKLWD     Y6, Y2, Y7
+	VMULPS         Y3, Y7, Y7
+	VMOVUPS        Y7, (AX)
+	VPUNPCKHWD     Y6, Y2, Y6
+	VMULPS         Y3, Y6, Y6
+	VMOVUPS        Y6, 32(AX)
+	VPUNPCKHBW     Y4, Y5, Y4
+	VPUNPCKLWD     Y4, Y2, Y5
+	VMULPS         Y3, Y5, Y5
+	VMOVUPS        Y5, 64(AX)
+	VPUNPCKHWD     Y4, Y2, Y4
+	VMULPS         Y3, Y4, Y4
+	VMOVUPS        Y4, 96(AX)
+	ADDQ           $0x00000010, CX
+	ADDQ           $0x00000080, AX
+	SUBQ           $0x20, R10
+	JNE            part
+	ADDQ           R8, BX
+	ADDQ           R9, SI
+	SUBQ           DI, DX
+	JNE            group
+	JMP            done
+
+pairs:
+	VBROADCASTSS   (BX), Y3
+	VBROADCASTSS   (SI), Y4
+	VBROADCASTSS   (BX)(R8*1), Y4
+	VBROADCASTSS   (SI)(R9*1), Y5
+	VBROADCASTI128 (CX), Y5
+	VPSHUFB        deal_neighbours_0<>+0(SB), Y5, Y5
+	VPSLLW         $0x04, Y5, Y6
+	VPOR           Y6, Y5, Y5
+	VPAND          low_nibbles<>+0(SB), Y5, Y5
+	VPSHUFB        Y5, Y0, Y6
+	VPSHUFB        Y5, Y1, Y5
+	VPUNPCKLBW     Y5, Y6, Y7
+	VPUNPCKLWD     Y7, Y2, Y8
+	VMULPS         Y3, Y8, Y8
+	VMOVUPS        Y8, (AX)
+	VPUNPCKHWD     Y7, Y2, Y7
+	VMULPS         Y3, Y7, Y7
+	VMOVUPS        Y7, 32(AX)
+	VPUNPCKHBW     Y5, Y6, Y3
+	VPUNPCKLWD     Y3, Y2, Y5
+	VMULPS         Y4, Y5, Y5
+	VMOVUPS        Y5, 64(AX)
+	VPUNPCKHWD     Y3, Y2, Y3
+	VMULPS         Y4, Y3, Y3
+	VMOVUPS        Y3, 96(AX)
+	ADDQ           $0x00000010, CX
+	ADDQ           $0x00000080, AX
+	LEAQ           (BX)(R8*2), BX
+	LEAQ           (SI)(R9*2), SI
+	SUBQ           $0x20, DX
+	JNE            pairs
+
+done:
+	VZEROUPPER
+	RET
+
+DATA e2m1_byte_2<>+0(SB)/8, $0xc0804000c0800000
+DATA e2m1_byte_2<>+8(SB)/8, $0xc0804000c0800000
+DATA e2m1_byte_2<>+16(SB)/8, $0xc0804000c0800000
+DATA e2m1_byte_2<>+24(SB)/8, $0xc0804000c0800000
+GLOBL e2m1_byte_2<>(SB), RODATA|NOPTR, $32
+
+DATA e2m1_byte_3<>+0(SB)/8, $0x404040403f3f3f00
+DATA e2m1_byte_3<>+8(SB)/8, $0xc0c0c0c0bfbfbf80
+DATA e2m1_byte_3<>+16(SB)/8, $0x404040403f3f3f00
+DATA e2m1_byte_3<>+24(SB)/8, $0xc0c0c0c0bfbfbf80
+GLOBL e2m1_byte_3<>(SB), RODATA|NOPTR, $32
+
+// func e2m1GroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·e2m1GroupsAVX2Stream(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU e2m1_byte_2<>+0(SB), Y0
+	VMOVDQU e2m1_byte_3<>+0(SB), Y1
+	VPXOR   Y2, Y2, Y2
+	CMPQ    DI, $0x10
+	JE      pairs
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS   (BX), Y3
+	VBROADCASTSS   (SI), Y4
+	VBROADCASTI128 (CX), Y4
+	VPSHUFB        deal_neighbours_0<>+0(SB), Y4, Y4
+	VPSLLW         $0x04, Y4, Y5
+	VPOR           Y5, Y4, Y4
+	VPAND          low_nibbles<>+0(SB), Y4, Y4
+	VPSHUFB        Y4, Y0, Y5
+	VPSHUFB        Y4, Y1, Y4
+	VPUNPCKLBW     Y4, Y5, Y6
+	VPUNPCKLWD     Y6, Y2, Y7
+	VMULPS         Y3, Y7, Y7
+	VMOVNTPS       Y7, (AX)
+	VPUNPCKHWD     Y6, Y2, Y6
+	VMULPS         Y3, Y6, Y6
+	VMOVNTPS       Y6, 32(AX)
+	VPUNPCKHBW     Y4, Y5, Y4
+	VPUNPCKLWD     Y4, Y2, Y5
+	VMULPS         Y3, Y5, Y5
+	VMOVNTPS       Y5, 64(AX)
+	VPUNPCKHWD     Y4, Y2, Y4
+	VMULPS         Y3, Y4, Y4
+	VMOVNTPS       Y4, 96(AX)
+	ADDQ           $0x00000010, CX
+	ADDQ           $0x00000080, AX
+	SUBQ           $0x20, R10
+	JNE            part
+	ADDQ           R8, BX
+	ADDQ           R9, SI
+	SUBQ           DI, DX
+	JNE            group
+	JMP            done
+
+pairs:
+	VBROADCASTSS   (BX), Y3
+	VBROADCASTSS   (SI), Y4
+	VBROADCASTSS   (BX)(R8*1), Y4
+	VBROADCASTSS   (SI)(R9*1), Y5
+	VBROADCASTI128 (CX), Y5
+	VPSHUFB        deal_neighbours_0<>+0(SB), Y5, Y5
+	VPSLLW         $0x04, Y5, Y6
+	VPOR           Y6, Y5, Y5
+	VPAND          low_nibbles<>+0(SB), Y5, Y5
+	VPSHUFB        Y5, Y0, Y6
+	VPSHUFB        Y5, Y1, Y5
+	VPUNPCKLBW     Y5, Y6, Y7
+	VPUNPCKLWD     Y7, Y2, Y8
+	VMULPS         Y3, Y8, Y8
+	VMOVNTPS       Y8, (AX)
+	VPUNPCKHWD     Y7, Y2, Y7
+	VMULPS         Y3, Y7, Y7
+	VMOVNTPS       Y7, 32(AX)
+	VPUNPCKHBW     Y5, Y6, Y3
+	VPUNPCKLWD     Y3, Y2, Y5
+	VMULPS         Y4, Y5, Y5
+	VMOVNTPS       Y5, 64(AX)
+	VPUNPCKHWD     Y3, Y2, Y3
+	VMULPS         Y4, Y3, Y3
+	VMOVNTPS       Y3, 96(AX)
+	ADDQ           $0x00000010, CX
+	ADDQ           $0x00000080, AX
+	LEAQ           (BX)(R8*2), BX
+	LEAQ           (SI)(R9*2), SI
+	SUBQ           $0x20, DX
+	JNE            pairs
+
+done:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func nf4GroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2
+TEXT ·nf4GroupsAVX2(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU nf4_byte_0<>+0(SB), Y0
+	VMOVDQU nf4_byte_1<>+0(SB), Y1
+	VMOVDQU nf4_byte_2<>+0(SB), Y2
+	VMOVDQU nf4_byte_3<>+0(SB), Y3
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS   (BX), Y4
+	VBROADCASTSS   (SI), Y5
+	VBROADCASTI128 (CX), Y5
+	VPSHUFB        deal_neighbours_1<>+0(SB), Y5, Y5
+	VPSRLW         $0x0c, Y5, Y6
+	VPOR           Y6, Y5, Y5
+	VPAND          low_nibbles<>+0(SB), Y5, Y5
+	VPSHUFB        Y5, Y0, Y6
+	VPSHUFB        Y5, Y1, Y7
+	VPSHUFB        Y5, Y2, Y8
+	VPSHUFB        Y5, Y3, Y5
+	VPUNPCKLBW     Y7, Y6, Y9
+	VPUNPCKLBW     Y5, Y8, Y10
+	VPUNPCKLWD     Y10, Y9, Y11
+	VMULPS         Y4, Y11, Y11
+	VMOVUPS        Y11, (AX)
+	VPUNPCKHWD     Y10, Y9, Y9
+	VMULPS         Y4, Y9, Y9
+	VMOVUPS        Y9, 32(AX)
+	VPUNPCKHBW     Y7, Y6, Y6
+	VPUNPCKHBW     Y5, Y8, Y5
+	VPUNPCKLWD     Y5, Y6, Y7
+	VMULPS         Y4, Y7, Y7
+	VMOVUPS        Y7, 64(AX)
+	VPUNPCKHWD     Y5, Y6, Y5
+	VMULPS         Y4, Y5, Y5
+	VMOVUPS        Y5, 96(AX)
+	ADDQ           $0x00000010, CX
+	ADDQ           $0x00000080, AX
+	SUBQ           $0x20, R10
+	JNE            part
+	ADDQ           R8, BX
+	ADDQ           R9, SI
+	SUBQ           DI, DX
+	JNE            group
+	VZEROUPPER
+	RET
+
+DATA nf4_byte_0<>+0(SB)/8, $0x00713f4da030b100
+DATA nf4_byte_0<>+8(SB)/8, $0x00b3abb83adde3ff
+DATA nf4_byte_0<>+16(SB)/8, $0x00713f4da030b100
+DATA nf4_byte_0<>+24(SB)/8, $0x00b3abb83adde3ff
+GLOBL nf4_byte_0<>(SB), RODATA|NOPTR, $32
+
+DATA nf4_byte_1<>+0(SB)/8, $0x007835a2326b3900
+DATA nf4_byte_1<>+8(SB)/8, $0x001307a40304cafa
+DATA nf4_byte_1<>+16(SB)/8, $0x007835a2326b3900
+DATA nf4_byte_1<>+24(SB)/8, $0x001307a40304cafa
+GLOBL nf4_byte_1<>(SB), RODATA|NOPTR, $32
+
+DATA nf4_byte_2<>+0(SB)/8, $0x00ba3d91ca063280
+DATA nf4_byte_2<>+8(SB)/8, $0x803910e1ad7c24a2
+DATA nf4_byte_2<>+16(SB)/8, $0x00ba3d91ca063280
+DATA nf4_byte_2<>+24(SB)/8, $0x803910e1ad7c24a2
+GLOBL nf4_byte_2<>(SB), RODATA|NOPTR, $32
+
+DATA nf4_byte_3<>+0(SB)/8, $0x00bdbebebebfbfbf
+DATA nf4_byte_3<>+8(SB)/8, $0x3f3f3f3e3e3e3e3d
+DATA nf4_byte_3<>+16(SB)/8, $0x00bdbebebebfbfbf
+DATA nf4_byte_3<>+24(SB)/8, $0x3f3f3f3e3e3e3e3d
+GLOBL nf4_byte_3<>(SB), RODATA|NOPTR, $32
+
+DATA deal_neighbours_1<>+0(SB)/8, $0x0580048001800080
+DATA deal_neighbours_1<>+8(SB)/8, $0x0d800c8009800880
+DATA deal_neighbours_1<>+16(SB)/8, $0x0780068003800280
+DATA deal_neighbours_1<>+24(SB)/8, $0x0f800e800b800a80
+GLOBL deal_neighbours_1<>(SB), RODATA|NOPTR, $32
+
+// func nf4GroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·nf4GroupsAVX2Stream(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU nf4_byte_0<>+0(SB), Y0
+	VMOVDQU nf4_byte_1<>+0(SB), Y1
+	VMOVDQU nf4_byte_2<>+0(SB), Y2
+	VMOVDQU nf4_byte_3<>+0(SB), Y3
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS   (BX), Y4
+	VBROADCASTSS   (SI), Y5
+	VBROADCASTI128 (CX), Y5
+	VPSHUFB        deal_neighbours_1<>+0(SB), Y5, Y5
+	VPSRLW         $0x0c, Y5, Y6
+	VPOR           Y6, Y5, Y5
+	VPAND          low_nibbles<>+0(SB), Y5, Y5
+	VPSHUFB        Y5, Y0, Y6
+	VPSHUFB        Y5, Y1, Y7
+	VPSHUFB        Y5, Y2, Y8
+	VPSHUFB        Y5, Y3, Y5
+	VPUNPCKLBW     Y7, Y6, Y9
+	VPUNPCKLBW     Y5, Y8, Y10
+	VPUNPCKLWD     Y10, Y9, Y11
+	VMULPS         Y4, Y11, Y11
+	VMOVNTPS       Y11, (AX)
+	VPUNPCKHWD     Y10, Y9, Y9
+	VMULPS         Y4, Y9, Y9
+	VMOVNTPS       Y9, 32(AX)
+	VPUNPCKHBW     Y7, Y6, Y6
+	VPUNPCKHBW     Y5, Y8, Y5
+	VPUNPCKLWD     Y5, Y6, Y7
+	VMULPS         Y4, Y7, Y7
+	VMOVNTPS       Y7, 64(AX)
+	VPUNPCKHWD     Y5, Y6, Y5
+	VMULPS         Y4, Y5, Y5
+	VMOVNTPS       Y5, 96(AX)
+	ADDQ           $0x00000010, CX
+	ADDQ           $0x00000080, AX
+	SUBQ           $0x20, R10
+	JNE            part
+	ADDQ           R8, BX
+	ADDQ           R9, SI
+	SUBQ           DI, DX
+	JNE            group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func fp4GroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2
+TEXT ·fp4GroupsAVX2(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU bnb_fp4_byte_0<>+0(SB), Y0
+	VMOVDQU bnb_fp4_byte_1<>+0(SB), Y1
+	VMOVDQU bnb_fp4_byte_2<>+0(SB), Y2
+	VMOVDQU bnb_fp4_byte_3<>+0(SB), Y3
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS   (BX), Y4
+	VBROADCASTSS   (SI), Y5
+	VBROADCASTI128 (CX), Y5
+	VPSHUFB        deal_neighbours_1<>+0(SB), Y5, Y5
+	VPSRLW         $0x0c, Y5, Y6
+	VPOR           Y6, Y5, Y5
+	VPAND          low_nibbles<>+0(SB), Y5, Y5
+	VPSHUFB        Y5, Y0, Y6
+	VPSHUFB        Y5, Y1, Y7
+	VPSHUFB        Y5, Y2, Y8
+	VPSHUFB        Y5, Y3, Y5
+	VPUNPCKLBW     Y7, Y6, Y9
+	VPUNPCKLBW     Y5, Y8, Y10
+	VPUNPCKLWD     Y10, Y9, Y11
+	VMULPS         Y4, Y11, Y11
+	VMOVUPS        Y11, (AX)
+	VPUNPCKHWD     Y10, Y9, Y9
+	VMULPS         Y4, Y9, Y9
+	VMOVUPS        Y9, 32(AX)
+	VPUNPCKHBW     Y7, Y6, Y6
+	VPUNPCKHBW     Y5, Y8, Y5
+	VPUNPCKLWD     Y5, Y6, Y7
+	VMULPS         Y4, Y7, Y7
+	VMOVUPS        Y7, 64(AX)
+	VPUNPCKHWD     Y5, Y6, Y5
+	VMULPS         Y4, Y5, Y5
+	VMOVUPS        Y5, 96(AX)
+	ADDQ           $0x00000010, CX
+	ADDQ           $0x00000080, AX
+	SUBQ           $0x20, R10
+	JNE            part
+	ADDQ           R8, BX
+	ADDQ           R9, SI
+	SUBQ           DI, DX
+	JNE            group
+	VZEROUPPER
+	RET
+
+DATA bnb_fp4_byte_0<>+0(SB)/8, $0x00ab00ab00abab00
+DATA bnb_fp4_byte_0<>+8(SB)/8, $0x00ab00ab00abab00
+DATA bnb_fp4_byte_0<>+16(SB)/8, $0x00ab00ab00abab00
+DATA bnb_fp4_byte_0<>+24(SB)/8, $0x00ab00ab00abab00
+GLOBL bnb_fp4_byte_0<>(SB), RODATA|NOPTR, $32
+
+DATA bnb_fp4_byte_1<>+0(SB)/8, $0x00aa00aa00aaaa00
+DATA bnb_fp4_byte_1<>+8(SB)/8, $0x00aa00aa00aaaa00
+DATA bnb_fp4_byte_1<>+16(SB)/8, $0x00aa00aa00aaaa00
+DATA bnb_fp4_byte_1<>+24(SB)/8, $0x00aa00aa00aaaa00
+GLOBL bnb_fp4_byte_1<>(SB), RODATA|NOPTR, $32
+
+DATA bnb_fp4_byte_2<>+0(SB)/8, $0x802a00aa802aaa00
+DATA bnb_fp4_byte_2<>+8(SB)/8, $0x802a00aa802aaa00
+DATA bnb_fp4_byte_2<>+16(SB)/8, $0x802a00aa802aaa00
+DATA bnb_fp4_byte_2<>+24(SB)/8, $0x802a00aa802aaa00
+GLOBL bnb_fp4_byte_2<>(SB), RODATA|NOPTR, $32
+
+DATA bnb_fp4_byte_3<>+0(SB)/8, $0x3e3e3f3e3f3f3b00
+DATA bnb_fp4_byte_3<>+8(SB)/8, $0xbebebfbebfbfbb80
+DATA bnb_fp4_byte_3<>+16(SB)/8, $0x3e3e3f3e3f3f3b00
+DATA bnb_fp4_byte_3<>+24(SB)/8, $0xbebebfbebfbfbb80
+GLOBL bnb_fp4_byte_3<>(SB), RODATA|NOPTR, $32
+
+// func fp4GroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·fp4GroupsAVX2Stream(SB), NOSPLIT, $0-104
+	MOVQ    dst_base+0(FP), AX
+	MOVQ    codes_base+24(FP), CX
+	MOVQ    dst_len+8(FP), DX
+	MOVQ    scales_base+48(FP), BX
+	MOVQ    offsets_base+72(FP), SI
+	MOVQ    scales_len+56(FP), DI
+	XORL    R8, R8
+	CMPQ    DI, $0x01
+	SETNE   R8
+	SHLQ    $0x02, R8
+	MOVQ    offsets_len+80(FP), DI
+	XORL    R9, R9
+	CMPQ    DI, $0x01
+	SETNE   R9
+	SHLQ    $0x02, R9
+	MOVQ    group+96(FP), DI
+	VMOVDQU bnb_fp4_byte_0<>+0(SB), Y0
+	VMOVDQU bnb_fp4_byte_1<>+0(SB), Y1
+	VMOVDQU bnb_fp4_byte_2<>+0(SB), Y2
+	VMOVDQU bnb_fp4_byte_3<>+0(SB), Y3
+
+group:
+	MOVQ DI, R10
+
+part:
+	VBROADCASTSS   (BX), Y4
+	VBROADCASTSS   (SI), Y5
+	VBROADCASTI128 (CX), Y5
+	VPSHUFB        deal_neighbours_1<>+0(SB), Y5, Y5
+	VPSRLW         $0x0c, Y5, Y6
+	VPOR           Y6, Y5, Y5
+	VPAND          low_nibbles<>+0(SB), Y5, Y5
+	VPSHUFB        Y5, Y0, Y6
+	VPSHUFB        Y5, Y1, Y7
+	VPSHUFB        Y5, Y2, Y8
+	VPSHUFB        Y5, Y3, Y5
+	VPUNPCKLBW     Y7, Y6, Y9
+	VPUNPCKLBW     Y5, Y8, Y10
+	VPUNPCKLWD     Y10, Y9, Y11
+	VMULPS         Y4, Y11, Y11
+	VMOVNTPS       Y11, (AX)
+	VPUNPCKHWD     Y10, Y9, Y9
+	VMULPS         Y4, Y9, Y9
+	VMOVNTPS       Y9, 32(AX)
+	VPUNPCKHBW     Y7, Y6, Y6
+	VPUNPCKHBW     Y5, Y8, Y5
+	VPUNPCKLWD     Y5, Y6, Y7
+	VMULPS         Y4, Y7, Y7
+	VMOVNTPS       Y7, 64(AX)
+	VPUNPCKHWD     Y5, Y6, Y5
+	VMULPS         Y4, Y5, Y5
+	VMOVNTPS       Y5, 96(AX)
+	ADDQ           $0x00000010, CX
+	ADDQ           $0x00000080, AX
+	SUBQ           $0x20, R10
+	JNE            part
+	ADDQ           R8, BX
+	ADDQ           R9, SI
+	SUBQ           DI, DX
+	JNE            group
+	SFENCE
+	VZEROUPPER
+	RET

@@ -443,3 +443,243 @@ func encodeF16AVX2(dst []byte, src []float32)
 //
 //go:noescape
 func encodeBF16AVX2(dst []byte, src []float32)
+
+// uint1GroupsAVX2 does what the portable loop of its code does.
+//
+//go:noescape
+func uint1GroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint1GroupsAVX2Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func uint1GroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint1BiasedGroupsAVX2 does what the portable loop of its code does.
+//
+//go:noescape
+func uint1BiasedGroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint1BiasedGroupsAVX2Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func uint1BiasedGroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint2GroupsAVX2 does what the portable loop of its code does.
+//
+//go:noescape
+func uint2GroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint2GroupsAVX2Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func uint2GroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint2BiasedGroupsAVX2 does what the portable loop of its code does.
+//
+//go:noescape
+func uint2BiasedGroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint2BiasedGroupsAVX2Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func uint2BiasedGroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint3GroupsAVX2 does what the portable loop of its code does.
+//
+//go:noescape
+func uint3GroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint3GroupsAVX2Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func uint3GroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint3BiasedGroupsAVX2 does what the portable loop of its code does.
+//
+//go:noescape
+func uint3BiasedGroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint3BiasedGroupsAVX2Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func uint3BiasedGroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint4GroupsAVX2 does what the portable loop of its code does.
+//
+//go:noescape
+func uint4GroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint4GroupsAVX2Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func uint4GroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint4BiasedGroupsAVX2 does what the portable loop of its code does.
+//
+//go:noescape
+func uint4BiasedGroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint4BiasedGroupsAVX2Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func uint4BiasedGroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint5GroupsAVX2 does what the portable loop of its code does.
+//
+//go:noescape
+func uint5GroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint5GroupsAVX2Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func uint5GroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint5BiasedGroupsAVX2 does what the portable loop of its code does.
+//
+//go:noescape
+func uint5BiasedGroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint5BiasedGroupsAVX2Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func uint5BiasedGroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint6GroupsAVX2 does what the portable loop of its code does.
+//
+//go:noescape
+func uint6GroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint6GroupsAVX2Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func uint6GroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint6BiasedGroupsAVX2 does what the portable loop of its code does.
+//
+//go:noescape
+func uint6BiasedGroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint6BiasedGroupsAVX2Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func uint6BiasedGroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint7GroupsAVX2 does what the portable loop of its code does.
+//
+//go:noescape
+func uint7GroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint7GroupsAVX2Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func uint7GroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint7BiasedGroupsAVX2 does what the portable loop of its code does.
+//
+//go:noescape
+func uint7BiasedGroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint7BiasedGroupsAVX2Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func uint7BiasedGroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint8GroupsAVX2 does what the portable loop of its code does.
+//
+//go:noescape
+func uint8GroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint8GroupsAVX2Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func uint8GroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint8BiasedGroupsAVX2 does what the portable loop of its code does.
+//
+//go:noescape
+func uint8BiasedGroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint8BiasedGroupsAVX2Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func uint8BiasedGroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// int8GroupsAVX2 does what the portable loop of its code does.
+//
+//go:noescape
+func int8GroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// int8GroupsAVX2Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func int8GroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// int8By127GroupsAVX2 does what the portable loop of its code does.
+//
+//go:noescape
+func int8By127GroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// int8By127GroupsAVX2Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func int8By127GroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// e4m3GroupsAVX2 does what the portable loop of its code does.
+//
+//go:noescape
+func e4m3GroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// e4m3GroupsAVX2Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func e4m3GroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// e5m2GroupsAVX2 does what the portable loop of its code does.
+//
+//go:noescape
+func e5m2GroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// e5m2GroupsAVX2Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func e5m2GroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// e2m1PlusGroupsAVX2 does what the portable loop of its code does.
+//
+//go:noescape
+func e2m1PlusGroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// e2m1PlusGroupsAVX2Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func e2m1PlusGroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// e2m1GroupsAVX2 does what the portable loop of its code does.
+//
+//go:noescape
+func e2m1GroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// e2m1GroupsAVX2Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func e2m1GroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// nf4GroupsAVX2 does what the portable loop of its code does.
+//
+//go:noescape
+func nf4GroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// nf4GroupsAVX2Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func nf4GroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// fp4GroupsAVX2 does what the portable loop of its code does.
+//
+//go:noescape
+func fp4GroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// fp4GroupsAVX2Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func fp4GroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)

@@ -10,7 +10,7 @@ import (
 )
 
 // benchSizes are elements of output: 16 KiB (L1), 512 KiB (L2), 8 MiB (L3), 256 MiB.
-var benchSizes = []int{4 << 10, 128 << 10, 2 << 20, 64 << 20}
+var benchSizes = []int{4 << 10, 32 << 10, 128 << 10, 2 << 20, 64 << 20}
 
 // weightBlocks are n elements of type d as a model has them: random codes under scales that
 // are plain numbers, and halves that are plain weights.
@@ -52,6 +52,75 @@ func BenchmarkDequant(b *testing.B) {
 					b.SetBytes(int64(4 * n))
 					for b.Loop() {
 						if err := Expand(d, dst, src); err != nil {
+							b.Fatal(err)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// conventions are quantized checkpoints as they are published, with rows of 4,096 columns.
+var conventions = []struct {
+	name string
+	g    Grouped
+}{
+	{"fp8-block", Grouped{Code: E4M3, GroupRows: 128, GroupCols: 128}},
+	{"ct-int4", Grouped{Code: 4, GroupRows: 1, GroupCols: 128}},
+	{"ct-int8", Grouped{Code: Int8, GroupRows: 1}},
+	{"mlx-4", Grouped{Code: 4, Bias: true, GroupRows: 1, GroupCols: 64}},
+	{"mlx-8", Grouped{Code: 8, Bias: true, GroupRows: 1, GroupCols: 64}},
+	{"mlx-3", Grouped{Code: 3, Bias: true, GroupRows: 1, GroupCols: 64}},
+	{"mlx-6", Grouped{Code: 6, Bias: true, GroupRows: 1, GroupCols: 64}},
+	{"bnb-nf4", Grouped{Code: NF4, GroupRows: 1, GroupCols: 64}},
+	{"bnb-int8", Grouped{Code: Int8By127, GroupRows: 1}},
+	{"mxfp4", Grouped{Code: E2M1, GroupRows: 1, GroupCols: 32}},
+	{"nvfp4", Grouped{Code: E2M1, GroupRows: 1, GroupCols: 16}},
+	{"awq", Grouped{Code: 4, Pack: PackAWQ, GroupRows: 1, GroupCols: 128}},
+	{"gptq-4", Grouped{Code: 4, Pack: PackGPTQ, GroupRows: 1, GroupCols: 128}},
+	{"gptq-8", Grouped{Code: 8, Pack: PackGPTQ, GroupRows: 1, GroupCols: 128}},
+	{"gptq-4-act-order", Grouped{Code: 4, Pack: PackGPTQ, GroupRows: 1, GroupCols: 128, Permuted: true}},
+	{"hqq-4", Grouped{Code: 4, Pack: PackSlabs, GroupRows: 1, GroupCols: 64}},
+}
+
+// BenchmarkGrouped counts bytes of output, as BenchmarkDequant does.
+func BenchmarkGrouped(b *testing.B) {
+	for _, c := range conventions {
+		for _, l := range levels {
+			for _, n := range benchSizes {
+				b.Run(fmt.Sprintf("type=%v/impl=%s/n=%d", c.name, l.name, n), func(b *testing.B) {
+					use(b, l)
+					g := c.g
+					g.Rows, g.Cols = uint64(n)/4096, 4096
+					if c.name == "hqq-4" {
+						g.Rows, g.Cols, g.GroupCols = uint64(n)/64, 64, 0
+					}
+					rng := rand.New(rand.NewPCG(24, 24))
+					_, size := g.Codes(0, uint64(n))
+					_, count := g.Scales(0, uint64(n))
+					p := Parts{Codes: randomBytes(rng, int(size)), Scales: make([]float32, count)}
+					for i, q := range p.Codes {
+						// Weights below 2⁻⁶ under a scale that makes the largest 448 are rare, and none is a NaN.
+						if g.Code == E4M3 && (q&0x78 == 0 && rng.IntN(256) > 0 || q&0x7f == 0x7f) {
+							p.Codes[i] = q ^ 0x28
+						}
+					}
+					for i := range p.Scales {
+						p.Scales[i] = float32(rng.NormFloat64())
+						if g.Code <= 8 {
+							p.Offsets = append(p.Offsets, float32(rng.IntN(16)))
+						}
+					}
+					if g.Permuted {
+						for range g.Cols {
+							p.GroupOf = append(p.GroupOf, int32(rng.IntN(32)))
+						}
+					}
+					dst := make([]float32, n)
+					b.SetBytes(int64(4 * n))
+					for b.Loop() {
+						if err := g.Expand(dst, p, 0, 1); err != nil {
 							b.Fatal(err)
 						}
 					}

@@ -1,5 +1,7 @@
 package dequant
 
+import "math"
+
 // A Code says what the code of an element stands for, before its scale. Code(1) to Code(8) are
 // unsigned integers of so many bits. They lie without gaps, the first in the lowest bits.
 type Code uint8
@@ -71,11 +73,13 @@ func nibbles(values [16]float32) *[256]float32 {
 }
 
 // e2m1Floats are the values of OCP MX v1.0's E2M1: a sign, two bits of exponent, one of mantissa.
-var e2m1Floats = func() [16]float32 {
-	t := e2m1PlusFloats
-	t[8] *= -1 // Go's constants know no −0
-	return t
-}()
+var e2m1Floats = minusZero(e2m1PlusFloats)
+
+// minusZero makes the value of code 8 −0, which Go's constants do not know.
+func minusZero(values [16]float32) [16]float32 {
+	values[8] = float32(math.Copysign(0, -1))
+	return values
+}
 
 var e2m1PlusFloats = [16]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6}
 
@@ -87,8 +91,9 @@ var nf4Floats = [16]float32{
 	0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1,
 }
 
-// bnbFP4Floats is the other table of get_4bit_type, which divides its numbers by the largest.
-var bnbFP4Floats = [16]float32{
+// bnbFP4Floats is the other table of get_4bit_type, which divides its numbers by the largest. Code 8 is
+// −0 in the library's own table.
+var bnbFP4Floats = minusZero([16]float32{
 	0, 0.0625 / 12, 8.0 / 12, 1, 4.0 / 12, 6.0 / 12, 2.0 / 12, 3.0 / 12,
 	0, -0.0625 / 12, -8.0 / 12, -1, -4.0 / 12, -6.0 / 12, -2.0 / 12, -3.0 / 12,
-}
+})

@@ -281,15 +281,19 @@ func (g Grouped) fits(p *Parts, first, n uint64) error {
 	if (g.Permuted || len(p.GroupOf) > 0) && uint64(len(p.GroupOf)) != g.Cols {
 		return fmt.Errorf("dequant: %d groups for %d columns: %w", len(p.GroupOf), g.Cols, ErrLength)
 	}
-	switch len(p.Offsets) {
-	case 0:
+	switch n := len(p.Offsets); {
+	case n > 0 && g.Code == Int8By127:
+		return fmt.Errorf("dequant: offsets of bitsandbytes' int8, which has none: %w", errors.ErrUnsupported)
+	case n == 0:
 		p.Offsets = noOffset[:]
-	case 1, len(p.Scales):
-	default:
+	case n != 1 && n != len(p.Scales):
 		return fmt.Errorf("dequant: %d offsets beside %d scales: %w", len(p.Offsets), len(p.Scales), ErrLength)
 	}
 	return nil
 }
+
+// hasOffsets reports whether p came with offsets.
+func (p *Parts) hasOffsets() bool { return &p.Offsets[0] != &noOffset[0] }
 
 // noOffset serves tensors without offsets, and unit codes without scales.
 var noOffset, unit = [1]float32{0}, [1]float32{1}
@@ -557,10 +561,16 @@ func (x *expansion) run(dst []float32, codes []byte, bit int, scales, offsets []
 	k, bits := &active.grouped[x.code], x.code.bits()
 	if x.Bias {
 		k = &active.grouped[x.code+biased]
+	} else if x.code >= Int8By127 && x.parts.hasOffsets() {
+		k = &generic.grouped[x.code]
 	}
 	for len(dst) > 0 {
 		n := min(len(dst), group-within)
 		switch {
+		case k.pairs && group == 16 && within == 0 && bit == 0 && len(dst) >= 32:
+			count := min(len(dst), maxCall) / 32 * 2
+			n = count * 16
+			k.call(dst[:n], codes[:n/8*bits], atMost(scales, count), atMost(offsets, count), group, x.large)
 		case bit != 0 || n < k.step:
 			n = x.few(dst[:n], codes, bit, scales[0], offsets[0])
 		case within == 0 && n == group && group <= maxCall && group%k.step == 0:

@@ -3,6 +3,7 @@ package dequant
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -46,8 +47,8 @@ func codeValue(c Code, q uint) float32 {
 			-0.09105003625154495, 0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224, 0.44070982933044434,
 			0.5626170039176941, 0.7229568362236023, 1}[q]
 	case FP4: // twelfths of the numbers that bitsandbytes lists
-		v := [8]float64{0, 0.0625, 8, 12, 4, 6, 2, 3}[q&7] / 12
-		if q > 8 {
+		v := [8]float64{0, 0.0625, 8, 12, 4, 6, 2, 3}[q&7] / 12 // code 8 is −0
+		if q >= 8 {
 			v = -v
 		}
 		return float32(v)
@@ -281,7 +282,7 @@ func TestGrouped(t *testing.T) {
 				if g.Code > 8 {
 					offsets = 0
 				}
-				if g.Code == Int8 {
+				if g.Code >= Int8 && g.Code != Int8By127 && rng.IntN(4) == 0 {
 					offsets = rng.IntN(3)
 				}
 				matrices := int(pick(1, 1, 2, 3))
@@ -376,6 +377,134 @@ func TestGroupedBytes(t *testing.T) {
 	}
 }
 
+// eachGroupKernel runs f for every kernel that expands groups. kind is its place in the table, c its
+// code.
+func eachGroupKernel(t *testing.T, f func(t *testing.T, c, kind int, k groupKernel)) {
+	for _, l := range levels {
+		for kind, k := range l.grouped {
+			if k.run == nil {
+				continue
+			}
+			c := kind
+			if biased < kind && kind <= 2*biased {
+				c -= biased
+			}
+			name := fmt.Sprintf("%s/%d", l.name, kind)
+			t.Run(name, func(t *testing.T) { f(t, c, kind, groupKernel{run: k.run, step: k.step, pairs: k.pairs}) })
+			if k.stream != nil {
+				t.Run(name+"/stream", func(t *testing.T) { f(t, c, kind, k) })
+			}
+		}
+	}
+}
+
+// parts returns random codes of n elements and their scales and offsets, edges among them: one for
+// each of so many groups.
+func (k groupKernel) parts(rng *rand.Rand, c, n, groups int) (codes []byte, scales, offsets []float32) {
+	codes = randomBytes(rng, n/8*Code(c).bits())
+	edges := []float32{0, 1, -1, 0.01, 1e-45, -1e-39, 1e38, math.MaxFloat32, float32(math.Inf(1)), float32(math.NaN()), float32(math.Copysign(0, -1))}
+	for range groups {
+		s, o := float32(rng.NormFloat64()), float32(rng.IntN(16))
+		if rng.IntN(3) == 0 {
+			s = edges[rng.IntN(len(edges))]
+		}
+		if rng.IntN(6) == 0 {
+			o = edges[rng.IntN(len(edges))]
+		}
+		if Code(c) >= Int8By127 {
+			o = 0
+		}
+		scales, offsets = append(scales, s), append(offsets, o)
+	}
+	return codes, scales, offsets
+}
+
+// TestGroupKernels holds every kernel against the portable one: every byte in every place, groups of
+// several sizes, one scale for all, every alignment, and guards around dst.
+func TestGroupKernels(t *testing.T) {
+	sequential(t)
+	rng := rand.New(rand.NewPCG(25, 25))
+	eachGroupKernel(t, func(t *testing.T, c, kind int, k groupKernel) {
+		run := k.run
+		if k.stream != nil {
+			run = k.stream
+		}
+		for _, group := range []int{16, 32, 64, 96, 128, 2048} {
+			if group%k.step != 0 && !(group == 16 && k.pairs) {
+				continue
+			}
+			for groups := 1; groups <= 4; groups++ {
+				if group == 16 && k.pairs && groups%2 == 1 {
+					continue
+				}
+				for round := range 16 {
+					n := group * groups
+					codes, scales, offsets := k.parts(rng, c, n, groups)
+					if group == 2048 { // all codes
+						for i := range codes {
+							codes[i] = byte(i + round)
+						}
+					}
+					if round%4 == 1 {
+						scales = scales[:1]
+					}
+					if round%4 == 2 {
+						offsets = offsets[:1]
+					}
+					skip := round
+					if k.stream != nil {
+						skip = 0
+					}
+					src := append(make([]byte, round, round+len(codes)), codes...)[round:]
+					want, buf := make([]float32, n), aligned64(n+32, skip)
+					for i := range buf {
+						buf[i] = 7
+					}
+					generic.grouped[kind].run(want, codes, scales, offsets, group)
+					run(buf[16:16+n:16+n], src, scales, offsets, group)
+					for i, v := range buf {
+						if i < 16 || i >= 16+n {
+							if v != 7 {
+								t.Fatalf("%d groups of %d: wrote element %d outside dst", groups, group, i-16)
+							}
+						} else if w := want[i-16]; math.Float32bits(v) != math.Float32bits(w) && !(v != v && w != w) {
+							t.Fatalf("%d groups of %d: element %d is %08x, want %08x", groups, group, i-16, math.Float32bits(v), math.Float32bits(w))
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestTransposers holds every transposer against the portable one.
+func TestTransposers(t *testing.T) {
+	rng := rand.New(rand.NewPCG(26, 26))
+	for _, l := range levels[1:] {
+		if l.transpose.words == nil {
+			continue
+		}
+		for rows := 8; rows <= 40; rows += 8 {
+			for columns := 8; columns <= 40; columns += 8 {
+				stride := 4 * (columns + rng.IntN(3)*3)
+				src := randomBytes(rng, (rows-1)*stride+4*columns)
+				src = src[:len(src):len(src)]
+				for name, pair := range map[string][2]func([]byte, int, []byte, int, int, int){
+					"words":   {l.transpose.words, generic.transpose.words},
+					"nibbles": {l.transpose.nibbles, generic.transpose.nibbles},
+				} {
+					got, want := make([]byte, 64<<10), make([]byte, 64<<10)
+					pair[0](got, 192, src, stride, rows, columns)
+					pair[1](want, 192, src, stride, rows, columns)
+					if i := firstDifference(got, want); i >= 0 {
+						t.Fatalf("%s: %s of %d × %d: byte %d is %#x, want %#x", l.name, name, rows, columns, i, got[i], want[i])
+					}
+				}
+			}
+		}
+	}
+}
+
 // TestGroupedErrors has descriptions and parts that do not fit.
 func TestGroupedErrors(t *testing.T) {
 	four := Grouped{Code: 4, Rows: 2, Cols: 64, GroupRows: 1, GroupCols: 32}
@@ -427,6 +556,10 @@ func TestGroupedErrors(t *testing.T) {
 		}
 	}
 	if err := four.Expand(make([]float32, 128), good(), math.MaxUint64-64, 1); !errors.Is(err, ErrLength) {
+		t.Error(err)
+	}
+	by127 := Grouped{Code: Int8By127, Rows: 1, Cols: 1}
+	if err := by127.Expand(make([]float32, 1), Parts{Codes: []byte{1}, Scales: []float32{1}, Offsets: []float32{0}}, 0, 1); !errors.Is(err, errors.ErrUnsupported) {
 		t.Error(err)
 	}
 	if err := four.Expand(nil, Parts{}, 7, 1); err != nil {

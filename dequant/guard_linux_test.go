@@ -1,6 +1,7 @@
 package dequant
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"runtime/debug"
@@ -127,6 +128,79 @@ func TestKernelFaults(t *testing.T) {
 				faults(l.name+"/encode/"+d.String(), func() { e.run(out, values) })
 			}
 			runtime.GC()
+		}
+		for kind, k := range l.grouped {
+			c := kind
+			if biased < kind && kind <= 2*biased {
+				c -= biased
+			}
+			for name, run := range map[string]func([]float32, []byte, []float32, []float32, int){"run": k.run, "stream": k.stream} {
+				const group = 256
+				size := group / 8 * Code(c).bits()
+				for _, kept := range []int{0, size + 1} {
+					if run != nil {
+						faults(fmt.Sprint(l.name, "/", name, "/", kind), func() { run(dst[:2*group], m[page-kept:][:2*size], unit[:], noOffset[:], group) })
+					}
+				}
+			}
+		}
+		if turn := l.transpose; turn.words != nil {
+			tile := make([]byte, 64<<10)
+			faults(l.name+"/words", func() { turn.words(tile, 256, m[page-65:], 64, 8, 8) })
+			faults(l.name+"/nibbles", func() { turn.nibbles(tile, 256, m[page-65:], 64, 8, 8) })
+		}
+	}
+}
+
+// TestGroupKernelReads puts the codes directly before and after an unreadable page.
+func TestGroupKernelReads(t *testing.T) {
+	page := syscall.Getpagesize()
+	m, err := syscall.Mmap(-1, 0, 3*page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Munmap(m)
+	copy(m, randomBytes(rand.New(rand.NewPCG(27, 27)), len(m)))
+	for _, at := range []int{0, 2 * page} {
+		if err := syscall.Mprotect(m[at:at+page], syscall.PROT_NONE); err != nil {
+			t.Fatal(err)
+		}
+	}
+	middle := m[page : 2*page]
+	eachGroupKernel(t, func(t *testing.T, c, kind int, k groupKernel) {
+		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+		run := k.run
+		if k.stream != nil {
+			run = k.stream
+		}
+		for groups := 2; groups <= 6; groups += 2 {
+			for _, group := range []int{16, 32, 96} {
+				if group%k.step != 0 && !(group == 16 && k.pairs) {
+					continue
+				}
+				size := groups * group / 8 * Code(c).bits()
+				for _, src := range [][]byte{middle[:size], middle[page-size:]} {
+					got, want := aligned64(groups*group, 0), make([]float32, groups*group)
+					run(got, src, unit[:], noOffset[:], group)
+					generic.grouped[kind].run(want, src, unit[:], noOffset[:], group)
+					if i := differ(layout.Q8_0, got, want); i >= 0 {
+						t.Fatalf("%d groups of %d: element %d is %v", groups, group, i, got[i])
+					}
+				}
+			}
+		}
+	})
+	for _, l := range levels {
+		if turn := l.transpose; turn.words != nil {
+			defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+			tile := make([]byte, 64<<10)
+			for _, stride := range []int{32, 96} {
+				size := 15*stride + 32
+				for _, src := range [][]byte{middle[:size], middle[page-size:]} {
+					turn.words(tile, 256, src, stride, 16, 8)
+					turn.nibbles(tile, 256, src, stride, 16, 8)
+				}
+			}
 		}
 	}
 }

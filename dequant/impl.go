@@ -40,11 +40,12 @@ type scaledKernel struct {
 
 // A groupKernel expands codes whose scales lie apart, as Grouped says. A group is a multiple of step
 // elements. dst holds at least one group and only whole ones. There are as many scales, and as many
-// offsets, as groups, or one for all. Eight codes are as many bytes as a code has bits. Otherwise
+// offsets, as groups, or one for all. From Int8By127 on, no code has offsets. Eight codes are as many bytes as a code has bits. Otherwise
 // kernel's contract holds.
 type groupKernel struct {
 	run, stream func(dst []float32, codes []byte, scales, offsets []float32, group int)
-	step        int // a multiple of 8
+	step        int  // a multiple of 8
+	pairs       bool // an even number of groups of 16 may be less than step
 }
 
 // An encoder makes whole blocks of one type from floats. Its contract is a kernel's with the roles

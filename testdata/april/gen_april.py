@@ -40,7 +40,7 @@ DTYPES = {
     TensorProto.FLOAT8E4M3FNUZ: ("F8_E4M3FNUZ", 1, False),
     TensorProto.FLOAT8E5M2: ("F8_E5M2", 1, True),
     TensorProto.FLOAT8E5M2FNUZ: ("F8_E5M2FNUZ", 1, False),
-    TensorProto.FLOAT8E8M0: ("F8_E8M0", 1, False),
+    TensorProto.FLOAT8E8M0: ("F8_E8M0", 1, True),
 }
 ROLES = ["encoder", "decoder", "joiner"]
 

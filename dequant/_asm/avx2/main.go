@@ -17,5 +17,6 @@ func main() {
 	lowBits()
 	grids()
 	encoders()
+	groups()
 	Generate()
 }

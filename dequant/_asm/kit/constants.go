@@ -70,6 +70,27 @@ var (
 	IQ3S   = [8]float32{1, 3, 5, 7, 9, 11, 13, 15}
 )
 
+// MinusZero makes the value of code 8 −0.
+func MinusZero(values [16]float32) [16]float32 {
+	values[8] = float32(math.Copysign(0, -1))
+	return values
+}
+
+// E2M1 as OCP MX v1.0 has it, and the tables of bitsandbytes' get_4bit_type. Code 8 is +0.
+var (
+	E2M1 = [16]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6}
+	NF4  = [16]float32{
+		-1, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453,
+		-0.28444138169288635, -0.18477343022823334, -0.09105003625154495, 0,
+		0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+		0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1,
+	}
+	BnbFP4 = [16]float32{
+		0, 0.0625 / 12, 8.0 / 12, 1, 4.0 / 12, 6.0 / 12, 2.0 / 12, 3.0 / 12,
+		0, -0.0625 / 12, -8.0 / 12, -1, -4.0 / 12, -6.0 / 12, -2.0 / 12, -3.0 / 12,
+	}
+)
+
 // TritPowers returns the factors that move the first five digits of a fraction in base three
 // into the upper byte of a word.
 func TritPowers() (p [5]uint32) {
