@@ -42,7 +42,7 @@ func parts(t testing.TB, f layout.Format, names ...[]string) (list []shard.Part)
 // stitch decodes a manifest and stitches what its shards hold.
 func stitch(t testing.TB, doc layout.Bytes, lim *layout.Limits, names ...[]string) (*manifest.File, *shard.Table, error) {
 	t.Helper()
-	m := decode(t, string(doc))
+	m := modeltest.DecodeManifest(t, string(doc))
 	table, err := shard.Stitch(m, parts(t, m.Of, names...), lim)
 	return m, table, err
 }
@@ -101,7 +101,7 @@ func TestStitchErrors(t *testing.T) {
 		})
 	}
 	doc, at := modeltest.Marked(`{"weight_map":{"x":"a","y":¶"b","z":"b"}}`)
-	m := decode(t, string(doc))
+	m := modeltest.DecodeManifest(t, string(doc))
 	list := parts(t, layout.SafeTensors, []string{"x"}, []string{"y"})
 	_, err := shard.Stitch(m, list, nil)
 	modeltest.CheckManifestError(t, err, at+8, "weight_map", layout.ErrNotFound, `"z"`)
@@ -136,7 +136,7 @@ func TestManyShards(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := decode(t, string(doc))
+	m := modeltest.DecodeManifest(t, string(doc))
 	names[500] = append(names[500], "one more")
 	files := parts(t, layout.APR2, names...)
 	table, err := shard.Stitch(m, files, nil)
@@ -152,12 +152,3 @@ func TestManyShards(t *testing.T) {
 }
 
 const twoShards = `"shard_count":2,"shards":[{"file":"a","size":1},{"file":"b","size":2}]`
-
-func decode(t testing.TB, doc string) *manifest.File {
-	t.Helper()
-	m, err := manifest.Decode(layout.Bytes(doc), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/manifest"
 )
 
 // Marked returns a document without the ¶ that marks a place in it, and that place.
@@ -15,6 +16,16 @@ func Marked(s string) (doc layout.Bytes, at uint64) {
 		return layout.Bytes(s), 0
 	}
 	return layout.Bytes(before + after), uint64(len(before))
+}
+
+// DecodeManifest decodes a manifest that has to be right.
+func DecodeManifest(t testing.TB, doc string) *manifest.File {
+	t.Helper()
+	m, err := manifest.Decode(layout.Bytes(doc), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 // CheckManifestError wants a FormatError of a manifest: its place, field, sentinel, and part of its

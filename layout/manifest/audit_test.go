@@ -33,7 +33,7 @@ func tensors(shards ...[]string) ([]layout.Tensor, func(string) int) {
 // checked decodes a manifest whose shards hold tensors of these names.
 func checked(t testing.TB, doc layout.Bytes, names ...[]string) *manifest.File {
 	t.Helper()
-	m := decode(t, string(doc))
+	m := modeltest.DecodeManifest(t, string(doc))
 	if err := m.CheckTensors(tensors(names...)); err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func checked(t testing.TB, doc layout.Bytes, names ...[]string) *manifest.File {
 
 func TestCheckSize(t *testing.T) {
 	doc, at := modeltest.Marked(`{"shard_count":2,"shards":[{"file":"a","size":1},{"file":"b","size":  ¶2}],"tensor_shard_map":{}}`)
-	m := decode(t, string(doc))
+	m := modeltest.DecodeManifest(t, string(doc))
 	if err := m.CheckSize(1, 2); err != nil {
 		t.Error(err)
 	}
@@ -135,7 +135,7 @@ func TestAuditTotalSize(t *testing.T) {
 func TestShardChecksums(t *testing.T) {
 	doc, at := modeltest.Marked(`{"shards" : [{"crc32":"no","file":"a","size":1}, {"file":"b","crc32" : ¶"cbf43926","size":20},{"file":"c","size":3}],
 		"shard_count":3,"tensor_shard_map":{}}`)
-	m := decode(t, string(doc))
+	m := modeltest.DecodeManifest(t, string(doc))
 	sums := m.ShardChecksums()
 	want := []manifest.ShardChecksum{{Shard: 1, Checksum: layout.Checksum{Field: "shards.crc32", At: at, Size: 4, Want: 0xcbf43926}}}
 	if !slices.Equal(sums, want) {
@@ -143,7 +143,7 @@ func TestShardChecksums(t *testing.T) {
 	}
 	doc, at = modeltest.Marked(`{"shards":[{"file":"a","size":1,"crc32":"882c16b9","sha256":"x"},{"file":"b","sha256" : ¶"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad","size":2}],
 		"shard_count":2,"tensor_shard_map":{}}`)
-	m = decode(t, string(doc))
+	m = modeltest.DecodeManifest(t, string(doc))
 	digests := m.ShardDigests()
 	if !slices.Equal(digests, []manifest.ShardDigest{{Shard: 1, Field: "shards.sha256", At: at, Want: sha256.Sum256([]byte("abc"))}}) {
 		t.Errorf("%+v", digests)
@@ -154,7 +154,7 @@ func TestShardChecksums(t *testing.T) {
 	if own, err := m.Checksums(doc); own != nil || err != nil {
 		t.Errorf("%v, %v", own, err)
 	}
-	if sums := decode(t, `{"weight_map":{"x":"a"}}`).ShardChecksums(); sums != nil {
+	if sums := modeltest.DecodeManifest(t, `{"weight_map":{"x":"a"}}`).ShardChecksums(); sums != nil {
 		t.Errorf("%v", sums)
 	}
 }

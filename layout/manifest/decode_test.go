@@ -115,7 +115,7 @@ func quoteJSON(s string) string {
 }
 
 func TestDecodeAPR2(t *testing.T) {
-	m := decode(t, ` {"apr_version":"2.0.0","sharded":true,`+twoShards+`,"tensor_shard_map":{"x":1,"y":0},"metadata":{"k":"v"}}`)
+	m := modeltest.DecodeManifest(t, ` {"apr_version":"2.0.0","sharded":true,`+twoShards+`,"tensor_shard_map":{"x":1,"y":0},"metadata":{"k":"v"}}`)
 	want := []manifest.Shard{{Name: "a", Size: 1, Sized: true}, {Name: "b", Size: 2, Sized: true, CRC32: "cbf43926"}}
 	if !slices.Equal(m.Shards, want) || m.Of != layout.APR2 || m.FollowLinks || !m.Complete() {
 		t.Errorf("%+v", m)
@@ -132,7 +132,7 @@ func TestDecodeAPR2(t *testing.T) {
 }
 
 func TestDecodeIndex(t *testing.T) {
-	m := decode(t, `{"metadata":{"total_size":12,"format":"np"},"weight_map":{"x":"b","y":"a","z":"b"}}`)
+	m := modeltest.DecodeManifest(t, `{"metadata":{"total_size":12,"format":"np"},"weight_map":{"x":"b","y":"a","z":"b"}}`)
 	if len(m.Shards) != 2 || m.Shards[0].Name != "a" || m.Shards[1].Name != "b" || m.Shards[0].Sized || m.Of != layout.SafeTensors || !m.FollowLinks || m.Complete() {
 		t.Errorf("%+v", m)
 	}
@@ -147,15 +147,6 @@ func TestDecodeIndex(t *testing.T) {
 	if first[0].Value != "pt" || len(first) != 2 {
 		t.Errorf("the shard's metadata has changed: %v", first)
 	}
-}
-
-func decode(t testing.TB, doc string) *manifest.File {
-	t.Helper()
-	m, err := manifest.Decode(layout.Bytes(doc), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
 }
 
 func TestLimits(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/manifest"
 )
@@ -17,14 +18,14 @@ func TestEncode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := decode(t, string(text))
+	m := modeltest.DecodeManifest(t, string(text))
 	if got, err := m.Metadata(nil); err != nil || !reflect.DeepEqual(m.Shards, shards) || m.CheckTensors(tensors([]string{"a"}, []string{"x\n"})) != nil || len(m.Audit(nil)) > 0 || !reflect.DeepEqual(got, md) {
 		t.Errorf("%+v, %v of\n%s", m, err, text)
 	}
 	if text, err = manifest.EncodeIndex(shards, places, md, 12); err != nil {
 		t.Fatal(err)
 	}
-	m = decode(t, string(text))
+	m = modeltest.DecodeManifest(t, string(text))
 	checked, err := m.Metadata(nil)
 	if total, _ := checked.Get("total_size"); err != nil || len(m.Shards) != 2 || m.Shards[1].Name != "重" || m.CheckTensors(tensors([]string{"a"}, []string{"x\n"})) != nil || len(checked) != 2 || total == nil || len(md) != 1 {
 		t.Errorf("%+v, %v, %v of\n%s", m, checked, err, text)
