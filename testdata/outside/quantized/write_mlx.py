@@ -1,0 +1,65 @@
+"""Writes MLX checkpoints with MLX itself: affine with all widths, and the modes mxfp4, mxfp8 and nvfp4.
+
+    pip install numpy==2.4.6 safetensors==0.8.0 ml_dtypes==0.6.0 "mlx[cpu]==0.32.4"
+
+mlx.nn.quantize quantizes, mx.save_safetensors writes, and the configuration has the keys that mlx-lm's save_config writes.
+Expected values are what mx.dequantize computes out of float32 scales and biases. Stored with bfloat16 it
+rounds the product and the sum to bfloat16. Both are checked here:
+neither fuses the two.
+"""
+
+import mlx.core as mx
+import mlx.nn as nn
+import numpy as np
+from common import DOWN, EMBED, K, NORM, Q, UP, folder, original, same, store_expected, write_json
+
+
+def write(name, weights, default, dtype):
+    """weights maps names to the parameters of their quantization, None for those that stay."""
+    tensors, expected, per_path = {NORM: mx.array(original(NORM)).astype(dtype)}, {}, {}
+    for w, params in weights.items():
+        path = w.removesuffix(".weight")
+        a = mx.array(original(w)).astype(dtype)
+        if params is None:
+            per_path[path] = False
+            tensors[w] = a
+            continue
+        module = nn.Embedding(*a.shape) if w == EMBED else nn.Linear(a.shape[1], a.shape[0], bias=False)
+        module.weight = a
+        module = module.to_quantized(**params)
+        for k, v in module.parameters().items():
+            tensors[f"{path}.{k}"] = v
+        if params != default:
+            per_path[path] = params
+        mode = params.get("mode", "affine")
+        kw = dict(group_size=params["group_size"], bits=params["bits"], mode=mode)
+        if mode == "affine":
+            values = mx.dequantize(module.weight, module.scales.astype(mx.float32), module.biases.astype(mx.float32), **kw)
+            half = mx.dequantize(module.weight, module.scales, module.biases, **kw).astype(mx.float32)
+            product = mx.dequantize(module.weight, module.scales.astype(mx.float32), mx.zeros(module.biases.shape), **kw)
+            size = params["group_size"]
+            twice = product.astype(dtype) + mx.repeat(module.biases, size, 1)
+            same(np.array(half), np.array(twice.astype(mx.float32)), w)
+            one = np.array(product) + np.array(mx.repeat(module.biases, size, 1).astype(mx.float32))
+            same(np.array(values), one, w)
+        else:
+            values = mx.dequantize(module.weight, module.scales, dtype=mx.float32, **kw)
+            same(np.array(mx.dequantize(module.weight, module.scales, dtype=mx.bfloat16, **kw).astype(mx.float32)),
+                 np.array(values.astype(mx.bfloat16).astype(mx.float32)), w)
+        expected[w] = np.array(values)
+    mx.save_safetensors(str(folder(name) / "model.safetensors"), tensors, {"format": "mlx"})
+    quantization = {**default, **per_path}
+    write_json(folder(name) / "config.json", {"model_type": "llama", "quantization": quantization, "quantization_config": quantization})
+    store_expected(name, expected)
+
+
+def affine(bits, size):
+    return {"group_size": size, "bits": bits, "mode": "affine"}
+
+
+write("mlx-4bit", {EMBED: affine(4, 64), Q: affine(4, 64), UP: None}, affine(4, 64), mx.bfloat16)
+write("mlx-mixed", {EMBED: affine(8, 64), Q: affine(3, 128), K: affine(5, 32)}, affine(3, 128), mx.float16)
+write("mlx-2-6", {EMBED: affine(6, 32), K: affine(2, 32)}, affine(2, 32), mx.float32)
+write("mlx-fp", {
+    Q: {"group_size": 32, "bits": 4, "mode": "mxfp4"}, K: {"group_size": 32, "bits": 8, "mode": "mxfp8"},
+    EMBED: {"group_size": 16, "bits": 4, "mode": "nvfp4"}}, {"group_size": 32, "bits": 4, "mode": "mxfp4"}, mx.bfloat16)
