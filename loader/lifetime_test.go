@@ -77,7 +77,13 @@ var tensorCalls = map[string]func(x loader.Tensor) error{
 	"ReadAt":          func(x loader.Tensor) error { _, err := x.ReadAt(make([]byte, 3), 2); return err },
 	"WriteTo":         func(x loader.Tensor) error { _, err := x.WriteTo(io.Discard); return err },
 	"WriteStored":     func(x loader.Tensor) error { _, err := x.WriteStored(io.Discard); return err },
-	"Scale":           func(x loader.Tensor) error { _, _, err := x.Scale(); return err },
+	"MatVec": func(x loader.Tensor) error {
+		return x.MatVec(context.Background(), make([]float32, x.Elements()/uint64(x.Shape()[1])), make([]float32, x.Shape()[1]))
+	},
+	"MatMul": func(x loader.Tensor) error {
+		return x.MatMul(context.Background(), make([]float32, 2*x.Elements()/uint64(x.Shape()[1])), make([]float32, 2*x.Shape()[1]), 2)
+	},
+	"Scale": func(x loader.Tensor) error { _, _, err := x.Scale(); return err },
 	"Values": func(x loader.Tensor) (err error) {
 		for _, err = range x.Values(make([]float32, 5)) {
 		}

@@ -80,6 +80,38 @@ func (s *subject) span(of int) (first, n int) {
 // has reports whether the tensor's type has values; without them a call must say so.
 func (s *subject) has() bool { return s.want.values != nil }
 
+// multiply has n vectors multiplied, and looks at the products as far as they are finite. Quantizing a vector costs
+// half a unit of 127 of its greatest element.
+func (s *subject) multiply(n int, call func(ctx context.Context, dst, xs []float32) error) error {
+	cols := 1
+	if dims := len(s.want.shape); dims > 0 {
+		cols = int(s.want.shape[dims-1])
+	}
+	rows := 0
+	if cols > 0 {
+		rows = int(s.x.Elements()) / cols
+	}
+	xs, dst := make([]float32, n*cols), make([]float32, n*rows)
+	for i := range xs {
+		xs[i] = 2*s.Float32() - 1
+	}
+	if err := call(context.Background(), dst, xs); err != nil || !s.has() {
+		return err
+	}
+	for i, got := range dst {
+		row, x := s.want.values[i%rows*cols:][:cols], xs[i/rows*cols:][:cols]
+		var want, room float64
+		for j, w := range row {
+			want += float64(w) * float64(x[j])
+			room += math.Abs(float64(w)) / 100
+		}
+		if diff := math.Abs(float64(got) - want); diff > room && room < 1e30 {
+			return fmt.Errorf("%w: product %d is %v, want %v", errWrong, i, got, want)
+		}
+	}
+	return nil
+}
+
 // calls are the methods and functions that read on the caller's behalf. Each returns
 // errWrong, an error of the call, or nil after it has seen what the file held.
 var calls = map[string]func(*subject) error{
@@ -152,6 +184,10 @@ var calls = map[string]func(*subject) error{
 			}
 		}
 		return s.sameValues(nil, s.want.values[at:])
+	},
+	"loader.Tensor.MatVec": func(s *subject) error { return s.multiply(1, s.x.MatVec) },
+	"loader.Tensor.MatMul": func(s *subject) error {
+		return s.multiply(2, func(ctx context.Context, dst, xs []float32) error { return s.x.MatMul(ctx, dst, xs, 2) })
 	},
 	"loader.Tensor.ReadAt": func(s *subject) error {
 		first, n := s.span(len(s.want.raw))

@@ -1,0 +1,299 @@
+package loader
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/bits"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/dequant/dot"
+	"github.com/tensormap/tensormap/internal/parallel"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// MatVec writes to dst the product of the tensor, as a matrix, with the vector x. The matrix has the innermost
+// dimension as its columns, and all others as rows. len(x) is the number of columns and len(dst)
+// that of rows; otherwise the error wraps ErrRange. An empty tensor has no rows.
+//
+// Rows are multiplied as they are stored, in kernels of package dot. For quantized types x is quantized
+// first, as ggml does; package dot has the arithmetic and its error. Integers with a scale and no
+// zero point are multiplied likewise. Types without a kernel are expanded, a few rows at a time.
+//
+// All cores take part if the matrix is large. Memory is taken for the prepared x, and for a few
+// rows where they are not in memory as stored. It is used again: after the first call nothing is
+// allocated for a mapped tensor. Nothing is cached. The call ends with ctx, and with the
+// context of the tensor's lease. After an error dst's contents are unspecified. A NaN or an infinity in x is
+// dequant.ErrNotFinite for quantized types. A mapped file that has shrunk is mmapio.ErrFault.
+func (t Tensor) MatVec(ctx context.Context, dst, x []float32) error { return t.MatMul(ctx, dst, x, 1) }
+
+// MatMul multiplies n vectors as MatVec does one. Their elements follow each other in xs, and so do the products in
+// dst: dst[i·rows+r] is row r times vector i. A row is read once for all vectors.
+func (t Tensor) MatMul(ctx context.Context, dst, xs []float32, n int) error {
+	rows, cols := t.rows()
+	if !isProduct(len(xs), n, cols) || !isProduct(len(dst), n, rows) {
+		return t.wrap(fmt.Errorf("%w: %d elements of vectors and room for %d products, but %d vectors take %d each and give %d",
+			ErrRange, len(xs), len(dst), n, cols, rows))
+	}
+	if err := t.enter(); err != nil {
+		return err
+	}
+	defer t.leave()
+	if err := cmp.Or(ctx.Err(), t.ctx().Err()); err != nil {
+		return t.wrap(err)
+	}
+	if len(dst) == 0 {
+		return nil
+	}
+	p := products.Get().(*product)
+	defer p.give()
+	p.ctx, p.lease, p.dst, p.rows, p.cols = ctx, t.ctx(), dst, int(rows), int(cols)
+	if t.file.access() == fromAfar {
+		ctx, stop := t.file.model.from.until(ctx)
+		defer stop()
+		ctx, stop = p.both(ctx)
+		defer stop()
+		t.file = t.file.during(ctx)
+	}
+	if err := p.multiply(t, xs, n); err != nil {
+		return t.wrap(err)
+	}
+	return t.confirm(t.desc.Stored)
+}
+
+func isProduct(size, n int, each uint64) bool {
+	hi, lo := bits.Mul64(uint64(n), each)
+	return n >= 0 && hi == 0 && lo == uint64(size)
+}
+
+// multiply chooses how t's rows become products.
+func (p *product) multiply(t Tensor, xs []float32, n int) error {
+	if dot.Type(t.desc.DType) == 0 && t.desc.DType.HeadBytes() == 0 {
+		return p.expanded(t, xs, n)
+	}
+	c, err := t.codec()
+	if err != nil {
+		return err
+	}
+	d, q, scaled := c.Elements()
+	if p.cols%d.BlockElems() != 0 || scaled && (d != layout.I8 || q.Zero != 0) {
+		return p.expanded(t, xs, n)
+	}
+	if err := p.prepare(d, xs, n); err != nil {
+		return err
+	}
+	if err := p.asStored(t, c, d); err != nil || !scaled {
+		return err
+	}
+	for i := range p.dst {
+		p.dst[i] *= q.Scale
+	}
+	return nil
+}
+
+// asStored multiplies rows as they are stored.
+func (p *product) asStored(t Tensor, c dequant.Codec, d layout.DType) error {
+	p.dtype = d
+	first, size := c.Span(0, uint64(p.rows)*uint64(p.cols))
+	elements, ok, err := t.inMemory()
+	if err != nil {
+		return err
+	}
+	if ok {
+		return p.run(0, p.rows, elements[first:][:size])
+	}
+	row := int(size / uint64(p.rows))
+	step := nearBytes
+	if t.file.access() == fromAfar {
+		step = farBytes
+	}
+	step = min(max(1, step/row), p.rows)
+	if cap(p.bytes) < step*row {
+		p.bytes = mmapio.AlignedBytes(step * row)
+	}
+	for lo := 0; lo < p.rows; lo += step {
+		hi := min(lo+step, p.rows)
+		b := p.bytes[:(hi-lo)*row]
+		if err := p.ended(); err != nil {
+			return err
+		}
+		if err := t.readAt(b, first+uint64(lo)*uint64(row)); err != nil {
+			return err
+		}
+		if err := p.run(lo, hi-lo, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// expanded multiplies rows that are expanded first.
+func (p *product) expanded(t Tensor, xs []float32, n int) error {
+	if err := p.prepare(layout.F32, xs, n); err != nil {
+		return err
+	}
+	p.dtype = layout.F32
+	step := min(p.rows, max(1, nearBytes/4/max(1, p.cols)))
+	if cap(p.values) < step*p.cols {
+		p.values = make([]float32, step*p.cols)
+	}
+	for lo := 0; lo < p.rows; lo += step {
+		hi := min(lo+step, p.rows)
+		if err := p.ended(); err != nil {
+			return err
+		}
+		p.floats = p.values[:(hi-lo)*p.cols]
+		if err := t.dequantize(p.floats, uint64(lo)*uint64(p.cols)); err != nil {
+			return err
+		}
+		if err := p.run(lo, hi-lo, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nearBytes is the size of the rows that are read or expanded at a time, unless they are in memory.
+// farBytes is that of rows read from afar.
+const (
+	nearBytes = 1 << 20
+	farBytes  = 8 << 20
+)
+
+// A product is a matrix under multiplication with vectors, and memory for that. All of its memory
+// is as large as what callers hand in, or a few rows.
+type product struct {
+	ctx, lease  context.Context
+	dst         []float32
+	rows, cols  int
+	activations []*dot.Activation
+	kept        []*dot.Activation // these, and those of earlier calls
+	bytes       []byte            // rows that are not in memory
+	values      []float32         // rows that are expanded
+
+	// The rows at hand are row first of the matrix and those behind it.
+	dtype  layout.DType
+	first  int
+	count  int
+	stored []byte
+	floats []float32 // instead of stored
+	grain  int       // rows that a worker takes at a time
+	next   atomic.Int64
+	team   *parallel.Team
+
+	worker atomic.Int64
+	parts  [][][]float32 // of each worker: its products, by vector
+}
+
+var products = sync.Pool{New: func() any {
+	p := new(product)
+	p.team = parallel.NewTeam(p.work, func() { p.next.Store(int64(p.count)) })
+	return p
+}}
+
+// give returns p to the pool, without what belongs to callers.
+func (p *product) give() {
+	p.ctx, p.lease, p.dst, p.stored, p.floats = nil, nil, nil, nil, nil
+	for _, parts := range p.parts {
+		clear(parts)
+	}
+	products.Put(p)
+}
+
+// both returns a context that ends with ctx and with the lease's.
+func (p *product) both(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(p.lease, func() { cancel(context.Cause(p.lease)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+func (p *product) ended() error { return cmp.Or(p.ctx.Err(), p.lease.Err()) }
+
+// prepare makes the activations of n vectors for rows of type d.
+func (p *product) prepare(d layout.DType, xs []float32, n int) error {
+	for len(p.kept) < n {
+		p.kept = append(p.kept, new(dot.Activation))
+	}
+	p.activations = p.kept[:n]
+	for i, a := range p.activations {
+		if err := a.Set(d, xs[i*p.cols:][:p.cols]); err != nil {
+			if n > 1 {
+				err = fmt.Errorf("vector %d: %w", i, err)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// Products of fewer than aloneElems elements and vectors are not worth a second core. A worker takes
+// grainElems at a time.
+const (
+	aloneElems = 1 << 18
+	grainElems = 1 << 17
+)
+
+// run multiplies count rows from row first on, which are b, or p.floats if b is nil.
+func (p *product) run(first, count int, b []byte) error {
+	p.first, p.count, p.stored = first, count, b
+	each := p.cols * len(p.activations)
+	p.grain = max(1, grainElems/max(1, each))
+	workers := 1
+	if count > aloneElems/max(1, each) {
+		workers = min(runtime.GOMAXPROCS(0), (count+p.grain-1)/p.grain)
+	}
+	for len(p.parts) < workers {
+		p.parts = append(p.parts, nil)
+	}
+	p.next.Store(0)
+	p.worker.Store(0)
+	return mmapio.Guard(func() error { return p.team.Run(workers) })
+}
+
+// work multiplies rows until there are none left.
+func (p *product) work() error {
+	worker := p.worker.Add(1) - 1
+	parts := p.parts[worker]
+	for len(parts) < len(p.activations) {
+		parts = append(parts, nil)
+	}
+	parts = parts[:len(p.activations)]
+	p.parts[worker] = parts
+	for {
+		hi := int(p.next.Add(int64(p.grain)))
+		lo := hi - p.grain
+		if lo >= p.count {
+			return nil
+		}
+		hi = min(hi, p.count)
+		if err := p.ended(); err != nil {
+			return err
+		}
+		for i := range parts {
+			parts[i] = p.dst[i*p.rows+p.first:][lo:hi]
+		}
+		if err := p.multiplyRows(parts, lo, hi); err != nil {
+			return err
+		}
+	}
+}
+
+func (p *product) multiplyRows(dst [][]float32, lo, hi int) error {
+	if p.stored != nil {
+		size := len(p.stored) / p.count
+		return dot.Mat(dst, p.dtype, p.stored[lo*size:hi*size], p.activations)
+	}
+	for i, a := range p.activations {
+		if err := dot.Floats(dst[i], p.floats[lo*p.cols:hi*p.cols], a); err != nil {
+			return err
+		}
+	}
+	return nil
+}

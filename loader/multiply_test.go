@@ -1,0 +1,218 @@
+package loader_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/dequant/dot"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+func vectors(n int) []float32 {
+	rng := rand.New(rand.NewPCG(12, uint64(n)))
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(rng.NormFloat64())
+	}
+	return x
+}
+
+// product multiplies rows of c with vectors by package dot, on one core.
+func product(t *testing.T, c content, xs []float32, n int) []float32 {
+	t.Helper()
+	cols := len(xs) / n
+	rows := int(c.elements()) / cols
+	want := make([]float32, n*rows)
+	for i := range n {
+		a, err := dot.Prepare(c.dtype, xs[i*cols:][:cols])
+		if err == nil {
+			err = dot.Rows(want[i*rows:][:rows], c.dtype, c.data, a)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return want
+}
+
+func sameProducts(t *testing.T, name string, got, want []float32) {
+	t.Helper()
+	for i := range want {
+		if math.Float32bits(got[i]) != math.Float32bits(want[i]) && (got[i] == got[i] || want[i] == want[i]) {
+			t.Fatalf("%s: product %d is %v, want %v", name, i, got[i], want[i])
+		}
+	}
+}
+
+// TestMultiplyEveryWay holds products of tensors in every placement, and compressed ones, against package dot's.
+func TestMultiplyEveryWay(t *testing.T) {
+	ctx := t.Context()
+	dtypes := expandable()
+	if testing.Short() {
+		dtypes = []layout.DType{layout.F32, layout.F16, layout.Q8_0, layout.Q4_K, layout.IQ3_S}
+	}
+	for _, d := range dtypes {
+		c := random("x", d, 3, 5, 768)
+		for _, n := range []int{1, 3} {
+			xs := vectors(n * 768)
+			want, got := product(t, c, xs, n), make([]float32, n*15)
+			file := apr2File(t, nil, []content{c})
+			for _, p := range placements {
+				x := tensor(t, p.open(t, file), "x")
+				if err := x.MatMul(ctx, got, xs, n); err != nil {
+					t.Fatalf("%v %s: %v", d, p.name, err)
+				}
+				sameProducts(t, d.String()+" "+p.name, got, want)
+			}
+			x := tensor(t, openBytes(t, lz4FileOf(t, []content{c}, [][]byte{lz4Blocks(t, c.data)}), nil), "x")
+			if err := x.MatMul(ctx, got, xs, n); err != nil {
+				t.Fatalf("%v LZ4: %v", d, err)
+			}
+			sameProducts(t, d.String()+" LZ4", got, want)
+		}
+	}
+}
+
+// TestMultiplyLarge shares rows out to all cores, in several steps where they are read.
+func TestMultiplyLarge(t *testing.T) {
+	for _, d := range []layout.DType{layout.Q4_0, layout.F16, layout.IQ2_S} {
+		c := random("x", d, 3001, 1024)
+		xs := vectors(2 * 1024)
+		want := product(t, c, xs, 2)
+		file := apr2File(t, nil, []content{c})
+		for _, opts := range []*loader.Options{nil, {NoMap: true}} {
+			got := make([]float32, 2*3001)
+			if err := tensor(t, openPath(t, write(t, "m", file), opts), "x").MatMul(t.Context(), got, xs, 2); err != nil {
+				t.Fatal(err)
+			}
+			sameProducts(t, d.String(), got, want)
+		}
+	}
+}
+
+// TestMultiplyScaled multiplies integers that the file gives a scale: without a zero point as they are,
+// else expanded.
+func TestMultiplyScaled(t *testing.T) {
+	md := quantization(layout.Metadata{number("i8", "0.25"), number("zero", "0.5"), number("i16", "0.5")},
+		layout.Metadata{number("zero", "-3")})
+	cs := []content{random("i8", layout.I8, 5, 64), random("zero", layout.I8, 5, 64), random("i16", layout.I16, 5, 64)}
+	m := openBytes(t, apr2File(t, md, cs), nil)
+	xs := vectors(64)
+	for _, c := range cs {
+		x := tensor(t, m, c.name)
+		values, err := x.Float32s()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make([]float32, 5)
+		if err := x.MatVec(t.Context(), got, xs); err != nil {
+			t.Fatal(err)
+		}
+		for r, g := range got {
+			var want, magnitude float64
+			for i, v := range xs {
+				p := float64(values[r*64+i]) * float64(v)
+				want, magnitude = want+p, magnitude+math.Abs(p)
+			}
+			if math.Abs(float64(g)-want) > 20*0x1p-24*magnitude {
+				t.Errorf("%s: row %d is %v, want %v", c.name, r, g, want)
+			}
+		}
+	}
+}
+
+func TestMultiplyErrors(t *testing.T) {
+	m := openBytes(t, apr2File(t, nil, []content{random("x", layout.Q4_0, 4, 64), random("none", layout.F32, 0, 7)}), nil)
+	x := tensor(t, m, "x")
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	nan := vectors(64)
+	nan[5] = float32(math.NaN())
+	dst, xs := make([]float32, 4), vectors(64)
+	for name, c := range map[string]struct{ err, want error }{
+		"long vector":   {x.MatVec(t.Context(), dst, vectors(65)), loader.ErrRange},
+		"short result":  {x.MatVec(t.Context(), dst[:3], xs), loader.ErrRange},
+		"other number":  {x.MatMul(t.Context(), dst, xs, 2), loader.ErrRange},
+		"negative":      {x.MatMul(t.Context(), dst, xs, -1), loader.ErrRange},
+		"NaN":           {x.MatVec(t.Context(), dst, nan), dequant.ErrNotFinite},
+		"ended context": {x.MatVec(ended, dst, xs), context.Canceled},
+		"no vectors":    {x.MatMul(t.Context(), nil, nil, 0), nil},
+		"no rows":       {tensor(t, m, "none").MatVec(t.Context(), nil, vectors(7)), nil},
+	} {
+		if !errors.Is(c.err, c.want) {
+			t.Errorf("%s: %v, want %v", name, c.err, c.want)
+		}
+	}
+	m.Close()
+	if err := x.MatVec(t.Context(), dst, xs); !errors.Is(err, loader.ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+}
+
+// endingReader cancels a context with its first read of tensors.
+type endingReader struct {
+	io.ReaderAt
+	from   int64
+	cancel func()
+}
+
+func (r *endingReader) ReadAt(p []byte, off int64) (int, error) {
+	if off >= r.from {
+		r.cancel()
+	}
+	return r.ReaderAt.ReadAt(p, off)
+}
+
+// TestMultiplyFromAfar reads a tensor through a reader, until the context ends.
+func TestMultiplyFromAfar(t *testing.T) {
+	c := random("x", layout.Q8_0, 9000, 1024)
+	f, err := os.Open(write(t, "m", apr2File(t, nil, []content{c})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	info, _ := f.Stat()
+	ctx, cancel := context.WithCancel(t.Context())
+	r := &endingReader{ReaderAt: f, from: math.MaxInt64, cancel: cancel}
+	m, err := loader.OpenReaderAt(t.Context(), r, info.Size(), nil)
+	x := tensor(t, opened(t, m, err), "x")
+	xs, got := vectors(1024), make([]float32, 9000)
+	if err := x.MatVec(ctx, got, xs); err != nil {
+		t.Fatal(err)
+	}
+	sameProducts(t, "from afar", got, product(t, c, xs, 1))
+	r.from = int64(x.Offset())
+	if err := x.MatVec(ctx, got, xs); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want the context's error", err)
+	}
+}
+
+// TestMultiplyAllocatesNothing once it has run: on one core or several.
+func TestMultiplyAllocatesNothing(t *testing.T) {
+	if checksPointers() || raceEnabled {
+		t.Skip("pools forget under the race detector")
+	}
+	m := openBytes(t, apr2File(t, nil, []content{
+		random("small", layout.Q4_K, 8, 512), random("large", layout.Q4_0, 2048, 512), random("tiles", layout.IQ2_XS, 8, 512),
+	}), nil)
+	for x := range m.Tensors() {
+		rows := int(x.Elements()) / 512
+		dst, xs := make([]float32, 3*rows), vectors(3*512)
+		run := func() {
+			if err := errors.Join(x.MatVec(t.Context(), dst[:rows], xs[:512]), x.MatMul(t.Context(), dst, xs, 3)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		run()
+		if n := testing.AllocsPerRun(50, run); n > 0 {
+			t.Errorf("%s: %v allocations", x.Name(), n)
+		}
+	}
+}
