@@ -16,7 +16,7 @@ import (
 // a thousand rows, as the tokens of a text do; rows=far does not.
 func BenchmarkRow(b *testing.B) {
 	const rows, cols = 128_256, 4_096
-	desc := []layout.Tensor{{Name: []byte("token_embd.weight"), DType: layout.Q4_0, Shape: []uint64{rows, cols}}}
+	desc := []layout.Tensor{{Name: []byte("token_embd.weight"), DType: layout.Q4_0, Shape: []int{rows, cols}}}
 	m := open(b, sparseAPR2(b, desc))
 	if _, err := m.WarmAll(b.Context(), nil); err != nil { // first touches are page faults
 		b.Fatal(err)
@@ -41,7 +41,7 @@ func BenchmarkRow(b *testing.B) {
 }
 
 // randomAPR2 is an APR2 file of one tensor of random bytes.
-func randomAPR2(b testing.TB, d layout.DType, shape ...uint64) string {
+func randomAPR2(b testing.TB, d layout.DType, shape ...int) string {
 	b.Helper()
 	path := filepath.Join(b.TempDir(), d.String()+".apr")
 	f, err := os.Create(path)

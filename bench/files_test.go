@@ -27,11 +27,11 @@ func modelTensors(count int, size uint64) []layout.Tensor {
 		"input_layernorm.weight", "post_attention_layernorm.weight",
 	}
 	const cols = 16 // 64 bytes a row, so that no padding is needed
-	rows := max(1, size/uint64(count)/(4*cols))
+	rows := max(1, int(size)/count/(4*cols))
 	list := make([]layout.Tensor, count)
 	for i := range list {
 		name := fmt.Sprintf("model.layers.%d.%s", i/len(parts), parts[i%len(parts)])
-		list[i] = layout.Tensor{Name: []byte(name), DType: layout.F32, Shape: []uint64{rows, cols}}
+		list[i] = layout.Tensor{Name: []byte(name), DType: layout.F32, Shape: []int{rows, cols}}
 	}
 	return list
 }

@@ -37,7 +37,7 @@ func sparseWeights(size int) []byte {
 }
 
 // compressedAPR2 is an APR2 file of one compressed tensor.
-func compressedAPR2(b testing.TB, d layout.DType, data []byte, shape ...uint64) string {
+func compressedAPR2(b testing.TB, d layout.DType, data []byte, shape ...int) string {
 	b.Helper()
 	path := filepath.Join(b.TempDir(), "lz4.apr")
 	f, err := os.Create(path)

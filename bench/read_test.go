@@ -68,7 +68,7 @@ func firstTensor(b testing.TB, m *loader.Model) loader.Tensor {
 func fullAPR2(b testing.TB, elements uint64) string {
 	b.Helper()
 	path := filepath.Join(b.TempDir(), "full.apr")
-	desc := []layout.Tensor{{Name: []byte("w"), DType: layout.F32, Shape: []uint64{elements}}}
+	desc := []layout.Tensor{{Name: []byte("w"), DType: layout.F32, Shape: []int{int(elements)}}}
 	f, err := os.Create(path)
 	if err != nil {
 		b.Fatal(err)

@@ -19,7 +19,7 @@ import (
 
 // noisy is a tensor that cannot be compressed, but for the part of it that is zeros.
 func noisy(name string, n uint64, zeros uint64) content {
-	c := counting(name, layout.U8, n)
+	c := counting(name, layout.U8, int(n))
 	rand.NewChaCha8([32]byte{byte(n)}).Read(c.data[zeros:])
 	clear(c.data[:zeros])
 	return c
@@ -101,7 +101,7 @@ func TestCompress(t *testing.T) {
 // TestCompressReencoded compresses what it has encoded itself, and takes that back too.
 func TestCompressReencoded(t *testing.T) {
 	random, _ := weights("random", 1300, 1024)
-	zeros := content{"zeros", layout.F32, []uint64{1300, 1024}, make([]byte, 4*1300*1024)}
+	zeros := content{"zeros", layout.F32, []int{1300, 1024}, make([]byte, 4*1300*1024)}
 	m := openBytes(t, safeTensors(0, "{}", random, zeros))
 	dtypes := []layout.DType{layout.Q8_0, layout.BF16, layout.I8}
 	if testing.Short() {
@@ -202,7 +202,7 @@ func TestCompressMemory(t *testing.T) {
 	if testing.Short() {
 		size = 64 << 20
 	}
-	m := open(t, write(t, safeTensors(0, "{}", content{"w", layout.U8, []uint64{uint64(size)}, make([]byte, size)})), nil)
+	m := open(t, write(t, safeTensors(0, "{}", content{"w", layout.U8, []int{size}, make([]byte, size)})), nil)
 	out := filepath.Join(t.TempDir(), "out.apr")
 	runtime.GC()
 	var before, after runtime.MemStats

@@ -92,7 +92,7 @@ type Tensor struct {
 	Reencoded bool // the values are encoded anew; otherwise the bytes are the same
 	// Oversized reports that the tensor alone exceeds Options.ShardBytes. It has a shard of its own.
 	Oversized        bool
-	FromShape, Shape []uint64
+	FromShape, Shape []int
 	Elements         uint64
 	FromBytes        uint64 // stored in the source
 	Bytes            uint64 // of the new elements

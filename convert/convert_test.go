@@ -57,9 +57,9 @@ func sameTensors(t *testing.T, got, want *loader.Model) {
 	}
 }
 
-func asAPR2(shape []uint64) []uint64 {
+func asAPR2(shape []int) []int {
 	if len(shape) == 0 {
-		return []uint64{1}
+		return []int{1}
 	}
 	return shape
 }

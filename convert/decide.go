@@ -111,7 +111,7 @@ func (t *Tensor) whyKept(opts *Options) string {
 }
 
 // whyPrecise returns the reason why a tensor should not be quantized without Options.All.
-func whyPrecise(name string, shape []uint64) string {
+func whyPrecise(name string, shape []int) string {
 	switch last, before := lastWords(name); {
 	case strings.Contains(last+before, "norm"):
 		return "a norm"

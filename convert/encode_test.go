@@ -26,7 +26,7 @@ func sameFloats(a, b []float32) bool {
 }
 
 // weights are normally distributed, as in real models.
-func weights(name string, shape ...uint64) (content, []float32) {
+func weights(name string, shape ...int) (content, []float32) {
 	n, _ := layout.Elements(shape)
 	rng := rand.New(rand.NewPCG(n, 5))
 	values := make([]float32, n)
@@ -206,7 +206,7 @@ func TestPrecise(t *testing.T) {
 		c, _ := weights(name, 4, 32)
 		list = append(list, c)
 	}
-	for name, shape := range map[string][]uint64{"row": {32}, "token": {1, 1, 32}, "column": {64, 1}, "tall": {2, 1, 32}} {
+	for name, shape := range map[string][]int{"row": {32}, "token": {1, 1, 32}, "column": {64, 1}, "tall": {2, 1, 32}} {
 		c, _ := weights(name, shape...)
 		list = append(list, c)
 		reasons[name] = "one dimension"
@@ -326,7 +326,7 @@ func TestZeroedValues(t *testing.T) {
 
 // TestNarrowed: what F64 has and float32 does not is counted, whatever becomes of the float32.
 func TestNarrowed(t *testing.T) {
-	c := content{"w", layout.F64, []uint64{2, 32}, nil}
+	c := content{"w", layout.F64, []int{2, 32}, nil}
 	for i := range 64 {
 		x := 1.0
 		switch i {
@@ -349,7 +349,7 @@ func TestNarrowed(t *testing.T) {
 	}
 	// What remains is what the new type has, and not float32.
 	for _, value := range []float64{1e-20, 1e-60} {
-		tiny := content{"w", layout.F64, []uint64{2, 32}, bytes.Repeat(binary.LittleEndian.AppendUint64(nil, math.Float64bits(value)), 64)}
+		tiny := content{"w", layout.F64, []int{2, 32}, bytes.Repeat(binary.LittleEndian.AppendUint64(nil, math.Float64bits(value)), 64)}
 		m := openBytes(t, safeTensors(0, "{}", tiny))
 		for _, d := range encodable {
 			_, r := toAPR2(t, m, &convert.Options{DType: d})

@@ -15,7 +15,7 @@ import (
 type content struct {
 	name  string
 	dtype layout.DType
-	shape []uint64
+	shape []int
 	data  []byte
 }
 
@@ -27,7 +27,7 @@ func fixtureTensors(list []content) (tensors []modeltest.Tensor) {
 }
 
 // counting is a tensor whose bytes count up.
-func counting(name string, d layout.DType, shape ...uint64) content {
+func counting(name string, d layout.DType, shape ...int) content {
 	size, err := d.Size(shape)
 	if err != nil {
 		panic(err)

@@ -71,7 +71,7 @@ func (t *Tensor) standIn(integers map[int]layout.DType) {
 	}
 	d := integers[t.To.BlockBytes()]
 	if d == layout.Invalid || t.To.BlockElems() != 1 {
-		d, t.Shape = integers[1], []uint64{t.source.RawBytes()}
+		d, t.Shape = integers[1], []int{layout.Dim(t.source.RawBytes())}
 	}
 	t.bits, t.To = t.To, d
 }
@@ -80,17 +80,17 @@ func (t *Tensor) standIn(integers map[int]layout.DType) {
 func (t *Tensor) fold(dims int) {
 	outer, inner := t.Shape[:len(t.Shape)-dims+1], t.Shape[len(t.Shape)-dims+1:]
 	n, ok := layout.Elements(outer)
-	if !ok {
+	if !ok || n > math.MaxInt {
 		n = 0 // an inner dimension is 0
 	}
-	t.Shape = append([]uint64{n}, inner...)
+	t.Shape = append([]int{int(n)}, inner...)
 }
 
 // original describes a tensor whose file cannot: the type that integers stand for, or Invalid,
 // and the shape.
 type original struct {
 	dtype layout.DType
-	shape []uint64
+	shape []int
 }
 
 const originalsKey = "original_tensors"
@@ -134,7 +134,7 @@ func (t *Tensor) describeOriginal() (md layout.Metadata) {
 	}
 	shape := make([]any, len(t.FromShape))
 	for i, n := range t.FromShape {
-		shape[i] = json.Number(strconv.FormatUint(n, 10))
+		shape[i] = json.Number(strconv.Itoa(n))
 	}
 	md.Set("shape", shape)
 	return md
@@ -161,15 +161,15 @@ func originals(md layout.Metadata) map[string]original {
 	return all
 }
 
-func parseShape(o layout.Metadata) (shape []uint64, ok bool) {
+func parseShape(o layout.Metadata) (shape []int, ok bool) {
 	v, _ := o.Get("shape")
 	switch v := v.(type) {
 	case []any:
-		return []uint64{}, len(v) == 0
+		return []int{}, len(v) == 0
 	case []json.Number:
 		for _, text := range v {
-			n, err := strconv.ParseUint(string(text), 10, 64)
-			if err != nil {
+			n, err := strconv.Atoi(string(text))
+			if err != nil || n < 0 {
 				return nil, false
 			}
 			shape = append(shape, n)

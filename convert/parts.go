@@ -10,7 +10,7 @@ import (
 
 // PartOf finds the quantized weight of m that the tensor called name is part of, as scheme.Find does.
 func PartOf(m *loader.Model, name string) (scheme.Part, bool) {
-	return scheme.Find(name, func(name string) (layout.DType, []uint64, bool) {
+	return scheme.Find(name, func(name string) (layout.DType, []int, bool) {
 		t, err := m.Tensor(name)
 		if err != nil {
 			return layout.Invalid, nil, false

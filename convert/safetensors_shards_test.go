@@ -31,7 +31,7 @@ func TestSafeTensorsShards(t *testing.T) {
 	list := []content{counting("scalar", layout.F16)}
 	for i := range 40 {
 		d := []layout.DType{layout.U8, layout.F32, layout.F64, layout.BF16}[i%4]
-		list = append(list, counting(fmt.Sprintf("ä\"%d", i), d, uint64(i%7), uint64(9*i%50)))
+		list = append(list, counting(fmt.Sprintf("ä\"%d", i), d, i%7, 9*i%50))
 	}
 	m := openBytes(t, safeTensors(0, `{"format":"pt","n":"1"}`, list...))
 	for _, most := range []uint64{1, 500, 1000, 3000, 3001, 3002, 3003, 8000} {

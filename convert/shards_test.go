@@ -529,7 +529,7 @@ func TestTooManyShards(t *testing.T) {
 	}
 	var list []content
 	for i := range 100_000 {
-		list = append(list, content{fmt.Sprint(i), layout.U8, []uint64{1}, []byte{1}})
+		list = append(list, content{fmt.Sprint(i), layout.U8, []int{1}, []byte{1}})
 	}
 	m := openBytes(t, safeTensors(0, "{}", list...))
 	dir := t.TempDir()

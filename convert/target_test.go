@@ -182,16 +182,16 @@ func convertTo(t *testing.T, name string, m *loader.Model, path string) {
 func TestChanged(t *testing.T) {
 	tests := []struct {
 		from       layout.DType
-		shape      []uint64
+		shape      []int
 		apr2, safe layout.DType // Invalid: as it is
 		elements   uint64       // of what stands for it
 	}{
-		{layout.F32, []uint64{2, 3}, 0, 0, 6},
-		{layout.C64, []uint64{2, 3}, layout.U64, 0, 6},
-		{layout.F8_E8M0, []uint64{5}, layout.U8, 0, 5},
-		{layout.F8_E4M3FNUZ, []uint64{}, layout.U8, 0, 1},
-		{layout.F4, []uint64{3, 2}, layout.U8, 0, 3},
-		{layout.F6_E2M3, []uint64{4, 4}, layout.U8, 0, 12},
+		{layout.F32, []int{2, 3}, 0, 0, 6},
+		{layout.C64, []int{2, 3}, layout.U64, 0, 6},
+		{layout.F8_E8M0, []int{5}, layout.U8, 0, 5},
+		{layout.F8_E4M3FNUZ, []int{}, layout.U8, 0, 1},
+		{layout.F4, []int{3, 2}, layout.U8, 0, 3},
+		{layout.F6_E2M3, []int{4, 4}, layout.U8, 0, 12},
 	}
 	for _, tt := range tests {
 		source := openBytes(t, safeTensors(0, "{}", counting("x", tt.from, tt.shape...)))
@@ -261,10 +261,10 @@ func TestOriginals(t *testing.T) {
 
 // TestManyDimensions: APR2 has 8.
 func TestManyDimensions(t *testing.T) {
-	for _, shape := range [][]uint64{
+	for _, shape := range [][]int{
 		{1, 1, 1, 1, 1, 1, 1, 1, 1},
 		{2, 3, 1, 2, 1, 2, 1, 2, 1, 5},
-		{1 << 40, 1 << 40, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1},
+		{math.MaxInt, math.MaxInt, 9, 1, 1, 1, 1, 1, 1, 1, 0, 1, 1},
 		{2, 0, 1, 1, 1, 1, 1, 1, 1, 3},
 	} {
 		source := openBytes(t, safeTensors(0, "{}", counting("x", layout.I16, shape...)))

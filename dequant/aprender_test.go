@@ -26,7 +26,7 @@ func TestExpandAsAprender(t *testing.T) {
 			File    string
 			Tensors []struct {
 				Name, DType    string
-				Shape          []uint64
+				Shape          []int
 				Offset, Stored int
 				SHA256         string `json:"f32_sha256"`
 			}

@@ -14,7 +14,7 @@ import (
 
 // wholeTensor is a tensor of n elements of an aprender type, and its values by the oracle.
 func wholeTensor(d layout.DType, n int) (src []byte, want []float32) {
-	size, err := d.Size([]uint64{uint64(n)})
+	size, err := d.Size([]int{n})
 	if err != nil {
 		panic(err)
 	}

@@ -15,7 +15,7 @@ type Builder struct {
 	ix   Index
 	lim  Limits
 	data Section // where tensors may be
-	dims []uint64
+	dims []int
 	text []byte // names, many to an allocation
 	span string // the format's name for a tensor's position
 	// sorted stays true while offsets only rise and nothing overlaps, as in nearly
@@ -72,10 +72,10 @@ func (b *Builder) Section(name string, at, off, size uint64) error {
 
 // Dims hands out memory for a shape of n dimensions, many shapes to an allocation. The
 // caller has made sure that the file holds that many.
-func (b *Builder) Dims(n int) []uint64 {
+func (b *Builder) Dims(n int) []int {
 	if b.dims == nil || n > cap(b.dims)-len(b.dims) { // a scalar has a shape too, which is empty and not nil
 		left := cap(b.ix.Tensors) - len(b.ix.Tensors)
-		b.dims = make([]uint64, 0, max(n, min(3*left, 1<<14)))
+		b.dims = make([]int, 0, max(n, min(3*left, 1<<14)))
 	}
 	at := len(b.dims)
 	b.dims = b.dims[:at+n]

@@ -3,6 +3,7 @@ package layout_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,7 +26,7 @@ func newBuilder(t testing.TB, size, count uint64) *layout.Builder {
 
 // u8 is a tensor of size bytes at off.
 func u8(name string, off, size uint64) layout.Tensor {
-	return layout.Tensor{Name: []byte(name), DType: layout.U8, Shape: []uint64{size}, Offset: off, Stored: size}
+	return layout.Tensor{Name: []byte(name), DType: layout.U8, Shape: []int{layout.Dim(size)}, Offset: off, Stored: size}
 }
 
 func TestBuilderAddErrors(t *testing.T) {
@@ -34,10 +35,10 @@ func TestBuilderAddErrors(t *testing.T) {
 		x.Encoding, x.Stored, x.Raw = layout.LZ4, stored, raw
 		return x
 	}
-	shaped := func(d layout.DType, stored uint64, shape ...uint64) layout.Tensor {
+	shaped := func(d layout.DType, stored uint64, shape ...int) layout.Tensor {
 		return layout.Tensor{Name: []byte("a"), DType: d, Shape: shape, Offset: 8, Stored: stored}
 	}
-	ones := func(n int) []uint64 { return slices.Repeat([]uint64{1}, n) }
+	ones := func(n int) []int { return slices.Repeat([]int{1}, n) }
 	// The file has 100 bytes, its data section those from 8 to 72.
 	tests := []struct {
 		what   string
@@ -54,8 +55,11 @@ func TestBuilderAddErrors(t *testing.T) {
 		{"rank", shaped(layout.U8, 1, ones(65)...), "shape", layout.ErrLimit, []string{"65 dimensions", "64"}},
 		{"no dtype", shaped(layout.Invalid, 0), "shape", layout.ErrInvalid, []string{"no dtype"}},
 		{"dtype out of range", shaped(layout.DType(255), 0, 1), "shape", layout.ErrInvalid, []string{"no dtype"}},
-		{"elements overflow", shaped(layout.U8, 0, 1<<32, 1<<32), "shape", layout.ErrInvalid, []string{"2^64 elements"}},
-		{"bytes overflow", shaped(layout.F32, 0, 1<<62), "shape", layout.ErrInvalid, []string{"2^64 bytes"}},
+		{"elements overflow", shaped(layout.U8, 0, 1<<30, 1<<30, 16), "shape", layout.ErrInvalid, []string{"2^64 elements"}},
+		{"dimension beyond int", shaped(layout.U8, 0, 2, layout.Dim(math.MaxInt+1)), "shape", layout.ErrInvalid, []string{`"a"`, "dimension 1 of shape [2 -1]", strconv.Itoa(math.MaxInt)}},
+		{"dimension beyond int of an empty tensor", shaped(layout.U8, 0, layout.Dim(math.MaxUint64), 0), "shape", layout.ErrInvalid, []string{"dimension 0"}},
+		{"negative dimension", shaped(layout.U8, 6, -2, -3), "shape", layout.ErrInvalid, []string{"dimension 0"}},
+		{"bytes overflow", shaped(layout.F32, 0, 1<<30, 1<<30, 4), "shape", layout.ErrInvalid, []string{"2^64 bytes"}},
 		{"row of half a block", shaped(layout.Q8_0, 34, 2, 16), "shape", layout.ErrInvalid, []string{"16 elements"}},
 		{"stored too little", shaped(layout.F32, 11, 3), "offset", layout.ErrInvalid, []string{"11 bytes stored", "F32 [3] takes 12"}},
 		{"stored too much", shaped(layout.F32, 13, 3), "offset", layout.ErrInvalid, []string{"13 bytes stored"}},
@@ -65,7 +69,7 @@ func TestBuilderAddErrors(t *testing.T) {
 		{"end past the file", u8("a", 95, 6), "offset", layout.ErrTruncated, []string{"6 bytes at 95", "file of 100"}},
 		{"start past the file", u8("a", 101, 0), "offset", layout.ErrTruncated, []string{"0 bytes at 101"}},
 		{"span overflows", u8("a", maxUint64, 2), "offset", layout.ErrTruncated, []string{"2 bytes at 18446744073709551615"}},
-		{"size overflows", u8("a", 2, maxUint64), "offset", layout.ErrTruncated, nil},
+		{"size overflows", shaped(layout.U8, maxUint64, 65535, 65537, 641, 6700417), "offset", layout.ErrTruncated, nil},
 		{"before the data", u8("a", 7, 1), "offset", layout.ErrInvalid, []string{"1 bytes at 7", "64 bytes at 8"}},
 		{"past the data", u8("a", 71, 2), "offset", layout.ErrInvalid, []string{"2 bytes at 71"}},
 		{"nothing before the data", u8("a", 7, 0), "offset", layout.ErrInvalid, nil},
@@ -108,9 +112,9 @@ func TestBuilderAddAccepts(t *testing.T) {
 		u8("whole", 8, 64),
 		u8("empty at the start", 8, 0),
 		u8("empty at the end", 72, 0),
-		{Name: []byte("rank"), DType: layout.F32, Shape: slices.Repeat([]uint64{1}, 64), Offset: 8, Stored: 4},
+		{Name: []byte("rank"), DType: layout.F32, Shape: slices.Repeat([]int{1}, 64), Offset: 8, Stored: 4},
 		{Name: []byte("scalar"), DType: layout.F64, Offset: 9, Stored: 8},
-		{Name: []byte("void"), DType: layout.VOID, Shape: []uint64{1 << 40}, Offset: 8},
+		{Name: []byte("void"), DType: layout.VOID, Shape: []int{1 << 30}, Offset: 8},
 		lz4,
 	}
 	for _, want := range tests {
@@ -165,7 +169,7 @@ func TestBuilderLimits(t *testing.T) {
 	}
 	layouttest.WantError(t, add(b, u8("12345", 1, 1), 7), layout.APR2, 7, "name", layout.ErrLimit)
 	x := u8("x", 1, 1)
-	x.Shape = []uint64{1, 1, 1}
+	x.Shape = []int{1, 1, 1}
 	layouttest.WantError(t, add(b, x, 8), layout.APR2, 8, "shape", layout.ErrLimit)
 }
 
@@ -211,7 +215,7 @@ func TestBuilderIndex(t *testing.T) {
 func TestBuilderDims(t *testing.T) {
 	for _, count := range []uint64{0, 1, 5, 3000} {
 		b := newBuilder(t, 100, count)
-		var shapes [][]uint64
+		var shapes [][]int
 		for i := range 4000 {
 			n := i % 6
 			if i%500 == 499 {
@@ -222,13 +226,13 @@ func TestBuilderDims(t *testing.T) {
 				t.Fatalf("Dims(%d) has length %d and capacity %d", n, len(got), cap(got))
 			}
 			for j := range shapes[i] {
-				shapes[i][j] = uint64(i*100 + j)
+				shapes[i][j] = i*100 + j
 			}
 			_ = append(shapes[i], 99, 99, 99)
 		}
 		for i, shape := range shapes {
 			for j, dim := range shape {
-				if dim != uint64(i*100+j) {
+				if dim != i*100+j {
 					t.Fatalf("count %d: shape %d of 4000 was overwritten: %v", count, i, shape)
 				}
 			}
@@ -255,7 +259,7 @@ func TestBuilderDimsAllocates(t *testing.T) {
 func named(t *testing.T, count int, called func(i int) string) *layout.Builder {
 	t.Helper()
 	b := newBuilder(t, 100, uint64(count))
-	name, empty := []byte(nil), []uint64{0}
+	name, empty := []byte(nil), []int{0}
 	for i := range count {
 		name = append(name[:0], called(i)...)
 		x := b.Next()

@@ -2,7 +2,9 @@ package layout
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
+	"slices"
 )
 
 // DType is the type of a tensor's elements: a plain number, or a block format
@@ -291,20 +293,34 @@ func (d DType) Span(first, n uint64) (off, size uint64) {
 // are read byte by byte and need none.
 func (d DType) Align() int { return int(d.info().align) }
 
-// Elements returns the product of shape. ok is false if it does not fit 64 bits.
-// An empty shape is a scalar of one element.
-func Elements(shape []uint64) (n uint64, ok bool) {
+// Dim returns n as a dimension. It is -1 if n does not fit an int. Elements and Size refuse that,
+// and so does [Builder.Add].
+func Dim(n uint64) int {
+	if n > math.MaxInt {
+		return -1
+	}
+	return int(n)
+}
+
+// Elements returns the product of shape. ok is false if it does not fit 64 bits, or if a
+// dimension is negative. An empty shape is a scalar of one element.
+func Elements(shape []int) (n uint64, ok bool) {
 	n, ok = 1, true
+	empty := false
 	for _, dim := range shape {
-		hi, lo := bits.Mul64(n, dim)
+		if dim < 0 {
+			return 0, false
+		}
+		hi, lo := bits.Mul64(n, uint64(dim))
 		if hi != 0 {
 			// A later zero still makes the tensor empty.
 			ok = false
 		}
-		if dim == 0 {
-			return 0, true
-		}
+		empty = empty || dim == 0
 		n = lo
+	}
+	if empty {
+		return 0, true
 	}
 	return n, ok
 }
@@ -312,13 +328,16 @@ func Elements(shape []uint64) (n uint64, ok bool) {
 // Size returns the number of bytes that a tensor of this type and shape takes when it is
 // not compressed. The error says which rule the shape breaks: the size does not fit
 // 64 bits, or the elements do not fill whole blocks.
-func (d DType) Size(shape []uint64) (uint64, error) {
+func (d DType) Size(shape []int) (uint64, error) {
 	in := d.info()
 	if !d.Valid() {
 		return 0, fmt.Errorf("no dtype")
 	}
 	n, ok := Elements(shape)
 	if !ok {
+		if i := slices.IndexFunc(shape, func(dim int) bool { return dim < 0 }); i >= 0 {
+			return 0, fmt.Errorf("dimension %d of shape %v is negative or beyond %d", i, shape, math.MaxInt)
+		}
 		return 0, fmt.Errorf("shape %v has 2^64 elements or more", shape)
 	}
 	elems := uint64(in.elems)
@@ -327,7 +346,7 @@ func (d DType) Size(shape []uint64) (uint64, error) {
 		if in.packing == packRows {
 			run = 1
 			if len(shape) > 0 {
-				run = shape[len(shape)-1]
+				run = uint64(shape[len(shape)-1])
 			}
 		}
 		if run%elems != 0 {

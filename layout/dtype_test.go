@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 
@@ -205,7 +206,7 @@ func TestDTypeOutOfRange(t *testing.T) {
 		if d.Kind() != layout.KindNone || d.Quantized() || d.BlockBytes() != 0 || d.BlockElems() != 1 || d.Align() != 1 {
 			t.Errorf("%s has properties", d)
 		}
-		if n, err := d.Size([]uint64{4}); n != 0 || err == nil {
+		if n, err := d.Size([]int{4}); n != 0 || err == nil {
 			t.Errorf("%s.Size = %d, %v, want an error", d, n, err)
 		}
 	}
@@ -253,34 +254,35 @@ func TestDTypeAlign(t *testing.T) {
 }
 
 func TestElements(t *testing.T) {
-	const big uint64 = maxUint64
+	const big = math.MaxInt
 	tests := []struct {
-		shape []uint64
+		shape []int
 		n     uint64
 		ok    bool
 	}{
 		{nil, 1, true},
-		{[]uint64{}, 1, true},
-		{[]uint64{0}, 0, true},
-		{[]uint64{7}, 7, true},
-		{[]uint64{2, 3, 4}, 24, true},
-		{[]uint64{big}, big, true},
-		{[]uint64{big, 1, 1}, big, true},
-		{[]uint64{1 << 32, 1<<32 - 1}, (1<<32 - 1) << 32, true},
-		{[]uint64{big, 0}, 0, true},
-		{[]uint64{0, big, big}, 0, true},
-		{[]uint64{big, big, 0}, 0, true}, // empty although the product overflows on the way
-		{[]uint64{1 << 32, 1 << 32, 0}, 0, true},
+		{[]int{}, 1, true},
+		{[]int{0}, 0, true},
+		{[]int{7}, 7, true},
+		{[]int{2, 3, 4}, 24, true},
+		{[]int{big}, big, true},
+		{[]int{big, 1, 1}, big, true},
+		{[]int{1 << 30, 1<<30 - 1, 16}, (1<<30 - 1) << 34, true},
+		{[]int{big, 0}, 0, true},
+		{[]int{0, big, big}, 0, true},
+		{[]int{big, big, 0}, 0, true}, // empty although the product overflows on the way
+		{[]int{1 << 30, 1 << 30, 16, 0}, 0, true},
 	}
 	for _, tt := range tests {
 		if n, ok := layout.Elements(tt.shape); n != tt.n || ok != tt.ok {
 			t.Errorf("Elements(%v) = %d, %t, want %d, %t", tt.shape, n, ok, tt.n, tt.ok)
 		}
 	}
-	overflows := [][]uint64{
-		{big, 2}, {2, big}, {1 << 32, 1 << 32}, {1 << 63, 2, 1},
-		{1 << 32, 1 << 32, 5}, // the low half is zero by now; the overflow must not be forgotten
-		{5, 1 << 63, 2, 1, 1},
+	overflows := [][]int{
+		{big, big, 16}, {16, big, big}, {1 << 30, 1 << 30, 16}, {1 << 30, 1 << 30, 1 << 4, 1},
+		{1 << 30, 1 << 30, 16, 5}, // the low half is zero by now; the overflow must not be forgotten
+		{5, 1 << 30, 1 << 30, 16, 1, 1},
+		{-1}, {-1, 0}, {0, -1}, {math.MinInt, 2}, {-1, -1}, {3, -2, 5}, // no number of elements at all
 	}
 	for _, shape := range overflows {
 		if _, ok := layout.Elements(shape); ok {
@@ -290,7 +292,7 @@ func TestElements(t *testing.T) {
 }
 
 func TestTensorElements(t *testing.T) {
-	for _, shape := range [][]uint64{nil, {0}, {2, 3, 4}, {maxUint64}} {
+	for _, shape := range [][]int{nil, {0}, {2, 3, 4}, {math.MaxInt}} {
 		x := layout.Tensor{Shape: shape}
 		if want, _ := layout.Elements(shape); x.Elements() != want {
 			t.Errorf("a tensor of shape %v has %d elements, want %d", shape, x.Elements(), want)
@@ -299,10 +301,13 @@ func TestTensorElements(t *testing.T) {
 }
 
 // bigSize is DType.Size by its format's rule in unbounded arithmetic; nil is an error.
-func bigSize(name string, shape []uint64) *big.Int {
+func bigSize(name string, shape []int) *big.Int {
 	n, row := big.NewInt(1), big.NewInt(1)
+	if slices.ContainsFunc(shape, func(dim int) bool { return dim < 0 }) {
+		return nil
+	}
 	for _, dim := range shape {
-		row = new(big.Int).SetUint64(dim)
+		row = big.NewInt(int64(dim))
 		n = new(big.Int).Mul(n, row)
 	}
 	if !n.IsUint64() {
@@ -315,7 +320,7 @@ func bigSize(name string, shape []uint64) *big.Int {
 	return size
 }
 
-func checkSize(t testing.TB, d layout.DType, shape []uint64) {
+func checkSize(t testing.TB, d layout.DType, shape []int) {
 	t.Helper()
 	got, err := d.Size(shape)
 	want := bigSize(d.String(), shape)
@@ -334,31 +339,31 @@ func checkSize(t testing.TB, d layout.DType, shape []uint64) {
 func TestDTypeSize(t *testing.T) {
 	tests := []struct {
 		dtype string
-		shape []uint64
+		shape []int
 		want  uint64
 	}{
 		{"F32", nil, 4},
-		{"F32", []uint64{2, 3}, 24},
-		{"C128", []uint64{3}, 48},
-		{"VOID", []uint64{maxUint64}, 0},
-		{"F32", []uint64{1<<62 - 1}, maxUint64 - 3},
-		{"F4", []uint64{3, 2}, 3},
-		{"F4", []uint64{2, 3}, 3}, // a row ends within a byte
-		{"F6_E2M3", []uint64{2, 2}, 3},
-		{"F6_E3M2", []uint64{4, 5}, 15},
-		{"Q4_0", []uint64{3, 64}, 108},
-		{"Q6_K", []uint64{2, 256}, 420},
-		{"Q8_0", []uint64{7, 0}, 0},
-		{"Q8_0", []uint64{0, 32}, 0},
+		{"F32", []int{2, 3}, 24},
+		{"C128", []int{3}, 48},
+		{"VOID", []int{math.MaxInt}, 0},
+		{"F32", []int{3, 715827883, 1<<31 - 1}, maxUint64 - 3},
+		{"F4", []int{3, 2}, 3},
+		{"F4", []int{2, 3}, 3}, // a row ends within a byte
+		{"F6_E2M3", []int{2, 2}, 3},
+		{"F6_E3M2", []int{4, 5}, 15},
+		{"Q4_0", []int{3, 64}, 108},
+		{"Q6_K", []int{2, 256}, 420},
+		{"Q8_0", []int{7, 0}, 0},
+		{"Q8_0", []int{0, 32}, 0},
 		{"APR_Q4", nil, 18},
-		{"APR_Q4", []uint64{0}, 0},
-		{"APR_Q4", []uint64{32}, 18},
-		{"APR_Q4", []uint64{33}, 36},
-		{"APR_Q4", []uint64{5, 7}, 36}, // padded once, not in every row
+		{"APR_Q4", []int{0}, 0},
+		{"APR_Q4", []int{32}, 18},
+		{"APR_Q4", []int{33}, 36},
+		{"APR_Q4", []int{5, 7}, 36}, // padded once, not in every row
 		{"APR_Q8", nil, 5},
-		{"APR_Q8", []uint64{0}, 0},
-		{"APR_Q8", []uint64{2, 3}, 10},
-		{"APR_Q8", []uint64{maxUint64 - 4}, maxUint64},
+		{"APR_Q8", []int{0}, 0},
+		{"APR_Q8", []int{2, 3}, 10},
+		{"APR_Q8", []int{11 * 59, 98818999, 287630261}, maxUint64},
 	}
 	for _, tt := range tests {
 		if got, err := mustDType(t, tt.dtype).Size(tt.shape); got != tt.want || err != nil {
@@ -367,20 +372,20 @@ func TestDTypeSize(t *testing.T) {
 	}
 	errors := []struct {
 		dtype string
-		shape []uint64
+		shape []int
 		want  string
 	}{
 		{"Q4_0", nil, "1 elements are no multiple of Q4_0's block of 32"},
-		{"Q4_0", []uint64{32, 33}, "33 elements are no multiple"},
-		{"Q4_0", []uint64{2, 16}, "16 elements are no multiple"}, // 32 in all, but not in a row
-		{"Q4_K", []uint64{0, 128}, "128 elements are no multiple"},
+		{"Q4_0", []int{32, 33}, "33 elements are no multiple"},
+		{"Q4_0", []int{2, 16}, "16 elements are no multiple"}, // 32 in all, but not in a row
+		{"Q4_K", []int{0, 128}, "128 elements are no multiple"},
 		{"F4", nil, "1 elements are no multiple of F4's block of 2"},
-		{"F4", []uint64{3, 3}, "9 elements are no multiple"},
-		{"F6_E2M3", []uint64{3, 2}, "6 elements are no multiple of F6_E2M3's block of 4"},
-		{"U8", []uint64{1 << 63, 2}, "2^64 elements"},
-		{"F32", []uint64{1 << 62}, "2^64 bytes"},
-		{"Q8_0", []uint64{1<<64 - 32}, "2^64 bytes"},
-		{"APR_Q8", []uint64{maxUint64 - 3}, "2^64 bytes"},
+		{"F4", []int{3, 3}, "9 elements are no multiple"},
+		{"F6_E2M3", []int{3, 2}, "6 elements are no multiple of F6_E2M3's block of 4"},
+		{"U8", []int{1 << 30, 1 << 30, 16}, "2^64 elements"},
+		{"F32", []int{1 << 30, 1 << 30, 4}, "2^64 bytes"},
+		{"Q8_0", []int{1<<29 - 1, 1 << 30, 32}, "2^64 bytes"},
+		{"APR_Q8", []int{4, 3, 715827883, 1<<31 - 1}, "2^64 bytes"},
 	}
 	for _, tt := range errors {
 		_, err := mustDType(t, tt.dtype).Size(tt.shape)
@@ -392,19 +397,19 @@ func TestDTypeSize(t *testing.T) {
 
 // Every type, every shape of up to three dimensions out of those where arithmetic breaks.
 func TestDTypeSizeExhaustively(t *testing.T) {
-	dims := []uint64{
+	dims := []int{
 		0, 1, 2, 3, 4, 31, 32, 64, 128, 255, 256,
-		1<<32 - 1, 1 << 32, 1 << 60, 1 << 62, 1 << 63, maxUint64 - 31, maxUint64 - 4, maxUint64,
+		1 << 16, 1 << 30, 1<<31 - 1, math.MaxInt - 31, math.MaxInt - 4, math.MaxInt, -1, math.MinInt,
 	}
-	third := []uint64{0, 1, 32, 256, 1 << 32, maxUint64}
+	third := []int{0, 1, 2, 32, 256, 1 << 30, math.MaxInt}
 	for _, d := range validDTypes() {
 		checkSize(t, d, nil)
 		for _, x := range dims {
-			checkSize(t, d, []uint64{x})
+			checkSize(t, d, []int{x})
 			for _, y := range dims {
-				checkSize(t, d, []uint64{x, y})
+				checkSize(t, d, []int{x, y})
 				for _, z := range third {
-					checkSize(t, d, []uint64{x, y, z})
+					checkSize(t, d, []int{x, y, z})
 				}
 			}
 		}
@@ -430,9 +435,9 @@ func FuzzDTypeSize(f *testing.F) {
 		if !d.Valid() {
 			return
 		}
-		var shape []uint64
+		var shape []int
 		for ; len(b) >= 8 && len(shape) < 8; b = b[8:] {
-			shape = append(shape, binary.LittleEndian.Uint64(b))
+			shape = append(shape, layout.Dim(binary.LittleEndian.Uint64(b)))
 		}
 		checkSize(t, d, shape)
 	})
@@ -462,9 +467,9 @@ func TestSpan(t *testing.T) {
 	// All elements of a tensor end where the tensor does.
 	for _, name := range []string{"F64", "Q5_1", "IQ1_M", "APR_Q4", "APR_Q8", "F4", "F6_E2M3"} {
 		d, _ := layout.ParseDType(name)
-		for _, n := range []uint64{256, 512, 1 << 40} {
-			want, err := d.Size([]uint64{n})
-			if off, size := d.Span(0, n); err != nil || off != uint64(d.HeadBytes()) || off+size != want {
+		for _, n := range []int{256, 512, 1 << 30} {
+			want, err := d.Size([]int{n})
+			if off, size := d.Span(0, uint64(n)); err != nil || off != uint64(d.HeadBytes()) || off+size != want {
 				t.Errorf("%v, %d elements: %d bytes at %d, but the tensor has %d (%v)", d, n, size, off, want, err)
 			}
 		}

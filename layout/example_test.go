@@ -9,8 +9,8 @@ import (
 
 func ExampleDType_Size() {
 	// Blocks of 32 elements and 34 bytes run along the innermost dimension.
-	fmt.Println(layout.Q8_0.Size([]uint64{4096, 11008}))
-	fmt.Println(layout.Q8_0.Size([]uint64{4096, 40}))
+	fmt.Println(layout.Q8_0.Size([]int{4096, 11008}))
+	fmt.Println(layout.Q8_0.Size([]int{4096, 40}))
 	// Output:
 	// 47906816 <nil>
 	// 0 40 elements are no multiple of Q8_0's block of 32

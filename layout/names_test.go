@@ -157,7 +157,7 @@ func namedIndex(t testing.TB, count int) (*Index, []string) {
 	names := make([]string, count)
 	for i := range names {
 		names[i] = fmt.Sprintf("model.layers.%d.mlp.experts.%d.gate_proj.weight", i/64, i%64)
-		*b.Next() = Tensor{Name: []byte(names[i]), DType: F32, Shape: []uint64{0}}
+		*b.Next() = Tensor{Name: []byte(names[i]), DType: F32, Shape: []int{0}}
 		if err := b.Add(0); err != nil {
 			t.Fatal(err)
 		}

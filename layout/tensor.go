@@ -8,7 +8,7 @@ type Tensor struct {
 	Name []byte
 	// Shape counts elements, outermost dimension first, whatever order the file
 	// stores. It is empty for a scalar.
-	Shape []uint64
+	Shape []int
 	// Offset is the position of the stored bytes from the start of the file.
 	Offset uint64
 	// Stored is the number of bytes in the file.

@@ -48,7 +48,7 @@ func TestBoundViewsUnderSwaps(t *testing.T) {
 	}
 	const models = 3
 	contents := func(i int) []content {
-		n := uint64(5000 + i)
+		n := 5000 + i
 		return []content{random("f32", layout.F32, n), random("f16", layout.F16, n), compressible("u8", layout.U8, n)}
 	}
 	for name, encode := range map[string]func(i int) []byte{

@@ -139,7 +139,7 @@ func (t Tensor) rows() (rows, cols uint64) {
 		// Outer dimensions of an empty tensor may multiply to anything.
 		return 0, 0
 	}
-	return rows, shape[last]
+	return rows, uint64(shape[last])
 }
 
 // dequantize writes the values of len(dst) elements, from element first on, to dst.

@@ -129,7 +129,7 @@ var expansions = map[string]func(x loader.Tensor) ([]float32, error){
 		return dst, x.Dequantize(dst)
 	},
 	"DequantizeRows": func(x loader.Tensor) ([]float32, error) {
-		cols := x.Shape()[len(x.Shape())-1]
+		cols := uint64(x.Shape()[len(x.Shape())-1])
 		return inParts(x.Elements()/cols, cols, x.DequantizeRows)
 	},
 	"DequantizeRange": func(x loader.Tensor) ([]float32, error) {
@@ -158,10 +158,10 @@ func inParts(total, cols uint64, read func(dst []float32, first, n uint64) error
 }
 
 // rowsOf reads n rows at a time.
-func rowsOf(n uint64) func(x loader.Tensor) ([]float32, error) {
+func rowsOf(n int) func(x loader.Tensor) ([]float32, error) {
 	return func(x loader.Tensor) ([]float32, error) {
 		shape := x.Shape()
-		return values(int(n * shape[len(shape)-1]))(x)
+		return values(n * shape[len(shape)-1])(x)
 	}
 }
 

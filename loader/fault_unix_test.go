@@ -159,7 +159,7 @@ func TestFaultsOfEveryMethod(t *testing.T) {
 			}
 		}
 	}
-	pad := random("pad", layout.U8, 3*page)
+	pad := random("pad", layout.U8, int(3*page))
 	for _, d := range dtypes {
 		c := compressible("x", d, 80, 256)
 		raw := apr2File(t, nil, []content{pad, c})

@@ -20,7 +20,7 @@ import (
 type content struct {
 	name  string
 	dtype layout.DType
-	shape []uint64
+	shape []int
 	data  []byte
 }
 
@@ -39,7 +39,7 @@ func noise(n uint64, seed uint64) []byte {
 }
 
 // random is a tensor of random bytes, all of which are values of any dtype.
-func random(name string, d layout.DType, shape ...uint64) content {
+func random(name string, d layout.DType, shape ...int) content {
 	size, err := d.Size(shape)
 	if err != nil {
 		panic(err)

@@ -146,7 +146,7 @@ func TestAfterClose(t *testing.T) {
 				t.Errorf("another Close: %v", err)
 			}
 		}
-		if x.Name() != "i8" || !slices.Equal(x.Shape(), []uint64{3, 4}) || x.DType() != layout.I8 || x.RawBytes() != 12 || x.File() != 0 {
+		if x.Name() != "i8" || !slices.Equal(x.Shape(), []int{3, 4}) || x.DType() != layout.I8 || x.RawBytes() != 12 || x.File() != 0 {
 			t.Errorf("description after Close: %v", x)
 		}
 		if m.Len() != 3 || m.Format() != layout.APR2 || len(m.Files()) != 1 {

@@ -17,7 +17,7 @@ import (
 func bytesNamed(names []string) []byte {
 	tensors := make([]content, len(names))
 	for i, name := range names {
-		tensors[i] = content{name, layout.U8, []uint64{1}, []byte{byte(i % 251)}}
+		tensors[i] = content{name, layout.U8, []int{1}, []byte{byte(i % 251)}}
 	}
 	return safeTensors(tensors)
 }

@@ -86,7 +86,7 @@ func wantForeign(t *testing.T, x loader.Tensor, stored, raw, values string) {
 	same("Dequantize", float32Bytes(dst), values, err)
 	if shape := x.Shape(); len(shape) > 1 && shape[0] > 0 {
 		clear(dst)
-		rows, cols := shape[0], shape[1]
+		rows, cols := uint64(shape[0]), uint64(shape[1])
 		for first := uint64(0); first < rows && err == nil; first += 7 {
 			n := min(7, rows-first)
 			err = x.DequantizeRows(dst[first*cols:(first+n)*cols], first, n)

@@ -24,7 +24,7 @@ import (
 )
 
 // compressible is a tensor of random bytes, of which LZ4 finds some again.
-func compressible(name string, d layout.DType, shape ...uint64) content {
+func compressible(name string, d layout.DType, shape ...int) content {
 	c := random(name, d, shape...)
 	rng := rand.New(rand.NewPCG(uint64(d), 11))
 	for i := 0; i < len(c.data); {
@@ -84,13 +84,13 @@ func lz4File(t testing.TB, tensors ...content) []byte {
 // lz4FileOf has blocks that somebody else has made.
 func lz4FileOf(t testing.TB, tensors []content, stored [][]byte) []byte {
 	t.Helper()
-	list := []layout.Tensor{{Name: []byte("before"), DType: layout.U8, Shape: []uint64{5}}}
+	list := []layout.Tensor{{Name: []byte("before"), DType: layout.U8, Shape: []int{5}}}
 	all := [][]byte{noise(5, 1)}
 	for i, c := range tensors {
 		list = append(list, layout.Tensor{Name: []byte(c.name), DType: c.dtype, Shape: c.shape, Encoding: layout.LZ4, Stored: uint64(len(stored[i]))})
 		all = append(all, stored[i])
 	}
-	list = append(list, layout.Tensor{Name: []byte("after"), DType: layout.U8, Shape: []uint64{5}})
+	list = append(list, layout.Tensor{Name: []byte("after"), DType: layout.U8, Shape: []int{5}})
 	all = append(all, noise(5, 2))
 	var out bytes.Buffer
 	w, err := apr2.NewWriter(&out, list, &apr2.Options{Metadata: requiredKeys})
@@ -415,7 +415,7 @@ func TestCompressedDamage(t *testing.T) {
 // TestCompressedFlips sets each byte of a tensor to others: an error or some values, and the
 // same ones by all ways.
 func TestCompressedFlips(t *testing.T) {
-	c := content{"x", layout.U8, []uint64{300}, bytes.Repeat([]byte("abcabcabd0"), 30)}
+	c := content{"x", layout.U8, []int{300}, bytes.Repeat([]byte("abcabcabd0"), 30)}
 	good := lz4Blocks(t, c.data)
 	for i := range good {
 		for _, v := range []byte{0, 1, 15, 16, 127, 128, 240, 255} {
@@ -629,7 +629,7 @@ func TestCompressedConcurrently(t *testing.T) {
 
 // TestCompressedEmpty has no elements, as APR1 may store them.
 func TestCompressedEmpty(t *testing.T) {
-	file := lz4File(t, content{"x", layout.F32, []uint64{0, 3}, nil})
+	file := lz4File(t, content{"x", layout.F32, []int{0, 3}, nil})
 	x := tensor(t, openBytes(t, file, nil), "x")
 	if b, err := x.Bytes(); len(b) != 0 || err != nil {
 		t.Errorf("%d bytes, %v", len(b), err)

@@ -199,7 +199,7 @@ func TestOpenBoundsMemory(t *testing.T) {
 	const multiple, constant = 8, 16 << 10
 	many := make([]content, 5000)
 	for i := range many {
-		many[i] = content{name: strconv.Itoa(i), dtype: layout.U8, shape: []uint64{0}}
+		many[i] = content{name: strconv.Itoa(i), dtype: layout.U8, shape: []int{0}}
 	}
 	le := binary.LittleEndian
 	header := func(size uint64, text string) []byte { return append(le.AppendUint64(nil, size), text...) }

@@ -246,7 +246,7 @@ func TestPrefetchGivesUp(t *testing.T) {
 
 // safeTensorsHeader is that of a file of one tensor of n bytes.
 func safeTensorsHeader(n int) []byte {
-	b := safeTensors([]content{{"x", layout.U8, []uint64{uint64(n)}, make([]byte, n)}})
+	b := safeTensors([]content{{"x", layout.U8, []int{n}, make([]byte, n)}})
 	return bytes.Clone(b[:len(b)-n])
 }
 
@@ -254,7 +254,7 @@ func safeTensorsHeader(n int) []byte {
 func TestPrefetchAgainstAll(t *testing.T) {
 	var list []content
 	for i := range 20 {
-		list = append(list, random(fmt.Sprint(i), layout.U8, uint64(100*i+1)))
+		list = append(list, random(fmt.Sprint(i), layout.U8, 100*i+1))
 	}
 	file := apr2File(t, nil, list)
 	for round := range 10 {

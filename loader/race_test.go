@@ -190,7 +190,7 @@ func constantModel(t *testing.T, value float32, n int) []byte {
 	}
 	var tensors []content
 	for _, d := range []layout.DType{layout.F32, layout.F16, layout.Q8_0} {
-		c := random(d.String(), d, uint64(n))
+		c := random(d.String(), d, int(n))
 		if err := dequant.Quantize(d, c.data, values); err != nil {
 			t.Fatal(err)
 		}

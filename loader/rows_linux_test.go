@@ -18,7 +18,7 @@ import (
 func TestRowTouchesItsPages(t *testing.T) {
 	const rows, cols, row = 131_072, 4096, 77_777
 	const rowBytes = cols / 32 * 18
-	table := content{name: "table", dtype: layout.Q4_0, shape: []uint64{rows, cols}}
+	table := content{name: "table", dtype: layout.Q4_0, shape: []int{rows, cols}}
 	path := sparseAPR2(t, table)
 	m := openPath(t, path, nil)
 	x := tensor(t, m, "table")
@@ -104,7 +104,7 @@ func dropPages(t *testing.T, path string, m *loader.Model) {
 }
 
 func TestOpenReadsNoData(t *testing.T) {
-	path := sparseAPR2(t, content{name: "x", dtype: layout.F32, shape: []uint64{1 << 24}})
+	path := sparseAPR2(t, content{name: "x", dtype: layout.F32, shape: []int{1 << 24}})
 	m := openPath(t, path, nil)
 	for range m.Tensors() {
 	}

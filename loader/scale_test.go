@@ -111,7 +111,7 @@ func plainValues(t *testing.T, c content, q layout.Quant, scaled bool) []float32
 }
 
 func TestScaleOverflow(t *testing.T) {
-	c := content{"x", layout.I64, []uint64{1}, []byte{0, 0, 0, 0, 0, 0, 0, 0x80}} // the least int64
+	c := content{"x", layout.I64, []int{1}, []byte{0, 0, 0, 0, 0, 0, 0, 0x80}} // the least int64
 	md := quantization(layout.Metadata{number("x", "1")}, layout.Metadata{number("x", "1")})
 	for _, p := range placements {
 		x := tensor(t, p.open(t, apr2File(t, md, []content{c})), "x")

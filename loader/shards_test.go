@@ -529,7 +529,7 @@ func TestVerifyShards(t *testing.T) {
 func TestVerifyCRCOfShards(t *testing.T) {
 	var tensors []content
 	for i, n := range []uint64{1, loader.CRCChunk - 1, loader.CRCChunk, loader.CRCChunk + 1, 2*loader.CRCChunk - 300} {
-		tensors = append(tensors, random(fmt.Sprint("t", i), layout.U8, n))
+		tensors = append(tensors, random(fmt.Sprint("t", i), layout.U8, int(n)))
 	}
 	for range 2 {
 		m := openPath(t, put(t, t.TempDir(), nil, apart(tensors)...), nil)
@@ -542,7 +542,7 @@ func TestVerifyCRCOfShards(t *testing.T) {
 // TestVerifySwappedShards: every shard is valid, and of the right size, but another model's or
 // another's place. One that has the right number in its footer opens, and passes no further.
 func TestVerifySwappedShards(t *testing.T) {
-	group := func(values string) []content { return []content{{"t", layout.U8, []uint64{4}, []byte(values)}} }
+	group := func(values string) []content { return []content{{"t", layout.U8, []int{4}, []byte(values)}} }
 	for _, digests := range []bool{false, true} {
 		for _, opts := range []*loader.Options{nil, {NoMap: true}} {
 			dir := t.TempDir()
@@ -592,7 +592,7 @@ func TestVerifySwappedShards(t *testing.T) {
 func TestVerifyDigests(t *testing.T) {
 	var tensors []content
 	for i, n := range []uint64{0, 1, loader.CRCChunk, 3*loader.CRCChunk + 300} {
-		tensors = append(tensors, random(fmt.Sprint("t", i), layout.U8, n))
+		tensors = append(tensors, random(fmt.Sprint("t", i), layout.U8, int(n)))
 	}
 	dir := t.TempDir()
 	total := uint64(0)

@@ -165,7 +165,7 @@ func gigabyte(t *testing.T) map[string]*made {
 	const n, size = 1000, 1_000_000 / 64 * 64
 	list := make([]content, n)
 	for i := range list {
-		list[i] = content{name: fmt.Sprintf("model.layers.%d.mlp.up_proj.weight", i), dtype: layout.F32, shape: []uint64{size / 64, 16}}
+		list[i] = content{name: fmt.Sprintf("model.layers.%d.mlp.up_proj.weight", i), dtype: layout.F32, shape: []int{size / 64, 16}}
 	}
 	var apr bytes.Buffer
 	note := layout.Metadata{{Key: "notes", Value: strings.Repeat("metadata ", 40_000)}}

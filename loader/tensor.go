@@ -24,7 +24,7 @@ func (t Tensor) DType() layout.DType { return t.desc.DType }
 
 // Shape returns the dimensions in elements, the outermost first. A scalar has none. It must not be
 // modified.
-func (t Tensor) Shape() []uint64 { return t.desc.Shape }
+func (t Tensor) Shape() []int { return t.desc.Shape }
 
 // Elements returns the product of the shape.
 func (t Tensor) Elements() uint64 { return t.desc.Elements() }

@@ -143,7 +143,7 @@ func TestPackedFails(t *testing.T) {
 // scale before its elements, the last block of APR_Q4 is filled up. APR2 has no ids for them.
 func TestWholeTensorTypes(t *testing.T) {
 	for _, d := range []layout.DType{layout.APR_Q4, layout.APR_Q8} {
-		shape := []uint64{5, 7, 2341}
+		shape := []int{5, 7, 2341}
 		c := random("x", d, shape...)
 		if d == layout.APR_Q8 {
 			copy(c.data, []byte{0, 0, 0x20, 0x3e}) // 0.15625
@@ -156,7 +156,7 @@ func TestWholeTensorTypes(t *testing.T) {
 			list[1].DType, list[1].Shape = d, shape
 			return f
 		})
-		bytesOf := content{"x", layout.U8, []uint64{uint64(len(c.data))}, c.data}
+		bytesOf := content{"x", layout.U8, []int{len(c.data)}, c.data}
 		plain := apr2File(t, nil, []content{random("before", layout.U8, 5), bytesOf, random("after", layout.U8, 5)})
 		for encoding, file := range map[string][]byte{"raw": plain, "lz4": lz4File(t, bytesOf)} {
 			for _, p := range placements {
@@ -176,9 +176,9 @@ func TestWholeTensorTypes(t *testing.T) {
 
 // TestHeadIsReadOnce counts the requests for two rows of a tensor with a head.
 func TestHeadIsReadOnce(t *testing.T) {
-	c := content{"x", layout.U8, []uint64{4 + 30}, append([]byte{0, 0, 0x20, 0x3e}, make([]byte, 30)...)}
+	c := content{"x", layout.U8, []int{4 + 30}, append([]byte{0, 0, 0x20, 0x3e}, make([]byte, 30)...)}
 	disguised(t, func(f layout.File, list []layout.Tensor) layout.File {
-		list[0].DType, list[0].Shape = layout.APR_Q8, []uint64{5, 6}
+		list[0].DType, list[0].Shape = layout.APR_Q8, []int{5, 6}
 		return f
 	})
 	file := apr2File(t, nil, []content{c})

@@ -116,7 +116,7 @@ func TestVerifyManyChunks(t *testing.T) {
 	for _, extra := range []int{-1, 0, 1, 1000} {
 		// Behind the last tensor comes at once the footer.
 		b := apr2File(t, nil, []content{random("x", layout.U8, 1)})
-		b = apr2File(t, nil, []content{random("x", layout.U8, uint64(around+extra-(len(b)-1-apr2Footer)))})
+		b = apr2File(t, nil, []content{random("x", layout.U8, around+extra-(len(b)-1-apr2Footer))})
 		if len(b)-apr2Footer != around+extra {
 			t.Fatalf("%d bytes to sum, want %d", len(b)-apr2Footer, around+extra)
 		}

@@ -54,7 +54,7 @@ func viewerOf[T mmapio.Number](name string) viewer {
 }
 
 // finite is random, but no float in it is a NaN, which encoding/binary may quiet.
-func finite(name string, d layout.DType, shape ...uint64) content {
+func finite(name string, d layout.DType, shape ...int) content {
 	c := random(name, d, shape...)
 	for i := range c.data {
 		c.data[i] &^= 0x40 // an exponent bit in the last byte of every float

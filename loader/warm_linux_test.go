@@ -44,7 +44,7 @@ func resident(t *testing.T, m *loader.Model, x loader.Tensor) uint64 {
 // quarters are tensors of so many bytes each.
 func quarters(n uint64) (list []content) {
 	for i := range 4 {
-		list = append(list, random(fmt.Sprint(i), layout.U8, n+uint64(i)))
+		list = append(list, random(fmt.Sprint(i), layout.U8, int(n)+i))
 	}
 	return list
 }

@@ -21,7 +21,7 @@ import (
 type described struct {
 	name   string
 	dtype  string
-	shape  []uint64
+	shape  []int
 	offset uint64
 	stored uint64
 	sha256 string    // of the stored bytes
@@ -40,7 +40,7 @@ func witness(t testing.TB, path string) (list []described) {
 		Tensors []struct {
 			Name     string
 			DType    string
-			Shape    []uint64
+			Shape    []int
 			Offset   uint64
 			Encoding string
 

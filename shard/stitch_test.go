@@ -20,7 +20,7 @@ func index(t testing.TB, f layout.Format, names ...string) *layout.Index {
 	}
 	for i, name := range names {
 		x := b.Next()
-		x.Name, x.DType, x.Shape, x.Offset, x.Stored = []byte(name), layout.U8, []uint64{1}, uint64(i), 1
+		x.Name, x.DType, x.Shape, x.Offset, x.Stored = []byte(name), layout.U8, []int{1}, uint64(i), 1
 		if err := b.Add(0); err != nil {
 			t.Fatal(err)
 		}

@@ -21,7 +21,7 @@ func inspected(t *testing.T, path string) (in struct {
 	Metadata map[string]any
 	Tensors  []struct {
 		Name, DType string
-		Shape       []uint64
+		Shape       []int
 		Offset      uint64
 		ZeroCopy    bool `json:"zero_copy"`
 	}

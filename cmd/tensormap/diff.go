@@ -316,11 +316,11 @@ func cosineCell(f float64) string {
 }
 
 // indexOf returns the index in every dimension of a row-major number.
-func indexOf(at uint64, shape []uint64) []uint64 {
+func indexOf(at uint64, shape []int) []uint64 {
 	index := make([]uint64, len(shape))
 	for d := len(shape) - 1; d >= 0; d-- {
-		index[d] = at % shape[d]
-		at /= shape[d]
+		index[d] = at % uint64(shape[d])
+		at /= uint64(shape[d])
 	}
 	return index
 }
@@ -382,7 +382,7 @@ type diffJSON struct {
 
 type sideJSON struct {
 	DType     layout.DType `json:"dtype"`
-	Shape     []uint64     `json:"shape"`
+	Shape     []int        `json:"shape"`
 	Scale     *float32     `json:"scale,omitempty"`
 	ZeroPoint *int64       `json:"zero_point,omitempty"`
 }
@@ -403,7 +403,7 @@ func newSideJSON(t *loader.Tensor) *sideJSON {
 	if t == nil {
 		return nil
 	}
-	s := &sideJSON{DType: t.DType(), Shape: append([]uint64{}, t.Shape()...)}
+	s := &sideJSON{DType: t.DType(), Shape: append([]int{}, t.Shape()...)}
 	if q, scaled, err := t.Scale(); scaled && err == nil {
 		s.Scale, s.ZeroPoint = &q.Scale, &q.Zero
 	}

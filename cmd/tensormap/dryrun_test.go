@@ -30,11 +30,11 @@ func TestDryRun(t *testing.T) {
 			Metadata     map[string]any
 			Tensors      []struct {
 				Name, DType string
-				Shape       []uint64
+				Shape       []int
 				Bytes       uint64
-				FromDType   string   `json:"from_dtype"`
-				FromShape   []uint64 `json:"from_shape"`
-				StoredBytes uint64   `json:"stored_bytes"`
+				FromDType   string `json:"from_dtype"`
+				FromShape   []int  `json:"from_shape"`
+				StoredBytes uint64 `json:"stored_bytes"`
 				Reencoded   bool
 			}
 		}

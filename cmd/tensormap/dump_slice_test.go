@@ -18,9 +18,9 @@ import (
 
 // slicesCase is what NumPy makes of one slice; see testdata/gen_slices.py.
 type slicesCase struct {
-	Shape  []uint64
+	Shape  []int
 	Slice  string
-	Result []uint64
+	Result []int
 	Values []int32 // nil where NumPy refuses
 }
 
@@ -87,9 +87,9 @@ func checkSlice(t *testing.T, path string, x loader.Tensor) {
 	from, to := inner/3, inner-inner/4
 	name := fmt.Sprintf("%s[..., %d:%d]", x.Name(), from, to)
 	for _, as := range []string{"f32", "raw"} {
-		size := uint64(4)
+		size := 4
 		if as == "raw" {
-			size = uint64(x.DType().BlockBytes())
+			size = x.DType().BlockBytes()
 		}
 		all := tensormap("dump", path, x.Name(), "--as", as)
 		got := tensormap("dump", path, name, "--as", as)
@@ -104,7 +104,7 @@ func checkSlice(t *testing.T, path string, x loader.Tensor) {
 			continue
 		}
 		var want strings.Builder
-		for row := range x.Elements() / inner {
+		for row := range int(x.Elements()) / inner {
 			want.WriteString(all.stdout[(row*inner+from)*size : (row*inner+to)*size])
 		}
 		if got.stdout != want.String() || got.status != exitDone {
@@ -164,7 +164,7 @@ func TestDumpText(t *testing.T) {
 }
 
 func TestDumpTextMatrices(t *testing.T) {
-	file := modeltest.CountingInts(t, []uint64{2, 3, 2, 2})
+	file := modeltest.CountingInts(t, []int{2, 3, 2, 2})
 	got := done(t, "dump", file, "x[:, 1:, 1]", "--as", "text")
 	const want = `# x  I32  2×2×2 of 2×3×2×2
 # [0, 1:3, 1, 0:2]

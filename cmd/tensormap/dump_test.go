@@ -139,7 +139,7 @@ func TestDumpFails(t *testing.T) {
 
 func TestDumpEmptyTensor(t *testing.T) {
 	file := modeltest.WriteSafeTensors(t, `{"a":{"dtype":"BF16","shape":[0,3],"data_offsets":[0,0]}}`)
-	for as, want := range map[string]string{"f32": "", "raw": "", "npy": string(slice.NumPyHeader("<f4", []uint64{0, 3}))} {
+	for as, want := range map[string]string{"f32": "", "raw": "", "npy": string(slice.NumPyHeader("<f4", []int{0, 3}))} {
 		if got := done(t, "dump", file, "a", "--as", as); got != want {
 			t.Errorf("%s: %q", as, got)
 		}

@@ -44,7 +44,7 @@ type described struct {
 type describedTensor struct {
 	Name      string
 	DType     string
-	Shape     []uint64
+	Shape     []int
 	File      int
 	Offset    uint64
 	Stored    uint64
@@ -125,7 +125,7 @@ type shown struct {
 
 type shownTensor struct {
 	Name, DType, Encoding string
-	Shape                 []uint64
+	Shape                 []int
 	Elements              uint64
 	File                  int
 	Offset                uint64
@@ -175,7 +175,7 @@ func (d *described) files() []inspection.FileInfo {
 func (d *describedTensor) shown() shownTensor {
 	elements, _ := layout.Elements(d.Shape)
 	in := shownTensor{
-		Name: d.Name, DType: d.DType, Shape: append([]uint64{}, d.Shape...), Elements: elements, File: d.File, Offset: d.Offset,
+		Name: d.Name, DType: d.DType, Shape: append([]int{}, d.Shape...), Elements: elements, File: d.File, Offset: d.Offset,
 		StoredBytes: d.Stored, RawBytes: d.Raw, Encoding: d.Encoding, ZeroCopy: d.ZeroCopy && mapsFiles,
 	}
 	if d.Scale != nil {

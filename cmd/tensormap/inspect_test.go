@@ -138,7 +138,7 @@ type expected struct {
 	Metadata map[string]any
 	Tensors  []struct {
 		Name, DType, Encoding string
-		Shape                 []uint64
+		Shape                 []int
 		Offset                uint64
 		Bytes, Stored, Raw    *uint64
 		RawSHA256             string `json:"raw_sha256"`
@@ -188,7 +188,7 @@ func TestInspectFixtures(t *testing.T) {
 			Metadata map[string]any
 			Tensors  []struct {
 				Name, DType, Encoding string
-				Shape                 []uint64
+				Shape                 []int
 				Offset                uint64
 				Stored                uint64 `json:"stored_bytes"`
 				Raw                   uint64 `json:"raw_bytes"`

@@ -118,7 +118,7 @@ func largeModel(t *testing.T) string {
 	}
 	var tensors []layout.Tensor
 	for i, n := range sizes {
-		tensors = append(tensors, layout.Tensor{Name: []byte(strconv.Itoa(i)), DType: layout.F32, Shape: []uint64{n / 4096, 1024}})
+		tensors = append(tensors, layout.Tensor{Name: []byte(strconv.Itoa(i)), DType: layout.F32, Shape: []int{int(n / 4096), 1024}})
 	}
 	path := filepath.Join(t.TempDir(), "zeros.apr")
 	f, err := os.Create(path)

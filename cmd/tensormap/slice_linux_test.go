@@ -20,7 +20,7 @@ func onTerminal(t *testing.T, args ...string) (status int, shown, stderr string)
 }
 
 func TestTerminalShowsSlices(t *testing.T) {
-	file := modeltest.CountingInts(t, []uint64{2, 100})
+	file := modeltest.CountingInts(t, []int{2, 100})
 	for _, args := range [][]string{{"x[:, :90]"}, {"x[:, :90]", "--as", "text"}, {"x", "--as", "text"}} {
 		status, shown, _ := onTerminal(t, append([]string{"dump", file}, args...)...)
 		lines := strings.Split(strings.TrimRight(shown, "\n"), "\n")
@@ -47,7 +47,7 @@ func TestTerminalShowsSlices(t *testing.T) {
 }
 
 func TestTerminalRefusesPictures(t *testing.T) {
-	file := modeltest.CountingInts(t, []uint64{2})
+	file := modeltest.CountingInts(t, []int{2})
 	for _, args := range [][]string{{"map", file}, {"dump", file, "x[0]", "--as", "f32"}, {"dump", file, "x[0]", "--as", "npy"}, {"dump", file, "x"}} {
 		status, shown, stderr := onTerminal(t, args...)
 		if status != exitUsage || shown != "" || !strings.Contains(stderr, "a terminal cannot show") {

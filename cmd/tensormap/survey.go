@@ -120,7 +120,7 @@ func damage(err error) bool { return err != nil && !errors.Is(err, loader.ErrUns
 type tensorHead struct {
 	Name     string       `json:"name"`
 	DType    layout.DType `json:"dtype"`
-	Shape    []uint64     `json:"shape"`
+	Shape    []int        `json:"shape"`
 	Elements uint64       `json:"elements"`
 }
 

@@ -257,10 +257,10 @@ func previewGrid(list []convert.Tensor) *report.Grid {
 type plannedJSON struct {
 	Name        string       `json:"name"`
 	DType       layout.DType `json:"dtype"`
-	Shape       []uint64     `json:"shape"`
+	Shape       []int        `json:"shape"`
 	Bytes       uint64       `json:"bytes"`
 	FromDType   layout.DType `json:"from_dtype"`
-	FromShape   []uint64     `json:"from_shape"`
+	FromShape   []int        `json:"from_shape"`
 	StoredBytes uint64       `json:"stored_bytes"`
 	Reencoded   bool         `json:"reencoded"`
 }

@@ -106,7 +106,7 @@ var hostile = map[string]func(rng *rand.Rand, size int) []byte{
 	"apr2": func(_ *rand.Rand, size int) []byte {
 		list := make([]layout.Tensor, size/64)
 		for i := range list {
-			list[i] = layout.Tensor{Name: []byte(fmt.Sprintf("%x", i)), DType: layout.I8, Shape: []uint64{1}}
+			list[i] = layout.Tensor{Name: []byte(fmt.Sprintf("%x", i)), DType: layout.I8, Shape: []int{1}}
 		}
 		var out bytes.Buffer
 		w := must(apr2.NewWriter(&out, list, nil))

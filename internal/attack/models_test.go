@@ -36,7 +36,7 @@ type model struct {
 type tensor struct {
 	name   string
 	dtype  layout.DType
-	shape  []uint64
+	shape  []int
 	raw    []byte
 	stored []byte
 	values []float32 // nil: its type has none
@@ -58,7 +58,7 @@ func (m *model) put(dir string) string {
 }
 
 // weights makes the bytes of a tensor, with runs of zeros that compress.
-func weights(rng *rand.Rand, d layout.DType, shape []uint64) []byte {
+func weights(rng *rand.Rand, d layout.DType, shape []int) []byte {
 	b := make([]byte, must(d.Size(shape)))
 	for i := 0; i < len(b); {
 		run := min(4*(1+rng.IntN(30)), len(b)-i)
@@ -77,12 +77,12 @@ func rawAPR2(rng *rand.Rand) []byte {
 	var list []layout.Tensor
 	var data [][]byte
 	for i, d := range []layout.DType{layout.F32, layout.F16, layout.BF16, layout.I8, layout.Q8_0, layout.Q4_0, layout.Q4_K, layout.Q6_K, layout.Q8_0} {
-		rows, columns := uint64(8+rng.IntN(40)), uint64(1024)
+		rows, columns := 8+rng.IntN(40), 1024
 		if i == 8 {
 			rows, columns = 160, 2048 // enough for several goroutines
 		}
-		list = append(list, layout.Tensor{Name: []byte(fmt.Sprintf("layer.%d.%s", i, strings.ToLower(d.String()))), DType: d, Shape: []uint64{rows, columns}})
-		data = append(data, weights(rng, d, []uint64{rows, columns}))
+		list = append(list, layout.Tensor{Name: []byte(fmt.Sprintf("layer.%d.%s", i, strings.ToLower(d.String()))), DType: d, Shape: []int{rows, columns}})
+		data = append(data, weights(rng, d, []int{rows, columns}))
 	}
 	metadata := layout.Metadata{
 		{Key: "model_type", Value: "attack"}, {Key: "vocab", Value: strings.Repeat("word ", 500)},

@@ -22,7 +22,7 @@ import (
 type Tensor struct {
 	Name  string
 	DType layout.DType
-	Shape []uint64
+	Shape []int
 	Data  []byte
 }
 
@@ -57,7 +57,7 @@ func SafeTensorsAt(phase int, metadata string, tensors ...Tensor) []byte {
 	var data []byte
 	for _, x := range tensors {
 		name, _ := json.Marshal(x.Name)
-		shape, _ := json.Marshal(append([]uint64{}, x.Shape...))
+		shape, _ := json.Marshal(append([]int{}, x.Shape...))
 		members = append(members, fmt.Sprintf(`%s:{"dtype":"%s","shape":%s,"data_offsets":[%d,%d]}`,
 			name, x.DType, shape, len(data), len(data)+len(x.Data)))
 		data = append(data, x.Data...)
@@ -162,8 +162,8 @@ func EveryFixture[M io.Closer](t *testing.T, testdata string, open func(path str
 }
 
 // CountingInts writes a model of one tensor "x" of int32, which counts from 0.
-func CountingInts(t testing.TB, shape []uint64) (path string) {
-	n := uint64(1)
+func CountingInts(t testing.TB, shape []int) (path string) {
+	n := 1
 	for _, dim := range shape {
 		n *= dim
 	}
@@ -171,6 +171,6 @@ func CountingInts(t testing.TB, shape []uint64) (path string) {
 	for i := range uint32(n) {
 		data = binary.LittleEndian.AppendUint32(data, i)
 	}
-	dims, _ := json.Marshal(append([]uint64{}, shape...))
+	dims, _ := json.Marshal(append([]int{}, shape...))
 	return WriteSafeTensors(t, fmt.Sprintf(`{"x":{"dtype":"I32","shape":%s,"data_offsets":[0,%d]}}`, dims, 4*n), data...)
 }

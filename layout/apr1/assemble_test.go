@@ -44,7 +44,7 @@ func assemble(flags Flags, tensors ...layout.Tensor) layouttest.Sparse {
 
 // withVocabulary is a file of one empty tensor and a vocabulary.
 func withVocabulary(v *Vocabulary) layout.Bytes {
-	b := []byte(assemble(HasVocab, layout.Tensor{Name: []byte("a"), DType: layout.F32, Shape: []uint64{0}}).Head)
+	b := []byte(assemble(HasVocab, layout.Tensor{Name: []byte("a"), DType: layout.F32, Shape: []int{0}}).Head)
 	at := len(b)
 	b = le.AppendUint32(b, 0)
 	b = le.AppendUint32(b, uint32(len(v.Tokens)))

@@ -14,7 +14,7 @@ import (
 func manyTensors(n int, d layout.DType) layouttest.Sparse {
 	tensors := make([]layout.Tensor, n)
 	for i := range tensors {
-		tensors[i] = layout.Tensor{Name: fmt.Appendf(nil, "decoder.layers.%d.self_attn.%d.weight", i/8, i%8), DType: d, Shape: []uint64{384, 384}}
+		tensors[i] = layout.Tensor{Name: fmt.Appendf(nil, "decoder.layers.%d.self_attn.%d.weight", i/8, i%8), DType: d, Shape: []int{384, 384}}
 	}
 	return assemble(0, tensors...)
 }

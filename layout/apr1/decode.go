@@ -293,7 +293,7 @@ func (d *decoder) shape(t *layout.Tensor, b []byte, at uint64) error {
 	}
 	t.Shape = d.builder.Dims(rank)
 	for i := range t.Shape {
-		t.Shape[i] = uint64(le.Uint32(b[inShape+4*i:]))
+		t.Shape[i] = layout.Dim(uint64(le.Uint32(b[inShape+4*i:])))
 	}
 	n := le.Uint64(b[inElements:])
 	if product, ok := layout.Elements(t.Shape); !ok || product != n {
@@ -419,7 +419,7 @@ func (d *decoder) filterbank(c *layout.Cursor) error {
 	}
 	d.builder.Data(span.offset, span.size())
 	t := d.builder.Next()
-	t.Name, t.DType, t.Shape = []byte(filterbankName), layout.F32, []uint64{uint64(span.mels), uint64(span.freqs)}
+	t.Name, t.DType, t.Shape = []byte(filterbankName), layout.F32, []int{layout.Dim(uint64(span.mels)), layout.Dim(uint64(span.freqs))}
 	t.Offset, t.Stored = span.offset, span.size()
 	return d.builder.Add(at)
 }

@@ -47,8 +47,8 @@ func TestDecodeLiteral(t *testing.T) {
 	}
 	ix := f.Index()
 	tensors := []layout.Tensor{
-		{Name: []byte("a.weight"), DType: layout.I8, Shape: []uint64{3, 1}, Offset: 152, Stored: 3, Raw: 3, Quant: &layout.Quant{Scale: 0.5}},
-		{Name: []byte("mel_filterbank"), DType: layout.F32, Shape: []uint64{2, 1}, Offset: 192, Stored: 8, Raw: 8},
+		{Name: []byte("a.weight"), DType: layout.I8, Shape: []int{3, 1}, Offset: 152, Stored: 3, Raw: 3, Quant: &layout.Quant{Scale: 0.5}},
+		{Name: []byte("mel_filterbank"), DType: layout.F32, Shape: []int{2, 1}, Offset: 192, Stored: 8, Raw: 8},
 	}
 	if !reflect.DeepEqual(ix.Tensors, tensors) || !slices.Equal(ix.Flags, []string{"has_vocab", "has_filterbank"}) || ix.Version != "1" {
 		t.Errorf("%+v", ix)

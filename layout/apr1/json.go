@@ -74,7 +74,7 @@ func (d *decoder) jsonTensors(index *jsontext.Scanner[[]byte], count, textSize u
 			return err
 		}
 	}
-	var shape []uint64
+	var shape []int
 	i := 0
 	for index.Open('[', "an array"); index.More(']'); i++ {
 		at := index.Offset()
@@ -98,7 +98,7 @@ var jsonFields = []string{"name", "dtype", "shape", "offset", "size"}
 
 // jsonTensor reads an entry, which begins at offset at. It returns the shape in memory that is used
 // again.
-func (d *decoder) jsonTensor(s *jsontext.Scanner[[]byte], at uint64, t *layout.Tensor, shape []uint64) []uint64 {
+func (d *decoder) jsonTensor(s *jsontext.Scanner[[]byte], at uint64, t *layout.Tensor, shape []int) []int {
 	s.Record(at, "an object", jsonFields, func(i int) {
 		s.Next()
 		at := s.Offset()

@@ -26,7 +26,7 @@ func temporary(t *testing.T) *os.File {
 }
 
 // lz4Tensor without a size is one whose size is not known.
-func lz4Tensor(name string, stored uint64, d layout.DType, shape ...uint64) layout.Tensor {
+func lz4Tensor(name string, stored uint64, d layout.DType, shape ...int) layout.Tensor {
 	t := tensor(name, d, shape...)
 	t.Encoding, t.Stored = layout.LZ4, stored
 	return t
@@ -114,13 +114,13 @@ func TestLateHead(t *testing.T) {
 	for round := range 30 {
 		var list []layout.Tensor
 		for i := range rng.IntN(8) {
-			x := tensor(string(rune('a'+i)), layout.U8, rng.Uint64N(5000))
+			x := tensor(string(rune('a'+i)), layout.U8, rng.IntN(5000))
 			if rng.IntN(3) > 0 {
 				x.Encoding = layout.LZ4
 			}
 			list = append(list, x)
 		}
-		list = append(list, lz4Tensor("z", 0, layout.Q4_0, rng.Uint64N(2)*64))
+		list = append(list, lz4Tensor("z", 0, layout.Q4_0, rng.IntN(2)*64))
 		file := temporary(t)
 		w, err := NewWriter(file, list, &Options{Align: 32 << (round % 2)})
 		if err != nil {

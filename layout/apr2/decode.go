@@ -159,7 +159,7 @@ func (d *decoder) entry() error {
 	t.Shape = d.builder.Dims(rank)
 	dims := b[4+name:][:8*rank]
 	for i := range t.Shape {
-		t.Shape[i] = le.Uint64(dims[8*i:])
+		t.Shape[i] = layout.Dim(le.Uint64(dims[8*i:]))
 	}
 	if err := d.place(t, (*[entryTailSize]byte)(b[size-entryTailSize:])); err != nil {
 		return err

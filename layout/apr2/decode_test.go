@@ -50,8 +50,8 @@ func TestDecodeLiteral(t *testing.T) {
 	}
 	ix := f.Index()
 	wantTensors := []layout.Tensor{
-		{Name: []byte("a"), DType: layout.F32, Shape: []uint64{2}, Offset: 192, Stored: 8, Raw: 8},
-		{Name: []byte("b"), DType: layout.Q8_0, Shape: []uint64{1, 32}, Offset: 256, Stored: 34, Raw: 34},
+		{Name: []byte("a"), DType: layout.F32, Shape: []int{2}, Offset: 192, Stored: 8, Raw: 8},
+		{Name: []byte("b"), DType: layout.Q8_0, Shape: []int{1, 32}, Offset: 256, Stored: 34, Raw: 34},
 	}
 	if !reflect.DeepEqual(ix.Tensors, wantTensors) {
 		t.Errorf("tensors %+v, want %+v", ix.Tensors, wantTensors)
@@ -181,7 +181,8 @@ func TestDecodeErrors(t *testing.T) {
 		{"n_dims past the index", patch(87, "\x03"), layout.ErrTruncated, "index_size", 83, "tensor 1 of 2"},
 		{"dims against size", patch(47, "\x03"), layout.ErrInvalid, "offset", 42, "F32 [3] takes 12"},
 		{"dims overflow bytes", patch(54, "\x40"), layout.ErrInvalid, "shape", 42, "2^64"},
-		{"dims overflow elements", patch(88, ff8+ff8), layout.ErrInvalid, "shape", 83, "2^64"},
+		{"dims overflow elements", patch(88, strings.Repeat("\x00\x00\x00\x00\x00\x00\x00\x40", 2)), layout.ErrInvalid, "shape", 83, "2^64 elements"},
+		{"dims beyond int", patch(88, ff8+ff8), layout.ErrInvalid, "shape", 83, "dimension 0 of shape [-1 -1]"},
 		{"dims against block", patch(96, "\x21"), layout.ErrInvalid, "shape", 83, "block of 32"},
 		{"dims 0 with bytes", patch(47, "\x00"), layout.ErrInvalid, "offset", 42, "F32 [0] takes 0"},
 		{"offset", patch(55, "\x00\x01"), layout.ErrTruncated, "offset", 42, "8 bytes at 448"},

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"math"
 	"strings"
 	"testing"
 
@@ -13,7 +12,7 @@ import (
 	"github.com/tensormap/tensormap/layout/internal/layouttest"
 )
 
-func tensor(name string, d layout.DType, shape ...uint64) layout.Tensor {
+func tensor(name string, d layout.DType, shape ...int) layout.Tensor {
 	return layout.Tensor{Name: []byte(name), DType: d, Shape: shape}
 }
 
@@ -44,9 +43,9 @@ func TestWriterRefuses(t *testing.T) {
 		{"no dtype", []layout.Tensor{{Name: []byte("a")}}, Options{}, layout.ErrUnsupported, "dtype", 42, "INVALID"},
 		{"block", []layout.Tensor{tensor("a", layout.Q4_0, 33)}, Options{}, layout.ErrInvalid, "dims", 42, "block of 32"},
 		{"scalar block", []layout.Tensor{tensor("a", layout.Q4_0)}, Options{}, layout.ErrInvalid, "dims", 42, "block of 32"},
-		{"elements", []layout.Tensor{tensor("a", layout.U8, 1<<32, 1<<32)}, Options{}, layout.ErrInvalid, "dims", 42, "2^64"},
-		{"size", []layout.Tensor{tensor("a", layout.U8, math.MaxUint64)}, Options{}, layout.ErrLimit, "offset", 42, "2^63"},
-		{"sum of sizes", []layout.Tensor{tensor("a", layout.U8, 1<<62), tensor("b", layout.U8, 1<<62)}, Options{}, layout.ErrLimit, "offset", 83, "2^63"},
+		{"elements", []layout.Tensor{tensor("a", layout.U8, 1<<30, 1<<30, 16)}, Options{}, layout.ErrInvalid, "dims", 42, "2^64"},
+		{"size", []layout.Tensor{tensor("a", layout.U8, 1<<30, 1<<30, 15)}, Options{}, layout.ErrLimit, "offset", 42, "2^63"},
+		{"sum of sizes", []layout.Tensor{tensor("a", layout.U8, 1<<30, 1<<30, 4), tensor("b", layout.U8, 1<<30, 1<<30, 4)}, Options{}, layout.ErrLimit, "offset", 99, "2^63"},
 		{"align", nil, Options{Align: 16}, layout.ErrInvalid, "flags", 8, "16, not 32 or 64"},
 		{"flags", nil, Options{Flags: Signed | Sharded}, layout.ErrInvalid, "flags", 8, "SIGNED cannot"},
 		{"metadata twice", nil, md(layout.Entry{Key: "a"}, layout.Entry{Key: "a"}), layout.ErrDuplicate, "metadata", 42, `"a"`},
@@ -210,8 +209,8 @@ func TestWriteTensorDoesNotAllocate(t *testing.T) {
 // TestHuge places tensors far beyond 4 GiB, without writing them.
 func TestHuge(t *testing.T) {
 	tensors := []layout.Tensor{
-		tensor("a", layout.F32, 1<<31, 3), // 24 GiB
-		tensor("b", layout.Q8_0, 1<<40, 1<<10),
+		tensor("a", layout.F32, 1<<30, 6), // 24 GiB
+		tensor("b", layout.Q8_0, 1<<30, 1<<20),
 		tensor("c", layout.U8, 7),
 		tensor("d", layout.U8, 1),
 	}

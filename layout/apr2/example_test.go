@@ -21,8 +21,8 @@ func ExampleNewWriter() {
 
 	var out bytes.Buffer
 	w, err := apr2.NewWriter(&out, []layout.Tensor{
-		{Name: []byte("layer.weight"), DType: layout.F32, Shape: []uint64{2, 3}},
-		{Name: []byte("layer.bias"), DType: layout.F32, Shape: []uint64{2}},
+		{Name: []byte("layer.weight"), DType: layout.F32, Shape: []int{2, 3}},
+		{Name: []byte("layer.bias"), DType: layout.F32, Shape: []int{2}},
 	}, &apr2.Options{Metadata: layout.Metadata{
 		{Key: "apr_version", Value: "2.0.0"},
 		{Key: "model_type", Value: "linear"},

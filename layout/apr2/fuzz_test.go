@@ -72,7 +72,7 @@ func FuzzWriter(f *testing.F) {
 	f.Fuzz(func(t *testing.T, spec []byte, options byte, key, value string) {
 		var tensors []layout.Tensor
 		for ; len(spec) >= 4 && len(tensors) < 50; spec = spec[4:] {
-			tensors = append(tensors, tensor(string(spec[:1]), layout.DType(spec[1]%80), uint64(spec[2]), uint64(spec[3])))
+			tensors = append(tensors, tensor(string(spec[:1]), layout.DType(spec[1]%80), int(spec[2]), int(spec[3])))
 		}
 		opts := &Options{
 			Align:    []int{0, 32, 64, 16}[options%4],

@@ -202,7 +202,7 @@ func appendEntry(b []byte, t *layout.Tensor, e place) []byte {
 	b = append(b, t.Name...)
 	b = append(b, idOf[t.DType], uint8(len(shape)))
 	for _, dim := range shape {
-		b = le.AppendUint64(b, dim)
+		b = le.AppendUint64(b, uint64(dim))
 	}
 	b = le.AppendUint64(b, e.offset)
 	b = le.AppendUint64(b, e.size)
@@ -216,10 +216,10 @@ func compressed(t layout.Tensor) bool { return t.Encoding == layout.LZ4 && t.Sto
 // compressedTensor is the flag of an entry with a raw_size.
 const compressedTensor = 1
 
-var scalar = []uint64{1}
+var scalar = []int{1}
 
 // dims returns t's shape as the index can hold it: a scalar has one dimension.
-func dims(t *layout.Tensor) []uint64 {
+func dims(t *layout.Tensor) []int {
 	if len(t.Shape) == 0 {
 		return scalar
 	}

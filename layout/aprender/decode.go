@@ -170,7 +170,7 @@ func (d *decoder) entry(i int) error {
 	}
 	t.Shape = d.builder.Dims(rank)
 	for i := range t.Shape {
-		t.Shape[i] = le.Uint64(dims[8*i:])
+		t.Shape[i] = layout.Dim(le.Uint64(dims[8*i:]))
 	}
 	if offset > d.builder.Index().Size {
 		// Also keeps the sum below from wrapping.

@@ -101,7 +101,7 @@ func enumsWith(id uint8) (s enumSet) {
 }
 
 // enumsFor returns the enums whose type for id makes a tensor of this shape size bytes long.
-func enumsFor(id uint8, shape []uint64, size uint64) (s enumSet) {
+func enumsFor(id uint8, shape []int, size uint64) (s enumSet) {
 	for i := range enums {
 		d := enums[i].dtypes[id]
 		if d == layout.Invalid {
@@ -115,7 +115,7 @@ func enumsFor(id uint8, shape []uint64, size uint64) (s enumSet) {
 }
 
 // sizes lists how many bytes a tensor of this shape takes in each reading of id.
-func sizes(id uint8, shape []uint64) string {
+func sizes(id uint8, shape []int) string {
 	var list []string
 	for _, d := range allEnums.readings(id) {
 		if n, err := d.Size(shape); err != nil {

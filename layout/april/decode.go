@@ -81,7 +81,7 @@ func (f *File) addNetwork(b *layout.Builder, i int) error {
 	n, t := &f.Networks[i], b.Next()
 	t.Name = []byte("networks/" + n.Role)
 	t.DType = layout.U8
-	t.Shape = append(b.Dims(1)[:0], n.Size)
+	t.Shape = append(b.Dims(1)[:0], layout.Dim(n.Size))
 	t.Offset, t.Stored = n.Offset, n.Size
 	return b.Add(f.Header.atNetworks + uint64(i)*entrySize)
 }

@@ -308,7 +308,7 @@ func TestPackedDims(t *testing.T) {
 	message := appendRecord(nil, 1, binary.AppendUvarint([]byte{1, 0x82, 0}, 300))
 	message = appendRecord(append(message, tensorMessage("a", 2)...), 9, make([]byte, 600))
 	f := format.MustDecode(t, good(onnx(message)).assemble())
-	if x := f.Index().Tensors[3]; !slices.Equal(x.Shape, []uint64{1, 2, 300}) {
+	if x := f.Index().Tensors[3]; !slices.Equal(x.Shape, []int{1, 2, 300}) {
 		t.Errorf("shape %v", x.Shape)
 	}
 }

@@ -41,7 +41,7 @@ type reader struct {
 	lim   layout.Limits
 	found []initializer
 	names []byte
-	dims  []uint64
+	dims  []int
 }
 
 // newReader makes a reader with room for the initializers of a small model.
@@ -51,7 +51,7 @@ func newReader(in layout.Input, lim layout.Limits) *reader {
 		lim:   lim,
 		found: make([]initializer, 0, 32),
 		names: make([]byte, 0, 1<<10),
-		dims:  make([]uint64, 0, 64),
+		dims:  make([]int, 0, 64),
 	}
 }
 

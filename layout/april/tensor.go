@@ -2,6 +2,7 @@ package april
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 	"strings"
 
@@ -97,10 +98,12 @@ func (t *tensorProto) addDim(at, dim uint64) {
 	switch rank := uint64(len(t.r.dims) - t.dims); {
 	case int64(dim) < 0:
 		t.bad(at, "dims", layout.ErrInvalid, "dimension %d is %d", rank, int64(dim))
+	case dim > math.MaxInt:
+		t.bad(at, "dims", layout.ErrInvalid, "dimension %d is %d, beyond %d", rank, dim, math.MaxInt)
 	case rank == t.r.lim.Rank:
 		t.bad(at, "dims", layout.ErrLimit, "more than %d dimensions", rank)
 	default:
-		t.r.dims = append(grow(t.r.dims, 1), dim)
+		t.r.dims = append(grow(t.r.dims, 1), int(dim))
 	}
 }
 
@@ -187,7 +190,7 @@ func (t *tensorProto) placeNumbers(init *initializer, field protowire.Number) {
 	}
 }
 
-func (t *tensorProto) shape() []uint64 { return t.r.dims[t.dims:] }
+func (t *tensorProto) shape() []int { return t.r.dims[t.dims:] }
 
 // numbersOf returns how many numbers of its field hold raw bytes of type d: two for a complex.
 func numbersOf(d layout.DType, raw uint64) uint64 {

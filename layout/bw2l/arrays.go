@@ -77,7 +77,7 @@ func (d *decoder) shape(c *layout.Cursor, n uint64) (rank uint8) {
 	}
 	if rank == 0 {
 		rank = 1
-		d.shapes = append(grown(d.shapes), n)
+		d.shapes = append(grown(d.shapes), layout.Dim(n))
 	}
 	return rank
 }
@@ -91,7 +91,7 @@ func (d *decoder) dims(c *layout.Cursor, n uint64) uint8 {
 	}
 	first := len(d.shapes)
 	for range rank {
-		d.shapes = append(grown(d.shapes), c.U64("dims"))
+		d.shapes = append(grown(d.shapes), layout.Dim(c.U64("dims")))
 	}
 	shape := d.shapes[first:]
 	slices.Reverse(shape)

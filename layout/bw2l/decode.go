@@ -43,7 +43,7 @@ type decoder struct {
 	file    *File
 	in      layout.Input
 	arrays  arrayList // of all sections
-	shapes  []uint64  // of arrays, one after another
+	shapes  []int     // of arrays, one after another
 	records uint64    // the fewest bytes that sections, layers and arrays take without their contents
 	prefix  uint64    // bytes of names of sections in names of tensors
 }

@@ -43,9 +43,9 @@ func TestDecode(t *testing.T) {
 		t.Errorf("index %+v", ix)
 	}
 	want := []layout.Tensor{
-		{Name: []byte("layers.0.0"), Shape: []uint64{2}, DType: layout.I8, Offset: 96, Stored: 2, Raw: 2,
+		{Name: []byte("layers.0.0"), Shape: []int{2}, DType: layout.I8, Offset: 96, Stored: 2, Raw: 2,
 			Quant: &layout.Quant{Scale: 0.5, Zero: -2}},
-		{Name: []byte("layers.0.1"), Shape: []uint64{1}, DType: layout.F64, Offset: 111, Stored: 8, Raw: 8},
+		{Name: []byte("layers.0.1"), Shape: []int{1}, DType: layout.F64, Offset: 111, Stored: 8, Raw: 8},
 	}
 	if !reflect.DeepEqual(ix.Tensors, want) {
 		t.Errorf("tensors %+v, want %+v", ix.Tensors, want)
@@ -64,8 +64,8 @@ func TestVersion2(t *testing.T) {
 		t.Fatal("refused")
 	}
 	want := []layout.Tensor{
-		{Name: []byte("b"), Shape: []uint64{2, 3}, DType: layout.I16, Offset: 15 + 24 + 4 + 9 + 16, Stored: 12, Raw: 12},
-		{Name: []byte("layers.0.0"), Shape: []uint64{1}, DType: layout.I64, Offset: f.Index().Size - 8, Stored: 8, Raw: 8},
+		{Name: []byte("b"), Shape: []int{2, 3}, DType: layout.I16, Offset: 15 + 24 + 4 + 9 + 16, Stored: 12, Raw: 12},
+		{Name: []byte("layers.0.0"), Shape: []int{1}, DType: layout.I64, Offset: f.Index().Size - 8, Stored: 8, Raw: 8},
 	}
 	if got := f.Index().Tensors; f.Index().Version != "2" || !reflect.DeepEqual(got, want) {
 		t.Errorf("tensors %+v, want %+v", got, want)

@@ -207,14 +207,13 @@ func (d *decoder) tensor(t *layout.Tensor, b *layout.Builder, info info, at uint
 	dimsAt, typeAt := at+n+4, at+end
 	t.Shape = b.Dims(len(dims) / int(w))
 	for i := range t.Shape {
-		t.Shape[i] = w.uint(dims[i*int(w):])
+		dim := w.uint(dims[i*int(w):])
+		if dim > math.MaxInt { // ggml has them signed too
+			return tensorErrorf(dimsAt, "dimensions", layout.ErrInvalid, t.Name, "%d is beyond %d", dim, math.MaxInt)
+		}
+		t.Shape[i] = int(dim)
 	}
 	slices.Reverse(t.Shape)
-	for _, dim := range t.Shape {
-		if dim > math.MaxInt64 { // ggml has them signed
-			return tensorErrorf(dimsAt, "dimensions", layout.ErrInvalid, t.Name, "%d is beyond a signed 64-bit number", dim)
-		}
-	}
 	id := le.Uint32(tail)
 	dtype, ok := layout.FromGGML(id)
 	if !ok {

@@ -16,9 +16,9 @@ func TestWriter(t *testing.T) {
 	want, _ := small() // put together from the format's tables
 	var buf bytes.Buffer
 	w, err := NewWriter(&buf, []layout.Tensor{
-		{Name: []byte("one"), DType: layout.F32, Shape: shapeOf(4)},
-		{Name: []byte("two"), DType: layout.Q8_0, Shape: shapeOf(2, 32)},
-		{Name: []byte("three"), DType: layout.I8, Shape: shapeOf(16)},
+		{Name: []byte("one"), DType: layout.F32, Shape: []int{4}},
+		{Name: []byte("two"), DType: layout.Q8_0, Shape: []int{2, 32}},
+		{Name: []byte("three"), DType: layout.I8, Shape: []int{16}},
 	}, layout.Metadata{
 		{Key: "general.alignment", Value: uint32(32)}, {Key: "text", Value: "some text"}, {Key: "tokens", Value: []string{"a", "", "bcd"}},
 		{Key: "scores", Value: []float32{1.5, -2}}, {Key: "flag", Value: true}, {Key: "large", Value: uint64(7)},
@@ -63,7 +63,7 @@ func TestWriterFixtures(t *testing.T) {
 
 func TestWriterRefuses(t *testing.T) {
 	one := func(name string, d layout.DType, shape ...int) []layout.Tensor {
-		return []layout.Tensor{{Name: []byte(name), DType: d, Shape: shapeOf(shape...)}}
+		return []layout.Tensor{{Name: []byte(name), DType: d, Shape: shape}}
 	}
 	key := func(key string, value any) layout.Metadata { return layout.Metadata{{Key: key, Value: value}} }
 	for name, test := range map[string]struct {
@@ -96,7 +96,7 @@ func TestWriterRefuses(t *testing.T) {
 }
 
 func TestWriterFails(t *testing.T) {
-	tensors := []layout.Tensor{{Name: []byte("a"), DType: layout.F32, Shape: shapeOf(3)}, {Name: []byte("b"), DType: layout.I8, Shape: shapeOf(5)}}
+	tensors := []layout.Tensor{{Name: []byte("a"), DType: layout.F32, Shape: []int{3}}, {Name: []byte("b"), DType: layout.I8, Shape: []int{5}}}
 	write := func(dst io.Writer) error {
 		w, err := NewWriter(dst, tensors, nil)
 		for _, n := range []int{12, 5} {
@@ -130,7 +130,7 @@ func TestWriterFails(t *testing.T) {
 func TestInfoSize(t *testing.T) {
 	for _, align := range []uint32{8, 32, 4096} {
 		md := layout.Metadata{{Key: keyAlignment, Value: align}}
-		x := layout.Tensor{Name: []byte("abc"), DType: layout.Q4_0, Shape: shapeOf(3, 64)}
+		x := layout.Tensor{Name: []byte("abc"), DType: layout.Q4_0, Shape: []int{3, 64}}
 		sizeOf := func(list ...layout.Tensor) (head, end uint64) {
 			e := encoder{align: 1}
 			if err := e.header(list, md); err != nil {
@@ -145,11 +145,4 @@ func TestInfoSize(t *testing.T) {
 			t.Errorf("%d, want %d", got, want)
 		}
 	}
-}
-
-func shapeOf(dims ...int) (shape []uint64) {
-	for _, n := range dims {
-		shape = append(shape, uint64(n))
-	}
-	return shape
 }

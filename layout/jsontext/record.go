@@ -2,6 +2,7 @@ package jsontext
 
 import (
 	"iter"
+	"math"
 	"slices"
 
 	"github.com/tensormap/tensormap/layout"
@@ -47,13 +48,19 @@ func (s *Scanner[T]) Record(at uint64, want string, fields []string, read func(i
 }
 
 // Shape reads an array of dimensions into the memory of dst. More than most are an error.
-func (s *Scanner[T]) Shape(dst []uint64, most uint64) []uint64 {
+func (s *Scanner[T]) Shape(dst []int, most uint64) []int {
 	dst = dst[:0]
 	for s.Open('[', "an array"); s.More(']'); {
 		if uint64(len(dst)) == most {
 			s.Fail(s.Offset(), layout.ErrLimit, "more than %d dimensions", most)
 		}
-		dst = append(dst, s.Uint())
+		s.Next()
+		at := s.Offset()
+		n := s.Uint()
+		if n > math.MaxInt {
+			s.Fail(at, layout.ErrInvalid, "dimension %d is %d, beyond %d", len(dst), n, math.MaxInt)
+		}
+		dst = append(dst, int(n))
 	}
 	return dst
 }

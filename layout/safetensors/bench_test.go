@@ -14,17 +14,17 @@ import (
 func llm(tensors int, space string) layouttest.Sparse {
 	parts := []struct {
 		name  string
-		shape []uint64
+		shape []int
 	}{
-		{"self_attn.q_proj.weight", []uint64{4096, 4096}},
-		{"self_attn.k_proj.weight", []uint64{1024, 4096}},
-		{"self_attn.v_proj.weight", []uint64{1024, 4096}},
-		{"self_attn.o_proj.weight", []uint64{4096, 4096}},
-		{"mlp.gate_proj.weight", []uint64{14336, 4096}},
-		{"mlp.up_proj.weight", []uint64{14336, 4096}},
-		{"mlp.down_proj.weight", []uint64{4096, 14336}},
-		{"input_layernorm.weight", []uint64{4096}},
-		{"post_attention_layernorm.weight", []uint64{4096}},
+		{"self_attn.q_proj.weight", []int{4096, 4096}},
+		{"self_attn.k_proj.weight", []int{1024, 4096}},
+		{"self_attn.v_proj.weight", []int{1024, 4096}},
+		{"self_attn.o_proj.weight", []int{4096, 4096}},
+		{"mlp.gate_proj.weight", []int{14336, 4096}},
+		{"mlp.up_proj.weight", []int{14336, 4096}},
+		{"mlp.down_proj.weight", []int{4096, 14336}},
+		{"input_layernorm.weight", []int{4096}},
+		{"post_attention_layernorm.weight", []int{4096}},
 	}
 	h := []byte(`{"__metadata__":{"format":"pt"}`)
 	var end uint64
@@ -33,7 +33,7 @@ func llm(tensors int, space string) layouttest.Sparse {
 		begin := end
 		size := uint64(2)
 		for _, n := range p.shape {
-			size *= n
+			size *= uint64(n)
 		}
 		end += size
 		h = fmt.Appendf(h, `,"model.layers.%[2]d.%[3]s":%[1]s{"dtype":%[1]s"BF16","shape":%[1]s[`, space, i/len(parts), p.name)
@@ -41,7 +41,7 @@ func llm(tensors int, space string) layouttest.Sparse {
 			if j > 0 {
 				h = append(h, ',')
 			}
-			h = strconv.AppendUint(h, n, 10)
+			h = strconv.AppendInt(h, int64(n), 10)
 		}
 		h = fmt.Appendf(h, `],"data_offsets":%s[%d,%d]}`, space, begin, end)
 	}

@@ -62,7 +62,7 @@ type decoder struct {
 	build    *layout.Builder
 	data     span
 	metadata span
-	shape    []uint64 // of the tensor being read
+	shape    []int // of the tensor being read
 
 	// end is where the tensor read last ends, in the data, and touching stays true
 	// while every tensor begins there, as in nearly every real file.

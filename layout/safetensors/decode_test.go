@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -74,7 +75,7 @@ func TestAccepted(t *testing.T) {
 		{"scalar", `{"a":` + desc("F32", "", "0,4") + `}`, 4, []string{"a F32 [] 0+4"}},
 		{"empty", `{"a":` + desc("F32", "0", "0,0") + `}`, 0, []string{"a F32 [0] 0+0"}},
 		{"zero after a product past 64 bits", `{"a":` + desc("F32", "4294967296,4294967296,0", "0,0") + `}`, 0, []string{"a F32 [4294967296 4294967296 0] 0+0"}},
-		{"largest dimension", `{"a":` + desc("U8", "18446744073709551615,0", "0,0") + `}`, 0, []string{"a U8 [18446744073709551615 0] 0+0"}},
+		{"largest dimension", `{"a":` + desc("U8", fmt.Sprintf("%d,0", math.MaxInt), "0,0") + `}`, 0, []string{fmt.Sprintf("a U8 [%d 0] 0+0", math.MaxInt)}},
 		{"empty between", `{"a":` + desc("U8", "2", "0,2") + `,"e":` + desc("U8", "0", "2,2") + `,"b":` + desc("U8", "2", "2,4") + `}`, 4,
 			[]string{"a U8 [2] 0+2", "e U8 [0] 2+0", "b U8 [2] 2+2"}},
 		{"empty listed late", `{` + two + `,"e":` + desc("U8", "0", "2,2") + `,"f":` + desc("U8", "0", "0,0") + `}`, 4,
@@ -186,6 +187,7 @@ func TestErrors(t *testing.T) {
 		{file(`{"a":`+desc("U8", "02", "0,2")+`}`, 2), layout.ErrInvalid, 36, "shape", "integer 02 has leading zeros"},
 		{file(`{"a":`+desc("U8", "2.0", "0,2")+`}`, 2), layout.ErrInvalid, 36, "shape", "2.… is a number with a fraction or an exponent"},
 		{file(`{"a":`+desc("U8", "2e0", "0,2")+`}`, 2), layout.ErrInvalid, 36, "shape", "2e… is a number with a fraction or an exponent"},
+		{file(`{"a":`+desc("U8", "2,18446744073709551615", "0,2")+`}`, 2), layout.ErrInvalid, 38, "shape", `tensor "a": dimension 1 is 18446744073709551615, beyond 9223372036854775807`},
 		{file(`{"a":`+desc("U8", "18446744073709551616", "0,2")+`}`, 2), layout.ErrInvalid, 36, "shape", "integer 18446744073709551616 (20 digits) does not fit 64 bits"},
 		{file(`{"a":`+desc("U8", strings.Repeat("9", 50), "0,2")+`}`, 2), layout.ErrInvalid, 36, "shape", "(50 digits) does not fit 64 bits"},
 		{file(`{"a":`+desc("U8", rank65, "0,1")+`}`, 1), layout.ErrLimit, 36 + 128, "shape", "more than 64 dimensions"},

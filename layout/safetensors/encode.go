@@ -137,9 +137,9 @@ func (e *encoder) tensor(t *layout.Tensor) error {
 		return err
 	}
 	e.buf = append(append(append(e.buf, `{"dtype":"`...), t.DType.String()...), `","shape":`...)
-	e.numbers(t.Shape...)
+	e.buf = appendNumbers(e.buf, t.Shape...)
 	e.buf = append(e.buf, `,"data_offsets":`...)
-	e.numbers(e.data, e.data+size)
+	e.buf = appendNumbers(e.buf, e.data, e.data+size)
 	e.buf = append(e.buf, '}')
 	e.data += size
 	return nil
@@ -165,15 +165,16 @@ func (e *encoder) text(field, s string) error {
 	return err
 }
 
-func (e *encoder) numbers(list ...uint64) {
-	e.buf = append(e.buf, '[')
+// appendNumbers appends an array of numbers. No dimension is negative here.
+func appendNumbers[N int | uint64](b []byte, list ...N) []byte {
+	b = append(b, '[')
 	for i, n := range list {
 		if i > 0 {
-			e.buf = append(e.buf, ',')
+			b = append(b, ',')
 		}
-		e.buf = strconv.AppendUint(e.buf, n, 10)
+		b = strconv.AppendUint(b, uint64(n), 10)
 	}
-	e.buf = append(e.buf, ']')
+	return append(b, ']')
 }
 
 func (e *encoder) errorf(field string, sentinel error, format string, args ...any) error {

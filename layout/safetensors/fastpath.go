@@ -1,6 +1,8 @@
 package safetensors
 
 import (
+	"math"
+
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/jsontext"
 )
@@ -67,10 +69,10 @@ func (d *decoder) fastShape(b []byte) (rest []byte) {
 		if n == 0 && len(d.shape) == 0 {
 			return b // a scalar
 		}
-		if !canonical(b, n) || n == len(b) || uint64(len(d.shape)) == d.lim.Rank {
+		if !canonical(b, n) || n == len(b) || v > math.MaxInt || uint64(len(d.shape)) == d.lim.Rank {
 			return nil
 		}
-		d.shape = append(d.shape, v)
+		d.shape = append(d.shape, int(v))
 		if b[n] != ',' {
 			return b[n:]
 		}

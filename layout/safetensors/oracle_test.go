@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,7 +32,7 @@ import (
 // record is a tensor as oracle and decoder both can tell it.
 type record struct {
 	Name, DType string
-	Shape       []uint64
+	Shape       []int
 	Begin, End  uint64
 }
 
@@ -187,7 +188,14 @@ func oracleTensor(name string, v any) (record, error) {
 	if !ok || bits == 0 || !ok1 || !ok2 || len(dims) > 64 || len(span) != 2 || span[0] > span[1] {
 		return r, fmt.Errorf("%w: fields of %q", errOracle, name)
 	}
-	r.Shape, r.Begin, r.End = dims, span[0], span[1]
+	r.Shape = []int{}
+	for _, n := range dims {
+		if n > math.MaxInt {
+			return r, fmt.Errorf("%w: shape of %q", errOracle, name)
+		}
+		r.Shape = append(r.Shape, int(n))
+	}
+	r.Begin, r.End = span[0], span[1]
 	if !oracleSize(dims, bits, r.End-r.Begin) {
 		return r, fmt.Errorf("%w: size of %q", errOracle, name)
 	}

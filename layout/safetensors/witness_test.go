@@ -25,7 +25,7 @@ type expected struct {
 	Tensors  []struct {
 		Name   string
 		DType  string
-		Shape  []uint64
+		Shape  []int
 		Offset uint64
 		Bytes  uint64
 		SHA256 string

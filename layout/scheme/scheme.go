@@ -23,7 +23,7 @@ type Part struct {
 }
 
 // Lookup finds a tensor of the model by its name, in whatever file of the model it is.
-type Lookup func(name string) (d layout.DType, shape []uint64, ok bool)
+type Lookup func(name string) (d layout.DType, shape []int, ok bool)
 
 // Find reports whether the tensor called name is part of a quantized weight, or an F8 tensor that
 // has no scale and may be one.
@@ -101,7 +101,7 @@ var rules = []rule{
 }
 
 // find reports whether the tensor called name, of type d, is a part by rule r.
-func (r *rule) find(name string, d layout.DType, shape []uint64, lookup Lookup) (Part, bool) {
+func (r *rule) find(name string, d layout.DType, shape []int, lookup Lookup) (Part, bool) {
 	if stem, ok := strings.CutSuffix(name, r.codes); ok {
 		if p, ok := r.whole(stem, d, shape, lookup); ok {
 			return p, true
@@ -125,7 +125,7 @@ func (r *rule) find(name string, d layout.DType, shape []uint64, lookup Lookup) 
 
 // whole finds the scale of codes of type d whose name begins with stem. It has no more elements
 // than the codes have bits.
-func (r *rule) whole(stem string, d layout.DType, shape []uint64, lookup Lookup) (Part, bool) {
+func (r *rule) whole(stem string, d layout.DType, shape []int, lookup Lookup) (Part, bool) {
 	if !allowed(r.types, d) {
 		return Part{}, false
 	}

@@ -41,7 +41,7 @@ func checkDescriptions(t testing.TB, ix *layout.Index, data []byte) {
 			t.Fatalf("tensor %d: rank %d", i, len(x.Shape))
 		}
 		for k, d := range x.Shape {
-			if v := binary.LittleEndian.Uint32(data[x.Offset-head+5+4*uint64(k):]); uint64(v) != d || d > math.MaxInt32 {
+			if v := binary.LittleEndian.Uint32(data[x.Offset-head+5+4*uint64(k):]); int(v) != d || d > math.MaxInt32 {
 				t.Fatalf("tensor %d: dimension %d is %d", i, k, d)
 			}
 		}

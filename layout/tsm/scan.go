@@ -22,7 +22,7 @@ type module struct {
 	params          []param  // of one node after the other
 	fields          []field  // of one param after the other
 	edges           []int32  // inputs of one node after the other
-	dims            []uint64 // of one field after the other
+	dims            []int    // of one field after the other
 	texts           []byte   // names of nodes and params
 	notes           []notes  // of the nodes, if they are kept
 	long            []uint64 // offsets of names of params of more than 31 bytes
@@ -54,7 +54,7 @@ func (m *module) reserve(nodes int) {
 	m.params = make([]param, 0, nodes+nodes/2)
 	m.fields = make([]field, 0, nodes+nodes/2)
 	m.edges = make([]int32, 0, 2*nodes)
-	m.dims = make([]uint64, 0, 2*nodes)
+	m.dims = make([]int, 0, 2*nodes)
 	m.texts = make([]byte, 0, 32*nodes)
 }
 
@@ -368,14 +368,14 @@ func unknownDType(id uint32) string {
 }
 
 // shape decodes the dimensions of the next field and stores them.
-func (s *scanner) shape(at uint64, b []byte) []uint64 {
+func (s *scanner) shape(at uint64, b []byte) []int {
 	from := len(s.m.dims)
 	for i := 0; i < len(b); i += 4 {
 		dim := int32(binary.LittleEndian.Uint32(b[i:]))
 		if dim < 0 {
 			s.Fail(at+uint64(i), "shape", layout.ErrInvalid, "dimension %d is %d", i/4, dim)
 		}
-		s.m.dims = push(s.m.dims, uint64(dim))
+		s.m.dims = push(s.m.dims, int(dim))
 	}
 	return s.m.dims[from:]
 }

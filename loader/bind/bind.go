@@ -52,7 +52,7 @@ type Source interface {
 }
 
 // Dims are the numbers that names in shapes stand for.
-type Dims map[string]uint64
+type Dims map[string]int
 
 // MismatchError says which field does not fit which tensor.
 type MismatchError struct {

@@ -50,20 +50,20 @@ func (b *binder) checkShape(t loader.Tensor, tag reflect.StructTag) error {
 }
 
 // checkDim returns the reason why n is not the dimension that want describes, or "".
-func (b *binder) checkDim(want string, n uint64, tensor string) string {
+func (b *binder) checkDim(want string, n int, tensor string) string {
 	if want == "_" {
 		return ""
 	}
-	if number, err := strconv.ParseUint(want, 10, 64); err == nil {
+	if number, err := strconv.Atoi(want); err == nil {
 		if n == number {
 			return ""
 		}
 		return fmt.Sprintf("%d is not %d", n, number)
 	}
-	factor, name, multiple := uint64(1), want, false
+	factor, name, multiple := 1, want, false
 	if before, after, ok := strings.Cut(want, "*"); ok {
-		number, err := strconv.ParseUint(before, 10, 64)
-		if err != nil || number == 0 {
+		number, err := strconv.Atoi(before)
+		if err != nil || number <= 0 {
 			return fmt.Sprintf("the tag's %q is no dimension", want)
 		}
 		factor, name, multiple = number, after, true
@@ -76,7 +76,7 @@ func (b *binder) checkDim(want string, n uint64, tensor string) string {
 		b.dims[name], b.setBy[name] = n/factor, tensor
 		return ""
 	}
-	if hi, product := bits.Mul64(factor, known); hi == 0 && product == n {
+	if hi, product := bits.Mul64(uint64(factor), uint64(known)); hi == 0 && product == uint64(n) {
 		return ""
 	}
 	why := fmt.Sprintf("%s is %d", name, known)

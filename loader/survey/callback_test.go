@@ -24,7 +24,7 @@ var errCallback = errors.New("the caller's callback panicked")
 // TestProgressPanics has a callback end in a worker, at the beginning and at the end of the
 // work.
 func TestProgressPanics(t *testing.T) {
-	file := modeltest.SafeTensors(modeltest.Tensor{Name: "a", DType: layout.U8, Shape: []uint64{3 << 20}, Data: make([]byte, 3<<20)}, floats("b", make([]float32, 1<<20)))
+	file := modeltest.SafeTensors(modeltest.Tensor{Name: "a", DType: layout.U8, Shape: []int{3 << 20}, Data: make([]byte, 3<<20)}, floats("b", make([]float32, 1<<20)))
 	ctx := context.Background()
 	for name, callback := range map[string]func(){"panic": func() { panic(errCallback) }, "Goexit": runtime.Goexit} {
 		for verb, run := range map[string]func(m *loader.Model, o survey.Options){
@@ -61,7 +61,7 @@ func TestProgressPanics(t *testing.T) {
 
 // TestChangedMeanwhile cuts a file within its last page while it is gone through.
 func TestChangedMeanwhile(t *testing.T) {
-	file := modeltest.SafeTensors(modeltest.Tensor{Name: "a", DType: layout.U8, Shape: []uint64{3 << 20}, Data: make([]byte, 3<<20)})
+	file := modeltest.SafeTensors(modeltest.Tensor{Name: "a", DType: layout.U8, Shape: []int{3 << 20}, Data: make([]byte, 3<<20)})
 	for verb, run := range map[string]func(m *loader.Model, o survey.Options) error{
 		"Stats": func(m *loader.Model, o survey.Options) error {
 			_, err := allStats(t.Context(), m, &survey.StatsOptions{Options: o})
@@ -98,7 +98,7 @@ func TestEach(t *testing.T) {
 	var tensors []modeltest.Tensor
 	for i := range 300 {
 		n := 1 + i%7*3000
-		tensors = append(tensors, modeltest.Tensor{Name: fmt.Sprintf("%03d", (i*7)%300), DType: layout.U8, Shape: []uint64{uint64(n)}, Data: make([]byte, n)})
+		tensors = append(tensors, modeltest.Tensor{Name: fmt.Sprintf("%03d", (i*7)%300), DType: layout.U8, Shape: []int{n}, Data: make([]byte, n)})
 	}
 	m := openBytes(t, modeltest.SafeTensors(tensors...))
 	names := func(all iter.Seq[loader.Tensor]) (names []string) {

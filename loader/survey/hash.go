@@ -285,7 +285,7 @@ func (m *ModelDigest) Values() (total Digest, ok bool) { return m.values.digest(
 // dimensions of their shapes.
 func (m *ModelDigest) Stored() (total Digest, ok bool) { return m.stored.digest() }
 
-func (l *lines) add(d *TensorDigest, digest *Digest, kind string, shape []uint64) {
+func (l *lines) add(d *TensorDigest, digest *Digest, kind string, shape []int) {
 	if l.hash == nil {
 		l.hash = sha256.New()
 	}
@@ -312,16 +312,16 @@ func (d *TensorDigest) kind() string {
 	return fmt.Sprintf("%v,scale=%08x,zero=%d", d.Tensor.DType(), math.Float32bits(d.quant.Scale), d.quant.Zero)
 }
 
-func shapeText(shape []uint64) string {
+func shapeText(shape []int) string {
 	dims := make([]string, len(shape))
 	for i, dim := range shape {
-		dims[i] = strconv.FormatUint(dim, 10)
+		dims[i] = strconv.Itoa(dim)
 	}
 	return "[" + strings.Join(dims, ",") + "]"
 }
 
 // squeezed returns shape without dimensions of 1. They say nothing about the order of elements.
 // Formats that cannot have a scalar, or many dimensions, add or drop them.
-func squeezed(shape []uint64) []uint64 {
-	return slices.DeleteFunc(slices.Clone(shape), func(dim uint64) bool { return dim == 1 })
+func squeezed(shape []int) []int {
+	return slices.DeleteFunc(slices.Clone(shape), func(dim int) bool { return dim == 1 })
 }

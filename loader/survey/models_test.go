@@ -52,9 +52,9 @@ func modelDigest(list []survey.TensorDigest) *survey.ModelDigest {
 
 func describe(v any) string { return fmt.Sprintf("%+v", v) }
 
-func floats(name string, v []float32, shape ...uint64) modeltest.Tensor {
+func floats(name string, v []float32, shape ...int) modeltest.Tensor {
 	if shape == nil {
-		shape = []uint64{uint64(len(v))}
+		shape = []int{len(v)}
 	}
 	return modeltest.Tensor{Name: name, DType: layout.F32, Shape: shape, Data: modeltest.Float32s(v...)}
 }

@@ -22,7 +22,7 @@ import (
 
 // A tensor has the same digests however it is stored.
 func TestHashOfEveryLayout(t *testing.T) {
-	half := modeltest.Tensor{Name: "half", DType: layout.F16, Shape: []uint64{3, 40000}, Data: make([]byte, 240000)}
+	half := modeltest.Tensor{Name: "half", DType: layout.F16, Shape: []int{3, 40000}, Data: make([]byte, 240000)}
 	for i := range half.Data {
 		half.Data[i] = byte(i * i >> 3)
 	}
@@ -48,11 +48,11 @@ func TestHashOfEveryLayout(t *testing.T) {
 		t.Errorf("F32: %v, F16: %v", got, want)
 	}
 	// Another shape is another model of the same elements, but for a dimension of 1.
-	got = digestsOf(t, openBytes(t, modeltest.SafeTensors(modeltest.Tensor{Name: "half", DType: layout.F16, Shape: []uint64{3, 1, 40000}, Data: half.Data})))
+	got = digestsOf(t, openBytes(t, modeltest.SafeTensors(modeltest.Tensor{Name: "half", DType: layout.F16, Shape: []int{3, 1, 40000}, Data: half.Data})))
 	if got[0] != want[0] || got[1] != want[1] || got[2] != want[2] || got[3] == want[3] {
 		t.Errorf("3×1×40000: %v, 3×40000: %v", got, want)
 	}
-	got = digestsOf(t, openBytes(t, modeltest.SafeTensors(modeltest.Tensor{Name: "half", DType: layout.F16, Shape: []uint64{40000, 3}, Data: half.Data})))
+	got = digestsOf(t, openBytes(t, modeltest.SafeTensors(modeltest.Tensor{Name: "half", DType: layout.F16, Shape: []int{40000, 3}, Data: half.Data})))
 	if got[0] != want[0] || got[1] != want[1] || got[2] == want[2] || got[3] == want[3] {
 		t.Errorf("40000×3: %v, 3×40000: %v", got, want)
 	}
@@ -171,7 +171,7 @@ func TestMemory(t *testing.T) {
 		t.Skip("what is not mapped is read into memory of its own, time and again")
 	}
 	const elements = 16 << 20
-	head := modeltest.SafeTensors(modeltest.Tensor{Name: "w", DType: layout.F32, Shape: []uint64{elements}, Data: nil})
+	head := modeltest.SafeTensors(modeltest.Tensor{Name: "w", DType: layout.F32, Shape: []int{elements}, Data: nil})
 	text := strings.Replace(string(head), `"data_offsets":[0,0]`, `"data_offsets":[0,67108864]`, 1)
 	text = string(rune(len(text)-8)) + text[1:] // a short header: one byte of length
 	if len(text)-8 > 127 {
@@ -296,7 +296,7 @@ func TestFilter(t *testing.T) {
 // Values that float64 has to round are not taken for equal because of it.
 func TestRounded(t *testing.T) {
 	i64 := func(low byte) *loader.Model {
-		return openBytes(t, modeltest.SafeTensors(modeltest.Tensor{Name: "w", DType: layout.I64, Shape: []uint64{1}, Data: []byte{low, 0, 0, 0, 0, 0, 0, 0x40}}))
+		return openBytes(t, modeltest.SafeTensors(modeltest.Tensor{Name: "w", DType: layout.I64, Shape: []int{1}, Data: []byte{low, 0, 0, 0, 0, 0, 0, 0x40}}))
 	}
 	pairs, err := allPairs(context.Background(), i64(1), i64(2), nil)
 	if err != nil || pairs[0].Differing != 0 || pairs[0].Within(0) || pairs[0].Identical() {

@@ -277,7 +277,7 @@ def good():
         *sections,
         Section("rank 4", "array", weights("fp32", 2, 3, 4, 5)),
         Section("rank 9", "array", weights("i8", 1, 2, 1, 3, 1, 1, 2, 1, 1)),
-        Section("no elements", "array", Array("i16", [], [3, 0, 2**63])),
+        Section("no elements", "array", Array("i16", [], [3, 0, 2**62])),
         Section("layers", "layers", [Layer(k, *(weights(k, 3, *[2] * r) for r in range(3)), Array(k, EXTREMES[k]))
                                      for k in floats + ints]),
     ).save("types2")

@@ -41,7 +41,7 @@ type Description struct {
 // Tensor is a tensor of a Description.
 type Tensor struct {
 	Name, DType, Encoding string
-	Shape                 []uint64
+	Shape                 []int
 	File                  int // which of Files it is in
 	Offset, Stored, Raw   uint64
 	ZeroCopy              *bool `json:"zero_copy"` // nil: not known

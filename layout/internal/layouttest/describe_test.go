@@ -14,11 +14,11 @@ func newDescription() *Description {
 	return &Description{
 		Version: "1", Size: 16, Metadata: []byte(`{"k":15e-1}`), Verify: "ok",
 		Tensors: []Tensor{
-			{Name: "a", DType: "U8", Encoding: "raw", Shape: []uint64{2, 2}, Offset: 4, Stored: 4, Raw: 4, ZeroCopy: &yes,
+			{Name: "a", DType: "U8", Encoding: "raw", Shape: []int{2, 2}, Offset: 4, Stored: 4, Raw: 4, ZeroCopy: &yes,
 				StoredSHA256: sha256Hex(content[4:8]), RawSHA256: sha256Hex(content[4:8])},
-			{Name: "b", DType: "I32", Encoding: layout.Protobuf.String(), Shape: []uint64{1}, Offset: 8, Stored: 1, Raw: 4, ZeroCopy: &no,
+			{Name: "b", DType: "I32", Encoding: layout.Protobuf.String(), Shape: []int{1}, Offset: 8, Stored: 1, Raw: 4, ZeroCopy: &no,
 				Scale: &scale, ZeroPoint: &zero, StoredSHA256: sha256Hex(content[8:9]), RawSHA256: sha256Hex(make([]byte, 4))},
-			{Name: "c", DType: "U8", Encoding: "raw", Shape: []uint64{1}, Offset: 5, Stored: 1, Raw: 1},
+			{Name: "c", DType: "U8", Encoding: "raw", Shape: []int{1}, Offset: 5, Stored: 1, Raw: 1},
 		},
 	}
 }
@@ -36,7 +36,7 @@ func TestCheckDescribedNotices(t *testing.T) {
 		"name":       func(d *Description, a, b *Tensor) { a.Name = "x" },
 		"dtype":      func(d *Description, a, b *Tensor) { a.DType = "I8" },
 		"encoding":   func(d *Description, a, b *Tensor) { a.Encoding = "lz4" },
-		"shape":      func(d *Description, a, b *Tensor) { a.Shape = []uint64{4} },
+		"shape":      func(d *Description, a, b *Tensor) { a.Shape = []int{4} },
 		"offset":     func(d *Description, a, b *Tensor) { a.Offset++ },
 		"stored":     func(d *Description, a, b *Tensor) { b.Stored++ },
 		"raw":        func(d *Description, a, b *Tensor) { b.Raw++ },

@@ -66,7 +66,7 @@ func checkSpans(t testing.TB, spans []span, data layout.Bytes) {
 func rightSize(x *layout.Tensor) bool {
 	n := uint64(1)
 	for _, d := range x.Shape {
-		n *= d
+		n *= uint64(d)
 	}
 	elems, size := uint64(x.DType.BlockElems()), uint64(x.DType.BlockBytes())
 	switch {

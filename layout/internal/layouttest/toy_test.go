@@ -36,10 +36,10 @@ func newToy() *toy {
 	f := &toy{md: layout.Metadata{{Key: "k", Value: 1.5}}}
 	f.index = layout.Index{Format: layout.TSM, Version: "1", Size: content.Size(), Sections: []layout.Section{{Name: "header", Size: 4}}}
 	f.index.Tensors = []layout.Tensor{
-		{Name: []byte("a"), DType: layout.U8, Shape: []uint64{2, 2}, Offset: 4, Stored: 4, Raw: 4},
-		{Name: []byte("b"), DType: layout.I32, Shape: []uint64{1}, Offset: 8, Stored: 1, Raw: 4, Encoding: layout.Protobuf,
+		{Name: []byte("a"), DType: layout.U8, Shape: []int{2, 2}, Offset: 4, Stored: 4, Raw: 4},
+		{Name: []byte("b"), DType: layout.I32, Shape: []int{1}, Offset: 8, Stored: 1, Raw: 4, Encoding: layout.Protobuf,
 			Quant: &layout.Quant{Scale: 0.5, Zero: 3}},
-		{Name: []byte("c"), DType: layout.U8, Shape: []uint64{1}, Offset: 5, Stored: 1, Raw: 1, Alias: true},
+		{Name: []byte("c"), DType: layout.U8, Shape: []int{1}, Offset: 5, Stored: 1, Raw: 1, Alias: true},
 	}
 	f.name()
 	return f
@@ -157,7 +157,7 @@ func TestCheckIndexNotices(t *testing.T) {
 		"shape":           func(ix *layout.Index, a, b, c *layout.Tensor) { a.Shape[1] = 3 },
 		"raw":             func(ix *layout.Index, a, b, c *layout.Tensor) { b.Raw = 8 },
 		"stored":          func(ix *layout.Index, a, b, c *layout.Tensor) { a.Stored = 3 },
-		"half a block":    func(ix *layout.Index, a, b, c *layout.Tensor) { a.DType, a.Shape = layout.Q8_0, []uint64{33} },
+		"half a block":    func(ix *layout.Index, a, b, c *layout.Tensor) { a.DType, a.Shape = layout.Q8_0, []int{33} },
 		"too small":       func(ix *layout.Index, a, b, c *layout.Tensor) { b.Shape[0], b.Raw = 100, 400 },
 		"LZ4 too small":   func(ix *layout.Index, a, b, c *layout.Tensor) { b.Shape[0], b.Raw, b.Encoding = 1000, 4000, layout.LZ4 },
 		"leaves":          func(ix *layout.Index, a, b, c *layout.Tensor) { b.Offset = 16 },
@@ -170,10 +170,10 @@ func TestCheckIndexNotices(t *testing.T) {
 		"section in data": func(ix *layout.Index, a, b, c *layout.Tensor) { ix.Sections[0].Size = 5 },
 		"nothing":         func(ix *layout.Index, a, b, c *layout.Tensor) {},
 		"APR_Q8": func(ix *layout.Index, a, b, c *layout.Tensor) {
-			b.DType, b.Shape, b.Raw = layout.APR_Q8, []uint64{4}, 8
+			b.DType, b.Shape, b.Raw = layout.APR_Q8, []int{4}, 8
 		},
 		"APR_Q4": func(ix *layout.Index, a, b, c *layout.Tensor) {
-			b.DType, b.Shape, b.Raw, b.Stored = layout.APR_Q4, []uint64{3}, 18, 3
+			b.DType, b.Shape, b.Raw, b.Stored = layout.APR_Q4, []int{3}, 18, 3
 		},
 	} {
 		f := newToy()

@@ -14,7 +14,7 @@ import (
 func begin(dst io.Writer, sizes ...uint64) (*File, Tensors) {
 	ix := &layout.Index{Format: layout.TSM, Size: 99}
 	for i, n := range sizes {
-		ix.Tensors = append(ix.Tensors, layout.Tensor{Name: []byte{byte('a' + i)}, DType: layout.U8, Shape: []uint64{n}, Stored: n})
+		ix.Tensors = append(ix.Tensors, layout.Tensor{Name: []byte{byte('a' + i)}, DType: layout.U8, Shape: []int{layout.Dim(n)}, Stored: n})
 	}
 	f := New(dst, ix, 4, Fields{Size: "length", Count: "total"})
 	return f, NewTensors(f)

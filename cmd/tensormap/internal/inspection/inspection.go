@@ -49,7 +49,7 @@ type FileInfo struct {
 type tensorInfo struct {
 	Name        string          `json:"name"`
 	DType       layout.DType    `json:"dtype"`
-	Shape       []uint64        `json:"shape"`
+	Shape       []int           `json:"shape"`
 	Elements    uint64          `json:"elements"`
 	File        int             `json:"file"`
 	Offset      uint64          `json:"offset"`
@@ -164,7 +164,7 @@ func (info *tensorInfo) describe(t loader.Tensor) {
 		ZeroCopy:    t.ZeroCopy(),
 	}
 	if info.Shape == nil {
-		info.Shape = []uint64{} // [], not null, for a scalar
+		info.Shape = []int{} // [], not null, for a scalar
 	}
 }
 

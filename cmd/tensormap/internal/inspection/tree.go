@@ -20,7 +20,7 @@ const treeDepth = 32
 // node is a part of tensors' names: a tensor, or a prefix that tensors share.
 type node struct {
 	label string
-	shape []uint64 // of a leaf
+	shape []int // of a leaf
 	*branch
 
 	total  report.Total // over all tensors below; its dtype is that of the first
@@ -170,7 +170,7 @@ func (f forms) of(n *node) int32 {
 	var room [80]byte // enough for a leaf
 	key := binary.AppendUvarint(room[:0], uint64(len(n.children)))
 	for _, dim := range n.shape {
-		key = binary.AppendUvarint(key, dim)
+		key = binary.AppendUvarint(key, uint64(dim))
 	}
 	sorted := slices.SortedFunc(slices.Values(n.children), func(a, b *node) int {
 		return cmp.Or(strings.Compare(a.label, b.label), cmp.Compare(a.form, b.form))

@@ -12,7 +12,7 @@ import (
 
 // entry is a tensor for tests: its elements are those of its shape, a byte each unless it is
 // F32.
-func entry(name string, dtype layout.DType, shape ...uint64) tensorInfo {
+func entry(name string, dtype layout.DType, shape ...int) tensorInfo {
 	n, _ := layout.Elements(shape)
 	return tensorInfo{Name: name, DType: dtype, Shape: shape, Elements: n, StoredBytes: n * uint64(dtype.BlockBytes())}
 }
@@ -65,9 +65,9 @@ func TestTree(t *testing.T) {
 	} {
 		var tensors []tensorInfo
 		for name := range strings.FieldsSeq(test.names) {
-			shape := []uint64{2, 3}
+			shape := []int{2, 3}
 			if strings.Contains(name, "!") {
-				shape = []uint64{6}
+				shape = []int{6}
 			}
 			tensors = append(tensors, entry(name, layout.U8, shape...))
 		}

@@ -56,7 +56,7 @@ func Share(n, all uint64) string {
 }
 
 // ShapeText returns a shape as it is shown.
-func ShapeText(shape []uint64) string {
+func ShapeText(shape []int) string {
 	if len(shape) == 0 {
 		return "scalar"
 	}
@@ -65,7 +65,7 @@ func ShapeText(shape []uint64) string {
 		if i > 0 {
 			text = append(text, "×"...)
 		}
-		text = strconv.AppendUint(text, dim, 10)
+		text = strconv.AppendInt(text, int64(dim), 10)
 	}
 	return string(text)
 }

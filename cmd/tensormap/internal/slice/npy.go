@@ -28,7 +28,7 @@ const npyFloat32 = "<f4"
 //	10  n  Python dictionary, spaces, newline; 10+n is a multiple of 64
 //
 // n fits: a shape of the most dimensions there can be takes about 1,400 bytes.
-func NumPyHeader(descr string, shape []uint64) []byte {
+func NumPyHeader(descr string, shape []int) []byte {
 	const fixed, align = 10, 64
 	dict := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': %s, }", descr, pythonTuple(shape))
 	total := (fixed + len(dict) + 1 + align - 1) / align * align
@@ -41,7 +41,7 @@ func NumPyHeader(descr string, shape []uint64) []byte {
 }
 
 // pythonTuple formats a shape: (), (3,) or (3, 4).
-func pythonTuple(shape []uint64) string {
+func pythonTuple(shape []int) string {
 	var b strings.Builder
 	b.WriteByte('(')
 	for i, dim := range shape {

@@ -1,6 +1,7 @@
 package slice
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -14,12 +15,12 @@ func TestNpyHeader(t *testing.T) {
 	}
 	for _, test := range []struct {
 		descr string
-		shape []uint64
+		shape []int
 		want  string
 	}{
 		{"<f4", nil, "\x93NUMPY\x01\x00\x76\x00" + pad("{'descr': '<f4', 'fortran_order': False, 'shape': (), }", 128)},
-		{"|b1", []uint64{3}, "\x93NUMPY\x01\x00\x76\x00" + pad("{'descr': '|b1', 'fortran_order': False, 'shape': (3,), }", 128)},
-		{"<c16", []uint64{0, 4}, "\x93NUMPY\x01\x00\x76\x00" + pad("{'descr': '<c16', 'fortran_order': False, 'shape': (0, 4), }", 128)},
+		{"|b1", []int{3}, "\x93NUMPY\x01\x00\x76\x00" + pad("{'descr': '|b1', 'fortran_order': False, 'shape': (3,), }", 128)},
+		{"<c16", []int{0, 4}, "\x93NUMPY\x01\x00\x76\x00" + pad("{'descr': '<c16', 'fortran_order': False, 'shape': (0, 4), }", 128)},
 	} {
 		if got := string(NumPyHeader(test.descr, test.shape)); got != test.want {
 			t.Errorf("%s %v:\n%q, want\n%q", test.descr, test.shape, got, test.want)
@@ -27,7 +28,7 @@ func TestNpyHeader(t *testing.T) {
 	}
 	// Around a multiple of 64, and the most dimensions there can be.
 	for n := range 65 {
-		shape := slices.Repeat([]uint64{1<<64 - 1}, n)
+		shape := slices.Repeat([]int{math.MaxInt}, n)
 		h := string(NumPyHeader("<f4", shape))
 		dict := strings.TrimRight(h[10:len(h)-1], " ")
 		if len(h)%64 != 0 || int(h[8])|int(h[9])<<8 != len(h)-10 || h[len(h)-1] != '\n' || len(h)-10-len(dict)-1 >= 64 {

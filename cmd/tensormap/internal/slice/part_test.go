@@ -25,7 +25,7 @@ func opened(t *testing.T, path string) loader.Tensor {
 }
 
 func TestSliceErrors(t *testing.T) {
-	x := opened(t, modeltest.CountingInts(t, []uint64{3, 4}))
+	x := opened(t, modeltest.CountingInts(t, []int{3, 4}))
 	for spec, says := range map[string]string{
 		"3":          "dimension 0 of 3 elements: no index 3",
 		"0, -5":      "dimension 1 of 4 elements: no index -5",
@@ -53,20 +53,20 @@ func TestSliceErrors(t *testing.T) {
 func TestSliceBatches(t *testing.T) {
 	const most = 10_000
 	for _, test := range []struct {
-		shape   []uint64
+		shape   []int
 		spec    string
 		batches int
 		read    uint64
 	}{
-		{[]uint64{100, 100}, "", 1, 10_000},
-		{[]uint64{300, 100}, "", 3, 30_000},
-		{[]uint64{100, 100}, ":, 0", 1, 9_901}, // all but the last row's end
-		{[]uint64{4, 20_000}, ":, 5", 4, 4},
-		{[]uint64{4, 20_000}, "1", 2, 20_000},
-		{[]uint64{4, 20_000}, "1:3, -30:", 2, 60},
-		{[]uint64{10, reach + 1}, ":, 0", 2, 10 + 8*reach}, // five and five
-		{[]uint64{10, reach + 2}, ":, 0", 10, 10},
-		{[]uint64{4, 5}, "0:0", 0, 0},
+		{[]int{100, 100}, "", 1, 10_000},
+		{[]int{300, 100}, "", 3, 30_000},
+		{[]int{100, 100}, ":, 0", 1, 9_901}, // all but the last row's end
+		{[]int{4, 20_000}, ":, 5", 4, 4},
+		{[]int{4, 20_000}, "1", 2, 20_000},
+		{[]int{4, 20_000}, "1:3, -30:", 2, 60},
+		{[]int{10, reach + 1}, ":, 0", 2, 10 + 8*reach}, // five and five
+		{[]int{10, reach + 2}, ":, 0", 10, 10},
+		{[]int{4, 5}, "0:0", 0, 0},
 	} {
 		p, err := New(opened(t, modeltest.CountingInts(t, test.shape)), test.spec)
 		if err != nil {

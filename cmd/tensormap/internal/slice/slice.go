@@ -31,7 +31,7 @@ type Part struct {
 func Whole(t loader.Tensor) *Part {
 	p := &Part{t: t}
 	for _, dim := range t.Shape() {
-		p.extents = append(p.extents, extent{n: dim})
+		p.extents = append(p.extents, extent{n: uint64(dim)})
 	}
 	return p
 }
@@ -59,9 +59,9 @@ func New(t loader.Tensor, spec string) (*Part, error) {
 	}
 	p := &Part{t: t}
 	for d, item := range items {
-		e, err := newExtent(item, shape[d])
+		e, err := newExtent(item, uint64(shape[d]))
 		if err != nil {
-			return nil, fmt.Errorf("%s[%s]: dimension %d of %s: %w", t.Name(), spec, d, report.Counted(shape[d], "element"), err)
+			return nil, fmt.Errorf("%s[%s]: dimension %d of %s: %w", t.Name(), spec, d, report.Counted(uint64(shape[d]), "element"), err)
 		}
 		p.extents = append(p.extents, e)
 	}
@@ -158,10 +158,10 @@ func position(s string, dim uint64) (int64, error) {
 }
 
 // shape returns the shape of the result.
-func (p *Part) shape() (shape []uint64) {
+func (p *Part) shape() (shape []int) {
 	for _, e := range p.extents {
 		if !e.single {
-			shape = append(shape, e.n)
+			shape = append(shape, int(e.n))
 		}
 	}
 	return shape
@@ -177,7 +177,7 @@ func (p *Part) stretches(visit func(stretch) error) error {
 	for outer > 0 {
 		outer--
 		n *= p.extents[outer].n // no more than the tensor has
-		if p.extents[outer].n < shape[outer] {
+		if p.extents[outer].n < uint64(shape[outer]) {
 			break
 		}
 	}
@@ -207,7 +207,7 @@ func (p *Part) first(index []uint64) (at uint64) {
 		if d < len(index) {
 			i += index[d]
 		}
-		at = at*dim + i
+		at = at*uint64(dim) + i
 	}
 	return at
 }

@@ -91,7 +91,7 @@ func littleInt(b []byte) int64 {
 type textWriter struct {
 	w     *bufio.Writer
 	p     *Part
-	shape []uint64 // of the result
+	shape []int // of the result
 	page  []string
 	at    uint64 // numbers written
 }
@@ -161,7 +161,7 @@ func (o *textWriter) row() uint64 {
 	if len(o.shape) == 0 {
 		return 1
 	}
-	return max(1, o.shape[len(o.shape)-1])
+	return max(1, uint64(o.shape[len(o.shape)-1]))
 }
 
 // heading says which matrix begins, where there are several.
@@ -169,7 +169,7 @@ func (o *textWriter) heading() {
 	if len(o.shape) < 3 {
 		return
 	}
-	matrix := o.row() * o.shape[len(o.shape)-2]
+	matrix := o.row() * uint64(o.shape[len(o.shape)-2])
 	if o.at%matrix != 0 {
 		return
 	}
