@@ -12712,3 +12712,200 @@ part:
 	SFENCE
 	VZEROUPPER
 	RET
+
+// func transposeWordsAVX2(dst []byte, dstStride int, src []byte, srcStride int, rows int, columns int)
+// Requires: AVX, AVX2
+TEXT ·transposeWordsAVX2(SB), NOSPLIT, $0-80
+	MOVQ src_base+32(FP), AX
+	MOVQ dst_base+0(FP), CX
+	MOVQ rows+64(FP), DX
+	MOVQ srcStride+56(FP), SI
+	LEAQ (SI)(SI*2), DI
+	MOVQ dstStride+24(FP), R9
+	LEAQ (R9)(R9*2), R10
+
+row:
+	MOVQ columns+72(FP), R11
+	MOVQ AX, BX
+	MOVQ CX, R8
+
+tile:
+	LEAQ        (BX)(SI*4), R12
+	MOVQ        R8, R13
+	VMOVDQU     (BX), X0
+	VINSERTI128 $0x01, (R12), Y0, Y0
+	VMOVDQU     (BX)(SI*1), X1
+	VINSERTI128 $0x01, (R12)(SI*1), Y1, Y1
+	VMOVDQU     (BX)(SI*2), X2
+	VINSERTI128 $0x01, (R12)(SI*2), Y2, Y2
+	VMOVDQU     (BX)(DI*1), X3
+	VINSERTI128 $0x01, (R12)(DI*1), Y3, Y3
+	VPUNPCKLDQ  Y1, Y0, Y4
+	VPUNPCKHDQ  Y1, Y0, Y5
+	VPUNPCKLDQ  Y3, Y2, Y6
+	VPUNPCKHDQ  Y3, Y2, Y7
+	VPUNPCKLQDQ Y6, Y4, Y8
+	VMOVDQU     Y8, (R13)
+	VPUNPCKHQDQ Y6, Y4, Y4
+	VMOVDQU     Y4, (R13)(R9*1)
+	VPUNPCKLQDQ Y7, Y5, Y4
+	VMOVDQU     Y4, (R13)(R9*2)
+	VPUNPCKHQDQ Y7, Y5, Y4
+	VMOVDQU     Y4, (R13)(R10*1)
+	LEAQ        (R13)(R9*4), R13
+	VMOVDQU     16(BX), X9
+	VINSERTI128 $0x01, 16(R12), Y9, Y9
+	VMOVDQU     16(BX)(SI*1), X10
+	VINSERTI128 $0x01, 16(R12)(SI*1), Y10, Y10
+	VMOVDQU     16(BX)(SI*2), X11
+	VINSERTI128 $0x01, 16(R12)(SI*2), Y11, Y11
+	VMOVDQU     16(BX)(DI*1), X12
+	VINSERTI128 $0x01, 16(R12)(DI*1), Y12, Y12
+	VPUNPCKLDQ  Y10, Y9, Y4
+	VPUNPCKHDQ  Y10, Y9, Y5
+	VPUNPCKLDQ  Y12, Y11, Y6
+	VPUNPCKHDQ  Y12, Y11, Y7
+	VPUNPCKLQDQ Y6, Y4, Y8
+	VMOVDQU     Y8, (R13)
+	VPUNPCKHQDQ Y6, Y4, Y4
+	VMOVDQU     Y4, (R13)(R9*1)
+	VPUNPCKLQDQ Y7, Y5, Y4
+	VMOVDQU     Y4, (R13)(R9*2)
+	VPUNPCKHQDQ Y7, Y5, Y4
+	VMOVDQU     Y4, (R13)(R10*1)
+	ADDQ        $0x20, BX
+	LEAQ        (R8)(R9*8), R8
+	SUBQ        $0x08, R11
+	JNE         tile
+	LEAQ        (AX)(SI*8), AX
+	ADDQ        $0x20, CX
+	SUBQ        $0x08, DX
+	JNE         row
+	VZEROUPPER
+	RET
+
+// func transposeNibblesAVX2(dst []byte, dstStride int, plane int, src []byte, srcStride int, rows int, columns int)
+// Requires: AVX, AVX2
+TEXT ·transposeNibblesAVX2(SB), NOSPLIT, $0-88
+	MOVQ    src_base+40(FP), AX
+	MOVQ    dst_base+0(FP), CX
+	MOVQ    rows+72(FP), DX
+	MOVQ    srcStride+64(FP), SI
+	LEAQ    (SI)(SI*2), DI
+	VMOVDQU even_bytes<>+0(SB), Y0
+	VMOVDQU even_nibbles<>+0(SB), Y1
+	MOVQ    dstStride+24(FP), R9
+	MOVQ    plane+32(FP), R10
+	LEAQ    (R10)(R10*2), R11
+
+row:
+	MOVQ columns+80(FP), R12
+	MOVQ AX, BX
+	MOVQ CX, R8
+
+tile:
+	LEAQ     (BX)(SI*4), R13
+	VMOVDQU  (BX), Y2
+	VMOVDQU  (BX)(SI*1), Y3
+	VMOVDQU  (BX)(SI*2), Y4
+	VMOVDQU  (BX)(DI*1), Y5
+	VMOVDQU  (R13), Y6
+	VMOVDQU  (R13)(SI*1), Y7
+	VMOVDQU  (R13)(SI*2), Y8
+	VMOVDQU  (R13)(DI*1), Y9
+	VPSLLD   $0x10, Y6, Y11
+	VPSRLD   $0x10, Y2, Y10
+	VPBLENDW $0xaa, Y11, Y2, Y2
+	VPBLENDW $0xaa, Y6, Y10, Y6
+	VPSLLD   $0x10, Y7, Y11
+	VPSRLD   $0x10, Y3, Y10
+	VPBLENDW $0xaa, Y11, Y3, Y3
+	VPBLENDW $0xaa, Y7, Y10, Y7
+	VPSLLD   $0x10, Y8, Y11
+	VPSRLD   $0x10, Y4, Y10
+	VPBLENDW $0xaa, Y11, Y4, Y4
+	VPBLENDW $0xaa, Y8, Y10, Y8
+	VPSLLD   $0x10, Y9, Y11
+	VPSRLD   $0x10, Y5, Y10
+	VPBLENDW $0xaa, Y11, Y5, Y5
+	VPBLENDW $0xaa, Y9, Y10, Y9
+	VPSRLD   $0x08, Y2, Y10
+	VPXOR    Y4, Y10, Y10
+	VPAND    Y0, Y10, Y10
+	VPXOR    Y10, Y4, Y4
+	VPSLLD   $0x08, Y10, Y10
+	VPXOR    Y10, Y2, Y2
+	VPSRLD   $0x08, Y3, Y10
+	VPXOR    Y5, Y10, Y10
+	VPAND    Y0, Y10, Y10
+	VPXOR    Y10, Y5, Y5
+	VPSLLD   $0x08, Y10, Y10
+	VPXOR    Y10, Y3, Y3
+	VPSRLD   $0x08, Y6, Y10
+	VPXOR    Y8, Y10, Y10
+	VPAND    Y0, Y10, Y10
+	VPXOR    Y10, Y8, Y8
+	VPSLLD   $0x08, Y10, Y10
+	VPXOR    Y10, Y6, Y6
+	VPSRLD   $0x08, Y7, Y10
+	VPXOR    Y9, Y10, Y10
+	VPAND    Y0, Y10, Y10
+	VPXOR    Y10, Y9, Y9
+	VPSLLD   $0x08, Y10, Y10
+	VPXOR    Y10, Y7, Y7
+	VPSRLD   $0x04, Y2, Y10
+	VPXOR    Y3, Y10, Y10
+	VPAND    Y1, Y10, Y10
+	VPXOR    Y10, Y3, Y3
+	VPSLLD   $0x04, Y10, Y10
+	VPXOR    Y10, Y2, Y2
+	VPSRLD   $0x04, Y4, Y10
+	VPXOR    Y5, Y10, Y10
+	VPAND    Y1, Y10, Y10
+	VPXOR    Y10, Y5, Y5
+	VPSLLD   $0x04, Y10, Y10
+	VPXOR    Y10, Y4, Y4
+	VPSRLD   $0x04, Y6, Y10
+	VPXOR    Y7, Y10, Y10
+	VPAND    Y1, Y10, Y10
+	VPXOR    Y10, Y7, Y7
+	VPSLLD   $0x04, Y10, Y10
+	VPXOR    Y10, Y6, Y6
+	VPSRLD   $0x04, Y8, Y10
+	VPXOR    Y9, Y10, Y10
+	VPAND    Y1, Y10, Y10
+	VPXOR    Y10, Y9, Y9
+	VPSLLD   $0x04, Y10, Y10
+	VPXOR    Y10, Y8, Y8
+	MOVQ     R8, R13
+	VMOVDQU  Y2, (R13)
+	VMOVDQU  Y6, (R13)(R10*1)
+	VMOVDQU  Y3, (R13)(R10*2)
+	VMOVDQU  Y7, (R13)(R11*1)
+	LEAQ     (R13)(R10*4), R13
+	VMOVDQU  Y4, (R13)
+	VMOVDQU  Y8, (R13)(R10*1)
+	VMOVDQU  Y5, (R13)(R10*2)
+	VMOVDQU  Y9, (R13)(R11*1)
+	ADDQ     $0x20, BX
+	ADDQ     $0x20, R8
+	SUBQ     $0x08, R12
+	JNE      tile
+	LEAQ     (AX)(SI*8), AX
+	ADDQ     R9, CX
+	SUBQ     $0x08, DX
+	JNE      row
+	VZEROUPPER
+	RET
+
+DATA even_bytes<>+0(SB)/8, $0x00ff00ff00ff00ff
+DATA even_bytes<>+8(SB)/8, $0x00ff00ff00ff00ff
+DATA even_bytes<>+16(SB)/8, $0x00ff00ff00ff00ff
+DATA even_bytes<>+24(SB)/8, $0x00ff00ff00ff00ff
+GLOBL even_bytes<>(SB), RODATA|NOPTR, $32
+
+DATA even_nibbles<>+0(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA even_nibbles<>+8(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA even_nibbles<>+16(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA even_nibbles<>+24(SB)/8, $0x0f0f0f0f0f0f0f0f
+GLOBL even_nibbles<>(SB), RODATA|NOPTR, $32

@@ -683,3 +683,13 @@ func fp4GroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []floa
 //
 //go:noescape
 func fp4GroupsAVX2Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// transposeWordsAVX2 does what transposeWords does.
+//
+//go:noescape
+func transposeWordsAVX2(dst []byte, dstStride int, src []byte, srcStride int, rows int, columns int)
+
+// transposeNibblesAVX2 does what transposeNibbles does.
+//
+//go:noescape
+func transposeNibblesAVX2(dst []byte, dstStride int, plane int, src []byte, srcStride int, rows int, columns int)

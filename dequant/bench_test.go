@@ -10,7 +10,7 @@ import (
 )
 
 // benchSizes are elements of output: 16 KiB (L1), 512 KiB (L2), 8 MiB (L3), 256 MiB.
-var benchSizes = []int{4 << 10, 32 << 10, 128 << 10, 2 << 20, 64 << 20}
+var benchSizes = []int{4 << 10, 128 << 10, 2 << 20, 64 << 20}
 
 // weightBlocks are n elements of type d as a model has them: random codes under scales that
 // are plain numbers, and halves that are plain weights.
@@ -61,7 +61,7 @@ func BenchmarkDequant(b *testing.B) {
 	}
 }
 
-// conventions are quantized checkpoints as they are published, with rows of 4,096 columns.
+// conventions are quantized checkpoints as they are published, with rows of 1,024 columns.
 var conventions = []struct {
 	name string
 	g    Grouped
@@ -92,7 +92,7 @@ func BenchmarkGrouped(b *testing.B) {
 				b.Run(fmt.Sprintf("type=%v/impl=%s/n=%d", c.name, l.name, n), func(b *testing.B) {
 					use(b, l)
 					g := c.g
-					g.Rows, g.Cols = uint64(n)/4096, 4096
+					g.Rows, g.Cols = uint64(n)/1024, 1024
 					if c.name == "hqq-4" {
 						g.Rows, g.Cols, g.GroupCols = uint64(n)/64, 64, 0
 					}
@@ -114,7 +114,7 @@ func BenchmarkGrouped(b *testing.B) {
 					}
 					if g.Permuted {
 						for range g.Cols {
-							p.GroupOf = append(p.GroupOf, int32(rng.IntN(32)))
+							p.GroupOf = append(p.GroupOf, int32(rng.IntN(8)))
 						}
 					}
 					dst := make([]float32, n)

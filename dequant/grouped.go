@@ -300,6 +300,10 @@ var noOffset, unit = [1]float32{0}, [1]float32{1}
 
 // expand runs on the caller's core, over parts that fit.
 func (g Grouped) expand(dst []float32, p Parts, first uint64, large bool) error {
+	g.ScaleCols = g.scaleCols() // once
+	if g.inRows() {
+		g.RowBytes = g.rowBytes()
+	}
 	x := expansion{Grouped: g, parts: p, code: g.Code, large: large}
 	x.codesFrom, _ = g.Codes(first, uint64(len(dst)))
 	x.scalesFrom, _ = g.Scales(first, uint64(len(dst)))
@@ -313,10 +317,14 @@ func (g Grouped) expand(dst []float32, p Parts, first uint64, large bool) error 
 		return nil
 	}
 	x.each = g.Permuted || g.GroupCols == 1 && g.Cols > 1
-	if x.each || g.Pack != PackRows {
+	if g.Pack != PackRows {
 		s := scratches.Get().(*scratch)
 		defer scratches.Put(s)
 		x.scratch = s
+	}
+	x.group = int(g.Cols)
+	if g.GroupCols != 0 {
+		x.group = int(min(g.GroupCols, g.Cols))
 	}
 	// The first row may begin inside, and the last one end there. All rows between are whole.
 	for row, col := first/g.Cols, first%g.Cols; len(dst) > 0; col = 0 {
@@ -355,14 +363,14 @@ type expansion struct {
 	parts                 Parts
 	code                  Code   // of the codes that run gets
 	codesFrom, scalesFrom uint64 // what the parts begin with
+	group                 int    // columns that share a scale
 	each, large           bool   // each: every element has a scale of its own
 	scratch               *scratch
 }
 
-// A scratch holds codes that were unpacked or turned around, and scales of single elements.
+// A scratch holds codes that were unpacked or turned around.
 type scratch struct {
-	codes           [tileRows * tileBytes]byte
-	scales, offsets [tileBytes]float32
+	codes, planes [tileRows * tileBytes]byte
 }
 
 // tileRows rows of tileBytes bytes of codes are turned around at a time. Half of the nearest cache
@@ -374,39 +382,68 @@ const (
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
+// A strip is consecutive columns of rows of one matrix. What is the same for all rows is found once.
+type strip struct {
+	scales        uint64 // the scales of the matrix's first row of groups begin here in Parts
+	col           int
+	first, within int // the first column's group, and its place there
+}
+
+func (x *expansion) strip(matrix uint64, col int) strip {
+	s := strip{scales: matrix*x.groupRows()*x.scaleCols() - x.scalesFrom, col: col}
+	if col > 0 {
+		s.first, s.within = col/x.group, col%x.group
+	}
+	return s
+}
+
 // rectangle expands n columns, from col on, of consecutive rows of one matrix.
 func (x *expansion) rectangle(dst []float32, row uint64, rows int, col uint64, n int) error {
+	matrix, top := row/x.Rows, int(row%x.Rows)
 	switch x.Pack {
 	case PackGPTQ, PackAWQ:
-		return x.tiles(dst, row, rows, col, n)
+		return x.tiles(dst, matrix, top, rows, int(col), n)
 	case PackRows:
+		s := x.strip(matrix, int(col))
+		byte, bit := x.at(row*x.Cols + col)
 		for r := range rows {
-			at := row + uint64(r)
-			byte, bit := x.at(at*x.Cols + col)
-			if err := x.row(dst[r*n:][:n], x.parts.Codes[byte-x.codesFrom:], bit, at, col); err != nil {
+			codes := x.parts.Codes[byte-x.codesFrom+uint64(r)*x.RowBytes:]
+			if err := x.row(dst[r*n:][:n], codes, bit, top+r, s); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
 	x.code = 8
-	for r := range rows {
-		for done := 0; done < n; {
-			at, from := row+uint64(r), col+uint64(done)
-			part := dst[r*n:][done:min(n, done+len(x.scratch.codes))]
-			codes := x.scratch.codes[:len(part)]
-			if x.Pack == PackWords {
-				x.unpackWords(codes, at, from)
-			} else {
-				x.unpackSlab(codes, at, from)
-			}
-			if err := x.row(part, codes, 0, at, from); err != nil {
-				return err
-			}
-			done += len(part)
+	for done := 0; done < len(dst); {
+		r, c := done/n, done%n
+		from := col + uint64(c)
+		part := dst[done:min(len(dst), done+n-c, done+len(x.scratch.codes))]
+		if all := x.together(top+r, rows-r); c == 0 && n == int(x.Cols) && all > 1 {
+			part = dst[done:][:all*n]
 		}
+		codes := x.scratch.codes[:len(part)]
+		if x.Pack == PackWords {
+			x.unpackWords(codes, row+uint64(r), from)
+		} else {
+			x.unpackSlab(codes, row+uint64(r), from)
+		}
+		if err := x.row(part, codes, 0, top+r, x.strip(matrix, int(from))); err != nil {
+			return err
+		}
+		done += len(part)
 	}
 	return nil
+}
+
+// together returns how many rows of a slab, from a row on, fit the scratch and are a group each. They
+// are expanded as one.
+func (x *expansion) together(row, rows int) int {
+	if x.Pack != PackSlabs || x.each || x.GroupRows != 1 || x.ScaleCols != 1 {
+		return 1
+	}
+	slab := int(x.slab())
+	return min(rows, slab-row%slab, len(x.scratch.codes)/int(x.Cols))
 }
 
 // unpackWords writes codes of a row, from a column on, as bytes.
@@ -437,17 +474,20 @@ func (x *expansion) unpackSlab(codes []byte, row, col uint64) {
 		}
 		return
 	}
-	shift, mask := 8-uint64(x.Code)*(slab+1), byte(1)<<x.Code-1
-	for i, b := range x.parts.Codes[at+in*x.Cols+col:][:len(codes)] {
-		codes[i] = b >> shift & mask
+	shift, mask := 8-uint64(x.Code)*(slab+1), uint64(1)<<x.Code-1
+	src := x.parts.Codes[at+in*x.Cols+col:][:len(codes)]
+	for ; len(src) >= 8; codes, src = codes[8:], src[8:] {
+		binary.LittleEndian.PutUint64(codes, binary.LittleEndian.Uint64(src)>>shift&(mask*0x0101010101010101))
+	}
+	for i, b := range src {
+		codes[i] = b >> shift & byte(mask)
 	}
 }
 
 // tiles turns the codes of a rectangle around, tile by tile.
-func (x *expansion) tiles(dst []float32, row uint64, rows int, col uint64, n int) error {
-	matrix, bits := row/x.Rows, x.code.bits()
+func (x *expansion) tiles(dst []float32, matrix uint64, top, rows, left, n int) error {
+	bits := x.code.bits()
 	codes := x.parts.Codes[matrix*x.matrixBytes()-x.codesFrom:][:x.matrixBytes()]
-	top, left := int(row%x.Rows), int(col)
 	step := 8 * tileBytes / bits &^ 31
 	for r := top; r < top+rows; {
 		base := r
@@ -459,11 +499,11 @@ func (x *expansion) tiles(dst []float32, row uint64, rows int, col uint64, n int
 			end := min(c+step, left+n)
 			x.turn(codes, base, until, c, end)
 			from := max(c, left)
+			bit, s := (from-c)*bits, x.strip(matrix, from)
 			for i := r; i < until; i++ {
-				bit := (from - c) * bits
 				turned := x.scratch.codes[(i-base)*tileBytes+bit/8:]
 				part := dst[(i-top)*n:][from-left : end-left]
-				if err := x.row(part, turned, bit%8, matrix*x.Rows+uint64(i), uint64(from)); err != nil {
+				if err := x.row(part, turned, bit%8, i, s); err != nil {
 					return err
 				}
 			}
@@ -476,83 +516,53 @@ func (x *expansion) tiles(dst []float32, row uint64, rows int, col uint64, n int
 // turn puts rows base to until-1 of columns c to end-1 into the scratch. base is a multiple of 8 in
 // PackAWQ, and c one of 32.
 func (x *expansion) turn(codes []byte, base, until, c, end int) {
-	// A column of words becomes so many rows, and a row of words so many bits in them.
-	turn, portable, toRows, toBits := active.transpose.words, transposeWords, 1, 32
-	stride, bits := 4*int(x.Rows), x.code.bits()
-	at := c/32*bits*stride + 4*base
-	height, width := ((end-c)*bits+31)/32, until-base
-	if x.Pack == PackAWQ {
-		turn, portable, toRows, toBits = active.transpose.nibbles, transposeNibbles, 8, 4
-		stride = 4 * int(groups(x.Rows, 8))
-		at = c*stride + base/2
-		height, width = end-c, (until-base+7)/8
+	if x.Pack == PackGPTQ {
+		stride, bits := 4*int(x.Rows), x.code.bits()
+		turnWords(x.scratch.codes[:], tileBytes, codes[c/32*bits*stride+4*base:], stride, ((end-c)*bits+31)/32, until-base)
+		return
 	}
-	dst, src := x.scratch.codes[:], codes[at:]
-	h, w := height&^7, width&^7
-	if h > 0 && w > 0 {
-		turn(dst, tileBytes, src, stride, h, w)
+	const width, plane = tileRows / 8 * 4, tileBytes / 4 * tileRows / 8 * 4
+	stride, words := 4*int(groups(x.Rows, 8)), (until-base+7)/8
+	if most := min(stride/4-base/8, tileRows/8); most%8 == 0 { // what no one asked for costs less than what no kernel takes
+		words = most
 	}
-	if w < width {
-		portable(dst[w*toRows*tileBytes:], tileBytes, src[4*w:], stride, height, width-w)
-	}
-	if h < height && w > 0 {
-		portable(dst[h*toBits/8:], tileBytes, src[h*stride:], stride, height-h, w)
+	turnNibbles(x.scratch.planes[:], width, plane, codes[c*stride+base/2:], stride, end-c, words)
+	for k := range 8 {
+		turnWords(x.scratch.codes[k*tileBytes:], 8*tileBytes, x.scratch.planes[k*plane:], width, (end-c+7)/8, words)
 	}
 }
 
-// row expands columns of one row, whose codes begin at a bit of their first byte.
-func (x *expansion) row(dst []float32, codes []byte, bit int, row, col uint64) error {
-	at := x.scaleRow(row)*x.scaleCols() - x.scalesFrom
+// row expands a row of a strip, whose codes begin at a bit of their first byte.
+func (x *expansion) row(dst []float32, codes []byte, bit, row int, s strip) error {
+	at := s.scales
+	switch x.GroupRows {
+	case 0:
+	case 1:
+		at += uint64(row) * x.scaleCols()
+	default:
+		at += uint64(row) / x.GroupRows * x.scaleCols()
+	}
 	if !x.Permuted {
-		at += x.column(col)
+		at += uint64(s.first)
 	}
 	scales, offsets := x.parts.Scales[at:], x.parts.Offsets
 	if len(offsets) > 1 {
 		offsets = offsets[at:]
 	}
 	if !x.each {
-		group := x.Cols
-		if x.GroupCols != 0 {
-			group = min(x.GroupCols, x.Cols)
-		}
-		x.run(dst, codes, bit, scales, offsets, int(col%group), int(group))
+		x.run(dst, codes, bit, scales, offsets, s.within, x.group)
 		return nil
 	}
-	for done := 0; done < len(dst); done += tileBytes {
-		part := dst[done:min(len(dst), done+tileBytes)]
-		from := bit + done*x.code.bits()
-		x.run(part, codes[from/8:], from%8, unit[:], noOffset[:], 0, len(part))
-		s, err := x.ofColumns(x.scratch.scales[:len(part)], scales, int(col), done)
-		if err != nil {
-			return err
-		}
-		o, _ := x.ofColumns(x.scratch.offsets[:len(part)], offsets, int(col), done)
-		if x.Bias {
-			scaleAndAddEach(part, s, o)
-		} else {
-			subtractAndScaleEach(part, s, o)
-		}
+	x.run(dst, codes, bit, unit[:], noOffset[:], 0, len(dst))
+	if !x.Permuted {
+		rescaleEach(dst, scales, offsets, x.Bias)
+		return nil
+	}
+	scales = scales[:x.ScaleCols]
+	if i := rescalePermuted(dst, scales, offsets, x.parts.GroupOf[s.col:], x.Bias); i >= 0 {
+		return fmt.Errorf("dequant: column %d belongs to group %d of %d: %w", s.col+i, x.parts.GroupOf[s.col+i], len(scales), ErrLength)
 	}
 	return nil
-}
-
-// ofColumns returns the scales or offsets of single columns, from col + done on. It may write them to
-// buf, which is as long. all begins with those of column col, or of the first group with GroupOf.
-func (x *expansion) ofColumns(buf, all []float32, col, done int) ([]float32, error) {
-	switch {
-	case len(all) == 1:
-		for i := range buf {
-			buf[i] = all[0]
-		}
-		return buf, nil
-	case !x.Permuted:
-		return all[done:][:len(buf)], nil
-	}
-	all, of := all[:groups(x.Cols, x.GroupCols)], x.parts.GroupOf[col+done:][:len(buf)]
-	if i := pick(buf, all, of); i >= 0 {
-		return nil, fmt.Errorf("dequant: column %d belongs to group %d of %d: %w", col+done+i, of[i], len(all), ErrLength)
-	}
-	return buf, nil
 }
 
 // run expands codes from a bit of the first byte on. The first is element within of its group, with
@@ -563,6 +573,11 @@ func (x *expansion) run(dst []float32, codes []byte, bit int, scales, offsets []
 		k = &active.grouped[x.code+biased]
 	} else if x.code >= Int8By127 && x.parts.hasOffsets() {
 		k = &generic.grouped[x.code]
+	}
+	// Most calls are for whole groups.
+	if count := len(dst) / group; bit|within == 0 && count*group == len(dst) && len(dst) <= maxCall && group&(k.step-1) == 0 {
+		k.call(dst, codes[:len(dst)/8*bits], atMost(scales, count), atMost(offsets, count), group, x.large)
+		return
 	}
 	for len(dst) > 0 {
 		n := min(len(dst), group-within)

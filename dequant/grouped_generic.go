@@ -81,28 +81,44 @@ func scaleBy127(dst []float32, scale, _ float32) {
 	}
 }
 
-// The Each functions take a scale and an offset for every element.
-
-func subtractAndScaleEach(dst, scales, offsets []float32) {
-	for i := range min(len(dst), len(scales), len(offsets)) {
-		dst[i] = (dst[i] - offsets[i]) * scales[i]
+// rescaleEach takes a scale and an offset for every element, or one offset for all.
+func rescaleEach(dst, scales, offsets []float32, bias bool) {
+	offset := float32(0)
+	if len(offsets) == 1 {
+		offset, offsets = offsets[0], nil
+	}
+	for i := range min(len(dst), len(scales)) {
+		if i < len(offsets) {
+			offset = offsets[i]
+		}
+		if bias {
+			dst[i] = float32(dst[i]*scales[i]) + offset
+		} else {
+			dst[i] = (dst[i] - offset) * scales[i]
+		}
 	}
 }
 
-func scaleAndAddEach(dst, scales, offsets []float32) {
-	for i := range min(len(dst), len(scales), len(offsets)) {
-		dst[i] = float32(dst[i]*scales[i]) + offsets[i]
+// rescalePermuted takes the scale and the offset of each element's group, or one offset for all. It
+// stops at the first element of a group that has no scale, and returns its place, otherwise -1.
+func rescalePermuted(dst, scales, offsets []float32, groups []int32, bias bool) int {
+	offset := float32(0)
+	if len(offsets) == 1 {
+		offset, offsets = offsets[0], nil
 	}
-}
-
-// pick writes values[index[i]] to dst[i]. It returns the first index beyond values, or -1.
-func pick(dst, values []float32, index []int32) int {
-	for i := range min(len(dst), len(index)) {
-		at := uint(index[i])
-		if at >= uint(len(values)) {
+	for i := range min(len(dst), len(groups)) {
+		g := uint(groups[i])
+		if g >= uint(len(scales)) {
 			return i
 		}
-		dst[i] = values[at]
+		if g < uint(len(offsets)) {
+			offset = offsets[g]
+		}
+		if bias {
+			dst[i] = float32(dst[i]*scales[g]) + offset
+		} else {
+			dst[i] = (dst[i] - offset) * scales[g]
+		}
 	}
 	return -1
 }

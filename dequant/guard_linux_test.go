@@ -147,7 +147,7 @@ func TestKernelFaults(t *testing.T) {
 		if turn := l.transpose; turn.words != nil {
 			tile := make([]byte, 64<<10)
 			faults(l.name+"/words", func() { turn.words(tile, 256, m[page-65:], 64, 8, 8) })
-			faults(l.name+"/nibbles", func() { turn.nibbles(tile, 256, m[page-65:], 64, 8, 8) })
+			faults(l.name+"/nibbles", func() { turn.nibbles(tile, 256, 4096, m[page-65:], 64, 8, 8) })
 		}
 	}
 }
@@ -198,7 +198,7 @@ func TestGroupKernelReads(t *testing.T) {
 				size := 15*stride + 32
 				for _, src := range [][]byte{middle[:size], middle[page-size:]} {
 					turn.words(tile, 256, src, stride, 16, 8)
-					turn.nibbles(tile, 256, src, stride, 16, 8)
+					turn.nibbles(tile, 256, 4096, src, stride, 16, 8)
 				}
 			}
 		}

@@ -44,7 +44,7 @@ type scaledKernel struct {
 // kernel's contract holds.
 type groupKernel struct {
 	run, stream func(dst []float32, codes []byte, scales, offsets []float32, group int)
-	step        int  // a multiple of 8
+	step        int  // a power of two from 8 on
 	pairs       bool // an even number of groups of 16 may be less than step
 }
 

@@ -91,4 +91,5 @@ var avx2 = impl{
 		NF4:        {run: nf4GroupsAVX2, stream: nf4GroupsAVX2Stream, step: 32},
 		FP4:        {run: fp4GroupsAVX2, stream: fp4GroupsAVX2Stream, step: 32},
 	},
+	transpose: transposer{words: transposeWordsAVX2, nibbles: transposeNibblesAVX2},
 }

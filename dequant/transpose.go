@@ -2,17 +2,18 @@ package dequant
 
 import "encoding/binary"
 
-// A transposer turns a tile of 32-bit words around: rows × columns words, srcStride bytes from one
-// row to the next, become rows of codes in the order of elements, dstStride bytes apart.
+// A transposer turns words of 32 bits around, which lie in rows of columns. Strides are the bytes from
+// one row to the next.
 //
-//   - words makes of each column a row of its words.
-//   - nibbles makes of each column eight rows of its nibbles, which awqOrder sorts. The first
-//     element is in the lower nibble. Eight rows make four bytes.
+//   - words makes of each column a row.
+//   - nibbles makes of eight rows one row of words in each of eight planes. Plane k has the nibbles of
+//     column k of AutoAWQ's words, the one of the first row lowest.
 //
 // Kernels take multiples of eight of rows and columns. They keep to kernel's contract: not a byte
-// outside the tile is read or written.
+// outside the matrices is read or written.
 type transposer struct {
-	words, nibbles func(dst []byte, dstStride int, src []byte, srcStride, rows, columns int)
+	words   func(dst []byte, dstStride int, src []byte, srcStride, rows, columns int)
+	nibbles func(dst []byte, dstStride, plane int, src []byte, srcStride, rows, columns int)
 }
 
 // awqOrder[k] is the place of column k among the nibbles of AutoAWQ's words.
@@ -28,9 +29,9 @@ func transposeWords(dst []byte, dstStride int, src []byte, srcStride, rows, colu
 	}
 }
 
-// transposeNibbles swaps halves of words between rows four apart, then
-// bytes between rows two apart, then nibbles between neighbours.
-func transposeNibbles(dst []byte, dstStride int, src []byte, srcStride, rows, columns int) {
+// transposeNibbles swaps halves of words between rows four apart, then bytes between rows two apart,
+// then nibbles between neighbours. Rows that lack to a multiple of eight count as zero.
+func transposeNibbles(dst []byte, dstStride, plane int, src []byte, srcStride, rows, columns int) {
 	for r := 0; r < rows; r += 8 {
 		for c := range columns {
 			var w [8]uint32
@@ -47,9 +48,37 @@ func transposeNibbles(dst []byte, dstStride int, src []byte, srcStride, rows, co
 				w[i], w[i+1] = w[i]&0x0f0f0f0f|w[i+1]&0x0f0f0f0f<<4, w[i]>>4&0x0f0f0f0f|w[i+1]&0xf0f0f0f0
 			}
 			for k, at := range awqOrder {
-				binary.LittleEndian.PutUint32(dst[(8*c+k)*dstStride+r/2:], w[at])
+				binary.LittleEndian.PutUint32(dst[k*plane+r/8*dstStride+4*c:], w[at])
 			}
 		}
+	}
+}
+
+// turnWords does what transposer.words does, for all numbers of rows and columns.
+func turnWords(dst []byte, dstStride int, src []byte, srcStride, rows, columns int) {
+	r, c := rows&^7, columns&^7
+	if r > 0 && c > 0 {
+		active.transpose.words(dst, dstStride, src, srcStride, r, c)
+	}
+	if c < columns {
+		transposeWords(dst[c*dstStride:], dstStride, src[4*c:], srcStride, rows, columns-c)
+	}
+	if r < rows && c > 0 {
+		transposeWords(dst[4*r:], dstStride, src[r*srcStride:], srcStride, rows-r, c)
+	}
+}
+
+// turnNibbles does what transposer.nibbles does, for all numbers of rows and columns.
+func turnNibbles(dst []byte, dstStride, plane int, src []byte, srcStride, rows, columns int) {
+	r, c := rows&^7, columns&^7
+	if r > 0 && c > 0 {
+		active.transpose.nibbles(dst, dstStride, plane, src, srcStride, r, c)
+	}
+	if c < columns {
+		transposeNibbles(dst[4*c:], dstStride, plane, src[4*c:], srcStride, rows, columns-c)
+	}
+	if r < rows && c > 0 {
+		transposeNibbles(dst[r/8*dstStride:], dstStride, plane, src[r*srcStride:], srcStride, rows-r, c)
 	}
 }
 

@@ -18,5 +18,6 @@ func main() {
 	grids()
 	encoders()
 	groups()
+	transposers()
 	Generate()
 }
