@@ -3,6 +3,7 @@ package loader
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 
 	"github.com/tensormap/tensormap/layout"
@@ -18,7 +19,7 @@ func decodeStored(s *stored, lim *layout.Limits) (f file, err error) {
 			s.data.Close()
 		}
 	}()
-	f = file{path: s.path, mapping: s.data, reader: s.reader, origin: s.origin, metadata: newParsed()}
+	f = file{path: s.path, mapping: s.data, reader: s.reader, origin: s.origin, metadata: newParsed(), verification: s.verification}
 	if f.layout, err = formats.Decode(s.index, lim); err != nil {
 		return file{}, err
 	}
@@ -86,7 +87,11 @@ func (f *file) during(ctx context.Context) *file {
 		return f
 	}
 	bound := *f
-	bound.mapping = mmapio.FromReaderAt(input{ctx, f.path, f.reader}, int64(f.mapping.Size()))
+	var r io.ReaderAt = input{ctx, f.path, f.reader}
+	if f.verification != nil {
+		r = f.verification.reader(ctx, r)
+	}
+	bound.mapping = mmapio.FromReaderAt(r, int64(f.mapping.Size()))
 	return &bound
 }
 
@@ -96,7 +101,8 @@ func (f *file) present() error {
 	if size == 0 {
 		return nil
 	}
-	return f.readFull(make([]byte, 1), size-1)
+	_, err := f.mapping.Probe(size-1, 1)
+	return err
 }
 
 // intact returns an error if the file has become shorter while it was mapped. The rest of the
@@ -128,7 +134,7 @@ func (f *file) Align() uint64 { return f.index.Align }
 
 // Fill fills the buffers from off on, at once if the reader can.
 func (f *file) Fill(ctx context.Context, buffers []plan.Padded, off uint64) error {
-	if v, ok := f.reader.(VectorReaderAt); ok {
+	if v, ok := f.reader.(VectorReaderAt); ok && f.verification == nil {
 		var bufs [][]byte
 		for _, p := range buffers {
 			bufs = append(bufs, make([]byte, p.Gap), p.B)

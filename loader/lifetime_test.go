@@ -33,6 +33,7 @@ var modelCalls = map[string]func(m *loader.Model) error{
 	},
 	"ReadFileAt": func(m *loader.Model) error { return m.ReadFileAt(context.Background(), 0, make([]byte, 3), 1) },
 	"Changed":    func(m *loader.Model) error { return m.Changed() },
+	"VerifyAll":  func(m *loader.Model) error { return m.VerifyAll(context.Background(), nil) },
 	"EvictAll":   func(m *loader.Model) error { return m.EvictAll() },
 	"Acquire":    func(m *loader.Model) error { return released(m.Acquire()) },
 	"AcquireContext": func(m *loader.Model) error {
@@ -94,7 +95,7 @@ var tensorCalls = map[string]func(x loader.Tensor) error{
 
 // What can be asked for ever.
 var (
-	modelFacts  = []string{"Len", "Format", "Files", "Tensors", "Close", "Path", "Done", "Stats", "HeldLeases"}
+	modelFacts  = []string{"Len", "Format", "Files", "Tensors", "Close", "Path", "Done", "Stats", "HeldLeases", "Granularity"}
 	tensorFacts = []string{"Name", "DType", "Shape", "Elements", "Offset", "StoredBytes", "RawBytes", "Encoding", "File", "ZeroCopy"}
 )
 

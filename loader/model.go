@@ -46,9 +46,10 @@ type file struct {
 	mapping *mmapio.Mapping // of a shard, made when a tensor is first touched
 	reader  io.ReaderAt     // that mapping reads from, if it is the caller's; else nil
 	origin
-	layout   layout.File
-	index    *layout.Index
-	metadata *parsed // what this file says
+	verification *verification // nil without Options.Trust
+	layout       layout.File
+	index        *layout.Index
+	metadata     *parsed // what this file says
 	// align is the alignment of the file's first byte in memory, as far as any dtype
 	// cares: less than 8 only if OpenBytes was given odd memory.
 	align int

@@ -95,6 +95,15 @@ func OpenReaderAt(ctx context.Context, r io.ReaderAt, size int64, opts *Options)
 // over both, also when it fails.
 func open(ctx context.Context, first *stored, from source, o Options) (*Model, error) {
 	begun := time.Now()
+	if o.Trust != nil {
+		if err := o.guard(first); err != nil {
+			first.done()
+			first.data.Close()
+			from.close()
+			return nil, err
+		}
+		from = guarded{from, o}
+	}
 	var files []file
 	complete := false
 	defer func() {

@@ -29,6 +29,14 @@ type Options struct {
 	// io.ErrUnexpectedEOF rather than mmapio.ErrFault. Platforms that cannot map always
 	// do this, and so does any other with a file that the system refuses to map: Stats tells.
 	NoMap bool
+	// Trust, if set, says which bytes the files must have. Nothing is then handed out that it does not
+	// vouch for. A chunk is hashed when a byte of it is first touched, and once. Files from afar are hashed
+	// as they arrive. A mapping shows what others write to the file later: verified means that the bytes
+	// were right when they were first touched, unless Private is set.
+	Trust Trust
+	// Private copies each chunk to memory of this process before it is hashed, and serves the copy. The copies
+	// take as much memory as the chunks that were touched, until the model is gone.
+	Private bool
 	// TraceLeases notes who takes each lease, for HeldLeases: about a microsecond and 500 bytes.
 	TraceLeases bool
 	// Logger, if set, gets records at level Debug of models that are opened, closed and gone. It gets

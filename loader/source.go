@@ -38,6 +38,7 @@ type stored struct {
 	// giveUp closes reader, if the model has opened it; else nil.
 	giveUp func()
 	origin
+	verification *verification // nil without Options.Trust
 }
 
 // close gives up a file that is not wanted.

@@ -12,6 +12,9 @@ type Stats struct {
 	UnmappedBytes uint64
 	HeapBytes     uint64 // of cached tensors, copied or expanded
 
+	VerifiedBytes uint64 // hashed because of Options.Trust, those of chunks that came twice from afar twice
+	PrivateBytes  uint64 // of chunks that Options.Private or reading from afar keeps in memory
+
 	Hits          uint64 // requests that the cache answered
 	Expansions    uint64 // tensors copied or expanded into the cache
 	ExpandedBytes uint64 // by these, in total
@@ -31,6 +34,10 @@ func (m *Model) Stats() Stats {
 		Expansions:    c.Fills,
 		ExpandedBytes: c.Filled,
 		Evictions:     c.Evictions,
+	}
+	for i := range m.files {
+		s.VerifiedBytes += m.files[i].verification.hashed()
+		s.PrivateBytes += m.files[i].verification.held(m.opts.Private)
 	}
 	if m.gone() {
 		return s

@@ -2,6 +2,7 @@ package loader
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/tensormap/tensormap/layout"
@@ -120,6 +121,12 @@ func (t Tensor) leave() {
 func (t Tensor) wrap(err error) error {
 	if named, ok := err.(*fileError); ok {
 		return named
+	}
+	var wrong *IntegrityError
+	if errors.As(err, &wrong) && wrong.Tensor == "" {
+		of := *wrong
+		of.Tensor = t.Name()
+		err = &of
 	}
 	return &fileError{t.file.path, fmt.Errorf("tensor %q: %w", t.Name(), err)}
 }

@@ -23,6 +23,8 @@ type Mapping struct {
 	live  atomic.Pointer[backing] // nil after Close, and before the first touch of a lazy mapping
 
 	lazy *lazy // of a mapping from Lazy
+
+	check func(off, n uint64) error // see Check; or nil
 }
 
 // backing is what a Mapping stands on: memory, or a reader where r is not nil.
@@ -97,6 +99,9 @@ func (m *Mapping) Bytes() (b []byte) {
 // boundary. Length and capacity are both n. A range that leaves the file is
 // ErrRange; a copy that no memory could hold is ErrTooLarge.
 func (m *Mapping) Slice(off, n uint64) ([]byte, error) {
+	if err := m.Verify(off, n); err != nil {
+		return nil, err
+	}
 	if b := m.live.Load(); b != nil && b.r == nil && m.holds(off, n) {
 		return b.data[off : off+n : off+n], nil
 	}
@@ -119,6 +124,9 @@ func (m *Mapping) slice(off, n uint64) (out []byte, err error) {
 // Copy returns a copy of the n bytes at offset off, of the caller's own, on a 64-byte
 // boundary. Otherwise it is like Slice.
 func (m *Mapping) Copy(off, n uint64) (out []byte, err error) {
+	if err := m.Verify(off, n); err != nil {
+		return nil, err
+	}
 	err = m.use("copy", off, n, func(b *backing) error {
 		out, err = b.copyOut(off, n)
 		return err
@@ -146,6 +154,9 @@ func (m *Mapping) ReadAt(p []byte, off int64) (n int, err error) {
 	}
 	at := min(uint64(off), m.size)
 	want := p[:min(uint64(len(p)), m.size-at)]
+	if err := m.Verify(at, uint64(len(want))); err != nil {
+		return 0, err
+	}
 	err = m.use("read", at, uint64(len(want)), func(b *backing) error {
 		n, err = b.readAt(want, at)
 		return err

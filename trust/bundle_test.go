@@ -344,7 +344,7 @@ func TestStatementRefused(t *testing.T) {
 		"chunks: no digests":    note(map[string]any{"size": 1 << 22}),
 		"chunks: odd size":      note(map[string]any{"size": 1<<22 + 1, "digests": sum}),
 		"chunks: small size":    note(map[string]any{"size": 1 << 15, "digests": sum}),
-		"chunks: large size":    note(map[string]any{"size": 1 << 31, "digests": sum}),
+		"chunks: large size":    note(map[string]any{"size": float64(1 << 31), "digests": sum}),
 		"chunks: half a sum":    note(map[string]any{"size": 1 << 22, "digests": "QUFB"}),
 		"chunks: bad base64":    note(map[string]any{"size": 1 << 22, "digests": "QUF"}),
 		"chunks: too many":      note(map[string]any{"size": 1 << 22, "digests": base64.StdEncoding.EncodeToString(make([]byte, sha256.Size*(layout.MaxChunks+1)))}),

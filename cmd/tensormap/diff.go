@@ -131,7 +131,7 @@ func (opts *diffOptions) run(ctx context.Context, s terminal.Streams, args []str
 // side opens one of the two: headers are for the one that is an address.
 func (o *diffOptions) side(path, other string) *opener {
 	if !isAddress(path) && isAddress(other) {
-		return new(opener)
+		return &opener{trusting: o.trusting}
 	}
 	return &o.opener
 }

@@ -22,6 +22,7 @@ import (
 
 // opener is how verbs open the model that the user names: by a path or by an address.
 type opener struct {
+	trusting
 	headers headers
 	timeout timeout
 	stderr  func() io.Writer // of the verb
@@ -29,19 +30,23 @@ type opener struct {
 
 func (o *opener) addTo(cmd *cobra.Command) {
 	o.stderr = cmd.ErrOrStderr
+	o.trusting.addTo(cmd)
 	cmd.Flags().Var(&o.timeout, "timeout", "give up a server that makes no progress for `TIME`, such as 90s or 5m")
 	cmd.Flags().Var(&o.headers, "header", "send `'NAME: VALUE'` to the server, or what the file @FILE has, one a line")
 }
 
 // open opens the model; close lets go of all that it has opened.
 func (o *opener) open(ctx context.Context, name string) (m *loader.Model, close func(), err error) {
-	return o.openWith(ctx, name, nil)
+	return o.openWith(ctx, name, loader.Options{})
 }
 
 // openWith does what open does, with options for a model in files.
-func (o *opener) openWith(ctx context.Context, name string, opts *loader.Options) (m *loader.Model, close func(), err error) {
+func (o *opener) openWith(ctx context.Context, name string, opts loader.Options) (m *loader.Model, close func(), err error) {
+	if err := o.trusting.apply(&opts); err != nil {
+		return nil, nil, err
+	}
 	if isAddress(name) {
-		return o.openAddress(ctx, name)
+		return o.openAddress(ctx, name, &opts)
 	}
 	switch {
 	case name == "-":
@@ -51,7 +56,7 @@ func (o *opener) openWith(ctx context.Context, name string, opts *loader.Options
 	case o.timeout != 0:
 		return nil, nil, usageError{errors.New("--timeout is for http and https addresses")}
 	}
-	m, err = loader.Open(name, opts)
+	m, err = loader.Open(name, &opts)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && strings.Contains(name, "://"):
 		return nil, nil, fmt.Errorf("%w; addresses begin with http:// or https://", err)
@@ -64,10 +69,10 @@ func (o *opener) openWith(ctx context.Context, name string, opts *loader.Options
 // openToCopy opens a model to read all of it once, through buffers. Every page read through a
 // mapping would count as memory of this process until the model is closed.
 func (o *opener) openToCopy(ctx context.Context, name string) (m *loader.Model, close func(), err error) {
-	return o.openWith(ctx, name, &loader.Options{NoMap: true})
+	return o.openWith(ctx, name, loader.Options{NoMap: true})
 }
 
-func (o *opener) openAddress(ctx context.Context, address string) (*loader.Model, func(), error) {
+func (o *opener) openAddress(ctx context.Context, address string, opts *loader.Options) (*loader.Model, func(), error) {
 	header, err := o.headers.parse()
 	if err != nil {
 		return nil, nil, err
@@ -83,7 +88,7 @@ func (o *opener) openAddress(ctx context.Context, address string) (*loader.Model
 	r.waiting.Add(r.Reader)
 	r.noteVersions = noteUnversioned(o.stderr())
 	r.noteVersions(r.Reader)
-	m, err := loader.OpenReaderAt(ctx, r, r.Size(), nil)
+	m, err := loader.OpenReaderAt(ctx, r, r.Size(), opts)
 	if err != nil {
 		r.Close()
 		return nil, nil, err

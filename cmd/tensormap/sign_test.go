@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -42,6 +43,28 @@ func TestSignAndVerify(t *testing.T) {
 			t.Fatal(err)
 		}
 		refused(exitFailed, "chmod 600", "sign", model, "--key", key)
+	}
+	// Every verb that reads takes the flags, and refuses a changed file.
+	weights := filepath.Join(model, "model.safetensors")
+	reading := [][]string{{"inspect", weights}, {"dump", weights, "t1"}, {"stats", weights}, {"hash", weights}, {"diff", weights, weights},
+		{"convert", weights, filepath.Join(dir, "out.apr")}, {"split", weights, filepath.Join(dir, "s.apr"), "--shard-size", "100KB"}, {"map", weights}}
+	for _, args := range reading {
+		done(t, append(args, "--signature", bundle, "--key", public)...)
+	}
+	good, err := os.ReadFile(weights)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := bytes.Clone(good)
+	bad[len(bad)-1] ^= 1
+	if err := os.WriteFile(weights, bad, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range reading {
+		refused(exitFailed, "chunk 0", append(args, "--signature", bundle, "--key", public)...)
+	}
+	if err := os.WriteFile(weights, good, 0o666); err != nil {
+		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(model, "a.b"), []byte("other"), 0o666); err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/trust"
 )
 
@@ -38,6 +39,16 @@ func (t *trusting) check() error {
 		return usageError{errors.New("--certificate-chain needs --signature: the bundle to check")}
 	}
 	return nil
+}
+
+// apply makes the model that opts open hand out nothing that is not verified.
+func (t *trusting) apply(opts *loader.Options) error {
+	if err := t.check(); err != nil || t.signature == "" {
+		return err
+	}
+	s, err := t.statement()
+	opts.Trust = s
+	return err
 }
 
 // publicKey returns the key to trust, or nil for certificates.

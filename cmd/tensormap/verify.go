@@ -37,7 +37,6 @@ reason) and bytes, the number of bytes that checksums were computed over.`
 
 type verifyOptions struct {
 	opener
-	trusting
 	unsigned bool // files may pass that no signature lists
 	values   bool
 	json     bool
@@ -53,8 +52,7 @@ func verifyCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&opts.json, "json", false, "write JSON, for programs")
 	cmd.Flags().VarP(&opts.jobs, "jobs", "j", "read with `N` threads (default: all cores; 8 of an address)")
 	complete(cmd, "jobs", cobra.NoFileCompletions)
-	opts.opener.addTo(cmd)
-	opts.trusting.addTo(cmd)
+	opts.addTo(cmd)
 	cmd.Flags().BoolVar(&opts.unsigned, "ignore-unsigned-files", false, "let files pass that the bundle does not list")
 	return cmd
 }
@@ -102,8 +100,11 @@ func verifyFile(ctx context.Context, path string, opts *verifyOptions, bar *term
 		return nil, err
 	}
 	defer done()
+	if err := m.VerifyAll(ctx, bar.Update); err != nil {
+		return nil, err
+	}
 	checked, err := m.Verify(ctx, &loader.VerifyOptions{Workers: int(opts.jobs), Progress: bar.Update})
-	if err == nil && opts.signature != "" {
+	if err == nil && m.Granularity() != layout.Unverified {
 		checked.Checked = append([]string{"signature"}, checked.Checked...)
 	}
 	if err == nil && opts.values {
@@ -115,7 +116,7 @@ func verifyFile(ctx context.Context, path string, opts *verifyOptions, bar *term
 // checkSignature compares the files with the bundle, if there is one. It returns what is wrong with
 // them.
 func (o *verifyOptions) checkSignature(ctx context.Context, path string, bar *terminal.Progress) (wrong []error, err error) {
-	if err := o.check(); err != nil || o.signature == "" {
+	if err := o.check(); err != nil || o.signature == "" || isAddress(path) { // whose files nobody lists
 		return nil, err
 	}
 	s, err := o.statement()

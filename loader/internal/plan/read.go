@@ -81,7 +81,7 @@ func (p *Plan) populate(ctx context.Context, piece *Piece) error {
 	if piece.resident < piece.N {
 		m.Advise(mmapio.WillNeed, piece.Off, piece.N) // Populate does without, too
 	}
-	return piece.File.Wrap(m.Populate(piece.Off, piece.N))
+	return piece.File.Wrap(cmp.Or(m.Populate(piece.Off, piece.N), m.Verify(piece.Off, piece.N)))
 }
 
 // request is memory that one read fills.

@@ -1,0 +1,102 @@
+package loader
+
+import (
+	"context"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader/internal/verified"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// guarded is a source whose files hand out verified bytes only.
+type guarded struct {
+	source
+	opts Options
+}
+
+func (g guarded) open(ctx context.Context, name string, follow bool) (*stored, error) {
+	s, err := g.source.open(ctx, name, follow)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.opts.guard(s); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// guard makes s hand out verified bytes only, if the model has a Trust. The error names the file.
+func (o *Options) guard(s *stored) error {
+	if o.Trust == nil {
+		return nil
+	}
+	err := mmapio.Guard(func() error {
+		d, err := o.Trust.Digests(trustedName(s.path), s.index)
+		if err != nil {
+			return err
+		}
+		f, err := verified.New(s.path, s.data.Size(), d)
+		if err != nil {
+			return err
+		}
+		s.verification = &verification{File: f}
+		return s.verification.guard(s, o.Private)
+	})
+	if err != nil {
+		return &fileError{s.path, err}
+	}
+	return nil
+}
+
+// guard puts the check in front of the file's bytes: those in place are hashed there, others as they
+// arrive. A private file is copied chunk by chunk, and the copy is hashed.
+func (v *verification) guard(s *stored, private bool) error {
+	if s.reader != nil || private && !s.data.Aliased() {
+		v.chunks = verified.NewChunks(v.File, private)
+		s.data = v.reading(context.Background(), s.data)
+		s.index = v.reading(context.Background(), s.index)
+		return nil
+	}
+	if index, ok := s.index.(*mmapio.Mapping); ok && index != s.data {
+		index.Check(v.checking(index.Unchecked))
+	}
+	if !private {
+		s.data.Check(v.checking(s.data.Unchecked))
+		return nil
+	}
+	return v.copied(s)
+}
+
+// checking returns the check of a mapping whose bytes hash reads.
+func (v *verification) checking(hash verified.Hash) func(off, n uint64) error {
+	return func(off, n uint64) error { return v.Check(off, n, hash) }
+}
+
+// copied lets s read from memory of this process, which checks fill.
+func (v *verification) copied(s *stored) error {
+	shared := s.data
+	own, memory, err := shared.Private()
+	if err != nil {
+		return err
+	}
+	d := v.Digests()
+	copy(memory, d.Head)
+	if _, err := shared.ReadAt(memory[d.End:], int64(d.End)); err != nil && d.End < shared.Size() {
+		own.Close()
+		return err
+	}
+	own.Check(v.checking(func(off, n uint64, f func(b []byte)) error {
+		own := memory[off:][:n]
+		if _, err := shared.ReadAt(own, int64(off)); err != nil {
+			return err
+		}
+		f(own)
+		return nil
+	}))
+	if s.index == layout.Input(shared) {
+		s.index = own
+	}
+	s.data = own
+	return nil
+}

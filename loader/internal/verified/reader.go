@@ -1,0 +1,240 @@
+package verified
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/tensormap/tensormap/internal/parallel"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// mostChunk is the largest chunk that is fetched to memory for a part of it.
+const mostChunk = 256 << 20
+
+// keptBytes is how much of what was fetched for parts of it stays in memory, so that neighbours need
+// not be fetched again.
+const keptBytes = 32 << 20
+
+// Chunks fetches whole chunks of a file for parts of them. It is shared by the Readers of the file.
+type Chunks struct {
+	file *File
+	keep bool // all, for good
+
+	mu    sync.Mutex
+	held  map[uint64]*fetched
+	order []uint64 // of those held, the longest unused first
+	bytes uint64   // that they take
+}
+
+type fetched struct {
+	ended chan struct{}
+	b     []byte
+	err   error
+}
+
+// NewChunks returns an empty cache of chunks. keep lets it grow to the size of the file.
+func NewChunks(f *File, keep bool) *Chunks {
+	return &Chunks{file: f, keep: keep, held: make(map[uint64]*fetched)}
+}
+
+// Held returns how many bytes the chunks in memory take.
+func (c *Chunks) Held() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.bytes
+}
+
+// Reader hands out verified bytes of R. It is a value of one context.
+type Reader struct {
+	*Chunks
+	Ctx context.Context
+	R   io.ReaderAt
+}
+
+// Name returns the name of the file.
+func (r Reader) Name() string { return r.file.path }
+
+// Underlying returns the reader itself: see mmapio.Mapping.Probe.
+func (r Reader) Underlying() io.ReaderAt {
+	if u, ok := r.R.(interface{ Underlying() io.ReaderAt }); ok {
+		return u.Underlying()
+	}
+	return r.R
+}
+
+// ReadAt reads verified bytes. If it fails, p holds nothing that could be used.
+func (r Reader) ReadAt(p []byte, off int64) (n int, err error) {
+	d := r.file.d
+	for n < len(p) {
+		at := uint64(off) + uint64(n)
+		rest := p[n:]
+		var got int
+		switch {
+		case at < d.Off:
+			got = copy(rest, d.Head[at:])
+		case at >= d.End:
+			got, err = len(rest), readFull(r.R, rest, at)
+		default:
+			got, err = r.chunksAt(rest, at)
+		}
+		if err != nil {
+			clear(p)
+			return 0, err
+		}
+		n += got
+	}
+	return n, nil
+}
+
+// chunksAt reads from byte at on: whole chunks at once and in place, else a part of one.
+func (r Reader) chunksAt(p []byte, at uint64) (n int, err error) {
+	d := r.file.d
+	i := (at - d.Off) / d.Chunk
+	off, size := d.Span(i)
+	whole := uint64(len(p)) / d.Chunk
+	if end := at + uint64(len(p)); end >= d.End && at == off {
+		whole = r.file.count - i
+	}
+	if at == off && whole > 0 && !r.keep {
+		last, lastSize := d.Span(i + whole - 1)
+		n := int(last + lastSize - at)
+		return n, r.inPlace(p[:n], i, whole)
+	}
+	b, err := r.fetch(i)
+	if err != nil {
+		return 0, err
+	}
+	if uint64(len(b)) != size {
+		return 0, fmt.Errorf("%w: %d of %d bytes", io.ErrUnexpectedEOF, len(b), size)
+	}
+	return copy(p, b[at-off:]), nil
+}
+
+// inPlace reads n chunks from chunk i on into p, and checks them.
+func (r Reader) inPlace(p []byte, i, n uint64) error {
+	for c := i; c < i+n; c++ {
+		if err := r.file.known(c); err != nil {
+			return err
+		}
+	}
+	begin, _ := r.file.d.Span(i)
+	if err := readFull(r.R, p, begin); err != nil {
+		return err
+	}
+	return parallel.Each(int(min(uint64(runtime.GOMAXPROCS(0)), n)), parallel.Range(n), func(items iter.Seq[uint64]) error {
+		for k := range items {
+			off, size := r.file.d.Span(i + k)
+			if err := r.file.sum(i+k, p[off-begin:][:size]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func readFull(r io.ReaderAt, p []byte, off uint64) error {
+	n, err := r.ReadAt(p, int64(off))
+	switch {
+	case n == len(p):
+		return nil
+	case err == nil || err == io.EOF:
+		return fmt.Errorf("%w: %d of %d bytes at offset %d", io.ErrUnexpectedEOF, n, len(p), off)
+	}
+	return err
+}
+
+// sum checks the bytes of a chunk that are in memory.
+func (f *File) sum(i uint64, b []byte) error {
+	h := f.d.NewHash()
+	h.Write(b)
+	return f.settle(i, h.Sum(nil))
+}
+
+// fetch returns chunk i, verified. Of several that want it one fetches. If that one is cancelled, the
+// next does.
+func (r Reader) fetch(i uint64) ([]byte, error) {
+	for {
+		r.mu.Lock()
+		f := r.held[i]
+		if f == nil {
+			f = &fetched{ended: make(chan struct{}), err: errors.New("reading did not end")} // but panicked
+			r.held[i] = f
+			r.mu.Unlock()
+			return r.fill(i, f)
+		}
+		r.touch(i)
+		r.mu.Unlock()
+		select {
+		case <-f.ended:
+		case <-r.Ctx.Done():
+			return nil, context.Cause(r.Ctx)
+		}
+		if f.err == nil {
+			return f.b, nil
+		}
+		if wrong := r.file.known(i); wrong != nil {
+			return nil, wrong
+		}
+		// The other's failure may be its own: it was cancelled, or met a server that now is well.
+		if err := context.Cause(r.Ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (r Reader) fill(i uint64, f *fetched) ([]byte, error) {
+	off, n := r.file.d.Span(i)
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if f.err != nil {
+			delete(r.held, i)
+		} else {
+			r.bytes += n
+			r.order = append(r.order, i)
+			r.shrink()
+		}
+		close(f.ended)
+	}()
+	if f.err = r.file.known(i); f.err != nil {
+		return nil, f.err
+	}
+	if n > mostChunk && !r.keep {
+		f.err = fmt.Errorf("%w: a part of it can be trusted only once %d bytes were read (granularity %v): copy the file to this machine first, or set Options.Private",
+			layout.ErrLimit, n, r.file.d.Granularity)
+		return nil, f.err
+	}
+	b, err := mmapio.FromReaderAt(r.R, int64(r.file.size)).Copy(off, n) // which takes no memory on trust
+	if f.err = err; err != nil {
+		return nil, err
+	}
+	if f.err = r.file.sum(i, b); f.err != nil {
+		return nil, f.err
+	}
+	f.b = b
+	return b, nil
+}
+
+// touch makes chunk i the last to go.
+func (c *Chunks) touch(i uint64) {
+	if at := slices.Index(c.order, i); at >= 0 && !c.keep {
+		c.order = append(slices.Delete(c.order, at, at+1), i)
+	}
+}
+
+// shrink lets go of what nobody has wanted for the longest time.
+func (c *Chunks) shrink() {
+	for !c.keep && c.bytes > keptBytes && len(c.order) > 1 {
+		_, n := c.file.d.Span(c.order[0])
+		delete(c.held, c.order[0])
+		c.order = c.order[1:]
+		c.bytes -= n
+	}
+}

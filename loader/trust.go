@@ -1,0 +1,79 @@
+package loader
+
+import (
+	"context"
+	"io"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader/internal/verified"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// Trust says which bytes the files of a model must have. Package trust makes one of a signature.
+type Trust interface {
+	// Digests returns the digests of a file of the model. name is its plain name, without a
+	// directory. in reads bytes that nobody has verified yet: what Digests makes of them it must
+	// verify itself. An error refuses the file.
+	Digests(name string, in layout.Input) (*layout.Digests, error)
+}
+
+// IntegrityError means that a chunk of a file is not the one that was signed. It wraps
+// layout.ErrChecksum, and stays the answer for that chunk. Other chunks go on working.
+type IntegrityError = layout.IntegrityError
+
+// verification is what a file has if the model has a Trust.
+type verification struct {
+	*verified.File
+	chunks *verified.Chunks // of a file that is read from afar, or copied; else nil
+}
+
+// trustedName returns the plain name of a file, also of an address.
+func trustedName(name string) string {
+	name, _, _ = strings.Cut(filepath.ToSlash(name), "?")
+	return path.Base(name)
+}
+
+// reading returns a mapping of the verified bytes that in reads.
+func (v *verification) reading(ctx context.Context, in layout.Input) *mmapio.Mapping {
+	r, ok := in.(io.ReaderAt)
+	if !ok {
+		r = inputReader{in}
+	}
+	return mmapio.FromReaderAt(v.reader(ctx, r), int64(in.Size()))
+}
+
+func (v *verification) reader(ctx context.Context, r io.ReaderAt) io.ReaderAt {
+	return verified.Reader{Chunks: v.chunks, Ctx: ctx, R: r}
+}
+
+// inputReader makes an io.ReaderAt of an Input.
+type inputReader struct{ layout.Input }
+
+func (r inputReader) ReadAt(p []byte, off int64) (int, error) {
+	b, err := r.Slice(uint64(off), uint64(len(p)))
+	return copy(p, b), err
+}
+
+// hashed returns how many bytes were hashed.
+func (v *verification) hashed() uint64 {
+	if v == nil {
+		return 0
+	}
+	return v.Bytes()
+}
+
+// held returns how many bytes of the file are in memory of this process.
+func (v *verification) held(private bool) uint64 {
+	switch {
+	case v == nil:
+		return 0
+	case v.chunks != nil:
+		return v.chunks.Held()
+	case private:
+		return v.Bytes()
+	}
+	return 0
+}

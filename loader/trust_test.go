@@ -1,0 +1,395 @@
+package loader_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// plainTrust vouches for files by name, in chunks of 64 KiB.
+type plainTrust map[string]*layout.Digests
+
+const testChunk = 1 << 16
+
+// vouch returns the digests of b, as the standard library computes them.
+func vouch(b []byte) *layout.Digests {
+	d := &layout.Digests{End: uint64(len(b)), Chunk: testChunk, Granularity: layout.ByChunk}
+	for len(b) > 0 {
+		n := min(testChunk, len(b))
+		sum := sha256.Sum256(b[:n])
+		d.Sums = append(d.Sums, sum[:]...)
+		b = b[n:]
+	}
+	return d
+}
+
+func (p plainTrust) Digests(name string, in layout.Input) (*layout.Digests, error) {
+	d := p[name]
+	if d == nil {
+		return nil, errors.New("not listed")
+	}
+	if in.Size() != d.End {
+		return nil, layout.ErrChecksum
+	}
+	return d, nil
+}
+
+// countingReader reads from memory and counts the bytes. It lies once lie is set.
+type countingReader struct {
+	b    []byte
+	read atomic.Int64
+	lie  atomic.Bool
+}
+
+func (r *countingReader) Name() string { return "m.safetensors" }
+
+func (r *countingReader) ReadAt(p []byte, off int64) (int, error) {
+	n, err := bytes.NewReader(r.b).ReadAt(p, off)
+	r.read.Add(int64(n))
+	if r.lie.Load() && n > 0 {
+		p[0] ^= 1
+	}
+	return n, err
+}
+
+// trustedKinds opens b in every way that bytes are reached, with opts and trust in the bytes of good.
+func trustedKinds(t *testing.T, b, good []byte, f func(t *testing.T, open func() (*loader.Model, error))) {
+	trust := plainTrust{"m.safetensors": vouch(good)}
+	for name, opts := range map[string]*loader.Options{
+		"mapped": {Trust: trust}, "read": {Trust: trust, NoMap: true},
+		"private": {Trust: trust, Private: true}, "private read": {Trust: trust, Private: true, NoMap: true},
+	} {
+		path := write(t, "m.safetensors", b)
+		t.Run(name, func(t *testing.T) {
+			f(t, func() (*loader.Model, error) { return loader.Open(path, opts) })
+		})
+	}
+	for name, private := range map[string]bool{"reader": false, "private reader": true} {
+		t.Run(name, func(t *testing.T) {
+			f(t, func() (*loader.Model, error) {
+				return loader.OpenReaderAt(t.Context(), &countingReader{b: b}, int64(len(b)), &loader.Options{Trust: trust, Private: private})
+			})
+		})
+	}
+}
+
+// manyTensors has tensors that share chunks, and one of several chunks.
+func manyTensors() []content {
+	return []content{random("a", layout.F32, 10, 100), random("b", layout.F16, 300, 300), random("c", layout.F32, 70, 1000), random("d", layout.I8, 1000), random("e", layout.F32, 30000)}
+}
+
+// waysOut are the ways by which bytes of a tensor leave the loader.
+var waysOut = map[string]func(x loader.Tensor) error{
+	"Bytes": func(x loader.Tensor) error { _, err := x.Bytes(); return err },
+	"View":  func(x loader.Tensor) error { _, err := loader.View[byte](x); return err },
+	"Float32s": func(x loader.Tensor) error {
+		_, err := x.Float32s()
+		return err
+	},
+	"Dequantize": func(x loader.Tensor) error { return x.Dequantize(make([]float32, x.Elements())) },
+	"DequantizeRows": func(x loader.Tensor) error {
+		n := x.Elements()
+		if len(x.Shape()) > 1 {
+			n /= uint64(x.Shape()[0])
+		}
+		var errs []error
+		for row := range x.Elements() / n {
+			errs = append(errs, x.DequantizeRows(make([]float32, n), row*boolTo(len(x.Shape()) > 1), 1))
+		}
+		return errors.Join(errs...)
+	},
+	"ReadAt": func(x loader.Tensor) error {
+		_, err := x.ReadAt(make([]byte, x.RawBytes()), 0)
+		return err
+	},
+	"WriteTo":     func(x loader.Tensor) error { _, err := x.WriteTo(io.Discard); return err },
+	"WriteStored": func(x loader.Tensor) error { _, err := x.WriteStored(io.Discard); return err },
+	"Values": func(x loader.Tensor) error {
+		for _, err := range x.Values(make([]float32, 1000)) {
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+}
+
+func boolTo(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// TestTrustWrongChunk flips a bit in one chunk: tensors there are errors in every way out, others work.
+func TestTrustWrongChunk(t *testing.T) {
+	tensors := manyTensors()
+	good := safeTensors(tensors)
+	for _, c := range []int{1, 3} {
+		bad := bytes.Clone(good)
+		bad[c*testChunk+77] ^= 0x10
+		trustedKinds(t, bad, good, func(t *testing.T, open func() (*loader.Model, error)) {
+			for way, do := range waysOut {
+				m, err := open()
+				if err != nil {
+					t.Fatal(err)
+				}
+				for x := range m.Tensors() {
+					first, last := x.Offset()/testChunk, (x.Offset()+x.StoredBytes()-1)/testChunk
+					err := do(x)
+					if uint64(c) < first || uint64(c) > last {
+						if err != nil {
+							t.Errorf("%s of %s: %v", way, x.Name(), err)
+						}
+						continue
+					}
+					for range 2 { // the error stays
+						var wrong *loader.IntegrityError
+						if !errors.As(err, &wrong) || !errors.Is(err, layout.ErrChecksum) {
+							t.Fatalf("%s of %s: %v", way, x.Name(), err)
+						}
+						if wrong.Chunk != uint64(c) || wrong.Offset != uint64(c*testChunk) || wrong.Tensor != x.Name() || filepath.Base(wrong.File) != "m.safetensors" {
+							t.Errorf("%s: %+v", way, wrong)
+						}
+						err = do(x)
+					}
+				}
+				if _, err := m.WarmAll(t.Context(), nil); !errors.Is(err, layout.ErrChecksum) {
+					t.Errorf("WarmAll: %v", err)
+				}
+				var wrong *loader.IntegrityError
+				if err := m.VerifyAll(t.Context(), nil); !errors.As(err, &wrong) || wrong.Tensor == "" {
+					t.Errorf("VerifyAll: %v", err)
+				}
+				if err := m.ReadFileAt(t.Context(), 0, make([]byte, 10), uint64(c*testChunk)); !errors.Is(err, layout.ErrChecksum) {
+					t.Errorf("ReadFileAt: %v", err)
+				}
+				m.Close()
+			}
+		})
+	}
+}
+
+// TestTrustHead flips bits in the head, and cuts and extends the file: Open fails.
+func TestTrustHead(t *testing.T) {
+	good := safeTensors(manyTensors())
+	for name, bad := range map[string][]byte{
+		"first byte": append([]byte{good[0] ^ 1}, good[1:]...),
+		"name":       bytes.Replace(good, []byte(`"a"`), []byte(`"x"`), 1),
+		"cut":        good[:len(good)-1],
+		"extended":   append(bytes.Clone(good), 0),
+		"first chunk": func() []byte {
+			b := bytes.Clone(good)
+			b[testChunk-1] ^= 1
+			return b
+		}(),
+	} {
+		trustedKinds(t, bad, good, func(t *testing.T, open func() (*loader.Model, error)) {
+			m, err := open()
+			if err == nil {
+				m.Close()
+			}
+			if !errors.Is(err, layout.ErrChecksum) {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+}
+
+// TestTrustWhole reads a good file in every way.
+func TestTrustWhole(t *testing.T) {
+	tensors := manyTensors()
+	good := safeTensors(tensors)
+	trustedKinds(t, good, good, func(t *testing.T, open func() (*loader.Model, error)) {
+		m, err := open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		for i, x := range tensors {
+			got, err := tensor(t, m, x.name).Bytes()
+			if err != nil || !bytes.Equal(got, tensors[i].data) {
+				t.Errorf("%s: %v", x.name, err)
+			}
+			for way, do := range waysOut {
+				if err := do(tensor(t, m, x.name)); err != nil {
+					t.Errorf("%s of %s: %v", way, x.name, err)
+				}
+			}
+		}
+		if err := m.VerifyAll(t.Context(), nil); err != nil {
+			t.Error(err)
+		}
+		if m.Granularity() != layout.ByChunk || m.Stats().VerifiedBytes < uint64(len(good)) {
+			t.Errorf("%v %+v", m.Granularity(), m.Stats())
+		}
+	})
+}
+
+// TestTrustOnce has a hundred goroutines ask for one cold chunk: it is hashed once.
+func TestTrustOnce(t *testing.T) {
+	good := safeTensors(manyTensors())
+	trustedKinds(t, good, good, func(t *testing.T, open func() (*loader.Model, error)) {
+		m, err := open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		x := tensor(t, m, "d")
+		chunks := (x.Offset()+x.StoredBytes()-1)/testChunk - x.Offset()/testChunk + 1
+		before := m.Stats().VerifiedBytes
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() {
+				if _, err := x.ReadAt(make([]byte, 10), 5); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if got := m.Stats().VerifiedBytes - before; got > chunks*testChunk {
+			t.Errorf("%d bytes hashed for %d chunks", got, chunks)
+		}
+	})
+}
+
+// TestTrustLyingServer has a server that is honest until the index is read.
+func TestTrustLyingServer(t *testing.T) {
+	good := safeTensors(manyTensors())
+	r := &countingReader{b: good}
+	m, err := loader.OpenReaderAt(t.Context(), r, int64(len(good)), &loader.Options{Trust: plainTrust{"m.safetensors": vouch(good)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	r.lie.Store(true)
+	for range 2 {
+		if _, err := tensor(t, m, "e").Bytes(); !errors.Is(err, layout.ErrChecksum) {
+			t.Error(err)
+		}
+		r.lie.Store(false) // too late
+	}
+	if used := m.Stats().HeapBytes; used != 0 {
+		t.Errorf("%d bytes in the cache", used)
+	}
+	if _, err := tensor(t, m, "a").Bytes(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPrivate rewrites a file after it was verified: a private model does not see that.
+func TestPrivate(t *testing.T) {
+	tensors := manyTensors()
+	good := safeTensors(tensors)
+	path := write(t, "m.safetensors", good)
+	m, err := loader.Open(path, &loader.Options{Trust: plainTrust{"m.safetensors": vouch(good)}, Private: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	b, err := tensor(t, m, "c").Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, make([]byte, len(good)), 0o666); err != nil {
+		t.Skip(err) // as where open files cannot be written to
+	}
+	if !bytes.Equal(b, tensors[2].data) {
+		t.Error("the view shows what was written later")
+	}
+	if _, err := tensor(t, m, "e").Bytes(); !errors.Is(err, layout.ErrChecksum) {
+		t.Error("a chunk that was touched later:", err)
+	}
+	if s := m.Stats(); s.PrivateBytes == 0 || s.PrivateBytes > uint64(len(good)) {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestTrustShards has a model in several files, one of them swapped for another.
+func TestTrustShards(t *testing.T) {
+	dir := t.TempDir()
+	trust := plainTrust{}
+	if err := os.CopyFS(dir, os.DirFS("../testdata/shards")); err != nil {
+		t.Fatal(err)
+	}
+	paths, err := filepath.Glob(filepath.Join(dir, "safetensors", "*.safetensors*"))
+	if err != nil || len(paths) == 0 {
+		t.Skip("no fixture in shards:", err)
+	}
+	for _, p := range paths {
+		b, err := os.ReadFile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		trust[filepath.Base(p)] = vouch(b)
+	}
+	indexes, _ := filepath.Glob(filepath.Join(dir, "safetensors", "*.safetensors.index.json"))
+	for _, private := range []bool{false, true} {
+		m, err := loader.Open(indexes[0], &loader.Options{Trust: trust, Private: private})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.VerifyAll(t.Context(), nil); err != nil {
+			t.Error(err)
+		}
+		for x := range m.Tensors() {
+			if _, err := x.Bytes(); err != nil {
+				t.Error(err)
+			}
+		}
+		m.Close()
+		if _, err := loader.Open(indexes[0], &loader.Options{Trust: plainTrust{filepath.Base(indexes[0]): trust[filepath.Base(indexes[0])]}}); err == nil {
+			t.Error("a shard that is not listed opens")
+		}
+	}
+}
+
+// TestTrustCancelled ends one of two that wait for a chunk from afar.
+func TestTrustCancelled(t *testing.T) {
+	good := safeTensors(manyTensors())
+	m, err := loader.OpenReaderAt(t.Context(), &countingReader{b: good}, int64(len(good)), &loader.Options{Trust: plainTrust{"m.safetensors": vouch(good)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := m.VerifyAll(ended, nil); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if err := m.VerifyAll(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// BenchmarkTrust measures what a view costs after the first touch, with and without trust.
+func BenchmarkTrust(b *testing.B) {
+	good := safeTensors(manyTensors())
+	path := write(b, "m.safetensors", good)
+	for name, opts := range map[string]*loader.Options{"none": nil, "verified": {Trust: plainTrust{"m.safetensors": vouch(good)}}} {
+		m, err := loader.Open(path, opts)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer m.Close()
+		x := tensor(b, m, "c")
+		b.Run("trust="+name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := x.Bytes(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,89 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"runtime"
+
+	"github.com/tensormap/tensormap/internal/parallel"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// Granularity returns how much has to be hashed before a byte can be trusted: the coarsest among the
+// model's files. It is layout.Unverified without Options.Trust.
+func (m *Model) Granularity() (g layout.Granularity) {
+	for i := range m.files {
+		if v := m.files[i].verification; v != nil {
+			g = max(g, v.Digests().Granularity)
+		}
+	}
+	return g
+}
+
+// VerifyAll compares every byte of the model with Options.Trust now, rather than when it is first
+// touched. Chunks that were touched before are not hashed again, but for files from afar. The error is
+// an *IntegrityError of the first wrong chunk, or says why reading failed. Without Options.Trust it does
+// nothing. progress may be nil.
+func (m *Model) VerifyAll(ctx context.Context, progress func(done, total uint64)) error {
+	if !m.gate.enter() {
+		return m.closedError()
+	}
+	defer m.leave()
+	ctx, stop := m.from.until(ctx)
+	defer stop()
+	type chunk struct{ file, i int }
+	var chunks []chunk
+	p := parallel.Progress{Report: progress}
+	for file := range m.files {
+		if v := m.files[file].verification; v != nil {
+			for i := range int(v.Digests().Count()) {
+				chunks = append(chunks, chunk{file, i})
+				_, n := v.Digests().Span(uint64(i))
+				p.Total += n
+			}
+		}
+	}
+	return parallel.Each(runtime.GOMAXPROCS(0), parallel.Range(uint64(len(chunks))), func(items iter.Seq[uint64]) error {
+		for k := range items {
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+			f := m.files[chunks[k].file].during(ctx)
+			off, n := f.verification.Digests().Span(uint64(chunks[k].i))
+			if err := mmapio.Guard(func() error { return f.verifyRange(off, n) }); err != nil {
+				return f.Wrap(m.tensorAt(err, uint32(chunks[k].file)))
+			}
+			p.Add(n)
+		}
+		return nil
+	})
+}
+
+// verifyRange makes sure that n bytes at off are the trusted ones.
+func (f *file) verifyRange(off, n uint64) error {
+	if f.verification.chunks == nil {
+		return f.mapping.Verify(off, n)
+	}
+	_, err := f.mapping.Copy(off, n)
+	return err
+}
+
+// tensorAt adds the name of the first tensor in a wrong chunk to err.
+func (m *Model) tensorAt(err error, file uint32) error {
+	var wrong *IntegrityError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	of := *wrong
+	_, n := m.files[file].verification.Digests().Span(of.Chunk)
+	for i := range m.tensors {
+		t := &m.tensors[i]
+		if uint32(t.File) == file && t.Offset < of.Offset+n && of.Offset < t.Offset+t.Stored {
+			of.Tensor = string(t.Name)
+			break
+		}
+	}
+	return &of
+}
