@@ -382,7 +382,7 @@ const (
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// A strip is consecutive columns of rows of one matrix. What is the same for all rows is found once.
+// A strip is consecutive columns of one matrix, for any of its rows.
 type strip struct {
 	scales        uint64 // the scales of the matrix's first row of groups begin here in Parts
 	col           int

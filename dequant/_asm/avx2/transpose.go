@@ -31,8 +31,8 @@ func at(base, stride, stride3 GPVirtual, i int) Mem {
 }
 
 // transposer generates a function that goes through its tiles row by row, so that each line of the
-// source is read once. body stores a tile, and returns how far dst moves from one tile to the next,
-// and from a row of tiles to the one below.
+// source is read once. body returns generators: store stores a tile, right moves dst to the next
+// tile, down to the next row of tiles.
 func transposer(name, signature string, body func() (store func(t *tile), right, down func(by GPVirtual))) {
 	TEXT(name+level, attr.NOSPLIT, signature)
 	Doc(fmt.Sprintf("%s does what %s does.", name+level, name))
