@@ -100,8 +100,8 @@ func TestClaims(t *testing.T) {
 			}
 			return err
 		}, 2 * mmapio.Trusted},
-		"WriteTo":  {func(_ *loader.Model, x loader.Tensor) error { _, err := x.WriteTo(io.Discard); return err }, mmapio.Trusted},
-		"Prefetch": {func(m *loader.Model, x loader.Tensor) error { return prefetch(t.Context(), m, x.Name()) }, 8 * mmapio.Trusted},
+		"WriteTo": {func(_ *loader.Model, x loader.Tensor) error { _, err := x.WriteTo(io.Discard); return err }, mmapio.Trusted},
+		"Warm":    {func(m *loader.Model, x loader.Tensor) error { return warmTensors(t.Context(), m, x.Name()) }, 8 * mmapio.Trusted},
 	}
 	for encoding, disguise := range disguises {
 		for _, lies := range []bool{false, true} {
@@ -174,8 +174,8 @@ func TestGathered(t *testing.T) {
 			for _, warm := range []bool{false, true} {
 				m := open()
 				if warm {
-					if err := prefetch(t.Context(), m, "x"); err != nil {
-						t.Errorf("%s, %s: Prefetch: %v", encoding, name, err)
+					if err := warmTensors(t.Context(), m, "x"); err != nil {
+						t.Errorf("%s, %s: Warm: %v", encoding, name, err)
 					}
 				}
 				x := tensor(t, m, "x")

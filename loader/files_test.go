@@ -182,8 +182,8 @@ type warmer interface {
 	Warm(ctx context.Context, names []string, opts *loader.WarmOptions) (loader.WarmResult, error)
 }
 
-// prefetch warms tensors in the order in which they are stored.
-func prefetch(ctx context.Context, m warmer, names ...string) error {
+// warmTensors warms tensors in the order in which they are stored.
+func warmTensors(ctx context.Context, m warmer, names ...string) error {
 	_, err := m.Warm(ctx, names, nil)
 	return err
 }

@@ -42,6 +42,11 @@ func openIn(fsys fs.FS, name string) (r fsFile, size int64, err error) {
 	if err != nil {
 		return r, 0, err
 	}
+	defer func() {
+		if r.File == nil { // Stat may have panicked
+			f.Close()
+		}
+	}()
 	info, err := f.Stat()
 	at, ok := f.(io.ReaderAt)
 	switch {
@@ -53,7 +58,6 @@ func openIn(fsys fs.FS, name string) (r fsFile, size int64, err error) {
 	default:
 		return fsFile{f, at, fsys, name}, info.Size(), nil
 	}
-	f.Close()
 	return r, 0, err
 }
 

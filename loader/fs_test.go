@@ -137,3 +137,35 @@ func TestOpenFSConfig(t *testing.T) {
 		t.Errorf("%v, %d files open after Close", err, sys.open)
 	}
 }
+
+// panickyFile panics when it is asked what it is.
+type panickyFile struct{ countedFile }
+
+func (panickyFile) Stat() (fs.FileInfo, error) { panic("no answer") }
+
+type panickyFS struct{ countedFS }
+
+func (p *panickyFS) Open(name string) (fs.File, error) {
+	f, err := p.countedFS.Open(name)
+	return panickyFile{f.(countedFile)}, err
+}
+
+// TestOpenFSPanics: a file whose Stat panics is closed.
+func TestOpenFSPanics(t *testing.T) {
+	sys := &panickyFS{countedFS{FS: os.DirFS(filepath.Dir(write(t, "m.safetensors", safeTensors(three()))))}}
+	entries, err := fs.ReadDir(sys.FS, ".")
+	if err != nil || len(entries) == 0 {
+		t.Fatal(entries, err)
+	}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		loader.OpenFS(sys, entries[0].Name(), nil)
+	}()
+	if sys.open != 0 {
+		t.Errorf("%d files are open", sys.open)
+	}
+}

@@ -18,7 +18,7 @@ var errDeadline = errors.New("the request's deadline has passed")
 // leaseCalls are the methods of a lease that may read.
 var leaseCalls = map[string]func(l *loader.Lease) error{
 	"Metadata": func(l *loader.Lease) error { _, err := l.Metadata(); return err },
-	"Warm":     func(l *loader.Lease) error { return prefetch(context.Background(), l, "i8", "q4") },
+	"Warm":     func(l *loader.Lease) error { return warmTensors(context.Background(), l, "i8", "q4") },
 }
 
 // TestLeaseContext has every call through a lease wait for a server that never answers. The
@@ -150,9 +150,9 @@ func TestWaitEndsWithContext(t *testing.T) {
 		other  func(x loader.Tensor) error
 		call   func(ctx context.Context, m *loader.Model, l *loader.Lease) error
 	}{
-		"Model.Warm":      {raw, "q4", copies, func(ctx context.Context, m *loader.Model, _ *loader.Lease) error { return prefetch(ctx, m, "q4") }},
-		"Lease.Warm":      {raw, "q4", copies, func(ctx context.Context, _ *loader.Model, l *loader.Lease) error { return prefetch(ctx, l, "q4") }},
-		"Warm compressed": {compressed, "x", walks, func(ctx context.Context, m *loader.Model, _ *loader.Lease) error { return prefetch(ctx, m, "x") }},
+		"Model.Warm":      {raw, "q4", copies, func(ctx context.Context, m *loader.Model, _ *loader.Lease) error { return warmTensors(ctx, m, "q4") }},
+		"Lease.Warm":      {raw, "q4", copies, func(ctx context.Context, _ *loader.Model, l *loader.Lease) error { return warmTensors(ctx, l, "q4") }},
+		"Warm compressed": {compressed, "x", walks, func(ctx context.Context, m *loader.Model, _ *loader.Lease) error { return warmTensors(ctx, m, "x") }},
 		"Verify": {compressed, "x", walks, func(ctx context.Context, m *loader.Model, _ *loader.Lease) error {
 			_, err := m.Verify(ctx, nil)
 			return err
@@ -204,12 +204,12 @@ func TestWaitEndsWithContext(t *testing.T) {
 func TestLeaseWarm(t *testing.T) {
 	d := newDistant("far", lz4File(t, compressible("a", layout.U8, 3000), compressible("b", layout.U8, 2000)))
 	m := d.open(t, &loader.Options{CacheBytes: -1})
-	if err := prefetch(t.Context(), m, "a"); !errors.Is(err, loader.ErrTooLarge) {
+	if err := warmTensors(t.Context(), m, "a"); !errors.Is(err, loader.ErrTooLarge) {
 		t.Errorf("without a lease: %v", err)
 	}
 	l, other := acquire(t, m), acquire(t, m)
 	for _, lease := range []*loader.Lease{l, other} { // the second finds what the first has fetched
-		if err := prefetch(t.Context(), lease, "b", "a", "b"); err != nil || loader.Pins(lease) != 2 {
+		if err := warmTensors(t.Context(), lease, "b", "a", "b"); err != nil || loader.Pins(lease) != 2 {
 			t.Fatalf("%d entries are pinned, %v", loader.Pins(lease), err)
 		}
 	}
@@ -221,13 +221,13 @@ func TestLeaseWarm(t *testing.T) {
 		}
 	}
 	if n := d.traffic.requests.Load(); n != 0 {
-		t.Errorf("%d requests for prefetched tensors", n)
+		t.Errorf("%d requests for warm tensors", n)
 	}
 	other.Release()
 	if n := loader.CacheBytes(m); n != 0 {
 		t.Errorf("%d bytes are cached after the release", n)
 	}
-	if err := prefetch(t.Context(), l, "a"); !errors.Is(err, loader.ErrClosed) {
+	if err := warmTensors(t.Context(), l, "a"); !errors.Is(err, loader.ErrClosed) {
 		t.Errorf("after Release: %v", err)
 	}
 }

@@ -20,7 +20,7 @@ var modelCalls = map[string]func(m *loader.Model) error{
 	"ResidentBytes": func(m *loader.Model) error { _, err := m.ResidentBytes(); return toldHere(err) },
 	"Verify":        func(m *loader.Model) error { _, err := m.Verify(context.Background(), nil); return err },
 	"WarmAll":       func(m *loader.Model) error { _, err := m.WarmAll(context.Background(), nil); return fitting(err) },
-	"Warm":          func(m *loader.Model) error { return fitting(prefetch(context.Background(), m, "q4", "i8")) },
+	"Warm":          func(m *loader.Model) error { return fitting(warmTensors(context.Background(), m, "q4", "i8")) },
 	"Evict":         func(m *loader.Model) error { return m.Evict("i8") },
 	"Resident":      func(m *loader.Model) error { _, err := m.Resident(0, 0, 1); return toldHere(err) },
 	"Summary":       func(m *loader.Model) error { _, err := m.Summary(); return err },

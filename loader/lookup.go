@@ -5,11 +5,14 @@ import (
 	"iter"
 	"strings"
 
+	"github.com/tensormap/tensormap/internal/nearest"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/mmapio"
 )
 
 // Tensor finds a tensor by name, without allocating. The error is ErrNotFound or
-// ErrClosed, wrapped with the names of file and tensor.
+// ErrClosed, wrapped with the names of file and tensor. The text of ErrNotFound asks for names that
+// may be meant.
 func (m *Model) Tensor(name string) (Tensor, error) {
 	if m.gate.closed() {
 		return Tensor{}, m.closedError()
@@ -21,13 +24,33 @@ func (m *Model) lookup(name string, l *Lease) (Tensor, error) {
 	for p := m.names.Probe(layout.HashName(name)); ; {
 		i, ok := p.Next()
 		if !ok {
-			return Tensor{}, fmt.Errorf("%s: tensor %q: %w", m.path, name, ErrNotFound)
+			return Tensor{}, &notFoundError{m.path, name, m.tensors}
 		}
 		if string(m.tensors[i].Name) == name {
 			return m.handle(&m.tensors[i], l), nil
 		}
 	}
 }
+
+// notFoundError says that no tensor has a name. It looks for those that may be meant when its text is
+// read, because many callers only ask whether there is a tensor.
+type notFoundError struct {
+	path, name string
+	tensors    []layout.Tensor
+}
+
+func (e *notFoundError) Error() string {
+	names := func(yield func(string) bool) {
+		for i := range e.tensors {
+			if !yield(mmapio.String(e.tensors[i].Name)) {
+				return
+			}
+		}
+	}
+	return fmt.Sprintf("%s: tensor %q: %v%s", e.path, e.name, ErrNotFound, nearest.Hint(names, e.name))
+}
+
+func (e *notFoundError) Unwrap() error { return ErrNotFound }
 
 // handle returns the handle of one of m's tensors.
 func (m *Model) handle(desc *layout.Tensor, l *Lease) Tensor {

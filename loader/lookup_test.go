@@ -126,3 +126,22 @@ func TestLookupConcurrently(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// TestNearNames: the text of ErrNotFound has names that may be meant. A program that only asks whether a
+// tensor exists does not pay for them.
+func TestNearNames(t *testing.T) {
+	m := openBytes(t, safeTensors([]content{random("layer.0.weight", layout.U8, 1), random("layer.0.bias", layout.U8, 1)}), nil)
+	_, err := m.Tensor("layer.0.wieght")
+	if !errors.Is(err, loader.ErrNotFound) || !strings.HasSuffix(err.Error(), `tensor "layer.0.wieght": not found; did you mean "layer.0.weight"?`) {
+		t.Error(err)
+	}
+	if _, err := m.Tensor("other"); strings.Contains(err.Error(), "did you mean") {
+		t.Error(err)
+	}
+	if n := testing.AllocsPerRun(100, func() { m.Tensor("layer.0.wieght") }); n > 1 {
+		t.Errorf("a miss takes %v allocations", n)
+	}
+	if err := m.Close(); err != nil || !strings.Contains(fmt.Sprint(m.Tensor("layer.0.wieght")), "closed") {
+		t.Error(err)
+	}
+}

@@ -79,14 +79,14 @@ func TestCachedOnce(t *testing.T) {
 			t.Errorf("%d bytes are cached, want %d", s.HeapBytes, want)
 		}
 	}
-	if err := prefetch(t.Context(), m, "x"); err != nil {
+	if err := warmTensors(t.Context(), m, "x"); err != nil {
 		t.Fatal(err)
 	}
 	heap(len(c.data))
 	r.reset()
 	values := floats(t, x)
 	heap(4 * len(values))
-	if err := errors.Join(x.DequantizeRows(row, 5, 1), prefetch(t.Context(), m, "x")); err != nil || !sameFloats(row, values[5*1024:6*1024]) {
+	if err := errors.Join(x.DequantizeRows(row, 5, 1), warmTensors(t.Context(), m, "x")); err != nil || !sameFloats(row, values[5*1024:6*1024]) {
 		t.Errorf("other values, %v", err)
 	}
 	heap(4 * len(values))
@@ -94,7 +94,7 @@ func TestCachedOnce(t *testing.T) {
 		t.Errorf("%d reads of what is in memory", n)
 	}
 	l := acquire(t, m)
-	if err := prefetch(t.Context(), l, "x"); err != nil {
+	if err := warmTensors(t.Context(), l, "x"); err != nil {
 		t.Fatal(err)
 	}
 	if b, err := tensor(t, l, "x").Bytes(); err != nil || !bytes.Equal(b, c.data) {
@@ -103,14 +103,14 @@ func TestCachedOnce(t *testing.T) {
 	l.Release()
 }
 
-// TestWriteToPrefetched: what has been fetched is not fetched again.
-func TestWriteToPrefetched(t *testing.T) {
+// TestWriteToWarm: what has been fetched is not fetched again.
+func TestWriteToWarm(t *testing.T) {
 	list := []content{random("raw", layout.U8, 1000), random("scaled", layout.Q8_0, 64)}
 	file := apr2File(t, nil, list)
 	r := &counter{r: bytes.NewReader(file)}
 	m, err := loader.OpenReaderAt(t.Context(), r, int64(len(file)), nil)
 	m = opened(t, m, err)
-	if err := prefetch(t.Context(), m, "raw", "scaled"); err != nil {
+	if err := warmTensors(t.Context(), m, "raw", "scaled"); err != nil {
 		t.Fatal(err)
 	}
 	r.reset()

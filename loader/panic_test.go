@@ -111,7 +111,7 @@ func TestReaderPanics(t *testing.T) {
 		}
 		armed = true
 		ctx := context.Background()
-		checkEnding(t, "Prefetch", name, func() { prefetch(ctx, m, "x") })
+		checkEnding(t, "Warm", name, func() { warmTensors(ctx, m, "x") })
 		checkEnding(t, "Verify", name, func() { m.Verify(ctx, nil) })
 		checkEnding(t, "Bytes", name, func() { tensor(t, m, "x").Bytes() })
 		armed = false

@@ -338,7 +338,7 @@ func TestRemoteFaults(t *testing.T) {
 			for name, read := range map[string]func() error{
 				"Bytes":      func() error { _, err := x.Bytes(); return err },
 				"Dequantize": func() error { return x.Dequantize(make([]float32, size)) },
-				"Prefetch":   func() error { return prefetch(t.Context(), m, "x") },
+				"Warm":       func() error { return warmTensors(t.Context(), m, "x") },
 				"Verify":     func() error { _, err := m.Verify(t.Context(), nil); return err },
 				"WriteTo":    func() error { _, err := x.WriteTo(io.Discard); return err },
 			} {
@@ -412,7 +412,7 @@ func TestReaderSizes(t *testing.T) {
 	for name, read := range map[string]func() error{
 		"Bytes":    func() error { _, err := x.Bytes(); return err },
 		"Float32s": func() error { _, err := x.Float32s(); return err },
-		"Prefetch": func() error { return prefetch(t.Context(), m, "x") },
+		"Warm":     func() error { return warmTensors(t.Context(), m, "x") },
 	} {
 		if err := read(); !errors.Is(err, loader.ErrTooLarge) {
 			t.Errorf("%s: %v", name, err)
@@ -435,10 +435,10 @@ func TestReaderTensorBytes(t *testing.T) {
 	if _, err := tensor(t, m, "large").Bytes(); !errors.Is(err, loader.ErrTooLarge) {
 		t.Error(err)
 	}
-	if err := prefetch(t.Context(), m, "small", "large"); !errors.Is(err, loader.ErrTooLarge) || !strings.Contains(err.Error(), `"large"`) {
+	if err := warmTensors(t.Context(), m, "small", "large"); !errors.Is(err, loader.ErrTooLarge) || !strings.Contains(err.Error(), `"large"`) {
 		t.Error(err)
 	}
-	if err := prefetch(t.Context(), m, "small"); err != nil {
+	if err := warmTensors(t.Context(), m, "small"); err != nil {
 		t.Error(err)
 	}
 }
@@ -458,8 +458,8 @@ func TestReadsAreCancelled(t *testing.T) {
 	m, err := loader.OpenReaderAt(t.Context(), byContext{d}, d.size, nil)
 	m = opened(t, m, err)
 	for name, work := range map[string]func(ctx context.Context) error{
-		"Prefetch": func(ctx context.Context) error { return prefetch(ctx, m, "a") },
-		"Verify":   func(ctx context.Context) error { _, err := m.Verify(ctx, nil); return err },
+		"Warm":   func(ctx context.Context) error { return warmTensors(ctx, m, "a") },
+		"Verify": func(ctx context.Context) error { _, err := m.Verify(ctx, nil); return err },
 	} {
 		// The reads of a whole run, and then one after the other is the one that hangs.
 		var reads, last atomic.Int64
@@ -492,11 +492,11 @@ func TestCloseEndsReads(t *testing.T) {
 	file := apr2File(t, nil, []content{random("f32", layout.F32, 3, 4), random("i8", layout.I8, 3, 4), random("q4", layout.Q4_0, 3, 64)})
 	for kind, prefix := range map[string]string{"by context": "reader: ", "by vector": "far: "} {
 		calls := map[string]func(m *loader.Model, x loader.Tensor) error{
-			"Warm": func(m *loader.Model, _ loader.Tensor) error {
+			"WarmAll": func(m *loader.Model, _ loader.Tensor) error {
 				_, err := m.WarmAll(context.Background(), nil)
 				return err
 			},
-			"Prefetch": func(m *loader.Model, _ loader.Tensor) error { return prefetch(context.Background(), m, "q4", "i8") },
+			"Warm": func(m *loader.Model, _ loader.Tensor) error { return warmTensors(context.Background(), m, "q4", "i8") },
 			"Verify": func(m *loader.Model, _ loader.Tensor) error {
 				_, err := m.Verify(context.Background(), nil)
 				return err

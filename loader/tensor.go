@@ -10,7 +10,9 @@ import (
 )
 
 // Tensor is a handle on one tensor of a model. It is small, is passed by value, and stays valid.
-// After Close its description is still there, and methods that read return ErrClosed.
+// After Close its description is still there, and methods that read return ErrClosed. The zero Tensor
+// equals what package bind leaves in a field without a tensor. Only comparing it makes sense: its
+// methods panic.
 type Tensor struct {
 	desc  *layout.Tensor // its Name is a copy that nobody writes to
 	file  *file

@@ -188,7 +188,7 @@ func TestWarmTruncated(t *testing.T) {
 		t.Errorf("of what is left: %v", err)
 	}
 	m = lost(t, apr2File(t, nil, quarters(1<<20)), 2<<20, &loader.Options{NoMap: true})
-	if err := prefetch(t.Context(), m, "3"); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if err := warmTensors(t.Context(), m, "3"); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("not mapped: %v", err)
 	}
 }

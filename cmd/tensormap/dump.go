@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
+
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +14,6 @@ import (
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/slice"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
-	"github.com/tensormap/tensormap/internal/nearest"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -153,20 +152,7 @@ func findPart(m *loader.Model, l *loader.Lease, name string) (t loader.Tensor, p
 			}
 		}
 	}
-	if errors.Is(err, loader.ErrNotFound) {
-		err = fmt.Errorf("%w%s", err, hint(nearest.Names(namesOf(m), base)))
-	}
 	return t, p, err
-}
-
-func namesOf(m *loader.Model) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for t := range m.Tensors() {
-			if !yield(t.Name()) {
-				return
-			}
-		}
-	}
 }
 
 // namedOrShown finds the tensor called name, else the only one whose name is shown like this.
@@ -187,17 +173,6 @@ func namedOrShown(m *loader.Model, l *loader.Lease, name string) (loader.Tensor,
 		return t, err
 	}
 	return l.Tensor(real)
-}
-
-func hint(names []string) string {
-	if len(names) == 0 {
-		return ""
-	}
-	quoted := make([]string, len(names))
-	for i, name := range names {
-		quoted[i] = fmt.Sprintf("%q", name)
-	}
-	return "; did you mean " + strings.Join(quoted, ", ") + "?"
 }
 
 // completeTensor offers the tensors of the file that was named first.

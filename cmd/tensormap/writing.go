@@ -17,6 +17,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/formats"
+	"github.com/tensormap/tensormap/layout/manifest"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -99,7 +100,7 @@ func (v *writing) addTo(cmd *cobra.Command) {
 }
 
 // indexEnd is how the name of an index ends that leads to SafeTensors shards.
-const indexEnd = ".safetensors.index.json"
+var indexEnd = formats.Suffix(layout.SafeTensors) + manifest.IndexSuffix
 
 // formatFlag is --format, for new files whose names do not say what they are.
 type formatFlag struct{ choice }

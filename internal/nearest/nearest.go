@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -48,6 +49,20 @@ func Names(all iter.Seq[string], name string) []string {
 		names = append(names, c.name)
 	}
 	return names
+}
+
+// Hint returns the question that ends a message about name: "; did you mean "x"?". It is empty if no
+// name of all is near.
+func Hint(all iter.Seq[string], name string) string {
+	var b strings.Builder
+	for i, near := range Names(all, name) {
+		b.WriteString([]string{"; did you mean ", ", "}[min(i, 1)])
+		b.WriteString(strconv.Quote(near))
+	}
+	if b.Len() > 0 {
+		b.WriteByte('?')
+	}
+	return b.String()
 }
 
 // distance returns how many changes have is away from want, and false if they are not alike. A name

@@ -30,3 +30,17 @@ func TestLevenshtein(t *testing.T) {
 		}
 	}
 }
+
+func TestHint(t *testing.T) {
+	all := slices.Values([]string{"a.weight", "b.weight", "\"odd\""})
+	for name, want := range map[string]string{
+		"a.wieght": `; did you mean "a.weight"?`,
+		"weight":   `; did you mean "a.weight", "b.weight"?`,
+		"odd":      `; did you mean "\"odd\""?`,
+		"else":     "",
+	} {
+		if got := Hint(all, name); got != want {
+			t.Errorf("%q: %s, want %s", name, got, want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package parallel
 
 import (
+	"errors"
 	"io"
 	"iter"
 	"runtime"
@@ -38,6 +39,8 @@ type Job struct {
 // Done ends the job with n bytes, or with an error.
 func (j *Job) Done(n int, err error) { j.n, j.err = n, err }
 
+var errLeft = errors.New("no worker is left that produces the next piece")
+
 // WriteInOrder writes pieces 0 to n-1 to w from the caller's goroutine, while all cores produce
 // those to come. The first error in that order ends it. Every worker ranges
 // over its jobs and ends each with Done.
@@ -56,9 +59,17 @@ func WriteInOrder(w io.Writer, n uint64, work func(jobs iter.Seq[*Job])) error {
 	}
 	var next atomic.Uint64
 	failed := make(chan struct{}) // by a panic
+	gone := make(chan struct{})   // all workers
+	var working atomic.Int64
+	working.Store(int64(cores))
 	g := Group{Stop: func() { close(failed) }}
 	for range cores {
 		g.Go(func() error {
+			defer func() {
+				if working.Add(-1) == 0 {
+					close(gone)
+				}
+			}()
 			work(func(yield func(*Job) bool) {
 				for range leave {
 					i := next.Add(1) - 1
@@ -67,10 +78,11 @@ func WriteInOrder(w io.Writer, n uint64, work func(jobs iter.Seq[*Job])) error {
 					}
 					p := product{piece: pieces.Get().(*piece)}
 					p.I, p.Into = i, p.piece[:]
-					if !yield(&p.Job) {
+					more := yield(&p.Job)
+					ring[i%slots] <- p
+					if !more {
 						return
 					}
-					ring[i%slots] <- p
 				}
 			})
 			return nil
@@ -85,6 +97,12 @@ func WriteInOrder(w io.Writer, n uint64, work func(jobs iter.Seq[*Job])) error {
 		case p = <-ring[i%slots]:
 		case <-failed:
 			return nil // Wait panics
+		case <-gone:
+			select {
+			case p = <-ring[i%slots]:
+			default:
+				return errLeft
+			}
 		}
 		if p.err != nil {
 			return p.err

@@ -90,3 +90,29 @@ func TestWriteInOrder(t *testing.T) {
 type writerFunc func(b []byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+// TestWriteInOrderLeft has workers that stop asking for jobs: what they have ended is written, and an
+// end without the rest is an error.
+func TestWriteInOrderLeft(t *testing.T) {
+	for _, each := range []int{0, 1, 3} {
+		var wrote bytes.Buffer
+		err := WriteInOrder(&wrote, 1000, func(jobs iter.Seq[*Job]) {
+			took := 0
+			for j := range jobs {
+				j.Into[0] = byte(j.I)
+				j.Done(1, nil)
+				if took++; took >= each {
+					return
+				}
+			}
+		})
+		if most := max(1, each) * runtime.GOMAXPROCS(0); !errors.Is(err, errLeft) || wrote.Len() == 0 || wrote.Len() > most {
+			t.Errorf("%d jobs each: %d pieces, %v", each, wrote.Len(), err)
+		}
+		for i, b := range wrote.Bytes() {
+			if b != byte(i) {
+				t.Errorf("piece %d is %d", i, b)
+			}
+		}
+	}
+}

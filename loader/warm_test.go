@@ -17,9 +17,9 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-// TestPrefetchRequests: neighbours come together, padding only between them, and nothing a
+// TestWarmFarRequests: neighbours come together, padding only between them, and nothing a
 // second time.
-func TestPrefetchRequests(t *testing.T) {
+func TestWarmFarRequests(t *testing.T) {
 	list := []content{
 		random("a", layout.U8, 1000), random("b", layout.U8, 24), random("c", layout.U8, 5000),
 		random("d", layout.U8, 5000), random("e", layout.U8, 64), random("empty", layout.F32, 0, 3), random("f", layout.U8, 77),
@@ -42,7 +42,7 @@ func TestPrefetchRequests(t *testing.T) {
 		d := newDistant("far", file)
 		m := d.open(t, nil)
 		d.traffic.reset()
-		if err := prefetch(t.Context(), m, step.names...); err != nil || d.traffic.requests.Load() != step.requests || d.traffic.bytes.Load() != step.bytes {
+		if err := warmTensors(t.Context(), m, step.names...); err != nil || d.traffic.requests.Load() != step.requests || d.traffic.bytes.Load() != step.bytes {
 			t.Errorf("%s: %d requests for %d bytes, want %d for %d; %v", step.name, d.traffic.requests.Load(), d.traffic.bytes.Load(), step.requests, step.bytes, err)
 		}
 		d.traffic.reset()
@@ -51,14 +51,14 @@ func TestPrefetchRequests(t *testing.T) {
 				t.Errorf("%s: %s has other bytes, or %v", step.name, name, err)
 			}
 		}
-		if err := prefetch(t.Context(), m, step.names...); err != nil || d.traffic.requests.Load() != 0 {
+		if err := warmTensors(t.Context(), m, step.names...); err != nil || d.traffic.requests.Load() != 0 {
 			t.Errorf("%s: %d requests for what is there; %v", step.name, d.traffic.requests.Load(), err)
 		}
 		c := &counter{r: bytes.NewReader(file)}
 		m, err := loader.OpenReaderAt(t.Context(), c, int64(len(file)), nil)
 		m = opened(t, m, err)
 		c.reset()
-		if err := prefetch(t.Context(), m, step.names...); err != nil || c.reads.Load() != step.plain || c.bytes.Load() != step.plainBytes {
+		if err := warmTensors(t.Context(), m, step.names...); err != nil || c.reads.Load() != step.plain || c.bytes.Load() != step.plainBytes {
 			t.Errorf("%s: %d plain reads of %d bytes, want %d of %d; %v", step.name, c.reads.Load(), c.bytes.Load(), step.plain, step.plainBytes, err)
 		}
 	}
@@ -69,7 +69,7 @@ func TestPrefetchRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.traffic.reset()
-	if err := prefetch(t.Context(), m, "a", "b", "c"); err != nil || d.traffic.requests.Load() != 2 || d.traffic.bytes.Load() != 6000 {
+	if err := warmTensors(t.Context(), m, "a", "b", "c"); err != nil || d.traffic.requests.Load() != 2 || d.traffic.bytes.Load() != 6000 {
 		t.Errorf("%d requests for %d bytes; %v", d.traffic.requests.Load(), d.traffic.bytes.Load(), err)
 	}
 	got, err := m.Warm(t.Context(), []string{"c", "b"}, &loader.WarmOptions{Ordered: true})
@@ -87,8 +87,8 @@ func find(list []content, name string) content {
 	return content{}
 }
 
-// TestPrefetchLarge: the pieces of a large tensor come at the same time.
-func TestPrefetchLarge(t *testing.T) {
+// TestWarmFarLarge: the pieces of a large tensor come at the same time.
+func TestWarmFarLarge(t *testing.T) {
 	c := random("x", layout.U8, 40<<20)
 	d := newDistant("far", safeTensors([]content{random("before", layout.U8, 100), c}))
 	m := d.open(t, nil)
@@ -123,8 +123,8 @@ func TestPrefetchLarge(t *testing.T) {
 	}
 }
 
-// TestPrefetchCompressed: a tensor travels once and is expanded on arrival.
-func TestPrefetchCompressed(t *testing.T) {
+// TestWarmFarCompressed: a tensor travels once and is expanded on arrival.
+func TestWarmFarCompressed(t *testing.T) {
 	list := []content{compressible("a", layout.U8, 300_000), compressible("b", layout.Q8_0, 1000, 320), compressible("c", layout.F32, 7)}
 	file := lz4File(t, list...)
 	d := newDistant("far", file)
@@ -146,7 +146,7 @@ func TestPrefetchCompressed(t *testing.T) {
 	}
 }
 
-func TestPrefetchDamaged(t *testing.T) {
+func TestWarmFarDamaged(t *testing.T) {
 	file := lz4File(t, compressible("a", layout.U8, 300_000))
 	d := newDistant("far", file)
 	x := tensor(t, d.open(t, nil), "a")
@@ -158,20 +158,20 @@ func TestPrefetchDamaged(t *testing.T) {
 		d := newDistant("far", bad)
 		m := d.open(t, nil)
 		fe := new(layout.FormatError)
-		if err := prefetch(t.Context(), m, "a"); !errors.As(err, &fe) || fe.Field != "lz4" || !strings.HasPrefix(err.Error(), `far: tensor "a": `) || strings.Count(err.Error(), "far") != 1 {
+		if err := warmTensors(t.Context(), m, "a"); !errors.As(err, &fe) || fe.Field != "lz4" || !strings.HasPrefix(err.Error(), `far: tensor "a": `) || strings.Count(err.Error(), "far") != 1 {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// TestPrefetchPacked: a tensor that is unpacked as a whole travels once.
-func TestPrefetchPacked(t *testing.T) {
+// TestWarmFarPacked: a tensor that is unpacked as a whole travels once.
+func TestWarmFarPacked(t *testing.T) {
 	d := new(distant)
 	far := placement{name: "far", open: func(t *testing.T, b []byte) *loader.Model {
 		*d = *newDistant("far", b)
 		m := d.open(t, nil)
 		d.traffic.reset()
-		if err := prefetch(t.Context(), m, "x"); err != nil {
+		if err := warmTensors(t.Context(), m, "x"); err != nil {
 			t.Error(err)
 		}
 		return m
@@ -186,34 +186,34 @@ func TestPrefetchPacked(t *testing.T) {
 	}
 }
 
-func TestPrefetchErrors(t *testing.T) {
+func TestWarmFarErrors(t *testing.T) {
 	d := newDistant("far", apr2File(t, nil, []content{random("a", layout.U8, 1000), random("b", layout.U8, 2000)}))
 	m := d.open(t, &loader.Options{CacheBytes: 2999})
 	d.traffic.reset()
-	if err := prefetch(t.Context(), m, "a", "b"); !errors.Is(err, loader.ErrTooLarge) || !strings.Contains(err.Error(), "2999") {
+	if err := warmTensors(t.Context(), m, "a", "b"); !errors.Is(err, loader.ErrTooLarge) || !strings.Contains(err.Error(), "2999") {
 		t.Errorf("beyond the cache: %v", err)
 	}
-	if err := prefetch(t.Context(), m, "a", "x"); !errors.Is(err, loader.ErrNotFound) || !strings.Contains(err.Error(), `"x"`) {
+	if err := warmTensors(t.Context(), m, "a", "x"); !errors.Is(err, loader.ErrNotFound) || !strings.Contains(err.Error(), `"x"`) {
 		t.Errorf("of no tensor: %v", err)
 	}
 	if n := d.traffic.requests.Load(); n != 0 {
 		t.Errorf("%d requests", n)
 	}
-	if err := prefetch(t.Context(), m, "b", "b"); err != nil {
+	if err := warmTensors(t.Context(), m, "b", "b"); err != nil {
 		t.Errorf("the same twice: %v", err)
 	}
 	none := d.open(t, &loader.Options{CacheBytes: -1})
-	if err := prefetch(t.Context(), none, "a"); !errors.Is(err, loader.ErrTooLarge) {
+	if err := warmTensors(t.Context(), none, "a"); !errors.Is(err, loader.ErrTooLarge) {
 		t.Errorf("without a cache: %v", err)
 	}
 	d.before = func(context.Context) error { return errBroken }
-	if err := prefetch(t.Context(), m, "a"); !errors.Is(err, errBroken) || !strings.HasPrefix(err.Error(), "far: ") {
+	if err := warmTensors(t.Context(), m, "a"); !errors.Is(err, errBroken) || !strings.HasPrefix(err.Error(), "far: ") {
 		t.Errorf("broken: %v", err)
 	}
 	d.before = hang
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if err := prefetch(ctx, m, "a"); !errors.Is(err, context.DeadlineExceeded) {
+	if err := warmTensors(ctx, m, "a"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("cancelled: %v", err)
 	}
 	d.before = nil
@@ -221,13 +221,13 @@ func TestPrefetchErrors(t *testing.T) {
 		t.Errorf("another try: %v", err)
 	}
 	m.Close()
-	if err := prefetch(t.Context(), m); !errors.Is(err, loader.ErrClosed) {
+	if err := warmTensors(t.Context(), m); !errors.Is(err, loader.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 }
 
-// TestPrefetchGivesUp: one failure ends the other readers.
-func TestPrefetchGivesUp(t *testing.T) {
+// TestWarmFarGivesUp: one failure ends the other readers.
+func TestWarmFarGivesUp(t *testing.T) {
 	file := &made{head: safeTensorsHeader(64 << 20), size: 0}
 	file.size = int64(len(file.head)) + 64<<20
 	d := file.distant("far")
@@ -239,7 +239,7 @@ func TestPrefetchGivesUp(t *testing.T) {
 		}
 		return hang(ctx)
 	}
-	if err := prefetch(t.Context(), m, "x"); !errors.Is(err, errBroken) {
+	if err := warmTensors(t.Context(), m, "x"); !errors.Is(err, errBroken) {
 		t.Error(err)
 	}
 }
@@ -250,8 +250,8 @@ func safeTensorsHeader(n int) []byte {
 	return bytes.Clone(b[:len(b)-n])
 }
 
-// TestPrefetchAgainstAll: prefetching, reading, leases and Close go on at once.
-func TestPrefetchAgainstAll(t *testing.T) {
+// TestWarmFarAgainstAll: warming, reading, leases and Close go on at once.
+func TestWarmFarAgainstAll(t *testing.T) {
 	var list []content
 	for i := range 20 {
 		list = append(list, random(fmt.Sprint(i), layout.U8, 100*i+1))
@@ -286,7 +286,7 @@ func TestPrefetchAgainstAll(t *testing.T) {
 		}
 		for k := range 3 {
 			again(func(i int) error {
-				return prefetch(t.Context(), m, fmt.Sprint((i+k)%20), fmt.Sprint((i*7+k)%20), fmt.Sprint(i%20))
+				return warmTensors(t.Context(), m, fmt.Sprint((i+k)%20), fmt.Sprint((i*7+k)%20), fmt.Sprint(i%20))
 			})
 		}
 		again(func(int) error {
