@@ -13,7 +13,7 @@ import (
 )
 
 // CanEncode reports whether tensors can be re-encoded to d: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0,
-// Q5_1, or I8, which is int8 with one scale for each tensor.
+// Q5_1, Q2_K to Q6_K, IQ4_NL, IQ4_XS, MXFP4, or I8, which is int8 with one scale for each tensor.
 func CanEncode(d layout.DType) bool { return d == layout.I8 || dequant.CanQuantize(d) }
 
 // decide fills in Tensors. Metadata describes the source so far. It also finds the scales of tensors that become int8, since the metadata

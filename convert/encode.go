@@ -49,7 +49,7 @@ func (t *Tensor) writeTo(w io.Writer, buf *buffers) (lost dequant.Loss, err erro
 	}
 	encode := func(values []float32) error {
 		encoded := buf.encoded[:len(values)/t.To.BlockElems()*t.To.BlockBytes()]
-		more, err := codec.QuantizeLoss(encoded, values, buf.decoded, dequant.AllCores)
+		more, err := codec.QuantizeLoss(encoded, values, nil, buf.decoded, dequant.AllCores)
 		if err != nil {
 			return err
 		}

@@ -3,9 +3,11 @@ package dequant
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -100,7 +102,45 @@ func TestGoldenScaled(t *testing.T) {
 
 func TestGoldenQuantize(t *testing.T) { goldenQuantize(t, ".quant", 7) }
 
-func TestQuantizeAsGGML(t *testing.T) { goldenQuantize(t, ".ggmlq", 7) }
+func TestQuantizeAsGGML(t *testing.T) { goldenQuantize(t, ".ggmlq", 15) }
+
+// TestQuantizeRowsAsGGML reads files with the importance of 1,024 columns before the floats.
+func TestQuantizeRowsAsGGML(t *testing.T) {
+	eachGolden(t, ".ggmlw", 12, func(t *testing.T, d layout.DType, in, out []byte) {
+		importance, src := toFloats(in)[:1024], toFloats(in)[1024:]
+		for _, cores := range []int{1, AllCores} {
+			rows := 1
+			if cores != 1 {
+				rows += 2 * parallelMin / len(src)
+			}
+			want, x := bytes.Repeat(out, rows), slices.Repeat(src, rows)
+			got := make([]byte, len(want))
+			if err := plain(d).QuantizeRows(got, x, importance, cores); err != nil {
+				t.Fatal(err)
+			}
+			if i := firstDifference(got, want); i >= 0 {
+				t.Errorf("%d cores: byte %d of %d", cores, i, len(want))
+			}
+			clear(got)
+			if _, err := plain(d).QuantizeLoss(got, x, importance, make([]float32, len(x)), cores); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("QuantizeLoss on %d cores: %v", cores, err)
+			}
+		}
+	})
+}
+
+// TestQuantizeRowsRefuses importance that does not fit the rows.
+func TestQuantizeRowsRefuses(t *testing.T) {
+	dst, src := make([]byte, 144), make([]float32, 256)
+	for _, n := range []int{0, 32, 255, 512} {
+		if err := plain(layout.Q4_K).QuantizeRows(dst, src, make([]float32, n), 1); !errors.Is(err, ErrLength) {
+			t.Errorf("%d weights for rows of 256: %v", n, err)
+		}
+	}
+	if err := plain(layout.Q4_K).QuantizeRows(dst, src, nil, 1); err != nil {
+		t.Error(err)
+	}
+}
 
 func goldenQuantize(t *testing.T, ext string, atLeast int) {
 	eachLevel(t, func(t *testing.T) {

@@ -411,7 +411,7 @@ func TestEncoders(t *testing.T) {
 			if !CanQuantize(d) {
 				continue
 			}
-			src := floats(200_000)
+			src := floats(782 * maxBlock)
 			elems, size := d.BlockElems(), d.BlockBytes()
 			want := make([]byte, len(src)/elems*size)
 			generic.encode[d].run(want, src)

@@ -52,10 +52,10 @@ func (l *Loss) AddNarrowed(src []byte, values []float32) {
 	}
 }
 
-// QuantizeLoss does what Quantize does, and counts the values lost. It expands the new elements to
+// QuantizeLoss does what QuantizeRows does, and counts the values lost. It expands the new elements to
 // scratch, which is at least as long as src.
-func (c Codec) QuantizeLoss(dst []byte, src, scratch []float32, cores int) (loss Loss, err error) {
-	if err := c.checkQuantize(len(dst), len(src)); err != nil {
+func (c Codec) QuantizeLoss(dst []byte, src, importance, scratch []float32, cores int) (loss Loss, err error) {
+	if err := c.checkRows(len(dst), len(src), importance); err != nil {
 		return loss, err
 	}
 	if len(scratch) < len(src) {
@@ -65,15 +65,20 @@ func (c Codec) QuantizeLoss(dst []byte, src, scratch []float32, cores int) (loss
 		loss.remains = slices.ContainsFunc(src, func(x float32) bool { return x != 0 })
 		return loss, c.Quantize(dst, src, cores)
 	}
+	grain, tile, encode := parallelGrain, lossTile, c.encode
+	if c.heeds(importance) {
+		grain, tile = rowGrain(len(importance)), len(importance)
+		encode = func(dst []byte, row []float32) { weightedEncoders[c.dtype](dst, row, importance) }
+	}
 	var mu sync.Mutex
 	elems, size := c.dtype.BlockElems(), c.dtype.BlockBytes()
-	err = inParallel(cores, len(src), parallelGrain, func(lo, hi int) error {
+	err = inParallel(cores, len(src), grain, func(lo, hi int) error {
 		var part Loss
-		values := scratch[lo:min(hi, lo+lossTile)]
-		for at := lo; at < hi; at += lossTile {
-			end := min(hi, at+lossTile)
+		values := scratch[lo:min(hi, lo+tile)]
+		for at := lo; at < hi; at += tile {
+			end := min(hi, at+tile)
 			stored, was, is := dst[at/elems*size:end/elems*size], src[at:end], values[:end-at]
-			c.encode(stored, was)
+			encode(stored, was)
 			if inf := infinity16(c.dtype); inf != 0 && allNumbers(stored, inf) {
 				part.remains = true
 				continue // nothing is lost
@@ -126,14 +131,17 @@ func allNumbers(b []byte, inf uint16) bool {
 
 // count compares values with their successors, in whole blocks of elems.
 func (l *Loss) count(was, is []float32, elems int) {
-	for len(was) > 0 {
-		n := min(compared, len(was))
-		zeroed, remains := l.compare(was[:n], is[:n])
-		l.remains = l.remains || remains
-		if zeroed && !remains && elems == compared {
-			l.ZeroBlocks++
+	var zeroed, remains bool // of the block
+	for done := 0; done < len(was); {
+		n := min(compared, len(was)-done)
+		z, r := l.compare(was[done:done+n], is[done:done+n])
+		zeroed, remains, l.remains = zeroed || z, remains || r, l.remains || r
+		if done += n; done%elems == 0 {
+			if zeroed && !remains && elems > 1 {
+				l.ZeroBlocks++
+			}
+			zeroed, remains = false, false
 		}
-		was, is = was[n:], is[n:]
 	}
 }
 

@@ -106,7 +106,7 @@ func TestQuantizeLoss(t *testing.T) {
 				}
 				src[40] = tt.x
 				dst := make([]byte, len(src)/tt.d.BlockElems()*tt.d.BlockBytes())
-				got, err := unitCodec(tt.d).QuantizeLoss(dst, src, make([]float32, 64), AllCores)
+				got, err := unitCodec(tt.d).QuantizeLoss(dst, src, nil, make([]float32, 64), AllCores)
 				if err != nil || got != tt.want {
 					t.Errorf("%+v, %v, want %+v", got, err, tt.want)
 				}
@@ -129,8 +129,9 @@ func TestQuantizeLossIsQuantize(t *testing.T) {
 			continue
 		}
 		for _, n := range []int{0, 32, lossTile, lossTile + 32, len(src)} {
+			n -= n % d.BlockElems()
 			want, got := make([]byte, n/d.BlockElems()*d.BlockBytes()), make([]byte, n/d.BlockElems()*d.BlockBytes())
-			loss, err := plain(d).QuantizeLoss(got, src[:n], scratch, AllCores)
+			loss, err := plain(d).QuantizeLoss(got, src[:n], nil, scratch, AllCores)
 			if err := errors.Join(err, Quantize(d, want, src[:n]), Expand(d, is[:n], want)); err != nil {
 				t.Fatal(err)
 			}
@@ -177,7 +178,7 @@ func lossByRule(was, is []float32, elems int) (l Loss) {
 func TestQuantizeLossFails(t *testing.T) {
 	src := make([]float32, 64)
 	for _, err := range []error{
-		lossError(layout.Q6_K, make([]byte, 210), make([]float32, 256), make([]float32, 256)),
+		lossError(layout.Q8_K, make([]byte, 292), make([]float32, 256), make([]float32, 256)),
 		lossError(layout.Q8_0, make([]byte, 67), src, src),
 		lossError(layout.I8, make([]byte, 63), src, src),
 		lossError(layout.F16, make([]byte, 128), src, src[:63]),
@@ -189,7 +190,7 @@ func TestQuantizeLossFails(t *testing.T) {
 }
 
 func lossError(d layout.DType, dst []byte, src, scratch []float32) error {
-	_, err := unitCodec(d).QuantizeLoss(dst, src, scratch, AllCores)
+	_, err := unitCodec(d).QuantizeLoss(dst, src, nil, scratch, AllCores)
 	return err
 }
 
@@ -223,7 +224,7 @@ func BenchmarkQuantizeLoss(b *testing.B) {
 			dst := make([]byte, n/d.BlockElems()*d.BlockBytes())
 			b.SetBytes(4 * n)
 			for b.Loop() {
-				if _, err := plain(d).QuantizeLoss(dst, src, scratch, AllCores); err != nil {
+				if _, err := plain(d).QuantizeLoss(dst, src, nil, scratch, AllCores); err != nil {
 					b.Fatal(err)
 				}
 			}

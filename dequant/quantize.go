@@ -22,12 +22,12 @@ func Quantize(d layout.DType, dst []byte, src []float32) error {
 	return nil
 }
 
-// Quantize writes src to dst as c stores it: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, or I8
-// with a scale and no zero point. For other types the error wraps errors.ErrUnsupported. len(src) is a
+// Quantize writes src to dst as c stores it: F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to
+// Q6_K, IQ4_NL, IQ4_XS, MXFP4, or I8 with a scale and no zero point. For other types the error wraps errors.ErrUnsupported. len(src) is a
 // multiple of the block and dst exactly as long as the blocks take; otherwise the error wraps
 // ErrLength. cores is as for Expand.
 //
-// Block types get the bytes that ggml's quantize_row_*_ref gives if the compiler does not contract
+// Block types get the bytes that ggml's quantize_q4_0, quantize_q4_K and so on give if the compiler does not contract
 // x·id + c into one multiply-add. ISO C evaluates so; gcc contracts unless told
 // -ffp-contract=off. For a block that holds NaNs or infinities, C leaves the conversion to an
 // integer undefined, as for a scale with an infinite reciprocal. x86-64's conversion is used
@@ -48,6 +48,58 @@ func (c Codec) Quantize(dst []byte, src []float32, cores int) error {
 		c.encode(dst[lo/elems*size:hi/elems*size], src[lo:hi])
 		return nil
 	})
+}
+
+// QuantizeRows does what Quantize does, one row after the other, for the least error weighted by
+// importance: one number for each element of a row, all finite and not negative. The bytes are those
+// of ggml's quantize_q4_0 and so on with these quant_weights. Types without a search ignore them:
+// floats, Q8_0, MXFP4 and I8. len(src) is a multiple of len(importance), and that one of the block.
+// Otherwise the error wraps ErrLength. A nil importance is none.
+func (c Codec) QuantizeRows(dst []byte, src, importance []float32, cores int) error {
+	if err := c.checkRows(len(dst), len(src), importance); err != nil {
+		return err
+	}
+	if !c.heeds(importance) {
+		return c.Quantize(dst, src, cores)
+	}
+	elems, size, n := c.dtype.BlockElems(), c.dtype.BlockBytes(), len(importance)
+	return inParallel(cores, len(src), rowGrain(n), func(lo, hi int) error {
+		for ; lo < hi; lo += n {
+			weightedEncoders[c.dtype](dst[lo/elems*size:(lo+n)/elems*size], src[lo:lo+n], importance)
+		}
+		return nil
+	})
+}
+
+// rowGrain returns the least multiple of n that is worth a goroutine.
+func rowGrain(n int) int { return (parallelGrain + n - 1) / n * n }
+
+// heeds reports whether importance changes what c stores.
+func (c Codec) heeds(importance []float32) bool {
+	return len(importance) > 0 && !c.scaled && weightedEncoders[c.dtype] != nil
+}
+
+func (c Codec) checkRows(size, elems int, importance []float32) error {
+	if err := c.checkQuantize(size, elems); err != nil || importance == nil {
+		return err
+	}
+	if n := len(importance); n == 0 || elems%n != 0 || n%c.dtype.BlockElems() != 0 {
+		return fmt.Errorf("dequant: %v: importance of %d elements for %d: %w", c.dtype, n, elems, ErrLength)
+	}
+	return nil
+}
+
+// weightedEncoders encode one row by the importance of its elements.
+var weightedEncoders = [numTypes]func(dst []byte, row, importance []float32){
+	layout.Q4_0: weighted(18, weightedQ4_0), layout.Q4_1: weighted(20, weightedQ4_1),
+	layout.Q5_0: weighted(22, weightedQ5_0), layout.Q5_1: weighted(24, weightedQ5_1),
+	layout.Q2_K: encodeQ2_K, layout.Q3_K: encodeQ3_K, layout.Q4_K: encodeQ4_K, layout.Q5_K: encodeQ5_K, layout.Q6_K: encodeQ6_K,
+	layout.IQ4_NL: encodeIQ4_NL, layout.IQ4_XS: encodeIQ4_XS,
+}
+
+// unweighted returns an encoder that knows of no importance.
+func unweighted(encode func(dst []byte, src, importance []float32)) func(dst []byte, src []float32) {
+	return func(dst []byte, src []float32) { encode(dst, src, nil) }
 }
 
 func (c Codec) checkQuantize(size, elems int) error {

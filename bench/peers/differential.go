@@ -36,7 +36,12 @@ func (j *judge) all(types typeSet) error {
 	}
 	for _, p := range ggmlQuantizers {
 		if types.has(p.d) {
-			bad += j.report(p, "rows", "rows", j.quantizations(p))
+			bad += j.report(p, "rows", "rows", j.quantizations(p, oursQuantizing(p.d, 1)))
+		}
+	}
+	for _, p := range ggmlWeighted {
+		if types.has(p.d) {
+			bad += j.report(p, "rows", "rows", j.quantizations(p, oursWeighing(p.d, 1)))
 		}
 	}
 	if bad > 0 {
@@ -136,22 +141,21 @@ func floatBytes(f []float32) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(f))), 4*len(f))
 }
 
-// quantizations compares p's type row by row.
-func (j *judge) quantizations(p peer) func(*verdict) {
+// quantizations compares p's type with ours, row by row.
+func (j *judge) quantizations(p, we peer) func(*verdict) {
 	return func(v *verdict) {
-		const rows = batch / rowElems
+		row := rowOf(p.d)
 		rng := rand.New(rand.NewPCG(j.seed, uint64(p.d)<<8))
 		floats := make([]float32, batch)
 		want, got := make([]byte, sizeOf(p.d, batch)), make([]byte, sizeOf(p.d, batch))
-		we := oursQuantizing(p.d, 1)
 		for v.compared < int64(j.blocks) {
-			n := min(rows, j.blocks-int(v.compared)) * rowElems
+			n := (min(batch, (j.blocks-int(v.compared))*row) + weightedRow - 1) / weightedRow * weightedRow
 			x, want, got := floats[:n], want[:sizeOf(p.d, n)], got[:sizeOf(p.d, n)]
 			fillRows(rng, x)
 			p.run(x, want, 1)
 			we.run(x, got, 1)
 			compareRows(v, p.d, x, got, want)
-			v.compared += int64(n / rowElems)
+			v.compared += int64(n / row)
 		}
 	}
 }
@@ -160,8 +164,9 @@ func compareRows(v *verdict, d layout.DType, x []float32, got, want []byte) {
 	if bytes.Equal(got, want) {
 		return
 	}
-	for size := sizeOf(d, rowElems); len(x) > 0; x, got, want = x[rowElems:], got[size:], want[size:] {
-		row, g, w := x[:rowElems], got[:size], want[:size]
+	n := rowOf(d)
+	for size := sizeOf(d, n); len(x) > 0; x, got, want = x[n:], got[size:], want[size:] {
+		row, g, w := x[:n], got[:size], want[:size]
 		switch {
 		case bytes.Equal(g, w):
 		case undefined(d, row):

@@ -46,6 +46,27 @@ ROW(quantize_row_q5_1_ref);
 ROW(quantize_row_q8_0_ref);
 ROW(quantize_row_q8_0);
 
+// The types with a search have functions of rows, with a weight for each element of a row or none.
+typedef size_t (*rows)(const void *, void *, int64_t, int64_t, const void *);
+#define ROWS(name) extern size_t name(const void *, void *, int64_t, int64_t, const void *)
+
+ROWS(quantize_q4_0);
+ROWS(quantize_q4_1);
+ROWS(quantize_q5_0);
+ROWS(quantize_q5_1);
+ROWS(quantize_q2_K);
+ROWS(quantize_q3_K);
+ROWS(quantize_q4_K);
+ROWS(quantize_q5_K);
+ROWS(quantize_q6_K);
+ROWS(quantize_iq4_nl);
+ROWS(quantize_iq4_xs);
+ROWS(quantize_mxfp4);
+
+static void repeat_rows(rows f, const void *src, void *dst, int64_t n, int64_t row, const void *weights, int64_t passes) {
+	while (passes-- > 0) f(src, dst, n / row, row, weights);
+}
+
 static void repeat(row f, const void *src, void *dst, int64_t n, int64_t passes) {
 	while (passes-- > 0) f(src, dst, n);
 }
@@ -55,6 +76,7 @@ static const char *compiler(void) { return __VERSION__; }
 import "C"
 
 import (
+	"cmp"
 	"unsafe"
 
 	_ "github.com/ollama/ollama/ml/backend/ggml/ggml/src" // compiles ggml's C
@@ -103,6 +125,30 @@ var ggmlQuantizers = []peer{
 	quantizer(layout.Q4_1, "quantize_row_q4_1_ref", C.row(C.quantize_row_q4_1_ref)),
 	quantizer(layout.Q5_0, "quantize_row_q5_0_ref", C.row(C.quantize_row_q5_0_ref)),
 	quantizer(layout.Q5_1, "quantize_row_q5_1_ref", C.row(C.quantize_row_q5_1_ref)),
+	searcher(layout.Q2_K, "quantize_q2_K", C.rows(C.quantize_q2_K), nil),
+	searcher(layout.Q3_K, "quantize_q3_K", C.rows(C.quantize_q3_K), nil),
+	searcher(layout.Q4_K, "quantize_q4_K", C.rows(C.quantize_q4_K), nil),
+	searcher(layout.Q5_K, "quantize_q5_K", C.rows(C.quantize_q5_K), nil),
+	searcher(layout.Q6_K, "quantize_q6_K", C.rows(C.quantize_q6_K), nil),
+	searcher(layout.IQ4_NL, "quantize_iq4_nl", C.rows(C.quantize_iq4_nl), nil),
+	searcher(layout.IQ4_XS, "quantize_iq4_xs", C.rows(C.quantize_iq4_xs), nil),
+	searcher(layout.MXFP4, "quantize_mxfp4", C.rows(C.quantize_mxfp4), nil),
+}
+
+// ggmlWeighted make the bytes that QuantizeRows promises with importance.
+var ggmlWeighted = []peer{
+	searcher(layout.Q4_0, "quantize_q4_0, weighted", C.rows(C.quantize_q4_0), importance),
+	searcher(layout.Q4_1, "quantize_q4_1, weighted", C.rows(C.quantize_q4_1), importance),
+	searcher(layout.Q5_0, "quantize_q5_0, weighted", C.rows(C.quantize_q5_0), importance),
+	searcher(layout.Q5_1, "quantize_q5_1, weighted", C.rows(C.quantize_q5_1), importance),
+	searcher(layout.Q2_K, "quantize_q2_K, weighted", C.rows(C.quantize_q2_K), importance),
+	searcher(layout.Q3_K, "quantize_q3_K, weighted", C.rows(C.quantize_q3_K), importance),
+	searcher(layout.Q4_K, "quantize_q4_K, weighted", C.rows(C.quantize_q4_K), importance),
+	searcher(layout.Q5_K, "quantize_q5_K, weighted", C.rows(C.quantize_q5_K), importance),
+	searcher(layout.Q6_K, "quantize_q6_K, weighted", C.rows(C.quantize_q6_K), importance),
+	searcher(layout.IQ4_NL, "quantize_iq4_nl, weighted", C.rows(C.quantize_iq4_nl), importance),
+	searcher(layout.IQ4_XS, "quantize_iq4_xs, weighted", C.rows(C.quantize_iq4_xs), importance),
+	searcher(layout.MXFP4, "quantize_mxfp4, weighted", C.rows(C.quantize_mxfp4), importance),
 }
 
 // ggmlRacers quantize faster than ggml's reference, with other results: the first may
@@ -121,6 +167,14 @@ func expander(d layout.DType, name string, f C.row) peer {
 func quantizer(d layout.DType, name string, f C.row) peer {
 	return peer{d, name, func(floats []float32, blocks []byte, passes int) {
 		C.repeat(f, pointer(floats), pointer(blocks), C.int64_t(len(floats)), C.int64_t(passes))
+	}}
+}
+
+// searcher makes a peer of rows that have weights, or of blocks without.
+func searcher(d layout.DType, name string, f C.rows, weights []float32) peer {
+	return peer{d, name, func(floats []float32, blocks []byte, passes int) {
+		row := cmp.Or(len(weights), len(floats)) // ggml counts a row's blocks from its start
+		C.repeat_rows(f, pointer(floats), pointer(blocks), C.int64_t(len(floats)), C.int64_t(row), pointer(weights), C.int64_t(passes))
 	}}
 }
 

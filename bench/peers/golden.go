@@ -20,8 +20,9 @@ var edgeScales = []uint16{
 }
 
 // writeGolden writes for every type a file of blocks with the floats that ggml expands them to. For
-// every quantizer it writes a file of floats with the blocks that ggml makes of them. Layout: u32
-// n, n bytes of input, the output; all little-endian.
+// every quantizer it writes a file of floats with the blocks that ggml makes of them. In another file the
+// importance of a row stands before the floats. Layout: u32 n, n bytes of input, the output; all
+// little-endian.
 func writeGolden(dir string, types typeSet) error {
 	if contracts() {
 		return errors.New("golden quantizations need ISO C's rounding: build with -ffp-contract=off")
@@ -45,6 +46,18 @@ func writeGolden(dir string, types typeSet) error {
 		blocks := make([]byte, sizeOf(p.d, len(floats)))
 		p.run(floats, blocks, 1)
 		if err := writePair(filepath.Join(dir, p.d.String()+".ggmlq"), encode(floats), blocks); err != nil {
+			return err
+		}
+	}
+	for _, p := range ggmlWeighted {
+		if !types.has(p.d) {
+			continue
+		}
+		floats := make([]float32, weightedRow)
+		fillRows(rand.New(rand.NewPCG(33, uint64(p.d))), floats)
+		blocks := make([]byte, sizeOf(p.d, len(floats)))
+		p.run(floats, blocks, 1)
+		if err := writePair(filepath.Join(dir, p.d.String()+".ggmlw"), encode(slices.Concat(importance, floats)), blocks); err != nil {
 			return err
 		}
 	}
@@ -90,11 +103,11 @@ func goldenBlocks(d layout.DType) []byte {
 	return b
 }
 
-// goldenRows returns every kind of row twice.
+// goldenRows returns every kind of row twice, or as often as fill whole blocks.
 func goldenRows(d layout.DType) []float32 {
 	rng := rand.New(rand.NewPCG(32, uint64(d)))
 	var x []float32
-	for range 2 {
+	for range max(2, d.BlockElems()/rowElems) {
 		for _, fill := range rowKinds {
 			row := make([]float32, rowElems)
 			fill(rng, row)

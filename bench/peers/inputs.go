@@ -74,9 +74,28 @@ func tile[T any](s []T, n int) {
 	}
 }
 
-// rowElems is the number of elements in the rows that fillRows makes: the block of every type
-// that can be quantized is one row or a part of it.
+// rowElems is the number of elements in the rows that fillRows makes. A block has one row, a part
+// of one, or several of different kinds.
 const rowElems = 32
+
+// weightedRow is the number of elements in the rows that have an importance.
+const weightedRow = 1024
+
+// importance holds weights like those of an importance matrix: sums of squares, few of them large,
+// some zero.
+var importance = func() []float32 {
+	rng := rand.New(rand.NewPCG(41, 42))
+	w := make([]float32, weightedRow)
+	for i := range w {
+		if x := rng.NormFloat64() * math.Exp2(4*rng.NormFloat64()); rng.IntN(50) > 0 {
+			w[i] = float32(x * x)
+		}
+	}
+	return w
+}()
+
+// rowOf returns the number of elements that are compared at a time: a block at least.
+func rowOf(d layout.DType) int { return max(rowElems, d.BlockElems()) }
 
 // fillRows makes rows of finite numbers, each of a kind drawn at random.
 func fillRows(rng *rand.Rand, x []float32) {

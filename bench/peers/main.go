@@ -28,6 +28,7 @@ func main() {
 		seed         = flag.Uint64("seed", 1, "of the random numbers for -differential")
 		gguf         = flag.Bool("gguf", false, "race to open a GGUF file instead, against other Go packages")
 		library      = flag.String("lib", "", "also expand with the dequantize_row_* of this shared library `file`")
+		quantize     = flag.Bool("quantize", false, "race to quantize only, with and without importance")
 		golden       = flag.String("golden", "", "write golden vectors made by ggml to this `folder` instead")
 	)
 	flag.Var(&types, "type", "comma-separated `types` (default all)")
@@ -63,8 +64,13 @@ func main() {
 		}
 		runtime.LockOSThread()
 		r := race{sizes: sizes, rounds: *rounds, wait: time.Millisecond}
-		r.print(os.Stdout, "expand", expandMatches(types, expanders))
+		if !*quantize {
+			r.print(os.Stdout, "expand", expandMatches(types, expanders))
+		}
 		r.print(os.Stdout, "quantize", quantizeMatches(types))
+		if *quantize {
+			r.print(os.Stdout, "quantize by importance", weighingMatches(types))
+		}
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "peers:", err)

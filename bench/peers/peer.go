@@ -27,6 +27,13 @@ func oursQuantizing(d layout.DType, cores int) peer {
 	return ours(d, func(c dequant.Codec, floats []float32, blocks []byte) error { return c.Quantize(blocks, floats, cores) })
 }
 
+// oursWeighing quantizes rows of weightedRow elements by their importance.
+func oursWeighing(d layout.DType, cores int) peer {
+	return ours(d, func(c dequant.Codec, floats []float32, blocks []byte) error {
+		return c.QuantizeRows(blocks, floats, importance, cores)
+	})
+}
+
 // ours makes a peer of f. An error is a defect of this command.
 func ours(d layout.DType, f func(dequant.Codec, []float32, []byte) error) peer {
 	c, err := dequant.NewCodec(d, layout.Quant{}, false)

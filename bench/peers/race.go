@@ -31,6 +31,8 @@ func quantizeMatches(types typeSet) []match {
 	return matches(types, peers, oursQuantizing)
 }
 
+func weighingMatches(types typeSet) []match { return matches(types, ggmlWeighted, oursWeighing) }
+
 // matches gathers peers by type, in the order in which the types first appear.
 func matches(types typeSet, peers []peer, ours func(d layout.DType, cores int) peer) (ms []match) {
 	for _, p := range peers {

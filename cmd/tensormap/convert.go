@@ -83,6 +83,7 @@ type convertOptions struct {
 // encodings are what --dtype allows.
 var encodings = []layout.DType{
 	layout.F32, layout.F16, layout.BF16, layout.Q8_0, layout.Q5_1, layout.Q5_0, layout.Q4_1, layout.Q4_0, layout.I8,
+	layout.Q6_K, layout.Q5_K, layout.Q4_K, layout.Q3_K, layout.Q2_K, layout.IQ4_NL, layout.IQ4_XS, layout.MXFP4,
 }
 
 func newConvertOptions() *convertOptions {
