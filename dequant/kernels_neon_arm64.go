@@ -46,4 +46,18 @@ var neon = impl{
 		layout.F16:  {run: encodeF16NEON, step: 16},
 		layout.BF16: {run: encodeBF16NEON, step: 16},
 	},
+	grouped: [numCodes]groupKernel{
+		4:          {run: uint4GroupsNEON, step: 32},
+		8:          {run: uint8GroupsNEON, step: 32},
+		4 + biased: {run: uint4BiasedGroupsNEON, step: 32},
+		8 + biased: {run: uint8BiasedGroupsNEON, step: 32},
+		Int8:       {run: int8GroupsNEON, step: 32},
+		Int8By127:  {run: int8By127GroupsNEON, step: 32},
+		E4M3:       {run: e4m3GroupsNEON, step: 32},
+		E5M2:       {run: e5m2GroupsNEON, step: 32},
+		E2M1:       {run: e2m1GroupsNEON, step: 32, pairs: true},
+		E2M1Plus:   {run: e2m1PlusGroupsNEON, step: 32, pairs: true},
+		NF4:        {run: nf4GroupsNEON, step: 32, pairs: true},
+		FP4:        {run: fp4GroupsNEON, step: 32, pairs: true},
+	},
 }

@@ -56,7 +56,7 @@ func TestNEONEncodings(t *testing.T) {
 
 func wordMacros(t *testing.T) (macros []wordMacro) {
 	var source string
-	for _, name := range []string{"neon_arm64.h", "neon_arm64.s", "neon_blocks_arm64.s", "neon_k_arm64.s"} {
+	for _, name := range []string{"neon_arm64.h", "neon_arm64.s", "neon_blocks_arm64.s", "neon_k_arm64.s", "neon_groups_arm64.s"} {
 		source += string(readBytes(t, ".", name))
 	}
 	define := regexp.MustCompile(`(?m)^#define (\w+)\(((?:m, )?n, d)\) +WORD \$\(.*\) *// (.*)$`)

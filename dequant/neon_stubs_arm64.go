@@ -14,6 +14,15 @@ var neonSpread = func() (t [64]uint8) {
 	return t
 }()
 
+// neonRepeat are the indices of four table lookups that fill lanes of 32 bits with one of 16 bytes
+// each.
+var neonRepeat = func() (t [64]uint8) {
+	for i := range t {
+		t[i] = uint8(i / 4)
+	}
+	return t
+}()
+
 // The int8s that nibbles stand for.
 var (
 	neonQ4Codes  = int8Codes(&nibbleFloats)
@@ -131,3 +140,39 @@ func encodeF16NEON(dst []byte, src []float32)
 
 //go:noescape
 func encodeBF16NEON(dst []byte, src []float32)
+
+//go:noescape
+func uint4GroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
+
+//go:noescape
+func uint4BiasedGroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
+
+//go:noescape
+func uint8GroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
+
+//go:noescape
+func uint8BiasedGroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
+
+//go:noescape
+func int8GroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
+
+//go:noescape
+func int8By127GroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
+
+//go:noescape
+func e4m3GroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
+
+//go:noescape
+func e5m2GroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
+
+//go:noescape
+func e2m1GroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
+
+//go:noescape
+func e2m1PlusGroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
+
+//go:noescape
+func nf4GroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
+
+//go:noescape
+func fp4GroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
