@@ -8,7 +8,6 @@ import (
 
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -61,7 +60,7 @@ type Plan struct {
 	// LeftOut names the tensors that Options.NoAliases has left out.
 	LeftOut []string
 	// Quantized are the weights that stay the codes they were stored as, beside their scales.
-	Quantized []scheme.Part
+	Quantized []Part
 	// Bytes is the size of all files together. Until Write has succeeded, it counts every tensor as
 	// not compressed, and leaves out a manifest or index.
 	Bytes  uint64
@@ -73,6 +72,7 @@ type Plan struct {
 	// such as those of an older model of more shards.
 	Left []string
 
+	places    map[string]Part // of the parts of quantized weights
 	model     *loader.Model
 	opts      Options
 	target    target
@@ -197,10 +197,7 @@ func (p *Plan) Write(ctx context.Context) error {
 	}
 	defer lease.Release()
 	for i := range p.Tensors {
-		t := &p.Tensors[i]
-		if t.source, err = lease.Tensor(t.Name); err != nil {
-			return err
-		}
+		p.Tensors[i].source = lease.Of(p.Tensors[i].source)
 	}
 	if err := p.checkTargets(); err != nil {
 		return err

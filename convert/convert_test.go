@@ -29,7 +29,7 @@ func toAPR2(t *testing.T, m *loader.Model, opts *convert.Options) (*loader.Model
 	if err != nil || len(report.Findings) != 0 {
 		t.Errorf("the new file is not in order: %v, %v", report, err)
 	}
-	if size := out.Files()[0].Size; len(r.Tensors) != m.Len() || r.Bytes != size || out.Format() != layout.APR2 {
+	if size := out.Files()[0].Size; len(r.Tensors) != out.Len() || r.Bytes != size || out.Format() != layout.APR2 {
 		t.Errorf("%+v, but %d tensors and %d bytes", r, m.Len(), size)
 	}
 	return out, r

@@ -36,7 +36,7 @@ func (p *Plan) decide(ctx context.Context, lease *loader.Lease) error {
 	}
 	var buf buffers
 	p.Tensors = make([]Tensor, 0, p.model.Len()-len(aliases))
-	for t := range lease.Tensors() {
+	for t := range lease.Stored() {
 		if aliases[t.Name()] {
 			p.LeftOut = append(p.LeftOut, t.Name())
 			continue

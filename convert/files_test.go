@@ -53,6 +53,9 @@ func write(t testing.TB, b []byte) string { return modeltest.Write(t, "source", 
 
 func open(t testing.TB, path string, opts *loader.Options) *loader.Model {
 	t.Helper()
+	if opts == nil {
+		opts = &loader.Options{Stored: true} // tests compare what files hold
+	}
 	m, err := loader.Open(path, opts)
 	return modeltest.Opened(t, m, err)
 }

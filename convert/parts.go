@@ -8,15 +8,41 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-// PartOf finds the quantized weight of m that the tensor called name is part of, as scheme.Find does.
-func PartOf(m *loader.Model, name string) (scheme.Part, bool) {
-	return scheme.Find(name, func(name string) (layout.DType, []int, bool) {
-		t, err := m.Tensor(name)
-		if err != nil {
-			return layout.Invalid, nil, false
+// A Part is a tensor's place in a quantized weight.
+type Part struct {
+	Scheme string
+	// Codes and Scale name the tensor that holds the codes and the one that scales them. Scale is empty
+	// for codes that have no values: see [loader.Tensor.Problem].
+	Codes, Scale string
+}
+
+// partOf returns the place of the stored tensor called name in the weight w. ok is false for another
+// tensor.
+func partOf(w loader.Tensor) (part Part, ok bool) {
+	if w.Problem() != nil {
+		return Part{Codes: w.Name()}, true
+	}
+	parts := w.Parts()
+	if parts == nil {
+		return part, false
+	}
+	part = Part{Scheme: w.Scheme().Scheme, Codes: parts[0].Tensor.Name()}
+	for _, p := range parts {
+		if p.Role == scheme.Scale || part.Scale == "" && p.Role == scheme.GlobalScale {
+			part.Scale = p.Tensor.Name()
 		}
-		return t.DType(), t.Shape(), true
-	})
+	}
+	return part, true
+}
+
+// PartOf finds the quantized weight of m whose codes are called name.
+func PartOf(m *loader.Model, name string) (Part, bool) {
+	for t := range m.Tensors() {
+		if part, ok := partOf(t); ok && part.Codes == name {
+			return part, true
+		}
+	}
+	return Part{}, false
 }
 
 // A PartError refuses to re-encode a part of a quantized weight: its numbers are not weights, and
@@ -24,7 +50,7 @@ func PartOf(m *loader.Model, name string) (scheme.Part, bool) {
 type PartError struct {
 	Path string // the file
 	Name string // the tensor
-	scheme.Part
+	Part
 	DType layout.DType
 }
 
@@ -50,22 +76,32 @@ func (e *PartError) Unwrap() error { return layout.ErrUnsupported }
 // findParts lists the quantized weights before anything is read. Options.DType is an error for all of
 // their parts that Options.Keep does not name.
 func (p *Plan) findParts(lease *loader.Lease) error {
-	for t := range lease.Tensors() {
-		part, err := p.part(t, p.opts.DType != layout.Invalid && !p.opts.keeps(t.Name()))
-		if err != nil {
-			return err
+	p.places = make(map[string]Part)
+	for w := range lease.Tensors() {
+		part, ok := partOf(w)
+		if !ok {
+			continue
 		}
-		if part.Scale != "" && part.Codes == t.Name() {
+		p.places[part.Codes] = part
+		for _, t := range w.Parts() {
+			p.places[t.Tensor.Name()] = part
+		}
+		if part.Scale != "" {
 			p.Quantized = append(p.Quantized, part)
+		}
+	}
+	for t := range lease.Stored() {
+		if _, err := p.part(t, p.opts.DType != layout.Invalid && !p.opts.keeps(t.Name())); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
 // part finds the quantized weight that t belongs to. It is an error if t is to be re-encoded.
-func (p *Plan) part(t loader.Tensor, reencoded bool) (scheme.Part, error) {
-	part, ok := PartOf(p.model, t.Name())
-	if ok && reencoded && !(part.Scale == "" && p.opts.PlainF8) {
+func (p *Plan) part(t loader.Tensor, reencoded bool) (Part, error) {
+	part, ok := p.places[t.Name()]
+	if ok && reencoded && !(part.Scale == "" && p.opts.PlainF8 && t.DType().Kind() == layout.KindFloat) {
 		return part, &PartError{p.model.Files()[t.File()].Path, t.Name(), part, t.DType()}
 	}
 	return part, nil

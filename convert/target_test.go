@@ -68,7 +68,7 @@ func allFixtures(t *testing.T) map[string]*loader.Model {
 		if err != nil || entry.IsDir() || !slices.Contains([]string{".apr", ".april", ".b2l", ".gguf", ".safetensors", ".tsm"}, ext) {
 			return err
 		}
-		m, err := loader.Open(path, nil)
+		m, err := loader.Open(path, &loader.Options{Stored: true})
 		if err != nil {
 			return nil
 		}

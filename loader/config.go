@@ -83,6 +83,11 @@ func (m *Model) Config(ctx context.Context) (*Config, error) {
 		return nil, m.closedError()
 	}
 	defer m.leave()
+	return m.configuration(ctx)
+}
+
+// configuration does what Config does, for a caller that has entered.
+func (m *Model) configuration(ctx context.Context) (*Config, error) {
 	if c, ok := m.config.Load().(*Config); ok {
 		return c, nil
 	}

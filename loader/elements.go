@@ -28,6 +28,9 @@ func (t Tensor) Bytes() ([]byte, error) {
 
 // bytes does what Bytes does, for a caller that has entered.
 func (t Tensor) bytes() ([]byte, error) {
+	if err := t.stored(); err != nil {
+		return nil, t.wrap(err)
+	}
 	if t.ZeroCopy() {
 		b, err := t.file.mapping.Slice(t.desc.Offset, t.desc.Stored)
 		if err != nil {
@@ -62,7 +65,7 @@ func (t Tensor) kept(ctx context.Context, kind cache.Kind, fill func(Tensor) (ca
 		l := m.brief(ctx)
 		defer l.Release()
 		begun := time.Now()
-		b, err := fill(Tensor{t.desc, file, l})
+		b, err := fill(Tensor{t.desc, file, l, t.weight})
 		if expanded := m.opts.Hooks.Expanded; expanded != nil {
 			expanded(t.Name(), b.Size(), time.Since(begun), err)
 		}
@@ -121,6 +124,9 @@ func (t Tensor) holdable(count, size uint64) error { return cmp.Or(t.readable(),
 
 // readable returns why the elements cannot be read, or nil.
 func (t Tensor) readable() error {
+	if t.logical() {
+		return t.partsReadable()
+	}
 	switch t.desc.Encoding {
 	case layout.Raw, layout.LZ4:
 		return nil
@@ -130,6 +136,28 @@ func (t Tensor) readable() error {
 		}
 	}
 	return fmt.Errorf("%w: elements stored as %s", ErrUnsupported, t.desc.Encoding)
+}
+
+// partsReadable returns why a part cannot be read, or nil.
+func (t Tensor) partsReadable() error {
+	for _, p := range t.weight.scheme.Parts {
+		part := t.part(p.Tensor)
+		if err := part.readable(); err != nil {
+			return part.wrap(err)
+		}
+	}
+	return nil
+}
+
+func (t Tensor) partsIntact() error {
+	for _, p := range t.weight.scheme.Parts {
+		if part := t.part(p.Tensor); part.desc.File != t.desc.File {
+			if err := part.intact(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // cached returns the elements if the model's cache has them. It puts packed tensors there, since a
@@ -146,14 +174,14 @@ func (t Tensor) cached() (b []byte, ok bool, err error) {
 // hold returns t in a lease of its own. A packed tensor is then unpacked once for all of its parts,
 // and let go at release, whatever other lease t is from.
 func (t Tensor) hold() (held Tensor, release func(), err error) {
-	if t.desc.Encoding != layout.Protobuf || t.lease != nil && t.lease.brief {
+	if t.desc.Encoding != layout.Protobuf && !t.logical() || t.lease != nil && t.lease.brief {
 		return t, func() {}, nil
 	}
 	if err := t.enter(); err != nil {
 		return t, nil, err
 	}
 	l := &Lease{model: t.file.model, ctx: t.ctx(), within: t.lease, brief: true}
-	return Tensor{t.desc, t.file, l}, l.Release, nil
+	return Tensor{t.desc, t.file, l, t.weight}, l.Release, nil
 }
 
 // readAt fills dst with the bytes of the elements from off on, however they are stored.
@@ -226,6 +254,9 @@ func (f *fetched) Slice(off, n uint64) ([]byte, error) {
 // For a compressed tensor all of its blocks must exist. Only a file in place is asked for them,
 // since elsewhere every block would take a read.
 func (t Tensor) present() (sure bool, err error) {
+	if t.logical() {
+		return t.part(t.weight.codes()).present()
+	}
 	compressed := t.desc.Encoding == layout.LZ4
 	if compressed && t.file.access() != inPlace {
 		return false, nil
@@ -247,8 +278,16 @@ func (t Tensor) confirm(n uint64) error {
 	if n < worthAsking {
 		return nil
 	}
+	return t.intact()
+}
+
+// intact checks that no file of the tensor has become shorter.
+func (t Tensor) intact() error {
 	if err := t.file.intact(); err != nil {
 		return t.wrap(err)
+	}
+	if t.logical() {
+		return t.partsIntact()
 	}
 	return nil
 }

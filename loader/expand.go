@@ -6,9 +6,7 @@ import (
 	"iter"
 	"math/bits"
 
-	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/loader/internal/blocks"
 	"github.com/tensormap/tensormap/loader/internal/cache"
 	"github.com/tensormap/tensormap/mmapio"
 )
@@ -39,16 +37,29 @@ func (t Tensor) Float32s() ([]float32, error) {
 // expandAll makes the values of all elements. The stored ones then leave the cache, unless they are
 // pinned: a tensor is cached once.
 func (t Tensor) expandAll() (b cache.Buffer, err error) {
-	if b.Floats, err = t.firstValues(t.Elements()); err == nil {
-		t.file.model.cache.Drop(t.desc, cache.Elements)
+	if b.Floats, err = t.firstValues(t.Elements()); err != nil {
+		return b, err
 	}
-	return b, err
+	t.file.model.cache.Drop(t.desc, cache.Elements)
+	if t.logical() {
+		return b, t.partsExpanded()
+	}
+	return b, nil
+}
+
+// partsExpanded drops from the cache what the values were made of.
+func (t Tensor) partsExpanded() error {
+	c := &t.file.model.cache
+	c.Drop(t.desc, cache.Scales, cache.Constants)
+	for _, p := range t.weight.scheme.Parts {
+		c.Drop(t.part(p.Tensor).desc, cache.Elements)
+	}
+	return t.partsIntact()
 }
 
 // firstValues returns the first n values, in memory that is taken for them.
 func (t Tensor) firstValues(n uint64) ([]float32, error) {
-	c, err := t.codec()
-	if err := cmp.Or(err, t.holdable(n, 4)); err != nil {
+	if err := cmp.Or(t.Expandable(), t.holdable(n, 4)); err != nil {
 		return nil, err
 	}
 	t, release, err := t.hold()
@@ -56,7 +67,7 @@ func (t Tensor) firstValues(n uint64) ([]float32, error) {
 		return nil, err
 	}
 	defer release()
-	return mmapio.GatherInto(n, t.present, func(to mmapio.Destination[float32]) error { return t.expand(c, to, 0, n) })
+	return mmapio.GatherInto(n, t.present, func(to mmapio.Destination[float32]) error { return t.values(to, 0, n) })
 }
 
 // Dequantize writes all values to dst, whose length must be the number of elements. Large
@@ -154,114 +165,20 @@ func (t Tensor) dequantize(dst []float32, first uint64) error {
 			return nil
 		}
 	}
-	c, err := t.codec()
-	if err == nil {
-		err = t.expand(c, mmapio.Into(dst, first), first, uint64(len(dst)))
-	}
-	if err != nil {
+	if err := t.values(mmapio.Into(dst, first), first, uint64(len(dst))); err != nil {
 		return t.wrap(err)
 	}
 	return t.confirm(4 * uint64(len(dst)))
 }
 
-// expandable returns why the tensor has no values to read, or nil. It is asked before memory is
-// taken for them, since a compressed tensor may claim more than it holds.
-func (t Tensor) expandable() error {
-	if !dequant.Supported(t.desc.DType) {
-		return fmt.Errorf("%w: %s has no values in float32", ErrUnsupported, t.desc.DType)
+// values makes values of n elements from element first on, which the caller has checked to be there.
+func (t Tensor) values(to mmapio.Destination[float32], first, n uint64) error {
+	if t.logical() {
+		return t.expandWeight(to, first, n)
 	}
-	return t.readable()
-}
-
-// codec returns how the stored elements become values: by their type, by the scale that the file
-// gives integers, or by the head of the tensor, which is read once.
-func (t Tensor) codec() (c dequant.Codec, err error) {
-	if err := t.expandable(); err != nil {
-		return c, err
-	}
-	n := t.desc.DType.HeadBytes()
-	if n == 0 {
-		q, scaled, err := t.scale()
-		if err != nil {
-			return c, err
-		}
-		return dequant.NewCodec(t.desc.DType, q, scaled)
-	}
-	codecs := &t.file.model.codecs
-	if known, ok := codecs.Load(t.desc); ok {
-		return known.(dequant.Codec), nil
-	}
-	head := make([]byte, n)
-	if t.desc.Raw > 0 { // else there is none
-		err = t.readAt(head, 0)
-	}
-	if err == nil {
-		c, err = dequant.ReadHead(t.desc.DType, head)
-	}
-	if err == nil {
-		codecs.Store(t.desc, c)
-	}
-	return c, err
-}
-
-// expand makes values of stored bytes; there is no other way. It reads the blocks that hold n
-// elements from element first on, which the caller has checked to be there.
-func (t Tensor) expand(c dequant.Codec, to mmapio.Destination[float32], first, n uint64) error {
-	if n == 0 {
-		return nil
-	}
-	elements, ok, err := t.inMemory()
-	switch {
-	case err != nil:
+	c, err := t.codec()
+	if err != nil {
 		return err
-	case ok:
-		off, size := c.Span(first, n)
-		dst := to.Room(first, n)
-		return to.Filled(first, dst, mmapio.Guard(func() error {
-			return c.Expand(dst, elements[off:][:size], first, dequant.AllCores)
-		}))
-	case t.desc.Encoding == layout.Raw:
-		return t.readAndExpand(c, to, first, n)
 	}
-	return mmapio.Guard(func() error { return blocks.Expand(t.blocks(), c, to, first, n) })
-}
-
-// inMemory returns the elements if the mapping or the cache holds them.
-func (t Tensor) inMemory() (b []byte, ok bool, err error) {
-	if t.inPlace() {
-		b, err = t.file.mapping.Slice(t.desc.Offset, t.desc.Stored)
-		return b, err == nil, err
-	}
-	return t.cached()
-}
-
-// readStep is the number of elements read at a time from a file that is not mapped, and farStep
-// that from afar. Both are multiples of every block.
-const (
-	readStep = 1 << 18
-	farStep  = 1 << 22
-)
-
-// readAndExpand expands from a file that is not mapped, through a buffer of fixed size.
-func (t Tensor) readAndExpand(c dequant.Codec, to mmapio.Destination[float32], first, n uint64) error {
-	step := uint64(readStep)
-	if t.file.access() == fromAfar {
-		step = farStep
-	}
-	_, most := c.Span(first%step, min(step, n))
-	buf := mmapio.AlignedBytes(int(most))
-	for end := first + n; first < end; {
-		// Steps after the first begin at a block.
-		dst := to.Room(first, min(end-first, step-first%step))
-		off, size := c.Span(first, uint64(len(dst)))
-		err := t.file.readFull(buf[:size], t.desc.Offset+off)
-		if err == nil {
-			err = c.Expand(dst, buf[:size], first, dequant.AllCores)
-		}
-		if err := to.Filled(first, dst, err); err != nil {
-			return err
-		}
-		first += uint64(len(dst))
-	}
-	return nil
+	return t.expand(c, to, first, n)
 }

@@ -142,7 +142,7 @@ func TestFaultsOfEveryMethod(t *testing.T) {
 		within := (x.Offset() + x.StoredBytes()/2) / page * page
 		for _, left := range []uint64{before, max(before, within)} {
 			m := lost(t, file, int64(left), nil)
-			x := tensor(t, m, "x")
+			x := tensor(t, m, "x").AsStored()
 			for name, call := range calls {
 				for range tries {
 					err := inNewGoroutine(rng.IntN(100), func() error { return call(x) })

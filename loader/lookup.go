@@ -7,7 +7,6 @@ import (
 
 	"github.com/tensormap/tensormap/internal/nearest"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/mmapio"
 )
 
 // Tensor finds a tensor by name, without allocating. The error is ErrNotFound or
@@ -24,10 +23,10 @@ func (m *Model) lookup(name string, l *Lease) (Tensor, error) {
 	for p := m.names.Probe(layout.HashName(name)); ; {
 		i, ok := p.Next()
 		if !ok {
-			return Tensor{}, &notFoundError{m.path, name, m.tensors}
+			return m.lookupWeight(name, l)
 		}
 		if string(m.tensors[i].Name) == name {
-			return m.handle(&m.tensors[i], l), nil
+			return m.named(i, l), nil
 		}
 	}
 }
@@ -35,34 +34,79 @@ func (m *Model) lookup(name string, l *Lease) (Tensor, error) {
 // notFoundError says that no tensor has a name. It looks for those that may be meant when its text is
 // read, because many callers only ask whether there is a tensor.
 type notFoundError struct {
-	path, name string
-	tensors    []layout.Tensor
+	model *Model
+	name  string
 }
 
 func (e *notFoundError) Error() string {
 	names := func(yield func(string) bool) {
-		for i := range e.tensors {
-			if !yield(mmapio.String(e.tensors[i].Name)) {
+		for i := range e.model.tensors {
+			if t, ok := e.model.listed(i, nil); ok && !yield(t.Name()) {
 				return
 			}
 		}
 	}
-	return fmt.Sprintf("%s: tensor %q: %v%s", e.path, e.name, ErrNotFound, nearest.Hint(names, e.name))
+	return fmt.Sprintf("%s: tensor %q: %v%s", e.model.path, e.name, ErrNotFound, nearest.Hint(names, e.name))
 }
 
 func (e *notFoundError) Unwrap() error { return ErrNotFound }
 
-// handle returns the handle of one of m's tensors.
-func (m *Model) handle(desc *layout.Tensor, l *Lease) Tensor {
+// handle returns the handle of one of m's tensors as it is stored, or of the weight w described so.
+func (m *Model) handle(desc *layout.Tensor, w *weight, l *Lease) Tensor {
 	files := m.files
 	if l != nil && l.files != nil {
 		files = l.files
 	}
-	return Tensor{desc, &files[desc.File], l}
+	return Tensor{desc, &files[desc.File], l, w}
+}
+
+// named returns the tensor that has the name of stored tensor i.
+func (m *Model) named(i int, l *Lease) Tensor {
+	desc := &m.tensors[i]
+	if m.schemes == nil || m.schemes.Of[i] == 0 {
+		return m.handle(desc, nil, l)
+	}
+	w := &m.weights[m.schemes.Of[i]-1]
+	switch {
+	case w.codes() != uint32(i):
+		return m.handle(desc, nil, l)
+	case w.scheme.Err != nil:
+		return m.handle(desc, w, l)
+	case len(w.desc.Name) != len(desc.Name) || string(w.desc.Name) != string(desc.Name):
+		return m.handle(desc, nil, l)
+	}
+	return m.handle(&w.desc, w, l)
+}
+
+// listed returns the tensor that stands in the model's list in the place of stored tensor i. ok is
+// false for parts other than codes.
+func (m *Model) listed(i int, l *Lease) (t Tensor, ok bool) {
+	if m.schemes == nil || m.schemes.Of[i] == 0 {
+		return m.handle(&m.tensors[i], nil, l), true
+	}
+	w := &m.weights[m.schemes.Of[i]-1]
+	switch {
+	case w.codes() != uint32(i):
+		return t, false
+	case w.scheme.Err != nil:
+		return m.handle(&m.tensors[i], w, l), true
+	}
+	return m.handle(&w.desc, w, l), true
+}
+
+// lookupWeight finds a logical tensor whose name no stored tensor has.
+func (m *Model) lookupWeight(name string, l *Lease) (Tensor, error) {
+	if m.schemes != nil {
+		if i, ok := m.schemes.Find(name); ok {
+			w := &m.weights[i]
+			return m.handle(&w.desc, w, l), nil
+		}
+	}
+	return Tensor{}, &notFoundError{m, name}
 }
 
 // Len returns the number of tensors.
-func (m *Model) Len() int { return len(m.tensors) }
+func (m *Model) Len() int { return len(m.tensors) - m.hidden }
 
 // Tensors iterates over all tensors in the order of the file's own table. After Close it
 // yields nothing. For other orders, see [slices.SortedFunc] and [ByName].
@@ -71,7 +115,11 @@ func (m *Model) Tensors() iter.Seq[Tensor] { return m.all(m.gate.closed, nil) }
 func (m *Model) all(closed func() bool, l *Lease) iter.Seq[Tensor] {
 	return func(yield func(Tensor) bool) {
 		for i := range m.tensors {
-			if closed() || !yield(m.handle(&m.tensors[i], l)) {
+			t, ok := m.listed(i, l)
+			if !ok {
+				continue
+			}
+			if closed() || !yield(t) {
 				return
 			}
 		}
@@ -92,11 +140,23 @@ func (l *Lease) Of(t Tensor) Tensor {
 	if t.desc == nil || t.file.model != l.model {
 		return t
 	}
-	return l.model.handle(t.desc, l)
+	return l.model.handle(t.desc, t.weight, l)
 }
 
 // Tensors does what Model.Tensors does, through the lease.
 func (l *Lease) Tensors() iter.Seq[Tensor] { return l.model.all(l.gate.closed, l) }
+
+// Stored iterates over all tensors as the files have them, in their order: parts in place of logical
+// tensors.
+func (l *Lease) Stored() iter.Seq[Tensor] {
+	return func(yield func(Tensor) bool) {
+		for i := range l.model.tensors {
+			if l.gate.closed() || !yield(l.model.handle(&l.model.tensors[i], nil, l)) {
+				return
+			}
+		}
+	}
+}
 
 // ByName orders tensors by ascending name (bytewise), for [slices.SortedFunc].
 func ByName(a, b Tensor) int { return strings.Compare(a.Name(), b.Name()) }

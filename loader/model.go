@@ -12,6 +12,7 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/manifest"
+	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader/internal/blocks"
 	"github.com/tensormap/tensormap/loader/internal/cache"
 	"github.com/tensormap/tensormap/mmapio"
@@ -23,8 +24,11 @@ type Model struct {
 	path    string // that it was opened by
 	from    source
 	files   []file          // the shards in order, then the manifest if there is one
-	tensors []layout.Tensor // in file order
+	tensors []layout.Tensor // as they are stored, in file order
 	names   *layout.Names
+	weights []weight      // logical tensors
+	schemes *scheme.Table // of the weights, or nil
+	hidden  int           // tensors that are parts of others, and not listed
 	gate    gate
 	leases  gate                      // of those that are in gate too
 	held    sync.Map                  // heldLease by *Lease, if Options.TraceLeases
@@ -54,6 +58,18 @@ type file struct {
 	// cares: less than 8 only if OpenBytes was given odd memory.
 	align int
 }
+
+// weight is a tensor that its files store as several.
+type weight struct {
+	desc   layout.Tensor // under the weight's name and shape, where its codes are
+	scheme *scheme.Weight
+	asked  atomic.Uint64 // scales that ranges have read, from files that are not in place
+	// checked says that the parts have been found to hold what the scheme wants.
+	checked atomic.Bool
+}
+
+// codes returns the position of the weight's codes.
+func (w *weight) codes() uint32 { return w.scheme.Parts[0].Tensor }
 
 // Path returns the path that the model was opened by, or the name of its reader.
 func (m *Model) Path() string { return m.path }

@@ -134,6 +134,10 @@ func open(ctx context.Context, first *stored, from source, o Options) (*Model, e
 	}
 	complete = true
 	m := newModel(first.path, files, table, of.manifest(), from, o)
+	if err := m.findWeights(ctx); err != nil {
+		m.Close()
+		return nil, err
+	}
 	m.log(slog.LevelDebug, "model opened", "format", m.Format(), "files", len(m.files), "tensors", len(m.tensors), "took", time.Since(begun))
 	return m, nil
 }

@@ -24,6 +24,9 @@ type Options struct {
 	// expanded. A file's claim of a sparse or huge tensor is then an error, not the end of the
 	// process. 0 means half of the machine's memory, or 4 GiB if the platform does not tell.
 	TensorBytes int64
+	// Stored shows the tensors of a quantized checkpoint as the files have them. Otherwise a weight that is
+	// stored as codes, scales and more is one logical tensor: see [Tensor.Scheme].
+	Stored bool
 	// NoMap reads the file on demand into the heap instead of mapping it: for file
 	// systems where a page fault may hang or kill. A file that has shrunk is then
 	// io.ErrUnexpectedEOF rather than mmapio.ErrFault. Platforms that cannot map always

@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -21,7 +22,7 @@ func (t Tensor) ReadAt(p []byte, off int64) (n int, err error) {
 		return 0, err
 	}
 	defer t.leave()
-	if err := t.readable(); err != nil {
+	if err := cmp.Or(t.stored(), t.readable()); err != nil {
 		return 0, t.wrap(err)
 	}
 	var end error

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/mmapio"
@@ -14,15 +15,16 @@ import (
 // equals what package bind leaves in a field without a tensor. Only comparing it makes sense: its
 // methods panic.
 type Tensor struct {
-	desc  *layout.Tensor // its Name is a copy that nobody writes to
-	file  *file
-	lease *Lease // through which it was taken, or nil
+	desc   *layout.Tensor // its Name is a copy that nobody writes to
+	file   *file
+	lease  *Lease  // through which it was taken, or nil
+	weight *weight // that the tensor is, or nil for a tensor as it is stored
 }
 
 // Name returns the tensor's name in its model.
 func (t Tensor) Name() string { return mmapio.String(t.desc.Name) }
 
-// DType returns the type of the stored elements.
+// DType returns the type of the stored elements. A logical tensor has none: it is layout.Invalid.
 func (t Tensor) DType() layout.DType { return t.desc.DType }
 
 // Shape returns the dimensions in elements, the outermost first. A scalar has none. It must not be
@@ -32,20 +34,21 @@ func (t Tensor) Shape() []int { return t.desc.Shape }
 // Elements returns the product of the shape.
 func (t Tensor) Elements() uint64 { return t.desc.Elements() }
 
-// Offset returns the offset of the stored bytes in the tensor's file.
+// Offset returns the offset of the stored bytes in the tensor's file: for a logical tensor, of its
+// codes.
 func (t Tensor) Offset() uint64 { return t.desc.Offset }
 
-// StoredBytes returns the number of bytes in the file.
+// StoredBytes returns the number of bytes in the file, of a logical tensor in all of its parts.
 func (t Tensor) StoredBytes() uint64 { return t.desc.Stored }
 
 // RawBytes returns the number of bytes of the elements after decompression: the length of
-// Bytes.
+// Bytes, or of the parts of a logical tensor.
 func (t Tensor) RawBytes() uint64 { return t.desc.Raw }
 
-// Encoding returns how the elements are stored.
+// Encoding returns how the elements are stored, for a logical tensor its codes.
 func (t Tensor) Encoding() layout.Encoding { return t.desc.Encoding }
 
-// File returns the position of the tensor's file in Model.Files.
+// File returns the position of the tensor's file in Model.Files: for a logical tensor, of its codes'.
 func (t Tensor) File() int { return int(t.desc.File) }
 
 // ZeroCopy reports whether Bytes and views are the file itself rather than a copy on the heap. The
@@ -58,7 +61,38 @@ func (t Tensor) ZeroCopy() bool {
 
 // inPlace reports whether the stored bytes are the elements, and in memory.
 func (t Tensor) inPlace() bool {
-	return t.desc.Encoding == layout.Raw && t.file.access() == inPlace
+	return t.desc.Encoding == layout.Raw && t.file.access() == inPlace && !t.logical()
+}
+
+// logical reports whether the tensor is stored as several.
+func (t Tensor) logical() bool { return t.weight != nil && t.weight.scheme.Err == nil }
+
+// stored returns an error if the tensor has no bytes of its own.
+func (t Tensor) stored() error {
+	if !t.logical() {
+		return nil
+	}
+	var names []string
+	for _, p := range t.weight.scheme.Parts {
+		names = append(names, layout.Quote(t.file.model.tensors[p.Tensor].Name))
+	}
+	return fmt.Errorf("%w: the tensor is quantized (%s), its bytes are those of its parts %s",
+		ErrUnsupported, t.weight.scheme.Scheme, strings.Join(names, ", "))
+}
+
+// part returns a stored tensor of the same model, through the same lease.
+func (t Tensor) part(i uint32) Tensor {
+	m := t.file.model
+	desc := &m.tensors[i]
+	p := Tensor{desc: desc, file: &m.files[desc.File], lease: t.lease}
+	switch l := t.lease; {
+	case l == nil:
+	case l.files != nil:
+		p.file = &l.files[desc.File]
+	default:
+		p.file = p.file.during(l.ctx)
+	}
+	return p
 }
 
 // Scale returns how the tensor's integers become real numbers, if the file gives them a scale: see

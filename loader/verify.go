@@ -216,7 +216,7 @@ func (v *verifier) file(i int, f *file) error {
 func (v *verifier) tensors(e layout.Encoding) (tensors []Tensor) {
 	for i := range v.model.tensors {
 		if desc := &v.model.tensors[i]; desc.Encoding == e {
-			tensors = append(tensors, Tensor{desc, v.files[desc.File], v.lease})
+			tensors = append(tensors, Tensor{desc: desc, file: v.files[desc.File], lease: v.lease})
 		}
 	}
 	sortStored(tensors)

@@ -62,7 +62,7 @@ func (m *Model) Warm(ctx context.Context, names []string, opts *WarmOptions) (Wa
 		return WarmResult{}, m.closedError()
 	}
 	defer m.leave()
-	tensors, err := m.named(names, nil)
+	tensors, err := m.warmed(names, nil)
 	if err != nil {
 		return WarmResult{}, err
 	}
@@ -85,7 +85,7 @@ func (l *Lease) Warm(ctx context.Context, names []string, opts *WarmOptions) (Wa
 		return WarmResult{}, l.wrap(err)
 	}
 	defer l.leave()
-	tensors, err := l.model.named(names, l)
+	tensors, err := l.model.warmed(names, l)
 	if err != nil {
 		return WarmResult{}, err
 	}
@@ -95,27 +95,43 @@ func (l *Lease) Warm(ctx context.Context, names []string, opts *WarmOptions) (Wa
 	return l.model.warm(ctx, opts, tensors)
 }
 
-// named returns the tensors of these names, each once, through the lease l if that is not nil.
-func (m *Model) named(names []string, l *Lease) (tensors []Tensor, err error) {
+// warmed returns the tensors of these names, each once, through the lease l if that is not nil. In place
+// of a logical tensor it returns its parts.
+func (m *Model) warmed(names []string, l *Lease) (tensors []Tensor, err error) {
 	seen := make(map[*layout.Tensor]bool)
-	for _, name := range names {
-		t, err := m.lookup(name, l)
-		if err != nil {
-			return nil, err
-		}
+	add := func(t Tensor) {
 		if !seen[t.desc] {
 			seen[t.desc] = true
 			tensors = append(tensors, t)
 		}
 	}
+	for _, name := range names {
+		t, err := m.lookup(name, l)
+		if err != nil {
+			return nil, err
+		}
+		if !t.logical() {
+			add(t.AsStored())
+			continue
+		}
+		if _, ok := m.cache.Peek(cache.Key{Tensor: t.desc, Kind: cache.Float32}, t.pins()); ok {
+			continue
+		}
+		for _, p := range t.weight.scheme.Parts {
+			add(t.part(p.Tensor))
+		}
+	}
 	return tensors, nil
 }
+
+// weightKinds are the forms in which the cache keeps a logical tensor.
+var weightKinds = []cache.Kind{cache.Float32, cache.Scales, cache.Constants}
 
 // every returns all tensors in the order in which they are stored.
 func (m *Model) every() []Tensor {
 	tensors := make([]Tensor, len(m.tensors))
 	for i := range tensors {
-		tensors[i] = m.handle(&m.tensors[i], nil)
+		tensors[i] = m.handle(&m.tensors[i], nil, nil)
 	}
 	sortStored(tensors)
 	return tensors
@@ -218,7 +234,12 @@ func (m *Model) Evict(names ...string) error {
 		return m.closedError()
 	}
 	defer m.leave()
-	tensors, err := m.named(names, nil)
+	for _, name := range names {
+		if t, err := m.lookup(name, nil); err == nil && t.logical() {
+			m.cache.Drop(t.desc, weightKinds...)
+		}
+	}
+	tensors, err := m.warmed(names, nil)
 	if err != nil {
 		return err
 	}
@@ -231,6 +252,9 @@ func (m *Model) EvictAll() error {
 		return m.closedError()
 	}
 	defer m.leave()
+	for i := range m.weights {
+		m.cache.Drop(&m.weights[i].desc, weightKinds...)
+	}
 	return m.evict(m.every())
 }
 

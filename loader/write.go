@@ -22,7 +22,7 @@ func (t Tensor) WriteTo(w io.Writer) (written int64, err error) {
 		return 0, err
 	}
 	defer t.leave()
-	if err := t.readable(); err != nil {
+	if err := cmp.Or(t.stored(), t.readable()); err != nil {
 		return 0, t.wrap(err)
 	}
 	if t.inPlace() {
@@ -40,6 +40,9 @@ func (t Tensor) WriteStored(w io.Writer) (written int64, err error) {
 		return 0, err
 	}
 	defer t.leave()
+	if err := t.stored(); err != nil {
+		return 0, t.wrap(err)
+	}
 	if t.desc.Encoding == layout.LZ4 {
 		if t.file.access() != inPlace {
 			dst := destination{w: w}

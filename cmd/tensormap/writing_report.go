@@ -15,7 +15,6 @@ import (
 	"github.com/tensormap/tensormap/convert"
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -85,7 +84,7 @@ func (r reasons) write(w io.Writer) {
 	}
 }
 
-func scaledBy(p scheme.Part) string { return p.Codes + " scaled by " + p.Scale }
+func scaledBy(p convert.Part) string { return p.Codes + " scaled by " + p.Scale }
 
 // reportLost says which values the new encoding does not hold. Values that become 0 are to be
 // expected in blocks, and get one line for all tensors, unless nothing is left of a tensor.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/jsontext"
@@ -62,6 +63,9 @@ func touch(m *loader.Model, x, streamed loader.Tensor) error {
 	if found, err := m.Tensor(x.Name()); err != nil || found != x {
 		return fmt.Errorf("not found: %v", err)
 	}
+	if x.Scheme() != nil {
+		return touchParts(x, streamed)
+	}
 	raw, err := x.Bytes()
 	if x.Encoding() == layout.Raw && (err != nil || uint64(len(raw)) != x.RawBytes()) {
 		return fmt.Errorf("%d of %d bytes, %v", len(raw), x.RawBytes(), err)
@@ -84,6 +88,49 @@ func touch(m *loader.Model, x, streamed loader.Tensor) error {
 	}
 	loader.View[float32](x)
 	loader.View[uint16](x)
+	return nil
+}
+
+// touchParts reads the values of a logical tensor in every way and compares them with the same
+// one's, streamed.
+func touchParts(x, streamed loader.Tensor) error {
+	if b, err := x.Bytes(); !errors.Is(err, layout.ErrUnsupported) {
+		return fmt.Errorf("%d bytes of a logical tensor, %v", len(b), err)
+	}
+	values, err := x.Float32s()
+	if err == nil && uint64(len(values)) != x.Elements() {
+		return fmt.Errorf("%d of %d values", len(values), x.Elements())
+	}
+	other, otherErr := streamed.Float32s()
+	if (err == nil) != (otherErr == nil) {
+		return fmt.Errorf("values: %v; streamed: %v", err, otherErr)
+	}
+	run := make([]float32, 1000)
+	for first := uint64(0); err == nil && first < uint64(len(values)); first += uint64(len(run)) {
+		run = run[:min(len(run), len(values)-int(first))]
+		for _, from := range []loader.Tensor{x, streamed} {
+			if err := from.DequantizeRange(run, first); err != nil {
+				return err
+			}
+			for i, v := range run {
+				if want := values[int(first)+i]; math.Float32bits(v) != math.Float32bits(want) && v == v {
+					return fmt.Errorf("value %d is %v and %v", int(first)+i, v, want)
+				}
+			}
+		}
+	}
+	for i, v := range other {
+		if math.Float32bits(v) != math.Float32bits(values[i]) && v == v {
+			return fmt.Errorf("value %d is %v, streamed %v", i, values[i], v)
+		}
+	}
+	x.DequantizeRange(make([]float32, 1), x.Elements()-1)
+	loader.View[uint8](x)
+	for _, p := range x.Parts() {
+		if _, err := p.Tensor.WriteTo(io.Discard); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -1,147 +1,185 @@
-// Package scheme tells the parts of quantized weights from tensors that hold weights.
-//
-// A quantized checkpoint stores one weight as several tensors: codes, and beside them scales, zero
-// points and more. The codes alone look like a weight, and are wrong by orders of magnitude. Names,
-// types and sizes of the tensors decide; no configuration is read. The package does no I/O, and
-// decodes nothing.
 package scheme
 
 import (
-	"slices"
-	"strings"
+	"fmt"
 
 	"github.com/tensormap/tensormap/layout"
 )
 
-// A Part is a tensor's place in a quantized weight.
-type Part struct {
-	// Scheme names the convention, such as awq-gptq, bnb-4bit, fp8, mlx, nvfp4 or packed.
-	Scheme string
-	// Codes and Scale name the tensor that holds the codes and the one by which the scheme is known. Scale
-	// is empty for an F8 tensor without one.
-	Codes, Scale string
-}
-
-// Lookup finds a tensor of the model by its name, in whatever file of the model it is.
-type Lookup func(name string) (d layout.DType, shape []int, ok bool)
-
-// Find reports whether the tensor called name is part of a quantized weight, or an F8 tensor that
-// has no scale and may be one.
-func Find(name string, lookup Lookup) (Part, bool) {
-	d, shape, ok := lookup(name)
-	if !ok {
-		return Part{}, false
-	}
-	for i := range rules {
-		if p, ok := rules[i].find(name, d, shape, lookup); ok {
-			return p, true
-		}
-	}
-	if slices.Contains(float8, d) {
-		return Part{Scheme: "fp8", Codes: name}, true
-	}
-	return Part{}, false
-}
-
-// A rule is one way to name codes and what belongs to them. All names of a weight begin alike.
-type rule struct {
-	scheme string
-	codes  string         // the end of the codes' name
-	types  []layout.DType // of the codes; nil for any
-	scales []string       // the end of the scale's name, in several spellings
-	by     []layout.DType // the scale's types; nil for any
-	others []string       // the ends of further parts' names
-}
-
-var (
-	float8 = []layout.DType{layout.F8_E4M3, layout.F8_E5M2, layout.F8_E4M3FNUZ, layout.F8_E5M2FNUZ}
-	int8s  = []layout.DType{layout.I8, layout.U8}
-	words  = []layout.DType{layout.I32, layout.U8, layout.I8, layout.I16, layout.U32}
-	u8     = []layout.DType{layout.U8}
-	i32    = []layout.DType{layout.I32}
-	floats = []layout.DType{layout.F32, layout.F16, layout.BF16}
-	e8m0   = []layout.DType{layout.F8_E8M0, layout.U8}
+// The names of the schemes that can be decoded.
+const (
+	AWQ           = "awq"
+	GPTQ          = "gptq"
+	BnbNF4        = "bnb-nf4"
+	BnbFP4        = "bnb-fp4"
+	BnbInt8       = "bnb-int8"
+	FP8           = "fp8" // of any granularity, whoever wrote it; of groups of 32 too
+	IntQuantized  = "int-quantized"
+	PackQuantized = "pack-quantized"
+	NVFP4         = "nvfp4" // of compressed-tensors, ModelOpt, MLX, and GGUF with a companion scale
+	MXFP4         = "mxfp4" // of gpt-oss, compressed-tensors, MLX, DeepSeek-V4
+	MLXAffine     = "mlx-affine"
+	HQQ           = "hqq"
 )
 
-// rules are by their sources: compressed-tensors, AutoAWQ, GPTQModel, bitsandbytes, transformers
-// (FP8 blocks, gpt-oss, EETQ, HIGGS), ModelOpt, TensorRT-LLM, MLX, HQQ, exllamav2 and v3, llama.cpp,
-// torchao, Quanto, Quark, Nunchaku, AQLM, VPTQ, QuIP#.
-var rules = []rule{
-	{"marlin-24", ".weight_packed", words, []string{".scale_packed"}, nil, []string{".meta"}},
-	{"sparse", ".compressed", nil, []string{".bitmask"}, u8, []string{".shape", ".row_offsets"}},
-	{"packed", "_packed", words, []string{"_scale"}, nil, []string{"_global_scale", "_shape", "_zero_point", "_g_idx"}},
-	{"nvfp4", "", u8, []string{"_scale_2"}, floats, []string{"_scale"}},
-	{"nvfp4", ".weight", []layout.DType{layout.NVFP4}, []string{".scale", ".weight.scale"}, floats, []string{".input_scale"}},
-	{"fp8", "", float8, []string{"_scale_inv", "_scales_inv", "_scale", ".scale"}, nil, []string{"_zero_point", "_g_idx"}},
-	{"fp8", ".weight", float8, []string{".scale", ".scale_weight", ".qscale_weight", ".weights_scaling_factor", ".weight_quantizer.scale"}, nil, []string{".weight_quantizer.zero_point"}},
-	{"int", "", int8s, []string{"_scale", "_scales"}, nil, []string{"_zero_point", "_g_idx"}},
-	{"int", ".weight", int8s, []string{".weights_scaling_factor", ".per_channel_scale", ".weight_quantizer.scale"}, nil, []string{".weight_quantizer.zero_point"}},
-	{"mxfp4", ".weight", int8s, []string{".scale"}, e8m0, nil},
-	{"mxfp4", "_blocks", u8, []string{"_scales"}, u8, nil},
-	{"bnb-int8", ".weight", int8s, []string{".SCB"}, floats, []string{".weight_format"}},
-	{"bnb-4bit", "", nil, []string{".absmax"}, nil, []string{
-		".quant_map", ".nested_absmax", ".nested_quant_map",
-		".quant_state.bitsandbytes__nf4", ".quant_state.bitsandbytes__fp4",
-	}},
-	{"awq-gptq", ".qweight", words, []string{".scales"}, nil, []string{".qzeros", ".g_idx"}},
-	{"mlx", ".weight", []layout.DType{layout.U32}, []string{".scales"}, nil, []string{".biases"}},
-	{"hqq", ".W_q", nil, []string{".scale"}, nil, []string{".zero"}},
-	{"svdquant", ".qweight", int8s, []string{".wscales"}, nil, []string{".wzeros", ".wcscales", ".wtscale"}},
-	{"marlin-24", ".B_24", i32, []string{".s"}, nil, []string{".B_meta"}},
-	{"marlin", ".B", i32, []string{".s", ".s_channel"}, nil, []string{".s_group"}},
-	{"torchao", "qdata", nil, []string{"scale"}, nil, []string{"zero_point", "per_tensor_scale"}},
-	{"quanto", "._data", nil, []string{"._scale"}, nil, []string{"._shift"}},
-	{"quanto", "._data._data", nil, []string{"._scale"}, nil, []string{"._shift"}},
-	{"higgs", ".weight", words, []string{".tables2"}, nil, []string{".tables", ".scales"}},
-	{"exl2", ".q_weight", i32, []string{".q_scale"}, nil, []string{".q_scale_max", ".q_groups", ".q_perm", ".q_invperm"}},
-	{"exl3", ".trellis", words, []string{".suh"}, nil, []string{".svh", ".su", ".sv"}},
-	{"aqlm", ".codes", words, []string{".codebooks"}, nil, []string{".scales"}},
-	{"vptq", ".indices", nil, []string{".centroids.weight"}, nil, []string{".weight_scale", ".weight_bias"}},
-	{"quip", ".Qidxs", nil, []string{".SU"}, nil, []string{".SV", ".Wscale"}},
+// A Weight is a tensor that a checkpoint stores as several: its codes, and what they need to become
+// values.
+type Weight struct {
+	// Name is the weight's own, which may be that of its codes.
+	Name []byte
+	// Scheme names the convention, such as awq.
+	Scheme string
+	// Shape counts values, outermost dimension first.
+	Shape []int
+	// Parts are the tensors that hold the weight, the codes first.
+	Parts []Part
+	// Err says why the weight cannot be decoded. Name is then that of the codes, and Parts holds only
+	// them.
+	Err error
+
+	Form
 }
 
-// find reports whether the tensor called name, of type d, is a part by rule r.
-func (r *rule) find(name string, d layout.DType, shape []int, lookup Lookup) (Part, bool) {
-	if stem, ok := strings.CutSuffix(name, r.codes); ok {
-		if p, ok := r.whole(stem, d, shape, lookup); ok {
-			return p, true
-		}
-	}
-	for _, ends := range [][]string{r.scales, r.others} {
-		for _, end := range ends {
-			stem, ok := strings.CutSuffix(name, end)
-			if !ok {
-				continue
-			}
-			if d, shape, ok := lookup(stem + r.codes); ok {
-				if p, ok := r.whole(stem, d, shape, lookup); ok {
-					return p, true
-				}
-			}
-		}
-	}
-	return Part{}, false
+// A Part is a stored tensor of a weight.
+type Part struct {
+	Role   Role
+	Tensor uint32 // position in the table
 }
 
-// whole finds the scale of codes of type d whose name begins with stem. It has no more elements
-// than the codes have bits.
-func (r *rule) whole(stem string, d layout.DType, shape []int, lookup Lookup) (Part, bool) {
-	if !allowed(r.types, d) {
-		return Part{}, false
-	}
-	bytes, err := d.Size(shape)
-	if err != nil {
-		return Part{}, false
-	}
-	for _, end := range r.scales {
-		by, shape, ok := lookup(stem + end)
-		if n, fits := layout.Elements(shape); ok && fits && n > 0 && (n-1)/8 < bytes && allowed(r.by, by) {
-			return Part{r.scheme, stem + r.codes, stem + end}, true
+// Part returns the position of the tensor that has a role. ok is false without one.
+func (w *Weight) Part(r Role) (tensor uint32, ok bool) {
+	for _, p := range w.Parts {
+		if p.Role == r {
+			return p.Tensor, true
 		}
 	}
-	return Part{}, false
+	return 0, false
 }
 
-func allowed(types []layout.DType, d layout.DType) bool {
-	return types == nil || slices.Contains(types, d)
+// A Form says how the codes of a weight become values:
+//
+//	value = (code − offset) · scale
+//	value = code · scale + offset   if Bias is true
+//
+// A code's scale and offset are those of its group. Rows and Cols are those of one matrix: a weight
+// of more dimensions is several matrices, back to back.
+type Form struct {
+	Code Code
+	Pack Packing
+	Bits uint8 // of a code
+	Bias bool
+	// Scale says how the entries of the scale grid are stored, and Zero the offsets.
+	Scale Grid
+	Zero  Grid
+	// Global says how a scale of scales is applied.
+	Global Global
+	// ScaleType is the type of the stored scales. It differs from their tensor's for floats of 8 bits
+	// in a U8 tensor.
+	ScaleType layout.DType
+	// OneMore says that zero points are stored less one.
+	OneMore bool
+	// IgnoreZeroIndex says that a group index of nothing but zeros means consecutive groups.
+	IgnoreZeroIndex bool
+
+	Rows, Cols uint64
+	// RowBytes is the distance from one row of codes to the next; 0 means that they are dense.
+	RowBytes uint64
+	// GroupRows and GroupCols count the elements that share a scale; 0 means all of the matrix.
+	GroupRows, GroupCols uint64
+	// ScaleCols counts the entries in a row of the scale grid; 0 means as many as there are groups.
+	ScaleCols uint64
+	// Offset is the offset of every code, or added to the zero points if Zero is Direct.
+	Offset float32
+	// NestedBlock counts the scales that share a scale, and NestedOffset is added to each, if Scale is
+	// Nested.
+	NestedBlock  uint64
+	NestedOffset float32
 }
+
+// Code says what a stored code stands for.
+type Code uint8
+
+// The kinds of codes.
+const (
+	Unsigned  Code = iota // integers of Form.Bits bits, the first in the lowest
+	Int8                  // int8
+	Int8By127             // int8 times scale, and then times float32(1/127)
+	E4M3                  // F8_E4M3
+	E5M2                  // F8_E5M2
+	E2M1                  // nibbles, the low one first; code 8 is −0
+	E2M1Plus              // E2M1 with +0 for code 8
+	NF4                   // nibbles, the high one first, by bitsandbytes' table
+	FP4                   // nibbles, the high one first, by bitsandbytes' table
+	Blocks                // values of the tensor's own type
+)
+
+// Packing says where the codes of a matrix are.
+type Packing uint8
+
+// The packings.
+const (
+	PackRows  Packing = iota // row after row
+	PackGPTQ                 // words of 32 bits that hold consecutive columns, one word for every row
+	PackAWQ                  // words of eight rows in the order 0 2 4 6 1 3 5 7, column after column
+	PackSlabs                // bytes whose highest bits hold the first part of the matrix
+	PackWords                // row after row, words of 32 bits with unused upper bits
+)
+
+// Grid says how scales or offsets are stored.
+type Grid uint8
+
+// The kinds of grids. The scale grid is [matrix][group of rows][group of columns].
+const (
+	None        Grid = iota // there are none
+	Direct                  // elements in the order of the scale grid
+	Transposed              // elements in the order [group of columns][row]
+	Nested                  // U8 codes of bitsandbytes, with a scale for every block of them
+	PackedAWQ               // words as PackAWQ has them
+	PackedGPTQ              // words along the rows, in the order [group of columns][row]
+	PackedRows              // words along the groups, as PackRows has them
+	PackedAlong             // words that hold consecutive rows, one for every group of columns
+)
+
+// Global says what a scale of scales does to the scales.
+type Global uint8
+
+// The kinds of global scales.
+const (
+	NoGlobal Global = iota
+	Multiplies
+	Divides
+)
+
+// Role is what a part is to its weight.
+type Role uint8
+
+// The roles.
+const (
+	Codes       Role = iota
+	Scale            // the scale of each group
+	ZeroPoint        // the zero point of each group
+	Bias             // what is added to the values of each group
+	GlobalScale      // the scale of scales
+	GroupIndex       // the group of each column
+	Shape            // the weight's shape
+	QuantMap         // the values that codes stand for
+	NestedScale      // the scale of each block of scales
+	NestedMap        // the values that codes of scales stand for
+	QuantState       // a description in JSON
+	Layout           // how codes are arranged
+	InputScale       // of the weight's input, not of the weight
+	Setting          // another parameter of the writer
+)
+
+var roles = [...]string{"codes", "scale", "zero_point", "bias", "global_scale", "g_idx", "shape", "quant_map", "nested_scale", "nested_map", "quant_state", "format", "input_scale", "setting"}
+
+// String returns the role's name as inspect prints it.
+func (r Role) String() string {
+	if int(r) >= len(roles) {
+		return fmt.Sprintf("Role(%d)", uint8(r))
+	}
+	return roles[r]
+}
+
+// MarshalText returns what String does.
+func (r Role) MarshalText() ([]byte, error) { return []byte(r.String()), nil }

@@ -54,18 +54,23 @@ type Key struct {
 type Kind uint8
 
 const (
-	Elements Kind = iota // the elements, decompressed and aligned
-	Float32              // the values as float32
+	Elements  Kind = iota // the elements, decompressed and aligned
+	Float32               // the values as float32
+	Scales                // what the codes of a logical tensor need to become values
+	Constants             // what its scales need
 )
 
-// Buffer is the memory of an entry, aligned to 64 bytes: one of the two, as its Kind says.
+// Buffer is the memory of an entry, as its Kind says. Bytes and Floats are aligned to 64 bytes.
 type Buffer struct {
 	Bytes  []byte
 	Floats []float32
+	Ints   []int32
 }
 
 // Size returns the bytes that the buffer takes.
-func (b Buffer) Size() uint64 { return uint64(len(b.Bytes)) + 4*uint64(len(b.Floats)) }
+func (b Buffer) Size() uint64 {
+	return uint64(len(b.Bytes)) + 4*uint64(len(b.Floats)) + 4*uint64(len(b.Ints))
+}
 
 // Pins keeps entries in the cache until Unpin. The zero value pins nothing yet; a nil *Pins
 // never does.

@@ -1,0 +1,284 @@
+package scheme
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// Config is what the files beside a checkpoint say about its quantization. The zero value says nothing.
+type Config struct {
+	// Err says that the configuration cannot be relied on. All weights are refused for it.
+	Err error
+
+	method   string // in lower case
+	params          // for all weights
+	block    [2]uint64
+	version  string            // of AWQ
+	v2       bool              // GPTQ's zero points are stored as they are
+	planes   bool              // GPTQ's codes are stored as bit planes
+	actOrder bool              // GPTQ's groups are said not to be consecutive
+	patterns int               // of the groups
+	groups   []group           // of compressed-tensors
+	paths    map[string]params // MLX: overrides by the path of a layer
+}
+
+// params are what a configuration may say of one weight; zeros say nothing.
+type params struct {
+	bits, group uint64
+	whole       bool // the group is a whole row
+	strategy    string
+	format      string // of compressed-tensors, or MLX's mode
+	block       [2]uint64
+	plain       bool // not quantized
+	err         error
+}
+
+// group is the parameters of the layers that targets name.
+type group struct {
+	params
+	exact    map[string]bool
+	patterns []*regexp.Regexp
+}
+
+// names reports whether g names the layer itself, rather than layers of its class.
+func (g *group) names(layer []byte) bool {
+	return g.exact[string(layer)] || slices.ContainsFunc(g.patterns, func(p *regexp.Regexp) bool { return p.Match(layer) })
+}
+
+// mostPatterns and mostPattern bound the regular expressions of a configuration.
+const mostPatterns, mostPattern = 64, 1 << 10
+
+// readGroup reads the parameters and targets of a config_group.
+func (c *Config) readGroup(o layout.Metadata) {
+	w, ok := object(o, "weights")
+	if !ok {
+		return
+	}
+	g := group{params: readParams(w), exact: make(map[string]bool)}
+	g.format = text(o, "format")
+	targets, _ := o.Get("targets")
+	list, _ := targets.([]string)
+	for _, target := range list {
+		pattern, ok := strings.CutPrefix(target, "re:")
+		switch {
+		case !ok:
+			g.exact[target] = true
+		case len(pattern) <= mostPattern && c.patterns < mostPatterns:
+			c.patterns++
+			// Python's match begins at the start of the name.
+			if p, err := regexp.Compile("^(?:" + pattern + ")"); err == nil {
+				g.patterns = append(g.patterns, p)
+			}
+		}
+	}
+	c.groups = append(c.groups, g)
+}
+
+// candidates returns the parameters that a layer may have: those of the groups that name it, or else of
+// all.
+func (c *Config) candidates(layer []byte, own params) []params {
+	if len(c.groups) == 0 {
+		return []params{own}
+	}
+	var named, all []params
+	for i := range c.groups {
+		g := &c.groups[i]
+		all = append(all, g.params)
+		if len(c.groups) > 1 && g.names(layer) {
+			named = append(named, g.params)
+		}
+	}
+	if len(named) > 0 {
+		return named
+	}
+	return all
+}
+
+// decodable are the methods whose weights are decoded, and undecodable those that are known.
+var (
+	decodable = []string{
+		"", "fp8", "fbgemm_fp8", "modelopt", "modelopt_fp4", "modelopt_mixed", "compressed-tensors", "awq", "gptq", "auto-round", "auto_round", "intel/auto-round",
+		"bitsandbytes", "mxfp4", "mxfp8", "nvfp4", "hqq", "mlx", "deepseek_fp8", "deepseek_v4_fp8",
+	}
+	undecodable = []string{
+		"aqlm", "vptq", "quip", "spqr", "eetq", "higgs", "bitnet", "torchao", "quanto", "fp_quant", "marlin", "exl2", "exl3",
+		"quark", "gptq_marlin", "awq_marlin", "sinq", "fouroversix", "svdquant",
+	}
+)
+
+// ReadConfig finds what objects say: those of config.json and the like, the outermost first.
+func ReadConfig(objects ...layout.Metadata) *Config {
+	c := &Config{paths: make(map[string]params)}
+	for _, o := range objects {
+		c.read(o)
+		if text, ok := object(o, "text_config"); ok {
+			c.read(text)
+		}
+	}
+	return c
+}
+
+// Says reports whether the configuration mentions quantization.
+func (c *Config) Says() bool { return c.method != "" || c.bits != 0 || c.group != 0 || c.Err != nil }
+
+func (c *Config) read(o layout.Metadata) {
+	for _, key := range []string{"quantization_config", "compression_config", "quantization"} {
+		if q, ok := object(o, key); ok && !c.Says() {
+			c.readQuantization(q)
+		}
+	}
+}
+
+func (c *Config) readQuantization(q layout.Metadata) {
+	c.method = strings.ToLower(text(q, "quant_method"))
+	if algo := strings.ToLower(text(q, "quant_algo")); algo != "" && c.method == "" {
+		c.method = "modelopt"
+	}
+	c.params = readParams(q)
+	if c.method == "" && c.bits != 0 {
+		c.method = "mlx"
+	}
+	c.params.format = text(q, "format", "mode")
+	c.version = strings.ToLower(text(q, "version"))
+	packing := text(q, "packing_format")
+	checkpoint := strings.ToLower(text(q, "checkpoint_format", "format"))
+	c.v2 = checkpoint == "gptq_v2" || strings.Contains(packing, "gptq_v2")
+	c.planes = checkpoint == "gptq_p"
+	if act, ok := q.Get("desc_act"); ok {
+		c.actOrder = act == true
+	}
+	if groups, ok := object(q, "config_groups"); ok {
+		for _, e := range groups {
+			if g, ok := e.Value.(layout.Metadata); ok {
+				c.readGroup(g)
+			}
+		}
+	}
+	for _, e := range q {
+		switch v := e.Value.(type) {
+		case layout.Metadata:
+			p := readParams(v)
+			p.format = text(v, "mode")
+			c.paths[e.Key] = p
+		case bool:
+			if !v {
+				c.paths[e.Key] = params{plain: true}
+			}
+		}
+	}
+}
+
+func readParams(q layout.Metadata) (p params) {
+	if bits, ok := integer(q, "bits", "w_bit", "num_bits", "weight_bits"); ok {
+		p.bits = uint64(bits)
+		if bits < 1 || bits > 16 {
+			p.err = misfit("the configuration says %d bits", bits)
+		}
+	}
+	switch group, ok := integer(q, "group_size", "q_group_size"); {
+	case !ok:
+	case group == -1:
+		p.whole = true
+	case group < 1:
+		p.err = misfit("the configuration says a group size of %d", group)
+	default:
+		p.group = uint64(group)
+	}
+	p.strategy = text(q, "strategy")
+	for _, key := range []string{"weight_block_size", "block_structure"} {
+		v, _ := q.Get(key)
+		if list, ok := v.([]json.Number); ok && len(list) == 2 {
+			p.block = [2]uint64{unsigned(list[0]), unsigned(list[1])}
+		}
+	}
+	return p
+}
+
+// of returns the parameters of a layer.
+func (c *Config) of(path []byte) params {
+	p := c.params
+	over, ok := c.paths[string(path)]
+	if !ok {
+		return p
+	}
+	if over.plain {
+		return over
+	}
+	if over.bits != 0 {
+		p.bits = over.bits
+	}
+	if over.group != 0 || over.whole {
+		p.group, p.whole = over.group, over.whole
+	}
+	if over.format != "" {
+		p.format = over.format
+	}
+	if over.err != nil {
+		p.err = over.err
+	}
+	return p
+}
+
+// refusal returns why no weight of this configuration is decoded, or nil.
+func (c *Config) refusal() error {
+	switch {
+	case c.Err != nil:
+		return c.Err
+	case slices.Contains(decodable, c.method):
+		return nil
+	case slices.Contains(undecodable, c.method):
+		return unsupported("quantized by %s, which is not decoded", c.method)
+	}
+	return unsupported("quantized by %s, which is not known", layout.Quote([]byte(c.method)))
+}
+
+func object(md layout.Metadata, key string) (layout.Metadata, bool) {
+	v, _ := md.Get(key)
+	o, ok := v.(layout.Metadata)
+	return o, ok
+}
+
+// text returns the first of some values that is a string.
+func text(md layout.Metadata, keys ...string) string {
+	for _, key := range keys {
+		v, _ := md.Get(key)
+		if s, ok := v.(string); ok {
+			return s
+		}
+	}
+	return ""
+}
+
+// integer returns the first of some values that is an integer.
+func integer(md layout.Metadata, keys ...string) (int64, bool) {
+	for _, key := range keys {
+		v, _ := md.Get(key)
+		if n, ok := v.(json.Number); ok {
+			if i, err := strconv.ParseInt(string(n), 10, 64); err == nil {
+				return i, true
+			}
+		}
+	}
+	return 0, false
+}
+
+func unsigned(n json.Number) uint64 {
+	i, _ := strconv.ParseUint(string(n), 10, 64)
+	return i
+}
+
+// misfit returns an error of parts that do not fit each other.
+func misfit(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", layout.ErrInvalid, fmt.Sprintf(format, args...))
+}
+
+// unsupported returns an error of a valid weight that is not decoded.
+func unsupported(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", layout.ErrUnsupported, fmt.Sprintf(format, args...))
+}

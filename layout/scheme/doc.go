@@ -1,0 +1,13 @@
+// Package scheme finds the quantized weights of a checkpoint among its tensors.
+//
+// A quantized checkpoint stores one weight as several tensors: codes, and beside them scales, zero
+// points and more. The codes alone look like a weight, and are wrong by orders of magnitude.
+// [Find] tells from names, types and shapes which tensors are the parts of which weight. It gives
+// the weight its true shape, and says how codes become values.
+//
+// Companions decide which scheme it is. The configuration beside the files supplies parameters only.
+// Both are distrusted: every shape is held against every other. A weight that does not fit has an
+// error of its own, and spoils no other.
+//
+// The package does no I/O and knows no format.
+package scheme

@@ -1,0 +1,705 @@
+package scheme
+
+import (
+	"math"
+	"math/bits"
+	"slices"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// shaping finds the shape and the form of one weight.
+type shaping struct {
+	*Table
+	w     *Weight
+	conf  *Config
+	layer []byte      // the path of the layer
+	c     *convention // if contents are waited for
+	wants [2]int      // their range in Table.Wants
+	full  []uint64    // the weight's shape
+	sizes []uint64    // memory for shapes
+	params
+}
+
+// run finds shape and form by a convention, and checks that sizes fit 64 bits.
+func (s *shaping) run(c *convention) error {
+	for _, p := range s.w.Parts {
+		for _, n := range s.tensors[p.Tensor].Shape {
+			if uint64(n) > mostDim {
+				return misfit("tensor %s has a dimension of %d", s.name(p.Role), n)
+			}
+		}
+	}
+	if err := c.form(s); err != nil {
+		return err
+	}
+	if n, ok := elements(s.full); !ok || n > 1<<60 {
+		return misfit("shape %v has too many elements", s.full)
+	}
+	codes := s.part(Codes)
+	if slices.Equal(s.full, s.dims(codes)) {
+		s.w.Shape = codes.Shape
+		return nil
+	}
+	s.w.Shape = make([]int, 0, len(s.full))
+	for _, n := range s.full {
+		if n > math.MaxInt {
+			return misfit("shape %v does not fit this machine", s.full)
+		}
+		s.w.Shape = append(s.w.Shape, int(n))
+	}
+	return nil
+}
+
+// dims returns the shape of a tensor, for arithmetic in 64 bits.
+func (s *shaping) dims(t *layout.Tensor) []uint64 {
+	from := len(s.sizes)
+	for _, n := range t.Shape {
+		s.sizes = append(s.sizes, uint64(n))
+	}
+	return s.sizes[from:len(s.sizes):len(s.sizes)]
+}
+
+// elements returns the product of a shape. ok is false if it does not fit 64 bits.
+func elements(shape []uint64) (n uint64, ok bool) {
+	if slices.Contains(shape, 0) {
+		return 0, true
+	}
+	n, ok = 1, true
+	for _, dim := range shape {
+		var fits bool
+		n, fits = mul(n, dim)
+		ok = ok && fits
+	}
+	return n, ok
+}
+
+// mostDim bounds the dimensions of parts, so that a few of them may be multiplied.
+const mostDim = 1 << 48
+
+// part returns the tensor that has a role, or nil.
+func (s *shaping) part(r Role) *layout.Tensor {
+	if i, ok := s.w.Part(r); ok {
+		return &s.tensors[i]
+	}
+	return nil
+}
+
+func (s *shaping) name(r Role) string {
+	if t := s.part(r); t != nil {
+		return layout.Quote(t.Name)
+	}
+	return "no " + r.String()
+}
+
+// content returns the bytes of the part of a role that was asked for, or nil.
+func (s *shaping) content(r Role) []byte {
+	i, _ := s.w.Part(r)
+	return s.contentOf(i)
+}
+
+// contentOf returns the bytes of a tensor that was asked for, or nil.
+func (s *shaping) contentOf(tensor uint32) []byte {
+	for i := s.wants[0]; i < s.wants[1]; i++ {
+		if s.Wants[i].Tensor == tensor {
+			return s.Contents[i]
+		}
+	}
+	return nil
+}
+
+// matrix sets the shape, of at least one dimension, and the size of one matrix.
+func (s *shaping) matrix(shape []uint64) error {
+	if len(shape) == 0 {
+		return misfit("codes %s are a scalar", s.name(Codes))
+	}
+	w := s.w
+	s.full = shape
+	w.Rows, w.Cols = 1, shape[len(shape)-1]
+	if len(shape) > 1 {
+		w.Rows = shape[len(shape)-2]
+	}
+	return nil
+}
+
+// outer returns the dimensions of shape before those of one matrix.
+func outer(shape []uint64) []uint64 { return shape[:max(len(shape)-2, 0)] }
+
+// widened returns shape with its last dimension replaced.
+func widened(shape []uint64, last uint64) []uint64 {
+	shape = slices.Clone(shape)
+	shape[len(shape)-1] = last
+	return shape
+}
+
+func ceilDiv(a, b uint64) uint64 {
+	if b == 0 {
+		return 0
+	}
+	return a/b + min(a%b, 1)
+}
+
+// scales finds which elements share a scale, from the shape of the scales. Blocks are tried first.
+func (s *shaping) scales(t *layout.Tensor, blocks [][2]uint64) error {
+	w, shape := s.w, s.dims(t)
+	n, _ := elements(shape)
+	lead := outer(s.full)
+	all, _ := elements(s.full)
+	matrices, _ := elements(lead)
+	if len(shape) == 4 && len(s.full) == 2 && shape[1] == 1 && shape[3] == 1 {
+		shape = []uint64{shape[0], shape[2]} // of ModelOpt's FP8_PB_WO
+	}
+	w.Scale = Direct
+	switch {
+	case all == 0:
+		return nil
+	case n == 1 && (matrices > 1 || len(shape) < 2 || len(blocks) == 0):
+		rows, _ := elements(s.full[:len(s.full)-1])
+		w.Rows, w.GroupRows, w.GroupCols = rows, 0, 0
+		return nil
+	case len(lead) > 0 && slices.Equal(shape, lead): // one for each matrix
+		return nil
+	case slices.Equal(shape, s.full[:len(s.full)-1]): // one for each row
+		w.GroupRows = 1
+		return nil
+	case len(shape) != len(s.full) || len(shape) < 2 || !slices.Equal(outer(shape), lead):
+		return misfit("scale %s of shape %v does not fit shape %v", s.name(Scale), s.dims(t), s.full)
+	}
+	rows, cols := shape[len(shape)-2], shape[len(shape)-1]
+	for _, b := range blocks {
+		if rows == ceilDiv(w.Rows, b[0]) && cols == ceilDiv(w.Cols, b[1]) {
+			w.GroupRows, w.GroupCols = b[0], b[1]
+			return nil
+		}
+	}
+	switch {
+	case rows == 1 && cols == 1 && (w.Rows != 1 || s.group == 0):
+		return nil
+	case rows != w.Rows || cols == 0:
+		return misfit("scale %s of shape %v does not fit shape %v in blocks of %v", s.name(Scale), s.dims(t), s.full, blocks)
+	}
+	w.GroupRows = 1
+	g, err := s.groupOf(w.Cols, cols)
+	w.GroupCols = g
+	return err
+}
+
+// groupOf returns how many of so many columns a group has, 0 for all.
+func (s *shaping) groupOf(cols, groups uint64) (uint64, error) {
+	said := false
+	for _, p := range s.conf.candidates(s.layer, s.params) {
+		if p.group != 0 {
+			said = true
+			if ceilDiv(cols, p.group) == groups {
+				return p.group, nil
+			}
+		}
+	}
+	switch {
+	case groups == 1:
+		return 0, nil
+	case said:
+		return 0, misfit("%d columns are not the %d groups of scale %s with the configuration's group size", cols, groups, s.name(Scale))
+	case groups > 0 && cols%groups == 0:
+		return cols / groups, nil
+	case ceilDiv(cols, 128) == groups:
+		return 128, nil
+	}
+	return 0, misfit("%d columns do not divide into the %d groups of scale %s, and no configuration has the group size", cols, groups, s.name(Scale))
+}
+
+// sameGrid checks that a part has an entry for each scale.
+func (s *shaping) sameGrid(r Role) error {
+	t, scale := s.part(r), s.part(Scale)
+	a, _ := elements(s.dims(t))
+	b, _ := elements(s.dims(scale))
+	if a != b {
+		return misfit("%s %s of shape %v does not fit the scale's, %v", r, s.name(r), s.dims(t), s.dims(scale))
+	}
+	return nil
+}
+
+// index checks the group index, if there is one.
+func (s *shaping) index() error {
+	t := s.part(GroupIndex)
+	if t == nil {
+		return nil
+	}
+	if n, _ := elements(s.dims(t)); n != s.w.Cols || len(outer(s.full)) > 0 || (t.DType != layout.I32 && t.DType != layout.I64) {
+		return misfit("group index %s of %v %v does not fit %d columns", s.name(GroupIndex), t.DType, s.dims(t), s.w.Cols)
+	}
+	return nil
+}
+
+// zeros finds how the zero points of unpacked codes are stored.
+func (s *shaping) zeros() error {
+	t := s.part(ZeroPoint)
+	if t == nil {
+		return nil
+	}
+	if k := t.DType.Kind(); t.DType.BlockElems() != 1 || k != layout.KindInt && k != layout.KindFloat && k != layout.KindUint {
+		return unsupported("zero points %s of type %v", s.name(ZeroPoint), t.DType)
+	}
+	s.w.Zero = Direct
+	return s.sameGrid(ZeroPoint)
+}
+
+// bytes finds the form of codes of one byte, with scales that lie in any grid.
+func (s *shaping) bytes(code Code) error {
+	scale := s.part(Scale)
+	w := s.w
+	w.Code, w.Bits, w.ScaleType = code, 8, scale.DType
+	if scale.DType == layout.U8 {
+		w.ScaleType = layout.F8_E8M0
+	}
+	if err := s.matrix(s.dims(s.part(Codes))); err != nil {
+		return err
+	}
+	var blocks [][2]uint64
+	for _, p := range append(s.conf.candidates(s.layer, s.params), s.params) {
+		if p.block[0] > 0 && p.block[1] > 0 {
+			blocks = append(blocks, p.block)
+		}
+	}
+	if blocks == nil && (hasSuffix(scale.Name, "_inv") || hasSuffix(scale.Name, ".scale") || s.strategy == "block" || len(s.dims(scale)) == 4) {
+		blocks = [][2]uint64{{128, 128}}
+	}
+	if w.ScaleType == layout.F8_E8M0 && s.group == 0 && scale.DType == layout.U8 {
+		s.group = 32
+	}
+	if err := s.scales(scale, blocks); err != nil {
+		return err
+	}
+	if err := s.zeros(); err != nil {
+		return err
+	}
+	return s.index()
+}
+
+func (s *shaping) fp8() error {
+	switch d := s.part(Codes).DType; d {
+	case layout.F8_E4M3:
+		return s.bytes(E4M3)
+	case layout.F8_E5M2:
+		return s.bytes(E5M2)
+	default:
+		return unsupported("%v codes", d)
+	}
+}
+
+func (s *shaping) intQuantized() error { return s.bytes(Int8) }
+
+func (s *shaping) bnbInt8() error {
+	w, codes, scale := s.w, s.part(Codes), s.part(Scale)
+	if err := s.matrix(s.dims(codes)); err != nil {
+		return err
+	}
+	if n, _ := elements(s.dims(scale)); len(s.dims(codes)) != 2 || n != w.Rows {
+		return misfit("SCB %s of shape %v does not fit codes of shape %v", s.name(Scale), s.dims(scale), s.dims(codes))
+	}
+	if f := s.part(Layout); f != nil && f.Raw > 8 {
+		return misfit("format %s of %d bytes", s.name(Layout), f.Raw)
+	}
+	w.Code, w.Bits, w.ScaleType, w.Scale, w.GroupRows = Int8By127, 8, scale.DType, Direct, 1
+	return nil
+}
+
+// nibbles finds the form of E2M1 codes in bytes, and checks that every group has a scale. rows is the
+// shape of the codes.
+func (s *shaping) nibbles(code Code, shape []uint64, group uint64, scaleType layout.DType) error {
+	w, scale := s.w, s.part(Scale)
+	if scale == nil {
+		return misfit("codes without a scale of groups")
+	}
+	if len(shape) == 0 {
+		return misfit("codes %s are a scalar", s.name(Codes))
+	}
+	if err := s.matrix(widened(shape, 2*shape[len(shape)-1])); err != nil {
+		return err
+	}
+	if !slices.Equal(s.dims(scale), widened(s.full, ceilDiv(w.Cols, group))) {
+		return misfit("scale %s of shape %v does not fit shape %v in groups of %d", s.name(Scale), s.dims(scale), s.full, group)
+	}
+	if scale.DType != scaleType && scale.DType != layout.U8 {
+		return misfit("scale %s of type %v, not %v", s.name(Scale), scale.DType, scaleType)
+	}
+	w.Code, w.Bits, w.Scale, w.ScaleType, w.GroupRows, w.GroupCols = code, 4, Direct, scaleType, 1, group
+	return nil
+}
+
+// global checks the scale of scales: one, or one for each matrix.
+func (s *shaping) global(g Global) error {
+	t := s.part(GlobalScale)
+	if t == nil {
+		return misfit("codes without a global scale")
+	}
+	n, _ := elements(s.dims(t))
+	if matrices, _ := elements(outer(s.full)); n != 1 && n != matrices || t.DType.Kind() != layout.KindFloat {
+		return misfit("global scale %s of %v %v does not fit shape %v", s.name(GlobalScale), t.DType, s.dims(t), s.full)
+	}
+	s.w.Global = g
+	return nil
+}
+
+func (s *shaping) nvfp4Packed() error {
+	if err := s.nibbles(E2M1, s.dims(s.part(Codes)), 16, layout.F8_E4M3); err != nil {
+		return err
+	}
+	return s.global(Divides)
+}
+
+func (s *shaping) nvfp4ModelOpt() error {
+	if err := s.nibbles(E2M1Plus, s.dims(s.part(Codes)), 16, layout.F8_E4M3); err != nil {
+		return err
+	}
+	return s.global(Multiplies)
+}
+
+func (s *shaping) nvfp4GGUF() error {
+	codes, scale := s.part(Codes), s.part(Scale)
+	w := s.w
+	if err := s.matrix(s.dims(codes)); err != nil {
+		return err
+	}
+	n, _ := elements(s.dims(scale))
+	if matrices, _ := elements(outer(s.full)); n != 1 && n != matrices {
+		return misfit("scale %s of shape %v does not fit shape %v", s.name(Scale), s.dims(scale), s.full)
+	}
+	if n == 1 {
+		w.Rows, _ = elements(s.full[:len(s.full)-1])
+	}
+	w.Code, w.Bits, w.Scale, w.ScaleType = Blocks, 4, Direct, scale.DType
+	return nil
+}
+
+func (s *shaping) mxfp4Packed() error {
+	return s.nibbles(E2M1, s.dims(s.part(Codes)), 32, layout.F8_E8M0)
+}
+
+func (s *shaping) mxfp4Bytes() error { return s.mxfp4Packed() }
+
+func (s *shaping) mxfp4Blocks() error {
+	shape := s.dims(s.part(Codes))
+	if len(shape) < 2 || shape[len(shape)-1] != 16 {
+		return misfit("blocks %s of shape %v, not of 16 bytes", s.name(Codes), shape)
+	}
+	shape = shape[:len(shape)-1]
+	return s.nibbles(E2M1, widened(shape, 16*shape[len(shape)-1]), 32, layout.F8_E8M0)
+}
+
+// mlxModes are MLX's modes without biases, told by the words of a group.
+var mlxModes = []struct {
+	name   string
+	scheme string
+	code   Code
+	bits   uint8
+	group  uint64
+	scale  layout.DType
+}{
+	{"mxfp4", MXFP4, E2M1, 4, 32, layout.F8_E8M0},
+	{"mxfp8", FP8, E4M3, 8, 32, layout.F8_E8M0},
+	{"nvfp4", NVFP4, E2M1, 4, 16, layout.F8_E4M3},
+}
+
+func (s *shaping) mlx() error {
+	w, codes, scale := s.w, s.part(Codes), s.part(Scale)
+	if len(s.dims(codes)) < 2 || len(s.dims(scale)) != len(s.dims(codes)) || !slices.Equal(s.dims(scale)[:len(s.dims(scale))-1], s.dims(codes)[:len(s.dims(codes))-1]) {
+		return misfit("scale %s of shape %v does not fit codes of shape %v", s.name(Scale), s.dims(scale), s.dims(codes))
+	}
+	words, groups := s.dims(codes)[len(s.dims(codes))-1], s.dims(scale)[len(s.dims(scale))-1]
+	if s.plain {
+		s.params = s.conf.params // the companions are there all the same
+	}
+	if bias := s.part(Bias); bias != nil {
+		if s.bits == 0 && s.group == 0 {
+			return misfit("bits and group size stand in no configuration")
+		}
+		if s.group == 0 {
+			s.group = 64
+		}
+		if s.bits == 0 {
+			s.bits = 4
+		}
+		if !slices.Contains([]uint64{2, 3, 4, 5, 6, 8}, s.bits) {
+			return unsupported("codes of %d bits", s.bits)
+		}
+		if scaleKinds[scale.DType]&floats == 0 || bias.DType.Kind() != layout.KindFloat || !slices.Equal(s.dims(bias), s.dims(scale)) {
+			return misfit("bias %s of %v %v does not fit the scale's, %v %v", s.name(Bias), bias.DType, s.dims(bias), scale.DType, s.dims(scale))
+		}
+		w.Code, w.Bits, w.Bias, w.Zero, w.ScaleType = Unsigned, uint8(s.bits), true, Direct, scale.DType
+	} else {
+		i := 0
+		for ; i < len(mlxModes); i++ {
+			m := &mlxModes[i]
+			if (s.format == "" || s.format == m.name) && words*32 == groups*m.group*uint64(m.bits) {
+				break
+			}
+		}
+		if i == len(mlxModes) {
+			return misfit("scales of shape %v fit codes of shape %v in no mode without biases (mode %q)", s.dims(scale), s.dims(codes), s.format)
+		}
+		m := &mlxModes[i]
+		if scale.DType != layout.U8 && scale.DType != m.scale {
+			return misfit("scale %s of type %v", s.name(Scale), scale.DType)
+		}
+		w.Scheme, w.Code, w.Bits, w.ScaleType = m.scheme, m.code, m.bits, m.scale
+		s.bits, s.group = uint64(m.bits), m.group
+	}
+	cols := words * 32 / s.bits
+	if words*32%s.bits != 0 || groups > cols/s.group || groups*s.group != cols {
+		return misfit("%d words of %d-bit codes are not %d groups of %d", words, s.bits, groups, s.group)
+	}
+	w.Scale, w.GroupRows, w.GroupCols, w.RowBytes = Direct, 1, s.group, words*4
+	return s.matrix(widened(s.dims(codes), cols))
+}
+
+// qweight tells AWQ and GPTQ apart, which name their parts alike: AWQ packs rows of the weight into
+// words, GPTQ columns.
+func (s *shaping) qweight() error {
+	codes, scale, zero := s.part(Codes), s.part(Scale), s.part(ZeroPoint)
+	switch {
+	case s.conf.version == "gemv_fast" || s.conf.version == "llm-awq" || s.conf.version == "marlin":
+		return unsupported("awq %s is not decoded", s.conf.version)
+	case len(s.dims(codes)) != 2 || len(s.dims(scale)) != 2:
+		return misfit("codes of shape %v and scale %s of shape %v are no matrices", s.dims(codes), s.name(Scale), s.dims(scale))
+	case zero == nil:
+		return misfit("codes without zero points (.qzeros)")
+	case len(s.dims(zero)) != 2 || zero.DType != layout.I32:
+		return misfit("zero points %s of %v %v are no matrix of words", s.name(ZeroPoint), zero.DType, s.dims(zero))
+	case s.dims(codes)[1] == s.dims(scale)[1]:
+		return s.gptq(codes, scale, zero)
+	case s.dims(scale)[1] == 8*s.dims(codes)[1]:
+		return s.awqGemm(codes, scale, zero)
+	case s.dims(scale)[0] == s.dims(codes)[0]:
+		return s.awqGemv(codes, scale, zero)
+	}
+	return misfit("scale %s of shape %v does not fit codes of shape %v", s.name(Scale), s.dims(scale), s.dims(codes))
+}
+
+func (s *shaping) awq(shape []uint64) error {
+	w := s.w
+	if s.bits != 0 && s.bits != 4 {
+		return unsupported("awq of %d bits", s.bits)
+	}
+	w.Scheme, w.Code, w.Bits, w.GroupRows, w.ScaleType = AWQ, Unsigned, 4, 1, s.part(Scale).DType
+	return s.matrix(shape)
+}
+
+func (s *shaping) awqGemm(codes, scale, zero *layout.Tensor) (err error) {
+	w := s.w
+	if !slices.Equal(s.dims(zero), []uint64{s.dims(scale)[0], s.dims(codes)[1]}) {
+		return misfit("zero points %s of shape %v do not fit scale %s of shape %v", s.name(ZeroPoint), s.dims(zero), s.name(Scale), s.dims(scale))
+	}
+	if err := s.awq([]uint64{s.dims(scale)[1], s.dims(codes)[0]}); err != nil {
+		return err
+	}
+	w.Pack, w.Scale, w.Zero = PackAWQ, Transposed, PackedAWQ
+	return s.columns(s.dims(scale)[0])
+}
+
+func (s *shaping) awqGemv(codes, scale, zero *layout.Tensor) error {
+	w := s.w
+	if s.dims(zero)[0] != s.dims(codes)[0] || s.dims(scale)[1] != 8*s.dims(zero)[1] {
+		return misfit("zero points %s of shape %v do not fit scale %s of shape %v", s.name(ZeroPoint), s.dims(zero), s.name(Scale), s.dims(scale))
+	}
+	if err := s.awq([]uint64{s.dims(codes)[0], 8 * s.dims(codes)[1]}); err != nil {
+		return err
+	}
+	if s.group == 0 && !s.whole {
+		s.group = 128
+	}
+	if s.group == 0 {
+		s.group = max(w.Cols, 1)
+	}
+	// Zero points fill whole words, and these come in units that depend on the group.
+	unit := uint64(1)
+	switch s.group {
+	case 64:
+		unit = 2
+	case 32:
+		unit = 4
+	}
+	want := ceilDiv(ceilDiv(ceilDiv(w.Cols, s.group), 8), unit) * unit
+	if s.dims(zero)[1] != want {
+		return misfit("zero points %s of %d words a row, not %d, for %d columns in groups of %d", s.name(ZeroPoint), s.dims(zero)[1], want, w.Cols, s.group)
+	}
+	w.Scale, w.Zero, w.GroupCols, w.ScaleCols, w.RowBytes = Direct, PackedRows, s.group, s.dims(scale)[1], 4*s.dims(codes)[1]
+	return nil
+}
+
+// columns finds the group of columns of a weight whose scales lie transposed.
+func (s *shaping) columns(groups uint64) (err error) {
+	w := s.w
+	if s.whole && groups != 1 && w.Cols > 0 {
+		return misfit("scale %s has %d groups, and the configuration wants one", s.name(Scale), groups)
+	}
+	if groups == 0 && w.Cols == 0 {
+		return nil
+	}
+	w.ScaleCols = groups
+	if w.GroupCols, err = s.groupOf(w.Cols, groups); err != nil && s.part(GroupIndex) != nil && groups > 0 && groups <= w.Cols {
+		w.GroupCols, err = ceilDiv(w.Cols, groups), nil // the index tells
+	}
+	return err
+}
+
+func (s *shaping) gptq(codes, scale, zero *layout.Tensor) error {
+	w, out := s.w, s.dims(scale)[1]
+	rows, groups := s.dims(codes)[0], s.dims(scale)[0]
+	in, indexed := uint64(0), s.part(GroupIndex) != nil
+	if indexed {
+		in = s.elementsOf(GroupIndex)
+	}
+	if s.conf.planes || 5 <= s.bits && s.bits <= 7 {
+		return unsupported("gptq in bit planes is not decoded")
+	}
+	var b uint64
+	for _, bits := range []uint64{s.bits, 4, 8, 2, 3} {
+		if !slices.Contains([]uint64{2, 3, 4, 8}, bits) || s.dims(zero)[1] != ceilDiv(out*bits, 32) || s.dims(zero)[0] != groups {
+			continue
+		}
+		if indexed && rows == ceilDiv(in*bits, 32) || !indexed && rows*32%bits == 0 {
+			b = bits
+			break
+		}
+	}
+	switch {
+	case b == 0:
+		return misfit("codes of shape %v, zero points of shape %v, scales of shape %v and %d columns in %s do not fit", s.dims(codes), s.dims(zero), s.dims(scale), in, s.name(GroupIndex))
+	case s.bits != 0 && s.bits != b && len(s.conf.paths) == 0:
+		return misfit("codes %s have %d bits, and %d by the configuration", s.name(Codes), b, s.bits)
+	case !indexed:
+		in = rows * 32 / b
+	}
+	if err := s.matrix([]uint64{out, in}); err != nil {
+		return err
+	}
+	w.Scheme, w.Code, w.Bits, w.GroupRows, w.ScaleType = GPTQ, Unsigned, uint8(b), 1, scale.DType
+	w.Pack, w.Scale, w.Zero, w.OneMore, w.IgnoreZeroIndex = PackGPTQ, Transposed, PackedGPTQ, !s.conf.v2, !s.conf.actOrder
+	if err := s.index(); err != nil {
+		return err
+	}
+	return s.columns(groups)
+}
+
+// packQuantized finds the form of integers in words, by the weight's shape if it is stored.
+func (s *shaping) packQuantized() error {
+	w, codes, scale := s.w, s.part(Codes), s.part(Scale)
+	if len(s.dims(codes)) < 2 {
+		return misfit("codes of shape %v are no matrix", s.dims(codes))
+	}
+	shape, err := s.storedShape(s.dims(codes))
+	if err != nil {
+		return err
+	}
+	words := s.dims(codes)[len(s.dims(codes))-1]
+	if err := s.packing(shape, words); err != nil {
+		return err
+	}
+	if shape == nil {
+		shape = widened(s.dims(codes), words*32/uint64(w.Bits))
+	}
+	if err := s.matrix(shape); err != nil {
+		return err
+	}
+	w.Code, w.RowBytes, w.ScaleType, w.Offset = Unsigned, 4*words, scale.DType, float32(uint64(1)<<(w.Bits-1))
+	if err := s.scales(scale, nil); err != nil {
+		return err
+	}
+	if zero := s.part(ZeroPoint); zero != nil && zero.DType == layout.I32 && w.Pack == PackRows {
+		want := widened(s.full, max(ceilDiv(w.Cols, w.GroupCols), 1))
+		want[len(want)-2] = ceilDiv(w.Rows*uint64(w.Bits), 32)
+		if w.GroupRows != 1 || !slices.Equal(s.dims(zero), want) {
+			return misfit("zero points %s of shape %v do not fit scale %s of shape %v", s.name(ZeroPoint), s.dims(zero), s.name(Scale), s.dims(scale))
+		}
+		w.Zero, w.Offset = PackedAlong, 0
+	} else if zero != nil && zero.DType == layout.I32 {
+		return unsupported("zero points in words with unused bits")
+	} else if err := s.zeros(); err != nil {
+		return err
+	}
+	return s.index()
+}
+
+// storedShape returns the shape that a part holds, or nil without one. It must have the codes'
+// dimensions but the last.
+func (s *shaping) storedShape(codes []uint64) ([]uint64, error) {
+	t := s.part(Shape)
+	if t == nil {
+		return nil, nil
+	}
+	shape, err := integers(t.DType, s.content(Shape))
+	if err != nil {
+		return nil, err
+	}
+	if len(shape) != len(codes) || !slices.Equal(shape[:len(shape)-1], codes[:len(codes)-1]) || shape[len(shape)-1] > mostDim {
+		return nil, misfit("shape %v, as %s has it, does not fit codes of shape %v", shape, s.name(Shape), codes)
+	}
+	return shape, nil
+}
+
+// packing finds bits and packing of codes in words: those of the configuration, or the only ones that
+// fit.
+func (s *shaping) packing(shape []uint64, words uint64) error {
+	w := s.w
+	var candidates []uint64
+	for _, p := range s.conf.candidates(s.layer, s.params) {
+		if p.err != nil {
+			return p.err
+		}
+		if p.bits != 0 && !slices.Contains(candidates, p.bits) {
+			candidates = append(candidates, p.bits)
+		}
+	}
+	said := len(candidates) > 0
+	if !said {
+		candidates = []uint64{4, 8, 2, 3, 5, 6, 7, 1}
+	}
+	if shape == nil && len(candidates) != 1 {
+		return misfit("codes of unknown bits: there is neither a shape nor a configuration")
+	}
+	found := 0
+	for _, pack := range []Packing{PackRows, PackWords} {
+		for _, b := range candidates {
+			if b < 1 || b > 8 {
+				return unsupported("codes of %d bits", b)
+			}
+			fits := shape == nil && pack == PackRows && words*32%b == 0
+			if shape != nil {
+				cols := shape[len(shape)-1]
+				fits = pack == PackRows && words == ceilDiv(cols*b, 32) || pack == PackWords && words == ceilDiv(cols, 32/b)
+			}
+			if fits {
+				if found++; found == 1 {
+					w.Bits, w.Pack = uint8(b), pack
+				}
+			}
+		}
+		if found > 0 {
+			break
+		}
+	}
+	switch {
+	case found == 0:
+		return misfit("%d words a row do not hold shape %v in codes of %v bits", words, shape, candidates)
+	case found > 1 && shape[len(shape)-1] > 0:
+		return misfit("%d words a row hold shape %v in codes of more than one size, %v", words, shape, candidates)
+	}
+	return nil
+}
+
+// elementsOf returns the number of elements of a part.
+func (s *shaping) elementsOf(r Role) uint64 {
+	t := s.part(r)
+	if t == nil {
+		return 0
+	}
+	n, _ := elements(s.dims(t))
+	return n
+}
+
+// mul returns the product of sizes, and whether it fits.
+func mul(a, b uint64) (uint64, bool) {
+	hi, lo := bits.Mul64(a, b)
+	return lo, hi == 0
+}

@@ -1,0 +1,115 @@
+package loader
+
+import (
+	"fmt"
+
+	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader/internal/blocks"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// Expandable returns why the tensor has no values in float32, or nil. Methods that give values
+// return the same error.
+func (t Tensor) Expandable() error {
+	if t.weight != nil && t.weight.scheme.Err != nil {
+		return t.weight.scheme.Err
+	}
+	if !t.logical() && !dequant.Supported(t.desc.DType) {
+		return fmt.Errorf("%w: %s has no values in float32", ErrUnsupported, t.desc.DType)
+	}
+	return t.readable()
+}
+
+// codec returns how the stored elements become values: by their type, by the scale that the file
+// gives integers, or by the head of the tensor, which is read once.
+func (t Tensor) codec() (c dequant.Codec, err error) {
+	if err := t.Expandable(); err != nil {
+		return c, err
+	}
+	n := t.desc.DType.HeadBytes()
+	if n == 0 {
+		q, scaled, err := t.scale()
+		if err != nil {
+			return c, err
+		}
+		return dequant.NewCodec(t.desc.DType, q, scaled)
+	}
+	codecs := &t.file.model.codecs
+	if known, ok := codecs.Load(t.desc); ok {
+		return known.(dequant.Codec), nil
+	}
+	head := make([]byte, n)
+	if t.desc.Raw > 0 { // else there is none
+		err = t.readAt(head, 0)
+	}
+	if err == nil {
+		c, err = dequant.ReadHead(t.desc.DType, head)
+	}
+	if err == nil {
+		codecs.Store(t.desc, c)
+	}
+	return c, err
+}
+
+// expand makes values of stored bytes; there is no other way. It reads the blocks that hold n
+// elements from element first on, which the caller has checked to be there.
+func (t Tensor) expand(c dequant.Codec, to mmapio.Destination[float32], first, n uint64) error {
+	if n == 0 {
+		return nil
+	}
+	elements, ok, err := t.inMemory()
+	switch {
+	case err != nil:
+		return err
+	case ok:
+		off, size := c.Span(first, n)
+		dst := to.Room(first, n)
+		return to.Filled(first, dst, mmapio.Guard(func() error {
+			return c.Expand(dst, elements[off:][:size], first, dequant.AllCores)
+		}))
+	case t.desc.Encoding == layout.Raw:
+		return t.readAndExpand(c, to, first, n)
+	}
+	return mmapio.Guard(func() error { return blocks.Expand(t.blocks(), c, to, first, n) })
+}
+
+// inMemory returns the elements if the mapping or the cache holds them.
+func (t Tensor) inMemory() (b []byte, ok bool, err error) {
+	if t.inPlace() {
+		b, err = t.file.mapping.Slice(t.desc.Offset, t.desc.Stored)
+		return b, err == nil, err
+	}
+	return t.cached()
+}
+
+// readStep is the number of elements read at a time from a file that is not mapped, and farStep
+// that from afar. Both are multiples of every block.
+const (
+	readStep = 1 << 18
+	farStep  = 1 << 22
+)
+
+// readAndExpand expands from a file that is not mapped, through a buffer of fixed size.
+func (t Tensor) readAndExpand(c dequant.Codec, to mmapio.Destination[float32], first, n uint64) error {
+	step := uint64(readStep)
+	if t.file.access() == fromAfar {
+		step = farStep
+	}
+	_, most := c.Span(first%step, min(step, n))
+	buf := mmapio.AlignedBytes(int(most))
+	for end := first + n; first < end; {
+		// Steps after the first begin at a block.
+		dst := to.Room(first, min(end-first, step-first%step))
+		off, size := c.Span(first, uint64(len(dst)))
+		err := t.file.readFull(buf[:size], t.desc.Offset+off)
+		if err == nil {
+			err = c.Expand(dst, buf[:size], first, dequant.AllCores)
+		}
+		if err := to.Filled(first, dst, err); err != nil {
+			return err
+		}
+		first += uint64(len(dst))
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+package loader_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout/scheme"
+	"github.com/tensormap/tensormap/loader"
+)
+
+const quantizedData = "../testdata/quantized"
+
+// checkpoints lists the fixtures of quantized checkpoints that real writers wrote.
+func checkpoints(t *testing.T) (list []string) {
+	dirs, err := filepath.Glob(filepath.Join(quantizedData, "*", "expected.safetensors"))
+	if err != nil || len(dirs) == 0 {
+		t.Fatalf("%v, %v", dirs, err)
+	}
+	for _, path := range dirs {
+		list = append(list, filepath.Dir(path))
+	}
+	return list
+}
+
+// TestQuantizedCheckpoints: the values of every logical tensor are those that the reference
+// computes, whole, by rows and by ranges.
+func TestQuantizedCheckpoints(t *testing.T) {
+	for _, dir := range checkpoints(t) {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			want := openPath(t, filepath.Join(dir, "expected.safetensors"), nil)
+			for name, opts := range map[string]*loader.Options{"mapped": nil, "read": {NoMap: true}} {
+				m := openPath(t, modelIn(dir), opts)
+				if filepath.Base(dir) == "gptq-planes" {
+					refusedAll(t, m)
+					continue
+				}
+				for x := range want.Tensors() {
+					got, err := m.Tensor(x.Name())
+					if err != nil { // fused experts, whose parts are called .weight_packed and so on
+						got = tensor(t, m, x.Name()+".weight")
+					}
+					if err := sameAsExpected(x, got); err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+				for x := range m.Tensors() {
+					if x.Problem() != nil {
+						t.Errorf("%v", x.Problem())
+					}
+				}
+			}
+		})
+	}
+}
+
+func modelIn(dir string) string {
+	for _, name := range []string{"model.safetensors.index.json", "model.gguf"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			return filepath.Join(dir, name)
+		}
+	}
+	return filepath.Join(dir, "model.safetensors")
+}
+
+// sameAsExpected compares the values of a logical tensor with those of an F32 tensor, bit by bit.
+func sameAsExpected(want, got loader.Tensor) error {
+	if !slices.Equal(want.Shape(), got.Shape()) {
+		return fmt.Errorf("%s: shape %v, want %v", got.Name(), got.Shape(), want.Shape())
+	}
+	w, err := want.Float32s()
+	if err != nil {
+		return err
+	}
+	n := uint64(len(w))
+	zeros := got.Scheme() != nil && got.Scheme().Scheme == scheme.BnbFP4 // whose kernels give zeros of either sign
+	for _, from := range []uint64{n, n / 2, n / 3, 0} {
+		dst := make([]float32, min(n-from, 77+n/4))
+		if err := got.DequantizeRange(dst, from); err != nil {
+			return err
+		}
+		if err := sameBits(got.Name(), w[from:], dst, from, zeros); err != nil {
+			return err
+		}
+	}
+	all, err := got.Float32s()
+	if err != nil {
+		return err
+	}
+	return sameBits(got.Name(), w, all, 0, zeros)
+}
+
+// refusedAll: codes are refused by name.
+func refusedAll(t *testing.T, m *loader.Model) {
+	t.Helper()
+	refused := 0
+	for x := range m.Tensors() {
+		if x.Problem() == nil {
+			continue
+		}
+		refused++
+		if _, err := x.Float32s(); !errors.Is(err, loader.ErrUnsupported) {
+			t.Errorf("%s: %v", x.Name(), err)
+		}
+		if _, err := x.Bytes(); err != nil {
+			t.Error(err)
+		}
+	}
+	if refused == 0 {
+		t.Error("nothing is refused")
+	}
+}
+
+func sameBits(name string, want, got []float32, from uint64, zeros bool) error {
+	for i := range got {
+		if math.Float32bits(got[i]) != math.Float32bits(want[i]) && (got[i] != 0 || want[i] != 0 || !zeros) {
+			return fmt.Errorf("%s: element %d is %v, want %v", name, from+uint64(i), got[i], want[i])
+		}
+	}
+	return nil
+}

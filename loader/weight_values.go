@@ -1,0 +1,515 @@
+package loader
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/scheme"
+	"github.com/tensormap/tensormap/loader/internal/cache"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// codes of package scheme, as package dequant calls them.
+var codeOf = [...]dequant.Code{
+	scheme.Int8: dequant.Int8, scheme.Int8By127: dequant.Int8By127, scheme.E4M3: dequant.E4M3, scheme.E5M2: dequant.E5M2,
+	scheme.E2M1: dequant.E2M1, scheme.E2M1Plus: dequant.E2M1Plus, scheme.NF4: dequant.NF4, scheme.FP4: dequant.FP4, scheme.Blocks: 0,
+}
+
+var packingOf = [...]dequant.Packing{
+	scheme.PackRows: dequant.PackRows, scheme.PackGPTQ: dequant.PackGPTQ, scheme.PackAWQ: dequant.PackAWQ,
+	scheme.PackSlabs: dequant.PackSlabs, scheme.PackWords: dequant.PackWords,
+}
+
+// formOf returns what package dequant needs to know of a weight.
+func formOf(w *scheme.Weight) dequant.Grouped {
+	g := dequant.Grouped{
+		Code: codeOf[w.Code], Pack: packingOf[w.Pack], Bias: w.Bias,
+		Rows: w.Rows, Cols: w.Cols, RowBytes: w.RowBytes, GroupRows: w.GroupRows, GroupCols: w.GroupCols, ScaleCols: w.ScaleCols,
+	}
+	if w.Code == scheme.Unsigned {
+		g.Code = dequant.Code(w.Bits)
+	}
+	return g
+}
+
+// entries returns how many scales all elements have.
+func (w *weight) entries(g *dequant.Grouped) uint64 {
+	_, n := g.Scales(0, w.desc.Elements())
+	return n
+}
+
+// scaling is what the codes of a run of elements need.
+type scaling struct {
+	scales, offsets []float32
+	from            uint64  // the scale that scales begins with
+	groupOf         []int32 // of each column, or nil
+}
+
+// scratch is memory for a run.
+type scratch struct {
+	codes  []byte
+	floats []float32
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+// mostScratch bounds the memory, in bytes, that is kept for the next run.
+const mostScratch = 1 << 20
+
+func (s *scratch) free() {
+	if cap(s.codes)+4*cap(s.floats) <= mostScratch {
+		scratches.Put(s)
+	}
+}
+
+// grown returns a slice of length n, which is s if that has room.
+func grown[T any](s []T, n uint64) []T {
+	if n <= uint64(cap(s)) {
+		return s[:n]
+	}
+	return make([]T, n)
+}
+
+// expandWeight makes values of n elements of a logical tensor from element first on. It reads the codes
+// that hold them and the scales of these.
+func (t Tensor) expandWeight(to mmapio.Destination[float32], first, n uint64) error {
+	if n == 0 {
+		return nil
+	}
+	w := t.weight
+	if w.scheme.Code == scheme.Blocks {
+		return t.expandBlocks(to, first, n)
+	}
+	if !w.checked.Load() {
+		if err := t.checkContents(); err != nil {
+			return err
+		}
+		w.checked.Store(true)
+	}
+	g := formOf(w.scheme)
+	codes := t.part(w.codes())
+	all, inMemory, err := codes.inMemory()
+	if err != nil {
+		return codes.wrap(err)
+	}
+	if !inMemory && g.Pack != dequant.PackRows && g.Pack != dequant.PackWords {
+		// A part of these codes costs as much as all of them.
+		b, err := codes.kept(codes.ctx(), cache.Elements, Tensor.copyElements)
+		if err != nil {
+			return codes.wrap(err)
+		}
+		all, inMemory = b.Bytes, true
+	}
+	whole, err := t.wholeScales(&g, first, n, inMemory)
+	if err != nil {
+		return err
+	}
+	step := uint64(farStep)
+	switch {
+	case inMemory && whole != nil:
+		step = n
+	case codes.file.access() == bySystem:
+		step = readStep
+	}
+	mem := scratches.Get().(*scratch)
+	defer mem.free()
+	for end := first + n; first < end; {
+		dst := to.Room(first, min(step, end-first))
+		off, size := g.Codes(first, uint64(len(dst)))
+		var src []byte
+		if inMemory {
+			src = all[off:][:size]
+		} else {
+			mem.codes = grown(mem.codes, size)
+			if src, err = mem.codes, codes.readAt(mem.codes, off); err != nil {
+				return codes.wrap(err)
+			}
+		}
+		s := whole
+		if s == nil {
+			if s, err = t.someScales(&g, mem, first, uint64(len(dst))); err != nil {
+				return err
+			}
+		}
+		g.Permuted = s.groupOf != nil
+		from, count := g.Scales(first, uint64(len(dst)))
+		p := dequant.Parts{Codes: src, Scales: s.scales[from-s.from:][:count], Offsets: s.offsets, GroupOf: s.groupOf}
+		if len(p.Offsets) > 1 {
+			p.Offsets = p.Offsets[from-s.from:][:count]
+		}
+		if err := to.Filled(first, dst, mmapio.Guard(func() error { return g.Expand(dst, p, first, dequant.AllCores) })); err != nil {
+			return err
+		}
+		first += uint64(len(dst))
+	}
+	return nil
+}
+
+// expandBlocks makes values of blocks, which hold scales of their own, with one more for each matrix.
+func (t Tensor) expandBlocks(to mmapio.Destination[float32], first, n uint64) error {
+	w := t.weight.scheme
+	by, err := t.constants()
+	if err != nil {
+		return err
+	}
+	codes := t.part(t.weight.codes())
+	c, err := codes.codec()
+	if err != nil {
+		return codes.wrap(err)
+	}
+	matrix := w.Rows * w.Cols
+	for end := first + n; first < end; {
+		dst := to.Room(first, min(farStep, end-first, matrix-first%matrix))
+		err := codes.expand(c, mmapio.Into(dst, first), first, uint64(len(dst)))
+		if err == nil {
+			dequant.Multiply(dst, by.Floats[first/matrix])
+		}
+		if err := to.Filled(first, dst, err); err != nil {
+			return codes.wrap(err)
+		}
+		first += uint64(len(dst))
+	}
+	return nil
+}
+
+// wholeScales returns all scales of the weight, from the cache or for it. It returns nil if it is enough
+// to read those of n elements from element first on. All are read if a range's cannot be had alone,
+// and if reading some again and again would cost more.
+func (t Tensor) wholeScales(g *dequant.Grouped, first, n uint64, inMemory bool) (*scaling, error) {
+	w := t.weight
+	key := cache.Key{Tensor: t.desc, Kind: cache.Scales}
+	b, ok := t.file.model.cache.Peek(key, t.pins())
+	if !ok {
+		if t.scalesApart() {
+			i, _ := w.scheme.Part(scheme.Scale)
+			if t.part(i).inPlace() {
+				return nil, nil
+			}
+			_, count := g.Scales(first, n)
+			if asked := w.asked.Add(count); asked <= w.entries(g) && n < t.Elements() {
+				return nil, nil
+			}
+		}
+		var err error
+		if b, err = t.kept(t.ctx(), cache.Scales, Tensor.makeScales); err != nil {
+			return nil, err
+		}
+	}
+	entries := w.entries(g)
+	s := &scaling{scales: b.Floats[:entries], offsets: b.Floats[entries:], groupOf: b.Ints}
+	if len(s.groupOf) == 0 {
+		s.groupOf = nil
+	}
+	return s, nil
+}
+
+// scalesApart reports whether the scales of a range can be read without the others.
+func (t Tensor) scalesApart() bool {
+	w := t.weight.scheme
+	_, indexed := w.Part(scheme.GroupIndex)
+	return !indexed && (w.Scale == scheme.Direct || w.Scale == scheme.Nested) && (w.Zero == scheme.None || w.Zero == scheme.Direct)
+}
+
+// someScales returns the scales of n elements from element first on.
+func (t Tensor) someScales(g *dequant.Grouped, mem *scratch, first, n uint64) (*scaling, error) {
+	from, count := g.Scales(first, n)
+	mem.floats = grown(mem.floats, 2*count+1)
+	return t.readScales(mem.floats, from, count)
+}
+
+// readScales reads so many scales and offsets into mem, from scale from on.
+func (t Tensor) readScales(mem []float32, from, count uint64) (*scaling, error) {
+	w := t.weight.scheme
+	s := &scaling{scales: mem[:count:count], from: from}
+	if err := t.effective(s.scales, from); err != nil {
+		return nil, err
+	}
+	switch {
+	case w.Zero == scheme.Direct:
+		s.offsets = mem[count:][:count]
+		role := scheme.ZeroPoint
+		if w.Bias {
+			role = scheme.Bias
+		}
+		if err := t.floats(role, layout.Invalid, s.offsets, from); err != nil {
+			return nil, err
+		}
+		if w.Offset != 0 {
+			for i := range s.offsets {
+				s.offsets[i] += w.Offset
+			}
+		}
+	case w.Offset != 0:
+		s.offsets = mem[count:][:1]
+		s.offsets[0] = w.Offset
+	}
+	return s, nil
+}
+
+// floats reads elements of a part from element first on, of type d or, if d is Invalid, of the part's.
+func (t Tensor) floats(r scheme.Role, d layout.DType, dst []float32, first uint64) error {
+	i, _ := t.weight.scheme.Part(r)
+	part := t.part(i)
+	c, err := dequant.NewCodec(cmp.Or(d, part.desc.DType), layout.Quant{}, false)
+	if err == nil {
+		err = part.expand(c, mmapio.Into(dst, first), first, uint64(len(dst)))
+	}
+	if err != nil {
+		return part.wrap(err)
+	}
+	return nil
+}
+
+// effective reads the scales from scale from on that codes are multiplied by: scales of scales are in
+// them.
+func (t Tensor) effective(dst []float32, from uint64) error {
+	w := t.weight.scheme
+	if err := t.floats(scheme.Scale, w.ScaleType, dst, from); err != nil {
+		return err
+	}
+	if w.Scale != scheme.Nested && w.Global == scheme.NoGlobal {
+		return nil
+	}
+	b, err := t.constants()
+	if err != nil {
+		return err
+	}
+	if w.Scale == scheme.Nested {
+		return t.unnest(dst, from, b.Floats)
+	}
+	g := formOf(w)
+	_, each := g.Scales(0, w.Rows*w.Cols) // of a matrix
+	for i := range dst {
+		by := b.Floats[0]
+		if len(b.Floats) > 1 {
+			by = b.Floats[(from+uint64(i))/each]
+		}
+		if w.Global == scheme.Divides {
+			dst[i] /= by
+		} else {
+			dst[i] *= by
+		}
+	}
+	return nil
+}
+
+// unnest makes scales of their codes, in dst, from scale from on. Every NestedBlock of them share a
+// scale.
+func (t Tensor) unnest(dst []float32, from uint64, table []float32) error {
+	w := t.weight.scheme
+	lo := from / w.NestedBlock
+	scales := make([]float32, (from+uint64(len(dst))-1)/w.NestedBlock+1-lo)
+	if err := t.floats(scheme.NestedScale, layout.Invalid, scales, lo); err != nil {
+		return err
+	}
+	for i := range dst {
+		product := table[uint8(dst[i])] * scales[(from+uint64(i))/w.NestedBlock-lo]
+		dst[i] = product + w.NestedOffset
+	}
+	return nil
+}
+
+// constants returns what all scales of the weight share: scales of scales, or the values of their codes.
+func (t Tensor) constants() (cache.Buffer, error) {
+	return t.kept(t.ctx(), cache.Constants, Tensor.readConstants)
+}
+
+func (t Tensor) readConstants() (b cache.Buffer, err error) {
+	w := t.weight.scheme
+	role := scheme.GlobalScale
+	switch {
+	case w.Scale == scheme.Nested:
+		role = scheme.NestedMap
+	case w.Code == scheme.Blocks:
+		role = scheme.Scale
+	}
+	i, _ := w.Part(role)
+	n := t.part(i).Elements()
+	b.Floats = mmapio.Aligned[float32](int(n))
+	if err := t.floats(role, layout.Invalid, b.Floats, 0); err != nil {
+		return cache.Buffer{}, err
+	}
+	if matrix := w.Rows * w.Cols; w.Code == scheme.Blocks && matrix > 0 && n < t.Elements()/matrix {
+		b.Floats = append(b.Floats, slices.Repeat(b.Floats, int(t.Elements()/matrix-n))...)
+	}
+	return b, nil
+}
+
+// makeScales makes all scales, and the offsets behind them.
+func (t Tensor) makeScales() (b cache.Buffer, err error) {
+	w := t.weight.scheme
+	g := formOf(w)
+	entries := t.weight.entries(&g)
+	if err := t.heap(entries, 8); err != nil {
+		return b, err
+	}
+	offsets := entries
+	if w.Zero == scheme.None {
+		offsets = min(1, entries)
+	}
+	b.Floats = mmapio.Aligned[float32](int(entries + offsets))
+	if t.scalesInOrder() {
+		s, err := t.readScales(b.Floats, 0, entries)
+		if err != nil {
+			return cache.Buffer{}, err
+		}
+		b.Floats = b.Floats[:entries+uint64(len(s.offsets))]
+	} else if err := t.transposed(&g, b.Floats[:entries], b.Floats[entries:]); err != nil {
+		return cache.Buffer{}, err
+	}
+	b.Ints, err = t.groupIndex(&g)
+	return b, err
+}
+
+// scalesInOrder reports whether scales and offsets are stored in the order of the scale grid.
+func (t Tensor) scalesInOrder() bool {
+	w := t.weight.scheme
+	return (w.Scale == scheme.Direct || w.Scale == scheme.Nested) && (w.Zero == scheme.None || w.Zero == scheme.Direct)
+}
+
+// transposed makes scales and offsets that are stored in another order or packed.
+func (t Tensor) transposed(g *dequant.Grouped, scales, offsets []float32) error {
+	w := t.weight.scheme
+	rows, groups := int(w.Rows), int(w.ScaleCols)
+	if groups == 0 {
+		groups = len(scales) / max(rows, 1)
+	}
+	if w.Scale == scheme.Transposed {
+		stored := make([]float32, len(scales))
+		if err := t.effective(stored, 0); err != nil {
+			return err
+		}
+		dequant.Transpose(scales, stored, groups, rows)
+	} else if err := t.effective(scales, 0); err != nil {
+		return err
+	}
+	zero, _ := w.Part(scheme.ZeroPoint)
+	part := t.part(zero)
+	words, err := part.bytesOnce()
+	if err != nil {
+		return part.wrap(err)
+	}
+	code := dequant.Code(w.Bits)
+	one := []float32{1}
+	unpack := func(g dequant.Grouped, dst []float32, src []byte) error {
+		_, size := g.Codes(0, uint64(len(dst)))
+		if size > uint64(len(src)) {
+			return fmt.Errorf("%w: %d bytes of zero points, not %d", layout.ErrInvalid, len(src), size)
+		}
+		return mmapio.Guard(func() error { return g.Expand(dst, dequant.Parts{Codes: src[:size], Scales: one}, 0, dequant.AllCores) })
+	}
+	switch w.Zero {
+	case scheme.PackedAWQ:
+		err = unpack(dequant.Grouped{Code: code, Pack: dequant.PackAWQ, Rows: w.Rows, Cols: uint64(groups)}, offsets, words)
+	case scheme.PackedRows:
+		err = unpack(dequant.Grouped{Code: code, Rows: w.Rows, Cols: uint64(groups), RowBytes: uint64(len(words)) / max(w.Rows, 1)}, offsets, words)
+	case scheme.PackedGPTQ:
+		stored := make([]float32, len(offsets))
+		err = unpack(dequant.Grouped{Code: code, Rows: uint64(groups), Cols: w.Rows, RowBytes: uint64(len(words) / max(groups, 1))}, stored, words)
+		if w.OneMore && err == nil {
+			for i, z := range stored { // a stored field of all ones is 0
+				stored[i] = float32((int(z) + 1) & (1<<w.Bits - 1))
+			}
+		}
+		dequant.Transpose(offsets, stored, groups, rows)
+	case scheme.PackedAlong:
+		matrix := rows * groups
+		stored := make([]float32, len(offsets))
+		size := len(words) / max(len(offsets)/max(matrix, 1), 1)
+		for i := 0; i < len(offsets) && err == nil; i += matrix {
+			at := i / matrix * size
+			err = unpack(dequant.Grouped{Code: code, Pack: dequant.PackGPTQ, Rows: uint64(groups), Cols: w.Rows}, stored[i:i+matrix], words[at:at+size])
+			dequant.Transpose(offsets[i:i+matrix], stored[i:i+matrix], groups, rows)
+		}
+	}
+	if err != nil {
+		return part.wrap(err)
+	}
+	return nil
+}
+
+// bytesOnce returns the elements of a part for the length of a call, in place or in memory of their own.
+func (t Tensor) bytesOnce() ([]byte, error) {
+	if b, ok, err := t.inMemory(); ok || err != nil {
+		return b, err
+	}
+	if err := t.holdable(t.desc.Raw, 1); err != nil {
+		return nil, err
+	}
+	return mmapio.GatherInto(t.desc.Raw, t.present, func(to mmapio.Destination[byte]) error {
+		b := to.Room(0, t.desc.Raw)
+		return to.Filled(0, b, t.readAt(b, 0))
+	})
+}
+
+// groupIndex reads the group of each column, and checks it. It returns nil if groups are consecutive.
+func (t Tensor) groupIndex(g *dequant.Grouped) ([]int32, error) {
+	w := t.weight.scheme
+	i, ok := w.Part(scheme.GroupIndex)
+	if !ok || w.Cols == 0 {
+		return nil, nil
+	}
+	part := t.part(i)
+	b, err := part.bytesOnce()
+	if err != nil {
+		return nil, part.wrap(err)
+	}
+	_, each := g.Scales(0, w.Cols)
+	size := part.desc.DType.BlockBytes()
+	index := make([]int32, w.Cols)
+	zeros, inOrder := true, true
+	err = mmapio.Guard(func() error {
+		for c := range index {
+			v := int64(int32(binary.LittleEndian.Uint32(b[c*size:])))
+			if size == 8 {
+				v = int64(binary.LittleEndian.Uint64(b[c*size:]))
+			}
+			if v < 0 || uint64(v) >= each {
+				return part.wrap(fmt.Errorf("%w: column %d is in group %d of %d", layout.ErrInvalid, c, v, each))
+			}
+			index[c] = int32(v)
+			zeros = zeros && v == 0
+			inOrder = inOrder && (w.GroupCols == 0 && v == 0 || w.GroupCols != 0 && uint64(v) == uint64(c)/w.GroupCols)
+		}
+		return nil
+	})
+	if err != nil || inOrder || zeros && w.IgnoreZeroIndex {
+		return nil, err
+	}
+	return index, nil
+}
+
+// checkContents checks the parts whose content says how codes are read.
+func (t Tensor) checkContents() error {
+	w := t.weight.scheme
+	if i, ok := w.Part(scheme.Layout); ok {
+		part := t.part(i)
+		b, err := part.bytesOnce()
+		if err != nil {
+			return part.wrap(err)
+		}
+		var format byte
+		if err := mmapio.Guard(func() error { format = slices.Max(append([]byte{0}, b...)); return nil }); err != nil {
+			return part.wrap(err)
+		}
+		if format != 0 {
+			return part.wrap(fmt.Errorf("%w: codes in the tiles of format %d", ErrUnsupported, format))
+		}
+	}
+	if i, ok := w.Part(scheme.QuantMap); ok {
+		part := t.part(i)
+		var values [16]float32
+		if err := t.floats(scheme.QuantMap, layout.Invalid, values[:], 0); err != nil {
+			return err
+		}
+		if want, _ := codeOf[w.Code].Table(); values != want {
+			return part.wrap(fmt.Errorf("%w: codes stand for other values than those of %s", ErrUnsupported, w.Scheme))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+package loader
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/tensormap/tensormap/internal/parallel"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/jsontext"
+	"github.com/tensormap/tensormap/layout/scheme"
+	"github.com/tensormap/tensormap/loader/internal/plan"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// findWeights finds the logical tensors of a model that is being opened. It reads the configuration
+// if there may be some, and the small tensors that tell shapes. The error is about bytes that could
+// not be had: whatever else is wrong is kept with the tensor that it is about.
+func (m *Model) findWeights(ctx context.Context) error {
+	if m.opts.Stored {
+		return nil
+	}
+	lim := m.opts.Limits.WithDefaults()
+	table, err := scheme.Find(m.tensors, m.names, lim, func() (*scheme.Config, error) { return m.schemeConfig(ctx, lim) })
+	if err != nil || len(table.Weights) == 0 {
+		return err
+	}
+	if len(table.Wants) > 0 {
+		if err := m.readWants(ctx, table); err != nil {
+			return err
+		}
+		table.Complete()
+	}
+	m.schemes, m.weights = table, make([]weight, len(table.Weights))
+	for i := range table.Weights {
+		w := &table.Weights[i]
+		codes := &m.tensors[w.Parts[0].Tensor]
+		m.weights[i].scheme = w
+		m.weights[i].desc = layout.Tensor{Name: w.Name, Shape: w.Shape, Offset: codes.Offset, File: codes.File, Encoding: codes.Encoding}
+		if w.Err == nil {
+			if err := formOf(w).Check(); err != nil && w.Code != scheme.Blocks {
+				w.Err = err
+				continue
+			}
+			m.hidden += len(w.Parts) - 1
+			for _, p := range w.Parts {
+				m.weights[i].desc.Stored += m.tensors[p.Tensor].Stored
+				m.weights[i].desc.Raw += m.tensors[p.Tensor].Raw
+			}
+		}
+	}
+	return nil
+}
+
+// schemeConfig reads what the files beside the model say about its quantization.
+func (m *Model) schemeConfig(ctx context.Context, lim layout.Limits) (*scheme.Config, error) {
+	if m.Format() == layout.GGUF { // which has no such configuration, and long metadata
+		return scheme.ReadConfig(), nil
+	}
+	c, err := m.configuration(ctx)
+	if err != nil {
+		return refusedConfig(err)
+	}
+	if conf := scheme.ReadConfig(c.objects...); conf.Says() || m.Format() != layout.SafeTensors {
+		return conf, nil
+	}
+	const name = "hf_quant_config.json" // of ModelOpt
+	text, err := readBeside(ctx, m.from, name, configBytes)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrUnsupported) {
+		return scheme.ReadConfig(), nil
+	}
+	if err != nil {
+		return refusedConfig(err)
+	}
+	md, err := jsontext.Parse(text, layout.Unknown, 0, name, lim)
+	if err != nil {
+		return refusedConfig(fmt.Errorf("%s: %w", m.path, err))
+	}
+	return scheme.ReadConfig(md), nil
+}
+
+// refusedConfig returns a configuration that cannot be relied on because of err, or err itself if it
+// is about bytes that could not be had.
+func refusedConfig(err error) (*scheme.Config, error) {
+	var fe *layout.FormatError
+	if errors.As(err, &fe) && !unreadable(err) || errors.Is(err, ErrTooLarge) {
+		return &scheme.Config{Err: err}, nil
+	}
+	return nil, err
+}
+
+// readWants reads the small tensors that tell shapes, neighbours by one request.
+func (m *Model) readWants(ctx context.Context, table *scheme.Table) error {
+	p := plan.New(0)
+	l := m.brief(ctx)
+	defer l.Release()
+	order := make([]int, len(table.Wants))
+	for i := range order {
+		order[i] = i
+	}
+	at := func(i int) *layout.Tensor { return &m.tensors[table.Wants[i].Tensor] }
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(at(a).File, at(b).File), cmp.Compare(at(a).Offset, at(b).Offset))
+	})
+	for _, i := range order {
+		t := m.handle(at(i), nil, l)
+		t.file = t.file.during(ctx)
+		b := make([]byte, t.desc.Raw)
+		table.Contents[i] = b
+		if t.file.access() == fromAfar && t.desc.Encoding == layout.Raw {
+			p.AddTarget(t.file, t.desc.Offset, t.desc.Stored, content(b))
+		} else if err := mmapio.Guard(func() error { return t.readAt(b, 0) }); err != nil {
+			return t.wrap(err)
+		}
+	}
+	return p.Read(ctx, openers, &parallel.Progress{})
+}
+
+// content is memory for a small tensor.
+type content []byte
+
+// Room returns memory for n bytes of the tensor from byte at on.
+func (c content) Room(at, n uint64) ([]byte, error) { return c[at:][:n], nil }
+
+// Arrived does nothing: the bytes are where they belong.
+func (c content) Arrived(context.Context, uint64, []byte) error { return nil }
