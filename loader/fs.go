@@ -17,14 +17,12 @@ func OpenFS(fsys fs.FS, name string, opts *Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	from := newRemote(r)
-	from.own(r)
-	first, err := from.store(context.Background(), name, r, size)
-	if err != nil {
-		from.close()
-		return nil, err
+	var own Options
+	if opts != nil {
+		own = *opts
 	}
-	return open(context.Background(), first, from, opts.withDefaults())
+	own.OwnReader = true
+	return OpenReaderAt(context.Background(), r, size, &own)
 }
 
 // fsFile is a file of an fs.FS as a reader.

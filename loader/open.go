@@ -75,20 +75,24 @@ func OpenBytes(b []byte, opts *Options) (*Model, error) {
 // part of them that they need. [Model.Warm] loads several tensors at once into the
 // model's cache, whose size is Options.CacheBytes.
 //
-// ctx bounds what opening reads. r is read concurrently and stays the caller's, who may close it once
-// [Model.Done] is closed; siblings that the model has opened it closes itself. A [Namer], [ContextReaderAt], [VectorReaderAt] or [SiblingOpener] is used
+// ctx bounds what opening reads. r is read concurrently. It stays the caller's, who may close it once
+// [Model.Done] is closed, unless Options.OwnReader gives it to the model. Siblings that the model has opened it closes itself. A [Namer], [ContextReaderAt], [VectorReaderAt] or [SiblingOpener] is used
 // as such.
 //
 // A method that failed because bytes could not be had tries again when it is next called. Close
 // ends the reads that run outside of leases, whose methods return ErrClosed. The release of the
 // last lease ends those that are left.
 func OpenReaderAt(ctx context.Context, r io.ReaderAt, size int64, opts *Options) (*Model, error) {
-	from := newRemote(r)
+	from, o := newRemote(r), opts.withDefaults()
+	if o.OwnReader {
+		from.own(r)
+	}
 	first, err := from.store(ctx, readerName(r), r, size)
 	if err != nil {
+		from.close()
 		return nil, err
 	}
-	return open(ctx, first, from, opts.withDefaults())
+	return open(ctx, first, from, o)
 }
 
 // open makes a model of the file first and of those that it names, which lie in from. It takes

@@ -40,6 +40,9 @@ type Options struct {
 	// Private copies each chunk to memory of this process before it is hashed, and serves the copy. The copies
 	// take as much memory as the chunks that were touched, until the model is gone.
 	Private bool
+	// OwnReader makes the model of OpenReaderAt close its reader, if that can be closed. OpenReaderAt
+	// closes it too if it fails.
+	OwnReader bool
 	// TraceLeases notes who takes each lease, for HeldLeases: about a microsecond and 500 bytes.
 	TraceLeases bool
 	// Logger, if set, gets records at level Debug of models that are opened, closed and gone. It gets

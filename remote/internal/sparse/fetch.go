@@ -19,6 +19,9 @@ func (f *File) bring(ctx context.Context, off, n int64) (kept bool, err error) {
 	if off < 0 || n < 0 || off > f.opts.Size || n > f.opts.Size-off {
 		return false, io.ErrUnexpectedEOF
 	}
+	if err := f.wrong.Load(); err != nil {
+		return false, *err
+	}
 	if n == 0 {
 		return true, nil
 	}

@@ -58,9 +58,12 @@ type File struct {
 	mu      sync.Mutex
 	flights map[int64]*flight // by their first chunk
 
-	disk  committer
-	full  atomic.Bool
-	asked atomic.Int64 // reads that wait for bytes, to which Fill gives way
+	disk committer
+	full atomic.Bool
+
+	finished atomic.Bool
+	wrong    atomic.Pointer[error] // of the check of all bytes
+	asked    atomic.Int64          // reads that wait for bytes, to which Fill gives way
 }
 
 // DataPath returns the name of the bytes of the File called path.
@@ -254,14 +257,15 @@ func (f *File) closeFiles() error {
 }
 
 // Finish gives the bytes their final name, if all are there and check, which reads them all, agrees.
-// The map goes. If check fails, both files go: the bytes are not those of the identity. The File
-// goes on reading.
+// The map goes. If check fails, both files go, and reads fail with its error: the bytes are not
+// those of the identity. Otherwise the File goes on reading.
 func (f *File) Finish(final string, check func(io.Reader) error) error {
 	if f.Have() < f.opts.Size {
 		return fmt.Errorf("%s: %d of %d bytes are there", f.path, f.Have(), f.opts.Size)
 	}
 	if err := check(io.NewSectionReader(f.data, 0, f.opts.Size)); err != nil {
-		return errors.Join(err, Remove(f.path))
+		f.wrong.Store(&err)
+		return errors.Join(err, f.Remove())
 	}
 	if err := f.disk.commit(); err != nil {
 		return err
@@ -269,10 +273,20 @@ func (f *File) Finish(final string, check func(io.Reader) error) error {
 	if err := os.Rename(DataPath(f.path), final); err != nil {
 		return err
 	}
+	f.finished.Store(true)
 	if err := os.Remove(MapPath(f.path)); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
+}
+
+// Finished reports whether the bytes have their final name.
+func (f *File) Finished() bool { return f.finished.Load() }
+
+// Remove removes both files. The File goes on reading.
+func (f *File) Remove() error {
+	f.finished.Store(true)
+	return Remove(f.path)
 }
 
 // Remove removes both files of the File called path.

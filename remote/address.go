@@ -1,0 +1,123 @@
+package remote
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"path"
+	"regexp"
+	"strings"
+)
+
+// hubAddress is an address in the Hugging Face Hub.
+type hubAddress struct {
+	repo     string // org/name, or name alone for the oldest models
+	revision string // never empty
+	file     string // slash-separated, "" if the address names none
+}
+
+func (a hubAddress) String() string {
+	s := "hf://" + a.repo
+	if a.revision != mainRevision {
+		s += "@" + a.revision
+	}
+	return strings.TrimSuffix(s+"/"+a.file, "/")
+}
+
+const mainRevision = "main"
+
+// parseHub reads what follows hf://, as huggingface_hub's HfFileSystem does.
+func parseHub(rest string) (a hubAddress, err error) {
+	fail := func(format string, args ...any) (hubAddress, error) {
+		return a, fmt.Errorf("hf://%s: %w", rest, fmt.Errorf(format, args...))
+	}
+	text := strings.TrimPrefix(rest, "models/")
+	for _, other := range []string{"datasets", "spaces", "kernels", "buckets"} {
+		if strings.HasPrefix(text, other+"/") {
+			return fail("%s hold no models that are opened by address", other)
+		}
+	}
+	org, text, _ := strings.Cut(text, "/")
+	name, rest2 := text, ""
+	if i := strings.IndexAny(text, "@/"); i >= 0 {
+		name, rest2 = text[:i], text[i:]
+	}
+	a.repo, a.revision = org+"/"+name, mainRevision
+	if !repoPart.MatchString(org) || !repoPart.MatchString(name) || strings.Contains(a.repo, "--") || strings.Contains(a.repo, "..") {
+		return fail("not ORG/NAME[@REVISION][/FILE]")
+	}
+	if revision, ok := strings.CutPrefix(rest2, "@"); ok {
+		if a.revision, rest2, err = cutRevision(revision); err != nil {
+			return fail("%w", err)
+		}
+	}
+	if a.file = strings.Trim(rest2, "/"); a.file != "" {
+		if err := checkName(a.file); err != nil {
+			return fail("%w", err)
+		}
+	}
+	return a, nil
+}
+
+// repoPart matches an organization and a model's name.
+var repoPart = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,95}$`)
+
+// cutRevision returns the revision that text begins with, and what follows it.
+func cutRevision(text string) (revision, rest string, err error) {
+	n := 1
+	if strings.HasPrefix(text, "refs/pr/") || strings.HasPrefix(text, "refs/convert/") {
+		n = 3
+	}
+	parts := strings.SplitN(text, "/", n+1)
+	if len(parts) > n {
+		rest = "/" + parts[n]
+		parts = parts[:n]
+	}
+	if revision, err = url.PathUnescape(strings.Join(parts, "/")); err == nil {
+		err = checkRevision(revision)
+	}
+	return revision, rest, err
+}
+
+// checkRevision makes sure that a revision can be the name of a file under refs.
+func checkRevision(revision string) error {
+	if revision == "" || len(revision) > 255 || revision != path.Clean(revision) || strings.HasPrefix(revision, "/") ||
+		revision == ".." || strings.HasPrefix(revision, "../") || strings.ContainsAny(revision, "\\\x00:") {
+		return fmt.Errorf("%q is no revision", revision)
+	}
+	return nil
+}
+
+// checkName makes sure that the name of a file in a repository leads out of no folder.
+func checkName(name string) error {
+	if name == "" || name != path.Clean(name) || path.IsAbs(name) || name == "." || name == ".." || strings.HasPrefix(name, "../") ||
+		strings.ContainsAny(name, "\\\x00") {
+		return fmt.Errorf("%q is no name of a file in a repository", name)
+	}
+	return nil
+}
+
+// webAddress reads the address that a browser shows of a model or of a file of it.
+func webAddress(u, endpoint *url.URL) (a hubAddress, ok bool) {
+	if u.Host != endpoint.Host || u.Scheme != endpoint.Scheme || u.RawQuery != "" && u.RawQuery != "download=true" {
+		return a, false
+	}
+	parts := strings.Split(strings.Trim(strings.TrimPrefix(u.Path, endpoint.Path), "/"), "/")
+	if len(parts) < 2 || parts[0] == "api" || !repoPart.MatchString(parts[0]) || !repoPart.MatchString(parts[1]) {
+		return a, false
+	}
+	text := parts[0] + "/" + parts[1]
+	switch {
+	case len(parts) == 2:
+	case len(parts) == 4 && parts[2] == "tree":
+		text += "@" + url.PathEscape(parts[3])
+	case len(parts) > 4 && (parts[2] == "blob" || parts[2] == "resolve"):
+		text += "@" + url.PathEscape(parts[3]) + "/" + strings.Join(parts[4:], "/")
+	default:
+		return a, false
+	}
+	a, err := parseHub(text)
+	return a, err == nil
+}
+
+var errOffline = errors.New("offline (HF_HUB_OFFLINE), and not in the cache")

@@ -1,0 +1,34 @@
+// Package remote opens models by address, and keeps what it reads in the ecosystem's own caches.
+//
+//	m, err := remote.Open(ctx, "hf://org/name", nil)
+//
+// # Addresses
+//
+//	hf://[models/]org/name[@revision][/file]   a model of the Hugging Face Hub
+//	https://huggingface.co/org/name[/…]        the same, as a browser shows it
+//	http://…, https://…                        a file, see package httprange
+//	file://…, a path                           what loader.Open takes
+//
+// A revision is a branch, a tag or a commit; the default is main. It may hold slashes only as
+// refs/pr/N and refs/convert/NAME. It is resolved to a commit once, and all files come from that
+// commit. Without a file, the model is chosen among the repository's files as loader.Open chooses in
+// a directory.
+//
+// # Cache
+//
+// A complete file lies where huggingface_hub has it: in $HF_HUB_CACHE, else $HF_HOME/hub, else
+// $XDG_CACHE_HOME/huggingface/hub, else ~/.cache/huggingface/hub. What huggingface_hub downloaded is
+// found, and it finds what lies there. An incomplete file lies in $XDG_CACHE_HOME/tensormap, or in
+// .tensormap beside the repositories if that is another file system: see package sparse. When its
+// last byte has come and its digest is right, it moves to its final place.
+//
+// # Credentials
+//
+// The token is that of huggingface_hub: HF_TOKEN (HUGGING_FACE_HUB_TOKEN), else the file
+// HF_TOKEN_PATH, by default $HF_HOME/token. It goes to HF_ENDPOINT only, and into no message.
+//
+// # Offline
+//
+// HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE (1, on, yes, true) forbids all requests. What was read
+// before, in part or whole, goes on working. The rest is an error that says so.
+package remote

@@ -1,0 +1,137 @@
+package remote
+
+import (
+	"context"
+	"io"
+	"os"
+	"path"
+	"sync"
+
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/loader/httprange"
+	"github.com/tensormap/tensormap/remote/internal/sparse"
+)
+
+// file is a file of a snapshot, complete in the cache or filling as it is read.
+type file struct {
+	*snapshot
+	name  string
+	entry entry
+	whole *os.File     // nil unless it is complete
+	part  *sparse.File // nil if it is
+
+	mu     sync.Mutex
+	source *httprange.Reader // nil until bytes are missing
+}
+
+var _ interface {
+	loader.Namer
+	loader.ContextReaderAt
+	loader.VectorReaderAt
+	loader.SiblingOpener
+	io.Closer
+} = (*file)(nil)
+
+// Name returns the file's address.
+func (f *file) Name() string { return f.snapshot.name(f.name) }
+
+// Size returns the length of the file in bytes.
+func (f *file) Size() int64 { return f.entry.Size }
+
+// ReadAt implements io.ReaderAt.
+func (f *file) ReadAt(p []byte, off int64) (int, error) {
+	return f.ReadAtContext(context.Background(), p, off)
+}
+
+// ReadAtContext does what ReadAt does, and ends with ctx.
+func (f *file) ReadAtContext(ctx context.Context, p []byte, off int64) (int, error) {
+	if f.whole != nil {
+		return f.whole.ReadAt(p, off)
+	}
+	return f.part.ReadAtContext(ctx, p, off)
+}
+
+// ReadVector fills one buffer after another with the consecutive bytes from off on.
+func (f *file) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
+	if f.part != nil {
+		return f.part.ReadVector(ctx, bufs, off)
+	}
+	for _, b := range bufs {
+		if n, err := f.whole.ReadAt(b, off); n < len(b) {
+			return err
+		}
+		off += int64(len(b))
+	}
+	return nil
+}
+
+// OpenSibling opens the file called name in the same folder of the same commit.
+func (f *file) OpenSibling(_ context.Context, name string) (io.ReaderAt, int64, error) {
+	s, err := f.open(path.Join(path.Dir(f.name), name))
+	if err != nil {
+		return nil, 0, err
+	}
+	return s, s.Size(), nil
+}
+
+// fetch asks the Hub.
+func (f *file) fetch(ctx context.Context, p []byte, off int64) error {
+	source, err := f.ask(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := source.ReadAtContext(ctx, p, off); err != nil {
+		return f.hub.explain(err)
+	}
+	return nil
+}
+
+// ask returns the source of what is missing.
+func (f *file) ask(ctx context.Context) (*httprange.Reader, error) {
+	if f.hub.offline {
+		return nil, errOffline
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.source == nil {
+		o := f.hub.options()
+		o.Size = f.entry.Size
+		source, err := httprange.Open(context.WithoutCancel(ctx), f.hub.resolve(f.at.repo, f.commit, f.name), o)
+		if err != nil {
+			return nil, err
+		}
+		f.source = source
+	}
+	return f.source, nil
+}
+
+// fill brings all that is missing, and gives the file its final place.
+func (f *file) fill(ctx context.Context, progress func(have, size int64)) error {
+	if f.part == nil {
+		return nil
+	}
+	if err := f.part.Fill(ctx, progress); err != nil {
+		return err
+	}
+	return f.snapshot.finish(ctx, f)
+}
+
+// Close lets go of the file. If all of its bytes have come, it gets its final place.
+func (f *file) Close() error {
+	if f.whole != nil {
+		return f.whole.Close()
+	}
+	var err error
+	if f.part.Have() == f.entry.Size && !f.part.Finished() {
+		err = f.snapshot.finish(context.Background(), f)
+	}
+	if closeErr := f.part.Close(); err == nil {
+		err = closeErr
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.source != nil {
+		f.source.Close()
+	}
+	return err
+}

@@ -1,0 +1,286 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/tensormap/tensormap/loader/httprange"
+)
+
+// hub is the Hugging Face Hub, and its cache on this machine.
+type hub struct {
+	endpoint *url.URL
+	cache    string // the folder of the repositories
+	token    string
+	offline  bool
+	http     httprange.Options // without the token
+}
+
+// newHub reads the environment, as huggingface_hub does.
+func newHub(o *httprange.Options) (*hub, error) {
+	h := &hub{}
+	if o != nil {
+		h.http = *o
+	}
+	endpoint := env("HF_ENDPOINT", "https://huggingface.co")
+	var err error
+	if h.endpoint, err = url.Parse(strings.TrimSuffix(endpoint, "/")); err != nil || h.endpoint.Host == "" {
+		return nil, errors.New("HF_ENDPOINT is no address")
+	}
+	for _, name := range []string{"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"} {
+		switch strings.ToLower(os.Getenv(name)) {
+		case "1", "on", "yes", "true":
+			h.offline = true
+		}
+	}
+	home := os.Getenv("HF_HOME")
+	if home == "" {
+		dir, err := cacheHome()
+		if err != nil {
+			return nil, err
+		}
+		home = filepath.Join(dir, "huggingface")
+	}
+	h.cache = env("HF_HUB_CACHE", env("HUGGINGFACE_HUB_CACHE", filepath.Join(home, "hub")))
+	if h.token = env("HF_TOKEN", os.Getenv("HUGGING_FACE_HUB_TOKEN")); h.token == "" {
+		text, err := os.ReadFile(env("HF_TOKEN_PATH", filepath.Join(home, "token")))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		h.token = string(text)
+	}
+	h.token = strings.TrimSpace(h.token)
+	return h, nil
+}
+
+func env(name, otherwise string) string {
+	if v := os.Getenv(name); v != "" {
+		return v
+	}
+	return otherwise
+}
+
+// cacheHome returns the folder of caches that Linux programs use on every system, as
+// huggingface_hub does.
+func cacheHome() (string, error) {
+	if dir := os.Getenv("XDG_CACHE_HOME"); dir != "" {
+		return dir, nil
+	}
+	home, err := os.UserHomeDir()
+	return filepath.Join(home, ".cache"), err
+}
+
+// options returns those of requests to the Hub.
+func (h *hub) options() *httprange.Options {
+	o := h.http
+	o.Header = o.Header.Clone()
+	if o.Header == nil {
+		o.Header = make(http.Header)
+	}
+	if h.token != "" && o.Header.Get("Authorization") == "" {
+		o.Header.Set("Authorization", "Bearer "+h.token)
+	}
+	return &o
+}
+
+// mostAnswer bounds one answer of the API: a page of a listing has 1,000 files.
+const mostAnswer = 16 << 20
+
+// ask returns what the API says at address, and where the next page is.
+func (h *hub) ask(ctx context.Context, address string, into any) (next string, err error) {
+	if h.offline {
+		return "", errOffline
+	}
+	body, head, err := httprange.Get(ctx, address, mostAnswer, h.options())
+	if err != nil {
+		return "", h.explain(err)
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return "", fmt.Errorf("%s: %w: %v", httprange.NameOf(address), httprange.ErrResponse, err)
+	}
+	return h.nextPage(head)
+}
+
+// nextPage returns the address of the next page (RFC 8288), which is the Hub's own.
+func (h *hub) nextPage(head http.Header) (string, error) {
+	for _, line := range head.Values("Link") {
+		for link := range strings.SplitSeq(line, ",") {
+			target, params, _ := strings.Cut(strings.TrimSpace(link), ">")
+			if !strings.Contains(params, `rel="next"`) {
+				continue
+			}
+			u, err := h.endpoint.Parse(strings.TrimPrefix(target, "<"))
+			if err != nil || u.Scheme != h.endpoint.Scheme || u.Host != h.endpoint.Host {
+				return "", fmt.Errorf("%w: the next page of a listing is on another server", httprange.ErrResponse)
+			}
+			return u.String(), nil
+		}
+	}
+	return "", nil
+}
+
+// explain adds what a refusal means at the Hub.
+func (h *hub) explain(err error) error {
+	status := new(httprange.StatusError)
+	if !errors.As(err, &status) {
+		return err
+	}
+	var means string
+	switch code := status.Header.Get("X-Error-Code"); {
+	case code == "GatedRepo":
+		means = "the model is gated: ask for access on its page, and set HF_TOKEN"
+	case code == "RepoNotFound" && h.token == "":
+		means = "no such model, or a private one that HF_TOKEN opens"
+	case code == "RepoNotFound":
+		means = "no such model, or HF_TOKEN does not open it"
+	case code == "RevisionNotFound":
+		means = "no such revision"
+	case code == "EntryNotFound":
+		means = "no such file"
+	case status.Code == http.StatusUnauthorized:
+		means = "HF_TOKEN is refused"
+	case status.Code == http.StatusForbidden:
+		means = "HF_TOKEN does not open it"
+	default:
+		return err
+	}
+	return fmt.Errorf("%w (%s)", err, means)
+}
+
+var (
+	commitID = regexp.MustCompile(`^[0-9a-f]{40}$`)
+	digestID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+)
+
+// commit returns the commit that a revision stands for now, or offline stood for.
+func (h *hub) commit(ctx context.Context, a hubAddress) (string, error) {
+	if commitID.MatchString(a.revision) {
+		return a.revision, nil
+	}
+	ref := filepath.Join(h.repository(a.repo), "refs", filepath.FromSlash(a.revision))
+	if h.offline {
+		text, err := os.ReadFile(ref)
+		if id := strings.TrimSpace(string(text)); err == nil && commitID.MatchString(id) {
+			return id, nil
+		}
+		return "", errOffline
+	}
+	var answer struct {
+		SHA string `json:"sha"`
+	}
+	address := h.endpoint.String() + "/api/models/" + a.repo + "/revision/" + url.PathEscape(a.revision)
+	if _, err := h.ask(ctx, address, &answer); err != nil {
+		return "", err
+	}
+	if !commitID.MatchString(answer.SHA) {
+		return "", fmt.Errorf("%w: %.80q is no commit", httprange.ErrResponse, answer.SHA)
+	}
+	return answer.SHA, writeWhole(ref, []byte(answer.SHA))
+}
+
+// entry is a file of a repository at a commit.
+type entry struct {
+	Size      int64  `json:"size"`
+	BlobID    string `json:"blob_id"`
+	LFSSHA256 string `json:"lfs_sha256,omitempty"`
+	LFSSize   int64  `json:"lfs_size,omitempty"`
+	XetHash   string `json:"xet_hash,omitempty"`
+}
+
+// etag returns the name of the file's content: SHA-256 of a large file, git's id of a small one.
+func (e entry) etag() string {
+	if e.LFSSHA256 != "" {
+		return e.LFSSHA256
+	}
+	return e.BlobID
+}
+
+// tree is what huggingface_hub keeps of a listing, in trees/COMMIT.json.
+type tree struct {
+	FormatVersion int              `json:"format_version"`
+	Files         map[string]entry `json:"files"`
+}
+
+// tree returns the files of a commit, which never change.
+func (h *hub) tree(ctx context.Context, repo, commit string) (map[string]entry, error) {
+	path := filepath.Join(h.repository(repo), "trees", commit+".json")
+	kept := tree{}
+	if text, err := os.ReadFile(path); err == nil && json.Unmarshal(text, &kept) == nil && kept.FormatVersion == 1 && checkTree(kept.Files) == nil {
+		return kept.Files, nil
+	}
+	kept = tree{1, make(map[string]entry)}
+	address := h.endpoint.String() + "/api/models/" + repo + "/tree/" + commit + "?recursive=true"
+	for pages := 0; address != ""; pages++ {
+		if pages == mostPages {
+			return nil, fmt.Errorf("%w: a listing of more than %d pages", httprange.ErrResponse, mostPages)
+		}
+		var page []struct {
+			Type string `json:"type"`
+			Path string `json:"path"`
+			Size int64  `json:"size"`
+			OID  string `json:"oid"`
+			LFS  *struct {
+				OID  string `json:"oid"`
+				Size int64  `json:"size"`
+			} `json:"lfs"`
+			XetHash string `json:"xetHash"`
+		}
+		var err error
+		if address, err = h.ask(ctx, address, &page); err != nil {
+			return nil, err
+		}
+		for _, f := range page {
+			if f.Type != "file" {
+				continue
+			}
+			e := entry{Size: f.Size, BlobID: f.OID, XetHash: f.XetHash}
+			if f.LFS != nil {
+				e.LFSSHA256, e.LFSSize = f.LFS.OID, f.LFS.Size
+			}
+			kept.Files[f.Path] = e
+		}
+	}
+	if err := checkTree(kept.Files); err != nil {
+		return nil, fmt.Errorf("%w: %w", httprange.ErrResponse, err)
+	}
+	text, err := json.Marshal(kept)
+	if err != nil {
+		return nil, err
+	}
+	return kept.Files, writeWhole(path, text)
+}
+
+// mostPages bounds a listing.
+const mostPages = 1000
+
+// checkTree makes sure that names and digests may become names of files.
+func checkTree(files map[string]entry) error {
+	for name, e := range files {
+		if err := checkName(name); err != nil {
+			return err
+		}
+		if !commitID.MatchString(e.BlobID) || !digestID.MatchString(e.etag()) || e.LFSSHA256 != "" && len(e.LFSSHA256) != 64 || e.Size < 0 {
+			return fmt.Errorf("%q: its digest %.80q or its size %d cannot be", name, e.etag(), e.Size)
+		}
+	}
+	return nil
+}
+
+// repository returns the folder of a repository in the cache.
+func (h *hub) repository(repo string) string {
+	return filepath.Join(h.cache, "models--"+strings.ReplaceAll(repo, "/", "--"))
+}
+
+// resolve returns the address of a file's content.
+func (h *hub) resolve(repo, commit, name string) string {
+	return h.endpoint.String() + (&url.URL{Path: "/" + repo + "/resolve/" + commit + "/" + name}).EscapedPath()
+}

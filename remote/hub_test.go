@@ -1,0 +1,412 @@
+package remote_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/loader/httprange"
+	"github.com/tensormap/tensormap/remote"
+	"github.com/tensormap/tensormap/remote/internal/hubtest"
+)
+
+// shardBytes is the data of each shard of sharded.
+const shardBytes = 6 << 20
+
+// sharded returns the files of a repository with a model in four shards, and what belongs to it.
+func sharded() map[string][]byte {
+	files := map[string][]byte{
+		"config.json":            []byte(`{"model_type": "bert", "hidden_size": 64}`),
+		"tokenizer.json":         []byte(`{"version": "1.0"}`),
+		"README.md":              []byte("# model\n"),
+		"onnx/model.onnx":        bytes.Repeat([]byte("no"), 2000),
+		"model.fp16.safetensors": modeltest.SafeTensors(modeltest.Tensor{Name: "other", DType: layout.U8, Shape: dims(4000), Data: make([]byte, 4000)}),
+	}
+	weights := make(map[string]string)
+	for i := range 4 {
+		data := make([]byte, shardBytes)
+		for j := range data {
+			data[j] = byte(j*7 + i + j>>12)
+		}
+		file := fmt.Sprintf("model-%05d-of-00004.safetensors", i+1)
+		weights[fmt.Sprint("w", i)] = file
+		files[file] = modeltest.SafeTensors(modeltest.Tensor{Name: fmt.Sprint("w", i), DType: layout.U8, Shape: dims(shardBytes/1024, 1024), Data: data})
+	}
+	index, _ := json.Marshal(map[string]any{"metadata": map[string]any{"total_size": 4 * shardBytes}, "weight_map": weights})
+	files["model.safetensors.index.json"] = index
+	return files
+}
+
+func open(t *testing.T, address string) *loader.Model {
+	t.Helper()
+	m, err := remote.Open(t.Context(), address, nil)
+	return modeltest.Opened(t, m, err)
+}
+
+func want(t *testing.T, m *loader.Model, h *hubtest.Hub, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		tensor, err := m.Tensor(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := tensor.Bytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var file string
+		fmt.Sscanf(name, "w%s", &file)
+		content := h.Files[fmt.Sprintf("model-0000%d-of-00004.safetensors", file[0]-'0'+1)]
+		if !bytes.Equal(got, content[len(content)-shardBytes:]) {
+			t.Errorf("%s has other bytes than the Hub", name)
+		}
+	}
+}
+
+// count returns how many requests went to the Hub for the API and for files, and to the CDN, and the
+// bytes of the latter.
+func count(requests []hubtest.Request) (api, files, cdn int, sent int64) {
+	for _, r := range requests {
+		switch {
+		case r.CDN:
+			cdn++
+			sent += r.Bytes
+		case strings.HasPrefix(r.Path, "/api/"):
+			api++
+		default:
+			files++
+		}
+	}
+	return api, files, cdn, sent
+}
+
+func TestOpenCosts(t *testing.T) {
+	h := hubtest.New(t, sharded())
+	m := open(t, "hf://org/model")
+	if m.Len() != 4 {
+		t.Errorf("%d tensors", m.Len())
+	}
+	api, files, cdn, sent := count(h.Take())
+	// The index and the configuration are small files; each shard is a redirect and its target.
+	if api != 2 || files > 6 || cdn != 4 || sent > 4*256<<10 {
+		t.Errorf("opening took %d requests of the API, %d for files, %d elsewhere with %d bytes", api, files, cdn, sent)
+	}
+	row, err := m.Tensor("w2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := row.DequantizeRows(make([]float32, 1024), 3000, 1); err != nil {
+		t.Fatal(err)
+	}
+	if api, files, cdn, sent := count(h.Take()); api+files+cdn != 1 || sent > 2*64<<10 {
+		t.Errorf("a row took %d requests and %d bytes", api+files+cdn, sent)
+	}
+	want(t, m, h, "w0", "w1", "w2", "w3")
+	if _, _, _, sent := count(h.Take()); sent > 4*shardBytes {
+		t.Errorf("%d bytes for tensors of %d", sent, 4*shardBytes)
+	}
+	m.Close()
+
+	again := open(t, "hf://org/model")
+	want(t, again, h, "w0", "w1", "w2", "w3")
+	if api, files, cdn, _ := count(h.Take()); files+cdn != 0 || api > 1 {
+		t.Errorf("opened again by %d requests of the API and %d for data", api, files+cdn)
+	}
+}
+
+// What has come stays, in part or whole, and is found without a request.
+func TestOffline(t *testing.T) {
+	h := hubtest.New(t, sharded())
+	m := open(t, "hf://org/model")
+	want(t, m, h, "w1")
+	m.Close()
+	h.Take()
+	t.Setenv("HF_HUB_OFFLINE", "yes")
+	m = open(t, "hf://org/model@main")
+	want(t, m, h, "w1")
+	w2, err := m.Tensor("w2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w2.Bytes(); err == nil || !strings.Contains(err.Error(), "offline") {
+		t.Error(err)
+	}
+	for _, address := range []string{"hf://org/other", "hf://org/model@" + strings.Repeat("0", 40)} {
+		if _, err := remote.Open(t.Context(), address, nil); err == nil || !strings.Contains(err.Error(), "offline") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	if requests := h.Take(); len(requests) > 0 {
+		t.Errorf("asked offline: %v", requests)
+	}
+}
+
+func TestPull(t *testing.T) {
+	h := hubtest.New(t, sharded())
+	h.PageSize = 3
+	var last, total int64
+	path, err := remote.Pull(t.Context(), "hf://org/model", &remote.Options{Progress: func(have, of int64) {
+		if have < last {
+			t.Errorf("%d after %d", have, last)
+		}
+		last, total = have, of
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last != total || total < 4*shardBytes {
+		t.Errorf("%d of %d bytes", last, total)
+	}
+	repo := filepath.Join(os.Getenv("HF_HOME"), "hub", "models--org--model")
+	if path != filepath.Join(repo, "snapshots", h.Commit) {
+		t.Errorf("pulled to %s", path)
+	}
+	var names []string
+	entries, err := os.ReadDir(path)
+	for _, e := range entries {
+		names = append(names, e.Name())
+		got, err := os.ReadFile(filepath.Join(path, e.Name()))
+		if err != nil || !bytes.Equal(got, h.Files[e.Name()]) {
+			t.Errorf("%s has other bytes than the Hub: %v", e.Name(), err)
+		}
+		if target, err := os.Readlink(filepath.Join(path, e.Name())); err != nil || !strings.HasPrefix(target, "../../blobs/") {
+			t.Errorf("%s leads to %q: %v", e.Name(), target, err)
+		}
+	}
+	wanted := []string{"config.json", "model-00001-of-00004.safetensors", "model-00002-of-00004.safetensors", "model-00003-of-00004.safetensors",
+		"model-00004-of-00004.safetensors", "model.safetensors.index.json", "tokenizer.json"}
+	if err != nil || !slices.Equal(names, wanted) {
+		t.Errorf("pulled %q, want %q: %v", names, wanted, err)
+	}
+	if ref, err := os.ReadFile(filepath.Join(repo, "refs", "main")); string(ref) != h.Commit {
+		t.Errorf("refs/main is %q: %v", ref, err)
+	}
+	blobs, _ := os.ReadDir(filepath.Join(repo, "blobs"))
+	left, _ := filepath.Glob(filepath.Join(os.Getenv("XDG_CACHE_HOME"), "tensormap", "*"))
+	if len(blobs) != len(wanted) || len(left) != 0 {
+		t.Errorf("%d blobs, and incomplete files %v", len(blobs), left)
+	}
+	api, _, _, sent := count(h.Take())
+	if sent > total {
+		t.Errorf("%d bytes sent for %d", sent, total)
+	}
+	if api != 5 {
+		t.Errorf("%d requests of the API for pages of 3", api)
+	}
+
+	t.Setenv("HF_HUB_OFFLINE", "1")
+	m := open(t, "hf://org/model")
+	want(t, m, h, "w0", "w3")
+	if tensor, _ := m.Tensor("w0"); !tensor.ZeroCopy() {
+		t.Error("a complete model is not mapped")
+	}
+	local, err := loader.Open(repo, nil)
+	modeltest.Opened(t, local, err)
+	if requests := h.Take(); len(requests) > 0 {
+		t.Errorf("asked offline: %v", requests)
+	}
+}
+
+// Every byte comes once, however many models of this process read it.
+func TestManyReaders(t *testing.T) {
+	h := hubtest.New(t, sharded())
+	models := []*loader.Model{open(t, "hf://org/model"), open(t, "hf://org/model@"+h.Commit)}
+	h.Take()
+	var group sync.WaitGroup
+	for i := range 64 {
+		group.Go(func() {
+			tensor, err := models[i%2].Tensor("w1")
+			if err == nil {
+				_, err = tensor.Bytes()
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if _, _, _, sent := count(h.Take()); sent > shardBytes+64<<10 {
+		t.Errorf("%d bytes for one tensor of %d", sent, shardBytes)
+	}
+}
+
+func TestToken(t *testing.T) {
+	h := hubtest.New(t, sharded())
+	h.Token = "hf_secret"
+	_, err := remote.Open(t.Context(), "hf://org/model", nil)
+	if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "HF_TOKEN") {
+		t.Error(err)
+	}
+	h.Take()
+	file := filepath.Join(t.TempDir(), "token")
+	os.WriteFile(file, []byte("hf_secret\n"), 0o600)
+	t.Setenv("HF_TOKEN_PATH", file)
+	want(t, open(t, "hf://org/model"), h, "w0")
+	for _, r := range h.Take() {
+		if wanted := map[bool]string{false: "Bearer hf_secret", true: ""}[r.CDN]; r.Authorization != wanted {
+			t.Errorf("%s was sent %q", r.Path, r.Authorization)
+		}
+	}
+	t.Setenv("HF_TOKEN", "hf_wrong")
+	if _, err := remote.Open(t.Context(), "hf://org/model", nil); err == nil || strings.Contains(err.Error(), "hf_wrong") {
+		t.Error(err)
+	}
+}
+
+// A signed address expires while the model is open.
+func TestExpiry(t *testing.T) {
+	h := hubtest.New(t, sharded())
+	m := open(t, "hf://org/model")
+	h.Lock()
+	h.Expired = 1 << 30
+	h.Unlock()
+	w0, _ := m.Tensor("w0")
+	if _, err := w0.Bytes(); !errors.Is(err, fs.ErrPermission) {
+		t.Error(err)
+	}
+	h.Lock()
+	h.Expired = 0
+	h.Unlock()
+	want(t, m, h, "w0", "w1")
+}
+
+// A server that lies leaves nothing wrong under a final name.
+func TestLies(t *testing.T) {
+	h := hubtest.New(t, sharded())
+	name := "model-00002-of-00004.safetensors"
+	h.Fault = func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, name) {
+			return false
+		}
+		wrong := slices.Clone(h.Files[name])
+		wrong[len(wrong)-100] ^= 1
+		w.Header().Set("ETag", `"lie"`)
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(wrong))
+		return true
+	}
+	_, err := remote.Pull(t.Context(), "hf://org/model", nil)
+	if !errors.Is(err, layout.ErrChecksum) || !strings.Contains(err.Error(), name) {
+		t.Error(err)
+	}
+	h.Lock()
+	h.Fault = nil
+	h.Unlock()
+	if _, err := remote.Pull(t.Context(), "hf://org/model", nil); err != nil {
+		t.Error(err)
+	}
+	want(t, open(t, "hf://org/model"), h, "w1")
+}
+
+// The listing is the server's word: names and digests that lead out of the cache are refused.
+func TestHostileListing(t *testing.T) {
+	for _, name := range []string{"../evil.safetensors", "/etc/evil.safetensors", "a/../../evil.safetensors", `a\evil.safetensors`, ""} {
+		h := hubtest.New(t, map[string][]byte{name: []byte("x")})
+		if _, err := remote.Open(t.Context(), "hf://org/model", nil); !errors.Is(err, httprange.ErrResponse) {
+			t.Errorf("%q: %v", name, err)
+		}
+		left, _ := filepath.Glob(filepath.Join(os.Getenv("HF_HOME"), "hub", "*", "trees", "*"))
+		if len(left) > 0 {
+			t.Errorf("%q: kept %v", name, left)
+		}
+		h.Take()
+	}
+	h := hubtest.New(t, sharded())
+	h.Commit = "../../../../../../tmp/evil"
+	if _, err := remote.Open(t.Context(), "hf://org/model", nil); !errors.Is(err, httprange.ErrResponse) {
+		t.Error(err)
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	h := hubtest.New(t, sharded())
+	for _, address := range []string{
+		"hf://org/model", "hf://models/org/model", "hf://org/model@main", "hf://org/model@" + h.Commit, "hf://org/model@refs/pr/1",
+		"hf://org/model@refs%2Fpr%2F1", "hf://org/model/model.safetensors.index.json", "hf://org/model@main/model.safetensors.index.json",
+		h.URL + "/org/model", h.URL + "/org/model/tree/main", h.URL + "/org/model/blob/main/model.safetensors.index.json",
+		h.URL + "/org/model/resolve/main/model.safetensors.index.json?download=true",
+	} {
+		m, err := remote.Open(t.Context(), address, nil)
+		if err != nil {
+			t.Errorf("%s: %v", address, err)
+			continue
+		}
+		if m.Len() != 4 {
+			t.Errorf("%s: %d tensors", address, m.Len())
+		}
+		m.Close()
+	}
+	for address, says := range map[string]string{
+		"hf://org":                       "not ORG/NAME",
+		"hf://org/":                      "not ORG/NAME",
+		"hf://../model":                  "not ORG/NAME",
+		"hf://org/a--b":                  "not ORG/NAME",
+		"hf://datasets/org/model":        "datasets",
+		"hf://org/model@":                "no revision",
+		"hf://org/model@..":              "no revision",
+		"hf://org/model@a%2F..%2F..":     "no revision",
+		"hf://org/model/../x":            "no name",
+		"hf://org/model/none":            "not exist",
+		"hf://org/model@none":            "no such revision",
+		"hf://org/none":                  "no such model",
+		"hf://org/model/onnx":            "no model in it",
+		"hf://org/model/tokenizer.json":  "tokenizer.json",
+		"hf://org/model/model-00001-of-": "not exist",
+	} {
+		m, err := remote.Open(t.Context(), address, nil)
+		if err == nil {
+			m.Close()
+			t.Errorf("%s opens", address)
+		} else if !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, want %q", address, err, says)
+		}
+	}
+}
+
+// Two revisions never mix: what is open goes on with its commit.
+func TestPinned(t *testing.T) {
+	h := hubtest.New(t, sharded())
+	m := open(t, "hf://org/model")
+	h.Take()
+	h.Lock()
+	old := h.Commit
+	h.Commit = strings.Repeat("ab", 20)
+	h.Unlock()
+	w3, _ := m.Tensor("w3")
+	if _, err := w3.Bytes(); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range h.Take() {
+		if !r.CDN && !strings.Contains(r.Path, old) {
+			t.Errorf("asked %s", r.Path)
+		}
+	}
+}
+
+func TestCancelled(t *testing.T) {
+	h := hubtest.New(t, sharded())
+	ctx, cancel := context.WithCancel(t.Context())
+	h.Fault = func(_ http.ResponseWriter, r *http.Request) bool {
+		cancel()
+		<-r.Context().Done()
+		return true
+	}
+	if _, err := remote.Open(ctx, "hf://org/model", nil); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func dims(d ...uint64) []uint64 { return d }

@@ -1,0 +1,215 @@
+// Package hubtest serves models as the Hugging Face Hub does, for tests: its API, redirects of large
+// files to signed addresses on another server that expire, and small files of its own.
+package hubtest
+
+import (
+	"bytes"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Hub has one repository at one commit. Its fields may be changed between requests, under Lock.
+type Hub struct {
+	*httptest.Server // the Hub itself
+	CDN              *httptest.Server
+	Repo, Commit     string
+	Token            string            // that the repository needs, if any
+	Files            map[string][]byte // by path
+	Large            int               // size from which files are LFS
+	Expired          int64             // signed addresses up to this number are refused
+	PageSize         int               // of listings; 0 means all
+	// Fault, if set, answers in the CDN's place where it reports true.
+	Fault func(w http.ResponseWriter, r *http.Request) bool
+
+	sync.Mutex
+	signed   int64
+	requests []Request
+}
+
+// Request is what a server was asked.
+type Request struct {
+	Path, Range, Authorization string
+	CDN                        bool
+	Bytes                      int64 // sent
+}
+
+// New starts a Hub, and makes it the one of this test's environment, with an empty cache.
+func New(t testing.TB, files map[string][]byte) *Hub {
+	h := &Hub{Repo: "org/model", Commit: strings.Repeat("c0ffee01", 5), Files: files, Large: 1000}
+	h.Server = httptest.NewServer(h.record(false, h.serve))
+	h.CDN = httptest.NewServer(h.record(true, h.serveSigned))
+	t.Cleanup(h.Server.Close)
+	t.Cleanup(h.CDN.Close)
+	for name, value := range map[string]string{
+		"HF_ENDPOINT": h.URL, "HF_HOME": t.TempDir(), "XDG_CACHE_HOME": t.TempDir(),
+		"HF_TOKEN": "", "HF_TOKEN_PATH": "", "HUGGING_FACE_HUB_TOKEN": "", "HF_HUB_CACHE": "", "HF_HUB_OFFLINE": "", "TRANSFORMERS_OFFLINE": "",
+	} {
+		t.Setenv(name, value)
+	}
+	return h
+}
+
+// Take returns the requests since the last call.
+func (h *Hub) Take() []Request {
+	h.Lock()
+	defer h.Unlock()
+	taken := h.requests
+	h.requests = nil
+	return taken
+}
+
+type counting struct {
+	http.ResponseWriter
+	n int64
+}
+
+func (c *counting) Write(b []byte) (int, error) {
+	n, err := c.ResponseWriter.Write(b)
+	c.n += int64(n)
+	return n, err
+}
+
+func (h *Hub) record(cdn bool, serve http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := &counting{ResponseWriter: w}
+		defer func() {
+			h.Lock()
+			defer h.Unlock()
+			h.requests = append(h.requests, Request{r.URL.Path, r.Header.Get("Range"), r.Header.Get("Authorization"), cdn, c.n})
+		}()
+		serve(c, r)
+	})
+}
+
+func refuse(w http.ResponseWriter, status int, code string) {
+	w.Header().Set("X-Error-Code", code)
+	http.Error(w, code, status)
+}
+
+func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
+	h.Lock()
+	defer h.Unlock()
+	if h.Token != "" && r.Header.Get("Authorization") != "Bearer "+h.Token {
+		refuse(w, http.StatusUnauthorized, "RepoNotFound")
+		return
+	}
+	api := "/api/models/" + h.Repo
+	switch {
+	case strings.HasPrefix(r.URL.Path, api+"/revision/"), r.URL.Path == api:
+		if revision := strings.TrimPrefix(r.URL.Path, api+"/revision/"); revision != "main" && revision != h.Commit && revision != "refs/pr/1" && revision != api {
+			refuse(w, http.StatusNotFound, "RevisionNotFound")
+			return
+		}
+		type sibling struct {
+			Name string `json:"rfilename"`
+		}
+		var siblings []sibling
+		for _, name := range h.names() {
+			siblings = append(siblings, sibling{name})
+		}
+		json.NewEncoder(w).Encode(map[string]any{"id": h.Repo, "sha": h.Commit, "siblings": siblings, "private": false, "tags": []string{}, "downloads": 0, "likes": 0})
+	case strings.HasPrefix(r.URL.Path, api+"/tree/"+h.Commit):
+		h.list(w, r)
+	case strings.HasPrefix(r.URL.Path, "/"+h.Repo+"/resolve/"):
+		_, name, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"+h.Repo+"/resolve/"), "/")
+		h.resolve(w, r, name)
+	default:
+		refuse(w, http.StatusNotFound, "RepoNotFound")
+	}
+}
+
+func (h *Hub) names() (names []string) {
+	for name := range h.Files {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// list answers with a page of the tree.
+func (h *Hub) list(w http.ResponseWriter, r *http.Request) {
+	var page []map[string]any
+	names := h.names()
+	from, _ := strconv.Atoi(r.URL.Query().Get("cursor"))
+	to := len(names)
+	if h.PageSize > 0 && to > from+h.PageSize {
+		to = from + h.PageSize
+		w.Header().Set("Link", fmt.Sprintf(`<%s%s?recursive=true&cursor=%d>; rel="next"`, h.URL, r.URL.Path, to))
+	}
+	for _, name := range names[from:to] {
+		content := h.Files[name]
+		e := map[string]any{"type": "file", "path": name, "size": len(content), "oid": BlobID(content)}
+		if len(content) >= h.Large {
+			e["oid"] = BlobID([]byte("pointer of " + name))
+			e["lfs"] = map[string]any{"oid": Digest(content), "size": len(content), "pointerSize": 134}
+		}
+		page = append(page, e)
+	}
+	page = append(page, map[string]any{"type": "directory", "path": "folder", "size": 0, "oid": BlobID(nil)})
+	json.NewEncoder(w).Encode(page)
+}
+
+// BlobID returns git's id of a file's content.
+func BlobID(content []byte) string {
+	h := sha1.New()
+	fmt.Fprintf(h, "blob %d\x00%s", len(content), content)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Digest returns the SHA-256 of content.
+func Digest(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
+}
+
+func (h *Hub) resolve(w http.ResponseWriter, r *http.Request, name string) {
+	content, ok := h.Files[name]
+	if !ok {
+		refuse(w, http.StatusNotFound, "EntryNotFound")
+		return
+	}
+	w.Header().Set("X-Repo-Commit", h.Commit)
+	w.Header().Set("Accept-Ranges", "bytes")
+	if len(content) < h.Large {
+		w.Header().Set("ETag", `"`+BlobID(content)+`"`)
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
+		return
+	}
+	h.signed++
+	w.Header().Set("X-Linked-Etag", `"`+Digest(content)+`"`)
+	w.Header().Set("X-Linked-Size", strconv.Itoa(len(content)))
+	w.Header().Set("Location", fmt.Sprintf("%s/%d/%s?signature=hush", h.CDN.URL, h.signed, name))
+	w.WriteHeader(http.StatusFound)
+}
+
+func (h *Hub) serveSigned(w http.ResponseWriter, r *http.Request) {
+	h.Lock()
+	fault := h.Fault
+	h.Unlock()
+	if fault != nil && fault(w, r) {
+		return
+	}
+	h.Lock()
+	number, name, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	n, err := strconv.ParseInt(number, 10, 64)
+	content, ok := h.Files[name]
+	good := err == nil && ok && n > h.Expired && r.URL.Query().Get("signature") == "hush"
+	h.Unlock()
+	if !good {
+		http.Error(w, "expired", http.StatusForbidden)
+		return
+	}
+	w.Header().Set("ETag", `"cdn-`+Digest(content)[:16]+`"`)
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
+}

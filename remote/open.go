@@ -1,0 +1,156 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/loader/httprange"
+)
+
+// Options tune Open and Pull. A nil *Options and every zero field mean the defaults.
+type Options struct {
+	// Loader are the options of the model.
+	Loader *loader.Options
+	// HTTP are those of requests. Header goes to the address's own server, beside the credentials
+	// that the environment has.
+	HTTP *httprange.Options
+	// CacheDir is where incomplete files lie; "" means $XDG_CACHE_HOME/tensormap, or a folder
+	// beside the final place if that is on another file system.
+	CacheDir string
+	// Progress, if set, hears of Pull how many of how many bytes are there. It is called from one
+	// goroutine at a time.
+	Progress func(have, total int64)
+}
+
+func (o *Options) withDefaults() *Options {
+	var out Options
+	if o != nil {
+		out = *o
+	}
+	var own loader.Options
+	if out.Loader != nil {
+		own = *out.Loader
+	}
+	own.OwnReader = true
+	out.Loader = &own
+	return &out
+}
+
+// full returns what is said once if the disk has no room for more of the file.
+func (o *Options) full(name string) func(error) {
+	return func(err error) {
+		log := o.Loader.Logger
+		if log == nil {
+			log = slog.Default()
+		}
+		log.Warn("cache takes no more, reading goes on without it", "file", name, "reason", err)
+	}
+}
+
+// partialDir returns the folder of incomplete files whose final place is in the folder final, and
+// makes it.
+func (o *Options) partialDir(final string) (string, error) {
+	dir := o.CacheDir
+	if dir == "" {
+		home, err := cacheHome()
+		if err != nil {
+			return "", err
+		}
+		dir = filepath.Join(home, "tensormap")
+	}
+	err := os.MkdirAll(dir, 0o777)
+	if err == nil {
+		err = os.MkdirAll(final, 0o777)
+	}
+	if err == nil && !sameFileSystem(dir, final) {
+		dir = filepath.Join(final, ".tensormap")
+		err = os.MkdirAll(dir, 0o777)
+	}
+	return dir, err
+}
+
+// Open opens the model at an address: see the package's documentation. ctx bounds what opening
+// reads. The model's Close also ends what it still reads.
+//
+// A model whose files the cache has complete is opened from there, as by loader.Open: mapped. Of others
+// Open reads the index, and methods of tensors what they need; what has come stays in the cache.
+func Open(ctx context.Context, address string, opts *Options) (*loader.Model, error) {
+	o := opts.withDefaults()
+	at, ok, err := hubAddressOf(address, o)
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		return openHub(ctx, at, o)
+	}
+	switch scheme, rest, _ := strings.Cut(address, "://"); strings.ToLower(scheme) {
+	case "http", "https":
+		r, err := httprange.Open(ctx, address, o.HTTP)
+		if err != nil {
+			return nil, err
+		}
+		return loader.OpenReaderAt(ctx, r, r.Size(), o.Loader)
+	case "file":
+		return loader.Open(filepath.FromSlash(rest), o.Loader)
+	}
+	return loader.Open(address, o.Loader)
+}
+
+// located is an address in the Hub, which newHub describes.
+type located struct {
+	*hub
+	hubAddress
+}
+
+// hubAddressOf reports whether address is one of the Hub.
+func hubAddressOf(address string, o *Options) (at located, ok bool, err error) {
+	scheme, rest, _ := strings.Cut(address, "://")
+	switch strings.ToLower(scheme) {
+	case "hf":
+		if at.hub, err = newHub(o.HTTP); err == nil {
+			at.hubAddress, err = parseHub(rest)
+		}
+		return at, err == nil, err
+	case "http", "https":
+		u, err := url.Parse(address)
+		if err != nil {
+			return at, false, nil // httprange says why
+		}
+		if at.hub, err = newHub(o.HTTP); err != nil {
+			return at, false, err
+		}
+		at.hubAddress, ok = webAddress(u, at.hub.endpoint)
+		return at, ok, nil
+	}
+	return at, false, nil
+}
+
+func openHub(ctx context.Context, at located, o *Options) (*loader.Model, error) {
+	s, err := at.snapshot(ctx, at.hubAddress, o)
+	if err != nil {
+		return nil, err
+	}
+	name, err := s.model(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f, err := s.open(name)
+	if err != nil {
+		return nil, err
+	}
+	if f.whole != nil {
+		m, err := loader.Open(s.path(name), o.Loader)
+		if !errors.Is(err, fs.ErrNotExist) { // or else some of its files are not complete
+			f.Close()
+			return m, err
+		}
+	}
+	return loader.OpenReaderAt(ctx, f, f.Size(), o.Loader)
+}

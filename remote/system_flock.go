@@ -1,0 +1,53 @@
+//go:build darwin || dragonfly || freebsd || illumos || linux || netbsd || openbsd
+
+package remote
+
+import (
+	"context"
+	"errors"
+	"os"
+	"syscall"
+	"time"
+)
+
+var errReadOnly error = syscall.EROFS
+
+// sameFileSystem reports whether a file can be renamed from folder a to folder b.
+func sameFileSystem(a, b string) bool {
+	var ids [2]uint64
+	for i, dir := range []string{a, b} {
+		info, err := os.Stat(dir)
+		if err != nil {
+			return false
+		}
+		stat, ok := info.Sys().(*syscall.Stat_t)
+		if !ok {
+			return false
+		}
+		ids[i] = uint64(stat.Dev)
+	}
+	return ids[0] == ids[1]
+}
+
+// lockFile locks the file at path, which stays, as huggingface_hub does while it downloads.
+func lockFile(ctx context.Context, path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o664)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		switch {
+		case err == nil:
+			return func() { f.Close() }, nil
+		case !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR): // no locks here
+			return func() { f.Close() }, nil
+		}
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, context.Cause(ctx)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
