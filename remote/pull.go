@@ -11,7 +11,7 @@ import (
 )
 
 // Pull brings a model of the Hub to the cache: its weights, their index, and the files beside them
-// for configuration, tokenizer and generation. What is there is not asked for again. It returns the
+// for configuration, tokenizer and generation. It asks for nothing that is there. It returns the
 // path of the file, or that of the snapshot's folder if the address names none.
 func Pull(ctx context.Context, address string, opts *Options) (string, error) {
 	o := opts.withDefaults()
