@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path"
@@ -12,13 +13,14 @@ import (
 	"github.com/tensormap/tensormap/remote/internal/sparse"
 )
 
-// file is a file of a snapshot, complete in the cache or filling as it is read.
+// file is a file of a snapshot: complete in the cache, filling as it is read, or (with neither whole
+// nor part) on the Hub only.
 type file struct {
 	*snapshot
 	name  string
 	entry entry
-	whole *os.File     // nil unless it is complete
-	part  *sparse.File // nil if it is
+	whole *os.File
+	part  *sparse.File
 
 	mu     sync.Mutex
 	source *httprange.Reader // nil until bytes are missing
@@ -45,16 +47,31 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 
 // ReadAtContext does what ReadAt does, and ends with ctx.
 func (f *file) ReadAtContext(ctx context.Context, p []byte, off int64) (int, error) {
-	if f.whole != nil {
+	switch {
+	case f.whole != nil:
 		return f.whole.ReadAt(p, off)
+	case f.part != nil:
+		return f.part.ReadAtContext(ctx, p, off)
 	}
-	return f.part.ReadAtContext(ctx, p, off)
+	source, err := f.ask(ctx)
+	if err != nil {
+		return 0, err
+	}
+	n, err := source.ReadAtContext(ctx, p, off)
+	return n, f.hub.explain(err)
 }
 
 // ReadVector fills one buffer after another with the consecutive bytes from off on.
 func (f *file) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
 	if f.part != nil {
 		return f.part.ReadVector(ctx, bufs, off)
+	}
+	if f.whole == nil {
+		source, err := f.ask(ctx)
+		if err != nil {
+			return err
+		}
+		return f.hub.explain(source.ReadVector(ctx, bufs, off))
 	}
 	for _, b := range bufs {
 		if n, err := f.whole.ReadAt(b, off); n < len(b) {
@@ -107,7 +124,7 @@ func (f *file) ask(ctx context.Context) (*httprange.Reader, error) {
 
 // fill brings all that is missing, and gives the file its final place.
 func (f *file) fill(ctx context.Context, progress func(have, size int64)) error {
-	if f.part == nil {
+	if f.whole != nil {
 		return nil
 	}
 	if err := f.part.Fill(ctx, progress); err != nil {
@@ -122,11 +139,11 @@ func (f *file) Close() error {
 		return f.whole.Close()
 	}
 	var err error
-	if f.part.Have() == f.entry.Size && !f.part.Finished() {
-		err = f.snapshot.finish(context.Background(), f)
-	}
-	if closeErr := f.part.Close(); err == nil {
-		err = closeErr
+	if f.part != nil {
+		if f.part.Have() == f.entry.Size && !f.part.Finished() {
+			err = f.snapshot.finish(context.Background(), f)
+		}
+		err = errors.Join(err, f.part.Close())
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -16,12 +16,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tensormap/tensormap/internal/hubtest"
 	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/httprange"
 	"github.com/tensormap/tensormap/remote"
-	"github.com/tensormap/tensormap/remote/internal/hubtest"
 )
 
 // shardBytes is the data of each shard of sharded.
@@ -34,7 +34,7 @@ func sharded() map[string][]byte {
 		"tokenizer.json":         []byte(`{"version": "1.0"}`),
 		"README.md":              []byte("# model\n"),
 		"onnx/model.onnx":        bytes.Repeat([]byte("no"), 2000),
-		"model.fp16.safetensors": modeltest.SafeTensors(modeltest.Tensor{Name: "other", DType: layout.U8, Shape: dims(4000), Data: make([]byte, 4000)}),
+		"model.fp16.safetensors": modeltest.SafeTensors(modeltest.Tensor{Name: "other", DType: layout.U8, Shape: []int{4000}, Data: make([]byte, 4000)}),
 	}
 	weights := make(map[string]string)
 	for i := range 4 {
@@ -44,7 +44,7 @@ func sharded() map[string][]byte {
 		}
 		file := fmt.Sprintf("model-%05d-of-00004.safetensors", i+1)
 		weights[fmt.Sprint("w", i)] = file
-		files[file] = modeltest.SafeTensors(modeltest.Tensor{Name: fmt.Sprint("w", i), DType: layout.U8, Shape: dims(shardBytes/1024, 1024), Data: data})
+		files[file] = modeltest.SafeTensors(modeltest.Tensor{Name: fmt.Sprint("w", i), DType: layout.U8, Shape: []int{shardBytes / 1024, 1024}, Data: data})
 	}
 	index, _ := json.Marshal(map[string]any{"metadata": map[string]any{"total_size": 4 * shardBytes}, "weight_map": weights})
 	files["model.safetensors.index.json"] = index
@@ -159,7 +159,7 @@ func TestPull(t *testing.T) {
 	h := hubtest.New(t, sharded())
 	h.PageSize = 3
 	var last, total int64
-	path, err := remote.Pull(t.Context(), "hf://org/model", &remote.Options{Progress: func(have, of int64) {
+	pulled, err := remote.Pull(t.Context(), "hf://org/model", &remote.Options{Progress: func(have, of int64) {
 		if have < last {
 			t.Errorf("%d after %d", have, last)
 		}
@@ -168,6 +168,7 @@ func TestPull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	path := pulled.Path
 	if last != total || total < 4*shardBytes {
 		t.Errorf("%d of %d bytes", last, total)
 	}
@@ -408,5 +409,3 @@ func TestCancelled(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-func dims(d ...uint64) []uint64 { return d }

@@ -21,6 +21,8 @@ type Options struct {
 	// HTTP are those of requests. Header goes to the address's own server, beside the credentials
 	// that the environment has.
 	HTTP *httprange.Options
+	// NoCache keeps nothing of what comes. Files that the cache has are read from there all the same.
+	NoCache bool
 	// CacheDir is where incomplete files lie; "" means $XDG_CACHE_HOME/tensormap, or a folder
 	// beside the final place if that is on another file system.
 	CacheDir string

@@ -10,37 +10,50 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
+// Pulled is a model that the cache has complete.
+type Pulled struct {
+	// Path is that of the file that the address names, if it is a model by itself, else that of the
+	// snapshot's folder.
+	Path string
+	// Files are the paths of all that belongs to the model, in order.
+	Files []string
+}
+
 // Pull brings a model of the Hub to the cache: its weights, their index, and the files beside them
-// for configuration, tokenizer and generation. It asks for nothing that is there. It returns the
-// path of the file, or that of the snapshot's folder if the address names none.
-func Pull(ctx context.Context, address string, opts *Options) (string, error) {
+// for configuration, tokenizer and generation. It asks for nothing that is there.
+func Pull(ctx context.Context, address string, opts *Options) (*Pulled, error) {
 	o := opts.withDefaults()
+	o.NoCache = false
 	at, ok, err := hubAddressOf(address, o)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if !ok {
-		return "", fmt.Errorf("%s: %w: only models of the Hub are kept (hf://ORG/NAME)", address, loader.ErrUnsupported)
+		return nil, fmt.Errorf("%s: %w: only models of the Hub are kept (hf://ORG/NAME)", address, loader.ErrUnsupported)
 	}
 	s, err := at.snapshot(ctx, at.hubAddress, o)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	name, err := s.model(ctx)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	names, err := s.members(ctx, name)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if err := s.fill(ctx, names, o.Progress); err != nil {
-		return "", err
+		return nil, err
 	}
+	pulled := &Pulled{Path: filepath.Join(s.dir(), filepath.FromSlash(path.Dir(name)))}
 	if at.file == name && len(names) == 1 {
-		return s.path(name), nil
+		pulled.Path = s.path(name)
 	}
-	return filepath.Join(s.dir(), filepath.FromSlash(path.Dir(name))), nil
+	for _, name := range names {
+		pulled.Files = append(pulled.Files, s.path(name))
+	}
+	return pulled, nil
 }
 
 // members lists the files of the model that the file called name leads to. A file that the address

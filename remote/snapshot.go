@@ -130,6 +130,9 @@ func (s *snapshot) open(name string) (*file, error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+	if s.opts.NoCache {
+		return f, nil
+	}
 	dir, err := s.opts.partialDir(s.hub.cache)
 	if err != nil {
 		return nil, err

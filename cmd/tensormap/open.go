@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/httprange"
+	"github.com/tensormap/tensormap/remote"
 )
 
 // opener is how verbs open the model that the user names: by a path or by an address.
@@ -25,6 +27,7 @@ type opener struct {
 	trusting
 	headers headers
 	timeout timeout
+	noCache bool
 	stderr  func() io.Writer // of the verb
 }
 
@@ -33,6 +36,7 @@ func (o *opener) addTo(cmd *cobra.Command) {
 	o.trusting.addTo(cmd)
 	cmd.Flags().Var(&o.timeout, "timeout", "give up a server that makes no progress for `TIME`, such as 90s or 5m")
 	cmd.Flags().Var(&o.headers, "header", "send `'NAME: VALUE'` to the server, or what the file @FILE has, one a line")
+	cmd.Flags().BoolVar(&o.noCache, "no-cache", false, "keep nothing of what a hub sends")
 }
 
 // open opens the model; close lets go of all that it has opened.
@@ -46,24 +50,32 @@ func (o *opener) openWith(ctx context.Context, name string, opts loader.Options)
 		return nil, nil, err
 	}
 	if isAddress(name) {
-		return o.openAddress(ctx, name, &opts)
+		m, err = o.openAddress(ctx, name, &opts)
+	} else if err = o.checkPath(name); err == nil {
+		m, err = loader.Open(name, &opts)
+		if errors.Is(err, fs.ErrNotExist) && strings.Contains(name, "://") {
+			err = fmt.Errorf("%w; addresses begin with hf://, http:// or https://", err)
+		}
 	}
-	switch {
-	case name == "-":
-		return nil, nil, usageError{errors.New("-: models are not read from standard input; a file of this name is ./-")}
-	case len(o.headers) > 0:
-		return nil, nil, usageError{errors.New("--header is for http and https addresses")}
-	case o.timeout != 0:
-		return nil, nil, usageError{errors.New("--timeout is for http and https addresses")}
-	}
-	m, err = loader.Open(name, &opts)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && strings.Contains(name, "://"):
-		return nil, nil, fmt.Errorf("%w; addresses begin with http:// or https://", err)
-	case err != nil:
+	if err != nil {
 		return nil, nil, err
 	}
 	return m, func() { m.Close() }, nil
+}
+
+// checkPath makes sure that name and flags are those of a file.
+func (o *opener) checkPath(name string) error {
+	switch {
+	case name == "-":
+		return usageError{errors.New("-: models are not read from standard input; a file of this name is ./-")}
+	case len(o.headers) > 0:
+		return usageError{errors.New("--header is for addresses")}
+	case o.timeout != 0:
+		return usageError{errors.New("--timeout is for addresses")}
+	case o.noCache:
+		return usageError{errors.New("--no-cache is for addresses")}
+	}
+	return nil
 }
 
 // openToCopy opens a model to read all of it once, through buffers. Every page read through a
@@ -72,36 +84,34 @@ func (o *opener) openToCopy(ctx context.Context, name string) (m *loader.Model, 
 	return o.openWith(ctx, name, loader.Options{NoMap: true})
 }
 
-func (o *opener) openAddress(ctx context.Context, address string, opts *loader.Options) (*loader.Model, func(), error) {
+func (o *opener) openAddress(ctx context.Context, address string, opts *loader.Options) (*loader.Model, error) {
+	ro, err := o.remote(opts)
+	if err != nil {
+		return nil, err
+	}
+	return remote.Open(ctx, address, ro)
+}
+
+// remote returns the options of an address.
+func (o *opener) remote(opts *loader.Options) (*remote.Options, error) {
 	header, err := o.headers.parse()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	r := remote{waiting: terminal.NewWaiting(o.stderr(), hostOf(address), o.timeout.duration())}
-	err = r.waiting.During(func() (err error) {
-		r.Reader, err = httprange.Open(ctx, address, &httprange.Options{Header: header, Timeout: o.timeout.duration()})
-		return err
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	r.waiting.Add(r.Reader)
-	r.noteVersions = noteUnversioned(o.stderr())
-	r.noteVersions(r.Reader)
-	m, err := loader.OpenReaderAt(ctx, r, r.Size(), opts)
-	if err != nil {
-		r.Close()
-		return nil, nil, err
-	}
-	return m, func() {
-		m.Close()
-		r.Close()
-	}, nil
+	return &remote.Options{Loader: opts, NoCache: o.noCache, HTTP: &httprange.Options{
+		Header:      header,
+		Timeout:     o.timeout.duration(),
+		Silent:      terminal.Waiting(o.stderr()),
+		Unversioned: noteUnversioned(o.stderr()),
+	}}, nil
 }
+
+// schemes are what addresses begin with.
+var schemes = []string{"http", "https", "hf", "file"}
 
 func isAddress(name string) bool {
 	scheme, _, ok := strings.Cut(name, "://")
-	return ok && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https"))
+	return ok && slices.Contains(schemes, strings.ToLower(scheme))
 }
 
 // called returns the file's name for messages: an address may hold secrets.
@@ -112,58 +122,15 @@ func called(name string) string {
 	return name
 }
 
-// hostOf returns the host of an address, without user and password, which may be secrets.
-func hostOf(address string) string {
-	_, rest, _ := strings.Cut(httprange.NameOf(address), "://")
-	host, _, _ := strings.Cut(rest, "/")
-	return host
-}
-
-// remote is a reader whose reads are watched.
-type remote struct {
-	*httprange.Reader
-	waiting *terminal.Waiting
-
-	noteVersions func(*httprange.Reader)
-}
-
 // noteUnversioned returns a function that says on stderr, once, if a file's changes would go
 // unnoticed.
-func noteUnversioned(stderr io.Writer) func(*httprange.Reader) {
+func noteUnversioned(stderr io.Writer) func(name string) {
 	var once sync.Once
-	return func(r *httprange.Reader) {
-		if r.Validator() == httprange.NoValidator {
-			once.Do(func() {
-				fmt.Fprintf(stderr, "warning: %s: neither ETag nor Last-Modified: if the file changes meanwhile, nobody will tell\n", terminal.Printable(r.Name()))
-			})
-		}
+	return func(name string) {
+		once.Do(func() {
+			fmt.Fprintf(stderr, "warning: %s: neither ETag nor Last-Modified: if the file changes meanwhile, nobody will tell\n", terminal.Printable(name))
+		})
 	}
-}
-
-func (r remote) ReadAtContext(ctx context.Context, p []byte, off int64) (n int, err error) {
-	err = r.waiting.During(func() (err error) {
-		n, err = r.Reader.ReadAtContext(ctx, p, off)
-		return err
-	})
-	return n, err
-}
-
-func (r remote) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
-	return r.waiting.During(func() error { return r.Reader.ReadVector(ctx, bufs, off) })
-}
-
-func (r remote) OpenSibling(ctx context.Context, name string) (reader io.ReaderAt, size int64, err error) {
-	err = r.waiting.During(func() (err error) {
-		reader, size, err = r.Reader.OpenSibling(ctx, name)
-		return err
-	})
-	if err != nil {
-		return nil, 0, err
-	}
-	sibling := reader.(*httprange.Reader)
-	r.waiting.Add(sibling)
-	r.noteVersions(sibling)
-	return remote{sibling, r.waiting, r.noteVersions}, size, nil
 }
 
 // headers are lines to send with requests. They may be secrets: no message repeats them.

@@ -55,6 +55,13 @@ type Options struct {
 	// RequireValidator is the weakest Validator with which Open is content; the zero value
 	// takes any file.
 	RequireValidator Validator
+	// Silent, if set, is called by a read that has made no progress for 3 s, or half of Timeout if
+	// that is less: once until it makes progress again. host is the address's. Several reads may
+	// call it at once.
+	Silent func(host string)
+	// Unversioned, if set, is called once for each file whose changes would go unnoticed, with its
+	// Name: see NoValidator.
+	Unversioned func(name string)
 }
 
 func (o *Options) withDefaults() Options {

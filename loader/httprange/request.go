@@ -40,6 +40,9 @@ func (r *Reader) learn(v version, rng byteRange) error {
 		return fmt.Errorf("%w: it gives %v, %v required", ErrUnversioned, v.strength, need)
 	}
 	if r.known.CompareAndSwap(nil, &v) {
+		if say := r.opts.Unversioned; say != nil && v.strength == NoValidator && rng.n < rng.total {
+			say(r.name)
+		}
 		return nil
 	}
 	return r.version().check(v)

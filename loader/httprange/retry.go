@@ -38,6 +38,10 @@ func (r *Reader) insist(ctx context.Context, at func() int64, try func(*patience
 	}
 	defer r.queue.leave()
 	p := &patience{reader: r, since: since}
+	if silent := r.opts.Silent; silent != nil {
+		p.silence = time.AfterFunc(r.silence(), func() { silent(r.url.Host) })
+		defer p.silence.Stop()
+	}
 	for {
 		err := try(p)
 		if err == nil {
@@ -63,7 +67,12 @@ type patience struct {
 	since    time.Time // of the last progress
 	requests int       // begun since then
 	bytes    int       // received since then
+
+	silence *time.Timer // until Options.Silent is called, nil if nobody listens
 }
+
+// silence returns how long a read may go without progress before somebody hears of it.
+func (r *Reader) silence() time.Duration { return min(3*time.Second, r.opts.Timeout/2) }
 
 // left returns how long the read may yet go without progress.
 func (p *patience) left() time.Duration {
@@ -79,6 +88,9 @@ func (p *patience) received(n int) bool {
 		return false
 	}
 	p.since, p.requests, p.bytes = time.Now(), 0, 0
+	if p.silence != nil {
+		p.silence.Reset(p.reader.silence())
+	}
 	p.reader.queue.moved()
 	return true
 }

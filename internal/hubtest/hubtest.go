@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,7 +56,10 @@ func New(t testing.TB, files map[string][]byte) *Hub {
 		"HF_ENDPOINT": h.URL, "HF_HOME": t.TempDir(), "XDG_CACHE_HOME": t.TempDir(),
 		"HF_TOKEN": "", "HF_TOKEN_PATH": "", "HUGGING_FACE_HUB_TOKEN": "", "HF_HUB_CACHE": "", "HF_HUB_OFFLINE": "", "TRANSFORMERS_OFFLINE": "",
 	} {
-		t.Setenv(name, value)
+		t.Setenv(name, value) // and back when the test ends
+		if value == "" {
+			os.Unsetenv(name)
+		}
 	}
 	return h
 }

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/remote"
+)
+
+const pullLong = `Pull brings a model of the Hugging Face Hub to this machine: its weights, their index, and the
+files beside them for configuration, tokenizer and generation. It prints where they are: the path
+of the file that ADDRESS names, or of the folder with all of them.
+
+ADDRESS is hf://ORG/NAME[@REVISION][/FILE], or the model's page. The files lie in the cache of
+huggingface_hub, which finds them there; what is there already is not fetched again. A pull that
+was interrupted goes on where it ended. HF_TOKEN, HF_HOME and HF_HUB_OFFLINE mean what they mean
+there.
+
+-o DIR copies the files to a folder, and prints its path:
+
+  tensormap pull hf://org/model -o model`
+
+type pullOptions struct {
+	opener
+	out string
+}
+
+func pullCommand() *cobra.Command {
+	var opts pullOptions
+	cmd := verb("pull ADDRESS [-o DIR]", "Bring a model to this machine", pullLong, opts.run, "ADDRESS")
+	opts.addTo(cmd)
+	cmd.Flags().StringVarP(&opts.out, "output", "o", "", "copy the files to the folder `DIR`")
+	complete(cmd, "output", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	})
+	return cmd
+}
+
+func (opts *pullOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
+	switch {
+	case !isAddress(args[0]):
+		return usageError{fmt.Errorf("%s: not an address, such as hf://ORG/NAME", args[0])}
+	case opts.noCache:
+		return usageError{errors.New("--no-cache leaves nowhere to pull to")}
+	}
+	ro, err := opts.remote(nil)
+	if err != nil {
+		return err
+	}
+	bar := terminal.NewProgress(s.Err, "pulling")
+	ro.Progress = func(have, total int64) { bar.Update(uint64(have), uint64(total)) }
+	pulled, err := remote.Pull(ctx, args[0], ro)
+	bar.Clear()
+	if err != nil {
+		return err
+	}
+	if opts.out != "" {
+		if err := copyTo(opts.out, pulled.Files); err != nil {
+			return err
+		}
+		pulled.Path = opts.out
+	}
+	_, err = fmt.Fprintln(s.Out, pulled.Path)
+	return err
+}
+
+// copyTo copies files to the folder dir, which it makes.
+func copyTo(dir string, files []string) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	for _, path := range files {
+		err := writeFile(filepath.Join(dir, filepath.Base(path)), func(w io.Writer) error {
+			f, err := os.Open(path)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			_, err = io.Copy(w, f)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tensormap/tensormap/internal/hubtest"
+	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/layout"
+)
+
+func TestHubModel(t *testing.T) {
+	values := make([]float32, 1200)
+	for i := range values {
+		values[i] = float32(i) + 0.5
+	}
+	h := hubtest.New(t, map[string][]byte{
+		"model.safetensors": modeltest.SafeTensors(modeltest.Tensor{Name: "x", DType: layout.F32, Shape: []int{2, 600}, Data: modeltest.Float32s(values...)}),
+		"config.json":       []byte(`{"model_type": "bert"}`),
+		"README.md":         []byte("# x"),
+	})
+	if out := done(t, "inspect", "hf://org/model"); !strings.Contains(out, "2×600") {
+		t.Error(out)
+	}
+	dir := filepath.Join(t.TempDir(), "copy")
+	if out := done(t, "pull", h.URL+"/org/model", "-o", dir); out != dir+"\n" {
+		t.Error(out)
+	}
+	for _, name := range []string{"model.safetensors", "config.json"} {
+		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !bytes.Equal(got, h.Files[name]) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	h.Take()
+	t.Setenv("HF_HUB_OFFLINE", "1")
+	snapshot := filepath.Join(os.Getenv("HF_HOME"), "hub", "models--org--model", "snapshots", h.Commit)
+	if out := done(t, "pull", "hf://org/model/model.safetensors"); out != filepath.Join(snapshot, "model.safetensors")+"\n" {
+		t.Error(out)
+	}
+	if out := done(t, "dump", "hf://org/model", "x[0,:3]"); out != string(modeltest.Float32s(0.5, 1.5, 2.5)) {
+		t.Error(out)
+	}
+	if requests := h.Take(); len(requests) > 0 {
+		t.Errorf("asked offline: %v", requests)
+	}
+	for _, args := range [][]string{{"pull", "model"}, {"pull", "--no-cache", "hf://org/model"}, {"inspect", "--no-cache", "model.gguf"}} {
+		if r := tensormap(args...); r.status != exitUsage {
+			t.Errorf("%v: %+v", args, r)
+		}
+	}
+}
