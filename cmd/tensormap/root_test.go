@@ -21,7 +21,7 @@ func TestWrongUsage(t *testing.T) {
 		args string
 		says string
 	}{
-		{"", "missing VERB, one of: completion, convert, diff, dump, hash, help, inspect, keygen, map, merge, sign, split, stats, upgrade, verify"},
+		{"", "missing VERB, one of: completion, convert, diff, dump, hash, help, inspect, keygen, map, merge, pull, sign, split, stats, upgrade, verify"},
 		{"inspekt", `unknown verb "inspekt"; did you mean inspect?`},
 		{"frobnicate FILE --json", `unknown verb "frobnicate", not one of: `},
 		{"--frob", "unknown flag: --frob"},
@@ -155,7 +155,7 @@ func TestComplete(t *testing.T) {
 		{[]string{"dump", ""}, ""},
 		{[]string{"dump", file, "a", "--as", ""}, "f32\nraw\nnpy\ntext\n"},
 		{[]string{"convert", file, "x", "--align", ""}, "32\n64\n"},
-		{[]string{"help", "ver"}, "completion\nconvert\ndiff\ndump\nhash\nhelp\ninspect\nkeygen\nmap\nmerge\nsign\nsplit\nstats\nupgrade\nverify\n"},
+		{[]string{"help", "ver"}, "completion\nconvert\ndiff\ndump\nhash\nhelp\ninspect\nkeygen\nmap\nmerge\npull\nsign\nsplit\nstats\nupgrade\nverify\n"},
 	} {
 		out := done(t, append([]string{"__complete"}, test.args...)...)
 		names, _, _ := strings.Cut(out, ":")
