@@ -83,7 +83,7 @@ bench: ## the benchmarks of the whole path and of every kernel as tables, with p
 	@echo 'profiles: go tool pprof bench/out/PACKAGE.test bench/out/PACKAGE.cpu.prof (PACKAGE: bench, dequant; mem.prof for memory)'
 
 bench-peers: ## the same work by others side by side: ggml's C, x448/float16 (needs gcc and g++; PEERS=-quick)
-	cd bench/peers && CGO_ENABLED=1 CGO_CFLAGS="-O3 -march=native" $(GO) run . $(PEERS)
+	cd bench/peers && CGO_ENABLED=1 CGO_CFLAGS="-O3 -march=native" CGO_CXXFLAGS="-O3 -march=native" $(GO) run . $(PEERS)
 
 peers-values: ## hold dequant against ggml's C, 10 million random blocks a type
 	cd bench/peers && CGO_ENABLED=1 CGO_CFLAGS="-O3 -march=native -ffp-contract=off" $(GO) test . && \

@@ -31,6 +31,11 @@ func (j *judge) all(types typeSet) error {
 			bad += j.report(p, "blocks", "elements", j.expansions(p))
 		}
 	}
+	for _, p := range dotPeers {
+		if types.has(p.d) {
+			bad += j.report(peer{d: p.d, name: p.name}, "products", "products", j.products(p))
+		}
+	}
 	if contracts() {
 		fmt.Fprintln(j.w, "note: without -ffp-contract=off ggml's quantizers may round once where ISO C rounds twice")
 	}

@@ -3,6 +3,7 @@
 // same file through package loader and through other Go packages.
 //
 //	make bench-peers               # speed: a table of ratios
+//	make bench-peers PEERS=-dot    # products of rows and vectors
 //	make bench-peers PEERS=-gguf   # opening a GGUF file
 //	make peers-values              # values: bit for bit, over 10⁷ random blocks of each type
 //
@@ -30,6 +31,12 @@
 //
 // GODEBUG=cpu.avx512f=off shows what ours does without AVX-512, -tags purego without assembly.
 //
+// # Products
+//
+// With -dot, rows of 4096 times a vector, by package dot and by ggml_vec_dot_*. Both get the vector
+// quantized beforehand, but MatVec of package loader does it as part of its work. Three tables: rows in the
+// cache on one core, 256 MiB on all cores beside plain reading, and a matrix of 14336 rows on all cores.
+//
 // # Opening
 //
 // The file has 2,000 tensors and the outlines of Llama 3's vocabulary: 128,256 tokens with
@@ -45,5 +52,8 @@
 // bits, of ties, zeros, subnormals, and numbers near the greatest. NaN equals NaN; all else
 // must have the same bits. Products in ggml's expansions are exact in float32, so it does
 // not matter whether the compiler contracts them with the sum that follows. In its
-// quantizers it does: -ffp-contract=off there.
+// quantizers it does: -ffp-contract=off there, which activations need too.
+//
+// Products are held against float64 sums of expanded rows and the quantized vector, within the
+// bound that package dot states, and ggml's within twice that: its sums have another order.
 package main

@@ -27,6 +27,7 @@ func main() {
 		count        = flag.Int("blocks", 10_000_000, "random blocks of each type for -differential")
 		seed         = flag.Uint64("seed", 1, "of the random numbers for -differential")
 		gguf         = flag.Bool("gguf", false, "race to open a GGUF file instead, against other Go packages")
+		dots         = flag.Bool("dot", false, "race products of rows and vectors instead")
 		library      = flag.String("lib", "", "also expand with the dequantize_row_* of this shared library `file`")
 		quantize     = flag.Bool("quantize", false, "race to quantize only, with and without importance")
 		golden       = flag.String("golden", "", "write golden vectors made by ggml to this `folder` instead")
@@ -54,6 +55,10 @@ func main() {
 	case err != nil:
 	case *gguf:
 		err = raceGGUF(os.Stdout, llama3.Full, *rounds)
+	case *dots:
+		runtime.LockOSThread()
+		r := race{sizes: sizes, rounds: *rounds, wait: time.Millisecond}
+		err = r.printDots(os.Stdout, types, !*quick)
 	case *golden != "":
 		err = writeGolden(*golden, types)
 	case *differential:

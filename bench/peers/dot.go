@@ -1,0 +1,380 @@
+package main
+
+/*
+#include <stdint.h>
+#include <stddef.h>
+
+typedef void (*dot)(int n, float *s, size_t bs, const void *x, size_t bx, const void *y, size_t by, int nrc);
+typedef void (*activate)(const void *, void *, int64_t);
+#define DOT(name) extern void name(int, float *, size_t, const void *, size_t, const void *, size_t, int)
+#define ACTIVATE(name) extern void name(const void *, void *, int64_t)
+
+DOT(ggml_vec_dot_f32);
+DOT(ggml_vec_dot_f16);
+DOT(ggml_vec_dot_bf16);
+DOT(ggml_vec_dot_q8_0_q8_0);
+DOT(ggml_vec_dot_q4_0_q8_0);
+DOT(ggml_vec_dot_q4_1_q8_1);
+DOT(ggml_vec_dot_q5_0_q8_0);
+DOT(ggml_vec_dot_q5_1_q8_1);
+DOT(ggml_vec_dot_q2_K_q8_K);
+DOT(ggml_vec_dot_q3_K_q8_K);
+DOT(ggml_vec_dot_q4_K_q8_K);
+DOT(ggml_vec_dot_q5_K_q8_K);
+DOT(ggml_vec_dot_q6_K_q8_K);
+DOT(ggml_vec_dot_iq4_nl_q8_0);
+DOT(ggml_vec_dot_iq4_xs_q8_K);
+DOT(ggml_vec_dot_mxfp4_q8_0);
+DOT(ggml_vec_dot_tq1_0_q8_K);
+DOT(ggml_vec_dot_tq2_0_q8_K);
+ACTIVATE(quantize_row_q8_0_ref);
+ACTIVATE(quantize_row_q8_1_ref);
+ACTIVATE(quantize_row_q8_K_ref);
+ACTIVATE(ggml_cpu_fp32_to_fp16);
+ACTIVATE(ggml_fp32_to_bf16_row_ref);
+extern void ggml_cpu_init(void);
+
+static void convert(activate f, const void *x, void *y, int64_t n) { f(x, y, n); }
+
+// dots multiplies rows of so many bytes with y, passes times over.
+static void dots(dot f, float *dst, const char *rows, int64_t count, int64_t size, int n, const void *y, int64_t passes) {
+	while (passes-- > 0)
+		for (int64_t r = 0; r < count; r++) f(n, dst + r, 0, rows + r*size, 0, y, 0, 1);
+}
+
+// total reads all words.
+static uint64_t total(const uint64_t *words, int64_t n, int64_t passes) {
+	uint64_t sum = 0;
+	while (passes-- > 0) {
+		for (int64_t i = 0; i < n; i++) sum += words[i];
+		__asm__ volatile("" : "+r"(sum) :: "memory");
+	}
+	return sum;
+}
+*/
+import "C"
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"text/tabwriter"
+
+	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/dequant/dot"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// A dotPeer is ggml's product of one type, and the quantizer of its activations: nil for float32s.
+type dotPeer struct {
+	d        layout.DType
+	name     string
+	f        C.dot
+	activate C.activate
+}
+
+var dotPeers = []dotPeer{
+	{layout.Q8_0, "ggml_vec_dot_q8_0_q8_0", C.dot(C.ggml_vec_dot_q8_0_q8_0), C.activate(C.quantize_row_q8_0_ref)},
+	{layout.Q4_0, "ggml_vec_dot_q4_0_q8_0", C.dot(C.ggml_vec_dot_q4_0_q8_0), C.activate(C.quantize_row_q8_0_ref)},
+	{layout.Q4_1, "ggml_vec_dot_q4_1_q8_1", C.dot(C.ggml_vec_dot_q4_1_q8_1), C.activate(C.quantize_row_q8_1_ref)},
+	{layout.Q5_0, "ggml_vec_dot_q5_0_q8_0", C.dot(C.ggml_vec_dot_q5_0_q8_0), C.activate(C.quantize_row_q8_0_ref)},
+	{layout.Q5_1, "ggml_vec_dot_q5_1_q8_1", C.dot(C.ggml_vec_dot_q5_1_q8_1), C.activate(C.quantize_row_q8_1_ref)},
+	{layout.Q4_K, "ggml_vec_dot_q4_K_q8_K", C.dot(C.ggml_vec_dot_q4_K_q8_K), C.activate(C.quantize_row_q8_K_ref)},
+	{layout.Q5_K, "ggml_vec_dot_q5_K_q8_K", C.dot(C.ggml_vec_dot_q5_K_q8_K), C.activate(C.quantize_row_q8_K_ref)},
+	{layout.Q6_K, "ggml_vec_dot_q6_K_q8_K", C.dot(C.ggml_vec_dot_q6_K_q8_K), C.activate(C.quantize_row_q8_K_ref)},
+	{layout.IQ4_NL, "ggml_vec_dot_iq4_nl_q8_0", C.dot(C.ggml_vec_dot_iq4_nl_q8_0), C.activate(C.quantize_row_q8_0_ref)},
+	{layout.MXFP4, "ggml_vec_dot_mxfp4_q8_0", C.dot(C.ggml_vec_dot_mxfp4_q8_0), C.activate(C.quantize_row_q8_0_ref)},
+	{layout.Q2_K, "ggml_vec_dot_q2_K_q8_K", C.dot(C.ggml_vec_dot_q2_K_q8_K), C.activate(C.quantize_row_q8_K_ref)},
+	{layout.Q3_K, "ggml_vec_dot_q3_K_q8_K", C.dot(C.ggml_vec_dot_q3_K_q8_K), C.activate(C.quantize_row_q8_K_ref)},
+	{layout.IQ4_XS, "ggml_vec_dot_iq4_xs_q8_K", C.dot(C.ggml_vec_dot_iq4_xs_q8_K), C.activate(C.quantize_row_q8_K_ref)},
+	{layout.TQ1_0, "ggml_vec_dot_tq1_0_q8_K", C.dot(C.ggml_vec_dot_tq1_0_q8_K), C.activate(C.quantize_row_q8_K_ref)},
+	{layout.TQ2_0, "ggml_vec_dot_tq2_0_q8_K", C.dot(C.ggml_vec_dot_tq2_0_q8_K), C.activate(C.quantize_row_q8_K_ref)},
+	{layout.F32, "ggml_vec_dot_f32", C.dot(C.ggml_vec_dot_f32), nil},
+	{layout.F16, "ggml_vec_dot_f16", C.dot(C.ggml_vec_dot_f16), C.activate(C.ggml_cpu_fp32_to_fp16)},
+	{layout.BF16, "ggml_vec_dot_bf16", C.dot(C.ggml_vec_dot_bf16), C.activate(C.ggml_fp32_to_bf16_row_ref)},
+}
+
+// dotCols is the width of rows.
+const dotCols = 4096
+
+// A vector is one vector for both sides.
+type vector struct {
+	x      []float32
+	ours   *dot.Activation
+	theirs []byte // ggml's activation, at most 4 bytes and a bit an element
+}
+
+var initialize = sync.OnceFunc(func() { C.ggml_cpu_init() })
+
+func (p *dotPeer) vector(rng *rand.Rand, n int) vector {
+	initialize()
+	v := vector{x: make([]float32, n), theirs: make([]byte, 5*n)}
+	for i := range v.x {
+		v.x[i] = float32(rng.NormFloat64())
+	}
+	var err error
+	if v.ours, err = dot.Prepare(p.d, v.x); err != nil {
+		panic(err)
+	}
+	if p.activate == nil {
+		copy(v.theirs, floatBytes(v.x))
+	} else {
+		C.convert(p.activate, pointer(v.x), pointer(v.theirs), C.int64_t(n))
+	}
+	return v
+}
+
+// theirs multiplies rows, passes times over.
+func (p *dotPeer) theirs(dst []float32, rows []byte, v vector, passes int) {
+	C.dots(p.f, (*C.float)(pointer(dst)), (*C.char)(pointer(rows)), C.int64_t(len(dst)), C.int64_t(len(rows)/len(dst)),
+		C.int(len(v.x)), pointer(v.theirs), C.int64_t(passes))
+}
+
+// A contest has two sides, each of which works so many passes over.
+type contest []func(passes int)
+
+// speeds gives each side's best speed in units a second: a pass makes so many.
+func (r *race) speeds(c contest, units float64) []float64 {
+	passes, best := make([]int, len(c)), make([]float64, len(c))
+	for i, f := range c {
+		passes[i] = passesFor(r.wait, f)
+	}
+	for range r.rounds {
+		for i, f := range c {
+			best[i] = max(best[i], units*float64(passes[i])/timed(f, passes[i]).Seconds())
+		}
+	}
+	return best
+}
+
+// printDots races products of 4096-wide rows: a row a type, in cache and far beyond, and the number of rows
+// a second of one matrix.
+func (r *race) printDots(w io.Writer, types typeSet, beyond bool) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "dot, %d-wide rows, in cache, one core: billions of weights a second, best of %d rounds\n\n", dotCols, r.rounds)
+	fmt.Fprintln(tw, "TYPE\tours\tpeer\tratio\t peer")
+	for _, p := range dotPeers {
+		if types.has(p.d) {
+			const rows = 4
+			v := p.vector(rand.New(rand.NewPCG(1, uint64(p.d))), dotCols)
+			src, dst := p.rows(rows, dotCols), make([]float32, rows)
+			s := r.speeds(contest{
+				func(passes int) {
+					for range passes {
+						check(dot.Rows(dst, p.d, src, v.ours))
+					}
+				},
+				func(passes int) { p.theirs(dst, src, v, passes) },
+			}, rows*dotCols/1e9)
+			fmt.Fprintf(tw, "%v\t%.1f\t%.1f\t%.2f\t %s\n", p.d, s[0], s[1], s[0]/s[1], p.name)
+		}
+	}
+	tw.Flush()
+	if !beyond {
+		return nil
+	}
+	cores := runtime.GOMAXPROCS(0)
+	fmt.Fprintf(w, "\ndot, %d-wide rows, 256 MiB, %d cores: GB/s of stored bytes; read is the sum of all words\n\n", dotCols, cores)
+	fmt.Fprintln(tw, "TYPE\tours\tpeer\tratio\tread\tours/read\t peer")
+	for _, p := range dotPeers {
+		if types.has(p.d) {
+			row := sizeOf(p.d, dotCols)
+			if err := r.compareMatrix(tw, p, 256<<20/row, dotCols, float64(256<<20/row*row)/1e9, true); err != nil {
+				return err
+			}
+		}
+	}
+	tw.Flush()
+	fmt.Fprintf(w, "\nmatrix of 14336 × 4096 times a vector, %d cores: rows a second\n\n", cores)
+	fmt.Fprintln(tw, "TYPE\tours\tpeer\tratio\t peer")
+	for _, p := range dotPeers {
+		if types.has(p.d) {
+			if err := r.compareMatrix(tw, p, 14336, dotCols, 14336, false); err != nil {
+				return err
+			}
+		}
+	}
+	return tw.Flush()
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// rows returns rows like a model's.
+func (p *dotPeer) rows(rows, cols int) []byte {
+	b := make([]byte, rows*sizeOf(p.d, cols))
+	some := min(rows, 64) * sizeOf(p.d, cols)
+	if p.d == layout.F32 {
+		rng := rand.New(rand.NewPCG(2, 2))
+		x := make([]float32, some/4)
+		for i := range x {
+			x[i] = float32(rng.NormFloat64())
+		}
+		copy(b, floatBytes(x))
+	} else {
+		fillPlain(rand.New(rand.NewPCG(2, uint64(p.d))), p.d, b[:some])
+	}
+	tile(b, some)
+	return b
+}
+
+// compareMatrix has MatVec of package loader compete with ggml's function on all cores, and with
+// reading alone. A pass makes so many units.
+func (r *race) compareMatrix(w io.Writer, p dotPeer, rows, cols int, units float64, read bool) error {
+	src, dst := p.rows(rows, cols), make([]float32, rows)
+	v := p.vector(rand.New(rand.NewPCG(1, uint64(p.d))), cols)
+	var file bytes.Buffer
+	file.Grow(len(src) + 1<<20)
+	aw, err := apr2.NewWriter(&file, []layout.Tensor{{Name: []byte("w"), DType: p.d, Shape: []int{rows, cols}}}, &apr2.Options{
+		Metadata: layout.Metadata{{Key: "apr_version", Value: "2.0.0"}, {Key: "model_type", Value: "bench"}, {Key: "architecture", Value: layout.Metadata{}}},
+	})
+	if err == nil {
+		err = aw.WriteTensor(src)
+	}
+	if err == nil {
+		err = aw.Close()
+	}
+	if err != nil {
+		return err
+	}
+	m, err := loader.OpenBytes(file.Bytes(), nil)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	t, err := m.Tensor("w")
+	if err != nil {
+		return err
+	}
+	src, err = t.Bytes() // the same memory for both
+	if err != nil {
+		return err
+	}
+	size := len(src) / rows
+	c := contest{
+		func(passes int) {
+			for range passes {
+				check(t.MatVec(context.Background(), dst, v.x))
+			}
+		},
+		func(passes int) {
+			onEachCore(rows, func(lo, hi int) { p.theirs(dst[lo:hi], src[lo*size:hi*size], v, passes) })
+		},
+	}
+	if read {
+		c = append(c, func(passes int) {
+			onEachCore(rows, func(lo, hi int) {
+				C.total((*C.uint64_t)(pointer(src[lo*size:])), C.int64_t((hi-lo)*size/8), C.int64_t(passes))
+			})
+		})
+	}
+	s := r.speeds(c, units)
+	if read {
+		fmt.Fprintf(w, "%v\t%.1f\t%.1f\t%.2f\t%.1f\t%.2f\t %s\n", p.d, s[0], s[1], s[0]/s[1], s[2], s[0]/s[2], p.name)
+	} else {
+		fmt.Fprintf(w, "%v\t%.0f\t%.0f\t%.2f\t %s\n", p.d, s[0], s[1], s[0]/s[1], p.name)
+	}
+	runtime.GC()
+	return nil
+}
+
+// onEachCore shares rows out evenly.
+func onEachCore(rows int, f func(lo, hi int)) {
+	var wg sync.WaitGroup
+	cores := runtime.GOMAXPROCS(0)
+	for i := range cores {
+		lo, hi := rows*i/cores, rows*(i+1)/cores
+		wg.Go(func() { f(lo, hi) })
+	}
+	wg.Wait()
+}
+
+// products compares p's type: ours against float64 sums of expanded rows with the quantized vector, within
+// the bound that package dot states, and against ggml's within twice that.
+func (j *judge) products(p dotPeer) func(*verdict) {
+	return func(v *verdict) {
+		const rows = 64
+		rng := rand.New(rand.NewPCG(j.seed, uint64(p.d)<<16))
+		perRow := dotCols / p.d.BlockElems()
+		src, w := make([]byte, rows*sizeOf(p.d, dotCols)), make([]float32, dotCols)
+		got, theirs := make([]float32, rows), make([]float32, rows)
+		size := len(src) / rows
+		for v.compared < int64(max(1, j.blocks/perRow)) {
+			x := p.vector(rng, dotCols)
+			if p.d == layout.F32 {
+				copy(src, p.rows(rows, dotCols))
+			} else {
+				fillPlain(rng, p.d, src)
+			}
+			check(dot.Rows(got, p.d, src, x.ours))
+			p.theirs(theirs, src, x, 1)
+			for r := range got {
+				check(dequant.Expand(p.d, w, src[r*size:][:size]))
+				want, ggml, bound := x.exact(p, w, src[r*size:][:size])
+				if d := math.Abs(float64(got[r]) - want); !(d <= bound) {
+					v.mismatch(func() string { return fmt.Sprintf("%v, exact %v: %g off, bound %g", got[r], want, d, bound) })
+				}
+				if d := math.Abs(float64(theirs[r]) - ggml); !(d <= 2*bound) {
+					v.mismatch(func() string { return fmt.Sprintf("ggml %v, exact %v: %g off, bound %g", theirs[r], ggml, d, 2*bound) })
+				}
+			}
+			v.compared += rows
+		}
+	}
+}
+
+// exact returns the sums of products in float64 for our activation and for ggml's, which differ for halves alone,
+// and the bound of a float32's error.
+func (x vector) exact(p dotPeer, w []float32, row []byte) (ours, ggml, bound float64) {
+	var magnitude float64
+	y := p.expand(x)
+	for i, f := range w {
+		m, add := 0.0, 0.0
+		if d := p.d; d == layout.Q4_1 || d == layout.Q5_1 { // the offset meets the rounded sum, once a block
+			m = half(row[i/32*d.BlockBytes()+2:])
+			if i%32 == 0 {
+				add = m * half(x.theirs[i/32*36+2:])
+			}
+		}
+		ggml += (float64(f)-m)*y[i] + add
+		magnitude += (math.Abs(float64(f))+math.Abs(m))*math.Abs(y[i]) + math.Abs(add)
+		if p.activate == nil || x.ours.Type() != layout.F32 {
+			ours = ggml
+		} else {
+			ours += float64(f) * float64(x.x[i])
+		}
+	}
+	return ours, ggml, (dotCols/32 + 16) * 0x1p-24 * magnitude
+}
+
+func half(b []byte) float64 {
+	var f [1]float32
+	check(dequant.Expand(layout.F16, f[:], b[:2]))
+	return float64(f[0])
+}
+
+// expand returns the values of ggml's activation.
+func (p *dotPeer) expand(x vector) []float64 {
+	n := len(x.x)
+	f, d := make([]float32, n), x.ours.Type()
+	switch {
+	case p.activate != nil && d == layout.F32:
+		d = p.d
+	}
+	check(dequant.Expand(d, f, x.theirs[:sizeOf(d, n)]))
+	y := make([]float64, n)
+	for i := range f {
+		y[i] = float64(f[i])
+	}
+	return y
+}
