@@ -1874,6 +1874,528 @@ DATA q6_scales_3<>+16(SB)/8, $0x0f0e0f0e0b0a0b0a
 DATA q6_scales_3<>+24(SB)/8, $0x0f0e0f0e0b0a0b0a
 GLOBL q6_scales_3<>(SB), RODATA|NOPTR, $32
 
+// func q2_KAVX2(dst []float32, rows []byte, x *int8, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q2_KAVX2(SB), NOSPLIT, $0-64
+	MOVQ    dst_base+0(FP), DX
+	MOVQ    dst_len+8(FP), BX
+	MOVQ    rows_base+24(FP), SI
+	MOVQ    x+48(FP), DI
+	MOVQ    blocks+56(FP), R8
+	VMOVDQU three<>+0(SB), Y0
+	VMOVDQU low_nibble_words<>+0(SB), Y1
+
+row:
+	VXORPS Y2, Y2, Y2
+	MOVQ   DI, AX
+	MOVQ   R8, CX
+
+block:
+	VPMOVZXBW      (SI), Y3
+	VPBROADCASTW   80(SI), X4
+	VCVTPH2PS      X4, Y4
+	VMULPS         256(AX), Y4, Y4
+	VPAND          Y1, Y3, Y5
+	VBROADCASTI128 16(SI), Y6
+	VINSERTI128    $0x01, 48(SI), Y6, Y6
+	VPAND          Y0, Y6, Y7
+	VPMADDUBSW     (AX), Y7, Y7
+	VPSRLW         $0x02, Y6, Y8
+	VPAND          Y0, Y8, Y8
+	VPMADDUBSW     64(AX), Y8, Y8
+	VPUNPCKLDQ     Y8, Y7, Y9
+	VPUNPCKHDQ     Y8, Y7, Y7
+	VPADDW         Y9, Y7, Y7
+	VPSRLW         $0x04, Y6, Y8
+	VPAND          Y0, Y8, Y8
+	VPMADDUBSW     128(AX), Y8, Y8
+	VPSRLW         $0x06, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPMADDUBSW     192(AX), Y6, Y6
+	VPUNPCKLDQ     Y6, Y8, Y9
+	VPUNPCKHDQ     Y6, Y8, Y8
+	VPADDW         Y9, Y8, Y8
+	VPSHUFB        even_words<>+0(SB), Y5, Y6
+	VPUNPCKLQDQ    Y8, Y7, Y9
+	VPUNPCKHQDQ    Y8, Y7, Y7
+	VPADDW         Y9, Y7, Y7
+	VPMADDWD       Y6, Y7, Y7
+	VBROADCASTI128 32(SI), Y6
+	VINSERTI128    $0x01, 64(SI), Y6, Y6
+	VPAND          Y0, Y6, Y8
+	VPMADDUBSW     32(AX), Y8, Y8
+	VPSRLW         $0x02, Y6, Y9
+	VPAND          Y0, Y9, Y9
+	VPMADDUBSW     96(AX), Y9, Y9
+	VPUNPCKLDQ     Y9, Y8, Y10
+	VPUNPCKHDQ     Y9, Y8, Y8
+	VPADDW         Y10, Y8, Y8
+	VPSRLW         $0x04, Y6, Y9
+	VPAND          Y0, Y9, Y9
+	VPMADDUBSW     160(AX), Y9, Y9
+	VPSRLW         $0x06, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPMADDUBSW     224(AX), Y6, Y6
+	VPUNPCKLDQ     Y6, Y9, Y10
+	VPUNPCKHDQ     Y6, Y9, Y9
+	VPADDW         Y10, Y9, Y9
+	VPSHUFB        odd_words<>+0(SB), Y5, Y5
+	VPUNPCKLQDQ    Y9, Y8, Y6
+	VPUNPCKHQDQ    Y9, Y8, Y8
+	VPADDW         Y6, Y8, Y8
+	VPMADDWD       Y5, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VMULPS         Y4, Y7, Y7
+	VADDPS         Y7, Y2, Y2
+	VPSRLW         $0x04, Y3, Y3
+	VPMADDWD       352(AX), Y3, Y3
+	VPBROADCASTW   82(SI), X4
+	VCVTPH2PS      X4, Y4
+	VMULPS         256(AX), Y4, Y4
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y4, Y3, Y3
+	VSUBPS         Y3, Y2, Y2
+	ADDQ           $0x00000054, SI
+	ADDQ           $0x00000180, AX
+	DECQ           CX
+	JNZ            block
+	VEXTRACTF128   $0x01, Y2, X3
+	VADDPS         X3, X2, X2
+	VMOVHLPS       X2, X2, X3
+	VADDPS         X3, X2, X2
+	VMOVSHDUP      X2, X3
+	VADDSS         X3, X2, X2
+	VMOVSS         X2, (DX)
+	ADDQ           $0x04, DX
+	DECQ           BX
+	JNZ            row
+	VZEROUPPER
+	RET
+
+DATA three<>+0(SB)/8, $0x0303030303030303
+DATA three<>+8(SB)/8, $0x0303030303030303
+DATA three<>+16(SB)/8, $0x0303030303030303
+DATA three<>+24(SB)/8, $0x0303030303030303
+GLOBL three<>(SB), RODATA|NOPTR, $32
+
+DATA low_nibble_words<>+0(SB)/8, $0x000f000f000f000f
+DATA low_nibble_words<>+8(SB)/8, $0x000f000f000f000f
+DATA low_nibble_words<>+16(SB)/8, $0x000f000f000f000f
+DATA low_nibble_words<>+24(SB)/8, $0x000f000f000f000f
+GLOBL low_nibble_words<>(SB), RODATA|NOPTR, $32
+
+DATA even_words<>+0(SB)/8, $0x0504050401000100
+DATA even_words<>+8(SB)/8, $0x0d0c0d0c09080908
+DATA even_words<>+16(SB)/8, $0x0504050401000100
+DATA even_words<>+24(SB)/8, $0x0d0c0d0c09080908
+GLOBL even_words<>(SB), RODATA|NOPTR, $32
+
+DATA odd_words<>+0(SB)/8, $0x0706070603020302
+DATA odd_words<>+8(SB)/8, $0x0f0e0f0e0b0a0b0a
+DATA odd_words<>+16(SB)/8, $0x0706070603020302
+DATA odd_words<>+24(SB)/8, $0x0f0e0f0e0b0a0b0a
+GLOBL odd_words<>(SB), RODATA|NOPTR, $32
+
+// func q3_KAVX2(dst []float32, rows []byte, x *int8, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q3_KAVX2(SB), NOSPLIT, $0-64
+	MOVQ    dst_base+0(FP), DX
+	MOVQ    dst_len+8(FP), BX
+	MOVQ    rows_base+24(FP), SI
+	MOVQ    x+48(FP), DI
+	MOVQ    blocks+56(FP), R8
+	VMOVDQU three<>+0(SB), Y0
+	VMOVDQU four<>+0(SB), Y1
+	VMOVDQU upper_bits<>+0(SB), Y2
+	VMOVDQU thirty_two_words<>+0(SB), Y3
+
+row:
+	VXORPS Y4, Y4, Y4
+	MOVQ   DI, AX
+	MOVQ   R8, CX
+
+block:
+	MOVQ           96(SI), R9
+	MOVL           104(SI), R11
+	MOVQ           R9, R10
+	SHRQ           $0x04, R10
+	MOVQ           $0x0f0f0f0f0f0f0f0f, R13
+	ANDQ           R13, R9
+	ANDQ           R13, R10
+	MOVQ           R11, R12
+	SHLQ           $0x1e, R12
+	ORQ            R12, R11
+	MOVQ           R11, R12
+	SHRQ           $0x04, R12
+	MOVQ           $0x0303030303030303, R13
+	ANDQ           R13, R11
+	ANDQ           R13, R12
+	SHLQ           $0x04, R11
+	SHLQ           $0x04, R12
+	ORQ            R11, R9
+	ORQ            R12, R10
+	VMOVQ          R9, X5
+	VPINSRQ        $0x01, R10, X5, X5
+	VPMOVZXBW      X5, Y5
+	VPSUBW         Y3, Y5, Y5
+	VPMADDWD       352(AX), Y5, Y6
+	VPSLLD         $0x02, Y6, Y6
+	VBROADCASTI128 32(SI), Y7
+	VINSERTI128    $0x01, 64(SI), Y7, Y7
+	VBROADCASTI128 (SI), Y8
+	VPSLLVD        Y2, Y8, Y8
+	VPAND          Y0, Y7, Y9
+	VPSRLW         $0x02, Y8, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y10, Y9, Y9
+	VPMADDUBSW     (AX), Y9, Y9
+	VPSRLW         $0x02, Y7, Y10
+	VPAND          Y0, Y10, Y10
+	VPSRLW         $0x03, Y8, Y11
+	VPAND          Y1, Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     64(AX), Y10, Y10
+	VPUNPCKLDQ     Y10, Y9, Y11
+	VPUNPCKHDQ     Y10, Y9, Y9
+	VPADDW         Y11, Y9, Y9
+	VPSRLW         $0x04, Y7, Y10
+	VPAND          Y0, Y10, Y10
+	VPSRLW         $0x04, Y8, Y11
+	VPAND          Y1, Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     128(AX), Y10, Y10
+	VPSRLW         $0x06, Y7, Y7
+	VPAND          Y0, Y7, Y7
+	VPSRLW         $0x05, Y8, Y8
+	VPAND          Y1, Y8, Y8
+	VPOR           Y8, Y7, Y7
+	VPMADDUBSW     192(AX), Y7, Y7
+	VPUNPCKLDQ     Y7, Y10, Y8
+	VPUNPCKHDQ     Y7, Y10, Y10
+	VPADDW         Y8, Y10, Y10
+	VPSHUFB        even_words<>+0(SB), Y5, Y7
+	VPUNPCKLQDQ    Y10, Y9, Y8
+	VPUNPCKHQDQ    Y10, Y9, Y9
+	VPADDW         Y8, Y9, Y9
+	VPMADDWD       Y7, Y9, Y9
+	VBROADCASTI128 48(SI), Y7
+	VINSERTI128    $0x01, 80(SI), Y7, Y7
+	VBROADCASTI128 16(SI), Y8
+	VPSLLVD        Y2, Y8, Y8
+	VPAND          Y0, Y7, Y10
+	VPSRLW         $0x02, Y8, Y11
+	VPAND          Y1, Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     32(AX), Y10, Y10
+	VPSRLW         $0x02, Y7, Y11
+	VPAND          Y0, Y11, Y11
+	VPSRLW         $0x03, Y8, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y12, Y11, Y11
+	VPMADDUBSW     96(AX), Y11, Y11
+	VPUNPCKLDQ     Y11, Y10, Y12
+	VPUNPCKHDQ     Y11, Y10, Y10
+	VPADDW         Y12, Y10, Y10
+	VPSRLW         $0x04, Y7, Y11
+	VPAND          Y0, Y11, Y11
+	VPSRLW         $0x04, Y8, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y12, Y11, Y11
+	VPMADDUBSW     160(AX), Y11, Y11
+	VPSRLW         $0x06, Y7, Y7
+	VPAND          Y0, Y7, Y7
+	VPSRLW         $0x05, Y8, Y8
+	VPAND          Y1, Y8, Y8
+	VPOR           Y8, Y7, Y7
+	VPMADDUBSW     224(AX), Y7, Y7
+	VPUNPCKLDQ     Y7, Y11, Y8
+	VPUNPCKHDQ     Y7, Y11, Y11
+	VPADDW         Y8, Y11, Y11
+	VPSHUFB        odd_words<>+0(SB), Y5, Y5
+	VPUNPCKLQDQ    Y11, Y10, Y7
+	VPUNPCKHQDQ    Y11, Y10, Y10
+	VPADDW         Y7, Y10, Y10
+	VPMADDWD       Y5, Y10, Y10
+	VPADDD         Y10, Y9, Y9
+	VPSUBD         Y6, Y9, Y9
+	VPBROADCASTW   108(SI), X5
+	VCVTPH2PS      X5, Y5
+	VMULPS         256(AX), Y5, Y5
+	VCVTDQ2PS      Y9, Y9
+	VMULPS         Y5, Y9, Y9
+	VADDPS         Y9, Y4, Y4
+	ADDQ           $0x0000006e, SI
+	ADDQ           $0x00000180, AX
+	DECQ           CX
+	JNZ            block
+	VEXTRACTF128   $0x01, Y4, X5
+	VADDPS         X5, X4, X4
+	VMOVHLPS       X4, X4, X5
+	VADDPS         X5, X4, X4
+	VMOVSHDUP      X4, X5
+	VADDSS         X5, X4, X4
+	VMOVSS         X4, (DX)
+	ADDQ           $0x04, DX
+	DECQ           BX
+	JNZ            row
+	VZEROUPPER
+	RET
+
+DATA four<>+0(SB)/8, $0x0404040404040404
+DATA four<>+8(SB)/8, $0x0404040404040404
+DATA four<>+16(SB)/8, $0x0404040404040404
+DATA four<>+24(SB)/8, $0x0404040404040404
+GLOBL four<>(SB), RODATA|NOPTR, $32
+
+DATA thirty_two_words<>+0(SB)/8, $0x0020002000200020
+DATA thirty_two_words<>+8(SB)/8, $0x0020002000200020
+DATA thirty_two_words<>+16(SB)/8, $0x0020002000200020
+DATA thirty_two_words<>+24(SB)/8, $0x0020002000200020
+GLOBL thirty_two_words<>(SB), RODATA|NOPTR, $32
+
+// func tq2_0AVX2(dst []float32, rows []byte, x *int8, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·tq2_0AVX2(SB), NOSPLIT, $0-64
+	MOVQ    dst_base+0(FP), DX
+	MOVQ    dst_len+8(FP), BX
+	MOVQ    rows_base+24(FP), SI
+	MOVQ    x+48(FP), DI
+	MOVQ    blocks+56(FP), R8
+	VMOVDQU three<>+0(SB), Y0
+	VMOVDQU ones<>+0(SB), Y1
+
+row:
+	VXORPS Y2, Y2, Y2
+	MOVQ   DI, AX
+	MOVQ   R8, CX
+
+block:
+	VBROADCASTI128 (SI), Y3
+	VINSERTI128    $0x01, 32(SI), Y3, Y3
+	VBROADCASTI128 16(SI), Y4
+	VINSERTI128    $0x01, 48(SI), Y4, Y4
+	VPAND          Y0, Y3, Y5
+	VPMADDUBSW     (AX), Y5, Y5
+	VPAND          Y0, Y4, Y6
+	VPMADDUBSW     32(AX), Y6, Y6
+	VPADDW         Y6, Y5, Y5
+	VPSRLW         $0x02, Y3, Y6
+	VPAND          Y0, Y6, Y6
+	VPMADDUBSW     64(AX), Y6, Y6
+	VPSRLW         $0x02, Y4, Y7
+	VPAND          Y0, Y7, Y7
+	VPMADDUBSW     96(AX), Y7, Y7
+	VPADDW         Y7, Y6, Y6
+	VPUNPCKLDQ     Y6, Y5, Y7
+	VPUNPCKHDQ     Y6, Y5, Y5
+	VPADDW         Y7, Y5, Y5
+	VPSRLW         $0x04, Y3, Y6
+	VPAND          Y0, Y6, Y6
+	VPMADDUBSW     128(AX), Y6, Y6
+	VPSRLW         $0x04, Y4, Y7
+	VPAND          Y0, Y7, Y7
+	VPMADDUBSW     160(AX), Y7, Y7
+	VPADDW         Y7, Y6, Y6
+	VPSRLW         $0x06, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPMADDUBSW     192(AX), Y3, Y3
+	VPSRLW         $0x06, Y4, Y4
+	VPAND          Y0, Y4, Y4
+	VPMADDUBSW     224(AX), Y4, Y4
+	VPADDW         Y4, Y3, Y3
+	VPUNPCKLDQ     Y3, Y6, Y4
+	VPUNPCKHDQ     Y3, Y6, Y6
+	VPADDW         Y4, Y6, Y6
+	VPUNPCKLQDQ    Y6, Y5, Y3
+	VPUNPCKHQDQ    Y6, Y5, Y5
+	VPADDW         Y3, Y5, Y5
+	VPMADDWD       Y1, Y5, Y5
+	VPSUBD         288(AX), Y5, Y5
+	VPBROADCASTW   64(SI), X3
+	VCVTPH2PS      X3, Y3
+	VMULPS         256(AX), Y3, Y3
+	VCVTDQ2PS      Y5, Y5
+	VMULPS         Y3, Y5, Y5
+	VADDPS         Y5, Y2, Y2
+	ADDQ           $0x00000042, SI
+	ADDQ           $0x00000180, AX
+	DECQ           CX
+	JNZ            block
+	VEXTRACTF128   $0x01, Y2, X3
+	VADDPS         X3, X2, X2
+	VMOVHLPS       X2, X2, X3
+	VADDPS         X3, X2, X2
+	VMOVSHDUP      X2, X3
+	VADDSS         X3, X2, X2
+	VMOVSS         X2, (DX)
+	ADDQ           $0x04, DX
+	DECQ           BX
+	JNZ            row
+	VZEROUPPER
+	RET
+
+// func iq4_XSAVX2(dst []float32, rows []byte, x *int8, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·iq4_XSAVX2(SB), NOSPLIT, $0-64
+	MOVQ    dst_base+0(FP), DX
+	MOVQ    dst_len+8(FP), BX
+	MOVQ    rows_base+24(FP), SI
+	MOVQ    x+48(FP), DI
+	MOVQ    blocks+56(FP), R8
+	VMOVDQU low_nibbles<>+0(SB), Y0
+	VMOVDQU iq4_values<>+0(SB), Y1
+
+row:
+	VXORPS Y2, Y2, Y2
+	MOVQ   DI, AX
+	MOVQ   R8, CX
+
+block:
+	VBROADCASTI128 8(SI), Y3
+	VINSERTI128    $0x01, 72(SI), Y3, Y3
+	VPAND          Y0, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y4, Y1, Y4
+	VPSHUFB        Y3, Y1, Y3
+	VMOVDQU        (AX), Y5
+	VPSIGNB        Y4, Y5, Y5
+	VPABSB         Y4, Y4
+	VPMADDUBSW     Y5, Y4, Y4
+	VPMADDWD       ones<>+0(SB), Y4, Y4
+	VMOVDQU        32(AX), Y5
+	VPSIGNB        Y3, Y5, Y5
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y5, Y3, Y3
+	VPMADDWD       ones<>+0(SB), Y3, Y3
+	VPADDD         Y3, Y4, Y4
+	VBROADCASTI128 24(SI), Y3
+	VINSERTI128    $0x01, 88(SI), Y3, Y3
+	VPAND          Y0, Y3, Y5
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y5, Y1, Y5
+	VPSHUFB        Y3, Y1, Y3
+	VMOVDQU        64(AX), Y6
+	VPSIGNB        Y5, Y6, Y6
+	VPABSB         Y5, Y5
+	VPMADDUBSW     Y6, Y5, Y5
+	VPMADDWD       ones<>+0(SB), Y5, Y5
+	VMOVDQU        96(AX), Y6
+	VPSIGNB        Y3, Y6, Y6
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y6, Y3, Y3
+	VPMADDWD       ones<>+0(SB), Y3, Y3
+	VPADDD         Y3, Y5, Y5
+	VPUNPCKLDQ     Y5, Y4, Y3
+	VPUNPCKHDQ     Y5, Y4, Y4
+	VPADDD         Y3, Y4, Y4
+	VBROADCASTI128 40(SI), Y3
+	VINSERTI128    $0x01, 104(SI), Y3, Y3
+	VPAND          Y0, Y3, Y5
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y5, Y1, Y5
+	VPSHUFB        Y3, Y1, Y3
+	VMOVDQU        128(AX), Y6
+	VPSIGNB        Y5, Y6, Y6
+	VPABSB         Y5, Y5
+	VPMADDUBSW     Y6, Y5, Y5
+	VPMADDWD       ones<>+0(SB), Y5, Y5
+	VMOVDQU        160(AX), Y6
+	VPSIGNB        Y3, Y6, Y6
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y6, Y3, Y3
+	VPMADDWD       ones<>+0(SB), Y3, Y3
+	VPADDD         Y3, Y5, Y5
+	VBROADCASTI128 56(SI), Y3
+	VINSERTI128    $0x01, 120(SI), Y3, Y3
+	VPAND          Y0, Y3, Y6
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y6, Y1, Y6
+	VPSHUFB        Y3, Y1, Y3
+	VMOVDQU        192(AX), Y7
+	VPSIGNB        Y6, Y7, Y7
+	VPABSB         Y6, Y6
+	VPMADDUBSW     Y7, Y6, Y6
+	VPMADDWD       ones<>+0(SB), Y6, Y6
+	VMOVDQU        224(AX), Y7
+	VPSIGNB        Y3, Y7, Y7
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y7, Y3, Y3
+	VPMADDWD       ones<>+0(SB), Y3, Y3
+	VPADDD         Y3, Y6, Y6
+	VPUNPCKLDQ     Y6, Y5, Y3
+	VPUNPCKHDQ     Y6, Y5, Y5
+	VPADDD         Y3, Y5, Y5
+	VPUNPCKLQDQ    Y5, Y4, Y3
+	VPUNPCKHQDQ    Y5, Y4, Y4
+	VPADDD         Y3, Y4, Y4
+	VPBROADCASTD   4(SI), Y3
+	VPSRLVD        scale_nibbles<>+0(SB), Y3, Y3
+	VPAND          low_nibble_dwords<>+0(SB), Y3, Y3
+	VPBROADCASTD   (SI), Y5
+	VPSRLVD        scale_crumbs<>+0(SB), Y5, Y5
+	VPAND          three_dwords<>+0(SB), Y5, Y5
+	VPSLLD         $0x04, Y5, Y5
+	VPOR           Y5, Y3, Y3
+	VPSUBD         thirty_two_dwords<>+0(SB), Y3, Y3
+	VPMULLD        Y3, Y4, Y4
+	VPBROADCASTW   (SI), X3
+	VCVTPH2PS      X3, Y3
+	VMULPS         256(AX), Y3, Y3
+	VCVTDQ2PS      Y4, Y4
+	VMULPS         Y3, Y4, Y4
+	VADDPS         Y4, Y2, Y2
+	ADDQ           $0x00000088, SI
+	ADDQ           $0x00000180, AX
+	DECQ           CX
+	JNZ            block
+	VEXTRACTF128   $0x01, Y2, X3
+	VADDPS         X3, X2, X2
+	VMOVHLPS       X2, X2, X3
+	VADDPS         X3, X2, X2
+	VMOVSHDUP      X2, X3
+	VADDSS         X3, X2, X2
+	VMOVSS         X2, (DX)
+	ADDQ           $0x04, DX
+	DECQ           BX
+	JNZ            row
+	VZEROUPPER
+	RET
+
+DATA scale_nibbles<>+0(SB)/8, $0x0000000400000000
+DATA scale_nibbles<>+8(SB)/8, $0x0000000c00000008
+DATA scale_nibbles<>+16(SB)/8, $0x0000001400000010
+DATA scale_nibbles<>+24(SB)/8, $0x0000001c00000018
+GLOBL scale_nibbles<>(SB), RODATA|NOPTR, $32
+
+DATA low_nibble_dwords<>+0(SB)/8, $0x0000000f0000000f
+DATA low_nibble_dwords<>+8(SB)/8, $0x0000000f0000000f
+DATA low_nibble_dwords<>+16(SB)/8, $0x0000000f0000000f
+DATA low_nibble_dwords<>+24(SB)/8, $0x0000000f0000000f
+GLOBL low_nibble_dwords<>(SB), RODATA|NOPTR, $32
+
+DATA scale_crumbs<>+0(SB)/8, $0x0000001200000010
+DATA scale_crumbs<>+8(SB)/8, $0x0000001600000014
+DATA scale_crumbs<>+16(SB)/8, $0x0000001a00000018
+DATA scale_crumbs<>+24(SB)/8, $0x0000001e0000001c
+GLOBL scale_crumbs<>(SB), RODATA|NOPTR, $32
+
+DATA three_dwords<>+0(SB)/8, $0x0000000300000003
+DATA three_dwords<>+8(SB)/8, $0x0000000300000003
+DATA three_dwords<>+16(SB)/8, $0x0000000300000003
+DATA three_dwords<>+24(SB)/8, $0x0000000300000003
+GLOBL three_dwords<>(SB), RODATA|NOPTR, $32
+
+DATA thirty_two_dwords<>+0(SB)/8, $0x0000002000000020
+DATA thirty_two_dwords<>+8(SB)/8, $0x0000002000000020
+DATA thirty_two_dwords<>+16(SB)/8, $0x0000002000000020
+DATA thirty_two_dwords<>+24(SB)/8, $0x0000002000000020
+GLOBL thirty_two_dwords<>(SB), RODATA|NOPTR, $32
+
 // func floatsAVX2(dst []float32, rows []float32, x []float32)
 // Requires: AVX
 TEXT ·floatsAVX2(SB), NOSPLIT, $0-72

@@ -54,6 +54,26 @@ func q5_KAVX2(dst []float32, rows []byte, x *int8, blocks int)
 //go:noescape
 func q6_KAVX2(dst []float32, rows []byte, x *int8, blocks int)
 
+// q2_KAVX2 multiplies rows of so many blocks with an activation, whose first code is *x.
+//
+//go:noescape
+func q2_KAVX2(dst []float32, rows []byte, x *int8, blocks int)
+
+// q3_KAVX2 multiplies rows of so many blocks with an activation, whose first code is *x.
+//
+//go:noescape
+func q3_KAVX2(dst []float32, rows []byte, x *int8, blocks int)
+
+// tq2_0AVX2 multiplies rows of so many blocks with an activation, whose first code is *x.
+//
+//go:noescape
+func tq2_0AVX2(dst []float32, rows []byte, x *int8, blocks int)
+
+// iq4_XSAVX2 multiplies rows of so many blocks with an activation, whose first code is *x.
+//
+//go:noescape
+func iq4_XSAVX2(dst []float32, rows []byte, x *int8, blocks int)
+
 // floatsAVX2 multiplies rows of len(x) numbers, a positive multiple of 32.
 //
 //go:noescape

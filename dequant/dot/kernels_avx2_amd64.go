@@ -20,6 +20,10 @@ var avx2 = impl{
 		layout.Q4_K:   assembly(q4_KAVX2),
 		layout.Q5_K:   assembly(q5_KAVX2),
 		layout.Q6_K:   assembly(q6_KAVX2),
+		layout.Q2_K:   assembly(q2_KAVX2),
+		layout.Q3_K:   assembly(q3_KAVX2),
+		layout.IQ4_XS: assembly(iq4_XSAVX2),
+		layout.TQ2_0:  assembly(tq2_0AVX2),
 	},
 	plain: [numTypes]plainKernel{
 		layout.F32:  f32AVX2,

@@ -4,6 +4,7 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
+	"github.com/tensormap/tensormap/dequant/_asm/kit"
 )
 
 // A block of 256 elements is eight of 32, which are dealt as small blocks are.
@@ -185,4 +186,138 @@ func superBlocks() {
 			k.add(k.scaled(208), halfs[0])
 		}
 	})
+	// Two-bit codes: block p has bits 2p and 2p+1 of 32 bytes, block p+4 those of the other 32.
+	crumbs := func(k *kernel, at int) func(second int) func(p int) VecVirtual {
+		three := keep(bytesOf("three", 3))
+		return func(second int) func(p int) VecVirtual {
+			v := k.two(at+16*second, at+32+16*second)
+			return func(p int) VecVirtual { return field(v, 2*p, three) }
+		}
+	}
+	// sixteens adds the products of blocks whose halves have scales of their own: words in their order.
+	sixteens := func(k *kernel, sc VecVirtual, code func(second int) func(p int) VecVirtual) VecVirtual {
+		var sums [2]VecVirtual
+		for second := range sums {
+			c := code(second)
+			var t [4]VecVirtual
+			for p := range t {
+				t[p] = products(c(p), k.act(64*p+32*second))
+				if p%2 == 1 {
+					t[p/2] = halve2(words, t[p-1], t[p])
+				}
+			}
+			factors := shuffle(bytes32([]string{"even_words", "odd_words"}[second], func(i int) byte { return byte(i%16/4*4 + 2*second + i%2) }), sc)
+			sums[second] = pairs(halve4(words, t[0], t[1]), factors)
+		}
+		VPADDD(sums[1], sums[0], sums[0])
+		return sums[0]
+	}
+	super("q2_K", 84, func(k *kernel) func() {
+		code, low := crumbs(k, 16), keep(wordsOf("low_nibble_words", 15))
+		return func() {
+			packed := YMM()
+			VPMOVZXBW(k.from(0), packed)
+			k.add(k.scaled(80), sixteens(k, field(packed, 0, low), code))
+			k.offsets(82, shifted(packed, 4))
+		}
+	})
+	super("q3_K", 110, func(k *kernel) func() {
+		code, four := crumbs(k, 32), keep(bytesOf("four", 4))
+		lanes := keep(dwords("upper_bits", func(i int) uint32 { return []uint32{4, 0}[i/4] }))
+		thirtyTwo := keep(wordsOf("thirty_two_words", 32))
+		return func() {
+			sc := k.k3()
+			VPSUBW(thirtyTwo, sc, sc)
+			// Codes are 4 too great.
+			sum := YMM()
+			VPMADDWD(k.act(halves), sc, sum)
+			VPSLLD(Imm(2), sum, sum)
+			total := sixteens(k, sc, func(second int) func(p int) VecVirtual {
+				low, bits := code(second), YMM()
+				VBROADCASTI128(k.from(16*second), bits)
+				VPSLLVD(lanes, bits, bits)
+				return func(p int) VecVirtual {
+					y := low(p)
+					VPOR(field(bits, p+2, four), y, y)
+					return y
+				}
+			})
+			VPSUBD(sum, total, total)
+			k.add(k.scaled(108), total)
+		}
+	})
+	super("tq2_0", 66, func(k *kernel) func() {
+		code := crumbs(k, 0)
+		ones := keep(wordsOf("ones", 1))
+		return func() {
+			var t [4]VecVirtual
+			first, second := code(0), code(1)
+			for p := range t {
+				t[p] = products(first(p), k.act(64*p))
+				VPADDW(products(second(p), k.act(64*p+32)), t[p], t[p])
+				if p%2 == 1 {
+					t[p/2] = halve2(words, t[p-1], t[p])
+				}
+			}
+			total := pairs(halve4(words, t[0], t[1]), ones)
+			VPSUBD(k.act(sums), total, total)
+			k.add(k.scaled(64), total)
+		}
+	})
+	super("iq4_XS", 136, func(k *kernel) func() {
+		low, table := keep(bytesOf("low_nibbles", 15)), keep(bytes32("iq4_values", func(i int) byte { return byte(kit.IQ4[i%16]) }))
+		red := signed()
+		k.size = 16
+		return func() {
+			total := red.sums(k, func(p int) (first, second VecVirtual) {
+				y := k.load(p, 8)
+				first, second = field(y, 0, low), field(y, 4, low)
+				VPSHUFB(first, table, first)
+				VPSHUFB(second, table, second)
+				return first, second
+			})
+			sc, high := YMM(), YMM()
+			VPBROADCASTD(k.from(4), sc)
+			VPSRLVD(dwords("scale_nibbles", func(i int) uint32 { return uint32(4 * i) }), sc, sc)
+			VPAND(dwordsOf("low_nibble_dwords", 15), sc, sc)
+			VPBROADCASTD(k.from(0), high)
+			VPSRLVD(dwords("scale_crumbs", func(i int) uint32 { return uint32(16 + 2*i) }), high, high)
+			VPAND(dwordsOf("three_dwords", 3), high, high)
+			VPSLLD(Imm(4), high, high)
+			VPOR(high, sc, sc)
+			VPSUBD(dwordsOf("thirty_two_dwords", 32), sc, sc)
+			VPMULLD(sc, total, total)
+			k.add(k.scaled(0), total)
+		}
+	})
+}
+
+// k3 unpacks the sixteen scales of Q3_K, 32 too great, as words.
+func (k *kernel) k3() VecVirtual {
+	low, high, bits, other, mask := GP64(), GP64(), GP64(), GP64(), GP64()
+	MOVQ(k.from(96), low)
+	MOVL(k.from(104), bits.As32())
+	MOVQ(low, high)
+	SHRQ(Imm(4), high)
+	MOVQ(U64(0x0f0f0f0f0f0f0f0f), mask)
+	ANDQ(mask, low)
+	ANDQ(mask, high)
+	// Bits 0 and 1 of four bytes complete scales 0 to 3, bits 2 and 3 scales 4 to 7, and so on.
+	MOVQ(bits, other)
+	SHLQ(Imm(30), other)
+	ORQ(other, bits)
+	MOVQ(bits, other)
+	SHRQ(Imm(4), other)
+	MOVQ(U64(0x0303030303030303), mask)
+	ANDQ(mask, bits)
+	ANDQ(mask, other)
+	SHLQ(Imm(4), bits)
+	SHLQ(Imm(4), other)
+	ORQ(bits, low)
+	ORQ(other, high)
+	x, y := XMM(), YMM()
+	VMOVQ(low, x)
+	VPINSRQ(Imm(1), high, x, x)
+	VPMOVZXBW(x, y)
+	return y
 }
