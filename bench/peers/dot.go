@@ -6,6 +6,7 @@ package main
 
 typedef void (*dot)(int n, float *s, size_t bs, const void *x, size_t bx, const void *y, size_t by, int nrc);
 typedef void (*activate)(const void *, void *, int64_t);
+
 #define DOT(name) extern void name(int, float *, size_t, const void *, size_t, const void *, size_t, int)
 #define ACTIVATE(name) extern void name(const void *, void *, int64_t)
 
@@ -137,7 +138,7 @@ func (p *dotPeer) theirs(dst []float32, rows []byte, v vector, passes int) {
 		C.int(len(v.x)), pointer(v.theirs), C.int64_t(passes))
 }
 
-// A contest has two sides, each of which works so many passes over.
+// A contest has several sides. Each works so many passes over.
 type contest []func(passes int)
 
 // speeds gives each side's best speed in units a second: a pass makes so many.
@@ -228,7 +229,7 @@ func (p *dotPeer) rows(rows, cols int) []byte {
 	return b
 }
 
-// compareMatrix has MatVec of package loader compete with ggml's function on all cores, and with
+// compareMatrix lets MatVec of package loader compete with ggml's function on all cores, and with
 // reading alone. A pass makes so many units.
 func (r *race) compareMatrix(w io.Writer, p dotPeer, rows, cols int, units float64, read bool) error {
 	src, dst := p.rows(rows, cols), make([]float32, rows)
@@ -333,8 +334,8 @@ func (j *judge) products(p dotPeer) func(*verdict) {
 	}
 }
 
-// exact returns the sums of products in float64 for our activation and for ggml's, which differ for halves alone,
-// and the bound of a float32's error.
+// exact returns the sums of products in float64, for our activation and for ggml's. These differ for halves alone.
+// bound is that of the float32 sum's error.
 func (x vector) exact(p dotPeer, w []float32, row []byte) (ours, ggml, bound float64) {
 	var magnitude float64
 	y := p.expand(x)
