@@ -46,6 +46,9 @@ func checkValues(t *testing.T, path, out string, want *describedTensor) int {
 	if want.F32Hex == nil && want.F32SHA256 == nil {
 		return 0
 	}
+	if want.DType == "F8_E8M0" && filepath.Ext(out) == ".apr" {
+		return 0 // APR2 has no id for it: its bytes are U8 there, and the metadata say so
+	}
 	r := tensormap("dump", out, want.Name)
 	switch {
 	case r.status != exitDone:
