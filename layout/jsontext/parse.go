@@ -75,7 +75,7 @@ type parser struct{ Scanner[string] }
 func (p *parser) value() any {
 	switch p.Next() {
 	case '"':
-		return p.Text()
+		return p.string()
 	case '{':
 		return p.object()
 	case '[':
@@ -97,7 +97,9 @@ func (p *parser) object() layout.Metadata {
 	g := p.nextGroup()
 	md := make(layout.Metadata, 0, g.n)
 	for p.Open('{', ""); p.More('}'); {
-		key, _ := p.Key()
+		key := p.string()
+		p.Next()
+		p.at++ // the colon
 		md = append(md, layout.Entry{Key: key, Value: p.value()})
 	}
 	if g.kinds == repeats {
@@ -112,7 +114,7 @@ func (p *parser) array() any {
 	g := p.nextGroup()
 	switch g.kinds {
 	case texts:
-		return elements(p, g.n, p.Text)
+		return elements(p, g.n, p.string)
 	case numbers:
 		return elements(p, g.n, p.number)
 	}
@@ -125,6 +127,19 @@ func elements[E any](p *parser, n uint32, element func() E) []E {
 		list = append(list, element())
 	}
 	return list
+}
+
+// string reads a string. It does what Text does, without checking again.
+func (p *parser) string() string {
+	p.Next()
+	start, escapes := p.at+1, uint32(0)
+	end, _ := plainText(p.text, start)
+	for p.text[end] == '\\' {
+		escapes = escaped
+		end, _ = plainText(p.text, end+len(`\n`)) // what follows \u is plain
+	}
+	p.at = end + 1
+	return p.Scanner.value(span{uint32(start), uint32(end) | escapes})
 }
 
 func (p *parser) number() json.Number { return json.Number(p.Number()) }

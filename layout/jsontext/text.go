@@ -13,18 +13,17 @@ func (s *Scanner[T]) raw() span {
 	start := s.at + 1
 	end, ascii := plainText(s.text, start)
 	if !ascii || end >= len(s.text) || s.text[end] != '"' {
-		return s.rawOther(start)
+		return s.rawOther(start, end, ascii)
 	}
 	s.at = end + 1
 	return span{uint32(start), uint32(end)}
 }
 
 // rawOther reads a string with escapes or characters beyond ASCII from start on, behind its
-// opening quote, or says why there is none.
-func (s *Scanner[T]) rawOther(start int) span {
+// opening quote, or says why there is none. end and ascii are of the plain text at start.
+func (s *Scanner[T]) rawOther(start, end int, ascii bool) span {
 	var escapes uint32
 	for i := start; s.err == nil; {
-		end, ascii := plainText(s.text, i)
 		if !ascii && !valid(s.text[i:end]) {
 			s.notUTF8(i, end)
 			break
@@ -45,6 +44,7 @@ func (s *Scanner[T]) rawOther(start int) span {
 			s.Fail(s.base+uint64(end), layout.ErrInvalid, "invalid escape %q in a string", string(s.text[end:min(end+6, len(s.text))]))
 		}
 		i, escapes = end+n, escaped
+		end, ascii = plainText(s.text, i)
 	}
 	return span{}
 }
