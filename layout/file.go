@@ -47,6 +47,13 @@ type Summarizer interface {
 	Summary(in Input) ([]Fact, error)
 }
 
+// Configurer is a File whose metadata has hyperparameters under names, or in a place, of its format's.
+type Configurer interface {
+	// Config returns the hyperparameters in md, which Metadata has returned. Their names are those
+	// of Hugging Face's config.json if the format has no equal ones.
+	Config(md Metadata) Metadata
+}
+
 // Grapher is a File that holds a computation graph beside its tensors.
 type Grapher interface {
 	Graph(in Input) (*Graph, error)

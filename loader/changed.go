@@ -9,8 +9,8 @@ package loader
 // Verify, Warm, and the functions of packages survey and convert ask before they begin and when
 // they are done: they fail if a file has changed under them.
 func (m *Model) Changed() error {
-	if !m.gate.enter() {
-		return m.closedError()
+	if err := m.enter(); err != nil {
+		return err
 	}
 	defer m.leave()
 	return m.changed()

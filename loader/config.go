@@ -8,68 +8,42 @@ import (
 	"io/fs"
 	"reflect"
 	"strconv"
-	"strings"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
 // Config answers what a model's files say about its architecture. A question has the same name for
-// every format: the name in Hugging Face's config.json, as listed below. Each format spells it its
-// own way; * is the value of general.architecture. Other names are looked up as they are.
+// every format, that in Hugging Face's config.json:
 //
-//	name                     GGUF                               others
-//	model_type               general.architecture
-//	hidden_size              *.embedding_length                 d_model n_embd dim n_text_state
-//	num_hidden_layers        *.block_count                      n_layer n_layers num_layers n_text_layer
-//	num_attention_heads      *.attention.head_count             n_head n_heads num_heads n_text_head
-//	num_key_value_heads      *.attention.head_count_kv          n_kv_heads n_head_kv
-//	head_dim                 *.attention.key_length
-//	intermediate_size        *.feed_forward_length              n_inner ffn_dim d_ff
-//	max_position_embeddings  *.context_length                   n_positions n_ctx max_seq_len n_text_ctx
-//	vocab_size               *.vocab_size                       n_vocab
-//	rms_norm_eps             *.attention.layer_norm_rms_epsilon norm_eps
-//	layer_norm_eps           *.attention.layer_norm_epsilon     layer_norm_epsilon
-//	rope_theta               *.rope.freq_base                   rotary_emb_base
-//	sliding_window           *.attention.sliding_window
-//	num_local_experts        *.expert_count                     num_experts n_routed_experts
-//	num_experts_per_tok      *.expert_used_count
-//	bos_token_id             tokenizer.ggml.bos_token_id
-//	eos_token_id             tokenizer.ggml.eos_token_id
-//	pad_token_id             tokenizer.ggml.padding_token_id
+//	model_type hidden_size num_hidden_layers num_attention_heads num_key_value_heads head_dim
+//	intermediate_size max_position_embeddings vocab_size rms_norm_eps layer_norm_eps rope_theta
+//	sliding_window num_local_experts num_experts_per_tok bos_token_id eos_token_id pad_token_id
 //
-// vocab_size is the number of tokens in the file if it says nothing else.
+// Formats that spell these their own way, as GGUF does, translate ([layout.Configurer]). Older files
+// have other names, such as n_embd, which are tried too. Names beyond the list are looked up as they
+// are. vocab_size is the number of tokens in the file if it says nothing else.
 //
 // The answers are as little to be trusted as any file: check them against the tensors' shapes, as
 // package bind does, before memory is taken for them.
 type Config struct {
 	path    string
 	objects []layout.Metadata // in the order in which they are asked
-	arch    string
 }
 
-// spelling lists the other names of a question.
-type spelling struct{ gguf, others string }
-
-var spellings = map[string]spelling{
-	"model_type":              {"general.architecture", ""},
-	"hidden_size":             {"*.embedding_length", "d_model n_embd dim n_text_state"},
-	"num_hidden_layers":       {"*.block_count", "n_layer n_layers num_layers n_text_layer"},
-	"num_attention_heads":     {"*.attention.head_count", "n_head n_heads num_heads n_text_head"},
-	"num_key_value_heads":     {"*.attention.head_count_kv", "n_kv_heads n_head_kv"},
-	"head_dim":                {"*.attention.key_length", ""},
-	"intermediate_size":       {"*.feed_forward_length", "n_inner ffn_dim d_ff"},
-	"max_position_embeddings": {"*.context_length", "n_positions n_ctx max_seq_len n_text_ctx"},
-	"vocab_size":              {"*.vocab_size", "n_vocab"},
-	"rms_norm_eps":            {"*.attention.layer_norm_rms_epsilon", "norm_eps"},
-	"layer_norm_eps":          {"*.attention.layer_norm_epsilon", "layer_norm_epsilon"},
-	"rope_theta":              {"*.rope.freq_base", "rotary_emb_base"},
-	"sliding_window":          {"*.attention.sliding_window", ""},
-	"num_local_experts":       {"*.expert_count", "num_experts n_routed_experts"},
-	"num_experts_per_tok":     {"*.expert_used_count", ""},
-	"bos_token_id":            {"tokenizer.ggml.bos_token_id", ""},
-	"eos_token_id":            {"tokenizer.ggml.eos_token_id", ""},
-	"pad_token_id":            {"tokenizer.ggml.padding_token_id", ""},
+// spellings lists the other names of a question in files that are not GGUF.
+var spellings = map[string][]string{
+	"hidden_size":             {"d_model", "n_embd", "dim", "n_text_state"},
+	"num_hidden_layers":       {"n_layer", "n_layers", "num_layers", "n_text_layer"},
+	"num_attention_heads":     {"n_head", "n_heads", "num_heads", "n_text_head"},
+	"num_key_value_heads":     {"n_kv_heads", "n_head_kv"},
+	"intermediate_size":       {"n_inner", "ffn_dim", "d_ff"},
+	"max_position_embeddings": {"n_positions", "n_ctx", "max_seq_len", "n_text_ctx"},
+	"vocab_size":              {"n_vocab"},
+	"rms_norm_eps":            {"norm_eps"},
+	"layer_norm_eps":          {"layer_norm_epsilon"},
+	"rope_theta":              {"rotary_emb_base"},
+	"num_local_experts":       {"num_experts", "n_routed_experts"},
 }
 
 // configBytes bounds a config.json: hundreds of times what those of large models have.
@@ -79,8 +53,8 @@ const configBytes = 4 << 20
 // it. A model without that file, or in memory, has what its metadata says. The first call reads;
 // ctx and Close end that.
 func (m *Model) Config(ctx context.Context) (*Config, error) {
-	if !m.gate.enter() {
-		return nil, m.closedError()
+	if err := m.enter(); err != nil {
+		return nil, err
 	}
 	defer m.leave()
 	return m.configuration(ctx)
@@ -103,13 +77,10 @@ func (m *Model) configuration(ctx context.Context) (*Config, error) {
 			return nil, err
 		}
 	}
-	for _, key := range []string{"architecture", "params"} { // of APR2, of .april
-		c.add(md, key)
+	if f, ok := m.files[0].layout.(layout.Configurer); ok {
+		c.objects = append(c.objects, f.Config(md))
 	}
 	c.objects = append(c.objects, md)
-	if arch, ok := md.Get("general.architecture"); ok {
-		c.arch, _ = arch.(string)
-	}
 	m.config.Store(c)
 	return c, nil
 }
@@ -131,27 +102,17 @@ func (m *Model) addConfigFile(ctx context.Context, c *Config) error {
 	}
 	c.objects = append(c.objects, file)
 	for _, key := range []string{"text_config", "llm_config", "language_config"} {
-		c.add(file, key)
-	}
-	return nil
-}
-
-func (c *Config) add(md layout.Metadata, key string) {
-	if v, ok := md.Get(key); ok {
+		v, _ := file.Get(key)
 		if object, ok := v.(layout.Metadata); ok {
 			c.objects = append(c.objects, object)
 		}
 	}
+	return nil
 }
 
 // Value returns the answer as the file has it; see [layout.Metadata] for the types.
 func (c *Config) Value(name string) (any, bool) {
-	s := spellings[name]
-	names := append([]string{name}, strings.Fields(s.others)...)
-	if s.gguf != "" {
-		names = append(names, strings.Replace(s.gguf, "*", c.arch, 1))
-	}
-	for _, name := range names {
+	for _, name := range append([]string{name}, spellings[name]...) {
 		for _, md := range c.objects {
 			if v, ok := md.Get(name); ok && v != nil {
 				return v, true
@@ -159,7 +120,7 @@ func (c *Config) Value(name string) (any, bool) {
 		}
 	}
 	if name == "vocab_size" {
-		for _, key := range []string{"tokenizer.ggml.tokens", "vocab", "tokens"} {
+		for _, key := range []string{"vocab", "tokens"} {
 			if tokens, err := c.Strings(key); err == nil {
 				return len(tokens), true
 			}

@@ -131,3 +131,26 @@ func TestConfigDistrusted(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestConfigOfApril asks for the parameters, which are an object of their own. The number of tokens
+// counts them.
+func TestConfigOfApril(t *testing.T) {
+	m := openPath(t, filepath.Join("..", "testdata", "april", "dtypes.april"), nil)
+	md, err := m.Metadata()
+	if err != nil {
+		t.Fatal(err)
+	}
+	params, _ := md.Get("params")
+	c := config(t, m)
+	for _, e := range params.(layout.Metadata) {
+		if n, ok := e.Value.(int32); ok {
+			if got, err := c.Int(e.Key); err != nil || got != int(n) {
+				t.Errorf("%s is %d, want %d; %v", e.Key, got, n, err)
+			}
+		}
+	}
+	tokens, _ := md.Get("params", "tokens")
+	if n, err := c.Int("vocab_size"); err != nil || n == 0 || n != len(tokens.([]string)) {
+		t.Errorf("vocab_size %d, %v", n, err)
+	}
+}

@@ -10,8 +10,8 @@ import (
 // Summary returns what the model's format tells a person first: nothing if the format has no
 // such facts. Those of a sharded model are the first file's.
 func (m *Model) Summary() ([]layout.Fact, error) {
-	if !m.gate.enter() {
-		return nil, m.closedError()
+	if err := m.enter(); err != nil {
+		return nil, err
 	}
 	defer m.leave()
 	return summary(&m.files[0])
@@ -41,8 +41,8 @@ func summary(f *file) (facts []layout.Fact, err error) {
 // Graph returns the computation graph that the model's file holds beside its tensors. Formats
 // without graphs are ErrUnsupported.
 func (m *Model) Graph() (*layout.Graph, error) {
-	if !m.gate.enter() {
-		return nil, m.closedError()
+	if err := m.enter(); err != nil {
+		return nil, err
 	}
 	defer m.leave()
 	return graph(&m.files[0])

@@ -38,8 +38,8 @@ func (m *Model) Acquire() (*Lease, error) { return m.AcquireContext(context.Back
 // or expands. Reading a file of this system, and expanding, go on to their end. The lease must be
 // released all the same.
 func (m *Model) AcquireContext(ctx context.Context) (*Lease, error) {
-	if !m.gate.enter() {
-		return nil, m.closedError()
+	if err := m.enter(); err != nil {
+		return nil, err
 	}
 	if !m.leases.enter() {
 		m.leave()

@@ -14,8 +14,8 @@ import (
 //   - the first shard's metadata, and the keys of metadata of a SafeTensors index
 //   - the metadata of the first file of a GGUF split.
 func (m *Model) Metadata() (layout.Metadata, error) {
-	if !m.gate.enter() {
-		return nil, m.closedError()
+	if err := m.enter(); err != nil {
+		return nil, err
 	}
 	defer m.leave()
 	return m.parsedMetadata(context.Background())

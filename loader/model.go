@@ -119,6 +119,14 @@ func (m *Model) Close() error {
 	return nil
 }
 
+// enter holds the model for the length of a call, until leave.
+func (m *Model) enter() error {
+	if !m.gate.enter() {
+		return m.closedError()
+	}
+	return nil
+}
+
 func (m *Model) leave() {
 	if m.gate.leave() {
 		m.release()

@@ -45,18 +45,27 @@ func (t Tensor) ReadAt(p []byte, off int64) (n int, err error) {
 // position in Files. It copies, whether or not the file is mapped. Reading from afar ends with
 // ctx. A range that leaves the file is ErrRange.
 func (m *Model) ReadFileAt(ctx context.Context, file int, p []byte, off uint64) error {
-	if !m.gate.enter() {
-		return m.closedError()
+	if err := m.enter(); err != nil {
+		return err
 	}
 	defer m.leave()
-	if file < 0 || file >= len(m.files) {
-		return fmt.Errorf("%s: %w: file %d of %d", m.path, ErrRange, file, len(m.files))
+	f, err := m.fileAt(file, off, uint64(len(p)))
+	if err != nil {
+		return err
 	}
 	ctx, stop := m.from.until(ctx)
 	defer stop()
-	f := m.files[file].during(ctx)
-	if size := f.mapping.Size(); !layout.Within(off, uint64(len(p)), size) {
-		return fmt.Errorf("%s: %w: %d bytes at %d of %d", f.path, ErrRange, len(p), off, size)
+	return f.Wrap(f.during(ctx).readFull(p, off))
+}
+
+// fileAt returns the i-th of Files, which has n bytes at off. The error is ErrRange.
+func (m *Model) fileAt(i int, off, n uint64) (*file, error) {
+	if i < 0 || i >= len(m.files) {
+		return nil, fmt.Errorf("%s: %w: file %d of %d", m.path, ErrRange, i, len(m.files))
 	}
-	return f.Wrap(f.readFull(p, off))
+	f := &m.files[i]
+	if size := f.mapping.Size(); !layout.Within(off, n, size) {
+		return nil, fmt.Errorf("%s: %w: %d bytes at %d of %d", f.path, ErrRange, n, off, size)
+	}
+	return f, nil
 }

@@ -1,27 +1,18 @@
 package loader
 
-import (
-	"fmt"
-
-	"github.com/tensormap/tensormap/layout"
-)
-
 // Resident returns how many of the n bytes at off of a file are in memory now, whoever brought them
 // there; file is a position in Files. A shard that nobody has touched is mapped for it, which
 // reads nothing. The kernel does not tell everybody: see [mmapio.Mapping.Resident]. The error is
 // errors.ErrUnsupported if the file is not mapped or the platform cannot tell, and ErrRange if the
 // range leaves the file.
 func (m *Model) Resident(file int, off, n uint64) (uint64, error) {
-	if !m.gate.enter() {
-		return 0, m.closedError()
+	if err := m.enter(); err != nil {
+		return 0, err
 	}
 	defer m.leave()
-	if file < 0 || file >= len(m.files) {
-		return 0, fmt.Errorf("%s: %w: file %d of %d", m.path, ErrRange, file, len(m.files))
-	}
-	f := &m.files[file]
-	if size := f.mapping.Size(); !layout.Within(off, n, size) {
-		return 0, fmt.Errorf("%s: %w: %d bytes at %d of %d", f.path, ErrRange, n, off, size)
+	f, err := m.fileAt(file, off, n)
+	if err != nil {
+		return 0, err
 	}
 	count, err := f.mapping.Resident(off, n)
 	return count, f.Wrap(err)
@@ -31,8 +22,8 @@ func (m *Model) Resident(file int, off, n uint64) (uint64, error) {
 // every page: about a millisecond for ten gigabytes. The error is ErrUnsupported if the platform
 // cannot tell.
 func (m *Model) ResidentBytes() (sum uint64, err error) {
-	if !m.gate.enter() {
-		return 0, m.closedError()
+	if err := m.enter(); err != nil {
+		return 0, err
 	}
 	defer m.leave()
 	for i := range m.files {

@@ -67,8 +67,8 @@ func (r *Report) Err() error {
 // cancelled. A file that has changed since it was opened is
 // mmapio.ErrChanged, whatever it holds now: see Model.Changed.
 func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error) {
-	if !m.gate.enter() {
-		return nil, m.closedError()
+	if err := m.enter(); err != nil {
+		return nil, err
 	}
 	defer m.leave()
 	if opts == nil {

@@ -27,8 +27,8 @@ func (m *Model) Granularity() (g layout.Granularity) {
 // an *IntegrityError of the first wrong chunk, or says why reading failed. Without Options.Trust it does
 // nothing. progress may be nil.
 func (m *Model) VerifyAll(ctx context.Context, progress func(done, total uint64)) error {
-	if !m.gate.enter() {
-		return m.closedError()
+	if err := m.enter(); err != nil {
+		return err
 	}
 	defer m.leave()
 	ctx, stop := m.from.until(ctx)

@@ -58,8 +58,8 @@ type WarmResult struct {
 // pages and tensors that are there by then stay. A mapped file that has shrunk is mmapio.ErrFault. One that has
 // changed otherwise since it was opened is ErrChanged: see Model.Changed.
 func (m *Model) Warm(ctx context.Context, names []string, opts *WarmOptions) (WarmResult, error) {
-	if !m.gate.enter() {
-		return WarmResult{}, m.closedError()
+	if err := m.enter(); err != nil {
+		return WarmResult{}, err
 	}
 	defer m.leave()
 	tensors, err := m.warmed(names, nil)
@@ -71,8 +71,8 @@ func (m *Model) Warm(ctx context.Context, names []string, opts *WarmOptions) (Wa
 
 // WarmAll warms all tensors, in the order in which they are stored.
 func (m *Model) WarmAll(ctx context.Context, opts *WarmOptions) (WarmResult, error) {
-	if !m.gate.enter() {
-		return WarmResult{}, m.closedError()
+	if err := m.enter(); err != nil {
+		return WarmResult{}, err
 	}
 	defer m.leave()
 	return m.warm(ctx, opts, m.every())
@@ -230,8 +230,8 @@ func (m *Model) admit(tensors []Tensor) error {
 // Pages that a tensor shares with others that are not named stay, and views stay valid. Without
 // names Evict does nothing.
 func (m *Model) Evict(names ...string) error {
-	if !m.gate.enter() {
-		return m.closedError()
+	if err := m.enter(); err != nil {
+		return err
 	}
 	defer m.leave()
 	for _, name := range names {
@@ -248,8 +248,8 @@ func (m *Model) Evict(names ...string) error {
 
 // EvictAll gives the memory of all tensors back, as Evict does.
 func (m *Model) EvictAll() error {
-	if !m.gate.enter() {
-		return m.closedError()
+	if err := m.enter(); err != nil {
+		return err
 	}
 	defer m.leave()
 	for i := range m.weights {

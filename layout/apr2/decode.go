@@ -15,8 +15,9 @@ type File struct {
 }
 
 var (
-	_ layout.File   = (*File)(nil)
-	_ layout.Scaler = (*File)(nil)
+	_ layout.File       = (*File)(nil)
+	_ layout.Scaler     = (*File)(nil)
+	_ layout.Configurer = (*File)(nil)
 )
 
 // Decode reads header and index of a file of the draft and no other byte of it. A nil lim means the

@@ -66,6 +66,13 @@ func (f *File) Scales(md layout.Metadata) (map[string]layout.Quant, error) {
 	return quants, nil
 }
 
+// Config returns the object architecture of md.
+func (f *File) Config(md layout.Metadata) layout.Metadata {
+	v, _ := md.Get("architecture")
+	config, _ := v.(layout.Metadata)
+	return config
+}
+
 // object returns the object called key in md's quantization. A missing one is empty.
 func (f *File) object(md layout.Metadata, field, key string) (layout.Metadata, error) {
 	v, ok := md.Get("quantization", key)

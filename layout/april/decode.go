@@ -20,6 +20,7 @@ var (
 	_ layout.File       = (*File)(nil)
 	_ layout.Unpacker   = (*File)(nil)
 	_ layout.Summarizer = (*File)(nil)
+	_ layout.Configurer = (*File)(nil)
 )
 
 // Decode reads the header of an .april file and the descriptions of its networks'

@@ -24,6 +24,13 @@ func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 	), nil
 }
 
+// Config returns the parameters in md.
+func (f *File) Config(md layout.Metadata) layout.Metadata {
+	v, _ := md.Get("params")
+	config, _ := v.(layout.Metadata)
+	return config
+}
+
 // texts reads the texts of the header.
 func (f *File) texts(in layout.Input) (layout.Metadata, error) {
 	md := make(layout.Metadata, 0, 5)

@@ -24,6 +24,7 @@ type File struct {
 var (
 	_ layout.File       = (*File)(nil)
 	_ layout.Summarizer = (*File)(nil)
+	_ layout.Configurer = (*File)(nil)
 )
 
 // Index describes the file's tensors. Its Align is general.alignment.

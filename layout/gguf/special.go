@@ -8,6 +8,7 @@ import (
 
 const (
 	keyAlignment    = "general.alignment"
+	keyArchitecture = "general.architecture"
 	keySplitNo      = "split.no"
 	keySplitCount   = "split.count"
 	keySplitTensors = "split.tensors.count"

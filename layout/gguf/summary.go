@@ -12,7 +12,7 @@ import (
 // quantization and the numbers of its architecture. It leaves out facts that the file does not state.
 func (f *File) Summary(in layout.Input) ([]layout.Fact, error) {
 	s := summary{file: f, in: in}
-	arch := s.text("general.architecture")
+	arch := s.text(keyArchitecture)
 	s.add("name", s.text("general.name"))
 	s.add("architecture", arch)
 	s.add("file type", s.fileType())
