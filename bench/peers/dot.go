@@ -8,6 +8,7 @@ typedef void (*dot)(int n, float *s, size_t bs, const void *x, size_t bx, const 
 typedef void (*activate)(const void *, void *, int64_t);
 
 #define DOT(name) extern void name(int, float *, size_t, const void *, size_t, const void *, size_t, int)
+
 #define ACTIVATE(name) extern void name(const void *, void *, int64_t)
 
 DOT(ggml_vec_dot_f32);
