@@ -70,24 +70,22 @@ group:
 	VMOVDQU        288(AX), Y2
 	VPSLLD         $0x03, Y2, Y2
 	VPSUBD         Y2, Y3, Y3
-	VPBROADCASTD   (SI), Y2
-	VPBROADCASTD   18(SI), Y4
-	VPBLENDD       $0x02, Y4, Y2, Y2
-	VPBROADCASTD   36(SI), Y4
-	VPBROADCASTD   54(SI), Y5
-	VPBLENDD       $0x08, Y5, Y4, Y4
-	VPBROADCASTD   72(SI), Y5
-	VPBROADCASTD   90(SI), Y6
-	VPBLENDD       $0x20, Y6, Y5, Y5
-	VPBROADCASTD   108(SI), Y6
-	VPBROADCASTD   126(SI), Y7
-	VPBLENDD       $0x80, Y7, Y6, Y6
-	VPBLENDD       $0x0c, Y4, Y2, Y2
-	VPBLENDD       $0xc0, Y6, Y5, Y5
-	VPBLENDD       $0xf0, Y5, Y2, Y2
-	VPAND          low_words<>+0(SB), Y2, Y2
-	VPACKUSDW      Y2, Y2, Y2
-	VPERMQ         $0x08, Y2, Y2
+	MOVWLZX        54(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           36(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           18(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           (SI), R10
+	MOVWLZX        126(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           108(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           90(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           72(SI), R11
+	VMOVQ          R10, X2
+	VPINSRQ        $0x01, R11, X2, X2
 	VCVTPH2PS      X2, Y2
 	VMOVDQU        256(AX), Y4
 	VMULPS         Y4, Y2, Y2
@@ -132,10 +130,7 @@ single:
 	VBROADCASTSS   288(AX)(CX*1), Y2
 	VPSLLD         $0x03, Y2, Y2
 	VPSUBD         Y2, Y3, Y3
-	VPBROADCASTD   (SI), Y2
-	VPAND          low_words<>+0(SB), Y2, Y2
-	VPACKUSDW      Y2, Y2, Y2
-	VPERMQ         $0x08, Y2, Y2
+	VPBROADCASTW   (SI), X2
 	VCVTPH2PS      X2, Y2
 	VBROADCASTSS   256(AX)(CX*1), Y4
 	VMULPS         Y4, Y2, Y2
@@ -174,12 +169,6 @@ DATA low_nibbles<>+8(SB)/8, $0x0f0f0f0f0f0f0f0f
 DATA low_nibbles<>+16(SB)/8, $0x0f0f0f0f0f0f0f0f
 DATA low_nibbles<>+24(SB)/8, $0x0f0f0f0f0f0f0f0f
 GLOBL low_nibbles<>(SB), RODATA|NOPTR, $32
-
-DATA low_words<>+0(SB)/8, $0x0000ffff0000ffff
-DATA low_words<>+8(SB)/8, $0x0000ffff0000ffff
-DATA low_words<>+16(SB)/8, $0x0000ffff0000ffff
-DATA low_words<>+24(SB)/8, $0x0000ffff0000ffff
-GLOBL low_words<>(SB), RODATA|NOPTR, $32
 
 DATA window<>+0(SB)/8, $0x0000000000000000
 DATA window<>+8(SB)/8, $0x0000000000000000
@@ -357,6 +346,12 @@ total:
 	VZEROUPPER
 	RET
 
+DATA low_words<>+0(SB)/8, $0x0000ffff0000ffff
+DATA low_words<>+8(SB)/8, $0x0000ffff0000ffff
+DATA low_words<>+16(SB)/8, $0x0000ffff0000ffff
+DATA low_words<>+24(SB)/8, $0x0000ffff0000ffff
+GLOBL low_words<>(SB), RODATA|NOPTR, $32
+
 // func q5_0AVX2(dst []float32, rows []byte, x *int8, blocks int)
 // Requires: AVX, AVX2, F16C
 TEXT ·q5_0AVX2(SB), NOSPLIT, $0-64
@@ -478,24 +473,22 @@ group:
 	VMOVDQU        288(AX), Y4
 	VPSLLD         $0x04, Y4, Y4
 	VPSUBD         Y4, Y5, Y5
-	VPBROADCASTD   (SI), Y4
-	VPBROADCASTD   22(SI), Y6
-	VPBLENDD       $0x02, Y6, Y4, Y4
-	VPBROADCASTD   44(SI), Y6
-	VPBROADCASTD   66(SI), Y7
-	VPBLENDD       $0x08, Y7, Y6, Y6
-	VPBROADCASTD   88(SI), Y7
-	VPBROADCASTD   110(SI), Y8
-	VPBLENDD       $0x20, Y8, Y7, Y7
-	VPBROADCASTD   132(SI), Y8
-	VPBROADCASTD   154(SI), Y9
-	VPBLENDD       $0x80, Y9, Y8, Y8
-	VPBLENDD       $0x0c, Y6, Y4, Y4
-	VPBLENDD       $0xc0, Y8, Y7, Y7
-	VPBLENDD       $0xf0, Y7, Y4, Y4
-	VPAND          low_words<>+0(SB), Y4, Y4
-	VPACKUSDW      Y4, Y4, Y4
-	VPERMQ         $0x08, Y4, Y4
+	MOVWLZX        66(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           44(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           22(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           (SI), R10
+	MOVWLZX        154(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           132(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           110(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           88(SI), R11
+	VMOVQ          R10, X4
+	VPINSRQ        $0x01, R11, X4, X4
 	VCVTPH2PS      X4, Y4
 	VMOVDQU        256(AX), Y6
 	VMULPS         Y6, Y4, Y4
@@ -551,10 +544,7 @@ single:
 	VBROADCASTSS   288(AX)(CX*1), Y4
 	VPSLLD         $0x04, Y4, Y4
 	VPSUBD         Y4, Y5, Y5
-	VPBROADCASTD   (SI), Y4
-	VPAND          low_words<>+0(SB), Y4, Y4
-	VPACKUSDW      Y4, Y4, Y4
-	VPERMQ         $0x08, Y4, Y4
+	VPBROADCASTW   (SI), X4
 	VCVTPH2PS      X4, Y4
 	VBROADCASTSS   256(AX)(CX*1), Y6
 	VMULPS         Y6, Y4, Y4
@@ -927,24 +917,22 @@ group:
 	VPUNPCKLQDQ    Y2, Y1, Y3
 	VPUNPCKHQDQ    Y2, Y1, Y1
 	VPADDD         Y3, Y1, Y1
-	VPBROADCASTD   (SI), Y2
-	VPBROADCASTD   34(SI), Y3
-	VPBLENDD       $0x02, Y3, Y2, Y2
-	VPBROADCASTD   68(SI), Y3
-	VPBROADCASTD   102(SI), Y4
-	VPBLENDD       $0x08, Y4, Y3, Y3
-	VPBROADCASTD   136(SI), Y4
-	VPBROADCASTD   170(SI), Y5
-	VPBLENDD       $0x20, Y5, Y4, Y4
-	VPBROADCASTD   204(SI), Y5
-	VPBROADCASTD   238(SI), Y6
-	VPBLENDD       $0x80, Y6, Y5, Y5
-	VPBLENDD       $0x0c, Y3, Y2, Y2
-	VPBLENDD       $0xc0, Y5, Y4, Y4
-	VPBLENDD       $0xf0, Y4, Y2, Y2
-	VPAND          low_words<>+0(SB), Y2, Y2
-	VPACKUSDW      Y2, Y2, Y2
-	VPERMQ         $0x08, Y2, Y2
+	MOVWLZX        102(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           68(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           34(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           (SI), R10
+	MOVWLZX        238(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           204(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           170(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           136(SI), R11
+	VMOVQ          R10, X2
+	VPINSRQ        $0x01, R11, X2, X2
 	VCVTPH2PS      X2, Y2
 	VMOVDQU        256(AX), Y3
 	VMULPS         Y3, Y2, Y2
@@ -991,10 +979,7 @@ single:
 	LEAQ           window<>+0(SB), R10
 	SHLQ           $0x02, CX
 	SUBQ           CX, R10
-	VPBROADCASTD   (SI), Y2
-	VPAND          low_words<>+0(SB), Y2, Y2
-	VPACKUSDW      Y2, Y2, Y2
-	VPERMQ         $0x08, Y2, Y2
+	VPBROADCASTW   (SI), X2
 	VCVTPH2PS      X2, Y2
 	VBROADCASTSS   256(AX)(CX*1), Y3
 	VMULPS         Y3, Y2, Y2
@@ -1131,24 +1116,22 @@ group:
 	VPUNPCKLQDQ    Y5, Y4, Y3
 	VPUNPCKHQDQ    Y5, Y4, Y4
 	VPADDD         Y3, Y4, Y4
-	VPBROADCASTD   (SI), Y3
-	VPBROADCASTD   18(SI), Y5
-	VPBLENDD       $0x02, Y5, Y3, Y3
-	VPBROADCASTD   36(SI), Y5
-	VPBROADCASTD   54(SI), Y6
-	VPBLENDD       $0x08, Y6, Y5, Y5
-	VPBROADCASTD   72(SI), Y6
-	VPBROADCASTD   90(SI), Y7
-	VPBLENDD       $0x20, Y7, Y6, Y6
-	VPBROADCASTD   108(SI), Y7
-	VPBROADCASTD   126(SI), Y8
-	VPBLENDD       $0x80, Y8, Y7, Y7
-	VPBLENDD       $0x0c, Y5, Y3, Y3
-	VPBLENDD       $0xc0, Y7, Y6, Y6
-	VPBLENDD       $0xf0, Y6, Y3, Y3
-	VPAND          low_words<>+0(SB), Y3, Y3
-	VPACKUSDW      Y3, Y3, Y3
-	VPERMQ         $0x08, Y3, Y3
+	MOVWLZX        54(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           36(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           18(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           (SI), R10
+	MOVWLZX        126(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           108(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           90(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           72(SI), R11
+	VMOVQ          R10, X3
+	VPINSRQ        $0x01, R11, X3, X3
 	VCVTPH2PS      X3, Y3
 	VMOVDQU        256(AX), Y5
 	VMULPS         Y5, Y3, Y3
@@ -1199,10 +1182,7 @@ single:
 	LEAQ           window<>+0(SB), R10
 	SHLQ           $0x02, CX
 	SUBQ           CX, R10
-	VPBROADCASTD   (SI), Y3
-	VPAND          low_words<>+0(SB), Y3, Y3
-	VPACKUSDW      Y3, Y3, Y3
-	VPERMQ         $0x08, Y3, Y3
+	VPBROADCASTW   (SI), X3
 	VCVTPH2PS      X3, Y3
 	VBROADCASTSS   256(AX)(CX*1), Y5
 	VMULPS         Y5, Y3, Y3
@@ -1518,22 +1498,21 @@ block:
 	VPUNPCKLDQ     Y7, Y10, Y8
 	VPUNPCKHDQ     Y7, Y10, Y10
 	VPADDW         Y8, Y10, Y10
-	VPBROADCASTW   (SI), X7
-	VCVTPH2PS      X7, Y7
+	VPBROADCASTD   (SI), X4
+	VCVTPH2PS      X4, Y7
 	VMULPS         256(AX), Y7, Y7
-	VPUNPCKLQDQ    Y10, Y9, Y8
+	VMOVSLDUP      Y7, Y8
+	VMOVSHDUP      Y7, Y7
+	VPUNPCKLQDQ    Y10, Y9, Y11
 	VPUNPCKHQDQ    Y10, Y9, Y9
-	VPADDW         Y8, Y9, Y9
+	VPADDW         Y11, Y9, Y9
 	VPMADDWD       Y5, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VMULPS         Y7, Y9, Y9
+	VMULPS         Y8, Y9, Y9
 	VADDPS         Y9, Y3, Y3
 	VPMADDWD       352(AX), Y6, Y6
-	VPBROADCASTW   2(SI), X5
-	VCVTPH2PS      X5, Y5
-	VMULPS         256(AX), Y5, Y5
 	VCVTDQ2PS      Y6, Y6
-	VMULPS         Y5, Y6, Y6
+	VMULPS         Y7, Y6, Y6
 	VSUBPS         Y6, Y3, Y3
 	ADDQ           $0x00000090, SI
 	ADDQ           $0x00000180, AX
@@ -1667,23 +1646,22 @@ block:
 	VPUNPCKHDQ     Y5, Y10, Y10
 	VPADDW         Y7, Y10, Y10
 	VPMADDWD       Y6, Y10, Y10
-	VPBROADCASTW   (SI), X5
+	VPBROADCASTD   (SI), X5
 	VCVTPH2PS      X5, Y5
 	VMULPS         256(AX), Y5, Y5
-	VPUNPCKLQDQ    Y10, Y9, Y6
+	VMOVSLDUP      Y5, Y6
+	VMOVSHDUP      Y5, Y5
+	VPUNPCKLQDQ    Y10, Y9, Y7
 	VPUNPCKHQDQ    Y10, Y9, Y9
-	VPADDD         Y6, Y9, Y9
+	VPADDD         Y7, Y9, Y9
 	VCVTDQ2PS      Y9, Y9
-	VMULPS         Y5, Y9, Y9
+	VMULPS         Y6, Y9, Y9
 	VADDPS         Y9, Y3, Y3
-	VPSHUFB        k4_mins<>+0(SB), Y4, Y5
-	VPMADDWD       352(AX), Y5, Y5
-	VPBROADCASTW   2(SI), X6
-	VCVTPH2PS      X6, Y6
-	VMULPS         256(AX), Y6, Y6
-	VCVTDQ2PS      Y5, Y5
-	VMULPS         Y6, Y5, Y5
-	VSUBPS         Y5, Y3, Y3
+	VPSHUFB        k4_mins<>+0(SB), Y4, Y6
+	VPMADDWD       352(AX), Y6, Y6
+	VCVTDQ2PS      Y6, Y6
+	VMULPS         Y5, Y6, Y6
+	VSUBPS         Y6, Y3, Y3
 	ADDQ           $0x000000b0, SI
 	ADDQ           $0x00000180, AX
 	DECQ           CX
@@ -1892,67 +1870,66 @@ row:
 
 block:
 	VPMOVZXBW      (SI), Y3
-	VPBROADCASTW   80(SI), X4
-	VCVTPH2PS      X4, Y4
-	VMULPS         256(AX), Y4, Y4
-	VPAND          Y1, Y3, Y5
-	VBROADCASTI128 16(SI), Y6
-	VINSERTI128    $0x01, 48(SI), Y6, Y6
-	VPAND          Y0, Y6, Y7
-	VPMADDUBSW     (AX), Y7, Y7
-	VPSRLW         $0x02, Y6, Y8
+	VPAND          Y1, Y3, Y4
+	VBROADCASTI128 16(SI), Y5
+	VINSERTI128    $0x01, 48(SI), Y5, Y5
+	VPAND          Y0, Y5, Y6
+	VPMADDUBSW     (AX), Y6, Y6
+	VPSRLW         $0x02, Y5, Y7
+	VPAND          Y0, Y7, Y7
+	VPMADDUBSW     64(AX), Y7, Y7
+	VPUNPCKLDQ     Y7, Y6, Y8
+	VPUNPCKHDQ     Y7, Y6, Y6
+	VPADDW         Y8, Y6, Y6
+	VPSRLW         $0x04, Y5, Y7
+	VPAND          Y0, Y7, Y7
+	VPMADDUBSW     128(AX), Y7, Y7
+	VPSRLW         $0x06, Y5, Y5
+	VPAND          Y0, Y5, Y5
+	VPMADDUBSW     192(AX), Y5, Y5
+	VPUNPCKLDQ     Y5, Y7, Y8
+	VPUNPCKHDQ     Y5, Y7, Y7
+	VPADDW         Y8, Y7, Y7
+	VPSHUFB        even_words<>+0(SB), Y4, Y5
+	VPUNPCKLQDQ    Y7, Y6, Y8
+	VPUNPCKHQDQ    Y7, Y6, Y6
+	VPADDW         Y8, Y6, Y6
+	VPMADDWD       Y5, Y6, Y6
+	VBROADCASTI128 32(SI), Y5
+	VINSERTI128    $0x01, 64(SI), Y5, Y5
+	VPAND          Y0, Y5, Y7
+	VPMADDUBSW     32(AX), Y7, Y7
+	VPSRLW         $0x02, Y5, Y8
 	VPAND          Y0, Y8, Y8
-	VPMADDUBSW     64(AX), Y8, Y8
+	VPMADDUBSW     96(AX), Y8, Y8
 	VPUNPCKLDQ     Y8, Y7, Y9
 	VPUNPCKHDQ     Y8, Y7, Y7
 	VPADDW         Y9, Y7, Y7
-	VPSRLW         $0x04, Y6, Y8
+	VPSRLW         $0x04, Y5, Y8
 	VPAND          Y0, Y8, Y8
-	VPMADDUBSW     128(AX), Y8, Y8
-	VPSRLW         $0x06, Y6, Y6
-	VPAND          Y0, Y6, Y6
-	VPMADDUBSW     192(AX), Y6, Y6
-	VPUNPCKLDQ     Y6, Y8, Y9
-	VPUNPCKHDQ     Y6, Y8, Y8
+	VPMADDUBSW     160(AX), Y8, Y8
+	VPSRLW         $0x06, Y5, Y5
+	VPAND          Y0, Y5, Y5
+	VPMADDUBSW     224(AX), Y5, Y5
+	VPUNPCKLDQ     Y5, Y8, Y9
+	VPUNPCKHDQ     Y5, Y8, Y8
 	VPADDW         Y9, Y8, Y8
-	VPSHUFB        even_words<>+0(SB), Y5, Y6
-	VPUNPCKLQDQ    Y8, Y7, Y9
+	VPSHUFB        odd_words<>+0(SB), Y4, Y4
+	VPUNPCKLQDQ    Y8, Y7, Y5
 	VPUNPCKHQDQ    Y8, Y7, Y7
-	VPADDW         Y9, Y7, Y7
-	VPMADDWD       Y6, Y7, Y7
-	VBROADCASTI128 32(SI), Y6
-	VINSERTI128    $0x01, 64(SI), Y6, Y6
-	VPAND          Y0, Y6, Y8
-	VPMADDUBSW     32(AX), Y8, Y8
-	VPSRLW         $0x02, Y6, Y9
-	VPAND          Y0, Y9, Y9
-	VPMADDUBSW     96(AX), Y9, Y9
-	VPUNPCKLDQ     Y9, Y8, Y10
-	VPUNPCKHDQ     Y9, Y8, Y8
-	VPADDW         Y10, Y8, Y8
-	VPSRLW         $0x04, Y6, Y9
-	VPAND          Y0, Y9, Y9
-	VPMADDUBSW     160(AX), Y9, Y9
-	VPSRLW         $0x06, Y6, Y6
-	VPAND          Y0, Y6, Y6
-	VPMADDUBSW     224(AX), Y6, Y6
-	VPUNPCKLDQ     Y6, Y9, Y10
-	VPUNPCKHDQ     Y6, Y9, Y9
-	VPADDW         Y10, Y9, Y9
-	VPSHUFB        odd_words<>+0(SB), Y5, Y5
-	VPUNPCKLQDQ    Y9, Y8, Y6
-	VPUNPCKHQDQ    Y9, Y8, Y8
-	VPADDW         Y6, Y8, Y8
-	VPMADDWD       Y5, Y8, Y8
-	VPADDD         Y8, Y7, Y7
-	VCVTDQ2PS      Y7, Y7
-	VMULPS         Y4, Y7, Y7
-	VADDPS         Y7, Y2, Y2
-	VPSRLW         $0x04, Y3, Y3
-	VPMADDWD       352(AX), Y3, Y3
-	VPBROADCASTW   82(SI), X4
+	VPADDW         Y5, Y7, Y7
+	VPMADDWD       Y4, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VPBROADCASTD   80(SI), X4
 	VCVTPH2PS      X4, Y4
 	VMULPS         256(AX), Y4, Y4
+	VMOVSLDUP      Y4, Y5
+	VMOVSHDUP      Y4, Y4
+	VCVTDQ2PS      Y6, Y6
+	VMULPS         Y5, Y6, Y6
+	VADDPS         Y6, Y2, Y2
+	VPSRLW         $0x04, Y3, Y3
+	VPMADDWD       352(AX), Y3, Y3
 	VCVTDQ2PS      Y3, Y3
 	VMULPS         Y4, Y3, Y3
 	VSUBPS         Y3, Y2, Y2

@@ -128,13 +128,27 @@ func (k *kernel) heads() VecVirtual {
 	return v[0]
 }
 
-// half reads a binary16.
+// half reads a binary16. Eight are put together in general registers, since the units of vectors are busy.
 func half(k *kernel) (d, m VecVirtual) {
-	d = k.heads()
-	VPAND(dwordsOf("low_words", 0xffff), d, d)
-	VPACKUSDW(d, d, d)
-	VPERMQ(Imm(0b1000), d, d)
-	VCVTPH2PS(d.AsX(), d)
+	d = YMM()
+	if k.tail != nil {
+		VPBROADCASTW(k.from(0), d.AsX())
+		VCVTPH2PS(d.AsX(), d)
+		return d, nil
+	}
+	var four [2]GPVirtual
+	for i := range four {
+		four[i] = GP64()
+		MOVWLZX(k.from((4*i+3)*k.size), four[i].As32())
+		for b := 2; b >= 0; b-- {
+			SHLQ(Imm(16), four[i])
+			MOVW(k.from((4*i+b)*k.size), four[i].As16())
+		}
+	}
+	x := XMM()
+	VMOVQ(four[0], x)
+	VPINSRQ(Imm(1), four[1], x, x)
+	VCVTPH2PS(x, d)
 	return d, nil
 }
 

@@ -41,6 +41,18 @@ func (k *kernel) scaled(at int) VecVirtual {
 	return y
 }
 
+// scaledPair loads two binary16s that lie side by side, and multiplies both with the activation's scale.
+func (k *kernel) scaledPair(at int) (d, m VecVirtual) {
+	x, y := XMM(), YMM()
+	d, m = YMM(), YMM()
+	VPBROADCASTD(k.from(at), x)
+	VCVTPH2PS(x, y)
+	VMULPS(k.act(scales), y, y)
+	VMOVSLDUP(y, d)
+	VMOVSHDUP(y, m)
+	return d, m
+}
+
 // k4 unpacks scales and offsets of Q4_K and Q5_K. Both lanes of the result have bytes: scales 0 to 3,
 // offsets 0 to 3, scales 4 to 7, offsets 4 to 7.
 func (k *kernel) k4() VecVirtual {
@@ -83,9 +95,9 @@ func shuffle(m Mem, v VecVirtual) VecVirtual {
 }
 
 // offsets subtracts the products of offsets and sums of codes. Word i is the offset of sum i.
-func (k *kernel) offsets(at int, mins VecVirtual) {
+func (k *kernel) offsets(m, mins VecVirtual) {
 	VPMADDWD(k.act(halves), mins, mins)
-	k.subtract(k.scaled(at), mins)
+	k.subtract(m, mins)
 }
 
 func superBlocks() {
@@ -109,8 +121,9 @@ func superBlocks() {
 				}
 				t[c] = halve2(words, t[2*c], t[2*c+1])
 			}
-			k.add(k.scaled(0), pairs(halve4(words, t[0], t[1]), sc))
-			k.offsets(2, mins)
+			d, m := k.scaledPair(0)
+			k.add(d, pairs(halve4(words, t[0], t[1]), sc))
+			k.offsets(m, mins)
 		}
 	})
 	super("q5_K", 176, func(k *kernel) func() {
@@ -140,8 +153,9 @@ func superBlocks() {
 				sc := shuffle(spread([]string{"k4_scales_01", "k4_scales_23"}[c], func(l, w int) int { return 8*l + 2*c + w/2%2 }), packed)
 				t[c] = pairs(halve2(words, t[2*c], t[2*c+1]), sc)
 			}
-			k.add(k.scaled(0), halve4(doublewords, t[0], t[1]))
-			k.offsets(2, shuffle(minWords(), packed))
+			d, m := k.scaledPair(0)
+			k.add(d, halve4(doublewords, t[0], t[1]))
+			k.offsets(m, shuffle(minWords(), packed))
 		}
 	})
 	super("q6_K", 210, func(k *kernel) func() {
@@ -217,8 +231,10 @@ func superBlocks() {
 		return func() {
 			packed := YMM()
 			VPMOVZXBW(k.from(0), packed)
-			k.add(k.scaled(80), sixteens(k, field(packed, 0, low), code))
-			k.offsets(82, shifted(packed, 4))
+			total := sixteens(k, field(packed, 0, low), code)
+			d, m := k.scaledPair(80)
+			k.add(d, total)
+			k.offsets(m, shifted(packed, 4))
 		}
 	})
 	super("q3_K", 110, func(k *kernel) func() {
