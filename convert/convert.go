@@ -26,6 +26,13 @@ type Options struct {
 	// DType re-encodes tensors of real numbers: one of the types that CanEncode accepts.
 	// Invalid leaves them as they are stored.
 	DType layout.DType
+	// Recipe, if set, chooses the types of tensors by their part in the network: one of Recipes, such as
+	// "q4_k_m". DType is then its own.
+	Recipe string
+	// TypeOf, if set, returns the type for the tensor called name, or Invalid for what DType or Recipe say.
+	TypeOf func(name string) layout.DType
+	// Importance weighs the errors of quantized tensors, by their names: see ReadImportance.
+	Importance Importance
 	// Keep, if set, reports whether the tensor called name stays as it is stored, whatever DType says.
 	Keep func(name string) bool
 	// All quantizes norms, biases and tensors of one dimension like any other. They are small, and
@@ -81,6 +88,7 @@ type Plan struct {
 	instead   string          // file that readers might take instead of Path, and that goes; "" for none
 	index     layout.Metadata // of SafeTensors: what only the index can say
 	parts     []part
+	chooser   *chooser // of Options.Recipe
 }
 
 // Tensor records how one tensor is written.
@@ -99,11 +107,17 @@ type Tensor struct {
 	Stored           uint64 // in the new file, once it is written: fewer than Bytes if compressed
 	// Kept says why Options.DType has not re-encoded the tensor; "" if it has, or was not to.
 	Kept string
+	// Fallback says why the tensor is re-encoded to another type than the one asked for; "" if it is not.
+	Fallback string
+	// Weighted reports that Options.Importance has the tensor's columns.
+	Weighted bool
 	// Changed says why the tensor is written as another type: the new format cannot hold it as it
 	// is stored. No value is lost, and no bit of a type without values. "" for others.
 	Changed string
 	// Lost counts the values that the new encoding does not hold. Write fills it in.
 	Lost dequant.Loss
+
+	importance []float32 // of the columns, for each matrix
 
 	source loader.Tensor
 	skip   int // source bytes that are not copied

@@ -20,6 +20,16 @@ func CanEncode(d layout.DType) bool { return d == layout.I8 || dequant.CanQuanti
 // has them.
 func (p *Plan) decide(ctx context.Context, lease *loader.Lease) error {
 	to := p.target.limits()
+	if p.opts.Recipe != "" {
+		var err error
+		if p.chooser, err = newChooser(ctx, p); err != nil {
+			return err
+		}
+		p.opts.DType = p.chooser.dtype
+	}
+	if err := p.opts.Importance.check(p.model); err != nil {
+		return err
+	}
 	if d := p.opts.DType; d != layout.Invalid && !(CanEncode(d) && to.canHave(d)) {
 		return fmt.Errorf("%w: re-encoding to %v in %s", layout.ErrUnsupported, d, to.name)
 	}
@@ -72,13 +82,10 @@ func (t *Tensor) decide(ctx context.Context, p *Plan, known map[string]original,
 		t.restore(o)
 	}
 	t.To, t.Shape = t.From, t.FromShape
-	if d := p.opts.DType; d != layout.Invalid && d != t.source.DType() {
-		if t.Kept = t.whyKept(&p.opts); t.Kept == "" {
-			err = t.reencode(ctx, d, buf)
+	if p.opts.DType != layout.Invalid {
+		if err := t.requantize(ctx, p, buf); err != nil {
+			return err
 		}
-	}
-	if err != nil {
-		return err
 	}
 	t.fit(p.target.limits())
 	if t.Reencoded {
@@ -90,9 +97,32 @@ func (t *Tensor) decide(ctx context.Context, p *Plan, known map[string]original,
 	return nil
 }
 
-// whyKept returns the reason why a tensor stays as it is although opts wants it re-encoded.
-func (t *Tensor) whyKept(opts *Options) string {
-	from, d := t.source.DType(), opts.DType
+// requantize plans to re-encode t as the options say.
+func (t *Tensor) requantize(ctx context.Context, p *Plan, buf *buffers) error {
+	d, fallback := p.typeFor(t)
+	if d == t.source.DType() {
+		return nil
+	}
+	if to := p.target.limits(); !CanEncode(d) || !to.canHave(d) {
+		return fmt.Errorf("%w: re-encoding tensor %q to %v in %s", layout.ErrUnsupported, t.Name, d, to.name)
+	}
+	if t.Kept = t.whyKept(p, d, d.Quantized() || fallback != ""); t.Kept != "" {
+		return nil
+	}
+	if err := t.reencode(ctx, d, buf); err != nil || !t.Reencoded {
+		return err
+	}
+	t.Fallback = fallback
+	if d.Quantized() {
+		t.importance = p.opts.Importance[t.Name]
+		t.Weighted = t.importance != nil
+	}
+	return nil
+}
+
+// whyKept returns the reason why a tensor stays as it is although the options want it as type d.
+func (t *Tensor) whyKept(p *Plan, d layout.DType, quantized bool) string {
+	from, opts := t.source.DType(), &p.opts
 	switch kind := from.Kind(); {
 	case opts.keeps(t.Name):
 		return "by request"
@@ -104,10 +134,16 @@ func (t *Tensor) whyKept(opts *Options) string {
 	if _, err := d.Size(t.Shape); err != nil {
 		return err.Error()
 	}
-	if opts.All || d != layout.I8 && !d.Quantized() {
+	if opts.All || d != layout.I8 && !quantized {
 		return ""
 	}
-	return whyPrecise(t.Name, t.Shape)
+	if why := whyPrecise(t.Name, t.Shape); why != "" {
+		return why
+	}
+	if (p.chooser != nil || p.Format == layout.GGUF) && isSmall(t.Name) {
+		return "small, and left alone by llama.cpp"
+	}
+	return ""
 }
 
 // whyPrecise returns the reason why a tensor should not be quantized without Options.All.

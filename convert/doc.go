@@ -23,6 +23,10 @@
 // GGUF has no unsigned integers: I8 to I64 stand in for types that it lacks. Its readers take floats for
 // weights: F8 becomes F32, and only if Options.PlainF8 says that it holds weights.
 //
+// Options.Recipe and Options.TypeOf choose a type for each tensor. Rows that are no multiple of 256 get the
+// types that llama.cpp takes instead: Q5_0 for Q4_K, Q5_1 for Q5_K, Q8_0 for Q6_K, IQ4_NL for Q2_K, Q3_K and
+// IQ4_XS, and F16 for rows that are no multiple of 32. Options.Importance weighs the errors.
+//
 // Tensors that are part of others, such as the initializers in the ONNX networks of an .april
 // file, are written like any other, unless Options.NoAliases leaves them out.
 //
@@ -68,8 +72,8 @@
 //	general.architecture       model_type
 //	general.name, …            name, author, version, description and license of model_card
 //	tokenizer.ggml.tokens      vocab
-//	general.file_type          the type that most elements of matrices have; also for a GGUF source
-//	                           with tensors that are re-encoded
+//	general.file_type          the recipe or type asked for, else the type that most elements of
+//	                           matrices have; also for a GGUF source with tensors that are re-encoded
 //	general.quantization_version   2, if blocks are there
 //
 // Names of tensors stay as they are. llama.cpp reads those of its own converter only; the mapping from

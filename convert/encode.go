@@ -27,6 +27,15 @@ func (b *buffers) step() []float32 {
 	return b.values
 }
 
+// rows returns room for as many whole rows of n elements as a step has, or one.
+func (b *buffers) rows(n int) []float32 {
+	if n > len(b.step()) {
+		b.values, b.decoded = mmapio.Aligned[float32](n), mmapio.Aligned[float32](n)
+		b.encoded = make([]byte, 4*n)
+	}
+	return b.values[:len(b.values)/n*n]
+}
+
 // copied reports whether all bytes of the elements are written as they are.
 func (t *Tensor) copied() bool { return !t.Reencoded && t.skip == 0 }
 
@@ -47,24 +56,35 @@ func (t *Tensor) writeTo(w io.Writer, buf *buffers) (lost dequant.Loss, err erro
 	if err != nil {
 		return lost, err
 	}
+	weights := t.weights()
 	encode := func(values []float32) error {
-		encoded := buf.encoded[:len(values)/t.To.BlockElems()*t.To.BlockBytes()]
-		more, err := codec.QuantizeLoss(encoded, values, nil, buf.decoded, dequant.AllCores)
-		if err != nil {
-			return err
+		for len(values) > 0 {
+			n, importance := weights.next(len(values))
+			encoded := buf.encoded[:n/t.To.BlockElems()*t.To.BlockBytes()]
+			more, err := codec.QuantizeLoss(encoded, values[:n], importance, buf.decoded, dequant.AllCores)
+			if err != nil {
+				return err
+			}
+			lost.Add(more)
+			if _, err = w.Write(encoded); err != nil {
+				return err
+			}
+			values = values[n:]
 		}
-		lost.Add(more)
-		_, err = w.Write(encoded)
-		return err
+		return nil
 	}
-	if t.source.DType() == layout.F64 {
+	if t.source.DType() == layout.F64 && weights.row == 0 {
 		n := narrower{buf: buf, lost: &lost, encode: encode}
 		if _, err := t.source.WriteTo(&n); err != nil {
 			return lost, err
 		}
 		return lost, n.flush()
 	}
-	for run, err := range t.source.Values(buf.step()) {
+	values := buf.step()
+	if weights.row > 0 {
+		values = buf.rows(weights.row)
+	}
+	for run, err := range t.source.Values(values) {
 		if err == nil {
 			err = encode(run.Values)
 		}

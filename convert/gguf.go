@@ -166,7 +166,11 @@ func (p *Plan) setFileType(out *layout.Metadata) {
 		return // a GGUF file's own words
 	}
 	*out = without(*out, keyFileType)
-	if ftype, ok := fileTypeOf(elements); ok {
+	if p.chooser != nil {
+		out.Set(keyFileType, p.chooser.ftype)
+	} else if ftype, ok := fileTypes[p.opts.DType]; ok {
+		out.Set(keyFileType, ftype)
+	} else if ftype, ok := fileTypeOf(elements); ok {
 		out.Set(keyFileType, ftype)
 	}
 	if _, there := out.Get(keyQuantization); quantized && !there {

@@ -105,7 +105,7 @@ func TestGGUFFileType(t *testing.T) {
 
 // TestGGUFStandIns: types that ggml lacks keep their bits, but for those that may be taken for weights.
 func TestGGUFStandIns(t *testing.T) {
-	u8, c64, f8 := counting("u8", layout.U8, 5), counting("c64", layout.C64, 2), counting("f8", layout.F8_E4M3, 8)
+	u8, c64, f8 := counting("u8", layout.U8, 5), counting("c64", layout.C64, 2), counting("f8.weight", layout.F8_E4M3, 2, 8)
 	m := openBytes(t, safeTensors(8, `{}`, c64, u8))
 	out, _ := toGGUF(t, m, nil)
 	if a, b := tensor(t, out, "u8").DType(), tensor(t, out, "c64").DType(); a != layout.I8 || b != layout.I64 {
@@ -122,8 +122,8 @@ func TestGGUFStandIns(t *testing.T) {
 		t.Errorf("F8 without a scale: %v", err)
 	}
 	out, _ = toGGUF(t, m, &convert.Options{PlainF8: true})
-	if tensor(t, out, "f8").DType() != layout.F32 {
-		t.Errorf("%v", tensor(t, out, "f8").DType())
+	if tensor(t, out, "f8.weight").DType() != layout.F32 {
+		t.Errorf("%v", tensor(t, out, "f8.weight").DType())
 	}
 	sameValues(t, out, m)
 }

@@ -37,17 +37,17 @@ func (p *Plan) describePlan() {
 	if p.Format != layout.GGUF {
 		MergeConfig(&p.Metadata, untyped(p.opts.Set))
 	}
-	setQuantization(&p.Metadata, p.Tensors, p.opts.DType)
+	setQuantization(&p.Metadata, p.Tensors, p.method())
 	setOriginals(&p.Metadata, p.Tensors, p.target.limits().scalars)
 }
 
 // setQuantization enters how the new file is quantized. Old scales of tensors that are re-encoded
 // go.
-func setQuantization(md *layout.Metadata, plan []Tensor, d layout.DType) {
+func setQuantization(md *layout.Metadata, plan []Tensor, new string) {
 	old := object(*md, "quantization")
 	q := slices.Clone(old) // the source's metadata is not ours to change
-	if method, ok := q.Get("method"); d != layout.Invalid {
-		q.Set("method", d.String())
+	if method, ok := q.Get("method"); new != "" {
+		q.Set("method", new)
 		q.Set("bits_per_weight", number(bitsPerWeight(plan), 64))
 	} else if ok && outdated(method, plan) {
 		q = slices.DeleteFunc(q, func(e layout.Entry) bool { return e.Key == "method" || e.Key == "bits_per_weight" })

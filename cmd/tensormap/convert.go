@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -30,6 +31,13 @@ than once: --keep 'lm_head.*' --keep '*embed*'. Case counts. Unless --all is giv
 (q8_0, …, i8) leaves norms, biases and tensors of one dimension alone. What stayed is said at
 the end, and so is what the new type does not hold: values beyond its range, and values that
 became 0.
+
+q4_k_m, q5_k_m and the like are llama.cpp's recipes: most matrices get one type, those that count
+more get a better one, by their names (ggml's or Hugging Face's) and layers. Rows that are no
+multiple of 256 get the types of blocks of 32 that llama.cpp takes instead. --type GLOB=TYPE says the
+type of tensors whose names match, and may be given more than once; the first that matches counts.
+--dry-run prints them all. --imatrix takes an importance matrix in llama.cpp's GGUF form: errors then
+count as much as a column matters. Its names are the tensors'.
 
 The codes of a quantized checkpoint (FP8 with scales, compressed-tensors, AWQ, GPTQ, Marlin,
 bitsandbytes, MLX, MXFP4, NVFP4, HQQ, torchao, Quanto, SVDQuant, EXL2, EXL3, AQLM, VPTQ, QuIP#,
@@ -74,6 +82,8 @@ type convertOptions struct {
 	keep     glob.Patterns
 	compress choice
 	metadata metadataFlag
+	types    typeFlags
+	imatrix  string
 	source   layout.Format // the only one to be read, unless it is Unknown
 
 	all, plainF8           bool
@@ -95,12 +105,17 @@ func newConvertOptions() *convertOptions {
 	for _, d := range encodings {
 		opts.dtype.allowed = append(opts.dtype.allowed, strings.ToLower(d.String()))
 	}
+	for _, r := range convert.Recipes() {
+		if !slices.Contains(opts.dtype.allowed, r) {
+			opts.dtype.allowed = append(opts.dtype.allowed, r)
+		}
+	}
 	return opts
 }
 
 func convertCommand() *cobra.Command {
 	opts := newConvertOptions()
-	cmd := verb("convert IN OUT [--dtype TYPE [--keep GLOB]... [--all] [--plain-f8]] [--compress[=hc]] [--shard-size SIZE] [--format FORMAT] [--align 32|64] [--metadata FILE|KEY=VALUE]... [--no-side-files] [--no-aliases] [--dry-run [--json]] [-j N]",
+	cmd := verb("convert IN OUT [--dtype TYPE [--type GLOB=TYPE]... [--keep GLOB]... [--imatrix FILE] [--all] [--plain-f8]] [--compress[=hc]] [--shard-size SIZE] [--format FORMAT] [--align 32|64] [--metadata FILE|KEY=VALUE]... [--no-side-files] [--no-aliases] [--dry-run [--json]] [-j N]",
 		"Write a model as an APR2, SafeTensors or GGUF file", convertLong,
 		opts.run, "IN", "OUT")
 	opts.opener.addTo(cmd)
@@ -119,6 +134,10 @@ func convertCommand() *cobra.Command {
 func (opts *convertOptions) addFlags(cmd *cobra.Command) {
 	opts.align.addTo(cmd, "align", "align every tensor of an APR2 file to so many bytes")
 	opts.dtype.addTo(cmd, "dtype", "re-encode real numbers")
+	cmd.Flags().Var(&opts.types, "type", "re-encode tensors whose name matches GLOB to TYPE")
+	complete(cmd, "type", cobra.NoFileCompletions)
+	cmd.Flags().StringVar(&opts.imatrix, "imatrix", "", "weigh errors by the importance matrix in `FILE`")
+	complete(cmd, "imatrix", cobra.FixedCompletions([]string{"gguf"}, cobra.ShellCompDirectiveFilterFileExt))
 	cmd.Flags().Var(&opts.keep, "keep", "leave tensors as they are whose name matches `GLOB`")
 	complete(cmd, "keep", completeFilter)
 	cmd.Flags().BoolVar(&opts.all, "all", false, "quantize norms, biases and tensors of one dimension too")
@@ -158,16 +177,29 @@ func (opts *convertOptions) convertOptions(format layout.Format) (*convert.Optio
 		return nil, err
 	}
 	o := &convert.Options{Format: format, Set: opts.metadata.set, Align: align, NoAliases: opts.noAliases, Keep: opts.keep.Match, All: opts.all, PlainF8: opts.plainF8, Compress: compressions[opts.compress.value]}
-	o.DType, _ = layout.ParseDType(strings.ToUpper(opts.dtype.value))
+	if o.DType, _ = layout.ParseDType(strings.ToUpper(opts.dtype.value)); slices.Contains(convert.Recipes(), opts.dtype.value) {
+		o.Recipe = opts.dtype.value
+	}
+	if len(opts.types) > 0 {
+		o.TypeOf = opts.types.of
+	}
+	encodes := opts.dtype.value != ""
 	switch {
 	case opts.json && !opts.dryRun:
 		return nil, usageError{errors.New("--json is how --dry-run reports, and needs it")}
-	case len(opts.keep) > 0 && o.DType == layout.Invalid:
+	case (len(opts.types) > 0 || opts.imatrix != "") && !encodes:
+		return nil, usageError{errors.New("--type and --imatrix are about what --dtype re-encodes, and need it")}
+	case len(opts.keep) > 0 && !encodes:
 		return nil, usageError{errors.New("--keep says what --dtype leaves alone, and needs it")}
-	case opts.all && o.DType == layout.Invalid:
+	case opts.all && !encodes:
 		return nil, usageError{errors.New("--all says what --dtype re-encodes, and needs it")}
-	case opts.plainF8 && o.DType == layout.Invalid && format != layout.GGUF:
+	case opts.plainF8 && !encodes && format != layout.GGUF:
 		return nil, usageError{errors.New("--plain-f8 says what --dtype re-encodes, and needs it")}
+	}
+	if opts.imatrix != "" {
+		if o.Importance, err = convert.ReadImportance(opts.imatrix); err != nil {
+			return nil, err
+		}
 	}
 	return o, nil
 }
@@ -248,4 +280,46 @@ func (f *metadataFlag) Set(s string) error {
 	}
 	f.set.Set(key, value)
 	return nil
+}
+
+// typeFlags are the --type flags.
+type typeFlags []typeFlag
+
+type typeFlag struct {
+	match glob.Patterns
+	dtype layout.DType
+}
+
+func (f *typeFlags) String() string { return "" }
+func (f *typeFlags) Type() string   { return "GLOB=TYPE" }
+
+func (f *typeFlags) Set(s string) error {
+	pattern, name, ok := cutLast(s, "=")
+	d, known := layout.ParseDType(strings.ToUpper(name))
+	if !ok || !known || !slices.Contains(encodings, d) {
+		return errors.New("must be GLOB=TYPE, with a type that --dtype takes")
+	}
+	one := typeFlag{dtype: d}
+	if err := one.match.Set(pattern); err != nil {
+		return err
+	}
+	*f = append(*f, one)
+	return nil
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
+
+// of returns the type for the tensor called name, Invalid if no flag says any.
+func (f typeFlags) of(name string) layout.DType {
+	for _, one := range f {
+		if one.match.Match(name) {
+			return one.dtype
+		}
+	}
+	return layout.Invalid
 }

@@ -51,3 +51,31 @@ func TestConvertGGUF(t *testing.T) {
 		t.Errorf("%v", in.Metadata)
 	}
 }
+
+// TestConvertRecipes: types by recipe and by glob are told before they are written.
+func TestConvertRecipes(t *testing.T) {
+	source := "../../testdata/safetensors/minilm-slice.safetensors"
+	out := filepath.Join(t.TempDir(), "m.gguf")
+	r := tensormap("convert", source, out, "--dtype", "q4_k_m", "--type", "*word_embeddings*=q8_0", "--dry-run")
+	if r.status != exitDone || !strings.Contains(r.stdout, "Q8_0") || !strings.Contains(r.stderr, "rows no multiple of 256, as Q4_K wants") {
+		t.Errorf("%+v", r)
+	}
+	done(t, "convert", source, out, "--dtype", "q4_k_m")
+	if md := inspected(t, out).Metadata; md["general.file_type"] != 15.0 {
+		t.Errorf("%v", md)
+	}
+	done(t, "verify", out)
+	tensormap("convert", source, out, "--dtype", "q4_k", "--imatrix", "../../convert/testdata/imatrix.gguf").failsWith(t, "none of its 2 names is a tensor of the model")
+	tensormap("convert", source, out, "--dtype", "q4_k", "--imatrix", source).failsWith(t, "no importance matrix")
+	for args, says := range map[string]string{
+		"--type *=q8_0":            "need it",
+		"--imatrix x":              "need it",
+		"--dtype q8_0 --type *=i9": "must be GLOB=TYPE",
+		"--dtype q8_0 --type q8_0": "must be GLOB=TYPE",
+		"--dtype q9_k":             "must be one of",
+	} {
+		if r := tensormap(append([]string{"convert", source, out}, strings.Fields(args)...)...); r.status != exitUsage || !strings.Contains(r.stderr, says) {
+			t.Errorf("%s: %+v", args, r)
+		}
+	}
+}

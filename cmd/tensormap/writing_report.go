@@ -32,6 +32,15 @@ func reportDecisions(stderr io.Writer, p *convert.Plan) {
 			by.add("written as "+t.To.String(), t.Changed, t.Name)
 		}
 	}
+	for i := range p.Tensors {
+		t := &p.Tensors[i]
+		if t.Fallback != "" {
+			by.add("written as "+t.To.String(), t.Fallback, t.Name)
+		}
+		if p.ByImportance() && t.Reencoded && t.To.Quantized() && !t.Weighted {
+			by.add("quantized", "without importance", t.Name)
+		}
+	}
 	for _, name := range p.LeftOut {
 		by.add("left out", "part of other tensors", name)
 	}

@@ -1,0 +1,142 @@
+package convert
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// Importance says by tensor's name how much an error in each of its columns counts: a finite number
+// that is not negative. A tensor of several matrices, as of experts, has so many for each.
+type Importance map[string][]float32
+
+// The ends of the names of an importance matrix's tensors.
+const (
+	sumsSuffix   = ".in_sum2"
+	countsSuffix = ".counts"
+)
+
+// ReadImportance reads an importance matrix in the form that llama.cpp's llama-imatrix writes as GGUF. For
+// each tensor it has the sums of the squares of what the columns were multiplied with, and how many were
+// added. A matrix that met no input counts evenly.
+func ReadImportance(path string) (Importance, error) {
+	m, err := loader.Open(path, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	all := make(Importance)
+	for t := range m.Tensors() {
+		name, ok := strings.CutSuffix(t.Name(), sumsSuffix)
+		if !ok {
+			continue
+		}
+		if all[name], err = meansOf(m, t, name); err != nil {
+			return nil, fmt.Errorf("%s: importance of %q: %w", path, name, err)
+		}
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%s: %w: no importance matrix: no tensor is called *%s", path, layout.ErrInvalid, sumsSuffix)
+	}
+	return all, nil
+}
+
+// meansOf divides the sums of a tensor by their counts.
+func meansOf(m *loader.Model, sums loader.Tensor, name string) ([]float32, error) {
+	counts, err := m.Tensor(name + countsSuffix)
+	if err != nil {
+		return nil, err
+	}
+	means := make([]float32, sums.Elements())
+	if err := sums.Dequantize(means); err != nil {
+		return nil, err
+	}
+	n := make([]float32, counts.Elements())
+	if err := counts.Dequantize(n); err != nil {
+		return nil, err
+	}
+	if len(n) == 0 || len(means)%len(n) != 0 {
+		return nil, fmt.Errorf("%w: %d sums, but %d counts", layout.ErrInvalid, len(means), len(n))
+	}
+	for i, columns := 0, len(means)/len(n); i < len(means); i++ {
+		if count := n[i/columns]; count > 0 {
+			means[i] /= count
+		} else {
+			means[i] = 1
+		}
+		if w := float64(means[i]); !(w >= 0 && w <= math.MaxFloat32) {
+			return nil, fmt.Errorf("%w: column %d has %v", layout.ErrInvalid, i%columns, w)
+		}
+	}
+	return means, nil
+}
+
+// ByImportance reports whether Options.Importance weighs errors.
+func (p *Plan) ByImportance() bool { return len(p.opts.Importance) > 0 }
+
+// check makes sure that the importance is that of m: some name is m's, and sizes fit.
+func (imp Importance) check(m *loader.Model) error {
+	if len(imp) == 0 {
+		return nil
+	}
+	found := false
+	for t := range m.Tensors() {
+		weights, ok := imp[t.Name()]
+		if !ok {
+			continue
+		}
+		found = true
+		rows, columns := matrices(t.Shape())
+		if len(weights) != columns && len(weights) != rows*columns {
+			return fmt.Errorf("importance of %q: %w: %d columns, but the tensor has %v", t.Name(), layout.ErrInvalid, len(weights), t.Shape())
+		}
+	}
+	if !found {
+		return fmt.Errorf("importance matrix: %w: none of its %d names is a tensor of the model", layout.ErrInvalid, len(imp))
+	}
+	return nil
+}
+
+// matrices returns how many matrices a tensor has, and how many columns each.
+func matrices(shape []int) (n, columns int) {
+	n = 1
+	if len(shape) == 0 {
+		return 1, 1
+	}
+	for _, dim := range shape[:max(0, len(shape)-2)] {
+		n *= dim
+	}
+	return n, shape[len(shape)-1]
+}
+
+// columnWeights hands out the importance of a tensor's rows as they are encoded.
+type columnWeights struct {
+	all         []float32
+	row, matrix int // elements; 0 without importance
+	at          int // elements handed out
+}
+
+func (t *Tensor) weights() columnWeights {
+	if t.importance == nil || t.Elements == 0 {
+		return columnWeights{}
+	}
+	n, columns := matrices(t.Shape)
+	return columnWeights{all: t.importance, row: columns, matrix: int(t.Elements) / n}
+}
+
+// next returns how many of n elements have the same importance for each row, and that.
+func (w *columnWeights) next(n int) (int, []float32) {
+	if w.row == 0 {
+		return n, nil
+	}
+	n = min(n, w.matrix-w.at%w.matrix)
+	from := 0
+	if len(w.all) > w.row {
+		from = w.at / w.matrix * w.row
+	}
+	w.at += n
+	return n, w.all[from : from+w.row]
+}

@@ -1,0 +1,312 @@
+package convert
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// A recipe quantizes most matrices to one type and some, by their part in the network, to others. The
+// rules are llama.cpp's (llama-quant.cpp, llama_tensor_get_type), under its names.
+type recipe struct {
+	dtype layout.DType
+	ftype uint32 // llama.h, enum llama_ftype
+}
+
+var recipes = map[string]recipe{
+	"q2_k":   {layout.Q2_K, 10},
+	"q3_k_s": {layout.Q3_K, 11}, "q3_k_m": {layout.Q3_K, 12}, "q3_k_l": {layout.Q3_K, 13},
+	"q4_k_s": {layout.Q4_K, 14}, "q4_k_m": {layout.Q4_K, 15},
+	"q5_k_s": {layout.Q5_K, 16}, "q5_k_m": {layout.Q5_K, 17},
+}
+
+// Recipes returns the names that Options.Recipe takes, in order.
+func Recipes() []string { return slices.Sorted(maps.Keys(recipes)) }
+
+// A role is the part that a tensor has in a network.
+type role uint8
+
+const (
+	otherRole role = iota
+	outputRole
+	embeddingRole
+	attentionV
+	attentionK
+	attentionOutput
+	attentionQKV
+	ffnDown
+)
+
+// roleNames has parts of tensors' names by role: ggml's, then Hugging Face's. Earlier rows win.
+var roleNames = []struct {
+	role  role
+	names []string
+}{
+	{attentionV, []string{"attn_v.weight", "v_proj.weight", "attention.self.value.weight"}},
+	{attentionK, []string{"attn_k.weight", "k_proj.weight", "attention.self.key.weight"}},
+	{attentionQKV, []string{"attn_qkv.weight", "qkv_proj.weight"}},
+	{attentionOutput, []string{"attn_output.weight", "o_proj.weight", "attention.output.dense.weight"}},
+	{ffnDown, []string{"ffn_down", "down_proj", ".output.dense.weight"}},
+	{embeddingRole, []string{"token_embd.weight", "embed_tokens.weight", "word_embeddings.weight"}},
+}
+
+func roleOf(name string) role {
+	if name == "output.weight" || name == "lm_head.weight" {
+		return outputRole
+	}
+	for _, r := range roleNames {
+		if slices.ContainsFunc(r.names, func(part string) bool { return strings.Contains(name, part) }) {
+			return r.role
+		}
+	}
+	return otherRole
+}
+
+// small has parts of the names of matrices that llama.cpp leaves alone: they are small, and count.
+var small = []string{
+	"ffn_gate_inp.weight", "altup", "laurel", "per_layer_model_proj", "ssm_conv1d.weight", "shortconv.conv.weight",
+	"time_mix_first.weight", "time_mix_w0.weight", "time_mix_w1.weight", "time_mix_w2.weight", "time_mix_v0.weight", "time_mix_v1.weight",
+	"time_mix_v2.weight", "time_mix_a0.weight", "time_mix_a1.weight", "time_mix_a2.weight", "time_mix_g1.weight", "time_mix_g2.weight",
+	"time_mix_decay_w1.weight", "time_mix_decay_w2.weight", "time_mix_lerp_fused.weight", "attn_rel_b.weight", ".position_embd.",
+	"position_embd.weight", "token_types.weight", "position_embeddings.weight", "token_type_embeddings.weight",
+	"mlp.gate.weight", "block_sparse_moe.gate.weight",
+}
+
+func isSmall(name string) bool {
+	return slices.ContainsFunc(small, func(part string) bool { return strings.Contains(name, part) })
+}
+
+// chooser chooses types for the tensors of one model.
+type chooser struct {
+	name string // of the recipe
+	recipe
+	arch            string
+	layers, experts int
+	heads, kvHeads  int
+	values, downs   map[string]int // place among the tensors of that role, by layer
+	valueCount      int
+	hasOutput       bool
+}
+
+func newChooser(ctx context.Context, p *Plan) (*chooser, error) {
+	r, ok := recipes[p.opts.Recipe]
+	if !ok {
+		return nil, fmt.Errorf("%w: recipe %q; there are %s", layout.ErrUnsupported, p.opts.Recipe, strings.Join(Recipes(), ", "))
+	}
+	config, err := p.model.Config(ctx)
+	if err != nil {
+		return nil, err
+	}
+	number := func(key string) int { n, _ := config.Int(key); return int(n) }
+	c := &chooser{
+		name: p.opts.Recipe, recipe: r,
+		layers: number("num_hidden_layers"), experts: number("num_local_experts"),
+		heads: number("num_attention_heads"), kvHeads: number("num_key_value_heads"),
+	}
+	c.arch, _ = stringAt(p.Metadata, "model_type")
+	names := make(map[role][]string)
+	for t := range p.model.Tensors() {
+		role := roleOf(t.Name())
+		names[role] = append(names[role], t.Name())
+	}
+	c.values, c.downs = byLayer(names[attentionV]), byLayer(names[ffnDown])
+	c.valueCount = len(names[attentionV]) + len(names[attentionQKV])
+	c.hasOutput = len(names[outputRole]) > 0
+	c.layers = cmp.Or(c.layers, len(names[ffnDown]))
+	return c, nil
+}
+
+var layerNumber = regexp.MustCompile(`(?:^|\.)(?:blk|layers?|h|block)\.([0-9]{1,6})\.`)
+
+// layerOf returns the number of the layer that a tensor's name has, or -1.
+func layerOf(name string) int {
+	m := layerNumber.FindStringSubmatch(name)
+	if m == nil {
+		return -1
+	}
+	n, _ := strconv.Atoi(m[1])
+	return n
+}
+
+// byLayer numbers names by the layers in them.
+func byLayer(names []string) map[string]int {
+	names = slices.Clone(names)
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(layerOf(a), layerOf(b)) })
+	places := make(map[string]int, len(names))
+	for i, name := range names {
+		places[name] = i
+	}
+	return places
+}
+
+// moreBits reports whether layer i of n is among the first and last eighths, or a third of the others.
+func moreBits(i, n int) bool { return i < n/8 || i >= 7*n/8 || (i-n/8)%3 == 2 }
+
+// choose returns the type for a tensor.
+func (c *chooser) choose(name string) layout.DType {
+	role := roleOf(name)
+	if role == embeddingRole && !c.hasOutput {
+		role = outputRole
+	}
+	falcon := c.arch == "falcon"
+	grouped := c.kvHeads > 0 && c.heads/c.kvHeads >= 4
+	switch role {
+	case outputRole:
+		if falcon {
+			return layout.Q8_0
+		}
+		return layout.Q6_K
+	case attentionV:
+		d := c.attentionV(c.values[name], grouped)
+		if c.arch == "llama" && c.layers == 80 && c.heads != c.kvHeads && (d == layout.Q3_K || d == layout.Q4_K) {
+			d = layout.Q5_K // of 70 billion parameters: eight heads share these
+		}
+		if c.experts == 8 {
+			d = layout.Q8_0
+		}
+		return d
+	case attentionK:
+		if c.experts == 8 {
+			return layout.Q8_0
+		}
+	case ffnDown:
+		i := c.downs[name]
+		if c.experts > 1 { // of which a layer may have several
+			i = layerOf(name)
+		}
+		return c.ffnDown(i, falcon)
+	case attentionOutput:
+		return c.attentionOutput(falcon)
+	case attentionQKV:
+		switch c.name {
+		case "q3_k_m", "q3_k_l":
+			return layout.Q4_K
+		case "q4_k_m":
+			return layout.Q5_K
+		case "q5_k_m":
+			return layout.Q6_K
+		}
+	}
+	return c.dtype
+}
+
+func (c *chooser) attentionV(i int, grouped bool) layout.DType {
+	switch {
+	case c.name == "q2_k" && grouped:
+		return layout.Q4_K
+	case c.name == "q2_k":
+		return layout.Q3_K
+	case c.name == "q3_k_m" && i < 2, c.name == "q3_k_l", c.name == "q4_k_s" && i < 4:
+		return layout.Q5_K
+	case c.name == "q3_k_m":
+		return layout.Q4_K
+	case (c.name == "q4_k_m" || c.name == "q5_k_m") && moreBits(i, c.valueCount):
+		return layout.Q6_K
+	}
+	return c.dtype
+}
+
+func (c *chooser) ffnDown(i int, falcon bool) layout.DType {
+	n := c.layers
+	switch c.name {
+	case "q2_k":
+		return layout.Q3_K
+	case "q3_k_m":
+		switch {
+		case i < n/16:
+			return layout.Q5_K
+		case !falcon || moreBits(i, n):
+			return layout.Q4_K
+		}
+	case "q3_k_l":
+		if falcon {
+			return layout.Q4_K
+		}
+		return layout.Q5_K
+	case "q4_k_m":
+		switch {
+		case falcon && i < n/16, !falcon && moreBits(i, n):
+			return layout.Q6_K
+		case falcon && moreBits(i, n):
+			return layout.Q5_K
+		}
+	case "q5_k_m":
+		if moreBits(i, n) {
+			return layout.Q6_K
+		}
+	case "q4_k_s":
+		if !falcon && i < n/8 {
+			return layout.Q5_K
+		}
+	}
+	return c.dtype
+}
+
+func (c *chooser) attentionOutput(falcon bool) layout.DType {
+	switch {
+	case falcon && c.name == "q3_k_l":
+		return layout.Q4_K
+	case falcon:
+		return c.dtype
+	case c.experts == 8 && slices.Contains([]string{"q2_k", "q3_k_s", "q3_k_m", "q4_k_s", "q4_k_m"}, c.name):
+		return layout.Q5_K
+	case c.experts == 8:
+		return c.dtype
+	case c.name == "q2_k":
+		return layout.Q3_K
+	case c.name == "q3_k_m":
+		return layout.Q4_K
+	case c.name == "q3_k_l":
+		return layout.Q5_K
+	}
+	return c.dtype
+}
+
+// fallbacks are the types of blocks of 32 that llama.cpp takes where rows are no multiple of 256.
+var fallbacks = map[layout.DType]layout.DType{
+	layout.Q2_K: layout.IQ4_NL, layout.Q3_K: layout.IQ4_NL, layout.IQ4_XS: layout.IQ4_NL,
+	layout.Q4_K: layout.Q5_0, layout.Q5_K: layout.Q5_1, layout.Q6_K: layout.Q8_0,
+}
+
+// typeFor returns the type that a tensor is to be re-encoded to, and why it is not the one asked for.
+func (p *Plan) typeFor(t *Tensor) (d layout.DType, fallback string) {
+	if p.opts.TypeOf != nil {
+		if d := p.opts.TypeOf(t.Name); d != layout.Invalid {
+			return d, ""
+		}
+	}
+	d = p.opts.DType
+	if p.chooser != nil {
+		d = p.chooser.choose(t.Name)
+	}
+	if len(t.Shape) == 0 || d.BlockElems() != 256 {
+		return d, ""
+	}
+	row := t.Shape[len(t.Shape)-1]
+	instead, ok := fallbacks[d]
+	if row%256 == 0 || !ok {
+		return d, ""
+	}
+	if row%32 != 0 {
+		instead = layout.F16
+	}
+	return instead, fmt.Sprintf("rows no multiple of 256, as %v wants", d)
+}
+
+// method names how the model is quantized; "" if nothing is re-encoded.
+func (p *Plan) method() string {
+	switch {
+	case p.opts.Recipe != "":
+		return strings.ToUpper(p.opts.Recipe)
+	case p.opts.DType != layout.Invalid:
+		return p.opts.DType.String()
+	}
+	return ""
+}

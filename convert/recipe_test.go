@@ -1,0 +1,178 @@
+package convert_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/tensormap/tensormap/convert"
+	"github.com/tensormap/tensormap/dequant"
+	"github.com/tensormap/tensormap/layout"
+)
+
+// llamaModel is a model of so many layers with ggml's or Hugging Face's names.
+func llamaModel(t *testing.T, layers int, hugging bool) []byte {
+	names := map[string]string{"attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_down": "mlp.down_proj", "ffn_up": "mlp.up_proj"}
+	var list []content
+	add := func(name string, shape ...int) { list = append(list, counting(name, layout.F16, shape...)) }
+	if hugging {
+		add("model.embed_tokens.weight", 2, 256)
+		add("lm_head.weight", 2, 256)
+	} else {
+		add("token_embd.weight", 2, 256)
+		add("output.weight", 2, 256)
+	}
+	for i := range layers {
+		for _, part := range []string{"attn_v", "attn_output", "ffn_down", "ffn_up"} {
+			if hugging {
+				add(fmt.Sprintf("model.layers.%d.%s.weight", i, names[part]), 2, 256)
+			} else {
+				add(fmt.Sprintf("blk.%d.%s.weight", i, part), 2, 256)
+			}
+		}
+		add(fmt.Sprintf("blk.%d.attn_norm.weight", i), 256)
+	}
+	add("blk.0.odd.weight", 2, 288)
+	add("blk.0.odder.weight", 2, 40)
+	add("token_types.weight", 2, 256)
+	return apr2File(t, parse(t, fmt.Sprintf(`{"model_type":"llama","architecture":{"num_hidden_layers":%d,"num_attention_heads":32,"num_key_value_heads":8}}`, layers)), list...)
+}
+
+// TestRecipes compares with what llama.cpp's llama_tensor_get_type says of a model of 32 layers. Its
+// use_more_bits holds in the first and last 4, and from the fourth on in every third.
+func TestRecipes(t *testing.T) {
+	more := map[int]bool{0: true, 1: true, 2: true, 3: true, 6: true, 9: true, 12: true, 15: true, 18: true, 21: true, 24: true, 27: true, 28: true, 29: true, 30: true, 31: true}
+	pick := func(yes bool, a, b layout.DType) layout.DType {
+		if yes {
+			return a
+		}
+		return b
+	}
+	q3, q4, q5, q6, q8 := layout.Q3_K, layout.Q4_K, layout.Q5_K, layout.Q6_K, layout.Q8_0
+	for name, want := range map[string]struct {
+		ftype               uint32
+		output, embed, up   layout.DType
+		odd                 layout.DType // for rows of 288
+		value, out, ffnDown func(layer int) layout.DType
+	}{
+		"q4_k_m": {15, q6, q4, q4, layout.Q5_0, func(i int) layout.DType { return pick(more[i], q6, q4) }, func(int) layout.DType { return q4 }, func(i int) layout.DType { return pick(more[i], q6, q4) }},
+		"q4_k_s": {14, q6, q4, q4, layout.Q5_0, func(i int) layout.DType { return pick(i < 4, q5, q4) }, func(int) layout.DType { return q4 }, func(i int) layout.DType { return pick(i < 4, q5, q4) }},
+		"q5_k_m": {17, q6, q5, q5, layout.Q5_1, func(i int) layout.DType { return pick(more[i], q6, q5) }, func(int) layout.DType { return q5 }, func(i int) layout.DType { return pick(more[i], q6, q5) }},
+		"q3_k_m": {12, q6, q3, q3, layout.IQ4_NL, func(i int) layout.DType { return pick(i < 2, q5, q4) }, func(int) layout.DType { return q4 }, func(i int) layout.DType { return pick(i < 2, q5, q4) }},
+		"q3_k_l": {13, q6, q3, q3, layout.IQ4_NL, func(int) layout.DType { return q5 }, func(int) layout.DType { return q5 }, func(int) layout.DType { return q5 }},
+		"q2_k":   {10, q6, layout.Q2_K, layout.Q2_K, layout.IQ4_NL, func(int) layout.DType { return q4 }, func(int) layout.DType { return q3 }, func(int) layout.DType { return q3 }},
+	} {
+		for _, hugging := range []bool{false, true} {
+			m := openBytes(t, llamaModel(t, 32, hugging))
+			p, err := convert.NewPlan(context.Background(), m, "x.gguf", &convert.Options{Recipe: name})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, _ := p.Metadata.Get("general.file_type"); got != want.ftype {
+				t.Errorf("%s: file type %v", name, got)
+			}
+			got := make(map[string]convert.Tensor)
+			for _, x := range p.Tensors {
+				got[x.Name] = x
+			}
+			check := func(tensor string, d layout.DType) {
+				t.Helper()
+				if x, ok := got[tensor]; !ok || x.To != d {
+					t.Errorf("%s: %s is %v, want %v", name, tensor, x.To, d)
+				}
+			}
+			form, output, embed := "blk.%d.%s.weight", "output.weight", "token_embd.weight"
+			parts := []string{"attn_v", "attn_output", "ffn_down", "ffn_up"}
+			if hugging {
+				form, output, embed = "model.layers.%d.%s.weight", "lm_head.weight", "model.embed_tokens.weight"
+				parts = []string{"self_attn.v_proj", "self_attn.o_proj", "mlp.down_proj", "mlp.up_proj"}
+			}
+			check(output, want.output)
+			check(embed, want.embed)
+			for i := range 32 {
+				check(fmt.Sprintf(form, i, parts[0]), want.value(i))
+				check(fmt.Sprintf(form, i, parts[1]), want.out(i))
+				check(fmt.Sprintf(form, i, parts[2]), want.ffnDown(i))
+				check(fmt.Sprintf(form, i, parts[3]), want.up)
+				check(fmt.Sprintf("blk.%d.attn_norm.weight", i), layout.F16)
+			}
+			check("blk.0.odd.weight", want.odd)
+			check("blk.0.odder.weight", layout.F16)
+			check("token_types.weight", layout.F16)
+			if got["blk.0.odd.weight"].Fallback == "" || got["token_types.weight"].Kept == "" {
+				t.Errorf("%s: no reasons: %+v", name, got["blk.0.odd.weight"])
+			}
+		}
+	}
+	m := openBytes(t, llamaModel(t, 8, false))
+	p, err := convert.NewPlan(context.Background(), m, "x.gguf", &convert.Options{Recipe: "q4_k_m", TypeOf: func(name string) layout.DType {
+		if name == "output.weight" {
+			return q8
+		}
+		return layout.Invalid
+	}})
+	if err != nil || p.Tensors[1].To != q8 {
+		t.Errorf("%v, %+v", err, p.Tensors[1])
+	}
+	if _, err := convert.NewPlan(context.Background(), m, "x.gguf", &convert.Options{Recipe: "q9"}); !errors.Is(err, layout.ErrUnsupported) {
+		t.Error(err)
+	}
+	bad := func(string) layout.DType { return layout.IQ1_S }
+	if _, err := convert.NewPlan(context.Background(), m, "x.gguf", &convert.Options{DType: q8, TypeOf: bad}); !errors.Is(err, layout.ErrUnsupported) {
+		t.Error(err)
+	}
+}
+
+// TestImportance reads what Python's gguf has written, and quantizes rows and experts by it.
+func TestImportance(t *testing.T) {
+	imp, err := convert.ReadImportance("testdata/imatrix.gguf")
+	if err != nil || len(imp["w"]) != 256 || len(imp["experts"]) != 512 || imp["experts"][300] != 1 {
+		t.Fatalf("%v, %d, %d", err, len(imp["w"]), len(imp["experts"]))
+	}
+	a, w := weights("w", 5, 256)
+	b, experts := weights("experts", 2, 3, 256)
+	c, _ := weights("none", 5, 256)
+	m := openBytes(t, safeTensors(0, "{}", a, b, c))
+	for _, d := range []layout.DType{layout.Q4_K, layout.Q4_0, layout.IQ4_NL, layout.Q8_0} {
+		out, p := toGGUF(t, m, &convert.Options{DType: d, Importance: imp})
+		codec, err := dequant.NewCodec(d, layout.Quant{}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect := func(x, importance []float32) []byte {
+			b := make([]byte, len(x)/d.BlockElems()*d.BlockBytes())
+			if err := codec.QuantizeRows(b, x, importance, 1); err != nil {
+				t.Fatal(err)
+			}
+			return b
+		}
+		for name, want := range map[string][]byte{
+			"w":       expect(w, imp["w"]),
+			"experts": append(expect(experts[:768], imp["experts"][:256]), expect(experts[768:], imp["experts"][256:])...),
+			"none":    expect(w, nil),
+		} {
+			if got := contents(t, tensor(t, out, name)); !bytes.Equal(got, want) {
+				t.Errorf("%v: %s: other bytes", d, name)
+			}
+		}
+		for _, x := range p.Tensors {
+			if x.Weighted != (x.Name != "none") {
+				t.Errorf("%s: weighted %t", x.Name, x.Weighted)
+			}
+		}
+	}
+	for _, imp := range []convert.Importance{{"w": make([]float32, 255)}, {"experts": make([]float32, 768)}, {"other": make([]float32, 256)}} {
+		if _, err := convert.NewPlan(context.Background(), m, "x.gguf", &convert.Options{DType: layout.Q4_K, Importance: imp}); !errors.Is(err, layout.ErrInvalid) {
+			t.Errorf("%d names: %v", len(imp), err)
+		}
+	}
+	if _, err := convert.ReadImportance("../testdata/gguf/llama.gguf"); !errors.Is(err, layout.ErrInvalid) {
+		t.Error(err)
+	}
+	if _, err := convert.ReadImportance(filepath.Join(t.TempDir(), "no.gguf")); err == nil {
+		t.Error("no file, no error")
+	}
+}
