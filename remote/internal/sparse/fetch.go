@@ -281,13 +281,6 @@ func (c *committer) commit() error {
 	return err
 }
 
-// givesWay is how often Fill looks whether reads still wait, and how long it waits for them at
-// most: a source that never rests must not keep it from ending.
-const (
-	givesWay     = 5 * time.Millisecond
-	givesWayMost = time.Second
-)
-
 // Fill brings all that is not there yet. It gives way to reads that wait. progress, if set, hears
 // how many bytes are there, from one goroutine at a time.
 func (f *File) Fill(ctx context.Context, progress func(have, size int64)) error {
