@@ -60,6 +60,8 @@ func (r *Report) Err() error {
 //   - structure, bounds and overlaps, which opening the model has already made sure of
 //   - footer, sizes, alignment and metadata, by the audit of the model's format
 //   - the checksums over the files' bytes
+//   - the parts of quantized weights: they are complete and fit. A weight of a scheme that is not decoded
+//     is a warning, as is an F8 tensor without a scale
 //   - the blocks of compressed tensors, which it expands. A model that is not mapped is read twice
 //     for that.
 //
@@ -89,7 +91,7 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 		return nil, err
 	}
 	v.plan()
-	for _, step := range []func() error{v.read, v.blocks, m.changed} {
+	for _, step := range []func() error{v.read, v.blocks, v.quantized, m.changed} {
 		// All readers may have been under way when ctx was cancelled.
 		if err := cmp.Or(step(), context.Cause(ctx)); err != nil {
 			return nil, err
@@ -174,6 +176,9 @@ func (v *verifier) audit() error {
 	if len(v.files) > 1 {
 		v.check("shards")
 	}
+	if len(v.model.weights) > 0 {
+		v.check("quantized")
+	}
 	if v.compressed = v.tensors(layout.LZ4); len(v.compressed) > 0 {
 		v.check("blocks")
 	}
@@ -238,6 +243,35 @@ func (v *verifier) blocks() error {
 			found.Reason = "tensor " + layout.Quote(t.desc.Name) + ", " + found.Reason
 			v.find(t.File(), layout.Finding{FormatError: &found})
 		}
+	}
+	return nil
+}
+
+// quantized checks that codes have companions that fit, and what these hold: how codes are read, and
+// the groups of columns.
+func (v *verifier) quantized() error {
+	for i := range v.model.weights {
+		w := &v.model.weights[i]
+		codes := &v.model.tensors[w.codes()]
+		err := w.scheme.Err
+		if err == nil {
+			err = Tensor{&w.desc, v.files[w.desc.File], v.lease, w}.checkParts()
+		}
+		if err == nil {
+			continue
+		}
+		if cause := context.Cause(v.ctx); cause != nil || unreadable(err) {
+			return cmp.Or(cause, err)
+		}
+		kind := layout.ErrInvalid
+		if errors.Is(err, ErrUnsupported) {
+			kind = nil // it breaks no rule
+		}
+		format := v.files[codes.File].index.Format
+		v.find(int(codes.File), layout.Finding{
+			FormatError: layout.Errorf(format, codes.Offset, "quantized", kind, "tensor %s: %v", layout.Quote(codes.Name), err),
+			Warning:     kind == nil,
+		})
 	}
 	return nil
 }

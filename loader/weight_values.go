@@ -484,6 +484,16 @@ func (t Tensor) groupIndex(g *dequant.Grouped) ([]int32, error) {
 	return index, nil
 }
 
+// checkParts checks all that parts say of codes.
+func (t Tensor) checkParts() error {
+	if err := t.checkContents(); err != nil {
+		return err
+	}
+	g := formOf(t.weight.scheme)
+	_, err := t.groupIndex(&g)
+	return err
+}
+
 // checkContents checks the parts whose content says how codes are read.
 func (t Tensor) checkContents() error {
 	w := t.weight.scheme

@@ -164,7 +164,7 @@ func (t *compareTask) begin(ctx context.Context) uint64 {
 
 // alike reports whether equal elements are stored as equal bytes.
 func (t *compareTask) alike() bool {
-	return t.a.DType() == t.b.DType() && t.a.scaled == t.b.scaled && t.a.quant == t.b.quant
+	return t.a.Scheme() == nil && t.b.Scheme() == nil && t.a.DType() == t.b.DType() && t.a.scaled == t.b.scaled && t.a.quant == t.b.quant
 }
 
 func (t *compareTask) do(w *worker, part uint64) error {
@@ -211,7 +211,7 @@ func (t *compareTask) compareValues(w *worker, p uint64, d *distance) error {
 		if err != nil {
 			return err
 		}
-		if err := w.saw(bytesOf(t.a.DType(), n) + bytesOf(t.b.DType(), n)); err != nil {
+		if err := w.saw(t.a.bytesOf(n) + t.b.bytesOf(n)); err != nil {
 			return err
 		}
 	}

@@ -34,9 +34,12 @@ type subject struct {
 	wide bool
 }
 
-// valued returns an error if t's type has no values.
+// valued returns an error if t has no values.
 func valued(t loader.Tensor) error {
-	if dequant.Supported(t.DType()) {
+	switch {
+	case t.Problem() != nil:
+		return t.Problem()
+	case t.Scheme() != nil || dequant.Supported(t.DType()):
 		return nil
 	}
 	return noValues{t.DType()}
@@ -53,9 +56,7 @@ func newSubject(ctx context.Context, m *loader.Model, t loader.Tensor) (s subjec
 	if s.lease, err = m.AcquireContext(ctx); err != nil {
 		return s, err
 	}
-	if s.Tensor, err = s.lease.Tensor(t.Name()); err != nil {
-		return s, err
-	}
+	s.Tensor = s.lease.Of(t)
 	s.quant, s.scaled, err = s.Scale()
 	s.wide = !s.scaled && wide(t.DType())
 	return s, err
@@ -65,6 +66,15 @@ func (s *subject) release() {
 	if s.lease != nil {
 		s.lease.Release()
 	}
+}
+
+// bytesOf returns the bytes of n elements. A logical tensor has a share of those of its parts.
+func (s *subject) bytesOf(n uint64) uint64 {
+	if s.Scheme() != nil {
+		return uint64(float64(s.RawBytes()) * float64(n) / float64(s.Elements()))
+	}
+	_, size := s.DType().Span(0, n)
+	return size
 }
 
 // wide reports whether d has elements that float32 would round.

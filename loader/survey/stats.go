@@ -7,7 +7,6 @@ import (
 	"math"
 	"sync"
 
-	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/mmapio"
 )
@@ -166,7 +165,7 @@ func (t *statsTask) eachChunk(w *worker, p uint64, narrow func([]float32), wide 
 		if err != nil {
 			return err
 		}
-		if err := w.saw(bytesOf(s.DType(), n)); err != nil {
+		if err := w.saw(s.bytesOf(n)); err != nil {
 			return err
 		}
 	}
@@ -183,12 +182,6 @@ func pieces(p, elements uint64) iter.Seq2[uint64, uint64] {
 			}
 		}
 	}
-}
-
-// bytesOf returns about how many bytes n elements take.
-func bytesOf(d layout.DType, n uint64) uint64 {
-	_, size := d.Span(0, n)
-	return size
 }
 
 // changed returns an error if the second pass met values that the first did not.
