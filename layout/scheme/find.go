@@ -42,7 +42,6 @@ func (t *Table) Complete() {
 		}
 	}
 	t.pending, t.Wants, t.Contents = nil, nil, nil
-	t.own = layout.NewNames(len(t.Weights))
 	for i := range t.Weights {
 		w := &t.Weights[i]
 		if w.Err == nil {
@@ -58,6 +57,9 @@ func (t *Table) Complete() {
 func (t *Table) enter(w *Weight, i int) {
 	if codes, _ := w.Part(Codes); bytes.Equal(w.Name, t.tensors[codes].Name) {
 		return
+	}
+	if t.own == nil {
+		t.own = layout.NewNames(len(t.Weights))
 	}
 	hash := layout.HashNameBytes(w.Name)
 	for p := t.own.Probe(hash); ; {
@@ -81,11 +83,14 @@ func (t *Table) refused(w *Weight) {
 		}
 	}
 	w.Parts = w.Parts[:1]
-	w.Name, w.Shape, w.Form = t.tensors[w.Parts[0].Tensor].Name, nil, Form{}
+	w.Name, w.Shape, w.Form = t.tensors[w.Parts[0].Tensor].Name, nil, nil
 }
 
 // Find returns the position of the weight called name, if no tensor is called so.
 func (t *Table) Find(name string) (i int, ok bool) {
+	if t.own == nil {
+		return 0, false
+	}
 	for p := t.own.Probe(layout.HashName(name)); ; {
 		i, ok := p.Next()
 		if !ok || string(t.Weights[i].Name) == name {
@@ -157,6 +162,9 @@ type finder struct {
 	known   *Config // once it was asked for
 	buf     []byte
 	parts   []Part
+	others  map[*convention][]companion // that some tensor's name ends like
+	recent  [8]*Weight                  // of different forms, found last
+	turn    int                         // the next of recent to go
 	shaping shaping
 	alone   []uint32 // tensors that may be codes, for which no companion was found
 }
@@ -197,8 +205,8 @@ func (f *finder) tensor(i uint32, k kind) error {
 			continue
 		}
 		stem := name[:len(name)-len(c.codes)]
-		if s, ok := f.scaleOf(c, stem); ok {
-			return f.add(c, i, s, stem)
+		if s, end, ok := f.scaleOf(c, stem); ok {
+			return f.add(c, i, s, stem, end)
 		}
 		if c.sure {
 			f.refuse(i, misfit("codes of %s without their scale %s", c.scheme, layout.Quote(append(slices.Clone(stem), c.scales[0]...))))
@@ -215,14 +223,15 @@ func hasSuffix(name []byte, end string) bool {
 	return len(name) >= len(end) && string(name[len(name)-len(end):]) == end
 }
 
-// scaleOf returns the tensor by which the codes of a stem are known.
-func (f *finder) scaleOf(c *convention, stem []byte) (uint32, bool) {
-	for _, end := range c.scales {
+// scaleOf returns the tensor by which the codes of a stem are known, and which of the convention's ends
+// it has.
+func (f *finder) scaleOf(c *convention, stem []byte) (tensor uint32, which uint8, ok bool) {
+	for i, end := range c.scales {
 		if s, ok := f.find(stem, end); ok && (c.by == 0 || c.by&scaleKinds[f.tensors[s].DType] != 0) {
-			return s, true
+			return s, uint8(i), true
 		}
 	}
-	return 0, false
+	return 0, 0, false
 }
 
 // leftOver refuses what may be codes and is no part of a weight: floats of 8 bits without a scale, and
@@ -260,7 +269,11 @@ func (f *finder) next() *Weight {
 		f.Weights = make([]Weight, 0, 1+len(f.tensors)/2)
 		f.Of = make([]uint32, len(f.tensors))
 	}
-	f.Weights = append(f.Weights, Weight{})
+	if n := len(f.Weights); n < cap(f.Weights) {
+		f.Weights = f.Weights[:n+1]
+	} else {
+		f.Weights = append(f.Weights, Weight{})
+	}
 	return &f.Weights[len(f.Weights)-1]
 }
 
@@ -296,7 +309,7 @@ func (w *Weight) fail(err error) {
 }
 
 // add enters the weight of a convention whose codes and scale were found.
-func (f *finder) add(c *convention, codes, scale uint32, stem []byte) error {
+func (f *finder) add(c *convention, codes, scale uint32, stem []byte, end uint8) error {
 	conf, err := f.configuration()
 	if err != nil {
 		return err
@@ -313,10 +326,10 @@ func (f *finder) add(c *convention, codes, scale uint32, stem []byte) error {
 		return nil
 	}
 	w := f.next()
-	w.Scheme, w.Name = c.scheme, f.tensors[codes].Name
+	w.Scheme, w.Name, w.convention, w.end = c.scheme, f.tensors[codes].Name, c, end
 	w.Parts = append(f.room(2+len(c.others)), Part{Codes, codes}, Part{c.role, scale})
 	layer := bytes.TrimSuffix(stem, weightEnd)
-	for _, o := range c.others {
+	for _, o := range f.companions(c) {
 		base := stem
 		if o.layer {
 			base = layer
@@ -364,8 +377,54 @@ func (f *finder) shape(c *convention, w *Weight, conf *Config, layer []byte) {
 		f.shaping.sizes = nil // the pending weight has it
 		return
 	}
+	if len(conf.paths) == 0 && len(conf.groups) <= 1 {
+		for _, other := range f.recent {
+			if other != nil && f.alike(w, other) {
+				w.Scheme, w.Shape, w.Form = other.Scheme, other.Shape, other.Form
+				return
+			}
+		}
+	}
 	f.shaping.w = w
 	w.fail(f.shaping.run(c))
+	if w.Err == nil {
+		f.recent[f.turn%len(f.recent)] = w
+		f.turn++
+	}
+}
+
+// alike reports whether two weights of one configuration have parts of the same types and shapes in
+// the same convention. Most layers of a model are.
+func (f *finder) alike(a, b *Weight) bool {
+	if a.convention != b.convention || a.end != b.end || len(a.Parts) != len(b.Parts) {
+		return false
+	}
+	for i, p := range a.Parts {
+		q := b.Parts[i]
+		s, t := &f.tensors[p.Tensor], &f.tensors[q.Tensor]
+		if p.Role != q.Role || s.DType != t.DType || !slices.Equal(s.Shape, t.Shape) {
+			return false
+		}
+	}
+	return true
+}
+
+// companions returns the companions of a convention that some weight may have.
+func (f *finder) companions(c *convention) []companion {
+	list, ok := f.others[c]
+	if ok {
+		return list
+	}
+	for _, o := range c.others {
+		if slices.ContainsFunc(f.tensors, func(t layout.Tensor) bool { return hasSuffix(t.Name, o.end) }) {
+			list = append(list, o)
+		}
+	}
+	if f.others == nil {
+		f.others = make(map[*convention][]companion)
+	}
+	f.others[c] = list
+	return list
 }
 
 var weightEnd = []byte(".weight")

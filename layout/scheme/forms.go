@@ -30,6 +30,7 @@ func (s *shaping) run(c *convention) error {
 			}
 		}
 	}
+	s.w.Form = new(Form)
 	if err := c.form(s); err != nil {
 		return err
 	}

@@ -37,7 +37,9 @@ type Weight struct {
 	// them.
 	Err error
 
-	Form
+	*Form
+	convention *convention
+	end        uint8 // of its scale's name, in convention.scales
 }
 
 // A Part is a stored tensor of a weight.
