@@ -159,24 +159,28 @@ var kinds = [256]kind{
 type finder struct {
 	*Table
 	config  func() (*Config, error)
-	known   *Config // once it was asked for
+	conf    *Config // once it was asked for
+	refused error   // by conf
 	buf     []byte
 	parts   []Part
-	others  map[*convention][]companion // that some tensor's name ends like
-	recent  [8]*Weight                  // of different forms, found last
-	turn    int                         // the next of recent to go
+	asked   *convention // whose companions others are
+	others  []companion // that some tensor's name ends like
+	all     map[*convention][]companion
+	recent  [8]*Weight // of different forms, found last
+	turn    int        // the next of recent to go
 	shaping shaping
 	alone   []uint32 // tensors that may be codes, for which no companion was found
 }
 
 // configuration returns the configuration, which it asks for once.
 func (f *finder) configuration() (_ *Config, err error) {
-	if f.known == nil {
-		if f.known, err = f.config(); err != nil {
+	if f.conf == nil {
+		if f.conf, err = f.config(); err != nil {
 			return nil, err
 		}
+		f.refused = f.conf.refusal()
 	}
-	return f.known, nil
+	return f.conf, nil
 }
 
 // find returns the tensor called stem and end.
@@ -247,7 +251,7 @@ func (f *finder) leftOver() error {
 				return err
 			}
 			if conf.Says() {
-				f.refuse(i, cmp.Or(conf.refusal(), misfit("%v without a scale, in a checkpoint whose configuration says that it is quantized", t.DType)))
+				f.refuse(i, cmp.Or(f.refused, misfit("%v without a scale, in a checkpoint whose configuration says that it is quantized", t.DType)))
 			}
 		case len(t.Shape) >= 2 || hasSuffix(t.Name, "weight"):
 			f.refuse(i, unsupported("%v without a scale: it may be codes, whose values are orders of magnitude away", t.DType))
@@ -317,8 +321,8 @@ func (f *finder) add(c *convention, codes, scale uint32, stem []byte, end uint8)
 	if c.inward {
 		codes, scale = scale, codes
 	}
-	if err := conf.refusal(); err != nil {
-		f.refuse(codes, err)
+	if f.refused != nil {
+		f.refuse(codes, f.refused)
 		return nil
 	}
 	if c.form == nil {
@@ -370,6 +374,9 @@ func (f *finder) shape(c *convention, w *Weight, conf *Config, layer []byte) {
 		}
 		f.Wants = append(f.Wants, Want{uint32(len(f.Weights) - 1), p.Role, p.Tensor})
 	}
+	if len(f.Wants) == from && f.known(w, conf) {
+		return
+	}
 	f.shaping = shaping{Table: f.Table, conf: conf, params: p, layer: layer, sizes: f.shaping.sizes[:0]}
 	if len(f.Wants) > from {
 		f.shaping.c, f.shaping.wants = c, [2]int{from, len(f.Wants)}
@@ -377,20 +384,26 @@ func (f *finder) shape(c *convention, w *Weight, conf *Config, layer []byte) {
 		f.shaping.sizes = nil // the pending weight has it
 		return
 	}
-	if len(conf.paths) == 0 && len(conf.groups) <= 1 {
-		for _, other := range f.recent {
-			if other != nil && f.alike(w, other) {
-				w.Scheme, w.Shape, w.Form = other.Scheme, other.Shape, other.Form
-				return
-			}
-		}
-	}
 	f.shaping.w = w
 	w.fail(f.shaping.run(c))
 	if w.Err == nil {
 		f.recent[f.turn%len(f.recent)] = w
 		f.turn++
 	}
+}
+
+// known gives w the form of a weight that is alike, and reports whether there is one.
+func (f *finder) known(w *Weight, conf *Config) bool {
+	if len(conf.paths) > 0 || len(conf.groups) > 1 { // which may name w's layer
+		return false
+	}
+	for _, other := range f.recent {
+		if other != nil && f.alike(w, other) {
+			w.Scheme, w.Shape, w.Form = other.Scheme, other.Shape, other.Form
+			return true
+		}
+	}
+	return false
 }
 
 // alike reports whether two weights of one configuration have parts of the same types and shapes in
@@ -411,19 +424,25 @@ func (f *finder) alike(a, b *Weight) bool {
 
 // companions returns the companions of a convention that some weight may have.
 func (f *finder) companions(c *convention) []companion {
-	list, ok := f.others[c]
-	if ok {
-		return list
+	if f.asked == c {
+		return f.others
 	}
-	for _, o := range c.others {
-		if slices.ContainsFunc(f.tensors, func(t layout.Tensor) bool { return hasSuffix(t.Name, o.end) }) {
-			list = append(list, o)
+	list, ok := f.all[c]
+	if !ok {
+		for _, o := range c.others {
+			for i := range f.tensors {
+				if hasSuffix(f.tensors[i].Name, o.end) {
+					list = append(list, o)
+					break
+				}
+			}
 		}
+		if f.all == nil {
+			f.all = make(map[*convention][]companion)
+		}
+		f.all[c] = list
 	}
-	if f.others == nil {
-		f.others = make(map[*convention][]companion)
-	}
-	f.others[c] = list
+	f.asked, f.others = c, list
 	return list
 }
 
