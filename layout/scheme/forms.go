@@ -258,7 +258,7 @@ func (s *shaping) bytes(code Code) error {
 	}
 	var blocks [][2]uint64
 	for _, p := range append(s.conf.candidates(s.layer, s.params), s.params) {
-		if p.block[0] > 0 && p.block[1] > 0 {
+		if p.block[0] > 0 && p.block[1] > 0 && !slices.Contains(blocks, p.block) {
 			blocks = append(blocks, p.block)
 		}
 	}

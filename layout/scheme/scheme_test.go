@@ -1,0 +1,218 @@
+package scheme_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/jsontext"
+	"github.com/tensormap/tensormap/layout/scheme"
+)
+
+// stored is a tensor of a checkpoint. content is what is asked for, if it is.
+type stored struct {
+	name    string
+	dtype   layout.DType
+	shape   []int
+	content []byte
+}
+
+var defaults = (*layout.Limits)(nil).WithDefaults()
+
+// find finds the weights among tensors, with config.json.
+func find(t testing.TB, config string, tensors ...stored) *scheme.Table {
+	t.Helper()
+	var list []layout.Tensor
+	names := layout.NewNames(len(tensors))
+	for i, s := range tensors {
+		raw, err := s.dtype.Size(s.shape)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, layout.Tensor{Name: []byte(s.name), DType: s.dtype, Shape: s.shape, Raw: raw, Stored: raw})
+		names.Add(layout.HashName(s.name), i)
+	}
+	table, err := scheme.Find(list, names, defaults, func() (*scheme.Config, error) {
+		md, err := jsontext.Parse([]byte(config), layout.Unknown, 0, "config.json", defaults)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return scheme.ReadConfig(md), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, w := range table.Wants {
+		table.Contents[i] = tensors[w.Tensor].content
+	}
+	if len(table.Wants) > 0 {
+		table.Complete()
+	}
+	return table
+}
+
+func int64s(values ...int64) (b []byte) {
+	for _, v := range values {
+		b = binary.LittleEndian.AppendUint64(b, uint64(v))
+	}
+	return b
+}
+
+func state(kind, more string) []byte {
+	return fmt.Appendf(nil, `{"quant_type":%q,"blocksize":64,"dtype":"float16","shape":[10,13]%s}`, kind, more)
+}
+
+func fp8(scale string, d layout.DType, shape ...int) []stored {
+	return []stored{{"a.weight", layout.F8_E4M3, []int{256, 200}, nil}, {"a." + scale, d, shape, nil}}
+}
+
+func awq(qweight, qzeros, scales []int) []stored {
+	return []stored{{"a.qweight", layout.I32, qweight, nil}, {"a.qzeros", layout.I32, qzeros, nil}, {"a.scales", layout.F16, scales, nil}}
+}
+
+func packed(shape []byte, scale ...int) []stored {
+	return []stored{{"a.weight_packed", layout.I32, []int{8, 16}, nil}, {"a.weight_shape", layout.I64, []int{len(shape) / 8}, shape}, {"a.weight_scale", layout.BF16, scale, nil}}
+}
+
+func bnb(text []byte, absmax ...stored) []stored {
+	return append([]stored{{"a.weight", layout.U8, []int{65, 1}, nil}, {"a.weight.quant_state.bitsandbytes__nf4", layout.U8, []int{len(text)}, text}}, absmax...)
+}
+
+// TestWeights has parts as published checkpoints name and store them, and what they are.
+func TestWeights(t *testing.T) {
+	absmax := stored{"a.weight.absmax", layout.F32, []int{3}, nil}
+	for name, tt := range map[string]struct {
+		config  string
+		tensors []stored
+		want    string // name, scheme and shape, or the error
+	}{
+		"FP8 in blocks":                 {`{}`, fp8("weight_scale_inv", layout.BF16, 2, 2), "a.weight fp8 [256 200]"},
+		"FP8 by tensor":                 {`{}`, fp8("weight_scale", layout.F32), "a.weight fp8 [256 200]"},
+		"FP8 by channel":                {`{}`, fp8("weight_scale", layout.F32, 256, 1), "a.weight fp8 [256 200]"},
+		"FP8 in other blocks":           {`{"quantization_config":{"quant_method":"fp8","weight_block_size":[64,100]}}`, fp8("weight_scale_inv", layout.F32, 4, 2), "a.weight fp8 [256 200]"},
+		"FP8 of the configuration's":    {`{"text_config":{"quantization_config":{"quant_method":"fp8","weight_block_size":[64,64]}}}`, fp8("weight_scale_inv", layout.F32, 2, 2), "does not fit shape [256 200] in blocks of [[64 64]]"},
+		"FP8 in groups of nothing":      {`{"quantization_config":{"quant_method":"fp8","weight_block_size":[0,0]}}`, fp8("weight_scale_inv", layout.F32, 3, 3), "does not fit"},
+		"FP8 with a scale too many":     {`{}`, fp8("weight_scale", layout.F32, 257, 1), "does not fit"},
+		"FP8 without a scale":           {`{}`, fp8("b", layout.F32), "without a scale"},
+		"FP8 scaled by integers":        {`{}`, fp8("weight_scale", layout.I32, 256, 1), "without a scale"},
+		"FP8 of fused experts":          {`{}`, []stored{{"x.gate_up_proj", layout.F8_E4M3, []int{2, 256, 128}, nil}, {"x.gate_up_proj_scale_inv", layout.F32, []int{2, 2, 1}, nil}}, "x.gate_up_proj fp8 [2 256 128]"},
+		"FP8 by another method":         {`{"quantization_config":{"quant_method":"magic"}}`, fp8("weight_scale", layout.F32), `quantized by "magic", which is not known`},
+		"FP8 by a method not decoded":   {`{"quantization_config":{"quant_method":"aqlm"}}`, fp8("weight_scale", layout.F32), "quantized by aqlm, which is not decoded"},
+		"FP8 of DeepSeek-V4":            {`{}`, fp8("scale", layout.F8_E8M0, 2, 2), "a.weight fp8 [256 200]"},
+		"experts of DeepSeek-V4":        {`{}`, []stored{{"w1.weight", layout.I8, []int{8, 32}, nil}, {"w1.scale", layout.F8_E8M0, []int{8, 2}, nil}}, "w1.weight mxfp4 [8 64]"},
+		"AWQ":                           {`{}`, awq([]int{128, 2}, []int{1, 2}, []int{1, 16}), "a.weight awq [16 128]"},
+		"AWQ of 3 bits":                 {`{"quantization_config":{"quant_method":"awq","bits":3}}`, awq([]int{128, 2}, []int{1, 2}, []int{1, 16}), "awq of 3 bits"},
+		"AWQ of 33 bits":                {`{"quantization_config":{"quant_method":"awq","bits":33}}`, awq([]int{128, 2}, []int{1, 2}, []int{1, 16}), "33 bits"},
+		"AWQ of 0 bits":                 {`{"quantization_config":{"quant_method":"awq","w_bit":0}}`, awq([]int{128, 2}, []int{1, 2}, []int{1, 16}), "0 bits"},
+		"AWQ in groups of 0":            {`{"quantization_config":{"quant_method":"awq","group_size":0}}`, awq([]int{128, 2}, []int{1, 2}, []int{1, 16}), "a group size of 0"},
+		"AWQ in groups that do not fit": {`{"quantization_config":{"quant_method":"awq","group_size":32}}`, awq([]int{128, 2}, []int{2, 2}, []int{2, 16}), "are not the 2 groups"},
+		"AWQ without zeros":             {`{}`, []stored{{"a.qweight", layout.I32, []int{128, 2}, nil}, {"a.scales", layout.F16, []int{1, 16}, nil}}, "without zero points"},
+		"AWQ without scales":            {`{}`, []stored{{"a.qweight", layout.I32, []int{128, 2}, nil}}, "without their scale"},
+		"AWQ with zeros too few":        {`{}`, awq([]int{128, 2}, []int{1, 1}, []int{1, 16}), "do not fit"},
+		"GPTQ":                          {`{}`, awq([]int{16, 16}, []int{1, 2}, []int{1, 16}), "a.weight gptq [16 128]"},
+		"GPTQ in bit planes":            {`{"quantization_config":{"quant_method":"gptq","checkpoint_format":"gptq_p"}}`, awq([]int{16, 16}, []int{1, 2}, []int{1, 16}), "bit planes"},
+		"GPTQ in too many groups":       {`{}`, awq([]int{16, 16}, []int{1000, 2}, []int{1000, 16}), "do not divide"},
+		"a weight beside its codes":     {`{}`, append(awq([]int{16, 16}, []int{1, 2}, []int{1, 16}), stored{"a.weight", layout.F16, []int{2}, nil}), "has the name of the tensor"},
+		"int4":                          {`{}`, packed(int64s(8, 128), 8, 1), "a.weight pack-quantized [8 128]"},
+		"int4 of odd columns":           {`{}`, packed(int64s(8, 125), 8, 1), "a.weight pack-quantized [8 125]"},
+		"int4 of a lying shape":         {`{}`, packed(int64s(8, 1280), 8, 1), "do not hold shape [8 1280]"},
+		"int4 of a huge shape":          {`{}`, packed(int64s(8, 1<<62), 8, 1), "does not fit codes"},
+		"int4 of a negative shape":      {`{}`, packed(int64s(8, -128), 8, 1), "a negative size"},
+		"int4 of other rows":            {`{}`, packed(int64s(9, 128), 8, 1), "does not fit codes"},
+		"int4 of one dimension":         {`{}`, packed(int64s(1024), 8, 1), "does not fit codes"},
+		"MLX":                           {`{"quantization":{"group_size":64,"bits":4}}`, []stored{{"a.weight", layout.U32, []int{8, 8}, nil}, {"a.scales", layout.BF16, []int{8, 1}, nil}, {"a.biases", layout.BF16, []int{8, 1}, nil}}, "a.weight mlx-affine [8 64]"},
+		"MLX without a configuration":   {`{}`, []stored{{"a.weight", layout.U32, []int{8, 8}, nil}, {"a.scales", layout.BF16, []int{8, 1}, nil}, {"a.biases", layout.BF16, []int{8, 1}, nil}}, "stand in no configuration"},
+		"MLX of another layer":          {`{"quantization":{"group_size":64,"bits":4,"a":{"group_size":32,"bits":8}}}`, []stored{{"a.weight", layout.U32, []int{8, 8}, nil}, {"a.scales", layout.BF16, []int{8, 1}, nil}, {"a.biases", layout.BF16, []int{8, 1}, nil}}, "a.weight mlx-affine [8 32]"},
+		"MLX of 7 bits":                 {`{"quantization":{"group_size":64,"bits":7}}`, []stored{{"a.weight", layout.U32, []int{8, 8}, nil}, {"a.scales", layout.BF16, []int{8, 1}, nil}, {"a.biases", layout.BF16, []int{8, 1}, nil}}, "codes of 7 bits"},
+		"bitsandbytes":                  {`{}`, bnb(state("nf4", ""), absmax), "a.weight bnb-nf4 [10 13]"},
+		"bitsandbytes, other":           {`{}`, bnb(state("fp4", ""), absmax), `describes "fp4"`},
+		"bitsandbytes, no JSON":         {`{}`, bnb([]byte(`{"quant_type":`), absmax), "quant_state"},
+		"bitsandbytes, deep":            {`{}`, bnb([]byte(strings.Repeat(`{"a":`, 5000)), absmax), "nested deeper"},
+		"bitsandbytes, blocks of 0":     {`{}`, bnb([]byte(`{"quant_type":"nf4","blocksize":0,"shape":[10,13]}`), absmax), "blocks of 0"},
+		"bitsandbytes, lying":           {`{}`, bnb([]byte(`{"quant_type":"nf4","blocksize":64,"shape":[10,14]}`), absmax), "do not hold the shape [10 14]"},
+		"bitsandbytes, overflowing":     {`{}`, bnb([]byte(`{"quant_type":"nf4","blocksize":64,"shape":[281474976710655,281474976710655,281474976710655]}`), absmax), "do not hold the shape"},
+		"bitsandbytes, nested alone":    {`{}`, bnb(state("nf4", `,"nested_blocksize":256,"nested_offset":0.5`), stored{"a.weight.absmax", layout.U8, []int{3}, nil}), "nested scales do not fit"},
+		"bitsandbytes, large":           {`{}`, bnb(make([]byte, 1<<17), absmax), "more than 65536"},
+		"bitsandbytes int8":             {`{}`, []stored{{"a.weight", layout.I8, []int{8, 4}, nil}, {"a.SCB", layout.F32, []int{8}, nil}}, "a.weight bnb-int8 [8 4]"},
+		"gpt-oss":                       {`{}`, []stored{{"a_blocks", layout.U8, []int{2, 8, 3, 16}, nil}, {"a_scales", layout.U8, []int{2, 8, 3}, nil}}, "a mxfp4 [2 8 96]"},
+		"ModelOpt":                      {`{}`, []stored{{"a.weight", layout.U8, []int{8, 16}, nil}, {"a.weight_scale", layout.F8_E4M3, []int{8, 2}, nil}, {"a.weight_scale_2", layout.F32, nil, nil}, {"a.input_scale", layout.F32, nil, nil}}, "a.weight nvfp4 [8 32]"},
+		"GGUF":                          {`{}`, []stored{{"blk.0.ffn_up.weight", layout.NVFP4, []int{8, 64}, nil}, {"blk.0.ffn_up.scale", layout.F32, []int{1}, nil}}, "blk.0.ffn_up.weight nvfp4 [8 64]"},
+		"exllamav3":                     {`{}`, []stored{{"q.trellis", layout.I16, []int{8, 8, 64}, nil}, {"q.suh", layout.F16, []int{128}, nil}}, "exl3 is not decoded"},
+		"sparse":                        {`{}`, []stored{{"q.compressed", layout.BF16, []int{20}, nil}, {"q.bitmask", layout.U8, []int{64, 8}, nil}}, "sparse-bitmask is not decoded"},
+		"AWQ gemv_fast":                 {`{}`, []stored{{"q.qweight", layout.I16, []int{8, 64}, nil}, {"q.scales", layout.F16, []int{1, 128}, nil}}, "gemv_fast is not decoded"},
+		"a huge dimension":              {`{}`, []stored{{"a.weight", layout.F8_E4M3, []int{0, 1 << 50}, nil}, {"a.weight_scale", layout.F32, nil, nil}}, "a dimension of"},
+		"integers of a checkpoint":      {`{"quantization_config":{"quant_method":"awq"}}`, []stored{{"a.weight", layout.I8, []int{8, 8}, nil}}, "without a scale"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			table := find(t, tt.config, tt.tensors...)
+			if len(table.Weights) != 1 {
+				t.Fatalf("%d weights", len(table.Weights))
+			}
+			w := &table.Weights[0]
+			if w.Err != nil {
+				if !strings.Contains(w.Err.Error(), tt.want) || !errors.Is(w.Err, layout.ErrInvalid) && !errors.Is(w.Err, layout.ErrUnsupported) && !errors.Is(w.Err, layout.ErrLimit) {
+					t.Errorf("%v", w.Err)
+				}
+				if len(w.Parts) != 1 || slices.IndexFunc(table.Of, func(i uint32) bool { return i != 0 }) != int(w.Parts[0].Tensor) {
+					t.Errorf("%v, %v", w.Parts, table.Of)
+				}
+				return
+			}
+			if got := fmt.Sprint(string(w.Name), " ", w.Scheme, " ", w.Shape); got != tt.want {
+				t.Errorf("%s", got)
+			}
+			for i, of := range table.Of {
+				if of != 1 && tt.tensors[i].name != "a.b" {
+					t.Errorf("%s is no part", tt.tensors[i].name)
+				}
+			}
+		})
+	}
+}
+
+// TestPlainModels: tensors that hold weights are left alone, and the configuration is not read.
+func TestPlainModels(t *testing.T) {
+	table := find(t, `{"quantization_config":{"quant_method":"magic"}}`,
+		stored{"a.weight", layout.BF16, []int{8, 8}, nil}, stored{"a.scale", layout.F32, []int{8}, nil}, stored{"ids", layout.I32, []int{8}, nil},
+		stored{"mask", layout.U8, []int{8, 8}, nil}, stored{"blk.0.weight", layout.NVFP4, []int{8, 64}, nil}, stored{"f8_bias", layout.F8_E4M3, []int{8}, nil})
+	if len(table.Weights) != 0 || table.Of != nil {
+		t.Errorf("%+v", table.Weights)
+	}
+}
+
+// TestOneOfMany: a weight that does not fit spoils no other.
+func TestOneOfMany(t *testing.T) {
+	var all []stored
+	for i := range 20 {
+		scale := []int{2, 2}
+		if i == 7 {
+			scale = []int{3, 2}
+		}
+		name := fmt.Sprintf("l.%d.weight", i)
+		all = append(all, stored{name, layout.F8_E4M3, []int{256, 200}, nil}, stored{name + "_scale_inv", layout.F32, scale, nil})
+	}
+	for i, w := range find(t, `{}`, all...).Weights {
+		if (w.Err != nil) != (i == 7) {
+			t.Errorf("%s: %v", w.Name, w.Err)
+		}
+	}
+}
+
+// TestSharedPart: a tensor is a part of one weight.
+func TestSharedPart(t *testing.T) {
+	table := find(t, `{}`, stored{"a.weight", layout.F8_E4M3, []int{8, 8}, nil}, stored{"a.weight_scale", layout.F32, nil, nil},
+		stored{"a", layout.F8_E4M3, []int{8, 8}, nil}, stored{"a.weight_scale_inv", layout.F32, nil, nil})
+	bad := 0
+	for _, w := range table.Weights {
+		if w.Err != nil {
+			bad++
+		}
+	}
+	if len(table.Weights) != 2 || bad != 1 {
+		t.Errorf("%+v", table.Weights)
+	}
+}
