@@ -37,7 +37,7 @@ func (apr2Target) divide(p *Plan) error {
 }
 
 func (p *Plan) apr2Options(s *part) *apr2.Options {
-	opts := &apr2.Options{Align: p.opts.Align, Metadata: s.metadata}
+	opts := &apr2.Options{Align: p.opts.Align, Metadata: s.metadata, Signer: p.opts.Signer}
 	if p.Shards > 0 {
 		opts.Flags = apr2.Sharded
 	}

@@ -1,11 +1,15 @@
 package convert
 
 import (
+	"encoding/hex"
+	"io"
 	"slices"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/manifest"
+	"github.com/tensormap/tensormap/layout/sealed"
+	"github.com/tensormap/tensormap/mmapio"
 )
 
 // divideAPR2 puts the tensors into files of at most Options.ShardBytes, in order, as many into each
@@ -17,6 +21,9 @@ func (p *Plan) divideAPR2() error {
 	}
 	p.parts = nil
 	list := p.apr2Tensors(p.Tensors)
+	if s := p.opts.Signer; s != nil {
+		md.size += s.SignatureBytes(p.opts.ShardBytes)
+	}
 	empty := apr2.NewSizer(p.opts.Align, md.size)
 	size, from := empty, 0
 	end := func(to int) {
@@ -38,7 +45,17 @@ func (p *Plan) divideAPR2() error {
 
 func (apr2Target) manifest(p *Plan) ([]byte, error) {
 	shards, places := p.shardList()
-	return manifest.EncodeAPR2(shards, places, p.Metadata)
+	b, err := manifest.EncodeAPR2(shards, places, p.Metadata)
+	if s := p.opts.Signer; s != nil && err == nil {
+		return sealed.SignManifest(s.Public, s.Sign, b)
+	}
+	return b, err
+}
+
+// headDigest returns the digest of the head of a file of size bytes that was written.
+func headDigest(f io.ReaderAt, size uint64) (string, error) {
+	sum, err := apr2.HeadDigest(mmapio.FromReaderAt(f, int64(size)))
+	return hex.EncodeToString(sum[:]), err
 }
 
 // shardMetadata derives the metadata of shards from the model's. Manifests have all of it. A shard

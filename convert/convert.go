@@ -8,6 +8,7 @@ import (
 
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -47,6 +48,8 @@ type Options struct {
 	Compress Compression
 	// ShardBytes, unless it is 0, divides a larger model among files of at most this size.
 	ShardBytes uint64
+	// Signer, if set, signs an APR2 file, or its shards and their manifest.
+	Signer *apr2.Signer
 	// NoAliases leaves out tensors whose bytes are part of another tensor's, as the initializers
 	// in the ONNX networks of an .april file are.
 	NoAliases bool
@@ -184,6 +187,7 @@ func NewPlan(ctx context.Context, m *loader.Model, path string, opts *Options) (
 	if p.Metadata, err = describeSource(m, lease); err != nil {
 		return nil, err
 	}
+	p.Metadata = withoutSeals(p.Metadata)
 	if err := p.decide(ctx, lease); err != nil {
 		return nil, err
 	}

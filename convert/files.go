@@ -33,6 +33,7 @@ type part struct {
 	// crc32 covers all but the footer, which has the same number; sha256 covers the whole file.
 	crc32  uint32
 	sha256 [sha256.Size]byte
+	head   string // SHA-256 of the head of a signed file, in hexadecimal
 }
 
 // maxShards is the highest number that the names of shards can count.
@@ -70,7 +71,7 @@ func (p *Plan) shardList() (shards []manifest.Shard, places []manifest.Place) {
 	for shard, s := range p.parts {
 		shards = append(shards, manifest.Shard{
 			Name: filepath.Base(s.path), Size: s.size, Sized: true,
-			CRC32: fmt.Sprintf("%08x", s.crc32), SHA256: fmt.Sprintf("%x", s.sha256),
+			CRC32: fmt.Sprintf("%08x", s.crc32), SHA256: fmt.Sprintf("%x", s.sha256), HeadSHA256: s.head,
 		})
 		for i := range s.tensors {
 			places = append(places, manifest.Place{Tensor: s.tensors[i].Name, Shard: shard})

@@ -189,3 +189,12 @@ func merged(old, value any) any {
 	object.Merge(add)
 	return object
 }
+
+// withoutSeals returns md without the keys that seal the source. A new file is signed anew, or not at all.
+func withoutSeals(md layout.Metadata) layout.Metadata {
+	return slices.DeleteFunc(slices.Clone(md), func(e layout.Entry) bool {
+		object, ok := e.Value.(layout.Metadata)
+		_, known := object.Get("algorithm")
+		return ok && known && (e.Key == "signature" || e.Key == "encryption")
+	})
+}

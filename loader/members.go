@@ -67,6 +67,10 @@ func (l listed) open(ctx context.Context, from source, lim *layout.Limits) ([]fi
 			s.close()
 			return file{}, err
 		}
+		if err := l.CheckHead(i, s.index); err != nil {
+			s.close()
+			return file{}, err
+		}
 		f, err := decodeStored(s, lim)
 		if err != nil {
 			return file{}, &fileError{s.path, err}

@@ -145,6 +145,7 @@ func (opts *convertOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().Lookup("compress").NoOptDefVal = "fast"
 	cmd.Flags().BoolVar(&opts.dryRun, "dry-run", false, "say what would be written, and write nothing")
 	cmd.Flags().BoolVar(&opts.json, "json", false, "with --dry-run: say it as JSON")
+	opts.addSign(cmd)
 	opts.jobs.addTo(cmd)
 }
 

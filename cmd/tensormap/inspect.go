@@ -81,7 +81,7 @@ func (opts *inspectOptions) run(ctx context.Context, s terminal.Streams, args []
 	if err := matched(&opts.Filter, path, m); err != nil {
 		return err
 	}
-	opts.Order = opts.sort.value
+	opts.Order, opts.Trusted = opts.sort.value, opts.signer
 	l, err := m.AcquireContext(ctx)
 	if err != nil {
 		return err

@@ -109,6 +109,9 @@ func (o *signOptions) run(ctx context.Context, s terminal.Streams, args []string
 
 // named puts a path in front of err, unless it has it already.
 func named(path string, err error) error {
+	if err == nil {
+		return nil
+	}
 	var system *fs.PathError
 	if errors.As(err, &system) || strings.HasPrefix(err.Error(), path+":") {
 		return err

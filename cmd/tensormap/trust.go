@@ -2,6 +2,8 @@ package main
 
 import (
 	"crypto"
+	"crypto/ed25519"
+	"encoding/base64"
 	"errors"
 	"os"
 	"path/filepath"
@@ -17,6 +19,8 @@ type trusting struct {
 	signature string
 	key       string
 	roots     []string
+
+	signer string // who has signed what was opened, once that is verified
 }
 
 func (t *trusting) addTo(cmd *cobra.Command) {
@@ -43,8 +47,17 @@ func (t *trusting) check() error {
 
 // apply makes the model that opts open hand out nothing that is not verified.
 func (t *trusting) apply(opts *loader.Options) error {
-	if err := t.check(); err != nil || t.signature == "" {
+	if err := t.check(); err != nil || !t.given() {
 		return err
+	}
+	if t.signature == "" {
+		key, err := t.publicKey()
+		if err != nil {
+			return err
+		}
+		e, err := trust.NewEmbedded(key)
+		opts.Trust, t.signer = e, describeKey(key)
+		return named(t.key, err)
 	}
 	s, err := t.statement()
 	opts.Trust = s
@@ -75,17 +88,29 @@ func (t *trusting) statement() (*trust.Statement, error) {
 	case err != nil:
 	case key != nil:
 		s, err = bundle.VerifyKey(key)
+		t.signer = describeKey(key)
 	default:
 		roots, rootsErr := trust.ReadCertificates(t.roots...)
 		if rootsErr != nil {
 			return nil, rootsErr
 		}
-		s, err = bundle.VerifyCertificate(roots, time.Now())
+		if s, err = bundle.VerifyCertificate(roots, time.Now()); err == nil {
+			t.signer = bundle.Certificate().Subject.String()
+		}
 	}
 	if err != nil {
 		return nil, named(t.signature, err)
 	}
 	return s, nil
+}
+
+// describeKey names a key: Ed25519 keys by themselves, as files hold them, others by their hint in bundles.
+func describeKey(key crypto.PublicKey) string {
+	if k, ok := key.(ed25519.PublicKey); ok {
+		return "Ed25519 " + base64.StdEncoding.EncodeToString(k)
+	}
+	hint, _ := trust.Hint(key) // which was used before
+	return "key " + hint
 }
 
 // signedRoot returns the directory that the statement is about, if the user named path: path itself, or

@@ -19,6 +19,7 @@ import (
 	"github.com/tensormap/tensormap/layout/formats"
 	"github.com/tensormap/tensormap/layout/manifest"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/trust"
 )
 
 // writing is the verbs that write a model anew: convert, upgrade, split and merge.
@@ -27,6 +28,7 @@ type writing struct {
 	format formatFlag
 	shards byteSize
 	jobs   jobs
+	sign   string // a private key
 	doing  string // shown with the progress
 
 	dryRun, json bool
@@ -35,6 +37,9 @@ type writing struct {
 // write plans and writes the model in as out, and reports what it did. prepare, called with the
 // open model, completes the options or refuses.
 func (v *writing) write(ctx context.Context, s terminal.Streams, in, out string, o *convert.Options, prepare func(*loader.Model) error) error {
+	if err := v.setSigner(o); err != nil {
+		return err
+	}
 	m, done, err := v.openToCopy(ctx, in)
 	if err != nil {
 		return err
@@ -68,7 +73,7 @@ func (v *writing) write(ctx context.Context, s terminal.Streams, in, out string,
 	}
 	reportDecisions(s.Err, plan)
 	reportLost(s.Err, out, o.DType, plan.Tensors)
-	if signed(m) {
+	if signed(m) && o.Signer == nil {
 		fmt.Fprintf(s.Err, "%s: signature not carried over\n", terminal.Printable(called(in)))
 	}
 	return nil
@@ -96,7 +101,30 @@ func (v *writing) addTo(cmd *cobra.Command) {
 	v.opener.addTo(cmd)
 	v.format = newFormatFlag()
 	v.format.addTo(cmd)
+	v.addSign(cmd)
 	v.jobs.addTo(cmd)
+}
+
+func (v *writing) addSign(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&v.sign, "sign", "", "sign an APR2 file with this Ed25519 key, a PEM `FILE`")
+}
+
+// setSigner makes the new files signed, if that is asked for.
+func (v *writing) setSigner(o *convert.Options) error {
+	if v.sign == "" {
+		return nil
+	}
+	if o.Format != layout.APR2 {
+		return usageError{fmt.Errorf("--sign: only APR2 files carry a signature, not %v; sign makes a bundle of any", o.Format)}
+	}
+	key, err := trust.ReadPrivateKey(v.sign)
+	if err == nil {
+		o.Signer, err = trust.NewSigner(key)
+	}
+	if err != nil {
+		return named(v.sign, err)
+	}
+	return nil
 }
 
 // indexEnd is how the name of an index ends that leads to SafeTensors shards.

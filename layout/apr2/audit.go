@@ -62,7 +62,7 @@ func (a *audit) flags(flags Flags) {
 		a.Warn(atFlags, "flags", layout.ErrInvalid, "%v, but that a tensor is compressed is %t", flags, compressed)
 	}
 	if flags.Has(Signed) {
-		a.Warn(atFlags, "flags", layout.ErrUnsupported, "%v: the signature is not checked, the draft gives it no layout", flags)
+		a.Warn(atFlags, "flags", layout.ErrUnsupported, "%v: the signature is not checked without a trusted key", flags)
 	}
 }
 

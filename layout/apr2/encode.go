@@ -19,6 +19,9 @@ type Options struct {
 	Metadata layout.Metadata
 	// Flags may add Sharded and Streaming; the other flags follow from the tensors.
 	Flags Flags
+	// Signer, if set, signs the file. It must then be an io.ReaderAt and an io.WriterAt too: the
+	// signature shows only once all is written.
+	Signer *Signer
 }
 
 // Writer writes an APR2 file from front to back. It holds the index and, if tensors
@@ -34,7 +37,8 @@ type Writer struct {
 	// again then, and until then dst sums what follows the head.
 	headLast      Rewriter
 	metadataCRC32 uint32
-	crc32         uint32 // in the footer, once it is written
+	signer        *Signer // or nil
+	crc32         uint32  // in the footer, once it is written
 }
 
 // Rewriter is a file that can be written again, as *os.File.
@@ -80,6 +84,11 @@ func NewWriter(w io.Writer, tensors []layout.Tensor, opts *Options) (*Writer, er
 			tensors, last = list, file
 		} // else the plan names the tensor
 	}
+	if opts.Signer != nil {
+		signed := *opts
+		signed.Metadata = opts.Signer.placeholder(opts.Metadata, tensors)
+		opts = &signed
+	}
 	p, err := newPlan(tensors, opts)
 	if err != nil {
 		return nil, err
@@ -102,7 +111,7 @@ func NewWriter(w io.Writer, tensors []layout.Tensor, opts *Options) (*Writer, er
 			return nil, err
 		}
 	}
-	written := &Writer{Tensors: tensorwriter.NewTensors(f), file: f, dst: dst, plan: p, headLast: last}
+	written := &Writer{Tensors: tensorwriter.NewTensors(f), file: f, dst: dst, plan: p, headLast: last, signer: opts.Signer}
 	if last != nil {
 		if _, err := last.WriteAt(head.header[:1], 0); err != nil { // a pipe, as *os.File may be
 			return nil, err
@@ -175,6 +184,11 @@ func (w *Writer) Close() error {
 	size := w.file.Index().Size
 	if err := w.file.Pad(size - footerSize); err != nil {
 		return err
+	}
+	if w.signer != nil {
+		if err := w.sign(); err != nil {
+			return w.file.Fail(err)
+		}
 	}
 	w.crc32 = w.dst.sum.CRC32
 	footer := le.AppendUint32(make([]byte, 0, footerSize), w.crc32)

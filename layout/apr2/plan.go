@@ -56,6 +56,9 @@ func (p *plan) options(opts *Options) error {
 		return errorf(atFlags, "flags", layout.ErrInvalid, "%v cannot be asked for", more)
 	}
 	p.header.Flags |= opts.Flags
+	if opts.Signer != nil {
+		p.header.Flags, p.header.Minor = p.header.Flags|Signed, 1
+	}
 	return p.setMetadata(opts.Metadata)
 }
 

@@ -1,7 +1,10 @@
 package manifest
 
 import (
+	"encoding/hex"
+
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
@@ -60,6 +63,27 @@ func (m *File) CheckChecksum(i int, shard layout.File, file layout.Input) error 
 			return m.errorf([]any{"shards", i, "crc32"}, "shards.crc32", layout.ErrChecksum,
 				"shard %s says that its bytes have %08x, but should say %08x: it is not the file that the manifest was written for", quote(s.Name), c.Want, want)
 		}
+	}
+	return nil
+}
+
+// CheckHead compares the head of shard i, a file, with the digest in the manifest, before anything in the
+// head is believed. A signed manifest must have the digest: shards of different models cannot be mixed.
+func (m *File) CheckHead(i int, file layout.Input) error {
+	s := &m.Shards[i]
+	if s.HeadSHA256 == "" {
+		if m.signed {
+			return m.errorf([]any{"shards", i}, "shards.head_sha256", layout.ErrInvalid, "the manifest is signed, but has no head_sha256 of shard %s", quote(s.Name))
+		}
+		return nil
+	}
+	got, err := apr2.HeadDigest(file)
+	if err != nil {
+		return err
+	}
+	if s.HeadSHA256 != hex.EncodeToString(got[:]) {
+		return m.errorf([]any{"shards", i, "head_sha256"}, "shards.head_sha256", layout.ErrChecksum,
+			"the head of shard %s has %x, but should have %s: it is not the file that the manifest was written for", quote(s.Name), got, layout.Quote([]byte(s.HeadSHA256)))
 	}
 	return nil
 }

@@ -82,7 +82,7 @@ type value struct {
 }
 
 // known are the keys that one of the two kinds of manifests has.
-var known = []string{"shards", "shard_count", "tensor_shard_map", "weight_map", "metadata", "sharded", "apr_version"}
+var known = []string{"shards", "shard_count", "tensor_shard_map", "weight_map", "metadata", "sharded", "apr_version", "signature"}
 
 func (d *decoder) decode() error {
 	if err := d.survey(); err != nil {
@@ -232,6 +232,7 @@ func (d *decoder) mistyped(v leaf, field, which, want string) error {
 // shards reads the list of files (APR2).
 func (d *decoder) shards() error {
 	d.m.Of = layout.APR2
+	d.m.signed = d.has("signature")
 	list := d.root("shards")
 	if list.kind != '[' {
 		return d.mistyped(list, "shards", "", "a list of objects")
@@ -266,7 +267,7 @@ func (d *decoder) shard(s *jsontext.Scanner[string], i int) (x Shard, at uint64,
 		return x, 0, d.mistyped(readLeaf(s), "shards", which, "an object")
 	}
 	missing := leaf{at: start}
-	file, size, crc, digest := missing, missing, missing, missing
+	file, size, crc, digest, head := missing, missing, missing, missing, missing
 	for s.Open('{', "an object"); s.More('}'); {
 		switch key, _ := s.Key(); key {
 		case "file":
@@ -277,6 +278,8 @@ func (d *decoder) shard(s *jsontext.Scanner[string], i int) (x Shard, at uint64,
 			crc = readLeaf(s)
 		case "sha256":
 			digest = readLeaf(s)
+		case "head_sha256":
+			head = readLeaf(s)
 		default:
 			s.Skip()
 		}
@@ -287,12 +290,15 @@ func (d *decoder) shard(s *jsontext.Scanner[string], i int) (x Shard, at uint64,
 	if reason := notPlain(file.text); reason != "" {
 		return x, 0, d.errorf(file.at, "shards.file", layout.ErrInvalid, "%s %s", quote(file.text), reason)
 	}
-	x = Shard{Name: file.text, CRC32: crc.text, SHA256: digest.text}
+	x = Shard{Name: file.text, CRC32: crc.text, SHA256: digest.text, HeadSHA256: head.text}
 	if x.Size, x.Sized = size.whole(); !x.Sized {
 		return x, 0, d.mistyped(size, "shards.size", which, "a number of bytes")
 	}
 	if crc.kind != 0 && crc.kind != '"' {
 		return x, 0, d.mistyped(crc, "shards.crc32", which, "text")
+	}
+	if head.kind != 0 && head.kind != '"' {
+		return x, 0, d.mistyped(head, "shards.head_sha256", which, "text")
 	}
 	if digest.kind != 0 && digest.kind != '"' {
 		return x, 0, d.mistyped(digest, "shards.sha256", which, "text")

@@ -48,7 +48,11 @@ func EncodeAPR2(shards []Shard, places []Place, metadata layout.Metadata) ([]byt
 	}
 	files := make([]string, len(shards))
 	for i, s := range shards {
-		files[i] = fmt.Sprintf(`{"file": %s, "size": %d, "crc32": "%s", "sha256": "%s"}`, quoted(s.Name), s.Size, s.CRC32, s.SHA256)
+		head := ""
+		if s.HeadSHA256 != "" {
+			head = fmt.Sprintf(`, "head_sha256": "%s"`, s.HeadSHA256)
+		}
+		files[i] = fmt.Sprintf(`{"file": %s, "size": %d, "crc32": "%s", "sha256": "%s"%s}`, quoted(s.Name), s.Size, s.CRC32, s.SHA256, head)
 	}
 	tensors := make([]string, len(places))
 	for i, p := range places {

@@ -37,6 +37,7 @@ type File struct {
 	sumsAt    []sumsAt // of Shards
 	metadata  string   // the part of text, or ""
 	sharded   bool     // APR2: the key sharded is true
+	signed    bool     // APR2: the key signature is there
 	versioned bool     // APR2: apr_version is there
 	total     string   // SafeTensors: total_size as stated, or ""
 	stitched  *tensors // once CheckTensors has accepted them
@@ -56,6 +57,9 @@ type Shard struct {
 	CRC32 string
 	// SHA256 covers the whole file. It is as the manifest writes it, or "".
 	SHA256 string
+	// HeadSHA256 covers all before the data of a signed APR2 file, in 64 hexadecimal digits. It is "" in
+	// manifests that are not signed.
+	HeadSHA256 string
 
 	first int // SafeTensors: the first of places that is in it
 }

@@ -77,6 +77,25 @@ def check(curve, tmp):
     verifying.Config().use_elliptic_key_verifier(public_key=pub).set_hashing_config(hashing.Config().set_allow_symlinks(True)).verify(model, sig)
 
 
+def check_apr2(tmp):
+    """Signed APR2 files of ours, in one file, compressed and in shards, by a script that shares no code."""
+    here = pathlib.Path(__file__).parent.parent
+    script, key = here / "trust" / "apr2_sealed.py", tmp / "e.pem"
+    run(TENSORMAP, "keygen", "--type", "ed25519", "-o", key)
+    run("openssl", "pkey", "-in", key, "-check", "-noout")
+    model = here / "trust" / "model" / "model.safetensors"
+    for name, flags in {"plain": [], "small": ["--compress"], "shards": ["--shard-size", "60KB"], "both": ["--compress", "--shard-size", "60KB"]}.items():
+        out = tmp / (name + ".apr")
+        run(TENSORMAP, "convert", model, out, "--sign", key, *flags)
+        run(sys.executable, script, "verify", out, tmp / "e.pub.pem")
+        run(TENSORMAP, "verify", out, "--key", tmp / "e.pub.pem")
+    run(sys.executable, script, "make", tmp)
+    run(TENSORMAP, "verify", tmp / "signed.apr", "--key", tmp / "signed.pub.pem")
+    print("signed APR2: ok")
+
+
+with tempfile.TemporaryDirectory() as d:
+    check_apr2(pathlib.Path(d))
 for curve in CURVES:
     with tempfile.TemporaryDirectory() as d:
         check(curve, pathlib.Path(d))

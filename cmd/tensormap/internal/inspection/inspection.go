@@ -3,11 +3,13 @@ package inspection
 
 import (
 	"cmp"
+	"fmt"
 	"iter"
 	"slices"
 
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/glob"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -16,6 +18,7 @@ type Options struct {
 	Json, Metadata, Graph, Tree bool
 	Filter                      glob.Pattern
 	Depth                       int    // of the tree; 0 is all of it
+	Trusted                     string // whose signature was verified, or ""
 	Order                       string // of tensors, one of orderNames; "" is that of the file
 }
 
@@ -27,7 +30,9 @@ type inspection struct {
 	Sharded  bool            `json:"sharded,omitempty"`
 	Flags    []string        `json:"flags"`
 	Metadata layout.Metadata `json:"metadata"`
-	Graph    *layout.Graph   `json:"graph,omitempty"`
+	// Signature is nil if nothing says that the model is signed.
+	Signature *Signature    `json:"signature,omitempty"`
+	Graph     *layout.Graph `json:"graph,omitempty"`
 
 	summary []layout.Fact
 
@@ -39,6 +44,29 @@ type inspection struct {
 
 	total int   // tensors of the model, whether the filter lets them through or not
 	Err   error // why metadata or scales are not to be had, where that is so
+}
+
+// Signature says by whom a model is signed. A signer that is not verified is what the file claims.
+type Signature struct {
+	By       string `json:"by"`
+	Verified bool   `json:"verified"`
+}
+
+// signature returns what is known of the model's signature, or nil.
+func signature(l *loader.Lease, flags []string, trusted string) *Signature {
+	if trusted != "" {
+		return &Signature{trusted, true}
+	}
+	if !slices.Contains(flags, apr2.Signed.String()) {
+		return nil
+	}
+	s := &Signature{By: "unknown"}
+	if md, err := l.Metadata(); err == nil {
+		if by, ok := md.Get("signature", "public_key"); ok {
+			s.By = fmt.Sprintf("Ed25519 %v", by)
+		}
+	}
+	return s
 }
 
 type FileInfo struct {
@@ -78,6 +106,7 @@ func New(m *loader.Model, l *loader.Lease, opts *Options) *inspection {
 	for _, f := range files {
 		in.Files = append(in.Files, FileInfo{f.Path, f.Size})
 	}
+	in.Signature = signature(l, in.Flags, opts.Trusted)
 	if opts.Json || opts.Metadata {
 		in.Metadata, in.Err = l.Metadata()
 	}

@@ -17,6 +17,9 @@ func WriteJSON(w io.Writer, in *inspection) error {
 		j.Field(",\n", "sharded", true)
 	}
 	j.Field(",\n", "flags", in.Flags)
+	if in.Signature != nil {
+		j.Field(",\n", "signature", in.Signature)
+	}
 	j.Field(",\n", "metadata", in.Metadata)
 	j.Begin("tensors")
 	for t := range in.tensors() {

@@ -52,6 +52,13 @@ func (in *inspection) header(all *report.Total, opts *Options) report.Facts {
 		format += " " + terminal.Printable(in.Version)
 	}
 	f.Add("format", format)
+	if s := in.Signature; s != nil {
+		state := "not verified"
+		if s.Verified {
+			state = "verified"
+		}
+		f.Add("signed by", terminal.Printable(s.By)+", "+state)
+	}
 	if len(in.Flags) > 0 {
 		f.Add("flags", terminal.Printable(strings.Join(in.Flags, ", ")))
 	}

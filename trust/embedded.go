@@ -1,0 +1,99 @@
+package trust
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ed25519"
+	"crypto/rand"
+	"fmt"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/layout/sealed"
+)
+
+// Embedded trusts APR2 files and manifests that carry the signature of one Ed25519 key. It gives a
+// [loader.Model] the digests of their data. Files without a signature are refused, whatever their format.
+//
+// [loader.Model]: https://pkg.go.dev/github.com/tensormap/tensormap/loader#Model
+type Embedded struct{ key ed25519.PublicKey }
+
+// NewEmbedded returns the trust in a key. Other keys than Ed25519 sign bundles only, and are ErrKey.
+func NewEmbedded(key crypto.PublicKey) (*Embedded, error) {
+	k, ok := key.(ed25519.PublicKey)
+	if !ok {
+		return nil, fmt.Errorf("%w: files carry Ed25519 signatures; a %T needs a bundle (--signature)", ErrKey, key)
+	}
+	return &Embedded{k}, nil
+}
+
+// Digests verifies the head of a file, or a whole manifest, and returns the digests of what follows.
+func (e *Embedded) Digests(_ string, in layout.Input) (*layout.Digests, error) {
+	size := in.Size()
+	start, err := in.Slice(0, min(4, size))
+	switch {
+	case err != nil:
+		return nil, err
+	case string(start) == "APR2":
+		return e.file(in)
+	case isJSON(in):
+		return e.manifest(in)
+	}
+	return nil, fmt.Errorf("%w: the file's format has no signatures of its own; a bundle can sign it (--signature)", ErrUnsigned)
+}
+
+// isJSON reports whether the file is an object, as manifests are.
+func isJSON(in layout.Input) bool {
+	b, err := in.Slice(0, min(64, in.Size()))
+	text := bytes.TrimLeft(b, " \t\r\n")
+	return err == nil && len(text) > 0 && text[0] == '{'
+}
+
+func (e *Embedded) file(in layout.Input) (*layout.Digests, error) {
+	h, err := apr2.ReadSignedHead(in)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnsigned, err)
+	}
+	if !h.Verify(e.key) {
+		return nil, fmt.Errorf("%w: the head of the file is not what the trusted key has signed", ErrSignature)
+	}
+	s := h.Signature
+	d := &layout.Digests{Head: h.Bytes, Off: uint64(len(h.Bytes)), End: h.End, Chunk: s.ChunkSize, Sums: s.Digests, Granularity: layout.ByChunk}
+	if n := d.End - d.Off; !layout.ChunkOK(s.ChunkSize, n) || d.Count()*uint64(d.HashSize()) != uint64(len(s.Digests)) {
+		return nil, fmt.Errorf("%w: %d bytes of digests do not fit %d bytes of data", layout.ErrChecksum, len(s.Digests), n)
+	}
+	return d, nil
+}
+
+func (e *Embedded) manifest(in layout.Input) (*layout.Digests, error) {
+	size, most := in.Size(), (*layout.Limits)(nil).WithDefaults().HeaderBytes
+	if size > most {
+		return nil, layout.Errorf(layout.Manifest, 0, "manifest", layout.ErrLimit, "%d bytes of JSON, more than %d", size, most)
+	}
+	b, err := in.Slice(0, size)
+	if err != nil {
+		return nil, err
+	}
+	b = append([]byte(nil), b...) // which nobody else can change
+	s, err := sealed.ParseSignature(b, layout.Manifest, 0)
+	switch {
+	case err != nil:
+		return nil, err
+	case s == nil:
+		return nil, fmt.Errorf("%w: the manifest has no signature", ErrUnsigned)
+	case !s.VerifyManifest(e.key, b):
+		return nil, fmt.Errorf("%w: the manifest is not what the trusted key has signed", ErrSignature)
+	}
+	return &layout.Digests{Head: b, Off: size, End: size, Chunk: 1, Granularity: layout.ByChunk}, nil
+}
+
+// NewSigner returns the signer of APR2 files that a private key makes, which must be Ed25519.
+func NewSigner(key crypto.Signer) (*apr2.Signer, error) {
+	public, ok := key.Public().(ed25519.PublicKey)
+	if !ok {
+		return nil, fmt.Errorf("%w: APR2 files are signed with Ed25519, not with a %T", ErrKey, key.Public())
+	}
+	return &apr2.Signer{Public: public, Sign: func(message []byte) ([]byte, error) {
+		return key.Sign(rand.Reader, message, crypto.Hash(0))
+	}}, nil
+}
