@@ -693,3 +693,8 @@ func transposeWordsAVX2(dst []byte, dstStride int, src []byte, srcStride int, ro
 //
 //go:noescape
 func transposeNibblesAVX2(dst []byte, dstStride int, plane int, src []byte, srcStride int, rows int, columns int)
+
+// rescalePermutedAVX2 does what rescalePermutedRows does.
+//
+//go:noescape
+func rescalePermutedAVX2(values []float32, columns int, groups []int32, scales []float32, offsets []float32)

@@ -89,4 +89,5 @@ var generic = impl{
 		return kernels
 	}(),
 	transpose: transposer{words: transposeWords, nibbles: transposeNibbles},
+	permuted:  rescalePermutedRows,
 }

@@ -370,7 +370,9 @@ type expansion struct {
 
 // A scratch holds codes that were unpacked or turned around.
 type scratch struct {
-	codes, planes [tileRows * tileBytes]byte
+	codes, planes   [tileRows * tileBytes]byte
+	scales, offsets [8 * maxPermuted]float32
+	values          [8 * permutedStride]float32
 }
 
 // tileRows rows of tileBytes bytes of codes are turned around at a time. Half of the nearest cache
@@ -488,18 +490,35 @@ func (x *expansion) unpackSlab(codes []byte, row, col uint64) {
 func (x *expansion) tiles(dst []float32, matrix uint64, top, rows, left, n int) error {
 	bits := x.code.bits()
 	codes := x.parts.Codes[matrix*x.matrixBytes()-x.codesFrom:][:x.matrixBytes()]
-	step := 8 * tileBytes / bits &^ 31
+	step, height := 8*tileBytes/bits&^31, tileRows
+	byEights := x.Permuted && !x.Bias && x.GroupRows == 1 && x.ScaleCols <= maxPermuted && rows >= 8 && left*bits%8 == 0
+	if byEights {
+		height = 8
+		for i, g := range x.parts.GroupOf[left:][:n] {
+			if uint(g) >= uint(x.ScaleCols) {
+				return x.noGroup(left + i)
+			}
+		}
+	}
 	for r := top; r < top+rows; {
 		base := r
 		if x.Pack == PackAWQ {
 			base &^= 7
 		}
-		until := min(base+tileRows, top+rows)
+		until := min(base+height, top+rows)
+		together := byEights && until-r == 8
+		if together {
+			x.turnScales(int(x.strip(matrix, left).scales) + r*int(x.ScaleCols))
+		}
 		for c := left &^ 31; c < left+n; c += step {
 			end := min(c+step, left+n)
 			x.turn(codes, base, until, c, end)
 			from := max(c, left)
 			bit, s := (from-c)*bits, x.strip(matrix, from)
+			if together {
+				x.eightRows(dst[(r-top)*n+from-left:], n, end-from, bit/8, from)
+				continue
+			}
 			for i := r; i < until; i++ {
 				turned := x.scratch.codes[(i-base)*tileBytes+bit/8:]
 				part := dst[(i-top)*n:][from-left : end-left]
@@ -511,6 +530,60 @@ func (x *expansion) tiles(dst []float32, matrix uint64, top, rows, left, n int) 
 		r = until
 	}
 	return nil
+}
+
+// maxPermuted is the largest number of groups that eightRows takes: 32 KiB of scales and offsets.
+const maxPermuted = 512
+
+// permutedStride separates rows of values. It is more than are expanded at a time, so that rows do not
+// compete for a place in the cache.
+const (
+	permutedStep   = 256
+	permutedStride = permutedStep + 16
+)
+
+// turnScales puts scales and offsets of eight rows into the scratch, those of a group together. at is
+// the place of the first row's.
+func (x *expansion) turnScales(at int) {
+	n := int(x.ScaleCols)
+	Transpose(x.scratch.scales[:8*n], x.parts.Scales[at:][:8*n], 8, n)
+	if len(x.parts.Offsets) > 1 {
+		Transpose(x.scratch.offsets[:8*n], x.parts.Offsets[at:][:8*n], 8, n)
+		return
+	}
+	for i := range x.scratch.offsets[:8*n] {
+		x.scratch.offsets[i] = x.parts.Offsets[0]
+	}
+}
+
+// eightRows expands columns of eight rows, stride apart in dst, whose codes and scales are in the
+// scratch. The columns are permuted, and their groups exist.
+func (x *expansion) eightRows(dst []float32, stride, columns, codes, col int) {
+	of, scales, offsets := x.parts.GroupOf[col:][:columns], x.scratch.scales[:8*x.ScaleCols], x.scratch.offsets[:8*x.ScaleCols]
+	values := x.scratch.values[:]
+	for c := 0; c < columns; c += permutedStep {
+		n := min(permutedStep, columns-c)
+		for r := range 8 {
+			at := codes + r*tileBytes + c*x.code.bits()/8
+			x.run(values[r*permutedStride:][:n], x.scratch.codes[at:], 0, unit[:], noOffset[:], 0, n)
+		}
+		whole := n &^ 7
+		if whole > 0 {
+			active.permuted(values, whole, of[c:], scales, offsets)
+		}
+		if whole < n {
+			rescalePermutedRows(values[whole:], n-whole, of[c+whole:], scales, offsets)
+		}
+		// Rows of dst often lie a multiple of 4 KiB apart, and would compete for a place in the cache.
+		for r := range 8 {
+			copy(dst[r*stride+c:][:n], values[r*permutedStride:])
+		}
+	}
+}
+
+// noGroup returns the error of a column whose group has no scale.
+func (x *expansion) noGroup(col int) error {
+	return fmt.Errorf("dequant: column %d belongs to group %d of %d: %w", col, x.parts.GroupOf[col], x.ScaleCols, ErrLength)
 }
 
 // turn puts rows base to until-1 of columns c to end-1 into the scratch. base is a multiple of 8 in
@@ -560,7 +633,7 @@ func (x *expansion) row(dst []float32, codes []byte, bit, row int, s strip) erro
 	}
 	scales = scales[:x.ScaleCols]
 	if i := rescalePermuted(dst, scales, offsets, x.parts.GroupOf[s.col:], x.Bias); i >= 0 {
-		return fmt.Errorf("dequant: column %d belongs to group %d of %d: %w", s.col+i, x.parts.GroupOf[s.col+i], len(scales), ErrLength)
+		return x.noGroup(s.col + i)
 	}
 	return nil
 }

@@ -506,6 +506,36 @@ func TestTransposers(t *testing.T) {
 	}
 }
 
+// TestPermuted holds the kernels that scale permuted columns against the portable loop.
+func TestPermuted(t *testing.T) {
+	rng := rand.New(rand.NewPCG(28, 28))
+	for _, l := range levels[1:] {
+		if l.permuted == nil {
+			continue
+		}
+		for columns := 8; columns <= permutedStep; columns += 8 {
+			groups := 1 + rng.IntN(9)
+			_, scales, offsets := groupKernel{}.parts(rng, 4, 0, 8*groups)
+			of := make([]int32, columns)
+			for i := range of {
+				of[i] = int32(rng.IntN(groups))
+			}
+			got := aligned64(8*permutedStride, columns/8%16)
+			for i := range got {
+				got[i] = float32(rng.IntN(16))
+			}
+			want := slices.Clone(got)
+			l.permuted(got, columns, of, scales, offsets)
+			rescalePermutedRows(want, columns, of, scales, offsets)
+			for i, v := range got {
+				if w := want[i]; math.Float32bits(v) != math.Float32bits(w) && !(v != v && w != w) {
+					t.Fatalf("%s: %d columns: value %d is %v, want %v", l.name, columns, i, v, w)
+				}
+			}
+		}
+	}
+}
+
 // TestGroupedErrors has descriptions and parts that do not fit.
 func TestGroupedErrors(t *testing.T) {
 	four := Grouped{Code: 4, Rows: 2, Cols: 64, GroupRows: 1, GroupCols: 32}

@@ -74,6 +74,10 @@ type impl struct {
 
 	grouped   [numCodes]groupKernel // by Code; unsigned integers with Bias by Code + biased
 	transpose transposer
+	// permuted makes (v − offset) · scale of eight rows of values, permutedStride apart, in place.
+	// columns is a multiple of eight. groups has the group of each column. scales and offsets hold
+	// eight values for each group, one for each row. All memory is the heap's.
+	permuted func(values []float32, columns int, groups []int32, scales, offsets []float32)
 }
 
 // levels are the implementations this machine can run, the portable one first, the best last.
@@ -104,6 +108,9 @@ func overlay(levels []*impl) *impl {
 		}
 		if l.transpose.words != nil {
 			all.transpose = l.transpose
+		}
+		if l.permuted != nil {
+			all.permuted = l.permuted
 		}
 	}
 	return all

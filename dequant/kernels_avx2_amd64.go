@@ -92,4 +92,5 @@ var avx2 = impl{
 		FP4:        {run: fp4GroupsAVX2, stream: fp4GroupsAVX2Stream, step: 32},
 	},
 	transpose: transposer{words: transposeWordsAVX2, nibbles: transposeNibblesAVX2},
+	permuted:  rescalePermutedAVX2,
 }

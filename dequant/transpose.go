@@ -82,6 +82,17 @@ func turnNibbles(dst []byte, dstStride, plane int, src []byte, srcStride, rows, 
 	}
 }
 
+// rescalePermutedRows takes element by element.
+func rescalePermutedRows(values []float32, columns int, groups []int32, scales, offsets []float32) {
+	for r := range 8 {
+		row := values[r*permutedStride:][:columns]
+		for i, v := range row {
+			at := 8*int(groups[i]) + r
+			row[i] = (v - offsets[at]) * scales[at]
+		}
+	}
+}
+
 // Transpose writes src, a matrix of rows × cols values, to dst as its columns: the scales and zero
 // points of AWQ and GPTQ, which are stored by group. Both slices hold rows × cols values.
 func Transpose(dst, src []float32, rows, cols int) {

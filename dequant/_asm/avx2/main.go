@@ -19,5 +19,6 @@ func main() {
 	encoders()
 	groups()
 	transposers()
+	permuted()
 	Generate()
 }

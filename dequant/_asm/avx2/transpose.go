@@ -72,26 +72,13 @@ func wordTiles() (store func(t *tile), right, down func(by GPVirtual)) {
 		LEAQ(Mem{Base: t.src, Index: t.stride, Scale: 4}, below)
 		MOVQ(t.dst, dst)
 		for half := range 2 {
-			var r, pair [4]VecVirtual
+			var r [4]VecVirtual
 			for i := range r {
 				r[i] = YMM()
-				VMOVDQU(at(t.src, t.stride, t.stride3, i).Offset(16*half), r[i].AsX())
+				VBROADCASTI128(at(t.src, t.stride, t.stride3, i).Offset(16*half), r[i])
 				VINSERTI128(Imm(1), at(below, t.stride, t.stride3, i).Offset(16*half), r[i], r[i])
 			}
-			for i := range pair {
-				pair[i] = YMM()
-			}
-			VPUNPCKLDQ(r[1], r[0], pair[0])
-			VPUNPCKHDQ(r[1], r[0], pair[1])
-			VPUNPCKLDQ(r[3], r[2], pair[2])
-			VPUNPCKHDQ(r[3], r[2], pair[3])
-			for c := range 4 {
-				y := YMM()
-				if c%2 == 0 {
-					VPUNPCKLQDQ(pair[2+c/2], pair[c/2], y)
-				} else {
-					VPUNPCKHQDQ(pair[2+c/2], pair[c/2], y)
-				}
+			for c, y := range turned(r) {
 				VMOVDQU(y, at(dst, stride, stride3, c))
 			}
 			if half == 0 {
