@@ -21,6 +21,12 @@ func ReadBeside(m *Model, name string, most uint64) ([]byte, error) {
 // CacheBytes works after Close too.
 func CacheBytes(m *Model) int64 { return m.cache.Counters().Used }
 
+// OpenMapped opens the model of a mapping.
+func OpenMapped(path string, mapping *mmapio.Mapping) (*Model, error) {
+	o := (*Options)(nil).withDefaults()
+	return open(context.Background(), opened(path, mapping), beside(path, o), o)
+}
+
 func MappingOf(m *Model) *mmapio.Mapping { return m.files[0].mapping }
 
 // Pins is how many cache entries a lease holds.

@@ -20,7 +20,12 @@ func decodeStored(s *stored, lim *layout.Limits) (f file, err error) {
 		}
 	}()
 	f = file{path: s.path, mapping: s.data, reader: s.reader, origin: s.origin, metadata: newParsed(), verification: s.verification}
-	if f.layout, err = formats.Decode(s.index, lim); err != nil {
+	// A fault has to be known for one before the data is closed: afterwards nobody knows whose it was.
+	err = mmapio.Guard(func() error {
+		f.layout, err = formats.Decode(s.index, lim)
+		return err
+	})
+	if err != nil {
 		return file{}, err
 	}
 	f.align = 8 // of a mapping yet to be made

@@ -76,7 +76,7 @@ func (l listed) open(ctx context.Context, from source, lim *layout.Limits) ([]fi
 			return file{}, &fileError{s.path, err}
 		}
 		if s.reader == nil { // or else the footer may be a journey away
-			if err := l.CheckChecksum(i, f.layout, s.index); err != nil {
+			if err := mmapio.Guard(func() error { return l.CheckChecksum(i, f.layout, s.index) }); err != nil {
 				s.close()
 				return file{}, err
 			}

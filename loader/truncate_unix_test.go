@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
@@ -93,6 +94,31 @@ func TestTruncatedFileNamesTensor(t *testing.T) {
 	}
 	if want := m.Files()[0].Path + `: tensor "f16": `; err == nil || !bytes.HasPrefix([]byte(err.Error()), []byte(want)) {
 		t.Errorf("%v, want %s…", err, want)
+	}
+}
+
+// TestTruncatedBeforeDecoding cuts files between the moment that they are mapped and that in which
+// their index is read.
+func TestTruncatedBeforeDecoding(t *testing.T) {
+	for _, fixture := range []string{"apr1/whisper_f32.apr", "apr2/tiny.apr", "shards/apr2/model.apr", "safetensors/minilm-slice.safetensors"} {
+		content, err := os.ReadFile("../testdata/" + fixture)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := write(t, "model", content)
+		mapping, err := mmapio.Map(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(path, 0); err != nil {
+			t.Fatal(err)
+		}
+		if m, err := loader.OpenMapped(path, mapping); m != nil || !errors.Is(err, mmapio.ErrFault) || strings.Count(err.Error(), path) != 1 {
+			t.Errorf("%s: %v", fixture, err)
+		}
+		if mapping.Bytes() != nil {
+			t.Errorf("%s: the mapping is left open", fixture)
+		}
 	}
 }
 
