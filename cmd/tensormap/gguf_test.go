@@ -57,7 +57,11 @@ func TestConvertRecipes(t *testing.T) {
 	source := "../../testdata/safetensors/minilm-slice.safetensors"
 	out := filepath.Join(t.TempDir(), "m.gguf")
 	r := tensormap("convert", source, out, "--dtype", "q4_k_m", "--type", "*word_embeddings*=q8_0", "--dry-run")
-	if r.status != exitDone || !strings.Contains(r.stdout, "Q8_0") || !strings.Contains(r.stderr, "rows no multiple of 256, as Q4_K wants") {
+	if r.status != exitDone || !strings.Contains(r.stdout, "Q8_0") || strings.Contains(r.stderr, "rows no multiple") {
+		t.Errorf("%+v", r)
+	}
+	r = tensormap("convert", source, out, "--dtype", "q4_k_m", "--dry-run")
+	if r.status != exitDone || !strings.Contains(r.stderr, "written as Q8_0: 1 tensor (rows no multiple of 256, as Q6_K wants)") {
 		t.Errorf("%+v", r)
 	}
 	done(t, "convert", source, out, "--dtype", "q4_k_m")
