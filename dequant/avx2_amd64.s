@@ -8821,6 +8821,566 @@ DATA quiet<>+16(SB)/8, $0x0000004000000040
 DATA quiet<>+24(SB)/8, $0x0000004000000040
 GLOBL quiet<>(SB), RODATA|NOPTR, $32
 
+// func encodeQ8_0AVX2(dst []byte, src []float32) (blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·encodeQ8_0AVX2(SB), NOSPLIT, $0-56
+	MOVQ dst_base+0(FP), AX
+	MOVQ src_base+24(FP), CX
+	MOVQ src_len+32(FP), DX
+	XORL BX, BX
+
+loop:
+	VMOVUPS      (CX), Y0
+	VMOVUPS      32(CX), Y1
+	VMOVUPS      64(CX), Y2
+	VMOVUPS      96(CX), Y3
+	VPAND        quant_magnitude<>+0(SB), Y0, Y4
+	VPAND        quant_magnitude<>+0(SB), Y1, Y5
+	VPAND        quant_magnitude<>+0(SB), Y2, Y6
+	VPAND        quant_magnitude<>+0(SB), Y3, Y7
+	VPMAXSD      Y4, Y5, Y4
+	VPMAXSD      Y6, Y7, Y5
+	VPMAXSD      Y4, Y5, Y4
+	VEXTRACTI128 $0x01, Y4, X5
+	VPMAXSD      X5, X4, X4
+	VPSHUFD      $0x4e, X4, X5
+	VPMAXSD      X5, X4, X4
+	VPSHUFD      $0xb1, X4, X5
+	VPMAXSD      X5, X4, X4
+	VMOVD        X4, SI
+	SUBL         $0x0d800000, SI
+	CMPL         SI, $0x72000000
+	JAE          stop
+	VDIVSS       scalar_127<>+0(SB), X4, X4
+	VCVTPS2PH    $0x00, X4, X5
+	VMOVD        X5, SI
+	MOVW         SI, (AX)
+	VMOVSS       scalar_one<>+0(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Y4
+	VMOVDQU      quant_sign<>+0(SB), Y5
+	VMOVDQU      quant_below_half<>+0(SB), Y6
+	VMULPS       Y4, Y0, Y0
+	VANDPS       Y5, Y0, Y7
+	VORPS        Y6, Y7, Y7
+	VADDPS       Y7, Y0, Y0
+	VMULPS       Y4, Y1, Y1
+	VANDPS       Y5, Y1, Y7
+	VORPS        Y6, Y7, Y7
+	VADDPS       Y7, Y1, Y1
+	VMULPS       Y4, Y2, Y2
+	VANDPS       Y5, Y2, Y7
+	VORPS        Y6, Y7, Y7
+	VADDPS       Y7, Y2, Y2
+	VMULPS       Y4, Y3, Y3
+	VANDPS       Y5, Y3, Y4
+	VORPS        Y6, Y4, Y4
+	VADDPS       Y4, Y3, Y3
+	VCVTTPS2DQ   Y0, Y0
+	VCVTTPS2DQ   Y1, Y1
+	VCVTTPS2DQ   Y2, Y2
+	VCVTTPS2DQ   Y3, Y3
+	VPACKSSDW    Y1, Y0, Y0
+	VPACKSSDW    Y3, Y2, Y2
+	VPACKSSWB    Y2, Y0, Y0
+	VMOVDQU      quant_order<>+0(SB), Y1
+	VPERMD       Y0, Y1, Y0
+	VMOVDQU      Y0, 2(AX)
+	INCQ         BX
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x00000022, AX
+	SUBQ         $0x00000020, DX
+	JNE          loop
+
+stop:
+	VZEROUPPER
+	MOVQ BX, blocks+48(FP)
+	RET
+
+DATA quant_magnitude<>+0(SB)/8, $0x7fffffff7fffffff
+DATA quant_magnitude<>+8(SB)/8, $0x7fffffff7fffffff
+DATA quant_magnitude<>+16(SB)/8, $0x7fffffff7fffffff
+DATA quant_magnitude<>+24(SB)/8, $0x7fffffff7fffffff
+GLOBL quant_magnitude<>(SB), RODATA|NOPTR, $32
+
+DATA scalar_127<>+0(SB)/4, $0x42fe0000
+GLOBL scalar_127<>(SB), RODATA|NOPTR, $4
+
+DATA scalar_one<>+0(SB)/4, $0x3f800000
+GLOBL scalar_one<>(SB), RODATA|NOPTR, $4
+
+DATA quant_sign<>+0(SB)/8, $0x8000000080000000
+DATA quant_sign<>+8(SB)/8, $0x8000000080000000
+DATA quant_sign<>+16(SB)/8, $0x8000000080000000
+DATA quant_sign<>+24(SB)/8, $0x8000000080000000
+GLOBL quant_sign<>(SB), RODATA|NOPTR, $32
+
+DATA quant_below_half<>+0(SB)/8, $0x3effffff3effffff
+DATA quant_below_half<>+8(SB)/8, $0x3effffff3effffff
+DATA quant_below_half<>+16(SB)/8, $0x3effffff3effffff
+DATA quant_below_half<>+24(SB)/8, $0x3effffff3effffff
+GLOBL quant_below_half<>(SB), RODATA|NOPTR, $32
+
+DATA quant_order<>+0(SB)/8, $0x0000000400000000
+DATA quant_order<>+8(SB)/8, $0x0000000500000001
+DATA quant_order<>+16(SB)/8, $0x0000000600000002
+DATA quant_order<>+24(SB)/8, $0x0000000700000003
+GLOBL quant_order<>(SB), RODATA|NOPTR, $32
+
+// func encodeQ4_0AVX2(dst []byte, src []float32) (blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·encodeQ4_0AVX2(SB), NOSPLIT, $0-56
+	MOVQ dst_base+0(FP), AX
+	MOVQ src_base+24(FP), CX
+	MOVQ src_len+32(FP), DX
+	XORL BX, BX
+
+loop:
+	VMOVUPS      (CX), Y0
+	VMOVUPS      32(CX), Y1
+	VMOVUPS      64(CX), Y2
+	VMOVUPS      96(CX), Y3
+	VPAND        quant_magnitude<>+0(SB), Y0, Y4
+	VPAND        quant_magnitude<>+0(SB), Y1, Y5
+	VPAND        quant_magnitude<>+0(SB), Y2, Y6
+	VPAND        quant_magnitude<>+0(SB), Y3, Y7
+	VPMAXSD      Y4, Y5, Y8
+	VPMAXSD      Y6, Y7, Y9
+	VPMAXSD      Y8, Y9, Y8
+	VEXTRACTI128 $0x01, Y8, X9
+	VPMAXSD      X9, X8, X8
+	VPSHUFD      $0x4e, X8, X9
+	VPMAXSD      X9, X8, X8
+	VPSHUFD      $0xb1, X8, X9
+	VPMAXSD      X9, X8, X8
+	VMOVD        X8, SI
+	SUBL         $0x0d800000, SI
+	CMPL         SI, $0x72000000
+	JAE          stop
+	VPBROADCASTD X8, Y8
+	VPCMPEQD     Y8, Y4, Y4
+	VMOVMSKPS    Y4, SI
+	VPCMPEQD     Y8, Y5, Y5
+	VMOVMSKPS    Y5, R8
+	SHLL         $0x08, R8
+	ORL          R8, SI
+	VPCMPEQD     Y8, Y6, Y6
+	VMOVMSKPS    Y6, R8
+	SHLL         $0x10, R8
+	ORL          R8, SI
+	VPCMPEQD     Y8, Y7, Y7
+	VMOVMSKPS    Y7, R8
+	SHLL         $0x18, R8
+	ORL          R8, SI
+	BSFL         SI, DI
+	VMOVSS       (CX)(DI*4), X4
+	VDIVSS       scalar_minus_8<>+0(SB), X4, X4
+	VCVTPS2PH    $0x00, X4, X5
+	VMOVD        X5, SI
+	MOVW         SI, (AX)
+	VMOVSS       scalar_one<>+0(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Y4
+	VMOVDQU      quant_8_and_half<>+0(SB), Y5
+	VMULPS       Y4, Y0, Y0
+	VADDPS       Y5, Y0, Y0
+	VMULPS       Y4, Y1, Y1
+	VADDPS       Y5, Y1, Y1
+	VMULPS       Y4, Y2, Y2
+	VADDPS       Y5, Y2, Y2
+	VMULPS       Y4, Y3, Y3
+	VADDPS       Y5, Y3, Y3
+	VCVTTPS2DQ   Y0, Y0
+	VCVTTPS2DQ   Y1, Y1
+	VCVTTPS2DQ   Y2, Y2
+	VCVTTPS2DQ   Y3, Y3
+	VPACKSSDW    Y1, Y0, Y0
+	VPACKSSDW    Y3, Y2, Y2
+	VPACKSSWB    Y2, Y0, Y0
+	VMOVDQU      quant_order<>+0(SB), Y1
+	VPERMD       Y0, Y1, Y0
+	VPMINSB      quant_most_15<>+0(SB), Y0, Y0
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSLLW       $0x04, X1, X1
+	VPOR         X0, X1, X1
+	VMOVDQU      X1, 2(AX)
+	INCQ         BX
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x00000012, AX
+	SUBQ         $0x00000020, DX
+	JNE          loop
+
+stop:
+	VZEROUPPER
+	MOVQ BX, blocks+48(FP)
+	RET
+
+DATA scalar_minus_8<>+0(SB)/4, $0xc1000000
+GLOBL scalar_minus_8<>(SB), RODATA|NOPTR, $4
+
+DATA quant_8_and_half<>+0(SB)/8, $0x4108000041080000
+DATA quant_8_and_half<>+8(SB)/8, $0x4108000041080000
+DATA quant_8_and_half<>+16(SB)/8, $0x4108000041080000
+DATA quant_8_and_half<>+24(SB)/8, $0x4108000041080000
+GLOBL quant_8_and_half<>(SB), RODATA|NOPTR, $32
+
+DATA quant_most_15<>+0(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA quant_most_15<>+8(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA quant_most_15<>+16(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA quant_most_15<>+24(SB)/8, $0x0f0f0f0f0f0f0f0f
+GLOBL quant_most_15<>(SB), RODATA|NOPTR, $32
+
+// func encodeQ5_0AVX2(dst []byte, src []float32) (blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·encodeQ5_0AVX2(SB), NOSPLIT, $0-56
+	MOVQ dst_base+0(FP), AX
+	MOVQ src_base+24(FP), CX
+	MOVQ src_len+32(FP), DX
+	XORL BX, BX
+
+loop:
+	VMOVUPS      (CX), Y0
+	VMOVUPS      32(CX), Y1
+	VMOVUPS      64(CX), Y2
+	VMOVUPS      96(CX), Y3
+	VPAND        quant_magnitude<>+0(SB), Y0, Y4
+	VPAND        quant_magnitude<>+0(SB), Y1, Y5
+	VPAND        quant_magnitude<>+0(SB), Y2, Y6
+	VPAND        quant_magnitude<>+0(SB), Y3, Y7
+	VPMAXSD      Y4, Y5, Y8
+	VPMAXSD      Y6, Y7, Y9
+	VPMAXSD      Y8, Y9, Y8
+	VEXTRACTI128 $0x01, Y8, X9
+	VPMAXSD      X9, X8, X8
+	VPSHUFD      $0x4e, X8, X9
+	VPMAXSD      X9, X8, X8
+	VPSHUFD      $0xb1, X8, X9
+	VPMAXSD      X9, X8, X8
+	VMOVD        X8, SI
+	SUBL         $0x0d800000, SI
+	CMPL         SI, $0x72000000
+	JAE          stop
+	VPBROADCASTD X8, Y8
+	VPCMPEQD     Y8, Y4, Y4
+	VMOVMSKPS    Y4, SI
+	VPCMPEQD     Y8, Y5, Y5
+	VMOVMSKPS    Y5, R8
+	SHLL         $0x08, R8
+	ORL          R8, SI
+	VPCMPEQD     Y8, Y6, Y6
+	VMOVMSKPS    Y6, R8
+	SHLL         $0x10, R8
+	ORL          R8, SI
+	VPCMPEQD     Y8, Y7, Y7
+	VMOVMSKPS    Y7, R8
+	SHLL         $0x18, R8
+	ORL          R8, SI
+	BSFL         SI, DI
+	VMOVSS       (CX)(DI*4), X4
+	VDIVSS       scalar_minus_16<>+0(SB), X4, X4
+	VCVTPS2PH    $0x00, X4, X5
+	VMOVD        X5, SI
+	MOVW         SI, (AX)
+	VMOVSS       scalar_one<>+0(SB), X5
+	VDIVSS       X4, X5, X5
+	VBROADCASTSS X5, Y4
+	VMOVDQU      quant_16_and_half<>+0(SB), Y5
+	VMULPS       Y4, Y0, Y0
+	VADDPS       Y5, Y0, Y0
+	VMULPS       Y4, Y1, Y1
+	VADDPS       Y5, Y1, Y1
+	VMULPS       Y4, Y2, Y2
+	VADDPS       Y5, Y2, Y2
+	VMULPS       Y4, Y3, Y3
+	VADDPS       Y5, Y3, Y3
+	VCVTTPS2DQ   Y0, Y0
+	VCVTTPS2DQ   Y1, Y1
+	VCVTTPS2DQ   Y2, Y2
+	VCVTTPS2DQ   Y3, Y3
+	VPACKSSDW    Y1, Y0, Y0
+	VPACKSSDW    Y3, Y2, Y2
+	VPACKSSWB    Y2, Y0, Y0
+	VMOVDQU      quant_order<>+0(SB), Y1
+	VPERMD       Y0, Y1, Y0
+	VPMINSB      quant_most_31<>+0(SB), Y0, Y0
+	VPSLLW       $0x03, Y0, Y1
+	VPMOVMSKB    Y1, SI
+	MOVL         SI, 2(AX)
+	VPAND        quant_four_bits<>+0(SB), Y0, Y0
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSLLW       $0x04, X1, X1
+	VPOR         X0, X1, X1
+	VMOVDQU      X1, 6(AX)
+	INCQ         BX
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x00000016, AX
+	SUBQ         $0x00000020, DX
+	JNE          loop
+
+stop:
+	VZEROUPPER
+	MOVQ BX, blocks+48(FP)
+	RET
+
+DATA scalar_minus_16<>+0(SB)/4, $0xc1800000
+GLOBL scalar_minus_16<>(SB), RODATA|NOPTR, $4
+
+DATA quant_16_and_half<>+0(SB)/8, $0x4184000041840000
+DATA quant_16_and_half<>+8(SB)/8, $0x4184000041840000
+DATA quant_16_and_half<>+16(SB)/8, $0x4184000041840000
+DATA quant_16_and_half<>+24(SB)/8, $0x4184000041840000
+GLOBL quant_16_and_half<>(SB), RODATA|NOPTR, $32
+
+DATA quant_most_31<>+0(SB)/8, $0x1f1f1f1f1f1f1f1f
+DATA quant_most_31<>+8(SB)/8, $0x1f1f1f1f1f1f1f1f
+DATA quant_most_31<>+16(SB)/8, $0x1f1f1f1f1f1f1f1f
+DATA quant_most_31<>+24(SB)/8, $0x1f1f1f1f1f1f1f1f
+GLOBL quant_most_31<>(SB), RODATA|NOPTR, $32
+
+DATA quant_four_bits<>+0(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA quant_four_bits<>+8(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA quant_four_bits<>+16(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA quant_four_bits<>+24(SB)/8, $0x0f0f0f0f0f0f0f0f
+GLOBL quant_four_bits<>(SB), RODATA|NOPTR, $32
+
+// func encodeQ4_1AVX2(dst []byte, src []float32) (blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·encodeQ4_1AVX2(SB), NOSPLIT, $0-56
+	MOVQ dst_base+0(FP), AX
+	MOVQ src_base+24(FP), CX
+	MOVQ src_len+32(FP), DX
+	XORL BX, BX
+
+loop:
+	VMOVUPS      (CX), Y0
+	VMOVUPS      32(CX), Y1
+	VMOVUPS      64(CX), Y2
+	VMOVUPS      96(CX), Y3
+	VPAND        quant_magnitude<>+0(SB), Y0, Y4
+	VPAND        quant_magnitude<>+0(SB), Y1, Y5
+	VPAND        quant_magnitude<>+0(SB), Y2, Y6
+	VPAND        quant_magnitude<>+0(SB), Y3, Y7
+	VPMAXSD      Y4, Y5, Y4
+	VPMAXSD      Y6, Y7, Y5
+	VPMAXSD      Y4, Y5, Y4
+	VEXTRACTI128 $0x01, Y4, X5
+	VPMAXSD      X5, X4, X4
+	VPSHUFD      $0x4e, X4, X5
+	VPMAXSD      X5, X4, X4
+	VPSHUFD      $0xb1, X4, X5
+	VPMAXSD      X5, X4, X4
+	VMOVD        X4, SI
+	SUBL         $0x0d800000, SI
+	CMPL         SI, $0x72000000
+	JAE          stop
+	VMINPS       Y0, Y1, Y4
+	VMINPS       Y2, Y3, Y5
+	VMINPS       Y4, Y5, Y4
+	VEXTRACTI128 $0x01, Y4, X5
+	VMINPS       X5, X4, X4
+	VPSHUFD      $0x4e, X4, X5
+	VMINPS       X5, X4, X4
+	VPSHUFD      $0xb1, X4, X5
+	VMINPS       X5, X4, X4
+	VMAXPS       Y0, Y1, Y5
+	VMAXPS       Y2, Y3, Y6
+	VMAXPS       Y5, Y6, Y5
+	VEXTRACTI128 $0x01, Y5, X6
+	VMAXPS       X6, X5, X5
+	VPSHUFD      $0x4e, X5, X6
+	VMAXPS       X6, X5, X5
+	VPSHUFD      $0xb1, X5, X6
+	VMAXPS       X6, X5, X5
+	VMOVD        X4, SI
+	SHLL         $0x01, SI
+	JEQ          stop
+	VMOVD        X5, SI
+	SHLL         $0x01, SI
+	JEQ          stop
+	VSUBSS       X4, X5, X5
+	VDIVSS       scalar_15<>+0(SB), X5, X5
+	VMOVD        X5, SI
+	SUBL         $0x0d800000, SI
+	CMPL         SI, $0x72000000
+	JAE          stop
+	VCVTPS2PH    $0x00, X5, X6
+	VMOVD        X6, SI
+	MOVW         SI, (AX)
+	VCVTPS2PH    $0x00, X4, X6
+	VMOVD        X6, SI
+	MOVW         SI, 2(AX)
+	VMOVSS       scalar_one<>+0(SB), X6
+	VDIVSS       X5, X6, X6
+	VBROADCASTSS X6, Y5
+	VBROADCASTSS X4, Y4
+	VMOVDQU      quant_half<>+0(SB), Y6
+	VSUBPS       Y4, Y0, Y0
+	VMULPS       Y5, Y0, Y0
+	VADDPS       Y6, Y0, Y0
+	VSUBPS       Y4, Y1, Y1
+	VMULPS       Y5, Y1, Y1
+	VADDPS       Y6, Y1, Y1
+	VSUBPS       Y4, Y2, Y2
+	VMULPS       Y5, Y2, Y2
+	VADDPS       Y6, Y2, Y2
+	VSUBPS       Y4, Y3, Y3
+	VMULPS       Y5, Y3, Y3
+	VADDPS       Y6, Y3, Y3
+	VCVTTPS2DQ   Y0, Y0
+	VCVTTPS2DQ   Y1, Y1
+	VCVTTPS2DQ   Y2, Y2
+	VCVTTPS2DQ   Y3, Y3
+	VPACKSSDW    Y1, Y0, Y0
+	VPACKSSDW    Y3, Y2, Y2
+	VPACKSSWB    Y2, Y0, Y0
+	VMOVDQU      quant_order<>+0(SB), Y1
+	VPERMD       Y0, Y1, Y0
+	VPMINSB      quant_most_15<>+0(SB), Y0, Y0
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSLLW       $0x04, X1, X1
+	VPOR         X0, X1, X1
+	VMOVDQU      X1, 4(AX)
+	INCQ         BX
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x00000014, AX
+	SUBQ         $0x00000020, DX
+	JNE          loop
+
+stop:
+	VZEROUPPER
+	MOVQ BX, blocks+48(FP)
+	RET
+
+DATA scalar_15<>+0(SB)/4, $0x41700000
+GLOBL scalar_15<>(SB), RODATA|NOPTR, $4
+
+DATA quant_half<>+0(SB)/8, $0x3f0000003f000000
+DATA quant_half<>+8(SB)/8, $0x3f0000003f000000
+DATA quant_half<>+16(SB)/8, $0x3f0000003f000000
+DATA quant_half<>+24(SB)/8, $0x3f0000003f000000
+GLOBL quant_half<>(SB), RODATA|NOPTR, $32
+
+// func encodeQ5_1AVX2(dst []byte, src []float32) (blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·encodeQ5_1AVX2(SB), NOSPLIT, $0-56
+	MOVQ dst_base+0(FP), AX
+	MOVQ src_base+24(FP), CX
+	MOVQ src_len+32(FP), DX
+	XORL BX, BX
+
+loop:
+	VMOVUPS      (CX), Y0
+	VMOVUPS      32(CX), Y1
+	VMOVUPS      64(CX), Y2
+	VMOVUPS      96(CX), Y3
+	VPAND        quant_magnitude<>+0(SB), Y0, Y4
+	VPAND        quant_magnitude<>+0(SB), Y1, Y5
+	VPAND        quant_magnitude<>+0(SB), Y2, Y6
+	VPAND        quant_magnitude<>+0(SB), Y3, Y7
+	VPMAXSD      Y4, Y5, Y4
+	VPMAXSD      Y6, Y7, Y5
+	VPMAXSD      Y4, Y5, Y4
+	VEXTRACTI128 $0x01, Y4, X5
+	VPMAXSD      X5, X4, X4
+	VPSHUFD      $0x4e, X4, X5
+	VPMAXSD      X5, X4, X4
+	VPSHUFD      $0xb1, X4, X5
+	VPMAXSD      X5, X4, X4
+	VMOVD        X4, SI
+	SUBL         $0x0d800000, SI
+	CMPL         SI, $0x72000000
+	JAE          stop
+	VMINPS       Y0, Y1, Y4
+	VMINPS       Y2, Y3, Y5
+	VMINPS       Y4, Y5, Y4
+	VEXTRACTI128 $0x01, Y4, X5
+	VMINPS       X5, X4, X4
+	VPSHUFD      $0x4e, X4, X5
+	VMINPS       X5, X4, X4
+	VPSHUFD      $0xb1, X4, X5
+	VMINPS       X5, X4, X4
+	VMAXPS       Y0, Y1, Y5
+	VMAXPS       Y2, Y3, Y6
+	VMAXPS       Y5, Y6, Y5
+	VEXTRACTI128 $0x01, Y5, X6
+	VMAXPS       X6, X5, X5
+	VPSHUFD      $0x4e, X5, X6
+	VMAXPS       X6, X5, X5
+	VPSHUFD      $0xb1, X5, X6
+	VMAXPS       X6, X5, X5
+	VMOVD        X4, SI
+	SHLL         $0x01, SI
+	JEQ          stop
+	VMOVD        X5, SI
+	SHLL         $0x01, SI
+	JEQ          stop
+	VSUBSS       X4, X5, X5
+	VDIVSS       scalar_31<>+0(SB), X5, X5
+	VMOVD        X5, SI
+	SUBL         $0x0d800000, SI
+	CMPL         SI, $0x72000000
+	JAE          stop
+	VCVTPS2PH    $0x00, X5, X6
+	VMOVD        X6, SI
+	MOVW         SI, (AX)
+	VCVTPS2PH    $0x00, X4, X6
+	VMOVD        X6, SI
+	MOVW         SI, 2(AX)
+	VMOVSS       scalar_one<>+0(SB), X6
+	VDIVSS       X5, X6, X6
+	VBROADCASTSS X6, Y5
+	VBROADCASTSS X4, Y4
+	VMOVDQU      quant_half<>+0(SB), Y6
+	VSUBPS       Y4, Y0, Y0
+	VMULPS       Y5, Y0, Y0
+	VADDPS       Y6, Y0, Y0
+	VSUBPS       Y4, Y1, Y1
+	VMULPS       Y5, Y1, Y1
+	VADDPS       Y6, Y1, Y1
+	VSUBPS       Y4, Y2, Y2
+	VMULPS       Y5, Y2, Y2
+	VADDPS       Y6, Y2, Y2
+	VSUBPS       Y4, Y3, Y3
+	VMULPS       Y5, Y3, Y3
+	VADDPS       Y6, Y3, Y3
+	VCVTTPS2DQ   Y0, Y0
+	VCVTTPS2DQ   Y1, Y1
+	VCVTTPS2DQ   Y2, Y2
+	VCVTTPS2DQ   Y3, Y3
+	VPACKSSDW    Y1, Y0, Y0
+	VPACKSSDW    Y3, Y2, Y2
+	VPACKSSWB    Y2, Y0, Y0
+	VMOVDQU      quant_order<>+0(SB), Y1
+	VPERMD       Y0, Y1, Y0
+	VPAND        quant_five_bits<>+0(SB), Y0, Y0
+	VPSLLW       $0x03, Y0, Y1
+	VPMOVMSKB    Y1, SI
+	MOVL         SI, 4(AX)
+	VPAND        quant_four_bits<>+0(SB), Y0, Y0
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSLLW       $0x04, X1, X1
+	VPOR         X0, X1, X1
+	VMOVDQU      X1, 8(AX)
+	INCQ         BX
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x00000018, AX
+	SUBQ         $0x00000020, DX
+	JNE          loop
+
+stop:
+	VZEROUPPER
+	MOVQ BX, blocks+48(FP)
+	RET
+
+DATA scalar_31<>+0(SB)/4, $0x41f80000
+GLOBL scalar_31<>(SB), RODATA|NOPTR, $4
+
+DATA quant_five_bits<>+0(SB)/8, $0x1f1f1f1f1f1f1f1f
+DATA quant_five_bits<>+8(SB)/8, $0x1f1f1f1f1f1f1f1f
+DATA quant_five_bits<>+16(SB)/8, $0x1f1f1f1f1f1f1f1f
+DATA quant_five_bits<>+24(SB)/8, $0x1f1f1f1f1f1f1f1f
+GLOBL quant_five_bits<>(SB), RODATA|NOPTR, $32
+
 // func uint1GroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
 // Requires: AVX, AVX2
 TEXT ·uint1GroupsAVX2(SB), NOSPLIT, $0-104

@@ -444,6 +444,36 @@ func encodeF16AVX2(dst []byte, src []float32)
 //go:noescape
 func encodeBF16AVX2(dst []byte, src []float32)
 
+// encodeQ8_0AVX2 does what encodeQ8_0Generic does, up to the first block that is out of the ordinary.
+// It returns the number of blocks made.
+//
+//go:noescape
+func encodeQ8_0AVX2(dst []byte, src []float32) (blocks int)
+
+// encodeQ4_0AVX2 does what encodeQ4_0Generic does, up to the first block that is out of the ordinary.
+// It returns the number of blocks made.
+//
+//go:noescape
+func encodeQ4_0AVX2(dst []byte, src []float32) (blocks int)
+
+// encodeQ5_0AVX2 does what encodeQ5_0Generic does, up to the first block that is out of the ordinary.
+// It returns the number of blocks made.
+//
+//go:noescape
+func encodeQ5_0AVX2(dst []byte, src []float32) (blocks int)
+
+// encodeQ4_1AVX2 does what encodeQ4_1Generic does, up to the first block that is out of the ordinary.
+// It returns the number of blocks made.
+//
+//go:noescape
+func encodeQ4_1AVX2(dst []byte, src []float32) (blocks int)
+
+// encodeQ5_1AVX2 does what encodeQ5_1Generic does, up to the first block that is out of the ordinary.
+// It returns the number of blocks made.
+//
+//go:noescape
+func encodeQ5_1AVX2(dst []byte, src []float32) (blocks int)
+
 // uint1GroupsAVX2 does what the portable loop of its code does.
 //
 //go:noescape

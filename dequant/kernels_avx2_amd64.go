@@ -64,6 +64,11 @@ var avx2 = impl{
 	encode: [numTypes]encoder{
 		layout.F16:  {run: encodeF16AVX2, step: 32},
 		layout.BF16: {run: encodeBF16AVX2, step: 32},
+		layout.Q4_0: {run: stopping(layout.Q4_0, encodeQ4_0AVX2)},
+		layout.Q4_1: {run: stopping(layout.Q4_1, encodeQ4_1AVX2)},
+		layout.Q5_0: {run: stopping(layout.Q5_0, encodeQ5_0AVX2)},
+		layout.Q5_1: {run: stopping(layout.Q5_1, encodeQ5_1AVX2)},
+		layout.Q8_0: {run: stopping(layout.Q8_0, encodeQ8_0AVX2)},
 	},
 	grouped: [numCodes]groupKernel{
 		1:          {run: uint1GroupsAVX2, stream: uint1GroupsAVX2Stream, step: 32},
@@ -93,4 +98,20 @@ var avx2 = impl{
 	},
 	transpose: transposer{words: transposeWordsAVX2, nibbles: transposeNibblesAVX2},
 	permuted:  rescalePermutedAVX2,
+}
+
+// stopping returns an encoder that makes most blocks with kernel. It makes those before which kernel stops
+// with the portable loop.
+func stopping(d layout.DType, kernel func(dst []byte, src []float32) (blocks int)) func(dst []byte, src []float32) {
+	elems, size := d.BlockElems(), d.BlockBytes()
+	return func(dst []byte, src []float32) {
+		for len(src) > 0 {
+			n := kernel(dst, src)
+			dst, src = dst[n*size:], src[n*elems:]
+			if len(src) > 0 {
+				generic.encode[d].run(dst[:size], src[:elems])
+				dst, src = dst[size:], src[elems:]
+			}
+		}
+	}
 }

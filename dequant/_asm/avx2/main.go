@@ -17,6 +17,7 @@ func main() {
 	lowBits()
 	grids()
 	encoders()
+	quantizers()
 	groups()
 	transposers()
 	permuted()

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/mmcloughlin/avo/attr"
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
+	"github.com/tensormap/tensormap/dequant/_asm/kit"
+)
+
+// quantizers generates the encoders of blocks of 32. They stop before a block that the portable loop
+// has rules of its own for: NaNs, infinities, zeros alone, and scales without a finite reciprocal.
+func quantizers() {
+	quantizer("Q8_0", 34, encodeQ8_0)
+	quantizer("Q4_0", 18, func(k *kernel) { signedBlock(k, 8, 2, false) })
+	quantizer("Q5_0", 22, func(k *kernel) { signedBlock(k, 16, 6, true) })
+	quantizer("Q4_1", 20, func(k *kernel) { unsignedBlock(k, 15, 4, false) })
+	quantizer("Q5_1", 24, func(k *kernel) { unsignedBlock(k, 31, 8, true) })
+}
+
+const stop = "stop"
+
+func quantizer(name string, size int, block func(k *kernel)) {
+	function := "encode" + name + level
+	TEXT(function, attr.NOSPLIT, "func(dst []byte, src []float32) (blocks int)")
+	Doc(fmt.Sprintf("%s does what encode%sGeneric does, up to the first block that is out of the ordinary.", function, name),
+		"It returns the number of blocks made.")
+	Pragma("noescape")
+	load := func(param string) GPVirtual { return Load(Param(param).Base(), GP64()).(GPVirtual) }
+	k := &kernel{&kit.Kernel{Dst: load("dst"), Src: load("src"), Left: Load(Param("src").Len(), GP64()).(GPVirtual)}}
+	blocks := GP64()
+	XORL(blocks.As32(), blocks.As32())
+	Label("loop")
+	block(k)
+	INCQ(blocks)
+	ADDQ(U32(128), k.Src)
+	ADDQ(U32(size), k.Dst)
+	SUBQ(U32(32), k.Left)
+	JNE(LabelRef("loop"))
+	Label(stop)
+	VZEROUPPER()
+	Store(blocks, ReturnIndex(0))
+	RET()
+}
+
+// The bits of 2⁻¹⁰⁰ and of infinity. Magnitudes from the one to below the other have scales with
+// finite reciprocals.
+const (
+	leastBits    = 27 << 23
+	infinityBits = 0x7f800000
+)
+
+// stopUnless ends the function unless the bits of the magnitude are ordinary.
+func stopUnless(bits GPVirtual) {
+	t := GP32()
+	MOVL(bits, t)
+	SUBL(U32(leastBits), t)
+	CMPL(t, U32(infinityBits-leastBits))
+	JAE(LabelRef(stop))
+}
+
+func loadBlock(k *kernel) (x [4]VecVirtual) {
+	for i := range x {
+		x[i] = YMM()
+		VMOVUPS(k.From(32*i), x[i])
+	}
+	return x
+}
+
+// reduce folds four vectors to one number in all lanes of the result's lower half.
+func reduce(x [4]VecVirtual, fold func(a, b, to VecVirtual), shuffled func(i Op, a, to VecVirtual)) VecVirtual {
+	a, b := YMM(), YMM()
+	fold(x[0], x[1], a)
+	fold(x[2], x[3], b)
+	fold(a, b, a)
+	low, high := a.AsX(), XMM()
+	VEXTRACTI128(Imm(1), a, high)
+	foldX := func(from VecVirtual) { fold(from, low.(VecVirtual), low.(VecVirtual)) }
+	foldX(high)
+	for _, order := range []int{0x4e, 0xb1} {
+		shuffled(Imm(uint64(order)), low.(VecVirtual), high)
+		foldX(high)
+	}
+	return low.(VecVirtual)
+}
+
+func shuffle(i Op, a, to VecVirtual) { VPSHUFD(i, a, to) }
+
+// magnitudes returns the magnitudes of a block, and the greatest in the lower lanes of a register.
+func magnitudes(x [4]VecVirtual) (a [4]VecVirtual, most VecVirtual) {
+	mask := dwordsOf("quant_magnitude", 0x7fffffff)
+	for i := range x {
+		a[i] = YMM()
+		VPAND(mask, x[i], a[i])
+	}
+	return a, reduce(a, func(a, b, to VecVirtual) { VPMAXSD(a, b, to) }, shuffle)
+}
+
+func wordsFloat(name string, f float32) Mem { return kit.Words(name, math.Float32bits(f)) }
+
+// putScale stores d as a half at byte at.
+func putScale(k *kernel, d VecVirtual, at int) {
+	h, bits := XMM(), GP32()
+	VCVTPS2PH(Imm(0), d, h)
+	VMOVD(h, bits)
+	MOVW(bits.As16(), k.To(at))
+}
+
+// inverse returns 1/d in all lanes.
+func inverse(d VecVirtual) VecVirtual {
+	one, y := XMM(), YMM()
+	VMOVSS(wordsFloat("scalar_one", 1), one)
+	VDIVSS(d, one, one)
+	VBROADCASTSS(one, y)
+	return y
+}
+
+// packed truncates 32 floats to bytes, in order.
+func packed(v [4]VecVirtual) VecVirtual {
+	for i := range v {
+		VCVTTPS2DQ(v[i], v[i])
+	}
+	VPACKSSDW(v[1], v[0], v[0])
+	VPACKSSDW(v[3], v[2], v[2])
+	VPACKSSWB(v[2], v[0], v[0])
+	order := YMM()
+	VMOVDQU(dwords("quant_order", func(i int) uint32 { return uint32(i/2 + i%2*4) }), order)
+	VPERMD(v[0], order, v[0])
+	return v[0]
+}
+
+func encodeQ8_0(k *kernel) {
+	x := loadBlock(k)
+	_, most := magnitudes(x)
+	bits := GP32()
+	VMOVD(most, bits)
+	stopUnless(bits)
+	d := XMM()
+	VDIVSS(wordsFloat("scalar_127", 127), most, d)
+	putScale(k, d, 0)
+	id := inverse(d)
+	// The greatest number below a half rounds half away from zero: the sum with a half is a tie to even.
+	sign, half := keep(dwordsOf("quant_sign", 1<<31)), keep(dwordsOf("quant_below_half", math.Float32bits(0.5)-1))
+	for i := range x {
+		h := YMM()
+		VMULPS(id, x[i], x[i])
+		VANDPS(sign, x[i], h)
+		VORPS(half, h, h)
+		VADDPS(h, x[i], x[i])
+	}
+	VMOVDQU(packed(x), k.To(2))
+}
+
+// signedBlock encodes x/d + most, where the element of greatest magnitude is -most·d.
+func signedBlock(k *kernel, most, at int, fifth bool) {
+	x := loadBlock(k)
+	a, greatest := magnitudes(x)
+	bits := GP32()
+	VMOVD(greatest, bits)
+	stopUnless(bits)
+	all, places := YMM(), GP32()
+	VPBROADCASTD(greatest, all)
+	for i := range a {
+		m := GP32()
+		VPCMPEQD(all, a[i], a[i])
+		VMOVMSKPS(a[i], m)
+		if i == 0 {
+			MOVL(m, places)
+		} else {
+			SHLL(U8(8*i), m)
+			ORL(m, places)
+		}
+	}
+	first, d := GP64(), XMM()
+	BSFL(places, first.As32())
+	VMOVSS(Mem{Base: k.Src, Index: first, Scale: 4}, d)
+	VDIVSS(wordsFloat(fmt.Sprintf("scalar_minus_%d", most), -float32(most)), d, d)
+	putScale(k, d, 0)
+	id := inverse(d)
+	up := keep(floatsOf(fmt.Sprintf("quant_%d_and_half", most), float32(most)+0.5))
+	for i := range x {
+		VMULPS(id, x[i], x[i])
+		VADDPS(up, x[i], x[i])
+	}
+	codes := packed(x)
+	VPMINSB(bytesOf(fmt.Sprintf("quant_most_%d", 2*most-1), byte(2*most-1)), codes, codes)
+	putCodes(k, codes, at, fifth)
+}
+
+// unsignedBlock encodes (x - lowest)/d, with up to most for the highest.
+func unsignedBlock(k *kernel, most, at int, fifth bool) {
+	x := loadBlock(k)
+	_, greatest := magnitudes(x)
+	bits := GP32()
+	VMOVD(greatest, bits)
+	stopUnless(bits)
+	lowest := reduce(x, func(a, b, to VecVirtual) { VMINPS(a, b, to) }, shuffle)
+	highest := reduce(x, func(a, b, to VecVirtual) { VMAXPS(a, b, to) }, shuffle)
+	for _, v := range []VecVirtual{lowest, highest} { // which of two zeros counts is the portable loop's to say
+		b := GP32()
+		VMOVD(v, b)
+		SHLL(U8(1), b)
+		JEQ(LabelRef(stop))
+	}
+	d, range_ := XMM(), GP32()
+	VSUBSS(lowest, highest, d)
+	VDIVSS(wordsFloat(fmt.Sprintf("scalar_%d", most), float32(most)), d, d)
+	VMOVD(d, range_)
+	stopUnless(range_)
+	putScale(k, d, 0)
+	putScale(k, lowest, 2)
+	id, low := inverse(d), YMM()
+	VBROADCASTSS(lowest, low)
+	half := keep(floatsOf("quant_half", 0.5))
+	for i := range x {
+		VSUBPS(low, x[i], x[i])
+		VMULPS(id, x[i], x[i])
+		VADDPS(half, x[i], x[i])
+	}
+	codes := packed(x)
+	if fifth {
+		VPAND(bytesOf("quant_five_bits", 31), codes, codes)
+	} else {
+		VPMINSB(bytesOf("quant_most_15", 15), codes, codes)
+	}
+	putCodes(k, codes, at, fifth)
+}
+
+// putCodes stores the low four bits of 32 codes from byte at on, and the fifth before that.
+func putCodes(k *kernel, codes VecVirtual, at int, fifth bool) {
+	if fifth {
+		y, bits := YMM(), GP32()
+		VPSLLW(Imm(3), codes, y)
+		VPMOVMSKB(y, bits)
+		MOVL(bits, k.To(at-4))
+		VPAND(bytesOf("quant_four_bits", 15), codes, codes)
+	}
+	high := XMM()
+	VEXTRACTI128(Imm(1), codes, high)
+	VPSLLW(Imm(4), high, high)
+	VPOR(codes.AsX(), high, high)
+	VMOVDQU(high, k.To(at))
+}
