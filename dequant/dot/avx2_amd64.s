@@ -243,27 +243,39 @@ group:
 	VPUNPCKHQDQ    Y4, Y3, Y3
 	VPADDW         Y2, Y3, Y3
 	VPMADDWD       ones<>+0(SB), Y3, Y3
-	VPBROADCASTD   (SI), Y2
-	VPBROADCASTD   20(SI), Y4
-	VPBLENDD       $0x02, Y4, Y2, Y2
-	VPBROADCASTD   40(SI), Y4
-	VPBROADCASTD   60(SI), Y5
-	VPBLENDD       $0x08, Y5, Y4, Y4
-	VPBROADCASTD   80(SI), Y5
-	VPBROADCASTD   100(SI), Y6
-	VPBLENDD       $0x20, Y6, Y5, Y5
-	VPBROADCASTD   120(SI), Y6
-	VPBROADCASTD   140(SI), Y7
-	VPBLENDD       $0x80, Y7, Y6, Y6
-	VPBLENDD       $0x0c, Y4, Y2, Y2
-	VPBLENDD       $0xc0, Y6, Y5, Y5
-	VPBLENDD       $0xf0, Y5, Y2, Y2
-	VPSRLD         $0x10, Y2, Y4
-	VPAND          low_words<>+0(SB), Y2, Y2
-	VPACKUSDW      Y4, Y2, Y2
-	VPERMQ         $0xd8, Y2, Y2
-	VEXTRACTI128   $0x01, Y2, X4
+	MOVWLZX        60(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           40(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           20(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           (SI), R10
+	MOVWLZX        140(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           120(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           100(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           80(SI), R11
+	VMOVQ          R10, X2
+	VPINSRQ        $0x01, R11, X2, X2
 	VCVTPH2PS      X2, Y2
+	MOVWLZX        62(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           42(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           22(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           2(SI), R10
+	MOVWLZX        142(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           122(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           102(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           82(SI), R11
+	VMOVQ          R10, X4
+	VPINSRQ        $0x01, R11, X4, X4
 	VCVTPH2PS      X4, Y4
 	VMOVDQU        256(AX), Y5
 	VMULPS         Y5, Y2, Y2
@@ -308,13 +320,9 @@ single:
 	LEAQ           window<>+0(SB), R10
 	SHLQ           $0x02, CX
 	SUBQ           CX, R10
-	VPBROADCASTD   (SI), Y2
-	VPSRLD         $0x10, Y2, Y4
-	VPAND          low_words<>+0(SB), Y2, Y2
-	VPACKUSDW      Y4, Y2, Y2
-	VPERMQ         $0xd8, Y2, Y2
-	VEXTRACTI128   $0x01, Y2, X4
+	VPBROADCASTW   (SI), X2
 	VCVTPH2PS      X2, Y2
+	VPBROADCASTW   2(SI), X4
 	VCVTPH2PS      X4, Y4
 	VBROADCASTSS   256(AX)(CX*1), Y5
 	VMULPS         Y5, Y2, Y2
@@ -345,12 +353,6 @@ total:
 	JNZ          row
 	VZEROUPPER
 	RET
-
-DATA low_words<>+0(SB)/8, $0x0000ffff0000ffff
-DATA low_words<>+8(SB)/8, $0x0000ffff0000ffff
-DATA low_words<>+16(SB)/8, $0x0000ffff0000ffff
-DATA low_words<>+24(SB)/8, $0x0000ffff0000ffff
-GLOBL low_words<>(SB), RODATA|NOPTR, $32
 
 // func q5_0AVX2(dst []float32, rows []byte, x *int8, blocks int)
 // Requires: AVX, AVX2, F16C
@@ -714,27 +716,39 @@ group:
 	VPUNPCKLQDQ    Y6, Y5, Y4
 	VPUNPCKHQDQ    Y6, Y5, Y5
 	VPADDD         Y4, Y5, Y5
-	VPBROADCASTD   (SI), Y4
-	VPBROADCASTD   24(SI), Y6
-	VPBLENDD       $0x02, Y6, Y4, Y4
-	VPBROADCASTD   48(SI), Y6
-	VPBROADCASTD   72(SI), Y7
-	VPBLENDD       $0x08, Y7, Y6, Y6
-	VPBROADCASTD   96(SI), Y7
-	VPBROADCASTD   120(SI), Y8
-	VPBLENDD       $0x20, Y8, Y7, Y7
-	VPBROADCASTD   144(SI), Y8
-	VPBROADCASTD   168(SI), Y9
-	VPBLENDD       $0x80, Y9, Y8, Y8
-	VPBLENDD       $0x0c, Y6, Y4, Y4
-	VPBLENDD       $0xc0, Y8, Y7, Y7
-	VPBLENDD       $0xf0, Y7, Y4, Y4
-	VPSRLD         $0x10, Y4, Y6
-	VPAND          low_words<>+0(SB), Y4, Y4
-	VPACKUSDW      Y6, Y4, Y4
-	VPERMQ         $0xd8, Y4, Y4
-	VEXTRACTI128   $0x01, Y4, X6
+	MOVWLZX        72(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           48(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           24(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           (SI), R10
+	MOVWLZX        168(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           144(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           120(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           96(SI), R11
+	VMOVQ          R10, X4
+	VPINSRQ        $0x01, R11, X4, X4
 	VCVTPH2PS      X4, Y4
+	MOVWLZX        74(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           50(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           26(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           2(SI), R10
+	MOVWLZX        170(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           146(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           122(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           98(SI), R11
+	VMOVQ          R10, X6
+	VPINSRQ        $0x01, R11, X6, X6
 	VCVTPH2PS      X6, Y6
 	VMOVDQU        256(AX), Y7
 	VMULPS         Y7, Y4, Y4
@@ -790,13 +804,9 @@ single:
 	LEAQ           window<>+0(SB), R10
 	SHLQ           $0x02, CX
 	SUBQ           CX, R10
-	VPBROADCASTD   (SI), Y4
-	VPSRLD         $0x10, Y4, Y6
-	VPAND          low_words<>+0(SB), Y4, Y4
-	VPACKUSDW      Y6, Y4, Y4
-	VPERMQ         $0xd8, Y4, Y4
-	VEXTRACTI128   $0x01, Y4, X6
+	VPBROADCASTW   (SI), X4
 	VCVTPH2PS      X4, Y4
+	VPBROADCASTW   2(SI), X6
 	VCVTPH2PS      X6, Y6
 	VBROADCASTSS   256(AX)(CX*1), Y7
 	VMULPS         Y7, Y4, Y4

@@ -128,41 +128,35 @@ func (k *kernel) heads() VecVirtual {
 	return v[0]
 }
 
-// half reads a binary16. Eight are put together in general registers, since the units of vectors are busy.
-func half(k *kernel) (d, m VecVirtual) {
-	d = YMM()
+// half reads a binary16.
+func half(k *kernel) (d, m VecVirtual) { return k.halfAt(0), nil }
+
+// twoHalves reads two binary16s.
+func twoHalves(k *kernel) (d, m VecVirtual) { return k.halfAt(0), k.halfAt(2) }
+
+// halfAt reads a binary16 of each block. Eight are put together in general registers, since the units of
+// vectors are busy.
+func (k *kernel) halfAt(at int) VecVirtual {
+	y := YMM()
 	if k.tail != nil {
-		VPBROADCASTW(k.from(0), d.AsX())
-		VCVTPH2PS(d.AsX(), d)
-		return d, nil
+		VPBROADCASTW(k.from(at), y.AsX())
+		VCVTPH2PS(y.AsX(), y)
+		return y
 	}
 	var four [2]GPVirtual
 	for i := range four {
 		four[i] = GP64()
-		MOVWLZX(k.from((4*i+3)*k.size), four[i].As32())
+		MOVWLZX(k.from((4*i+3)*k.size+at), four[i].As32())
 		for b := 2; b >= 0; b-- {
 			SHLQ(Imm(16), four[i])
-			MOVW(k.from((4*i+b)*k.size), four[i].As16())
+			MOVW(k.from((4*i+b)*k.size+at), four[i].As16())
 		}
 	}
 	x := XMM()
 	VMOVQ(four[0], x)
 	VPINSRQ(Imm(1), four[1], x, x)
-	VCVTPH2PS(x, d)
-	return d, nil
-}
-
-// twoHalves reads two binary16s.
-func twoHalves(k *kernel) (d, m VecVirtual) {
-	d, m = k.heads(), YMM()
-	VPSRLD(Imm(16), d, m)
-	VPAND(dwordsOf("low_words", 0xffff), d, d)
-	VPACKUSDW(m, d, d)
-	VPERMQ(Imm(0b11011000), d, d)
-	VEXTRACTI128(Imm(1), d, m.AsX())
-	VCVTPH2PS(d.AsX(), d)
-	VCVTPH2PS(m.AsX(), m)
-	return d, m
+	VCVTPH2PS(x, y)
+	return y
 }
 
 // exponent reads MXFP4's: half of 2^(e-127). The first two are subnormal.
