@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -144,7 +145,7 @@ func TestWeights(t *testing.T) {
 		"exllamav3":                     {`{}`, []stored{{"q.trellis", layout.I16, []int{8, 8, 64}, nil}, {"q.suh", layout.F16, []int{128}, nil}}, "exl3 is not decoded"},
 		"sparse":                        {`{}`, []stored{{"q.compressed", layout.BF16, []int{20}, nil}, {"q.bitmask", layout.U8, []int{64, 8}, nil}}, "sparse-bitmask is not decoded"},
 		"AWQ gemv_fast":                 {`{}`, []stored{{"q.qweight", layout.I16, []int{8, 64}, nil}, {"q.scales", layout.F16, []int{1, 128}, nil}}, "gemv_fast is not decoded"},
-		"a huge dimension":              {`{}`, []stored{{"a.weight", layout.F8_E4M3, []int{0, 1 << 50}, nil}, {"a.weight_scale", layout.F32, nil, nil}}, "a dimension of"},
+		"a huge dimension":              {`{}`, []stored{{"a.weight", layout.F8_E4M3, []int{0, math.MaxInt}, nil}, {"a.weight_scale", layout.F32, nil, nil}}, "a dimension of"},
 		"integers of a checkpoint":      {`{"quantization_config":{"quant_method":"awq"}}`, []stored{{"a.weight", layout.I8, []int{8, 8}, nil}}, "without a scale"},
 	} {
 		t.Run(name, func(t *testing.T) {
