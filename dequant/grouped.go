@@ -80,7 +80,7 @@ func (g Grouped) Check() error {
 	}
 	// A tensor of 2⁵⁶ elements exceeds every memory. Nothing below it overflows.
 	const most = 1 << 56
-	if hi, n := bits.Mul64(g.Rows, g.Cols); hi != 0 || n > most || g.Rows > most || g.Cols > most {
+	if hi, n := bits.Mul64(g.Rows, g.Cols); hi != 0 || n > most || max(g.Rows, g.Cols) > min(most, math.MaxInt) {
 		return fmt.Errorf("dequant: a matrix of %d × %d elements: %w", g.Rows, g.Cols, ErrLength)
 	}
 	if g.RowBytes != 0 {
