@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 
@@ -17,7 +18,7 @@ import (
 // countedFS counts the files that are open.
 type countedFS struct {
 	fs.FS
-	open int
+	open atomic.Int32
 }
 
 type countedFile struct {
@@ -30,12 +31,12 @@ func (c *countedFS) Open(name string) (fs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.open++
+	c.open.Add(1)
 	return countedFile{f.(*os.File), c}, nil
 }
 
 func (f countedFile) Close() error {
-	f.from.open--
+	f.from.open.Add(-1)
 	return f.File.Close()
 }
 
@@ -58,12 +59,12 @@ func TestOpenFS(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if m.Path() != name || (sys.open > 1) != (name == manifest) {
-			t.Errorf("%s, %d files open", m.Path(), sys.open)
+		if m.Path() != name || (sys.open.Load() > 1) != (name == manifest) {
+			t.Errorf("%s, %d files open", m.Path(), sys.open.Load())
 		}
 		m.Close()
-		if sys.open != 0 {
-			t.Errorf("%s: %d files open after Close", name, sys.open)
+		if sys.open.Load() != 0 {
+			t.Errorf("%s: %d files open after Close", name, sys.open.Load())
 		}
 	}
 }
@@ -79,8 +80,8 @@ func TestOpenFSRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"bad", "."} {
-		if _, err := loader.OpenFS(sys, name, nil); err == nil || sys.open != 0 {
-			t.Errorf("%s: %v, %d files open", name, err, sys.open)
+		if _, err := loader.OpenFS(sys, name, nil); err == nil || sys.open.Load() != 0 {
+			t.Errorf("%s: %v, %d files open", name, err, sys.open.Load())
 		}
 	}
 	model := safeTensors([]content{random("x", layout.U8, 3)})
@@ -124,8 +125,8 @@ func TestOpenFSConfig(t *testing.T) {
 			t.Fatal(err)
 		}
 		c, err := m.Config(t.Context())
-		if (err == nil) != (text[len(text)-1] == '}') || sys.open != 1 {
-			t.Errorf("%s: %v, %d files open", text, err, sys.open)
+		if (err == nil) != (text[len(text)-1] == '}') || sys.open.Load() != 1 {
+			t.Errorf("%s: %v, %d files open", text, err, sys.open.Load())
 		}
 		if err == nil {
 			if n, err := c.Int("hidden_size"); n != 7 || err != nil {
@@ -133,8 +134,8 @@ func TestOpenFSConfig(t *testing.T) {
 			}
 		}
 	}
-	if err := m.Close(); err != nil || sys.open != 0 {
-		t.Errorf("%v, %d files open after Close", err, sys.open)
+	if err := m.Close(); err != nil || sys.open.Load() != 0 {
+		t.Errorf("%v, %d files open after Close", err, sys.open.Load())
 	}
 }
 
@@ -165,7 +166,7 @@ func TestOpenFSPanics(t *testing.T) {
 		}()
 		loader.OpenFS(sys, entries[0].Name(), nil)
 	}()
-	if sys.open != 0 {
-		t.Errorf("%d files are open", sys.open)
+	if sys.open.Load() != 0 {
+		t.Errorf("%d files are open", sys.open.Load())
 	}
 }
