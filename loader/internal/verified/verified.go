@@ -22,7 +22,9 @@ type File struct {
 	size  uint64
 	d     *layout.Digests
 	count uint64
-	shift uint // log2 of the chunks' size, if it is a power of two; else 64
+	off   uint64 // d.Off
+	end   uint64 // d.End, or 0 if a chunk's number takes a division
+	shift uint   // log2 of the chunks' size, if it is a power of two; else 64
 
 	done  []atomic.Uint64 // a bit for each chunk
 	bytes atomic.Uint64
@@ -48,7 +50,7 @@ func New(path string, size uint64, d *layout.Digests) (*File, error) {
 	}
 	f := &File{path: path, size: size, d: d, count: d.Count(), shift: 64, running: make(map[uint64]*run), wrong: make(map[uint64]*layout.IntegrityError)}
 	if d.Chunk&(d.Chunk-1) == 0 {
-		f.shift = uint(bits.TrailingZeros64(d.Chunk))
+		f.shift, f.off, f.end = uint(bits.TrailingZeros64(d.Chunk)), d.Off, d.End
 	}
 	f.done = make([]atomic.Uint64, (f.count+63)/64)
 	return f, nil
@@ -78,20 +80,23 @@ func (f *File) chunks(off, n uint64) (lo, hi uint64) {
 // touched, on all cores. The error is a *layout.IntegrityError of the first wrong chunk, the same each
 // time, or that of hash. Bytes before and after those that digests cover pass.
 func (f *File) Check(off, n uint64, hash Hash) error {
+	if off >= f.off && off+n <= f.end && n > 0 { // the usual case, in one word of bits
+		lo, last := (off-f.off)>>f.shift, (off+n-1-f.off)>>f.shift
+		if lo>>6 == last>>6 {
+			mask := ^uint64(0) >> (63 - (last - lo)) << (lo & 63)
+			if f.done[lo>>6].Load()&mask == mask {
+				return nil
+			}
+		}
+	}
+	return f.checkCold(off, n, hash)
+}
+
+func (f *File) checkCold(off, n uint64, hash Hash) error {
 	lo, hi := f.chunks(off, n)
 	if lo == hi {
 		return nil
 	}
-	if lo>>6 == (hi-1)>>6 { // the usual case, in one word
-		mask := (^uint64(0) >> (64 - (hi - lo))) << (lo & 63)
-		if f.done[lo>>6].Load()&mask == mask {
-			return nil
-		}
-	}
-	return f.checkCold(lo, hi, hash)
-}
-
-func (f *File) checkCold(lo, hi uint64, hash Hash) error {
 	next := func() (i uint64, ok bool) {
 		for ; lo < hi; lo++ {
 			if !f.isDone(lo) {
