@@ -73,7 +73,7 @@ func isProduct(size, n int, each uint64) bool {
 
 // multiply chooses how t's rows become products.
 func (p *product) multiply(t Tensor, xs []float32, n int) error {
-	if dot.Type(t.desc.DType) == 0 && t.desc.DType.HeadBytes() == 0 {
+	if t.logical() || dot.Type(t.desc.DType) == 0 && t.desc.DType.HeadBytes() == 0 {
 		return p.expanded(t, xs, n)
 	}
 	c, err := t.codec()

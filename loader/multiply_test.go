@@ -128,6 +128,33 @@ func TestMultiplyScaled(t *testing.T) {
 	}
 }
 
+// TestMultiplyLogical multiplies weights of quantized checkpoints as their values are multiplied.
+func TestMultiplyLogical(t *testing.T) {
+	logical := 0
+	for _, dir := range checkpoints(t)[:8] {
+		for x := range openPath(t, modelIn(dir), nil).Tensors() {
+			shape := x.Shape()
+			if x.Scheme() == nil || len(shape) != 2 {
+				continue
+			}
+			logical++
+			values, err := x.Float32s()
+			if err != nil {
+				t.Fatal(err)
+			}
+			xs, got, want := vectors(shape[1]), make([]float32, shape[0]), make([]float32, shape[0])
+			a, err := dot.Prepare(layout.F32, xs)
+			if err = errors.Join(err, dot.Floats(want, values, a), x.MatVec(t.Context(), got, xs)); err != nil {
+				t.Fatal(err)
+			}
+			sameProducts(t, dir+" "+x.Name(), got, want)
+		}
+	}
+	if logical < 8 {
+		t.Errorf("%d logical weights", logical)
+	}
+}
+
 func TestMultiplyErrors(t *testing.T) {
 	m := openBytes(t, apr2File(t, nil, []content{random("x", layout.Q4_0, 4, 64), random("none", layout.F32, 0, 7)}), nil)
 	x := tensor(t, m, "x")
