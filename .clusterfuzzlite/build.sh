@@ -17,7 +17,11 @@ package=github.com/tensormap/tensormap/internal/fuzz
 compile_go_fuzzer $package FuzzOpen fuzz_open
 compile_go_fuzzer $package FuzzManifest fuzz_manifest
 compile_go_fuzzer $package FuzzJSON fuzz_json
+compile_go_fuzzer $package FuzzScheme fuzz_scheme
+compile_go_fuzzer $package FuzzQuantState fuzz_quant_state
 
 seeds fuzz_open .apr .april .b2l .gguf .safetensors .tsm
 seeds fuzz_manifest .apr .index.json
 seeds fuzz_json .json
+seeds fuzz_scheme config.json
+seeds fuzz_quant_state .json

@@ -47,6 +47,15 @@
 // the one whose index was read ([ErrChanged]). The next touch then tries again. Descriptors are not
 // kept, but for the directory's and, with [Options.NoMap], those of up to 64 files.
 //
+// # Quantized checkpoints
+//
+// A checkpoint may store a weight as codes, scales and more. The model has it as one tensor, with the
+// true shape and values, under the name of the weight ([Tensor.Scheme], [Tensor.Parts]). Parts are
+// found by their own names. A row or a range reads the codes and scales that it needs. Scales
+// that have to be put in order first, or that come from afar again and again, are kept in the cache.
+// Codes whose scheme is not decoded, or whose companions do not fit, have bytes and no values:
+// [Tensor.Problem] says why. [Options].Stored shows the tensors as they are stored.
+//
 // # Streaming
 //
 // [OpenReaderAt] opens a model that is not a file here: package httprange reads one from a web

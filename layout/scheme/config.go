@@ -16,9 +16,8 @@ type Config struct {
 	// Err says that the configuration cannot be relied on. All weights are refused for it.
 	Err error
 
-	method   string // in lower case
-	params          // for all weights
-	block    [2]uint64
+	method   string            // in lower case
+	params                     // for all weights
 	version  string            // of AWQ
 	v2       bool              // GPTQ's zero points are stored as they are
 	planes   bool              // GPTQ's codes are stored as bit planes

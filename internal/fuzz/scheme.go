@@ -1,0 +1,120 @@
+package fuzz
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/jsontext"
+	"github.com/tensormap/tensormap/layout/scheme"
+)
+
+// FuzzScheme finds the quantized weights among the tensors of a text, for libFuzzer. Its first line
+// is config.json. Any other is a tensor: name, type, dimensions and content, divided by spaces.
+func FuzzScheme(b []byte) int {
+	config, rest, _ := bytes.Cut(b, []byte("\n"))
+	lim := (*layout.Limits)(nil).WithDefaults()
+	var tensors []layout.Tensor
+	var contents [][]byte
+	names := layout.NewNames(bytes.Count(rest, []byte("\n")) + 1)
+	for line := range bytes.SplitSeq(rest, []byte("\n")) {
+		words := append(bytes.SplitN(line, []byte(" "), 4), nil, nil, nil)
+		d, ok := layout.ParseDType(string(words[1]))
+		if !ok {
+			continue
+		}
+		t := layout.Tensor{Name: words[0], DType: d}
+		for dim := range strings.SplitSeq(string(words[2]), ",") {
+			if n, err := strconv.ParseUint(dim, 10, 31); err == nil {
+				t.Shape = append(t.Shape, int(n))
+			}
+		}
+		raw, err := d.Size(t.Shape)
+		if err != nil || taken(tensors, names, t.Name) {
+			continue
+		}
+		t.Raw, t.Stored = raw, raw
+		names.Add(layout.HashNameBytes(t.Name), len(tensors))
+		tensors, contents = append(tensors, t), append(contents, words[3])
+	}
+	table, err := scheme.Find(tensors, names, lim, func() (*scheme.Config, error) {
+		md, err := jsontext.Parse(config, layout.Unknown, 0, "config.json", lim)
+		if err != nil {
+			return &scheme.Config{Err: err}, nil
+		}
+		return scheme.ReadConfig(md), nil
+	})
+	if err != nil {
+		panic(err)
+	}
+	for i, w := range table.Wants {
+		table.Contents[i] = make([]byte, tensors[w.Tensor].Raw)
+		copy(table.Contents[i], contents[w.Tensor])
+	}
+	if len(table.Wants) > 0 {
+		table.Complete()
+	}
+	for i := range table.Weights {
+		checkWeight(&table.Weights[i], tensors, table.Of, uint32(i+1))
+	}
+	return 1
+}
+
+func taken(tensors []layout.Tensor, names *layout.Names, name []byte) bool {
+	for p := names.Probe(layout.HashNameBytes(name)); ; {
+		i, ok := p.Next()
+		if !ok || bytes.Equal(tensors[i].Name, name) {
+			return ok
+		}
+	}
+}
+
+// checkWeight panics if what scheme promises of a weight is not so.
+func checkWeight(w *scheme.Weight, tensors []layout.Tensor, of []uint32, at uint32) {
+	if len(w.Parts) == 0 || w.Parts[0].Role != scheme.Codes || of[w.Parts[0].Tensor] != at && w.Err == nil {
+		panic(fmt.Sprintf("%s: parts %v", w.Name, w.Parts))
+	}
+	if w.Err != nil {
+		return
+	}
+	n, ok := layout.Elements(w.Shape)
+	codes := &tensors[w.Parts[0].Tensor]
+	if !ok || n > 8*codes.Raw {
+		panic(fmt.Sprintf("%s: shape %v of %d bytes of codes", w.Name, w.Shape, codes.Raw))
+	}
+	for _, p := range w.Parts {
+		if of[p.Tensor] != at {
+			panic(fmt.Sprintf("%s: tensor %q is another's", w.Name, tensors[p.Tensor].Name))
+		}
+	}
+}
+
+// FuzzQuantState reads b as bitsandbytes' description of a weight, for libFuzzer.
+func FuzzQuantState(b []byte) int {
+	names := layout.NewNames(3)
+	state := "w.quant_state.bitsandbytes__nf4"
+	tensors := []layout.Tensor{
+		{Name: []byte("w"), DType: layout.U8, Shape: []int{65, 1}, Raw: 65},
+		{Name: []byte(state), DType: layout.U8, Shape: []int{len(b)}, Raw: uint64(len(b))},
+		{Name: []byte("w.absmax"), DType: layout.F32, Shape: []int{3}, Raw: 12},
+	}
+	for i := range tensors {
+		names.Add(layout.HashNameBytes(tensors[i].Name), i)
+	}
+	table, err := scheme.Find(tensors, names, (*layout.Limits)(nil).WithDefaults(), func() (*scheme.Config, error) { return scheme.ReadConfig(), nil })
+	if err != nil {
+		panic(err)
+	}
+	for i := range table.Wants {
+		table.Contents[i] = b
+	}
+	if len(table.Wants) > 0 {
+		table.Complete()
+	}
+	for i := range table.Weights {
+		checkWeight(&table.Weights[i], tensors, table.Of, uint32(i+1))
+	}
+	return 1
+}

@@ -1,0 +1,216 @@
+package loader_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// blockFP8 is an FP8 weight of 256 × 384 in blocks of 128 × 128, by hand: every code is 1.5, and the scale
+// of block (r, c) is 2^(3r+c).
+func blockFP8() []content {
+	codes := content{"a.weight", layout.F8_E4M3, []int{256, 384}, make([]byte, 256*384)}
+	for i := range codes.data {
+		codes.data[i] = 0x3c // 1.5
+	}
+	var scales []byte
+	for i := range 6 {
+		scales = binary.LittleEndian.AppendUint32(scales, math.Float32bits(float32(int(1)<<i)))
+	}
+	return []content{codes, {"a.weight_scale_inv", layout.F32, []int{2, 3}, scales}}
+}
+
+// TestRowOfFP8FromAfar: a row costs its codes and its row of scales. All scales are read once the rows
+// have asked for as many.
+func TestRowOfFP8FromAfar(t *testing.T) {
+	d := newDistant("model.safetensors", safeTensors(blockFP8()))
+	m := d.open(t, nil)
+	x := tensor(t, m, "a.weight")
+	row := make([]float32, 384)
+	for i, want := range []int64{384 + 3*4, 384 + 3*4, 384 + 6*4, 384, 384} {
+		d.traffic.reset()
+		if err := x.DequantizeRows(row, 200, 1); err != nil || row[0] != 1.5*8 || row[128] != 1.5*16 || row[383] != 1.5*32 {
+			t.Fatalf("%v, %v", row[:4], err)
+		}
+		if n := d.traffic.bytes.Load(); n != want {
+			t.Errorf("row %d reads %d bytes, want %d", i, n, want)
+		}
+	}
+	if s := m.Stats(); s.HeapBytes != 6*4 {
+		t.Errorf("the cache has %d bytes", s.HeapBytes)
+	}
+	whole := tensor(t, newDistant("model.safetensors", safeTensors(blockFP8())).open(t, nil), "a.weight")
+	if v, err := whole.Float32s(); err != nil || v[0] != 1.5 || v[256*384-1] != 1.5*32 {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestWarmParts: warming a logical tensor loads its parts, and its values then make no request.
+func TestWarmParts(t *testing.T) {
+	d := newDistant("model.safetensors", safeTensors(blockFP8()))
+	m := d.open(t, nil)
+	l, err := m.Acquire()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Release()
+	r, err := l.Warm(context.Background(), []string{"a.weight"}, nil)
+	if err != nil || r.Bytes < 256*384+6*4 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	d.traffic.reset()
+	x, err := l.Tensor("a.weight")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := x.Float32s(); err != nil || v[384*255] != 1.5*8 || d.traffic.requests.Load() != 0 {
+		t.Errorf("%v, %d requests", err, d.traffic.requests.Load())
+	}
+	if err := m.EvictAll(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLogicalTensor has what can be asked of a logical tensor and of its parts.
+func TestLogicalTensor(t *testing.T) {
+	file := safeTensors(append(blockFP8(), random("norm", layout.F32, 4)))
+	m := openBytes(t, file, nil)
+	x := tensor(t, m, "a.weight")
+	if s := x.Scheme(); s == nil || s.Scheme != "fp8" || s.GroupRows != 128 || s.GroupCols != 128 {
+		t.Errorf("%+v", s)
+	}
+	if x.DType() != layout.Invalid || x.Elements() != 256*384 || x.StoredBytes() != 256*384+24 || x.ZeroCopy() || x.Problem() != nil || x.Expandable() != nil {
+		t.Errorf("%v, %d bytes", x.DType(), x.StoredBytes())
+	}
+	if got := names(m.Tensors()); !slices.Equal(got, []string{"a.weight", "norm"}) || m.Len() != 2 {
+		t.Errorf("%v", got)
+	}
+	for what, call := range map[string]func() error{
+		"Bytes":       func() error { _, err := x.Bytes(); return err },
+		"View":        func() error { _, err := loader.View[byte](x); return err },
+		"ReadAt":      func() error { _, err := x.ReadAt(make([]byte, 1), 0); return err },
+		"WriteTo":     func() error { _, err := x.WriteTo(io.Discard); return err },
+		"WriteStored": func() error { _, err := x.WriteStored(io.Discard); return err },
+	} {
+		if err := call(); !errors.Is(err, loader.ErrUnsupported) || !strings.Contains(err.Error(), `"a.weight", "a.weight_scale_inv"`) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	parts := x.Parts()
+	if len(parts) != 2 || parts[0].Role.String() != "codes" || parts[1].Tensor.Name() != "a.weight_scale_inv" {
+		t.Fatalf("%v", parts)
+	}
+	if b, err := parts[0].Tensor.Bytes(); err != nil || b[5] != 0x3c || !parts[0].Tensor.ZeroCopy() {
+		t.Error(err)
+	}
+	if v, err := tensor(t, m, "a.weight_scale_inv").Float32s(); err != nil || v[5] != 32 {
+		t.Error(err)
+	}
+	stored := openBytes(t, file, &loader.Options{Stored: true})
+	if y := tensor(t, stored, "a.weight"); y.DType() != layout.F8_E4M3 || y.Scheme() != nil || stored.Len() != 3 {
+		t.Errorf("%v, %d tensors", y.DType(), stored.Len())
+	}
+	row := make([]float32, 384)
+	if allocs := testing.AllocsPerRun(100, func() { m.Tensor("a.weight") }); allocs != 0 {
+		t.Errorf("%v allocations for a lookup", allocs)
+	}
+	if err := x.DequantizeRows(row, 0, 1); err != nil || row[383] != 1.5*4 {
+		t.Error(err)
+	}
+}
+
+// TestRefusedWeights: codes whose companions do not fit have bytes and no values, and verify says so.
+func TestRefusedWeights(t *testing.T) {
+	bad := blockFP8()
+	bad[1].shape = []int{3, 2}
+	index := content{"q.g_idx", layout.I32, []int{32}, make([]byte, 128)}
+	binary.LittleEndian.PutUint32(index.data[4*31:], 7)
+	gptq := []content{random("q.qweight", layout.I32, 4, 8), random("q.qzeros", layout.I32, 2, 1), random("q.scales", layout.F16, 2, 8), index}
+	for name, tt := range map[string]struct {
+		tensors []content
+		tensor  string
+		says    string
+		opens   bool // as a logical tensor, whose parts are wrong
+	}{
+		"misfit":                 {bad, "a.weight", "does not fit shape [256 384]", false},
+		"alone":                  {bad[:1], "a.weight", "without a scale", false},
+		"a group that is none":   {gptq, "q.weight", "column 31 is in group 7 of 2", true},
+		"a format of int8 tiles": {[]content{random("i.weight", layout.I8, 4, 4), random("i.SCB", layout.F32, 4), {"i.weight_format", layout.U8, nil, []byte{2}}}, "i.weight", "tiles of format 2", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := openBytes(t, safeTensors(tt.tensors), nil)
+			x := tensor(t, m, tt.tensor)
+			if (x.Problem() == nil) != tt.opens {
+				t.Errorf("%v", x.Problem())
+			}
+			_, err := x.Float32s()
+			for _, err := range []error{err, x.Dequantize(make([]float32, x.Elements())), x.DequantizeRows(make([]float32, x.Shape()[1]), 1, 1)} {
+				if err == nil || !strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), `tensor "`) || strings.Count(err.Error(), "memory:") != 1 {
+					t.Errorf("%v", err)
+				}
+			}
+			if b, err := x.AsStored().Bytes(); !tt.opens && (err != nil || len(b) == 0) {
+				t.Error(err)
+			}
+			r, err := m.Verify(context.Background(), nil)
+			if err != nil || len(r.Findings) != 1 || !strings.Contains(r.Findings[0].Error(), tt.says) {
+				t.Errorf("%+v, %v", r, err)
+			}
+		})
+	}
+}
+
+// TestQuantizedTruncated: a file cut under its mapping is an error of every method, whatever part is gone.
+func TestQuantizedTruncated(t *testing.T) {
+	for _, dir := range []string{"awq-gemm", "gptq-4bit", "bnb-nf4-nested", "ct-pack-4", "mlx-4bit", "hqq-4bit", "ct-nvfp4"} {
+		b, err := os.ReadFile(filepath.Join(quantizedData, dir, "model.safetensors"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := os.ReadFile(filepath.Join(quantizedData, dir, "config.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, left := range []int64{0, int64(len(b)) / 4096 * 4096 / 2} {
+			folder := t.TempDir()
+			path := filepath.Join(folder, "model.safetensors")
+			if err := errors.Join(os.WriteFile(path, b, 0o600), os.WriteFile(filepath.Join(folder, "config.json"), config, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			m := openPath(t, path, &loader.Options{NoMap: !mapsFiles})
+			if err := os.Truncate(path, left); err != nil {
+				t.Skip(err) // a system that does not cut mapped files
+			}
+			failed := 0
+			for x := range m.Tensors() {
+				if x.Scheme() == nil {
+					continue
+				}
+				for _, call := range []func() error{
+					func() error { _, err := x.Float32s(); return err },
+					func() error { return x.DequantizeRows(make([]float32, x.Shape()[len(x.Shape())-1]), 0, 1) },
+				} {
+					done := make(chan error)
+					go func() { done <- call() }() // on a small stack
+					if <-done != nil {
+						failed++
+					}
+				}
+			}
+			if failed == 0 && left == 0 {
+				t.Errorf("%s, %d bytes left: nothing fails", dir, left)
+			}
+			m.Close()
+		}
+	}
+}
