@@ -40,7 +40,7 @@ type Options struct {
 	// models depend on them. Without All they stay as stored if DType is I8 or a type of blocks.
 	All bool
 	// PlainF8 takes the values of F8 tensors for weights if they have no scale. Otherwise
-	// re-encoding them is a *PartError.
+	// re-encoding them is a *PartError, as it is for codes that cannot be decoded.
 	PlainF8 bool
 	// Compress, if it is Fast or High, stores tensors as LZ4 blocks if that saves one part in 32
 	// and 64 bytes. A tensor that does not shrink within its first 16 MiB is not tried further.
@@ -69,7 +69,8 @@ type Plan struct {
 	Tensors []Tensor
 	// LeftOut names the tensors that Options.NoAliases has left out.
 	LeftOut []string
-	// Quantized are the weights that stay the codes they were stored as, beside their scales.
+	// Quantized are the weights that stay the codes they were stored as, beside their scales. Without them, and
+	// with others that are decoded, Metadata no longer has the method.
 	Quantized []Part
 	// Bytes is the size of all files together. Until Write has succeeded, it counts every tensor as
 	// not compressed, and leaves out a manifest or index.
@@ -82,7 +83,10 @@ type Plan struct {
 	// such as those of an older model of more shards.
 	Left []string
 
-	places    map[string]Part // of the parts of quantized weights
+	kept      map[string]bool  // parts of weights in Quantized
+	stems     []string         // how names begin beside codes that are kept and cannot be decoded
+	problems  map[string]error // of codes
+	decoded   bool             // some quantized weight is written by its values
 	model     *loader.Model
 	opts      Options
 	target    target
@@ -98,9 +102,10 @@ type Plan struct {
 type Tensor struct {
 	Name string
 	// From is the type of the source's elements. A type that an earlier conversion could only note
-	// in the metadata is restored.
+	// in the metadata is restored. From is Invalid for a quantized weight that is written by its values.
 	From, To  layout.DType
-	Reencoded bool // the values are encoded anew; otherwise the bytes are the same
+	Scheme    string // of such a weight
+	Reencoded bool   // the values are encoded anew; otherwise the bytes are the same
 	// Oversized reports that the tensor alone exceeds Options.ShardBytes. It has a shard of its own.
 	Oversized        bool
 	FromShape, Shape []int

@@ -221,7 +221,7 @@ func TestFailureLeavesTarget(t *testing.T) {
 			return err
 		}, loader.ErrClosed},
 		{"not a dtype to encode", good, func(m *loader.Model, path string) error {
-			_, err := convert.Write(context.Background(), m, path, &convert.Options{DType: layout.Q6_K})
+			_, err := convert.Write(context.Background(), m, path, &convert.Options{DType: layout.IQ1_S})
 			return err
 		}, layout.ErrUnsupported},
 	}

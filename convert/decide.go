@@ -37,16 +37,13 @@ func (p *Plan) decide(ctx context.Context, lease *loader.Lease) error {
 	if f := p.model.Format(); CanWrite(f) {
 		known = originals(p.Metadata)
 	}
-	if err := p.findParts(lease); err != nil {
-		return err
-	}
 	var aliases map[string]bool
 	if p.opts.NoAliases {
 		aliases = aliasesOf(p.model)
 	}
 	var buf buffers
 	p.Tensors = make([]Tensor, 0, p.model.Len()-len(aliases))
-	for t := range lease.Stored() {
+	for t := range p.sources(lease) {
 		if aliases[t.Name()] {
 			p.LeftOut = append(p.LeftOut, t.Name())
 			continue
@@ -75,6 +72,14 @@ func aliasesOf(m *loader.Model) map[string]bool {
 }
 
 func (t *Tensor) decide(ctx context.Context, p *Plan, known map[string]original, buf *buffers) (err error) {
+	if t.source.Scheme() != nil {
+		return t.decideWeight(ctx, p, buf)
+	}
+	if p.opts.DType != layout.Invalid && !p.keeps(t.Name) {
+		if err := p.refuse(t.source); err != nil {
+			return err
+		}
+	}
 	if t.quant, t.scaled, err = t.source.Scale(); err != nil {
 		return err
 	}
@@ -89,7 +94,7 @@ func (t *Tensor) decide(ctx context.Context, p *Plan, known map[string]original,
 	}
 	t.fit(p.target.limits())
 	if t.Reencoded {
-		if _, err := p.part(t.source, true); err != nil {
+		if err := p.refuse(t.source); err != nil {
 			return err
 		}
 	}
@@ -124,8 +129,9 @@ func (t *Tensor) requantize(ctx context.Context, p *Plan, buf *buffers) error {
 func (t *Tensor) whyKept(p *Plan, d layout.DType, quantized bool) string {
 	from, opts := t.source.DType(), &p.opts
 	switch kind := from.Kind(); {
-	case opts.keeps(t.Name):
+	case p.keeps(t.Name):
 		return "by request"
+	case t.Scheme != "": // whose values are known
 	case !dequant.Supported(from):
 		return fmt.Sprintf("%v has no values in float32", from)
 	case kind != layout.KindFloat && kind != layout.KindQuantized && !t.scaled:

@@ -6,8 +6,13 @@
 //
 // Bytes are copied as they are, but for
 //
-//   - what Options.DType re-encodes. That is never a part of a quantized weight, as package scheme
-//     tells them: it is a [PartError]
+//   - what Options.DType re-encodes. A quantized weight, as package scheme finds it, is one
+//     tensor then: its values are written under its name, as F32 where a type of blocks does not
+//     fit. The metadata lose the keys that say how it was quantized: quantization_config,
+//     compression_config, and those of MLX and ModelOpt. Codes that cannot be decoded are
+//     a [PartError]
+//   - a quantized weight of which the new format lacks the codes' type and would expand them as
+//     numbers. It becomes F32 as a whole
 //   - blocks of quantized numbers that the new format has no id for, in APR2 those of aprender
 //     alone (APR_Q4 and APR_Q8), in SafeTensors all. They become F32, which holds the same
 //     values; APR_Q8 in APR2 int8 with its scale

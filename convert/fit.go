@@ -22,7 +22,7 @@ func (t *Tensor) fit(to *limits) {
 		t.Changed = "a scale of 0, which " + to.name + " refuses, the values are the same"
 		t.expand()
 	case to.holds(from):
-	case (from.Quantized() || to.weights && from.Kind() == layout.KindFloat) && dequant.Supported(from):
+	case to.expands(from):
 		t.Changed = fmt.Sprintf("%s has no %v, the values are the same", to.name, from)
 		if !to.scales || !t.scaledInts() {
 			t.expand()

@@ -37,6 +37,9 @@ func (p *Plan) describePlan() {
 	if p.Format != layout.GGUF {
 		MergeConfig(&p.Metadata, untyped(p.opts.Set))
 	}
+	if p.decoded && len(p.Quantized) == 0 {
+		p.Metadata = withoutMethod(p.Metadata)
+	}
 	setQuantization(&p.Metadata, p.Tensors, p.method())
 	setOriginals(&p.Metadata, p.Tensors, p.target.limits().scalars)
 }

@@ -1,110 +1,176 @@
 package convert
 
 import (
+	"context"
 	"fmt"
+	"iter"
+	"slices"
+	"strings"
 
+	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader"
 )
 
-// A Part is a tensor's place in a quantized weight.
+// Part is a quantized weight that stays as it is stored.
 type Part struct {
 	Scheme string
-	// Codes and Scale name the tensor that holds the codes and the one that scales them. Scale is empty
-	// for codes that have no values: see [loader.Tensor.Problem].
+	// Codes and Scale name the tensor that holds the codes and the one that scales them.
 	Codes, Scale string
 }
 
-// partOf returns the place of the stored tensor called name in the weight w. ok is false for another
-// tensor.
-func partOf(w loader.Tensor) (part Part, ok bool) {
-	if w.Problem() != nil {
-		return Part{Codes: w.Name()}, true
-	}
-	parts := w.Parts()
-	if parts == nil {
-		return part, false
-	}
-	part = Part{Scheme: w.Scheme().Scheme, Codes: parts[0].Tensor.Name()}
-	for _, p := range parts {
-		if p.Role == scheme.Scale || part.Scale == "" && p.Role == scheme.GlobalScale {
-			part.Scale = p.Tensor.Name()
-		}
-	}
-	return part, true
-}
-
-// PartOf finds the quantized weight of m whose codes are called name.
-func PartOf(m *loader.Model, name string) (Part, bool) {
-	for t := range m.Tensors() {
-		if part, ok := partOf(t); ok && part.Codes == name {
-			return part, true
-		}
-	}
-	return Part{}, false
-}
-
-// A PartError refuses to re-encode a part of a quantized weight: its numbers are not weights, and
-// would look like such.
+// A PartError refuses to re-encode codes: their scheme is not decoded, or their companions are missing or do
+// not fit. Their numbers are not weights, and would look like such.
 type PartError struct {
-	Path string // the file
-	Name string // the tensor
-	Part
+	Name  string // the tensor
 	DType layout.DType
+	Err   error // as [loader.Tensor.Problem] returns it: it names file, tensor and reason
 }
 
-func (e *PartError) Error() string {
-	var what string
-	why := "its numbers are not weights"
-	switch {
-	case e.Scale == "":
-		what, why = fmt.Sprintf("%v without a scale", e.DType), "its numbers may be codes, not weights"
-	case e.Name == e.Scale:
-		what = fmt.Sprintf("scale of the codes in %q (%s)", e.Codes, e.Scheme)
-	case e.Name == e.Codes:
-		what = fmt.Sprintf("%v codes scaled by %q (%s)", e.DType, e.Scale, e.Scheme)
-	default:
-		what = fmt.Sprintf("belongs to the codes in %q, scaled by %q (%s)", e.Codes, e.Scale, e.Scheme)
-	}
-	return fmt.Sprintf("%s: tensor %q: %s: not re-encoded, %s", e.Path, e.Name, what, why)
-}
+func (e *PartError) Error() string { return e.Err.Error() + ": not re-encoded" }
 
 // Unwrap makes it a kind of layout.ErrUnsupported.
-func (e *PartError) Unwrap() error { return layout.ErrUnsupported }
+func (e *PartError) Unwrap() []error { return []error{layout.ErrUnsupported, e.Err} }
 
-// findParts lists the quantized weights before anything is read. Options.DType is an error for all of
-// their parts that Options.Keep does not name.
-func (p *Plan) findParts(lease *loader.Lease) error {
-	p.places = make(map[string]Part)
+// sources yields the tensors that are written, in the order of the files: a quantized weight as one tensor if it
+// gets another encoding, else as the parts that it is stored as.
+func (p *Plan) sources(lease *loader.Lease) iter.Seq[loader.Tensor] {
+	logical := make(map[string]loader.Tensor) // by name of the codes
+	parts := make(map[string]bool)            // of those, but for the codes
+	problems := make(map[string]error)
+	p.stems = nil
 	for w := range lease.Tensors() {
-		part, ok := partOf(w)
-		if !ok {
-			continue
-		}
-		p.places[part.Codes] = part
-		for _, t := range w.Parts() {
-			p.places[t.Tensor.Name()] = part
-		}
-		if part.Scale != "" {
-			p.Quantized = append(p.Quantized, part)
+		list := w.Parts()
+		switch {
+		case w.Problem() != nil:
+			problems[w.Name()] = w.Problem()
+			if p.opts.keeps(w.Name()) {
+				p.stems = append(p.stems, w.Name()[:strings.LastIndexByte(w.Name(), '.')+1])
+			}
+		case list == nil:
+		case p.decodes(w, list):
+			logical[list[0].Tensor.Name()] = w
+			for _, part := range list[1:] {
+				parts[part.Tensor.Name()] = true
+			}
+		default:
+			p.Quantized = append(p.Quantized, partOf(w, list))
+			for _, part := range list {
+				p.stays(part.Tensor.Name())
+			}
 		}
 	}
-	for t := range lease.Stored() {
-		if _, err := p.part(t, p.opts.DType != layout.Invalid && !p.opts.keeps(t.Name())); err != nil {
-			return err
+	p.decoded, p.problems = len(logical) > 0, problems
+	return func(yield func(loader.Tensor) bool) {
+		for t := range lease.Stored() {
+			if w, ok := logical[t.Name()]; ok {
+				t = w
+			} else if parts[t.Name()] {
+				continue
+			}
+			if !yield(t) {
+				return
+			}
 		}
 	}
-	return nil
 }
 
-// part finds the quantized weight that t belongs to. It is an error if t is to be re-encoded.
-func (p *Plan) part(t loader.Tensor, reencoded bool) (Part, error) {
-	part, ok := p.places[t.Name()]
-	if ok && reencoded && !(part.Scale == "" && p.opts.PlainF8 && t.DType().Kind() == layout.KindFloat) {
-		return part, &PartError{p.model.Files()[t.File()].Path, t.Name(), part, t.DType()}
+// decodes reports whether the values of w are written, not its parts: Options.DType wants it, or the new format
+// would expand the codes of a part as if they were numbers.
+func (p *Plan) decodes(w loader.Tensor, parts []loader.Part) bool {
+	if p.opts.DType != layout.Invalid {
+		return !p.opts.keeps(w.Name())
 	}
-	return part, nil
+	to := p.target.limits()
+	return slices.ContainsFunc(parts, func(part loader.Part) bool { return to.expands(part.Tensor.DType()) })
+}
+
+// expands reports whether elements of type d become F32 in the format because it has no such type.
+func (to *limits) expands(d layout.DType) bool {
+	return !to.holds(d) && (d.Quantized() || to.weights && d.Kind() == layout.KindFloat) && dequant.Supported(d)
+}
+
+func partOf(w loader.Tensor, parts []loader.Part) Part {
+	of := Part{Scheme: w.Scheme().Scheme, Codes: parts[0].Tensor.Name()}
+	for _, p := range parts {
+		if p.Role == scheme.Scale || of.Scale == "" && p.Role == scheme.GlobalScale {
+			of.Scale = p.Tensor.Name()
+		}
+	}
+	return of
+}
+
+// stays notes that the tensor called name is copied whatever Options.DType says.
+func (p *Plan) stays(name string) {
+	if p.kept == nil {
+		p.kept = make(map[string]bool)
+	}
+	p.kept[name] = true
+}
+
+// keeps reports whether a tensor is copied although Options.DType would re-encode it: by request, or as a part of
+// a weight that is. Beside codes that are kept and cannot be decoded, all names that begin alike are.
+func (p *Plan) keeps(name string) bool {
+	return p.opts.keeps(name) || p.kept[name] || slices.ContainsFunc(p.stems, func(stem string) bool { return strings.HasPrefix(name, stem) })
+}
+
+// refuse returns a *PartError if t holds codes that cannot be decoded.
+func (p *Plan) refuse(t loader.Tensor) error {
+	err := p.problems[t.Name()]
+	if err == nil || p.opts.PlainF8 && t.DType().Kind() == layout.KindFloat {
+		return nil
+	}
+	return &PartError{t.Name(), t.DType(), err}
 }
 
 func (opts *Options) keeps(name string) bool { return opts.Keep != nil && opts.Keep(name) }
+
+// decideWeight plans to write the values of a quantized weight: as Options.DType says, and as F32 where a type of
+// blocks does not fit or would spoil it.
+func (t *Tensor) decideWeight(ctx context.Context, p *Plan, buf *buffers) error {
+	t.Scheme = t.source.Scheme().Scheme
+	t.To, t.Shape, t.Reencoded = layout.F32, t.FromShape, true
+	if p.opts.DType == layout.Invalid {
+		t.Changed = fmt.Sprintf("%s has no type for codes of %s, the values are the same", p.target.limits().name, t.Scheme)
+	} else if err := t.requantize(ctx, p, buf); err != nil {
+		return err
+	}
+	if t.Kept != "" { // F32 then
+		t.Changed, t.Kept = t.Kept, ""
+	}
+	if len(t.Shape) > p.target.limits().dims {
+		t.fold(p.target.limits().dims)
+	}
+	t.Bytes, _ = t.To.Size(t.Shape)
+	return nil
+}
+
+// withoutMethod returns metadata that no longer say how the weights were quantized: the keys of transformers, MLX
+// and ModelOpt, at the top, in the architecture and in the configuration of a text model.
+func withoutMethod(md layout.Metadata) layout.Metadata {
+	out := make(layout.Metadata, 0, len(md))
+	for key, value := range md.All() {
+		inner, isObject := value.(layout.Metadata)
+		switch {
+		case key == "quantization_config", key == "compression_config", key == "expert_dtype":
+			continue
+		case key == "quantization" && isObject:
+			// APR2 keeps its own keys in an object of the same name.
+			var own layout.Metadata
+			for k, v := range inner.All() {
+				if slices.Contains([]string{"method", "bits_per_weight", "scales", "zero_points"}, k) {
+					own = append(own, layout.Entry{Key: k, Value: v})
+				}
+			}
+			if len(own) == 0 {
+				continue
+			}
+			value = own
+		case isObject && (key == "architecture" || key == "text_config"):
+			value = withoutMethod(inner)
+		}
+		out = append(out, layout.Entry{Key: key, Value: value})
+	}
+	return out
+}

@@ -76,6 +76,9 @@ func (m *Model) configuration(ctx context.Context) (*Config, error) {
 		if err := m.addConfigFile(ctx, c); err != nil {
 			return nil, err
 		}
+		if err := m.addConverted(c, md); err != nil {
+			return nil, err
+		}
 	}
 	if f, ok := m.files[0].layout.(layout.Configurer); ok {
 		c.objects = append(c.objects, f.Config(md))
@@ -83,6 +86,29 @@ func (m *Model) configuration(ctx context.Context) (*Config, error) {
 	c.objects = append(c.objects, md)
 	m.config.Store(c)
 	return c, nil
+}
+
+// addConverted adds what package convert keeps of a model's configuration in a SafeTensors file: strings
+// apr2.KEY, each with JSON.
+func (m *Model) addConverted(c *Config, md layout.Metadata) error {
+	var own layout.Metadata // as APR2 has it
+	for _, key := range []string{"architecture", "quantization"} {
+		text, _ := md.Get("apr2." + key)
+		s, ok := text.(string)
+		if !ok || len(s) > configBytes {
+			continue
+		}
+		object, err := jsontext.Parse([]byte(s), layout.SafeTensors, 0, "apr2."+key, m.opts.Limits.WithDefaults())
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.path, err)
+		}
+		if key == "architecture" {
+			c.objects = append(c.objects, object)
+		}
+		own.Set(key, object)
+	}
+	c.objects = append(c.objects, own)
+	return nil
 }
 
 // addConfigFile reads config.json. Models of several kinds of input have the numbers of the language

@@ -2,9 +2,11 @@ package main
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -21,32 +23,35 @@ func scaledF8(t *testing.T) string {
 		`"w.weight_scale_inv":{"dtype":"F32","shape":[1,1],"data_offsets":[4,8]},"norm":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}}`, data...)
 }
 
-// TestCodesAreNotWeights: a number that is a code is not passed off as a weight.
+// TestCodesAreNotWeights: a number that is a code is not passed off as a weight. Every verb gives the values that
+// the checkpoint means, 1 to 4 times 2e-4 here.
 func TestCodesAreNotWeights(t *testing.T) {
 	file := scaledF8(t)
 	dir := t.TempDir()
 	out := filepath.Join(dir, "out.apr")
-	for _, dtype := range []string{"f32", "bf16", "q8_0", "i8"} {
-		for _, more := range [][]string{nil, {"--plain-f8"}, {"--dry-run"}} {
-			r := tensormap(append([]string{"convert", file, out, "--dtype", dtype}, more...)...)
-			r.failsWith(t, file+`: tensor "w.weight": F8_E4M3 codes scaled by "w.weight_scale_inv" (fp8): not re-encoded, its numbers are not weights; --keep GLOB copies tensors as they are, and all are without --dtype`)
+	for _, dtype := range []string{"f32", "bf16"} {
+		done(t, "convert", file, out, "--dtype", dtype)
+		if list := inspected(t, out).Tensors; len(list) != 2 || list[0].Name != "w.weight" || !strings.EqualFold(list[0].DType, dtype) {
+			t.Errorf("%s: %+v", dtype, list)
 		}
 	}
-	tensormap("convert", file, out, "--dtype", "f16", "--keep", "w.weight").failsWith(t, `tensor "w.weight_scale_inv": scale of the codes in "w.weight" (fp8)`)
-	empty(t, dir)
-	const says = ": 1 tensor (fp8): w.weight scaled by w.weight_scale_inv\n"
+	const values = "# w.weight fp8 2×2 0.0002 0.0004 0.0008 -0.0002"
+	if got := strings.Join(strings.Fields(done(t, "dump", file, "w.weight", "--as=text")), " "); got != values {
+		t.Errorf("%q", got)
+	}
+	const says = "stays quantized: 1 tensor (fp8): w.weight scaled by w.weight_scale_inv\n"
 	for _, args := range [][]string{{"convert", file, out}, {"convert", file, out, "--dtype", "f16", "--keep", "w.*"}, {"merge", file, out}} {
-		if r := tensormap(args...); r.status != exitDone || !strings.Contains(r.stderr, "stays quantized"+says) {
+		if r := tensormap(args...); r.status != exitDone || !strings.Contains(r.stderr, says) {
 			t.Errorf("%v: %+v", args, r)
 		}
-		if a, b := done(t, "dump", file, "w.weight", "--as=raw"), done(t, "dump", out, "w.weight", "--as=raw"); a != b {
-			t.Errorf("%v: other bytes", args)
+		if got := strings.Join(strings.Fields(done(t, "dump", out, "w.weight", "--as=text")), " "); got != values {
+			t.Errorf("%v: %q", args, got)
 		}
+		done(t, "diff", file, out, "--tolerance", "0")
 	}
-	for _, args := range [][]string{{"dump", file, "w.weight"}, {"dump", file, "w.weight[0]", "--as=text"}, {"dump", file, "w.weight", "-o", filepath.Join(dir, "dumped")}, {"stats", file}, {"stats", file, "--json"}, {"hash", file}, {"hash", file, "--values", "--total"}} {
-		if r := tensormap(args...); r.status != exitDone || !strings.Contains(r.stderr, "codes, not weights"+says) {
-			t.Errorf("%v: %+v", args, r)
-		}
+	tensormap("dump", file, "w.weight", "--as=raw").failsWith(t, file+`: tensor "w.weight": `, "w.weight_scale_inv")
+	if got := done(t, "dump", file, "w.weight_scale_inv", "--as=text"); !strings.Contains(got, "0.0002") {
+		t.Errorf("%q", got)
 	}
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -54,12 +59,125 @@ func TestCodesAreNotWeights(t *testing.T) {
 	}
 	content[len(content)-12] = 0x40 // 2, not 1
 	other := modeltest.Write(t, "other.safetensors", content)
-	if r := tensormap("diff", file, other, "--tolerance", "9"); r.status != exitDone || !strings.Contains(r.stderr, "codes, not weights"+says) {
+	if r := tensormap("diff", file, other); r.status != exitFailed || !strings.Contains(r.stdout, "values") {
 		t.Errorf("diff: %+v", r)
 	}
-	for _, args := range [][]string{{"hash", file, "--stored"}, {"diff", file, file, "--tolerance", "9"}, {"dump", file, "w.weight", "--as=raw"}, {"dump", file, "w.weight_scale_inv"}, {"stats", file, "--filter", "norm"}} {
-		if r := tensormap(args...); r.status != exitDone || strings.Contains(r.stderr, "codes") {
-			t.Errorf("%v: %+v", args, r)
+	done(t, "diff", file, other, "--tolerance", "0.01")
+}
+
+// TestInspectWeights holds the contract of inspect for quantized weights.
+func TestInspectWeights(t *testing.T) {
+	file := scaledF8(t)
+	weight := `{"name":"w.weight","shape":[2,2],"elements":4,"scheme":"fp8","parts":[` +
+		`{"role":"codes","name":"w.weight","dtype":"F8_E4M3","shape":[2,2],"file":0,"offset":AT0,"stored_bytes":4},` +
+		`{"role":"scale","name":"w.weight_scale_inv","dtype":"F32","shape":[1,1],"file":0,"offset":AT4,"stored_bytes":4}]}`
+	stored := done(t, "inspect", file, "--stored", "--json")
+	var base int
+	for _, x := range inspected(t, file, "--stored").Tensors {
+		if x.Name == "w.weight" {
+			base = int(x.Offset)
+		}
+	}
+	weight = strings.NewReplacer("AT0", strconv.Itoa(base), "AT4", strconv.Itoa(base+4)).Replace(weight)
+	if got := done(t, "inspect", file, "--json"); !strings.Contains(got, weight) || strings.Contains(got, `{"name":"w.weight_scale_inv"`) {
+		t.Errorf("%s\nwant %s", got, weight)
+	}
+	if !strings.Contains(stored, `{"name":"w.weight","dtype":"F8_E4M3","shape":[2,2]`) || !strings.Contains(stored, `{"name":"w.weight_scale_inv"`) {
+		t.Error(stored)
+	}
+	for _, args := range [][]string{{}, {"--tree"}} {
+		if got := done(t, append([]string{"inspect", file}, args...)...); !strings.Contains(got, "fp8") || strings.Contains(got, "scale_inv") || strings.Contains(got, "INVALID") {
+			t.Errorf("%v: %s", args, got)
+		}
+	}
+	svg := done(t, "map", file)
+	if !strings.Contains(svg, "scale of w.weight (fp8)") || !strings.Contains(svg, "codes of w.weight (fp8)") {
+		t.Error(svg)
+	}
+	for verb, want := range map[string]string{"stats": `"name":"w.weight","scheme":"fp8","shape":[2,2],"elements":4`, "hash": `"name":"w.weight","scheme":"fp8"`} {
+		if got := done(t, verb, file, "--json"); !strings.Contains(got, want) {
+			t.Errorf("%s: %s", verb, got)
+		}
+	}
+}
+
+// checkpoints are those of testdata/quantized, by the path to open.
+func checkpoints(t *testing.T) (list []string) {
+	t.Helper()
+	for _, name := range []string{"model.safetensors", "model.safetensors.index.json", "model.gguf"} {
+		found, err := filepath.Glob("../../testdata/quantized/*/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, found...)
+	}
+	return list
+}
+
+// TestDiffOriginal compares every checkpoint with the model that it was made of. The error that diff reports is
+// that of the values that the writer's own code reads out of its file.
+func TestDiffOriginal(t *testing.T) {
+	type distance struct {
+		Name   string
+		Values *struct {
+			MaxAbs float64 `json:"max_abs"`
+			RMSE   float64
+		}
+	}
+	differences := func(path string) map[string]distance {
+		var got struct{ Tensors []distance }
+		r := tensormap("diff", "../../testdata/quantized/original/model.safetensors", path, "--json")
+		if err := json.Unmarshal([]byte(r.stdout), &got); err != nil {
+			t.Fatalf("%s: %v: %s", path, err, r.stderr)
+		}
+		by := make(map[string]distance)
+		for _, d := range got.Tensors {
+			by[d.Name] = d
+		}
+		return by
+	}
+	compared := 0
+	for _, path := range checkpoints(t) {
+		folder := filepath.Base(filepath.Dir(path))
+		if folder == "original" || folder == "gptq-planes" || folder == "gguf-nvfp4" { // the last has llama.cpp's names
+			continue
+		}
+		got := differences(path)
+		for name, want := range differences(filepath.Join(filepath.Dir(path), "expected.safetensors")) {
+			if want.Values == nil {
+				continue
+			}
+			compared++
+			if d := got[name]; d.Values == nil || *d.Values != *want.Values {
+				t.Errorf("%s: %s: %+v, want %+v", folder, name, d.Values, *want.Values)
+			}
+		}
+	}
+	if compared < 70 {
+		t.Errorf("%d weights compared", compared)
+	}
+}
+
+// TestConvertCheckpoints writes every checkpoint by its values, and as it is stored.
+func TestConvertCheckpoints(t *testing.T) {
+	dir := t.TempDir()
+	for _, path := range checkpoints(t) {
+		folder := filepath.Base(filepath.Dir(path))
+		if folder == "original" || folder == "gptq-planes" {
+			continue
+		}
+		out, kept := filepath.Join(dir, folder+".safetensors"), filepath.Join(dir, folder+"-kept.safetensors")
+		done(t, "convert", path, out, "--dtype", "f32")
+		done(t, "diff", path, out, "--tolerance", "0")
+		text := done(t, "inspect", out, "--json")
+		for _, claim := range []string{"quantization_config", "compression_config", "quant_algo", "group_size", `"scheme"`, "weight_scale"} {
+			if strings.Contains(text, claim) {
+				t.Errorf("%s: still says %s", folder, claim)
+			}
+		}
+		if folder != "gguf-nvfp4" { // whose blocks SafeTensors cannot hold
+			done(t, "convert", path, kept)
+			done(t, "diff", path, kept)
 		}
 	}
 }
@@ -68,7 +186,7 @@ func TestCodesAreNotWeights(t *testing.T) {
 func TestPlainF8(t *testing.T) {
 	file := modeltest.WriteSafeTensors(t, `{"w":{"dtype":"F8_E4M3","shape":[2,2],"data_offsets":[0,4]}}`, 0x38, 0x40, 0x48, 0xb8)
 	out := filepath.Join(t.TempDir(), "out.apr")
-	tensormap("convert", file, out, "--dtype", "f32").failsWith(t, file+`: tensor "w": F8_E4M3 without a scale: not re-encoded, its numbers may be codes, not weights; --plain-f8 takes F8 for weights, --keep GLOB`)
+	tensormap("convert", file, out, "--dtype", "f32").failsWith(t, file+`: tensor "w": unsupported operation: F8_E4M3 without a scale`, "not re-encoded; --plain-f8 takes F8 for weights, --keep GLOB")
 	empty(t, filepath.Dir(out))
 	done(t, "convert", file, out)
 	done(t, "convert", file, out, "--dtype", "f32", "--plain-f8")

@@ -39,10 +39,14 @@ type of tensors whose names match, and may be given more than once; the first th
 --dry-run prints them all. --imatrix takes an importance matrix in llama.cpp's GGUF form: errors then
 count as much as a column matters. Its names are the tensors'.
 
-The codes of a quantized checkpoint (FP8 with scales, compressed-tensors, AWQ, GPTQ, Marlin,
-bitsandbytes, MLX, MXFP4, NVFP4, HQQ, torchao, Quanto, SVDQuant, EXL2, EXL3, AQLM, VPTQ, QuIP#,
-HIGGS) are not weights without the tensors beside them. Such parts are copied as they are; --dtype refuses them, unless --keep names them all. It also
-refuses F8 tensors without a scale: --plain-f8 says that these hold weights.
+A quantized checkpoint (FP8 with scales, compressed-tensors, MLX, AWQ, GPTQ, bitsandbytes, MXFP4,
+NVFP4, HQQ) stores a weight as codes, scales and more. --dtype writes the weight under its own name
+instead, and the metadata no longer say how it was quantized. Where a type of blocks does not fit
+it, or would spoil it, it becomes F32. Without --dtype, and for weights that a --keep matches, the
+parts are copied bit for bit. Codes that are not decoded (Marlin, EXL2, EXL3, AQLM, VPTQ, QuIP#,
+HIGGS, torchao, Quanto, SVDQuant, and others) or do not fit their scales are copied too, and --dtype
+refuses them unless --keep names them. It also refuses F8 tensors without a scale: --plain-f8 says
+that these hold weights.
 
 What the new format has no dtype for is written as another one, without loss: numbers as
 F32 where that holds them exactly, as it does those of quantized blocks, else their bits as

@@ -16,7 +16,7 @@ import (
 )
 
 // inspected is what inspect --json says of a file, without what a copy may change.
-func inspected(t *testing.T, path string) (in struct {
+func inspected(t *testing.T, path string, flags ...string) (in struct {
 	Flags    []string
 	Metadata map[string]any
 	Tensors  []struct {
@@ -27,7 +27,7 @@ func inspected(t *testing.T, path string) (in struct {
 	}
 }) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(done(t, "inspect", path, "--json")), &in); err != nil {
+	if err := json.Unmarshal([]byte(done(t, append([]string{"inspect", path, "--json"}, flags...)...)), &in); err != nil {
 		t.Fatal(err)
 	}
 	return in

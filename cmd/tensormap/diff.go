@@ -38,7 +38,8 @@ for dimensions of 1 with --tolerance. --metadata compares the metadata too.
   differing how many values are not equal
   lost      those with NaN or an infinity on one side: not in the other columns
 
-Types without values, such as F4, are compared as bytes only.
+Types without values, such as F4, are compared as bytes only. A quantized weight is
+compared by what it stands for: against its original, that is the error of quantizing.
 
 --json writes one JSON object: a, b, metadata (with --metadata: key, a, b), tensors, differ
 and counts. Tensors are all there are: name, differs, a and b (dtype, shape, scale, zero_point; null
@@ -116,9 +117,6 @@ func (opts *diffOptions) run(ctx context.Context, s terminal.Streams, args []str
 	}
 	err = survey.Compare(ctx, a, b, &o, func(p *survey.Pair) error {
 		c.count(p)
-		if valuesCompared(p) {
-			c.noteCodes(a, b, p)
-		}
 		write(p)
 		return c.saw(p.Err, p.A, p.B)
 	})
@@ -188,21 +186,12 @@ func (c *comparison) differ() bool {
 	return n.Differ+n.OnlyA+n.OnlyB+n.Damaged+len(c.metadata) > 0
 }
 
-// noteCodes notes a tensor whose values were compared though it holds codes in one of the models.
-func (c *comparison) noteCodes(a, b *loader.Model, p *survey.Pair) {
-	n := len(c.codes)
-	if c.codes.addCodes(a, p.Name); len(c.codes) == n {
-		c.codes.addCodes(b, p.Name)
-	}
-}
-
 // verdict says on standard error what the exit status means.
 func (c *comparison) verdict(err error) error {
 	if err != nil && !errors.As(err, new(terminal.ReaderGone)) || !c.differ() || c.damaged {
 		return c.end(err)
 	}
 	c.bar.Clear()
-	c.codes.write(c.Err)
 	return fmt.Errorf("%s and %s differ: %s (%s)", c.pathA, c.pathB, c.summary(), c.took())
 }
 
@@ -341,7 +330,7 @@ func difference(p *survey.Pair) string {
 			parts = append(parts, strings.TrimPrefix(what+" ", " ")+a+" → "+b)
 		}
 	}
-	add("", p.A.DType().String(), p.B.DType().String())
+	add("", report.Kind(*p.A), report.Kind(*p.B))
 	add("", report.ShapeText(p.A.Shape()), report.ShapeText(p.B.Shape()))
 	add("scale", scaleCell(*p.A), scaleCell(*p.B))
 	switch {
@@ -381,7 +370,8 @@ type diffJSON struct {
 }
 
 type sideJSON struct {
-	DType     layout.DType `json:"dtype"`
+	DType     layout.DType `json:"dtype,omitzero"`   // of a tensor as it is stored
+	Scheme    string       `json:"scheme,omitempty"` // of a quantized weight
 	Shape     []int        `json:"shape"`
 	Scale     *float32     `json:"scale,omitempty"`
 	ZeroPoint *int64       `json:"zero_point,omitempty"`
@@ -403,7 +393,7 @@ func newSideJSON(t *loader.Tensor) *sideJSON {
 	if t == nil {
 		return nil
 	}
-	s := &sideJSON{DType: t.DType(), Shape: append([]int{}, t.Shape()...)}
+	s := &sideJSON{DType: t.DType(), Scheme: schemeOf(*t), Shape: append([]int{}, t.Shape()...)}
 	if q, scaled, err := t.Scale(); scaled && err == nil {
 		s.Scale, s.ZeroPoint = &q.Scale, &q.Zero
 	}

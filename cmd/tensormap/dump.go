@@ -100,16 +100,12 @@ func (opts *dumpOptions) run(ctx context.Context, s terminal.Streams, args []str
 		return l.Changed() // what has been read may be of no file that ever was
 	}
 	if opts.out == "" {
-		err = write(s.Out)
-	} else if err = checkOutput(opts.out, m); err == nil {
-		err = dumpToFile(s.Err, opts.out, slice.Bytes(opts.as.value, t, p), write)
+		return write(s.Out)
 	}
-	if err == nil && opts.as.value != "raw" {
-		var codes reasons
-		codes.addCodes(m, t.Name())
-		codes.write(s.Err)
+	if err := checkOutput(opts.out, m); err != nil {
+		return err
 	}
-	return err
+	return dumpToFile(s.Err, opts.out, slice.Bytes(opts.as.value, t, p), write)
 }
 
 // dumpToFile says how far it is, of so many bytes where these are known, and what it has done.

@@ -25,8 +25,9 @@ over shards changes them, so two models can be compared by their last lines:
 order, every NaN as 0x7fc00000. F16 has the same as what it is in F32. Where a value is no
 float32 (of F64, and integers of 32 and 64 bits), and for types without values, the
 digest is that of the stored elements; how many there are is on standard error.
---stored makes digests of the elements as they are stored, decompressed. With both there
-are two columns, values first, of dashes where a tensor has none.
+--stored makes digests of the elements as they are stored, decompressed; of a quantized
+weight, those of its parts by ascending name. With both there are two columns, values
+first, of dashes where a tensor has none.
 
 --file makes digests of the model's files instead, of all their bytes, in lines as sha256sum
 writes them: what a hub shows of a file, and what sha256sum --check takes.
@@ -36,7 +37,8 @@ The model's digest is the SHA-256 of a line for each tensor, by ascending name,
   DIGEST KIND SHAPE LENGTH:NAME
 
 with DIGEST as above, KIND the word values, or for stored elements the type, such as Q8_0
-(with a scale: I8,scale=3f000000,zero=0, the scale as the bits of a float32), SHAPE as in
+(with a scale: I8,scale=3f000000,zero=0, the scale as the bits of a float32) or the scheme
+of a quantized weight, SHAPE as in
 [2,3], for values without dimensions of 1, and NAME with its length in bytes. With
 --filter it is that of the tensors selected.
 
@@ -82,12 +84,8 @@ func (opts *hashOptions) run(ctx context.Context, s terminal.Streams, args []str
 	unvalued := 0
 	err = survey.Hash(ctx, m, &survey.HashOptions{Options: o, Values: opts.values, Stored: opts.stored}, func(d *survey.TensorDigest) error {
 		total.Add(d)
-		switch {
-		case d.Err != nil || !opts.values:
-		case d.Values == nil:
+		if d.Err == nil && opts.values && d.Values == nil {
 			unvalued++
-		default:
-			p.codes.addCodes(m, d.Tensor.Name())
 		}
 		switch {
 		case opts.total:

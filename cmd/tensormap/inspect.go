@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/inspection"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/loader"
 )
 
 const inspectLong = `Inspect shows what a model file holds: header, what its format has to say first, tensors,
@@ -30,19 +31,25 @@ Lines are made to fit a terminal, and are whole everywhere else:
 
   tensormap inspect model.gguf --tree --sort size | less
 
+A quantized checkpoint stores one weight as several tensors: codes, scales and more. It is
+one tensor here, with the scheme (awq, fp8, …) for its dtype, its true shape, and the bytes
+of all parts. --stored shows the tensors that the file has instead.
+
 --json writes one JSON object, the same for every format: format, version, files, flags,
-metadata and tensors, these in the order of the file, and with --graph the graph. Fields
-may be added, never renamed.`
+metadata and tensors, these in the order of the file, and with --graph the graph. A
+quantized weight has name, shape, elements, scheme and parts, each with role, name, dtype,
+shape, file, offset and stored_bytes. Fields may be added, never renamed.`
 
 type inspectOptions struct {
 	opener
 	inspection.Options
-	sort choice
+	sort   choice
+	stored bool
 }
 
 func inspectCommand() *cobra.Command {
 	opts := inspectOptions{sort: choice{allowed: inspection.OrderNames()}}
-	cmd := verb("inspect FILE [--json] [--filter GLOB] [--metadata] [--graph] [--tree] [--sort ORDER]",
+	cmd := verb("inspect FILE [--json] [--filter GLOB] [--metadata] [--graph] [--tree] [--sort ORDER] [--stored]",
 		"Show header, metadata and tensors of a model file", inspectLong,
 		opts.run, "FILE")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return opts.check(cmd) }
@@ -51,6 +58,7 @@ func inspectCommand() *cobra.Command {
 	complete(cmd, "filter", completeFilter)
 	cmd.Flags().BoolVar(&opts.Metadata, "metadata", false, "show the metadata too")
 	cmd.Flags().BoolVar(&opts.Graph, "graph", false, "show the computation graph too")
+	cmd.Flags().BoolVar(&opts.stored, "stored", false, "show the tensors that the file stores, parts of quantized weights too")
 	opts.addTo(cmd)
 	cmd.Flags().BoolVar(&opts.Tree, "tree", false, "group tensors by the prefixes of their names")
 	cmd.Flags().IntVar(&opts.Depth, "depth", 0, "levels of the tree to show (0: all)")
@@ -73,7 +81,7 @@ func (opts *inspectOptions) check(cmd *cobra.Command) error {
 
 func (opts *inspectOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
 	path := args[0]
-	m, done, err := opts.open(ctx, path)
+	m, done, err := opts.openWith(ctx, path, loader.Options{Stored: opts.stored})
 	if err != nil {
 		return err
 	}

@@ -19,14 +19,14 @@ const statsLong = `Stats goes through the values of all tensors: least, greatest
 (of the population), how many are zero, NaN or infinite, and a histogram. NaNs and
 infinities are counted, and left out of all the rest. Values are what the elements stand
 for, in float32 (F64 and integers of 32 and 64 bits: in float64). A type without values,
-such as F4, has a line that says so.
+such as F4, has a line that says so. A quantized weight has the values that it stands for.
 
 A histogram has bins of equal width from the least to the greatest finite value; each has
 its lower edge, the last one both. A value on its own looks like a thin line ▁, an empty
 bin like nothing. It takes a second pass over each tensor: --bins 0 goes without it.
 
---json writes one JSON object: file, bins and tensors, each with name, dtype, shape,
-elements and stats: finite, zeros, nan, pos_inf, neg_inf, min, max, mean, std, histogram.
+--json writes one JSON object: file, bins and tensors, each with name, dtype (scheme in its
+place, if the weight is quantized), shape, elements and stats: finite, zeros, nan, pos_inf, neg_inf, min, max, mean, std, histogram.
 stats is null for a type without values; min, max, mean and std are null where nothing is
 finite. A damaged tensor has error instead, and the exit status is 1. The object is written
 as it comes: an error half way leaves it unfinished, and the exit status is 1 too.
@@ -65,9 +65,6 @@ func (opts *statsOptions) run(ctx context.Context, s terminal.Streams, args []st
 		j.Begin("tensors")
 	}
 	err = survey.Stats(ctx, m, &survey.StatsOptions{Options: o, Bins: int(opts.bins)}, func(t *survey.TensorStats) error {
-		if t.Err == nil {
-			p.codes.addCodes(m, t.Tensor.Name())
-		}
 		if opts.json {
 			j.Row(newStatsJSON(t))
 		} else {
@@ -131,7 +128,7 @@ func statsGrid(list []survey.TensorStats) *report.Grid {
 
 // tensorCells returns name, dtype and shape.
 func tensorCells(t loader.Tensor) []string {
-	return []string{terminal.Name(t.Name()), t.DType().String(), report.ShapeText(t.Shape())}
+	return []string{terminal.Name(t.Name()), report.Kind(t), report.ShapeText(t.Shape())}
 }
 
 func statsCells(s *survey.TensorStats) []string {

@@ -54,7 +54,6 @@ type pass struct {
 	tensors int
 	bytes   uint64
 	damaged bool
-	codes   reasons
 }
 
 // begin begins a pass, and returns it with the options for package survey.
@@ -91,14 +90,11 @@ func (p *pass) saw(err error, tensors ...*loader.Tensor) error {
 	return err
 }
 
-// end writes the last results and the notes, and returns the error of the pass. If all went well,
+// end writes the last results, and returns the error of the pass. If all went well,
 // it says how long that took.
 func (p *pass) end(err error) error {
 	err = cmp.Or(err, p.w.Flush())
 	p.bar.Clear()
-	if err == nil {
-		p.codes.write(p.Err)
-	}
 	if p.damaged && (err == nil || errors.As(err, new(terminal.ReaderGone))) {
 		return errReported
 	}
@@ -119,11 +115,20 @@ func damage(err error) bool { return err != nil && !errors.Is(err, loader.ErrUns
 // tensorHead is what stats, hash and diff say in JSON of a tensor itself.
 type tensorHead struct {
 	Name     string       `json:"name"`
-	DType    layout.DType `json:"dtype"`
+	DType    layout.DType `json:"dtype,omitzero"`   // of a tensor as it is stored
+	Scheme   string       `json:"scheme,omitempty"` // of a quantized weight
 	Shape    []int        `json:"shape"`
 	Elements uint64       `json:"elements"`
 }
 
+// schemeOf names the scheme of a quantized weight; it is empty for other tensors.
+func schemeOf(t loader.Tensor) string {
+	if w := t.Scheme(); w != nil {
+		return w.Scheme
+	}
+	return ""
+}
+
 func newTensorHead(t loader.Tensor) tensorHead {
-	return tensorHead{t.Name(), t.DType(), report.OrEmpty(t.Shape()), t.Elements()}
+	return tensorHead{t.Name(), t.DType(), schemeOf(t), report.OrEmpty(t.Shape()), t.Elements()}
 }

@@ -75,18 +75,6 @@ func (r *reasons) add(what, why, name string) {
 	}
 }
 
-// addCodes adds tensor name if it holds codes: its numbers are not weights.
-func (r *reasons) addCodes(m *loader.Model, name string) {
-	p, ok := convert.PartOf(m, name)
-	switch {
-	case !ok || p.Codes != name:
-	case p.Scale == "":
-		r.add("perhaps codes, not weights", "F8 without a scale", name)
-	default:
-		r.add("codes, not weights", p.Scheme, scaledBy(p))
-	}
-}
-
 func (r reasons) write(w io.Writer) {
 	for _, one := range r {
 		fmt.Fprintf(w, "%s: %s (%s): %s\n", one.what, report.Plural(one.tensors, "tensor"), terminal.Printable(one.why), strings.Join(one.names, ", "))
@@ -137,7 +125,7 @@ func wayOut(err error, o *convert.Options) error {
 	switch {
 	case !errors.As(err, &part) || o.DType == layout.Invalid:
 		return err
-	case part.Scale == "":
+	case part.DType.Kind() == layout.KindFloat:
 		return fmt.Errorf("%w; --plain-f8 takes F8 for weights, --keep GLOB copies tensors as they are", err)
 	}
 	return fmt.Errorf("%w; --keep GLOB copies tensors as they are, and all are without --dtype", err)
@@ -252,7 +240,7 @@ func previewGrid(list []convert.Tensor) *report.Grid {
 		for i := range list {
 			t := &list[i]
 			if !yield([]string{
-				terminal.Name(t.Name), t.To.String(), report.ShapeText(t.Shape), report.Size(t.Bytes), t.From.String(), report.Size(t.FromBytes),
+				terminal.Name(t.Name), t.To.String(), report.ShapeText(t.Shape), report.Size(t.Bytes), fromKind(t), report.Size(t.FromBytes),
 			}) {
 				return
 			}
@@ -261,13 +249,21 @@ func previewGrid(list []convert.Tensor) *report.Grid {
 	return g
 }
 
+func fromKind(t *convert.Tensor) string {
+	if t.Scheme != "" {
+		return t.Scheme
+	}
+	return t.From.String()
+}
+
 // plannedJSON is a tensor in the JSON of --dry-run.
 type plannedJSON struct {
 	Name        string       `json:"name"`
 	DType       layout.DType `json:"dtype"`
 	Shape       []int        `json:"shape"`
 	Bytes       uint64       `json:"bytes"`
-	FromDType   layout.DType `json:"from_dtype"`
+	FromDType   layout.DType `json:"from_dtype,omitzero"`
+	FromScheme  string       `json:"from_scheme,omitempty"` // of a quantized weight, which has no dtype
 	FromShape   []int        `json:"from_shape"`
 	StoredBytes uint64       `json:"stored_bytes"`
 	Reencoded   bool         `json:"reencoded"`
@@ -284,7 +280,7 @@ func writePreviewJSON(w io.Writer, p *convert.Plan) error {
 	j.Begin("tensors")
 	for i := range p.Tensors {
 		t := &p.Tensors[i]
-		j.Row(plannedJSON{t.Name, t.To, report.OrEmpty(t.Shape), t.Bytes, t.From, report.OrEmpty(t.FromShape), t.FromBytes, t.Reencoded})
+		j.Row(plannedJSON{t.Name, t.To, report.OrEmpty(t.Shape), t.Bytes, t.From, t.Scheme, report.OrEmpty(t.FromShape), t.FromBytes, t.Reencoded})
 	}
 	j.End()
 	j.Text("\n}\n")

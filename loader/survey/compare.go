@@ -21,7 +21,8 @@ type Pair struct {
 	// SameShape means that the shapes are the same but for dimensions of 1, which some formats
 	// add or drop. Other tensors are not compared.
 	SameShape bool
-	// SameElements means that type, scale and stored elements, decompressed, are the same.
+	// SameElements means that type, scale and stored elements, decompressed, are the same, or scheme and
+	// parts of a logical tensor.
 	// Then so are all values, if there are any.
 	SameElements bool
 	// Compared means that the following is known: the elements are the same, or both have
@@ -164,7 +165,17 @@ func (t *compareTask) begin(ctx context.Context) uint64 {
 
 // alike reports whether equal elements are stored as equal bytes.
 func (t *compareTask) alike() bool {
-	return t.a.Scheme() == nil && t.b.Scheme() == nil && t.a.DType() == t.b.DType() && t.a.scaled == t.b.scaled && t.a.quant == t.b.quant
+	return t.a.DType() == t.b.DType() && t.a.scaled == t.b.scaled && t.a.quant == t.b.quant && sameParts(&t.a, &t.b)
+}
+
+// sameParts reports whether two tensors are stored as the same parts, which mean the same.
+func sameParts(a, b *subject) bool {
+	if a.parts == nil || b.parts == nil {
+		return len(a.parts) == len(b.parts)
+	}
+	return *a.Scheme().Form == *b.Scheme().Form && slices.EqualFunc(a.parts, b.parts, func(a, b loader.Tensor) bool {
+		return a.Name() == b.Name() && a.DType() == b.DType() && slices.Equal(squeezed(a.Shape()), squeezed(b.Shape()))
+	})
 }
 
 func (t *compareTask) do(w *worker, part uint64) error {

@@ -48,7 +48,7 @@ type TensorDigest struct {
 	// (of F64, and of integers of 32 and 64 bits). Only stored elements tell those apart.
 	Values *Digest
 	// Stored, unless it is nil, is the SHA-256 of the elements as Tensor.Bytes returns them:
-	// decompressed. Those of the parts of a logical tensor follow each other, the codes first. It takes the place of a digest of values that was asked for and is not there.
+	// decompressed; of a logical tensor, those of its parts by ascending name. It takes the place of a digest of values that was asked for and is not there.
 	Stored *Digest
 
 	quant  layout.Quant
@@ -229,22 +229,16 @@ func canonical(v []float32) (changed bool) {
 const hashStep = 1 << 18
 
 func (t *hashTask) hashStored(w *worker) error {
+	s := &t.subject
 	h := sha256.New()
-	parts := t.subject.Parts()
-	if parts == nil {
-		parts = []loader.Part{{Tensor: t.subject.Tensor}}
-	}
-	for _, p := range parts {
-		s := &subject{Tensor: p.Tensor}
-		for off := uint64(0); off < s.RawBytes(); off += hashStep {
-			b, err := w.b.elements(s, off, min(hashStep, s.RawBytes()-off))
-			if err != nil {
-				return err
-			}
-			h.Write(b)
-			if err := w.saw(uint64(len(b))); err != nil {
-				return err
-			}
+	for off := uint64(0); off < s.RawBytes(); off += hashStep {
+		b, err := w.b.elements(s, off, min(hashStep, s.RawBytes()-off))
+		if err != nil {
+			return err
+		}
+		h.Write(b)
+		if err := w.saw(uint64(len(b))); err != nil {
+			return err
 		}
 	}
 	t.digest.Stored = digestOf(h)
@@ -312,8 +306,8 @@ func (l *lines) digest() (total Digest, ok bool) {
 }
 
 func (d *TensorDigest) kind() string {
-	if s := d.Tensor.Scheme(); s != nil {
-		return s.Scheme
+	if w := d.Tensor.Scheme(); w != nil {
+		return w.Scheme
 	}
 	if !d.scaled {
 		return d.Tensor.DType().String()

@@ -1,9 +1,11 @@
 package survey
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"math"
+	"slices"
 
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
@@ -32,13 +34,15 @@ type subject struct {
 	scaled bool
 	// wide says that float32 would round the values.
 	wide bool
+	// parts are those of a logical tensor, by name. One after the other they are its stored bytes.
+	parts []loader.Tensor
 }
 
-// valued returns an error if t has no values.
+// valued returns an error if t has no values: its type has none, or it holds codes that are not decoded.
 func valued(t loader.Tensor) error {
-	switch {
-	case t.Problem() != nil:
-		return t.Problem()
+	switch err := t.Problem(); {
+	case err != nil:
+		return err
 	case t.Scheme() != nil || dequant.Supported(t.DType()):
 		return nil
 	}
@@ -59,6 +63,10 @@ func newSubject(ctx context.Context, m *loader.Model, t loader.Tensor) (s subjec
 	s.Tensor = s.lease.Of(t)
 	s.quant, s.scaled, err = s.Scale()
 	s.wide = !s.scaled && wide(t.DType())
+	for _, p := range s.Parts() {
+		s.parts = append(s.parts, p.Tensor)
+	}
+	slices.SortFunc(s.parts, func(a, b loader.Tensor) int { return cmp.Compare(a.Name(), b.Name()) })
 	return s, err
 }
 
@@ -130,8 +138,23 @@ func (r *reader) values64(s *subject, first, n uint64) ([]float64, error) {
 // elements returns n bytes of s from byte off on, pieceBytes at most.
 func (r *reader) elements(s *subject, off, n uint64) ([]byte, error) {
 	b := r.byteRoom(n)
-	_, err := s.ReadAt(b, int64(off))
-	return b, err
+	if s.parts == nil {
+		_, err := s.ReadAt(b, int64(off))
+		return b, err
+	}
+	for at, i := uint64(0), 0; at < n; i++ {
+		size := s.parts[i].RawBytes()
+		if off >= size {
+			off -= size
+			continue
+		}
+		k := min(size-off, n-at)
+		if _, err := s.parts[i].ReadAt(b[at:at+k], int64(off)); err != nil {
+			return b, err
+		}
+		at, off = at+k, 0
+	}
+	return b, nil
 }
 
 const pieceBytes = 8 * piece

@@ -67,7 +67,7 @@ def write_json(path, value):
     path.write_text(json.dumps(value, indent=1) + "\n")
 
 
-def store(name, tensors, config, expected, metadata=None, shards=None, configs=None):
+def store(name, tensors, config, expected, metadata=None, shards=None, configs=None, names={}):
     """Writes the checkpoint called name. tensors are torch tensors by name; shards maps names to numbers of shards.
     configs are other files beside the weights."""
     from safetensors.torch import save_file
@@ -86,7 +86,7 @@ def store(name, tensors, config, expected, metadata=None, shards=None, configs=N
         write_json(d / "model.safetensors.index.json", {"metadata": {"total_size": total}, "weight_map": weight_map})
     for file, value in {**({"config.json": config} if config is not None else {}), **(configs or {})}.items():
         write_json(d / file, value)
-    store_expected(name, expected)
+    store_expected(name, expected, names)
 
 
 def store_expected(name, expected, names={}):

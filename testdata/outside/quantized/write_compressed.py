@@ -86,7 +86,7 @@ def values(state, scheme):
     return exact.float()
 
 
-def write(folder_name, format, groups, dtype=torch.bfloat16, more=None):
+def write(folder_name, format, groups, dtype=torch.bfloat16, more=None, names={}):
     """groups maps names of weights to the arguments of their quantization."""
     schemes = {}
     for i, (name, args) in enumerate(groups.items()):
@@ -112,7 +112,7 @@ def write(folder_name, format, groups, dtype=torch.bfloat16, more=None):
     if more:
         more(tensors, expected)
     write_json(folder(folder_name) / "config.json", {"model_type": "llama", "torch_dtype": str(dtype).removeprefix("torch.")})
-    store(folder_name, tensors, None, expected)
+    store(folder_name, tensors, None, expected, names=names)
     compressor.update_config(str(folder(folder_name)))
 
 
@@ -164,4 +164,5 @@ write("ct-mxfp4", "mxfp4-pack-quantized", {
     name: dict(num_bits=4, type="float", strategy="group", group_size=32, symmetric=True, scale_dtype=torch.uint8) for name in (K,)})
 write("ct-mxfp8", "mxfp8-quantized", {
     name: dict(num_bits=8, type="float", strategy="group", group_size=32, symmetric=True, scale_dtype=torch.uint8) for name in (K,)})
-write("ct-mixed", "mixed-precision", {Q: group(4, 32, format="pack-quantized"), K: f8("channel", format="float-quantized")}, more=experts(4, 32))
+write("ct-mixed", "mixed-precision", {Q: group(4, 32, format="pack-quantized"), K: f8("channel", format="float-quantized")}, more=experts(4, 32),
+      names={DOWN_3D: DOWN_3D + ".weight"})

@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
-	"github.com/tensormap/tensormap/layout"
 )
 
 // colors carry dark text. The first eight are Paul Tol's scheme "light"; each of the others is
@@ -47,26 +46,26 @@ func (f fill) pattern() string {
 		`<path d="%s" stroke="#141a24" stroke-opacity=".55"/></pattern>`+"\n", f, f.color(), f.texture())
 }
 
-// usualFills are those of frequent dtypes, which look the same in two pictures then.
-var usualFills = map[layout.DType]fill{
-	layout.F32: 0, layout.Q8_0: 1, layout.Q4_K: 2, layout.BF16: 3, layout.F16: 4, layout.Q6_K: 5, layout.Q5_K: 6, layout.I32: 7, layout.I8: 8,
-	layout.Q4_0: 9, layout.F8_E4M3: 10, layout.F64: 11, layout.Q3_K: 12, layout.U8: 13, layout.I64: 14, layout.Q2_K: 15, layout.MXFP4: 16,
+// usualFills are those of frequent kinds, which look the same in two pictures then.
+var usualFills = map[string]fill{
+	"F32": 0, "Q8_0": 1, "Q4_K": 2, "BF16": 3, "F16": 4, "Q6_K": 5, "Q5_K": 6, "I32": 7, "I8": 8,
+	"Q4_0": 9, "F8_E4M3": 10, "F64": 11, "Q3_K": 12, "U8": 13, "I64": 14, "Q2_K": 15, "MXFP4": 16,
 }
 
-// fillsOf hands out a fill to each dtype: its usual one, or the first that is free.
-func fillsOf(lists ...[]report.Total) map[layout.DType]fill {
-	dtypes := slices.Concat(lists...)
-	fills := make(map[layout.DType]fill, len(dtypes))
+// fillsOf hands out a fill to each kind: its usual one, or the first that is free.
+func fillsOf(lists ...[]report.Total) map[string]fill {
+	kinds := slices.Concat(lists...)
+	fills := make(map[string]fill, len(kinds))
 	var taken [numFills]bool
-	for _, t := range dtypes {
-		if f, ok := usualFills[t.DType]; ok {
-			fills[t.DType], taken[f] = f, true
+	for _, t := range kinds {
+		if f, ok := usualFills[t.Kind]; ok {
+			fills[t.Kind], taken[f] = f, true
 		}
 	}
-	for _, t := range dtypes {
-		if _, ok := fills[t.DType]; !ok {
+	for _, t := range kinds {
+		if _, ok := fills[t.Kind]; !ok {
 			f := fill(slices.Index(taken[:], false))
-			fills[t.DType], taken[f] = f, true
+			fills[t.Kind], taken[f] = f, true
 		}
 	}
 	return fills

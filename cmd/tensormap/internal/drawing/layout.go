@@ -4,11 +4,13 @@ package drawing
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -69,7 +71,32 @@ type span struct {
 	kind      spanKind
 	off, size uint64
 	tensor    *layout.Tensor // of a tensorSpan
+	part      *part          // of a tensor that is part of a quantized weight
 	section   string         // of a sectionSpan
+}
+
+// part is a tensor's place in a quantized weight.
+type part struct {
+	weight, scheme string
+	role           scheme.Role
+	elements       uint64 // of the weight, where the tensor is its codes
+}
+
+func (p *part) String() string { return fmt.Sprintf("%s of %s (%s)", p.role, p.weight, p.scheme) }
+
+// partsOf finds the parts of quantized weights, by name.
+func partsOf(m *loader.Model) map[string]*part {
+	parts := make(map[string]*part)
+	for t := range m.Tensors() {
+		for _, p := range t.Parts() {
+			of := &part{weight: t.Name(), scheme: t.Scheme().Scheme, role: p.Role}
+			if p.Role == scheme.Codes {
+				of.elements = t.Elements()
+			}
+			parts[p.Tensor.Name()] = of
+		}
+	}
+	return parts
 }
 
 func (s *span) end() uint64 { return s.off + s.size }
@@ -96,10 +123,11 @@ func New(m *loader.Model, title string) *Map {
 	if v := infos[0].Layout.Index().Version; v != "" {
 		mm.format += " " + v
 	}
-	mm.sum(infos)
+	parts := partsOf(m)
+	mm.sum(infos, parts)
 	spans, count := make([][]span, len(infos)), 0
 	for i, info := range infos {
-		spans[i] = fileSpans(info.Layout.Index())
+		spans[i] = fileSpans(info.Layout.Index(), parts)
 		count += len(spans[i])
 	}
 	mm.sumRest(spans)
@@ -110,19 +138,27 @@ func New(m *loader.Model, title string) *Map {
 	return mm
 }
 
-// sum adds up the tensors of all files.
-func (mm *Map) sum(infos []loader.FileInfo) {
-	outside, within := make(map[layout.DType]*report.Total), make(map[layout.DType]*report.Total)
+// sum adds up the tensors of all files. A quantized weight counts once, with the bytes of all parts.
+func (mm *Map) sum(infos []loader.FileInfo, parts map[string]*part) {
+	outside, within := make(map[string]*report.Total), make(map[string]*report.Total)
 	for _, info := range infos {
 		mm.bytes += info.Size
 		tensors := info.Layout.Index().Tensors
 		for i := range tensors {
 			t := &tensors[i]
-			if t.Alias {
-				report.AddTo(within, t.DType, t.Elements(), t.Stored)
-			} else {
-				report.AddTo(outside, t.DType, t.Elements(), t.Stored)
+			switch p := parts[string(t.Name)]; {
+			case t.Alias:
+				report.AddTo(within, t.DType.String(), t.Elements(), t.Stored)
+			case p == nil:
+				report.AddTo(outside, t.DType.String(), t.Elements(), t.Stored)
 				mm.all.Add(t.Elements(), t.Stored)
+			default:
+				report.AddTo(outside, p.scheme, p.elements, t.Stored)
+				mm.all.Add(p.elements, t.Stored)
+				if p.role != scheme.Codes {
+					outside[p.scheme].Tensors--
+					mm.all.Tensors--
+				}
 			}
 			mm.addPacked(t)
 		}
@@ -166,7 +202,7 @@ func (mm *Map) sumRest(files [][]span) {
 
 // fileSpans cuts a file up into spans that follow one another; a Builder has made sure that
 // nothing overlaps.
-func fileSpans(ix *layout.Index) []span {
+func fileSpans(ix *layout.Index, parts map[string]*part) []span {
 	claimed := make([]span, 0, len(ix.Sections)+len(ix.Tensors))
 	for _, s := range ix.Sections {
 		if s.Size > 0 {
@@ -175,7 +211,7 @@ func fileSpans(ix *layout.Index) []span {
 	}
 	for i := range ix.Tensors {
 		if t := &ix.Tensors[i]; !t.Alias && t.Stored > 0 {
-			claimed = append(claimed, span{off: t.Offset, size: t.Stored, tensor: t})
+			claimed = append(claimed, span{off: t.Offset, size: t.Stored, tensor: t, part: parts[string(t.Name)]})
 		}
 	}
 	slices.SortFunc(claimed, compareSpans)

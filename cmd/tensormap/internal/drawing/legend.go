@@ -65,7 +65,7 @@ func (p *picture) dtypeRows() (rows []legendRow) {
 	add := func(totals []report.Total, where string) {
 		for _, t := range totals {
 			numbers := []string{report.Grouped(t.Tensors), report.Count(t.Elements), report.Size(t.Bytes), report.Share(t.Bytes, p.mm.bytes)}
-			rows = append(rows, legendRow{p.fill[t.DType].class(), t.DType.String() + where, numbers})
+			rows = append(rows, legendRow{p.fill[t.Kind].class(), t.Kind + where, numbers})
 		}
 	}
 	add(p.mm.dtypes, "")

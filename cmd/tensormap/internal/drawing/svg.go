@@ -77,7 +77,7 @@ const mapPatterns = `<pattern id="pad" width="4" height="4" patternUnits="userSp
 type picture struct {
 	w    *bufio.Writer
 	mm   *Map
-	fill map[layout.DType]fill
+	fill map[string]fill
 }
 
 func WriteSVG(w *bufio.Writer, mm *Map) {
@@ -287,7 +287,7 @@ func (d *fileDrawing) class(c *cell) string {
 	case unknownSpan:
 		return "x"
 	default:
-		return d.fill[s.tensor.DType].class()
+		return d.fill[s.kindName()].class()
 	}
 }
 
@@ -365,6 +365,9 @@ func (s *span) about() []string {
 	if s.tensor != nil {
 		lines = append(lines, s.describe())
 	}
+	if s.part != nil {
+		lines = append(lines, s.part.String())
+	}
 	lines = append(lines, s.place())
 	if t := s.tensor; t != nil && t.Encoding != layout.Raw {
 		lines = append(lines, fmt.Sprintf("%s, %s raw", t.Encoding, report.Size(t.Raw)))
@@ -373,6 +376,15 @@ func (s *span) about() []string {
 		lines = append(lines, "inside of another tensor")
 	}
 	return lines
+}
+
+// kindName returns what decides the colour of a tensor: the scheme of the weight that it is part of,
+// else its dtype.
+func (s *span) kindName() string {
+	if s.part != nil {
+		return s.part.scheme
+	}
+	return s.tensor.DType.String()
 }
 
 func (s *span) describe() string {
@@ -384,6 +396,9 @@ func (s *span) line() string {
 	line := s.name()
 	if s.tensor != nil {
 		line += "  " + s.describe()
+	}
+	if s.part != nil {
+		line += "  " + s.part.String()
 	}
 	return line + "  " + report.Size(s.size)
 }

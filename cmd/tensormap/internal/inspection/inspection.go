@@ -8,8 +8,10 @@ import (
 	"slices"
 
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/glob"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -89,8 +91,50 @@ type tensorInfo struct {
 	ZeroPoint   *int64          `json:"zero_point,omitempty"`
 
 	tensor          loader.Tensor
+	problem         error // why codes have no values
 	scaleUnreadable bool
 	unaligned       bool // in its file, whether that is mapped or not
+}
+
+// weightInfo is a quantized weight in JSON. It has no dtype, and its bytes are those of its parts.
+type weightInfo struct {
+	Name     string     `json:"name"`
+	Shape    []int      `json:"shape"`
+	Elements uint64     `json:"elements"`
+	Scheme   string     `json:"scheme"`
+	Parts    []partInfo `json:"parts"`
+}
+
+type partInfo struct {
+	Role        scheme.Role  `json:"role"`
+	Name        string       `json:"name"`
+	DType       layout.DType `json:"dtype"`
+	Shape       []int        `json:"shape"`
+	File        int          `json:"file"`
+	Offset      uint64       `json:"offset"`
+	StoredBytes uint64       `json:"stored_bytes"`
+}
+
+// kind returns what tables call the type of a tensor.
+func (info *tensorInfo) kind() string {
+	if w := info.tensor.Scheme(); w != nil {
+		return w.Scheme
+	}
+	return info.DType.String()
+}
+
+// row returns what JSON says of a tensor.
+func (info *tensorInfo) row() any {
+	w := info.tensor.Scheme()
+	if w == nil {
+		return info
+	}
+	row := weightInfo{info.Name, info.Shape, info.Elements, w.Scheme, nil}
+	for _, p := range info.tensor.Parts() {
+		t := p.Tensor
+		row.Parts = append(row.Parts, partInfo{p.Role, t.Name(), t.DType(), report.OrEmpty(t.Shape()), t.File(), t.Offset(), t.StoredBytes()})
+	}
+	return row
 }
 
 func New(m *loader.Model, l *loader.Lease, opts *Options) *inspection {
@@ -131,7 +175,7 @@ func New(m *loader.Model, l *loader.Lease, opts *Options) *inspection {
 	describe := func(t loader.Tensor) *tensorInfo {
 		info.describe(t)
 		index := files[t.File()].Layout.Index()
-		info.unaligned = t.StoredBytes() > 0 && !index.Aligned(&layout.Tensor{DType: t.DType(), Offset: t.Offset()})
+		info.unaligned = t.StoredBytes() > 0 && t.Scheme() == nil && !index.Aligned(&layout.Tensor{DType: t.DType(), Offset: t.Offset()})
 		return &info
 	}
 	in.inFile = func(yield func(*tensorInfo) bool) {
@@ -181,6 +225,7 @@ func (in *inspection) inOrder(yield func(*tensorInfo) bool) {
 func (info *tensorInfo) describe(t loader.Tensor) {
 	*info = tensorInfo{
 		tensor:      t,
+		problem:     t.Problem(),
 		Name:        t.Name(),
 		DType:       t.DType(),
 		Shape:       t.Shape(),

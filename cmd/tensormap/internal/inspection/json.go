@@ -23,7 +23,7 @@ func WriteJSON(w io.Writer, in *inspection) error {
 	j.Field(",\n", "metadata", in.Metadata)
 	j.Begin("tensors")
 	for t := range in.tensors() {
-		j.Row(t)
+		j.Row(t.row())
 	}
 	j.End()
 	if in.Graph != nil {

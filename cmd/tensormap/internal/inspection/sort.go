@@ -15,7 +15,7 @@ var orders = []struct {
 	{"name", func(a, b *tensorInfo) int { return compareNatural(a.Name, b.Name) }},
 	{"size", func(a, b *tensorInfo) int { return cmp.Compare(b.StoredBytes, a.StoredBytes) }},
 	{"offset", func(a, b *tensorInfo) int { return compareOffset(int32(a.File), int32(b.File), a.Offset, b.Offset) }},
-	{"dtype", func(a, b *tensorInfo) int { return strings.Compare(a.DType.String(), b.DType.String()) }},
+	{"dtype", func(a, b *tensorInfo) int { return strings.Compare(a.kind(), b.kind()) }},
 }
 
 // compareOffset compares positions, by file and then by offset.

@@ -113,9 +113,9 @@ func summaryFacts(summary []layout.Fact) (f report.Facts) {
 
 // totals sums up by dtype, the largest first, and over all.
 func (in *inspection) totals() (by []report.Total, all report.Total) {
-	sums := make(map[layout.DType]*report.Total)
+	sums := make(map[string]*report.Total)
 	for t := range in.tensors() {
-		report.AddTo(sums, t.DType, t.Elements, t.StoredBytes)
+		report.AddTo(sums, t.kind(), t.Elements, t.StoredBytes)
 		all.Add(t.Elements, t.StoredBytes)
 	}
 	return report.LargestFirst(sums), all
@@ -128,7 +128,7 @@ func totalsGrid(by []report.Total, all *report.Total) *report.Grid {
 	}
 	var rows [][]string
 	for _, t := range by {
-		rows = append(rows, []string{t.DType.String(), report.Grouped(t.Tensors), report.Grouped(t.Elements), report.Size(t.Bytes), report.Share(t.Bytes, all.Bytes)})
+		rows = append(rows, []string{t.Kind, report.Grouped(t.Tensors), report.Grouped(t.Elements), report.Size(t.Bytes), report.Share(t.Bytes, all.Bytes)})
 	}
 	g.Rows = slices.Values(rows)
 	if len(by) > 1 {
@@ -158,7 +158,7 @@ func (in *inspection) tensorGrid() *report.Grid {
 	g.Rows = func(yield func([]string) bool) {
 		row := make([]string, 0, len(g.Heading))
 		for t := range in.tensors() {
-			row = append(row[:0], terminal.Name(t.Name), t.DType.String(), report.ShapeText(t.Shape), report.Grouped(t.Elements), report.Size(t.StoredBytes), strconv.FormatUint(t.Offset, 10))
+			row = append(row[:0], terminal.Name(t.Name), t.kind(), report.ShapeText(t.Shape), report.Grouped(t.Elements), report.Size(t.StoredBytes), strconv.FormatUint(t.Offset, 10))
 			if in.Sharded {
 				row = append(row, strconv.Itoa(t.File))
 			}
@@ -174,7 +174,7 @@ func (in *inspection) tensorGrid() *report.Grid {
 }
 
 func (t *tensorInfo) note() string {
-	if t.Encoding == layout.Raw && !t.unaligned && !t.scaleUnreadable && t.Scale == nil && t.ZeroPoint == nil {
+	if t.Encoding == layout.Raw && !t.unaligned && !t.scaleUnreadable && t.Scale == nil && t.ZeroPoint == nil && t.problem == nil {
 		return ""
 	}
 	var notes []string
@@ -183,6 +183,10 @@ func (t *tensorInfo) note() string {
 		notes = append(notes, fmt.Sprintf("%s, %s raw", t.Encoding, report.Size(t.RawBytes)))
 	case t.unaligned:
 		notes = append(notes, "unaligned, copied on use")
+	}
+	if t.problem != nil {
+		_, why, _ := strings.Cut(t.problem.Error(), strconv.Quote(t.Name)+": ")
+		notes = append(notes, "no values: "+terminal.Shorten(terminal.Printable(why), 160))
 	}
 	if t.scaleUnreadable {
 		notes = append(notes, "scale unreadable")

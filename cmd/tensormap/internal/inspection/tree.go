@@ -10,7 +10,6 @@ import (
 
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
-	"github.com/tensormap/tensormap/layout"
 )
 
 // treeDepth is how many parts a name is split into at most; the last of them keeps what is
@@ -23,8 +22,8 @@ type node struct {
 	shape []int // of a leaf
 	*branch
 
-	total  report.Total // over all tensors below; its dtype is that of the first
-	others string       // dtypes that are not the first's, a byte each: there are as many nodes as tensors
+	total  report.Total // over all tensors below; its kind is that of the first
+	others string       // kinds that are not the first's, each with a NUL behind it: there are as many nodes as tensors
 	offset uint64       // of the first tensor in the order of the file
 	file   int32        // of that tensor
 
@@ -116,15 +115,15 @@ func (n *node) split(level int) {
 
 func (n *node) add(t *tensorInfo) {
 	if n.total.Tensors == 0 {
-		n.total.DType, n.file, n.offset = t.DType, int32(t.File), t.Offset
+		n.total.Kind, n.file, n.offset = t.kind(), int32(t.File), t.Offset
 	}
 	n.total.Add(t.Elements, t.StoredBytes)
-	n.addDType(t.DType)
+	n.addKind(t.kind())
 }
 
-func (n *node) addDType(d layout.DType) {
-	if d != n.total.DType && strings.IndexByte(n.others, byte(d)) < 0 {
-		n.others += string([]byte{byte(d)})
+func (n *node) addKind(kind string) {
+	if kind != n.total.Kind && !strings.Contains("\x00"+n.others, "\x00"+kind+"\x00") {
+		n.others += kind + "\x00"
 	}
 }
 
@@ -266,9 +265,11 @@ func (n *node) merge(other *node) {
 	n.total.Tensors += other.total.Tensors
 	n.total.Elements += other.total.Elements
 	n.total.Bytes += other.total.Bytes
-	n.addDType(other.total.DType)
-	for i := range len(other.others) {
-		n.addDType(layout.DType(other.others[i]))
+	n.addKind(other.total.Kind)
+	for kind := range strings.SplitSeq(strings.TrimSuffix(other.others, "\x00"), "\x00") {
+		if kind != "" {
+			n.addKind(kind)
+		}
 	}
 	if len(n.children) == 0 {
 		return
@@ -305,15 +306,12 @@ var nodeOrders = map[string]func(a, b *node) int{
 	"dtype":  func(a, b *node) int { return strings.Compare(a.types(), b.types()) },
 }
 
-// types lists the dtypes below n.
+// types lists the kinds below n.
 func (n *node) types() string {
 	if len(n.others) == 0 {
-		return n.total.DType.String()
+		return n.total.Kind
 	}
-	names := []string{n.total.DType.String()}
-	for i := range len(n.others) {
-		names = append(names, layout.DType(n.others[i]).String())
-	}
+	names := append(strings.Split(strings.TrimSuffix(n.others, "\x00"), "\x00"), n.total.Kind)
 	slices.Sort(names)
 	return strings.Join(names, ", ")
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
 )
 
 // Exactly adds to a rounded number what it is to the last digit, unless short says that.
@@ -17,9 +17,17 @@ func Exactly(short string, n, rounded uint64, unit string) string {
 	return fmt.Sprintf("%s (%s%s)", short, Grouped(n), unit)
 }
 
-// Total sums tensors up.
+// Kind names how a tensor is stored: by its dtype, or by the scheme of a quantized weight.
+func Kind(t loader.Tensor) string {
+	if w := t.Scheme(); w != nil {
+		return w.Scheme
+	}
+	return t.DType().String()
+}
+
+// Total sums tensors of one kind up.
 type Total struct {
-	DType                    layout.DType
+	Kind                     string
 	Tensors, Elements, Bytes uint64
 }
 
@@ -29,20 +37,20 @@ func (t *Total) Add(elements, bytes uint64) {
 	t.Bytes += bytes
 }
 
-// AddTo adds a tensor to the sum of its dtype.
-func AddTo(sums map[layout.DType]*Total, d layout.DType, elements, bytes uint64) {
-	if sums[d] == nil {
-		sums[d] = &Total{DType: d}
+// AddTo adds a tensor to the sum of its kind.
+func AddTo(sums map[string]*Total, kind string, elements, bytes uint64) {
+	if sums[kind] == nil {
+		sums[kind] = &Total{Kind: kind}
 	}
-	sums[d].Add(elements, bytes)
+	sums[kind].Add(elements, bytes)
 }
 
-func LargestFirst(sums map[layout.DType]*Total) (by []Total) {
+func LargestFirst(sums map[string]*Total) (by []Total) {
 	for _, sum := range sums {
 		by = append(by, *sum)
 	}
 	slices.SortFunc(by, func(a, b Total) int {
-		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.DType.String(), b.DType.String()))
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Kind, b.Kind))
 	})
 	return by
 }

@@ -309,6 +309,10 @@ func each[T any](buf []T, size uint64, read stretch, wanted []stretch, visit fun
 
 // plain says why a part's elements cannot be taken out as they are stored, where that is so.
 func (p *Part) plain() error {
+	if p.t.Scheme() != nil {
+		_, err := p.t.Bytes() // which names the parts
+		return err
+	}
 	if d := p.t.DType(); d.Quantized() || d.BlockElems() != 1 {
 		return fmt.Errorf("tensor %q: %s packs elements together, of which raw is all or nothing: use --as f32", p.t.Name(), d)
 	}

@@ -102,7 +102,7 @@ func newTextWriter(w io.Writer, p *Part) *textWriter {
 
 func (o *textWriter) title() {
 	shape, of := report.ShapeText(o.shape), report.ShapeText(o.p.t.Shape())
-	title := fmt.Sprintf("# %s  %s  %s", terminal.Name(o.p.t.Name()), o.p.t.DType(), shape)
+	title := fmt.Sprintf("# %s  %s  %s", terminal.Name(o.p.t.Name()), report.Kind(o.p.t), shape)
 	if shape != of {
 		title += " of " + of
 	}
