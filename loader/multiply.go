@@ -208,7 +208,8 @@ func (p *product) give() {
 // both returns a context that ends with ctx and with the lease's.
 func (p *product) both(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(p.lease, func() { cancel(context.Cause(p.lease)) })
+	lease := p.lease // p may be another's by the time that the lease ends
+	stop := context.AfterFunc(lease, func() { cancel(context.Cause(lease)) })
 	return ctx, func() {
 		stop()
 		cancel(nil)
