@@ -90,9 +90,9 @@ func TestJudgeSees(t *testing.T) {
 		}}
 		var v verdict
 		j := judge{w: io.Discard, blocks: 1, seed: 2}
-		j.quantizations(wrong)(&v)
-		if v.mismatches+v.undefined != 1 || v.compared != 1 {
-			t.Errorf("%s: %+v; want one mismatch", p.name, v)
+		j.quantizations(wrong, oursQuantizing(p.d, 1))(&v)
+		if v.mismatches+v.undefined != 1 || v.compared != int64(weightedRow/rowOf(p.d)) {
+			t.Errorf("%s: %d mismatches, %d undefined in %d rows; want one mismatch", p.name, v.mismatches, v.undefined, v.compared)
 		}
 	}
 }
@@ -142,8 +142,8 @@ func TestGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.ggml*"))
-	if err != nil || len(files) != 32 {
-		t.Fatalf("%d files, want 32 (%v)", len(files), err)
+	if err != nil || len(files) != 52 {
+		t.Fatalf("%d files, want 52 (%v)", len(files), err)
 	}
 	for _, name := range files {
 		got, err := os.ReadFile(name)

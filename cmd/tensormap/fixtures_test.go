@@ -207,6 +207,11 @@ func checkVerify(t *testing.T, path string, want *described) {
 	for _, f := range got.Findings {
 		fields = append(fields, f.Field)
 	}
+	for _, tensor := range want.Tensors {
+		if tensor.f8Weight() {
+			want.Findings = append(want.Findings, "quantized")
+		}
+	}
 	slices.Sort(fields)
 	slices.Sort(want.Findings)
 	if !slices.Equal(fields, want.Findings) {
@@ -230,6 +235,9 @@ func checkDump(t *testing.T, path string, file *described, want *describedTensor
 	}
 	r := tensormap("dump", path, want.Name)
 	switch {
+	case want.f8Weight():
+		r.failsWith(t, want.Name, "without a scale")
+		return
 	case want.F32Hex == nil && want.F32SHA256 == nil:
 		r.failsWith(t, want.Name, "no values in float32")
 		return
@@ -247,6 +255,11 @@ func checkDump(t *testing.T, path string, file *described, want *describedTensor
 	} else if ok && !strings.HasSuffix(npy, raw) {
 		t.Errorf("%s: npy has other values than raw", want.Name)
 	}
+}
+
+// f8Weight reports whether the tensor looks like codes whose scale is missing.
+func (d *describedTensor) f8Weight() bool {
+	return strings.HasPrefix(d.DType, "F8_E") && d.DType != layout.F8_E8M0.String() && (len(d.Shape) > 1 || strings.HasSuffix(d.Name, "weight"))
 }
 
 func (d *describedTensor) dtype() layout.DType {
