@@ -4,13 +4,14 @@ import (
 	"io"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
 
 // TestNoAllocations holds for a file that is mapped or in memory, with or without a lease.
 func TestNoAllocations(t *testing.T) {
-	if checksPointers() {
+	if modeltest.ChecksPointers() {
 		t.Skip("the portable loops allocate then")
 	}
 	md := quantization(layout.Metadata{number("i8", "0.1")}, layout.Metadata{number("i8", "-3")})

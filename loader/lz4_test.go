@@ -8,7 +8,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/internal/lz4block"
+	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"
@@ -280,14 +280,6 @@ func TestCompressedTooLarge(t *testing.T) {
 	}
 }
 
-// checksPointers reports whether the test was built with -gcflags=-d=checkptr.
-func checksPointers() bool {
-	info, ok := debug.ReadBuildInfo()
-	return ok && slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool {
-		return s.Key == "-gcflags" && strings.Contains(s.Value, "checkptr")
-	})
-}
-
 // TestCompressedNoAllocations looks up rows that lie across blocks, other ones each time.
 func TestCompressedNoAllocations(t *testing.T) {
 	file := lz4File(t, compressible("q8", layout.Q8_0, 640, 1024), compressible("f16", layout.F16, 640, 1024), compressible("i8", layout.I8, 640, 1024))
@@ -317,7 +309,7 @@ func TestCompressedNoAllocations(t *testing.T) {
 		for range 100 {
 			look()
 		}
-		if raceEnabled || checksPointers() {
+		if raceEnabled || modeltest.ChecksPointers() {
 			continue // sync.Pool drops things then, or more escapes to the heap
 		}
 		if n := testing.AllocsPerRun(500, look); n != 0 {

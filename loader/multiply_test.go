@@ -11,6 +11,7 @@ import (
 
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/dequant/dot"
+	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -223,7 +224,7 @@ func TestMultiplyFromAfar(t *testing.T) {
 
 // TestMultiplyAllocatesNothing once it has run: on one core or several.
 func TestMultiplyAllocatesNothing(t *testing.T) {
-	if checksPointers() || raceEnabled {
+	if modeltest.ChecksPointers() || raceEnabled {
 		t.Skip("pools forget under the race detector")
 	}
 	m := openBytes(t, apr2File(t, nil, []content{
