@@ -380,13 +380,22 @@ func putIQ4(b []byte, x []float32, inverse float32) {
 	}
 }
 
+// putFitted stores a scale, rounded. The sums of a fit may overflow, and their quotient be NaN. Its sign
+// is then x86-64's on every machine.
+func putFitted(b *[2]byte, scale float32) {
+	if scale != scale {
+		scale = math.Float32frombits(0xffc00000)
+	}
+	putHalf(b, scale)
+}
+
 func encodeIQ4_NL(dst []byte, src, importance []float32) {
 	for len(dst) >= 18 && len(src) >= 32 {
 		var w [32]float32
 		x := src[:32]
 		weighIQ4(&w, x, importance, times(sumOfSquares(x), 2./32))
 		d := fitIQ4(x, w[:])
-		binary.LittleEndian.PutUint16(dst, block.Half(d))
+		putFitted((*[2]byte)(dst), d)
 		putIQ4(dst[2:18], x, inverseOf(d))
 		dst, src, importance = dst[18:], src[32:], advance(importance, 32)
 	}
@@ -471,13 +480,13 @@ func weighted(size int, encode func(b []byte, x, w []float32)) func(dst []byte, 
 
 func weightedQ4_0(b []byte, x, w []float32) {
 	var codes [32]uint8
-	putHalf((*[2]byte)(b), fitSymmetric(codes[:], x, w, 8))
+	putFitted((*[2]byte)(b), fitSymmetric(codes[:], x, w, 8))
 	putHalves32(b[2:], nil, &codes)
 }
 
 func weightedQ5_0(b []byte, x, w []float32) {
 	var codes [32]uint8
-	putHalf((*[2]byte)(b), fitSymmetric(codes[:], x, w, 16))
+	putFitted((*[2]byte)(b), fitSymmetric(codes[:], x, w, 16))
 	putHalves32(b[6:], b[2:6], &codes)
 }
 
