@@ -10,6 +10,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/tensormap/tensormap/dequant/internal/faulttest"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -17,19 +18,9 @@ import (
 // a load outside it faults.
 func TestKernelReads(t *testing.T) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	page := syscall.Getpagesize()
-	m, err := syscall.Mmap(-1, 0, 3*page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer syscall.Munmap(m)
-	copy(m, randomBytes(rand.New(rand.NewPCG(11, 11)), len(m)))
-	for _, at := range []int{0, 2 * page} {
-		if err := syscall.Mprotect(m[at:at+page], syscall.PROT_NONE); err != nil {
-			t.Fatal(err)
-		}
-	}
-	middle := m[page : 2*page]
+	middle := faulttest.Guarded(t)
+	page := len(middle)
+	copy(middle, randomBytes(rand.New(rand.NewPCG(11, 11)), page))
 	eachKernel(t, func(t *testing.T, d layout.DType, k kernel) {
 		debug.SetPanicOnFault(true)
 		elems, size, step := d.BlockElems(), d.BlockBytes(), max(1, k.step)
@@ -96,7 +87,7 @@ func TestKernelFaults(t *testing.T) {
 		for depth := range 48 {
 			var fault, grew bool
 			var wg sync.WaitGroup
-			wg.Go(func() { fault, grew = faultsAt(depth, f) })
+			wg.Go(func() { fault, grew = faulttest.At(depth, f) })
 			if wg.Wait(); !fault {
 				t.Fatalf("%s: no fault", name)
 			}
@@ -154,19 +145,9 @@ func TestKernelFaults(t *testing.T) {
 
 // TestGroupKernelReads puts the codes directly before and after an unreadable page.
 func TestGroupKernelReads(t *testing.T) {
-	page := syscall.Getpagesize()
-	m, err := syscall.Mmap(-1, 0, 3*page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer syscall.Munmap(m)
-	copy(m, randomBytes(rand.New(rand.NewPCG(27, 27)), len(m)))
-	for _, at := range []int{0, 2 * page} {
-		if err := syscall.Mprotect(m[at:at+page], syscall.PROT_NONE); err != nil {
-			t.Fatal(err)
-		}
-	}
-	middle := m[page : 2*page]
+	middle := faulttest.Guarded(t)
+	page := len(middle)
+	copy(middle, randomBytes(rand.New(rand.NewPCG(27, 27)), page))
 	eachGroupKernel(t, func(t *testing.T, c, kind int, k groupKernel) {
 		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 		run := k.run
@@ -204,29 +185,3 @@ func TestGroupKernelReads(t *testing.T) {
 		}
 	}
 }
-
-// faultsAt calls f so many frames deep. It reports whether f reads lost memory, and whether the
-// stack has grown since.
-//
-//go:noinline
-func faultsAt(depth int, f func()) (fault, grew bool) {
-	var mark [40]byte
-	if depth > 0 {
-		mark[depth%len(mark)] = 1 // a frame that is not optimized away
-		fault, grew = faultsAt(depth-1, f)
-		return fault && mark[depth%len(mark)] == 1, grew
-	}
-	debug.SetPanicOnFault(true)
-	before := place(&mark)
-	defer func() {
-		_, fault = recover().(interface{ Addr() uintptr })
-		grew = place(&mark) != before
-	}()
-	f()
-	return false, false
-}
-
-// place returns p as a number, which changes when the stack grows.
-//
-//go:nocheckptr
-func place(p *[40]byte) uintptr { return uintptr(unsafe.Pointer(p)) }

@@ -4,28 +4,12 @@ import (
 	"math/rand/v2"
 	"runtime/debug"
 	"sync"
-	"syscall"
 	"testing"
 	"unsafe"
 
+	"github.com/tensormap/tensormap/dequant/internal/faulttest"
 	"github.com/tensormap/tensormap/layout"
 )
-
-// guarded returns the middle one of three pages. The others cannot be read.
-func guarded(t *testing.T) []byte {
-	page := syscall.Getpagesize()
-	m, err := syscall.Mmap(-1, 0, 3*page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { syscall.Munmap(m) })
-	for _, at := range []int{0, 2 * page} {
-		if err := syscall.Mprotect(m[at:at+page], syscall.PROT_NONE); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return m[page : 2*page]
-}
 
 // eachKernel runs f for every type and level that has a kernel for it.
 func eachKernel(t *testing.T, f func(t *testing.T, d layout.DType)) {
@@ -44,7 +28,7 @@ func eachKernel(t *testing.T, f func(t *testing.T, d layout.DType)) {
 // TestKernelReads puts rows directly after and directly before an unreadable page, so that a load
 // outside them faults.
 func TestKernelReads(t *testing.T) {
-	middle := guarded(t)
+	middle := faulttest.Guarded(t)
 	eachKernel(t, func(t *testing.T, d layout.DType) {
 		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 		rng := rand.New(rand.NewPCG(11, 11))
@@ -70,7 +54,7 @@ func TestKernelReads(t *testing.T) {
 // TestKernelFaults has every kernel run into an unreadable page, each time in a new goroutine and
 // another distance from the end of its stack, as package dequant's test of this name does.
 func TestKernelFaults(t *testing.T) {
-	middle := guarded(t)
+	middle := faulttest.Guarded(t)
 	eachKernel(t, func(t *testing.T, d layout.DType) {
 		n := 9 * max(d.BlockElems(), lanes)
 		size := int(rowBytes(d, n))
@@ -84,7 +68,7 @@ func TestKernelFaults(t *testing.T) {
 			var fault, grew bool
 			var wg sync.WaitGroup
 			wg.Go(func() {
-				fault, grew = faultsAt(depth, func() {
+				fault, grew = faulttest.At(depth, func() {
 					first := unsafe.SliceData(middle[len(middle)-min(size-1, depth%2*size/2+1):])
 					multiply(dst, d, unsafe.Slice(first, size), a)
 				})
@@ -101,29 +85,3 @@ func TestKernelFaults(t *testing.T) {
 		}
 	})
 }
-
-// faultsAt calls f so many frames deep. It reports whether f reads lost memory, and whether the
-// stack has grown since.
-//
-//go:noinline
-func faultsAt(depth int, f func()) (fault, grew bool) {
-	var mark [40]byte
-	if depth > 0 {
-		mark[depth%len(mark)] = 1 // a frame that is not optimized away
-		fault, grew = faultsAt(depth-1, f)
-		return fault && mark[depth%len(mark)] == 1, grew
-	}
-	debug.SetPanicOnFault(true)
-	before := place(&mark)
-	defer func() {
-		_, fault = recover().(interface{ Addr() uintptr })
-		grew = place(&mark) != before
-	}()
-	f()
-	return false, false
-}
-
-// place returns p as a number, which changes when the stack grows.
-//
-//go:nocheckptr
-func place(p *[40]byte) uintptr { return uintptr(unsafe.Pointer(p)) }
