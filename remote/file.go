@@ -24,7 +24,14 @@ type file struct {
 
 	mu     sync.Mutex
 	source *httprange.Reader // nil until bytes are missing
+
+	settling sync.WaitGroup // see settle
+	unsettle context.CancelFunc
 }
+
+// mostAtClose is the size up to which a file that has come whole gets its final place when it is closed:
+// its digest takes a fraction of a second. Larger ones get it by Pull, or while they are next open.
+var mostAtClose int64 = 16 << 20
 
 var _ interface {
 	loader.Namer
@@ -133,14 +140,28 @@ func (f *file) fill(ctx context.Context, progress func(have, size int64)) error 
 	return f.snapshot.finish(ctx, f)
 }
 
-// Close lets go of the file. If all of its bytes have come, it gets its final place.
+// settle gives a file whose bytes have all come its final place, while it is open.
+func (f *file) settle() {
+	ctx, cancel := context.WithCancel(context.Background())
+	f.unsettle = cancel
+	f.settling.Go(func() {
+		if err := f.snapshot.finish(ctx, f); err != nil && ctx.Err() == nil {
+			f.opts.logger().Warn("file stays incomplete in the cache", "file", f.Name(), "reason", err)
+		}
+	})
+}
+
+// Close lets go of the file, and does not wait for the digest of a large one.
 func (f *file) Close() error {
 	if f.whole != nil {
 		return f.whole.Close()
 	}
 	var err error
 	if f.part != nil {
-		if f.part.Have() == f.entry.Size && !f.part.Finished() {
+		if f.unsettle != nil {
+			f.unsettle()
+			f.settling.Wait()
+		} else if f.part.Have() == f.entry.Size && f.entry.Size <= mostAtClose && !f.part.Finished() {
 			err = f.snapshot.finish(context.Background(), f)
 		}
 		err = errors.Join(err, f.part.Close())

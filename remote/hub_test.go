@@ -222,6 +222,29 @@ func TestPull(t *testing.T) {
 	}
 }
 
+// A large file that has come whole gets its final place while it is next open.
+func TestSettles(t *testing.T) {
+	h := hubtest.New(t, sharded())
+	defer func(n int64) { *remote.MostAtClose = n }(*remote.MostAtClose)
+	*remote.MostAtClose = 1 << 20
+	m := open(t, "hf://org/model")
+	want(t, m, h, "w0")
+	m.Close()
+	blob := filepath.Join(os.Getenv("HF_HOME"), "hub", "models--org--model", "blobs", hubtest.Digest(h.Files["model-00001-of-00004.safetensors"]))
+	if _, err := os.Stat(blob); err == nil {
+		t.Error("Close waited for a digest")
+	}
+	m = open(t, "hf://org/model")
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(blob); err == nil {
+			break
+		} else if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+	want(t, m, h, "w0")
+}
+
 // Every byte comes once, however many models of this process read it.
 func TestManyReaders(t *testing.T) {
 	h := hubtest.New(t, sharded())

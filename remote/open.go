@@ -48,12 +48,15 @@ func (o *Options) withDefaults() *Options {
 // full returns what is said once if the disk has no room for more of the file.
 func (o *Options) full(name string) func(error) {
 	return func(err error) {
-		log := o.Loader.Logger
-		if log == nil {
-			log = slog.Default()
-		}
-		log.Warn("cache takes no more, reading goes on without it", "file", name, "reason", err)
+		o.logger().Warn("cache takes no more, reading goes on without it", "file", name, "reason", err)
 	}
+}
+
+func (o *Options) logger() *slog.Logger {
+	if o.Loader.Logger != nil {
+		return o.Loader.Logger
+	}
+	return slog.Default()
 }
 
 // partialDir returns the folder of incomplete files whose final place is in the folder final, and

@@ -143,6 +143,9 @@ func (s *snapshot) open(name string) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
+	if f.part.Have() == e.Size && e.Size > mostAtClose {
+		f.settle()
+	}
 	return f, nil
 }
 
@@ -205,14 +208,15 @@ func (s *snapshot) finish(ctx context.Context, f *file) error {
 	if _, err := os.Stat(blob); err == nil { // another process was first
 		return errors.Join(f.part.Remove(), s.point(f.name, f.entry))
 	}
-	if err := f.part.Finish(blob, f.entry.check); err != nil {
+	check := func(r io.Reader) error { return f.entry.check(ctx, r) }
+	if err := f.part.Finish(blob, check); err != nil {
 		return fmt.Errorf("%s: %w", s.name(f.name), err)
 	}
 	return s.point(f.name, f.entry)
 }
 
 // check reads the content, and compares its digest with the etag: SHA-256, or git's blob id.
-func (e entry) check(r io.Reader) error {
+func (e entry) check(ctx context.Context, r io.Reader) error {
 	var h hash.Hash
 	if len(e.etag()) == 2*sha256.Size {
 		h = sha256.New()
@@ -220,8 +224,14 @@ func (e entry) check(r io.Reader) error {
 		h = sha1.New()
 		fmt.Fprintf(h, "blob %d\x00", e.Size)
 	}
-	if _, err := io.Copy(h, r); err != nil {
-		return err
+	for n := int64(1); n > 0; {
+		var err error
+		if n, err = io.CopyN(h, r, 8<<20); err != nil && err != io.EOF {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 	}
 	if got := hex.EncodeToString(h.Sum(nil)); got != e.etag() {
 		return fmt.Errorf("%w: its digest is %s, not %s", layout.ErrChecksum, got, e.etag())

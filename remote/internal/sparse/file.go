@@ -11,6 +11,8 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+
+	"github.com/tensormap/tensormap/layout"
 )
 
 // ChunkBytes is the unit of what is there, and partBytes the most that one fetch brings.
@@ -257,15 +259,18 @@ func (f *File) closeFiles() error {
 }
 
 // Finish gives the bytes their final name, if all are there and check, which reads them all, agrees.
-// The map goes. If check fails, both files go, and reads fail with its error: the bytes are not
-// those of the identity. Otherwise the File goes on reading.
+// The map goes. If check fails with
+// layout.ErrChecksum, both files go, and reads fail with its error: the bytes are not those of the identity. Otherwise the File goes on reading.
 func (f *File) Finish(final string, check func(io.Reader) error) error {
 	if f.Have() < f.opts.Size {
 		return fmt.Errorf("%s: %d of %d bytes are there", f.path, f.Have(), f.opts.Size)
 	}
-	if err := check(io.NewSectionReader(f.data, 0, f.opts.Size)); err != nil {
+	switch err := check(io.NewSectionReader(f.data, 0, f.opts.Size)); {
+	case errors.Is(err, layout.ErrChecksum):
 		f.wrong.Store(&err)
 		return errors.Join(err, f.Remove())
+	case err != nil:
+		return err
 	}
 	if err := f.disk.commit(); err != nil {
 		return err

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/tensormap/tensormap/layout"
 )
 
 // origin is a source in memory that counts what it gives.
@@ -339,7 +341,10 @@ func TestFinishRefuses(t *testing.T) {
 	if err := f.Fill(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	wrong := fmt.Errorf("wrong digest")
+	if err := f.Finish(final, func(io.Reader) error { return context.Canceled }); !errors.Is(err, context.Canceled) || f.Finished() {
+		t.Error(err)
+	}
+	wrong := fmt.Errorf("%w: wrong digest", layout.ErrChecksum)
 	if err := f.Finish(final, func(io.Reader) error { return wrong }); !errors.Is(err, wrong) {
 		t.Error(err)
 	}

@@ -1,0 +1,4 @@
+package remote
+
+// MostAtClose is mostAtClose, for tests to lower.
+var MostAtClose = &mostAtClose
