@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -397,6 +398,22 @@ func TestAddresses(t *testing.T) {
 		} else if !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want %q", address, err, says)
 		}
+	}
+}
+
+// A plain address opens whatever is wrong with the Hub's variables.
+func TestPlainAddress(t *testing.T) {
+	h := hubtest.New(t, sharded())
+	t.Setenv("HF_ENDPOINT", "nonsense")
+	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(h.Files["model.fp16.safetensors"]))
+	}))
+	defer plain.Close()
+	if m := open(t, plain.URL+"/model"); m.Len() != 1 {
+		t.Errorf("%d tensors", m.Len())
+	}
+	if _, err := remote.Open(t.Context(), "hf://org/model", nil); err == nil {
+		t.Error("a Hub without an address opens")
 	}
 }
 
