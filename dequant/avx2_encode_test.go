@@ -5,28 +5,12 @@ package dequant
 import (
 	"math/rand/v2"
 	"runtime/debug"
-	"syscall"
 	"testing"
 	"unsafe"
 
+	"github.com/tensormap/tensormap/dequant/internal/faulttest"
 	"github.com/tensormap/tensormap/layout"
 )
-
-// guardedPage is a page between two that fault.
-func guardedPage(t *testing.T) []byte {
-	page := syscall.Getpagesize()
-	m, err := syscall.Mmap(-1, 0, 3*page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { syscall.Munmap(m) })
-	for _, at := range []int{0, 2 * page} {
-		if err := syscall.Mprotect(m[at:at+page], syscall.PROT_NONE); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return m[page : 2*page]
-}
 
 // ends are the first and the last n elements of s.
 func ends[E any](s []E, n int) [2][]E { return [2][]E{s[:n], s[len(s)-n:]} }
@@ -34,7 +18,7 @@ func ends[E any](s []E, n int) [2][]E { return [2][]E{s[:n], s[len(s)-n:]} }
 // TestEncoderBounds puts source and destination of every encoder directly after and directly
 // before an unreadable page, so that an access outside them faults.
 func TestEncoderBounds(t *testing.T) {
-	out, in := guardedPage(t), guardedPage(t)
+	out, in := faulttest.Guarded(t), faulttest.Guarded(t)
 	numbers := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(in))), len(in)/4)
 	all := floats(20_000)
 	copy(numbers, all[len(all)-len(numbers):])
@@ -66,7 +50,7 @@ func TestEncoderBounds(t *testing.T) {
 
 // TestScaledBounds does so with the kernels of scaled integers.
 func TestScaledBounds(t *testing.T) {
-	out, in := guardedPage(t), guardedPage(t)
+	out, in := faulttest.Guarded(t), faulttest.Guarded(t)
 	numbers := unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(out))), len(out)/4)
 	copy(in, randomBytes(rand.New(rand.NewPCG(15, 15)), len(in)))
 	for _, l := range levels {
