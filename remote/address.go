@@ -88,15 +88,6 @@ func checkRevision(revision string) error {
 	return nil
 }
 
-// checkName makes sure that the name of a file in a repository leads out of no folder.
-func checkName(name string) error {
-	if name == "" || name != path.Clean(name) || path.IsAbs(name) || name == "." || name == ".." || strings.HasPrefix(name, "../") ||
-		strings.ContainsAny(name, "\\\x00") {
-		return fmt.Errorf("%q is no name of a file in a repository", name)
-	}
-	return nil
-}
-
 // webAddress reads the address that a browser shows of a model or of a file of it.
 func webAddress(u, endpoint *url.URL) (a hubAddress, ok bool) {
 	if u.Host != endpoint.Host || u.Scheme != endpoint.Scheme || u.RawQuery != "" && u.RawQuery != "download=true" {

@@ -9,21 +9,20 @@ import (
 	"sync"
 
 	"github.com/tensormap/tensormap/loader"
-	"github.com/tensormap/tensormap/loader/httprange"
 	"github.com/tensormap/tensormap/remote/internal/sparse"
 )
 
-// file is a file of a snapshot: complete in the cache, filling as it is read, or (with neither whole
-// nor part) on the Hub only.
+// file is a file of a folder: complete in the cache, filling as it is read, or (with neither whole
+// nor part) on its server only.
 type file struct {
-	*snapshot
-	name  string
-	entry entry
+	*folder
+	object
+	base  string // name in the folder
 	whole *os.File
 	part  *sparse.File
 
 	mu     sync.Mutex
-	source *httprange.Reader // nil until bytes are missing
+	source source // nil until bytes are missing
 
 	settling sync.WaitGroup // see settle
 	unsettle context.CancelFunc
@@ -42,10 +41,10 @@ var _ interface {
 } = (*file)(nil)
 
 // Name returns the file's address.
-func (f *file) Name() string { return f.snapshot.name(f.name) }
+func (f *file) Name() string { return f.object.name }
 
 // Size returns the length of the file in bytes.
-func (f *file) Size() int64 { return f.entry.Size }
+func (f *file) Size() int64 { return f.object.size }
 
 // ReadAt implements io.ReaderAt.
 func (f *file) ReadAt(p []byte, off int64) (int, error) {
@@ -64,8 +63,7 @@ func (f *file) ReadAtContext(ctx context.Context, p []byte, off int64) (int, err
 	if err != nil {
 		return 0, err
 	}
-	n, err := source.ReadAtContext(ctx, p, off)
-	return n, f.hub.explain(err)
+	return source.ReadAtContext(ctx, p, off)
 }
 
 // ReadVector fills one buffer after another with the consecutive bytes from off on.
@@ -78,7 +76,7 @@ func (f *file) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
 		if err != nil {
 			return err
 		}
-		return f.hub.explain(source.ReadVector(ctx, bufs, off))
+		return source.ReadVector(ctx, bufs, off)
 	}
 	for _, b := range bufs {
 		if n, err := f.whole.ReadAt(b, off); n < len(b) {
@@ -89,38 +87,31 @@ func (f *file) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
 	return nil
 }
 
-// OpenSibling opens the file called name in the same folder of the same commit.
-func (f *file) OpenSibling(_ context.Context, name string) (io.ReaderAt, int64, error) {
-	s, err := f.open(path.Join(path.Dir(f.name), name))
+// OpenSibling opens the file called name in the same folder, of the same revision.
+func (f *file) OpenSibling(ctx context.Context, name string) (io.ReaderAt, int64, error) {
+	s, err := f.open(ctx, path.Join(path.Dir(f.base), name))
 	if err != nil {
 		return nil, 0, err
 	}
 	return s, s.Size(), nil
 }
 
-// fetch asks the Hub.
+// fetch asks the server.
 func (f *file) fetch(ctx context.Context, p []byte, off int64) error {
 	source, err := f.ask(ctx)
 	if err != nil {
 		return err
 	}
-	if _, err := source.ReadAtContext(ctx, p, off); err != nil {
-		return f.hub.explain(err)
-	}
-	return nil
+	_, err = source.ReadAtContext(ctx, p, off)
+	return err
 }
 
 // ask returns the source of what is missing.
-func (f *file) ask(ctx context.Context) (*httprange.Reader, error) {
-	if f.hub.offline {
-		return nil, errOffline
-	}
+func (f *file) ask(ctx context.Context) (source, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.source == nil {
-		o := f.hub.options()
-		o.Size = f.entry.Size
-		source, err := httprange.Open(context.WithoutCancel(ctx), f.hub.resolve(f.at.repo, f.commit, f.name), o)
+		source, err := f.connect(context.WithoutCancel(ctx))
 		if err != nil {
 			return nil, err
 		}
@@ -137,7 +128,7 @@ func (f *file) fill(ctx context.Context, progress func(have, size int64)) error 
 	if err := f.part.Fill(ctx, progress); err != nil {
 		return err
 	}
-	return f.snapshot.finish(ctx, f)
+	return f.move(ctx, f)
 }
 
 // settle gives a file whose bytes have all come its final place, while it is open.
@@ -145,7 +136,7 @@ func (f *file) settle() {
 	ctx, cancel := context.WithCancel(context.Background())
 	f.unsettle = cancel
 	f.settling.Go(func() {
-		if err := f.snapshot.finish(ctx, f); err != nil && ctx.Err() == nil {
+		if err := f.move(ctx, f); err != nil && ctx.Err() == nil {
 			f.opts.logger().Warn("file stays incomplete in the cache", "file", f.Name(), "reason", err)
 		}
 	})
@@ -161,8 +152,8 @@ func (f *file) Close() error {
 		if f.unsettle != nil {
 			f.unsettle()
 			f.settling.Wait()
-		} else if f.part.Have() == f.entry.Size && f.entry.Size <= mostAtClose && !f.part.Finished() {
-			err = f.snapshot.finish(context.Background(), f)
+		} else if f.part.Have() == f.object.size && f.object.size <= mostAtClose && !f.part.Finished() {
+			err = f.move(context.Background(), f)
 		}
 		err = errors.Join(err, f.part.Close())
 	}

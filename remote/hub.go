@@ -156,10 +156,7 @@ func (h *hub) explain(err error) error {
 	return fmt.Errorf("%w (%s)", err, means)
 }
 
-var (
-	commitID = regexp.MustCompile(`^[0-9a-f]{40}$`)
-	digestID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
-)
+var commitID = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
 // commit returns the commit that a revision stands for now, or offline stood for.
 func (h *hub) commit(ctx context.Context, a hubAddress) (string, error) {

@@ -2,11 +2,8 @@ package remote
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"log/slog"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -59,28 +56,6 @@ func (o *Options) logger() *slog.Logger {
 	return slog.Default()
 }
 
-// partialDir returns the folder of incomplete files whose final place is in the folder final, and
-// makes it.
-func (o *Options) partialDir(final string) (string, error) {
-	dir := o.CacheDir
-	if dir == "" {
-		home, err := cacheHome()
-		if err != nil {
-			return "", err
-		}
-		dir = filepath.Join(home, "tensormap")
-	}
-	err := os.MkdirAll(dir, 0o777)
-	if err == nil {
-		err = os.MkdirAll(final, 0o777)
-	}
-	if err == nil && !sameFileSystem(dir, final) {
-		dir = filepath.Join(final, ".tensormap")
-		err = os.MkdirAll(dir, 0o777)
-	}
-	return dir, err
-}
-
 // Open opens the model at an address: see the package's documentation. ctx bounds what opening
 // reads. The model's Close also ends what it still reads.
 //
@@ -88,12 +63,12 @@ func (o *Options) partialDir(final string) (string, error) {
 // Open reads the index, and methods of tensors what they need; what has come stays in the cache.
 func Open(ctx context.Context, address string, opts *Options) (*loader.Model, error) {
 	o := opts.withDefaults()
-	at, ok, err := hubAddressOf(address, o)
+	d, err := resolve(ctx, address, o)
 	if err != nil {
 		return nil, err
 	}
-	if ok {
-		return openHub(ctx, at, o)
+	if d != nil {
+		return d.openModel(ctx)
 	}
 	switch scheme, rest, _ := strings.Cut(address, "://"); strings.ToLower(scheme) {
 	case "http", "https":
@@ -106,6 +81,15 @@ func Open(ctx context.Context, address string, opts *Options) (*loader.Model, er
 		return loader.Open(filepath.FromSlash(rest), o.Loader)
 	}
 	return loader.Open(address, o.Loader)
+}
+
+// resolve returns the files at an address, or nil if they are of this system or not kept.
+func resolve(ctx context.Context, address string, o *Options) (*folder, error) {
+	at, ok, err := hubAddressOf(address, o)
+	if !ok {
+		return nil, err
+	}
+	return at.snapshot(ctx, at.hubAddress, o)
 }
 
 // located is an address in the Hub, which newHub describes.
@@ -135,27 +119,4 @@ func hubAddressOf(address string, o *Options) (at located, ok bool, err error) {
 		return at, ok, nil
 	}
 	return at, false, nil
-}
-
-func openHub(ctx context.Context, at located, o *Options) (*loader.Model, error) {
-	s, err := at.snapshot(ctx, at.hubAddress, o)
-	if err != nil {
-		return nil, err
-	}
-	name, err := s.model(ctx)
-	if err != nil {
-		return nil, err
-	}
-	f, err := s.open(name)
-	if err != nil {
-		return nil, err
-	}
-	if f.whole != nil {
-		m, err := loader.Open(s.path(name), o.Loader)
-		if !errors.Is(err, fs.ErrNotExist) { // or else some of its files are not complete
-			f.Close()
-			return m, err
-		}
-	}
-	return loader.OpenReaderAt(ctx, f, f.Size(), o.Loader)
 }

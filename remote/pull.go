@@ -3,9 +3,7 @@ package remote
 import (
 	"context"
 	"fmt"
-	"path"
 	"path/filepath"
-	"slices"
 
 	"github.com/tensormap/tensormap/loader"
 )
@@ -24,84 +22,30 @@ type Pulled struct {
 func Pull(ctx context.Context, address string, opts *Options) (*Pulled, error) {
 	o := opts.withDefaults()
 	o.NoCache = false
-	at, ok, err := hubAddressOf(address, o)
+	d, err := resolve(ctx, address, o)
 	if err != nil {
 		return nil, err
 	}
-	if !ok {
-		return nil, fmt.Errorf("%s: %w: only models of the Hub are kept (hf://ORG/NAME)", address, loader.ErrUnsupported)
+	if d == nil {
+		return nil, fmt.Errorf("%s: %w: not an address whose files are kept", address, loader.ErrUnsupported)
 	}
-	s, err := at.snapshot(ctx, at.hubAddress, o)
+	name, err := d.model(ctx)
 	if err != nil {
 		return nil, err
 	}
-	name, err := s.model(ctx)
+	names, err := d.members(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	names, err := s.members(ctx, name)
-	if err != nil {
+	if err := d.fill(ctx, names, o.Progress); err != nil {
 		return nil, err
 	}
-	if err := s.fill(ctx, names, o.Progress); err != nil {
-		return nil, err
-	}
-	pulled := &Pulled{Path: filepath.Join(s.dir(), filepath.FromSlash(path.Dir(name)))}
-	if at.file == name && len(names) == 1 {
-		pulled.Path = s.path(name)
-	}
+	pulled := &Pulled{}
 	for _, name := range names {
-		pulled.Files = append(pulled.Files, s.path(name))
+		pulled.Files = append(pulled.Files, d.path(name))
+	}
+	if pulled.Path = d.path(name); d.file != name || len(names) > 1 {
+		pulled.Path = filepath.Dir(pulled.Path)
 	}
 	return pulled, nil
-}
-
-// members lists the files of the model that the file called name leads to. A file that the address
-// names, and that is a model by itself, comes alone.
-func (s *snapshot) members(ctx context.Context, name string) ([]string, error) {
-	f, err := s.open(name)
-	if err != nil {
-		return nil, err
-	}
-	m, err := loader.OpenReaderAt(ctx, f, f.Size(), s.opts.Loader)
-	if err != nil {
-		return nil, err
-	}
-	defer m.Close()
-	names := []string{name}
-	for _, file := range m.Files() {
-		names = append(names, path.Join(path.Dir(name), path.Base(file.Path)))
-	}
-	if s.at.file != name || len(m.Files()) > 1 {
-		names = append(names, s.siblings(name)...)
-	}
-	slices.Sort(names)
-	return slices.Compact(names), nil
-}
-
-// fill brings the files called names, one after the other.
-func (s *snapshot) fill(ctx context.Context, names []string, progress func(have, total int64)) error {
-	var before, total int64
-	for _, name := range names {
-		total += s.files[name].Size
-	}
-	for _, name := range names {
-		f, err := s.open(name)
-		if err != nil {
-			return err
-		}
-		err = f.fill(ctx, func(have, _ int64) {
-			if progress != nil {
-				progress(before+have, total)
-			}
-		})
-		f.Close()
-		if err != nil {
-			return fmt.Errorf("%s: %w", s.name(name), err)
-		}
-		if before += f.Size(); progress != nil {
-			progress(before, total)
-		}
-	}
-	return nil
 }

@@ -1,0 +1,215 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout/formats"
+	"github.com/tensormap/tensormap/layout/manifest"
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/mmapio"
+	"github.com/tensormap/tensormap/remote/internal/sparse"
+	"github.com/tensormap/tensormap/shard"
+)
+
+// folder is the files at an address, of one revision: of a commit, of a manifest, or under a prefix.
+type folder struct {
+	opts    *Options
+	address string                   // for messages
+	file    string                   // that the address names, or a folder of them; "" for all
+	name    func(file string) string // what messages call a file
+	objects map[string]object        // by their slash-separated names
+	// lookup finds a file that objects does not list. It is nil if they are all there are.
+	lookup func(ctx context.Context, name string) (object, error)
+	// dir is where complete files have their names, or "" if they have none.
+	dir string
+}
+
+// path returns where the file called name is, once it is complete.
+func (d *folder) path(name string) string {
+	if d.dir != "" {
+		return filepath.Join(d.dir, filepath.FromSlash(name))
+	}
+	return d.objects[name].place.path
+}
+
+// object returns the content of the file called name.
+func (d *folder) object(ctx context.Context, name string) (object, error) {
+	if o, ok := d.objects[name]; ok {
+		return o, nil
+	}
+	if d.lookup != nil {
+		return d.lookup(ctx, name)
+	}
+	return object{}, &fs.PathError{Op: "open", Path: d.name(name), Err: fs.ErrNotExist}
+}
+
+// model returns the name of the file to open.
+func (d *folder) model(ctx context.Context) (string, error) {
+	if _, ok := d.objects[d.file]; ok {
+		return d.file, nil
+	}
+	var names []string
+	for name := range d.objects {
+		if path.Dir(name) == path.Clean("./"+d.file) {
+			names = append(names, path.Base(name))
+		}
+	}
+	if d.file != "" && len(names) == 0 {
+		_, err := d.object(ctx, d.file)
+		return d.file, err
+	}
+	name, err := shard.Choose(names, func(name string) *manifest.File {
+		return d.manifest(ctx, path.Join(d.file, name))
+	})
+	if err != nil {
+		return "", fmt.Errorf("%s: a repository with %w", d.address, err)
+	}
+	return path.Join(d.file, name), nil
+}
+
+// manifest returns the manifest in the file called name, or nil.
+func (d *folder) manifest(ctx context.Context, name string) *manifest.File {
+	f, err := d.open(ctx, name)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	decoded, _ := formats.Decode(mmapio.FromReaderAt(bound{ctx, f}, f.Size()), nil)
+	m, _ := decoded.(*manifest.File)
+	return m
+}
+
+// bound is a file whose reads end with ctx.
+type bound struct {
+	ctx context.Context
+	*file
+}
+
+func (b bound) ReadAt(p []byte, off int64) (int, error) { return b.ReadAtContext(b.ctx, p, off) }
+
+// open opens the file called name, wherever it is. It asks the server for nothing that objects has.
+func (d *folder) open(ctx context.Context, name string) (*file, error) {
+	o, err := d.object(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	f := &file{folder: d, base: name, object: o}
+	if f.whole, err = o.find(); err == nil {
+		return f, nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if d.opts.NoCache || o.id == "" {
+		return f, nil
+	}
+	dir, err := d.opts.partialDir(filepath.Dir(o.place.path))
+	if err != nil {
+		return nil, err
+	}
+	f.part, err = sparse.Open(filepath.Join(dir, o.id), sparse.Options{
+		Size: o.size, Identity: o.id, Fetch: f.fetch, Full: d.opts.full(o.name),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if f.part.Have() == o.size && o.size > mostAtClose {
+		f.settle()
+	}
+	return f, nil
+}
+
+// openModel opens the folder's model.
+func (d *folder) openModel(ctx context.Context) (*loader.Model, error) {
+	name, err := d.model(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f, err := d.open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if f.whole != nil && d.dir != "" {
+		m, err := loader.Open(d.path(name), d.opts.Loader)
+		if !errors.Is(err, fs.ErrNotExist) { // or else some of its files are not complete
+			f.Close()
+			return m, err
+		}
+	}
+	return loader.OpenReaderAt(ctx, f, f.Size(), d.opts.Loader)
+}
+
+// members lists the files of the model that the file called name leads to. A file that the address
+// names, and that is a model by itself, comes alone.
+func (d *folder) members(ctx context.Context, name string) ([]string, error) {
+	f, err := d.open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	m, err := loader.OpenReaderAt(ctx, f, f.Size(), d.opts.Loader)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	names := []string{name}
+	for _, file := range m.Files() {
+		names = append(names, path.Join(path.Dir(name), path.Base(file.Path)))
+	}
+	if d.file != name || len(m.Files()) > 1 {
+		names = append(names, d.siblings(name)...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// siblings lists the files beside the model that belong to it and are no weights: configuration,
+// tokenizer, generation.
+func (d *folder) siblings(model string) (names []string) {
+	for name := range d.objects {
+		if path.Dir(name) != path.Dir(model) || strings.Contains(name, manifest.IndexSuffix) {
+			continue
+		}
+		switch path.Ext(name) {
+		case ".json", ".txt", ".model", ".jinja", ".tiktoken", ".vocab":
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// fill brings the files called names, one after the other.
+func (d *folder) fill(ctx context.Context, names []string, progress func(have, total int64)) error {
+	var before, total int64
+	for _, name := range names {
+		o, err := d.object(ctx, name)
+		if err != nil {
+			return err
+		}
+		total += o.size
+	}
+	for _, name := range names {
+		f, err := d.open(ctx, name)
+		if err != nil {
+			return err
+		}
+		err = f.fill(ctx, func(have, _ int64) {
+			if progress != nil {
+				progress(before+have, total)
+			}
+		})
+		f.Close()
+		if err != nil {
+			return fmt.Errorf("%s: %w", d.name(name), err)
+		}
+		if before += f.Size(); progress != nil {
+			progress(before, total)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,185 @@
+package remote
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// object is content that never changes: where it comes from, and where it goes.
+type object struct {
+	name string // what messages call it
+	size int64
+	// id names the content, and its incomplete file: a digest in hex, or what identity returns.
+	id string
+	// check reads the content, and compares it with its digest. It is nil if there is none.
+	check func(ctx context.Context, r io.Reader) error
+	// connect returns the source. It is called when bytes are missing, and need not ask for any.
+	connect func(ctx context.Context) (source, error)
+	place   place
+}
+
+// source reads an object from its server.
+type source interface {
+	loader.ContextReaderAt
+	loader.VectorReaderAt
+	io.Closer
+}
+
+// place is where an object lies once it is complete.
+type place struct {
+	path string
+	lock string       // file to lock while the content moves to path, or ""
+	link func() error // gives the complete content its name beside others; or nil
+}
+
+// digestID matches git's id of a blob, and SHA-256.
+var digestID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+
+// identity returns the id of content that its address and a strong validator tell from other content.
+func identity(address, validator string) string {
+	sum := sha256.Sum256([]byte(address + "\n" + validator))
+	return "v-" + hex.EncodeToString(sum[:])
+}
+
+// sha256Check returns the check of content whose SHA-256 is digest, in hex.
+func sha256Check(digest string) func(ctx context.Context, r io.Reader) error {
+	return func(ctx context.Context, r io.Reader) error { return checkDigest(ctx, r, sha256.New(), digest) }
+}
+
+// checkDigest reads r, and compares what h makes of it with want, in hex.
+func checkDigest(ctx context.Context, r io.Reader, h hash.Hash, want string) error {
+	for n := int64(1); n > 0; {
+		var err error
+		if n, err = io.CopyN(h, r, 8<<20); err != nil && err != io.EOF {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	if got := hex.EncodeToString(h.Sum(nil)); got != want {
+		return fmt.Errorf("%w: its digest is %s, not %s", layout.ErrChecksum, got, want)
+	}
+	return nil
+}
+
+// find opens the object if it is complete in its place.
+func (o *object) find() (*os.File, error) {
+	f, err := os.Open(o.place.path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && (!info.Mode().IsRegular() || info.Size() != o.size) {
+		err = fmt.Errorf("%s has %d bytes, not %d: remove it", f.Name(), info.Size(), o.size)
+	}
+	if err == nil {
+		err = o.linked()
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// linked makes sure that the complete content has its name. A cache that cannot be written to is
+// read all the same.
+func (o *object) linked() error {
+	if o.place.link == nil {
+		return nil
+	}
+	return unlessReadOnly(o.place.link())
+}
+
+// move gives the content of f, whose bytes are all there, its place, if its digest is right.
+func (o *object) move(ctx context.Context, f *file) error {
+	for _, path := range []string{o.place.path, o.place.lock} {
+		if path == "" {
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			return err
+		}
+	}
+	if o.place.lock != "" {
+		unlock, err := lockFile(ctx, o.place.lock)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+	}
+	if _, err := os.Stat(o.place.path); err == nil { // another process was first
+		return errors.Join(f.part.Remove(), o.linked())
+	}
+	err := f.part.Finish(o.place.path, func(r io.Reader) error {
+		if o.check == nil {
+			return nil
+		}
+		return o.check(ctx, r)
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", o.name, err)
+	}
+	return o.linked()
+}
+
+// cacheDir returns the folder of what has no place in another program's cache.
+func (o *Options) cacheDir() (string, error) {
+	if o.CacheDir != "" {
+		return o.CacheDir, nil
+	}
+	home, err := cacheHome()
+	return filepath.Join(home, "tensormap"), err
+}
+
+// ownPlace returns the place of content that no other program's cache has one for.
+func (o *Options) ownPlace(id string) (place, error) {
+	dir, err := o.cacheDir()
+	return place{path: filepath.Join(dir, "blobs", id), lock: filepath.Join(dir, "locks", id+".lock")}, err
+}
+
+// partialDir returns the folder of incomplete files whose final place is in the folder final, and
+// makes it.
+func (o *Options) partialDir(final string) (string, error) {
+	dir, err := o.cacheDir()
+	if err == nil {
+		err = os.MkdirAll(dir, 0o777)
+	}
+	if err == nil {
+		err = os.MkdirAll(final, 0o777)
+	}
+	if err == nil && !sameFileSystem(dir, final) {
+		dir = filepath.Join(final, ".tensormap")
+		err = os.MkdirAll(dir, 0o777)
+	}
+	return dir, err
+}
+
+func unlessReadOnly(err error) error {
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, errReadOnly) {
+		return nil
+	}
+	return err
+}
+
+// checkName makes sure that the name of a file in a folder leads out of no folder.
+func checkName(name string) error {
+	if !fs.ValidPath(name) || name == "." || strings.ContainsAny(name, "\\\x00") {
+		return fmt.Errorf("%q is no name of a file in a repository", name)
+	}
+	return nil
+}
