@@ -28,9 +28,9 @@
 //
 // # Credentials
 //
-// Options.Header, and the user that an address names, go to the address's own server: the
-// same scheme, host and port. A request that a redirect has led elsewhere goes without them
-// from then on, even back home. No request carries a Referer. A redirect from https to http
+// Options.Header, what Options.Authorizer adds, and the user that an address names go to the
+// address's own server: the same scheme, host and port. A request that a redirect has led elsewhere
+// goes without them from then on, even back home. No request carries a Referer. A redirect from https to http
 // is refused. In a browser, whose fetch follows redirects by rules of its own, every redirect
 // is refused if there are headers.
 //

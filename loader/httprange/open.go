@@ -25,6 +25,8 @@ type Options struct {
 	// port), for example Authorization. A request that a redirect has led elsewhere goes
 	// without all of it.
 	Header http.Header
+	// Authorizer, if set, adds credentials to requests to the address's own server, after Header.
+	Authorizer Authorizer
 	// Parallel is the number of requests that may run at once; 0 means 8.
 	Parallel int
 	// PieceBytes is the most that one request asks for; 0 means 8 MiB.
@@ -62,6 +64,17 @@ type Options struct {
 	// Unversioned, if set, is called once for each file whose changes would go unnoticed, with its
 	// Name: see NoValidator.
 	Unversioned func(name string)
+}
+
+// Authorizer adds credentials to requests that need more than a constant header: tokens that expire,
+// signatures. It is called concurrently, and never for a request that a redirect has led to another
+// server.
+type Authorizer interface {
+	// Authorize completes a request.
+	Authorize(req *http.Request) error
+	// Refused hears of an answer with status 401. It reports whether it has other credentials now, so
+	// that the request is worth a second try. Its error ends the read.
+	Refused(resp *http.Response) (again bool, err error)
 }
 
 func (o *Options) withDefaults() Options {

@@ -11,7 +11,7 @@ import (
 
 // follow asks for the file by a request that ask completes, and follows redirects. Each
 // request is made anew: no header goes from one to the next, nor an address as Referer.
-// Options.Header goes to the address's own server, until a redirect leaves it.
+// Options.Header and Authorizer serve the address's own server, until a redirect leaves it.
 //
 // Later requests go where the first was led. Such an address may be signed, and expire: if it is
 // refused, the file's own address is asked again.
@@ -21,8 +21,7 @@ func (r *Reader) follow(ctx context.Context, ask func(*http.Request)) (*http.Res
 		if err != nil || !refusesAddress(resp.StatusCode) {
 			return resp, err
 		}
-		io.CopyN(io.Discard, resp.Body, 2<<10)
-		resp.Body.Close()
+		discard(resp)
 		r.landed.CompareAndSwap(at, nil)
 	}
 	return r.followFrom(ctx, &landing{r.url, true}, ask)
@@ -49,7 +48,7 @@ func refusesAddress(code int) bool {
 func (r *Reader) followFrom(ctx context.Context, start *landing, ask func(*http.Request)) (*http.Response, error) {
 	var via []*http.Request
 	var resp *http.Response
-	home := start.home
+	home, renewed := start.home, false
 	for to := start.url; ; {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, to.String(), nil)
 		if err != nil {
@@ -59,10 +58,15 @@ func (r *Reader) followFrom(ctx context.Context, start *landing, ask func(*http.
 		if home {
 			req.Header = r.opts.Header.Clone()
 		}
-		if len(r.opts.Header) > 0 && fetches() { // a browser would send it everywhere
+		if (len(r.opts.Header) > 0 || r.opts.Authorizer != nil) && fetches() { // a browser would send it everywhere
 			req.Header.Set("js.fetch:redirect", "manual")
 		}
 		ask(req)
+		if auth := r.opts.Authorizer; home && auth != nil {
+			if err := auth.Authorize(req); err != nil {
+				return nil, err
+			}
+		}
 		if check := r.opts.Client.CheckRedirect; check != nil && len(via) > 0 {
 			req.Response = resp
 			if err := check(req, via); err == http.ErrUseLastResponse {
@@ -75,6 +79,19 @@ func (r *Reader) followFrom(ctx context.Context, start *landing, ask func(*http.
 		if resp, err = r.client.Do(req); err != nil {
 			return nil, err
 		}
+		if home && !renewed && resp.StatusCode == http.StatusUnauthorized && r.opts.Authorizer != nil {
+			renewed = true
+			again, err := r.opts.Authorizer.Refused(resp)
+			if again || err != nil {
+				discard(resp)
+			}
+			if err != nil {
+				return nil, err
+			}
+			if again {
+				continue
+			}
+		}
 		next, err := redirection(resp, len(via))
 		if next == nil && err == nil {
 			if len(via) > 0 && resp.StatusCode == http.StatusPartialContent {
@@ -82,13 +99,18 @@ func (r *Reader) followFrom(ctx context.Context, start *landing, ask func(*http.
 			}
 			return resp, nil
 		}
-		io.CopyN(io.Discard, resp.Body, 2<<10) // the connection may then be used again
-		resp.Body.Close()
+		discard(resp)
 		if err != nil {
 			return nil, err
 		}
 		via, to = append(via, req), next
 	}
+}
+
+// discard reads the end of a short body, so that the connection may be used again.
+func discard(resp *http.Response) {
+	io.CopyN(io.Discard, resp.Body, 2<<10)
+	resp.Body.Close()
 }
 
 // mostRedirects is that of net/http.
@@ -173,8 +195,11 @@ func origin(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: strings.TrimSuffix(host, ":"+defaultPorts[u.Scheme])}).String()
 }
 
-// withheld reports whether req goes without Options.Header.
+// withheld reports whether req goes without Options.Header, or what Authorizer would add.
 func (r *Reader) withheld(req *http.Request) bool {
+	if r.opts.Authorizer != nil && origin(req.URL) != origin(r.url) {
+		return true
+	}
 	for name := range r.opts.Header {
 		if _, ok := req.Header[name]; !ok {
 			return true

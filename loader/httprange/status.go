@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -88,7 +89,7 @@ func (r *Reader) addText(status *StatusError, resp *http.Response, watch *time.T
 	if encoding(resp) == "" && !strings.Contains(resp.Header.Get("Content-Type"), "html") {
 		watch.Reset(mostToWait)
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, mostToRead))
-		status.Text = excerpt(r.redact(string(text), resp.Request.URL))
+		status.Text = excerpt(r.redact(string(text), resp.Request))
 		if strings.Contains(strings.ToLower(status.status()), strings.ToLower(status.Text)) {
 			status.Text = ""
 		}
@@ -118,10 +119,10 @@ func excerpt(text string) string {
 func quoted(text string) string { return strconv.Quote(text[:min(len(text), mostText)]) }
 
 // redact cuts out of text what the requests for the file have said that may be secret: an
-// answer may repeat it. asked is the address of the last one.
-func (r *Reader) redact(text string, asked *url.URL) string {
+// answer may repeat it. asked is the last one.
+func (r *Reader) redact(text string, asked *http.Request) string {
 	var said []string
-	for _, u := range []*url.URL{r.url, asked} {
+	for _, u := range []*url.URL{r.url, asked.URL} {
 		said = append(said, u.RawQuery)
 		for pair := range strings.SplitSeq(u.RawQuery, "&") {
 			_, value, _ := strings.Cut(pair, "=")
@@ -132,7 +133,7 @@ func (r *Reader) redact(text string, asked *url.URL) string {
 			said = append(said, password)
 		}
 	}
-	for _, values := range r.opts.Header {
+	for _, values := range append(slices.Collect(maps.Values(r.opts.Header)), asked.Header["Authorization"], asked.Header["X-Amz-Security-Token"]) {
 		for _, value := range values {
 			said = append(append(said, value), strings.Fields(value)...) // "Bearer …"
 		}
