@@ -82,6 +82,9 @@ type Plan struct {
 	// Left names files beside Path with names of its shards that belong to no new shard,
 	// such as those of an older model of more shards.
 	Left []string
+	// Stale lists files beside a new SafeTensors file that still say how the weights were quantized,
+	// though they no longer are: config.json and hf_quant_config.json. Readers rely on them.
+	Stale []string
 
 	kept      map[string]bool  // parts of weights in Quantized
 	stems     []string         // how names begin beside codes that are kept and cannot be decoded
@@ -197,6 +200,7 @@ func NewPlan(ctx context.Context, m *loader.Model, path string, opts *Options) (
 		return nil, err
 	}
 	p.describePlan()
+	p.findStale()
 	if err := p.target.divide(p); err != nil {
 		return nil, about(path, err)
 	}

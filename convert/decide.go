@@ -75,7 +75,7 @@ func (t *Tensor) decide(ctx context.Context, p *Plan, known map[string]original,
 	if t.source.Scheme() != nil {
 		return t.decideWeight(ctx, p, buf)
 	}
-	if p.opts.DType != layout.Invalid && !p.keeps(t.Name) {
+	if (p.opts.DType != layout.Invalid || p.target.limits().weights) && !p.keeps(t.Name) {
 		if err := p.refuse(t.source); err != nil {
 			return err
 		}

@@ -11,8 +11,9 @@
 //     fit. The metadata lose the keys that say how it was quantized: quantization_config,
 //     compression_config, and those of MLX and ModelOpt. Codes that cannot be decoded are
 //     a [PartError]
-//   - a quantized weight of which the new format lacks the codes' type and would expand them as
-//     numbers. It becomes F32 as a whole
+//   - a quantized weight in GGUF, whose readers know no codes and scales but those of ggml's blocks,
+//     and one whose codes the new format would expand as numbers. It becomes F32 as a whole, or as
+//     Options.DType says. GGUF refuses codes that cannot be decoded, unless Options.Keep has them
 //   - blocks of quantized numbers that the new format has no id for, in APR2 those of aprender
 //     alone (APR_Q4 and APR_Q8), in SafeTensors all. They become F32, which holds the same
 //     values; APR_Q8 in APR2 int8 with its scale

@@ -37,7 +37,7 @@ func (p *Plan) describePlan() {
 	if p.Format != layout.GGUF {
 		MergeConfig(&p.Metadata, untyped(p.opts.Set))
 	}
-	if p.decoded && len(p.Quantized) == 0 {
+	if p.unquantizes() {
 		p.Metadata = withoutMethod(p.Metadata)
 	}
 	setQuantization(&p.Metadata, p.Tensors, p.method())

@@ -77,12 +77,15 @@ func (p *Plan) sources(lease *loader.Lease) iter.Seq[loader.Tensor] {
 }
 
 // decodes reports whether the values of w are written, not its parts: Options.DType wants it, or the new format
-// would expand the codes of a part as if they were numbers.
+// would take the codes of a part for numbers.
 func (p *Plan) decodes(w loader.Tensor, parts []loader.Part) bool {
+	to := p.target.limits()
+	if to.weights && w.Scheme().Code != scheme.Blocks {
+		return true
+	}
 	if p.opts.DType != layout.Invalid {
 		return !p.opts.keeps(w.Name())
 	}
-	to := p.target.limits()
 	return slices.ContainsFunc(parts, func(part loader.Part) bool { return to.expands(part.Tensor.DType()) })
 }
 
@@ -90,6 +93,9 @@ func (p *Plan) decodes(w loader.Tensor, parts []loader.Part) bool {
 func (to *limits) expands(d layout.DType) bool {
 	return !to.holds(d) && (d.Quantized() || to.weights && d.Kind() == layout.KindFloat) && dequant.Supported(d)
 }
+
+// unquantizes reports whether the source has quantized weights and the new model none.
+func (p *Plan) unquantizes() bool { return p.decoded && len(p.Quantized) == 0 }
 
 func partOf(w loader.Tensor, parts []loader.Part) Part {
 	of := Part{Scheme: w.Scheme().Scheme, Codes: parts[0].Tensor.Name()}

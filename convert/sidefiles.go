@@ -11,6 +11,7 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/jsontext"
+	"github.com/tensormap/tensormap/layout/scheme"
 )
 
 // sideFiles lists the files beside Hugging Face's SafeTensors files, and the keys of APR2 metadata
@@ -45,6 +46,19 @@ func SideFiles(path string, skip ...string) (config layout.Metadata, read []stri
 		read = append(read, p)
 	}
 	return config, read, nil
+}
+
+// findStale fills in Stale. A file that cannot be read claims nothing.
+func (p *Plan) findStale() {
+	if p.Format != layout.SafeTensors || !p.unquantizes() {
+		return
+	}
+	for _, name := range []string{"config.json", "hf_quant_config.json"} {
+		path := filepath.Join(filepath.Dir(p.Path), name)
+		if md, err := ReadConfig(path); err == nil && scheme.ReadConfig(md).Says() {
+			p.Stale = append(p.Stale, path)
+		}
+	}
 }
 
 // ReadConfig reads a file that is one JSON object. Errors name the file.

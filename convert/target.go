@@ -45,8 +45,9 @@ type limits struct {
 	scalars bool // tensors without dimensions
 	// integers maps sizes in bytes to the types that keep the bits of others: unsigned ones if nil.
 	integers map[int]layout.DType
-	// weights reports that readers take all tensors for weights. Floats of a type that the format
-	// lacks become F32 then, so that no code passes for a number.
+	// weights reports that readers take all tensors for weights. Quantized weights are then written by
+	// their values, and floats of a type that the format lacks become F32, so that no code passes for
+	// a number.
 	weights bool
 }
 

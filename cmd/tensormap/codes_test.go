@@ -182,6 +182,39 @@ func TestConvertCheckpoints(t *testing.T) {
 	}
 }
 
+// TestConvertCodesToGGUF: its readers know no codes. They get weights, whatever --keep says, or nothing.
+func TestConvertCodesToGGUF(t *testing.T) {
+	trellis := modeltest.WriteSafeTensors(t, `{"w.trellis":{"dtype":"I16","shape":[1,1,1],"data_offsets":[0,2]},"w.suh":{"dtype":"F16","shape":[1],"data_offsets":[2,4]}}`, 1, 2, 3, 4)
+	out := filepath.Join(t.TempDir(), "out.gguf")
+	for _, args := range [][]string{{}, {"--dtype", "f16", "--keep", "w.*"}} {
+		done(t, append([]string{"convert", scaledF8(t), out}, args...)...)
+		if got := strings.Join(strings.Fields(done(t, "dump", out, "w.weight", "--as=text")), " "); got != "# w.weight F32 2×2 0.0002 0.0004 0.0008 -0.0002" {
+			t.Errorf("%v: %q", args, got)
+		}
+	}
+	out = filepath.Join(t.TempDir(), "out.gguf")
+	tensormap("convert", trellis, out).failsWith(t, trellis+`: tensor "w.trellis": unsupported operation: exl3 is not decoded`, "not re-encoded; --keep GLOB copies tensors as they are")
+	empty(t, filepath.Dir(out))
+	done(t, "convert", trellis, out, "--keep", "*")
+}
+
+// TestStaleConfigWarning: a config.json beside OUT that no longer holds is named.
+func TestStaleConfigWarning(t *testing.T) {
+	file := scaledF8(t)
+	dir := filepath.Dir(file)
+	config := filepath.Join(dir, "config.json")
+	if err := os.WriteFile(config, []byte(`{"quantization_config":{"quant_method":"fp8"}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	says := "warning: " + config + " says that the weights are quantized, which those of "
+	for dtype, want := range map[string]bool{"--dtype=bf16": true, "--align=64": false} {
+		r := tensormap("convert", file, filepath.Join(dir, "new.safetensors"), dtype)
+		if r.status != exitDone || strings.Contains(r.stderr, says) != want {
+			t.Errorf("%s: %+v", dtype, r)
+		}
+	}
+}
+
 // TestPlainF8: without a scale nobody but the user knows what F8 means.
 func TestPlainF8(t *testing.T) {
 	file := modeltest.WriteSafeTensors(t, `{"w":{"dtype":"F8_E4M3","shape":[2,2],"data_offsets":[0,4]}}`, 0x38, 0x40, 0x48, 0xb8)

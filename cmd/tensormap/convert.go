@@ -43,9 +43,10 @@ A quantized checkpoint (FP8 with scales, compressed-tensors, MLX, AWQ, GPTQ, bit
 NVFP4, HQQ) stores a weight as codes, scales and more. --dtype writes the weight under its own name
 instead, and the metadata no longer say how it was quantized. Where a type of blocks does not fit
 it, or would spoil it, it becomes F32. Without --dtype, and for weights that a --keep matches, the
-parts are copied bit for bit. Codes that are not decoded (Marlin, EXL2, EXL3, AQLM, VPTQ, QuIP#,
-HIGGS, torchao, Quanto, SVDQuant, and others) or do not fit their scales are copied too, and --dtype
-refuses them unless --keep names them. It also refuses F8 tensors without a scale: --plain-f8 says
+parts are copied bit for bit; GGUF, whose readers would take codes for numbers, gets the weight as F32.
+A config.json beside OUT is not ours to change: a warning says if it claims the old method. Codes that are not decoded (Marlin, EXL2, EXL3, AQLM, VPTQ, QuIP#,
+HIGGS, torchao, Quanto, SVDQuant, and others) or do not fit their scales are copied too; --dtype and GGUF
+refuse them unless --keep names them. It also refuses F8 tensors without a scale: --plain-f8 says
 that these hold weights.
 
 What the new format has no dtype for is written as another one, without loss: numbers as
@@ -194,7 +195,7 @@ func (opts *convertOptions) convertOptions(format layout.Format) (*convert.Optio
 		return nil, usageError{errors.New("--json is how --dry-run reports, and needs it")}
 	case (len(opts.types) > 0 || opts.imatrix != "") && !encodes:
 		return nil, usageError{errors.New("--type and --imatrix are about what --dtype re-encodes, and need it")}
-	case len(opts.keep) > 0 && !encodes:
+	case len(opts.keep) > 0 && !encodes && format != layout.GGUF:
 		return nil, usageError{errors.New("--keep says what --dtype leaves alone, and needs it")}
 	case opts.all && !encodes:
 		return nil, usageError{errors.New("--all says what --dtype re-encodes, and needs it")}

@@ -123,10 +123,13 @@ func reportLost(stderr io.Writer, out string, d layout.DType, tensors []convert.
 func wayOut(err error, o *convert.Options) error {
 	var part *convert.PartError
 	switch {
-	case !errors.As(err, &part) || o.DType == layout.Invalid:
+	case !errors.As(err, &part):
 		return err
 	case part.DType.Kind() == layout.KindFloat:
 		return fmt.Errorf("%w; --plain-f8 takes F8 for weights, --keep GLOB copies tensors as they are", err)
+	}
+	if o.Format == layout.GGUF {
+		return fmt.Errorf("%w; --keep GLOB copies tensors as they are", err)
 	}
 	return fmt.Errorf("%w; --keep GLOB copies tensors as they are, and all are without --dtype", err)
 }
@@ -154,6 +157,9 @@ func reportWritten(stderr io.Writer, p *convert.Plan, shards byteSize, took time
 	}
 	if p.Removed != "" {
 		fmt.Fprintf(stderr, "removed %s, which stood for the model that was there before\n", terminal.Printable(p.Removed))
+	}
+	for _, path := range p.Stale {
+		fmt.Fprintf(stderr, "warning: %s says that the weights are quantized, which those of %s no longer are: readers would misread them\n", terminal.Printable(path), terminal.Printable(p.Path))
 	}
 	if n := len(p.Left); n > 0 {
 		fmt.Fprintf(stderr, "left in place, though not part of this model: %s, such as %s\n", report.Plural(n, "file"), terminal.Printable(p.Left[0]))

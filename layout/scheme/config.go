@@ -25,6 +25,8 @@ type Config struct {
 	patterns int               // of the groups
 	groups   []group           // of compressed-tensors
 	paths    map[string]params // MLX: overrides by the path of a layer
+	// powers names tensors of U8 that were F8_E8M0 before a conversion to a format without that type.
+	powers map[string]bool
 }
 
 // params are what a configuration may say of one weight; zeros say nothing.
@@ -127,10 +129,26 @@ func ReadConfig(objects ...layout.Metadata) *Config {
 func (c *Config) Says() bool { return c.method != "" || c.bits != 0 || c.group != 0 || c.Err != nil }
 
 func (c *Config) read(o layout.Metadata) {
+	c.readOriginals(o)
 	for _, key := range []string{"quantization_config", "compression_config", "quantization"} {
 		if q, ok := object(o, key); ok && !c.Says() {
 			c.readQuantization(q)
 		}
+	}
+}
+
+// readOriginals reads which scales package convert could only keep as bytes (its key original_tensors).
+func (c *Config) readOriginals(o layout.Metadata) {
+	list, _ := object(o, "original_tensors")
+	for name, v := range list.All() {
+		t, ok := v.(layout.Metadata)
+		if !ok || text(t, "dtype") != layout.F8_E8M0.String() {
+			continue
+		}
+		if c.powers == nil {
+			c.powers = make(map[string]bool)
+		}
+		c.powers[name] = true
 	}
 }
 

@@ -209,7 +209,11 @@ func (f *finder) tensor(i uint32, k kind) error {
 			continue
 		}
 		stem := name[:len(name)-len(c.codes)]
-		if s, end, ok := f.scaleOf(c, stem); ok {
+		s, end, ok, err := f.scaleOf(c, stem)
+		if err != nil {
+			return err
+		}
+		if ok {
 			return f.add(c, i, s, stem, end)
 		}
 		if c.sure {
@@ -228,14 +232,26 @@ func hasSuffix(name []byte, end string) bool {
 }
 
 // scaleOf returns the tensor by which the codes of a stem are known, and which of the convention's ends
-// it has.
-func (f *finder) scaleOf(c *convention, stem []byte) (tensor uint32, which uint8, ok bool) {
+// it has. The error is that of the configuration.
+func (f *finder) scaleOf(c *convention, stem []byte) (tensor uint32, which uint8, ok bool, err error) {
 	for i, end := range c.scales {
-		if s, ok := f.find(stem, end); ok && (c.by == 0 || c.by&scaleKinds[f.tensors[s].DType] != 0) {
-			return s, uint8(i), true
+		s, ok := f.find(stem, end)
+		if !ok {
+			continue
+		}
+		fits := c.by == 0 || c.by&scaleKinds[f.tensors[s].DType] != 0
+		if !fits && c.by&e8m0 != 0 && f.tensors[s].DType == layout.U8 {
+			conf, err := f.configuration()
+			if err != nil {
+				return 0, 0, false, err
+			}
+			fits = conf.powers[string(f.tensors[s].Name)]
+		}
+		if fits {
+			return s, uint8(i), true, nil
 		}
 	}
-	return 0, 0, false
+	return 0, 0, false, nil
 }
 
 // leftOver refuses what may be codes and is no part of a weight: floats of 8 bits without a scale, and

@@ -105,6 +105,8 @@ func TestWeights(t *testing.T) {
 		"FP8 by a method not decoded":   {`{"quantization_config":{"quant_method":"aqlm"}}`, fp8("weight_scale", layout.F32), "quantized by aqlm, which is not decoded"},
 		"FP8 of DeepSeek-V4":            {`{}`, fp8("scale", layout.F8_E8M0, 2, 2), "a.weight fp8 [256 200]"},
 		"experts of DeepSeek-V4":        {`{}`, []stored{{"w1.weight", layout.I8, []int{8, 32}, nil}, {"w1.scale", layout.F8_E8M0, []int{8, 2}, nil}}, "w1.weight mxfp4 [8 64]"},
+		"FP8 of DeepSeek-V4, converted": {`{"original_tensors":{"a.scale":{"dtype":"F8_E8M0","shape":[2,2]}}}`, fp8("scale", layout.U8, 2, 2), "a.weight fp8 [256 200]"},
+		"FP8 scaled by bytes":           {`{"original_tensors":{"b.scale":{"dtype":"F8_E8M0","shape":[2,2]}}}`, fp8("scale", layout.U8, 2, 2), "without a scale"},
 		"AWQ":                           {`{}`, awq([]int{128, 2}, []int{1, 2}, []int{1, 16}), "a.weight awq [16 128]"},
 		"AWQ of 3 bits":                 {`{"quantization_config":{"quant_method":"awq","bits":3}}`, awq([]int{128, 2}, []int{1, 2}, []int{1, 16}), "awq of 3 bits"},
 		"AWQ of 33 bits":                {`{"quantization_config":{"quant_method":"awq","bits":33}}`, awq([]int{128, 2}, []int{1, 2}, []int{1, 16}), "33 bits"},

@@ -174,8 +174,17 @@ func sameParts(a, b *subject) bool {
 		return len(a.parts) == len(b.parts)
 	}
 	return *a.Scheme().Form == *b.Scheme().Form && slices.EqualFunc(a.parts, b.parts, func(a, b loader.Tensor) bool {
-		return a.Name() == b.Name() && a.DType() == b.DType() && slices.Equal(squeezed(a.Shape()), squeezed(b.Shape()))
+		return a.Name() == b.Name() && inBytes(a.DType()) == inBytes(b.DType()) && slices.Equal(squeezed(a.Shape()), squeezed(b.Shape()))
 	})
+}
+
+// inBytes returns U8 for F8_E8M0, which formats without that type store so. A form has the type of its
+// scales.
+func inBytes(d layout.DType) layout.DType {
+	if d == layout.F8_E8M0 {
+		return layout.U8
+	}
+	return d
 }
 
 func (t *compareTask) do(w *worker, part uint64) error {
