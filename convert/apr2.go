@@ -10,9 +10,9 @@ import (
 
 type apr2Target struct{}
 
-func (apr2Target) limits() *limits {
-	return &limits{name: "APR2", holds: apr2.Holds, scales: true, dims: apr2.MaxDims}
-}
+var apr2Limits = limits{name: "APR2", holds: apr2.Holds, scales: true, dims: apr2.MaxDims}
+
+func (apr2Target) limits() *limits { return &apr2Limits }
 
 func (apr2Target) divide(p *Plan) error {
 	suffix := formats.Suffix(p.Format)

@@ -55,17 +55,18 @@ func pays(raw, stored uint64) bool {
 // source are copied if they are as good as those that Fast makes.
 func (w *writer) compressed(file blocksWriter, t *Tensor) error {
 	copies := w.plan.opts.Compress == Fast && t.copied() && t.source.Encoding() == layout.LZ4 && pays(t.Bytes, t.FromBytes)
-	return file.WriteBlocksFunc(func(dst io.Writer) (err error) {
+	return file.WriteBlocksFunc(func(dst io.Writer) error {
 		if copies {
 			t.Stored = t.FromBytes
-			t.Lost, err = t.copyBlocks(&monitor{dst, &w.progress}, nil)
+			_, err := t.copyBlocks(&monitor{dst, &w.progress}, nil)
 			return err
 		}
 		w.lz4.Reset(dst)
-		t.Lost, err = t.writeTo(&monitor{&attempt{w: w.lz4}, &w.progress}, &w.buf)
+		lost, err := t.writeTo(&monitor{&attempt{w: w.lz4}, &w.progress}, &w.buf)
 		if err == nil {
 			err = w.lz4.Close()
 		}
+		t.lose(lost)
 		t.Stored = w.lz4.Stored()
 		if err == nil && !pays(t.Bytes, t.Stored) {
 			return apr2.ErrRollback

@@ -107,15 +107,26 @@ type Tensor struct {
 	// From is the type of the source's elements. A type that an earlier conversion could only note
 	// in the metadata is restored. From is Invalid for a quantized weight that is written by its values.
 	From, To  layout.DType
-	Scheme    string // of such a weight
-	Reencoded bool   // the values are encoded anew; otherwise the bytes are the same
+	bits      layout.DType // the type that integers of the new format stand for, or Invalid
+	Reencoded bool         // the values are encoded anew; otherwise the bytes are the same
 	// Oversized reports that the tensor alone exceeds Options.ShardBytes. It has a shard of its own.
 	Oversized        bool
+	scaled           bool // quant is the scale of a tensor of integers
 	FromShape, Shape []int
 	Elements         uint64
 	FromBytes        uint64 // stored in the source
 	Bytes            uint64 // of the new elements
 	Stored           uint64 // in the new file, once it is written: fewer than Bytes if compressed
+	*Decision
+
+	source loader.Tensor
+	at     int // position among the source's tensors
+}
+
+// Decision says what sets a tensor apart from one that is copied as it is. Tensors next to each other that
+// are treated alike share one.
+type Decision struct {
+	Scheme string // of a quantized weight that is written by its values
 	// Kept says why Options.DType has not re-encoded the tensor; "" if it has, or was not to.
 	Kept string
 	// Fallback says why the tensor is re-encoded to another type than the one asked for; "" if it is not.
@@ -128,14 +139,17 @@ type Tensor struct {
 	// Lost counts the values that the new encoding does not hold. Write fills it in.
 	Lost dequant.Loss
 
-	importance []float32 // of the columns, for each matrix
+	importance *[]float32 // of the columns, for each matrix; nil without
+	skip       int        // source bytes that are not copied
+	quant      layout.Quant
+}
 
-	source loader.Tensor
-	skip   int // source bytes that are not copied
-	at     int // position among the source's tensors
-	quant  layout.Quant
-	bits   layout.DType // the type that integers of the new format stand for, or Invalid
-	scaled bool         // quant is the scale of a tensor of integers
+// lose notes the values that t's new encoding does not hold.
+func (t *Tensor) lose(lost dequant.Loss) {
+	if t.Lost != lost {
+		own := *t.Decision
+		own.Lost, t.Decision = lost, &own
+	}
 }
 
 // Compressed counts the tensors that are stored compressed, their bytes and those of their blocks.

@@ -42,6 +42,7 @@ func (p *Plan) decide(ctx context.Context, lease *loader.Lease) error {
 		aliases = aliasesOf(p.model)
 	}
 	var buf buffers
+	same, next := (*Decision)(nil), new(Decision)
 	p.Tensors = make([]Tensor, 0, p.model.Len()-len(aliases))
 	for t := range p.sources(lease) {
 		if aliases[t.Name()] {
@@ -49,9 +50,15 @@ func (p *Plan) decide(ctx context.Context, lease *loader.Lease) error {
 			continue
 		}
 		n := len(p.Tensors)
-		p.Tensors = append(p.Tensors, Tensor{Name: t.Name(), From: t.DType(), FromShape: t.Shape(), FromBytes: t.StoredBytes(), Elements: t.Elements(), source: t, at: n})
-		if err := p.Tensors[n].decide(ctx, p, known, &buf); err != nil {
+		p.Tensors = append(p.Tensors, Tensor{Name: t.Name(), From: t.DType(), FromShape: t.Shape(), FromBytes: t.StoredBytes(), Elements: t.Elements(), source: t, at: n, Decision: next})
+		x := &p.Tensors[n]
+		if err := x.decide(ctx, p, known, &buf); err != nil {
 			return err
+		}
+		if same != nil && *same == *next {
+			*next, x.Decision = Decision{}, same
+		} else {
+			same, next = next, new(Decision)
 		}
 	}
 	return nil
@@ -119,8 +126,9 @@ func (t *Tensor) requantize(ctx context.Context, p *Plan, buf *buffers) error {
 	}
 	t.Fallback = fallback
 	if d.Quantized() {
-		t.importance = p.opts.Importance[t.Name]
-		t.Weighted = t.importance != nil
+		if weights := p.opts.Importance[t.Name]; weights != nil {
+			t.importance, t.Weighted = &weights, true
+		}
 	}
 	return nil
 }

@@ -14,9 +14,9 @@ import (
 
 type ggufTarget struct{}
 
-func (ggufTarget) limits() *limits {
-	return &limits{name: "GGUF", holds: gguf.Holds, dims: gguf.MostDims, scalars: true, integers: signed, weights: true}
-}
+var ggufLimits = limits{name: "GGUF", holds: gguf.Holds, dims: gguf.MostDims, scalars: true, integers: signed, weights: true}
+
+func (ggufTarget) limits() *limits { return &ggufLimits }
 
 // signed maps sizes in bytes to integers.
 var signed = map[int]layout.DType{1: layout.I8, 2: layout.I16, 4: layout.I32, 8: layout.I64}

@@ -15,10 +15,11 @@ import (
 // typedMetadata returns the keys of a GGUF file with values of GGUF's types, from md as the file or
 // JSON has it. types and strings are what typesOf and bytesOf say of it. rest holds what has no type.
 func typedMetadata(md, types, strings layout.Metadata) (typed, rest layout.Metadata) {
-	typeAt, bytesAt := asMap(types), asMap(strings)
+	typeAt, bytesAt := beside(md, types), beside(md, strings)
+	typed = make(layout.Metadata, 0, len(md))
 	for _, e := range md {
-		name, _ := typeAt[e.Key].(string)
-		if v, err := typedValue(withBytes(e.Value, bytesAt[e.Key]), name); err == nil {
+		name, _ := typeAt(e.Key).(string)
+		if v, err := typedValue(withBytes(e.Value, bytesAt(e.Key)), name); err == nil {
 			typed = append(typed, layout.Entry{Key: e.Key, Value: v})
 		} else {
 			rest = append(rest, e)
@@ -27,12 +28,30 @@ func typedMetadata(md, types, strings layout.Metadata) (typed, rest layout.Metad
 	return typed, rest
 }
 
-func asMap(md layout.Metadata) map[string]any {
-	m := make(map[string]any, len(md))
-	for _, e := range md {
-		m[e.Key] = e.Value
+// beside returns a function that finds the values of keys in md. It is asked for the keys of all, in their
+// order. If md has its keys in the same order, as typesOf writes them, this takes no memory.
+func beside(all, md layout.Metadata) func(key string) any {
+	n := 0
+	for i := range all {
+		if n < len(md) && md[n].Key == all[i].Key {
+			n++
+		}
 	}
-	return m
+	if n < len(md) {
+		values := make(map[string]any, len(md))
+		for _, e := range md {
+			values[e.Key] = e.Value
+		}
+		return func(key string) any { return values[key] }
+	}
+	n = 0
+	return func(key string) any {
+		if n == len(md) || md[n].Key != key {
+			return nil
+		}
+		n++
+		return md[n-1].Value
+	}
 }
 
 // withBytes returns v with the bytes of its strings that JSON could not hold.

@@ -124,7 +124,7 @@ func (t *Tensor) weights() columnWeights {
 		return columnWeights{}
 	}
 	n, columns := matrices(t.Shape)
-	return columnWeights{all: t.importance, row: columns, matrix: int(t.Elements) / n}
+	return columnWeights{all: *t.importance, row: columns, matrix: int(t.Elements) / n}
 }
 
 // next returns how many of n elements have the same importance for each row, and that.

@@ -17,9 +17,9 @@ import (
 
 type safeTensorsTarget struct{}
 
-func (safeTensorsTarget) limits() *limits {
-	return &limits{name: "SafeTensors", holds: safetensors.Holds, dims: math.MaxInt, scalars: true}
-}
+var safeTensorsLimits = limits{name: "SafeTensors", holds: safetensors.Holds, dims: math.MaxInt, scalars: true}
+
+func (safeTensorsTarget) limits() *limits { return &safeTensorsLimits }
 
 func (safeTensorsTarget) divide(p *Plan) error {
 	if p.opts.Compress.compresses() {

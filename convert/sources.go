@@ -181,8 +181,12 @@ func carriedAs(key string, value any) (layout.Entry, error) {
 
 // stringsOf divides md into strings and all other values.
 func stringsOf(md layout.Metadata) (text, rest layout.Metadata) {
+	isText := func(e layout.Entry) bool { _, ok := e.Value.(string); return ok }
+	if !slices.ContainsFunc(md, func(e layout.Entry) bool { return !isText(e) }) {
+		return slices.Clip(md), nil
+	}
 	for _, e := range md {
-		if _, isText := e.Value.(string); isText {
+		if isText(e) {
 			text = append(text, e)
 		} else {
 			rest = append(rest, e)

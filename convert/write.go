@@ -190,8 +190,9 @@ func (w *writer) tensor(file fileWriter, blocks blocksWriter, t *Tensor) error {
 		if blocks != nil && w.plan.opts.Compress.keepsBlocks(t) {
 			planned, t.Stored, write = t.FromBytes, t.FromBytes, t.copyBlocks
 		}
-		err = file.WriteTensorFunc(func(dst io.Writer) (err error) {
-			t.Lost, err = write(&monitor{dst, &w.progress}, &w.buf)
+		err = file.WriteTensorFunc(func(dst io.Writer) error {
+			lost, err := write(&monitor{dst, &w.progress}, &w.buf)
+			t.lose(lost)
 			return err
 		})
 	}

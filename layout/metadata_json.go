@@ -21,11 +21,14 @@ func EncodeJSON(v any) ([]byte, error) {
 	if err := count.value(v); err != nil {
 		return nil, err
 	}
-	w := jsonWriter{text: make([]byte, 0, count.n)}
-	if err := w.value(v); err != nil {
-		return nil, err
-	}
-	return w.text, nil
+	return AppendJSON(make([]byte, 0, count.n), v)
+}
+
+// AppendJSON appends to b what EncodeJSON returns.
+func AppendJSON(b []byte, v any) ([]byte, error) {
+	w := jsonWriter{text: b}
+	err := w.value(v)
+	return w.text, err
 }
 
 // jsonWriter appends values to a text, or only counts its bytes.

@@ -29,10 +29,12 @@ import (
 // Bounds of memory, as multiples of the bytes that are really there, beside what a process
 // takes that opens nothing.
 const (
-	openBound  = 4
-	metaBound  = 17 // of JSON, as jsontext.Parse says, on top of opening
-	verbBound  = 6
-	writeBound = 16 // of verbs that write a model: tensors and metadata, old and new
+	openBound = 4
+	metaBound = 17 // of JSON, as jsontext.Parse says, on top of opening
+	verbBound = 6
+	// Verbs that write a model hold the records of tensors and the metadata, old and new.
+	apr2Bound  = 10
+	otherBound = 14 // GGUF's types and SafeTensors' strings come on top
 	spare      = 24 << 20
 )
 
@@ -209,10 +211,13 @@ func beginMemory(a *arena) func(*round) {
 			bound += metaBound
 		}
 		r.within(kind+" "+how, int64(len(b)), r.peak("open", how, path)-idle, bound)
-		verb := pick(r.Rand, []string{"inspect", "inspect --json", "inspect --tree", "verify", "stats", "hash", "map", "dump x", "diff", "convert"})
+		verb := pick(r.Rand, []string{"inspect", "inspect --json", "inspect --tree", "verify", "stats", "hash", "map", "dump x", "diff", "convert .apr", "convert .gguf", "convert .safetensors"})
 		bound = verbBound + 1
-		if verb == "convert" {
-			bound = writeBound + 1
+		switch verb {
+		case "convert .apr":
+			bound = apr2Bound + 1
+		case "convert .gguf", "convert .safetensors":
+			bound = otherBound + 1
 		}
 		r.within(kind+" "+verb, int64(len(b)), r.peak("verb", verb, path)-idleVerb, bound)
 		r.claims(claimed(r))
@@ -240,7 +245,7 @@ func (a *arena) peak(kind, how, path string) int64 {
 		case verb == "diff":
 			args = append(args, path)
 		case verb == "convert":
-			args = append(args, filepath.Join(filepath.Dir(path), "out.apr"))
+			args = append(args, filepath.Join(filepath.Dir(path), "out"+arg))
 		case arg != "":
 			args = append(args, arg)
 		}

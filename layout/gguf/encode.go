@@ -97,7 +97,11 @@ type encoder struct {
 }
 
 func (e *encoder) header(tensors []layout.Tensor, md layout.Metadata) error {
-	e.buf = append(e.buf, magic...)
+	size := uint64(0)
+	for i := range tensors {
+		size += width(8).smallestInfo() + uint64(len(tensors[i].Name)) + 8*uint64(len(tensors[i].Shape))
+	}
+	e.buf = append(make([]byte, 0, size+mostAlign), magic...) // and what metadata take
 	e.buf = le.AppendUint32(e.buf, 3)
 	e.buf = le.AppendUint64(e.buf, uint64(len(tensors)))
 	e.buf = le.AppendUint64(e.buf, uint64(len(md)))
@@ -176,19 +180,18 @@ func (e *encoder) noType(key string, value any) error {
 }
 
 func (e *encoder) tensor(t *layout.Tensor) error {
-	name := layout.Quote(t.Name)
 	id, ok := t.DType.GGML()
 	size, err := t.DType.Size(t.Shape)
 	switch {
 	case len(t.Name) > MostName:
-		return e.errorf("name", layout.ErrLimit, "tensor %s: %d bytes, and ggml reads names of up to %d", name, len(t.Name), MostName)
+		return e.errorf("name", layout.ErrLimit, "tensor %s: %d bytes, and ggml reads names of up to %d", layout.Quote(t.Name), len(t.Name), MostName)
 	case !ok:
-		return e.errorf("type", layout.ErrUnsupported, "tensor %s: ggml has no type for %v", name, t.DType)
+		return e.errorf("type", layout.ErrUnsupported, "tensor %s: ggml has no type for %v", layout.Quote(t.Name), t.DType)
 	case err != nil:
-		return e.errorf("dimensions", layout.ErrInvalid, "tensor %s: %v", name, err)
+		return e.errorf("dimensions", layout.ErrInvalid, "tensor %s: %v", layout.Quote(t.Name), err)
 	// No operating system gives a file more bytes than int64 counts.
 	case size > math.MaxInt64-mostAlign-e.data:
-		return e.errorf("offset", layout.ErrLimit, "tensor %s: %d bytes at %d make the file larger than 2^63 bytes", name, size, e.data)
+		return e.errorf("offset", layout.ErrLimit, "tensor %s: %d bytes at %d make the file larger than 2^63 bytes", layout.Quote(t.Name), size, e.data)
 	}
 	e.text(string(t.Name))
 	e.buf = le.AppendUint32(e.buf, uint32(len(t.Shape)))

@@ -120,18 +120,17 @@ func (e *encoder) metadata(md layout.Metadata) error {
 }
 
 func (e *encoder) tensor(t *layout.Tensor) error {
-	name := layout.Quote(t.Name)
 	size, err := t.DType.Size(t.Shape)
 	switch {
 	case string(t.Name) == metadataKey:
-		return e.errorf("name", layout.ErrInvalid, "a tensor cannot be called %s", name)
+		return e.errorf("name", layout.ErrInvalid, "a tensor cannot be called %s", layout.Quote(t.Name))
 	case !Holds(t.DType):
-		return e.errorf("dtype", layout.ErrUnsupported, "tensor %s: SafeTensors has no dtype for %v", name, t.DType)
+		return e.errorf("dtype", layout.ErrUnsupported, "tensor %s: SafeTensors has no dtype for %v", layout.Quote(t.Name), t.DType)
 	case err != nil:
-		return e.errorf("shape", layout.ErrInvalid, "tensor %s: %v", name, err)
+		return e.errorf("shape", layout.ErrInvalid, "tensor %s: %v", layout.Quote(t.Name), err)
 	// No operating system gives a file more bytes than int64 counts.
 	case size > math.MaxInt64-e.data:
-		return e.errorf("data_offsets", layout.ErrLimit, "tensor %s: %d bytes at %d make the file larger than 2^63 bytes", name, size, e.data)
+		return e.errorf("data_offsets", layout.ErrLimit, "tensor %s: %d bytes at %d make the file larger than 2^63 bytes", layout.Quote(t.Name), size, e.data)
 	}
 	if err := e.key("name", string(t.Name)); err != nil {
 		return err
@@ -160,8 +159,8 @@ func (e *encoder) text(field, s string) error {
 	if !utf8.ValidString(s) {
 		return e.errorf(field, layout.ErrInvalid, "%s is not valid UTF-8", layout.Quote([]byte(s)))
 	}
-	text, err := layout.EncodeJSON(s)
-	e.buf = append(e.buf, text...)
+	b, err := layout.AppendJSON(e.buf, s)
+	e.buf = b
 	return err
 }
 

@@ -35,6 +35,7 @@ type Mark struct {
 // New returns a File that writes the tensors of index to dst, each at a multiple of align, a power of
 // two. It sets their offsets as it writes them. Nothing is written yet.
 func New(dst io.Writer, index *layout.Index, align uint64, fields Fields) *File {
+	index.Names = nil // nobody looks tensors up any more
 	return &File{dst: dst, index: index, align: align, fields: fields}
 }
 
