@@ -49,10 +49,11 @@ test-wasip1: ## the short tests of what asks the system for anything as WebAssem
 	GOOS=wasip1 GOARCH=wasm $(GO) test -short \
 		-exec 'env -u GOOS -u GOARCH $(GO) run $(WAZERO) run -mount=/:/ -env-inherit' $(WASI)
 
-lint: ## gofmt, vet, staticcheck, and unsafe only where it belongs
+lint: ## gofmt, vet, staticcheck, the modules of their own, and unsafe only where it belongs
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'gofmt would change these files'; exit 1; }
 	$(GO) vet ./...
 	cd bench/peers && export CGO_ENABLED=1 CGO_CFLAGS=-O0 CGO_CXXFLAGS=-O0 && $(GO) vet . && $(GO) test -c -o /dev/null .
+	cd trust/keyless && $(GO) vet ./... && $(GO) test ./...
 	$(GO) run $(STATICCHECK) ./...
 	@! grep -rlE '^\s*(import )?"unsafe"' --include='*.go' . | grep -vE '^\./(mmapio|dequant|bench/peers)/' \
 		|| { echo 'these files import unsafe outside mmapio and dequant'; exit 1; }

@@ -28,6 +28,7 @@ const (
 	payloadType   = "application/vnd.in-toto+json"
 	statementType = "https://in-toto.io/Statement/v1"
 	predicateType = "https://model_signing/signature/v1.0"
+	digestsType   = "https://model_signing/Digests/v0.1" // of Python's model_signing 0.2
 )
 
 // payloadBytes bounds the signed statement: hundreds of bytes for each of a million files.
@@ -204,6 +205,9 @@ func (b *Bundle) parseMaterial(md layout.Metadata) error {
 		return b.parseChain(object)
 	case bySigstore && !byKey && !byChain:
 		b.Method = BySigstore
+		if entries, err := list(md, "tlogEntries"); err != nil || len(entries) == 0 {
+			return cmp.Or(err, invalid("tlogEntries is empty"))
+		}
 		return nil
 	}
 	return invalid("verificationMaterial must have one of publicKey, x509CertificateChain and certificate")
@@ -260,11 +264,22 @@ func (b *Bundle) Certificate() *x509.Certificate {
 	return b.chain[0]
 }
 
+// by returns an error unless the bundle is signed by method m.
+func (b *Bundle) by(m Method) error {
+	switch b.Method {
+	case m:
+		return nil
+	case BySigstore:
+		return fmt.Errorf("%w: the bundle is signed by %s, not by %s; the command tensormap-keyless and package trust/keyless verify it", ErrSignature, b.Method, m)
+	}
+	return fmt.Errorf("%w: the bundle is signed by %s, not by %s", ErrSignature, b.Method, m)
+}
+
 // VerifyKey checks the signature of a bundle ByKey against the key that the caller trusts. It returns
 // what is signed. The error is ErrSignature, ErrKey, or about the statement.
 func (b *Bundle) VerifyKey(key crypto.PublicKey) (*Statement, error) {
-	if b.Method != ByKey {
-		return nil, fmt.Errorf("%w: the bundle is signed by %s, not by key", ErrSignature, b.Method)
+	if err := b.by(ByKey); err != nil {
+		return nil, err
 	}
 	ec, ok := key.(*ecdsa.PublicKey)
 	if !ok {
@@ -292,8 +307,8 @@ func short(hint string) string {
 // signer's certificate to one of roots, all valid at the given time. The certificate must be one for
 // signing.
 func (b *Bundle) VerifyCertificate(roots []*x509.Certificate, at time.Time) (*Statement, error) {
-	if b.Method != ByCertificate {
-		return nil, fmt.Errorf("%w: the bundle is signed by %s, not by certificate", ErrSignature, b.Method)
+	if err := b.by(ByCertificate); err != nil {
+		return nil, err
 	}
 	leaf := b.chain[0]
 	trusted, between := x509.NewCertPool(), x509.NewCertPool()
@@ -318,13 +333,17 @@ func (b *Bundle) VerifyCertificate(roots []*x509.Certificate, at time.Time) (*St
 }
 
 // verified checks the signature and returns the statement. Writers of version 0.2 signed the message of
-// paeOfRepr.
+// paeOfRepr, with certificates by SHA-256 whatever the curve.
 func (b *Bundle) verified(key *ecdsa.PublicKey) (*Statement, error) {
 	digest, err := digestFor(key)
 	if err != nil {
 		return nil, err
 	}
-	if !ecdsa.VerifyASN1(key, digest(pae(b.payload)), b.sig) && !ecdsa.VerifyASN1(key, digest(paeOfRepr(b.payload)), b.sig) {
+	older := digest
+	if b.Method == ByCertificate {
+		older = sum256
+	}
+	if !ecdsa.VerifyASN1(key, digest(pae(b.payload)), b.sig) && !ecdsa.VerifyASN1(key, older(paeOfRepr(b.payload)), b.sig) {
 		return nil, fmt.Errorf("%w: it does not fit the statement and the key", ErrSignature)
 	}
 	return ParseStatement(b.payload)
@@ -334,13 +353,18 @@ func (b *Bundle) verified(key *ecdsa.PublicKey) (*Statement, error) {
 func digestFor(key *ecdsa.PublicKey) (func(message []byte) []byte, error) {
 	switch key.Curve {
 	case elliptic.P256():
-		return func(m []byte) []byte { s := sha256.Sum256(m); return s[:] }, nil
+		return sum256, nil
 	case elliptic.P384():
 		return func(m []byte) []byte { s := sha512.Sum384(m); return s[:] }, nil
 	case elliptic.P521():
 		return func(m []byte) []byte { s := sha512.Sum512(m); return s[:] }, nil
 	}
 	return nil, usable(key)
+}
+
+func sum256(message []byte) []byte {
+	s := sha256.Sum256(message)
+	return s[:]
 }
 
 // pae returns the message that DSSE signs for a payload.

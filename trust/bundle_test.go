@@ -61,7 +61,7 @@ func statement(t testing.TB, name string) *Statement {
 
 // TestBundlesOfPython verifies bundles that the reference client wrote, and models that differ from them.
 func TestBundlesOfPython(t *testing.T) {
-	for _, name := range []string{"p256", "p384", "p521", "certificate", "shards", "shards-spec", "old"} {
+	for _, name := range []string{"p256", "p384", "p521", "certificate", "shards", "shards-spec", "old", "blake2", "blake3"} {
 		t.Run(name, func(t *testing.T) {
 			s := statement(t, name)
 			if err := s.Verify(t.Context(), fixtures+"/model", nil); err != nil {
@@ -109,6 +109,142 @@ func TestBundlesOfPython(t *testing.T) {
 	}
 	if err := statement(t, "file").Verify(t.Context(), fixtures+"/model", nil); !errors.Is(err, ErrUnsigned) {
 		t.Error("a directory of several:", err)
+	}
+}
+
+// TestSpecificationVectors reads the vectors of the specification.
+func TestSpecificationVectors(t *testing.T) {
+	key, err := ReadPublicKey(fixtures + "/historical/signing-key-pub.pem")
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots, err := ReadCertificates(fixtures + "/historical/ca-cert.pem")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(file string) (*Bundle, *Statement, error) {
+		b, err := ParseBundle(fixture(t, file))
+		if err != nil {
+			return nil, nil, err
+		}
+		s, err := ParseStatement(b.payload)
+		return b, s, err
+	}
+	files, err := filepath.Glob(fixtures + "/spec/*/*.json")
+	if err != nil || len(files) != 8 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		rel, err := filepath.Rel(fixtures, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, s, err := read(filepath.ToSlash(rel))
+		switch folder := filepath.Base(filepath.Dir(file)); folder {
+		case "valid":
+			if err != nil || strings.Join(s.Files(), " ") != "signme-1 signme-2" {
+				t.Errorf("%s: %v", rel, err)
+				continue
+			}
+			switch b.Method {
+			case ByKey:
+				_, err = b.VerifyKey(key)
+			case ByCertificate:
+				_, err = b.VerifyCertificate(roots, time.Now())
+			}
+			if err != nil {
+				t.Errorf("%s: %v", rel, err)
+			}
+		case "invalid-payload":
+			if b == nil || err == nil || !strings.Contains(err.Error(), "predicateType") {
+				t.Errorf("%s: %v", rel, err)
+			}
+		case "invalid":
+			if b != nil || err == nil {
+				t.Errorf("%s: %v", rel, err)
+			}
+		}
+	}
+}
+
+// TestHistoricalBundles verifies models that earlier releases of the reference client signed, back to
+// the first that wrote bundles.
+func TestHistoricalBundles(t *testing.T) {
+	key, err := ReadPublicKey(fixtures + "/historical/signing-key-pub.pem")
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots, err := ReadCertificates(fixtures + "/historical/ca-cert.pem")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dirs, err := filepath.Glob(fixtures + "/historical/v*")
+	if err != nil || len(dirs) != 13 {
+		t.Fatal(dirs, err)
+	}
+	for _, dir := range dirs {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			b, err := ParseBundle(fixture(t, filepath.Join("historical", filepath.Base(dir), "model.sig")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			verify := func() (*Statement, error) { return b.VerifyKey(key) }
+			switch b.Method {
+			case ByCertificate:
+				verify = func() (*Statement, error) { return b.VerifyCertificate(roots, time.Now()) }
+			case BySigstore: // which package keyless verifies
+				if _, err := verify(); !errors.Is(err, ErrSignature) {
+					t.Error(err)
+				}
+				return
+			}
+			s, err := verify()
+			if err != nil {
+				t.Fatal(err)
+			}
+			root := dir
+			if s.Files()[0] == "." {
+				root = dir + "/signme-1"
+			}
+			opts := &VerifyOptions{Bundle: dir + "/model.sig", Ignore: []string{"ignore-me"}}
+			if err := s.Verify(t.Context(), root, opts); err != nil {
+				t.Error(err)
+			}
+			b.payload = bytes.Replace(b.payload, []byte(`"name"`), []byte(`"Name"`), 1)
+			if _, err := verify(); !errors.Is(err, ErrSignature) {
+				t.Error("another payload:", err)
+			}
+		})
+	}
+}
+
+// TestDigestsStatement reads statements of the reference client's release 0.2, and wrong ones.
+func TestDigestsStatement(t *testing.T) {
+	const sum = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+	make := func(subjects string) []byte {
+		return []byte(`{"_type": "` + statementType + `", "subject": [` + subjects + `], "predicateType": "` + digestsType + `", "predicate": {"unused": "x"}}`)
+	}
+	subject := func(name, algorithm string) string {
+		return `{"name": "` + name + `", "digest": {"sha256": "` + sum + `"}, "annotations": {"actual_hash_algorithm": "` + algorithm + `"}}`
+	}
+	s, err := ParseStatement(make(subject("b", "file-sha256") + "," + `{"name": "a/c", "digest": {"sha256": "` + sum + `"}}`))
+	if err != nil || strings.Join(s.Files(), " ") != "a/c b" || s.AllowSymlinks {
+		t.Fatal(s, err)
+	}
+	for what, c := range map[string]struct {
+		payload []byte
+		want    error
+	}{
+		"none":      {make(""), layout.ErrInvalid},
+		"twice":     {make(subject("b", "file-sha256") + "," + subject("b", "file-sha256")), layout.ErrDuplicate},
+		"algorithm": {make(subject("b", "file-blake3")), layout.ErrInvalid},
+		"outside":   {make(subject("../b", "file-sha256")), layout.ErrInvalid},
+		"no name":   {make(subject("", "file-sha256")), layout.ErrInvalid},
+		"no digest": {make(`{"name": "b", "digest": {"sha512": "00"}}`), layout.ErrInvalid},
+	} {
+		if _, err := ParseStatement(c.payload); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/jsontext"
+	"github.com/tensormap/tensormap/trust/internal/blake3"
 )
 
 // ChunksAnnotation is the key of a resource's annotation that has the digests of its chunks:
@@ -91,9 +92,10 @@ func parseStatement(payload []byte) (*Statement, error) {
 	}
 	var (
 		s         = &Statement{files: make(map[string]*signed)}
+		predicate string
+		subjects  []resource
 		form      serialization
 		resources []resource
-		root      []byte
 		err       error
 		js        = jsontext.New(payload, layout.Unknown, 0, "JSON", bundleLimits.WithDefaults())
 		seen      = make(map[string]bool)
@@ -104,9 +106,9 @@ func parseStatement(payload []byte) (*Statement, error) {
 		case "_type":
 			err = is(js.Text(), "_type", statementType)
 		case "predicateType":
-			err = is(js.Text(), "predicateType", predicateType)
+			predicate = string(js.Text())
 		case "subject":
-			err = s.subject(&js, &root)
+			subjects, err = parseSubjects(&js)
 		case "predicate":
 			for key := range js.Members("an object") {
 				seen["predicate."+string(key)] = true
@@ -133,12 +135,22 @@ func parseStatement(payload []byte) (*Statement, error) {
 	if err := js.Err(); err != nil {
 		return nil, err
 	}
-	for _, key := range []string{"_type", "predicateType", "subject", "predicate", "predicate.serialization", "predicate.resources"} {
+	required := []string{"_type", "predicateType", "subject", "predicate"}
+	if predicate == predicateType {
+		required = append(required, "predicate.serialization", "predicate.resources")
+	}
+	for _, key := range required {
 		if !seen[key] {
 			return nil, invalid("no %s", key)
 		}
 	}
-	return s, s.fill(form, resources, root)
+	switch predicate {
+	case predicateType:
+		return s, s.fillSigned(form, resources, subjects)
+	case digestsType:
+		return s, s.fill(serialization{method: "files", hash: "sha256"}, subjects)
+	}
+	return nil, is([]byte(predicate), "predicateType", predicateType)
 }
 
 // is checks a string that has only one valid value.
@@ -149,33 +161,42 @@ func is(got []byte, name, want string) error {
 	return nil
 }
 
-// subject reads the one subject, whose digest is that over all resources.
-func (s *Statement) subject(js *jsontext.Scanner[[]byte], root *[]byte) (err error) {
-	n := 0
-	for js.Open('[', "an array"); js.More(']'); n++ {
+// parseSubjects reads what the statement is about: one model, or the files of writers of version 0.2.
+func parseSubjects(js *jsontext.Scanner[[]byte]) (list []resource, err error) {
+	for js.Open('[', "an array"); js.More(']'); {
+		r := resource{algorithm: "sha256"}
 		for key := range js.Members("an object") {
 			switch string(key) {
 			case "name":
-				s.Name = string(js.Text())
+				r.name = string(js.Text())
 			case "digest":
 				for key := range js.Members("an object") {
 					if string(key) != "sha256" {
 						js.Skip()
 						continue
 					}
-					if *root, err = parseHex(string(js.Text()), sha256.Size); err != nil {
-						return fmt.Errorf("subject: %w", err)
+					if r.digest, err = parseHex(string(js.Text()), sha256.Size); err != nil {
+						return nil, fmt.Errorf("subject: %w", err)
 					}
+				}
+			case "annotations":
+				for key := range js.Members("an object") {
+					if string(key) != "actual_hash_algorithm" {
+						js.Skip()
+						continue
+					}
+					r.algorithm = strings.TrimPrefix(string(js.Text()), "file-")
 				}
 			default:
 				js.Skip()
 			}
 		}
+		if js.Err() == nil && (r.name == "" || r.digest == nil) {
+			return nil, invalid("a subject without a name or a sha256")
+		}
+		list = append(list, r)
 	}
-	if js.Err() == nil && (n != 1 || s.Name == "" || *root == nil) {
-		return invalid("subject must be one, with a name and a sha256")
-	}
-	return nil
+	return list, nil
 }
 
 // parseHex reads the lower-case hexadecimal digits of n bytes.
@@ -289,8 +310,25 @@ func parseAnnotations(js *jsontext.Scanner[[]byte]) (c *chunks, err error) {
 	return c, nil
 }
 
+// fillSigned enters the resources as files. The one subject has the digest over all of them, which is
+// SHA-256 whatever the files' is.
+func (s *Statement) fillSigned(form serialization, resources, subjects []resource) error {
+	if len(subjects) != 1 {
+		return invalid("%d subjects, where exactly one is allowed", len(subjects))
+	}
+	s.Name = subjects[0].name
+	all := sha256.New()
+	for _, r := range resources {
+		all.Write(r.digest)
+	}
+	if root := subjects[0].digest; len(resources) > 0 && !bytes.Equal(all.Sum(nil), root) {
+		return fmt.Errorf("%w: the subject has the digest %x, but the resources have %x", ErrSignature, root, all.Sum(nil))
+	}
+	return s.fill(form, resources)
+}
+
 // fill enters the resources as files.
-func (s *Statement) fill(form serialization, resources []resource, root []byte) error {
+func (s *Statement) fill(form serialization, resources []resource) error {
 	if len(resources) == 0 {
 		return invalid("no resources")
 	}
@@ -302,19 +340,15 @@ func (s *Statement) fill(form serialization, resources []resource, root []byte) 
 			h, _ := blake2b.New512(nil) // which fails for a key only
 			return h
 		}
+	case "blake3":
+		s.newHash = blake3.New
 	default:
-		return fmt.Errorf("%w: hash_type %s; sha256 and blake2b are known", layout.ErrUnsupported, quote(form.hash))
+		return fmt.Errorf("%w: hash_type %s; sha256, blake2b and blake3 are known", layout.ErrUnsupported, quote(form.hash))
 	}
-	// The digest over all is SHA-256 whatever the files' is.
-	all := sha256.New()
 	for _, r := range resources {
-		all.Write(r.digest)
 		if len(r.digest) != s.newHash().Size() {
 			return fmt.Errorf("resource %s: %w", quote(r.name), invalid("a digest of %d bytes, not %d", len(r.digest), s.newHash().Size()))
 		}
-	}
-	if !bytes.Equal(all.Sum(nil), root) {
-		return fmt.Errorf("%w: the subject has the digest %x, but the resources have %x", ErrSignature, root, all.Sum(nil))
 	}
 	var err error
 	switch form.method {

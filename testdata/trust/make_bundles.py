@@ -1,6 +1,7 @@
 """Writes the fixtures of this folder: a model, keys, and bundles by Python's model_signing.
 
     python make_bundles.py            with model-signing 1.1.1, pyOpenSSL, cryptography, safetensors, numpy
+    python make_bundles.py --hashes   the same and blake3: bundles with BLAKE2b and BLAKE3 only
     python make_bundles.py --old      with model-signing 1.0.1: old.sig, which holds the key itself
 
 The private keys are thrown away.
@@ -84,6 +85,14 @@ def main():
         # Not by Config, which wants to reach Sigstore first.
         payload = payloads.Payload(hashing.Config().hash(MODEL))
         sign_ec_key.Signer(private(key)).sign(payload).write(HERE / "old.sig")
+        return
+    if "--hashes" in sys.argv:
+        for algorithm in ("blake2", "blake3"):
+            key = ec.generate_private_key(CURVES["p256"])
+            public(key, algorithm)
+            signing.Config().set_hashing_config(hashing.Config().use_file_serialization(hashing_algorithm=algorithm)).use_elliptic_key_signer(
+                private_key=private(key)
+            ).sign(MODEL, HERE / (algorithm + ".sig"))
         return
     write_model()
     for name, curve in CURVES.items():

@@ -1,9 +1,11 @@
 // Command oms_adapter lets the conformance kit for OpenSSF Model Signing
 // (github.com/sampras343/model-signing-conformance) run against package trust. It speaks the kit's
-// command line for the methods key and certificate. Only its exit status counts.
+// command line. Only its exit status counts. Sigstore's bundles are verified by the command
+// tensormap-keyless of the module trust/keyless, if KEYLESS has its path, with the public instance's root.
 //
 //	go build -o adapter ./testdata/outside/oms_adapter
-//	pytest test/ --entrypoint=$PWD/adapter
+//	go -C trust/keyless build -o $PWD/tensormap-keyless ./cmd/tensormap-keyless
+//	TRUSTED_ROOT=$PWD/testdata/trust/sigstore/trusted_root.json KEYLESS=$PWD/tensormap-keyless pytest test/ --entrypoint=$PWD/adapter
 package main
 
 import (
@@ -13,6 +15,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -40,6 +43,7 @@ func run() error {
 	method, model := f.String("method", "", ""), f.String("model-path", "", "")
 	output, bundle := f.String("output-bundle", "", ""), f.String("bundle", "", "")
 	private, public, cert := f.String("private-key", "", ""), f.String("public-key", "", ""), f.String("signing-cert", "", "")
+	identity, issuer := f.String("identity", "", ""), f.String("identity-provider", "", "")
 	unsigned := f.Bool("ignore-unsigned-files", false, "")
 	f.Var(&chain, "cert-chain", "")
 	f.Var(&ignored, "ignore-paths", "")
@@ -55,6 +59,14 @@ func run() error {
 	}
 	ctx := context.Background()
 	switch {
+	case *method == "sigstore" && os.Args[1] == "verify-model" && os.Getenv("KEYLESS") != "":
+		args := []string{"--signature", *bundle, "--identity", *identity, "--issuer", *issuer, "--trusted-root", os.Getenv("TRUSTED_ROOT"), fmt.Sprintf("--ignore-unsigned-files=%t", *unsigned)}
+		for _, p := range ignored {
+			args = append(args, "--ignore-path", p)
+		}
+		cmd := exec.Command(os.Getenv("KEYLESS"), append(args, *model)...)
+		cmd.Stderr = os.Stderr
+		return cmd.Run()
 	case *method != "key" && *method != "certificate":
 		return fmt.Errorf("method %q", *method)
 	case os.Args[1] == "sign-model":
