@@ -72,10 +72,10 @@ func (m *Model) named(i int, l *Lease) Tensor {
 		return m.handle(desc, nil, l)
 	case w.scheme.Err != nil:
 		return m.handle(desc, w, l)
-	case len(w.desc.Name) != len(desc.Name) || string(w.desc.Name) != string(desc.Name):
+	case len(w.scheme.Name) != len(desc.Name) || string(w.scheme.Name) != string(desc.Name):
 		return m.handle(desc, nil, l)
 	}
-	return m.handle(&w.desc, w, l)
+	return m.handle(w.desc(), w, l)
 }
 
 // listed returns the tensor that stands in the model's list in the place of stored tensor i. ok is
@@ -91,7 +91,7 @@ func (m *Model) listed(i int, l *Lease) (t Tensor, ok bool) {
 	case w.scheme.Err != nil:
 		return m.handle(&m.tensors[i], w, l), true
 	}
-	return m.handle(&w.desc, w, l), true
+	return m.handle(w.desc(), w, l), true
 }
 
 // lookupWeight finds a logical tensor whose name no stored tensor has.
@@ -99,7 +99,7 @@ func (m *Model) lookupWeight(name string, l *Lease) (Tensor, error) {
 	if m.schemes != nil {
 		if i, ok := m.schemes.Find(name); ok {
 			w := &m.weights[i]
-			return m.handle(&w.desc, w, l), nil
+			return m.handle(w.desc(), w, l), nil
 		}
 	}
 	return Tensor{}, &notFoundError{m, name}

@@ -61,12 +61,14 @@ type file struct {
 
 // weight is a tensor that its files store as several.
 type weight struct {
-	desc   layout.Tensor // under the weight's name and shape, where its codes are
 	scheme *scheme.Weight
 	asked  atomic.Uint64 // scales that ranges have read, from files that are not in place
 	// checked says that the parts have been found to hold what the scheme wants.
 	checked atomic.Bool
 }
+
+// desc describes the weight under its name, with its shape, where its codes are.
+func (w *weight) desc() *layout.Tensor { return &w.scheme.Tensor }
 
 // codes returns the position of the weight's codes.
 func (w *weight) codes() uint32 { return w.scheme.Parts[0].Tensor }

@@ -258,7 +258,7 @@ func (v *verifier) quantized() error {
 		codes := &v.model.tensors[w.codes()]
 		err := w.scheme.Err
 		if err == nil {
-			err = Tensor{&w.desc, v.files[w.desc.File], v.lease, w}.checkParts()
+			err = Tensor{w.desc(), v.files[w.scheme.File], v.lease, w}.checkParts()
 		}
 		if err == nil {
 			continue

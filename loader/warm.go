@@ -253,7 +253,7 @@ func (m *Model) EvictAll() error {
 	}
 	defer m.leave()
 	for i := range m.weights {
-		m.cache.Drop(&m.weights[i].desc, weightKinds...)
+		m.cache.Drop(m.weights[i].desc(), weightKinds...)
 	}
 	return m.evict(m.every())
 }

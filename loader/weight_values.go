@@ -39,7 +39,7 @@ func formOf(w *scheme.Weight) dequant.Grouped {
 
 // entries returns how many scales all elements have.
 func (w *weight) entries(g *dequant.Grouped) uint64 {
-	_, n := g.Scales(0, w.desc.Elements())
+	_, n := g.Scales(0, w.scheme.Elements())
 	return n
 }
 
@@ -239,14 +239,14 @@ func (t Tensor) readScales(mem []float32, from, count uint64) (*scaling, error) 
 		if err := t.floats(role, layout.Invalid, s.offsets, from); err != nil {
 			return nil, err
 		}
-		if w.Offset != 0 {
+		if w.CodeOffset != 0 {
 			for i := range s.offsets {
-				s.offsets[i] += w.Offset
+				s.offsets[i] += w.CodeOffset
 			}
 		}
-	case w.Offset != 0:
+	case w.CodeOffset != 0:
 		s.offsets = mem[count:][:1]
-		s.offsets[0] = w.Offset
+		s.offsets[0] = w.CodeOffset
 	}
 	return s, nil
 }

@@ -35,22 +35,20 @@ func (m *Model) findWeights(ctx context.Context) error {
 		table.Complete()
 	}
 	m.schemes, m.weights = table, make([]weight, len(table.Weights))
+	var checked *scheme.Form // which many weights in a row share
 	for i := range table.Weights {
 		w := &table.Weights[i]
-		codes := &m.tensors[w.Parts[0].Tensor]
 		m.weights[i].scheme = w
-		m.weights[i].desc = layout.Tensor{Name: w.Name, Shape: w.Shape, Offset: codes.Offset, File: codes.File, Encoding: codes.Encoding}
-		if w.Err == nil {
-			if err := formOf(w).Check(); err != nil && w.Code != scheme.Blocks {
-				w.Err = err
+		if w.Err != nil {
+			continue
+		}
+		if w.Form != checked && w.Code != scheme.Blocks {
+			if w.Err = formOf(w).Check(); w.Err != nil {
 				continue
 			}
-			m.hidden += len(w.Parts) - 1
-			for _, p := range w.Parts {
-				m.weights[i].desc.Stored += m.tensors[p.Tensor].Stored
-				m.weights[i].desc.Raw += m.tensors[p.Tensor].Raw
-			}
+			checked = w.Form
 		}
+		m.hidden += len(w.Parts) - 1
 	}
 	return nil
 }
@@ -102,19 +100,34 @@ func (m *Model) readWants(ctx context.Context, table *scheme.Table) error {
 		order[i] = i
 	}
 	at := func(i int) *layout.Tensor { return &m.tensors[table.Wants[i].Tensor] }
-	slices.SortFunc(order, func(a, b int) int {
+	byPlace := func(a, b int) int {
 		return cmp.Or(cmp.Compare(at(a).File, at(b).File), cmp.Compare(at(a).Offset, at(b).Offset))
-	})
-	for _, i := range order {
-		t := m.handle(at(i), nil, l)
-		t.file = t.file.during(ctx)
-		b := make([]byte, t.desc.Raw)
-		table.Contents[i] = b
-		if t.file.access() == fromAfar && t.desc.Encoding == layout.Raw {
-			p.AddTarget(t.file, t.desc.Offset, t.desc.Stored, content(b))
-		} else if err := mmapio.Guard(func() error { return t.readAt(b, 0) }); err != nil {
-			return t.wrap(err)
+	}
+	if !slices.IsSortedFunc(order, byPlace) {
+		slices.SortFunc(order, byPlace)
+	}
+	var t Tensor
+	err := mmapio.Guard(func() error {
+		var room []byte // of many tensors
+		for _, i := range order {
+			t = m.handle(at(i), nil, l)
+			t.file = t.file.during(ctx)
+			size := int(t.desc.Raw)
+			if size > len(room) {
+				room = make([]byte, max(size, 1<<14))
+			}
+			b := room[:size:size]
+			room, table.Contents[i] = room[size:], b
+			if t.file.access() == fromAfar && t.desc.Encoding == layout.Raw {
+				p.AddTarget(t.file, t.desc.Offset, t.desc.Stored, content(b))
+			} else if err := t.readAt(b, 0); err != nil {
+				return err
+			}
 		}
+		return nil
+	})
+	if err != nil {
+		return t.wrap(err)
 	}
 	return p.Read(ctx, openers, &parallel.Progress{})
 }

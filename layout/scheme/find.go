@@ -3,6 +3,7 @@ package scheme
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"slices"
 
 	"github.com/tensormap/tensormap/layout"
@@ -21,27 +22,45 @@ type Table struct {
 
 	pending []pending
 	limits  layout.Limits
+	conf    *Config // once it was asked for
 	tensors []layout.Tensor
 	names   *layout.Names
 	own     *layout.Names // of the weights whose names no tensor has
+	recent  [8]example    // of different forms, found last
+	turn    int           // the next of recent to go
+	shaping shaping
 }
 
 // pending is a weight whose shape waits for contents.
 type pending struct {
-	shaping
+	evidence
 	weight uint32
+}
+
+// evidence is what tells the form of a weight, beside its parts.
+type evidence struct {
+	c     *convention
+	end   uint8  // of the scale's name, in c.scales
+	wants [2]int // the range of contents, in Table.Wants
+	layer []byte // the path of the layer
+}
+
+// An example is a weight with its form, and all that decided about it.
+type example struct {
+	w *Weight
+	evidence
+	params
 }
 
 // Complete finishes the table, once all contents are there. It must be called once.
 func (t *Table) Complete() {
 	for i := range t.pending {
 		p := &t.pending[i]
-		w := &t.Weights[p.weight]
-		if p.shaping.w = w; w.Err == nil {
-			w.fail(p.run(p.c))
+		if w := &t.Weights[p.weight]; w.Err == nil {
+			t.shape(w, &p.evidence)
 		}
 	}
-	t.pending, t.Wants, t.Contents = nil, nil, nil
+	t.pending, t.Wants, t.Contents, t.recent, t.shaping = nil, nil, nil, [8]example{}, shaping{}
 	for i := range t.Weights {
 		w := &t.Weights[i]
 		if w.Err == nil {
@@ -55,7 +74,7 @@ func (t *Table) Complete() {
 
 // enter makes w known by its name, if no tensor has that.
 func (t *Table) enter(w *Weight, i int) {
-	if codes, _ := w.Part(Codes); bytes.Equal(w.Name, t.tensors[codes].Name) {
+	if bytes.Equal(w.Name, t.tensors[w.Parts[0].Tensor].Name) {
 		return
 	}
 	if t.own == nil {
@@ -159,16 +178,15 @@ var kinds = [256]kind{
 type finder struct {
 	*Table
 	config  func() (*Config, error)
-	conf    *Config // once it was asked for
-	refused error   // by conf
+	refused error // by conf
 	buf     []byte
 	parts   []Part
+	spelled []byte      // names that no tensor has
+	tails   *tails      // of all names, once they were asked for
 	asked   *convention // whose companions others are
 	others  []companion // that some tensor's name ends like
 	all     map[*convention][]companion
-	recent  [8]*Weight // of different forms, found last
-	turn    int        // the next of recent to go
-	shaping shaping
+	near    [256]hint
 	alone   []uint32 // tensors that may be codes, for which no companion was found
 }
 
@@ -183,8 +201,37 @@ func (f *finder) configuration() (_ *Config, err error) {
 	return f.conf, nil
 }
 
-// find returns the tensor called stem and end.
-func (f *finder) find(stem []byte, end string) (uint32, bool) {
+// A hint says where the tensor was that a name's end led to, from another one.
+type hint struct{ from, to uint32 }
+
+// find returns the tensor called stem and end, which belongs to tensor from. Weights lie in one order, each
+// with its parts or all parts of a kind together: the place of the last one tells the next. Else the name is
+// looked up.
+func (f *finder) find(from uint32, stem []byte, end string) (uint32, bool) {
+	h := &f.near[0]
+	if n := len(end); n > 1 { // another end in its place costs a lookup
+		h = &f.near[(16*uint(end[n-2])+uint(n))%uint(len(f.near))]
+	}
+	for _, i := range [...]uint32{from + h.to - h.from, h.to + 1} {
+		if i < uint32(len(f.tensors)) && isCalled(f.tensors[i].Name, stem, end) {
+			*h = hint{from, i}
+			return i, true
+		}
+	}
+	i, ok := f.lookup(stem, end)
+	if ok {
+		*h = hint{from, i}
+	}
+	return i, ok
+}
+
+// isCalled reports whether name is stem and end.
+func isCalled(name, stem []byte, end string) bool {
+	return len(name) == len(stem)+len(end) && string(name[len(stem):]) == end && bytes.Equal(name[:len(stem)], stem)
+}
+
+// lookup returns the tensor called stem and end, a name that it leaves in f.buf.
+func (f *finder) lookup(stem []byte, end string) (uint32, bool) {
 	f.buf = append(append(f.buf[:0], stem...), end...)
 	for p := f.names.Probe(layout.HashNameBytes(f.buf)); ; {
 		i, ok := p.Next()
@@ -209,7 +256,7 @@ func (f *finder) tensor(i uint32, k kind) error {
 			continue
 		}
 		stem := name[:len(name)-len(c.codes)]
-		s, end, ok, err := f.scaleOf(c, stem)
+		s, end, ok, err := f.scaleOf(c, i, stem)
 		if err != nil {
 			return err
 		}
@@ -231,11 +278,11 @@ func hasSuffix(name []byte, end string) bool {
 	return len(name) >= len(end) && string(name[len(name)-len(end):]) == end
 }
 
-// scaleOf returns the tensor by which the codes of a stem are known, and which of the convention's ends
+// scaleOf returns the tensor by which codes with a stem are known, and which of the convention's ends
 // it has. The error is that of the configuration.
-func (f *finder) scaleOf(c *convention, stem []byte) (tensor uint32, which uint8, ok bool, err error) {
+func (f *finder) scaleOf(c *convention, codes uint32, stem []byte) (tensor uint32, which uint8, ok bool, err error) {
 	for i, end := range c.scales {
-		s, ok := f.find(stem, end)
+		s, ok := f.find(codes, stem, end)
 		if !ok {
 			continue
 		}
@@ -278,15 +325,15 @@ func (f *finder) leftOver() error {
 
 // refuse enters codes that cannot be decoded.
 func (f *finder) refuse(codes uint32, err error) {
-	w := f.next()
+	w := f.next(2)
 	w.Parts, w.Err = append(f.room(1), Part{Codes, codes}), err
 	f.claim(w)
 }
 
-// next returns the weight that comes next.
-func (f *finder) next() *Weight {
+// next returns the weight that comes next. The first one's number of parts tells how many there may be.
+func (f *finder) next(parts int) *Weight {
 	if f.Weights == nil {
-		f.Weights = make([]Weight, 0, 1+len(f.tensors)/2)
+		f.Weights = make([]Weight, 0, 1+len(f.tensors)/parts)
 		f.Of = make([]uint32, len(f.tensors))
 	}
 	if n := len(f.Weights); n < cap(f.Weights) {
@@ -318,6 +365,8 @@ func (f *finder) claim(w *Weight) {
 		case other != at:
 			w.fail(misfit("tensor %s is a part of %s too", layout.Quote(f.tensors[p.Tensor].Name), layout.Quote(f.Weights[other-1].Name)))
 		}
+		w.Stored += f.tensors[p.Tensor].Stored
+		w.Raw += f.tensors[p.Tensor].Raw
 	}
 }
 
@@ -330,8 +379,7 @@ func (w *Weight) fail(err error) {
 
 // add enters the weight of a convention whose codes and scale were found.
 func (f *finder) add(c *convention, codes, scale uint32, stem []byte, end uint8) error {
-	conf, err := f.configuration()
-	if err != nil {
+	if _, err := f.configuration(); err != nil {
 		return err
 	}
 	if c.inward {
@@ -345,42 +393,46 @@ func (f *finder) add(c *convention, codes, scale uint32, stem []byte, end uint8)
 		f.refuse(codes, unsupported("%s is not decoded", c.scheme))
 		return nil
 	}
-	w := f.next()
-	w.Scheme, w.Name, w.convention, w.end = c.scheme, f.tensors[codes].Name, c, end
-	w.Parts = append(f.room(2+len(c.others)), Part{Codes, codes}, Part{c.role, scale})
+	parts := append(f.room(2+len(c.others)), Part{Codes, codes}, Part{c.role, scale})
 	layer := bytes.TrimSuffix(stem, weightEnd)
 	for _, o := range f.companions(c) {
 		base := stem
 		if o.layer {
 			base = layer
 		}
-		if i, ok := f.find(base, o.end); ok && i != scale {
-			w.Parts = append(w.Parts, Part{o.role, i})
+		if i, ok := f.find(codes, base, o.end); ok && i != scale {
+			parts = append(parts, Part{o.role, i})
 		}
 	}
+	w, at := f.next(len(parts)), &f.tensors[codes]
+	w.Name, w.Offset, w.File, w.Encoding, w.Parts = at.Name, at.Offset, at.File, at.Encoding, parts
 	if c.name != c.codes && !c.inward {
-		if i, ok := f.find(stem, c.name); ok {
+		if i, ok := f.lookup(stem, c.name); ok {
 			w.fail(misfit("the weight has the name of the tensor %s", layout.Quote(f.tensors[i].Name)))
 		}
-		w.Name = slices.Clone(f.buf)
+		f.spelled = append(grown(f.spelled, len(f.buf)), f.buf...)
+		w.Name = slices.Clip(f.spelled[len(f.spelled)-len(f.buf):])
 	}
 	f.claim(w)
 	if w.Err == nil {
-		f.shape(c, w, conf, layer)
+		f.want(w, evidence{c: c, end: end, layer: layer})
 	}
 	return nil
 }
 
-// shape finds shape and form of w, or asks for contents that tell.
-func (f *finder) shape(c *convention, w *Weight, conf *Config, layer []byte) {
-	p := conf.of(layer)
-	if p.err != nil {
-		w.fail(p.err)
-		return
+// grown returns names with room for n more bytes. Many names share an allocation.
+func grown(names []byte, n int) []byte {
+	if n > cap(names)-len(names) {
+		return make([]byte, 0, max(n, min(2*cap(names), 1<<16), 1<<10))
 	}
+	return names
+}
+
+// want finds shape and form of w, or asks for contents that tell.
+func (f *finder) want(w *Weight, e evidence) {
 	from := len(f.Wants)
 	for _, p := range w.Parts {
-		if !slices.Contains(c.wants, p.Role) {
+		if len(e.c.wants) == 0 || !slices.Contains(e.c.wants, p.Role) {
 			continue
 		}
 		if size := f.tensors[p.Tensor].Raw; size > mostContent {
@@ -390,48 +442,61 @@ func (f *finder) shape(c *convention, w *Weight, conf *Config, layer []byte) {
 		}
 		f.Wants = append(f.Wants, Want{uint32(len(f.Weights) - 1), p.Role, p.Tensor})
 	}
-	if len(f.Wants) == from && f.known(w, conf) {
-		return
-	}
-	f.shaping = shaping{Table: f.Table, conf: conf, params: p, layer: layer, sizes: f.shaping.sizes[:0]}
+	e.wants = [2]int{from, len(f.Wants)}
 	if len(f.Wants) > from {
-		f.shaping.c, f.shaping.wants = c, [2]int{from, len(f.Wants)}
-		f.pending = append(f.pending, pending{f.shaping, uint32(len(f.Weights) - 1)})
-		f.shaping.sizes = nil // the pending weight has it
+		f.pending = append(f.pending, pending{e, uint32(len(f.Weights) - 1)})
 		return
 	}
-	f.shaping.w = w
-	w.fail(f.shaping.run(c))
-	if w.Err == nil {
-		f.recent[f.turn%len(f.recent)] = w
-		f.turn++
-	}
+	f.shape(w, &e)
 }
 
-// known gives w the form of a weight that is alike, and reports whether there is one.
-func (f *finder) known(w *Weight, conf *Config) bool {
-	if len(conf.paths) > 0 || len(conf.groups) > 1 { // which may name w's layer
-		return false
-	}
-	for _, other := range f.recent {
-		if other != nil && f.alike(w, other) {
-			w.Scheme, w.Shape, w.Form = other.Scheme, other.Shape, other.Form
-			return true
+// shape finds shape and form of w. Many weights have those of another.
+func (t *Table) shape(w *Weight, e *evidence) {
+	single := len(t.conf.groups) <= 1 // else one may name w's layer
+	for i := range t.recent {
+		r := &t.recent[i]
+		if single && r.c == e.c && r.end == e.end && (len(t.conf.paths) == 0 || r.params == t.conf.of(e.layer)) && t.alike(w, r.w) && t.sameContents(e, &r.evidence) {
+			w.Shape, w.Form = r.w.Shape, r.w.Form
+			return
 		}
 	}
-	return false
+	p := t.conf.of(e.layer)
+	if w.fail(p.err); w.Err != nil {
+		return
+	}
+	t.shaping = shaping{Table: t, w: w, evidence: *e, params: p, sizes: t.shaping.sizes[:0]}
+	if w.fail(t.shaping.run()); w.Err == nil && single {
+		t.recent[t.turn%len(t.recent)] = example{w, *e, p}
+		t.turn++
+	}
 }
 
-// alike reports whether two weights of one configuration have parts of the same types and shapes in
-// the same convention. Most layers of a model are.
-func (f *finder) alike(a, b *Weight) bool {
-	if a.convention != b.convention || a.end != b.end || len(a.Parts) != len(b.Parts) {
+// sameContents reports whether the contents that tell two forms are equal, in tensors whose names end
+// alike.
+func (t *Table) sameContents(a, b *evidence) bool {
+	n := a.wants[1] - a.wants[0]
+	if n != b.wants[1]-b.wants[0] {
+		return false
+	}
+	for i := range n {
+		x, y := a.wants[0]+i, b.wants[0]+i
+		if last(t.tensors[t.Wants[x].Tensor].Name) != last(t.tensors[t.Wants[y].Tensor].Name) || !bytes.Equal(t.Contents[x], t.Contents[y]) {
+			return false
+		}
+	}
+	return true
+}
+
+// alike reports whether two weights of one convention have parts of the same types and shapes. Most
+// layers of a model are.
+func (t *Table) alike(a, b *Weight) bool {
+	if len(a.Parts) != len(b.Parts) {
 		return false
 	}
 	for i, p := range a.Parts {
 		q := b.Parts[i]
-		s, t := &f.tensors[p.Tensor], &f.tensors[q.Tensor]
-		if p.Role != q.Role || s.DType != t.DType || !slices.Equal(s.Shape, t.Shape) {
+		x, y := &t.tensors[p.Tensor], &t.tensors[q.Tensor]
+		if p.Role != q.Role || x.DType != y.DType || !slices.Equal(x.Shape, y.Shape) {
 			return false
 		}
 	}
@@ -446,11 +511,8 @@ func (f *finder) companions(c *convention) []companion {
 	list, ok := f.all[c]
 	if !ok {
 		for _, o := range c.others {
-			for i := range f.tensors {
-				if hasSuffix(f.tensors[i].Name, o.end) {
-					list = append(list, o)
-					break
-				}
+			if f.ends(o.end) {
+				list = append(list, o)
 			}
 		}
 		if f.all == nil {
@@ -460,6 +522,48 @@ func (f *finder) companions(c *convention) []companion {
 	}
 	f.asked, f.others = c, list
 	return list
+}
+
+// tails is a set of tails of names.
+type tails [1 << tailBits / 64]uint64
+
+const tailBits = 12
+
+// tail returns a number of tailBits bits that the last eight bytes of a name decide, or the last five if it is
+// shorter.
+func tail(name string) uint32 {
+	end := last([]byte(name))
+	if len(name) < 8 {
+		end >>= 24
+	}
+	return hashed(end)
+}
+
+// last returns the last eight bytes of a name, with zeros before a shorter one.
+func last(name []byte) uint64 {
+	if len(name) >= 8 {
+		return binary.LittleEndian.Uint64(name[len(name)-8:])
+	}
+	var b [8]byte
+	copy(b[8-len(name):], name)
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+func hashed(end uint64) uint32 { return uint32(end * 0x9e3779b97f4a7c15 >> (64 - tailBits)) }
+
+// ends reports whether some tensor's name may end like a companion's.
+func (f *finder) ends(end string) bool {
+	if f.tails == nil {
+		f.tails = new(tails)
+		for i := range f.tensors {
+			end := last(f.tensors[i].Name)
+			long, short := hashed(end), hashed(end>>24)
+			f.tails[long/64] |= 1 << (long % 64)
+			f.tails[short/64] |= 1 << (short % 64)
+		}
+	}
+	v := tail(end)
+	return len(end) < 5 || f.tails[v/64]&(1<<(v%64)) != 0
 }
 
 var weightEnd = []byte(".weight")

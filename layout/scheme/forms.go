@@ -11,18 +11,15 @@ import (
 // shaping finds the shape and the form of one weight.
 type shaping struct {
 	*Table
-	w     *Weight
-	conf  *Config
-	layer []byte      // the path of the layer
-	c     *convention // if contents are waited for
-	wants [2]int      // their range in Table.Wants
-	full  []uint64    // the weight's shape
-	sizes []uint64    // memory for shapes
+	w *Weight
+	evidence
+	full  []uint64 // the weight's shape
+	sizes []uint64 // memory for shapes
 	params
 }
 
-// run finds shape and form by a convention, and checks that sizes fit 64 bits.
-func (s *shaping) run(c *convention) error {
+// run finds shape and form by the convention, and checks that sizes fit 64 bits.
+func (s *shaping) run() error {
 	for _, p := range s.w.Parts {
 		for _, n := range s.tensors[p.Tensor].Shape {
 			if uint64(n) > mostDim {
@@ -30,8 +27,8 @@ func (s *shaping) run(c *convention) error {
 			}
 		}
 	}
-	s.w.Form = new(Form)
-	if err := c.form(s); err != nil {
+	s.w.Form = &Form{Scheme: s.c.scheme, convention: s.c, end: s.end}
+	if err := s.c.form(s); err != nil {
 		return err
 	}
 	if n, ok := elements(s.full); !ok || n > 1<<60 {
@@ -603,7 +600,7 @@ func (s *shaping) packQuantized() error {
 	if err := s.matrix(shape); err != nil {
 		return err
 	}
-	w.Code, w.RowBytes, w.ScaleType, w.Offset = Unsigned, 4*words, scale.DType, float32(uint64(1)<<(w.Bits-1))
+	w.Code, w.RowBytes, w.ScaleType, w.CodeOffset = Unsigned, 4*words, scale.DType, float32(uint64(1)<<(w.Bits-1))
 	if err := s.scales(scale, nil); err != nil {
 		return err
 	}
@@ -613,7 +610,7 @@ func (s *shaping) packQuantized() error {
 		if w.GroupRows != 1 || !slices.Equal(s.dims(zero), want) {
 			return misfit("zero points %s of shape %v do not fit scale %s of shape %v", s.name(ZeroPoint), s.dims(zero), s.name(Scale), s.dims(scale))
 		}
-		w.Zero, w.Offset = PackedAlong, 0
+		w.Zero, w.CodeOffset = PackedAlong, 0
 	} else if zero != nil && zero.DType == layout.I32 {
 		return unsupported("zero points in words with unused bits")
 	} else if err := s.zeros(); err != nil {

@@ -25,21 +25,16 @@ const (
 // A Weight is a tensor that a checkpoint stores as several: its codes, and what they need to become
 // values.
 type Weight struct {
-	// Name is the weight's own, which may be that of its codes.
-	Name []byte
-	// Scheme names the convention, such as awq.
-	Scheme string
-	// Shape counts values, outermost dimension first.
-	Shape []int
+	// Tensor has the weight's own name, which may be that of its codes, and the shape of its values.
+	// It lies where its codes do. Its sizes are those of all parts together, and it has no type.
+	layout.Tensor
 	// Parts are the tensors that hold the weight, the codes first.
 	Parts []Part
 	// Err says why the weight cannot be decoded. Name is then that of the codes, and Parts holds only
 	// them.
 	Err error
 
-	*Form
-	convention *convention
-	end        uint8 // of its scale's name, in convention.scales
+	*Form // which weights that are alike share
 }
 
 // A Part is a stored tensor of a weight.
@@ -66,6 +61,9 @@ func (w *Weight) Part(r Role) (tensor uint32, ok bool) {
 // A code's scale and offset are those of its group. Rows and Cols are those of one matrix: a weight
 // of more dimensions is several matrices, back to back.
 type Form struct {
+	// Scheme names the convention, such as awq.
+	Scheme string
+
 	Code Code
 	Pack Packing
 	Bits uint8 // of a code
@@ -90,12 +88,15 @@ type Form struct {
 	GroupRows, GroupCols uint64
 	// ScaleCols counts the entries in a row of the scale grid; 0 means as many as there are groups.
 	ScaleCols uint64
-	// Offset is the offset of every code, or added to the zero points if Zero is Direct.
-	Offset float32
+	// CodeOffset is the offset of every code, or added to the zero points if Zero is Direct.
+	CodeOffset float32
 	// NestedBlock counts the scales that share a scale, and NestedOffset is added to each, if Scale is
 	// Nested.
 	NestedBlock  uint64
 	NestedOffset float32
+
+	convention *convention
+	end        uint8 // of the scale's name, in convention.scales
 }
 
 // Code says what a stored code stands for.

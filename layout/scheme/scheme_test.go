@@ -1,10 +1,12 @@
 package scheme_test
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -217,5 +219,58 @@ func TestSharedPart(t *testing.T) {
 	}
 	if len(table.Weights) != 2 || bad != 1 {
 		t.Errorf("%+v", table.Weights)
+	}
+}
+
+// TestOrder finds the same weights with the same parts in whatever order the tensors lie, some of them
+// without a part that others have.
+func TestOrder(t *testing.T) {
+	var tensors []stored
+	for i := range 40 {
+		a, b, c := fmt.Sprintf("a%d.", i), fmt.Sprintf("b%d.", i), fmt.Sprintf("c%d.", i)
+		tensors = append(tensors, stored{a + "weight", layout.F8_E4M3, []int{128, 128}, nil}, stored{a + "weight_scale_inv", layout.F32, []int{1, 1}, nil},
+			stored{b + "qweight", layout.I32, []int{16, 16}, nil}, stored{b + "qzeros", layout.I32, []int{1, 2}, nil}, stored{b + "scales", layout.F16, []int{1, 16}, nil},
+			stored{c + "weight_packed", layout.I32, []int{8, 16}, nil}, stored{c + "weight_shape", layout.I64, []int{2}, int64s(8, 128)}, stored{c + "weight_scale", layout.BF16, []int{8, 1 + i%2}, nil})
+		if i%3 == 0 {
+			tensors = append(tensors, stored{b + "g_idx", layout.I32, []int{128}, nil}, stored{a + "input_scale", layout.F32, nil, nil})
+		}
+	}
+	describe := func() string {
+		var lines []string
+		table := find(t, `{}`, tensors...)
+		for _, w := range table.Weights {
+			var parts []string
+			stored := uint64(0)
+			for _, p := range w.Parts {
+				size, _ := tensors[p.Tensor].dtype.Size(tensors[p.Tensor].shape)
+				parts, stored = append(parts, fmt.Sprint(p.Role, " ", tensors[p.Tensor].name)), stored+size
+			}
+			if w.Stored != stored || w.Raw != stored {
+				t.Errorf("%s has %d bytes, not %d", w.Name, w.Stored, stored)
+			}
+			lines = append(lines, fmt.Sprintf("%s %s %v %d %v %v", w.Name, w.Scheme, w.Shape, w.GroupCols, parts, w.Err))
+		}
+		slices.Sort(lines)
+		return strings.Join(lines, "\n")
+	}
+	want := describe()
+	if n := strings.Count(want, "<nil>"); n != 120 {
+		t.Fatalf("%d weights:\n%s", n, want)
+	}
+	rng := rand.New(rand.NewPCG(5, 5))
+	for _, by := range []func(a, b stored) int{
+		func(a, b stored) int { return strings.Compare(a.name, b.name) },
+		func(a, b stored) int { return strings.Compare(b.name, a.name) },
+		func(a, b stored) int { return cmp.Or(cmp.Compare(a.dtype, b.dtype), strings.Compare(a.name, b.name)) },
+		nil, nil, nil,
+	} {
+		if by != nil {
+			slices.SortFunc(tensors, by)
+		} else {
+			rng.Shuffle(len(tensors), func(i, j int) { tensors[i], tensors[j] = tensors[j], tensors[i] })
+		}
+		if got := describe(); got != want {
+			t.Fatalf("%s\n\nwant\n\n%s", got, want)
+		}
 	}
 }
