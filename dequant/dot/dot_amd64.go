@@ -5,12 +5,19 @@ package dot
 import "golang.org/x/sys/cpu"
 
 // archLevels returns the levels of this processor.
-func archLevels() []*impl {
+func archLevels() (list []*impl) {
 	x := &cpu.X86
 	if !x.HasAVX2 || !x.HasF16C {
 		return nil
 	}
-	return []*impl{&avx2}
+	list = append(list, &avx2)
+	if x.HasAVXVNNI {
+		list = append(list, &avxVNNI)
+	}
+	if x.HasAVX512F && x.HasAVX512VL && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VNNI {
+		list = append(list, &avx512)
+	}
+	return list
 }
 
 // assembly returns the kernel that f is. Assembly knows a group by its first code.

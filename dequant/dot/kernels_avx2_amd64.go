@@ -4,7 +4,7 @@ package dot
 
 import "github.com/tensormap/tensormap/layout"
 
-//go:generate go -C ../_asm run ./dotavx2 -out ../dot/avx2_amd64.s -stubs ../dot/avx2_stubs_amd64.go -pkg dot
+//go:generate go -C ../_asm run ./dot -level AVX2 -out ../dot/avx2_amd64.s -stubs ../dot/avx2_stubs_amd64.go -pkg dot
 
 // avx2 is the level of AVX2 and F16C.
 var avx2 = impl{

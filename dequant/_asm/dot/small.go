@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"math/bits"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
@@ -34,6 +37,20 @@ func (k *kernel) dword(p, at int) VecVirtual {
 		VPBLENDD(Imm(0xf0), high, y, y)
 	}
 	return y
+}
+
+// word returns two bytes from at on of block p, and of block p+4, as a mask.
+func (k *kernel) word(p, at int) OpmaskVirtual {
+	bits, mask := GP32(), K()
+	if k.tail == nil {
+		MOVWLZX(k.from((p+4)*k.size+at), bits)
+		SHLL(Imm(16), bits)
+		MOVW(k.from(p*k.size+at), bits.As16())
+	} else {
+		MOVWLZX(k.from(at), bits)
+	}
+	KMOVD(bits, mask)
+	return mask
 }
 
 // codes returns the first and the second sixteen codes of blocks p and p+4.
@@ -192,7 +209,7 @@ func small(name string, size, less int, scale scaler, r func() reduction, c func
 			}
 		case less > 0:
 			s := load(at(sums))
-			VPSLLD(Imm(map[int]uint64{8: 3, 16: 4}[less]), s, s)
+			VPSLLD(Imm(uint64(bits.TrailingZeros(uint(less)))), s, s)
 			VPSUBD(s, sum, sum)
 		}
 		d, m := scale(k)
@@ -295,6 +312,15 @@ func fiveBits(at int) func(k *kernel) codes {
 			VPAND(sixteen, y, y)
 			return y
 		}
+		if level == avx512 {
+			return func(p int) (first, second VecVirtual) {
+				y := k.load(p, at+4)
+				first, second = field(y, 0, low), field(y, 4, low)
+				VPADDB(sixteen, first, k.word(p, at), first)
+				VPADDB(sixteen, second, k.word(p, at+2), second)
+				return first, second
+			}
+		}
 		return func(p int) (first, second VecVirtual) {
 			y, bits := k.load(p, at+4), k.dword(p, at)
 			first, second = field(y, 0, low), field(y, 4, low)
@@ -305,17 +331,38 @@ func fiveBits(at int) func(k *kernel) codes {
 	}
 }
 
-func int8s(k *kernel) codes {
-	return func(p int) (first, second VecVirtual) { return k.load(p, 2), k.load(p, 18) }
+// int8s returns codes that are 128 too great if they are to be unsigned.
+func int8s(unsigned bool) func(k *kernel) codes {
+	return func(k *kernel) codes {
+		if !unsigned {
+			return func(p int) (first, second VecVirtual) { return k.load(p, 2), k.load(p, 18) }
+		}
+		sign := keep(bytesOf("signs", 0x80))
+		return func(p int) (first, second VecVirtual) {
+			first, second = k.load(p, 2), k.load(p, 18)
+			VPXOR(sign, first, first)
+			VPXOR(sign, second, second)
+			return first, second
+		}
+	}
+}
+
+// iq4 returns the levels of IQ4_NL, so much greater.
+func iq4(more int) Mem {
+	return bytes32(fmt.Sprintf("iq4_values_%d", more), func(i int) byte { return byte(int(kit.IQ4[i%16]) + more) })
 }
 
 func smallBlocks() {
-	room := func(n int) func() reduction { return func() reduction { return unsigned(n) } }
-	small("q4_0", 18, 8, half, room(4), nibbles(2, nil))
-	small("q4_1", 20, 0, twoHalves, room(4), nibbles(4, nil))
-	small("q5_0", 22, 16, half, room(2), fiveBits(2))
-	small("q5_1", 24, 0, twoHalves, room(2), fiveBits(4))
-	small("q8_0", 34, 0, half, signed, int8s)
-	small("iq4_NL", 18, 0, half, signed, nibbles(2, bytes32("iq4_values", func(i int) byte { return byte(kit.IQ4[i%16]) })))
-	small("mxfp4", 17, 12, exponent, room(2), nibbles(1, bytes32("fp4_values", func(i int) byte { return byte(kit.FP4[i%16]) + 12 })))
+	words := func(n int) func() reduction { return func() reduction { return unsigned(n) } }
+	four, two, wide, more := words(4), words(2), signed, 0
+	if level != avx2 {
+		four, two, wide, more = dots, dots, dots, 128
+	}
+	small("q4_0", 18, 8, half, four, nibbles(2, nil))
+	small("q4_1", 20, 0, twoHalves, four, nibbles(4, nil))
+	small("q5_0", 22, 16, half, two, fiveBits(2))
+	small("q5_1", 24, 0, twoHalves, two, fiveBits(4))
+	small("q8_0", 34, more, half, wide, int8s(more > 0))
+	small("iq4_NL", 18, more, half, wide, nibbles(2, iq4(more)))
+	small("mxfp4", 17, 12, exponent, two, nibbles(1, bytes32("fp4_values", func(i int) byte { return byte(kit.FP4[i%16]) + 12 })))
 }

@@ -11,6 +11,16 @@ import (
 	"github.com/tensormap/tensormap/dequant/_asm/kit"
 )
 
+// Levels of instructions. The kernels of all have the same shape, and vectors of 32 bytes.
+const (
+	avx2    = "AVX2"
+	avxVNNI = "AVXVNNI" // and VPDPBUSD, as AVX-VNNI encodes it
+	avx512  = "AVX512"  // and VPDPBUSD, 32 registers and masks, of AVX-512 F, VL, BW, DQ and VNNI
+)
+
+// level is the level being generated.
+var level = avx2
+
 // Places in a group of the activation.
 const (
 	groupBytes = 384
@@ -32,8 +42,8 @@ type kernel struct {
 
 // begin opens the function of a type.
 func begin(name string) *kernel {
-	TEXT(name+"AVX2", attr.NOSPLIT, "func(dst []float32, rows []byte, x *int8, blocks int)")
-	Doc(fmt.Sprintf("%sAVX2 multiplies rows of so many blocks with an activation, whose first code is *x.", name))
+	TEXT(name+level, attr.NOSPLIT, "func(dst []float32, rows []byte, x *int8, blocks int)")
+	Doc(fmt.Sprintf("%s multiplies rows of so many blocks with an activation, whose first code is *x.", name+level))
 	Pragma("noescape")
 	k := &kernel{group: GP64(), left: GP64()}
 	k.dst = Load(Param("dst").Base(), GP64()).(GPVirtual)

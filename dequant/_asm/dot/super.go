@@ -4,7 +4,6 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
-	"github.com/tensormap/tensormap/dequant/_asm/kit"
 )
 
 // A block of 256 elements is eight of 32, which are dealt as small blocks are.
@@ -53,29 +52,32 @@ func (k *kernel) scaledPair(at int) (d, m VecVirtual) {
 	return d, m
 }
 
-// k4 unpacks scales and offsets of Q4_K and Q5_K. Both lanes of the result have bytes: scales 0 to 3,
+// k4 returns what unpacks scales and offsets of Q4_K and Q5_K. Both lanes of its result have bytes: scales 0 to 3,
 // offsets 0 to 3, scales 4 to 7, offsets 4 to 7.
-func (k *kernel) k4() VecVirtual {
-	low, high, nibbles, upper, mask := GP64(), GP64(), GP64(), GP64(), GP64()
-	MOVQ(k.from(4), low)
-	MOVL(k.from(12), nibbles.As32())
-	MOVQ(low, high)
-	MOVQ(U64(0x3f3f3f3f3f3f3f3f), mask)
-	ANDQ(mask, low)
-	SHRQ(Imm(2), high)
-	MOVQ(nibbles, upper)
-	SHLQ(Imm(28), upper)
-	ORQ(upper, nibbles)
-	MOVQ(U64(0x3030303030303030), mask)
-	ANDQ(mask, high)
-	MOVQ(U64(0x0f0f0f0f0f0f0f0f), mask)
-	ANDQ(mask, nibbles)
-	ORQ(nibbles, high)
-	y := YMM()
-	VMOVQ(low, y.AsX())
-	VPINSRQ(Imm(1), high, y.AsX(), y.AsX())
-	VINSERTI128(Imm(1), y.AsX(), y, y)
-	return y
+func (k *kernel) k4() func() VecVirtual {
+	masks := [3]GPVirtual{GP64(), GP64(), GP64()}
+	for i, m := range []uint64{0x3f, 0x30, 0x0f} {
+		MOVQ(U64(m*0x0101010101010101), masks[i])
+	}
+	return func() VecVirtual {
+		low, high, nibbles, upper := GP64(), GP64(), GP64(), GP64()
+		MOVQ(k.from(4), low)
+		MOVL(k.from(12), nibbles.As32())
+		MOVQ(low, high)
+		ANDQ(masks[0], low)
+		SHRQ(Imm(2), high)
+		MOVQ(nibbles, upper)
+		SHLQ(Imm(28), upper)
+		ORQ(upper, nibbles)
+		ANDQ(masks[1], high)
+		ANDQ(masks[2], nibbles)
+		ORQ(nibbles, high)
+		y := YMM()
+		VMOVQ(low, y.AsX())
+		VPINSRQ(Imm(1), high, y.AsX(), y.AsX())
+		VINSERTI128(Imm(1), y.AsX(), y, y)
+		return y
+	}
 }
 
 // spread returns the address of a shuffle that makes words of bytes. Word w of lane l is byte f(l, w).
@@ -88,7 +90,7 @@ func spread(name string, f func(lane, word int) int) Mem {
 	})
 }
 
-func shuffle(m Mem, v VecVirtual) VecVirtual {
+func shuffle(m Op, v VecVirtual) VecVirtual {
 	y := YMM()
 	VPSHUFB(m, v, y)
 	return y
@@ -106,8 +108,9 @@ func superBlocks() {
 	super("q4_K", 144, func(k *kernel) func() {
 		low := keep(bytesOf("low_nibbles", 15))
 		scaleAt, minAt := keep(scaleWords()), keep(minWords())
+		unpack := k.k4()
 		return func() {
-			packed := k.k4()
+			packed := unpack()
 			sc, mins := YMM(), YMM()
 			VPSHUFB(scaleAt, packed, sc)
 			VPSHUFB(minAt, packed, mins)
@@ -129,8 +132,9 @@ func superBlocks() {
 	super("q5_K", 176, func(k *kernel) func() {
 		low, sixteen := keep(bytesOf("low_nibbles", 15)), keep(bytesOf("sixteen", 16))
 		lanes := keep(dwords("upper_bits", func(i int) uint32 { return []uint32{4, 0}[i/4] }))
+		unpack := k.k4()
 		return func() {
-			packed := k.k4()
+			packed := unpack()
 			var bits [2]VecVirtual
 			for i := range bits {
 				bits[i] = YMM()
@@ -241,8 +245,9 @@ func superBlocks() {
 		code, four := crumbs(k, 32), keep(bytesOf("four", 4))
 		lanes := keep(dwords("upper_bits", func(i int) uint32 { return []uint32{4, 0}[i/4] }))
 		thirtyTwo := keep(wordsOf("thirty_two_words", 32))
+		unpack := k.k3()
 		return func() {
-			sc := k.k3()
+			sc := unpack()
 			VPSUBW(thirtyTwo, sc, sc)
 			// Codes are 4 too great.
 			sum := YMM()
@@ -281,7 +286,7 @@ func superBlocks() {
 		}
 	})
 	super("iq4_XS", 136, func(k *kernel) func() {
-		low, table := keep(bytesOf("low_nibbles", 15)), keep(bytes32("iq4_values", func(i int) byte { return byte(kit.IQ4[i%16]) }))
+		low, table := keep(bytesOf("low_nibbles", 15)), keep(iq4(0))
 		red := signed()
 		k.size = 16
 		return func() {
@@ -292,48 +297,56 @@ func superBlocks() {
 				VPSHUFB(second, table, second)
 				return first, second
 			})
-			sc, high := YMM(), YMM()
-			VPBROADCASTD(k.from(4), sc)
-			VPSRLVD(dwords("scale_nibbles", func(i int) uint32 { return uint32(4 * i) }), sc, sc)
-			VPAND(dwordsOf("low_nibble_dwords", 15), sc, sc)
-			VPBROADCASTD(k.from(0), high)
-			VPSRLVD(dwords("scale_crumbs", func(i int) uint32 { return uint32(16 + 2*i) }), high, high)
-			VPAND(dwordsOf("three_dwords", 3), high, high)
-			VPSLLD(Imm(4), high, high)
-			VPOR(high, sc, sc)
-			VPSUBD(dwordsOf("thirty_two_dwords", 32), sc, sc)
-			VPMULLD(sc, total, total)
+			VPMULLD(k.xsScales(), total, total)
 			k.add(k.scaled(0), total)
 		}
 	})
 }
 
-// k3 unpacks the sixteen scales of Q3_K, 32 too great, as words.
-func (k *kernel) k3() VecVirtual {
-	low, high, bits, other, mask := GP64(), GP64(), GP64(), GP64(), GP64()
-	MOVQ(k.from(96), low)
-	MOVL(k.from(104), bits.As32())
-	MOVQ(low, high)
-	SHRQ(Imm(4), high)
-	MOVQ(U64(0x0f0f0f0f0f0f0f0f), mask)
-	ANDQ(mask, low)
-	ANDQ(mask, high)
-	// Bits 0 and 1 of four bytes complete scales 0 to 3, bits 2 and 3 scales 4 to 7, and so on.
-	MOVQ(bits, other)
-	SHLQ(Imm(30), other)
-	ORQ(other, bits)
-	MOVQ(bits, other)
-	SHRQ(Imm(4), other)
-	MOVQ(U64(0x0303030303030303), mask)
-	ANDQ(mask, bits)
-	ANDQ(mask, other)
-	SHLQ(Imm(4), bits)
-	SHLQ(Imm(4), other)
-	ORQ(bits, low)
-	ORQ(other, high)
-	x, y := XMM(), YMM()
-	VMOVQ(low, x)
-	VPINSRQ(Imm(1), high, x, x)
-	VPMOVZXBW(x, y)
-	return y
+// xsScales unpacks the scales of IQ4_XS.
+func (k *kernel) xsScales() VecVirtual {
+	sc, high := YMM(), YMM()
+	VPBROADCASTD(k.from(4), sc)
+	VPSRLVD(dwords("scale_nibbles", func(i int) uint32 { return uint32(4 * i) }), sc, sc)
+	VPAND(dwordsOf("low_nibble_dwords", 15), sc, sc)
+	VPBROADCASTD(k.from(0), high)
+	VPSRLVD(dwords("scale_crumbs", func(i int) uint32 { return uint32(16 + 2*i) }), high, high)
+	VPAND(dwordsOf("three_dwords", 3), high, high)
+	VPSLLD(Imm(4), high, high)
+	VPOR(high, sc, sc)
+	VPSUBD(dwordsOf("thirty_two_dwords", 32), sc, sc)
+	return sc
+}
+
+// k3 returns what unpacks the sixteen scales of Q3_K, 32 too great, as words.
+func (k *kernel) k3() func() VecVirtual {
+	nibbles, crumbs := GP64(), GP64()
+	MOVQ(U64(0x0f0f0f0f0f0f0f0f), nibbles)
+	MOVQ(U64(0x0303030303030303), crumbs)
+	return func() VecVirtual {
+		low, high, bits, other := GP64(), GP64(), GP64(), GP64()
+		MOVQ(k.from(96), low)
+		MOVL(k.from(104), bits.As32())
+		MOVQ(low, high)
+		SHRQ(Imm(4), high)
+		ANDQ(nibbles, low)
+		ANDQ(nibbles, high)
+		// Bits 0 and 1 of four bytes complete scales 0 to 3, bits 2 and 3 scales 4 to 7, and so on.
+		MOVQ(bits, other)
+		SHLQ(Imm(30), other)
+		ORQ(other, bits)
+		MOVQ(bits, other)
+		SHRQ(Imm(4), other)
+		ANDQ(crumbs, bits)
+		ANDQ(crumbs, other)
+		SHLQ(Imm(4), bits)
+		SHLQ(Imm(4), other)
+		ORQ(bits, low)
+		ORQ(other, high)
+		x, y := XMM(), YMM()
+		VMOVQ(low, x)
+		VPINSRQ(Imm(1), high, x, x)
+		VPMOVZXBW(x, y)
+		return y
+	}
 }

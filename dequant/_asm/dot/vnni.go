@@ -1,0 +1,271 @@
+package main
+
+import (
+	"github.com/mmcloughlin/avo/ir"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
+)
+
+// VPDPBUSD multiplies four unsigned codes with four signed ones, and adds the products to a doubleword.
+
+// quadruples adds to each doubleword of sum the products of four unsigned codes with those of the
+// activation at m. A nil sum is zeros.
+func quadruples(sum, codes VecVirtual, m Mem) VecVirtual {
+	if sum == nil {
+		sum = YMM()
+		VPXOR(sum, sum, sum)
+	}
+	operands := []Op{m, codes, sum}
+	Instruction(&ir.Instruction{Opcode: "VPDPBUSD", Operands: operands, Inputs: operands, Outputs: operands[2:]})
+	return sum
+}
+
+// narrowed packs doublewords that are words to words: in each lane, first four of a, then four of b.
+func narrowed(a, b VecVirtual) VecVirtual {
+	y := YMM()
+	VPACKSSDW(b, a, y)
+	return y
+}
+
+// neighbours adds neighbours among doublewords. Each lane of the result has two sums of a, then two of b.
+func neighbours(a, b VecVirtual) VecVirtual {
+	even, odd := YMM(), YMM()
+	VSHUFPS(Imm(0x88), b, a, even)
+	VSHUFPS(Imm(0xdd), b, a, odd)
+	VPADDD(odd, even, even)
+	return even
+}
+
+// dots returns the reduction of unsigned codes by VPDPBUSD.
+func dots() reduction {
+	pair := func(first, second VecVirtual, y func(at int) Mem) VecVirtual {
+		return quadruples(quadruples(nil, first, y(0)), second, y(32))
+	}
+	return reduction{
+		sums: func(k *kernel, c codes) VecVirtual {
+			var t [4]VecVirtual
+			for p := range t {
+				first, second := c(p)
+				t[p] = pair(first, second, func(at int) Mem { return k.act(64*p + at) })
+				if p%2 == 1 {
+					t[p/2] = halve2(doublewords, t[p-1], t[p])
+				}
+			}
+			return halve4(doublewords, t[0], t[1])
+		},
+		one: pair,
+	}
+}
+
+// weighed adds the products of eight blocks with their scales. Products of four codes are words, and those of a
+// block too if its halves share a scale. factors returns the scales of blocks 2·pair and 2·pair+1, each in four words.
+func (k *kernel) weighed(shared bool, code func(p, second int) VecVirtual, factors func(pair, second int) VecVirtual) VecVirtual {
+	var sums [2]VecVirtual
+	for pair := range sums {
+		var t [2]VecVirtual
+		for second := range 2 {
+			for i := range t {
+				p := 2*pair + i
+				t[i] = quadruples(t[i], code(p, second), k.act(64*p+32*second))
+			}
+			if shared && second == 0 {
+				continue
+			}
+			w := pairs(narrowed(t[0], t[1]), factors(pair, second))
+			if t = [2]VecVirtual{}; sums[pair] == nil {
+				sums[pair] = w
+			} else {
+				VPADDD(w, sums[pair], sums[pair])
+			}
+		}
+	}
+	return neighbours(sums[0], sums[1])
+}
+
+// weighedBlocks adds the products of eight blocks with one scale each, in the bytes of k4.
+func (k *kernel) weighedBlocks(packed VecVirtual, code func(p, second int) VecVirtual) VecVirtual {
+	return k.weighed(true, code, func(pair, _ int) VecVirtual {
+		name := []string{"k4_scales_0011", "k4_scales_2233"}[pair]
+		return shuffle(spread(name, func(l, w int) int { return 8*l + 2*pair + w/4 }), packed)
+	})
+}
+
+// weighedHalves adds the products of eight blocks whose halves have scales: sixteen words in the order of halves.
+func (k *kernel) weighedHalves(sc VecVirtual, code func(p, second int) VecVirtual) VecVirtual {
+	return k.weighed(false, code, func(pair, second int) VecVirtual {
+		name := []string{"words_0022", "words_1133", "words_4466", "words_5577"}[2*pair+second]
+		return shuffle(bytes32(name, func(i int) byte { return byte(2*(4*pair+second+i%16/8*2) + i%2) }), sc)
+	})
+}
+
+// excess returns so many times the products of scales and sums of codes: sixteen words and halves.
+func (k *kernel) excess(sc VecVirtual, shift uint64) VecVirtual {
+	y := YMM()
+	VPMADDWD(k.act(halves), sc, y)
+	VPSLLD(Imm(shift), y, y)
+	return y
+}
+
+// pieces returns vectors by number, each loaded when it is first asked for.
+func pieces(load func(i int) VecVirtual) func(i int) VecVirtual {
+	loaded := map[int]VecVirtual{}
+	return func(i int) VecVirtual {
+		if loaded[i] == nil {
+			loaded[i] = load(i)
+		}
+		return loaded[i]
+	}
+}
+
+// Truth tables of VPTERNLOG over its operands: c is the first in Go's order, b the second, a the third.
+const tableA, tableB, tableC = 0xf0, 0xcc, 0xaa
+
+func dottedSuperBlocks() {
+	minWords := func() Mem { return spread("k4_mins", func(l, w int) int { return 8*l + 4 + w/2 }) }
+	// lanes returns both lanes of sixteen bytes, shifted so that what concerns the upper blocks is where it is for the lower.
+	lanes := func(k *kernel, at int, shifts VecVirtual) VecVirtual {
+		y := YMM()
+		VBROADCASTI128(k.from(at), y)
+		VPSRLVD(shifts, y, y)
+		return y
+	}
+	upper := func() VecVirtual {
+		return keep(dwords("upper_lane_4", func(i int) uint32 { return uint32(i / 4 * 4) }))
+	}
+	// merged returns the nibbles of v, shifted down, with the bits of b that mask has.
+	merged := func(v VecVirtual, shift int, low, b VecVirtual, mask Op) VecVirtual {
+		VPAND(mask, b, b)
+		if level == avx512 {
+			y := moved(v, -shift)
+			VPTERNLOGD(U8(tableA&tableB|tableC), b, low, y)
+			return y
+		}
+		y := field(v, shift, low)
+		VPOR(b, y, y)
+		return y
+	}
+	super("q4_K", 144, func(k *kernel) func() {
+		low, minAt := keep(bytesOf("low_nibbles", 15)), keep(minWords())
+		unpack := k.k4()
+		return func() {
+			packed := unpack()
+			v := pieces(func(i int) VecVirtual { return k.two(16+16*i, 80+16*i) })
+			total := k.weighedBlocks(packed, func(p, second int) VecVirtual { return field(v(p/2*2+second), p%2*4, low) })
+			d, m := k.scaledPair(0)
+			k.add(d, total)
+			k.offsets(m, shuffle(minAt, packed))
+		}
+	})
+	super("q5_K", 176, func(k *kernel) func() {
+		low, sixteen, shifts := keep(bytesOf("low_nibbles", 15)), keep(bytesOf("sixteen", 16)), upper()
+		unpack := k.k4()
+		return func() {
+			packed := unpack()
+			v := pieces(func(i int) VecVirtual { return k.two(48+16*i, 112+16*i) })
+			bits := pieces(func(i int) VecVirtual { return lanes(k, 16+16*i, shifts) })
+			total := k.weighedBlocks(packed, func(p, second int) VecVirtual {
+				return merged(v(p/2*2+second), p%2*4, low, moved(bits(second), 4-p), sixteen)
+			})
+			d, m := k.scaledPair(0)
+			k.add(d, total)
+			k.offsets(m, shuffle(minWords(), packed))
+		}
+	})
+	super("q6_K", 210, func(k *kernel) func() {
+		low, third := keep(bytesOf("low_nibbles", 15)), keep(bytesOf("third_crumbs", 0x30))
+		return func() {
+			sc := YMM()
+			VPMOVSXBW(k.from(192), sc)
+			less := k.excess(sc, 5)
+			v := pieces(func(i int) VecVirtual { return k.two(16*i, 64+16*i) })
+			bits := pieces(func(i int) VecVirtual { return k.two(128+16*i, 160+16*i) })
+			total := k.weighedHalves(sc, func(p, second int) VecVirtual {
+				return merged(v(p%2*2+second), p/2*4, low, moved(bits(second), 4-2*p), third)
+			})
+			VPSUBD(less, total, total)
+			k.add(k.scaled(208), total)
+		}
+	})
+	// Two-bit codes: block p has bits 2p and 2p+1 of 32 bytes, block p+4 those of the other 32.
+	crumbs := func(k *kernel, at int) func() func(p, second int) VecVirtual {
+		three := keep(bytesOf("three", 3))
+		return func() func(p, second int) VecVirtual {
+			v := pieces(func(i int) VecVirtual { return k.two(at+16*i, at+32+16*i) })
+			return func(p, second int) VecVirtual { return field(v(second), 2*p, three) }
+		}
+	}
+	super("q2_K", 84, func(k *kernel) func() {
+		code, low := crumbs(k, 16), keep(wordsOf("low_nibble_words", 15))
+		return func() {
+			packed := YMM()
+			VPMOVZXBW(k.from(0), packed)
+			total := k.weighedHalves(field(packed, 0, low), code())
+			d, m := k.scaledPair(80)
+			k.add(d, total)
+			k.offsets(m, shifted(packed, 4))
+		}
+	})
+	super("q3_K", 110, func(k *kernel) func() {
+		code, four, shifts := crumbs(k, 32), keep(bytesOf("four", 4)), upper()
+		thirtyTwo := keep(wordsOf("thirty_two_words", 32))
+		unpack := k.k3()
+		return func() {
+			sc := unpack()
+			VPSUBW(thirtyTwo, sc, sc)
+			less, low := k.excess(sc, 2), code()
+			bits := pieces(func(i int) VecVirtual { return lanes(k, 16*i, shifts) })
+			total := k.weighedHalves(sc, func(p, second int) VecVirtual {
+				y, b := low(p, second), moved(bits(second), 2-p)
+				VPAND(four, b, b)
+				VPOR(b, y, y)
+				return y
+			})
+			VPSUBD(less, total, total)
+			k.add(k.scaled(108), total)
+		}
+	})
+	super("tq2_0", 66, func(k *kernel) func() {
+		code, red := crumbs(k, 0), dots()
+		return func() {
+			c := code()
+			total := red.sums(k, func(p int) (first, second VecVirtual) { return c(p, 0), c(p, 1) })
+			VPSUBD(k.act(sums), total, total)
+			k.add(k.scaled(64), total)
+		}
+	})
+	super("iq4_XS", 136, func(k *kernel) func() {
+		low, table := keep(bytesOf("low_nibbles", 15)), keep(iq4(128))
+		red := dots()
+		k.size = 16
+		return func() {
+			total := red.sums(k, func(p int) (first, second VecVirtual) {
+				y := k.load(p, 8)
+				first, second = field(y, 0, low), field(y, 4, low)
+				VPSHUFB(first, table, first)
+				VPSHUFB(second, table, second)
+				return first, second
+			})
+			s := keep(k.act(sums))
+			VPSLLD(Imm(7), s, s)
+			VPSUBD(s, total, total)
+			VPMULLD(k.xsScales(), total, total)
+			k.add(k.scaled(0), total)
+		}
+	})
+}
+
+// moved returns v shifted up by n bits, or down by -n.
+func moved(v VecVirtual, n int) VecVirtual {
+	y := YMM()
+	switch {
+	case n > 0:
+		VPSLLW(Imm(uint64(n)), v, y)
+	case n < 0:
+		VPSRLW(Imm(uint64(-n)), v, y)
+	default:
+		VMOVDQA(v, y)
+	}
+	return y
+}

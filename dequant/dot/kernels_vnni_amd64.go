@@ -1,0 +1,51 @@
+//go:build !purego
+
+package dot
+
+import "github.com/tensormap/tensormap/layout"
+
+//go:generate go -C ../_asm run ./dot -level AVXVNNI -out ../dot/avxvnni_amd64.s -stubs ../dot/avxvnni_stubs_amd64.go -pkg dot
+//go:generate go -C ../_asm run ./vex ../dot/avxvnni_amd64.s
+//go:generate go -C ../_asm run ./dot -level AVX512 -out ../dot/avx512_amd64.s -stubs ../dot/avx512_stubs_amd64.go -pkg dot
+
+// avxVNNI is the level of AVX-VNNI over avx2.
+var avxVNNI = impl{
+	name: "avxvnni",
+	quantized: [numTypes]quantizedKernel{
+		layout.Q4_0:   assembly(q4_0AVXVNNI),
+		layout.Q4_1:   assembly(q4_1AVXVNNI),
+		layout.Q5_0:   assembly(q5_0AVXVNNI),
+		layout.Q5_1:   assembly(q5_1AVXVNNI),
+		layout.Q8_0:   assembly(q8_0AVXVNNI),
+		layout.IQ4_NL: assembly(iq4_NLAVXVNNI),
+		layout.MXFP4:  assembly(mxfp4AVXVNNI),
+		layout.Q4_K:   assembly(q4_KAVXVNNI),
+		layout.Q5_K:   assembly(q5_KAVXVNNI),
+		layout.Q6_K:   assembly(q6_KAVXVNNI),
+		layout.Q2_K:   assembly(q2_KAVXVNNI),
+		layout.Q3_K:   assembly(q3_KAVXVNNI),
+		layout.IQ4_XS: assembly(iq4_XSAVXVNNI),
+		layout.TQ2_0:  assembly(tq2_0AVXVNNI),
+	},
+}
+
+// avx512 is the level of AVX-512 F, VL, BW, DQ and VNNI, over avx2.
+var avx512 = impl{
+	name: "avx512",
+	quantized: [numTypes]quantizedKernel{
+		layout.Q4_0:   assembly(q4_0AVX512),
+		layout.Q4_1:   assembly(q4_1AVX512),
+		layout.Q5_0:   assembly(q5_0AVX512),
+		layout.Q5_1:   assembly(q5_1AVX512),
+		layout.Q8_0:   assembly(q8_0AVX512),
+		layout.IQ4_NL: assembly(iq4_NLAVX512),
+		layout.MXFP4:  assembly(mxfp4AVX512),
+		layout.Q4_K:   assembly(q4_KAVX512),
+		layout.Q5_K:   assembly(q5_KAVX512),
+		layout.Q6_K:   assembly(q6_KAVX512),
+		layout.Q2_K:   assembly(q2_KAVX512),
+		layout.Q3_K:   assembly(q3_KAVX512),
+		layout.IQ4_XS: assembly(iq4_XSAVX512),
+		layout.TQ2_0:  assembly(tq2_0AVX512),
+	},
+}
