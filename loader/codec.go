@@ -58,15 +58,15 @@ func (t Tensor) expand(c dequant.Codec, to mmapio.Destination[float32], first, n
 	if n == 0 {
 		return nil
 	}
-	elements, ok, err := t.inMemory()
+	off, size := c.Span(first, n)
+	elements, ok, err := t.inMemory(off, size)
 	switch {
 	case err != nil:
 		return err
 	case ok:
-		off, size := c.Span(first, n)
 		dst := to.Room(first, n)
 		return to.Filled(first, dst, mmapio.Guard(func() error {
-			return c.Expand(dst, elements[off:][:size], first, dequant.AllCores)
+			return c.Expand(dst, elements, first, dequant.AllCores)
 		}))
 	case t.desc.Encoding == layout.Raw:
 		return t.readAndExpand(c, to, first, n)
@@ -74,13 +74,16 @@ func (t Tensor) expand(c dequant.Codec, to mmapio.Destination[float32], first, n
 	return mmapio.Guard(func() error { return blocks.Expand(t.blocks(), c, to, first, n) })
 }
 
-// inMemory returns the elements if the mapping or the cache holds them.
-func (t Tensor) inMemory() (b []byte, ok bool, err error) {
+// inMemory returns n bytes of the elements from byte off on if the mapping or the cache holds them.
+func (t Tensor) inMemory(off, n uint64) (b []byte, ok bool, err error) {
 	if t.inPlace() {
-		b, err = t.file.mapping.Slice(t.desc.Offset, t.desc.Stored)
+		b, err = t.file.mapping.Slice(t.desc.Offset+off, n)
 		return b, err == nil, err
 	}
-	return t.cached()
+	if b, ok, err = t.cached(); ok {
+		b = b[off:][:n:n]
+	}
+	return b, ok, err
 }
 
 // readStep is the number of elements read at a time from a file that is not mapped, and farStep

@@ -261,6 +261,10 @@ func (t Tensor) present() (sure bool, err error) {
 	if compressed && t.file.access() != inPlace {
 		return false, nil
 	}
+	if t.file.mapping.Fills() { // the size of its file is a promise
+		err := t.file.mapping.Verify(t.desc.Offset, t.desc.Stored)
+		return err == nil && t.file.mapping.Fills(), err
+	}
 	sure, err = t.file.mapping.Probe(t.desc.Offset, t.desc.Stored)
 	if err == nil && compressed {
 		err = mmapio.Guard(t.blocks().Walk)

@@ -3,7 +3,6 @@ package loader
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 
 	"github.com/tensormap/tensormap/layout"
@@ -33,6 +32,11 @@ func decodeStored(s *stored, lim *layout.Limits) (f file, err error) {
 		f.align = baseAlign(f.mapping.Bytes())
 	}
 	f.index = f.layout.Index()
+	if s.packed != nil {
+		packed := f
+		packed.mapping = s.packed
+		f.packed = &packed
+	}
 	return f, nil
 }
 
@@ -92,13 +96,31 @@ func (f *file) during(ctx context.Context) *file {
 		return f
 	}
 	bound := *f
-	var r io.ReaderAt = input{ctx, f.path, f.reader}
-	if f.verification != nil {
-		r = f.verification.reader(ctx, r)
+	bound.mapping = f.mapping.During(ctx)
+	if f.packed != nil {
+		bound.packed = f.packed.during(ctx)
 	}
-	bound.mapping = mmapio.FromReaderAt(r, int64(f.mapping.Size()))
 	return &bound
 }
+
+// of returns the file to read a tensor from.
+func (f *file) of(desc *layout.Tensor) *file {
+	if f.packed != nil && desc.Encoding != layout.Raw {
+		return f.packed
+	}
+	return f
+}
+
+// afar returns f as a reader of the caller's reads it, into memory.
+func (f *file) afar() *file {
+	if f.packed != nil {
+		return f.packed
+	}
+	return f
+}
+
+// waits reports whether touching the file's bytes may wait for a network.
+func (f *file) waits() bool { return f.access() == fromAfar || f.mapping.Fills() }
 
 // present checks that the file has not shrunk since it was opened.
 func (f *file) present() error {

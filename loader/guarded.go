@@ -52,10 +52,14 @@ func (o *Options) guard(s *stored) error {
 // guard puts the check in front of the file's bytes: those in place are hashed there, others as they
 // arrive. A private file is copied chunk by chunk, and the copy is hashed.
 func (v *verification) guard(s *stored, private bool) error {
-	if s.reader != nil || private && !s.data.Aliased() {
+	switch {
+	case s.reader != nil:
 		v.chunks = verified.NewChunks(v.File, private)
-		s.data = v.reading(context.Background(), s.data)
-		s.index = v.reading(context.Background(), s.index)
+		return v.guardReader(s, private)
+	case private && !s.data.Aliased():
+		v.chunks = verified.NewChunks(v.File, private)
+		s.data = v.reading(s.data)
+		s.index = v.reading(s.index)
 		return nil
 	}
 	if index, ok := s.index.(*mmapio.Mapping); ok && index != s.data {
@@ -68,9 +72,26 @@ func (v *verification) guard(s *stored, private bool) error {
 	return v.copied(s)
 }
 
+// guardReader puts the check in front of what a reader of the caller's brings.
+func (v *verification) guardReader(s *stored, private bool) error {
+	v.Afar = true
+	r := v.reader(input{s.path, s.reader})
+	read := mmapio.FromReaderAt(r, int64(s.data.Size())).During(s.data.Context())
+	if s.data.Fills() && !private {
+		s.data.Otherwise(r)
+		s.data.Check(v.checking(s.data.Unchecked))
+		s.packed = read
+		return nil
+	}
+	err := s.data.Close()
+	s.index = read.During(s.index.(*mmapio.Mapping).Context())
+	s.data, s.packed = read, nil
+	return err
+}
+
 // checking returns the check of a mapping whose bytes hash reads.
-func (v *verification) checking(hash verified.Hash) func(off, n uint64) error {
-	return func(off, n uint64) error { return v.Check(off, n, hash) }
+func (v *verification) checking(hash verified.Hash) func(ctx context.Context, off, n uint64) error {
+	return func(ctx context.Context, off, n uint64) error { return v.Check(ctx, off, n, hash) }
 }
 
 // copied lets s read from memory of this process, which checks fill.
@@ -86,7 +107,7 @@ func (v *verification) copied(s *stored) error {
 		own.Close()
 		return err
 	}
-	own.Check(v.checking(func(off, n uint64, f func(b []byte)) error {
+	own.Check(v.checking(func(_ context.Context, off, n uint64, f func(b []byte)) error {
 		own := memory[off:][:n]
 		if _, err := shared.ReadAt(own, int64(off)); err != nil {
 			return err

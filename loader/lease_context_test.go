@@ -33,12 +33,15 @@ func TestLeaseContext(t *testing.T) {
 		calls[name] = func(l *loader.Lease, _ loader.Tensor) error { return call(l) }
 	}
 	for name, call := range calls {
-		for _, vector := range []bool{false, true} {
+		for _, kind := range []string{"context", "vector", "backed"} {
 			synctest.Test(t, func(t *testing.T) {
 				d := newDistant("far", file)
 				var r io.ReaderAt = byContext{d}
-				if vector {
+				switch kind {
+				case "vector":
 					r = d
+				case "backed":
+					r = newBacked(t, d)
 				}
 				m, err := loader.OpenReaderAt(t.Context(), r, d.size, nil)
 				m = opened(t, m, err)

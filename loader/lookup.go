@@ -57,7 +57,7 @@ func (m *Model) handle(desc *layout.Tensor, w *weight, l *Lease) Tensor {
 	if l != nil && l.files != nil {
 		files = l.files
 	}
-	return Tensor{desc, &files[desc.File], l, w}
+	return Tensor{desc, files[desc.File].of(desc), l, w}
 }
 
 // named returns the tensor that has the name of stored tensor i.

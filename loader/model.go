@@ -49,6 +49,7 @@ type file struct {
 	path    string
 	mapping *mmapio.Mapping // of a shard, made when a tensor is first touched
 	reader  io.ReaderAt     // that mapping reads from, if it is the caller's; else nil
+	packed  *file           // that tensors not stored raw are read from, if mapping fills; else nil
 	origin
 	verification *verification // nil without Options.Trust
 	layout       layout.File

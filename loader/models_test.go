@@ -67,7 +67,11 @@ func eachWay(t *testing.T, b []byte, test func(*testing.T, *loader.Model)) {
 func eachKind(t *testing.T, b []byte, test func(*testing.T, *loader.Model, memoryKind)) {
 	t.Helper()
 	path := write(t, "model", b)
-	for _, w := range append(ways[:len(ways):len(ways)], way{"OpenReaderAt", openDistant, readFile}) {
+	backed := way{"OpenReaderAt/backed", func(path string) (*loader.Model, error) { return openBacked(t, path) }, readFile}
+	if mapsFiles {
+		backed.kind = mappedFile
+	}
+	for _, w := range append(ways[:len(ways):len(ways)], way{"OpenReaderAt", openDistant, readFile}, backed) {
 		t.Run(w.name, func(t *testing.T) {
 			m, err := w.open(path)
 			if err != nil {

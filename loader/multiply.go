@@ -53,7 +53,7 @@ func (t Tensor) MatMul(ctx context.Context, dst, xs []float32, n int) error {
 	p := products.Get().(*product)
 	defer p.give()
 	p.ctx, p.lease, p.dst, p.rows, p.cols = ctx, t.ctx(), dst, int(rows), int(cols)
-	if t.file.access() == fromAfar {
+	if t.file.waits() {
 		ctx, stop := t.file.model.from.until(ctx)
 		defer stop()
 		ctx, stop = p.both(ctx)
@@ -100,12 +100,12 @@ func (p *product) multiply(t Tensor, xs []float32, n int) error {
 func (p *product) asStored(t Tensor, c dequant.Codec, d layout.DType) error {
 	p.dtype = d
 	first, size := c.Span(0, uint64(p.rows)*uint64(p.cols))
-	elements, ok, err := t.inMemory()
+	elements, ok, err := t.inMemory(first, size)
 	if err != nil {
 		return err
 	}
 	if ok {
-		return p.run(0, p.rows, elements[first:][:size])
+		return p.run(0, p.rows, elements)
 	}
 	row := int(size / uint64(p.rows))
 	step := nearBytes

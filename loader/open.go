@@ -76,8 +76,8 @@ func OpenBytes(b []byte, opts *Options) (*Model, error) {
 // model's cache, whose size is Options.CacheBytes.
 //
 // ctx bounds what opening reads. r is read concurrently. It stays the caller's, who may close it once
-// [Model.Done] is closed, unless Options.OwnReader gives it to the model. Siblings that the model has opened it closes itself. A [Namer], [ContextReaderAt], [VectorReaderAt] or [SiblingOpener] is used
-// as such.
+// [Model.Done] is closed, unless Options.OwnReader gives it to the model. Siblings that the model has opened it closes itself. A [Namer], [ContextReaderAt], [VectorReaderAt], [BackedReaderAt] or
+// [SiblingOpener] is used as such.
 //
 // A method that failed because bytes could not be had tries again when it is next called. Close
 // ends the reads that run outside of leases, whose methods return ErrClosed. The release of the
@@ -152,6 +152,9 @@ func newModel(path string, files []file, table *shard.Table, manifest *manifest.
 	m := &Model{opts: o, done: make(chan struct{}), path: path, from: from, files: files, manifest: manifest, metadata: newParsed(), tensors: table.Tensors, names: table.Names}
 	for i := range m.files {
 		m.files[i].model = m
+		if p := m.files[i].packed; p != nil {
+			p.model = m
+		}
 	}
 	m.cache.Init(cache.Options{
 		Budget: max(o.CacheBytes, 0),

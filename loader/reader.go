@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+
+	"github.com/tensormap/tensormap/mmapio"
 )
 
 // Namer is a reader that knows what errors call its file. The part after the last slash is the
@@ -13,10 +16,17 @@ type Namer interface {
 }
 
 // ContextReaderAt is a reader whose reads end with a context.
-type ContextReaderAt interface {
-	io.ReaderAt
-	// ReadAtContext does what ReadAt does, until ctx ends.
-	ReadAtContext(ctx context.Context, p []byte, off int64) (n int, err error)
+type ContextReaderAt = mmapio.ContextReaderAt
+
+// BackedReaderAt is a reader that keeps what it reads in a file of this system. The model maps the file:
+// once bytes are there, tensors are views of them.
+type BackedReaderAt interface {
+	ContextReaderAt
+	// Backing returns the file, which has its final size, or nil if there is none. It stays the reader's.
+	Backing() *os.File
+	// Bring writes the n bytes at off to the file, unless they are there. It reports false if the file
+	// cannot hold them. The model then reads through ReadAtContext.
+	Bring(ctx context.Context, off, n uint64) (kept bool, err error)
 }
 
 // VectorReaderAt is a reader that fills several buffers at once: neighbouring tensors in one
@@ -45,10 +55,9 @@ func readerName(r io.ReaderAt) string {
 	return anonymous
 }
 
-// input is a reader of the file called name, whose reads end with ctx as far as they
+// input is a reader of the file called name, whose reads end with a context as far as they
 // can be ended.
 type input struct {
-	ctx  context.Context
 	name string
 	r    io.ReaderAt
 }
@@ -59,17 +68,27 @@ func (in input) Name() string { return in.name }
 // Underlying lets mmapio know a file of this system.
 func (in input) Underlying() io.ReaderAt { return in.r }
 
-// ReadAt reads until ctx ends.
+// ReadAt reads, however long that takes.
 func (in input) ReadAt(p []byte, off int64) (n int, err error) {
+	return in.ReadAtContext(context.Background(), p, off)
+}
+
+// ReadAtContext reads until ctx ends.
+func (in input) ReadAtContext(ctx context.Context, p []byte, off int64) (n int, err error) {
 	if r, ok := in.r.(ContextReaderAt); ok {
-		n, err = r.ReadAtContext(in.ctx, p, off)
-		if why := context.Cause(in.ctx); err != nil && why != nil && !errors.Is(err, why) {
-			err = why
-		}
-		return n, err
+		n, err = r.ReadAtContext(ctx, p, off)
+		return n, endedBy(ctx, err)
 	}
-	if err := context.Cause(in.ctx); err != nil {
+	if err := context.Cause(ctx); err != nil {
 		return 0, err
 	}
 	return in.r.ReadAt(p, off)
+}
+
+// endedBy returns err, or why ctx has ended in its place.
+func endedBy(ctx context.Context, err error) error {
+	if why := context.Cause(ctx); err != nil && why != nil && !errors.Is(err, why) {
+		return why
+	}
+	return err
 }

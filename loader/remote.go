@@ -31,13 +31,26 @@ func (p *remote) store(ctx context.Context, name string, r io.ReaderAt, size int
 	if size < 0 {
 		return nil, fmt.Errorf("%s: %w: a size of %d", name, ErrRange, size)
 	}
-	return &stored{
-		path:   name,
-		data:   mmapio.FromReaderAt(input{p.life, name, r}, size),
-		index:  mmapio.FromReaderAt(input{ctx, name, r}, size),
-		done:   func() {},
-		reader: r,
-	}, nil
+	in := mmapio.FromReaderAt(input{name, r}, size).During(p.life)
+	s := &stored{path: name, data: in, index: in.During(ctx), done: func() {}, reader: r}
+	b, ok := r.(BackedReaderAt)
+	if !ok || b.Backing() == nil {
+		return s, nil
+	}
+	data, err := mmapio.MapFilling(b.Backing(), input{name, r}, func(ctx context.Context, off, n uint64) (bool, error) {
+		kept, err := b.Bring(ctx, off, n)
+		return kept, endedBy(ctx, err)
+	})
+	if err != nil {
+		return nil, &fileError{name, err}
+	}
+	if data.Size() != uint64(size) {
+		data.Close()
+		return nil, fmt.Errorf("%s: %w: its file has %d bytes, not %d", name, ErrRange, data.Size(), size)
+	}
+	s.data, s.packed = data.During(p.life), in
+	s.index = data.During(ctx)
+	return s, nil
 }
 
 func (p *remote) open(ctx context.Context, name string, _ bool) (*stored, error) {

@@ -84,11 +84,11 @@ func (t Tensor) stored() error {
 func (t Tensor) part(i uint32) Tensor {
 	m := t.file.model
 	desc := &m.tensors[i]
-	p := Tensor{desc: desc, file: &m.files[desc.File], lease: t.lease}
+	p := Tensor{desc: desc, file: m.files[desc.File].of(desc), lease: t.lease}
 	switch l := t.lease; {
 	case l == nil:
 	case l.files != nil:
-		p.file = &l.files[desc.File]
+		p.file = l.files[desc.File].of(desc)
 	default:
 		p.file = p.file.during(l.ctx)
 	}

@@ -1,7 +1,6 @@
 package loader
 
 import (
-	"context"
 	"io"
 	"path"
 	"path/filepath"
@@ -37,16 +36,16 @@ func trustedName(name string) string {
 }
 
 // reading returns a mapping of the verified bytes that in reads.
-func (v *verification) reading(ctx context.Context, in layout.Input) *mmapio.Mapping {
+func (v *verification) reading(in layout.Input) *mmapio.Mapping {
 	r, ok := in.(io.ReaderAt)
 	if !ok {
 		r = inputReader{in}
 	}
-	return mmapio.FromReaderAt(v.reader(ctx, r), int64(in.Size()))
+	return mmapio.FromReaderAt(v.reader(r), int64(in.Size()))
 }
 
-func (v *verification) reader(ctx context.Context, r io.ReaderAt) io.ReaderAt {
-	return verified.Reader{Chunks: v.chunks, Ctx: ctx, R: r}
+func (v *verification) reader(r io.ReaderAt) io.ReaderAt {
+	return verified.Reader{Chunks: v.chunks, R: r}
 }
 
 // inputReader makes an io.ReaderAt of an Input.

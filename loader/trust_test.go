@@ -81,6 +81,12 @@ func trustedKinds(t *testing.T, b, good []byte, f func(t *testing.T, open func()
 				return loader.OpenReaderAt(t.Context(), &countingReader{b: b}, int64(len(b)), &loader.Options{Trust: trust, Private: private})
 			})
 		})
+		t.Run("backed "+name, func(t *testing.T) {
+			f(t, func() (*loader.Model, error) {
+				r := newBacked(t, newDistant("m.safetensors", b))
+				return loader.OpenReaderAt(t.Context(), r, r.size, &loader.Options{Trust: trust, Private: private})
+			})
+		})
 	}
 }
 

@@ -104,7 +104,7 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 
 func (m *Model) verifiers() int {
 	n := runtime.GOMAXPROCS(0)
-	if m.files[0].access() == inPlace {
+	if f := &m.files[0]; f.access() == inPlace && !f.waits() {
 		return n
 	}
 	return max(n, 8)
@@ -224,7 +224,7 @@ func (v *verifier) file(i int, f *file) error {
 func (v *verifier) tensors(e layout.Encoding) (tensors []Tensor) {
 	for i := range v.model.tensors {
 		if desc := &v.model.tensors[i]; desc.Encoding == e {
-			tensors = append(tensors, Tensor{desc: desc, file: v.files[desc.File], lease: v.lease})
+			tensors = append(tensors, Tensor{desc: desc, file: v.files[desc.File].of(desc), lease: v.lease})
 		}
 	}
 	sortStored(tensors)

@@ -63,7 +63,7 @@ func (m *Model) VerifyAll(ctx context.Context, progress func(done, total uint64)
 
 // verifyRange makes sure that n bytes at off are the trusted ones.
 func (f *file) verifyRange(off, n uint64) error {
-	if f.verification.chunks == nil {
+	if f.mapping.Aliased() || f.verification.chunks == nil {
 		return f.mapping.Verify(off, n)
 	}
 	_, err := f.mapping.Copy(off, n)

@@ -182,8 +182,10 @@ func readers(opts *WarmOptions, p *plan.Plan) int {
 	switch {
 	case opts.Readers > 0:
 		return opts.Readers
-	case len(p.Pieces) > 0 && p.Pieces[0].File.(*file).access() == inPlace:
-		return 1
+	case len(p.Pieces) > 0:
+		if f := p.Pieces[0].File.(*file); f.access() == inPlace && !f.waits() {
+			return 1
+		}
 	}
 	return 8
 }

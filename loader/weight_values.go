@@ -93,9 +93,13 @@ func (t Tensor) expandWeight(to mmapio.Destination[float32], first, n uint64) er
 	}
 	g := formOf(w.scheme)
 	codes := t.part(w.codes())
-	all, inMemory, err := codes.inMemory()
-	if err != nil {
-		return codes.wrap(err)
+	var all []byte // of the codes, if the cache has them
+	var err error
+	inMemory := codes.inPlace()
+	if !inMemory {
+		if all, inMemory, err = codes.cached(); err != nil {
+			return codes.wrap(err)
+		}
 	}
 	if !inMemory && g.Pack != dequant.PackRows && g.Pack != dequant.PackWords {
 		// A part of these codes costs as much as all of them.
@@ -122,13 +126,17 @@ func (t Tensor) expandWeight(to mmapio.Destination[float32], first, n uint64) er
 		dst := to.Room(first, min(step, end-first))
 		off, size := g.Codes(first, uint64(len(dst)))
 		var src []byte
-		if inMemory {
+		switch {
+		case all != nil:
 			src = all[off:][:size]
-		} else {
+		case inMemory:
+			src, err = codes.file.mapping.Slice(codes.desc.Offset+off, size)
+		default:
 			mem.codes = grown(mem.codes, size)
-			if src, err = mem.codes, codes.readAt(mem.codes, off); err != nil {
-				return codes.wrap(err)
-			}
+			src, err = mem.codes, codes.readAt(mem.codes, off)
+		}
+		if err != nil {
+			return codes.wrap(err)
 		}
 		s := whole
 		if s == nil {
@@ -435,7 +443,7 @@ func (t Tensor) transposed(g *dequant.Grouped, scales, offsets []float32) error 
 
 // bytesOnce returns the elements of a part for the length of a call, in place or in memory of their own.
 func (t Tensor) bytesOnce() ([]byte, error) {
-	if b, ok, err := t.inMemory(); ok || err != nil {
+	if b, ok, err := t.inMemory(0, t.desc.Raw); ok || err != nil {
 		return b, err
 	}
 	if err := t.holdable(t.desc.Raw, 1); err != nil {

@@ -94,6 +94,7 @@ func refusedConfig(err error) (*scheme.Config, error) {
 func (m *Model) readWants(ctx context.Context, table *scheme.Table) error {
 	p := plan.New(0)
 	l := m.brief(ctx)
+	l.files = m.filesDuring(ctx)
 	defer l.Release()
 	order := make([]int, len(table.Wants))
 	for i := range order {
@@ -111,15 +112,14 @@ func (m *Model) readWants(ctx context.Context, table *scheme.Table) error {
 		var room []byte // of many tensors
 		for _, i := range order {
 			t = m.handle(at(i), nil, l)
-			t.file = t.file.during(ctx)
 			size := int(t.desc.Raw)
 			if size > len(room) {
 				room = make([]byte, max(size, 1<<14))
 			}
 			b := room[:size:size]
 			room, table.Contents[i] = room[size:], b
-			if t.file.access() == fromAfar && t.desc.Encoding == layout.Raw {
-				p.AddTarget(t.file, t.desc.Offset, t.desc.Stored, content(b))
+			if t.file.waits() && t.desc.Encoding == layout.Raw {
+				p.AddTarget(t.file.afar(), t.desc.Offset, t.desc.Stored, content(b))
 			} else if err := t.readAt(b, 0); err != nil {
 				return err
 			}

@@ -1,26 +1,34 @@
 package mmapio
 
 import (
+	"context"
 	"errors"
 	"math"
 )
 
 // Check makes the mapping ask check before it hands out bytes: n of them at off. An error of check is
-// then the answer, as it is. Check must be called before the mapping is used by others. Bytes and Probe do
-// not ask.
-func (m *Mapping) Check(check func(off, n uint64) error) { m.check = check }
+// then the answer, as it is. ctx is that of During. Check must be called before the mapping is used by
+// others. Bytes and Probe do not ask.
+func (m *Mapping) Check(check func(ctx context.Context, off, n uint64) error) { m.check = check }
 
-// Verify asks the mapping's check about n bytes at off, if it has one.
+// Verify asks the mapping's check about n bytes at off, if it has one. It brings bytes of a mapping
+// that fills.
 func (m *Mapping) Verify(off, n uint64) error {
-	if m.check == nil || !m.holds(off, n) {
+	if m.check == nil || !m.holds(off, n) || m.fill != nil && !m.Aliased() {
 		return nil
 	}
-	return m.check(off, n)
+	return m.check(m.ctx, off, n)
 }
 
 // Unchecked calls f with the n bytes at off, piece by piece and in order, without asking the mapping's
-// check. The pieces are of the mapping itself, or of one buffer that is used again.
-func (m *Mapping) Unchecked(off, n uint64, f func(b []byte)) error {
+// check. The pieces are of the mapping itself, or of one buffer that is used again. Bytes of a mapping
+// that fills are brought first.
+func (m *Mapping) Unchecked(ctx context.Context, off, n uint64, f func(b []byte)) error {
+	if m.fill != nil && m.holds(off, n) {
+		if err := m.fill(ctx, off, n); err != nil {
+			return err
+		}
+	}
 	return m.use("read", off, n, func(b *backing) error {
 		if b.r == nil {
 			return Guard(func() error {
@@ -32,7 +40,7 @@ func (m *Mapping) Unchecked(off, n uint64, f func(b []byte)) error {
 		buf := AlignedBytes(int(min(most, n)))
 		for n > 0 {
 			piece := buf[:min(most, n)]
-			if _, err := b.readAt(piece, off); err != nil {
+			if _, err := b.readAt(ctx, piece, off); err != nil {
 				return err
 			}
 			f(piece)

@@ -1,6 +1,7 @@
 package mmapio
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"sync"
@@ -17,7 +18,7 @@ import (
 //
 // path is for errors.
 func Lazy(path string, size uint64, open func() (*os.File, error)) *Mapping {
-	m := &Mapping{path: path, size: size, lazy: &lazy{open: open}}
+	m := &Mapping{&shared{path: path, size: size, lazy: &lazy{open: open}}, context.Background()}
 	m.aliased.Store(canMap)
 	m.mapped.Store(canMap && size > 0)
 	return m

@@ -1,6 +1,7 @@
 package mmapio
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +12,12 @@ import (
 // Mapping is a file's bytes, read-only: memory-mapped where the platform can,
 // else read on demand. The package comment has the rules of lifetime.
 type Mapping struct {
+	*shared
+	ctx context.Context // of what may wait: see During
+}
+
+// shared is what a Mapping has in common with those that During makes of it.
+type shared struct {
 	path    string // as opened; says "memory" or "reader" where there is no file
 	size    uint64
 	opened  Identity
@@ -24,7 +31,10 @@ type Mapping struct {
 
 	lazy *lazy // of a mapping from Lazy
 
-	check func(off, n uint64) error // see Check; or nil
+	check func(ctx context.Context, off, n uint64) error // see Check; or nil
+	fill  func(ctx context.Context, off, n uint64) error // see MapFilling; or nil
+	// otherwise is what a mapping that fills reads from once its file is full.
+	otherwise io.ReaderAt
 }
 
 // backing is what a Mapping stands on: memory, or a reader where r is not nil.
@@ -37,7 +47,7 @@ type backing struct {
 }
 
 func newMapping(path string, size uint64, b *backing) *Mapping {
-	m := &Mapping{path: path, size: size}
+	m := &Mapping{&shared{path: path, size: size}, context.Background()}
 	m.aliased.Store(b.r == nil)
 	m.live.Store(b)
 	return m
@@ -54,10 +64,25 @@ func FromBytes(b []byte) *Mapping {
 	return newMapping("memory", uint64(len(b)), &backing{data: b[:len(b):len(b)], close: closeNothing})
 }
 
+// ContextReaderAt is a reader whose reads end with a context.
+type ContextReaderAt interface {
+	io.ReaderAt
+	// ReadAtContext does what ReadAt does, until ctx ends.
+	ReadAtContext(ctx context.Context, p []byte, off int64) (n int, err error)
+}
+
+// During returns the same mapping, for calls that end with ctx as far as they wait for a reader, or for
+// bytes of [MapFilling]. Closing either closes both.
+func (m *Mapping) During(ctx context.Context) *Mapping { return &Mapping{m.shared, ctx} }
+
+// Context returns the context that calls end with.
+func (m *Mapping) Context() context.Context { return m.ctx }
+
 // FromReaderAt returns a Mapping that reads from r on demand. The size is
 // taken on trust until something is read; a negative one counts as zero.
 // Close does not close r. r must allow concurrent calls, as io.ReaderAt demands. One that
-// only wraps another should have a method Underlying() io.ReaderAt: see Probe.
+// only wraps another should have a method Underlying() io.ReaderAt: see Probe. A [ContextReaderAt] is
+// read under the context of During.
 // If r has a method Name() string, as *os.File has, errors call the file so.
 func FromReaderAt(r io.ReaderAt, size int64) *Mapping {
 	name := "reader"
@@ -117,7 +142,7 @@ func (m *Mapping) slice(off, n uint64) (out []byte, err error) {
 			out = b.data[off : off+n : off+n]
 			return nil
 		}
-		out, err = b.copyOut(off, n)
+		out, err = b.copyOut(m.ctx, off, n)
 		return err
 	})
 	return out, err
@@ -130,7 +155,7 @@ func (m *Mapping) Copy(off, n uint64) (out []byte, err error) {
 		return nil, err
 	}
 	err = m.use("copy", off, n, func(b *backing) error {
-		out, err = b.copyOut(off, n)
+		out, err = b.copyOut(m.ctx, off, n)
 		return err
 	})
 	return out, err
@@ -142,7 +167,7 @@ func (m *Mapping) Copy(off, n uint64) (out []byte, err error) {
 // *os.File or wraps one: see [Gathering].
 func (m *Mapping) Probe(off, n uint64) (sure bool, err error) {
 	err = m.use("read", off, n, func(b *backing) error {
-		sure, err = b.probe(off, n)
+		sure, err = b.probe(m.ctx, off, n)
 		return err
 	})
 	return sure, err
@@ -160,7 +185,7 @@ func (m *Mapping) ReadAt(p []byte, off int64) (n int, err error) {
 		return 0, err
 	}
 	err = m.use("read", at, uint64(len(want)), func(b *backing) error {
-		n, err = b.readAt(want, at)
+		n, err = b.readAt(m.ctx, want, at)
 		return err
 	})
 	if err == nil && len(want) < len(p) {
@@ -215,7 +240,7 @@ func (m *Mapping) holds(off, n uint64) bool {
 }
 
 // readAt fills p, which lies within the size, or says why not.
-func (b *backing) readAt(p []byte, off uint64) (n int, err error) {
+func (b *backing) readAt(ctx context.Context, p []byte, off uint64) (n int, err error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
@@ -226,7 +251,11 @@ func (b *backing) readAt(p []byte, off uint64) (n int, err error) {
 		})
 		return n, err
 	}
-	n, err = b.r.ReadAt(p, int64(off))
+	if r, ok := b.r.(ContextReaderAt); ok {
+		n, err = r.ReadAtContext(ctx, p, int64(off))
+	} else {
+		n, err = b.r.ReadAt(p, int64(off))
+	}
 	if n == len(p) {
 		return n, nil
 	}
@@ -240,18 +269,18 @@ func (b *backing) readAt(p []byte, off uint64) (n int, err error) {
 }
 
 // copyOut returns a copy of the n bytes at off, on a 64-byte boundary.
-func (b *backing) copyOut(off, n uint64) ([]byte, error) {
-	probe := func() (bool, error) { return b.probe(off, n) }
+func (b *backing) copyOut(ctx context.Context, off, n uint64) ([]byte, error) {
+	probe := func() (bool, error) { return b.probe(ctx, off, n) }
 	return Gather(n, probe, func(dst []byte, at uint64) error {
-		_, err := b.readAt(dst, off+at)
+		_, err := b.readAt(ctx, dst, off+at)
 		return err
 	})
 }
 
 // probe reads the last of the n bytes at off, which lie within the size.
-func (b *backing) probe(off, n uint64) (sure bool, err error) {
+func (b *backing) probe(ctx context.Context, off, n uint64) (sure bool, err error) {
 	if n > 0 {
-		_, err = b.readAt(make([]byte, 1), off+n-1)
+		_, err = b.readAt(ctx, make([]byte, 1), off+n-1)
 	}
 	return err == nil && b.vouched(), err
 }

@@ -34,7 +34,7 @@ var mostAtClose int64 = 16 << 20
 
 var _ interface {
 	loader.Namer
-	loader.ContextReaderAt
+	loader.BackedReaderAt
 	loader.VectorReaderAt
 	loader.SiblingOpener
 	io.Closer
@@ -64,6 +64,22 @@ func (f *file) ReadAtContext(ctx context.Context, p []byte, off int64) (int, err
 		return 0, err
 	}
 	return source.ReadAtContext(ctx, p, off)
+}
+
+// Backing returns the file of this system that has the bytes, or that they go to.
+func (f *file) Backing() *os.File {
+	if f.part != nil {
+		return f.part.Data()
+	}
+	return f.whole
+}
+
+// Bring makes sure that n bytes at off are in Backing. It reports false if the disk is full.
+func (f *file) Bring(ctx context.Context, off, n uint64) (kept bool, err error) {
+	if f.whole != nil {
+		return true, nil
+	}
+	return f.part.Bring(ctx, int64(off), int64(n))
 }
 
 // ReadVector fills one buffer after another with the consecutive bytes from off on.

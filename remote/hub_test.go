@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -244,6 +245,56 @@ func TestSettles(t *testing.T) {
 		}
 	}
 	want(t, m, h, "w0")
+}
+
+// A tensor that has come is a view of the incomplete file, in this model and in the next.
+func TestViewsOfIncomplete(t *testing.T) {
+	h := hubtest.New(t, sharded())
+	for i := range 2 {
+		m := open(t, "hf://org/model")
+		h.Take()
+		want(t, m, h, "w1")
+		w1, _ := m.Tensor("w1")
+		if runtime.GOOS == "linux" && (!w1.ZeroCopy() || m.Stats().HeapBytes != 0) {
+			t.Errorf("zero copy %v, %+v", w1.ZeroCopy(), m.Stats())
+		}
+		if _, _, cdn, sent := count(h.Take()); i == 1 && cdn > 0 || sent > shardBytes {
+			t.Errorf("%d requests, %d bytes", cdn, sent)
+		}
+	}
+}
+
+// A caller's context ends what its view waits for, and nobody else's.
+func TestViewCancelled(t *testing.T) {
+	h := hubtest.New(t, sharded())
+	m := open(t, "hf://org/model")
+	asked := make(chan bool, 100)
+	h.Lock()
+	h.Fault = func(_ http.ResponseWriter, r *http.Request) bool {
+		asked <- true
+		<-r.Context().Done()
+		return true
+	}
+	h.Unlock()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	l, err := m.AcquireContext(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Release()
+	w1, _ := l.Tensor("w1")
+	late := errors.New("too late")
+	go func() {
+		<-asked
+		cancel(late)
+	}()
+	if _, err := w1.Bytes(); !errors.Is(err, late) {
+		t.Error(err)
+	}
+	h.Lock()
+	h.Fault = nil
+	h.Unlock()
+	want(t, m, h, "w1")
 }
 
 // Every byte comes once, however many models of this process read it.

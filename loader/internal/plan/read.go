@@ -78,6 +78,11 @@ func (p *Plan) populate(ctx context.Context, piece *Piece) error {
 		return err
 	}
 	m := piece.File.Mapping()
+	if m.Fills() {
+		if err := m.During(ctx).Verify(piece.Off, piece.N); err != nil {
+			return piece.File.Wrap(err)
+		}
+	}
 	if piece.resident < piece.N {
 		m.Advise(mmapio.WillNeed, piece.Off, piece.N) // Populate does without, too
 	}

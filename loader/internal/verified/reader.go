@@ -11,7 +11,6 @@ import (
 	"sync"
 
 	"github.com/tensormap/tensormap/internal/parallel"
-	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -51,11 +50,10 @@ func (c *Chunks) Held() uint64 {
 	return c.bytes
 }
 
-// Reader hands out verified bytes of R. It is a value of one context.
+// Reader hands out verified bytes of R.
 type Reader struct {
 	*Chunks
-	Ctx context.Context
-	R   io.ReaderAt
+	R io.ReaderAt
 }
 
 // Name returns the name of the file.
@@ -69,8 +67,13 @@ func (r Reader) Underlying() io.ReaderAt {
 	return r.R
 }
 
-// ReadAt reads verified bytes. If it fails, p holds nothing that could be used.
+// ReadAt does what ReadAtContext does, however long that takes.
 func (r Reader) ReadAt(p []byte, off int64) (n int, err error) {
+	return r.ReadAtContext(context.Background(), p, off)
+}
+
+// ReadAtContext reads verified bytes until ctx ends. If it fails, p holds nothing that could be used.
+func (r Reader) ReadAtContext(ctx context.Context, p []byte, off int64) (n int, err error) {
 	d := r.file.d
 	for n < len(p) {
 		at := uint64(off) + uint64(n)
@@ -80,9 +83,9 @@ func (r Reader) ReadAt(p []byte, off int64) (n int, err error) {
 		case at < d.Off:
 			got = copy(rest, d.Head[at:])
 		case at >= d.End:
-			got, err = len(rest), readFull(r.R, rest, at)
+			got, err = len(rest), r.readFull(ctx, rest, at)
 		default:
-			got, err = r.chunksAt(rest, at)
+			got, err = r.chunksAt(ctx, rest, at)
 		}
 		if err != nil {
 			clear(p)
@@ -94,7 +97,7 @@ func (r Reader) ReadAt(p []byte, off int64) (n int, err error) {
 }
 
 // chunksAt reads from byte at on: whole chunks at once and in place, else a part of one.
-func (r Reader) chunksAt(p []byte, at uint64) (n int, err error) {
+func (r Reader) chunksAt(ctx context.Context, p []byte, at uint64) (n int, err error) {
 	d := r.file.d
 	i := (at - d.Off) / d.Chunk
 	off, size := d.Span(i)
@@ -105,9 +108,9 @@ func (r Reader) chunksAt(p []byte, at uint64) (n int, err error) {
 	if at == off && whole > 0 && !r.keep {
 		last, lastSize := d.Span(i + whole - 1)
 		n := int(last + lastSize - at)
-		return n, r.inPlace(p[:n], i, whole)
+		return n, r.inPlace(ctx, p[:n], i, whole)
 	}
-	b, err := r.fetch(i)
+	b, err := r.fetch(ctx, i)
 	if err != nil {
 		return 0, err
 	}
@@ -118,14 +121,14 @@ func (r Reader) chunksAt(p []byte, at uint64) (n int, err error) {
 }
 
 // inPlace reads n chunks from chunk i on into p, and checks them.
-func (r Reader) inPlace(p []byte, i, n uint64) error {
+func (r Reader) inPlace(ctx context.Context, p []byte, i, n uint64) error {
 	for c := i; c < i+n; c++ {
 		if err := r.file.known(c); err != nil {
 			return err
 		}
 	}
 	begin, _ := r.file.d.Span(i)
-	if err := readFull(r.R, p, begin); err != nil {
+	if err := r.readFull(ctx, p, begin); err != nil {
 		return err
 	}
 	return parallel.Each(int(min(uint64(runtime.GOMAXPROCS(0)), n)), parallel.Range(n), func(items iter.Seq[uint64]) error {
@@ -139,8 +142,14 @@ func (r Reader) inPlace(p []byte, i, n uint64) error {
 	})
 }
 
-func readFull(r io.ReaderAt, p []byte, off uint64) error {
-	n, err := r.ReadAt(p, int64(off))
+func (r Reader) readFull(ctx context.Context, p []byte, off uint64) error {
+	var n int
+	var err error
+	if from, ok := r.R.(mmapio.ContextReaderAt); ok {
+		n, err = from.ReadAtContext(ctx, p, int64(off))
+	} else {
+		n, err = r.R.ReadAt(p, int64(off))
+	}
 	switch {
 	case n == len(p):
 		return nil
@@ -159,7 +168,7 @@ func (f *File) sum(i uint64, b []byte) error {
 
 // fetch returns chunk i, verified. Of several that want it one fetches. If that one is cancelled, the
 // next does.
-func (r Reader) fetch(i uint64) ([]byte, error) {
+func (r Reader) fetch(ctx context.Context, i uint64) ([]byte, error) {
 	for {
 		r.mu.Lock()
 		f := r.held[i]
@@ -167,14 +176,14 @@ func (r Reader) fetch(i uint64) ([]byte, error) {
 			f = &fetched{ended: make(chan struct{}), err: errors.New("reading did not end")} // but panicked
 			r.held[i] = f
 			r.mu.Unlock()
-			return r.fill(i, f)
+			return r.fill(ctx, i, f)
 		}
 		r.touch(i)
 		r.mu.Unlock()
 		select {
 		case <-f.ended:
-		case <-r.Ctx.Done():
-			return nil, context.Cause(r.Ctx)
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
 		}
 		if f.err == nil {
 			return f.b, nil
@@ -183,13 +192,13 @@ func (r Reader) fetch(i uint64) ([]byte, error) {
 			return nil, wrong
 		}
 		// The other's failure may be its own: it was cancelled, or met a server that now is well.
-		if err := context.Cause(r.Ctx); err != nil {
+		if err := context.Cause(ctx); err != nil {
 			return nil, err
 		}
 	}
 }
 
-func (r Reader) fill(i uint64, f *fetched) ([]byte, error) {
+func (r Reader) fill(ctx context.Context, i uint64, f *fetched) ([]byte, error) {
 	off, n := r.file.d.Span(i)
 	defer func() {
 		r.mu.Lock()
@@ -206,12 +215,12 @@ func (r Reader) fill(i uint64, f *fetched) ([]byte, error) {
 	if f.err = r.file.known(i); f.err != nil {
 		return nil, f.err
 	}
-	if n > mostChunk && !r.keep {
-		f.err = fmt.Errorf("%w: a part of it can be trusted only once %d bytes were read (granularity %v): copy the file to this machine first, or set Options.Private",
-			layout.ErrLimit, n, r.file.d.Granularity)
-		return nil, f.err
+	if !r.keep {
+		if f.err = r.file.tooFar(n); f.err != nil {
+			return nil, f.err
+		}
 	}
-	b, err := mmapio.FromReaderAt(r.R, int64(r.file.size)).Copy(off, n) // which takes no memory on trust
+	b, err := mmapio.FromReaderAt(r.R, int64(r.file.size)).During(ctx).Copy(off, n) // which takes no memory on trust
 	if f.err = err; err != nil {
 		return nil, err
 	}

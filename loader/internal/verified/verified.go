@@ -5,6 +5,8 @@ package verified
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"fmt"
 	"iter"
 	"math/bits"
@@ -18,6 +20,9 @@ import (
 
 // File knows which chunks of a file are the trusted ones. It is safe for concurrent use.
 type File struct {
+	// Afar says that what Check hashes may have to come over a network first.
+	Afar bool
+
 	path  string
 	size  uint64
 	d     *layout.Digests
@@ -41,7 +46,7 @@ type run struct {
 }
 
 // Hash hands the n bytes at off to f, in pieces and in order.
-type Hash func(off, n uint64, f func(b []byte)) error
+type Hash func(ctx context.Context, off, n uint64, f func(b []byte)) error
 
 // New returns the File of size bytes at path. It refuses digests that do not fit the size.
 func New(path string, size uint64, d *layout.Digests) (*File, error) {
@@ -78,8 +83,8 @@ func (f *File) chunks(off, n uint64) (lo, hi uint64) {
 
 // Check makes sure that the n bytes at off are the trusted ones. It hashes the chunks that nobody has
 // touched, on all cores. The error is a *layout.IntegrityError of the first wrong chunk, the same each
-// time, or that of hash. Bytes before and after those that digests cover pass.
-func (f *File) Check(off, n uint64, hash Hash) error {
+// time, that of hash, or why ctx has ended. Bytes before and after those that digests cover pass.
+func (f *File) Check(ctx context.Context, off, n uint64, hash Hash) error {
 	if off >= f.off && off+n <= f.end && n > 0 { // the usual case, in one word of bits
 		lo, last := (off-f.off)>>f.shift, (off+n-1-f.off)>>f.shift
 		if lo>>6 == last>>6 {
@@ -89,10 +94,10 @@ func (f *File) Check(off, n uint64, hash Hash) error {
 			}
 		}
 	}
-	return f.checkCold(off, n, hash)
+	return f.checkCold(ctx, off, n, hash)
 }
 
-func (f *File) checkCold(off, n uint64, hash Hash) error {
+func (f *File) checkCold(ctx context.Context, off, n uint64, hash Hash) error {
 	lo, hi := f.chunks(off, n)
 	if lo == hi {
 		return nil
@@ -107,11 +112,15 @@ func (f *File) checkCold(off, n uint64, hash Hash) error {
 		return 0, false
 	}
 	if hi == lo+1 {
-		return f.chunk(lo, hash)
+		return f.chunk(ctx, lo, hash)
 	}
-	return parallel.Each(int(min(uint64(runtime.GOMAXPROCS(0)), hi-lo)), next, func(items iter.Seq[uint64]) error {
+	workers := runtime.GOMAXPROCS(0)
+	if f.Afar {
+		workers = max(workers, 8)
+	}
+	return parallel.Each(int(min(uint64(workers), hi-lo)), next, func(items iter.Seq[uint64]) error {
 		for i := range items {
-			if err := f.chunk(i, hash); err != nil {
+			if err := f.chunk(ctx, i, hash); err != nil {
 				return err
 			}
 		}
@@ -122,21 +131,30 @@ func (f *File) checkCold(off, n uint64, hash Hash) error {
 func (f *File) isDone(i uint64) bool { return f.done[i>>6].Load()>>(i&63)&1 != 0 }
 
 // chunk checks a chunk, or waits for the goroutine that does.
-func (f *File) chunk(i uint64, hash Hash) error {
-	f.mu.Lock()
-	if f.isDone(i) {
+func (f *File) chunk(ctx context.Context, i uint64, hash Hash) error {
+	var r *run
+	for {
+		f.mu.Lock()
+		if f.isDone(i) {
+			f.mu.Unlock()
+			return nil
+		}
+		if err := f.wrong[i]; err != nil {
+			f.mu.Unlock()
+			return err
+		}
+		if r = f.running[i]; r == nil {
+			break
+		}
 		f.mu.Unlock()
-		return nil
-	}
-	if err := f.wrong[i]; err != nil {
-		f.mu.Unlock()
-		return err
-	}
-	r := f.running[i]
-	if r != nil {
-		f.mu.Unlock()
-		<-r.ended
-		return r.err
+		select {
+		case <-r.ended:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if r.err != nil && !f.Afar || ctx.Err() != nil { // or else it may be the other's own, who was cancelled
+			return cmp.Or(r.err, context.Cause(ctx))
+		}
 	}
 	r = &run{ended: make(chan struct{}), err: fmt.Errorf("chunk %d: hashing did not end", i)} // but panicked
 	f.running[i] = r
@@ -149,11 +167,23 @@ func (f *File) chunk(i uint64, hash Hash) error {
 	}()
 	h := f.d.NewHash()
 	off, n := f.d.Span(i)
-	if r.err = hash(off, n, func(b []byte) { h.Write(b) }); r.err != nil {
+	if r.err = f.tooFar(n); r.err != nil {
+		return r.err
+	}
+	if r.err = hash(ctx, off, n, func(b []byte) { h.Write(b) }); r.err != nil {
 		return r.err
 	}
 	r.err = f.settle(i, h.Sum(nil))
 	return r.err
+}
+
+// tooFar refuses a chunk of n bytes that would have to be fetched for a part of it.
+func (f *File) tooFar(n uint64) error {
+	if !f.Afar || n <= mostChunk {
+		return nil
+	}
+	return fmt.Errorf("%w: a part of it can be trusted only once %d bytes were read (granularity %v): copy the file to this machine first, or set Options.Private",
+		layout.ErrLimit, n, f.d.Granularity)
 }
 
 // settle compares the digest of chunk i, and keeps the result for good.

@@ -13,9 +13,12 @@ import (
 	"github.com/tensormap/tensormap/internal/parallel"
 )
 
-// bring makes the n bytes at off available. kept is false if the disk is full and some of them are
-// not there.
-func (f *File) bring(ctx context.Context, off, n int64) (kept bool, err error) {
+// errFull ends a fetch whose bytes the disk has no room for.
+var errFull = errors.New("the disk has no room for more")
+
+// Bring writes the n bytes at off to the data file, unless they are there. kept is false if the disk is
+// full and some of them are not there. It ends with ctx.
+func (f *File) Bring(ctx context.Context, off, n int64) (kept bool, err error) {
 	if off < 0 || n < 0 || off > f.opts.Size || n > f.opts.Size-off {
 		return false, io.ErrUnexpectedEOF
 	}
@@ -38,7 +41,7 @@ func (f *File) bring(ctx context.Context, off, n int64) (kept bool, err error) {
 		hi = max(hi, min(HeadBytes/ChunkBytes, f.there.n))
 	}
 	err = f.bringChunks(ctx, lo, hi, func() {}, func() {})
-	if errors.Is(err, ErrFull) {
+	if errors.Is(err, errFull) {
 		return false, nil
 	}
 	return err == nil, err
@@ -221,7 +224,7 @@ func (f *File) noRoom(err error) error {
 	if f.full.CompareAndSwap(false, true) && f.opts.Full != nil {
 		f.opts.Full(err)
 	}
-	return ErrFull
+	return errFull
 }
 
 // mark makes the chunks of [lo, hi) that are there durable, and says so in the map.

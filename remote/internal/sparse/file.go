@@ -207,7 +207,7 @@ func (f *File) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
 	for _, b := range bufs {
 		total += int64(len(b))
 	}
-	kept, err := f.bring(ctx, off, total)
+	kept, err := f.Bring(ctx, off, total)
 	if err != nil {
 		return err
 	}
@@ -224,19 +224,6 @@ func (f *File) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
 	}
 	return nil
 }
-
-// Require brings the n bytes at off that are not there yet. It is ErrFull if the disk cannot hold
-// them.
-func (f *File) Require(ctx context.Context, off, n int64) error {
-	kept, err := f.bring(ctx, off, n)
-	if err == nil && !kept {
-		err = ErrFull
-	}
-	return err
-}
-
-// ErrFull is the error of a file that the disk has no room for.
-var ErrFull = errors.New("the disk has no room for more")
 
 // Data returns the open file of the bytes. It stays the File's.
 func (f *File) Data() *os.File { return f.data }

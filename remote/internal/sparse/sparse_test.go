@@ -132,7 +132,7 @@ func TestEnds(t *testing.T) {
 		if n, err := f.ReadAt(got, 0); n != size || err != io.EOF {
 			t.Errorf("size %d: %d bytes, %v", size, n, err)
 		}
-		if err := f.Require(t.Context(), 0, int64(size)+1); err == nil {
+		if _, err := f.Bring(t.Context(), 0, int64(size)+1); err == nil {
 			t.Errorf("size %d: bytes beyond the end are there", size)
 		}
 		if f.Have() != int64(size) {
@@ -291,10 +291,10 @@ func TestFullDisk(t *testing.T) {
 	if len(said) != 1 {
 		t.Errorf("said %v", said)
 	}
-	if err := f.Require(t.Context(), 0, 10); !errors.Is(err, ErrFull) {
+	if kept, err := f.Bring(t.Context(), 0, 10); err != nil || kept {
 		t.Error(err)
 	}
-	if err := f.Fill(t.Context(), nil); !errors.Is(err, ErrFull) {
+	if err := f.Fill(t.Context(), nil); !errors.Is(err, errFull) {
 		t.Error(err)
 	}
 }

@@ -1,0 +1,197 @@
+package loader_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// backed is a distant file that keeps what was asked for in a file, by pages of backedPage.
+type backed struct {
+	*distant
+	file *os.File
+	full atomic.Bool // the file takes no more
+
+	mu   sync.Mutex
+	have map[int64]bool
+}
+
+const backedPage = 1 << 6
+
+func newBacked(t testing.TB, d *distant) *backed {
+	f, err := os.Create(filepath.Join(t.TempDir(), "backing"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	if err := f.Truncate(d.size); err != nil {
+		t.Fatal(err)
+	}
+	return &backed{distant: d, file: f, have: make(map[int64]bool)}
+}
+
+func openBacked(t testing.TB, path string) (*loader.Model, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	d := newDistant(path, b)
+	return loader.OpenReaderAt(context.Background(), newBacked(t, d), d.size, nil)
+}
+
+func (b *backed) Backing() *os.File { return b.file }
+
+func (b *backed) lacks(lo, hi int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for ; lo < hi; lo++ {
+		if !b.have[lo] {
+			return true
+		}
+	}
+	return false
+}
+
+func (b *backed) Bring(ctx context.Context, off, n uint64) (kept bool, err error) {
+	lo, hi := int64(off)/backedPage, (int64(off+n)+backedPage-1)/backedPage
+	if !b.lacks(lo, hi) {
+		return true, nil
+	}
+	if b.full.Load() {
+		return false, nil
+	}
+	p := make([]byte, min(hi*backedPage, b.size)-lo*backedPage)
+	if err := b.ReadVector(ctx, [][]byte{p}, lo*backedPage); err != nil {
+		return false, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, err := b.file.WriteAt(p, lo*backedPage); err != nil {
+		return false, err
+	}
+	for ; lo < hi; lo++ {
+		b.have[lo] = true
+	}
+	return true, nil
+}
+
+func (b *backed) open(t testing.TB, opts *loader.Options) *loader.Model {
+	t.Helper()
+	m, err := loader.OpenReaderAt(context.Background(), b, b.size, opts)
+	return opened(t, m, err)
+}
+
+// What has come is a view of the backing file: nothing is on the heap, and nothing is asked for again.
+func TestBackedViews(t *testing.T) {
+	tensors := manyTensors()
+	b := newBacked(t, newDistant("m.safetensors", safeTensors(tensors)))
+	m := b.open(t, nil)
+	for i, c := range tensors {
+		x := tensor(t, m, c.name)
+		got, err := x.Bytes()
+		if err != nil || !bytes.Equal(got, c.data) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if x.ZeroCopy() != mapsFiles {
+			t.Errorf("%s: zero copy is %v", c.name, x.ZeroCopy())
+		}
+		b.traffic.reset()
+		if again, err := x.Bytes(); err != nil || &again[0] != &got[0] || b.traffic.requests.Load() != 0 {
+			t.Errorf("%s again: %v, %d requests", tensors[i].name, err, b.traffic.requests.Load())
+		}
+	}
+	if s := m.Stats(); mapsFiles && (s.HeapBytes != 0 || s.UnmappedBytes != 0) {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A range costs what it holds.
+func TestBackedRange(t *testing.T) {
+	c := random("x", layout.F32, 4096, 256)
+	b := newBacked(t, newDistant("m.safetensors", safeTensors([]content{c})))
+	x := tensor(t, b.open(t, nil), "x")
+	b.traffic.reset()
+	for _, read := range []func() error{
+		func() error { return x.DequantizeRows(make([]float32, 256), 1000, 1) },
+		func() error { return x.DequantizeRange(make([]float32, 100), 500000) },
+		func() error { _, err := x.ReadAt(make([]byte, 100), 3000000); return err },
+	} {
+		if err := read(); err != nil {
+			t.Fatal(err)
+		}
+		if requests, n := b.traffic.requests.Swap(0), b.traffic.bytes.Swap(0); requests != 1 || n > 1024+2*backedPage {
+			t.Errorf("%d requests for %d bytes", requests, n)
+		}
+	}
+}
+
+// A file that takes no more turns the model into one that is read; views that were handed out stay.
+func TestBackedFull(t *testing.T) {
+	tensors := manyTensors()
+	file := safeTensors(tensors)
+	for name, opts := range map[string]*loader.Options{"plain": nil, "trusted": {Trust: plainTrust{"m.safetensors": vouch(file)}}} {
+		t.Run(name, func(t *testing.T) {
+			b := newBacked(t, newDistant("m.safetensors", file))
+			m := b.open(t, opts)
+			view, err := tensor(t, m, "c").Bytes()
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.full.Store(true)
+			for _, c := range tensors {
+				if got, err := tensor(t, m, c.name).Bytes(); err != nil || !bytes.Equal(got, c.data) {
+					t.Errorf("%s: %v", c.name, err)
+				}
+				for way, do := range waysOut {
+					if err := do(tensor(t, m, c.name)); err != nil {
+						t.Errorf("%s of %s: %v", way, c.name, err)
+					}
+				}
+			}
+			if m.Stats().UnmappedBytes == 0 {
+				t.Error("still counts as mapped")
+			}
+			if !bytes.Equal(view, tensors[2].data) {
+				t.Error("a view changed")
+			}
+		})
+	}
+}
+
+// A full file and a server that lies: what is read past the file is verified as it arrives.
+func TestBackedFullLies(t *testing.T) {
+	file := safeTensors(manyTensors())
+	r := &countingReader{b: file}
+	d := newDistant("m.safetensors", file)
+	d.r = r
+	b := newBacked(t, d)
+	m := b.open(t, &loader.Options{Trust: plainTrust{"m.safetensors": vouch(file)}})
+	b.full.Store(true)
+	r.lie.Store(true)
+	if _, err := tensor(t, m, "e").Bytes(); !errors.Is(err, layout.ErrChecksum) {
+		t.Error(err)
+	}
+}
+
+// A backing file of another size is refused.
+func TestBackedSize(t *testing.T) {
+	b := newBacked(t, newDistant("m.safetensors", safeTensors(manyTensors())))
+	b.file.Truncate(b.size - 1)
+	if !mapsFiles {
+		t.Skip("nothing maps")
+	}
+	if m, err := loader.OpenReaderAt(t.Context(), b, b.size, nil); !errors.Is(err, loader.ErrRange) {
+		if err == nil {
+			m.Close()
+		}
+		t.Error(err)
+	}
+}
