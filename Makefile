@@ -24,7 +24,7 @@ WASI = ./internal/atomicfile ./mmapio ./shard ./loader
 # under it with FLAGS=-race.
 SEQUENTIAL = layout(/.*)?|shard|dequant/dot|internal/(attack|crcmath|fuzz|iofault|lint|lz4block|modeltest|nearest)|cmd/tensormap/internal/(drawing|glob|inspection|report|slice)
 
-.PHONY: help test test-purego test-race test-arm64 test-js test-wasip1 lint cross fuzz fuzz-hours attack bench bench-peers peers-values outside test-remote generate ci
+.PHONY: help test test-purego test-race test-arm64 test-js test-wasip1 lint cross fuzz fuzz-hours attack bench bench-peers peers-values outside test-peers test-remote generate ci
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -96,8 +96,12 @@ outside: ## hold conversions and signatures against Python's packages (what to i
 		$(PYTHON) testdata/outside/check_conversions.py "$$dir/tensormap" && \
 		$(PYTHON) testdata/outside/check_signatures.py "$$dir/tensormap"
 
-test-remote: ## hold remote against the Hub's own client, huggingface_hub of PyPI, in $(PYTHON)
+test-remote: test-peers ## hold remote against real servers, and against the Hub's own client, huggingface_hub of PyPI, in $(PYTHON)
 	PYTHON_HUB=$$(command -v $(PYTHON)) $(GO) test ./remote -run HuggingFaceHub -count 1 -v
+
+test-peers: ## hold remote against the reference registry, crane and Ollama's code, from Go's module proxy
+	@cd remote/internal/peers && if $(GO) list -deps -test . >/dev/null 2>&1; then $(GO) vet . && $(GO) test -count 1 .; \
+		else echo 'peers: skipped, their modules cannot be had here'; fi
 
 generate: ## write all generated files anew
 	$(GO) generate ./...

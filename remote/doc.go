@@ -6,6 +6,7 @@
 //
 //	hf://[models/]org/name[@revision][/file]   a model of the Hugging Face Hub
 //	https://huggingface.co/org/name[/…]        the same, as a browser shows it
+//	oci://host/repository[:tag][@digest]       an artifact in a registry
 //	http://…, https://…                        a file, see package httprange
 //	file://…, a path                           what loader.Open takes
 //
@@ -13,6 +14,10 @@
 // refs/pr/N and refs/convert/NAME. It is resolved to a commit once, and all files come from that
 // commit. Without a file, the model is chosen among the repository's files as loader.Open chooses in
 // a directory.
+//
+// An artifact's files are its layers, under the names that annotations give them (ModelPack's
+// org.cncf.model.filepath, oras' title), and what archives among them hold. Its manifest is pinned by
+// its digest.
 //
 // # Cache
 //
@@ -26,6 +31,9 @@
 //
 // The token is that of huggingface_hub: HF_TOKEN (HUGGING_FACE_HUB_TOKEN), else the file
 // HF_TOKEN_PATH, by default $HF_HOME/token. It goes to HF_ENDPOINT only, and into no message.
+//
+// A registry gets what docker login has kept for it, or a token that its server of tokens gives for
+// that. Redirects to storage go without.
 //
 // # Offline
 //

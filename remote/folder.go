@@ -25,6 +25,7 @@ type folder struct {
 	file    string                   // that the address names, or a folder of them; "" for all
 	name    func(file string) string // what messages call a file
 	objects map[string]object        // by their slash-separated names
+	choice  []string                 // the files that may be the model; nil for all
 	// lookup finds a file that objects does not list. It is nil if they are all there are.
 	lookup func(ctx context.Context, name string) (object, error)
 	// dir is where complete files have their names, or "" if they have none.
@@ -55,6 +56,9 @@ func (d *folder) model(ctx context.Context) (string, error) {
 	if _, ok := d.objects[d.file]; ok {
 		return d.file, nil
 	}
+	if len(d.choice) == 1 && d.file == "" {
+		return d.choice[0], nil
+	}
 	var names []string
 	for name := range d.objects {
 		if path.Dir(name) == path.Clean("./"+d.file) {
@@ -65,7 +69,7 @@ func (d *folder) model(ctx context.Context) (string, error) {
 		_, err := d.object(ctx, d.file)
 		return d.file, err
 	}
-	name, err := shard.Choose(names, func(name string) *manifest.File {
+	name, err := shard.Choose(d.chosen(names), func(name string) *manifest.File {
 		return d.manifest(ctx, path.Join(d.file, name))
 	})
 	if err != nil {
@@ -100,7 +104,12 @@ func (d *folder) open(ctx context.Context, name string) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &file{folder: d, base: name, object: o}
+	return d.openObject(o, name)
+}
+
+// openObject opens content, which the folder calls name.
+func (d *folder) openObject(o object, name string) (f *file, err error) {
+	f = &file{folder: d, base: name, object: o}
 	if f.whole, err = o.find(); err == nil {
 		return f, nil
 	} else if !errors.Is(err, fs.ErrNotExist) {

@@ -36,12 +36,7 @@ func newHub(o *httprange.Options) (*hub, error) {
 	if h.endpoint, err = url.Parse(strings.TrimSuffix(endpoint, "/")); err != nil || h.endpoint.Host == "" {
 		return nil, errors.New("HF_ENDPOINT is no address")
 	}
-	for _, name := range []string{"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"} {
-		switch strings.ToLower(os.Getenv(name)) {
-		case "1", "on", "yes", "true":
-			h.offline = true
-		}
-	}
+	h.offline = isOffline()
 	home := os.Getenv("HF_HOME")
 	if home == "" {
 		dir, err := cacheHome()
@@ -60,6 +55,17 @@ func newHub(o *httprange.Options) (*hub, error) {
 	}
 	h.token = strings.TrimSpace(h.token)
 	return h, nil
+}
+
+// isOffline reports whether the environment forbids requests, as huggingface_hub reads it.
+func isOffline() bool {
+	for _, name := range []string{"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"} {
+		switch strings.ToLower(os.Getenv(name)) {
+		case "1", "on", "yes", "true":
+			return true
+		}
+	}
+	return false
 }
 
 func env(name, otherwise string) string {

@@ -85,6 +85,13 @@ func Open(ctx context.Context, address string, opts *Options) (*loader.Model, er
 
 // resolve returns the files at an address, or nil if they are of this system or not kept.
 func resolve(ctx context.Context, address string, o *Options) (*folder, error) {
+	if scheme, rest, _ := strings.Cut(address, "://"); strings.EqualFold(scheme, "oci") {
+		at, err := parseOCI(rest)
+		if err != nil {
+			return nil, err
+		}
+		return at.artifact(ctx, o)
+	}
 	at, ok, err := hubAddressOf(address, o)
 	if !ok {
 		return nil, err

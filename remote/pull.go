@@ -44,7 +44,7 @@ func Pull(ctx context.Context, address string, opts *Options) (*Pulled, error) {
 	for _, name := range names {
 		pulled.Files = append(pulled.Files, d.path(name))
 	}
-	if pulled.Path = d.path(name); d.file != name || len(names) > 1 {
+	if pulled.Path = d.path(name); len(names) > 1 || d.file != name && d.choice == nil {
 		pulled.Path = filepath.Dir(pulled.Path)
 	}
 	return pulled, nil

@@ -46,7 +46,7 @@ func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, 
 			place: place{
 				path: blob,
 				lock: filepath.Join(h.cache, ".locks", filepath.Base(repository), e.etag()+".lock"),
-				link: func() error { return h.point(d.path(name), blob) },
+				link: func() error { return point(h.cache, d.path(name), blob) },
 			},
 		}
 	}
@@ -79,12 +79,12 @@ func (e explained) ReadVector(ctx context.Context, bufs [][]byte, off int64) err
 	return e.explain(e.Reader.ReadVector(ctx, bufs, off))
 }
 
-// point makes the snapshot's name of a file lead to its content.
-func (h *hub) point(at, blob string) error {
+// point makes a name in a snapshot, at, lead to its content. Both are in the folder cache.
+func point(cache, at, blob string) error {
 	if _, err := os.Stat(at); err == nil {
 		return nil
 	}
-	if err := tagCache(h.cache); err != nil {
+	if err := tagCache(cache); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(at), 0o777); err != nil {

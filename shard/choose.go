@@ -22,7 +22,7 @@ var ErrNoModel = errors.New("no model in it")
 // manifestOf returns the manifest in the file called name, or nil. It is asked if several names
 // remain.
 func Choose(files []string, manifestOf func(name string) *manifest.File) (string, error) {
-	suffixes := modelSuffixes()
+	suffixes := formats.Suffixes()
 	names := slices.DeleteFunc(slices.Clone(files), func(name string) bool {
 		return name == "" || name[0] == '.' || !isIndex(name) && !slices.Contains(suffixes, suffix(name))
 	})
@@ -51,15 +51,6 @@ func Few(names []string) string {
 		list += ", …"
 	}
 	return list
-}
-
-// modelSuffixes returns the endings of the names of model files.
-func modelSuffixes() (all []string) {
-	for _, f := range formats.Names() {
-		all = append(all, formats.Suffix(f))
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
 }
 
 func suffix(name string) string { return strings.ToLower(filepath.Ext(name)) }

@@ -54,7 +54,7 @@ func (o *opener) openWith(ctx context.Context, name string, opts loader.Options)
 	} else if err = o.checkPath(name); err == nil {
 		m, err = loader.Open(name, &opts)
 		if errors.Is(err, fs.ErrNotExist) && strings.Contains(name, "://") {
-			err = fmt.Errorf("%w; addresses begin with hf://, http:// or https://", err)
+			err = fmt.Errorf("%w; addresses begin with %s://", err, strings.Join(schemes, "://, "))
 		}
 	}
 	if err != nil {
@@ -107,7 +107,7 @@ func (o *opener) remote(opts *loader.Options) (*remote.Options, error) {
 }
 
 // schemes are what addresses begin with.
-var schemes = []string{"http", "https", "hf", "file"}
+var schemes = []string{"hf", "oci", "https", "http", "file"}
 
 func isAddress(name string) bool {
 	scheme, _, ok := strings.Cut(name, "://")

@@ -13,14 +13,19 @@ import (
 	"github.com/tensormap/tensormap/remote"
 )
 
-const pullLong = `Pull brings a model of the Hugging Face Hub to this machine: its weights, their index, and the
-files beside them for configuration, tokenizer and generation. It prints where they are: the path
-of the file that ADDRESS names, or of the folder with all of them.
+const pullLong = `Pull brings a model of a hub or registry to this machine: its weights, their index, and the files
+beside them for configuration, tokenizer and generation. It prints where they are: the path of the
+file that ADDRESS names, or of the folder with all of them.
 
-ADDRESS is hf://ORG/NAME[@REVISION][/FILE], or the model's page. The files lie in the cache of
-huggingface_hub, which finds them there; what is there already is not fetched again. A pull that
-was interrupted goes on where it ended. HF_TOKEN, HF_HOME and HF_HUB_OFFLINE mean what they mean
-there.
+ADDRESS is one of these:
+
+  hf://ORG/NAME[@REVISION][/FILE]    a model of the Hugging Face Hub, also its page's address;
+                                     the files lie in the cache of huggingface_hub
+  oci://HOST/REPOSITORY[:TAG][@DIGEST]
+                                     an artifact in a registry, with docker login's credentials
+
+What is there already is not fetched again, and a pull that was interrupted goes on where it
+ended. HF_TOKEN, HF_HOME and HF_HUB_OFFLINE mean what they mean to huggingface_hub.
 
 -o DIR copies the files to a folder, and prints its path:
 

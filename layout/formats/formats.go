@@ -61,6 +61,17 @@ func Suffix(name layout.Format) string {
 	return ""
 }
 
+// Suffixes lists how the names of model files end, each once.
+func Suffixes() (list []string) {
+	for _, f := range all {
+		if f.Suffix != "" {
+			list = append(list, f.Suffix)
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
 func knownNames() string {
 	var names []string
 	for _, f := range Names() {

@@ -1,0 +1,166 @@
+package remote
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/formats"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// Bounds of archives. An archive of configuration is read when it is opened.
+const (
+	mostSettings = 64 << 20
+	mostMembers  = 10_000
+)
+
+// addArchive adds the files in a layer that is an archive.
+func (r *registry) addArchive(ctx context.Context, d *folder, l descriptor, t layerType) error {
+	at, err := d.opts.ownPlace(l.hex())
+	if err != nil {
+		return err
+	}
+	o := r.object(l, d.name("")+"@"+l.Digest, at)
+	f, err := d.openObject(o, "")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if t.role != settings && t.compression == "" {
+		return r.addMembers(ctx, d, l, t, f)
+	}
+	if l.Size > mostSettings {
+		return fmt.Errorf("%w: configuration of %d bytes", loader.ErrUnsupported, l.Size)
+	}
+	content := make([]byte, l.Size)
+	if err := f.ReadVector(ctx, [][]byte{content}, 0); err != nil {
+		return err
+	}
+	if digestOf(content) != l.Digest {
+		return layout.ErrChecksum
+	}
+	return d.unpack(content, t.compression)
+}
+
+// unpack adds the files in an archive of configuration.
+func (d *folder) unpack(content []byte, compression string) error {
+	var archive io.Reader = strings.NewReader(string(content))
+	switch compression {
+	case "":
+	case "gzip":
+		var err error
+		if archive, err = gzip.NewReader(archive); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("%w: an archive compressed by %s", loader.ErrUnsupported, compression)
+	}
+	limited := &io.LimitedReader{R: archive, N: mostSettings}
+	return eachMember(tar.NewReader(limited), func(name string, h *tar.Header, r io.Reader) error {
+		body, err := io.ReadAll(r)
+		if limited.N <= 0 {
+			return fmt.Errorf("%w: configuration of more than %d bytes", loader.ErrUnsupported, mostSettings)
+		}
+		if err != nil {
+			return err
+		}
+		return d.add(name, textObject(body))
+	})
+}
+
+// addMembers adds the files in an archive that is not compressed: each is a range of it.
+func (r *registry) addMembers(ctx context.Context, d *folder, l descriptor, t layerType, f *file) error {
+	section := io.NewSectionReader(bound{ctx, f}, 0, f.Size())
+	return eachMember(tar.NewReader(section), func(name string, h *tar.Header, _ io.Reader) error {
+		if h.Typeflag == tar.TypeGNUSparse {
+			return fmt.Errorf("%w: %s is a sparse file", loader.ErrUnsupported, name)
+		}
+		off, err := section.Seek(0, io.SeekCurrent)
+		if err != nil {
+			return err
+		}
+		if h.Size > l.Size-off {
+			return fmt.Errorf("%s leaves its archive: %w", name, layout.ErrTruncated)
+		}
+		if t.role == weights && slices.Contains(formats.Suffixes(), path.Ext(name)) {
+			d.choice = append(d.choice, name)
+		}
+		return d.add(name, object{
+			size: h.Size, id: identity(l.Digest, fmt.Sprint(off, "+", h.Size)),
+			connect: func(ctx context.Context) (source, error) {
+				s, err := r.connect(ctx, l)
+				return part{s, off, h.Size}, err
+			},
+		})
+	})
+}
+
+// eachMember calls add with each regular file in an archive. Links and devices are an error.
+func eachMember(archive *tar.Reader, add func(name string, h *tar.Header, r io.Reader) error) error {
+	for n := 0; ; n++ {
+		h, err := archive.Next()
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return fmt.Errorf("archive: %w", err)
+		case n == mostMembers:
+			return fmt.Errorf("%w: an archive of more than %d files", loader.ErrUnsupported, mostMembers)
+		case h.Typeflag == tar.TypeDir, h.Typeflag == tar.TypeXGlobalHeader:
+			continue
+		case h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeGNUSparse:
+			return fmt.Errorf("%w: %q in an archive is no regular file", loader.ErrUnsupported, h.Name)
+		}
+		name := strings.TrimPrefix(h.Name, "./")
+		if err := checkName(name); err != nil {
+			return err
+		}
+		if err := add(name, h, archive); err != nil {
+			return err
+		}
+	}
+}
+
+// part is a range of another source.
+type part struct {
+	source
+	off, size int64
+}
+
+func (p part) ReadAt(b []byte, off int64) (int, error) {
+	return p.ReadAtContext(context.Background(), b, off)
+}
+
+// ReadAtContext reads at an offset of the part.
+func (p part) ReadAtContext(ctx context.Context, b []byte, off int64) (int, error) {
+	if off < 0 || off > p.size {
+		return 0, io.EOF
+	}
+	if int64(len(b)) > p.size-off {
+		n, err := p.source.ReadAtContext(ctx, b[:p.size-off], p.off+off)
+		if err == nil {
+			err = io.EOF
+		}
+		return n, err
+	}
+	return p.source.ReadAtContext(ctx, b, p.off+off)
+}
+
+// ReadVector fills one buffer after another with the consecutive bytes of the part from off on.
+func (p part) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
+	total := int64(0)
+	for _, b := range bufs {
+		total += int64(len(b))
+	}
+	if off < 0 || off > p.size || total > p.size-off {
+		return io.ErrUnexpectedEOF
+	}
+	return p.source.ReadVector(ctx, bufs, p.off+off)
+}

@@ -1,0 +1,218 @@
+package remote
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/tensormap/tensormap/loader/httprange"
+)
+
+// registry is one repository of a server that speaks the OCI distribution protocol, version 1.1.
+type registry struct {
+	host, repo string
+	opts       *Options
+	http       httprange.Options // with the Authorizer of the repository
+	offline    bool
+}
+
+// newRegistry returns the repository called repo of the server host, which may have a port.
+func newRegistry(host, repo string, o *Options) *registry {
+	r := &registry{host: host, repo: repo, opts: o, offline: isOffline()}
+	if o.HTTP != nil {
+		r.http = *o.HTTP
+	}
+	plain := r.http
+	plain.Header = nil
+	if r.http.Authorizer == nil && r.http.Header.Get("Authorization") == "" {
+		r.http.Authorizer = &bearer{host: host, repo: repo, http: plain, credential: dockerCredential}
+	}
+	return r
+}
+
+// isLoopback reports whether host, with or without a port, is this machine.
+func isLoopback(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(host, "[]")
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// address returns that of a part of the repository. Registries on loopback speak http, as Docker and
+// crane have it.
+func (r *registry) address(kind, reference string) string {
+	u := url.URL{Scheme: "https", Host: r.host, Path: "/v2/" + r.repo + "/" + kind + "/" + reference}
+	if isLoopback(r.host) {
+		u.Scheme = "http"
+	}
+	return u.String()
+}
+
+// explain adds what a refusal means.
+func (r *registry) explain(err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w (no such repository, or credentials are missing: docker login %s, or --header)", err, r.host)
+	}
+	return err
+}
+
+// descriptor names content (OCI image-spec 1.1, "Content Descriptors").
+type descriptor struct {
+	MediaType    string            `json:"mediaType"`
+	ArtifactType string            `json:"artifactType"`
+	Digest       string            `json:"digest"`
+	Size         int64             `json:"size"`
+	Name         string            `json:"name"` // of Ollama's layers
+	Annotations  map[string]string `json:"annotations"`
+	Platform     *struct {
+		OS           string `json:"os"`
+		Architecture string `json:"architecture"`
+	} `json:"platform"`
+}
+
+// hex returns the SHA-256 of the content, which checkLayer has seen.
+func (d descriptor) hex() string { return strings.TrimPrefix(d.Digest, "sha256:") }
+
+// registryManifest is an image manifest or an index, of OCI or Docker.
+type registryManifest struct {
+	MediaType    string       `json:"mediaType"`
+	ArtifactType string       `json:"artifactType"`
+	Config       descriptor   `json:"config"`
+	Layers       []descriptor `json:"layers"`
+	Manifests    []descriptor `json:"manifests"`
+
+	digest string // of its bytes, in hex
+}
+
+// manifestTypes are asked for. Servers send what they have.
+var manifestTypes = strings.Join([]string{
+	"application/vnd.oci.image.manifest.v1+json", "application/vnd.oci.image.index.v1+json",
+	"application/vnd.docker.distribution.manifest.v2+json", "application/vnd.docker.distribution.manifest.list.v2+json",
+}, ", ")
+
+var sha256Digest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+
+// manifest returns the manifest that a tag or digest stands for. One that the cache has by its digest
+// is not asked for.
+func (r *registry) manifest(ctx context.Context, reference string) (*registryManifest, error) {
+	body, err := r.manifestBytes(ctx, reference)
+	if err != nil {
+		return nil, err
+	}
+	m, err := parseManifest(body)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", httprange.NameOf(r.address("manifests", reference)), httprange.ErrResponse, err)
+	}
+	return m, nil
+}
+
+func (r *registry) manifestBytes(ctx context.Context, reference string) ([]byte, error) {
+	cache, err := r.opts.cacheDir()
+	if err != nil {
+		return nil, err
+	}
+	ref := filepath.Join(cache, "refs", strings.ReplaceAll(r.host, ":", "_"), filepath.FromSlash(r.repo), reference)
+	digest := reference
+	if !sha256Digest.MatchString(digest) && r.offline {
+		text, err := os.ReadFile(ref)
+		if digest = string(text); err != nil || !sha256Digest.MatchString(digest) {
+			return nil, errOffline
+		}
+	}
+	kept := func(digest string) string {
+		return filepath.Join(cache, "manifests", strings.TrimPrefix(digest, "sha256:"))
+	}
+	if sha256Digest.MatchString(digest) {
+		if body, err := os.ReadFile(kept(digest)); err == nil && digestOf(body) == digest {
+			return body, nil
+		}
+	}
+	if r.offline {
+		return nil, errOffline
+	}
+	o := r.http
+	if o.Header = o.Header.Clone(); o.Header == nil {
+		o.Header = make(http.Header)
+	}
+	o.Header.Set("Accept", manifestTypes)
+	address := r.address("manifests", reference)
+	body, head, err := httprange.Get(ctx, address, mostAnswer, &o)
+	if err != nil {
+		return nil, r.explain(err)
+	}
+	got := digestOf(body)
+	for _, said := range []string{digest, head.Get("Docker-Content-Digest")} {
+		if sha256Digest.MatchString(said) && said != got {
+			return nil, fmt.Errorf("%s: %w: a manifest whose digest is %s, not %s", httprange.NameOf(address), httprange.ErrResponse, got, said)
+		}
+	}
+	if r.opts.NoCache {
+		return body, nil
+	}
+	if err := writeWhole(kept(got), body); err != nil || digest == got {
+		return body, err
+	}
+	return body, writeWhole(ref, []byte(got))
+}
+
+func digestOf(body []byte) string {
+	sum := sha256.Sum256(body)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// parseManifest reads a manifest, and makes sure that its digests may become names of files.
+func parseManifest(body []byte) (*registryManifest, error) {
+	m := new(registryManifest)
+	if err := json.Unmarshal(body, m); err != nil {
+		return nil, err
+	}
+	m.digest = strings.TrimPrefix(digestOf(body), "sha256:")
+	all := append(append([]descriptor{}, m.Layers...), m.Manifests...)
+	if m.Config.Digest != "" {
+		all = append(all, m.Config)
+	}
+	if len(all) == 0 {
+		return nil, errors.New("a manifest without layers")
+	}
+	for _, d := range all {
+		if !sha256Digest.MatchString(d.Digest) || d.Size < 0 {
+			return nil, fmt.Errorf("its digest %.80q or its size %d cannot be", d.Digest, d.Size)
+		}
+	}
+	return m, nil
+}
+
+// object returns the content of a layer, which messages call name.
+func (r *registry) object(d descriptor, name string, at place) object {
+	return object{
+		name: name, size: d.Size, id: d.hex(), check: sha256Check(d.hex()), place: at,
+		connect: func(ctx context.Context) (source, error) { return r.connect(ctx, d) },
+	}
+}
+
+// connect returns the source of a layer. It asks for nothing yet.
+func (r *registry) connect(ctx context.Context, d descriptor) (source, error) {
+	if r.offline {
+		return nil, errOffline
+	}
+	o := r.http
+	o.Size = d.Size
+	s, err := httprange.Open(ctx, r.address("blobs", d.Digest), &o)
+	if err != nil {
+		return nil, r.explain(err)
+	}
+	return explained{s, r.explain}, nil
+}

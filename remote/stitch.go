@@ -1,0 +1,123 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"path"
+	"sync"
+
+	"github.com/tensormap/tensormap/internal/parallel"
+	"github.com/tensormap/tensormap/layout/formats"
+	"github.com/tensormap/tensormap/layout/manifest"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// indexOf returns the text of an index of SafeTensors files, which lie side by side. It reads the head
+// of each, several at a time.
+func (d *folder) indexOf(ctx context.Context, names []string) ([]byte, error) {
+	shards := make([]manifest.Shard, len(names))
+	tensors := make([][]string, len(names))
+	var mu sync.Mutex
+	var total uint64
+	next := func() func() (int, bool) {
+		i := -1
+		return func() (int, bool) { i++; return i, i < len(names) }
+	}()
+	err := parallel.Each(8, next, func(items iter.Seq[int]) error {
+		for i := range items {
+			held, size, err := d.tensorsOf(ctx, names[i])
+			if err != nil {
+				return fmt.Errorf("%s: %w", names[i], err)
+			}
+			shards[i].Name, tensors[i] = path.Base(names[i]), held
+			mu.Lock()
+			total += size
+			mu.Unlock()
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var places []manifest.Place
+	first := make(map[string]string)
+	for i, held := range tensors {
+		for _, tensor := range held {
+			if other, ok := first[tensor]; ok {
+				return nil, fmt.Errorf("%s and %s: both have tensor %q", other, names[i], tensor)
+			}
+			first[tensor] = names[i]
+			places = append(places, manifest.Place{Tensor: tensor, Shard: i})
+		}
+	}
+	return manifest.EncodeIndex(shards, places, nil, total)
+}
+
+// tensorsOf returns the names of a file's tensors, and how many bytes they take.
+func (d *folder) tensorsOf(ctx context.Context, name string) (names []string, size uint64, err error) {
+	f, err := d.open(ctx, name)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer f.Close()
+	decoded, err := formats.Decode(mmapio.FromReaderAt(bound{ctx, f}, f.Size()), d.opts.Loader.Limits)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, t := range decoded.Index().Tensors {
+		names = append(names, string(t.Name))
+		size += t.Stored
+	}
+	return names, size, nil
+}
+
+// text is a source whose bytes are known.
+type text []byte
+
+// textObject returns an object that is text.
+func textObject(content []byte) object {
+	hex := digestOf(content)[len("sha256:"):]
+	return object{
+		size: int64(len(content)), id: hex, check: sha256Check(hex),
+		connect: func(context.Context) (source, error) { return text(content), nil },
+	}
+}
+
+func (t text) ReadAt(p []byte, off int64) (int, error) {
+	return t.ReadAtContext(context.Background(), p, off)
+}
+
+// ReadAtContext does what ReadAt does.
+func (t text) ReadAtContext(_ context.Context, p []byte, off int64) (int, error) {
+	if off < 0 || off > int64(len(t)) {
+		return 0, io.EOF
+	}
+	n := copy(p, t[off:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// ReadVector fills one buffer after another with the consecutive bytes from off on.
+func (t text) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
+	return readVector(ctx, t, bufs, off)
+}
+
+// Close implements io.Closer.
+func (t text) Close() error { return nil }
+
+// readVector fills one buffer after another with the consecutive bytes of s from off on.
+func readVector(ctx context.Context, s interface {
+	ReadAtContext(ctx context.Context, p []byte, off int64) (int, error)
+}, bufs [][]byte, off int64) error {
+	for _, b := range bufs {
+		if n, err := s.ReadAtContext(ctx, b, off); n < len(b) {
+			return err
+		}
+		off += int64(len(b))
+	}
+	return nil
+}
