@@ -167,7 +167,7 @@ func TestAddressErrors(t *testing.T) {
 	tensormap("inspect", s.URL+"/README.md?secret").failsWith(t, "tensormap: "+s.URL+"/README.md: unknown: offset 0: ")
 	tensormap("inspect", "http://").failsWith(t, "not an http or https address")
 	tensormap("inspect", "https://[::1/secret").failsWith(t, "not an address")
-	tensormap("inspect", "ftp://bucket/model.gguf").failsWith(t, "ftp://bucket/model.gguf: ", "; addresses begin with hf://, \n")
+	tensormap("inspect", "ftp://bucket/model.gguf").failsWith(t, "ftp://bucket/model.gguf: ", "; addresses begin with hf://, oci://, ")
 	fixture := s.URL + "/apr2/tiny.apr"
 	name := parseInspection(t, fixture).Tensors[0].Name
 	tensormap("dump", fixture, name, "-o", "http://h/x?secret").failsWith(t, "http://h/x: is an address, which cannot be written to\n")
