@@ -68,6 +68,13 @@ func TestGGUFFromOthers(t *testing.T) {
 	if got := metadata(t, out); !sameTyped(got, want) || !sameTyped(p.Metadata, want) {
 		t.Errorf("%v, want\n%v", got, want)
 	}
+	c, err := out.Config(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := c.Float("n"); n != 1.5 || err != nil {
+		t.Errorf("the architecture's n is %v, %v", n, err)
+	}
 	out, _ = toGGUF(t, openBytes(t, safeTensors(8, `{"format":"pt"}`, a)), &convert.Options{DType: layout.Q8_0, Set: layout.Metadata{
 		{Key: "general.architecture", Value: "x"}, {Key: "n", Value: "7"}, {Key: "typed", Value: "u8:7"}, {Key: "general.file_type", Value: "9"},
 		{Key: "f", Value: "0.5"}, {Key: "yes", Value: "true"}, {Key: "list", Value: "[1,-2]"}, {Key: "nan", Value: "f64:NaN"}, {Key: "text", Value: "string:1"}, {Key: "own", Value: int16(3)}, {Key: "o", Value: "{}"},

@@ -76,20 +76,20 @@ func (m *Model) configuration(ctx context.Context) (*Config, error) {
 		if err := m.addConfigFile(ctx, c); err != nil {
 			return nil, err
 		}
-		if err := m.addConverted(c, md); err != nil {
-			return nil, err
-		}
 	}
 	if f, ok := m.files[0].layout.(layout.Configurer); ok {
 		c.objects = append(c.objects, f.Config(md))
+	}
+	if err := m.addConverted(c, md); err != nil {
+		return nil, err
 	}
 	c.objects = append(c.objects, md)
 	m.config.Store(c)
 	return c, nil
 }
 
-// addConverted adds what package convert keeps of a model's configuration in a SafeTensors file: strings
-// apr2.KEY, each with JSON.
+// addConverted adds what package convert keeps of a model's configuration in a SafeTensors or GGUF file:
+// strings apr2.KEY, each with JSON.
 func (m *Model) addConverted(c *Config, md layout.Metadata) error {
 	var own layout.Metadata // as APR2 has it
 	for _, key := range []string{"architecture", "quantization"} {
@@ -98,7 +98,7 @@ func (m *Model) addConverted(c *Config, md layout.Metadata) error {
 		if !ok || len(s) > configBytes {
 			continue
 		}
-		object, err := jsontext.Parse([]byte(s), layout.SafeTensors, 0, "apr2."+key, m.opts.Limits.WithDefaults())
+		object, err := jsontext.Parse([]byte(s), m.Format(), 0, "apr2."+key, m.opts.Limits.WithDefaults())
 		if err != nil {
 			return fmt.Errorf("%s: %w", m.path, err)
 		}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tensormap/tensormap/convert"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// A witness is what transformers (tiny.json) or sentence-transformers (minilm.json) make of a text:
+// testdata/make_fixtures.py.
+type witness struct {
+	Text   string
+	Tokens []int
+	Vector []float32
+}
+
+func witnesses(t *testing.T, path string) (list []witness) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, &list)
+	}
+	if err != nil || len(list) == 0 {
+		t.Fatalf("%s: %d texts, %v", path, len(list), err)
+	}
+	return list
+}
+
+const tinyFolder = "testdata/tiny"
+
+// check embeds all texts. No element of a vector is more than far from the witness's, and no cosine below near.
+func check(t *testing.T, path, vocab, fixture string, expand bool, far, near float64) {
+	t.Helper()
+	ctx := context.Background()
+	m, b, tok, err := open(ctx, path, vocab, expand)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	for _, w := range witnesses(t, fixture) {
+		tokens := tok.Encode(w.Text, min(longest, b.positions))
+		if !slices.Equal(tokens, w.Tokens) {
+			t.Errorf("%q: tokens %v, want %v", w.Text, tokens, w.Tokens)
+			continue
+		}
+		v, err := b.Embed(ctx, tokens)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var worst float64
+		for i := range v {
+			worst = max(worst, math.Abs(float64(v[i])-float64(w.Vector[i])))
+		}
+		if cosine := float64(product(v, w.Vector)); len(v) != len(w.Vector) || !(worst <= far && cosine >= near) {
+			t.Errorf("%q: differs by up to %.2g, cosine %.6f", w.Text, worst, cosine)
+		}
+	}
+}
+
+func TestTiny(t *testing.T) {
+	for _, expand := range []bool{false, true} {
+		check(t, tinyFolder, "", "testdata/tiny.json", expand, 2e-6, 0.999999)
+	}
+}
+
+// quantized converts a model to a GGUF file of a type or of a recipe.
+func quantized(t *testing.T, path, dtype string) string {
+	t.Helper()
+	m, err := loader.Open(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	config, _, err := convert.SideFiles(m.Files()[0].Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts := &convert.Options{Config: config}
+	if d, ok := layout.ParseDType(strings.ToUpper(dtype)); ok {
+		opts.DType = d
+	} else {
+		opts.Recipe = dtype
+	}
+	out := filepath.Join(t.TempDir(), dtype+".gguf")
+	if _, err := convert.Write(context.Background(), m, out, opts); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestTinyQuantized(t *testing.T) {
+	path := quantized(t, tinyFolder, "q8_0")
+	for _, expand := range []bool{false, true} {
+		check(t, path, tinyFolder+"/vocab.txt", "testdata/tiny.json", expand, 0.02, 0.999)
+	}
+}
+
+// TestMiniLM needs the folder of all-MiniLM-L6-v2 in BERT_MODEL.
+func TestMiniLM(t *testing.T) {
+	folder := os.Getenv("BERT_MODEL")
+	if folder == "" {
+		t.Skip("BERT_MODEL names no folder of all-MiniLM-L6-v2")
+	}
+	vocab := filepath.Join(folder, "vocab.txt")
+	check(t, folder, "", "testdata/minilm.json", false, 2e-6, 0.999999)
+	for dtype, near := range map[string]float64{"f16": 0.99999, "q8_0": 0.998, "q6_k": 0.996, "q4_k_m": 0.97} {
+		t.Run(dtype, func(t *testing.T) {
+			check(t, quantized(t, folder, dtype), vocab, "testdata/minilm.json", false, 1, near)
+		})
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	ctx := context.Background()
+	if _, _, _, err := open(ctx, "../../testdata/gguf/llama.gguf", "", false); err == nil {
+		t.Error("a llama is no BERT, but opened")
+	}
+	m, b, _, err := open(ctx, tinyFolder, "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	for _, tokens := range [][]int{nil, make([]int, 161), {1 << 20}, {-1}} {
+		if _, err := b.Embed(ctx, tokens); err == nil {
+			t.Errorf("%d tokens, the first of which the model lacks: no error", len(tokens))
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+)
+
+// Embed returns the sentence vector of tokens: the mean over all tokens of the last layer, of length 1.
+func (b *Model) Embed(ctx context.Context, tokens []int) ([]float32, error) {
+	if n := len(tokens); n == 0 || n > b.positions {
+		return nil, fmt.Errorf("%d tokens, but the model takes 1 to %d", n, b.positions)
+	}
+	x, err := b.embeddings(tokens)
+	if err != nil {
+		return nil, err
+	}
+	for i := range b.Layers {
+		if x, err = b.Layers[i].forward(ctx, x, len(tokens), b); err != nil {
+			return nil, err
+		}
+	}
+	mean := make([]float32, b.hidden)
+	for i, v := range x {
+		mean[i%b.hidden] += v / float32(len(tokens))
+	}
+	var squares float64
+	for _, v := range mean {
+		squares += float64(v) * float64(v)
+	}
+	for i := range mean {
+		mean[i] /= float32(max(math.Sqrt(squares), 1e-12))
+	}
+	return mean, nil
+}
+
+// embeddings adds the vectors of the tokens, of their places and of the first sentence. It reads no other rows.
+func (b *Model) embeddings(tokens []int) ([]float32, error) {
+	h := b.hidden
+	x := make([]float32, len(tokens)*h)
+	place, kind := make([]float32, len(x)), make([]float32, h)
+	if err := b.Positions.DequantizeRows(place, 0, uint64(len(tokens))); err != nil {
+		return nil, err
+	}
+	if err := b.Types.DequantizeRows(kind, 0, 1); err != nil {
+		return nil, err
+	}
+	for i, id := range tokens {
+		row := x[i*h : (i+1)*h]
+		if err := b.Words.DequantizeRows(row, uint64(id), 1); err != nil {
+			return nil, err
+		}
+		for j := range row {
+			row[j] += place[i*h+j] + kind[j]
+		}
+	}
+	b.Norm.apply(x, b.epsilon)
+	return x, nil
+}
+
+// forward returns what one layer makes of n vectors.
+func (l *layer) forward(ctx context.Context, x []float32, n int, b *Model) ([]float32, error) {
+	var qkv [3][]float32
+	for i, w := range []*linear{&l.Query, &l.Key, &l.Value} {
+		var err error
+		if qkv[i], err = w.apply(ctx, x, n); err != nil {
+			return nil, err
+		}
+	}
+	attended, err := l.Output.apply(ctx, attention(qkv[0], qkv[1], qkv[2], n, b.heads), n)
+	if err != nil {
+		return nil, err
+	}
+	add(attended, x)
+	l.Norm.apply(attended, b.epsilon)
+	inner, err := l.Up.apply(ctx, attended, n)
+	if err != nil {
+		return nil, err
+	}
+	onAllCores(len(inner), func(_, lo, hi int) {
+		for i, v := range inner[lo:hi] {
+			inner[lo+i] = gelu(v)
+		}
+	})
+	out, err := l.Down.apply(ctx, inner, n)
+	if err != nil {
+		return nil, err
+	}
+	add(out, attended)
+	l.Last.apply(out, b.epsilon)
+	return out, nil
+}
+
+// attention mixes the values of n tokens, for each head by the softmax of scaled products of queries and keys.
+func attention(query, key, value []float32, n, heads int) []float32 {
+	hidden := len(query) / n
+	size := hidden / heads
+	out := make([]float32, len(query))
+	scale := float32(1 / math.Sqrt(float64(size)))
+	onAllCores(heads, func(_, lo, hi int) {
+		scores := make([]float32, n)
+		for at := lo * size; at < hi*size; at += size {
+			for i := range n {
+				q := query[i*hidden+at:][:size]
+				for j := range n {
+					scores[j] = scale * product(q, key[j*hidden+at:][:size])
+				}
+				softmax(scores)
+				to := out[i*hidden+at:][:size]
+				for j, s := range scores {
+					for c, v := range value[j*hidden+at:][:size] {
+						to[c] += s * v
+					}
+				}
+			}
+		}
+	})
+	return out
+}
+
+func product(a, b []float32) (sum float32) {
+	for i, v := range a {
+		sum += v * b[i]
+	}
+	return sum
+}
+
+func softmax(x []float32) {
+	most := x[0]
+	for _, v := range x {
+		most = max(most, v)
+	}
+	var sum float32
+	for i, v := range x {
+		x[i] = float32(math.Exp(float64(v - most)))
+		sum += x[i]
+	}
+	for i := range x {
+		x[i] /= sum
+	}
+}
+
+func gelu(x float32) float32 { return x * float32(0.5*(1+math.Erf(float64(x)/math.Sqrt2))) }
+
+func add(to, x []float32) {
+	for i, v := range x {
+		to[i] += v
+	}
+}
+
+// apply normalizes vectors in place.
+func (n *layerNorm) apply(x []float32, epsilon float32) {
+	for h := len(n.Weight); len(x) > 0; x = x[h:] {
+		var mean, variance float64
+		for _, v := range x[:h] {
+			mean += float64(v) / float64(h)
+		}
+		for _, v := range x[:h] {
+			variance += (float64(v) - mean) * (float64(v) - mean) / float64(h)
+		}
+		scale := 1 / math.Sqrt(variance+float64(epsilon))
+		for i, v := range x[:h] {
+			x[i] = float32((float64(v)-mean)*scale)*n.Weight[i] + n.Bias[i]
+		}
+	}
+}

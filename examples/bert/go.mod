@@ -1,0 +1,17 @@
+module github.com/tensormap/tensormap/examples/bert
+
+go 1.26.0
+
+require (
+	github.com/tensormap/tensormap v0.0.0
+	golang.org/x/text v0.43.0
+)
+
+require (
+	github.com/pierrec/lz4/v4 v4.1.33 // indirect
+	golang.org/x/exp v0.0.0-20261014143641-f0251eb4aa3e // indirect
+	golang.org/x/sys v0.49.0 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
+)
+
+replace github.com/tensormap/tensormap => ../..

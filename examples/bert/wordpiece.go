@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strings"
+	"unicode"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// Tokenizer divides text as BERT's uncased models do: into words and signs, and these into pieces.
+type Tokenizer struct {
+	ids           map[string]int
+	cls, sep, unk int
+}
+
+// ReadVocabulary reads a vocab.txt: one token a line, whose number counts from 0.
+func ReadVocabulary(path string) (*Tokenizer, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	t := &Tokenizer{ids: make(map[string]int)}
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		t.ids[lines.Text()] = len(t.ids)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	for token, id := range map[string]*int{"[CLS]": &t.cls, "[SEP]": &t.sep, "[UNK]": &t.unk} {
+		n, ok := t.ids[token]
+		if !ok {
+			return nil, fmt.Errorf("%s: no token %s", path, token)
+		}
+		*id = n
+	}
+	return t, nil
+}
+
+// Encode returns the tokens of text between [CLS] and [SEP], at most so many in all.
+func (t *Tokenizer) Encode(text string, most int) []int {
+	ids := []int{t.cls}
+	for _, word := range words(text) {
+		ids = t.pieces(ids, word)
+	}
+	return append(ids[:min(len(ids), most-1)], t.sep)
+}
+
+// longestWord is the most characters of a word that is divided. A longer one is unknown.
+const longestWord = 100
+
+// pieces appends the longest token that word begins with, then that of the rest, and so on.
+func (t *Tokenizer) pieces(ids []int, word string) []int {
+	if len([]rune(word)) > longestWord {
+		return append(ids, t.unk)
+	}
+	begun := len(ids)
+	for prefix := ""; word != ""; prefix = "##" {
+		end := len(word)
+		for end > 0 {
+			if id, ok := t.ids[prefix+word[:end]]; ok {
+				ids = append(ids, id)
+				break
+			}
+			end--
+		}
+		if end == 0 {
+			return append(ids[:begun], t.unk)
+		}
+		word = word[end:]
+	}
+	return ids
+}
+
+// words returns text in lower case without accents and controls, divided at spaces. Punctuation and
+// Chinese characters are words of their own.
+func words(text string) []string {
+	var b strings.Builder
+	for _, r := range text {
+		switch {
+		case isSpace(r):
+			b.WriteByte(' ')
+		case r == 0 || r == unicode.ReplacementChar || unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs):
+		case isChinese(r):
+			b.WriteString(" " + string(r) + " ")
+		default:
+			b.WriteRune(r)
+		}
+	}
+	decomposed := norm.NFD.String(b.String())
+	b.Reset()
+	for _, r := range decomposed {
+		switch {
+		case unicode.Is(unicode.Mn, r): // an accent
+		case isPunctuation(r):
+			b.WriteString(" " + string(r) + " ")
+		default:
+			b.WriteString(strings.ToLower(string(r)))
+		}
+	}
+	return strings.Fields(b.String())
+}
+
+func isSpace(r rune) bool { return r == '\t' || r == '\n' || r == '\r' || unicode.Is(unicode.Zs, r) }
+
+// isPunctuation reports whether r is punctuation, or a sign of ASCII that Unicode calls a symbol.
+func isPunctuation(r rune) bool {
+	return unicode.IsPunct(r) || r < 128 && unicode.IsSymbol(r)
+}
+
+// isChinese reports whether r is in one of the blocks of CJK ideographs.
+func isChinese(r rune) bool {
+	for _, block := range [][2]rune{{0x4E00, 0x9FFF}, {0x3400, 0x4DBF}, {0x20000, 0x2A6DF}, {0x2A700, 0x2B73F},
+		{0x2B740, 0x2B81F}, {0x2B820, 0x2CEAF}, {0xF900, 0xFAFF}, {0x2F800, 0x2FA1F}} {
+		if block[0] <= r && r <= block[1] {
+			return true
+		}
+	}
+	return false
+}
