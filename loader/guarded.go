@@ -19,7 +19,7 @@ func (g guarded) open(ctx context.Context, name string, follow bool) (*stored, e
 	if err != nil {
 		return nil, err
 	}
-	if err := g.opts.guard(s); err != nil {
+	if err := g.opts.guard(ctx, s); err != nil {
 		s.close()
 		return nil, err
 	}
@@ -27,12 +27,18 @@ func (g guarded) open(ctx context.Context, name string, follow bool) (*stored, e
 }
 
 // guard makes s hand out verified bytes only, if the model has a Trust. The error names the file.
-func (o *Options) guard(s *stored) error {
+func (o *Options) guard(ctx context.Context, s *stored) error {
 	if o.Trust == nil {
 		return nil
 	}
+	in := s.index
+	keeper, keeps := s.reader.(VerifiedKeeper)
+	if keeps {
+		keeper.KeepVerified(ctx, nil)
+		in = mmapio.FromReaderAt(input{s.path, s.reader}, int64(s.data.Size())).During(ctx)
+	}
 	err := mmapio.Guard(func() error {
-		d, err := o.Trust.Digests(trustedName(s.path), s.index)
+		d, err := o.Trust.Digests(trustedName(s.path), in)
 		if err != nil {
 			return err
 		}
@@ -41,6 +47,13 @@ func (o *Options) guard(s *stored) error {
 			return err
 		}
 		s.verification = &verification{File: f}
+		if keeps {
+			verify, err := verified.Arriving(s.path, s.data.Size(), d)
+			if err != nil {
+				return err
+			}
+			keeper.KeepVerified(ctx, func(source ContextReaderAt) ContextReaderAt { return verify(input{s.path, source}) })
+		}
 		return s.verification.guard(s, o.Private)
 	})
 	if err != nil {

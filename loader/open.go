@@ -76,8 +76,9 @@ func OpenBytes(b []byte, opts *Options) (*Model, error) {
 // model's cache, whose size is Options.CacheBytes.
 //
 // ctx bounds what opening reads. r is read concurrently. It stays the caller's, who may close it once
-// [Model.Done] is closed, unless Options.OwnReader gives it to the model. Siblings that the model has opened it closes itself. A [Namer], [ContextReaderAt], [VectorReaderAt], [BackedReaderAt] or
-// [SiblingOpener] is used as such.
+// [Model.Done] is closed, unless Options.OwnReader gives it to the model. Siblings that
+// the model has opened it closes itself. A [Namer], [ContextReaderAt], [VectorReaderAt], [BackedReaderAt],
+// [SiblingOpener] or [VerifiedKeeper] is used as such.
 //
 // A method that failed because bytes could not be had tries again when it is next called. Close
 // ends the reads that run outside of leases, whose methods return ErrClosed. The release of the
@@ -100,7 +101,7 @@ func OpenReaderAt(ctx context.Context, r io.ReaderAt, size int64, opts *Options)
 func open(ctx context.Context, first *stored, from source, o Options) (*Model, error) {
 	begun := time.Now()
 	if o.Trust != nil {
-		if err := o.guard(first); err != nil {
+		if err := o.guard(ctx, first); err != nil {
 			first.done()
 			first.data.Close()
 			from.close()

@@ -45,6 +45,17 @@ type SiblingOpener interface {
 	OpenSibling(ctx context.Context, name string) (r io.ReaderAt, size int64, err error)
 }
 
+// VerifiedKeeper is a reader that keeps what it fetches, such as one with a cache on disk. A model with
+// Options.Trust makes it keep nothing that is not verified.
+type VerifiedKeeper interface {
+	io.ReaderAt
+	// KeepVerified is called before the first read, with nil: what is fetched from now on is not
+	// kept. It is called again once the trusted digests are known. From then on the reader
+	// fetches by way of verify, which reads whole chunks from source and hands out
+	// parts of them. ctx bounds what KeepVerified itself fetches.
+	KeepVerified(ctx context.Context, verify func(source ContextReaderAt) ContextReaderAt)
+}
+
 // anonymous is what errors call the file of a reader without a name.
 const anonymous = "reader"
 

@@ -23,6 +23,10 @@ type file struct {
 
 	mu     sync.Mutex
 	source source // nil until bytes are missing
+	// For Options.Loader.Trust, see KeepVerified:
+	holding bool  // nothing that is fetched is kept
+	held    int64 // the end of what was fetched meanwhile
+	verify  func(source loader.ContextReaderAt) loader.ContextReaderAt
 
 	settling sync.WaitGroup // see settle
 	unsettle context.CancelFunc
@@ -37,6 +41,7 @@ var _ interface {
 	loader.BackedReaderAt
 	loader.VectorReaderAt
 	loader.SiblingOpener
+	loader.VerifiedKeeper
 	io.Closer
 } = (*file)(nil)
 
@@ -56,7 +61,7 @@ func (f *file) ReadAtContext(ctx context.Context, p []byte, off int64) (int, err
 	switch {
 	case f.whole != nil:
 		return f.whole.ReadAt(p, off)
-	case f.part != nil:
+	case f.keeping(off, int64(len(p))):
 		return f.part.ReadAtContext(ctx, p, off)
 	}
 	source, err := f.ask(ctx)
@@ -84,7 +89,11 @@ func (f *file) Bring(ctx context.Context, off, n uint64) (kept bool, err error) 
 
 // ReadVector fills one buffer after another with the consecutive bytes from off on.
 func (f *file) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
-	if f.part != nil {
+	var n int64
+	for _, b := range bufs {
+		n += int64(len(b))
+	}
+	if f.keeping(off, n) {
 		return f.part.ReadVector(ctx, bufs, off)
 	}
 	if f.whole == nil {
@@ -112,13 +121,48 @@ func (f *file) OpenSibling(ctx context.Context, name string) (io.ReaderAt, int64
 	return s, s.Size(), nil
 }
 
+// KeepVerified implements loader.VerifiedKeeper. Once verify is known, the start of the file up to the
+// end of the last read before it goes into the cache.
+func (f *file) KeepVerified(ctx context.Context, verify func(source loader.ContextReaderAt) loader.ContextReaderAt) {
+	f.mu.Lock()
+	f.holding, f.verify = verify == nil, verify
+	held := f.held
+	f.mu.Unlock()
+	if f.part != nil && verify != nil && held > 0 {
+		if _, err := f.part.Bring(ctx, 0, held); err != nil {
+			f.opts.logger().Debug("head of the file stays out of the cache", "file", f.Name(), "reason", err)
+		}
+	}
+}
+
+// keeping reports whether n bytes at off are read by way of the incomplete file. They are not if the
+// file has none of them yet, and must not keep them.
+func (f *file) keeping(off, n int64) bool {
+	if f.part == nil {
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.holding || f.part.Has(off, n) {
+		return true
+	}
+	f.held = max(f.held, min(off+n, f.object.size))
+	return false
+}
+
 // fetch asks the server.
 func (f *file) fetch(ctx context.Context, p []byte, off int64) error {
 	source, err := f.ask(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = source.ReadAtContext(ctx, p, off)
+	var from loader.ContextReaderAt = source
+	f.mu.Lock()
+	if f.verify != nil {
+		from = f.verify(source)
+	}
+	f.mu.Unlock()
+	_, err = from.ReadAtContext(ctx, p, off)
 	return err
 }
 

@@ -109,7 +109,7 @@ func (d *folder) open(ctx context.Context, name string) (*file, error) {
 
 // openObject opens content, which the folder calls name.
 func (d *folder) openObject(o object, name string) (f *file, err error) {
-	f = &file{folder: d, base: name, object: o}
+	f = &file{folder: d, base: name, object: o, holding: d.opts.Loader.Trust != nil}
 	if f.whole, err = o.find(); err == nil {
 		return f, nil
 	} else if !errors.Is(err, fs.ErrNotExist) {

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/tensormap/tensormap/internal/parallel"
+	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -54,6 +55,23 @@ func (c *Chunks) Held() uint64 {
 type Reader struct {
 	*Chunks
 	R io.ReaderAt
+}
+
+// Arriving returns a function that makes a Reader of what arrives for a cache: bytes reach the cache
+// once they are verified. Chunks of more than 256 MiB, such as a whole file, arrive as they are, because a part
+// of one cannot be verified. They are hashed when they are read from the cache.
+func Arriving(path string, size uint64, d *layout.Digests) (func(r mmapio.ContextReaderAt) mmapio.ContextReaderAt, error) {
+	f, err := New(path, size, d) // with marks of its own: that a chunk arrived well says nothing of what the cache holds
+	if err != nil {
+		return nil, err
+	}
+	c := NewChunks(f, false)
+	return func(r mmapio.ContextReaderAt) mmapio.ContextReaderAt {
+		if min(d.Chunk, d.End-d.Off) > mostChunk {
+			return r
+		}
+		return Reader{Chunks: c, R: r}
+	}, nil
 }
 
 // Name returns the name of the file.

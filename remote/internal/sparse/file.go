@@ -225,6 +225,16 @@ func (f *File) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
 	return nil
 }
 
+// Has reports whether the n bytes at off are there.
+func (f *File) Has(off, n int64) bool {
+	if off < 0 || n < 0 || off > f.opts.Size || n > f.opts.Size-off {
+		return false
+	}
+	lo, hi := off/ChunkBytes, chunksOf(off+n)
+	from, _ := f.there.missing(lo, hi, 1)
+	return n == 0 || from == hi
+}
+
 // Data returns the open file of the bytes. It stays the File's.
 func (f *File) Data() *os.File { return f.data }
 
