@@ -470,12 +470,21 @@ func (t Tensor) groupIndex(g *dequant.Grouped) ([]int32, error) {
 	_, each := g.Scales(0, w.Cols)
 	size := part.desc.DType.BlockBytes()
 	index := make([]int32, w.Cols)
-	zeros, inOrder := true, true
+	groupOf := func(c int) int64 {
+		if size == 8 {
+			return int64(binary.LittleEndian.Uint64(b[c*size:]))
+		}
+		return int64(int32(binary.LittleEndian.Uint32(b[c*size:])))
+	}
+	zeros, unset, inOrder := true, w.UnsetIndex, true
 	err = mmapio.Guard(func() error {
+		for c := 0; unset && c < len(index); c++ {
+			unset = groupOf(c) == -1
+		}
 		for c := range index {
-			v := int64(int32(binary.LittleEndian.Uint32(b[c*size:])))
-			if size == 8 {
-				v = int64(binary.LittleEndian.Uint64(b[c*size:]))
+			v := groupOf(c)
+			if unset {
+				break
 			}
 			if v < 0 || uint64(v) >= each {
 				return part.wrap(fmt.Errorf("%w: column %d is in group %d of %d", layout.ErrInvalid, c, v, each))
@@ -486,7 +495,7 @@ func (t Tensor) groupIndex(g *dequant.Grouped) ([]int32, error) {
 		}
 		return nil
 	})
-	if err != nil || inOrder || zeros && w.IgnoreZeroIndex {
+	if err != nil || unset || inOrder || zeros && w.IgnoreZeroIndex {
 		return nil, err
 	}
 	return index, nil

@@ -18,13 +18,14 @@ type Config struct {
 
 	method   string            // in lower case
 	params                     // for all weights
-	version  string            // of AWQ
+	version  string            // of AWQ's layout, or of the release of compressed-tensors
 	v2       bool              // GPTQ's zero points are stored as they are
 	planes   bool              // GPTQ's codes are stored as bit planes
 	actOrder bool              // GPTQ's groups are said not to be consecutive
 	patterns int               // of the groups
 	groups   []group           // of compressed-tensors
 	paths    map[string]params // MLX: overrides by the path of a layer
+	layers   map[string]layer  // of ComfyUI's files, by path
 	// powers names tensors of U8 that were F8_E8M0 before a conversion to a format without that type.
 	powers map[string]bool
 }
@@ -130,6 +131,10 @@ func (c *Config) Says() bool { return c.method != "" || c.bits != 0 || c.group !
 
 func (c *Config) read(o layout.Metadata) {
 	c.readOriginals(o)
+	c.readLayers(o)
+	if own, ok := object(o, "safetensors"); ok { // of a file that was converted
+		c.readLayers(own)
+	}
 	for _, key := range []string{"quantization_config", "compression_config", "quantization"} {
 		if q, ok := object(o, key); ok && !c.Says() {
 			c.readQuantization(q)
@@ -240,6 +245,15 @@ func (c *Config) of(path []byte) params {
 		p.err = over.err
 	}
 	return p
+}
+
+// oldWords reports whether the release of compressed-tensors is one that leaves bits of words unused: those
+// before 0.18 do if codes do not fill words.
+func (c *Config) oldWords() bool {
+	major, rest, _ := strings.Cut(c.version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	n, err := strconv.Atoi(minor)
+	return c.method == "compressed-tensors" && major == "0" && err == nil && n < 18
 }
 
 // refusal returns why no weight of this configuration is decoded, or nil.

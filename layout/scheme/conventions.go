@@ -44,6 +44,7 @@ var (
 		{".input_scale", InputScale, true},
 		{".input_zero_point", InputScale, true},
 		{".input_global_scale", InputScale, true},
+		{".comfy_quant", QuantState, true},
 	}
 	ofPacked = append([]companion{{"_shape", Shape, false}, {"_global_scale", GlobalScale, false}}, ofTensors...)
 	ofBnb    = []companion{
@@ -65,7 +66,7 @@ var (
 )
 
 // conventions are asked in this order. Sources: compressed-tensors, transformers (FP8 blocks,
-// gpt-oss, DeepSeek-V4, EETQ, HIGGS), ModelOpt, AutoAWQ, GPTQModel, bitsandbytes, MLX, HQQ, llama.cpp;
+// gpt-oss, DeepSeek-V4, EETQ, HIGGS), ModelOpt, ComfyUI, AutoAWQ, GPTQModel, bitsandbytes, MLX, HQQ, llama.cpp;
 // for those without a form: TensorRT-LLM, exllamav2 and v3, torchao, Quanto, Quark, Nunchaku, AQLM,
 // VPTQ, QuIP#.
 var conventions = []convention{
@@ -73,13 +74,14 @@ var conventions = []convention{
 	{scheme: PackQuantized, codes: "_packed", kinds: words, scales: []string{"_scale"}, by: floats, role: Scale, others: ofPacked, wants: []Role{Shape}, sure: true, form: (*shaping).packQuantized},
 	{scheme: NVFP4, codes: "_packed", kinds: bytes8, scales: []string{"_scale"}, by: e4m3, role: Scale, others: ofPacked, form: (*shaping).nvfp4Packed},
 	{scheme: MXFP4, codes: "_packed", kinds: bytes8, scales: []string{"_scale"}, by: u8 | e8m0, role: Scale, others: ofPacked, sure: true, form: (*shaping).mxfp4Packed},
-	{scheme: NVFP4, codes: "", kinds: bytes8, scales: []string{"_scale_2"}, by: floats, role: GlobalScale, others: append([]companion{{"_scale", Scale, false}}, ofTensors...), form: (*shaping).nvfp4ModelOpt},
+	{scheme: NVFP4, codes: "", kinds: bytes8, scales: []string{"_scale_2"}, by: floats, role: GlobalScale, others: append([]companion{{"_scale", Scale, false}}, ofTensors...), wants: []Role{QuantState}, form: (*shaping).nvfp4ModelOpt},
 	{scheme: NVFP4, codes: ".weight", name: ".weight", kinds: blocks, scales: []string{".scale", ".weight.scale"}, by: floats, role: Scale, others: []companion{{".input_scale", InputScale, false}}, form: (*shaping).nvfp4GGUF},
-	{scheme: FP8, codes: "", kinds: float8, scales: []string{"_scale_inv", "_scale", "_scales_inv"}, by: floats | e8m0 | u8, role: Scale, others: ofTensors, form: (*shaping).fp8},
+	{scheme: FP8, codes: "", kinds: float8, scales: []string{"_scale_inv", "_scale", "_scales_inv"}, by: floats | e8m0 | u8, role: Scale, others: ofTensors, wants: []Role{QuantState}, form: (*shaping).fp8},
 	{scheme: FP8, codes: ".weight", name: ".weight", kinds: float8, scales: []string{".scale", ".qscale_weight", ".scale_weight", ".weights_scaling_factor"}, by: floats | e8m0, role: Scale, others: []companion{{".qscale_act", InputScale, false}, {".input_scale", InputScale, false}, {".scale_input", InputScale, false}, {".activation_scaling_factor", InputScale, false}}, form: (*shaping).fp8},
 	{scheme: BnbInt8, codes: ".weight", name: ".weight", kinds: ints8, scales: []string{".SCB"}, by: floats, role: Scale, others: []companion{{".weight_format", Layout, false}}, form: (*shaping).bnbInt8},
 	{scheme: MXFP4, codes: ".weight", name: ".weight", kinds: ints8 | bytes8, scales: []string{".scale"}, by: e8m0, role: Scale, form: (*shaping).mxfp4Bytes},
-	{scheme: IntQuantized, codes: "", kinds: ints8, scales: []string{"_scale"}, by: floats, role: Scale, others: ofTensors, form: (*shaping).intQuantized},
+	{scheme: IntQuantized, codes: "", kinds: ints8, scales: []string{"_scale"}, by: floats, role: Scale, others: ofTensors, wants: []Role{QuantState}, form: (*shaping).intQuantized},
+	{scheme: IntQuantized, codes: ".weight", name: ".weight", kinds: ints8, scales: []string{".scale_weight"}, by: floats, role: Scale, others: []companion{{".scale_input", InputScale, false}}, form: (*shaping).intQuantized},
 	{scheme: MXFP4, codes: "_blocks", kinds: bytes8, scales: []string{"_scales"}, by: u8 | e8m0, role: Scale, form: (*shaping).mxfp4Blocks},
 	{scheme: BnbNF4, codes: "", kinds: bytes8, scales: []string{".absmax"}, role: Scale, others: ofBnb, wants: []Role{QuantState}, form: (*shaping).bnb4},
 	{scheme: BnbNF4, codes: ".quant_state.bitsandbytes__nf4", kinds: bytes8, scales: []string{""}, role: QuantState, others: ofBnb[2:], wants: []Role{QuantState}, inward: true, form: (*shaping).bnb4},

@@ -452,7 +452,7 @@ func (f *finder) want(w *Weight, e evidence) {
 
 // shape finds shape and form of w. Many weights have those of another.
 func (t *Table) shape(w *Weight, e *evidence) {
-	single := len(t.conf.groups) <= 1 // else one may name w's layer
+	single := len(t.conf.groups) <= 1 && len(t.conf.layers) == 0 // else one may name w's layer
 	for i := range t.recent {
 		r := &t.recent[i]
 		if single && r.c == e.c && r.end == e.end && (len(t.conf.paths) == 0 || r.params == t.conf.of(e.layer)) && t.alike(w, r.w) && t.sameContents(e, &r.evidence) {

@@ -28,6 +28,9 @@ func (s *shaping) run() error {
 		}
 	}
 	s.w.Form = &Form{Scheme: s.c.scheme, convention: s.c, end: s.end}
+	if err := s.describe(); err != nil {
+		return err
+	}
 	if err := s.c.form(s); err != nil {
 		return err
 	}
@@ -226,6 +229,7 @@ func (s *shaping) index() error {
 	if n, _ := elements(s.dims(t)); n != s.w.Cols || len(outer(s.full)) > 0 || (t.DType != layout.I32 && t.DType != layout.I64) {
 		return misfit("group index %s of %v %v does not fit %d columns", s.name(GroupIndex), t.DType, s.dims(t), s.w.Cols)
 	}
+	s.w.UnsetIndex = s.w.Scheme != GPTQ
 	return nil
 }
 
@@ -657,10 +661,17 @@ func (s *shaping) packing(shape []uint64, words uint64) error {
 		return misfit("codes of unknown bits: there is neither a shape nor a configuration")
 	}
 	found := 0
-	for _, pack := range []Packing{PackRows, PackWords} {
+	packings := []Packing{PackRows, PackWords}
+	if s.conf.oldWords() {
+		packings = []Packing{PackWords, PackRows}
+	}
+	for _, pack := range packings {
 		for _, b := range candidates {
 			if b < 1 || b > 8 {
 				return unsupported("codes of %d bits", b)
+			}
+			if pack == PackWords && 32%b == 0 {
+				continue // which leave no bit unused
 			}
 			fits := shape == nil && pack == PackRows && words*32%b == 0
 			if shape != nil {
@@ -678,12 +689,20 @@ func (s *shaping) packing(shape []uint64, words uint64) error {
 		}
 	}
 	switch {
+	case found == 1 && shape != nil && s.conf.version == "" && eitherPacking(shape[len(shape)-1], uint64(w.Bits)):
+		return misfit("%d words a row of codes of %d bits may have unused bits, as old releases wrote: the configuration has no version", words, w.Bits)
 	case found == 0:
 		return misfit("%d words a row do not hold shape %v in codes of %v bits", words, shape, candidates)
 	case found > 1 && shape[len(shape)-1] > 0:
 		return misfit("%d words a row hold shape %v in codes of more than one size, %v", words, shape, candidates)
 	}
 	return nil
+}
+
+// eitherPacking reports whether dense words and words with unused bits are as many for a row of codes, and not
+// the same.
+func eitherPacking(cols, bits uint64) bool {
+	return 32%bits != 0 && cols > 32/bits && ceilDiv(cols*bits, 32) == ceilDiv(cols, 32/bits)
 }
 
 // elementsOf returns the number of elements of a part.

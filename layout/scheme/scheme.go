@@ -80,6 +80,8 @@ type Form struct {
 	OneMore bool
 	// IgnoreZeroIndex says that a group index of nothing but zeros means consecutive groups.
 	IgnoreZeroIndex bool
+	// UnsetIndex says that a group index of nothing but −1 was never set, and means consecutive groups.
+	UnsetIndex bool
 
 	Rows, Cols uint64
 	// RowBytes is the distance from one row of codes to the next; 0 means that they are dense.

@@ -81,6 +81,16 @@ func packed(shape []byte, scale ...int) []stored {
 	return []stored{{"a.weight_packed", layout.I32, []int{8, 16}, nil}, {"a.weight_shape", layout.I64, []int{len(shape) / 8}, shape}, {"a.weight_scale", layout.BF16, scale, nil}}
 }
 
+// five is a weight of 7 × 33 codes of 5 bits: six words a row, dense or not.
+func five() []stored {
+	return []stored{{"a.weight_packed", layout.I32, []int{7, 6}, nil}, {"a.weight_shape", layout.I64, []int{2}, int64s(7, 33)}, {"a.weight_scale", layout.BF16, []int{7, 1}, nil}}
+}
+
+// comfy is ComfyUI's description of the layer a.
+func comfy(text string) stored {
+	return stored{"a.comfy_quant", layout.U8, []int{len(text)}, []byte(text)}
+}
+
 func bnb(text []byte, absmax ...stored) []stored {
 	return append([]stored{{"a.weight", layout.U8, []int{65, 1}, nil}, {"a.weight.quant_state.bitsandbytes__nf4", layout.U8, []int{len(text)}, text}}, absmax...)
 }
@@ -150,6 +160,17 @@ func TestWeights(t *testing.T) {
 		"sparse":                        {`{}`, []stored{{"q.compressed", layout.BF16, []int{20}, nil}, {"q.bitmask", layout.U8, []int{64, 8}, nil}}, "sparse-bitmask is not decoded"},
 		"AWQ gemv_fast":                 {`{}`, []stored{{"q.qweight", layout.I16, []int{8, 64}, nil}, {"q.scales", layout.F16, []int{1, 128}, nil}}, "gemv_fast is not decoded"},
 		"a huge dimension":              {`{}`, []stored{{"a.weight", layout.F8_E4M3, []int{0, math.MaxInt}, nil}, {"a.weight_scale", layout.F32, nil, nil}}, "a dimension of"},
+		"ComfyUI's FP8 in blocks":       {`{}`, append(fp8("weight_scale", layout.F32, 16, 13), comfy(`{"format":"float8_e4m3fn_blockwise","group_size":16}`)), "a.weight fp8 [256 200]"},
+		"ComfyUI's FP8, turned":         {`{}`, append(fp8("weight_scale", layout.F32), comfy(`{"format":"float8_e4m3fn","convrot":true}`)), "turned by a Hadamard matrix"},
+		"ComfyUI's FP8, no JSON":        {`{}`, append(fp8("weight_scale", layout.F32), comfy(`{"format":`)), "comfy_quant"},
+		"ComfyUI's FP8, no format":      {`{}`, append(fp8("weight_scale", layout.F32), comfy(`{}`)), `ComfyUI's format ""`},
+		"ComfyUI's MXFP8":               {`{}`, append(fp8("weight_scale", layout.U8, 256, 7), comfy(`{"format":"mxfp8"}`)), `ComfyUI's format "mxfp8"`},
+		"ComfyUI's NVFP4":               {`{}`, []stored{{"a.weight", layout.U8, []int{128, 32}, nil}, {"a.weight_scale", layout.F8_E4M3, []int{128, 4}, nil}, {"a.weight_scale_2", layout.F32, nil, nil}, comfy(`{"format":"nvfp4"}`)}, `ComfyUI's format "nvfp4"`},
+		"ComfyUI's NVFP4 by its header": {`{"_quantization_metadata":"{\"layers\":{\"a\":{\"format\":\"nvfp4\"}}}"}`, []stored{{"a.weight", layout.U8, []int{128, 32}, nil}, {"a.weight_scale", layout.F8_E4M3, []int{128, 4}, nil}, {"a.weight_scale_2", layout.F32, nil, nil}}, `ComfyUI's format "nvfp4"`},
+		"ComfyUI's header, no JSON":     {`{"_quantization_metadata":"{"}`, fp8("weight_scale", layout.F32), "_quantization_metadata"},
+		"ComfyUI's older int8":          {`{}`, []stored{{"a.weight", layout.I8, []int{8, 4}, nil}, {"a.scale_weight", layout.F32, []int{8, 1}, nil}}, "a.weight int-quantized [8 4]"},
+		"int5 of any packing":           {`{"quantization_config":{"quant_method":"compressed-tensors","config_groups":{"g":{"weights":{"num_bits":5}}}}}`, five(), "may have unused bits"},
+		"int5, dense":                   {`{"quantization_config":{"quant_method":"compressed-tensors","version":"0.18.0","config_groups":{"g":{"weights":{"num_bits":5}}}}}`, five(), "a.weight pack-quantized [7 33]"},
 		"integers of a checkpoint":      {`{"quantization_config":{"quant_method":"awq"}}`, []stored{{"a.weight", layout.I8, []int{8, 8}, nil}}, "without a scale"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -37,8 +37,9 @@ SHAPES = {
     "model.layers.1.mlp.experts.gate_up_proj": (3, 32, 64),
     "model.layers.1.mlp.experts.down_proj": (3, 64, 32),
     "model.layers.1.mlp.empty.weight": (0, 64),
+    "model.layers.1.self_attn.v_proj.weight": (130, 130),
 }
-EMBED, NORM, Q, Q_BIAS, K, UP, DOWN, GATE, GATE_UP, DOWN_3D, EMPTY = SHAPES
+EMBED, NORM, Q, Q_BIAS, K, UP, DOWN, GATE, GATE_UP, DOWN_3D, EMPTY, V = SHAPES
 
 
 def original(name):

@@ -9,7 +9,7 @@ int8_vectorwise_dequant. For the stored float16 or bfloat16 it rounds once more,
 
 import bitsandbytes.functional as F
 import torch
-from common import DOWN, EMBED, GATE, K, NORM, Q, UP, original, same, store
+from common import DOWN, EMBED, GATE, K, NORM, Q, UP, V, original, same, store
 
 
 def four(name, type, blocksize, nested, dtype, weights):
@@ -43,6 +43,7 @@ def int8(name, weights):
 
 four("bnb-nf4", "nf4", 64, False, torch.bfloat16, [Q, GATE, DOWN])  # 7 × 33: an odd number, blocks run across rows
 four("bnb-nf4-nested", "nf4", 64, True, torch.bfloat16, [Q, UP])
+four("bnb-nf4-nested-long", "nf4", 64, True, torch.bfloat16, [V])  # 265 blocks, whose scales have two scales of their own
 four("bnb-fp4", "fp4", 128, False, torch.float16, [K, GATE])
 four("bnb-fp4-nested", "fp4", 64, True, torch.float16, [EMBED])
 int8("bnb-int8", [K, GATE, UP])

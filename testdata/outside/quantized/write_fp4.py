@@ -1,4 +1,4 @@
-"""Writes MXFP4 as gpt-oss has it, and NVFP4 and FP8 as ModelOpt exports them, with ModelOpt's tensors.
+"""Writes MXFP4 as gpt-oss has it, and NVFP4 and FP8 as ModelOpt exports them, for TensorRT-LLM too, with ModelOpt's tensors.
 
     pip install numpy==2.4.6 safetensors==0.8.0 torch==2.15.0 transformers==5.23.0 pulp scipy rich
     pip install --no-deps nvidia-modelopt==0.47.0
@@ -9,6 +9,7 @@ transformers' convert_moe_packed_tensors (integrations/mxfp4.py) computes in flo
 
 import torch
 from common import DOWN, DOWN_3D, EMBED, GATE, GATE_UP, K, NORM, Q, UP, original, same, store
+from modelopt.torch.export.quant_utils import to_quantized_weight
 from modelopt.torch.quantization.qtensor.fp8_tensor import FP8QTensor
 from modelopt.torch.quantization.qtensor.mxfp4_tensor import MXFP4QTensor
 from modelopt.torch.quantization.qtensor.nvfp4_tensor import NVFP4QTensor
@@ -62,6 +63,20 @@ def fp8():
     store("modelopt-fp8", tensors, {"model_type": "llama", "torch_dtype": "bfloat16"}, expected, configs={"hf_quant_config.json": hf})
 
 
+def tensorrt():
+    """FP8 with the names of TensorRT-LLM's checkpoints (LinearConfig in modelopt/torch/export/model_config.py): the factor divides
+    before the cast, so codes times factor are the weight."""
+    tensors, expected = others(), {}
+    w = torch.from_numpy(original(Q))
+    factor = (w.abs().max() / 448).reshape(1)
+    tensors[Q] = to_quantized_weight(w, factor, "fp8")
+    tensors[Q.replace("weight", "weights_scaling_factor")] = factor
+    tensors[Q.replace("weight", "activation_scaling_factor")] = torch.tensor([0.5])
+    expected[Q] = tensors[Q].float() * factor
+    store("trtllm-fp8", tensors, {"architecture": "LlamaForCausalLM", "dtype": "bfloat16", "quantization": {"quant_algo": "FP8"}}, expected)
+
+
 gpt_oss()
 nvfp4()
 fp8()
+tensorrt()
