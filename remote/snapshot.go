@@ -2,8 +2,6 @@ package remote
 
 import (
 	"context"
-	"crypto/sha1"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/tensormap/tensormap/internal/atomicfile"
+	"github.com/tensormap/tensormap/internal/contentid"
 	"github.com/tensormap/tensormap/loader/httprange"
 )
 
@@ -102,12 +101,11 @@ func point(cache, at, blob string) error {
 
 // check compares content with the etag: SHA-256, or git's blob id.
 func (e entry) check(ctx context.Context, r io.Reader) error {
-	if len(e.etag()) == 2*sha256.Size {
-		return checkDigest(ctx, r, sha256.New(), e.etag())
+	id, err := contentid.Parse(e.etag())
+	if err != nil {
+		return err
 	}
-	h := sha1.New()
-	fmt.Fprintf(h, "blob %d\x00", e.Size)
-	return checkDigest(ctx, r, h, e.etag())
+	return checkDigest(ctx, r, id.Hash(uint64(e.Size)), e.etag())
 }
 
 // tagCache marks the cache's folder for backup programs (bford.info/cachedir), as huggingface_hub

@@ -487,15 +487,11 @@ func (s *Statement) Digests(name string, in layout.Input) (*layout.Digests, erro
 	if f == nil {
 		return nil, fmt.Errorf("%w: the signature does not list %s", ErrUnsigned, quote(name))
 	}
+	if f.chunks == nil {
+		return wholeFile(in.Size(), s.newHash, f.digest)
+	}
 	d := &layout.Digests{End: in.Size(), New: s.newHash, Granularity: s.granularity}
-	switch {
-	case f.chunks == nil:
-		d.Chunk, d.Sums = max(d.End, 1), f.digest
-		if d.End == 0 && !bytes.Equal(s.newHash().Sum(nil), f.digest) {
-			return nil, fmt.Errorf("%w: the file is empty, which the signed one was not", layout.ErrChecksum)
-		}
-		return d, nil
-	case s.granularity == layout.ByFile:
+	if s.granularity == layout.ByFile {
 		d.New, d.Granularity = nil, layout.ByChunk
 	}
 	d.Chunk, d.Sums = f.chunks.size, f.chunks.sums

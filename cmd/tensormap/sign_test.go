@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -78,5 +80,36 @@ func TestSignAndVerify(t *testing.T) {
 	r := tensormap("verify", "--json", model, "--signature", bundle, "--key", public)
 	if !strings.Contains(r.stdout, `"ok":false`) || !strings.Contains(r.stdout, `"signature"`) {
 		t.Errorf("%s", r.stdout)
+	}
+}
+
+// TestDigest reads files by their digests, and refuses others.
+func TestDigest(t *testing.T) {
+	const path = "../../testdata/trust/model/model.safetensors"
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(b)
+	right := "sha256:" + hex.EncodeToString(sum[:])
+	wrong := "sha256:" + strings.Repeat("00", 32)
+	if out := done(t, "verify", path, "--digest", right); !strings.Contains(out, "ok: digest, header") {
+		t.Errorf("%q", out)
+	}
+	done(t, "dump", path, "t1", "--digest", "model.safetensors="+right)
+	for _, c := range []struct {
+		status int
+		says   string
+		args   []string
+	}{
+		{exitFailed, "digest", []string{"--digest", wrong}},
+		{exitFailed, "no digest was given", []string{"--digest", "other=" + right}},
+		{exitUsage, "md5", []string{"--digest", "md5:00"}},
+		{exitUsage, "two for", []string{"--digest", right, "--digest", right}},
+		{exitUsage, "exclude", []string{"--digest", right, "--key", "k.pem"}},
+	} {
+		if r := tensormap(append([]string{"inspect", path}, c.args...)...); r.status != c.status || !strings.Contains(r.stderr, c.says) {
+			t.Errorf("%q: status %d, %s", c.args, r.status, r.stderr)
+		}
 	}
 }

@@ -5,8 +5,10 @@ import (
 	"crypto/ed25519"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,6 +21,7 @@ type trusting struct {
 	signature string
 	key       string
 	roots     []string
+	digests   []string
 
 	signer string // who has signed what was opened, once that is verified
 }
@@ -27,14 +30,19 @@ func (t *trusting) addTo(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&t.signature, "signature", "", "read only what the bundle `FILE` vouches for (OpenSSF Model Signing)")
 	cmd.Flags().StringVar(&t.key, "key", "", "trust this public key, a PEM `FILE`")
 	cmd.Flags().StringArrayVar(&t.roots, "certificate-chain", nil, "trust bundles whose certificates lead to one in this PEM `FILE`")
+	cmd.Flags().StringArrayVar(&t.digests, "digest", nil, "read only a file of this `[NAME=]DIGEST`: sha256:HEX, sha512:HEX, or a hub's ETag")
 }
 
 // given reports whether the user asked for a check.
-func (t *trusting) given() bool { return t.signature != "" || t.key != "" || len(t.roots) > 0 }
+func (t *trusting) given() bool {
+	return t.signature != "" || t.key != "" || len(t.roots) > 0 || len(t.digests) > 0
+}
 
 // check refuses flags that make no sense together.
 func (t *trusting) check() error {
 	switch {
+	case len(t.digests) > 0 && (t.signature != "" || t.key != "" || len(t.roots) > 0):
+		return usageError{errors.New("--digest and a signature exclude each other")}
 	case t.signature != "" && t.key == "" && len(t.roots) == 0:
 		return usageError{errors.New("--signature needs --key or --certificate-chain: whom to trust")}
 	case t.key != "" && len(t.roots) > 0:
@@ -50,6 +58,11 @@ func (t *trusting) apply(opts *loader.Options) error {
 	if err := t.check(); err != nil || !t.given() {
 		return err
 	}
+	if len(t.digests) > 0 {
+		d, err := t.fileDigests()
+		opts.Trust = d
+		return err
+	}
 	if t.signature == "" {
 		key, err := t.publicKey()
 		if err != nil {
@@ -62,6 +75,26 @@ func (t *trusting) apply(opts *loader.Options) error {
 	s, err := t.statement()
 	opts.Trust = s
 	return err
+}
+
+// fileDigests returns the trust in files of the digests that were given, each once.
+func (t *trusting) fileDigests() (*trust.FileDigests, error) {
+	files := make(map[string]string)
+	for _, text := range t.digests {
+		name, digest, ok := strings.Cut(text, "=")
+		if !ok {
+			name, digest = "", text
+		}
+		if files[name] != "" {
+			return nil, usageError{fmt.Errorf("--digest: two for the file %q", name)}
+		}
+		files[name] = digest
+	}
+	d, err := trust.NewFileDigests(files)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--digest: %w", err)}
+	}
+	return d, nil
 }
 
 // publicKey returns the key to trust, or nil for certificates.

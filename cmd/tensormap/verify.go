@@ -30,7 +30,8 @@ a line; a tensor of zeros alone is a warning. Attention masks may hold -Inf on p
 
 --signature checks every file that the bundle lists against it, before anything else: --key or
 --certificate-chain says whom to trust. A file that it does not list is wrong too, unless
---ignore-unsigned-files lets it pass.
+--ignore-unsigned-files lets it pass. --digest compares files with digests of their whole content,
+as registries and hubs give them.
 
 --json writes one JSON object: file, ok, checked, findings (severity, file, offset, field,
 reason) and bytes, the number of bytes that checksums were computed over.`
@@ -105,7 +106,11 @@ func verifyFile(ctx context.Context, path string, opts *verifyOptions, bar *term
 	}
 	checked, err := m.Verify(ctx, &loader.VerifyOptions{Workers: int(opts.jobs), Progress: bar.Update})
 	if err == nil && m.Granularity() != layout.Unverified {
-		checked.Checked = append([]string{"signature"}, checked.Checked...)
+		by := "signature"
+		if len(opts.digests) > 0 {
+			by = "digest"
+		}
+		checked.Checked = append([]string{by}, checked.Checked...)
 	}
 	if err == nil && opts.values {
 		err = verifyValues(ctx, m, checked, &survey.Options{Workers: int(opts.jobs), Progress: bar.Update})

@@ -1,0 +1,54 @@
+package trust
+
+import (
+	"bytes"
+	"fmt"
+	"hash"
+
+	"github.com/tensormap/tensormap/internal/contentid"
+	"github.com/tensormap/tensormap/layout"
+)
+
+// FileDigests trusts files by digests of their whole content, which the caller has from somebody that it
+// trusts: a registry's layer digest, a hub's ETag, a list of checksums. It gives a [loader.Model] its
+// digests. A file is hashed whole before a byte of it is handed out.
+//
+// [loader.Model]: https://pkg.go.dev/github.com/tensormap/tensormap/loader#Model
+type FileDigests struct{ files map[string]contentid.ID }
+
+// NewFileDigests returns the trust in files by their plain names. The name "" stands for every file that is
+// not named. A digest is sha256:HEX or sha512:HEX as OCI writes them, or what the Hugging Face Hub has for
+// ETag: 64 digits of SHA-256, or 40 of git's blob id. Git's is SHA-1, so whoever made the file may have made
+// another one with this id.
+func NewFileDigests(digests map[string]string) (*FileDigests, error) {
+	f := &FileDigests{make(map[string]contentid.ID, len(digests))}
+	for name, text := range digests {
+		id, err := contentid.Parse(text)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrKey, err)
+		}
+		f.files[name] = id
+	}
+	return f, nil
+}
+
+// Digests returns the digest of the file called name. One that has none is ErrUnsigned.
+func (f *FileDigests) Digests(name string, in layout.Input) (*layout.Digests, error) {
+	id, ok := f.files[name]
+	if !ok {
+		id, ok = f.files[""]
+	}
+	if !ok {
+		return nil, fmt.Errorf("%w: no digest was given for %s", ErrUnsigned, quote(name))
+	}
+	size := in.Size()
+	return wholeFile(size, func() hash.Hash { return id.Hash(size) }, id.Sum)
+}
+
+// wholeFile returns the digests of a file that has one over all its bytes.
+func wholeFile(size uint64, hash func() hash.Hash, sum []byte) (*layout.Digests, error) {
+	if size == 0 && !bytes.Equal(hash().Sum(nil), sum) {
+		return nil, fmt.Errorf("%w: the file is empty, which the trusted one was not", layout.ErrChecksum)
+	}
+	return &layout.Digests{End: size, Chunk: max(size, 1), Sums: sum, New: hash, Granularity: layout.ByFile}, nil
+}
