@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -83,7 +84,12 @@ func readBeside(ctx context.Context, from source, name string, most uint64) ([]b
 	if size := s.index.Size(); size > most {
 		return nil, &fileError{s.path, fmt.Errorf("%w: %d bytes, more than %d", ErrTooLarge, size, most)}
 	}
-	b, err := s.index.Slice(0, s.index.Size())
+	var b []byte
+	err = mmapio.Guard(func() error {
+		view, err := s.index.Slice(0, s.index.Size())
+		b = bytes.Clone(view) // a view would not outlive the file
+		return err
+	})
 	if err != nil {
 		return nil, &fileError{s.path, err}
 	}

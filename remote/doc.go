@@ -7,6 +7,7 @@
 //	hf://[models/]org/name[@revision][/file]   a model of the Hugging Face Hub
 //	https://huggingface.co/org/name[/…]        the same, as a browser shows it
 //	oci://host/repository[:tag][@digest]       an artifact in a registry
+//	ollama://[[host/]namespace/]name[:tag]     a model of Ollama's registry or store
 //	http://…, https://…                        a file, see package httprange
 //	file://…, a path                           what loader.Open takes
 //
@@ -18,6 +19,9 @@
 // An artifact's files are its layers, under the names that annotations give them (ModelPack's
 // org.cncf.model.filepath, oras' title), and what archives among them hold. Its manifest is pinned by
 // its digest.
+//
+// A model of Ollama is a GGUF layer, or layers of tensors. What Ollama's store has is read without a
+// request.
 //
 // # Cache
 //

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -28,6 +29,9 @@ type folder struct {
 	choice  []string                 // the files that may be the model; nil for all
 	// lookup finds a file that objects does not list. It is nil if they are all there are.
 	lookup func(ctx context.Context, name string) (object, error)
+	// all makes Pull bring every file, not only those of the model. pulled is called after that.
+	all    bool
+	pulled func() error
 	// dir is where complete files have their names, or "" if they have none.
 	dir string
 }
@@ -170,11 +174,24 @@ func (d *folder) members(ctx context.Context, name string) ([]string, error) {
 	for _, file := range m.Files() {
 		names = append(names, path.Join(path.Dir(name), path.Base(file.Path)))
 	}
-	if d.file != name || len(m.Files()) > 1 {
+	if d.all {
+		names = slices.AppendSeq(names, maps.Keys(d.objects))
+	} else if d.file != name || len(m.Files()) > 1 {
 		names = append(names, d.siblings(name)...)
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil
+}
+
+// alone reports whether a pulled model is the file called name, by itself: the address names it, or
+// leads to no folder that could.
+func (d *folder) alone(name string, names []string) bool {
+	switch {
+	case d.choice != nil:
+		return len(d.choice) == 1 && (d.all || len(names) == 1) && !strings.HasSuffix(name, manifest.IndexSuffix)
+	default:
+		return d.file == name && len(names) == 1
+	}
 }
 
 // siblings lists the files beside the model that belong to it and are no weights: configuration,

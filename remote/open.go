@@ -26,6 +26,8 @@ type Options struct {
 	// Progress, if set, hears of Pull how many of how many bytes are there. It is called from one
 	// goroutine at a time.
 	Progress func(have, total int64)
+
+	fresh bool // asks a server for what a tag stands for, even if another program's store knows
 }
 
 func (o *Options) withDefaults() *Options {
@@ -85,12 +87,19 @@ func Open(ctx context.Context, address string, opts *Options) (*loader.Model, er
 
 // resolve returns the files at an address, or nil if they are of this system or not kept.
 func resolve(ctx context.Context, address string, o *Options) (*folder, error) {
-	if scheme, rest, _ := strings.Cut(address, "://"); strings.EqualFold(scheme, "oci") {
+	switch scheme, rest, _ := strings.Cut(address, "://"); strings.ToLower(scheme) {
+	case "oci":
 		at, err := parseOCI(rest)
 		if err != nil {
 			return nil, err
 		}
 		return at.artifact(ctx, o)
+	case "ollama":
+		at, err := parseOllama(rest)
+		if err != nil {
+			return nil, err
+		}
+		return at.model(ctx, o)
 	}
 	at, ok, err := hubAddressOf(address, o)
 	if !ok {

@@ -21,7 +21,7 @@ type Pulled struct {
 // for configuration, tokenizer and generation. It asks for nothing that is there.
 func Pull(ctx context.Context, address string, opts *Options) (*Pulled, error) {
 	o := opts.withDefaults()
-	o.NoCache = false
+	o.NoCache, o.fresh = false, true
 	d, err := resolve(ctx, address, o)
 	if err != nil {
 		return nil, err
@@ -40,11 +40,16 @@ func Pull(ctx context.Context, address string, opts *Options) (*Pulled, error) {
 	if err := d.fill(ctx, names, o.Progress); err != nil {
 		return nil, err
 	}
+	if d.pulled != nil {
+		if err := d.pulled(); err != nil {
+			return nil, err
+		}
+	}
 	pulled := &Pulled{}
 	for _, name := range names {
 		pulled.Files = append(pulled.Files, d.path(name))
 	}
-	if pulled.Path = d.path(name); len(names) > 1 || d.file != name && d.choice == nil {
+	if pulled.Path = d.path(name); !d.alone(name, names) {
 		pulled.Path = filepath.Dir(pulled.Path)
 	}
 	return pulled, nil

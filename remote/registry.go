@@ -25,11 +25,13 @@ type registry struct {
 	opts       *Options
 	http       httprange.Options // with the Authorizer of the repository
 	offline    bool
+	refused    string // what a refusal means
 }
 
 // newRegistry returns the repository called repo of the server host, which may have a port.
 func newRegistry(host, repo string, o *Options) *registry {
-	r := &registry{host: host, repo: repo, opts: o, offline: isOffline()}
+	r := &registry{host: host, repo: repo, opts: o, offline: isOffline(),
+		refused: "no such repository, or credentials are missing: docker login " + host + ", or --header"}
 	if o.HTTP != nil {
 		r.http = *o.HTTP
 	}
@@ -64,20 +66,19 @@ func (r *registry) address(kind, reference string) string {
 // explain adds what a refusal means.
 func (r *registry) explain(err error) error {
 	if errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("%w (no such repository, or credentials are missing: docker login %s, or --header)", err, r.host)
+		return fmt.Errorf("%w (%s)", err, r.refused)
 	}
 	return err
 }
 
 // descriptor names content (OCI image-spec 1.1, "Content Descriptors").
 type descriptor struct {
-	MediaType    string            `json:"mediaType"`
-	ArtifactType string            `json:"artifactType"`
-	Digest       string            `json:"digest"`
-	Size         int64             `json:"size"`
-	Name         string            `json:"name"` // of Ollama's layers
-	Annotations  map[string]string `json:"annotations"`
-	Platform     *struct {
+	MediaType   string            `json:"mediaType"`
+	Digest      string            `json:"digest"`
+	Size        int64             `json:"size"`
+	From, Name  string            // of Ollama's layers
+	Annotations map[string]string `json:"annotations"`
+	Platform    *struct {
 		OS           string `json:"os"`
 		Architecture string `json:"architecture"`
 	} `json:"platform"`
@@ -88,11 +89,10 @@ func (d descriptor) hex() string { return strings.TrimPrefix(d.Digest, "sha256:"
 
 // registryManifest is an image manifest or an index, of OCI or Docker.
 type registryManifest struct {
-	MediaType    string       `json:"mediaType"`
-	ArtifactType string       `json:"artifactType"`
-	Config       descriptor   `json:"config"`
-	Layers       []descriptor `json:"layers"`
-	Manifests    []descriptor `json:"manifests"`
+	MediaType string       `json:"mediaType"`
+	Config    descriptor   `json:"config"`
+	Layers    []descriptor `json:"layers"`
+	Manifests []descriptor `json:"manifests"`
 
 	digest string // of its bytes, in hex
 }

@@ -83,10 +83,10 @@ func point(cache, at, blob string) error {
 	if _, err := os.Stat(at); err == nil {
 		return nil
 	}
-	if err := tagCache(cache); err != nil {
+	if err := os.MkdirAll(filepath.Dir(at), 0o777); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(at), 0o777); err != nil {
+	if err := tagCache(cache); err != nil {
 		return err
 	}
 	target, err := filepath.Rel(filepath.Dir(at), blob)

@@ -23,6 +23,9 @@ ADDRESS is one of these:
                                      the files lie in the cache of huggingface_hub
   oci://HOST/REPOSITORY[:TAG][@DIGEST]
                                      an artifact in a registry, with docker login's credentials
+  ollama://[[HOST/]NAMESPACE/]NAME[:TAG]
+                                     a model of Ollama's registry, which lies in Ollama's store as
+                                     ollama pull leaves it
 
 What is there already is not fetched again, and a pull that was interrupted goes on where it
 ended. HF_TOKEN, HF_HOME and HF_HUB_OFFLINE mean what they mean to huggingface_hub.

@@ -6,6 +6,7 @@ require (
 	github.com/distribution/distribution/v3 v3.1.2
 	github.com/go-jose/go-jose/v4 v4.1.4
 	github.com/google/go-containerregistry v0.22.1
+	github.com/ollama/ollama v0.17.4
 	github.com/sirupsen/logrus v1.10.2
 	github.com/tensormap/tensormap v0.0.0
 	golang.org/x/crypto v0.58.0

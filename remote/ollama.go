@@ -1,0 +1,303 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/tensormap/tensormap/layout"
+)
+
+// ollamaAddress is a model of Ollama: of its registry, of another one, or of the store on this machine.
+type ollamaAddress struct{ host, namespace, name, tag string }
+
+const (
+	ollamaHost      = "registry.ollama.ai"
+	ollamaNamespace = "library"
+)
+
+// String returns the address without what is implied.
+func (a ollamaAddress) String() string {
+	s := "ollama://"
+	if a.host != ollamaHost {
+		s += a.host + "/"
+	}
+	if a.host != ollamaHost || a.namespace != ollamaNamespace {
+		s += a.namespace + "/"
+	}
+	return s + a.name + ":" + a.tag
+}
+
+// ollamaPart matches a part of a name, without the host (Ollama's types/model, version 0.17.4).
+var ollamaPart = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}$`)
+
+// parseOllama reads what follows ollama://.
+func parseOllama(rest string) (a ollamaAddress, err error) {
+	a = ollamaAddress{ollamaHost, ollamaNamespace, rest, "latest"}
+	if i := strings.LastIndexByte(rest, ':'); i > strings.LastIndexByte(rest, '/') {
+		a.name, a.tag = rest[:i], rest[i+1:]
+	}
+	parts := strings.Split(a.name, "/")
+	switch a.name = parts[len(parts)-1]; len(parts) {
+	case 3:
+		a.host, a.namespace = parts[0], parts[1]
+	case 2:
+		a.namespace = parts[0]
+	}
+	if len(parts) > 3 || !hostName.MatchString(a.host) || !ollamaPart.MatchString(a.namespace) || strings.Contains(a.namespace, ".") ||
+		!ollamaPart.MatchString(a.name) || !ollamaPart.MatchString(a.tag) {
+		return a, fmt.Errorf("ollama://%s: not [[HOST/]NAMESPACE/]NAME[:TAG]", rest)
+	}
+	return a, nil
+}
+
+// ollamaStore returns the folder of Ollama's models.
+func ollamaStore() (string, error) {
+	if dir := os.Getenv("OLLAMA_MODELS"); dir != "" {
+		return dir, nil
+	}
+	home, err := os.UserHomeDir()
+	return filepath.Join(home, ".ollama", "models"), err
+}
+
+const ollamaType = "application/vnd.ollama.image."
+
+// model returns the files of the model: its layers. What Ollama's store has is not asked for.
+func (a ollamaAddress) model(ctx context.Context, o *Options) (*folder, error) {
+	fail := func(err error) (*folder, error) { return nil, fmt.Errorf("%v: %w", a, err) }
+	store, err := ollamaStore()
+	if err != nil {
+		return nil, err
+	}
+	r := newRegistry(a.host, a.namespace+"/"+a.name, o)
+	r.refused = "no such model, or one that is not public"
+	kept := filepath.Join(store, "manifests", a.host, a.namespace, a.name, a.tag)
+	m, err := keptManifest(kept)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && o.fresh && !r.offline {
+		m, err = r.manifest(ctx, a.tag)
+	}
+	if err == nil && len(m.Layers) == 0 {
+		err = fmt.Errorf("%w: an index, which Ollama's registry has none of", errors.ErrUnsupported)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	d, err := newFolder(o, a.String(), m.digest)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.addLayers(ctx, r, d, m, store); err != nil {
+		return fail(err)
+	}
+	if err := d.addIndex(ctx); err != nil {
+		return fail(err)
+	}
+	d.all = true
+	d.pulled = func() error { return writeWhole(kept, m.ollamaText()) }
+	return d, nil
+}
+
+// keptManifest reads a manifest in Ollama's store.
+func keptManifest(path string) (*registryManifest, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	m, err := parseManifest(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return m, nil
+}
+
+// ollamaText returns the manifest as Ollama writes it to its store.
+func (m *registryManifest) ollamaText() []byte {
+	type layer struct {
+		MediaType string `json:"mediaType"`
+		Digest    string `json:"digest"`
+		Size      int64  `json:"size"`
+		From      string `json:"from,omitempty"`
+		Name      string `json:"name,omitempty"`
+	}
+	as := func(d descriptor) layer { return layer{d.MediaType, d.Digest, d.Size, d.From, d.Name} }
+	out := struct {
+		SchemaVersion int     `json:"schemaVersion"`
+		MediaType     string  `json:"mediaType"`
+		Config        layer   `json:"config"`
+		Layers        []layer `json:"layers"`
+	}{2, m.MediaType, as(m.Config), nil}
+	for _, l := range m.Layers {
+		out.Layers = append(out.Layers, as(l))
+	}
+	text, _ := json.Marshal(out) // strings and numbers always can be
+	return text
+}
+
+// addLayers adds all layers and the configuration. Their place is the store. Models are GGUF files, or
+// SafeTensors files of one tensor or a few each, beside their configuration.
+func (a ollamaAddress) addLayers(ctx context.Context, r *registry, d *folder, m *registryManifest, store string) error {
+	var tensors []descriptor
+	for _, l := range m.Layers {
+		kind, known := strings.CutPrefix(l.MediaType, ollamaType)
+		name := kind
+		switch {
+		case !known:
+			name = "sha256-" + l.hex()
+		case kind == "model", kind == "projector", kind == "adapter":
+			name += ".gguf"
+		case kind == "tensor":
+			if name = "sha256-" + l.hex() + ".safetensors"; slices.Contains(d.choice, name) {
+				continue
+			}
+			tensors = append(tensors, l)
+		case kind == "json" && !strings.Contains(l.Name, ".safetensors.index."):
+			name = cmp.Or(l.Name, "sha256-"+l.hex()+".json")
+		}
+		if old, ok := d.objects[name]; ok && old.id != l.hex() {
+			name = "sha256-" + l.hex() + "." + name // licenses are often several
+		}
+		if kind == "model" || kind == "tensor" {
+			d.choice = append(d.choice, name)
+		}
+		if err := r.addBlob(d, name, l, store); err != nil {
+			return fmt.Errorf("layer %s: %w", l.Digest, err)
+		}
+	}
+	if m.Config.Digest != "" {
+		if err := r.addBlob(d, "sha256-"+m.Config.hex()+".config", m.Config, store); err != nil {
+			return err
+		}
+	}
+	return d.nameTensors(ctx, tensors)
+}
+
+// addBlob adds a file whose place is Ollama's store.
+func (r *registry) addBlob(d *folder, name string, l descriptor, store string) error {
+	if err := d.add(name, r.object(l, "", place{})); err != nil {
+		return err
+	}
+	cache, err := d.opts.cacheDir()
+	if err != nil {
+		return err
+	}
+	o := d.objects[name]
+	o.place.path = filepath.Join(store, "blobs", "sha256-"+l.hex())
+	o.place.link = func() error { return point(cache, d.path(name), o.place.path) }
+	d.objects[name] = o
+	return nil
+}
+
+// nameTensors gives the tensors of older models their names: Ollama called each of them data in its
+// file, and knew the name from the layer.
+func (d *folder) nameTensors(ctx context.Context, layers []descriptor) error {
+	for i, l := range layers {
+		name := "sha256-" + l.hex() + ".safetensors"
+		held, _, err := d.tensorsOf(ctx, name)
+		if err != nil {
+			return fmt.Errorf("layer %s: %w", l.Digest, err)
+		}
+		if !slices.Contains(held, "data") || l.Name == "data" {
+			return nil // they have been named since
+		}
+		o, err := d.renamed(ctx, name, l.Name)
+		if err != nil {
+			return fmt.Errorf("layer %s: %w", l.Digest, err)
+		}
+		named := "named-" + l.hex() + ".safetensors"
+		if err := d.add(named, o); err != nil {
+			return err
+		}
+		d.choice[i] = named
+	}
+	return nil
+}
+
+// mostHead bounds the header of a file with one tensor and its scales.
+const mostHead = 1 << 20
+
+// renamed returns the SafeTensors file called file with tensor in place of data in its names.
+func (d *folder) renamed(ctx context.Context, file, tensor string) (object, error) {
+	o := d.objects[file]
+	f, err := d.openObject(o, file)
+	if err != nil {
+		return object{}, err
+	}
+	defer f.Close()
+	var length [8]byte
+	if err := f.ReadVector(ctx, [][]byte{length[:]}, 0); err != nil {
+		return object{}, err
+	}
+	n := binary.LittleEndian.Uint64(length[:])
+	if n > mostHead || int64(n) > o.size-8 {
+		return object{}, fmt.Errorf("a header of %d bytes: %w", n, layout.ErrTruncated)
+	}
+	head := make([]byte, n)
+	if err := f.ReadVector(ctx, [][]byte{head}, 8); err != nil {
+		return object{}, err
+	}
+	var entries map[string]json.RawMessage
+	if err := json.Unmarshal(head, &entries); err != nil {
+		return object{}, err
+	}
+	named := make(map[string]json.RawMessage, len(entries))
+	for key, entry := range entries {
+		if key == "data" || strings.HasPrefix(key, "data.") {
+			key = tensor + strings.TrimPrefix(key, "data")
+		}
+		named[key] = entry
+	}
+	if head, err = json.Marshal(named); err != nil {
+		return object{}, err
+	}
+	for len(head)%8 > 0 {
+		head = append(head, ' ')
+	}
+	prefix := append(binary.LittleEndian.AppendUint64(nil, uint64(len(head))), head...)
+	rest := o.size - 8 - int64(n)
+	return object{
+		size: int64(len(prefix)) + rest, id: identity("sha256:"+o.id, string(prefix)),
+		connect: func(ctx context.Context) (source, error) {
+			f, err := d.openObject(o, file)
+			return joined{text(prefix), part{f, 8 + int64(n), rest}}, err
+		},
+	}, nil
+}
+
+// joined is a source of text and what follows it.
+type joined struct {
+	head text
+	rest part
+}
+
+func (j joined) ReadAt(p []byte, off int64) (int, error) {
+	return j.ReadAtContext(context.Background(), p, off)
+}
+
+// ReadAtContext reads at an offset of both.
+func (j joined) ReadAtContext(ctx context.Context, p []byte, off int64) (n int, err error) {
+	if off < int64(len(j.head)) {
+		if n, err = j.head.ReadAt(p, off); err != io.EOF || n == len(p) {
+			return n, err
+		}
+	}
+	m, err := j.rest.ReadAtContext(ctx, p[n:], off+int64(n)-int64(len(j.head)))
+	return n + m, err
+}
+
+// ReadVector fills one buffer after another with the consecutive bytes from off on.
+func (j joined) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
+	return readVector(ctx, j, bufs, off)
+}
+
+// Close closes what follows the text.
+func (j joined) Close() error { return j.rest.Close() }
