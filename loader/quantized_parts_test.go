@@ -170,6 +170,41 @@ func TestRefusedWeights(t *testing.T) {
 	}
 }
 
+// TestZeroGroupIndex: verify says how an index of zeros alone was understood.
+func TestZeroGroupIndex(t *testing.T) {
+	index := content{"q.g_idx", layout.I32, []int{32}, make([]byte, 128)}
+	two := []content{random("q.qweight", layout.I32, 4, 8), random("q.qzeros", layout.I32, 2, 1), random("q.scales", layout.F16, 2, 8), index}
+	one := []content{random("q.qweight", layout.I32, 4, 8), random("q.qzeros", layout.I32, 1, 1), random("q.scales", layout.F16, 1, 8), index}
+	for _, tt := range []struct {
+		config  string
+		tensors []content
+		says    string
+	}{
+		{`{}`, two, "taken for consecutive groups, without desc_act"},
+		{`{"quantization_config":{"quant_method":"gptq","bits":4,"desc_act":true}}`, two, "taken as it is, by desc_act"},
+		{`{}`, one, ""},
+	} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "model.safetensors")
+		if err := errors.Join(os.WriteFile(path, safeTensors(tt.tensors), 0o600), os.WriteFile(filepath.Join(dir, "config.json"), []byte(tt.config), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		m := openPath(t, path, &loader.Options{NoMap: !mapsFiles})
+		r, err := m.Verify(context.Background(), nil)
+		if err != nil || r.Err() != nil || len(r.Findings) != min(len(tt.says), 1) {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		if len(r.Findings) > 0 && (!r.Findings[0].Warning || !strings.Contains(r.Findings[0].Error(), tt.says)) {
+			t.Errorf("%v", r.Findings[0])
+		}
+		first, last := make([]float32, 1), make([]float32, 1)
+		x := tensor(t, m, "q.weight")
+		if err := errors.Join(x.DequantizeRange(first, 0), x.DequantizeRange(last, 31)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestQuantizedTruncated: a file cut under its mapping is an error of every method, whatever part is gone.
 func TestQuantizedTruncated(t *testing.T) {
 	for _, dir := range []string{"awq-gemm", "gptq-4bit", "bnb-nf4-nested", "ct-pack-4", "mlx-4bit", "hqq-4bit", "ct-nvfp4"} {

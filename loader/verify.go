@@ -61,7 +61,7 @@ func (r *Report) Err() error {
 //   - footer, sizes, alignment and metadata, by the audit of the model's format
 //   - the checksums over the files' bytes
 //   - the parts of quantized weights: they are complete and fit. A weight of a scheme that is not decoded
-//     is a warning, as is an F8 tensor without a scale
+//     is a warning, as is an F8 tensor without a scale, and a group index of zeros alone
 //   - the blocks of compressed tensors, which it expands. A model that is not mapped is read twice
 //     for that.
 //
@@ -256,11 +256,20 @@ func (v *verifier) quantized() error {
 	for i := range v.model.weights {
 		w := &v.model.weights[i]
 		codes := &v.model.tensors[w.codes()]
-		err := w.scheme.Err
+		err, zeros := w.scheme.Err, false
 		if err == nil {
-			err = Tensor{w.desc(), v.files[w.scheme.File], v.lease, w}.checkParts()
+			zeros, err = Tensor{w.desc(), v.files[w.scheme.File], v.lease, w}.checkParts()
 		}
+		format := v.files[codes.File].index.Format
 		if err == nil {
+			if zeros {
+				taken := "as it is, by desc_act"
+				if w.scheme.IgnoreZeroIndex {
+					taken = "for consecutive groups, without desc_act"
+				}
+				v.find(int(codes.File), layout.Finding{Warning: true, FormatError: layout.Errorf(format, codes.Offset, "quantized", nil,
+					"tensor %s: a group index of zeros alone, which programs understand differently, taken %s", layout.Quote(codes.Name), taken)})
+			}
 			continue
 		}
 		if cause := context.Cause(v.ctx); cause != nil || unreadable(err) {
@@ -270,7 +279,6 @@ func (v *verifier) quantized() error {
 		if errors.Is(err, ErrUnsupported) {
 			kind = nil // it breaks no rule
 		}
-		format := v.files[codes.File].index.Format
 		v.find(int(codes.File), layout.Finding{
 			FormatError: layout.Errorf(format, codes.Offset, "quantized", kind, "tensor %s: %v", layout.Quote(codes.Name), err),
 			Warning:     kind == nil,

@@ -370,7 +370,7 @@ func (t Tensor) makeScales() (b cache.Buffer, err error) {
 	} else if err := t.transposed(&g, b.Floats[:entries], b.Floats[entries:]); err != nil {
 		return cache.Buffer{}, err
 	}
-	b.Ints, err = t.groupIndex(&g)
+	b.Ints, _, err = t.groupIndex(&g)
 	return b, err
 }
 
@@ -455,28 +455,30 @@ func (t Tensor) bytesOnce() ([]byte, error) {
 	})
 }
 
-// groupIndex reads the group of each column, and checks it. It returns nil if groups are consecutive.
-func (t Tensor) groupIndex(g *dequant.Grouped) ([]int32, error) {
+// groupIndex reads the group of each column, and checks it. It returns nil if groups are consecutive. zeros
+// reports that the part puts all columns into the first of several groups, which programs understand
+// differently.
+func (t Tensor) groupIndex(g *dequant.Grouped) (index []int32, zeros bool, err error) {
 	w := t.weight.scheme
 	i, ok := w.Part(scheme.GroupIndex)
 	if !ok || w.Cols == 0 {
-		return nil, nil
+		return nil, false, nil
 	}
 	part := t.part(i)
 	b, err := part.bytesOnce()
 	if err != nil {
-		return nil, part.wrap(err)
+		return nil, false, part.wrap(err)
 	}
 	_, each := g.Scales(0, w.Cols)
 	size := part.desc.DType.BlockBytes()
-	index := make([]int32, w.Cols)
+	index, zeros = make([]int32, w.Cols), each > 1
 	groupOf := func(c int) int64 {
 		if size == 8 {
 			return int64(binary.LittleEndian.Uint64(b[c*size:]))
 		}
 		return int64(int32(binary.LittleEndian.Uint32(b[c*size:])))
 	}
-	zeros, unset, inOrder := true, w.UnsetIndex, true
+	unset, inOrder := w.UnsetIndex, true
 	err = mmapio.Guard(func() error {
 		for c := 0; unset && c < len(index); c++ {
 			unset = groupOf(c) == -1
@@ -484,6 +486,7 @@ func (t Tensor) groupIndex(g *dequant.Grouped) ([]int32, error) {
 		for c := range index {
 			v := groupOf(c)
 			if unset {
+				zeros = false
 				break
 			}
 			if v < 0 || uint64(v) >= each {
@@ -496,19 +499,19 @@ func (t Tensor) groupIndex(g *dequant.Grouped) ([]int32, error) {
 		return nil
 	})
 	if err != nil || unset || inOrder || zeros && w.IgnoreZeroIndex {
-		return nil, err
+		return nil, zeros, err
 	}
-	return index, nil
+	return index, zeros, nil
 }
 
-// checkParts checks all that parts say of codes.
-func (t Tensor) checkParts() error {
+// checkParts checks all that parts say of codes. zeros is that of groupIndex.
+func (t Tensor) checkParts() (zeros bool, err error) {
 	if err := t.checkContents(); err != nil {
-		return err
+		return false, err
 	}
 	g := formOf(t.weight.scheme)
-	_, err := t.groupIndex(&g)
-	return err
+	_, zeros, err = t.groupIndex(&g)
+	return zeros, err
 }
 
 // checkContents checks the parts whose content says how codes are read.

@@ -17,7 +17,8 @@ import (
 const mapLong = `Map draws where the bytes of a model are: every file from its first byte to its last, a row
 after the other as text is written, all rows of one scale. Tensors are coloured by dtype;
 header, metadata and index, padding, and bytes that belong to nothing are shown for what
-they are, compressed tensors are hatched, and tensors inside of tensors lie upon them. What
+they are, compressed tensors are hatched, and tensors inside of tensors lie upon them. The parts of a
+quantized weight have one shade of its scheme's colour, and name it under the pointer. What
 is too small to be seen is drawn together: "37 tensors". A line below each row is what is in
 memory now, where the system tells; --resident=false leaves it out, so that a picture
 depends on the model alone.

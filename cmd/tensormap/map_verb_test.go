@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -62,6 +63,28 @@ func TestMapOutput(t *testing.T) {
 	}
 	nowhere := filepath.Join(dir, "no", "out.svg")
 	tensormap("map", file, "-o", nowhere).failsWith(t, nowhere+": no such file")
+}
+
+// TestMapParts: all parts of a weight have one class of colour, the parts of the next weight another, and each says
+// which weight it belongs to.
+func TestMapParts(t *testing.T) {
+	svg := done(t, "map", "../../testdata/quantized/ct-pack-4/model.safetensors", "--resident=false")
+	classes := make(map[string]string) // by weight
+	parts := 0
+	for _, cell := range regexp.MustCompile(`<path class="c ([^"]*)"[^>]*><title>[^<]* of (\S+) \(pack-quantized\)\n`).FindAllStringSubmatch(svg, -1) {
+		parts++
+		if old, ok := classes[cell[2]]; ok && old != cell[1] {
+			t.Errorf("%s: %s and %s", cell[2], old, cell[1])
+		}
+		classes[cell[2]] = cell[1]
+	}
+	different := make(map[string]bool)
+	for _, class := range classes {
+		different[class] = true
+	}
+	if len(classes) != 4 || len(different) != 4 || parts < 10 {
+		t.Errorf("%d parts of %v", parts, classes)
+	}
 }
 
 func TestMapBrokenPipe(t *testing.T) {

@@ -80,6 +80,7 @@ type part struct {
 	weight, scheme string
 	role           scheme.Role
 	elements       uint64 // of the weight, where the tensor is its codes
+	shade          int    // of the weight
 }
 
 func (p *part) String() string { return fmt.Sprintf("%s of %s (%s)", p.role, p.weight, p.scheme) }
@@ -87,9 +88,12 @@ func (p *part) String() string { return fmt.Sprintf("%s of %s (%s)", p.role, p.w
 // partsOf finds the parts of quantized weights, by name.
 func partsOf(m *loader.Model) map[string]*part {
 	parts := make(map[string]*part)
+	weights := 0
 	for t := range m.Tensors() {
-		for _, p := range t.Parts() {
-			of := &part{weight: t.Name(), scheme: t.Scheme().Scheme, role: p.Role}
+		list := t.Parts()
+		weights += min(len(list), 1)
+		for _, p := range list {
+			of := &part{weight: t.Name(), scheme: t.Scheme().Scheme, role: p.Role, shade: weights % len(shades)}
 			if p.Role == scheme.Codes {
 				of.elements = t.Elements()
 			}

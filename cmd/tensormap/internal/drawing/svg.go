@@ -118,6 +118,9 @@ func (p *picture) fillStyles() {
 	for _, f := range p.fills() {
 		fmt.Fprintf(p.w, "svg .d%d{fill:%s}", f, f.paint())
 	}
+	for i, opacity := range shades[1:] {
+		fmt.Fprintf(p.w, "svg .v%d{fill-opacity:%s}", i+1, opacity)
+	}
 }
 
 // patterns writes what the styles refer to.
@@ -287,7 +290,11 @@ func (d *fileDrawing) class(c *cell) string {
 	case unknownSpan:
 		return "x"
 	default:
-		return d.fill[s.kindName()].class()
+		class := d.fill[s.kindName()].class()
+		if s.part != nil {
+			class += shadeClass(s.part.shade)
+		}
+		return class
 	}
 }
 
