@@ -72,7 +72,7 @@ func ollamaStore() (string, error) {
 
 const ollamaType = "application/vnd.ollama.image."
 
-// model returns the files of the model: its layers. What Ollama's store has is not asked for.
+// model returns the files of the model: its layers. It asks for nothing that Ollama's store has.
 func (a ollamaAddress) model(ctx context.Context, o *Options) (*folder, error) {
 	fail := func(err error) (*folder, error) { return nil, fmt.Errorf("%v: %w", a, err) }
 	store, err := ollamaStore()
