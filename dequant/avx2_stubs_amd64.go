@@ -724,7 +724,22 @@ func transposeWordsAVX2(dst []byte, dstStride int, src []byte, srcStride int, ro
 //go:noescape
 func transposeNibblesAVX2(dst []byte, dstStride int, plane int, src []byte, srcStride int, rows int, columns int)
 
-// rescalePermutedAVX2 does what rescalePermutedRows does.
+// permuted2AVX2 does what permutedRows does.
 //
 //go:noescape
-func rescalePermutedAVX2(values []float32, columns int, groups []int32, scales []float32, offsets []float32)
+func permuted2AVX2(dst []float32, stride int, words []byte, columns int, groups []int32, scales []float32, offsets []float32)
+
+// permuted3AVX2 does what permutedRows does.
+//
+//go:noescape
+func permuted3AVX2(dst []float32, stride int, words []byte, columns int, groups []int32, scales []float32, offsets []float32)
+
+// permuted4AVX2 does what permutedRows does.
+//
+//go:noescape
+func permuted4AVX2(dst []float32, stride int, words []byte, columns int, groups []int32, scales []float32, offsets []float32)
+
+// permuted8AVX2 does what permutedRows does.
+//
+//go:noescape
+func permuted8AVX2(dst []float32, stride int, words []byte, columns int, groups []int32, scales []float32, offsets []float32)

@@ -368,11 +368,10 @@ type expansion struct {
 	scratch               *scratch
 }
 
-// A scratch holds codes that were unpacked or turned around.
+// A scratch holds codes that were unpacked or turned around, and the scales of permuted columns.
 type scratch struct {
 	codes, planes   [tileRows * tileBytes]byte
-	scales, offsets [8 * maxPermuted]float32
-	values          [8 * permutedStride]float32
+	scales, offsets []float32
 }
 
 // tileRows rows of tileBytes bytes of codes are turned around at a time. Half of the nearest cache
@@ -490,35 +489,25 @@ func (x *expansion) unpackSlab(codes []byte, row, col uint64) {
 func (x *expansion) tiles(dst []float32, matrix uint64, top, rows, left, n int) error {
 	bits := x.code.bits()
 	codes := x.parts.Codes[matrix*x.matrixBytes()-x.codesFrom:][:x.matrixBytes()]
-	step, height := 8*tileBytes/bits&^31, tileRows
-	byEights := x.Permuted && !x.Bias && x.GroupRows == 1 && x.ScaleCols <= maxPermuted && rows >= 8 && left*bits%8 == 0
-	if byEights {
-		height = 8
-		for i, g := range x.parts.GroupOf[left:][:n] {
-			if uint(g) >= uint(x.ScaleCols) {
-				return x.noGroup(left + i)
-			}
+	if x.Permuted && !x.Bias && x.Pack == PackGPTQ && x.GroupRows == 1 && n == int(x.Cols) && x.ScaleCols <= maxPermuted {
+		done := rows &^ 7
+		if err := x.permutedTiles(dst, codes, matrix, top, done); err != nil || done == rows {
+			return err
 		}
+		dst, top, rows = dst[done*n:], top+done, rows-done
 	}
+	step := 8 * tileBytes / bits &^ 31
 	for r := top; r < top+rows; {
 		base := r
 		if x.Pack == PackAWQ {
 			base &^= 7
 		}
-		until := min(base+height, top+rows)
-		together := byEights && until-r == 8
-		if together {
-			x.turnScales(int(x.strip(matrix, left).scales) + r*int(x.ScaleCols))
-		}
+		until := min(base+tileRows, top+rows)
 		for c := left &^ 31; c < left+n; c += step {
 			end := min(c+step, left+n)
 			x.turn(codes, base, until, c, end)
 			from := max(c, left)
 			bit, s := (from-c)*bits, x.strip(matrix, from)
-			if together {
-				x.eightRows(dst[(r-top)*n+from-left:], n, end-from, bit/8, from)
-				continue
-			}
 			for i := r; i < until; i++ {
 				turned := x.scratch.codes[(i-base)*tileBytes+bit/8:]
 				part := dst[(i-top)*n:][from-left : end-left]
@@ -532,51 +521,65 @@ func (x *expansion) tiles(dst []float32, matrix uint64, top, rows, left, n int) 
 	return nil
 }
 
-// maxPermuted is the largest number of groups that eightRows takes: 32 KiB of scales and offsets.
+// maxPermuted is the largest number of groups that permutedTiles takes: 256 KiB of scales and offsets.
 const maxPermuted = 512
 
-// permutedStride separates rows of values. It is more than are expanded at a time, so that rows do not
-// compete for a place in the cache.
-const (
-	permutedStep   = 256
-	permutedStride = permutedStep + 16
-)
+// permutedTiles expands whole rows of permuted columns, a multiple of eight, tile by tile.
+func (x *expansion) permutedTiles(dst []float32, codes []byte, matrix uint64, top, rows int) error {
+	for i, g := range x.parts.GroupOf {
+		if uint(g) >= uint(x.ScaleCols) {
+			return x.noGroup(i)
+		}
+	}
+	bits, n, words := x.code.bits(), int(x.Cols), x.scratch.codes[:]
+	step := 8 * tileBytes / bits &^ 31
+	for r := 0; r < rows; r += tileRows {
+		height := min(tileRows, rows-r)
+		x.turnScales(int(x.strip(matrix, 0).scales)+(top+r)*int(x.ScaleCols), height)
+		for c := 0; c < n; c += step {
+			columns := min(step, n-c)
+			for i := range groups(uint64(columns*bits), 32) {
+				at := 4 * (int(c*bits/32+int(i))*int(x.Rows) + top + r)
+				copy(words[i*4*tileRows:][:4*height], codes[at:])
+			}
+			for i := 0; i < height; i += 8 {
+				to, scales, offsets := dst[(r+i)*n+c:], x.scratch.scales[i:], x.scratch.offsets[i:]
+				whole := columns &^ 31
+				if whole > 0 {
+					active.permuted[bits](to, n, words[4*i:], whole, x.parts.GroupOf[c:], scales, offsets)
+				}
+				if whole < columns {
+					generic.permuted[bits](to[whole:], n, words[whole*bits/32*4*tileRows+4*i:], columns-whole, x.parts.GroupOf[c+whole:], scales, offsets)
+				}
+			}
+		}
+	}
+	return nil
+}
 
-// turnScales puts scales and offsets of eight rows into the scratch, those of a group together. at is
+// turnScales puts scales and offsets of so many rows into the scratch, those of a group together. at is
 // the place of the first row's.
-func (x *expansion) turnScales(at int) {
-	n := int(x.ScaleCols)
-	Transpose(x.scratch.scales[:8*n], x.parts.Scales[at:][:8*n], 8, n)
+func (x *expansion) turnScales(at, rows int) {
+	s, n := x.scratch, int(x.ScaleCols)
+	if len(s.scales) < tileRows*n {
+		s.scales, s.offsets = make([]float32, tileRows*n), make([]float32, tileRows*n)
+	}
+	turnFloats(s.scales, x.parts.Scales[at:][:rows*n], rows, n)
 	if len(x.parts.Offsets) > 1 {
-		Transpose(x.scratch.offsets[:8*n], x.parts.Offsets[at:][:8*n], 8, n)
+		turnFloats(s.offsets, x.parts.Offsets[at:][:rows*n], rows, n)
 		return
 	}
-	for i := range x.scratch.offsets[:8*n] {
-		x.scratch.offsets[i] = x.parts.Offsets[0]
+	for i := range s.offsets[:tileRows*n] {
+		s.offsets[i] = x.parts.Offsets[0]
 	}
 }
 
-// eightRows expands columns of eight rows, stride apart in dst, whose codes and scales are in the
-// scratch. The columns are permuted, and their groups exist.
-func (x *expansion) eightRows(dst []float32, stride, columns, codes, col int) {
-	of, scales, offsets := x.parts.GroupOf[col:][:columns], x.scratch.scales[:8*x.ScaleCols], x.scratch.offsets[:8*x.ScaleCols]
-	values := x.scratch.values[:]
-	for c := 0; c < columns; c += permutedStep {
-		n := min(permutedStep, columns-c)
-		for r := range 8 {
-			at := codes + r*tileBytes + c*x.code.bits()/8
-			x.run(values[r*permutedStride:][:n], x.scratch.codes[at:], 0, unit[:], noOffset[:], 0, n)
-		}
-		whole := n &^ 7
-		if whole > 0 {
-			active.permuted(values, whole, of[c:], scales, offsets)
-		}
-		if whole < n {
-			rescalePermutedRows(values[whole:], n-whole, of[c+whole:], scales, offsets)
-		}
-		// Rows of dst often lie a multiple of 4 KiB apart, and would compete for a place in the cache.
-		for r := range 8 {
-			copy(dst[r*stride+c:][:n], values[r*permutedStride:])
+// turnFloats writes the columns of src as rows of tileRows values to dst.
+func turnFloats(dst, src []float32, rows, columns int) {
+	for c := range columns {
+		row := dst[c*tileRows:][:rows]
+		for r := range row {
+			row[r] = src[r*columns+c]
 		}
 	}
 }

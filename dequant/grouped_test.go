@@ -506,30 +506,35 @@ func TestTransposers(t *testing.T) {
 	}
 }
 
-// TestPermuted holds the kernels that scale permuted columns against the portable loop.
+// TestPermuted holds the kernels for permuted columns against the portable loop, with numbers of every kind
+// and guards around the rows.
 func TestPermuted(t *testing.T) {
 	rng := rand.New(rand.NewPCG(28, 28))
 	for _, l := range levels[1:] {
-		if l.permuted == nil {
-			continue
-		}
-		for columns := 8; columns <= permutedStep; columns += 8 {
-			groups := 1 + rng.IntN(9)
-			_, scales, offsets := groupKernel{}.parts(rng, 4, 0, 8*groups)
-			of := make([]int32, columns)
-			for i := range of {
-				of[i] = int32(rng.IntN(groups))
+		for bits, k := range l.permuted {
+			if k == nil {
+				continue
 			}
-			got := aligned64(8*permutedStride, columns/8%16)
-			for i := range got {
-				got[i] = float32(rng.IntN(16))
-			}
-			want := slices.Clone(got)
-			l.permuted(got, columns, of, scales, offsets)
-			rescalePermutedRows(want, columns, of, scales, offsets)
-			for i, v := range got {
-				if w := want[i]; math.Float32bits(v) != math.Float32bits(w) && !(v != v && w != w) {
-					t.Fatalf("%s: %d columns: value %d is %v, want %v", l.name, columns, i, v, w)
+			for columns := 32; columns <= 256; columns += 32 {
+				groups, skip, stride := 1+rng.IntN(9), columns/32, columns+rng.IntN(9)
+				_, scales, offsets := groupKernel{}.parts(rng, bits, 0, tileRows*groups)
+				words := randomBytes(rng, columns*bits/32*4*tileRows)
+				of := make([]int32, columns)
+				for i := range of {
+					of[i] = int32(rng.IntN(groups))
+				}
+				got := aligned64(8*stride+16, skip)
+				for i := range got {
+					got[i] = 7
+				}
+				want := slices.Clone(got)
+				from := 8 * rng.IntN(tileRows/8)
+				k(got[8:][:7*stride+columns], stride, words[4*from:], columns, of, scales[from:], offsets[from:])
+				permutedRows(bits)(want[8:], stride, words[4*from:], columns, of, scales[from:], offsets[from:])
+				for i, v := range got {
+					if w := want[i]; math.Float32bits(v) != math.Float32bits(w) && !(v != v && w != w) {
+						t.Fatalf("%s: %d bits, %d columns: value %d is %v, want %v", l.name, bits, columns, i, v, w)
+					}
 				}
 			}
 		}

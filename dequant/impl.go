@@ -74,11 +74,15 @@ type impl struct {
 
 	grouped   [numCodes]groupKernel // by Code; unsigned integers with Bias by Code + biased
 	transpose transposer
-	// permuted makes (v − offset) · scale of eight rows of values, permutedStride apart, in place.
-	// columns is a multiple of eight. groups has the group of each column. scales and offsets hold
-	// eight values for each group, one for each row. All memory is the heap's.
-	permuted func(values []float32, columns int, groups []int32, scales, offsets []float32)
+	permuted  [9]permutedKernel // by the bits of a code
 }
+
+// A permutedKernel expands unsigned integers of eight rows whose columns have groups of their own. Rows of
+// dst are stride values apart. columns is a multiple of 32, and so many columns take a word of each row for
+// every bit of a code. words, scales and offsets are those of tileRows rows: the words of one column of words
+// lie together, and so do the scales of one group. groups has the group of each column. Otherwise kernel's
+// contract holds.
+type permutedKernel func(dst []float32, stride int, words []byte, columns int, groups []int32, scales, offsets []float32)
 
 // levels are the implementations this machine can run, the portable one first, the best last.
 var levels = append([]*impl{&generic}, archLevels()...)
@@ -109,8 +113,10 @@ func overlay(levels []*impl) *impl {
 		if l.transpose.words != nil {
 			all.transpose = l.transpose
 		}
-		if l.permuted != nil {
-			all.permuted = l.permuted
+		for bits, k := range l.permuted {
+			if k != nil {
+				all.permuted[bits] = k
+			}
 		}
 	}
 	return all

@@ -82,13 +82,19 @@ func turnNibbles(dst []byte, dstStride, plane int, src []byte, srcStride, rows, 
 	}
 }
 
-// rescalePermutedRows takes element by element.
-func rescalePermutedRows(values []float32, columns int, groups []int32, scales, offsets []float32) {
-	for r := range 8 {
-		row := values[r*permutedStride:][:columns]
-		for i, v := range row {
-			at := 8*int(groups[i]) + r
-			row[i] = (v - offsets[at]) * scales[at]
+// permutedRows returns the portable kernel of codes of so many bits. It takes any number of columns.
+func permutedRows(bits int) permutedKernel {
+	return func(dst []float32, stride int, words []byte, columns int, groups []int32, scales, offsets []float32) {
+		for c := range columns {
+			word, bit := words[c*bits/32*4*tileRows:], c*bits%32
+			group := tileRows * int(groups[c])
+			for r := range 8 {
+				q := binary.LittleEndian.Uint32(word[4*r:]) >> bit
+				if bit+bits > 32 {
+					q |= binary.LittleEndian.Uint32(word[4*(tileRows+r):]) << (32 - bit)
+				}
+				dst[r*stride+c] = (byteFloats[q&(1<<bits-1)] - offsets[group+r]) * scales[group+r]
+			}
 		}
 	}
 }

@@ -1,61 +1,92 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/mmcloughlin/avo/attr"
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// permutedStride is the number of bytes from one row of values to the next, as in package dequant.
-const permutedStride = 4 * (256 + 16)
+// tileRows is the number of rows in a tile of words, and in its scales, as in package dequant.
+const tileRows = 64
 
-// permuted generates the function that scales eight rows of codes' values in place. The eight scales and the
-// eight offsets of a group lie together, one for each row. Squares of eight columns and four
-// rows are turned around on the way.
+// permuted generates functions that expand eight rows of words, whose columns have groups of their own.
+// Vectors hold one column of all rows until they are scaled: the eight scales of a group lie together. Then
+// squares of four columns are turned around.
 func permuted() {
-	const name = "rescalePermuted" + level
-	TEXT(name, attr.NOSPLIT, "func(values []float32, columns int, groups []int32, scales, offsets []float32)")
-	Doc(name + " does what rescalePermutedRows does.")
+	for _, bits := range []int{2, 3, 4, 8} {
+		permutedBits(bits)
+	}
+}
+
+func permutedBits(bits int) {
+	name := fmt.Sprintf("permuted%d%s", bits, level)
+	TEXT(name, attr.NOSPLIT, "func(dst []float32, stride int, words []byte, columns int, groups []int32, scales, offsets []float32)")
+	Doc(name + " does what permutedRows does.")
 	Pragma("noescape")
 	base := func(name string) GPVirtual { return Load(Param(name).Base(), GP64()).(GPVirtual) }
-	values, groups, scales, offsets := base("values"), base("groups"), base("scales"), base("offsets")
-	columns := Load(Param("columns"), GP64()).(GPVirtual)
+	dst, words, groups, scales, offsets := base("dst"), base("words"), base("groups"), base("scales"), base("offsets")
+	columns, stride, stride3 := Load(Param("columns"), GP64()).(GPVirtual), Load(Param("stride"), GP64()).(GPVirtual), GP64()
+	SHLQ(U8(2), stride)
+	LEAQ(Mem{Base: stride, Index: stride, Scale: 2}, stride3)
+	mask := keep(dwordsOf(fmt.Sprint("low_bits_", bits), 1<<bits-1))
+
 	Label("columns")
-	for half := range 2 {
-		var s, o [4]VecVirtual
-		for j := range s {
-			s[j], o[j] = YMM(), YMM()
-			left, right := groupAt(groups, j), groupAt(groups, j+4)
-			for i, from := range []GPVirtual{scales, offsets} {
-				y := [2][4]VecVirtual{s, o}[i][j]
-				VBROADCASTF128(Mem{Base: from, Index: left, Scale: 1, Disp: 16 * half}, y)
-				VINSERTF128(Imm(1), Mem{Base: from, Index: right, Scale: 1, Disp: 16 * half}, y, y)
+	below := GP64()
+	LEAQ(Mem{Base: dst, Index: stride, Scale: 4}, below)
+	for first := 0; first < 32; first += 8 {
+		var half [2][4]VecVirtual
+		for h := range half {
+			var y [4]VecVirtual
+			for i := range y {
+				c := first + 4*h + i
+				y[i] = YMM()
+				column(y[i], words, c*bits, bits)
+				if (c+1)*bits%32 != 0 { // else there is nothing above
+					VPAND(mask, y[i], y[i])
+				}
+				VCVTDQ2PS(y[i], y[i])
+				at := GP64()
+				MOVL(Mem{Base: groups, Disp: 4 * c}, at.As32())
+				SHLQ(U8(8), at) // 4·tileRows
+				VSUBPS(Mem{Base: offsets, Index: at, Scale: 1}, y[i], y[i])
+				VMULPS(Mem{Base: scales, Index: at, Scale: 1}, y[i], y[i])
 			}
+			half[h] = turned(y)
 		}
-		s, o = turned(s), turned(o)
 		for r := range 4 {
-			y, place := YMM(), Mem{Base: values, Disp: (4*half + r) * permutedStride}
-			VMOVUPS(place, y)
-			VSUBPS(o[r], y, y)
-			VMULPS(s[r], y, y)
-			VMOVUPS(y, place)
+			upper, lower := YMM(), YMM()
+			VINSERTF128(Imm(1), half[1][r].AsX(), half[0][r], upper)
+			VPERM2F128(Imm(0x31), half[1][r], half[0][r], lower)
+			VMOVUPS(upper, at(dst, stride, stride3, r).Offset(4*first))
+			VMOVUPS(lower, at(below, stride, stride3, r).Offset(4*first))
 		}
 	}
-	ADDQ(U8(32), values)
-	ADDQ(U8(32), groups)
-	SUBQ(U8(8), columns)
+	ADDQ(U32(4*32), dst)
+	ADDQ(U32(4*32), groups)
+	ADDQ(U32(uint32(bits)*4*tileRows), words)
+	SUBQ(U8(32), columns)
 	JNE(LabelRef("columns"))
 	VZEROUPPER()
 	RET()
 }
 
-// groupAt returns where the values of the i'th column's group lie: 32 bytes for each.
-func groupAt(groups GPVirtual, i int) GPVirtual {
-	g := GP64()
-	MOVL(Mem{Base: groups, Disp: 4 * i}, g.As32())
-	SHLQ(Imm(5), g)
-	return g
+// column loads the code at a bit of eight rows' words, with other bits above it.
+func column(y VecVirtual, words GPVirtual, bit, bits int) {
+	word := func(i int) Mem { return Mem{Base: words, Disp: 4 * tileRows * i} }
+	i, shift := bit/32, bit%32
+	VMOVDQU(word(i), y)
+	if shift > 0 {
+		VPSRLD(Imm(uint64(shift)), y, y)
+	}
+	if shift+bits > 32 {
+		upper := YMM()
+		VMOVDQU(word(i+1), upper)
+		VPSLLD(Imm(uint64(32-shift)), upper, upper)
+		VPOR(upper, y, y)
+	}
 }
 
 // turned turns a square of four doublewords around in each lane.
