@@ -9403,11 +9403,11 @@ TEXT ·uint1GroupsAVX2(SB), NOSPLIT, $0-104
 	VMOVDQU low_bits_1<>+0(SB), Y0
 
 group:
-	MOVQ DI, R10
-
-part:
+	MOVQ         DI, R10
 	VBROADCASTSS (BX), Y1
 	VBROADCASTSS (SI), Y2
+
+part:
 	VPBROADCASTD (CX), Y3
 	VPSRLVD      shifts_1_0<>+0(SB), Y3, Y3
 	VPAND        Y0, Y3, Y3
@@ -9499,11 +9499,11 @@ TEXT ·uint1GroupsAVX2Stream(SB), NOSPLIT, $0-104
 	VMOVDQU low_bits_1<>+0(SB), Y0
 
 group:
-	MOVQ DI, R10
-
-part:
+	MOVQ         DI, R10
 	VBROADCASTSS (BX), Y1
 	VBROADCASTSS (SI), Y2
+
+part:
 	VPBROADCASTD (CX), Y3
 	VPSRLVD      shifts_1_0<>+0(SB), Y3, Y3
 	VPAND        Y0, Y3, Y3
@@ -9566,11 +9566,11 @@ TEXT ·uint1BiasedGroupsAVX2(SB), NOSPLIT, $0-104
 	VMOVDQU low_bits_1<>+0(SB), Y0
 
 group:
-	MOVQ DI, R10
-
-part:
+	MOVQ         DI, R10
 	VBROADCASTSS (BX), Y1
 	VBROADCASTSS (SI), Y2
+
+part:
 	VPBROADCASTD (CX), Y3
 	VPSRLVD      shifts_1_0<>+0(SB), Y3, Y3
 	VPAND        Y0, Y3, Y3
@@ -9632,11 +9632,11 @@ TEXT ·uint1BiasedGroupsAVX2Stream(SB), NOSPLIT, $0-104
 	VMOVDQU low_bits_1<>+0(SB), Y0
 
 group:
-	MOVQ DI, R10
-
-part:
+	MOVQ         DI, R10
 	VBROADCASTSS (BX), Y1
 	VBROADCASTSS (SI), Y2
+
+part:
 	VPBROADCASTD (CX), Y3
 	VPSRLVD      shifts_1_0<>+0(SB), Y3, Y3
 	VPAND        Y0, Y3, Y3
@@ -9699,11 +9699,11 @@ TEXT ·uint2GroupsAVX2(SB), NOSPLIT, $0-104
 	VMOVDQU low_bits_2<>+0(SB), Y0
 
 group:
-	MOVQ DI, R10
-
-part:
+	MOVQ         DI, R10
 	VBROADCASTSS (BX), Y1
 	VBROADCASTSS (SI), Y2
+
+part:
 	VPBROADCASTD (CX), Y3
 	VPSRLVD      shifts_2_0<>+0(SB), Y3, Y3
 	VPAND        Y0, Y3, Y3
@@ -9783,11 +9783,11 @@ TEXT ·uint2GroupsAVX2Stream(SB), NOSPLIT, $0-104
 	VMOVDQU low_bits_2<>+0(SB), Y0
 
 group:
-	MOVQ DI, R10
-
-part:
+	MOVQ         DI, R10
 	VBROADCASTSS (BX), Y1
 	VBROADCASTSS (SI), Y2
+
+part:
 	VPBROADCASTD (CX), Y3
 	VPSRLVD      shifts_2_0<>+0(SB), Y3, Y3
 	VPAND        Y0, Y3, Y3
@@ -9850,11 +9850,11 @@ TEXT ·uint2BiasedGroupsAVX2(SB), NOSPLIT, $0-104
 	VMOVDQU low_bits_2<>+0(SB), Y0
 
 group:
-	MOVQ DI, R10
-
-part:
+	MOVQ         DI, R10
 	VBROADCASTSS (BX), Y1
 	VBROADCASTSS (SI), Y2
+
+part:
 	VPBROADCASTD (CX), Y3
 	VPSRLVD      shifts_2_0<>+0(SB), Y3, Y3
 	VPAND        Y0, Y3, Y3
@@ -9916,11 +9916,11 @@ TEXT ·uint2BiasedGroupsAVX2Stream(SB), NOSPLIT, $0-104
 	VMOVDQU low_bits_2<>+0(SB), Y0
 
 group:
-	MOVQ DI, R10
-
-part:
+	MOVQ         DI, R10
 	VBROADCASTSS (BX), Y1
 	VBROADCASTSS (SI), Y2
+
+part:
 	VPBROADCASTD (CX), Y3
 	VPSRLVD      shifts_2_0<>+0(SB), Y3, Y3
 	VPAND        Y0, Y3, Y3
@@ -9983,11 +9983,11 @@ TEXT ·uint3GroupsAVX2(SB), NOSPLIT, $0-104
 	VMOVDQU low_bits_3<>+0(SB), Y0
 
 group:
-	MOVQ DI, R10
-
-part:
+	MOVQ         DI, R10
 	VBROADCASTSS (BX), Y1
 	VBROADCASTSS (SI), Y2
+
+part:
 	VPBROADCASTQ (CX), Y3
 	VPSHUFB      pairs_3_0<>+0(SB), Y3, Y3
 	VPSRLVD      pair_bits_3<>+0(SB), Y3, Y3
@@ -10083,11 +10083,11 @@ TEXT ·uint3GroupsAVX2Stream(SB), NOSPLIT, $0-104
 	VMOVDQU low_bits_3<>+0(SB), Y0
 
 group:
-	MOVQ DI, R10
-
-part:
+	MOVQ         DI, R10
 	VBROADCASTSS (BX), Y1
 	VBROADCASTSS (SI), Y2
+
+part:
 	VPBROADCASTQ (CX), Y3
 	VPSHUFB      pairs_3_0<>+0(SB), Y3, Y3
 	VPSRLVD      pair_bits_3<>+0(SB), Y3, Y3
@@ -10154,11 +10154,11 @@ TEXT ·uint3BiasedGroupsAVX2(SB), NOSPLIT, $0-104
 	VMOVDQU low_bits_3<>+0(SB), Y0
 
 group:
-	MOVQ DI, R10
-
-part:
+	MOVQ         DI, R10
 	VBROADCASTSS (BX), Y1
 	VBROADCASTSS (SI), Y2
+
+part:
 	VPBROADCASTQ (CX), Y3
 	VPSHUFB      pairs_3_0<>+0(SB), Y3, Y3
 	VPSRLVD      pair_bits_3<>+0(SB), Y3, Y3
@@ -10224,11 +10224,11 @@ TEXT ·uint3BiasedGroupsAVX2Stream(SB), NOSPLIT, $0-104
 	VMOVDQU low_bits_3<>+0(SB), Y0
 
 group:
-	MOVQ DI, R10
-
-part:
+	MOVQ         DI, R10
 	VBROADCASTSS (BX), Y1
 	VBROADCASTSS (SI), Y2
+
+part:
 	VPBROADCASTQ (CX), Y3
 	VPSHUFB      pairs_3_0<>+0(SB), Y3, Y3
 	VPSRLVD      pair_bits_3<>+0(SB), Y3, Y3
@@ -10297,11 +10297,11 @@ TEXT ·uint4GroupsAVX2(SB), NOSPLIT, $0-104
 	JE      pairs
 
 group:
-	MOVQ DI, R10
-
-part:
+	MOVQ         DI, R10
 	VBROADCASTSS (BX), Y1
 	VBROADCASTSS (SI), Y2
+
+part:
 	VPBROADCASTD (CX), Y3
 	VPSRLVD      shifts_4_0<>+0(SB), Y3, Y3
 	VPAND        Y0, Y3, Y3
@@ -10420,11 +10420,11 @@ TEXT ·uint4GroupsAVX2Stream(SB), NOSPLIT, $0-104
 	JE      pairs
 
 group:
-	MOVQ DI, R10
-
-part:
+	MOVQ         DI, R10
 	VBROADCASTSS (BX), Y1
 	VBROADCASTSS (SI), Y2
+
+part:
 	VPBROADCASTD (CX), Y3
 	VPSRLVD      shifts_4_0<>+0(SB), Y3, Y3
 	VPAND        Y0, Y3, Y3
@@ -10532,11 +10532,11 @@ TEXT ·uint4BiasedGroupsAVX2(SB), NOSPLIT, $0-104
 	JE      pairs
 
 group:
-	MOVQ DI, R10
-
-part:
+	MOVQ         DI, R10
 	VBROADCASTSS (BX), Y1
 	VBROADCASTSS (SI), Y2
+
+part:
 	VPBROADCASTD (CX), Y3
 	VPSRLVD      shifts_4_0<>+0(SB), Y3, Y3
 	VPAND        Y0, Y3, Y3
@@ -10643,11 +10643,11 @@ TEXT ·uint4BiasedGroupsAVX2Stream(SB), NOSPLIT, $0-104
 	JE      pairs
 
 group:
-	MOVQ DI, R10
-
-part:
+	MOVQ         DI, R10
 	VBROADCASTSS (BX), Y1
 	VBROADCASTSS (SI), Y2
+
+part:
 	VPBROADCASTD (CX), Y3
 	VPSRLVD      shifts_4_0<>+0(SB), Y3, Y3
 	VPAND        Y0, Y3, Y3
@@ -10753,11 +10753,11 @@ TEXT ·uint5GroupsAVX2(SB), NOSPLIT, $0-104
 	VMOVDQU low_bits_5<>+0(SB), Y0
 
 group:
-	MOVQ DI, R10
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
 
 part:
-	VBROADCASTSS   (BX), Y1
-	VBROADCASTSS   (SI), Y2
 	VBROADCASTI128 (CX), Y3
 	VPSHUFB        pairs_5_0<>+0(SB), Y3, Y3
 	VPSRLVD        pair_bits_5<>+0(SB), Y3, Y3
@@ -10859,11 +10859,11 @@ TEXT ·uint5GroupsAVX2Stream(SB), NOSPLIT, $0-104
 	VMOVDQU low_bits_5<>+0(SB), Y0
 
 group:
-	MOVQ DI, R10
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
 
 part:
-	VBROADCASTSS   (BX), Y1
-	VBROADCASTSS   (SI), Y2
 	VBROADCASTI128 (CX), Y3
 	VPSHUFB        pairs_5_0<>+0(SB), Y3, Y3
 	VPSRLVD        pair_bits_5<>+0(SB), Y3, Y3
@@ -10930,11 +10930,11 @@ TEXT ·uint5BiasedGroupsAVX2(SB), NOSPLIT, $0-104
 	VMOVDQU low_bits_5<>+0(SB), Y0
 
 group:
-	MOVQ DI, R10
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
 
 part:
-	VBROADCASTSS   (BX), Y1
-	VBROADCASTSS   (SI), Y2
 	VBROADCASTI128 (CX), Y3
 	VPSHUFB        pairs_5_0<>+0(SB), Y3, Y3
 	VPSRLVD        pair_bits_5<>+0(SB), Y3, Y3
@@ -11000,11 +11000,11 @@ TEXT ·uint5BiasedGroupsAVX2Stream(SB), NOSPLIT, $0-104
 	VMOVDQU low_bits_5<>+0(SB), Y0
 
 group:
-	MOVQ DI, R10
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
 
 part:
-	VBROADCASTSS   (BX), Y1
-	VBROADCASTSS   (SI), Y2
 	VBROADCASTI128 (CX), Y3
 	VPSHUFB        pairs_5_0<>+0(SB), Y3, Y3
 	VPSRLVD        pair_bits_5<>+0(SB), Y3, Y3
@@ -11071,11 +11071,11 @@ TEXT ·uint6GroupsAVX2(SB), NOSPLIT, $0-104
 	VMOVDQU low_bits_6<>+0(SB), Y0
 
 group:
-	MOVQ DI, R10
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
 
 part:
-	VBROADCASTSS   (BX), Y1
-	VBROADCASTSS   (SI), Y2
 	VBROADCASTI128 (CX), Y3
 	VPSHUFB        pairs_6_0<>+0(SB), Y3, Y3
 	VPSRLVD        pair_bits_6<>+0(SB), Y3, Y3
@@ -11171,11 +11171,11 @@ TEXT ·uint6GroupsAVX2Stream(SB), NOSPLIT, $0-104
 	VMOVDQU low_bits_6<>+0(SB), Y0
 
 group:
-	MOVQ DI, R10
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
 
 part:
-	VBROADCASTSS   (BX), Y1
-	VBROADCASTSS   (SI), Y2
 	VBROADCASTI128 (CX), Y3
 	VPSHUFB        pairs_6_0<>+0(SB), Y3, Y3
 	VPSRLVD        pair_bits_6<>+0(SB), Y3, Y3
@@ -11242,11 +11242,11 @@ TEXT ·uint6BiasedGroupsAVX2(SB), NOSPLIT, $0-104
 	VMOVDQU low_bits_6<>+0(SB), Y0
 
 group:
-	MOVQ DI, R10
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
 
 part:
-	VBROADCASTSS   (BX), Y1
-	VBROADCASTSS   (SI), Y2
 	VBROADCASTI128 (CX), Y3
 	VPSHUFB        pairs_6_0<>+0(SB), Y3, Y3
 	VPSRLVD        pair_bits_6<>+0(SB), Y3, Y3
@@ -11312,11 +11312,11 @@ TEXT ·uint6BiasedGroupsAVX2Stream(SB), NOSPLIT, $0-104
 	VMOVDQU low_bits_6<>+0(SB), Y0
 
 group:
-	MOVQ DI, R10
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
 
 part:
-	VBROADCASTSS   (BX), Y1
-	VBROADCASTSS   (SI), Y2
 	VBROADCASTI128 (CX), Y3
 	VPSHUFB        pairs_6_0<>+0(SB), Y3, Y3
 	VPSRLVD        pair_bits_6<>+0(SB), Y3, Y3
@@ -11383,11 +11383,11 @@ TEXT ·uint7GroupsAVX2(SB), NOSPLIT, $0-104
 	VMOVDQU low_bits_7<>+0(SB), Y0
 
 group:
-	MOVQ DI, R10
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
 
 part:
-	VBROADCASTSS   (BX), Y1
-	VBROADCASTSS   (SI), Y2
 	VBROADCASTI128 (CX), Y3
 	VPSHUFB        pairs_7_0<>+0(SB), Y3, Y3
 	VPSRLVD        pair_bits_7<>+0(SB), Y3, Y3
@@ -11483,11 +11483,11 @@ TEXT ·uint7GroupsAVX2Stream(SB), NOSPLIT, $0-104
 	VMOVDQU low_bits_7<>+0(SB), Y0
 
 group:
-	MOVQ DI, R10
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
 
 part:
-	VBROADCASTSS   (BX), Y1
-	VBROADCASTSS   (SI), Y2
 	VBROADCASTI128 (CX), Y3
 	VPSHUFB        pairs_7_0<>+0(SB), Y3, Y3
 	VPSRLVD        pair_bits_7<>+0(SB), Y3, Y3
@@ -11554,11 +11554,11 @@ TEXT ·uint7BiasedGroupsAVX2(SB), NOSPLIT, $0-104
 	VMOVDQU low_bits_7<>+0(SB), Y0
 
 group:
-	MOVQ DI, R10
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
 
 part:
-	VBROADCASTSS   (BX), Y1
-	VBROADCASTSS   (SI), Y2
 	VBROADCASTI128 (CX), Y3
 	VPSHUFB        pairs_7_0<>+0(SB), Y3, Y3
 	VPSRLVD        pair_bits_7<>+0(SB), Y3, Y3
@@ -11624,11 +11624,11 @@ TEXT ·uint7BiasedGroupsAVX2Stream(SB), NOSPLIT, $0-104
 	VMOVDQU low_bits_7<>+0(SB), Y0
 
 group:
-	MOVQ DI, R10
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
 
 part:
-	VBROADCASTSS   (BX), Y1
-	VBROADCASTSS   (SI), Y2
 	VBROADCASTI128 (CX), Y3
 	VPSHUFB        pairs_7_0<>+0(SB), Y3, Y3
 	VPSRLVD        pair_bits_7<>+0(SB), Y3, Y3
@@ -11694,39 +11694,39 @@ TEXT ·uint8GroupsAVX2(SB), NOSPLIT, $0-104
 	MOVQ  group+96(FP), DI
 
 group:
-	MOVQ DI, R10
-
-part:
+	MOVQ         DI, R10
 	VBROADCASTSS (BX), Y0
 	VBROADCASTSS (SI), Y1
-	VPMOVZXBD    (CX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VSUBPS       Y1, Y2, Y2
-	VMULPS       Y0, Y2, Y2
-	VMOVUPS      Y2, (AX)
-	VPMOVZXBD    8(CX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VSUBPS       Y1, Y2, Y2
-	VMULPS       Y0, Y2, Y2
-	VMOVUPS      Y2, 32(AX)
-	VPMOVZXBD    16(CX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VSUBPS       Y1, Y2, Y2
-	VMULPS       Y0, Y2, Y2
-	VMOVUPS      Y2, 64(AX)
-	VPMOVZXBD    24(CX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VSUBPS       Y1, Y2, Y2
-	VMULPS       Y0, Y2, Y2
-	VMOVUPS      Y2, 96(AX)
-	ADDQ         $0x00000020, CX
-	ADDQ         $0x00000080, AX
-	SUBQ         $0x20, R10
-	JNE          part
-	ADDQ         R8, BX
-	ADDQ         R9, SI
-	SUBQ         DI, DX
-	JNE          group
+
+part:
+	VPMOVZXBD (CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VSUBPS    Y1, Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VMOVUPS   Y2, (AX)
+	VPMOVZXBD 8(CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VSUBPS    Y1, Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VMOVUPS   Y2, 32(AX)
+	VPMOVZXBD 16(CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VSUBPS    Y1, Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VMOVUPS   Y2, 64(AX)
+	VPMOVZXBD 24(CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VSUBPS    Y1, Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VMOVUPS   Y2, 96(AX)
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000080, AX
+	SUBQ      $0x20, R10
+	JNE       part
+	ADDQ      R8, BX
+	ADDQ      R9, SI
+	SUBQ      DI, DX
+	JNE       group
 	VZEROUPPER
 	RET
 
@@ -11751,39 +11751,39 @@ TEXT ·uint8GroupsAVX2Stream(SB), NOSPLIT, $0-104
 	MOVQ  group+96(FP), DI
 
 group:
-	MOVQ DI, R10
-
-part:
+	MOVQ         DI, R10
 	VBROADCASTSS (BX), Y0
 	VBROADCASTSS (SI), Y1
-	VPMOVZXBD    (CX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VSUBPS       Y1, Y2, Y2
-	VMULPS       Y0, Y2, Y2
-	VMOVNTPS     Y2, (AX)
-	VPMOVZXBD    8(CX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VSUBPS       Y1, Y2, Y2
-	VMULPS       Y0, Y2, Y2
-	VMOVNTPS     Y2, 32(AX)
-	VPMOVZXBD    16(CX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VSUBPS       Y1, Y2, Y2
-	VMULPS       Y0, Y2, Y2
-	VMOVNTPS     Y2, 64(AX)
-	VPMOVZXBD    24(CX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VSUBPS       Y1, Y2, Y2
-	VMULPS       Y0, Y2, Y2
-	VMOVNTPS     Y2, 96(AX)
-	ADDQ         $0x00000020, CX
-	ADDQ         $0x00000080, AX
-	SUBQ         $0x20, R10
-	JNE          part
-	ADDQ         R8, BX
-	ADDQ         R9, SI
-	SUBQ         DI, DX
-	JNE          group
+
+part:
+	VPMOVZXBD (CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VSUBPS    Y1, Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VMOVNTPS  Y2, (AX)
+	VPMOVZXBD 8(CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VSUBPS    Y1, Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VMOVNTPS  Y2, 32(AX)
+	VPMOVZXBD 16(CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VSUBPS    Y1, Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VMOVNTPS  Y2, 64(AX)
+	VPMOVZXBD 24(CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VSUBPS    Y1, Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VMOVNTPS  Y2, 96(AX)
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000080, AX
+	SUBQ      $0x20, R10
+	JNE       part
+	ADDQ      R8, BX
+	ADDQ      R9, SI
+	SUBQ      DI, DX
+	JNE       group
 	SFENCE
 	VZEROUPPER
 	RET
@@ -11809,39 +11809,39 @@ TEXT ·uint8BiasedGroupsAVX2(SB), NOSPLIT, $0-104
 	MOVQ  group+96(FP), DI
 
 group:
-	MOVQ DI, R10
-
-part:
+	MOVQ         DI, R10
 	VBROADCASTSS (BX), Y0
 	VBROADCASTSS (SI), Y1
-	VPMOVZXBD    (CX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y0, Y2, Y2
-	VADDPS       Y1, Y2, Y2
-	VMOVUPS      Y2, (AX)
-	VPMOVZXBD    8(CX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y0, Y2, Y2
-	VADDPS       Y1, Y2, Y2
-	VMOVUPS      Y2, 32(AX)
-	VPMOVZXBD    16(CX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y0, Y2, Y2
-	VADDPS       Y1, Y2, Y2
-	VMOVUPS      Y2, 64(AX)
-	VPMOVZXBD    24(CX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y0, Y2, Y2
-	VADDPS       Y1, Y2, Y2
-	VMOVUPS      Y2, 96(AX)
-	ADDQ         $0x00000020, CX
-	ADDQ         $0x00000080, AX
-	SUBQ         $0x20, R10
-	JNE          part
-	ADDQ         R8, BX
-	ADDQ         R9, SI
-	SUBQ         DI, DX
-	JNE          group
+
+part:
+	VPMOVZXBD (CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VADDPS    Y1, Y2, Y2
+	VMOVUPS   Y2, (AX)
+	VPMOVZXBD 8(CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VADDPS    Y1, Y2, Y2
+	VMOVUPS   Y2, 32(AX)
+	VPMOVZXBD 16(CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VADDPS    Y1, Y2, Y2
+	VMOVUPS   Y2, 64(AX)
+	VPMOVZXBD 24(CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VADDPS    Y1, Y2, Y2
+	VMOVUPS   Y2, 96(AX)
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000080, AX
+	SUBQ      $0x20, R10
+	JNE       part
+	ADDQ      R8, BX
+	ADDQ      R9, SI
+	SUBQ      DI, DX
+	JNE       group
 	VZEROUPPER
 	RET
 
@@ -11866,39 +11866,39 @@ TEXT ·uint8BiasedGroupsAVX2Stream(SB), NOSPLIT, $0-104
 	MOVQ  group+96(FP), DI
 
 group:
-	MOVQ DI, R10
-
-part:
+	MOVQ         DI, R10
 	VBROADCASTSS (BX), Y0
 	VBROADCASTSS (SI), Y1
-	VPMOVZXBD    (CX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y0, Y2, Y2
-	VADDPS       Y1, Y2, Y2
-	VMOVNTPS     Y2, (AX)
-	VPMOVZXBD    8(CX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y0, Y2, Y2
-	VADDPS       Y1, Y2, Y2
-	VMOVNTPS     Y2, 32(AX)
-	VPMOVZXBD    16(CX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y0, Y2, Y2
-	VADDPS       Y1, Y2, Y2
-	VMOVNTPS     Y2, 64(AX)
-	VPMOVZXBD    24(CX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y0, Y2, Y2
-	VADDPS       Y1, Y2, Y2
-	VMOVNTPS     Y2, 96(AX)
-	ADDQ         $0x00000020, CX
-	ADDQ         $0x00000080, AX
-	SUBQ         $0x20, R10
-	JNE          part
-	ADDQ         R8, BX
-	ADDQ         R9, SI
-	SUBQ         DI, DX
-	JNE          group
+
+part:
+	VPMOVZXBD (CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VADDPS    Y1, Y2, Y2
+	VMOVNTPS  Y2, (AX)
+	VPMOVZXBD 8(CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VADDPS    Y1, Y2, Y2
+	VMOVNTPS  Y2, 32(AX)
+	VPMOVZXBD 16(CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VADDPS    Y1, Y2, Y2
+	VMOVNTPS  Y2, 64(AX)
+	VPMOVZXBD 24(CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VADDPS    Y1, Y2, Y2
+	VMOVNTPS  Y2, 96(AX)
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000080, AX
+	SUBQ      $0x20, R10
+	JNE       part
+	ADDQ      R8, BX
+	ADDQ      R9, SI
+	SUBQ      DI, DX
+	JNE       group
 	SFENCE
 	VZEROUPPER
 	RET
@@ -11924,39 +11924,39 @@ TEXT ·int8GroupsAVX2(SB), NOSPLIT, $0-104
 	MOVQ  group+96(FP), DI
 
 group:
-	MOVQ DI, R10
-
-part:
+	MOVQ         DI, R10
 	VBROADCASTSS (BX), Y0
 	VBROADCASTSS (SI), Y1
-	VPMOVSXBD    (CX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VSUBPS       Y1, Y2, Y2
-	VMULPS       Y0, Y2, Y2
-	VMOVUPS      Y2, (AX)
-	VPMOVSXBD    8(CX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VSUBPS       Y1, Y2, Y2
-	VMULPS       Y0, Y2, Y2
-	VMOVUPS      Y2, 32(AX)
-	VPMOVSXBD    16(CX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VSUBPS       Y1, Y2, Y2
-	VMULPS       Y0, Y2, Y2
-	VMOVUPS      Y2, 64(AX)
-	VPMOVSXBD    24(CX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VSUBPS       Y1, Y2, Y2
-	VMULPS       Y0, Y2, Y2
-	VMOVUPS      Y2, 96(AX)
-	ADDQ         $0x00000020, CX
-	ADDQ         $0x00000080, AX
-	SUBQ         $0x20, R10
-	JNE          part
-	ADDQ         R8, BX
-	ADDQ         R9, SI
-	SUBQ         DI, DX
-	JNE          group
+
+part:
+	VPMOVSXBD (CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VSUBPS    Y1, Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VMOVUPS   Y2, (AX)
+	VPMOVSXBD 8(CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VSUBPS    Y1, Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VMOVUPS   Y2, 32(AX)
+	VPMOVSXBD 16(CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VSUBPS    Y1, Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VMOVUPS   Y2, 64(AX)
+	VPMOVSXBD 24(CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VSUBPS    Y1, Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VMOVUPS   Y2, 96(AX)
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000080, AX
+	SUBQ      $0x20, R10
+	JNE       part
+	ADDQ      R8, BX
+	ADDQ      R9, SI
+	SUBQ      DI, DX
+	JNE       group
 	VZEROUPPER
 	RET
 
@@ -11981,39 +11981,39 @@ TEXT ·int8GroupsAVX2Stream(SB), NOSPLIT, $0-104
 	MOVQ  group+96(FP), DI
 
 group:
-	MOVQ DI, R10
-
-part:
+	MOVQ         DI, R10
 	VBROADCASTSS (BX), Y0
 	VBROADCASTSS (SI), Y1
-	VPMOVSXBD    (CX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VSUBPS       Y1, Y2, Y2
-	VMULPS       Y0, Y2, Y2
-	VMOVNTPS     Y2, (AX)
-	VPMOVSXBD    8(CX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VSUBPS       Y1, Y2, Y2
-	VMULPS       Y0, Y2, Y2
-	VMOVNTPS     Y2, 32(AX)
-	VPMOVSXBD    16(CX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VSUBPS       Y1, Y2, Y2
-	VMULPS       Y0, Y2, Y2
-	VMOVNTPS     Y2, 64(AX)
-	VPMOVSXBD    24(CX), Y2
-	VCVTDQ2PS    Y2, Y2
-	VSUBPS       Y1, Y2, Y2
-	VMULPS       Y0, Y2, Y2
-	VMOVNTPS     Y2, 96(AX)
-	ADDQ         $0x00000020, CX
-	ADDQ         $0x00000080, AX
-	SUBQ         $0x20, R10
-	JNE          part
-	ADDQ         R8, BX
-	ADDQ         R9, SI
-	SUBQ         DI, DX
-	JNE          group
+
+part:
+	VPMOVSXBD (CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VSUBPS    Y1, Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VMOVNTPS  Y2, (AX)
+	VPMOVSXBD 8(CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VSUBPS    Y1, Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VMOVNTPS  Y2, 32(AX)
+	VPMOVSXBD 16(CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VSUBPS    Y1, Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VMOVNTPS  Y2, 64(AX)
+	VPMOVSXBD 24(CX), Y2
+	VCVTDQ2PS Y2, Y2
+	VSUBPS    Y1, Y2, Y2
+	VMULPS    Y0, Y2, Y2
+	VMOVNTPS  Y2, 96(AX)
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000080, AX
+	SUBQ      $0x20, R10
+	JNE       part
+	ADDQ      R8, BX
+	ADDQ      R9, SI
+	SUBQ      DI, DX
+	JNE       group
 	SFENCE
 	VZEROUPPER
 	RET
@@ -12039,39 +12039,39 @@ TEXT ·int8By127GroupsAVX2(SB), NOSPLIT, $0-104
 	MOVQ  group+96(FP), DI
 
 group:
-	MOVQ DI, R10
-
-part:
+	MOVQ         DI, R10
 	VBROADCASTSS (BX), Y0
 	VBROADCASTSS (SI), Y1
-	VPMOVSXBD    (CX), Y1
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y0, Y1, Y1
-	VMULPS       by_127<>+0(SB), Y1, Y1
-	VMOVUPS      Y1, (AX)
-	VPMOVSXBD    8(CX), Y1
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y0, Y1, Y1
-	VMULPS       by_127<>+0(SB), Y1, Y1
-	VMOVUPS      Y1, 32(AX)
-	VPMOVSXBD    16(CX), Y1
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y0, Y1, Y1
-	VMULPS       by_127<>+0(SB), Y1, Y1
-	VMOVUPS      Y1, 64(AX)
-	VPMOVSXBD    24(CX), Y1
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y0, Y1, Y1
-	VMULPS       by_127<>+0(SB), Y1, Y1
-	VMOVUPS      Y1, 96(AX)
-	ADDQ         $0x00000020, CX
-	ADDQ         $0x00000080, AX
-	SUBQ         $0x20, R10
-	JNE          part
-	ADDQ         R8, BX
-	ADDQ         R9, SI
-	SUBQ         DI, DX
-	JNE          group
+
+part:
+	VPMOVSXBD (CX), Y1
+	VCVTDQ2PS Y1, Y1
+	VMULPS    Y0, Y1, Y1
+	VMULPS    by_127<>+0(SB), Y1, Y1
+	VMOVUPS   Y1, (AX)
+	VPMOVSXBD 8(CX), Y1
+	VCVTDQ2PS Y1, Y1
+	VMULPS    Y0, Y1, Y1
+	VMULPS    by_127<>+0(SB), Y1, Y1
+	VMOVUPS   Y1, 32(AX)
+	VPMOVSXBD 16(CX), Y1
+	VCVTDQ2PS Y1, Y1
+	VMULPS    Y0, Y1, Y1
+	VMULPS    by_127<>+0(SB), Y1, Y1
+	VMOVUPS   Y1, 64(AX)
+	VPMOVSXBD 24(CX), Y1
+	VCVTDQ2PS Y1, Y1
+	VMULPS    Y0, Y1, Y1
+	VMULPS    by_127<>+0(SB), Y1, Y1
+	VMOVUPS   Y1, 96(AX)
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000080, AX
+	SUBQ      $0x20, R10
+	JNE       part
+	ADDQ      R8, BX
+	ADDQ      R9, SI
+	SUBQ      DI, DX
+	JNE       group
 	VZEROUPPER
 	RET
 
@@ -12102,39 +12102,39 @@ TEXT ·int8By127GroupsAVX2Stream(SB), NOSPLIT, $0-104
 	MOVQ  group+96(FP), DI
 
 group:
-	MOVQ DI, R10
-
-part:
+	MOVQ         DI, R10
 	VBROADCASTSS (BX), Y0
 	VBROADCASTSS (SI), Y1
-	VPMOVSXBD    (CX), Y1
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y0, Y1, Y1
-	VMULPS       by_127<>+0(SB), Y1, Y1
-	VMOVNTPS     Y1, (AX)
-	VPMOVSXBD    8(CX), Y1
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y0, Y1, Y1
-	VMULPS       by_127<>+0(SB), Y1, Y1
-	VMOVNTPS     Y1, 32(AX)
-	VPMOVSXBD    16(CX), Y1
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y0, Y1, Y1
-	VMULPS       by_127<>+0(SB), Y1, Y1
-	VMOVNTPS     Y1, 64(AX)
-	VPMOVSXBD    24(CX), Y1
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y0, Y1, Y1
-	VMULPS       by_127<>+0(SB), Y1, Y1
-	VMOVNTPS     Y1, 96(AX)
-	ADDQ         $0x00000020, CX
-	ADDQ         $0x00000080, AX
-	SUBQ         $0x20, R10
-	JNE          part
-	ADDQ         R8, BX
-	ADDQ         R9, SI
-	SUBQ         DI, DX
-	JNE          group
+
+part:
+	VPMOVSXBD (CX), Y1
+	VCVTDQ2PS Y1, Y1
+	VMULPS    Y0, Y1, Y1
+	VMULPS    by_127<>+0(SB), Y1, Y1
+	VMOVNTPS  Y1, (AX)
+	VPMOVSXBD 8(CX), Y1
+	VCVTDQ2PS Y1, Y1
+	VMULPS    Y0, Y1, Y1
+	VMULPS    by_127<>+0(SB), Y1, Y1
+	VMOVNTPS  Y1, 32(AX)
+	VPMOVSXBD 16(CX), Y1
+	VCVTDQ2PS Y1, Y1
+	VMULPS    Y0, Y1, Y1
+	VMULPS    by_127<>+0(SB), Y1, Y1
+	VMOVNTPS  Y1, 64(AX)
+	VPMOVSXBD 24(CX), Y1
+	VCVTDQ2PS Y1, Y1
+	VMULPS    Y0, Y1, Y1
+	VMULPS    by_127<>+0(SB), Y1, Y1
+	VMOVNTPS  Y1, 96(AX)
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000080, AX
+	SUBQ      $0x20, R10
+	JNE       part
+	ADDQ      R8, BX
+	ADDQ      R9, SI
+	SUBQ      DI, DX
+	JNE       group
 	SFENCE
 	VZEROUPPER
 	RET
@@ -12164,33 +12164,33 @@ TEXT ·e4m3GroupsAVX2(SB), NOSPLIT, $0-104
 	VMOVDQU e4m3_normals_doubled<>+0(SB), Y3
 
 group:
-	MOVQ DI, R10
-
-part:
+	MOVQ         DI, R10
 	VBROADCASTSS (BX), Y4
 	VBROADCASTSS (SI), Y5
-	VMOVDQU      (CX), Y5
-	VPADDB       Y5, Y5, Y5
-	VPSUBB       Y2, Y5, Y5
-	VPSUBUSB     Y3, Y5, Y5
-	VPMOVSXBD    (CX), Y6
-	VPSLLD       $0x14, Y6, Y6
-	VPAND        Y0, Y6, Y6
-	VPADDD       Y1, Y6, Y6
-	VPMOVSXBD    8(CX), Y7
-	VPSLLD       $0x14, Y7, Y7
-	VPAND        Y0, Y7, Y7
-	VPADDD       Y1, Y7, Y7
-	VPMOVSXBD    16(CX), Y8
-	VPSLLD       $0x14, Y8, Y8
-	VPAND        Y0, Y8, Y8
-	VPADDD       Y1, Y8, Y8
-	VPMOVSXBD    24(CX), Y9
-	VPSLLD       $0x14, Y9, Y9
-	VPAND        Y0, Y9, Y9
-	VPADDD       Y1, Y9, Y9
-	VPTEST       Y5, Y5
-	JNE          odd
+
+part:
+	VMOVDQU   (CX), Y5
+	VPADDB    Y5, Y5, Y5
+	VPSUBB    Y2, Y5, Y5
+	VPSUBUSB  Y3, Y5, Y5
+	VPMOVSXBD (CX), Y6
+	VPSLLD    $0x14, Y6, Y6
+	VPAND     Y0, Y6, Y6
+	VPADDD    Y1, Y6, Y6
+	VPMOVSXBD 8(CX), Y7
+	VPSLLD    $0x14, Y7, Y7
+	VPAND     Y0, Y7, Y7
+	VPADDD    Y1, Y7, Y7
+	VPMOVSXBD 16(CX), Y8
+	VPSLLD    $0x14, Y8, Y8
+	VPAND     Y0, Y8, Y8
+	VPADDD    Y1, Y8, Y8
+	VPMOVSXBD 24(CX), Y9
+	VPSLLD    $0x14, Y9, Y9
+	VPAND     Y0, Y9, Y9
+	VPADDD    Y1, Y9, Y9
+	VPTEST    Y5, Y5
+	JNE       odd
 
 odd_done:
 	VMULPS  Y4, Y6, Y6
@@ -12316,33 +12316,33 @@ TEXT ·e4m3GroupsAVX2Stream(SB), NOSPLIT, $0-104
 	VMOVDQU e4m3_normals_doubled<>+0(SB), Y3
 
 group:
-	MOVQ DI, R10
-
-part:
+	MOVQ         DI, R10
 	VBROADCASTSS (BX), Y4
 	VBROADCASTSS (SI), Y5
-	VMOVDQU      (CX), Y5
-	VPADDB       Y5, Y5, Y5
-	VPSUBB       Y2, Y5, Y5
-	VPSUBUSB     Y3, Y5, Y5
-	VPMOVSXBD    (CX), Y6
-	VPSLLD       $0x14, Y6, Y6
-	VPAND        Y0, Y6, Y6
-	VPADDD       Y1, Y6, Y6
-	VPMOVSXBD    8(CX), Y7
-	VPSLLD       $0x14, Y7, Y7
-	VPAND        Y0, Y7, Y7
-	VPADDD       Y1, Y7, Y7
-	VPMOVSXBD    16(CX), Y8
-	VPSLLD       $0x14, Y8, Y8
-	VPAND        Y0, Y8, Y8
-	VPADDD       Y1, Y8, Y8
-	VPMOVSXBD    24(CX), Y9
-	VPSLLD       $0x14, Y9, Y9
-	VPAND        Y0, Y9, Y9
-	VPADDD       Y1, Y9, Y9
-	VPTEST       Y5, Y5
-	JNE          odd
+
+part:
+	VMOVDQU   (CX), Y5
+	VPADDB    Y5, Y5, Y5
+	VPSUBB    Y2, Y5, Y5
+	VPSUBUSB  Y3, Y5, Y5
+	VPMOVSXBD (CX), Y6
+	VPSLLD    $0x14, Y6, Y6
+	VPAND     Y0, Y6, Y6
+	VPADDD    Y1, Y6, Y6
+	VPMOVSXBD 8(CX), Y7
+	VPSLLD    $0x14, Y7, Y7
+	VPAND     Y0, Y7, Y7
+	VPADDD    Y1, Y7, Y7
+	VPMOVSXBD 16(CX), Y8
+	VPSLLD    $0x14, Y8, Y8
+	VPAND     Y0, Y8, Y8
+	VPADDD    Y1, Y8, Y8
+	VPMOVSXBD 24(CX), Y9
+	VPSLLD    $0x14, Y9, Y9
+	VPAND     Y0, Y9, Y9
+	VPADDD    Y1, Y9, Y9
+	VPTEST    Y5, Y5
+	JNE       odd
 
 odd_done:
 	VMULPS   Y4, Y6, Y6
@@ -12430,39 +12430,39 @@ TEXT ·e5m2GroupsAVX2(SB), NOSPLIT, $0-104
 	VPXOR X0, X0, X0
 
 group:
-	MOVQ DI, R10
-
-part:
+	MOVQ         DI, R10
 	VBROADCASTSS (BX), Y1
 	VBROADCASTSS (SI), Y2
-	VMOVQ        (CX), X2
-	VPUNPCKLBW   X2, X0, X2
-	VCVTPH2PS    X2, Y2
-	VMULPS       Y1, Y2, Y2
-	VMOVUPS      Y2, (AX)
-	VMOVQ        8(CX), X2
-	VPUNPCKLBW   X2, X0, X2
-	VCVTPH2PS    X2, Y2
-	VMULPS       Y1, Y2, Y2
-	VMOVUPS      Y2, 32(AX)
-	VMOVQ        16(CX), X2
-	VPUNPCKLBW   X2, X0, X2
-	VCVTPH2PS    X2, Y2
-	VMULPS       Y1, Y2, Y2
-	VMOVUPS      Y2, 64(AX)
-	VMOVQ        24(CX), X2
-	VPUNPCKLBW   X2, X0, X2
-	VCVTPH2PS    X2, Y2
-	VMULPS       Y1, Y2, Y2
-	VMOVUPS      Y2, 96(AX)
-	ADDQ         $0x00000020, CX
-	ADDQ         $0x00000080, AX
-	SUBQ         $0x20, R10
-	JNE          part
-	ADDQ         R8, BX
-	ADDQ         R9, SI
-	SUBQ         DI, DX
-	JNE          group
+
+part:
+	VMOVQ      (CX), X2
+	VPUNPCKLBW X2, X0, X2
+	VCVTPH2PS  X2, Y2
+	VMULPS     Y1, Y2, Y2
+	VMOVUPS    Y2, (AX)
+	VMOVQ      8(CX), X2
+	VPUNPCKLBW X2, X0, X2
+	VCVTPH2PS  X2, Y2
+	VMULPS     Y1, Y2, Y2
+	VMOVUPS    Y2, 32(AX)
+	VMOVQ      16(CX), X2
+	VPUNPCKLBW X2, X0, X2
+	VCVTPH2PS  X2, Y2
+	VMULPS     Y1, Y2, Y2
+	VMOVUPS    Y2, 64(AX)
+	VMOVQ      24(CX), X2
+	VPUNPCKLBW X2, X0, X2
+	VCVTPH2PS  X2, Y2
+	VMULPS     Y1, Y2, Y2
+	VMOVUPS    Y2, 96(AX)
+	ADDQ       $0x00000020, CX
+	ADDQ       $0x00000080, AX
+	SUBQ       $0x20, R10
+	JNE        part
+	ADDQ       R8, BX
+	ADDQ       R9, SI
+	SUBQ       DI, DX
+	JNE        group
 	VZEROUPPER
 	RET
 
@@ -12488,39 +12488,39 @@ TEXT ·e5m2GroupsAVX2Stream(SB), NOSPLIT, $0-104
 	VPXOR X0, X0, X0
 
 group:
-	MOVQ DI, R10
-
-part:
+	MOVQ         DI, R10
 	VBROADCASTSS (BX), Y1
 	VBROADCASTSS (SI), Y2
-	VMOVQ        (CX), X2
-	VPUNPCKLBW   X2, X0, X2
-	VCVTPH2PS    X2, Y2
-	VMULPS       Y1, Y2, Y2
-	VMOVNTPS     Y2, (AX)
-	VMOVQ        8(CX), X2
-	VPUNPCKLBW   X2, X0, X2
-	VCVTPH2PS    X2, Y2
-	VMULPS       Y1, Y2, Y2
-	VMOVNTPS     Y2, 32(AX)
-	VMOVQ        16(CX), X2
-	VPUNPCKLBW   X2, X0, X2
-	VCVTPH2PS    X2, Y2
-	VMULPS       Y1, Y2, Y2
-	VMOVNTPS     Y2, 64(AX)
-	VMOVQ        24(CX), X2
-	VPUNPCKLBW   X2, X0, X2
-	VCVTPH2PS    X2, Y2
-	VMULPS       Y1, Y2, Y2
-	VMOVNTPS     Y2, 96(AX)
-	ADDQ         $0x00000020, CX
-	ADDQ         $0x00000080, AX
-	SUBQ         $0x20, R10
-	JNE          part
-	ADDQ         R8, BX
-	ADDQ         R9, SI
-	SUBQ         DI, DX
-	JNE          group
+
+part:
+	VMOVQ      (CX), X2
+	VPUNPCKLBW X2, X0, X2
+	VCVTPH2PS  X2, Y2
+	VMULPS     Y1, Y2, Y2
+	VMOVNTPS   Y2, (AX)
+	VMOVQ      8(CX), X2
+	VPUNPCKLBW X2, X0, X2
+	VCVTPH2PS  X2, Y2
+	VMULPS     Y1, Y2, Y2
+	VMOVNTPS   Y2, 32(AX)
+	VMOVQ      16(CX), X2
+	VPUNPCKLBW X2, X0, X2
+	VCVTPH2PS  X2, Y2
+	VMULPS     Y1, Y2, Y2
+	VMOVNTPS   Y2, 64(AX)
+	VMOVQ      24(CX), X2
+	VPUNPCKLBW X2, X0, X2
+	VCVTPH2PS  X2, Y2
+	VMULPS     Y1, Y2, Y2
+	VMOVNTPS   Y2, 96(AX)
+	ADDQ       $0x00000020, CX
+	ADDQ       $0x00000080, AX
+	SUBQ       $0x20, R10
+	JNE        part
+	ADDQ       R8, BX
+	ADDQ       R9, SI
+	SUBQ       DI, DX
+	JNE        group
 	SFENCE
 	VZEROUPPER
 	RET
@@ -12551,11 +12551,11 @@ TEXT ·e2m1PlusGroupsAVX2(SB), NOSPLIT, $0-104
 	JE      pairs
 
 group:
-	MOVQ DI, R10
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Y3
+	VBROADCASTSS (SI), Y4
 
 part:
-	VBROADCASTSS   (BX), Y3
-	VBROADCASTSS   (SI), Y4
 	VBROADCASTI128 (CX), Y4
 	VPSHUFB        deal_neighbours_0<>+0(SB), Y4, Y4
 	VPSLLW         $0x04, Y4, Y5
@@ -12668,11 +12668,11 @@ TEXT ·e2m1PlusGroupsAVX2Stream(SB), NOSPLIT, $0-104
 	JE      pairs
 
 group:
-	MOVQ DI, R10
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Y3
+	VBROADCASTSS (SI), Y4
 
 part:
-	VBROADCASTSS   (BX), Y3
-	VBROADCASTSS   (SI), Y4
 	VBROADCASTI128 (CX), Y4
 	VPSHUFB        deal_neighbours_0<>+0(SB), Y4, Y4
 	VPSLLW         $0x04, Y4, Y5
@@ -12768,11 +12768,11 @@ TEXT ·e2m1GroupsAVX2(SB), NOSPLIT, $0-104
 	JE      pairs
 
 group:
-	MOVQ DI, R10
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Y3
+	VBROADCASTSS (SI), Y4
 
 part:
-	VBROADCASTSS   (BX), Y3
-	VBROADCASTSS   (SI), Y4
 	VBROADCASTI128 (CX), Y4
 	VPSHUFB        deal_neighbours_0<>+0(SB), Y4, Y4
 	VPSLLW         $0x04, Y4, Y5
@@ -12879,11 +12879,11 @@ TEXT ·e2m1GroupsAVX2Stream(SB), NOSPLIT, $0-104
 	JE      pairs
 
 group:
-	MOVQ DI, R10
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Y3
+	VBROADCASTSS (SI), Y4
 
 part:
-	VBROADCASTSS   (BX), Y3
-	VBROADCASTSS   (SI), Y4
 	VBROADCASTI128 (CX), Y4
 	VPSHUFB        deal_neighbours_0<>+0(SB), Y4, Y4
 	VPSLLW         $0x04, Y4, Y5
@@ -12978,11 +12978,11 @@ TEXT ·nf4GroupsAVX2(SB), NOSPLIT, $0-104
 	VMOVDQU nf4_byte_3<>+0(SB), Y3
 
 group:
-	MOVQ DI, R10
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Y4
+	VBROADCASTSS (SI), Y5
 
 part:
-	VBROADCASTSS   (BX), Y4
-	VBROADCASTSS   (SI), Y5
 	VBROADCASTI128 (CX), Y5
 	VPSHUFB        deal_neighbours_1<>+0(SB), Y5, Y5
 	VPSRLW         $0x0c, Y5, Y6
@@ -13074,11 +13074,11 @@ TEXT ·nf4GroupsAVX2Stream(SB), NOSPLIT, $0-104
 	VMOVDQU nf4_byte_3<>+0(SB), Y3
 
 group:
-	MOVQ DI, R10
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Y4
+	VBROADCASTSS (SI), Y5
 
 part:
-	VBROADCASTSS   (BX), Y4
-	VBROADCASTSS   (SI), Y5
 	VBROADCASTI128 (CX), Y5
 	VPSHUFB        deal_neighbours_1<>+0(SB), Y5, Y5
 	VPSRLW         $0x0c, Y5, Y6
@@ -13141,11 +13141,11 @@ TEXT ·fp4GroupsAVX2(SB), NOSPLIT, $0-104
 	VMOVDQU bnb_fp4_byte_3<>+0(SB), Y3
 
 group:
-	MOVQ DI, R10
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Y4
+	VBROADCASTSS (SI), Y5
 
 part:
-	VBROADCASTSS   (BX), Y4
-	VBROADCASTSS   (SI), Y5
 	VBROADCASTI128 (CX), Y5
 	VPSHUFB        deal_neighbours_1<>+0(SB), Y5, Y5
 	VPSRLW         $0x0c, Y5, Y6
@@ -13231,11 +13231,11 @@ TEXT ·fp4GroupsAVX2Stream(SB), NOSPLIT, $0-104
 	VMOVDQU bnb_fp4_byte_3<>+0(SB), Y3
 
 group:
-	MOVQ DI, R10
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Y4
+	VBROADCASTSS (SI), Y5
 
 part:
-	VBROADCASTSS   (BX), Y4
-	VBROADCASTSS   (SI), Y5
 	VBROADCASTI128 (CX), Y5
 	VPSHUFB        deal_neighbours_1<>+0(SB), Y5, Y5
 	VPSRLW         $0x0c, Y5, Y6

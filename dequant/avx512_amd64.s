@@ -7072,3 +7072,3166 @@ DATA upperHalves<>+40(SB)/8, $0x002f002d002b0029
 DATA upperHalves<>+48(SB)/8, $0x0037003500330031
 DATA upperHalves<>+56(SB)/8, $0x003f003d003b0039
 GLOBL upperHalves<>(SB), RODATA|NOPTR, $64
+
+// func uint1GroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512F
+TEXT ·uint1GroupsAVX512(SB), NOSPLIT, $0-104
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      codes_base+24(FP), CX
+	MOVQ      dst_len+8(FP), DX
+	MOVQ      scales_base+48(FP), BX
+	MOVQ      offsets_base+72(FP), SI
+	MOVQ      scales_len+56(FP), DI
+	XORL      R8, R8
+	CMPQ      DI, $0x01
+	SETNE     R8
+	SHLQ      $0x02, R8
+	MOVQ      offsets_len+80(FP), DI
+	XORL      R9, R9
+	CMPQ      DI, $0x01
+	SETNE     R9
+	SHLQ      $0x02, R9
+	MOVQ      group+96(FP), DI
+	VMOVDQU32 count1From0<>+0(SB), Z0
+	VMOVDQU32 shifts1From0<>+0(SB), Z1
+	VMOVDQU32 shifts1From16<>+0(SB), Z2
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z3
+	VBROADCASTSS (SI), Z4
+	VMOVAPS      Z0, Z5
+	VSUBPS       Z4, Z5, Z5
+	VMULPS       Z3, Z5, Z5
+
+part:
+	VPBROADCASTD (CX), Z3
+	VPSRLVD      Z1, Z3, Z3
+	VPERMILPS    Z3, Z5, Z3
+	VMOVUPS      Z3, (AX)
+	VPBROADCASTD (CX), Z3
+	VPSRLVD      Z2, Z3, Z3
+	VPERMILPS    Z3, Z5, Z3
+	VMOVUPS      Z3, 64(AX)
+	ADDQ         $0x00000004, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	VZEROUPPER
+	RET
+
+DATA count1From0<>+0(SB)/8, $0x3f80000000000000
+DATA count1From0<>+8(SB)/8, $0x3f80000000000000
+DATA count1From0<>+16(SB)/8, $0x3f80000000000000
+DATA count1From0<>+24(SB)/8, $0x3f80000000000000
+DATA count1From0<>+32(SB)/8, $0x3f80000000000000
+DATA count1From0<>+40(SB)/8, $0x3f80000000000000
+DATA count1From0<>+48(SB)/8, $0x3f80000000000000
+DATA count1From0<>+56(SB)/8, $0x3f80000000000000
+GLOBL count1From0<>(SB), RODATA|NOPTR, $64
+
+DATA shifts1From0<>+0(SB)/8, $0x0000000100000000
+DATA shifts1From0<>+8(SB)/8, $0x0000000300000002
+DATA shifts1From0<>+16(SB)/8, $0x0000000500000004
+DATA shifts1From0<>+24(SB)/8, $0x0000000700000006
+DATA shifts1From0<>+32(SB)/8, $0x0000000900000008
+DATA shifts1From0<>+40(SB)/8, $0x0000000b0000000a
+DATA shifts1From0<>+48(SB)/8, $0x0000000d0000000c
+DATA shifts1From0<>+56(SB)/8, $0x0000000f0000000e
+GLOBL shifts1From0<>(SB), RODATA|NOPTR, $64
+
+DATA shifts1From16<>+0(SB)/8, $0x0000001100000010
+DATA shifts1From16<>+8(SB)/8, $0x0000001300000012
+DATA shifts1From16<>+16(SB)/8, $0x0000001500000014
+DATA shifts1From16<>+24(SB)/8, $0x0000001700000016
+DATA shifts1From16<>+32(SB)/8, $0x0000001900000018
+DATA shifts1From16<>+40(SB)/8, $0x0000001b0000001a
+DATA shifts1From16<>+48(SB)/8, $0x0000001d0000001c
+DATA shifts1From16<>+56(SB)/8, $0x0000001f0000001e
+GLOBL shifts1From16<>(SB), RODATA|NOPTR, $64
+
+// func uint1GroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·uint1GroupsAVX512Stream(SB), NOSPLIT, $0-104
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      codes_base+24(FP), CX
+	MOVQ      dst_len+8(FP), DX
+	MOVQ      scales_base+48(FP), BX
+	MOVQ      offsets_base+72(FP), SI
+	MOVQ      scales_len+56(FP), DI
+	XORL      R8, R8
+	CMPQ      DI, $0x01
+	SETNE     R8
+	SHLQ      $0x02, R8
+	MOVQ      offsets_len+80(FP), DI
+	XORL      R9, R9
+	CMPQ      DI, $0x01
+	SETNE     R9
+	SHLQ      $0x02, R9
+	MOVQ      group+96(FP), DI
+	VMOVDQU32 count1From0<>+0(SB), Z0
+	VMOVDQU32 shifts1From0<>+0(SB), Z1
+	VMOVDQU32 shifts1From16<>+0(SB), Z2
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z3
+	VBROADCASTSS (SI), Z4
+	VMOVAPS      Z0, Z5
+	VSUBPS       Z4, Z5, Z5
+	VMULPS       Z3, Z5, Z5
+
+part:
+	VPBROADCASTD (CX), Z3
+	VPSRLVD      Z1, Z3, Z3
+	VPERMILPS    Z3, Z5, Z3
+	VMOVNTPS     Z3, (AX)
+	VPBROADCASTD (CX), Z3
+	VPSRLVD      Z2, Z3, Z3
+	VPERMILPS    Z3, Z5, Z3
+	VMOVNTPS     Z3, 64(AX)
+	ADDQ         $0x00000004, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func uint1BiasedGroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512F
+TEXT ·uint1BiasedGroupsAVX512(SB), NOSPLIT, $0-104
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      codes_base+24(FP), CX
+	MOVQ      dst_len+8(FP), DX
+	MOVQ      scales_base+48(FP), BX
+	MOVQ      offsets_base+72(FP), SI
+	MOVQ      scales_len+56(FP), DI
+	XORL      R8, R8
+	CMPQ      DI, $0x01
+	SETNE     R8
+	SHLQ      $0x02, R8
+	MOVQ      offsets_len+80(FP), DI
+	XORL      R9, R9
+	CMPQ      DI, $0x01
+	SETNE     R9
+	SHLQ      $0x02, R9
+	MOVQ      group+96(FP), DI
+	VMOVDQU32 count1From0<>+0(SB), Z0
+	VMOVDQU32 shifts1From0<>+0(SB), Z1
+	VMOVDQU32 shifts1From16<>+0(SB), Z2
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z3
+	VBROADCASTSS (SI), Z4
+	VMOVAPS      Z0, Z5
+	VMULPS       Z3, Z5, Z5
+	VADDPS       Z4, Z5, Z5
+
+part:
+	VPBROADCASTD (CX), Z3
+	VPSRLVD      Z1, Z3, Z3
+	VPERMILPS    Z3, Z5, Z3
+	VMOVUPS      Z3, (AX)
+	VPBROADCASTD (CX), Z3
+	VPSRLVD      Z2, Z3, Z3
+	VPERMILPS    Z3, Z5, Z3
+	VMOVUPS      Z3, 64(AX)
+	ADDQ         $0x00000004, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	VZEROUPPER
+	RET
+
+// func uint1BiasedGroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·uint1BiasedGroupsAVX512Stream(SB), NOSPLIT, $0-104
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      codes_base+24(FP), CX
+	MOVQ      dst_len+8(FP), DX
+	MOVQ      scales_base+48(FP), BX
+	MOVQ      offsets_base+72(FP), SI
+	MOVQ      scales_len+56(FP), DI
+	XORL      R8, R8
+	CMPQ      DI, $0x01
+	SETNE     R8
+	SHLQ      $0x02, R8
+	MOVQ      offsets_len+80(FP), DI
+	XORL      R9, R9
+	CMPQ      DI, $0x01
+	SETNE     R9
+	SHLQ      $0x02, R9
+	MOVQ      group+96(FP), DI
+	VMOVDQU32 count1From0<>+0(SB), Z0
+	VMOVDQU32 shifts1From0<>+0(SB), Z1
+	VMOVDQU32 shifts1From16<>+0(SB), Z2
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z3
+	VBROADCASTSS (SI), Z4
+	VMOVAPS      Z0, Z5
+	VMULPS       Z3, Z5, Z5
+	VADDPS       Z4, Z5, Z5
+
+part:
+	VPBROADCASTD (CX), Z3
+	VPSRLVD      Z1, Z3, Z3
+	VPERMILPS    Z3, Z5, Z3
+	VMOVNTPS     Z3, (AX)
+	VPBROADCASTD (CX), Z3
+	VPSRLVD      Z2, Z3, Z3
+	VPERMILPS    Z3, Z5, Z3
+	VMOVNTPS     Z3, 64(AX)
+	ADDQ         $0x00000004, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func uint2GroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512F
+TEXT ·uint2GroupsAVX512(SB), NOSPLIT, $0-104
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      codes_base+24(FP), CX
+	MOVQ      dst_len+8(FP), DX
+	MOVQ      scales_base+48(FP), BX
+	MOVQ      offsets_base+72(FP), SI
+	MOVQ      scales_len+56(FP), DI
+	XORL      R8, R8
+	CMPQ      DI, $0x01
+	SETNE     R8
+	SHLQ      $0x02, R8
+	MOVQ      offsets_len+80(FP), DI
+	XORL      R9, R9
+	CMPQ      DI, $0x01
+	SETNE     R9
+	SHLQ      $0x02, R9
+	MOVQ      group+96(FP), DI
+	VMOVDQU32 count2From0<>+0(SB), Z0
+	VMOVDQU32 shifts2From0<>+0(SB), Z1
+	VMOVDQU32 shifts2From0<>+0(SB), Z2
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z3
+	VBROADCASTSS (SI), Z4
+	VMOVAPS      Z0, Z5
+	VSUBPS       Z4, Z5, Z5
+	VMULPS       Z3, Z5, Z5
+
+part:
+	VPBROADCASTD (CX), Z3
+	VPSRLVD      Z1, Z3, Z3
+	VPERMILPS    Z3, Z5, Z3
+	VMOVUPS      Z3, (AX)
+	VPBROADCASTD 4(CX), Z3
+	VPSRLVD      Z2, Z3, Z3
+	VPERMILPS    Z3, Z5, Z3
+	VMOVUPS      Z3, 64(AX)
+	ADDQ         $0x00000008, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	VZEROUPPER
+	RET
+
+DATA count2From0<>+0(SB)/8, $0x3f80000000000000
+DATA count2From0<>+8(SB)/8, $0x4040000040000000
+DATA count2From0<>+16(SB)/8, $0x3f80000000000000
+DATA count2From0<>+24(SB)/8, $0x4040000040000000
+DATA count2From0<>+32(SB)/8, $0x3f80000000000000
+DATA count2From0<>+40(SB)/8, $0x4040000040000000
+DATA count2From0<>+48(SB)/8, $0x3f80000000000000
+DATA count2From0<>+56(SB)/8, $0x4040000040000000
+GLOBL count2From0<>(SB), RODATA|NOPTR, $64
+
+DATA shifts2From0<>+0(SB)/8, $0x0000000200000000
+DATA shifts2From0<>+8(SB)/8, $0x0000000600000004
+DATA shifts2From0<>+16(SB)/8, $0x0000000a00000008
+DATA shifts2From0<>+24(SB)/8, $0x0000000e0000000c
+DATA shifts2From0<>+32(SB)/8, $0x0000001200000010
+DATA shifts2From0<>+40(SB)/8, $0x0000001600000014
+DATA shifts2From0<>+48(SB)/8, $0x0000001a00000018
+DATA shifts2From0<>+56(SB)/8, $0x0000001e0000001c
+GLOBL shifts2From0<>(SB), RODATA|NOPTR, $64
+
+// func uint2GroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·uint2GroupsAVX512Stream(SB), NOSPLIT, $0-104
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      codes_base+24(FP), CX
+	MOVQ      dst_len+8(FP), DX
+	MOVQ      scales_base+48(FP), BX
+	MOVQ      offsets_base+72(FP), SI
+	MOVQ      scales_len+56(FP), DI
+	XORL      R8, R8
+	CMPQ      DI, $0x01
+	SETNE     R8
+	SHLQ      $0x02, R8
+	MOVQ      offsets_len+80(FP), DI
+	XORL      R9, R9
+	CMPQ      DI, $0x01
+	SETNE     R9
+	SHLQ      $0x02, R9
+	MOVQ      group+96(FP), DI
+	VMOVDQU32 count2From0<>+0(SB), Z0
+	VMOVDQU32 shifts2From0<>+0(SB), Z1
+	VMOVDQU32 shifts2From0<>+0(SB), Z2
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z3
+	VBROADCASTSS (SI), Z4
+	VMOVAPS      Z0, Z5
+	VSUBPS       Z4, Z5, Z5
+	VMULPS       Z3, Z5, Z5
+
+part:
+	VPBROADCASTD (CX), Z3
+	VPSRLVD      Z1, Z3, Z3
+	VPERMILPS    Z3, Z5, Z3
+	VMOVNTPS     Z3, (AX)
+	VPBROADCASTD 4(CX), Z3
+	VPSRLVD      Z2, Z3, Z3
+	VPERMILPS    Z3, Z5, Z3
+	VMOVNTPS     Z3, 64(AX)
+	ADDQ         $0x00000008, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func uint2BiasedGroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512F
+TEXT ·uint2BiasedGroupsAVX512(SB), NOSPLIT, $0-104
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      codes_base+24(FP), CX
+	MOVQ      dst_len+8(FP), DX
+	MOVQ      scales_base+48(FP), BX
+	MOVQ      offsets_base+72(FP), SI
+	MOVQ      scales_len+56(FP), DI
+	XORL      R8, R8
+	CMPQ      DI, $0x01
+	SETNE     R8
+	SHLQ      $0x02, R8
+	MOVQ      offsets_len+80(FP), DI
+	XORL      R9, R9
+	CMPQ      DI, $0x01
+	SETNE     R9
+	SHLQ      $0x02, R9
+	MOVQ      group+96(FP), DI
+	VMOVDQU32 count2From0<>+0(SB), Z0
+	VMOVDQU32 shifts2From0<>+0(SB), Z1
+	VMOVDQU32 shifts2From0<>+0(SB), Z2
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z3
+	VBROADCASTSS (SI), Z4
+	VMOVAPS      Z0, Z5
+	VMULPS       Z3, Z5, Z5
+	VADDPS       Z4, Z5, Z5
+
+part:
+	VPBROADCASTD (CX), Z3
+	VPSRLVD      Z1, Z3, Z3
+	VPERMILPS    Z3, Z5, Z3
+	VMOVUPS      Z3, (AX)
+	VPBROADCASTD 4(CX), Z3
+	VPSRLVD      Z2, Z3, Z3
+	VPERMILPS    Z3, Z5, Z3
+	VMOVUPS      Z3, 64(AX)
+	ADDQ         $0x00000008, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	VZEROUPPER
+	RET
+
+// func uint2BiasedGroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·uint2BiasedGroupsAVX512Stream(SB), NOSPLIT, $0-104
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      codes_base+24(FP), CX
+	MOVQ      dst_len+8(FP), DX
+	MOVQ      scales_base+48(FP), BX
+	MOVQ      offsets_base+72(FP), SI
+	MOVQ      scales_len+56(FP), DI
+	XORL      R8, R8
+	CMPQ      DI, $0x01
+	SETNE     R8
+	SHLQ      $0x02, R8
+	MOVQ      offsets_len+80(FP), DI
+	XORL      R9, R9
+	CMPQ      DI, $0x01
+	SETNE     R9
+	SHLQ      $0x02, R9
+	MOVQ      group+96(FP), DI
+	VMOVDQU32 count2From0<>+0(SB), Z0
+	VMOVDQU32 shifts2From0<>+0(SB), Z1
+	VMOVDQU32 shifts2From0<>+0(SB), Z2
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z3
+	VBROADCASTSS (SI), Z4
+	VMOVAPS      Z0, Z5
+	VMULPS       Z3, Z5, Z5
+	VADDPS       Z4, Z5, Z5
+
+part:
+	VPBROADCASTD (CX), Z3
+	VPSRLVD      Z1, Z3, Z3
+	VPERMILPS    Z3, Z5, Z3
+	VMOVNTPS     Z3, (AX)
+	VPBROADCASTD 4(CX), Z3
+	VPSRLVD      Z2, Z3, Z3
+	VPERMILPS    Z3, Z5, Z3
+	VMOVNTPS     Z3, 64(AX)
+	ADDQ         $0x00000008, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func uint3GroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·uint3GroupsAVX512(SB), NOSPLIT, $0-104
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      codes_base+24(FP), CX
+	MOVQ      dst_len+8(FP), DX
+	MOVQ      scales_base+48(FP), BX
+	MOVQ      offsets_base+72(FP), SI
+	MOVQ      scales_len+56(FP), DI
+	XORL      R8, R8
+	CMPQ      DI, $0x01
+	SETNE     R8
+	SHLQ      $0x02, R8
+	MOVQ      offsets_len+80(FP), DI
+	XORL      R9, R9
+	CMPQ      DI, $0x01
+	SETNE     R9
+	SHLQ      $0x02, R9
+	MOVQ      group+96(FP), DI
+	VMOVDQU32 count3From0<>+0(SB), Z0
+	VMOVDQU32 shiftsInBytes3<>+0(SB), Z1
+	VMOVDQU32 spread3Skip0<>+0(SB), Z2
+	VMOVDQU32 spread3Skip2<>+0(SB), Z3
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z4
+	VBROADCASTSS (SI), Z5
+	VMOVAPS      Z0, Z6
+	VSUBPS       Z5, Z6, Z6
+	VMULPS       Z4, Z6, Z6
+
+part:
+	VPBROADCASTQ (CX), Z4
+	VPSHUFB      Z2, Z4, Z4
+	VPSRLVD      Z1, Z4, Z4
+	VPERMPS      Z6, Z4, Z4
+	VMOVUPS      Z4, (AX)
+	VPBROADCASTQ 4(CX), Z4
+	VPSHUFB      Z3, Z4, Z4
+	VPSRLVD      Z1, Z4, Z4
+	VPERMPS      Z6, Z4, Z4
+	VMOVUPS      Z4, 64(AX)
+	ADDQ         $0x0000000c, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	VZEROUPPER
+	RET
+
+DATA count3From0<>+0(SB)/8, $0x3f80000000000000
+DATA count3From0<>+8(SB)/8, $0x4040000040000000
+DATA count3From0<>+16(SB)/8, $0x40a0000040800000
+DATA count3From0<>+24(SB)/8, $0x40e0000040c00000
+DATA count3From0<>+32(SB)/8, $0x3f80000000000000
+DATA count3From0<>+40(SB)/8, $0x4040000040000000
+DATA count3From0<>+48(SB)/8, $0x40a0000040800000
+DATA count3From0<>+56(SB)/8, $0x40e0000040c00000
+GLOBL count3From0<>(SB), RODATA|NOPTR, $64
+
+DATA shiftsInBytes3<>+0(SB)/8, $0x0000000300000000
+DATA shiftsInBytes3<>+8(SB)/8, $0x0000000100000006
+DATA shiftsInBytes3<>+16(SB)/8, $0x0000000700000004
+DATA shiftsInBytes3<>+24(SB)/8, $0x0000000500000002
+DATA shiftsInBytes3<>+32(SB)/8, $0x0000000300000000
+DATA shiftsInBytes3<>+40(SB)/8, $0x0000000100000006
+DATA shiftsInBytes3<>+48(SB)/8, $0x0000000700000004
+DATA shiftsInBytes3<>+56(SB)/8, $0x0000000500000002
+GLOBL shiftsInBytes3<>(SB), RODATA|NOPTR, $64
+
+DATA spread3Skip0<>+0(SB)/8, $0x8080800080808000
+DATA spread3Skip0<>+8(SB)/8, $0x8080800180800100
+DATA spread3Skip0<>+16(SB)/8, $0x8080020180808001
+DATA spread3Skip0<>+24(SB)/8, $0x8080800280808002
+DATA spread3Skip0<>+32(SB)/8, $0x8080800380808003
+DATA spread3Skip0<>+40(SB)/8, $0x8080800480800403
+DATA spread3Skip0<>+48(SB)/8, $0x8080050480808004
+DATA spread3Skip0<>+56(SB)/8, $0x8080800580808005
+GLOBL spread3Skip0<>(SB), RODATA|NOPTR, $64
+
+DATA spread3Skip2<>+0(SB)/8, $0x8080800280808002
+DATA spread3Skip2<>+8(SB)/8, $0x8080800380800302
+DATA spread3Skip2<>+16(SB)/8, $0x8080040380808003
+DATA spread3Skip2<>+24(SB)/8, $0x8080800480808004
+DATA spread3Skip2<>+32(SB)/8, $0x8080800580808005
+DATA spread3Skip2<>+40(SB)/8, $0x8080800680800605
+DATA spread3Skip2<>+48(SB)/8, $0x8080070680808006
+DATA spread3Skip2<>+56(SB)/8, $0x8080800780808007
+GLOBL spread3Skip2<>(SB), RODATA|NOPTR, $64
+
+// func uint3GroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512BW, AVX512F, MMX+
+TEXT ·uint3GroupsAVX512Stream(SB), NOSPLIT, $0-104
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      codes_base+24(FP), CX
+	MOVQ      dst_len+8(FP), DX
+	MOVQ      scales_base+48(FP), BX
+	MOVQ      offsets_base+72(FP), SI
+	MOVQ      scales_len+56(FP), DI
+	XORL      R8, R8
+	CMPQ      DI, $0x01
+	SETNE     R8
+	SHLQ      $0x02, R8
+	MOVQ      offsets_len+80(FP), DI
+	XORL      R9, R9
+	CMPQ      DI, $0x01
+	SETNE     R9
+	SHLQ      $0x02, R9
+	MOVQ      group+96(FP), DI
+	VMOVDQU32 count3From0<>+0(SB), Z0
+	VMOVDQU32 shiftsInBytes3<>+0(SB), Z1
+	VMOVDQU32 spread3Skip0<>+0(SB), Z2
+	VMOVDQU32 spread3Skip2<>+0(SB), Z3
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z4
+	VBROADCASTSS (SI), Z5
+	VMOVAPS      Z0, Z6
+	VSUBPS       Z5, Z6, Z6
+	VMULPS       Z4, Z6, Z6
+
+part:
+	VPBROADCASTQ (CX), Z4
+	VPSHUFB      Z2, Z4, Z4
+	VPSRLVD      Z1, Z4, Z4
+	VPERMPS      Z6, Z4, Z4
+	VMOVNTPS     Z4, (AX)
+	VPBROADCASTQ 4(CX), Z4
+	VPSHUFB      Z3, Z4, Z4
+	VPSRLVD      Z1, Z4, Z4
+	VPERMPS      Z6, Z4, Z4
+	VMOVNTPS     Z4, 64(AX)
+	ADDQ         $0x0000000c, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func uint3BiasedGroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·uint3BiasedGroupsAVX512(SB), NOSPLIT, $0-104
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      codes_base+24(FP), CX
+	MOVQ      dst_len+8(FP), DX
+	MOVQ      scales_base+48(FP), BX
+	MOVQ      offsets_base+72(FP), SI
+	MOVQ      scales_len+56(FP), DI
+	XORL      R8, R8
+	CMPQ      DI, $0x01
+	SETNE     R8
+	SHLQ      $0x02, R8
+	MOVQ      offsets_len+80(FP), DI
+	XORL      R9, R9
+	CMPQ      DI, $0x01
+	SETNE     R9
+	SHLQ      $0x02, R9
+	MOVQ      group+96(FP), DI
+	VMOVDQU32 count3From0<>+0(SB), Z0
+	VMOVDQU32 shiftsInBytes3<>+0(SB), Z1
+	VMOVDQU32 spread3Skip0<>+0(SB), Z2
+	VMOVDQU32 spread3Skip2<>+0(SB), Z3
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z4
+	VBROADCASTSS (SI), Z5
+	VMOVAPS      Z0, Z6
+	VMULPS       Z4, Z6, Z6
+	VADDPS       Z5, Z6, Z6
+
+part:
+	VPBROADCASTQ (CX), Z4
+	VPSHUFB      Z2, Z4, Z4
+	VPSRLVD      Z1, Z4, Z4
+	VPERMPS      Z6, Z4, Z4
+	VMOVUPS      Z4, (AX)
+	VPBROADCASTQ 4(CX), Z4
+	VPSHUFB      Z3, Z4, Z4
+	VPSRLVD      Z1, Z4, Z4
+	VPERMPS      Z6, Z4, Z4
+	VMOVUPS      Z4, 64(AX)
+	ADDQ         $0x0000000c, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	VZEROUPPER
+	RET
+
+// func uint3BiasedGroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512BW, AVX512F, MMX+
+TEXT ·uint3BiasedGroupsAVX512Stream(SB), NOSPLIT, $0-104
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      codes_base+24(FP), CX
+	MOVQ      dst_len+8(FP), DX
+	MOVQ      scales_base+48(FP), BX
+	MOVQ      offsets_base+72(FP), SI
+	MOVQ      scales_len+56(FP), DI
+	XORL      R8, R8
+	CMPQ      DI, $0x01
+	SETNE     R8
+	SHLQ      $0x02, R8
+	MOVQ      offsets_len+80(FP), DI
+	XORL      R9, R9
+	CMPQ      DI, $0x01
+	SETNE     R9
+	SHLQ      $0x02, R9
+	MOVQ      group+96(FP), DI
+	VMOVDQU32 count3From0<>+0(SB), Z0
+	VMOVDQU32 shiftsInBytes3<>+0(SB), Z1
+	VMOVDQU32 spread3Skip0<>+0(SB), Z2
+	VMOVDQU32 spread3Skip2<>+0(SB), Z3
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z4
+	VBROADCASTSS (SI), Z5
+	VMOVAPS      Z0, Z6
+	VMULPS       Z4, Z6, Z6
+	VADDPS       Z5, Z6, Z6
+
+part:
+	VPBROADCASTQ (CX), Z4
+	VPSHUFB      Z2, Z4, Z4
+	VPSRLVD      Z1, Z4, Z4
+	VPERMPS      Z6, Z4, Z4
+	VMOVNTPS     Z4, (AX)
+	VPBROADCASTQ 4(CX), Z4
+	VPSHUFB      Z3, Z4, Z4
+	VPSRLVD      Z1, Z4, Z4
+	VPERMPS      Z6, Z4, Z4
+	VMOVNTPS     Z4, 64(AX)
+	ADDQ         $0x0000000c, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func uint4GroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512F
+TEXT ·uint4GroupsAVX512(SB), NOSPLIT, $0-104
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      codes_base+24(FP), CX
+	MOVQ      dst_len+8(FP), DX
+	MOVQ      scales_base+48(FP), BX
+	MOVQ      offsets_base+72(FP), SI
+	MOVQ      scales_len+56(FP), DI
+	XORL      R8, R8
+	CMPQ      DI, $0x01
+	SETNE     R8
+	SHLQ      $0x02, R8
+	MOVQ      offsets_len+80(FP), DI
+	XORL      R9, R9
+	CMPQ      DI, $0x01
+	SETNE     R9
+	SHLQ      $0x02, R9
+	MOVQ      group+96(FP), DI
+	VMOVDQU32 count4From0<>+0(SB), Z0
+	VMOVDQU32 nibbles0<>+0(SB), Z1
+	MOVL      $0x0000ff00, R10
+	KMOVW     R10, K1
+	CMPQ      DI, $0x10
+	JE        pairs
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z2
+	VBROADCASTSS (SI), Z3
+	VMOVAPS      Z0, Z4
+	VSUBPS       Z3, Z4, Z4
+	VMULPS       Z2, Z4, Z4
+
+part:
+	VPBROADCASTD (CX), Z2
+	VPBROADCASTD 4(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z4, Z2, Z2
+	VMOVUPS      Z2, (AX)
+	VPBROADCASTD 8(CX), Z2
+	VPBROADCASTD 12(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z4, Z2, Z2
+	VMOVUPS      Z2, 64(AX)
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	JMP          done
+
+pairs:
+	VBROADCASTSS (BX), Z2
+	VBROADCASTSS (SI), Z3
+	VMOVAPS      Z0, Z4
+	VSUBPS       Z3, Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VBROADCASTSS (BX)(R8*1), Z2
+	VBROADCASTSS (SI)(R9*1), Z3
+	VMOVAPS      Z0, Z5
+	VSUBPS       Z3, Z5, Z5
+	VMULPS       Z2, Z5, Z5
+	VPBROADCASTD (CX), Z2
+	VPBROADCASTD 4(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z4, Z2, Z2
+	VMOVUPS      Z2, (AX)
+	VPBROADCASTD 8(CX), Z2
+	VPBROADCASTD 12(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z5, Z2, Z2
+	VMOVUPS      Z2, 64(AX)
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000080, AX
+	LEAQ         (BX)(R8*2), BX
+	LEAQ         (SI)(R9*2), SI
+	SUBQ         $0x20, DX
+	JNE          pairs
+
+done:
+	VZEROUPPER
+	RET
+
+DATA count4From0<>+0(SB)/8, $0x3f80000000000000
+DATA count4From0<>+8(SB)/8, $0x4040000040000000
+DATA count4From0<>+16(SB)/8, $0x40a0000040800000
+DATA count4From0<>+24(SB)/8, $0x40e0000040c00000
+DATA count4From0<>+32(SB)/8, $0x4110000041000000
+DATA count4From0<>+40(SB)/8, $0x4130000041200000
+DATA count4From0<>+48(SB)/8, $0x4150000041400000
+DATA count4From0<>+56(SB)/8, $0x4170000041600000
+GLOBL count4From0<>(SB), RODATA|NOPTR, $64
+
+DATA nibbles0<>+0(SB)/8, $0x0000000400000000
+DATA nibbles0<>+8(SB)/8, $0x0000000c00000008
+DATA nibbles0<>+16(SB)/8, $0x0000001400000010
+DATA nibbles0<>+24(SB)/8, $0x0000001c00000018
+DATA nibbles0<>+32(SB)/8, $0x0000000400000000
+DATA nibbles0<>+40(SB)/8, $0x0000000c00000008
+DATA nibbles0<>+48(SB)/8, $0x0000001400000010
+DATA nibbles0<>+56(SB)/8, $0x0000001c00000018
+GLOBL nibbles0<>(SB), RODATA|NOPTR, $64
+
+// func uint4GroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·uint4GroupsAVX512Stream(SB), NOSPLIT, $0-104
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      codes_base+24(FP), CX
+	MOVQ      dst_len+8(FP), DX
+	MOVQ      scales_base+48(FP), BX
+	MOVQ      offsets_base+72(FP), SI
+	MOVQ      scales_len+56(FP), DI
+	XORL      R8, R8
+	CMPQ      DI, $0x01
+	SETNE     R8
+	SHLQ      $0x02, R8
+	MOVQ      offsets_len+80(FP), DI
+	XORL      R9, R9
+	CMPQ      DI, $0x01
+	SETNE     R9
+	SHLQ      $0x02, R9
+	MOVQ      group+96(FP), DI
+	VMOVDQU32 count4From0<>+0(SB), Z0
+	VMOVDQU32 nibbles0<>+0(SB), Z1
+	MOVL      $0x0000ff00, R10
+	KMOVW     R10, K1
+	CMPQ      DI, $0x10
+	JE        pairs
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z2
+	VBROADCASTSS (SI), Z3
+	VMOVAPS      Z0, Z4
+	VSUBPS       Z3, Z4, Z4
+	VMULPS       Z2, Z4, Z4
+
+part:
+	VPBROADCASTD (CX), Z2
+	VPBROADCASTD 4(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z4, Z2, Z2
+	VMOVNTPS     Z2, (AX)
+	VPBROADCASTD 8(CX), Z2
+	VPBROADCASTD 12(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z4, Z2, Z2
+	VMOVNTPS     Z2, 64(AX)
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	JMP          done
+
+pairs:
+	VBROADCASTSS (BX), Z2
+	VBROADCASTSS (SI), Z3
+	VMOVAPS      Z0, Z4
+	VSUBPS       Z3, Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VBROADCASTSS (BX)(R8*1), Z2
+	VBROADCASTSS (SI)(R9*1), Z3
+	VMOVAPS      Z0, Z5
+	VSUBPS       Z3, Z5, Z5
+	VMULPS       Z2, Z5, Z5
+	VPBROADCASTD (CX), Z2
+	VPBROADCASTD 4(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z4, Z2, Z2
+	VMOVNTPS     Z2, (AX)
+	VPBROADCASTD 8(CX), Z2
+	VPBROADCASTD 12(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z5, Z2, Z2
+	VMOVNTPS     Z2, 64(AX)
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000080, AX
+	LEAQ         (BX)(R8*2), BX
+	LEAQ         (SI)(R9*2), SI
+	SUBQ         $0x20, DX
+	JNE          pairs
+
+done:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func uint4BiasedGroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512F
+TEXT ·uint4BiasedGroupsAVX512(SB), NOSPLIT, $0-104
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      codes_base+24(FP), CX
+	MOVQ      dst_len+8(FP), DX
+	MOVQ      scales_base+48(FP), BX
+	MOVQ      offsets_base+72(FP), SI
+	MOVQ      scales_len+56(FP), DI
+	XORL      R8, R8
+	CMPQ      DI, $0x01
+	SETNE     R8
+	SHLQ      $0x02, R8
+	MOVQ      offsets_len+80(FP), DI
+	XORL      R9, R9
+	CMPQ      DI, $0x01
+	SETNE     R9
+	SHLQ      $0x02, R9
+	MOVQ      group+96(FP), DI
+	VMOVDQU32 count4From0<>+0(SB), Z0
+	VMOVDQU32 nibbles0<>+0(SB), Z1
+	MOVL      $0x0000ff00, R10
+	KMOVW     R10, K1
+	CMPQ      DI, $0x10
+	JE        pairs
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z2
+	VBROADCASTSS (SI), Z3
+	VMOVAPS      Z0, Z4
+	VMULPS       Z2, Z4, Z4
+	VADDPS       Z3, Z4, Z4
+
+part:
+	VPBROADCASTD (CX), Z2
+	VPBROADCASTD 4(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z4, Z2, Z2
+	VMOVUPS      Z2, (AX)
+	VPBROADCASTD 8(CX), Z2
+	VPBROADCASTD 12(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z4, Z2, Z2
+	VMOVUPS      Z2, 64(AX)
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	JMP          done
+
+pairs:
+	VBROADCASTSS (BX), Z2
+	VBROADCASTSS (SI), Z3
+	VMOVAPS      Z0, Z4
+	VMULPS       Z2, Z4, Z4
+	VADDPS       Z3, Z4, Z4
+	VBROADCASTSS (BX)(R8*1), Z2
+	VBROADCASTSS (SI)(R9*1), Z3
+	VMOVAPS      Z0, Z5
+	VMULPS       Z2, Z5, Z5
+	VADDPS       Z3, Z5, Z5
+	VPBROADCASTD (CX), Z2
+	VPBROADCASTD 4(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z4, Z2, Z2
+	VMOVUPS      Z2, (AX)
+	VPBROADCASTD 8(CX), Z2
+	VPBROADCASTD 12(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z5, Z2, Z2
+	VMOVUPS      Z2, 64(AX)
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000080, AX
+	LEAQ         (BX)(R8*2), BX
+	LEAQ         (SI)(R9*2), SI
+	SUBQ         $0x20, DX
+	JNE          pairs
+
+done:
+	VZEROUPPER
+	RET
+
+// func uint4BiasedGroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·uint4BiasedGroupsAVX512Stream(SB), NOSPLIT, $0-104
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      codes_base+24(FP), CX
+	MOVQ      dst_len+8(FP), DX
+	MOVQ      scales_base+48(FP), BX
+	MOVQ      offsets_base+72(FP), SI
+	MOVQ      scales_len+56(FP), DI
+	XORL      R8, R8
+	CMPQ      DI, $0x01
+	SETNE     R8
+	SHLQ      $0x02, R8
+	MOVQ      offsets_len+80(FP), DI
+	XORL      R9, R9
+	CMPQ      DI, $0x01
+	SETNE     R9
+	SHLQ      $0x02, R9
+	MOVQ      group+96(FP), DI
+	VMOVDQU32 count4From0<>+0(SB), Z0
+	VMOVDQU32 nibbles0<>+0(SB), Z1
+	MOVL      $0x0000ff00, R10
+	KMOVW     R10, K1
+	CMPQ      DI, $0x10
+	JE        pairs
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z2
+	VBROADCASTSS (SI), Z3
+	VMOVAPS      Z0, Z4
+	VMULPS       Z2, Z4, Z4
+	VADDPS       Z3, Z4, Z4
+
+part:
+	VPBROADCASTD (CX), Z2
+	VPBROADCASTD 4(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z4, Z2, Z2
+	VMOVNTPS     Z2, (AX)
+	VPBROADCASTD 8(CX), Z2
+	VPBROADCASTD 12(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z4, Z2, Z2
+	VMOVNTPS     Z2, 64(AX)
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	JMP          done
+
+pairs:
+	VBROADCASTSS (BX), Z2
+	VBROADCASTSS (SI), Z3
+	VMOVAPS      Z0, Z4
+	VMULPS       Z2, Z4, Z4
+	VADDPS       Z3, Z4, Z4
+	VBROADCASTSS (BX)(R8*1), Z2
+	VBROADCASTSS (SI)(R9*1), Z3
+	VMOVAPS      Z0, Z5
+	VMULPS       Z2, Z5, Z5
+	VADDPS       Z3, Z5, Z5
+	VPBROADCASTD (CX), Z2
+	VPBROADCASTD 4(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z4, Z2, Z2
+	VMOVNTPS     Z2, (AX)
+	VPBROADCASTD 8(CX), Z2
+	VPBROADCASTD 12(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z5, Z2, Z2
+	VMOVNTPS     Z2, 64(AX)
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000080, AX
+	LEAQ         (BX)(R8*2), BX
+	LEAQ         (SI)(R9*2), SI
+	SUBQ         $0x20, DX
+	JNE          pairs
+
+done:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func uint5GroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·uint5GroupsAVX512(SB), NOSPLIT, $0-104
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      codes_base+24(FP), CX
+	MOVQ      dst_len+8(FP), DX
+	MOVQ      scales_base+48(FP), BX
+	MOVQ      offsets_base+72(FP), SI
+	MOVQ      scales_len+56(FP), DI
+	XORL      R8, R8
+	CMPQ      DI, $0x01
+	SETNE     R8
+	SHLQ      $0x02, R8
+	MOVQ      offsets_len+80(FP), DI
+	XORL      R9, R9
+	CMPQ      DI, $0x01
+	SETNE     R9
+	SHLQ      $0x02, R9
+	MOVQ      group+96(FP), DI
+	VMOVDQU32 count5From0<>+0(SB), Z0
+	VMOVDQU32 count5From16<>+0(SB), Z1
+	VMOVDQU32 shiftsInBytes5<>+0(SB), Z2
+	VMOVDQU32 spread5Skip0<>+0(SB), Z3
+	VMOVDQU32 spread5Skip6<>+0(SB), Z4
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z5
+	VBROADCASTSS (SI), Z6
+	VMOVAPS      Z0, Z7
+	VSUBPS       Z6, Z7, Z7
+	VMULPS       Z5, Z7, Z7
+	VMOVAPS      Z1, Z8
+	VSUBPS       Z6, Z8, Z8
+	VMULPS       Z5, Z8, Z8
+
+part:
+	VBROADCASTI32X4 (CX), Z5
+	VPSHUFB         Z3, Z5, Z5
+	VPSRLVD         Z2, Z5, Z5
+	VPERMI2PS       Z8, Z7, Z5
+	VMOVUPS         Z5, (AX)
+	VBROADCASTI32X4 4(CX), Z5
+	VPSHUFB         Z4, Z5, Z5
+	VPSRLVD         Z2, Z5, Z5
+	VPERMI2PS       Z8, Z7, Z5
+	VMOVUPS         Z5, 64(AX)
+	ADDQ            $0x00000014, CX
+	ADDQ            $0x00000080, AX
+	SUBQ            $0x20, R10
+	JNE             part
+	ADDQ            R8, BX
+	ADDQ            R9, SI
+	SUBQ            DI, DX
+	JNE             group
+	VZEROUPPER
+	RET
+
+DATA count5From0<>+0(SB)/8, $0x3f80000000000000
+DATA count5From0<>+8(SB)/8, $0x4040000040000000
+DATA count5From0<>+16(SB)/8, $0x40a0000040800000
+DATA count5From0<>+24(SB)/8, $0x40e0000040c00000
+DATA count5From0<>+32(SB)/8, $0x4110000041000000
+DATA count5From0<>+40(SB)/8, $0x4130000041200000
+DATA count5From0<>+48(SB)/8, $0x4150000041400000
+DATA count5From0<>+56(SB)/8, $0x4170000041600000
+GLOBL count5From0<>(SB), RODATA|NOPTR, $64
+
+DATA count5From16<>+0(SB)/8, $0x4188000041800000
+DATA count5From16<>+8(SB)/8, $0x4198000041900000
+DATA count5From16<>+16(SB)/8, $0x41a8000041a00000
+DATA count5From16<>+24(SB)/8, $0x41b8000041b00000
+DATA count5From16<>+32(SB)/8, $0x41c8000041c00000
+DATA count5From16<>+40(SB)/8, $0x41d8000041d00000
+DATA count5From16<>+48(SB)/8, $0x41e8000041e00000
+DATA count5From16<>+56(SB)/8, $0x41f8000041f00000
+GLOBL count5From16<>(SB), RODATA|NOPTR, $64
+
+DATA shiftsInBytes5<>+0(SB)/8, $0x0000000500000000
+DATA shiftsInBytes5<>+8(SB)/8, $0x0000000700000002
+DATA shiftsInBytes5<>+16(SB)/8, $0x0000000100000004
+DATA shiftsInBytes5<>+24(SB)/8, $0x0000000300000006
+DATA shiftsInBytes5<>+32(SB)/8, $0x0000000500000000
+DATA shiftsInBytes5<>+40(SB)/8, $0x0000000700000002
+DATA shiftsInBytes5<>+48(SB)/8, $0x0000000100000004
+DATA shiftsInBytes5<>+56(SB)/8, $0x0000000300000006
+GLOBL shiftsInBytes5<>(SB), RODATA|NOPTR, $64
+
+DATA spread5Skip0<>+0(SB)/8, $0x8080010080808000
+DATA spread5Skip0<>+8(SB)/8, $0x8080020180808001
+DATA spread5Skip0<>+16(SB)/8, $0x8080800380800302
+DATA spread5Skip0<>+24(SB)/8, $0x8080800480800403
+DATA spread5Skip0<>+32(SB)/8, $0x8080060580808005
+DATA spread5Skip0<>+40(SB)/8, $0x8080070680808006
+DATA spread5Skip0<>+48(SB)/8, $0x8080800880800807
+DATA spread5Skip0<>+56(SB)/8, $0x8080800980800908
+GLOBL spread5Skip0<>(SB), RODATA|NOPTR, $64
+
+DATA spread5Skip6<>+0(SB)/8, $0x8080070680808006
+DATA spread5Skip6<>+8(SB)/8, $0x8080080780808007
+DATA spread5Skip6<>+16(SB)/8, $0x8080800980800908
+DATA spread5Skip6<>+24(SB)/8, $0x8080800a80800a09
+DATA spread5Skip6<>+32(SB)/8, $0x80800c0b8080800b
+DATA spread5Skip6<>+40(SB)/8, $0x80800d0c8080800c
+DATA spread5Skip6<>+48(SB)/8, $0x8080800e80800e0d
+DATA spread5Skip6<>+56(SB)/8, $0x8080800f80800f0e
+GLOBL spread5Skip6<>(SB), RODATA|NOPTR, $64
+
+// func uint5GroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512BW, AVX512F, MMX+
+TEXT ·uint5GroupsAVX512Stream(SB), NOSPLIT, $0-104
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      codes_base+24(FP), CX
+	MOVQ      dst_len+8(FP), DX
+	MOVQ      scales_base+48(FP), BX
+	MOVQ      offsets_base+72(FP), SI
+	MOVQ      scales_len+56(FP), DI
+	XORL      R8, R8
+	CMPQ      DI, $0x01
+	SETNE     R8
+	SHLQ      $0x02, R8
+	MOVQ      offsets_len+80(FP), DI
+	XORL      R9, R9
+	CMPQ      DI, $0x01
+	SETNE     R9
+	SHLQ      $0x02, R9
+	MOVQ      group+96(FP), DI
+	VMOVDQU32 count5From0<>+0(SB), Z0
+	VMOVDQU32 count5From16<>+0(SB), Z1
+	VMOVDQU32 shiftsInBytes5<>+0(SB), Z2
+	VMOVDQU32 spread5Skip0<>+0(SB), Z3
+	VMOVDQU32 spread5Skip6<>+0(SB), Z4
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z5
+	VBROADCASTSS (SI), Z6
+	VMOVAPS      Z0, Z7
+	VSUBPS       Z6, Z7, Z7
+	VMULPS       Z5, Z7, Z7
+	VMOVAPS      Z1, Z8
+	VSUBPS       Z6, Z8, Z8
+	VMULPS       Z5, Z8, Z8
+
+part:
+	VBROADCASTI32X4 (CX), Z5
+	VPSHUFB         Z3, Z5, Z5
+	VPSRLVD         Z2, Z5, Z5
+	VPERMI2PS       Z8, Z7, Z5
+	VMOVNTPS        Z5, (AX)
+	VBROADCASTI32X4 4(CX), Z5
+	VPSHUFB         Z4, Z5, Z5
+	VPSRLVD         Z2, Z5, Z5
+	VPERMI2PS       Z8, Z7, Z5
+	VMOVNTPS        Z5, 64(AX)
+	ADDQ            $0x00000014, CX
+	ADDQ            $0x00000080, AX
+	SUBQ            $0x20, R10
+	JNE             part
+	ADDQ            R8, BX
+	ADDQ            R9, SI
+	SUBQ            DI, DX
+	JNE             group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func uint5BiasedGroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·uint5BiasedGroupsAVX512(SB), NOSPLIT, $0-104
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      codes_base+24(FP), CX
+	MOVQ      dst_len+8(FP), DX
+	MOVQ      scales_base+48(FP), BX
+	MOVQ      offsets_base+72(FP), SI
+	MOVQ      scales_len+56(FP), DI
+	XORL      R8, R8
+	CMPQ      DI, $0x01
+	SETNE     R8
+	SHLQ      $0x02, R8
+	MOVQ      offsets_len+80(FP), DI
+	XORL      R9, R9
+	CMPQ      DI, $0x01
+	SETNE     R9
+	SHLQ      $0x02, R9
+	MOVQ      group+96(FP), DI
+	VMOVDQU32 count5From0<>+0(SB), Z0
+	VMOVDQU32 count5From16<>+0(SB), Z1
+	VMOVDQU32 shiftsInBytes5<>+0(SB), Z2
+	VMOVDQU32 spread5Skip0<>+0(SB), Z3
+	VMOVDQU32 spread5Skip6<>+0(SB), Z4
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z5
+	VBROADCASTSS (SI), Z6
+	VMOVAPS      Z0, Z7
+	VMULPS       Z5, Z7, Z7
+	VADDPS       Z6, Z7, Z7
+	VMOVAPS      Z1, Z8
+	VMULPS       Z5, Z8, Z8
+	VADDPS       Z6, Z8, Z8
+
+part:
+	VBROADCASTI32X4 (CX), Z5
+	VPSHUFB         Z3, Z5, Z5
+	VPSRLVD         Z2, Z5, Z5
+	VPERMI2PS       Z8, Z7, Z5
+	VMOVUPS         Z5, (AX)
+	VBROADCASTI32X4 4(CX), Z5
+	VPSHUFB         Z4, Z5, Z5
+	VPSRLVD         Z2, Z5, Z5
+	VPERMI2PS       Z8, Z7, Z5
+	VMOVUPS         Z5, 64(AX)
+	ADDQ            $0x00000014, CX
+	ADDQ            $0x00000080, AX
+	SUBQ            $0x20, R10
+	JNE             part
+	ADDQ            R8, BX
+	ADDQ            R9, SI
+	SUBQ            DI, DX
+	JNE             group
+	VZEROUPPER
+	RET
+
+// func uint5BiasedGroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512BW, AVX512F, MMX+
+TEXT ·uint5BiasedGroupsAVX512Stream(SB), NOSPLIT, $0-104
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      codes_base+24(FP), CX
+	MOVQ      dst_len+8(FP), DX
+	MOVQ      scales_base+48(FP), BX
+	MOVQ      offsets_base+72(FP), SI
+	MOVQ      scales_len+56(FP), DI
+	XORL      R8, R8
+	CMPQ      DI, $0x01
+	SETNE     R8
+	SHLQ      $0x02, R8
+	MOVQ      offsets_len+80(FP), DI
+	XORL      R9, R9
+	CMPQ      DI, $0x01
+	SETNE     R9
+	SHLQ      $0x02, R9
+	MOVQ      group+96(FP), DI
+	VMOVDQU32 count5From0<>+0(SB), Z0
+	VMOVDQU32 count5From16<>+0(SB), Z1
+	VMOVDQU32 shiftsInBytes5<>+0(SB), Z2
+	VMOVDQU32 spread5Skip0<>+0(SB), Z3
+	VMOVDQU32 spread5Skip6<>+0(SB), Z4
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z5
+	VBROADCASTSS (SI), Z6
+	VMOVAPS      Z0, Z7
+	VMULPS       Z5, Z7, Z7
+	VADDPS       Z6, Z7, Z7
+	VMOVAPS      Z1, Z8
+	VMULPS       Z5, Z8, Z8
+	VADDPS       Z6, Z8, Z8
+
+part:
+	VBROADCASTI32X4 (CX), Z5
+	VPSHUFB         Z3, Z5, Z5
+	VPSRLVD         Z2, Z5, Z5
+	VPERMI2PS       Z8, Z7, Z5
+	VMOVNTPS        Z5, (AX)
+	VBROADCASTI32X4 4(CX), Z5
+	VPSHUFB         Z4, Z5, Z5
+	VPSRLVD         Z2, Z5, Z5
+	VPERMI2PS       Z8, Z7, Z5
+	VMOVNTPS        Z5, 64(AX)
+	ADDQ            $0x00000014, CX
+	ADDQ            $0x00000080, AX
+	SUBQ            $0x20, R10
+	JNE             part
+	ADDQ            R8, BX
+	ADDQ            R9, SI
+	SUBQ            DI, DX
+	JNE             group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func uint6GroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·uint6GroupsAVX512(SB), NOSPLIT, $0-104
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         codes_base+24(FP), CX
+	MOVQ         dst_len+8(FP), DX
+	MOVQ         scales_base+48(FP), BX
+	MOVQ         offsets_base+72(FP), SI
+	MOVQ         scales_len+56(FP), DI
+	XORL         R8, R8
+	CMPQ         DI, $0x01
+	SETNE        R8
+	SHLQ         $0x02, R8
+	MOVQ         offsets_len+80(FP), DI
+	XORL         R9, R9
+	CMPQ         DI, $0x01
+	SETNE        R9
+	SHLQ         $0x02, R9
+	MOVQ         group+96(FP), DI
+	VMOVDQU32    shiftsInBytes6<>+0(SB), Z0
+	VMOVDQU32    spread6Skip0<>+0(SB), Z1
+	VMOVDQU32    spread6Skip4<>+0(SB), Z2
+	VPBROADCASTD low6Bits<>+0(SB), Z3
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z4
+	VBROADCASTSS (SI), Z5
+
+part:
+	VBROADCASTI32X4 (CX), Z6
+	VPSHUFB         Z1, Z6, Z6
+	VPSRLVD         Z0, Z6, Z6
+	VPANDD          Z3, Z6, Z6
+	VCVTDQ2PS       Z6, Z6
+	VSUBPS          Z5, Z6, Z6
+	VMULPS          Z4, Z6, Z6
+	VMOVUPS         Z6, (AX)
+	VBROADCASTI32X4 8(CX), Z6
+	VPSHUFB         Z2, Z6, Z6
+	VPSRLVD         Z0, Z6, Z6
+	VPANDD          Z3, Z6, Z6
+	VCVTDQ2PS       Z6, Z6
+	VSUBPS          Z5, Z6, Z6
+	VMULPS          Z4, Z6, Z6
+	VMOVUPS         Z6, 64(AX)
+	ADDQ            $0x00000018, CX
+	ADDQ            $0x00000080, AX
+	SUBQ            $0x20, R10
+	JNE             part
+	ADDQ            R8, BX
+	ADDQ            R9, SI
+	SUBQ            DI, DX
+	JNE             group
+	VZEROUPPER
+	RET
+
+DATA shiftsInBytes6<>+0(SB)/8, $0x0000000600000000
+DATA shiftsInBytes6<>+8(SB)/8, $0x0000000200000004
+DATA shiftsInBytes6<>+16(SB)/8, $0x0000000600000000
+DATA shiftsInBytes6<>+24(SB)/8, $0x0000000200000004
+DATA shiftsInBytes6<>+32(SB)/8, $0x0000000600000000
+DATA shiftsInBytes6<>+40(SB)/8, $0x0000000200000004
+DATA shiftsInBytes6<>+48(SB)/8, $0x0000000600000000
+DATA shiftsInBytes6<>+56(SB)/8, $0x0000000200000004
+GLOBL shiftsInBytes6<>(SB), RODATA|NOPTR, $64
+
+DATA spread6Skip0<>+0(SB)/8, $0x8080010080808000
+DATA spread6Skip0<>+8(SB)/8, $0x8080800280800201
+DATA spread6Skip0<>+16(SB)/8, $0x8080040380808003
+DATA spread6Skip0<>+24(SB)/8, $0x8080800580800504
+DATA spread6Skip0<>+32(SB)/8, $0x8080070680808006
+DATA spread6Skip0<>+40(SB)/8, $0x8080800880800807
+DATA spread6Skip0<>+48(SB)/8, $0x80800a0980808009
+DATA spread6Skip0<>+56(SB)/8, $0x8080800b80800b0a
+GLOBL spread6Skip0<>(SB), RODATA|NOPTR, $64
+
+DATA spread6Skip4<>+0(SB)/8, $0x8080050480808004
+DATA spread6Skip4<>+8(SB)/8, $0x8080800680800605
+DATA spread6Skip4<>+16(SB)/8, $0x8080080780808007
+DATA spread6Skip4<>+24(SB)/8, $0x8080800980800908
+DATA spread6Skip4<>+32(SB)/8, $0x80800b0a8080800a
+DATA spread6Skip4<>+40(SB)/8, $0x8080800c80800c0b
+DATA spread6Skip4<>+48(SB)/8, $0x80800e0d8080800d
+DATA spread6Skip4<>+56(SB)/8, $0x8080800f80800f0e
+GLOBL spread6Skip4<>(SB), RODATA|NOPTR, $64
+
+DATA low6Bits<>+0(SB)/4, $0x0000003f
+GLOBL low6Bits<>(SB), RODATA|NOPTR, $4
+
+// func uint6GroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512BW, AVX512F, MMX+
+TEXT ·uint6GroupsAVX512Stream(SB), NOSPLIT, $0-104
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         codes_base+24(FP), CX
+	MOVQ         dst_len+8(FP), DX
+	MOVQ         scales_base+48(FP), BX
+	MOVQ         offsets_base+72(FP), SI
+	MOVQ         scales_len+56(FP), DI
+	XORL         R8, R8
+	CMPQ         DI, $0x01
+	SETNE        R8
+	SHLQ         $0x02, R8
+	MOVQ         offsets_len+80(FP), DI
+	XORL         R9, R9
+	CMPQ         DI, $0x01
+	SETNE        R9
+	SHLQ         $0x02, R9
+	MOVQ         group+96(FP), DI
+	VMOVDQU32    shiftsInBytes6<>+0(SB), Z0
+	VMOVDQU32    spread6Skip0<>+0(SB), Z1
+	VMOVDQU32    spread6Skip4<>+0(SB), Z2
+	VPBROADCASTD low6Bits<>+0(SB), Z3
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z4
+	VBROADCASTSS (SI), Z5
+
+part:
+	VBROADCASTI32X4 (CX), Z6
+	VPSHUFB         Z1, Z6, Z6
+	VPSRLVD         Z0, Z6, Z6
+	VPANDD          Z3, Z6, Z6
+	VCVTDQ2PS       Z6, Z6
+	VSUBPS          Z5, Z6, Z6
+	VMULPS          Z4, Z6, Z6
+	VMOVNTPS        Z6, (AX)
+	VBROADCASTI32X4 8(CX), Z6
+	VPSHUFB         Z2, Z6, Z6
+	VPSRLVD         Z0, Z6, Z6
+	VPANDD          Z3, Z6, Z6
+	VCVTDQ2PS       Z6, Z6
+	VSUBPS          Z5, Z6, Z6
+	VMULPS          Z4, Z6, Z6
+	VMOVNTPS        Z6, 64(AX)
+	ADDQ            $0x00000018, CX
+	ADDQ            $0x00000080, AX
+	SUBQ            $0x20, R10
+	JNE             part
+	ADDQ            R8, BX
+	ADDQ            R9, SI
+	SUBQ            DI, DX
+	JNE             group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func uint6BiasedGroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·uint6BiasedGroupsAVX512(SB), NOSPLIT, $0-104
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         codes_base+24(FP), CX
+	MOVQ         dst_len+8(FP), DX
+	MOVQ         scales_base+48(FP), BX
+	MOVQ         offsets_base+72(FP), SI
+	MOVQ         scales_len+56(FP), DI
+	XORL         R8, R8
+	CMPQ         DI, $0x01
+	SETNE        R8
+	SHLQ         $0x02, R8
+	MOVQ         offsets_len+80(FP), DI
+	XORL         R9, R9
+	CMPQ         DI, $0x01
+	SETNE        R9
+	SHLQ         $0x02, R9
+	MOVQ         group+96(FP), DI
+	VMOVDQU32    shiftsInBytes6<>+0(SB), Z0
+	VMOVDQU32    spread6Skip0<>+0(SB), Z1
+	VMOVDQU32    spread6Skip4<>+0(SB), Z2
+	VPBROADCASTD low6Bits<>+0(SB), Z3
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z4
+	VBROADCASTSS (SI), Z5
+
+part:
+	VBROADCASTI32X4 (CX), Z6
+	VPSHUFB         Z1, Z6, Z6
+	VPSRLVD         Z0, Z6, Z6
+	VPANDD          Z3, Z6, Z6
+	VCVTDQ2PS       Z6, Z6
+	VMULPS          Z4, Z6, Z6
+	VADDPS          Z5, Z6, Z6
+	VMOVUPS         Z6, (AX)
+	VBROADCASTI32X4 8(CX), Z6
+	VPSHUFB         Z2, Z6, Z6
+	VPSRLVD         Z0, Z6, Z6
+	VPANDD          Z3, Z6, Z6
+	VCVTDQ2PS       Z6, Z6
+	VMULPS          Z4, Z6, Z6
+	VADDPS          Z5, Z6, Z6
+	VMOVUPS         Z6, 64(AX)
+	ADDQ            $0x00000018, CX
+	ADDQ            $0x00000080, AX
+	SUBQ            $0x20, R10
+	JNE             part
+	ADDQ            R8, BX
+	ADDQ            R9, SI
+	SUBQ            DI, DX
+	JNE             group
+	VZEROUPPER
+	RET
+
+// func uint6BiasedGroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512BW, AVX512F, MMX+
+TEXT ·uint6BiasedGroupsAVX512Stream(SB), NOSPLIT, $0-104
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         codes_base+24(FP), CX
+	MOVQ         dst_len+8(FP), DX
+	MOVQ         scales_base+48(FP), BX
+	MOVQ         offsets_base+72(FP), SI
+	MOVQ         scales_len+56(FP), DI
+	XORL         R8, R8
+	CMPQ         DI, $0x01
+	SETNE        R8
+	SHLQ         $0x02, R8
+	MOVQ         offsets_len+80(FP), DI
+	XORL         R9, R9
+	CMPQ         DI, $0x01
+	SETNE        R9
+	SHLQ         $0x02, R9
+	MOVQ         group+96(FP), DI
+	VMOVDQU32    shiftsInBytes6<>+0(SB), Z0
+	VMOVDQU32    spread6Skip0<>+0(SB), Z1
+	VMOVDQU32    spread6Skip4<>+0(SB), Z2
+	VPBROADCASTD low6Bits<>+0(SB), Z3
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z4
+	VBROADCASTSS (SI), Z5
+
+part:
+	VBROADCASTI32X4 (CX), Z6
+	VPSHUFB         Z1, Z6, Z6
+	VPSRLVD         Z0, Z6, Z6
+	VPANDD          Z3, Z6, Z6
+	VCVTDQ2PS       Z6, Z6
+	VMULPS          Z4, Z6, Z6
+	VADDPS          Z5, Z6, Z6
+	VMOVNTPS        Z6, (AX)
+	VBROADCASTI32X4 8(CX), Z6
+	VPSHUFB         Z2, Z6, Z6
+	VPSRLVD         Z0, Z6, Z6
+	VPANDD          Z3, Z6, Z6
+	VCVTDQ2PS       Z6, Z6
+	VMULPS          Z4, Z6, Z6
+	VADDPS          Z5, Z6, Z6
+	VMOVNTPS        Z6, 64(AX)
+	ADDQ            $0x00000018, CX
+	ADDQ            $0x00000080, AX
+	SUBQ            $0x20, R10
+	JNE             part
+	ADDQ            R8, BX
+	ADDQ            R9, SI
+	SUBQ            DI, DX
+	JNE             group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func uint7GroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·uint7GroupsAVX512(SB), NOSPLIT, $0-104
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         codes_base+24(FP), CX
+	MOVQ         dst_len+8(FP), DX
+	MOVQ         scales_base+48(FP), BX
+	MOVQ         offsets_base+72(FP), SI
+	MOVQ         scales_len+56(FP), DI
+	XORL         R8, R8
+	CMPQ         DI, $0x01
+	SETNE        R8
+	SHLQ         $0x02, R8
+	MOVQ         offsets_len+80(FP), DI
+	XORL         R9, R9
+	CMPQ         DI, $0x01
+	SETNE        R9
+	SHLQ         $0x02, R9
+	MOVQ         group+96(FP), DI
+	VMOVDQU32    shiftsInBytes7<>+0(SB), Z0
+	VMOVDQU32    spread7Skip0<>+0(SB), Z1
+	VMOVDQU32    spread7Skip2<>+0(SB), Z2
+	VPBROADCASTD low7Bits<>+0(SB), Z3
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z4
+	VBROADCASTSS (SI), Z5
+
+part:
+	VBROADCASTI32X4 (CX), Z6
+	VPSHUFB         Z1, Z6, Z6
+	VPSRLVD         Z0, Z6, Z6
+	VPANDD          Z3, Z6, Z6
+	VCVTDQ2PS       Z6, Z6
+	VSUBPS          Z5, Z6, Z6
+	VMULPS          Z4, Z6, Z6
+	VMOVUPS         Z6, (AX)
+	VBROADCASTI32X4 12(CX), Z6
+	VPSHUFB         Z2, Z6, Z6
+	VPSRLVD         Z0, Z6, Z6
+	VPANDD          Z3, Z6, Z6
+	VCVTDQ2PS       Z6, Z6
+	VSUBPS          Z5, Z6, Z6
+	VMULPS          Z4, Z6, Z6
+	VMOVUPS         Z6, 64(AX)
+	ADDQ            $0x0000001c, CX
+	ADDQ            $0x00000080, AX
+	SUBQ            $0x20, R10
+	JNE             part
+	ADDQ            R8, BX
+	ADDQ            R9, SI
+	SUBQ            DI, DX
+	JNE             group
+	VZEROUPPER
+	RET
+
+DATA shiftsInBytes7<>+0(SB)/8, $0x0000000700000000
+DATA shiftsInBytes7<>+8(SB)/8, $0x0000000500000006
+DATA shiftsInBytes7<>+16(SB)/8, $0x0000000300000004
+DATA shiftsInBytes7<>+24(SB)/8, $0x0000000100000002
+DATA shiftsInBytes7<>+32(SB)/8, $0x0000000700000000
+DATA shiftsInBytes7<>+40(SB)/8, $0x0000000500000006
+DATA shiftsInBytes7<>+48(SB)/8, $0x0000000300000004
+DATA shiftsInBytes7<>+56(SB)/8, $0x0000000100000002
+GLOBL shiftsInBytes7<>(SB), RODATA|NOPTR, $64
+
+DATA spread7Skip0<>+0(SB)/8, $0x8080010080808000
+DATA spread7Skip0<>+8(SB)/8, $0x8080030280800201
+DATA spread7Skip0<>+16(SB)/8, $0x8080050480800403
+DATA spread7Skip0<>+24(SB)/8, $0x8080800680800605
+DATA spread7Skip0<>+32(SB)/8, $0x8080080780808007
+DATA spread7Skip0<>+40(SB)/8, $0x80800a0980800908
+DATA spread7Skip0<>+48(SB)/8, $0x80800c0b80800b0a
+DATA spread7Skip0<>+56(SB)/8, $0x8080800d80800d0c
+GLOBL spread7Skip0<>(SB), RODATA|NOPTR, $64
+
+DATA spread7Skip2<>+0(SB)/8, $0x8080030280808002
+DATA spread7Skip2<>+8(SB)/8, $0x8080050480800403
+DATA spread7Skip2<>+16(SB)/8, $0x8080070680800605
+DATA spread7Skip2<>+24(SB)/8, $0x8080800880800807
+DATA spread7Skip2<>+32(SB)/8, $0x80800a0980808009
+DATA spread7Skip2<>+40(SB)/8, $0x80800c0b80800b0a
+DATA spread7Skip2<>+48(SB)/8, $0x80800e0d80800d0c
+DATA spread7Skip2<>+56(SB)/8, $0x8080800f80800f0e
+GLOBL spread7Skip2<>(SB), RODATA|NOPTR, $64
+
+DATA low7Bits<>+0(SB)/4, $0x0000007f
+GLOBL low7Bits<>(SB), RODATA|NOPTR, $4
+
+// func uint7GroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512BW, AVX512F, MMX+
+TEXT ·uint7GroupsAVX512Stream(SB), NOSPLIT, $0-104
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         codes_base+24(FP), CX
+	MOVQ         dst_len+8(FP), DX
+	MOVQ         scales_base+48(FP), BX
+	MOVQ         offsets_base+72(FP), SI
+	MOVQ         scales_len+56(FP), DI
+	XORL         R8, R8
+	CMPQ         DI, $0x01
+	SETNE        R8
+	SHLQ         $0x02, R8
+	MOVQ         offsets_len+80(FP), DI
+	XORL         R9, R9
+	CMPQ         DI, $0x01
+	SETNE        R9
+	SHLQ         $0x02, R9
+	MOVQ         group+96(FP), DI
+	VMOVDQU32    shiftsInBytes7<>+0(SB), Z0
+	VMOVDQU32    spread7Skip0<>+0(SB), Z1
+	VMOVDQU32    spread7Skip2<>+0(SB), Z2
+	VPBROADCASTD low7Bits<>+0(SB), Z3
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z4
+	VBROADCASTSS (SI), Z5
+
+part:
+	VBROADCASTI32X4 (CX), Z6
+	VPSHUFB         Z1, Z6, Z6
+	VPSRLVD         Z0, Z6, Z6
+	VPANDD          Z3, Z6, Z6
+	VCVTDQ2PS       Z6, Z6
+	VSUBPS          Z5, Z6, Z6
+	VMULPS          Z4, Z6, Z6
+	VMOVNTPS        Z6, (AX)
+	VBROADCASTI32X4 12(CX), Z6
+	VPSHUFB         Z2, Z6, Z6
+	VPSRLVD         Z0, Z6, Z6
+	VPANDD          Z3, Z6, Z6
+	VCVTDQ2PS       Z6, Z6
+	VSUBPS          Z5, Z6, Z6
+	VMULPS          Z4, Z6, Z6
+	VMOVNTPS        Z6, 64(AX)
+	ADDQ            $0x0000001c, CX
+	ADDQ            $0x00000080, AX
+	SUBQ            $0x20, R10
+	JNE             part
+	ADDQ            R8, BX
+	ADDQ            R9, SI
+	SUBQ            DI, DX
+	JNE             group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func uint7BiasedGroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·uint7BiasedGroupsAVX512(SB), NOSPLIT, $0-104
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         codes_base+24(FP), CX
+	MOVQ         dst_len+8(FP), DX
+	MOVQ         scales_base+48(FP), BX
+	MOVQ         offsets_base+72(FP), SI
+	MOVQ         scales_len+56(FP), DI
+	XORL         R8, R8
+	CMPQ         DI, $0x01
+	SETNE        R8
+	SHLQ         $0x02, R8
+	MOVQ         offsets_len+80(FP), DI
+	XORL         R9, R9
+	CMPQ         DI, $0x01
+	SETNE        R9
+	SHLQ         $0x02, R9
+	MOVQ         group+96(FP), DI
+	VMOVDQU32    shiftsInBytes7<>+0(SB), Z0
+	VMOVDQU32    spread7Skip0<>+0(SB), Z1
+	VMOVDQU32    spread7Skip2<>+0(SB), Z2
+	VPBROADCASTD low7Bits<>+0(SB), Z3
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z4
+	VBROADCASTSS (SI), Z5
+
+part:
+	VBROADCASTI32X4 (CX), Z6
+	VPSHUFB         Z1, Z6, Z6
+	VPSRLVD         Z0, Z6, Z6
+	VPANDD          Z3, Z6, Z6
+	VCVTDQ2PS       Z6, Z6
+	VMULPS          Z4, Z6, Z6
+	VADDPS          Z5, Z6, Z6
+	VMOVUPS         Z6, (AX)
+	VBROADCASTI32X4 12(CX), Z6
+	VPSHUFB         Z2, Z6, Z6
+	VPSRLVD         Z0, Z6, Z6
+	VPANDD          Z3, Z6, Z6
+	VCVTDQ2PS       Z6, Z6
+	VMULPS          Z4, Z6, Z6
+	VADDPS          Z5, Z6, Z6
+	VMOVUPS         Z6, 64(AX)
+	ADDQ            $0x0000001c, CX
+	ADDQ            $0x00000080, AX
+	SUBQ            $0x20, R10
+	JNE             part
+	ADDQ            R8, BX
+	ADDQ            R9, SI
+	SUBQ            DI, DX
+	JNE             group
+	VZEROUPPER
+	RET
+
+// func uint7BiasedGroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512BW, AVX512F, MMX+
+TEXT ·uint7BiasedGroupsAVX512Stream(SB), NOSPLIT, $0-104
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         codes_base+24(FP), CX
+	MOVQ         dst_len+8(FP), DX
+	MOVQ         scales_base+48(FP), BX
+	MOVQ         offsets_base+72(FP), SI
+	MOVQ         scales_len+56(FP), DI
+	XORL         R8, R8
+	CMPQ         DI, $0x01
+	SETNE        R8
+	SHLQ         $0x02, R8
+	MOVQ         offsets_len+80(FP), DI
+	XORL         R9, R9
+	CMPQ         DI, $0x01
+	SETNE        R9
+	SHLQ         $0x02, R9
+	MOVQ         group+96(FP), DI
+	VMOVDQU32    shiftsInBytes7<>+0(SB), Z0
+	VMOVDQU32    spread7Skip0<>+0(SB), Z1
+	VMOVDQU32    spread7Skip2<>+0(SB), Z2
+	VPBROADCASTD low7Bits<>+0(SB), Z3
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z4
+	VBROADCASTSS (SI), Z5
+
+part:
+	VBROADCASTI32X4 (CX), Z6
+	VPSHUFB         Z1, Z6, Z6
+	VPSRLVD         Z0, Z6, Z6
+	VPANDD          Z3, Z6, Z6
+	VCVTDQ2PS       Z6, Z6
+	VMULPS          Z4, Z6, Z6
+	VADDPS          Z5, Z6, Z6
+	VMOVNTPS        Z6, (AX)
+	VBROADCASTI32X4 12(CX), Z6
+	VPSHUFB         Z2, Z6, Z6
+	VPSRLVD         Z0, Z6, Z6
+	VPANDD          Z3, Z6, Z6
+	VCVTDQ2PS       Z6, Z6
+	VMULPS          Z4, Z6, Z6
+	VADDPS          Z5, Z6, Z6
+	VMOVNTPS        Z6, 64(AX)
+	ADDQ            $0x0000001c, CX
+	ADDQ            $0x00000080, AX
+	SUBQ            $0x20, R10
+	JNE             part
+	ADDQ            R8, BX
+	ADDQ            R9, SI
+	SUBQ            DI, DX
+	JNE             group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func uint8GroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512F
+TEXT ·uint8GroupsAVX512(SB), NOSPLIT, $0-104
+	MOVQ  dst_base+0(FP), AX
+	MOVQ  codes_base+24(FP), CX
+	MOVQ  dst_len+8(FP), DX
+	MOVQ  scales_base+48(FP), BX
+	MOVQ  offsets_base+72(FP), SI
+	MOVQ  scales_len+56(FP), DI
+	XORL  R8, R8
+	CMPQ  DI, $0x01
+	SETNE R8
+	SHLQ  $0x02, R8
+	MOVQ  offsets_len+80(FP), DI
+	XORL  R9, R9
+	CMPQ  DI, $0x01
+	SETNE R9
+	SHLQ  $0x02, R9
+	MOVQ  group+96(FP), DI
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS (SI), Z1
+
+part:
+	VPMOVZXBD (CX), Z2
+	VCVTDQ2PS Z2, Z2
+	VSUBPS    Z1, Z2, Z2
+	VMULPS    Z0, Z2, Z2
+	VMOVUPS   Z2, (AX)
+	VPMOVZXBD 16(CX), Z2
+	VCVTDQ2PS Z2, Z2
+	VSUBPS    Z1, Z2, Z2
+	VMULPS    Z0, Z2, Z2
+	VMOVUPS   Z2, 64(AX)
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000080, AX
+	SUBQ      $0x20, R10
+	JNE       part
+	ADDQ      R8, BX
+	ADDQ      R9, SI
+	SUBQ      DI, DX
+	JNE       group
+	VZEROUPPER
+	RET
+
+// func uint8GroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·uint8GroupsAVX512Stream(SB), NOSPLIT, $0-104
+	MOVQ  dst_base+0(FP), AX
+	MOVQ  codes_base+24(FP), CX
+	MOVQ  dst_len+8(FP), DX
+	MOVQ  scales_base+48(FP), BX
+	MOVQ  offsets_base+72(FP), SI
+	MOVQ  scales_len+56(FP), DI
+	XORL  R8, R8
+	CMPQ  DI, $0x01
+	SETNE R8
+	SHLQ  $0x02, R8
+	MOVQ  offsets_len+80(FP), DI
+	XORL  R9, R9
+	CMPQ  DI, $0x01
+	SETNE R9
+	SHLQ  $0x02, R9
+	MOVQ  group+96(FP), DI
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS (SI), Z1
+
+part:
+	VPMOVZXBD (CX), Z2
+	VCVTDQ2PS Z2, Z2
+	VSUBPS    Z1, Z2, Z2
+	VMULPS    Z0, Z2, Z2
+	VMOVNTPS  Z2, (AX)
+	VPMOVZXBD 16(CX), Z2
+	VCVTDQ2PS Z2, Z2
+	VSUBPS    Z1, Z2, Z2
+	VMULPS    Z0, Z2, Z2
+	VMOVNTPS  Z2, 64(AX)
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000080, AX
+	SUBQ      $0x20, R10
+	JNE       part
+	ADDQ      R8, BX
+	ADDQ      R9, SI
+	SUBQ      DI, DX
+	JNE       group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func uint8BiasedGroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512F
+TEXT ·uint8BiasedGroupsAVX512(SB), NOSPLIT, $0-104
+	MOVQ  dst_base+0(FP), AX
+	MOVQ  codes_base+24(FP), CX
+	MOVQ  dst_len+8(FP), DX
+	MOVQ  scales_base+48(FP), BX
+	MOVQ  offsets_base+72(FP), SI
+	MOVQ  scales_len+56(FP), DI
+	XORL  R8, R8
+	CMPQ  DI, $0x01
+	SETNE R8
+	SHLQ  $0x02, R8
+	MOVQ  offsets_len+80(FP), DI
+	XORL  R9, R9
+	CMPQ  DI, $0x01
+	SETNE R9
+	SHLQ  $0x02, R9
+	MOVQ  group+96(FP), DI
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS (SI), Z1
+
+part:
+	VPMOVZXBD (CX), Z2
+	VCVTDQ2PS Z2, Z2
+	VMULPS    Z0, Z2, Z2
+	VADDPS    Z1, Z2, Z2
+	VMOVUPS   Z2, (AX)
+	VPMOVZXBD 16(CX), Z2
+	VCVTDQ2PS Z2, Z2
+	VMULPS    Z0, Z2, Z2
+	VADDPS    Z1, Z2, Z2
+	VMOVUPS   Z2, 64(AX)
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000080, AX
+	SUBQ      $0x20, R10
+	JNE       part
+	ADDQ      R8, BX
+	ADDQ      R9, SI
+	SUBQ      DI, DX
+	JNE       group
+	VZEROUPPER
+	RET
+
+// func uint8BiasedGroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·uint8BiasedGroupsAVX512Stream(SB), NOSPLIT, $0-104
+	MOVQ  dst_base+0(FP), AX
+	MOVQ  codes_base+24(FP), CX
+	MOVQ  dst_len+8(FP), DX
+	MOVQ  scales_base+48(FP), BX
+	MOVQ  offsets_base+72(FP), SI
+	MOVQ  scales_len+56(FP), DI
+	XORL  R8, R8
+	CMPQ  DI, $0x01
+	SETNE R8
+	SHLQ  $0x02, R8
+	MOVQ  offsets_len+80(FP), DI
+	XORL  R9, R9
+	CMPQ  DI, $0x01
+	SETNE R9
+	SHLQ  $0x02, R9
+	MOVQ  group+96(FP), DI
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS (SI), Z1
+
+part:
+	VPMOVZXBD (CX), Z2
+	VCVTDQ2PS Z2, Z2
+	VMULPS    Z0, Z2, Z2
+	VADDPS    Z1, Z2, Z2
+	VMOVNTPS  Z2, (AX)
+	VPMOVZXBD 16(CX), Z2
+	VCVTDQ2PS Z2, Z2
+	VMULPS    Z0, Z2, Z2
+	VADDPS    Z1, Z2, Z2
+	VMOVNTPS  Z2, 64(AX)
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000080, AX
+	SUBQ      $0x20, R10
+	JNE       part
+	ADDQ      R8, BX
+	ADDQ      R9, SI
+	SUBQ      DI, DX
+	JNE       group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func int8GroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512F
+TEXT ·int8GroupsAVX512(SB), NOSPLIT, $0-104
+	MOVQ  dst_base+0(FP), AX
+	MOVQ  codes_base+24(FP), CX
+	MOVQ  dst_len+8(FP), DX
+	MOVQ  scales_base+48(FP), BX
+	MOVQ  offsets_base+72(FP), SI
+	MOVQ  scales_len+56(FP), DI
+	XORL  R8, R8
+	CMPQ  DI, $0x01
+	SETNE R8
+	SHLQ  $0x02, R8
+	MOVQ  offsets_len+80(FP), DI
+	XORL  R9, R9
+	CMPQ  DI, $0x01
+	SETNE R9
+	SHLQ  $0x02, R9
+	MOVQ  group+96(FP), DI
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS (SI), Z1
+
+part:
+	VPMOVSXBD (CX), Z2
+	VCVTDQ2PS Z2, Z2
+	VSUBPS    Z1, Z2, Z2
+	VMULPS    Z0, Z2, Z2
+	VMOVUPS   Z2, (AX)
+	VPMOVSXBD 16(CX), Z2
+	VCVTDQ2PS Z2, Z2
+	VSUBPS    Z1, Z2, Z2
+	VMULPS    Z0, Z2, Z2
+	VMOVUPS   Z2, 64(AX)
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000080, AX
+	SUBQ      $0x20, R10
+	JNE       part
+	ADDQ      R8, BX
+	ADDQ      R9, SI
+	SUBQ      DI, DX
+	JNE       group
+	VZEROUPPER
+	RET
+
+// func int8GroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·int8GroupsAVX512Stream(SB), NOSPLIT, $0-104
+	MOVQ  dst_base+0(FP), AX
+	MOVQ  codes_base+24(FP), CX
+	MOVQ  dst_len+8(FP), DX
+	MOVQ  scales_base+48(FP), BX
+	MOVQ  offsets_base+72(FP), SI
+	MOVQ  scales_len+56(FP), DI
+	XORL  R8, R8
+	CMPQ  DI, $0x01
+	SETNE R8
+	SHLQ  $0x02, R8
+	MOVQ  offsets_len+80(FP), DI
+	XORL  R9, R9
+	CMPQ  DI, $0x01
+	SETNE R9
+	SHLQ  $0x02, R9
+	MOVQ  group+96(FP), DI
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS (SI), Z1
+
+part:
+	VPMOVSXBD (CX), Z2
+	VCVTDQ2PS Z2, Z2
+	VSUBPS    Z1, Z2, Z2
+	VMULPS    Z0, Z2, Z2
+	VMOVNTPS  Z2, (AX)
+	VPMOVSXBD 16(CX), Z2
+	VCVTDQ2PS Z2, Z2
+	VSUBPS    Z1, Z2, Z2
+	VMULPS    Z0, Z2, Z2
+	VMOVNTPS  Z2, 64(AX)
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000080, AX
+	SUBQ      $0x20, R10
+	JNE       part
+	ADDQ      R8, BX
+	ADDQ      R9, SI
+	SUBQ      DI, DX
+	JNE       group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func int8By127GroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512F
+TEXT ·int8By127GroupsAVX512(SB), NOSPLIT, $0-104
+	MOVQ  dst_base+0(FP), AX
+	MOVQ  codes_base+24(FP), CX
+	MOVQ  dst_len+8(FP), DX
+	MOVQ  scales_base+48(FP), BX
+	MOVQ  offsets_base+72(FP), SI
+	MOVQ  scales_len+56(FP), DI
+	XORL  R8, R8
+	CMPQ  DI, $0x01
+	SETNE R8
+	SHLQ  $0x02, R8
+	MOVQ  offsets_len+80(FP), DI
+	XORL  R9, R9
+	CMPQ  DI, $0x01
+	SETNE R9
+	SHLQ  $0x02, R9
+	MOVQ  group+96(FP), DI
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS (SI), Z1
+
+part:
+	VPMOVSXBD   (CX), Z1
+	VCVTDQ2PS   Z1, Z1
+	VMULPS      Z0, Z1, Z1
+	VMULPS.BCST by127<>+0(SB), Z1, Z1
+	VMOVUPS     Z1, (AX)
+	VPMOVSXBD   16(CX), Z1
+	VCVTDQ2PS   Z1, Z1
+	VMULPS      Z0, Z1, Z1
+	VMULPS.BCST by127<>+0(SB), Z1, Z1
+	VMOVUPS     Z1, 64(AX)
+	ADDQ        $0x00000020, CX
+	ADDQ        $0x00000080, AX
+	SUBQ        $0x20, R10
+	JNE         part
+	ADDQ        R8, BX
+	ADDQ        R9, SI
+	SUBQ        DI, DX
+	JNE         group
+	VZEROUPPER
+	RET
+
+DATA by127<>+0(SB)/4, $0x3c010204
+GLOBL by127<>(SB), RODATA|NOPTR, $4
+
+// func int8By127GroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·int8By127GroupsAVX512Stream(SB), NOSPLIT, $0-104
+	MOVQ  dst_base+0(FP), AX
+	MOVQ  codes_base+24(FP), CX
+	MOVQ  dst_len+8(FP), DX
+	MOVQ  scales_base+48(FP), BX
+	MOVQ  offsets_base+72(FP), SI
+	MOVQ  scales_len+56(FP), DI
+	XORL  R8, R8
+	CMPQ  DI, $0x01
+	SETNE R8
+	SHLQ  $0x02, R8
+	MOVQ  offsets_len+80(FP), DI
+	XORL  R9, R9
+	CMPQ  DI, $0x01
+	SETNE R9
+	SHLQ  $0x02, R9
+	MOVQ  group+96(FP), DI
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS (SI), Z1
+
+part:
+	VPMOVSXBD   (CX), Z1
+	VCVTDQ2PS   Z1, Z1
+	VMULPS      Z0, Z1, Z1
+	VMULPS.BCST by127<>+0(SB), Z1, Z1
+	VMOVNTPS    Z1, (AX)
+	VPMOVSXBD   16(CX), Z1
+	VCVTDQ2PS   Z1, Z1
+	VMULPS      Z0, Z1, Z1
+	VMULPS.BCST by127<>+0(SB), Z1, Z1
+	VMOVNTPS    Z1, 64(AX)
+	ADDQ        $0x00000020, CX
+	ADDQ        $0x00000080, AX
+	SUBQ        $0x20, R10
+	JNE         part
+	ADDQ        R8, BX
+	ADDQ        R9, SI
+	SUBQ        DI, DX
+	JNE         group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func e5m2GroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2, AVX512F
+TEXT ·e5m2GroupsAVX512(SB), NOSPLIT, $0-104
+	MOVQ  dst_base+0(FP), AX
+	MOVQ  codes_base+24(FP), CX
+	MOVQ  dst_len+8(FP), DX
+	MOVQ  scales_base+48(FP), BX
+	MOVQ  offsets_base+72(FP), SI
+	MOVQ  scales_len+56(FP), DI
+	XORL  R8, R8
+	CMPQ  DI, $0x01
+	SETNE R8
+	SHLQ  $0x02, R8
+	MOVQ  offsets_len+80(FP), DI
+	XORL  R9, R9
+	CMPQ  DI, $0x01
+	SETNE R9
+	SHLQ  $0x02, R9
+	MOVQ  group+96(FP), DI
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS (SI), Z1
+
+part:
+	VPMOVZXBW (CX), Y1
+	VPSLLW    $0x08, Y1, Y1
+	VCVTPH2PS Y1, Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS   Z1, (AX)
+	VPMOVZXBW 16(CX), Y1
+	VPSLLW    $0x08, Y1, Y1
+	VCVTPH2PS Y1, Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVUPS   Z1, 64(AX)
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000080, AX
+	SUBQ      $0x20, R10
+	JNE       part
+	ADDQ      R8, BX
+	ADDQ      R9, SI
+	SUBQ      DI, DX
+	JNE       group
+	VZEROUPPER
+	RET
+
+// func e5m2GroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2, AVX512F, MMX+
+TEXT ·e5m2GroupsAVX512Stream(SB), NOSPLIT, $0-104
+	MOVQ  dst_base+0(FP), AX
+	MOVQ  codes_base+24(FP), CX
+	MOVQ  dst_len+8(FP), DX
+	MOVQ  scales_base+48(FP), BX
+	MOVQ  offsets_base+72(FP), SI
+	MOVQ  scales_len+56(FP), DI
+	XORL  R8, R8
+	CMPQ  DI, $0x01
+	SETNE R8
+	SHLQ  $0x02, R8
+	MOVQ  offsets_len+80(FP), DI
+	XORL  R9, R9
+	CMPQ  DI, $0x01
+	SETNE R9
+	SHLQ  $0x02, R9
+	MOVQ  group+96(FP), DI
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS (SI), Z1
+
+part:
+	VPMOVZXBW (CX), Y1
+	VPSLLW    $0x08, Y1, Y1
+	VCVTPH2PS Y1, Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVNTPS  Z1, (AX)
+	VPMOVZXBW 16(CX), Y1
+	VPSLLW    $0x08, Y1, Y1
+	VCVTPH2PS Y1, Z1
+	VMULPS    Z0, Z1, Z1
+	VMOVNTPS  Z1, 64(AX)
+	ADDQ      $0x00000020, CX
+	ADDQ      $0x00000080, AX
+	SUBQ      $0x20, R10
+	JNE       part
+	ADDQ      R8, BX
+	ADDQ      R9, SI
+	SUBQ      DI, DX
+	JNE       group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func e4m3GroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL
+TEXT ·e4m3GroupsAVX512(SB), NOSPLIT, $0-104
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         codes_base+24(FP), CX
+	MOVQ         dst_len+8(FP), DX
+	MOVQ         scales_base+48(FP), BX
+	MOVQ         offsets_base+72(FP), SI
+	MOVQ         scales_len+56(FP), DI
+	XORL         R8, R8
+	CMPQ         DI, $0x01
+	SETNE        R8
+	SHLQ         $0x02, R8
+	MOVQ         offsets_len+80(FP), DI
+	XORL         R9, R9
+	CMPQ         DI, $0x01
+	SETNE        R9
+	SHLQ         $0x02, R9
+	MOVQ         group+96(FP), DI
+	VPBROADCASTD e4m3Fields<>+0(SB), Z0
+	VPBROADCASTD e4m3Bias<>+0(SB), Z1
+	VPBROADCASTD e4m3Least<>+0(SB), Y2
+	VPBROADCASTD e4m3Normals<>+0(SB), Y3
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z4
+
+part:
+	VMOVDQU   (CX), Y5
+	VPADDB    Y5, Y5, Y5
+	VPSUBB    Y2, Y5, Y5
+	VPSUBUSB  Y3, Y5, Y5
+	VPMOVSXBD (CX), Z6
+	VPSLLD    $0x14, Z6, Z6
+	VPANDD    Z0, Z6, Z6
+	VPADDD    Z1, Z6, Z6
+	VPMOVSXBD 16(CX), Z7
+	VPSLLD    $0x14, Z7, Z7
+	VPANDD    Z0, Z7, Z7
+	VPADDD    Z1, Z7, Z7
+	VPTEST    Y5, Y5
+	JNE       odd
+
+odd_done:
+	VMULPS  Z4, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z4, Z7, Z7
+	VMOVUPS Z7, 64(AX)
+	ADDQ    $0x00000020, CX
+	ADDQ    $0x00000080, AX
+	SUBQ    $0x20, R10
+	JNE     part
+	ADDQ    R8, BX
+	ADDQ    R9, SI
+	SUBQ    DI, DX
+	JNE     group
+	VZEROUPPER
+	RET
+
+odd:
+	VPBROADCASTD e4m3Bits<>+0(SB), Z5
+	VPBROADCASTD twoTo8<>+0(SB), Z6
+	VPBROADCASTD e4m3Magnitude<>+0(SB), Z9
+	VPBROADCASTD e4m3NaN<>+0(SB), Z7
+	VPMOVSXBW    (CX), Y8
+	VPSLLW       $0x07, Y8, Y8
+	VPANDD       Y5, Y8, Y8
+	VPANDD       Y9, Y8, Y10
+	VPCMPEQW     Y9, Y10, K1
+	VCVTPH2PS    Y8, Z8
+	VMULPS       Z6, Z8, Z8
+	VPORD        Z7, Z8, K1, Z8
+	VPMOVSXBW    16(CX), Y10
+	VPSLLW       $0x07, Y10, Y10
+	VPANDD       Y5, Y10, Y10
+	VPANDD       Y9, Y10, Y5
+	VPCMPEQW     Y9, Y5, K1
+	VCVTPH2PS    Y10, Z5
+	VMULPS       Z6, Z5, Z5
+	VPORD        Z7, Z5, K1, Z5
+	VMOVAPS      Z8, Z6
+	VMOVAPS      Z5, Z7
+	JMP          odd_done
+
+DATA e4m3Fields<>+0(SB)/4, $0x87f00000
+GLOBL e4m3Fields<>(SB), RODATA|NOPTR, $4
+
+DATA e4m3Bias<>+0(SB)/4, $0x3c000000
+GLOBL e4m3Bias<>(SB), RODATA|NOPTR, $4
+
+DATA e4m3Least<>+0(SB)/4, $0x10101010
+GLOBL e4m3Least<>(SB), RODATA|NOPTR, $4
+
+DATA e4m3Normals<>+0(SB)/4, $0xecececec
+GLOBL e4m3Normals<>(SB), RODATA|NOPTR, $4
+
+// func e4m3GroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, MMX+
+TEXT ·e4m3GroupsAVX512Stream(SB), NOSPLIT, $0-104
+	MOVQ         dst_base+0(FP), AX
+	MOVQ         codes_base+24(FP), CX
+	MOVQ         dst_len+8(FP), DX
+	MOVQ         scales_base+48(FP), BX
+	MOVQ         offsets_base+72(FP), SI
+	MOVQ         scales_len+56(FP), DI
+	XORL         R8, R8
+	CMPQ         DI, $0x01
+	SETNE        R8
+	SHLQ         $0x02, R8
+	MOVQ         offsets_len+80(FP), DI
+	XORL         R9, R9
+	CMPQ         DI, $0x01
+	SETNE        R9
+	SHLQ         $0x02, R9
+	MOVQ         group+96(FP), DI
+	VPBROADCASTD e4m3Fields<>+0(SB), Z0
+	VPBROADCASTD e4m3Bias<>+0(SB), Z1
+	VPBROADCASTD e4m3Least<>+0(SB), Y2
+	VPBROADCASTD e4m3Normals<>+0(SB), Y3
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z4
+
+part:
+	VMOVDQU   (CX), Y5
+	VPADDB    Y5, Y5, Y5
+	VPSUBB    Y2, Y5, Y5
+	VPSUBUSB  Y3, Y5, Y5
+	VPMOVSXBD (CX), Z6
+	VPSLLD    $0x14, Z6, Z6
+	VPANDD    Z0, Z6, Z6
+	VPADDD    Z1, Z6, Z6
+	VPMOVSXBD 16(CX), Z7
+	VPSLLD    $0x14, Z7, Z7
+	VPANDD    Z0, Z7, Z7
+	VPADDD    Z1, Z7, Z7
+	VPTEST    Y5, Y5
+	JNE       odd
+
+odd_done:
+	VMULPS   Z4, Z6, Z6
+	VMOVNTPS Z6, (AX)
+	VMULPS   Z4, Z7, Z7
+	VMOVNTPS Z7, 64(AX)
+	ADDQ     $0x00000020, CX
+	ADDQ     $0x00000080, AX
+	SUBQ     $0x20, R10
+	JNE      part
+	ADDQ     R8, BX
+	ADDQ     R9, SI
+	SUBQ     DI, DX
+	JNE      group
+	SFENCE
+	VZEROUPPER
+	RET
+
+odd:
+	VPBROADCASTD e4m3Bits<>+0(SB), Z5
+	VPBROADCASTD twoTo8<>+0(SB), Z6
+	VPBROADCASTD e4m3Magnitude<>+0(SB), Z9
+	VPBROADCASTD e4m3NaN<>+0(SB), Z7
+	VPMOVSXBW    (CX), Y8
+	VPSLLW       $0x07, Y8, Y8
+	VPANDD       Y5, Y8, Y8
+	VPANDD       Y9, Y8, Y10
+	VPCMPEQW     Y9, Y10, K1
+	VCVTPH2PS    Y8, Z8
+	VMULPS       Z6, Z8, Z8
+	VPORD        Z7, Z8, K1, Z8
+	VPMOVSXBW    16(CX), Y10
+	VPSLLW       $0x07, Y10, Y10
+	VPANDD       Y5, Y10, Y10
+	VPANDD       Y9, Y10, Y5
+	VPCMPEQW     Y9, Y5, K1
+	VCVTPH2PS    Y10, Z5
+	VMULPS       Z6, Z5, Z5
+	VPORD        Z7, Z5, K1, Z5
+	VMOVAPS      Z8, Z6
+	VMOVAPS      Z5, Z7
+	JMP          odd_done
+
+// func e2m1GroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512F
+TEXT ·e2m1GroupsAVX512(SB), NOSPLIT, $0-104
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      codes_base+24(FP), CX
+	MOVQ      dst_len+8(FP), DX
+	MOVQ      scales_base+48(FP), BX
+	MOVQ      offsets_base+72(FP), SI
+	MOVQ      scales_len+56(FP), DI
+	XORL      R8, R8
+	CMPQ      DI, $0x01
+	SETNE     R8
+	SHLQ      $0x02, R8
+	MOVQ      offsets_len+80(FP), DI
+	XORL      R9, R9
+	CMPQ      DI, $0x01
+	SETNE     R9
+	SHLQ      $0x02, R9
+	MOVQ      group+96(FP), DI
+	VMOVDQU32 e2m1ValuesFrom0<>+0(SB), Z0
+	VMOVDQU32 nibbles0<>+0(SB), Z1
+	MOVL      $0x0000ff00, R10
+	KMOVW     R10, K1
+	CMPQ      DI, $0x10
+	JE        pairs
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z2
+	VBROADCASTSS (SI), Z3
+	VMOVAPS      Z0, Z3
+	VMULPS       Z2, Z3, Z3
+
+part:
+	VPBROADCASTD (CX), Z2
+	VPBROADCASTD 4(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z3, Z2, Z2
+	VMOVUPS      Z2, (AX)
+	VPBROADCASTD 8(CX), Z2
+	VPBROADCASTD 12(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z3, Z2, Z2
+	VMOVUPS      Z2, 64(AX)
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	JMP          done
+
+pairs:
+	VBROADCASTSS (BX), Z2
+	VBROADCASTSS (SI), Z3
+	VMOVAPS      Z0, Z3
+	VMULPS       Z2, Z3, Z3
+	VBROADCASTSS (BX)(R8*1), Z2
+	VBROADCASTSS (SI)(R9*1), Z4
+	VMOVAPS      Z0, Z4
+	VMULPS       Z2, Z4, Z4
+	VPBROADCASTD (CX), Z2
+	VPBROADCASTD 4(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z3, Z2, Z2
+	VMOVUPS      Z2, (AX)
+	VPBROADCASTD 8(CX), Z2
+	VPBROADCASTD 12(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z4, Z2, Z2
+	VMOVUPS      Z2, 64(AX)
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000080, AX
+	LEAQ         (BX)(R8*2), BX
+	LEAQ         (SI)(R9*2), SI
+	SUBQ         $0x20, DX
+	JNE          pairs
+
+done:
+	VZEROUPPER
+	RET
+
+DATA e2m1ValuesFrom0<>+0(SB)/8, $0x3f00000000000000
+DATA e2m1ValuesFrom0<>+8(SB)/8, $0x3fc000003f800000
+DATA e2m1ValuesFrom0<>+16(SB)/8, $0x4040000040000000
+DATA e2m1ValuesFrom0<>+24(SB)/8, $0x40c0000040800000
+DATA e2m1ValuesFrom0<>+32(SB)/8, $0xbf00000080000000
+DATA e2m1ValuesFrom0<>+40(SB)/8, $0xbfc00000bf800000
+DATA e2m1ValuesFrom0<>+48(SB)/8, $0xc0400000c0000000
+DATA e2m1ValuesFrom0<>+56(SB)/8, $0xc0c00000c0800000
+GLOBL e2m1ValuesFrom0<>(SB), RODATA|NOPTR, $64
+
+// func e2m1GroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·e2m1GroupsAVX512Stream(SB), NOSPLIT, $0-104
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      codes_base+24(FP), CX
+	MOVQ      dst_len+8(FP), DX
+	MOVQ      scales_base+48(FP), BX
+	MOVQ      offsets_base+72(FP), SI
+	MOVQ      scales_len+56(FP), DI
+	XORL      R8, R8
+	CMPQ      DI, $0x01
+	SETNE     R8
+	SHLQ      $0x02, R8
+	MOVQ      offsets_len+80(FP), DI
+	XORL      R9, R9
+	CMPQ      DI, $0x01
+	SETNE     R9
+	SHLQ      $0x02, R9
+	MOVQ      group+96(FP), DI
+	VMOVDQU32 e2m1ValuesFrom0<>+0(SB), Z0
+	VMOVDQU32 nibbles0<>+0(SB), Z1
+	MOVL      $0x0000ff00, R10
+	KMOVW     R10, K1
+	CMPQ      DI, $0x10
+	JE        pairs
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z2
+	VBROADCASTSS (SI), Z3
+	VMOVAPS      Z0, Z3
+	VMULPS       Z2, Z3, Z3
+
+part:
+	VPBROADCASTD (CX), Z2
+	VPBROADCASTD 4(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z3, Z2, Z2
+	VMOVNTPS     Z2, (AX)
+	VPBROADCASTD 8(CX), Z2
+	VPBROADCASTD 12(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z3, Z2, Z2
+	VMOVNTPS     Z2, 64(AX)
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	JMP          done
+
+pairs:
+	VBROADCASTSS (BX), Z2
+	VBROADCASTSS (SI), Z3
+	VMOVAPS      Z0, Z3
+	VMULPS       Z2, Z3, Z3
+	VBROADCASTSS (BX)(R8*1), Z2
+	VBROADCASTSS (SI)(R9*1), Z4
+	VMOVAPS      Z0, Z4
+	VMULPS       Z2, Z4, Z4
+	VPBROADCASTD (CX), Z2
+	VPBROADCASTD 4(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z3, Z2, Z2
+	VMOVNTPS     Z2, (AX)
+	VPBROADCASTD 8(CX), Z2
+	VPBROADCASTD 12(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z4, Z2, Z2
+	VMOVNTPS     Z2, 64(AX)
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000080, AX
+	LEAQ         (BX)(R8*2), BX
+	LEAQ         (SI)(R9*2), SI
+	SUBQ         $0x20, DX
+	JNE          pairs
+
+done:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func e2m1PlusGroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512F
+TEXT ·e2m1PlusGroupsAVX512(SB), NOSPLIT, $0-104
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      codes_base+24(FP), CX
+	MOVQ      dst_len+8(FP), DX
+	MOVQ      scales_base+48(FP), BX
+	MOVQ      offsets_base+72(FP), SI
+	MOVQ      scales_len+56(FP), DI
+	XORL      R8, R8
+	CMPQ      DI, $0x01
+	SETNE     R8
+	SHLQ      $0x02, R8
+	MOVQ      offsets_len+80(FP), DI
+	XORL      R9, R9
+	CMPQ      DI, $0x01
+	SETNE     R9
+	SHLQ      $0x02, R9
+	MOVQ      group+96(FP), DI
+	VMOVDQU32 e2m1PlusValuesFrom0<>+0(SB), Z0
+	VMOVDQU32 nibbles0<>+0(SB), Z1
+	MOVL      $0x0000ff00, R10
+	KMOVW     R10, K1
+	CMPQ      DI, $0x10
+	JE        pairs
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z2
+	VBROADCASTSS (SI), Z3
+	VMOVAPS      Z0, Z3
+	VMULPS       Z2, Z3, Z3
+
+part:
+	VPBROADCASTD (CX), Z2
+	VPBROADCASTD 4(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z3, Z2, Z2
+	VMOVUPS      Z2, (AX)
+	VPBROADCASTD 8(CX), Z2
+	VPBROADCASTD 12(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z3, Z2, Z2
+	VMOVUPS      Z2, 64(AX)
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	JMP          done
+
+pairs:
+	VBROADCASTSS (BX), Z2
+	VBROADCASTSS (SI), Z3
+	VMOVAPS      Z0, Z3
+	VMULPS       Z2, Z3, Z3
+	VBROADCASTSS (BX)(R8*1), Z2
+	VBROADCASTSS (SI)(R9*1), Z4
+	VMOVAPS      Z0, Z4
+	VMULPS       Z2, Z4, Z4
+	VPBROADCASTD (CX), Z2
+	VPBROADCASTD 4(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z3, Z2, Z2
+	VMOVUPS      Z2, (AX)
+	VPBROADCASTD 8(CX), Z2
+	VPBROADCASTD 12(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z4, Z2, Z2
+	VMOVUPS      Z2, 64(AX)
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000080, AX
+	LEAQ         (BX)(R8*2), BX
+	LEAQ         (SI)(R9*2), SI
+	SUBQ         $0x20, DX
+	JNE          pairs
+
+done:
+	VZEROUPPER
+	RET
+
+DATA e2m1PlusValuesFrom0<>+0(SB)/8, $0x3f00000000000000
+DATA e2m1PlusValuesFrom0<>+8(SB)/8, $0x3fc000003f800000
+DATA e2m1PlusValuesFrom0<>+16(SB)/8, $0x4040000040000000
+DATA e2m1PlusValuesFrom0<>+24(SB)/8, $0x40c0000040800000
+DATA e2m1PlusValuesFrom0<>+32(SB)/8, $0xbf00000000000000
+DATA e2m1PlusValuesFrom0<>+40(SB)/8, $0xbfc00000bf800000
+DATA e2m1PlusValuesFrom0<>+48(SB)/8, $0xc0400000c0000000
+DATA e2m1PlusValuesFrom0<>+56(SB)/8, $0xc0c00000c0800000
+GLOBL e2m1PlusValuesFrom0<>(SB), RODATA|NOPTR, $64
+
+// func e2m1PlusGroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·e2m1PlusGroupsAVX512Stream(SB), NOSPLIT, $0-104
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      codes_base+24(FP), CX
+	MOVQ      dst_len+8(FP), DX
+	MOVQ      scales_base+48(FP), BX
+	MOVQ      offsets_base+72(FP), SI
+	MOVQ      scales_len+56(FP), DI
+	XORL      R8, R8
+	CMPQ      DI, $0x01
+	SETNE     R8
+	SHLQ      $0x02, R8
+	MOVQ      offsets_len+80(FP), DI
+	XORL      R9, R9
+	CMPQ      DI, $0x01
+	SETNE     R9
+	SHLQ      $0x02, R9
+	MOVQ      group+96(FP), DI
+	VMOVDQU32 e2m1PlusValuesFrom0<>+0(SB), Z0
+	VMOVDQU32 nibbles0<>+0(SB), Z1
+	MOVL      $0x0000ff00, R10
+	KMOVW     R10, K1
+	CMPQ      DI, $0x10
+	JE        pairs
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z2
+	VBROADCASTSS (SI), Z3
+	VMOVAPS      Z0, Z3
+	VMULPS       Z2, Z3, Z3
+
+part:
+	VPBROADCASTD (CX), Z2
+	VPBROADCASTD 4(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z3, Z2, Z2
+	VMOVNTPS     Z2, (AX)
+	VPBROADCASTD 8(CX), Z2
+	VPBROADCASTD 12(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z3, Z2, Z2
+	VMOVNTPS     Z2, 64(AX)
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	JMP          done
+
+pairs:
+	VBROADCASTSS (BX), Z2
+	VBROADCASTSS (SI), Z3
+	VMOVAPS      Z0, Z3
+	VMULPS       Z2, Z3, Z3
+	VBROADCASTSS (BX)(R8*1), Z2
+	VBROADCASTSS (SI)(R9*1), Z4
+	VMOVAPS      Z0, Z4
+	VMULPS       Z2, Z4, Z4
+	VPBROADCASTD (CX), Z2
+	VPBROADCASTD 4(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z3, Z2, Z2
+	VMOVNTPS     Z2, (AX)
+	VPBROADCASTD 8(CX), Z2
+	VPBROADCASTD 12(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z4, Z2, Z2
+	VMOVNTPS     Z2, 64(AX)
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000080, AX
+	LEAQ         (BX)(R8*2), BX
+	LEAQ         (SI)(R9*2), SI
+	SUBQ         $0x20, DX
+	JNE          pairs
+
+done:
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func nf4GroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512F
+TEXT ·nf4GroupsAVX512(SB), NOSPLIT, $0-104
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      codes_base+24(FP), CX
+	MOVQ      dst_len+8(FP), DX
+	MOVQ      scales_base+48(FP), BX
+	MOVQ      offsets_base+72(FP), SI
+	MOVQ      scales_len+56(FP), DI
+	XORL      R8, R8
+	CMPQ      DI, $0x01
+	SETNE     R8
+	SHLQ      $0x02, R8
+	MOVQ      offsets_len+80(FP), DI
+	XORL      R9, R9
+	CMPQ      DI, $0x01
+	SETNE     R9
+	SHLQ      $0x02, R9
+	MOVQ      group+96(FP), DI
+	VMOVDQU32 nf4ValuesFrom0<>+0(SB), Z0
+	VMOVDQU32 nibbles1<>+0(SB), Z1
+	MOVL      $0x0000ff00, R10
+	KMOVW     R10, K1
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z2
+	VBROADCASTSS (SI), Z3
+	VMOVAPS      Z0, Z3
+	VMULPS       Z2, Z3, Z3
+
+part:
+	VPBROADCASTD (CX), Z2
+	VPBROADCASTD 4(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z3, Z2, Z2
+	VMOVUPS      Z2, (AX)
+	VPBROADCASTD 8(CX), Z2
+	VPBROADCASTD 12(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z3, Z2, Z2
+	VMOVUPS      Z2, 64(AX)
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	VZEROUPPER
+	RET
+
+DATA nf4ValuesFrom0<>+0(SB)/8, $0xbf3239b1bf800000
+DATA nf4ValuesFrom0<>+8(SB)/8, $0xbeca32a0bf066b30
+DATA nf4ValuesFrom0<>+16(SB)/8, $0xbe3d353fbe91a24d
+DATA nf4ValuesFrom0<>+24(SB)/8, $0x00000000bdba7871
+DATA nf4ValuesFrom0<>+32(SB)/8, $0x3e24cae33da2faff
+DATA nf4ValuesFrom0<>+40(SB)/8, $0x3ead033a3e7c04dd
+DATA nf4ValuesFrom0<>+48(SB)/8, $0x3f1007ab3ee1a4b8
+DATA nf4ValuesFrom0<>+56(SB)/8, $0x3f8000003f3913b3
+GLOBL nf4ValuesFrom0<>(SB), RODATA|NOPTR, $64
+
+DATA nibbles1<>+0(SB)/8, $0x0000000000000004
+DATA nibbles1<>+8(SB)/8, $0x000000080000000c
+DATA nibbles1<>+16(SB)/8, $0x0000001000000014
+DATA nibbles1<>+24(SB)/8, $0x000000180000001c
+DATA nibbles1<>+32(SB)/8, $0x0000000000000004
+DATA nibbles1<>+40(SB)/8, $0x000000080000000c
+DATA nibbles1<>+48(SB)/8, $0x0000001000000014
+DATA nibbles1<>+56(SB)/8, $0x000000180000001c
+GLOBL nibbles1<>(SB), RODATA|NOPTR, $64
+
+// func nf4GroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·nf4GroupsAVX512Stream(SB), NOSPLIT, $0-104
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      codes_base+24(FP), CX
+	MOVQ      dst_len+8(FP), DX
+	MOVQ      scales_base+48(FP), BX
+	MOVQ      offsets_base+72(FP), SI
+	MOVQ      scales_len+56(FP), DI
+	XORL      R8, R8
+	CMPQ      DI, $0x01
+	SETNE     R8
+	SHLQ      $0x02, R8
+	MOVQ      offsets_len+80(FP), DI
+	XORL      R9, R9
+	CMPQ      DI, $0x01
+	SETNE     R9
+	SHLQ      $0x02, R9
+	MOVQ      group+96(FP), DI
+	VMOVDQU32 nf4ValuesFrom0<>+0(SB), Z0
+	VMOVDQU32 nibbles1<>+0(SB), Z1
+	MOVL      $0x0000ff00, R10
+	KMOVW     R10, K1
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z2
+	VBROADCASTSS (SI), Z3
+	VMOVAPS      Z0, Z3
+	VMULPS       Z2, Z3, Z3
+
+part:
+	VPBROADCASTD (CX), Z2
+	VPBROADCASTD 4(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z3, Z2, Z2
+	VMOVNTPS     Z2, (AX)
+	VPBROADCASTD 8(CX), Z2
+	VPBROADCASTD 12(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z3, Z2, Z2
+	VMOVNTPS     Z2, 64(AX)
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	SFENCE
+	VZEROUPPER
+	RET
+
+// func fp4GroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512F
+TEXT ·fp4GroupsAVX512(SB), NOSPLIT, $0-104
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      codes_base+24(FP), CX
+	MOVQ      dst_len+8(FP), DX
+	MOVQ      scales_base+48(FP), BX
+	MOVQ      offsets_base+72(FP), SI
+	MOVQ      scales_len+56(FP), DI
+	XORL      R8, R8
+	CMPQ      DI, $0x01
+	SETNE     R8
+	SHLQ      $0x02, R8
+	MOVQ      offsets_len+80(FP), DI
+	XORL      R9, R9
+	CMPQ      DI, $0x01
+	SETNE     R9
+	SHLQ      $0x02, R9
+	MOVQ      group+96(FP), DI
+	VMOVDQU32 fp4ValuesFrom0<>+0(SB), Z0
+	VMOVDQU32 nibbles1<>+0(SB), Z1
+	MOVL      $0x0000ff00, R10
+	KMOVW     R10, K1
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z2
+	VBROADCASTSS (SI), Z3
+	VMOVAPS      Z0, Z3
+	VMULPS       Z2, Z3, Z3
+
+part:
+	VPBROADCASTD (CX), Z2
+	VPBROADCASTD 4(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z3, Z2, Z2
+	VMOVUPS      Z2, (AX)
+	VPBROADCASTD 8(CX), Z2
+	VPBROADCASTD 12(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z3, Z2, Z2
+	VMOVUPS      Z2, 64(AX)
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	VZEROUPPER
+	RET
+
+DATA fp4ValuesFrom0<>+0(SB)/8, $0x3baaaaab00000000
+DATA fp4ValuesFrom0<>+8(SB)/8, $0x3f8000003f2aaaab
+DATA fp4ValuesFrom0<>+16(SB)/8, $0x3f0000003eaaaaab
+DATA fp4ValuesFrom0<>+24(SB)/8, $0x3e8000003e2aaaab
+DATA fp4ValuesFrom0<>+32(SB)/8, $0xbbaaaaab80000000
+DATA fp4ValuesFrom0<>+40(SB)/8, $0xbf800000bf2aaaab
+DATA fp4ValuesFrom0<>+48(SB)/8, $0xbf000000beaaaaab
+DATA fp4ValuesFrom0<>+56(SB)/8, $0xbe800000be2aaaab
+GLOBL fp4ValuesFrom0<>(SB), RODATA|NOPTR, $64
+
+// func fp4GroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·fp4GroupsAVX512Stream(SB), NOSPLIT, $0-104
+	MOVQ      dst_base+0(FP), AX
+	MOVQ      codes_base+24(FP), CX
+	MOVQ      dst_len+8(FP), DX
+	MOVQ      scales_base+48(FP), BX
+	MOVQ      offsets_base+72(FP), SI
+	MOVQ      scales_len+56(FP), DI
+	XORL      R8, R8
+	CMPQ      DI, $0x01
+	SETNE     R8
+	SHLQ      $0x02, R8
+	MOVQ      offsets_len+80(FP), DI
+	XORL      R9, R9
+	CMPQ      DI, $0x01
+	SETNE     R9
+	SHLQ      $0x02, R9
+	MOVQ      group+96(FP), DI
+	VMOVDQU32 fp4ValuesFrom0<>+0(SB), Z0
+	VMOVDQU32 nibbles1<>+0(SB), Z1
+	MOVL      $0x0000ff00, R10
+	KMOVW     R10, K1
+
+group:
+	MOVQ         DI, R10
+	VBROADCASTSS (BX), Z2
+	VBROADCASTSS (SI), Z3
+	VMOVAPS      Z0, Z3
+	VMULPS       Z2, Z3, Z3
+
+part:
+	VPBROADCASTD (CX), Z2
+	VPBROADCASTD 4(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z3, Z2, Z2
+	VMOVNTPS     Z2, (AX)
+	VPBROADCASTD 8(CX), Z2
+	VPBROADCASTD 12(CX), K1, Z2
+	VPSRLVD      Z1, Z2, Z2
+	VPERMPS      Z3, Z2, Z2
+	VMOVNTPS     Z2, 64(AX)
+	ADDQ         $0x00000010, CX
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R10
+	JNE          part
+	ADDQ         R8, BX
+	ADDQ         R9, SI
+	SUBQ         DI, DX
+	JNE          group
+	SFENCE
+	VZEROUPPER
+	RET

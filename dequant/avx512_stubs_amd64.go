@@ -453,3 +453,243 @@ func encodeF16AVX512(dst []byte, src []float32)
 //
 //go:noescape
 func encodeBF16AVX512(dst []byte, src []float32)
+
+// uint1GroupsAVX512 does what the portable loop of its code does.
+//
+//go:noescape
+func uint1GroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint1GroupsAVX512Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func uint1GroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint1BiasedGroupsAVX512 does what the portable loop of its code does.
+//
+//go:noescape
+func uint1BiasedGroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint1BiasedGroupsAVX512Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func uint1BiasedGroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint2GroupsAVX512 does what the portable loop of its code does.
+//
+//go:noescape
+func uint2GroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint2GroupsAVX512Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func uint2GroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint2BiasedGroupsAVX512 does what the portable loop of its code does.
+//
+//go:noescape
+func uint2BiasedGroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint2BiasedGroupsAVX512Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func uint2BiasedGroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint3GroupsAVX512 does what the portable loop of its code does.
+//
+//go:noescape
+func uint3GroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint3GroupsAVX512Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func uint3GroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint3BiasedGroupsAVX512 does what the portable loop of its code does.
+//
+//go:noescape
+func uint3BiasedGroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint3BiasedGroupsAVX512Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func uint3BiasedGroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint4GroupsAVX512 does what the portable loop of its code does.
+//
+//go:noescape
+func uint4GroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint4GroupsAVX512Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func uint4GroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint4BiasedGroupsAVX512 does what the portable loop of its code does.
+//
+//go:noescape
+func uint4BiasedGroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint4BiasedGroupsAVX512Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func uint4BiasedGroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint5GroupsAVX512 does what the portable loop of its code does.
+//
+//go:noescape
+func uint5GroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint5GroupsAVX512Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func uint5GroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint5BiasedGroupsAVX512 does what the portable loop of its code does.
+//
+//go:noescape
+func uint5BiasedGroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint5BiasedGroupsAVX512Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func uint5BiasedGroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint6GroupsAVX512 does what the portable loop of its code does.
+//
+//go:noescape
+func uint6GroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint6GroupsAVX512Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func uint6GroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint6BiasedGroupsAVX512 does what the portable loop of its code does.
+//
+//go:noescape
+func uint6BiasedGroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint6BiasedGroupsAVX512Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func uint6BiasedGroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint7GroupsAVX512 does what the portable loop of its code does.
+//
+//go:noescape
+func uint7GroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint7GroupsAVX512Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func uint7GroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint7BiasedGroupsAVX512 does what the portable loop of its code does.
+//
+//go:noescape
+func uint7BiasedGroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint7BiasedGroupsAVX512Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func uint7BiasedGroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint8GroupsAVX512 does what the portable loop of its code does.
+//
+//go:noescape
+func uint8GroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint8GroupsAVX512Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func uint8GroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint8BiasedGroupsAVX512 does what the portable loop of its code does.
+//
+//go:noescape
+func uint8BiasedGroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// uint8BiasedGroupsAVX512Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func uint8BiasedGroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// int8GroupsAVX512 does what the portable loop of its code does.
+//
+//go:noescape
+func int8GroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// int8GroupsAVX512Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func int8GroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// int8By127GroupsAVX512 does what the portable loop of its code does.
+//
+//go:noescape
+func int8By127GroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// int8By127GroupsAVX512Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func int8By127GroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// e5m2GroupsAVX512 does what the portable loop of its code does.
+//
+//go:noescape
+func e5m2GroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// e5m2GroupsAVX512Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func e5m2GroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// e4m3GroupsAVX512 does what the portable loop of its code does.
+//
+//go:noescape
+func e4m3GroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// e4m3GroupsAVX512Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func e4m3GroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// e2m1GroupsAVX512 does what the portable loop of its code does.
+//
+//go:noescape
+func e2m1GroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// e2m1GroupsAVX512Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func e2m1GroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// e2m1PlusGroupsAVX512 does what the portable loop of its code does.
+//
+//go:noescape
+func e2m1PlusGroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// e2m1PlusGroupsAVX512Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func e2m1PlusGroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// nf4GroupsAVX512 does what the portable loop of its code does.
+//
+//go:noescape
+func nf4GroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// nf4GroupsAVX512Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func nf4GroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// fp4GroupsAVX512 does what the portable loop of its code does.
+//
+//go:noescape
+func fp4GroupsAVX512(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
+
+// fp4GroupsAVX512Stream does what the portable loop of its code does, with non-temporal stores to a dst aligned to 64 bytes.
+//
+//go:noescape
+func fp4GroupsAVX512Stream(dst []float32, codes []byte, scales []float32, offsets []float32, group int)

@@ -54,10 +54,10 @@ func groups() {
 
 // grouped generates both variants for a code. With pairs, it takes groups of 16 too.
 func grouped(name string, bits int, pairs bool, u unpacker, f formula) {
-	kit.Groups(name, level, bits, pairs, func(kk *kit.Kernel) func(scale, offset func(at int) Mem) {
+	kit.Groups(name, level, bits, pairs, func(kk *kit.Kernel) func(scale, offset func(at int) Mem) func() {
 		k := &kernel{kk}
 		part := u(k)
-		return func(scale, offset func(at int) Mem) {
+		return func(scale, offset func(at int) Mem) func() {
 			var s, o [2]VecVirtual
 			for i := range s {
 				if i > 0 && scale(16) == scale(0) {
@@ -66,10 +66,12 @@ func grouped(name string, bits int, pairs bool, u unpacker, f formula) {
 				}
 				s[i], o[i] = float(scale(16*i)), float(offset(16*i))
 			}
-			part(func(y VecVirtual, at int) {
-				f(y, s[at/16], o[at/16])
-				k.Store(y, at)
-			})
+			return func() {
+				part(func(y VecVirtual, at int) {
+					f(y, s[at/16], o[at/16])
+					k.Store(y, at)
+				})
+			}
 		}
 	})
 }
@@ -180,7 +182,7 @@ func e4m3Groups(k *kernel) func(put func(y VecVirtual, at int)) {
 			VPADDD(bias, y[i], y[i])
 		}
 		VPTEST(odd, odd)
-		k.unless("odd", func() {
+		k.Unless("odd", func() {
 			for i, v := range y {
 				m := YMM()
 				VPMOVSXBD(k.From(8*i), m)

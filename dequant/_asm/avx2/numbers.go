@@ -64,7 +64,7 @@ func f16(k *kernel) func() {
 		any := GP32()
 		VMOVMSKPS(nan, any)
 		TESTL(any, any)
-		k.unless("nan", func() {
+		k.Unless("nan", func() {
 			for i := range y {
 				carryNaN(k.From(16*i), y[i])
 			}
@@ -77,17 +77,6 @@ func f16(k *kernel) func() {
 
 // unordered is the predicate of VCMPPS that is true if an operand is a NaN.
 var unordered = Imm(3)
-
-// unless branches to code after the loop, and back, if the zero flag is clear.
-func (k *kernel) unless(label string, f func()) {
-	JNE(LabelRef(label))
-	Label(label + "_done")
-	k.Rarely(func() {
-		Label(label)
-		f()
-		JMP(LabelRef(label + "_done"))
-	})
-}
 
 // carryNaN gives the NaNs among eight floats the bits of the halves that they were converted
 // from, because VCVTPH2PS quiets signalling ones.
@@ -157,7 +146,7 @@ func f8e5m2(k *kernel) func() {
 		VPCMPEQB(signalling, b, b)
 		VPMOVMSKB(b, any)
 		TESTL(any, any)
-		k.unless("nan", func() {
+		k.Unless("nan", func() {
 			for i := range y {
 				carryNaN(h[i], y[i])
 			}

@@ -16,5 +16,6 @@ func main() {
 	lowBits()
 	grids()
 	encoders()
+	groups()
 	Generate()
 }

@@ -10,16 +10,19 @@ import (
 // GroupStep is the number of elements of one iteration over a group.
 const GroupStep = 32
 
+// A Body loads the constants of codes. It returns the generator of what a group needs, in which scale and
+// offset give those of an element. That in turn returns the generator of GroupStep elements.
+type Body func(k *Kernel) func(scale, offset func(at int) Mem) (part func())
+
 // Groups generates both variants of a function that expands codes with a scale and an offset for
-// each group. body loads constants. It returns the generator of GroupStep elements, in which one gives
-// scale and offset of an element. If pairs is true, groups of 16 elements are expanded in twos.
-func Groups(name, level string, bits int, pairs bool, body func(k *Kernel) func(scale, offset func(at int) Mem)) {
+// each group. If pairs is true, groups of 16 elements are expanded in twos.
+func Groups(name, level string, bits int, pairs bool, body Body) {
 	for _, stream := range []bool{false, true} {
 		groups(name, level, bits, pairs, stream, body)
 	}
 }
 
-func groups(name, level string, bits int, pairs, stream bool, body func(k *Kernel) func(scale, offset func(at int) Mem)) {
+func groups(name, level string, bits int, pairs, stream bool, body Body) {
 	function, doc := name+level, ""
 	if stream {
 		function, doc = function+"Stream", ", with non-temporal stores to a dst aligned to 64 bytes"
@@ -37,7 +40,7 @@ func groups(name, level string, bits int, pairs, stream bool, body func(k *Kerne
 	// The one value for all groups is met again and again.
 	scaleStep, offsetStep := stepOf("scales"), stepOf("offsets")
 	group := Load(Param("group"), GP64()).(reg.GPVirtual)
-	part := body(k)
+	begin := body(k)
 	if pairs {
 		CMPQ(group, U8(GroupStep/2))
 		JE(LabelRef("pairs"))
@@ -45,8 +48,9 @@ func groups(name, level string, bits int, pairs, stream bool, body func(k *Kerne
 	Label("group")
 	left := GP64()
 	MOVQ(group, left)
+	part := begin(func(int) Mem { return Mem{Base: scales} }, func(int) Mem { return Mem{Base: offsets} })
 	Label("part")
-	part(func(int) Mem { return Mem{Base: scales} }, func(int) Mem { return Mem{Base: offsets} })
+	part()
 	k.advance()
 	SUBQ(U8(GroupStep), left)
 	JNE(LabelRef("part"))
@@ -65,7 +69,7 @@ func groups(name, level string, bits int, pairs, stream bool, body func(k *Kerne
 				return Mem{Base: base, Index: step, Scale: 1}
 			}
 		}
-		part(step(scales, scaleStep), step(offsets, offsetStep))
+		begin(step(scales, scaleStep), step(offsets, offsetStep))()
 		k.advance()
 		LEAQ(Mem{Base: scales, Index: scaleStep, Scale: 2}, scales)
 		LEAQ(Mem{Base: offsets, Index: offsetStep, Scale: 2}, offsets)

@@ -83,6 +83,17 @@ func (k *Kernel) Rarely(f func()) { k.rare = append(k.rare, f) }
 // Rare returns how often Rarely was called.
 func (k *Kernel) Rare() int { return len(k.rare) }
 
+// Unless branches to code after the loop, and back, if the zero flag is clear.
+func (k *Kernel) Unless(label string, f func()) {
+	JNE(LabelRef(label))
+	Label(label + "_done")
+	k.Rarely(func() {
+		Label(label)
+		f()
+		JMP(LabelRef(label + "_done"))
+	})
+}
+
 // From returns byte at of the source.
 func (k *Kernel) From(at int) Mem { return Mem{Base: k.Src, Disp: at} }
 
