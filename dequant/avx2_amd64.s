@@ -13470,6 +13470,27 @@ DATA even_nibbles<>+16(SB)/8, $0x0f0f0f0f0f0f0f0f
 DATA even_nibbles<>+24(SB)/8, $0x0f0f0f0f0f0f0f0f
 GLOBL even_nibbles<>(SB), RODATA|NOPTR, $32
 
+// func rescaleEachAVX2(dst []float32, scales []float32, offsets []float32)
+// Requires: AVX
+TEXT ·rescaleEachAVX2(SB), NOSPLIT, $0-72
+	MOVQ dst_base+0(FP), AX
+	MOVQ scales_base+24(FP), CX
+	MOVQ offsets_base+48(FP), DX
+	MOVQ dst_len+8(FP), BX
+
+loop:
+	VMOVUPS (AX), Y0
+	VSUBPS  (DX), Y0, Y0
+	VMULPS  (CX), Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	SUBQ    $0x08, BX
+	JNE     loop
+	VZEROUPPER
+	RET
+
 // func permuted2AVX2(dst []float32, stride int, words []byte, columns int, groups []int32, scales []float32, offsets []float32)
 // Requires: AVX, AVX2
 TEXT ·permuted2AVX2(SB), NOSPLIT, $0-136

@@ -724,6 +724,11 @@ func transposeWordsAVX2(dst []byte, dstStride int, src []byte, srcStride int, ro
 //go:noescape
 func transposeNibblesAVX2(dst []byte, dstStride int, plane int, src []byte, srcStride int, rows int, columns int)
 
+// rescaleEachAVX2 does what rescaleEach does without bias.
+//
+//go:noescape
+func rescaleEachAVX2(dst []float32, scales []float32, offsets []float32)
+
 // permuted2AVX2 does what permutedRows does.
 //
 //go:noescape

@@ -81,7 +81,12 @@ var conventions = []struct {
 	{"gptq-4", Grouped{Code: 4, Pack: PackGPTQ, GroupRows: 1, GroupCols: 128}},
 	{"gptq-8", Grouped{Code: 8, Pack: PackGPTQ, GroupRows: 1, GroupCols: 128}},
 	{"gptq-4-act-order", Grouped{Code: 4, Pack: PackGPTQ, GroupRows: 1, GroupCols: 128, Permuted: true}},
+	{"gptq-3-act-order", Grouped{Code: 3, Pack: PackGPTQ, GroupRows: 1, GroupCols: 128, Permuted: true}},
 	{"hqq-4", Grouped{Code: 4, Pack: PackSlabs, GroupRows: 1, GroupCols: 64}},
+	{"hqq-4-axis-0", Grouped{Code: 4, Pack: PackSlabs, GroupCols: 1}},
+	{"hqq-3", Grouped{Code: 3, Pack: PackSlabs, GroupRows: 1, GroupCols: 64}},
+	{"hqq-2", Grouped{Code: 2, Pack: PackSlabs, GroupRows: 1, GroupCols: 64}},
+	{"ct-int3-words", Grouped{Code: 3, Pack: PackWords, GroupRows: 1, GroupCols: 128}},
 }
 
 // BenchmarkGrouped counts bytes of output, as BenchmarkDequant does.
@@ -93,8 +98,11 @@ func BenchmarkGrouped(b *testing.B) {
 					use(b, l)
 					g := c.g
 					g.Rows, g.Cols = uint64(n)/1024, 1024
-					if c.name == "hqq-4" {
-						g.Rows, g.Cols, g.GroupCols = uint64(n)/64, 64, 0
+					if g.Pack == PackSlabs { // HQQ makes a row of each group, or a column
+						g.Rows, g.Cols = uint64(n)/64, 64
+						if g.GroupCols == 1 {
+							g.Rows, g.Cols = g.Cols, g.Rows
+						}
 					}
 					rng := rand.New(rand.NewPCG(24, 24))
 					_, size := g.Codes(0, uint64(n))

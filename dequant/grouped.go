@@ -415,7 +415,9 @@ func (x *expansion) rectangle(dst []float32, row uint64, rows int, col uint64, n
 		}
 		return nil
 	}
-	x.code = 8
+	if x.Pack == PackSlabs {
+		x.code = 8
+	}
 	for done := 0; done < len(dst); {
 		r, c := done/n, done%n
 		from := col + uint64(c)
@@ -423,9 +425,9 @@ func (x *expansion) rectangle(dst []float32, row uint64, rows int, col uint64, n
 		if all := x.together(top+r, rows-r); c == 0 && n == int(x.Cols) && all > 1 {
 			part = dst[done:][:all*n]
 		}
-		codes := x.scratch.codes[:len(part)]
+		codes := x.scratch.codes[:(len(part)*x.code.bits()+7)/8]
 		if x.Pack == PackWords {
-			x.unpackWords(codes, row+uint64(r), from)
+			x.joinWords(codes, row+uint64(r), from, len(part))
 		} else {
 			x.unpackSlab(codes, row+uint64(r), from)
 		}
@@ -447,41 +449,59 @@ func (x *expansion) together(row, rows int) int {
 	return min(rows, slab-row%slab, len(x.scratch.codes)/int(x.Cols))
 }
 
-// unpackWords writes codes of a row, from a column on, as bytes.
-func (x *expansion) unpackWords(codes []byte, row, col uint64) {
-	mask := byte(1)<<x.Code - 1
+// joinWords writes n codes of a row, from a column on, without the unused bits of their words.
+func (x *expansion) joinWords(codes []byte, row, col uint64, n int) {
 	at, bit := x.Grouped.at(row*x.Cols + col)
-	words := x.parts.Codes[at-x.codesFrom:]
-	word := binary.LittleEndian.Uint32(words) >> bit
-	for i := range codes {
-		if bit+int(x.Code) > 32 {
-			words, bit = words[4:], 0
-			word = binary.LittleEndian.Uint32(words)
+	words, left := x.parts.Codes[at-x.codesFrom:], n*x.code.bits()
+	used := int(x.perWord()) * x.code.bits()
+	var joined uint64
+	for have := 0; left > 0 && len(words) >= 4; words, bit = words[4:], 0 {
+		taken := min(left, used-bit)
+		word := uint64(binary.LittleEndian.Uint32(words)>>(bit&31)) & (1<<(taken&63) - 1)
+		joined |= word << (have & 63)
+		have, left = have+taken, left-taken
+		if have >= 32 && len(codes) >= 4 {
+			binary.LittleEndian.PutUint32(codes, uint32(joined))
+			codes, joined, have = codes[4:], joined>>32, have-32
 		}
-		codes[i] = byte(word) & mask
-		word, bit = word>>x.Code, bit+int(x.Code)
+	}
+	for i := range codes {
+		codes[i], joined = byte(joined), joined>>8
 	}
 }
 
-// unpackSlab does what unpackWords does.
+// unpackSlab writes codes of consecutive rows of a slab as bytes, from a column of the first on.
 func (x *expansion) unpackSlab(codes []byte, row, col uint64) {
 	matrix, row := row/x.Rows, row%x.Rows
 	slab, in := row/x.slab(), row%x.slab()
-	at := matrix*x.matrixBytes() - x.codesFrom
+	src := x.parts.Codes[matrix*x.matrixBytes()-x.codesFrom:]
 	if x.Code == 3 {
-		words := x.parts.Codes[at+4*(in*x.Cols+col):]
-		for i := range codes {
-			codes[i] = byte(binary.LittleEndian.Uint32(words[4*i:])>>(27-3*slab)) & 7
-		}
+		unpackThree(codes, src[4*(in*x.Cols+col):][:4*len(codes)], uint(27-3*slab)&31)
 		return
 	}
-	shift, mask := 8-uint64(x.Code)*(slab+1), uint64(1)<<x.Code-1
-	src := x.parts.Codes[at+in*x.Cols+col:][:len(codes)]
-	for ; len(src) >= 8; codes, src = codes[8:], src[8:] {
-		binary.LittleEndian.PutUint64(codes, binary.LittleEndian.Uint64(src)>>shift&(mask*0x0101010101010101))
+	shift, mask := uint(8-uint64(x.Code)*(slab+1))&7, uint64(1)<<x.Code-1
+	src = src[in*x.Cols+col:][:len(codes)]
+	for each := mask * 0x0101010101010101; len(src) >= 32 && len(codes) >= 32; codes, src = codes[32:], src[32:] {
+		binary.LittleEndian.PutUint64(codes, binary.LittleEndian.Uint64(src)>>shift&each)
+		binary.LittleEndian.PutUint64(codes[8:], binary.LittleEndian.Uint64(src[8:])>>shift&each)
+		binary.LittleEndian.PutUint64(codes[16:], binary.LittleEndian.Uint64(src[16:])>>shift&each)
+		binary.LittleEndian.PutUint64(codes[24:], binary.LittleEndian.Uint64(src[24:])>>shift&each)
 	}
 	for i, b := range src {
 		codes[i] = b >> shift & byte(mask)
+	}
+}
+
+// unpackThree takes the three bits above shift out of each word.
+func unpackThree(codes, words []byte, shift uint) {
+	for ; len(codes) >= 4 && len(words) >= 16; codes, words = codes[4:], words[16:] {
+		a := binary.LittleEndian.Uint64(words) >> shift & 0x7_0000_0007
+		b := binary.LittleEndian.Uint64(words[8:]) >> shift & 0x7_0000_0007
+		a |= b << 16
+		binary.LittleEndian.PutUint32(codes, uint32(a|a>>24))
+	}
+	for i := range codes {
+		codes[i] = byte(binary.LittleEndian.Uint32(words[4*i:])>>shift) & 7
 	}
 }
 
@@ -584,6 +604,18 @@ func turnFloats(dst, src []float32, rows, columns int) {
 	}
 }
 
+// rescaleEach takes a scale and an offset for every element, or one offset for all.
+func (x *expansion) rescaleEach(dst, scales, offsets []float32) {
+	n := len(dst) &^ 7
+	if x.Bias || len(offsets) == 1 || n == 0 {
+		n = 0
+	} else {
+		active.each(dst[:n], scales, offsets)
+		offsets = offsets[n:]
+	}
+	rescaleEach(dst[n:], scales[n:], offsets, x.Bias)
+}
+
 // noGroup returns the error of a column whose group has no scale.
 func (x *expansion) noGroup(col int) error {
 	return fmt.Errorf("dequant: column %d belongs to group %d of %d: %w", col, x.parts.GroupOf[col], x.ScaleCols, ErrLength)
@@ -631,7 +663,7 @@ func (x *expansion) row(dst []float32, codes []byte, bit, row int, s strip) erro
 	}
 	x.run(dst, codes, bit, unit[:], noOffset[:], 0, len(dst))
 	if !x.Permuted {
-		rescaleEach(dst, scales, offsets, x.Bias)
+		x.rescaleEach(dst, scales, offsets)
 		return nil
 	}
 	scales = scales[:x.ScaleCols]

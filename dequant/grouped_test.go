@@ -541,6 +541,31 @@ func TestPermuted(t *testing.T) {
 	}
 }
 
+// TestEach holds the kernels that take a scale for each value against the portable loop.
+func TestEach(t *testing.T) {
+	rng := rand.New(rand.NewPCG(29, 29))
+	for _, l := range levels[1:] {
+		if l.each == nil {
+			continue
+		}
+		for n := 8; n <= 64; n += 8 {
+			_, scales, offsets := groupKernel{}.parts(rng, 4, 0, n)
+			got := aligned64(n+2, n/8)
+			for i := range got {
+				got[i] = float32(rng.IntN(16))
+			}
+			want := slices.Clone(got)
+			l.each(got[1:n+1], scales, offsets)
+			rescaleEach(want[1:n+1], scales, offsets, false)
+			for i, v := range got {
+				if w := want[i]; math.Float32bits(v) != math.Float32bits(w) && !(v != v && w != w) {
+					t.Fatalf("%s: value %d of %d is %v, want %v", l.name, i-1, n, v, w)
+				}
+			}
+		}
+	}
+}
+
 // TestGroupedErrors has descriptions and parts that do not fit.
 func TestGroupedErrors(t *testing.T) {
 	four := Grouped{Code: 4, Rows: 2, Cols: 64, GroupRows: 1, GroupCols: 32}

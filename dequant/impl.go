@@ -75,6 +75,9 @@ type impl struct {
 	grouped   [numCodes]groupKernel // by Code; unsigned integers with Bias by Code + biased
 	transpose transposer
 	permuted  [9]permutedKernel // by the bits of a code
+	// each makes (v − offset) · scale of a positive multiple of eight values, in place, with a scale and an
+	// offset for each.
+	each func(dst, scales, offsets []float32)
 }
 
 // A permutedKernel expands unsigned integers of eight rows whose columns have groups of their own. Rows of
@@ -112,6 +115,9 @@ func overlay(levels []*impl) *impl {
 		}
 		if l.transpose.words != nil {
 			all.transpose = l.transpose
+		}
+		if l.each != nil {
+			all.each = l.each
 		}
 		for bits, k := range l.permuted {
 			if k != nil {

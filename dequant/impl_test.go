@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"unsafe"
@@ -11,10 +12,10 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// use makes l, over the portable loops, the active implementation until the test ends.
+// use makes l, over the levels below it, the active implementation until the test ends.
 func use(t testing.TB, l *impl) {
 	old := active
-	active = overlay([]*impl{&generic, l})
+	active = overlay(levels[:slices.Index(levels, l)+1])
 	t.Cleanup(func() { active = old })
 }
 

@@ -97,6 +97,7 @@ var avx2 = impl{
 		FP4:        {run: fp4GroupsAVX2, stream: fp4GroupsAVX2Stream, step: 32},
 	},
 	transpose: transposer{words: transposeWordsAVX2, nibbles: transposeNibblesAVX2},
+	each:      rescaleEachAVX2,
 	permuted:  [9]permutedKernel{2: permuted2AVX2, 3: permuted3AVX2, 4: permuted4AVX2, 8: permuted8AVX2},
 }
 

@@ -16,9 +16,33 @@ const tileRows = 64
 // Vectors hold one column of all rows until they are scaled: the eight scales of a group lie together. Then
 // squares of four columns are turned around.
 func permuted() {
+	rescaleEach()
 	for _, bits := range []int{2, 3, 4, 8} {
 		permutedBits(bits)
 	}
+}
+
+// rescaleEach generates the function that takes a scale and an offset for each value.
+func rescaleEach() {
+	const name = "rescaleEach" + level
+	TEXT(name, attr.NOSPLIT, "func(dst, scales, offsets []float32)")
+	Doc(name + " does what rescaleEach does without bias.")
+	Pragma("noescape")
+	base := func(name string) GPVirtual { return Load(Param(name).Base(), GP64()).(GPVirtual) }
+	dst, scales, offsets, left := base("dst"), base("scales"), base("offsets"), Load(Param("dst").Len(), GP64())
+	Label("loop")
+	y := YMM()
+	VMOVUPS(Mem{Base: dst}, y)
+	VSUBPS(Mem{Base: offsets}, y, y)
+	VMULPS(Mem{Base: scales}, y, y)
+	VMOVUPS(y, Mem{Base: dst})
+	for _, p := range []GPVirtual{dst, scales, offsets} {
+		ADDQ(U8(32), p)
+	}
+	SUBQ(U8(8), left)
+	JNE(LabelRef("loop"))
+	VZEROUPPER()
+	RET()
 }
 
 func permutedBits(bits int) {
