@@ -34,8 +34,8 @@ func scaleBy127(z, scale, _ reg.VecVirtual) {
 // An unpacker loads constants, and returns the generator of 16 elements from element at on.
 type unpacker func(k *kernel) func(at int) reg.VecVirtual
 
-// groups generates the codes whose scales lie apart. A group has so many elements for each value of a code of
-// up to five bits that computing all values first and looking them up is shortest.
+// groups generates the codes whose scales lie apart. A code of up to five bits has fewer values than a group has
+// elements. It is shortest to compute all values first and to look them up.
 func groups() {
 	for bits := 1; bits <= 8; bits++ {
 		for _, v := range []struct {

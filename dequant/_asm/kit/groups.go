@@ -10,8 +10,8 @@ import (
 // GroupStep is the number of elements of one iteration over a group.
 const GroupStep = 32
 
-// A Body loads the constants of codes. It returns the generator of what a group needs, in which scale and
-// offset give those of an element. That in turn returns the generator of GroupStep elements.
+// A Body loads the constants of codes, and returns the generator of what a group needs. There scale and
+// offset give those of an element. It returns the generator of GroupStep elements.
 type Body func(k *Kernel) func(scale, offset func(at int) Mem) (part func())
 
 // Groups generates both variants of a function that expands codes with a scale and an offset for
