@@ -30,7 +30,7 @@ type Scaler interface {
 // Unpacker is a File with tensors stored in an encoding that only its format knows.
 type Unpacker interface {
 	// Unpack fills dst, of t.Raw bytes, with the elements of t, one of the file's tensors
-	// whose Encoding is Protobuf.
+	// whose Encoding is Packed.
 	Unpack(in Input, t *Tensor, dst []byte) error
 }
 

@@ -52,9 +52,13 @@ const (
 	LZ4                       // blocks of a u32 length and an LZ4 block, 64 KiB of output each
 	Encrypted                 // not readable without a key
 	Protobuf                  // a protobuf message, whose file is an Unpacker
+	Swapped                   // elements in big-endian order, whose file is an Unpacker
 )
 
-var encodingNames = [...]string{"raw", "lz4", "encrypted", "protobuf"}
+var encodingNames = [...]string{"raw", "lz4", "encrypted", "protobuf", "big-endian"}
+
+// Packed reports whether elements can only be unpacked as a whole, by their file's [Unpacker].
+func (e Encoding) Packed() bool { return e == Protobuf || e == Swapped }
 
 // String returns the encoding's name as inspect prints it.
 func (e Encoding) String() string {

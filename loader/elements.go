@@ -91,7 +91,7 @@ func (t Tensor) copyElements() (b cache.Buffer, err error) {
 		b.Bytes, err = mmapio.GatherInto(t.desc.Raw, t.present, func(to mmapio.Destination[byte]) error {
 			return mmapio.Guard(func() error { return t.blocks().Read(to, 0, t.desc.Raw) })
 		})
-	case layout.Protobuf:
+	case layout.Protobuf, layout.Swapped:
 		b, err = t.copyPacked()
 	default:
 		b.Bytes, err = t.file.mapping.Copy(t.desc.Offset, t.desc.Stored)
@@ -130,7 +130,7 @@ func (t Tensor) readable() error {
 	switch t.desc.Encoding {
 	case layout.Raw, layout.LZ4:
 		return nil
-	case layout.Protobuf:
+	case layout.Protobuf, layout.Swapped:
 		if _, ok := t.file.layout.(layout.Unpacker); ok {
 			return nil
 		}
@@ -163,7 +163,7 @@ func (t Tensor) partsIntact() error {
 // cached returns the elements if the model's cache has them. It puts packed tensors there, since a
 // part of one costs as much as the whole.
 func (t Tensor) cached() (b []byte, ok bool, err error) {
-	if t.desc.Encoding == layout.Protobuf {
+	if t.desc.Encoding.Packed() {
 		buf, err := t.kept(t.ctx(), cache.Elements, Tensor.copyElements)
 		return buf.Bytes, err == nil, err
 	}
@@ -174,7 +174,7 @@ func (t Tensor) cached() (b []byte, ok bool, err error) {
 // hold returns t in a lease of its own. A packed tensor is then unpacked once for all of its parts,
 // and let go at release, whatever other lease t is from.
 func (t Tensor) hold() (held Tensor, release func(), err error) {
-	if t.desc.Encoding != layout.Protobuf && !t.logical() || t.lease != nil && t.lease.brief {
+	if !t.desc.Encoding.Packed() && !t.logical() || t.lease != nil && t.lease.brief {
 		return t, func() {}, nil
 	}
 	if err := t.enter(); err != nil {
@@ -223,7 +223,7 @@ func (t Tensor) elementsOf(stored []byte) (b cache.Buffer, err error) {
 	case layout.LZ4:
 		b.Bytes, err = t.blocks().Decode(stored)
 		return b, err
-	case layout.Protobuf:
+	case layout.Protobuf, layout.Swapped:
 		return t.unpack(&fetched{t.file.mapping, t.desc.Offset, stored})
 	}
 	return cache.Buffer{Bytes: stored}, nil

@@ -85,7 +85,7 @@ func (t Tensor) Dequantize(dst []float32) error {
 // blocks before. A scalar is one row of one element.
 //
 // Bytes of a compressed tensor that the model's cache has are read from there. Nothing is put
-// there, except by a tensor that can only be unpacked as a whole (layout.Protobuf).
+// there, except by a tensor that can only be unpacked as a whole (layout.Encoding.Packed).
 func (t Tensor) DequantizeRows(dst []float32, first, n uint64) error {
 	rows, cols := t.rows()
 	if !layout.Within(first, n, rows) {

@@ -15,7 +15,7 @@ import (
 // model is closed meanwhile.
 //
 // A lease pins in the model's cache the copies that Bytes and View of its tensors handed out, and
-// the values of Float32s. ReadAt, DequantizeRange, MatVec and the like pin packed tensors (layout.Protobuf),
+// the values of Float32s. ReadAt, DequantizeRange, MatVec and the like pin packed tensors (layout.Encoding.Packed),
 // since a part of one costs as much as the whole. WriteTo and Values pin nothing beyond their end.
 // Work on many such tensors takes a lease for each, or its memory grows with their number.
 type Lease struct {

@@ -12,7 +12,7 @@ import (
 // ReadAt fills p with the bytes of the elements from byte off on, decompressed, as Bytes has
 // them. It is io.ReaderAt: fewer bytes than asked for come with an error, at the tensor's end
 // io.EOF. A compressed tensor costs the blocks of 64 KiB that hold the range. Nothing is cached but
-// a tensor that can only be unpacked as a whole (layout.Protobuf).
+// a tensor that can only be unpacked as a whole (layout.Encoding.Packed).
 func (t Tensor) ReadAt(p []byte, off int64) (n int, err error) {
 	raw := t.desc.Raw
 	if off < 0 {

@@ -15,7 +15,7 @@ import (
 
 // WriteTo writes the elements, as Bytes has them, to w: straight from the mapping, or
 // through a buffer of fixed size if the file is not mapped or the tensor is compressed.
-// Nothing is cached but a tensor that can only be unpacked as a whole (layout.Protobuf).
+// Nothing is cached but a tensor that can only be unpacked as a whole (layout.Encoding.Packed).
 // Errors of w come back as they are.
 func (t Tensor) WriteTo(w io.Writer) (written int64, err error) {
 	if err := t.enter(); err != nil {

@@ -50,13 +50,13 @@ func BenchmarkSkipStrings(b *testing.B) {
 	b.Run("lanes=4", func(b *testing.B) {
 		b.SetBytes(int64(len(data)))
 		for b.Loop() {
-			skipStrings(data, uint64(len(lengths)), 8)
+			skipStrings(data, uint64(len(lengths)), width{bytes: 8})
 		}
 	})
 	b.Run("lanes=1", func(b *testing.B) {
 		b.SetBytes(int64(len(data)))
 		for b.Loop() {
-			skipOneByOne(data, uint64(len(lengths)), 8)
+			skipOneByOne(data, uint64(len(lengths)), width{bytes: 8})
 		}
 	})
 }

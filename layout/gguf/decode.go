@@ -3,6 +3,7 @@ package gguf
 import (
 	"errors"
 	"math"
+	"math/bits"
 	"slices"
 	"strconv"
 
@@ -18,7 +19,7 @@ import (
 //   - ErrInvalid, ErrDuplicate, ErrOverlap or ErrMisaligned if the file breaks the rules of the
 //     package comment,
 //   - ErrTruncated if it ends too early,
-//   - ErrUnsupported for a version, byte order or type that this package does not read,
+//   - ErrUnsupported for a version or type that this package does not read,
 //   - ErrLimit for something past a cap of the format or of lim.
 //
 // Their offset is the start of the field; for a string, of its length.
@@ -80,20 +81,28 @@ func (d *decoder) header() {
 
 func (d *decoder) readVersion() {
 	v := d.U32("version")
-	d.version, d.file.width = v, widthOf(v)
-	switch {
-	case d.Err() != nil, v >= 1 && v <= 3:
-	case v&0xffff == 0 && v != 0:
-		d.Fail(atVersion, "version", layout.ErrUnsupported, "%#x: a big-endian file", v)
-	default:
+	big := v&0xffff == 0
+	if big {
+		v = bits.ReverseBytes32(v)
+	}
+	d.version, d.file.width = v, widthOf(v, big)
+	if d.Err() == nil && (v < 1 || v > 3) {
 		d.Fail(atVersion, "version", layout.ErrUnsupported, "%d, not 1 to 3", v)
 	}
+}
+
+// u32 reads a number in the byte order of the file.
+func (d *decoder) u32(field string) uint32 {
+	if b := d.Take(field, 4); b != nil {
+		return d.file.width.u32(b)
+	}
+	return 0
 }
 
 // count reads a count or a length.
 func (d *decoder) count(field string) uint64 {
 	w := d.file.width
-	if b := d.Take(field, uint64(w)); b != nil {
+	if b := d.Take(field, w.bytes); b != nil {
 		return w.uint(b)
 	}
 	return 0
@@ -147,8 +156,8 @@ func padded(n, align uint64) uint64 { return (n + align - 1) &^ (align - 1) }
 func (d *decoder) info() info {
 	w, at := d.file.width, d.Offset()
 	b := d.Peek("name", w.largestInfo())
-	if uint64(len(b)) < uint64(w) {
-		d.Take("name", uint64(w)) // which fails
+	if uint64(len(b)) < w.bytes {
+		d.Take("name", w.bytes) // which fails
 		return info{}
 	}
 	name := w.uint(b)
@@ -156,17 +165,17 @@ func (d *decoder) info() info {
 		d.Fail(at, "name", layout.ErrLimit, "%d bytes, more than %d", name, mostName)
 		return info{}
 	}
-	dimsAt := uint64(w) + name
+	dimsAt := w.bytes + name
 	if uint64(len(b)) < dimsAt+4 {
 		d.Take("n_dimensions", dimsAt+4) // which fails
 		return info{}
 	}
-	dims := uint64(le.Uint32(b[dimsAt:]))
+	dims := uint64(w.u32(b[dimsAt:]))
 	if dims > mostDims {
-		d.Fail(at+dimsAt, "n_dimensions", layout.ErrInvalid, "tensor %s: %d, more than %d", layout.Quote(b[w:dimsAt]), dims, mostDims)
+		d.Fail(at+dimsAt, "n_dimensions", layout.ErrInvalid, "tensor %s: %d, more than %d", layout.Quote(b[w.bytes:dimsAt]), dims, mostDims)
 		return info{}
 	}
-	return info{d.Take("dimensions", w.smallestInfo()+name+dims*uint64(w)), name}
+	return info{d.Take("dimensions", w.smallestInfo()+name+dims*w.bytes), name}
 }
 
 // tensors makes the index of the tensor infos.
@@ -177,6 +186,9 @@ func (d *decoder) tensors(infos []info) (*layout.Index, error) {
 	}
 	ix := b.Index()
 	ix.Version, ix.Align = strconv.Itoa(int(d.version)), d.align
+	if d.file.width.big {
+		ix.Flags = []string{"BIG_ENDIAN"}
+	}
 	kvs := d.file.keys.at
 	end := d.Offset()
 	ix.Sections = []layout.Section{
@@ -201,20 +213,20 @@ func (d *decoder) tensors(infos []info) (*layout.Index, error) {
 // tensor reads t from its info, which is at offset at.
 func (d *decoder) tensor(t *layout.Tensor, b *layout.Builder, info info, at uint64) error {
 	w := d.file.width
-	n, end := uint64(w)+info.name, uint64(len(info.bytes))-12
-	t.Name = info.bytes[w:n:n]
+	n, end := w.bytes+info.name, uint64(len(info.bytes))-12
+	t.Name = info.bytes[w.bytes:n:n]
 	dims, tail := info.bytes[n+4:end], info.bytes[end:]
 	dimsAt, typeAt := at+n+4, at+end
-	t.Shape = b.Dims(len(dims) / int(w))
+	t.Shape = b.Dims(len(dims) / int(w.bytes))
 	for i := range t.Shape {
-		dim := w.uint(dims[i*int(w):])
+		dim := w.uint(dims[i*int(w.bytes):])
 		if dim > math.MaxInt { // ggml has them signed too
 			return tensorErrorf(dimsAt, "dimensions", layout.ErrInvalid, t.Name, "%d is beyond %d", dim, math.MaxInt)
 		}
 		t.Shape[i] = int(dim)
 	}
 	slices.Reverse(t.Shape)
-	id := le.Uint32(tail)
+	id := w.u32(tail)
 	dtype, ok := layout.FromGGML(id)
 	if !ok {
 		return tensorErrorf(typeAt, "type", layout.ErrUnsupported, t.Name, "%s", unknownType(id))
@@ -225,7 +237,10 @@ func (d *decoder) tensor(t *layout.Tensor, b *layout.Builder, info info, at uint
 		return tensorErrorf(dimsAt, "dimensions", layout.ErrInvalid, t.Name, "%v", err)
 	}
 	t.Stored = size
-	return d.locate(t, le.Uint64(tail[4:]), typeAt+4)
+	if w.big && swapOf(dtype) != nil {
+		t.Encoding, t.Raw = layout.Swapped, size
+	}
+	return d.locate(t, width{8, w.big}.uint(tail[4:]), typeAt+4)
 }
 
 // locate sets t.Offset from an offset in the data, which the file states at at.

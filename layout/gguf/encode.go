@@ -77,7 +77,7 @@ func (w *Writer) Close() error {
 // InfoSize returns how many bytes t takes before and among the tensors of a file with this alignment.
 func InfoSize(t *layout.Tensor, align uint64) uint64 {
 	size, _ := t.DType.Size(t.Shape)
-	return width(8).smallestInfo() + uint64(len(t.Name)) + 8*uint64(len(t.Shape)) + padded(min(size, math.MaxInt64), align)
+	return width{bytes: 8}.smallestInfo() + uint64(len(t.Name)) + 8*uint64(len(t.Shape)) + padded(min(size, math.MaxInt64), align)
 }
 
 // alignmentOf returns the alignment that metadata asks for. Decode checks the value.
@@ -99,7 +99,7 @@ type encoder struct {
 func (e *encoder) header(tensors []layout.Tensor, md layout.Metadata) error {
 	size := uint64(0)
 	for i := range tensors {
-		size += width(8).smallestInfo() + uint64(len(tensors[i].Name)) + 8*uint64(len(tensors[i].Shape))
+		size += width{bytes: 8}.smallestInfo() + uint64(len(tensors[i].Name)) + 8*uint64(len(tensors[i].Shape))
 	}
 	e.buf = append(make([]byte, 0, size+mostAlign), magic...) // and what metadata take
 	e.buf = le.AppendUint32(e.buf, 3)

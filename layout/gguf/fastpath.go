@@ -9,7 +9,7 @@ package gguf
 func skipStrings(b []byte, n uint64, w width) (size, count uint64) {
 	for count < n {
 		var s, k uint64
-		if w == 8 && len(b)-int(size) >= block {
+		if w.bytes == 8 && !w.big && len(b)-int(size) >= block {
 			s, k = skipBlock((*[block]byte)(b[size:]))
 		}
 		if k == 0 || k > n-count {
@@ -27,12 +27,12 @@ func skipStrings(b []byte, n uint64, w width) (size, count uint64) {
 // skipOneByOne does what skipStrings does, without lanes.
 func skipOneByOne(b []byte, n uint64, w width) (size, count uint64) {
 	end := uint64(len(b))
-	for count < n && end-size >= uint64(w) {
+	for count < n && end-size >= w.bytes {
 		s := w.uintAt(b, size)
-		if s > end-size-uint64(w) {
+		if s > end-size-w.bytes {
 			break
 		}
-		size += uint64(w) + s
+		size += w.bytes + s
 		count++
 	}
 	return size, count

@@ -21,8 +21,8 @@ func strings64(c byte, lengths ...int) []byte {
 // sameAsOneByOne compares with the walk that has no lanes.
 func sameAsOneByOne(t *testing.T, name string, b []byte, n uint64) {
 	t.Helper()
-	size, count := skipStrings(b, n, 8)
-	wantSize, wantCount := skipOneByOne(b, n, 8)
+	size, count := skipStrings(b, n, width{bytes: 8})
+	wantSize, wantCount := skipOneByOne(b, n, width{bytes: 8})
 	if size != wantSize || count != wantCount {
 		t.Errorf("%s, %d strings: %d in %d bytes, want %d in %d", name, n, count, size, wantCount, wantSize)
 	}
@@ -57,7 +57,7 @@ func TestSkipStrings(t *testing.T) {
 		"lengths in strings": strings64(8, some(30_000, 8, 9)...),
 		"none":               nil,
 	} {
-		_, all := skipOneByOne(b, 1<<62, 8)
+		_, all := skipOneByOne(b, 1<<62, width{bytes: 8})
 		for _, n := range []uint64{0, 1, few - 1, few, few + 1, all / 2, all - min(1, all), all, all + 1, 1 << 62} {
 			sameAsOneByOne(t, name, b, n)
 		}
@@ -85,7 +85,7 @@ func TestSkipBlock(t *testing.T) {
 	if size < 4*lane || size > block || count == 0 {
 		t.Fatalf("%d strings in %d of %d bytes", count, size, block)
 	}
-	if want, n := skipOneByOne(b, count, 8); want != size || n != count {
+	if want, n := skipOneByOne(b, count, width{bytes: 8}); want != size || n != count {
 		t.Errorf("%d strings in %d bytes, and not %d in %d", count, size, n, want)
 	}
 	// A length between two letters, where the second lane will look for one.

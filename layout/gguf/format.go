@@ -12,7 +12,7 @@ var le = binary.LittleEndian
 // Format describes GGUF files.
 var Format = layout.FileFormat{Name: layout.GGUF, Suffix: ".gguf", Matches: layout.Magic(0, magic), Decode: layout.AsDecoder(Decode)}
 
-// File is a decoded GGUF file. It implements [layout.File] and [layout.Summarizer].
+// File is a decoded GGUF file. It implements [layout.File], [layout.Summarizer] and [layout.Unpacker].
 type File struct {
 	index *layout.Index
 	width width
@@ -25,6 +25,7 @@ var (
 	_ layout.File       = (*File)(nil)
 	_ layout.Summarizer = (*File)(nil)
 	_ layout.Configurer = (*File)(nil)
+	_ layout.Unpacker   = (*File)(nil)
 )
 
 // Index describes the file's tensors. Its Align is general.alignment.
@@ -46,14 +47,32 @@ const (
 	mostArray  = 1 << 30 // elements
 )
 
-// width is the size in bytes of counts and lengths.
-type width uint64
+// width is the size in bytes of counts and lengths, and the byte order of these and all other numbers.
+type width struct {
+	bytes uint64
+	big   bool // big-endian
+}
 
-func widthOf(version uint32) width {
+func widthOf(version uint32, big bool) width {
 	if version == 1 {
-		return 4
+		return width{4, big}
 	}
-	return 8
+	return width{8, big}
+}
+
+func (w width) order() binary.ByteOrder {
+	if w.big {
+		return binary.BigEndian
+	}
+	return le
+}
+
+// u32 reads the number that b starts with.
+func (w width) u32(b []byte) uint32 {
+	if w.big {
+		return binary.BigEndian.Uint32(b)
+	}
+	return le.Uint32(b)
 }
 
 // uint reads the count or length that b starts with.
@@ -62,20 +81,23 @@ func (w width) uint(b []byte) uint64 { return w.uintAt(b, 0) }
 // uintAt reads the count or length at i. The three-index slices let the compiler drop a bounds
 // check.
 func (w width) uintAt(b []byte, i uint64) uint64 {
-	if w == 4 {
-		return uint64(le.Uint32(b[i : i+4 : i+4]))
+	switch {
+	case w.bytes == 4:
+		return uint64(w.u32(b[i : i+4 : i+4]))
+	case w.big:
+		return binary.BigEndian.Uint64(b[i : i+8 : i+8])
 	}
 	return le.Uint64(b[i : i+8 : i+8])
 }
 
 // smallestKV returns the fewest bytes of a key, its type and its value.
-func (w width) smallestKV() uint64 { return uint64(w) + 4 + 1 }
+func (w width) smallestKV() uint64 { return w.bytes + 4 + 1 }
 
 // smallestInfo returns the fewest bytes of a tensor info.
-func (w width) smallestInfo() uint64 { return uint64(w) + 4 + 4 + 8 }
+func (w width) smallestInfo() uint64 { return w.bytes + 4 + 4 + 8 }
 
 // largestInfo returns the most bytes of a tensor info.
-func (w width) largestInfo() uint64 { return w.smallestInfo() + mostName + mostDims*uint64(w) }
+func (w width) largestInfo() uint64 { return w.smallestInfo() + mostName + mostDims*w.bytes }
 
 // Type is the type of a metadata value, numbered as in the file.
 type Type uint32

@@ -41,7 +41,7 @@ func (k *keys) typ(i int) Type { return Type(k.kvs[i].typ) }
 func (k *keys) value(i int) (off, size uint64) {
 	off, end := k.kvs[i].value, k.end
 	if next := i + 1; next < len(k.kvs) {
-		end = k.kvs[next].value - uint64(k.width) - uint64(len(k.key(next))) - 4
+		end = k.kvs[next].value - k.width.bytes - uint64(len(k.key(next))) - 4
 	}
 	return off, end - off
 }
@@ -88,7 +88,7 @@ func (d *decoder) metadata() {
 	for i := range d.kvCount {
 		key := d.key()
 		typeAt := d.Offset()
-		typ := Type(d.U32("value_type"))
+		typ := Type(d.u32("value_type"))
 		off := d.Offset()
 		value := d.value(key, typ, typeAt)
 		if d.Err() != nil {
@@ -177,7 +177,7 @@ func (d *decoder) stepString(key []byte) {
 // stepArray steps over an array.
 func (d *decoder) stepArray(key []byte) {
 	at := d.Offset()
-	elem := Type(d.U32("value"))
+	elem := Type(d.u32("value"))
 	countAt := d.Offset()
 	n := d.count("value")
 	size := d.file.width.elementSize(elem)
@@ -202,7 +202,7 @@ func (d *decoder) stepArray(key []byte) {
 // elementSize returns the fewest bytes that an element of an array takes.
 func (w width) elementSize(t Type) uint64 {
 	if t >= numTypes || types[t].size == 0 {
-		return uint64(w) // a string's length
+		return w.bytes // a string's length
 	}
 	return types[t].size
 }

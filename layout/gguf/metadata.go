@@ -59,8 +59,8 @@ func (f *File) read(i int, b []byte) (any, error) {
 	typ := f.keys.typ(i)
 	switch typ {
 	case TypeString:
-		if w := f.width; w.uint(b) == uint64(len(b))-uint64(w) {
-			return string(b[w:]), nil
+		if w := f.width; w.uint(b) == uint64(len(b))-w.bytes {
+			return string(b[w.bytes:]), nil
 		}
 		return nil, f.changed(i)
 	case TypeArray:
@@ -69,13 +69,13 @@ func (f *File) read(i int, b []byte) (any, error) {
 	if typ == TypeBool && b[0] > 1 {
 		return nil, f.valueErrorf(i, 0, "a bool of %d", b[0])
 	}
-	return types[typ].one(b), nil
+	return types[typ].one(b, f.width.order()), nil
 }
 
 func (f *File) array(i int, b []byte) (any, error) {
 	w := f.width
-	head := 4 + uint64(w)
-	elem, n := Type(le.Uint32(b)), w.uint(b[4:])
+	head := 4 + w.bytes
+	elem, n := Type(w.u32(b)), w.uint(b[4:])
 	data := b[head:]
 	a := &Array{typ: elem, n: int(n), width: w}
 	if elem == TypeString {
@@ -149,7 +149,7 @@ func (a *Array) holds(n uint64) bool {
 
 // first splits text behind its first string. It reports false if there is none.
 func (a *Array) first(text string) (s, rest string, ok bool) {
-	w := int(a.width)
+	w := int(a.width.bytes)
 	if len(text) < w {
 		return "", "", false
 	}
@@ -164,7 +164,7 @@ func (a *Array) first(text string) (s, rest string, ok bool) {
 // as Type says.
 func (a *Array) Values() any {
 	if a.typ != TypeString {
-		return types[a.typ].all(a.data, a.n)
+		return types[a.typ].all(a.data, a.n, a.width.order())
 	}
 	list := make([]string, 0, a.n)
 	for s := range a.Strings() {
@@ -175,8 +175,8 @@ func (a *Array) Values() any {
 
 // goType makes Go values of numbers and bools, one or as many as it is told.
 type goType interface {
-	one(b []byte) any
-	all(b []byte, n int) any
+	one(b []byte, order binary.ByteOrder) any
+	all(b []byte, n int, order binary.ByteOrder) any
 }
 
 // typeByGo maps the Go types of numbers and bools to types of values.
@@ -184,7 +184,7 @@ var typeByGo = func() map[reflect.Type]Type {
 	m := make(map[reflect.Type]Type)
 	for t := range types {
 		if g := types[t].goType; g != nil {
-			m[reflect.TypeOf(g.all(nil, 0)).Elem()] = Type(t)
+			m[reflect.TypeOf(g.all(nil, 0, le)).Elem()] = Type(t)
 		}
 	}
 	return m
@@ -192,11 +192,11 @@ var typeByGo = func() map[reflect.Type]Type {
 
 type goTypeOf[T any] struct{}
 
-func (d goTypeOf[T]) one(b []byte) any { return d.all(b, 1).([]T)[0] }
+func (d goTypeOf[T]) one(b []byte, order binary.ByteOrder) any { return d.all(b, 1, order).([]T)[0] }
 
-func (goTypeOf[T]) all(b []byte, n int) any {
+func (goTypeOf[T]) all(b []byte, n int, order binary.ByteOrder) any {
 	list := make([]T, n)
-	if _, err := binary.Decode(b, le, list); err != nil {
+	if _, err := binary.Decode(b, order, list); err != nil {
 		panic(err) // b is as long as n elements
 	}
 	return list

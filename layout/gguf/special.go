@@ -2,6 +2,7 @@ package gguf
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -46,6 +47,10 @@ func (n *noted) set(d *decoder, key string, want, typ Type, b []byte, off uint64
 		return
 	}
 	*n = noted{off: off, there: true}
+	if d.file.width.big {
+		b = slices.Clone(b)
+		slices.Reverse(b)
+	}
 	for i, c := range b {
 		n.value |= uint64(c) << (8 * i)
 	}

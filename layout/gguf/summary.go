@@ -162,7 +162,7 @@ func (s *summary) count(key string) (n uint64, ok bool) {
 	}
 	const elementType = 4
 	at := k.kvs[i].value + elementType
-	b, err := layout.Region(s.in, layout.GGUF, at, "value", at, uint64(s.file.width))
+	b, err := layout.Region(s.in, layout.GGUF, at, "value", at, s.file.width.bytes)
 	if err != nil {
 		s.err = cmp.Or(s.err, err)
 		return 0, false

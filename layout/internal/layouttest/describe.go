@@ -122,7 +122,7 @@ func CheckTensors(t testing.TB, f layout.File, data layout.Bytes, want []Tensor)
 		if stored, err := data.Slice(got.Offset, got.Stored); err != nil || w.StoredSHA256 != "" && sha256Hex(stored) != w.StoredSHA256 {
 			t.Errorf("%q: other bytes are stored; %v", w.Name, err)
 		}
-		if w.RawSHA256 == "" || got.Encoding != layout.Raw && got.Encoding != layout.Protobuf {
+		if w.RawSHA256 == "" || got.Encoding != layout.Raw && !got.Encoding.Packed() {
 			continue
 		}
 		if raw, err := elements(f, data, got); err != nil || sha256Hex(raw) != w.RawSHA256 {

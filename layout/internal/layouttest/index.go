@@ -77,7 +77,7 @@ func rightSize(x *layout.Tensor) bool {
 	}
 	right := n%elems == 0 && n/elems*size == x.Raw
 	switch x.Encoding {
-	case layout.Raw:
+	case layout.Raw, layout.Swapped:
 		return right && x.Stored == x.Raw
 	case layout.Protobuf:
 		return right && x.Raw/8 <= x.Stored // a byte stands for a number of eight at most

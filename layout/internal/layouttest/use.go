@@ -85,7 +85,7 @@ func (x *Format[F]) askMore(t testing.TB, f layout.File, data layout.Bytes) {
 		}
 	}
 	for i := range f.Index().Tensors {
-		if tensor := &f.Index().Tensors[i]; tensor.Encoding == layout.Protobuf {
+		if tensor := &f.Index().Tensors[i]; tensor.Encoding.Packed() {
 			if _, err := elements(f, data, tensor); err != nil {
 				x.WellFormed(t, data, err)
 			}
@@ -172,7 +172,7 @@ func (x *Format[F]) Found(t testing.TB, in layout.Input) string {
 
 // elements returns the bytes that users see of a tensor that is not compressed.
 func elements(f layout.File, data layout.Bytes, tensor *layout.Tensor) ([]byte, error) {
-	if tensor.Encoding != layout.Protobuf {
+	if !tensor.Encoding.Packed() {
 		return data.Slice(tensor.Offset, tensor.Stored)
 	}
 	dst := make([]byte, tensor.Raw)
