@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -376,64 +375,5 @@ func TestTrustCancelled(t *testing.T) {
 	}
 	if err := m.VerifyAll(t.Context(), nil); err != nil {
 		t.Error(err)
-	}
-}
-
-// BenchmarkFirstTouch reads a cold model on all cores, and hashes the same bytes with the standard library.
-func BenchmarkFirstTouch(b *testing.B) {
-	const n = 256 << 20
-	good := safeTensors([]content{{"x", layout.F32, []int{n / 4}, make([]byte, n)}})
-	d := vouch(good[:0])
-	d.End, d.Chunk = uint64(len(good)), 4<<20
-	for rest := good; len(rest) > 0; rest = rest[min(len(rest), 4<<20):] {
-		sum := sha256.Sum256(rest[:min(len(rest), 4<<20)])
-		d.Sums = append(d.Sums, sum[:]...)
-	}
-	path := write(b, "m.safetensors", good)
-	b.Run("verified", func(b *testing.B) {
-		b.SetBytes(n)
-		for b.Loop() {
-			m, err := loader.Open(path, &loader.Options{Trust: plainTrust{"m.safetensors": d}})
-			if err != nil {
-				b.Fatal(err)
-			}
-			if _, err := tensor(b, m, "x").Bytes(); err != nil {
-				b.Fatal(err)
-			}
-			m.Close()
-		}
-	})
-	b.Run("bare", func(b *testing.B) {
-		b.SetBytes(n)
-		for b.Loop() {
-			var wg sync.WaitGroup
-			workers := runtime.GOMAXPROCS(0)
-			for i := range workers {
-				wg.Go(func() { sha256.Sum256(good[i*len(good)/workers : (i+1)*len(good)/workers]) })
-			}
-			wg.Wait()
-		}
-	})
-}
-
-// BenchmarkTrust measures what a view costs after the first touch, with and without trust.
-func BenchmarkTrust(b *testing.B) {
-	good := safeTensors(manyTensors())
-	path := write(b, "m.safetensors", good)
-	for name, opts := range map[string]*loader.Options{"none": nil, "verified": {Trust: plainTrust{"m.safetensors": vouch(good)}}} {
-		m, err := loader.Open(path, opts)
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer m.Close()
-		x := tensor(b, m, "c")
-		b.Run("trust="+name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := x.Bytes(); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
 	}
 }

@@ -1,0 +1,167 @@
+package bench
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/tensormap/tensormap/convert"
+	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/trust"
+)
+
+// BenchmarkTrust measures what verification costs: the first touch of a cold model against bare SHA-256 of
+// the same bytes on all cores, a view after its first touch, and opening.
+func BenchmarkTrust(b *testing.B) {
+	b.Run("what=first", benchmarkFirstTouch)
+	b.Run("what=view", benchmarkTouched)
+	b.Run("what=open", benchmarkTrustedOpen)
+}
+
+// signedFile writes a SafeTensors file and a bundle about it. It returns its path and what is signed.
+func signedFile(b *testing.B, tensors ...modeltest.Tensor) (path string, s *trust.Statement) {
+	b.Helper()
+	path = filepath.Join(b.TempDir(), "m.safetensors")
+	if err := os.WriteFile(path, modeltest.SafeTensors(tensors...), 0o666); err != nil {
+		b.Fatal(err)
+	}
+	key, err := trust.GenerateKey(trust.P256)
+	if err != nil {
+		b.Fatal(err)
+	}
+	bundle := filepath.Join(b.TempDir(), "m.sig")
+	if err := trust.Sign(b.Context(), path, bundle, key, nil); err != nil {
+		b.Fatal(err)
+	}
+	text, err := os.ReadFile(bundle)
+	if err != nil {
+		b.Fatal(err)
+	}
+	parsed, err := trust.ParseBundle(text)
+	if err == nil {
+		s, err = parsed.VerifyKey(key.Public())
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	return path, s
+}
+
+func benchmarkFirstTouch(b *testing.B) {
+	const n = 256 << 20
+	data := modeltest.Counting(n)
+	path, s := signedFile(b, modeltest.Tensor{Name: "x", DType: layout.F32, Shape: []int{n / 4}, Data: data})
+	b.Run("by=loader", func(b *testing.B) {
+		b.SetBytes(n)
+		for b.Loop() {
+			touch(b, path, &loader.Options{Trust: s})
+		}
+	})
+	b.Run("by=sha256", func(b *testing.B) {
+		b.SetBytes(n)
+		for b.Loop() {
+			var wg sync.WaitGroup
+			workers := runtime.GOMAXPROCS(0)
+			for i := range workers {
+				wg.Go(func() { sha256.Sum256(data[i*n/workers : (i+1)*n/workers]) })
+			}
+			wg.Wait()
+		}
+	})
+}
+
+func touch(b *testing.B, path string, opts *loader.Options) {
+	m, err := loader.Open(path, opts)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer m.Close()
+	x, err := m.Tensor("x")
+	if err == nil {
+		_, err = x.Bytes()
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+func benchmarkTouched(b *testing.B) {
+	path, s := signedFile(b, modeltest.Tensor{Name: "x", DType: layout.F32, Shape: []int{1 << 20}, Data: modeltest.Counting(4 << 20)})
+	for _, c := range []struct {
+		name string
+		opts loader.Options
+	}{{"no", loader.Options{}}, {"yes", loader.Options{Trust: s}}} {
+		m, err := loader.Open(path, &c.opts)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer m.Close()
+		x, err := m.Tensor("x")
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run("trust="+c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := x.Bytes(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// benchmarkTrustedOpen opens models of 2,000 tensors: an APR2 file without a signature and with its
+// own, and a SafeTensors file without a bundle and with one.
+func benchmarkTrustedOpen(b *testing.B) {
+	var tensors []modeltest.Tensor
+	for i := range 2000 {
+		tensors = append(tensors, modeltest.Tensor{Name: fmt.Sprintf("model.layers.%d.self_attn.q_proj.weight", i), DType: layout.F32, Shape: []int{64, 64}, Data: modeltest.Counting(4 * 64 * 64)})
+	}
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	signer, err := trust.NewSigner(private)
+	if err != nil {
+		b.Fatal(err)
+	}
+	key, err := trust.NewEmbedded(public)
+	if err != nil {
+		b.Fatal(err)
+	}
+	path, bundle := signedFile(b, tensors...)
+	in := open(b, path)
+	dir := b.TempDir()
+	for name, s := range map[string]convert.Options{"plain.apr": {}, "signed.apr": {Signer: signer}} {
+		if _, err := convert.Write(b.Context(), in, filepath.Join(dir, name), &s); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name, path string
+		trust      loader.Trust
+	}{
+		{"format=apr2/signature=none", filepath.Join(dir, "plain.apr"), nil},
+		{"format=apr2/signature=own", filepath.Join(dir, "signed.apr"), key},
+		{"format=safetensors/signature=none", path, nil},
+		{"format=safetensors/signature=bundle", path, bundle},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			for b.Loop() {
+				m, err := loader.Open(c.path, &loader.Options{Trust: c.trust})
+				if err != nil {
+					b.Fatal(err)
+				}
+				m.Close()
+			}
+		})
+	}
+}
