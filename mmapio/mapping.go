@@ -164,13 +164,18 @@ func (m *Mapping) Copy(off, n uint64) (out []byte, err error) {
 // Probe reads the last of the n bytes at offset off: memory for them should not be taken
 // before that has succeeded. It reports whether this proves that the others exist too, as in
 // any file of this system. A reader of [FromReaderAt] may lie about its size, unless it is an
-// *os.File or wraps one: see [Gathering].
+// *os.File or wraps one: see [Gathering]. A mapping that fills brings that byte.
 func (m *Mapping) Probe(off, n uint64) (sure bool, err error) {
+	if m.fill != nil && n > 0 && m.holds(off, n) {
+		if err := m.fill(m.ctx, off+n-1, 1); err != nil {
+			return false, err
+		}
+	}
 	err = m.use("read", off, n, func(b *backing) error {
 		sure, err = b.probe(m.ctx, off, n)
 		return err
 	})
-	return sure, err
+	return sure && !m.Fills(), err
 }
 
 // ReadAt implements io.ReaderAt. A mapped page that cannot be read is a

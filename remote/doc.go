@@ -8,7 +8,7 @@
 //	https://huggingface.co/org/name[/…]        the same, as a browser shows it
 //	oci://host/repository[:tag][@digest]       an artifact in a registry
 //	ollama://[[host/]namespace/]name[:tag]     a model of Ollama's registry or store
-//	http://…, https://…                        a file, see package httprange
+//	http://…, https://…                        a file, see package httprange; kept if its version is sure
 //	file://…, a path                           what loader.Open takes
 //
 // A revision is a branch, a tag or a commit; the default is main. It may hold slashes only as

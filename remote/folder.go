@@ -34,6 +34,8 @@ type folder struct {
 	pulled func() error
 	// dir is where complete files have their names, or "" if they have none.
 	dir string
+	// unpinned says that the server may change its files one by one: names in dir prove nothing.
+	unpinned bool
 }
 
 // path returns where the file called name is, once it is complete.
@@ -148,7 +150,7 @@ func (d *folder) openModel(ctx context.Context) (*loader.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.whole != nil && d.dir != "" {
+	if f.whole != nil && d.dir != "" && !d.unpinned {
 		m, err := loader.Open(d.path(name), d.opts.Loader)
 		if !errors.Is(err, fs.ErrNotExist) { // or else some of its files are not complete
 			f.Close()

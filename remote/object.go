@@ -170,10 +170,15 @@ func (o *Options) partialDir(final string) (string, error) {
 }
 
 func unlessReadOnly(err error) error {
-	if errors.Is(err, fs.ErrPermission) || errors.Is(err, errReadOnly) {
+	if isReadOnly(err) {
 		return nil
 	}
 	return err
+}
+
+// isReadOnly reports whether err says that a folder cannot be written to.
+func isReadOnly(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, errReadOnly)
 }
 
 // checkName makes sure that the name of a file in a folder leads out of no folder.

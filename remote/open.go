@@ -72,22 +72,16 @@ func Open(ctx context.Context, address string, opts *Options) (*loader.Model, er
 	if d != nil {
 		return d.openModel(ctx)
 	}
-	switch scheme, rest, _ := strings.Cut(address, "://"); strings.ToLower(scheme) {
-	case "http", "https":
-		r, err := httprange.Open(ctx, address, o.HTTP)
-		if err != nil {
-			return nil, err
-		}
-		return loader.OpenReaderAt(ctx, r, r.Size(), o.Loader)
-	case "file":
+	if scheme, rest, ok := strings.Cut(address, "://"); ok && strings.EqualFold(scheme, "file") {
 		return loader.Open(filepath.FromSlash(rest), o.Loader)
 	}
 	return loader.Open(address, o.Loader)
 }
 
-// resolve returns the files at an address, or nil if they are of this system or not kept.
+// resolve returns the files at an address, or nil if they are of this system.
 func resolve(ctx context.Context, address string, o *Options) (*folder, error) {
-	switch scheme, rest, _ := strings.Cut(address, "://"); strings.ToLower(scheme) {
+	scheme, rest, _ := strings.Cut(address, "://")
+	switch strings.ToLower(scheme) {
 	case "oci":
 		at, err := parseOCI(rest)
 		if err != nil {
@@ -102,8 +96,13 @@ func resolve(ctx context.Context, address string, o *Options) (*folder, error) {
 		return at.model(ctx, o)
 	}
 	at, ok, err := hubAddressOf(address, o)
-	if !ok {
+	switch {
+	case err != nil:
 		return nil, err
+	case !ok && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")):
+		return webFolder(ctx, address, o)
+	case !ok:
+		return nil, nil
 	}
 	return at.snapshot(ctx, at.hubAddress, o)
 }

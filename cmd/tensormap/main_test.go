@@ -19,7 +19,14 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
 		main()
 	}
-	os.Exit(m.Run())
+	dir, err := os.MkdirTemp("", "tensormap-cache")
+	if err != nil {
+		panic(err)
+	}
+	os.Setenv("XDG_CACHE_HOME", dir) // not the user's
+	status := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(status)
 }
 
 // result is what a run of the command leaves.

@@ -36,7 +36,7 @@ func (o *opener) addTo(cmd *cobra.Command) {
 	o.trusting.addTo(cmd)
 	cmd.Flags().Var(&o.timeout, "timeout", "give up a server that makes no progress for `TIME`, such as 90s or 5m")
 	cmd.Flags().Var(&o.headers, "header", "send `'NAME: VALUE'` to the server, or what the file @FILE has, one a line")
-	cmd.Flags().BoolVar(&o.noCache, "no-cache", false, "keep nothing of what a hub sends")
+	cmd.Flags().BoolVar(&o.noCache, "no-cache", false, "keep nothing of what a server sends")
 }
 
 // open opens the model; close lets go of all that it has opened.

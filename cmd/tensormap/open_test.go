@@ -135,7 +135,7 @@ func TestInspectFetchesTheIndex(t *testing.T) {
 	for _, args := range [][]string{{"inspect"}, {"inspect", "--json"}, {"inspect", "--metadata"}} {
 		s.bytes.Store(0)
 		done(t, append(args, s.URL)...)
-		if got := s.bytes.Load(); got > 128<<10+int64(len(file.head)) || got >= 1_000_000 {
+		if got := s.bytes.Load(); got > 256<<10+int64(len(file.head)) || got >= 1_000_000 {
 			t.Errorf("%q fetched %d bytes for an index of %d", args, got, len(file.head))
 		}
 	}

@@ -38,6 +38,9 @@ type Options struct {
 	// Size, if positive, is the length of the file, which the caller knows. Open then sends no
 	// request: the first answer must agree, and tells the version. OpenSibling ignores it.
 	Size int64
+	// Peek makes Open ask for the file's size and version alone (HEAD): the caller may have its bytes. A
+	// server that refuses that is asked for the beginning as well.
+	Peek bool
 	// Timeout is how long a read may go without progress in all: its requests, the pauses
 	// between them, and the wait for a turn among Parallel. Progress is 4 KiB, or the end of
 	// the read. A server that asks to wait longer (Retry-After) ends the read at once. 0
@@ -181,7 +184,7 @@ func (r *Reader) begin(life context.Context) {
 // open makes r ready and asks for the file's beginning.
 func (r *Reader) open(ctx, life context.Context) error {
 	r.begin(life)
-	err := r.readPrefix(ctx)
+	err := r.first(ctx)
 	if err == nil {
 		return nil
 	}
@@ -190,6 +193,17 @@ func (r *Reader) open(ctx, life context.Context) error {
 		err = r.wrap(0, err)
 	}
 	return err
+}
+
+// first sends the first request.
+func (r *Reader) first(ctx context.Context) error {
+	if r.opts.Peek {
+		err := r.peek(ctx)
+		if status := new(StatusError); !errors.As(err, &status) && !errors.Is(err, ErrResponse) {
+			return err
+		}
+	}
+	return r.readPrefix(ctx)
 }
 
 // OpenSibling opens the file called name in the same place, with the same options; the
@@ -221,6 +235,18 @@ func (r *Reader) Size() int64 { return r.size }
 // Traffic returns how many requests were sent so far, redirected ones included, and how many
 // bytes of the file came.
 func (r *Reader) Traffic() (requests, bytes int64) { return r.requests.Load(), r.received.Load() }
+
+// Version returns what tells this version of the file from all others: its strong ETag, or else its date.
+// It is empty if the server's validator is not a StrongValidator.
+func (r *Reader) Version() string {
+	switch v := r.version(); {
+	case v.strongETag():
+		return v.etag
+	case v.strength == StrongValidator:
+		return v.modified
+	}
+	return ""
+}
 
 // Validator returns how well the server tells this version of the file from others. A file
 // that came whole with Open is of one version in any case. With Options.Size it is NoValidator until

@@ -34,6 +34,25 @@ func (r *Reader) readPrefix(ctx context.Context) error {
 	})
 }
 
+// peek asks for the size and the version, and for no byte.
+func (r *Reader) peek(ctx context.Context) error {
+	start := func() int64 { return 0 }
+	return r.insist(ctx, start, func(p *patience) error {
+		r.known.Store(nil)
+		head := func(req *http.Request) { req.Method = http.MethodHead }
+		return r.exchange(ctx, p, head, func(resp *http.Response, body io.Reader) error {
+			switch {
+			case resp.StatusCode != http.StatusOK:
+				return refusal(resp)
+			case encoding(resp) != "" || resp.ContentLength < 0:
+				return fmt.Errorf("%w: it does not tell the file's length", ErrResponse)
+			}
+			r.size = resp.ContentLength
+			return r.learn(versionOf(resp), byteRange{total: r.size})
+		})
+	})
+}
+
 // learn takes the version that the first answer tells for the file's. Later answers must agree.
 func (r *Reader) learn(v version, rng byteRange) error {
 	if need := r.opts.RequireValidator; rng.n < rng.total && v.strength < need {

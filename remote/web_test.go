@@ -1,0 +1,208 @@
+package remote_test
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/loader/httprange"
+	"github.com/tensormap/tensormap/remote"
+)
+
+// site serves files with ETags of the test's, and counts.
+type site struct {
+	*httptest.Server
+	sync.Mutex
+	files    map[string][]byte // by path
+	etag     string
+	refuse   bool // HEAD, as an address does that is signed for GET
+	requests int
+	sent     int64
+}
+
+func newSite(t *testing.T, files map[string][]byte) *site {
+	s := &site{files: files, etag: `"1"`}
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.Lock()
+		defer s.Unlock()
+		s.requests++
+		content, ok := s.files[r.URL.Path]
+		switch {
+		case !ok:
+			http.NotFound(w, r)
+			return
+		case r.Method == http.MethodHead && s.refuse:
+			http.Error(w, "signed for GET", http.StatusForbidden)
+			return
+		}
+		if s.etag != "" {
+			w.Header().Set("ETag", s.etag)
+		}
+		c := &counted{ResponseWriter: w}
+		http.ServeContent(c, r, "", time.Time{}, bytes.NewReader(content))
+		s.sent += c.n
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+type counted struct {
+	http.ResponseWriter
+	n int64
+}
+
+func (c *counted) Write(b []byte) (int, error) {
+	n, err := c.ResponseWriter.Write(b)
+	c.n += int64(n)
+	return n, err
+}
+
+// take returns what was asked for since the last call.
+func (s *site) take() (requests int, sent int64) {
+	s.Lock()
+	defer s.Unlock()
+	requests, sent = s.requests, s.sent
+	s.requests, s.sent = 0, 0
+	return requests, sent
+}
+
+const webBytes = 3 << 20
+
+func webModel(seed byte) []byte {
+	data := make([]byte, webBytes)
+	for i := range data {
+		data[i] = byte(i*5+i>>13) + seed
+	}
+	return modeltest.SafeTensors(modeltest.Tensor{Name: "w", DType: layout.U8, Shape: []int{webBytes / 1024, 1024}, Data: data})
+}
+
+func bytesOf(t *testing.T, m *loader.Model, name string) []byte {
+	t.Helper()
+	x, err := m.Tensor(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := x.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Clone(b)
+}
+
+// What has come of a plain address stays, by its version. No secret of the address goes to the disk.
+func TestWebCache(t *testing.T) {
+	content := webModel(0)
+	s := newSite(t, map[string][]byte{"/m.safetensors": content})
+	for i, query := range []string{"?X-Amz-Signature=hush&v=1", "?X-Amz-Signature=other&v=1", "?v=1"} {
+		m := open(t, s.URL+"/m.safetensors"+query)
+		if !bytes.HasSuffix(content, bytesOf(t, m, "w")) {
+			t.Error("other bytes than the server's")
+		}
+		m.Close()
+		if requests, sent := s.take(); i == 0 && (requests > 3 || sent > int64(len(content))) || i > 0 && (requests != 1 || sent != 0) {
+			t.Errorf("open %d: %d requests, %d bytes", i, requests, sent)
+		}
+	}
+	s.refuse = true
+	open(t, s.URL+"/m.safetensors?v=1")
+	if requests, sent := s.take(); requests > 2 || sent > 256<<10 {
+		t.Errorf("without HEAD %d requests, %d bytes", requests, sent)
+	}
+	open(t, s.URL+"/m.safetensors?v=2")
+	if _, sent := s.take(); sent == 0 {
+		t.Error("another file was taken from the cache")
+	}
+	filepath.WalkDir(os.Getenv("XDG_CACHE_HOME"), func(path string, e fs.DirEntry, _ error) error {
+		text, _ := os.ReadFile(path)
+		if strings.Contains(path, "hush") || bytes.Contains(text, []byte("hush")) {
+			t.Errorf("a secret in %s", path)
+		}
+		return nil
+	})
+}
+
+// A file that changes under its name is an error for what is open, and another file for the next.
+func TestWebChanges(t *testing.T) {
+	one, two := webModel(0), webModel(9)
+	s := newSite(t, map[string][]byte{"/m.safetensors": one})
+	m := open(t, s.URL+"/m.safetensors")
+	s.Lock()
+	s.files["/m.safetensors"], s.etag = two, `"2"`
+	s.Unlock()
+	x, _ := m.Tensor("w")
+	if _, err := x.Bytes(); !errors.Is(err, httprange.ErrChanged) {
+		t.Error(err)
+	}
+	next := open(t, s.URL+"/m.safetensors")
+	if !bytes.HasSuffix(two, bytesOf(t, next, "w")) {
+		t.Error("bytes of the old file")
+	}
+	s.Lock()
+	s.files["/m.safetensors"], s.etag = one, `"1"`
+	s.Unlock()
+	if !bytes.HasSuffix(one, bytesOf(t, open(t, s.URL+"/m.safetensors"), "w")) {
+		t.Error("bytes of the new file")
+	}
+}
+
+// What no validator tells from other content is not kept, nor what the caller wants not to be.
+func TestWebNotKept(t *testing.T) {
+	for name, opts := range map[string]*remote.Options{"no validator": nil, "weak": nil, "no cache": {NoCache: true}} {
+		t.Run(name, func(t *testing.T) {
+			content := webModel(0)
+			s := newSite(t, map[string][]byte{"/m.safetensors": content})
+			s.etag = map[string]string{"weak": `W/"1"`, "no cache": `"1"`}[name]
+			m, err := remote.Open(t.Context(), s.URL+"/m.safetensors", opts)
+			m = modeltest.Opened(t, m, err)
+			if !bytes.HasSuffix(content, bytesOf(t, m, "w")) {
+				t.Error("other bytes than the server's")
+			}
+			if left, _ := os.ReadDir(filepath.Join(os.Getenv("XDG_CACHE_HOME"), "tensormap")); len(left) != 0 {
+				t.Errorf("kept %v", left)
+			}
+		})
+	}
+}
+
+// A model in several files is pulled to names, and opens without the server.
+func TestWebPull(t *testing.T) {
+	files := make(map[string][]byte)
+	for name, b := range sharded() {
+		files["/a/"+name] = b
+	}
+	s := newSite(t, files)
+	pulled, err := remote.Pull(t.Context(), s.URL+"/a/model.safetensors.index.json", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, sent := s.take()
+	if len(pulled.Files) != 5 || sent > 4*shardBytes+1<<20 {
+		t.Errorf("%d bytes for %v", sent, pulled.Files)
+	}
+	m, err := loader.Open(filepath.Join(pulled.Path, "model.safetensors.index.json"), nil)
+	m = modeltest.Opened(t, m, err)
+	if got := bytesOf(t, m, "w3"); !bytes.HasSuffix(files["/a/model-00004-of-00004.safetensors"], got) {
+		t.Error("other bytes than the server's")
+	}
+	t.Setenv("HF_HUB_OFFLINE", "1")
+	m = open(t, s.URL+"/a/model.safetensors.index.json")
+	bytesOf(t, m, "w1")
+	if requests, _ := s.take(); requests != 0 {
+		t.Errorf("%d requests offline", requests)
+	}
+	if _, err := remote.Open(t.Context(), s.URL+"/a/model.fp16.safetensors", nil); err == nil || !strings.Contains(err.Error(), "offline") {
+		t.Error(err)
+	}
+}
