@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -122,4 +123,45 @@ func sameBits(name string, want, got []float32, from uint64, zeros bool) error {
 		}
 	}
 	return nil
+}
+
+// TestQuantizedRowsAllocateNothing: after the first row a row of a mapped logical tensor costs no memory of its
+// own, nor does looking the tensor up.
+func TestQuantizedRowsAllocateNothing(t *testing.T) {
+	if modeltest.ChecksPointers() {
+		t.Skip("the portable loops allocate then")
+	}
+	for _, dir := range checkpoints(t) {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			m := openPath(t, modelIn(dir), nil)
+			l, err := m.Acquire()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Release()
+			for x := range l.Tensors() {
+				if x.Scheme() == nil || x.Elements() == 0 {
+					continue
+				}
+				name, shape := x.Name(), x.Shape()
+				row := make([]float32, shape[len(shape)-1])
+				last := x.Elements()/uint64(len(row)) - 1
+				for where, from := range map[string]interface {
+					Tensor(string) (loader.Tensor, error)
+				}{"model": m, "lease": l} {
+					if n := testing.AllocsPerRun(20, func() {
+						x, err := from.Tensor(name)
+						if err == nil {
+							err = errors.Join(x.DequantizeRows(row, last, 1), x.DequantizeRange(row[:1], 0))
+						}
+						if err != nil {
+							t.Fatal(err)
+						}
+					}); n != 0 {
+						t.Errorf("%s/%s (%s): %v allocations", where, name, x.Scheme().Scheme, n)
+					}
+				}
+			}
+		})
+	}
 }

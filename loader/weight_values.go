@@ -109,13 +109,13 @@ func (t Tensor) expandWeight(to mmapio.Destination[float32], first, n uint64) er
 		}
 		all, inMemory = b.Bytes, true
 	}
-	whole, err := t.wholeScales(&g, first, n, inMemory)
+	s, whole, err := t.wholeScales(&g, first, n, inMemory)
 	if err != nil {
 		return err
 	}
 	step := uint64(farStep)
 	switch {
-	case inMemory && whole != nil:
+	case inMemory && whole:
 		step = n
 	case codes.file.access() == bySystem:
 		step = readStep
@@ -138,8 +138,7 @@ func (t Tensor) expandWeight(to mmapio.Destination[float32], first, n uint64) er
 		if err != nil {
 			return codes.wrap(err)
 		}
-		s := whole
-		if s == nil {
+		if !whole {
 			if s, err = t.someScales(&g, mem, first, uint64(len(dst))); err != nil {
 				return err
 			}
@@ -185,10 +184,10 @@ func (t Tensor) expandBlocks(to mmapio.Destination[float32], first, n uint64) er
 	return nil
 }
 
-// wholeScales returns all scales of the weight, from the cache or for it. It returns nil if it is enough
+// wholeScales returns all scales of the weight, from the cache or for it. whole is false if it is enough
 // to read those of n elements from element first on. All are read if a range's cannot be had alone,
 // and if reading some again and again would cost more.
-func (t Tensor) wholeScales(g *dequant.Grouped, first, n uint64, inMemory bool) (*scaling, error) {
+func (t Tensor) wholeScales(g *dequant.Grouped, first, n uint64, inMemory bool) (s scaling, whole bool, err error) {
 	w := t.weight
 	key := cache.Key{Tensor: t.desc, Kind: cache.Scales}
 	b, ok := t.file.model.cache.Peek(key, t.pins())
@@ -196,24 +195,23 @@ func (t Tensor) wholeScales(g *dequant.Grouped, first, n uint64, inMemory bool) 
 		if t.scalesApart() {
 			i, _ := w.scheme.Part(scheme.Scale)
 			if t.part(i).inPlace() {
-				return nil, nil
+				return s, false, nil
 			}
 			_, count := g.Scales(first, n)
 			if asked := w.asked.Add(count); asked <= w.entries(g) && n < t.Elements() {
-				return nil, nil
+				return s, false, nil
 			}
 		}
-		var err error
 		if b, err = t.kept(t.ctx(), cache.Scales, Tensor.makeScales); err != nil {
-			return nil, err
+			return s, false, err
 		}
 	}
 	entries := w.entries(g)
-	s := &scaling{scales: b.Floats[:entries], offsets: b.Floats[entries:], groupOf: b.Ints}
+	s = scaling{scales: b.Floats[:entries], offsets: b.Floats[entries:], groupOf: b.Ints}
 	if len(s.groupOf) == 0 {
 		s.groupOf = nil
 	}
-	return s, nil
+	return s, true, nil
 }
 
 // scalesApart reports whether the scales of a range can be read without the others.
@@ -224,18 +222,18 @@ func (t Tensor) scalesApart() bool {
 }
 
 // someScales returns the scales of n elements from element first on.
-func (t Tensor) someScales(g *dequant.Grouped, mem *scratch, first, n uint64) (*scaling, error) {
+func (t Tensor) someScales(g *dequant.Grouped, mem *scratch, first, n uint64) (scaling, error) {
 	from, count := g.Scales(first, n)
 	mem.floats = grown(mem.floats, 2*count+1)
 	return t.readScales(mem.floats, from, count)
 }
 
 // readScales reads so many scales and offsets into mem, from scale from on.
-func (t Tensor) readScales(mem []float32, from, count uint64) (*scaling, error) {
+func (t Tensor) readScales(mem []float32, from, count uint64) (scaling, error) {
 	w := t.weight.scheme
-	s := &scaling{scales: mem[:count:count], from: from}
-	if err := t.effective(s.scales, from); err != nil {
-		return nil, err
+	s := scaling{scales: mem[:count:count], from: from}
+	if err := t.effective(s.scales, from, mem[count:]); err != nil { // where offsets come later
+		return s, err
 	}
 	switch {
 	case w.Zero == scheme.Direct:
@@ -245,7 +243,7 @@ func (t Tensor) readScales(mem []float32, from, count uint64) (*scaling, error) 
 			role = scheme.Bias
 		}
 		if err := t.floats(role, layout.Invalid, s.offsets, from); err != nil {
-			return nil, err
+			return s, err
 		}
 		if w.CodeOffset != 0 {
 			for i := range s.offsets {
@@ -274,8 +272,8 @@ func (t Tensor) floats(r scheme.Role, d layout.DType, dst []float32, first uint6
 }
 
 // effective reads the scales from scale from on that codes are multiplied by: scales of scales are in
-// them.
-func (t Tensor) effective(dst []float32, from uint64) error {
+// them. It may use room.
+func (t Tensor) effective(dst []float32, from uint64, room []float32) error {
 	w := t.weight.scheme
 	if err := t.floats(scheme.Scale, w.ScaleType, dst, from); err != nil {
 		return err
@@ -288,7 +286,7 @@ func (t Tensor) effective(dst []float32, from uint64) error {
 		return err
 	}
 	if w.Scale == scheme.Nested {
-		return t.unnest(dst, from, b.Floats)
+		return t.unnest(dst, from, b.Floats, room)
 	}
 	g := formOf(w)
 	_, each := g.Scales(0, w.Rows*w.Cols) // of a matrix
@@ -308,10 +306,10 @@ func (t Tensor) effective(dst []float32, from uint64) error {
 
 // unnest makes scales of their codes, in dst, from scale from on. Every NestedBlock of them share a
 // scale.
-func (t Tensor) unnest(dst []float32, from uint64, table []float32) error {
+func (t Tensor) unnest(dst []float32, from uint64, table, room []float32) error {
 	w := t.weight.scheme
 	lo := from / w.NestedBlock
-	scales := make([]float32, (from+uint64(len(dst))-1)/w.NestedBlock+1-lo)
+	scales := grown(room, (from+uint64(len(dst))-1)/w.NestedBlock+1-lo)
 	if err := t.floats(scheme.NestedScale, layout.Invalid, scales, lo); err != nil {
 		return err
 	}
@@ -389,11 +387,11 @@ func (t Tensor) transposed(g *dequant.Grouped, scales, offsets []float32) error 
 	}
 	if w.Scale == scheme.Transposed {
 		stored := make([]float32, len(scales))
-		if err := t.effective(stored, 0); err != nil {
+		if err := t.effective(stored, 0, nil); err != nil {
 			return err
 		}
 		dequant.Transpose(scales, stored, groups, rows)
-	} else if err := t.effective(scales, 0); err != nil {
+	} else if err := t.effective(scales, 0, nil); err != nil {
 		return err
 	}
 	zero, _ := w.Part(scheme.ZeroPoint)
