@@ -80,6 +80,7 @@
 //	MLX affine                    1 to 8 bits      PackRows   s·q + z       mlx affine_dequantize
 //	AWQ gemm                      4 bits           PackAWQ    (q-z)·s       AutoAWQ packing_utils
 //	GPTQ                          2, 3, 4, 8 bits  PackGPTQ   (q-z)·s       GPTQModel qlinear
+//	GPTQ in planes                3, 5, 6, 7 bits  PackPlanes (q-z)·s       GPTQModel planar_packing
 //	HQQ                           1 to 8 bits      PackSlabs  (q-z)·s       hqq bitpack
 //	bitsandbytes, 4 bits          NF4, FP4         PackRows   T[q]·s        bitsandbytes get_4bit_type
 //	bitsandbytes, int8            Int8By127        PackRows   (q·s)·1/127   bitsandbytes int8_vectorwise_dequant

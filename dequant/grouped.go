@@ -29,6 +29,10 @@ const (
 	// first slab has the highest bits. A slab of codes of 3 bits is one of ten in 32-bit words. The
 	// last slab may be short. HQQ writes so.
 	PackSlabs
+	// PackPlanes is PackGPTQ with the 32 codes of Code.bits() words in bit planes: first the words of the
+	// lowest 4 (or 2) bits of all, then those of the next 2, then those of the last. A plane's fields
+	// are in order, the first in the lowest bits. GPTQModel writes codes of 3, 5, 6 and 7 bits so.
+	PackPlanes
 	numPackings
 )
 
@@ -73,7 +77,7 @@ type Parts struct {
 func (g Grouped) Check() error {
 	switch {
 	case !g.Code.known() || g.Pack >= numPackings, g.Bias && g.Code > 8,
-		g.Pack == PackGPTQ && g.Code > 8, g.Pack == PackAWQ && g.Code != 4,
+		g.Pack == PackGPTQ && g.Code > 8, g.Pack == PackPlanes && (g.Code > 7 || 32%g.Code.bits() == 0), g.Pack == PackAWQ && g.Code != 4,
 		g.Pack == PackWords && g.Code > 8, g.Pack == PackSlabs && g.Code > 4 && g.Code != 8,
 		g.Code == Int8By127 && (g.GroupCols != 0 || g.Permuted):
 		return fmt.Errorf("dequant: code %d in packing %d, bias %v: %w", g.Code, g.Pack, g.Bias, errors.ErrUnsupported)
@@ -82,6 +86,9 @@ func (g Grouped) Check() error {
 	const most = 1 << 56
 	if hi, n := bits.Mul64(g.Rows, g.Cols); hi != 0 || n > most || max(g.Rows, g.Cols) > min(most, math.MaxInt) {
 		return fmt.Errorf("dequant: a matrix of %d × %d elements: %w", g.Rows, g.Cols, ErrLength)
+	}
+	if g.Pack == PackPlanes && g.Cols%32 != 0 {
+		return fmt.Errorf("dequant: %d columns in planes of 32: %w", g.Cols, ErrLength)
 	}
 	if g.RowBytes != 0 {
 		hi, n := bits.Mul64(g.Rows, g.RowBytes)
@@ -142,7 +149,7 @@ func (g Grouped) scaleCols() uint64 {
 func (g Grouped) matrixBytes() uint64 {
 	b := uint64(g.Code.bits())
 	switch {
-	case g.Pack == PackGPTQ:
+	case g.Pack == PackGPTQ || g.Pack == PackPlanes:
 		return 4 * groups(g.Cols*b, 32) * g.Rows
 	case g.Pack == PackAWQ:
 		return 4 * groups(g.Rows, 8) * g.Cols
@@ -243,7 +250,7 @@ func (g Grouped) Expand(dst []float32, p Parts, first uint64, cores int) error {
 // expandParallel shares dst out to goroutines. Its closure would cost small tensors an allocation.
 func (g Grouped) expandParallel(dst []float32, p Parts, first uint64, cores int, large bool) error {
 	grain := parallelGrain
-	if g.Pack == PackGPTQ || g.Pack == PackAWQ {
+	if g.Pack == PackGPTQ || g.Pack == PackPlanes || g.Pack == PackAWQ {
 		grain = int(max(parallelGrain, min(tileRows*g.Cols, 1<<24)))
 	}
 	// Shares begin with a multiple of the grain, counted from the first row.
@@ -402,7 +409,7 @@ func (x *expansion) strip(matrix uint64, col int) strip {
 func (x *expansion) rectangle(dst []float32, row uint64, rows int, col uint64, n int) error {
 	matrix, top := row/x.Rows, int(row%x.Rows)
 	switch x.Pack {
-	case PackGPTQ, PackAWQ:
+	case PackGPTQ, PackPlanes, PackAWQ:
 		return x.tiles(dst, matrix, top, rows, int(col), n)
 	case PackRows:
 		s := x.strip(matrix, int(col))
@@ -624,9 +631,20 @@ func (x *expansion) noGroup(col int) error {
 // turn puts rows base to until-1 of columns c to end-1 into the scratch. base is a multiple of 8 in
 // PackAWQ, and c one of 32.
 func (x *expansion) turn(codes []byte, base, until, c, end int) {
-	if x.Pack == PackGPTQ {
+	if x.Pack != PackAWQ {
 		stride, bits := 4*int(x.Rows), x.code.bits()
-		turnWords(x.scratch.codes[:], tileBytes, codes[c/32*bits*stride+4*base:], stride, ((end-c)*bits+31)/32, until-base)
+		words := ((end-c)*bits + 31) / 32
+		if x.Pack == PackPlanes {
+			words = (end - c + 31) / 32 * bits
+		}
+		turnWords(x.scratch.codes[:], tileBytes, codes[c/32*bits*stride+4*base:], stride, words, until-base)
+		if x.Pack == PackPlanes {
+			for r := range until - base {
+				for at := range words / bits {
+					joinPlanes(x.scratch.codes[r*tileBytes+4*bits*at:][:4*bits], bits)
+				}
+			}
+		}
 		return
 	}
 	const width, plane = tileRows / 8 * 4, tileBytes / 4 * tileRows / 8 * 4
@@ -637,6 +655,30 @@ func (x *expansion) turn(codes []byte, base, until, c, end int) {
 	turnNibbles(x.scratch.planes[:], width, plane, codes[c*stride+base/2:], stride, end-c, words)
 	for k := range 8 {
 		turnWords(x.scratch.codes[k*tileBytes:], 8*tileBytes, x.scratch.planes[k*plane:], width, (end-c+7)/8, words)
+	}
+}
+
+// joinPlanes makes dense codes of 32 codes in planes.
+func joinPlanes(b []byte, bits int) {
+	var codes [32]byte
+	src := b
+	for offset := 0; offset < bits; {
+		width := min(4, bits-offset)
+		if width == 3 {
+			width = 2
+		}
+		for i := range codes {
+			at := i * width
+			codes[i] |= src[at/8] >> (at % 8) & (1<<width - 1) << offset
+		}
+		src, offset = src[4*width:], offset+width
+	}
+	var word, n uint
+	for _, q := range codes {
+		if word, n = word|uint(q)<<n, n+uint(bits); n >= 8 {
+			b[0] = byte(word)
+			b, word, n = b[1:], word>>8, n-8
+		}
 	}
 }
 

@@ -147,6 +147,17 @@ func (m *model) pack() {
 						out[at] |= byte(q>>i&1) << (in % 8)
 					}
 					grow(begin + (cols*b+31)/32*rows*4)
+				case PackPlanes:
+					grow(begin + cols*b/32*rows*4)
+					widths := map[int][]int{3: {2, 1}, 5: {4, 1}, 6: {4, 2}, 7: {4, 2, 1}}[b]
+					for plane, bit := c/32*b, 0; bit < b; widths = widths[1:] {
+						w := widths[0]
+						for i := range w {
+							at := c%32*w + i // in the plane
+							out[begin+((plane+at/32)*rows+r)*4+at%32/8] |= byte(q>>(bit+i)&1) << (at % 8)
+						}
+						plane, bit = plane+w, bit+w
+					}
 				case PackAWQ:
 					words := (rows + 7) / 8
 					grow(begin + cols*words*4)
@@ -271,6 +282,9 @@ func TestGrouped(t *testing.T) {
 				if g.Code == Int8By127 {
 					g.GroupCols = 0
 				}
+				if g.Pack == PackPlanes {
+					g.Cols = pick(32, 64, 96, 704, 1024) // more than a tile too
+				}
 				g.Permuted = g.Code != Int8By127 && rng.IntN(6) == 0
 				if rng.IntN(4) == 0 {
 					g.ScaleCols = groups(g.Cols, g.GroupCols) + pick(0, 1, 3)
@@ -334,6 +348,10 @@ func TestGroupedBytes(t *testing.T) {
 			Grouped{Code: 3, Pack: PackGPTQ, Rows: 1, Cols: 32, GroupRows: 1},
 			Parts{Codes: word(word(word(nil, 3<<30), 1|1<<31), 2), Scales: []float32{1}},
 			append(append(make([]float32, 10), 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0), 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)},
+		{"GPTQ of 3 bits in planes: two words of the low bits, one of the third",
+			Grouped{Code: 3, Pack: PackPlanes, Rows: 1, Cols: 32, GroupRows: 1},
+			Parts{Codes: word(word(word(nil, 1|2<<30), 3), 1|1<<31), Scales: []float32{1}},
+			append(append([]float32{5}, make([]float32, 14)...), 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4)},
 		{"bitsandbytes: the first element in the upper nibble, blocks across rows",
 			Grouped{Code: NF4, Rows: 1, Cols: 5, GroupRows: 1, GroupCols: 4},
 			Parts{Codes: []byte{0x0f, 0x7f, 0xf0}, Scales: []float32{2, 3}},

@@ -21,7 +21,7 @@ var codeOf = [...]dequant.Code{
 }
 
 var packingOf = [...]dequant.Packing{
-	scheme.PackRows: dequant.PackRows, scheme.PackGPTQ: dequant.PackGPTQ, scheme.PackAWQ: dequant.PackAWQ,
+	scheme.PackRows: dequant.PackRows, scheme.PackGPTQ: dequant.PackGPTQ, scheme.PackPlanes: dequant.PackPlanes, scheme.PackAWQ: dequant.PackAWQ,
 	scheme.PackSlabs: dequant.PackSlabs, scheme.PackWords: dequant.PackWords,
 }
 
@@ -421,6 +421,13 @@ func (t Tensor) transposed(g *dequant.Grouped, scales, offsets []float32) error 
 			for i, z := range stored { // a stored field of all ones is 0
 				stored[i] = float32((int(z) + 1) & (1<<w.Bits - 1))
 			}
+		}
+		dequant.Transpose(offsets, stored, groups, rows)
+	case scheme.PackedPlanes:
+		stored := make([]float32, len(offsets))
+		size := len(words) / max(groups, 1)
+		for i := 0; i < groups && err == nil; i++ { // each a column of words, of one row
+			err = unpack(dequant.Grouped{Code: code, Pack: dequant.PackPlanes, Rows: 1, Cols: w.Rows}, stored[i*rows:][:rows], words[i*size:][:size])
 		}
 		dequant.Transpose(offsets, stored, groups, rows)
 	case scheme.PackedAlong:

@@ -139,7 +139,7 @@ func TestDiffOriginal(t *testing.T) {
 	compared := 0
 	for _, path := range checkpoints(t) {
 		folder := filepath.Base(filepath.Dir(path))
-		if folder == "original" || folder == "gptq-planes" || folder == "gguf-nvfp4" { // the last has llama.cpp's names
+		if folder == "original" || folder == "gguf-nvfp4" { // the last has llama.cpp's names
 			continue
 		}
 		got := differences(path)
@@ -163,7 +163,7 @@ func TestConvertCheckpoints(t *testing.T) {
 	dir := t.TempDir()
 	for _, path := range checkpoints(t) {
 		folder := filepath.Base(filepath.Dir(path))
-		if folder == "original" || folder == "gptq-planes" {
+		if folder == "original" {
 			continue
 		}
 		out, kept := filepath.Join(dir, folder+".safetensors"), filepath.Join(dir, folder+"-kept.safetensors")

@@ -170,8 +170,8 @@ func (c *Config) readQuantization(q layout.Metadata) {
 	c.version = strings.ToLower(text(q, "version"))
 	packing := text(q, "packing_format")
 	checkpoint := strings.ToLower(text(q, "checkpoint_format", "format"))
-	c.v2 = checkpoint == "gptq_v2" || strings.Contains(packing, "gptq_v2")
 	c.planes = checkpoint == "gptq_p"
+	c.v2 = c.planes || checkpoint == "gptq_v2" || strings.Contains(packing, "gptq_v2")
 	if act, ok := q.Get("desc_act"); ok {
 		c.actOrder = act == true
 	}

@@ -552,12 +552,10 @@ func (s *shaping) gptq(codes, scale, zero *layout.Tensor) error {
 	if indexed {
 		in = s.elementsOf(GroupIndex)
 	}
-	if s.conf.planes || 5 <= s.bits && s.bits <= 7 {
-		return unsupported("gptq in bit planes is not decoded")
-	}
+	planes := s.conf.planes || 5 <= s.bits && s.bits <= 7 // which have no other form
 	var b uint64
-	for _, bits := range []uint64{s.bits, 4, 8, 2, 3} {
-		if !slices.Contains([]uint64{2, 3, 4, 8}, bits) || s.dims(zero)[1] != ceilDiv(out*bits, 32) || s.dims(zero)[0] != groups {
+	for _, bits := range []uint64{s.bits, 4, 8, 2, 3, 5, 6, 7} {
+		if bits < 2 || bits > 8 || bits >= 5 && bits <= 7 && !planes || s.dims(zero)[1] != ceilDiv(out*bits, 32) || s.dims(zero)[0] != groups {
 			continue
 		}
 		if indexed && rows == ceilDiv(in*bits, 32) || !indexed && rows*32%bits == 0 {
@@ -578,6 +576,12 @@ func (s *shaping) gptq(codes, scale, zero *layout.Tensor) error {
 	}
 	w.Scheme, w.Code, w.Bits, w.GroupRows, w.ScaleType = GPTQ, Unsigned, uint8(b), 1, scale.DType
 	w.Pack, w.Scale, w.Zero, w.OneMore, w.IgnoreZeroIndex = PackGPTQ, Transposed, PackedGPTQ, !s.conf.v2, !s.conf.actOrder
+	if planes && 32%b != 0 { // the others have one plane
+		if out%32 != 0 || in%32 != 0 {
+			return misfit("bit planes of %d rows and %d columns, no multiples of 32", out, in)
+		}
+		w.Pack, w.Zero, w.OneMore = PackPlanes, PackedPlanes, false
+	}
 	if err := s.index(); err != nil {
 		return err
 	}

@@ -127,6 +127,7 @@ const (
 	PackGPTQ                 // words of 32 bits that hold consecutive columns, one word for every row
 	PackAWQ                  // words of eight rows in the order 0 2 4 6 1 3 5 7, column after column
 	PackSlabs                // bytes whose highest bits hold the first part of the matrix
+	PackPlanes               // PackGPTQ with 32 codes in bit planes
 	PackWords                // row after row, words of 32 bits with unused upper bits
 )
 
@@ -141,6 +142,7 @@ const (
 	Nested                  // U8 codes of bitsandbytes, with a scale for every block of them
 	PackedAWQ               // words as PackAWQ has them
 	PackedGPTQ              // words along the rows, in the order [group of columns][row]
+	PackedPlanes            // PackedGPTQ with 32 codes in bit planes
 	PackedRows              // words along the groups, as PackRows has them
 	PackedAlong             // words that hold consecutive rows, one for every group of columns
 )
