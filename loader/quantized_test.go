@@ -1,6 +1,7 @@
 package loader_test
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"

@@ -123,12 +123,12 @@ type Packing uint8
 
 // The packings.
 const (
-	PackRows  Packing = iota // row after row
-	PackGPTQ                 // words of 32 bits that hold consecutive columns, one word for every row
-	PackAWQ                  // words of eight rows in the order 0 2 4 6 1 3 5 7, column after column
-	PackSlabs                // bytes whose highest bits hold the first part of the matrix
-	PackPlanes               // PackGPTQ with 32 codes in bit planes
-	PackWords                // row after row, words of 32 bits with unused upper bits
+	PackRows   Packing = iota // row after row
+	PackGPTQ                  // words of 32 bits that hold consecutive columns, one word for every row
+	PackAWQ                   // words of eight rows in the order 0 2 4 6 1 3 5 7, column after column
+	PackSlabs                 // bytes whose highest bits hold the first part of the matrix
+	PackPlanes                // PackGPTQ with 32 codes in bit planes
+	PackWords                 // row after row, words of 32 bits with unused upper bits
 )
 
 // Grid says how scales or offsets are stored.
@@ -136,15 +136,15 @@ type Grid uint8
 
 // The kinds of grids. The scale grid is [matrix][group of rows][group of columns].
 const (
-	None        Grid = iota // there are none
-	Direct                  // elements in the order of the scale grid
-	Transposed              // elements in the order [group of columns][row]
-	Nested                  // U8 codes of bitsandbytes, with a scale for every block of them
-	PackedAWQ               // words as PackAWQ has them
-	PackedGPTQ              // words along the rows, in the order [group of columns][row]
-	PackedPlanes            // PackedGPTQ with 32 codes in bit planes
-	PackedRows              // words along the groups, as PackRows has them
-	PackedAlong             // words that hold consecutive rows, one for every group of columns
+	None         Grid = iota // there are none
+	Direct                   // elements in the order of the scale grid
+	Transposed               // elements in the order [group of columns][row]
+	Nested                   // U8 codes of bitsandbytes, with a scale for every block of them
+	PackedAWQ                // words as PackAWQ has them
+	PackedGPTQ               // words along the rows, in the order [group of columns][row]
+	PackedPlanes             // PackedGPTQ with 32 codes in bit planes
+	PackedRows               // words along the groups, as PackRows has them
+	PackedAlong              // words that hold consecutive rows, one for every group of columns
 )
 
 // Global says what a scale of scales does to the scales.
