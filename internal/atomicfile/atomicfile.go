@@ -28,9 +28,11 @@ type File struct {
 	path   string   // as given
 	target string   // the name to come; empty where f is written in place
 
-	prepared bool // f is written
-	released bool // f is closed
-	closed   bool // nothing is left to do
+	written  int64 // by Write
+	flushing int64 // what of that the disk has been told to take
+	prepared bool  // f is written
+	released bool  // f is closed
+	closed   bool  // nothing is left to do
 }
 
 // Create starts to write the file called path.
@@ -165,8 +167,16 @@ func (f *File) Write(b []byte) (int, error) {
 		return 0, about(f.path, fs.ErrClosed)
 	}
 	n, err := sys.write(f.f, b)
+	if f.written += int64(n); f.target != "" && f.written-f.flushing >= flushBytes {
+		startFlush(f.f, f.flushing, f.written-f.flushing)
+		f.flushing = f.written
+	}
 	return n, about(f.path, err)
 }
+
+// flushBytes is how much is written before the disk is told to take it, which it does while more is
+// written: Prepare then finds little left.
+const flushBytes = 16 << 20
 
 // Prepare makes sure that the file is on disk, so that nothing is left for Commit or CommitAll
 // but to give it its name. Nothing can be written any more. Where it fails, it has done what
