@@ -19,7 +19,7 @@ import (
 func checkpoint(t *testing.T, dir string) (*loader.Model, layout.Metadata) {
 	t.Helper()
 	m := open(t, dir, &loader.Options{})
-	config, _, err := convert.SideFiles(m.Files()[0].Path)
+	config, _, err := convert.SideFiles(t.Context(), m)
 	if err != nil {
 		t.Fatal(err)
 	}

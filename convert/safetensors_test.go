@@ -187,10 +187,14 @@ func TestPlan(t *testing.T) {
 
 func TestSideFiles(t *testing.T) {
 	dir := t.TempDir()
-	model := filepath.Join(dir, "model.safetensors")
+	path := filepath.Join(dir, "model.safetensors")
+	if err := os.WriteFile(path, safeTensors(0, "{}", counting("a", layout.U8, 1)), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	model := open(t, path, nil)
 	check := func(want string, read int, skip ...string) {
 		t.Helper()
-		config, paths, err := convert.SideFiles(model, skip...)
+		config, paths, err := convert.SideFiles(t.Context(), model, skip...)
 		if err != nil || asJSON(t, config) != want || len(paths) != read {
 			t.Errorf("%s, %v, %v, want %s", asJSON(t, config), paths, err, want)
 		}
@@ -207,7 +211,7 @@ func TestSideFiles(t *testing.T) {
 	check(`{"model_type":"bert","n":1.0,"tokenizer_config":{"do_lower_case":true}}`, 2)
 	check(`{"tokenizer_config":{"do_lower_case":true}}`, 1, "config.json")
 	put("generation_config.json", `{"max_length":20}`)
-	config, _, err := convert.SideFiles(model)
+	config, _, err := convert.SideFiles(t.Context(), model)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +221,7 @@ func TestSideFiles(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 	put("generation_config.json", `{"max_length":20`)
-	if _, _, err := convert.SideFiles(model); err == nil || !strings.Contains(err.Error(), "generation_config.json: offset 16") {
+	if _, _, err := convert.SideFiles(t.Context(), model); err == nil || !strings.Contains(err.Error(), "generation_config.json: offset 16") {
 		t.Errorf("%v", err)
 	}
 }

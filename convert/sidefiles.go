@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/jsontext"
 	"github.com/tensormap/tensormap/layout/scheme"
+	"github.com/tensormap/tensormap/loader"
 )
 
 // sideFiles lists the files beside Hugging Face's SafeTensors files, and the keys of APR2 metadata
@@ -22,20 +24,25 @@ var sideFiles = []struct{ name, key string }{
 	{"generation_config.json", "generation_config"},
 }
 
-// SideFiles reads config.json, tokenizer_config.json and generation_config.json beside the
-// SafeTensors file or index at path, for Options.Config. The keys of the first stay; the others
+// SideFiles reads config.json, tokenizer_config.json and generation_config.json beside the model, for
+// Options.Config. The keys of the first stay; the others
 // become the objects tokenizer_config and generation_config. read lists the paths of those that
-// exist. Files named in skip are not read.
-func SideFiles(path string, skip ...string) (config layout.Metadata, read []string, err error) {
+// exist. Files named in skip are not read. A model that has a Trust reads verified ones only.
+func SideFiles(ctx context.Context, m *loader.Model, skip ...string) (config layout.Metadata, read []string, err error) {
+	limits := (*layout.Limits)(nil).WithDefaults()
 	for _, side := range sideFiles {
 		if slices.Contains(skip, side.name) {
 			continue
 		}
-		p := filepath.Join(filepath.Dir(path), side.name)
-		md, err := ReadConfig(p)
-		if errors.Is(err, fs.ErrNotExist) {
+		text, err := m.ReadBeside(ctx, side.name, limits.HeaderBytes)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, layout.ErrUnsupported) {
 			continue
 		}
+		if err != nil {
+			return nil, nil, err
+		}
+		p := filepath.Join(filepath.Dir(m.Files()[0].Path), side.name)
+		md, err := parseConfig(p, text)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -81,7 +88,12 @@ func ReadConfig(path string) (layout.Metadata, error) {
 	if err != nil {
 		return nil, err
 	}
-	config, err := jsontext.Parse(text, layout.Unknown, 0, "config", limits)
+	return parseConfig(path, text)
+}
+
+// parseConfig parses the text of the file at path.
+func parseConfig(path string, text []byte) (layout.Metadata, error) {
+	config, err := jsontext.Parse(text, layout.Unknown, 0, "config", (*layout.Limits)(nil).WithDefaults())
 	var fe *layout.FormatError
 	if errors.As(err, &fe) {
 		return nil, fmt.Errorf("%s: offset %d: %s", path, fe.Offset, fe.Reason)

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
+	"path/filepath"
 	"reflect"
 	"strconv"
 
@@ -109,6 +111,23 @@ func (m *Model) addConverted(c *Config, md layout.Metadata) error {
 	}
 	c.objects = append(c.objects, own)
 	return nil
+}
+
+// ReadBeside reads a file of at most most bytes that lies beside the model: in its directory, or where its
+// reader has others. name is plain, such as tokenizer_config.json. With Options.Trust its bytes are
+// verified. The error is fs.ErrNotExist if there is none, ErrUnsupported if the model has nothing beside it, and
+// ErrTooLarge.
+func (m *Model) ReadBeside(ctx context.Context, name string, most uint64) ([]byte, error) {
+	if name == "" || name != path.Base(filepath.ToSlash(name)) || name == ".." || name == "." {
+		return nil, fmt.Errorf("%w: %q is not the plain name of a file", layout.ErrInvalid, name)
+	}
+	if err := m.enter(); err != nil {
+		return nil, err
+	}
+	defer m.leave()
+	ctx, stop := m.from.until(ctx)
+	defer stop()
+	return readBeside(ctx, m.from, name, most)
 }
 
 // addConfigFile reads config.json. Models of several kinds of input have the numbers of the language

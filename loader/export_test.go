@@ -13,11 +13,6 @@ const (
 	CRCChunk = pieceBytes
 )
 
-// ReadBeside reads a file beside the model.
-func ReadBeside(m *Model, name string, most uint64) ([]byte, error) {
-	return readBeside(context.Background(), m.from, name, most)
-}
-
 // CacheBytes works after Close too.
 func CacheBytes(m *Model) int64 { return m.cache.Counters().Used }
 

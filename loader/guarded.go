@@ -2,6 +2,9 @@ package loader
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader/internal/verified"
@@ -16,6 +19,9 @@ type guarded struct {
 
 func (g guarded) open(ctx context.Context, name string, follow bool) (*stored, error) {
 	s, err := g.source.open(ctx, name, follow)
+	if by, ok := g.opts.Trust.(Lister); ok && errors.Is(err, fs.ErrNotExist) && by.Lists(name) {
+		return nil, fmt.Errorf("%s: %w: the trusted files include it", name, layout.ErrNotFound)
+	}
 	if err != nil {
 		return nil, err
 	}

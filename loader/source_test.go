@@ -37,17 +37,17 @@ func TestReadBeside(t *testing.T) {
 		"link":      openPath(t, linked, nil),
 		"far":       opened(t, far, err),
 	} {
-		if b, err := loader.ReadBeside(m, "config.json", 100); err != nil || string(b) != config {
+		if b, err := m.ReadBeside(t.Context(), "config.json", 100); err != nil || string(b) != config {
 			t.Errorf("%s: %q, %v", where, b, err)
 		}
-		if b, err := loader.ReadBeside(m, "config.json", 10); !errors.Is(err, loader.ErrTooLarge) || strings.Count(err.Error(), "config.json") != 1 {
+		if b, err := m.ReadBeside(t.Context(), "config.json", 10); !errors.Is(err, loader.ErrTooLarge) || strings.Count(err.Error(), "config.json") != 1 {
 			t.Errorf("%s, 10 bytes at most: %q, %v", where, b, err)
 		}
-		if b, err := loader.ReadBeside(m, "tokenizer.json", 100); !errors.Is(err, fs.ErrNotExist) {
+		if b, err := m.ReadBeside(t.Context(), "tokenizer.json", 100); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s, no such file: %q, %v", where, b, err)
 		}
 	}
-	if _, err := loader.ReadBeside(openBytes(t, lifetimeFile(t), nil), "config.json", 100); !errors.Is(err, loader.ErrUnsupported) {
+	if _, err := openBytes(t, lifetimeFile(t), nil).ReadBeside(t.Context(), "config.json", 100); !errors.Is(err, loader.ErrUnsupported) {
 		t.Errorf("in memory: %v", err)
 	}
 }

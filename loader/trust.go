@@ -19,6 +19,14 @@ type Trust interface {
 	Digests(name string, in layout.Input) (*layout.Digests, error)
 }
 
+// A Lister is a Trust that knows which files there are. A file that it lists and that is missing is an error
+// where it would be none without a Trust, as that of a configuration.
+type Lister interface {
+	Trust
+	// Lists reports whether the file of a plain name must be there.
+	Lists(name string) bool
+}
+
 // IntegrityError means that a chunk of a file is not the one that was signed. It wraps
 // layout.ErrChecksum, and stays the answer for that chunk. Other chunks go on working.
 type IntegrityError = layout.IntegrityError
@@ -31,8 +39,10 @@ type verification struct {
 
 // trustedName returns the plain name of a file, also of an address.
 func trustedName(name string) string {
-	name, _, _ = strings.Cut(filepath.ToSlash(name), "?")
-	return path.Base(name)
+	if strings.Contains(name, "://") {
+		name, _, _ = strings.Cut(name, "?")
+	}
+	return path.Base(filepath.ToSlash(name))
 }
 
 // reading returns a mapping of the verified bytes that in reads.

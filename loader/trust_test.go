@@ -6,8 +6,10 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -374,6 +376,60 @@ func TestTrustCancelled(t *testing.T) {
 		t.Error(err)
 	}
 	if err := m.VerifyAll(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// listing is a plainTrust that knows which files there are.
+type listing struct{ plainTrust }
+
+func (l listing) Lists(name string) bool { return l.plainTrust[name] != nil }
+
+// TestTrustBeside reads files beside a model, in names that addresses would cut: the trusted one,
+// another, one that is not listed, and one that is missing.
+func TestTrustBeside(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("names without ?")
+	}
+	good := safeTensors([]content{random("x", layout.U8, 3)})
+	dir := t.TempDir()
+	put := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("m?.safetensors", string(good))
+	put("config.json", `{}`)
+	put("other.json", `{}`)
+	by := listing{plainTrust{"m?.safetensors": vouch(good), "config.json": vouch([]byte(`{}`)), "missing.json": vouch([]byte(`{}`))}}
+	m := openPath(t, filepath.Join(dir, "m?.safetensors"), &loader.Options{Trust: by})
+	if b, err := m.ReadBeside(t.Context(), "config.json", 100); err != nil || string(b) != `{}` {
+		t.Errorf("%q, %v", b, err)
+	}
+	if _, err := m.ReadBeside(t.Context(), "other.json", 100); err == nil {
+		t.Error("a file that is not listed is read")
+	}
+	if _, err := m.ReadBeside(t.Context(), "missing.json", 100); !errors.Is(err, loader.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		t.Error("a file that is missing:", err)
+	}
+	if _, err := m.ReadBeside(t.Context(), "none.json", 100); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+	for _, name := range []string{"", ".", "..", "../config.json", "a/b", "/etc/hosts"} {
+		if _, err := m.ReadBeside(t.Context(), name, 100); !errors.Is(err, layout.ErrInvalid) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	put("config.json", `[]`)
+	var wrong *loader.IntegrityError
+	if _, err := m.ReadBeside(t.Context(), "config.json", 100); !errors.As(err, &wrong) {
+		t.Error(err)
+	}
+	if err := loader.VerifyFile(t.Context(), filepath.Join(dir, "config.json"), by); !errors.As(err, &wrong) {
+		t.Error(err)
+	}
+	if err := loader.VerifyFile(t.Context(), filepath.Join(dir, "m?.safetensors"), by); err != nil {
 		t.Error(err)
 	}
 }

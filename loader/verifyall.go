@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"os"
 	"runtime"
 
 	"github.com/tensormap/tensormap/internal/parallel"
@@ -20,6 +21,30 @@ func (m *Model) Granularity() (g layout.Granularity) {
 		}
 	}
 	return g
+}
+
+// VerifyFile compares every byte of one file with by, whatever its format. It is for files that go with a
+// model, such as a tokenizer. The error is an *IntegrityError, or that of by.
+func VerifyFile(ctx context.Context, path string, by Trust) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	mapping, err := mmapio.FromFile(f)
+	if err != nil {
+		return err
+	}
+	s := opened(path, mapping)
+	defer s.close()
+	o := Options{Trust: by}
+	if err := o.guard(ctx, s); err != nil {
+		return err
+	}
+	if err := s.data.During(ctx).Verify(0, s.data.Size()); err != nil {
+		return &fileError{path, err}
+	}
+	return nil
 }
 
 // VerifyAll compares every byte of the model with Options.Trust now, rather than when it is first

@@ -471,7 +471,7 @@ func TestStatementRefused(t *testing.T) {
 		"digest in capitals":    func(s map[string]any) { first(s)["digest"] = strings.ToUpper(first(s)["digest"].(string)) },
 		"short digest":          func(s map[string]any) { first(s)["digest"] = "abcd" },
 		"another algorithm":     func(s map[string]any) { first(s)["algorithm"] = "sha512" },
-		"unknown hash":          func(s map[string]any) { form(s)["hash_type"] = "blake3" },
+		"unknown hash":          func(s map[string]any) { form(s)["hash_type"] = "md5" },
 		"unknown method":        func(s map[string]any) { form(s)["method"] = "lines" },
 		"shards without a size": func(s map[string]any) { form(s)["method"] = "shards" },
 		"half a shard":          func(s map[string]any) { form(s)["method"], form(s)["shard_size"] = "shards", 0.5 },

@@ -32,6 +32,12 @@ func NewFileDigests(digests map[string]string) (*FileDigests, error) {
 	return f, nil
 }
 
+// Lists reports whether a file of this name has a digest of its own. It must then be there.
+func (f *FileDigests) Lists(name string) bool {
+	_, ok := f.files[name]
+	return ok && name != ""
+}
+
 // Digests returns the digest of the file called name. One that has none is ErrUnsigned.
 func (f *FileDigests) Digests(name string, in layout.Input) (*layout.Digests, error) {
 	id, ok := f.files[name]

@@ -63,6 +63,9 @@ type chunks struct {
 // Files lists the signed files by ascending name.
 func (s *Statement) Files() []string { return s.names }
 
+// Lists reports whether the statement has a file of this name, which must then be there.
+func (s *Statement) Lists(name string) bool { return s.files[name] != nil }
+
 // serialization tells how the resources of a statement were made.
 type serialization struct {
 	method, hash string

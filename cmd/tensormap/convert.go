@@ -169,7 +169,7 @@ func (opts *convertOptions) run(ctx context.Context, s terminal.Streams, args []
 			return fmt.Errorf("%s: is %v, not %v; use convert", terminal.Printable(called(in)), f, opts.source)
 		}
 		notePart(s.Err, m)
-		if err := opts.addSideFiles(s.Err, in, m, o); err != nil {
+		if err := opts.addSideFiles(ctx, s.Err, in, m, o); err != nil {
 			return err
 		}
 		reportUnmatched(s.Err, opts.keep, m)
@@ -241,13 +241,13 @@ func (opts *convertOptions) outFormat(out string) (layout.Format, error) {
 }
 
 // addSideFiles adds to the metadata what --metadata names, and what is beside the model in.
-func (opts *convertOptions) addSideFiles(stderr io.Writer, in string, m *loader.Model, o *convert.Options) error {
+func (opts *convertOptions) addSideFiles(ctx context.Context, stderr io.Writer, in string, m *loader.Model, o *convert.Options) error {
 	var skip []string
 	if len(opts.metadata.files) > 0 {
 		skip = append(skip, "config.json")
 	}
 	if m.Format() == layout.SafeTensors && !opts.noSideFiles && !isAddress(in) {
-		config, read, err := convert.SideFiles(m.Files()[0].Path, skip...)
+		config, read, err := convert.SideFiles(ctx, m, skip...)
 		if err != nil {
 			return fmt.Errorf("%w; --no-side-files does without", err)
 		}

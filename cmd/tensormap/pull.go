@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/remote"
 )
 
@@ -29,6 +30,10 @@ ADDRESS is one of these:
 
 What is there already is not fetched again, and a pull that was interrupted goes on where it
 ended. HF_TOKEN, HF_HOME and HF_HUB_OFFLINE mean what they mean to huggingface_hub.
+
+With --signature, --key or --digest every file that has come is compared before a path is printed or
+a file copied. One that is not the trusted one stays in the cache, and no verb that has the same flags
+reads it.
 
 -o DIR copies the files to a folder, and prints its path:
 
@@ -57,7 +62,12 @@ func (opts *pullOptions) run(ctx context.Context, s terminal.Streams, args []str
 	case opts.noCache:
 		return usageError{errors.New("--no-cache leaves nowhere to pull to")}
 	}
-	ro, err := opts.remote(nil)
+	var own loader.Options
+	err := opts.apply(&own)
+	if err != nil {
+		return err
+	}
+	ro, err := opts.remote(&own)
 	if err != nil {
 		return err
 	}
@@ -68,8 +78,18 @@ func (opts *pullOptions) run(ctx context.Context, s terminal.Streams, args []str
 	if err != nil {
 		return err
 	}
+	if err := verifyFiles(ctx, pulled.Files, own.Trust); err != nil {
+		return err
+	}
 	if opts.out != "" {
-		if err := copyTo(opts.out, pulled.Files); err != nil {
+		copies, err := copyTo(opts.out, pulled.Files)
+		if err != nil {
+			return err
+		}
+		if err := verifyFiles(ctx, copies, own.Trust); err != nil { // whoever writes to the cache was quick
+			for _, path := range copies {
+				os.Remove(path)
+			}
 			return err
 		}
 		pulled.Path = opts.out
@@ -78,13 +98,27 @@ func (opts *pullOptions) run(ctx context.Context, s terminal.Streams, args []str
 	return err
 }
 
-// copyTo copies files to the folder dir, which it makes.
-func copyTo(dir string, files []string) error {
+// verifyFiles compares files with by, if there is one.
+func verifyFiles(ctx context.Context, paths []string, by loader.Trust) error {
+	for _, path := range paths {
+		if by == nil {
+			break
+		}
+		if err := loader.VerifyFile(ctx, path, by); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyTo copies files to the folder dir, which it makes. It returns the paths of the copies.
+func copyTo(dir string, files []string) (copies []string, err error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return err
+		return nil, err
 	}
 	for _, path := range files {
-		err := writeFile(filepath.Join(dir, filepath.Base(path)), func(w io.Writer) error {
+		out := filepath.Join(dir, filepath.Base(path))
+		err := writeFile(out, func(w io.Writer) error {
 			f, err := os.Open(path)
 			if err != nil {
 				return err
@@ -94,8 +128,9 @@ func copyTo(dir string, files []string) error {
 			return err
 		})
 		if err != nil {
-			return err
+			return nil, err
 		}
+		copies = append(copies, out)
 	}
-	return nil
+	return copies, nil
 }

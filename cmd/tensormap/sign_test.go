@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/tensormap/tensormap/internal/hubtest"
 )
 
 // TestSignAndVerify makes keys, signs a model and verifies it, changed too.
@@ -112,4 +116,59 @@ func TestDigest(t *testing.T) {
 			t.Errorf("%q: status %d, %s", c.args, r.status, r.stderr)
 		}
 	}
+}
+
+// TestSideFilesVerified has a configuration beside a signed model changed, removed, and not listed: no verb
+// reads it, and pull hands out none of the files.
+func TestSideFilesVerified(t *testing.T) {
+	dir := t.TempDir()
+	model, key, public := filepath.Join(dir, "m"), filepath.Join(dir, "k.pem"), filepath.Join(dir, "k.pub.pem")
+	weights, bundle, config := filepath.Join(model, "model.safetensors"), filepath.Join(dir, "m.sig"), filepath.Join(model, "config.json")
+	if err := os.CopyFS(model, os.DirFS("../../testdata/trust/model")); err != nil {
+		t.Fatal(err)
+	}
+	put := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(config, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(`{"hidden_size": 64}`)
+	done(t, "keygen", "-o", key)
+	done(t, "sign", model, "--key", key, "-o", bundle)
+	content, err := os.ReadFile(weights)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hub := hubtest.New(t, map[string][]byte{"model.safetensors": content, "config.json": []byte(`{"hidden_size": 64}`)})
+	trusting := []string{"--signature", bundle, "--key", public}
+	refused := func(says string, args ...string) {
+		t.Helper()
+		if r := tensormap(append(args, trusting...)...); r.status != exitFailed || r.stdout != "" || !strings.Contains(r.stderr, says) {
+			t.Errorf("%q: status %d, %s%s", args, r.status, r.stdout, r.stderr)
+		}
+	}
+	out := filepath.Join(dir, "out.apr")
+	done(t, append([]string{"convert", weights, out}, trusting...)...)
+	done(t, append([]string{"pull", "hf://org/model"}, trusting...)...)
+	put(`{"hidden_size": 65}`)
+	refused("config.json: chunk 0", "convert", weights, out)
+	if err := os.Remove(config); err != nil {
+		t.Fatal(err)
+	}
+	refused("config.json: not found", "convert", weights, out)
+	put(`{}`)
+	done(t, "sign", weights, "--key", key, "-o", bundle)
+	refused(`does not list "config.json"`, "convert", weights, out)
+	done(t, append([]string{"convert", weights, out, "--no-side-files"}, trusting...)...)
+
+	refused(`does not list "config.json"`, "pull", "hf://org/model", "-o", filepath.Join(dir, "pulled"))
+	if _, err := os.Stat(filepath.Join(dir, "pulled")); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("files were copied:", err)
+	}
+	hub.Lock()
+	hub.Files["model.safetensors"] = append(bytes.Clone(content[:len(content)-1]), content[len(content)-1]^1)
+	hub.Commit = strings.Repeat("0", 40)
+	hub.Unlock()
+	refused("model.safetensors: chunk 0", "pull", "hf://org/model/model.safetensors")
 }

@@ -80,7 +80,7 @@ func quantized(t *testing.T, path, dtype string) string {
 		t.Fatal(err)
 	}
 	defer m.Close()
-	config, _, err := convert.SideFiles(m.Files()[0].Path)
+	config, _, err := convert.SideFiles(t.Context(), m)
 	if err != nil {
 		t.Fatal(err)
 	}
