@@ -254,7 +254,7 @@ func (g Grouped) expandParallel(dst []float32, p Parts, first uint64, cores int,
 		grain = int(max(parallelGrain, min(tileRows*g.Cols, 1<<24)))
 	}
 	// Shares begin with a multiple of the grain, counted from the first row.
-	skip := int(first % g.Cols)
+	skip := int(first % g.Cols % uint64(grain))
 	codes, _ := g.Codes(first, uint64(len(dst)))
 	scales, _ := g.Scales(first, uint64(len(dst)))
 	return inParallel(cores, skip+len(dst), grain, func(lo, hi int) error {

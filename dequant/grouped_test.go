@@ -322,10 +322,13 @@ func TestGroupedLarge(t *testing.T) {
 		{Code: E4M3, GroupRows: 128, GroupCols: 128},
 		{Code: 4, Pack: PackGPTQ, GroupRows: 1, GroupCols: 128, Permuted: true},
 		{Code: 4, Pack: PackAWQ, GroupRows: 1, GroupCols: 128},
+		{Code: NF4, Rows: 1, Cols: 200_000, GroupRows: 1, GroupCols: 64}, // of bitsandbytes: more than a share before the first
 	} {
-		g.Rows, g.Cols = 200, 1000
+		if g.Rows == 0 {
+			g.Rows, g.Cols = 200, 1000
+		}
 		m := newModel(rng, g, 2, min(int(8/g.Code), 2))
-		for _, first := range []int{0, 1234} {
+		for _, first := range []int{0, 1234, 131_072} {
 			m.check(t, first, 400_000-2*first, 0, AllCores)
 		}
 	}

@@ -243,18 +243,20 @@ var calls = map[string]func(*subject) error{
 	"loader.Lease.Summary":       leased(func(l *loader.Lease) error { _, err := l.Summary(); return err }),
 	"loader.Model.ResidentBytes": func(s *subject) error { _, err := s.m.ResidentBytes(); return err },
 	"loader.Model.Resident": func(s *subject) error {
-		_, err := s.m.Resident(s.want.file, s.x.Offset(), s.x.StoredBytes())
+		at := s.want.places[s.IntN(len(s.want.places))]
+		_, err := s.m.Resident(at.file, at.off, at.size)
 		return err
 	},
 	"loader.Model.ReadFileAt": func(s *subject) error {
-		content, ok := s.all.files[filepath.Base(s.m.Files()[s.want.file].Path)]
+		at := s.want.places[s.IntN(len(s.want.places))]
+		content, ok := s.all.files[filepath.Base(s.m.Files()[at.file].Path)]
 		if !ok { // opened as a reader, without a name
 			content = s.all.files[s.all.path]
 		}
-		first, n := s.span(int(s.x.StoredBytes()))
-		first += int(s.x.Offset())
+		first, n := s.span(int(at.size))
+		first += int(at.off)
 		p := make([]byte, n)
-		if err := s.m.ReadFileAt(context.Background(), s.want.file, p, uint64(first)); err != nil {
+		if err := s.m.ReadFileAt(context.Background(), at.file, p, uint64(first)); err != nil {
 			return err
 		}
 		return s.same(p, content[first:first+n])

@@ -12,9 +12,11 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/tensormap/tensormap/convert"
+	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"
@@ -44,6 +46,26 @@ type tensor struct {
 	scaled bool
 	file   int
 	offset uint64
+	// logical tells a tensor that is stored as several, and places where the bytes of a tensor are.
+	logical bool
+	places  []place
+}
+
+// A place is bytes of one of a model's files.
+type place struct {
+	file      int
+	off, size uint64
+}
+
+// weights returns the names of the files that hold weights, in order. Others only say what these mean.
+func (m *model) weights() (names []string) {
+	for name := range m.files {
+		if name != "config.json" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // sharded reports whether the model is in several files.
@@ -126,11 +148,17 @@ func (m *model) learn(dir string) {
 	m.meta = describe(must(opened.Metadata()))
 	m.start = math.MaxUint64
 	for x := range opened.Tensors() {
-		t := tensor{name: x.Name(), dtype: x.DType(), shape: x.Shape(), file: x.File(), offset: x.Offset()}
-		t.raw = bytes.Clone(must(x.Bytes()))
-		var stored bytes.Buffer
-		must(x.WriteStored(&stored))
-		t.stored = stored.Bytes()
+		t := tensor{name: x.Name(), dtype: x.DType(), shape: x.Shape(), file: x.File(), offset: x.Offset(), logical: x.Scheme() != nil}
+		if t.logical {
+			for _, p := range x.Parts() {
+				t.places = append(t.places, place{p.Tensor.File(), p.Tensor.Offset(), p.Tensor.StoredBytes()})
+			}
+		} else {
+			t.raw = bytes.Clone(must(x.Bytes()))
+			var stored bytes.Buffer
+			must(x.WriteStored(&stored))
+			t.stored, t.places = stored.Bytes(), []place{{t.file, t.offset, x.StoredBytes()}}
+		}
 		if v, err := x.Float32s(); err == nil {
 			t.values = append([]float32{}, v...)
 		}
@@ -163,8 +191,17 @@ func models(a *arena) []*model {
 		converted(a, raw, "lz4shards.apr", &convert.Options{ShardBytes: 200_000, Compress: convert.Fast}),
 		converted(a, raw, "shards.safetensors", &convert.Options{ShardBytes: 200_000}),
 	}
+	quantized := quantizedModel(rng)
+	list = append(list,
+		converted(a, quantized, "quantized.safetensors", nil),
+		converted(a, quantized, "quantized.apr", &convert.Options{Compress: convert.Fast}),
+		converted(a, quantized, "shards of quantized.safetensors", &convert.Options{ShardBytes: 200_000}),
+	)
 	for i, m := range list {
-		m.name = []string{"raw", "lz4", "safetensors", "shards", "lz4shards", "safetensors shards"}[i]
+		m.name = []string{"raw", "lz4", "safetensors", "shards", "lz4shards", "safetensors shards", "quantized", "quantized lz4", "quantized shards"}[i]
+	}
+	for _, name := range []string{"fp8-block", "ct-pack-act-order", "mlx-4bit", "hqq-odd", "awq-gemv", "gptq-planes", "bnb-nf4-nested-long", "gguf-nvfp4", "ct-nvfp4"} {
+		list = append(list, checkpoint(name))
 	}
 	for _, path := range []string{
 		"gguf/types.gguf", "gguf/split-00001-of-00003.gguf", "gguf/llama.gguf", "apr1/whisper_mel80.apr", "apr1/compressed_int8.apr",
@@ -174,6 +211,54 @@ func models(a *arena) []*model {
 		list = append(list, fixture(path))
 	}
 	return list
+}
+
+// quantizedModel makes a SafeTensors file of quantized weights in several schemes.
+func quantizedModel(rng *rand.Rand) []byte {
+	const rows, cols, groups = 512, 1024, 8
+	codes := func(name string, d layout.DType, shape ...int) modeltest.Tensor {
+		return modeltest.Tensor{Name: name, DType: d, Shape: shape, Data: weights(rng, d, shape)}
+	}
+	scales := func(name string, d layout.DType, shape ...int) modeltest.Tensor { // numbers, no NaN
+		t := codes(name, d, shape...)
+		for i := d.BlockBytes() - 1; i < len(t.Data); i += d.BlockBytes() {
+			t.Data[i] = 0x3c
+		}
+		return t
+	}
+	fp8 := codes("a.weight", layout.F8_E4M3, rows, cols)
+	for i := range fp8.Data {
+		fp8.Data[i] &^= 0x40 // no NaN
+	}
+	index := codes("c.g_idx", layout.I32, cols)
+	for i := range cols {
+		binary.LittleEndian.PutUint32(index.Data[4*i:], uint32(rng.IntN(groups)))
+	}
+	state := fmt.Appendf(nil, `{"quant_type":"nf4","blocksize":64,"shape":[%d,%d]}`, rows, cols)
+	return modeltest.SafeTensors(
+		fp8, scales("a.weight_scale_inv", layout.F32, rows/128, cols/128),
+		codes("b.qweight", layout.I32, cols, rows/8), codes("b.qzeros", layout.I32, groups, rows/8), scales("b.scales", layout.F16, groups, rows),
+		codes("c.qweight", layout.I32, cols/8, rows), codes("c.qzeros", layout.I32, groups, rows/8), scales("c.scales", layout.F16, groups, rows), index,
+		codes("d.weight", layout.U8, rows*cols/2, 1), scales("d.weight.absmax", layout.F32, rows*cols/64),
+		modeltest.Tensor{Name: "d.weight.quant_state.bitsandbytes__nf4", DType: layout.U8, Shape: []int{len(state)}, Data: state},
+		scales("norm.weight", layout.F32, cols))
+}
+
+// checkpoint reads one of testdata/quantized, with its configuration.
+func checkpoint(name string) *model {
+	dir := filepath.Join("..", "..", "testdata", "quantized", name)
+	m := &model{name: name, path: "model.safetensors", files: map[string][]byte{}}
+	for _, e := range must(os.ReadDir(dir)) {
+		if e.Name() == "expected.safetensors" {
+			continue
+		}
+		m.files[e.Name()] = must(os.ReadFile(filepath.Join(dir, e.Name())))
+		if strings.HasSuffix(e.Name(), ".index.json") || strings.HasSuffix(e.Name(), ".gguf") {
+			m.path = e.Name()
+		}
+	}
+	m.learn(dir)
+	return m
 }
 
 // fixture reads one of the files of testdata, and the others of its split.

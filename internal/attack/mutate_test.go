@@ -72,6 +72,11 @@ func beginMutate(a *arena) func(*round) {
 				check(os.WriteFile(filepath.Join(r.dir, e.Name()), must(os.ReadFile(filepath.Join(filepath.Dir(from), e.Name()))), 0o666))
 			}
 		}
+		if config := filepath.Join(filepath.Dir(from), "config.json"); strings.Contains(from, "quantized/") {
+			if b, err := os.ReadFile(config); err == nil {
+				check(os.WriteFile(filepath.Join(r.dir, "config.json"), b, 0o666))
+			}
+		}
 		b := must(os.ReadFile(from))
 		if !r.chance(10) {
 			b = mutate(r.Rand, b)

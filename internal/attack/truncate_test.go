@@ -80,15 +80,15 @@ func (r *round) underCalls(all *model, names []string) {
 		lease = must(m.Acquire())
 		defer lease.Release()
 	}
-	touched := r.chance(4)
-	if touched {
+	touched := slices.ContainsFunc(all.tensors, func(t tensor) bool { return t.logical }) // Open may read what tells shapes
+	if r.chance(4) {
+		touched = true
 		r.callOn(r.Rand, m, lease, all, &all.tensors[r.IntN(len(all.tensors))], pick(r.Rand, names))
 	}
 	if all.sharded() {
 		time.Sleep(10 * time.Millisecond) // the clock of files ticks; what is within a tick cannot be told
 	}
-	files := slices.Sorted(maps.Keys(all.files))
-	c := r.choose(files)
+	c := r.choose(all.weights())
 	if way.mapped && c.kind == "truncate" {
 		page := int64(os.Getpagesize())
 		c.from, c.to = uint64(c.cut), uint64((c.cut+page-1)/page*page)
@@ -204,7 +204,7 @@ func (v *verdict) cannotBeSeen(all *model, m *loader.Model) bool {
 	}
 	elsewhere := strings.HasSuffix(v.call, "Metadata") || strings.HasSuffix(v.call, "Scale") // not beside the tensor
 	if !elsewhere {
-		if filepath.Base(m.Files()[v.t.file].Path) != v.change.file {
+		if !slices.ContainsFunc(v.t.places, func(p place) bool { return filepath.Base(m.Files()[p.file].Path) == v.change.file }) {
 			return false
 		}
 		if all.sharded() && v.before && !v.touched && v.change.file != all.path {
@@ -213,7 +213,9 @@ func (v *verdict) cannotBeSeen(all *model, m *loader.Model) bool {
 	}
 	switch v.change.kind {
 	case "truncate":
-		return v.mapped && (elsewhere || v.t.offset < v.change.to && v.change.from < v.t.offset+uint64(len(v.t.stored)))
+		return v.mapped && (elsewhere || slices.ContainsFunc(v.t.places, func(p place) bool {
+			return filepath.Base(m.Files()[p.file].Path) == v.change.file && p.off < v.change.to && v.change.from < p.off+p.size
+		}))
 	case "rewrite", "regrow":
 		return true
 	}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -157,7 +156,7 @@ func beginVerbs(a *arena) func(*round) {
 			clean(r.dir)
 			all.put(r.dir)
 		}
-		files := slices.Sorted(maps.Keys(all.files))
+		files := all.weights()
 		c := r.choose(files)
 		rng := r.split()
 		pause := time.Duration(r.Float64() * 1.3 * float64(want.took))
