@@ -60,4 +60,7 @@ var neon = impl{
 		NF4:        {run: nf4GroupsNEON, step: 32, pairs: true},
 		FP4:        {run: fp4GroupsNEON, step: 32, pairs: true},
 	},
+	transpose: transposer{words: transposeWordsNEON, nibbles: transposeNibblesNEON},
+	each:      rescaleEachNEON,
+	permuted:  [9]permutedKernel{2: permuted2NEON, 3: permuted3NEON, 4: permuted4NEON, 8: permuted8NEON},
 }

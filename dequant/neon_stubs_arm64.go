@@ -176,3 +176,24 @@ func nf4GroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group
 
 //go:noescape
 func fp4GroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
+
+//go:noescape
+func transposeWordsNEON(dst []byte, dstStride int, src []byte, srcStride, rows, columns int)
+
+//go:noescape
+func transposeNibblesNEON(dst []byte, dstStride, plane int, src []byte, srcStride, rows, columns int)
+
+//go:noescape
+func rescaleEachNEON(dst, scales, offsets []float32)
+
+//go:noescape
+func permuted2NEON(dst []float32, stride int, words []byte, columns int, groups []int32, scales, offsets []float32)
+
+//go:noescape
+func permuted3NEON(dst []float32, stride int, words []byte, columns int, groups []int32, scales, offsets []float32)
+
+//go:noescape
+func permuted4NEON(dst []float32, stride int, words []byte, columns int, groups []int32, scales, offsets []float32)
+
+//go:noescape
+func permuted8NEON(dst []float32, stride int, words []byte, columns int, groups []int32, scales, offsets []float32)
