@@ -2,7 +2,11 @@
 
 package dequant
 
-import "github.com/tensormap/tensormap/layout"
+import (
+	"encoding/binary"
+
+	"github.com/tensormap/tensormap/layout"
+)
 
 // neon is the level of Advanced SIMD as ARMv8.0 has it.
 var neon = impl{
@@ -47,9 +51,21 @@ var neon = impl{
 		layout.BF16: {run: encodeBF16NEON, step: 16},
 	},
 	grouped: [numCodes]groupKernel{
+		1:          {run: uint1GroupsNEON, step: 32},
+		2:          {run: uint2GroupsNEON, step: 32},
+		3:          {run: uint3GroupsNEON, step: 32},
 		4:          {run: uint4GroupsNEON, step: 32},
+		5:          {run: uint5GroupsNEON, step: 32},
+		6:          {run: uint6GroupsNEON, step: 32},
+		7:          {run: uint7GroupsNEON, step: 32},
 		8:          {run: uint8GroupsNEON, step: 32},
+		1 + biased: {run: uint1BiasedGroupsNEON, step: 32},
+		2 + biased: {run: uint2BiasedGroupsNEON, step: 32},
+		3 + biased: {run: uint3BiasedGroupsNEON, step: 32},
 		4 + biased: {run: uint4BiasedGroupsNEON, step: 32},
+		5 + biased: {run: uint5BiasedGroupsNEON, step: 32},
+		6 + biased: {run: uint6BiasedGroupsNEON, step: 32},
+		7 + biased: {run: uint7BiasedGroupsNEON, step: 32},
 		8 + biased: {run: uint8BiasedGroupsNEON, step: 32},
 		Int8:       {run: int8GroupsNEON, step: 32},
 		Int8By127:  {run: int8By127GroupsNEON, step: 32},
@@ -64,3 +80,31 @@ var neon = impl{
 	each:      rescaleEachNEON,
 	permuted:  [9]permutedKernel{2: permuted2NEON, 3: permuted3NEON, 4: permuted4NEON, 8: permuted8NEON},
 }
+
+// neonPlaces says for codes of so many bits how 32 of them become lanes of 32 bits: eight vectors of the
+// bytes of four codes, and the shifts of eight codes. Byte 16 is the first of the second register, which
+// holds the last bytes.
+var neonPlaces = func() (t [8][160]byte) {
+	for bits := 1; bits < 8; bits++ {
+		size, first := 4*bits, 16 // of all codes, and of the first register
+		if bits == 3 {
+			first = 8
+		}
+		for c := range 32 {
+			for i := range 4 {
+				at := c*bits/8 + i
+				switch {
+				case i > 1 || at >= size:
+					at = 255 // makes a zero
+				case at >= first:
+					at += 16 + first - size
+				}
+				t[bits][4*c+i] = byte(at)
+			}
+		}
+		for c := range 8 {
+			binary.LittleEndian.PutUint32(t[bits][128+4*c:], uint32(-(c * bits % 8)))
+		}
+	}
+	return t
+}()

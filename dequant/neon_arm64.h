@@ -26,6 +26,7 @@
 #define FCVTN24H(n, d)    WORD $(0x4E216800 | (n)<<5 | (d))           // fcvtn2 vd.8h, vn.4s
 #define FCVTN2S(n, d)     WORD $(0x0E616800 | (n)<<5 | (d))           // fcvtn vd.2s, vn.2d
 #define FCVTN22S(n, d)    WORD $(0x4E616800 | (n)<<5 | (d))           // fcvtn2 vd.4s, vn.2d
+#define USHL4S(m, n, d)   WORD $(0x6EA04400 | (m)<<16 | (n)<<5 | (d)) // ushl vd.4s, vn.4s, vm.4s
 #define UMAXV8H(n, d)     WORD $(0x6E70A800 | (n)<<5 | (d))           // umaxv hd, vn.8h
 #define SCVTF4S(n, d)     WORD $(0x4E21D800 | (n)<<5 | (d))           // scvtf vd.4s, vn.4s
 #define UCVTF4S(n, d)     WORD $(0x6E21D800 | (n)<<5 | (d))           // ucvtf vd.4s, vn.4s

@@ -53,6 +53,62 @@
 	VZIP1  V17.B16, V21.B16, V16.B16 \
 	VZIP2  V17.B16, V21.B16, V17.B16
 
+// PLACED makes 32 numbers of the codes in V16 and V17: V8 to V15 bring the bytes of each into its lane, V28
+// and V29 shift it down, and V24 has its bits.
+#define PLACED \
+	VTBL V8.B16, [V16.B16, V17.B16], V0.B16 \
+	VTBL V9.B16, [V16.B16, V17.B16], V1.B16 \
+	VTBL V10.B16, [V16.B16, V17.B16], V2.B16 \
+	VTBL V11.B16, [V16.B16, V17.B16], V3.B16 \
+	VTBL V12.B16, [V16.B16, V17.B16], V4.B16 \
+	VTBL V13.B16, [V16.B16, V17.B16], V5.B16 \
+	VTBL V14.B16, [V16.B16, V17.B16], V6.B16 \
+	VTBL V15.B16, [V16.B16, V17.B16], V7.B16 \
+	USHL4S(28, 0, 0) \
+	USHL4S(29, 1, 1) \
+	USHL4S(28, 2, 2) \
+	USHL4S(29, 3, 3) \
+	USHL4S(28, 4, 4) \
+	USHL4S(29, 5, 5) \
+	USHL4S(28, 6, 6) \
+	USHL4S(29, 7, 7) \
+	VAND V24.B16, V0.B16, V0.B16 \
+	VAND V24.B16, V1.B16, V1.B16 \
+	VAND V24.B16, V2.B16, V2.B16 \
+	VAND V24.B16, V3.B16, V3.B16 \
+	VAND V24.B16, V4.B16, V4.B16 \
+	VAND V24.B16, V5.B16, V5.B16 \
+	VAND V24.B16, V6.B16, V6.B16 \
+	VAND V24.B16, V7.B16, V7.B16 \
+	ALL(UCVTF4S)
+
+#define LOAD_PLACES(bits) \
+	LOAD_GROUPS \
+	MOVD $(1<<bits - 1), R3 \
+	VDUP R3, V24.S4 \
+	MOVD $·neonPlaces(SB), R3 \
+	ADD  $(160*bits), R3 \
+	VLD1.P 64(R3), [V8.B16, V9.B16, V10.B16, V11.B16] \
+	VLD1.P 64(R3), [V12.B16, V13.B16, V14.B16, V15.B16] \
+	VLD1 (R3), [V28.B16, V29.B16]
+
+// LOAD_1 to LOAD_7 load 32 codes of so many bits. V17 has the last bytes, those that fit V16 among them.
+#define LOAD_1 \
+	FMOVS.P 4(R1), F16
+#define LOAD_2 \
+	VLD1.P 8(R1), [V16.B8]
+#define LOAD_3 \
+	VLD1 (R1), [V16.B8] \
+	ADD  $4, R1 \
+	VLD1.P 8(R1), [V17.B8]
+#define LOAD_TWICE(bits) \
+	VLD1 (R1), [V16.B16] \
+	ADD  $(4*bits-16), R1 \
+	VLD1.P 16(R1), [V17.B16]
+#define LOAD_5 LOAD_TWICE(5)
+#define LOAD_6 LOAD_TWICE(6)
+#define LOAD_7 LOAD_TWICE(7)
+
 TEXT ·uint4GroupsNEON(SB), NOSPLIT, $0-104
 	LOAD_GROUPS
 	LOAD_SPREAD
@@ -313,3 +369,219 @@ TEXT ·fp4GroupsNEON(SB), NOSPLIT, $0-104
 	LOAD_GROUPS
 	LOAD_FLOATS($·bnbFP4Floats(SB))
 	TABLED_GROUPS(UPPER_NEIGHBOURS)
+
+TEXT ·uint1GroupsNEON(SB), NOSPLIT, $0-104
+	LOAD_PLACES(1)
+
+group:
+	NEXT_GROUP
+
+part:
+	LOAD_1
+	PLACED
+	WITH(FSUB4S, 19, 19)
+	WITH(FMUL4S, 18, 18)
+	STORE
+	SUBS $32, R10
+	BNE  part
+	SUBS R9, R2
+	BNE  group
+	RET
+
+TEXT ·uint1BiasedGroupsNEON(SB), NOSPLIT, $0-104
+	LOAD_PLACES(1)
+
+group:
+	NEXT_GROUP
+
+part:
+	LOAD_1
+	PLACED
+	WITH(FMUL4S, 18, 18)
+	WITH(FADD4S, 19, 19)
+	STORE
+	SUBS $32, R10
+	BNE  part
+	SUBS R9, R2
+	BNE  group
+	RET
+
+TEXT ·uint2GroupsNEON(SB), NOSPLIT, $0-104
+	LOAD_PLACES(2)
+
+group:
+	NEXT_GROUP
+
+part:
+	LOAD_2
+	PLACED
+	WITH(FSUB4S, 19, 19)
+	WITH(FMUL4S, 18, 18)
+	STORE
+	SUBS $32, R10
+	BNE  part
+	SUBS R9, R2
+	BNE  group
+	RET
+
+TEXT ·uint2BiasedGroupsNEON(SB), NOSPLIT, $0-104
+	LOAD_PLACES(2)
+
+group:
+	NEXT_GROUP
+
+part:
+	LOAD_2
+	PLACED
+	WITH(FMUL4S, 18, 18)
+	WITH(FADD4S, 19, 19)
+	STORE
+	SUBS $32, R10
+	BNE  part
+	SUBS R9, R2
+	BNE  group
+	RET
+
+TEXT ·uint3GroupsNEON(SB), NOSPLIT, $0-104
+	LOAD_PLACES(3)
+
+group:
+	NEXT_GROUP
+
+part:
+	LOAD_3
+	PLACED
+	WITH(FSUB4S, 19, 19)
+	WITH(FMUL4S, 18, 18)
+	STORE
+	SUBS $32, R10
+	BNE  part
+	SUBS R9, R2
+	BNE  group
+	RET
+
+TEXT ·uint3BiasedGroupsNEON(SB), NOSPLIT, $0-104
+	LOAD_PLACES(3)
+
+group:
+	NEXT_GROUP
+
+part:
+	LOAD_3
+	PLACED
+	WITH(FMUL4S, 18, 18)
+	WITH(FADD4S, 19, 19)
+	STORE
+	SUBS $32, R10
+	BNE  part
+	SUBS R9, R2
+	BNE  group
+	RET
+
+TEXT ·uint5GroupsNEON(SB), NOSPLIT, $0-104
+	LOAD_PLACES(5)
+
+group:
+	NEXT_GROUP
+
+part:
+	LOAD_5
+	PLACED
+	WITH(FSUB4S, 19, 19)
+	WITH(FMUL4S, 18, 18)
+	STORE
+	SUBS $32, R10
+	BNE  part
+	SUBS R9, R2
+	BNE  group
+	RET
+
+TEXT ·uint5BiasedGroupsNEON(SB), NOSPLIT, $0-104
+	LOAD_PLACES(5)
+
+group:
+	NEXT_GROUP
+
+part:
+	LOAD_5
+	PLACED
+	WITH(FMUL4S, 18, 18)
+	WITH(FADD4S, 19, 19)
+	STORE
+	SUBS $32, R10
+	BNE  part
+	SUBS R9, R2
+	BNE  group
+	RET
+
+TEXT ·uint6GroupsNEON(SB), NOSPLIT, $0-104
+	LOAD_PLACES(6)
+
+group:
+	NEXT_GROUP
+
+part:
+	LOAD_6
+	PLACED
+	WITH(FSUB4S, 19, 19)
+	WITH(FMUL4S, 18, 18)
+	STORE
+	SUBS $32, R10
+	BNE  part
+	SUBS R9, R2
+	BNE  group
+	RET
+
+TEXT ·uint6BiasedGroupsNEON(SB), NOSPLIT, $0-104
+	LOAD_PLACES(6)
+
+group:
+	NEXT_GROUP
+
+part:
+	LOAD_6
+	PLACED
+	WITH(FMUL4S, 18, 18)
+	WITH(FADD4S, 19, 19)
+	STORE
+	SUBS $32, R10
+	BNE  part
+	SUBS R9, R2
+	BNE  group
+	RET
+
+TEXT ·uint7GroupsNEON(SB), NOSPLIT, $0-104
+	LOAD_PLACES(7)
+
+group:
+	NEXT_GROUP
+
+part:
+	LOAD_7
+	PLACED
+	WITH(FSUB4S, 19, 19)
+	WITH(FMUL4S, 18, 18)
+	STORE
+	SUBS $32, R10
+	BNE  part
+	SUBS R9, R2
+	BNE  group
+	RET
+
+TEXT ·uint7BiasedGroupsNEON(SB), NOSPLIT, $0-104
+	LOAD_PLACES(7)
+
+group:
+	NEXT_GROUP
+
+part:
+	LOAD_7
+	PLACED
+	WITH(FMUL4S, 18, 18)
+	WITH(FADD4S, 19, 19)
+	STORE
+	SUBS $32, R10
+	BNE  part
+	SUBS R9, R2
+	BNE  group
+	RET

@@ -197,3 +197,39 @@ func permuted4NEON(dst []float32, stride int, words []byte, columns int, groups 
 
 //go:noescape
 func permuted8NEON(dst []float32, stride int, words []byte, columns int, groups []int32, scales, offsets []float32)
+
+//go:noescape
+func uint1GroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
+
+//go:noescape
+func uint1BiasedGroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
+
+//go:noescape
+func uint2GroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
+
+//go:noescape
+func uint2BiasedGroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
+
+//go:noescape
+func uint3GroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
+
+//go:noescape
+func uint3BiasedGroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
+
+//go:noescape
+func uint5GroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
+
+//go:noescape
+func uint5BiasedGroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
+
+//go:noescape
+func uint6GroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
+
+//go:noescape
+func uint6BiasedGroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
+
+//go:noescape
+func uint7GroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
+
+//go:noescape
+func uint7BiasedGroupsNEON(dst []float32, codes []byte, scales, offsets []float32, group int)
