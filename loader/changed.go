@@ -1,5 +1,7 @@
 package loader
 
+import "context"
+
 // Changed returns nil if all files of the model are, as far as can be told, what they were when
 // they were opened. If one has been written since, or another one has its name, the error wraps
 // [mmapio.ErrChanged] and says which. It asks the system about every file's name, and reads
@@ -9,21 +11,17 @@ package loader
 // Verify, Warm, and the functions of packages survey and convert ask before they begin and when
 // they are done: they fail if a file has changed under them.
 func (m *Model) Changed() error {
-	if err := m.enter(); err != nil {
-		return err
-	}
-	defer m.leave()
-	return m.changed()
+	_, err := during(m, filesChanged)
+	return err
 }
 
 // Changed does what Model.Changed does, also after Close.
 func (l *Lease) Changed() error {
-	if err := l.enter(); err != nil {
-		return l.wrap(err)
-	}
-	defer l.leave()
-	return l.model.changed()
+	_, err := during(l, filesChanged)
+	return err
 }
+
+func filesChanged(_ context.Context, m *Model) (struct{}, error) { return struct{}{}, m.changed() }
 
 // changed does what Changed does. Its callers have entered.
 func (m *Model) changed() error {

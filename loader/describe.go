@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/tensormap/tensormap/layout"
@@ -9,24 +10,13 @@ import (
 
 // Summary returns what the model's format tells a person first: nothing if the format has no
 // such facts. Those of a sharded model are the first file's.
-func (m *Model) Summary() ([]layout.Fact, error) {
-	if err := m.enter(); err != nil {
-		return nil, err
-	}
-	defer m.leave()
-	return summary(&m.files[0])
-}
+func (m *Model) Summary() ([]layout.Fact, error) { return during(m, summary) }
 
 // Summary does what Model.Summary does, through the lease.
-func (l *Lease) Summary() ([]layout.Fact, error) {
-	if err := l.enter(); err != nil {
-		return nil, l.wrap(err)
-	}
-	defer l.leave()
-	return summary(l.model.files[0].during(l.ctx))
-}
+func (l *Lease) Summary() ([]layout.Fact, error) { return during(l, summary) }
 
-func summary(f *file) (facts []layout.Fact, err error) {
+func summary(ctx context.Context, m *Model) (facts []layout.Fact, err error) {
+	f := m.files[0].during(ctx)
 	s, ok := f.layout.(layout.Summarizer)
 	if !ok {
 		return nil, nil
@@ -40,24 +30,13 @@ func summary(f *file) (facts []layout.Fact, err error) {
 
 // Graph returns the computation graph that the model's file holds beside its tensors. Formats
 // without graphs are ErrUnsupported.
-func (m *Model) Graph() (*layout.Graph, error) {
-	if err := m.enter(); err != nil {
-		return nil, err
-	}
-	defer m.leave()
-	return graph(&m.files[0])
-}
+func (m *Model) Graph() (*layout.Graph, error) { return during(m, graph) }
 
 // Graph does what Model.Graph does, through the lease.
-func (l *Lease) Graph() (*layout.Graph, error) {
-	if err := l.enter(); err != nil {
-		return nil, l.wrap(err)
-	}
-	defer l.leave()
-	return graph(l.model.files[0].during(l.ctx))
-}
+func (l *Lease) Graph() (*layout.Graph, error) { return during(l, graph) }
 
-func graph(f *file) (graph *layout.Graph, err error) {
+func graph(ctx context.Context, m *Model) (graph *layout.Graph, err error) {
+	f := m.files[0].during(ctx)
 	g, ok := f.layout.(layout.Grapher)
 	if !ok {
 		return nil, f.Wrap(fmt.Errorf("%w: %v files hold no graph that this reads", ErrUnsupported, f.index.Format))

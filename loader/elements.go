@@ -48,8 +48,12 @@ func (t Tensor) bytes() ([]byte, error) {
 // kept returns the cache's entry for t, which fill makes otherwise, and pins it in t's lease. It
 // waits until ctx ends.
 func (t Tensor) kept(ctx context.Context, kind cache.Kind, fill func(Tensor) (cache.Buffer, error)) (cache.Buffer, error) {
+	return t.keptBy(ctx, t.pins(), kind, fill)
+}
+
+// keptBy does what kept does, and pins the entry in pins.
+func (t Tensor) keptBy(ctx context.Context, pins *cache.Pins, kind cache.Kind, fill func(Tensor) (cache.Buffer, error)) (cache.Buffer, error) {
 	key, c := cache.Key{Tensor: t.desc, Kind: kind}, &t.file.model.cache
-	pins := t.pins()
 	if b, ok := c.Peek(key, pins); ok {
 		return b, nil
 	}
@@ -79,6 +83,30 @@ func (t Tensor) pins() *cache.Pins {
 		return nil
 	}
 	return &t.lease.pins
+}
+
+// warmPins returns the pins of what t's lease has only warmed, or nil without a lease.
+func (t Tensor) warmPins() *cache.Pins {
+	if t.lease == nil {
+		return nil
+	}
+	t.lease.warm.Store(true)
+	return &t.lease.warmed
+}
+
+// letWarmed lets go of the elements that t's lease has warmed, now that it holds the values.
+func (t Tensor) letWarmed() {
+	l := t.lease
+	if l == nil || !l.warm.Load() {
+		return
+	}
+	c := &l.model.cache
+	c.Forget(cache.Key{Tensor: t.desc, Kind: cache.Elements}, &l.warmed)
+	if t.logical() {
+		for _, p := range t.weight.scheme.Parts {
+			c.Forget(cache.Key{Tensor: t.part(p.Tensor).desc, Kind: cache.Elements}, &l.warmed)
+		}
+	}
 }
 
 // copyElements makes an aligned copy of the elements.

@@ -31,6 +31,7 @@ func (t Tensor) Float32s() ([]float32, error) {
 	if err != nil {
 		return nil, t.wrap(err)
 	}
+	t.letWarmed()
 	return b.Floats, nil
 }
 

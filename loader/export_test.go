@@ -26,7 +26,7 @@ func MappingOf(m *Model) *mmapio.Mapping { return m.files[0].mapping }
 
 // Pins is how many cache entries a lease holds.
 func Pins(l *Lease) int {
-	return l.model.cache.Pinned(&l.pins)
+	return l.model.cache.Pinned(&l.pins) + l.model.cache.Pinned(&l.warmed)
 }
 
 // CollectBy has f called instead of a collection, until the function that it returns is.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/tensormap/tensormap/loader/internal/cache"
@@ -24,6 +25,8 @@ type Lease struct {
 	within *Lease // that a brief one was taken in, or nil
 	gate   gate
 	pins   cache.Pins
+	warmed cache.Pins  // elements that only Warm has asked for
+	warm   atomic.Bool // warmed may hold some
 
 	ctx   context.Context // of the calls through it
 	stop  func()          // called at its end, or nil
@@ -102,6 +105,7 @@ func (l *Lease) Release() {
 
 func (l *Lease) finish() {
 	l.model.cache.Unpin(&l.pins)
+	l.model.cache.Unpin(&l.warmed)
 	if l.stop != nil {
 		l.stop()
 	}

@@ -204,6 +204,35 @@ func TestWaitEndsWithContext(t *testing.T) {
 }
 
 // TestLeaseWarm keeps what it has fetched until the release, though the cache has no budget.
+// TestLeaseWarmedAndExpanded: what a lease has warmed goes once it holds the values, unless its bytes were asked for.
+func TestLeaseWarmedAndExpanded(t *testing.T) {
+	d := newDistant("far", lz4File(t, compressible("a", layout.F16, 3000), compressible("b", layout.F16, 2000)))
+	m := d.open(t, nil)
+	l := acquire(t, m)
+	defer l.Release()
+	if err := warmTensors(t.Context(), l, "a", "b"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tensor(t, l, "b").Bytes(); err != nil {
+		t.Fatal(err)
+	}
+	d.traffic.reset()
+	for _, c := range []struct {
+		name string
+		want int64
+	}{{"a", 4*3000 + 2*2000}, {"b", 4*3000 + 2*2000 + 4*2000}} {
+		if _, err := tensor(t, l, c.name).Float32s(); err != nil {
+			t.Fatal(err)
+		}
+		if n := loader.CacheBytes(m); n != c.want {
+			t.Errorf("with the values of %s %d bytes are cached, want %d", c.name, n, c.want)
+		}
+	}
+	if n := d.traffic.requests.Load(); n != 0 || loader.Pins(l) != 3 { // values, and the bytes of b
+		t.Errorf("%d requests, %d pins", n, loader.Pins(l))
+	}
+}
+
 func TestLeaseWarm(t *testing.T) {
 	d := newDistant("far", lz4File(t, compressible("a", layout.U8, 3000), compressible("b", layout.U8, 2000)))
 	m := d.open(t, &loader.Options{CacheBytes: -1})

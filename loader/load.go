@@ -24,10 +24,12 @@ type load struct {
 func (l *load) Room(at, n uint64) ([]byte, error) {
 	l.begin.Do(func() {
 		t := l.tensor
-		for _, kind := range []cache.Kind{cache.Elements, cache.Float32} {
-			if _, ok := t.file.model.cache.Peek(cache.Key{Tensor: t.desc, Kind: kind}, t.pins()); ok {
-				return
-			}
+		c := &t.file.model.cache
+		if _, ok := c.Peek(cache.Key{Tensor: t.desc, Kind: cache.Float32}, t.pins()); ok {
+			return
+		}
+		if _, ok := c.Peek(cache.Key{Tensor: t.desc, Kind: cache.Elements}, t.warmPins()); ok {
+			return
 		}
 		l.stored, l.err = mmapio.NewGathering[byte](t.desc.Stored, func() (bool, error) {
 			if t.file.access() == fromAfar {
@@ -53,7 +55,7 @@ func (l *load) Arrived(ctx context.Context, at uint64, room []byte) error {
 	if err == nil && all {
 		stored := l.stored.Whole()
 		l.stored = nil
-		_, err = l.tensor.kept(ctx, cache.Elements, func(t Tensor) (cache.Buffer, error) { return t.elementsOf(stored) })
+		_, err = l.tensor.keptBy(ctx, l.tensor.warmPins(), cache.Elements, func(t Tensor) (cache.Buffer, error) { return t.elementsOf(stored) })
 	}
 	if err != nil {
 		return l.tensor.wrap(err)

@@ -13,22 +13,12 @@ import (
 //     has none
 //   - the first shard's metadata, and the keys of metadata of a SafeTensors index
 //   - the metadata of the first file of a GGUF split.
-func (m *Model) Metadata() (layout.Metadata, error) {
-	if err := m.enter(); err != nil {
-		return nil, err
-	}
-	defer m.leave()
-	return m.parsedMetadata(context.Background())
-}
+func (m *Model) Metadata() (layout.Metadata, error) { return during(m, metadataOf) }
 
 // Metadata does what Model.Metadata does, through the lease.
-func (l *Lease) Metadata() (layout.Metadata, error) {
-	if err := l.enter(); err != nil {
-		return nil, l.wrap(err)
-	}
-	defer l.leave()
-	return l.model.parsedMetadata(l.ctx)
-}
+func (l *Lease) Metadata() (layout.Metadata, error) { return during(l, metadataOf) }
+
+func metadataOf(ctx context.Context, m *Model) (layout.Metadata, error) { return m.parsedMetadata(ctx) }
 
 func (m *Model) parsedMetadata(ctx context.Context) (layout.Metadata, error) {
 	md := m.parseMetadata(ctx)

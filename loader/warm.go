@@ -79,7 +79,8 @@ func (m *Model) WarmAll(ctx context.Context, opts *WarmOptions) (WarmResult, err
 }
 
 // Warm does what Model.Warm does, and pins the tensors in the cache until the lease is released,
-// whatever Options.CacheBytes allows. Tensors that are read in place need no pin.
+// whatever Options.CacheBytes allows. Tensors that are read in place need no pin. One whose values Float32s
+// expands through the lease is pinned as its values from then on.
 func (l *Lease) Warm(ctx context.Context, names []string, opts *WarmOptions) (WarmResult, error) {
 	if err := l.enter(); err != nil {
 		return WarmResult{}, l.wrap(err)

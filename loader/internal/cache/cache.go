@@ -294,6 +294,23 @@ func (c *Cache) Unpin(pins *Pins) {
 	c.evict()
 }
 
+// Forget unpins the entry that pins holds under key, and forgets it unless others have pinned it.
+func (c *Cache) Forget(key Key, pins *Pins) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok := c.entries[key]
+	if !ok {
+		return
+	}
+	if _, ok := pins.entries[e]; !ok {
+		return
+	}
+	delete(pins.entries, e)
+	if e.pins--; e.pins == 0 && e.at != nil {
+		c.forget(e)
+	}
+}
+
 // Pinned returns the number of entries that pins holds.
 func (c *Cache) Pinned(pins *Pins) int {
 	c.mu.Lock()
