@@ -34,8 +34,6 @@ type folder struct {
 	pulled func() error
 	// dir is where complete files have their names, or "" if they have none.
 	dir string
-	// unpinned says that the server may change its files one by one: names in dir prove nothing.
-	unpinned bool
 }
 
 // path returns where the file called name is, once it is complete.
@@ -125,12 +123,14 @@ func (d *folder) openObject(o object, name string) (f *file, err error) {
 		return f, nil
 	}
 	dir, err := d.opts.partialDir(filepath.Dir(o.place.path))
-	if err != nil {
-		return nil, err
+	if err == nil || isReadOnly(err) {
+		f.part, err = sparse.Open(filepath.Join(dir, o.id), sparse.Options{
+			Size: o.size, Identity: o.id, Name: o.name, Fetch: f.fetch, Full: d.opts.full(o.name),
+		})
 	}
-	f.part, err = sparse.Open(filepath.Join(dir, o.id), sparse.Options{
-		Size: o.size, Identity: o.id, Fetch: f.fetch, Full: d.opts.full(o.name),
-	})
+	if isReadOnly(err) || errors.Is(err, fs.ErrNotExist) { // a cache that others fill, without a part of this
+		return f, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (d *folder) openModel(ctx context.Context) (*loader.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.whole != nil && d.dir != "" && !d.unpinned {
+	if f.whole != nil && d.dir != "" && !f.place.own {
 		m, err := loader.Open(d.path(name), d.opts.Loader)
 		if !errors.Is(err, fs.ErrNotExist) { // or else some of its files are not complete
 			f.Close()

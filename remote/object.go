@@ -13,9 +13,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/remote/internal/sparse"
 )
 
 // object is content that never changes: where it comes from, and where it goes.
@@ -42,6 +45,7 @@ type source interface {
 type place struct {
 	path string
 	lock string       // file to lock while the content moves to path, or ""
+	own  bool         // the place is tensormap's; the time of lock says when it was last used
 	link func() error // gives the complete content its name beside others; or nil
 }
 
@@ -88,6 +92,13 @@ func (o *object) find() (*os.File, error) {
 	}
 	if err == nil {
 		err = o.linked()
+	}
+	if err == nil && o.place.own {
+		if !sparse.Hold(f, o.place.path) {
+			err = &fs.PathError{Op: "open", Path: o.place.path, Err: fs.ErrNotExist}
+		}
+		now := time.Now()
+		os.Chtimes(o.place.lock, now, now)
 	}
 	if err != nil {
 		f.Close()
@@ -149,7 +160,7 @@ func (o *Options) cacheDir() (string, error) {
 // ownPlace returns the place of content that no other program's cache has one for.
 func (o *Options) ownPlace(id string) (place, error) {
 	dir, err := o.cacheDir()
-	return place{path: filepath.Join(dir, "blobs", id), lock: filepath.Join(dir, "locks", id+".lock")}, err
+	return place{path: filepath.Join(dir, "blobs", id), lock: filepath.Join(dir, "locks", id+".lock"), own: true}, err
 }
 
 // partialDir returns the folder of incomplete files whose final place is in the folder final, and
@@ -163,11 +174,22 @@ func (o *Options) partialDir(final string) (string, error) {
 		err = os.MkdirAll(final, 0o777)
 	}
 	if err == nil && !sameFileSystem(dir, final) {
-		dir = filepath.Join(final, ".tensormap")
+		dir = filepath.Join(final, besideName)
 		err = os.MkdirAll(dir, 0o777)
+	}
+	if _, swept := sweptDirs.LoadOrStore(dir, true); err == nil && !swept {
+		if err := sparse.Sweep(dir); err != nil {
+			o.logger().Warn("what was left in the cache cannot be removed", "reason", err)
+		}
 	}
 	return dir, err
 }
+
+// besideName is the folder of incomplete files beside their final place.
+const besideName = ".tensormap"
+
+// sweptDirs are the folders that this process has freed of what others have left.
+var sweptDirs sync.Map
 
 func unlessReadOnly(err error) error {
 	if isReadOnly(err) {

@@ -45,7 +45,7 @@ func webFolder(ctx context.Context, address string, o *Options) (*folder, error)
 	beside.Path, beside.RawPath = path.Dir(u.Path), ""
 	w := &web{url: u}
 	w.folder = &folder{
-		opts: o, address: httprange.NameOf(address), file: name, objects: make(map[string]object), unpinned: true,
+		opts: o, address: httprange.NameOf(address), file: name, objects: make(map[string]object),
 		name:   func(file string) string { return httprange.NameOf(w.beside(file).String()) },
 		lookup: w.object,
 		dir:    filepath.Join(cache, "snapshots", u.Scheme, strings.ReplaceAll(u.Host, ":", "_"), keyOf(&beside)[:16]),

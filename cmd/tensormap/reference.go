@@ -45,12 +45,12 @@ func reference(root *cobra.Command) []byte {
 	b.WriteString("| verb | does |\n| --- | --- |\n")
 	verbs := documented(root)
 	for _, cmd := range verbs {
-		fmt.Fprintf(&b, "| [%[1]s](#%[1]s) | %[2]s |\n", cmd.Name(), escape(cmd.Short))
+		fmt.Fprintf(&b, "| [%s](#%s) | %s |\n", verbPath(cmd), strings.ReplaceAll(verbPath(cmd), " ", "-"), escape(cmd.Short))
 	}
 	b.WriteString("\nFlags of every verb:\n\n")
 	writeCode(&b, root.PersistentFlags().FlagUsages())
 	for _, cmd := range verbs {
-		fmt.Fprintf(&b, "## %s\n\n", cmd.Name())
+		fmt.Fprintf(&b, "## %s\n\n", verbPath(cmd))
 		writeCode(&b, cmd.UseLine())
 		writeText(&b, cmd.Long)
 		if flags := cmd.LocalNonPersistentFlags(); flags.HasAvailableFlags() {
@@ -60,10 +60,18 @@ func reference(root *cobra.Command) []byte {
 	return append(bytes.TrimRight(b.Bytes(), "\n"), '\n')
 }
 
+// verbPath returns the name of a verb, after that of its group.
+func verbPath(cmd *cobra.Command) string {
+	return strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
+}
+
 // documented returns the verbs of this program. Those that cobra adds document themselves.
 func documented(root *cobra.Command) (verbs []*cobra.Command) {
 	for _, cmd := range root.Commands() {
-		if cmd.IsAvailableCommand() && !cmd.HasSubCommands() && cmd.Name() != "help" {
+		switch {
+		case cmd.IsAvailableCommand() && cmd.HasSubCommands() && cmd.Name() != "completion":
+			verbs = append(verbs, documented(cmd)...)
+		case cmd.IsAvailableCommand() && !cmd.HasSubCommands() && cmd.Name() != "help":
 			cmd.InitDefaultHelpFlag()
 			verbs = append(verbs, cmd)
 		}

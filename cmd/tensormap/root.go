@@ -70,7 +70,7 @@ func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(inspectCommand(), verifyCommand(), dumpCommand(), mapCommand(), convertCommand(), upgradeCommand())
 	root.AddCommand(splitCommand(), mergeCommand(), statsCommand(), hashCommand(), diffCommand(), referenceCommand())
-	root.AddCommand(keygenCommand(), signCommand(), pullCommand())
+	root.AddCommand(keygenCommand(), signCommand(), pullCommand(), cacheCommand())
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultCompletionCmd()
 	for _, group := range root.Commands() {

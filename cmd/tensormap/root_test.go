@@ -21,7 +21,7 @@ func TestWrongUsage(t *testing.T) {
 		args string
 		says string
 	}{
-		{"", "missing VERB, one of: completion, convert, diff, dump, hash, help, inspect, keygen, map, merge, pull, sign, split, stats, upgrade, verify"},
+		{"", "missing VERB, one of: cache, completion, convert, diff, dump, hash, help, inspect, keygen, map, merge, pull, sign, split, stats, upgrade, verify"},
 		{"inspekt", `unknown verb "inspekt"; did you mean inspect?`},
 		{"frobnicate FILE --json", `unknown verb "frobnicate", not one of: `},
 		{"--frob", "unknown flag: --frob"},

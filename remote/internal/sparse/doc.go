@@ -17,6 +17,8 @@
 //	24      32    SHA-256 of the file's identity
 //	56      8     zero
 //
+// What people call the file follows, up to the map's end.
+//
 // Integers are little-endian. A byte of the map is written after the bytes of its chunk are on disk:
 // a process may be killed, or the machine stop, at any moment. What was under way is then fetched
 // again.
@@ -26,6 +28,9 @@
 // Processes share a file. A fetch locks its chunks (on Linux, by locks of ranges that end with the
 // process), and looks at the map again before it asks the source. Where the system has no such
 // locks, two processes may fetch the same bytes; they write the same ones.
+//
+// An open File holds its bytes (flock), so that nobody removes them. A folder that cannot be written to
+// is read all the same.
 //
 // # A full disk
 //

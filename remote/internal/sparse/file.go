@@ -1,6 +1,7 @@
 package sparse
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -22,6 +24,9 @@ const (
 	partBytes   = partChunks * ChunkBytes
 	headerBytes = 64
 	version     = 1
+	magic       = "TMSPARSE"
+	mapSuffix   = ".map"
+	dataSuffix  = ".data"
 )
 
 // HeadBytes is how much a read of the file's beginning brings: formats have their index there.
@@ -37,6 +42,8 @@ type Options struct {
 	// Identity names the content, such as a digest or an address with an ETag. A file on disk
 	// with another identity or size is begun anew.
 	Identity string
+	// Name is what people call the file.
+	Name string
 	// Fetch brings bytes. It is called concurrently.
 	Fetch Fetch
 	// Parallel is how many fetches one read may have under way; 0 means 8.
@@ -69,10 +76,10 @@ type File struct {
 }
 
 // DataPath returns the name of the bytes of the File called path.
-func DataPath(path string) string { return path + ".data" }
+func DataPath(path string) string { return path + dataSuffix }
 
 // MapPath returns the name of the map.
-func MapPath(path string) string { return path + ".map" }
+func MapPath(path string) string { return path + mapSuffix }
 
 // Open opens the file called path, or begins it. The directory must exist.
 func Open(path string, opts Options) (*File, error) {
@@ -85,52 +92,93 @@ func Open(path string, opts Options) (*File, error) {
 	f := &File{opts: opts, path: path, there: newChunks(chunksOf(opts.Size)), flights: make(map[int64]*flight)}
 	f.life, f.end = context.WithCancel(context.Background())
 	f.disk.sync = func() error { return f.data.Sync() }
-	if err := f.openFiles(); err != nil {
+	for {
+		held, err := f.openFiles()
+		if isReadOnly(err) {
+			f.closeFiles()
+			f.data, f.marks = nil, nil
+			held, err = true, f.openReadOnly()
+		}
+		if held && err == nil {
+			return f, nil
+		}
 		f.closeFiles()
-		return nil, err
+		f.data, f.marks = nil, nil
+		if err != nil {
+			return nil, err
+		}
 	}
-	return f, nil
 }
 
-func chunksOf(size int64) int64 { return (size + ChunkBytes - 1) / ChunkBytes }
-
-// openFiles opens both files, and reads the map. It begins them under a lock.
-func (f *File) openFiles() (err error) {
-	if f.marks, err = os.OpenFile(MapPath(f.path), os.O_RDWR|os.O_CREATE, 0o666); err != nil {
+// openReadOnly opens files that are there, and cannot be written to.
+func (f *File) openReadOnly() (err error) {
+	f.full.Store(true)
+	if f.marks, err = os.Open(MapPath(f.path)); err != nil {
 		return err
 	}
-	unlock, err := lockRange(f.life, f.marks, 0, headerBytes)
-	if err != nil {
+	if f.data, err = os.Open(DataPath(f.path)); err != nil {
 		return err
 	}
-	defer unlock()
-	if f.data, err = os.OpenFile(DataPath(f.path), os.O_RDWR|os.O_CREATE, 0o666); err != nil {
-		return err
-	}
-	want := f.header()
-	have := make([]byte, headerBytes)
-	_, err = f.marks.ReadAt(have, 0)
-	if err != nil && err != io.EOF {
-		return err
-	}
-	info, err := f.data.Stat()
-	if err != nil {
-		return err
-	}
-	if string(have) != string(want) || info.Size() != f.opts.Size {
-		return f.begin(want)
+	if have, err := f.current(); err != nil || !have {
+		return cmp.Or(err, error(fs.ErrNotExist))
 	}
 	return f.reload(0, f.there.n)
 }
 
+// isReadOnly reports whether err says that files cannot be written to.
+func isReadOnly(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, errReadOnly)
+}
+
+func chunksOf(size int64) int64 { return (size + ChunkBytes - 1) / ChunkBytes }
+
+// openFiles opens both files, and reads the map. It begins them under a lock. held is false if they were
+// removed meanwhile.
+func (f *File) openFiles() (held bool, err error) {
+	if f.marks, err = os.OpenFile(MapPath(f.path), os.O_RDWR|os.O_CREATE, 0o666); err != nil {
+		return false, err
+	}
+	unlock, err := lockRange(f.life, f.marks, 0, headerBytes)
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	if f.data, err = os.OpenFile(DataPath(f.path), os.O_RDWR|os.O_CREATE, 0o666); err != nil {
+		return false, err
+	}
+	if !Hold(f.data, DataPath(f.path)) || !named(f.marks, MapPath(f.path)) {
+		return false, nil
+	}
+	switch have, err := f.current(); {
+	case err != nil:
+		return false, err
+	case !have:
+		return true, f.begin()
+	}
+	now := time.Now()
+	os.Chtimes(MapPath(f.path), now, now) // for whoever looks for what was not used for long
+	return true, f.reload(0, f.there.n)
+}
+
+// current reports whether the files are those of the File's identity and size.
+func (f *File) current() (bool, error) {
+	have := make([]byte, headerBytes)
+	if _, err := f.marks.ReadAt(have, 0); err != nil && err != io.EOF {
+		return false, err
+	}
+	info, err := f.data.Stat()
+	return err == nil && string(have) == string(f.header()) && info.Size() == f.opts.Size, err
+}
+
 // begin makes both files those of a File without bytes. The header comes last.
-func (f *File) begin(header []byte) error {
+func (f *File) begin() error {
 	for _, step := range []func() error{
 		func() error { return f.marks.Truncate(0) },
 		func() error { return f.data.Truncate(0) },
 		func() error { return f.data.Truncate(f.opts.Size) },
 		func() error { return f.marks.Truncate(headerBytes + f.there.n) },
-		func() error { _, err := f.marks.WriteAt(header, 0); return err },
+		func() error { _, err := f.marks.WriteAt([]byte(f.opts.Name), headerBytes+f.there.n); return err },
+		func() error { _, err := f.marks.WriteAt(f.header(), 0); return err },
 	} {
 		if err := step(); err != nil {
 			return err
@@ -141,7 +189,7 @@ func (f *File) begin(header []byte) error {
 
 func (f *File) header() []byte {
 	b := make([]byte, 0, headerBytes)
-	b = append(b, "TMSPARSE"...)
+	b = append(b, magic...)
 	b = binary.LittleEndian.AppendUint32(b, version)
 	b = binary.LittleEndian.AppendUint32(b, ChunkBytes)
 	b = binary.LittleEndian.AppendUint64(b, uint64(f.opts.Size))

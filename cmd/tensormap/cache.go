@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/remote"
+)
+
+func cacheCommand() *cobra.Command {
+	group := &cobra.Command{
+		Use:                   "cache VERB",
+		Short:                 "List, check and prune what addresses have left on this machine",
+		DisableFlagsInUseLine: true,
+	}
+	group.AddCommand(cacheListCommand(), cacheVerifyCommand(), cachePruneCommand())
+	return group
+}
+
+const cacheListLong = `Cache ls lists the files that addresses have left on this machine, most recently used first: how
+much of each is there, its size, when it was last used, and its names. Complete files of the
+Hugging Face Hub lie in the cache of huggingface_hub and are marked "hub"; cache prune leaves
+them alone.
+
+--json writes one JSON object: entries, each with path, names, size, have, disk, used, complete
+and shared, and bytes, which is the disk space of those that are not shared.`
+
+func cacheListCommand() *cobra.Command {
+	var asJSON bool
+	cmd := verb("ls [--json]", "List the files in the cache", cacheListLong, func(_ context.Context, s terminal.Streams, _ []string) error {
+		list, err := remote.Cache(nil)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return writeCacheJSON(s, list)
+		}
+		return writeCache(s, list)
+	})
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write JSON")
+	return cmd
+}
+
+// cacheEntryJSON is a file of cache ls --json. The names are a contract.
+type cacheEntryJSON struct {
+	Path     string    `json:"path"`
+	Names    []string  `json:"names"`
+	Size     int64     `json:"size"`
+	Have     int64     `json:"have"`
+	Disk     int64     `json:"disk"`
+	Used     time.Time `json:"used"`
+	Complete bool      `json:"complete"`
+	Shared   bool      `json:"shared"`
+}
+
+func writeCacheJSON(s terminal.Streams, list []remote.CacheEntry) error {
+	out := struct {
+		Entries []cacheEntryJSON `json:"entries"`
+		Bytes   int64            `json:"bytes"`
+	}{Entries: []cacheEntryJSON{}}
+	for _, e := range list {
+		names := append([]string{}, e.Names...)
+		out.Entries = append(out.Entries, cacheEntryJSON{e.Path, names, e.Size, e.Have, e.Disk, e.Used.UTC().Truncate(time.Second), e.Complete(), e.Shared})
+		if !e.Shared {
+			out.Bytes += e.Disk
+		}
+	}
+	return json.NewEncoder(s.Out).Encode(out)
+}
+
+func writeCache(s terminal.Streams, list []remote.CacheEntry) error {
+	w := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
+	var own int64
+	for _, e := range list {
+		state := "complete"
+		switch {
+		case e.Shared:
+			state = "hub"
+		case !e.Complete():
+			state = fmt.Sprintf("%d %%", e.Have*100/max(e.Size, 1))
+		}
+		name := e.Path
+		if len(e.Names) > 0 {
+			name = strings.Join(e.Names, ", ")
+		}
+		if !e.Shared {
+			own += e.Disk
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", state, report.Size(uint64(e.Size)), e.Used.Format(time.DateTime), terminal.Printable(name))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(s.Out, "%s, %s besides those of the hub\n", report.Plural(len(list), "file"), report.Size(uint64(own)))
+	return err
+}
+
+const cacheVerifyLong = `Cache verify reads the complete files in the cache, those of huggingface_hub's too, and compares
+them with the digests that they are called by. It prints the files that are wrong, and exits with 1
+if there are any. Files that are known by no digest are counted only: they came from a server that
+says no more than a version.`
+
+func cacheVerifyCommand() *cobra.Command {
+	return verb("verify", "Compare the files in the cache with their digests", cacheVerifyLong, func(ctx context.Context, s terminal.Streams, _ []string) error {
+		list, err := remote.Cache(nil)
+		if err != nil {
+			return err
+		}
+		bar := terminal.NewProgress(s.Err, "verifying")
+		var total, done uint64
+		for _, e := range list {
+			total += uint64(e.Size)
+		}
+		var right, unknown int
+		var wrong []string
+		for _, e := range list {
+			bar.Update(done, total)
+			err := e.Check(ctx)
+			switch {
+			case err == nil:
+				right++
+			case errors.Is(err, errors.ErrUnsupported):
+				unknown++
+			case errors.Is(err, layout.ErrChecksum):
+				wrong = append(wrong, err.Error())
+			default:
+				bar.Clear()
+				return err
+			}
+			done += uint64(e.Size)
+		}
+		bar.Clear()
+		for _, line := range wrong {
+			fmt.Fprintln(s.Out, terminal.Printable(line))
+		}
+		fmt.Fprintf(s.Out, "%s right, %d without a digest\n", report.Plural(right, "file"), unknown)
+		if len(wrong) > 0 {
+			return fmt.Errorf("%s in the cache with other bytes than their digests", report.Plural(len(wrong), "file"))
+		}
+		return nil
+	})
+}
+
+const cachePruneLong = `Cache prune removes the least recently used files until the cache takes at most --max-size. Files
+that a process has open stay. It neither counts nor removes the complete files in the caches of
+huggingface_hub and Ollama, which have commands of their own. --max-size 0 removes all that is not
+in use.
+
+  tensormap cache prune --max-size 50GB`
+
+func cachePruneCommand() *cobra.Command {
+	var most byteSize
+	cmd := verb("prune --max-size SIZE", "Remove what was not used for long", cachePruneLong, nil)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if !cmd.Flags().Changed("max-size") {
+			return usageError{errors.New("missing --max-size")}
+		}
+		p, err := remote.PruneCache(int64(most), nil)
+		if err != nil {
+			return err
+		}
+		for _, e := range p.Held {
+			fmt.Fprintf(cmd.ErrOrStderr(), "in use: %s\n", terminal.Printable(e.Path))
+		}
+		var freed int64
+		for _, e := range p.Removed {
+			freed += e.Disk
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s removed, %s freed, %s left\n", report.Plural(len(p.Removed), "file"), report.Size(uint64(freed)), report.Size(uint64(p.Left)))
+		return err
+	}
+	cmd.Flags().Var(zeroSize{&most}, "max-size", "the most that the cache may take, such as 50GB")
+	complete(cmd, "max-size", cobra.NoFileCompletions)
+	return cmd
+}
+
+// zeroSize is a byteSize that may be 0.
+type zeroSize struct{ *byteSize }
+
+func (z zeroSize) Set(s string) error {
+	if s == "0" {
+		*z.byteSize = 0
+		return nil
+	}
+	return z.byteSize.Set(s)
+}

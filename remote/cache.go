@@ -1,0 +1,233 @@
+package remote
+
+import (
+	"context"
+	"crypto/sha1"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/remote/internal/sparse"
+)
+
+// CacheEntry is content in a cache of this machine.
+type CacheEntry struct {
+	// Names are the addresses or names that lead to it, as far as is known.
+	Names []string
+	Path  string
+	Size  int64
+	Have  int64     // bytes that are there: Size of a complete file
+	Disk  int64     // bytes that it takes
+	Used  time.Time // when it was last opened, as far as is known
+	// Shared says that it is in huggingface_hub's cache. PruneCache leaves it alone.
+	Shared bool
+
+	part bool
+	lock string
+}
+
+// Complete reports whether all bytes are there.
+func (e *CacheEntry) Complete() bool { return !e.part }
+
+// Cache lists what the caches hold, most recently used first: incomplete files, complete ones of servers
+// without an ecosystem's place, and those in huggingface_hub's cache. Of opts it uses CacheDir.
+func Cache(opts *Options) ([]CacheEntry, error) {
+	o := opts.withDefaults()
+	dir, err := o.cacheDir()
+	if err != nil {
+		return nil, err
+	}
+	list, err := ownEntries(dir)
+	if err != nil {
+		return nil, err
+	}
+	parts := []string{dir}
+	if h, err := newHub(nil); err == nil {
+		parts = append(parts, filepath.Join(h.cache, besideName))
+		shared, err := h.entries()
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, shared...)
+	}
+	for _, dir := range parts {
+		infos, err := sparse.List(dir)
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range infos {
+			list = append(list, CacheEntry{Names: slices.DeleteFunc([]string{i.Name}, func(s string) bool { return s == "" }),
+				Path: sparse.DataPath(i.Path), Size: i.Size, Have: i.Have, Disk: i.Disk, Used: i.Used, part: true})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b CacheEntry) int { return b.Used.Compare(a.Used) })
+	return list, nil
+}
+
+// ownEntries lists the complete files in the cache of this module.
+func ownEntries(dir string) (list []CacheEntry, err error) {
+	names := linksIn(filepath.Join(dir, "snapshots"))
+	return blobsIn(filepath.Join(dir, "blobs"), names, func(e *CacheEntry) {
+		e.lock = filepath.Join(dir, "locks", filepath.Base(e.Path)+".lock")
+		if info, err := os.Stat(e.lock); err == nil {
+			e.Used = info.ModTime()
+		}
+	})
+}
+
+// entries lists the complete files in the Hub's cache.
+func (h *hub) entries() (list []CacheEntry, err error) {
+	repositories, err := filepath.Glob(filepath.Join(h.cache, "models--*"))
+	for _, dir := range repositories {
+		names := linksIn(filepath.Join(dir, "snapshots"))
+		repo := "hf://" + strings.ReplaceAll(strings.TrimPrefix(filepath.Base(dir), "models--"), "--", "/")
+		for blob, of := range names {
+			for i, name := range of {
+				_, file, _ := strings.Cut(name, "/") // after the commit
+				of[i] = repo + "/" + file
+			}
+			names[blob] = slices.Compact(slices.Sorted(slices.Values(of)))
+		}
+		blobs, err := blobsIn(filepath.Join(dir, "blobs"), names, func(e *CacheEntry) { e.Shared = true })
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, blobs...)
+	}
+	return list, err
+}
+
+// linksIn returns the names of links under dir, by the file that they lead to.
+func linksIn(dir string) map[string][]string {
+	names := make(map[string][]string)
+	filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.Type() != fs.ModeSymlink {
+			return nil
+		}
+		if to, err := os.Readlink(path); err == nil {
+			blob := filepath.Base(to)
+			name, _ := filepath.Rel(dir, path)
+			names[blob] = append(names[blob], filepath.ToSlash(name))
+		}
+		return nil
+	})
+	return names
+}
+
+// blobsIn lists the files whose names are ids of content.
+func blobsIn(dir string, names map[string][]string, complete func(e *CacheEntry)) (list []CacheEntry, err error) {
+	blobs, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, b := range blobs {
+		info, err := b.Info()
+		if err != nil || !info.Mode().IsRegular() || !contentID(b.Name()) {
+			continue
+		}
+		e := CacheEntry{Names: names[b.Name()], Path: filepath.Join(dir, b.Name()), Size: info.Size(), Have: info.Size(), Disk: info.Size(), Used: info.ModTime()}
+		complete(&e)
+		list = append(list, e)
+	}
+	return list, nil
+}
+
+// contentID reports whether name is an object's id.
+func contentID(name string) bool { return digestID.MatchString(strings.TrimPrefix(name, "v-")) }
+
+// Check reads the content, and compares it with the digest that names it. The error wraps
+// layout.ErrChecksum, or errors.ErrUnsupported if the content is known by no digest or incomplete.
+func (e *CacheEntry) Check(ctx context.Context) error {
+	id := filepath.Base(e.Path)
+	if e.part || !digestID.MatchString(id) {
+		return fmt.Errorf("%s: %w: no digest of it is known", e.Path, errors.ErrUnsupported)
+	}
+	f, err := os.Open(e.Path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if len(id) == 2*sha1.Size {
+		h = sha1.New()
+		fmt.Fprintf(h, "blob %d\x00", e.Size)
+	}
+	if err := checkDigest(ctx, f, h, id); err != nil {
+		if errors.Is(err, layout.ErrChecksum) {
+			err = fmt.Errorf("%w: remove it", err)
+		}
+		return fmt.Errorf("%s: %w", e.Path, err)
+	}
+	return nil
+}
+
+// Pruned says what PruneCache did.
+type Pruned struct {
+	Removed []CacheEntry
+	Held    []CacheEntry // that a process uses, and that would have been removed
+	Left    int64        // bytes that remain, without those of other programs' caches
+}
+
+// PruneCache removes the least recently used content of this module's cache until it takes at most so many
+// bytes. Files that a process has open stay. Caches of other programs are neither counted nor pruned.
+func PruneCache(most int64, opts *Options) (*Pruned, error) {
+	list, err := Cache(opts)
+	if err != nil {
+		return nil, err
+	}
+	list = slices.DeleteFunc(list, func(e CacheEntry) bool { return e.Shared })
+	p := &Pruned{}
+	for _, e := range list {
+		p.Left += e.Disk
+	}
+	for _, e := range slices.Backward(list) {
+		if p.Left <= most {
+			break
+		}
+		gone, err := sparse.Discard(e.Path)
+		switch {
+		case err != nil:
+			return p, err
+		case !gone:
+			p.Held = append(p.Held, e)
+			continue
+		}
+		if e.lock != "" {
+			os.Remove(e.lock)
+		}
+		p.Removed = append(p.Removed, e)
+		p.Left -= e.Disk
+	}
+	dir, err := opts.withDefaults().cacheDir()
+	if err == nil {
+		removeDangling(filepath.Join(dir, "snapshots"))
+	}
+	return p, err
+}
+
+// removeDangling removes links under dir that lead nowhere, and folders that are then empty.
+func removeDangling(dir string) {
+	var folders []string
+	filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+		case e.IsDir():
+			folders = append(folders, path)
+		case e.Type() == fs.ModeSymlink:
+			if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+				os.Remove(path)
+			}
+		}
+		return nil
+	})
+	for _, folder := range slices.Backward(folders) {
+		os.Remove(folder) // unless it has files
+	}
+}

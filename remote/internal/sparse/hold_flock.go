@@ -1,0 +1,39 @@
+//go:build darwin || dragonfly || freebsd || illumos || linux || netbsd || openbsd
+
+package sparse
+
+import (
+	"os"
+	"syscall"
+)
+
+var errReadOnly error = syscall.EROFS
+
+// Hold keeps Remove, of any process, from removing an open file until it is closed. It reports whether
+// path still leads to the file.
+func Hold(f *os.File, path string) bool {
+	for syscall.Flock(int(f.Fd()), syscall.LOCK_SH) == syscall.EINTR {
+	}
+	return named(f, path)
+}
+
+// claim reports whether nobody holds the file, and keeps others from holding it until it is closed.
+func claim(f *os.File) bool {
+	for {
+		switch syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) {
+		case syscall.EINTR:
+		case syscall.EWOULDBLOCK:
+			return false
+		default: // or else the file system knows no locks
+			return true
+		}
+	}
+}
+
+// diskBytes returns how much room a file takes.
+func diskBytes(info os.FileInfo) int64 {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return s.Blocks * 512
+	}
+	return info.Size()
+}

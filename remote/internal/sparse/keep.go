@@ -1,0 +1,134 @@
+package sparse
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Info describes a File that need not be open.
+type Info struct {
+	Path string // without suffix
+	Name string // as Options has it
+	Size int64
+	Have int64     // bytes that the map claims
+	Disk int64     // bytes that the files take
+	Used time.Time // when it was last opened
+}
+
+// List describes the Files in a directory. Other files are left out.
+func List(dir string) (list []Info, err error) {
+	maps, err := filepath.Glob(filepath.Join(dir, "*"+mapSuffix))
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range maps {
+		info, err := stat(strings.TrimSuffix(path, mapSuffix))
+		switch {
+		case err == nil:
+			list = append(list, info)
+		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, io.EOF):
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+func stat(path string) (info Info, err error) {
+	data, err := os.Stat(DataPath(path))
+	if err != nil {
+		return info, err
+	}
+	marks, err := os.Stat(MapPath(path))
+	if err != nil {
+		return info, err
+	}
+	text, err := os.ReadFile(MapPath(path))
+	if err != nil {
+		return info, err
+	}
+	n := chunksOf(data.Size())
+	if int64(len(text)) < headerBytes+n || string(text[:8]) != magic || binary.LittleEndian.Uint64(text[16:]) != uint64(data.Size()) {
+		return info, io.EOF // it has only begun
+	}
+	info = Info{Path: path, Name: string(text[headerBytes+n:]), Size: data.Size(), Disk: diskBytes(data) + diskBytes(marks), Used: marks.ModTime()}
+	for i, b := range text[headerBytes:][:n] {
+		if b == 1 {
+			info.Have += min(ChunkBytes, info.Size-int64(i)*ChunkBytes)
+		}
+	}
+	return info, nil
+}
+
+// Discard removes the file at path unless a process holds it. It reports whether the file is gone.
+func Discard(path string) (gone bool, err error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist), unlessGone(err)
+	}
+	defer f.Close()
+	if !claim(f) || !named(f, path) {
+		return false, nil
+	}
+	if base, ok := strings.CutSuffix(path, dataSuffix); ok {
+		if err := unlessGone(os.Remove(MapPath(base))); err != nil {
+			return false, err
+		}
+	}
+	return true, unlessGone(os.Remove(path))
+}
+
+// Sweep removes what processes that were killed have left in a directory: a map without bytes, and bytes
+// without a map.
+func Sweep(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return unlessGone(err)
+	}
+	var errs []error
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		info, err := e.Info()
+		if err != nil || time.Since(info.ModTime()) < sweepAge {
+			continue
+		}
+		if base, ok := strings.CutSuffix(path, mapSuffix); ok && missing(DataPath(base)) {
+			errs = append(errs, unlessGone(os.Remove(path)))
+		}
+		if base, ok := strings.CutSuffix(path, dataSuffix); ok && missing(MapPath(base)) {
+			_, err := Discard(path)
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// sweepAge is how old a half of a File must be: another process may just be making the other.
+var sweepAge = time.Minute
+
+func missing(path string) bool {
+	_, err := os.Lstat(path)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+func unlessGone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// named reports whether path leads to f.
+func named(f *os.File, path string) bool {
+	open, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	now, err := os.Lstat(path)
+	return err == nil && os.SameFile(open, now)
+}
