@@ -2,7 +2,7 @@ package loader
 
 import "context"
 
-// holder is a Model, or a Lease of one, either of which a call holds for its length.
+// holder is a Model or a Lease. A call holds either for its length.
 type holder interface {
 	// hold enters, and returns the context of calls. The caller leaves.
 	hold() (*Model, context.Context, error)
