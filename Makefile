@@ -100,7 +100,7 @@ outside: ## hold conversions and signatures against Python's packages (what to i
 test-remote: test-peers ## hold remote against real servers, and against the Hub's own client, huggingface_hub of PyPI, in $(PYTHON)
 	PYTHON_HUB=$$(command -v $(PYTHON)) $(GO) test ./remote -run HuggingFaceHub -count 1 -v
 
-test-peers: ## hold remote against the reference registry, crane and Ollama's code, from Go's module proxy
+test-peers: ## hold remote against the reference registry, crane, Ollama's code and an S3 gateway, from Go's module proxy
 	@cd remote/internal/peers && if $(GO) list -deps -test . >/dev/null 2>&1; then $(GO) vet . && $(GO) test -count 1 .; \
 		else echo 'peers: skipped, their modules cannot be had here'; fi
 

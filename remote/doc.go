@@ -8,6 +8,7 @@
 //	https://huggingface.co/org/name[/…]        the same, as a browser shows it
 //	oci://host/repository[:tag][@digest]       an artifact in a registry
 //	ollama://[[host/]namespace/]name[:tag]     a model of Ollama's registry or store
+//	s3://bucket/key                            an object in a bucket, or a folder of them
 //	http://…, https://…                        a file, see package httprange; kept if its version is sure
 //	file://…, a path                           what loader.Open takes
 //
@@ -22,6 +23,9 @@
 //
 // A model of Ollama is a GGUF layer, or layers of tensors. What Ollama's store has is read without a
 // request.
+//
+// An object in a bucket is its endpoint, bucket, key and ETag. Changed under its key, it is another
+// one.
 //
 // # Cache
 //
@@ -38,6 +42,9 @@
 //
 // A registry gets what docker login has kept for it, or a token that its server of tokens gives for
 // that. Redirects to storage go without.
+//
+// A bucket gets signatures by what AWS_ACCESS_KEY_ID, a profile or the machine's role provide.
+// AWS_ENDPOINT_URL and AWS_REGION are read as Amazon's programs do.
 //
 // # Offline
 //

@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path"
@@ -184,6 +185,9 @@ func (f *file) ask(ctx context.Context) (source, error) {
 func (f *file) fill(ctx context.Context, progress func(have, size int64)) error {
 	if f.whole != nil {
 		return nil
+	}
+	if f.part == nil {
+		return fmt.Errorf("%w: the server does not tell its versions apart", loader.ErrUnsupported)
 	}
 	if err := f.part.Fill(ctx, progress); err != nil {
 		return err

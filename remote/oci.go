@@ -125,6 +125,11 @@ func (d *folder) add(name string, o object) error {
 	if old, ok := d.objects[name]; ok && old.id != o.id {
 		return fmt.Errorf("two files called %s", name)
 	}
+	o.name = d.name(name)
+	if o.id == "" { // nothing of it is kept
+		d.objects[name] = o
+		return nil
+	}
 	at, err := d.opts.ownPlace(o.id)
 	if err != nil {
 		return err
@@ -134,7 +139,7 @@ func (d *folder) add(name string, o object) error {
 		return err
 	}
 	at.link = func() error { return point(cache, d.path(name), at.path) }
-	o.name, o.place = d.name(name), at
+	o.place = at
 	d.objects[name] = o
 	return nil
 }

@@ -88,6 +88,12 @@ func resolve(ctx context.Context, address string, o *Options) (*folder, error) {
 			return nil, err
 		}
 		return at.artifact(ctx, o)
+	case "s3":
+		at, err := parseS3(rest)
+		if err != nil {
+			return nil, err
+		}
+		return at.objects(ctx, o)
 	case "ollama":
 		at, err := parseOllama(rest)
 		if err != nil {

@@ -107,7 +107,7 @@ func (o *opener) remote(opts *loader.Options) (*remote.Options, error) {
 }
 
 // schemes are what addresses begin with.
-var schemes = []string{"hf", "oci", "ollama", "https", "http", "file"}
+var schemes = []string{"hf", "oci", "ollama", "s3", "https", "http", "file"}
 
 func isAddress(name string) bool {
 	scheme, _, ok := strings.Cut(name, "://")

@@ -38,6 +38,9 @@ type Options struct {
 	// Size, if positive, is the length of the file, which the caller knows. Open then sends no
 	// request: the first answer must agree, and tells the version. OpenSibling ignores it.
 	Size int64
+	// ETag, with Size, is the strong ETag of the version that the caller knows. Every request is for
+	// that version.
+	ETag string
 	// Peek makes Open ask for the file's size and version alone (HEAD): the caller may have its bytes. A
 	// server that refuses that is asked for the beginning as well.
 	Peek bool
@@ -151,6 +154,9 @@ func Open(ctx context.Context, address string, opts *Options) (*Reader, error) {
 	}
 	r := newReader(u, opts)
 	if r.size = max(r.opts.Size, 0); r.size > 0 {
+		if known := (version{etag: r.opts.ETag, strength: StrongValidator}); known.strongETag() {
+			r.known.Store(&known)
+		}
 		r.begin(context.WithoutCancel(ctx))
 		return r, nil
 	}

@@ -78,13 +78,16 @@ func whole(resp *http.Response, most int64) (byteRange, bool) {
 	return byteRange{}, false
 }
 
-// encoding returns how the body is compressed, "" if it is not.
+// encoding returns how the body is compressed, "" if it is not. Servers that speak S3's protocol may
+// repeat aws-chunked, which is about the request that has stored the object (S3's API, PutObject).
 func encoding(resp *http.Response) string {
-	e := strings.Join(resp.Header["Content-Encoding"], ", ")
-	if strings.EqualFold(e, "identity") {
-		return ""
+	var all []string
+	for e := range strings.SplitSeq(strings.Join(resp.Header["Content-Encoding"], ","), ",") {
+		if e = strings.TrimSpace(e); e != "" && !strings.EqualFold(e, "identity") && !strings.EqualFold(e, "aws-chunked") {
+			all = append(all, e)
+		}
 	}
-	return e
+	return strings.Join(all, ", ")
 }
 
 // afterHeader reads Retry-After, which is seconds or a date.

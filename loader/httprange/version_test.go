@@ -145,3 +145,20 @@ func TestTotal(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A caller who knows the version gets that one or none, from the first request on.
+func TestKnownETag(t *testing.T) {
+	content := bytes.Repeat([]byte("tensor"), 1000)
+	s := serve(t, content)
+	for etag, good := range map[string]bool{`"v1"`: true, `"v0"`: false} {
+		r, err := httprange.Open(t.Context(), s.URL, &httprange.Options{Size: int64(len(content)), ETag: etag})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		p := make([]byte, 10)
+		if _, err := r.ReadAt(p, 6); good && (err != nil || string(p) != "tensortens") || !good && !errors.Is(err, httprange.ErrChanged) {
+			t.Errorf("%s: %q %v", etag, p, err)
+		}
+	}
+}

@@ -1,0 +1,256 @@
+package remote
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/minio/minio-go/v7/pkg/s3utils"
+	"github.com/tensormap/tensormap/loader/httprange"
+)
+
+// s3Address is an object in a bucket, or what begins with a prefix.
+type s3Address struct{ bucket, key string }
+
+func (a s3Address) String() string { return "s3://" + a.bucket + "/" + a.key }
+
+var bucketName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]$`)
+
+// parseS3 reads what follows s3://.
+func parseS3(rest string) (a s3Address, err error) {
+	a.bucket, a.key, _ = strings.Cut(rest, "/")
+	if !bucketName.MatchString(a.bucket) || strings.Contains(a.bucket, "..") || strings.ContainsFunc(a.key, func(c rune) bool { return c < ' ' }) {
+		return a, fmt.Errorf("s3://%s: not BUCKET/KEY", rest)
+	}
+	return a, nil
+}
+
+// bucket is one of a server that speaks S3's protocol.
+type bucket struct {
+	name    string
+	env     *awsEnvironment
+	http    httprange.Options // with the Authorizer of the bucket
+	signer  *awsSigner
+	offline bool
+}
+
+func newBucket(name string, o *Options) (*bucket, error) {
+	env, err := newAWSEnvironment()
+	if err != nil {
+		return nil, err
+	}
+	b := &bucket{name: name, env: env, offline: isOffline()}
+	if o.HTTP != nil {
+		b.http = *o.HTTP
+	}
+	if b.http.Authorizer == nil && b.http.Header.Get("Authorization") == "" {
+		b.signer = newSigner(env)
+		b.http.Authorizer = b.signer
+	}
+	return b, nil
+}
+
+// address returns that of a key. The bucket is part of the path, but on Amazon's own servers.
+func (b *bucket) address(key string) string {
+	u := url.URL{Scheme: "https", Host: "s3." + b.env.region + ".amazonaws.com", Path: "/" + b.name + "/" + key}
+	switch {
+	case b.env.endpoint != nil:
+		u.Scheme, u.Host = b.env.endpoint.Scheme, b.env.endpoint.Host
+		u.Path = b.env.endpoint.Path + u.Path
+	case !strings.Contains(b.name, "."): // whose certificates are for one label
+		u.Host, u.Path = b.name+"."+u.Host, "/"+key
+	}
+	u.RawPath = s3utils.EncodePath(u.Path)
+	return u.String()
+}
+
+// listed is a page of a listing (ListObjectsV2 of S3's API).
+type listed struct {
+	IsTruncated           bool
+	NextContinuationToken string
+	Contents              []struct {
+		Key, ETag string
+		Size      int64
+	}
+	CommonPrefixes []struct{ Prefix string }
+}
+
+// bucketObject is what a listing says of an object.
+type bucketObject struct {
+	size int64
+	etag string
+}
+
+// list returns the objects under a prefix by the rest of their keys, without those in folders, and the
+// names of these.
+func (b *bucket) list(ctx context.Context, prefix string) (objects map[string]bucketObject, folders []string, err error) {
+	objects = make(map[string]bucketObject)
+	query := url.Values{"list-type": {"2"}, "delimiter": {"/"}, "prefix": {prefix}}
+	for pages := 0; ; pages++ {
+		if pages == mostPages {
+			return nil, nil, fmt.Errorf("%w: a listing of more than %d pages", httprange.ErrResponse, mostPages)
+		}
+		page, err := b.page(ctx, query)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, c := range page.Contents {
+			name, ok := strings.CutPrefix(c.Key, prefix)
+			switch {
+			case !ok || c.Size < 0:
+				return nil, nil, fmt.Errorf("%w: a listing with the key %.80q of %d bytes", httprange.ErrResponse, c.Key, c.Size)
+			case name != "": // an empty one marks a folder
+				objects[name] = bucketObject{c.Size, c.ETag}
+			}
+		}
+		for _, p := range page.CommonPrefixes {
+			folders = append(folders, strings.TrimSuffix(strings.TrimPrefix(p.Prefix, prefix), "/"))
+		}
+		if !page.IsTruncated || page.NextContinuationToken == "" {
+			return objects, folders, nil
+		}
+		query.Set("continuation-token", page.NextContinuationToken)
+	}
+}
+
+// page asks for one page. If the bucket turns out to be in another region, it asks there.
+func (b *bucket) page(ctx context.Context, query url.Values) (*listed, error) {
+	if b.offline {
+		return nil, errOffline
+	}
+	ask := func() ([]byte, error) {
+		body, _, err := httprange.Get(ctx, strings.TrimSuffix(b.address(""), "/")+"/?"+query.Encode(), mostAnswer, &b.http)
+		return body, err
+	}
+	body, err := ask()
+	if region := b.otherRegion(err); region != "" {
+		b.env.region = region
+		body, err = ask()
+	}
+	if err != nil {
+		return nil, b.explain(err)
+	}
+	page := new(listed)
+	if err := xml.Unmarshal(body, page); err != nil {
+		return nil, fmt.Errorf("%w: a listing: %v", httprange.ErrResponse, err)
+	}
+	return page, nil
+}
+
+var regionName = regexp.MustCompile(`^[a-z0-9-]{1,40}$`)
+
+// otherRegion returns the region that Amazon's answer names, or "" if it is none or known.
+func (b *bucket) otherRegion(err error) string {
+	status := new(httprange.StatusError)
+	if b.env.endpoint != nil || !errors.As(err, &status) {
+		return ""
+	}
+	if region := status.Header.Get("X-Amz-Bucket-Region"); region != b.env.region && regionName.MatchString(region) {
+		return region
+	}
+	return ""
+}
+
+var (
+	xmlCode    = regexp.MustCompile(`<Code>([A-Za-z0-9.]+)</Code>`)
+	xmlMessage = regexp.MustCompile(`<Message>([^<]*)</Message>`)
+)
+
+// explain says what a refusal means, in place of the XML that comes with it.
+func (b *bucket) explain(err error) error {
+	status := new(httprange.StatusError)
+	if !errors.As(err, &status) {
+		return err
+	}
+	if code := xmlCode.FindStringSubmatch(status.Text); code != nil {
+		text := code[1]
+		if message := xmlMessage.FindStringSubmatch(status.Text); message != nil {
+			text += ": " + message[1]
+		}
+		status.Text = text
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		means := "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+		if b.signer != nil && b.signer.signs.Load() {
+			means = "the credentials of AWS_ACCESS_KEY_ID or AWS_PROFILE do not open it"
+		}
+		return fmt.Errorf("%w (%s)", err, means)
+	}
+	return err
+}
+
+// objects returns the files beside the object that the address names, or under its prefix.
+func (a s3Address) objects(ctx context.Context, o *Options) (*folder, error) {
+	fail := func(err error) (*folder, error) { return nil, fmt.Errorf("%v: %w", a, err) }
+	b, err := newBucket(a.bucket, o)
+	if err != nil {
+		return fail(err)
+	}
+	dir, file := path.Split(a.key)
+	found, folders, err := b.list(ctx, dir)
+	if err != nil {
+		return fail(err)
+	}
+	if _, ok := found[file]; !ok && slices.Contains(folders, file) {
+		dir, file = a.key+"/", ""
+		if found, _, err = b.list(ctx, dir); err != nil {
+			return fail(err)
+		}
+	}
+	if _, ok := found[file]; len(found) == 0 || file != "" && !ok {
+		return nil, &fs.PathError{Op: "open", Path: a.String(), Err: fs.ErrNotExist}
+	}
+	d, err := newFolder(o, s3Address{a.bucket, strings.TrimSuffix(dir, "/")}.String(), "")
+	if err != nil {
+		return fail(err)
+	}
+	d.file = file
+	var names []string
+	for name := range found {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	revision := sha256.New()
+	for _, name := range names {
+		object := found[name]
+		address := b.address(dir + name)
+		fmt.Fprintf(revision, "%s\n%s\n%d\n", address, object.etag, object.size)
+		err := d.add(name, objectAt(address, object, func(ctx context.Context) (source, error) { return b.connect(ctx, address, object) }))
+		if err != nil {
+			return fail(err)
+		}
+	}
+	d.dir = filepath.Join(d.dir, "s3-"+hex.EncodeToString(revision.Sum(nil)))
+	return d, nil
+}
+
+// objectAt returns content that its ETag tells from other content at the address. Without a strong ETag
+// nothing of it is kept.
+func objectAt(address string, at bucketObject, connect func(context.Context) (source, error)) object {
+	o := object{size: at.size, connect: connect}
+	if strings.HasPrefix(at.etag, `"`) {
+		o.id = identity(address, at.etag)
+	}
+	return o
+}
+
+// connect returns the source of an object. It asks for nothing yet.
+func (b *bucket) connect(ctx context.Context, address string, at bucketObject) (source, error) {
+	if b.offline {
+		return nil, errOffline
+	}
+	o := b.http
+	o.Size, o.ETag = at.size, at.etag
+	r, err := httprange.Open(ctx, address, &o)
+	return explained{r, b.explain}, err
+}
