@@ -9381,6 +9381,126 @@ DATA quant_five_bits<>+16(SB)/8, $0x1f1f1f1f1f1f1f1f
 DATA quant_five_bits<>+24(SB)/8, $0x1f1f1f1f1f1f1f1f
 GLOBL quant_five_bits<>(SB), RODATA|NOPTR, $32
 
+// func encodeMXFP4AVX2(dst []byte, src []float32) (blocks int)
+// Requires: AVX, AVX2
+TEXT ·encodeMXFP4AVX2(SB), NOSPLIT, $0-56
+	MOVQ dst_base+0(FP), AX
+	MOVQ src_base+24(FP), CX
+	MOVQ src_len+32(FP), DX
+	XORL BX, BX
+
+loop:
+	VMOVUPS      (CX), Y0
+	VMOVUPS      32(CX), Y1
+	VMOVUPS      64(CX), Y2
+	VMOVUPS      96(CX), Y3
+	VPAND        quant_magnitude<>+0(SB), Y0, Y4
+	VPAND        quant_magnitude<>+0(SB), Y1, Y5
+	VPAND        quant_magnitude<>+0(SB), Y2, Y6
+	VPAND        quant_magnitude<>+0(SB), Y3, Y7
+	VPMAXSD      Y4, Y5, Y8
+	VPMAXSD      Y6, Y7, Y9
+	VPMAXSD      Y8, Y9, Y8
+	VEXTRACTI128 $0x01, Y8, X9
+	VPMAXSD      X9, X8, X8
+	VPSHUFD      $0x4e, X8, X9
+	VPMAXSD      X9, X8, X8
+	VPSHUFD      $0xb1, X8, X9
+	VPMAXSD      X9, X8, X8
+	VMOVD        X8, SI
+	MOVL         SI, DI
+	SUBL         $0x0d800000, DI
+	CMPL         DI, $0x72000000
+	JAE          stop
+	MOVL         SI, DI
+	ANDL         $0x007fffff, DI
+	CMPL         DI, $0x007ff000
+	JAE          stop
+	SHRL         $0x17, SI
+	SUBL         $0x02, SI
+	MOVB         SI, (AX)
+	MOVL         $0x00000100, DI
+	SUBL         SI, DI
+	SHLL         $0x17, DI
+	VMOVDQU      quant_sign<>+0(SB), Y9
+	VMOVD        DI, X8
+	VPBROADCASTD X8, Y8
+	VMULPS       Y8, Y4, Y4
+	VROUNDPS     $0x0a, Y4, Y4
+	VANDPS       Y9, Y0, Y0
+	VORPS        Y0, Y4, Y4
+	VMULPS       Y8, Y5, Y5
+	VROUNDPS     $0x0a, Y5, Y5
+	VANDPS       Y9, Y1, Y1
+	VORPS        Y1, Y5, Y5
+	VMULPS       Y8, Y6, Y6
+	VROUNDPS     $0x0a, Y6, Y6
+	VANDPS       Y9, Y2, Y2
+	VORPS        Y2, Y6, Y6
+	VMULPS       Y8, Y7, Y7
+	VROUNDPS     $0x0a, Y7, Y7
+	VANDPS       Y9, Y3, Y3
+	VORPS        Y3, Y7, Y7
+	VCVTTPS2DQ   Y4, Y4
+	VCVTTPS2DQ   Y5, Y5
+	VCVTTPS2DQ   Y6, Y6
+	VCVTTPS2DQ   Y7, Y7
+	VPACKSSDW    Y5, Y4, Y4
+	VPACKSSDW    Y7, Y6, Y6
+	VPACKSSWB    Y6, Y4, Y4
+	VMOVDQU      quant_order<>+0(SB), Y0
+	VPERMD       Y4, Y0, Y4
+	VPABSB       Y4, Y1
+	VPMINUB      quant_15_bytes<>+0(SB), Y1, Y0
+	VMOVDQU      fp4_codes<>+0(SB), Y2
+	VPSHUFB      Y0, Y2, Y0
+	VPCMPGTB     quant_20_bytes<>+0(SB), Y1, Y1
+	VPSUBB       Y1, Y0, Y0
+	VPXOR        Y1, Y1, Y1
+	VPCMPGTB     Y1, Y0, Y1
+	VPSRLW       $0x04, Y4, Y2
+	VPAND        quant_8_bytes<>+0(SB), Y2, Y2
+	VPAND        Y1, Y2, Y2
+	VPOR         Y2, Y0, Y0
+	VEXTRACTI128 $0x01, Y0, X1
+	VPSLLW       $0x04, X1, X1
+	VPOR         X0, X1, X1
+	VMOVDQU      X1, 1(AX)
+	INCQ         BX
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x00000011, AX
+	SUBQ         $0x00000020, DX
+	JNE          loop
+
+stop:
+	VZEROUPPER
+	MOVQ BX, blocks+48(FP)
+	RET
+
+DATA quant_15_bytes<>+0(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA quant_15_bytes<>+8(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA quant_15_bytes<>+16(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA quant_15_bytes<>+24(SB)/8, $0x0f0f0f0f0f0f0f0f
+GLOBL quant_15_bytes<>(SB), RODATA|NOPTR, $32
+
+DATA fp4_codes<>+0(SB)/8, $0x0303020201010000
+DATA fp4_codes<>+8(SB)/8, $0x0605050505040404
+DATA fp4_codes<>+16(SB)/8, $0x0303020201010000
+DATA fp4_codes<>+24(SB)/8, $0x0605050505040404
+GLOBL fp4_codes<>(SB), RODATA|NOPTR, $32
+
+DATA quant_20_bytes<>+0(SB)/8, $0x1414141414141414
+DATA quant_20_bytes<>+8(SB)/8, $0x1414141414141414
+DATA quant_20_bytes<>+16(SB)/8, $0x1414141414141414
+DATA quant_20_bytes<>+24(SB)/8, $0x1414141414141414
+GLOBL quant_20_bytes<>(SB), RODATA|NOPTR, $32
+
+DATA quant_8_bytes<>+0(SB)/8, $0x0808080808080808
+DATA quant_8_bytes<>+8(SB)/8, $0x0808080808080808
+DATA quant_8_bytes<>+16(SB)/8, $0x0808080808080808
+DATA quant_8_bytes<>+24(SB)/8, $0x0808080808080808
+GLOBL quant_8_bytes<>(SB), RODATA|NOPTR, $32
+
 // func uint1GroupsAVX2(dst []float32, codes []byte, scales []float32, offsets []float32, group int)
 // Requires: AVX, AVX2
 TEXT ·uint1GroupsAVX2(SB), NOSPLIT, $0-104

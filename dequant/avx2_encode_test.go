@@ -24,7 +24,7 @@ func TestEncoderBounds(t *testing.T) {
 	copy(numbers, all[len(all)-len(numbers):])
 	for _, l := range levels {
 		for _, d := range types {
-			e := l.encode[d]
+			e := l.encoderOf(d)
 			if e.run == nil {
 				continue
 			}
@@ -34,7 +34,7 @@ func TestEncoderBounds(t *testing.T) {
 				for n := step; n <= max(160/elems, 3*step); n += step {
 					want := make([]byte, n*size)
 					for _, src := range ends(numbers, n*elems) {
-						generic.encode[d].run(want, src)
+						encodeGeneric(d, want, src)
 						for _, dst := range ends(out, n*size) {
 							e.run(dst, src)
 							if i := firstDifference(dst, want); i >= 0 {

@@ -474,6 +474,12 @@ func encodeQ4_1AVX2(dst []byte, src []float32) (blocks int)
 //go:noescape
 func encodeQ5_1AVX2(dst []byte, src []float32) (blocks int)
 
+// encodeMXFP4AVX2 does what encodeMXFP4Generic does, up to the first block that is out of the ordinary.
+// It returns the number of blocks made.
+//
+//go:noescape
+func encodeMXFP4AVX2(dst []byte, src []float32) (blocks int)
+
 // uint1GroupsAVX2 does what the portable loop of its code does.
 //
 //go:noescape

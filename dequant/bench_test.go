@@ -159,7 +159,7 @@ func BenchmarkParallel(b *testing.B) {
 func BenchmarkQuantize(b *testing.B) {
 	for _, d := range types {
 		for _, l := range levels {
-			if l.encode[d].run == nil {
+			if l.encoderOf(d).run == nil {
 				continue
 			}
 			for _, n := range benchSizes[:3] {

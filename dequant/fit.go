@@ -11,8 +11,11 @@ import "math"
 const tiny = 1e-15
 
 // nearest rounds to the nearest integer, ties to even, by the sum with 1.5·2²³. Beyond ±2²² the low
-// bits of the sum are the result, as in ggml's nearest_int.
+// bits of the sum are the result, as in ggml's nearest_int. A NaN, whose bits machines disagree on, becomes 0.
 func nearest(f float32) int32 {
+	if f != f {
+		return 0
+	}
 	return int32(math.Float32bits(float32(f)+12582912)&0x7fffff) - 0x400000
 }
 
@@ -52,17 +55,10 @@ func firstExtreme(x []float32) (value, magnitude float32) {
 	return value, magnitude
 }
 
-// A search says which inverse scales are tried: (first + step·i + most) / range for i from 0 to last. A
-// better fit also moves the lower end of the range.
-type search struct {
-	first, step float32
-	last        int
-	absolute    bool // the error is the sum of differences, not of their squares
-}
-
 // fitAffine finds x ≈ scale·code − offset with codes from 0 to most. w holds the weights. It takes up
 // to 32 elements.
-func fitAffine(codes []uint8, x, w []float32, most int32, s search) (scale, offset float32) {
+func fitAffine(codes []uint8, x, w []float32, s *search) (scale, offset float32) {
+	most := s.most
 	codes, w = codes[:len(x)], w[:len(x)]
 	low, high := x[0], x[0]
 	sumW := w[0]
@@ -84,8 +80,7 @@ func fitAffine(codes []uint8, x, w []float32, most int32, s search) (scale, offs
 		clear(codes)
 		return 0, -low
 	}
-	top := float32(most)
-	inverse := top / (high - low)
+	inverse := float32(most) / (high - low)
 	scale = 1 / inverse
 	for i, v := range x {
 		codes[i] = uint8(max(0, min(most, nearest(times(inverse, v-low)))))
@@ -93,8 +88,8 @@ func fitAffine(codes []uint8, x, w []float32, most int32, s search) (scale, offs
 	least := affineError(codes, x, w, scale, low, s.absolute)
 	var tried [32]uint8
 	from := low
-	for step := 0; step <= s.last; step++ {
-		inverse := (s.first + times(s.step, float32(step)) + top) / (high - from)
+	for _, top := range s.tops {
+		inverse := top / (high - from)
 		var sumL, sumLL, sumXL float32
 		for i, v := range x {
 			l := max(0, min(most, nearest(times(inverse, v-from))))
@@ -136,14 +131,14 @@ func affineError(codes []uint8, x, w []float32, scale, low float32, absolute boo
 }
 
 // fitSymmetric finds x ≈ scale·(code − most) with codes from 0 to 2·most − 1.
-func fitSymmetric(codes []uint8, x, w []float32, most int32) (scale float32) {
+func fitSymmetric(codes []uint8, x, w []float32, s *search) (scale float32) {
+	most := s.most
 	codes, w = codes[:len(x)], w[:len(x)]
 	extreme, magnitude := firstExtreme(x)
 	if magnitude < tiny {
 		clear(codes)
 		return 0
 	}
-	top := float32(most)
 	sums := func(inverse float32) (lx, ll float32) {
 		for i, v := range x {
 			l := float32(max(-most, min(most-1, nearest(times(inverse, v)))))
@@ -152,17 +147,14 @@ func fitSymmetric(codes []uint8, x, w []float32, most int32) (scale float32) {
 		}
 		return lx, ll
 	}
-	inverse := -top / extreme
+	inverse := -float32(most) / extreme
 	lx, ll := sums(inverse)
 	if ll != 0 {
 		scale = lx / ll
 	}
 	best := times(scale, lx)
-	for step := int32(-9); step <= 9; step++ {
-		if step == 0 {
-			continue
-		}
-		tried := -(top + times(0.1, float32(step))) / extreme
+	for _, top := range s.tops {
+		tried := top / extreme
 		lx, ll := sums(tried)
 		if ll > 0 && times(lx, lx) > times(best, ll) {
 			inverse, scale = tried, lx/ll

@@ -68,7 +68,8 @@ func fuzzExpand(f *testing.F, family ...layout.DType) {
 
 // FuzzQuantize quantizes any floats with every implementation.
 func FuzzQuantize(f *testing.F) {
-	family := []layout.DType{layout.F16, layout.BF16, layout.Q4_0, layout.Q4_1, layout.Q5_0, layout.Q5_1, layout.Q8_0}
+	family := []layout.DType{layout.F16, layout.BF16, layout.Q4_0, layout.Q4_1, layout.Q5_0, layout.Q5_1, layout.Q8_0,
+		layout.Q2_K, layout.Q3_K, layout.Q4_K, layout.Q5_K, layout.Q6_K, layout.IQ4_NL, layout.IQ4_XS, layout.MXFP4}
 	for i := range family {
 		src := make([]byte, 256)
 		encodeF32Generic(src, floats(20000)[19000:])
@@ -79,7 +80,7 @@ func FuzzQuantize(f *testing.F) {
 		src := toFloats(b)
 		src = src[:len(src)/d.BlockElems()*d.BlockElems()]
 		want := make([]byte, len(src)/d.BlockElems()*d.BlockBytes())
-		generic.encode[d].run(want, src)
+		encodeGeneric(d, want, src)
 		for _, l := range levels {
 			use(t, l)
 			got := make([]byte, len(want))

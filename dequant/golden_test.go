@@ -105,7 +105,9 @@ func TestGoldenQuantize(t *testing.T) { goldenQuantize(t, ".quant", 7) }
 func TestQuantizeAsGGML(t *testing.T) { goldenQuantize(t, ".ggmlq", 15) }
 
 // TestQuantizeRowsAsGGML reads files with the importance of 1,024 columns before the floats.
-func TestQuantizeRowsAsGGML(t *testing.T) {
+func TestQuantizeRowsAsGGML(t *testing.T) { eachLevel(t, quantizeRowsAsGGML) }
+
+func quantizeRowsAsGGML(t *testing.T) {
 	eachGolden(t, ".ggmlw", 12, func(t *testing.T, d layout.DType, in, out []byte) {
 		importance, src := toFloats(in)[:1024], toFloats(in)[1024:]
 		for _, cores := range []int{1, AllCores} {

@@ -113,7 +113,7 @@ func TestKernelFaults(t *testing.T) {
 				n := wholeSteps(page/size, k.step)
 				faults(l.name+"/scaled/"+d.String(), func() { k.run(dst[:n*elems], m[page-size:][:n*size], 0.5, 1) })
 			}
-			if e := l.encode[d]; e.run != nil {
+			if e := l.encoderOf(d); e.run != nil {
 				n := wholeSteps(page/4/elems, e.step)
 				out, values := make([]byte, n*size), unsafe.Slice((*float32)(unsafe.Pointer(&m[page-64])), n*elems)
 				faults(l.name+"/encode/"+d.String(), func() { e.run(out, values) })

@@ -71,6 +71,7 @@ type impl struct {
 	expand [numTypes]kernel
 	scaled [numTypes]scaledKernel
 	encode [numTypes]encoder
+	fit    fitters // of the encoders with a search
 
 	grouped   [numCodes]groupKernel // by Code; unsigned integers with Bias by Code + biased
 	transpose transposer
@@ -91,7 +92,9 @@ type permutedKernel func(dst []float32, stride int, words []byte, columns int, g
 var levels = append([]*impl{&generic}, archLevels()...)
 
 // active holds for each type the best kernel of all levels.
-var active = overlay(levels)
+var active *impl
+
+func init() { active = overlay(levels) } // encoders refer to active, and levels to encoders
 
 func overlay(levels []*impl) *impl {
 	all := new(impl)
@@ -112,6 +115,9 @@ func overlay(levels []*impl) *impl {
 			if k.run != nil {
 				all.grouped[c] = k
 			}
+		}
+		if l.fit.affine != nil {
+			all.fit = l.fit
 		}
 		if l.transpose.words != nil {
 			all.transpose = l.transpose

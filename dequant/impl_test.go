@@ -19,6 +19,29 @@ func use(t testing.TB, l *impl) {
 	t.Cleanup(func() { active = old })
 }
 
+// encodeGeneric encodes with the portable loops alone.
+func encodeGeneric(d layout.DType, dst []byte, src []float32) {
+	old := active
+	defer func() { active = old }()
+	active = &generic
+	generic.encode[d].run(dst, src)
+}
+
+// encoderOf returns the encoder of a level, or none if it has no kernel for it.
+func (l *impl) encoderOf(d layout.DType) encoder {
+	if searches := weightedEncoders[d] != nil && generic.encode[d].run != nil && l.encode[d].run == nil; !searches || l == &generic {
+		return l.encode[d]
+	} else if l.fit.affine == nil || d <= layout.Q8_0 {
+		return encoder{}
+	}
+	return encoder{run: func(dst []byte, src []float32) {
+		old := active
+		defer func() { active = old }()
+		active = overlay([]*impl{&generic, l})
+		generic.encode[d].run(dst, src)
+	}}
+}
+
 // eachLevel runs f under every implementation that this machine has.
 func eachLevel(t *testing.T, f func(t *testing.T)) {
 	for _, l := range levels {
@@ -415,7 +438,7 @@ func TestEncoders(t *testing.T) {
 			src := floats(782 * maxBlock)
 			elems, size := d.BlockElems(), d.BlockBytes()
 			want := make([]byte, len(src)/elems*size)
-			generic.encode[d].run(want, src)
+			encodeGeneric(d, want, src)
 			got := make([]byte, len(want))
 			if err := Quantize(d, got, src); err != nil {
 				t.Fatal(err)

@@ -5,6 +5,7 @@ package dequant
 import "github.com/tensormap/tensormap/layout"
 
 //go:generate go -C _asm run ./avx2 -out ../avx2_amd64.s -stubs ../avx2_stubs_amd64.go -pkg dequant
+//go:generate go -C _asm run ./fit -level AVX2 -out ../fit_avx2_amd64.s -stubs ../fit_avx2_stubs_amd64.go -pkg dequant
 
 // avx2 is the level of AVX2 and F16C. Its kernels of plain numbers take 32 at a time.
 var avx2 = impl{
@@ -61,6 +62,7 @@ var avx2 = impl{
 		layout.I8:  {run: i8ScaledAVX2, step: 32},
 		layout.I16: {run: i16ScaledAVX2, step: 32},
 	},
+	fit: fitters{affine: fitAffineAVX2, symmetric: fitSymmetricAVX2, byTurns: fitByTurnsAVX2, iq4: fitIQ4AVX2, round: roundAVX2},
 	encode: [numTypes]encoder{
 		layout.F16:  {run: encodeF16AVX2, step: 32},
 		layout.BF16: {run: encodeBF16AVX2, step: 32},
@@ -69,6 +71,8 @@ var avx2 = impl{
 		layout.Q5_0: {run: stopping(layout.Q5_0, encodeQ5_0AVX2)},
 		layout.Q5_1: {run: stopping(layout.Q5_1, encodeQ5_1AVX2)},
 		layout.Q8_0: {run: stopping(layout.Q8_0, encodeQ8_0AVX2)},
+
+		layout.MXFP4: {run: stopping(layout.MXFP4, encodeMXFP4AVX2)},
 	},
 	grouped: [numCodes]groupKernel{
 		1:          {run: uint1GroupsAVX2, stream: uint1GroupsAVX2Stream, step: 32},

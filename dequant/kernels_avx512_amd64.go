@@ -5,6 +5,7 @@ package dequant
 import "github.com/tensormap/tensormap/layout"
 
 //go:generate go run -C _asm ./avx512 -out ../avx512_amd64.s -stubs ../avx512_stubs_amd64.go -pkg dequant
+//go:generate go -C _asm run ./fit -level AVX512 -out ../fit_avx512_amd64.s -stubs ../fit_avx512_stubs_amd64.go -pkg dequant
 
 // avx512 is the level of AVX-512 with F, BW, VL and DQ.
 var avx512 = impl{
@@ -61,6 +62,7 @@ var avx512 = impl{
 		layout.I8:  {run: i8ScaledAVX512},
 		layout.I16: {run: i16ScaledAVX512},
 	},
+	fit: fitters{affine: fitAffineAVX512, symmetric: fitSymmetricAVX512, byTurns: fitByTurnsAVX512, iq4: fitIQ4AVX512, round: roundAVX512},
 	encode: [numTypes]encoder{
 		layout.F16:  {run: encodeF16AVX512},
 		layout.BF16: {run: encodeBF16AVX512},

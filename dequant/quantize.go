@@ -91,8 +91,8 @@ func (c Codec) checkRows(size, elems int, importance []float32) error {
 
 // weightedEncoders encode one row by the importance of its elements.
 var weightedEncoders = [numTypes]func(dst []byte, row, importance []float32){
-	layout.Q4_0: weighted(18, weightedQ4_0), layout.Q4_1: weighted(20, weightedQ4_1),
-	layout.Q5_0: weighted(22, weightedQ5_0), layout.Q5_1: weighted(24, weightedQ5_1),
+	layout.Q4_0: weightedSymmetric(18, toEight), layout.Q4_1: weightedAffine(20, weighed4),
+	layout.Q5_0: weightedSymmetric(22, toSixteen), layout.Q5_1: weightedAffine(24, weighed5),
 	layout.Q2_K: encodeQ2_K, layout.Q3_K: encodeQ3_K, layout.Q4_K: encodeQ4_K, layout.Q5_K: encodeQ5_K, layout.Q6_K: encodeQ6_K,
 	layout.IQ4_NL: encodeIQ4_NL, layout.IQ4_XS: encodeIQ4_XS,
 }

@@ -11,40 +11,42 @@ import (
 // They do what ggml's quantize_q2_K … quantize_iq4_xs do (ggml-quants.c).
 
 func encodeQ2_K(dst []byte, src, importance []float32) {
+	f := batches.Get().(*batch)
+	defer batches.Put(f)
 	for len(dst) >= 84 && len(src) >= 256 {
-		var w [16]float32
 		var codes [256]uint8
-		var scales, mins, sums [16]float32
-		variance := sumOfSquares(src[:256]) / 256
-		for j := range 16 {
-			x := src[16*j:][:16]
-			if importance == nil {
-				for i, v := range x {
-					w[i] = abs(v)
-				}
-				scales[j], mins[j] = fitAffine(codes[16*j:][:16], x, w[:], 3, search{-0.5, 0.1, 15, true})
-				continue
+		var sums [16]float32
+		x, s := src[:256], plain2_K
+		if importance == nil {
+			for i, v := range x {
+				f.weights[i] = abs(v)
 			}
-			weigh(w[:], importance[16*j:][:16], x, variance)
-			sums[j] = sumOf(w[:])
-			scales[j], mins[j] = fitAffine(codes[16*j:][:16], x, w[:], 3, search{-0.9, 0.05, 36, false})
+		} else {
+			s = weighed2
+			weigh(f.weights[:256], importance, x, sumOfSquares(x)/256)
+			for j := range sums {
+				sums[j] = sumOf(f.weights[16*j:][:16])
+			}
 		}
+		f.affine(x, 16, s)
 		b := (*[84]byte)(dst)
 		var d, dmin uint16
 		if importance == nil {
-			d, dmin = halves2_K(b, &scales, &mins)
+			d, dmin = halves2_K(b, &f.scales, &f.seconds)
 		} else {
 			var s, m [16]uint8
-			d, dmin = block.Half(fitPositive(s[:], scales[:], sums[:], 15)), block.Half(fitPositive(m[:], mins[:], sums[:], 15))
+			d, dmin = block.Half(fitPositive(s[:], f.scales[:], sums[:], 15)), block.Half(fitPositive(m[:], f.seconds[:], sums[:], 15))
 			for j := range s {
 				b[j] = s[j] | m[j]<<4
 			}
 		}
 		binary.LittleEndian.PutUint16(b[80:], d)
 		binary.LittleEndian.PutUint16(b[82:], dmin)
-		for j := range 16 {
-			roundAffine(codes[16*j:][:16], src[16*j:], times(block.Float(d), float32(b[j]&15)), times(block.Float(dmin), float32(b[j]>>4)), 3)
+		var scales, offsets [lanes]float32
+		for j := range scales {
+			scales[j], offsets[j] = times(block.Float(d), float32(b[j]&15)), times(block.Float(dmin), float32(b[j]>>4))
 		}
+		f.roundAffine(&codes, x, 0, 16, &scales, &offsets, s)
 		putTwoBits(b[16:80], &codes)
 		dst, src, importance = dst[84:], src[256:], advance(importance, 256)
 	}
@@ -79,24 +81,11 @@ func halves2_K(b *[84]byte, scales, mins *[16]float32) (d, dmin uint16) {
 	return d, dmin
 }
 
-// roundAffine sets codes to (x + offset) / scale, unless the scale is 0.
-func roundAffine(codes []uint8, x []float32, scale, offset float32, most int32) {
-	if scale == 0 {
-		return
-	}
-	for i := range codes {
-		codes[i] = uint8(max(0, min(most, nearest((x[i]+offset)/scale))))
-	}
-}
-
-// roundSymmetric sets codes to x / scale + most, unless the scale is 0.
-func roundSymmetric(codes []uint8, x []float32, scale float32, most int32) {
-	if scale == 0 {
-		return
-	}
-	for i := range codes {
-		codes[i] = uint8(max(-most, min(most-1, nearest(x[i]/scale))) + most)
-	}
+// roundAffine sets codes to (x + offset) / scale, for 256 elements of x from at on.
+func (b *batch) roundAffine(codes *[256]uint8, x []float32, at, elems int, scales, offsets *[lanes]float32, s *search) {
+	round(codes, x[at:], elems, scales, offsets, 0, s.most, func(codes []uint8, i int) {
+		b.affineCodes(codes, x[at+i:][:elems], at+i, s)
+	})
 }
 
 // putTwoBits packs the low two bits of codes, four runs of 32 in 32 bytes.
@@ -123,16 +112,15 @@ func advance(importance []float32, n int) []float32 {
 }
 
 func encodeQ3_K(dst []byte, src, importance []float32) {
+	f := batches.Get().(*batch)
+	defer batches.Put(f)
 	for len(dst) >= 110 && len(src) >= 256 {
-		var w [16]float32
 		var codes [256]uint8
-		var scales, sums [16]float32
+		x, scales := src[:256], &f.scales
 		var levels [16]uint8
 		var d uint16
 		if importance == nil {
-			for j := range 16 {
-				scales[j] = fitByTurns(codes[16*j:][:16], src[16*j:][:16], 4)
-			}
+			f.byTurns(x, toFour)
 			if extreme, _ := firstExtreme(scales[:]); extreme != 0 {
 				inverse := -32 / extreme
 				for j, s := range scales {
@@ -143,13 +131,13 @@ func encodeQ3_K(dst []byte, src, importance []float32) {
 				levels = [16]uint8{} // which stand for -32, under a scale of 0
 			}
 		} else {
-			variance := 2 * sumOfSquares(src[:256]) / 256
-			for j := range 16 {
-				weigh(w[:], importance[16*j:][:16], src[16*j:][:16], variance)
-				sums[j] = sumOf(w[:])
-				scales[j] = fitSymmetric(codes[16*j:][:16], src[16*j:][:16], w[:], 4)
+			var sums [16]float32
+			weigh(f.weights[:256], importance, x, 2*sumOfSquares(x)/256)
+			for j := range sums {
+				sums[j] = sumOf(f.weights[16*j:][:16])
 			}
-			d = block.Half(fitSymmetric(levels[:], scales[:], sums[:], 32))
+			f.symmetric(x, 16, toFour)
+			d = block.Half(fitSymmetric(levels[:], scales[:], sums[:], to32))
 		}
 		b := (*[110]byte)(dst)
 		clear(b[:])
@@ -158,14 +146,20 @@ func encodeQ3_K(dst []byte, src, importance []float32) {
 			b[104+j&3] |= l >> 4 << (j >> 2 * 2)
 		}
 		binary.LittleEndian.PutUint16(b[108:], d)
+		var fine [lanes]float32
 		for j, l := range levels {
-			roundSymmetric(codes[16*j:][:16], src[16*j:], times(block.Float(d), float32(int8(l)-32)), 4)
+			fine[j] = times(block.Float(d), float32(int8(l)-32))
 		}
-		for i := range codes {
-			if codes[i] > 3 {
-				b[i&31] |= 1 << (i >> 5)
-				codes[i] -= 4
+		round(&codes, x, 16, &fine, new([lanes]float32), -4, 3, func(codes []uint8, at int) {
+			if importance == nil {
+				fitByTurns(codes, x[at:][:16], 4)
+			} else {
+				f.symmetricCodes(codes, x[at:][:16], at, toFour)
 			}
+		})
+		for i, c := range codes { // from 0 to 7
+			b[i&31] |= c >> 2 << (i >> 5)
+			codes[i] = c & 3
 		}
 		putTwoBits(b[32:96], &codes)
 		dst, src, importance = dst[110:], src[256:], advance(importance, 256)
@@ -173,56 +167,67 @@ func encodeQ3_K(dst []byte, src, importance []float32) {
 }
 
 func encodeQ4_K(dst []byte, src, importance []float32) {
-	for len(dst) >= 144 && len(src) >= 256 {
-		var codes [256]uint8
-		b := (*[144]byte)(dst)
-		scalesK4(&codes, (*[16]byte)(b[:]), src, importance, 15, search{-1, 0.1, 20, false})
-		putNibbles(b[16:], &codes)
-		dst, src, importance = dst[144:], src[256:], advance(importance, 256)
-	}
+	encodeK4(144, plain4_K, weighed4, dst, src, importance, func(b []byte, codes *[256]uint8) { putNibbles(b[16:144], codes) })
 }
 
 func encodeQ5_K(dst []byte, src, importance []float32) {
-	for len(dst) >= 176 && len(src) >= 256 {
-		var codes [256]uint8
-		b := (*[176]byte)(dst)
-		scalesK4(&codes, (*[16]byte)(b[:]), src, importance, 31, search{-0.5, 0.1, 15, false})
+	encodeK4(176, plain5_K, weighed5, dst, src, importance, func(b []byte, codes *[256]uint8) {
 		clear(b[16:48])
 		for i, c := range codes {
 			b[16+i&31] |= c >> 4 << (i >> 5)
 		}
-		putNibbles(b[48:], &codes)
-		dst, src, importance = dst[176:], src[256:], advance(importance, 256)
+		putNibbles(b[48:176], codes)
+	})
+}
+
+// encodeK4 encodes blocks of Q4_K and Q5_K, two at a time.
+func encodeK4(size int, plain, weighed *search, dst []byte, src, importance []float32, put func(b []byte, codes *[256]uint8)) {
+	f := batches.Get().(*batch)
+	defer batches.Put(f)
+	s := plain
+	if importance != nil {
+		s = weighed
+	}
+	for n := min(len(src)/256, len(dst)/size); n > 0; n -= 2 {
+		x := src[:min(n, 2)*256]
+		for at := 0; at < len(x); at += 256 {
+			x, w := x[at:][:256], f.weights[at:][:256]
+			if importance != nil {
+				weigh(w, importance[at:], x, 2*sumOfSquares(x)/256)
+				continue
+			}
+			for j := 0; j < 256; j += 32 {
+				mean := root(sumOfSquares(x[j:][:32]) / 32)
+				for i, v := range x[j:][:32] {
+					w[j+i] = mean + abs(v)
+				}
+			}
+		}
+		f.affine(x, 32, s)
+		for at := 0; at < len(x); at += 256 {
+			var codes [256]uint8
+			f.scalesK4(&codes, (*[16]byte)(dst), x, at, s, importance != nil)
+			put(dst[:size], &codes)
+			dst = dst[size:]
+		}
+		src, importance = src[len(x):], advance(importance, len(x))
 	}
 }
 
-// scalesK4 finds the codes of a Q4_K or Q5_K block, and writes the scales at its head.
-func scalesK4(codes *[256]uint8, head *[16]byte, src, importance []float32, most int32, plain search) {
-	var w [32]float32
-	var scales, mins, sums [8]float32
-	variance := 2 * sumOfSquares(src[:256]) / 256
-	for j := range 8 {
-		x := src[32*j:][:32]
-		s := plain
-		if importance == nil {
-			mean := root(sumOfSquares(x) / 32)
-			for i, v := range x {
-				w[i] = mean + abs(v)
-			}
-		} else {
-			s = search{-0.9, 0.05, 36, false}
-			weigh(w[:], importance[32*j:][:32], x, variance)
-			sums[j] = sumOf(w[:])
-		}
-		scales[j], mins[j] = fitAffine(codes[32*j:][:32], x, w[:], most, s)
-	}
+// scalesK4 writes the scales at the head of a Q4_K or Q5_K block, and finds its codes. Its elements begin at x[at].
+func (f *batch) scalesK4(codes *[256]uint8, head *[16]byte, x []float32, at int, search *search, weighed bool) {
+	scales, mins := (*[8]float32)(f.scales[at/32:]), (*[8]float32)(f.seconds[at/32:])
 	var ls, lm [8]uint8
 	var d, dmin uint16
-	if importance == nil {
-		d, dmin = sixBits(&ls, &scales), sixBits(&lm, &mins)
+	if !weighed {
+		d, dmin = sixBits(&ls, scales), sixBits(&lm, mins)
 	} else {
+		var sums [8]float32
+		for j := range sums {
+			sums[j] = sumOf(f.weights[at+32*j:][:32])
+		}
 		d, dmin = block.Half(fitPositive(ls[:], scales[:], sums[:], 63)), block.Half(fitPositive(lm[:], mins[:], sums[:], 63))
-		if most == 31 { // ggml caps the codes of negative scales in Q5_K alone
+		if search.most == 31 { // ggml caps the codes of negative scales in Q5_K alone
 			for j := range ls {
 				ls[j], lm[j] = min(63, ls[j]), min(63, lm[j])
 			}
@@ -237,9 +242,11 @@ func scalesK4(codes *[256]uint8, head *[16]byte, src, importance []float32, most
 		packed[j+8] = ls[j+4]&15 | lm[j+4]<<4
 	}
 	s, m := block.K4Scales(packed)
-	for j := range 8 {
-		roundAffine(codes[32*j:][:32], src[32*j:], times(block.Float(d), float32(s[j])), times(block.Float(dmin), float32(m[j])), most)
+	var fine, offsets [lanes]float32
+	for j := range s {
+		fine[j], offsets[j] = times(block.Float(d), float32(s[j])), times(block.Float(dmin), float32(m[j]))
 	}
+	f.roundAffine(codes, x, at, 32, &fine, &offsets, search)
 }
 
 // sixBits sets codes to fractions of the greatest number, and returns the scale.
@@ -260,37 +267,38 @@ func sixBits(codes *[8]uint8, x *[8]float32) (scale uint16) {
 }
 
 func encodeQ6_K(dst []byte, src, importance []float32) {
+	f := batches.Get().(*batch)
+	defer batches.Put(f)
 	for len(dst) >= 210 && len(src) >= 256 {
-		var squares [16]float32
-		var codes [256]uint8
-		var scales [16]float32
-		for j := range 16 {
-			x, w := src[16*j:][:16], squares[:]
-			if importance == nil {
-				for i, v := range x {
-					w[i] = times(v, v)
-				}
-			} else {
-				w = importance[16*j:][:16]
+		x := src[:256]
+		if importance == nil {
+			for i, v := range x {
+				f.weights[i] = times(v, v)
 			}
-			scales[j] = fitSymmetric(codes[16*j:][:16], x, w, 32)
+		} else {
+			copy(f.weights[:256], importance)
 		}
+		f.symmetric(x, 16, to32)
 		b := (*[210]byte)(dst)
-		dst = dst[210:]
-		if extreme, magnitude := firstExtreme(scales[:]); magnitude < tiny {
+		if extreme, magnitude := firstExtreme(f.scales[:]); magnitude < tiny {
 			clear(b[:])
 		} else {
+			var codes [256]uint8
 			inverse := -128 / extreme
 			d := block.Half(1 / inverse)
 			binary.LittleEndian.PutUint16(b[208:], d)
-			for j, s := range scales {
+			var fine [lanes]float32
+			for j, s := range f.scales {
 				l := int8(min(127, nearest(times(inverse, s))))
 				b[192+j] = byte(l)
-				roundSymmetric(codes[16*j:][:16], src[16*j:], times(block.Float(d), float32(l)), 32)
+				fine[j] = times(block.Float(d), float32(l))
 			}
+			round(&codes, x, 16, &fine, new([lanes]float32), -32, 31, func(codes []uint8, at int) {
+				f.symmetricCodes(codes, x[at:][:16], at, to32)
+			})
 			putQ6_K(b, &codes)
 		}
-		src, importance = src[256:], advance(importance, 256)
+		dst, src, importance = dst[210:], src[256:], advance(importance, 256)
 	}
 }
 
@@ -323,8 +331,8 @@ func fitIQ4(x, w []float32) float32 {
 	qx, qq := sums(1 / (-extreme / float32(block.IQ4[0])))
 	d := qx / qq
 	best := times(d, qx)
-	for try := int32(-7); try <= 7; try++ {
-		qx, qq := sums(float32(try+int32(block.IQ4[0])) / extreme)
+	for _, top := range toIQ4.tops {
+		qx, qq := sums(top / extreme)
 		if qq > 0 && times(qx, qx) > times(best, qq) {
 			d = qx / qq
 			best = times(d, qx)
@@ -355,10 +363,10 @@ func nearestIQ4(x float32) uint8 {
 	return uint8(high)
 }
 
-// weighIQ4 fills w with the weights of 32 numbers.
-func weighIQ4(w *[32]float32, x, importance []float32, variance float32) {
+// weighIQ4 fills w with the weights of elements of a block or row.
+func weighIQ4(w, x, importance []float32, variance float32) {
 	if importance != nil {
-		weigh(w[:], importance[:32], x, variance)
+		weigh(w, importance, x, variance)
 		return
 	}
 	for i, v := range x {
@@ -390,63 +398,106 @@ func putFitted(b *[2]byte, scale float32) {
 }
 
 func encodeIQ4_NL(dst []byte, src, importance []float32) {
-	for len(dst) >= 18 && len(src) >= 32 {
-		var w [32]float32
-		x := src[:32]
-		weighIQ4(&w, x, importance, times(sumOfSquares(x), 2./32))
-		d := fitIQ4(x, w[:])
-		putFitted((*[2]byte)(dst), d)
-		putIQ4(dst[2:18], x, inverseOf(d))
-		dst, src, importance = dst[18:], src[32:], advance(importance, 32)
+	f := batches.Get().(*batch)
+	defer batches.Put(f)
+	for n := min(len(dst)/18, len(src)/32); n > 0; n -= lanes {
+		x := src[:min(n, lanes)*32]
+		for at := 0; at < len(x); at += 32 {
+			x := x[at:][:32]
+			weighIQ4(f.weights[at:], x, advance(importance, at), times(sumOfSquares(x), 2./32))
+		}
+		f.iq4(x)
+		for at := 0; at < len(x); at += 32 {
+			d := f.scales[at/32]
+			putFitted((*[2]byte)(dst), d)
+			putIQ4(dst[2:18], x[at:], inverseOf(d))
+			dst = dst[18:]
+		}
+		src, importance = src[len(x):], advance(importance, len(x))
 	}
 }
 
 func encodeIQ4_XS(dst []byte, src, importance []float32) {
-	for len(dst) >= 136 && len(src) >= 256 {
-		var w [32]float32
-		var scales [8]float32
-		variance := times(sumOfSquares(src[:256]), 2./256)
-		for j := range scales {
-			x := src[32*j:][:32]
-			weighIQ4(&w, x, advance(importance, 32*j), variance)
-			scales[j] = fitIQ4(x, w[:])
+	f := batches.Get().(*batch)
+	defer batches.Put(f)
+	for n := min(len(dst)/136, len(src)/256); n > 0; n -= 2 {
+		x := src[:min(n, 2)*256]
+		for at := 0; at < len(x); at += 256 {
+			x := x[at:][:256]
+			weighIQ4(f.weights[at:], x, advance(importance, at), times(sumOfSquares(x), 2./256))
 		}
-		extreme, _ := firstExtreme(scales[:])
-		d := -extreme / 32
-		inverse := inverseOf(d)
-		b := (*[136]byte)(dst)
-		clear(b[:8])
-		binary.LittleEndian.PutUint16(b[0:], block.Half(d))
-		high := uint16(0)
-		for j, s := range scales {
-			l := max(-32, min(31, nearest(times(inverse, s))))
-			putIQ4(b[8+16*j:][:16], src[32*j:][:32], inverseOf(times(d, float32(l))))
-			l += 32
-			b[4+j/2] |= byte(l&15) << (j & 1 * 4)
-			high |= uint16(l>>4) << (2 * j)
+		f.iq4(x)
+		for at := 0; at < len(x); at += 256 {
+			putIQ4_XS((*[136]byte)(dst), x[at:], (*[8]float32)(f.scales[at/32:]))
+			dst = dst[136:]
 		}
-		binary.LittleEndian.PutUint16(b[2:], high)
-		dst, src, importance = dst[136:], src[256:], advance(importance, 256)
+		src, importance = src[len(x):], advance(importance, len(x))
 	}
+}
+
+// putIQ4_XS writes a block with these scales.
+func putIQ4_XS(b *[136]byte, x []float32, scales *[8]float32) {
+	extreme, _ := firstExtreme(scales[:])
+	d := -extreme / 32
+	inverse := inverseOf(d)
+	clear(b[:8])
+	binary.LittleEndian.PutUint16(b[0:], block.Half(d))
+	high := uint16(0)
+	for j, s := range scales {
+		l := max(-32, min(31, nearest(times(inverse, s))))
+		putIQ4(b[8+16*j:][:16], x[32*j:][:32], inverseOf(times(d, float32(l))))
+		l += 32
+		b[4+j/2] |= byte(l&15) << (j & 1 * 4)
+		high |= uint16(l>>4) << (2 * j)
+	}
+	binary.LittleEndian.PutUint16(b[2:], high)
 }
 
 func encodeMXFP4(dst []byte, src []float32) {
 	for len(dst) >= 17 && len(src) >= 32 {
 		x := (*[32]float32)(src)
 		var e uint8
-		if _, magnitude := firstExtreme(x[:]); magnitude > 0 {
+		most, magnitude := uint32(0), float32(0)
+		for _, v := range x {
+			most = max(most, math.Float32bits(v)&^signBit)
+		}
+		if _, magnitude = firstExtreme(x[:]); magnitude > 0 {
 			e = uint8(truncate(floorLog2(magnitude) - 2 + 127))
 		}
 		dst[0] = e
-		var levels [16]float32
-		for i := range levels {
-			levels[i] = float32(block.FP4[i]) * block.E8M0Half(e)
-		}
-		for i := range 16 {
-			dst[1+i] = nearestFP4(&levels, x[i]) | nearestFP4(&levels, x[i+16])<<4
+		if scale := block.E8M0Half(e); most < infinity && magnitude > scale {
+			var limits [7]uint32
+			for i := range limits {
+				limits[i] = math.Float32bits(scale * fp4Limits[i])
+			}
+			for i := range 16 {
+				dst[1+i] = codeFP4(&limits, x[i]) | codeFP4(&limits, x[i+16])<<4
+			}
+		} else {
+			var levels [16]float32
+			for i := range levels {
+				levels[i] = float32(block.FP4[i]) * scale
+			}
+			for i := range 16 {
+				dst[1+i] = nearestFP4(&levels, x[i]) | nearestFP4(&levels, x[i+16])<<4
+			}
 		}
 		dst, src = dst[17:], src[32:]
 	}
+}
+
+// fp4Limits are half-way between the magnitudes of codes. Their products with a scale are exact.
+var fp4Limits = [7]float32{0.5, 1.5, 2.5, 3.5, 5, 7, 10}
+
+// codeFP4 returns the code of the level nearest to x, the smaller one of two, and never minus zero. limits are the bits
+// of magnitudes, which order as these do.
+func codeFP4(limits *[7]uint32, x float32) uint8 {
+	bits := math.Float32bits(x)
+	code := uint32(0)
+	for _, l := range limits {
+		code += (l - bits&^signBit) >> 31
+	}
+	return uint8(code | bits>>31<<3&((-code>>31)<<3))
 }
 
 // floorLog2 returns C's floorf(log2f(f)). Just below a power of two the logarithm rounds up to
@@ -467,53 +518,53 @@ func nearestFP4(levels *[16]float32, x float32) (index uint8) {
 }
 
 // weighted returns the encoder of a row of blocks of 32 whose weights depend on the row's variance.
-func weighted(size int, encode func(b []byte, x, w []float32)) func(dst []byte, row, importance []float32) {
+func weighted(size int, encode func(f *batch, b []byte, x []float32, at int), fit func(f *batch, x []float32)) func(dst []byte, row, importance []float32) {
 	return func(dst []byte, row, importance []float32) {
-		var w [32]float32
+		f := batches.Get().(*batch)
+		defer batches.Put(f)
 		variance := sumOfSquares(row) / float32(len(row))
-		for ; len(row) >= 32 && len(dst) >= size; dst, row, importance = dst[size:], row[32:], importance[32:] {
-			weigh(w[:], importance[:32], row[:32], variance)
-			encode(dst[:size], row[:32], w[:])
+		for n := min(len(row)/32, len(dst)/size); n > 0; n -= lanes {
+			x := row[:min(n, lanes)*32]
+			weigh(f.weights[:len(x)], importance, x, variance)
+			fit(f, x)
+			for at := 0; at < len(x); at += 32 {
+				encode(f, dst[:size], x[at:][:32], at)
+				dst = dst[size:]
+			}
+			row, importance = row[len(x):], importance[len(x):]
 		}
 	}
 }
 
-func weightedQ4_0(b []byte, x, w []float32) {
-	var codes [32]uint8
-	putFitted((*[2]byte)(b), fitSymmetric(codes[:], x, w, 8))
-	putHalves32(b[2:], nil, &codes)
+// weightedSymmetric returns the encoder of Q4_0 or Q5_0.
+func weightedSymmetric(size int, s *search) func(dst []byte, row, importance []float32) {
+	return weighted(size, func(f *batch, b []byte, x []float32, at int) {
+		var codes [32]uint8
+		putFitted((*[2]byte)(b), f.scales[at/32])
+		f.symmetricCodes(codes[:], x, at, s)
+		putHalves32(b[2:], &codes)
+	}, func(f *batch, x []float32) { f.symmetric(x, 32, s) })
 }
 
-func weightedQ5_0(b []byte, x, w []float32) {
-	var codes [32]uint8
-	putFitted((*[2]byte)(b), fitSymmetric(codes[:], x, w, 16))
-	putHalves32(b[6:], b[2:6], &codes)
+// weightedAffine returns the encoder of Q4_1 or Q5_1.
+func weightedAffine(size int, s *search) func(dst []byte, row, importance []float32) {
+	return weighted(size, func(f *batch, b []byte, x []float32, at int) {
+		var codes [32]uint8
+		putHalf((*[2]byte)(b), f.scales[at/32])
+		putHalf((*[2]byte)(b[2:]), -f.seconds[at/32])
+		f.affineCodes(codes[:], x, at, s)
+		putHalves32(b[4:], &codes)
+	}, func(f *batch, x []float32) { f.affine(x, 32, s) })
 }
 
-func weightedQ4_1(b []byte, x, w []float32) {
-	var codes [32]uint8
-	scale, offset := fitAffine(codes[:], x, w, 15, search{-0.9, 0.05, 36, false})
-	putHalf((*[2]byte)(b), scale)
-	putHalf((*[2]byte)(b[2:]), -offset)
-	putHalves32(b[4:], nil, &codes)
-}
-
-func weightedQ5_1(b []byte, x, w []float32) {
-	var codes [32]uint8
-	scale, offset := fitAffine(codes[:], x, w, 31, search{-0.9, 0.05, 36, false})
-	putHalf((*[2]byte)(b), scale)
-	putHalf((*[2]byte)(b[2:]), -offset)
-	putHalves32(b[8:], b[4:8], &codes)
-}
-
-// putHalves32 packs the low four bits of 32 codes, and the fifth into high unless that is nil.
-func putHalves32(low, high []byte, codes *[32]uint8) {
-	fifth := uint32(0)
+// putHalves32 packs the low four bits of 32 codes into the last 16 bytes, and the fifth before them if there is room.
+func putHalves32(b []byte, codes *[32]uint8) {
+	low, fifth := b[len(b)-16:], uint32(0)
 	for i := range 16 {
 		low[i] = codes[i]&15 | codes[i+16]<<4
 		fifth |= uint32(codes[i]>>4&1)<<i | uint32(codes[i+16]>>4&1)<<(i+16)
 	}
-	if high != nil {
-		binary.LittleEndian.PutUint32(high, fifth)
+	if len(b) == 20 {
+		binary.LittleEndian.PutUint32(b, fifth)
 	}
 }

@@ -97,7 +97,7 @@ func (r *race) compete(w io.Writer, m match, n int, parallel bool) {
 	speed := r.measure(contestants, n)
 	k := 1 + len(m.peers)
 	for i, p := range m.peers {
-		fmt.Fprintf(w, "%v\t%.1f\t%.1f\t%.2f\t", p.d, speed[0], speed[1+i], speed[0]/speed[1+i])
+		fmt.Fprintf(w, "%v\t%.3g\t%.3g\t%.2f\t", p.d, speed[0], speed[1+i], speed[0]/speed[1+i])
 		if parallel {
 			all, theirs := speed[k], speed[k+1+i]
 			fmt.Fprintf(w, "%.1f\t%.1f\t%.2f\t%.2f\t", all, theirs, all/theirs, all/speed[0])

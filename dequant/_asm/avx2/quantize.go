@@ -19,6 +19,7 @@ func quantizers() {
 	quantizer("Q5_0", 22, func(k *kernel) { signedBlock(k, 16, 6, true) })
 	quantizer("Q4_1", 20, func(k *kernel) { unsignedBlock(k, 15, 4, false) })
 	quantizer("Q5_1", 24, func(k *kernel) { unsignedBlock(k, 31, 8, true) })
+	quantizer("MXFP4", 17, encodeMXFP4)
 }
 
 const stop = "stop"
@@ -227,6 +228,49 @@ func unsignedBlock(k *kernel, most, at int, fifth bool) {
 		VPMINSB(bytesOf("quant_most_15", 15), codes, codes)
 	}
 	putCodes(k, codes, at, fifth)
+}
+
+// encodeMXFP4 encodes x·2^(2-k), where the greatest magnitude is from 2^k to below 2^(k+1). Half-way between two codes
+// the smaller counts, so a code depends on the ceiling of the doubled level. It stops where a logarithm may round up.
+func encodeMXFP4(k *kernel) {
+	x := loadBlock(k)
+	a, most := magnitudes(x)
+	bits, t := GP32(), GP32()
+	VMOVD(most, bits)
+	stopUnless(bits)
+	MOVL(bits, t)
+	ANDL(U32(0x7fffff), t)
+	CMPL(t, U32(0x7ff000))
+	JAE(LabelRef(stop))
+	SHRL(Imm(23), bits)
+	SUBL(Imm(2), bits)
+	MOVB(bits.As8(), k.To(0))
+	// Levels are doubled, and once more: bits are those of 2^(4-k).
+	MOVL(U32(256), t)
+	SUBL(bits, t)
+	SHLL(Imm(23), t)
+	id, sign := YMM(), keep(dwordsOf("quant_sign", 1<<31))
+	VMOVD(t, id.AsX())
+	VPBROADCASTD(id.AsX(), id)
+	for i := range x {
+		VMULPS(id, a[i], a[i])
+		VROUNDPS(Imm(0x0a), a[i], a[i])
+		VANDPS(sign, x[i], x[i])
+		VORPS(x[i], a[i], a[i])
+	}
+	n, codes, above, signs := packed(a), YMM(), YMM(), YMM()
+	VPABSB(n, above)
+	VPMINUB(bytesOf("quant_15_bytes", 15), above, codes)
+	VPSHUFB(codes, keep(bytes32("fp4_codes", func(i int) byte { return []byte{0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 4, 5, 5, 5, 5, 6}[i%16] })), codes)
+	VPCMPGTB(bytesOf("quant_20_bytes", 20), above, above)
+	VPSUBB(above, codes, codes)
+	VPXOR(above, above, above)
+	VPCMPGTB(above, codes, above)
+	VPSRLW(Imm(4), n, signs)
+	VPAND(bytesOf("quant_8_bytes", 8), signs, signs)
+	VPAND(above, signs, signs)
+	VPOR(signs, codes, codes)
+	putCodes(k, codes, 1, false)
 }
 
 // putCodes stores the low four bits of 32 codes from byte at on, and the fifth before that.
