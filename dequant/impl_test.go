@@ -12,10 +12,11 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// use makes l, over the levels below it, the active implementation until the test ends.
+// use makes l, over the levels below it, the active implementation until the test ends. The portable
+// loops are below what is no level.
 func use(t testing.TB, l *impl) {
-	old := active
-	active = overlay(levels[:slices.Index(levels, l)+1])
+	old, below := active, max(1, slices.Index(levels, l))
+	active = overlay(append(slices.Clone(levels[:below]), l))
 	t.Cleanup(func() { active = old })
 }
 
