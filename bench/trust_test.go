@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"crypto/aes"
+	"crypto/cipher"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"fmt"
@@ -13,16 +15,18 @@ import (
 	"github.com/tensormap/tensormap/convert"
 	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/sealed"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/trust"
 )
 
 // BenchmarkTrust measures what verification costs: the first touch of a cold model against bare SHA-256 of
-// the same bytes on all cores, a view after its first touch, and opening.
+// the same bytes on all cores, a view after its first touch, opening, and decrypting.
 func BenchmarkTrust(b *testing.B) {
 	b.Run("what=first", benchmarkFirstTouch)
 	b.Run("what=view", benchmarkTouched)
 	b.Run("what=open", benchmarkTrustedOpen)
+	b.Run("what=decrypt", benchmarkDecrypt)
 }
 
 // signedFile writes a SafeTensors file and a bundle about it. It returns its path and what is signed.
@@ -164,4 +168,68 @@ func benchmarkTrustedOpen(b *testing.B) {
 			}
 		})
 	}
+}
+
+// benchmarkDecrypt reads 256 MiB of an encrypted file into memory that is there, and opens as many blocks with the
+// standard library's AES-GCM alone, on all cores.
+func benchmarkDecrypt(b *testing.B) {
+	const n, block = 256 << 20, sealed.DefaultBlock
+	key := make(sealed.Key, sealed.KeySize)
+	in, err := loader.OpenBytes(modeltest.SafeTensors(modeltest.Tensor{Name: "x", DType: layout.U8, Shape: []int{n}, Data: make([]byte, n)}), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer in.Close()
+	path := filepath.Join(b.TempDir(), "m.apr")
+	if _, err := convert.Write(b.Context(), in, path, &convert.Options{Sealer: trust.NewSealer(key)}); err != nil {
+		b.Fatal(err)
+	}
+	into := make([]byte, n)
+	m, err := loader.Open(path, &loader.Options{Key: trust.Always(key)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer m.Close()
+	x, err := m.Tensor("x")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("by=loader", func(b *testing.B) {
+		b.SetBytes(n)
+		for b.Loop() {
+			if _, err := x.ReadAt(into, 0); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	c, err := aes.NewCipher(key)
+	if err != nil {
+		b.Fatal(err)
+	}
+	gcm, err := cipher.NewGCM(c)
+	if err != nil {
+		b.Fatal(err)
+	}
+	nonce := make([]byte, gcm.NonceSize())
+	stored := make([]byte, 0, n/block*(block+sealed.TagSize))
+	for off := 0; off < n; off += block {
+		stored = gcm.Seal(stored, nonce, into[off:][:block], nil)
+	}
+	b.Run("by=gcm", func(b *testing.B) {
+		b.SetBytes(n)
+		for b.Loop() {
+			var wg sync.WaitGroup
+			workers := runtime.GOMAXPROCS(0)
+			for w := range workers {
+				wg.Go(func() {
+					for i := w; i < n/block; i += workers {
+						if _, err := gcm.Open(into[i*block:i*block], nonce, stored[i*(block+sealed.TagSize):][:block+sealed.TagSize], nil); err != nil {
+							panic(err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+		}
+	})
 }

@@ -37,7 +37,7 @@ func (apr2Target) divide(p *Plan) error {
 }
 
 func (p *Plan) apr2Options(s *part) *apr2.Options {
-	opts := &apr2.Options{Align: p.opts.Align, Metadata: s.metadata, Signer: p.opts.Signer}
+	opts := &apr2.Options{Align: p.opts.Align, Metadata: s.metadata, Signer: p.opts.Signer, Sealer: p.opts.Sealer}
 	if p.Shards > 0 {
 		opts.Flags = apr2.Sharded
 	}
@@ -55,7 +55,7 @@ func (p *Plan) apr2Tensors(tensors []Tensor) []layout.Tensor {
 		case p.opts.Compress.compresses():
 			list[i].Encoding = layout.LZ4
 		case p.opts.Compress.keepsBlocks(t):
-			list[i].Encoding, list[i].Stored = layout.LZ4, t.FromBytes
+			list[i].Encoding, list[i].Stored = layout.LZ4, t.content()
 		}
 	}
 	return list

@@ -24,7 +24,14 @@ func (p *Plan) divideAPR2() error {
 	if s := p.opts.Signer; s != nil {
 		md.size += s.SignatureBytes(p.opts.ShardBytes)
 	}
-	empty := apr2.NewSizer(p.opts.Align, md.size)
+	if s := p.opts.Sealer; s != nil {
+		n, err := s.MetadataBytes()
+		if err != nil {
+			return err
+		}
+		md.size += n
+	}
+	empty := apr2.NewSizer(p.opts.Align, md.size).Sealed(p.opts.Sealer)
 	size, from := empty, 0
 	end := func(to int) {
 		own := p.Tensors[from:to]
@@ -46,10 +53,20 @@ func (p *Plan) divideAPR2() error {
 func (apr2Target) manifest(p *Plan) ([]byte, error) {
 	shards, places := p.shardList()
 	b, err := manifest.EncodeAPR2(shards, places, p.Metadata)
-	if s := p.opts.Signer; s != nil && err == nil {
-		return sealed.SignManifest(s.Public, s.Sign, b)
+	if err != nil || p.opts.Signer == nil && p.opts.Sealer == nil {
+		return b, err
 	}
-	return b, err
+	var finish sealed.Sealing
+	var signature, encryption layout.Metadata
+	if s := p.opts.Sealer; s != nil {
+		if encryption, finish.Cipher, err = s.Manifest(); err != nil {
+			return nil, err
+		}
+	}
+	if s := p.opts.Signer; s != nil {
+		signature, finish.Sign = sealed.Placeholder(s.Public, 0), s.Sign
+	}
+	return finish.Manifest(b, signature, encryption)
 }
 
 // headDigest returns the digest of the head of a file of size bytes that was written.

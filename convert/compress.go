@@ -25,7 +25,19 @@ func (c Compression) compresses() bool { return c == Fast || c == High }
 
 // keepsBlocks reports whether t's blocks are written as they are.
 func (c Compression) keepsBlocks(t *Tensor) bool {
-	return c == AsStored && t.copied() && t.source.Encoding() == layout.LZ4
+	return c == AsStored && t.copied() && t.inBlocks()
+}
+
+// inBlocks reports whether the source is compressed, encrypted or not.
+func (t *Tensor) inBlocks() bool {
+	e, _ := t.source.Unsealed()
+	return e == layout.LZ4
+}
+
+// content returns the number of bytes of the source without encryption.
+func (t *Tensor) content() uint64 {
+	_, n := t.source.Unsealed()
+	return n
 }
 
 func (c Compression) level() lz4block.Level {
@@ -54,10 +66,12 @@ func pays(raw, stored uint64) bool {
 // compressed writes t compressed, or returns apr2.ErrRollback if that does not pay. Blocks of the
 // source are copied if they are as good as those that Fast makes.
 func (w *writer) compressed(file blocksWriter, t *Tensor) error {
-	copies := w.plan.opts.Compress == Fast && t.copied() && t.source.Encoding() == layout.LZ4 && pays(t.Bytes, t.FromBytes)
+	copies := w.plan.opts.Compress == Fast && t.copied() && t.inBlocks() && pays(t.Bytes, t.content())
+	begun := w.progress.done
 	return file.WriteBlocksFunc(func(dst io.Writer) error {
+		w.progress.done = begun // for an encrypted file this is called twice
 		if copies {
-			t.Stored = t.FromBytes
+			t.Stored = t.content()
 			_, err := t.copyBlocks(&monitor{dst, &w.progress}, nil)
 			return err
 		}

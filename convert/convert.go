@@ -50,6 +50,8 @@ type Options struct {
 	ShardBytes uint64
 	// Signer, if set, signs an APR2 file, or its shards and their manifest.
 	Signer *apr2.Signer
+	// Sealer, if set, encrypts an APR2 file, or its shards and their manifest.
+	Sealer *apr2.Sealer
 	// NoAliases leaves out tensors whose bytes are part of another tensor's, as the initializers
 	// in the ONNX networks of an .april file are.
 	NoAliases bool

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/tensormap/tensormap/convert"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/trust"
 )
 
 // sameValues compares tensors by name: bytes where the type is the same or the new one stands
@@ -68,7 +70,22 @@ func allFixtures(t *testing.T) map[string]*loader.Model {
 		if err != nil || entry.IsDir() || !slices.Contains([]string{".apr", ".april", ".b2l", ".gguf", ".safetensors", ".tsm"}, ext) {
 			return err
 		}
-		m, err := loader.Open(path, &loader.Options{Stored: true})
+		opts := &loader.Options{Stored: true}
+		switch entry.Name() {
+		case "encrypted.apr":
+			key, err := os.ReadFile("../testdata/trust/encrypted.key")
+			if err != nil {
+				return err
+			}
+			secret, err := trust.ParseKey(key)
+			if err != nil {
+				return err
+			}
+			opts.Key = trust.Always(secret)
+		case "passphrase.apr":
+			return nil
+		}
+		m, err := loader.Open(path, opts)
 		if err != nil {
 			return nil
 		}

@@ -167,7 +167,7 @@ func (w *writer) part(s *part) (*atomicfile.File, error) {
 	if s.size = file.Size(); blocks != nil {
 		s.crc32 = blocks.CRC32()
 	}
-	if w.plan.opts.Signer != nil {
+	if w.plan.opts.Signer != nil || w.plan.opts.Sealer != nil {
 		if s.head, err = headDigest(f, s.size); err != nil {
 			return nil, err
 		}
@@ -188,7 +188,7 @@ func (w *writer) tensor(file fileWriter, blocks blocksWriter, t *Tensor) error {
 		t.Stored = t.Bytes
 		write := t.writeTo
 		if blocks != nil && w.plan.opts.Compress.keepsBlocks(t) {
-			planned, t.Stored, write = t.FromBytes, t.FromBytes, t.copyBlocks
+			planned, t.Stored, write = t.content(), t.content(), t.copyBlocks
 		}
 		err = file.WriteTensorFunc(func(dst io.Writer) error {
 			lost, err := write(&monitor{dst, &w.progress}, &w.buf)

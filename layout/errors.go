@@ -19,6 +19,7 @@ var (
 	ErrUnsupported = errors.ErrUnsupported
 	ErrFormat      = errors.New("unknown format") // no format recognises the bytes
 
+	ErrKey      = errors.New("key missing or wrong") // of what is encrypted
 	ErrNotFound = errors.New("not found")
 	ErrClosed   = fs.ErrClosed
 )

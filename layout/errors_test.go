@@ -87,7 +87,7 @@ func TestNamesOfValues(t *testing.T) {
 		MarshalText() ([]byte, error)
 	}{
 		"raw": layout.Raw, "lz4": layout.LZ4, "encrypted": layout.Encrypted,
-		"protobuf": layout.Protobuf, "big-endian": layout.Swapped, "Encoding(5)": layout.Swapped + 1, "Encoding(255)": layout.Encoding(255),
+		"protobuf": layout.Protobuf, "big-endian": layout.Swapped, "Encoding(6)": layout.EncryptedLZ4 + 1, "Encoding(255)": layout.Encoding(255),
 	} {
 		if v.String() != want {
 			t.Errorf("String is %q, want %q", v, want)

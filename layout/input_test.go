@@ -105,14 +105,14 @@ func TestRegionUnreadable(t *testing.T) {
 }
 
 func TestLimitsWithDefaults(t *testing.T) {
-	want := layout.Limits{HeaderBytes: 100_000_000, Tensors: 16_777_216, NameBytes: 65_535, Rank: 64, Depth: 64}
+	want := layout.Limits{HeaderBytes: 100_000_000, Tensors: 16_777_216, NameBytes: 65_535, Rank: 64, Depth: 64, Argon2KiB: 262_144}
 	if got := (*layout.Limits)(nil).WithDefaults(); got != want {
 		t.Errorf("of nil: %+v, want %+v", got, want)
 	}
 	if got := new(layout.Limits).WithDefaults(); got != want {
 		t.Errorf("of none: %+v, want %+v", got, want)
 	}
-	all := layout.Limits{HeaderBytes: 1, Tensors: 2, NameBytes: 3, Rank: 4, Depth: 5}
+	all := layout.Limits{HeaderBytes: 1, Tensors: 2, NameBytes: 3, Rank: 4, Depth: 5, Argon2KiB: 6}
 	if got := all.WithDefaults(); got != all {
 		t.Errorf("of %+v: %+v", all, got)
 	}

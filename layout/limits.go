@@ -10,6 +10,7 @@ type Limits struct {
 	NameBytes   uint64 // one tensor name: 65,535, the most that APR2 can hold
 	Rank        uint64 // dimensions of one tensor: 64
 	Depth       uint64 // nesting of JSON: 64
+	Argon2KiB   uint64 // memory that deriving a key from a passphrase may take, in KiB: 262,144
 }
 
 var defaultLimits = Limits{
@@ -18,6 +19,7 @@ var defaultLimits = Limits{
 	NameBytes:   1<<16 - 1,
 	Rank:        64,
 	Depth:       64,
+	Argon2KiB:   256 << 10,
 }
 
 // WithDefaults returns a copy of l with every zero field replaced by its default. A nil l is all
@@ -33,6 +35,7 @@ func (l *Limits) WithDefaults() Limits {
 		{&out.NameBytes, &defaultLimits.NameBytes},
 		{&out.Rank, &defaultLimits.Rank},
 		{&out.Depth, &defaultLimits.Depth},
+		{&out.Argon2KiB, &defaultLimits.Argon2KiB},
 	} {
 		if *f.have == 0 {
 			*f.have = *f.def

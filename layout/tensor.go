@@ -48,19 +48,43 @@ type Encoding uint8
 
 // The encodings.
 const (
-	Raw       Encoding = iota // the element bytes themselves
-	LZ4                       // blocks of a u32 length and an LZ4 block, 64 KiB of output each
-	Encrypted                 // not readable without a key
-	Protobuf                  // a protobuf message, whose file is an Unpacker
-	Swapped                   // elements in big-endian order, whose file is an Unpacker
+	Raw          Encoding = iota // the element bytes themselves
+	LZ4                          // blocks of a u32 length and an LZ4 block, 64 KiB of output each
+	Encrypted                    // sealed blocks of the element bytes, not readable without a key
+	Protobuf                     // a protobuf message, whose file is an Unpacker
+	Swapped                      // elements in big-endian order, whose file is an Unpacker
+	EncryptedLZ4                 // sealed blocks of what LZ4 has
 )
 
-var encodingNames = [...]string{"raw", "lz4", "encrypted", "protobuf", "big-endian"}
+var encodingNames = [...]string{"raw", "lz4", "encrypted", "protobuf", "big-endian", "encrypted"}
 
 // Packed reports whether elements can only be unpacked as a whole, by their file's [Unpacker].
 func (e Encoding) Packed() bool { return e == Protobuf || e == Swapped }
 
-// String returns the encoding's name as inspect prints it.
+// Encrypted reports whether a key is needed.
+func (e Encoding) Encrypted() bool { return e == Encrypted || e == EncryptedLZ4 }
+
+// Sealed returns the encoding of sealed blocks whose content is stored as e.
+func (e Encoding) Sealed() Encoding {
+	if e == LZ4 {
+		return EncryptedLZ4
+	}
+	return Encrypted
+}
+
+// Unsealed returns how the content of sealed blocks is stored, and e itself if that needs no key.
+func (e Encoding) Unsealed() Encoding {
+	switch e {
+	case Encrypted:
+		return Raw
+	case EncryptedLZ4:
+		return LZ4
+	}
+	return e
+}
+
+// String returns the encoding's name as inspect prints it. With and without LZ4 inside, an encrypted tensor is
+// "encrypted".
 func (e Encoding) String() string {
 	if int(e) >= len(encodingNames) {
 		return fmt.Sprintf("Encoding(%d)", uint8(e))

@@ -77,7 +77,7 @@ func (t Tensor) expand(c dequant.Codec, to mmapio.Destination[float32], first, n
 // inMemory returns n bytes of the elements from byte off on if the mapping or the cache holds them.
 func (t Tensor) inMemory(off, n uint64) (b []byte, ok bool, err error) {
 	if t.inPlace() {
-		b, err = t.file.mapping.Slice(t.desc.Offset+off, n)
+		b, err = t.file.content.Slice(t.desc.Offset+off, n)
 		return b, err == nil, err
 	}
 	if b, ok, err = t.cached(); ok {
@@ -86,8 +86,8 @@ func (t Tensor) inMemory(off, n uint64) (b []byte, ok bool, err error) {
 	return b, ok, err
 }
 
-// readStep is the number of elements read at a time from a file that is not mapped, and farStep
-// that from afar. Both are multiples of every block.
+// readStep is the number of elements read at a time from a file that is not mapped. farStep is the number from
+// afar, or if they are decrypted on all cores. Both are multiples of every block.
 const (
 	readStep = 1 << 18
 	farStep  = 1 << 22
@@ -96,7 +96,7 @@ const (
 // readAndExpand expands from a file that is not mapped, through a buffer of fixed size.
 func (t Tensor) readAndExpand(c dequant.Codec, to mmapio.Destination[float32], first, n uint64) error {
 	step := uint64(readStep)
-	if t.file.access() == fromAfar {
+	if t.file.access() == fromAfar || t.file.unsealed != nil {
 		step = farStep
 	}
 	_, most := c.Span(first%step, min(step, n))
@@ -105,7 +105,7 @@ func (t Tensor) readAndExpand(c dequant.Codec, to mmapio.Destination[float32], f
 		// Steps after the first begin at a block.
 		dst := to.Room(first, min(end-first, step-first%step))
 		off, size := c.Span(first, uint64(len(dst)))
-		err := t.file.readFull(buf[:size], t.desc.Offset+off)
+		err := t.file.readContent(buf[:size], t.desc.Offset+off)
 		if err == nil {
 			err = c.Expand(dst, buf[:size], first, dequant.AllCores)
 		}

@@ -32,7 +32,7 @@ func (t Tensor) bytes() ([]byte, error) {
 		return nil, t.wrap(err)
 	}
 	if t.ZeroCopy() {
-		b, err := t.file.mapping.Slice(t.desc.Offset, t.desc.Stored)
+		b, err := t.file.content.Slice(t.desc.Offset, t.desc.Stored)
 		if err != nil {
 			return nil, t.wrap(err)
 		}
@@ -122,7 +122,7 @@ func (t Tensor) copyElements() (b cache.Buffer, err error) {
 	case layout.Protobuf, layout.Swapped:
 		b, err = t.copyPacked()
 	default:
-		b.Bytes, err = t.file.mapping.Copy(t.desc.Offset, t.desc.Stored)
+		b.Bytes, err = t.file.content.Copy(t.desc.Offset, t.desc.Stored)
 	}
 	return b, err
 }
@@ -131,7 +131,7 @@ func (t Tensor) copyElements() (b cache.Buffer, err error) {
 // of the caller's only claims to have are fetched first.
 func (t Tensor) copyPacked() (b cache.Buffer, err error) {
 	if t.file.access() == fromAfar {
-		stored, err := t.file.mapping.Copy(t.desc.Offset, t.desc.Stored)
+		stored, err := t.file.content.Copy(t.desc.Offset, t.desc.Stored)
 		if err != nil {
 			return cache.Buffer{}, err
 		}
@@ -141,7 +141,7 @@ func (t Tensor) copyPacked() (b cache.Buffer, err error) {
 		return cache.Buffer{}, err
 	}
 	err = mmapio.Guard(func() error {
-		b, err = t.unpack(t.file.mapping)
+		b, err = t.unpack(t.file.content)
 		return err
 	})
 	return b, err
@@ -158,6 +158,8 @@ func (t Tensor) readable() error {
 	switch t.desc.Encoding {
 	case layout.Raw, layout.LZ4:
 		return nil
+	case layout.Encrypted, layout.EncryptedLZ4:
+		return fmt.Errorf("%w: the tensor is encrypted, and no key was given", ErrKey)
 	case layout.Protobuf, layout.Swapped:
 		if _, ok := t.file.layout.(layout.Unpacker); ok {
 			return nil
@@ -215,7 +217,10 @@ func (t Tensor) hold() (held Tensor, release func(), err error) {
 // readAt fills dst with the bytes of the elements from off on, however they are stored.
 func (t Tensor) readAt(dst []byte, off uint64) error {
 	if t.inPlace() {
-		return t.file.readFull(dst, t.desc.Offset+off)
+		return t.file.readContent(dst, t.desc.Offset+off)
+	}
+	if err := t.readable(); err != nil {
+		return err
 	}
 	b, ok, err := t.cached()
 	switch {
@@ -225,7 +230,7 @@ func (t Tensor) readAt(dst []byte, off uint64) error {
 		copy(dst, b[off:])
 		return nil
 	case t.desc.Encoding == layout.Raw:
-		return t.file.readFull(dst, t.desc.Offset+off)
+		return t.file.readContent(dst, t.desc.Offset+off)
 	}
 	return mmapio.Guard(func() error { return t.blocks().Read(mmapio.Into(dst, off), off, uint64(len(dst))) })
 }
@@ -242,7 +247,7 @@ func (t Tensor) heap(count, size uint64) error {
 
 // blocks returns the reader of a compressed tensor.
 func (t Tensor) blocks() blocks.Tensor {
-	return blocks.Tensor{Table: t.file.model.blocks.Of(t.file.index.Format, t.desc), File: t.file.mapping, Ctx: t.ctx()}
+	return blocks.Tensor{Table: t.file.model.blocks.Of(t.file.index.Format, t.desc), File: t.file.content, Ctx: t.ctx()}
 }
 
 // elementsOf makes the elements of the stored bytes.
@@ -252,7 +257,7 @@ func (t Tensor) elementsOf(stored []byte) (b cache.Buffer, err error) {
 		b.Bytes, err = t.blocks().Decode(stored)
 		return b, err
 	case layout.Protobuf, layout.Swapped:
-		return t.unpack(&fetched{t.file.mapping, t.desc.Offset, stored})
+		return t.unpack(&fetched{t.file.content, t.desc.Offset, stored})
 	}
 	return cache.Buffer{Bytes: stored}, nil
 }
@@ -262,20 +267,6 @@ func (t Tensor) elementsOf(stored []byte) (b cache.Buffer, err error) {
 func (t Tensor) unpack(in layout.Input) (b cache.Buffer, err error) {
 	b.Bytes = mmapio.AlignedBytes(int(t.desc.Raw))
 	return b, t.file.layout.(layout.Unpacker).Unpack(in, t.desc, b.Bytes)
-}
-
-// fetched is a file with the bytes from off on in memory.
-type fetched struct {
-	layout.Input
-	off  uint64
-	part []byte
-}
-
-func (f *fetched) Slice(off, n uint64) ([]byte, error) {
-	if off >= f.off && layout.Within(off-f.off, n, uint64(len(f.part))) {
-		return f.part[off-f.off:][:n:n], nil
-	}
-	return f.Input.Slice(off, n)
 }
 
 // present reads the last stored byte. It reports whether memory for all elements may then be taken.
@@ -289,11 +280,11 @@ func (t Tensor) present() (sure bool, err error) {
 	if compressed && t.file.access() != inPlace {
 		return false, nil
 	}
-	if t.file.mapping.Fills() { // the size of its file is a promise
-		err := t.file.mapping.Verify(t.desc.Offset, t.desc.Stored)
-		return err == nil && t.file.mapping.Fills(), err
+	if t.file.content.Fills() { // the size of its file is a promise
+		err := t.file.content.Verify(t.desc.Offset, t.desc.Stored)
+		return err == nil && t.file.content.Fills(), err
 	}
-	sure, err = t.file.mapping.Probe(t.desc.Offset, t.desc.Stored)
+	sure, err = t.file.content.Probe(t.desc.Offset, t.desc.Stored)
 	if err == nil && compressed {
 		err = mmapio.Guard(t.blocks().Walk)
 	}

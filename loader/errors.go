@@ -15,6 +15,9 @@ var (
 	ErrClosed = layout.ErrClosed
 	// ErrNotFound means that the model has no tensor of that name.
 	ErrNotFound = layout.ErrNotFound
+	// ErrKey means that a tensor is encrypted and there is no key, that the key is another one, or that there
+	// is a key and the file is not encrypted.
+	ErrKey = layout.ErrKey
 	// ErrUnsupported means that the file is valid and the work cannot be done: a dtype
 	// without a value in float32, say. It is errors.ErrUnsupported.
 	ErrUnsupported = layout.ErrUnsupported

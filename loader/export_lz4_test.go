@@ -13,7 +13,10 @@ import (
 const Segment = blocks.PieceBytes
 
 // ReadFrom lets m read its tensors from r.
-func ReadFrom(m *Model, r io.ReaderAt, size int64) { m.files[0].mapping = mmapio.FromReaderAt(r, size) }
+func ReadFrom(m *Model, r io.ReaderAt, size int64) {
+	m.files[0].mapping = mmapio.FromReaderAt(r, size)
+	m.files[0].showContent()
+}
 
 // Decode replaces what decodes APR2 files until it is called again with nil.
 func Decode(as layout.Decoder) {

@@ -32,10 +32,14 @@ func decodeStored(s *stored, lim *layout.Limits) (f file, err error) {
 		f.align = baseAlign(f.mapping.Bytes())
 	}
 	f.index = f.layout.Index()
+	f.reveal(s.cipher)
 	if s.packed != nil {
 		packed := f
 		packed.mapping = s.packed
+		packed.unsealed = nil
+		packed.showContent()
 		f.packed = &packed
+		f.showContent()
 	}
 	return f, nil
 }
@@ -61,7 +65,7 @@ const (
 // access returns how the file is read. Only the first touch of a shard may change it: from
 // inPlace to bySystem, if the system refuses to map the file.
 func (f *file) access() access {
-	if f.mapping.Aliased() {
+	if f.content.Aliased() {
 		return inPlace
 	}
 	switch f.reader.(type) {
@@ -71,9 +75,14 @@ func (f *file) access() access {
 	return fromAfar
 }
 
-// readFull fills dst with the file's bytes at off.
-func (f *file) readFull(dst []byte, off uint64) error {
-	n, err := f.mapping.ReadAt(dst, int64(off))
+// readFull fills dst with the file's bytes at off, as they are stored.
+func (f *file) readFull(dst []byte, off uint64) error { return readFull(f.mapping, dst, off) }
+
+// readContent fills dst with bytes of tensors at off, decrypted if they are encrypted.
+func (f *file) readContent(dst []byte, off uint64) error { return readFull(f.content, dst, off) }
+
+func readFull(m *mmapio.Mapping, dst []byte, off uint64) error {
+	n, err := m.ReadAt(dst, int64(off))
 	if n == len(dst) {
 		return nil // ReaderAt may say EOF along with the last byte
 	}
@@ -82,7 +91,7 @@ func (f *file) readFull(dst []byte, off uint64) error {
 
 // view returns n bytes at off: those in place, or else a copy in the buffer that buf returns.
 func (f *file) view(buf func() []byte, off, n uint64) ([]byte, error) {
-	if f.access() == inPlace {
+	if f.mapping.Aliased() {
 		return f.mapping.Slice(off, n)
 	}
 	b := buf()[:n]
@@ -100,12 +109,13 @@ func (f *file) during(ctx context.Context) *file {
 	if f.packed != nil {
 		bound.packed = f.packed.during(ctx)
 	}
+	bound.showContent()
 	return &bound
 }
 
 // of returns the file to read a tensor from.
 func (f *file) of(desc *layout.Tensor) *file {
-	if f.packed != nil && desc.Encoding != layout.Raw {
+	if f.packed != nil && f.unsealed == nil && desc.Encoding != layout.Raw {
 		return f.packed
 	}
 	return f
@@ -113,7 +123,7 @@ func (f *file) of(desc *layout.Tensor) *file {
 
 // afar returns f as a reader of the caller's reads it, into memory.
 func (f *file) afar() *file {
-	if f.packed != nil {
+	if f.packed != nil && f.unsealed == nil {
 		return f.packed
 	}
 	return f
@@ -153,15 +163,20 @@ func (f *file) Wrap(err error) error {
 	return &fileError{f.path, err}
 }
 
-// Mapping returns the file's bytes, for a plan.
-func (f *file) Mapping() *mmapio.Mapping { return f.mapping }
+// Mapping returns the file's content, for a plan.
+func (f *file) Mapping() *mmapio.Mapping { return f.content }
 
-// Align returns the alignment that the file promises its tensors.
-func (f *file) Align() uint64 { return f.index.Align }
+// Align returns the alignment that the file promises its tensors, or a page if tags lie between them.
+func (f *file) Align() uint64 {
+	if f.unsealed != nil {
+		return 4096
+	}
+	return f.index.Align
+}
 
 // Fill fills the buffers from off on, at once if the reader can.
 func (f *file) Fill(ctx context.Context, buffers []plan.Padded, off uint64) error {
-	if v, ok := f.reader.(VectorReaderAt); ok && f.verification == nil {
+	if v, ok := f.reader.(VectorReaderAt); ok && f.verification == nil && f.unsealed == nil {
 		var bufs [][]byte
 		for _, p := range buffers {
 			bufs = append(bufs, make([]byte, p.Gap), p.B)
@@ -169,6 +184,9 @@ func (f *file) Fill(ctx context.Context, buffers []plan.Padded, off uint64) erro
 		return v.ReadVector(ctx, bufs, int64(off))
 	}
 	f = f.during(ctx)
+	if f.unsealed != nil {
+		return f.fillSealed(buffers, off)
+	}
 	for _, p := range buffers {
 		if err := ctx.Err(); err != nil {
 			return err

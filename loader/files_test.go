@@ -114,11 +114,11 @@ func shifted(b []byte, n int) []byte {
 	le.PutUint32(out[apr2DataOffset:], at+uint32(n))
 	out = append(out, make([]byte, n)...)
 	out = append(out, b[at:]...)
-	return sealed(out)
+	return footed(out)
 }
 
-// sealed is an APR2 file with its footer set right.
-func sealed(b []byte) []byte {
+// footed is an APR2 file with its footer set right.
+func footed(b []byte) []byte {
 	le := binary.LittleEndian
 	footer := b[len(b)-apr2Footer:]
 	le.PutUint32(footer, crc32.ChecksumIEEE(b[:len(b)-apr2Footer]))

@@ -11,10 +11,11 @@ import (
 	"github.com/tensormap/tensormap/mmapio"
 )
 
-// guarded is a source whose files hand out verified bytes only.
+// guarded is a source whose files hand out verified bytes only, and encrypted ones decrypted.
 type guarded struct {
 	source
 	opts Options
+	keys *keyring
 }
 
 func (g guarded) open(ctx context.Context, name string, follow bool) (*stored, error) {
@@ -25,11 +26,19 @@ func (g guarded) open(ctx context.Context, name string, follow bool) (*stored, e
 	if err != nil {
 		return nil, err
 	}
-	if err := g.opts.guard(ctx, s); err != nil {
+	if err := g.admit(ctx, s); err != nil {
 		s.close()
 		return nil, err
 	}
 	return s, nil
+}
+
+// admit makes sure of the head of s, before it is parsed.
+func (g guarded) admit(ctx context.Context, s *stored) error {
+	if err := g.opts.guard(ctx, s); err != nil {
+		return err
+	}
+	return g.opts.unseal(ctx, s, g.keys)
 }
 
 // guard makes s hand out verified bytes only, if the model has a Trust. The error names the file.

@@ -60,7 +60,7 @@ func sparse(t *testing.T, tensors ...content) (path string) {
 func TestMetadataErrorIsKept(t *testing.T) {
 	b := apr2File(t, nil, []content{random("i", layout.I8, 4)})
 	b[32] = '!' // the metadata's brace
-	m := openBytes(t, sealed(b), nil)
+	m := openBytes(t, footed(b), nil)
 	_, first := m.Metadata()
 	_, second := m.Metadata()
 	_, third := tensor(t, m, "i").Float32s()

@@ -35,7 +35,7 @@ func (l *load) Room(at, n uint64) ([]byte, error) {
 			if t.file.access() == fromAfar {
 				return false, nil // a request less: what comes now will tell
 			}
-			return t.file.mapping.Probe(t.desc.Offset, t.desc.Stored)
+			return t.file.content.Probe(t.desc.Offset, t.desc.Stored)
 		})
 	})
 	switch {

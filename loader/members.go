@@ -75,6 +75,10 @@ func (l listed) open(ctx context.Context, from source, lim *layout.Limits) ([]fi
 		if err != nil {
 			return file{}, &fileError{s.path, err}
 		}
+		if err := l.CheckSealed(i, f.layout); err != nil {
+			s.close()
+			return file{}, err
+		}
 		if s.reader == nil { // or else the footer may be a journey away
 			if err := mmapio.Guard(func() error { return l.CheckChecksum(i, f.layout, s.index) }); err != nil {
 				s.close()

@@ -15,6 +15,7 @@ import (
 	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader/internal/blocks"
 	"github.com/tensormap/tensormap/loader/internal/cache"
+	"github.com/tensormap/tensormap/loader/internal/unsealed"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -48,10 +49,12 @@ type file struct {
 	model   *Model
 	path    string
 	mapping *mmapio.Mapping // of a shard, made when a tensor is first touched
+	content *mmapio.Mapping // of tensors: mapping, or what is decrypted from there
 	reader  io.ReaderAt     // that mapping reads from, if it is the caller's; else nil
 	packed  *file           // that tensors not stored raw are read from, if mapping fills; else nil
 	origin
-	verification *verification // nil without Options.Trust
+	verification *verification  // nil without Options.Trust
+	unsealed     *unsealed.File // nil unless the file is encrypted, and there is a key
 	layout       layout.File
 	index        *layout.Index
 	metadata     *parsed // what this file says

@@ -109,7 +109,7 @@ func (p *product) asStored(t Tensor, c dequant.Codec, d layout.DType) error {
 	}
 	row := int(size / uint64(p.rows))
 	step := nearBytes
-	if t.file.access() == fromAfar {
+	if t.file.access() == fromAfar || t.file.unsealed != nil {
 		step = farBytes
 	}
 	step = min(max(1, step/row), p.rows)
@@ -159,7 +159,8 @@ func (p *product) expanded(t Tensor, xs []float32, n int) error {
 }
 
 // nearBytes is the size of the rows that are read or expanded at a time, unless they are in memory.
-// farBytes is that of rows read from afar.
+// farBytes is that of rows read from afar, or
+// decrypted.
 const (
 	nearBytes = 1 << 20
 	farBytes  = 8 << 20

@@ -100,14 +100,15 @@ func OpenReaderAt(ctx context.Context, r io.ReaderAt, size int64, opts *Options)
 // over both, also when it fails.
 func open(ctx context.Context, first *stored, from source, o Options) (*Model, error) {
 	begun := time.Now()
-	if o.Trust != nil {
-		if err := o.guard(ctx, first); err != nil {
+	if o.Trust != nil || o.Key != nil {
+		g := guarded{from, o, newKeyring(&o)}
+		if err := g.admit(ctx, first); err != nil {
 			first.done()
 			first.data.Close()
 			from.close()
 			return nil, err
 		}
-		from = guarded{from, o}
+		from = g
 	}
 	var files []file
 	complete := false
@@ -150,7 +151,7 @@ func open(ctx context.Context, first *stored, from source, o Options) (*Model, e
 // newModel makes a model of opened files and the table of their tensors. It takes over both, and
 // from.
 func newModel(path string, files []file, table *shard.Table, manifest *manifest.File, from source, o Options) *Model {
-	m := &Model{opts: o, done: make(chan struct{}), path: path, from: from, files: files, manifest: manifest, metadata: newParsed(), tensors: table.Tensors, names: table.Names}
+	m := &Model{opts: o, done: make(chan struct{}), path: path, from: from, files: files, manifest: manifest, metadata: newParsed(), tensors: contents(files, table), names: table.Names}
 	for i := range m.files {
 		m.files[i].model = m
 		if p := m.files[i].packed; p != nil {

@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -40,6 +41,11 @@ type Options struct {
 	// Private copies each chunk to memory of this process before it is hashed, and serves the copy. The copies
 	// take as much memory as the chunks that were touched, until the model is gone.
 	Private bool
+	// Key returns the secret of encrypted files, which are APR2's. Every file of the model must then be encrypted, and
+	// its head is authenticated before it is parsed. id is the file's key_id, which nobody has verified yet. Key is
+	// called once for each id, under the context of opening. An error of it refuses the model. Without Key the
+	// tensors of encrypted files are ErrKey.
+	Key func(ctx context.Context, id string) (Secret, error)
 	// OwnReader makes the model of OpenReaderAt close its reader, if that can be closed. OpenReaderAt
 	// closes it too if it fails.
 	OwnReader bool

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader/internal/unsealed"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -53,6 +54,10 @@ func (p *parsed) parse(ctx context.Context, path string, fill func(md *metadata)
 // unreadable tells an error about bytes that could not be had from one about their meaning.
 func unreadable(err error) bool {
 	var path *fs.PathError
+	var sealed *unsealed.Error
+	if errors.As(err, &sealed) {
+		return false
+	}
 	return errors.Is(err, mmapio.ErrFault) || errors.As(err, &path)
 }
 

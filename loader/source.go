@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/sealed"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -42,7 +43,8 @@ type stored struct {
 	// giveUp closes reader, if the model has opened it; else nil.
 	giveUp func()
 	origin
-	verification *verification // nil without Options.Trust
+	verification *verification  // nil without Options.Trust
+	cipher       *sealed.Cipher // of an encrypted file, if Options.Key has the key; else nil
 }
 
 // close gives up a file that is not wanted.
@@ -94,4 +96,18 @@ func readBeside(ctx context.Context, from source, name string, most uint64) ([]b
 		return nil, &fileError{s.path, err}
 	}
 	return b, nil
+}
+
+// fetched is a file with the bytes from off on in memory.
+type fetched struct {
+	layout.Input
+	off  uint64
+	part []byte
+}
+
+func (f *fetched) Slice(off, n uint64) ([]byte, error) {
+	if off >= f.off && layout.Within(off-f.off, n, uint64(len(f.part))) {
+		return f.part[off-f.off:][:n:n], nil
+	}
+	return f.Input.Slice(off, n)
 }

@@ -44,7 +44,7 @@ func (m *Model) Stats() Stats {
 	}
 	for i := range m.files {
 		f := &m.files[i]
-		if f.access() != inPlace {
+		if !f.mapping.Aliased() {
 			s.UnmappedBytes += f.mapping.Size()
 		}
 		if f.mapping.Mapped() && !f.mapping.Pending() {

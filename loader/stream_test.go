@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/httprange"
 )
@@ -35,7 +36,10 @@ func models(t *testing.T) (paths []string) {
 			return err
 		}
 		if m, err := loader.Open(path, nil); err == nil {
-			m.Close()
+			defer m.Close()
+			if f, ok := m.Files()[0].Layout.(*apr2.File); ok && f.Encryption != nil {
+				return nil // package trust has tests of these
+			}
 			rel, err := filepath.Rel(testdata, path)
 			paths = append(paths, filepath.ToSlash(rel))
 			return err

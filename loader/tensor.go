@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader/internal/unsealed"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -39,14 +40,40 @@ func (t Tensor) Elements() uint64 { return t.desc.Elements() }
 func (t Tensor) Offset() uint64 { return t.desc.Offset }
 
 // StoredBytes returns the number of bytes in the file, of a logical tensor in all of its parts.
-func (t Tensor) StoredBytes() uint64 { return t.desc.Stored }
+func (t Tensor) StoredBytes() uint64 {
+	if !t.logical() {
+		return t.file.storedBytes(t.desc.Stored)
+	}
+	n := uint64(0)
+	for _, p := range t.weight.scheme.Parts {
+		n += t.part(p.Tensor).StoredBytes()
+	}
+	return n
+}
+
+// storedBytes returns how many bytes n bytes of content take in the file.
+func (f *file) storedBytes(n uint64) uint64 {
+	if f.unsealed == nil {
+		return n
+	}
+	return f.unsealed.Stored(n)
+}
 
 // RawBytes returns the number of bytes of the elements after decompression: the length of
 // Bytes, or of the parts of a logical tensor.
 func (t Tensor) RawBytes() uint64 { return t.desc.Raw }
 
 // Encoding returns how the elements are stored, for a logical tensor its codes.
-func (t Tensor) Encoding() layout.Encoding { return t.desc.Encoding }
+func (t Tensor) Encoding() layout.Encoding {
+	if t.file.unsealed == nil {
+		return t.desc.Encoding
+	}
+	return t.desc.Encoding.Sealed()
+}
+
+// Unsealed returns how the tensor would be stored without encryption, and in how many bytes: as WriteStored
+// writes it. For a tensor that is not encrypted, or without its key, it returns Encoding and StoredBytes.
+func (t Tensor) Unsealed() (layout.Encoding, uint64) { return t.desc.Encoding, t.desc.Stored }
 
 // File returns the position of the tensor's file in Model.Files: for a logical tensor, of its codes'.
 func (t Tensor) File() int { return int(t.desc.File) }
@@ -157,6 +184,10 @@ func (t Tensor) leave() {
 func (t Tensor) wrap(err error) error {
 	if named, ok := err.(*fileError); ok {
 		return named
+	}
+	var sealed *unsealed.Error
+	if errors.As(err, &sealed) {
+		err = sealed // without the name of the file
 	}
 	var wrong *IntegrityError
 	if errors.As(err, &wrong) && wrong.Tensor == "" {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/sealed"
 	"github.com/tensormap/tensormap/loader/internal/verified"
 	"github.com/tensormap/tensormap/mmapio"
 )
@@ -26,6 +27,9 @@ type Lister interface {
 	// Lists reports whether the file of a plain name must be there.
 	Lists(name string) bool
 }
+
+// Secret opens what was encrypted with it: a [sealed.Key], or a passphrase of package trust.
+type Secret = sealed.Secret
 
 // IntegrityError means that a chunk of a file is not the one that was signed. It wraps
 // layout.ErrChecksum, and stays the answer for that chunk. Other chunks go on working.

@@ -11,6 +11,7 @@ import (
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/manifest"
+	"github.com/tensormap/tensormap/loader/internal/unsealed"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -91,7 +92,7 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 		return nil, err
 	}
 	v.plan()
-	for _, step := range []func() error{v.read, v.blocks, v.quantized, m.changed} {
+	for _, step := range []func() error{v.read, v.blocks, v.unseal, v.quantized, m.changed} {
 		// All readers may have been under way when ctx was cancelled.
 		if err := cmp.Or(step(), context.Cause(ctx)); err != nil {
 			return nil, err
@@ -125,6 +126,7 @@ type verifier struct {
 	digests    []*digest
 	reading    reading  // of all that is summed
 	compressed []Tensor // whose blocks are expanded
+	encrypted  []Tensor // others that are decrypted
 }
 
 // sum is a checksum over bytes of a file, stated there or in another file.
@@ -182,6 +184,14 @@ func (v *verifier) audit() error {
 	if v.compressed = v.tensors(layout.LZ4); len(v.compressed) > 0 {
 		v.check("blocks")
 	}
+	for _, t := range v.tensors(layout.Raw) {
+		if t.file.unsealed != nil {
+			v.encrypted = append(v.encrypted, t)
+		}
+	}
+	if slices.ContainsFunc(v.files, func(f *file) bool { return f.unsealed != nil }) {
+		v.check("encryption")
+	}
 	for _, s := range v.sums {
 		v.check(s.Field)
 	}
@@ -207,8 +217,9 @@ func (v *verifier) file(i int, f *file) error {
 	v.check("bounds", "overlaps", "alignment")
 	err := mmapio.Guard(func() error {
 		for _, finding := range f.layout.Audit(f.mapping) {
-			if f.verification != nil && finding.Warning && errors.Is(finding.Err, ErrUnsupported) && finding.Field == "flags" {
-				continue // that a signature is not checked
+			unchecked := finding.Warning && errors.Is(finding.Err, ErrUnsupported)
+			if unchecked && (f.verification != nil && finding.Field == "flags" || f.unsealed != nil && finding.Field == "encryption") {
+				continue // for they are
 			}
 			v.find(i, finding)
 		}
@@ -245,6 +256,31 @@ func (v *verifier) blocks() error {
 			found := *fe
 			found.Reason = "tensor " + layout.Quote(t.desc.Name) + ", " + found.Reason
 			v.find(t.File(), layout.Finding{FormatError: &found})
+		}
+	}
+	return nil
+}
+
+// unseal decrypts v.encrypted, and keeps nothing.
+func (v *verifier) unseal() error {
+	var buf []byte
+	for _, t := range v.encrypted {
+		for off := uint64(0); off < t.desc.Stored; {
+			n := min(t.desc.Stored-off, 4*parallel.PieceBytes)
+			buf = grown(buf, n)
+			err := cmp.Or(context.Cause(v.ctx), mmapio.Guard(func() error { return t.file.readContent(buf, t.desc.Offset+off) }))
+			var wrong *unsealed.Error
+			if errors.As(err, &wrong) {
+				found := *wrong.FormatError
+				found.Reason = "tensor " + layout.Quote(t.desc.Name) + ", " + found.Reason
+				v.find(t.File(), layout.Finding{FormatError: &found})
+				break
+			}
+			if err != nil {
+				return t.wrap(err)
+			}
+			v.progress.Add(n)
+			off += n
 		}
 	}
 	return nil
@@ -328,6 +364,9 @@ func (v *verifier) plan() {
 	v.progress.Total = v.report.BytesRead
 	for _, t := range v.compressed {
 		v.progress.Total += t.desc.Stored // of files that exist
+	}
+	for _, t := range v.encrypted {
+		v.progress.Total += t.desc.Stored
 	}
 }
 

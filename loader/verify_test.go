@@ -202,7 +202,7 @@ func TestVerifyCancelledBefore(t *testing.T) {
 func TestVerifyBadMetadata(t *testing.T) {
 	b := apr2File(t, nil, []content{random("x", layout.U8, 1)})
 	b[32] = '!'
-	eachWay(t, sealed(b), func(t *testing.T, m *loader.Model) {
+	eachWay(t, footed(b), func(t *testing.T, m *loader.Model) {
 		for range 2 { // whether or not it has been asked for before
 			if got := outline(verify(t, m, nil)); !slices.Equal(got, []string{"error metadata 32"}) {
 				t.Errorf("%q", got)

@@ -266,7 +266,7 @@ func (m *Model) evict(tensors []Tensor) error {
 	p := plan.Whole()
 	for _, t := range tensors {
 		m.cache.Drop(t.desc, cache.Elements, cache.Float32)
-		if t.file.mapping.Mapped() && !t.file.mapping.Pending() {
+		if t.file.content.Mapped() && !t.file.content.Pending() {
 			p.Add(t.file, t.desc.Offset, t.desc.Stored)
 		}
 	}

@@ -20,7 +20,7 @@ import (
 // if there may be some, and the small tensors that tell shapes. The error is about bytes that could
 // not be had: whatever else is wrong is kept with the tensor that it is about.
 func (m *Model) findWeights(ctx context.Context) error {
-	if m.opts.Stored {
+	if m.opts.Stored || m.locked() {
 		return nil
 	}
 	lim := m.opts.Limits.WithDefaults()

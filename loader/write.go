@@ -33,14 +33,14 @@ func (t Tensor) WriteTo(w io.Writer) (written int64, err error) {
 	return written, cmp.Or(err, t.confirm(t.desc.Raw))
 }
 
-// WriteStored writes the bytes as the file has them, compressed ones compressed, to w. Otherwise it
-// is like WriteTo. It checks the lengths of compressed blocks, but not their content.
+// WriteStored writes the bytes as the file has them, compressed ones compressed, to w. It decrypts what is
+// encrypted: Unsealed tells how that is stored. Otherwise it is like WriteTo. It checks the lengths of compressed blocks, but not their content.
 func (t Tensor) WriteStored(w io.Writer) (written int64, err error) {
 	if err := t.enter(); err != nil {
 		return 0, err
 	}
 	defer t.leave()
-	if err := t.stored(); err != nil {
+	if err := cmp.Or(t.stored(), t.readable()); err != nil {
 		return 0, t.wrap(err)
 	}
 	if t.desc.Encoding == layout.LZ4 {
@@ -95,7 +95,7 @@ func (t Tensor) writeElements(w io.Writer) (written int64, err error) {
 // writeMapped writes a file in place, and tells errors of w from those of the mapping.
 func (t Tensor) writeMapped(w io.Writer) (written int64, writerErr, err error) {
 	err = mmapio.Guard(func() error {
-		b, err := t.file.mapping.Slice(t.desc.Offset, t.desc.Stored)
+		b, err := t.file.content.Slice(t.desc.Offset, t.desc.Stored)
 		if err != nil {
 			return err
 		}
@@ -123,11 +123,11 @@ func (t Tensor) writeCopy(w io.Writer) (written int64, writerErr, err error) {
 			for job := range jobs {
 				at := job.I * parallel.PieceBytes
 				b := job.Into[:min(parallel.PieceBytes, n-at)]
-				job.Done(len(b), t.file.readFull(b, off+at))
+				job.Done(len(b), t.file.readContent(b, off+at))
 			}
 		})
 	} else { // few requests to a server, which are worth several connections
-		section := io.NewSectionReader(t.file.mapping, int64(off), int64(n))
+		section := io.NewSectionReader(t.file.content, int64(off), int64(n))
 		_, err = io.CopyBuffer(&dst, section, make([]byte, max(1, min(blocks.PieceBytes, n))))
 	}
 	if dst.err != nil {

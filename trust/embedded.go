@@ -50,7 +50,7 @@ func isJSON(in layout.Input) bool {
 }
 
 func (e *Embedded) file(in layout.Input) (*layout.Digests, error) {
-	h, err := apr2.ReadSignedHead(in)
+	h, err := apr2.ReadSealedHead(in, apr2.Signed, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnsigned, err)
 	}
@@ -75,7 +75,8 @@ func (e *Embedded) manifest(in layout.Input) (*layout.Digests, error) {
 		return nil, err
 	}
 	b = append([]byte(nil), b...) // which nobody else can change
-	s, err := sealed.ParseSignature(b, layout.Manifest, 0)
+	keys, err := sealed.Parse(b, layout.Manifest, 0, nil)
+	s := keys.Signature
 	switch {
 	case err != nil:
 		return nil, err

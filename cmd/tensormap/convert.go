@@ -78,7 +78,9 @@ they are: llama.cpp knows those of its own converter alone, and no mapping is gu
 at most 63 bytes. Integers without a sign, complex numbers and such keep their bits as I8 to I64, with
 dtype and shape in the metadata; F8 becomes F32, under --plain-f8 if it has no scale.
 
-A signature cannot be carried over: it is not that of the new file.`
+--sign signs an APR2 file, or its shards and manifest. --encrypt KEYFILE encrypts its tensors with a key, which is
+32 bytes or 64 hexadecimal digits; --passphrase-file with a passphrase. What is read is not carried over:
+an encrypted model that --decrypt or --decrypt-passphrase-file opens is written plain without these.`
 
 type convertOptions struct {
 	writing
@@ -123,7 +125,7 @@ func convertCommand() *cobra.Command {
 	cmd := verb("convert IN OUT [--dtype TYPE [--type GLOB=TYPE]... [--keep GLOB]... [--imatrix FILE] [--all] [--plain-f8]] [--compress[=hc]] [--shard-size SIZE] [--format FORMAT] [--align 32|64] [--metadata FILE|KEY=VALUE]... [--no-side-files] [--no-aliases] [--dry-run [--json]] [-j N]",
 		"Write a model as an APR2, SafeTensors or GGUF file", convertLong,
 		opts.run, "IN", "OUT")
-	opts.opener.addTo(cmd)
+	opts.addOpener(cmd)
 	opts.addFlags(cmd)
 	opts.shards.addTo(cmd)
 	cmd.Flags().Var(&opts.metadata, "metadata", "merge the JSON object in `FILE` into the metadata, or set KEY=VALUE")

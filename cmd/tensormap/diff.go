@@ -90,6 +90,7 @@ func diffCommand() *cobra.Command {
 
 func (opts *diffOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
 	pathA, pathB := args[0], args[1]
+	opts.either = true
 	a, doneA, err := opts.side(pathA, pathB).open(ctx, pathA)
 	if err != nil {
 		return err
@@ -100,6 +101,9 @@ func (opts *diffOptions) run(ctx context.Context, s terminal.Streams, args []str
 		return err
 	}
 	defer doneB()
+	if opts.secret != nil && encryptionOf(a) == nil && encryptionOf(b) == nil {
+		return fmt.Errorf("%s: %w: neither model is encrypted", opts.from, loader.ErrKey)
+	}
 	if err := matched(&opts.filter, pathA, a, b); err != nil {
 		return err
 	}
@@ -129,7 +133,7 @@ func (opts *diffOptions) run(ctx context.Context, s terminal.Streams, args []str
 // side opens one of the two: headers are for the one that is an address.
 func (o *diffOptions) side(path, other string) *opener {
 	if !isAddress(path) && isAddress(other) {
-		return &opener{trusting: o.trusting}
+		return &opener{trusting: o.trusting, unlocking: o.unlocking, stderr: o.stderr}
 	}
 	return &o.opener
 }

@@ -81,6 +81,7 @@ func (opts *inspectOptions) check(cmd *cobra.Command) error {
 
 func (opts *inspectOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
 	path := args[0]
+	opts.headOnly = true
 	m, done, err := opts.openWith(ctx, path, loader.Options{Stored: opts.stored})
 	if err != nil {
 		return err
@@ -89,7 +90,7 @@ func (opts *inspectOptions) run(ctx context.Context, s terminal.Streams, args []
 	if err := matched(&opts.Filter, path, m); err != nil {
 		return err
 	}
-	opts.Order, opts.Trusted = opts.sort.value, opts.signer
+	opts.Order, opts.Trusted, opts.Unlocked = opts.sort.value, opts.signer, opts.secret != nil
 	l, err := m.AcquireContext(ctx)
 	if err != nil {
 		return err

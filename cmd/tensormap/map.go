@@ -67,6 +67,7 @@ func (opts *mapOptions) run(ctx context.Context, s terminal.Streams, args []stri
 	} else if terminal.IsTerminal(s.Out) {
 		return usageError{errors.New("a terminal cannot show a picture: give -o OUT.svg or OUT.html, or redirect standard output")}
 	}
+	opts.headOnly = true
 	m, done, err := opts.open(ctx, path)
 	if err != nil {
 		return err

@@ -25,6 +25,8 @@ import (
 // opener is how verbs open the model that the user names: by a path or by an address.
 type opener struct {
 	trusting
+	unlocking
+	writes  bool // a model, which has a secret of its own
 	headers headers
 	timeout timeout
 	noCache bool
@@ -34,6 +36,7 @@ type opener struct {
 func (o *opener) addTo(cmd *cobra.Command) {
 	o.stderr = cmd.ErrOrStderr
 	o.trusting.addTo(cmd)
+	o.unlocking.addTo(cmd, o.writes)
 	cmd.Flags().Var(&o.timeout, "timeout", "give up a server that makes no progress for `TIME`, such as 90s or 5m")
 	cmd.Flags().Var(&o.headers, "header", "send `'NAME: VALUE'` to the server, or what the file @FILE has, one a line")
 	cmd.Flags().BoolVar(&o.noCache, "no-cache", false, "keep nothing of what a server sends")
@@ -49,14 +52,19 @@ func (o *opener) openWith(ctx context.Context, name string, opts loader.Options)
 	if err := o.trusting.apply(&opts); err != nil {
 		return nil, nil, err
 	}
-	if isAddress(name) {
-		m, err = o.openAddress(ctx, name, &opts)
-	} else if err = o.checkPath(name); err == nil {
-		m, err = loader.Open(name, &opts)
+	m, err = o.openBy(o.stderr(), opts, func(opts *loader.Options) (*loader.Model, error) {
+		if isAddress(name) {
+			return o.openAddress(ctx, name, opts)
+		}
+		if err := o.checkPath(name); err != nil {
+			return nil, err
+		}
+		m, err := loader.Open(name, opts)
 		if errors.Is(err, fs.ErrNotExist) && strings.Contains(name, "://") {
 			err = fmt.Errorf("%w; addresses begin with %s://", err, strings.Join(schemes, "://, "))
 		}
-	}
+		return m, err
+	})
 	if err != nil {
 		return nil, nil, err
 	}

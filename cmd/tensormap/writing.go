@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,7 @@ type writing struct {
 	shards byteSize
 	jobs   jobs
 	sign   string // a private key
+	seal   sealing
 	doing  string // shown with the progress
 
 	dryRun, json bool
@@ -37,7 +39,7 @@ type writing struct {
 // write plans and writes the model in as out, and reports what it did. prepare, called with the
 // open model, completes the options or refuses.
 func (v *writing) write(ctx context.Context, s terminal.Streams, in, out string, o *convert.Options, prepare func(*loader.Model) error) error {
-	if err := v.setSigner(o); err != nil {
+	if err := cmp.Or(v.setSigner(o), v.seal.apply(o)); err != nil {
 		return err
 	}
 	m, done, err := v.openToCopy(ctx, in)
@@ -76,6 +78,9 @@ func (v *writing) write(ctx context.Context, s terminal.Streams, in, out string,
 	if signed(m) && o.Signer == nil {
 		fmt.Fprintf(s.Err, "%s: signature not carried over\n", terminal.Printable(called(in)))
 	}
+	if encryptionOf(m) != nil && o.Sealer == nil {
+		fmt.Fprintf(s.Err, "%s: encryption not carried over\n", terminal.Printable(called(in)))
+	}
 	return nil
 }
 
@@ -98,14 +103,22 @@ func (v *writing) run(ctx context.Context, s terminal.Streams, args []string) er
 
 // addTo declares the flags of split and merge.
 func (v *writing) addTo(cmd *cobra.Command) {
-	v.opener.addTo(cmd)
+	v.addOpener(cmd)
 	v.format = newFormatFlag()
 	v.format.addTo(cmd)
 	v.addSign(cmd)
 	v.jobs.addTo(cmd)
 }
 
+// addOpener declares the flags about what is read.
+func (v *writing) addOpener(cmd *cobra.Command) {
+	v.writes = true
+	v.opener.addTo(cmd)
+}
+
+// addSign declares the flags that protect what is written.
 func (v *writing) addSign(cmd *cobra.Command) {
+	v.seal.addTo(cmd)
 	cmd.Flags().StringVar(&v.sign, "sign", "", "sign an APR2 file with this Ed25519 key, a PEM `FILE`")
 }
 

@@ -57,12 +57,15 @@ func (a *audit) footer(f *File, in layout.Input) {
 }
 
 func (a *audit) flags(flags Flags) {
-	compressed := slices.ContainsFunc(a.index.Tensors, func(t layout.Tensor) bool { return t.Encoding == layout.LZ4 })
+	compressed := slices.ContainsFunc(a.index.Tensors, func(t layout.Tensor) bool { return t.Encoding.Unsealed() == layout.LZ4 })
 	if compressed != flags.Has(Compressed) {
 		a.Warn(atFlags, "flags", layout.ErrInvalid, "%v, but that a tensor is compressed is %t", flags, compressed)
 	}
 	if flags.Has(Signed) {
 		a.Warn(atFlags, "flags", layout.ErrUnsupported, "%v: the signature is not checked without a trusted key", flags)
+	}
+	if flags.Has(Encrypted) {
+		a.Warn(atFlags, encryptionKey, layout.ErrUnsupported, "%v: neither the head nor the tensors are checked without the key", flags)
 	}
 }
 

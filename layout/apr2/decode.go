@@ -4,11 +4,14 @@ import (
 	"strconv"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/sealed"
 )
 
 // File is a decoded APR2 file. It implements [layout.File] and [layout.Scaler].
 type File struct {
 	Header Header
+	// Encryption is what an ENCRYPTED file says of how it was sealed, else nil. Nothing of it has been verified.
+	Encryption *sealed.Encryption
 
 	index *layout.Index
 	lim   layout.Limits
@@ -20,8 +23,8 @@ var (
 	_ layout.Configurer = (*File)(nil)
 )
 
-// Decode reads header and index of a file of the draft and no other byte of it. A nil lim means the
-// defaults.
+// Decode reads header and index of a file of the draft and no other byte of it, but the metadata of an
+// ENCRYPTED file. A nil lim means the defaults.
 //
 // Errors are *[layout.FormatError]s. Those about an index entry have the offset of the entry, but
 // n_dims and dtype have their own.
@@ -42,6 +45,11 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 		return nil, err
 	}
 	d := decoder{header: h, size: in.Size(), lim: lim.WithDefaults()}
+	if h.Flags.Has(Encrypted) {
+		if d.encryption, err = h.encryption(in, &d.lim); err != nil {
+			return nil, err
+		}
+	}
 	if err := d.open(in); err != nil {
 		return nil, err
 	}
@@ -61,8 +69,8 @@ func (h Header) check(size uint64) error {
 	if size < headerSize+footerSize {
 		return errorf(headerSize, "footer", layout.ErrTruncated, "the file of %d bytes has no room for header and footer", size)
 	}
-	if h.Flags.Has(Encrypted) {
-		return errorf(atFlags, "flags", layout.ErrUnsupported, "%v: the draft gives encryption no layout", h.Flags)
+	if h.Flags.Has(Encrypted) && h.Minor == 0 {
+		return errorf(atFlags, "flags", layout.ErrUnsupported, "%v in version %d.0: the draft gives encryption no layout", h.Flags, h.Major)
 	}
 	if off, n := uint64(h.MetadataOffset), uint64(h.MetadataSize); !layout.Within(off, n, size) {
 		return errorf(atMetadataOffset, "metadata_offset", layout.ErrTruncated, "%d bytes at %d leave the file of %d bytes", n, off, size)
@@ -82,6 +90,8 @@ type decoder struct {
 	count   uint64
 	rest    []byte // what is left of the index
 	at      uint64 // where rest starts in the file
+
+	encryption *sealed.Encryption // or nil
 }
 
 // open reads the head of the index and makes the builder for its entries.
@@ -185,13 +195,24 @@ func (d *decoder) place(t *layout.Tensor, tail *[entryTailSize]byte) error {
 		return errorf(d.at, "offset", layout.ErrTruncated, "tensor %s: %d is past the end of the file of %d bytes", layout.Quote(t.Name), offset, d.size)
 	}
 	t.Offset = uint64(d.header.DataOffset) + offset
+	content := t.Stored
+	if d.encryption != nil {
+		var ok bool
+		if content, ok = sealed.ContentBytes(t.Stored, d.encryption.BlockSize); !ok {
+			return errorf(d.at, "size", layout.ErrInvalid, "tensor %s: %d bytes are no sealed blocks of %d: the last would be empty",
+				layout.Quote(t.Name), t.Stored, d.encryption.BlockSize)
+		}
+		t.Encoding, t.Raw = layout.Encrypted, content
+	}
 	if raw == 0 {
 		return nil
 	}
-	t.Encoding, t.Raw = layout.LZ4, raw
-	if least := (raw-1)/maxExpansion + 1; t.Stored < least {
+	if t.Encoding, t.Raw = layout.LZ4, raw; d.encryption != nil {
+		t.Encoding = layout.EncryptedLZ4
+	}
+	if least := (raw-1)/maxExpansion + 1; content < least {
 		return errorf(d.at, "raw_size", layout.ErrInvalid, "tensor %s: %d bytes, more than %d times the %d stored",
-			layout.Quote(t.Name), raw, maxExpansion, t.Stored)
+			layout.Quote(t.Name), raw, maxExpansion, content)
 	}
 	return nil
 }
@@ -204,5 +225,5 @@ func (d *decoder) finish() (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &File{Header: d.header, index: ix, lim: d.lim}, nil
+	return &File{Header: d.header, Encryption: d.encryption, index: ix, lim: d.lim}, nil
 }

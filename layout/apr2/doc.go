@@ -60,9 +60,9 @@
 //   - A scalar is written with the shape [1]. A dimension of 0 makes an empty tensor. That
 //     is never compressed.
 //   - metadata_size 0 means that there is no metadata. Audit warns of missing required keys.
-//   - ENCRYPTED has no layout: such files are refused. SIGNED has ours from minor version 1 on
-//     (docs/trust.md). Without a trusted key such files open, and Audit says that the signature was
-//     not checked. SHARDED is only a flag here.
+//   - ENCRYPTED and SIGNED have our layout from minor version 1 on (docs/trust.md). Without a trusted key
+//     signed files open, and Audit says that the signature was not checked. Of encrypted files the head
+//     can be read. ENCRYPTED in minor version 0 is refused. SHARDED is only a flag here.
 //   - Reserved fields and unknown flags are written as 0 and ignored.
 //   - The metadata key quantization.scales maps tensor names to numbers. It turns integer tensors into
 //     real ones: scale × (q − zero point). quantization.zero_points maps names to the zero points

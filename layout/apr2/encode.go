@@ -4,10 +4,12 @@ import (
 	"errors"
 	"hash/crc32"
 	"io"
+	"slices"
 
 	"github.com/tensormap/tensormap/internal/crcmath"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/internal/tensorwriter"
+	"github.com/tensormap/tensormap/layout/sealed"
 )
 
 // Options tune a Writer. Nil and the zero value mean the defaults.
@@ -22,6 +24,8 @@ type Options struct {
 	// Signer, if set, signs the file. It must then be an io.ReaderAt and an io.WriterAt too: the
 	// signature shows only once all is written.
 	Signer *Signer
+	// Sealer, if set, encrypts the tensors. The file must then be as for a Signer.
+	Sealer *Sealer
 }
 
 // Writer writes an APR2 file from front to back. It holds the index and, if tensors
@@ -38,6 +42,7 @@ type Writer struct {
 	headLast      Rewriter
 	metadataCRC32 uint32
 	signer        *Signer // or nil
+	seal          *seal   // or nil
 	crc32         uint32  // in the footer, once it is written
 }
 
@@ -84,12 +89,22 @@ func NewWriter(w io.Writer, tensors []layout.Tensor, opts *Options) (*Writer, er
 			tensors, last = list, file
 		} // else the plan names the tensor
 	}
-	if opts.Signer != nil {
-		signed := *opts
-		signed.Metadata = opts.Signer.placeholder(opts.Metadata, tensors)
-		opts = &signed
+	own := *opts
+	opts = &own
+	var seals *seal
+	if opts.Sealer != nil {
+		e, c, err := opts.Sealer.encryption()
+		if err != nil {
+			return nil, err
+		}
+		opts.Metadata = slices.Clone(opts.Metadata)
+		opts.Metadata.Set(encryptionKey, e.Metadata())
+		seals = &seal{cipher: c, block: e.BlockSize}
 	}
-	p, err := newPlan(tensors, opts)
+	if opts.Signer != nil {
+		opts.Metadata = opts.Signer.placeholder(opts.Metadata, tensors, seals)
+	}
+	p, err := newPlan(tensors, opts, seals)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +126,7 @@ func NewWriter(w io.Writer, tensors []layout.Tensor, opts *Options) (*Writer, er
 			return nil, err
 		}
 	}
-	written := &Writer{Tensors: tensorwriter.NewTensors(f), file: f, dst: dst, plan: p, headLast: last, signer: opts.Signer}
+	written := &Writer{Tensors: tensorwriter.NewTensors(f), file: f, dst: dst, plan: p, headLast: last, signer: opts.Signer, seal: seals}
 	if last != nil {
 		if _, err := last.WriteAt(head.header[:1], 0); err != nil { // a pipe, as *os.File may be
 			return nil, err
@@ -119,7 +134,9 @@ func NewWriter(w io.Writer, tensors []layout.Tensor, opts *Options) (*Writer, er
 		dst.sum.CRC32 = 0
 		written.metadataCRC32 = crc32.ChecksumIEEE(p.metadata)
 	}
-	p.metadata = nil
+	if seals == nil { // or else the head is decoded again, with it
+		p.metadata = nil
+	}
 	return written, nil
 }
 
@@ -136,14 +153,30 @@ var ErrRollback = errors.New("rolled back")
 // size; see NewWriter.
 //
 // If write returns ErrRollback, so does WriteBlocksFunc: the file is as it was, and the next
-// call writes the same tensor.
+// call writes the same tensor. For an encrypted file write is called twice, and must write the same: what is
+// sealed cannot be rolled back, since no block is sealed with two contents.
 func (w *Writer) WriteBlocksFunc(write func(dst io.Writer) error) error {
 	if w.headLast == nil {
 		return w.file.Failf(w.Written(), "size", layout.ErrInvalid, "the file was begun with all sizes known")
 	}
+	if w.seal != nil {
+		// What is rolled back would have been sealed as blocks that are sealed again, with other content.
+		if err := write(io.Discard); err != nil {
+			if errors.Is(err, ErrRollback) {
+				return ErrRollback
+			}
+			return w.file.Fail(err)
+		}
+	}
 	mark, sum := w.file.Mark, w.dst.sum
-	t, stored, err := w.file.WriteUnsized(write)
+	t, stored, err := w.file.WriteUnsized(w.sealed(write))
+	content := stored
+	if w.seal != nil && err == nil {
+		content, _ = sealed.ContentBytes(stored, w.seal.block)
+	}
 	switch {
+	case errors.Is(err, ErrRollback) && w.seal != nil:
+		return w.file.Failf(mark.Written, "size", layout.ErrInvalid, "the blocks of an encrypted tensor were rolled back after they were sealed")
 	case errors.Is(err, ErrRollback) && w.file.Err() == nil:
 		if err := cutAt(w.headLast, int64(mark.Written)); err != nil {
 			return w.file.Fail(err)
@@ -152,15 +185,45 @@ func (w *Writer) WriteBlocksFunc(write func(dst io.Writer) error) error {
 		return ErrRollback
 	case err != nil:
 		return w.file.Fail(err)
-	case (t.Raw+maxExpansion-1)/maxExpansion > stored || t.Raw == 0 && stored > 0:
+	case (t.Raw+maxExpansion-1)/maxExpansion > content || t.Raw == 0 && content > 0:
 		return w.file.Failf(t.Offset, "size", layout.ErrInvalid, "tensor %s: %d bytes of LZ4 blocks do not yield %d",
-			layout.Quote(t.Name), stored, t.Raw)
+			layout.Quote(t.Name), content, t.Raw)
 	}
 	t.Stored = stored
 	if stored > 0 { // a tensor without elements has no blocks, and counts as raw
-		t.Encoding = layout.LZ4
+		if t.Encoding = layout.LZ4; w.seal != nil {
+			t.Encoding = layout.EncryptedLZ4
+		}
 	}
 	return nil
+}
+
+// WriteTensor writes the next tensor, whose bytes are b.
+func (w *Writer) WriteTensor(b []byte) error {
+	if w.seal == nil {
+		return w.Tensors.WriteTensor(b)
+	}
+	return w.WriteTensorFunc(func(dst io.Writer) error {
+		_, err := dst.Write(b)
+		return err
+	})
+}
+
+// WriteTensorFunc writes the next tensor, whose bytes are all that write hands to dst, in pieces of any
+// size. dst may be used until write returns.
+func (w *Writer) WriteTensorFunc(write func(dst io.Writer) error) error {
+	return w.Tensors.WriteTensorFunc(w.sealed(write))
+}
+
+// sealed returns a function that writes what write does, sealed if the file is encrypted.
+func (w *Writer) sealed(write func(dst io.Writer) error) func(dst io.Writer) error {
+	if w.seal == nil {
+		return write
+	}
+	return func(dst io.Writer) error {
+		i := w.file.Begun() - 1
+		return w.seal.writeSealed(dst, &w.file.Index().Tensors[i], i, write)
+	}
 }
 
 // cutAt removes what was written from an offset on.
@@ -185,8 +248,8 @@ func (w *Writer) Close() error {
 	if err := w.file.Pad(size - footerSize); err != nil {
 		return err
 	}
-	if w.signer != nil {
-		if err := w.sign(); err != nil {
+	if w.signer != nil || w.seal != nil {
+		if err := w.complete(); err != nil {
 			return w.file.Fail(err)
 		}
 	}

@@ -89,8 +89,8 @@ const (
 	Aligned64                    // tensors are aligned to 64 bytes
 	Aligned32                    // tensors are aligned to 32 bytes, as in GGUF
 	Sharded                      // one file of several
-	Encrypted                    // AES-256-GCM; the draft gives no layout
-	Signed                       // Ed25519; the draft gives no layout
+	Encrypted                    // AES-256-GCM; the layout is ours
+	Signed                       // Ed25519; the layout is ours
 	Quantized                    // some tensor is stored in quantized blocks
 	Streaming                    // laid out for streaming
 )

@@ -9,7 +9,8 @@ import (
 	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
-// Metadata parses the metadata section. It is empty if metadata_size is 0.
+// Metadata parses the metadata section. It is empty if metadata_size is 0. From minor version 1 on, a file that
+// says how it is encrypted must have the flag Encrypted.
 func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 	off, n := uint64(f.Header.MetadataOffset), uint64(f.Header.MetadataSize)
 	if n == 0 {
@@ -22,7 +23,11 @@ func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 	if err != nil {
 		return nil, err
 	}
-	return jsontext.Parse(b, layout.APR2, off, "metadata", f.lim)
+	md, err := jsontext.Parse(b, layout.APR2, off, "metadata", f.lim)
+	if _, ok := md.Get(encryptionKey); ok && err == nil && f.Encryption == nil && f.Header.Minor >= 1 {
+		return nil, errorf(off, encryptionKey, layout.ErrInvalid, "such a key, but not the flag ENCRYPTED")
+	}
+	return md, err
 }
 
 const (

@@ -15,11 +15,12 @@ type plan struct {
 	align    uint64
 	metadata []byte // nil once it is written
 	size     uint64 // of the file
+	seal     *seal  // or nil
 }
 
 // newPlan lays out the head of the file, and settles the header.
-func newPlan(tensors []layout.Tensor, opts *Options) (*plan, error) {
-	p := &plan{align: defaultAlign}
+func newPlan(tensors []layout.Tensor, opts *Options, seal *seal) (*plan, error) {
+	p := &plan{align: defaultAlign, seal: seal}
 	if err := p.options(opts); err != nil {
 		return nil, err
 	}
@@ -58,6 +59,9 @@ func (p *plan) options(opts *Options) error {
 	p.header.Flags |= opts.Flags
 	if opts.Signer != nil {
 		p.header.Flags, p.header.Minor = p.header.Flags|Signed, 1
+	}
+	if opts.Sealer != nil {
+		p.header.Flags, p.header.Minor = p.header.Flags|Encrypted, 1
 	}
 	return p.setMetadata(opts.Metadata)
 }
@@ -121,24 +125,27 @@ func (p *plan) encode(tensors []layout.Tensor) (*head, error) {
 	}
 	p.size += footerSize
 	b = append(b, make([]byte, cap(b)-len(b))...)
-	return &head{header: appendHeader(nil, p.header), index: b, at: uint64(index), size: p.size}, nil
+	return &head{header: appendHeader(nil, p.header), metadata: p.metadata, index: b, at: uint64(index), size: p.size}, nil
 }
 
-// head is everything before the tensors but the metadata. It stands for the planned file, which
-// Decode reads no other byte of.
+// head is everything before the tensors, but the metadata once they are written. It stands for the planned
+// file, which Decode reads no other byte of.
 type head struct {
-	header, index []byte
-	at            uint64 // of index
-	size          uint64 // of the file
+	header, metadata, index []byte
+	at                      uint64 // of index
+	size                    uint64 // of the file
 }
 
 // Size returns the size of the planned file.
 func (h *head) Size() uint64 { return h.size }
 
-// Slice returns bytes of the header or of the index.
+// Slice returns bytes of the header, of the metadata, or of the index.
 func (h *head) Slice(off, n uint64) ([]byte, error) {
-	if off >= h.at {
+	switch {
+	case off >= h.at:
 		return layout.Bytes(h.index).Slice(off-h.at, n)
+	case off >= headerSize:
+		return layout.Bytes(h.metadata).Slice(off-headerSize, n)
 	}
 	return layout.Bytes(h.header).Slice(off, n)
 }
@@ -150,6 +157,9 @@ func (p *plan) checkMetadata(f *File, md layout.Metadata) error {
 	s.End()
 	if err := s.Err(); err != nil {
 		return err
+	}
+	if _, ok := md.Get(encryptionKey); ok && p.seal == nil && p.header.Minor >= 1 {
+		return errorf(headerSize, encryptionKey, layout.ErrInvalid, "such a key, but the file is not encrypted")
 	}
 	const key = "quantization"
 	v, ok := md.Get(key)
@@ -181,10 +191,14 @@ func (p *plan) reserve(t *layout.Tensor, at uint64) (place, error) {
 	if err != nil {
 		return place{}, errorf(at, "dims", layout.ErrInvalid, "tensor %s: %v", layout.Quote(t.Name), err)
 	}
-	e := place{size: raw}
+	e := place{size: p.seal.stored(raw)}
 	switch {
+	case t.Encoding.Encrypted(): // the index of a file that has been written
+		if e.size = t.Stored; t.Encoding == layout.EncryptedLZ4 {
+			e.rawSize, e.flags = raw, compressedTensor
+		}
 	case compressed(*t):
-		e = place{size: t.Stored, rawSize: raw, flags: compressedTensor}
+		e = place{size: p.seal.stored(t.Stored), rawSize: raw, flags: compressedTensor}
 	case t.Encoding == layout.LZ4 && raw > 0:
 		return place{}, errorf(at, "size", layout.ErrUnsupported,
 			"tensor %s: how many bytes it takes compressed is not known before it is written, but the index comes first, and only a file that can be written again has it last", layout.Quote(t.Name))
@@ -199,7 +213,9 @@ func (p *plan) reserve(t *layout.Tensor, at uint64) (place, error) {
 	return e, nil
 }
 
-func appendEntry(b []byte, t *layout.Tensor, e place) []byte {
+// AppendIdentity appends to b the bytes of t's index entry from name_len to the last dimension. Sealed blocks
+// are bound to them.
+func AppendIdentity(b []byte, t *layout.Tensor) []byte {
 	shape := dims(t)
 	b = le.AppendUint16(b, uint16(len(t.Name)))
 	b = append(b, t.Name...)
@@ -207,6 +223,11 @@ func appendEntry(b []byte, t *layout.Tensor, e place) []byte {
 	for _, dim := range shape {
 		b = le.AppendUint64(b, uint64(dim))
 	}
+	return b
+}
+
+func appendEntry(b []byte, t *layout.Tensor, e place) []byte {
+	b = AppendIdentity(b, t)
 	b = le.AppendUint64(b, e.offset)
 	b = le.AppendUint64(b, e.size)
 	b = le.AppendUint64(b, e.rawSize)
@@ -214,7 +235,7 @@ func appendEntry(b []byte, t *layout.Tensor, e place) []byte {
 }
 
 // compressed reports whether t is stored as blocks. A tensor without elements has none.
-func compressed(t layout.Tensor) bool { return t.Encoding == layout.LZ4 && t.Stored > 0 }
+func compressed(t layout.Tensor) bool { return t.Encoding.Unsealed() == layout.LZ4 && t.Stored > 0 }
 
 // compressedTensor is the flag of an entry with a raw_size.
 const compressedTensor = 1
@@ -253,6 +274,7 @@ type Sizer struct {
 	head  uint64 // header, metadata and index
 	data  uint64 // from data_offset to the end of the last tensor
 	align uint64
+	seal  *seal
 }
 
 // NewSizer returns the Sizer of a file without tensors. align is that of Options, metadata the number of
@@ -271,6 +293,14 @@ func (s Sizer) WithMetadata(n uint64) Sizer {
 	return s
 }
 
+// Sealed returns s for a file that is encrypted by sealer, or not if that is nil.
+func (s Sizer) Sealed(sealer *Sealer) Sizer {
+	if sealer != nil {
+		s.seal = &seal{block: sealer.block()}
+	}
+	return s
+}
+
 // With returns s with one tensor more. Name, Shape, DType, Encoding and Stored count as
 // they do for NewWriter; an LZ4 tensor of unknown size counts as raw.
 func (s Sizer) With(t *layout.Tensor) Sizer {
@@ -279,7 +309,7 @@ func (s Sizer) With(t *layout.Tensor) Sizer {
 		n, _ = t.DType.Size(dims(t)) // NewWriter will say what is wrong with it
 	}
 	s.head = add(s.head, uint64(entrySize+len(t.Name)+8*len(dims(t))))
-	s.data = add(up(s.data, s.align), n)
+	s.data = add(up(s.data, s.align), s.seal.stored(n))
 	return s
 }
 

@@ -21,16 +21,18 @@ type Signer struct {
 	Sign   func(message []byte) ([]byte, error)
 }
 
-// SignedHead is everything before the data of a file that is signed. Nothing in it has been verified.
-type SignedHead struct {
-	Bytes     []byte // in memory of their own
-	End       uint64 // of the data
-	Signature *sealed.Signature
+// SealedHead is everything before the data of a file that is signed or encrypted. Nothing in it has been
+// verified.
+type SealedHead struct {
+	Bytes []byte // in memory of their own
+	End   uint64 // of the data
+	sealed.Keys
 }
 
-// ReadSignedHead reads the head of a file with the flag SIGNED. Its sections have to lie as a Writer lays
-// them: metadata at 32, the index right after it, fewer than 64 zero bytes, and the data.
-func ReadSignedHead(in layout.Input) (*SignedHead, error) {
+// ReadSealedHead reads the head of a file with the flag Signed or Encrypted. Its sections have to lie as a
+// Writer lays them: metadata at 32, the index right after it, fewer than 64 zero bytes, and the data. A nil lim
+// means the defaults.
+func ReadSealedHead(in layout.Input, flag Flags, lim *layout.Limits) (*SealedHead, error) {
 	size := in.Size()
 	b, err := layout.Region(in, layout.APR2, 0, "header", 0, headerSize)
 	if err != nil {
@@ -40,17 +42,12 @@ func ReadSignedHead(in layout.Input) (*SignedHead, error) {
 		return nil, errorf(0, "magic", layout.ErrFormat, "%q, not %q", b[:4], magic)
 	}
 	h := readHeader(b)
-	if h.Major != major || h.Minor < 1 || !h.Flags.Has(Signed) {
-		return nil, errorf(atFlags, "flags", layout.ErrInvalid, "%v in version %d.%d: not signed", h.Flags, h.Major, h.Minor)
+	if h.Major != major || h.Minor < 1 || !h.Flags.Has(flag) {
+		return nil, errorf(atFlags, "flags", layout.ErrInvalid, "%v in version %d.%d: not %v", h.Flags, h.Major, h.Minor, flag)
 	}
-	end := uint64(h.IndexOffset) + uint64(h.IndexSize)
-	data := uint64(h.DataOffset)
-	if h.MetadataOffset != headerSize || uint64(h.IndexOffset) != headerSize+uint64(h.MetadataSize) || data < end || data-end >= 64 ||
-		size < footerSize || data > size-footerSize {
-		return nil, errorf(atMetadataOffset, "metadata_offset", layout.ErrInvalid, "the sections of a signed file lie in another order, or apart")
-	}
-	if most := (*layout.Limits)(nil).WithDefaults().HeaderBytes; uint64(h.MetadataSize) > most || data > 2*most {
-		return nil, errorf(atMetadataSize, "metadata_size", layout.ErrLimit, "%d bytes, more than %d", h.MetadataSize, most)
+	end, data := uint64(h.IndexOffset)+uint64(h.IndexSize), uint64(h.DataOffset)
+	if err := h.ordered(size, lim.WithDefaults().HeaderBytes); err != nil {
+		return nil, err
 	}
 	if b, err = layout.Region(in, layout.APR2, atDataOffset, "data_offset", 0, data); err != nil {
 		return nil, err
@@ -64,20 +61,55 @@ func ReadSignedHead(in layout.Input) (*SignedHead, error) {
 			return nil, errorf(end, "data_offset", layout.ErrInvalid, "padding before the data is not zero")
 		}
 	}
-	s, err := sealed.ParseSignature(b[headerSize:h.IndexOffset], layout.APR2, headerSize)
+	keys, err := sealed.Parse(b[headerSize:h.IndexOffset], layout.APR2, headerSize, lim)
+	switch {
+	case err != nil:
+		return nil, err
+	case flag == Signed && keys.Signature == nil:
+		return nil, errorf(headerSize, "signature", layout.ErrInvalid, "no such key, but the flag SIGNED")
+	case flag == Encrypted && keys.Encryption == nil:
+		return nil, errorf(headerSize, "encryption", layout.ErrInvalid, "no such key, but the flag ENCRYPTED")
+	}
+	return &SealedHead{Bytes: b, End: size - footerSize, Keys: keys}, nil
+}
+
+// ordered checks that the sections lie as they must in a file that is signed or encrypted. most bounds the
+// metadata.
+func (h Header) ordered(size, most uint64) error {
+	end, data := uint64(h.IndexOffset)+uint64(h.IndexSize), uint64(h.DataOffset)
+	if h.MetadataOffset != headerSize || uint64(h.IndexOffset) != headerSize+uint64(h.MetadataSize) || data < end || data-end >= 64 ||
+		size < footerSize || data > size-footerSize {
+		return errorf(atMetadataOffset, "metadata_offset", layout.ErrInvalid, "the sections of a file with the flags %v lie in another order, or apart", h.Flags&(Signed|Encrypted))
+	}
+	if uint64(h.MetadataSize) > most || data > 2*most {
+		return errorf(atMetadataSize, "metadata_size", layout.ErrLimit, "%d bytes, more than %d", h.MetadataSize, most)
+	}
+	return nil
+}
+
+// encryption reads how a file with the flag Encrypted was sealed.
+func (h Header) encryption(in layout.Input, lim *layout.Limits) (*sealed.Encryption, error) {
+	if err := h.ordered(in.Size(), lim.HeaderBytes); err != nil {
+		return nil, err
+	}
+	b, err := layout.Region(in, layout.APR2, atMetadataOffset, "metadata_offset", headerSize, uint64(h.MetadataSize))
 	if err != nil {
 		return nil, err
 	}
-	if s == nil {
-		return nil, errorf(headerSize, "signature", layout.ErrInvalid, "no such key, but the flag SIGNED")
+	keys, err := sealed.Parse(b, layout.APR2, headerSize, lim)
+	if err == nil && keys.Encryption == nil {
+		err = errorf(headerSize, "encryption", layout.ErrInvalid, "no such key, but the flag ENCRYPTED")
 	}
-	return &SignedHead{Bytes: b, End: size - footerSize, Signature: s}, nil
+	return keys.Encryption, err
 }
 
 // Verify reports whether key has signed the head.
-func (h *SignedHead) Verify(key ed25519.PublicKey) bool {
+func (h *SealedHead) Verify(key ed25519.PublicKey) bool {
 	return h.Signature.Verify(key, h.Bytes, headerSize)
 }
+
+// Check reports whether c is the cipher of the file, and the head is as it was when the file was sealed.
+func (h *SealedHead) Check(c *sealed.Cipher) bool { return h.Keys.Check(c, h.Bytes, headerSize) }
 
 // HeadDigest returns the SHA-256 of everything before a file's data, which manifests of signed shards hold.
 func HeadDigest(in layout.Input) (sum [sha256.Size]byte, err error) {
@@ -107,22 +139,23 @@ type signable interface {
 }
 
 // placeholder adds room for a signature to the metadata of a file with these tensors.
-func (s *Signer) placeholder(md layout.Metadata, tensors []layout.Tensor) layout.Metadata {
+func (s *Signer) placeholder(md layout.Metadata, tensors []layout.Tensor, seal *seal) layout.Metadata {
 	n := uint64(0)
 	for i := range tensors {
 		raw, _ := tensors[i].DType.Size(dims(&tensors[i])) // NewWriter will say what is wrong with it
-		n = add(up(n, defaultAlign), max(raw, tensors[i].Stored))
+		n = add(up(n, defaultAlign), seal.stored(max(raw, tensors[i].Stored)))
 	}
 	md = append(layout.Metadata{}, md...)
 	md.Set("signature", sealed.Placeholder(s.Public, n))
 	return md
 }
 
-// sign fills in the signature of a file that lacks its footer only, and makes the checksum anew.
-func (w *Writer) sign() error {
+// complete fills in the check and the signature of a file that lacks its footer only, and makes the checksum
+// anew.
+func (w *Writer) complete() error {
 	file, ok := w.dst.w.(signable)
 	if !ok {
-		return errorf(0, "signature", layout.ErrUnsupported, "a signed file must be one that can be read and written again")
+		return errorf(0, "metadata", layout.ErrUnsupported, "a signed or encrypted file must be one that can be read and written again")
 	}
 	h := &w.plan.header
 	head := make([]byte, h.DataOffset)
@@ -130,21 +163,30 @@ func (w *Writer) sign() error {
 		return err
 	}
 	data := w.Written() - uint64(h.DataOffset)
-	placed, err := sealed.ParseSignature(head[headerSize:h.IndexOffset], layout.APR2, headerSize)
-	if err != nil {
-		return err
+	shift := crcmath.XPow8(data)
+	crc := w.dst.sum.CRC32 ^ crcmath.Combine(crc32.ChecksumIEEE(head), 0, shift) // of the data
+	var finish sealed.Sealing
+	var digests []byte
+	if w.seal != nil {
+		finish.Cipher = w.seal.cipher
 	}
-	digests, crc, err := digestData(io.NewSectionReader(file, int64(h.DataOffset), int64(data)), data, placed.ChunkSize)
-	if err != nil {
-		return err
+	if w.signer != nil {
+		finish.Sign = w.signer.Sign
+		placed, err := sealed.Parse(head[headerSize:h.IndexOffset], layout.APR2, headerSize, nil)
+		if err != nil {
+			return err
+		}
+		if digests, crc, err = digestData(io.NewSectionReader(file, int64(h.DataOffset), int64(data)), data, placed.Signature.ChunkSize); err != nil {
+			return err
+		}
 	}
-	if err := sealed.Sign(w.signer.Sign, head, headerSize, int(h.MetadataSize), digests); err != nil {
+	if err := finish.Complete(head, headerSize, int(h.MetadataSize), digests); err != nil {
 		return err
 	}
 	if _, err := file.WriteAt(head, 0); err != nil {
 		return err
 	}
-	w.dst.sum.CRC32 = crcmath.Combine(crc32.ChecksumIEEE(head), crc, crcmath.XPow8(data))
+	w.dst.sum.CRC32 = crcmath.Combine(crc32.ChecksumIEEE(head), crc, shift)
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/jsontext"
+	"github.com/tensormap/tensormap/layout/sealed"
 )
 
 // The methods of this file compare the manifest with its shards.
@@ -68,12 +69,13 @@ func (m *File) CheckChecksum(i int, shard layout.File, file layout.Input) error 
 }
 
 // CheckHead compares the head of shard i, a file, with the digest in the manifest, before anything in the
-// head is believed. A signed manifest must have the digest: shards of different models cannot be mixed.
+// head is believed. A signed manifest and one of encrypted shards must have the digest: shards of different models cannot be
+// mixed.
 func (m *File) CheckHead(i int, file layout.Input) error {
 	s := &m.Shards[i]
 	if s.HeadSHA256 == "" {
-		if m.signed {
-			return m.errorf([]any{"shards", i}, "shards.head_sha256", layout.ErrInvalid, "the manifest is signed, but has no head_sha256 of shard %s", quote(s.Name))
+		if m.signed || m.Encryption != nil {
+			return m.errorf([]any{"shards", i}, "shards.head_sha256", layout.ErrInvalid, "the manifest is signed or encrypted, but has no head_sha256 of shard %s", quote(s.Name))
 		}
 		return nil
 	}
@@ -84,6 +86,26 @@ func (m *File) CheckHead(i int, file layout.Input) error {
 	if s.HeadSHA256 != hex.EncodeToString(got[:]) {
 		return m.errorf([]any{"shards", i, "head_sha256"}, "shards.head_sha256", layout.ErrChecksum,
 			"the head of shard %s has %x, but should have %s: it is not the file that the manifest was written for", quote(s.Name), got, layout.Quote([]byte(s.HeadSHA256)))
+	}
+	return nil
+}
+
+// CheckSealed makes sure that shard i is encrypted exactly if the manifest says so, and for the same secret.
+func (m *File) CheckSealed(i int, shard layout.File) error {
+	var own *sealed.Encryption
+	if f, ok := shard.(*apr2.File); ok {
+		own = f.Encryption
+	}
+	name, of := quote(m.Shards[i].Name), m.Encryption
+	switch {
+	case own == nil && of == nil:
+		return nil
+	case own == nil:
+		return m.errorAt(i, layout.ErrInvalid, "the shards are encrypted, but %s is not", name)
+	case of == nil:
+		return m.errorAt(i, layout.ErrInvalid, "shard %s is encrypted, but the manifest does not say so", name)
+	case !own.SameSecret(of):
+		return m.errorAt(i, layout.ErrInvalid, "shard %s has another kdf, argon2 or key_id than the manifest", name)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/jsontext"
+	"github.com/tensormap/tensormap/layout/sealed"
 )
 
 // Decode reads a manifest or index. A nil lim means the defaults. The error is a
@@ -82,7 +83,7 @@ type value struct {
 }
 
 // known are the keys that one of the two kinds of manifests has.
-var known = []string{"shards", "shard_count", "tensor_shard_map", "weight_map", "metadata", "sharded", "apr_version", "signature"}
+var known = []string{"shards", "shard_count", "tensor_shard_map", "weight_map", "metadata", "sharded", "apr_version", "signature", "encryption"}
 
 func (d *decoder) decode() error {
 	if err := d.survey(); err != nil {
@@ -233,6 +234,13 @@ func (d *decoder) mistyped(v leaf, field, which, want string) error {
 func (d *decoder) shards() error {
 	d.m.Of = layout.APR2
 	d.m.signed = d.has("signature")
+	if d.has("encryption") {
+		keys, err := sealed.Parse([]byte(d.text), layout.Manifest, 0, &d.lim)
+		if err != nil {
+			return err
+		}
+		d.m.Encryption = keys.Encryption
+	}
 	list := d.root("shards")
 	if list.kind != '[' {
 		return d.mistyped(list, "shards", "", "a list of objects")

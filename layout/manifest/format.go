@@ -10,6 +10,7 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/jsontext"
+	"github.com/tensormap/tensormap/layout/sealed"
 )
 
 // Format describes manifests and indexes.
@@ -29,6 +30,9 @@ type File struct {
 	Shards []Shard
 	// FollowLinks tells that shards may be links to files elsewhere.
 	FollowLinks bool
+	// Encryption is what an APR2 manifest of encrypted shards says of how these were sealed, else nil. Nothing of
+	// it has been verified.
+	Encryption *sealed.Encryption
 
 	index     *layout.Index
 	lim       layout.Limits
@@ -57,8 +61,8 @@ type Shard struct {
 	CRC32 string
 	// SHA256 covers the whole file. It is as the manifest writes it, or "".
 	SHA256 string
-	// HeadSHA256 covers all before the data of a signed APR2 file, in 64 hexadecimal digits. It is "" in
-	// manifests that are not signed.
+	// HeadSHA256 covers all before the data of a signed or encrypted APR2 file, in 64 hexadecimal digits. It
+	// is "" in manifests that are neither.
 	HeadSHA256 string
 
 	first int // SafeTensors: the first of places that is in it

@@ -18,14 +18,15 @@ func FuzzSignature(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(text)
-	signed, err := SignManifest(public, func(m []byte) ([]byte, error) { return ed25519.Sign(private, m), nil }, []byte(`{"shards": []}`))
+	signed, err := Sealing{Sign: func(m []byte) ([]byte, error) { return ed25519.Sign(private, m), nil }}.Manifest([]byte(`{"shards": []}`), Placeholder(public, 0), nil)
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(signed)
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for _, format := range []layout.Format{layout.APR2, layout.Manifest} {
-			s, err := ParseSignature(text, format, 0)
+			keys, err := Parse(text, format, 0, nil)
+			s := keys.Signature
 			if err != nil || s == nil {
 				continue
 			}

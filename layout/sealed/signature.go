@@ -1,7 +1,3 @@
-// Package sealed reads and writes the keys by which an APR2 file or manifest says that it is signed. The
-// layout is an extension of the format, version 1 of minor version 1; docs/trust.md describes it.
-//
-// It holds no keys and trusts nobody: package trust does.
 package sealed
 
 import (
@@ -10,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
@@ -38,23 +35,6 @@ type Signature struct {
 	value, digests, digestsEnd int // where the texts between quotes start, and the second ends
 }
 
-// ParseSignature reads the signature in text: a file's metadata, which starts at offset at, or a whole
-// manifest. It is nil if there is none. A key that occurs twice, at any depth, is an error.
-func ParseSignature(text []byte, f layout.Format, at uint64) (*Signature, error) {
-	js := jsontext.New(text, f, at, "metadata", (*layout.Limits)(nil).WithDefaults())
-	var s *Signature
-	for key := range js.Members("an object") {
-		if string(key) != "signature" || js.Next() != '{' {
-			js.Skip()
-			continue
-		}
-		s = new(Signature)
-		s.parse(&js, text, at, f == layout.APR2)
-	}
-	js.End()
-	return s, js.Err()
-}
-
 func (s *Signature) parse(js *jsontext.Scanner[[]byte], text []byte, at uint64, file bool) {
 	outer := js.Field
 	js.Field = "signature"
@@ -71,9 +51,9 @@ func (s *Signature) parse(js *jsontext.Scanner[[]byte], text []byte, at uint64, 
 				js.Fail(place, layout.ErrUnsupported, "algorithm %s; %s is known", layout.Quote([]byte(got)), algorithm)
 			}
 		case "public_key":
-			s.PublicKey = base64Of(js, ed25519.PublicKeySize)
+			s.PublicKey = base64Of(js, "public_key", ed25519.PublicKeySize)
 		case "value":
-			s.Value, s.value = base64Of(js, ed25519.SignatureSize), in
+			s.Value, s.value = base64Of(js, "value", ed25519.SignatureSize), in
 			if js.Err() == nil && (in+valueChars >= len(text) || text[in+valueChars] != '"') {
 				js.Fail(place, layout.ErrInvalid, "the value has escapes")
 			}
@@ -82,7 +62,7 @@ func (s *Signature) parse(js *jsontext.Scanner[[]byte], text []byte, at uint64, 
 				js.Fail(place, layout.ErrInvalid, "chunk_size is %d, not a power of two from %d to %d", s.ChunkSize, layout.MinChunk, layout.MaxChunk)
 			}
 		case "digests":
-			s.Digests, s.digests = base64Of(js, -1), in
+			s.Digests, s.digests = base64Of(js, "digests", -1), in
 			s.digestsEnd = int(js.Offset()-at) - 1
 		default:
 			js.Skip()
@@ -92,22 +72,31 @@ func (s *Signature) parse(js *jsontext.Scanner[[]byte], text []byte, at uint64, 
 	if file {
 		wanted = append(wanted, "chunk_size", "digests")
 	}
-	for _, key := range wanted {
+	require(js, start, seen, wanted...)
+	js.Field = outer
+}
+
+// require fails if one of these keys was not seen in the object that starts at an offset.
+func require(js *jsontext.Scanner[[]byte], start uint64, seen map[string]bool, keys ...string) {
+	for _, key := range keys {
 		if !seen[key] && js.Err() == nil {
 			js.Fail(start, layout.ErrInvalid, "no %s", key)
 		}
 	}
-	js.Field = outer
 }
 
-// base64Of reads a string of n bytes in base64, canonical and padded; -1 is any number.
-func base64Of(js *jsontext.Scanner[[]byte], n int) []byte {
+// base64Of reads a string of n bytes in base64, canonical and padded; -1 is any number. name is the member's.
+func base64Of(js *jsontext.Scanner[[]byte], name string, n int) []byte {
 	js.Next()
 	at := js.Offset()
 	text := string(js.Text())
 	b, err := base64.StdEncoding.Strict().DecodeString(text)
 	if err != nil || strings.ContainsAny(text, "\r\n") || n >= 0 && len(b) != n {
-		js.Fail(at, layout.ErrInvalid, "not canonical base64 of %d bytes", n)
+		size := ""
+		if n >= 0 {
+			size = fmt.Sprintf(" of %d bytes", n)
+		}
+		js.Fail(at, layout.ErrInvalid, "%s is not canonical base64%s", name, size)
 		return nil
 	}
 	return b
@@ -115,21 +104,45 @@ func base64Of(js *jsontext.Scanner[[]byte], n int) []byte {
 
 // Verify checks that key has signed head, in whose metadata, at offset at, s was found.
 func (s *Signature) Verify(key ed25519.PublicKey, head []byte, at int) bool {
-	return bytes.Equal(key, s.PublicKey) && ed25519.Verify(key, message(fileContext, head, at+s.value), s.Value)
+	return bytes.Equal(key, s.PublicKey) && ed25519.Verify(key, s.message(fileContext, head, at), s.Value)
 }
 
 // VerifyManifest checks that key has signed the manifest in which s was found.
 func (s *Signature) VerifyManifest(key ed25519.PublicKey, text []byte) bool {
-	return bytes.Equal(key, s.PublicKey) && ed25519.Verify(key, message(manifestContext, text, s.value), s.Value)
+	return bytes.Equal(key, s.PublicKey) && ed25519.Verify(key, s.message(manifestContext, text, 0), s.Value)
 }
 
-// message returns what is signed: the bytes with the signature's text replaced.
-func message(context string, b []byte, value int) []byte {
+// message returns what is signed: the bytes with the signature's text replaced. Metadata starts at offset at.
+func (s *Signature) message(context string, b []byte, at int) []byte {
 	m := append([]byte(context), b...)
-	fill(m[len(context)+value:][:valueChars])
+	fill(m[len(context)+at+s.value:][:valueChars])
 	return m
 }
 
+// sign signs b and writes the signature to its place.
+func (s *Signature) sign(key func(message []byte) ([]byte, error), context string, b []byte, at int) error {
+	sig, err := key(s.message(context, b, at))
+	if err != nil {
+		return err
+	}
+	base64.StdEncoding.Encode(b[at+s.value:][:valueChars], sig)
+	return nil
+}
+
+// place writes the digests to the room for them in head.
+func (s *Signature) place(head []byte, at int, digests []byte) error {
+	text := base64.StdEncoding.EncodeToString(digests) + `"`
+	room := head[at+s.digests : at+s.digestsEnd+1]
+	if len(text) > len(room) {
+		return layout.Errorf(layout.APR2, uint64(at+s.digests), "signature", layout.ErrLimit, "%d bytes of digests, where there is room for %d", len(text), len(room))
+	}
+	for i := range room[copy(room, text):] {
+		room[len(text)+i] = ' '
+	}
+	return nil
+}
+
+// fill replaces characters by those that stand for them in what is signed and checked.
 func fill(b []byte) {
 	for i := range b {
 		b[i] = 'A'
@@ -148,50 +161,6 @@ func Placeholder(key ed25519.PublicKey, n uint64) layout.Metadata {
 		{Key: "digests", Value: base64.StdEncoding.EncodeToString(make([]byte, sums))},
 		{Key: "value", Value: base64.StdEncoding.EncodeToString(make([]byte, ed25519.SignatureSize))},
 	}
-}
-
-// Sign fills in a placeholder in head, whose metadata is n bytes at offset at. digests are those of the
-// data.
-func Sign(key func(message []byte) ([]byte, error), head []byte, at, n int, digests []byte) error {
-	s, err := ParseSignature(head[at:at+n], layout.APR2, uint64(at))
-	if err != nil {
-		return err
-	}
-	text := base64.StdEncoding.EncodeToString(digests) + `"`
-	room := head[at+s.digests : at+s.digestsEnd+1]
-	if len(text) > len(room) {
-		return layout.Errorf(layout.APR2, uint64(at+s.digests), "signature", layout.ErrLimit, "%d bytes of digests, where there is room for %d", len(text), len(room))
-	}
-	for i := range room[copy(room, text):] {
-		room[len(text)+i] = ' '
-	}
-	return put(key, fileContext, head, at+s.value)
-}
-
-// put signs b and writes the signature to its place.
-func put(key func(message []byte) ([]byte, error), context string, b []byte, value int) error {
-	sig, err := key(message(context, b, value))
-	if err != nil {
-		return err
-	}
-	base64.StdEncoding.Encode(b[value:value+valueChars], sig)
-	return nil
-}
-
-// SignManifest adds a signature to the text of a manifest, an object.
-func SignManifest(public ed25519.PublicKey, key func(message []byte) ([]byte, error), text []byte) ([]byte, error) {
-	object, err := Placeholder(public, 0).MarshalJSON()
-	if err != nil {
-		return nil, err
-	}
-	end := bytes.LastIndexByte(text, '}')
-	text = append(bytes.TrimRight(text[:end:end], " \n"), ",\n  \"signature\": "...)
-	text = append(append(text, object...), "\n}\n"...)
-	s, err := ParseSignature(text, layout.Manifest, 0)
-	if err != nil {
-		return nil, err
-	}
-	return text, put(key, manifestContext, text, s.value)
 }
 
 func jsonUint(n uint64) json.Number {

@@ -94,8 +94,39 @@ def check_apr2(tmp):
     print("signed APR2: ok")
 
 
+def check_encrypted(tmp):
+    """Encrypted APR2 files of ours, and of the script that shares no code, which lists the digests of their tensors."""
+    here = pathlib.Path(__file__).parent.parent
+    script, sign, key, phrase = here / "trust" / "apr2_encrypted.py", tmp / "e.pem", tmp / "k.key", tmp / "phrase"
+    for path, text in (key, bytes(range(32)).hex() + "\n"), (phrase, "открой\r\n"):
+        path.write_text(text, newline="")
+        path.chmod(0o600)
+    run(TENSORMAP, "keygen", "--type", "ed25519", "-o", sign)
+    model = here / "trust" / "model" / "model.safetensors"
+
+    def digests(*command):
+        out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        return sorted(line for line in out.splitlines() if not line.endswith("(model)"))
+
+    want = digests(TENSORMAP, "hash", "--stored", model)
+    secrets = {"key": (["--encrypt", key], ["--decrypt", key], ["--key", key.read_text().strip()]),
+               "phrase": (["--passphrase-file", phrase], ["--passphrase-file", phrase], ["--passphrase", "открой"])}
+    for secret, (seal, opens, python) in secrets.items():
+        for name, flags in {"plain": [], "small": ["--compress"], "signed": ["--sign", sign], "shards": ["--shard-size", "60KB", "--sign", sign, "--compress"]}.items():
+            out = tmp / (secret + name + ".apr")
+            run(TENSORMAP, "convert", model, out, *seal, *flags)
+            run(TENSORMAP, "verify", out, *opens)
+            assert digests(sys.executable, script, "read", out, *python) == want, out
+    run(sys.executable, script, "make", tmp)
+    for name, (_, opens, python) in {"encrypted.apr": secrets["key"], "passphrase.apr": secrets["phrase"]}.items():
+        assert digests(TENSORMAP, "hash", "--stored", tmp / name, *opens) == digests(sys.executable, script, "read", tmp / name, *python), name
+    print("encrypted APR2: ok")
+
+
 with tempfile.TemporaryDirectory() as d:
     check_apr2(pathlib.Path(d))
+with tempfile.TemporaryDirectory() as d:
+    check_encrypted(pathlib.Path(d))
 for curve in CURVES:
     with tempfile.TemporaryDirectory() as d:
         check(curve, pathlib.Path(d))

@@ -45,6 +45,9 @@ func (f *File) Index() *layout.Index { return f.index }
 // SetIndex replaces the index by one with the same tensors.
 func (f *File) SetIndex(index *layout.Index) { f.index = index }
 
+// Begun returns the number of tensors that have been begun.
+func (f *File) Begun() int { return f.next }
+
 // Err returns the error that ended the work, or nil.
 func (f *File) Err() error { return f.err }
 

@@ -12,7 +12,7 @@ type File interface {
 	// Mapping returns the file's bytes. A file that is aliased there is brought into memory,
 	// any other is read into targets.
 	Mapping() *mmapio.Mapping
-	// Align returns the alignment that the file promises its tensors.
+	// Align returns the alignment that the file promises its tensors. Neighbours are fewer bytes apart.
 	Align() uint64
 	// Fill reads from off on into buffers that lie one behind the other.
 	Fill(ctx context.Context, buffers []Padded, off uint64) error

@@ -12,6 +12,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/scheme"
+	"github.com/tensormap/tensormap/layout/sealed"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -21,6 +22,7 @@ type Options struct {
 	Filter                      glob.Pattern
 	Depth                       int    // of the tree; 0 is all of it
 	Trusted                     string // whose signature was verified, or ""
+	Unlocked                    bool   // the model was opened with its key
 	Order                       string // of tensors, one of orderNames; "" is that of the file
 }
 
@@ -33,8 +35,10 @@ type inspection struct {
 	Flags    []string        `json:"flags"`
 	Metadata layout.Metadata `json:"metadata"`
 	// Signature is nil if nothing says that the model is signed.
-	Signature *Signature    `json:"signature,omitempty"`
-	Graph     *layout.Graph `json:"graph,omitempty"`
+	Signature *Signature `json:"signature,omitempty"`
+	// Encryption is nil if the model is not encrypted.
+	Encryption *Encryption   `json:"encryption,omitempty"`
+	Graph      *layout.Graph `json:"graph,omitempty"`
 
 	summary []layout.Fact
 
@@ -69,6 +73,21 @@ func signature(l *loader.Lease, flags []string, trusted string) *Signature {
 		}
 	}
 	return s
+}
+
+// Encryption says how a model is encrypted. Without the key it is what the file claims.
+type Encryption struct {
+	Algorithm string `json:"algorithm"`
+	KDF       string `json:"kdf"`
+	KeyID     string `json:"key_id,omitempty"`
+	Verified  bool   `json:"verified"`
+}
+
+func encryption(e *sealed.Encryption, verified bool) *Encryption {
+	if e == nil {
+		return nil
+	}
+	return &Encryption{sealed.Algorithm, e.KDF, e.KeyID, verified}
 }
 
 type FileInfo struct {
@@ -151,6 +170,9 @@ func New(m *loader.Model, l *loader.Lease, opts *Options) *inspection {
 		in.Files = append(in.Files, FileInfo{f.Path, f.Size})
 	}
 	in.Signature = signature(l, in.Flags, opts.Trusted)
+	if f, ok := files[0].Layout.(*apr2.File); ok {
+		in.Encryption = encryption(f.Encryption, opts.Unlocked)
+	}
 	if opts.Json || opts.Metadata {
 		in.Metadata, in.Err = l.Metadata()
 	}

@@ -20,6 +20,9 @@ func WriteJSON(w io.Writer, in *inspection) error {
 	if in.Signature != nil {
 		j.Field(",\n", "signature", in.Signature)
 	}
+	if in.Encryption != nil {
+		j.Field(",\n", "encryption", in.Encryption)
+	}
 	j.Field(",\n", "metadata", in.Metadata)
 	j.Begin("tensors")
 	for t := range in.tensors() {

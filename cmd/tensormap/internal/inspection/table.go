@@ -59,6 +59,16 @@ func (in *inspection) header(all *report.Total, opts *Options) report.Facts {
 		}
 		f.Add("signed by", terminal.Printable(s.By)+", "+state)
 	}
+	if e := in.Encryption; e != nil {
+		text := e.Algorithm + ", " + e.KDF
+		if e.KeyID != "" {
+			text += ", key " + terminal.Printable(strconv.Quote(e.KeyID))
+		}
+		if !e.Verified {
+			text += ", not verified"
+		}
+		f.Add("encrypted with", text)
+	}
 	if len(in.Flags) > 0 {
 		f.Add("flags", terminal.Printable(strings.Join(in.Flags, ", ")))
 	}

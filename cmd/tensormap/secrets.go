@@ -1,0 +1,153 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/convert"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/layout/manifest"
+	"github.com/tensormap/tensormap/layout/sealed"
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/trust"
+	"golang.org/x/term"
+)
+
+// unlocking is the flags that say what opens an encrypted model. Secrets themselves are never on the command
+// line.
+type unlocking struct {
+	keyFile        string
+	passphraseFile string
+	// headOnly is set for verbs that read no tensors: nobody is asked for a passphrase then.
+	headOnly bool
+	// either is set for verbs of two models, one of which may be plain.
+	either bool
+
+	passphraseFlag string
+	secret         sealed.Secret // once it was read
+	from           string        // the file or variable that it was read from
+}
+
+// addTo declares the flags. Verbs that write call the passphrase of what they read by another name.
+func (u *unlocking) addTo(cmd *cobra.Command, writes bool) {
+	u.passphraseFlag = "passphrase-file"
+	if writes {
+		u.passphraseFlag = "decrypt-passphrase-file"
+	}
+	cmd.Flags().StringVar(&u.keyFile, "decrypt", "", "read an encrypted model with the key in `KEYFILE`")
+	cmd.Flags().StringVar(&u.passphraseFile, u.passphraseFlag, "", "read an encrypted model with the passphrase in `FILE`")
+}
+
+// read reads the secret that flags or the environment name, if they do.
+func (u *unlocking) read() (err error) {
+	switch {
+	case u.secret != nil:
+		return nil
+	case u.keyFile != "" && u.passphraseFile != "":
+		return usageError{fmt.Errorf("--decrypt and --%s exclude each other", u.passphraseFlag)}
+	}
+	if u.keyFile != "" || u.passphraseFile != "" {
+		u.secret, u.from, err = readSecret(u.keyFile, u.passphraseFile)
+		return err
+	}
+	u.secret, u.from, err = trust.EnvironmentSecret()
+	return err
+}
+
+// readSecret reads the secret of a key file, or else of a passphrase file.
+func readSecret(key, passphrase string) (s sealed.Secret, from string, err error) {
+	if key != "" {
+		s, err = trust.ReadKey(key)
+		return s, key, err
+	}
+	s, err = trust.ReadPassphrase(passphrase)
+	return s, passphrase, err
+}
+
+// openBy opens a model with the secret. If there is none, it is asked for where that is possible: the model
+// must then be encrypted with a passphrase, and somebody sit at a terminal.
+func (u *unlocking) openBy(stderr io.Writer, opts loader.Options, open func(opts *loader.Options) (*loader.Model, error)) (*loader.Model, error) {
+	if err := u.read(); err != nil {
+		return nil, err
+	}
+	plain := opts
+	if u.secret != nil {
+		opts.Key = trust.Always(u.secret)
+	}
+	if u.secret != nil && !u.either {
+		return open(&opts)
+	}
+	m, err := open(&plain)
+	if err != nil {
+		return nil, err
+	}
+	e := encryptionOf(m)
+	if e == nil || u.secret == nil && (u.headOnly || e.Argon2 == nil || !term.IsTerminal(int(os.Stdin.Fd())) || !terminal.IsTerminal(stderr)) {
+		return m, nil
+	}
+	if u.secret == nil {
+		if u.secret, err = ask(stderr, m.Path()); err != nil {
+			m.Close()
+			return nil, err
+		}
+	}
+	m.Close()
+	opts.Key = trust.Always(u.secret)
+	return open(&opts)
+}
+
+// ask asks for the passphrase of a model, without an echo.
+func ask(stderr io.Writer, path string) (sealed.Secret, error) {
+	fmt.Fprintf(stderr, "passphrase of %s: ", terminal.Printable(path))
+	text, err := term.ReadPassword(int(os.Stdin.Fd()))
+	fmt.Fprintln(stderr)
+	if err != nil {
+		return nil, err
+	}
+	defer clear(text)
+	return trust.NewPassphrase(text)
+}
+
+// encryptionOf returns how m is encrypted, or nil.
+func encryptionOf(m *loader.Model) *sealed.Encryption {
+	for _, f := range m.Files() {
+		switch l := f.Layout.(type) {
+		case *apr2.File:
+			return l.Encryption
+		case *manifest.File:
+			return l.Encryption
+		}
+	}
+	return nil
+}
+
+// sealing is the flags that say with what a new model is encrypted.
+type sealing struct{ keyFile, passphraseFile string }
+
+func (v *sealing) addTo(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&v.keyFile, "encrypt", "", "encrypt an APR2 file with the key in `KEYFILE`")
+	cmd.Flags().StringVar(&v.passphraseFile, "passphrase-file", "", "encrypt an APR2 file with the passphrase in `FILE`")
+}
+
+// apply makes the new files encrypted, if that is asked for.
+func (v *sealing) apply(o *convert.Options) error {
+	switch {
+	case v.keyFile == "" && v.passphraseFile == "":
+		return nil
+	case v.keyFile != "" && v.passphraseFile != "":
+		return usageError{errors.New("--encrypt and --passphrase-file exclude each other")}
+	case o.Format != layout.APR2:
+		return usageError{fmt.Errorf("--encrypt and --passphrase-file: only APR2 files are encrypted, not %v", o.Format)}
+	}
+	secret, _, err := readSecret(v.keyFile, v.passphraseFile)
+	if err != nil {
+		return err
+	}
+	o.Sealer = trust.NewSealer(secret)
+	return nil
+}

@@ -1,0 +1,97 @@
+// Package sealed reads and writes the keys by which an APR2 file or manifest says that it is signed or
+// encrypted, and encrypts and decrypts blocks. The layout is an extension of the format, version 1 of minor
+// version 1; docs/trust.md describes it.
+//
+// It keeps no keys and trusts nobody: package trust does.
+package sealed
+
+import (
+	"bytes"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/jsontext"
+)
+
+// Keys holds what the metadata of a file, or a manifest, say of their protection. Members are nil if they say
+// nothing.
+type Keys struct {
+	Signature  *Signature
+	Encryption *Encryption
+}
+
+// Parse reads the keys in text: a file's metadata, which starts at offset at, or a whole manifest. A key
+// that occurs twice, at any depth, is an error. A nil lim means the defaults.
+func Parse(text []byte, f layout.Format, at uint64, lim *layout.Limits) (k Keys, err error) {
+	limits := lim.WithDefaults()
+	js := jsontext.New(text, f, at, "metadata", limits)
+	for key := range js.Members("an object") {
+		switch {
+		case string(key) == "signature" && js.Next() == '{':
+			k.Signature = new(Signature)
+			k.Signature.parse(&js, text, at, f == layout.APR2)
+		case string(key) == "encryption":
+			k.Encryption = new(Encryption)
+			k.Encryption.parse(&js, text, at, f == layout.APR2, limits)
+		default:
+			js.Skip()
+		}
+	}
+	js.End()
+	return k, js.Err()
+}
+
+// Sealing is what completes the head of a file, or a manifest. Members that are nil leave their key as it is.
+type Sealing struct {
+	Cipher *Cipher                              // makes the check of the encryption
+	Sign   func(message []byte) ([]byte, error) // makes the signature
+}
+
+// Complete fills in the placeholders in head, whose metadata is n bytes at offset at. digests are those of
+// the data, for a signature.
+func (s Sealing) Complete(head []byte, at, n int, digests []byte) error {
+	k, err := Parse(head[at:at+n], layout.APR2, uint64(at), nil)
+	if err != nil {
+		return err
+	}
+	if s.Sign != nil {
+		if err := k.Signature.place(head, at, digests); err != nil {
+			return err
+		}
+	}
+	return s.put(k, fileContext, head, at)
+}
+
+// Manifest adds the objects of its keys to the text of a manifest, and completes them. Those that are nil
+// are left out.
+func (s Sealing) Manifest(text []byte, signature, encryption layout.Metadata) ([]byte, error) {
+	end := bytes.LastIndexByte(text, '}')
+	text = bytes.TrimRight(text[:end:end], " \n")
+	for _, o := range []layout.Entry{{Key: "encryption", Value: encryption}, {Key: "signature", Value: signature}} {
+		object := o.Value.(layout.Metadata)
+		if object == nil {
+			continue
+		}
+		b, err := object.MarshalJSON()
+		if err != nil {
+			return nil, err
+		}
+		text = append(append(text, ",\n  \""+o.Key+"\": "...), b...)
+	}
+	text = append(text, "\n}\n"...)
+	k, err := Parse(text, layout.Manifest, 0, nil)
+	if err != nil {
+		return nil, err
+	}
+	return text, s.put(k, manifestContext, text, 0)
+}
+
+// put writes the check, and then the signature, which covers it.
+func (s Sealing) put(k Keys, context string, b []byte, at int) error {
+	if s.Cipher != nil {
+		k.writeCheck(s.Cipher, b, at)
+	}
+	if s.Sign != nil {
+		return k.Signature.sign(s.Sign, context, b, at)
+	}
+	return nil
+}

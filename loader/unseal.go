@@ -1,0 +1,219 @@
+package loader
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/layout/sealed"
+	"github.com/tensormap/tensormap/loader/internal/plan"
+	"github.com/tensormap/tensormap/loader/internal/unsealed"
+	"github.com/tensormap/tensormap/mmapio"
+	"github.com/tensormap/tensormap/shard"
+)
+
+// keyring asks for the secrets of a model's files, each once.
+type keyring struct {
+	ask func(ctx context.Context, id string) (Secret, error)
+
+	mu      sync.Mutex
+	secrets map[string]Secret
+}
+
+func newKeyring(o *Options) *keyring {
+	return &keyring{ask: o.Key, secrets: make(map[string]Secret)}
+}
+
+func (k *keyring) secret(ctx context.Context, id string) (Secret, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if s := k.secrets[id]; s != nil {
+		return s, nil
+	}
+	s, err := k.ask(ctx, id)
+	if err == nil && s == nil {
+		err = fmt.Errorf("%w: Options.Key returned no secret for %s", ErrKey, layout.Quote([]byte(id)))
+	}
+	if err == nil {
+		k.secrets[id] = s
+	}
+	return s, err
+}
+
+// unseal makes s an encrypted file whose head is authentic, before anything in it is believed, if the model
+// has a key. The error names the file.
+func (o *Options) unseal(ctx context.Context, s *stored, keys *keyring) error {
+	if o.Key == nil {
+		return nil
+	}
+	err := mmapio.Guard(func() error { return keys.unseal(ctx, s, o.Limits) })
+	if err != nil {
+		return &fileError{s.path, err}
+	}
+	return nil
+}
+
+func (k *keyring) unseal(ctx context.Context, s *stored, lim *layout.Limits) error {
+	start, err := s.index.Slice(0, min(64, s.index.Size()))
+	if err != nil {
+		return err
+	}
+	text := bytes.TrimLeft(start, " \t\r\n")
+	switch {
+	case bytes.HasPrefix(start, []byte("APR2")):
+		return k.unsealFile(ctx, s, lim)
+	case len(text) > 0 && text[0] == '{':
+		return k.unsealManifest(ctx, s, lim)
+	}
+	return errPlain("files of this format are never encrypted")
+}
+
+// errPlain returns the error of a key for what is not encrypted. A plain file must not pass for a sealed one.
+func errPlain(why string) error { return fmt.Errorf("%w: not encrypted: %s", ErrKey, why) }
+
+func (k *keyring) unsealFile(ctx context.Context, s *stored, lim *layout.Limits) error {
+	head, err := apr2.ReadSealedHead(s.index, apr2.Encrypted, lim)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrKey, err)
+	}
+	c, err := k.cipher(ctx, head.Encryption)
+	if err != nil {
+		return err
+	}
+	if !head.Check(c) {
+		return wrongKey(layout.APR2)
+	}
+	s.cipher = c
+	s.index = &fetched{s.index, 0, head.Bytes}
+	return nil
+}
+
+func (k *keyring) unsealManifest(ctx context.Context, s *stored, lim *layout.Limits) error {
+	size, most := s.index.Size(), lim.WithDefaults().HeaderBytes
+	if size > most {
+		return layout.Errorf(layout.Manifest, 0, "manifest", layout.ErrLimit, "%d bytes of JSON, more than %d", size, most)
+	}
+	b, err := s.index.Slice(0, size)
+	if err != nil {
+		return err
+	}
+	b = slices.Clone(b) // which nobody else can change
+	keys, err := sealed.Parse(b, layout.Manifest, 0, lim)
+	if err == nil && keys.Encryption == nil {
+		err = errPlain("the manifest has no such key")
+	}
+	if err != nil {
+		return err
+	}
+	c, err := k.cipher(ctx, keys.Encryption)
+	if err != nil {
+		return err
+	}
+	if !keys.Check(c, b, 0) {
+		return wrongKey(layout.Manifest)
+	}
+	s.index = &fetched{s.index, 0, b}
+	return nil
+}
+
+func (k *keyring) cipher(ctx context.Context, e *sealed.Encryption) (*sealed.Cipher, error) {
+	secret, err := k.secret(ctx, e.KeyID)
+	if err != nil {
+		return nil, err
+	}
+	return e.Cipher(secret)
+}
+
+func wrongKey(f layout.Format) error {
+	return layout.Errorf(f, 0, "encryption.check", ErrKey, "another key, or the head was changed since it was sealed")
+}
+
+// reveal makes the content of f readable, once its index is known. c is nil if it is not encrypted, or not
+// to be decrypted.
+func (f *file) reveal(c *sealed.Cipher) {
+	if c != nil {
+		f.unsealed = unsealed.New(f.path, c, f.layout.(*apr2.File).Encryption.BlockSize, f.index)
+	}
+	f.showContent()
+}
+
+// showContent makes content read from mapping. Blocks from afar are asked for by the piece.
+func (f *file) showContent() {
+	f.content = f.mapping
+	if f.unsealed != nil {
+		f.content = mmapio.FromReaderAt(f.revealed(), int64(f.mapping.Size()))
+	}
+}
+
+// revealed returns the reader of the file's content.
+func (f *file) revealed() unsealed.Reader {
+	_, local := f.reader.(*os.File)
+	r := unsealed.Reader{File: f.unsealed, R: f.mapping, Whole: f.reader != nil && !local}
+	if f.packed != nil {
+		r.R = f.packed.mapping
+	}
+	return r
+}
+
+// fillSealed fills buffers with content from off on. From afar one request fetches all of it.
+func (f *file) fillSealed(buffers []plan.Padded, off uint64) error {
+	err := f.readSealed(buffers, off)
+	var wrong *unsealed.Error
+	if errors.As(err, &wrong) {
+		return fmt.Errorf("tensor %s: %w", layout.Quote([]byte(wrong.Tensor)), wrong)
+	}
+	return err
+}
+
+func (f *file) readSealed(buffers []plan.Padded, off uint64) error {
+	r := f.revealed()
+	if r.Whole {
+		n := uint64(0)
+		for _, p := range buffers {
+			n += p.Gap + uint64(len(p.B))
+		}
+		var err error
+		if r, err = r.Fetch(off, n); err != nil {
+			return err
+		}
+	}
+	for _, p := range buffers {
+		off += p.Gap
+		if len(p.B) == 0 {
+			continue
+		}
+		if n, err := r.ReadAt(p.B, int64(off)); n < len(p.B) {
+			return err
+		}
+		off += uint64(len(p.B))
+	}
+	return nil
+}
+
+// contents returns the tensors of a table as they are without encryption, where the key is known.
+func contents(files []file, table *shard.Table) []layout.Tensor {
+	if !slices.ContainsFunc(files, func(f file) bool { return f.unsealed != nil }) {
+		return table.Tensors
+	}
+	tensors := slices.Clone(table.Tensors)
+	for i := range tensors {
+		if u := files[tensors[i].File].unsealed; u != nil {
+			tensors[i] = u.Content(tensors[i])
+		}
+	}
+	return tensors
+}
+
+// locked reports whether tensors are encrypted, and there is no key.
+func (m *Model) locked() bool {
+	return slices.ContainsFunc(m.files, func(f file) bool {
+		a, ok := f.layout.(*apr2.File)
+		return ok && a.Encryption != nil && f.unsealed == nil
+	})
+}

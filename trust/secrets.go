@@ -1,0 +1,157 @@
+package trust
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/layout/sealed"
+	"golang.org/x/crypto/argon2"
+)
+
+// Passphrase is a secret that people remember. The key is derived from it by Argon2id, once for all files that
+// share its parameters. It is safe for concurrent use.
+type Passphrase struct {
+	mu      sync.Mutex
+	text    []byte
+	derived map[sealed.Argon2][]byte
+}
+
+// NewPassphrase returns the secret that text is; its bytes count as they are. An empty one is ErrKey.
+func NewPassphrase(text []byte) (*Passphrase, error) {
+	if len(text) == 0 {
+		return nil, fmt.Errorf("%w: an empty passphrase", ErrKey)
+	}
+	return &Passphrase{text: bytes.Clone(text), derived: make(map[sealed.Argon2][]byte)}, nil
+}
+
+// Key returns a copy of the derived key. Deriving takes as much memory and time as the parameters say, which the
+// reader of the file has bounded. Files that were sealed with a key are layout.ErrKey.
+func (p *Passphrase) Key(a *sealed.Argon2) ([]byte, error) {
+	if a == nil {
+		return nil, fmt.Errorf("%w: the files were sealed with a key, not with a passphrase", layout.ErrKey)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.text == nil {
+		return nil, fmt.Errorf("%w: the passphrase was wiped", layout.ErrKey)
+	}
+	key := p.derived[*a]
+	if key == nil {
+		key = argon2.IDKey(p.text, a.Salt[:], a.Time, a.MemoryKiB, a.Threads, sealed.KeySize)
+		p.derived[*a] = key
+	}
+	return bytes.Clone(key), nil
+}
+
+// Wipe clears the passphrase and the keys derived from it. Models that are open are not affected. Go may have
+// left copies elsewhere, on stacks and in the state of ciphers.
+func (p *Passphrase) Wipe() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.text)
+	p.text = nil
+	for a, key := range p.derived {
+		clear(key)
+		delete(p.derived, a)
+	}
+}
+
+// ParseKey reads a key: 32 bytes, or 64 hexadecimal digits and at most one line end. Errors repeat nothing
+// of it.
+func ParseKey(text []byte) (sealed.Key, error) {
+	if len(text) == sealed.KeySize {
+		return bytes.Clone(text), nil
+	}
+	key := make([]byte, sealed.KeySize)
+	line := withoutLineEnd(text)
+	if len(line) != 2*sealed.KeySize {
+		return nil, fmt.Errorf("%w: neither 32 bytes nor 64 hexadecimal digits", ErrKey)
+	}
+	if _, err := hex.Decode(key, line); err != nil {
+		return nil, fmt.Errorf("%w: neither 32 bytes nor 64 hexadecimal digits", ErrKey)
+	}
+	return key, nil
+}
+
+// withoutLineEnd returns text without one final LF or CRLF.
+func withoutLineEnd(text []byte) []byte {
+	if rest, ok := bytes.CutSuffix(text, []byte("\n")); ok {
+		return bytes.TrimSuffix(rest, []byte("\r"))
+	}
+	return text
+}
+
+// ReadKey reads a key file. The errors are those of ReadSecret and ParseKey.
+func ReadKey(path string) (sealed.Key, error) {
+	text, err := ReadSecret(path)
+	if err != nil {
+		return nil, err
+	}
+	defer clear(text)
+	key, err := ParseKey(text)
+	return key, inFile(path, err)
+}
+
+// ReadPassphrase reads a passphrase file. One final LF or CRLF is not part of the passphrase. The errors are
+// those of ReadSecret and NewPassphrase.
+func ReadPassphrase(path string) (*Passphrase, error) {
+	text, err := ReadSecret(path)
+	if err != nil {
+		return nil, err
+	}
+	defer clear(text)
+	p, err := NewPassphrase(withoutLineEnd(text))
+	return p, inFile(path, err)
+}
+
+// The names of environment variables that hold secrets.
+const (
+	KeyVariable        = "TENSORMAP_DECRYPT" // a key in hexadecimal
+	PassphraseVariable = "TENSORMAP_PASSPHRASE"
+)
+
+// EnvironmentSecret returns the secret that one of the variables holds, and which; nil if both are unset or
+// empty. Both at once are ErrKey.
+func EnvironmentSecret() (secret sealed.Secret, name string, err error) {
+	key, passphrase := os.Getenv(KeyVariable), os.Getenv(PassphraseVariable)
+	switch {
+	case key != "" && passphrase != "":
+		return nil, "", fmt.Errorf("%w: %s and %s are both set", ErrKey, KeyVariable, PassphraseVariable)
+	case key != "":
+		b := []byte(key)
+		defer clear(b)
+		if len(b) != 2*sealed.KeySize { // 32 bytes are no hexadecimal key
+			b = nil
+		}
+		k, err := ParseKey(b)
+		if err != nil {
+			return nil, KeyVariable, fmt.Errorf("%s: %w: not 64 hexadecimal digits", KeyVariable, ErrKey)
+		}
+		return k, KeyVariable, nil
+	case passphrase != "":
+		p, err := NewPassphrase([]byte(passphrase))
+		return p, PassphraseVariable, err
+	}
+	return nil, "", nil
+}
+
+// Always returns a loader's Options.Key that knows one secret.
+func Always(s sealed.Secret) func(context.Context, string) (sealed.Secret, error) {
+	return func(context.Context, string) (sealed.Secret, error) { return s, nil }
+}
+
+// NewSealer returns the sealer of APR2 files that a secret makes: a key, or a passphrase with the parameters of
+// [sealed.NewArgon2]. The files of one model are written with one sealer.
+func NewSealer(s sealed.Secret) *apr2.Sealer {
+	sealer := &apr2.Sealer{Secret: s}
+	if _, ok := s.(*Passphrase); ok {
+		sealer.Argon2 = sealed.NewArgon2()
+	}
+	return sealer
+}
