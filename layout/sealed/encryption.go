@@ -32,10 +32,10 @@ const (
 )
 
 const (
-	keyContext          = "APR2-ENCRYPTED-v1" // from which the keys of files are derived
-	checkChars          = 24                  // of check in base64
-	checkBlock          = 1 << 63             // the number of the block that check is
-	keyIDBytes          = 256
+	keyContext = "APR2-ENCRYPTED-v1" // from which the keys of files are derived
+	checkChars = 24                  // of check in base64
+	checkBlock = 1 << 63             // the number of the block that check is
+	keyIDBytes = 256
 )
 
 // The ways from a secret to a key.
