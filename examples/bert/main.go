@@ -17,12 +17,11 @@ import (
 	"path/filepath"
 
 	"github.com/tensormap/tensormap/loader"
-	"github.com/tensormap/tensormap/remote"
 )
 
 func main() {
 	log.SetFlags(0)
-	path := flag.String("model", "", "the model: a file, a folder or an address such as hf://ORG/NAME")
+	path := flag.String("model", "", "the model: a file, or the folder that tensormap pull names")
 	vocab := flag.String("vocab", "", "its vocab.txt; without it, that beside the model")
 	expand := flag.Bool("expand", false, "multiply by weights expanded to float32, for comparison")
 	table := flag.Bool("table", false, "print time and memory of the models given as arguments, multiplied as stored and expanded")
@@ -44,7 +43,7 @@ func main() {
 
 // open opens a model and its vocabulary. The caller closes m.
 func open(ctx context.Context, path, vocab string, expand bool) (m *loader.Model, b *Model, t *Tokenizer, err error) {
-	if m, err = remote.Open(ctx, path, nil); err != nil {
+	if m, err = loader.Open(path, nil); err != nil {
 		return nil, nil, nil, err
 	}
 	b, err = NewModel(ctx, m)
