@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -34,8 +35,9 @@ type Hub struct {
 	Fault func(w http.ResponseWriter, r *http.Request) bool
 
 	sync.Mutex
-	signed   int64
-	requests []Request
+	answering atomic.Int64
+	signed    int64
+	requests  []Request
 }
 
 // Request is what a server was asked.
@@ -64,8 +66,12 @@ func New(t testing.TB, files map[string][]byte) *Hub {
 	return h
 }
 
-// Take returns the requests since the last call.
+// Take returns the requests since the last call. It waits a while for those that are being answered: a
+// client may have all of an answer before its handler has ended.
 func (h *Hub) Take() []Request {
+	for end := time.Now().Add(time.Second); h.answering.Load() > 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
 	h.Lock()
 	defer h.Unlock()
 	taken := h.requests
@@ -87,6 +93,8 @@ func (c *counting) Write(b []byte) (int, error) {
 func (h *Hub) record(cdn bool, serve http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &counting{ResponseWriter: w}
+		h.answering.Add(1)
+		defer h.answering.Add(-1)
 		defer func() {
 			h.Lock()
 			defer h.Unlock()
