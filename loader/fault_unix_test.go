@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -171,6 +172,62 @@ func TestFaultsOfEveryMethod(t *testing.T) {
 		c := compressible("x", d, 1024, 1024)
 		try("large "+d.String(), apr2File(t, nil, []content{pad, c}), depths/3)
 		try("large LZ4 "+d.String(), paddedLZ4(t, pad, c), depths/3)
+	}
+	t.Logf("%d faults", faults)
+}
+
+// TestFaultsOfLogicalTensors cuts files off before a quantized weight's codes and within them, and before its other
+// parts, under every method that reads values.
+func TestFaultsOfLogicalTensors(t *testing.T) {
+	if !inOwnProcess(t) {
+		return
+	}
+	const rows, cols, groups = 64, 256, 8
+	page := uint64(os.Getpagesize())
+	rng, calls, faults, depths := rand.New(rand.NewPCG(9, 10)), faultCalls(), 0, 4
+	for _, name := range []string{"Bytes", "View", "ReadAt", "WriteTo", "WriteStored"} {
+		delete(calls, name) // which are ErrUnsupported
+	}
+	if raceEnabled || testing.Short() {
+		depths = 2
+	}
+	index := content{"x.g_idx", layout.I32, []int{cols}, make([]byte, 4*cols)}
+	for i := range cols {
+		index.data[4*i] = byte(rng.IntN(groups))
+	}
+	state := fmt.Appendf(nil, `{"quant_type":"nf4","blocksize":64,"shape":[%d,%d]}`, rows, cols)
+	pad, between := random("pad", layout.U8, int(3*page)), random("between", layout.U8, int(2*page))
+	for name, parts := range map[string][]content{ // the codes last
+		"fp8":       {random("x.weight_scale_inv", layout.F32, 1, 2), random("x.weight", layout.F8_E4M3, rows, cols)},
+		"int8":      {random("x.SCB", layout.F32, rows), random("x.weight", layout.I8, rows, cols)},
+		"nvfp4":     {random("x.weight_scale_2", layout.F32), random("x.weight_scale", layout.F8_E4M3, rows, cols/16), random("x.weight", layout.U8, rows, cols/2)},
+		"awq":       {random("x.qzeros", layout.I32, groups, rows/8), random("x.scales", layout.F16, groups, rows), random("x.qweight", layout.I32, cols, rows/8)},
+		"gptq":      {random("x.qzeros", layout.I32, groups, rows/8), random("x.scales", layout.F16, groups, rows), random("x.qweight", layout.I32, cols/8, rows)},
+		"act-order": {index, random("x.qzeros", layout.I32, groups, rows/8), random("x.scales", layout.F16, groups, rows), random("x.qweight", layout.I32, cols/8, rows)},
+		"bnb": {{"x.weight.quant_state.bitsandbytes__nf4", layout.U8, []int{len(state)}, state}, random("x.weight.absmax", layout.F32, rows*cols/64),
+			random("x.weight", layout.U8, rows*cols/2, 1)},
+	} {
+		last := len(parts) - 1
+		file := safeTensors(slices.Concat([]content{pad}, parts[:last], []content{between}, parts[last:]))
+		codes := tensor(t, openBytes(t, file, nil), "x.weight").Parts()[0].Tensor
+		before, without := (codes.Offset()-1)/page*page, page // the codes are gone, or all parts are
+		for _, left := range []uint64{without, before, (codes.Offset() + codes.StoredBytes()/2) / page * page} {
+			m := lost(t, file, int64(left), nil)
+			x := tensor(t, m, "x.weight")
+			for method, call := range calls {
+				for range depths {
+					switch err := inNewGoroutine(rng.IntN(100), func() error { return call(x) }); {
+					case errors.Is(err, mmapio.ErrFault), errors.Is(err, mmapio.ErrChanged):
+						faults++
+					case err != nil || left <= before:
+						t.Errorf("%s, %d of %d bytes left: %s: %v", name, left, len(file), method, err)
+					}
+				}
+			}
+			if err := m.Close(); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 	t.Logf("%d faults", faults)
 }
