@@ -22,7 +22,7 @@ WASI = ./internal/atomicfile ./mmapio ./shard ./loader
 
 # The packages that start no goroutine: the race detector has nothing to find there. Attacks run
 # under it with FLAGS=-race.
-SEQUENTIAL = layout(/.*)?|shard|dequant/dot|internal/(attack|crcmath|fuzz|iofault|lint|lz4block|modeltest|nearest)|cmd/tensormap/internal/(drawing|glob|inspection|report|slice)
+SEQUENTIAL = layout(/.*)?|shard|dequant/dot|internal/(attack|crcmath|fuzz|iofault|lint|lz4block|modeltest|nearest|pictures)|cmd/tensormap/internal/(drawing|glob|inspection|report|slice)
 
 .PHONY: help test test-purego test-race test-arm64 test-js test-wasip1 lint cross fuzz fuzz-hours attack bench bench-peers peers-values outside test-kills test-peers test-remote generate ci
 

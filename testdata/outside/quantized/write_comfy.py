@@ -15,7 +15,7 @@ import tempfile
 
 import torch
 from common import DOWN, K, NORM, Q, UP, original, store
-from convert_to_quant.comfy.quant_ops import BlockWiseFP8Layout, RowWiseFP8Layout, TensorCoreFP8Layout, TensorWiseINT8Layout
+from convert_to_quant.comfy.quant_ops import BlockWiseFP8Layout, BlockWiseINT8Layout, RowWiseFP8Layout, TensorCoreFP8Layout, TensorWiseINT8Layout
 from convert_to_quant.formats.format_migration import convert_fp8_scaled_to_comfy_quant
 from convert_to_quant.formats.fp8_conversion import convert_to_fp8_scaled
 from safetensors.torch import load_file, save_file
@@ -51,10 +51,12 @@ def write(name, weights, described=True, **more):
         parts = quantized(w, mode, **more, **params)
         tensors |= parts if described else older(parts)
         (scale,) = [v for k, v in parts.items() if k.endswith((".weight_scale", ".scale_weight"))]
-        expected[w] = layout.dequantize(parts[w], scale, orig_dtype=torch.float32, **params)
+        kind = {"is_weight": True} if layout is BlockWiseINT8Layout else {}
+        expected[w] = layout.dequantize(parts[w], scale, orig_dtype=torch.float32, **params, **kind)
     store(name, tensors, None, expected)
 
 
 write("comfy-fp8", {Q: ("tensor", TensorCoreFP8Layout, {}), K: ("row", RowWiseFP8Layout, {}), DOWN: ("block", BlockWiseFP8Layout, {"block_size": 8})})
 write("comfy-scaled-fp8", {Q: ("tensor", TensorCoreFP8Layout, {}), K: ("row", RowWiseFP8Layout, {})}, False)
-write("comfy-int8", {Q: ("tensor", TensorWiseINT8Layout, {}), UP: ("row", TensorWiseINT8Layout, {})}, int8=True)
+write("comfy-int8", {Q: ("tensor", TensorWiseINT8Layout, {}), UP: ("row", TensorWiseINT8Layout, {}),
+    DOWN: ("block", BlockWiseINT8Layout, {"block_size": 8})}, int8=True)
