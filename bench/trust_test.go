@@ -30,7 +30,7 @@ func BenchmarkTrust(b *testing.B) {
 }
 
 // signedFile writes a SafeTensors file and a bundle about it. It returns its path and what is signed.
-func signedFile(b *testing.B, tensors ...modeltest.Tensor) (path string, s *trust.Statement) {
+func signedFile(b *testing.B, opts *trust.SignOptions, tensors ...modeltest.Tensor) (path string, s *trust.Statement) {
 	b.Helper()
 	path = filepath.Join(b.TempDir(), "m.safetensors")
 	if err := os.WriteFile(path, modeltest.SafeTensors(tensors...), 0o666); err != nil {
@@ -41,7 +41,7 @@ func signedFile(b *testing.B, tensors ...modeltest.Tensor) (path string, s *trus
 		b.Fatal(err)
 	}
 	bundle := filepath.Join(b.TempDir(), "m.sig")
-	if err := trust.Sign(b.Context(), path, bundle, key, nil); err != nil {
+	if err := trust.Sign(b.Context(), path, bundle, key, opts); err != nil {
 		b.Fatal(err)
 	}
 	text, err := os.ReadFile(bundle)
@@ -61,7 +61,7 @@ func signedFile(b *testing.B, tensors ...modeltest.Tensor) (path string, s *trus
 func benchmarkFirstTouch(b *testing.B) {
 	const n = 256 << 20
 	data := modeltest.Counting(n)
-	path, s := signedFile(b, modeltest.Tensor{Name: "x", DType: layout.F32, Shape: []int{n / 4}, Data: data})
+	path, s := signedFile(b, nil, modeltest.Tensor{Name: "x", DType: layout.F32, Shape: []int{n / 4}, Data: data})
 	b.Run("by=loader", func(b *testing.B) {
 		b.SetBytes(n)
 		for b.Loop() {
@@ -97,7 +97,7 @@ func touch(b *testing.B, path string, opts *loader.Options) {
 }
 
 func benchmarkTouched(b *testing.B) {
-	path, s := signedFile(b, modeltest.Tensor{Name: "x", DType: layout.F32, Shape: []int{1 << 20}, Data: modeltest.Counting(4 << 20)})
+	path, s := signedFile(b, nil, modeltest.Tensor{Name: "x", DType: layout.F32, Shape: []int{1 << 20}, Data: modeltest.Counting(4 << 20)})
 	for _, c := range []struct {
 		name string
 		opts loader.Options
@@ -141,7 +141,8 @@ func benchmarkTrustedOpen(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	path, bundle := signedFile(b, tensors...)
+	path, bundle := signedFile(b, nil, tensors...)
+	pathSmall, small := signedFile(b, &trust.SignOptions{ChunkBytes: 256 << 10}, tensors...)
 	in := open(b, path)
 	dir := b.TempDir()
 	for name, s := range map[string]convert.Options{"plain.apr": {}, "signed.apr": {Signer: signer}} {
@@ -156,7 +157,8 @@ func benchmarkTrustedOpen(b *testing.B) {
 		{"format=apr2/signature=none", filepath.Join(dir, "plain.apr"), nil},
 		{"format=apr2/signature=own", filepath.Join(dir, "signed.apr"), key},
 		{"format=safetensors/signature=none", path, nil},
-		{"format=safetensors/signature=bundle", path, bundle},
+		{"format=safetensors/signature=bundle/chunk=4MiB", path, bundle},
+		{"format=safetensors/signature=bundle/chunk=256KiB", pathSmall, small},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			for b.Loop() {

@@ -88,19 +88,19 @@ func (d *Digests) Sum(i uint64) []byte {
 	return d.Sums[i*n : i*n+n]
 }
 
-// IntegrityError means that a chunk of a file is not the one that was signed. It wraps ErrChecksum.
+// IntegrityError means that a chunk of a file is not the trusted one. It wraps ErrChecksum.
 type IntegrityError struct {
 	File   string
 	Chunk  uint64
 	Offset uint64 // of the chunk's first byte in the file
 	Tensor string // that was asked for; "" if it was none
-	Want   []byte // the signed digest
+	Want   []byte // the trusted digest
 	Got    []byte // the digest of the bytes that are there
 }
 
 // Error leaves out the file and the tensor, which the errors around it name.
 func (e *IntegrityError) Error() string {
-	return fmt.Sprintf("chunk %d, from offset %d, has the digest %x, but the signed one has %x (%v)", e.Chunk, e.Offset, e.Got, e.Want, ErrChecksum)
+	return fmt.Sprintf("chunk %d, from offset %d, has the digest %x, but the trusted one has %x (%v)", e.Chunk, e.Offset, e.Got, e.Want, ErrChecksum)
 }
 
 func (e *IntegrityError) Unwrap() error { return ErrChecksum }

@@ -31,7 +31,7 @@ type Lister interface {
 // Secret opens what was encrypted with it: a [sealed.Key], or a passphrase of package trust.
 type Secret = sealed.Secret
 
-// IntegrityError means that a chunk of a file is not the one that was signed. It wraps
+// IntegrityError means that a chunk of a file is not the trusted one. It wraps
 // layout.ErrChecksum, and stays the answer for that chunk. Other chunks go on working.
 type IntegrityError = layout.IntegrityError
 

@@ -603,6 +603,56 @@ func TestSign(t *testing.T) {
 	}
 }
 
+// TestSignChunks signs in chunks of several sizes. A size that no signature may have is refused before
+// anything is read.
+func TestSignChunks(t *testing.T) {
+	key, err := GenerateKey(P256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "s")
+	for chunk, ok := range map[uint64]bool{0: true, layout.MinChunk: true, layout.MaxChunk: true, layout.MinChunk / 2: false, 100000: false, layout.MaxChunk * 2: false} {
+		err := Sign(t.Context(), fixtures+"/model", out, key, &SignOptions{ChunkBytes: chunk})
+		if (err == nil) != ok || !ok && !errors.Is(err, layout.ErrLimit) {
+			t.Errorf("%d: %v", chunk, err)
+		}
+		if err != nil {
+			continue
+		}
+		text, err := os.ReadFile(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := ParseBundle(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := b.VerifyKey(key.Public())
+		if err != nil {
+			t.Fatal(err)
+		}
+		model := fixture(t, "model/model.safetensors")
+		d, err := s.Digests("model.safetensors", layout.Bytes(model))
+		if err != nil || chunk > 0 && d.Chunk != chunk || d.Count() != (uint64(len(model))-1)/d.Chunk+1 {
+			t.Errorf("%d: %+v, %v", chunk, d, err)
+		}
+		if err := s.Verify(t.Context(), fixtures+"/model", nil); err != nil {
+			t.Errorf("%d: %v", chunk, err)
+		}
+	}
+	// 64 KiB are too small for a file that would have 32,769 of them.
+	large := filepath.Join(t.TempDir(), "large")
+	if err := os.WriteFile(large, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(large, layout.MaxChunks*layout.MinChunk+1); err != nil {
+		t.Skip(err)
+	}
+	if err := Sign(t.Context(), large, out, key, &SignOptions{ChunkBytes: layout.MinChunk}); !errors.Is(err, layout.ErrLimit) {
+		t.Error(err)
+	}
+}
+
 func TestSignRefuses(t *testing.T) {
 	key, err := GenerateKey(P256)
 	if err != nil {
@@ -760,7 +810,7 @@ func TestReprOfPython(t *testing.T) {
 }
 
 func FuzzBundle(f *testing.F) {
-	for _, name := range []string{"p256", "certificate", "shards", "old"} {
+	for _, name := range []string{"p256", "certificate", "shards", "old", "blake3", "historical/v0.2.0-certificate/model", "historical/v1.1.0-sigstore/model"} {
 		f.Add(fixture(f, name+".sig"))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

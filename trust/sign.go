@@ -1,6 +1,7 @@
 package trust
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/sha256"
@@ -31,6 +32,10 @@ type SignOptions struct {
 	Ignore []string
 	// AllowSymlinks follows symbolic links to files. Without it they are errors.
 	AllowSymlinks bool
+	// ChunkBytes is the size of the chunks that have digests: a power of two from layout.MinChunk to
+	// layout.MaxChunk, and such that no file has more than layout.MaxChunks. 0 means 4 MiB, and more for
+	// files beyond 128 GiB. Smaller chunks make the first touch of a row cheaper, and the bundle larger.
+	ChunkBytes uint64
 	// Progress, if set, hears how many of how many bytes have been read, from one goroutine at a time.
 	Progress func(done, total uint64)
 }
@@ -60,7 +65,7 @@ func Sign(ctx context.Context, root, path string, key crypto.Signer, opts *SignO
 	if err != nil {
 		return inFile(root, err)
 	}
-	files, err := digestFiles(ctx, root, names, opts.Progress)
+	files, err := digestFiles(ctx, root, names, opts)
 	if err != nil {
 		return err
 	}
@@ -94,10 +99,10 @@ func Sign(ctx context.Context, root, path string, key crypto.Signer, opts *SignO
 }
 
 // digestFiles computes the digests of files and of their chunks, several files at a time.
-func digestFiles(ctx context.Context, root string, names []string, progress func(done, total uint64)) ([]signed, error) {
+func digestFiles(ctx context.Context, root string, names []string, opts *SignOptions) ([]signed, error) {
 	files := make([]signed, len(names))
 	var jobs []hashJob
-	p := parallel.Progress{Report: progress}
+	p := parallel.Progress{Report: opts.Progress}
 	for i, name := range names {
 		info, err := os.Stat(pathOf(root, name))
 		if err != nil {
@@ -105,9 +110,9 @@ func digestFiles(ctx context.Context, root string, names []string, progress func
 		}
 		f := &files[i]
 		f.size, f.known = uint64(info.Size()), true
-		f.chunks = &chunks{size: layout.ChunkFor(f.size)}
+		f.chunks = &chunks{size: cmp.Or(opts.ChunkBytes, layout.ChunkFor(f.size))}
 		if !layout.ChunkOK(f.chunks.size, f.size) {
-			return nil, fmt.Errorf("%s: %w: a file of %d bytes", pathOf(root, name), layout.ErrLimit, f.size)
+			return nil, fmt.Errorf("%s: %w: a file of %d bytes in chunks of %d", pathOf(root, name), layout.ErrLimit, f.size, f.chunks.size)
 		}
 		// Two workers read one file: the digest of the whole is as much work as those of the chunks.
 		jobs = append(jobs, hashJob{pathOf(root, name), f.size, f.size, sha256.New, &f.digest}, hashJob{pathOf(root, name), f.size, f.chunks.size, sha256.New, &f.chunks.sums})

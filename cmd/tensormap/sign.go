@@ -49,6 +49,9 @@ The bundle is called model.sig and lies in the directory, or beside the file, un
 otherwise. It is not signed itself, and neither are .git, .gitattributes, .github and .gitignore at
 the top. A symbolic link is an error.
 
+A reader hashes a chunk before it trusts a byte of it. --chunk-size makes chunks smaller: the first row of
+a tensor is read sooner, and the bundle is larger.
+
 --signing-certificate puts the signer's certificate into the bundle in place of the key's name, and
 --certificate-chain those between it and a root.`
 
@@ -57,6 +60,7 @@ type signOptions struct {
 	chain                 []string
 	ignore                []string
 	links                 bool
+	chunk                 byteSize
 }
 
 func signCommand() *cobra.Command {
@@ -69,6 +73,7 @@ func signCommand() *cobra.Command {
 	cmd.Flags().StringArrayVar(&o.chain, "certificate-chain", nil, "put further certificates into the bundle, a PEM `FILE`")
 	cmd.Flags().StringArrayVar(&o.ignore, "ignore-path", nil, "leave out `PATH`, relative to DIR, and all below it")
 	cmd.Flags().BoolVar(&o.links, "allow-symlinks", false, "follow symbolic links to files")
+	cmd.Flags().Var(&o.chunk, "chunk-size", "digests for chunks of this `SIZE`, a power of two from 64KiB (default: 4MiB)")
 	cmd.Flags().StringVarP(&o.out, "output", "o", "", "write the bundle to `FILE` (default: model.sig in DIR)")
 	return cmd
 }
@@ -102,7 +107,7 @@ func (o *signOptions) run(ctx context.Context, s terminal.Streams, args []string
 		out = filepath.Join(dir, "model.sig")
 	}
 	bar := terminal.NewProgress(s.Err, "signing")
-	err = trust.Sign(ctx, root, out, key, &trust.SignOptions{Chain: chain, Ignore: o.ignore, AllowSymlinks: o.links, Progress: bar.Update})
+	err = trust.Sign(ctx, root, out, key, &trust.SignOptions{Chain: chain, Ignore: o.ignore, AllowSymlinks: o.links, ChunkBytes: uint64(o.chunk), Progress: bar.Update})
 	bar.Clear()
 	return err
 }
