@@ -1,6 +1,7 @@
 package loader_test
 
 import (
+	"cmp"
 	"io"
 	"testing"
 
@@ -30,7 +31,7 @@ func TestNoAllocations(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Release()
-	dst, row := make([]float32, 8*64), make([]float32, 64)
+	dst, row, stored := make([]float32, 8*64), make([]float32, 64), make([]byte, 4*18)
 	check := func(name string, f func() error) {
 		t.Helper()
 		if err := f(); err != nil {
@@ -54,7 +55,15 @@ func TestNoAllocations(t *testing.T) {
 			"DequantizeRows/scaled": func() error { return i8.DequantizeRows(row[:8], 3, 1) },
 			"Float32s/cached":       func() error { _, err := q4.Float32s(); return err },
 			"WriteTo":               func() error { _, err := q4.WriteTo(io.Discard); return err },
-			"Scale":                 func() error { _, _, err := i8.Scale(); return err },
+			"Slice": func() error {
+				s, err := f32.Slice(loader.All, loader.Range{First: 2, N: 4})
+				return cmp.Or(err, s.Dequantize(dst[:32]))
+			},
+			"Slice/blocks": func() error {
+				s, err := q4.Slice(loader.Range{First: 2, N: 4}, loader.Range{First: 32, N: 32})
+				return cmp.Or(err, s.Bytes(stored))
+			},
+			"Scale": func() error { _, _, err := i8.Scale(); return err },
 		} {
 			check(where+"/"+name, f)
 		}

@@ -1,0 +1,282 @@
+package loader
+
+import (
+	"fmt"
+	"iter"
+
+	"github.com/tensormap/tensormap/internal/parallel"
+	"github.com/tensormap/tensormap/layout"
+)
+
+// Range is N consecutive positions of a dimension, from First on.
+type Range struct{ First, N int }
+
+// All is the range of all positions.
+var All = Range{0, -1}
+
+// Slice is a region of a tensor: so many positions of each dimension. Its methods are those of its
+// tensor, and hold what they promise: they fill the caller's memory, and allocate nothing if the
+// tensor's file is mapped.
+//
+// From afar, runs of the region with at most 256 KiB between them come by one request, and several
+// requests run at once.
+type Slice struct {
+	t    Tensor
+	axes [maxAxes]axis
+	n    int    // of axes
+	size uint64 // elements
+}
+
+// axis is neighbouring dimensions as one. The region has n of its size positions. Those of the last
+// axis are next to each other.
+type axis struct{ size, first, n uint64 }
+
+// maxAxes bounds the dimensions that are left when a whole one is joined with the one before it.
+const maxAxes = 8
+
+// Slice returns the region of the tensor that has these positions of its dimensions, the outermost
+// first. Dimensions without a range are whole. A rank of a tensor-parallel model takes its rows with
+// one range, or its columns with All and another.
+func (t Tensor) Slice(ranges ...Range) (Slice, error) {
+	s := Slice{t: t, size: 1}
+	if len(ranges) > len(t.Shape()) {
+		return s, t.wrap(fmt.Errorf("%w: %d ranges, but the tensor has %d dimensions", ErrRange, len(ranges), len(t.Shape())))
+	}
+	for i, dim := range t.Shape() {
+		r := Range{0, dim}
+		if i < len(ranges) && ranges[i] != All {
+			r = ranges[i]
+		}
+		if r.First < 0 || r.N < 0 || r.First > dim || r.N > dim-r.First {
+			return s, t.wrap(fmt.Errorf("%w: %d positions from %d of dimension %d, which has %d", ErrRange, r.N, r.First, i, dim))
+		}
+		size, first, n := uint64(dim), uint64(r.First), uint64(r.N)
+		s.size *= n // at most the tensor's elements
+		switch {
+		case s.n > 0 && n == size:
+			last := &s.axes[s.n-1]
+			last.size, last.first, last.n = last.size*size, last.first*size, last.n*size
+		case s.n == maxAxes:
+			return s, t.wrap(fmt.Errorf("%w: a region of more than %d dimensions", ErrUnsupported, maxAxes))
+		default:
+			s.axes[s.n] = axis{size, first, n}
+			s.n++
+		}
+	}
+	if s.n == 0 { // a scalar
+		s.axes[0], s.n = axis{1, 0, 1}, 1
+	}
+	return s, nil
+}
+
+// Elements returns the number of elements of the region.
+func (s Slice) Elements() uint64 { return s.size }
+
+// run is neighbouring elements: n of them, from element first of the tensor on, which are element at
+// of the region.
+type run struct{ first, at, n uint64 }
+
+// walk goes through the runs of a region in order.
+type walk struct {
+	s   *Slice
+	pos [maxAxes]uint64 // in each axis but the last
+	at  uint64
+}
+
+// next returns the next run. It is not ok at the end.
+func (w *walk) next() (r run, ok bool) {
+	if w.at == w.s.size {
+		return r, false
+	}
+	last := w.s.n - 1
+	for i, a := range w.s.axes[:last] {
+		r.first = (r.first + a.first + w.pos[i]) * w.s.axes[i+1].size
+	}
+	r.first += w.s.axes[last].first
+	r.at, r.n = w.at, w.s.axes[last].n
+	w.at += r.n
+	for i := last - 1; i >= 0; i-- {
+		if w.pos[i]++; w.pos[i] < w.s.axes[i].n {
+			break
+		}
+		w.pos[i] = 0
+	}
+	return r, true
+}
+
+// Dequantize writes the region's values to dst, whose length must be Elements.
+func (s Slice) Dequantize(dst []float32) error {
+	if uint64(len(dst)) != s.size {
+		return s.t.wrap(fmt.Errorf("%w: room for %d values, but the region has %d", ErrRange, len(dst), s.size))
+	}
+	if err := s.t.Expandable(); err != nil {
+		return s.t.wrap(err)
+	}
+	if !s.mapped() {
+		return s.gather(func(g group) error { return g.dequantize(dst) })
+	}
+	w := walk{s: &s}
+	for r, ok := w.next(); ok; r, ok = w.next() {
+		if err := s.t.dequantize(dst[r.at:][:r.n], r.first); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RawBytes returns the number of bytes of the region's elements. It is ErrUnsupported if they are no
+// bytes of their own: if a run begins or ends inside a block, or the tensor is stored as several.
+func (s Slice) RawBytes() (uint64, error) {
+	if err := s.t.stored(); err != nil {
+		return 0, s.t.wrap(err)
+	}
+	d := s.t.DType()
+	block := uint64(d.BlockElems())
+	if d.HeadBytes() > 0 {
+		return 0, s.t.wrap(fmt.Errorf("%w: a region of %s, whose values depend on the tensor's head", ErrUnsupported, d))
+	}
+	for i, stride := s.n-1, uint64(1); i >= 0 && block > 1; i-- { // the last axis makes runs, the others their beginnings
+		a := s.axes[i]
+		if a.first*stride%block != 0 || i == s.n-1 && a.n%block != 0 || i > 0 && a.size*stride%block != 0 {
+			return 0, s.t.wrap(fmt.Errorf("%w: a region that begins or ends inside blocks of %d elements (%s)", ErrUnsupported, block, d))
+		}
+		stride *= a.size
+	}
+	return s.size / block * uint64(d.BlockBytes()), nil
+}
+
+// Bytes writes the bytes of the region's elements to dst, whose length must be RawBytes: those of the
+// first row, of the next one, and so on, as the tensor's DType has them.
+func (s Slice) Bytes(dst []byte) error {
+	want, err := s.RawBytes()
+	if err != nil {
+		return err
+	}
+	if uint64(len(dst)) != want {
+		return s.t.wrap(fmt.Errorf("%w: room for %d bytes, but the region has %d", ErrRange, len(dst), want))
+	}
+	if !s.mapped() {
+		return s.gather(func(g group) error { return g.bytes(dst) })
+	}
+	w := walk{s: &s}
+	for r, ok := w.next(); ok; r, ok = w.next() {
+		off, n := s.t.DType().Span(r.first, r.n)
+		at, _ := s.t.DType().Span(r.at, r.n)
+		if _, err := s.t.ReadAt(dst[at:][:n], int64(off)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mapped reports whether a run costs no more than its own bytes: not those of a file that others, or a
+// server, have.
+func (s Slice) mapped() bool {
+	return s.t.file.access() == inPlace && !s.t.file.mapping.Fills() && s.t.desc.Encoding == layout.Raw
+}
+
+// group is runs that are read at once: those of w up to element end of the region.
+type group struct {
+	t          Tensor
+	w          walk
+	end        uint64
+	first, all uint64 // what lies between its first and its last element: so many of the tensor
+}
+
+// Runs that are read at once have at most mostGap bytes between them. With these they take at most
+// mostGroup bytes, and mostValues elements. A longer run comes by itself.
+const (
+	mostGap    = 256 << 10
+	mostGroup  = 4 << 20
+	mostValues = 2 << 20
+	atOnce     = 8 // groups
+)
+
+// elementsIn returns how many elements of the tensor are stored in n bytes, about.
+func (t Tensor) elementsIn(n float64) uint64 {
+	return uint64(min(n*float64(t.Elements())/float64(max(1, t.desc.Stored)), mostValues))
+}
+
+// groups goes through the runs of a region in groups.
+func (s *Slice) groups() func() (group, bool) {
+	gap, most := s.t.elementsIn(mostGap), s.t.elementsIn(mostGroup)
+	w := walk{s: s}
+	return func() (group, bool) {
+		g := group{t: s.t, w: w}
+		r, ok := w.next()
+		if !ok {
+			return g, false
+		}
+		g.first, g.all, g.end = r.first, r.n, w.at
+		for peek := w; ; w = peek {
+			next, ok := peek.next()
+			if !ok || next.first-(g.first+g.all) > gap || next.first+next.n-g.first > most {
+				return g, true
+			}
+			g.all, g.end = next.first+next.n-g.first, peek.at
+		}
+	}
+}
+
+// gather reads the groups of a region, several at a time.
+func (s Slice) gather(read func(group) error) error {
+	t, release, err := s.t.hold()
+	if err != nil {
+		return err
+	}
+	defer release()
+	held := s
+	held.t = t
+	return parallel.Each(atOnce, held.groups(), func(groups iter.Seq[group]) error {
+		for g := range groups {
+			if err := read(g); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// run returns the group's first run.
+func (g group) run() run {
+	r, _ := g.w.next()
+	return r
+}
+
+// dequantize writes the values of the group's runs to dst, which is the region's.
+func (g group) dequantize(dst []float32) error {
+	if r := g.run(); r.n == g.all {
+		return g.t.dequantize(dst[r.at:][:r.n], r.first)
+	}
+	values := make([]float32, g.all)
+	if err := g.t.dequantize(values, g.first); err != nil {
+		return err
+	}
+	for g.w.at < g.end {
+		r, _ := g.w.next()
+		copy(dst[r.at:][:r.n], values[r.first-g.first:])
+	}
+	return nil
+}
+
+// bytes does what dequantize does with bytes.
+func (g group) bytes(dst []byte) error {
+	d := g.t.DType()
+	from, n := d.Span(g.first, g.all)
+	if r := g.run(); r.n == g.all {
+		at, _ := d.Span(r.at, r.n)
+		_, err := g.t.ReadAt(dst[at:][:n], int64(from))
+		return err
+	}
+	buf := make([]byte, n)
+	if _, err := g.t.ReadAt(buf, int64(from)); err != nil {
+		return err
+	}
+	for g.w.at < g.end {
+		r, _ := g.w.next()
+		off, n := d.Span(r.first, r.n)
+		at, _ := d.Span(r.at, r.n)
+		copy(dst[at:][:n], buf[off-from:])
+	}
+	return nil
+}
