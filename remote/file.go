@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"sync"
@@ -119,6 +120,7 @@ func (f *file) OpenSibling(ctx context.Context, name string) (io.ReaderAt, int64
 	if err != nil {
 		return nil, 0, err
 	}
+	f.filling.add(s)
 	return s, s.Size(), nil
 }
 
@@ -186,8 +188,11 @@ func (f *file) fill(ctx context.Context, progress func(have, size int64)) error 
 	if f.whole != nil {
 		return nil
 	}
-	if f.part == nil {
+	switch {
+	case f.id == "":
 		return fmt.Errorf("%w: the server does not tell its versions apart", loader.ErrUnsupported)
+	case f.part == nil:
+		return fmt.Errorf("the cache cannot be written to: %w", fs.ErrPermission)
 	}
 	if err := f.part.Fill(ctx, progress); err != nil {
 		return err
@@ -212,6 +217,7 @@ func (f *file) Close() error {
 		return f.whole.Close()
 	}
 	var err error
+	f.filling.end()
 	if f.part != nil {
 		if f.unsettle != nil {
 			f.unsettle()

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/tensormap/tensormap/layout/formats"
 	"github.com/tensormap/tensormap/layout/manifest"
@@ -33,7 +34,8 @@ type folder struct {
 	all    bool
 	pulled func() error
 	// dir is where complete files have their names, or "" if they have none.
-	dir string
+	dir     string
+	filling *filling // nil without Options.Fill
 }
 
 // path returns where the file called name is, once it is complete.
@@ -125,7 +127,7 @@ func (d *folder) openObject(o object, name string) (f *file, err error) {
 	dir, err := d.opts.partialDir(filepath.Dir(o.place.path))
 	if err == nil || isReadOnly(err) {
 		f.part, err = sparse.Open(filepath.Join(dir, o.id), sparse.Options{
-			Size: o.size, Identity: o.id, Name: o.name, Fetch: f.fetch, Full: d.opts.full(o.name),
+			Size: o.size, Identity: o.id, Name: o.name, Fetch: f.fetch, Full: d.opts.full(o.name), Asked: d.asked(),
 		})
 	}
 	if isReadOnly(err) || errors.Is(err, fs.ErrNotExist) { // a cache that others fill, without a part of this
@@ -146,6 +148,9 @@ func (d *folder) openModel(ctx context.Context) (*loader.Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	if d.opts.Fill && !d.opts.NoCache {
+		d.filling = new(filling)
+	}
 	f, err := d.open(ctx, name)
 	if err != nil {
 		return nil, err
@@ -157,7 +162,20 @@ func (d *folder) openModel(ctx context.Context) (*loader.Model, error) {
 			return m, err
 		}
 	}
-	return loader.OpenReaderAt(ctx, f, f.Size(), d.opts.Loader)
+	d.filling.add(f)
+	m, err := loader.OpenReaderAt(ctx, f, f.Size(), d.opts.Loader)
+	if err == nil {
+		d.filling.start(d.opts)
+	}
+	return m, err
+}
+
+// asked counts reads of all files, for filling to give way to.
+func (d *folder) asked() *atomic.Int64 {
+	if d.filling == nil {
+		return nil
+	}
+	return &d.filling.asked
 }
 
 // members lists the files of the model that the file called name leads to. A file that the address

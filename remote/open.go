@@ -23,8 +23,11 @@ type Options struct {
 	// CacheDir is where incomplete files lie; "" means $XDG_CACHE_HOME/tensormap, or a folder
 	// beside the final place if that is on another file system.
 	CacheDir string
-	// Progress, if set, hears of Pull how many of how many bytes are there. It is called from one
-	// goroutine at a time.
+	// Fill lets Open bring the rest of the model's files in the background, until the model is closed. It
+	// gives way to reads. A file that is complete is checked, and moves to its final place.
+	Fill bool
+	// Progress, if set, hears of Pull and Fill how many of how many bytes are there. It is called from
+	// one goroutine at a time.
 	Progress func(have, total int64)
 
 	fresh bool // asks a server for what a tag stands for, even if another program's store knows

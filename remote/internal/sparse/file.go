@@ -48,6 +48,8 @@ type Options struct {
 	Fetch Fetch
 	// Parallel is how many fetches one read may have under way; 0 means 8.
 	Parallel int
+	// Asked, if set, counts the reads of several Files that wait for bytes: Fill of each gives way to all.
+	Asked *atomic.Int64
 	// Full, if set, hears once that the disk takes no more, and why.
 	Full func(error)
 }
@@ -72,7 +74,7 @@ type File struct {
 
 	finished atomic.Bool
 	wrong    atomic.Pointer[error] // of the check of all bytes
-	asked    atomic.Int64          // reads that wait for bytes, to which Fill gives way
+	asked    *atomic.Int64         // reads that wait for bytes, to which Fill gives way
 }
 
 // DataPath returns the name of the bytes of the File called path.
@@ -90,6 +92,9 @@ func Open(path string, opts Options) (*File, error) {
 		opts.Parallel = 8
 	}
 	f := &File{opts: opts, path: path, there: newChunks(chunksOf(opts.Size)), flights: make(map[int64]*flight)}
+	if f.asked = opts.Asked; f.asked == nil {
+		f.asked = new(atomic.Int64)
+	}
 	f.life, f.end = context.WithCancel(context.Background())
 	f.disk.sync = func() error { return f.data.Sync() }
 	for {

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -328,6 +329,31 @@ func TestFill(t *testing.T) {
 		t.Errorf("left beside it: %v", entries)
 	}
 	read(t, f, o, 17, 1000)
+}
+
+// Fill gives way to reads, of other Files too.
+func TestFillGivesWay(t *testing.T) {
+	o := newOrigin(odd)
+	var asked atomic.Int64
+	f, err := Open(filepath.Join(t.TempDir(), "f"), Options{Size: odd, Identity: "one", Fetch: o.fetch, Asked: &asked})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	asked.Store(1)
+	o.before = func(int64, int64) error {
+		if asked.Load() > 0 {
+			return errors.New("asked while a read waits")
+		}
+		return nil
+	}
+	go func() {
+		time.Sleep(4 * giveWayStep)
+		asked.Store(0)
+	}()
+	if err := f.Fill(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestFinishRefuses(t *testing.T) {
