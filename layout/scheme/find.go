@@ -201,8 +201,8 @@ func (f *finder) configuration() (_ *Config, err error) {
 	return f.conf, nil
 }
 
-// A hint says where the tensor was that a name's end led to, from another one.
-type hint struct{ from, to uint32 }
+// A hint says where the tensor was that a name's end led to, from another one, and how far from the one before.
+type hint struct{ from, to, step uint32 }
 
 // find returns the tensor called stem and end, which belongs to tensor from. Weights lie in one order, each
 // with its parts or all parts of a kind together: the place of the last one tells the next. Else the name is
@@ -212,15 +212,15 @@ func (f *finder) find(from uint32, stem []byte, end string) (uint32, bool) {
 	if n := len(end); n > 1 { // another end in its place costs a lookup
 		h = &f.near[(16*uint(end[n-2])+uint(n))%uint(len(f.near))]
 	}
-	for _, i := range [...]uint32{from + h.to - h.from, h.to + 1} {
+	for _, i := range [...]uint32{from + h.to - h.from, h.to + h.step} {
 		if i < uint32(len(f.tensors)) && isCalled(f.tensors[i].Name, stem, end) {
-			*h = hint{from, i}
+			*h = hint{from, i, i - h.to}
 			return i, true
 		}
 	}
 	i, ok := f.lookup(stem, end)
 	if ok {
-		*h = hint{from, i}
+		*h = hint{from, i, i - h.to}
 	}
 	return i, ok
 }
@@ -282,6 +282,9 @@ func hasSuffix(name []byte, end string) bool {
 // it has. The error is that of the configuration.
 func (f *finder) scaleOf(c *convention, codes uint32, stem []byte) (tensor uint32, which uint8, ok bool, err error) {
 	for i, end := range c.scales {
+		if !f.ends(end) {
+			continue
+		}
 		s, ok := f.find(codes, stem, end)
 		if !ok {
 			continue
@@ -444,6 +447,10 @@ func (f *finder) want(w *Weight, e evidence) {
 	}
 	e.wants = [2]int{from, len(f.Wants)}
 	if len(f.Wants) > from {
+		if f.pending == nil {
+			f.pending = make([]pending, 0, cap(f.Weights)-len(f.Weights)+1)
+			f.Wants = slices.Grow(f.Wants, cap(f.pending)*len(f.Wants))
+		}
 		f.pending = append(f.pending, pending{e, uint32(len(f.Weights) - 1)})
 		return
 	}
