@@ -46,31 +46,21 @@ func join(parts []Part) (*Table, *clash) {
 	}
 	t := &Table{Tensors: make([]layout.Tensor, 0, count), Names: layout.NewNames(count)}
 	for i, p := range parts {
-		for _, x := range p.Index.Tensors {
+		at := len(t.Tensors)
+		t.Tensors = append(t.Tensors, p.Index.Tensors...)
+		for ; at < len(t.Tensors); at++ {
+			x := &t.Tensors[at]
 			x.File = uint32(i)
-			at := len(t.Tensors)
-			t.Tensors = append(t.Tensors, x)
-			hash := layout.HashNameBytes(x.Name)
-			if first := t.same(hash, x.Name); first >= 0 {
-				return t, &clash{first, at}
+			p := t.Names.Probe(layout.HashNameBytes(x.Name))
+			for first, ok := p.Next(); ok; first, ok = p.Next() {
+				if bytes.Equal(t.Tensors[first].Name, x.Name) {
+					return t, &clash{first, at}
+				}
 			}
-			t.Names.Add(hash, at)
+			p.Add(at)
 		}
 	}
 	return t, nil
-}
-
-// same returns the position of the tensor called name, or -1. hash is the name's.
-func (t *Table) same(hash uint64, name []byte) int {
-	for p := t.Names.Probe(hash); ; {
-		i, ok := p.Next()
-		if !ok {
-			return -1
-		}
-		if bytes.Equal(t.Tensors[i].Name, name) {
-			return i
-		}
-	}
 }
 
 // checkCount keeps the sum of all parts' tensors within what a table can hold and the user

@@ -133,10 +133,14 @@ type tensors struct {
 // of their shard. find returns a tensor's position in list, or -1. Audit reports less important
 // disagreements from then on.
 func (m *File) CheckTensors(list []layout.Tensor, find func(name string) int) error {
-	key := m.mapKey()
+	key, next := m.mapKey(), 0
 	for i, p := range m.places {
-		name := m.name(i)
-		at := find(name)
+		name, at := m.name(i), next
+		// Most writers list the tensors in the order of the shards, and nothing is searched for.
+		if at == len(list) || string(list[at].Name) != name {
+			at = find(name)
+		}
+		next = at + 1
 		switch {
 		case at < 0:
 			return m.errorf([]any{key, name}, key, layout.ErrNotFound,
