@@ -30,8 +30,8 @@
 // weights: F8 becomes F32, and only if Options.PlainF8 says that it holds weights.
 //
 // Options.Recipe and Options.TypeOf choose a type for each tensor. Rows that are no multiple of 256 get the
-// types that llama.cpp takes instead: Q5_0 for Q4_K, Q5_1 for Q5_K, Q8_0 for Q6_K, IQ4_NL for Q2_K, Q3_K and
-// IQ4_XS, and F16 for rows that are no multiple of 32. Options.Importance weighs the errors.
+// types that llama.cpp takes instead: Q5_0 for Q4_K, Q5_1 for Q5_K, Q8_0 for Q6_K, Q4_0 for Q2_K and Q3_K, IQ4_NL
+// for IQ4_XS, and F16 for rows that are no multiple of 32. Options.Importance weighs the errors.
 //
 // Tensors that are part of others, such as the initializers in the ONNX networks of an .april
 // file, are written like any other, unless Options.NoAliases leaves them out.

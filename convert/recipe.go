@@ -14,17 +14,20 @@ import (
 )
 
 // A recipe quantizes most matrices to one type and some, by their part in the network, to others. The
-// rules are llama.cpp's (llama-quant.cpp, llama_tensor_get_type), under its names.
+// rules are llama.cpp's (src/llama-quant.cpp of 007dbbf3, llama_tensor_get_type_impl), under its names.
 type recipe struct {
 	dtype layout.DType
 	ftype uint32 // llama.h, enum llama_ftype
 }
 
 var recipes = map[string]recipe{
-	"q2_k":   {layout.Q2_K, 10},
+	"q4_0": {layout.Q4_0, 2}, "q4_1": {layout.Q4_1, 3}, "q8_0": {layout.Q8_0, 7}, "q5_0": {layout.Q5_0, 8}, "q5_1": {layout.Q5_1, 9},
+	"q2_k": {layout.Q2_K, 10}, "q2_k_s": {layout.Q2_K, 21},
 	"q3_k_s": {layout.Q3_K, 11}, "q3_k_m": {layout.Q3_K, 12}, "q3_k_l": {layout.Q3_K, 13},
 	"q4_k_s": {layout.Q4_K, 14}, "q4_k_m": {layout.Q4_K, 15},
 	"q5_k_s": {layout.Q5_K, 16}, "q5_k_m": {layout.Q5_K, 17},
+	"q6_k": {layout.Q6_K, 18}, "iq4_nl": {layout.IQ4_NL, 25}, "iq4_xs": {layout.IQ4_XS, 30},
+	"mxfp4_moe": {layout.MXFP4, 38},
 }
 
 // Recipes returns the names that Options.Recipe takes, in order.
@@ -40,7 +43,6 @@ const (
 	attentionV
 	attentionK
 	attentionOutput
-	attentionQKV
 	ffnDown
 )
 
@@ -49,9 +51,11 @@ var roleNames = []struct {
 	role  role
 	names []string
 }{
-	{attentionV, []string{"attn_v.weight", "v_proj.weight", "attention.self.value.weight"}},
+	{attentionV, []string{
+		"attn_qkv.weight", "qkv_proj.weight", "attn_kv_b.weight", "kv_b_proj.weight",
+		"attn_v.weight", "v_proj.weight", "attention.self.value.weight",
+	}},
 	{attentionK, []string{"attn_k.weight", "k_proj.weight", "attention.self.key.weight"}},
-	{attentionQKV, []string{"attn_qkv.weight", "qkv_proj.weight"}},
 	{attentionOutput, []string{"attn_output.weight", "o_proj.weight", "attention.output.dense.weight"}},
 	{ffnDown, []string{"ffn_down", "down_proj", ".output.dense.weight"}},
 	{embeddingRole, []string{"token_embd.weight", "embed_tokens.weight", "word_embeddings.weight"}},
@@ -71,10 +75,12 @@ func roleOf(name string) role {
 
 // small has parts of the names of matrices that llama.cpp leaves alone: they are small, and count.
 var small = []string{
-	"ffn_gate_inp.weight", "altup", "laurel", "per_layer_model_proj", "ssm_conv1d.weight", "shortconv.conv.weight",
+	"ffn_gate_inp.weight", "ffn_gate_tid2eid.weight", "altup", "laurel", "per_layer_model_proj", "ssm_conv1d", "shortconv.conv.weight",
+	"indexer.k_proj.weight", "indexer.q_proj.weight", "sam.pos_embd", "sam.neck.", "sam.net_", ".rel_pos", ".patch_embd", ".patch_merger",
+	"a.rvq.codebook", "mm.a.code_embd",
 	"time_mix_first.weight", "time_mix_w0.weight", "time_mix_w1.weight", "time_mix_w2.weight", "time_mix_v0.weight", "time_mix_v1.weight",
 	"time_mix_v2.weight", "time_mix_a0.weight", "time_mix_a1.weight", "time_mix_a2.weight", "time_mix_g1.weight", "time_mix_g2.weight",
-	"time_mix_decay_w1.weight", "time_mix_decay_w2.weight", "time_mix_lerp_fused.weight", "attn_rel_b.weight", ".position_embd.",
+	"time_mix_decay_w1.weight", "time_mix_decay_w2.weight", "time_mix_lerp_fused.weight", "attn_rel_b.weight", ".position_embd",
 	"position_embd.weight", "token_types.weight", "position_embeddings.weight", "token_type_embeddings.weight",
 	"mlp.gate.weight", "block_sparse_moe.gate.weight",
 }
@@ -91,8 +97,8 @@ type chooser struct {
 	layers, experts int
 	heads, kvHeads  int
 	values, downs   map[string]int // place among the tensors of that role, by layer
-	valueCount      int
 	hasOutput       bool
+	weighed         bool // by an importance matrix
 }
 
 func newChooser(ctx context.Context, p *Plan) (*chooser, error) {
@@ -106,7 +112,7 @@ func newChooser(ctx context.Context, p *Plan) (*chooser, error) {
 	}
 	number := func(key string) int { n, _ := config.Int(key); return int(n) }
 	c := &chooser{
-		name: p.opts.Recipe, recipe: r,
+		name: p.opts.Recipe, recipe: r, weighed: len(p.opts.Importance) > 0,
 		layers: number("num_hidden_layers"), experts: number("num_local_experts"),
 		heads: number("num_attention_heads"), kvHeads: number("num_key_value_heads"),
 	}
@@ -117,7 +123,6 @@ func newChooser(ctx context.Context, p *Plan) (*chooser, error) {
 		names[role] = append(names[role], t.Name())
 	}
 	c.values, c.downs = byLayer(names[attentionV]), byLayer(names[ffnDown])
-	c.valueCount = len(names[attentionV]) + len(names[attentionQKV])
 	c.hasOutput = len(names[outputRole]) > 0
 	c.layers = cmp.Or(c.layers, len(names[ffnDown]))
 	return c, nil
@@ -150,21 +155,25 @@ func byLayer(names []string) map[string]int {
 func moreBits(i, n int) bool { return i < n/8 || i >= 7*n/8 || (i-n/8)%3 == 2 }
 
 // choose returns the type for a tensor.
-func (c *chooser) choose(name string) layout.DType {
+func (c *chooser) choose(name string, shape []int) layout.DType {
 	role := roleOf(name)
 	if role == embeddingRole && !c.hasOutput {
 		role = outputRole
 	}
 	falcon := c.arch == "falcon"
-	grouped := c.kvHeads > 0 && c.heads/c.kvHeads >= 4
-	switch role {
-	case outputRole:
-		if falcon {
-			return layout.Q8_0
-		}
+	switch {
+	case role == outputRole && (falcon || c.name == "mxfp4_moe" || c.name == "q8_0"):
+		return layout.Q8_0
+	case role == outputRole:
 		return layout.Q6_K
+	case c.name == "mxfp4_moe" && len(shape) < 3: // experts are matrices on top of each other
+		return layout.Q8_0
+	case c.name == "mxfp4_moe":
+		return c.dtype
+	}
+	switch role {
 	case attentionV:
-		d := c.attentionV(c.values[name], grouped)
+		d := c.attentionV(c.values[name])
 		if c.arch == "llama" && c.layers == 80 && c.heads != c.kvHeads && (d == layout.Q3_K || d == layout.Q4_K) {
 			d = layout.Q5_K // of 70 billion parameters: eight heads share these
 		}
@@ -184,40 +193,55 @@ func (c *chooser) choose(name string) layout.DType {
 		return c.ffnDown(i, falcon)
 	case attentionOutput:
 		return c.attentionOutput(falcon)
-	case attentionQKV:
-		switch c.name {
-		case "q3_k_m", "q3_k_l":
+	}
+	return c.dtype
+}
+
+func (c *chooser) attentionV(i int) layout.DType {
+	grouped := c.kvHeads > 0 && c.heads/c.kvHeads >= 4
+	switch c.name {
+	case "q2_k":
+		if !grouped {
+			return layout.Q3_K
+		}
+		return layout.Q4_K
+	case "q2_k_s":
+		if grouped {
 			return layout.Q4_K
-		case "q4_k_m":
+		}
+	case "q3_k_m":
+		if i < 2 {
 			return layout.Q5_K
-		case "q5_k_m":
+		}
+		return layout.Q4_K
+	case "q3_k_l":
+		return layout.Q5_K
+	case "iq4_nl", "iq4_xs":
+		if grouped {
+			return layout.Q5_K
+		}
+	case "q4_k_s":
+		if i < 4 {
+			return layout.Q5_K
+		}
+	case "q4_k_m", "q5_k_m":
+		if moreBits(i, len(c.values)) {
 			return layout.Q6_K
 		}
 	}
 	return c.dtype
 }
 
-func (c *chooser) attentionV(i int, grouped bool) layout.DType {
-	switch {
-	case c.name == "q2_k" && grouped:
-		return layout.Q4_K
-	case c.name == "q2_k":
-		return layout.Q3_K
-	case c.name == "q3_k_m" && i < 2, c.name == "q3_k_l", c.name == "q4_k_s" && i < 4:
-		return layout.Q5_K
-	case c.name == "q3_k_m":
-		return layout.Q4_K
-	case (c.name == "q4_k_m" || c.name == "q5_k_m") && moreBits(i, c.valueCount):
-		return layout.Q6_K
-	}
-	return c.dtype
-}
-
 func (c *chooser) ffnDown(i int, falcon bool) layout.DType {
 	n := c.layers
+	early := i < n/8
 	switch c.name {
 	case "q2_k":
 		return layout.Q3_K
+	case "q2_k_s":
+		if early {
+			return layout.Q4_K
+		}
 	case "q3_k_m":
 		switch {
 		case i < n/16:
@@ -242,8 +266,20 @@ func (c *chooser) ffnDown(i int, falcon bool) layout.DType {
 			return layout.Q6_K
 		}
 	case "q4_k_s":
-		if !falcon && i < n/8 {
+		if !falcon && early {
 			return layout.Q5_K
+		}
+	case "iq4_nl", "iq4_xs":
+		if early && !c.weighed {
+			return layout.Q5_K
+		}
+	case "q4_0":
+		if early && c.weighed {
+			return layout.Q4_1
+		}
+	case "q5_0":
+		if early && c.weighed {
+			return layout.Q5_1
 		}
 	}
 	return c.dtype
@@ -255,7 +291,7 @@ func (c *chooser) attentionOutput(falcon bool) layout.DType {
 		return layout.Q4_K
 	case falcon:
 		return c.dtype
-	case c.experts == 8 && slices.Contains([]string{"q2_k", "q3_k_s", "q3_k_m", "q4_k_s", "q4_k_m"}, c.name):
+	case c.experts == 8 && slices.Contains([]string{"q2_k", "q3_k_s", "q3_k_m", "q4_k_s", "q4_k_m", "iq4_nl", "iq4_xs"}, c.name):
 		return layout.Q5_K
 	case c.experts == 8:
 		return c.dtype
@@ -271,7 +307,7 @@ func (c *chooser) attentionOutput(falcon bool) layout.DType {
 
 // fallbacks are the types of blocks of 32 that llama.cpp takes where rows are no multiple of 256.
 var fallbacks = map[layout.DType]layout.DType{
-	layout.Q2_K: layout.IQ4_NL, layout.Q3_K: layout.IQ4_NL, layout.IQ4_XS: layout.IQ4_NL,
+	layout.Q2_K: layout.Q4_0, layout.Q3_K: layout.Q4_0, layout.IQ4_XS: layout.IQ4_NL,
 	layout.Q4_K: layout.Q5_0, layout.Q5_K: layout.Q5_1, layout.Q6_K: layout.Q8_0,
 }
 
@@ -284,7 +320,7 @@ func (p *Plan) typeFor(t *Tensor) (d layout.DType, fallback string) {
 	}
 	d = p.opts.DType
 	if p.chooser != nil {
-		d = p.chooser.choose(t.Name)
+		d = p.chooser.choose(t.Name, t.Shape)
 	}
 	if len(t.Shape) == 0 || d.BlockElems() != 256 {
 		return d, ""

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/tensormap/tensormap/convert"
@@ -51,6 +52,7 @@ func TestRecipes(t *testing.T) {
 		}
 		return b
 	}
+	same := func(d layout.DType) func(int) layout.DType { return func(int) layout.DType { return d } }
 	q3, q4, q5, q6, q8 := layout.Q3_K, layout.Q4_K, layout.Q5_K, layout.Q6_K, layout.Q8_0
 	for name, want := range map[string]struct {
 		ftype               uint32
@@ -61,9 +63,20 @@ func TestRecipes(t *testing.T) {
 		"q4_k_m": {15, q6, q4, q4, layout.Q5_0, func(i int) layout.DType { return pick(more[i], q6, q4) }, func(int) layout.DType { return q4 }, func(i int) layout.DType { return pick(more[i], q6, q4) }},
 		"q4_k_s": {14, q6, q4, q4, layout.Q5_0, func(i int) layout.DType { return pick(i < 4, q5, q4) }, func(int) layout.DType { return q4 }, func(i int) layout.DType { return pick(i < 4, q5, q4) }},
 		"q5_k_m": {17, q6, q5, q5, layout.Q5_1, func(i int) layout.DType { return pick(more[i], q6, q5) }, func(int) layout.DType { return q5 }, func(i int) layout.DType { return pick(more[i], q6, q5) }},
-		"q3_k_m": {12, q6, q3, q3, layout.IQ4_NL, func(i int) layout.DType { return pick(i < 2, q5, q4) }, func(int) layout.DType { return q4 }, func(i int) layout.DType { return pick(i < 2, q5, q4) }},
-		"q3_k_l": {13, q6, q3, q3, layout.IQ4_NL, func(int) layout.DType { return q5 }, func(int) layout.DType { return q5 }, func(int) layout.DType { return q5 }},
-		"q2_k":   {10, q6, layout.Q2_K, layout.Q2_K, layout.IQ4_NL, func(int) layout.DType { return q4 }, func(int) layout.DType { return q3 }, func(int) layout.DType { return q3 }},
+		"q3_k_m": {12, q6, q3, q3, layout.Q4_0, func(i int) layout.DType { return pick(i < 2, q5, q4) }, func(int) layout.DType { return q4 }, func(i int) layout.DType { return pick(i < 2, q5, q4) }},
+		"q3_k_l": {13, q6, q3, q3, layout.Q4_0, func(int) layout.DType { return q5 }, func(int) layout.DType { return q5 }, func(int) layout.DType { return q5 }},
+		"q2_k":   {10, q6, layout.Q2_K, layout.Q2_K, layout.Q4_0, func(int) layout.DType { return q4 }, func(int) layout.DType { return q3 }, func(int) layout.DType { return q3 }},
+		"q2_k_s": {21, q6, layout.Q2_K, layout.Q2_K, layout.Q4_0, func(int) layout.DType { return q4 }, same(layout.Q2_K), func(i int) layout.DType { return pick(i < 4, q4, layout.Q2_K) }},
+		"q6_k":   {18, q6, q6, q6, q8, same(q6), same(q6), same(q6)},
+		"q8_0":   {7, q8, q8, q8, q8, same(q8), same(q8), same(q8)},
+		"q4_0":   {2, q6, layout.Q4_0, layout.Q4_0, layout.Q4_0, same(layout.Q4_0), same(layout.Q4_0), same(layout.Q4_0)},
+		"q4_1":   {3, q6, layout.Q4_1, layout.Q4_1, layout.Q4_1, same(layout.Q4_1), same(layout.Q4_1), same(layout.Q4_1)},
+		"q5_0":   {8, q6, layout.Q5_0, layout.Q5_0, layout.Q5_0, same(layout.Q5_0), same(layout.Q5_0), same(layout.Q5_0)},
+		"q5_1":   {9, q6, layout.Q5_1, layout.Q5_1, layout.Q5_1, same(layout.Q5_1), same(layout.Q5_1), same(layout.Q5_1)},
+		"iq4_nl": {25, q6, layout.IQ4_NL, layout.IQ4_NL, layout.IQ4_NL, same(q5), same(layout.IQ4_NL), func(i int) layout.DType { return pick(i < 4, q5, layout.IQ4_NL) }},
+		"iq4_xs": {30, q6, layout.IQ4_XS, layout.IQ4_XS, layout.IQ4_NL, same(q5), same(layout.IQ4_XS), func(i int) layout.DType { return pick(i < 4, q5, layout.IQ4_XS) }},
+
+		"mxfp4_moe": {38, q8, q8, q8, q8, same(q8), same(q8), same(q8)},
 	} {
 		for _, hugging := range []bool{false, true} {
 			m := openBytes(t, llamaModel(t, 32, hugging))
@@ -102,7 +115,7 @@ func TestRecipes(t *testing.T) {
 			check("blk.0.odd.weight", want.odd)
 			check("blk.0.odder.weight", layout.F16)
 			check("token_types.weight", layout.F16)
-			if got["blk.0.odd.weight"].Fallback == "" || got["token_types.weight"].Kept == "" {
+			if dtype, _ := layout.ParseDType(strings.ToUpper(name)); dtype.BlockElems() == 256 && got["blk.0.odd.weight"].Fallback == "" || got["token_types.weight"].Kept == "" {
 				t.Errorf("%s: no reasons: %+v", name, got["blk.0.odd.weight"])
 			}
 		}
@@ -123,6 +136,49 @@ func TestRecipes(t *testing.T) {
 	bad := func(string) layout.DType { return layout.IQ1_S }
 	if _, err := convert.NewPlan(context.Background(), m, "x.gguf", &convert.Options{DType: q8, TypeOf: bad}); !errors.Is(err, layout.ErrUnsupported) {
 		t.Error(err)
+	}
+}
+
+// TestRecipesOfExperts has the types of a model with eight experts, and of Falcon.
+func TestRecipesOfExperts(t *testing.T) {
+	list := []content{
+		counting("output.weight", layout.F16, 2, 256),
+		counting("blk.0.attn_v.weight", layout.F16, 2, 256), counting("blk.0.attn_k.weight", layout.F16, 2, 256),
+		counting("blk.0.attn_output.weight", layout.F16, 2, 256), counting("blk.0.ffn_down_exps.weight", layout.F16, 8, 2, 256),
+		counting("blk.1.attn_kv_b.weight", layout.F16, 2, 256),
+	}
+	for _, c := range []struct {
+		recipe, arch string
+		want         []layout.DType
+	}{
+		{"q6_k", "llama", []layout.DType{layout.Q6_K, layout.Q8_0, layout.Q8_0, layout.Q6_K, layout.Q6_K, layout.Q8_0}},
+		{"q4_0", "llama", []layout.DType{layout.Q6_K, layout.Q8_0, layout.Q8_0, layout.Q4_0, layout.Q4_0, layout.Q8_0}},
+		{"iq4_xs", "llama", []layout.DType{layout.Q6_K, layout.Q8_0, layout.Q8_0, layout.Q5_K, layout.IQ4_XS, layout.Q8_0}},
+		{"mxfp4_moe", "llama", []layout.DType{layout.Q8_0, layout.Q8_0, layout.Q8_0, layout.Q8_0, layout.MXFP4, layout.Q8_0}},
+		{"q6_k", "falcon", []layout.DType{layout.Q8_0, layout.Q8_0, layout.Q8_0, layout.Q6_K, layout.Q6_K, layout.Q8_0}},
+	} {
+		m := openBytes(t, apr2File(t, parse(t, fmt.Sprintf(`{"model_type":%q,"architecture":{"num_hidden_layers":2,"num_local_experts":8}}`, c.arch)), list...))
+		p, err := convert.NewPlan(context.Background(), m, "x.gguf", &convert.Options{Recipe: c.recipe})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range c.want {
+			if p.Tensors[i].To != want {
+				t.Errorf("%s of %s: %s is %v, want %v", c.recipe, c.arch, p.Tensors[i].Name, p.Tensors[i].To, want)
+			}
+		}
+	}
+	weighed := convert.Importance{"blk.0.ffn_down.weight": make([]float32, 256)}
+	var few []content
+	for i := range 8 {
+		few = append(few, counting(fmt.Sprintf("blk.%d.ffn_down.weight", i), layout.F16, 2, 256))
+	}
+	m := openBytes(t, apr2File(t, parse(t, `{"model_type":"llama","architecture":{"num_hidden_layers":8}}`), few...))
+	for name, want := range map[string][2]layout.DType{"q4_0": {layout.Q4_1, layout.Q4_0}, "q5_0": {layout.Q5_1, layout.Q5_0}, "iq4_nl": {layout.IQ4_NL, layout.IQ4_NL}} {
+		p, err := convert.NewPlan(context.Background(), m, "x.gguf", &convert.Options{Recipe: name, Importance: weighed})
+		if err != nil || p.Tensors[0].To != want[0] || p.Tensors[1].To != want[1] {
+			t.Errorf("%s by importance: %v, %v %v, want %v", name, err, p.Tensors[0].To, p.Tensors[1].To, want)
+		}
 	}
 }
 

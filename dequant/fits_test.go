@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/tensormap/tensormap/dequant/internal/block"
 	"github.com/tensormap/tensormap/layout"
 )
 
@@ -151,4 +152,38 @@ func TestWeighedSame(t *testing.T) {
 			active = old
 		}
 	}
+}
+
+// TestFP4 holds MXFP4's codes against the nearest levels: the first of two, as ggml searches them.
+func TestFP4(t *testing.T) {
+	rng := rand.New(rand.NewPCG(79, 79))
+	eachLevel(t, func(t *testing.T) {
+		for round := range 4000 {
+			x := fitInputs(rng, 32, round%6)[:32]
+			for i := range x {
+				switch round % 3 {
+				case 0: // half-way
+					x[i] = float32(math.Ldexp(float64(rng.IntN(49)-24)/4, round%200-100))
+				case 1: // near the greatest number
+					x[i] = math.Float32frombits(rng.Uint32()&0x81ffffff | 0x7e000000&^(rng.Uint32()&(1<<24)))
+				}
+			}
+			if round%3 == 1 {
+				x[rng.IntN(32)] = math.MaxFloat32 // whose logarithm is rounded up
+			}
+			got := make([]byte, 17)
+			if err := Quantize(layout.MXFP4, got, x); err != nil {
+				t.Fatal(err)
+			}
+			var levels [16]float32
+			for i := range levels {
+				levels[i] = float32(block.FP4[i]) * block.E8M0Half(got[0])
+			}
+			for i := range 16 {
+				if want := nearestFP4(&levels, x[i]) | nearestFP4(&levels, x[i+16])<<4; got[1+i] != want {
+					t.Fatalf("%v: byte %d is %#x, want %#x", x, i, got[1+i], want)
+				}
+			}
+		}
+	})
 }

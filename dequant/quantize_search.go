@@ -465,7 +465,7 @@ func encodeMXFP4(dst []byte, src []float32) {
 			e = uint8(truncate(floorLog2(magnitude) - 2 + 127))
 		}
 		dst[0] = e
-		if scale := block.E8M0Half(e); most < infinity && magnitude > scale {
+		if scale := block.E8M0Half(e); most < infinity && magnitude > scale && scale < 0x1p125 { // and all levels are finite
 			var limits [7]uint32
 			for i := range limits {
 				limits[i] = math.Float32bits(scale * fp4Limits[i])

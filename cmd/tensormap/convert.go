@@ -33,7 +33,8 @@ the end, and so is what the new type does not hold: values beyond its range, and
 became 0.
 
 q4_k_m, q5_k_m and the like are llama.cpp's recipes: most matrices get one type, those that count
-more get a better one, by their names (ggml's or Hugging Face's) and layers. Rows that are no
+more get a better one, by their names (ggml's or Hugging Face's) and layers. In GGUF its names of types
+are recipes too: with q4_0 the output matrix becomes Q6_K. mxfp4_moe takes MXFP4 for experts. Rows that are no
 multiple of 256 get the types of blocks of 32 that llama.cpp takes instead. --type GLOB=TYPE says the
 type of tensors whose names match, and may be given more than once; the first that matches counts.
 --dry-run prints them all. --imatrix takes an importance matrix in llama.cpp's GGUF form: errors then
@@ -185,7 +186,9 @@ func (opts *convertOptions) convertOptions(format layout.Format) (*convert.Optio
 		return nil, err
 	}
 	o := &convert.Options{Format: format, Set: opts.metadata.set, Align: align, NoAliases: opts.noAliases, Keep: opts.keep.Match, All: opts.all, PlainF8: opts.plainF8, Compress: compressions[opts.compress.value]}
-	if o.DType, _ = layout.ParseDType(strings.ToUpper(opts.dtype.value)); slices.Contains(convert.Recipes(), opts.dtype.value) {
+	isType := false
+	o.DType, isType = layout.ParseDType(strings.ToUpper(opts.dtype.value))
+	if slices.Contains(convert.Recipes(), opts.dtype.value) && (!isType || format == layout.GGUF) {
 		o.Recipe = opts.dtype.value
 	}
 	if len(opts.types) > 0 {
