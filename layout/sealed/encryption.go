@@ -272,6 +272,9 @@ func (e *Encryption) Cipher(secret Secret) (*Cipher, error) {
 	return &Cipher{aead}, nil
 }
 
+// Wrap returns c with another AEAD in place of its own, which wrap is given: for tests that watch it.
+func Wrap(c *Cipher, wrap func(cipher.AEAD) cipher.AEAD) *Cipher { return &Cipher{wrap(c.aead)} }
+
 // Nonce is memory for the nonce of a block. A goroutine uses one again and again, so that none is allocated.
 type Nonce [12]byte
 
