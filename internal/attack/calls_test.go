@@ -382,7 +382,7 @@ var unattacked = map[string]string{
 	"loader.Tensor.Parts": "index", "loader.Tensor.Problem": "index", "loader.Tensor.Scheme": "index",
 	"loader.Tensor.DType": "index", "loader.Tensor.Elements": "index", "loader.Tensor.Encoding": "index", "loader.Tensor.File": "index",
 	"loader.Tensor.Name": "index", "loader.Tensor.Offset": "index", "loader.Tensor.RawBytes": "index", "loader.Tensor.Shape": "index",
-	"loader.Tensor.StoredBytes": "index", "loader.Tensor.ZeroCopy": "index",
+	"loader.Tensor.StoredBytes": "index", "loader.Tensor.Unsealed": "index", "loader.Tensor.ZeroCopy": "index",
 }
 
 // TestEveryCallIsAttacked holds the table of calls against the sources: what is new has to be

@@ -19,7 +19,9 @@ import (
 	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
+	"github.com/tensormap/tensormap/layout/sealed"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/trust"
 )
 
 // A model is a set of files and what has to come out of them.
@@ -32,7 +34,19 @@ type model struct {
 	start   uint64 // where the first tensor begins
 	// checksummed reports that a checksum covers every byte of a single file.
 	checksummed bool
+	key         sealed.Key // of an encrypted model, else nil
 }
+
+// with returns options with the model's key.
+func (m *model) with(o loader.Options) *loader.Options {
+	if m.key != nil {
+		o.Key = trust.Always(m.key)
+	}
+	return &o
+}
+
+// plain reports whether the model is not encrypted.
+func (m *model) plain() bool { return m.key == nil }
 
 // A tensor is what a model holds under a name.
 type tensor struct {
@@ -128,12 +142,21 @@ func converted(a *arena, from []byte, out string, opts *convert.Options) *model 
 	m := must(loader.OpenBytes(from, nil))
 	defer m.Close()
 	result := must(convert.Write(context.Background(), m, filepath.Join(dir, out), opts))
-	return read(dir, filepath.Base(result.Path))
+	var key sealed.Key
+	if opts != nil && opts.Sealer != nil {
+		key = opts.Sealer.Secret.(sealed.Key)
+	}
+	return read(dir, filepath.Base(result.Path), key)
+}
+
+// sealer encrypts with a key that everybody knows.
+func sealer() *apr2.Sealer {
+	return &apr2.Sealer{Secret: make(sealed.Key, sealed.KeySize), BlockSize: sealed.MinBlock}
 }
 
 // read makes a model of the files in a folder.
-func read(dir, name string) *model {
-	m := &model{name: name, path: name, files: map[string][]byte{}}
+func read(dir, name string, key sealed.Key) *model {
+	m := &model{name: name, path: name, files: map[string][]byte{}, key: key}
 	for _, e := range must(os.ReadDir(dir)) {
 		m.files[e.Name()] = must(os.ReadFile(filepath.Join(dir, e.Name())))
 	}
@@ -143,7 +166,7 @@ func read(dir, name string) *model {
 
 // learn opens the model while nobody attacks it and notes what it holds.
 func (m *model) learn(dir string) {
-	opened := must(loader.Open(filepath.Join(dir, m.path), &loader.Options{NoMap: true}))
+	opened := must(loader.Open(filepath.Join(dir, m.path), m.with(loader.Options{NoMap: true})))
 	defer opened.Close()
 	m.meta = describe(must(opened.Metadata()))
 	m.start = math.MaxUint64
@@ -197,8 +220,12 @@ func models(a *arena) []*model {
 		converted(a, quantized, "quantized.apr", &convert.Options{Compress: convert.Fast}),
 		converted(a, quantized, "shards of quantized.safetensors", &convert.Options{ShardBytes: 200_000}),
 	)
+	list = append(list,
+		converted(a, raw, "encrypted.apr", &convert.Options{Sealer: sealer()}),
+		converted(a, raw, "encrypted lz4.apr", &convert.Options{Sealer: sealer(), Compress: convert.Fast, ShardBytes: 200_000}),
+	)
 	for i, m := range list {
-		m.name = []string{"raw", "lz4", "safetensors", "shards", "lz4shards", "safetensors shards", "quantized", "quantized lz4", "quantized shards"}[i]
+		m.name = []string{"raw", "lz4", "safetensors", "shards", "lz4shards", "safetensors shards", "quantized", "quantized lz4", "quantized shards", "encrypted", "encrypted lz4shards"}[i]
 	}
 	for _, name := range []string{"fp8-block", "ct-pack-act-order", "mlx-4bit", "hqq-odd", "awq-gemv", "gptq-planes", "bnb-nf4-nested-long", "gguf-nvfp4", "ct-nvfp4"} {
 		list = append(list, checkpoint(name))

@@ -57,7 +57,7 @@ type serving struct {
 }
 
 func (s *server) open(rng *rand.Rand, i int) *serving {
-	path, o := s.paths[i], &loader.Options{CacheBytes: s.cache, NoMap: !s.mapped}
+	path, o := s.paths[i], s.versions[i].with(loader.Options{CacheBytes: s.cache, NoMap: !s.mapped})
 	if !s.versions[i].sharded() && rng.IntN(4) == 0 {
 		b := must(os.ReadFile(path))
 		return &serving{must(loader.OpenReaderAt(context.Background(), bytes.NewReader(b), int64(len(b)), o)), s.versions[i]}

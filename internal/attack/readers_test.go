@@ -95,7 +95,7 @@ func (r *round) listen(l *liar, all *model, names []string) {
 	size := l.r.Size()
 	var m *loader.Model
 	err := r.caught(func() (err error) {
-		m, err = loader.OpenReaderAt(context.Background(), l, size, &loader.Options{CacheBytes: []int64{0, -1, 50_000}[r.IntN(3)]})
+		m, err = loader.OpenReaderAt(context.Background(), l, size, all.with(loader.Options{CacheBytes: []int64{0, -1, 50_000}[r.IntN(3)]}))
 		return err
 	})
 	if err != nil {

@@ -68,8 +68,8 @@ func (r *round) underCalls(all *model, names []string) {
 	if all.sharded() && way.name == "OpenFile" {
 		way = ways[0]
 	}
-	opts := loader.Options{CacheBytes: int64([]int{0, -1, 100_000}[r.IntN(3)])}
-	m, err := way.open(r, path, opts)
+	opts := all.with(loader.Options{CacheBytes: int64([]int{0, -1, 100_000}[r.IntN(3)])})
+	m, err := way.open(r, path, *opts)
 	if err != nil {
 		r.errorf("%s %s: %v", way.name, all.name, err)
 		return

@@ -138,7 +138,7 @@ func (o *outcome) died() bool {
 
 // beginVerbs changes files under the command.
 func beginVerbs(a *arena) func(*round) {
-	list := models(a)
+	list := slices.DeleteFunc(models(a), func(m *model) bool { return !m.plain() })
 	known := map[string]outcome{}
 	return func(r *round) {
 		all, line := pick(r.Rand, list), pick(r.Rand, verbs)
