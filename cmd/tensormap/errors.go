@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
-	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/httprange"
 )
 
@@ -53,9 +52,6 @@ func explain(err error) string {
 	var status *httprange.StatusError
 	if errors.As(err, &status) && errors.Is(status, fs.ErrPermission) && status.Elsewhere == "" {
 		msg += " (--header 'NAME: VALUE' sends what the server may ask for)"
-	}
-	if errors.Is(err, loader.ErrKey) && strings.HasSuffix(msg, "no key was given") {
-		msg += " (--decrypt KEYFILE, or --passphrase-file FILE)"
 	}
 	if errors.Is(err, httprange.ErrStalled) {
 		msg += " (--timeout TIME waits longer)"

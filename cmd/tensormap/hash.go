@@ -136,6 +136,7 @@ func (opts *hashOptions) runFiles(ctx context.Context, s terminal.Streams, path 
 	if opts.values || opts.stored || opts.total || opts.filter.Pattern != "" {
 		return usageError{errors.New("--file is of whole files: it goes without --values, --stored, --total and --filter")}
 	}
+	opts.headOnly = true
 	m, done, err := opts.openToCopy(ctx, path)
 	if err != nil {
 		return err

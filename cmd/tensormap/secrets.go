@@ -23,7 +23,7 @@ import (
 type unlocking struct {
 	keyFile        string
 	passphraseFile string
-	// headOnly is set for verbs that read no tensors: nobody is asked for a passphrase then.
+	// headOnly is set for verbs that can do without the tensors' contents.
 	headOnly bool
 	// either is set for verbs of two models, one of which may be plain.
 	either bool
@@ -69,8 +69,8 @@ func readSecret(key, passphrase string) (s sealed.Secret, from string, err error
 	return s, passphrase, err
 }
 
-// openBy opens a model with the secret. If there is none, it is asked for where that is possible: the model
-// must then be encrypted with a passphrase, and somebody sit at a terminal.
+// openBy opens a model with the secret. A passphrase that is missing is asked for if somebody sits at a
+// terminal.
 func (u *unlocking) openBy(stderr io.Writer, opts loader.Options, open func(opts *loader.Options) (*loader.Model, error)) (*loader.Model, error) {
 	if err := u.read(); err != nil {
 		return nil, err
@@ -87,16 +87,18 @@ func (u *unlocking) openBy(stderr io.Writer, opts loader.Options, open func(opts
 		return nil, err
 	}
 	e := encryptionOf(m)
-	if e == nil || u.secret == nil && (u.headOnly || e.Argon2 == nil || !term.IsTerminal(int(os.Stdin.Fd())) || !terminal.IsTerminal(stderr)) {
+	if e == nil || u.secret == nil && u.headOnly {
 		return m, nil
 	}
+	m.Close()
 	if u.secret == nil {
+		if e.Argon2 == nil || !term.IsTerminal(int(os.Stdin.Fd())) || !terminal.IsTerminal(stderr) {
+			return nil, fmt.Errorf("%s: %w: the model is encrypted, and no key was given (--decrypt KEYFILE, or --%s FILE)", m.Path(), loader.ErrKey, u.passphraseFlag)
+		}
 		if u.secret, err = ask(stderr, m.Path()); err != nil {
-			m.Close()
 			return nil, err
 		}
 	}
-	m.Close()
 	opts.Key = trust.Always(u.secret)
 	return open(&opts)
 }

@@ -96,6 +96,7 @@ func (opts *verifyOptions) run(ctx context.Context, s terminal.Streams, args []s
 }
 
 func verifyFile(ctx context.Context, path string, opts *verifyOptions, bar *terminal.Progress) (*loader.Report, error) {
+	opts.headOnly = !opts.values
 	m, done, err := opts.open(ctx, path)
 	if err != nil {
 		return nil, err
