@@ -1433,6 +1433,184 @@ DATA one<>+16(SB)/8, $0x0000000100000001
 DATA one<>+24(SB)/8, $0x0000000100000001
 GLOBL one<>(SB), RODATA|NOPTR, $32
 
+// func nvfp4AVX2(dst []float32, rows []byte, x *int8, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·nvfp4AVX2(SB), NOSPLIT, $0-64
+	MOVQ    dst_base+0(FP), DX
+	MOVQ    dst_len+8(FP), BX
+	MOVQ    rows_base+24(FP), SI
+	MOVQ    x+48(FP), DI
+	MOVQ    blocks+56(FP), R8
+	VMOVDQU low_nibbles<>+0(SB), Y0
+	VMOVDQU fp4_values<>+0(SB), Y1
+
+row:
+	VXORPS Y2, Y2, Y2
+	MOVQ   DI, AX
+	MOVQ   R8, CX
+
+block:
+	VMOVD        (SI), X3
+	VPINSRD      $0x01, 36(SI), X3, X3
+	VPINSRD      $0x02, 72(SI), X3, X3
+	VPINSRD      $0x03, 108(SI), X3, X3
+	VPSHUFB      even_odd_bytes<>+0(SB), X3, X3
+	VPMOVZXBW    X3, Y3
+	VPCMPEQW     no_scale<>+0(SB), Y3, Y4
+	VPANDN       Y3, Y4, Y3
+	VPAND        no_scale<>+0(SB), Y3, Y3
+	VPSLLW       $0x07, Y3, Y3
+	VCVTPH2PS    X3, Y4
+	VMULPS       scale_bias<>+0(SB), Y4, Y4
+	VMULPS       256(AX), Y4, Y4
+	VPBROADCASTQ 4(SI), Y5
+	VPBROADCASTQ 76(SI), Y6
+	VPBLENDD     $0xf0, Y6, Y5, Y5
+	VPSRLVQ      nibble_shifts<>+0(SB), Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VPSHUFB      Y5, Y1, Y5
+	VPMADDUBSW   (AX), Y5, Y6
+	VPMADDWD     ones<>+0(SB), Y6, Y6
+	VPBROADCASTQ 20(SI), Y5
+	VPBROADCASTQ 92(SI), Y7
+	VPBLENDD     $0xf0, Y7, Y5, Y5
+	VPSRLVQ      nibble_shifts<>+0(SB), Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VPSHUFB      Y5, Y1, Y5
+	VPMADDUBSW   64(AX), Y5, Y5
+	VPMADDWD     ones<>+0(SB), Y5, Y5
+	VPUNPCKLDQ   Y5, Y6, Y7
+	VPUNPCKHDQ   Y5, Y6, Y6
+	VPADDD       Y7, Y6, Y6
+	VPBROADCASTQ 40(SI), Y5
+	VPBROADCASTQ 112(SI), Y7
+	VPBLENDD     $0xf0, Y7, Y5, Y5
+	VPSRLVQ      nibble_shifts<>+0(SB), Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VPSHUFB      Y5, Y1, Y5
+	VPMADDUBSW   128(AX), Y5, Y5
+	VPMADDWD     ones<>+0(SB), Y5, Y5
+	VPBROADCASTQ 56(SI), Y7
+	VPBROADCASTQ 128(SI), Y8
+	VPBLENDD     $0xf0, Y8, Y7, Y7
+	VPSRLVQ      nibble_shifts<>+0(SB), Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPSHUFB      Y7, Y1, Y7
+	VPMADDUBSW   192(AX), Y7, Y7
+	VPMADDWD     ones<>+0(SB), Y7, Y7
+	VPUNPCKLDQ   Y7, Y5, Y8
+	VPUNPCKHDQ   Y7, Y5, Y5
+	VPADDD       Y8, Y5, Y5
+	VPUNPCKLQDQ  Y5, Y6, Y7
+	VPUNPCKHQDQ  Y5, Y6, Y6
+	VPADDD       Y7, Y6, Y6
+	VMOVDQU      352(AX), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VPSRAD       $0x10, Y5, Y5
+	VPMULLD      twelve<>+0(SB), Y5, Y5
+	VPSUBD       Y5, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VADDPS       Y6, Y2, Y2
+	VEXTRACTI128 $0x01, Y3, X3
+	VCVTPH2PS    X3, Y3
+	VMULPS       scale_bias<>+0(SB), Y3, Y3
+	VMULPS       256(AX), Y3, Y3
+	VPBROADCASTQ 12(SI), Y4
+	VPBROADCASTQ 84(SI), Y5
+	VPBLENDD     $0xf0, Y5, Y4, Y4
+	VPSRLVQ      nibble_shifts<>+0(SB), Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPSHUFB      Y4, Y1, Y4
+	VPMADDUBSW   32(AX), Y4, Y5
+	VPMADDWD     ones<>+0(SB), Y5, Y5
+	VPBROADCASTQ 28(SI), Y4
+	VPBROADCASTQ 100(SI), Y6
+	VPBLENDD     $0xf0, Y6, Y4, Y4
+	VPSRLVQ      nibble_shifts<>+0(SB), Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPSHUFB      Y4, Y1, Y4
+	VPMADDUBSW   96(AX), Y4, Y4
+	VPMADDWD     ones<>+0(SB), Y4, Y4
+	VPUNPCKLDQ   Y4, Y5, Y6
+	VPUNPCKHDQ   Y4, Y5, Y5
+	VPADDD       Y6, Y5, Y5
+	VPBROADCASTQ 48(SI), Y4
+	VPBROADCASTQ 120(SI), Y6
+	VPBLENDD     $0xf0, Y6, Y4, Y4
+	VPSRLVQ      nibble_shifts<>+0(SB), Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPSHUFB      Y4, Y1, Y4
+	VPMADDUBSW   160(AX), Y4, Y4
+	VPMADDWD     ones<>+0(SB), Y4, Y4
+	VPBROADCASTQ 64(SI), Y6
+	VPBROADCASTQ 136(SI), Y7
+	VPBLENDD     $0xf0, Y7, Y6, Y6
+	VPSRLVQ      nibble_shifts<>+0(SB), Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VPSHUFB      Y6, Y1, Y6
+	VPMADDUBSW   224(AX), Y6, Y6
+	VPMADDWD     ones<>+0(SB), Y6, Y6
+	VPUNPCKLDQ   Y6, Y4, Y7
+	VPUNPCKHDQ   Y6, Y4, Y4
+	VPADDD       Y7, Y4, Y4
+	VPUNPCKLQDQ  Y4, Y5, Y6
+	VPUNPCKHQDQ  Y4, Y5, Y5
+	VPADDD       Y6, Y5, Y5
+	VMOVDQU      352(AX), Y4
+	VPSRAD       $0x10, Y4, Y4
+	VPMULLD      twelve<>+0(SB), Y4, Y4
+	VPSUBD       Y4, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       Y5, Y2, Y2
+	ADDQ         $0x00000090, SI
+	ADDQ         $0x00000180, AX
+	DECQ         CX
+	JNZ          block
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VMOVHLPS     X2, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMOVSS       X2, (DX)
+	ADDQ         $0x04, DX
+	DECQ         BX
+	JNZ          row
+	VZEROUPPER
+	RET
+
+DATA even_odd_bytes<>+0(SB)/8, $0x0e0c0a0806040200
+DATA even_odd_bytes<>+8(SB)/8, $0x0f0d0b0907050301
+DATA even_odd_bytes<>+16(SB)/8, $0x0e0c0a0806040200
+DATA even_odd_bytes<>+24(SB)/8, $0x0f0d0b0907050301
+GLOBL even_odd_bytes<>(SB), RODATA|NOPTR, $32
+
+DATA no_scale<>+0(SB)/8, $0x007f007f007f007f
+DATA no_scale<>+8(SB)/8, $0x007f007f007f007f
+DATA no_scale<>+16(SB)/8, $0x007f007f007f007f
+DATA no_scale<>+24(SB)/8, $0x007f007f007f007f
+GLOBL no_scale<>(SB), RODATA|NOPTR, $32
+
+DATA scale_bias<>+0(SB)/8, $0x4300000043000000
+DATA scale_bias<>+8(SB)/8, $0x4300000043000000
+DATA scale_bias<>+16(SB)/8, $0x4300000043000000
+DATA scale_bias<>+24(SB)/8, $0x4300000043000000
+GLOBL scale_bias<>(SB), RODATA|NOPTR, $32
+
+DATA nibble_shifts<>+0(SB)/8, $0x0000000000000000
+DATA nibble_shifts<>+8(SB)/8, $0x0000000000000004
+DATA nibble_shifts<>+16(SB)/8, $0x0000000000000000
+DATA nibble_shifts<>+24(SB)/8, $0x0000000000000004
+GLOBL nibble_shifts<>(SB), RODATA|NOPTR, $32
+
+DATA twelve<>+0(SB)/8, $0x0000000c0000000c
+DATA twelve<>+8(SB)/8, $0x0000000c0000000c
+DATA twelve<>+16(SB)/8, $0x0000000c0000000c
+DATA twelve<>+24(SB)/8, $0x0000000c0000000c
+GLOBL twelve<>(SB), RODATA|NOPTR, $32
+
 // func q4_KAVX2(dst []float32, rows []byte, x *int8, blocks int)
 // Requires: AVX, AVX2, F16C
 TEXT ·q4_KAVX2(SB), NOSPLIT, $0-64
@@ -2383,6 +2561,243 @@ DATA thirty_two_dwords<>+16(SB)/8, $0x0000002000000020
 DATA thirty_two_dwords<>+24(SB)/8, $0x0000002000000020
 GLOBL thirty_two_dwords<>(SB), RODATA|NOPTR, $32
 
+// func tq1_0AVX2(dst []float32, rows []byte, x *int8, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·tq1_0AVX2(SB), NOSPLIT, $0-64
+	MOVQ    dst_base+0(FP), DX
+	MOVQ    dst_len+8(FP), BX
+	MOVQ    rows_base+24(FP), SI
+	MOVQ    x+48(FP), DI
+	MOVQ    blocks+56(FP), R8
+	VMOVDQU three_words<>+0(SB), Y1
+	VPXOR   Y0, Y0, Y0
+
+row:
+	VXORPS Y2, Y2, Y2
+	MOVQ   DI, AX
+	MOVQ   R8, CX
+
+block:
+	VBROADCASTI128 (SI), Y3
+	VINSERTI128    $0x01, (SI), Y3, Y3
+	VPUNPCKLBW     Y3, Y0, Y4
+	VPMULLW        trit_powers_000<>+0(SB), Y4, Y4
+	VPMULHUW       Y1, Y4, Y4
+	VPUNPCKHBW     Y3, Y0, Y3
+	VPMULLW        trit_powers_001<>+0(SB), Y3, Y3
+	VPMULHUW       Y1, Y3, Y3
+	VPACKUSWB      Y3, Y4, Y4
+	VBROADCASTI128 16(SI), Y3
+	VINSERTI128    $0x01, 16(SI), Y3, Y3
+	VPUNPCKLBW     Y3, Y0, Y5
+	VPMULLW        trit_powers_010<>+0(SB), Y5, Y5
+	VPMULHUW       Y1, Y5, Y5
+	VPUNPCKHBW     Y3, Y0, Y3
+	VPMULLW        trit_powers_011<>+0(SB), Y3, Y3
+	VPMULHUW       Y1, Y3, Y3
+	VPACKUSWB      Y3, Y5, Y5
+	VPMADDUBSW     (AX), Y4, Y3
+	VPMADDUBSW     32(AX), Y5, Y4
+	VPADDW         Y4, Y3, Y3
+	VBROADCASTI128 (SI), Y4
+	VINSERTI128    $0x01, 32(SI), Y4, Y4
+	VPUNPCKLBW     Y4, Y0, Y5
+	VPMULLW        trit_powers_100<>+0(SB), Y5, Y5
+	VPMULHUW       Y1, Y5, Y5
+	VPUNPCKHBW     Y4, Y0, Y4
+	VPMULLW        trit_powers_101<>+0(SB), Y4, Y4
+	VPMULHUW       Y1, Y4, Y4
+	VPACKUSWB      Y4, Y5, Y5
+	VBROADCASTI128 16(SI), Y4
+	VINSERTI128    $0x01, 32(SI), Y4, Y4
+	VPUNPCKLBW     Y4, Y0, Y6
+	VPMULLW        trit_powers_110<>+0(SB), Y6, Y6
+	VPMULHUW       Y1, Y6, Y6
+	VPUNPCKHBW     Y4, Y0, Y4
+	VPMULLW        trit_powers_111<>+0(SB), Y4, Y4
+	VPMULHUW       Y1, Y4, Y4
+	VPACKUSWB      Y4, Y6, Y6
+	VPMADDUBSW     64(AX), Y5, Y4
+	VPMADDUBSW     96(AX), Y6, Y5
+	VPADDW         Y5, Y4, Y4
+	VPUNPCKLDQ     Y4, Y3, Y5
+	VPUNPCKHDQ     Y4, Y3, Y3
+	VPADDW         Y5, Y3, Y3
+	VBROADCASTI128 (SI), Y4
+	VINSERTI128    $0x01, 32(SI), Y4, Y4
+	VPUNPCKLBW     Y4, Y0, Y5
+	VPMULLW        trit_powers_200<>+0(SB), Y5, Y5
+	VPMULHUW       Y1, Y5, Y5
+	VPUNPCKHBW     Y4, Y0, Y4
+	VPMULLW        trit_powers_201<>+0(SB), Y4, Y4
+	VPMULHUW       Y1, Y4, Y4
+	VPACKUSWB      Y4, Y5, Y5
+	VBROADCASTI128 16(SI), Y4
+	VINSERTI128    $0x01, 32(SI), Y4, Y4
+	VPUNPCKLBW     Y4, Y0, Y6
+	VPMULLW        trit_powers_210<>+0(SB), Y6, Y6
+	VPMULHUW       Y1, Y6, Y6
+	VPUNPCKHBW     Y4, Y0, Y4
+	VPMULLW        trit_powers_211<>+0(SB), Y4, Y4
+	VPMULHUW       Y1, Y4, Y4
+	VPACKUSWB      Y4, Y6, Y6
+	VPMADDUBSW     128(AX), Y5, Y4
+	VPMADDUBSW     160(AX), Y6, Y5
+	VPADDW         Y5, Y4, Y4
+	VBROADCASTI128 (SI), Y5
+	VINSERTI128    $0x01, 32(SI), Y5, Y5
+	VPUNPCKLBW     Y5, Y0, Y6
+	VPMULLW        trit_powers_300<>+0(SB), Y6, Y6
+	VPMULHUW       Y1, Y6, Y6
+	VPUNPCKHBW     Y5, Y0, Y5
+	VPMULLW        trit_powers_301<>+0(SB), Y5, Y5
+	VPMULHUW       Y1, Y5, Y5
+	VPACKUSWB      Y5, Y6, Y6
+	VPBROADCASTD   48(SI), Y5
+	VINSERTI128    $0x00, 16(SI), Y5, Y5
+	VPUNPCKLBW     Y5, Y0, Y7
+	VPMULLW        trit_powers_310<>+0(SB), Y7, Y7
+	VPMULHUW       Y1, Y7, Y7
+	VPUNPCKHBW     Y5, Y0, Y5
+	VPMULLW        trit_powers_311<>+0(SB), Y5, Y5
+	VPMULHUW       Y1, Y5, Y5
+	VPACKUSWB      Y5, Y7, Y7
+	VPMADDUBSW     192(AX), Y6, Y5
+	VPMADDUBSW     224(AX), Y7, Y6
+	VPADDW         Y6, Y5, Y5
+	VPUNPCKLDQ     Y5, Y4, Y6
+	VPUNPCKHDQ     Y5, Y4, Y4
+	VPADDW         Y6, Y4, Y4
+	VPUNPCKLQDQ    Y4, Y3, Y5
+	VPUNPCKHQDQ    Y4, Y3, Y3
+	VPADDW         Y5, Y3, Y3
+	VPMADDWD       ones<>+0(SB), Y3, Y3
+	VPSUBD         288(AX), Y3, Y3
+	VPBROADCASTW   52(SI), X4
+	VCVTPH2PS      X4, Y4
+	VMULPS         256(AX), Y4, Y4
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y4, Y3, Y3
+	VADDPS         Y3, Y2, Y2
+	ADDQ           $0x00000036, SI
+	ADDQ           $0x00000180, AX
+	DECQ           CX
+	JNZ            block
+	VEXTRACTF128   $0x01, Y2, X3
+	VADDPS         X3, X2, X2
+	VMOVHLPS       X2, X2, X3
+	VADDPS         X3, X2, X2
+	VMOVSHDUP      X2, X3
+	VADDSS         X3, X2, X2
+	VMOVSS         X2, (DX)
+	ADDQ           $0x04, DX
+	DECQ           BX
+	JNZ            row
+	VZEROUPPER
+	RET
+
+DATA three_words<>+0(SB)/8, $0x0003000300030003
+DATA three_words<>+8(SB)/8, $0x0003000300030003
+DATA three_words<>+16(SB)/8, $0x0003000300030003
+DATA three_words<>+24(SB)/8, $0x0003000300030003
+GLOBL three_words<>(SB), RODATA|NOPTR, $32
+
+DATA trit_powers_000<>+0(SB)/8, $0x0001000100010001
+DATA trit_powers_000<>+8(SB)/8, $0x0001000100010001
+DATA trit_powers_000<>+16(SB)/8, $0x0051005100510051
+DATA trit_powers_000<>+24(SB)/8, $0x0051005100510051
+GLOBL trit_powers_000<>(SB), RODATA|NOPTR, $32
+
+DATA trit_powers_001<>+0(SB)/8, $0x0001000100010001
+DATA trit_powers_001<>+8(SB)/8, $0x0001000100010001
+DATA trit_powers_001<>+16(SB)/8, $0x0051005100510051
+DATA trit_powers_001<>+24(SB)/8, $0x0051005100510051
+GLOBL trit_powers_001<>(SB), RODATA|NOPTR, $32
+
+DATA trit_powers_010<>+0(SB)/8, $0x0001000100010001
+DATA trit_powers_010<>+8(SB)/8, $0x0001000100010001
+DATA trit_powers_010<>+16(SB)/8, $0x0051005100510051
+DATA trit_powers_010<>+24(SB)/8, $0x0051005100510051
+GLOBL trit_powers_010<>(SB), RODATA|NOPTR, $32
+
+DATA trit_powers_011<>+0(SB)/8, $0x0001000100010001
+DATA trit_powers_011<>+8(SB)/8, $0x0001000100010001
+DATA trit_powers_011<>+16(SB)/8, $0x0051005100510051
+DATA trit_powers_011<>+24(SB)/8, $0x0051005100510051
+GLOBL trit_powers_011<>(SB), RODATA|NOPTR, $32
+
+DATA trit_powers_100<>+0(SB)/8, $0x0003000300030003
+DATA trit_powers_100<>+8(SB)/8, $0x0003000300030003
+DATA trit_powers_100<>+16(SB)/8, $0x0001000100010001
+DATA trit_powers_100<>+24(SB)/8, $0x0001000100010001
+GLOBL trit_powers_100<>(SB), RODATA|NOPTR, $32
+
+DATA trit_powers_101<>+0(SB)/8, $0x0003000300030003
+DATA trit_powers_101<>+8(SB)/8, $0x0003000300030003
+DATA trit_powers_101<>+16(SB)/8, $0x0001000100010001
+DATA trit_powers_101<>+24(SB)/8, $0x0001000100010001
+GLOBL trit_powers_101<>(SB), RODATA|NOPTR, $32
+
+DATA trit_powers_110<>+0(SB)/8, $0x0003000300030003
+DATA trit_powers_110<>+8(SB)/8, $0x0003000300030003
+DATA trit_powers_110<>+16(SB)/8, $0x0003000300030003
+DATA trit_powers_110<>+24(SB)/8, $0x0003000300030003
+GLOBL trit_powers_110<>(SB), RODATA|NOPTR, $32
+
+DATA trit_powers_111<>+0(SB)/8, $0x0003000300030003
+DATA trit_powers_111<>+8(SB)/8, $0x0003000300030003
+DATA trit_powers_111<>+16(SB)/8, $0x0003000300030003
+DATA trit_powers_111<>+24(SB)/8, $0x0003000300030003
+GLOBL trit_powers_111<>(SB), RODATA|NOPTR, $32
+
+DATA trit_powers_200<>+0(SB)/8, $0x0009000900090009
+DATA trit_powers_200<>+8(SB)/8, $0x0009000900090009
+DATA trit_powers_200<>+16(SB)/8, $0x0009000900090009
+DATA trit_powers_200<>+24(SB)/8, $0x0009000900090009
+GLOBL trit_powers_200<>(SB), RODATA|NOPTR, $32
+
+DATA trit_powers_201<>+0(SB)/8, $0x0009000900090009
+DATA trit_powers_201<>+8(SB)/8, $0x0009000900090009
+DATA trit_powers_201<>+16(SB)/8, $0x0009000900090009
+DATA trit_powers_201<>+24(SB)/8, $0x0009000900090009
+GLOBL trit_powers_201<>(SB), RODATA|NOPTR, $32
+
+DATA trit_powers_210<>+0(SB)/8, $0x0009000900090009
+DATA trit_powers_210<>+8(SB)/8, $0x0009000900090009
+DATA trit_powers_210<>+16(SB)/8, $0x001b001b001b001b
+DATA trit_powers_210<>+24(SB)/8, $0x001b001b001b001b
+GLOBL trit_powers_210<>(SB), RODATA|NOPTR, $32
+
+DATA trit_powers_211<>+0(SB)/8, $0x0009000900090009
+DATA trit_powers_211<>+8(SB)/8, $0x0009000900090009
+DATA trit_powers_211<>+16(SB)/8, $0x001b001b001b001b
+DATA trit_powers_211<>+24(SB)/8, $0x001b001b001b001b
+GLOBL trit_powers_211<>(SB), RODATA|NOPTR, $32
+
+DATA trit_powers_300<>+0(SB)/8, $0x001b001b001b001b
+DATA trit_powers_300<>+8(SB)/8, $0x001b001b001b001b
+DATA trit_powers_300<>+16(SB)/8, $0x0051005100510051
+DATA trit_powers_300<>+24(SB)/8, $0x0051005100510051
+GLOBL trit_powers_300<>(SB), RODATA|NOPTR, $32
+
+DATA trit_powers_301<>+0(SB)/8, $0x001b001b001b001b
+DATA trit_powers_301<>+8(SB)/8, $0x001b001b001b001b
+DATA trit_powers_301<>+16(SB)/8, $0x0051005100510051
+DATA trit_powers_301<>+24(SB)/8, $0x0051005100510051
+GLOBL trit_powers_301<>(SB), RODATA|NOPTR, $32
+
+DATA trit_powers_310<>+0(SB)/8, $0x001b001b001b001b
+DATA trit_powers_310<>+8(SB)/8, $0x001b001b001b001b
+DATA trit_powers_310<>+16(SB)/8, $0x0001000100010001
+DATA trit_powers_310<>+24(SB)/8, $0x0003000300030003
+GLOBL trit_powers_310<>(SB), RODATA|NOPTR, $32
+
+DATA trit_powers_311<>+0(SB)/8, $0x001b001b001b001b
+DATA trit_powers_311<>+8(SB)/8, $0x001b001b001b001b
+DATA trit_powers_311<>+16(SB)/8, $0x0009000900090009
+DATA trit_powers_311<>+24(SB)/8, $0x001b001b001b001b
+GLOBL trit_powers_311<>(SB), RODATA|NOPTR, $32
+
 // func floatsAVX2(dst []float32, rows []float32, x []float32)
 // Requires: AVX
 TEXT ·floatsAVX2(SB), NOSPLIT, $0-72
@@ -2586,6 +3001,174 @@ numbers:
 	JNZ          row
 	VZEROUPPER
 	RET
+
+// func f8e5m2AVX2(dst []float32, rows []byte, x []float32)
+// Requires: AVX, F16C
+TEXT ·f8e5m2AVX2(SB), NOSPLIT, $0-72
+	MOVQ dst_base+0(FP), DX
+	MOVQ dst_len+8(FP), BX
+	MOVQ rows_base+24(FP), SI
+	MOVQ x_base+48(FP), DI
+	MOVQ x_len+56(FP), R8
+
+row:
+	VXORPS Y0, Y0, Y0
+	MOVQ   DI, AX
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   R8, CX
+
+numbers:
+	VPMOVZXBW    (SI), X4
+	VPSLLW       $0x08, X4, X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       (AX), Y4, Y4
+	VADDPS       Y4, Y0, Y0
+	VPMOVZXBW    8(SI), X4
+	VPSLLW       $0x08, X4, X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       32(AX), Y4, Y4
+	VADDPS       Y4, Y1, Y1
+	VPMOVZXBW    16(SI), X4
+	VPSLLW       $0x08, X4, X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       64(AX), Y4, Y4
+	VADDPS       Y4, Y2, Y2
+	VPMOVZXBW    24(SI), X4
+	VPSLLW       $0x08, X4, X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       96(AX), Y4, Y4
+	VADDPS       Y4, Y3, Y3
+	ADDQ         $0x00000020, SI
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x00000020, CX
+	JNZ          numbers
+	VADDPS       Y2, Y0, Y0
+	VADDPS       Y3, Y1, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	DECQ         BX
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func f8e4m3AVX2(dst []float32, rows []byte, x []float32)
+// Requires: AVX, F16C
+TEXT ·f8e4m3AVX2(SB), NOSPLIT, $0-72
+	MOVQ dst_base+0(FP), DX
+	MOVQ dst_len+8(FP), BX
+	MOVQ rows_base+24(FP), SI
+	MOVQ x_base+48(FP), DI
+	MOVQ x_len+56(FP), R8
+
+row:
+	VXORPS Y0, Y0, Y0
+	MOVQ   DI, AX
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   R8, CX
+
+numbers:
+	VPMOVSXBW    (SI), X4
+	VPAND        e4m3_magnitude<>+0(SB), X4, X5
+	VPCMPEQW     e4m3_magnitude<>+0(SB), X5, X6
+	VPSLLW       $0x07, X5, X5
+	VPAND        half_sign<>+0(SB), X4, X4
+	VPOR         X5, X4, X4
+	VPAND        half_nan<>+0(SB), X6, X6
+	VPOR         X6, X4, X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       e4m3_bias<>+0(SB), Y4, Y4
+	VMULPS       (AX), Y4, Y4
+	VADDPS       Y4, Y0, Y0
+	VPMOVSXBW    8(SI), X4
+	VPAND        e4m3_magnitude<>+0(SB), X4, X5
+	VPCMPEQW     e4m3_magnitude<>+0(SB), X5, X6
+	VPSLLW       $0x07, X5, X5
+	VPAND        half_sign<>+0(SB), X4, X4
+	VPOR         X5, X4, X4
+	VPAND        half_nan<>+0(SB), X6, X6
+	VPOR         X6, X4, X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       e4m3_bias<>+0(SB), Y4, Y4
+	VMULPS       32(AX), Y4, Y4
+	VADDPS       Y4, Y1, Y1
+	VPMOVSXBW    16(SI), X4
+	VPAND        e4m3_magnitude<>+0(SB), X4, X5
+	VPCMPEQW     e4m3_magnitude<>+0(SB), X5, X6
+	VPSLLW       $0x07, X5, X5
+	VPAND        half_sign<>+0(SB), X4, X4
+	VPOR         X5, X4, X4
+	VPAND        half_nan<>+0(SB), X6, X6
+	VPOR         X6, X4, X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       e4m3_bias<>+0(SB), Y4, Y4
+	VMULPS       64(AX), Y4, Y4
+	VADDPS       Y4, Y2, Y2
+	VPMOVSXBW    24(SI), X4
+	VPAND        e4m3_magnitude<>+0(SB), X4, X5
+	VPCMPEQW     e4m3_magnitude<>+0(SB), X5, X6
+	VPSLLW       $0x07, X5, X5
+	VPAND        half_sign<>+0(SB), X4, X4
+	VPOR         X5, X4, X4
+	VPAND        half_nan<>+0(SB), X6, X6
+	VPOR         X6, X4, X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       e4m3_bias<>+0(SB), Y4, Y4
+	VMULPS       96(AX), Y4, Y4
+	VADDPS       Y4, Y3, Y3
+	ADDQ         $0x00000020, SI
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x00000020, CX
+	JNZ          numbers
+	VADDPS       Y2, Y0, Y0
+	VADDPS       Y3, Y1, Y1
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	DECQ         BX
+	JNZ          row
+	VZEROUPPER
+	RET
+
+DATA e4m3_magnitude<>+0(SB)/8, $0x007f007f007f007f
+DATA e4m3_magnitude<>+8(SB)/8, $0x007f007f007f007f
+DATA e4m3_magnitude<>+16(SB)/8, $0x007f007f007f007f
+DATA e4m3_magnitude<>+24(SB)/8, $0x007f007f007f007f
+GLOBL e4m3_magnitude<>(SB), RODATA|NOPTR, $32
+
+DATA half_sign<>+0(SB)/8, $0x8000800080008000
+DATA half_sign<>+8(SB)/8, $0x8000800080008000
+DATA half_sign<>+16(SB)/8, $0x8000800080008000
+DATA half_sign<>+24(SB)/8, $0x8000800080008000
+GLOBL half_sign<>(SB), RODATA|NOPTR, $32
+
+DATA half_nan<>+0(SB)/8, $0x7fff7fff7fff7fff
+DATA half_nan<>+8(SB)/8, $0x7fff7fff7fff7fff
+DATA half_nan<>+16(SB)/8, $0x7fff7fff7fff7fff
+DATA half_nan<>+24(SB)/8, $0x7fff7fff7fff7fff
+GLOBL half_nan<>(SB), RODATA|NOPTR, $32
+
+DATA e4m3_bias<>+0(SB)/8, $0x4380000043800000
+DATA e4m3_bias<>+8(SB)/8, $0x4380000043800000
+DATA e4m3_bias<>+16(SB)/8, $0x4380000043800000
+DATA e4m3_bias<>+24(SB)/8, $0x4380000043800000
+GLOBL e4m3_bias<>(SB), RODATA|NOPTR, $32
 
 // func i8AVX2(dst []float32, rows []byte, x []float32)
 // Requires: AVX, AVX2

@@ -39,6 +39,11 @@ func iq4_NLAVX2(dst []float32, rows []byte, x *int8, blocks int)
 //go:noescape
 func mxfp4AVX2(dst []float32, rows []byte, x *int8, blocks int)
 
+// nvfp4AVX2 multiplies rows of so many blocks with an activation, whose first code is *x.
+//
+//go:noescape
+func nvfp4AVX2(dst []float32, rows []byte, x *int8, blocks int)
+
 // q4_KAVX2 multiplies rows of so many blocks with an activation, whose first code is *x.
 //
 //go:noescape
@@ -74,6 +79,11 @@ func tq2_0AVX2(dst []float32, rows []byte, x *int8, blocks int)
 //go:noescape
 func iq4_XSAVX2(dst []float32, rows []byte, x *int8, blocks int)
 
+// tq1_0AVX2 multiplies rows of so many blocks with an activation, whose first code is *x.
+//
+//go:noescape
+func tq1_0AVX2(dst []float32, rows []byte, x *int8, blocks int)
+
 // floatsAVX2 multiplies rows of len(x) numbers, a positive multiple of 32.
 //
 //go:noescape
@@ -93,6 +103,16 @@ func f16AVX2(dst []float32, rows []byte, x []float32)
 //
 //go:noescape
 func bf16AVX2(dst []float32, rows []byte, x []float32)
+
+// f8e5m2AVX2 multiplies rows of len(x) numbers, a positive multiple of 32.
+//
+//go:noescape
+func f8e5m2AVX2(dst []float32, rows []byte, x []float32)
+
+// f8e4m3AVX2 multiplies rows of len(x) numbers, a positive multiple of 32.
+//
+//go:noescape
+func f8e4m3AVX2(dst []float32, rows []byte, x []float32)
 
 // i8AVX2 multiplies rows of len(x) numbers, a positive multiple of 32.
 //

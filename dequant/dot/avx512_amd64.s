@@ -1317,6 +1317,184 @@ DATA one<>+16(SB)/8, $0x0000000100000001
 DATA one<>+24(SB)/8, $0x0000000100000001
 GLOBL one<>(SB), RODATA|NOPTR, $32
 
+// func nvfp4AVX512(dst []float32, rows []byte, x *int8, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·nvfp4AVX512(SB), NOSPLIT, $0-64
+	MOVQ    dst_base+0(FP), DX
+	MOVQ    dst_len+8(FP), BX
+	MOVQ    rows_base+24(FP), SI
+	MOVQ    x+48(FP), DI
+	MOVQ    blocks+56(FP), R8
+	VMOVDQU low_nibbles<>+0(SB), Y0
+	VMOVDQU fp4_values<>+0(SB), Y1
+
+row:
+	VXORPS Y2, Y2, Y2
+	MOVQ   DI, AX
+	MOVQ   R8, CX
+
+block:
+	VMOVD        (SI), X3
+	VPINSRD      $0x01, 36(SI), X3, X3
+	VPINSRD      $0x02, 72(SI), X3, X3
+	VPINSRD      $0x03, 108(SI), X3, X3
+	VPSHUFB      even_odd_bytes<>+0(SB), X3, X3
+	VPMOVZXBW    X3, Y3
+	VPCMPEQW     no_scale<>+0(SB), Y3, Y4
+	VPANDN       Y3, Y4, Y3
+	VPAND        no_scale<>+0(SB), Y3, Y3
+	VPSLLW       $0x07, Y3, Y3
+	VCVTPH2PS    X3, Y4
+	VMULPS       scale_bias<>+0(SB), Y4, Y4
+	VMULPS       256(AX), Y4, Y4
+	VPBROADCASTQ 4(SI), Y5
+	VPBROADCASTQ 76(SI), Y6
+	VPBLENDD     $0xf0, Y6, Y5, Y5
+	VPSRLVQ      nibble_shifts<>+0(SB), Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VPSHUFB      Y5, Y1, Y5
+	VPXOR        Y6, Y6, Y6
+	VPDPBUSD     (AX), Y5, Y6
+	VPBROADCASTQ 20(SI), Y5
+	VPBROADCASTQ 92(SI), Y7
+	VPBLENDD     $0xf0, Y7, Y5, Y5
+	VPSRLVQ      nibble_shifts<>+0(SB), Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VPSHUFB      Y5, Y1, Y5
+	VPXOR        Y7, Y7, Y7
+	VPDPBUSD     64(AX), Y5, Y7
+	VPUNPCKLDQ   Y7, Y6, Y5
+	VPUNPCKHDQ   Y7, Y6, Y6
+	VPADDD       Y5, Y6, Y6
+	VPBROADCASTQ 40(SI), Y5
+	VPBROADCASTQ 112(SI), Y7
+	VPBLENDD     $0xf0, Y7, Y5, Y5
+	VPSRLVQ      nibble_shifts<>+0(SB), Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VPSHUFB      Y5, Y1, Y5
+	VPXOR        Y7, Y7, Y7
+	VPDPBUSD     128(AX), Y5, Y7
+	VPBROADCASTQ 56(SI), Y5
+	VPBROADCASTQ 128(SI), Y8
+	VPBLENDD     $0xf0, Y8, Y5, Y5
+	VPSRLVQ      nibble_shifts<>+0(SB), Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VPSHUFB      Y5, Y1, Y5
+	VPXOR        Y8, Y8, Y8
+	VPDPBUSD     192(AX), Y5, Y8
+	VPUNPCKLDQ   Y8, Y7, Y5
+	VPUNPCKHDQ   Y8, Y7, Y7
+	VPADDD       Y5, Y7, Y7
+	VPUNPCKLQDQ  Y7, Y6, Y5
+	VPUNPCKHQDQ  Y7, Y6, Y6
+	VPADDD       Y5, Y6, Y6
+	VMOVDQU      352(AX), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VPSRAD       $0x10, Y5, Y5
+	VPMULLD      twelve<>+0(SB), Y5, Y5
+	VPSUBD       Y5, Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VADDPS       Y6, Y2, Y2
+	VEXTRACTI128 $0x01, Y3, X3
+	VCVTPH2PS    X3, Y3
+	VMULPS       scale_bias<>+0(SB), Y3, Y3
+	VMULPS       256(AX), Y3, Y3
+	VPBROADCASTQ 12(SI), Y4
+	VPBROADCASTQ 84(SI), Y5
+	VPBLENDD     $0xf0, Y5, Y4, Y4
+	VPSRLVQ      nibble_shifts<>+0(SB), Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPSHUFB      Y4, Y1, Y4
+	VPXOR        Y5, Y5, Y5
+	VPDPBUSD     32(AX), Y4, Y5
+	VPBROADCASTQ 28(SI), Y4
+	VPBROADCASTQ 100(SI), Y6
+	VPBLENDD     $0xf0, Y6, Y4, Y4
+	VPSRLVQ      nibble_shifts<>+0(SB), Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPSHUFB      Y4, Y1, Y4
+	VPXOR        Y6, Y6, Y6
+	VPDPBUSD     96(AX), Y4, Y6
+	VPUNPCKLDQ   Y6, Y5, Y4
+	VPUNPCKHDQ   Y6, Y5, Y5
+	VPADDD       Y4, Y5, Y5
+	VPBROADCASTQ 48(SI), Y4
+	VPBROADCASTQ 120(SI), Y6
+	VPBLENDD     $0xf0, Y6, Y4, Y4
+	VPSRLVQ      nibble_shifts<>+0(SB), Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPSHUFB      Y4, Y1, Y4
+	VPXOR        Y6, Y6, Y6
+	VPDPBUSD     160(AX), Y4, Y6
+	VPBROADCASTQ 64(SI), Y4
+	VPBROADCASTQ 136(SI), Y7
+	VPBLENDD     $0xf0, Y7, Y4, Y4
+	VPSRLVQ      nibble_shifts<>+0(SB), Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPSHUFB      Y4, Y1, Y4
+	VPXOR        Y7, Y7, Y7
+	VPDPBUSD     224(AX), Y4, Y7
+	VPUNPCKLDQ   Y7, Y6, Y4
+	VPUNPCKHDQ   Y7, Y6, Y6
+	VPADDD       Y4, Y6, Y6
+	VPUNPCKLQDQ  Y6, Y5, Y4
+	VPUNPCKHQDQ  Y6, Y5, Y5
+	VPADDD       Y4, Y5, Y5
+	VMOVDQU      352(AX), Y4
+	VPSRAD       $0x10, Y4, Y4
+	VPMULLD      twelve<>+0(SB), Y4, Y4
+	VPSUBD       Y4, Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       Y5, Y2, Y2
+	ADDQ         $0x00000090, SI
+	ADDQ         $0x00000180, AX
+	DECQ         CX
+	JNZ          block
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VMOVHLPS     X2, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMOVSS       X2, (DX)
+	ADDQ         $0x04, DX
+	DECQ         BX
+	JNZ          row
+	VZEROUPPER
+	RET
+
+DATA even_odd_bytes<>+0(SB)/8, $0x0e0c0a0806040200
+DATA even_odd_bytes<>+8(SB)/8, $0x0f0d0b0907050301
+DATA even_odd_bytes<>+16(SB)/8, $0x0e0c0a0806040200
+DATA even_odd_bytes<>+24(SB)/8, $0x0f0d0b0907050301
+GLOBL even_odd_bytes<>(SB), RODATA|NOPTR, $32
+
+DATA no_scale<>+0(SB)/8, $0x007f007f007f007f
+DATA no_scale<>+8(SB)/8, $0x007f007f007f007f
+DATA no_scale<>+16(SB)/8, $0x007f007f007f007f
+DATA no_scale<>+24(SB)/8, $0x007f007f007f007f
+GLOBL no_scale<>(SB), RODATA|NOPTR, $32
+
+DATA scale_bias<>+0(SB)/8, $0x4300000043000000
+DATA scale_bias<>+8(SB)/8, $0x4300000043000000
+DATA scale_bias<>+16(SB)/8, $0x4300000043000000
+DATA scale_bias<>+24(SB)/8, $0x4300000043000000
+GLOBL scale_bias<>(SB), RODATA|NOPTR, $32
+
+DATA nibble_shifts<>+0(SB)/8, $0x0000000000000000
+DATA nibble_shifts<>+8(SB)/8, $0x0000000000000004
+DATA nibble_shifts<>+16(SB)/8, $0x0000000000000000
+DATA nibble_shifts<>+24(SB)/8, $0x0000000000000004
+GLOBL nibble_shifts<>(SB), RODATA|NOPTR, $32
+
+DATA twelve<>+0(SB)/8, $0x0000000c0000000c
+DATA twelve<>+8(SB)/8, $0x0000000c0000000c
+DATA twelve<>+16(SB)/8, $0x0000000c0000000c
+DATA twelve<>+24(SB)/8, $0x0000000c0000000c
+GLOBL twelve<>(SB), RODATA|NOPTR, $32
+
 // func q4_KAVX512(dst []float32, rows []byte, x *int8, blocks int)
 // Requires: AVX, AVX2, F16C
 TEXT ·q4_KAVX512(SB), NOSPLIT, $0-64
@@ -2208,3 +2386,969 @@ DATA thirty_two_dwords<>+8(SB)/8, $0x0000002000000020
 DATA thirty_two_dwords<>+16(SB)/8, $0x0000002000000020
 DATA thirty_two_dwords<>+24(SB)/8, $0x0000002000000020
 GLOBL thirty_two_dwords<>(SB), RODATA|NOPTR, $32
+
+// func tq1_0AVX512(dst []float32, rows []byte, x *int8, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·tq1_0AVX512(SB), NOSPLIT, $0-64
+	MOVQ    dst_base+0(FP), DX
+	MOVQ    dst_len+8(FP), BX
+	MOVQ    rows_base+24(FP), SI
+	MOVQ    x+48(FP), DI
+	MOVQ    blocks+56(FP), R8
+	VMOVDQU three_words<>+0(SB), Y1
+	VPXOR   Y0, Y0, Y0
+
+row:
+	VXORPS Y2, Y2, Y2
+	MOVQ   DI, AX
+	MOVQ   R8, CX
+
+block:
+	VBROADCASTI128 (SI), Y3
+	VINSERTI128    $0x01, (SI), Y3, Y3
+	VPUNPCKLBW     Y3, Y0, Y4
+	VPMULLW        trit_powers_000<>+0(SB), Y4, Y4
+	VPMULHUW       Y1, Y4, Y4
+	VPUNPCKHBW     Y3, Y0, Y3
+	VPMULLW        trit_powers_001<>+0(SB), Y3, Y3
+	VPMULHUW       Y1, Y3, Y3
+	VPACKUSWB      Y3, Y4, Y4
+	VBROADCASTI128 16(SI), Y3
+	VINSERTI128    $0x01, 16(SI), Y3, Y3
+	VPUNPCKLBW     Y3, Y0, Y5
+	VPMULLW        trit_powers_010<>+0(SB), Y5, Y5
+	VPMULHUW       Y1, Y5, Y5
+	VPUNPCKHBW     Y3, Y0, Y3
+	VPMULLW        trit_powers_011<>+0(SB), Y3, Y3
+	VPMULHUW       Y1, Y3, Y3
+	VPACKUSWB      Y3, Y5, Y5
+	VPXOR          Y3, Y3, Y3
+	VPDPBUSD       (AX), Y4, Y3
+	VPDPBUSD       32(AX), Y5, Y3
+	VBROADCASTI128 (SI), Y4
+	VINSERTI128    $0x01, 32(SI), Y4, Y4
+	VPUNPCKLBW     Y4, Y0, Y5
+	VPMULLW        trit_powers_100<>+0(SB), Y5, Y5
+	VPMULHUW       Y1, Y5, Y5
+	VPUNPCKHBW     Y4, Y0, Y4
+	VPMULLW        trit_powers_101<>+0(SB), Y4, Y4
+	VPMULHUW       Y1, Y4, Y4
+	VPACKUSWB      Y4, Y5, Y5
+	VBROADCASTI128 16(SI), Y4
+	VINSERTI128    $0x01, 32(SI), Y4, Y4
+	VPUNPCKLBW     Y4, Y0, Y6
+	VPMULLW        trit_powers_110<>+0(SB), Y6, Y6
+	VPMULHUW       Y1, Y6, Y6
+	VPUNPCKHBW     Y4, Y0, Y4
+	VPMULLW        trit_powers_111<>+0(SB), Y4, Y4
+	VPMULHUW       Y1, Y4, Y4
+	VPACKUSWB      Y4, Y6, Y6
+	VPXOR          Y4, Y4, Y4
+	VPDPBUSD       64(AX), Y5, Y4
+	VPDPBUSD       96(AX), Y6, Y4
+	VPUNPCKLDQ     Y4, Y3, Y5
+	VPUNPCKHDQ     Y4, Y3, Y3
+	VPADDD         Y5, Y3, Y3
+	VBROADCASTI128 (SI), Y4
+	VINSERTI128    $0x01, 32(SI), Y4, Y4
+	VPUNPCKLBW     Y4, Y0, Y5
+	VPMULLW        trit_powers_200<>+0(SB), Y5, Y5
+	VPMULHUW       Y1, Y5, Y5
+	VPUNPCKHBW     Y4, Y0, Y4
+	VPMULLW        trit_powers_201<>+0(SB), Y4, Y4
+	VPMULHUW       Y1, Y4, Y4
+	VPACKUSWB      Y4, Y5, Y5
+	VBROADCASTI128 16(SI), Y4
+	VINSERTI128    $0x01, 32(SI), Y4, Y4
+	VPUNPCKLBW     Y4, Y0, Y6
+	VPMULLW        trit_powers_210<>+0(SB), Y6, Y6
+	VPMULHUW       Y1, Y6, Y6
+	VPUNPCKHBW     Y4, Y0, Y4
+	VPMULLW        trit_powers_211<>+0(SB), Y4, Y4
+	VPMULHUW       Y1, Y4, Y4
+	VPACKUSWB      Y4, Y6, Y6
+	VPXOR          Y4, Y4, Y4
+	VPDPBUSD       128(AX), Y5, Y4
+	VPDPBUSD       160(AX), Y6, Y4
+	VBROADCASTI128 (SI), Y5
+	VINSERTI128    $0x01, 32(SI), Y5, Y5
+	VPUNPCKLBW     Y5, Y0, Y6
+	VPMULLW        trit_powers_300<>+0(SB), Y6, Y6
+	VPMULHUW       Y1, Y6, Y6
+	VPUNPCKHBW     Y5, Y0, Y5
+	VPMULLW        trit_powers_301<>+0(SB), Y5, Y5
+	VPMULHUW       Y1, Y5, Y5
+	VPACKUSWB      Y5, Y6, Y6
+	VPBROADCASTD   48(SI), Y5
+	VINSERTI128    $0x00, 16(SI), Y5, Y5
+	VPUNPCKLBW     Y5, Y0, Y7
+	VPMULLW        trit_powers_310<>+0(SB), Y7, Y7
+	VPMULHUW       Y1, Y7, Y7
+	VPUNPCKHBW     Y5, Y0, Y5
+	VPMULLW        trit_powers_311<>+0(SB), Y5, Y5
+	VPMULHUW       Y1, Y5, Y5
+	VPACKUSWB      Y5, Y7, Y7
+	VPXOR          Y5, Y5, Y5
+	VPDPBUSD       192(AX), Y6, Y5
+	VPDPBUSD       224(AX), Y7, Y5
+	VPUNPCKLDQ     Y5, Y4, Y6
+	VPUNPCKHDQ     Y5, Y4, Y4
+	VPADDD         Y6, Y4, Y4
+	VPUNPCKLQDQ    Y4, Y3, Y5
+	VPUNPCKHQDQ    Y4, Y3, Y3
+	VPADDD         Y5, Y3, Y3
+	VPSUBD         288(AX), Y3, Y3
+	VPBROADCASTW   52(SI), X4
+	VCVTPH2PS      X4, Y4
+	VMULPS         256(AX), Y4, Y4
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y4, Y3, Y3
+	VADDPS         Y3, Y2, Y2
+	ADDQ           $0x00000036, SI
+	ADDQ           $0x00000180, AX
+	DECQ           CX
+	JNZ            block
+	VEXTRACTF128   $0x01, Y2, X3
+	VADDPS         X3, X2, X2
+	VMOVHLPS       X2, X2, X3
+	VADDPS         X3, X2, X2
+	VMOVSHDUP      X2, X3
+	VADDSS         X3, X2, X2
+	VMOVSS         X2, (DX)
+	ADDQ           $0x04, DX
+	DECQ           BX
+	JNZ            row
+	VZEROUPPER
+	RET
+
+DATA three_words<>+0(SB)/8, $0x0003000300030003
+DATA three_words<>+8(SB)/8, $0x0003000300030003
+DATA three_words<>+16(SB)/8, $0x0003000300030003
+DATA three_words<>+24(SB)/8, $0x0003000300030003
+GLOBL three_words<>(SB), RODATA|NOPTR, $32
+
+DATA trit_powers_000<>+0(SB)/8, $0x0001000100010001
+DATA trit_powers_000<>+8(SB)/8, $0x0001000100010001
+DATA trit_powers_000<>+16(SB)/8, $0x0051005100510051
+DATA trit_powers_000<>+24(SB)/8, $0x0051005100510051
+GLOBL trit_powers_000<>(SB), RODATA|NOPTR, $32
+
+DATA trit_powers_001<>+0(SB)/8, $0x0001000100010001
+DATA trit_powers_001<>+8(SB)/8, $0x0001000100010001
+DATA trit_powers_001<>+16(SB)/8, $0x0051005100510051
+DATA trit_powers_001<>+24(SB)/8, $0x0051005100510051
+GLOBL trit_powers_001<>(SB), RODATA|NOPTR, $32
+
+DATA trit_powers_010<>+0(SB)/8, $0x0001000100010001
+DATA trit_powers_010<>+8(SB)/8, $0x0001000100010001
+DATA trit_powers_010<>+16(SB)/8, $0x0051005100510051
+DATA trit_powers_010<>+24(SB)/8, $0x0051005100510051
+GLOBL trit_powers_010<>(SB), RODATA|NOPTR, $32
+
+DATA trit_powers_011<>+0(SB)/8, $0x0001000100010001
+DATA trit_powers_011<>+8(SB)/8, $0x0001000100010001
+DATA trit_powers_011<>+16(SB)/8, $0x0051005100510051
+DATA trit_powers_011<>+24(SB)/8, $0x0051005100510051
+GLOBL trit_powers_011<>(SB), RODATA|NOPTR, $32
+
+DATA trit_powers_100<>+0(SB)/8, $0x0003000300030003
+DATA trit_powers_100<>+8(SB)/8, $0x0003000300030003
+DATA trit_powers_100<>+16(SB)/8, $0x0001000100010001
+DATA trit_powers_100<>+24(SB)/8, $0x0001000100010001
+GLOBL trit_powers_100<>(SB), RODATA|NOPTR, $32
+
+DATA trit_powers_101<>+0(SB)/8, $0x0003000300030003
+DATA trit_powers_101<>+8(SB)/8, $0x0003000300030003
+DATA trit_powers_101<>+16(SB)/8, $0x0001000100010001
+DATA trit_powers_101<>+24(SB)/8, $0x0001000100010001
+GLOBL trit_powers_101<>(SB), RODATA|NOPTR, $32
+
+DATA trit_powers_110<>+0(SB)/8, $0x0003000300030003
+DATA trit_powers_110<>+8(SB)/8, $0x0003000300030003
+DATA trit_powers_110<>+16(SB)/8, $0x0003000300030003
+DATA trit_powers_110<>+24(SB)/8, $0x0003000300030003
+GLOBL trit_powers_110<>(SB), RODATA|NOPTR, $32
+
+DATA trit_powers_111<>+0(SB)/8, $0x0003000300030003
+DATA trit_powers_111<>+8(SB)/8, $0x0003000300030003
+DATA trit_powers_111<>+16(SB)/8, $0x0003000300030003
+DATA trit_powers_111<>+24(SB)/8, $0x0003000300030003
+GLOBL trit_powers_111<>(SB), RODATA|NOPTR, $32
+
+DATA trit_powers_200<>+0(SB)/8, $0x0009000900090009
+DATA trit_powers_200<>+8(SB)/8, $0x0009000900090009
+DATA trit_powers_200<>+16(SB)/8, $0x0009000900090009
+DATA trit_powers_200<>+24(SB)/8, $0x0009000900090009
+GLOBL trit_powers_200<>(SB), RODATA|NOPTR, $32
+
+DATA trit_powers_201<>+0(SB)/8, $0x0009000900090009
+DATA trit_powers_201<>+8(SB)/8, $0x0009000900090009
+DATA trit_powers_201<>+16(SB)/8, $0x0009000900090009
+DATA trit_powers_201<>+24(SB)/8, $0x0009000900090009
+GLOBL trit_powers_201<>(SB), RODATA|NOPTR, $32
+
+DATA trit_powers_210<>+0(SB)/8, $0x0009000900090009
+DATA trit_powers_210<>+8(SB)/8, $0x0009000900090009
+DATA trit_powers_210<>+16(SB)/8, $0x001b001b001b001b
+DATA trit_powers_210<>+24(SB)/8, $0x001b001b001b001b
+GLOBL trit_powers_210<>(SB), RODATA|NOPTR, $32
+
+DATA trit_powers_211<>+0(SB)/8, $0x0009000900090009
+DATA trit_powers_211<>+8(SB)/8, $0x0009000900090009
+DATA trit_powers_211<>+16(SB)/8, $0x001b001b001b001b
+DATA trit_powers_211<>+24(SB)/8, $0x001b001b001b001b
+GLOBL trit_powers_211<>(SB), RODATA|NOPTR, $32
+
+DATA trit_powers_300<>+0(SB)/8, $0x001b001b001b001b
+DATA trit_powers_300<>+8(SB)/8, $0x001b001b001b001b
+DATA trit_powers_300<>+16(SB)/8, $0x0051005100510051
+DATA trit_powers_300<>+24(SB)/8, $0x0051005100510051
+GLOBL trit_powers_300<>(SB), RODATA|NOPTR, $32
+
+DATA trit_powers_301<>+0(SB)/8, $0x001b001b001b001b
+DATA trit_powers_301<>+8(SB)/8, $0x001b001b001b001b
+DATA trit_powers_301<>+16(SB)/8, $0x0051005100510051
+DATA trit_powers_301<>+24(SB)/8, $0x0051005100510051
+GLOBL trit_powers_301<>(SB), RODATA|NOPTR, $32
+
+DATA trit_powers_310<>+0(SB)/8, $0x001b001b001b001b
+DATA trit_powers_310<>+8(SB)/8, $0x001b001b001b001b
+DATA trit_powers_310<>+16(SB)/8, $0x0001000100010001
+DATA trit_powers_310<>+24(SB)/8, $0x0003000300030003
+GLOBL trit_powers_310<>(SB), RODATA|NOPTR, $32
+
+DATA trit_powers_311<>+0(SB)/8, $0x001b001b001b001b
+DATA trit_powers_311<>+8(SB)/8, $0x001b001b001b001b
+DATA trit_powers_311<>+16(SB)/8, $0x0009000900090009
+DATA trit_powers_311<>+24(SB)/8, $0x001b001b001b001b
+GLOBL trit_powers_311<>(SB), RODATA|NOPTR, $32
+
+// func floatsAVX512(dst []float32, rows []float32, x []float32)
+// Requires: AVX, AVX512F
+TEXT ·floatsAVX512(SB), NOSPLIT, $0-72
+	MOVQ   dst_base+0(FP), AX
+	MOVQ   dst_len+8(FP), CX
+	MOVQ   rows_base+24(FP), DX
+	MOVQ   x_base+48(FP), BX
+	MOVQ   x_len+56(FP), SI
+	IMUL3Q $0x04, SI, DI
+
+rows_4:
+	CMPQ   CX, $0x04
+	JL     after_4
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	MOVQ   BX, R8
+	MOVQ   SI, R9
+	LEAQ   (DX)(DI*2), R10
+
+numbers_4:
+	VMOVUPS       (R8), Z8
+	VMOVUPS       (DX), Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z0, Z0
+	VMOVUPS       (DX)(DI*1), Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z2, Z2
+	VMOVUPS       (R10), Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z4, Z4
+	VMOVUPS       (R10)(DI*1), Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z6, Z6
+	VMOVUPS       64(R8), Z8
+	VMOVUPS       64(DX), Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z1, Z1
+	VMOVUPS       64(DX)(DI*1), Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z3, Z3
+	VMOVUPS       64(R10), Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z5, Z5
+	VMOVUPS       64(R10)(DI*1), Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z7, Z7
+	ADDQ          $0x00000080, DX
+	ADDQ          $0x00000080, R10
+	ADDQ          $0x00000080, R8
+	SUBQ          $0x20, R9
+	JNZ           numbers_4
+	LEAQ          (R10)(DI*1), DX
+	VADDPS        Z1, Z0, Z0
+	VEXTRACTF64X4 $0x01, Z0, Y8
+	VADDPS        Y8, Y0, Y8
+	VEXTRACTF128  $0x01, Y8, X9
+	VADDPS        X9, X8, X9
+	VMOVHLPS      X9, X9, X8
+	VADDPS        X8, X9, X9
+	VMOVSHDUP     X9, X8
+	VADDSS        X8, X9, X9
+	VMOVSS        X9, (AX)
+	VADDPS        Z3, Z2, Z2
+	VEXTRACTF64X4 $0x01, Z2, Y8
+	VADDPS        Y8, Y2, Y8
+	VEXTRACTF128  $0x01, Y8, X9
+	VADDPS        X9, X8, X9
+	VMOVHLPS      X9, X9, X8
+	VADDPS        X8, X9, X9
+	VMOVSHDUP     X9, X8
+	VADDSS        X8, X9, X9
+	VMOVSS        X9, 4(AX)
+	VADDPS        Z5, Z4, Z4
+	VEXTRACTF64X4 $0x01, Z4, Y8
+	VADDPS        Y8, Y4, Y8
+	VEXTRACTF128  $0x01, Y8, X9
+	VADDPS        X9, X8, X9
+	VMOVHLPS      X9, X9, X8
+	VADDPS        X8, X9, X9
+	VMOVSHDUP     X9, X8
+	VADDSS        X8, X9, X9
+	VMOVSS        X9, 8(AX)
+	VADDPS        Z7, Z6, Z6
+	VEXTRACTF64X4 $0x01, Z6, Y8
+	VADDPS        Y8, Y6, Y8
+	VEXTRACTF128  $0x01, Y8, X9
+	VADDPS        X9, X8, X9
+	VMOVHLPS      X9, X9, X8
+	VADDPS        X8, X9, X9
+	VMOVSHDUP     X9, X8
+	VADDSS        X8, X9, X9
+	VMOVSS        X9, 12(AX)
+	ADDQ          $0x10, AX
+	SUBQ          $0x04, CX
+	JMP           rows_4
+
+after_4:
+rows_1:
+	CMPQ   CX, $0x01
+	JL     after_1
+	VPXORD Z10, Z10, Z10
+	VPXORD Z11, Z11, Z11
+	MOVQ   BX, DI
+	MOVQ   SI, R8
+
+numbers_1:
+	VMOVUPS       (DI), Z0
+	VMOVUPS       (DX), Z1
+	VMULPS        Z0, Z1, Z1
+	VADDPS        Z1, Z10, Z10
+	VMOVUPS       64(DI), Z0
+	VMOVUPS       64(DX), Z1
+	VMULPS        Z0, Z1, Z1
+	VADDPS        Z1, Z11, Z11
+	ADDQ          $0x00000080, DX
+	ADDQ          $0x00000080, DI
+	SUBQ          $0x20, R8
+	JNZ           numbers_1
+	VADDPS        Z11, Z10, Z10
+	VEXTRACTF64X4 $0x01, Z10, Y0
+	VADDPS        Y0, Y10, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVHLPS      X1, X1, X0
+	VADDPS        X0, X1, X1
+	VMOVSHDUP     X1, X0
+	VADDSS        X0, X1, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	SUBQ          $0x01, CX
+	JMP           rows_1
+
+after_1:
+	VZEROUPPER
+	RET
+
+// func f32AVX512(dst []float32, rows []byte, x []float32)
+// Requires: AVX, AVX512F
+TEXT ·f32AVX512(SB), NOSPLIT, $0-72
+	MOVQ   dst_base+0(FP), AX
+	MOVQ   dst_len+8(FP), CX
+	MOVQ   rows_base+24(FP), DX
+	MOVQ   x_base+48(FP), BX
+	MOVQ   x_len+56(FP), SI
+	IMUL3Q $0x04, SI, DI
+
+rows_4:
+	CMPQ   CX, $0x04
+	JL     after_4
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	MOVQ   BX, R8
+	MOVQ   SI, R9
+	LEAQ   (DX)(DI*2), R10
+
+numbers_4:
+	VMOVUPS       (R8), Z8
+	VMOVUPS       (DX), Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z0, Z0
+	VMOVUPS       (DX)(DI*1), Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z2, Z2
+	VMOVUPS       (R10), Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z4, Z4
+	VMOVUPS       (R10)(DI*1), Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z6, Z6
+	VMOVUPS       64(R8), Z8
+	VMOVUPS       64(DX), Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z1, Z1
+	VMOVUPS       64(DX)(DI*1), Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z3, Z3
+	VMOVUPS       64(R10), Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z5, Z5
+	VMOVUPS       64(R10)(DI*1), Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z7, Z7
+	ADDQ          $0x00000080, DX
+	ADDQ          $0x00000080, R10
+	ADDQ          $0x00000080, R8
+	SUBQ          $0x20, R9
+	JNZ           numbers_4
+	LEAQ          (R10)(DI*1), DX
+	VADDPS        Z1, Z0, Z0
+	VEXTRACTF64X4 $0x01, Z0, Y8
+	VADDPS        Y8, Y0, Y8
+	VEXTRACTF128  $0x01, Y8, X9
+	VADDPS        X9, X8, X9
+	VMOVHLPS      X9, X9, X8
+	VADDPS        X8, X9, X9
+	VMOVSHDUP     X9, X8
+	VADDSS        X8, X9, X9
+	VMOVSS        X9, (AX)
+	VADDPS        Z3, Z2, Z2
+	VEXTRACTF64X4 $0x01, Z2, Y8
+	VADDPS        Y8, Y2, Y8
+	VEXTRACTF128  $0x01, Y8, X9
+	VADDPS        X9, X8, X9
+	VMOVHLPS      X9, X9, X8
+	VADDPS        X8, X9, X9
+	VMOVSHDUP     X9, X8
+	VADDSS        X8, X9, X9
+	VMOVSS        X9, 4(AX)
+	VADDPS        Z5, Z4, Z4
+	VEXTRACTF64X4 $0x01, Z4, Y8
+	VADDPS        Y8, Y4, Y8
+	VEXTRACTF128  $0x01, Y8, X9
+	VADDPS        X9, X8, X9
+	VMOVHLPS      X9, X9, X8
+	VADDPS        X8, X9, X9
+	VMOVSHDUP     X9, X8
+	VADDSS        X8, X9, X9
+	VMOVSS        X9, 8(AX)
+	VADDPS        Z7, Z6, Z6
+	VEXTRACTF64X4 $0x01, Z6, Y8
+	VADDPS        Y8, Y6, Y8
+	VEXTRACTF128  $0x01, Y8, X9
+	VADDPS        X9, X8, X9
+	VMOVHLPS      X9, X9, X8
+	VADDPS        X8, X9, X9
+	VMOVSHDUP     X9, X8
+	VADDSS        X8, X9, X9
+	VMOVSS        X9, 12(AX)
+	ADDQ          $0x10, AX
+	SUBQ          $0x04, CX
+	JMP           rows_4
+
+after_4:
+rows_1:
+	CMPQ   CX, $0x01
+	JL     after_1
+	VPXORD Z10, Z10, Z10
+	VPXORD Z11, Z11, Z11
+	MOVQ   BX, DI
+	MOVQ   SI, R8
+
+numbers_1:
+	VMOVUPS       (DI), Z0
+	VMOVUPS       (DX), Z1
+	VMULPS        Z0, Z1, Z1
+	VADDPS        Z1, Z10, Z10
+	VMOVUPS       64(DI), Z0
+	VMOVUPS       64(DX), Z1
+	VMULPS        Z0, Z1, Z1
+	VADDPS        Z1, Z11, Z11
+	ADDQ          $0x00000080, DX
+	ADDQ          $0x00000080, DI
+	SUBQ          $0x20, R8
+	JNZ           numbers_1
+	VADDPS        Z11, Z10, Z10
+	VEXTRACTF64X4 $0x01, Z10, Y0
+	VADDPS        Y0, Y10, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVHLPS      X1, X1, X0
+	VADDPS        X0, X1, X1
+	VMOVSHDUP     X1, X0
+	VADDSS        X0, X1, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	SUBQ          $0x01, CX
+	JMP           rows_1
+
+after_1:
+	VZEROUPPER
+	RET
+
+// func f16AVX512(dst []float32, rows []byte, x []float32)
+// Requires: AVX, AVX512F
+TEXT ·f16AVX512(SB), NOSPLIT, $0-72
+	MOVQ   dst_base+0(FP), AX
+	MOVQ   dst_len+8(FP), CX
+	MOVQ   rows_base+24(FP), DX
+	MOVQ   x_base+48(FP), BX
+	MOVQ   x_len+56(FP), SI
+	IMUL3Q $0x02, SI, DI
+
+rows_4:
+	CMPQ   CX, $0x04
+	JL     after_4
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	MOVQ   BX, R8
+	MOVQ   SI, R9
+	LEAQ   (DX)(DI*2), R10
+
+numbers_4:
+	VMOVUPS       (R8), Z8
+	VCVTPH2PS     (DX), Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z0, Z0
+	VCVTPH2PS     (DX)(DI*1), Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z2, Z2
+	VCVTPH2PS     (R10), Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z4, Z4
+	VCVTPH2PS     (R10)(DI*1), Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z6, Z6
+	VMOVUPS       64(R8), Z8
+	VCVTPH2PS     32(DX), Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z1, Z1
+	VCVTPH2PS     32(DX)(DI*1), Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z3, Z3
+	VCVTPH2PS     32(R10), Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z5, Z5
+	VCVTPH2PS     32(R10)(DI*1), Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z7, Z7
+	ADDQ          $0x00000040, DX
+	ADDQ          $0x00000040, R10
+	ADDQ          $0x00000080, R8
+	SUBQ          $0x20, R9
+	JNZ           numbers_4
+	LEAQ          (R10)(DI*1), DX
+	VADDPS        Z1, Z0, Z0
+	VEXTRACTF64X4 $0x01, Z0, Y8
+	VADDPS        Y8, Y0, Y8
+	VEXTRACTF128  $0x01, Y8, X9
+	VADDPS        X9, X8, X9
+	VMOVHLPS      X9, X9, X8
+	VADDPS        X8, X9, X9
+	VMOVSHDUP     X9, X8
+	VADDSS        X8, X9, X9
+	VMOVSS        X9, (AX)
+	VADDPS        Z3, Z2, Z2
+	VEXTRACTF64X4 $0x01, Z2, Y8
+	VADDPS        Y8, Y2, Y8
+	VEXTRACTF128  $0x01, Y8, X9
+	VADDPS        X9, X8, X9
+	VMOVHLPS      X9, X9, X8
+	VADDPS        X8, X9, X9
+	VMOVSHDUP     X9, X8
+	VADDSS        X8, X9, X9
+	VMOVSS        X9, 4(AX)
+	VADDPS        Z5, Z4, Z4
+	VEXTRACTF64X4 $0x01, Z4, Y8
+	VADDPS        Y8, Y4, Y8
+	VEXTRACTF128  $0x01, Y8, X9
+	VADDPS        X9, X8, X9
+	VMOVHLPS      X9, X9, X8
+	VADDPS        X8, X9, X9
+	VMOVSHDUP     X9, X8
+	VADDSS        X8, X9, X9
+	VMOVSS        X9, 8(AX)
+	VADDPS        Z7, Z6, Z6
+	VEXTRACTF64X4 $0x01, Z6, Y8
+	VADDPS        Y8, Y6, Y8
+	VEXTRACTF128  $0x01, Y8, X9
+	VADDPS        X9, X8, X9
+	VMOVHLPS      X9, X9, X8
+	VADDPS        X8, X9, X9
+	VMOVSHDUP     X9, X8
+	VADDSS        X8, X9, X9
+	VMOVSS        X9, 12(AX)
+	ADDQ          $0x10, AX
+	SUBQ          $0x04, CX
+	JMP           rows_4
+
+after_4:
+rows_1:
+	CMPQ   CX, $0x01
+	JL     after_1
+	VPXORD Z10, Z10, Z10
+	VPXORD Z11, Z11, Z11
+	MOVQ   BX, DI
+	MOVQ   SI, R8
+
+numbers_1:
+	VMOVUPS       (DI), Z0
+	VCVTPH2PS     (DX), Z1
+	VMULPS        Z0, Z1, Z1
+	VADDPS        Z1, Z10, Z10
+	VMOVUPS       64(DI), Z0
+	VCVTPH2PS     32(DX), Z1
+	VMULPS        Z0, Z1, Z1
+	VADDPS        Z1, Z11, Z11
+	ADDQ          $0x00000040, DX
+	ADDQ          $0x00000080, DI
+	SUBQ          $0x20, R8
+	JNZ           numbers_1
+	VADDPS        Z11, Z10, Z10
+	VEXTRACTF64X4 $0x01, Z10, Y0
+	VADDPS        Y0, Y10, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVHLPS      X1, X1, X0
+	VADDPS        X0, X1, X1
+	VMOVSHDUP     X1, X0
+	VADDSS        X0, X1, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	SUBQ          $0x01, CX
+	JMP           rows_1
+
+after_1:
+	VZEROUPPER
+	RET
+
+// func bf16AVX512(dst []float32, rows []byte, x []float32)
+// Requires: AVX, AVX512F
+TEXT ·bf16AVX512(SB), NOSPLIT, $0-72
+	MOVQ   dst_base+0(FP), AX
+	MOVQ   dst_len+8(FP), CX
+	MOVQ   rows_base+24(FP), DX
+	MOVQ   x_base+48(FP), BX
+	MOVQ   x_len+56(FP), SI
+	IMUL3Q $0x02, SI, DI
+
+rows_4:
+	CMPQ   CX, $0x04
+	JL     after_4
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	MOVQ   BX, R8
+	MOVQ   SI, R9
+	LEAQ   (DX)(DI*2), R10
+
+numbers_4:
+	VMOVUPS       (R8), Z8
+	VPMOVZXWD     (DX), Z9
+	VPSLLD        $0x10, Z9, Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z0, Z0
+	VPMOVZXWD     (DX)(DI*1), Z9
+	VPSLLD        $0x10, Z9, Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z2, Z2
+	VPMOVZXWD     (R10), Z9
+	VPSLLD        $0x10, Z9, Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z4, Z4
+	VPMOVZXWD     (R10)(DI*1), Z9
+	VPSLLD        $0x10, Z9, Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z6, Z6
+	VMOVUPS       64(R8), Z8
+	VPMOVZXWD     32(DX), Z9
+	VPSLLD        $0x10, Z9, Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z1, Z1
+	VPMOVZXWD     32(DX)(DI*1), Z9
+	VPSLLD        $0x10, Z9, Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z3, Z3
+	VPMOVZXWD     32(R10), Z9
+	VPSLLD        $0x10, Z9, Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z5, Z5
+	VPMOVZXWD     32(R10)(DI*1), Z9
+	VPSLLD        $0x10, Z9, Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z7, Z7
+	ADDQ          $0x00000040, DX
+	ADDQ          $0x00000040, R10
+	ADDQ          $0x00000080, R8
+	SUBQ          $0x20, R9
+	JNZ           numbers_4
+	LEAQ          (R10)(DI*1), DX
+	VADDPS        Z1, Z0, Z0
+	VEXTRACTF64X4 $0x01, Z0, Y8
+	VADDPS        Y8, Y0, Y8
+	VEXTRACTF128  $0x01, Y8, X9
+	VADDPS        X9, X8, X9
+	VMOVHLPS      X9, X9, X8
+	VADDPS        X8, X9, X9
+	VMOVSHDUP     X9, X8
+	VADDSS        X8, X9, X9
+	VMOVSS        X9, (AX)
+	VADDPS        Z3, Z2, Z2
+	VEXTRACTF64X4 $0x01, Z2, Y8
+	VADDPS        Y8, Y2, Y8
+	VEXTRACTF128  $0x01, Y8, X9
+	VADDPS        X9, X8, X9
+	VMOVHLPS      X9, X9, X8
+	VADDPS        X8, X9, X9
+	VMOVSHDUP     X9, X8
+	VADDSS        X8, X9, X9
+	VMOVSS        X9, 4(AX)
+	VADDPS        Z5, Z4, Z4
+	VEXTRACTF64X4 $0x01, Z4, Y8
+	VADDPS        Y8, Y4, Y8
+	VEXTRACTF128  $0x01, Y8, X9
+	VADDPS        X9, X8, X9
+	VMOVHLPS      X9, X9, X8
+	VADDPS        X8, X9, X9
+	VMOVSHDUP     X9, X8
+	VADDSS        X8, X9, X9
+	VMOVSS        X9, 8(AX)
+	VADDPS        Z7, Z6, Z6
+	VEXTRACTF64X4 $0x01, Z6, Y8
+	VADDPS        Y8, Y6, Y8
+	VEXTRACTF128  $0x01, Y8, X9
+	VADDPS        X9, X8, X9
+	VMOVHLPS      X9, X9, X8
+	VADDPS        X8, X9, X9
+	VMOVSHDUP     X9, X8
+	VADDSS        X8, X9, X9
+	VMOVSS        X9, 12(AX)
+	ADDQ          $0x10, AX
+	SUBQ          $0x04, CX
+	JMP           rows_4
+
+after_4:
+rows_1:
+	CMPQ   CX, $0x01
+	JL     after_1
+	VPXORD Z10, Z10, Z10
+	VPXORD Z11, Z11, Z11
+	MOVQ   BX, DI
+	MOVQ   SI, R8
+
+numbers_1:
+	VMOVUPS       (DI), Z0
+	VPMOVZXWD     (DX), Z1
+	VPSLLD        $0x10, Z1, Z1
+	VMULPS        Z0, Z1, Z1
+	VADDPS        Z1, Z10, Z10
+	VMOVUPS       64(DI), Z0
+	VPMOVZXWD     32(DX), Z1
+	VPSLLD        $0x10, Z1, Z1
+	VMULPS        Z0, Z1, Z1
+	VADDPS        Z1, Z11, Z11
+	ADDQ          $0x00000040, DX
+	ADDQ          $0x00000080, DI
+	SUBQ          $0x20, R8
+	JNZ           numbers_1
+	VADDPS        Z11, Z10, Z10
+	VEXTRACTF64X4 $0x01, Z10, Y0
+	VADDPS        Y0, Y10, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVHLPS      X1, X1, X0
+	VADDPS        X0, X1, X1
+	VMOVSHDUP     X1, X0
+	VADDSS        X0, X1, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	SUBQ          $0x01, CX
+	JMP           rows_1
+
+after_1:
+	VZEROUPPER
+	RET
+
+// func i8AVX512(dst []float32, rows []byte, x []float32)
+// Requires: AVX, AVX512F
+TEXT ·i8AVX512(SB), NOSPLIT, $0-72
+	MOVQ   dst_base+0(FP), AX
+	MOVQ   dst_len+8(FP), CX
+	MOVQ   rows_base+24(FP), DX
+	MOVQ   x_base+48(FP), BX
+	MOVQ   x_len+56(FP), SI
+	IMUL3Q $0x01, SI, DI
+
+rows_4:
+	CMPQ   CX, $0x04
+	JL     after_4
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	MOVQ   BX, R8
+	MOVQ   SI, R9
+	LEAQ   (DX)(DI*2), R10
+
+numbers_4:
+	VMOVUPS       (R8), Z8
+	VPMOVSXBD     (DX), Z9
+	VCVTDQ2PS     Z9, Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z0, Z0
+	VPMOVSXBD     (DX)(DI*1), Z9
+	VCVTDQ2PS     Z9, Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z2, Z2
+	VPMOVSXBD     (R10), Z9
+	VCVTDQ2PS     Z9, Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z4, Z4
+	VPMOVSXBD     (R10)(DI*1), Z9
+	VCVTDQ2PS     Z9, Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z6, Z6
+	VMOVUPS       64(R8), Z8
+	VPMOVSXBD     16(DX), Z9
+	VCVTDQ2PS     Z9, Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z1, Z1
+	VPMOVSXBD     16(DX)(DI*1), Z9
+	VCVTDQ2PS     Z9, Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z3, Z3
+	VPMOVSXBD     16(R10), Z9
+	VCVTDQ2PS     Z9, Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z5, Z5
+	VPMOVSXBD     16(R10)(DI*1), Z9
+	VCVTDQ2PS     Z9, Z9
+	VMULPS        Z8, Z9, Z9
+	VADDPS        Z9, Z7, Z7
+	ADDQ          $0x00000020, DX
+	ADDQ          $0x00000020, R10
+	ADDQ          $0x00000080, R8
+	SUBQ          $0x20, R9
+	JNZ           numbers_4
+	LEAQ          (R10)(DI*1), DX
+	VADDPS        Z1, Z0, Z0
+	VEXTRACTF64X4 $0x01, Z0, Y8
+	VADDPS        Y8, Y0, Y8
+	VEXTRACTF128  $0x01, Y8, X9
+	VADDPS        X9, X8, X9
+	VMOVHLPS      X9, X9, X8
+	VADDPS        X8, X9, X9
+	VMOVSHDUP     X9, X8
+	VADDSS        X8, X9, X9
+	VMOVSS        X9, (AX)
+	VADDPS        Z3, Z2, Z2
+	VEXTRACTF64X4 $0x01, Z2, Y8
+	VADDPS        Y8, Y2, Y8
+	VEXTRACTF128  $0x01, Y8, X9
+	VADDPS        X9, X8, X9
+	VMOVHLPS      X9, X9, X8
+	VADDPS        X8, X9, X9
+	VMOVSHDUP     X9, X8
+	VADDSS        X8, X9, X9
+	VMOVSS        X9, 4(AX)
+	VADDPS        Z5, Z4, Z4
+	VEXTRACTF64X4 $0x01, Z4, Y8
+	VADDPS        Y8, Y4, Y8
+	VEXTRACTF128  $0x01, Y8, X9
+	VADDPS        X9, X8, X9
+	VMOVHLPS      X9, X9, X8
+	VADDPS        X8, X9, X9
+	VMOVSHDUP     X9, X8
+	VADDSS        X8, X9, X9
+	VMOVSS        X9, 8(AX)
+	VADDPS        Z7, Z6, Z6
+	VEXTRACTF64X4 $0x01, Z6, Y8
+	VADDPS        Y8, Y6, Y8
+	VEXTRACTF128  $0x01, Y8, X9
+	VADDPS        X9, X8, X9
+	VMOVHLPS      X9, X9, X8
+	VADDPS        X8, X9, X9
+	VMOVSHDUP     X9, X8
+	VADDSS        X8, X9, X9
+	VMOVSS        X9, 12(AX)
+	ADDQ          $0x10, AX
+	SUBQ          $0x04, CX
+	JMP           rows_4
+
+after_4:
+rows_1:
+	CMPQ   CX, $0x01
+	JL     after_1
+	VPXORD Z10, Z10, Z10
+	VPXORD Z11, Z11, Z11
+	MOVQ   BX, DI
+	MOVQ   SI, R8
+
+numbers_1:
+	VMOVUPS       (DI), Z0
+	VPMOVSXBD     (DX), Z1
+	VCVTDQ2PS     Z1, Z1
+	VMULPS        Z0, Z1, Z1
+	VADDPS        Z1, Z10, Z10
+	VMOVUPS       64(DI), Z0
+	VPMOVSXBD     16(DX), Z1
+	VCVTDQ2PS     Z1, Z1
+	VMULPS        Z0, Z1, Z1
+	VADDPS        Z1, Z11, Z11
+	ADDQ          $0x00000020, DX
+	ADDQ          $0x00000080, DI
+	SUBQ          $0x20, R8
+	JNZ           numbers_1
+	VADDPS        Z11, Z10, Z10
+	VEXTRACTF64X4 $0x01, Z10, Y0
+	VADDPS        Y0, Y10, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X1
+	VMOVHLPS      X1, X1, X0
+	VADDPS        X0, X1, X1
+	VMOVSHDUP     X1, X0
+	VADDSS        X0, X1, X1
+	VMOVSS        X1, (AX)
+	ADDQ          $0x04, AX
+	SUBQ          $0x01, CX
+	JMP           rows_1
+
+after_1:
+	VZEROUPPER
+	RET

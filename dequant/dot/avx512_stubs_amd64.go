@@ -39,6 +39,11 @@ func iq4_NLAVX512(dst []float32, rows []byte, x *int8, blocks int)
 //go:noescape
 func mxfp4AVX512(dst []float32, rows []byte, x *int8, blocks int)
 
+// nvfp4AVX512 multiplies rows of so many blocks with an activation, whose first code is *x.
+//
+//go:noescape
+func nvfp4AVX512(dst []float32, rows []byte, x *int8, blocks int)
+
 // q4_KAVX512 multiplies rows of so many blocks with an activation, whose first code is *x.
 //
 //go:noescape
@@ -73,3 +78,33 @@ func tq2_0AVX512(dst []float32, rows []byte, x *int8, blocks int)
 //
 //go:noescape
 func iq4_XSAVX512(dst []float32, rows []byte, x *int8, blocks int)
+
+// tq1_0AVX512 multiplies rows of so many blocks with an activation, whose first code is *x.
+//
+//go:noescape
+func tq1_0AVX512(dst []float32, rows []byte, x *int8, blocks int)
+
+// floatsAVX512 multiplies rows of len(x) numbers, a positive multiple of 32.
+//
+//go:noescape
+func floatsAVX512(dst []float32, rows []float32, x []float32)
+
+// f32AVX512 multiplies rows of len(x) numbers, a positive multiple of 32.
+//
+//go:noescape
+func f32AVX512(dst []float32, rows []byte, x []float32)
+
+// f16AVX512 multiplies rows of len(x) numbers, a positive multiple of 32.
+//
+//go:noescape
+func f16AVX512(dst []float32, rows []byte, x []float32)
+
+// bf16AVX512 multiplies rows of len(x) numbers, a positive multiple of 32.
+//
+//go:noescape
+func bf16AVX512(dst []float32, rows []byte, x []float32)
+
+// i8AVX512 multiplies rows of len(x) numbers, a positive multiple of 32.
+//
+//go:noescape
+func i8AVX512(dst []float32, rows []byte, x []float32)

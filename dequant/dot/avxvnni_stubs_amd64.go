@@ -39,6 +39,11 @@ func iq4_NLAVXVNNI(dst []float32, rows []byte, x *int8, blocks int)
 //go:noescape
 func mxfp4AVXVNNI(dst []float32, rows []byte, x *int8, blocks int)
 
+// nvfp4AVXVNNI multiplies rows of so many blocks with an activation, whose first code is *x.
+//
+//go:noescape
+func nvfp4AVXVNNI(dst []float32, rows []byte, x *int8, blocks int)
+
 // q4_KAVXVNNI multiplies rows of so many blocks with an activation, whose first code is *x.
 //
 //go:noescape
@@ -73,3 +78,8 @@ func tq2_0AVXVNNI(dst []float32, rows []byte, x *int8, blocks int)
 //
 //go:noescape
 func iq4_XSAVXVNNI(dst []float32, rows []byte, x *int8, blocks int)
+
+// tq1_0AVXVNNI multiplies rows of so many blocks with an activation, whose first code is *x.
+//
+//go:noescape
+func tq1_0AVXVNNI(dst []float32, rows []byte, x *int8, blocks int)

@@ -74,6 +74,30 @@ func TestByHand(t *testing.T) {
 	}
 }
 
+// TestEveryF8 multiplies every code with 1.
+func TestEveryF8(t *testing.T) {
+	x := make([]float32, 32)
+	x[0] = 1
+	for _, d := range []layout.DType{layout.F8_E4M3, layout.F8_E5M2} {
+		rows, codes := make([]byte, 256*32), make([]byte, 256)
+		for c := range 256 {
+			rows[32*c], codes[c] = byte(c), byte(c)
+		}
+		got, want := make([]float32, 256), make([]float32, 256)
+		if err := errors.Join(dequant.Expand(d, want, codes), dot.Rows(got, d, rows, prepare(t, d, x))); err != nil {
+			t.Fatal(err)
+		}
+		for c := range got {
+			if got[c] != want[c] && got[c] == got[c] {
+				t.Errorf("%v %#x: %v, want %v", d, c, got[c], want[c])
+			}
+			if want[c] != want[c] && got[c] == got[c] {
+				t.Errorf("%v %#x: %v, want NaN", d, c, got[c])
+			}
+		}
+	}
+}
+
 // TestMat has the products of Rows, and the bytes of as many rows as tiles hold.
 func TestMat(t *testing.T) {
 	for _, d := range []layout.DType{layout.Q4_0, layout.Q6_K, layout.F32, layout.F16, layout.IQ2_XS} {

@@ -23,13 +23,18 @@ var avx2 = impl{
 		layout.Q2_K:   assembly(q2_KAVX2),
 		layout.Q3_K:   assembly(q3_KAVX2),
 		layout.IQ4_XS: assembly(iq4_XSAVX2),
+		layout.TQ1_0:  assembly(tq1_0AVX2),
 		layout.TQ2_0:  assembly(tq2_0AVX2),
+		layout.NVFP4:  whole(nvfp4AVX2),
 	},
 	plain: [numTypes]plainKernel{
 		layout.F32:  f32AVX2,
 		layout.F16:  f16AVX2,
 		layout.BF16: bf16AVX2,
 		layout.I8:   i8AVX2,
+
+		layout.F8_E4M3: f8e4m3AVX2,
+		layout.F8_E5M2: f8e5m2AVX2,
 	},
 	floats: floatsAVX2,
 }

@@ -25,7 +25,9 @@ var avxVNNI = impl{
 		layout.Q2_K:   assembly(q2_KAVXVNNI),
 		layout.Q3_K:   assembly(q3_KAVXVNNI),
 		layout.IQ4_XS: assembly(iq4_XSAVXVNNI),
+		layout.TQ1_0:  assembly(tq1_0AVXVNNI),
 		layout.TQ2_0:  assembly(tq2_0AVXVNNI),
+		layout.NVFP4:  whole(nvfp4AVXVNNI),
 	},
 }
 
@@ -46,6 +48,15 @@ var avx512 = impl{
 		layout.Q2_K:   assembly(q2_KAVX512),
 		layout.Q3_K:   assembly(q3_KAVX512),
 		layout.IQ4_XS: assembly(iq4_XSAVX512),
+		layout.TQ1_0:  assembly(tq1_0AVX512),
 		layout.TQ2_0:  assembly(tq2_0AVX512),
+		layout.NVFP4:  whole(nvfp4AVX512),
 	},
+	plain: [numTypes]plainKernel{
+		layout.F32:  f32AVX512,
+		layout.F16:  f16AVX512,
+		layout.BF16: bf16AVX512,
+		layout.I8:   i8AVX512,
+	},
+	floats: floatsAVX512,
 }

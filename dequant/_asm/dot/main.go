@@ -16,11 +16,17 @@ func main() {
 	flag.Parse()
 	ConstraintExpr("!purego,amd64")
 	smallBlocks()
+	nvfp4()
 	if level == avx2 {
 		superBlocks()
+		tq1(unsigned(4))
 		floats()
 	} else {
 		dottedSuperBlocks()
+		tq1(dots())
+		if level == avx512 {
+			wideFloats()
+		}
 	}
 	Generate()
 }
