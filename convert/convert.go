@@ -18,6 +18,8 @@ type Options struct {
 	Format layout.Format
 	// Align is the alignment of every tensor of an APR2 file in bytes: 64, the default, or 32.
 	Align int
+	// BigEndian writes a GGUF file for machines of that byte order. Other formats have none.
+	BigEndian bool
 	// Config is merged into the metadata, as MergeConfig says.
 	Config layout.Metadata
 	// Set sets keys of a GGUF file: values of GGUF's types, or texts. A text is read as the type of the
@@ -204,6 +206,9 @@ func NewPlan(ctx context.Context, m *loader.Model, path string, opts *Options) (
 	var ok bool
 	if p.target, ok = targets[p.Format]; !ok {
 		return nil, fmt.Errorf("%s: %w: writing %v", path, layout.ErrUnsupported, p.Format)
+	}
+	if p.opts.BigEndian && p.Format != layout.GGUF {
+		return nil, fmt.Errorf("%s: %w: %v in big-endian order", path, layout.ErrUnsupported, p.Format)
 	}
 	if err := lease.Changed(); err != nil {
 		return nil, err

@@ -29,7 +29,7 @@ func (ggufTarget) divide(p *Plan) error {
 	if err != nil {
 		return err
 	}
-	whole, err := newGGUFPart(p.Path, p.Tensors, md)
+	whole, err := p.newGGUFPart(p.Path, p.Tensors, md)
 	if err != nil {
 		return err
 	}
@@ -42,21 +42,21 @@ func (ggufTarget) divide(p *Plan) error {
 	return p.divideGGUF()
 }
 
-func newGGUFPart(path string, tensors []Tensor, md layout.Metadata) (part, error) {
+func (p *Plan) newGGUFPart(path string, tensors []Tensor, md layout.Metadata) (part, error) {
 	s := part{path: path, tensors: tensors, metadata: md}
-	w, err := ggufTarget{}.writer(nil, io.Discard, &s)
+	w, err := ggufTarget{}.writer(p, io.Discard, &s)
 	if err == nil {
 		s.size = w.Size()
 	}
 	return s, err
 }
 
-func (ggufTarget) writer(_ *Plan, dst io.Writer, s *part) (fileWriter, error) {
+func (ggufTarget) writer(p *Plan, dst io.Writer, s *part) (fileWriter, error) {
 	list := make([]layout.Tensor, len(s.tensors))
 	for i := range list {
 		list[i] = s.tensors[i].entry()
 	}
-	return gguf.NewWriter(dst, list, s.metadata)
+	return gguf.NewWriter(dst, list, s.metadata, &gguf.Options{BigEndian: p.opts.BigEndian})
 }
 
 // Keys of GGUF that say what the file is.
@@ -221,7 +221,7 @@ func (p *Plan) divideGGUF() error {
 	}
 	for i := range p.parts {
 		s := &p.parts[i]
-		whole, err := newGGUFPart("", s.tensors, splitKeys(s.metadata, i, len(p.parts), len(p.Tensors)))
+		whole, err := p.newGGUFPart("", s.tensors, splitKeys(s.metadata, i, len(p.parts), len(p.Tensors)))
 		if err != nil {
 			return err
 		}
@@ -246,7 +246,7 @@ func splitKeys(md layout.Metadata, no, count, tensors int) layout.Metadata {
 
 // fittingGGUF counts the tensors that fit into a file of at most Options.ShardBytes: at least one.
 func (p *Plan) fittingGGUF(tensors []Tensor, md layout.Metadata) (n int, err error) {
-	w, err := gguf.NewWriter(io.Discard, nil, md)
+	w, err := gguf.NewWriter(io.Discard, nil, md, nil)
 	if err != nil {
 		return 0, err
 	}

@@ -77,7 +77,8 @@ what their model card says; all else is kept as JSON under apr2.KEY. --metadata 
 the type (u8 to u64, i8 to i64, f32, f64, bool, string) of a key that is new. Names of tensors stay as
 they are: llama.cpp knows those of its own converter alone, and no mapping is guessed. It wants names of
 at most 63 bytes. Integers without a sign, complex numbers and such keep their bits as I8 to I64, with
-dtype and shape in the metadata; F8 becomes F32, under --plain-f8 if it has no scale.
+dtype and shape in the metadata; F8 becomes F32, under --plain-f8 if it has no scale. --byte-order big
+writes for machines of that order, as gguf-py's converter does; every verb reads such files.
 
 --sign signs an APR2 file, or its shards and manifest. --encrypt KEYFILE encrypts its tensors with a key, which is
 32 bytes or 64 hexadecimal digits; --passphrase-file with a passphrase. What is read is not carried over:
@@ -86,6 +87,7 @@ an encrypted model that --decrypt or --decrypt-passphrase-file opens is written 
 type convertOptions struct {
 	writing
 	align    choice
+	order    choice
 	dtype    choice
 	keep     glob.Patterns
 	compress choice
@@ -107,6 +109,7 @@ var encodings = []layout.DType{
 func newConvertOptions() *convertOptions {
 	opts := &convertOptions{
 		align:    choice{value: "64", allowed: []string{"32", "64"}},
+		order:    choice{value: "little", allowed: []string{"little", "big"}},
 		compress: choice{allowed: []string{"fast", "hc"}},
 		writing:  writing{format: newFormatFlag(), doing: "converting"},
 	}
@@ -123,7 +126,7 @@ func newConvertOptions() *convertOptions {
 
 func convertCommand() *cobra.Command {
 	opts := newConvertOptions()
-	cmd := verb("convert IN OUT [--dtype TYPE [--type GLOB=TYPE]... [--keep GLOB]... [--imatrix FILE] [--all] [--plain-f8]] [--compress[=hc]] [--shard-size SIZE] [--format FORMAT] [--align 32|64] [--metadata FILE|KEY=VALUE]... [--no-side-files] [--no-aliases] [--dry-run [--json]] [-j N]",
+	cmd := verb("convert IN OUT [--dtype TYPE [--type GLOB=TYPE]... [--keep GLOB]... [--imatrix FILE] [--all] [--plain-f8]] [--compress[=hc]] [--shard-size SIZE] [--format FORMAT] [--align 32|64] [--byte-order little|big] [--metadata FILE|KEY=VALUE]... [--no-side-files] [--no-aliases] [--dry-run [--json]] [-j N]",
 		"Write a model as an APR2, SafeTensors or GGUF file", convertLong,
 		opts.run, "IN", "OUT")
 	opts.addOpener(cmd)
@@ -132,6 +135,7 @@ func convertCommand() *cobra.Command {
 	cmd.Flags().Var(&opts.metadata, "metadata", "merge the JSON object in `FILE` into the metadata, or set KEY=VALUE")
 	complete(cmd, "metadata", cobra.FixedCompletions([]string{"json"}, cobra.ShellCompDirectiveFilterFileExt))
 	opts.format.addTo(cmd)
+	opts.order.addTo(cmd, "byte-order", "write the numbers of a GGUF file in this order")
 	cmd.Flags().BoolVar(&opts.plainF8, "plain-f8", false, "take F8 tensors without a scale for weights")
 	cmd.Flags().BoolVar(&opts.noSideFiles, "no-side-files", false, "leave config.json and others beside a SafeTensors file alone")
 	cmd.Flags().BoolVar(&opts.noAliases, "no-aliases", false, "leave out tensors that are part of others (.april)")
@@ -185,7 +189,7 @@ func (opts *convertOptions) convertOptions(format layout.Format) (*convert.Optio
 	if err != nil {
 		return nil, err
 	}
-	o := &convert.Options{Format: format, Set: opts.metadata.set, Align: align, NoAliases: opts.noAliases, Keep: opts.keep.Match, All: opts.all, PlainF8: opts.plainF8, Compress: compressions[opts.compress.value]}
+	o := &convert.Options{Format: format, Set: opts.metadata.set, Align: align, BigEndian: opts.order.value == "big", NoAliases: opts.noAliases, Keep: opts.keep.Match, All: opts.all, PlainF8: opts.plainF8, Compress: compressions[opts.compress.value]}
 	isType := false
 	o.DType, isType = layout.ParseDType(strings.ToUpper(opts.dtype.value))
 	if slices.Contains(convert.Recipes(), opts.dtype.value) && (!isType || format == layout.GGUF) {
@@ -223,6 +227,9 @@ func (opts *convertOptions) outFormat(out string) (layout.Format, error) {
 	f, err := opts.format.of(out)
 	if err != nil {
 		return layout.Unknown, err
+	}
+	if opts.order.value == "big" && f != layout.GGUF {
+		return layout.Unknown, usageError{fmt.Errorf("--byte-order big: %v files have one order", f)}
 	}
 	if f == layout.APR2 {
 		return f, nil

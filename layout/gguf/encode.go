@@ -31,6 +31,15 @@ type Writer struct {
 	tensorwriter.Tensors
 	file *tensorwriter.File
 	end  uint64 // with the padding behind the last tensor
+	big  bool
+	next int // of a big-endian file: the tensor to come
+}
+
+// Options tune a Writer. Nil and the zero value mean the defaults.
+type Options struct {
+	// BigEndian writes all numbers of the file with their highest byte first. Tensors are given as ever, and
+	// turned round. Types that File.Unpack refuses are ErrUnsupported.
+	BigEndian bool
 }
 
 // NewWriter writes everything before the tensors of a file. It reads their Name, Shape and DType. Their bytes
@@ -42,8 +51,12 @@ type Writer struct {
 //
 // It refuses what Decode would refuse, dtypes that ggml does not number, and names of more than
 // MostName bytes.
-func NewWriter(w io.Writer, tensors []layout.Tensor, metadata layout.Metadata) (*Writer, error) {
-	e := encoder{align: alignmentOf(metadata)}
+func NewWriter(w io.Writer, tensors []layout.Tensor, metadata layout.Metadata, opts *Options) (*Writer, error) {
+	e := encoder{align: alignmentOf(metadata), order: binary.LittleEndian}
+	big := opts != nil && opts.BigEndian
+	if big {
+		e.order = binary.BigEndian
+	}
 	if err := e.header(tensors, metadata); err != nil {
 		return nil, err
 	}
@@ -58,7 +71,40 @@ func NewWriter(w io.Writer, tensors []layout.Tensor, metadata layout.Metadata) (
 	if err := file.Write(e.buf); err != nil {
 		return nil, err
 	}
-	return &Writer{tensorwriter.NewTensors(file), file, end}, nil
+	return &Writer{Tensors: tensorwriter.NewTensors(file), file: file, end: end, big: big}, nil
+}
+
+// WriteTensor writes the next tensor, whose bytes are b.
+func (w *Writer) WriteTensor(b []byte) error {
+	if !w.big {
+		return w.Tensors.WriteTensor(b)
+	}
+	return w.WriteTensorFunc(func(dst io.Writer) error {
+		_, err := dst.Write(b)
+		return err
+	})
+}
+
+// WriteTensorFunc writes the next tensor, whose bytes are all that write hands to dst, in pieces of any
+// size. dst may be used until write returns.
+func (w *Writer) WriteTensorFunc(write func(dst io.Writer) error) error {
+	at := w.next
+	w.next++
+	if !w.big || at >= len(w.file.Index().Tensors) {
+		return w.Tensors.WriteTensorFunc(write)
+	}
+	t := &w.file.Index().Tensors[at]
+	s := swapOf(t.DType)
+	if s == nil {
+		return w.Tensors.WriteTensorFunc(write)
+	}
+	return w.Tensors.WriteTensorFunc(func(dst io.Writer) error {
+		turned := swapWriter{dst: dst, swap: s, block: t.DType.BlockBytes()}
+		if err := write(&turned); err != nil {
+			return err
+		}
+		return turned.flush()
+	})
 }
 
 // Close makes sure that all tensors are written, and pads the last one. It does not close the writer
@@ -92,6 +138,10 @@ func alignmentOf(md layout.Metadata) uint64 {
 // encoder appends to a header.
 type encoder struct {
 	buf   []byte
+	order interface {
+		binary.ByteOrder
+		binary.AppendByteOrder
+	}
 	align uint64
 	data  uint64 // bytes of the tensors so far, each padded
 }
@@ -102,9 +152,9 @@ func (e *encoder) header(tensors []layout.Tensor, md layout.Metadata) error {
 		size += width{bytes: 8}.smallestInfo() + uint64(len(tensors[i].Name)) + 8*uint64(len(tensors[i].Shape))
 	}
 	e.buf = append(make([]byte, 0, size+mostAlign), magic...) // and what metadata take
-	e.buf = le.AppendUint32(e.buf, 3)
-	e.buf = le.AppendUint64(e.buf, uint64(len(tensors)))
-	e.buf = le.AppendUint64(e.buf, uint64(len(md)))
+	e.buf = e.order.AppendUint32(e.buf, 3)
+	e.buf = e.order.AppendUint64(e.buf, uint64(len(tensors)))
+	e.buf = e.order.AppendUint64(e.buf, uint64(len(md)))
 	for key, value := range md.All() {
 		e.text(key)
 		if err := e.value(key, value); err != nil {
@@ -121,7 +171,7 @@ func (e *encoder) header(tensors []layout.Tensor, md layout.Metadata) error {
 }
 
 func (e *encoder) text(s string) {
-	e.buf = append(le.AppendUint64(e.buf, uint64(len(s))), s...)
+	e.buf = append(e.order.AppendUint64(e.buf, uint64(len(s))), s...)
 }
 
 // value appends the type of a value, and the value.
@@ -134,7 +184,7 @@ func (e *encoder) value(key string, value any) error {
 	if !ok {
 		return e.noType(key, value)
 	}
-	e.buf = le.AppendUint32(e.buf, uint32(t))
+	e.buf = e.order.AppendUint32(e.buf, uint32(t))
 	return e.elements(t, value)
 }
 
@@ -143,9 +193,9 @@ func (e *encoder) array(key string, v reflect.Value) error {
 	if !ok {
 		return e.noType(key, v.Interface())
 	}
-	e.buf = le.AppendUint32(e.buf, uint32(TypeArray))
-	e.buf = le.AppendUint32(e.buf, uint32(t))
-	e.buf = le.AppendUint64(e.buf, uint64(v.Len()))
+	e.buf = e.order.AppendUint32(e.buf, uint32(TypeArray))
+	e.buf = e.order.AppendUint32(e.buf, uint32(t))
+	e.buf = e.order.AppendUint64(e.buf, uint64(v.Len()))
 	return e.elements(t, v.Interface())
 }
 
@@ -159,7 +209,7 @@ func (e *encoder) elements(t Type, value any) (err error) {
 			e.text(s)
 		}
 	default:
-		e.buf, err = binary.Append(e.buf, le, value)
+		e.buf, err = binary.Append(e.buf, e.order, value)
 	}
 	return err
 }
@@ -187,6 +237,8 @@ func (e *encoder) tensor(t *layout.Tensor) error {
 		return e.errorf("name", layout.ErrLimit, "tensor %s: %d bytes, and ggml reads names of up to %d", layout.Quote(t.Name), len(t.Name), MostName)
 	case !ok:
 		return e.errorf("type", layout.ErrUnsupported, "tensor %s: ggml has no type for %v", layout.Quote(t.Name), t.DType)
+	case e.order == binary.BigEndian && swapOf(t.DType) == noSwap:
+		return e.errorf("type", layout.ErrUnsupported, "tensor %s: %v in a big-endian file", layout.Quote(t.Name), t.DType)
 	case err != nil:
 		return e.errorf("dimensions", layout.ErrInvalid, "tensor %s: %v", layout.Quote(t.Name), err)
 	// No operating system gives a file more bytes than int64 counts.
@@ -194,12 +246,12 @@ func (e *encoder) tensor(t *layout.Tensor) error {
 		return e.errorf("offset", layout.ErrLimit, "tensor %s: %d bytes at %d make the file larger than 2^63 bytes", layout.Quote(t.Name), size, e.data)
 	}
 	e.text(string(t.Name))
-	e.buf = le.AppendUint32(e.buf, uint32(len(t.Shape)))
+	e.buf = e.order.AppendUint32(e.buf, uint32(len(t.Shape)))
 	for _, n := range slices.Backward(t.Shape) {
-		e.buf = le.AppendUint64(e.buf, uint64(n))
+		e.buf = e.order.AppendUint64(e.buf, uint64(n))
 	}
-	e.buf = le.AppendUint32(e.buf, id)
-	e.buf = le.AppendUint64(e.buf, e.data)
+	e.buf = e.order.AppendUint32(e.buf, id)
+	e.buf = e.order.AppendUint64(e.buf, e.data)
 	e.data += padded(size, e.align)
 	return nil
 }

@@ -2,6 +2,7 @@ package gguf
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
 	"strings"
@@ -21,7 +22,7 @@ func TestWriter(t *testing.T) {
 	}, layout.Metadata{
 		{Key: "general.alignment", Value: uint32(32)}, {Key: "text", Value: "some text"}, {Key: "tokens", Value: []string{"a", "", "bcd"}},
 		{Key: "scores", Value: []float32{1.5, -2}}, {Key: "flag", Value: true}, {Key: "large", Value: uint64(7)},
-	})
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +51,7 @@ func TestWriterFixtures(t *testing.T) {
 			t.Fatal(err)
 		}
 		var buf bytes.Buffer
-		if _, err := NewWriter(&buf, f.Index().Tensors, md); err != nil {
+		if _, err := NewWriter(&buf, f.Index().Tensors, md, nil); err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
@@ -88,7 +89,7 @@ func TestWriterRefuses(t *testing.T) {
 		"alignment's type": {nil, key("general.alignment", uint64(64)), layout.ErrInvalid},
 	} {
 		var buf bytes.Buffer
-		if _, err := NewWriter(&buf, test.tensors, test.metadata); !errors.Is(err, test.want) || buf.Len() != 0 {
+		if _, err := NewWriter(&buf, test.tensors, test.metadata, nil); !errors.Is(err, test.want) || buf.Len() != 0 {
 			t.Errorf("%s: %v, want %v; %d bytes written", name, err, test.want, buf.Len())
 		}
 	}
@@ -97,7 +98,7 @@ func TestWriterRefuses(t *testing.T) {
 func TestWriterFails(t *testing.T) {
 	tensors := []layout.Tensor{{Name: []byte("a"), DType: layout.F32, Shape: []int{3}}, {Name: []byte("b"), DType: layout.I8, Shape: []int{5}}}
 	write := func(dst io.Writer) error {
-		w, err := NewWriter(dst, tensors, nil)
+		w, err := NewWriter(dst, tensors, nil, nil)
 		for _, n := range []int{12, 5} {
 			if err == nil {
 				err = w.WriteTensor(make([]byte, n))
@@ -117,7 +118,7 @@ func TestWriterFails(t *testing.T) {
 			t.Fatalf("room for %d bytes: %v", n, err)
 		}
 	}
-	w, err := NewWriter(io.Discard, tensors, nil)
+	w, err := NewWriter(io.Discard, tensors, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +132,7 @@ func TestInfoSize(t *testing.T) {
 		md := layout.Metadata{{Key: keyAlignment, Value: align}}
 		x := layout.Tensor{Name: []byte("abc"), DType: layout.Q4_0, Shape: []int{3, 64}}
 		sizeOf := func(list ...layout.Tensor) (head, end uint64) {
-			e := encoder{align: 1}
+			e := encoder{align: 1, order: binary.LittleEndian}
 			if err := e.header(list, md); err != nil {
 				t.Fatal(err)
 			}

@@ -2,6 +2,7 @@ package gguf
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -79,4 +80,39 @@ func (s *swap) apply(b []byte, block uint64) {
 			}
 		}
 	}
+}
+
+// swapWriter turns the numbers of a tensor that is written in pieces of any size.
+type swapWriter struct {
+	dst   io.Writer
+	swap  *swap
+	block int
+	buf   []byte // not written yet
+}
+
+func (w *swapWriter) Write(b []byte) (written int, err error) {
+	const piece = 256 << 10
+	if w.buf == nil {
+		w.buf = make([]byte, 0, piece/w.block*w.block)
+	}
+	for len(b) > 0 {
+		n := min(len(b), cap(w.buf)-len(w.buf))
+		w.buf, b = append(w.buf, b[:n]...), b[n:]
+		if len(w.buf) == cap(w.buf) {
+			if err := w.flush(); err != nil {
+				return written, err
+			}
+		}
+		written += n
+	}
+	return written, nil
+}
+
+// flush writes what has come. A part of a block at the end is written as it is, for the file to refuse.
+func (w *swapWriter) flush() error {
+	whole := len(w.buf) / w.block * w.block
+	w.swap.apply(w.buf[:whole], uint64(w.block))
+	_, err := w.dst.Write(w.buf)
+	w.buf = w.buf[:0]
+	return err
 }

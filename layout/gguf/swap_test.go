@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -55,6 +56,48 @@ func marshal(t *testing.T, f *File, in layout.Input) []byte {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// TestWriterBigEndian writes gguf-convert-endian's files again from the little-endian ones, in pieces of odd sizes.
+func TestWriterBigEndian(t *testing.T) {
+	for _, name := range []string{"values", "llama", "blocks"} {
+		little, want := format.Read(t, name), format.Read(t, "big-"+name)
+		f := format.MustDecode(t, little)
+		md, err := f.Metadata(little)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		w, err := NewWriter(&out, f.index.Tensors, md, &Options{BigEndian: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, x := range f.index.Tensors {
+			b := little[x.Offset:][:x.Stored]
+			if i%2 == 0 {
+				err = w.WriteTensor(b)
+			} else {
+				err = w.WriteTensorFunc(func(dst io.Writer) error {
+					for part := range slices.Chunk(b, 7) {
+						if _, err := dst.Write(part); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil || !bytes.Equal(out.Bytes(), want) {
+			t.Errorf("%s: %d bytes, %v, or other bytes", name, out.Len(), err)
+		}
+	}
+	_, err := NewWriter(io.Discard, []layout.Tensor{{Name: []byte("a"), DType: layout.IQ2_XS, Shape: []int{256}}}, nil, &Options{BigEndian: true})
+	if !errors.Is(err, layout.ErrUnsupported) {
+		t.Errorf("IQ2_XS: %v", err)
+	}
 }
 
 // TestSwapFields holds the places of scales against dequant: without these numbers random blocks are zeros.
