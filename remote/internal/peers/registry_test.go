@@ -36,8 +36,8 @@ type recorder struct {
 }
 
 type request struct {
-	method, path, rng, authorization string
-	bytes                            int64
+	method, path, rng, authorization, rank string
+	bytes                                  int64
 }
 
 func (r *recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
@@ -45,7 +45,7 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.Handler.ServeHTTP(c, req)
 	r.Lock()
 	defer r.Unlock()
-	r.requests = append(r.requests, request{req.Method, req.URL.Path, req.Header.Get("Range"), req.Header.Get("Authorization"), c.n})
+	r.requests = append(r.requests, request{req.Method, req.URL.Path, req.Header.Get("Range"), req.Header.Get("Authorization"), req.Header.Get("X-Rank"), c.n})
 }
 
 // take returns the requests since the last call.

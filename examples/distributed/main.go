@@ -1,0 +1,105 @@
+// Distributed loads one model by several processes, each its share, as the ranks of a tensor-parallel
+// server do. Each opens the same address and asks for the regions that it multiplies by.
+//
+//	go run . -ranks 4 s3://models/llama
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"time"
+
+	"github.com/tensormap/tensormap/loader/httprange"
+	"github.com/tensormap/tensormap/remote"
+)
+
+func main() {
+	ranks := flag.Int("ranks", 4, "processes")
+	rank := flag.Int("rank", -1, "which of them this is; without it, all are started")
+	flag.Parse()
+	if flag.NArg() != 1 || *ranks < 1 || *rank >= *ranks {
+		fmt.Fprintln(os.Stderr, "usage: distributed [-ranks N] ADDRESS")
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	var err error
+	if *rank < 0 {
+		err = start(ctx, *ranks, flag.Arg(0))
+	} else {
+		err = load(ctx, *rank, *ranks, flag.Arg(0))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "distributed:", err)
+		os.Exit(1)
+	}
+}
+
+// start runs a process for each rank, and waits for all.
+func start(ctx context.Context, ranks int, address string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	var running []*exec.Cmd
+	var errs []error
+	for rank := range ranks {
+		cmd := exec.CommandContext(ctx, self, "-rank", strconv.Itoa(rank), "-ranks", strconv.Itoa(ranks), address)
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		if err := cmd.Start(); err != nil {
+			errs = append(errs, err)
+			break
+		}
+		running = append(running, cmd)
+	}
+	for rank, cmd := range running {
+		if err := cmd.Wait(); err != nil {
+			errs = append(errs, fmt.Errorf("rank %d: %w", rank, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// load brings the share of one rank into memory.
+func load(ctx context.Context, rank, ranks int, address string) error {
+	begun := time.Now()
+	m, err := remote.Open(ctx, address, &remote.Options{HTTP: &httprange.Options{
+		Header: http.Header{"X-Rank": {strconv.Itoa(rank)}}, // for the server's log
+	}})
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	lease, err := m.AcquireContext(ctx)
+	if err != nil {
+		return err
+	}
+	defer lease.Release()
+	shards := make(map[string][]float32)
+	var values uint64
+	for desc := range m.Tensors() {
+		tensor, err := lease.Tensor(desc.Name())
+		if err != nil {
+			return err
+		}
+		region, err := tensor.Slice(share(tensor.Name(), tensor.Shape(), rank, ranks)...)
+		if err != nil {
+			return err
+		}
+		part := make([]float32, region.Elements())
+		if err := region.Dequantize(part); err != nil {
+			return err
+		}
+		shards[tensor.Name()] = part
+		values += region.Elements()
+	}
+	fmt.Printf("rank %d: %d values of %d tensors in %v\n", rank, values, len(shards), time.Since(begun).Round(time.Millisecond))
+	return nil
+}

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/tensormap/tensormap/loader"
+)
+
+// byColumns are the names of weights whose inputs are spread over the ranks: each rank multiplies by
+// its columns, and the results are added up. They follow weights that are split by rows, as in
+// Megatron-LM (arXiv 1909.08053, section 3).
+var byColumns = []string{"o_proj.weight", "down_proj.weight", "attn_output.weight", "ffn_down.weight"}
+
+// share returns the region of a tensor that one of so many ranks holds: its rows, or its columns.
+// Vectors, and what does not divide, are whole.
+func share(name string, shape []int, rank, ranks int) []loader.Range {
+	if len(shape) < 2 {
+		return nil
+	}
+	dim := len(shape) - 2
+	for _, suffix := range byColumns {
+		if strings.HasSuffix(name, suffix) {
+			dim = len(shape) - 1
+		}
+	}
+	if shape[dim]%ranks != 0 {
+		return nil
+	}
+	region := make([]loader.Range, len(shape))
+	for i := range region {
+		region[i] = loader.All
+	}
+	region[dim] = loader.Range{First: rank * (shape[dim] / ranks), N: shape[dim] / ranks}
+	return region
+}
