@@ -81,6 +81,10 @@ func (t *Table) enter(w *Weight, i int) {
 		t.own = layout.NewNames(len(t.Weights))
 	}
 	hash := layout.HashNameBytes(w.Name)
+	if i, ok := t.named(w.Name, hash); ok {
+		w.fail(misfit("the weight has the name of the tensor %s", layout.Quote(t.tensors[i].Name)))
+		return
+	}
 	for p := t.own.Probe(hash); ; {
 		j, ok := p.Next()
 		if !ok {
@@ -230,15 +234,20 @@ func isCalled(name, stem []byte, end string) bool {
 	return len(name) == len(stem)+len(end) && string(name[len(stem):]) == end && bytes.Equal(name[:len(stem)], stem)
 }
 
-// lookup returns the tensor called stem and end, a name that it leaves in f.buf.
+// lookup returns the tensor called stem and end.
 func (f *finder) lookup(stem []byte, end string) (uint32, bool) {
 	f.buf = append(append(f.buf[:0], stem...), end...)
-	for p := f.names.Probe(layout.HashNameBytes(f.buf)); ; {
+	return f.named(f.buf, layout.HashNameBytes(f.buf))
+}
+
+// named returns the tensor that has a name with this hash.
+func (t *Table) named(name []byte, hash uint64) (uint32, bool) {
+	for p := t.names.Probe(hash); ; {
 		i, ok := p.Next()
 		if !ok {
 			return 0, false
 		}
-		if bytes.Equal(f.tensors[i].Name, f.buf) {
+		if bytes.Equal(t.tensors[i].Name, name) {
 			return uint32(i), true
 		}
 	}
@@ -410,11 +419,9 @@ func (f *finder) add(c *convention, codes, scale uint32, stem []byte, end uint8)
 	w, at := f.next(len(parts)), &f.tensors[codes]
 	w.Name, w.Offset, w.File, w.Encoding, w.Parts = at.Name, at.Offset, at.File, at.Encoding, parts
 	if c.name != c.codes && !c.inward {
-		if i, ok := f.lookup(stem, c.name); ok {
-			w.fail(misfit("the weight has the name of the tensor %s", layout.Quote(f.tensors[i].Name)))
-		}
-		f.spelled = append(grown(f.spelled, len(f.buf)), f.buf...)
-		w.Name = slices.Clip(f.spelled[len(f.spelled)-len(f.buf):])
+		n := len(stem) + len(c.name)
+		f.spelled = append(append(grown(f.spelled, n), stem...), c.name...)
+		w.Name = slices.Clip(f.spelled[len(f.spelled)-n:])
 	}
 	f.claim(w)
 	if w.Err == nil {
