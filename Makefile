@@ -24,7 +24,7 @@ WASI = ./internal/atomicfile ./mmapio ./shard ./loader
 # under it with FLAGS=-race.
 SEQUENTIAL = layout(/.*)?|shard|dequant/dot|internal/(attack|crcmath|fuzz|iofault|lint|lz4block|modeltest|nearest|pictures)|cmd/tensormap/internal/(drawing|glob|inspection|report|slice)
 
-.PHONY: help test test-purego test-race test-arm64 test-js test-wasip1 lint cross fuzz fuzz-hours attack bench bench-peers peers-values outside test-kills test-peers test-remote generate ci
+.PHONY: help test test-purego test-race test-arm64 test-js test-wasip1 lint cross fuzz fuzz-hours attack bench bench-peers bench-remote peers-values outside test-kills test-peers test-remote generate ci
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -99,6 +99,10 @@ outside: ## hold conversions and signatures against Python's packages (what to i
 
 test-remote: test-peers ## hold remote against real servers, and against the Hub's own client, huggingface_hub of PyPI, in $(PYTHON)
 	PYTHON_HUB=$$(command -v $(PYTHON)) $(GO) test ./remote -run HuggingFaceHub -count 1 -v
+
+bench-remote: ## reading and pulling against curl and plain requests, and cold start against hf download, of PyPI in $(PYTHON)
+	TENSORMAP_SPEED=1 PYTHON_HUB=$$($(PYTHON) -c 'import huggingface_hub, sys; print(sys.executable)' 2>/dev/null) \
+		$(GO) test ./remote -run 'TestSpeed|TestColdStart' -count 1 -v
 
 test-kills: ## kill 200 processes while they fill a cache, and check what they leave
 	TENSORMAP_KILLS=200 $(GO) test ./remote -run KilledFill -count 1 -v -timeout 30m

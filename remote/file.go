@@ -185,10 +185,9 @@ func (f *file) ask(ctx context.Context) (source, error) {
 
 // fill brings all that is missing, and gives the file its final place.
 func (f *file) fill(ctx context.Context, progress func(have, size int64)) error {
-	if f.whole != nil {
-		return nil
-	}
 	switch {
+	case f.whole != nil:
+		return f.adopt(ctx, f.whole)
 	case f.id == "":
 		return fmt.Errorf("%w: the server does not tell its versions apart", loader.ErrUnsupported)
 	case f.part == nil:

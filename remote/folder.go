@@ -121,6 +121,9 @@ func (d *folder) openObject(o object, name string) (f *file, err error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+	if f.whole, err = o.elsewhere(d.opts); err == nil {
+		return f, nil
+	}
 	if d.opts.NoCache || o.id == "" {
 		return f, nil
 	}

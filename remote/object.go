@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tensormap/tensormap/internal/atomicfile"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/remote/internal/sparse"
@@ -118,6 +119,19 @@ func (o *object) linked() error {
 
 // move gives the content of f, whose bytes are all there, its place, if its digest is right.
 func (o *object) move(ctx context.Context, f *file) error {
+	return o.put(ctx, f.part.Remove, func() error {
+		return f.part.Finish(o.place.path, func(r io.Reader) error {
+			if o.check == nil {
+				return nil
+			}
+			return o.check(ctx, r)
+		})
+	})
+}
+
+// put lets bring make the content at its place, under the place's lock, and names it. If the content is there
+// by then, it calls spare instead.
+func (o *object) put(ctx context.Context, spare, bring func() error) error {
 	for _, path := range []string{o.place.path, o.place.lock} {
 		if path == "" {
 			continue
@@ -134,18 +148,65 @@ func (o *object) move(ctx context.Context, f *file) error {
 		defer unlock()
 	}
 	if _, err := os.Stat(o.place.path); err == nil { // another process was first
-		return errors.Join(f.part.Remove(), o.linked())
+		return errors.Join(spare(), o.linked())
 	}
-	err := f.part.Finish(o.place.path, func(r io.Reader) error {
-		if o.check == nil {
-			return nil
-		}
-		return o.check(ctx, r)
-	})
-	if err != nil {
+	if err := bring(); err != nil {
 		return fmt.Errorf("%s: %w", o.name, err)
 	}
 	return o.linked()
+}
+
+// elsewhere opens the content where another cache of this machine has it: ours, the Hub's, Ollama's.
+func (o *object) elsewhere(opts *Options) (*os.File, error) {
+	if len(o.id) != 2*sha256.Size {
+		return nil, fs.ErrNotExist
+	}
+	var paths []string
+	if own, err := opts.ownPlace(o.id); err == nil {
+		paths = append(paths, own.path)
+	}
+	if store, err := ollamaStore(); err == nil {
+		paths = append(paths, filepath.Join(store, "blobs", "sha256-"+o.id))
+	}
+	if h, err := newHub(nil); err == nil {
+		found, _ := filepath.Glob(filepath.Join(h.cache, "models--*", "blobs", o.id))
+		paths = append(paths, found...)
+	}
+	for _, path := range paths {
+		f, err := os.Open(path)
+		if err != nil {
+			continue
+		}
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Size() == o.size {
+			return f, nil
+		}
+		f.Close()
+	}
+	return nil, fs.ErrNotExist
+}
+
+// adopt gives the content of a file in another cache its place here too, if its digest is right: by a link, or
+// as a copy on another file system.
+func (o *object) adopt(ctx context.Context, f *os.File) error {
+	if f.Name() == o.place.path {
+		return nil
+	}
+	return o.put(ctx, func() error { return nil }, func() error {
+		if err := o.check(ctx, io.NewSectionReader(f, 0, o.size)); err != nil {
+			return fmt.Errorf("%s: %w", f.Name(), err)
+		}
+		if path, err := filepath.EvalSymlinks(f.Name()); err == nil && os.Link(path, o.place.path) == nil {
+			return nil
+		}
+		out, err := atomicfile.Create(o.place.path)
+		if err != nil {
+			return err
+		}
+		if _, err := io.Copy(out, io.NewSectionReader(f, 0, o.size)); err != nil {
+			return errors.Join(err, out.Abort())
+		}
+		return out.Commit()
+	})
 }
 
 // cacheDir returns the folder of what has no place in another program's cache.

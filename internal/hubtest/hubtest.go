@@ -33,9 +33,12 @@ type Hub struct {
 	PageSize         int               // of listings; 0 means all
 	// Fault, if set, answers in the CDN's place where it reports true.
 	Fault func(w http.ResponseWriter, r *http.Request) bool
+	// Network, if set, is asked before each answer, and of what the answer is written to.
+	Network func(w http.ResponseWriter) http.ResponseWriter
 
 	sync.Mutex
 	answering atomic.Int64
+	digests   sync.Map // string by computed
 	signed    int64
 	requests  []Request
 }
@@ -92,6 +95,12 @@ func (c *counting) Write(b []byte) (int, error) {
 
 func (h *Hub) record(cdn bool, serve http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.Lock()
+		network := h.Network
+		h.Unlock()
+		if network != nil {
+			w = network(w)
+		}
 		c := &counting{ResponseWriter: w}
 		h.answering.Add(1)
 		defer h.answering.Add(-1)
@@ -161,14 +170,14 @@ func (h *Hub) list(w http.ResponseWriter, r *http.Request) {
 	}
 	for _, name := range names[from:to] {
 		content := h.Files[name]
-		e := map[string]any{"type": "file", "path": name, "size": len(content), "oid": BlobID(content)}
+		e := map[string]any{"type": "file", "path": name, "size": len(content), "oid": h.blobID(content)}
 		if len(content) >= h.Large {
-			e["oid"] = BlobID([]byte("pointer of " + name))
-			e["lfs"] = map[string]any{"oid": Digest(content), "size": len(content), "pointerSize": 134}
+			e["oid"] = h.blobID([]byte("pointer of " + name))
+			e["lfs"] = map[string]any{"oid": h.digest(content), "size": len(content), "pointerSize": 134}
 		}
 		page = append(page, e)
 	}
-	page = append(page, map[string]any{"type": "directory", "path": "folder", "size": 0, "oid": BlobID(nil)})
+	page = append(page, map[string]any{"type": "directory", "path": "folder", "size": 0, "oid": h.blobID(nil)})
 	json.NewEncoder(w).Encode(page)
 }
 
@@ -185,6 +194,28 @@ func Digest(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// once returns what of computes of a file's content, and computes it once: nobody writes to a slice that is
+// served.
+func (h *Hub) once(of func([]byte) string, kind string, content []byte) string {
+	if len(content) == 0 {
+		return of(content)
+	}
+	key := computed{kind, &content[0]}
+	known, ok := h.digests.Load(key)
+	if !ok {
+		known, _ = h.digests.LoadOrStore(key, of(content))
+	}
+	return known.(string)
+}
+
+type computed struct {
+	kind  string
+	first *byte
+}
+
+func (h *Hub) digest(content []byte) string { return h.once(Digest, "digest", content) }
+func (h *Hub) blobID(content []byte) string { return h.once(BlobID, "blob", content) }
+
 func (h *Hub) resolve(w http.ResponseWriter, r *http.Request, name string) {
 	content, ok := h.Files[name]
 	if !ok {
@@ -194,12 +225,12 @@ func (h *Hub) resolve(w http.ResponseWriter, r *http.Request, name string) {
 	w.Header().Set("X-Repo-Commit", h.Commit)
 	w.Header().Set("Accept-Ranges", "bytes")
 	if len(content) < h.Large {
-		w.Header().Set("ETag", `"`+BlobID(content)+`"`)
+		w.Header().Set("ETag", `"`+h.blobID(content)+`"`)
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 		return
 	}
 	h.signed++
-	w.Header().Set("X-Linked-Etag", `"`+Digest(content)+`"`)
+	w.Header().Set("X-Linked-Etag", `"`+h.digest(content)+`"`)
 	w.Header().Set("X-Linked-Size", strconv.Itoa(len(content)))
 	w.Header().Set("Location", fmt.Sprintf("%s/%d/%s?signature=hush", h.CDN.URL, h.signed, name))
 	w.WriteHeader(http.StatusFound)
@@ -222,6 +253,6 @@ func (h *Hub) serveSigned(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "expired", http.StatusForbidden)
 		return
 	}
-	w.Header().Set("ETag", `"cdn-`+Digest(content)[:16]+`"`)
+	w.Header().Set("ETag", `"cdn-`+h.digest(content)[:16]+`"`)
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 }
