@@ -176,10 +176,12 @@ func claimed(t *testing.T, byID map[string][]byte, complete map[string]bool) (ch
 // TestTwoProcesses has two processes bring a model at once: every byte comes once.
 func TestTwoProcesses(t *testing.T) {
 	h := hubtest.New(t, sharded())
+	h.Lock()
 	h.Fault = func(http.ResponseWriter, *http.Request) bool {
 		time.Sleep(5 * time.Millisecond) // for them to meet
 		return false
 	}
+	h.Unlock()
 	var children []*exec.Cmd
 	for range 2 {
 		cmd := child("hf://org/model")

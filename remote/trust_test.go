@@ -53,6 +53,8 @@ func newLiar(h *hubtest.Hub, from int, name string) *liar {
 	for i := from; i < len(wrong); i++ {
 		wrong[i] ^= 0x55
 	}
+	h.Lock()
+	defer h.Unlock()
 	h.Fault = func(w http.ResponseWriter, r *http.Request) bool {
 		if !l.lies.Load() || !strings.HasSuffix(r.URL.Path, name) {
 			return false
