@@ -54,6 +54,9 @@ type Options struct {
 	Signer *apr2.Signer
 	// Sealer, if set, encrypts an APR2 file, or its shards and their manifest.
 	Sealer *apr2.Sealer
+	// Only, if set, reports whether the tensor called name is written. A quantized weight is asked for by
+	// its own name, and comes with all its parts.
+	Only func(name string) bool
 	// NoAliases leaves out tensors whose bytes are part of another tensor's, as the initializers
 	// in the ONNX networks of an .april file are.
 	NoAliases bool

@@ -37,12 +37,17 @@ func (e *PartError) Unwrap() []error { return []error{layout.ErrUnsupported, e.E
 // gets another encoding, else as the parts that it is stored as.
 func (p *Plan) sources(lease *loader.Lease) iter.Seq[loader.Tensor] {
 	logical := make(map[string]loader.Tensor) // by name of the codes
-	parts := make(map[string]bool)            // of those, but for the codes
+	parts := make(map[string]bool)            // of those, but for the codes; and what Options.Only leaves out
 	problems := make(map[string]error)
 	p.stems = nil
 	for w := range lease.Tensors() {
 		list := w.Parts()
 		switch {
+		case p.opts.Only != nil && !p.opts.Only(w.Name()):
+			parts[w.Name()] = true
+			for _, part := range list {
+				parts[part.Tensor.Name()] = true
+			}
 		case w.Problem() != nil:
 			problems[w.Name()] = w.Problem()
 			if p.opts.keeps(w.Name()) {

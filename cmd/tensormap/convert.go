@@ -90,6 +90,7 @@ type convertOptions struct {
 	order    choice
 	dtype    choice
 	keep     glob.Patterns
+	filter   glob.Pattern
 	compress choice
 	metadata metadataFlag
 	types    typeFlags
@@ -126,7 +127,7 @@ func newConvertOptions() *convertOptions {
 
 func convertCommand() *cobra.Command {
 	opts := newConvertOptions()
-	cmd := verb("convert IN OUT [--dtype TYPE [--type GLOB=TYPE]... [--keep GLOB]... [--imatrix FILE] [--all] [--plain-f8]] [--compress[=hc]] [--shard-size SIZE] [--format FORMAT] [--align 32|64] [--byte-order little|big] [--metadata FILE|KEY=VALUE]... [--no-side-files] [--no-aliases] [--dry-run [--json]] [-j N]",
+	cmd := verb("convert IN OUT [--dtype TYPE [--type GLOB=TYPE]... [--keep GLOB]... [--imatrix FILE] [--all] [--plain-f8]] [--compress[=hc]] [--shard-size SIZE] [--format FORMAT] [--align 32|64] [--byte-order little|big] [--metadata FILE|KEY=VALUE]... [--no-side-files] [--filter GLOB] [--no-aliases] [--dry-run [--json]] [-j N]",
 		"Write a model as an APR2, SafeTensors or GGUF file", convertLong,
 		opts.run, "IN", "OUT")
 	opts.addOpener(cmd)
@@ -138,6 +139,8 @@ func convertCommand() *cobra.Command {
 	opts.order.addTo(cmd, "byte-order", "write the numbers of a GGUF file in this order")
 	cmd.Flags().BoolVar(&opts.plainF8, "plain-f8", false, "take F8 tensors without a scale for weights")
 	cmd.Flags().BoolVar(&opts.noSideFiles, "no-side-files", false, "leave config.json and others beside a SafeTensors file alone")
+	cmd.Flags().Var(&opts.filter, "filter", "only tensors whose name matches `GLOB` (see tensormap help inspect)")
+	complete(cmd, "filter", completeFilter)
 	cmd.Flags().BoolVar(&opts.noAliases, "no-aliases", false, "leave out tensors that are part of others (.april)")
 	return cmd
 }
@@ -176,6 +179,9 @@ func (opts *convertOptions) run(ctx context.Context, s terminal.Streams, args []
 			return fmt.Errorf("%s: is %v, not %v; use convert", terminal.Printable(called(in)), f, opts.source)
 		}
 		notePart(s.Err, m)
+		if err := matched(&opts.filter, in, m); err != nil {
+			return err
+		}
 		if err := opts.addSideFiles(ctx, s.Err, in, m, o); err != nil {
 			return err
 		}
@@ -190,6 +196,9 @@ func (opts *convertOptions) convertOptions(format layout.Format) (*convert.Optio
 		return nil, err
 	}
 	o := &convert.Options{Format: format, Set: opts.metadata.set, Align: align, BigEndian: opts.order.value == "big", NoAliases: opts.noAliases, Keep: opts.keep.Match, All: opts.all, PlainF8: opts.plainF8, Compress: compressions[opts.compress.value]}
+	if opts.filter.Pattern != "" {
+		o.Only = opts.filter.Match
+	}
 	isType := false
 	o.DType, isType = layout.ParseDType(strings.ToUpper(opts.dtype.value))
 	if slices.Contains(convert.Recipes(), opts.dtype.value) && (!isType || format == layout.GGUF) {

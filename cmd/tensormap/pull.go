@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/glob"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/remote"
@@ -37,20 +38,26 @@ With --signature, --key or --digest every file that has come is compared before 
 a file copied. One that is not the trusted one stays in the cache, and no verb that has the same flags
 reads it.
 
+--filter brings only the tensors whose name matches, of files that stay incomplete, and prints
+ADDRESS: what opens it finds them here. (convert --filter writes them to a file.)
+
 -o DIR copies the files to a folder, and prints its path:
 
   tensormap pull hf://org/model -o model`
 
 type pullOptions struct {
 	opener
-	out string
+	out    string
+	filter glob.Pattern
 }
 
 func pullCommand() *cobra.Command {
 	var opts pullOptions
-	cmd := verb("pull ADDRESS [-o DIR]", "Bring a model to this machine", pullLong, opts.run, "ADDRESS")
+	cmd := verb("pull ADDRESS [-o DIR | --filter GLOB]", "Bring a model to this machine", pullLong, opts.run, "ADDRESS")
 	opts.addTo(cmd)
 	cmd.Flags().StringVarP(&opts.out, "output", "o", "", "copy the files to the folder `DIR`")
+	cmd.Flags().Var(&opts.filter, "filter", "only tensors whose name matches `GLOB` (see tensormap help inspect)")
+	complete(cmd, "filter", completeFilter)
 	complete(cmd, "output", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return nil, cobra.ShellCompDirectiveFilterDirs
 	})
@@ -63,6 +70,12 @@ func (opts *pullOptions) run(ctx context.Context, s terminal.Streams, args []str
 		return usageError{fmt.Errorf("%s: not an address, such as hf://ORG/NAME", args[0])}
 	case opts.noCache:
 		return usageError{errors.New("--no-cache leaves nowhere to pull to")}
+	}
+	if opts.filter.Pattern != "" {
+		if opts.out != "" {
+			return usageError{errors.New("-o copies whole files; convert --filter writes tensors to a file")}
+		}
+		return opts.pullTensors(ctx, s, args[0])
 	}
 	var own loader.Options
 	err := opts.apply(&own)
@@ -97,6 +110,32 @@ func (opts *pullOptions) run(ctx context.Context, s terminal.Streams, args []str
 		pulled.Path = opts.out
 	}
 	_, err = fmt.Fprintln(s.Out, pulled.Path)
+	return err
+}
+
+// pullTensors brings the tensors that the filter lets through.
+func (opts *pullOptions) pullTensors(ctx context.Context, s terminal.Streams, address string) error {
+	m, done, err := opts.open(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := matched(&opts.filter, address, m); err != nil {
+		return err
+	}
+	var names []string
+	for t := range m.Tensors() {
+		if opts.filter.Match(t.Name()) {
+			names = append(names, t.Name())
+		}
+	}
+	bar := terminal.NewProgress(s.Err, "pulling")
+	_, err = m.Warm(ctx, names, &loader.WarmOptions{Progress: func(have, total uint64) { bar.Update(have, total) }})
+	bar.Clear()
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(s.Out, called(address))
 	return err
 }
 

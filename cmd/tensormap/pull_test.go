@@ -52,3 +52,42 @@ func TestHubModel(t *testing.T) {
 		}
 	}
 }
+
+// A filter takes a part of a model: to the cache, or to a file.
+func TestHubFilter(t *testing.T) {
+	const n = 1 << 20
+	big := func(name string, seed byte) modeltest.Tensor {
+		return modeltest.Tensor{Name: name, DType: layout.U8, Shape: []int{n}, Data: bytes.Repeat([]byte{seed, 2, 3, seed}, n/4)}
+	}
+	h := hubtest.New(t, map[string][]byte{"model.safetensors": modeltest.SafeTensors(big("a.0", 1), big("a.1", 2), big("b.0", 3), big("b.1", 4))})
+	if out := done(t, "pull", "hf://org/model", "--filter", "b.*"); out != "hf://org/model\n" {
+		t.Error(out)
+	}
+	var sent int64
+	for _, r := range h.Take() {
+		sent += r.Bytes
+	}
+	if sent > 3*n {
+		t.Errorf("%d bytes for two tensors of %d", sent, n)
+	}
+	t.Setenv("HF_HUB_OFFLINE", "1")
+	out := filepath.Join(t.TempDir(), "part.safetensors")
+	done(t, "convert", "hf://org/model", out, "--filter", "b.*")
+	if requests := h.Take(); len(requests) > 0 {
+		t.Errorf("asked offline: %v", requests)
+	}
+	if names := strings.Fields(done(t, "inspect", out, "--json")); !strings.Contains(strings.Join(names, " "), `"b.1"`) || strings.Contains(strings.Join(names, " "), `"a.0"`) {
+		t.Error(names)
+	}
+	if got, err := os.ReadFile(out); err != nil || len(got) > 2*n+1000 || !bytes.Contains(got, bytes.Repeat([]byte{4, 2, 3, 4}, n/4)) {
+		t.Errorf("%d bytes: %v", len(got), err)
+	}
+	for _, args := range [][]string{{"pull", "hf://org/model", "--filter", "c.*"}, {"convert", "hf://org/model", out, "--filter", "c.*"}} {
+		if r := tensormap(args...); r.status != exitFailed || !strings.Contains(r.stderr, "no tensor matches") {
+			t.Errorf("%v: %+v", args, r)
+		}
+	}
+	if r := tensormap("pull", "hf://org/model", "--filter", "b.*", "-o", t.TempDir()); r.status != exitUsage {
+		t.Errorf("%+v", r)
+	}
+}
