@@ -2,6 +2,7 @@ package dot
 
 import (
 	"encoding/binary"
+	"sync"
 
 	"github.com/tensormap/tensormap/dequant/internal/block"
 )
@@ -25,21 +26,36 @@ func sum16(q, y *[16]int8) int32 {
 	return sum
 }
 
+// A summer adds the products of sixteen codes each. Sum 2k and 2k+1 are of the halves of block k, whose codes are q[32k:].
+// y is dealt.
+type summer func(sums *[16]int32, q, y *[groupElems]int8)
+
+func sumsGeneric(sums *[16]int32, q, y *[groupElems]int8) {
+	for i := range sums {
+		sums[i] = sum16((*[16]int8)(q[16*i:]), (*[16]int8)(y[dealt(i>>1, i):]))
+	}
+}
+
 // small returns the kernel of a type whose blocks have 32 elements in size bytes. decode gives codes, scale d and
 // offset m. The offset is added if offsets is 1.
-func small(size int, decode func(q *[32]int8, src []byte) (d, m float32), offsets int) quantizedKernel {
+func small(sum16s summer, size int, decode func(q *[32]int8, src []byte) (d, m float32), offsets int) quantizedKernel {
 	return func(dst []float32, rows []byte, x []group, blocks int) {
-		var q [32]int8
+		w := rooms.Get().(*room)
+		defer rooms.Put(w)
 		for r := range dst {
 			var p partials
-			for b := range blocks {
-				d, m := decode(&q, rows[:size])
-				rows = rows[size:]
-				g, k := &x[b>>3], b&7
-				sum := sum16((*[16]int8)(q[:]), (*[16]int8)(g.q[dealt(k, 0):])) + sum16((*[16]int8)(q[16:]), (*[16]int8)(g.q[dealt(k, 1):]))
-				p[k] += float32(float32(d*g.d[k]) * float32(sum))
-				if offsets != 0 {
-					p[k] += float32(m * g.s[k])
+			for first := 0; first < blocks; first += 8 {
+				n, g := min(8, blocks-first), &x[first>>3]
+				for k := range n {
+					w.dOf[k], w.mOf[k] = decode((*[32]int8)(w.q[32*k:]), rows[:size])
+					rows = rows[size:]
+				}
+				sum16s(&w.sums, &w.q, &g.q)
+				for k := range n {
+					p[k] += float32(float32(w.dOf[k]*g.d[k]) * float32(w.sums[2*k]+w.sums[2*k+1]))
+					if offsets != 0 {
+						p[k] += float32(w.mOf[k] * g.s[k])
+					}
 				}
 			}
 			dst[r] = p.total()
@@ -68,6 +84,15 @@ func nvfp4Generic(dst []float32, rows []byte, x []group, blocks int) {
 	}
 }
 
+// A room is where a group is unpacked: small blocks have a scale and an offset each.
+type room struct {
+	superblock
+	dOf, mOf [8]float32
+	sums     [16]int32
+}
+
+var rooms = sync.Pool{New: func() any { return new(room) }}
+
 // A superblock has 256 codes. Every 16 have a scale and an offset.
 type superblock struct {
 	q          [256]int8
@@ -77,19 +102,22 @@ type superblock struct {
 
 // super returns the kernel of a type whose blocks have 256 elements in size bytes. Offsets are subtracted if
 // offsets is -1.
-func super(size int, decode func(s *superblock, src []byte), offsets int) quantizedKernel {
+func super(sum16s summer, size int, decode func(s *superblock, src []byte), offsets int) quantizedKernel {
 	return func(dst []float32, rows []byte, x []group, blocks int) {
-		var s superblock
+		w := rooms.Get().(*room)
+		defer rooms.Put(w)
+		s := &w.superblock
 		for r := range dst {
 			var p partials
 			for b := range blocks {
-				decode(&s, rows[:size])
+				decode(s, rows[:size])
 				rows = rows[size:]
 				g := &x[b]
+				sum16s(&w.sums, &s.q, &g.q)
 				for k := range p {
 					sum, mins := int32(0), int32(0)
 					for h := range 2 {
-						sum += s.scale[2*k+h] * sum16((*[16]int8)(s.q[32*k+16*h:]), (*[16]int8)(g.q[dealt(k, h):]))
+						sum += s.scale[2*k+h] * w.sums[2*k+h]
 						mins += s.min[2*k+h] * int32(g.half[2*k+h])
 					}
 					p[k] += float32(float32(s.d*g.d[k]) * float32(sum))
