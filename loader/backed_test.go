@@ -113,6 +113,16 @@ func TestBackedViews(t *testing.T) {
 	}
 }
 
+// Options.NoMap reads what is kept, too.
+func TestBackedNoMap(t *testing.T) {
+	c := random("x", layout.F32, 100, 100)
+	m := newBacked(t, newDistant("m.safetensors", safeTensors([]content{c}))).open(t, &loader.Options{NoMap: true})
+	x := tensor(t, m, "x")
+	if got, err := x.Bytes(); err != nil || !bytes.Equal(got, c.data) || x.ZeroCopy() || m.Stats().MappedBytes != 0 {
+		t.Errorf("%v, zero copy %v, %+v", err, x.ZeroCopy(), m.Stats())
+	}
+}
+
 // A range costs what it holds.
 func TestBackedRange(t *testing.T) {
 	c := random("x", layout.F32, 4096, 256)

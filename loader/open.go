@@ -84,7 +84,8 @@ func OpenBytes(b []byte, opts *Options) (*Model, error) {
 // ends the reads that run outside of leases, whose methods return ErrClosed. The release of the
 // last lease ends those that are left.
 func OpenReaderAt(ctx context.Context, r io.ReaderAt, size int64, opts *Options) (*Model, error) {
-	from, o := newRemote(r), opts.withDefaults()
+	o := opts.withDefaults()
+	from := newRemote(r, o)
 	if o.OwnReader {
 		from.own(r)
 	}

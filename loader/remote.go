@@ -15,13 +15,14 @@ type remote struct {
 	life   context.Context // of all reads but those of opening
 	kill   context.CancelCauseFunc
 	beside io.ReaderAt
+	noMap  bool // also what the reader keeps in a file
 
 	mu     sync.Mutex
 	opened map[*io.Closer]bool // siblings
 }
 
-func newRemote(r io.ReaderAt) *remote {
-	p := &remote{beside: r, opened: make(map[*io.Closer]bool)}
+func newRemote(r io.ReaderAt, o Options) *remote {
+	p := &remote{beside: r, noMap: o.NoMap, opened: make(map[*io.Closer]bool)}
 	p.life, p.kill = context.WithCancelCause(context.Background())
 	return p
 }
@@ -34,7 +35,7 @@ func (p *remote) store(ctx context.Context, name string, r io.ReaderAt, size int
 	in := mmapio.FromReaderAt(input{name, r}, size).During(p.life)
 	s := &stored{path: name, data: in, index: in.During(ctx), done: func() {}, reader: r}
 	b, ok := r.(BackedReaderAt)
-	if !ok || b.Backing() == nil {
+	if !ok || p.noMap || b.Backing() == nil {
 		return s, nil
 	}
 	data, err := mmapio.MapFilling(b.Backing(), input{name, r}, func(ctx context.Context, off, n uint64) (bool, error) {

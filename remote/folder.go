@@ -128,12 +128,13 @@ func (d *folder) openObject(o object, name string) (f *file, err error) {
 		return f, nil
 	}
 	dir, err := d.opts.partialDir(filepath.Dir(o.place.path))
-	if err == nil || isReadOnly(err) {
+	if err == nil || sparse.Unwritable(err) {
 		f.part, err = sparse.Open(filepath.Join(dir, o.id), sparse.Options{
 			Size: o.size, Identity: o.id, Name: o.name, Fetch: f.fetch, Full: d.opts.full(o.name), Asked: d.asked(),
 		})
 	}
-	if isReadOnly(err) || errors.Is(err, fs.ErrNotExist) { // a cache that others fill, without a part of this
+	if sparse.Unwritable(err) || errors.Is(err, fs.ErrNotExist) { // a full disk, or a cache that others fill
+		d.opts.full(o.name)(err)
 		return f, nil
 	}
 	if err != nil {

@@ -114,7 +114,7 @@ func (o *object) linked() error {
 	if o.place.link == nil {
 		return nil
 	}
-	return unlessReadOnly(o.place.link())
+	return unlessUnwritable(o.place.link())
 }
 
 // move gives the content of f, whose bytes are all there, its place, if its digest is right.
@@ -252,16 +252,12 @@ const besideName = ".tensormap"
 // sweptDirs are the folders that this process has freed of what others have left.
 var sweptDirs sync.Map
 
-func unlessReadOnly(err error) error {
-	if isReadOnly(err) {
+// unlessUnwritable returns err, unless it says that a cache cannot be written to, which is read all the same.
+func unlessUnwritable(err error) error {
+	if sparse.Unwritable(err) {
 		return nil
 	}
 	return err
-}
-
-// isReadOnly reports whether err says that a folder cannot be written to.
-func isReadOnly(err error) bool {
-	return errors.Is(err, fs.ErrPermission) || errors.Is(err, errReadOnly)
 }
 
 // checkName makes sure that the name of a file in a folder leads out of no folder.

@@ -129,11 +129,11 @@ func writeWhole(path string, text []byte) error {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		return unlessReadOnly(err)
+		return unlessUnwritable(err)
 	}
 	f, err := atomicfile.Create(path)
 	if err != nil {
-		return unlessReadOnly(err)
+		return unlessUnwritable(err)
 	}
 	if _, err := f.Write(text); err != nil {
 		return errors.Join(err, f.Abort())

@@ -10,8 +10,6 @@ import (
 	"time"
 )
 
-var errReadOnly error = syscall.EROFS
-
 // sameFileSystem reports whether a file can be renamed from folder a to folder b.
 func sameFileSystem(a, b string) bool {
 	var ids [2]uint64

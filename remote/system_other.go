@@ -4,11 +4,8 @@ package remote
 
 import (
 	"context"
-	"errors"
 	"path/filepath"
 )
-
-var errReadOnly = errors.New("read-only file system")
 
 // sameFileSystem reports whether both folders are on the same volume.
 func sameFileSystem(a, b string) bool { return filepath.VolumeName(a) == filepath.VolumeName(b) }

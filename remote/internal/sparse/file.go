@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -99,10 +100,12 @@ func Open(path string, opts Options) (*File, error) {
 	f.disk.sync = func() error { return f.data.Sync() }
 	for {
 		held, err := f.openFiles()
-		if isReadOnly(err) {
+		if Unwritable(err) {
 			f.closeFiles()
 			f.data, f.marks = nil, nil
-			held, err = true, f.openReadOnly()
+			if f.openReadOnly() == nil {
+				return f, nil
+			}
 		}
 		if held && err == nil {
 			return f, nil
@@ -130,9 +133,10 @@ func (f *File) openReadOnly() (err error) {
 	return f.reload(0, f.there.n)
 }
 
-// isReadOnly reports whether err says that files cannot be written to.
-func isReadOnly(err error) bool {
-	return errors.Is(err, fs.ErrPermission) || errors.Is(err, errReadOnly)
+// Unwritable reports whether err says that files cannot be written to: no right, no room, or a file system
+// that is read-only.
+func Unwritable(err error) bool {
+	return slices.ContainsFunc(unwritable, func(why error) bool { return errors.Is(err, why) })
 }
 
 func chunksOf(size int64) int64 { return (size + ChunkBytes - 1) / ChunkBytes }

@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-var errReadOnly error = syscall.EROFS
+// unwritable are the errors of file systems that cannot be written to.
+var unwritable = []error{syscall.EROFS, syscall.ENOSPC, syscall.EDQUOT, syscall.EACCES, syscall.EPERM}
 
 // Hold keeps Remove, of any process, from removing an open file until it is closed. It reports whether
 // path still leads to the file.

@@ -3,11 +3,12 @@
 package sparse
 
 import (
-	"errors"
+	"io/fs"
 	"os"
 )
 
-var errReadOnly = errors.New("read-only file system")
+// unwritable are the errors of file systems that cannot be written to.
+var unwritable = []error{fs.ErrPermission}
 
 // Hold reports whether path leads to the file: the system keeps open files from being removed.
 func Hold(f *os.File, path string) bool { return named(f, path) }

@@ -1,0 +1,70 @@
+package remote_test
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/tensormap/tensormap/internal/hubtest"
+	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/remote"
+)
+
+// A disk that has no room: the model goes on from memory, and says so. Mounting one wants privileges.
+func TestFullDisk(t *testing.T) {
+	h := hubtest.New(t, sharded())
+	disk := t.TempDir()
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=4m"); err != nil {
+		t.Skip("no file system of a few megabytes: ", err)
+	}
+	defer syscall.Unmount(disk, syscall.MNT_DETACH)
+	t.Setenv("XDG_CACHE_HOME", disk+"/cache")
+	t.Setenv("HF_HOME", disk+"/home")
+	if err := os.MkdirAll(disk+"/cache", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	var log lockedBuffer
+	m, err := remote.Open(t.Context(), "hf://org/model", &remote.Options{Loader: &loader.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}})
+	m = modeltest.Opened(t, m, err)
+	w1, err := m.Tensor("w1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := make([]float32, 1024)
+	if err := w1.DequantizeRows(row, 5999, 1); err != nil {
+		t.Fatal(err)
+	}
+	want(t, m, h, "w0", "w1", "w2", "w3")
+	if err := w1.DequantizeRows(row, 17, 1); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(log.String(), "reading goes on without it") {
+		t.Errorf("nothing is said: %s", log.String())
+	}
+	m.Close()
+	<-m.Done()
+	if _, err := remote.Pull(t.Context(), "hf://org/model", nil); err == nil || !errors.Is(err, syscall.ENOSPC) && !strings.Contains(err.Error(), "no room") && !errors.Is(err, fs.ErrPermission) {
+		t.Error(err)
+	}
+	// What is there is right.
+	m = open(t, "hf://org/model")
+	want(t, m, h, "w1", "w3")
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(p)
+}
