@@ -64,7 +64,7 @@ func (apr2Target) manifest(p *Plan) ([]byte, error) {
 		}
 	}
 	if s := p.opts.Signer; s != nil {
-		signature, finish.Sign = sealed.Placeholder(s.Public, 0), s.Sign
+		signature, finish.Sign = sealed.Placeholder(s.Public, 0, 0), s.Sign
 	}
 	return finish.Manifest(b, signature, encryption)
 }

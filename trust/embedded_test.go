@@ -131,6 +131,7 @@ func TestEmbeddedEveryByte(t *testing.T) {
 // TestEmbeddedRandom flips bits at random places of a larger file, and reads the tensor there.
 func TestEmbeddedRandom(t *testing.T) {
 	signer, key := newKey(t)
+	signer.ChunkBytes = layout.MinChunk // or else 4 MiB are hashed each time
 	b := signedFile(t, signer, 1<<21)
 	times := 10000
 	if testing.Short() {
@@ -160,8 +161,11 @@ func TestEmbeddedRandom(t *testing.T) {
 			t.Fatal(err)
 		}
 		var wrong *loader.IntegrityError
-		if _, err = y.ReadAt(make([]byte, 1), int64(at-x.Offset())); !errors.As(err, &wrong) || wrong.Tensor != name || at < wrong.Offset || at-wrong.Offset >= 4<<20 {
+		if _, err = y.ReadAt(make([]byte, 1), int64(at-x.Offset())); !errors.As(err, &wrong) || wrong.Tensor != name || at < wrong.Offset || at-wrong.Offset >= layout.MinChunk {
 			t.Fatalf("byte %d: %v", at, err)
+		}
+		if _, err = y.ReadAt(make([]byte, 1), int64((at-x.Offset()+2*layout.MinChunk)%x.StoredBytes())); err != nil {
+			t.Fatalf("byte %d, elsewhere: %v", at, err)
 		}
 		m.Close()
 		b[at] ^= 4
@@ -350,6 +354,26 @@ func TestEmbeddedShards(t *testing.T) {
 	restore()
 	if err := open(dirs[0]); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSignerChunks has sizes of chunks that no signature may have: nothing is written.
+func TestSignerChunks(t *testing.T) {
+	signer, _ := newKey(t)
+	in, err := loader.OpenBytes(modeltest.SafeTensors(modeltest.Tensor{Name: "a", DType: layout.U8, Shape: []int{5}, Data: make([]byte, 5)}), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	for _, chunk := range []uint64{1, layout.MinChunk / 2, 100000, 2 * layout.MaxChunk} {
+		signer.ChunkBytes = chunk
+		out := filepath.Join(t.TempDir(), "m.apr")
+		if _, err := convert.Write(t.Context(), in, out, &convert.Options{Signer: signer}); !errors.Is(err, layout.ErrLimit) {
+			t.Errorf("%d: %v", chunk, err)
+		}
+		if _, err := os.Stat(out); err == nil {
+			t.Errorf("%d: a file was written", chunk)
+		}
 	}
 }
 

@@ -102,7 +102,11 @@ func NewWriter(w io.Writer, tensors []layout.Tensor, opts *Options) (*Writer, er
 		seals = &seal{cipher: c, block: e.BlockSize}
 	}
 	if opts.Signer != nil {
-		opts.Metadata = opts.Signer.placeholder(opts.Metadata, tensors, seals)
+		md, err := opts.Signer.placeholder(opts.Metadata, tensors, seals)
+		if err != nil {
+			return nil, err
+		}
+		opts.Metadata = md
 	}
 	p, err := newPlan(tensors, opts, seals)
 	if err != nil {

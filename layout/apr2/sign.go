@@ -19,6 +19,9 @@ import (
 type Signer struct {
 	Public ed25519.PublicKey
 	Sign   func(message []byte) ([]byte, error)
+	// ChunkBytes is the size of the chunks that have digests: a power of two from layout.MinChunk to
+	// layout.MaxChunk, with at most layout.MaxChunks in a file. 0 means 4 MiB, and more for data beyond 128 GiB.
+	ChunkBytes uint64
 }
 
 // SealedHead is everything before the data of a file that is signed or encrypted. Nothing in it has been
@@ -127,7 +130,7 @@ func HeadDigest(in layout.Input) (sum [sha256.Size]byte, err error) {
 
 // SignatureBytes returns how much the metadata of a file of at most n bytes grows if it is signed.
 func (s *Signer) SignatureBytes(n uint64) uint64 {
-	md := layout.Metadata{{Key: "signature", Value: sealed.Placeholder(s.Public, n)}}
+	md := layout.Metadata{{Key: "signature", Value: sealed.Placeholder(s.Public, n, s.ChunkBytes)}}
 	b, _ := md.MarshalJSON() // it has strings and a number only
 	return uint64(len(b))
 }
@@ -139,15 +142,18 @@ type signable interface {
 }
 
 // placeholder adds room for a signature to the metadata of a file with these tensors.
-func (s *Signer) placeholder(md layout.Metadata, tensors []layout.Tensor, seal *seal) layout.Metadata {
+func (s *Signer) placeholder(md layout.Metadata, tensors []layout.Tensor, seal *seal) (layout.Metadata, error) {
 	n := uint64(0)
 	for i := range tensors {
 		raw, _ := tensors[i].DType.Size(dims(&tensors[i])) // NewWriter will say what is wrong with it
 		n = add(up(n, defaultAlign), seal.stored(max(raw, tensors[i].Stored)))
 	}
+	if s.ChunkBytes != 0 && !layout.ChunkOK(s.ChunkBytes, n) {
+		return nil, errorf(atMetadataOffset, "signature", layout.ErrLimit, "%d bytes of data in chunks of %d", n, s.ChunkBytes)
+	}
 	md = append(layout.Metadata{}, md...)
-	md.Set("signature", sealed.Placeholder(s.Public, n))
-	return md
+	md.Set("signature", sealed.Placeholder(s.Public, n, s.ChunkBytes))
+	return md, nil
 }
 
 // complete fills in the check and the signature of a file that lacks its footer only, and makes the checksum

@@ -13,12 +13,12 @@ func FuzzSignature(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	text, err := layout.Metadata{{Key: "a", Value: "b"}, {Key: "signature", Value: Placeholder(public, 1<<25)}}.MarshalJSON()
+	text, err := layout.Metadata{{Key: "a", Value: "b"}, {Key: "signature", Value: Placeholder(public, 1<<25, 0)}}.MarshalJSON()
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(text)
-	signed, err := Sealing{Sign: func(m []byte) ([]byte, error) { return ed25519.Sign(private, m), nil }}.Manifest([]byte(`{"shards": []}`), Placeholder(public, 0), nil)
+	signed, err := Sealing{Sign: func(m []byte) ([]byte, error) { return ed25519.Sign(private, m), nil }}.Manifest([]byte(`{"shards": []}`), Placeholder(public, 0, 0), nil)
 	if err != nil {
 		f.Fatal(err)
 	}

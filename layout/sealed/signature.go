@@ -2,6 +2,7 @@ package sealed
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
@@ -150,9 +151,9 @@ func fill(b []byte) {
 }
 
 // Placeholder returns the object "signature" for a file whose data will have at most n bytes, with room for
-// the digests and the value.
-func Placeholder(key ed25519.PublicKey, n uint64) layout.Metadata {
-	chunk := layout.ChunkFor(n)
+// the digests and the value. A chunk of 0 bytes means layout.ChunkFor.
+func Placeholder(key ed25519.PublicKey, n, chunk uint64) layout.Metadata {
+	chunk = cmp.Or(chunk, layout.ChunkFor(n))
 	sums := (n + chunk - 1) / chunk * sha256.Size
 	return layout.Metadata{
 		{Key: "algorithm", Value: algorithm},
