@@ -138,6 +138,10 @@ func (p *product) expanded(t Tensor, xs []float32, n int) error {
 		return err
 	}
 	p.dtype = layout.F32
+	if t.file.access() == inPlace && t.desc.Encoding == layout.Raw {
+		p.source = t
+		return p.run(0, p.rows, nil)
+	}
 	step := min(p.rows, max(1, nearBytes/4/max(1, p.cols)))
 	if cap(p.values) < step*p.cols {
 		p.values = make([]float32, step*p.cols)
@@ -183,12 +187,14 @@ type product struct {
 	count  int
 	stored []byte
 	floats []float32 // instead of stored
+	source Tensor    // that workers expand rows of, instead of stored and floats
 	grain  int       // rows that a worker takes at a time
 	next   atomic.Int64
 	team   *parallel.Team
 
 	worker atomic.Int64
 	parts  [][][]float32 // of each worker: its products, by vector
+	rooms  [][]float32   // of each worker: rows that it expands
 }
 
 var products = sync.Pool{New: func() any {
@@ -199,7 +205,7 @@ var products = sync.Pool{New: func() any {
 
 // give returns p to the pool, without what belongs to callers.
 func (p *product) give() {
-	p.ctx, p.lease, p.dst, p.stored, p.floats = nil, nil, nil, nil, nil
+	p.ctx, p.lease, p.dst, p.stored, p.floats, p.source = nil, nil, nil, nil, nil, Tensor{}
 	for _, parts := range p.parts {
 		clear(parts)
 	}
@@ -237,23 +243,27 @@ func (p *product) prepare(d layout.DType, xs []float32, n int) error {
 }
 
 // Products of fewer than aloneElems elements and vectors are not worth a second core. A worker takes
-// grainElems at a time.
+// grainElems at a time, or expands tileElems: fewer than package dequant shares out to cores.
 const (
 	aloneElems = 1 << 18
 	grainElems = 1 << 17
+	tileElems  = grainElems * 3 / 4
 )
 
-// run multiplies count rows from row first on, which are b, or p.floats if b is nil.
+// run multiplies count rows from row first on: those of b, of p.floats, or of p.source.
 func (p *product) run(first, count int, b []byte) error {
 	p.first, p.count, p.stored = first, count, b
 	each := p.cols * len(p.activations)
 	p.grain = max(1, grainElems/max(1, each))
+	if p.source.desc != nil {
+		p.grain = max(1, tileElems/max(1, p.cols))
+	}
 	workers := 1
 	if count > aloneElems/max(1, each) {
 		workers = min(runtime.GOMAXPROCS(0), (count+p.grain-1)/p.grain)
 	}
 	for len(p.parts) < workers {
-		p.parts = append(p.parts, nil)
+		p.parts, p.rooms = append(p.parts, nil), append(p.rooms, nil)
 	}
 	p.next.Store(0)
 	p.worker.Store(0)
@@ -282,19 +292,29 @@ func (p *product) work() error {
 		for i := range parts {
 			parts[i] = p.dst[i*p.rows+p.first:][lo:hi]
 		}
-		if err := p.multiplyRows(parts, lo, hi); err != nil {
+		if err := p.multiplyRows(int(worker), parts, lo, hi); err != nil {
 			return err
 		}
 	}
 }
 
-func (p *product) multiplyRows(dst [][]float32, lo, hi int) error {
+func (p *product) multiplyRows(worker int, dst [][]float32, lo, hi int) error {
 	if p.stored != nil {
 		size := len(p.stored) / p.count
 		return dot.Mat(dst, p.dtype, p.stored[lo*size:hi*size], p.activations)
 	}
+	var floats []float32
+	if p.source.desc != nil {
+		p.rooms[worker] = grown(p.rooms[worker], uint64((hi-lo)*p.cols))
+		floats = p.rooms[worker]
+		if err := p.source.dequantize(floats, uint64(p.first+lo)*uint64(p.cols)); err != nil {
+			return err
+		}
+	} else {
+		floats = p.floats[lo*p.cols : hi*p.cols]
+	}
 	for i, a := range p.activations {
-		if err := dot.Floats(dst[i], p.floats[lo*p.cols:hi*p.cols], a); err != nil {
+		if err := dot.Floats(dst[i], floats, a); err != nil {
 			return err
 		}
 	}
