@@ -93,11 +93,11 @@ type Plan struct {
 	// though they no longer are: config.json and hf_quant_config.json. Readers rely on them.
 	Stale []string
 
-	kept      map[string]bool  // parts of weights in Quantized
-	stems     []string         // how names begin beside codes that are kept and cannot be decoded
-	problems  map[string]error // of codes
-	decoded   bool             // some quantized weight is written by its values
+	kept      map[string]bool // parts of weights in Quantized
+	stems     []string        // how names begin beside codes that are kept and cannot be decoded
+	decoded   bool            // some quantized weight is written by its values
 	model     *loader.Model
+	lease     *loader.Lease // while it is planned
 	opts      Options
 	target    target
 	requested string          // the path that the caller gave, if the index has another name; else ""
@@ -202,7 +202,8 @@ func NewPlan(ctx context.Context, m *loader.Model, path string, opts *Options) (
 		return nil, err
 	}
 	defer lease.Release()
-	p := &Plan{Path: path, Format: opts.Format, model: m, opts: *opts}
+	p := &Plan{Path: path, Format: opts.Format, model: m, lease: lease, opts: *opts}
+	defer func() { p.lease = nil }()
 	if p.Format == layout.Unknown {
 		p.Format = bySuffix(path)
 	}

@@ -38,7 +38,6 @@ func (e *PartError) Unwrap() []error { return []error{layout.ErrUnsupported, e.E
 func (p *Plan) sources(lease *loader.Lease) iter.Seq[loader.Tensor] {
 	logical := make(map[string]loader.Tensor) // by name of the codes
 	parts := make(map[string]bool)            // of those, but for the codes; and what Options.Only leaves out
-	problems := make(map[string]error)
 	p.stems = nil
 	for w := range lease.Tensors() {
 		list := w.Parts()
@@ -49,7 +48,6 @@ func (p *Plan) sources(lease *loader.Lease) iter.Seq[loader.Tensor] {
 				parts[part.Tensor.Name()] = true
 			}
 		case w.Problem() != nil:
-			problems[w.Name()] = w.Problem()
 			if p.opts.keeps(w.Name()) {
 				p.stems = append(p.stems, w.Name()[:strings.LastIndexByte(w.Name(), '.')+1])
 			}
@@ -66,7 +64,7 @@ func (p *Plan) sources(lease *loader.Lease) iter.Seq[loader.Tensor] {
 			}
 		}
 	}
-	p.decoded, p.problems = len(logical) > 0, problems
+	p.decoded = len(logical) > 0
 	return func(yield func(loader.Tensor) bool) {
 		for t := range lease.Stored() {
 			if w, ok := logical[t.Name()]; ok {
@@ -128,8 +126,11 @@ func (p *Plan) keeps(name string) bool {
 
 // refuse returns a *PartError if t holds codes that cannot be decoded.
 func (p *Plan) refuse(t loader.Tensor) error {
-	err := p.problems[t.Name()]
-	if err == nil || p.opts.PlainF8 && t.DType().Kind() == layout.KindFloat {
+	w, err := p.lease.Tensor(t.Name())
+	if err != nil {
+		return err
+	}
+	if err = w.Problem(); err == nil || p.opts.PlainF8 && t.DType().Kind() == layout.KindFloat {
 		return nil
 	}
 	return &PartError{t.Name(), t.DType(), err}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"reflect"
 	"slices"
 	"testing"
@@ -14,9 +15,16 @@ import (
 
 // modelCalls are the methods of Model that need it open.
 var modelCalls = map[string]func(m *loader.Model) error{
-	"Tensor":        func(m *loader.Model) error { _, err := m.Tensor("i8"); return err },
-	"Metadata":      func(m *loader.Model) error { _, err := m.Metadata(); return err },
-	"Config":        func(m *loader.Model) error { _, err := m.Config(context.Background()); return err },
+	"Tensor":   func(m *loader.Model) error { _, err := m.Tensor("i8"); return err },
+	"Metadata": func(m *loader.Model) error { _, err := m.Metadata(); return err },
+	"Config":   func(m *loader.Model) error { _, err := m.Config(context.Background()); return err },
+	"ReadBeside": func(m *loader.Model) error {
+		_, err := m.ReadBeside(context.Background(), "none.json", 1)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, loader.ErrUnsupported) {
+			return nil
+		}
+		return err
+	},
 	"ResidentBytes": func(m *loader.Model) error { _, err := m.ResidentBytes(); return toldHere(err) },
 	"Verify":        func(m *loader.Model) error { _, err := m.Verify(context.Background(), nil); return err },
 	"WarmAll":       func(m *loader.Model) error { _, err := m.WarmAll(context.Background(), nil); return fitting(err) },

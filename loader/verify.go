@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 
+	"github.com/tensormap/tensormap/internal/findings"
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/manifest"
@@ -289,6 +290,10 @@ func (v *verifier) unseal() error {
 // quantized checks that codes have companions that fit, and what these hold: how codes are read, and
 // the groups of columns.
 func (v *verifier) quantized() error {
+	lists := make([]findings.List, len(v.files))
+	for i := range lists {
+		lists[i] = findings.New(v.files[i].index.Format)
+	}
 	for i := range v.model.weights {
 		w := &v.model.weights[i]
 		codes := &v.model.tensors[w.codes()]
@@ -296,29 +301,30 @@ func (v *verifier) quantized() error {
 		if err == nil {
 			zeros, err = Tensor{w.desc(), v.files[w.scheme.File], v.lease, w}.checkParts()
 		}
-		format := v.files[codes.File].index.Format
+		list := &lists[codes.File]
 		if err == nil {
 			if zeros {
 				taken := "as it is, by desc_act"
 				if w.scheme.IgnoreZeroIndex {
 					taken = "for consecutive groups, without desc_act"
 				}
-				v.find(int(codes.File), layout.Finding{Warning: true, FormatError: layout.Errorf(format, codes.Offset, "quantized", nil,
-					"tensor %s: a group index of zeros alone, which programs understand differently, taken %s", layout.Quote(codes.Name), taken)})
+				list.Warn(codes.Offset, "quantized", nil, "tensor %s: a group index of zeros alone, which programs understand differently, taken %s", layout.Quote(codes.Name), taken)
 			}
 			continue
 		}
 		if cause := context.Cause(v.ctx); cause != nil || unreadable(err) {
 			return cmp.Or(cause, err)
 		}
-		kind := layout.ErrInvalid
-		if errors.Is(err, ErrUnsupported) {
-			kind = nil // it breaks no rule
+		if errors.Is(err, ErrUnsupported) { // it breaks no rule
+			list.Warn(codes.Offset, "quantized", nil, "tensor %s: %v", layout.Quote(codes.Name), err)
+			continue
 		}
-		v.find(int(codes.File), layout.Finding{
-			FormatError: layout.Errorf(format, codes.Offset, "quantized", kind, "tensor %s: %v", layout.Quote(codes.Name), err),
-			Warning:     kind == nil,
-		})
+		list.Add(layout.Errorf(v.files[codes.File].index.Format, codes.Offset, "quantized", layout.ErrInvalid, "tensor %s: %v", layout.Quote(codes.Name), err), false)
+	}
+	for i := range lists {
+		for _, f := range lists[i].All() {
+			v.find(i, f)
+		}
 	}
 	return nil
 }

@@ -36,7 +36,12 @@ const (
 	apr2Bound  = 10
 	otherBound = 14 // GGUF's types and SafeTensors' strings come on top
 	spare      = 24 << 20
+	// Of tensors without bytes that are parts of weights, or look so, each has a record as a weight too.
+	weightBound = 4
 )
+
+// weighty are the hostile files of weights.
+var weighty = []string{"weights", "codes alone", "misfits", "states"}
 
 // hostile are files of which every byte is to cost as much as it can.
 var hostile = map[string]func(rng *rand.Rand, size int) []byte{
@@ -50,6 +55,24 @@ var hostile = map[string]func(rng *rand.Rand, size int) []byte{
 	},
 	"safetensors": func(_ *rand.Rand, size int) []byte {
 		return header(listed(size, `{`, `"%x":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}`, `}`))
+	},
+	"weights": func(_ *rand.Rand, size int) []byte { // of two parts each
+		return header(listed(size, `{`, `"%[1]x.weight":{"dtype":"F8_E4M3","shape":[0,1],"data_offsets":[0,0]},"%[1]x.weight_scale":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}`, `}`))
+	},
+	"codes alone": func(_ *rand.Rand, size int) []byte { // each has an error of its own
+		return header(listed(size, `{`, `"%x":{"dtype":"F8_E4M3","shape":[0,1],"data_offsets":[0,0]}`, `}`))
+	},
+	"misfits": func(_ *rand.Rand, size int) []byte { // with errors that name tensors and shapes
+		return header(listed(size, `{`, `"%[1]x.weight":{"dtype":"F8_E4M3","shape":[7,0,3],"data_offsets":[0,0]},"%[1]x.weight_scale":{"dtype":"F32","shape":[9,0,9,9],"data_offsets":[0,0]}`, `}`))
+	},
+	"states": func(_ *rand.Rand, size int) []byte { // whose contents are asked for
+		const text = `{"quant_type":"nf4","blocksize":64,"shape":[0]}`
+		n, members := size/400, []string{}
+		for i := range n {
+			members = append(members, fmt.Sprintf(`"%x":{"dtype":"U8","shape":[0,1],"data_offsets":[%[2]d,%[2]d]},"%[1]x.absmax":{"dtype":"F32","shape":[0],"data_offsets":[%[2]d,%[2]d]},"%[1]x.quant_state.bitsandbytes__nf4":{"dtype":"U8","shape":[%d],"data_offsets":[%[2]d,%d]}`,
+				i, i*len(text), len(text), (i+1)*len(text)))
+		}
+		return append(header([]byte("{"+strings.Join(members, ",")+"}")), strings.Repeat(text, n)...)
 	},
 	"index": func(rng *rand.Rand, size int) []byte {
 		return listed(size, `{"weight_map":{`, `"%x":"m-1.safetensors"`, `}}`)
@@ -207,13 +230,20 @@ func beginMemory(a *arena) func(*round) {
 		r.count(kind, 1)
 		how := pick(r.Rand, []string{"Open", "Open NoMap", "OpenBytes", "Metadata"})
 		bound := int64(openBound + 1) // and the file itself
+		var weights int64
+		if slices.Contains(weighty, kind) {
+			weights = weightBound
+		}
+		bound += weights
 		if how == "Metadata" {
 			bound += metaBound
 		}
 		r.within(kind+" "+how, int64(len(b)), r.peak("open", how, path)-idle, bound)
 		verb := pick(r.Rand, []string{"inspect", "inspect --json", "inspect --tree", "verify", "stats", "hash", "map", "dump x", "diff", "convert .apr", "convert .gguf", "convert .safetensors"})
-		bound = verbBound + 1
+		bound = verbBound + 1 + weights
 		switch verb {
+		case "diff": // opens two
+			bound += weights
 		case "convert .apr":
 			bound = apr2Bound + 1
 		case "convert .gguf", "convert .safetensors":

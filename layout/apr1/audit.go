@@ -2,7 +2,7 @@ package apr1
 
 import (
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/internal/findings"
+	"github.com/tensormap/tensormap/internal/findings"
 )
 
 // Checksums returns the CRC32 that ends the file. It covers everything before it.

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/internal/findings"
+	"github.com/tensormap/tensormap/internal/findings"
 )
 
 // Checksums returns the CRC32 in the footer, which covers everything before the footer.

@@ -4,7 +4,7 @@ import (
 	"bytes"
 
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/internal/findings"
+	"github.com/tensormap/tensormap/internal/findings"
 	"github.com/tensormap/tensormap/layout/jsontext"
 )
 

@@ -2,7 +2,7 @@ package april
 
 import (
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/internal/findings"
+	"github.com/tensormap/tensormap/internal/findings"
 )
 
 // Checksums lists none: the format has no checksums.

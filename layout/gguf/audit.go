@@ -5,7 +5,7 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/internal/ascii"
-	"github.com/tensormap/tensormap/layout/internal/findings"
+	"github.com/tensormap/tensormap/internal/findings"
 )
 
 // Checksums returns none: the format has none.

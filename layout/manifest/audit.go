@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/internal/findings"
+	"github.com/tensormap/tensormap/internal/findings"
 )
 
 // Checksums returns nothing: a manifest has none over itself. ShardChecksums lists those over shards.

@@ -2,7 +2,7 @@ package safetensors
 
 import (
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/internal/findings"
+	"github.com/tensormap/tensormap/internal/findings"
 )
 
 // Checksums returns none: the format has none.

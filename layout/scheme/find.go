@@ -316,6 +316,8 @@ func (f *finder) scaleOf(c *convention, codes uint32, stem []byte) (tensor uint3
 // leftOver refuses what may be codes and is no part of a weight: floats of 8 bits without a scale, and
 // integers of a checkpoint that is said to be quantized.
 func (f *finder) leftOver() error {
+	var why [256]error // by type: a file may have a great many
+	left := f.alone[:0]
 	for _, i := range f.alone {
 		t := &f.tensors[i]
 		switch {
@@ -326,12 +328,25 @@ func (f *finder) leftOver() error {
 				return err
 			}
 			if conf.Says() {
-				f.refuse(i, cmp.Or(f.refused, misfit("%v without a scale, in a checkpoint whose configuration says that it is quantized", t.DType)))
+				left = append(left, i)
+			}
+			if conf.Says() && why[t.DType] == nil {
+				why[t.DType] = cmp.Or(f.refused, misfit("%v without a scale, in a checkpoint whose configuration says that it is quantized", t.DType))
 			}
 		case len(t.Shape) >= 2 || hasSuffix(t.Name, "weight"):
-			f.refuse(i, unsupported("%v without a scale: it may be codes, whose values are orders of magnitude away", t.DType))
+			left = append(left, i)
+			if why[t.DType] == nil {
+				why[t.DType] = unsupported("%v without a scale: it may be codes, whose values are orders of magnitude away", t.DType)
+			}
 		}
 	}
+	if len(left) > 0 && f.Weights == nil {
+		f.Weights, f.Of = make([]Weight, 0, len(left)), make([]uint32, len(f.tensors))
+	}
+	for _, i := range left {
+		f.refuse(i, why[f.tensors[i].DType])
+	}
+	f.alone = nil
 	return nil
 }
 

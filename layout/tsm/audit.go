@@ -2,7 +2,7 @@ package tsm
 
 import (
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/internal/findings"
+	"github.com/tensormap/tensormap/internal/findings"
 )
 
 // Checksums returns nothing: the format has none.
