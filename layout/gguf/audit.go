@@ -3,9 +3,9 @@ package gguf
 import (
 	"unicode/utf8"
 
+	"github.com/tensormap/tensormap/internal/findings"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/internal/ascii"
-	"github.com/tensormap/tensormap/internal/findings"
 )
 
 // Checksums returns none: the format has none.
