@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +16,7 @@ import (
 type guarded struct {
 	source
 	opts Options
-	keys *keyring
+	keys *keyring // nil for files that are not the model's own
 }
 
 func (g guarded) open(ctx context.Context, name string, follow bool) (*stored, error) {
@@ -38,7 +39,36 @@ func (g guarded) admit(ctx context.Context, s *stored) error {
 	if err := g.opts.guard(ctx, s); err != nil {
 		return err
 	}
-	return g.opts.unseal(ctx, s, g.keys)
+	if g.opts.Key == nil || g.keys == nil {
+		return nil
+	}
+	return g.keys.unseal(ctx, s, g.opts.Limits)
+}
+
+// readBeside reads a file beside the model, of at most so many bytes.
+func readBeside(ctx context.Context, from source, name string, most uint64) ([]byte, error) {
+	if g, ok := from.(guarded); ok {
+		g.keys = nil // files of a configuration are never encrypted
+		from = g
+	}
+	s, err := from.open(ctx, name, true)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	if size := s.index.Size(); size > most {
+		return nil, &fileError{s.path, fmt.Errorf("%w: %d bytes, more than %d", ErrTooLarge, size, most)}
+	}
+	var b []byte
+	err = mmapio.Guard(func() error {
+		view, err := s.index.Slice(0, s.index.Size())
+		b = bytes.Clone(view) // a view would not outlive the file
+		return err
+	})
+	if err != nil {
+		return nil, &fileError{s.path, err}
+	}
+	return b, nil
 }
 
 // guard makes s hand out verified bytes only, if the model has a Trust. The error names the file.

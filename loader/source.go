@@ -1,7 +1,6 @@
 package loader
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -75,28 +74,6 @@ func (memory) open(_ context.Context, name string, _ bool) (*stored, error) {
 }
 
 func (memory) close() error { return nil }
-
-// readBeside reads a file beside the model, of at most so many bytes.
-func readBeside(ctx context.Context, from source, name string, most uint64) ([]byte, error) {
-	s, err := from.open(ctx, name, true)
-	if err != nil {
-		return nil, err
-	}
-	defer s.close()
-	if size := s.index.Size(); size > most {
-		return nil, &fileError{s.path, fmt.Errorf("%w: %d bytes, more than %d", ErrTooLarge, size, most)}
-	}
-	var b []byte
-	err = mmapio.Guard(func() error {
-		view, err := s.index.Slice(0, s.index.Size())
-		b = bytes.Clone(view) // a view would not outlive the file
-		return err
-	})
-	if err != nil {
-		return nil, &fileError{s.path, err}
-	}
-	return b, nil
-}
 
 // fetched is a file with the bytes from off on in memory.
 type fetched struct {

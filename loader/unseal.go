@@ -46,32 +46,27 @@ func (k *keyring) secret(ctx context.Context, id string) (Secret, error) {
 	return s, err
 }
 
-// unseal makes s an encrypted file whose head is authentic, before anything in it is believed, if the model
-// has a key. The error names the file.
-func (o *Options) unseal(ctx context.Context, s *stored, keys *keyring) error {
-	if o.Key == nil {
-		return nil
-	}
-	err := mmapio.Guard(func() error { return keys.unseal(ctx, s, o.Limits) })
+// unseal makes s an encrypted file whose head is authentic, before anything in it is believed. The error names
+// the file.
+func (k *keyring) unseal(ctx context.Context, s *stored, lim *layout.Limits) error {
+	err := mmapio.Guard(func() error {
+		start, err := s.index.Slice(0, min(64, s.index.Size()))
+		if err != nil {
+			return err
+		}
+		text := bytes.TrimLeft(start, " \t\r\n")
+		switch {
+		case bytes.HasPrefix(start, []byte("APR2")):
+			return k.unsealFile(ctx, s, lim)
+		case len(text) > 0 && text[0] == '{':
+			return k.unsealManifest(ctx, s, lim)
+		}
+		return errPlain("files of this format are never encrypted")
+	})
 	if err != nil {
 		return &fileError{s.path, err}
 	}
 	return nil
-}
-
-func (k *keyring) unseal(ctx context.Context, s *stored, lim *layout.Limits) error {
-	start, err := s.index.Slice(0, min(64, s.index.Size()))
-	if err != nil {
-		return err
-	}
-	text := bytes.TrimLeft(start, " \t\r\n")
-	switch {
-	case bytes.HasPrefix(start, []byte("APR2")):
-		return k.unsealFile(ctx, s, lim)
-	case len(text) > 0 && text[0] == '{':
-		return k.unsealManifest(ctx, s, lim)
-	}
-	return errPlain("files of this format are never encrypted")
 }
 
 // errPlain returns the error of a key for what is not encrypted. A plain file must not pass for a sealed one.

@@ -27,6 +27,7 @@ type opener struct {
 	trusting
 	unlocking
 	writes  bool // a model, which has a secret of its own
+	copies  bool // files as they are, encrypted or not
 	headers headers
 	timeout timeout
 	noCache bool
@@ -36,7 +37,9 @@ type opener struct {
 func (o *opener) addTo(cmd *cobra.Command) {
 	o.stderr = cmd.ErrOrStderr
 	o.trusting.addTo(cmd)
-	o.unlocking.addTo(cmd, o.writes)
+	if !o.copies {
+		o.unlocking.addTo(cmd, o.writes)
+	}
 	cmd.Flags().Var(&o.timeout, "timeout", "give up a server that makes no progress for `TIME`, such as 90s or 5m")
 	cmd.Flags().Var(&o.headers, "header", "send `'NAME: VALUE'` to the server, or what the file @FILE has, one a line")
 	cmd.Flags().BoolVar(&o.noCache, "no-cache", false, "keep nothing of what a server sends")

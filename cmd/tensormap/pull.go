@@ -54,6 +54,7 @@ type pullOptions struct {
 func pullCommand() *cobra.Command {
 	var opts pullOptions
 	cmd := verb("pull ADDRESS [-o DIR | --filter GLOB]", "Bring a model to this machine", pullLong, opts.run, "ADDRESS")
+	opts.copies, opts.headOnly = true, true
 	opts.addTo(cmd)
 	cmd.Flags().StringVarP(&opts.out, "output", "o", "", "copy the files to the folder `DIR`")
 	cmd.Flags().Var(&opts.filter, "filter", "only tensors whose name matches `GLOB` (see tensormap help inspect)")
