@@ -1815,8 +1815,7 @@ block:
 	VPDPBUSD       96(AX), Y14, Y13
 	VPACKSSDW      Y13, Y11, Y11
 	VPSHUFB        words_1133<>+0(SB), Y3, Y13
-	VPMADDWD       Y13, Y11, Y11
-	VPADDD         Y11, Y7, Y7
+	VPDPWSSD       Y13, Y11, Y7
 	VMOVDQA        Y6, Y11
 	VPAND          Y1, Y11, Y11
 	VPSRLW         $0x04, Y5, Y5
@@ -1846,8 +1845,7 @@ block:
 	VPDPBUSD       224(AX), Y9, Y8
 	VPACKSSDW      Y8, Y6, Y6
 	VPSHUFB        words_5577<>+0(SB), Y3, Y3
-	VPMADDWD       Y3, Y6, Y6
-	VPADDD         Y6, Y5, Y5
+	VPDPWSSD       Y3, Y6, Y5
 	VSHUFPS        $0x88, Y5, Y7, Y3
 	VSHUFPS        $0xdd, Y5, Y7, Y5
 	VPADDD         Y5, Y3, Y3
@@ -1947,8 +1945,7 @@ block:
 	VPDPBUSD       96(AX), Y8, Y10
 	VPACKSSDW      Y10, Y9, Y8
 	VPSHUFB        words_1133<>+0(SB), Y4, Y9
-	VPMADDWD       Y9, Y8, Y8
-	VPADDD         Y8, Y6, Y6
+	VPDPWSSD       Y9, Y8, Y6
 	VPSRLW         $0x04, Y5, Y8
 	VPAND          Y0, Y8, Y8
 	VPXOR          Y9, Y9, Y9
@@ -1970,8 +1967,7 @@ block:
 	VPDPBUSD       224(AX), Y7, Y8
 	VPACKSSDW      Y8, Y9, Y7
 	VPSHUFB        words_5577<>+0(SB), Y4, Y4
-	VPMADDWD       Y4, Y7, Y7
-	VPADDD         Y7, Y5, Y5
+	VPDPWSSD       Y4, Y7, Y5
 	VSHUFPS        $0x88, Y5, Y6, Y4
 	VSHUFPS        $0xdd, Y5, Y6, Y5
 	VPADDD         Y5, Y4, Y4
@@ -2100,8 +2096,7 @@ block:
 	VPDPBUSD       96(AX), Y11, Y14
 	VPACKSSDW      Y14, Y13, Y11
 	VPSHUFB        words_1133<>+0(SB), Y5, Y13
-	VPMADDWD       Y13, Y11, Y11
-	VPADDD         Y11, Y8, Y8
+	VPDPWSSD       Y13, Y11, Y8
 	VPSRLW         $0x04, Y7, Y11
 	VPAND          Y0, Y11, Y11
 	VMOVDQA        Y9, Y13
@@ -2135,8 +2130,7 @@ block:
 	VPDPBUSD       224(AX), Y9, Y10
 	VPACKSSDW      Y10, Y11, Y9
 	VPSHUFB        words_5577<>+0(SB), Y5, Y5
-	VPMADDWD       Y5, Y9, Y9
-	VPADDD         Y9, Y7, Y7
+	VPDPWSSD       Y5, Y9, Y7
 	VSHUFPS        $0x88, Y7, Y8, Y5
 	VSHUFPS        $0xdd, Y7, Y8, Y7
 	VPADDD         Y7, Y5, Y5

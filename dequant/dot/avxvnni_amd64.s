@@ -1963,8 +1963,8 @@ block:
 	BYTE $0xc4; BYTE $0x62; BYTE $0x0d; BYTE $0x50; BYTE $0x68; BYTE $0x60
 	VPACKSSDW      Y13, Y11, Y11
 	VPSHUFB        words_1133<>+0(SB), Y3, Y13
-	VPMADDWD       Y13, Y11, Y11
-	VPADDD         Y11, Y7, Y7
+	// VPDPWSSD       Y13, Y11, Y7
+	BYTE $0xc4; BYTE $0xc2; BYTE $0x25; BYTE $0x52; BYTE $0xfd
 	VMOVDQA        Y6, Y11
 	VPAND          Y1, Y11, Y11
 	VPSRLW         $0x04, Y5, Y5
@@ -2002,8 +2002,8 @@ block:
 	BYTE $0xc4; BYTE $0x62; BYTE $0x35; BYTE $0x50; BYTE $0x80; BYTE $0xe0; BYTE $0x00; BYTE $0x00; BYTE $0x00
 	VPACKSSDW      Y8, Y6, Y6
 	VPSHUFB        words_5577<>+0(SB), Y3, Y3
-	VPMADDWD       Y3, Y6, Y6
-	VPADDD         Y6, Y5, Y5
+	// VPDPWSSD       Y3, Y6, Y5
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x4d; BYTE $0x52; BYTE $0xeb
 	VSHUFPS        $0x88, Y5, Y7, Y3
 	VSHUFPS        $0xdd, Y5, Y7, Y5
 	VPADDD         Y5, Y3, Y3
@@ -2107,8 +2107,8 @@ block:
 	BYTE $0xc4; BYTE $0x62; BYTE $0x3d; BYTE $0x50; BYTE $0x50; BYTE $0x60
 	VPACKSSDW      Y10, Y9, Y8
 	VPSHUFB        words_1133<>+0(SB), Y4, Y9
-	VPMADDWD       Y9, Y8, Y8
-	VPADDD         Y8, Y6, Y6
+	// VPDPWSSD       Y9, Y8, Y6
+	BYTE $0xc4; BYTE $0xc2; BYTE $0x3d; BYTE $0x52; BYTE $0xf1
 	VPSRLW         $0x04, Y5, Y8
 	VPAND          Y0, Y8, Y8
 	VPXOR          Y9, Y9, Y9
@@ -2134,8 +2134,8 @@ block:
 	BYTE $0xc4; BYTE $0x62; BYTE $0x45; BYTE $0x50; BYTE $0x80; BYTE $0xe0; BYTE $0x00; BYTE $0x00; BYTE $0x00
 	VPACKSSDW      Y8, Y9, Y7
 	VPSHUFB        words_5577<>+0(SB), Y4, Y4
-	VPMADDWD       Y4, Y7, Y7
-	VPADDD         Y7, Y5, Y5
+	// VPDPWSSD       Y4, Y7, Y5
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x45; BYTE $0x52; BYTE $0xec
 	VSHUFPS        $0x88, Y5, Y6, Y4
 	VSHUFPS        $0xdd, Y5, Y6, Y5
 	VPADDD         Y5, Y4, Y4
@@ -2268,8 +2268,8 @@ block:
 	BYTE $0xc4; BYTE $0x62; BYTE $0x25; BYTE $0x50; BYTE $0x70; BYTE $0x60
 	VPACKSSDW      Y14, Y13, Y11
 	VPSHUFB        words_1133<>+0(SB), Y5, Y13
-	VPMADDWD       Y13, Y11, Y11
-	VPADDD         Y11, Y8, Y8
+	// VPDPWSSD       Y13, Y11, Y8
+	BYTE $0xc4; BYTE $0x42; BYTE $0x25; BYTE $0x52; BYTE $0xc5
 	VPSRLW         $0x04, Y7, Y11
 	VPAND          Y0, Y11, Y11
 	VMOVDQA        Y9, Y13
@@ -2307,8 +2307,8 @@ block:
 	BYTE $0xc4; BYTE $0x62; BYTE $0x35; BYTE $0x50; BYTE $0x90; BYTE $0xe0; BYTE $0x00; BYTE $0x00; BYTE $0x00
 	VPACKSSDW      Y10, Y11, Y9
 	VPSHUFB        words_5577<>+0(SB), Y5, Y5
-	VPMADDWD       Y5, Y9, Y9
-	VPADDD         Y9, Y7, Y7
+	// VPDPWSSD       Y5, Y9, Y7
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x35; BYTE $0x52; BYTE $0xfd
 	VSHUFPS        $0x88, Y7, Y8, Y5
 	VSHUFPS        $0xdd, Y7, Y8, Y7
 	VPADDD         Y7, Y5, Y5

@@ -8,7 +8,8 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// VPDPBUSD multiplies four unsigned codes with four signed ones, and adds the products to a doubleword.
+// VPDPBUSD multiplies four unsigned codes with four signed ones, and adds the products to a doubleword. VPDPWSSD does so
+// with two words.
 
 // quadruples adds to each doubleword of sum the products of four unsigned codes with those of the
 // activation at m. A nil sum is zeros.
@@ -17,9 +18,13 @@ func quadruples(sum, codes VecVirtual, m Mem) VecVirtual {
 		sum = YMM()
 		VPXOR(sum, sum, sum)
 	}
-	operands := []Op{m, codes, sum}
-	Instruction(&ir.Instruction{Opcode: "VPDPBUSD", Operands: operands, Inputs: operands, Outputs: operands[2:]})
+	accumulate("VPDPBUSD", m, codes, sum)
 	return sum
+}
+
+// accumulate emits an instruction that adds products to its last operand. Avo knows none.
+func accumulate(opcode string, operands ...Op) {
+	Instruction(&ir.Instruction{Opcode: opcode, Operands: operands, Inputs: operands, Outputs: operands[2:]})
 }
 
 // narrowed packs doublewords that are words to words: in each lane, first four of a, then four of b.
@@ -73,11 +78,11 @@ func (k *kernel) weighed(shared bool, code func(p, second int) VecVirtual, facto
 			if shared && second == 0 {
 				continue
 			}
-			w := pairs(narrowed(t[0], t[1]), factors(pair, second))
+			words, scales := narrowed(t[0], t[1]), factors(pair, second)
 			if t = [2]VecVirtual{}; sums[pair] == nil {
-				sums[pair] = w
+				sums[pair] = pairs(words, scales)
 			} else {
-				VPADDD(w, sums[pair], sums[pair])
+				accumulate("VPDPWSSD", scales, words, sums[pair])
 			}
 		}
 	}

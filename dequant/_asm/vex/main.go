@@ -1,5 +1,5 @@
-// Vex rewrites VPDPBUSD in a file of assembly to the bytes of AVX-VNNI's encoding, because Go's assembler
-// knows AVX-512's alone.
+// Vex rewrites VPDPBUSD and VPDPWSSD in a file of assembly to the bytes of AVX-VNNI's encoding, because Go's
+// assembler knows AVX-512's alone.
 package main
 
 import (
@@ -13,8 +13,9 @@ import (
 )
 
 var (
-	instruction = regexp.MustCompile(`(?m)^\tVPDPBUSD .*$`)
-	operands    = regexp.MustCompile(`^\tVPDPBUSD +(?:Y(\d+)|(-?\d*)\((\w+)\)), Y(\d+), Y(\d+)$`)
+	instruction = regexp.MustCompile(`(?m)^\tVPDP(BUSD|WSSD) .*$`)
+	operands    = regexp.MustCompile(`^\tVPDP(?:BUSD|WSSD) +(?:Y(\d+)|(-?\d*)\((\w+)\)), Y(\d+), Y(\d+)$`)
+	opcodes     = map[string]byte{"BUSD": 0x50, "WSSD": 0x52}
 	registers   = []string{"AX", "CX", "DX", "BX", "SP", "BP", "SI", "DI", "R8", "R9", "R10", "R11", "R12", "R13", "R14", "R15"}
 )
 
@@ -34,7 +35,7 @@ func main() {
 		}
 		var b strings.Builder
 		fmt.Fprintf(&b, "\t// %s\n\t", strings.TrimSpace(string(line)))
-		for i, c := range encode(m) {
+		for i, c := range encode(opcodes[string(line[5:9])], m) {
 			if i > 0 {
 				b.WriteString("; ")
 			}
@@ -47,9 +48,9 @@ func main() {
 	}
 }
 
-// encode returns VEX.256.66.0F38.W0 50 /r (Intel's manual, volume 2, VPDPBUSD). m has the first operand as a register,
-// or as displacement and base, then the second and the third.
-func encode(m []string) []byte {
+// encode returns VEX.256.66.0F38.W0 opcode /r (Intel's manual, volume 2, VPDPBUSD and VPDPWSSD). m has the first operand as
+// a register, or as displacement and base, then the second and the third.
+func encode(opcode byte, m []string) []byte {
 	codes, sum := number(m[4]), number(m[5])
 	first, modrm, rest := 0, 0xc0, []byte(nil)
 	if m[1] != "" {
@@ -76,7 +77,7 @@ func encode(m []string) []byte {
 		0xc4,
 		byte(^sum>>3&1<<7 | 1<<6 | ^first>>3&1<<5 | 2),
 		byte(^codes&15<<3 | 1<<2 | 1),
-		0x50, byte(modrm),
+		opcode, byte(modrm),
 	}, rest...)
 }
 
