@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,7 +30,8 @@ func (f *File) Bring(ctx context.Context, off, n int64) (kept bool, err error) {
 		return true, nil
 	}
 	lo, hi := off/ChunkBytes, chunksOf(off+n)
-	if from, _ := f.there.missing(lo, hi, 1); from == hi {
+	from, _ := f.there.missing(lo, hi, 1)
+	if from == hi {
 		return true, nil
 	}
 	if f.full.Load() {
@@ -40,11 +42,41 @@ func (f *File) Bring(ctx context.Context, off, n int64) (kept bool, err error) {
 	if lo == 0 {
 		hi = max(hi, min(HeadBytes/ChunkBytes, f.there.n))
 	}
-	err = f.bringChunks(ctx, lo, hi, func() {}, func() {})
+	err = f.bringChunks(ctx, from, f.ahead(from, hi), func() {}, func() {})
 	if errors.Is(err, errFull) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// stream is reads that follow each other: the next would begin at end. The last one brought most chunks at
+// most.
+type stream struct{ end, most int64 }
+
+// mostStreams is how many places of the file are read from one end to the other at once.
+const mostStreams = 8
+
+// firstAhead is how many chunks a read counts as at most, that others follow.
+const firstAhead = 4
+
+// ahead returns up to where a read that lacks chunks from from on, and asks for those before hi, brings
+// them. A read where another has ended brings twice as much, up to a part: many small reads in order are
+// few fetches.
+func (f *File) ahead(from, hi int64) int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i := slices.IndexFunc(f.streams, func(s stream) bool { return s.end == from })
+	if i < 0 {
+		if len(f.streams) == mostStreams {
+			f.streams = f.streams[1:]
+		}
+		f.streams = append(f.streams, stream{hi, min(hi-from, firstAhead)})
+		return hi
+	}
+	most := min(2*f.streams[i].most, partChunks)
+	hi = min(max(hi, from+most), f.there.n)
+	f.streams = append(slices.Delete(f.streams, i, i+1), stream{hi, most})
+	return hi
 }
 
 // bringChunks brings chunks [lo, hi), several parts at a time. It calls before and after around

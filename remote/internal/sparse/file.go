@@ -69,6 +69,7 @@ type File struct {
 
 	mu      sync.Mutex
 	flights map[int64]*flight // by their first chunk
+	streams []stream          // the latest last
 
 	disk committer
 	full atomic.Bool

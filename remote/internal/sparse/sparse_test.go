@@ -125,6 +125,27 @@ func TestHeadComesAtOnce(t *testing.T) {
 	}
 }
 
+// Small reads in order are few fetches, and bring at most a part more than was asked for. Others bring no more.
+func TestReadsAhead(t *testing.T) {
+	o := newOrigin(4 * partBytes)
+	f := open(t, filepath.Join(t.TempDir(), "f"), o)
+	const until = 3 * partBytes
+	for off := int64(0); off < until; off += ChunkBytes {
+		read(t, f, o, off, ChunkBytes)
+	}
+	if n := o.calls.Load(); n > 8 || f.Have() > until+partBytes || o.most() > 1 {
+		t.Errorf("%d fetches, %d bytes for %d", n, f.Have(), until)
+	}
+	o = newOrigin(4 * partBytes)
+	f = open(t, filepath.Join(t.TempDir(), "f"), o)
+	for off := int64(partBytes); off < until; off += partBytes / 4 {
+		read(t, f, o, off, 100)
+	}
+	if f.Have() != 8*ChunkBytes {
+		t.Errorf("%d bytes for 8 reads", f.Have())
+	}
+}
+
 func TestEnds(t *testing.T) {
 	for _, size := range []int{0, 1, ChunkBytes - 1, ChunkBytes, ChunkBytes + 1} {
 		o := newOrigin(size)
