@@ -108,8 +108,9 @@ test-kills: ## kill 200 processes while they fill a cache, and check what they l
 	TENSORMAP_KILLS=200 $(GO) test ./remote -run KilledFill -count 1 -v -timeout 30m
 
 test-peers: ## hold remote against the reference registry, crane, Ollama's code and an S3 gateway, from Go's module proxy
-	@cd remote/internal/peers && if $(GO) list -deps -test . >/dev/null 2>&1; then $(GO) vet . && $(GO) test -count 1 .; \
-		else echo 'peers: skipped, their modules cannot be had here'; fi
+	@for module in remote/internal/peers remote/blob; do (cd $$module && \
+		if $(GO) list -deps -test . >/dev/null 2>&1; then $(GO) vet . && $(GO) test -count 1 .; \
+		else echo "$$module: skipped, its modules cannot be had here"; fi) || exit 1; done
 
 generate: ## write all generated files anew
 	$(GO) generate ./...

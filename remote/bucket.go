@@ -2,17 +2,12 @@ package remote
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/xml"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
-	"path"
-	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/minio/minio-go/v7/pkg/s3utils"
@@ -60,8 +55,14 @@ func newBucket(name string, o *Options) (*bucket, error) {
 	return b, nil
 }
 
-// address returns that of a key. The bucket is part of the path, but on Amazon's own servers.
-func (b *bucket) address(key string) string {
+// Address returns what messages call a key.
+func (b *bucket) Address(key string) string { return s3Address{b.name, key}.String() }
+
+// Identity returns the key's address on the server.
+func (b *bucket) Identity(key string) string { return b.url(key) }
+
+// url returns where a key is. The bucket is part of the path, but on Amazon's own servers.
+func (b *bucket) url(key string) string {
 	u := url.URL{Scheme: "https", Host: "s3." + b.env.region + ".amazonaws.com", Path: "/" + b.name + "/" + key}
 	switch {
 	case b.env.endpoint != nil:
@@ -85,16 +86,9 @@ type listed struct {
 	CommonPrefixes []struct{ Prefix string }
 }
 
-// bucketObject is what a listing says of an object.
-type bucketObject struct {
-	size int64
-	etag string
-}
-
-// list returns the objects under a prefix by the rest of their keys, without those in folders, and the
-// names of these.
-func (b *bucket) list(ctx context.Context, prefix string) (objects map[string]bucketObject, folders []string, err error) {
-	objects = make(map[string]bucketObject)
+// List returns the objects under a prefix, without those in folders, and the names of these. An object
+// without a strong ETag has no version.
+func (b *bucket) List(ctx context.Context, prefix string) (objects []StoredObject, folders []string, err error) {
 	query := url.Values{"list-type": {"2"}, "delimiter": {"/"}, "prefix": {prefix}}
 	for pages := 0; ; pages++ {
 		if pages == mostPages {
@@ -110,7 +104,10 @@ func (b *bucket) list(ctx context.Context, prefix string) (objects map[string]bu
 			case !ok || c.Size < 0:
 				return nil, nil, fmt.Errorf("%w: a listing with the key %.80q of %d bytes", httprange.ErrResponse, c.Key, c.Size)
 			case name != "": // an empty one marks a folder
-				objects[name] = bucketObject{c.Size, c.ETag}
+				if !strings.HasPrefix(c.ETag, `"`) {
+					c.ETag = ""
+				}
+				objects = append(objects, StoredObject{name, c.Size, c.ETag})
 			}
 		}
 		for _, p := range page.CommonPrefixes {
@@ -129,7 +126,7 @@ func (b *bucket) page(ctx context.Context, query url.Values) (*listed, error) {
 		return nil, errOffline
 	}
 	ask := func() ([]byte, error) {
-		body, _, err := httprange.Get(ctx, strings.TrimSuffix(b.address(""), "/")+"/?"+query.Encode(), mostAnswer, &b.http)
+		body, _, err := httprange.Get(ctx, strings.TrimSuffix(b.url(""), "/")+"/?"+query.Encode(), mostAnswer, &b.http)
 		return body, err
 	}
 	body, err := ask()
@@ -189,68 +186,13 @@ func (b *bucket) explain(err error) error {
 	return err
 }
 
-// objects returns the files beside the object that the address names, or under its prefix.
-func (a s3Address) objects(ctx context.Context, o *Options) (*folder, error) {
-	fail := func(err error) (*folder, error) { return nil, fmt.Errorf("%v: %w", a, err) }
-	b, err := newBucket(a.bucket, o)
-	if err != nil {
-		return fail(err)
-	}
-	dir, file := path.Split(a.key)
-	found, folders, err := b.list(ctx, dir)
-	if err != nil {
-		return fail(err)
-	}
-	if _, ok := found[file]; !ok && slices.Contains(folders, file) {
-		dir, file = a.key+"/", ""
-		if found, _, err = b.list(ctx, dir); err != nil {
-			return fail(err)
-		}
-	}
-	if _, ok := found[file]; len(found) == 0 || file != "" && !ok {
-		return nil, &fs.PathError{Op: "open", Path: a.String(), Err: fs.ErrNotExist}
-	}
-	d, err := newFolder(o, s3Address{a.bucket, strings.TrimSuffix(dir, "/")}.String(), "")
-	if err != nil {
-		return fail(err)
-	}
-	d.file = file
-	var names []string
-	for name := range found {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	revision := sha256.New()
-	for _, name := range names {
-		object := found[name]
-		address := b.address(dir + name)
-		fmt.Fprintf(revision, "%s\n%s\n%d\n", address, object.etag, object.size)
-		err := d.add(name, objectAt(address, object, func(ctx context.Context) (source, error) { return b.connect(ctx, address, object) }))
-		if err != nil {
-			return fail(err)
-		}
-	}
-	d.dir = filepath.Join(d.dir, "s3-"+hex.EncodeToString(revision.Sum(nil)))
-	return d, nil
-}
-
-// objectAt returns content that its ETag tells from other content at the address. Without a strong ETag
-// nothing of it is kept.
-func objectAt(address string, at bucketObject, connect func(context.Context) (source, error)) object {
-	o := object{size: at.size, connect: connect}
-	if strings.HasPrefix(at.etag, `"`) {
-		o.id = identity(address, at.etag)
-	}
-	return o
-}
-
-// connect returns the source of an object. It asks for nothing yet.
-func (b *bucket) connect(ctx context.Context, address string, at bucketObject) (source, error) {
+// Connect returns the source of an object. It asks for nothing yet.
+func (b *bucket) Connect(ctx context.Context, key string, of StoredObject) (Source, error) {
 	if b.offline {
 		return nil, errOffline
 	}
 	o := b.http
-	o.Size, o.ETag = at.size, at.etag
-	r, err := httprange.Open(ctx, address, &o)
+	o.Size, o.ETag = of.Size, of.Version
+	r, err := httprange.Open(ctx, b.url(key), &o)
 	return explained{r, b.explain}, err
 }

@@ -96,7 +96,11 @@ func resolve(ctx context.Context, address string, o *Options) (*folder, error) {
 		if err != nil {
 			return nil, err
 		}
-		return at.objects(ctx, o)
+		b, err := newBucket(at.bucket, o)
+		if err != nil {
+			return nil, err
+		}
+		return inStore(ctx, b, at.key, o)
 	case "ollama":
 		at, err := parseOllama(rest)
 		if err != nil {

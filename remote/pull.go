@@ -29,6 +29,11 @@ func Pull(ctx context.Context, address string, opts *Options) (*Pulled, error) {
 	if d == nil {
 		return nil, fmt.Errorf("%s: %w: not an address whose files are kept", address, loader.ErrUnsupported)
 	}
+	return d.pull(ctx)
+}
+
+// pull brings the folder's model.
+func (d *folder) pull(ctx context.Context) (*Pulled, error) {
 	name, err := d.model(ctx)
 	if err != nil {
 		return nil, err
@@ -37,7 +42,7 @@ func Pull(ctx context.Context, address string, opts *Options) (*Pulled, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.fill(ctx, names, o.Progress); err != nil {
+	if err := d.fill(ctx, names, d.opts.Progress); err != nil {
 		return nil, err
 	}
 	if d.pulled != nil {

@@ -1,0 +1,105 @@
+package remote
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tensormap/tensormap/loader"
+)
+
+// Store is a bucket of objects that another package speaks to. S3 is one of this package; remote/blob,
+// a module of its own, has those of Google and Azure.
+type Store interface {
+	// Address returns what messages call a key.
+	Address(key string) string
+	// Identity returns what tells a key from those of other stores.
+	Identity(key string) string
+	// List returns the objects whose keys begin with prefix, which is empty or ends with a slash, but for
+	// those in folders, and the names of these.
+	List(ctx context.Context, prefix string) (objects []StoredObject, folders []string, err error)
+	// Connect returns the source of one version of an object. Reads of another one are ErrChanged.
+	Connect(ctx context.Context, key string, of StoredObject) (Source, error)
+}
+
+// StoredObject is what a listing says of an object.
+type StoredObject struct {
+	Name string // the key without the prefix
+	Size int64  // in bytes
+	// Version tells the content from any other that the key has had or will have, such as a strong ETag.
+	// Nothing is kept of an object without one.
+	Version string
+}
+
+// Source reads an object. Its methods may be called concurrently.
+type Source = source
+
+// OpenStore opens the model at a key of a store: an object, or those under a prefix. See Open.
+func OpenStore(ctx context.Context, s Store, key string, opts *Options) (*loader.Model, error) {
+	d, err := inStore(ctx, s, key, opts.withDefaults())
+	if err != nil {
+		return nil, err
+	}
+	return d.openModel(ctx)
+}
+
+// PullStore brings the model at a key of a store to the cache. See Pull.
+func PullStore(ctx context.Context, s Store, key string, opts *Options) (*Pulled, error) {
+	o := opts.withDefaults()
+	o.NoCache, o.fresh = false, true
+	d, err := inStore(ctx, s, key, o)
+	if err != nil {
+		return nil, err
+	}
+	return d.pull(ctx)
+}
+
+// inStore returns the files beside the object that key names, or under it as a prefix.
+func inStore(ctx context.Context, s Store, key string, o *Options) (*folder, error) {
+	fail := func(err error) (*folder, error) { return nil, fmt.Errorf("%s: %w", s.Address(key), err) }
+	dir, file := path.Split(key)
+	found, folders, err := s.List(ctx, dir)
+	if err != nil {
+		return fail(err)
+	}
+	named := func(o StoredObject) bool { return o.Name == file }
+	if !slices.ContainsFunc(found, named) && slices.Contains(folders, file) {
+		dir, file = key+"/", ""
+		if found, _, err = s.List(ctx, dir); err != nil {
+			return fail(err)
+		}
+	}
+	if len(found) == 0 || file != "" && !slices.ContainsFunc(found, named) {
+		return nil, &fs.PathError{Op: "open", Path: s.Address(key), Err: fs.ErrNotExist}
+	}
+	d, err := newFolder(o, s.Address(strings.TrimSuffix(dir, "/")), "")
+	if err != nil {
+		return fail(err)
+	}
+	d.file = file
+	slices.SortFunc(found, func(a, b StoredObject) int { return strings.Compare(a.Name, b.Name) })
+	revision := sha256.New()
+	for _, object := range found {
+		fmt.Fprintf(revision, "%s\n%s\n%d\n", s.Identity(dir+object.Name), object.Version, object.Size)
+		if err := d.add(object.Name, stored(s, dir+object.Name, object)); err != nil {
+			return fail(err)
+		}
+	}
+	d.dir = filepath.Join(d.dir, "v-"+hex.EncodeToString(revision.Sum(nil)))
+	return d, nil
+}
+
+// stored returns content that its version tells from other content at the key.
+func stored(s Store, key string, of StoredObject) object {
+	o := object{size: of.Size, connect: func(ctx context.Context) (source, error) { return s.Connect(ctx, key, of) }}
+	if of.Version != "" {
+		o.id = identity(s.Identity(key), of.Version)
+	}
+	return o
+}
