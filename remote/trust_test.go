@@ -107,9 +107,9 @@ func oneFile() []byte {
 		modeltest.Tensor{Name: "b", DType: layout.U8, Shape: []int{2 << 20}, Data: data[1<<20:]})
 }
 
-func trusting(t *testing.T, by loader.Trust) *loader.Model {
+func trusting(t *testing.T, by loader.Trust, private bool) *loader.Model {
 	t.Helper()
-	m, err := remote.Open(t.Context(), "hf://org/model", &remote.Options{Loader: &loader.Options{Trust: by}})
+	m, err := remote.Open(t.Context(), "hf://org/model", &remote.Options{Loader: &loader.Options{Trust: by, Private: private}})
 	return modeltest.Opened(t, m, err)
 }
 
@@ -127,7 +127,8 @@ func closed(t *testing.T, m *loader.Model) {
 func TestLyingServer(t *testing.T) {
 	content := oneFile()
 	const name = "model.safetensors"
-	for _, chunk := range []int{64 << 10, 96 << 10, 1 << 20, 4 << 20} {
+	for i, chunk := range []int{64 << 10, 96 << 10, 1 << 20, 4 << 20, 64 << 10, 1 << 20} {
+		private := i >= 4
 		h := hubtest.New(t, map[string][]byte{name: content})
 		l := newLiar(h, len(content)-(1<<20), name)
 		by := vouched{content, chunk}
@@ -138,10 +139,10 @@ func TestLyingServer(t *testing.T) {
 			}
 			kept(t, content)
 			l.lies.Store(false)
-			closed(t, trusting(t, by))
+			closed(t, trusting(t, by, private))
 			continue
 		}
-		m := trusting(t, by)
+		m := trusting(t, by, private)
 		a, errA := m.Tensor("a")
 		b, errB := m.Tensor("b")
 		if errA != nil || errB != nil {
@@ -168,7 +169,7 @@ func TestLyingServer(t *testing.T) {
 			t.Errorf("chunk %d: %d verified bytes are kept", chunk, before)
 		}
 		closed(t, m)
-		again := trusting(t, by)
+		again := trusting(t, by, private)
 		if err := again.VerifyAll(t.Context(), nil); err != nil {
 			t.Errorf("chunk %d, honest again: %v", chunk, err)
 		}
@@ -207,9 +208,9 @@ func TestLyingHead(t *testing.T) {
 		}
 	}
 	l.lies.Store(false)
-	closed(t, trusting(t, by))
+	closed(t, trusting(t, by, false))
 	t.Setenv("HF_HUB_OFFLINE", "1")
-	m := trusting(t, by) // the head is kept, once it was right
+	m := trusting(t, by, false) // the head is kept, once it was right
 	for x := range m.Tensors() {
 		if x.Offset() < 60000 { // in the first chunk, which came with the head
 			if _, err := x.Bytes(); err != nil {
@@ -236,7 +237,7 @@ func partials(t *testing.T) (names []string) {
 func TestTrustedOnce(t *testing.T) {
 	content := oneFile()
 	h := hubtest.New(t, map[string][]byte{"model.safetensors": content})
-	m := trusting(t, vouched{content, 256 << 10})
+	m := trusting(t, vouched{content, 256 << 10}, false)
 	b, err := m.Tensor("b")
 	if err != nil {
 		t.Fatal(err)
