@@ -170,6 +170,22 @@ var calls = map[string]func(*subject) error{
 		}
 		return s.sameValues(dst, s.want.values[first*row:(first+n)*row])
 	},
+	"loader.Tensor.Slice": func(s *subject) error {
+		if len(s.want.shape) == 0 || s.want.shape[0] == 0 {
+			return nil
+		}
+		first, n := s.span(s.want.shape[0])
+		part, err := s.x.Slice(loader.Range{First: first, N: n})
+		if err != nil {
+			return err
+		}
+		dst := make([]float32, part.Elements())
+		if err := part.Dequantize(dst); err != nil || !s.has() {
+			return err
+		}
+		inner := len(s.want.values) / s.want.shape[0]
+		return s.sameValues(dst, s.want.values[first*inner:(first+n)*inner])
+	},
 	"loader.Tensor.Values": func(s *subject) error {
 		at := 0
 		for v, err := range s.x.Values(make([]float32, 1+s.IntN(3000))) {
@@ -376,7 +392,8 @@ var unattacked = map[string]string{
 	"loader.Lease.Tensor": "races", "loader.Lease.Tensors": "races", "loader.Lease.Of": "index",
 	"loader.Model.Tensor": "index", "loader.Model.Tensors": "index", "loader.Model.Files": "index",
 	"loader.Model.Format": "index", "loader.Model.Stats": "counters", "loader.Model.Config": "index", "loader.Model.Done": "races", "loader.Model.Path": "names", "loader.Model.HeldLeases": "counters", "loader.Model.Len": "index",
-	"loader.ByName":            "index",
+	"loader.ByName":           "index",
+	"loader.Model.ReadBeside": "another file", "convert.SideFiles": "other files",
 	"loader.Model.VerifyAll":   "needs Options.Trust, under which package loader's tests cut and change files",
 	"loader.Model.Granularity": "index", "loader.Lease.Stored": "index", "loader.Tensor.AsStored": "index", "loader.Tensor.Expandable": "index",
 	"loader.Tensor.Parts": "index", "loader.Tensor.Problem": "index", "loader.Tensor.Scheme": "index",
