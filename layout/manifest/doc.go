@@ -14,10 +14,12 @@
 //	    {"file": "model-00001-of-00002.apr",  a plain name, each once
 //	     "size": 2147483648,                  in bytes, checked on opening
 //	     "crc32": "cbf43926",                 of all bytes but the last 16, 8 lower-case hex digits
-//	     "sha256": "9f86d081…"}, …            optional: of the whole file, 64 lower-case hex digits
+//	     "sha256": "9f86d081…",               optional: of the whole file, 64 lower-case hex digits
+//	     "head_sha256": "60303ae2…"}, …       of all before the data, if signed or encrypted
 //	  ],
 //	  "tensor_shard_map": {"encoder.conv1.weight": 0, …},  tensor to position in shards
-//	  "metadata": {…}                         optional: takes the place of the first shard's
+//	  "metadata": {…},                        optional: takes the place of the first shard's
+//	  "signature": {…}, "encryption": {…}     if the shards are signed or encrypted: docs/trust.md
 //	}
 //
 // The footer of a shard, its last 16 bytes, states the same CRC32. A model in a directory
