@@ -71,7 +71,7 @@ func FuzzQuantize(f *testing.F) {
 	family := []layout.DType{layout.F16, layout.BF16, layout.Q4_0, layout.Q4_1, layout.Q5_0, layout.Q5_1, layout.Q8_0,
 		layout.Q2_K, layout.Q3_K, layout.Q4_K, layout.Q5_K, layout.Q6_K, layout.IQ4_NL, layout.IQ4_XS, layout.MXFP4}
 	for i := range family {
-		src := make([]byte, 256)
+		src := make([]byte, 4*max(64, family[i].BlockElems()))
 		encodeF32Generic(src, floats(20000)[19000:])
 		f.Add(src, uint8(i))
 	}
