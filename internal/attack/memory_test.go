@@ -33,7 +33,7 @@ const (
 	metaBound = 17 // of JSON, as jsontext.Parse says, on top of opening
 	verbBound = 6
 	// Verbs that write a model hold the records of tensors and the metadata, old and new.
-	apr2Bound  = 10
+	apr2Bound  = 11
 	otherBound = 14 // GGUF's types and SafeTensors' strings come on top
 	spare      = 24 << 20
 	// Of tensors without bytes that are parts of weights, or look so, each has a record as a weight too.
