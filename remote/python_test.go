@@ -31,7 +31,7 @@ print(snapshot_download("org/model", ignore_patterns=["README.md", "onnx/*", "*f
 // TestHuggingFaceHub: huggingface_hub uses what Pull left without a download, and Open what
 // huggingface_hub left. PYTHON_HUB names a Python that has it.
 func TestHuggingFaceHub(t *testing.T) {
-	if os.Getenv("PYTHON_HUB") == "" {
+	if python := os.Getenv("PYTHON_HUB"); python == "" || exec.Command(python, "-c", "import huggingface_hub").Run() != nil {
 		t.Skip("PYTHON_HUB names no Python with huggingface_hub")
 	}
 	t.Run("finds what Pull left", func(t *testing.T) {
