@@ -272,7 +272,10 @@ def described(path, d):
 def originals():
     """All good fixtures: those that must be refused or that verify fails are left out."""
     for path in sorted(TESTDATA.glob("**/*.json")):
-        d = parse(path.read_bytes())
+        try:
+            d = parse(path.read_bytes())
+        except ValueError:
+            continue  # part of a fixture that is signed, whatever it holds
         if not isinstance(d, dict) or "error" in d or "tensors" not in d or d.get("verify") == "fail":
             continue
         if "format" in d:
