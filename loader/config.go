@@ -127,12 +127,7 @@ func (m *Model) ReadBeside(ctx context.Context, name string, most uint64) ([]byt
 	defer m.leave()
 	ctx, stop := m.from.until(ctx)
 	defer stop()
-	from := m.from
-	if g, ok := from.(guarded); ok {
-		g.opts.Key = nil // tensors are encrypted, and not what lies beside them
-		from = g
-	}
-	return readBeside(ctx, from, name, most)
+	return readBeside(ctx, m.from, name, most)
 }
 
 // addConfigFile reads config.json. Models of several kinds of input have the numbers of the language

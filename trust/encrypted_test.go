@@ -504,18 +504,6 @@ func TestEncryptedShards(t *testing.T) {
 		}
 		return b
 	}
-	// Files beside the model are read as they are.
-	if err := os.WriteFile(filepath.Join(dirs[0], "config.json"), []byte(`{"a": 1}`), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	m, err := loader.Open(filepath.Join(dirs[0], "m.apr"), opens(phrase))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text, err := m.ReadBeside(t.Context(), "config.json", 100); err != nil || string(text) != `{"a": 1}` {
-		t.Errorf("%s, %v", text, err)
-	}
-	m.Close()
 	const second = "m-00002-of-00002.apr"
 	for _, dir := range []int{1, 2} {
 		with(second, file(dir, second), func() {
