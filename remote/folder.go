@@ -138,7 +138,7 @@ func (d *folder) openObject(o object, name string) (f *file, err error) {
 		return f, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", o.name, err)
 	}
 	if f.part.Have() == o.size && o.size > mostAtClose {
 		f.settle()

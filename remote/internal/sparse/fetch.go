@@ -168,9 +168,16 @@ func (f *File) wait(ctx context.Context, fl *flight) error {
 	defer f.mu.Unlock()
 	if fl.waiting--; fl.waiting == 0 {
 		fl.cancel(err)
-		delete(f.flights, fl.lo) // another read begins anew
+		f.forget(fl) // another read begins anew
 	}
 	return err
+}
+
+// forget takes fl out of the flights under way, where another may have its place. Its caller holds mu.
+func (f *File) forget(fl *flight) {
+	if f.flights[fl.lo] == fl {
+		delete(f.flights, fl.lo)
+	}
 }
 
 // launch starts to fetch chunks [lo, hi). Its caller holds mu.
@@ -197,9 +204,7 @@ func (f *File) land(ctx context.Context, fl *flight) (keep func()) {
 		if fl.panic = recover(); fl.err != nil && f.life.Err() != nil {
 			fl.err = fs.ErrClosed
 		}
-		if f.flights[fl.lo] == fl {
-			delete(f.flights, fl.lo)
-		}
+		f.forget(fl)
 		close(fl.done)
 	}()
 	keep, fl.err = f.fetch(ctx, fl.lo, fl.hi)

@@ -28,6 +28,9 @@ const (
 	magic       = "TMSPARSE"
 	mapSuffix   = ".map"
 	dataSuffix  = ".data"
+
+	// mostBytes bounds the size of a file, which is a server's word: its set of chunks takes memory.
+	mostBytes = 16 << 40
 )
 
 // HeadBytes is how much a read of the file's beginning brings: formats have their index there.
@@ -87,8 +90,8 @@ func MapPath(path string) string { return path + mapSuffix }
 
 // Open opens the file called path, or begins it. The directory must exist.
 func Open(path string, opts Options) (*File, error) {
-	if opts.Size < 0 {
-		return nil, fmt.Errorf("%s: a size of %d", path, opts.Size)
+	if opts.Size < 0 || opts.Size > mostBytes {
+		return nil, fmt.Errorf("%w: a file of %d bytes, the most is %d", errors.ErrUnsupported, opts.Size, int64(mostBytes))
 	}
 	if opts.Parallel <= 0 {
 		opts.Parallel = 8

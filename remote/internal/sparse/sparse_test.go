@@ -73,6 +73,15 @@ func open(t *testing.T, path string, o *origin) *File {
 	return f
 }
 
+// A server says how long a file is: nothing is allocated on its word alone.
+func TestImpossibleSize(t *testing.T) {
+	for _, size := range []int64{-1, 1 << 62, 1<<63 - 1} {
+		if _, err := Open(filepath.Join(t.TempDir(), "f"), Options{Size: size}); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+	}
+}
+
 func read(t *testing.T, f *File, o *origin, off, n int64) {
 	t.Helper()
 	got := make([]byte, n)
