@@ -32,11 +32,10 @@ func parseS3(rest string) (a s3Address, err error) {
 
 // bucket is one of a server that speaks S3's protocol.
 type bucket struct {
-	name    string
-	env     *awsEnvironment
-	http    httprange.Options // with the Authorizer of the bucket
-	signer  *awsSigner
-	offline bool
+	name   string
+	env    *awsEnvironment
+	http   httprange.Options // with the Authorizer of the bucket
+	signer *awsSigner
 }
 
 func newBucket(name string, o *Options) (*bucket, error) {
@@ -44,7 +43,7 @@ func newBucket(name string, o *Options) (*bucket, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &bucket{name: name, env: env, offline: isOffline()}
+	b := &bucket{name: name, env: env}
 	if o.HTTP != nil {
 		b.http = *o.HTTP
 	}
@@ -122,9 +121,6 @@ func (b *bucket) List(ctx context.Context, prefix string) (objects []StoredObjec
 
 // page asks for one page. If the bucket turns out to be in another region, it asks there.
 func (b *bucket) page(ctx context.Context, query url.Values) (*listed, error) {
-	if b.offline {
-		return nil, errOffline
-	}
 	ask := func() ([]byte, error) {
 		body, _, err := httprange.Get(ctx, strings.TrimSuffix(b.url(""), "/")+"/?"+query.Encode(), mostAnswer, &b.http)
 		return body, err
@@ -188,9 +184,6 @@ func (b *bucket) explain(err error) error {
 
 // Connect returns the source of an object. It asks for nothing yet.
 func (b *bucket) Connect(ctx context.Context, key string, of StoredObject) (Source, error) {
-	if b.offline {
-		return nil, errOffline
-	}
 	o := b.http
 	o.Size, o.ETag = of.Size, of.Version
 	r, err := httprange.Open(ctx, b.url(key), &o)

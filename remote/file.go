@@ -165,7 +165,13 @@ func (f *file) fetch(ctx context.Context, p []byte, off int64) error {
 		from = f.verify(source)
 	}
 	f.mu.Unlock()
-	_, err = from.ReadAtContext(ctx, p, off)
+	n, err := from.ReadAtContext(ctx, p, off)
+	switch {
+	case n == len(p): // perhaps with io.EOF, as io.ReaderAt allows at the end
+		return nil
+	case err == nil, err == io.EOF:
+		return io.ErrUnexpectedEOF
+	}
 	return err
 }
 

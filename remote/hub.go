@@ -22,6 +22,7 @@ type hub struct {
 	cache    string // the folder of the repositories
 	token    string
 	offline  bool
+	forgets  bool              // keeps nothing of what it is told
 	http     httprange.Options // without the token
 }
 
@@ -187,7 +188,15 @@ func (h *hub) commit(ctx context.Context, a hubAddress) (string, error) {
 	if !commitID.MatchString(answer.SHA) {
 		return "", fmt.Errorf("%w: %.80q is no commit", httprange.ErrResponse, answer.SHA)
 	}
-	return answer.SHA, writeWhole(ref, []byte(answer.SHA))
+	return answer.SHA, h.keep(ref, []byte(answer.SHA))
+}
+
+// keep writes what the Hub has told to its cache.
+func (h *hub) keep(path string, text []byte) error {
+	if h.forgets {
+		return nil
+	}
+	return writeWhole(path, text)
 }
 
 // entry is a file of a repository at a commit.
@@ -259,7 +268,7 @@ func (h *hub) tree(ctx context.Context, repo, commit string) (map[string]entry, 
 	if err != nil {
 		return nil, err
 	}
-	return kept.Files, writeWhole(path, text)
+	return kept.Files, h.keep(path, text)
 }
 
 // mostPages bounds a listing.

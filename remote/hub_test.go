@@ -407,6 +407,21 @@ func TestHostileListing(t *testing.T) {
 	}
 }
 
+// With NoCache no file is written, not even what a branch stands for.
+func TestNoCache(t *testing.T) {
+	h := hubtest.New(t, sharded())
+	m, err := remote.Open(t.Context(), "hf://org/model", &remote.Options{NoCache: true})
+	want(t, modeltest.Opened(t, m, err), h, "w1")
+	for _, dir := range []string{os.Getenv("HF_HOME"), os.Getenv("XDG_CACHE_HOME")} {
+		filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+			if err == nil && !e.IsDir() {
+				t.Errorf("%s is kept", path)
+			}
+			return nil
+		})
+	}
+}
+
 func TestAddresses(t *testing.T) {
 	h := hubtest.New(t, sharded())
 	for _, address := range []string{

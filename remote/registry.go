@@ -124,7 +124,8 @@ func (r *registry) manifestBytes(ctx context.Context, reference string) ([]byte,
 	if err != nil {
 		return nil, err
 	}
-	ref := filepath.Join(cache, "refs", strings.ReplaceAll(r.host, ":", "_"), filepath.FromSlash(r.repo), reference)
+	// No repository has an @ in its name: a file of one is no folder of another.
+	ref := filepath.Join(cache, "refs", strings.ReplaceAll(r.host, ":", "_"), filepath.FromSlash(r.repo)+"@"+reference)
 	digest := reference
 	if !sha256Digest.MatchString(digest) && r.offline {
 		text, err := os.ReadFile(ref)

@@ -16,6 +16,7 @@ import (
 
 // snapshot returns the files of a model at the commit that its revision stands for now.
 func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, error) {
+	h.forgets = o.NoCache
 	commit, err := h.commit(ctx, a)
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", a, err)
@@ -136,7 +137,7 @@ func writeWhole(path string, text []byte) error {
 		return unlessUnwritable(err)
 	}
 	if _, err := f.Write(text); err != nil {
-		return errors.Join(err, f.Abort())
+		return unlessUnwritable(errors.Join(err, f.Abort()))
 	}
-	return f.Commit()
+	return unlessUnwritable(f.Commit())
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -64,14 +66,14 @@ func PullStore(ctx context.Context, s Store, key string, opts *Options) (*Pulled
 func inStore(ctx context.Context, s Store, key string, o *Options) (*folder, error) {
 	fail := func(err error) (*folder, error) { return nil, fmt.Errorf("%s: %w", s.Address(key), err) }
 	dir, file := path.Split(key)
-	found, folders, err := s.List(ctx, dir)
+	found, folders, err := list(ctx, s, dir, o)
 	if err != nil {
 		return fail(err)
 	}
 	named := func(o StoredObject) bool { return o.Name == file }
 	if !slices.ContainsFunc(found, named) && slices.Contains(folders, file) {
 		dir, file = key+"/", ""
-		if found, _, err = s.List(ctx, dir); err != nil {
+		if found, _, err = list(ctx, s, dir, o); err != nil {
 			return fail(err)
 		}
 	}
@@ -95,9 +97,44 @@ func inStore(ctx context.Context, s Store, key string, o *Options) (*folder, err
 	return d, nil
 }
 
+// listing is what a store has said of a prefix.
+type listing struct {
+	Objects []StoredObject `json:"objects"`
+	Folders []string       `json:"folders"`
+}
+
+// list returns what the store has under a prefix, or offline what it had when it was last asked.
+func list(ctx context.Context, s Store, prefix string, o *Options) ([]StoredObject, []string, error) {
+	cache, err := o.cacheDir()
+	if err != nil {
+		return nil, nil, err
+	}
+	kept := filepath.Join(cache, "listings", identity(s.Identity(prefix), "")+".json")
+	var l listing
+	if isOffline() {
+		if text, err := os.ReadFile(kept); err != nil || json.Unmarshal(text, &l) != nil {
+			return nil, nil, errOffline
+		}
+		return l.Objects, l.Folders, nil
+	}
+	if l.Objects, l.Folders, err = s.List(ctx, prefix); err != nil || o.NoCache {
+		return l.Objects, l.Folders, err
+	}
+	text, err := json.Marshal(l)
+	if err == nil {
+		err = writeWhole(kept, text)
+	}
+	return l.Objects, l.Folders, err
+}
+
 // stored returns content that its version tells from other content at the key.
 func stored(s Store, key string, of StoredObject) object {
-	o := object{size: of.Size, connect: func(ctx context.Context) (source, error) { return s.Connect(ctx, key, of) }}
+	o := object{size: of.Size, connect: func(ctx context.Context) (source, error) {
+		if isOffline() {
+			return nil, errOffline
+		}
+		return s.Connect(ctx, key, of)
+	}}
 	if of.Version != "" {
 		o.id = identity(s.Identity(key), of.Version)
 	}

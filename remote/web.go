@@ -5,8 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/url"
 	"os"
 	"path"
@@ -164,9 +164,11 @@ func relink(at, target string) error {
 	if err := os.MkdirAll(filepath.Dir(at), 0o777); err != nil {
 		return err
 	}
-	fresh := at + ".new"
-	os.Remove(fresh)
-	return errors.Join(os.Symlink(to, fresh), os.Rename(fresh, at))
+	fresh := fmt.Sprintf("%s.%08x.new", at, rand.Uint32()) // another process may be here too
+	if err := os.Symlink(to, fresh); err != nil {
+		return err
+	}
+	return os.Rename(fresh, at)
 }
 
 // keyOf returns the name of an address in the cache: of what identifies the file, without what opens it.

@@ -356,6 +356,23 @@ func TestOCIHostile(t *testing.T) {
 	}
 }
 
+// What a tag stands for is kept apart from repositories whose name goes on with the tag's.
+func TestOCINested(t *testing.T) {
+	environment(t)
+	r := startRegistry(t, nil)
+	data := bytesOf(1024, 0)
+	image := artifact(t, pack+"config.v1+json", layer{pack + "weight.v1.raw", "model.safetensors", weights("w", data)})
+	names := []string{"/models/llama:70b", "/models/llama/70b:latest", "/models/llama/70b/latest:v1", "/models:llama"}
+	for _, name := range names {
+		push(t, image, r.host+name)
+		want(t, open(t, "oci://"+r.host+name), "w", data)
+	}
+	t.Setenv("HF_HUB_OFFLINE", "1")
+	for _, name := range names {
+		want(t, open(t, "oci://"+r.host+name), "w", data)
+	}
+}
+
 // Credentials are those of docker login: as a password, and for tokens of another server.
 func TestOCICredentials(t *testing.T) {
 	hash, err := bcrypt.GenerateFromPassword([]byte("hush-hush"), bcrypt.MinCost)

@@ -226,6 +226,16 @@ func TestS3(t *testing.T) {
 		local, err := loader.Open(pulled.Path, nil)
 		modeltest.Opened(t, local, err)
 		want(t, local, "w0", data["w0"])
+		g.take()
+		t.Setenv("HF_HUB_OFFLINE", "1")
+		want(t, open(t, address), "w1", data["w1"])
+		if objects, listings, _ := g.count(); objects+listings > 0 {
+			t.Errorf("%s: opened offline by %d requests", address, objects+listings)
+		}
+		if _, err := remote.Open(t.Context(), "s3://models/people/other.txt/x", nil); err == nil || !strings.Contains(err.Error(), "offline") {
+			t.Error(err)
+		}
+		t.Setenv("HF_HUB_OFFLINE", "")
 	}
 }
 
