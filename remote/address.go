@@ -11,7 +11,7 @@ import (
 
 // hubAddress is an address in the Hugging Face Hub.
 type hubAddress struct {
-	repo     string // org/name, or name alone for the oldest models
+	repo     string // org/name
 	revision string // never empty
 	file     string // slash-separated, "" if the address names none
 }
@@ -57,6 +57,16 @@ func parseHub(rest string) (a hubAddress, err error) {
 		}
 	}
 	return a, nil
+}
+
+// withoutUser returns what follows a scheme as messages show it: without user and password before the host.
+func withoutUser(rest string) string {
+	host, path, ok := strings.Cut(rest, "/")
+	host = host[strings.LastIndexByte(host, '@')+1:]
+	if ok {
+		return host + "/" + path
+	}
+	return host
 }
 
 // repoPart matches an organization and a model's name.

@@ -25,7 +25,7 @@ var bucketName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]
 func parseS3(rest string) (a s3Address, err error) {
 	a.bucket, a.key, _ = strings.Cut(rest, "/")
 	if !bucketName.MatchString(a.bucket) || strings.Contains(a.bucket, "..") || strings.ContainsFunc(a.key, func(c rune) bool { return c < ' ' }) {
-		return a, fmt.Errorf("s3://%s: not BUCKET/KEY", rest)
+		return a, fmt.Errorf("s3://%s: not BUCKET/KEY", withoutUser(rest))
 	}
 	return a, nil
 }

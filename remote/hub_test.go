@@ -407,6 +407,15 @@ func TestHostileListing(t *testing.T) {
 	}
 }
 
+// An address that is none may hold a password all the same.
+func TestUserInAddress(t *testing.T) {
+	for _, address := range []string{"oci://me:secret@host/model:v1", "ollama://me:secret@host/a/b", "s3://KEY:secret@bucket/key"} {
+		if _, err := remote.Open(t.Context(), address, nil); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
 // With NoCache no file is written, not even what a branch stands for.
 func TestNoCache(t *testing.T) {
 	h := hubtest.New(t, sharded())

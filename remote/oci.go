@@ -41,7 +41,7 @@ var (
 // parseOCI reads what follows oci://.
 func parseOCI(rest string) (a ociAddress, err error) {
 	fail := func(why string) (ociAddress, error) {
-		return a, fmt.Errorf("oci://%s: %s, not HOST/REPOSITORY[:TAG][@DIGEST]", rest, why)
+		return a, fmt.Errorf("oci://%s: %s, not HOST/REPOSITORY[:TAG][@DIGEST]", withoutUser(rest), why)
 	}
 	host, repo, _ := strings.Cut(rest, "/")
 	name, digest, pinned := strings.Cut(repo, "@")

@@ -56,7 +56,7 @@ func parseOllama(rest string) (a ollamaAddress, err error) {
 	}
 	if len(parts) > 3 || !hostName.MatchString(a.host) || !ollamaPart.MatchString(a.namespace) || strings.Contains(a.namespace, ".") ||
 		!ollamaPart.MatchString(a.name) || !ollamaPart.MatchString(a.tag) {
-		return a, fmt.Errorf("ollama://%s: not [[HOST/]NAMESPACE/]NAME[:TAG]", rest)
+		return a, fmt.Errorf("ollama://%s: not [[HOST/]NAMESPACE/]NAME[:TAG]", withoutUser(rest))
 	}
 	return a, nil
 }

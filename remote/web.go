@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -176,8 +177,9 @@ func keyOf(u *url.URL) string {
 	key := *u
 	key.User, key.Fragment, key.RawFragment = nil, "", ""
 	query := key.Query()
+	signed := query.Has("sig")
 	for name := range query {
-		if isSecret(name) || query.Has("sig") && len(name) <= 5 { // the latter are Azure's
+		if isSecret(name) || signed && slices.Contains(azureSAS, name) {
 			query.Del(name)
 		}
 	}
@@ -185,6 +187,11 @@ func keyOf(u *url.URL) string {
 	sum := sha256.Sum256([]byte(key.String()))
 	return hex.EncodeToString(sum[:])
 }
+
+// azureSAS are the parameters of Azure's signatures that no other name tells (Azure Storage REST API, "Create a
+// service SAS" and "Create a user delegation SAS").
+var azureSAS = []string{"sv", "ss", "srt", "sr", "st", "se", "sp", "sip", "spr", "si", "sdd", "ses", "saoid", "suoid", "scid",
+	"skoid", "sktid", "skt", "ske", "sks", "skv"}
 
 // isSecret reports whether a parameter of a query is part of a signature, or a token.
 func isSecret(name string) bool {

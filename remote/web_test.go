@@ -3,6 +3,7 @@ package remote_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -99,6 +100,32 @@ func bytesOf(t *testing.T, m *loader.Model, name string) []byte {
 		t.Fatal(err)
 	}
 	return bytes.Clone(b)
+}
+
+// Files of one length and date, which a parameter beside a signature tells apart, are not one.
+func TestWebNeighbours(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	files := map[string][]byte{"1": webModel(1), "2": webModel(2)}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.ServeContent(w, r, "", time.Unix(1e9, 0), bytes.NewReader(files[r.URL.Query().Get("id")]))
+	}))
+	t.Cleanup(s.Close)
+	for id, content := range files {
+		if !bytes.HasSuffix(content, bytesOf(t, open(t, s.URL+"/m.safetensors?sig=x&id="+id), "w")) {
+			t.Error("bytes of another file")
+		}
+	}
+}
+
+// A file in Azure's storage is the same one, whatever signs its address.
+func TestWebAzure(t *testing.T) {
+	s := newSite(t, map[string][]byte{"/m.safetensors": webModel(0)})
+	for i := range 8 {
+		bytesOf(t, open(t, fmt.Sprintf("%s/m.safetensors?sv=2024-%d&ss=b&srt=o&sp=r&st=%d&se=%[2]d&spr=https&sr=b&sig=%[2]d", s.URL, i, i)), "w")
+		if _, sent := s.take(); i > 0 && sent > 0 {
+			t.Errorf("signature %d: %d bytes", i, sent)
+		}
+	}
 }
 
 // What has come of a plain address stays, by its version. No secret of the address goes to the disk.

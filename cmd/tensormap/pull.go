@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/glob"
@@ -98,7 +99,7 @@ func (opts *pullOptions) run(ctx context.Context, s terminal.Streams, args []str
 		return err
 	}
 	if opts.out != "" {
-		copies, err := copyTo(opts.out, pulled.Files)
+		copies, err := copyTo(opts.out, pulled)
 		if err != nil {
 			return err
 		}
@@ -153,14 +154,23 @@ func verifyFiles(ctx context.Context, paths []string, by loader.Trust) error {
 	return nil
 }
 
-// copyTo copies files to the folder dir, which it makes. It returns the paths of the copies.
-func copyTo(dir string, files []string) (copies []string, err error) {
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return nil, err
+// copyTo copies the files of a model to the folder dir, which it makes, those in folders to folders there. It
+// returns the paths of the copies.
+func copyTo(dir string, model *remote.Pulled) (copies []string, err error) {
+	root := model.Path
+	if slices.Contains(model.Files, root) {
+		root = filepath.Dir(root)
 	}
-	for _, path := range files {
-		out := filepath.Join(dir, filepath.Base(path))
-		err := writeFile(out, func(w io.Writer) error {
+	for _, path := range model.Files {
+		name, err := filepath.Rel(root, path)
+		if err != nil || !filepath.IsLocal(name) {
+			name = filepath.Base(path)
+		}
+		out := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(out), 0o777); err != nil {
+			return nil, err
+		}
+		err = writeFile(out, func(w io.Writer) error {
 			f, err := os.Open(path)
 			if err != nil {
 				return err

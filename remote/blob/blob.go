@@ -13,6 +13,7 @@ package blob
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -68,7 +69,7 @@ func bucketOf(ctx context.Context, address string) (b *blob.Bucket, key string, 
 	scheme, rest, ok := strings.Cut(address, "://")
 	bucket, key, _ := strings.Cut(rest, "/")
 	if !ok || bucket == "" || strings.ContainsAny(bucket, "?#@") {
-		return nil, "", fmt.Errorf("%s: not SCHEME://BUCKET/KEY", address)
+		return nil, "", errors.New("an address that is not SCHEME://BUCKET/KEY") // it may hold secrets
 	}
 	b, err = blob.OpenBucket(ctx, scheme+"://"+bucket)
 	return b, key, err

@@ -1,6 +1,7 @@
 package peers
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -21,6 +22,19 @@ func TestVerbs(t *testing.T) {
 	push(t, artifact(t, pack+"config.v1+json", layer{pack + "weight.v1.raw", "model.safetensors", content}), r.host+"/one:v1")
 	ollamaModel(t, "tiny", layer{mediaType: ollama + "model", content: content})
 	g.put(t, "one/model.safetensors", content)
+	ollamaModel(t, "pipe", layer{ollama + "tensor", "w", content},
+		layer{ollama + "json", "a/config.json", []byte(`{"in": "a"}`)}, layer{ollama + "json", "b/config.json", []byte(`{"in": "b"}`)})
+	copied := t.TempDir()
+	pull := exec.Command(program, "pull", "ollama://pipe", "-o", copied)
+	pull.Env = append(os.Environ(), "HF_HUB_OFFLINE=1")
+	if said, err := pull.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, said)
+	}
+	for _, in := range []string{"a", "b"} {
+		if text, err := os.ReadFile(filepath.Join(copied, in, "config.json")); err != nil || string(text) != `{"in": "`+in+`"}` {
+			t.Errorf("%s/config.json: %q, %v", in, text, err)
+		}
+	}
 	for _, address := range []string{"oci://" + r.host + "/one:v1", "ollama://tiny", "s3://models/one"} {
 		out := filepath.Join(t.TempDir(), "out.safetensors")
 		for _, verb := range [][]string{
