@@ -188,8 +188,8 @@ func keyOf(u *url.URL) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// azureSAS are the parameters of Azure's signatures that no other name tells (Azure Storage REST API, "Create a
-// service SAS" and "Create a user delegation SAS").
+// azureSAS are the parameters of Azure's signatures beside sig. Source: Azure Storage REST API, "Create a service
+// SAS" and "Create a user delegation SAS".
 var azureSAS = []string{"sv", "ss", "srt", "sr", "st", "se", "sp", "sip", "spr", "si", "sdd", "ses", "saoid", "suoid", "scid",
 	"skoid", "sktid", "skt", "ske", "sks", "skv"}
 
