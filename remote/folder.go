@@ -133,7 +133,7 @@ func (d *folder) openObject(o object, name string) (f *file, err error) {
 			Size: o.size, Identity: o.id, Name: o.name, Fetch: f.fetch, Full: d.opts.full(o.name), Asked: d.asked(),
 		})
 	}
-	if sparse.Unwritable(err) || errors.Is(err, fs.ErrNotExist) { // a full disk, or a cache that others fill
+	if sparse.Unwritable(err) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, sparse.ErrOther) { // a full disk, or a cache that others fill
 		d.opts.full(o.name)(err)
 		return f, nil
 	}

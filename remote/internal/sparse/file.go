@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"sync"
@@ -36,6 +37,10 @@ const (
 // HeadBytes is how much a read of the file's beginning brings: formats have their index there.
 const HeadBytes = 256 << 10
 
+// ErrOther is the error of a File whose name stands for other content, which is open: servers may give
+// a digest several sizes.
+var ErrOther = errors.New("a process has other content open under this name")
+
 // A Fetch fills p with the source's bytes from off on, or fails.
 type Fetch func(ctx context.Context, p []byte, off int64) error
 
@@ -44,7 +49,7 @@ type Options struct {
 	// Size is the file's length in bytes.
 	Size int64
 	// Identity names the content, such as a digest or an address with an ETag. A file on disk
-	// with another identity or size is begun anew.
+	// with another identity or size is begun anew, unless it is open.
 	Identity string
 	// Name is what people call the file.
 	Name string
@@ -102,7 +107,7 @@ func Open(path string, opts Options) (*File, error) {
 	}
 	f.life, f.end = context.WithCancel(context.Background())
 	f.disk.sync = func() error { return f.data.Sync() }
-	for {
+	for tries := 0; ; tries++ {
 		held, err := f.openFiles()
 		if Unwritable(err) {
 			f.closeFiles()
@@ -116,11 +121,18 @@ func Open(path string, opts Options) (*File, error) {
 		}
 		f.closeFiles()
 		f.data, f.marks = nil, nil
+		if errors.Is(err, ErrOther) && tries < mostTries { // or two begin at once, and have not locked ranges
+			time.Sleep(rand.N(10 * time.Millisecond))
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
 	}
 }
+
+// mostTries is how often Open tries to begin files that others have open.
+const mostTries = 10
 
 // openReadOnly opens files that are there, and cannot be written to.
 func (f *File) openReadOnly() (err error) {
@@ -165,8 +177,11 @@ func (f *File) openFiles() (held bool, err error) {
 	switch have, err := f.current(); {
 	case err != nil:
 		return false, err
+	case !have && !claim(f.data):
+		return false, ErrOther
 	case !have:
-		return true, f.begin()
+		err := f.begin()
+		return Hold(f.data, DataPath(f.path)), err // again with others
 	}
 	now := time.Now()
 	os.Chtimes(MapPath(f.path), now, now) // for whoever looks for what was not used for long

@@ -82,6 +82,27 @@ func TestImpossibleSize(t *testing.T) {
 	}
 }
 
+// Another size under the same name, as of a server that lies, leaves what is open alone.
+func TestOtherSize(t *testing.T) {
+	o := newOrigin(20 * ChunkBytes)
+	path := filepath.Join(t.TempDir(), "f")
+	f := open(t, path, o)
+	read(t, f, o, 0, 20*ChunkBytes)
+	if other, err := Open(path, Options{Size: 10, Identity: "one", Fetch: o.fetch}); !errors.Is(err, ErrOther) {
+		t.Error(other, err)
+	}
+	read(t, f, o, 0, 20*ChunkBytes)
+	f.Close()
+	other, err := Open(path, Options{Size: 10, Identity: "one", Fetch: o.fetch})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if other.Have() > 0 {
+		t.Error("it has bytes of another")
+	}
+	other.Close()
+}
+
 func read(t *testing.T, f *File, o *origin, off, n int64) {
 	t.Helper()
 	got := make([]byte, n)
