@@ -112,6 +112,9 @@ func (b *bucket) List(ctx context.Context, prefix string) (objects []StoredObjec
 		for _, p := range page.CommonPrefixes {
 			folders = append(folders, strings.TrimSuffix(strings.TrimPrefix(p.Prefix, prefix), "/"))
 		}
+		if len(objects)+len(folders) > mostFiles {
+			return nil, nil, fmt.Errorf("%w: a listing of more than %d objects", httprange.ErrResponse, mostFiles)
+		}
 		if !page.IsTruncated || page.NextContinuationToken == "" {
 			return objects, folders, nil
 		}

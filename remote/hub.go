@@ -260,6 +260,9 @@ func (h *hub) tree(ctx context.Context, repo, commit string) (map[string]entry, 
 			}
 			kept.Files[f.Path] = e
 		}
+		if len(kept.Files) > mostFiles {
+			return nil, fmt.Errorf("%w: a listing of more than %d files", httprange.ErrResponse, mostFiles)
+		}
 	}
 	if err := checkTree(kept.Files); err != nil {
 		return nil, fmt.Errorf("%w: %w", httprange.ErrResponse, err)
@@ -271,8 +274,10 @@ func (h *hub) tree(ctx context.Context, repo, commit string) (map[string]entry, 
 	return kept.Files, h.keep(path, text)
 }
 
-// mostPages bounds a listing.
+// mostPages and mostFiles bound a listing.
 const mostPages = 1000
+
+var mostFiles = 1 << 20
 
 // checkTree makes sure that names and digests may become names of files.
 func checkTree(files map[string]entry) error {
