@@ -71,10 +71,12 @@ func kills() int {
 // the server's, a final name has all of its bytes, and the next process goes on from there.
 func TestKilledFill(t *testing.T) {
 	h := hubtest.New(t, sharded())
+	h.Lock()
 	h.Fault = func(http.ResponseWriter, *http.Request) bool {
 		time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond) // a network, for the moments to differ
 		return false
 	}
+	h.Unlock()
 	byID := make(map[string][]byte)
 	for _, content := range h.Files {
 		byID[hubtest.Digest(content)], byID[hubtest.BlobID(content)] = content, content
