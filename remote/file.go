@@ -23,8 +23,10 @@ type file struct {
 	whole *os.File
 	part  *sparse.File
 
-	mu     sync.Mutex
+	asking sync.Mutex
 	source source // nil until bytes are missing
+
+	mu sync.Mutex
 	// For Options.Loader.Trust, see KeepVerified:
 	holding bool  // nothing that is fetched is kept
 	held    int64 // the end of what was fetched meanwhile
@@ -177,10 +179,10 @@ func (f *file) fetch(ctx context.Context, p []byte, off int64) error {
 
 // ask returns the source of what is missing.
 func (f *file) ask(ctx context.Context) (source, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.asking.Lock()
+	defer f.asking.Unlock()
 	if f.source == nil {
-		source, err := f.connect(context.WithoutCancel(ctx))
+		source, err := f.connect(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -232,8 +234,8 @@ func (f *file) Close() error {
 		}
 		err = errors.Join(err, f.part.Close())
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.asking.Lock()
+	defer f.asking.Unlock()
 	if f.source != nil {
 		f.source.Close()
 	}

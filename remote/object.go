@@ -30,7 +30,8 @@ type object struct {
 	id string
 	// check reads the content, and compares it with its digest. It is nil if there is none.
 	check func(ctx context.Context, r io.Reader) error
-	// connect returns the source. It is called when bytes are missing, and need not ask for any.
+	// connect returns the source. It is called when bytes are missing, and need not ask for any. ctx bounds what
+	// it asks, not the reads of the source.
 	connect func(ctx context.Context) (source, error)
 	place   place
 }

@@ -26,7 +26,8 @@ type Store interface {
 	// List returns the objects whose keys begin with prefix, which is empty or ends with a slash, but for
 	// those in folders, and the names of these.
 	List(ctx context.Context, prefix string) (objects []StoredObject, folders []string, err error)
-	// Connect returns the source of one version of an object. Reads of another one are ErrChanged.
+	// Connect returns the source of one version of an object. Reads of another one are ErrChanged. ctx bounds
+	// what Connect asks, not what the source does.
 	Connect(ctx context.Context, key string, of StoredObject) (Source, error)
 }
 

@@ -2,6 +2,7 @@ package remote_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -114,6 +115,39 @@ func TestWebNeighbours(t *testing.T) {
 		if !bytes.HasSuffix(content, bytesOf(t, open(t, s.URL+"/m.safetensors?sig=x&id="+id), "w")) {
 			t.Error("bytes of another file")
 		}
+	}
+}
+
+// A pull that is interrupted ends at once, whatever its server does.
+func TestWebInterrupted(t *testing.T) {
+	s := newSite(t, map[string][]byte{"/m.safetensors": webModel(0)})
+	asked, stop := make(chan struct{}, 8), make(chan struct{})
+	silent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodHead { // of the second reader
+			asked <- struct{}{}
+			<-stop
+			return
+		}
+		s.Config.Handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(silent.Close)
+	t.Cleanup(func() { close(stop) })
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		_, err := remote.Pull(ctx, silent.URL+"/m.safetensors", nil)
+		ended <- err
+	}()
+	<-asked
+	cancel()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("it goes on")
+		<-ended
 	}
 }
 
