@@ -58,6 +58,22 @@ func TestFullDisk(t *testing.T) {
 	want(t, m, h, "w1", "w3")
 }
 
+// A disk that has not a byte left, even for what a branch stands for.
+func TestFullFromTheStart(t *testing.T) {
+	h := hubtest.New(t, sharded())
+	disk := t.TempDir()
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skip("no file system of a few megabytes: ", err)
+	}
+	defer syscall.Unmount(disk, syscall.MNT_DETACH)
+	t.Setenv("XDG_CACHE_HOME", disk+"/cache")
+	t.Setenv("HF_HOME", disk+"/home")
+	if err := os.WriteFile(disk+"/other", make([]byte, 2<<20), 0o666); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	want(t, open(t, "hf://org/model"), h, "w0", "w3")
+}
+
 type lockedBuffer struct {
 	mu sync.Mutex
 	bytes.Buffer
