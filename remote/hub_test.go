@@ -364,6 +364,7 @@ func TestExpiry(t *testing.T) {
 func TestLies(t *testing.T) {
 	h := hubtest.New(t, sharded())
 	name := "model-00002-of-00004.safetensors"
+	h.Lock()
 	h.Fault = func(w http.ResponseWriter, r *http.Request) bool {
 		if !strings.HasSuffix(r.URL.Path, name) {
 			return false
@@ -374,6 +375,7 @@ func TestLies(t *testing.T) {
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(wrong))
 		return true
 	}
+	h.Unlock()
 	_, err := remote.Pull(t.Context(), "hf://org/model", nil)
 	if !errors.Is(err, layout.ErrChecksum) || !strings.Contains(err.Error(), name) {
 		t.Error(err)
@@ -529,11 +531,13 @@ func TestPinned(t *testing.T) {
 func TestCancelled(t *testing.T) {
 	h := hubtest.New(t, sharded())
 	ctx, cancel := context.WithCancel(t.Context())
+	h.Lock()
 	h.Fault = func(_ http.ResponseWriter, r *http.Request) bool {
 		cancel()
 		<-r.Context().Done()
 		return true
 	}
+	h.Unlock()
 	if _, err := remote.Open(ctx, "hf://org/model", nil); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
