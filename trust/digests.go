@@ -53,8 +53,11 @@ func (f *FileDigests) Digests(name string, in layout.Input) (*layout.Digests, er
 
 // wholeFile returns the digests of a file that has one over all its bytes.
 func wholeFile(size uint64, hash func() hash.Hash, sum []byte) (*layout.Digests, error) {
-	if size == 0 && !bytes.Equal(hash().Sum(nil), sum) {
-		return nil, fmt.Errorf("%w: the file is empty, which the trusted one was not", layout.ErrChecksum)
+	if size == 0 {
+		if !bytes.Equal(hash().Sum(nil), sum) {
+			return nil, fmt.Errorf("%w: the file is empty, which the trusted one was not", layout.ErrChecksum)
+		}
+		sum = nil // there is no chunk that has it
 	}
 	return &layout.Digests{End: size, Chunk: max(size, 1), Sums: sum, New: hash, Granularity: layout.ByFile}, nil
 }

@@ -59,6 +59,16 @@ func TestFileDigests(t *testing.T) {
 			}
 		}
 	}
+	empty, err := trust.NewFileDigests(map[string]string{"": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"}) // of sha256sum
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(bad, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := loader.VerifyFile(t.Context(), bad, empty); err != nil {
+		t.Errorf("an empty file that was meant to be: %v", err)
+	}
 	if _, err := open(path, map[string]string{"other": digest}); !errors.Is(err, trust.ErrUnsigned) {
 		t.Error(err)
 	}
