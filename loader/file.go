@@ -18,7 +18,7 @@ func decodeStored(s *stored, lim *layout.Limits) (f file, err error) {
 			s.data.Close()
 		}
 	}()
-	f = file{path: s.path, mapping: s.data, reader: s.reader, origin: s.origin, metadata: newParsed(), verification: s.verification}
+	f = file{path: s.path, mapping: s.data, reader: s.reader, origin: s.origin, metadata: newParsed(), verification: s.verification, head: s.head}
 	// A fault has to be known for one before the data is closed: afterwards nobody knows whose it was.
 	err = mmapio.Guard(func() error {
 		f.layout, err = formats.Decode(s.index, lim)

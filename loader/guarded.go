@@ -99,7 +99,11 @@ func (o *Options) guard(ctx context.Context, s *stored) error {
 			}
 			keeper.KeepVerified(ctx, func(source ContextReaderAt) ContextReaderAt { return verify(input{s.path, source}) })
 		}
-		return s.verification.guard(s, o.Private)
+		if err := s.verification.guard(s, o.Private); err != nil {
+			return err
+		}
+		s.keepHead(d.Head)
+		return nil
 	})
 	if err != nil {
 		return &fileError{s.path, err}
@@ -137,7 +141,7 @@ func (v *verification) guardReader(s *stored, private bool) error {
 	read := mmapio.FromReaderAt(r, int64(s.data.Size())).During(s.data.Context())
 	if s.data.Fills() && !private {
 		s.data.Otherwise(r)
-		s.data.Check(v.checking(s.data.Unchecked))
+		s.data.Check(v.bringing(s.data.Unchecked))
 		s.packed = read
 		return nil
 	}
@@ -150,6 +154,30 @@ func (v *verification) guardReader(s *stored, private bool) error {
 // checking returns the check of a mapping whose bytes hash reads.
 func (v *verification) checking(hash verified.Hash) func(ctx context.Context, off, n uint64) error {
 	return func(ctx context.Context, off, n uint64) error { return v.Check(ctx, off, n, hash) }
+}
+
+// bringing returns the check of a mapping that fills. Bytes that no digest covers, as those of a footer, are
+// brought too.
+func (v *verification) bringing(hash verified.Hash) func(ctx context.Context, off, n uint64) error {
+	d, check := v.Digests(), v.checking(hash)
+	return func(ctx context.Context, off, n uint64) error {
+		if err := check(ctx, off, n); err != nil {
+			return err
+		}
+		end := off + n
+		if off >= d.Off && end <= d.End {
+			return nil
+		}
+		if before := min(end, d.Off); off < before {
+			if err := hash(ctx, off, before-off, func([]byte) {}); err != nil {
+				return err
+			}
+		}
+		if after := max(off, d.End); after < end {
+			return hash(ctx, after, end-after, func([]byte) {})
+		}
+		return nil
+	}
 }
 
 // copied lets s read from memory of this process, which checks fill.

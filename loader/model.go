@@ -58,6 +58,7 @@ type file struct {
 	layout       layout.File
 	index        *layout.Index
 	metadata     *parsed // what this file says
+	head         []byte  // see stored
 	// align is the alignment of the file's first byte in memory, as far as any dtype
 	// cares: less than 8 only if OpenBytes was given odd memory.
 	align int

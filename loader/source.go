@@ -41,9 +41,19 @@ type stored struct {
 	packed *mmapio.Mapping
 	// giveUp closes reader, if the model has opened it; else nil.
 	giveUp func()
+	// head is the start of the file as it was verified, if it was; else nil. Nothing of it is read again: the
+	// file, or who sends it, may say something else by then.
+	head []byte
 	origin
 	verification *verification  // nil without Options.Trust
 	cipher       *sealed.Cipher // of an encrypted file, if Options.Key has the key; else nil
+}
+
+// keepHead makes head the start of the file for all who read the index or metadata.
+func (s *stored) keepHead(head []byte) {
+	if len(head) > 0 {
+		s.head, s.index = head, &fetched{s.index, 0, head}
+	}
 }
 
 // close gives up a file that is not wanted.

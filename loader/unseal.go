@@ -85,7 +85,7 @@ func (k *keyring) unsealFile(ctx context.Context, s *stored, lim *layout.Limits)
 		return wrongKey(layout.APR2)
 	}
 	s.cipher = c
-	s.index = &fetched{s.index, 0, head.Bytes}
+	s.keepHead(head.Bytes)
 	return nil
 }
 
@@ -113,7 +113,7 @@ func (k *keyring) unsealManifest(ctx context.Context, s *stored, lim *layout.Lim
 	if !keys.Check(c, b, 0) {
 		return wrongKey(layout.Manifest)
 	}
-	s.index = &fetched{s.index, 0, b}
+	s.keepHead(b)
 	return nil
 }
 

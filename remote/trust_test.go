@@ -17,6 +17,7 @@ import (
 	"github.com/tensormap/tensormap/internal/hubtest"
 	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/remote"
 	"github.com/tensormap/tensormap/trust"
@@ -255,5 +256,43 @@ func TestTrustedOnce(t *testing.T) {
 	wg.Wait()
 	if _, _, _, sent := count(h.Take()); sent > 3*256<<10 {
 		t.Errorf("%d bytes for three chunks of 256 KiB", sent)
+	}
+}
+
+// TestFooterOfSigned reads what no digest covers of a signed file, before anything else of its end.
+func TestFooterOfSigned(t *testing.T) {
+	key, err := trust.GenerateKey(trust.Ed25519)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := trust.NewSigner(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(filepath.Join(t.TempDir(), "model.apr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	w, err := apr2.NewWriter(f, []layout.Tensor{{Name: []byte("a"), DType: layout.U8, Shape: []int{1 << 20}}}, &apr2.Options{Signer: signer})
+	if err == nil {
+		err = errors.Join(w.WriteTensor(bytes.Repeat([]byte{7}, 1<<20)), w.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(f.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	hubtest.New(t, map[string][]byte{"model.apr": content})
+	by, err := trust.NewEmbedded(key.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := trusting(t, by, false)
+	footer := make([]byte, 16)
+	if err := m.ReadFileAt(t.Context(), 0, footer, uint64(len(content)-16)); err != nil || !bytes.Equal(footer, content[len(content)-16:]) {
+		t.Errorf("footer % x, %v", footer, err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto"
 	"crypto/ed25519"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -402,5 +403,57 @@ func TestEmbeddedNeedsEd25519(t *testing.T) {
 	}
 	if strings.Contains(fmt.Sprintf("%+v", signer), fmt.Sprint([]byte(private))) {
 		t.Error("a signer prints its key")
+	}
+}
+
+// TestHeadReadOnce changes a scale in the head of a file that is open. What was verified stays.
+func TestHeadReadOnce(t *testing.T) {
+	signer, key := newKey(t)
+	path := filepath.Join(t.TempDir(), "m.apr")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	w, err := apr2.NewWriter(f, []layout.Tensor{{Name: []byte("a"), DType: layout.I8, Shape: []int{4}}}, &apr2.Options{
+		Signer: signer, Sealer: sealer(),
+		Metadata: layout.Metadata{{Key: "quantization", Value: layout.Metadata{{Key: "scales", Value: layout.Metadata{{Key: "a", Value: json.Number("0.25")}}}}}},
+	})
+	if err == nil {
+		err = errors.Join(w.WriteTensor([]byte{1, 2, 3, 4}), w.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := int64(bytes.Index(b, []byte("0.25")))
+	for what, opts := range map[string]loader.Options{"key": *opens(testKey), "trust": {Trust: key}, "both": {Trust: key, Key: trust.Always(testKey)}} {
+		for way, open := range map[string]func() (*loader.Model, error){
+			"mapped": func() (*loader.Model, error) { return loader.Open(path, &opts) },
+			"read": func() (*loader.Model, error) {
+				opts.NoMap = true
+				return loader.Open(path, &opts)
+			},
+			"afar": func() (*loader.Model, error) { return loader.OpenReaderAt(t.Context(), f, int64(len(b)), &opts) },
+		} {
+			m, err := open()
+			m = modeltest.Opened(t, m, err)
+			if _, err := f.WriteAt([]byte("8.25"), at); err != nil {
+				t.Fatal(err)
+			}
+			x, err := m.Tensor("a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if q, _, err := x.Scale(); err != nil || q.Scale != 0.25 {
+				t.Errorf("%s, %s: scale %v, %v", what, way, q.Scale, err)
+			}
+			if _, err := f.WriteAt([]byte("0.25"), at); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }
