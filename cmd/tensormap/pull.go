@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/glob"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/remote"
 )
@@ -95,15 +96,16 @@ func (opts *pullOptions) run(ctx context.Context, s terminal.Streams, args []str
 	if err != nil {
 		return err
 	}
-	if err := verifyFiles(ctx, pulled.Files, own.Trust); err != nil {
+	names := namesIn(pulled)
+	if err := verifyFiles(ctx, pulled.Files, names, own.Trust); err != nil {
 		return err
 	}
 	if opts.out != "" {
-		copies, err := copyTo(opts.out, pulled)
+		copies, err := copyTo(opts.out, pulled.Files, names)
 		if err != nil {
 			return err
 		}
-		if err := verifyFiles(ctx, copies, own.Trust); err != nil { // whoever writes to the cache was quick
+		if err := verifyFiles(ctx, copies, names, own.Trust); err != nil { // whoever writes to the cache was quick
 			for _, path := range copies {
 				os.Remove(path)
 			}
@@ -141,22 +143,8 @@ func (opts *pullOptions) pullTensors(ctx context.Context, s terminal.Streams, ad
 	return err
 }
 
-// verifyFiles compares files with by, if there is one.
-func verifyFiles(ctx context.Context, paths []string, by loader.Trust) error {
-	for _, path := range paths {
-		if by == nil {
-			break
-		}
-		if err := loader.VerifyFile(ctx, path, by); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// copyTo copies the files of a model to the folder dir, which it makes, those in folders to folders there. It
-// returns the paths of the copies.
-func copyTo(dir string, model *remote.Pulled) (copies []string, err error) {
+// namesIn returns the names of a model's files in its folder, with slashes.
+func namesIn(model *remote.Pulled) (names []string) {
 	root := model.Path
 	if slices.Contains(model.Files, root) {
 		root = filepath.Dir(root)
@@ -166,7 +154,39 @@ func copyTo(dir string, model *remote.Pulled) (copies []string, err error) {
 		if err != nil || !filepath.IsLocal(name) {
 			name = filepath.Base(path)
 		}
-		out := filepath.Join(dir, name)
+		names = append(names, filepath.ToSlash(name))
+	}
+	return names
+}
+
+// verifyFiles compares files, which have these names in their model's folder, with by, if there is one.
+func verifyFiles(ctx context.Context, paths, names []string, by loader.Trust) error {
+	if by == nil {
+		return nil
+	}
+	for i, path := range paths {
+		if err := loader.VerifyFile(ctx, path, knownAs{by, names[i]}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// knownAs is a Trust in one file, which has folders in its name. A loader knows plain names only.
+type knownAs struct {
+	loader.Trust
+	name string
+}
+
+// Digests returns the digests of the one file.
+func (k knownAs) Digests(_ string, in layout.Input) (*layout.Digests, error) {
+	return k.Trust.Digests(k.name, in)
+}
+
+// copyTo copies files to the folder dir, which it makes, under these names. It returns the paths of the copies.
+func copyTo(dir string, files, names []string) (copies []string, err error) {
+	for i, path := range files {
+		out := filepath.Join(dir, filepath.FromSlash(names[i]))
 		if err := os.MkdirAll(filepath.Dir(out), 0o777); err != nil {
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,8 @@ import (
 	"github.com/tensormap/tensormap/internal/hubtest"
 	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/remote"
+	"github.com/tensormap/tensormap/trust"
 )
 
 func TestHubModel(t *testing.T) {
@@ -89,5 +92,36 @@ func TestHubFilter(t *testing.T) {
 	}
 	if r := tensormap("pull", "hf://org/model", "--filter", "b.*", "-o", t.TempDir()); r.status != exitUsage {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestPulledFolders compares files of one plain name in two folders, one of which has the other's content.
+func TestPulledFolders(t *testing.T) {
+	dir := t.TempDir()
+	model := &remote.Pulled{Path: dir, Files: []string{filepath.Join(dir, "config.json"), filepath.Join(dir, "text", "config.json")}}
+	if err := os.Mkdir(filepath.Join(dir, "text"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	by, err := trust.NewFileDigests(map[string]string{
+		"config.json":      "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a", // printf '{}' | sha256sum
+		"text/config.json": "4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945", // printf '[]' | sha256sum
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	verify := func(first, second string) error {
+		t.Helper()
+		for i, text := range []string{first, second} {
+			if err := os.WriteFile(model.Files[i], []byte(text), 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return verifyFiles(t.Context(), model.Files, namesIn(model), by)
+	}
+	if err := verify("{}", "[]"); err != nil {
+		t.Error(err)
+	}
+	if err := verify("{}", "{}"); !errors.Is(err, layout.ErrChecksum) {
+		t.Errorf("a file passes for another: %v", err)
 	}
 }
