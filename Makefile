@@ -24,7 +24,7 @@ WASI = ./internal/atomicfile ./mmapio ./shard ./loader
 # under it with FLAGS=-race.
 SEQUENTIAL = layout(/.*)?|shard|dequant/dot|internal/(attack|crcmath|fuzz|iofault|lint|lz4block|modeltest|nearest|pictures)|cmd/tensormap/internal/(drawing|glob|inspection|report|slice)
 
-.PHONY: help test test-purego test-race test-arm64 test-js test-wasip1 lint cross fuzz fuzz-hours attack bench bench-peers bench-remote peers-values outside test-kills test-peers test-remote generate ci
+.PHONY: help test test-purego test-race test-arm64 test-js test-wasip1 lint cross fuzz fuzz-hours attack bench bench-peers bench-remote peers-values outside test-kills test-peers test-blob test-remote generate ci
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -98,7 +98,7 @@ outside: ## hold conversions and signatures against Python's packages, those tha
 		$(PYTHON) testdata/outside/check_signatures.py "$$dir/tensormap"
 
 test-remote: export PYTHON_ORAS ?= $(PYTHON)
-test-remote: test-peers ## hold remote against real servers, and against PyPI's huggingface_hub and oras in $(PYTHON)
+test-remote: test-peers test-blob ## hold remote against real servers, and against PyPI's huggingface_hub and oras in $(PYTHON)
 	PYTHON_HUB=$$(command -v $(PYTHON)) $(GO) test ./remote -run HuggingFaceHub -count 1 -v
 
 bench-remote: ## reading and pulling against curl and plain requests, and cold start against hf download, of PyPI in $(PYTHON)
@@ -108,10 +108,17 @@ bench-remote: ## reading and pulling against curl and plain requests, and cold s
 test-kills: ## kill 200 processes while they fill a cache, and check what they leave
 	TENSORMAP_KILLS=200 $(GO) test ./remote -run KilledFill -count 1 -v -timeout 30m
 
+# Tests a module that has much to download, or says that it cannot.
+define module
+	@cd $(1) && if $(GO) list -deps -test . >/dev/null 2>&1; then $(GO) vet . && $(GO) test -count 1 .; \
+		else echo "$(1): skipped, its modules cannot be had here"; fi
+endef
+
 test-peers: ## hold remote against the reference registry, crane, Ollama's code and an S3 gateway, from Go's module proxy
-	@for module in remote/internal/peers remote/blob; do (cd $$module && \
-		if $(GO) list -deps -test . >/dev/null 2>&1; then $(GO) vet . && $(GO) test -count 1 .; \
-		else echo "$$module: skipped, its modules cannot be had here"; fi) || exit 1; done
+	$(call module,remote/internal/peers)
+
+test-blob: ## test what opens Google's and Azure's buckets, a module of its own that takes minutes to compile
+	$(call module,remote/blob)
 
 generate: ## write all generated files anew
 	$(GO) generate ./...
