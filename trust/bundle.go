@@ -283,7 +283,7 @@ func (b *Bundle) VerifyKey(key crypto.PublicKey) (*Statement, error) {
 	}
 	ec, ok := key.(*ecdsa.PublicKey)
 	if !ok {
-		return nil, fmt.Errorf("%w: bundles are signed with ECDSA keys (P-256, P-384 or P-521), not with a %T", ErrKey, key)
+		return nil, fmt.Errorf("%w: bundles are signed with ECDSA keys (P-256, P-384 or P-521), not with %s", ErrKey, kind(key))
 	}
 	hint, err := Hint(ec)
 	if err != nil {
@@ -327,7 +327,7 @@ func (b *Bundle) VerifyCertificate(roots []*x509.Certificate, at time.Time) (*St
 	}
 	ec, ok := leaf.PublicKey.(*ecdsa.PublicKey)
 	if !ok {
-		return nil, fmt.Errorf("%w: certificate of %s: a %T; bundles are signed with ECDSA keys", ErrKey, quote(leaf.Subject.String()), leaf.PublicKey)
+		return nil, fmt.Errorf("%w: certificate of %s: %s; bundles are signed with ECDSA keys", ErrKey, quote(leaf.Subject.String()), kind(leaf.PublicKey))
 	}
 	return b.verified(ec)
 }
@@ -405,7 +405,7 @@ func paeOfRepr(payload []byte) []byte {
 func signBundle(payload []byte, key crypto.Signer, chain []*x509.Certificate) ([]byte, error) {
 	public, ok := key.Public().(*ecdsa.PublicKey)
 	if !ok {
-		return nil, fmt.Errorf("%w: bundles are signed with ECDSA keys (P-256, P-384 or P-521), not with a %T", ErrKey, key.Public())
+		return nil, fmt.Errorf("%w: bundles are signed with ECDSA keys (P-256, P-384 or P-521), not with %s", ErrKey, kind(key.Public()))
 	}
 	digest, err := digestFor(public)
 	if err != nil {

@@ -22,7 +22,7 @@ type Embedded struct{ key ed25519.PublicKey }
 func NewEmbedded(key crypto.PublicKey) (*Embedded, error) {
 	k, ok := key.(ed25519.PublicKey)
 	if !ok {
-		return nil, fmt.Errorf("%w: files carry Ed25519 signatures; a %T needs a bundle (--signature)", ErrKey, key)
+		return nil, fmt.Errorf("%w: files carry Ed25519 signatures; %s needs a bundle (--signature)", ErrKey, kind(key))
 	}
 	return &Embedded{k}, nil
 }
@@ -92,7 +92,7 @@ func (e *Embedded) manifest(in layout.Input) (*layout.Digests, error) {
 func NewSigner(key crypto.Signer) (*apr2.Signer, error) {
 	public, ok := key.Public().(ed25519.PublicKey)
 	if !ok {
-		return nil, fmt.Errorf("%w: APR2 files are signed with Ed25519, not with a %T", ErrKey, key.Public())
+		return nil, fmt.Errorf("%w: APR2 files are signed with Ed25519, not with %s", ErrKey, kind(key.Public()))
 	}
 	return &apr2.Signer{Public: public, Sign: func(message []byte) ([]byte, error) {
 		return key.Sign(rand.Reader, message, crypto.Hash(0))

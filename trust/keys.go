@@ -6,6 +6,7 @@ import (
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
@@ -184,6 +185,8 @@ func ParsePrivateKey(text []byte) (crypto.Signer, error) {
 			key, err = x509.ParseECPrivateKey(block.Bytes)
 		case "ENCRYPTED PRIVATE KEY":
 			return nil, fmt.Errorf("%w: encrypted PEM; decrypt it first (openssl pkey)", ErrKey)
+		case "PUBLIC KEY":
+			return nil, fmt.Errorf("%w: a public key where the private one belongs", ErrKey)
 		default: // such as EC PARAMETERS
 			continue
 		}
@@ -192,7 +195,7 @@ func ParsePrivateKey(text []byte) (crypto.Signer, error) {
 		}
 		signer, ok := key.(crypto.Signer)
 		if !ok {
-			return nil, fmt.Errorf("%w: a %T does not sign", ErrKey, key)
+			return nil, fmt.Errorf("%w: %s does not sign", ErrKey, kind(key))
 		}
 		return signer, usable(signer.Public())
 	}
@@ -228,6 +231,19 @@ func ParsePublicKey(text []byte) (crypto.PublicKey, error) {
 	return nil, fmt.Errorf("%w: no public key in PEM", ErrKey)
 }
 
+// kind names the type of a key in a message.
+func kind(key any) string {
+	switch key.(type) {
+	case *ecdsa.PublicKey:
+		return "an ECDSA key"
+	case ed25519.PublicKey:
+		return "an Ed25519 key"
+	case *rsa.PublicKey:
+		return "an RSA key"
+	}
+	return fmt.Sprintf("a %T", key)
+}
+
 // usable returns why no signature here has a key of this type, or nil.
 func usable(key crypto.PublicKey) error {
 	switch key := key.(type) {
@@ -240,7 +256,7 @@ func usable(key crypto.PublicKey) error {
 		}
 		return fmt.Errorf("%w: the curve %s; P-256, P-384 and P-521 are known", ErrKey, key.Params().Name)
 	}
-	return fmt.Errorf("%w: a %T; ECDSA on P-256, P-384 or P-521, and Ed25519 are known", ErrKey, key)
+	return fmt.Errorf("%w: %s; ECDSA on P-256, P-384 or P-521, and Ed25519 are known", ErrKey, kind(key))
 }
 
 // ReadCertificates reads the certificates of the files, in PEM and in order.
