@@ -90,10 +90,10 @@ func (t Tensor) Dequantize(dst []float32) error {
 func (t Tensor) DequantizeRows(dst []float32, first, n uint64) error {
 	rows, cols := t.rows()
 	if !layout.Within(first, n, rows) {
-		return t.wrap(fmt.Errorf("%w: %d rows from row %d, but the tensor has %d", ErrRange, n, first, rows))
+		return t.wrap(fmt.Errorf("%w: %d from row %d on, but the tensor has %d rows", ErrRange, n, first, rows))
 	}
 	if hi, want := bits.Mul64(n, cols); hi != 0 || uint64(len(dst)) != want {
-		return t.wrap(fmt.Errorf("%w: room for %d values, but %d rows have %d each", ErrRange, len(dst), n, cols))
+		return t.wrap(fmt.Errorf("%w: room for %d values, but %d × %d come out", ErrRange, len(dst), n, cols))
 	}
 	return t.dequantize(dst, first*cols)
 }

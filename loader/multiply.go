@@ -37,8 +37,8 @@ func (t Tensor) MatVec(ctx context.Context, dst, x []float32) error { return t.M
 func (t Tensor) MatMul(ctx context.Context, dst, xs []float32, n int) error {
 	rows, cols := t.rows()
 	if !isProduct(len(xs), n, cols) || !isProduct(len(dst), n, rows) {
-		return t.wrap(fmt.Errorf("%w: %d elements of vectors and room for %d products, but %d vectors take %d each and give %d",
-			ErrRange, len(xs), len(dst), n, cols, rows))
+		return t.wrap(fmt.Errorf("%w: %d values in and room for %d out, but %d × %d go in and %d × %d come out",
+			ErrRange, len(xs), len(dst), n, cols, n, rows))
 	}
 	if err := t.enter(); err != nil {
 		return err
