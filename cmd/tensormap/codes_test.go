@@ -270,6 +270,12 @@ func TestConvertSaysZeroed(t *testing.T) {
 			"warning: OUT: 1 block became 0 as a whole, the scale being too small for Q8_0; see --keep",
 			"became 0 as Q8_0: 98 of 192 values (51%) in 3 tensors, the largest 4e-09 in c",
 		},
+		"q4_k_m": {
+			"written as Q5_0: 3 tensors (rows no multiple of 256, as Q4_K wants): a, b, c",
+			`warning: OUT: tensor "c": nothing but 0 is left as Q5_0, of values up to 4e-09; see --keep`,
+			"warning: OUT: 1 block became 0 as a whole, the scale being too small for Q5_0; see --keep",
+			"became 0 as Q5_0: 98 of 192 values (51%) in 3 tensors, the largest 4e-09 in c",
+		},
 		"bf16": nil,
 		"f32":  nil,
 	} {

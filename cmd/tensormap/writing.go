@@ -74,7 +74,7 @@ func (v *writing) write(ctx context.Context, s terminal.Streams, in, out string,
 		reportCompressed(s.Err, plan)
 	}
 	reportDecisions(s.Err, plan)
-	reportLost(s.Err, out, o.DType, plan.Tensors)
+	reportLost(s.Err, out, plan.Tensors)
 	if signed(m) && o.Signer == nil {
 		fmt.Fprintf(s.Err, "%s: signature not carried over\n", terminal.Printable(called(in)))
 	}

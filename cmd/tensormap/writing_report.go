@@ -81,12 +81,30 @@ func (r reasons) write(w io.Writer) {
 	}
 }
 
+// types are dtypes, each once.
+type types []layout.DType
+
+func (t *types) add(d layout.DType) {
+	if !slices.Contains(*t, d) {
+		*t = append(*t, d)
+	}
+}
+
+func (t types) String() string {
+	names := make([]string, len(t))
+	for i, d := range t {
+		names[i] = d.String()
+	}
+	return strings.Join(names, ", ")
+}
+
 func scaledBy(p convert.Part) string { return p.Codes + " scaled by " + p.Scale }
 
-// reportLost says which values the new encoding does not hold. Values that become 0 are to be
+// reportLost says which values the new types do not hold. Values that become 0 are to be
 // expected in blocks, and get one line for all tensors, unless nothing is left of a tensor.
-func reportLost(stderr io.Writer, out string, d layout.DType, tensors []convert.Tensor) {
+func reportLost(stderr io.Writer, out string, tensors []convert.Tensor) {
 	var zeroed dequant.Loss
+	var zeroedAs, blocksAs types
 	var worst string // the tensor that has lost the largest value
 	var some, elements, blocks uint64
 	for i := range tensors {
@@ -94,14 +112,16 @@ func reportLost(stderr io.Writer, out string, d layout.DType, tensors []convert.
 		l := &t.Lost
 		if l.NotFinite > 0 {
 			fmt.Fprintf(stderr, "warning: %s: tensor %q: %s did not survive %s: beyond its range, NaN or infinite; see --keep\n",
-				terminal.Printable(out), t.Name, report.Counted(l.NotFinite, "value"), d)
+				terminal.Printable(out), t.Name, report.Counted(l.NotFinite, "value"), t.To)
 		}
 		if l.AllZeroed() {
-			fmt.Fprintf(stderr, "warning: %s: tensor %q: nothing but 0 is left as %s, of values up to %.3g; see --keep\n", terminal.Printable(out), t.Name, d, l.Largest)
-		} else {
+			fmt.Fprintf(stderr, "warning: %s: tensor %q: nothing but 0 is left as %s, of values up to %.3g; see --keep\n", terminal.Printable(out), t.Name, t.To, l.Largest)
+		} else if l.ZeroBlocks > 0 {
 			blocks += l.ZeroBlocks
+			blocksAs.add(t.To)
 		}
 		if l.Zeroed > 0 {
+			zeroedAs.add(t.To)
 			some, elements = some+1, elements+t.Elements
 			if worst == "" || l.Largest > zeroed.Largest {
 				worst = t.Name
@@ -110,12 +130,12 @@ func reportLost(stderr io.Writer, out string, d layout.DType, tensors []convert.
 		}
 	}
 	if blocks > 0 {
-		fmt.Fprintf(stderr, "warning: %s: %s became 0 as a whole, the scale being too small for %s; see --keep\n", terminal.Printable(out), report.Counted(blocks, "block"), d)
+		fmt.Fprintf(stderr, "warning: %s: %s became 0 as a whole, the scale being too small for %s; see --keep\n", terminal.Printable(out), report.Counted(blocks, "block"), blocksAs)
 	}
 	if zeroed.Zeroed == 0 {
 		return
 	}
-	fmt.Fprintf(stderr, "became 0 as %s: %s of %s (%.3g%%) in %s, the largest %.3g in %s\n", d, report.Grouped(zeroed.Zeroed), report.Counted(elements, "value"),
+	fmt.Fprintf(stderr, "became 0 as %s: %s of %s (%.3g%%) in %s, the largest %.3g in %s\n", zeroedAs, report.Grouped(zeroed.Zeroed), report.Counted(elements, "value"),
 		100*float64(zeroed.Zeroed)/float64(elements), report.Counted(some, "tensor"), zeroed.Largest, terminal.Printable(worst))
 }
 
