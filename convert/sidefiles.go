@@ -14,6 +14,7 @@ import (
 	"github.com/tensormap/tensormap/layout/jsontext"
 	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/loader/httprange"
 )
 
 // sideFiles lists the files beside Hugging Face's SafeTensors files, and the keys of APR2 metadata
@@ -27,7 +28,7 @@ var sideFiles = []struct{ name, key string }{
 // SideFiles reads config.json, tokenizer_config.json and generation_config.json beside the model, for
 // Options.Config. The keys of the first stay; the others
 // become the objects tokenizer_config and generation_config. read lists the paths of those that
-// exist. Files named in skip are not read. A model that has a Trust reads verified ones only.
+// exist. Buckets deny what they do not have: a file that a server denies is none. Files named in skip are not read. A model that has a Trust reads verified ones only.
 func SideFiles(ctx context.Context, m *loader.Model, skip ...string) (config layout.Metadata, read []string, err error) {
 	limits := (*layout.Limits)(nil).WithDefaults()
 	for _, side := range sideFiles {
@@ -35,13 +36,14 @@ func SideFiles(ctx context.Context, m *loader.Model, skip ...string) (config lay
 			continue
 		}
 		text, err := m.ReadBeside(ctx, side.name, limits.HeaderBytes)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, layout.ErrUnsupported) {
+		denied := errors.Is(err, httprange.ErrStatus) && errors.Is(err, fs.ErrPermission)
+		if denied || errors.Is(err, fs.ErrNotExist) || errors.Is(err, layout.ErrUnsupported) {
 			continue
 		}
 		if err != nil {
 			return nil, nil, err
 		}
-		p := filepath.Join(filepath.Dir(m.Files()[0].Path), side.name)
+		p := pathBeside(m.Files()[0].Path, side.name)
 		md, err := parseConfig(p, text)
 		if err != nil {
 			return nil, nil, err
@@ -53,6 +55,15 @@ func SideFiles(ctx context.Context, m *loader.Model, skip ...string) (config lay
 		read = append(read, p)
 	}
 	return config, read, nil
+}
+
+// pathBeside returns the path, or the address, of a file beside another one.
+func pathBeside(path, name string) string {
+	at := len(path)
+	for at > 0 && !os.IsPathSeparator(path[at-1]) {
+		at--
+	}
+	return path[:at] + name
 }
 
 // findStale fills in Stale. A file that cannot be read claims nothing.

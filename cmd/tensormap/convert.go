@@ -148,7 +148,7 @@ func convertCommand() *cobra.Command {
 // addFlags declares those that upgrade has as well.
 func (opts *convertOptions) addFlags(cmd *cobra.Command) {
 	opts.align.addTo(cmd, "align", "align every tensor of an APR2 file to so many bytes")
-	opts.dtype.addTo(cmd, "dtype", "re-encode real numbers")
+	opts.dtype.addTo(cmd, "dtype", "re-encode real numbers as `TYPE`: "+strings.Join(opts.dtype.allowed, ", "))
 	cmd.Flags().Var(&opts.types, "type", "re-encode tensors whose name matches GLOB to TYPE")
 	complete(cmd, "type", cobra.NoFileCompletions)
 	cmd.Flags().StringVar(&opts.imatrix, "imatrix", "", "weigh errors by the importance matrix in `FILE`")
@@ -267,10 +267,13 @@ func (opts *convertOptions) addSideFiles(ctx context.Context, stderr io.Writer, 
 	if len(opts.metadata.files) > 0 {
 		skip = append(skip, "config.json")
 	}
-	if m.Format() == layout.SafeTensors && !opts.noSideFiles && !isAddress(in) {
+	if m.Format() == layout.SafeTensors && !opts.noSideFiles {
 		config, read, err := convert.SideFiles(ctx, m, skip...)
+		if err != nil && ctx.Err() == nil {
+			err = fmt.Errorf("%w; --no-side-files does without", err)
+		}
 		if err != nil {
-			return fmt.Errorf("%w; --no-side-files does without", err)
+			return err
 		}
 		if len(read) > 0 {
 			fmt.Fprintf(stderr, "metadata from %s\n", terminal.Printable(strings.Join(read, ", ")))

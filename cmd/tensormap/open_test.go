@@ -273,6 +273,30 @@ func TestInterruptedRead(t *testing.T) {
 	}
 }
 
+// TestConvertBeside: what lies beside a file goes along from a server too, unless it denies to have it.
+func TestConvertBeside(t *testing.T) {
+	for status, want := range map[int]bool{http.StatusOK: true, http.StatusForbidden: false, http.StatusNotFound: false} {
+		s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			switch {
+			case strings.HasSuffix(req.URL.Path, "/m"):
+				http.ServeContent(w, req, "", time.Unix(1e9, 0), bytes.NewReader(safetensorsOf(16)))
+			case status != http.StatusOK:
+				http.Error(w, "no", status)
+			case strings.HasSuffix(req.URL.Path, "/config.json"):
+				http.ServeContent(w, req, "", time.Unix(1e9, 0), strings.NewReader(`{"model_type": "bert"}`))
+			default:
+				http.NotFound(w, req)
+			}
+		}))
+		out := filepath.Join(t.TempDir(), "out.apr")
+		r := tensormap("convert", "--no-cache", s.URL+"/m", out)
+		said := strings.HasPrefix(r.stderr, "metadata from "+s.URL+"/config.json\n")
+		if r.status != exitDone || said != want || strings.Contains(done(t, "inspect", out, "--metadata"), "bert") != want {
+			t.Errorf("%d: %+v", status, r)
+		}
+	}
+}
+
 // stalled serves the beginning of a file, and then nothing.
 func stalled(t *testing.T, content []byte) *site {
 	return serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -32,6 +32,7 @@ ADDRESS is one of these:
                                      ollama pull leaves it
   s3://BUCKET/KEY                    an object, or a folder of them, of Amazon S3 or a server that
                                      AWS_ENDPOINT_URL names, with the credentials of AWS_PROFILE
+  https://HOST/FILE                  a file of any other server, and the shards that it names
 
 What is there already is not fetched again, and a pull that was interrupted goes on where it
 ended. HF_TOKEN, HF_HOME and HF_HUB_OFFLINE mean what they mean to huggingface_hub.

@@ -37,6 +37,11 @@ func TestHubModel(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	converted := filepath.Join(t.TempDir(), "out.apr")
+	done(t, "convert", "hf://org/model", converted)
+	if out := done(t, "inspect", converted, "--metadata"); !strings.Contains(out, "bert") {
+		t.Errorf("config.json was not carried along: %s", out)
+	}
 	h.Take()
 	t.Setenv("HF_HUB_OFFLINE", "1")
 	snapshot := filepath.Join(os.Getenv("HF_HOME"), "hub", "models--org--model", "snapshots", h.Commit)
