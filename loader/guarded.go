@@ -21,8 +21,13 @@ type guarded struct {
 
 func (g guarded) open(ctx context.Context, name string, follow bool) (*stored, error) {
 	s, err := g.source.open(ctx, name, follow)
-	if by, ok := g.opts.Trust.(Lister); ok && errors.Is(err, fs.ErrNotExist) && by.Lists(name) {
-		return nil, fmt.Errorf("%s: %w: the trusted files include it", name, layout.ErrNotFound)
+	if by, ok := g.opts.Trust.(Lister); ok && err != nil && by.Lists(name) {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil, fmt.Errorf("%s: %w: the trusted files include it", name, layout.ErrNotFound)
+		case errors.Is(err, ErrUnsupported) && !errors.As(err, new(aloneError)): // which counts as no configuration
+			return nil, fmt.Errorf("%w: the trusted files include it, but: %v", layout.ErrNotFound, err)
+		}
 	}
 	if err != nil {
 		return nil, err

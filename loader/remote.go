@@ -57,7 +57,7 @@ func (p *remote) store(ctx context.Context, name string, r io.ReaderAt, size int
 func (p *remote) open(ctx context.Context, name string, _ bool) (*stored, error) {
 	s, ok := p.beside.(SiblingOpener)
 	if !ok {
-		return nil, fmt.Errorf("%w: the model needs the file %q, but its reader is for one file", ErrUnsupported, name)
+		return nil, aloneError{fmt.Errorf("%w: the model needs the file %q, but its reader is for one file", ErrUnsupported, name)}
 	}
 	r, size, err := s.OpenSibling(ctx, name)
 	if err != nil {

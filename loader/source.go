@@ -80,8 +80,13 @@ func opened(path string, mapping *mmapio.Mapping) *stored {
 type memory struct{ stay }
 
 func (memory) open(_ context.Context, name string, _ bool) (*stored, error) {
-	return nil, fmt.Errorf("%w: the model is in memory, which has no file %q beside it: open it by its path", ErrUnsupported, name)
+	return nil, aloneError{fmt.Errorf("%w: the model is in memory, which has no file %q beside it: open it by its path", ErrUnsupported, name)}
 }
+
+// aloneError means that a source is of one file, whatever lies beside it elsewhere.
+type aloneError struct{ error }
+
+func (e aloneError) Unwrap() error { return e.error }
 
 func (memory) close() error { return nil }
 

@@ -385,6 +385,40 @@ type listing struct{ plainTrust }
 
 func (l listing) Lists(name string) bool { return l.plainTrust[name] != nil }
 
+// refusing is a reader beside which no file can be read.
+type refusing struct{ *countingReader }
+
+func (refusing) OpenSibling(context.Context, string) (io.ReaderAt, int64, error) {
+	return nil, 0, loader.ErrUnsupported
+}
+
+// TestTrustBesideRefused has a registry that stores a configuration so that it cannot be read. Who trusts a list
+// with that configuration must not read the model without it.
+func TestTrustBesideRefused(t *testing.T) {
+	good := safeTensors([]content{random("x", layout.U8, 3)})
+	by := listing{plainTrust{"m.safetensors": vouch(good), "config.json": vouch([]byte(`{}`))}}
+	for _, listed := range []string{"config.json", "other.json"} {
+		for _, r := range []io.ReaderAt{refusing{&countingReader{b: good}}, &countingReader{b: good}} {
+			m, err := loader.OpenReaderAt(t.Context(), r, int64(len(good)), &loader.Options{Trust: by})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, hasSiblings := r.(refusing)
+			want := loader.ErrUnsupported // as if there were none
+			if hasSiblings && listed == "config.json" {
+				want = loader.ErrNotFound
+				if _, err := m.Config(t.Context()); !errors.Is(err, want) {
+					t.Errorf("Config: %v", err)
+				}
+			}
+			if _, err := m.ReadBeside(t.Context(), listed, 100); !errors.Is(err, want) || want != loader.ErrUnsupported && errors.Is(err, loader.ErrUnsupported) {
+				t.Errorf("%s beside a %T: %v", listed, r, err)
+			}
+			m.Close()
+		}
+	}
+}
+
 // TestTrustBeside reads files beside a model, in names that addresses would cut: the trusted one,
 // another, one that is not listed, and one that is missing.
 func TestTrustBeside(t *testing.T) {
