@@ -434,8 +434,9 @@ func TestHeadReadOnce(t *testing.T) {
 		for way, open := range map[string]func() (*loader.Model, error){
 			"mapped": func() (*loader.Model, error) { return loader.Open(path, &opts) },
 			"read": func() (*loader.Model, error) {
-				opts.NoMap = true
-				return loader.Open(path, &opts)
+				unmapped := opts
+				unmapped.NoMap = true
+				return loader.Open(path, &unmapped)
 			},
 			"afar": func() (*loader.Model, error) { return loader.OpenReaderAt(t.Context(), f, int64(len(b)), &opts) },
 		} {
