@@ -46,13 +46,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 const rootLong = `tensormap opens model weight files without copying them.
 
-The format is told from the file's bytes. A FILE to be read is a path, or an address, of which
-only what is needed is fetched: http://, https://, hf://ORG/NAME[@REVISION][/FILE] of the Hugging
-Face Hub, oci://HOST/REPOSITORY[:TAG][@DIGEST] of a registry, ollama://[[HOST/]NAMESPACE/]NAME[:TAG], or
-s3://BUCKET/KEY. Of a model in several files it is the manifest, the index file or any one file of a
-GGUF split; a directory stands for the one model in it. Results go to standard output, everything else to standard error. Exit status: 0 done, 1
-the file or the operation failed, or diff found a difference, 2 wrong usage. A signal, such as
-Ctrl-C, ends it as it ends other programs: the loop of a shell ends too.`
+The format is told from the file's bytes. A FILE to be read is a path, or an address, of which only
+what is needed is fetched: http://, https://, hf://ORG/NAME[@REVISION][/FILE] of the Hugging Face
+Hub, oci://HOST/REPOSITORY[:TAG][@DIGEST] of a registry, ollama://[[HOST/]NAMESPACE/]NAME[:TAG], or
+s3://BUCKET/KEY. Of a model in several files it is the manifest, the index file or any one file of
+a GGUF split; a directory stands for the one model in it. Results go to standard output, everything
+else to standard error. Exit status: 0 done, 1 the file or the operation failed, or diff found a
+difference, 2 wrong usage. A signal, such as Ctrl-C, ends it as it ends other programs: the loop of
+a shell ends too.`
 
 func rootCommand(stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
