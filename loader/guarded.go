@@ -81,14 +81,14 @@ func (o *Options) guard(ctx context.Context, s *stored) error {
 	if o.Trust == nil {
 		return nil
 	}
-	in := s.index
-	keeper, keeps := s.reader.(VerifiedKeeper)
-	if keeps {
-		keeper.KeepVerified(ctx, nil)
-		in = mmapio.FromReaderAt(input{s.path, s.reader}, int64(s.data.Size())).During(ctx)
-	}
 	err := mmapio.Guard(func() error {
-		d, err := o.Trust.Digests(trustedName(s.path), in)
+		var d *layout.Digests
+		var err error
+		if keeper, keeps := s.reader.(VerifiedKeeper); keeps {
+			d, err = keepVerified(ctx, s.path, trustedName(s.path), keeper, s.data.Size(), o.Trust)
+		} else {
+			d, err = o.Trust.Digests(trustedName(s.path), s.index)
+		}
 		if err != nil {
 			return err
 		}
@@ -97,13 +97,6 @@ func (o *Options) guard(ctx context.Context, s *stored) error {
 			return err
 		}
 		s.verification = &verification{File: f}
-		if keeps {
-			verify, err := verified.Arriving(s.path, s.data.Size(), d)
-			if err != nil {
-				return err
-			}
-			keeper.KeepVerified(ctx, func(source ContextReaderAt) ContextReaderAt { return verify(input{s.path, source}) })
-		}
 		if err := s.verification.guard(s, o.Private); err != nil {
 			return err
 		}
@@ -114,6 +107,28 @@ func (o *Options) guard(ctx context.Context, s *stored) error {
 		return &fileError{s.path, err}
 	}
 	return nil
+}
+
+// KeepVerified makes a reader of size bytes keep nothing that by does not vouch for. name is the file's in
+// by's model, with slashes. It is for files that are kept but not opened, such as a tokenizer; models do it
+// with Options.Trust. It reads what by wants to see.
+func KeepVerified(ctx context.Context, name string, r VerifiedKeeper, size uint64, by Trust) error {
+	_, err := keepVerified(ctx, readerName(r), name, r, size, by)
+	return err
+}
+
+func keepVerified(ctx context.Context, path, name string, r VerifiedKeeper, size uint64, by Trust) (*layout.Digests, error) {
+	r.KeepVerified(ctx, nil)
+	d, err := by.Digests(name, mmapio.FromReaderAt(input{path, r}, int64(size)).During(ctx))
+	if err != nil {
+		return nil, err
+	}
+	verify, err := verified.Arriving(path, size, d)
+	if err != nil {
+		return nil, err
+	}
+	r.KeepVerified(ctx, func(source ContextReaderAt) ContextReaderAt { return verify(input{path, source}) })
+	return d, nil
 }
 
 // guard puts the check in front of the file's bytes: those in place are hashed there, others as they

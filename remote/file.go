@@ -230,7 +230,9 @@ func (f *file) Close() error {
 			f.unsettle()
 			f.settling.Wait()
 		} else if f.part.Have() == f.object.size && f.object.size <= mostAtClose && !f.part.Finished() {
-			err = f.move(context.Background(), f)
+			if err = f.move(context.Background(), f); err != nil {
+				err = fmt.Errorf("%s: %w", f.Name(), err)
+			}
 		}
 		err = errors.Join(err, f.part.Close())
 	}

@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 )
@@ -55,10 +54,7 @@ func (l *filling) fill(ctx context.Context, f *file, files []*file) error {
 	if f.whole != nil || f.part != nil && f.unsettle != nil {
 		return nil
 	}
-	if err := f.fill(ctx, func(int64, int64) { l.report(files) }); err != nil {
-		return fmt.Errorf("%s: %w", f.Name(), err)
-	}
-	return nil
+	return f.fill(ctx, func(int64, int64) { l.report(files) })
 }
 
 // report tells how many bytes of all files are there.

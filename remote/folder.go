@@ -233,8 +233,9 @@ func (d *folder) siblings(model string) (names []string) {
 	return names
 }
 
-// fill brings the files called names, one after the other.
-func (d *folder) fill(ctx context.Context, names []string, progress func(have, total int64)) error {
+// fill brings the files of a model, called names, one after the other. With Options.Loader.Trust their bytes are
+// verified before they go into the cache.
+func (d *folder) fill(ctx context.Context, model string, names []string, progress func(have, total int64)) error {
 	var before, total int64
 	for _, name := range names {
 		o, err := d.object(ctx, name)
@@ -248,11 +249,16 @@ func (d *folder) fill(ctx context.Context, names []string, progress func(have, t
 		if err != nil {
 			return err
 		}
-		err = f.fill(ctx, func(have, _ int64) {
-			if progress != nil {
-				progress(before+have, total)
-			}
-		})
+		if by := d.opts.Loader.Trust; by != nil {
+			err = loader.KeepVerified(ctx, besideModel(model, name), f, uint64(f.Size()), by)
+		}
+		if err == nil {
+			err = f.fill(ctx, func(have, _ int64) {
+				if progress != nil {
+					progress(before+have, total)
+				}
+			})
+		}
 		f.Close()
 		if err != nil {
 			return fmt.Errorf("%s: %w", d.name(name), err)
@@ -262,4 +268,16 @@ func (d *folder) fill(ctx context.Context, names []string, progress func(have, t
 		}
 	}
 	return nil
+}
+
+// besideModel returns the name of a file from the folder of the model on.
+func besideModel(model, name string) string {
+	dir := path.Dir(model)
+	if dir == "." {
+		return name
+	}
+	if rest, ok := strings.CutPrefix(name, dir+"/"); ok {
+		return rest
+	}
+	return path.Base(name)
 }

@@ -152,7 +152,7 @@ func (o *object) put(ctx context.Context, spare, bring func() error) error {
 		return errors.Join(spare(), o.linked())
 	}
 	if err := bring(); err != nil {
-		return fmt.Errorf("%s: %w", o.name, err)
+		return err
 	}
 	return o.linked()
 }

@@ -18,7 +18,8 @@ type Pulled struct {
 }
 
 // Pull brings a model of the Hub to the cache: its weights, their index, and the files beside them
-// for configuration, tokenizer and generation. It asks for nothing that is there.
+// for configuration, tokenizer and generation. It asks for nothing that is there. With Options.Loader.Trust
+// bytes are verified before they go into the cache. Files that were there are not: see [loader.VerifyFile].
 func Pull(ctx context.Context, address string, opts *Options) (*Pulled, error) {
 	o := opts.withDefaults()
 	o.NoCache, o.fresh = false, true
@@ -42,7 +43,7 @@ func (d *folder) pull(ctx context.Context) (*Pulled, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.fill(ctx, names, d.opts.Progress); err != nil {
+	if err := d.fill(ctx, name, names, d.opts.Progress); err != nil {
 		return nil, err
 	}
 	if d.pulled != nil {

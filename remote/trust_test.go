@@ -181,6 +181,34 @@ func TestLyingServer(t *testing.T) {
 	}
 }
 
+// TestPullOfLies pulls from a server that lies about the second half of a file. The cache takes nothing of it.
+func TestPullOfLies(t *testing.T) {
+	content := oneFile()
+	const name = "model.safetensors"
+	h := hubtest.New(t, map[string][]byte{name: content})
+	l := newLiar(h, len(content)-(1<<20), name)
+	opts := &remote.Options{Loader: &loader.Options{Trust: vouched{content, 96 << 10}}}
+	l.lies.Store(true)
+	var wrong *loader.IntegrityError
+	if _, err := remote.Pull(t.Context(), "hf://org/model", opts); !errors.As(err, &wrong) || strings.Count(err.Error(), name) != 1 {
+		t.Error(err)
+	}
+	if l.sent.Load() == 0 {
+		t.Error("the server did not lie")
+	}
+	if n := kept(t, content); n == len(content) {
+		t.Error("all bytes are kept")
+	}
+	l.lies.Store(false)
+	pulled, err := remote.Pull(t.Context(), "hf://org/model", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(pulled.Files[0]); err != nil || !bytes.Equal(got, content) {
+		t.Error(err)
+	}
+}
+
 // TestLyingHead has a server that lies about the head of a file that carries its signature, which is
 // read before any digest is known.
 func TestLyingHead(t *testing.T) {
