@@ -23,8 +23,8 @@ var (
 	_ layout.Configurer = (*File)(nil)
 )
 
-// Decode reads header and index of a file of the draft and no other byte of it, but the metadata of an
-// ENCRYPTED file. A nil lim means the defaults.
+// Decode reads header and index of a file of the draft. It reads the metadata too from minor version 1 on, which
+// say how the file is encrypted. A nil lim means the defaults.
 //
 // Errors are *[layout.FormatError]s. Those about an index entry have the offset of the entry, but
 // n_dims and dtype have their own.
@@ -49,6 +49,8 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 		if d.encryption, err = h.encryption(in, &d.lim); err != nil {
 			return nil, err
 		}
+	} else if err := h.plain(in, &d.lim); err != nil {
+		return nil, err
 	}
 	if err := d.open(in); err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package apr2
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"hash/crc32"
@@ -104,6 +105,26 @@ func (h Header) encryption(in layout.Input, lim *layout.Limits) (*sealed.Encrypt
 		err = errorf(headerSize, "encryption", layout.ErrInvalid, "no such key, but the flag ENCRYPTED")
 	}
 	return keys.Encryption, err
+}
+
+// plain makes sure that a file without the flag ENCRYPTED does not say how it is encrypted. Metadata that are
+// malformed pass: they are an error when they are read.
+func (h Header) plain(in layout.Input, lim *layout.Limits) error {
+	off, n := uint64(h.MetadataOffset), uint64(h.MetadataSize)
+	if h.Minor == 0 || n > lim.HeaderBytes {
+		return nil
+	}
+	b, err := layout.Region(in, layout.APR2, atMetadataOffset, "metadata_offset", off, n)
+	if err != nil {
+		return err
+	}
+	if !bytes.Contains(b, []byte(`"`+encryptionKey+`"`)) {
+		return nil
+	}
+	if keys, err := sealed.Parse(b, layout.APR2, off, lim); err == nil && keys.Encryption != nil {
+		return errorf(off, encryptionKey, layout.ErrInvalid, "such a key, but not the flag ENCRYPTED")
+	}
+	return nil
 }
 
 // Verify reports whether key has signed the head.
