@@ -29,6 +29,18 @@ var (
 // Errors are *[layout.FormatError]s. Those about an index entry have the offset of the entry, but
 // n_dims and dtype have their own.
 func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
+	f, err := decode(in, lim)
+	if err == nil && f.Encryption == nil {
+		err = f.Header.plain(in, &f.lim)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// decode does what Decode does, but leaves alone the metadata of a file without the flag ENCRYPTED.
+func decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	head, err := layout.Region(in, layout.APR2, 0, "magic", 0, min(headerSize, in.Size()))
 	switch {
 	case err != nil:
@@ -49,8 +61,6 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 		if d.encryption, err = h.encryption(in, &d.lim); err != nil {
 			return nil, err
 		}
-	} else if err := h.plain(in, &d.lim); err != nil {
-		return nil, err
 	}
 	if err := d.open(in); err != nil {
 		return nil, err

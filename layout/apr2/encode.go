@@ -275,7 +275,7 @@ func (w *Writer) writeHead() error {
 	if err != nil {
 		return err
 	}
-	read, err := Decode(head, nil)
+	read, err := decode(head, nil) // the metadata are in the file
 	if err != nil {
 		return err
 	}
