@@ -23,13 +23,19 @@ func (m *Model) findWeights(ctx context.Context) error {
 	if m.opts.Stored || m.locked() {
 		return nil
 	}
-	lim := m.opts.Limits.WithDefaults()
-	table, err := scheme.Find(m.tensors, m.names, lim, func() (*scheme.Config, error) { return m.schemeConfig(ctx, lim) })
+	s := checkpoint{ctx, m, m.brief(ctx), m.opts.Limits.WithDefaults()}
+	s.lease.files = m.filesDuring(ctx)
+	defer s.lease.Release()
+	var table *scheme.Table
+	err := mmapio.Guard(func() (err error) {
+		table, err = scheme.Find(m.tensors, m.names, s.lim, &s)
+		return err
+	})
 	if err != nil || len(table.Weights) == 0 {
 		return err
 	}
 	if len(table.Wants) > 0 {
-		if err := m.readWants(ctx, table); err != nil {
+		if err := s.read(table); err != nil {
 			return err
 		}
 		table.Complete()
@@ -53,8 +59,17 @@ func (m *Model) findWeights(ctx context.Context) error {
 	return nil
 }
 
-// schemeConfig reads what the files beside the model say about its quantization.
-func (m *Model) schemeConfig(ctx context.Context, lim layout.Limits) (*scheme.Config, error) {
+// checkpoint is a model that is being opened, as the source of its schemes.
+type checkpoint struct {
+	ctx   context.Context
+	model *Model
+	lease *Lease
+	lim   layout.Limits
+}
+
+// Config reads what the files beside the model say about its quantization.
+func (s *checkpoint) Config() (*scheme.Config, error) {
+	ctx, m := s.ctx, s.model
 	if m.Format() == layout.GGUF { // which has no such configuration, and long metadata
 		return scheme.ReadConfig(), nil
 	}
@@ -73,7 +88,7 @@ func (m *Model) schemeConfig(ctx context.Context, lim layout.Limits) (*scheme.Co
 	if err != nil {
 		return refusedConfig(err)
 	}
-	md, err := jsontext.Parse(text, layout.Unknown, 0, name, lim)
+	md, err := jsontext.Parse(text, layout.Unknown, 0, name, s.lim)
 	if err != nil {
 		return refusedConfig(fmt.Errorf("%s: %w", m.path, err))
 	}
@@ -90,46 +105,43 @@ func refusedConfig(err error) (*scheme.Config, error) {
 	return nil, err
 }
 
-// readWants reads the small tensors that tell shapes, neighbours by one request.
-func (m *Model) readWants(ctx context.Context, table *scheme.Table) error {
-	p := plan.New(0)
-	l := m.brief(ctx)
-	l.files = m.filesDuring(ctx)
-	defer l.Release()
+// Content reads a small tensor that tells a shape, if its bytes need not be waited for.
+func (s *checkpoint) Content(tensor uint32, p []byte) (bool, error) {
+	t := s.model.handle(&s.model.tensors[tensor], nil, s.lease)
+	if t.asksAfar() {
+		return false, nil
+	}
+	if err := t.readAt(p, 0); err != nil {
+		return false, t.wrap(err)
+	}
+	return true, nil
+}
+
+// asksAfar reports whether the tensor's bytes, as they are stored, are asked for over a network.
+func (t Tensor) asksAfar() bool { return t.file.waits() && t.desc.Encoding == layout.Raw }
+
+// read reads the contents that have to be waited for, neighbours by one request.
+func (s *checkpoint) read(table *scheme.Table) error {
 	order := make([]int, len(table.Wants))
 	for i := range order {
 		order[i] = i
 	}
-	at := func(i int) *layout.Tensor { return &m.tensors[table.Wants[i].Tensor] }
-	byPlace := func(a, b int) int {
+	at := func(i int) *layout.Tensor { return &s.model.tensors[table.Wants[i].Tensor] }
+	slices.SortFunc(order, func(a, b int) int {
 		return cmp.Or(cmp.Compare(at(a).File, at(b).File), cmp.Compare(at(a).Offset, at(b).Offset))
-	}
-	if !slices.IsSortedFunc(order, byPlace) {
-		slices.SortFunc(order, byPlace)
-	}
-	var t Tensor
-	err := mmapio.Guard(func() error {
-		var room []byte // of many tensors
-		for _, i := range order {
-			t = m.handle(at(i), nil, l)
-			size := int(t.desc.Raw)
-			if size > len(room) {
-				room = make([]byte, max(size, 1<<14))
-			}
-			b := room[:size:size]
-			room, table.Contents[i] = room[size:], b
-			if t.file.waits() && t.desc.Encoding == layout.Raw {
-				p.AddTarget(t.file.afar(), t.desc.Offset, t.desc.Stored, content(b))
-			} else if err := t.readAt(b, 0); err != nil {
-				return err
-			}
-		}
-		return nil
 	})
-	if err != nil {
-		return t.wrap(err)
+	p := plan.New(0)
+	for _, i := range order {
+		t := s.model.handle(at(i), nil, s.lease)
+		b := make([]byte, t.desc.Raw)
+		table.Contents[i] = b
+		if t.asksAfar() {
+			p.AddTarget(t.file.afar(), t.desc.Offset, t.desc.Stored, content(b))
+		} else if err := t.readAt(b, 0); err != nil {
+			return t.wrap(err)
+		}
 	}
-	return p.Read(ctx, openers, &parallel.Progress{})
+	return p.Read(s.ctx, openers, &parallel.Progress{})
 }
 
 // content is memory for a small tensor.

@@ -39,19 +39,43 @@ func FuzzScheme(b []byte) int {
 		names.Add(layout.HashNameBytes(t.Name), len(tensors))
 		tensors, contents = append(tensors, t), append(contents, words[3])
 	}
-	table, err := scheme.Find(tensors, names, lim, func() (*scheme.Config, error) {
-		md, err := jsontext.Parse(config, layout.Unknown, 0, "config.json", lim)
-		if err != nil {
-			return &scheme.Config{Err: err}, nil
-		}
-		return scheme.ReadConfig(md), nil
-	})
+	conf := &scheme.Config{}
+	if md, err := jsontext.Parse(config, layout.Unknown, 0, "config.json", lim); err != nil {
+		conf.Err = err
+	} else {
+		conf = scheme.ReadConfig(md)
+	}
+	for _, later := range []bool{false, true} {
+		findWeights(tensors, names, lim, checkpoint{conf, contents, later})
+	}
+	return 1
+}
+
+// checkpoint is a source whose contents are at hand, or come later.
+type checkpoint struct {
+	config   *scheme.Config
+	contents [][]byte
+	later    bool
+}
+
+func (c checkpoint) Config() (*scheme.Config, error) { return c.config, nil }
+
+func (c checkpoint) Content(tensor uint32, p []byte) (bool, error) {
+	if !c.later {
+		clear(p[copy(p, c.contents[tensor]):])
+	}
+	return !c.later, nil
+}
+
+// findWeights finds the weights among tensors and panics if they are not what scheme promises.
+func findWeights(tensors []layout.Tensor, names *layout.Names, lim layout.Limits, source checkpoint) {
+	table, err := scheme.Find(tensors, names, lim, source)
 	if err != nil {
 		panic(err)
 	}
 	for i, w := range table.Wants {
 		table.Contents[i] = make([]byte, tensors[w.Tensor].Raw)
-		copy(table.Contents[i], contents[w.Tensor])
+		copy(table.Contents[i], source.contents[w.Tensor])
 	}
 	if len(table.Wants) > 0 {
 		table.Complete()
@@ -59,7 +83,6 @@ func FuzzScheme(b []byte) int {
 	for i := range table.Weights {
 		checkWeight(&table.Weights[i], tensors, table.Of, uint32(i+1))
 	}
-	return 1
 }
 
 func taken(tensors []layout.Tensor, names *layout.Names, name []byte) bool {
@@ -103,18 +126,6 @@ func FuzzQuantState(b []byte) int {
 	for i := range tensors {
 		names.Add(layout.HashNameBytes(tensors[i].Name), i)
 	}
-	table, err := scheme.Find(tensors, names, (*layout.Limits)(nil).WithDefaults(), func() (*scheme.Config, error) { return scheme.ReadConfig(), nil })
-	if err != nil {
-		panic(err)
-	}
-	for i := range table.Wants {
-		table.Contents[i] = b
-	}
-	if len(table.Wants) > 0 {
-		table.Complete()
-	}
-	for i := range table.Weights {
-		checkWeight(&table.Weights[i], tensors, table.Of, uint32(i+1))
-	}
+	findWeights(tensors, names, (*layout.Limits)(nil).WithDefaults(), checkpoint{scheme.ReadConfig(), [][]byte{1: b, 2: nil}, false})
 	return 1
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"math/bits"
 	"slices"
 
 	"github.com/tensormap/tensormap/layout"
@@ -15,8 +16,8 @@ type Table struct {
 	// Of has, for every stored tensor, one more than the position of the weight that it is a part of, or
 	// 0. It is nil if there are no weights.
 	Of []uint32
-	// Wants lists the tensors whose content decides about shapes. The caller puts their bytes into Contents,
-	// in the same order, and they must not change until Complete returns.
+	// Wants lists the tensors whose content decides about shapes and was not at hand. The caller puts their
+	// bytes into Contents, in the same order, and they must not change until Complete returns.
 	Wants    []Want
 	Contents [][]byte
 
@@ -31,18 +32,19 @@ type Table struct {
 	shaping shaping
 }
 
-// pending is a weight whose shape waits for contents.
+// pending is a weight whose shape waits for contents, which begin at a place in Table.Wants.
 type pending struct {
 	evidence
 	weight uint32
+	wants  uint32
 }
 
 // evidence is what tells the form of a weight, beside its parts.
 type evidence struct {
-	c     *convention
-	end   uint8  // of the scale's name, in c.scales
-	wants [2]int // the range of contents, in Table.Wants
-	layer []byte // the path of the layer
+	c        *convention
+	end      uint8    // of the scale's name, in c.scales
+	layer    []byte   // the path of the layer
+	contents [][]byte // of the parts whose roles c wants, in their order
 }
 
 // An example is a weight with its form, and all that decided about it.
@@ -52,11 +54,26 @@ type example struct {
 	params
 }
 
+// keep makes w the example, whose evidence may change afterwards.
+func (x *example) keep(w *Weight, e *evidence, p params) {
+	contents := x.contents[:0]
+	for i, b := range e.contents {
+		var room []byte
+		if i < len(x.contents) {
+			room = x.contents[i][:0]
+		}
+		contents = append(contents, append(room, b...))
+	}
+	*x = example{w, *e, p}
+	x.contents = contents
+}
+
 // Complete finishes the table, once all contents are there. It must be called once.
 func (t *Table) Complete() {
 	for i := range t.pending {
 		p := &t.pending[i]
 		if w := &t.Weights[p.weight]; w.Err == nil {
+			p.contents = t.Contents[p.wants:][:p.c.wanted(w)]
 			t.shape(w, &p.evidence)
 		}
 	}
@@ -132,13 +149,21 @@ type Want struct {
 // mostContent bounds a tensor whose content is asked for. Descriptions in JSON take about 300 bytes.
 const mostContent = 64 << 10
 
-// Find finds the quantized weights among the tensors of a checkpoint, which names finds. It asks for
-// the configuration at most once, and not if no tensor may be part of such a weight. The error is
-// that of config.
+// A Source knows what belongs to the tensors of a checkpoint.
+type Source interface {
+	// Config returns the configuration. Find asks at most once, and not if no tensor may be part of a
+	// quantized weight.
+	Config() (*Config, error)
+	// Content reads the bytes of a tensor, Raw of them, into p. It reports false if they are not at hand.
+	Content(tensor uint32, p []byte) (bool, error)
+}
+
+// Find finds the quantized weights among the tensors of a checkpoint, which names finds. The error is
+// that of the source.
 //
 // If the table wants contents, the caller supplies them and then calls Complete.
-func Find(tensors []layout.Tensor, names *layout.Names, lim layout.Limits, config func() (*Config, error)) (*Table, error) {
-	f := finder{Table: &Table{limits: lim, tensors: tensors, names: names}, config: config}
+func Find(tensors []layout.Tensor, names *layout.Names, lim layout.Limits, source Source) (*Table, error) {
+	f := finder{Table: &Table{limits: lim, tensors: tensors, names: names}, source: source}
 	for i := range tensors {
 		k := kinds[tensors[i].DType]
 		if k == 0 {
@@ -171,6 +196,8 @@ const (
 	shorts      // I16
 	longs       // I64
 	blocks      // NVFP4
+
+	kindBits = iota
 )
 
 var kinds = [256]kind{
@@ -181,23 +208,31 @@ var kinds = [256]kind{
 // finder finds the weights of one checkpoint.
 type finder struct {
 	*Table
-	config  func() (*Config, error)
+	source  Source
 	refused error // by conf
 	buf     []byte
 	parts   []Part
-	spelled []byte      // names that no tensor has
-	tails   *tails      // of all names, once they were asked for
-	asked   *convention // whose companions others are
-	others  []companion // that some tensor's name ends like
-	all     map[*convention][]companion
+	spelled []byte              // names that no tensor has
+	tails   *tails              // of all names, once they were asked for
+	may     [kindBits][]suspect // by kind, once they were asked for
 	near    [256]hint
 	alone   []uint32 // tensors that may be codes, for which no companion was found
+	// The contents of one weight, and the memory that they lie in.
+	contents [][]byte
+	bytes    []byte
+}
+
+// A suspect is a convention that some weight may follow, for all that the ends of names tell.
+type suspect struct {
+	*convention
+	ends   []uint8     // of scales
+	others []companion // that some tensor's name ends like
 }
 
 // configuration returns the configuration, which it asks for once.
 func (f *finder) configuration() (_ *Config, err error) {
 	if f.conf == nil {
-		if f.conf, err = f.config(); err != nil {
+		if f.conf, err = f.source.Config(); err != nil {
 			return nil, err
 		}
 		f.refused = f.conf.refusal()
@@ -259,9 +294,8 @@ func (f *finder) tensor(i uint32, k kind) error {
 	if f.Of != nil && f.Of[i] != 0 {
 		return nil
 	}
-	for j := range conventions {
-		c := &conventions[j]
-		if c.kinds&k == 0 || !hasSuffix(name, c.codes) {
+	for _, c := range f.suspects(k) {
+		if !hasSuffix(name, c.codes) {
 			continue
 		}
 		stem := name[:len(name)-len(c.codes)]
@@ -289,12 +323,9 @@ func hasSuffix(name []byte, end string) bool {
 
 // scaleOf returns the tensor by which codes with a stem are known, and which of the convention's ends
 // it has. The error is that of the configuration.
-func (f *finder) scaleOf(c *convention, codes uint32, stem []byte) (tensor uint32, which uint8, ok bool, err error) {
-	for i, end := range c.scales {
-		if !f.ends(end) {
-			continue
-		}
-		s, ok := f.find(codes, stem, end)
+func (f *finder) scaleOf(c suspect, codes uint32, stem []byte) (tensor uint32, which uint8, ok bool, err error) {
+	for _, i := range c.ends {
+		s, ok := f.find(codes, stem, c.scales[i])
 		if !ok {
 			continue
 		}
@@ -307,7 +338,7 @@ func (f *finder) scaleOf(c *convention, codes uint32, stem []byte) (tensor uint3
 			fits = conf.powers[string(f.tensors[s].Name)]
 		}
 		if fits {
-			return s, uint8(i), true, nil
+			return s, i, true, nil
 		}
 	}
 	return 0, 0, false, nil
@@ -405,7 +436,7 @@ func (w *Weight) fail(err error) {
 }
 
 // add enters the weight of a convention whose codes and scale were found.
-func (f *finder) add(c *convention, codes, scale uint32, stem []byte, end uint8) error {
+func (f *finder) add(c suspect, codes, scale uint32, stem []byte, end uint8) error {
 	if _, err := f.configuration(); err != nil {
 		return err
 	}
@@ -422,7 +453,7 @@ func (f *finder) add(c *convention, codes, scale uint32, stem []byte, end uint8)
 	}
 	parts := append(f.room(2+len(c.others)), Part{Codes, codes}, Part{c.role, scale})
 	layer := bytes.TrimSuffix(stem, weightEnd)
-	for _, o := range f.companions(c) {
+	for _, o := range c.others {
 		base := stem
 		if o.layer {
 			base = layer
@@ -439,10 +470,10 @@ func (f *finder) add(c *convention, codes, scale uint32, stem []byte, end uint8)
 		w.Name = slices.Clip(f.spelled[len(f.spelled)-n:])
 	}
 	f.claim(w)
-	if w.Err == nil {
-		f.want(w, evidence{c: c, end: end, layer: layer})
+	if w.Err != nil {
+		return nil
 	}
-	return nil
+	return f.want(w, evidence{c: c.convention, end: end, layer: layer})
 }
 
 // grown returns names with room for n more bytes. Many names share an allocation.
@@ -453,30 +484,58 @@ func grown(names []byte, n int) []byte {
 	return names
 }
 
-// want finds shape and form of w, or asks for contents that tell.
-func (f *finder) want(w *Weight, e evidence) {
-	from := len(f.Wants)
+// wants reports whether the content of a part decides about shapes.
+func (c *convention) wants(p Part) bool {
+	return len(c.contents) > 0 && slices.Contains(c.contents, p.Role)
+}
+
+// wanted returns how many parts of w there are whose contents decide about shapes.
+func (c *convention) wanted(w *Weight) (n int) {
 	for _, p := range w.Parts {
-		if len(e.c.wants) == 0 || !slices.Contains(e.c.wants, p.Role) {
+		if c.wants(p) {
+			n++
+		}
+	}
+	return n
+}
+
+// want finds shape and form of w, or asks for contents that tell.
+func (f *finder) want(w *Weight, e evidence) error {
+	f.contents, f.bytes = f.contents[:0], f.bytes[:0]
+	atHand := true
+	for _, p := range w.Parts {
+		if !e.c.wants(p) {
 			continue
 		}
-		if size := f.tensors[p.Tensor].Raw; size > mostContent {
-			f.Wants = f.Wants[:from]
+		size := f.tensors[p.Tensor].Raw
+		if size > mostContent {
 			w.fail(misfit("tensor %s has %d bytes, more than %d", layout.Quote(f.tensors[p.Tensor].Name), size, mostContent))
-			return
+			return nil
 		}
-		f.Wants = append(f.Wants, Want{uint32(len(f.Weights) - 1), p.Role, p.Tensor})
-	}
-	e.wants = [2]int{from, len(f.Wants)}
-	if len(f.Wants) > from {
-		if f.pending == nil {
-			f.pending = make([]pending, 0, cap(f.Weights)-len(f.Weights)+1)
-			f.Wants = slices.Grow(f.Wants, cap(f.pending)*len(f.Wants))
+		if !atHand {
+			continue
 		}
-		f.pending = append(f.pending, pending{e, uint32(len(f.Weights) - 1)})
-		return
+		from := len(f.bytes)
+		f.bytes = slices.Grow(f.bytes, int(size))[:from+int(size)] // what f.contents has of it stays where it was
+		b, err := f.bytes[from:], error(nil)
+		if atHand, err = f.source.Content(p.Tensor, b); err != nil {
+			return err
+		}
+		f.contents = append(f.contents, b)
 	}
-	f.shape(w, &e)
+	if atHand {
+		e.contents = f.contents
+		f.shape(w, &e)
+		return nil
+	}
+	at := uint32(len(f.Weights) - 1)
+	f.pending = append(f.pending, pending{e, at, uint32(len(f.Wants))})
+	for _, p := range w.Parts {
+		if e.c.wants(p) {
+			f.Wants = append(f.Wants, Want{at, p.Role, p.Tensor})
+		}
+	}
+	return nil
 }
 
 // shape finds shape and form of w. Many weights have those of another.
@@ -484,7 +543,7 @@ func (t *Table) shape(w *Weight, e *evidence) {
 	single := len(t.conf.groups) <= 1 && len(t.conf.layers) == 0 // else one may name w's layer
 	for i := range t.recent {
 		r := &t.recent[i]
-		if single && r.c == e.c && r.end == e.end && (len(t.conf.paths) == 0 || r.params == t.conf.of(e.layer)) && t.alike(w, r.w) && t.sameContents(e, &r.evidence) {
+		if single && r.c == e.c && r.end == e.end && (len(t.conf.paths) == 0 || r.params == t.conf.of(e.layer)) && t.alike(w, r.w, e.c) && slices.EqualFunc(e.contents, r.contents, bytes.Equal) {
 			w.Shape, w.Form = r.w.Shape, r.w.Form
 			return
 		}
@@ -495,62 +554,57 @@ func (t *Table) shape(w *Weight, e *evidence) {
 	}
 	t.shaping = shaping{Table: t, w: w, evidence: *e, params: p, sizes: t.shaping.sizes[:0]}
 	if w.fail(t.shaping.run()); w.Err == nil && single {
-		t.recent[t.turn%len(t.recent)] = example{w, *e, p}
+		t.recent[t.turn%len(t.recent)].keep(w, e, p)
 		t.turn++
 	}
 }
 
-// sameContents reports whether the contents that tell two forms are equal, in tensors whose names end
-// alike.
-func (t *Table) sameContents(a, b *evidence) bool {
-	n := a.wants[1] - a.wants[0]
-	if n != b.wants[1]-b.wants[0] {
-		return false
-	}
-	for i := range n {
-		x, y := a.wants[0]+i, b.wants[0]+i
-		if last(t.tensors[t.Wants[x].Tensor].Name) != last(t.tensors[t.Wants[y].Tensor].Name) || !bytes.Equal(t.Contents[x], t.Contents[y]) {
-			return false
-		}
-	}
-	return true
-}
-
-// alike reports whether two weights of one convention have parts of the same types and shapes. Most
-// layers of a model are.
-func (t *Table) alike(a, b *Weight) bool {
+// alike reports whether two weights of a convention have parts of the same types and shapes, and those
+// whose contents decide have names that end alike. Most layers of a model are.
+func (t *Table) alike(a, b *Weight, c *convention) bool {
 	if len(a.Parts) != len(b.Parts) {
 		return false
 	}
 	for i, p := range a.Parts {
 		q := b.Parts[i]
 		x, y := &t.tensors[p.Tensor], &t.tensors[q.Tensor]
-		if p.Role != q.Role || x.DType != y.DType || !slices.Equal(x.Shape, y.Shape) {
+		if p.Role != q.Role || x.DType != y.DType || !slices.Equal(x.Shape, y.Shape) || c.wants(p) && last(x.Name) != last(y.Name) {
 			return false
 		}
 	}
 	return true
 }
 
-// companions returns the companions of a convention that some weight may have.
-func (f *finder) companions(c *convention) []companion {
-	if f.asked == c {
-		return f.others
-	}
-	list, ok := f.all[c]
-	if !ok {
-		for _, o := range c.others {
-			if f.ends(o.end) {
-				list = append(list, o)
+// suspects returns the conventions that codes of kind k may follow.
+func (f *finder) suspects(k kind) []suspect {
+	list := &f.may[bits.TrailingZeros8(uint8(k))]
+	if *list == nil {
+		*list = []suspect{}
+		for i := range conventions {
+			if c := &conventions[i]; c.kinds&k != 0 {
+				if s := f.suspect(c); len(s.ends) > 0 || c.sure {
+					*list = append(*list, s)
+				}
 			}
 		}
-		if f.all == nil {
-			f.all = make(map[*convention][]companion)
-		}
-		f.all[c] = list
 	}
-	f.asked, f.others = c, list
-	return list
+	return *list
+}
+
+// suspect returns what may be there of the companions of c.
+func (f *finder) suspect(c *convention) suspect {
+	s := suspect{convention: c}
+	for i, end := range c.scales {
+		if f.ends(end) {
+			s.ends = append(s.ends, uint8(i))
+		}
+	}
+	for _, o := range c.others {
+		if f.ends(o.end) {
+			s.others = append(s.others, o)
+		}
+	}
+	return s
 }
 
 // tails is a set of tails of names.

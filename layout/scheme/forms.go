@@ -101,9 +101,14 @@ func (s *shaping) content(r Role) []byte {
 
 // contentOf returns the bytes of a tensor that was asked for, or nil.
 func (s *shaping) contentOf(tensor uint32) []byte {
-	for i := s.wants[0]; i < s.wants[1]; i++ {
-		if s.Wants[i].Tensor == tensor {
-			return s.Contents[i]
+	i := 0
+	for _, p := range s.w.Parts {
+		switch {
+		case !s.c.wants(p):
+		case p.Tensor == tensor:
+			return s.contents[i]
+		default:
+			i++
 		}
 	}
 	return nil

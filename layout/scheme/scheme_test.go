@@ -39,23 +39,55 @@ func find(t testing.TB, config string, tensors ...stored) *scheme.Table {
 		list = append(list, layout.Tensor{Name: []byte(s.name), DType: s.dtype, Shape: s.shape, Raw: raw, Stored: raw})
 		names.Add(layout.HashName(s.name), i)
 	}
-	table, err := scheme.Find(list, names, defaults, func() (*scheme.Config, error) {
-		md, err := jsontext.Parse([]byte(config), layout.Unknown, 0, "config.json", defaults)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return scheme.ReadConfig(md), nil
-	})
+	md, err := jsontext.Parse([]byte(config), layout.Unknown, 0, "config.json", defaults)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, w := range table.Wants {
-		table.Contents[i] = tensors[w.Tensor].content
+	table, err := scheme.Find(list, names, defaults, checkpoint{scheme.ReadConfig(md), tensors})
+	if err != nil {
+		t.Fatal(err)
 	}
 	if len(table.Wants) > 0 {
-		table.Complete()
+		t.Fatal("asked for contents that are at hand")
+	}
+	later, err := scheme.Find(list, names, defaults, checkpoint{scheme.ReadConfig(md), nil})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, w := range later.Wants {
+		later.Contents[i] = tensors[w.Tensor].content
+	}
+	if len(later.Wants) > 0 {
+		later.Complete()
+	}
+	if a, b := told(table), told(later); a != b {
+		t.Fatalf("contents that come later tell\n%s, not\n%s", b, a)
 	}
 	return table
+}
+
+// told returns what a table says of its weights.
+func told(table *scheme.Table) (s string) {
+	for _, w := range table.Weights {
+		s += fmt.Sprintf("%s %v %v %v %v\n", w.Name, w.Shape, w.Parts, w.Err, w.Form != nil)
+	}
+	return s
+}
+
+// checkpoint is a source. Without tensors their contents are not at hand.
+type checkpoint struct {
+	config  *scheme.Config
+	tensors []stored
+}
+
+func (c checkpoint) Config() (*scheme.Config, error) { return c.config, nil }
+
+func (c checkpoint) Content(tensor uint32, p []byte) (bool, error) {
+	if c.tensors == nil {
+		return false, nil
+	}
+	copy(p, c.tensors[tensor].content)
+	return true, nil
 }
 
 func int64s(values ...int64) (b []byte) {
