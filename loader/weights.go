@@ -111,7 +111,15 @@ func (s *checkpoint) Content(tensor uint32, p []byte) (bool, error) {
 	if t.asksAfar() {
 		return false, nil
 	}
-	if err := t.readAt(p, 0); err != nil {
+	err := func() error {
+		if !t.inPlace() {
+			return t.readAt(p, 0)
+		}
+		b, err := t.file.content.Slice(t.desc.Offset, t.desc.Raw)
+		copy(p, b) // findWeights guards all at once
+		return err
+	}()
+	if err != nil {
 		return false, t.wrap(err)
 	}
 	return true, nil

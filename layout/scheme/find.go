@@ -464,7 +464,11 @@ func (f *finder) add(c suspect, codes, scale uint32, stem []byte, end uint8) err
 	}
 	w, at := f.next(len(parts)), &f.tensors[codes]
 	w.Name, w.Offset, w.File, w.Encoding, w.Parts = at.Name, at.Offset, at.File, at.Encoding, parts
-	if c.name != c.codes && !c.inward {
+	switch {
+	case c.name == c.codes || c.inward:
+	case c.name == "":
+		w.Name = slices.Clip(stem)
+	default:
 		n := len(stem) + len(c.name)
 		f.spelled = append(append(grown(f.spelled, n), stem...), c.name...)
 		w.Name = slices.Clip(f.spelled[len(f.spelled)-n:])
