@@ -563,8 +563,8 @@ func (t *Table) shape(w *Weight, e *evidence) {
 	}
 }
 
-// alike reports whether two weights of a convention have parts of the same types and shapes, and those
-// whose contents decide have names that end alike. Most layers of a model are.
+// alike reports whether two weights of a convention have parts of the same types and shapes. Those
+// whose contents decide must have names that end alike. Most layers of a model are alike.
 func (t *Table) alike(a, b *Weight, c *convention) bool {
 	if len(a.Parts) != len(b.Parts) {
 		return false
