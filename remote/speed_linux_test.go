@@ -72,22 +72,26 @@ func (w *slowWriter) Write(b []byte) (n int, err error) {
 	return n, err
 }
 
-// best returns the shortest of three runs of each, which alternate.
-func best(t *testing.T, runs ...func() error) []time.Duration {
+// median returns the median of seven runs of each, which alternate.
+func median(t *testing.T, runs ...func() error) []time.Duration {
 	t.Helper()
-	took := make([]time.Duration, len(runs))
-	for range 3 {
+	const rounds = 7
+	took := make([][]time.Duration, len(runs))
+	for range rounds {
 		for i, run := range runs {
 			begun := time.Now()
 			if err := run(); err != nil {
 				t.Fatal(err)
 			}
-			if d := time.Since(begun); took[i] == 0 || d < took[i] {
-				took[i] = d
-			}
+			took[i] = append(took[i], time.Since(begun))
 		}
 	}
-	return took
+	medians := make([]time.Duration, len(runs))
+	for i := range took {
+		slices.Sort(took[i])
+		medians[i] = took[i][rounds/2]
+	}
+	return medians
 }
 
 const speedBytes = 512 << 20
@@ -123,7 +127,7 @@ func TestSpeed(t *testing.T) {
 			}
 		}
 		names := []string{"curl to nowhere", "curl, then sync", "16 plain requests", "read (httprange)", "pull (cached)"}
-		took := best(t, curl("/dev/null"), curl(filepath.Join(t.TempDir(), "curl")), func() error { return plain(address, int64(len(content)), 16) },
+		took := median(t, curl("/dev/null"), curl(filepath.Join(t.TempDir(), "curl")), func() error { return plain(address, int64(len(content)), 16) },
 			func() error { return readWhole(t.Context(), address) },
 			func() error {
 				fresh()

@@ -55,10 +55,8 @@ func (r *Reader) ReadVector(ctx context.Context, bufs [][]byte, off int64) error
 			return nil
 		}
 	}
-	for rest.n > r.opts.PieceBytes {
-		piece, at := rest.split(r.opts.PieceBytes), off
-		off += r.opts.PieceBytes
-		pieces.Go(fetch(piece, at))
+	for most := r.pieceBytes(rest.n); rest.n > most; off += most {
+		pieces.Go(fetch(rest.split(most), off))
 	}
 	if rest.n > 0 {
 		pieces.Here(fetch(rest, off))
@@ -72,6 +70,15 @@ func (r *Reader) ReadVector(ctx context.Context, bufs [][]byte, off int64) error
 		return err
 	}
 	return r.wrap(start, err)
+}
+
+// pieceBytes returns the most that one request asks for in a read of n bytes. A server's delay costs less
+// of a long piece.
+func (r *Reader) pieceBytes(n int64) int64 {
+	if r.opts.PieceBytes > 0 {
+		return r.opts.PieceBytes
+	}
+	return min(max(n/int64(r.opts.Parallel), 8<<20), 32<<20)
 }
 
 // during returns ctx, ended by Close too.
