@@ -15,6 +15,8 @@ type Pulled struct {
 	Path string
 	// Files are the paths of all that belongs to the model, in order.
 	Files []string
+	// Names are those of Files in the model's folder, with slashes.
+	Names []string
 }
 
 // Pull brings a model of the Hub to the cache: its weights, their index, and the files beside them
@@ -52,8 +54,9 @@ func (d *folder) pull(ctx context.Context) (*Pulled, error) {
 		}
 	}
 	pulled := &Pulled{}
-	for _, name := range names {
-		pulled.Files = append(pulled.Files, d.path(name))
+	for _, member := range names {
+		pulled.Files = append(pulled.Files, d.path(member))
+		pulled.Names = append(pulled.Names, besideModel(name, member))
 	}
 	if pulled.Path = d.path(name); !d.alone(name, names) {
 		pulled.Path = filepath.Dir(pulled.Path)

@@ -252,6 +252,11 @@ func TestWebPull(t *testing.T) {
 	if len(pulled.Files) != 5 || sent > 4*shardBytes+1<<20 {
 		t.Errorf("%d bytes for %v", sent, pulled.Files)
 	}
+	for i, path := range pulled.Files {
+		if want := filepath.Join(pulled.Path, filepath.FromSlash(pulled.Names[i])); path != want {
+			t.Errorf("%s is called %s", path, pulled.Names[i])
+		}
+	}
 	m, err := loader.Open(filepath.Join(pulled.Path, "model.safetensors.index.json"), nil)
 	m = modeltest.Opened(t, m, err)
 	if got := bytesOf(t, m, "w3"); !bytes.HasSuffix(files["/a/model-00004-of-00004.safetensors"], got) {

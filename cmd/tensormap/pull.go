@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/glob"
@@ -97,16 +96,15 @@ func (opts *pullOptions) run(ctx context.Context, s terminal.Streams, args []str
 	if err != nil {
 		return err
 	}
-	names := namesIn(pulled)
-	if err := verifyFiles(ctx, pulled.Files, names, own.Trust); err != nil {
+	if err := verifyFiles(ctx, pulled.Files, pulled.Names, own.Trust); err != nil {
 		return err
 	}
 	if opts.out != "" {
-		copies, err := copyTo(opts.out, pulled.Files, names)
+		copies, err := copyTo(opts.out, pulled.Files, pulled.Names)
 		if err != nil {
 			return err
 		}
-		if err := verifyFiles(ctx, copies, names, own.Trust); err != nil { // whoever writes to the cache was quick
+		if err := verifyFiles(ctx, copies, pulled.Names, own.Trust); err != nil { // whoever writes to the cache was quick
 			for _, path := range copies {
 				os.Remove(path)
 			}
@@ -142,22 +140,6 @@ func (opts *pullOptions) pullTensors(ctx context.Context, s terminal.Streams, ad
 	}
 	_, err = fmt.Fprintln(s.Out, called(address))
 	return err
-}
-
-// namesIn returns the names of a model's files in its folder, with slashes.
-func namesIn(model *remote.Pulled) (names []string) {
-	root := model.Path
-	if slices.Contains(model.Files, root) {
-		root = filepath.Dir(root)
-	}
-	for _, path := range model.Files {
-		name, err := filepath.Rel(root, path)
-		if err != nil || !filepath.IsLocal(name) {
-			name = filepath.Base(path)
-		}
-		names = append(names, filepath.ToSlash(name))
-	}
-	return names
 }
 
 // verifyFiles compares files, which have these names in their model's folder, with by, if there is one.

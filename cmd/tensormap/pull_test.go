@@ -11,7 +11,6 @@ import (
 	"github.com/tensormap/tensormap/internal/hubtest"
 	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/remote"
 	"github.com/tensormap/tensormap/trust"
 )
 
@@ -103,7 +102,8 @@ func TestHubFilter(t *testing.T) {
 // TestPulledFolders compares files of one plain name in two folders, one of which has the other's content.
 func TestPulledFolders(t *testing.T) {
 	dir := t.TempDir()
-	model := &remote.Pulled{Path: dir, Files: []string{filepath.Join(dir, "config.json"), filepath.Join(dir, "text", "config.json")}}
+	names := []string{"config.json", "text/config.json"}
+	files := []string{filepath.Join(dir, "config.json"), filepath.Join(dir, "text", "config.json")}
 	if err := os.Mkdir(filepath.Join(dir, "text"), 0o777); err != nil {
 		t.Fatal(err)
 	}
@@ -117,11 +117,11 @@ func TestPulledFolders(t *testing.T) {
 	verify := func(first, second string) error {
 		t.Helper()
 		for i, text := range []string{first, second} {
-			if err := os.WriteFile(model.Files[i], []byte(text), 0o666); err != nil {
+			if err := os.WriteFile(files[i], []byte(text), 0o666); err != nil {
 				t.Fatal(err)
 			}
 		}
-		return verifyFiles(t.Context(), model.Files, namesIn(model), by)
+		return verifyFiles(t.Context(), files, names, by)
 	}
 	if err := verify("{}", "[]"); err != nil {
 		t.Error(err)
