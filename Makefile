@@ -98,7 +98,8 @@ outside: ## hold conversions and signatures against Python's packages, those tha
 		$(PYTHON) testdata/outside/check_signatures.py "$$dir/tensormap"
 
 test-remote: export PYTHON_ORAS ?= $(PYTHON)
-test-remote: test-peers test-blob ## hold remote against real servers, and against PyPI's huggingface_hub and oras in $(PYTHON)
+test-remote: export PYTHON_MOTO ?= $(PYTHON)
+test-remote: test-peers test-blob ## hold remote against real servers, and against PyPI's huggingface_hub, oras and moto[server] in $(PYTHON)
 	PYTHON_HUB=$$(command -v $(PYTHON)) $(GO) test ./remote -run HuggingFaceHub -count 1 -v
 
 bench-remote: ## reading and pulling against curl and plain requests, and cold start against hf download, of PyPI in $(PYTHON)

@@ -77,8 +77,44 @@ type gateway struct {
 	client *minio.Client
 }
 
-// startS3 starts one with a bucket called models, and makes it the environment's.
+// startS3 starts versitygw with a bucket called models, and makes it the environment's.
 func startS3(t *testing.T) *gateway {
+	t.Helper()
+	return startGateway(t, func(port string) *exec.Cmd {
+		dir := filepath.Join(t.TempDir(), "buckets")
+		if err := os.MkdirAll(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), "PEER_S3="+dir, "PEER_PORT="+port)
+		return cmd
+	})
+}
+
+// startMoto starts moto of PyPI, in memory, likewise. PYTHON_MOTO names a Python that has it.
+func startMoto(t *testing.T) *gateway {
+	t.Helper()
+	python := os.Getenv("PYTHON_MOTO")
+	if python == "" || exec.Command(python, "-c", "import moto.server").Run() != nil {
+		t.Skip("PYTHON_MOTO names no Python with moto[server]")
+	}
+	return startGateway(t, func(port string) *exec.Cmd {
+		return exec.Command(python, "-c", "import sys; from moto.server import main; main(sys.argv[1:])", "-H", "127.0.0.1", "-p", port)
+	})
+}
+
+// onEachS3 runs a test on every S3 server that there is.
+func onEachS3(t *testing.T, test func(*testing.T, *gateway)) {
+	for name, start := range map[string]func(*testing.T) *gateway{"versitygw": startS3, "moto": startMoto} {
+		t.Run(name, func(t *testing.T) {
+			environment(t)
+			test(t, start(t))
+		})
+	}
+}
+
+// startGateway starts the server that command makes for a port.
+func startGateway(t *testing.T, command func(port string) *exec.Cmd) *gateway {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -86,12 +122,7 @@ func startS3(t *testing.T) *gateway {
 	}
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	l.Close()
-	dir := filepath.Join(t.TempDir(), "buckets")
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "PEER_S3="+dir, "PEER_PORT="+port)
+	cmd := command(port)
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Start(); err != nil {
@@ -177,9 +208,9 @@ func (g *gateway) count() (objects, listings int, sent int64) {
 }
 
 // A prefix is a directory: its index leads to the shards, and its config.json is the model's.
-func TestS3(t *testing.T) {
-	environment(t)
-	g := startS3(t)
+func TestS3(t *testing.T) { onEachS3(t, testS3) }
+
+func testS3(t *testing.T, g *gateway) {
 	data := g.putSharded(t, "people/a model+x=1/")
 	g.put(t, "people/other.txt", []byte("other"))
 	g.take()
@@ -240,9 +271,9 @@ func TestS3(t *testing.T) {
 }
 
 // A changed object is an error for what is open, and another one for the next.
-func TestS3Changes(t *testing.T) {
-	environment(t)
-	g := startS3(t)
+func TestS3Changes(t *testing.T) { onEachS3(t, testS3Changes) }
+
+func testS3Changes(t *testing.T, g *gateway) {
 	old, fresh := bytesOf(size, 1), bytesOf(size, 2)
 	g.put(t, "model.safetensors", weights("w", old))
 	m := open(t, "s3://models/model.safetensors")
