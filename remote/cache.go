@@ -84,8 +84,7 @@ func ownEntries(dir string) (list []CacheEntry, err error) {
 
 // entries lists the complete files in the Hub's cache.
 func (h *hub) entries() (list []CacheEntry, err error) {
-	repositories, err := filepath.Glob(filepath.Join(h.cache, "models--*"))
-	for _, dir := range repositories {
+	for _, dir := range h.repositories() {
 		names := linksIn(filepath.Join(dir, "snapshots"))
 		repo := "hf://" + strings.ReplaceAll(strings.TrimPrefix(filepath.Base(dir), "models--"), "--", "/")
 		for blob, of := range names {
@@ -101,7 +100,18 @@ func (h *hub) entries() (list []CacheEntry, err error) {
 		}
 		list = append(list, blobs...)
 	}
-	return list, err
+	return list, nil
+}
+
+// repositories lists the folders of models in the Hub's cache.
+func (h *hub) repositories() (dirs []string) {
+	entries, _ := os.ReadDir(h.cache)
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "models--") {
+			dirs = append(dirs, filepath.Join(h.cache, e.Name()))
+		}
+	}
+	return dirs
 }
 
 // linksIn returns the names of links under dir, by the file that they lead to.

@@ -23,11 +23,27 @@ func entries(t *testing.T) (list []remote.CacheEntry) {
 	return list
 }
 
+// A file that is no model does not stay, however it was asked for.
+func TestNoModel(t *testing.T) {
+	s := newSite(t, map[string][]byte{"/page": []byte("<!DOCTYPE html><title>Sign in</title>")})
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	if _, err := remote.Pull(t.Context(), s.URL+"/page", nil); !errors.Is(err, layout.ErrFormat) {
+		t.Error(err)
+	}
+	if _, err := remote.Open(t.Context(), s.URL+"/page", nil); !errors.Is(err, layout.ErrFormat) {
+		t.Error(err)
+	}
+	if list := entries(t); len(list) > 0 {
+		t.Errorf("kept %+v", list)
+	}
+}
+
 // The cache tells what is there in part and whole, checks it, and gives up what was not used for long.
 func TestCache(t *testing.T) {
 	h := hubtest.New(t, sharded())
 	s := newSite(t, map[string][]byte{"/old.safetensors": webModel(1), "/new.safetensors": webModel(2)})
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Setenv("XDG_CACHE_HOME", filepath.Join(t.TempDir(), "a[b"))
+	t.Setenv("HF_HUB_CACHE", filepath.Join(t.TempDir(), "c[d"))
 	if list := entries(t); len(list) != 0 {
 		t.Errorf("an empty cache has %v", list)
 	}

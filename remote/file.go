@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"sync"
+	"sync/atomic"
 
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/remote/internal/sparse"
@@ -31,6 +32,8 @@ type file struct {
 	holding bool  // nothing that is fetched is kept
 	held    int64 // the end of what was fetched meanwhile
 	verify  func(source loader.ContextReaderAt) loader.ContextReaderAt
+
+	doubtful atomic.Bool // whether it is a model
 
 	settling sync.WaitGroup // see settle
 	unsettle context.CancelFunc
@@ -229,7 +232,9 @@ func (f *file) Close() error {
 		if f.unsettle != nil {
 			f.unsettle()
 			f.settling.Wait()
-		} else if f.part.Have() == f.object.size && f.object.size <= mostAtClose && !f.part.Finished() {
+		} else if whole := f.part.Have() == f.object.size && !f.part.Finished(); whole && f.doubtful.Load() {
+			err = f.part.Remove()
+		} else if whole && f.object.size <= mostAtClose {
 			if err = f.move(context.Background(), f); err != nil {
 				err = fmt.Errorf("%s: %w", f.Name(), err)
 			}

@@ -167,10 +167,18 @@ func (d *folder) openModel(ctx context.Context) (*loader.Model, error) {
 		}
 	}
 	d.filling.add(f)
-	m, err := loader.OpenReaderAt(ctx, f, f.Size(), d.opts.Loader)
+	m, err := d.load(ctx, f)
 	if err == nil {
 		d.filling.start(d.opts)
 	}
+	return m, err
+}
+
+// load opens the model that f begins. If that fails, f does not get its place in the cache.
+func (d *folder) load(ctx context.Context, f *file) (*loader.Model, error) {
+	f.doubtful.Store(true)
+	m, err := loader.OpenReaderAt(ctx, f, f.Size(), d.opts.Loader)
+	f.doubtful.Store(err != nil)
 	return m, err
 }
 
@@ -189,7 +197,7 @@ func (d *folder) members(ctx context.Context, name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := loader.OpenReaderAt(ctx, f, f.Size(), d.opts.Loader)
+	m, err := d.load(ctx, f)
 	if err != nil {
 		return nil, err
 	}

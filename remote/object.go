@@ -170,8 +170,9 @@ func (o *object) elsewhere(opts *Options) (*os.File, error) {
 		paths = append(paths, filepath.Join(store, "blobs", "sha256-"+o.id))
 	}
 	if h, err := newHub(nil); err == nil {
-		found, _ := filepath.Glob(filepath.Join(h.cache, "models--*", "blobs", o.id))
-		paths = append(paths, found...)
+		for _, dir := range h.repositories() {
+			paths = append(paths, filepath.Join(dir, "blobs", o.id))
+		}
 	}
 	for _, path := range paths {
 		f, err := os.Open(path)

@@ -23,12 +23,19 @@ type Info struct {
 
 // List describes the Files in a directory. Other files are left out.
 func List(dir string) (list []Info, err error) {
-	maps, err := filepath.Glob(filepath.Join(dir, "*"+mapSuffix))
+	files, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	for _, path := range maps {
-		info, err := stat(strings.TrimSuffix(path, mapSuffix))
+	for _, e := range files {
+		name, ok := strings.CutSuffix(e.Name(), mapSuffix)
+		if !ok {
+			continue
+		}
+		info, err := stat(filepath.Join(dir, name))
 		switch {
 		case err == nil:
 			list = append(list, info)
