@@ -16,9 +16,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/tensormap/tensormap/internal/modeltest"
 )
 
 // Hub has one repository at one commit. Its fields may be changed between requests, under Lock.
@@ -37,24 +38,22 @@ type Hub struct {
 	Network func(w http.ResponseWriter) http.ResponseWriter
 
 	sync.Mutex
-	answering atomic.Int64
-	digests   sync.Map // string by computed
-	signed    int64
-	requests  []Request
+	recorder modeltest.Recorder
+	digests  sync.Map // string by computed
+	signed   int64
 }
 
 // Request is what a server was asked.
 type Request struct {
-	Path, Range, Authorization string
-	CDN                        bool
-	Bytes                      int64 // sent
+	modeltest.Request
+	CDN bool
 }
 
 // New starts a Hub, and makes it the one of this test's environment, with an empty cache.
 func New(t testing.TB, files map[string][]byte) *Hub {
 	h := &Hub{Repo: "org/model", Commit: strings.Repeat("c0ffee01", 5), Files: files, Large: 1000}
-	h.Server = httptest.NewServer(h.record(false, h.serve))
-	h.CDN = httptest.NewServer(h.record(true, h.serveSigned))
+	h.Server = httptest.NewServer(h.behindNetwork(h.serve))
+	h.CDN = httptest.NewServer(h.behindNetwork(h.serveSigned))
 	t.Cleanup(h.Server.Close)
 	t.Cleanup(h.CDN.Close)
 	for name, value := range map[string]string{
@@ -69,31 +68,17 @@ func New(t testing.TB, files map[string][]byte) *Hub {
 	return h
 }
 
-// Take returns the requests since the last call. It waits a while for those that are being answered: a
-// client may have all of an answer before its handler has ended.
-func (h *Hub) Take() []Request {
-	for end := time.Now().Add(time.Second); h.answering.Load() > 0 && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
+// Take returns the requests since the last call. It waits a while for those that are being answered.
+func (h *Hub) Take() (requests []Request) {
+	for _, r := range h.recorder.Take() {
+		requests = append(requests, Request{r, "http://"+r.Host == h.CDN.URL})
 	}
-	h.Lock()
-	defer h.Unlock()
-	taken := h.requests
-	h.requests = nil
-	return taken
+	return requests
 }
 
-type counting struct {
-	http.ResponseWriter
-	n int64
-}
-
-func (c *counting) Write(b []byte) (int, error) {
-	n, err := c.ResponseWriter.Write(b)
-	c.n += int64(n)
-	return n, err
-}
-
-func (h *Hub) record(cdn bool, serve http.HandlerFunc) http.Handler {
+// behindNetwork returns a handler that serves by way of h.Network.
+func (h *Hub) behindNetwork(serve http.HandlerFunc) http.Handler {
+	recorded := h.recorder.Record(serve)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.Lock()
 		network := h.Network
@@ -101,15 +86,7 @@ func (h *Hub) record(cdn bool, serve http.HandlerFunc) http.Handler {
 		if network != nil {
 			w = network(w)
 		}
-		c := &counting{ResponseWriter: w}
-		h.answering.Add(1)
-		defer h.answering.Add(-1)
-		defer func() {
-			h.Lock()
-			defer h.Unlock()
-			h.requests = append(h.requests, Request{r.URL.Path, r.Header.Get("Range"), r.Header.Get("Authorization"), cdn, c.n})
-		}()
-		serve(c, r)
+		recorded.ServeHTTP(w, r)
 	})
 }
 

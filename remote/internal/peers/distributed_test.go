@@ -31,7 +31,7 @@ func TestDistributed(t *testing.T) {
 	}
 	content := modeltest.SafeTensors(layers...)
 	g.put(t, "llama/model.safetensors", content)
-	g.take()
+	g.Take()
 
 	out, err := exec.Command(program, "-ranks", fmt.Sprint(ranks), "s3://models/llama").CombinedOutput()
 	if err != nil {
@@ -64,18 +64,18 @@ func TestDistributed(t *testing.T) {
 		}
 	}
 	var sent int64
-	for _, r := range g.take() {
-		if r.rng == "" {
+	for _, r := range g.Take() {
+		if r.Range == "" {
 			continue
 		}
 		var from, to, rank int64
-		if _, err := fmt.Sscanf(r.rng, "bytes=%d-%d", &from, &to); err != nil {
-			t.Fatal(r.rng, err)
+		if _, err := fmt.Sscanf(r.Range, "bytes=%d-%d", &from, &to); err != nil {
+			t.Fatal(r.Range, err)
 		}
-		if _, err := fmt.Sscan(r.rank, &rank); err != nil {
+		if _, err := fmt.Sscan(r.Header.Get("X-Rank"), &rank); err != nil {
 			t.Fatal(r, err)
 		}
-		sent += r.bytes
+		sent += r.Bytes
 		for at := from / chunk; at <= to/chunk; at++ {
 			if !mine[rank][at] {
 				t.Errorf("rank %d has fetched bytes %d to %d, of which it holds none", rank, at*chunk, (at+1)*chunk)

@@ -154,7 +154,7 @@ func TestOCI(t *testing.T) {
 		layer{pack + "weight.config.v1.raw", "config.json", []byte(`{"model_type": "bert", "hidden_size": 64}`)},
 		layer{pack + "doc.v1.raw", "README.md", []byte("read me")},
 	), r.host+"/models/one:v1")
-	r.take()
+	r.Take()
 	address := "oci://" + r.host + "/models/one:v1"
 	m := open(t, address)
 	row, err := m.Tensor("w")
@@ -164,16 +164,16 @@ func TestOCI(t *testing.T) {
 	if err := row.DequantizeRows(make([]float32, 1024), 3000, 1); err != nil {
 		t.Fatal(err)
 	}
-	if blobs, others, sent := count(r.take()); blobs > 4 || others > 2 || sent > 400<<10 {
+	if blobs, others, sent := count(r.Take()); blobs > 4 || others > 2 || sent > 400<<10 {
 		t.Errorf("a row took %d requests for layers, %d others and %d bytes", blobs, others, sent)
 	}
 	configured(t, m)
 	want(t, m, "w", data)
 	m.Close()
-	r.take()
+	r.Take()
 	again := open(t, address)
 	want(t, again, "w", data)
-	if blobs, others, _ := count(r.take()); blobs > 0 || others > 1 {
+	if blobs, others, _ := count(r.Take()); blobs > 0 || others > 1 {
 		t.Errorf("opened again by %d requests for layers and %d others", blobs, others)
 	}
 	again.Close()
@@ -182,7 +182,7 @@ func TestOCI(t *testing.T) {
 	if _, err := remote.Open(t.Context(), "oci://"+r.host+"/models/two", nil); err == nil || !strings.Contains(err.Error(), "offline") {
 		t.Error(err)
 	}
-	if requests := r.take(); len(requests) > 0 {
+	if requests := r.Take(); len(requests) > 0 {
 		t.Errorf("asked offline: %v", requests)
 	}
 }
@@ -234,10 +234,10 @@ func TestOCIShards(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			push(t, artifact(t, docker+"model.config.v0.1+json", layers...), r.host+"/"+name)
-			r.take()
+			r.Take()
 			address := "oci://" + r.host + "/" + name + ":latest"
 			m := open(t, address)
-			_, _, sent := count(r.take())
+			_, _, sent := count(r.Take())
 			if most := int64(len(layers)+2) * 256 << 10; sent > most { // files of an archive count too
 				t.Errorf("opening took %d bytes, more than %d", sent, most)
 			}
@@ -260,11 +260,11 @@ func TestOCIShards(t *testing.T) {
 			local, err := loader.Open(pulled.Path, nil)
 			modeltest.Opened(t, local, err)
 			want(t, local, "b", two)
-			r.take()
+			r.Take()
 			if tensor, _ := open(t, address).Tensor("a"); !tensor.ZeroCopy() {
 				t.Error("a complete model is not mapped")
 			}
-			if blobs, _, _ := count(r.take()); blobs > 0 {
+			if blobs, _, _ := count(r.Take()); blobs > 0 {
 				t.Errorf("%d requests for layers that are there", blobs)
 			}
 		})
@@ -310,9 +310,9 @@ func TestOCIIndex(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.take()
+	r.Take()
 	want(t, open(t, "oci://"+r.host+"/indexed@"+digest.String()), "w", data)
-	if _, others, _ := count(r.take()); others > 0 {
+	if _, others, _ := count(r.Take()); others > 0 {
 		t.Errorf("%d requests for a manifest that the cache has by its digest", others)
 	}
 }
@@ -391,8 +391,8 @@ func TestOCICredentials(t *testing.T) {
 			data := bytesOf(size, 4)
 			image := artifact(t, pack+"config.v1+json", layer{pack + "weight.v1.raw", "model.safetensors", weights("w", data)})
 			push(t, image, r.host+"/private:v1", crane.WithAuth(&authn.Basic{Username: "user", Password: "hush-hush"}))
-			r.take()
-			tokens.take()
+			r.Take()
+			tokens.Take()
 			address := "oci://" + r.host + "/private:v1"
 			_, err := remote.Open(t.Context(), address, nil)
 			if !errors.Is(err, fs.ErrPermission) {
@@ -404,14 +404,14 @@ func TestOCICredentials(t *testing.T) {
 				t.Error(err)
 			}
 			login(t, r.host, "user", "hush-hush")
-			tokens.take()
+			tokens.Take()
 			m := open(t, address)
 			want(t, m, "w", data)
-			if asked := len(tokens.take()); name == "tokens" && asked != 1 {
+			if asked := len(tokens.Take()); name == "tokens" && asked != 1 {
 				t.Errorf("%d tokens were asked for", asked)
 			}
-			for _, req := range r.take() {
-				if name == "tokens" && strings.HasPrefix(req.authorization, "Basic") {
+			for _, req := range r.Take() {
+				if name == "tokens" && strings.HasPrefix(req.Authorization, "Basic") {
 					t.Error("the password went to the registry")
 				}
 			}

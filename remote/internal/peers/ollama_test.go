@@ -160,7 +160,7 @@ func TestOllamaPull(t *testing.T) {
 	wrote[manifestPath] = strings.TrimSpace(wrote[manifestPath]) // ollama create ends it with a newline, ollama pull does not
 
 	t.Setenv("OLLAMA_MODELS", t.TempDir())
-	r.take()
+	r.Take()
 	m := open(t, "ollama://"+called)
 	row, err := m.Tensor("w")
 	if err != nil {
@@ -170,7 +170,7 @@ func TestOllamaPull(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.Close()
-	if blobs, others, sent := count(r.take()); blobs > 2 || others != 1 || sent > 400<<10 {
+	if blobs, others, sent := count(r.Take()); blobs > 2 || others != 1 || sent > 400<<10 {
 		t.Errorf("a row took %d requests for layers, %d others and %d bytes", blobs, others, sent)
 	}
 	if files := store(t); len(files) > 0 {
@@ -197,11 +197,11 @@ func TestOllamaPull(t *testing.T) {
 	if err != nil || len(read.Layers) != 3 {
 		t.Fatal(read, err)
 	}
-	r.take()
+	r.Take()
 	if tensor, _ := open(t, "ollama://"+called).Tensor("w"); !tensor.ZeroCopy() {
 		t.Error("a complete model is not mapped")
 	}
-	if requests := r.take(); len(requests) > 0 {
+	if requests := r.Take(); len(requests) > 0 {
 		t.Errorf("asked for what the store has: %v", requests)
 	}
 }
@@ -229,14 +229,14 @@ func TestOllamaTensors(t *testing.T) {
 				if !local {
 					t.Setenv("OLLAMA_MODELS", t.TempDir())
 				}
-				r.take()
+				r.Take()
 				m := open(t, "ollama://"+called)
 				want(t, m, "a", one)
 				want(t, m, "b.0", two)
 				want(t, m, "b.1", three)
 				configured(t, m)
 				m.Close()
-				if requests := r.take(); local && len(requests) > 0 {
+				if requests := r.Take(); local && len(requests) > 0 {
 					t.Errorf("asked for what the store has: %v", requests)
 				}
 				pulled, err := remote.Pull(t.Context(), "ollama://"+called, nil)

@@ -15,7 +15,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -26,44 +25,16 @@ import (
 	_ "github.com/distribution/distribution/v3/registry/storage/driver/filesystem"
 	"github.com/go-jose/go-jose/v4"
 	"github.com/sirupsen/logrus"
+	"github.com/tensormap/tensormap/internal/modeltest"
 )
-
-// recorder counts what reaches a server.
-type recorder struct {
-	http.Handler
-	sync.Mutex
-	requests []request
-}
-
-type request struct {
-	method, path, rng, authorization, rank string
-	bytes                                  int64
-}
-
-func (r *recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	c := &counting{ResponseWriter: w}
-	r.Handler.ServeHTTP(c, req)
-	r.Lock()
-	defer r.Unlock()
-	r.requests = append(r.requests, request{req.Method, req.URL.Path, req.Header.Get("Range"), req.Header.Get("Authorization"), req.Header.Get("X-Rank"), c.n})
-}
-
-// take returns the requests since the last call.
-func (r *recorder) take() []request {
-	r.Lock()
-	defer r.Unlock()
-	taken := r.requests
-	r.requests = nil
-	return taken
-}
 
 // count returns how many requests were for content, how many for anything else, and the bytes of
 // content.
-func count(requests []request) (blobs, others int, sent int64) {
+func count(requests []modeltest.Request) (blobs, others int, sent int64) {
 	for _, r := range requests {
-		if strings.Contains(r.path, "/blobs/") {
+		if strings.Contains(r.Path, "/blobs/") {
 			blobs++
-			sent += r.bytes
+			sent += r.Bytes
 		} else {
 			others++
 		}
@@ -71,28 +42,10 @@ func count(requests []request) (blobs, others int, sent int64) {
 	return blobs, others, sent
 }
 
-type counting struct {
-	http.ResponseWriter
-	n int64
-}
-
-func (c *counting) Write(b []byte) (int, error) {
-	n, err := c.ResponseWriter.Write(b)
-	c.n += int64(n)
-	return n, err
-}
-
-// ReadFrom lets the registry send files as it does.
-func (c *counting) ReadFrom(r io.Reader) (int64, error) {
-	n, err := io.Copy(c.ResponseWriter, r)
-	c.n += n
-	return n, err
-}
-
 // registryServer is the reference registry.
 type registryServer struct {
 	host string
-	*recorder
+	modeltest.Recorder
 }
 
 // startRegistry starts one. auth is its configuration's part of that name.
@@ -108,8 +61,8 @@ func startRegistry(t *testing.T, auth configuration.Auth) *registryServer {
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	app := handlers.NewApp(ctx, config)
-	s := &registryServer{recorder: &recorder{Handler: app}}
-	server := httptest.NewServer(s)
+	s := new(registryServer)
+	server := httptest.NewServer(s.Record(app))
 	t.Cleanup(server.Close)
 	s.host = strings.TrimPrefix(server.URL, "http://")
 	return s
@@ -138,7 +91,7 @@ func login(t *testing.T, host, user, password string) {
 // tokenServer hands out tokens as distribution's specification of token authentication has it.
 type tokenServer struct {
 	*httptest.Server
-	*recorder
+	modeltest.Recorder
 	jwks           string
 	key            *ecdsa.PrivateKey
 	user, password string
@@ -159,8 +112,7 @@ func startTokens(t *testing.T, user, password string) *tokenServer {
 	if err := os.WriteFile(s.jwks, set, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.recorder = &recorder{Handler: http.HandlerFunc(s.serve)}
-	s.Server = httptest.NewServer(s.recorder)
+	s.Server = httptest.NewServer(s.Record(http.HandlerFunc(s.serve)))
 	t.Cleanup(s.Close)
 	return s
 }

@@ -73,7 +73,7 @@ func serveS3(dir, port string) error {
 
 // gateway is an S3 gateway, and what reaches it.
 type gateway struct {
-	*recorder
+	modeltest.Recorder
 	client *minio.Client
 }
 
@@ -146,11 +146,11 @@ func startGateway(t *testing.T, command func(port string) *exec.Cmd) *gateway {
 			t.Fatal(err)
 		}
 	}
-	g := &gateway{recorder: &recorder{Handler: &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+	g := new(gateway)
+	front := httptest.NewServer(g.Record(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(target)
 		r.Out.Host = r.In.Host // it is signed
-	}}}}
-	front := httptest.NewServer(g)
+	}}))
 	t.Cleanup(front.Close)
 	for name, value := range map[string]string{
 		"AWS_ENDPOINT_URL": front.URL, "AWS_REGION": region, "AWS_ACCESS_KEY_ID": accessKey, "AWS_SECRET_ACCESS_KEY": secretKey, "AWS_SESSION_TOKEN": "",
@@ -196,10 +196,10 @@ func (g *gateway) putSharded(t *testing.T, prefix string) (data map[string][]byt
 
 // objects returns how many requests were for objects, how many for listings, and the bytes of objects.
 func (g *gateway) count() (objects, listings int, sent int64) {
-	for _, r := range g.take() {
-		if r.rng != "" {
+	for _, r := range g.Take() {
+		if r.Range != "" {
 			objects++
-			sent += r.bytes
+			sent += r.Bytes
 		} else {
 			listings++
 		}
@@ -213,10 +213,10 @@ func TestS3(t *testing.T) { onEachS3(t, testS3) }
 func testS3(t *testing.T, g *gateway) {
 	data := g.putSharded(t, "people/a model+x=1/")
 	g.put(t, "people/other.txt", []byte("other"))
-	g.take()
+	g.Take()
 	for _, address := range []string{"s3://models/people/a model+x=1", "s3://models/people/a model+x=1/", "s3://models/people/a model+x=1/model.safetensors.index.json"} {
 		t.Setenv("XDG_CACHE_HOME", t.TempDir())
-		g.take()
+		g.Take()
 		m := open(t, address)
 		if objects, listings, sent := g.count(); objects > 6 || listings > 2 || sent > 5*256<<10 {
 			t.Errorf("%s: opening took %d requests for objects, %d listings and %d bytes", address, objects, listings, sent)
@@ -236,7 +236,7 @@ func testS3(t *testing.T, g *gateway) {
 		}
 		configured(t, m)
 		m.Close()
-		g.take()
+		g.Take()
 		again := open(t, address)
 		want(t, again, "w3", data["w3"])
 		if objects, _, _ := g.count(); objects > 0 {
@@ -257,7 +257,7 @@ func testS3(t *testing.T, g *gateway) {
 		local, err := loader.Open(pulled.Path, nil)
 		modeltest.Opened(t, local, err)
 		want(t, local, "w0", data["w0"])
-		g.take()
+		g.Take()
 		t.Setenv("HF_HUB_OFFLINE", "1")
 		want(t, open(t, address), "w1", data["w1"])
 		if objects, listings, _ := g.count(); objects+listings > 0 {
