@@ -85,6 +85,7 @@ var conventions = []struct {
 	{"hqq-4", Grouped{Code: 4, Pack: PackSlabs, GroupRows: 1, GroupCols: 64}},
 	{"hqq-4-axis-0", Grouped{Code: 4, Pack: PackSlabs, GroupCols: 1}},
 	{"hqq-3", Grouped{Code: 3, Pack: PackSlabs, GroupRows: 1, GroupCols: 64}},
+	{"bitnet", Grouped{Code: 2, Pack: PackLowSlabs}},
 	{"hqq-2", Grouped{Code: 2, Pack: PackSlabs, GroupRows: 1, GroupCols: 64}},
 	{"ct-int3-words", Grouped{Code: 3, Pack: PackWords, GroupRows: 1, GroupCols: 128}},
 }

@@ -82,6 +82,7 @@
 //	GPTQ                          2, 3, 4, 8 bits  PackGPTQ   (q-z)·s       GPTQModel qlinear
 //	GPTQ in planes                3, 5, 6, 7 bits  PackPlanes (q-z)·s       GPTQModel planar_packing
 //	HQQ                           1 to 8 bits      PackSlabs  (q-z)·s       hqq bitpack
+//	BitNet                        2 bits           PackLowSlabs (q-1)·s     transformers bitnet
 //	bitsandbytes, 4 bits          NF4, FP4         PackRows   T[q]·s        bitsandbytes get_4bit_type
 //	bitsandbytes, int8            Int8By127        PackRows   (q·s)·1/127   bitsandbytes int8_vectorwise_dequant
 //	MXFP4                         E2M1             PackRows   x·2^(e-127)   OCP MX v1.0

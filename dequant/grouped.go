@@ -29,6 +29,8 @@ const (
 	// first slab has the highest bits. A slab of codes of 3 bits is one of ten in 32-bit words. The
 	// last slab may be short. HQQ writes so.
 	PackSlabs
+	// PackLowSlabs is PackSlabs whose first slab has the lowest bits. BitNet's codes of 2 bits lie so.
+	PackLowSlabs
 	// PackPlanes is PackGPTQ with the 32 codes of Code.bits() words in bit planes: first the words of the
 	// lowest 4 (or 2) bits of all, then those of the next 2, then those of the last. A plane's fields
 	// are in order, the first in the lowest bits. GPTQModel writes codes of 3, 5, 6 and 7 bits so.
@@ -78,7 +80,7 @@ func (g Grouped) Check() error {
 	switch {
 	case !g.Code.known() || g.Pack >= numPackings, g.Bias && g.Code > 8,
 		g.Pack == PackGPTQ && g.Code > 8, g.Pack == PackPlanes && (g.Code > 7 || 32%g.Code.bits() == 0), g.Pack == PackAWQ && g.Code != 4,
-		g.Pack == PackWords && g.Code > 8, g.Pack == PackSlabs && g.Code > 4 && g.Code != 8,
+		g.Pack == PackWords && g.Code > 8, g.inSlabs() && g.Code > 4 && g.Code != 8, g.Pack == PackLowSlabs && g.Code == 3,
 		g.Code == Int8By127 && (g.GroupCols != 0 || g.Permuted):
 		return fmt.Errorf("dequant: code %d in packing %d, bias %v: %w", g.Code, g.Pack, g.Bias, errors.ErrUnsupported)
 	}
@@ -118,6 +120,21 @@ func groups(n, size uint64) uint64 {
 
 func (g Grouped) inRows() bool { return g.Pack == PackRows || g.Pack == PackWords }
 
+func (g Grouped) inSlabs() bool { return g.Pack == PackSlabs || g.Pack == PackLowSlabs }
+
+// Dense reports whether the codes of elements [first, first+n) lie together. If not, Codes names those of whole
+// matrices. g is one for which Check returns nil.
+func (g Grouped) Dense(first, n uint64) bool {
+	switch {
+	case n == 0 || g.Rows == 0 || g.Cols == 0 || g.inRows():
+		return true
+	case !g.inSlabs():
+		return false
+	}
+	row, until := first/g.Cols, (first+n-1)/g.Cols
+	return row/g.Rows == until/g.Rows && row%g.Rows/g.slab() == until%g.Rows/g.slab()
+}
+
 // perWord returns the number of whole codes in a word of PackWords.
 func (g Grouped) perWord() uint64 { return uint64(32 / g.Code.bits()) }
 
@@ -153,10 +170,22 @@ func (g Grouped) matrixBytes() uint64 {
 		return 4 * groups(g.Cols*b, 32) * g.Rows
 	case g.Pack == PackAWQ:
 		return 4 * groups(g.Rows, 8) * g.Cols
-	case g.Code == 3: // slabs
-		return 4 * g.slab() * g.Cols
 	}
-	return g.slab() * g.Cols
+	return g.slab() * g.Cols * g.slabUnit()
+}
+
+// slabUnit returns the bytes that hold one code of each slab.
+func (g Grouped) slabUnit() uint64 {
+	if g.Code == 3 {
+		return 4
+	}
+	return 1
+}
+
+// inSlab returns where the code of an element begins, in a part whose codes lie in slabs. row counts through all
+// matrices.
+func (g Grouped) inSlab(row, col uint64) uint64 {
+	return row/g.Rows*g.matrixBytes() + (row%g.Rows%g.slab()*g.Cols+col)*g.slabUnit()
 }
 
 // slab returns the number of rows in a slab.
@@ -168,14 +197,16 @@ func (g Grouped) slab() uint64 {
 }
 
 // Codes returns offset and size of the codes of elements [first, first+n) in their part. No elements
-// take no bytes. The codes of packings other than PackRows and PackWords come in whole matrices. g
-// is one for which Check returns nil.
+// take no bytes. Codes that are not Dense come in whole matrices. g is one for which Check returns nil.
 func (g Grouped) Codes(first, n uint64) (off, size uint64) {
 	if n == 0 || g.Rows == 0 || g.Cols == 0 {
 		return 0, 0
 	}
 	last := first + n - 1
 	if !g.inRows() {
+		if g.Dense(first, n) {
+			return g.inSlab(first/g.Cols, first%g.Cols), n * g.slabUnit()
+		}
 		matrix, each := g.Rows*g.Cols, g.matrixBytes()
 		off = first / matrix * each
 		return off, (last/matrix+1)*each - off
@@ -422,7 +453,7 @@ func (x *expansion) rectangle(dst []float32, row uint64, rows int, col uint64, n
 		}
 		return nil
 	}
-	if x.Pack == PackSlabs {
+	if x.inSlabs() {
 		x.code = 8
 	}
 	for done := 0; done < len(dst); {
@@ -449,7 +480,7 @@ func (x *expansion) rectangle(dst []float32, row uint64, rows int, col uint64, n
 // together returns how many rows of a slab, from a row on, fit the scratch and are a group each. They
 // are expanded as one.
 func (x *expansion) together(row, rows int) int {
-	if x.Pack != PackSlabs || x.each || x.GroupRows != 1 || x.ScaleCols != 1 {
+	if !x.inSlabs() || x.each || x.GroupRows != 1 || x.ScaleCols != 1 {
 		return 1
 	}
 	slab := int(x.slab())
@@ -479,15 +510,17 @@ func (x *expansion) joinWords(codes []byte, row, col uint64, n int) {
 
 // unpackSlab writes codes of consecutive rows of a slab as bytes, from a column of the first on.
 func (x *expansion) unpackSlab(codes []byte, row, col uint64) {
-	matrix, row := row/x.Rows, row%x.Rows
-	slab, in := row/x.slab(), row%x.slab()
-	src := x.parts.Codes[matrix*x.matrixBytes()-x.codesFrom:]
+	src := x.parts.Codes[x.inSlab(row, col)-x.codesFrom:]
+	slab := row % x.Rows / x.slab()
 	if x.Code == 3 {
-		unpackThree(codes, src[4*(in*x.Cols+col):][:4*len(codes)], uint(27-3*slab)&31)
+		unpackThree(codes, src[:4*len(codes)], uint(27-3*slab)&31)
 		return
 	}
 	shift, mask := uint(8-uint64(x.Code)*(slab+1))&7, uint64(1)<<x.Code-1
-	src = src[in*x.Cols+col:][:len(codes)]
+	if x.Pack == PackLowSlabs {
+		shift = uint(uint64(x.Code)*slab) & 7
+	}
+	src = src[:len(codes)]
 	for each := mask * 0x0101010101010101; len(src) >= 32 && len(codes) >= 32; codes, src = codes[32:], src[32:] {
 		binary.LittleEndian.PutUint64(codes, binary.LittleEndian.Uint64(src)>>shift&each)
 		binary.LittleEndian.PutUint64(codes[8:], binary.LittleEndian.Uint64(src[8:])>>shift&each)

@@ -164,7 +164,7 @@ func (m *model) pack() {
 					at := begin + (c*words+r/8)*4
 					place := slices.Index([]int{0, 2, 4, 6, 1, 3, 5, 7}, r%8)
 					out[at+place/2] |= byte(q) << (place % 2 * 4)
-				case PackSlabs:
+				case PackSlabs, PackLowSlabs:
 					if b == 3 {
 						slab := (rows + 9) / 10
 						grow(begin + slab*cols*4)
@@ -175,7 +175,11 @@ func (m *model) pack() {
 					}
 					slab := (rows + 8/b - 1) / (8 / b)
 					grow(begin + slab*cols)
-					out[begin+r%slab*cols+c] |= byte(q) << (8 - b*(r/slab+1))
+					shift := 8 - b*(r/slab+1)
+					if m.Pack == PackLowSlabs {
+						shift = b * (r / slab)
+					}
+					out[begin+r%slab*cols+c] |= byte(q) << shift
 				}
 			}
 		}
@@ -375,6 +379,10 @@ func TestGroupedBytes(t *testing.T) {
 			Grouped{Code: 2, Pack: PackSlabs, Rows: 4, Cols: 2, GroupRows: 1},
 			Parts{Codes: []byte{0b11_10_01_00, 0b00_01_10_11}, Scales: []float32{1, 1, 1, 2}, Offsets: []float32{0, 0, 0, 0.5}},
 			[]float32{3, 0, 2, 1, 1, 2, -1, 5}},
+		{"BitNet: four slabs, the first in the lowest bits",
+			Grouped{Code: 2, Pack: PackLowSlabs, Rows: 4, Cols: 2},
+			Parts{Codes: []byte{0b10_01_00_10, 0b00_00_10_01}, Scales: []float32{0.5}, Offsets: []float32{1}},
+			[]float32{0.5, 0, -0.5, 0.5, 0, -0.5, 0.5, -0.5}},
 		{"FP8 blocks of 2 × 2 with short edges",
 			Grouped{Code: E4M3, Rows: 3, Cols: 3, GroupRows: 2, GroupCols: 2},
 			Parts{Codes: []byte{0x38, 0x38, 0x38, 0x40, 0xb8, 0x38, 0x38, 0x38, 0x7e}, Scales: []float32{1, 2, 3, 4}},
@@ -597,7 +605,7 @@ func TestGroupedErrors(t *testing.T) {
 	}
 	for _, g := range []Grouped{
 		{}, {Code: 9}, {Code: 16}, {Code: 33}, {Code: Code(numCodes)}, {Code: 4, Pack: numPackings}, {Code: E4M3, Bias: true}, {Code: NF4, Pack: PackGPTQ},
-		{Code: 8, Pack: PackAWQ}, {Code: 5, Pack: PackSlabs}, {Code: Int8By127, GroupCols: 8},
+		{Code: 8, Pack: PackAWQ}, {Code: 5, Pack: PackSlabs}, {Code: 3, Pack: PackLowSlabs}, {Code: Int8By127, GroupCols: 8},
 	} {
 		if err := g.Check(); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%+v: %v", g, err)
@@ -659,6 +667,7 @@ func TestGroupedAllocations(t *testing.T) {
 		{Code: 4, Pack: PackGPTQ, GroupRows: 1, GroupCols: 128, Permuted: true},
 		{Code: 4, Pack: PackAWQ, GroupRows: 1, GroupCols: 128},
 		{Code: 2, Pack: PackSlabs, GroupRows: 1, GroupCols: 128},
+		{Code: 2, Pack: PackLowSlabs},
 	} {
 		g.Rows, g.Cols = 8, 1024
 		m := newModel(rng, g, 1, 0)
@@ -673,6 +682,31 @@ func TestGroupedAllocations(t *testing.T) {
 			}
 		}); n != 0 && !raceEnabled {
 			t.Errorf("%+v: %v allocations", g, n)
+		}
+	}
+}
+
+// TestDense: rows of one slab take their own codes, and all others those of the matrix.
+func TestDense(t *testing.T) {
+	for _, tt := range []struct {
+		g         Grouped
+		first, n  uint64
+		off, size uint64
+		dense     bool
+	}{
+		{Grouped{Code: 2, Pack: PackLowSlabs, Rows: 8, Cols: 10}, 10, 10, 10, 10, true},
+		{Grouped{Code: 2, Pack: PackLowSlabs, Rows: 8, Cols: 10}, 53, 4, 13, 4, true},
+		{Grouped{Code: 2, Pack: PackLowSlabs, Rows: 8, Cols: 10}, 10, 11, 0, 20, false},
+		{Grouped{Code: 2, Pack: PackSlabs, Rows: 8, Cols: 10}, 80 + 70, 10, 20 + 10, 10, true}, // of the second matrix
+		{Grouped{Code: 2, Pack: PackSlabs, Rows: 8, Cols: 10}, 70, 20, 0, 40, false},
+		{Grouped{Code: 3, Pack: PackSlabs, Rows: 30, Cols: 5}, 29 * 5, 5, 40, 20, true},
+		{Grouped{Code: 4, Pack: PackAWQ, Rows: 8, Cols: 16}, 0, 16, 0, 64, false},
+		{Grouped{Code: 4, Rows: 8, Cols: 16}, 12, 30, 6, 15, true},
+		{Grouped{Code: 4, Pack: PackAWQ, Rows: 8, Cols: 16}, 5, 0, 0, 0, true},
+	} {
+		off, size := tt.g.Codes(tt.first, tt.n)
+		if dense := tt.g.Dense(tt.first, tt.n); dense != tt.dense || off != tt.off || size != tt.size {
+			t.Errorf("%+v: [%d, +%d): %v, bytes [%d, +%d)", tt.g, tt.first, tt.n, dense, off, size)
 		}
 	}
 }

@@ -55,6 +55,50 @@ func TestRowOfFP8FromAfar(t *testing.T) {
 	}
 }
 
+// TestRowOfSlabsFromAfar: rows of one slab cost their own codes, though others share their bytes. Rows of two
+// slabs cost those of the matrix, once.
+func TestRowOfSlabsFromAfar(t *testing.T) {
+	for name, tt := range map[string]struct {
+		scales []int64 // bytes of them that reads cost
+		matrix int64   // bytes of all codes
+	}{
+		"bitnet":   {[]int64{2, 2, 0, 0, 0}, 8 * 128}, // the second reads all, which is one
+		"hqq-4bit": {[]int64{8, 8, 8, 16, 16}, 16 * 128},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(quantizedData, name, "model.safetensors")
+			b, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := newDistant(path, b)
+			m := d.open(t, nil)
+			const weight = "model.layers.0.self_attn.q_proj.weight"
+			x, want := tensor(t, m, weight), openPath(t, filepath.Join(quantizedData, name, "expected.safetensors"), nil)
+			all, err := tensor(t, want, weight).Float32s()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, read := range []struct {
+				row, n uint64
+				codes  int64
+			}{{0, 1, 128}, {9, 1, 128}, {31, 1, 128}, {15, 2, tt.matrix}, {15, 2, 0}} {
+				d.traffic.reset()
+				got := make([]float32, 128*read.n)
+				if err := x.DequantizeRows(got, read.row, read.n); err != nil {
+					t.Fatal(err)
+				}
+				if err := sameBits(weight, all[128*read.row:], got, 128*read.row, false); err != nil {
+					t.Error(err)
+				}
+				if n := d.traffic.bytes.Load(); n != read.codes+tt.scales[i] {
+					t.Errorf("%d rows from %d on read %d bytes, want %d and %d", read.n, read.row, n, read.codes, tt.scales[i])
+				}
+			}
+		})
+	}
+}
+
 // TestWarmParts: warming a logical tensor loads its parts, and its values then make no request.
 func TestWarmParts(t *testing.T) {
 	d := newDistant("model.safetensors", safeTensors(blockFP8()))

@@ -22,7 +22,7 @@ var codeOf = [...]dequant.Code{
 
 var packingOf = [...]dequant.Packing{
 	scheme.PackRows: dequant.PackRows, scheme.PackGPTQ: dequant.PackGPTQ, scheme.PackPlanes: dequant.PackPlanes, scheme.PackAWQ: dequant.PackAWQ,
-	scheme.PackSlabs: dequant.PackSlabs, scheme.PackWords: dequant.PackWords,
+	scheme.PackSlabs: dequant.PackSlabs, scheme.PackLowSlabs: dequant.PackLowSlabs, scheme.PackWords: dequant.PackWords,
 }
 
 // formOf returns what package dequant needs to know of a weight.
@@ -101,7 +101,7 @@ func (t Tensor) expandWeight(to mmapio.Destination[float32], first, n uint64) er
 			return codes.wrap(err)
 		}
 	}
-	if !inMemory && g.Pack != dequant.PackRows && g.Pack != dequant.PackWords {
+	if !inMemory && !g.Dense(first, n) {
 		// A part of these codes costs as much as all of them.
 		b, err := codes.kept(codes.ctx(), cache.Elements, Tensor.copyElements)
 		if err != nil {
@@ -277,6 +277,11 @@ func (t Tensor) effective(dst []float32, from uint64, room []float32) error {
 	w := t.weight.scheme
 	if err := t.floats(scheme.Scale, w.ScaleType, dst, from); err != nil {
 		return err
+	}
+	if w.Reciprocal {
+		for i, s := range dst {
+			dst[i] = 1 / s
+		}
 	}
 	if w.Scale != scheme.Nested && w.Global == scheme.NoGlobal {
 		return nil

@@ -41,7 +41,7 @@ type of tensors whose names match, and may be given more than once; the first th
 count as much as a column matters. Its names are the tensors'.
 
 A quantized checkpoint (FP8 with scales, compressed-tensors, MLX, AWQ, GPTQ, bitsandbytes, MXFP4,
-NVFP4, HQQ) stores a weight as codes, scales and more. --dtype writes the weight under its own name
+NVFP4, HQQ, BitNet) stores a weight as codes, scales and more. --dtype writes the weight under its own name
 instead, and the metadata no longer say how it was quantized. Where a type of blocks does not fit
 it, or would spoil it, it becomes F32. Without --dtype, and for weights that a --keep matches, the
 parts are copied bit for bit; GGUF, whose readers would take codes for numbers, gets the weight as F32.

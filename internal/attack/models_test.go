@@ -227,7 +227,7 @@ func models(a *arena) []*model {
 	for i, m := range list {
 		m.name = []string{"raw", "lz4", "safetensors", "shards", "lz4shards", "safetensors shards", "quantized", "quantized lz4", "quantized shards", "encrypted", "encrypted lz4shards"}[i]
 	}
-	for _, name := range []string{"fp8-block", "ct-pack-act-order", "mlx-4bit", "hqq-odd", "awq-gemv", "gptq-planes", "bnb-nf4-nested-long", "gguf-nvfp4", "ct-nvfp4"} {
+	for _, name := range []string{"fp8-block", "ct-pack-act-order", "mlx-4bit", "hqq-odd", "bitnet", "awq-gemv", "gptq-planes", "bnb-nf4-nested-long", "gguf-nvfp4", "ct-nvfp4"} {
 		list = append(list, checkpoint(name))
 	}
 	for _, path := range []string{

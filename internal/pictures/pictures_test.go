@@ -172,6 +172,15 @@ var pictures = []picture{
 		v, e := e2m1Of(code), int(p.bytes(scheme.Scale)[0])
 		return float32(math.Ldexp(float64(v), e-127)), fmt.Sprintf("E2M1(%d) · 2^(scales[0,0,0] − 127) = %v · 2^(%d − 127)", code, v, e)
 	}},
+	{"bitnet", "bitnet", layers + "self_attn.q_proj.weight", 8, 4, func(unit int) (list []field) {
+		for slab := range 4 {
+			list = append(list, field{2 * slab, 2, uint64(unit + slab*8*128)})
+		}
+		return list
+	}, func(p parts, _ field, code uint) (float32, string) {
+		s := p.float(scheme.Scale, 0)
+		return (float32(code) - 1) / s, fmt.Sprintf("(%d − 1) / weight_scale = (%d − 1) / %v", code, code, s)
+	}},
 	{"hqq", "hqq-4bit", layers + "self_attn.q_proj.weight", 8, 4, pairs(false, 2048), func(p parts, f field, code uint) (float32, string) {
 		group := int(f.element / 64)
 		s, z := p.float(scheme.Scale, group), p.float(scheme.ZeroPoint, group)

@@ -22,6 +22,8 @@ type Config struct {
 	v2       bool              // GPTQ's zero points are stored as they are
 	planes   bool              // GPTQ's codes are stored as bit planes
 	actOrder bool              // GPTQ's groups are said not to be consecutive
+	linear   string            // BitNet's class of layers
+	online   bool              // BitNet's weights are quantized when they are used
 	patterns int               // of the groups
 	groups   []group           // of compressed-tensors
 	paths    map[string]params // MLX: overrides by the path of a layer
@@ -106,10 +108,10 @@ func (c *Config) candidates(layer []byte, own params) []params {
 var (
 	decodable = []string{
 		"", "fp8", "fbgemm_fp8", "modelopt", "modelopt_fp4", "modelopt_mixed", "compressed-tensors", "awq", "gptq", "auto-round", "auto_round", "intel/auto-round",
-		"bitsandbytes", "mxfp4", "mxfp8", "nvfp4", "hqq", "mlx", "deepseek_fp8", "deepseek_v4_fp8",
+		"bitsandbytes", "mxfp4", "mxfp8", "nvfp4", "hqq", "bitnet", "mlx", "deepseek_fp8", "deepseek_v4_fp8",
 	}
 	undecodable = []string{
-		"aqlm", "vptq", "quip", "spqr", "eetq", "higgs", "bitnet", "torchao", "quanto", "fp_quant", "marlin", "exl2", "exl3",
+		"aqlm", "vptq", "quip", "spqr", "eetq", "higgs", "torchao", "quanto", "fp_quant", "marlin", "exl2", "exl3",
 		"quark", "gptq_marlin", "awq_marlin", "sinq", "fouroversix", "svdquant",
 	}
 )
@@ -175,6 +177,7 @@ func (c *Config) readQuantization(q layout.Metadata) {
 	if act, ok := q.Get("desc_act"); ok {
 		c.actOrder = act == true
 	}
+	c.linear, c.online = text(q, "linear_class"), text(q, "quantization_mode") == "online"
 	if groups, ok := object(q, "config_groups"); ok {
 		for _, e := range groups {
 			if g, ok := e.Value.(layout.Metadata); ok {

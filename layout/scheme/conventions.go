@@ -65,8 +65,11 @@ var (
 	}
 )
 
+// packedBytes names what may be BitNet, or integers that ModelOpt packs along the rows, or something else.
+const packedBytes = "weights packed in bytes with one scale tensor"
+
 // conventions are asked in this order. Sources: compressed-tensors, transformers (FP8 blocks,
-// gpt-oss, DeepSeek-V4, EETQ, HIGGS), ModelOpt, ComfyUI, AutoAWQ, GPTQModel, bitsandbytes, MLX, HQQ, llama.cpp;
+// gpt-oss, DeepSeek-V4, BitNet, EETQ, HIGGS), ModelOpt, ComfyUI, AutoAWQ, GPTQModel, bitsandbytes, MLX, HQQ, llama.cpp;
 // for those without a form: TensorRT-LLM, exllamav2 and v3, torchao, Quanto, Quark, Nunchaku, AQLM,
 // VPTQ, QuIP#.
 var conventions = []convention{
@@ -106,6 +109,7 @@ var conventions = []convention{
 	{scheme: "tensorrt-llm", codes: ".weight", kinds: ints8 | bytes8, scales: []string{".weights_scaling_factor", ".per_channel_scale"}},
 	{scheme: "quark", codes: ".weight", kinds: float8 | ints8 | bytes8, scales: []string{".weight_quantizer.scale"}},
 	{scheme: "eetq", codes: "", kinds: ints8, scales: []string{"_scales"}},
-	{scheme: "weights packed in bytes with one scale tensor", codes: "", kinds: bytes8, scales: []string{"_scale"}},
+	{scheme: BitNet, codes: "", kinds: bytes8, scales: []string{"_scale"}, by: floats, role: Scale, form: (*shaping).bitnet},
+	{scheme: packedBytes, codes: "", kinds: bytes8, scales: []string{"_scale"}},
 	{scheme: "sparse-bitmask", codes: ".bitmask", kinds: bytes8, scales: []string{".compressed"}, inward: true},
 }

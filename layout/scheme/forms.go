@@ -593,6 +593,27 @@ func (s *shaping) gptq(codes, scale, zero *layout.Tensor) error {
 	return s.columns(groups)
 }
 
+// bitnet finds the form of ternary codes, four rows to one of bytes. The configuration alone tells them from other
+// bytes, and what the scale does: BitLinear divides by it, AutoBitLinear multiplies.
+func (s *shaping) bitnet() error {
+	w, codes, scale := s.w, s.part(Codes), s.part(Scale)
+	switch {
+	case s.conf.method != "bitnet":
+		return unsupported("%s is not decoded", packedBytes)
+	case s.conf.linear != "" && s.conf.linear != "bitlinear" && s.conf.linear != "autobitlinear":
+		return unsupported("bitnet's layers of class %s are not known", layout.Quote([]byte(s.conf.linear)))
+	case s.conf.linear == "autobitlinear" && s.conf.online:
+		return misfit("packed codes of bitnet, and by the configuration weights are quantized online")
+	case len(s.dims(codes)) != 2:
+		return misfit("codes of shape %v are no matrix", s.dims(codes))
+	case s.elementsOf(Scale) != 1:
+		return misfit("scale %s of shape %v, of which bitnet has one", s.name(Scale), s.dims(scale))
+	}
+	w.Code, w.Bits, w.Pack, w.CodeOffset = Unsigned, 2, PackLowSlabs, 1
+	w.Scale, w.ScaleType, w.Reciprocal = Direct, scale.DType, s.conf.linear != "autobitlinear"
+	return s.matrix([]uint64{4 * s.dims(codes)[0], s.dims(codes)[1]})
+}
+
 // packQuantized finds the form of integers in words, by the weight's shape if it is stored.
 func (s *shaping) packQuantized() error {
 	w, codes, scale := s.w, s.part(Codes), s.part(Scale)

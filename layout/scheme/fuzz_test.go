@@ -16,6 +16,7 @@ func FuzzFind(f *testing.F) {
 		`{"quantization_config":{"config_groups":{"g":{"targets":["re:.*a$"],"weights":{"num_bits":4,"group_size":32,"block_structure":[1,2]}}}}}` + "\na.weight_packed I32 8,16\na.weight_shape I64 2 \x08\x00\x00\x00\x00\x00\x00\x00\x80\na.weight_scale BF16 8,4\n",
 		"{}\na.W_q U8 4,8\na.scale F16 8,1\na.zero F16 8,1\na.shape I64 2\na.axis I32 1\na.nbits I32 1\n",
 		"{}\na.weight F8_E4M3 16,16\na.weight_scale F32 2,2\na.comfy_quant U8 30 {\"format\":\"float8_e4m3fn_blockwise\",\"group_size\":8}\n",
+		`{"quantization_config":{"quant_method":"bitnet","linear_class":"autobitlinear"}}` + "\na.weight U8 8,24\na.weight_scale BF16 1\n",
 		"{}\na_blocks U8 2,8,3,16\na_scales U8 2,8,3\nb.weight NVFP4 8,64\nb.scale F32 1\nc.weight I8 4,4\nc.SCB F32 4\n",
 	} {
 		f.Add([]byte(seed))

@@ -20,6 +20,7 @@ const (
 	MXFP4         = "mxfp4" // of gpt-oss, compressed-tensors, MLX, DeepSeek-V4
 	MLXAffine     = "mlx-affine"
 	HQQ           = "hqq"
+	BitNet        = "bitnet" // packed codes of transformers' BitLinear and AutoBitLinear
 )
 
 // A Weight is a tensor that a checkpoint stores as several: its codes, and what they need to become
@@ -76,6 +77,8 @@ type Form struct {
 	// ScaleType is the type of the stored scales. It differs from their tensor's for floats of 8 bits
 	// in a U8 tensor.
 	ScaleType layout.DType
+	// Reciprocal says that codes are divided by what is stored as their scale.
+	Reciprocal bool
 	// OneMore says that zero points are stored less one.
 	OneMore bool
 	// IgnoreZeroIndex says that a group index of nothing but zeros means consecutive groups.
@@ -123,12 +126,13 @@ type Packing uint8
 
 // The packings.
 const (
-	PackRows   Packing = iota // row after row
-	PackGPTQ                  // words of 32 bits that hold consecutive columns, one word for every row
-	PackAWQ                   // words of eight rows in the order 0 2 4 6 1 3 5 7, column after column
-	PackSlabs                 // bytes whose highest bits hold the first part of the matrix
-	PackPlanes                // PackGPTQ with 32 codes in bit planes
-	PackWords                 // row after row, words of 32 bits with unused upper bits
+	PackRows     Packing = iota // row after row
+	PackGPTQ                    // words of 32 bits that hold consecutive columns, one word for every row
+	PackAWQ                     // words of eight rows in the order 0 2 4 6 1 3 5 7, column after column
+	PackSlabs                   // bytes whose highest bits hold the first part of the matrix
+	PackLowSlabs                // bytes whose lowest bits hold the first part of the matrix
+	PackPlanes                  // PackGPTQ with 32 codes in bit planes
+	PackWords                   // row after row, words of 32 bits with unused upper bits
 )
 
 // Grid says how scales or offsets are stored.

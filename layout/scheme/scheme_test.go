@@ -113,6 +113,11 @@ func packed(shape []byte, scale ...int) []stored {
 	return []stored{{"a.weight_packed", layout.I32, []int{8, 16}, nil}, {"a.weight_shape", layout.I64, []int{len(shape) / 8}, shape}, {"a.weight_scale", layout.BF16, scale, nil}}
 }
 
+// ternary is a weight of BitNet.
+func ternary(scale ...int) []stored {
+	return []stored{{"a.weight", layout.U8, []int{8, 24}, nil}, {"a.weight_scale", layout.BF16, scale, nil}}
+}
+
 // five is a weight of 7 × 33 codes of 5 bits: six words a row, dense or not.
 func five() []stored {
 	return []stored{{"a.weight_packed", layout.I32, []int{7, 6}, nil}, {"a.weight_shape", layout.I64, []int{2}, int64s(7, 33)}, {"a.weight_scale", layout.BF16, []int{7, 1}, nil}}
@@ -166,6 +171,15 @@ func TestWeights(t *testing.T) {
 		"GPTQ in planes that are short": {`{"quantization_config":{"quant_method":"gptq","bits":3,"checkpoint_format":"gptq_p"}}`, append(awq([]int{3, 16}, []int{1, 2}, []int{1, 16}), stored{"a.g_idx", layout.I32, []int{32}, nil}), "no multiples of 32"},
 		"GPTQ in too many groups":       {`{}`, awq([]int{16, 16}, []int{1000, 2}, []int{1000, 16}), "do not divide"},
 		"a weight beside its codes":     {`{}`, append(awq([]int{16, 16}, []int{1, 2}, []int{1, 16}), stored{"a.weight", layout.F16, []int{2}, nil}), "has the name of the tensor"},
+		"BitNet":                        {`{"quantization_config":{"quant_method":"bitnet"}}`, ternary(1), "a.weight bitnet [32 24]"},
+		"BitNet that multiplies":        {`{"quantization_config":{"quant_method":"bitnet","linear_class":"autobitlinear","quantization_mode":"offline"}}`, ternary(), "a.weight bitnet [32 24]"},
+		"BitNet, quantized when used":   {`{"quantization_config":{"quant_method":"bitnet","linear_class":"autobitlinear","quantization_mode":"online"}}`, ternary(1), "weights are quantized online"},
+		"BitNet of another class":       {`{"quantization_config":{"quant_method":"bitnet","linear_class":"bitmagic"}}`, ternary(1), `layers of class "bitmagic" are not known`},
+		"BitNet without configuration":  {`{}`, ternary(1), "packed in bytes with one scale tensor is not decoded"},
+		"BitNet with scales of rows":    {`{"quantization_config":{"quant_method":"bitnet"}}`, ternary(32), "which bitnet has one"},
+		"BitNet without a scale":        {`{"quantization_config":{"quant_method":"bitnet"}}`, ternary(1)[:1], "without a scale"},
+		"BitNet of three dimensions":    {`{"quantization_config":{"quant_method":"bitnet"}}`, []stored{{"a.weight", layout.U8, []int{2, 8, 24}, nil}, {"a.weight_scale", layout.BF16, nil, nil}}, "are no matrix"},
+		"BitNet of huge rows":           {`{"quantization_config":{"quant_method":"bitnet"}}`, []stored{{"a.weight", layout.U8, []int{1 << 40, 1 << 20}, nil}, {"a.weight_scale", layout.BF16, nil, nil}}, "too many elements"},
 		"int4":                          {`{}`, packed(int64s(8, 128), 8, 1), "a.weight pack-quantized [8 128]"},
 		"int4 of odd columns":           {`{}`, packed(int64s(8, 125), 8, 1), "a.weight pack-quantized [8 125]"},
 		"int4 of a lying shape":         {`{}`, packed(int64s(8, 1280), 8, 1), "do not hold shape [8 1280]"},
