@@ -51,6 +51,17 @@ func (n *Names) Add(hash uint64, i int) {
 	p.Add(i)
 }
 
+// Renumbered returns a table with record to[i] wherever n has record i. to holds every number below its length once.
+func (n *Names) Renumbered(to []uint32) *Names {
+	slots := make([]uint32, len(n.slots))
+	for i, slot := range n.slots {
+		if slot != 0 {
+			slots[i] = slot&^n.index | (to[slot&n.index-1] + 1)
+		}
+	}
+	return &Names{slots, n.mask, n.index}
+}
+
 // Probe starts a search for records filed under hash.
 func (n *Names) Probe(hash uint64) Probe {
 	return Probe{n: n, at: hash & n.mask, tag: uint32(hash>>32) << bits.Len32(n.index)}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
@@ -57,7 +58,7 @@ type listed struct {
 }
 
 func (l listed) open(ctx context.Context, from source, lim *layout.Limits) ([]file, error) {
-	files, err := openAll(len(l.Shards), func(i int) (file, error) {
+	files, err := openAll(len(l.Shards), from, func(i int) (file, error) {
 		s, err := from.open(ctx, l.Shards[i].Name, l.FollowLinks)
 		if err != nil {
 			return file{}, l.Unusable(i, err)
@@ -103,7 +104,7 @@ type parts struct {
 }
 
 func (p parts) open(ctx context.Context, from source, lim *layout.Limits) ([]file, error) {
-	files, err := openAll(p.Count, func(i int) (file, error) {
+	files, err := openAll(p.Count, from, func(i int) (file, error) {
 		if i == p.No {
 			return p.first, nil
 		}
@@ -147,15 +148,29 @@ func partsOf(files []file) []shard.Part {
 // decoding, and to hide the time that a slow disk or a network takes to answer.
 const openers = 8
 
-// openAll opens n files, several at a time. On error it also returns those that it has opened,
+// aloneFor is how long files of a folder are opened one after the other. If their indexes are in memory, that takes less time
+// than waking other threads.
+const aloneFor = 200 * time.Microsecond
+
+// openAll opens n files of a source, several at a time if that takes long. On error it also returns those that it has opened,
 // in order too. Memory grows with the files that are really there, whatever n promises.
-func openAll(n int, open func(i int) (file, error)) ([]file, error) {
+func openAll(n int, from source, open func(i int) (file, error)) (files []file, err error) {
+	begun := time.Now()
+	_, near := from.(*folder)
+	for near && len(files) < n && time.Since(begun) < aloneFor {
+		f, err := open(len(files))
+		if err != nil {
+			return files, err
+		}
+		files = append(files, f)
+	}
+	first := len(files)
 	var mu sync.Mutex
 	opened := make(map[int]file)
-	err := parallel.Each(min(openers, n), parallel.Range(uint64(n)), func(items iter.Seq[uint64]) error {
+	err = parallel.Each(min(openers, n-first), parallel.Range(uint64(n-first)), func(items iter.Seq[uint64]) error {
 		for i := range items {
 			if err := mmapio.Guard(func() error {
-				f, err := open(int(i))
+				f, err := open(first + int(i))
 				if err == nil {
 					mu.Lock()
 					defer mu.Unlock()
@@ -168,7 +183,6 @@ func openAll(n int, open func(i int) (file, error)) ([]file, error) {
 		}
 		return nil
 	})
-	files := make([]file, 0, len(opened)+1)
 	for _, i := range slices.Sorted(maps.Keys(opened)) {
 		files = append(files, opened[i])
 	}

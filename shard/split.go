@@ -113,8 +113,8 @@ func (s *Split) Stitch(parts []Part, lim *layout.Limits) (*Table, error) {
 	if n != uint64(s.Tensors) {
 		return nil, layout.Errorf(format, 0, "split.tensors.count", layout.ErrInvalid, "%d, but the %d parts hold %d", s.Tensors, s.Count, n)
 	}
-	t, c := join(parts)
-	if c != nil {
+	t := &Table{Tensors: join(parts, n)}
+	if c := t.name(); c != nil {
 		a, b := &t.Tensors[c.first], &t.Tensors[c.second]
 		return nil, layout.Errorf(format, b.Offset, "name", layout.ErrDuplicate, "tensor %s is in %s and, at this offset, in %s",
 			layout.Quote(a.Name), quote(s.Name(int(a.File))), quote(s.Name(int(b.File))))

@@ -38,29 +38,33 @@ func (t *Table) find(name string) int {
 // clash is a pair of tensors of the same name.
 type clash struct{ first, second int }
 
-// join makes a table of all parts' tensors, or finds two of the same name.
-func join(parts []Part) (*Table, *clash) {
-	count := 0
-	for _, p := range parts {
-		count += len(p.Index.Tensors)
-	}
-	t := &Table{Tensors: make([]layout.Tensor, 0, count), Names: layout.NewNames(count)}
+// join returns the tensors of all parts, which number count.
+func join(parts []Part, count uint64) []layout.Tensor {
+	list := make([]layout.Tensor, 0, count)
 	for i, p := range parts {
-		at := len(t.Tensors)
-		t.Tensors = append(t.Tensors, p.Index.Tensors...)
-		for ; at < len(t.Tensors); at++ {
-			x := &t.Tensors[at]
-			x.File = uint32(i)
-			p := t.Names.Probe(layout.HashNameBytes(x.Name))
-			for first, ok := p.Next(); ok; first, ok = p.Next() {
-				if bytes.Equal(t.Tensors[first].Name, x.Name) {
-					return t, &clash{first, at}
-				}
-			}
-			p.Add(at)
+		at := len(list)
+		list = append(list, p.Index.Tensors...)
+		for ; at < len(list); at++ {
+			list[at].File = uint32(i)
 		}
 	}
-	return t, nil
+	return list
+}
+
+// name makes the table of t's names, or finds two that are the same.
+func (t *Table) name() *clash {
+	t.Names = layout.NewNames(len(t.Tensors))
+	for at := range t.Tensors {
+		x := &t.Tensors[at]
+		p := t.Names.Probe(layout.HashNameBytes(x.Name))
+		for first, ok := p.Next(); ok; first, ok = p.Next() {
+			if bytes.Equal(t.Tensors[first].Name, x.Name) {
+				return &clash{first, at}
+			}
+		}
+		p.Add(at)
+	}
+	return nil
 }
 
 // checkCount keeps the sum of all parts' tensors within what a table can hold and the user
@@ -80,11 +84,15 @@ func Stitch(m *manifest.File, parts []Part, lim *layout.Limits) (*Table, error) 
 			return nil, err
 		}
 	}
-	if n, most := checkCount(parts, lim); n > most {
+	n, most := checkCount(parts, lim)
+	if n > most {
 		return nil, m.TooMany(n, most)
 	}
-	t, c := join(parts)
-	if c != nil {
+	t := &Table{Tensors: join(parts, n)}
+	if t.Names = m.Table(t.Tensors); t.Names != nil {
+		return t, nil
+	}
+	if c := t.name(); c != nil {
 		return nil, m.Twice(&t.Tensors[c.first], &t.Tensors[c.second])
 	}
 	if err := m.CheckTensors(t.Tensors, t.find); err != nil {

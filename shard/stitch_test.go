@@ -1,8 +1,10 @@
 package shard_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/tensormap/tensormap/internal/modeltest"
@@ -71,6 +73,56 @@ func TestStitch(t *testing.T) {
 		if shard.Find(table, "nothing") != -1 {
 			t.Error("nothing is found")
 		}
+	}
+}
+
+// TestStitchMany: the map's own table of names serves if it has enough of them, in any order, and tells what is wrong.
+func TestStitchMany(t *testing.T) {
+	const n = 100
+	names := make([][]string, 2)
+	var places []manifest.Place
+	for i := range n {
+		name := fmt.Sprintf("tensor %d", i)
+		names[i*2/n] = append(names[i*2/n], name)
+		places = append(places, manifest.Place{Tensor: name, Shard: i * 2 / n})
+	}
+	list := []manifest.Shard{{Name: "a", Size: 1}, {Name: "b", Size: 2}}
+	try := func(places []manifest.Place, names ...[]string) (*shard.Table, error) {
+		doc, err := manifest.EncodeAPR2(list, places, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, table, err := stitch(t, layout.Bytes(doc), nil, names...)
+		return table, err
+	}
+	mixed := slices.Clone(places)
+	slices.SortFunc(mixed, func(a, b manifest.Place) int { return strings.Compare(a.Tensor, b.Tensor) })
+	backwards := slices.Clone(places)
+	slices.Reverse(backwards)
+	for what, places := range map[string][]manifest.Place{"in order": places, "by name": mixed, "backwards": backwards, "one left out": mixed[1:]} {
+		table, err := try(places, names...)
+		if err != nil || len(table.Tensors) != n {
+			t.Fatal(what, err)
+		}
+		for i, x := range table.Tensors {
+			if want := fmt.Sprintf("tensor %d", i); string(x.Name) != want || shard.Find(table, want) != i || x.File != uint32(i*2/n) {
+				t.Errorf("%s: %s of shard %d is found at %d, not %d", what, x.Name, x.File, shard.Find(table, want), i)
+			}
+		}
+		if shard.Find(table, "nothing") != -1 {
+			t.Errorf("%s: nothing is found", what)
+		}
+	}
+	moved := slices.Clone(mixed)
+	moved[7].Shard ^= 1
+	if _, err := try(moved, names...); !errors.Is(err, layout.ErrInvalid) {
+		t.Error("in another shard:", err)
+	}
+	if _, err := try(places, names[0], append(slices.Clone(names[1][1:]), "tensor 0")); !errors.Is(err, layout.ErrDuplicate) {
+		t.Error("twice, and another not at all:", err)
+	}
+	if _, err := try(places, names[0], append(slices.Clone(names[1][1:]), "other")); !errors.Is(err, layout.ErrNotFound) {
+		t.Error("another in its place:", err)
 	}
 }
 

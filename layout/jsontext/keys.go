@@ -21,15 +21,21 @@ func (s *Scanner[T]) remember(k span) {
 func (s *Scanner[T]) distinct(first int) bool {
 	keys := s.keys[first:]
 	s.keys = s.keys[:first]
+	_, ok := s.table(keys)
+	return ok
+}
+
+// table returns the names of keys, those of one object, unless these are few. It fails if two are the same.
+// It reports false if they are and may be.
+func (s *Scanner[T]) table(keys []span) (names *layout.Names, ok bool) {
 	if s.err != nil {
-		return true
+		return nil, true
 	}
 	const few = 16 // so few are compared faster one by one
-	var names *layout.Names
 	if len(keys) > few {
 		names = layout.NewNames(len(keys))
 	}
-	ok := true
+	ok = true
 	for i, k := range keys {
 		name := s.value(k)
 		if !s.filed(names, keys, i, name) {
@@ -37,11 +43,61 @@ func (s *Scanner[T]) distinct(first int) bool {
 		}
 		if ok = false; !s.lastWins {
 			s.Fail(s.base+uint64(k.at)-1, layout.ErrDuplicate, "key %s occurs twice", layout.Quote([]byte(name)))
-			return false
+			return nil, false
 		}
 	}
-	return ok
+	return names, ok
 }
+
+// Keys are the keys of one object, in its order. No two are the same.
+type Keys[T string | []byte] struct {
+	text  T
+	spans []span
+	names *layout.Names // nil if there are few
+}
+
+// Table reads an object, and keeps its keys, for which it takes memory for about so many at first. read reads the value of
+// each.
+func (s *Scanner[T]) Table(want string, about int, read func(key T)) Keys[T] {
+	outer := s.keys
+	s.keys = make([]span, 0, about)
+	for s.Open('{', want); s.More('}'); {
+		k := s.key()
+		if s.keys = append(s.keys, k); s.err == nil {
+			read(s.value(k))
+		}
+	}
+	keys := Keys[T]{text: s.text, spans: s.keys}
+	s.keys = outer
+	keys.names, _ = s.table(keys.spans)
+	return keys
+}
+
+// Len returns the number of keys.
+func (k *Keys[T]) Len() int { return len(k.spans) }
+
+// At returns key i. It copies nothing but a key with escapes.
+func (k *Keys[T]) At(i int) T {
+	s := Scanner[T]{text: k.text}
+	return s.value(k.spans[i])
+}
+
+// Find returns the position of a key, or -1.
+func (k *Keys[T]) Find(key T) int {
+	if k.names == nil {
+		return slices.IndexFunc(k.spans, func(x span) bool { return string((&Scanner[T]{text: k.text}).value(x)) == string(key) })
+	}
+	for p := k.names.Probe(hash(key)); ; {
+		if i, ok := p.Next(); !ok {
+			return -1
+		} else if string(k.At(i)) == string(key) {
+			return i
+		}
+	}
+}
+
+// Names returns the table that finds the keys, or nil if there are few.
+func (k *Keys[T]) Names() *layout.Names { return k.names }
 
 // filed reports whether name, that of key i, is the name of a key before it. If it is not, it
 // enters names.

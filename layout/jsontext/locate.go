@@ -38,10 +38,3 @@ func (s *Scanner[T]) enter(step any) bool {
 	}
 	return false
 }
-
-// TextAt returns the string whose opening quote is at offset at of text, which was checked. It
-// copies nothing but a string with escapes.
-func TextAt[T string | []byte](text T, at int) T {
-	s := Scanner[T]{text: text, at: at}
-	return s.Text()
-}

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"encoding/hex"
+	"slices"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
@@ -20,7 +21,7 @@ func (m *File) errorf(path []any, field string, sentinel error, format string, a
 func (m *File) errorAt(i int, sentinel error, format string, args ...any) error {
 	path := []any{"shards", i, "file"}
 	if m.Of == layout.SafeTensors {
-		path = []any{"weight_map", m.name(m.Shards[i].first)}
+		path = []any{"weight_map", m.names.At(m.Shards[i].first)}
 	}
 	return m.errorf(path, m.fileField(), sentinel, format, args...)
 }
@@ -129,13 +130,44 @@ type tensors struct {
 	find func(name string) int
 }
 
+// Table returns the table that finds the tensors of all shards in list by name. It returns nil unless these are exactly those
+// of the map, and where it says: CheckTensors then tells what is wrong, if anything is. Their File is the position of their
+// shard.
+func (m *File) Table(list []layout.Tensor) *layout.Names {
+	n := m.names.Len()
+	names := m.names.Names()
+	if len(list) != n || names == nil {
+		return nil
+	}
+	const free = 1<<32 - 1
+	to := slices.Repeat([]uint32{free}, n)
+	next, same := 0, true
+	for i := range list {
+		t, at := &list[i], next
+		// Most writers list the tensors in the order of the shards, and nothing is searched for.
+		if at == n || m.names.At(at) != string(t.Name) {
+			at = m.names.Find(string(t.Name))
+		}
+		if at < 0 || to[at] != free || m.shardOf[at] != t.File {
+			return nil
+		}
+		to[at] = uint32(i)
+		next, same = at+1, same && at == i
+	}
+	m.stitched = &tensors{list: list} // none is left to be found
+	if same {
+		return names
+	}
+	return names.Renumbered(to)
+}
+
 // CheckTensors makes sure that the tensors of all shards are where the map says. Their File is the position
 // of their shard. find returns a tensor's position in list, or -1. Audit reports less important
 // disagreements from then on.
 func (m *File) CheckTensors(list []layout.Tensor, find func(name string) int) error {
 	key, next := m.mapKey(), 0
-	for i, p := range m.places {
-		name, at := m.name(i), next
+	for i, shard := range m.shardOf {
+		name, at := m.names.At(i), next
 		// Most writers list the tensors in the order of the shards, and nothing is searched for.
 		if at == len(list) || string(list[at].Name) != name {
 			at = find(name)
@@ -144,10 +176,10 @@ func (m *File) CheckTensors(list []layout.Tensor, find func(name string) int) er
 		switch {
 		case at < 0:
 			return m.errorf([]any{key, name}, key, layout.ErrNotFound,
-				"tensor %s should be in shard %s, which has no such tensor", quote(name), quote(m.Shards[p.shard].Name))
-		case list[at].File != p.shard:
+				"tensor %s should be in shard %s, which has no such tensor", quote(name), quote(m.Shards[shard].Name))
+		case list[at].File != shard:
 			return m.errorf([]any{key, name}, key, layout.ErrInvalid, "tensor %s should be in shard %s, but is in shard %s",
-				quote(name), quote(m.Shards[p.shard].Name), quote(m.Shards[list[at].File].Name))
+				quote(name), quote(m.Shards[shard].Name), quote(m.Shards[list[at].File].Name))
 		}
 	}
 	m.stitched = &tensors{list, find}

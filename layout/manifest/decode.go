@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -66,14 +67,19 @@ func (m *File) Describe(first layout.Metadata) (layout.Metadata, error) {
 	return md, nil
 }
 
-// decoder makes a File of a JSON object. It reads the object twice: first it checks all of
-// it and notes where the values are, then it reads those that it knows.
+// decoder makes a File of a JSON object. First it checks all of the text, notes where the values are, and reads
+// the map of tensors, which is most of it. Then it reads the other values that it knows.
 type decoder struct {
 	text   string
 	lim    layout.Limits
 	values map[string]value // of the keys below
 	others []string         // a few other keys
 	m      *File
+
+	names   jsontext.Keys[string] // of the map
+	shardOf []uint32              // of each; of an index a position in files
+	files   []Shard               // of an index, in the order of the map
+	wrong   error                 // about the tensor after those in shardOf
 }
 
 // value is the value of a key of the manifest.
@@ -123,7 +129,7 @@ func (d *decoder) survey() error {
 	for key := range s.Members("an object") {
 		s.Next()
 		v := value{at: s.Offset()}
-		v.n = s.Skip()
+		v.n = d.skip(&s, key)
 		v.end = s.Offset()
 		if slices.Contains(known, key) {
 			d.values[key] = v
@@ -134,6 +140,78 @@ func (d *decoder) survey() error {
 	}
 	s.End()
 	return s.Err()
+}
+
+// skip checks the value of a key, and reads it if it is the map of tensors. It returns the number of members or elements.
+func (d *decoder) skip(s *jsontext.Scanner[string], key string) int {
+	if s.Next() != '{' || key != "tensor_shard_map" && key != "weight_map" {
+		return s.Skip()
+	}
+	// A tensor has a colon behind its name, and takes as many bytes as "a":0, does.
+	const smallest = 6
+	rest := s.Rest()
+	about := min(strings.Count(rest, ":"), len(rest)/smallest)
+	d.shardOf, d.files, d.wrong = make([]uint32, 0, about), nil, nil
+	place := d.position
+	if key == "weight_map" {
+		place = d.fileNamed()
+	}
+	d.names = s.Table("an object", about, func(name string) {
+		if d.wrong != nil || uint64(len(d.shardOf)) == d.lim.Tensors {
+			s.Skip()
+			return
+		}
+		var shard uint32
+		if shard, d.wrong = place(s, name); d.wrong == nil {
+			d.shardOf = append(d.shardOf, shard)
+		}
+	})
+	return d.names.Len()
+}
+
+// position reads the position of a shard (APR2). One past all that there can be stands for greater ones.
+func (d *decoder) position(s *jsontext.Scanner[string], name string) (uint32, error) {
+	if rest := s.Rest(); len(rest) > 1 && rest[0]-'0' <= 9 && (rest[1] == ',' || rest[1] == '}') { // as most are written
+		s.Advance(1)
+		return uint32(rest[0] - '0'), nil
+	}
+	v := readLeaf(s)
+	i, ok := v.whole()
+	if !ok {
+		return 0, d.mistyped(v, "tensor_shard_map", ofTensor(name), "the position of a shard")
+	}
+	return uint32(min(i, math.MaxUint32)), nil
+}
+
+// fileNamed returns a function that reads the name of a file (SafeTensors), and enters it in d.files.
+func (d *decoder) fileNamed() func(s *jsontext.Scanner[string], name string) (uint32, error) {
+	const key = "weight_map"
+	names := make(map[string]uint32)
+	var last uint32
+	written := "?" // as the last one was
+	return func(s *jsontext.Scanner[string], name string) (uint32, error) {
+		s.Next()
+		rest := s.Rest()
+		if strings.HasPrefix(rest, written) {
+			s.Advance(len(written))
+			return last, nil
+		}
+		v := readLeaf(s)
+		if v.kind != '"' {
+			return 0, d.mistyped(v, key, ofTensor(name), "the name of a file")
+		}
+		i, seen := names[v.text]
+		if !seen {
+			if reason := notPlain(v.text); reason != "" {
+				return 0, d.errorf(v.at, key, layout.ErrInvalid, "%s%s %s", ofTensor(name), quote(v.text), reason)
+			}
+			i = uint32(len(d.files))
+			names[v.text] = i
+			d.files = append(d.files, Shard{Name: v.text, first: len(d.shardOf)})
+		}
+		last, written = i, rest[:len(rest)-len(s.Rest())]
+		return i, nil
+	}
 }
 
 // scan reads the text from offset at on.
@@ -328,45 +406,44 @@ func (d *decoder) count() error {
 	return nil
 }
 
-// shardMap reads which tensor is in which of the shards listed before (APR2).
+// shardMap checks which tensor is in which of the shards listed before (APR2).
 func (d *decoder) shardMap() error {
 	const key = "tensor_shard_map"
-	return d.entries(key, func(name string, v leaf) (int, error) {
-		i, ok := v.whole()
-		if !ok {
-			return 0, d.mistyped(v, key, ofTensor(name), "the position of a shard")
+	if err := d.checkMap(key); err != nil {
+		return err
+	}
+	for i, shard := range d.shardOf {
+		if uint64(shard) >= uint64(len(d.m.Shards)) {
+			name := d.names.At(i)
+			s := d.scan(jsontext.Locate(d.text, key, name))
+			v := readLeaf(&s)
+			return d.errorf(v.at, key, layout.ErrInvalid, "%sshard %s of %d", ofTensor(name), v.text, len(d.m.Shards))
 		}
-		if i >= uint64(len(d.m.Shards)) {
-			return 0, d.errorf(v.at, key, layout.ErrInvalid, "%sshard %d of %d", ofTensor(name), i, len(d.m.Shards))
-		}
-		return int(i), nil
-	})
+	}
+	return d.accept()
 }
 
-func ofTensor(name string) string { return "tensor " + quote(name) + ": " }
-
-// entries reads the object called key, which says of tensors in which shard they are.
-func (d *decoder) entries(key string, shard func(name string, v leaf) (int, error)) error {
+// checkMap makes sure that the map of tensors is there and within the limits.
+func (d *decoder) checkMap(key string) error {
 	object := d.root(key)
 	if object.kind != '{' {
 		return d.mistyped(object, key, "", "an object")
 	}
-	n := d.values[key].n
-	if uint64(n) > d.lim.Tensors {
+	if n := d.names.Len(); uint64(n) > d.lim.Tensors {
 		return d.errorf(object.at, key, layout.ErrLimit, "%d tensors, more than %d", n, d.lim.Tensors)
-	}
-	d.m.places = make([]place, 0, n)
-	s := d.scan(object.at)
-	for s.Open('{', "an object"); s.More('}'); {
-		name, at := s.Key()
-		i, err := shard(name, readLeaf(&s))
-		if err != nil {
-			return err
-		}
-		d.m.places = append(d.m.places, place{uint32(at), uint32(i)})
 	}
 	return nil
 }
+
+// accept makes the map the manifest's, unless something is wrong with it.
+func (d *decoder) accept() error {
+	if d.wrong == nil {
+		d.m.names, d.m.shardOf = d.names, d.shardOf
+	}
+	return d.wrong
+}
+
+func ofTensor(name string) string { return "tensor " + quote(name) + ": " }
 
 // marks notes what is there for readers of other kinds.
 func (d *decoder) marks() error {
@@ -375,41 +452,26 @@ func (d *decoder) marks() error {
 	return nil
 }
 
-// weightMap reads which tensor is in which file (SafeTensors). The files get the order of
+// weightMap checks which tensor is in which file (SafeTensors). The files get the order of
 // their names.
 func (d *decoder) weightMap() error {
 	const key = "weight_map"
 	d.m.Of, d.m.FollowLinks = layout.SafeTensors, true
-	names := make(map[string]int)
-	err := d.entries(key, func(name string, v leaf) (int, error) {
-		if v.kind != '"' {
-			return 0, d.mistyped(v, key, ofTensor(name), "the name of a file")
-		}
-		i, seen := names[v.text]
-		if !seen {
-			if reason := notPlain(v.text); reason != "" {
-				return 0, d.errorf(v.at, key, layout.ErrInvalid, "%s%s %s", ofTensor(name), quote(v.text), reason)
-			}
-			i = len(d.m.Shards)
-			names[v.text] = i
-			d.m.Shards = append(d.m.Shards, Shard{Name: v.text, first: len(d.m.places)})
-		}
-		return i, nil
-	})
-	if err != nil {
+	if err := inOrder(func() error { return d.checkMap(key) }, d.accept); err != nil {
 		return err
 	}
-	if len(d.m.places) == 0 {
+	if len(d.shardOf) == 0 {
 		return d.errorf(d.values[key].at, key, layout.ErrInvalid, "no tensors")
 	}
-	found := slices.Clone(d.m.Shards)
-	slices.SortFunc(d.m.Shards, func(a, b Shard) int { return strings.Compare(a.Name, b.Name) })
-	for i := range d.m.Shards {
-		names[d.m.Shards[i].Name] = i
+	byName := func(a, b Shard) int { return strings.Compare(a.Name, b.Name) }
+	d.m.Shards = slices.SortedFunc(slices.Values(d.files), byName)
+	places := make([]uint32, len(d.files))
+	for i, f := range d.files {
+		at, _ := slices.BinarySearchFunc(d.m.Shards, f, byName)
+		places[i] = uint32(at)
 	}
-	for i := range d.m.places {
-		p := &d.m.places[i]
-		p.shard = uint32(names[found[p.shard].Name])
+	for i, f := range d.shardOf {
+		d.shardOf[i] = places[f]
 	}
 	return nil
 }

@@ -36,15 +36,16 @@ type File struct {
 
 	index     *layout.Index
 	lim       layout.Limits
-	text      string // a copy of the file
-	places    []place
-	sumsAt    []sumsAt // of Shards
-	metadata  string   // the part of text, or ""
-	sharded   bool     // APR2: the key sharded is true
-	signed    bool     // APR2: the key signature is there
-	versioned bool     // APR2: apr_version is there
-	total     string   // SafeTensors: total_size as stated, or ""
-	stitched  *tensors // once CheckTensors has accepted them
+	text      string                // a copy of the file
+	names     jsontext.Keys[string] // of the tensors in the map
+	shardOf   []uint32              // of each
+	sumsAt    []sumsAt              // of Shards
+	metadata  string                // the part of text, or ""
+	sharded   bool                  // APR2: the key sharded is true
+	signed    bool                  // APR2: the key signature is there
+	versioned bool                  // APR2: apr_version is there
+	total     string                // SafeTensors: total_size as stated, or ""
+	stitched  *tensors              // once CheckTensors has accepted them
 }
 
 var _ layout.File = (*File)(nil)
@@ -65,14 +66,8 @@ type Shard struct {
 	// is "" in manifests that are neither.
 	HeadSHA256 string
 
-	first int // SafeTensors: the first of places that is in it
+	first int // SafeTensors: the first tensor of the map that is in it
 }
-
-// place says in which shard a tensor is. The text has its name at an offset.
-type place struct{ name, shard uint32 }
-
-// name returns the name of the tensor of place i.
-func (m *File) name(i int) string { return jsontext.TextAt(m.text, int(m.places[i].name)) }
 
 // sumsAt holds the offsets of what the text says of a shard's checksums.
 type sumsAt struct{ crc32, sha256 uint64 }
