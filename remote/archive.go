@@ -94,7 +94,7 @@ func (r *registry) addMembers(ctx context.Context, d *folder, l descriptor, t la
 		}
 		return d.add(name, object{
 			size: h.Size, id: identity(l.Digest, fmt.Sprint(off, "+", h.Size)),
-			connect: func(ctx context.Context) (source, error) {
+			connect: func(ctx context.Context) (Source, error) {
 				s, err := r.connect(ctx, l)
 				return part{s, off, h.Size}, err
 			},
@@ -130,27 +130,8 @@ func eachMember(archive *tar.Reader, add func(name string, h *tar.Header, r io.R
 
 // part is a range of another source.
 type part struct {
-	source
+	Source
 	off, size int64
-}
-
-func (p part) ReadAt(b []byte, off int64) (int, error) {
-	return p.ReadAtContext(context.Background(), b, off)
-}
-
-// ReadAtContext reads at an offset of the part.
-func (p part) ReadAtContext(ctx context.Context, b []byte, off int64) (int, error) {
-	if off < 0 || off > p.size {
-		return 0, io.EOF
-	}
-	if int64(len(b)) > p.size-off {
-		n, err := p.source.ReadAtContext(ctx, b[:p.size-off], p.off+off)
-		if err == nil {
-			err = io.EOF
-		}
-		return n, err
-	}
-	return p.source.ReadAtContext(ctx, b, p.off+off)
 }
 
 // ReadVector fills one buffer after another with the consecutive bytes of the part from off on.
@@ -162,5 +143,5 @@ func (p part) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
 	if off < 0 || off > p.size || total > p.size-off {
 		return io.ErrUnexpectedEOF
 	}
-	return p.source.ReadVector(ctx, bufs, p.off+off)
+	return p.Source.ReadVector(ctx, bufs, p.off+off)
 }

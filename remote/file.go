@@ -25,7 +25,7 @@ type file struct {
 	part  *sparse.File
 
 	asking sync.Mutex
-	source source // nil until bytes are missing
+	source Source // nil until bytes are missing
 
 	mu sync.Mutex
 	// For Options.Loader.Trust, see KeepVerified:
@@ -65,17 +65,7 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 
 // ReadAtContext does what ReadAt does, and ends with ctx.
 func (f *file) ReadAtContext(ctx context.Context, p []byte, off int64) (int, error) {
-	switch {
-	case f.whole != nil:
-		return f.whole.ReadAt(p, off)
-	case f.keeping(off, int64(len(p))):
-		return f.part.ReadAtContext(ctx, p, off)
-	}
-	source, err := f.ask(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return source.ReadAtContext(ctx, p, off)
+	return sparse.ReadAt(ctx, f, f.Size(), p, off)
 }
 
 // Backing returns the file of this system that has the bytes, or that they go to.
@@ -164,13 +154,13 @@ func (f *file) fetch(ctx context.Context, p []byte, off int64) error {
 	if err != nil {
 		return err
 	}
-	var from loader.ContextReaderAt = source
 	f.mu.Lock()
-	if f.verify != nil {
-		from = f.verify(source)
-	}
+	verify := f.verify
 	f.mu.Unlock()
-	n, err := from.ReadAtContext(ctx, p, off)
+	if verify == nil {
+		return source.ReadVector(ctx, [][]byte{p}, off)
+	}
+	n, err := verify(sized{source, f.Size()}).ReadAtContext(ctx, p, off)
 	switch {
 	case n == len(p): // perhaps with io.EOF, as io.ReaderAt allows at the end
 		return nil
@@ -180,8 +170,23 @@ func (f *file) fetch(ctx context.Context, p []byte, off int64) error {
 	return err
 }
 
+// sized is a source of size bytes as an io.ReaderAt.
+type sized struct {
+	Source
+	size int64
+}
+
+func (s sized) ReadAt(p []byte, off int64) (int, error) {
+	return s.ReadAtContext(context.Background(), p, off)
+}
+
+// ReadAtContext does what ReadAt does, and ends with ctx.
+func (s sized) ReadAtContext(ctx context.Context, p []byte, off int64) (int, error) {
+	return sparse.ReadAt(ctx, s, s.size, p, off)
+}
+
 // ask returns the source of what is missing.
-func (f *file) ask(ctx context.Context) (source, error) {
+func (f *file) ask(ctx context.Context) (Source, error) {
 	f.asking.Lock()
 	defer f.asking.Unlock()
 	if f.source == nil {

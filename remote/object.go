@@ -18,7 +18,6 @@ import (
 
 	"github.com/tensormap/tensormap/internal/atomicfile"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/remote/internal/sparse"
 )
 
@@ -32,15 +31,8 @@ type object struct {
 	check func(ctx context.Context, r io.Reader) error
 	// connect returns the source. It is called when bytes are missing, and need not ask for any. ctx bounds what
 	// it asks, not the reads of the source.
-	connect func(ctx context.Context) (source, error)
+	connect func(ctx context.Context) (Source, error)
 	place   place
-}
-
-// source reads an object from its server.
-type source interface {
-	loader.ContextReaderAt
-	loader.VectorReaderAt
-	io.Closer
 }
 
 // place is where an object lies once it is complete.

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -266,7 +265,7 @@ func (d *folder) renamed(ctx context.Context, file, tensor string) (object, erro
 	rest := o.size - 8 - int64(n)
 	return object{
 		size: int64(len(prefix)) + rest, id: identity("sha256:"+o.id, string(prefix)),
-		connect: func(ctx context.Context) (source, error) {
+		connect: func(ctx context.Context) (Source, error) {
 			f, err := d.openObject(o, file)
 			return joined{text(prefix), part{f, 8 + int64(n), rest}}, err
 		},
@@ -279,24 +278,17 @@ type joined struct {
 	rest part
 }
 
-func (j joined) ReadAt(p []byte, off int64) (int, error) {
-	return j.ReadAtContext(context.Background(), p, off)
-}
-
-// ReadAtContext reads at an offset of both.
-func (j joined) ReadAtContext(ctx context.Context, p []byte, off int64) (n int, err error) {
-	if off < int64(len(j.head)) {
-		if n, err = j.head.ReadAt(p, off); err != io.EOF || n == len(p) {
-			return n, err
-		}
-	}
-	m, err := j.rest.ReadAtContext(ctx, p[n:], off+int64(n)-int64(len(j.head)))
-	return n + m, err
-}
-
 // ReadVector fills one buffer after another with the consecutive bytes from off on.
 func (j joined) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
-	return readVector(ctx, j, bufs, off)
+	bufs = slices.Clone(bufs)
+	for i, b := range bufs {
+		n := copy(b, j.head[min(off, int64(len(j.head))):])
+		off += int64(n)
+		if bufs[i] = b[n:]; n < len(b) {
+			return j.rest.ReadVector(ctx, bufs[i:], off-int64(len(j.head)))
+		}
+	}
+	return nil
 }
 
 // Close closes what follows the text.

@@ -200,12 +200,12 @@ func parseManifest(body []byte) (*registryManifest, error) {
 func (r *registry) object(d descriptor, name string, at place) object {
 	return object{
 		name: name, size: d.Size, id: d.hex(), check: sha256Check(d.hex()), place: at,
-		connect: func(ctx context.Context) (source, error) { return r.connect(ctx, d) },
+		connect: func(ctx context.Context) (Source, error) { return r.connect(ctx, d) },
 	}
 }
 
 // connect returns the source of a layer. It asks for nothing yet.
-func (r *registry) connect(ctx context.Context, d descriptor) (source, error) {
+func (r *registry) connect(ctx context.Context, d descriptor) (Source, error) {
 	if r.offline {
 		return nil, errOffline
 	}

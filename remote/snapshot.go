@@ -40,7 +40,7 @@ func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, 
 		blob := filepath.Join(repository, "blobs", e.etag())
 		d.objects[name] = object{
 			name: d.name(name), size: e.Size, id: e.etag(), check: e.check,
-			connect: func(ctx context.Context) (source, error) {
+			connect: func(ctx context.Context) (Source, error) {
 				return h.connect(ctx, h.resolve(a.repo, commit, name), e.Size)
 			},
 			place: place{
@@ -54,7 +54,7 @@ func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, 
 }
 
 // connect returns the source of a file of size bytes at an address of the Hub. It asks for nothing yet.
-func (h *hub) connect(ctx context.Context, address string, size int64) (source, error) {
+func (h *hub) connect(ctx context.Context, address string, size int64) (Source, error) {
 	if h.offline {
 		return nil, errOffline
 	}
@@ -68,11 +68,6 @@ func (h *hub) connect(ctx context.Context, address string, size int64) (source, 
 type explained struct {
 	*httprange.Reader
 	explain func(error) error
-}
-
-func (e explained) ReadAtContext(ctx context.Context, p []byte, off int64) (int, error) {
-	n, err := e.Reader.ReadAtContext(ctx, p, off)
-	return n, e.explain(err)
 }
 
 func (e explained) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {

@@ -81,43 +81,21 @@ func textObject(content []byte) object {
 	hex := digestOf(content)[len("sha256:"):]
 	return object{
 		size: int64(len(content)), id: hex, check: sha256Check(hex),
-		connect: func(context.Context) (source, error) { return text(content), nil },
+		connect: func(context.Context) (Source, error) { return text(content), nil },
 	}
-}
-
-func (t text) ReadAt(p []byte, off int64) (int, error) {
-	return t.ReadAtContext(context.Background(), p, off)
-}
-
-// ReadAtContext does what ReadAt does.
-func (t text) ReadAtContext(_ context.Context, p []byte, off int64) (int, error) {
-	if off < 0 || off > int64(len(t)) {
-		return 0, io.EOF
-	}
-	n := copy(p, t[off:])
-	if n < len(p) {
-		return n, io.EOF
-	}
-	return n, nil
 }
 
 // ReadVector fills one buffer after another with the consecutive bytes from off on.
-func (t text) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
-	return readVector(ctx, t, bufs, off)
+func (t text) ReadVector(_ context.Context, bufs [][]byte, off int64) error {
+	for _, b := range bufs {
+		n := copy(b, t[min(off, int64(len(t))):])
+		if n < len(b) {
+			return io.ErrUnexpectedEOF
+		}
+		off += int64(n)
+	}
+	return nil
 }
 
 // Close implements io.Closer.
 func (t text) Close() error { return nil }
-
-// readVector fills one buffer after another with the consecutive bytes of s from off on.
-func readVector(ctx context.Context, s interface {
-	ReadAtContext(ctx context.Context, p []byte, off int64) (int, error)
-}, bufs [][]byte, off int64) error {
-	for _, b := range bufs {
-		if n, err := s.ReadAtContext(ctx, b, off); n < len(b) {
-			return err
-		}
-		off += int64(len(b))
-	}
-	return nil
-}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -41,7 +42,12 @@ type StoredObject struct {
 }
 
 // Source reads an object. Its methods may be called concurrently.
-type Source = source
+type Source interface {
+	// ReadVector fills one buffer after another with the consecutive bytes from off on, all of them the object's,
+	// or fails. It ends with ctx.
+	ReadVector(ctx context.Context, bufs [][]byte, off int64) error
+	io.Closer
+}
 
 // OpenStore opens the model at a key of a store: an object, or those under a prefix. See Open.
 func OpenStore(ctx context.Context, s Store, key string, opts *Options) (*loader.Model, error) {
@@ -130,7 +136,7 @@ func list(ctx context.Context, s Store, prefix string, o *Options) ([]StoredObje
 
 // stored returns content that its version tells from other content at the key.
 func stored(s Store, key string, of StoredObject) object {
-	o := object{size: of.Size, connect: func(ctx context.Context) (source, error) {
+	o := object{size: of.Size, connect: func(ctx context.Context) (Source, error) {
 		if isOffline() {
 			return nil, errOffline
 		}

@@ -264,12 +264,25 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 // ReadAtContext reads, and first brings what is not there. It ends with ctx; what it has asked for
 // goes on only if another read waits for the same bytes.
 func (f *File) ReadAtContext(ctx context.Context, p []byte, off int64) (int, error) {
+	return ReadAt(ctx, f, f.opts.Size, p, off)
+}
+
+// Vectored reads into several buffers at once.
+type Vectored interface {
+	// ReadVector fills one buffer after another with the consecutive bytes from off on, or fails.
+	ReadVector(ctx context.Context, bufs [][]byte, off int64) error
+}
+
+// ReadAt reads at an offset of size bytes as io.ReaderAt has it, by r's ReadVector.
+func ReadAt(ctx context.Context, r Vectored, size int64, p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, errors.New("negative offset")
 	}
-	want := p[:min(int64(len(p)), max(f.opts.Size-off, 0))]
-	if err := f.ReadVector(ctx, [][]byte{want}, off); err != nil {
-		return 0, err
+	want := p[:min(int64(len(p)), max(size-off, 0))]
+	if len(want) > 0 {
+		if err := r.ReadVector(ctx, [][]byte{want}, off); err != nil {
+			return 0, err
+		}
 	}
 	if len(want) < len(p) {
 		return len(want), io.EOF
