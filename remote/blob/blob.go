@@ -7,7 +7,11 @@
 //	azblob://CONTAINER/KEY    Azure Blob Storage, with AZURE_STORAGE_ACCOUNT and its fellows
 //
 // A KEY that others begin with is a folder. What is read is kept as package remote says. An object is its
-// address, with its date, size and MD5: one that is changed under its key is another one.
+// address and Google's generation or Azure's ETag, which goes with every request. One that is changed under
+// its key is another one: reads of what is open fail with httprange.ErrChanged. Other drivers tell objects
+// apart by date, size and MD5.
+//
+// Refusals are httprange.StatusError, those without a status fs.ErrNotExist.
 package blob
 
 import (
@@ -17,9 +21,16 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
+	"cloud.google.com/go/storage"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/httprange"
 	"github.com/tensormap/tensormap/remote"
@@ -27,6 +38,7 @@ import (
 	_ "gocloud.dev/blob/azureblob" // azblob://
 	_ "gocloud.dev/blob/gcsblob"   // gs://
 	"gocloud.dev/gcerrors"
+	"google.golang.org/api/googleapi"
 )
 
 // Open opens the model at an address: an object, or those of a folder. See remote.Open.
@@ -109,18 +121,36 @@ func (s *Store) List(ctx context.Context, prefix string) (objects []remote.Store
 		case o.IsDir:
 			folders = append(folders, strings.TrimSuffix(name, "/"))
 		case name != "":
-			objects = append(objects, remote.StoredObject{Name: name, Size: o.Size, Version: version(o.ModTime, o.MD5)})
+			objects = append(objects, remote.StoredObject{Name: name, Size: o.Size, Version: version(o)})
 		}
 	}
 }
 
 // version returns what tells an object from others under its key, or "" if that is unknown.
-func version(modified time.Time, md5 []byte) string {
-	if modified.IsZero() {
+func version(o *blob.ListObject) string {
+	var google storage.ObjectAttrs
+	var azure container.BlobItem
+	switch {
+	case o.As(&google):
+		return generationVersion(google.Generation)
+	case o.As(&azure) && azure.Properties != nil && azure.Properties.ETag != nil:
+		return etagVersion(*azure.Properties.ETag)
+	case o.ModTime.IsZero():
 		return ""
 	}
-	return modified.UTC().Format(time.RFC3339Nano) + " " + hex.EncodeToString(md5)
+	return date + o.ModTime.UTC().Format(time.RFC3339Nano) + " " + hex.EncodeToString(o.MD5)
 }
+
+func generationVersion(n int64) string { return generation + strconv.FormatInt(n, 10) }
+
+// etagVersion returns an ETag in quotes, which a listing leaves out.
+func etagVersion(etag azcore.ETag) string { return strconv.Quote(strings.Trim(string(etag), `"`)) }
+
+// What versions begin with that are no ETags.
+const (
+	generation = "generation "
+	date       = "date "
+)
 
 // Connect returns the source of one version of an object. It asks for nothing yet.
 func (s *Store) Connect(_ context.Context, key string, of remote.StoredObject) (remote.Source, error) {
@@ -134,26 +164,6 @@ type source struct {
 	of     remote.StoredObject
 }
 
-// ReadAt implements io.ReaderAt.
-func (s *source) ReadAt(p []byte, off int64) (int, error) {
-	return s.ReadAtContext(context.Background(), p, off)
-}
-
-// ReadAtContext does what ReadAt does, and ends with ctx.
-func (s *source) ReadAtContext(ctx context.Context, p []byte, off int64) (int, error) {
-	if off < 0 || off > s.of.Size {
-		return 0, io.EOF
-	}
-	want := p[:min(int64(len(p)), s.of.Size-off)]
-	if err := s.ReadVector(ctx, [][]byte{want}, off); err != nil {
-		return 0, err
-	}
-	if len(want) < len(p) {
-		return len(want), io.EOF
-	}
-	return len(want), nil
-}
-
 // ReadVector fills one buffer after another with the consecutive bytes from off on, by one request. The
 // answer must be of the version that was listed.
 func (s *source) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
@@ -164,12 +174,13 @@ func (s *source) ReadVector(ctx context.Context, bufs [][]byte, off int64) error
 	if n == 0 {
 		return nil
 	}
-	r, err := s.bucket.NewRangeReader(ctx, s.key, off, n, nil)
+	ctx = policy.WithHTTPHeader(ctx, http.Header{"Accept-Encoding": {"identity"}}) // Azure's client would decompress
+	r, err := s.bucket.NewRangeReader(ctx, s.key, off, n, &blob.ReaderOptions{BeforeRead: s.conditional})
 	if err != nil {
-		return explained(err)
+		return fmt.Errorf("%s: %w", s.key, explained(err))
 	}
 	defer r.Close()
-	if modified, _, _ := strings.Cut(s.of.Version, " "); r.Size() != s.of.Size || modified != "" && !sameSecond(modified, r.ModTime()) {
+	if r.Size() != s.of.Size || !s.answers(r) {
 		return fmt.Errorf("%s: %w", s.key, httprange.ErrChanged)
 	}
 	for _, b := range bufs {
@@ -180,22 +191,74 @@ func (s *source) ReadVector(ctx context.Context, bufs [][]byte, off int64) error
 	return nil
 }
 
-// sameSecond reports whether the date in a listing is that of an answer, which has whole seconds.
-func sameSecond(listed string, answered time.Time) bool {
-	at, err := time.Parse(time.RFC3339Nano, listed)
-	return err == nil && at.Truncate(time.Second).Equal(answered.UTC().Truncate(time.Second))
+// conditional makes the server refuse a request if the object is not of the version that was listed.
+func (s *source) conditional(as func(any) bool) error {
+	var google **storage.ObjectHandle
+	var azure *azblob.DownloadStreamOptions
+	switch {
+	case as(&google):
+		n, err := strconv.ParseInt(strings.TrimPrefix(s.of.Version, generation), 10, 64)
+		if err != nil {
+			return fmt.Errorf("%q is no generation: %w", s.of.Version, err)
+		}
+		*google = (*google).If(storage.Conditions{GenerationMatch: n}).ReadCompressed(true) // the bytes as they are stored
+	case as(&azure) && s.of.Version != "":
+		etag := azcore.ETag(s.of.Version)
+		azure.AccessConditions = &azblob.AccessConditions{ModifiedAccessConditions: &container.ModifiedAccessConditions{IfMatch: &etag}}
+	}
+	return nil
+}
+
+// answers reports whether an answer is of the version that was listed, which has whole seconds if it is a
+// date.
+func (s *source) answers(r *blob.Reader) bool {
+	var google *storage.Reader
+	var azure azblob.DownloadStreamResponse
+	switch {
+	case r.As(&google):
+		return generationVersion(google.Attrs.Generation) == s.of.Version
+	case r.As(&azure) && azure.ETag != nil:
+		return etagVersion(*azure.ETag) == s.of.Version
+	case s.of.Version == "":
+		return true
+	}
+	modified, _, _ := strings.Cut(strings.TrimPrefix(s.of.Version, date), " ")
+	at, err := time.Parse(time.RFC3339Nano, modified)
+	return err == nil && at.Truncate(time.Second).Equal(r.ModTime().UTC().Truncate(time.Second))
 }
 
 // Close implements io.Closer. The bucket stays open.
 func (s *source) Close() error { return nil }
 
-// explained makes errors of gocloud.dev those of the standard library.
+// explained makes errors of gocloud.dev those of package httprange, or else of the standard library.
 func explained(err error) error {
-	switch gcerrors.Code(err) {
-	case gcerrors.NotFound:
+	var google *googleapi.Error
+	var azure *azcore.ResponseError
+	code := gcerrors.Code(err)
+	switch {
+	case code == gcerrors.FailedPrecondition:
+		return httprange.ErrChanged
+	case errors.As(err, &google):
+		return refused(&httprange.StatusError{Code: google.Code, Header: google.Header, Text: strconv.Quote(google.Message)},
+			"GOOGLE_APPLICATION_CREDENTIALS, or gcloud auth application-default login")
+	case errors.As(err, &azure):
+		return refused(&httprange.StatusError{Code: azure.StatusCode, Header: azure.RawResponse.Header, Text: strconv.Quote(azure.ErrorCode)},
+			"AZURE_STORAGE_ACCOUNT with AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN, or az login")
+	case code == gcerrors.NotFound:
 		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
-	case gcerrors.PermissionDenied:
+	case code == gcerrors.PermissionDenied:
 		return fmt.Errorf("%w: %w", fs.ErrPermission, err)
+	}
+	return err
+}
+
+// refused adds where credentials come from to a refusal for the lack of them.
+func refused(err *httprange.StatusError, from string) error {
+	if err.Text == `""` {
+		err.Text = ""
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w (credentials: %s)", err, from)
 	}
 	return err
 }
