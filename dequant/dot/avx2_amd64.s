@@ -12,1027 +12,8 @@ TEXT ·q4_0AVX2(SB), NOSPLIT, $0-64
 	MOVQ    rows_base+24(FP), SI
 	MOVQ    x+48(FP), DI
 	MOVQ    blocks+56(FP), R8
-	VMOVDQU low_nibbles<>+0(SB), Y0
-	MOVQ    R8, R9
-	ANDQ    $0x07, R9
-	SHRQ    $0x03, R8
-
-row:
-	VXORPS Y1, Y1, Y1
-	MOVQ   DI, AX
-	MOVQ   R8, CX
-	TESTQ  CX, CX
-	JZ     rest
-
-group:
-	VBROADCASTI128 2(SI), Y2
-	VINSERTI128    $0x01, 74(SI), Y2, Y2
-	VPAND          Y0, Y2, Y3
-	VPSRLW         $0x04, Y2, Y2
-	VPAND          Y0, Y2, Y2
-	VPMADDUBSW     (AX), Y3, Y3
-	VPMADDUBSW     32(AX), Y2, Y2
-	VPADDW         Y2, Y3, Y3
-	VBROADCASTI128 20(SI), Y2
-	VINSERTI128    $0x01, 92(SI), Y2, Y2
-	VPAND          Y0, Y2, Y4
-	VPSRLW         $0x04, Y2, Y2
-	VPAND          Y0, Y2, Y2
-	VPMADDUBSW     64(AX), Y4, Y4
-	VPMADDUBSW     96(AX), Y2, Y2
-	VPADDW         Y2, Y4, Y4
-	VPUNPCKLDQ     Y4, Y3, Y2
-	VPUNPCKHDQ     Y4, Y3, Y3
-	VPADDW         Y2, Y3, Y3
-	VBROADCASTI128 38(SI), Y2
-	VINSERTI128    $0x01, 110(SI), Y2, Y2
-	VPAND          Y0, Y2, Y4
-	VPSRLW         $0x04, Y2, Y2
-	VPAND          Y0, Y2, Y2
-	VPMADDUBSW     128(AX), Y4, Y4
-	VPMADDUBSW     160(AX), Y2, Y2
-	VPADDW         Y2, Y4, Y4
-	VBROADCASTI128 56(SI), Y2
-	VINSERTI128    $0x01, 128(SI), Y2, Y2
-	VPAND          Y0, Y2, Y5
-	VPSRLW         $0x04, Y2, Y2
-	VPAND          Y0, Y2, Y2
-	VPMADDUBSW     192(AX), Y5, Y5
-	VPMADDUBSW     224(AX), Y2, Y2
-	VPADDW         Y2, Y5, Y5
-	VPUNPCKLDQ     Y5, Y4, Y2
-	VPUNPCKHDQ     Y5, Y4, Y4
-	VPADDW         Y2, Y4, Y4
-	VPUNPCKLQDQ    Y4, Y3, Y2
-	VPUNPCKHQDQ    Y4, Y3, Y3
-	VPADDW         Y2, Y3, Y3
-	VPMADDWD       ones<>+0(SB), Y3, Y3
-	VMOVDQU        288(AX), Y2
-	VPSLLD         $0x03, Y2, Y2
-	VPSUBD         Y2, Y3, Y3
-	MOVWLZX        54(SI), R10
-	SHLQ           $0x10, R10
-	MOVW           36(SI), R10
-	SHLQ           $0x10, R10
-	MOVW           18(SI), R10
-	SHLQ           $0x10, R10
-	MOVW           (SI), R10
-	MOVWLZX        126(SI), R11
-	SHLQ           $0x10, R11
-	MOVW           108(SI), R11
-	SHLQ           $0x10, R11
-	MOVW           90(SI), R11
-	SHLQ           $0x10, R11
-	MOVW           72(SI), R11
-	VMOVQ          R10, X2
-	VPINSRQ        $0x01, R11, X2, X2
-	VCVTPH2PS      X2, Y2
-	VMOVDQU        256(AX), Y4
-	VMULPS         Y4, Y2, Y2
-	VCVTDQ2PS      Y3, Y3
-	VMULPS         Y2, Y3, Y3
-	VADDPS         Y3, Y1, Y1
-	ADDQ           $0x00000090, SI
-	ADDQ           $0x00000180, AX
-	DECQ           CX
-	JNZ            group
-
-rest:
-	XORL CX, CX
-	CMPQ CX, R9
-	JEQ  total
-
-single:
-	MOVQ           CX, R10
-	ANDQ           $0x03, R10
-	SHLQ           $0x06, R10
-	MOVQ           CX, R11
-	SHRQ           $0x02, R11
-	SHLQ           $0x04, R11
-	ADDQ           R11, R10
-	ADDQ           AX, R10
-	VBROADCASTI128 2(SI), Y2
-	VPAND          Y0, Y2, Y3
-	VPSRLW         $0x04, Y2, Y2
-	VPAND          Y0, Y2, Y2
-	VPMADDUBSW     (R10), Y3, Y3
-	VPMADDUBSW     32(R10), Y2, Y2
-	VPADDW         Y2, Y3, Y3
-	VPMADDWD       ones<>+0(SB), Y3, Y3
-	VPSHUFD        $0x4e, X3, X2
-	VPADDD         X2, X3, X3
-	VPSHUFD        $0xb1, X3, X2
-	VPADDD         X2, X3, X3
-	VPBROADCASTD   X3, Y3
-	LEAQ           window<>+0(SB), R10
-	SHLQ           $0x02, CX
-	SUBQ           CX, R10
-	VBROADCASTSS   288(AX)(CX*1), Y2
-	VPSLLD         $0x03, Y2, Y2
-	VPSUBD         Y2, Y3, Y3
-	VPBROADCASTW   (SI), X2
-	VCVTPH2PS      X2, Y2
-	VBROADCASTSS   256(AX)(CX*1), Y4
-	VMULPS         Y4, Y2, Y2
-	VCVTDQ2PS      Y3, Y3
-	VMULPS         Y2, Y3, Y3
-	VPAND          28(R10), Y3, Y3
-	VADDPS         Y3, Y1, Y1
-	SHRQ           $0x02, CX
-	ADDQ           $0x00000012, SI
-	INCQ           CX
-	CMPQ           CX, R9
-	JNE            single
-
-total:
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VMOVHLPS     X1, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMOVSS       X1, (DX)
-	ADDQ         $0x04, DX
-	DECQ         BX
-	JNZ          row
-	VZEROUPPER
-	RET
-
-DATA ones<>+0(SB)/8, $0x0001000100010001
-DATA ones<>+8(SB)/8, $0x0001000100010001
-DATA ones<>+16(SB)/8, $0x0001000100010001
-DATA ones<>+24(SB)/8, $0x0001000100010001
-GLOBL ones<>(SB), RODATA|NOPTR, $32
-
-DATA low_nibbles<>+0(SB)/8, $0x0f0f0f0f0f0f0f0f
-DATA low_nibbles<>+8(SB)/8, $0x0f0f0f0f0f0f0f0f
-DATA low_nibbles<>+16(SB)/8, $0x0f0f0f0f0f0f0f0f
-DATA low_nibbles<>+24(SB)/8, $0x0f0f0f0f0f0f0f0f
-GLOBL low_nibbles<>(SB), RODATA|NOPTR, $32
-
-DATA window<>+0(SB)/8, $0x0000000000000000
-DATA window<>+8(SB)/8, $0x0000000000000000
-DATA window<>+16(SB)/8, $0x0000000000000000
-DATA window<>+24(SB)/8, $0xffffffff00000000
-DATA window<>+32(SB)/8, $0x0000000000000000
-DATA window<>+40(SB)/8, $0x0000000000000000
-DATA window<>+48(SB)/8, $0x0000000000000000
-DATA window<>+56(SB)/8, $0x0000000000000000
-GLOBL window<>(SB), RODATA|NOPTR, $64
-
-// func q4_1AVX2(dst []float32, rows []byte, x *int8, blocks int)
-// Requires: AVX, AVX2, F16C
-TEXT ·q4_1AVX2(SB), NOSPLIT, $0-64
-	MOVQ    dst_base+0(FP), DX
-	MOVQ    dst_len+8(FP), BX
-	MOVQ    rows_base+24(FP), SI
-	MOVQ    x+48(FP), DI
-	MOVQ    blocks+56(FP), R8
-	VMOVDQU low_nibbles<>+0(SB), Y0
-	MOVQ    R8, R9
-	ANDQ    $0x07, R9
-	SHRQ    $0x03, R8
-
-row:
-	VXORPS Y1, Y1, Y1
-	MOVQ   DI, AX
-	MOVQ   R8, CX
-	TESTQ  CX, CX
-	JZ     rest
-
-group:
-	VBROADCASTI128 4(SI), Y2
-	VINSERTI128    $0x01, 84(SI), Y2, Y2
-	VPAND          Y0, Y2, Y3
-	VPSRLW         $0x04, Y2, Y2
-	VPAND          Y0, Y2, Y2
-	VPMADDUBSW     (AX), Y3, Y3
-	VPMADDUBSW     32(AX), Y2, Y2
-	VPADDW         Y2, Y3, Y3
-	VBROADCASTI128 24(SI), Y2
-	VINSERTI128    $0x01, 104(SI), Y2, Y2
-	VPAND          Y0, Y2, Y4
-	VPSRLW         $0x04, Y2, Y2
-	VPAND          Y0, Y2, Y2
-	VPMADDUBSW     64(AX), Y4, Y4
-	VPMADDUBSW     96(AX), Y2, Y2
-	VPADDW         Y2, Y4, Y4
-	VPUNPCKLDQ     Y4, Y3, Y2
-	VPUNPCKHDQ     Y4, Y3, Y3
-	VPADDW         Y2, Y3, Y3
-	VBROADCASTI128 44(SI), Y2
-	VINSERTI128    $0x01, 124(SI), Y2, Y2
-	VPAND          Y0, Y2, Y4
-	VPSRLW         $0x04, Y2, Y2
-	VPAND          Y0, Y2, Y2
-	VPMADDUBSW     128(AX), Y4, Y4
-	VPMADDUBSW     160(AX), Y2, Y2
-	VPADDW         Y2, Y4, Y4
-	VBROADCASTI128 64(SI), Y2
-	VINSERTI128    $0x01, 144(SI), Y2, Y2
-	VPAND          Y0, Y2, Y5
-	VPSRLW         $0x04, Y2, Y2
-	VPAND          Y0, Y2, Y2
-	VPMADDUBSW     192(AX), Y5, Y5
-	VPMADDUBSW     224(AX), Y2, Y2
-	VPADDW         Y2, Y5, Y5
-	VPUNPCKLDQ     Y5, Y4, Y2
-	VPUNPCKHDQ     Y5, Y4, Y4
-	VPADDW         Y2, Y4, Y4
-	VPUNPCKLQDQ    Y4, Y3, Y2
-	VPUNPCKHQDQ    Y4, Y3, Y3
-	VPADDW         Y2, Y3, Y3
-	VPMADDWD       ones<>+0(SB), Y3, Y3
-	MOVWLZX        60(SI), R10
-	SHLQ           $0x10, R10
-	MOVW           40(SI), R10
-	SHLQ           $0x10, R10
-	MOVW           20(SI), R10
-	SHLQ           $0x10, R10
-	MOVW           (SI), R10
-	MOVWLZX        140(SI), R11
-	SHLQ           $0x10, R11
-	MOVW           120(SI), R11
-	SHLQ           $0x10, R11
-	MOVW           100(SI), R11
-	SHLQ           $0x10, R11
-	MOVW           80(SI), R11
-	VMOVQ          R10, X2
-	VPINSRQ        $0x01, R11, X2, X2
-	VCVTPH2PS      X2, Y2
-	MOVWLZX        62(SI), R10
-	SHLQ           $0x10, R10
-	MOVW           42(SI), R10
-	SHLQ           $0x10, R10
-	MOVW           22(SI), R10
-	SHLQ           $0x10, R10
-	MOVW           2(SI), R10
-	MOVWLZX        142(SI), R11
-	SHLQ           $0x10, R11
-	MOVW           122(SI), R11
-	SHLQ           $0x10, R11
-	MOVW           102(SI), R11
-	SHLQ           $0x10, R11
-	MOVW           82(SI), R11
-	VMOVQ          R10, X4
-	VPINSRQ        $0x01, R11, X4, X4
-	VCVTPH2PS      X4, Y4
-	VMOVDQU        256(AX), Y5
-	VMULPS         Y5, Y2, Y2
-	VCVTDQ2PS      Y3, Y3
-	VMULPS         Y2, Y3, Y3
-	VADDPS         Y3, Y1, Y1
-	VMOVDQU        320(AX), Y2
-	VMULPS         Y2, Y4, Y4
-	VADDPS         Y4, Y1, Y1
-	ADDQ           $0x000000a0, SI
-	ADDQ           $0x00000180, AX
-	DECQ           CX
-	JNZ            group
-
-rest:
-	XORL CX, CX
-	CMPQ CX, R9
-	JEQ  total
-
-single:
-	MOVQ           CX, R10
-	ANDQ           $0x03, R10
-	SHLQ           $0x06, R10
-	MOVQ           CX, R11
-	SHRQ           $0x02, R11
-	SHLQ           $0x04, R11
-	ADDQ           R11, R10
-	ADDQ           AX, R10
-	VBROADCASTI128 4(SI), Y2
-	VPAND          Y0, Y2, Y3
-	VPSRLW         $0x04, Y2, Y2
-	VPAND          Y0, Y2, Y2
-	VPMADDUBSW     (R10), Y3, Y3
-	VPMADDUBSW     32(R10), Y2, Y2
-	VPADDW         Y2, Y3, Y3
-	VPMADDWD       ones<>+0(SB), Y3, Y3
-	VPSHUFD        $0x4e, X3, X2
-	VPADDD         X2, X3, X3
-	VPSHUFD        $0xb1, X3, X2
-	VPADDD         X2, X3, X3
-	VPBROADCASTD   X3, Y3
-	LEAQ           window<>+0(SB), R10
-	SHLQ           $0x02, CX
-	SUBQ           CX, R10
-	VPBROADCASTW   (SI), X2
-	VCVTPH2PS      X2, Y2
-	VPBROADCASTW   2(SI), X4
-	VCVTPH2PS      X4, Y4
-	VBROADCASTSS   256(AX)(CX*1), Y5
-	VMULPS         Y5, Y2, Y2
-	VCVTDQ2PS      Y3, Y3
-	VMULPS         Y2, Y3, Y3
-	VPAND          28(R10), Y3, Y3
-	VADDPS         Y3, Y1, Y1
-	VBROADCASTSS   320(AX)(CX*1), Y2
-	VMULPS         Y2, Y4, Y4
-	VPAND          28(R10), Y4, Y4
-	VADDPS         Y4, Y1, Y1
-	SHRQ           $0x02, CX
-	ADDQ           $0x00000014, SI
-	INCQ           CX
-	CMPQ           CX, R9
-	JNE            single
-
-total:
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X2, X1, X1
-	VMOVHLPS     X1, X1, X2
-	VADDPS       X2, X1, X1
-	VMOVSHDUP    X1, X2
-	VADDSS       X2, X1, X1
-	VMOVSS       X1, (DX)
-	ADDQ         $0x04, DX
-	DECQ         BX
-	JNZ          row
-	VZEROUPPER
-	RET
-
-// func q5_0AVX2(dst []float32, rows []byte, x *int8, blocks int)
-// Requires: AVX, AVX2, F16C
-TEXT ·q5_0AVX2(SB), NOSPLIT, $0-64
-	MOVQ    dst_base+0(FP), DX
-	MOVQ    dst_len+8(FP), BX
-	MOVQ    rows_base+24(FP), SI
-	MOVQ    x+48(FP), DI
-	MOVQ    blocks+56(FP), R8
-	VMOVDQU low_nibbles<>+0(SB), Y0
-	VMOVDQU sixteen<>+0(SB), Y1
-	VMOVDQU bit_masks<>+0(SB), Y2
-	MOVQ    R8, R9
-	ANDQ    $0x07, R9
-	SHRQ    $0x03, R8
-
-row:
-	VXORPS Y3, Y3, Y3
-	MOVQ   DI, AX
-	MOVQ   R8, CX
-	TESTQ  CX, CX
-	JZ     rest
-
-group:
-	VBROADCASTI128 6(SI), Y4
-	VINSERTI128    $0x01, 94(SI), Y4, Y4
-	VPBROADCASTD   2(SI), Y5
-	VPBROADCASTD   90(SI), Y6
-	VPBLENDD       $0xf0, Y6, Y5, Y5
-	VPAND          Y0, Y4, Y6
-	VPSRLW         $0x04, Y4, Y4
-	VPAND          Y0, Y4, Y4
-	VPSHUFB        first_bits<>+0(SB), Y5, Y7
-	VPAND          Y2, Y7, Y7
-	VPCMPEQB       Y2, Y7, Y7
-	VPAND          Y1, Y7, Y7
-	VPOR           Y7, Y6, Y6
-	VPSHUFB        second_bits<>+0(SB), Y5, Y5
-	VPAND          Y2, Y5, Y5
-	VPCMPEQB       Y2, Y5, Y5
-	VPAND          Y1, Y5, Y5
-	VPOR           Y5, Y4, Y4
-	VPMADDUBSW     (AX), Y6, Y5
-	VPMADDUBSW     32(AX), Y4, Y4
-	VPADDW         Y4, Y5, Y5
-	VBROADCASTI128 28(SI), Y4
-	VINSERTI128    $0x01, 116(SI), Y4, Y4
-	VPBROADCASTD   24(SI), Y6
-	VPBROADCASTD   112(SI), Y7
-	VPBLENDD       $0xf0, Y7, Y6, Y6
-	VPAND          Y0, Y4, Y7
-	VPSRLW         $0x04, Y4, Y4
-	VPAND          Y0, Y4, Y4
-	VPSHUFB        first_bits<>+0(SB), Y6, Y8
-	VPAND          Y2, Y8, Y8
-	VPCMPEQB       Y2, Y8, Y8
-	VPAND          Y1, Y8, Y8
-	VPOR           Y8, Y7, Y7
-	VPSHUFB        second_bits<>+0(SB), Y6, Y6
-	VPAND          Y2, Y6, Y6
-	VPCMPEQB       Y2, Y6, Y6
-	VPAND          Y1, Y6, Y6
-	VPOR           Y6, Y4, Y4
-	VPMADDUBSW     64(AX), Y7, Y6
-	VPMADDUBSW     96(AX), Y4, Y4
-	VPADDW         Y4, Y6, Y6
-	VPUNPCKLDQ     Y6, Y5, Y4
-	VPUNPCKHDQ     Y6, Y5, Y5
-	VPADDW         Y4, Y5, Y5
-	VPMADDWD       ones<>+0(SB), Y5, Y5
-	VBROADCASTI128 50(SI), Y4
-	VINSERTI128    $0x01, 138(SI), Y4, Y4
-	VPBROADCASTD   46(SI), Y6
-	VPBROADCASTD   134(SI), Y7
-	VPBLENDD       $0xf0, Y7, Y6, Y6
-	VPAND          Y0, Y4, Y7
-	VPSRLW         $0x04, Y4, Y4
-	VPAND          Y0, Y4, Y4
-	VPSHUFB        first_bits<>+0(SB), Y6, Y8
-	VPAND          Y2, Y8, Y8
-	VPCMPEQB       Y2, Y8, Y8
-	VPAND          Y1, Y8, Y8
-	VPOR           Y8, Y7, Y7
-	VPSHUFB        second_bits<>+0(SB), Y6, Y6
-	VPAND          Y2, Y6, Y6
-	VPCMPEQB       Y2, Y6, Y6
-	VPAND          Y1, Y6, Y6
-	VPOR           Y6, Y4, Y4
-	VPMADDUBSW     128(AX), Y7, Y6
-	VPMADDUBSW     160(AX), Y4, Y4
-	VPADDW         Y4, Y6, Y6
-	VBROADCASTI128 72(SI), Y4
-	VINSERTI128    $0x01, 160(SI), Y4, Y4
-	VPBROADCASTD   68(SI), Y7
-	VPBROADCASTD   156(SI), Y8
-	VPBLENDD       $0xf0, Y8, Y7, Y7
-	VPAND          Y0, Y4, Y8
-	VPSRLW         $0x04, Y4, Y4
-	VPAND          Y0, Y4, Y4
-	VPSHUFB        first_bits<>+0(SB), Y7, Y9
-	VPAND          Y2, Y9, Y9
-	VPCMPEQB       Y2, Y9, Y9
-	VPAND          Y1, Y9, Y9
-	VPOR           Y9, Y8, Y8
-	VPSHUFB        second_bits<>+0(SB), Y7, Y7
-	VPAND          Y2, Y7, Y7
-	VPCMPEQB       Y2, Y7, Y7
-	VPAND          Y1, Y7, Y7
-	VPOR           Y7, Y4, Y4
-	VPMADDUBSW     192(AX), Y8, Y7
-	VPMADDUBSW     224(AX), Y4, Y4
-	VPADDW         Y4, Y7, Y7
-	VPUNPCKLDQ     Y7, Y6, Y4
-	VPUNPCKHDQ     Y7, Y6, Y6
-	VPADDW         Y4, Y6, Y6
-	VPMADDWD       ones<>+0(SB), Y6, Y6
-	VPUNPCKLQDQ    Y6, Y5, Y4
-	VPUNPCKHQDQ    Y6, Y5, Y5
-	VPADDD         Y4, Y5, Y5
-	VMOVDQU        288(AX), Y4
-	VPSLLD         $0x04, Y4, Y4
-	VPSUBD         Y4, Y5, Y5
-	MOVWLZX        66(SI), R10
-	SHLQ           $0x10, R10
-	MOVW           44(SI), R10
-	SHLQ           $0x10, R10
-	MOVW           22(SI), R10
-	SHLQ           $0x10, R10
-	MOVW           (SI), R10
-	MOVWLZX        154(SI), R11
-	SHLQ           $0x10, R11
-	MOVW           132(SI), R11
-	SHLQ           $0x10, R11
-	MOVW           110(SI), R11
-	SHLQ           $0x10, R11
-	MOVW           88(SI), R11
-	VMOVQ          R10, X4
-	VPINSRQ        $0x01, R11, X4, X4
-	VCVTPH2PS      X4, Y4
-	VMOVDQU        256(AX), Y6
-	VMULPS         Y6, Y4, Y4
-	VCVTDQ2PS      Y5, Y5
-	VMULPS         Y4, Y5, Y5
-	VADDPS         Y5, Y3, Y3
-	ADDQ           $0x000000b0, SI
-	ADDQ           $0x00000180, AX
-	DECQ           CX
-	JNZ            group
-
-rest:
-	XORL CX, CX
-	CMPQ CX, R9
-	JEQ  total
-
-single:
-	MOVQ           CX, R10
-	ANDQ           $0x03, R10
-	SHLQ           $0x06, R10
-	MOVQ           CX, R11
-	SHRQ           $0x02, R11
-	SHLQ           $0x04, R11
-	ADDQ           R11, R10
-	ADDQ           AX, R10
-	VBROADCASTI128 6(SI), Y4
-	VPBROADCASTD   2(SI), Y5
-	VPAND          Y0, Y4, Y6
-	VPSRLW         $0x04, Y4, Y4
-	VPAND          Y0, Y4, Y4
-	VPSHUFB        first_bits<>+0(SB), Y5, Y7
-	VPAND          Y2, Y7, Y7
-	VPCMPEQB       Y2, Y7, Y7
-	VPAND          Y1, Y7, Y7
-	VPOR           Y7, Y6, Y6
-	VPSHUFB        second_bits<>+0(SB), Y5, Y5
-	VPAND          Y2, Y5, Y5
-	VPCMPEQB       Y2, Y5, Y5
-	VPAND          Y1, Y5, Y5
-	VPOR           Y5, Y4, Y4
-	VPMADDUBSW     (R10), Y6, Y5
-	VPMADDUBSW     32(R10), Y4, Y4
-	VPADDW         Y4, Y5, Y5
-	VPMADDWD       ones<>+0(SB), Y5, Y5
-	VPSHUFD        $0x4e, X5, X4
-	VPADDD         X4, X5, X5
-	VPSHUFD        $0xb1, X5, X4
-	VPADDD         X4, X5, X5
-	VPBROADCASTD   X5, Y5
-	LEAQ           window<>+0(SB), R10
-	SHLQ           $0x02, CX
-	SUBQ           CX, R10
-	VBROADCASTSS   288(AX)(CX*1), Y4
-	VPSLLD         $0x04, Y4, Y4
-	VPSUBD         Y4, Y5, Y5
-	VPBROADCASTW   (SI), X4
-	VCVTPH2PS      X4, Y4
-	VBROADCASTSS   256(AX)(CX*1), Y6
-	VMULPS         Y6, Y4, Y4
-	VCVTDQ2PS      Y5, Y5
-	VMULPS         Y4, Y5, Y5
-	VPAND          28(R10), Y5, Y5
-	VADDPS         Y5, Y3, Y3
-	SHRQ           $0x02, CX
-	ADDQ           $0x00000016, SI
-	INCQ           CX
-	CMPQ           CX, R9
-	JNE            single
-
-total:
-	VEXTRACTF128 $0x01, Y3, X4
-	VADDPS       X4, X3, X3
-	VMOVHLPS     X3, X3, X4
-	VADDPS       X4, X3, X3
-	VMOVSHDUP    X3, X4
-	VADDSS       X4, X3, X3
-	VMOVSS       X3, (DX)
-	ADDQ         $0x04, DX
-	DECQ         BX
-	JNZ          row
-	VZEROUPPER
-	RET
-
-DATA sixteen<>+0(SB)/8, $0x1010101010101010
-DATA sixteen<>+8(SB)/8, $0x1010101010101010
-DATA sixteen<>+16(SB)/8, $0x1010101010101010
-DATA sixteen<>+24(SB)/8, $0x1010101010101010
-GLOBL sixteen<>(SB), RODATA|NOPTR, $32
-
-DATA bit_masks<>+0(SB)/8, $0x8040201008040201
-DATA bit_masks<>+8(SB)/8, $0x8040201008040201
-DATA bit_masks<>+16(SB)/8, $0x8040201008040201
-DATA bit_masks<>+24(SB)/8, $0x8040201008040201
-GLOBL bit_masks<>(SB), RODATA|NOPTR, $32
-
-DATA first_bits<>+0(SB)/8, $0x0000000000000000
-DATA first_bits<>+8(SB)/8, $0x0101010101010101
-DATA first_bits<>+16(SB)/8, $0x0000000000000000
-DATA first_bits<>+24(SB)/8, $0x0101010101010101
-GLOBL first_bits<>(SB), RODATA|NOPTR, $32
-
-DATA second_bits<>+0(SB)/8, $0x0202020202020202
-DATA second_bits<>+8(SB)/8, $0x0303030303030303
-DATA second_bits<>+16(SB)/8, $0x0202020202020202
-DATA second_bits<>+24(SB)/8, $0x0303030303030303
-GLOBL second_bits<>(SB), RODATA|NOPTR, $32
-
-// func q5_1AVX2(dst []float32, rows []byte, x *int8, blocks int)
-// Requires: AVX, AVX2, F16C
-TEXT ·q5_1AVX2(SB), NOSPLIT, $0-64
-	MOVQ    dst_base+0(FP), DX
-	MOVQ    dst_len+8(FP), BX
-	MOVQ    rows_base+24(FP), SI
-	MOVQ    x+48(FP), DI
-	MOVQ    blocks+56(FP), R8
-	VMOVDQU low_nibbles<>+0(SB), Y0
-	VMOVDQU sixteen<>+0(SB), Y1
-	VMOVDQU bit_masks<>+0(SB), Y2
-	MOVQ    R8, R9
-	ANDQ    $0x07, R9
-	SHRQ    $0x03, R8
-
-row:
-	VXORPS Y3, Y3, Y3
-	MOVQ   DI, AX
-	MOVQ   R8, CX
-	TESTQ  CX, CX
-	JZ     rest
-
-group:
-	VBROADCASTI128 8(SI), Y4
-	VINSERTI128    $0x01, 104(SI), Y4, Y4
-	VPBROADCASTD   4(SI), Y5
-	VPBROADCASTD   100(SI), Y6
-	VPBLENDD       $0xf0, Y6, Y5, Y5
-	VPAND          Y0, Y4, Y6
-	VPSRLW         $0x04, Y4, Y4
-	VPAND          Y0, Y4, Y4
-	VPSHUFB        first_bits<>+0(SB), Y5, Y7
-	VPAND          Y2, Y7, Y7
-	VPCMPEQB       Y2, Y7, Y7
-	VPAND          Y1, Y7, Y7
-	VPOR           Y7, Y6, Y6
-	VPSHUFB        second_bits<>+0(SB), Y5, Y5
-	VPAND          Y2, Y5, Y5
-	VPCMPEQB       Y2, Y5, Y5
-	VPAND          Y1, Y5, Y5
-	VPOR           Y5, Y4, Y4
-	VPMADDUBSW     (AX), Y6, Y5
-	VPMADDUBSW     32(AX), Y4, Y4
-	VPADDW         Y4, Y5, Y5
-	VBROADCASTI128 32(SI), Y4
-	VINSERTI128    $0x01, 128(SI), Y4, Y4
-	VPBROADCASTD   28(SI), Y6
-	VPBROADCASTD   124(SI), Y7
-	VPBLENDD       $0xf0, Y7, Y6, Y6
-	VPAND          Y0, Y4, Y7
-	VPSRLW         $0x04, Y4, Y4
-	VPAND          Y0, Y4, Y4
-	VPSHUFB        first_bits<>+0(SB), Y6, Y8
-	VPAND          Y2, Y8, Y8
-	VPCMPEQB       Y2, Y8, Y8
-	VPAND          Y1, Y8, Y8
-	VPOR           Y8, Y7, Y7
-	VPSHUFB        second_bits<>+0(SB), Y6, Y6
-	VPAND          Y2, Y6, Y6
-	VPCMPEQB       Y2, Y6, Y6
-	VPAND          Y1, Y6, Y6
-	VPOR           Y6, Y4, Y4
-	VPMADDUBSW     64(AX), Y7, Y6
-	VPMADDUBSW     96(AX), Y4, Y4
-	VPADDW         Y4, Y6, Y6
-	VPUNPCKLDQ     Y6, Y5, Y4
-	VPUNPCKHDQ     Y6, Y5, Y5
-	VPADDW         Y4, Y5, Y5
-	VPMADDWD       ones<>+0(SB), Y5, Y5
-	VBROADCASTI128 56(SI), Y4
-	VINSERTI128    $0x01, 152(SI), Y4, Y4
-	VPBROADCASTD   52(SI), Y6
-	VPBROADCASTD   148(SI), Y7
-	VPBLENDD       $0xf0, Y7, Y6, Y6
-	VPAND          Y0, Y4, Y7
-	VPSRLW         $0x04, Y4, Y4
-	VPAND          Y0, Y4, Y4
-	VPSHUFB        first_bits<>+0(SB), Y6, Y8
-	VPAND          Y2, Y8, Y8
-	VPCMPEQB       Y2, Y8, Y8
-	VPAND          Y1, Y8, Y8
-	VPOR           Y8, Y7, Y7
-	VPSHUFB        second_bits<>+0(SB), Y6, Y6
-	VPAND          Y2, Y6, Y6
-	VPCMPEQB       Y2, Y6, Y6
-	VPAND          Y1, Y6, Y6
-	VPOR           Y6, Y4, Y4
-	VPMADDUBSW     128(AX), Y7, Y6
-	VPMADDUBSW     160(AX), Y4, Y4
-	VPADDW         Y4, Y6, Y6
-	VBROADCASTI128 80(SI), Y4
-	VINSERTI128    $0x01, 176(SI), Y4, Y4
-	VPBROADCASTD   76(SI), Y7
-	VPBROADCASTD   172(SI), Y8
-	VPBLENDD       $0xf0, Y8, Y7, Y7
-	VPAND          Y0, Y4, Y8
-	VPSRLW         $0x04, Y4, Y4
-	VPAND          Y0, Y4, Y4
-	VPSHUFB        first_bits<>+0(SB), Y7, Y9
-	VPAND          Y2, Y9, Y9
-	VPCMPEQB       Y2, Y9, Y9
-	VPAND          Y1, Y9, Y9
-	VPOR           Y9, Y8, Y8
-	VPSHUFB        second_bits<>+0(SB), Y7, Y7
-	VPAND          Y2, Y7, Y7
-	VPCMPEQB       Y2, Y7, Y7
-	VPAND          Y1, Y7, Y7
-	VPOR           Y7, Y4, Y4
-	VPMADDUBSW     192(AX), Y8, Y7
-	VPMADDUBSW     224(AX), Y4, Y4
-	VPADDW         Y4, Y7, Y7
-	VPUNPCKLDQ     Y7, Y6, Y4
-	VPUNPCKHDQ     Y7, Y6, Y6
-	VPADDW         Y4, Y6, Y6
-	VPMADDWD       ones<>+0(SB), Y6, Y6
-	VPUNPCKLQDQ    Y6, Y5, Y4
-	VPUNPCKHQDQ    Y6, Y5, Y5
-	VPADDD         Y4, Y5, Y5
-	MOVWLZX        72(SI), R10
-	SHLQ           $0x10, R10
-	MOVW           48(SI), R10
-	SHLQ           $0x10, R10
-	MOVW           24(SI), R10
-	SHLQ           $0x10, R10
-	MOVW           (SI), R10
-	MOVWLZX        168(SI), R11
-	SHLQ           $0x10, R11
-	MOVW           144(SI), R11
-	SHLQ           $0x10, R11
-	MOVW           120(SI), R11
-	SHLQ           $0x10, R11
-	MOVW           96(SI), R11
-	VMOVQ          R10, X4
-	VPINSRQ        $0x01, R11, X4, X4
-	VCVTPH2PS      X4, Y4
-	MOVWLZX        74(SI), R10
-	SHLQ           $0x10, R10
-	MOVW           50(SI), R10
-	SHLQ           $0x10, R10
-	MOVW           26(SI), R10
-	SHLQ           $0x10, R10
-	MOVW           2(SI), R10
-	MOVWLZX        170(SI), R11
-	SHLQ           $0x10, R11
-	MOVW           146(SI), R11
-	SHLQ           $0x10, R11
-	MOVW           122(SI), R11
-	SHLQ           $0x10, R11
-	MOVW           98(SI), R11
-	VMOVQ          R10, X6
-	VPINSRQ        $0x01, R11, X6, X6
-	VCVTPH2PS      X6, Y6
-	VMOVDQU        256(AX), Y7
-	VMULPS         Y7, Y4, Y4
-	VCVTDQ2PS      Y5, Y5
-	VMULPS         Y4, Y5, Y5
-	VADDPS         Y5, Y3, Y3
-	VMOVDQU        320(AX), Y4
-	VMULPS         Y4, Y6, Y6
-	VADDPS         Y6, Y3, Y3
-	ADDQ           $0x000000c0, SI
-	ADDQ           $0x00000180, AX
-	DECQ           CX
-	JNZ            group
-
-rest:
-	XORL CX, CX
-	CMPQ CX, R9
-	JEQ  total
-
-single:
-	MOVQ           CX, R10
-	ANDQ           $0x03, R10
-	SHLQ           $0x06, R10
-	MOVQ           CX, R11
-	SHRQ           $0x02, R11
-	SHLQ           $0x04, R11
-	ADDQ           R11, R10
-	ADDQ           AX, R10
-	VBROADCASTI128 8(SI), Y4
-	VPBROADCASTD   4(SI), Y5
-	VPAND          Y0, Y4, Y6
-	VPSRLW         $0x04, Y4, Y4
-	VPAND          Y0, Y4, Y4
-	VPSHUFB        first_bits<>+0(SB), Y5, Y7
-	VPAND          Y2, Y7, Y7
-	VPCMPEQB       Y2, Y7, Y7
-	VPAND          Y1, Y7, Y7
-	VPOR           Y7, Y6, Y6
-	VPSHUFB        second_bits<>+0(SB), Y5, Y5
-	VPAND          Y2, Y5, Y5
-	VPCMPEQB       Y2, Y5, Y5
-	VPAND          Y1, Y5, Y5
-	VPOR           Y5, Y4, Y4
-	VPMADDUBSW     (R10), Y6, Y5
-	VPMADDUBSW     32(R10), Y4, Y4
-	VPADDW         Y4, Y5, Y5
-	VPMADDWD       ones<>+0(SB), Y5, Y5
-	VPSHUFD        $0x4e, X5, X4
-	VPADDD         X4, X5, X5
-	VPSHUFD        $0xb1, X5, X4
-	VPADDD         X4, X5, X5
-	VPBROADCASTD   X5, Y5
-	LEAQ           window<>+0(SB), R10
-	SHLQ           $0x02, CX
-	SUBQ           CX, R10
-	VPBROADCASTW   (SI), X4
-	VCVTPH2PS      X4, Y4
-	VPBROADCASTW   2(SI), X6
-	VCVTPH2PS      X6, Y6
-	VBROADCASTSS   256(AX)(CX*1), Y7
-	VMULPS         Y7, Y4, Y4
-	VCVTDQ2PS      Y5, Y5
-	VMULPS         Y4, Y5, Y5
-	VPAND          28(R10), Y5, Y5
-	VADDPS         Y5, Y3, Y3
-	VBROADCASTSS   320(AX)(CX*1), Y4
-	VMULPS         Y4, Y6, Y6
-	VPAND          28(R10), Y6, Y6
-	VADDPS         Y6, Y3, Y3
-	SHRQ           $0x02, CX
-	ADDQ           $0x00000018, SI
-	INCQ           CX
-	CMPQ           CX, R9
-	JNE            single
-
-total:
-	VEXTRACTF128 $0x01, Y3, X4
-	VADDPS       X4, X3, X3
-	VMOVHLPS     X3, X3, X4
-	VADDPS       X4, X3, X3
-	VMOVSHDUP    X3, X4
-	VADDSS       X4, X3, X3
-	VMOVSS       X3, (DX)
-	ADDQ         $0x04, DX
-	DECQ         BX
-	JNZ          row
-	VZEROUPPER
-	RET
-
-// func q8_0AVX2(dst []float32, rows []byte, x *int8, blocks int)
-// Requires: AVX, AVX2, F16C
-TEXT ·q8_0AVX2(SB), NOSPLIT, $0-64
-	MOVQ dst_base+0(FP), DX
-	MOVQ dst_len+8(FP), BX
-	MOVQ rows_base+24(FP), SI
-	MOVQ x+48(FP), DI
-	MOVQ blocks+56(FP), R8
-	MOVQ R8, R9
-	ANDQ $0x07, R9
-	SHRQ $0x03, R8
-
-row:
-	VXORPS Y0, Y0, Y0
-	MOVQ   DI, AX
-	MOVQ   R8, CX
-	TESTQ  CX, CX
-	JZ     rest
-
-group:
-	VBROADCASTI128 2(SI), Y1
-	VINSERTI128    $0x01, 138(SI), Y1, Y1
-	VBROADCASTI128 18(SI), Y2
-	VINSERTI128    $0x01, 154(SI), Y2, Y2
-	VMOVDQU        (AX), Y3
-	VPSIGNB        Y1, Y3, Y3
-	VPABSB         Y1, Y1
-	VPMADDUBSW     Y3, Y1, Y1
-	VPMADDWD       ones<>+0(SB), Y1, Y1
-	VMOVDQU        32(AX), Y3
-	VPSIGNB        Y2, Y3, Y3
-	VPABSB         Y2, Y2
-	VPMADDUBSW     Y3, Y2, Y2
-	VPMADDWD       ones<>+0(SB), Y2, Y2
-	VPADDD         Y2, Y1, Y1
-	VBROADCASTI128 36(SI), Y2
-	VINSERTI128    $0x01, 172(SI), Y2, Y2
-	VBROADCASTI128 52(SI), Y3
-	VINSERTI128    $0x01, 188(SI), Y3, Y3
-	VMOVDQU        64(AX), Y4
-	VPSIGNB        Y2, Y4, Y4
-	VPABSB         Y2, Y2
-	VPMADDUBSW     Y4, Y2, Y2
-	VPMADDWD       ones<>+0(SB), Y2, Y2
-	VMOVDQU        96(AX), Y4
-	VPSIGNB        Y3, Y4, Y4
-	VPABSB         Y3, Y3
-	VPMADDUBSW     Y4, Y3, Y3
-	VPMADDWD       ones<>+0(SB), Y3, Y3
-	VPADDD         Y3, Y2, Y2
-	VPUNPCKLDQ     Y2, Y1, Y3
-	VPUNPCKHDQ     Y2, Y1, Y1
-	VPADDD         Y3, Y1, Y1
-	VBROADCASTI128 70(SI), Y2
-	VINSERTI128    $0x01, 206(SI), Y2, Y2
-	VBROADCASTI128 86(SI), Y3
-	VINSERTI128    $0x01, 222(SI), Y3, Y3
-	VMOVDQU        128(AX), Y4
-	VPSIGNB        Y2, Y4, Y4
-	VPABSB         Y2, Y2
-	VPMADDUBSW     Y4, Y2, Y2
-	VPMADDWD       ones<>+0(SB), Y2, Y2
-	VMOVDQU        160(AX), Y4
-	VPSIGNB        Y3, Y4, Y4
-	VPABSB         Y3, Y3
-	VPMADDUBSW     Y4, Y3, Y3
-	VPMADDWD       ones<>+0(SB), Y3, Y3
-	VPADDD         Y3, Y2, Y2
-	VBROADCASTI128 104(SI), Y3
-	VINSERTI128    $0x01, 240(SI), Y3, Y3
-	VBROADCASTI128 120(SI), Y4
-	VINSERTI128    $0x01, 256(SI), Y4, Y4
-	VMOVDQU        192(AX), Y5
-	VPSIGNB        Y3, Y5, Y5
-	VPABSB         Y3, Y3
-	VPMADDUBSW     Y5, Y3, Y3
-	VPMADDWD       ones<>+0(SB), Y3, Y3
-	VMOVDQU        224(AX), Y5
-	VPSIGNB        Y4, Y5, Y5
-	VPABSB         Y4, Y4
-	VPMADDUBSW     Y5, Y4, Y4
-	VPMADDWD       ones<>+0(SB), Y4, Y4
-	VPADDD         Y4, Y3, Y3
-	VPUNPCKLDQ     Y3, Y2, Y4
-	VPUNPCKHDQ     Y3, Y2, Y2
-	VPADDD         Y4, Y2, Y2
-	VPUNPCKLQDQ    Y2, Y1, Y3
-	VPUNPCKHQDQ    Y2, Y1, Y1
-	VPADDD         Y3, Y1, Y1
-	MOVWLZX        102(SI), R10
-	SHLQ           $0x10, R10
-	MOVW           68(SI), R10
-	SHLQ           $0x10, R10
-	MOVW           34(SI), R10
-	SHLQ           $0x10, R10
-	MOVW           (SI), R10
-	MOVWLZX        238(SI), R11
-	SHLQ           $0x10, R11
-	MOVW           204(SI), R11
-	SHLQ           $0x10, R11
-	MOVW           170(SI), R11
-	SHLQ           $0x10, R11
-	MOVW           136(SI), R11
-	VMOVQ          R10, X2
-	VPINSRQ        $0x01, R11, X2, X2
-	VCVTPH2PS      X2, Y2
-	VMOVDQU        256(AX), Y3
-	VMULPS         Y3, Y2, Y2
-	VCVTDQ2PS      Y1, Y1
-	VMULPS         Y2, Y1, Y1
-	VADDPS         Y1, Y0, Y0
-	ADDQ           $0x00000110, SI
-	ADDQ           $0x00000180, AX
-	DECQ           CX
-	JNZ            group
-
-rest:
-	XORL CX, CX
-	CMPQ CX, R9
-	JEQ  total
-
-single:
-	MOVQ           CX, R10
-	ANDQ           $0x03, R10
-	SHLQ           $0x06, R10
-	MOVQ           CX, R11
-	SHRQ           $0x02, R11
-	SHLQ           $0x04, R11
-	ADDQ           R11, R10
-	ADDQ           AX, R10
-	VBROADCASTI128 2(SI), Y1
-	VBROADCASTI128 18(SI), Y2
-	VMOVDQU        (R10), Y3
-	VPSIGNB        Y1, Y3, Y3
-	VPABSB         Y1, Y1
-	VPMADDUBSW     Y3, Y1, Y1
-	VPMADDWD       ones<>+0(SB), Y1, Y1
-	VMOVDQU        32(R10), Y3
-	VPSIGNB        Y2, Y3, Y3
-	VPABSB         Y2, Y2
-	VPMADDUBSW     Y3, Y2, Y2
-	VPMADDWD       ones<>+0(SB), Y2, Y2
-	VPADDD         Y2, Y1, Y1
-	VPSHUFD        $0x4e, X1, X2
-	VPADDD         X2, X1, X1
-	VPSHUFD        $0xb1, X1, X2
-	VPADDD         X2, X1, X1
-	VPBROADCASTD   X1, Y1
-	LEAQ           window<>+0(SB), R10
-	SHLQ           $0x02, CX
-	SUBQ           CX, R10
-	VPBROADCASTW   (SI), X2
-	VCVTPH2PS      X2, Y2
-	VBROADCASTSS   256(AX)(CX*1), Y3
-	VMULPS         Y3, Y2, Y2
-	VCVTDQ2PS      Y1, Y1
-	VMULPS         Y2, Y1, Y1
-	VPAND          28(R10), Y1, Y1
-	VADDPS         Y1, Y0, Y0
-	SHRQ           $0x02, CX
-	ADDQ           $0x00000022, SI
-	INCQ           CX
-	CMPQ           CX, R9
-	JNE            single
-
-total:
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VMOVHLPS     X0, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMOVSS       X0, (DX)
-	ADDQ         $0x04, DX
-	DECQ         BX
-	JNZ          row
-	VZEROUPPER
-	RET
-
-DATA iq4_values_0<>+0(SB)/8, $0xf6eaddcfbfad9881
-DATA iq4_values_0<>+8(SB)/8, $0x7159453526190d01
-DATA iq4_values_0<>+16(SB)/8, $0xf6eaddcfbfad9881
-DATA iq4_values_0<>+24(SB)/8, $0x7159453526190d01
-GLOBL iq4_values_0<>(SB), RODATA|NOPTR, $32
-
-// func iq4_NLAVX2(dst []float32, rows []byte, x *int8, blocks int)
-// Requires: AVX, AVX2, F16C
-TEXT ·iq4_NLAVX2(SB), NOSPLIT, $0-64
-	MOVQ    dst_base+0(FP), DX
-	MOVQ    dst_len+8(FP), BX
-	MOVQ    rows_base+24(FP), SI
-	MOVQ    x+48(FP), DI
-	MOVQ    blocks+56(FP), R8
-	VMOVDQU low_nibbles<>+0(SB), Y0
-	VMOVDQU iq4_values_0<>+0(SB), Y1
+	VMOVDQU ones<>+0(SB), Y0
+	VMOVDQU low_nibbles<>+0(SB), Y1
 	MOVQ    R8, R9
 	ANDQ    $0x07, R9
 	SHRQ    $0x03, R8
@@ -1047,85 +28,49 @@ row:
 group:
 	VBROADCASTI128 2(SI), Y3
 	VINSERTI128    $0x01, 74(SI), Y3, Y3
-	VPAND          Y0, Y3, Y4
+	VPAND          Y1, Y3, Y4
 	VPSRLW         $0x04, Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VPSHUFB        Y4, Y1, Y4
-	VPSHUFB        Y3, Y1, Y3
-	VMOVDQU        (AX), Y5
-	VPSIGNB        Y4, Y5, Y5
-	VPABSB         Y4, Y4
-	VPMADDUBSW     Y5, Y4, Y4
-	VPMADDWD       ones<>+0(SB), Y4, Y4
-	VMOVDQU        32(AX), Y5
-	VPSIGNB        Y3, Y5, Y5
-	VPABSB         Y3, Y3
-	VPMADDUBSW     Y5, Y3, Y3
-	VPMADDWD       ones<>+0(SB), Y3, Y3
-	VPADDD         Y3, Y4, Y4
+	VPAND          Y1, Y3, Y3
+	VPMADDUBSW     (AX), Y4, Y4
+	VPMADDUBSW     32(AX), Y3, Y3
+	VPADDW         Y3, Y4, Y4
 	VBROADCASTI128 20(SI), Y3
 	VINSERTI128    $0x01, 92(SI), Y3, Y3
-	VPAND          Y0, Y3, Y5
+	VPAND          Y1, Y3, Y5
 	VPSRLW         $0x04, Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VPSHUFB        Y5, Y1, Y5
-	VPSHUFB        Y3, Y1, Y3
-	VMOVDQU        64(AX), Y6
-	VPSIGNB        Y5, Y6, Y6
-	VPABSB         Y5, Y5
-	VPMADDUBSW     Y6, Y5, Y5
-	VPMADDWD       ones<>+0(SB), Y5, Y5
-	VMOVDQU        96(AX), Y6
-	VPSIGNB        Y3, Y6, Y6
-	VPABSB         Y3, Y3
-	VPMADDUBSW     Y6, Y3, Y3
-	VPMADDWD       ones<>+0(SB), Y3, Y3
-	VPADDD         Y3, Y5, Y5
+	VPAND          Y1, Y3, Y3
+	VPMADDUBSW     64(AX), Y5, Y5
+	VPMADDUBSW     96(AX), Y3, Y3
+	VPADDW         Y3, Y5, Y5
 	VPUNPCKLDQ     Y5, Y4, Y3
 	VPUNPCKHDQ     Y5, Y4, Y4
-	VPADDD         Y3, Y4, Y4
+	VPADDW         Y3, Y4, Y4
 	VBROADCASTI128 38(SI), Y3
 	VINSERTI128    $0x01, 110(SI), Y3, Y3
-	VPAND          Y0, Y3, Y5
+	VPAND          Y1, Y3, Y5
 	VPSRLW         $0x04, Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VPSHUFB        Y5, Y1, Y5
-	VPSHUFB        Y3, Y1, Y3
-	VMOVDQU        128(AX), Y6
-	VPSIGNB        Y5, Y6, Y6
-	VPABSB         Y5, Y5
-	VPMADDUBSW     Y6, Y5, Y5
-	VPMADDWD       ones<>+0(SB), Y5, Y5
-	VMOVDQU        160(AX), Y6
-	VPSIGNB        Y3, Y6, Y6
-	VPABSB         Y3, Y3
-	VPMADDUBSW     Y6, Y3, Y3
-	VPMADDWD       ones<>+0(SB), Y3, Y3
-	VPADDD         Y3, Y5, Y5
+	VPAND          Y1, Y3, Y3
+	VPMADDUBSW     128(AX), Y5, Y5
+	VPMADDUBSW     160(AX), Y3, Y3
+	VPADDW         Y3, Y5, Y5
 	VBROADCASTI128 56(SI), Y3
 	VINSERTI128    $0x01, 128(SI), Y3, Y3
-	VPAND          Y0, Y3, Y6
+	VPAND          Y1, Y3, Y6
 	VPSRLW         $0x04, Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VPSHUFB        Y6, Y1, Y6
-	VPSHUFB        Y3, Y1, Y3
-	VMOVDQU        192(AX), Y7
-	VPSIGNB        Y6, Y7, Y7
-	VPABSB         Y6, Y6
-	VPMADDUBSW     Y7, Y6, Y6
-	VPMADDWD       ones<>+0(SB), Y6, Y6
-	VMOVDQU        224(AX), Y7
-	VPSIGNB        Y3, Y7, Y7
-	VPABSB         Y3, Y3
-	VPMADDUBSW     Y7, Y3, Y3
-	VPMADDWD       ones<>+0(SB), Y3, Y3
-	VPADDD         Y3, Y6, Y6
+	VPAND          Y1, Y3, Y3
+	VPMADDUBSW     192(AX), Y6, Y6
+	VPMADDUBSW     224(AX), Y3, Y3
+	VPADDW         Y3, Y6, Y6
 	VPUNPCKLDQ     Y6, Y5, Y3
 	VPUNPCKHDQ     Y6, Y5, Y5
-	VPADDD         Y3, Y5, Y5
+	VPADDW         Y3, Y5, Y5
 	VPUNPCKLQDQ    Y5, Y4, Y3
 	VPUNPCKHQDQ    Y5, Y4, Y4
-	VPADDD         Y3, Y4, Y4
+	VPADDW         Y3, Y4, Y4
+	VPMADDWD       Y0, Y4, Y4
+	VMOVDQU        288(AX), Y3
+	VPSLLD         $0x03, Y3, Y3
+	VPSUBD         Y3, Y4, Y4
 	MOVWLZX        54(SI), R10
 	SHLQ           $0x10, R10
 	MOVW           36(SI), R10
@@ -1168,22 +113,13 @@ single:
 	ADDQ           R11, R10
 	ADDQ           AX, R10
 	VBROADCASTI128 2(SI), Y3
-	VPAND          Y0, Y3, Y4
+	VPAND          Y1, Y3, Y4
 	VPSRLW         $0x04, Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VPSHUFB        Y4, Y1, Y4
-	VPSHUFB        Y3, Y1, Y3
-	VMOVDQU        (R10), Y5
-	VPSIGNB        Y4, Y5, Y5
-	VPABSB         Y4, Y4
-	VPMADDUBSW     Y5, Y4, Y4
-	VPMADDWD       ones<>+0(SB), Y4, Y4
-	VMOVDQU        32(R10), Y5
-	VPSIGNB        Y3, Y5, Y5
-	VPABSB         Y3, Y3
-	VPMADDUBSW     Y5, Y3, Y3
-	VPMADDWD       ones<>+0(SB), Y3, Y3
-	VPADDD         Y3, Y4, Y4
+	VPAND          Y1, Y3, Y3
+	VPMADDUBSW     (R10), Y4, Y4
+	VPMADDUBSW     32(R10), Y3, Y3
+	VPADDW         Y3, Y4, Y4
+	VPMADDWD       Y0, Y4, Y4
 	VPSHUFD        $0x4e, X4, X3
 	VPADDD         X3, X4, X4
 	VPSHUFD        $0xb1, X4, X3
@@ -1192,6 +128,9 @@ single:
 	LEAQ           window<>+0(SB), R10
 	SHLQ           $0x02, CX
 	SUBQ           CX, R10
+	VBROADCASTSS   288(AX)(CX*1), Y3
+	VPSLLD         $0x03, Y3, Y3
+	VPSUBD         Y3, Y4, Y4
 	VPBROADCASTW   (SI), X3
 	VCVTPH2PS      X3, Y3
 	VBROADCASTSS   256(AX)(CX*1), Y5
@@ -1220,6 +159,1073 @@ total:
 	VZEROUPPER
 	RET
 
+DATA ones<>+0(SB)/8, $0x0001000100010001
+DATA ones<>+8(SB)/8, $0x0001000100010001
+DATA ones<>+16(SB)/8, $0x0001000100010001
+DATA ones<>+24(SB)/8, $0x0001000100010001
+GLOBL ones<>(SB), RODATA|NOPTR, $32
+
+DATA low_nibbles<>+0(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA low_nibbles<>+8(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA low_nibbles<>+16(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA low_nibbles<>+24(SB)/8, $0x0f0f0f0f0f0f0f0f
+GLOBL low_nibbles<>(SB), RODATA|NOPTR, $32
+
+DATA window<>+0(SB)/8, $0x0000000000000000
+DATA window<>+8(SB)/8, $0x0000000000000000
+DATA window<>+16(SB)/8, $0x0000000000000000
+DATA window<>+24(SB)/8, $0xffffffff00000000
+DATA window<>+32(SB)/8, $0x0000000000000000
+DATA window<>+40(SB)/8, $0x0000000000000000
+DATA window<>+48(SB)/8, $0x0000000000000000
+DATA window<>+56(SB)/8, $0x0000000000000000
+GLOBL window<>(SB), RODATA|NOPTR, $64
+
+// func q4_1AVX2(dst []float32, rows []byte, x *int8, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q4_1AVX2(SB), NOSPLIT, $0-64
+	MOVQ    dst_base+0(FP), DX
+	MOVQ    dst_len+8(FP), BX
+	MOVQ    rows_base+24(FP), SI
+	MOVQ    x+48(FP), DI
+	MOVQ    blocks+56(FP), R8
+	VMOVDQU ones<>+0(SB), Y0
+	VMOVDQU low_nibbles<>+0(SB), Y1
+	MOVQ    R8, R9
+	ANDQ    $0x07, R9
+	SHRQ    $0x03, R8
+
+row:
+	VXORPS Y2, Y2, Y2
+	MOVQ   DI, AX
+	MOVQ   R8, CX
+	TESTQ  CX, CX
+	JZ     rest
+
+group:
+	VBROADCASTI128 4(SI), Y3
+	VINSERTI128    $0x01, 84(SI), Y3, Y3
+	VPAND          Y1, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPMADDUBSW     (AX), Y4, Y4
+	VPMADDUBSW     32(AX), Y3, Y3
+	VPADDW         Y3, Y4, Y4
+	VBROADCASTI128 24(SI), Y3
+	VINSERTI128    $0x01, 104(SI), Y3, Y3
+	VPAND          Y1, Y3, Y5
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPMADDUBSW     64(AX), Y5, Y5
+	VPMADDUBSW     96(AX), Y3, Y3
+	VPADDW         Y3, Y5, Y5
+	VPUNPCKLDQ     Y5, Y4, Y3
+	VPUNPCKHDQ     Y5, Y4, Y4
+	VPADDW         Y3, Y4, Y4
+	VBROADCASTI128 44(SI), Y3
+	VINSERTI128    $0x01, 124(SI), Y3, Y3
+	VPAND          Y1, Y3, Y5
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPMADDUBSW     128(AX), Y5, Y5
+	VPMADDUBSW     160(AX), Y3, Y3
+	VPADDW         Y3, Y5, Y5
+	VBROADCASTI128 64(SI), Y3
+	VINSERTI128    $0x01, 144(SI), Y3, Y3
+	VPAND          Y1, Y3, Y6
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPMADDUBSW     192(AX), Y6, Y6
+	VPMADDUBSW     224(AX), Y3, Y3
+	VPADDW         Y3, Y6, Y6
+	VPUNPCKLDQ     Y6, Y5, Y3
+	VPUNPCKHDQ     Y6, Y5, Y5
+	VPADDW         Y3, Y5, Y5
+	VPUNPCKLQDQ    Y5, Y4, Y3
+	VPUNPCKHQDQ    Y5, Y4, Y4
+	VPADDW         Y3, Y4, Y4
+	VPMADDWD       Y0, Y4, Y4
+	MOVWLZX        60(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           40(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           20(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           (SI), R10
+	MOVWLZX        140(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           120(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           100(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           80(SI), R11
+	VMOVQ          R10, X3
+	VPINSRQ        $0x01, R11, X3, X3
+	VCVTPH2PS      X3, Y3
+	MOVWLZX        62(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           42(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           22(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           2(SI), R10
+	MOVWLZX        142(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           122(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           102(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           82(SI), R11
+	VMOVQ          R10, X5
+	VPINSRQ        $0x01, R11, X5, X5
+	VCVTPH2PS      X5, Y5
+	VMOVDQU        256(AX), Y6
+	VMULPS         Y6, Y3, Y3
+	VCVTDQ2PS      Y4, Y4
+	VMULPS         Y3, Y4, Y4
+	VADDPS         Y4, Y2, Y2
+	VMOVDQU        320(AX), Y3
+	VMULPS         Y3, Y5, Y5
+	VADDPS         Y5, Y2, Y2
+	ADDQ           $0x000000a0, SI
+	ADDQ           $0x00000180, AX
+	DECQ           CX
+	JNZ            group
+
+rest:
+	XORL CX, CX
+	CMPQ CX, R9
+	JEQ  total
+
+single:
+	MOVQ           CX, R10
+	ANDQ           $0x03, R10
+	SHLQ           $0x06, R10
+	MOVQ           CX, R11
+	SHRQ           $0x02, R11
+	SHLQ           $0x04, R11
+	ADDQ           R11, R10
+	ADDQ           AX, R10
+	VBROADCASTI128 4(SI), Y3
+	VPAND          Y1, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPMADDUBSW     (R10), Y4, Y4
+	VPMADDUBSW     32(R10), Y3, Y3
+	VPADDW         Y3, Y4, Y4
+	VPMADDWD       Y0, Y4, Y4
+	VPSHUFD        $0x4e, X4, X3
+	VPADDD         X3, X4, X4
+	VPSHUFD        $0xb1, X4, X3
+	VPADDD         X3, X4, X4
+	VPBROADCASTD   X4, Y4
+	LEAQ           window<>+0(SB), R10
+	SHLQ           $0x02, CX
+	SUBQ           CX, R10
+	VPBROADCASTW   (SI), X3
+	VCVTPH2PS      X3, Y3
+	VPBROADCASTW   2(SI), X5
+	VCVTPH2PS      X5, Y5
+	VBROADCASTSS   256(AX)(CX*1), Y6
+	VMULPS         Y6, Y3, Y3
+	VCVTDQ2PS      Y4, Y4
+	VMULPS         Y3, Y4, Y4
+	VPAND          28(R10), Y4, Y4
+	VADDPS         Y4, Y2, Y2
+	VBROADCASTSS   320(AX)(CX*1), Y3
+	VMULPS         Y3, Y5, Y5
+	VPAND          28(R10), Y5, Y5
+	VADDPS         Y5, Y2, Y2
+	SHRQ           $0x02, CX
+	ADDQ           $0x00000014, SI
+	INCQ           CX
+	CMPQ           CX, R9
+	JNE            single
+
+total:
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VMOVHLPS     X2, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMOVSS       X2, (DX)
+	ADDQ         $0x04, DX
+	DECQ         BX
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func q5_0AVX2(dst []float32, rows []byte, x *int8, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q5_0AVX2(SB), NOSPLIT, $0-64
+	MOVQ    dst_base+0(FP), DX
+	MOVQ    dst_len+8(FP), BX
+	MOVQ    rows_base+24(FP), SI
+	MOVQ    x+48(FP), DI
+	MOVQ    blocks+56(FP), R8
+	VMOVDQU ones<>+0(SB), Y0
+	VMOVDQU low_nibbles<>+0(SB), Y1
+	VMOVDQU sixteen<>+0(SB), Y2
+	VMOVDQU bit_masks<>+0(SB), Y3
+	MOVQ    R8, R9
+	ANDQ    $0x07, R9
+	SHRQ    $0x03, R8
+
+row:
+	VXORPS Y4, Y4, Y4
+	MOVQ   DI, AX
+	MOVQ   R8, CX
+	TESTQ  CX, CX
+	JZ     rest
+
+group:
+	VBROADCASTI128 6(SI), Y5
+	VINSERTI128    $0x01, 94(SI), Y5, Y5
+	VPBROADCASTD   2(SI), Y6
+	VPBROADCASTD   90(SI), Y7
+	VPBLENDD       $0xf0, Y7, Y6, Y6
+	VPAND          Y1, Y5, Y7
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPSHUFB        first_bits<>+0(SB), Y6, Y8
+	VPAND          Y3, Y8, Y8
+	VPCMPEQB       Y3, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPOR           Y8, Y7, Y7
+	VPSHUFB        second_bits<>+0(SB), Y6, Y6
+	VPAND          Y3, Y6, Y6
+	VPCMPEQB       Y3, Y6, Y6
+	VPAND          Y2, Y6, Y6
+	VPOR           Y6, Y5, Y5
+	VPMADDUBSW     (AX), Y7, Y6
+	VPMADDUBSW     32(AX), Y5, Y5
+	VPADDW         Y5, Y6, Y6
+	VBROADCASTI128 28(SI), Y5
+	VINSERTI128    $0x01, 116(SI), Y5, Y5
+	VPBROADCASTD   24(SI), Y7
+	VPBROADCASTD   112(SI), Y8
+	VPBLENDD       $0xf0, Y8, Y7, Y7
+	VPAND          Y1, Y5, Y8
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPSHUFB        first_bits<>+0(SB), Y7, Y9
+	VPAND          Y3, Y9, Y9
+	VPCMPEQB       Y3, Y9, Y9
+	VPAND          Y2, Y9, Y9
+	VPOR           Y9, Y8, Y8
+	VPSHUFB        second_bits<>+0(SB), Y7, Y7
+	VPAND          Y3, Y7, Y7
+	VPCMPEQB       Y3, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPOR           Y7, Y5, Y5
+	VPMADDUBSW     64(AX), Y8, Y7
+	VPMADDUBSW     96(AX), Y5, Y5
+	VPADDW         Y5, Y7, Y7
+	VPUNPCKLDQ     Y7, Y6, Y5
+	VPUNPCKHDQ     Y7, Y6, Y6
+	VPADDW         Y5, Y6, Y6
+	VPMADDWD       Y0, Y6, Y6
+	VBROADCASTI128 50(SI), Y5
+	VINSERTI128    $0x01, 138(SI), Y5, Y5
+	VPBROADCASTD   46(SI), Y7
+	VPBROADCASTD   134(SI), Y8
+	VPBLENDD       $0xf0, Y8, Y7, Y7
+	VPAND          Y1, Y5, Y8
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPSHUFB        first_bits<>+0(SB), Y7, Y9
+	VPAND          Y3, Y9, Y9
+	VPCMPEQB       Y3, Y9, Y9
+	VPAND          Y2, Y9, Y9
+	VPOR           Y9, Y8, Y8
+	VPSHUFB        second_bits<>+0(SB), Y7, Y7
+	VPAND          Y3, Y7, Y7
+	VPCMPEQB       Y3, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPOR           Y7, Y5, Y5
+	VPMADDUBSW     128(AX), Y8, Y7
+	VPMADDUBSW     160(AX), Y5, Y5
+	VPADDW         Y5, Y7, Y7
+	VBROADCASTI128 72(SI), Y5
+	VINSERTI128    $0x01, 160(SI), Y5, Y5
+	VPBROADCASTD   68(SI), Y8
+	VPBROADCASTD   156(SI), Y9
+	VPBLENDD       $0xf0, Y9, Y8, Y8
+	VPAND          Y1, Y5, Y9
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPSHUFB        first_bits<>+0(SB), Y8, Y10
+	VPAND          Y3, Y10, Y10
+	VPCMPEQB       Y3, Y10, Y10
+	VPAND          Y2, Y10, Y10
+	VPOR           Y10, Y9, Y9
+	VPSHUFB        second_bits<>+0(SB), Y8, Y8
+	VPAND          Y3, Y8, Y8
+	VPCMPEQB       Y3, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPOR           Y8, Y5, Y5
+	VPMADDUBSW     192(AX), Y9, Y8
+	VPMADDUBSW     224(AX), Y5, Y5
+	VPADDW         Y5, Y8, Y8
+	VPUNPCKLDQ     Y8, Y7, Y5
+	VPUNPCKHDQ     Y8, Y7, Y7
+	VPADDW         Y5, Y7, Y7
+	VPMADDWD       Y0, Y7, Y7
+	VPUNPCKLQDQ    Y7, Y6, Y5
+	VPUNPCKHQDQ    Y7, Y6, Y6
+	VPADDD         Y5, Y6, Y6
+	VMOVDQU        288(AX), Y5
+	VPSLLD         $0x04, Y5, Y5
+	VPSUBD         Y5, Y6, Y6
+	MOVWLZX        66(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           44(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           22(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           (SI), R10
+	MOVWLZX        154(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           132(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           110(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           88(SI), R11
+	VMOVQ          R10, X5
+	VPINSRQ        $0x01, R11, X5, X5
+	VCVTPH2PS      X5, Y5
+	VMOVDQU        256(AX), Y7
+	VMULPS         Y7, Y5, Y5
+	VCVTDQ2PS      Y6, Y6
+	VMULPS         Y5, Y6, Y6
+	VADDPS         Y6, Y4, Y4
+	ADDQ           $0x000000b0, SI
+	ADDQ           $0x00000180, AX
+	DECQ           CX
+	JNZ            group
+
+rest:
+	XORL CX, CX
+	CMPQ CX, R9
+	JEQ  total
+
+single:
+	MOVQ           CX, R10
+	ANDQ           $0x03, R10
+	SHLQ           $0x06, R10
+	MOVQ           CX, R11
+	SHRQ           $0x02, R11
+	SHLQ           $0x04, R11
+	ADDQ           R11, R10
+	ADDQ           AX, R10
+	VBROADCASTI128 6(SI), Y5
+	VPBROADCASTD   2(SI), Y6
+	VPAND          Y1, Y5, Y7
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPSHUFB        first_bits<>+0(SB), Y6, Y8
+	VPAND          Y3, Y8, Y8
+	VPCMPEQB       Y3, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPOR           Y8, Y7, Y7
+	VPSHUFB        second_bits<>+0(SB), Y6, Y6
+	VPAND          Y3, Y6, Y6
+	VPCMPEQB       Y3, Y6, Y6
+	VPAND          Y2, Y6, Y6
+	VPOR           Y6, Y5, Y5
+	VPMADDUBSW     (R10), Y7, Y6
+	VPMADDUBSW     32(R10), Y5, Y5
+	VPADDW         Y5, Y6, Y6
+	VPMADDWD       Y0, Y6, Y6
+	VPSHUFD        $0x4e, X6, X5
+	VPADDD         X5, X6, X6
+	VPSHUFD        $0xb1, X6, X5
+	VPADDD         X5, X6, X6
+	VPBROADCASTD   X6, Y6
+	LEAQ           window<>+0(SB), R10
+	SHLQ           $0x02, CX
+	SUBQ           CX, R10
+	VBROADCASTSS   288(AX)(CX*1), Y5
+	VPSLLD         $0x04, Y5, Y5
+	VPSUBD         Y5, Y6, Y6
+	VPBROADCASTW   (SI), X5
+	VCVTPH2PS      X5, Y5
+	VBROADCASTSS   256(AX)(CX*1), Y7
+	VMULPS         Y7, Y5, Y5
+	VCVTDQ2PS      Y6, Y6
+	VMULPS         Y5, Y6, Y6
+	VPAND          28(R10), Y6, Y6
+	VADDPS         Y6, Y4, Y4
+	SHRQ           $0x02, CX
+	ADDQ           $0x00000016, SI
+	INCQ           CX
+	CMPQ           CX, R9
+	JNE            single
+
+total:
+	VEXTRACTF128 $0x01, Y4, X5
+	VADDPS       X5, X4, X4
+	VMOVHLPS     X4, X4, X5
+	VADDPS       X5, X4, X4
+	VMOVSHDUP    X4, X5
+	VADDSS       X5, X4, X4
+	VMOVSS       X4, (DX)
+	ADDQ         $0x04, DX
+	DECQ         BX
+	JNZ          row
+	VZEROUPPER
+	RET
+
+DATA sixteen<>+0(SB)/8, $0x1010101010101010
+DATA sixteen<>+8(SB)/8, $0x1010101010101010
+DATA sixteen<>+16(SB)/8, $0x1010101010101010
+DATA sixteen<>+24(SB)/8, $0x1010101010101010
+GLOBL sixteen<>(SB), RODATA|NOPTR, $32
+
+DATA bit_masks<>+0(SB)/8, $0x8040201008040201
+DATA bit_masks<>+8(SB)/8, $0x8040201008040201
+DATA bit_masks<>+16(SB)/8, $0x8040201008040201
+DATA bit_masks<>+24(SB)/8, $0x8040201008040201
+GLOBL bit_masks<>(SB), RODATA|NOPTR, $32
+
+DATA first_bits<>+0(SB)/8, $0x0000000000000000
+DATA first_bits<>+8(SB)/8, $0x0101010101010101
+DATA first_bits<>+16(SB)/8, $0x0000000000000000
+DATA first_bits<>+24(SB)/8, $0x0101010101010101
+GLOBL first_bits<>(SB), RODATA|NOPTR, $32
+
+DATA second_bits<>+0(SB)/8, $0x0202020202020202
+DATA second_bits<>+8(SB)/8, $0x0303030303030303
+DATA second_bits<>+16(SB)/8, $0x0202020202020202
+DATA second_bits<>+24(SB)/8, $0x0303030303030303
+GLOBL second_bits<>(SB), RODATA|NOPTR, $32
+
+// func q5_1AVX2(dst []float32, rows []byte, x *int8, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q5_1AVX2(SB), NOSPLIT, $0-64
+	MOVQ    dst_base+0(FP), DX
+	MOVQ    dst_len+8(FP), BX
+	MOVQ    rows_base+24(FP), SI
+	MOVQ    x+48(FP), DI
+	MOVQ    blocks+56(FP), R8
+	VMOVDQU ones<>+0(SB), Y0
+	VMOVDQU low_nibbles<>+0(SB), Y1
+	VMOVDQU sixteen<>+0(SB), Y2
+	VMOVDQU bit_masks<>+0(SB), Y3
+	MOVQ    R8, R9
+	ANDQ    $0x07, R9
+	SHRQ    $0x03, R8
+
+row:
+	VXORPS Y4, Y4, Y4
+	MOVQ   DI, AX
+	MOVQ   R8, CX
+	TESTQ  CX, CX
+	JZ     rest
+
+group:
+	VBROADCASTI128 8(SI), Y5
+	VINSERTI128    $0x01, 104(SI), Y5, Y5
+	VPBROADCASTD   4(SI), Y6
+	VPBROADCASTD   100(SI), Y7
+	VPBLENDD       $0xf0, Y7, Y6, Y6
+	VPAND          Y1, Y5, Y7
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPSHUFB        first_bits<>+0(SB), Y6, Y8
+	VPAND          Y3, Y8, Y8
+	VPCMPEQB       Y3, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPOR           Y8, Y7, Y7
+	VPSHUFB        second_bits<>+0(SB), Y6, Y6
+	VPAND          Y3, Y6, Y6
+	VPCMPEQB       Y3, Y6, Y6
+	VPAND          Y2, Y6, Y6
+	VPOR           Y6, Y5, Y5
+	VPMADDUBSW     (AX), Y7, Y6
+	VPMADDUBSW     32(AX), Y5, Y5
+	VPADDW         Y5, Y6, Y6
+	VBROADCASTI128 32(SI), Y5
+	VINSERTI128    $0x01, 128(SI), Y5, Y5
+	VPBROADCASTD   28(SI), Y7
+	VPBROADCASTD   124(SI), Y8
+	VPBLENDD       $0xf0, Y8, Y7, Y7
+	VPAND          Y1, Y5, Y8
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPSHUFB        first_bits<>+0(SB), Y7, Y9
+	VPAND          Y3, Y9, Y9
+	VPCMPEQB       Y3, Y9, Y9
+	VPAND          Y2, Y9, Y9
+	VPOR           Y9, Y8, Y8
+	VPSHUFB        second_bits<>+0(SB), Y7, Y7
+	VPAND          Y3, Y7, Y7
+	VPCMPEQB       Y3, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPOR           Y7, Y5, Y5
+	VPMADDUBSW     64(AX), Y8, Y7
+	VPMADDUBSW     96(AX), Y5, Y5
+	VPADDW         Y5, Y7, Y7
+	VPUNPCKLDQ     Y7, Y6, Y5
+	VPUNPCKHDQ     Y7, Y6, Y6
+	VPADDW         Y5, Y6, Y6
+	VPMADDWD       Y0, Y6, Y6
+	VBROADCASTI128 56(SI), Y5
+	VINSERTI128    $0x01, 152(SI), Y5, Y5
+	VPBROADCASTD   52(SI), Y7
+	VPBROADCASTD   148(SI), Y8
+	VPBLENDD       $0xf0, Y8, Y7, Y7
+	VPAND          Y1, Y5, Y8
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPSHUFB        first_bits<>+0(SB), Y7, Y9
+	VPAND          Y3, Y9, Y9
+	VPCMPEQB       Y3, Y9, Y9
+	VPAND          Y2, Y9, Y9
+	VPOR           Y9, Y8, Y8
+	VPSHUFB        second_bits<>+0(SB), Y7, Y7
+	VPAND          Y3, Y7, Y7
+	VPCMPEQB       Y3, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPOR           Y7, Y5, Y5
+	VPMADDUBSW     128(AX), Y8, Y7
+	VPMADDUBSW     160(AX), Y5, Y5
+	VPADDW         Y5, Y7, Y7
+	VBROADCASTI128 80(SI), Y5
+	VINSERTI128    $0x01, 176(SI), Y5, Y5
+	VPBROADCASTD   76(SI), Y8
+	VPBROADCASTD   172(SI), Y9
+	VPBLENDD       $0xf0, Y9, Y8, Y8
+	VPAND          Y1, Y5, Y9
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPSHUFB        first_bits<>+0(SB), Y8, Y10
+	VPAND          Y3, Y10, Y10
+	VPCMPEQB       Y3, Y10, Y10
+	VPAND          Y2, Y10, Y10
+	VPOR           Y10, Y9, Y9
+	VPSHUFB        second_bits<>+0(SB), Y8, Y8
+	VPAND          Y3, Y8, Y8
+	VPCMPEQB       Y3, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPOR           Y8, Y5, Y5
+	VPMADDUBSW     192(AX), Y9, Y8
+	VPMADDUBSW     224(AX), Y5, Y5
+	VPADDW         Y5, Y8, Y8
+	VPUNPCKLDQ     Y8, Y7, Y5
+	VPUNPCKHDQ     Y8, Y7, Y7
+	VPADDW         Y5, Y7, Y7
+	VPMADDWD       Y0, Y7, Y7
+	VPUNPCKLQDQ    Y7, Y6, Y5
+	VPUNPCKHQDQ    Y7, Y6, Y6
+	VPADDD         Y5, Y6, Y6
+	MOVWLZX        72(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           48(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           24(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           (SI), R10
+	MOVWLZX        168(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           144(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           120(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           96(SI), R11
+	VMOVQ          R10, X5
+	VPINSRQ        $0x01, R11, X5, X5
+	VCVTPH2PS      X5, Y5
+	MOVWLZX        74(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           50(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           26(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           2(SI), R10
+	MOVWLZX        170(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           146(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           122(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           98(SI), R11
+	VMOVQ          R10, X7
+	VPINSRQ        $0x01, R11, X7, X7
+	VCVTPH2PS      X7, Y7
+	VMOVDQU        256(AX), Y8
+	VMULPS         Y8, Y5, Y5
+	VCVTDQ2PS      Y6, Y6
+	VMULPS         Y5, Y6, Y6
+	VADDPS         Y6, Y4, Y4
+	VMOVDQU        320(AX), Y5
+	VMULPS         Y5, Y7, Y7
+	VADDPS         Y7, Y4, Y4
+	ADDQ           $0x000000c0, SI
+	ADDQ           $0x00000180, AX
+	DECQ           CX
+	JNZ            group
+
+rest:
+	XORL CX, CX
+	CMPQ CX, R9
+	JEQ  total
+
+single:
+	MOVQ           CX, R10
+	ANDQ           $0x03, R10
+	SHLQ           $0x06, R10
+	MOVQ           CX, R11
+	SHRQ           $0x02, R11
+	SHLQ           $0x04, R11
+	ADDQ           R11, R10
+	ADDQ           AX, R10
+	VBROADCASTI128 8(SI), Y5
+	VPBROADCASTD   4(SI), Y6
+	VPAND          Y1, Y5, Y7
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPSHUFB        first_bits<>+0(SB), Y6, Y8
+	VPAND          Y3, Y8, Y8
+	VPCMPEQB       Y3, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPOR           Y8, Y7, Y7
+	VPSHUFB        second_bits<>+0(SB), Y6, Y6
+	VPAND          Y3, Y6, Y6
+	VPCMPEQB       Y3, Y6, Y6
+	VPAND          Y2, Y6, Y6
+	VPOR           Y6, Y5, Y5
+	VPMADDUBSW     (R10), Y7, Y6
+	VPMADDUBSW     32(R10), Y5, Y5
+	VPADDW         Y5, Y6, Y6
+	VPMADDWD       Y0, Y6, Y6
+	VPSHUFD        $0x4e, X6, X5
+	VPADDD         X5, X6, X6
+	VPSHUFD        $0xb1, X6, X5
+	VPADDD         X5, X6, X6
+	VPBROADCASTD   X6, Y6
+	LEAQ           window<>+0(SB), R10
+	SHLQ           $0x02, CX
+	SUBQ           CX, R10
+	VPBROADCASTW   (SI), X5
+	VCVTPH2PS      X5, Y5
+	VPBROADCASTW   2(SI), X7
+	VCVTPH2PS      X7, Y7
+	VBROADCASTSS   256(AX)(CX*1), Y8
+	VMULPS         Y8, Y5, Y5
+	VCVTDQ2PS      Y6, Y6
+	VMULPS         Y5, Y6, Y6
+	VPAND          28(R10), Y6, Y6
+	VADDPS         Y6, Y4, Y4
+	VBROADCASTSS   320(AX)(CX*1), Y5
+	VMULPS         Y5, Y7, Y7
+	VPAND          28(R10), Y7, Y7
+	VADDPS         Y7, Y4, Y4
+	SHRQ           $0x02, CX
+	ADDQ           $0x00000018, SI
+	INCQ           CX
+	CMPQ           CX, R9
+	JNE            single
+
+total:
+	VEXTRACTF128 $0x01, Y4, X5
+	VADDPS       X5, X4, X4
+	VMOVHLPS     X4, X4, X5
+	VADDPS       X5, X4, X4
+	VMOVSHDUP    X4, X5
+	VADDSS       X5, X4, X4
+	VMOVSS       X4, (DX)
+	ADDQ         $0x04, DX
+	DECQ         BX
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func q8_0AVX2(dst []float32, rows []byte, x *int8, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q8_0AVX2(SB), NOSPLIT, $0-64
+	MOVQ    dst_base+0(FP), DX
+	MOVQ    dst_len+8(FP), BX
+	MOVQ    rows_base+24(FP), SI
+	MOVQ    x+48(FP), DI
+	MOVQ    blocks+56(FP), R8
+	VMOVDQU ones<>+0(SB), Y0
+	MOVQ    R8, R9
+	ANDQ    $0x07, R9
+	SHRQ    $0x03, R8
+
+row:
+	VXORPS Y1, Y1, Y1
+	MOVQ   DI, AX
+	MOVQ   R8, CX
+	TESTQ  CX, CX
+	JZ     rest
+
+group:
+	VBROADCASTI128 2(SI), Y2
+	VINSERTI128    $0x01, 138(SI), Y2, Y2
+	VBROADCASTI128 18(SI), Y3
+	VINSERTI128    $0x01, 154(SI), Y3, Y3
+	VMOVDQU        (AX), Y4
+	VPSIGNB        Y2, Y4, Y4
+	VPABSB         Y2, Y2
+	VPMADDUBSW     Y4, Y2, Y2
+	VPMADDWD       Y0, Y2, Y2
+	VMOVDQU        32(AX), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPMADDWD       Y0, Y3, Y3
+	VPADDD         Y3, Y2, Y2
+	VBROADCASTI128 36(SI), Y3
+	VINSERTI128    $0x01, 172(SI), Y3, Y3
+	VBROADCASTI128 52(SI), Y4
+	VINSERTI128    $0x01, 188(SI), Y4, Y4
+	VMOVDQU        64(AX), Y5
+	VPSIGNB        Y3, Y5, Y5
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y5, Y3, Y3
+	VPMADDWD       Y0, Y3, Y3
+	VMOVDQU        96(AX), Y5
+	VPSIGNB        Y4, Y5, Y5
+	VPABSB         Y4, Y4
+	VPMADDUBSW     Y5, Y4, Y4
+	VPMADDWD       Y0, Y4, Y4
+	VPADDD         Y4, Y3, Y3
+	VPUNPCKLDQ     Y3, Y2, Y4
+	VPUNPCKHDQ     Y3, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	VBROADCASTI128 70(SI), Y3
+	VINSERTI128    $0x01, 206(SI), Y3, Y3
+	VBROADCASTI128 86(SI), Y4
+	VINSERTI128    $0x01, 222(SI), Y4, Y4
+	VMOVDQU        128(AX), Y5
+	VPSIGNB        Y3, Y5, Y5
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y5, Y3, Y3
+	VPMADDWD       Y0, Y3, Y3
+	VMOVDQU        160(AX), Y5
+	VPSIGNB        Y4, Y5, Y5
+	VPABSB         Y4, Y4
+	VPMADDUBSW     Y5, Y4, Y4
+	VPMADDWD       Y0, Y4, Y4
+	VPADDD         Y4, Y3, Y3
+	VBROADCASTI128 104(SI), Y4
+	VINSERTI128    $0x01, 240(SI), Y4, Y4
+	VBROADCASTI128 120(SI), Y5
+	VINSERTI128    $0x01, 256(SI), Y5, Y5
+	VMOVDQU        192(AX), Y6
+	VPSIGNB        Y4, Y6, Y6
+	VPABSB         Y4, Y4
+	VPMADDUBSW     Y6, Y4, Y4
+	VPMADDWD       Y0, Y4, Y4
+	VMOVDQU        224(AX), Y6
+	VPSIGNB        Y5, Y6, Y6
+	VPABSB         Y5, Y5
+	VPMADDUBSW     Y6, Y5, Y5
+	VPMADDWD       Y0, Y5, Y5
+	VPADDD         Y5, Y4, Y4
+	VPUNPCKLDQ     Y4, Y3, Y5
+	VPUNPCKHDQ     Y4, Y3, Y3
+	VPADDD         Y5, Y3, Y3
+	VPUNPCKLQDQ    Y3, Y2, Y4
+	VPUNPCKHQDQ    Y3, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	MOVWLZX        102(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           68(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           34(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           (SI), R10
+	MOVWLZX        238(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           204(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           170(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           136(SI), R11
+	VMOVQ          R10, X3
+	VPINSRQ        $0x01, R11, X3, X3
+	VCVTPH2PS      X3, Y3
+	VMOVDQU        256(AX), Y4
+	VMULPS         Y4, Y3, Y3
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         Y3, Y2, Y2
+	VADDPS         Y2, Y1, Y1
+	ADDQ           $0x00000110, SI
+	ADDQ           $0x00000180, AX
+	DECQ           CX
+	JNZ            group
+
+rest:
+	XORL CX, CX
+	CMPQ CX, R9
+	JEQ  total
+
+single:
+	MOVQ           CX, R10
+	ANDQ           $0x03, R10
+	SHLQ           $0x06, R10
+	MOVQ           CX, R11
+	SHRQ           $0x02, R11
+	SHLQ           $0x04, R11
+	ADDQ           R11, R10
+	ADDQ           AX, R10
+	VBROADCASTI128 2(SI), Y2
+	VBROADCASTI128 18(SI), Y3
+	VMOVDQU        (R10), Y4
+	VPSIGNB        Y2, Y4, Y4
+	VPABSB         Y2, Y2
+	VPMADDUBSW     Y4, Y2, Y2
+	VPMADDWD       Y0, Y2, Y2
+	VMOVDQU        32(R10), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPMADDWD       Y0, Y3, Y3
+	VPADDD         Y3, Y2, Y2
+	VPSHUFD        $0x4e, X2, X3
+	VPADDD         X3, X2, X2
+	VPSHUFD        $0xb1, X2, X3
+	VPADDD         X3, X2, X2
+	VPBROADCASTD   X2, Y2
+	LEAQ           window<>+0(SB), R10
+	SHLQ           $0x02, CX
+	SUBQ           CX, R10
+	VPBROADCASTW   (SI), X3
+	VCVTPH2PS      X3, Y3
+	VBROADCASTSS   256(AX)(CX*1), Y4
+	VMULPS         Y4, Y3, Y3
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         Y3, Y2, Y2
+	VPAND          28(R10), Y2, Y2
+	VADDPS         Y2, Y1, Y1
+	SHRQ           $0x02, CX
+	ADDQ           $0x00000022, SI
+	INCQ           CX
+	CMPQ           CX, R9
+	JNE            single
+
+total:
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VMOVHLPS     X1, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMOVSS       X1, (DX)
+	ADDQ         $0x04, DX
+	DECQ         BX
+	JNZ          row
+	VZEROUPPER
+	RET
+
+DATA iq4_values_0<>+0(SB)/8, $0xf6eaddcfbfad9881
+DATA iq4_values_0<>+8(SB)/8, $0x7159453526190d01
+DATA iq4_values_0<>+16(SB)/8, $0xf6eaddcfbfad9881
+DATA iq4_values_0<>+24(SB)/8, $0x7159453526190d01
+GLOBL iq4_values_0<>(SB), RODATA|NOPTR, $32
+
+// func iq4_NLAVX2(dst []float32, rows []byte, x *int8, blocks int)
+// Requires: AVX, AVX2, F16C
+TEXT ·iq4_NLAVX2(SB), NOSPLIT, $0-64
+	MOVQ    dst_base+0(FP), DX
+	MOVQ    dst_len+8(FP), BX
+	MOVQ    rows_base+24(FP), SI
+	MOVQ    x+48(FP), DI
+	MOVQ    blocks+56(FP), R8
+	VMOVDQU ones<>+0(SB), Y0
+	VMOVDQU low_nibbles<>+0(SB), Y1
+	VMOVDQU iq4_values_0<>+0(SB), Y2
+	MOVQ    R8, R9
+	ANDQ    $0x07, R9
+	SHRQ    $0x03, R8
+
+row:
+	VXORPS Y3, Y3, Y3
+	MOVQ   DI, AX
+	MOVQ   R8, CX
+	TESTQ  CX, CX
+	JZ     rest
+
+group:
+	VBROADCASTI128 2(SI), Y4
+	VINSERTI128    $0x01, 74(SI), Y4, Y4
+	VPAND          Y1, Y4, Y5
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y5, Y2, Y5
+	VPSHUFB        Y4, Y2, Y4
+	VMOVDQU        (AX), Y6
+	VPSIGNB        Y5, Y6, Y6
+	VPABSB         Y5, Y5
+	VPMADDUBSW     Y6, Y5, Y5
+	VPMADDWD       Y0, Y5, Y5
+	VMOVDQU        32(AX), Y6
+	VPSIGNB        Y4, Y6, Y6
+	VPABSB         Y4, Y4
+	VPMADDUBSW     Y6, Y4, Y4
+	VPMADDWD       Y0, Y4, Y4
+	VPADDD         Y4, Y5, Y5
+	VBROADCASTI128 20(SI), Y4
+	VINSERTI128    $0x01, 92(SI), Y4, Y4
+	VPAND          Y1, Y4, Y6
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y6, Y2, Y6
+	VPSHUFB        Y4, Y2, Y4
+	VMOVDQU        64(AX), Y7
+	VPSIGNB        Y6, Y7, Y7
+	VPABSB         Y6, Y6
+	VPMADDUBSW     Y7, Y6, Y6
+	VPMADDWD       Y0, Y6, Y6
+	VMOVDQU        96(AX), Y7
+	VPSIGNB        Y4, Y7, Y7
+	VPABSB         Y4, Y4
+	VPMADDUBSW     Y7, Y4, Y4
+	VPMADDWD       Y0, Y4, Y4
+	VPADDD         Y4, Y6, Y6
+	VPUNPCKLDQ     Y6, Y5, Y4
+	VPUNPCKHDQ     Y6, Y5, Y5
+	VPADDD         Y4, Y5, Y5
+	VBROADCASTI128 38(SI), Y4
+	VINSERTI128    $0x01, 110(SI), Y4, Y4
+	VPAND          Y1, Y4, Y6
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y6, Y2, Y6
+	VPSHUFB        Y4, Y2, Y4
+	VMOVDQU        128(AX), Y7
+	VPSIGNB        Y6, Y7, Y7
+	VPABSB         Y6, Y6
+	VPMADDUBSW     Y7, Y6, Y6
+	VPMADDWD       Y0, Y6, Y6
+	VMOVDQU        160(AX), Y7
+	VPSIGNB        Y4, Y7, Y7
+	VPABSB         Y4, Y4
+	VPMADDUBSW     Y7, Y4, Y4
+	VPMADDWD       Y0, Y4, Y4
+	VPADDD         Y4, Y6, Y6
+	VBROADCASTI128 56(SI), Y4
+	VINSERTI128    $0x01, 128(SI), Y4, Y4
+	VPAND          Y1, Y4, Y7
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y7, Y2, Y7
+	VPSHUFB        Y4, Y2, Y4
+	VMOVDQU        192(AX), Y8
+	VPSIGNB        Y7, Y8, Y8
+	VPABSB         Y7, Y7
+	VPMADDUBSW     Y8, Y7, Y7
+	VPMADDWD       Y0, Y7, Y7
+	VMOVDQU        224(AX), Y8
+	VPSIGNB        Y4, Y8, Y8
+	VPABSB         Y4, Y4
+	VPMADDUBSW     Y8, Y4, Y4
+	VPMADDWD       Y0, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VPUNPCKLDQ     Y7, Y6, Y4
+	VPUNPCKHDQ     Y7, Y6, Y6
+	VPADDD         Y4, Y6, Y6
+	VPUNPCKLQDQ    Y6, Y5, Y4
+	VPUNPCKHQDQ    Y6, Y5, Y5
+	VPADDD         Y4, Y5, Y5
+	MOVWLZX        54(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           36(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           18(SI), R10
+	SHLQ           $0x10, R10
+	MOVW           (SI), R10
+	MOVWLZX        126(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           108(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           90(SI), R11
+	SHLQ           $0x10, R11
+	MOVW           72(SI), R11
+	VMOVQ          R10, X4
+	VPINSRQ        $0x01, R11, X4, X4
+	VCVTPH2PS      X4, Y4
+	VMOVDQU        256(AX), Y6
+	VMULPS         Y6, Y4, Y4
+	VCVTDQ2PS      Y5, Y5
+	VMULPS         Y4, Y5, Y5
+	VADDPS         Y5, Y3, Y3
+	ADDQ           $0x00000090, SI
+	ADDQ           $0x00000180, AX
+	DECQ           CX
+	JNZ            group
+
+rest:
+	XORL CX, CX
+	CMPQ CX, R9
+	JEQ  total
+
+single:
+	MOVQ           CX, R10
+	ANDQ           $0x03, R10
+	SHLQ           $0x06, R10
+	MOVQ           CX, R11
+	SHRQ           $0x02, R11
+	SHLQ           $0x04, R11
+	ADDQ           R11, R10
+	ADDQ           AX, R10
+	VBROADCASTI128 2(SI), Y4
+	VPAND          Y1, Y4, Y5
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y5, Y2, Y5
+	VPSHUFB        Y4, Y2, Y4
+	VMOVDQU        (R10), Y6
+	VPSIGNB        Y5, Y6, Y6
+	VPABSB         Y5, Y5
+	VPMADDUBSW     Y6, Y5, Y5
+	VPMADDWD       Y0, Y5, Y5
+	VMOVDQU        32(R10), Y6
+	VPSIGNB        Y4, Y6, Y6
+	VPABSB         Y4, Y4
+	VPMADDUBSW     Y6, Y4, Y4
+	VPMADDWD       Y0, Y4, Y4
+	VPADDD         Y4, Y5, Y5
+	VPSHUFD        $0x4e, X5, X4
+	VPADDD         X4, X5, X5
+	VPSHUFD        $0xb1, X5, X4
+	VPADDD         X4, X5, X5
+	VPBROADCASTD   X5, Y5
+	LEAQ           window<>+0(SB), R10
+	SHLQ           $0x02, CX
+	SUBQ           CX, R10
+	VPBROADCASTW   (SI), X4
+	VCVTPH2PS      X4, Y4
+	VBROADCASTSS   256(AX)(CX*1), Y6
+	VMULPS         Y6, Y4, Y4
+	VCVTDQ2PS      Y5, Y5
+	VMULPS         Y4, Y5, Y5
+	VPAND          28(R10), Y5, Y5
+	VADDPS         Y5, Y3, Y3
+	SHRQ           $0x02, CX
+	ADDQ           $0x00000012, SI
+	INCQ           CX
+	CMPQ           CX, R9
+	JNE            single
+
+total:
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VMOVHLPS     X3, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMOVSS       X3, (DX)
+	ADDQ         $0x04, DX
+	DECQ         BX
+	JNZ          row
+	VZEROUPPER
+	RET
+
 DATA fp4_values<>+0(SB)/8, $0x181412100f0e0d0c
 DATA fp4_values<>+8(SB)/8, $0x00040608090a0b0c
 DATA fp4_values<>+16(SB)/8, $0x181412100f0e0d0c
@@ -1234,104 +1240,105 @@ TEXT ·mxfp4AVX2(SB), NOSPLIT, $0-64
 	MOVQ    rows_base+24(FP), SI
 	MOVQ    x+48(FP), DI
 	MOVQ    blocks+56(FP), R8
-	VMOVDQU low_nibbles<>+0(SB), Y0
-	VMOVDQU fp4_values<>+0(SB), Y1
+	VMOVDQU ones<>+0(SB), Y0
+	VMOVDQU low_nibbles<>+0(SB), Y1
+	VMOVDQU fp4_values<>+0(SB), Y2
 	MOVQ    R8, R9
 	ANDQ    $0x07, R9
 	SHRQ    $0x03, R8
 
 row:
-	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
 	MOVQ   DI, AX
 	MOVQ   R8, CX
 	TESTQ  CX, CX
 	JZ     rest
 
 group:
-	VBROADCASTI128 1(SI), Y3
-	VINSERTI128    $0x01, 69(SI), Y3, Y3
-	VPAND          Y0, Y3, Y4
-	VPSRLW         $0x04, Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VPSHUFB        Y4, Y1, Y4
-	VPSHUFB        Y3, Y1, Y3
-	VPMADDUBSW     (AX), Y4, Y4
-	VPMADDUBSW     32(AX), Y3, Y3
-	VPADDW         Y3, Y4, Y4
-	VBROADCASTI128 18(SI), Y3
-	VINSERTI128    $0x01, 86(SI), Y3, Y3
-	VPAND          Y0, Y3, Y5
-	VPSRLW         $0x04, Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VPSHUFB        Y5, Y1, Y5
-	VPSHUFB        Y3, Y1, Y3
-	VPMADDUBSW     64(AX), Y5, Y5
-	VPMADDUBSW     96(AX), Y3, Y3
-	VPADDW         Y3, Y5, Y5
-	VPUNPCKLDQ     Y5, Y4, Y3
-	VPUNPCKHDQ     Y5, Y4, Y4
-	VPADDW         Y3, Y4, Y4
-	VPMADDWD       ones<>+0(SB), Y4, Y4
-	VBROADCASTI128 35(SI), Y3
-	VINSERTI128    $0x01, 103(SI), Y3, Y3
-	VPAND          Y0, Y3, Y5
-	VPSRLW         $0x04, Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VPSHUFB        Y5, Y1, Y5
-	VPSHUFB        Y3, Y1, Y3
-	VPMADDUBSW     128(AX), Y5, Y5
-	VPMADDUBSW     160(AX), Y3, Y3
-	VPADDW         Y3, Y5, Y5
-	VBROADCASTI128 52(SI), Y3
-	VINSERTI128    $0x01, 120(SI), Y3, Y3
-	VPAND          Y0, Y3, Y6
-	VPSRLW         $0x04, Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VPSHUFB        Y6, Y1, Y6
-	VPSHUFB        Y3, Y1, Y3
-	VPMADDUBSW     192(AX), Y6, Y6
-	VPMADDUBSW     224(AX), Y3, Y3
-	VPADDW         Y3, Y6, Y6
-	VPUNPCKLDQ     Y6, Y5, Y3
+	VBROADCASTI128 1(SI), Y4
+	VINSERTI128    $0x01, 69(SI), Y4, Y4
+	VPAND          Y1, Y4, Y5
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y5, Y2, Y5
+	VPSHUFB        Y4, Y2, Y4
+	VPMADDUBSW     (AX), Y5, Y5
+	VPMADDUBSW     32(AX), Y4, Y4
+	VPADDW         Y4, Y5, Y5
+	VBROADCASTI128 18(SI), Y4
+	VINSERTI128    $0x01, 86(SI), Y4, Y4
+	VPAND          Y1, Y4, Y6
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y6, Y2, Y6
+	VPSHUFB        Y4, Y2, Y4
+	VPMADDUBSW     64(AX), Y6, Y6
+	VPMADDUBSW     96(AX), Y4, Y4
+	VPADDW         Y4, Y6, Y6
+	VPUNPCKLDQ     Y6, Y5, Y4
 	VPUNPCKHDQ     Y6, Y5, Y5
-	VPADDW         Y3, Y5, Y5
-	VPMADDWD       ones<>+0(SB), Y5, Y5
-	VPUNPCKLQDQ    Y5, Y4, Y3
-	VPUNPCKHQDQ    Y5, Y4, Y4
-	VPADDD         Y3, Y4, Y4
-	VMOVDQU        288(AX), Y3
-	VPSLLD         $0x03, Y3, Y3
-	VPSUBD         Y3, Y4, Y4
-	VMOVDQU        288(AX), Y3
-	VPSLLD         $0x02, Y3, Y3
-	VPSUBD         Y3, Y4, Y4
-	VPBROADCASTD   (SI), Y3
-	VPBROADCASTD   17(SI), Y5
-	VPBLENDD       $0x02, Y5, Y3, Y3
-	VPBROADCASTD   34(SI), Y5
-	VPBROADCASTD   51(SI), Y6
-	VPBLENDD       $0x08, Y6, Y5, Y5
-	VPBROADCASTD   68(SI), Y6
-	VPBROADCASTD   85(SI), Y7
-	VPBLENDD       $0x20, Y7, Y6, Y6
-	VPBROADCASTD   102(SI), Y7
-	VPBROADCASTD   119(SI), Y8
-	VPBLENDD       $0x80, Y8, Y7, Y7
-	VPBLENDD       $0x0c, Y5, Y3, Y3
-	VPBLENDD       $0xc0, Y7, Y6, Y6
-	VPBLENDD       $0xf0, Y6, Y3, Y3
-	VPAND          low_bytes<>+0(SB), Y3, Y3
-	VPADDD         minus_one<>+0(SB), Y3, Y5
-	VPSLLD         $0x17, Y5, Y5
-	VMOVDQU        subnormal<>+0(SB), Y6
-	VPSLLVD        Y3, Y6, Y6
-	VPCMPGTD       one<>+0(SB), Y3, Y3
-	VPBLENDVB      Y3, Y5, Y6, Y6
-	VMOVDQU        256(AX), Y3
-	VMULPS         Y3, Y6, Y6
-	VCVTDQ2PS      Y4, Y4
-	VMULPS         Y6, Y4, Y4
-	VADDPS         Y4, Y2, Y2
+	VPADDW         Y4, Y5, Y5
+	VPMADDWD       Y0, Y5, Y5
+	VBROADCASTI128 35(SI), Y4
+	VINSERTI128    $0x01, 103(SI), Y4, Y4
+	VPAND          Y1, Y4, Y6
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y6, Y2, Y6
+	VPSHUFB        Y4, Y2, Y4
+	VPMADDUBSW     128(AX), Y6, Y6
+	VPMADDUBSW     160(AX), Y4, Y4
+	VPADDW         Y4, Y6, Y6
+	VBROADCASTI128 52(SI), Y4
+	VINSERTI128    $0x01, 120(SI), Y4, Y4
+	VPAND          Y1, Y4, Y7
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y7, Y2, Y7
+	VPSHUFB        Y4, Y2, Y4
+	VPMADDUBSW     192(AX), Y7, Y7
+	VPMADDUBSW     224(AX), Y4, Y4
+	VPADDW         Y4, Y7, Y7
+	VPUNPCKLDQ     Y7, Y6, Y4
+	VPUNPCKHDQ     Y7, Y6, Y6
+	VPADDW         Y4, Y6, Y6
+	VPMADDWD       Y0, Y6, Y6
+	VPUNPCKLQDQ    Y6, Y5, Y4
+	VPUNPCKHQDQ    Y6, Y5, Y5
+	VPADDD         Y4, Y5, Y5
+	VMOVDQU        288(AX), Y4
+	VPSLLD         $0x03, Y4, Y4
+	VPSUBD         Y4, Y5, Y5
+	VMOVDQU        288(AX), Y4
+	VPSLLD         $0x02, Y4, Y4
+	VPSUBD         Y4, Y5, Y5
+	VPBROADCASTD   (SI), Y4
+	VPBROADCASTD   17(SI), Y6
+	VPBLENDD       $0x02, Y6, Y4, Y4
+	VPBROADCASTD   34(SI), Y6
+	VPBROADCASTD   51(SI), Y7
+	VPBLENDD       $0x08, Y7, Y6, Y6
+	VPBROADCASTD   68(SI), Y7
+	VPBROADCASTD   85(SI), Y8
+	VPBLENDD       $0x20, Y8, Y7, Y7
+	VPBROADCASTD   102(SI), Y8
+	VPBROADCASTD   119(SI), Y9
+	VPBLENDD       $0x80, Y9, Y8, Y8
+	VPBLENDD       $0x0c, Y6, Y4, Y4
+	VPBLENDD       $0xc0, Y8, Y7, Y7
+	VPBLENDD       $0xf0, Y7, Y4, Y4
+	VPAND          low_bytes<>+0(SB), Y4, Y4
+	VPADDD         minus_one<>+0(SB), Y4, Y6
+	VPSLLD         $0x17, Y6, Y6
+	VMOVDQU        subnormal<>+0(SB), Y7
+	VPSLLVD        Y4, Y7, Y7
+	VPCMPGTD       one<>+0(SB), Y4, Y4
+	VPBLENDVB      Y4, Y6, Y7, Y7
+	VMOVDQU        256(AX), Y4
+	VMULPS         Y4, Y7, Y7
+	VCVTDQ2PS      Y5, Y5
+	VMULPS         Y7, Y5, Y5
+	VADDPS         Y5, Y3, Y3
 	ADDQ           $0x00000088, SI
 	ADDQ           $0x00000180, AX
 	DECQ           CX
@@ -1351,44 +1358,44 @@ single:
 	SHLQ           $0x04, R11
 	ADDQ           R11, R10
 	ADDQ           AX, R10
-	VBROADCASTI128 1(SI), Y3
-	VPAND          Y0, Y3, Y4
-	VPSRLW         $0x04, Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VPSHUFB        Y4, Y1, Y4
-	VPSHUFB        Y3, Y1, Y3
-	VPMADDUBSW     (R10), Y4, Y4
-	VPMADDUBSW     32(R10), Y3, Y3
-	VPADDW         Y3, Y4, Y4
-	VPMADDWD       ones<>+0(SB), Y4, Y4
-	VPSHUFD        $0x4e, X4, X3
-	VPADDD         X3, X4, X4
-	VPSHUFD        $0xb1, X4, X3
-	VPADDD         X3, X4, X4
-	VPBROADCASTD   X4, Y4
+	VBROADCASTI128 1(SI), Y4
+	VPAND          Y1, Y4, Y5
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y5, Y2, Y5
+	VPSHUFB        Y4, Y2, Y4
+	VPMADDUBSW     (R10), Y5, Y5
+	VPMADDUBSW     32(R10), Y4, Y4
+	VPADDW         Y4, Y5, Y5
+	VPMADDWD       Y0, Y5, Y5
+	VPSHUFD        $0x4e, X5, X4
+	VPADDD         X4, X5, X5
+	VPSHUFD        $0xb1, X5, X4
+	VPADDD         X4, X5, X5
+	VPBROADCASTD   X5, Y5
 	LEAQ           window<>+0(SB), R10
 	SHLQ           $0x02, CX
 	SUBQ           CX, R10
-	VBROADCASTSS   288(AX)(CX*1), Y3
-	VPSLLD         $0x03, Y3, Y3
-	VPSUBD         Y3, Y4, Y4
-	VBROADCASTSS   288(AX)(CX*1), Y3
-	VPSLLD         $0x02, Y3, Y3
-	VPSUBD         Y3, Y4, Y4
-	VPBROADCASTD   (SI), Y3
-	VPAND          low_bytes<>+0(SB), Y3, Y3
-	VPADDD         minus_one<>+0(SB), Y3, Y5
-	VPSLLD         $0x17, Y5, Y5
-	VMOVDQU        subnormal<>+0(SB), Y6
-	VPSLLVD        Y3, Y6, Y6
-	VPCMPGTD       one<>+0(SB), Y3, Y3
-	VPBLENDVB      Y3, Y5, Y6, Y6
-	VBROADCASTSS   256(AX)(CX*1), Y3
-	VMULPS         Y3, Y6, Y6
-	VCVTDQ2PS      Y4, Y4
-	VMULPS         Y6, Y4, Y4
-	VPAND          28(R10), Y4, Y4
-	VADDPS         Y4, Y2, Y2
+	VBROADCASTSS   288(AX)(CX*1), Y4
+	VPSLLD         $0x03, Y4, Y4
+	VPSUBD         Y4, Y5, Y5
+	VBROADCASTSS   288(AX)(CX*1), Y4
+	VPSLLD         $0x02, Y4, Y4
+	VPSUBD         Y4, Y5, Y5
+	VPBROADCASTD   (SI), Y4
+	VPAND          low_bytes<>+0(SB), Y4, Y4
+	VPADDD         minus_one<>+0(SB), Y4, Y6
+	VPSLLD         $0x17, Y6, Y6
+	VMOVDQU        subnormal<>+0(SB), Y7
+	VPSLLVD        Y4, Y7, Y7
+	VPCMPGTD       one<>+0(SB), Y4, Y4
+	VPBLENDVB      Y4, Y6, Y7, Y7
+	VBROADCASTSS   256(AX)(CX*1), Y4
+	VMULPS         Y4, Y7, Y7
+	VCVTDQ2PS      Y5, Y5
+	VMULPS         Y7, Y5, Y5
+	VPAND          28(R10), Y5, Y5
+	VADDPS         Y5, Y3, Y3
 	SHRQ           $0x02, CX
 	ADDQ           $0x00000011, SI
 	INCQ           CX
@@ -1396,13 +1403,13 @@ single:
 	JNE            single
 
 total:
-	VEXTRACTF128 $0x01, Y2, X3
-	VADDPS       X3, X2, X2
-	VMOVHLPS     X2, X2, X3
-	VADDPS       X3, X2, X2
-	VMOVSHDUP    X2, X3
-	VADDSS       X3, X2, X2
-	VMOVSS       X2, (DX)
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VMOVHLPS     X3, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMOVSS       X3, (DX)
 	ADDQ         $0x04, DX
 	DECQ         BX
 	JNZ          row
@@ -1644,8 +1651,8 @@ block:
 	ANDQ           R11, R14
 	ORQ            R14, R13
 	VMOVQ          R12, X4
-	VPINSRQ        $0x01, R13, X4, X4
-	VINSERTI128    $0x01, X4, Y4, Y4
+	VMOVQ          R13, X5
+	VINSERTI128    $0x01, X5, Y4, Y4
 	VPSHUFB        Y1, Y4, Y5
 	VPSHUFB        Y2, Y4, Y6
 	VBROADCASTI128 16(SI), Y7
@@ -1721,14 +1728,14 @@ block:
 
 DATA k4_scales<>+0(SB)/8, $0x8001800180008000
 DATA k4_scales<>+8(SB)/8, $0x8003800380028002
-DATA k4_scales<>+16(SB)/8, $0x8009800980088008
-DATA k4_scales<>+24(SB)/8, $0x800b800b800a800a
+DATA k4_scales<>+16(SB)/8, $0x8001800180008000
+DATA k4_scales<>+24(SB)/8, $0x8003800380028002
 GLOBL k4_scales<>(SB), RODATA|NOPTR, $32
 
 DATA k4_mins<>+0(SB)/8, $0x8005800580048004
 DATA k4_mins<>+8(SB)/8, $0x8007800780068006
-DATA k4_mins<>+16(SB)/8, $0x800d800d800c800c
-DATA k4_mins<>+24(SB)/8, $0x800f800f800e800e
+DATA k4_mins<>+16(SB)/8, $0x8005800580048004
+DATA k4_mins<>+24(SB)/8, $0x8007800780068006
 GLOBL k4_mins<>(SB), RODATA|NOPTR, $32
 
 // func q5_KAVX2(dst []float32, rows []byte, x *int8, blocks int)
@@ -1764,8 +1771,8 @@ block:
 	ANDQ           R11, R14
 	ORQ            R14, R13
 	VMOVQ          R12, X4
-	VPINSRQ        $0x01, R13, X4, X4
-	VINSERTI128    $0x01, X4, Y4, Y4
+	VMOVQ          R13, X5
+	VINSERTI128    $0x01, X5, Y4, Y4
 	VBROADCASTI128 16(SI), Y5
 	VPSLLVD        Y2, Y5, Y5
 	VBROADCASTI128 32(SI), Y6
@@ -1875,14 +1882,14 @@ GLOBL upper_bits<>(SB), RODATA|NOPTR, $32
 
 DATA k4_scales_01<>+0(SB)/8, $0x8001800180008000
 DATA k4_scales_01<>+8(SB)/8, $0x8001800180008000
-DATA k4_scales_01<>+16(SB)/8, $0x8009800980088008
-DATA k4_scales_01<>+24(SB)/8, $0x8009800980088008
+DATA k4_scales_01<>+16(SB)/8, $0x8001800180008000
+DATA k4_scales_01<>+24(SB)/8, $0x8001800180008000
 GLOBL k4_scales_01<>(SB), RODATA|NOPTR, $32
 
 DATA k4_scales_23<>+0(SB)/8, $0x8003800380028002
 DATA k4_scales_23<>+8(SB)/8, $0x8003800380028002
-DATA k4_scales_23<>+16(SB)/8, $0x800b800b800a800a
-DATA k4_scales_23<>+24(SB)/8, $0x800b800b800a800a
+DATA k4_scales_23<>+16(SB)/8, $0x8003800380028002
+DATA k4_scales_23<>+24(SB)/8, $0x8003800380028002
 GLOBL k4_scales_23<>(SB), RODATA|NOPTR, $32
 
 // func q6_KAVX2(dst []float32, rows []byte, x *int8, blocks int)
@@ -2410,121 +2417,122 @@ TEXT ·iq4_XSAVX2(SB), NOSPLIT, $0-64
 	MOVQ    blocks+56(FP), R8
 	VMOVDQU low_nibbles<>+0(SB), Y0
 	VMOVDQU iq4_values_0<>+0(SB), Y1
+	VMOVDQU ones<>+0(SB), Y2
 
 row:
-	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
 	MOVQ   DI, AX
 	MOVQ   R8, CX
 
 block:
-	VBROADCASTI128 8(SI), Y3
-	VINSERTI128    $0x01, 72(SI), Y3, Y3
-	VPAND          Y0, Y3, Y4
-	VPSRLW         $0x04, Y3, Y3
-	VPAND          Y0, Y3, Y3
+	VBROADCASTI128 8(SI), Y4
+	VINSERTI128    $0x01, 72(SI), Y4, Y4
+	VPAND          Y0, Y4, Y5
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFB        Y5, Y1, Y5
 	VPSHUFB        Y4, Y1, Y4
-	VPSHUFB        Y3, Y1, Y3
-	VMOVDQU        (AX), Y5
-	VPSIGNB        Y4, Y5, Y5
+	VMOVDQU        (AX), Y6
+	VPSIGNB        Y5, Y6, Y6
+	VPABSB         Y5, Y5
+	VPMADDUBSW     Y6, Y5, Y5
+	VPMADDWD       Y2, Y5, Y5
+	VMOVDQU        32(AX), Y6
+	VPSIGNB        Y4, Y6, Y6
 	VPABSB         Y4, Y4
-	VPMADDUBSW     Y5, Y4, Y4
-	VPMADDWD       ones<>+0(SB), Y4, Y4
-	VMOVDQU        32(AX), Y5
-	VPSIGNB        Y3, Y5, Y5
-	VPABSB         Y3, Y3
-	VPMADDUBSW     Y5, Y3, Y3
-	VPMADDWD       ones<>+0(SB), Y3, Y3
-	VPADDD         Y3, Y4, Y4
-	VBROADCASTI128 24(SI), Y3
-	VINSERTI128    $0x01, 88(SI), Y3, Y3
-	VPAND          Y0, Y3, Y5
-	VPSRLW         $0x04, Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VPSHUFB        Y5, Y1, Y5
-	VPSHUFB        Y3, Y1, Y3
-	VMOVDQU        64(AX), Y6
-	VPSIGNB        Y5, Y6, Y6
-	VPABSB         Y5, Y5
-	VPMADDUBSW     Y6, Y5, Y5
-	VPMADDWD       ones<>+0(SB), Y5, Y5
-	VMOVDQU        96(AX), Y6
-	VPSIGNB        Y3, Y6, Y6
-	VPABSB         Y3, Y3
-	VPMADDUBSW     Y6, Y3, Y3
-	VPMADDWD       ones<>+0(SB), Y3, Y3
-	VPADDD         Y3, Y5, Y5
-	VPUNPCKLDQ     Y5, Y4, Y3
-	VPUNPCKHDQ     Y5, Y4, Y4
-	VPADDD         Y3, Y4, Y4
-	VBROADCASTI128 40(SI), Y3
-	VINSERTI128    $0x01, 104(SI), Y3, Y3
-	VPAND          Y0, Y3, Y5
-	VPSRLW         $0x04, Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VPSHUFB        Y5, Y1, Y5
-	VPSHUFB        Y3, Y1, Y3
-	VMOVDQU        128(AX), Y6
-	VPSIGNB        Y5, Y6, Y6
-	VPABSB         Y5, Y5
-	VPMADDUBSW     Y6, Y5, Y5
-	VPMADDWD       ones<>+0(SB), Y5, Y5
-	VMOVDQU        160(AX), Y6
-	VPSIGNB        Y3, Y6, Y6
-	VPABSB         Y3, Y3
-	VPMADDUBSW     Y6, Y3, Y3
-	VPMADDWD       ones<>+0(SB), Y3, Y3
-	VPADDD         Y3, Y5, Y5
-	VBROADCASTI128 56(SI), Y3
-	VINSERTI128    $0x01, 120(SI), Y3, Y3
-	VPAND          Y0, Y3, Y6
-	VPSRLW         $0x04, Y3, Y3
-	VPAND          Y0, Y3, Y3
+	VPMADDUBSW     Y6, Y4, Y4
+	VPMADDWD       Y2, Y4, Y4
+	VPADDD         Y4, Y5, Y5
+	VBROADCASTI128 24(SI), Y4
+	VINSERTI128    $0x01, 88(SI), Y4, Y4
+	VPAND          Y0, Y4, Y6
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y0, Y4, Y4
 	VPSHUFB        Y6, Y1, Y6
-	VPSHUFB        Y3, Y1, Y3
-	VMOVDQU        192(AX), Y7
+	VPSHUFB        Y4, Y1, Y4
+	VMOVDQU        64(AX), Y7
 	VPSIGNB        Y6, Y7, Y7
 	VPABSB         Y6, Y6
 	VPMADDUBSW     Y7, Y6, Y6
-	VPMADDWD       ones<>+0(SB), Y6, Y6
-	VMOVDQU        224(AX), Y7
-	VPSIGNB        Y3, Y7, Y7
-	VPABSB         Y3, Y3
-	VPMADDUBSW     Y7, Y3, Y3
-	VPMADDWD       ones<>+0(SB), Y3, Y3
-	VPADDD         Y3, Y6, Y6
-	VPUNPCKLDQ     Y6, Y5, Y3
+	VPMADDWD       Y2, Y6, Y6
+	VMOVDQU        96(AX), Y7
+	VPSIGNB        Y4, Y7, Y7
+	VPABSB         Y4, Y4
+	VPMADDUBSW     Y7, Y4, Y4
+	VPMADDWD       Y2, Y4, Y4
+	VPADDD         Y4, Y6, Y6
+	VPUNPCKLDQ     Y6, Y5, Y4
 	VPUNPCKHDQ     Y6, Y5, Y5
-	VPADDD         Y3, Y5, Y5
-	VPUNPCKLQDQ    Y5, Y4, Y3
-	VPUNPCKHQDQ    Y5, Y4, Y4
-	VPADDD         Y3, Y4, Y4
-	VPBROADCASTD   4(SI), Y3
-	VPSRLVD        scale_nibbles<>+0(SB), Y3, Y3
-	VPAND          low_nibble_dwords<>+0(SB), Y3, Y3
-	VPBROADCASTD   (SI), Y5
-	VPSRLVD        scale_crumbs<>+0(SB), Y5, Y5
-	VPAND          three_dwords<>+0(SB), Y5, Y5
-	VPSLLD         $0x04, Y5, Y5
-	VPOR           Y5, Y3, Y3
-	VPSUBD         thirty_two_dwords<>+0(SB), Y3, Y3
-	VPMULLD        Y3, Y4, Y4
-	VPBROADCASTW   (SI), X3
-	VCVTPH2PS      X3, Y3
-	VMULPS         256(AX), Y3, Y3
-	VCVTDQ2PS      Y4, Y4
-	VMULPS         Y3, Y4, Y4
-	VADDPS         Y4, Y2, Y2
+	VPADDD         Y4, Y5, Y5
+	VBROADCASTI128 40(SI), Y4
+	VINSERTI128    $0x01, 104(SI), Y4, Y4
+	VPAND          Y0, Y4, Y6
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFB        Y6, Y1, Y6
+	VPSHUFB        Y4, Y1, Y4
+	VMOVDQU        128(AX), Y7
+	VPSIGNB        Y6, Y7, Y7
+	VPABSB         Y6, Y6
+	VPMADDUBSW     Y7, Y6, Y6
+	VPMADDWD       Y2, Y6, Y6
+	VMOVDQU        160(AX), Y7
+	VPSIGNB        Y4, Y7, Y7
+	VPABSB         Y4, Y4
+	VPMADDUBSW     Y7, Y4, Y4
+	VPMADDWD       Y2, Y4, Y4
+	VPADDD         Y4, Y6, Y6
+	VBROADCASTI128 56(SI), Y4
+	VINSERTI128    $0x01, 120(SI), Y4, Y4
+	VPAND          Y0, Y4, Y7
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFB        Y7, Y1, Y7
+	VPSHUFB        Y4, Y1, Y4
+	VMOVDQU        192(AX), Y8
+	VPSIGNB        Y7, Y8, Y8
+	VPABSB         Y7, Y7
+	VPMADDUBSW     Y8, Y7, Y7
+	VPMADDWD       Y2, Y7, Y7
+	VMOVDQU        224(AX), Y8
+	VPSIGNB        Y4, Y8, Y8
+	VPABSB         Y4, Y4
+	VPMADDUBSW     Y8, Y4, Y4
+	VPMADDWD       Y2, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VPUNPCKLDQ     Y7, Y6, Y4
+	VPUNPCKHDQ     Y7, Y6, Y6
+	VPADDD         Y4, Y6, Y6
+	VPUNPCKLQDQ    Y6, Y5, Y4
+	VPUNPCKHQDQ    Y6, Y5, Y5
+	VPADDD         Y4, Y5, Y5
+	VPBROADCASTD   4(SI), Y4
+	VPSRLVD        scale_nibbles<>+0(SB), Y4, Y4
+	VPAND          low_nibble_dwords<>+0(SB), Y4, Y4
+	VPBROADCASTD   (SI), Y6
+	VPSRLVD        scale_crumbs<>+0(SB), Y6, Y6
+	VPAND          three_dwords<>+0(SB), Y6, Y6
+	VPSLLD         $0x04, Y6, Y6
+	VPOR           Y6, Y4, Y4
+	VPSUBD         thirty_two_dwords<>+0(SB), Y4, Y4
+	VPMULLD        Y4, Y5, Y5
+	VPBROADCASTW   (SI), X4
+	VCVTPH2PS      X4, Y4
+	VMULPS         256(AX), Y4, Y4
+	VCVTDQ2PS      Y5, Y5
+	VMULPS         Y4, Y5, Y5
+	VADDPS         Y5, Y3, Y3
 	ADDQ           $0x00000088, SI
 	ADDQ           $0x00000180, AX
 	DECQ           CX
 	JNZ            block
-	VEXTRACTF128   $0x01, Y2, X3
-	VADDPS         X3, X2, X2
-	VMOVHLPS       X2, X2, X3
-	VADDPS         X3, X2, X2
-	VMOVSHDUP      X2, X3
-	VADDSS         X3, X2, X2
-	VMOVSS         X2, (DX)
+	VEXTRACTF128   $0x01, Y3, X4
+	VADDPS         X4, X3, X3
+	VMOVHLPS       X3, X3, X4
+	VADDPS         X4, X3, X3
+	VMOVSHDUP      X3, X4
+	VADDSS         X4, X3, X3
+	VMOVSS         X3, (DX)
 	ADDQ           $0x04, DX
 	DECQ           BX
 	JNZ            row
@@ -2570,126 +2578,127 @@ TEXT ·tq1_0AVX2(SB), NOSPLIT, $0-64
 	MOVQ    x+48(FP), DI
 	MOVQ    blocks+56(FP), R8
 	VMOVDQU three_words<>+0(SB), Y1
+	VMOVDQU ones<>+0(SB), Y2
 	VPXOR   Y0, Y0, Y0
 
 row:
-	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
 	MOVQ   DI, AX
 	MOVQ   R8, CX
 
 block:
-	VBROADCASTI128 (SI), Y3
-	VINSERTI128    $0x01, (SI), Y3, Y3
-	VPUNPCKLBW     Y3, Y0, Y4
-	VPMULLW        trit_powers_000<>+0(SB), Y4, Y4
-	VPMULHUW       Y1, Y4, Y4
-	VPUNPCKHBW     Y3, Y0, Y3
-	VPMULLW        trit_powers_001<>+0(SB), Y3, Y3
-	VPMULHUW       Y1, Y3, Y3
-	VPACKUSWB      Y3, Y4, Y4
-	VBROADCASTI128 16(SI), Y3
-	VINSERTI128    $0x01, 16(SI), Y3, Y3
-	VPUNPCKLBW     Y3, Y0, Y5
-	VPMULLW        trit_powers_010<>+0(SB), Y5, Y5
-	VPMULHUW       Y1, Y5, Y5
-	VPUNPCKHBW     Y3, Y0, Y3
-	VPMULLW        trit_powers_011<>+0(SB), Y3, Y3
-	VPMULHUW       Y1, Y3, Y3
-	VPACKUSWB      Y3, Y5, Y5
-	VPMADDUBSW     (AX), Y4, Y3
-	VPMADDUBSW     32(AX), Y5, Y4
-	VPADDW         Y4, Y3, Y3
 	VBROADCASTI128 (SI), Y4
-	VINSERTI128    $0x01, 32(SI), Y4, Y4
+	VINSERTI128    $0x01, (SI), Y4, Y4
 	VPUNPCKLBW     Y4, Y0, Y5
-	VPMULLW        trit_powers_100<>+0(SB), Y5, Y5
+	VPMULLW        trit_powers_000<>+0(SB), Y5, Y5
 	VPMULHUW       Y1, Y5, Y5
 	VPUNPCKHBW     Y4, Y0, Y4
-	VPMULLW        trit_powers_101<>+0(SB), Y4, Y4
+	VPMULLW        trit_powers_001<>+0(SB), Y4, Y4
 	VPMULHUW       Y1, Y4, Y4
 	VPACKUSWB      Y4, Y5, Y5
 	VBROADCASTI128 16(SI), Y4
-	VINSERTI128    $0x01, 32(SI), Y4, Y4
+	VINSERTI128    $0x01, 16(SI), Y4, Y4
 	VPUNPCKLBW     Y4, Y0, Y6
-	VPMULLW        trit_powers_110<>+0(SB), Y6, Y6
+	VPMULLW        trit_powers_010<>+0(SB), Y6, Y6
 	VPMULHUW       Y1, Y6, Y6
 	VPUNPCKHBW     Y4, Y0, Y4
-	VPMULLW        trit_powers_111<>+0(SB), Y4, Y4
+	VPMULLW        trit_powers_011<>+0(SB), Y4, Y4
 	VPMULHUW       Y1, Y4, Y4
 	VPACKUSWB      Y4, Y6, Y6
-	VPMADDUBSW     64(AX), Y5, Y4
-	VPMADDUBSW     96(AX), Y6, Y5
-	VPADDW         Y5, Y4, Y4
-	VPUNPCKLDQ     Y4, Y3, Y5
-	VPUNPCKHDQ     Y4, Y3, Y3
-	VPADDW         Y5, Y3, Y3
-	VBROADCASTI128 (SI), Y4
-	VINSERTI128    $0x01, 32(SI), Y4, Y4
-	VPUNPCKLBW     Y4, Y0, Y5
-	VPMULLW        trit_powers_200<>+0(SB), Y5, Y5
-	VPMULHUW       Y1, Y5, Y5
-	VPUNPCKHBW     Y4, Y0, Y4
-	VPMULLW        trit_powers_201<>+0(SB), Y4, Y4
-	VPMULHUW       Y1, Y4, Y4
-	VPACKUSWB      Y4, Y5, Y5
-	VBROADCASTI128 16(SI), Y4
-	VINSERTI128    $0x01, 32(SI), Y4, Y4
-	VPUNPCKLBW     Y4, Y0, Y6
-	VPMULLW        trit_powers_210<>+0(SB), Y6, Y6
-	VPMULHUW       Y1, Y6, Y6
-	VPUNPCKHBW     Y4, Y0, Y4
-	VPMULLW        trit_powers_211<>+0(SB), Y4, Y4
-	VPMULHUW       Y1, Y4, Y4
-	VPACKUSWB      Y4, Y6, Y6
-	VPMADDUBSW     128(AX), Y5, Y4
-	VPMADDUBSW     160(AX), Y6, Y5
+	VPMADDUBSW     (AX), Y5, Y4
+	VPMADDUBSW     32(AX), Y6, Y5
 	VPADDW         Y5, Y4, Y4
 	VBROADCASTI128 (SI), Y5
 	VINSERTI128    $0x01, 32(SI), Y5, Y5
 	VPUNPCKLBW     Y5, Y0, Y6
-	VPMULLW        trit_powers_300<>+0(SB), Y6, Y6
+	VPMULLW        trit_powers_100<>+0(SB), Y6, Y6
 	VPMULHUW       Y1, Y6, Y6
 	VPUNPCKHBW     Y5, Y0, Y5
-	VPMULLW        trit_powers_301<>+0(SB), Y5, Y5
+	VPMULLW        trit_powers_101<>+0(SB), Y5, Y5
 	VPMULHUW       Y1, Y5, Y5
 	VPACKUSWB      Y5, Y6, Y6
-	VPBROADCASTD   48(SI), Y5
-	VINSERTI128    $0x00, 16(SI), Y5, Y5
+	VBROADCASTI128 16(SI), Y5
+	VINSERTI128    $0x01, 32(SI), Y5, Y5
 	VPUNPCKLBW     Y5, Y0, Y7
-	VPMULLW        trit_powers_310<>+0(SB), Y7, Y7
+	VPMULLW        trit_powers_110<>+0(SB), Y7, Y7
 	VPMULHUW       Y1, Y7, Y7
 	VPUNPCKHBW     Y5, Y0, Y5
-	VPMULLW        trit_powers_311<>+0(SB), Y5, Y5
+	VPMULLW        trit_powers_111<>+0(SB), Y5, Y5
 	VPMULHUW       Y1, Y5, Y5
 	VPACKUSWB      Y5, Y7, Y7
-	VPMADDUBSW     192(AX), Y6, Y5
-	VPMADDUBSW     224(AX), Y7, Y6
+	VPMADDUBSW     64(AX), Y6, Y5
+	VPMADDUBSW     96(AX), Y7, Y6
 	VPADDW         Y6, Y5, Y5
 	VPUNPCKLDQ     Y5, Y4, Y6
 	VPUNPCKHDQ     Y5, Y4, Y4
 	VPADDW         Y6, Y4, Y4
-	VPUNPCKLQDQ    Y4, Y3, Y5
-	VPUNPCKHQDQ    Y4, Y3, Y3
-	VPADDW         Y5, Y3, Y3
-	VPMADDWD       ones<>+0(SB), Y3, Y3
-	VPSUBD         288(AX), Y3, Y3
-	VPBROADCASTW   52(SI), X4
-	VCVTPH2PS      X4, Y4
-	VMULPS         256(AX), Y4, Y4
-	VCVTDQ2PS      Y3, Y3
-	VMULPS         Y4, Y3, Y3
-	VADDPS         Y3, Y2, Y2
+	VBROADCASTI128 (SI), Y5
+	VINSERTI128    $0x01, 32(SI), Y5, Y5
+	VPUNPCKLBW     Y5, Y0, Y6
+	VPMULLW        trit_powers_200<>+0(SB), Y6, Y6
+	VPMULHUW       Y1, Y6, Y6
+	VPUNPCKHBW     Y5, Y0, Y5
+	VPMULLW        trit_powers_201<>+0(SB), Y5, Y5
+	VPMULHUW       Y1, Y5, Y5
+	VPACKUSWB      Y5, Y6, Y6
+	VBROADCASTI128 16(SI), Y5
+	VINSERTI128    $0x01, 32(SI), Y5, Y5
+	VPUNPCKLBW     Y5, Y0, Y7
+	VPMULLW        trit_powers_210<>+0(SB), Y7, Y7
+	VPMULHUW       Y1, Y7, Y7
+	VPUNPCKHBW     Y5, Y0, Y5
+	VPMULLW        trit_powers_211<>+0(SB), Y5, Y5
+	VPMULHUW       Y1, Y5, Y5
+	VPACKUSWB      Y5, Y7, Y7
+	VPMADDUBSW     128(AX), Y6, Y5
+	VPMADDUBSW     160(AX), Y7, Y6
+	VPADDW         Y6, Y5, Y5
+	VBROADCASTI128 (SI), Y6
+	VINSERTI128    $0x01, 32(SI), Y6, Y6
+	VPUNPCKLBW     Y6, Y0, Y7
+	VPMULLW        trit_powers_300<>+0(SB), Y7, Y7
+	VPMULHUW       Y1, Y7, Y7
+	VPUNPCKHBW     Y6, Y0, Y6
+	VPMULLW        trit_powers_301<>+0(SB), Y6, Y6
+	VPMULHUW       Y1, Y6, Y6
+	VPACKUSWB      Y6, Y7, Y7
+	VPBROADCASTD   48(SI), Y6
+	VINSERTI128    $0x00, 16(SI), Y6, Y6
+	VPUNPCKLBW     Y6, Y0, Y8
+	VPMULLW        trit_powers_310<>+0(SB), Y8, Y8
+	VPMULHUW       Y1, Y8, Y8
+	VPUNPCKHBW     Y6, Y0, Y6
+	VPMULLW        trit_powers_311<>+0(SB), Y6, Y6
+	VPMULHUW       Y1, Y6, Y6
+	VPACKUSWB      Y6, Y8, Y8
+	VPMADDUBSW     192(AX), Y7, Y6
+	VPMADDUBSW     224(AX), Y8, Y7
+	VPADDW         Y7, Y6, Y6
+	VPUNPCKLDQ     Y6, Y5, Y7
+	VPUNPCKHDQ     Y6, Y5, Y5
+	VPADDW         Y7, Y5, Y5
+	VPUNPCKLQDQ    Y5, Y4, Y6
+	VPUNPCKHQDQ    Y5, Y4, Y4
+	VPADDW         Y6, Y4, Y4
+	VPMADDWD       Y2, Y4, Y4
+	VPSUBD         288(AX), Y4, Y4
+	VPBROADCASTW   52(SI), X5
+	VCVTPH2PS      X5, Y5
+	VMULPS         256(AX), Y5, Y5
+	VCVTDQ2PS      Y4, Y4
+	VMULPS         Y5, Y4, Y4
+	VADDPS         Y4, Y3, Y3
 	ADDQ           $0x00000036, SI
 	ADDQ           $0x00000180, AX
 	DECQ           CX
 	JNZ            block
-	VEXTRACTF128   $0x01, Y2, X3
-	VADDPS         X3, X2, X2
-	VMOVHLPS       X2, X2, X3
-	VADDPS         X3, X2, X2
-	VMOVSHDUP      X2, X3
-	VADDSS         X3, X2, X2
-	VMOVSS         X2, (DX)
+	VEXTRACTF128   $0x01, Y3, X4
+	VADDPS         X4, X3, X3
+	VMOVHLPS       X3, X3, X4
+	VADDPS         X4, X3, X3
+	VMOVSHDUP      X3, X4
+	VADDSS         X4, X3, X3
+	VMOVSS         X3, (DX)
 	ADDQ           $0x04, DX
 	DECQ           BX
 	JNZ            row

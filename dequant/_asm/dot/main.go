@@ -19,11 +19,11 @@ func main() {
 	nvfp4()
 	if level == avx2 {
 		superBlocks()
-		tq1(unsigned(4))
+		tq1(func() reduction { return unsigned(4) })
 		floats()
 	} else {
 		dottedSuperBlocks()
-		tq1(dots())
+		tq1(dots)
 		if level == avx512 {
 			wideFloats()
 		}

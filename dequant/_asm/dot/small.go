@@ -65,7 +65,7 @@ type reduction struct {
 
 // unsigned returns the reduction of codes so small that room pairs of blocks are added as words: 4, or 2.
 func unsigned(room int) reduction {
-	ones := wordsOf("ones", 1)
+	ones := keep(wordsOf("ones", 1))
 	pair := func(first, second VecVirtual, y func(at int) Mem) VecVirtual {
 		t := products(first, y(0))
 		VPADDW(products(second, y(32)), t, t)
@@ -97,7 +97,7 @@ func unsigned(room int) reduction {
 
 // signed returns the reduction of codes whose products leave words no room.
 func signed() reduction {
-	ones := wordsOf("ones", 1)
+	ones := keep(wordsOf("ones", 1))
 	pair := func(first, second VecVirtual, y func(at int) Mem) VecVirtual {
 		t := pairs(signedProducts(first, y(0)), ones)
 		VPADDD(pairs(signedProducts(second, y(32)), ones), t, t)

@@ -52,8 +52,8 @@ func (k *kernel) scaledPair(at int) (d, m VecVirtual) {
 	return d, m
 }
 
-// k4 returns what unpacks scales and offsets of Q4_K and Q5_K. Both lanes of its result have bytes: scales 0 to 3,
-// offsets 0 to 3, scales 4 to 7, offsets 4 to 7.
+// k4 returns what unpacks scales and offsets of Q4_K and Q5_K. Eight bytes of a lane are four scales and their offsets:
+// 0 to 3 in the lower lane, 4 to 7 in the upper.
 func (k *kernel) k4() func() VecVirtual {
 	masks := [3]GPVirtual{GP64(), GP64(), GP64()}
 	for i, m := range []uint64{0x3f, 0x30, 0x0f} {
@@ -72,21 +72,21 @@ func (k *kernel) k4() func() VecVirtual {
 		ANDQ(masks[1], high)
 		ANDQ(masks[2], nibbles)
 		ORQ(nibbles, high)
-		y := YMM()
+		y, upperLane := YMM(), XMM()
 		VMOVQ(low, y.AsX())
-		VPINSRQ(Imm(1), high, y.AsX(), y.AsX())
-		VINSERTI128(Imm(1), y.AsX(), y, y)
+		VMOVQ(high, upperLane)
+		VINSERTI128(Imm(1), upperLane, y, y)
 		return y
 	}
 }
 
-// spread returns the address of a shuffle that makes words of bytes. Word w of lane l is byte f(l, w).
-func spread(name string, f func(lane, word int) int) Mem {
+// spread returns the address of a shuffle that makes words of a lane's bytes. Word w is byte f(w).
+func spread(name string, f func(word int) int) Mem {
 	return bytes32(name, func(i int) byte {
 		if i%2 == 1 {
 			return 0x80
 		}
-		return byte(f(i/16, i%16/2))
+		return byte(f(i % 16 / 2))
 	})
 }
 
@@ -103,8 +103,8 @@ func (k *kernel) offsets(m, mins VecVirtual) {
 }
 
 func superBlocks() {
-	scaleWords := func() Mem { return spread("k4_scales", func(l, w int) int { return 8*l + w/2 }) }
-	minWords := func() Mem { return spread("k4_mins", func(l, w int) int { return 8*l + 4 + w/2 }) }
+	scaleWords := func() Mem { return spread("k4_scales", func(w int) int { return w / 2 }) }
+	minWords := func() Mem { return spread("k4_mins", func(w int) int { return 4 + w/2 }) }
 	super("q4_K", 144, func(k *kernel) func() {
 		low := keep(bytesOf("low_nibbles", 15))
 		scaleAt, minAt := keep(scaleWords()), keep(minWords())
@@ -154,7 +154,7 @@ func superBlocks() {
 					t[p] = products(code(a, high, p, 0), k.act(64*p))
 					VPADDW(products(code(b, high, p, 1), k.act(64*p+32)), t[p], t[p])
 				}
-				sc := shuffle(spread([]string{"k4_scales_01", "k4_scales_23"}[c], func(l, w int) int { return 8*l + 2*c + w/2%2 }), packed)
+				sc := shuffle(spread([]string{"k4_scales_01", "k4_scales_23"}[c], func(w int) int { return 2*c + w/2%2 }), packed)
 				t[c] = pairs(halve2(words, t[2*c], t[2*c+1]), sc)
 			}
 			d, m := k.scaledPair(0)

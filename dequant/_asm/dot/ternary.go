@@ -11,7 +11,7 @@ import (
 
 // tq1 generates the kernel of TQ1_0. Bytes are fractions of 256 in base three: a power of three moves a digit up to where
 // the product with three carries it out of the byte.
-func tq1(red reduction) {
+func tq1(reduce func() reduction) {
 	powers := [5]uint16{1, 3, 9, 27, 81}
 	// Blocks 0 to 4 are the digits of the first 32 bytes. Sixteen more bytes have five runs of digits, and the last four
 	// bytes four runs of four.
@@ -26,7 +26,7 @@ func tq1(red reduction) {
 		return 48, func(i int) uint16 { return powers[i/4] }
 	}
 	super("tq1_0", 54, func(k *kernel) func() {
-		zero, three := YMM(), keep(wordsOf("three_words", 3))
+		zero, three, red := YMM(), keep(wordsOf("three_words", 3)), reduce()
 		VPXOR(zero, zero, zero)
 		digits := func(p, second int) VecVirtual {
 			at, power := run(p, second)

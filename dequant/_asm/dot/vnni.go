@@ -93,7 +93,7 @@ func (k *kernel) weighed(shared bool, code func(p, second int) VecVirtual, facto
 func (k *kernel) weighedBlocks(packed VecVirtual, code func(p, second int) VecVirtual) VecVirtual {
 	return k.weighed(true, code, func(pair, _ int) VecVirtual {
 		name := []string{"k4_scales_0011", "k4_scales_2233"}[pair]
-		return shuffle(spread(name, func(l, w int) int { return 8*l + 2*pair + w/4 }), packed)
+		return shuffle(spread(name, func(w int) int { return 2*pair + w/4 }), packed)
 	})
 }
 
@@ -128,7 +128,7 @@ func pieces(load func(i int) VecVirtual) func(i int) VecVirtual {
 const tableA, tableB, tableC = 0xf0, 0xcc, 0xaa
 
 func dottedSuperBlocks() {
-	minWords := func() Mem { return spread("k4_mins", func(l, w int) int { return 8*l + 4 + w/2 }) }
+	minWords := func() Mem { return spread("k4_mins", func(w int) int { return 4 + w/2 }) }
 	// lanes returns both lanes of sixteen bytes, shifted so that what concerns the upper blocks is where it is for the lower.
 	lanes := func(k *kernel, at int, shifts VecVirtual) VecVirtual {
 		y := YMM()
