@@ -83,6 +83,9 @@ func (j *judge) report(p peer, unit, what string, run func(v *verdict)) int64 {
 	return v.mismatches
 }
 
+// weighedBatch is a number of elements with the same importance.
+const weighedBatch = 1 << 20
+
 // batch is a number of elements for which dequant stores past the caches (its streamMin is less).
 // The shorter part is odd, so that kernels meet every remainder.
 const (
@@ -151,12 +154,15 @@ func (j *judge) quantizations(p, we peer) func(*verdict) {
 	return func(v *verdict) {
 		row := rowOf(p.d)
 		rng := rand.New(rand.NewPCG(j.seed, uint64(p.d)<<8))
-		floats := make([]float32, batch)
-		want, got := make([]byte, sizeOf(p.d, batch)), make([]byte, sizeOf(p.d, batch))
+		floats := make([]float32, weighedBatch)
+		want, got := make([]byte, sizeOf(p.d, weighedBatch)), make([]byte, sizeOf(p.d, weighedBatch))
 		for v.compared < int64(j.blocks) {
-			n := (min(batch, (j.blocks-int(v.compared))*row) + weightedRow - 1) / weightedRow * weightedRow
+			n := (min(weighedBatch, (j.blocks-int(v.compared))*row) + weightedRow - 1) / weightedRow * weightedRow
 			x, want, got := floats[:n], want[:sizeOf(p.d, n)], got[:sizeOf(p.d, n)]
 			fillRows(rng, x)
+			if v.compared > 0 {
+				weigh(rng)
+			}
 			p.run(x, want, 1)
 			we.run(x, got, 1)
 			compareRows(v, p.d, x, got, want)

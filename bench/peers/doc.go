@@ -49,11 +49,13 @@
 //
 // With -differential, random blocks: half of them random to the last bit, scales included,
 // half with scales that a model has. Quantizers get rows of weights, of any finite
-// bits, of ties, zeros, subnormals, and numbers near the greatest. NaN equals NaN; all else
+// bits, of ties, zeros, subnormals, and numbers near the greatest. Importance is like a model's, zero in
+// part or throughout, even, or of any magnitude from 2⁻¹⁴⁹ to 2⁵⁰. NaN equals NaN; all else
 // must have the same bits. Products in ggml's expansions are exact in float32, so it does
 // not matter whether the compiler contracts them with the sum that follows. In its
 // quantizers it does: -ffp-contract=off there, which activations need too.
 //
 // Products are held against float64 sums of expanded rows and the quantized vector, within the
-// bound that package dot states, and ggml's within twice that: its sums have another order.
+// bound that package dot states, and ggml's within twice that: its sums have another order. In every
+// other round codes are random and scales 1. Sums are integers then, and ours equal ggml's.
 package main

@@ -116,11 +116,17 @@ type vector struct {
 var initialize = sync.OnceFunc(func() { C.ggml_cpu_init() })
 
 func (p *dotPeer) vector(rng *rand.Rand, n int) vector {
-	initialize()
-	v := vector{x: make([]float32, n), theirs: make([]byte, 5*n)}
-	for i := range v.x {
-		v.x[i] = float32(rng.NormFloat64())
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(rng.NormFloat64())
 	}
+	return p.prepared(x)
+}
+
+func (p *dotPeer) prepared(x []float32) vector {
+	initialize()
+	n := len(x)
+	v := vector{x: x, theirs: make([]byte, 5*n)}
 	var err error
 	if v.ours, err = dot.Prepare(p.d, v.x); err != nil {
 		panic(err)
@@ -301,21 +307,55 @@ func onEachCore(rows int, f func(lo, hi int)) {
 	wg.Wait()
 }
 
+// wholeCols is the width of rows whose products are integers: few enough for all sums to stay below 2²⁴.
+const wholeCols = 512
+
+// wholeVector has integers that are their own codes, under scales of 1 or -1.
+func (p *dotPeer) wholeVector(rng *rand.Rand) vector {
+	x := make([]float32, wholeCols)
+	for i := range x {
+		if x[i] = 127; i%32 > 0 {
+			x[i] = float32(rng.IntN(255) - 127)
+		}
+	}
+	return p.prepared(x)
+}
+
+// fillWhole makes blocks of random codes under scales of 1.
+func fillWhole(rng *rand.Rand, d layout.DType, b []byte) {
+	fillRandom(rng, b)
+	for size := d.BlockBytes(); len(b) >= size; b = b[size:] {
+		for _, at := range scalesAt[d] {
+			putScale(d, b[at:], 0x3c00)
+		}
+		if d == layout.MXFP4 {
+			b[0] = 128
+		}
+	}
+}
+
 // products compares p's type: ours against float64 sums of expanded rows with the quantized vector, within
-// the bound that package dot states, and against ggml's within twice that.
+// the bound that package dot states, and against ggml's within twice that. In every other round the sums are
+// integers, and all three are equal.
 func (j *judge) products(p dotPeer) func(*verdict) {
 	return func(v *verdict) {
 		const rows = 64
 		rng := rand.New(rand.NewPCG(j.seed, uint64(p.d)<<16))
 		perRow := dotCols / p.d.BlockElems()
-		src, w := make([]byte, rows*sizeOf(p.d, dotCols)), make([]float32, dotCols)
 		got, theirs := make([]float32, rows), make([]float32, rows)
-		size := len(src) / rows
 		for v.compared < int64(max(1, j.blocks/perRow)) {
-			x := p.vector(rng, dotCols)
-			if p.d == layout.F32 {
+			x, whole := p.vector(rng, dotCols), v.compared/rows%2 == 1 && p.d.BlockElems() > 1
+			if whole {
+				x = p.wholeVector(rng)
+			}
+			w, src := make([]float32, len(x.x)), make([]byte, rows*sizeOf(p.d, len(x.x)))
+			size := len(src) / rows
+			switch {
+			case p.d == layout.F32:
 				copy(src, p.rows(rows, dotCols))
-			} else {
+			case whole:
+				fillWhole(rng, p.d, src)
+			default:
 				fillPlain(rng, p.d, src)
 			}
 			check(dot.Rows(got, p.d, src, x.ours))
@@ -323,6 +363,9 @@ func (j *judge) products(p dotPeer) func(*verdict) {
 			for r := range got {
 				check(dequant.Expand(p.d, w, src[r*size:][:size]))
 				want, ggml, bound := x.exact(p, w, src[r*size:][:size])
+				if whole {
+					bound = 0
+				}
 				if d := math.Abs(float64(got[r]) - want); !(d <= bound) {
 					v.mismatch(func() string { return fmt.Sprintf("%v, exact %v: %g off, bound %g", got[r], want, d, bound) })
 				}
@@ -356,7 +399,7 @@ func (x vector) exact(p dotPeer, w []float32, row []byte) (ours, ggml, bound flo
 			ours += float64(f) * float64(x.x[i])
 		}
 	}
-	return ours, ggml, (dotCols/32 + 16) * 0x1p-24 * magnitude
+	return ours, ggml, float64(len(w)/32+16) * 0x1p-24 * magnitude
 }
 
 func half(b []byte) float64 {

@@ -75,6 +75,9 @@ static void repeat(row f, const void *src, void *dst, int64_t n, int64_t passes)
 __attribute__((weak)) void *_Z28ggml_backend_amx_buffer_typev(void) { return 0; }
 
 static const char *compiler(void) { return __VERSION__; }
+
+// less is a product less a number. Rounded twice, the square of 1 + 2^-12 less 1 + 2^-11 is 0.
+static float less(float x, float y, float z) { return x * y - z; }
 */
 import "C"
 
@@ -185,3 +188,6 @@ func pointer[T any](s []T) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceDa
 
 // ggmlCompiler returns the version of the C compiler.
 func ggmlCompiler() string { return C.GoString(C.compiler()) }
+
+// contracts reports whether the C compiler turned x·y + z into one operation.
+func contracts() bool { return C.less(1+0x1p-12, 1+0x1p-12, 1+0x1p-11) != 0 }

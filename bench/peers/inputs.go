@@ -94,6 +94,28 @@ var importance = func() []float32 {
 	return w
 }()
 
+// weigh gives importance other numbers: as they were, one in four zero in runs, all zero, alike, or of any
+// magnitude up to where the square of a weight overflows.
+func weigh(rng *rand.Rand) {
+	kind := rng.IntN(6)
+	for i := range importance {
+		x := rng.NormFloat64() * math.Exp2(4*rng.NormFloat64())
+		switch kind {
+		case 0:
+			if i/32%4 == 0 || rng.IntN(50) == 0 {
+				x = 0
+			}
+		case 1:
+			x = 0
+		case 2:
+			x = 1
+		case 3:
+			x = math.Exp2(float64(rng.IntN(200)-149) / 2)
+		}
+		importance[i] = float32(x * x)
+	}
+}
+
 // rowOf returns the number of elements that are compared at a time: a block at least.
 func rowOf(d layout.DType) int { return max(rowElems, d.BlockElems()) }
 

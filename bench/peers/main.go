@@ -119,9 +119,6 @@ func cFlags() string {
 	return ""
 }
 
-// contracts reports whether the C compiler was free to turn x·y + z into one operation.
-func contracts() bool { return !strings.Contains(cFlags(), "-ffp-contract=off") }
-
 // A typeSet is a flag that names types; none means all.
 type typeSet []layout.DType
 
