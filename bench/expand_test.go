@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
@@ -49,7 +50,7 @@ func randomAPR2(b testing.TB, d layout.DType, shape ...int) string {
 		b.Fatal(err)
 	}
 	defer f.Close()
-	w, err := apr2.NewWriter(f, []layout.Tensor{{Name: []byte("w"), DType: d, Shape: shape}}, nil)
+	w, err := apr2.NewWriter(f, slices.Values([]layout.Tensor{{Name: []byte("w"), DType: d, Shape: shape}}), nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
@@ -54,7 +55,7 @@ func sparse(b testing.TB, name string, head []byte, size uint64) string {
 func sparseAPR2(b testing.TB, tensors []layout.Tensor) string {
 	b.Helper()
 	var head bytes.Buffer
-	w, err := apr2.NewWriter(&head, tensors, nil)
+	w, err := apr2.NewWriter(&head, slices.Values(tensors), nil)
 	if err != nil {
 		b.Fatal(err)
 	}

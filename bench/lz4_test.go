@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/pierrec/lz4/v4"
@@ -45,7 +46,7 @@ func compressedAPR2(b testing.TB, d layout.DType, data []byte, shape ...int) str
 		b.Fatal(err)
 	}
 	defer f.Close()
-	w, err := apr2.NewWriter(f, []layout.Tensor{{Name: []byte("w"), DType: d, Shape: shape, Encoding: layout.LZ4}}, nil)
+	w, err := apr2.NewWriter(f, slices.Values([]layout.Tensor{{Name: []byte("w"), DType: d, Shape: shape, Encoding: layout.LZ4}}), nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
@@ -74,7 +75,7 @@ func fullAPR2(b testing.TB, elements uint64) string {
 		b.Fatal(err)
 	}
 	defer f.Close()
-	w, err := apr2.NewWriter(f, desc, nil)
+	w, err := apr2.NewWriter(f, slices.Values(desc), nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"io"
+	"iter"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
@@ -19,10 +20,8 @@ func (apr2Target) divide(p *Plan) error {
 	p.whole = withoutExt(p.Path, suffix) + suffix
 	whole := part{path: p.Path, tensors: p.Tensors, metadata: p.Metadata}
 	list := p.apr2Tensors(p.Tensors)
-	for i := range list {
-		if list[i].Stored == 0 {
-			list[i].Encoding = layout.Raw
-		}
+	if p.opts.Compress.compresses() {
+		list = entries(p.Tensors) // their sizes show once they are written
 	}
 	w, err := apr2.NewWriter(io.Discard, list, p.apr2Options(&whole))
 	if err != nil {
@@ -44,25 +43,37 @@ func (p *Plan) apr2Options(s *part) *apr2.Options {
 	return opts
 }
 
-// apr2Tensors returns the tensors' entries. An LZ4 tensor without Stored may become compressed, to a
+// apr2Tensors yields the tensors' entries. An LZ4 tensor without Stored may become compressed, to a
 // size that only shows once it is written.
-func (p *Plan) apr2Tensors(tensors []Tensor) []layout.Tensor {
-	list := make([]layout.Tensor, len(tensors))
-	for i := range tensors {
-		t := &tensors[i]
-		list[i] = t.entry()
-		switch {
-		case p.opts.Compress.compresses():
-			list[i].Encoding = layout.LZ4
-		case p.opts.Compress.keepsBlocks(t):
-			list[i].Encoding, list[i].Stored = layout.LZ4, t.content()
+func (p *Plan) apr2Tensors(tensors []Tensor) iter.Seq[layout.Tensor] {
+	return func(yield func(layout.Tensor) bool) {
+		i := 0
+		for e := range entries(tensors) {
+			switch t := &tensors[i]; {
+			case p.opts.Compress.compresses():
+				e.Encoding = layout.LZ4
+			case p.opts.Compress.keepsBlocks(t):
+				e.Encoding, e.Stored = layout.LZ4, t.content()
+			}
+			if i++; !yield(e) {
+				return
+			}
 		}
 	}
-	return list
 }
 
-func (t *Tensor) entry() layout.Tensor {
-	return layout.Tensor{Name: []byte(t.Name), DType: t.To, Shape: t.Shape}
+// entries yields how the tensors are described in a new file. Each name is valid until the next.
+func entries(tensors []Tensor) iter.Seq[layout.Tensor] {
+	return func(yield func(layout.Tensor) bool) {
+		var name []byte
+		for i := range tensors {
+			t := &tensors[i]
+			name = append(name[:0], t.Name...)
+			if !yield(layout.Tensor{Name: name, DType: t.To, Shape: t.Shape}) {
+				return
+			}
+		}
+	}
 }
 
 func (apr2Target) writer(p *Plan, dst io.Writer, s *part) (fileWriter, error) {

@@ -20,7 +20,6 @@ func (p *Plan) divideAPR2() error {
 		return err
 	}
 	p.parts = nil
-	list := p.apr2Tensors(p.Tensors)
 	if s := p.opts.Signer; s != nil {
 		md.size += s.SignatureBytes(p.opts.ShardBytes)
 	}
@@ -38,13 +37,15 @@ func (p *Plan) divideAPR2() error {
 		p.parts = append(p.parts, part{tensors: own, metadata: md.of(own), size: size.Size()})
 		size, from = empty, to
 	}
-	for i := range list {
-		with := func(s apr2.Sizer) apr2.Sizer { return s.With(&list[i]).WithMetadata(md.sizeOf(p.Tensors[i].Name)) }
+	i := 0
+	for e := range p.apr2Tensors(p.Tensors) {
+		with := func(s apr2.Sizer) apr2.Sizer { return s.With(&e).WithMetadata(md.sizeOf(p.Tensors[i].Name)) }
 		if i > from && with(size).Size() > p.opts.ShardBytes {
 			end(i)
 		}
 		size = with(size)
 		p.Tensors[i].Oversized = i == from && size.Size() > p.opts.ShardBytes
+		i++
 	}
 	end(len(p.Tensors))
 	return p.nameShards()

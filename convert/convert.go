@@ -110,25 +110,37 @@ type Plan struct {
 
 // Tensor records how one tensor is written.
 type Tensor struct {
-	Name string
+	Name  string
+	Shape []int
 	// From is the type of the source's elements. A type that an earlier conversion could only note
 	// in the metadata is restored. From is Invalid for a quantized weight that is written by its values.
 	From, To  layout.DType
 	bits      layout.DType // the type that integers of the new format stand for, or Invalid
 	Reencoded bool         // the values are encoded anew; otherwise the bytes are the same
 	// Oversized reports that the tensor alone exceeds Options.ShardBytes. It has a shard of its own.
-	Oversized        bool
-	scaled           bool // quant is the scale of a tensor of integers
-	FromShape, Shape []int
-	Elements         uint64
-	FromBytes        uint64 // stored in the source
-	Bytes            uint64 // of the new elements
-	Stored           uint64 // in the new file, once it is written: fewer than Bytes if compressed
+	Oversized bool
+	scaled    bool   // quant is the scale of a tensor of integers
+	at        uint32 // position among the source's tensors
+	Bytes     uint64 // of the new elements
+	Stored    uint64 // in the new file, once it is written: fewer than Bytes if compressed
 	*Decision
 
 	source loader.Tensor
-	at     int // position among the source's tensors
 }
+
+// FromShape returns the shape of the source's elements. Like From, it may be restored.
+func (t *Tensor) FromShape() []int {
+	if t.restored != nil {
+		return t.restored.shape
+	}
+	return t.source.Shape()
+}
+
+// FromBytes returns the number of bytes stored in the source.
+func (t *Tensor) FromBytes() uint64 { return t.source.StoredBytes() }
+
+// Elements returns the number of the source's elements.
+func (t *Tensor) Elements() uint64 { return t.source.Elements() }
 
 // Decision says what sets a tensor apart from one that is copied as it is. Tensors next to each other that
 // are treated alike share one.
@@ -146,6 +158,7 @@ type Decision struct {
 	// Lost counts the values that the new encoding does not hold. Write fills it in.
 	Lost dequant.Loss
 
+	restored   *original  // what the source says elsewhere of its shape, or nil
 	importance *[]float32 // of the columns, for each matrix; nil without
 	skip       int        // source bytes that are not copied
 	quant      layout.Quant

@@ -50,7 +50,7 @@ func (p *Plan) decide(ctx context.Context, lease *loader.Lease) error {
 			continue
 		}
 		n := len(p.Tensors)
-		p.Tensors = append(p.Tensors, Tensor{Name: t.Name(), From: t.DType(), FromShape: t.Shape(), FromBytes: t.StoredBytes(), Elements: t.Elements(), source: t, at: n, Decision: next})
+		p.Tensors = append(p.Tensors, Tensor{Name: t.Name(), From: t.DType(), source: t, at: uint32(n), Decision: next})
 		x := &p.Tensors[n]
 		if err := x.decide(ctx, p, known, &buf); err != nil {
 			return err
@@ -93,7 +93,7 @@ func (t *Tensor) decide(ctx context.Context, p *Plan, known map[string]original,
 	if o, ok := known[t.Name]; ok {
 		t.restore(o)
 	}
-	t.To, t.Shape = t.From, t.FromShape
+	t.To, t.Shape = t.From, t.FromShape()
 	if p.opts.DType != layout.Invalid {
 		if err := t.requantize(ctx, p, buf); err != nil {
 			return err

@@ -308,20 +308,21 @@ func TestZeroedValues(t *testing.T) {
 			want := map[string]convert.Tensor{}
 			switch d {
 			case layout.F16, layout.Q8_0, layout.Q4_0:
-				want["w"] = convert.Tensor{Name: "w", Elements: 1100 * 1024, Decision: &convert.Decision{Lost: dequant.Loss{Zeroed: 2, Largest: float64(float32(2.5e-8))}}}
-				want["tiny"] = convert.Tensor{Name: "tiny", Elements: 64, Decision: &convert.Decision{Lost: dequant.Loss{Zeroed: 64, Largest: float64(float32(1e-9))}}}
+				want["w"] = convert.Tensor{Name: "w", Shape: []int{1100, 1024}, Decision: &convert.Decision{Lost: dequant.Loss{Zeroed: 2, Largest: float64(float32(2.5e-8))}}}
+				want["tiny"] = convert.Tensor{Name: "tiny", Shape: []int{64}, Decision: &convert.Decision{Lost: dequant.Loss{Zeroed: 64, Largest: float64(float32(1e-9))}}}
 			case layout.I8:
-				want["w"] = convert.Tensor{Name: "w", Elements: 1100 * 1024, Decision: &convert.Decision{Lost: dequant.Loss{Zeroed: 2, Largest: float64(float32(2.5e-8))}}}
+				want["w"] = convert.Tensor{Name: "w", Shape: []int{1100, 1024}, Decision: &convert.Decision{Lost: dequant.Loss{Zeroed: 2, Largest: float64(float32(2.5e-8))}}}
 			}
 			if len(lost(r)) != len(want) {
 				t.Errorf("%v: lost %+v, want %+v", d, lost(r), want)
 			}
 			for _, l := range lost(r) {
 				w, blocks := want[l.Name], uint64(0)
+				elements, _ := layout.Elements(w.Shape)
 				if l.Name == "tiny" && d.Quantized() {
 					blocks = 2
 				}
-				if l.Elements != w.Elements || l.Lost.Zeroed != w.Lost.Zeroed || l.Lost.Largest != w.Lost.Largest || l.Lost.NotFinite != 0 || l.Lost.ZeroBlocks != blocks || l.Lost.AllZeroed() != (l.Name == "tiny") {
+				if l.Elements() != elements || l.Lost.Zeroed != w.Lost.Zeroed || l.Lost.Largest != w.Lost.Largest || l.Lost.NotFinite != 0 || l.Lost.ZeroBlocks != blocks || l.Lost.AllZeroed() != (l.Name == "tiny") {
 					t.Errorf("%v: lost %+v, want %+v", d, l, w)
 				}
 			}

@@ -113,7 +113,7 @@ func setOriginals(md *layout.Metadata, tensors []Tensor, scalars bool) {
 			continue
 		}
 		e := layout.Entry{Key: t.Name}
-		if last != nil && last.bits == t.bits && slices.Equal(last.FromShape, t.FromShape) {
+		if last != nil && last.bits == t.bits && slices.Equal(last.FromShape(), t.FromShape()) {
 			e.Value = list[len(list)-1].Value // one for all of many scalars
 		} else {
 			e.Value = t.describeOriginal()
@@ -125,15 +125,15 @@ func setOriginals(md *layout.Metadata, tensors []Tensor, scalars bool) {
 
 // hasOriginal reports whether the new file cannot say what the tensor was.
 func (t *Tensor) hasOriginal(scalars bool) bool {
-	return t.bits != layout.Invalid || len(t.FromShape) == 0 && !scalars || len(t.Shape) != len(t.FromShape)
+	return t.bits != layout.Invalid || len(t.FromShape()) == 0 && !scalars || len(t.Shape) != len(t.FromShape())
 }
 
 func (t *Tensor) describeOriginal() (md layout.Metadata) {
 	if t.bits != layout.Invalid {
 		md.Set("dtype", t.bits.String())
 	}
-	shape := make([]any, len(t.FromShape))
-	for i, n := range t.FromShape {
+	shape := make([]any, len(t.FromShape()))
+	for i, n := range t.FromShape() {
 		shape[i] = json.Number(strconv.Itoa(n))
 	}
 	md.Set("shape", shape)
@@ -188,6 +188,6 @@ func (t *Tensor) restore(o original) {
 		return
 	}
 	if size, err := dtype.Size(o.shape); err == nil && size == t.source.RawBytes() {
-		t.From, t.FromShape = dtype, o.shape
+		t.From, t.restored = dtype, &o
 	}
 }

@@ -29,12 +29,13 @@ func (ggufTarget) divide(p *Plan) error {
 	if err != nil {
 		return err
 	}
+	p.Metadata = md // the other may be large, and goes
 	whole, err := p.newGGUFPart(p.Path, p.Tensors, md)
 	if err != nil {
 		return err
 	}
 	suffix := formats.Suffix(p.Format)
-	p.Metadata, p.whole = md, withoutExt(p.Path, suffix)+suffix
+	p.whole = withoutExt(p.Path, suffix) + suffix
 	p.parts = []part{whole}
 	if p.opts.ShardBytes == 0 || whole.size <= p.opts.ShardBytes || len(p.Tensors) == 0 {
 		return nil
@@ -52,11 +53,7 @@ func (p *Plan) newGGUFPart(path string, tensors []Tensor, md layout.Metadata) (p
 }
 
 func (ggufTarget) writer(p *Plan, dst io.Writer, s *part) (fileWriter, error) {
-	list := make([]layout.Tensor, len(s.tensors))
-	for i := range list {
-		list[i] = s.tensors[i].entry()
-	}
-	return gguf.NewWriter(dst, list, s.metadata, &gguf.Options{BigEndian: p.opts.BigEndian})
+	return gguf.NewWriter(dst, entries(s.tensors), s.metadata, &gguf.Options{BigEndian: p.opts.BigEndian})
 }
 
 // Keys of GGUF that say what the file is.
@@ -122,7 +119,7 @@ func stringAt(md layout.Metadata, key string, nested ...string) (string, bool) {
 // has, as JSON. rest holds keys of a GGUF source that GGUF has no type for.
 func carryRest(out *layout.Metadata, md, rest layout.Metadata) error {
 	silent, derived := requiredMetadata(), requiredMetadata()
-	describe(&derived, layout.GGUF, *out)
+	describeGGUF(&derived, *out)
 	var carried layout.Metadata
 	if len(rest) > 0 {
 		md = append(md[:len(md):len(md)], layout.Entry{Key: ggufKey, Value: rest})
@@ -159,7 +156,7 @@ func (p *Plan) setFileType(out *layout.Metadata) {
 		quantized = quantized || t.To.Quantized()
 		changed = changed || t.Reencoded
 		if len(t.Shape) > 1 {
-			elements[t.To] += t.Elements
+			elements[t.To] += t.Elements()
 		}
 	}
 	if len(*out) > 0 && !changed && object(p.Metadata, ggufKey) != nil {
@@ -246,7 +243,7 @@ func splitKeys(md layout.Metadata, no, count, tensors int) layout.Metadata {
 
 // fittingGGUF counts the tensors that fit into a file of at most Options.ShardBytes: at least one.
 func (p *Plan) fittingGGUF(tensors []Tensor, md layout.Metadata) (n int, err error) {
-	w, err := gguf.NewWriter(io.Discard, nil, md, nil)
+	w, err := gguf.NewWriter(io.Discard, entries(nil), md, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -255,14 +252,14 @@ func (p *Plan) fittingGGUF(tensors []Tensor, md layout.Metadata) (n int, err err
 		align = uint64(a.(uint32)) // the writer has looked at it
 	}
 	size, most := w.Size(), p.opts.ShardBytes
-	for n = range tensors {
-		t := tensors[n].entry()
+	for t := range entries(tensors) {
 		size += gguf.InfoSize(&t, align)
 		if n > 0 && size > most-min(most, align) {
-			return n, nil
+			break
 		}
+		n++
 	}
-	return len(tensors), nil
+	return n, nil
 }
 
 // manifest returns nil: every part leads to the others.

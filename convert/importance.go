@@ -120,11 +120,11 @@ type columnWeights struct {
 }
 
 func (t *Tensor) weights() columnWeights {
-	if t.importance == nil || t.Elements == 0 {
+	if t.importance == nil || t.Elements() == 0 {
 		return columnWeights{}
 	}
 	n, columns := matrices(t.Shape)
-	return columnWeights{all: *t.importance, row: columns, matrix: int(t.Elements) / n}
+	return columnWeights{all: *t.importance, row: columns, matrix: int(t.Elements()) / n}
 }
 
 // next returns how many of n elements have the same importance for each row, and that.

@@ -121,7 +121,7 @@ func bitsPerWeight(plan []Tensor) float64 {
 	var bits, elements float64
 	for i := range plan {
 		bits += 8 * float64(plan[i].Bytes)
-		elements += float64(plan[i].Elements)
+		elements += float64(plan[i].Elements())
 	}
 	if elements == 0 {
 		return 0

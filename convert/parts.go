@@ -142,7 +142,7 @@ func (opts *Options) keeps(name string) bool { return opts.Keep != nil && opts.K
 // blocks does not fit or would spoil it.
 func (t *Tensor) decideWeight(ctx context.Context, p *Plan, buf *buffers) error {
 	t.Scheme = t.source.Scheme().Scheme
-	t.To, t.Shape, t.Reencoded = layout.F32, t.FromShape, true
+	t.To, t.Shape, t.Reencoded = layout.F32, t.FromShape(), true
 	if p.opts.DType == layout.Invalid {
 		t.Changed = fmt.Sprintf("%s has no type for codes of %s, the values are the same", p.target.limits().name, t.Scheme)
 	} else if err := t.requantize(ctx, p, buf); err != nil {

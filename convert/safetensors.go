@@ -29,7 +29,7 @@ func (safeTensorsTarget) divide(p *Plan) error {
 	if err != nil {
 		return err
 	}
-	all := slices.Clone(text)
+	all := text[:len(text):len(text)]
 	if len(rest) > 0 {
 		e, err := carriedAs(layout.SafeTensors.String(), rest)
 		if err != nil {
@@ -37,12 +37,13 @@ func (safeTensorsTarget) divide(p *Plan) error {
 		}
 		all = append(all, e)
 	}
+	p.Metadata = all // the other may be large, and goes
 	whole, err := newSafeTensorsPart(p.Path, p.Tensors, all)
 	if err != nil {
 		return err
 	}
 	suffix := formats.Suffix(p.Format)
-	p.Metadata, p.whole = all, withoutExt(p.Path, suffix)+suffix
+	p.whole = withoutExt(p.Path, suffix) + suffix
 	if strings.EqualFold(filepath.Ext(p.Path), suffix) {
 		p.instead = p.whole + manifest.IndexSuffix
 	}
@@ -68,9 +69,5 @@ func newSafeTensorsPart(path string, tensors []Tensor, md layout.Metadata) (part
 }
 
 func (safeTensorsTarget) writer(_ *Plan, dst io.Writer, s *part) (fileWriter, error) {
-	list := make([]layout.Tensor, len(s.tensors))
-	for i := range list {
-		list[i] = s.tensors[i].entry()
-	}
-	return safetensors.NewWriter(dst, list, s.metadata)
+	return safetensors.NewWriter(dst, entries(s.tensors), s.metadata)
 }

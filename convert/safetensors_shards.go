@@ -35,14 +35,14 @@ func (p *Plan) fitting(tensors []Tensor, md layout.Metadata) (n int, err error) 
 		return 0, err
 	}
 	size, most := empty.size, p.opts.ShardBytes
-	for n = range tensors {
-		t := tensors[n].entry()
+	for t := range entries(tensors) {
 		size += safetensors.EntrySize(&t, most) + tensors[n].Bytes
 		if n > 0 && size > most-min(most, headAlign) {
-			return n, nil
+			break
 		}
+		n++
 	}
-	return len(tensors), nil
+	return n, nil
 }
 
 // headAlign divides the size of a header.

@@ -171,7 +171,7 @@ func TestPlan(t *testing.T) {
 			was := tensor(t, m, x.Name())
 			got := p.Tensors[i]
 			if got.Name != x.Name() || got.To != x.DType() || got.Bytes != x.RawBytes() || got.Stored != x.StoredBytes() || got.From != was.DType() ||
-				got.FromBytes != was.StoredBytes() || !slices.Equal(got.FromShape, was.Shape()) || got.Reencoded != (x.Name() == "w") ||
+				got.FromBytes() != was.StoredBytes() || !slices.Equal(got.FromShape(), was.Shape()) || got.Reencoded != (x.Name() == "w") ||
 				format == layout.SafeTensors && !slices.Equal(got.Shape, x.Shape()) {
 				t.Errorf("%v: %+v, but %s is %v %v", format, got, x.Name(), x.DType(), x.Shape())
 			}

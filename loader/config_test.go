@@ -56,7 +56,7 @@ func TestConfigOfAPR2(t *testing.T) {
 	md := layout.Metadata{{Key: "apr_version", Value: "2.0.0"}, {Key: "model_type", Value: "bert"},
 		{Key: "architecture", Value: layout.Metadata{{Key: "n_layer", Value: 12}}}, {Key: "vocab", Value: []string{"a", "b"}}}
 	var file bytes.Buffer
-	w, err := apr2.NewWriter(&file, nil, &apr2.Options{Metadata: md})
+	w, err := apr2.NewWriter(&file, slices.Values[[]layout.Tensor](nil), &apr2.Options{Metadata: md})
 	if err == nil {
 		err = w.Close()
 	}

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/tensormap/tensormap/internal/modeltest"
@@ -92,7 +93,7 @@ func apr2Head(t testing.TB, buf *bytes.Buffer, md layout.Metadata, tensors []con
 	for i, c := range tensors {
 		list[i] = layout.Tensor{Name: []byte(c.name), DType: c.dtype, Shape: c.shape}
 	}
-	w, err := apr2.NewWriter(buf, list, &apr2.Options{Metadata: append(requiredKeys[:len(requiredKeys):len(requiredKeys)], md...)})
+	w, err := apr2.NewWriter(buf, slices.Values(list), &apr2.Options{Metadata: append(requiredKeys[:len(requiredKeys):len(requiredKeys)], md...)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -93,7 +93,7 @@ func lz4FileOf(t testing.TB, tensors []content, stored [][]byte) []byte {
 	list = append(list, layout.Tensor{Name: []byte("after"), DType: layout.U8, Shape: []int{5}})
 	all = append(all, noise(5, 2))
 	var out bytes.Buffer
-	w, err := apr2.NewWriter(&out, list, &apr2.Options{Metadata: requiredKeys})
+	w, err := apr2.NewWriter(&out, slices.Values(list), &apr2.Options{Metadata: requiredKeys})
 	for _, b := range all {
 		if err == nil {
 			err = w.WriteTensor(b)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -302,7 +303,7 @@ func TestFooterOfSigned(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	w, err := apr2.NewWriter(f, []layout.Tensor{{Name: []byte("a"), DType: layout.U8, Shape: []int{1 << 20}}}, &apr2.Options{Signer: signer})
+	w, err := apr2.NewWriter(f, slices.Values([]layout.Tensor{{Name: []byte("a"), DType: layout.U8, Shape: []int{1 << 20}}}), &apr2.Options{Signer: signer})
 	if err == nil {
 		err = errors.Join(w.WriteTensor(bytes.Repeat([]byte{7}, 1<<20)), w.Close())
 	}

@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -415,7 +416,7 @@ func TestHeadReadOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	w, err := apr2.NewWriter(f, []layout.Tensor{{Name: []byte("a"), DType: layout.I8, Shape: []int{4}}}, &apr2.Options{
+	w, err := apr2.NewWriter(f, slices.Values([]layout.Tensor{{Name: []byte("a"), DType: layout.I8, Shape: []int{4}}}), &apr2.Options{
 		Signer: signer, Sealer: sealer(),
 		Metadata: layout.Metadata{{Key: "quantization", Value: layout.Metadata{{Key: "scales", Value: layout.Metadata{{Key: "a", Value: json.Number("0.25")}}}}}},
 	})

@@ -64,6 +64,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"text/tabwriter"
 
@@ -243,7 +244,7 @@ func (r *race) compareMatrix(w io.Writer, p dotPeer, rows, cols int, units float
 	v := p.vector(rand.New(rand.NewPCG(1, uint64(p.d))), cols)
 	var file bytes.Buffer
 	file.Grow(len(src) + 1<<20)
-	aw, err := apr2.NewWriter(&file, []layout.Tensor{{Name: []byte("w"), DType: p.d, Shape: []int{rows, cols}}}, &apr2.Options{
+	aw, err := apr2.NewWriter(&file, slices.Values([]layout.Tensor{{Name: []byte("w"), DType: p.d, Shape: []int{rows, cols}}}), &apr2.Options{
 		Metadata: layout.Metadata{{Key: "apr_version", Value: "2.0.0"}, {Key: "model_type", Value: "bench"}, {Key: "architecture", Value: layout.Metadata{}}},
 	})
 	if err == nil {

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -126,7 +127,7 @@ func largeModel(t *testing.T) string {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	w, err := apr2.NewWriter(sparse{f}, tensors, nil)
+	w, err := apr2.NewWriter(sparse{f}, slices.Values(tensors), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

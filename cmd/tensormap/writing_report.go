@@ -122,7 +122,7 @@ func reportLost(stderr io.Writer, out string, tensors []convert.Tensor) {
 		}
 		if l.Zeroed > 0 {
 			zeroedAs.add(t.To)
-			some, elements = some+1, elements+t.Elements
+			some, elements = some+1, elements+t.Elements()
 			if worst == "" || l.Largest > zeroed.Largest {
 				worst = t.Name
 			}
@@ -266,7 +266,7 @@ func previewGrid(list []convert.Tensor) *report.Grid {
 		for i := range list {
 			t := &list[i]
 			if !yield([]string{
-				terminal.Name(t.Name), t.To.String(), report.ShapeText(t.Shape), report.Size(t.Bytes), fromKind(t), report.Size(t.FromBytes),
+				terminal.Name(t.Name), t.To.String(), report.ShapeText(t.Shape), report.Size(t.Bytes), fromKind(t), report.Size(t.FromBytes()),
 			}) {
 				return
 			}
@@ -306,7 +306,7 @@ func writePreviewJSON(w io.Writer, p *convert.Plan) error {
 	j.Begin("tensors")
 	for i := range p.Tensors {
 		t := &p.Tensors[i]
-		j.Row(plannedJSON{t.Name, t.To, report.OrEmpty(t.Shape), t.Bytes, t.From, t.Scheme, report.OrEmpty(t.FromShape), t.FromBytes, t.Reencoded})
+		j.Row(plannedJSON{t.Name, t.To, report.OrEmpty(t.Shape), t.Bytes, t.From, t.Scheme, report.OrEmpty(t.FromShape()), t.FromBytes(), t.Reencoded})
 	}
 	j.End()
 	j.Text("\n}\n")

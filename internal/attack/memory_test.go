@@ -32,9 +32,9 @@ const (
 	openBound = 4
 	metaBound = 17 // of JSON, as jsontext.Parse says, on top of opening
 	verbBound = 6
-	// Verbs that write a model hold the records of tensors and the metadata, old and new.
-	apr2Bound  = 11
-	otherBound = 14 // GGUF's types and SafeTensors' strings come on top
+	// Verbs that write a model hold the metadata, old and new, and of each tensor what the source says, what is
+	// planned, and what the new file says.
+	writeBound = 8
 	spare      = 24 << 20
 	// Of tensors without bytes that are parts of weights, or look so, each has a record as a weight too.
 	weightBound = 4
@@ -134,7 +134,7 @@ var hostile = map[string]func(rng *rand.Rand, size int) []byte{
 			list[i] = layout.Tensor{Name: []byte(fmt.Sprintf("%x", i)), DType: layout.I8, Shape: []int{1}}
 		}
 		var out bytes.Buffer
-		w := must(apr2.NewWriter(&out, list, nil))
+		w := must(apr2.NewWriter(&out, slices.Values(list), nil))
 		for range list {
 			check(w.WriteTensor([]byte{1}))
 		}
@@ -244,10 +244,8 @@ func beginMemory(a *arena) func(*round) {
 		switch verb {
 		case "diff": // opens two
 			bound += weights
-		case "convert .apr":
-			bound = apr2Bound + 1
-		case "convert .gguf", "convert .safetensors":
-			bound = otherBound + 1
+		case "convert .apr", "convert .gguf", "convert .safetensors":
+			bound = max(bound, writeBound+1)
 		}
 		r.within(kind+" "+verb, int64(len(b)), r.peak("verb", verb, path)-idleVerb, bound)
 		r.claims(claimed(r))

@@ -126,7 +126,7 @@ func rawAPR2(rng *rand.Rand) []byte {
 		{Key: "quantization", Value: layout.Metadata{{Key: "scales", Value: layout.Metadata{{Key: "layer.3.i8", Value: 0.25}}}}},
 	}
 	var out bytes.Buffer
-	w := must(apr2.NewWriter(&out, list, &apr2.Options{Metadata: metadata}))
+	w := must(apr2.NewWriter(&out, slices.Values(list), &apr2.Options{Metadata: metadata}))
 	for _, b := range data {
 		check(w.WriteTensor(b))
 	}

@@ -11,6 +11,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -74,7 +75,7 @@ func APR2(t testing.TB, md layout.Metadata, tensors ...Tensor) []byte {
 		list[i] = layout.Tensor{Name: []byte(x.Name), DType: x.DType, Shape: x.Shape}
 	}
 	var b bytes.Buffer
-	w, err := apr2.NewWriter(&b, list, &apr2.Options{Metadata: md})
+	w, err := apr2.NewWriter(&b, slices.Values(list), &apr2.Options{Metadata: md})
 	for i := 0; err == nil && i < len(tensors); i++ {
 		err = w.WriteTensor(tensors[i].Data)
 	}

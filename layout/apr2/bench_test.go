@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
@@ -19,7 +20,7 @@ func manyTensors(t testing.TB, n int) layouttest.Sparse {
 		tensors[i] = tensor(fmt.Sprintf("model.layers.%d.self_attn.q_proj.%d.weight", i/8, i%8), layout.F16, 4096, 128)
 	}
 	var head bytes.Buffer
-	w, err := NewWriter(&head, tensors, nil)
+	w, err := NewWriter(&head, slices.Values(tensors), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +50,7 @@ func BenchmarkWriteTensor(b *testing.B) {
 			b.SetBytes(size)
 			b.ReportAllocs()
 			for b.Loop() {
-				w, err := NewWriter(io.Discard, []layout.Tensor{tensor("a", layout.U8, size)}, nil)
+				w, err := NewWriter(io.Discard, slices.Values([]layout.Tensor{tensor("a", layout.U8, size)}), nil)
 				if err == nil && from == "bytes" {
 					err = w.WriteTensor(data)
 				} else if err == nil {

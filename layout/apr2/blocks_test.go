@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
@@ -57,7 +58,7 @@ func TestWriteBlocksAgain(t *testing.T) {
 	tensors := f.Index().Tensors
 
 	var out bytes.Buffer
-	w, err := NewWriter(&out, tensors, &Options{Metadata: md})
+	w, err := NewWriter(&out, slices.Values(tensors), &Options{Metadata: md})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +77,7 @@ func TestWriteBlocksAgain(t *testing.T) {
 	for i := range list {
 		list[i].Encoding, list[i].Stored = layout.LZ4, 0
 	}
-	fw, err := NewWriter(file, list, &Options{Metadata: md})
+	fw, err := NewWriter(file, slices.Values(list), &Options{Metadata: md})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +123,7 @@ func TestLateHead(t *testing.T) {
 		}
 		list = append(list, lz4Tensor("z", 0, layout.Q4_0, rng.IntN(2)*64))
 		file := temporary(t)
-		w, err := NewWriter(file, list, &Options{Align: 32 << (round % 2)})
+		w, err := NewWriter(file, slices.Values(list), &Options{Align: 32 << (round % 2)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,7 +190,7 @@ func TestWriteBlocksRefuses(t *testing.T) {
 		}, layout.ErrInvalid},
 		{"one too few", []layout.Tensor{lz4Tensor("a", 0, layout.U8, 5)}, func(w *Writer) error { return w.Close() }, layout.ErrTruncated},
 	} {
-		w, err := NewWriter(temporary(t), tc.list, nil)
+		w, err := NewWriter(temporary(t), slices.Values(tc.list), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -204,13 +205,13 @@ func TestWriteBlocksRefuses(t *testing.T) {
 
 // TestUnknownSizeNeedsFile: what is written from front to back has its sizes first.
 func TestUnknownSizeNeedsFile(t *testing.T) {
-	_, err := NewWriter(io.Discard, []layout.Tensor{lz4Tensor("a", 0, layout.U8, 5)}, nil)
+	_, err := NewWriter(io.Discard, slices.Values([]layout.Tensor{lz4Tensor("a", 0, layout.U8, 5)}), nil)
 	format.CheckError(t, err, layout.ErrUnsupported, "size", 42, `tensor "a": how many bytes it takes compressed`)
-	_, err = NewWriter(io.Discard, []layout.Tensor{lz4Tensor("a", 1, layout.U8, 300)}, nil)
+	_, err = NewWriter(io.Discard, slices.Values([]layout.Tensor{lz4Tensor("a", 1, layout.U8, 300)}), nil)
 	format.CheckError(t, err, layout.ErrInvalid, "raw_size", 42, "255 times")
 	odd := tensor("a", layout.U8, 5)
 	odd.Encoding = layout.Encrypted
-	_, err = NewWriter(io.Discard, []layout.Tensor{odd}, nil)
+	_, err = NewWriter(io.Discard, slices.Values([]layout.Tensor{odd}), nil)
 	format.CheckError(t, err, layout.ErrUnsupported, "flags", 42, "no encoding encrypted")
 
 	r, w, err := os.Pipe()
@@ -220,7 +221,7 @@ func TestUnknownSizeNeedsFile(t *testing.T) {
 	defer r.Close()
 	defer w.Close()
 	go io.Copy(io.Discard, r)
-	if _, err := NewWriter(w, []layout.Tensor{lz4Tensor("a", 0, layout.U8, 5)}, nil); err == nil {
+	if _, err := NewWriter(w, slices.Values([]layout.Tensor{lz4Tensor("a", 0, layout.U8, 5)}), nil); err == nil {
 		t.Error("to a pipe: no error")
 	}
 }
@@ -229,7 +230,7 @@ func TestUnknownSizeNeedsFile(t *testing.T) {
 func TestLateWriteFails(t *testing.T) {
 	begin := func() (*os.File, *Writer) {
 		file := temporary(t)
-		w, err := NewWriter(file, []layout.Tensor{lz4Tensor("a", 0, layout.U8, 5)}, nil)
+		w, err := NewWriter(file, slices.Values([]layout.Tensor{lz4Tensor("a", 0, layout.U8, 5)}), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"hash/crc32"
 	"io"
+	"iter"
 	"slices"
 
 	"github.com/tensormap/tensormap/internal/crcmath"
@@ -65,10 +66,10 @@ func (s *summed) Write(b []byte) (int, error) {
 	return int(s.sum.Size - before), err
 }
 
-// NewWriter writes header, metadata and index of a file with these tensors. It reads their Name, Shape and
-// DType, and Encoding, which is Raw or LZ4. Their bytes follow in the same order, by one call of
-// WriteTensor, WriteTensorFunc or WriteBlocksFunc each. An empty shape is written
-// as [1].
+// NewWriter writes header, metadata and index of a file with these tensors, such as slices.Values of a list. It
+// reads their Name, Shape and DType, and Encoding, which is Raw or LZ4, more than once. Their bytes follow in
+// the same order, by one call of WriteTensor, WriteTensorFunc or WriteBlocksFunc each. An empty shape is
+// written as [1].
 //
 // The bytes of an LZ4 tensor are its blocks, and Stored is their size. A Stored of 0 leaves open how
 // many bytes the tensor takes, and whether it is compressed at all: WriteBlocksFunc writes it compressed,
@@ -79,14 +80,14 @@ func (s *summed) Write(b []byte) (int, error) {
 // UTF-8, more than 8 dimensions, dtypes that the format has no id for, and the like. It also refuses
 // metadata that could not be read again: keys that are not unique, deep nesting, more than
 // the default of [layout.Limits], or quantization that [File.Scales] refuses.
-func NewWriter(w io.Writer, tensors []layout.Tensor, opts *Options) (*Writer, error) {
+func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Writer, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
 	var last Rewriter
-	if list, unsized := provisional(tensors); unsized {
+	if contains(tensors, unsized) {
 		if file, ok := w.(Rewriter); ok {
-			tensors, last = list, file
+			tensors, last = provisional(tensors), file
 		} // else the plan names the tensor
 	}
 	own := *opts
@@ -271,7 +272,7 @@ func (w *Writer) Close() error {
 // writeHead replaces the provisional header and index. The checksum of the whole follows from those
 // of its parts.
 func (w *Writer) writeHead() error {
-	head, err := w.plan.encode(w.file.Index().Tensors)
+	head, err := w.plan.encode(slices.Values(w.file.Index().Tensors))
 	if err != nil {
 		return err
 	}

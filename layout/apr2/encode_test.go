@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,14 +58,14 @@ func TestWriterRefuses(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out bytes.Buffer
-			w, err := NewWriter(&out, tc.tensors, &tc.opts)
+			w, err := NewWriter(&out, slices.Values(tc.tensors), &tc.opts)
 			format.CheckError(t, err, tc.want, tc.field, tc.offset, tc.reason)
 			if w != nil || out.Len() > 0 {
 				t.Errorf("a Writer, or %d bytes, nevertheless", out.Len())
 			}
 		})
 	}
-	if _, err := NewWriter(io.Discard, nil, &Options{Metadata: layout.Metadata{{Key: "f", Value: func() {}}}}); err == nil {
+	if _, err := NewWriter(io.Discard, slices.Values[[]layout.Tensor](nil), &Options{Metadata: layout.Metadata{{Key: "f", Value: func() {}}}}); err == nil {
 		t.Error("a func was written as metadata")
 	}
 }
@@ -94,7 +95,7 @@ func TestWriterMisuse(t *testing.T) {
 		{"one too few", calls{write("1234"), (*Writer).Close}, layout.ErrTruncated, "tensor_count", 132, "1 of 2 tensors"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w, err := NewWriter(io.Discard, []layout.Tensor{tensor("a", layout.U8, 4), tensor("b", layout.F32, 0)}, nil)
+			w, err := NewWriter(io.Discard, slices.Values([]layout.Tensor{tensor("a", layout.U8, 4), tensor("b", layout.F32, 0)}), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -106,7 +107,7 @@ func TestWriterMisuse(t *testing.T) {
 
 func TestWriterClosed(t *testing.T) {
 	var out bytes.Buffer
-	w, err := NewWriter(&out, nil, nil)
+	w, err := NewWriter(&out, slices.Values[[]layout.Tensor](nil), nil)
 	if err != nil || w.Close() != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +126,7 @@ func TestWriterFails(t *testing.T) {
 	f := format.MustDecode(t, data)
 	for n := range data {
 		for short, want := range map[bool]error{false: iofault.ErrDisk, true: io.ErrShortWrite} {
-			w, err := NewWriter(&iofault.Full{Room: n, Short: short}, f.Index().Tensors, nil)
+			w, err := NewWriter(&iofault.Full{Room: n, Short: short}, slices.Values(f.Index().Tensors), nil)
 			for i := 0; err == nil && i < len(f.Index().Tensors); i++ {
 				x := f.Index().Tensors[i]
 				err = w.WriteTensor(data[x.Offset:][:x.Stored])
@@ -150,7 +151,7 @@ func writeFrom(w *Writer, r io.Reader) error {
 }
 
 func TestReaderFails(t *testing.T) {
-	w, err := NewWriter(io.Discard, []layout.Tensor{tensor("a", layout.U8, 4)}, nil)
+	w, err := NewWriter(io.Discard, slices.Values([]layout.Tensor{tensor("a", layout.U8, 4)}), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +175,7 @@ func TestWriterMemory(t *testing.T) {
 	const big = 256 << 20
 	tensors := []layout.Tensor{tensor("a", layout.F32, big/4), tensor("b", layout.F32, big/4)}
 	layouttest.Bound{Fixed: 512 << 10}.Check(t, "two tensors", 2*big, func() {
-		w, err := NewWriter(io.Discard, tensors, nil)
+		w, err := NewWriter(io.Discard, slices.Values(tensors), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -197,7 +198,7 @@ func TestWriteTensorDoesNotAllocate(t *testing.T) {
 	for i := range runs + 1 {
 		tensors = append(tensors, tensor(string(rune('a'+i)), layout.U8, 1<<20))
 	}
-	w, err := NewWriter(io.Discard, tensors, nil)
+	w, err := NewWriter(io.Discard, slices.Values(tensors), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +216,7 @@ func TestHuge(t *testing.T) {
 		tensor("d", layout.U8, 1),
 	}
 	var head bytes.Buffer
-	w, err := NewWriter(&head, tensors, nil)
+	w, err := NewWriter(&head, slices.Values(tensors), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,7 +266,7 @@ func TestWriteTensorFunc(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out bytes.Buffer
-			w, err := NewWriter(&out, []layout.Tensor{tensor("a", layout.U8, 4)}, nil)
+			w, err := NewWriter(&out, slices.Values([]layout.Tensor{tensor("a", layout.U8, 4)}), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -290,10 +291,10 @@ func TestWriteTensorFunc(t *testing.T) {
 func TestWriteTensorFuncKeepsCause(t *testing.T) {
 	var head bytes.Buffer
 	tensors := []layout.Tensor{tensor("a", layout.U8, 4)}
-	if _, err := NewWriter(&head, tensors, nil); err != nil {
+	if _, err := NewWriter(&head, slices.Values(tensors), nil); err != nil {
 		t.Fatal(err)
 	}
-	w, err := NewWriter(&iofault.Full{Room: head.Len() + 2}, tensors, nil)
+	w, err := NewWriter(&iofault.Full{Room: head.Len() + 2}, slices.Values(tensors), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

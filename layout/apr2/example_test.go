@@ -7,6 +7,7 @@ import (
 	"io"
 	"log"
 	"math"
+	"slices"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
@@ -20,10 +21,10 @@ func ExampleNewWriter() {
 	}
 
 	var out bytes.Buffer
-	w, err := apr2.NewWriter(&out, []layout.Tensor{
+	w, err := apr2.NewWriter(&out, slices.Values([]layout.Tensor{
 		{Name: []byte("layer.weight"), DType: layout.F32, Shape: []int{2, 3}},
 		{Name: []byte("layer.bias"), DType: layout.F32, Shape: []int{2}},
-	}, &apr2.Options{Metadata: layout.Metadata{
+	}), &apr2.Options{Metadata: layout.Metadata{
 		{Key: "apr_version", Value: "2.0.0"},
 		{Key: "model_type", Value: "linear"},
 		{Key: "architecture", Value: layout.Metadata{{Key: "n_in", Value: 3}, {Key: "n_out", Value: 2}}},

@@ -80,7 +80,7 @@ func FuzzWriter(f *testing.F) {
 			Metadata: layout.Metadata{{Key: "a", Value: value}, {Key: key, Value: 1.5}},
 		}
 		var out bytes.Buffer
-		w, err := NewWriter(&out, tensors, opts)
+		w, err := NewWriter(&out, slices.Values(tensors), opts)
 		if err != nil {
 			var fe *layout.FormatError
 			if !errors.As(err, &fe) || out.Len() > 0 {

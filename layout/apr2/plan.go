@@ -1,9 +1,9 @@
 package apr2
 
 import (
+	"iter"
 	"math"
 	"math/bits"
-	"slices"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/jsontext"
@@ -14,12 +14,13 @@ type plan struct {
 	header   Header
 	align    uint64
 	metadata []byte // nil once it is written
+	tensors  uint32 // their number
 	size     uint64 // of the file
 	seal     *seal  // or nil
 }
 
 // newPlan lays out the head of the file, and settles the header.
-func newPlan(tensors []layout.Tensor, opts *Options, seal *seal) (*plan, error) {
+func newPlan(tensors iter.Seq[layout.Tensor], opts *Options, seal *seal) (*plan, error) {
 	p := &plan{align: defaultAlign, seal: seal}
 	if err := p.options(opts); err != nil {
 		return nil, err
@@ -27,12 +28,13 @@ func newPlan(tensors []layout.Tensor, opts *Options, seal *seal) (*plan, error) 
 	end := headerSize + uint64(len(p.metadata))
 	p.header.IndexOffset = uint32(end) // less than Limits.HeaderBytes, hence of 32 bits
 	end += indexHeaderSize
-	for i := range tensors {
-		n, err := p.entry(&tensors[i], end)
+	for t := range tensors {
+		n, err := p.entry(&t, end)
 		if err != nil {
 			return nil, err
 		}
 		end += n
+		p.tensors++
 	}
 	data := alignUp(end, defaultAlign)
 	if most := uint64(min(math.MaxUint32, math.MaxInt)); data > most {
@@ -106,22 +108,22 @@ func (p *plan) entry(t *layout.Tensor, at uint64) (uint64, error) {
 
 // encode returns header and index, up to the tensors, and gives these their places. Its size does not
 // depend on theirs, so it can be made again once they are known.
-func (p *plan) encode(tensors []layout.Tensor) (*head, error) {
+func (p *plan) encode(tensors iter.Seq[layout.Tensor]) (*head, error) {
 	data, index := p.header.DataOffset, p.header.IndexOffset
 	p.header.Flags &^= Compressed
-	if slices.ContainsFunc(tensors, compressed) {
+	if contains(tensors, compressed) {
 		p.header.Flags |= Compressed
 	}
 	p.size = uint64(data)
 	b := make([]byte, 0, data-index)
-	b = le.AppendUint32(b, uint32(len(tensors)))
+	b = le.AppendUint32(b, p.tensors)
 	b = le.AppendUint32(b, 0)
-	for i := range tensors {
-		e, err := p.reserve(&tensors[i], uint64(index)+uint64(len(b)))
+	for t := range tensors {
+		e, err := p.reserve(&t, uint64(index)+uint64(len(b)))
 		if err != nil {
 			return nil, err
 		}
-		b = appendEntry(b, &tensors[i], e)
+		b = appendEntry(b, &t, e)
 	}
 	p.size += footerSize
 	b = append(b, make([]byte, cap(b)-len(b))...)
@@ -253,19 +255,31 @@ func dims(t *layout.Tensor) []int {
 // alignUp returns the next multiple of align, a power of two.
 func alignUp(n, align uint64) uint64 { return (n + align - 1) &^ (align - 1) }
 
-// provisional counts tensors of unknown size as raw, and reports whether there are any.
-func provisional(tensors []layout.Tensor) (list []layout.Tensor, unsized bool) {
-	isUnsized := func(t layout.Tensor) bool { return t.Encoding == layout.LZ4 && t.Stored == 0 }
-	if !slices.ContainsFunc(tensors, isUnsized) {
-		return tensors, false
-	}
-	list = slices.Clone(tensors)
-	for i := range list {
-		if isUnsized(list[i]) {
-			list[i].Encoding = layout.Raw
+// contains reports whether is holds for a tensor.
+func contains(tensors iter.Seq[layout.Tensor], is func(layout.Tensor) bool) bool {
+	for t := range tensors {
+		if is(t) {
+			return true
 		}
 	}
-	return list, true
+	return false
+}
+
+// unsized reports whether t's size shows only once it is written.
+func unsized(t layout.Tensor) bool { return t.Encoding == layout.LZ4 && t.Stored == 0 }
+
+// provisional counts tensors of unknown size as raw.
+func provisional(tensors iter.Seq[layout.Tensor]) iter.Seq[layout.Tensor] {
+	return func(yield func(layout.Tensor) bool) {
+		for t := range tensors {
+			if unsized(t) {
+				t.Encoding = layout.Raw
+			}
+			if !yield(t) {
+				return
+			}
+		}
+	}
 }
 
 // Sizer computes how large a file will be, without its tensors' data and its head. A model is divided

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
@@ -56,7 +57,7 @@ func TestNonces(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer f.Close()
-		w, err := NewWriter(f, list, &Options{Sealer: &Sealer{Secret: make(sealed.Key, sealed.KeySize), BlockSize: sealed.MinBlock}})
+		w, err := NewWriter(f, slices.Values(list), &Options{Sealer: &Sealer{Secret: make(sealed.Key, sealed.KeySize), BlockSize: sealed.MinBlock}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +111,7 @@ func TestSealerRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { f.Close() })
-		return NewWriter(f, list, &Options{Sealer: s, Metadata: md})
+		return NewWriter(f, slices.Values(list), &Options{Sealer: s, Metadata: md})
 	}
 	for want, s := range map[error]*Sealer{
 		layout.ErrInvalid: {Secret: key, BlockSize: 5000},
@@ -134,7 +135,7 @@ func TestSealerRefuses(t *testing.T) {
 			t.Errorf("rolled back once sealed: %v", err)
 		}
 	}
-	w, err := NewWriter(new(bytes.Buffer), nil, &Options{Sealer: &Sealer{Secret: key}})
+	w, err := NewWriter(new(bytes.Buffer), slices.Values[[]layout.Tensor](nil), &Options{Sealer: &Sealer{Secret: key}})
 	if err == nil {
 		err = w.Close()
 	}

@@ -163,11 +163,11 @@ type signable interface {
 }
 
 // placeholder adds room for a signature to the metadata of a file with these tensors.
-func (s *Signer) placeholder(md layout.Metadata, tensors []layout.Tensor, seal *seal) (layout.Metadata, error) {
+func (s *Signer) placeholder(md layout.Metadata, tensors iter.Seq[layout.Tensor], seal *seal) (layout.Metadata, error) {
 	n := uint64(0)
-	for i := range tensors {
-		raw, _ := tensors[i].DType.Size(dims(&tensors[i])) // NewWriter will say what is wrong with it
-		n = add(up(n, defaultAlign), seal.stored(max(raw, tensors[i].Stored)))
+	for t := range tensors {
+		raw, _ := t.DType.Size(dims(&t)) // NewWriter will say what is wrong with it
+		n = add(up(n, defaultAlign), seal.stored(max(raw, t.Stored)))
 	}
 	if s.ChunkBytes != 0 && !layout.ChunkOK(s.ChunkBytes, n) {
 		return nil, errorf(atMetadataOffset, "signature", layout.ErrLimit, "%d bytes of data in chunks of %d", n, s.ChunkBytes)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/tensormap/tensormap/layout"
@@ -37,7 +38,7 @@ func TestSizer(t *testing.T) {
 					tensors = append(tensors, x)
 					s = s.With(&x)
 				}
-				w, err := apr2.NewWriter(io.Discard, tensors, &apr2.Options{Align: align, Metadata: md})
+				w, err := apr2.NewWriter(io.Discard, slices.Values(tensors), &apr2.Options{Align: align, Metadata: md})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -125,7 +125,7 @@ func TestWitnessEncode(t *testing.T) {
 func rewrite(t testing.TB, f *File, data []byte, opts *Options, streamed bool) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	w, err := NewWriter(&out, f.Index().Tensors, opts)
+	w, err := NewWriter(&out, slices.Values(f.Index().Tensors), opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package gguf
 import (
 	"encoding/binary"
 	"io"
+	"iter"
 	"math"
 	"reflect"
 	"slices"
@@ -42,8 +43,9 @@ type Options struct {
 	BigEndian bool
 }
 
-// NewWriter writes everything before the tensors of a file. It reads their Name, Shape and DType. Their bytes
-// follow in the same order, by one call of WriteTensor or WriteTensorFunc each.
+// NewWriter writes everything before the tensors of a file. It takes such as slices.Values of a list, and reads
+// their Name, Shape and DType, more than once. Their bytes follow in the same order, by one call of WriteTensor
+// or WriteTensorFunc each.
 //
 // Values of metadata are numbers of Go's sized types, bools, strings, and slices of these. All
 // but the key general.alignment, a uint32, are written without a look at their meaning. Tensors begin at
@@ -51,7 +53,7 @@ type Options struct {
 //
 // It refuses what Decode would refuse, dtypes that ggml does not number, and names of more than
 // MostName bytes.
-func NewWriter(w io.Writer, tensors []layout.Tensor, metadata layout.Metadata, opts *Options) (*Writer, error) {
+func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], metadata layout.Metadata, opts *Options) (*Writer, error) {
 	e := encoder{align: alignmentOf(metadata), order: binary.LittleEndian}
 	big := opts != nil && opts.BigEndian
 	if big {
@@ -135,6 +137,12 @@ func alignmentOf(md layout.Metadata) uint64 {
 	return defaultAlign
 }
 
+// Sizes of what precedes texts: of the length of one, and of the most that a key has but its text and arrays.
+const (
+	lengthsSize = 8
+	mostValue   = lengthsSize + 4 + 4 + lengthsSize
+)
+
 // encoder appends to a header.
 type encoder struct {
 	buf   []byte
@@ -146,14 +154,27 @@ type encoder struct {
 	data  uint64 // bytes of the tensors so far, each padded
 }
 
-func (e *encoder) header(tensors []layout.Tensor, md layout.Metadata) error {
-	size := uint64(0)
-	for i := range tensors {
-		size += width{bytes: 8}.smallestInfo() + uint64(len(tensors[i].Name)) + 8*uint64(len(tensors[i].Shape))
+func (e *encoder) header(tensors iter.Seq[layout.Tensor], md layout.Metadata) error {
+	size, count := uint64(0), uint64(0)
+	for t := range tensors {
+		size += width{bytes: 8}.smallestInfo() + uint64(len(t.Name)) + 8*uint64(len(t.Shape))
+		count++
 	}
-	e.buf = append(make([]byte, 0, size+mostAlign), magic...) // and what metadata take
+	for key, value := range md.All() {
+		size += uint64(len(key) + mostValue)
+		switch v := value.(type) {
+		case string:
+			size += uint64(len(v))
+		case []string:
+			size += lengthsSize * uint64(len(v))
+			for _, s := range v {
+				size += uint64(len(s))
+			}
+		}
+	}
+	e.buf = append(make([]byte, 0, size+mostAlign), magic...) // and what arrays of numbers take
 	e.buf = e.order.AppendUint32(e.buf, 3)
-	e.buf = e.order.AppendUint64(e.buf, uint64(len(tensors)))
+	e.buf = e.order.AppendUint64(e.buf, count)
 	e.buf = e.order.AppendUint64(e.buf, uint64(len(md)))
 	for key, value := range md.All() {
 		e.text(key)
@@ -161,8 +182,8 @@ func (e *encoder) header(tensors []layout.Tensor, md layout.Metadata) error {
 			return err
 		}
 	}
-	for i := range tensors {
-		if err := e.tensor(&tensors[i]); err != nil {
+	for t := range tensors {
+		if err := e.tensor(&t); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,11 +16,11 @@ import (
 func TestWriter(t *testing.T) {
 	want, _ := small() // put together from the format's tables
 	var buf bytes.Buffer
-	w, err := NewWriter(&buf, []layout.Tensor{
+	w, err := NewWriter(&buf, slices.Values([]layout.Tensor{
 		{Name: []byte("one"), DType: layout.F32, Shape: []int{4}},
 		{Name: []byte("two"), DType: layout.Q8_0, Shape: []int{2, 32}},
 		{Name: []byte("three"), DType: layout.I8, Shape: []int{16}},
-	}, layout.Metadata{
+	}), layout.Metadata{
 		{Key: "general.alignment", Value: uint32(32)}, {Key: "text", Value: "some text"}, {Key: "tokens", Value: []string{"a", "", "bcd"}},
 		{Key: "scores", Value: []float32{1.5, -2}}, {Key: "flag", Value: true}, {Key: "large", Value: uint64(7)},
 	}, nil)
@@ -51,7 +52,7 @@ func TestWriterFixtures(t *testing.T) {
 			t.Fatal(err)
 		}
 		var buf bytes.Buffer
-		if _, err := NewWriter(&buf, f.Index().Tensors, md, nil); err != nil {
+		if _, err := NewWriter(&buf, slices.Values(f.Index().Tensors), md, nil); err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
@@ -89,7 +90,7 @@ func TestWriterRefuses(t *testing.T) {
 		"alignment's type": {nil, key("general.alignment", uint64(64)), layout.ErrInvalid},
 	} {
 		var buf bytes.Buffer
-		if _, err := NewWriter(&buf, test.tensors, test.metadata, nil); !errors.Is(err, test.want) || buf.Len() != 0 {
+		if _, err := NewWriter(&buf, slices.Values(test.tensors), test.metadata, nil); !errors.Is(err, test.want) || buf.Len() != 0 {
 			t.Errorf("%s: %v, want %v; %d bytes written", name, err, test.want, buf.Len())
 		}
 	}
@@ -98,7 +99,7 @@ func TestWriterRefuses(t *testing.T) {
 func TestWriterFails(t *testing.T) {
 	tensors := []layout.Tensor{{Name: []byte("a"), DType: layout.F32, Shape: []int{3}}, {Name: []byte("b"), DType: layout.I8, Shape: []int{5}}}
 	write := func(dst io.Writer) error {
-		w, err := NewWriter(dst, tensors, nil, nil)
+		w, err := NewWriter(dst, slices.Values(tensors), nil, nil)
 		for _, n := range []int{12, 5} {
 			if err == nil {
 				err = w.WriteTensor(make([]byte, n))
@@ -118,7 +119,7 @@ func TestWriterFails(t *testing.T) {
 			t.Fatalf("room for %d bytes: %v", n, err)
 		}
 	}
-	w, err := NewWriter(io.Discard, tensors, nil, nil)
+	w, err := NewWriter(io.Discard, slices.Values(tensors), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +134,7 @@ func TestInfoSize(t *testing.T) {
 		x := layout.Tensor{Name: []byte("abc"), DType: layout.Q4_0, Shape: []int{3, 64}}
 		sizeOf := func(list ...layout.Tensor) (head, end uint64) {
 			e := encoder{align: 1, order: binary.LittleEndian}
-			if err := e.header(list, md); err != nil {
+			if err := e.header(slices.Values(list), md); err != nil {
 				t.Fatal(err)
 			}
 			e.align = uint64(align)

@@ -68,7 +68,7 @@ func TestWriterBigEndian(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out bytes.Buffer
-		w, err := NewWriter(&out, f.index.Tensors, md, &Options{BigEndian: true})
+		w, err := NewWriter(&out, slices.Values(f.index.Tensors), md, &Options{BigEndian: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +94,7 @@ func TestWriterBigEndian(t *testing.T) {
 			t.Errorf("%s: %d bytes, %v, or other bytes", name, out.Len(), err)
 		}
 	}
-	_, err := NewWriter(io.Discard, []layout.Tensor{{Name: []byte("a"), DType: layout.IQ2_XS, Shape: []int{256}}}, nil, &Options{BigEndian: true})
+	_, err := NewWriter(io.Discard, slices.Values([]layout.Tensor{{Name: []byte("a"), DType: layout.IQ2_XS, Shape: []int{256}}}), nil, &Options{BigEndian: true})
 	if !errors.Is(err, layout.ErrUnsupported) {
 		t.Errorf("IQ2_XS: %v", err)
 	}

@@ -3,8 +3,10 @@ package safetensors
 import (
 	"encoding/binary"
 	"io"
+	"iter"
 	"math"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/tensormap/tensormap/layout"
@@ -19,9 +21,9 @@ type Writer struct {
 	file *tensorwriter.File
 }
 
-// NewWriter writes the header of a file with these tensors. It reads their Name, Shape and DType. The values of
-// metadata are strings; without any, __metadata__ is left out. The tensors' bytes follow in the same
-// order, by one call of WriteTensor or WriteTensorFunc each.
+// NewWriter writes the header of a file with these tensors, such as slices.Values of a list. It reads their
+// Name, Shape and DType, more than once. The values of metadata are strings; without any, __metadata__ is left
+// out. The tensors' bytes follow in the same order, by one call of WriteTensor or WriteTensorFunc each.
 //
 // Spaces fill the header up to a multiple of 8, so that the first tensor is aligned
 // for any type. Tensors touch: the others are aligned if no wider type comes after a narrower one.
@@ -29,7 +31,7 @@ type Writer struct {
 // It refuses what Decode would refuse: names and keys that are not unique UTF-8, a tensor
 // called __metadata__, dtypes that the format does not know. A header of more than 100,000,000
 // bytes is refused too.
-func NewWriter(w io.Writer, tensors []layout.Tensor, metadata layout.Metadata) (*Writer, error) {
+func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], metadata layout.Metadata) (*Writer, error) {
 	head, data, err := encodeHeader(tensors, metadata)
 	if err != nil {
 		return nil, err
@@ -57,15 +59,15 @@ func (w *Writer) Close() error {
 }
 
 // encodeHeader returns everything before the tensors, and how many bytes these take.
-func encodeHeader(tensors []layout.Tensor, metadata layout.Metadata) (head []byte, data uint64, err error) {
-	e := encoder{buf: append(make([]byte, sizeBytes), '{')}
+func encodeHeader(tensors iter.Seq[layout.Tensor], metadata layout.Metadata) (head []byte, data uint64, err error) {
+	e := encoder{buf: append(make([]byte, sizeBytes, sizeOf(tensors, metadata)), '{')}
 	if len(metadata) > 0 {
 		if err := e.metadata(metadata); err != nil {
 			return nil, 0, err
 		}
 	}
-	for i := range tensors {
-		if err := e.tensor(&tensors[i]); err != nil {
+	for t := range tensors {
+		if err := e.tensor(&t); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -79,6 +81,23 @@ func encodeHeader(tensors []layout.Tensor, metadata layout.Metadata) (head []byt
 	}
 	binary.LittleEndian.PutUint64(e.buf, n)
 	return e.buf, e.data, nil
+}
+
+// sizeOf returns about how many bytes a header takes, with the number before it. A buffer that grew to that
+// would take twice as many.
+func sizeOf(tensors iter.Seq[layout.Tensor], metadata layout.Metadata) int {
+	size, e := 2*sizeBytes+len(`{"`+metadataKey+`":{},}`), encoder{}
+	for key, value := range metadata.All() {
+		text, _ := value.(string)
+		size += len(`"":"",`) + len(key) + len(text) + strings.Count(text, `"`) + strings.Count(text, `\`)
+	}
+	for t := range tensors {
+		if e.buf = append(e.buf[:0], '}'); e.tensor(&t) != nil {
+			break // encodeHeader says why
+		}
+		size += len(e.buf) - 1
+	}
+	return size
 }
 
 // EntrySize returns how many bytes t takes in the header of a file of at most so many bytes. NewWriter

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,7 +28,7 @@ func tensorsToWrite() []layout.Tensor {
 // TestWriter compares with the bytes that the format's description asks for.
 func TestWriter(t *testing.T) {
 	var buf bytes.Buffer
-	w, err := safetensors.NewWriter(&buf, tensorsToWrite(), layout.Metadata{{Key: "format", Value: "pt"}, {Key: "k", Value: `{"n":1}`}})
+	w, err := safetensors.NewWriter(&buf, slices.Values(tensorsToWrite()), layout.Metadata{{Key: "format", Value: "pt"}, {Key: "k", Value: `{"n":1}`}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,7 @@ func TestWriter(t *testing.T) {
 
 func TestWriterEmpty(t *testing.T) {
 	var buf bytes.Buffer
-	w, err := safetensors.NewWriter(&buf, nil, nil)
+	w, err := safetensors.NewWriter(&buf, slices.Values[[]layout.Tensor](nil), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,7 @@ func TestWriterRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		var buf bytes.Buffer
-		_, err := safetensors.NewWriter(&buf, tt.tensors, tt.metadata)
+		_, err := safetensors.NewWriter(&buf, slices.Values(tt.tensors), tt.metadata)
 		var fe *layout.FormatError
 		if !errors.Is(err, tt.want) || !errors.As(err, &fe) || buf.Len() != 0 {
 			t.Errorf("%s: %v after %d bytes", tt.name, err, buf.Len())
@@ -103,7 +104,7 @@ func TestWriterRefuses(t *testing.T) {
 
 // TestNewWriterFull has no room for the header.
 func TestNewWriterFull(t *testing.T) {
-	if w, err := safetensors.NewWriter(&iofault.Full{Room: 9}, nil, nil); w != nil || !errors.Is(err, iofault.ErrDisk) {
+	if w, err := safetensors.NewWriter(&iofault.Full{Room: 9}, slices.Values[[]layout.Tensor](nil), nil); w != nil || !errors.Is(err, iofault.ErrDisk) {
 		t.Errorf("%v, %v", w, err)
 	}
 }
@@ -136,7 +137,7 @@ func TestWriterMisuse(t *testing.T) {
 		"closed":         {calls{write(4), write(4), end, end}, layout.ErrClosed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, err := safetensors.NewWriter(io.Discard, []layout.Tensor{{Name: []byte("a"), DType: layout.F32}, {Name: []byte("b"), DType: layout.F32}}, nil)
+			w, err := safetensors.NewWriter(io.Discard, slices.Values([]layout.Tensor{{Name: []byte("a"), DType: layout.F32}, {Name: []byte("b"), DType: layout.F32}}), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -164,7 +165,7 @@ func TestRewrite(t *testing.T) {
 			t.Fatal(err)
 		}
 		var buf bytes.Buffer
-		w, err := safetensors.NewWriter(&buf, was.Index().Tensors, md)
+		w, err := safetensors.NewWriter(&buf, slices.Values(was.Index().Tensors), md)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/tensormap/tensormap/internal/lz4block"
@@ -72,7 +73,7 @@ func compressed(t testing.TB, tensors ...modeltest.Tensor) []byte {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	w, err := apr2.NewWriter(f, descs, nil)
+	w, err := apr2.NewWriter(f, slices.Values(descs), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
