@@ -103,16 +103,21 @@ func webAddress(u, endpoint *url.URL) (a hubAddress, ok bool) {
 	if u.Host != endpoint.Host || u.Scheme != endpoint.Scheme || u.RawQuery != "" && u.RawQuery != "download=true" {
 		return a, false
 	}
-	parts := strings.Split(strings.Trim(strings.TrimPrefix(u.Path, endpoint.Path), "/"), "/")
+	var parts []string // a revision may have slashes
+	for part := range strings.SplitSeq(strings.Trim(strings.TrimPrefix(u.EscapedPath(), endpoint.EscapedPath()), "/"), "/") {
+		part, err := url.PathUnescape(part)
+		if err != nil {
+			return a, false
+		}
+		parts = append(parts, part)
+	}
 	if len(parts) < 2 || parts[0] == "api" || !repoPart.MatchString(parts[0]) || !repoPart.MatchString(parts[1]) {
 		return a, false
 	}
 	text := parts[0] + "/" + parts[1]
 	switch {
 	case len(parts) == 2:
-	case len(parts) == 4 && parts[2] == "tree":
-		text += "@" + url.PathEscape(parts[3])
-	case len(parts) > 4 && (parts[2] == "blob" || parts[2] == "resolve"):
+	case len(parts) > 3 && parts[2] == "tree", len(parts) > 4 && (parts[2] == "blob" || parts[2] == "resolve"):
 		text += "@" + url.PathEscape(parts[3]) + "/" + strings.Join(parts[4:], "/")
 	default:
 		return a, false

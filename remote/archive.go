@@ -4,11 +4,14 @@ import (
 	"archive/tar"
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/formats"
@@ -34,7 +37,7 @@ func (r *registry) addArchive(ctx context.Context, d *folder, l descriptor, t la
 	}
 	defer f.Close()
 	if t.role != settings && t.compression == "" {
-		return r.addMembers(ctx, d, l, t, f)
+		return r.addMembers(ctx, d, o, t, f)
 	}
 	if l.Size > mostSettings {
 		return fmt.Errorf("%w: configuration of %d bytes", loader.ErrUnsupported, l.Size)
@@ -76,8 +79,9 @@ func (d *folder) unpack(content []byte, compression string) error {
 }
 
 // addMembers adds the files in an archive that is not compressed: each is a range of it.
-func (r *registry) addMembers(ctx context.Context, d *folder, l descriptor, t layerType, f *file) error {
+func (r *registry) addMembers(ctx context.Context, d *folder, layer object, t layerType, f *file) error {
 	section := io.NewSectionReader(bound{ctx, f}, 0, f.Size())
+	a := &archive{folder: d, layer: layer}
 	return eachMember(tar.NewReader(section), func(name string, h *tar.Header, _ io.Reader) error {
 		if h.Typeflag == tar.TypeGNUSparse {
 			return fmt.Errorf("%w: %s is a sparse file", loader.ErrUnsupported, name)
@@ -86,20 +90,84 @@ func (r *registry) addMembers(ctx context.Context, d *folder, l descriptor, t la
 		if err != nil {
 			return err
 		}
-		if h.Size > l.Size-off {
+		if h.Size > layer.size-off {
 			return fmt.Errorf("%s leaves its archive: %w", name, layout.ErrTruncated)
 		}
 		if t.role == weights && slices.Contains(formats.Suffixes(), path.Ext(name)) {
 			d.choice = append(d.choice, name)
 		}
+		a.members = append(a.members, member{name, off, h.Size})
 		return d.add(name, object{
-			size: h.Size, id: identity(l.Digest, fmt.Sprint(off, "+", h.Size)),
+			size: h.Size, id: identity("sha256:"+layer.id, fmt.Sprint(off, "+", h.Size)),
+			check: func(ctx context.Context, r io.Reader) error { return a.check(ctx, name, r) },
 			connect: func(ctx context.Context) (Source, error) {
-				s, err := r.connect(ctx, l)
+				s, err := layer.connect(ctx)
 				return part{s, off, h.Size}, err
 			},
 		})
 	})
+}
+
+// archive is a layer whose files are kept by themselves. Only together they have a digest.
+type archive struct {
+	*folder
+	layer   object
+	members []member
+	right   atomic.Bool // its digest is
+}
+
+// member is a file in an archive.
+type member struct {
+	name      string
+	off, size int64
+}
+
+// check compares the digest of the archive once all its files have come: r reads the one called last. If it is
+// wrong, it removes those that have their final place.
+func (a *archive) check(ctx context.Context, last string, r io.Reader) error {
+	if a.right.Load() {
+		return nil
+	}
+	between, err := a.openContent(a.layer, "")
+	if err != nil {
+		return err
+	}
+	defer between.release()
+	var all []io.Reader
+	var placed []string
+	at := int64(0)
+	for _, m := range a.members {
+		all = append(all, io.NewSectionReader(bound{ctx, between}, at, m.off-at))
+		if at = m.off + m.size; m.name == last {
+			all = append(all, r)
+			continue
+		}
+		o := a.objects[m.name]
+		f, err := a.openContent(o, m.name)
+		if err != nil {
+			return err
+		}
+		defer f.release()
+		if f.whole != nil {
+			placed = append(placed, o.place.path)
+		} else if f.part == nil || f.part.Have() < m.size {
+			return nil
+		}
+		all = append(all, io.NewSectionReader(bound{ctx, f}, 0, m.size))
+	}
+	all = append(all, io.NewSectionReader(bound{ctx, between}, at, a.layer.size-at))
+	err = a.layer.check(ctx, io.MultiReader(all...))
+	switch {
+	case errors.Is(err, errOffline): // what is between the files was not fetched
+		return nil
+	case errors.Is(err, layout.ErrChecksum):
+		for _, path := range placed {
+			err = errors.Join(err, os.Remove(path))
+		}
+		return fmt.Errorf("archive %s: %w", a.layer.name, err)
+	}
+	a.right.Store(err == nil)
+	return err
 }
 
 // eachMember calls add with each regular file in an archive. Links and devices are an error.

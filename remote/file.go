@@ -226,6 +226,21 @@ func (f *file) settle() {
 	})
 }
 
+// release lets go of the file, and leaves its content where it is.
+func (f *file) release() {
+	switch {
+	case f.whole != nil:
+		f.whole.Close()
+	case f.part != nil:
+		f.part.Close()
+	}
+	f.asking.Lock()
+	defer f.asking.Unlock()
+	if f.source != nil {
+		f.source.Close()
+	}
+}
+
 // Close lets go of the file, and does not wait for the digest of a large one.
 func (f *file) Close() error {
 	if f.whole != nil {

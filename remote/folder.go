@@ -113,8 +113,17 @@ func (d *folder) open(ctx context.Context, name string) (*file, error) {
 	return d.openObject(o, name)
 }
 
-// openObject opens content, which the folder calls name.
-func (d *folder) openObject(o object, name string) (f *file, err error) {
+// openObject opens content, which the folder calls name. Content that has come whole gets its place meanwhile.
+func (d *folder) openObject(o object, name string) (*file, error) {
+	f, err := d.openContent(o, name)
+	if err == nil && f.part != nil && f.part.Have() == o.size && o.size > mostAtClose {
+		f.settle()
+	}
+	return f, err
+}
+
+// openContent opens content, whole or in part. Its caller may release the file instead of closing it.
+func (d *folder) openContent(o object, name string) (f *file, err error) {
 	f = &file{folder: d, base: name, object: o, holding: d.opts.Loader.Trust != nil}
 	if f.whole, err = o.find(); err == nil {
 		return f, nil
@@ -139,9 +148,6 @@ func (d *folder) openObject(o object, name string) (f *file, err error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.name, err)
-	}
-	if f.part.Have() == o.size && o.size > mostAtClose {
-		f.settle()
 	}
 	return f, nil
 }

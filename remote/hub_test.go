@@ -452,7 +452,8 @@ func TestAddresses(t *testing.T) {
 	for _, address := range []string{
 		"hf://org/model", "hf://models/org/model", "hf://org/model@main", "hf://org/model@" + h.Commit, "hf://org/model@refs/pr/1",
 		"hf://org/model@refs%2Fpr%2F1", "hf://org/model/model.safetensors.index.json", "hf://org/model@main/model.safetensors.index.json",
-		h.URL + "/org/model", h.URL + "/org/model/tree/main", h.URL + "/org/model/blob/main/model.safetensors.index.json",
+		h.URL + "/org/model", h.URL + "/org/model/tree/main", h.URL + "/org/model/tree/refs%2Fpr%2F1", h.URL + "/org/model/tree/main/",
+		h.URL + "/org/model/blob/main/model.safetensors.index.json",
 		h.URL + "/org/model/resolve/main/model.safetensors.index.json?download=true",
 	} {
 		m, err := remote.Open(t.Context(), address, nil)

@@ -1,12 +1,14 @@
 package remote
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -255,16 +257,23 @@ func (d *folder) renamed(ctx context.Context, file, tensor string) (object, erro
 		}
 		named[key] = entry
 	}
-	if head, err = json.Marshal(named); err != nil {
+	fresh, err := json.Marshal(named)
+	if err != nil {
 		return object{}, err
 	}
-	for len(head)%8 > 0 {
-		head = append(head, ' ')
+	for len(fresh)%8 > 0 {
+		fresh = append(fresh, ' ')
 	}
-	prefix := append(binary.LittleEndian.AppendUint64(nil, uint64(len(head))), head...)
+	prefix := append(binary.LittleEndian.AppendUint64(nil, uint64(len(fresh))), fresh...)
 	rest := o.size - 8 - int64(n)
 	return object{
 		size: int64(len(prefix)) + rest, id: identity("sha256:"+o.id, string(prefix)),
+		check: func(ctx context.Context, r io.Reader) error { // against the digest of what it was made of
+			if _, err := io.CopyN(io.Discard, r, int64(len(prefix))); err != nil {
+				return err
+			}
+			return o.check(ctx, io.MultiReader(bytes.NewReader(length[:]), bytes.NewReader(head), r))
+		},
 		connect: func(ctx context.Context) (Source, error) {
 			f, err := d.openObject(o, file)
 			return joined{text(prefix), part{f, 8 + int64(n), rest}}, err

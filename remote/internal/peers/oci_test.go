@@ -271,6 +271,54 @@ func TestOCIShards(t *testing.T) {
 	}
 }
 
+// The files in an archive are compared with its digest when all have come.
+func TestOCIWrongArchive(t *testing.T) {
+	environment(t)
+	r := startRegistry(t, nil)
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	one, two := bytesOf(size, 1), bytesOf(20<<20, 2)
+	var end int // of the first file
+	for i, data := range [][]byte{one, two} {
+		content := weights(string('a'+rune(i)), data)
+		w.WriteHeader(&tar.Header{Name: fmt.Sprintf("model-%05d-of-00002.safetensors", i+1), Mode: 0o644, Size: int64(len(content))})
+		w.Write(content)
+		if i == 0 {
+			end = archive.Len()
+		}
+	}
+	w.Close()
+	push(t, artifact(t, pack+"config.v1+json", layer{pack + "weight.v1.tar", "", archive.Bytes()}), r.host+"/models/archive:v1")
+	for name, wrong := range map[string]int{"content": end / 2, "what fills the block": end} {
+		t.Run(name, func(t *testing.T) {
+			address := "oci://" + r.lying(t, archive.Bytes(), wrong) + "/models/archive:v1"
+			for _, first := range []string{"", "a", "b"} { // what is read before
+				t.Setenv("XDG_CACHE_HOME", t.TempDir())
+				if first != "" {
+					m := open(t, address)
+					tensor, err := m.Tensor(first)
+					if err == nil {
+						_, err = tensor.Bytes()
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					m.Close()
+				}
+				if _, err := remote.Pull(t.Context(), address, nil); !errors.Is(err, tensors.ErrChecksum) {
+					t.Fatalf("%q: %v", first, err)
+				}
+				blobs, _ := os.ReadDir(filepath.Join(os.Getenv("XDG_CACHE_HOME"), "tensormap", "blobs"))
+				for _, b := range blobs {
+					if info, _ := b.Info(); info.Size() > size {
+						t.Errorf("%q: %s stays, with %d bytes", first, b.Name(), info.Size())
+					}
+				}
+			}
+		})
+	}
+}
+
 // Docker's GGUF layer has no name, and may have a projector and a template beside it.
 func TestOCIGGUF(t *testing.T) {
 	environment(t)

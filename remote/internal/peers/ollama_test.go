@@ -276,3 +276,27 @@ func TestOllamaTensors(t *testing.T) {
 		}
 	}
 }
+
+// A tensor that is kept under its own name is compared with the digest of the layer.
+func TestOllamaWrongTensor(t *testing.T) {
+	environment(t)
+	r := startRegistry(t, nil)
+	content := weights("data", bytesOf(1<<20, 1))
+	ollamaModel(t, r.host+"/people/older:v1", layer{ollama + "tensor", "a", content})
+	upload(t, r, r.host+"/people/older:v1")
+	t.Setenv("OLLAMA_MODELS", t.TempDir())
+	m := open(t, "ollama://"+r.lying(t, content, len(content)/2)+"/people/older:v1")
+	tensor, err := m.Tensor("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tensor.Bytes(); err != nil {
+		t.Fatal(err)
+	}
+	m.Close()
+	for _, dir := range []string{filepath.Join(os.Getenv("XDG_CACHE_HOME"), "tensormap", "blobs"), filepath.Join(os.Getenv("OLLAMA_MODELS"), "blobs")} {
+		if blobs, _ := os.ReadDir(dir); len(blobs) > 0 {
+			t.Errorf("%s: %v stay", dir, blobs)
+		}
+	}
+}

@@ -6,12 +6,16 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -66,6 +70,32 @@ func startRegistry(t *testing.T, auth configuration.Auth) *registryServer {
 	t.Cleanup(server.Close)
 	s.host = strings.TrimPrefix(server.URL, "http://")
 	return s
+}
+
+// lying returns the host of a server that answers as the registry does, but for one byte of a blob.
+func (s *registryServer) lying(t *testing.T, blob []byte, wrong int) (host string) {
+	t.Helper()
+	digest := sha256.Sum256(blob)
+	front := httptest.NewServer(&httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(&url.URL{Scheme: "http", Host: s.host})
+		},
+		ModifyResponse: func(r *http.Response) error {
+			if !strings.HasSuffix(r.Request.URL.Path, hex.EncodeToString(digest[:])) {
+				return nil
+			}
+			body, err := io.ReadAll(r.Body)
+			var from int
+			fmt.Sscanf(r.Header.Get("Content-Range"), "bytes %d-", &from)
+			if at := wrong - from; at >= 0 && at < len(body) {
+				body[at] ^= 1
+			}
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			return err
+		},
+	})
+	t.Cleanup(front.Close)
+	return strings.TrimPrefix(front.URL, "http://")
 }
 
 // environment gives the test caches and credentials of its own.

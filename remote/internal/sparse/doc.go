@@ -29,6 +29,10 @@
 // process), and looks at the map again before it asks the source. Where the system has no such
 // locks, two processes may fetch the same bytes; they write the same ones.
 //
+// A fetch is shared by all reads of this process that want one of its chunks, and ends when none is left. The
+// loader's cache of expanded tensors and its verified chunks share by name, not by range: a fetch here overlaps
+// with others.
+//
 // An open File holds its bytes (flock), so that nobody removes them. A folder that cannot be written to
 // is read all the same.
 //
