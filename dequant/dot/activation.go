@@ -108,6 +108,9 @@ func (g *group) set(kind layout.DType, x []float32) (at int, err error) {
 	if len(x) < groupElems {
 		*g = group{}
 	}
+	if g.fast(kind, x) {
+		return 0, nil
+	}
 	if kind == layout.Q8_K {
 		return 0, g.setK((*[groupElems]float32)(x))
 	}
@@ -117,6 +120,27 @@ func (g *group) set(kind layout.DType, x []float32) (at int, err error) {
 		}
 	}
 	return 0, nil
+}
+
+// fast does what set does, if there is a kernel and x has codes.
+func (g *group) fast(kind layout.DType, x []float32) bool {
+	run := active.blocks
+	if kind == layout.Q8_K {
+		run = active.blocksK
+	}
+	if run == nil {
+		return false
+	}
+	run(&g.q[0], x)
+	if kind != layout.Q8_1 {
+		g.s = [8]float32{}
+	}
+	for k := range g.d {
+		if !(abs(g.d[k]) <= math.MaxFloat32 && abs(g.s[k]) <= math.MaxFloat32) {
+			return false
+		}
+	}
+	return true
 }
 
 // set32 quantizes block k as quantize_row_q8_0_ref and quantize_row_q8_1_ref do.

@@ -1618,6 +1618,353 @@ DATA twelve<>+16(SB)/8, $0x0000000c0000000c
 DATA twelve<>+24(SB)/8, $0x0000000c0000000c
 GLOBL twelve<>(SB), RODATA|NOPTR, $32
 
+// func q8AVX2(q *int8, x []float32)
+// Requires: AVX, AVX2, F16C
+TEXT ·q8AVX2(SB), NOSPLIT, $0-32
+	MOVQ q+0(FP), CX
+	MOVQ x_base+8(FP), DX
+	MOVQ x_len+16(FP), BX
+	XORQ AX, AX
+
+block:
+	VMOVUPS      (DX), Y0
+	VPAND        magnitude<>+0(SB), Y0, Y0
+	VMOVUPS      32(DX), Y1
+	VPAND        magnitude<>+0(SB), Y1, Y1
+	VPMAXUD      Y1, Y0, Y0
+	VMOVUPS      64(DX), Y1
+	VPAND        magnitude<>+0(SB), Y1, Y1
+	VPMAXUD      Y1, Y0, Y0
+	VMOVUPS      96(DX), Y1
+	VPAND        magnitude<>+0(SB), Y1, Y1
+	VPMAXUD      Y1, Y0, Y0
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMAXUD      X1, X0, X0
+	VPSHUFD      $0x4e, X0, X1
+	VPMAXUD      X1, X0, X0
+	VPSHUFD      $0xb1, X0, X1
+	VPMAXUD      X1, X0, X0
+	VDIVSS       greatest_code<>+0(SB), X0, X0
+	VMOVSS       one_float<>+0(SB), X1
+	VDIVSS       X0, X1, X1
+	VCMPSS       $0x00, infinity<>+0(SB), X1, X2
+	VANDNPS      X1, X2, X1
+	VBROADCASTSS X1, Y1
+	VMULPS       (DX), Y1, Y2
+	VPAND        sign<>+0(SB), Y2, Y3
+	VPOR         below_half<>+0(SB), Y3, Y3
+	VADDPS       Y3, Y2, Y2
+	VCVTTPS2DQ   Y2, Y2
+	VMULPS       32(DX), Y1, Y3
+	VPAND        sign<>+0(SB), Y3, Y4
+	VPOR         below_half<>+0(SB), Y4, Y4
+	VADDPS       Y4, Y3, Y3
+	VCVTTPS2DQ   Y3, Y3
+	VMULPS       64(DX), Y1, Y4
+	VPAND        sign<>+0(SB), Y4, Y5
+	VPOR         below_half<>+0(SB), Y5, Y5
+	VADDPS       Y5, Y4, Y4
+	VCVTTPS2DQ   Y4, Y4
+	VMULPS       96(DX), Y1, Y1
+	VPAND        sign<>+0(SB), Y1, Y5
+	VPOR         below_half<>+0(SB), Y5, Y5
+	VADDPS       Y5, Y1, Y1
+	VCVTTPS2DQ   Y1, Y1
+	VPACKSSDW    Y3, Y2, Y2
+	VPACKSSDW    Y1, Y4, Y4
+	VPACKSSWB    Y4, Y2, Y2
+	VMOVDQU      unpacked<>+0(SB), Y1
+	VPERMD       Y2, Y1, Y2
+	MOVQ         AX, SI
+	MOVQ         AX, DI
+	ANDQ         $0x03, SI
+	SHLQ         $0x06, SI
+	ANDQ         $0x04, DI
+	SHLQ         $0x02, DI
+	ADDQ         DI, SI
+	VMOVDQU      X2, (CX)(SI*1)
+	VEXTRACTI128 $0x01, Y2, 32(CX)(SI*1)
+	VPXOR        Y1, Y1, Y1
+	VPXOR        sign_bits<>+0(SB), Y2, Y2
+	VPSADBW      Y1, Y2, Y2
+	VPSHUFD      $0x4e, X2, X1
+	VPADDD       X2, X1, X1
+	VMOVD        X1, SI
+	SUBL         $0x00000800, SI
+	MOVW         SI, 352(CX)(AX*4)
+	VEXTRACTI128 $0x01, Y2, X2
+	VPSHUFD      $0x4e, X2, X1
+	VPADDD       X2, X1, X1
+	VMOVD        X1, DI
+	SUBL         $0x00000800, DI
+	MOVW         DI, 354(CX)(AX*4)
+	ADDL         DI, SI
+	MOVL         SI, 288(CX)(AX*4)
+	VXORPS       X1, X1, X1
+	VCVTSI2SSL   SI, X1, X1
+	VCVTPS2PH    $0x00, X0, X2
+	VCVTPH2PS    X2, X2
+	VMOVSS       X2, 256(CX)(AX*4)
+	VMULSS       X0, X1, X1
+	VCVTPS2PH    $0x00, X1, X0
+	VCVTPH2PS    X0, X0
+	VMOVSS       X0, 320(CX)(AX*4)
+	ADDQ         $0x00000080, DX
+	INCQ         AX
+	SUBQ         $0x20, BX
+	JZ           done
+	CMPQ         AX, $0x08
+	JNE          block
+	XORQ         AX, AX
+	ADDQ         $0x00000180, CX
+	JMP          block
+
+done:
+	VZEROUPPER
+	RET
+
+DATA magnitude<>+0(SB)/8, $0x7fffffff7fffffff
+DATA magnitude<>+8(SB)/8, $0x7fffffff7fffffff
+DATA magnitude<>+16(SB)/8, $0x7fffffff7fffffff
+DATA magnitude<>+24(SB)/8, $0x7fffffff7fffffff
+GLOBL magnitude<>(SB), RODATA|NOPTR, $32
+
+DATA greatest_code<>+0(SB)/8, $0x42fe000042fe0000
+DATA greatest_code<>+8(SB)/8, $0x42fe000042fe0000
+DATA greatest_code<>+16(SB)/8, $0x42fe000042fe0000
+DATA greatest_code<>+24(SB)/8, $0x42fe000042fe0000
+GLOBL greatest_code<>(SB), RODATA|NOPTR, $32
+
+DATA one_float<>+0(SB)/8, $0x3f8000003f800000
+DATA one_float<>+8(SB)/8, $0x3f8000003f800000
+DATA one_float<>+16(SB)/8, $0x3f8000003f800000
+DATA one_float<>+24(SB)/8, $0x3f8000003f800000
+GLOBL one_float<>(SB), RODATA|NOPTR, $32
+
+DATA infinity<>+0(SB)/8, $0x7f8000007f800000
+DATA infinity<>+8(SB)/8, $0x7f8000007f800000
+DATA infinity<>+16(SB)/8, $0x7f8000007f800000
+DATA infinity<>+24(SB)/8, $0x7f8000007f800000
+GLOBL infinity<>(SB), RODATA|NOPTR, $32
+
+DATA sign<>+0(SB)/8, $0x8000000080000000
+DATA sign<>+8(SB)/8, $0x8000000080000000
+DATA sign<>+16(SB)/8, $0x8000000080000000
+DATA sign<>+24(SB)/8, $0x8000000080000000
+GLOBL sign<>(SB), RODATA|NOPTR, $32
+
+DATA below_half<>+0(SB)/8, $0x3effffff3effffff
+DATA below_half<>+8(SB)/8, $0x3effffff3effffff
+DATA below_half<>+16(SB)/8, $0x3effffff3effffff
+DATA below_half<>+24(SB)/8, $0x3effffff3effffff
+GLOBL below_half<>(SB), RODATA|NOPTR, $32
+
+DATA unpacked<>+0(SB)/8, $0x0000000400000000
+DATA unpacked<>+8(SB)/8, $0x0000000500000001
+DATA unpacked<>+16(SB)/8, $0x0000000600000002
+DATA unpacked<>+24(SB)/8, $0x0000000700000003
+GLOBL unpacked<>(SB), RODATA|NOPTR, $32
+
+DATA sign_bits<>+0(SB)/8, $0x8080808080808080
+DATA sign_bits<>+8(SB)/8, $0x8080808080808080
+DATA sign_bits<>+16(SB)/8, $0x8080808080808080
+DATA sign_bits<>+24(SB)/8, $0x8080808080808080
+GLOBL sign_bits<>(SB), RODATA|NOPTR, $32
+
+// func q8KAVX2(q *int8, x []float32)
+// Requires: AVX, AVX2
+TEXT ·q8KAVX2(SB), NOSPLIT, $0-32
+	MOVQ q+0(FP), CX
+	MOVQ x_base+8(FP), DX
+	MOVQ x_len+16(FP), BX
+	XORQ AX, AX
+
+group:
+	VMOVUPS      (DX), Y0
+	VPAND        magnitude<>+0(SB), Y0, Y0
+	VMOVUPS      32(DX), Y1
+	VPAND        magnitude<>+0(SB), Y1, Y1
+	VMOVUPS      64(DX), Y2
+	VPAND        magnitude<>+0(SB), Y2, Y2
+	VMOVUPS      96(DX), Y3
+	VPAND        magnitude<>+0(SB), Y3, Y3
+	VMOVUPS      128(DX), Y4
+	VPAND        magnitude<>+0(SB), Y4, Y4
+	VPMAXUD      Y4, Y0, Y0
+	VMOVUPS      160(DX), Y4
+	VPAND        magnitude<>+0(SB), Y4, Y4
+	VPMAXUD      Y4, Y1, Y1
+	VMOVUPS      192(DX), Y4
+	VPAND        magnitude<>+0(SB), Y4, Y4
+	VPMAXUD      Y4, Y2, Y2
+	VMOVUPS      224(DX), Y4
+	VPAND        magnitude<>+0(SB), Y4, Y4
+	VPMAXUD      Y4, Y3, Y3
+	VMOVUPS      256(DX), Y4
+	VPAND        magnitude<>+0(SB), Y4, Y4
+	VPMAXUD      Y4, Y0, Y0
+	VMOVUPS      288(DX), Y4
+	VPAND        magnitude<>+0(SB), Y4, Y4
+	VPMAXUD      Y4, Y1, Y1
+	VMOVUPS      320(DX), Y4
+	VPAND        magnitude<>+0(SB), Y4, Y4
+	VPMAXUD      Y4, Y2, Y2
+	VMOVUPS      352(DX), Y4
+	VPAND        magnitude<>+0(SB), Y4, Y4
+	VPMAXUD      Y4, Y3, Y3
+	VMOVUPS      384(DX), Y4
+	VPAND        magnitude<>+0(SB), Y4, Y4
+	VPMAXUD      Y4, Y0, Y0
+	VMOVUPS      416(DX), Y4
+	VPAND        magnitude<>+0(SB), Y4, Y4
+	VPMAXUD      Y4, Y1, Y1
+	VMOVUPS      448(DX), Y4
+	VPAND        magnitude<>+0(SB), Y4, Y4
+	VPMAXUD      Y4, Y2, Y2
+	VMOVUPS      480(DX), Y4
+	VPAND        magnitude<>+0(SB), Y4, Y4
+	VPMAXUD      Y4, Y3, Y3
+	VMOVUPS      512(DX), Y4
+	VPAND        magnitude<>+0(SB), Y4, Y4
+	VPMAXUD      Y4, Y0, Y0
+	VMOVUPS      544(DX), Y4
+	VPAND        magnitude<>+0(SB), Y4, Y4
+	VPMAXUD      Y4, Y1, Y1
+	VMOVUPS      576(DX), Y4
+	VPAND        magnitude<>+0(SB), Y4, Y4
+	VPMAXUD      Y4, Y2, Y2
+	VMOVUPS      608(DX), Y4
+	VPAND        magnitude<>+0(SB), Y4, Y4
+	VPMAXUD      Y4, Y3, Y3
+	VMOVUPS      640(DX), Y4
+	VPAND        magnitude<>+0(SB), Y4, Y4
+	VPMAXUD      Y4, Y0, Y0
+	VMOVUPS      672(DX), Y4
+	VPAND        magnitude<>+0(SB), Y4, Y4
+	VPMAXUD      Y4, Y1, Y1
+	VMOVUPS      704(DX), Y4
+	VPAND        magnitude<>+0(SB), Y4, Y4
+	VPMAXUD      Y4, Y2, Y2
+	VMOVUPS      736(DX), Y4
+	VPAND        magnitude<>+0(SB), Y4, Y4
+	VPMAXUD      Y4, Y3, Y3
+	VMOVUPS      768(DX), Y4
+	VPAND        magnitude<>+0(SB), Y4, Y4
+	VPMAXUD      Y4, Y0, Y0
+	VMOVUPS      800(DX), Y4
+	VPAND        magnitude<>+0(SB), Y4, Y4
+	VPMAXUD      Y4, Y1, Y1
+	VMOVUPS      832(DX), Y4
+	VPAND        magnitude<>+0(SB), Y4, Y4
+	VPMAXUD      Y4, Y2, Y2
+	VMOVUPS      864(DX), Y4
+	VPAND        magnitude<>+0(SB), Y4, Y4
+	VPMAXUD      Y4, Y3, Y3
+	VMOVUPS      896(DX), Y4
+	VPAND        magnitude<>+0(SB), Y4, Y4
+	VPMAXUD      Y4, Y0, Y0
+	VMOVUPS      928(DX), Y4
+	VPAND        magnitude<>+0(SB), Y4, Y4
+	VPMAXUD      Y4, Y1, Y1
+	VMOVUPS      960(DX), Y4
+	VPAND        magnitude<>+0(SB), Y4, Y4
+	VPMAXUD      Y4, Y2, Y2
+	VMOVUPS      992(DX), Y4
+	VPAND        magnitude<>+0(SB), Y4, Y4
+	VPMAXUD      Y4, Y3, Y3
+	VPMAXUD      Y1, Y0, Y0
+	VPMAXUD      Y3, Y2, Y2
+	VPMAXUD      Y2, Y0, Y0
+	VEXTRACTI128 $0x01, Y0, X1
+	VPMAXUD      X1, X0, X0
+	VPSHUFD      $0x4e, X0, X1
+	VPMAXUD      X1, X0, X0
+	VPSHUFD      $0xb1, X0, X1
+	VPMAXUD      X1, X0, X0
+	VPBROADCASTD X0, Y0
+	MOVQ         DX, SI
+
+search:
+	VMOVUPS      (SI), Y1
+	VPAND        magnitude<>+0(SB), Y1, Y1
+	VPCMPEQD     Y0, Y1, Y1
+	VMOVMSKPS    Y1, DI
+	ADDQ         $0x20, SI
+	TESTL        DI, DI
+	JZ           search
+	BSFL         DI, DI
+	VMOVSS       minus_greatest_code<>+0(SB), X1
+	VDIVSS       -32(SI)(DI*4), X1, X1
+	VANDPS       magnitude<>+0(SB), X1, X2
+	VCMPSS       $0x00, infinity<>+0(SB), X2, X2
+	VANDNPS      X1, X2, X1
+	VMOVSS       one_float<>+0(SB), X0
+	VDIVSS       X1, X0, X0
+	VANDNPS      X0, X2, X0
+	VBROADCASTSS X1, Y1
+
+block:
+	VMULPS       (DX), Y1, Y2
+	VCVTPS2DQ    Y2, Y2
+	VMULPS       32(DX), Y1, Y3
+	VCVTPS2DQ    Y3, Y3
+	VMULPS       64(DX), Y1, Y4
+	VCVTPS2DQ    Y4, Y4
+	VMULPS       96(DX), Y1, Y5
+	VCVTPS2DQ    Y5, Y5
+	VPACKSSDW    Y3, Y2, Y2
+	VPACKSSDW    Y5, Y4, Y4
+	VPACKSSWB    Y4, Y2, Y2
+	VMOVDQU      unpacked<>+0(SB), Y3
+	VPERMD       Y2, Y3, Y2
+	MOVQ         AX, SI
+	MOVQ         AX, DI
+	ANDQ         $0x03, SI
+	SHLQ         $0x06, SI
+	ANDQ         $0x04, DI
+	SHLQ         $0x02, DI
+	ADDQ         DI, SI
+	VMOVDQU      X2, (CX)(SI*1)
+	VEXTRACTI128 $0x01, Y2, 32(CX)(SI*1)
+	VPXOR        Y3, Y3, Y3
+	VPXOR        sign_bits<>+0(SB), Y2, Y2
+	VPSADBW      Y3, Y2, Y2
+	VPSHUFD      $0x4e, X2, X3
+	VPADDD       X2, X3, X3
+	VMOVD        X3, SI
+	SUBL         $0x00000800, SI
+	MOVW         SI, 352(CX)(AX*4)
+	VEXTRACTI128 $0x01, Y2, X2
+	VPSHUFD      $0x4e, X2, X3
+	VPADDD       X2, X3, X3
+	VMOVD        X3, DI
+	SUBL         $0x00000800, DI
+	MOVW         DI, 354(CX)(AX*4)
+	ADDL         DI, SI
+	MOVL         SI, 288(CX)(AX*4)
+	VXORPS       X2, X2, X2
+	VCVTSI2SSL   SI, X2, X2
+	VMOVSS       X0, 256(CX)(AX*4)
+	ADDQ         $0x00000080, DX
+	INCQ         AX
+	SUBQ         $0x20, BX
+	JZ           done
+	CMPQ         AX, $0x08
+	JNE          block
+	XORQ         AX, AX
+	ADDQ         $0x00000180, CX
+	JMP          group
+
+done:
+	VZEROUPPER
+	RET
+
+DATA minus_greatest_code<>+0(SB)/8, $0xc2fe0000c2fe0000
+DATA minus_greatest_code<>+8(SB)/8, $0xc2fe0000c2fe0000
+DATA minus_greatest_code<>+16(SB)/8, $0xc2fe0000c2fe0000
+DATA minus_greatest_code<>+24(SB)/8, $0xc2fe0000c2fe0000
+GLOBL minus_greatest_code<>(SB), RODATA|NOPTR, $32
+
 // func q4_KAVX2(dst []float32, rows []byte, x *int8, blocks int)
 // Requires: AVX, AVX2, F16C
 TEXT ·q4_KAVX2(SB), NOSPLIT, $0-64

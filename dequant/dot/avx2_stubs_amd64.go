@@ -44,6 +44,16 @@ func mxfp4AVX2(dst []float32, rows []byte, x *int8, blocks int)
 //go:noescape
 func nvfp4AVX2(dst []float32, rows []byte, x *int8, blocks int)
 
+// q8AVX2 quantizes x, in blocks of 32, to groups whose first code is *q. Scales of what has no codes are not finite.
+//
+//go:noescape
+func q8AVX2(q *int8, x []float32)
+
+// q8KAVX2 quantizes x, in blocks of 256, to groups whose first code is *q. Scales of what has no codes are not finite.
+//
+//go:noescape
+func q8KAVX2(q *int8, x []float32)
+
 // q4_KAVX2 multiplies rows of so many blocks with an activation, whose first code is *x.
 //
 //go:noescape

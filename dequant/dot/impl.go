@@ -17,6 +17,11 @@ type quantizedKernel func(dst []float32, rows []byte, x []group, blocks int)
 // Otherwise a quantizedKernel's contract holds.
 type plainKernel func(dst []float32, rows []byte, x []float32)
 
+// A quantizer makes the codes, scales and sums of x, in whole blocks, in the groups whose first code is *q. It writes no group
+// that x does not reach, and there all fields but s of Q8_0, which may be anything. For a vector with no codes it leaves
+// a scale or a rounded sum that is not finite. Otherwise everything equals what the portable loop makes.
+type quantizer func(q *int8, x []float32)
+
 // maxCall bounds the elements of a call, as in package dequant: the runtime cannot preempt
 // assembly.
 const maxCall = 1 << 18
@@ -30,6 +35,8 @@ type impl struct {
 	quantized [numTypes]quantizedKernel
 	plain     [numTypes]plainKernel
 	floats    func(dst, rows, x []float32)
+	blocks    quantizer // of Q8_0 and Q8_1, or nil
+	blocksK   quantizer // of Q8_K, or nil
 }
 
 // levels are the implementations that this machine can run, the portable one first, the best last.
@@ -52,6 +59,9 @@ func overlay(levels []*impl) *impl {
 		}
 		if l.floats != nil {
 			all.floats = l.floats
+		}
+		if l.blocks != nil {
+			all.blocks, all.blocksK = l.blocks, l.blocksK
 		}
 	}
 	return all

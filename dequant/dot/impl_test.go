@@ -2,6 +2,7 @@ package dot
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -149,6 +150,64 @@ func TestActivationQ8K(t *testing.T) {
 	for k, want := range map[int]int16{0: -127, 1: 64, 2: 0, 15: -2} {
 		if g.half[k] != want {
 			t.Errorf("sum %d is %d, want %d", k, g.half[k], want)
+		}
+	}
+}
+
+// TestQuantizers holds groups and errors on every level against the portable loop: for vectors of all lengths and magnitudes,
+// with halves between codes, zeros, two greatest elements of different signs, and what has no codes.
+func TestQuantizers(t *testing.T) {
+	rng := rand.New(rand.NewPCG(13, 14))
+	greatest := func(k int) []float32 {
+		x := make([]float32, 256)
+		x[k], x[(k+97)%256], x[(k+5)%256] = 3, -3, 1
+		return x
+	}
+	var vectors [][]float32
+	for n := 32; n <= 20*32; n += 32 {
+		vectors = append(vectors, randomVector(rng, n), extremeVector(rng, n), make([]float32, n))
+	}
+	for range 2000 {
+		x := randomVector(rng, 256)
+		scale := math.Float32frombits(rng.Uint32() & (1<<31 - 1))
+		for i := range x {
+			if x[i] *= scale; rng.IntN(4) == 0 {
+				x[i] = scale * float32(rng.IntN(509)-254) / 2 // halves, if scale is a power of two
+			}
+		}
+		vectors = append(vectors, x, greatest(rng.IntN(256)))
+		halves := make([]float32, 256)
+		for i := range halves {
+			halves[i] = float32(rng.IntN(509)-254) / 2
+		}
+		halves[rng.IntN(256)], halves[rng.IntN(256)] = 127, -127
+		vectors = append(vectors, halves)
+		odd := randomVector(rng, 512)
+		odd[rng.IntN(512)] = math.Float32frombits(rng.Uint32() | 0x7f800000&-(rng.Uint32()&1))
+		vectors = append(vectors, odd)
+	}
+	for _, x := range vectors {
+		for _, d := range []layout.DType{layout.Q8_0, layout.Q4_1, layout.Q4_K} {
+			if len(x)%d.BlockElems() != 0 {
+				continue
+			}
+			want, got := new(Activation), new(Activation)
+			old := active
+			active = overlay([]*impl{&generic})
+			wantErr := want.Set(d, x)
+			for _, l := range levels[1:] {
+				active = overlay([]*impl{&generic, l})
+				err := got.Set(d, x)
+				if fmt.Sprint(err) != fmt.Sprint(wantErr) {
+					t.Fatalf("%s: %v, want %v", l.name, err, wantErr)
+				}
+				for i := range got.groups {
+					if err == nil && got.groups[i] != want.groups[i] {
+						t.Fatalf("%s, %v: group %d of %v is\n%v, want\n%v", l.name, d, i, x[i*256:min(len(x), i*256+256)], got.groups[i], want.groups[i])
+					}
+				}
+			}
+			active = old
 		}
 	}
 }

@@ -36,5 +36,7 @@ var avx2 = impl{
 		layout.F8_E4M3: f8e4m3AVX2,
 		layout.F8_E5M2: f8e5m2AVX2,
 	},
-	floats: floatsAVX2,
+	floats:  floatsAVX2,
+	blocks:  q8AVX2,
+	blocksK: q8KAVX2,
 }

@@ -18,6 +18,7 @@ func main() {
 	smallBlocks()
 	nvfp4()
 	if level == avx2 {
+		quantizers()
 		superBlocks()
 		tq1(func() reduction { return unsigned(4) })
 		floats()
