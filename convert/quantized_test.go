@@ -157,3 +157,22 @@ func TestStaleConfig(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestCompanionShard: the scale of GGUF's NVFP4 is found in another file of a split.
+func TestCompanionShard(t *testing.T) {
+	m, _ := checkpoint(t, "../testdata/quantized/gguf-nvfp4")
+	p, err := convert.Write(t.Context(), m, filepath.Join(t.TempDir(), "out.gguf"), &convert.Options{ShardBytes: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, apart := open(t, p.Path, &loader.Options{}), 0
+	sameWeights(t, out, m, p)
+	for x := range out.Tensors() {
+		if parts := x.Parts(); len(parts) > 1 && parts[0].Tensor.File() != parts[1].Tensor.File() {
+			apart++
+		}
+	}
+	if apart == 0 {
+		t.Error("every weight is in one file")
+	}
+}

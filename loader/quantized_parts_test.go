@@ -225,7 +225,7 @@ func TestZeroGroupIndex(t *testing.T) {
 		says    string
 	}{
 		{`{}`, two, "taken for consecutive groups, without desc_act"},
-		{`{"quantization_config":{"quant_method":"gptq","bits":4,"desc_act":true}}`, two, "taken as it is, by desc_act"},
+		{`{"quantization_config":{"quant_method":"gptq","bits":4,"desc_act":true}}`, two, "taken as it is"},
 		{`{}`, one, ""},
 	} {
 		dir := t.TempDir()

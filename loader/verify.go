@@ -304,7 +304,7 @@ func (v *verifier) quantized() error {
 		list := &lists[codes.File]
 		if err == nil {
 			if zeros {
-				taken := "as it is, by desc_act"
+				taken := "as it is"
 				if w.scheme.IgnoreZeroIndex {
 					taken = "for consecutive groups, without desc_act"
 				}

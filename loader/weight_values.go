@@ -386,10 +386,8 @@ func (t Tensor) scalesInOrder() bool {
 // transposed makes scales and offsets that are stored in another order or packed.
 func (t Tensor) transposed(g *dequant.Grouped, scales, offsets []float32) error {
 	w := t.weight.scheme
-	rows, groups := int(w.Rows), int(w.ScaleCols)
-	if groups == 0 {
-		groups = len(scales) / max(rows, 1)
-	}
+	_, each := g.Scales(0, w.Cols)
+	rows, groups := int(w.Rows), int(cmp.Or(w.ScaleCols, each))
 	if w.Scale == scheme.Transposed {
 		stored := make([]float32, len(scales))
 		if err := t.effective(stored, 0, nil); err != nil {
@@ -471,7 +469,7 @@ func (t Tensor) bytesOnce() ([]byte, error) {
 func (t Tensor) groupIndex(g *dequant.Grouped) (index []int32, zeros bool, err error) {
 	w := t.weight.scheme
 	i, ok := w.Part(scheme.GroupIndex)
-	if !ok || w.Cols == 0 {
+	if !ok || w.Cols == 0 || w.Rows == 0 {
 		return nil, false, nil
 	}
 	part := t.part(i)

@@ -473,7 +473,7 @@ func (s *shaping) qweight() error {
 		return misfit("codes without zero points (.qzeros)")
 	case len(s.dims(zero)) != 2 || zero.DType != layout.I32:
 		return misfit("zero points %s of %v %v are no matrix of words", s.name(ZeroPoint), zero.DType, s.dims(zero))
-	case s.dims(codes)[1] == s.dims(scale)[1]:
+	case s.dims(codes)[1] == s.dims(scale)[1] && (s.dims(codes)[1] > 0 || s.conf.method != "awq"): // both have none
 		return s.gptq(codes, scale, zero)
 	case s.dims(scale)[1] == 8*s.dims(codes)[1]:
 		return s.awqGemm(codes, scale, zero)
@@ -545,7 +545,7 @@ func (s *shaping) columns(groups uint64) (err error) {
 	}
 	w.ScaleCols = groups
 	if w.GroupCols, err = s.groupOf(w.Cols, groups); err != nil && s.part(GroupIndex) != nil && groups > 0 && groups <= w.Cols {
-		w.GroupCols, err = ceilDiv(w.Cols, groups), nil // the index tells
+		w.GroupCols, w.IgnoreZeroIndex, err = ceilDiv(w.Cols, groups), false, nil // the index tells
 	}
 	return err
 }
@@ -637,6 +637,9 @@ func (s *shaping) packQuantized() error {
 	w.Code, w.RowBytes, w.ScaleType, w.CodeOffset = Unsigned, 4*words, scale.DType, float32(uint64(1)<<(w.Bits-1))
 	if err := s.scales(scale, nil); err != nil {
 		return err
+	}
+	if n, _ := elements(s.full); n == 0 {
+		return nil
 	}
 	if zero := s.part(ZeroPoint); zero != nil && zero.DType == layout.I32 && w.Pack == PackRows {
 		want := widened(s.full, max(ceilDiv(w.Cols, w.GroupCols), 1))

@@ -1,0 +1,554 @@
+package loader_test
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/scheme"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// A sample is a logical weight of a fixture: its parts, what lies beside them, and its values.
+type sample struct {
+	name   string
+	form   *scheme.Weight
+	shape  []int
+	parts  []samplePart
+	want   content
+	beside map[string][]byte
+}
+
+type samplePart struct {
+	role scheme.Role
+	content
+}
+
+// samples returns the weights of the fixtures in SafeTensors.
+func samples(t *testing.T) (list []sample) {
+	for _, dir := range checkpoints(t) {
+		if filepath.Ext(modelIn(dir)) == ".gguf" {
+			continue
+		}
+		beside := make(map[string][]byte)
+		for _, name := range []string{"config.json", "hf_quant_config.json"} {
+			if b, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
+				beside[name] = b
+			}
+		}
+		m, want := openPath(t, modelIn(dir), nil), openPath(t, filepath.Join(dir, "expected.safetensors"), nil)
+		for x := range m.Tensors() {
+			if x.Scheme() == nil {
+				continue
+			}
+			values, err := want.Tensor(x.Name())
+			if err != nil {
+				values = tensor(t, want, strings.TrimSuffix(x.Name(), ".weight"))
+			}
+			s := sample{x.Name(), x.Scheme(), x.Shape(), nil, contentOf(t, values), beside}
+			for _, p := range x.Parts() {
+				s.parts = append(s.parts, samplePart{p.Role, contentOf(t, p.Tensor)})
+			}
+			s.name = filepath.Base(dir) + "/" + s.name
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+func contentOf(t *testing.T, x loader.Tensor) content {
+	t.Helper()
+	b, err := x.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content{x.Name(), x.DType(), x.Shape(), slices.Clone(b)}
+}
+
+// rows returns the sizes of blocks in which dimension dim counts: how many there are, and the bytes of one.
+func (c content) blocks(dim int) (count, each int) {
+	count, each = 1, c.dtype.BlockBytes()
+	for i, n := range c.shape {
+		if i <= dim {
+			count *= n
+		} else {
+			each *= n
+		}
+	}
+	return count, each
+}
+
+// place returns a dimension that is counted from the last one if it is below 0.
+func (c content) place(dim int) int {
+	if dim < 0 {
+		dim += len(c.shape)
+	}
+	return dim
+}
+
+// cut returns the first n entries of a dimension.
+func (c content) cut(dim, n int) content {
+	dim = c.place(dim)
+	count, each := c.blocks(dim)
+	var data []byte
+	for i := range count {
+		if i%c.shape[dim] < n {
+			data = append(data, c.data[i*each:][:each]...)
+		}
+	}
+	c.shape, c.data = slices.Clone(c.shape), data
+	c.shape[dim] = n
+	return c
+}
+
+// reversed returns the entries of a dimension in the other order.
+func (c content) reversed(dim int) content {
+	dim = c.place(dim)
+	count, each := c.blocks(dim)
+	data, n := make([]byte, 0, len(c.data)), c.shape[dim]
+	for i := range count {
+		data = append(data, c.data[(i-i%n+n-1-i%n)*each:][:each]...)
+	}
+	c.data = data
+	return c
+}
+
+// stacked puts b behind c in a new first dimension.
+func (c content) stacked(b content) content {
+	c.shape, c.data = append([]int{2}, c.shape...), slices.Concat(c.data, b.data)
+	return c
+}
+
+func (s *sample) rows() int { return s.shape[len(s.shape)-2] }
+func (s *sample) cols() int { return s.shape[len(s.shape)-1] }
+
+func (s *sample) has(r scheme.Role) bool {
+	return slices.ContainsFunc(s.parts, func(p samplePart) bool { return p.role == r })
+}
+
+func ceil(n, by int) int { return (n + by - 1) / by }
+
+// resized returns the first columns of the first rows, stored as a writer stores a weight of that size. ok is false
+// if there is no such weight in this scheme.
+func (s sample) resized(rows, cols int) (_ sample, ok bool) {
+	var parts []samplePart
+	for _, p := range s.parts {
+		c, ok := s.part(p, rows, cols)
+		if !ok {
+			return s, false
+		}
+		parts = append(parts, samplePart{p.role, c})
+	}
+	s.parts, s.want = parts, s.want.cut(-2, rows).cut(-1, cols)
+	s.shape = s.want.shape
+	return s, true
+}
+
+// isFlat reports whether the weight is bitsandbytes' sequence of elements.
+func (s *sample) isFlat() bool { return s.form.Code == scheme.NF4 || s.form.Code == scheme.FP4 }
+
+func (s *sample) part(p samplePart, rows, cols int) (content, bool) {
+	f, c, bits := s.form, p.content, int(s.form.Bits)
+	if s.isFlat() {
+		return s.flat(p, rows, cols)
+	}
+	groups := func(n, size uint64, now int) int { // size 0: one for all
+		if size == 0 {
+			return now
+		}
+		return ceil(n2i(n), n2i(size))
+	}
+	groupCols := func(now int) int {
+		if f.Pack == scheme.PackGPTQ && s.has(scheme.GroupIndex) && cols > 0 {
+			return now // which columns may name
+		}
+		return groups(uint64(cols), f.GroupCols, now)
+	}
+	switch p.role {
+	case scheme.Codes:
+		return s.codes(c, rows, cols)
+	case scheme.Shape:
+		if f.Scheme == scheme.HQQ {
+			return content{c.name, c.dtype, c.shape, binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(rows)), uint64(cols))}, true
+		}
+		data := slices.Clone(c.data)
+		binary.LittleEndian.PutUint64(data[len(data)-16:], uint64(rows))
+		binary.LittleEndian.PutUint64(data[len(data)-8:], uint64(cols))
+		c.data = data
+		return c, true
+	case scheme.GroupIndex:
+		return c.cut(0, cols), cols == s.cols() || f.Scheme == scheme.GPTQ
+	case scheme.Scale, scheme.ZeroPoint, scheme.Bias:
+	default:
+		return c, true
+	}
+	kind := f.Zero
+	if p.role == scheme.Scale {
+		kind = f.Scale
+	}
+	last := len(c.shape) - 1
+	switch kind {
+	case scheme.Direct:
+		switch {
+		case f.Scheme == scheme.HQQ && f.GroupRows == 1: // only for no rows
+			return c.cut(0, 0), true
+		case f.Scheme == scheme.HQQ:
+			return c.cut(1, 0), true
+		case c.elements() == 1 && len(c.shape) < 2 || len(c.shape) < len(s.shape) && f.GroupRows != 1:
+			return c, true
+		case len(c.shape) == 1:
+			return c.cut(0, rows), true
+		case len(c.shape) == 4:
+			return c.cut(0, groups(uint64(rows), f.GroupRows, c.shape[0])).cut(2, groups(uint64(cols), f.GroupCols, c.shape[2])), true
+		case len(c.shape) < len(s.shape):
+			return c.cut(-1, rows), true
+		case f.ScaleCols != 0 && cols != s.cols():
+			return c, false
+		case f.ScaleCols != 0:
+			return c.cut(-2, rows), true
+		}
+		return c.cut(-2, groups(uint64(rows), f.GroupRows, c.shape[last-1])).cut(-1, groups(uint64(cols), f.GroupCols, c.shape[last])), true
+	case scheme.Transposed:
+		return c.cut(-2, groupCols(c.shape[0])).cut(-1, rows), true
+	case scheme.PackedAWQ:
+		return c.cut(-2, groupCols(c.shape[0])).cut(-1, rows/8), true
+	case scheme.PackedGPTQ, scheme.PackedPlanes:
+		return c.cut(-2, groupCols(c.shape[0])).cut(-1, ceil(rows*bits, 32)), true
+	case scheme.PackedAlong:
+		return c.cut(-2, ceil(rows*bits, 32)).cut(-1, groups(uint64(cols), f.GroupCols, c.shape[last])), true
+	case scheme.PackedRows:
+		return c.cut(-2, rows), cols == s.cols()
+	}
+	return c, false
+}
+
+func n2i(n uint64) int { return int(min(n, math.MaxInt32)) }
+
+func (s *sample) codes(c content, rows, cols int) (content, bool) {
+	f, bits := s.form, int(s.form.Bits)
+	unit := 8 * c.dtype.BlockBytes()
+	switch f.Pack {
+	case scheme.PackGPTQ:
+		return c.cut(-2, ceil(cols*bits, 32)).cut(-1, rows), cols*bits%32 == 0 || s.has(scheme.GroupIndex)
+	case scheme.PackPlanes:
+		return c.cut(-2, ceil(cols*bits, 32)).cut(-1, rows), cols%32 == 0 && rows%32 == 0
+	case scheme.PackAWQ:
+		return c.cut(-2, cols).cut(-1, rows/8), rows%8 == 0
+	case scheme.PackLowSlabs:
+		if rows == 0 {
+			return c.cut(-2, 0), true
+		}
+		return c.cut(-1, cols), rows == s.rows()
+	case scheme.PackWords:
+		return c.cut(-2, rows).cut(-1, ceil(cols, 32/bits)), true
+	}
+	switch {
+	case f.Scheme == scheme.HQQ && f.GroupRows == 1:
+		return c.cut(0, 0), rows == 0
+	case f.Scheme == scheme.HQQ:
+		return c.cut(1, 0), rows == 0
+	case len(c.shape) > len(s.shape): // blocks of gpt-oss
+		return c.cut(-3, rows).cut(-2, cols/32), cols%32 == 0
+	case c.dtype == layout.U32 && cols%n2i(f.GroupCols) != 0, // MLX has whole groups
+		f.Code != scheme.Unsigned && cols*bits%unit != 0, f.RowBytes == 0 && cols*bits%8 != 0:
+		return c, false
+	}
+	return c.cut(-2, rows).cut(-1, ceil(cols*bits, unit)), true
+}
+
+func (s *sample) flat(p samplePart, rows, cols int) (content, bool) {
+	n, c := rows*cols, p.content
+	scales := ceil(n, n2i(s.form.GroupCols))
+	switch p.role {
+	case scheme.Codes:
+		return c.cut(0, ceil(n, 2)), cols == s.cols() || rows == 0 || cols == 0
+	case scheme.Scale:
+		return c.cut(0, scales), true
+	case scheme.NestedScale:
+		return c.cut(0, ceil(scales, n2i(s.form.NestedBlock))), true
+	case scheme.QuantState:
+		return s.state(c, rows, cols), true
+	}
+	return c, true
+}
+
+var shapeInJSON = regexp.MustCompile(`"shape": ?\[[^]]*\]`)
+
+// state returns the description with another shape.
+func (s *sample) state(c content, shape ...int) content {
+	text, _ := json.Marshal(shape)
+	c.data = shapeInJSON.ReplaceAll(c.data, append([]byte(`"shape":`), text...))
+	c.shape = []int{len(c.data)}
+	return c
+}
+
+// experts returns two matrices of the weight's rows, which the second one has in the other order if every row can be
+// moved. ok is false for schemes of matrices alone.
+func (s sample) experts() (_ sample, ok bool) {
+	f := s.form
+	if len(s.shape) != 2 || s.has(scheme.GroupIndex) || f.ScaleCols != 0 || slices.Contains([]string{scheme.BnbInt8, scheme.HQQ, scheme.BitNet, scheme.AWQ, scheme.GPTQ}, f.Scheme) {
+		return s, false
+	}
+	if s.isFlat() {
+		if s.rows()%2 != 0 {
+			return s, false
+		}
+		s.parts = slices.Clone(s.parts)
+		s.shape = []int{2, s.rows() / 2, s.cols()}
+		for i, p := range s.parts {
+			if p.role == scheme.QuantState {
+				s.parts[i].content = s.state(p.content, s.shape...)
+			}
+		}
+		s.want.shape = s.shape
+		return s, true
+	}
+	turned := f.Zero != scheme.PackedAlong && f.GroupRows <= 1
+	var parts []samplePart
+	for _, p := range s.parts {
+		c := p.content
+		switch {
+		case p.role == scheme.Shape:
+			c.shape, c.data = []int{3}, slices.Concat(int64s(2), c.data)
+		case len(c.shape) == 4:
+			return s, false
+		case c.elements() == 1 && (p.role != scheme.Codes) && f.GroupRows == 0, p.role == scheme.GlobalScale, p.role == scheme.InputScale, p.role == scheme.QuantState:
+		case !turned || c.shape[0] == 1:
+			c = c.stacked(c)
+		default:
+			c = c.stacked(c.reversed(0))
+		}
+		parts = append(parts, samplePart{p.role, c})
+	}
+	second := s.want
+	if turned {
+		second = second.reversed(0)
+	}
+	s.parts, s.want = parts, s.want.stacked(second)
+	s.shape = s.want.shape
+	return s, true
+}
+
+func int64s(values ...int) (b []byte) {
+	for _, v := range values {
+		b = binary.LittleEndian.AppendUint64(b, uint64(v))
+	}
+	return b
+}
+
+var groupInJSON = regexp.MustCompile(`"(q_)?group_size": ?\d+`)
+
+// whole returns the weight's first group of columns, as one of a configuration with the group size −1.
+func (s sample) whole() (_ sample, ok bool) {
+	g := n2i(s.form.GroupCols)
+	config := s.beside["config.json"]
+	if s.has(scheme.GroupIndex) { // which may be left out if it is in order
+		if strings.Contains(s.name, "act-order") || strings.Contains(s.name, "autogptq") || s.form.Scheme != scheme.GPTQ {
+			return s, false
+		}
+		s.parts = slices.DeleteFunc(slices.Clone(s.parts), func(p samplePart) bool { return p.role == scheme.GroupIndex })
+	}
+	if g <= 1 || g >= s.cols() || len(s.shape) != 2 || slices.Contains([]string{scheme.NVFP4, scheme.MXFP4, scheme.MLXAffine}, s.form.Scheme) || !groupInJSON.Match(config) {
+		return s, false
+	}
+	if s, ok = s.resized(s.rows(), g); ok {
+		s.beside = map[string][]byte{"config.json": groupInJSON.ReplaceAll(config, []byte(`"${1}group_size": -1`))}
+	}
+	return s, ok
+}
+
+// firstOf returns the largest size below n that f takes.
+func firstOf(n int, f func(n int) (sample, bool)) (s sample, ok bool) {
+	for n--; n > 0 && !ok; n-- {
+		s, ok = f(n)
+	}
+	return s, ok
+}
+
+const allMade = "awq bitnet bnb-fp4 bnb-int8 bnb-nf4 fp8 gptq hqq int-quantized mlx-affine mxfp4 nvfp4 pack-quantized"
+
+var edges = []struct {
+	name string
+	of   string // the schemes that have it
+	make func(s sample) (sample, bool)
+}{
+	{"as it is", allMade, func(s sample) (sample, bool) { return s, true }},
+	{"no rows", allMade, func(s sample) (sample, bool) { return s.resized(0, s.cols()) }},
+	{"no columns", strings.Replace(allMade, " hqq", "", 1), func(s sample) (sample, bool) { return s.resized(s.rows(), 0) }},
+	{"a short group of columns", "awq bitnet bnb-int8 fp8 gptq int-quantized mxfp4 nvfp4 pack-quantized", func(s sample) (sample, bool) {
+		return firstOf(s.cols(), func(n int) (sample, bool) {
+			if s.form.GroupCols > 0 && n%n2i(s.form.GroupCols) == 0 {
+				return s, false
+			}
+			return s.resized(s.rows(), n)
+		})
+	}},
+	{"fewer rows", "awq bnb-fp4 bnb-int8 bnb-nf4 fp8 gptq int-quantized mlx-affine mxfp4 nvfp4 pack-quantized", func(s sample) (sample, bool) {
+		return firstOf(s.rows(), func(n int) (sample, bool) { return s.resized(n, s.cols()) })
+	}},
+	{"group −1", "awq fp8 gptq int-quantized pack-quantized", sample.whole},
+	{"experts", "bnb-fp4 bnb-nf4 fp8 int-quantized mlx-affine mxfp4 nvfp4 pack-quantized", sample.experts},
+}
+
+// TestQuantizedEdges: weights at the edges of every scheme, each part in a shard of its own, have the values that the
+// reference has. They are made of the fixtures.
+func TestQuantizedEdges(t *testing.T) {
+	made := make(map[string][]string) // by edge
+	all := samples(t)
+	for _, e := range edges {
+		t.Run(e.name, func(t *testing.T) {
+			for _, s := range all {
+				edge, ok := e.make(s)
+				if !ok {
+					continue
+				}
+				if !slices.Contains(made[e.name], s.form.Scheme) {
+					made[e.name] = append(made[e.name], s.form.Scheme)
+				}
+				path := edge.write(t)
+				for way, m := range map[string]*loader.Model{
+					"mapped": openPath(t, path, nil), "read": openPath(t, path, &loader.Options{NoMap: true}), "afar": fromAfar(t, path),
+				} {
+					if err := edge.check(m); err != nil {
+						t.Errorf("%s, %s: %v", s.name, way, err)
+					}
+					m.Close()
+				}
+			}
+		})
+	}
+	for _, e := range edges {
+		slices.Sort(made[e.name])
+		if got := strings.Join(made[e.name], " "); got != e.of {
+			t.Errorf("%s: made of %s", e.name, got)
+		}
+	}
+}
+
+// TestCompanionGone: a shard with a companion is opened when it is needed. If it is gone by then, the error names it,
+// and other tensors have their bytes.
+func TestCompanionGone(t *testing.T) {
+	tried := make(map[string]bool)
+	for _, s := range samples(t) {
+		if tried[s.form.Scheme] {
+			continue
+		}
+		tried[s.form.Scheme] = true
+		path := s.write(t)
+		for name, m := range map[string]*loader.Model{"mapped": openPath(t, path, nil), "read": openPath(t, path, &loader.Options{NoMap: true})} {
+			gone := fmt.Sprintf("model-%05d-of-%05d.safetensors", 3, len(s.parts)+1) // of the first companion
+			shard := filepath.Join(filepath.Dir(path), gone)
+			b, err := os.ReadFile(shard)
+			if err == nil {
+				err = os.Remove(shard)
+			}
+			if err != nil {
+				t.Skip(err) // a system that keeps open files
+			}
+			for x := range m.Tensors() {
+				_, err := x.Float32s()
+				switch opened := s.parts[1].role == scheme.QuantState || s.parts[1].role == scheme.Shape; {
+				case x.Name() == "norm" && err != nil, x.Name() != "norm" && err == nil && !opened:
+					t.Errorf("%s, %s: %s: %v", s.name, name, x.Name(), err)
+				case err != nil && (!errors.Is(err, fs.ErrNotExist) || strings.Count(err.Error(), gone) != 1 || !strings.Contains(err.Error(), s.parts[1].name)):
+					t.Errorf("%s, %s: %v", s.name, name, err)
+				}
+			}
+			if err := os.WriteFile(shard, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			m.Close()
+		}
+	}
+}
+
+func fromAfar(t *testing.T, path string) *loader.Model {
+	t.Helper()
+	m, err := openDistant(path)
+	return opened(t, m, err)
+}
+
+// write writes the weight as a checkpoint of shards, with a tensor that is none of its parts in the first, and
+// returns the path of the index.
+func (s *sample) write(t *testing.T) string {
+	t.Helper()
+	dir, index := t.TempDir(), make(map[string]string)
+	put := func(name string, b []byte) {
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shards := [][]content{{random("norm", layout.F32, 5)}}
+	for _, p := range s.parts {
+		shards = append(shards, []content{p.content})
+	}
+	for i, tensors := range shards {
+		name := fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, len(shards))
+		put(name, safeTensors(tensors))
+		index[tensors[0].name] = name
+	}
+	text, err := json.Marshal(map[string]any{"weight_map": index})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put("model.safetensors.index.json", text)
+	for name, b := range s.beside {
+		put(name, b)
+	}
+	return filepath.Join(dir, "model.safetensors.index.json")
+}
+
+// check holds the model's one logical weight against the sample.
+func (s *sample) check(m *loader.Model) error {
+	if m.Len() != 2 {
+		return fmt.Errorf("%d tensors", m.Len())
+	}
+	for x := range m.Tensors() {
+		if x.Name() == "norm" {
+			continue
+		}
+		if err := x.Problem(); err != nil {
+			return err
+		}
+		if x.Scheme() == nil || x.Scheme().Scheme != s.form.Scheme || !slices.Equal(x.Shape(), s.shape) || len(x.Parts()) != len(s.parts) {
+			return fmt.Errorf("%+v of shape %v, want %v", x.Scheme(), x.Shape(), s.shape)
+		}
+		want := modelOf(s.want)
+		defer want.Close()
+		y, err := want.Tensor(s.want.name)
+		if err == nil {
+			err = sameAsExpected(y, x)
+		}
+		if err == nil && s.want.elements() > 0 {
+			row := make([]float32, s.cols())
+			err = x.DequantizeRows(row, x.Elements()/uint64(s.cols())-1, 1)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	r, err := m.Verify(context.Background(), nil)
+	if err == nil {
+		err = r.Err()
+	}
+	return err
+}
+
+func modelOf(c content) *loader.Model {
+	m, err := loader.OpenBytes(safeTensors([]content{c}), nil)
+	if err != nil {
+		panic(err)
+	}
+	return m
+}
