@@ -146,7 +146,7 @@ func generationVersion(n int64) string { return generation + strconv.FormatInt(n
 // etagVersion returns an ETag in quotes, which a listing leaves out.
 func etagVersion(etag azcore.ETag) string { return strconv.Quote(strings.Trim(string(etag), `"`)) }
 
-// What versions begin with that are no ETags.
+// Versions that are no ETags begin with these.
 const (
 	generation = "generation "
 	date       = "date "
