@@ -23,6 +23,9 @@ type bearer struct {
 	host, repo string
 	http       httprange.Options // of requests to the server of tokens
 	credential func(ctx context.Context, host string) (auth.Credential, error)
+	// sign, if set, returns the Authorization of a request for a token at the registry's own address, where there
+	// are no credentials. It adds to the query.
+	sign func(realm *url.URL, query url.Values) (string, error)
 
 	mu     sync.Mutex
 	header string // "" until a challenge has come
@@ -145,9 +148,18 @@ func (b *bearer) token(ctx context.Context, params map[string]string, c auth.Cre
 		if c.Username != "" {
 			ask.Set("account", c.Username)
 		}
-		realm.RawQuery = ask.Encode()
 		o := b.http
 		o.Header = basic(c)
+		if b.sign != nil && c == auth.EmptyCredential && realm.Host == b.host {
+			signature, err := b.sign(realm, ask)
+			if err != nil {
+				return "", err
+			}
+			if signature != "" {
+				o.Header.Set("Authorization", signature)
+			}
+		}
+		realm.RawQuery = ask.Encode()
 		body, _, err = httprange.Get(ctx, realm.String(), mostToken, &o)
 	}
 	if err != nil {

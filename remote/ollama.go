@@ -4,19 +4,25 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tensormap/tensormap/layout"
+	"golang.org/x/crypto/ssh"
 )
 
 // ollamaAddress is a model of Ollama: of its registry, of another one, or of the store on this machine.
@@ -81,7 +87,10 @@ func (a ollamaAddress) model(ctx context.Context, o *Options) (*folder, error) {
 		return nil, err
 	}
 	r := newRegistry(a.host, a.namespace+"/"+a.name, o)
-	r.refused = "no such model, or one that is not public"
+	r.refused = "no such model, or one that the key ~/.ollama/id_ed25519 does not open"
+	if b, ok := r.http.Authorizer.(*bearer); ok {
+		b.sign = signAsOllama
+	}
 	kept := filepath.Join(store, "manifests", a.host, a.namespace, a.name, a.tag)
 	m, err := keptManifest(kept)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && o.fresh && !r.offline {
@@ -106,6 +115,37 @@ func (a ollamaAddress) model(ctx context.Context, o *Options) (*folder, error) {
 	d.all = true
 	d.pulled = func() error { return writeWhole(kept, m.ollamaText()) }
 	return d, nil
+}
+
+// signAsOllama signs a request for a token with the key that Ollama has made for this user, or returns "" if there
+// is none. Source: ollama v0.17.4, server/auth.go and auth/auth.go.
+func signAsOllama(realm *url.URL, query url.Values) (string, error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", nil
+	}
+	path := filepath.Join(home, ".ollama", "id_ed25519")
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	var key ssh.Signer
+	if err == nil {
+		key, err = ssh.ParsePrivateKey(text)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	query.Set("ts", strconv.FormatInt(time.Now().Unix(), 10))
+	query.Set("nonce", rand.Text())
+	u := *realm
+	u.RawQuery = query.Encode()
+	none := base64.StdEncoding.EncodeToString([]byte(digestOf(nil)[len("sha256:"):])) // of the request's body
+	signature, err := key.Sign(rand.Reader, []byte("GET,"+u.String()+","+none))
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	return base64.StdEncoding.EncodeToString(key.PublicKey().Marshal()) + ":" + base64.StdEncoding.EncodeToString(signature.Blob), nil
 }
 
 // keptManifest reads a manifest in Ollama's store.

@@ -2,10 +2,20 @@ package peers
 
 import (
 	"bytes"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
+	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,12 +26,14 @@ import (
 	gcr "github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/ollama/ollama/auth"
 	"github.com/ollama/ollama/manifest"
 	"github.com/ollama/ollama/types/model"
 	"github.com/tensormap/tensormap/internal/modeltest"
 	tensors "github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/remote"
+	"golang.org/x/crypto/ssh"
 )
 
 const ollama = "application/vnd.ollama.image."
@@ -299,4 +311,53 @@ func TestOllamaWrongTensor(t *testing.T) {
 			t.Errorf("%s: %v stay", dir, blobs)
 		}
 	}
+}
+
+// A model that is not public is asked for with the signature that Ollama's code makes.
+func TestOllamaPrivate(t *testing.T) {
+	environment(t)
+	r := startRegistry(t, nil)
+	data := bytesOf(1<<20, 1)
+	ollamaModel(t, r.host+"/people/own:v1", layer{mediaType: ollama + "model", content: weights("w", data)})
+	upload(t, r, r.host+"/people/own:v1")
+	t.Setenv("OLLAMA_MODELS", t.TempDir())
+	var front *httptest.Server
+	front = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		switch {
+		case req.URL.Path == "/token":
+			sum := sha256.Sum256(nil)
+			signed, err := auth.Sign(req.Context(), fmt.Appendf(nil, "GET,%s,%s", front.URL+req.URL.String(), base64.StdEncoding.EncodeToString([]byte(hex.EncodeToString(sum[:])))))
+			if q := req.URL.Query(); err != nil || req.Header.Get("Authorization") != signed || q.Get("ts") == "" || q.Get("nonce") == "" || q.Get("scope") != "repository:people/own:pull" {
+				http.Error(w, "who is it?", http.StatusUnauthorized)
+				return
+			}
+			fmt.Fprint(w, `{"token": "good"}`)
+		case req.Header.Get("Authorization") != "Bearer good":
+			w.Header().Set("WWW-Authenticate", `Bearer realm="`+front.URL+`/token",service="registry",scope="repository:people/own:pull"`)
+			http.Error(w, "denied", http.StatusUnauthorized)
+		default:
+			(&httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(&url.URL{Scheme: "http", Host: r.host}) }}).ServeHTTP(w, req)
+		}
+	}))
+	t.Cleanup(front.Close)
+	address := "ollama://" + strings.TrimPrefix(front.URL, "http://") + "/people/own:v1"
+	if _, err := remote.Open(t.Context(), address, nil); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), "id_ed25519") {
+		t.Error(err)
+	}
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKey(key, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(os.Getenv("HOME"), ".ollama")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "id_ed25519"), pem.EncodeToMemory(block), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want(t, open(t, address), "w", data)
 }
