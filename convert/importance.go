@@ -3,6 +3,7 @@ package convert
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
@@ -21,7 +22,8 @@ const (
 
 // ReadImportance reads an importance matrix in the form that llama.cpp's llama-imatrix writes as GGUF. For
 // each tensor it has the sums of the squares of what the columns were multiplied with, and how many were
-// added. A matrix that met no input counts evenly.
+// added. A matrix counts evenly if it met no input, or nothing but zeros. A sum or count that is negative or not
+// finite is layout.ErrInvalid.
 func ReadImportance(path string) (Importance, error) {
 	m, err := loader.Open(path, nil)
 	if err != nil {
@@ -35,7 +37,7 @@ func ReadImportance(path string) (Importance, error) {
 			continue
 		}
 		if all[name], err = meansOf(m, t, name); err != nil {
-			return nil, fmt.Errorf("%s: importance of %q: %w", path, name, err)
+			return nil, err
 		}
 	}
 	if len(all) == 0 {
@@ -50,28 +52,44 @@ func meansOf(m *loader.Model, sums loader.Tensor, name string) ([]float32, error
 	if err != nil {
 		return nil, err
 	}
-	means := make([]float32, sums.Elements())
-	if err := sums.Dequantize(means); err != nil {
+	means, err := magnitudes(m, sums)
+	if err != nil {
 		return nil, err
 	}
-	n := make([]float32, counts.Elements())
-	if err := counts.Dequantize(n); err != nil {
+	n, err := magnitudes(m, counts)
+	if err != nil {
 		return nil, err
 	}
 	if len(n) == 0 || len(means)%len(n) != 0 {
-		return nil, fmt.Errorf("%w: %d sums, but %d counts", layout.ErrInvalid, len(means), len(n))
+		return nil, fmt.Errorf("%s: importance of %q: %w: %d sums, but %d counts", m.Path(), name, layout.ErrInvalid, len(means), len(n))
 	}
-	for i, columns := 0, len(means)/len(n); i < len(means); i++ {
-		if count := n[i/columns]; count > 0 {
-			means[i] /= count
-		} else {
-			means[i] = 1
-		}
-		if w := float64(means[i]); !(w >= 0 && w <= math.MaxFloat32) {
-			return nil, fmt.Errorf("%w: column %d has %v", layout.ErrInvalid, i%columns, w)
+	columns := len(means) / len(n)
+	for i, count := range n {
+		matrix := means[i*columns:][:columns]
+		even := count == 0 || len(matrix) > 0 && slices.Max(matrix) == 0
+		for c := range matrix {
+			if even {
+				matrix[c] = 1
+			} else if matrix[c] /= count; matrix[c] > math.MaxFloat32 {
+				return nil, fmt.Errorf("%s: importance of %q: %w: the mean of column %d is no float32", m.Path(), name, layout.ErrInvalid, c)
+			}
 		}
 	}
 	return means, nil
+}
+
+// magnitudes returns the values of t, which are finite and not negative.
+func magnitudes(m *loader.Model, t loader.Tensor) ([]float32, error) {
+	values := make([]float32, t.Elements())
+	if err := t.Dequantize(values); err != nil {
+		return nil, err
+	}
+	for i, x := range values {
+		if !(x >= 0 && x <= math.MaxFloat32) {
+			return nil, fmt.Errorf("%s: tensor %q: %w: element %d is %v", m.Path(), t.Name(), layout.ErrInvalid, i, x)
+		}
+	}
+	return values, nil
 }
 
 // ByImportance reports whether Options.Importance weighs errors.

@@ -170,6 +170,11 @@ func (opts *convertOptions) run(ctx context.Context, s terminal.Streams, args []
 	if err != nil {
 		return err
 	}
+	for _, read := range append([]string{opts.imatrix}, opts.metadata.files...) {
+		if err := checkDiffers(out, read); err != nil {
+			return err
+		}
+	}
 	o, err := opts.convertOptions(format)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -71,6 +72,12 @@ func TestConvertRecipes(t *testing.T) {
 	done(t, "verify", out)
 	tensormap("convert", source, out, "--dtype", "q4_k", "--imatrix", "../../convert/testdata/imatrix.gguf").failsWith(t, "none of its 2 names is a tensor of the model")
 	tensormap("convert", source, out, "--dtype", "q4_k", "--imatrix", source).failsWith(t, "no importance matrix")
+	imatrix := filepath.Join(filepath.Dir(out), "imatrix.gguf")
+	b, err := os.ReadFile("../../convert/testdata/imatrix.gguf")
+	if err = errors.Join(err, os.WriteFile(imatrix, b, 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	tensormap("convert", source, imatrix, "--dtype", "q4_k", "--imatrix", imatrix).failsWith(t, "is the file that is being read")
 	for args, says := range map[string]string{
 		"--type *=q8_0":            "need it",
 		"--imatrix x":              "need it",

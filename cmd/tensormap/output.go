@@ -37,17 +37,25 @@ func checkOutput(path string, m *loader.Model) error {
 	if path == "" {
 		return &fs.PathError{Op: "open", Path: `""`, Err: syscall.ENOENT}
 	}
+	for _, f := range m.Files() {
+		if err := checkDiffers(path, f.Path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkDiffers refuses to write a file that is read. Whoever creates a missing one says it better.
+func checkDiffers(path, read string) error {
+	if read == "" || isAddress(read) {
+		return nil
+	}
 	out, err := os.Stat(path)
 	if err != nil {
-		return nil // whoever creates the file says it better
+		return nil
 	}
-	for _, f := range m.Files() {
-		if isAddress(f.Path) {
-			continue
-		}
-		if in, err := os.Stat(f.Path); err == nil && os.SameFile(in, out) {
-			return fmt.Errorf("%s: is the file that is being read", path)
-		}
+	if in, err := os.Stat(read); err == nil && os.SameFile(in, out) {
+		return fmt.Errorf("%s: is the file that is being read", path)
 	}
 	return nil
 }
