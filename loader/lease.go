@@ -57,6 +57,9 @@ func (m *Model) AcquireContext(ctx context.Context) (*Lease, error) {
 	return l, nil
 }
 
+// Path returns what the model's Path does.
+func (l *Lease) Path() string { return l.model.path }
+
 // trace notes who takes l.
 func (m *Model) trace(l *Lease) {
 	if !m.opts.TraceLeases {

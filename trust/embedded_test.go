@@ -85,8 +85,8 @@ func write(t testing.TB, in *loader.Model, opts *convert.Options) (files [][]byt
 }
 
 // readAll opens b and reads all of it.
-func readAll(b []byte, key loader.Trust) error {
-	m, err := loader.OpenBytes(b, &loader.Options{Trust: key})
+func readAll(b []byte, opts *loader.Options) error {
+	m, err := loader.OpenBytes(b, opts)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ const footer = 16 // whose checksum protects against accidents only
 func TestEmbeddedEveryByte(t *testing.T) {
 	signer, key := newKey(t)
 	b := signedFile(t, signer, 20)
-	if err := readAll(b, key); err != nil {
+	if err := readAll(b, &loader.Options{Trust: key}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range len(b) - footer {
@@ -121,11 +121,11 @@ func TestEmbeddedEveryByte(t *testing.T) {
 		b[i] ^= 1 << (i % 8)
 	}
 	for n := range len(b) {
-		if readAll(b[:n], key) == nil {
+		if readAll(b[:n], &loader.Options{Trust: key}) == nil {
 			t.Fatalf("cut after %d of %d bytes: passes", n, len(b))
 		}
 	}
-	if err := readAll(append(bytes.Clone(b), b[len(b)-footer:]...), key); err == nil {
+	if err := readAll(append(bytes.Clone(b), b[len(b)-footer:]...), &loader.Options{Trust: key}); err == nil {
 		t.Error("extended: passes")
 	}
 }
@@ -213,19 +213,19 @@ func TestEmbeddedTampered(t *testing.T) {
 		"no file":        []byte("APR2"),
 		"safetensors":    modeltest.SafeTensors(modeltest.Tensor{Name: "a", DType: layout.F32, Shape: []int{1}, Data: make([]byte, 4)}),
 	} {
-		if err := readAll(b, key); err == nil {
+		if err := readAll(b, &loader.Options{Trust: key}); err == nil {
 			t.Errorf("%s: passes", what)
 		}
 	}
-	if err := readAll(good, strange); !errors.Is(err, trust.ErrSignature) {
+	if err := readAll(good, &loader.Options{Trust: strange}); !errors.Is(err, trust.ErrSignature) {
 		t.Errorf("another key: %v", err)
 	}
-	if err := readAll(good, key); err != nil {
+	if err := readAll(good, &loader.Options{Trust: key}); err != nil {
 		t.Error(err)
 	}
 	// A key twice, at any depth, is refused before the signature counts.
 	twice := bytes.Replace(good, []byte(`"algorithm":"Ed25519"`), []byte(`"algorithm":"Ed25519","algorithm":"Ed25519"`), 1)
-	if err := readAll(twice, key); err == nil {
+	if err := readAll(twice, &loader.Options{Trust: key}); err == nil {
 		t.Error("a key twice: passes")
 	}
 	if m, err := loader.OpenBytes(good, nil); err != nil {
@@ -245,7 +245,7 @@ func TestEmbeddedOfPython(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := readAll(b, embedded(t, key)); err != nil {
+	if err := readAll(b, &loader.Options{Trust: embedded(t, key)}); err != nil {
 		t.Error(err)
 	}
 	// Its chunks have 64 KiB: a wrong one spoils the tensors that touch it only.

@@ -60,21 +60,6 @@ func encrypted(t testing.TB, opts *convert.Options, rows ...int) []byte {
 	return write(t, counted(t, rows...), opts)[0]
 }
 
-// readSealed opens b and reads all of it.
-func readSealed(b []byte, opts *loader.Options) error {
-	m, err := loader.OpenBytes(b, opts)
-	if err != nil {
-		return err
-	}
-	defer m.Close()
-	for t := range m.Tensors() {
-		if _, err := t.WriteTo(io.Discard); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // sameTensors compares the elements of two models, read in several ways.
 func sameTensors(t *testing.T, got, want *loader.Model) {
 	t.Helper()
@@ -315,7 +300,7 @@ func TestEncryptedEveryByte(t *testing.T) {
 			b[i] ^= 1 << (i % 8)
 		}
 		good.Close()
-		if err := readSealed(b, opts); err != nil {
+		if err := readAll(b, opts); err != nil {
 			t.Error(err)
 		}
 	}
@@ -421,11 +406,11 @@ func TestEncryptedTampered(t *testing.T) {
 		"no file":            []byte("APR2"),
 		"nothing":            {},
 	} {
-		if err := readSealed(bad, opens(testKey)); err == nil && what != "extended" {
+		if err := readAll(bad, opens(testKey)); err == nil && what != "extended" {
 			t.Errorf("%s: passes", what)
 		}
 	}
-	if err := readSealed(good, opens(testKey)); err != nil {
+	if err := readAll(good, opens(testKey)); err != nil {
 		t.Error(err)
 	}
 	// Without a key, too, flag and metadata must agree.

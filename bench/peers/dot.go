@@ -311,7 +311,7 @@ func onEachCore(rows int, f func(lo, hi int)) {
 // wholeCols is the width of rows whose products are integers: few enough for all sums to stay below 2²⁴.
 const wholeCols = 512
 
-// wholeVector has integers that are their own codes, under scales of 1 or -1.
+// wholeVector returns integers that are their own codes, under scales of 1 or -1.
 func (p *dotPeer) wholeVector(rng *rand.Rand) vector {
 	x := make([]float32, wholeCols)
 	for i := range x {

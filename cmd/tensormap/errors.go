@@ -1,12 +1,10 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
@@ -45,10 +43,9 @@ func printError(w io.Writer, err error) {
 	fmt.Fprintf(w, "tensormap: %s\n", terminal.Printable(explain(err)))
 }
 
-// explain returns the text of err, and behind it the flag that may help. It names an interrupt
-// as such, which errors call "context canceled".
+// explain returns the text of err, and behind it the flag that may help.
 func explain(err error) string {
-	msg := strings.Replace(err.Error(), context.Canceled.Error(), "interrupted", 1)
+	msg := err.Error()
 	var status *httprange.StatusError
 	if errors.As(err, &status) && errors.Is(status, fs.ErrPermission) && status.Elsewhere == "" {
 		msg += " (--header 'NAME: VALUE' sends what the server may ask for)"

@@ -19,23 +19,23 @@ func cpuTime(t *testing.T) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// Ten times the tensors take about ten times as long, not a hundred times.
+// Ten times the tensors take about ten times as long, not a hundred times. What disturbs every try, such as other
+// work on the same core, is measured again.
 func TestManyTensors(t *testing.T) {
 	few, many := manyTensors(t, 2_000), manyTensors(t, 20_000)
-	best := func(args []string) time.Duration {
-		best := time.Hour
-		for range 3 {
+	for _, flags := range [][]string{{"--tree"}, {"--tree", "--sort", "size"}, {"--sort", "name"}} {
+		took := func(file string) time.Duration {
 			start := cpuTime(t)
-			if status := run(context.Background(), args, io.Discard, io.Discard); status != exitDone {
+			if status := run(context.Background(), append([]string{"inspect", file}, flags...), io.Discard, io.Discard); status != exitDone {
 				t.Fatal(status)
 			}
-			best = min(best, cpuTime(t)-start)
+			return cpuTime(t) - start
 		}
-		return best
-	}
-	for _, flags := range [][]string{{"--tree"}, {"--tree", "--sort", "size"}, {"--sort", "name"}} {
-		of := func(file string) time.Duration { return best(append([]string{"inspect", file}, flags...)) }
-		if short, long := of(few), of(many); long > 40*short {
+		short, long := took(few), took(many)
+		for tries := 1; long > 40*short && tries < 20; tries++ {
+			short, long = min(short, took(few)), min(long, took(many))
+		}
+		if long > 40*short {
 			t.Errorf("%q: %v for 2,000 tensors, %v for 20,000", flags, short, long)
 		}
 	}

@@ -14,6 +14,25 @@ import (
 // command waits for something that may never come, such as the reader of a pipe.
 const grace = 2 * time.Second
 
+// interruptible is a context whose end errors call an interrupt.
+type interruptible struct{ context.Context }
+
+// Err returns errInterrupted once the context is canceled.
+func (c interruptible) Err() error {
+	if err := c.Context.Err(); err != context.Canceled {
+		return err
+	}
+	return errInterrupted{context.Canceled}
+}
+
+// Value returns nil. Contexts made of this one would find the one within by a value, and repeat its error.
+func (interruptible) Value(any) any { return nil }
+
+type errInterrupted struct{ error }
+
+func (errInterrupted) Error() string   { return "interrupted" }
+func (e errInterrupted) Unwrap() error { return e.error }
+
 // obeySignals asks for an orderly end at the first signal; a second one, or the end of
 // the grace, ends the process there and then. Once the work has ended, finish ends the process
 // by the signal that came, if one did, and returns if none.

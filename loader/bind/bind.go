@@ -47,6 +47,8 @@ import (
 // Source has tensors by name: a *loader.Model or a *loader.Lease. Views in a struct live as long as
 // those of its source.
 type Source interface {
+	// Path returns the path of the model.
+	Path() string
 	Tensor(name string) (loader.Tensor, error)
 	Tensors() iter.Seq[loader.Tensor]
 }
@@ -56,13 +58,17 @@ type Dims map[string]int
 
 // MismatchError says which field does not fit which tensor.
 type MismatchError struct {
+	Path   string // of the model, unless Err names the file
 	Field  string // such as Layers[3].Query
 	Tensor string
 	Err    error
 }
 
 func (e *MismatchError) Error() string {
-	return fmt.Sprintf("%s: tensor %q: %v", e.Field, e.Tensor, e.Err)
+	if e.Path == "" {
+		return fmt.Sprintf("%s: %v", e.Field, e.Err)
+	}
+	return fmt.Sprintf("%s: %s: tensor %q: %v", e.Path, e.Field, e.Tensor, e.Err)
 }
 
 func (e *MismatchError) Unwrap() error { return e.Err }
@@ -130,8 +136,13 @@ type place struct {
 // mostHints bounds the searches for near names.
 const mostHints = 8
 
+// unread notes an error of a tensor, which names it and its file.
+func (b *binder) unread(field, tensor string, err error) {
+	b.errs = append(b.errs, &MismatchError{"", field, tensor, err})
+}
+
 func (b *binder) fail(field, tensor string, err error) {
-	b.errs = append(b.errs, &MismatchError{field, tensor, err})
+	b.errs = append(b.errs, &MismatchError{b.from.Path(), field, tensor, err})
 }
 
 // structure fills the fields of v. path is v's place in the outermost struct.
@@ -308,7 +319,7 @@ func (b *binder) tensor(v reflect.Value, r request) {
 		b.missing(r.field, r.names[0])
 		return
 	case err != nil:
-		b.fail(r.field, r.names[0], err)
+		b.unread(r.field, r.names[0], err)
 		return
 	}
 	if err := errors.Join(b.checkDType(t, r.tag), b.checkShape(t, r.tag)); err != nil {
@@ -327,7 +338,7 @@ func (b *binder) tensor(v reflect.Value, r request) {
 			err = read(v, t.Bytes)
 		}
 		if err != nil {
-			b.fail(r.field, t.Name(), err)
+			b.unread(r.field, t.Name(), err)
 		}
 	})
 }

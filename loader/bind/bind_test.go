@@ -134,8 +134,12 @@ func TestMismatches(t *testing.T) {
 	var fields []string
 	for _, tt := range tests {
 		e := encoder{Untouched: 7}
-		err := bind.Struct(&e, open(t, tt.change(whole())...), nil)
+		m := open(t, tt.change(whole())...)
+		err := bind.Struct(&e, m, nil)
 		var mismatch *bind.MismatchError
+		if err == nil || !strings.HasPrefix(err.Error(), m.Path()+": "+tt.field) {
+			t.Errorf("%s: %v", tt.field, err)
+		}
 		if !errors.As(err, &mismatch) || mismatch.Field != tt.field || !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.text) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", tt.field, err)
 		}
@@ -218,7 +222,7 @@ func TestRecursiveTypes(t *testing.T) {
 			List nest `tensor:"next.%d"`
 		}{},
 	} {
-		if err := bind.Struct(dst, m, nil); err == nil || err.Error() != want {
+		if err := bind.Struct(dst, m, nil); err == nil || err.Error() != m.Path()+": "+want {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}

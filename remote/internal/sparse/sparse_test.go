@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tensormap/tensormap/layout"
@@ -383,7 +384,9 @@ func TestFill(t *testing.T) {
 }
 
 // Fill gives way to reads, of other Files too.
-func TestFillGivesWay(t *testing.T) {
+func TestFillGivesWay(t *testing.T) { synctest.Test(t, testFillGivesWay) }
+
+func testFillGivesWay(t *testing.T) {
 	o := newOrigin(odd)
 	var asked atomic.Int64
 	f, err := Open(filepath.Join(t.TempDir(), "f"), Options{Size: odd, Identity: "one", Fetch: o.fetch, Asked: &asked})
