@@ -30,7 +30,7 @@ group:
 	VPAND          Y0, Y2, Y3
 	VPSRLW         $0x04, Y2, Y2
 	VPAND          Y0, Y2, Y2
-	VPXOR          Y4, Y4, Y4
+	VPXORD         Y4, Y4, Y4
 	VPDPBUSD       (AX), Y3, Y4
 	VPDPBUSD       32(AX), Y2, Y4
 	VBROADCASTI128 20(SI), Y2
@@ -38,7 +38,7 @@ group:
 	VPAND          Y0, Y2, Y3
 	VPSRLW         $0x04, Y2, Y2
 	VPAND          Y0, Y2, Y2
-	VPXOR          Y5, Y5, Y5
+	VPXORD         Y5, Y5, Y5
 	VPDPBUSD       64(AX), Y3, Y5
 	VPDPBUSD       96(AX), Y2, Y5
 	VPUNPCKLDQ     Y5, Y4, Y2
@@ -49,7 +49,7 @@ group:
 	VPAND          Y0, Y2, Y3
 	VPSRLW         $0x04, Y2, Y2
 	VPAND          Y0, Y2, Y2
-	VPXOR          Y5, Y5, Y5
+	VPXORD         Y5, Y5, Y5
 	VPDPBUSD       128(AX), Y3, Y5
 	VPDPBUSD       160(AX), Y2, Y5
 	VBROADCASTI128 56(SI), Y2
@@ -57,7 +57,7 @@ group:
 	VPAND          Y0, Y2, Y3
 	VPSRLW         $0x04, Y2, Y2
 	VPAND          Y0, Y2, Y2
-	VPXOR          Y6, Y6, Y6
+	VPXORD         Y6, Y6, Y6
 	VPDPBUSD       192(AX), Y3, Y6
 	VPDPBUSD       224(AX), Y2, Y6
 	VPUNPCKLDQ     Y6, Y5, Y2
@@ -114,7 +114,7 @@ single:
 	VPAND          Y0, Y2, Y3
 	VPSRLW         $0x04, Y2, Y2
 	VPAND          Y0, Y2, Y2
-	VPXOR          Y4, Y4, Y4
+	VPXORD         Y4, Y4, Y4
 	VPDPBUSD       (R10), Y3, Y4
 	VPDPBUSD       32(R10), Y2, Y4
 	VPSHUFD        $0x4e, X4, X2
@@ -172,6 +172,133 @@ DATA window<>+48(SB)/8, $0x0000000000000000
 DATA window<>+56(SB)/8, $0x0000000000000000
 GLOBL window<>(SB), RODATA|NOPTR, $64
 
+// func q4_0ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q4_0ManyAVX512(SB), NOSPLIT, $0-104
+	MOVQ dst_base+0(FP), DX
+	MOVQ rows_base+24(FP), BX
+
+row:
+	MOVQ acc_base+72(FP), AX
+	MOVQ xs_len+56(FP), CX
+
+clear:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	DECQ    CX
+	JNZ     clear
+	XORQ    CX, CX
+	MOVQ    groups+96(FP), AX
+
+group:
+	VMOVDQU        low_nibbles<>+0(SB), Y0
+	VBROADCASTI128 2(BX), Y1
+	VINSERTI128    $0x01, 74(BX), Y1, Y1
+	VPAND          Y0, Y1, Y2
+	VPSRLW         $0x04, Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VBROADCASTI128 20(BX), Y3
+	VINSERTI128    $0x01, 92(BX), Y3, Y3
+	VPAND          Y0, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VBROADCASTI128 38(BX), Y5
+	VINSERTI128    $0x01, 110(BX), Y5, Y5
+	VPAND          Y0, Y5, Y6
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y0, Y5, Y5
+	VBROADCASTI128 56(BX), Y7
+	VINSERTI128    $0x01, 128(BX), Y7, Y7
+	VPAND          Y0, Y7, Y8
+	VPSRLW         $0x04, Y7, Y7
+	VPAND          Y0, Y7, Y0
+	MOVWLZX        54(BX), SI
+	SHLQ           $0x10, SI
+	MOVW           36(BX), SI
+	SHLQ           $0x10, SI
+	MOVW           18(BX), SI
+	SHLQ           $0x10, SI
+	MOVW           (BX), SI
+	MOVWLZX        126(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           108(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           90(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           72(BX), DI
+	VMOVQ          SI, X7
+	VPINSRQ        $0x01, DI, X7, X7
+	VCVTPH2PS      X7, Y7
+	MOVQ           xs_base+48(FP), SI
+	MOVQ           acc_base+72(FP), DI
+	MOVQ           xs_len+56(FP), R8
+
+vector:
+	MOVQ        (SI), R9
+	ADDQ        CX, R9
+	VMOVUPS     (DI), Y9
+	VPXORD      Y10, Y10, Y10
+	VPDPBUSD    (R9), Y2, Y10
+	VPDPBUSD    32(R9), Y1, Y10
+	VPXORD      Y11, Y11, Y11
+	VPDPBUSD    64(R9), Y4, Y11
+	VPDPBUSD    96(R9), Y3, Y11
+	VPUNPCKLDQ  Y11, Y10, Y12
+	VPUNPCKHDQ  Y11, Y10, Y10
+	VPADDD      Y12, Y10, Y10
+	VPXORD      Y11, Y11, Y11
+	VPDPBUSD    128(R9), Y6, Y11
+	VPDPBUSD    160(R9), Y5, Y11
+	VPXORD      Y12, Y12, Y12
+	VPDPBUSD    192(R9), Y8, Y12
+	VPDPBUSD    224(R9), Y0, Y12
+	VPUNPCKLDQ  Y12, Y11, Y13
+	VPUNPCKHDQ  Y12, Y11, Y11
+	VPADDD      Y13, Y11, Y11
+	VPUNPCKLQDQ Y11, Y10, Y12
+	VPUNPCKHQDQ Y11, Y10, Y10
+	VPADDD      Y12, Y10, Y10
+	VMOVDQU     288(R9), Y11
+	VPSLLD      $0x03, Y11, Y11
+	VPSUBD      Y11, Y10, Y10
+	VMULPS      256(R9), Y7, Y11
+	VCVTDQ2PS   Y10, Y10
+	VMULPS      Y11, Y10, Y10
+	VADDPS      Y10, Y9, Y9
+	VMOVUPS     Y9, (DI)
+	ADDQ        $0x08, SI
+	ADDQ        $0x20, DI
+	DECQ        R8
+	JNZ         vector
+	ADDQ        $0x00000090, BX
+	ADDQ        $0x00000180, CX
+	DECQ        AX
+	JNZ         group
+	MOVQ        acc_base+72(FP), AX
+	MOVQ        xs_len+56(FP), CX
+
+totals:
+	VMOVUPS      (AX), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	ADDQ         $0x20, AX
+	DECQ         CX
+	JNZ          totals
+	MOVQ         rows_base+24(FP), AX
+	MOVQ         rows_len+32(FP), CX
+	ADDQ         CX, AX
+	CMPQ         BX, AX
+	JNE          row
+	VZEROUPPER
+	RET
+
 // func q4_1AVX512(dst []float32, rows []byte, x *int8, blocks int)
 // Requires: AVX, AVX2, F16C
 TEXT ·q4_1AVX512(SB), NOSPLIT, $0-64
@@ -198,7 +325,7 @@ group:
 	VPAND          Y0, Y2, Y3
 	VPSRLW         $0x04, Y2, Y2
 	VPAND          Y0, Y2, Y2
-	VPXOR          Y4, Y4, Y4
+	VPXORD         Y4, Y4, Y4
 	VPDPBUSD       (AX), Y3, Y4
 	VPDPBUSD       32(AX), Y2, Y4
 	VBROADCASTI128 24(SI), Y2
@@ -206,7 +333,7 @@ group:
 	VPAND          Y0, Y2, Y3
 	VPSRLW         $0x04, Y2, Y2
 	VPAND          Y0, Y2, Y2
-	VPXOR          Y5, Y5, Y5
+	VPXORD         Y5, Y5, Y5
 	VPDPBUSD       64(AX), Y3, Y5
 	VPDPBUSD       96(AX), Y2, Y5
 	VPUNPCKLDQ     Y5, Y4, Y2
@@ -217,7 +344,7 @@ group:
 	VPAND          Y0, Y2, Y3
 	VPSRLW         $0x04, Y2, Y2
 	VPAND          Y0, Y2, Y2
-	VPXOR          Y5, Y5, Y5
+	VPXORD         Y5, Y5, Y5
 	VPDPBUSD       128(AX), Y3, Y5
 	VPDPBUSD       160(AX), Y2, Y5
 	VBROADCASTI128 64(SI), Y2
@@ -225,7 +352,7 @@ group:
 	VPAND          Y0, Y2, Y3
 	VPSRLW         $0x04, Y2, Y2
 	VPAND          Y0, Y2, Y2
-	VPXOR          Y6, Y6, Y6
+	VPXORD         Y6, Y6, Y6
 	VPDPBUSD       192(AX), Y3, Y6
 	VPDPBUSD       224(AX), Y2, Y6
 	VPUNPCKLDQ     Y6, Y5, Y2
@@ -299,7 +426,7 @@ single:
 	VPAND          Y0, Y2, Y3
 	VPSRLW         $0x04, Y2, Y2
 	VPAND          Y0, Y2, Y2
-	VPXOR          Y4, Y4, Y4
+	VPXORD         Y4, Y4, Y4
 	VPDPBUSD       (R10), Y3, Y4
 	VPDPBUSD       32(R10), Y2, Y4
 	VPSHUFD        $0x4e, X4, X2
@@ -344,6 +471,149 @@ total:
 	VZEROUPPER
 	RET
 
+// func q4_1ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q4_1ManyAVX512(SB), NOSPLIT, $0-104
+	MOVQ dst_base+0(FP), DX
+	MOVQ rows_base+24(FP), BX
+
+row:
+	MOVQ acc_base+72(FP), AX
+	MOVQ xs_len+56(FP), CX
+
+clear:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	DECQ    CX
+	JNZ     clear
+	XORQ    CX, CX
+	MOVQ    groups+96(FP), AX
+
+group:
+	VMOVDQU        low_nibbles<>+0(SB), Y0
+	VBROADCASTI128 4(BX), Y1
+	VINSERTI128    $0x01, 84(BX), Y1, Y1
+	VPAND          Y0, Y1, Y2
+	VPSRLW         $0x04, Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VBROADCASTI128 24(BX), Y3
+	VINSERTI128    $0x01, 104(BX), Y3, Y3
+	VPAND          Y0, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VBROADCASTI128 44(BX), Y5
+	VINSERTI128    $0x01, 124(BX), Y5, Y5
+	VPAND          Y0, Y5, Y6
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y0, Y5, Y5
+	VBROADCASTI128 64(BX), Y7
+	VINSERTI128    $0x01, 144(BX), Y7, Y7
+	VPAND          Y0, Y7, Y8
+	VPSRLW         $0x04, Y7, Y7
+	VPAND          Y0, Y7, Y0
+	MOVWLZX        60(BX), SI
+	SHLQ           $0x10, SI
+	MOVW           40(BX), SI
+	SHLQ           $0x10, SI
+	MOVW           20(BX), SI
+	SHLQ           $0x10, SI
+	MOVW           (BX), SI
+	MOVWLZX        140(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           120(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           100(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           80(BX), DI
+	VMOVQ          SI, X7
+	VPINSRQ        $0x01, DI, X7, X7
+	VCVTPH2PS      X7, Y7
+	MOVWLZX        62(BX), SI
+	SHLQ           $0x10, SI
+	MOVW           42(BX), SI
+	SHLQ           $0x10, SI
+	MOVW           22(BX), SI
+	SHLQ           $0x10, SI
+	MOVW           2(BX), SI
+	MOVWLZX        142(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           122(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           102(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           82(BX), DI
+	VMOVQ          SI, X9
+	VPINSRQ        $0x01, DI, X9, X9
+	VCVTPH2PS      X9, Y9
+	MOVQ           xs_base+48(FP), SI
+	MOVQ           acc_base+72(FP), DI
+	MOVQ           xs_len+56(FP), R8
+
+vector:
+	MOVQ        (SI), R9
+	ADDQ        CX, R9
+	VMOVUPS     (DI), Y10
+	VPXORD      Y11, Y11, Y11
+	VPDPBUSD    (R9), Y2, Y11
+	VPDPBUSD    32(R9), Y1, Y11
+	VPXORD      Y12, Y12, Y12
+	VPDPBUSD    64(R9), Y4, Y12
+	VPDPBUSD    96(R9), Y3, Y12
+	VPUNPCKLDQ  Y12, Y11, Y13
+	VPUNPCKHDQ  Y12, Y11, Y11
+	VPADDD      Y13, Y11, Y11
+	VPXORD      Y12, Y12, Y12
+	VPDPBUSD    128(R9), Y6, Y12
+	VPDPBUSD    160(R9), Y5, Y12
+	VPXORD      Y13, Y13, Y13
+	VPDPBUSD    192(R9), Y8, Y13
+	VPDPBUSD    224(R9), Y0, Y13
+	VPUNPCKLDQ  Y13, Y12, Y14
+	VPUNPCKHDQ  Y13, Y12, Y12
+	VPADDD      Y14, Y12, Y12
+	VPUNPCKLQDQ Y12, Y11, Y13
+	VPUNPCKHQDQ Y12, Y11, Y11
+	VPADDD      Y13, Y11, Y11
+	VMULPS      256(R9), Y7, Y12
+	VCVTDQ2PS   Y11, Y11
+	VMULPS      Y12, Y11, Y11
+	VADDPS      Y11, Y10, Y10
+	VMULPS      320(R9), Y9, Y11
+	VADDPS      Y11, Y10, Y10
+	VMOVUPS     Y10, (DI)
+	ADDQ        $0x08, SI
+	ADDQ        $0x20, DI
+	DECQ        R8
+	JNZ         vector
+	ADDQ        $0x000000a0, BX
+	ADDQ        $0x00000180, CX
+	DECQ        AX
+	JNZ         group
+	MOVQ        acc_base+72(FP), AX
+	MOVQ        xs_len+56(FP), CX
+
+totals:
+	VMOVUPS      (AX), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	ADDQ         $0x20, AX
+	DECQ         CX
+	JNZ          totals
+	MOVQ         rows_base+24(FP), AX
+	MOVQ         rows_len+32(FP), CX
+	ADDQ         CX, AX
+	CMPQ         BX, AX
+	JNE          row
+	VZEROUPPER
+	RET
+
 // func q5_0AVX512(dst []float32, rows []byte, x *int8, blocks int)
 // Requires: AVX, AVX2, AVX512BW, AVX512VL, F16C
 TEXT ·q5_0AVX512(SB), NOSPLIT, $0-64
@@ -382,7 +652,7 @@ group:
 	MOVW           4(SI), R10
 	KMOVD          R10, K1
 	VPADDB         Y1, Y3, K1, Y3
-	VPXOR          Y5, Y5, Y5
+	VPXORD         Y5, Y5, Y5
 	VPDPBUSD       (AX), Y4, Y5
 	VPDPBUSD       32(AX), Y3, Y5
 	VBROADCASTI128 28(SI), Y3
@@ -400,7 +670,7 @@ group:
 	MOVW           26(SI), R10
 	KMOVD          R10, K1
 	VPADDB         Y1, Y3, K1, Y3
-	VPXOR          Y6, Y6, Y6
+	VPXORD         Y6, Y6, Y6
 	VPDPBUSD       64(AX), Y4, Y6
 	VPDPBUSD       96(AX), Y3, Y6
 	VPUNPCKLDQ     Y6, Y5, Y3
@@ -421,7 +691,7 @@ group:
 	MOVW           48(SI), R10
 	KMOVD          R10, K1
 	VPADDB         Y1, Y3, K1, Y3
-	VPXOR          Y6, Y6, Y6
+	VPXORD         Y6, Y6, Y6
 	VPDPBUSD       128(AX), Y4, Y6
 	VPDPBUSD       160(AX), Y3, Y6
 	VBROADCASTI128 72(SI), Y3
@@ -439,7 +709,7 @@ group:
 	MOVW           70(SI), R10
 	KMOVD          R10, K1
 	VPADDB         Y1, Y3, K1, Y3
-	VPXOR          Y7, Y7, Y7
+	VPXORD         Y7, Y7, Y7
 	VPDPBUSD       192(AX), Y4, Y7
 	VPDPBUSD       224(AX), Y3, Y7
 	VPUNPCKLDQ     Y7, Y6, Y3
@@ -502,7 +772,7 @@ single:
 	MOVWLZX        4(SI), R11
 	KMOVD          R11, K1
 	VPADDB         Y1, Y3, K1, Y3
-	VPXOR          Y5, Y5, Y5
+	VPXORD         Y5, Y5, Y5
 	VPDPBUSD       (R10), Y4, Y5
 	VPDPBUSD       32(R10), Y3, Y5
 	VPSHUFD        $0x4e, X5, X3
@@ -556,6 +826,175 @@ DATA bit_masks<>+16(SB)/8, $0x8040201008040201
 DATA bit_masks<>+24(SB)/8, $0x8040201008040201
 GLOBL bit_masks<>(SB), RODATA|NOPTR, $32
 
+// func q5_0ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+// Requires: AVX, AVX2, AVX512BW, AVX512VL, F16C
+TEXT ·q5_0ManyAVX512(SB), NOSPLIT, $0-104
+	MOVQ dst_base+0(FP), DX
+	MOVQ rows_base+24(FP), BX
+
+row:
+	MOVQ acc_base+72(FP), AX
+	MOVQ xs_len+56(FP), CX
+
+clear:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	DECQ    CX
+	JNZ     clear
+	XORQ    CX, CX
+	MOVQ    groups+96(FP), AX
+
+group:
+	VMOVDQU        low_nibbles<>+0(SB), Y0
+	VMOVDQU        sixteen<>+0(SB), Y1
+	VMOVDQU        bit_masks<>+0(SB), Y2
+	VBROADCASTI128 6(BX), Y2
+	VINSERTI128    $0x01, 94(BX), Y2, Y2
+	VPAND          Y0, Y2, Y3
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y0, Y2, Y2
+	MOVWLZX        90(BX), SI
+	SHLL           $0x10, SI
+	MOVW           2(BX), SI
+	KMOVD          SI, K1
+	VPADDB         Y1, Y3, K1, Y3
+	MOVWLZX        92(BX), SI
+	SHLL           $0x10, SI
+	MOVW           4(BX), SI
+	KMOVD          SI, K1
+	VPADDB         Y1, Y2, K1, Y2
+	VBROADCASTI128 28(BX), Y4
+	VINSERTI128    $0x01, 116(BX), Y4, Y4
+	VPAND          Y0, Y4, Y5
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y0, Y4, Y4
+	MOVWLZX        112(BX), SI
+	SHLL           $0x10, SI
+	MOVW           24(BX), SI
+	KMOVD          SI, K1
+	VPADDB         Y1, Y5, K1, Y5
+	MOVWLZX        114(BX), SI
+	SHLL           $0x10, SI
+	MOVW           26(BX), SI
+	KMOVD          SI, K1
+	VPADDB         Y1, Y4, K1, Y4
+	VBROADCASTI128 50(BX), Y6
+	VINSERTI128    $0x01, 138(BX), Y6, Y6
+	VPAND          Y0, Y6, Y7
+	VPSRLW         $0x04, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	MOVWLZX        134(BX), SI
+	SHLL           $0x10, SI
+	MOVW           46(BX), SI
+	KMOVD          SI, K1
+	VPADDB         Y1, Y7, K1, Y7
+	MOVWLZX        136(BX), SI
+	SHLL           $0x10, SI
+	MOVW           48(BX), SI
+	KMOVD          SI, K1
+	VPADDB         Y1, Y6, K1, Y6
+	VBROADCASTI128 72(BX), Y8
+	VINSERTI128    $0x01, 160(BX), Y8, Y8
+	VPAND          Y0, Y8, Y9
+	VPSRLW         $0x04, Y8, Y8
+	VPAND          Y0, Y8, Y0
+	MOVWLZX        156(BX), SI
+	SHLL           $0x10, SI
+	MOVW           68(BX), SI
+	KMOVD          SI, K1
+	VPADDB         Y1, Y9, K1, Y9
+	MOVWLZX        158(BX), SI
+	SHLL           $0x10, SI
+	MOVW           70(BX), SI
+	KMOVD          SI, K1
+	VPADDB         Y1, Y0, K1, Y0
+	MOVWLZX        66(BX), SI
+	SHLQ           $0x10, SI
+	MOVW           44(BX), SI
+	SHLQ           $0x10, SI
+	MOVW           22(BX), SI
+	SHLQ           $0x10, SI
+	MOVW           (BX), SI
+	MOVWLZX        154(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           132(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           110(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           88(BX), DI
+	VMOVQ          SI, X1
+	VPINSRQ        $0x01, DI, X1, X1
+	VCVTPH2PS      X1, Y1
+	MOVQ           xs_base+48(FP), SI
+	MOVQ           acc_base+72(FP), DI
+	MOVQ           xs_len+56(FP), R8
+
+vector:
+	MOVQ        (SI), R9
+	ADDQ        CX, R9
+	VMOVUPS     (DI), Y8
+	VPXORD      Y10, Y10, Y10
+	VPDPBUSD    (R9), Y3, Y10
+	VPDPBUSD    32(R9), Y2, Y10
+	VPXORD      Y11, Y11, Y11
+	VPDPBUSD    64(R9), Y5, Y11
+	VPDPBUSD    96(R9), Y4, Y11
+	VPUNPCKLDQ  Y11, Y10, Y12
+	VPUNPCKHDQ  Y11, Y10, Y10
+	VPADDD      Y12, Y10, Y10
+	VPXORD      Y11, Y11, Y11
+	VPDPBUSD    128(R9), Y7, Y11
+	VPDPBUSD    160(R9), Y6, Y11
+	VPXORD      Y12, Y12, Y12
+	VPDPBUSD    192(R9), Y9, Y12
+	VPDPBUSD    224(R9), Y0, Y12
+	VPUNPCKLDQ  Y12, Y11, Y13
+	VPUNPCKHDQ  Y12, Y11, Y11
+	VPADDD      Y13, Y11, Y11
+	VPUNPCKLQDQ Y11, Y10, Y12
+	VPUNPCKHQDQ Y11, Y10, Y10
+	VPADDD      Y12, Y10, Y10
+	VMOVDQU     288(R9), Y11
+	VPSLLD      $0x04, Y11, Y11
+	VPSUBD      Y11, Y10, Y10
+	VMULPS      256(R9), Y1, Y11
+	VCVTDQ2PS   Y10, Y10
+	VMULPS      Y11, Y10, Y10
+	VADDPS      Y10, Y8, Y8
+	VMOVUPS     Y8, (DI)
+	ADDQ        $0x08, SI
+	ADDQ        $0x20, DI
+	DECQ        R8
+	JNZ         vector
+	ADDQ        $0x000000b0, BX
+	ADDQ        $0x00000180, CX
+	DECQ        AX
+	JNZ         group
+	MOVQ        acc_base+72(FP), AX
+	MOVQ        xs_len+56(FP), CX
+
+totals:
+	VMOVUPS      (AX), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	ADDQ         $0x20, AX
+	DECQ         CX
+	JNZ          totals
+	MOVQ         rows_base+24(FP), AX
+	MOVQ         rows_len+32(FP), CX
+	ADDQ         CX, AX
+	CMPQ         BX, AX
+	JNE          row
+	VZEROUPPER
+	RET
+
 // func q5_1AVX512(dst []float32, rows []byte, x *int8, blocks int)
 // Requires: AVX, AVX2, AVX512BW, AVX512VL, F16C
 TEXT ·q5_1AVX512(SB), NOSPLIT, $0-64
@@ -594,7 +1033,7 @@ group:
 	MOVW           6(SI), R10
 	KMOVD          R10, K1
 	VPADDB         Y1, Y3, K1, Y3
-	VPXOR          Y5, Y5, Y5
+	VPXORD         Y5, Y5, Y5
 	VPDPBUSD       (AX), Y4, Y5
 	VPDPBUSD       32(AX), Y3, Y5
 	VBROADCASTI128 32(SI), Y3
@@ -612,7 +1051,7 @@ group:
 	MOVW           30(SI), R10
 	KMOVD          R10, K1
 	VPADDB         Y1, Y3, K1, Y3
-	VPXOR          Y6, Y6, Y6
+	VPXORD         Y6, Y6, Y6
 	VPDPBUSD       64(AX), Y4, Y6
 	VPDPBUSD       96(AX), Y3, Y6
 	VPUNPCKLDQ     Y6, Y5, Y3
@@ -633,7 +1072,7 @@ group:
 	MOVW           54(SI), R10
 	KMOVD          R10, K1
 	VPADDB         Y1, Y3, K1, Y3
-	VPXOR          Y6, Y6, Y6
+	VPXORD         Y6, Y6, Y6
 	VPDPBUSD       128(AX), Y4, Y6
 	VPDPBUSD       160(AX), Y3, Y6
 	VBROADCASTI128 80(SI), Y3
@@ -651,7 +1090,7 @@ group:
 	MOVW           78(SI), R10
 	KMOVD          R10, K1
 	VPADDB         Y1, Y3, K1, Y3
-	VPXOR          Y7, Y7, Y7
+	VPXORD         Y7, Y7, Y7
 	VPDPBUSD       192(AX), Y4, Y7
 	VPDPBUSD       224(AX), Y3, Y7
 	VPUNPCKLDQ     Y7, Y6, Y3
@@ -731,7 +1170,7 @@ single:
 	MOVWLZX        6(SI), R11
 	KMOVD          R11, K1
 	VPADDB         Y1, Y3, K1, Y3
-	VPXOR          Y5, Y5, Y5
+	VPXORD         Y5, Y5, Y5
 	VPDPBUSD       (R10), Y4, Y5
 	VPDPBUSD       32(R10), Y3, Y5
 	VPSHUFD        $0x4e, X5, X3
@@ -776,6 +1215,191 @@ total:
 	VZEROUPPER
 	RET
 
+// func q5_1ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+// Requires: AVX, AVX2, AVX512BW, AVX512VL, F16C
+TEXT ·q5_1ManyAVX512(SB), NOSPLIT, $0-104
+	MOVQ dst_base+0(FP), DX
+	MOVQ rows_base+24(FP), BX
+
+row:
+	MOVQ acc_base+72(FP), AX
+	MOVQ xs_len+56(FP), CX
+
+clear:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	DECQ    CX
+	JNZ     clear
+	XORQ    CX, CX
+	MOVQ    groups+96(FP), AX
+
+group:
+	VMOVDQU        low_nibbles<>+0(SB), Y0
+	VMOVDQU        sixteen<>+0(SB), Y1
+	VMOVDQU        bit_masks<>+0(SB), Y2
+	VBROADCASTI128 8(BX), Y2
+	VINSERTI128    $0x01, 104(BX), Y2, Y2
+	VPAND          Y0, Y2, Y3
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y0, Y2, Y2
+	MOVWLZX        100(BX), SI
+	SHLL           $0x10, SI
+	MOVW           4(BX), SI
+	KMOVD          SI, K1
+	VPADDB         Y1, Y3, K1, Y3
+	MOVWLZX        102(BX), SI
+	SHLL           $0x10, SI
+	MOVW           6(BX), SI
+	KMOVD          SI, K1
+	VPADDB         Y1, Y2, K1, Y2
+	VBROADCASTI128 32(BX), Y4
+	VINSERTI128    $0x01, 128(BX), Y4, Y4
+	VPAND          Y0, Y4, Y5
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y0, Y4, Y4
+	MOVWLZX        124(BX), SI
+	SHLL           $0x10, SI
+	MOVW           28(BX), SI
+	KMOVD          SI, K1
+	VPADDB         Y1, Y5, K1, Y5
+	MOVWLZX        126(BX), SI
+	SHLL           $0x10, SI
+	MOVW           30(BX), SI
+	KMOVD          SI, K1
+	VPADDB         Y1, Y4, K1, Y4
+	VBROADCASTI128 56(BX), Y6
+	VINSERTI128    $0x01, 152(BX), Y6, Y6
+	VPAND          Y0, Y6, Y7
+	VPSRLW         $0x04, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	MOVWLZX        148(BX), SI
+	SHLL           $0x10, SI
+	MOVW           52(BX), SI
+	KMOVD          SI, K1
+	VPADDB         Y1, Y7, K1, Y7
+	MOVWLZX        150(BX), SI
+	SHLL           $0x10, SI
+	MOVW           54(BX), SI
+	KMOVD          SI, K1
+	VPADDB         Y1, Y6, K1, Y6
+	VBROADCASTI128 80(BX), Y8
+	VINSERTI128    $0x01, 176(BX), Y8, Y8
+	VPAND          Y0, Y8, Y9
+	VPSRLW         $0x04, Y8, Y8
+	VPAND          Y0, Y8, Y0
+	MOVWLZX        172(BX), SI
+	SHLL           $0x10, SI
+	MOVW           76(BX), SI
+	KMOVD          SI, K1
+	VPADDB         Y1, Y9, K1, Y9
+	MOVWLZX        174(BX), SI
+	SHLL           $0x10, SI
+	MOVW           78(BX), SI
+	KMOVD          SI, K1
+	VPADDB         Y1, Y0, K1, Y0
+	MOVWLZX        72(BX), SI
+	SHLQ           $0x10, SI
+	MOVW           48(BX), SI
+	SHLQ           $0x10, SI
+	MOVW           24(BX), SI
+	SHLQ           $0x10, SI
+	MOVW           (BX), SI
+	MOVWLZX        168(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           144(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           120(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           96(BX), DI
+	VMOVQ          SI, X1
+	VPINSRQ        $0x01, DI, X1, X1
+	VCVTPH2PS      X1, Y1
+	MOVWLZX        74(BX), SI
+	SHLQ           $0x10, SI
+	MOVW           50(BX), SI
+	SHLQ           $0x10, SI
+	MOVW           26(BX), SI
+	SHLQ           $0x10, SI
+	MOVW           2(BX), SI
+	MOVWLZX        170(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           146(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           122(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           98(BX), DI
+	VMOVQ          SI, X8
+	VPINSRQ        $0x01, DI, X8, X8
+	VCVTPH2PS      X8, Y8
+	MOVQ           xs_base+48(FP), SI
+	MOVQ           acc_base+72(FP), DI
+	MOVQ           xs_len+56(FP), R8
+
+vector:
+	MOVQ        (SI), R9
+	ADDQ        CX, R9
+	VMOVUPS     (DI), Y10
+	VPXORD      Y11, Y11, Y11
+	VPDPBUSD    (R9), Y3, Y11
+	VPDPBUSD    32(R9), Y2, Y11
+	VPXORD      Y12, Y12, Y12
+	VPDPBUSD    64(R9), Y5, Y12
+	VPDPBUSD    96(R9), Y4, Y12
+	VPUNPCKLDQ  Y12, Y11, Y13
+	VPUNPCKHDQ  Y12, Y11, Y11
+	VPADDD      Y13, Y11, Y11
+	VPXORD      Y12, Y12, Y12
+	VPDPBUSD    128(R9), Y7, Y12
+	VPDPBUSD    160(R9), Y6, Y12
+	VPXORD      Y13, Y13, Y13
+	VPDPBUSD    192(R9), Y9, Y13
+	VPDPBUSD    224(R9), Y0, Y13
+	VPUNPCKLDQ  Y13, Y12, Y14
+	VPUNPCKHDQ  Y13, Y12, Y12
+	VPADDD      Y14, Y12, Y12
+	VPUNPCKLQDQ Y12, Y11, Y13
+	VPUNPCKHQDQ Y12, Y11, Y11
+	VPADDD      Y13, Y11, Y11
+	VMULPS      256(R9), Y1, Y12
+	VCVTDQ2PS   Y11, Y11
+	VMULPS      Y12, Y11, Y11
+	VADDPS      Y11, Y10, Y10
+	VMULPS      320(R9), Y8, Y11
+	VADDPS      Y11, Y10, Y10
+	VMOVUPS     Y10, (DI)
+	ADDQ        $0x08, SI
+	ADDQ        $0x20, DI
+	DECQ        R8
+	JNZ         vector
+	ADDQ        $0x000000c0, BX
+	ADDQ        $0x00000180, CX
+	DECQ        AX
+	JNZ         group
+	MOVQ        acc_base+72(FP), AX
+	MOVQ        xs_len+56(FP), CX
+
+totals:
+	VMOVUPS      (AX), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	ADDQ         $0x20, AX
+	DECQ         CX
+	JNZ          totals
+	MOVQ         rows_base+24(FP), AX
+	MOVQ         rows_len+32(FP), CX
+	ADDQ         CX, AX
+	CMPQ         BX, AX
+	JNE          row
+	VZEROUPPER
+	RET
+
 // func q8_0AVX512(dst []float32, rows []byte, x *int8, blocks int)
 // Requires: AVX, AVX2, F16C
 TEXT ·q8_0AVX512(SB), NOSPLIT, $0-64
@@ -803,7 +1427,7 @@ group:
 	VINSERTI128    $0x01, 154(SI), Y3, Y3
 	VPXOR          Y0, Y2, Y2
 	VPXOR          Y0, Y3, Y3
-	VPXOR          Y4, Y4, Y4
+	VPXORD         Y4, Y4, Y4
 	VPDPBUSD       (AX), Y2, Y4
 	VPDPBUSD       32(AX), Y3, Y4
 	VBROADCASTI128 36(SI), Y2
@@ -812,7 +1436,7 @@ group:
 	VINSERTI128    $0x01, 188(SI), Y3, Y3
 	VPXOR          Y0, Y2, Y2
 	VPXOR          Y0, Y3, Y3
-	VPXOR          Y5, Y5, Y5
+	VPXORD         Y5, Y5, Y5
 	VPDPBUSD       64(AX), Y2, Y5
 	VPDPBUSD       96(AX), Y3, Y5
 	VPUNPCKLDQ     Y5, Y4, Y2
@@ -824,7 +1448,7 @@ group:
 	VINSERTI128    $0x01, 222(SI), Y3, Y3
 	VPXOR          Y0, Y2, Y2
 	VPXOR          Y0, Y3, Y3
-	VPXOR          Y5, Y5, Y5
+	VPXORD         Y5, Y5, Y5
 	VPDPBUSD       128(AX), Y2, Y5
 	VPDPBUSD       160(AX), Y3, Y5
 	VBROADCASTI128 104(SI), Y2
@@ -833,7 +1457,7 @@ group:
 	VINSERTI128    $0x01, 256(SI), Y3, Y3
 	VPXOR          Y0, Y2, Y2
 	VPXOR          Y0, Y3, Y3
-	VPXOR          Y6, Y6, Y6
+	VPXORD         Y6, Y6, Y6
 	VPDPBUSD       192(AX), Y2, Y6
 	VPDPBUSD       224(AX), Y3, Y6
 	VPUNPCKLDQ     Y6, Y5, Y2
@@ -890,7 +1514,7 @@ single:
 	VBROADCASTI128 18(SI), Y3
 	VPXOR          Y0, Y2, Y2
 	VPXOR          Y0, Y3, Y3
-	VPXOR          Y4, Y4, Y4
+	VPXORD         Y4, Y4, Y4
 	VPDPBUSD       (R10), Y2, Y4
 	VPDPBUSD       32(R10), Y3, Y4
 	VPSHUFD        $0x4e, X4, X2
@@ -938,6 +1562,137 @@ DATA signs<>+16(SB)/8, $0x8080808080808080
 DATA signs<>+24(SB)/8, $0x8080808080808080
 GLOBL signs<>(SB), RODATA|NOPTR, $32
 
+// func q8_0ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q8_0ManyAVX512(SB), NOSPLIT, $0-104
+	MOVQ dst_base+0(FP), DX
+	MOVQ rows_base+24(FP), BX
+
+row:
+	MOVQ acc_base+72(FP), AX
+	MOVQ xs_len+56(FP), CX
+
+clear:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	DECQ    CX
+	JNZ     clear
+	XORQ    CX, CX
+	MOVQ    groups+96(FP), AX
+
+group:
+	VMOVDQU        signs<>+0(SB), Y0
+	VBROADCASTI128 2(BX), Y1
+	VINSERTI128    $0x01, 138(BX), Y1, Y1
+	VBROADCASTI128 18(BX), Y2
+	VINSERTI128    $0x01, 154(BX), Y2, Y2
+	VPXOR          Y0, Y1, Y1
+	VPXOR          Y0, Y2, Y2
+	VBROADCASTI128 36(BX), Y3
+	VINSERTI128    $0x01, 172(BX), Y3, Y3
+	VBROADCASTI128 52(BX), Y4
+	VINSERTI128    $0x01, 188(BX), Y4, Y4
+	VPXOR          Y0, Y3, Y3
+	VPXOR          Y0, Y4, Y4
+	VBROADCASTI128 70(BX), Y5
+	VINSERTI128    $0x01, 206(BX), Y5, Y5
+	VBROADCASTI128 86(BX), Y6
+	VINSERTI128    $0x01, 222(BX), Y6, Y6
+	VPXOR          Y0, Y5, Y5
+	VPXOR          Y0, Y6, Y6
+	VBROADCASTI128 104(BX), Y7
+	VINSERTI128    $0x01, 240(BX), Y7, Y7
+	VBROADCASTI128 120(BX), Y8
+	VINSERTI128    $0x01, 256(BX), Y8, Y8
+	VPXOR          Y0, Y7, Y7
+	VPXOR          Y0, Y8, Y8
+	MOVWLZX        102(BX), SI
+	SHLQ           $0x10, SI
+	MOVW           68(BX), SI
+	SHLQ           $0x10, SI
+	MOVW           34(BX), SI
+	SHLQ           $0x10, SI
+	MOVW           (BX), SI
+	MOVWLZX        238(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           204(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           170(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           136(BX), DI
+	VMOVQ          SI, X0
+	VPINSRQ        $0x01, DI, X0, X0
+	VCVTPH2PS      X0, Y0
+	MOVQ           xs_base+48(FP), SI
+	MOVQ           acc_base+72(FP), DI
+	MOVQ           xs_len+56(FP), R8
+
+vector:
+	MOVQ        (SI), R9
+	ADDQ        CX, R9
+	VMOVUPS     (DI), Y9
+	VPXORD      Y10, Y10, Y10
+	VPDPBUSD    (R9), Y1, Y10
+	VPDPBUSD    32(R9), Y2, Y10
+	VPXORD      Y11, Y11, Y11
+	VPDPBUSD    64(R9), Y3, Y11
+	VPDPBUSD    96(R9), Y4, Y11
+	VPUNPCKLDQ  Y11, Y10, Y12
+	VPUNPCKHDQ  Y11, Y10, Y10
+	VPADDD      Y12, Y10, Y10
+	VPXORD      Y11, Y11, Y11
+	VPDPBUSD    128(R9), Y5, Y11
+	VPDPBUSD    160(R9), Y6, Y11
+	VPXORD      Y12, Y12, Y12
+	VPDPBUSD    192(R9), Y7, Y12
+	VPDPBUSD    224(R9), Y8, Y12
+	VPUNPCKLDQ  Y12, Y11, Y13
+	VPUNPCKHDQ  Y12, Y11, Y11
+	VPADDD      Y13, Y11, Y11
+	VPUNPCKLQDQ Y11, Y10, Y12
+	VPUNPCKHQDQ Y11, Y10, Y10
+	VPADDD      Y12, Y10, Y10
+	VMOVDQU     288(R9), Y11
+	VPSLLD      $0x07, Y11, Y11
+	VPSUBD      Y11, Y10, Y10
+	VMULPS      256(R9), Y0, Y11
+	VCVTDQ2PS   Y10, Y10
+	VMULPS      Y11, Y10, Y10
+	VADDPS      Y10, Y9, Y9
+	VMOVUPS     Y9, (DI)
+	ADDQ        $0x08, SI
+	ADDQ        $0x20, DI
+	DECQ        R8
+	JNZ         vector
+	ADDQ        $0x00000110, BX
+	ADDQ        $0x00000180, CX
+	DECQ        AX
+	JNZ         group
+	MOVQ        acc_base+72(FP), AX
+	MOVQ        xs_len+56(FP), CX
+
+totals:
+	VMOVUPS      (AX), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	ADDQ         $0x20, AX
+	DECQ         CX
+	JNZ          totals
+	MOVQ         rows_base+24(FP), AX
+	MOVQ         rows_len+32(FP), CX
+	ADDQ         CX, AX
+	CMPQ         BX, AX
+	JNE          row
+	VZEROUPPER
+	RET
+
 DATA iq4_values_128<>+0(SB)/8, $0x766a5d4f3f2d1801
 DATA iq4_values_128<>+8(SB)/8, $0xf1d9c5b5a6998d81
 DATA iq4_values_128<>+16(SB)/8, $0x766a5d4f3f2d1801
@@ -973,7 +1728,7 @@ group:
 	VPAND          Y0, Y3, Y3
 	VPSHUFB        Y4, Y1, Y4
 	VPSHUFB        Y3, Y1, Y3
-	VPXOR          Y5, Y5, Y5
+	VPXORD         Y5, Y5, Y5
 	VPDPBUSD       (AX), Y4, Y5
 	VPDPBUSD       32(AX), Y3, Y5
 	VBROADCASTI128 20(SI), Y3
@@ -983,7 +1738,7 @@ group:
 	VPAND          Y0, Y3, Y3
 	VPSHUFB        Y4, Y1, Y4
 	VPSHUFB        Y3, Y1, Y3
-	VPXOR          Y6, Y6, Y6
+	VPXORD         Y6, Y6, Y6
 	VPDPBUSD       64(AX), Y4, Y6
 	VPDPBUSD       96(AX), Y3, Y6
 	VPUNPCKLDQ     Y6, Y5, Y3
@@ -996,7 +1751,7 @@ group:
 	VPAND          Y0, Y3, Y3
 	VPSHUFB        Y4, Y1, Y4
 	VPSHUFB        Y3, Y1, Y3
-	VPXOR          Y6, Y6, Y6
+	VPXORD         Y6, Y6, Y6
 	VPDPBUSD       128(AX), Y4, Y6
 	VPDPBUSD       160(AX), Y3, Y6
 	VBROADCASTI128 56(SI), Y3
@@ -1006,7 +1761,7 @@ group:
 	VPAND          Y0, Y3, Y3
 	VPSHUFB        Y4, Y1, Y4
 	VPSHUFB        Y3, Y1, Y3
-	VPXOR          Y7, Y7, Y7
+	VPXORD         Y7, Y7, Y7
 	VPDPBUSD       192(AX), Y4, Y7
 	VPDPBUSD       224(AX), Y3, Y7
 	VPUNPCKLDQ     Y7, Y6, Y3
@@ -1065,7 +1820,7 @@ single:
 	VPAND          Y0, Y3, Y3
 	VPSHUFB        Y4, Y1, Y4
 	VPSHUFB        Y3, Y1, Y3
-	VPXOR          Y5, Y5, Y5
+	VPXORD         Y5, Y5, Y5
 	VPDPBUSD       (R10), Y4, Y5
 	VPDPBUSD       32(R10), Y3, Y5
 	VPSHUFD        $0x4e, X5, X3
@@ -1107,6 +1862,142 @@ total:
 	VZEROUPPER
 	RET
 
+// func iq4_NLManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+// Requires: AVX, AVX2, F16C
+TEXT ·iq4_NLManyAVX512(SB), NOSPLIT, $0-104
+	MOVQ dst_base+0(FP), DX
+	MOVQ rows_base+24(FP), BX
+
+row:
+	MOVQ acc_base+72(FP), AX
+	MOVQ xs_len+56(FP), CX
+
+clear:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	DECQ    CX
+	JNZ     clear
+	XORQ    CX, CX
+	MOVQ    groups+96(FP), AX
+
+group:
+	VMOVDQU        low_nibbles<>+0(SB), Y0
+	VMOVDQU        iq4_values_128<>+0(SB), Y1
+	VBROADCASTI128 2(BX), Y2
+	VINSERTI128    $0x01, 74(BX), Y2, Y2
+	VPAND          Y0, Y2, Y3
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y0, Y2, Y2
+	VPSHUFB        Y3, Y1, Y3
+	VPSHUFB        Y2, Y1, Y2
+	VBROADCASTI128 20(BX), Y4
+	VINSERTI128    $0x01, 92(BX), Y4, Y4
+	VPAND          Y0, Y4, Y5
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFB        Y5, Y1, Y5
+	VPSHUFB        Y4, Y1, Y4
+	VBROADCASTI128 38(BX), Y6
+	VINSERTI128    $0x01, 110(BX), Y6, Y6
+	VPAND          Y0, Y6, Y7
+	VPSRLW         $0x04, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPSHUFB        Y7, Y1, Y7
+	VPSHUFB        Y6, Y1, Y6
+	VBROADCASTI128 56(BX), Y8
+	VINSERTI128    $0x01, 128(BX), Y8, Y8
+	VPAND          Y0, Y8, Y9
+	VPSRLW         $0x04, Y8, Y8
+	VPAND          Y0, Y8, Y0
+	VPSHUFB        Y9, Y1, Y9
+	VPSHUFB        Y0, Y1, Y0
+	MOVWLZX        54(BX), SI
+	SHLQ           $0x10, SI
+	MOVW           36(BX), SI
+	SHLQ           $0x10, SI
+	MOVW           18(BX), SI
+	SHLQ           $0x10, SI
+	MOVW           (BX), SI
+	MOVWLZX        126(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           108(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           90(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           72(BX), DI
+	VMOVQ          SI, X1
+	VPINSRQ        $0x01, DI, X1, X1
+	VCVTPH2PS      X1, Y1
+	MOVQ           xs_base+48(FP), SI
+	MOVQ           acc_base+72(FP), DI
+	MOVQ           xs_len+56(FP), R8
+
+vector:
+	MOVQ        (SI), R9
+	ADDQ        CX, R9
+	VMOVUPS     (DI), Y8
+	VPXORD      Y10, Y10, Y10
+	VPDPBUSD    (R9), Y3, Y10
+	VPDPBUSD    32(R9), Y2, Y10
+	VPXORD      Y11, Y11, Y11
+	VPDPBUSD    64(R9), Y5, Y11
+	VPDPBUSD    96(R9), Y4, Y11
+	VPUNPCKLDQ  Y11, Y10, Y12
+	VPUNPCKHDQ  Y11, Y10, Y10
+	VPADDD      Y12, Y10, Y10
+	VPXORD      Y11, Y11, Y11
+	VPDPBUSD    128(R9), Y7, Y11
+	VPDPBUSD    160(R9), Y6, Y11
+	VPXORD      Y12, Y12, Y12
+	VPDPBUSD    192(R9), Y9, Y12
+	VPDPBUSD    224(R9), Y0, Y12
+	VPUNPCKLDQ  Y12, Y11, Y13
+	VPUNPCKHDQ  Y12, Y11, Y11
+	VPADDD      Y13, Y11, Y11
+	VPUNPCKLQDQ Y11, Y10, Y12
+	VPUNPCKHQDQ Y11, Y10, Y10
+	VPADDD      Y12, Y10, Y10
+	VMOVDQU     288(R9), Y11
+	VPSLLD      $0x07, Y11, Y11
+	VPSUBD      Y11, Y10, Y10
+	VMULPS      256(R9), Y1, Y11
+	VCVTDQ2PS   Y10, Y10
+	VMULPS      Y11, Y10, Y10
+	VADDPS      Y10, Y8, Y8
+	VMOVUPS     Y8, (DI)
+	ADDQ        $0x08, SI
+	ADDQ        $0x20, DI
+	DECQ        R8
+	JNZ         vector
+	ADDQ        $0x00000090, BX
+	ADDQ        $0x00000180, CX
+	DECQ        AX
+	JNZ         group
+	MOVQ        acc_base+72(FP), AX
+	MOVQ        xs_len+56(FP), CX
+
+totals:
+	VMOVUPS      (AX), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	ADDQ         $0x20, AX
+	DECQ         CX
+	JNZ          totals
+	MOVQ         rows_base+24(FP), AX
+	MOVQ         rows_len+32(FP), CX
+	ADDQ         CX, AX
+	CMPQ         BX, AX
+	JNE          row
+	VZEROUPPER
+	RET
+
 DATA fp4_values<>+0(SB)/8, $0x181412100f0e0d0c
 DATA fp4_values<>+8(SB)/8, $0x00040608090a0b0c
 DATA fp4_values<>+16(SB)/8, $0x181412100f0e0d0c
@@ -1142,7 +2033,7 @@ group:
 	VPAND          Y0, Y3, Y3
 	VPSHUFB        Y4, Y1, Y4
 	VPSHUFB        Y3, Y1, Y3
-	VPXOR          Y5, Y5, Y5
+	VPXORD         Y5, Y5, Y5
 	VPDPBUSD       (AX), Y4, Y5
 	VPDPBUSD       32(AX), Y3, Y5
 	VBROADCASTI128 18(SI), Y3
@@ -1152,7 +2043,7 @@ group:
 	VPAND          Y0, Y3, Y3
 	VPSHUFB        Y4, Y1, Y4
 	VPSHUFB        Y3, Y1, Y3
-	VPXOR          Y6, Y6, Y6
+	VPXORD         Y6, Y6, Y6
 	VPDPBUSD       64(AX), Y4, Y6
 	VPDPBUSD       96(AX), Y3, Y6
 	VPUNPCKLDQ     Y6, Y5, Y3
@@ -1165,7 +2056,7 @@ group:
 	VPAND          Y0, Y3, Y3
 	VPSHUFB        Y4, Y1, Y4
 	VPSHUFB        Y3, Y1, Y3
-	VPXOR          Y6, Y6, Y6
+	VPXORD         Y6, Y6, Y6
 	VPDPBUSD       128(AX), Y4, Y6
 	VPDPBUSD       160(AX), Y3, Y6
 	VBROADCASTI128 52(SI), Y3
@@ -1175,7 +2066,7 @@ group:
 	VPAND          Y0, Y3, Y3
 	VPSHUFB        Y4, Y1, Y4
 	VPSHUFB        Y3, Y1, Y3
-	VPXOR          Y7, Y7, Y7
+	VPXORD         Y7, Y7, Y7
 	VPDPBUSD       192(AX), Y4, Y7
 	VPDPBUSD       224(AX), Y3, Y7
 	VPUNPCKLDQ     Y7, Y6, Y3
@@ -1242,7 +2133,7 @@ single:
 	VPAND          Y0, Y3, Y3
 	VPSHUFB        Y4, Y1, Y4
 	VPSHUFB        Y3, Y1, Y3
-	VPXOR          Y5, Y5, Y5
+	VPXORD         Y5, Y5, Y5
 	VPDPBUSD       (R10), Y4, Y5
 	VPDPBUSD       32(R10), Y3, Y5
 	VPSHUFD        $0x4e, X5, X3
@@ -1317,6 +2208,150 @@ DATA one<>+16(SB)/8, $0x0000000100000001
 DATA one<>+24(SB)/8, $0x0000000100000001
 GLOBL one<>(SB), RODATA|NOPTR, $32
 
+// func mxfp4ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+// Requires: AVX, AVX2
+TEXT ·mxfp4ManyAVX512(SB), NOSPLIT, $0-104
+	MOVQ dst_base+0(FP), DX
+	MOVQ rows_base+24(FP), BX
+
+row:
+	MOVQ acc_base+72(FP), AX
+	MOVQ xs_len+56(FP), CX
+
+clear:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	DECQ    CX
+	JNZ     clear
+	XORQ    CX, CX
+	MOVQ    groups+96(FP), AX
+
+group:
+	VMOVDQU        low_nibbles<>+0(SB), Y0
+	VMOVDQU        fp4_values<>+0(SB), Y1
+	VBROADCASTI128 1(BX), Y2
+	VINSERTI128    $0x01, 69(BX), Y2, Y2
+	VPAND          Y0, Y2, Y3
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y0, Y2, Y2
+	VPSHUFB        Y3, Y1, Y3
+	VPSHUFB        Y2, Y1, Y2
+	VBROADCASTI128 18(BX), Y4
+	VINSERTI128    $0x01, 86(BX), Y4, Y4
+	VPAND          Y0, Y4, Y5
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFB        Y5, Y1, Y5
+	VPSHUFB        Y4, Y1, Y4
+	VBROADCASTI128 35(BX), Y6
+	VINSERTI128    $0x01, 103(BX), Y6, Y6
+	VPAND          Y0, Y6, Y7
+	VPSRLW         $0x04, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPSHUFB        Y7, Y1, Y7
+	VPSHUFB        Y6, Y1, Y6
+	VBROADCASTI128 52(BX), Y8
+	VINSERTI128    $0x01, 120(BX), Y8, Y8
+	VPAND          Y0, Y8, Y9
+	VPSRLW         $0x04, Y8, Y8
+	VPAND          Y0, Y8, Y0
+	VPSHUFB        Y9, Y1, Y9
+	VPSHUFB        Y0, Y1, Y0
+	VPBROADCASTD   (BX), Y1
+	VPBROADCASTD   17(BX), Y8
+	VPBLENDD       $0x02, Y8, Y1, Y1
+	VPBROADCASTD   34(BX), Y8
+	VPBROADCASTD   51(BX), Y10
+	VPBLENDD       $0x08, Y10, Y8, Y8
+	VPBROADCASTD   68(BX), Y10
+	VPBROADCASTD   85(BX), Y11
+	VPBLENDD       $0x20, Y11, Y10, Y10
+	VPBROADCASTD   102(BX), Y11
+	VPBROADCASTD   119(BX), Y12
+	VPBLENDD       $0x80, Y12, Y11, Y11
+	VPBLENDD       $0x0c, Y8, Y1, Y1
+	VPBLENDD       $0xc0, Y11, Y10, Y10
+	VPBLENDD       $0xf0, Y10, Y1, Y1
+	VPAND          low_bytes<>+0(SB), Y1, Y1
+	VPADDD         minus_one<>+0(SB), Y1, Y8
+	VPSLLD         $0x17, Y8, Y8
+	VMOVDQU        subnormal<>+0(SB), Y10
+	VPSLLVD        Y1, Y10, Y10
+	VPCMPGTD       one<>+0(SB), Y1, Y1
+	VPBLENDVB      Y1, Y8, Y10, Y10
+	MOVQ           xs_base+48(FP), SI
+	MOVQ           acc_base+72(FP), DI
+	MOVQ           xs_len+56(FP), R8
+
+vector:
+	MOVQ        (SI), R9
+	ADDQ        CX, R9
+	VMOVUPS     (DI), Y1
+	VPXORD      Y8, Y8, Y8
+	VPDPBUSD    (R9), Y3, Y8
+	VPDPBUSD    32(R9), Y2, Y8
+	VPXORD      Y11, Y11, Y11
+	VPDPBUSD    64(R9), Y5, Y11
+	VPDPBUSD    96(R9), Y4, Y11
+	VPUNPCKLDQ  Y11, Y8, Y12
+	VPUNPCKHDQ  Y11, Y8, Y8
+	VPADDD      Y12, Y8, Y8
+	VPXORD      Y11, Y11, Y11
+	VPDPBUSD    128(R9), Y7, Y11
+	VPDPBUSD    160(R9), Y6, Y11
+	VPXORD      Y12, Y12, Y12
+	VPDPBUSD    192(R9), Y9, Y12
+	VPDPBUSD    224(R9), Y0, Y12
+	VPUNPCKLDQ  Y12, Y11, Y13
+	VPUNPCKHDQ  Y12, Y11, Y11
+	VPADDD      Y13, Y11, Y11
+	VPUNPCKLQDQ Y11, Y8, Y12
+	VPUNPCKHQDQ Y11, Y8, Y8
+	VPADDD      Y12, Y8, Y8
+	VMOVDQU     288(R9), Y11
+	VPSLLD      $0x03, Y11, Y11
+	VPSUBD      Y11, Y8, Y8
+	VMOVDQU     288(R9), Y11
+	VPSLLD      $0x02, Y11, Y11
+	VPSUBD      Y11, Y8, Y8
+	VMULPS      256(R9), Y10, Y11
+	VCVTDQ2PS   Y8, Y8
+	VMULPS      Y11, Y8, Y8
+	VADDPS      Y8, Y1, Y1
+	VMOVUPS     Y1, (DI)
+	ADDQ        $0x08, SI
+	ADDQ        $0x20, DI
+	DECQ        R8
+	JNZ         vector
+	ADDQ        $0x00000088, BX
+	ADDQ        $0x00000180, CX
+	DECQ        AX
+	JNZ         group
+	MOVQ        acc_base+72(FP), AX
+	MOVQ        xs_len+56(FP), CX
+
+totals:
+	VMOVUPS      (AX), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	ADDQ         $0x20, AX
+	DECQ         CX
+	JNZ          totals
+	MOVQ         rows_base+24(FP), AX
+	MOVQ         rows_len+32(FP), CX
+	ADDQ         CX, AX
+	CMPQ         BX, AX
+	JNE          row
+	VZEROUPPER
+	RET
+
 // func nvfp4AVX512(dst []float32, rows []byte, x *int8, blocks int)
 // Requires: AVX, AVX2, F16C
 TEXT ·nvfp4AVX512(SB), NOSPLIT, $0-64
@@ -1353,7 +2388,7 @@ block:
 	VPSRLVQ      nibble_shifts<>+0(SB), Y5, Y5
 	VPAND        Y0, Y5, Y5
 	VPSHUFB      Y5, Y1, Y5
-	VPXOR        Y6, Y6, Y6
+	VPXORD       Y6, Y6, Y6
 	VPDPBUSD     (AX), Y5, Y6
 	VPBROADCASTQ 20(SI), Y5
 	VPBROADCASTQ 92(SI), Y7
@@ -1361,7 +2396,7 @@ block:
 	VPSRLVQ      nibble_shifts<>+0(SB), Y5, Y5
 	VPAND        Y0, Y5, Y5
 	VPSHUFB      Y5, Y1, Y5
-	VPXOR        Y7, Y7, Y7
+	VPXORD       Y7, Y7, Y7
 	VPDPBUSD     64(AX), Y5, Y7
 	VPUNPCKLDQ   Y7, Y6, Y5
 	VPUNPCKHDQ   Y7, Y6, Y6
@@ -1372,7 +2407,7 @@ block:
 	VPSRLVQ      nibble_shifts<>+0(SB), Y5, Y5
 	VPAND        Y0, Y5, Y5
 	VPSHUFB      Y5, Y1, Y5
-	VPXOR        Y7, Y7, Y7
+	VPXORD       Y7, Y7, Y7
 	VPDPBUSD     128(AX), Y5, Y7
 	VPBROADCASTQ 56(SI), Y5
 	VPBROADCASTQ 128(SI), Y8
@@ -1380,7 +2415,7 @@ block:
 	VPSRLVQ      nibble_shifts<>+0(SB), Y5, Y5
 	VPAND        Y0, Y5, Y5
 	VPSHUFB      Y5, Y1, Y5
-	VPXOR        Y8, Y8, Y8
+	VPXORD       Y8, Y8, Y8
 	VPDPBUSD     192(AX), Y5, Y8
 	VPUNPCKLDQ   Y8, Y7, Y5
 	VPUNPCKHDQ   Y8, Y7, Y7
@@ -1406,7 +2441,7 @@ block:
 	VPSRLVQ      nibble_shifts<>+0(SB), Y4, Y4
 	VPAND        Y0, Y4, Y4
 	VPSHUFB      Y4, Y1, Y4
-	VPXOR        Y5, Y5, Y5
+	VPXORD       Y5, Y5, Y5
 	VPDPBUSD     32(AX), Y4, Y5
 	VPBROADCASTQ 28(SI), Y4
 	VPBROADCASTQ 100(SI), Y6
@@ -1414,7 +2449,7 @@ block:
 	VPSRLVQ      nibble_shifts<>+0(SB), Y4, Y4
 	VPAND        Y0, Y4, Y4
 	VPSHUFB      Y4, Y1, Y4
-	VPXOR        Y6, Y6, Y6
+	VPXORD       Y6, Y6, Y6
 	VPDPBUSD     96(AX), Y4, Y6
 	VPUNPCKLDQ   Y6, Y5, Y4
 	VPUNPCKHDQ   Y6, Y5, Y5
@@ -1425,7 +2460,7 @@ block:
 	VPSRLVQ      nibble_shifts<>+0(SB), Y4, Y4
 	VPAND        Y0, Y4, Y4
 	VPSHUFB      Y4, Y1, Y4
-	VPXOR        Y6, Y6, Y6
+	VPXORD       Y6, Y6, Y6
 	VPDPBUSD     160(AX), Y4, Y6
 	VPBROADCASTQ 64(SI), Y4
 	VPBROADCASTQ 136(SI), Y7
@@ -1433,7 +2468,7 @@ block:
 	VPSRLVQ      nibble_shifts<>+0(SB), Y4, Y4
 	VPAND        Y0, Y4, Y4
 	VPSHUFB      Y4, Y1, Y4
-	VPXOR        Y7, Y7, Y7
+	VPXORD       Y7, Y7, Y7
 	VPDPBUSD     224(AX), Y4, Y7
 	VPUNPCKLDQ   Y7, Y6, Y4
 	VPUNPCKHDQ   Y7, Y6, Y6
@@ -1495,6 +2530,183 @@ DATA twelve<>+16(SB)/8, $0x0000000c0000000c
 DATA twelve<>+24(SB)/8, $0x0000000c0000000c
 GLOBL twelve<>(SB), RODATA|NOPTR, $32
 
+// func nvfp4ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+// Requires: AVX, AVX2, F16C
+TEXT ·nvfp4ManyAVX512(SB), NOSPLIT, $0-104
+	MOVQ dst_base+0(FP), DX
+	MOVQ rows_base+24(FP), BX
+
+row:
+	MOVQ acc_base+72(FP), AX
+	MOVQ xs_len+56(FP), CX
+
+clear:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	DECQ    CX
+	JNZ     clear
+	XORQ    CX, CX
+	MOVQ    groups+96(FP), AX
+
+group:
+	VMOVDQU      low_nibbles<>+0(SB), Y0
+	VMOVDQU      fp4_values<>+0(SB), Y1
+	VMOVD        (BX), X2
+	VPINSRD      $0x01, 36(BX), X2, X2
+	VPINSRD      $0x02, 72(BX), X2, X2
+	VPINSRD      $0x03, 108(BX), X2, X2
+	VPSHUFB      even_odd_bytes<>+0(SB), X2, X2
+	VPMOVZXBW    X2, Y2
+	VPCMPEQW     no_scale<>+0(SB), Y2, Y3
+	VPANDN       Y2, Y3, Y2
+	VPAND        no_scale<>+0(SB), Y2, Y2
+	VPSLLW       $0x07, Y2, Y2
+	VCVTPH2PS    X2, Y3
+	VMULPS       scale_bias<>+0(SB), Y3, Y3
+	VEXTRACTI128 $0x01, Y2, X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       scale_bias<>+0(SB), Y2, Y2
+	VPBROADCASTQ 4(BX), Y4
+	VPBROADCASTQ 76(BX), Y5
+	VPBLENDD     $0xf0, Y5, Y4, Y4
+	VPSRLVQ      nibble_shifts<>+0(SB), Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPSHUFB      Y4, Y1, Y4
+	VPBROADCASTQ 12(BX), Y5
+	VPBROADCASTQ 84(BX), Y6
+	VPBLENDD     $0xf0, Y6, Y5, Y5
+	VPSRLVQ      nibble_shifts<>+0(SB), Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VPSHUFB      Y5, Y1, Y5
+	VPBROADCASTQ 20(BX), Y6
+	VPBROADCASTQ 92(BX), Y7
+	VPBLENDD     $0xf0, Y7, Y6, Y6
+	VPSRLVQ      nibble_shifts<>+0(SB), Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VPSHUFB      Y6, Y1, Y6
+	VPBROADCASTQ 28(BX), Y7
+	VPBROADCASTQ 100(BX), Y8
+	VPBLENDD     $0xf0, Y8, Y7, Y7
+	VPSRLVQ      nibble_shifts<>+0(SB), Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPSHUFB      Y7, Y1, Y7
+	VPBROADCASTQ 40(BX), Y8
+	VPBROADCASTQ 112(BX), Y9
+	VPBLENDD     $0xf0, Y9, Y8, Y8
+	VPSRLVQ      nibble_shifts<>+0(SB), Y8, Y8
+	VPAND        Y0, Y8, Y8
+	VPSHUFB      Y8, Y1, Y8
+	VPBROADCASTQ 48(BX), Y9
+	VPBROADCASTQ 120(BX), Y10
+	VPBLENDD     $0xf0, Y10, Y9, Y9
+	VPSRLVQ      nibble_shifts<>+0(SB), Y9, Y9
+	VPAND        Y0, Y9, Y9
+	VPSHUFB      Y9, Y1, Y9
+	VPBROADCASTQ 56(BX), Y10
+	VPBROADCASTQ 128(BX), Y11
+	VPBLENDD     $0xf0, Y11, Y10, Y10
+	VPSRLVQ      nibble_shifts<>+0(SB), Y10, Y10
+	VPAND        Y0, Y10, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VPBROADCASTQ 64(BX), Y11
+	VPBROADCASTQ 136(BX), Y12
+	VPBLENDD     $0xf0, Y12, Y11, Y11
+	VPSRLVQ      nibble_shifts<>+0(SB), Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	MOVQ         xs_base+48(FP), SI
+	MOVQ         acc_base+72(FP), DI
+	MOVQ         xs_len+56(FP), R8
+
+vector:
+	MOVQ        (SI), R9
+	ADDQ        CX, R9
+	VMOVUPS     (DI), Y0
+	VMULPS      256(R9), Y3, Y1
+	VPXORD      Y13, Y13, Y13
+	VPDPBUSD    (R9), Y4, Y13
+	VPXORD      Y12, Y12, Y12
+	VPDPBUSD    64(R9), Y6, Y12
+	VPUNPCKLDQ  Y12, Y13, Y14
+	VPUNPCKHDQ  Y12, Y13, Y13
+	VPADDD      Y14, Y13, Y13
+	VPXORD      Y12, Y12, Y12
+	VPDPBUSD    128(R9), Y8, Y12
+	VPXORD      Y14, Y14, Y14
+	VPDPBUSD    192(R9), Y10, Y14
+	VPUNPCKLDQ  Y14, Y12, Y15
+	VPUNPCKHDQ  Y14, Y12, Y12
+	VPADDD      Y15, Y12, Y12
+	VPUNPCKLQDQ Y12, Y13, Y14
+	VPUNPCKHQDQ Y12, Y13, Y13
+	VPADDD      Y14, Y13, Y13
+	VMOVDQU     352(R9), Y12
+	VPSLLD      $0x10, Y12, Y12
+	VPSRAD      $0x10, Y12, Y12
+	VPMULLD     twelve<>+0(SB), Y12, Y12
+	VPSUBD      Y12, Y13, Y13
+	VCVTDQ2PS   Y13, Y13
+	VMULPS      Y1, Y13, Y13
+	VADDPS      Y13, Y0, Y0
+	VMULPS      256(R9), Y2, Y1
+	VPXORD      Y13, Y13, Y13
+	VPDPBUSD    32(R9), Y5, Y13
+	VPXORD      Y12, Y12, Y12
+	VPDPBUSD    96(R9), Y7, Y12
+	VPUNPCKLDQ  Y12, Y13, Y14
+	VPUNPCKHDQ  Y12, Y13, Y13
+	VPADDD      Y14, Y13, Y13
+	VPXORD      Y12, Y12, Y12
+	VPDPBUSD    160(R9), Y9, Y12
+	VPXORD      Y14, Y14, Y14
+	VPDPBUSD    224(R9), Y11, Y14
+	VPUNPCKLDQ  Y14, Y12, Y15
+	VPUNPCKHDQ  Y14, Y12, Y12
+	VPADDD      Y15, Y12, Y12
+	VPUNPCKLQDQ Y12, Y13, Y14
+	VPUNPCKHQDQ Y12, Y13, Y13
+	VPADDD      Y14, Y13, Y13
+	VMOVDQU     352(R9), Y12
+	VPSRAD      $0x10, Y12, Y12
+	VPMULLD     twelve<>+0(SB), Y12, Y12
+	VPSUBD      Y12, Y13, Y13
+	VCVTDQ2PS   Y13, Y13
+	VMULPS      Y1, Y13, Y13
+	VADDPS      Y13, Y0, Y0
+	VMOVUPS     Y0, (DI)
+	ADDQ        $0x08, SI
+	ADDQ        $0x20, DI
+	DECQ        R8
+	JNZ         vector
+	ADDQ        $0x00000090, BX
+	ADDQ        $0x00000180, CX
+	DECQ        AX
+	JNZ         group
+	MOVQ        acc_base+72(FP), AX
+	MOVQ        xs_len+56(FP), CX
+
+totals:
+	VMOVUPS      (AX), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	ADDQ         $0x20, AX
+	DECQ         CX
+	JNZ          totals
+	MOVQ         rows_base+24(FP), AX
+	MOVQ         rows_len+32(FP), CX
+	ADDQ         CX, AX
+	CMPQ         BX, AX
+	JNE          row
+	VZEROUPPER
+	RET
+
 // func q4_KAVX512(dst []float32, rows []byte, x *int8, blocks int)
 // Requires: AVX, AVX2, F16C
 TEXT ·q4_KAVX512(SB), NOSPLIT, $0-64
@@ -1532,11 +2744,11 @@ block:
 	VBROADCASTI128 16(SI), Y4
 	VINSERTI128    $0x01, 80(SI), Y4, Y4
 	VPAND          Y0, Y4, Y5
-	VPXOR          Y6, Y6, Y6
+	VPXORD         Y6, Y6, Y6
 	VPDPBUSD       (AX), Y5, Y6
 	VPSRLW         $0x04, Y4, Y4
 	VPAND          Y0, Y4, Y4
-	VPXOR          Y5, Y5, Y5
+	VPXORD         Y5, Y5, Y5
 	VPDPBUSD       64(AX), Y4, Y5
 	VBROADCASTI128 32(SI), Y4
 	VINSERTI128    $0x01, 96(SI), Y4, Y4
@@ -1551,11 +2763,11 @@ block:
 	VBROADCASTI128 48(SI), Y5
 	VINSERTI128    $0x01, 112(SI), Y5, Y5
 	VPAND          Y0, Y5, Y6
-	VPXOR          Y7, Y7, Y7
+	VPXORD         Y7, Y7, Y7
 	VPDPBUSD       128(AX), Y6, Y7
 	VPSRLW         $0x04, Y5, Y5
 	VPAND          Y0, Y5, Y5
-	VPXOR          Y6, Y6, Y6
+	VPXORD         Y6, Y6, Y6
 	VPDPBUSD       192(AX), Y5, Y6
 	VBROADCASTI128 64(SI), Y5
 	VINSERTI128    $0x01, 128(SI), Y5, Y5
@@ -1618,6 +2830,141 @@ DATA k4_scales_2233<>+16(SB)/8, $0x8002800280028002
 DATA k4_scales_2233<>+24(SB)/8, $0x8003800380038003
 GLOBL k4_scales_2233<>(SB), RODATA|NOPTR, $32
 
+// func q4_KManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q4_KManyAVX512(SB), NOSPLIT, $0-104
+	MOVQ dst_base+0(FP), DX
+	MOVQ rows_base+24(FP), BX
+
+row:
+	MOVQ acc_base+72(FP), AX
+	MOVQ xs_len+56(FP), CX
+
+clear:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	DECQ    CX
+	JNZ     clear
+	XORQ    CX, CX
+	MOVQ    groups+96(FP), AX
+
+group:
+	VMOVDQU        low_nibbles<>+0(SB), Y0
+	VMOVDQU        k4_mins<>+0(SB), Y2
+	MOVQ           $0x3f3f3f3f3f3f3f3f, SI
+	MOVQ           $0x3030303030303030, DI
+	MOVQ           $0x0f0f0f0f0f0f0f0f, R8
+	MOVQ           4(BX), R9
+	MOVL           12(BX), R11
+	MOVQ           R9, R10
+	ANDQ           SI, R9
+	SHRQ           $0x02, R10
+	MOVQ           R11, SI
+	SHLQ           $0x1c, SI
+	ORQ            SI, R11
+	ANDQ           DI, R10
+	ANDQ           R8, R11
+	ORQ            R11, R10
+	VMOVQ          R9, X1
+	VMOVQ          R10, X3
+	VINSERTI128    $0x01, X3, Y1, Y1
+	VBROADCASTI128 16(BX), Y3
+	VINSERTI128    $0x01, 80(BX), Y3, Y3
+	VPAND          Y0, Y3, Y4
+	VBROADCASTI128 32(BX), Y5
+	VINSERTI128    $0x01, 96(BX), Y5, Y5
+	VPAND          Y0, Y5, Y6
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y0, Y5, Y5
+	VBROADCASTI128 48(BX), Y7
+	VINSERTI128    $0x01, 112(BX), Y7, Y7
+	VPAND          Y0, Y7, Y8
+	VBROADCASTI128 64(BX), Y9
+	VINSERTI128    $0x01, 128(BX), Y9, Y9
+	VPAND          Y0, Y9, Y10
+	VPSRLW         $0x04, Y7, Y7
+	VPAND          Y0, Y7, Y7
+	VPSRLW         $0x04, Y9, Y9
+	VPAND          Y0, Y9, Y0
+	VPSHUFB        k4_scales_0011<>+0(SB), Y1, Y9
+	VPSHUFB        k4_scales_2233<>+0(SB), Y1, Y11
+	VPBROADCASTD   (BX), X12
+	VCVTPH2PS      X12, Y12
+	VMOVSHDUP      Y12, Y13
+	VMOVSLDUP      Y12, Y12
+	VPSHUFB        Y2, Y1, Y2
+	MOVQ           xs_base+48(FP), SI
+	MOVQ           acc_base+72(FP), DI
+	MOVQ           xs_len+56(FP), R8
+
+vector:
+	MOVQ      (SI), R9
+	ADDQ      CX, R9
+	VMOVUPS   (DI), Y14
+	VPXORD    Y15, Y15, Y15
+	VPDPBUSD  (R9), Y4, Y15
+	VPXORD    Y16, Y16, Y16
+	VPDPBUSD  64(R9), Y3, Y16
+	VPDPBUSD  32(R9), Y6, Y15
+	VPDPBUSD  96(R9), Y5, Y16
+	VPACKSSDW Y16, Y15, Y15
+	VPMADDWD  Y9, Y15, Y15
+	VPXORD    Y16, Y16, Y16
+	VPDPBUSD  128(R9), Y8, Y16
+	VPXORD    Y17, Y17, Y17
+	VPDPBUSD  192(R9), Y7, Y17
+	VPDPBUSD  160(R9), Y10, Y16
+	VPDPBUSD  224(R9), Y0, Y17
+	VPACKSSDW Y17, Y16, Y16
+	VPMADDWD  Y11, Y16, Y16
+	VSHUFPS   $0x88, Y16, Y15, Y17
+	VSHUFPS   $0xdd, Y16, Y15, Y15
+	VPADDD    Y15, Y17, Y17
+	VMULPS    256(R9), Y12, Y15
+	VMULPS    256(R9), Y13, Y16
+	VCVTDQ2PS Y17, Y17
+	VMULPS    Y15, Y17, Y17
+	VADDPS    Y17, Y14, Y14
+	VPMADDWD  352(R9), Y2, Y15
+	VCVTDQ2PS Y15, Y15
+	VMULPS    Y16, Y15, Y15
+	VSUBPS    Y15, Y14, Y14
+	VMOVUPS   Y14, (DI)
+	ADDQ      $0x08, SI
+	ADDQ      $0x20, DI
+	DECQ      R8
+	JNZ       vector
+	ADDQ      $0x00000090, BX
+	ADDQ      $0x00000180, CX
+	DECQ      AX
+	JNZ       group
+	MOVQ      acc_base+72(FP), AX
+	MOVQ      xs_len+56(FP), CX
+
+totals:
+	VMOVUPS      (AX), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	ADDQ         $0x20, AX
+	DECQ         CX
+	JNZ          totals
+	MOVQ         rows_base+24(FP), AX
+	MOVQ         rows_len+32(FP), CX
+	ADDQ         CX, AX
+	CMPQ         BX, AX
+	JNE          row
+	VZEROUPPER
+	RET
+
 // func q5_KAVX512(dst []float32, rows []byte, x *int8, blocks int)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, F16C
 TEXT ·q5_KAVX512(SB), NOSPLIT, $0-64
@@ -1661,13 +3008,13 @@ block:
 	VPAND          Y1, Y7, Y7
 	VMOVDQA        Y5, Y8
 	VPTERNLOGD     $0xea, Y7, Y0, Y8
-	VPXOR          Y7, Y7, Y7
+	VPXORD         Y7, Y7, Y7
 	VPDPBUSD       (AX), Y8, Y7
 	VPSLLW         $0x03, Y6, Y8
 	VPAND          Y1, Y8, Y8
 	VPSRLW         $0x04, Y5, Y5
 	VPTERNLOGD     $0xea, Y8, Y0, Y5
-	VPXOR          Y8, Y8, Y8
+	VPXORD         Y8, Y8, Y8
 	VPDPBUSD       64(AX), Y5, Y8
 	VBROADCASTI128 64(SI), Y5
 	VINSERTI128    $0x01, 128(SI), Y5, Y5
@@ -1692,13 +3039,13 @@ block:
 	VPAND          Y1, Y8, Y8
 	VMOVDQA        Y7, Y10
 	VPTERNLOGD     $0xea, Y8, Y0, Y10
-	VPXOR          Y8, Y8, Y8
+	VPXORD         Y8, Y8, Y8
 	VPDPBUSD       128(AX), Y10, Y8
 	VPSLLW         $0x01, Y6, Y6
 	VPAND          Y1, Y6, Y6
 	VPSRLW         $0x04, Y7, Y7
 	VPTERNLOGD     $0xea, Y6, Y0, Y7
-	VPXOR          Y6, Y6, Y6
+	VPXORD         Y6, Y6, Y6
 	VPDPBUSD       192(AX), Y7, Y6
 	VBROADCASTI128 96(SI), Y7
 	VINSERTI128    $0x01, 160(SI), Y7, Y7
@@ -1754,6 +3101,166 @@ DATA upper_lane_4<>+16(SB)/8, $0x0000000400000004
 DATA upper_lane_4<>+24(SB)/8, $0x0000000400000004
 GLOBL upper_lane_4<>(SB), RODATA|NOPTR, $32
 
+// func q5_KManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, F16C
+TEXT ·q5_KManyAVX512(SB), NOSPLIT, $0-104
+	MOVQ dst_base+0(FP), DX
+	MOVQ rows_base+24(FP), BX
+
+row:
+	MOVQ acc_base+72(FP), AX
+	MOVQ xs_len+56(FP), CX
+
+clear:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	DECQ    CX
+	JNZ     clear
+	XORQ    CX, CX
+	MOVQ    groups+96(FP), AX
+
+group:
+	VMOVDQU        low_nibbles<>+0(SB), Y0
+	VMOVDQU        sixteen<>+0(SB), Y2
+	VMOVDQU        upper_lane_4<>+0(SB), Y3
+	MOVQ           $0x3f3f3f3f3f3f3f3f, SI
+	MOVQ           $0x3030303030303030, DI
+	MOVQ           $0x0f0f0f0f0f0f0f0f, R8
+	MOVQ           4(BX), R9
+	MOVL           12(BX), R11
+	MOVQ           R9, R10
+	ANDQ           SI, R9
+	SHRQ           $0x02, R10
+	MOVQ           R11, SI
+	SHLQ           $0x1c, SI
+	ORQ            SI, R11
+	ANDQ           DI, R10
+	ANDQ           R8, R11
+	ORQ            R11, R10
+	VMOVQ          R9, X1
+	VMOVQ          R10, X4
+	VINSERTI128    $0x01, X4, Y1, Y1
+	VBROADCASTI128 48(BX), Y4
+	VINSERTI128    $0x01, 112(BX), Y4, Y4
+	VBROADCASTI128 16(BX), Y5
+	VPSRLVD        Y3, Y5, Y5
+	VPSLLW         $0x04, Y5, Y6
+	VPAND          Y2, Y6, Y6
+	VMOVDQA        Y4, Y7
+	VPTERNLOGD     $0xea, Y6, Y0, Y7
+	VBROADCASTI128 64(BX), Y6
+	VINSERTI128    $0x01, 128(BX), Y6, Y6
+	VBROADCASTI128 32(BX), Y8
+	VPSRLVD        Y3, Y8, Y8
+	VPSLLW         $0x04, Y8, Y3
+	VPAND          Y2, Y3, Y3
+	VMOVDQA        Y6, Y9
+	VPTERNLOGD     $0xea, Y3, Y0, Y9
+	VPSLLW         $0x03, Y5, Y3
+	VPAND          Y2, Y3, Y3
+	VPSRLW         $0x04, Y4, Y4
+	VPTERNLOGD     $0xea, Y3, Y0, Y4
+	VPSLLW         $0x03, Y8, Y3
+	VPAND          Y2, Y3, Y3
+	VPSRLW         $0x04, Y6, Y6
+	VPTERNLOGD     $0xea, Y3, Y0, Y6
+	VBROADCASTI128 80(BX), Y3
+	VINSERTI128    $0x01, 144(BX), Y3, Y3
+	VPSLLW         $0x02, Y5, Y10
+	VPAND          Y2, Y10, Y10
+	VMOVDQA        Y3, Y11
+	VPTERNLOGD     $0xea, Y10, Y0, Y11
+	VBROADCASTI128 96(BX), Y10
+	VINSERTI128    $0x01, 160(BX), Y10, Y10
+	VPSLLW         $0x02, Y8, Y12
+	VPAND          Y2, Y12, Y12
+	VMOVDQA        Y10, Y13
+	VPTERNLOGD     $0xea, Y12, Y0, Y13
+	VPSLLW         $0x01, Y5, Y5
+	VPAND          Y2, Y5, Y5
+	VPSRLW         $0x04, Y3, Y3
+	VPTERNLOGD     $0xea, Y5, Y0, Y3
+	VPSLLW         $0x01, Y8, Y5
+	VPAND          Y2, Y5, Y5
+	VPSRLW         $0x04, Y10, Y2
+	VPTERNLOGD     $0xea, Y5, Y0, Y2
+	VPSHUFB        k4_scales_0011<>+0(SB), Y1, Y0
+	VPSHUFB        k4_scales_2233<>+0(SB), Y1, Y5
+	VPBROADCASTD   (BX), X8
+	VCVTPH2PS      X8, Y8
+	VMOVSHDUP      Y8, Y10
+	VMOVSLDUP      Y8, Y8
+	VPSHUFB        k4_mins<>+0(SB), Y1, Y12
+	MOVQ           xs_base+48(FP), SI
+	MOVQ           acc_base+72(FP), DI
+	MOVQ           xs_len+56(FP), R8
+
+vector:
+	MOVQ      (SI), R9
+	ADDQ      CX, R9
+	VMOVUPS   (DI), Y14
+	VPXORD    Y15, Y15, Y15
+	VPDPBUSD  (R9), Y7, Y15
+	VPXORD    Y16, Y16, Y16
+	VPDPBUSD  64(R9), Y4, Y16
+	VPDPBUSD  32(R9), Y9, Y15
+	VPDPBUSD  96(R9), Y6, Y16
+	VPACKSSDW Y16, Y15, Y15
+	VPMADDWD  Y0, Y15, Y15
+	VPXORD    Y16, Y16, Y16
+	VPDPBUSD  128(R9), Y11, Y16
+	VPXORD    Y17, Y17, Y17
+	VPDPBUSD  192(R9), Y3, Y17
+	VPDPBUSD  160(R9), Y13, Y16
+	VPDPBUSD  224(R9), Y2, Y17
+	VPACKSSDW Y17, Y16, Y16
+	VPMADDWD  Y5, Y16, Y16
+	VSHUFPS   $0x88, Y16, Y15, Y17
+	VSHUFPS   $0xdd, Y16, Y15, Y15
+	VPADDD    Y15, Y17, Y17
+	VMULPS    256(R9), Y8, Y15
+	VMULPS    256(R9), Y10, Y16
+	VCVTDQ2PS Y17, Y17
+	VMULPS    Y15, Y17, Y17
+	VADDPS    Y17, Y14, Y14
+	VPMADDWD  352(R9), Y12, Y15
+	VCVTDQ2PS Y15, Y15
+	VMULPS    Y16, Y15, Y15
+	VSUBPS    Y15, Y14, Y14
+	VMOVUPS   Y14, (DI)
+	ADDQ      $0x08, SI
+	ADDQ      $0x20, DI
+	DECQ      R8
+	JNZ       vector
+	ADDQ      $0x000000b0, BX
+	ADDQ      $0x00000180, CX
+	DECQ      AX
+	JNZ       group
+	MOVQ      acc_base+72(FP), AX
+	MOVQ      xs_len+56(FP), CX
+
+totals:
+	VMOVUPS      (AX), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	ADDQ         $0x20, AX
+	DECQ         CX
+	JNZ          totals
+	MOVQ         rows_base+24(FP), AX
+	MOVQ         rows_len+32(FP), CX
+	ADDQ         CX, AX
+	CMPQ         BX, AX
+	JNE          row
+	VZEROUPPER
+	RET
+
 // func q6_KAVX512(dst []float32, rows []byte, x *int8, blocks int)
 // Requires: AVX, AVX2, AVX512F, AVX512VL, F16C
 TEXT ·q6_KAVX512(SB), NOSPLIT, $0-64
@@ -1782,7 +3289,7 @@ block:
 	VPAND          Y1, Y7, Y7
 	VMOVDQA        Y5, Y8
 	VPTERNLOGD     $0xea, Y7, Y0, Y8
-	VPXOR          Y7, Y7, Y7
+	VPXORD         Y7, Y7, Y7
 	VPDPBUSD       (AX), Y8, Y7
 	VBROADCASTI128 32(SI), Y8
 	VINSERTI128    $0x01, 96(SI), Y8, Y8
@@ -1790,7 +3297,7 @@ block:
 	VPAND          Y1, Y9, Y9
 	VMOVDQA        Y8, Y10
 	VPTERNLOGD     $0xea, Y9, Y0, Y10
-	VPXOR          Y9, Y9, Y9
+	VPXORD         Y9, Y9, Y9
 	VPDPBUSD       64(AX), Y10, Y9
 	VPACKSSDW      Y9, Y7, Y7
 	VPSHUFB        words_0022<>+0(SB), Y3, Y9
@@ -1803,7 +3310,7 @@ block:
 	VPAND          Y1, Y11, Y11
 	VMOVDQA        Y9, Y12
 	VPTERNLOGD     $0xea, Y11, Y0, Y12
-	VPXOR          Y11, Y11, Y11
+	VPXORD         Y11, Y11, Y11
 	VPDPBUSD       32(AX), Y12, Y11
 	VBROADCASTI128 48(SI), Y12
 	VINSERTI128    $0x01, 112(SI), Y12, Y12
@@ -1811,7 +3318,7 @@ block:
 	VPAND          Y1, Y13, Y13
 	VMOVDQA        Y12, Y14
 	VPTERNLOGD     $0xea, Y13, Y0, Y14
-	VPXOR          Y13, Y13, Y13
+	VPXORD         Y13, Y13, Y13
 	VPDPBUSD       96(AX), Y14, Y13
 	VPACKSSDW      Y13, Y11, Y11
 	VPSHUFB        words_1133<>+0(SB), Y3, Y13
@@ -1820,13 +3327,13 @@ block:
 	VPAND          Y1, Y11, Y11
 	VPSRLW         $0x04, Y5, Y5
 	VPTERNLOGD     $0xea, Y11, Y0, Y5
-	VPXOR          Y11, Y11, Y11
+	VPXORD         Y11, Y11, Y11
 	VPDPBUSD       128(AX), Y5, Y11
 	VPSRLW         $0x02, Y6, Y5
 	VPAND          Y1, Y5, Y5
 	VPSRLW         $0x04, Y8, Y6
 	VPTERNLOGD     $0xea, Y5, Y0, Y6
-	VPXOR          Y5, Y5, Y5
+	VPXORD         Y5, Y5, Y5
 	VPDPBUSD       192(AX), Y6, Y5
 	VPACKSSDW      Y5, Y11, Y5
 	VPSHUFB        words_4466<>+0(SB), Y3, Y6
@@ -1835,13 +3342,13 @@ block:
 	VPAND          Y1, Y6, Y6
 	VPSRLW         $0x04, Y9, Y8
 	VPTERNLOGD     $0xea, Y6, Y0, Y8
-	VPXOR          Y6, Y6, Y6
+	VPXORD         Y6, Y6, Y6
 	VPDPBUSD       160(AX), Y8, Y6
 	VPSRLW         $0x02, Y10, Y8
 	VPAND          Y1, Y8, Y8
 	VPSRLW         $0x04, Y12, Y9
 	VPTERNLOGD     $0xea, Y8, Y0, Y9
-	VPXOR          Y8, Y8, Y8
+	VPXORD         Y8, Y8, Y8
 	VPDPBUSD       224(AX), Y9, Y8
 	VPACKSSDW      Y8, Y6, Y6
 	VPSHUFB        words_5577<>+0(SB), Y3, Y3
@@ -1903,6 +3410,154 @@ DATA words_5577<>+16(SB)/8, $0x0b0a0b0a0b0a0b0a
 DATA words_5577<>+24(SB)/8, $0x0f0e0f0e0f0e0f0e
 GLOBL words_5577<>(SB), RODATA|NOPTR, $32
 
+// func q6_KManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, F16C
+TEXT ·q6_KManyAVX512(SB), NOSPLIT, $0-104
+	MOVQ dst_base+0(FP), DX
+	MOVQ rows_base+24(FP), BX
+
+row:
+	MOVQ acc_base+72(FP), AX
+	MOVQ xs_len+56(FP), CX
+
+clear:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	DECQ    CX
+	JNZ     clear
+	XORQ    CX, CX
+	MOVQ    groups+96(FP), AX
+
+group:
+	VMOVDQU        low_nibbles<>+0(SB), Y0
+	VMOVDQU        third_crumbs<>+0(SB), Y1
+	VPMOVSXBW      192(BX), Y2
+	VBROADCASTI128 (BX), Y3
+	VINSERTI128    $0x01, 64(BX), Y3, Y3
+	VBROADCASTI128 128(BX), Y4
+	VINSERTI128    $0x01, 160(BX), Y4, Y4
+	VPSLLW         $0x04, Y4, Y5
+	VPAND          Y1, Y5, Y5
+	VMOVDQA        Y3, Y6
+	VPTERNLOGD     $0xea, Y5, Y0, Y6
+	VBROADCASTI128 16(BX), Y5
+	VINSERTI128    $0x01, 80(BX), Y5, Y5
+	VBROADCASTI128 144(BX), Y7
+	VINSERTI128    $0x01, 176(BX), Y7, Y7
+	VPSLLW         $0x04, Y7, Y8
+	VPAND          Y1, Y8, Y8
+	VMOVDQA        Y5, Y9
+	VPTERNLOGD     $0xea, Y8, Y0, Y9
+	VBROADCASTI128 32(BX), Y8
+	VINSERTI128    $0x01, 96(BX), Y8, Y8
+	VPSLLW         $0x02, Y4, Y10
+	VPAND          Y1, Y10, Y10
+	VMOVDQA        Y8, Y11
+	VPTERNLOGD     $0xea, Y10, Y0, Y11
+	VBROADCASTI128 48(BX), Y10
+	VINSERTI128    $0x01, 112(BX), Y10, Y10
+	VPSLLW         $0x02, Y7, Y12
+	VPAND          Y1, Y12, Y12
+	VMOVDQA        Y10, Y13
+	VPTERNLOGD     $0xea, Y12, Y0, Y13
+	VMOVDQA        Y4, Y12
+	VPAND          Y1, Y12, Y12
+	VPSRLW         $0x04, Y3, Y3
+	VPTERNLOGD     $0xea, Y12, Y0, Y3
+	VMOVDQA        Y7, Y12
+	VPAND          Y1, Y12, Y12
+	VPSRLW         $0x04, Y5, Y5
+	VPTERNLOGD     $0xea, Y12, Y0, Y5
+	VPSRLW         $0x02, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSRLW         $0x04, Y8, Y8
+	VPTERNLOGD     $0xea, Y4, Y0, Y8
+	VPSRLW         $0x02, Y7, Y4
+	VPAND          Y1, Y4, Y4
+	VPSRLW         $0x04, Y10, Y1
+	VPTERNLOGD     $0xea, Y4, Y0, Y1
+	VPSHUFB        words_0022<>+0(SB), Y2, Y0
+	VPSHUFB        words_1133<>+0(SB), Y2, Y4
+	VPSHUFB        words_4466<>+0(SB), Y2, Y7
+	VPSHUFB        words_5577<>+0(SB), Y2, Y10
+	VPBROADCASTW   208(BX), X12
+	VCVTPH2PS      X12, Y12
+	MOVQ           xs_base+48(FP), SI
+	MOVQ           acc_base+72(FP), DI
+	MOVQ           xs_len+56(FP), R8
+
+vector:
+	MOVQ      (SI), R9
+	ADDQ      CX, R9
+	VMOVUPS   (DI), Y14
+	VPMADDWD  352(R9), Y2, Y15
+	VPSLLD    $0x05, Y15, Y15
+	VPXORD    Y16, Y16, Y16
+	VPDPBUSD  (R9), Y6, Y16
+	VPXORD    Y17, Y17, Y17
+	VPDPBUSD  64(R9), Y11, Y17
+	VPACKSSDW Y17, Y16, Y16
+	VPMADDWD  Y0, Y16, Y16
+	VPXORD    Y17, Y17, Y17
+	VPDPBUSD  32(R9), Y9, Y17
+	VPXORD    Y18, Y18, Y18
+	VPDPBUSD  96(R9), Y13, Y18
+	VPACKSSDW Y18, Y17, Y17
+	VPDPWSSD  Y4, Y17, Y16
+	VPXORD    Y17, Y17, Y17
+	VPDPBUSD  128(R9), Y3, Y17
+	VPXORD    Y18, Y18, Y18
+	VPDPBUSD  192(R9), Y8, Y18
+	VPACKSSDW Y18, Y17, Y17
+	VPMADDWD  Y7, Y17, Y17
+	VPXORD    Y18, Y18, Y18
+	VPDPBUSD  160(R9), Y5, Y18
+	VPXORD    Y19, Y19, Y19
+	VPDPBUSD  224(R9), Y1, Y19
+	VPACKSSDW Y19, Y18, Y18
+	VPDPWSSD  Y10, Y18, Y17
+	VSHUFPS   $0x88, Y17, Y16, Y18
+	VSHUFPS   $0xdd, Y17, Y16, Y16
+	VPADDD    Y16, Y18, Y18
+	VPSUBD    Y15, Y18, Y18
+	VMULPS    256(R9), Y12, Y15
+	VCVTDQ2PS Y18, Y18
+	VMULPS    Y15, Y18, Y18
+	VADDPS    Y18, Y14, Y14
+	VMOVUPS   Y14, (DI)
+	ADDQ      $0x08, SI
+	ADDQ      $0x20, DI
+	DECQ      R8
+	JNZ       vector
+	ADDQ      $0x000000d2, BX
+	ADDQ      $0x00000180, CX
+	DECQ      AX
+	JNZ       group
+	MOVQ      acc_base+72(FP), AX
+	MOVQ      xs_len+56(FP), CX
+
+totals:
+	VMOVUPS      (AX), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	ADDQ         $0x20, AX
+	DECQ         CX
+	JNZ          totals
+	MOVQ         rows_base+24(FP), AX
+	MOVQ         rows_len+32(FP), CX
+	ADDQ         CX, AX
+	CMPQ         BX, AX
+	JNE          row
+	VZEROUPPER
+	RET
+
 // func q2_KAVX512(dst []float32, rows []byte, x *int8, blocks int)
 // Requires: AVX, AVX2, F16C
 TEXT ·q2_KAVX512(SB), NOSPLIT, $0-64
@@ -1925,11 +3580,11 @@ block:
 	VBROADCASTI128 16(SI), Y5
 	VINSERTI128    $0x01, 48(SI), Y5, Y5
 	VPAND          Y0, Y5, Y6
-	VPXOR          Y7, Y7, Y7
+	VPXORD         Y7, Y7, Y7
 	VPDPBUSD       (AX), Y6, Y7
 	VPSRLW         $0x02, Y5, Y6
 	VPAND          Y0, Y6, Y6
-	VPXOR          Y8, Y8, Y8
+	VPXORD         Y8, Y8, Y8
 	VPDPBUSD       64(AX), Y6, Y8
 	VPACKSSDW      Y8, Y7, Y6
 	VPSHUFB        words_0022<>+0(SB), Y4, Y7
@@ -1937,33 +3592,33 @@ block:
 	VBROADCASTI128 32(SI), Y7
 	VINSERTI128    $0x01, 64(SI), Y7, Y7
 	VPAND          Y0, Y7, Y8
-	VPXOR          Y9, Y9, Y9
+	VPXORD         Y9, Y9, Y9
 	VPDPBUSD       32(AX), Y8, Y9
 	VPSRLW         $0x02, Y7, Y8
 	VPAND          Y0, Y8, Y8
-	VPXOR          Y10, Y10, Y10
+	VPXORD         Y10, Y10, Y10
 	VPDPBUSD       96(AX), Y8, Y10
 	VPACKSSDW      Y10, Y9, Y8
 	VPSHUFB        words_1133<>+0(SB), Y4, Y9
 	VPDPWSSD       Y9, Y8, Y6
 	VPSRLW         $0x04, Y5, Y8
 	VPAND          Y0, Y8, Y8
-	VPXOR          Y9, Y9, Y9
+	VPXORD         Y9, Y9, Y9
 	VPDPBUSD       128(AX), Y8, Y9
 	VPSRLW         $0x06, Y5, Y5
 	VPAND          Y0, Y5, Y5
-	VPXOR          Y8, Y8, Y8
+	VPXORD         Y8, Y8, Y8
 	VPDPBUSD       192(AX), Y5, Y8
 	VPACKSSDW      Y8, Y9, Y5
 	VPSHUFB        words_4466<>+0(SB), Y4, Y8
 	VPMADDWD       Y8, Y5, Y5
 	VPSRLW         $0x04, Y7, Y8
 	VPAND          Y0, Y8, Y8
-	VPXOR          Y9, Y9, Y9
+	VPXORD         Y9, Y9, Y9
 	VPDPBUSD       160(AX), Y8, Y9
 	VPSRLW         $0x06, Y7, Y7
 	VPAND          Y0, Y7, Y7
-	VPXOR          Y8, Y8, Y8
+	VPXORD         Y8, Y8, Y8
 	VPDPBUSD       224(AX), Y7, Y8
 	VPACKSSDW      Y8, Y9, Y7
 	VPSHUFB        words_5577<>+0(SB), Y4, Y4
@@ -2012,6 +3667,134 @@ DATA low_nibble_words<>+8(SB)/8, $0x000f000f000f000f
 DATA low_nibble_words<>+16(SB)/8, $0x000f000f000f000f
 DATA low_nibble_words<>+24(SB)/8, $0x000f000f000f000f
 GLOBL low_nibble_words<>(SB), RODATA|NOPTR, $32
+
+// func q2_KManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q2_KManyAVX512(SB), NOSPLIT, $0-104
+	MOVQ dst_base+0(FP), DX
+	MOVQ rows_base+24(FP), BX
+
+row:
+	MOVQ acc_base+72(FP), AX
+	MOVQ xs_len+56(FP), CX
+
+clear:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	DECQ    CX
+	JNZ     clear
+	XORQ    CX, CX
+	MOVQ    groups+96(FP), AX
+
+group:
+	VMOVDQU        three<>+0(SB), Y0
+	VMOVDQU        low_nibble_words<>+0(SB), Y1
+	VPMOVZXBW      (BX), Y2
+	VPAND          Y1, Y2, Y1
+	VBROADCASTI128 16(BX), Y3
+	VINSERTI128    $0x01, 48(BX), Y3, Y3
+	VPAND          Y0, Y3, Y4
+	VBROADCASTI128 32(BX), Y5
+	VINSERTI128    $0x01, 64(BX), Y5, Y5
+	VPAND          Y0, Y5, Y6
+	VPSRLW         $0x02, Y3, Y7
+	VPAND          Y0, Y7, Y7
+	VPSRLW         $0x02, Y5, Y8
+	VPAND          Y0, Y8, Y8
+	VPSRLW         $0x04, Y3, Y9
+	VPAND          Y0, Y9, Y9
+	VPSRLW         $0x04, Y5, Y10
+	VPAND          Y0, Y10, Y10
+	VPSRLW         $0x06, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSRLW         $0x06, Y5, Y5
+	VPAND          Y0, Y5, Y0
+	VPSHUFB        words_0022<>+0(SB), Y1, Y5
+	VPSHUFB        words_1133<>+0(SB), Y1, Y11
+	VPSHUFB        words_4466<>+0(SB), Y1, Y12
+	VPSHUFB        words_5577<>+0(SB), Y1, Y1
+	VPBROADCASTD   80(BX), X13
+	VCVTPH2PS      X13, Y13
+	VMOVSHDUP      Y13, Y14
+	VMOVSLDUP      Y13, Y13
+	VPSRLW         $0x04, Y2, Y2
+	MOVQ           xs_base+48(FP), SI
+	MOVQ           acc_base+72(FP), DI
+	MOVQ           xs_len+56(FP), R8
+
+vector:
+	MOVQ      (SI), R9
+	ADDQ      CX, R9
+	VMOVUPS   (DI), Y15
+	VPXORD    Y16, Y16, Y16
+	VPDPBUSD  (R9), Y4, Y16
+	VPXORD    Y17, Y17, Y17
+	VPDPBUSD  64(R9), Y7, Y17
+	VPACKSSDW Y17, Y16, Y16
+	VPMADDWD  Y5, Y16, Y16
+	VPXORD    Y17, Y17, Y17
+	VPDPBUSD  32(R9), Y6, Y17
+	VPXORD    Y18, Y18, Y18
+	VPDPBUSD  96(R9), Y8, Y18
+	VPACKSSDW Y18, Y17, Y17
+	VPDPWSSD  Y11, Y17, Y16
+	VPXORD    Y17, Y17, Y17
+	VPDPBUSD  128(R9), Y9, Y17
+	VPXORD    Y18, Y18, Y18
+	VPDPBUSD  192(R9), Y3, Y18
+	VPACKSSDW Y18, Y17, Y17
+	VPMADDWD  Y12, Y17, Y17
+	VPXORD    Y18, Y18, Y18
+	VPDPBUSD  160(R9), Y10, Y18
+	VPXORD    Y19, Y19, Y19
+	VPDPBUSD  224(R9), Y0, Y19
+	VPACKSSDW Y19, Y18, Y18
+	VPDPWSSD  Y1, Y18, Y17
+	VSHUFPS   $0x88, Y17, Y16, Y18
+	VSHUFPS   $0xdd, Y17, Y16, Y16
+	VPADDD    Y16, Y18, Y18
+	VMULPS    256(R9), Y13, Y16
+	VMULPS    256(R9), Y14, Y17
+	VCVTDQ2PS Y18, Y18
+	VMULPS    Y16, Y18, Y18
+	VADDPS    Y18, Y15, Y15
+	VPMADDWD  352(R9), Y2, Y16
+	VCVTDQ2PS Y16, Y16
+	VMULPS    Y17, Y16, Y16
+	VSUBPS    Y16, Y15, Y15
+	VMOVUPS   Y15, (DI)
+	ADDQ      $0x08, SI
+	ADDQ      $0x20, DI
+	DECQ      R8
+	JNZ       vector
+	ADDQ      $0x00000054, BX
+	ADDQ      $0x00000180, CX
+	DECQ      AX
+	JNZ       group
+	MOVQ      acc_base+72(FP), AX
+	MOVQ      xs_len+56(FP), CX
+
+totals:
+	VMOVUPS      (AX), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	ADDQ         $0x20, AX
+	DECQ         CX
+	JNZ          totals
+	MOVQ         rows_base+24(FP), AX
+	MOVQ         rows_len+32(FP), CX
+	ADDQ         CX, AX
+	CMPQ         BX, AX
+	JNE          row
+	VZEROUPPER
+	RET
 
 // func q3_KAVX512(dst []float32, rows []byte, x *int8, blocks int)
 // Requires: AVX, AVX2, F16C
@@ -2065,14 +3848,14 @@ block:
 	VPSLLW         $0x02, Y9, Y10
 	VPAND          Y1, Y10, Y10
 	VPOR           Y10, Y8, Y8
-	VPXOR          Y10, Y10, Y10
+	VPXORD         Y10, Y10, Y10
 	VPDPBUSD       (AX), Y8, Y10
 	VPSRLW         $0x02, Y7, Y8
 	VPAND          Y0, Y8, Y8
 	VPSLLW         $0x01, Y9, Y11
 	VPAND          Y1, Y11, Y11
 	VPOR           Y11, Y8, Y8
-	VPXOR          Y11, Y11, Y11
+	VPXORD         Y11, Y11, Y11
 	VPDPBUSD       64(AX), Y8, Y11
 	VPACKSSDW      Y11, Y10, Y8
 	VPSHUFB        words_0022<>+0(SB), Y5, Y10
@@ -2085,14 +3868,14 @@ block:
 	VPSLLW         $0x02, Y12, Y13
 	VPAND          Y1, Y13, Y13
 	VPOR           Y13, Y11, Y11
-	VPXOR          Y13, Y13, Y13
+	VPXORD         Y13, Y13, Y13
 	VPDPBUSD       32(AX), Y11, Y13
 	VPSRLW         $0x02, Y10, Y11
 	VPAND          Y0, Y11, Y11
 	VPSLLW         $0x01, Y12, Y14
 	VPAND          Y1, Y14, Y14
 	VPOR           Y14, Y11, Y11
-	VPXOR          Y14, Y14, Y14
+	VPXORD         Y14, Y14, Y14
 	VPDPBUSD       96(AX), Y11, Y14
 	VPACKSSDW      Y14, Y13, Y11
 	VPSHUFB        words_1133<>+0(SB), Y5, Y13
@@ -2102,14 +3885,14 @@ block:
 	VMOVDQA        Y9, Y13
 	VPAND          Y1, Y13, Y13
 	VPOR           Y13, Y11, Y11
-	VPXOR          Y13, Y13, Y13
+	VPXORD         Y13, Y13, Y13
 	VPDPBUSD       128(AX), Y11, Y13
 	VPSRLW         $0x06, Y7, Y7
 	VPAND          Y0, Y7, Y7
 	VPSRLW         $0x01, Y9, Y9
 	VPAND          Y1, Y9, Y9
 	VPOR           Y9, Y7, Y7
-	VPXOR          Y9, Y9, Y9
+	VPXORD         Y9, Y9, Y9
 	VPDPBUSD       192(AX), Y7, Y9
 	VPACKSSDW      Y9, Y13, Y7
 	VPSHUFB        words_4466<>+0(SB), Y5, Y9
@@ -2119,14 +3902,14 @@ block:
 	VMOVDQA        Y12, Y11
 	VPAND          Y1, Y11, Y11
 	VPOR           Y11, Y9, Y9
-	VPXOR          Y11, Y11, Y11
+	VPXORD         Y11, Y11, Y11
 	VPDPBUSD       160(AX), Y9, Y11
 	VPSRLW         $0x06, Y10, Y9
 	VPAND          Y0, Y9, Y9
 	VPSRLW         $0x01, Y12, Y10
 	VPAND          Y1, Y10, Y10
 	VPOR           Y10, Y9, Y9
-	VPXOR          Y10, Y10, Y10
+	VPXORD         Y10, Y10, Y10
 	VPDPBUSD       224(AX), Y9, Y10
 	VPACKSSDW      Y10, Y11, Y9
 	VPSHUFB        words_5577<>+0(SB), Y5, Y5
@@ -2170,6 +3953,180 @@ DATA thirty_two_words<>+16(SB)/8, $0x0020002000200020
 DATA thirty_two_words<>+24(SB)/8, $0x0020002000200020
 GLOBL thirty_two_words<>(SB), RODATA|NOPTR, $32
 
+// func q3_KManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q3_KManyAVX512(SB), NOSPLIT, $0-104
+	MOVQ dst_base+0(FP), DX
+	MOVQ rows_base+24(FP), BX
+
+row:
+	MOVQ acc_base+72(FP), AX
+	MOVQ xs_len+56(FP), CX
+
+clear:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	DECQ    CX
+	JNZ     clear
+	XORQ    CX, CX
+	MOVQ    groups+96(FP), AX
+
+group:
+	VMOVDQU        three<>+0(SB), Y0
+	VMOVDQU        four<>+0(SB), Y1
+	VMOVDQU        upper_lane_4<>+0(SB), Y2
+	VMOVDQU        thirty_two_words<>+0(SB), Y3
+	MOVQ           $0x0f0f0f0f0f0f0f0f, SI
+	MOVQ           $0x0303030303030303, DI
+	MOVQ           96(BX), R8
+	MOVL           104(BX), R10
+	MOVQ           R8, R9
+	SHRQ           $0x04, R9
+	ANDQ           SI, R8
+	ANDQ           SI, R9
+	MOVQ           R10, SI
+	SHLQ           $0x1e, SI
+	ORQ            SI, R10
+	MOVQ           R10, SI
+	SHRQ           $0x04, SI
+	ANDQ           DI, R10
+	ANDQ           DI, SI
+	SHLQ           $0x04, R10
+	SHLQ           $0x04, SI
+	ORQ            R10, R8
+	ORQ            SI, R9
+	VMOVQ          R8, X4
+	VPINSRQ        $0x01, R9, X4, X4
+	VPMOVZXBW      X4, Y4
+	VPSUBW         Y3, Y4, Y4
+	VBROADCASTI128 32(BX), Y3
+	VINSERTI128    $0x01, 64(BX), Y3, Y3
+	VPAND          Y0, Y3, Y5
+	VBROADCASTI128 (BX), Y6
+	VPSRLVD        Y2, Y6, Y6
+	VPSLLW         $0x02, Y6, Y7
+	VPAND          Y1, Y7, Y7
+	VPOR           Y7, Y5, Y5
+	VBROADCASTI128 48(BX), Y7
+	VINSERTI128    $0x01, 80(BX), Y7, Y7
+	VPAND          Y0, Y7, Y8
+	VBROADCASTI128 16(BX), Y9
+	VPSRLVD        Y2, Y9, Y9
+	VPSLLW         $0x02, Y9, Y2
+	VPAND          Y1, Y2, Y2
+	VPOR           Y2, Y8, Y8
+	VPSRLW         $0x02, Y3, Y2
+	VPAND          Y0, Y2, Y2
+	VPSLLW         $0x01, Y6, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y10, Y2, Y2
+	VPSRLW         $0x02, Y7, Y10
+	VPAND          Y0, Y10, Y10
+	VPSLLW         $0x01, Y9, Y11
+	VPAND          Y1, Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPSRLW         $0x04, Y3, Y11
+	VPAND          Y0, Y11, Y11
+	VMOVDQA        Y6, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y12, Y11, Y11
+	VPSRLW         $0x04, Y7, Y12
+	VPAND          Y0, Y12, Y12
+	VMOVDQA        Y9, Y13
+	VPAND          Y1, Y13, Y13
+	VPOR           Y13, Y12, Y12
+	VPSRLW         $0x06, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSRLW         $0x01, Y6, Y6
+	VPAND          Y1, Y6, Y6
+	VPOR           Y6, Y3, Y3
+	VPSRLW         $0x06, Y7, Y6
+	VPAND          Y0, Y6, Y0
+	VPSRLW         $0x01, Y9, Y6
+	VPAND          Y1, Y6, Y6
+	VPOR           Y6, Y0, Y0
+	VPSHUFB        words_0022<>+0(SB), Y4, Y1
+	VPSHUFB        words_1133<>+0(SB), Y4, Y6
+	VPSHUFB        words_4466<>+0(SB), Y4, Y7
+	VPSHUFB        words_5577<>+0(SB), Y4, Y9
+	VPBROADCASTW   108(BX), X13
+	VCVTPH2PS      X13, Y13
+	MOVQ           xs_base+48(FP), SI
+	MOVQ           acc_base+72(FP), DI
+	MOVQ           xs_len+56(FP), R8
+
+vector:
+	MOVQ      (SI), R9
+	ADDQ      CX, R9
+	VMOVUPS   (DI), Y14
+	VPMADDWD  352(R9), Y4, Y15
+	VPSLLD    $0x02, Y15, Y15
+	VPXORD    Y16, Y16, Y16
+	VPDPBUSD  (R9), Y5, Y16
+	VPXORD    Y17, Y17, Y17
+	VPDPBUSD  64(R9), Y2, Y17
+	VPACKSSDW Y17, Y16, Y16
+	VPMADDWD  Y1, Y16, Y16
+	VPXORD    Y17, Y17, Y17
+	VPDPBUSD  32(R9), Y8, Y17
+	VPXORD    Y18, Y18, Y18
+	VPDPBUSD  96(R9), Y10, Y18
+	VPACKSSDW Y18, Y17, Y17
+	VPDPWSSD  Y6, Y17, Y16
+	VPXORD    Y17, Y17, Y17
+	VPDPBUSD  128(R9), Y11, Y17
+	VPXORD    Y18, Y18, Y18
+	VPDPBUSD  192(R9), Y3, Y18
+	VPACKSSDW Y18, Y17, Y17
+	VPMADDWD  Y7, Y17, Y17
+	VPXORD    Y18, Y18, Y18
+	VPDPBUSD  160(R9), Y12, Y18
+	VPXORD    Y19, Y19, Y19
+	VPDPBUSD  224(R9), Y0, Y19
+	VPACKSSDW Y19, Y18, Y18
+	VPDPWSSD  Y9, Y18, Y17
+	VSHUFPS   $0x88, Y17, Y16, Y18
+	VSHUFPS   $0xdd, Y17, Y16, Y16
+	VPADDD    Y16, Y18, Y18
+	VPSUBD    Y15, Y18, Y18
+	VMULPS    256(R9), Y13, Y15
+	VCVTDQ2PS Y18, Y18
+	VMULPS    Y15, Y18, Y18
+	VADDPS    Y18, Y14, Y14
+	VMOVUPS   Y14, (DI)
+	ADDQ      $0x08, SI
+	ADDQ      $0x20, DI
+	DECQ      R8
+	JNZ       vector
+	ADDQ      $0x0000006e, BX
+	ADDQ      $0x00000180, CX
+	DECQ      AX
+	JNZ       group
+	MOVQ      acc_base+72(FP), AX
+	MOVQ      xs_len+56(FP), CX
+
+totals:
+	VMOVUPS      (AX), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	ADDQ         $0x20, AX
+	DECQ         CX
+	JNZ          totals
+	MOVQ         rows_base+24(FP), AX
+	MOVQ         rows_len+32(FP), CX
+	ADDQ         CX, AX
+	CMPQ         BX, AX
+	JNE          row
+	VZEROUPPER
+	RET
+
 // func tq2_0AVX512(dst []float32, rows []byte, x *int8, blocks int)
 // Requires: AVX, AVX2, F16C
 TEXT ·tq2_0AVX512(SB), NOSPLIT, $0-64
@@ -2192,14 +4149,14 @@ block:
 	VBROADCASTI128 16(SI), Y4
 	VINSERTI128    $0x01, 48(SI), Y4, Y4
 	VPAND          Y0, Y4, Y5
-	VPXOR          Y6, Y6, Y6
+	VPXORD         Y6, Y6, Y6
 	VPDPBUSD       (AX), Y3, Y6
 	VPDPBUSD       32(AX), Y5, Y6
 	VPSRLW         $0x02, Y2, Y3
 	VPAND          Y0, Y3, Y3
 	VPSRLW         $0x02, Y4, Y5
 	VPAND          Y0, Y5, Y5
-	VPXOR          Y7, Y7, Y7
+	VPXORD         Y7, Y7, Y7
 	VPDPBUSD       64(AX), Y3, Y7
 	VPDPBUSD       96(AX), Y5, Y7
 	VPUNPCKLDQ     Y7, Y6, Y3
@@ -2209,14 +4166,14 @@ block:
 	VPAND          Y0, Y3, Y3
 	VPSRLW         $0x04, Y4, Y5
 	VPAND          Y0, Y5, Y5
-	VPXOR          Y7, Y7, Y7
+	VPXORD         Y7, Y7, Y7
 	VPDPBUSD       128(AX), Y3, Y7
 	VPDPBUSD       160(AX), Y5, Y7
 	VPSRLW         $0x06, Y2, Y2
 	VPAND          Y0, Y2, Y2
 	VPSRLW         $0x06, Y4, Y3
 	VPAND          Y0, Y3, Y3
-	VPXOR          Y4, Y4, Y4
+	VPXORD         Y4, Y4, Y4
 	VPDPBUSD       192(AX), Y2, Y4
 	VPDPBUSD       224(AX), Y3, Y4
 	VPUNPCKLDQ     Y4, Y7, Y2
@@ -2249,6 +4206,114 @@ block:
 	VZEROUPPER
 	RET
 
+// func tq2_0ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+// Requires: AVX, AVX2, F16C
+TEXT ·tq2_0ManyAVX512(SB), NOSPLIT, $0-104
+	MOVQ dst_base+0(FP), DX
+	MOVQ rows_base+24(FP), BX
+
+row:
+	MOVQ acc_base+72(FP), AX
+	MOVQ xs_len+56(FP), CX
+
+clear:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	DECQ    CX
+	JNZ     clear
+	XORQ    CX, CX
+	MOVQ    groups+96(FP), AX
+
+group:
+	VMOVDQU        three<>+0(SB), Y0
+	VBROADCASTI128 (BX), Y1
+	VINSERTI128    $0x01, 32(BX), Y1, Y1
+	VPAND          Y0, Y1, Y2
+	VBROADCASTI128 16(BX), Y3
+	VINSERTI128    $0x01, 48(BX), Y3, Y3
+	VPAND          Y0, Y3, Y4
+	VPSRLW         $0x02, Y1, Y5
+	VPAND          Y0, Y5, Y5
+	VPSRLW         $0x02, Y3, Y6
+	VPAND          Y0, Y6, Y6
+	VPSRLW         $0x04, Y1, Y7
+	VPAND          Y0, Y7, Y7
+	VPSRLW         $0x04, Y3, Y8
+	VPAND          Y0, Y8, Y8
+	VPSRLW         $0x06, Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VPSRLW         $0x06, Y3, Y3
+	VPAND          Y0, Y3, Y0
+	VPBROADCASTW   64(BX), X3
+	VCVTPH2PS      X3, Y3
+	MOVQ           xs_base+48(FP), SI
+	MOVQ           acc_base+72(FP), DI
+	MOVQ           xs_len+56(FP), R8
+
+vector:
+	MOVQ        (SI), R9
+	ADDQ        CX, R9
+	VMOVUPS     (DI), Y9
+	VPXORD      Y10, Y10, Y10
+	VPDPBUSD    (R9), Y2, Y10
+	VPDPBUSD    32(R9), Y4, Y10
+	VPXORD      Y11, Y11, Y11
+	VPDPBUSD    64(R9), Y5, Y11
+	VPDPBUSD    96(R9), Y6, Y11
+	VPUNPCKLDQ  Y11, Y10, Y12
+	VPUNPCKHDQ  Y11, Y10, Y10
+	VPADDD      Y12, Y10, Y10
+	VPXORD      Y11, Y11, Y11
+	VPDPBUSD    128(R9), Y7, Y11
+	VPDPBUSD    160(R9), Y8, Y11
+	VPXORD      Y12, Y12, Y12
+	VPDPBUSD    192(R9), Y1, Y12
+	VPDPBUSD    224(R9), Y0, Y12
+	VPUNPCKLDQ  Y12, Y11, Y13
+	VPUNPCKHDQ  Y12, Y11, Y11
+	VPADDD      Y13, Y11, Y11
+	VPUNPCKLQDQ Y11, Y10, Y12
+	VPUNPCKHQDQ Y11, Y10, Y10
+	VPADDD      Y12, Y10, Y10
+	VPSUBD      288(R9), Y10, Y10
+	VMULPS      256(R9), Y3, Y11
+	VCVTDQ2PS   Y10, Y10
+	VMULPS      Y11, Y10, Y10
+	VADDPS      Y10, Y9, Y9
+	VMOVUPS     Y9, (DI)
+	ADDQ        $0x08, SI
+	ADDQ        $0x20, DI
+	DECQ        R8
+	JNZ         vector
+	ADDQ        $0x00000042, BX
+	ADDQ        $0x00000180, CX
+	DECQ        AX
+	JNZ         group
+	MOVQ        acc_base+72(FP), AX
+	MOVQ        xs_len+56(FP), CX
+
+totals:
+	VMOVUPS      (AX), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	ADDQ         $0x20, AX
+	DECQ         CX
+	JNZ          totals
+	MOVQ         rows_base+24(FP), AX
+	MOVQ         rows_len+32(FP), CX
+	ADDQ         CX, AX
+	CMPQ         BX, AX
+	JNE          row
+	VZEROUPPER
+	RET
+
 // func iq4_XSAVX512(dst []float32, rows []byte, x *int8, blocks int)
 // Requires: AVX, AVX2, F16C
 TEXT ·iq4_XSAVX512(SB), NOSPLIT, $0-64
@@ -2273,7 +4338,7 @@ block:
 	VPAND          Y0, Y3, Y3
 	VPSHUFB        Y4, Y1, Y4
 	VPSHUFB        Y3, Y1, Y3
-	VPXOR          Y5, Y5, Y5
+	VPXORD         Y5, Y5, Y5
 	VPDPBUSD       (AX), Y4, Y5
 	VPDPBUSD       32(AX), Y3, Y5
 	VBROADCASTI128 24(SI), Y3
@@ -2283,7 +4348,7 @@ block:
 	VPAND          Y0, Y3, Y3
 	VPSHUFB        Y4, Y1, Y4
 	VPSHUFB        Y3, Y1, Y3
-	VPXOR          Y6, Y6, Y6
+	VPXORD         Y6, Y6, Y6
 	VPDPBUSD       64(AX), Y4, Y6
 	VPDPBUSD       96(AX), Y3, Y6
 	VPUNPCKLDQ     Y6, Y5, Y3
@@ -2296,7 +4361,7 @@ block:
 	VPAND          Y0, Y3, Y3
 	VPSHUFB        Y4, Y1, Y4
 	VPSHUFB        Y3, Y1, Y3
-	VPXOR          Y6, Y6, Y6
+	VPXORD         Y6, Y6, Y6
 	VPDPBUSD       128(AX), Y4, Y6
 	VPDPBUSD       160(AX), Y3, Y6
 	VBROADCASTI128 56(SI), Y3
@@ -2306,7 +4371,7 @@ block:
 	VPAND          Y0, Y3, Y3
 	VPSHUFB        Y4, Y1, Y4
 	VPSHUFB        Y3, Y1, Y3
-	VPXOR          Y7, Y7, Y7
+	VPXORD         Y7, Y7, Y7
 	VPDPBUSD       192(AX), Y4, Y7
 	VPDPBUSD       224(AX), Y3, Y7
 	VPUNPCKLDQ     Y7, Y6, Y3
@@ -2381,6 +4446,137 @@ DATA thirty_two_dwords<>+16(SB)/8, $0x0000002000000020
 DATA thirty_two_dwords<>+24(SB)/8, $0x0000002000000020
 GLOBL thirty_two_dwords<>(SB), RODATA|NOPTR, $32
 
+// func iq4_XSManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+// Requires: AVX, AVX2, F16C
+TEXT ·iq4_XSManyAVX512(SB), NOSPLIT, $0-104
+	MOVQ dst_base+0(FP), DX
+	MOVQ rows_base+24(FP), BX
+
+row:
+	MOVQ acc_base+72(FP), AX
+	MOVQ xs_len+56(FP), CX
+
+clear:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	DECQ    CX
+	JNZ     clear
+	XORQ    CX, CX
+	MOVQ    groups+96(FP), AX
+
+group:
+	VMOVDQU        low_nibbles<>+0(SB), Y0
+	VMOVDQU        iq4_values_128<>+0(SB), Y1
+	VBROADCASTI128 8(BX), Y2
+	VINSERTI128    $0x01, 72(BX), Y2, Y2
+	VPAND          Y0, Y2, Y3
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y0, Y2, Y2
+	VPSHUFB        Y3, Y1, Y3
+	VPSHUFB        Y2, Y1, Y2
+	VBROADCASTI128 24(BX), Y4
+	VINSERTI128    $0x01, 88(BX), Y4, Y4
+	VPAND          Y0, Y4, Y5
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFB        Y5, Y1, Y5
+	VPSHUFB        Y4, Y1, Y4
+	VBROADCASTI128 40(BX), Y6
+	VINSERTI128    $0x01, 104(BX), Y6, Y6
+	VPAND          Y0, Y6, Y7
+	VPSRLW         $0x04, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPSHUFB        Y7, Y1, Y7
+	VPSHUFB        Y6, Y1, Y6
+	VBROADCASTI128 56(BX), Y8
+	VINSERTI128    $0x01, 120(BX), Y8, Y8
+	VPAND          Y0, Y8, Y9
+	VPSRLW         $0x04, Y8, Y8
+	VPAND          Y0, Y8, Y0
+	VPSHUFB        Y9, Y1, Y9
+	VPSHUFB        Y0, Y1, Y0
+	VPBROADCASTD   4(BX), Y1
+	VPSRLVD        scale_nibbles<>+0(SB), Y1, Y1
+	VPAND          low_nibble_dwords<>+0(SB), Y1, Y1
+	VPBROADCASTD   (BX), Y8
+	VPSRLVD        scale_crumbs<>+0(SB), Y8, Y8
+	VPAND          three_dwords<>+0(SB), Y8, Y8
+	VPSLLD         $0x04, Y8, Y8
+	VPOR           Y8, Y1, Y1
+	VPSUBD         thirty_two_dwords<>+0(SB), Y1, Y1
+	VPBROADCASTW   (BX), X8
+	VCVTPH2PS      X8, Y8
+	MOVQ           xs_base+48(FP), SI
+	MOVQ           acc_base+72(FP), DI
+	MOVQ           xs_len+56(FP), R8
+
+vector:
+	MOVQ        (SI), R9
+	ADDQ        CX, R9
+	VMOVUPS     (DI), Y10
+	VPXORD      Y11, Y11, Y11
+	VPDPBUSD    (R9), Y3, Y11
+	VPDPBUSD    32(R9), Y2, Y11
+	VPXORD      Y12, Y12, Y12
+	VPDPBUSD    64(R9), Y5, Y12
+	VPDPBUSD    96(R9), Y4, Y12
+	VPUNPCKLDQ  Y12, Y11, Y13
+	VPUNPCKHDQ  Y12, Y11, Y11
+	VPADDD      Y13, Y11, Y11
+	VPXORD      Y12, Y12, Y12
+	VPDPBUSD    128(R9), Y7, Y12
+	VPDPBUSD    160(R9), Y6, Y12
+	VPXORD      Y13, Y13, Y13
+	VPDPBUSD    192(R9), Y9, Y13
+	VPDPBUSD    224(R9), Y0, Y13
+	VPUNPCKLDQ  Y13, Y12, Y14
+	VPUNPCKHDQ  Y13, Y12, Y12
+	VPADDD      Y14, Y12, Y12
+	VPUNPCKLQDQ Y12, Y11, Y13
+	VPUNPCKHQDQ Y12, Y11, Y11
+	VPADDD      Y13, Y11, Y11
+	VMOVDQU     288(R9), Y12
+	VPSLLD      $0x07, Y12, Y12
+	VPSUBD      Y12, Y11, Y11
+	VPMULLD     Y1, Y11, Y11
+	VMULPS      256(R9), Y8, Y12
+	VCVTDQ2PS   Y11, Y11
+	VMULPS      Y12, Y11, Y11
+	VADDPS      Y11, Y10, Y10
+	VMOVUPS     Y10, (DI)
+	ADDQ        $0x08, SI
+	ADDQ        $0x20, DI
+	DECQ        R8
+	JNZ         vector
+	ADDQ        $0x00000088, BX
+	ADDQ        $0x00000180, CX
+	DECQ        AX
+	JNZ         group
+	MOVQ        acc_base+72(FP), AX
+	MOVQ        xs_len+56(FP), CX
+
+totals:
+	VMOVUPS      (AX), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	ADDQ         $0x20, AX
+	DECQ         CX
+	JNZ          totals
+	MOVQ         rows_base+24(FP), AX
+	MOVQ         rows_len+32(FP), CX
+	ADDQ         CX, AX
+	CMPQ         BX, AX
+	JNE          row
+	VZEROUPPER
+	RET
+
 // func tq1_0AVX512(dst []float32, rows []byte, x *int8, blocks int)
 // Requires: AVX, AVX2, F16C
 TEXT ·tq1_0AVX512(SB), NOSPLIT, $0-64
@@ -2416,7 +4612,7 @@ block:
 	VPMULLW        trit_powers_011<>+0(SB), Y3, Y3
 	VPMULHUW       Y1, Y3, Y3
 	VPACKUSWB      Y3, Y5, Y5
-	VPXOR          Y3, Y3, Y3
+	VPXORD         Y3, Y3, Y3
 	VPDPBUSD       (AX), Y4, Y3
 	VPDPBUSD       32(AX), Y5, Y3
 	VBROADCASTI128 (SI), Y4
@@ -2437,7 +4633,7 @@ block:
 	VPMULLW        trit_powers_111<>+0(SB), Y4, Y4
 	VPMULHUW       Y1, Y4, Y4
 	VPACKUSWB      Y4, Y6, Y6
-	VPXOR          Y4, Y4, Y4
+	VPXORD         Y4, Y4, Y4
 	VPDPBUSD       64(AX), Y5, Y4
 	VPDPBUSD       96(AX), Y6, Y4
 	VPUNPCKLDQ     Y4, Y3, Y5
@@ -2461,7 +4657,7 @@ block:
 	VPMULLW        trit_powers_211<>+0(SB), Y4, Y4
 	VPMULHUW       Y1, Y4, Y4
 	VPACKUSWB      Y4, Y6, Y6
-	VPXOR          Y4, Y4, Y4
+	VPXORD         Y4, Y4, Y4
 	VPDPBUSD       128(AX), Y5, Y4
 	VPDPBUSD       160(AX), Y6, Y4
 	VBROADCASTI128 (SI), Y5
@@ -2482,7 +4678,7 @@ block:
 	VPMULLW        trit_powers_311<>+0(SB), Y5, Y5
 	VPMULHUW       Y1, Y5, Y5
 	VPACKUSWB      Y5, Y7, Y7
-	VPXOR          Y5, Y5, Y5
+	VPXORD         Y5, Y5, Y5
 	VPDPBUSD       192(AX), Y6, Y5
 	VPDPBUSD       224(AX), Y7, Y5
 	VPUNPCKLDQ     Y5, Y4, Y6
@@ -2616,6 +4812,169 @@ DATA trit_powers_311<>+8(SB)/8, $0x001b001b001b001b
 DATA trit_powers_311<>+16(SB)/8, $0x0009000900090009
 DATA trit_powers_311<>+24(SB)/8, $0x001b001b001b001b
 GLOBL trit_powers_311<>(SB), RODATA|NOPTR, $32
+
+// func tq1_0ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+// Requires: AVX, AVX2, F16C
+TEXT ·tq1_0ManyAVX512(SB), NOSPLIT, $0-104
+	MOVQ dst_base+0(FP), DX
+	MOVQ rows_base+24(FP), BX
+
+row:
+	MOVQ acc_base+72(FP), AX
+	MOVQ xs_len+56(FP), CX
+
+clear:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	DECQ    CX
+	JNZ     clear
+	XORQ    CX, CX
+	MOVQ    groups+96(FP), AX
+
+group:
+	VMOVDQU        three_words<>+0(SB), Y1
+	VPXOR          Y0, Y0, Y0
+	VBROADCASTI128 (BX), Y2
+	VINSERTI128    $0x01, (BX), Y2, Y2
+	VPUNPCKLBW     Y2, Y0, Y3
+	VPMULLW        trit_powers_000<>+0(SB), Y3, Y3
+	VPMULHUW       Y1, Y3, Y3
+	VPUNPCKHBW     Y2, Y0, Y2
+	VPMULLW        trit_powers_001<>+0(SB), Y2, Y2
+	VPMULHUW       Y1, Y2, Y2
+	VPACKUSWB      Y2, Y3, Y3
+	VBROADCASTI128 16(BX), Y2
+	VINSERTI128    $0x01, 16(BX), Y2, Y2
+	VPUNPCKLBW     Y2, Y0, Y4
+	VPMULLW        trit_powers_010<>+0(SB), Y4, Y4
+	VPMULHUW       Y1, Y4, Y4
+	VPUNPCKHBW     Y2, Y0, Y2
+	VPMULLW        trit_powers_011<>+0(SB), Y2, Y2
+	VPMULHUW       Y1, Y2, Y2
+	VPACKUSWB      Y2, Y4, Y4
+	VBROADCASTI128 (BX), Y2
+	VINSERTI128    $0x01, 32(BX), Y2, Y2
+	VPUNPCKLBW     Y2, Y0, Y5
+	VPMULLW        trit_powers_100<>+0(SB), Y5, Y5
+	VPMULHUW       Y1, Y5, Y5
+	VPUNPCKHBW     Y2, Y0, Y2
+	VPMULLW        trit_powers_101<>+0(SB), Y2, Y2
+	VPMULHUW       Y1, Y2, Y2
+	VPACKUSWB      Y2, Y5, Y5
+	VBROADCASTI128 16(BX), Y2
+	VINSERTI128    $0x01, 32(BX), Y2, Y2
+	VPUNPCKLBW     Y2, Y0, Y6
+	VPMULLW        trit_powers_110<>+0(SB), Y6, Y6
+	VPMULHUW       Y1, Y6, Y6
+	VPUNPCKHBW     Y2, Y0, Y2
+	VPMULLW        trit_powers_111<>+0(SB), Y2, Y2
+	VPMULHUW       Y1, Y2, Y2
+	VPACKUSWB      Y2, Y6, Y6
+	VBROADCASTI128 (BX), Y2
+	VINSERTI128    $0x01, 32(BX), Y2, Y2
+	VPUNPCKLBW     Y2, Y0, Y7
+	VPMULLW        trit_powers_200<>+0(SB), Y7, Y7
+	VPMULHUW       Y1, Y7, Y7
+	VPUNPCKHBW     Y2, Y0, Y2
+	VPMULLW        trit_powers_201<>+0(SB), Y2, Y2
+	VPMULHUW       Y1, Y2, Y2
+	VPACKUSWB      Y2, Y7, Y7
+	VBROADCASTI128 16(BX), Y2
+	VINSERTI128    $0x01, 32(BX), Y2, Y2
+	VPUNPCKLBW     Y2, Y0, Y8
+	VPMULLW        trit_powers_210<>+0(SB), Y8, Y8
+	VPMULHUW       Y1, Y8, Y8
+	VPUNPCKHBW     Y2, Y0, Y2
+	VPMULLW        trit_powers_211<>+0(SB), Y2, Y2
+	VPMULHUW       Y1, Y2, Y2
+	VPACKUSWB      Y2, Y8, Y8
+	VBROADCASTI128 (BX), Y2
+	VINSERTI128    $0x01, 32(BX), Y2, Y2
+	VPUNPCKLBW     Y2, Y0, Y9
+	VPMULLW        trit_powers_300<>+0(SB), Y9, Y9
+	VPMULHUW       Y1, Y9, Y9
+	VPUNPCKHBW     Y2, Y0, Y2
+	VPMULLW        trit_powers_301<>+0(SB), Y2, Y2
+	VPMULHUW       Y1, Y2, Y2
+	VPACKUSWB      Y2, Y9, Y9
+	VPBROADCASTD   48(BX), Y2
+	VINSERTI128    $0x00, 16(BX), Y2, Y2
+	VPUNPCKLBW     Y2, Y0, Y10
+	VPMULLW        trit_powers_310<>+0(SB), Y10, Y10
+	VPMULHUW       Y1, Y10, Y10
+	VPUNPCKHBW     Y2, Y0, Y0
+	VPMULLW        trit_powers_311<>+0(SB), Y0, Y0
+	VPMULHUW       Y1, Y0, Y0
+	VPACKUSWB      Y0, Y10, Y10
+	VPBROADCASTW   52(BX), X0
+	VCVTPH2PS      X0, Y0
+	MOVQ           xs_base+48(FP), SI
+	MOVQ           acc_base+72(FP), DI
+	MOVQ           xs_len+56(FP), R8
+
+vector:
+	MOVQ        (SI), R9
+	ADDQ        CX, R9
+	VMOVUPS     (DI), Y1
+	VPXORD      Y2, Y2, Y2
+	VPDPBUSD    (R9), Y3, Y2
+	VPDPBUSD    32(R9), Y4, Y2
+	VPXORD      Y11, Y11, Y11
+	VPDPBUSD    64(R9), Y5, Y11
+	VPDPBUSD    96(R9), Y6, Y11
+	VPUNPCKLDQ  Y11, Y2, Y12
+	VPUNPCKHDQ  Y11, Y2, Y2
+	VPADDD      Y12, Y2, Y2
+	VPXORD      Y11, Y11, Y11
+	VPDPBUSD    128(R9), Y7, Y11
+	VPDPBUSD    160(R9), Y8, Y11
+	VPXORD      Y12, Y12, Y12
+	VPDPBUSD    192(R9), Y9, Y12
+	VPDPBUSD    224(R9), Y10, Y12
+	VPUNPCKLDQ  Y12, Y11, Y13
+	VPUNPCKHDQ  Y12, Y11, Y11
+	VPADDD      Y13, Y11, Y11
+	VPUNPCKLQDQ Y11, Y2, Y12
+	VPUNPCKHQDQ Y11, Y2, Y2
+	VPADDD      Y12, Y2, Y2
+	VPSUBD      288(R9), Y2, Y2
+	VMULPS      256(R9), Y0, Y11
+	VCVTDQ2PS   Y2, Y2
+	VMULPS      Y11, Y2, Y2
+	VADDPS      Y2, Y1, Y1
+	VMOVUPS     Y1, (DI)
+	ADDQ        $0x08, SI
+	ADDQ        $0x20, DI
+	DECQ        R8
+	JNZ         vector
+	ADDQ        $0x00000036, BX
+	ADDQ        $0x00000180, CX
+	DECQ        AX
+	JNZ         group
+	MOVQ        acc_base+72(FP), AX
+	MOVQ        xs_len+56(FP), CX
+
+totals:
+	VMOVUPS      (AX), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	ADDQ         $0x20, AX
+	DECQ         CX
+	JNZ          totals
+	MOVQ         rows_base+24(FP), AX
+	MOVQ         rows_len+32(FP), CX
+	ADDQ         CX, AX
+	CMPQ         BX, AX
+	JNE          row
+	VZEROUPPER
+	RET
 
 // func floatsAVX512(dst []float32, rows []float32, x []float32)
 // Requires: AVX, AVX512F

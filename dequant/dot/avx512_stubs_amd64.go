@@ -9,80 +9,176 @@ package dot
 //go:noescape
 func q4_0AVX512(dst []float32, rows []byte, x *int8, blocks int)
 
+// q4_0ManyAVX512 multiplies rows of so many groups with activations, whose first codes are in xs. The products
+// of a row follow each other in dst. acc has room for eight floats an activation.
+//
+//go:noescape
+func q4_0ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+
 // q4_1AVX512 multiplies rows of so many blocks with an activation, whose first code is *x.
 //
 //go:noescape
 func q4_1AVX512(dst []float32, rows []byte, x *int8, blocks int)
+
+// q4_1ManyAVX512 multiplies rows of so many groups with activations, whose first codes are in xs. The products
+// of a row follow each other in dst. acc has room for eight floats an activation.
+//
+//go:noescape
+func q4_1ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 
 // q5_0AVX512 multiplies rows of so many blocks with an activation, whose first code is *x.
 //
 //go:noescape
 func q5_0AVX512(dst []float32, rows []byte, x *int8, blocks int)
 
+// q5_0ManyAVX512 multiplies rows of so many groups with activations, whose first codes are in xs. The products
+// of a row follow each other in dst. acc has room for eight floats an activation.
+//
+//go:noescape
+func q5_0ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+
 // q5_1AVX512 multiplies rows of so many blocks with an activation, whose first code is *x.
 //
 //go:noescape
 func q5_1AVX512(dst []float32, rows []byte, x *int8, blocks int)
+
+// q5_1ManyAVX512 multiplies rows of so many groups with activations, whose first codes are in xs. The products
+// of a row follow each other in dst. acc has room for eight floats an activation.
+//
+//go:noescape
+func q5_1ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 
 // q8_0AVX512 multiplies rows of so many blocks with an activation, whose first code is *x.
 //
 //go:noescape
 func q8_0AVX512(dst []float32, rows []byte, x *int8, blocks int)
 
+// q8_0ManyAVX512 multiplies rows of so many groups with activations, whose first codes are in xs. The products
+// of a row follow each other in dst. acc has room for eight floats an activation.
+//
+//go:noescape
+func q8_0ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+
 // iq4_NLAVX512 multiplies rows of so many blocks with an activation, whose first code is *x.
 //
 //go:noescape
 func iq4_NLAVX512(dst []float32, rows []byte, x *int8, blocks int)
+
+// iq4_NLManyAVX512 multiplies rows of so many groups with activations, whose first codes are in xs. The products
+// of a row follow each other in dst. acc has room for eight floats an activation.
+//
+//go:noescape
+func iq4_NLManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 
 // mxfp4AVX512 multiplies rows of so many blocks with an activation, whose first code is *x.
 //
 //go:noescape
 func mxfp4AVX512(dst []float32, rows []byte, x *int8, blocks int)
 
+// mxfp4ManyAVX512 multiplies rows of so many groups with activations, whose first codes are in xs. The products
+// of a row follow each other in dst. acc has room for eight floats an activation.
+//
+//go:noescape
+func mxfp4ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+
 // nvfp4AVX512 multiplies rows of so many blocks with an activation, whose first code is *x.
 //
 //go:noescape
 func nvfp4AVX512(dst []float32, rows []byte, x *int8, blocks int)
+
+// nvfp4ManyAVX512 multiplies rows of so many groups with activations, whose first codes are in xs. The products
+// of a row follow each other in dst. acc has room for eight floats an activation.
+//
+//go:noescape
+func nvfp4ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 
 // q4_KAVX512 multiplies rows of so many blocks with an activation, whose first code is *x.
 //
 //go:noescape
 func q4_KAVX512(dst []float32, rows []byte, x *int8, blocks int)
 
+// q4_KManyAVX512 multiplies rows of so many groups with activations, whose first codes are in xs. The products
+// of a row follow each other in dst. acc has room for eight floats an activation.
+//
+//go:noescape
+func q4_KManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+
 // q5_KAVX512 multiplies rows of so many blocks with an activation, whose first code is *x.
 //
 //go:noescape
 func q5_KAVX512(dst []float32, rows []byte, x *int8, blocks int)
+
+// q5_KManyAVX512 multiplies rows of so many groups with activations, whose first codes are in xs. The products
+// of a row follow each other in dst. acc has room for eight floats an activation.
+//
+//go:noescape
+func q5_KManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 
 // q6_KAVX512 multiplies rows of so many blocks with an activation, whose first code is *x.
 //
 //go:noescape
 func q6_KAVX512(dst []float32, rows []byte, x *int8, blocks int)
 
+// q6_KManyAVX512 multiplies rows of so many groups with activations, whose first codes are in xs. The products
+// of a row follow each other in dst. acc has room for eight floats an activation.
+//
+//go:noescape
+func q6_KManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+
 // q2_KAVX512 multiplies rows of so many blocks with an activation, whose first code is *x.
 //
 //go:noescape
 func q2_KAVX512(dst []float32, rows []byte, x *int8, blocks int)
+
+// q2_KManyAVX512 multiplies rows of so many groups with activations, whose first codes are in xs. The products
+// of a row follow each other in dst. acc has room for eight floats an activation.
+//
+//go:noescape
+func q2_KManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 
 // q3_KAVX512 multiplies rows of so many blocks with an activation, whose first code is *x.
 //
 //go:noescape
 func q3_KAVX512(dst []float32, rows []byte, x *int8, blocks int)
 
+// q3_KManyAVX512 multiplies rows of so many groups with activations, whose first codes are in xs. The products
+// of a row follow each other in dst. acc has room for eight floats an activation.
+//
+//go:noescape
+func q3_KManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+
 // tq2_0AVX512 multiplies rows of so many blocks with an activation, whose first code is *x.
 //
 //go:noescape
 func tq2_0AVX512(dst []float32, rows []byte, x *int8, blocks int)
+
+// tq2_0ManyAVX512 multiplies rows of so many groups with activations, whose first codes are in xs. The products
+// of a row follow each other in dst. acc has room for eight floats an activation.
+//
+//go:noescape
+func tq2_0ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 
 // iq4_XSAVX512 multiplies rows of so many blocks with an activation, whose first code is *x.
 //
 //go:noescape
 func iq4_XSAVX512(dst []float32, rows []byte, x *int8, blocks int)
 
+// iq4_XSManyAVX512 multiplies rows of so many groups with activations, whose first codes are in xs. The products
+// of a row follow each other in dst. acc has room for eight floats an activation.
+//
+//go:noescape
+func iq4_XSManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+
 // tq1_0AVX512 multiplies rows of so many blocks with an activation, whose first code is *x.
 //
 //go:noescape
 func tq1_0AVX512(dst []float32, rows []byte, x *int8, blocks int)
+
+// tq1_0ManyAVX512 multiplies rows of so many groups with activations, whose first codes are in xs. The products
+// of a row follow each other in dst. acc has room for eight floats an activation.
+//
+//go:noescape
+func tq1_0ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 
 // floatsAVX512 multiplies rows of len(x) numbers, a positive multiple of 32.
 //

@@ -55,6 +55,10 @@ func Mat(dst [][]float32, d layout.DType, rows []byte, as []*Activation) error {
 		multiplyTiles(dst, d, rows, as)
 		return nil
 	}
+	if run := active.many[d]; run != nil && len(as) > 1 {
+		multiplyMany(run, dst, d, rows, as)
+		return nil
+	}
 	for lo := 0; lo < n; lo += step {
 		hi := min(lo+step, n)
 		for i, a := range as {
@@ -159,6 +163,69 @@ func multiply(dst []float32, d layout.DType, rows []byte, a *Activation) {
 			sum += one[0]
 		}
 		dst[r] = sum
+	}
+}
+
+// A bundle is memory for the multiplication with several activations.
+type bundle struct {
+	xs       []*int8
+	products []float32 // of a row with all activations, then of the next
+	acc      []float32
+	padded   []byte // rows in whole groups
+}
+
+var bundles = sync.Pool{New: func() any { return new(bundle) }}
+
+// nearGroups is the number of groups of activations that are multiplied with the rows of a tile in turn. They stay in the first cache,
+// next to a row.
+const nearGroups = 64
+
+// multiplyMany multiplies rows with several activations by run. Rows that end within a group get zeros behind them, which add
+// nothing: groups have zeros there too.
+func multiplyMany(run manyKernel, dst [][]float32, d layout.DType, rows []byte, as []*Activation) {
+	n := len(dst[0])
+	groups := len(as[0].groups)
+	if groups == 0 {
+		for _, products := range dst {
+			clear(products)
+		}
+		return
+	}
+	size, whole := len(rows)/n, groups*int(rowBytes(d, groupElems))
+	abreast := min(len(as), max(4, nearGroups/groups))
+	step := max(1, min(tileBytes/whole, maxCall/(abreast*groups*groupElems)))
+	b := bundles.Get().(*bundle)
+	defer bundles.Put(b)
+	b.acc = resize(b.acc, 8*abreast)
+	b.products = resize(b.products, step*abreast)
+	b.xs = resize(b.xs, abreast)
+	defer clear(b.xs)
+	if size < whole {
+		b.padded = resize(b.padded, step*whole)
+	}
+	for lo := 0; lo < n; lo += step {
+		hi := min(lo+step, n)
+		tile := rows[lo*size : hi*size]
+		if size < whole {
+			tile = b.padded[:(hi-lo)*whole]
+			for r := range hi - lo {
+				clear(tile[r*whole:][copy(tile[r*whole:][:whole], rows[(lo+r)*size:][:size]):whole])
+			}
+		}
+		for first := 0; first < len(as); first += abreast {
+			together := as[first:min(first+abreast, len(as))]
+			xs := b.xs[:len(together)]
+			for i, a := range together {
+				xs[i] = &a.groups[0].q[0]
+			}
+			products := b.products[:(hi-lo)*len(xs)]
+			run(products, tile, xs, b.acc[:8*len(xs)], groups)
+			for r := range hi - lo {
+				for i := range xs {
+					dst[first+i][lo+r] = products[r*len(xs)+i]
+				}
+			}
+		}
 	}
 }
 

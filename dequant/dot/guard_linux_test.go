@@ -70,7 +70,11 @@ func TestKernelFaults(t *testing.T) {
 			wg.Go(func() {
 				fault, grew = faulttest.At(depth, func() {
 					first := unsafe.SliceData(middle[len(middle)-min(size-1, depth%2*size/2+1):])
-					multiply(dst, d, unsafe.Slice(first, size), a)
+					if depth%4 < 2 || active.many[d] == nil {
+						multiply(dst, d, unsafe.Slice(first, size), a)
+					} else if err := Mat([][]float32{dst, dst}, d, unsafe.Slice(first, size), []*Activation{a, a}); err != nil {
+						t.Error(err)
+					}
 				})
 			})
 			if wg.Wait(); !fault {

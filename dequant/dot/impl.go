@@ -13,6 +13,11 @@ import "github.com/tensormap/tensormap/layout"
 //   - A call takes maxCall elements at most, or one row.
 type quantizedKernel func(dst []float32, rows []byte, x []group, blocks int)
 
+// A manyKernel multiplies rows of whole groups of one type with len(xs) activations, at least one, whose first codes are in xs.
+// The products of a row follow each other in dst. acc has room for eight partial sums an activation. Otherwise a
+// quantizedKernel's contract holds.
+type manyKernel func(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+
 // A plainKernel multiplies rows of len(x) numbers: a multiple of lanes, and part at most.
 // Otherwise a quantizedKernel's contract holds.
 type plainKernel func(dst []float32, rows []byte, x []float32)
@@ -33,6 +38,7 @@ const numTypes = int(layout.APR_Q8) + 1
 type impl struct {
 	name      string
 	quantized [numTypes]quantizedKernel
+	many      [numTypes]manyKernel // faster for several activations
 	plain     [numTypes]plainKernel
 	floats    func(dst, rows, x []float32)
 	blocks    quantizer // of Q8_0 and Q8_1, or nil
@@ -52,6 +58,9 @@ func overlay(levels []*impl) *impl {
 		for d := range numTypes {
 			if l.quantized[d] != nil {
 				all.quantized[d] = l.quantized[d]
+			}
+			if l.many[d] != nil {
+				all.many[d] = l.many[d]
 			}
 			if l.plain[d] != nil {
 				all.plain[d] = l.plain[d]

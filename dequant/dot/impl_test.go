@@ -298,14 +298,24 @@ func sameAsGeneric(t *testing.T, name string, d layout.DType, src []byte, rows i
 	defer func() { active = old }()
 	active = overlay([]*impl{&generic})
 	multiply(want, d, src, a)
-	for _, l := range levels[1:] {
-		active = overlay([]*impl{&generic, l})
-		multiply(got, d, src, a)
+	check := func(l *impl) {
+		t.Helper()
 		for r := range got {
 			if math.Float32bits(got[r]) != math.Float32bits(want[r]) && (got[r] == got[r] || want[r] == want[r]) {
 				t.Fatalf("%s, %s of %v: row %d of %d elements is %v (%08x), want %v (%08x)", name, l.name, d, r, a.n,
 					got[r], math.Float32bits(got[r]), want[r], math.Float32bits(want[r]))
 			}
+		}
+	}
+	for _, l := range levels[1:] {
+		active = overlay([]*impl{&generic, l})
+		multiply(got, d, src, a)
+		check(l)
+		if l.many[d] != nil {
+			if err := Mat([][]float32{make([]float32, rows), got}, d, src, []*Activation{a, a}); err != nil {
+				t.Fatal(err)
+			}
+			check(l)
 		}
 	}
 }
@@ -354,6 +364,56 @@ func TestLevels(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestMany holds the products of several activations against those of each, bit for bit: in whole groups and not, with more
+// vectors and rows than are multiplied together, under scales that are not finite.
+func TestMany(t *testing.T) {
+	eachLevel(t, func(t *testing.T) {
+		rng := rand.New(rand.NewPCG(15, 16))
+		for _, d := range types {
+			for _, blocks := range []int{1, 2, 5, 8, 9, 12, 23, 200} {
+				n := blocks * max(d.BlockElems(), lanes)
+				for _, vectors := range []int{2, 3, 11, 70} {
+					rows := 1 + rng.IntN(20)
+					if blocks == 200 {
+						rows = 2
+					}
+					var as []*Activation
+					var got [][]float32
+					for i := range vectors {
+						x := randomVector(rng, n)
+						if i%3 == 1 {
+							x = extremeVector(rng, n)
+						}
+						a, err := Prepare(d, x)
+						if err != nil {
+							t.Fatal(err)
+						}
+						as, got = append(as, a), append(got, make([]float32, rows))
+					}
+					src := randomRows(rng, d, rows*n/d.BlockElems())
+					if h := halves[d]; len(h) > 0 && vectors == 3 {
+						for r := range rows { // the last block of a row, where padding follows
+							binary.LittleEndian.PutUint16(src[(r+1)*len(src)/rows-d.BlockBytes()+h[0]:], uint16(0x7c00+r%2))
+						}
+					}
+					if err := Mat(got, d, src, as); err != nil {
+						t.Fatal(err)
+					}
+					want := make([]float32, rows)
+					for i, a := range as {
+						multiply(want, d, src, a)
+						for r := range want {
+							if math.Float32bits(got[i][r]) != math.Float32bits(want[r]) && (got[i][r] == got[i][r] || want[r] == want[r]) {
+								t.Fatalf("%v, %d elements: row %d of %d times vector %d of %d is %v, want %v", d, n, r, rows, i, vectors, got[i][r], want[r])
+							}
+						}
+					}
+				}
+			}
+		}
+	})
 }
 
 // TestScales holds every kernel against the portable loop under all scales.

@@ -35,9 +35,11 @@ const (
 type kernel struct {
 	dst, rows, src, x, blocks GPVirtual
 	group, left               GPVirtual // of the activation, and groups left in a row
+	offset                    GPVirtual // of group from the first, with several activations
 	acc                       VecVirtual
 	tail                      GPVirtual // the number of a single block in its group, or nil
 	size                      int       // of a block, if eight are a group
+	many                      bool      // multiplies a group with several activations: see manyRows
 }
 
 // begin opens the function of a type.
@@ -67,8 +69,17 @@ func (k *kernel) eachRow(row func()) {
 	k.finishRow()
 }
 
-// finishRow adds the partial sums in halves.
+// finishRow stores the total of the partial sums, and goes on to the next row.
 func (k *kernel) finishRow() {
+	k.total()
+	DECQ(k.rows)
+	JNZ(LabelRef("row"))
+	VZEROUPPER()
+	RET()
+}
+
+// total adds the partial sums in halves, and stores the result.
+func (k *kernel) total() {
 	x := XMM()
 	VEXTRACTF128(Imm(1), k.acc, x)
 	VADDPS(x, k.acc.AsX(), k.acc.AsX())
@@ -78,10 +89,6 @@ func (k *kernel) finishRow() {
 	VADDSS(x, k.acc.AsX(), k.acc.AsX())
 	VMOVSS(k.acc.AsX(), Mem{Base: k.dst})
 	ADDQ(Imm(4), k.dst)
-	DECQ(k.rows)
-	JNZ(LabelRef("row"))
-	VZEROUPPER()
-	RET()
 }
 
 // add adds the products of scales d and integers to the partial sums.

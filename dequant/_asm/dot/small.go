@@ -200,18 +200,7 @@ func small(name string, size, less int, scale scaler, r func() reduction, c func
 	ANDQ(Imm(7), tail)
 	SHRQ(Imm(3), k.blocks)
 	finish := func(sum VecVirtual, at func(at int) Mem, load func(m Mem) VecVirtual, mask func(v VecVirtual)) {
-		switch {
-		case less == 12: // 8 + 4
-			for _, shift := range []uint64{3, 2} {
-				s := load(at(sums))
-				VPSLLD(Imm(shift), s, s)
-				VPSUBD(s, sum, sum)
-			}
-		case less > 0:
-			s := load(at(sums))
-			VPSLLD(Imm(uint64(bits.TrailingZeros(uint(less)))), s, s)
-			VPSUBD(s, sum, sum)
-		}
+		reduceBy(less, sum, func() VecVirtual { return load(at(sums)) })
 		d, m := scale(k)
 		VMULPS(load(at(scales)), d, d)
 		VCVTDQ2PS(sum, sum)
@@ -277,6 +266,37 @@ func small(name string, size, less int, scale scaler, r func() reduction, c func
 		JNE(LabelRef("single"))
 		Label("total")
 	})
+	manyRows(name, 8*size, func(k *kernel) {
+		k.size = size
+		red, c := r(), k.keptPairs(c(k))
+		d, m := scale(k)
+		k.vectors(func() {
+			sum := red.sums(k, c)
+			reduceBy(less, sum, func() VecVirtual { return keep(k.act(sums)) })
+			k.add(k.times(d), sum)
+			if m != nil {
+				product := YMM()
+				VMULPS(k.act(rounded), m, product)
+				VADDPS(product, k.acc, k.acc)
+			}
+		})
+	})
+}
+
+// reduceBy subtracts less times the sums of the activation's codes.
+func reduceBy(less int, sum VecVirtual, load func() VecVirtual) {
+	switch {
+	case less == 12: // 8 + 4
+		for _, shift := range []uint64{3, 2} {
+			s := load()
+			VPSLLD(Imm(shift), s, s)
+			VPSUBD(s, sum, sum)
+		}
+	case less > 0:
+		s := load()
+		VPSLLD(Imm(uint64(bits.TrailingZeros(uint(less)))), s, s)
+		VPSUBD(s, sum, sum)
+	}
 }
 
 // nibbles returns codes of sixteen bytes from at on.

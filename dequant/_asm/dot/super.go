@@ -21,6 +21,7 @@ func super(name string, size int, body func(k *kernel) func()) {
 		DECQ(k.left)
 		JNZ(LabelRef("block"))
 	})
+	manyRows(name, size, func(k *kernel) { body(k)() })
 }
 
 // two returns sixteen bytes from first on in the lower lane, and from second on in the upper.
@@ -98,8 +99,12 @@ func shuffle(m Op, v VecVirtual) VecVirtual {
 
 // offsets subtracts the products of offsets and sums of codes. Word i is the offset of sum i.
 func (k *kernel) offsets(m, mins VecVirtual) {
-	VPMADDWD(k.act(halves), mins, mins)
-	k.subtract(m, mins)
+	products := mins
+	if k.many {
+		products = YMM()
+	}
+	VPMADDWD(k.act(halves), mins, products)
+	k.subtract(m, products)
 }
 
 func superBlocks() {

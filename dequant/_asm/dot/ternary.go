@@ -61,9 +61,13 @@ func tq1(reduce func() reduction) {
 			return half[0]
 		}
 		return func() {
-			total := red.sums(k, func(p int) (first, second VecVirtual) { return digits(p, 0), digits(p, 1) })
-			VPSUBD(k.act(sums), total, total)
-			k.add(k.scaled(52), total)
+			c := k.keptPairs(func(p int) (first, second VecVirtual) { return digits(p, 0), digits(p, 1) })
+			scale := k.scaleOf(52)
+			k.vectors(func() {
+				total := red.sums(k, c)
+				VPSUBD(k.act(sums), total, total)
+				k.add(scale(), total)
+			})
 		}
 	})
 }
@@ -96,38 +100,44 @@ func nvfp4() {
 			VPANDN(y, nan, y)
 			VPAND(wordsOf("no_scale", 0x7f), y, y)
 			VPSLLW(Imm(7), y, y)
-			sums := k.act(halves)
-			for second := range 2 {
-				d, s := YMM(), YMM()
-				h := y.AsX()
+			scale := k.first(2, func(second int) VecVirtual {
+				d, h := YMM(), y.AsX()
 				if second == 1 {
 					h = XMM()
 					VEXTRACTI128(Imm(1), y, h)
 				}
 				VCVTPH2PS(h, d)
 				VMULPS(floatsOf("scale_bias", 128), d, d)
-				VMULPS(k.act(scales), d, d)
-				var t [4]VecVirtual
-				for p := range t {
-					if level == avx2 {
-						t[p] = pairs(products(code(p, second), k.act(64*p+32*second)), wordsOf("ones", 1))
-					} else {
-						t[p] = quadruples(nil, code(p, second), k.act(64*p+32*second))
+				return d
+			})
+			c := k.kept(code)
+			k.vectors(func() {
+				sums := k.act(halves)
+				for second := range 2 {
+					de, s := YMM(), YMM()
+					VMULPS(k.act(scales), scale(second), de)
+					var t [4]VecVirtual
+					for p := range t {
+						if level == avx2 {
+							t[p] = pairs(products(c(p, second), k.act(64*p+32*second)), wordsOf("ones", 1))
+						} else {
+							t[p] = quadruples(nil, c(p, second), k.act(64*p+32*second))
+						}
+						if p%2 == 1 {
+							t[p/2] = halve2(doublewords, t[p-1], t[p])
+						}
 					}
-					if p%2 == 1 {
-						t[p/2] = halve2(doublewords, t[p-1], t[p])
+					total := halve4(doublewords, t[0], t[1])
+					VMOVDQU(sums, s)
+					if second == 0 {
+						VPSLLD(Imm(16), s, s)
 					}
+					VPSRAD(Imm(16), s, s)
+					VPMULLD(dwordsOf("twelve", 12), s, s) // codes are so much too great
+					VPSUBD(s, total, total)
+					k.add(de, total)
 				}
-				total := halve4(doublewords, t[0], t[1])
-				VMOVDQU(sums, s)
-				if second == 0 {
-					VPSLLD(Imm(16), s, s)
-				}
-				VPSRAD(Imm(16), s, s)
-				VPMULLD(dwordsOf("twelve", 12), s, s) // codes are so much too great
-				VPSUBD(s, total, total)
-				k.add(d, total)
-			}
+			})
 		}
 	})
 }

@@ -16,7 +16,12 @@ import (
 func quadruples(sum, codes VecVirtual, m Mem) VecVirtual {
 	if sum == nil {
 		sum = YMM()
-		VPXOR(sum, sum, sum)
+		opcode := "VPXOR"
+		if level == avx512 { // which takes registers past the sixteenth; avo would use these for all if it knew
+			opcode = "VPXORD"
+		}
+		operands := []Op{sum, sum, sum}
+		Instruction(&ir.Instruction{Opcode: opcode, Operands: operands, Inputs: operands[:2], Outputs: operands[2:], CancellingInputs: true})
 	}
 	accumulate("VPDPBUSD", m, codes, sum)
 	return sum
@@ -89,20 +94,22 @@ func (k *kernel) weighed(shared bool, code func(p, second int) VecVirtual, facto
 	return neighbours(sums[0], sums[1])
 }
 
-// weighedBlocks adds the products of eight blocks with one scale each, in the bytes of k4.
-func (k *kernel) weighedBlocks(packed VecVirtual, code func(p, second int) VecVirtual) VecVirtual {
-	return k.weighed(true, code, func(pair, _ int) VecVirtual {
+// blockFactors returns the factors of eight blocks with one scale each, in the bytes of k4, for weighed.
+func (k *kernel) blockFactors(packed VecVirtual) func(pair, second int) VecVirtual {
+	factors := k.first(2, func(pair int) VecVirtual {
 		name := []string{"k4_scales_0011", "k4_scales_2233"}[pair]
 		return shuffle(spread(name, func(w int) int { return 2*pair + w/4 }), packed)
 	})
+	return func(pair, _ int) VecVirtual { return factors(pair) }
 }
 
-// weighedHalves adds the products of eight blocks whose halves have scales: sixteen words in the order of halves.
-func (k *kernel) weighedHalves(sc VecVirtual, code func(p, second int) VecVirtual) VecVirtual {
-	return k.weighed(false, code, func(pair, second int) VecVirtual {
-		name := []string{"words_0022", "words_1133", "words_4466", "words_5577"}[2*pair+second]
-		return shuffle(bytes32(name, func(i int) byte { return byte(2*(4*pair+second+i%16/8*2) + i%2) }), sc)
+// halfFactors returns the factors of eight blocks whose halves have scales: sixteen words in the order of halves.
+func (k *kernel) halfFactors(sc VecVirtual) func(pair, second int) VecVirtual {
+	factors := k.first(4, func(n int) VecVirtual {
+		name := []string{"words_0022", "words_1133", "words_4466", "words_5577"}[n]
+		return shuffle(bytes32(name, func(i int) byte { return byte(2*(n/2*4+n%2+i%16/8*2) + i%2) }), sc)
 	})
+	return func(pair, second int) VecVirtual { return factors(2*pair + second) }
 }
 
 // excess returns so many times the products of scales and sums of codes: sixteen words and halves.
@@ -157,10 +164,15 @@ func dottedSuperBlocks() {
 		return func() {
 			packed := unpack()
 			v := pieces(func(i int) VecVirtual { return k.two(16+16*i, 80+16*i) })
-			total := k.weighedBlocks(packed, func(p, second int) VecVirtual { return field(v(p/2*2+second), p%2*4, low) })
-			d, m := k.scaledPair(0)
-			k.add(d, total)
-			k.offsets(m, shuffle(minAt, packed))
+			code := k.kept(func(p, second int) VecVirtual { return field(v(p/2*2+second), p%2*4, low) })
+			factors, scales := k.blockFactors(packed), k.pairOf(0)
+			mins := k.first(1, func(int) VecVirtual { return shuffle(minAt, packed) })
+			k.vectors(func() {
+				total := k.weighed(true, code, factors)
+				d, m := scales()
+				k.add(d, total)
+				k.offsets(m, mins(0))
+			})
 		}
 	})
 	super("q5_K", 176, func(k *kernel) func() {
@@ -170,12 +182,17 @@ func dottedSuperBlocks() {
 			packed := unpack()
 			v := pieces(func(i int) VecVirtual { return k.two(48+16*i, 112+16*i) })
 			bits := pieces(func(i int) VecVirtual { return lanes(k, 16+16*i, shifts) })
-			total := k.weighedBlocks(packed, func(p, second int) VecVirtual {
+			code := k.kept(func(p, second int) VecVirtual {
 				return merged(v(p/2*2+second), p%2*4, low, moved(bits(second), 4-p), sixteen)
 			})
-			d, m := k.scaledPair(0)
-			k.add(d, total)
-			k.offsets(m, shuffle(minWords(), packed))
+			factors, scales := k.blockFactors(packed), k.pairOf(0)
+			mins := k.first(1, func(int) VecVirtual { return shuffle(minWords(), packed) })
+			k.vectors(func() {
+				total := k.weighed(true, code, factors)
+				d, m := scales()
+				k.add(d, total)
+				k.offsets(m, mins(0))
+			})
 		}
 	})
 	super("q6_K", 210, func(k *kernel) func() {
@@ -183,14 +200,18 @@ func dottedSuperBlocks() {
 		return func() {
 			sc := YMM()
 			VPMOVSXBW(k.from(192), sc)
-			less := k.excess(sc, 5)
 			v := pieces(func(i int) VecVirtual { return k.two(16*i, 64+16*i) })
 			bits := pieces(func(i int) VecVirtual { return k.two(128+16*i, 160+16*i) })
-			total := k.weighedHalves(sc, func(p, second int) VecVirtual {
+			code := k.kept(func(p, second int) VecVirtual {
 				return merged(v(p%2*2+second), p/2*4, low, moved(bits(second), 4-2*p), third)
 			})
-			VPSUBD(less, total, total)
-			k.add(k.scaled(208), total)
+			factors, scale := k.halfFactors(sc), k.scaleOf(208)
+			k.vectors(func() {
+				less := k.excess(sc, 5)
+				total := k.weighed(false, code, factors)
+				VPSUBD(less, total, total)
+				k.add(scale(), total)
+			})
 		}
 	})
 	// Two-bit codes: block p has bits 2p and 2p+1 of 32 bytes, block p+4 those of the other 32.
@@ -206,10 +227,15 @@ func dottedSuperBlocks() {
 		return func() {
 			packed := YMM()
 			VPMOVZXBW(k.from(0), packed)
-			total := k.weighedHalves(field(packed, 0, low), code())
-			d, m := k.scaledPair(80)
-			k.add(d, total)
-			k.offsets(m, shifted(packed, 4))
+			sc, c := field(packed, 0, low), k.kept(code())
+			factors, scales := k.halfFactors(sc), k.pairOf(80)
+			mins := k.first(1, func(int) VecVirtual { return shifted(packed, 4) })
+			k.vectors(func() {
+				total := k.weighed(false, c, factors)
+				d, m := scales()
+				k.add(d, total)
+				k.offsets(m, mins(0))
+			})
 		}
 	})
 	super("q3_K", 110, func(k *kernel) func() {
@@ -219,25 +245,32 @@ func dottedSuperBlocks() {
 		return func() {
 			sc := unpack()
 			VPSUBW(thirtyTwo, sc, sc)
-			less, low := k.excess(sc, 2), code()
+			low := code()
 			bits := pieces(func(i int) VecVirtual { return lanes(k, 16*i, shifts) })
-			total := k.weighedHalves(sc, func(p, second int) VecVirtual {
+			c := k.kept(func(p, second int) VecVirtual {
 				y, b := low(p, second), moved(bits(second), 2-p)
 				VPAND(four, b, b)
 				VPOR(b, y, y)
 				return y
 			})
-			VPSUBD(less, total, total)
-			k.add(k.scaled(108), total)
+			factors, scale := k.halfFactors(sc), k.scaleOf(108)
+			k.vectors(func() {
+				less := k.excess(sc, 2)
+				total := k.weighed(false, c, factors)
+				VPSUBD(less, total, total)
+				k.add(scale(), total)
+			})
 		}
 	})
 	super("tq2_0", 66, func(k *kernel) func() {
 		code, red := crumbs(k, 0), dots()
 		return func() {
-			c := code()
-			total := red.sums(k, func(p int) (first, second VecVirtual) { return c(p, 0), c(p, 1) })
-			VPSUBD(k.act(sums), total, total)
-			k.add(k.scaled(64), total)
+			c, scale := k.kept(code()), k.scaleOf(64)
+			k.vectors(func() {
+				total := red.sums(k, func(p int) (first, second VecVirtual) { return c(p, 0), c(p, 1) })
+				VPSUBD(k.act(sums), total, total)
+				k.add(scale(), total)
+			})
 		}
 	})
 	super("iq4_XS", 136, func(k *kernel) func() {
@@ -245,18 +278,22 @@ func dottedSuperBlocks() {
 		red := dots()
 		k.size = 16
 		return func() {
-			total := red.sums(k, func(p int) (first, second VecVirtual) {
+			c := k.keptPairs(func(p int) (first, second VecVirtual) {
 				y := k.load(p, 8)
 				first, second = field(y, 0, low), field(y, 4, low)
 				VPSHUFB(first, table, first)
 				VPSHUFB(second, table, second)
 				return first, second
 			})
-			s := keep(k.act(sums))
-			VPSLLD(Imm(7), s, s)
-			VPSUBD(s, total, total)
-			VPMULLD(k.xsScales(), total, total)
-			k.add(k.scaled(0), total)
+			sc, scale := k.first(1, func(int) VecVirtual { return k.xsScales() }), k.scaleOf(0)
+			k.vectors(func() {
+				total := red.sums(k, c)
+				s := keep(k.act(sums))
+				VPSLLD(Imm(7), s, s)
+				VPSUBD(s, total, total)
+				VPMULLD(sc(0), total, total)
+				k.add(scale(), total)
+			})
 		}
 	})
 }

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/mmcloughlin/avo/attr"
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	. "github.com/mmcloughlin/avo/reg"
+)
+
+// Kernels for several activations unpack a group of a row once, and keep its codes in registers while they multiply them with
+// one activation after the other. That needs the 32 registers of AVX-512.
+
+// manyRows generates the kernel of a type for several activations. body multiplies a group of size bytes.
+func manyRows(name string, size int, body func(k *kernel)) {
+	if level != avx512 {
+		return
+	}
+	TEXT(name+"Many"+level, attr.NOSPLIT, "func(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)")
+	Doc(fmt.Sprintf("%s multiplies rows of so many groups with activations, whose first codes are in xs. The products", name+"Many"+level),
+		"of a row follow each other in dst. acc has room for eight floats an activation.")
+	Pragma("noescape")
+	k := &kernel{many: true, left: GP64(), offset: GP64()}
+	k.dst = Load(Param("dst").Base(), GP64()).(GPVirtual)
+	k.src = Load(Param("rows").Base(), GP64()).(GPVirtual)
+	Label("row")
+	k.eachSum("clear", func(sum Mem) {
+		zero := YMM()
+		VXORPS(zero, zero, zero)
+		VMOVUPS(zero, sum)
+	})
+	XORQ(k.offset, k.offset)
+	Load(Param("groups"), k.left)
+	Label("group")
+	body(k)
+	ADDQ(U32(uint32(size)), k.src)
+	ADDQ(U32(groupBytes), k.offset)
+	DECQ(k.left)
+	JNZ(LabelRef("group"))
+	k.eachSum("totals", func(sum Mem) {
+		k.acc = YMM()
+		VMOVUPS(sum, k.acc)
+		k.total()
+	})
+	end := Load(Param("rows").Base(), GP64()).(GPVirtual)
+	size64 := Load(Param("rows").Len(), GP64()).(GPVirtual)
+	ADDQ(size64, end)
+	CMPQ(k.src, end)
+	JNE(LabelRef("row"))
+	VZEROUPPER()
+	RET()
+}
+
+// eachSum generates a loop over the partial sums of all activations.
+func (k *kernel) eachSum(label string, f func(sum Mem)) {
+	at := Load(Param("acc").Base(), GP64()).(GPVirtual)
+	left := Load(Param("xs").Len(), GP64()).(GPVirtual)
+	Label(label)
+	f(Mem{Base: at})
+	ADDQ(Imm(32), at)
+	DECQ(left)
+	JNZ(LabelRef(label))
+}
+
+// vectors generates what multiplies a group that is unpacked with an activation, or with each of several.
+func (k *kernel) vectors(multiply func()) {
+	if !k.many {
+		multiply()
+		return
+	}
+	xs := Load(Param("xs").Base(), GP64()).(GPVirtual)
+	k.eachSum("vector", func(sum Mem) {
+		k.group, k.acc = GP64(), YMM()
+		MOVQ(Mem{Base: xs}, k.group)
+		ADDQ(k.offset, k.group)
+		VMOVUPS(sum, k.acc)
+		multiply()
+		VMOVUPS(k.acc, sum)
+		ADDQ(Imm(8), xs)
+	})
+}
+
+// kept returns code, whose vectors are made here and now for several activations.
+func (k *kernel) kept(code func(p, second int) VecVirtual) func(p, second int) VecVirtual {
+	if !k.many {
+		return code
+	}
+	var v [4][2]VecVirtual
+	for p := range v {
+		for second := range v[p] {
+			v[p][second] = code(p, second)
+		}
+	}
+	return func(p, second int) VecVirtual { return v[p][second] }
+}
+
+// keptPairs does what kept does.
+func (k *kernel) keptPairs(c codes) codes {
+	if !k.many {
+		return c
+	}
+	var v [4][2]VecVirtual
+	for p := range v {
+		v[p][0], v[p][1] = c(p)
+	}
+	return func(p int) (first, second VecVirtual) { return v[p][0], v[p][1] }
+}
+
+// first returns vectors by number, each made when it is first asked for. For several activations all n are made here and now.
+func (k *kernel) first(n int, vector func(i int) VecVirtual) func(i int) VecVirtual {
+	made := pieces(vector)
+	for i := 0; i < n && k.many; i++ {
+		made(i)
+	}
+	return made
+}
+
+// scaleOf returns what makes the product of a row's binary16 with the activation's scale.
+func (k *kernel) scaleOf(at int) func() VecVirtual {
+	if !k.many {
+		return func() VecVirtual { return k.scaled(at) }
+	}
+	d := YMM()
+	VPBROADCASTW(k.from(at), d.AsX())
+	VCVTPH2PS(d.AsX(), d)
+	return func() VecVirtual { return k.times(d) }
+}
+
+// pairOf returns what makes the products of two binary16s, side by side, with the activation's scale.
+func (k *kernel) pairOf(at int) func() (d, m VecVirtual) {
+	if !k.many {
+		return func() (d, m VecVirtual) { return k.scaledPair(at) }
+	}
+	d, m := YMM(), YMM()
+	VPBROADCASTD(k.from(at), d.AsX())
+	VCVTPH2PS(d.AsX(), d)
+	VMOVSHDUP(d, m)
+	VMOVSLDUP(d, d)
+	return func() (_, _ VecVirtual) { return k.times(d), k.times(m) }
+}
+
+// times multiplies d with the activation's scale.
+func (k *kernel) times(d VecVirtual) VecVirtual {
+	y := YMM()
+	VMULPS(k.act(scales), d, y)
+	return y
+}
