@@ -31,6 +31,15 @@ func HashName(name string) uint64 { return maphash.String(nameSeed, name) }
 // HashNameBytes returns the hash of string(name) without making one.
 func HashNameBytes(name []byte) uint64 { return maphash.Bytes(nameSeed, name) }
 
+// HashNameParts returns the hash of stem+end without making one.
+func HashNameParts(stem, end string) uint64 {
+	var h maphash.Hash
+	h.SetSeed(nameSeed)
+	h.WriteString(stem)
+	h.WriteString(end)
+	return h.Sum64()
+}
+
 // NewNames makes a table for up to n records, whose indexes are below n. It gets at most half
 // full. At 4 bytes a slot, a record takes 8 to 16 bytes.
 func NewNames(n int) *Names {

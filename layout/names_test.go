@@ -8,6 +8,16 @@ import (
 	"testing"
 )
 
+// TestHashNameParts: wherever a name is cut, its parts have its hash.
+func TestHashNameParts(t *testing.T) {
+	name := strings.Repeat("model.layers.0.", 20)
+	for i := range len(name) {
+		if HashNameParts(name[:i], name[i:]) != HashName(name) {
+			t.Fatalf("%d bytes and %d have another hash", i, len(name)-i)
+		}
+	}
+}
+
 // candidates walks a probe to its end. A table without an empty slot would keep it
 // going for ever, so it gives up past the number of slots.
 func candidates(t testing.TB, n *Names, hash uint64) (found []int) {

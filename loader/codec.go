@@ -12,8 +12,10 @@ import (
 // Expandable returns why the tensor has no values in float32, or nil. Methods that give values
 // return the same error.
 func (t Tensor) Expandable() error {
-	if t.weight != nil && t.weight.scheme.Err != nil {
-		return t.weight.scheme.Err
+	if t.weight != 0 {
+		if err := t.described().Err; err != nil {
+			return err
+		}
 	}
 	if !t.logical() && !dequant.Supported(t.desc.DType) {
 		return fmt.Errorf("%w: %s has no values in float32", ErrUnsupported, t.desc.DType)

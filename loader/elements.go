@@ -103,7 +103,7 @@ func (t Tensor) letWarmed() {
 	c := &l.model.cache
 	c.Forget(cache.Key{Tensor: t.desc, Kind: cache.Elements}, &l.warmed)
 	if t.logical() {
-		for _, p := range t.weight.scheme.Parts {
+		for _, p := range t.described().Parts {
 			c.Forget(cache.Key{Tensor: t.part(p.Tensor).desc, Kind: cache.Elements}, &l.warmed)
 		}
 	}
@@ -170,7 +170,7 @@ func (t Tensor) readable() error {
 
 // partsReadable returns why a part cannot be read, or nil.
 func (t Tensor) partsReadable() error {
-	for _, p := range t.weight.scheme.Parts {
+	for _, p := range t.described().Parts {
 		part := t.part(p.Tensor)
 		if err := part.readable(); err != nil {
 			return part.wrap(err)
@@ -180,7 +180,7 @@ func (t Tensor) partsReadable() error {
 }
 
 func (t Tensor) partsIntact() error {
-	for _, p := range t.weight.scheme.Parts {
+	for _, p := range t.described().Parts {
 		if part := t.part(p.Tensor); part.desc.File != t.desc.File {
 			if err := part.intact(); err != nil {
 				return err
@@ -274,7 +274,7 @@ func (t Tensor) unpack(in layout.Input) (b cache.Buffer, err error) {
 // since elsewhere every block would take a read.
 func (t Tensor) present() (sure bool, err error) {
 	if t.logical() {
-		return t.part(t.weight.codes()).present()
+		return t.codes().present()
 	}
 	compressed := t.desc.Encoding == layout.LZ4
 	if compressed && t.file.access() != inPlace {

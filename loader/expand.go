@@ -27,12 +27,20 @@ func (t Tensor) Float32s() ([]float32, error) {
 		return nil, err
 	}
 	defer t.leave()
-	b, err := t.kept(t.ctx(), cache.Float32, Tensor.expandAll)
+	b, err := t.kept(t.ctx(), t.valuesKey().Kind, Tensor.expandAll)
 	if err != nil {
 		return nil, t.wrap(err)
 	}
 	t.letWarmed()
 	return b.Floats, nil
+}
+
+// valuesKey names t's values in the cache. The codes of a logical tensor have values of their own.
+func (t Tensor) valuesKey() cache.Key {
+	if t.logical() {
+		return cache.Key{Tensor: t.desc, Kind: cache.Logical}
+	}
+	return cache.Key{Tensor: t.desc, Kind: cache.Float32}
 }
 
 // expandAll makes the values of all elements. The stored ones then leave the cache, unless they are
@@ -52,7 +60,7 @@ func (t Tensor) expandAll() (b cache.Buffer, err error) {
 func (t Tensor) partsExpanded() error {
 	c := &t.file.model.cache
 	c.Drop(t.desc, cache.Scales, cache.Constants)
-	for _, p := range t.weight.scheme.Parts {
+	for _, p := range t.described().Parts {
 		c.Drop(t.part(p.Tensor).desc, cache.Elements)
 	}
 	return t.partsIntact()
@@ -161,7 +169,7 @@ func (t Tensor) dequantize(dst []float32, first uint64) error {
 	}
 	defer t.leave()
 	if t.file.access() != inPlace { // values in memory are cheaper than reading
-		if b, ok := t.file.model.cache.Peek(cache.Key{Tensor: t.desc, Kind: cache.Float32}, nil); ok {
+		if b, ok := t.file.model.cache.Peek(t.valuesKey(), nil); ok {
 			copy(dst, b.Floats[first:])
 			return nil
 		}

@@ -25,7 +25,7 @@ func (l *load) Room(at, n uint64) ([]byte, error) {
 	l.begin.Do(func() {
 		t := l.tensor
 		c := &t.file.model.cache
-		if _, ok := c.Peek(cache.Key{Tensor: t.desc, Kind: cache.Float32}, t.pins()); ok {
+		if _, ok := c.Peek(t.valuesKey(), t.pins()); ok {
 			return
 		}
 		if _, ok := c.Peek(cache.Key{Tensor: t.desc, Kind: cache.Elements}, t.warmPins()); ok {

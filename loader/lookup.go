@@ -51,8 +51,9 @@ func (e *notFoundError) Error() string {
 
 func (e *notFoundError) Unwrap() error { return ErrNotFound }
 
-// handle returns the handle of one of m's tensors as it is stored, or of the weight w described so.
-func (m *Model) handle(desc *layout.Tensor, w *weight, l *Lease) Tensor {
+// handle returns the handle of one of m's tensors as it is stored, or of the weight that has it as its codes: w is
+// one more than the weight's position, or 0.
+func (m *Model) handle(desc *layout.Tensor, w uint32, l *Lease) Tensor {
 	files := m.files
 	if l != nil && l.files != nil {
 		files = l.files
@@ -60,53 +61,52 @@ func (m *Model) handle(desc *layout.Tensor, w *weight, l *Lease) Tensor {
 	return Tensor{desc, files[desc.File].of(desc), l, w}
 }
 
+// weightOf returns one more than the position of the weight that stored tensor i is a part of, or 0. codes reports
+// that the tensor has its codes.
+func (m *Model) weightOf(i int) (w uint32, codes bool) {
+	if m.schemes == nil || m.schemes.Of[i] == 0 {
+		return 0, false
+	}
+	w = m.schemes.Of[i]
+	return w, m.schemes.Codes(int(w-1)) == uint32(i)
+}
+
 // named returns the tensor that has the name of stored tensor i.
 func (m *Model) named(i int, l *Lease) Tensor {
-	desc := &m.tensors[i]
-	if m.schemes == nil || m.schemes.Of[i] == 0 {
-		return m.handle(desc, nil, l)
+	w, codes := m.weightOf(i)
+	if !codes || m.schemes.Renames(int(w-1)) {
+		w = 0
 	}
-	w := &m.weights[m.schemes.Of[i]-1]
-	switch {
-	case w.codes() != uint32(i):
-		return m.handle(desc, nil, l)
-	case w.scheme.Err != nil:
-		return m.handle(desc, w, l)
-	case len(w.scheme.Name) != len(desc.Name) || string(w.scheme.Name) != string(desc.Name):
-		return m.handle(desc, nil, l)
-	}
-	return m.handle(w.desc(), w, l)
+	return m.handle(&m.tensors[i], w, l)
 }
 
 // listed returns the tensor that stands in the model's list in the place of stored tensor i. ok is
 // false for parts other than codes.
 func (m *Model) listed(i int, l *Lease) (t Tensor, ok bool) {
-	if m.schemes == nil || m.schemes.Of[i] == 0 {
-		return m.handle(&m.tensors[i], nil, l), true
-	}
-	w := &m.weights[m.schemes.Of[i]-1]
-	switch {
-	case w.codes() != uint32(i):
+	w, codes := m.weightOf(i)
+	if w != 0 && !codes {
 		return t, false
-	case w.scheme.Err != nil:
-		return m.handle(&m.tensors[i], w, l), true
 	}
-	return m.handle(w.desc(), w, l), true
+	return m.handle(&m.tensors[i], w, l), true
 }
 
 // lookupWeight finds a logical tensor whose name no stored tensor has.
 func (m *Model) lookupWeight(name string, l *Lease) (Tensor, error) {
 	if m.schemes != nil {
 		if i, ok := m.schemes.Find(name); ok {
-			w := &m.weights[i]
-			return m.handle(w.desc(), w, l), nil
+			return m.handle(&m.tensors[m.schemes.Codes(i)], uint32(i+1), l), nil
 		}
 	}
 	return Tensor{}, &notFoundError{m, name}
 }
 
 // Len returns the number of tensors.
-func (m *Model) Len() int { return len(m.tensors) - m.hidden }
+func (m *Model) Len() int {
+	if m.schemes == nil {
+		return len(m.tensors)
+	}
+	return len(m.tensors) - m.schemes.Hidden
+}
 
 // Tensors iterates over all tensors in the order of the file's own table. After Close it
 // yields nothing. For other orders, see [slices.SortedFunc] and [ByName].
@@ -151,7 +151,7 @@ func (l *Lease) Tensors() iter.Seq[Tensor] { return l.model.all(l.gate.closed, l
 func (l *Lease) Stored() iter.Seq[Tensor] {
 	return func(yield func(Tensor) bool) {
 		for i := range l.model.tensors {
-			if l.gate.closed() || !yield(l.model.handle(&l.model.tensors[i], nil, l)) {
+			if l.gate.closed() || !yield(l.model.handle(&l.model.tensors[i], 0, l)) {
 				return
 			}
 		}

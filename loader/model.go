@@ -27,9 +27,8 @@ type Model struct {
 	files   []file          // the shards in order, then the manifest if there is one
 	tensors []layout.Tensor // as they are stored, in file order
 	names   *layout.Names
-	weights []weight      // logical tensors
-	schemes *scheme.Table // of the weights, or nil
-	hidden  int           // tensors that are parts of others, and not listed
+	schemes *scheme.Table   // of logical tensors, or nil
+	weights func() []weight // what is remembered of them, once something is
 	gate    gate
 	leases  gate                      // of those that are in gate too
 	held    sync.Map                  // heldLease by *Lease, if Options.TraceLeases
@@ -64,19 +63,12 @@ type file struct {
 	align int
 }
 
-// weight is a tensor that its files store as several.
+// weight is what is remembered of a logical tensor.
 type weight struct {
-	scheme *scheme.Weight
-	asked  atomic.Uint64 // scales that ranges have read, from files that are not in place
+	asked atomic.Uint64 // scales that ranges have read, from files that are not in place
 	// checked says that the parts have been found to hold what the scheme wants.
 	checked atomic.Bool
 }
-
-// desc describes the weight under its name, with its shape, where its codes are.
-func (w *weight) desc() *layout.Tensor { return &w.scheme.Tensor }
-
-// codes returns the position of the weight's codes.
-func (w *weight) codes() uint32 { return w.scheme.Parts[0].Tensor }
 
 // Path returns the path that the model was opened by, or the name of its reader.
 func (m *Model) Path() string { return m.path }

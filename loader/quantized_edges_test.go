@@ -23,7 +23,7 @@ import (
 // A sample is a logical weight of a fixture: its parts, what lies beside them, and its values.
 type sample struct {
 	name   string
-	form   *scheme.Weight
+	form   *scheme.Form
 	shape  []int
 	parts  []samplePart
 	want   content

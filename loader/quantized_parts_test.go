@@ -173,6 +173,27 @@ func TestLogicalTensor(t *testing.T) {
 	}
 }
 
+// TestValuesOfCodes: a logical tensor and its codes have values of their own in the cache, whichever are asked for first.
+func TestValuesOfCodes(t *testing.T) {
+	for _, first := range []string{"logical", "codes"} {
+		m := openBytes(t, safeTensors(blockFP8()), nil)
+		x := tensor(t, m, "a.weight")
+		of := map[string]loader.Tensor{"logical": x, "codes": x.Parts()[0].Tensor}
+		if _, err := of[first].Float32s(); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			logical, err := of["logical"].Float32s()
+			if err != nil || logical[384*255] != 1.5*8 {
+				t.Errorf("%s first: the logical tensor has %v, %v", first, logical[384*255], err)
+			}
+			if codes, err := of["codes"].Float32s(); err != nil || codes[384*255] != 1.5 {
+				t.Errorf("%s first: the codes have %v, %v", first, codes[384*255], err)
+			}
+		}
+	}
+}
+
 // TestRefusedWeights: codes whose companions do not fit have bytes and no values, and verify says so.
 func TestRefusedWeights(t *testing.T) {
 	bad := blockFP8()

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader/internal/unsealed"
 	"github.com/tensormap/tensormap/mmapio"
 )
@@ -16,24 +17,42 @@ import (
 // equals what package bind leaves in a field without a tensor. Only comparing it makes sense: its
 // methods panic.
 type Tensor struct {
-	desc   *layout.Tensor // its Name is a copy that nobody writes to
+	desc   *layout.Tensor // of a logical tensor, that of its codes; its Name is a copy that nobody writes to
 	file   *file
-	lease  *Lease  // through which it was taken, or nil
-	weight *weight // that the tensor is, or nil for a tensor as it is stored
+	lease  *Lease // through which it was taken, or nil
+	weight uint32 // one more than the position of the weight that the tensor is, or 0 for a tensor as it is stored
 }
 
 // Name returns the tensor's name in its model.
-func (t Tensor) Name() string { return mmapio.String(t.desc.Name) }
+func (t Tensor) Name() string {
+	if t.weight != 0 {
+		return mmapio.String(t.described().Name)
+	}
+	return mmapio.String(t.desc.Name)
+}
 
 // DType returns the type of the stored elements. A logical tensor has none: it is layout.Invalid.
-func (t Tensor) DType() layout.DType { return t.desc.DType }
+func (t Tensor) DType() layout.DType {
+	if t.logical() {
+		return layout.Invalid
+	}
+	return t.desc.DType
+}
 
 // Shape returns the dimensions in elements, the outermost first. A scalar has none. It must not be
 // modified.
-func (t Tensor) Shape() []int { return t.desc.Shape }
+func (t Tensor) Shape() []int {
+	if t.logical() {
+		return t.described().Shape
+	}
+	return t.desc.Shape
+}
 
 // Elements returns the product of the shape.
-func (t Tensor) Elements() uint64 { return t.desc.Elements() }
+func (t Tensor) Elements() uint64 {
+	n, _ := layout.Elements(t.Shape()) // cannot overflow: its bytes were computed from it
+	return n
+}
 
 // Offset returns the offset of the stored bytes in the tensor's file: for a logical tensor, of its
 // codes.
@@ -44,9 +63,13 @@ func (t Tensor) StoredBytes() uint64 {
 	if !t.logical() {
 		return t.file.storedBytes(t.desc.Stored)
 	}
-	n := uint64(0)
-	for _, p := range t.weight.scheme.Parts {
-		n += t.part(p.Tensor).StoredBytes()
+	return t.summed(Tensor.StoredBytes)
+}
+
+// summed returns the sum of a number of bytes over the parts of a logical tensor.
+func (t Tensor) summed(bytes func(Tensor) uint64) (n uint64) {
+	for _, p := range t.described().Parts {
+		n += bytes(t.part(p.Tensor))
 	}
 	return n
 }
@@ -61,7 +84,12 @@ func (f *file) storedBytes(n uint64) uint64 {
 
 // RawBytes returns the number of bytes of the elements after decompression: the length of
 // Bytes, or of the parts of a logical tensor.
-func (t Tensor) RawBytes() uint64 { return t.desc.Raw }
+func (t Tensor) RawBytes() uint64 {
+	if t.logical() {
+		return t.summed(Tensor.RawBytes)
+	}
+	return t.desc.Raw
+}
 
 // Encoding returns how the elements are stored, for a logical tensor its codes.
 func (t Tensor) Encoding() layout.Encoding {
@@ -73,7 +101,15 @@ func (t Tensor) Encoding() layout.Encoding {
 
 // Unsealed returns how the tensor would be stored without encryption, and in how many bytes: as WriteStored
 // writes it. For a tensor that is not encrypted, or without its key, it returns Encoding and StoredBytes.
-func (t Tensor) Unsealed() (layout.Encoding, uint64) { return t.desc.Encoding, t.desc.Stored }
+func (t Tensor) Unsealed() (layout.Encoding, uint64) { return t.desc.Encoding, t.unsealedBytes() }
+
+// unsealedBytes returns the number of bytes in the file without encryption.
+func (t Tensor) unsealedBytes() uint64 {
+	if t.logical() {
+		return t.summed(Tensor.unsealedBytes)
+	}
+	return t.desc.Stored
+}
 
 // File returns the position of the tensor's file in Model.Files: for a logical tensor, of its codes'.
 func (t Tensor) File() int { return int(t.desc.File) }
@@ -92,7 +128,15 @@ func (t Tensor) inPlace() bool {
 }
 
 // logical reports whether the tensor is stored as several.
-func (t Tensor) logical() bool { return t.weight != nil && t.weight.scheme.Err == nil }
+func (t Tensor) logical() bool {
+	return t.weight != 0 && t.file.model.schemes.Err(int(t.weight-1)) == nil
+}
+
+// described returns the weight that the tensor is, which may be refused. There must be one.
+func (t Tensor) described() scheme.Weight { return t.file.model.schemes.Weight(int(t.weight - 1)) }
+
+// remembered returns what is remembered of a logical tensor.
+func (t Tensor) remembered() *weight { return &t.file.model.weights()[t.weight-1] }
 
 // stored returns an error if the tensor has no bytes of its own.
 func (t Tensor) stored() error {
@@ -100,11 +144,12 @@ func (t Tensor) stored() error {
 		return nil
 	}
 	var names []string
-	for _, p := range t.weight.scheme.Parts {
+	w := t.described()
+	for _, p := range w.Parts {
 		names = append(names, layout.Quote(t.file.model.tensors[p.Tensor].Name))
 	}
 	return fmt.Errorf("%w: the tensor is quantized (%s), its bytes are those of its parts %s",
-		ErrUnsupported, t.weight.scheme.Scheme, strings.Join(names, ", "))
+		ErrUnsupported, w.Scheme, strings.Join(names, ", "))
 }
 
 // part returns a stored tensor of the same model, through the same lease.
@@ -120,6 +165,12 @@ func (t Tensor) part(i uint32) Tensor {
 		p.file = p.file.during(l.ctx)
 	}
 	return p
+}
+
+// codes returns the tensor that holds the codes of a logical one.
+func (t Tensor) codes() Tensor {
+	t.weight = 0
+	return t
 }
 
 // Scale returns how the tensor's integers become real numbers, if the file gives them a scale: see
@@ -145,7 +196,7 @@ func (t Tensor) scale() (q layout.Quant, scaled bool, err error) {
 	if t.scaledByMetadata() {
 		return t.file.scale(t.ctx(), t.Name())
 	}
-	if t.desc.Quant == nil {
+	if t.desc.Quant == nil || t.logical() {
 		return layout.Quant{}, false, nil
 	}
 	return *t.desc.Quant, true, nil

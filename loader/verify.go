@@ -179,7 +179,7 @@ func (v *verifier) audit() error {
 	if len(v.files) > 1 {
 		v.check("shards")
 	}
-	if len(v.model.weights) > 0 {
+	if v.model.schemes.Len() > 0 {
 		v.check("quantized")
 	}
 	if v.compressed = v.tensors(layout.LZ4); len(v.compressed) > 0 {
@@ -294,18 +294,18 @@ func (v *verifier) quantized() error {
 	for i := range lists {
 		lists[i] = findings.New(v.files[i].index.Format)
 	}
-	for i := range v.model.weights {
-		w := &v.model.weights[i]
-		codes := &v.model.tensors[w.codes()]
-		err, zeros := w.scheme.Err, false
+	for i := range v.model.schemes.Len() {
+		w := v.model.schemes.Weight(i)
+		codes := &v.model.tensors[w.Parts[0].Tensor]
+		err, zeros := w.Err, false
 		if err == nil {
-			zeros, err = Tensor{w.desc(), v.files[w.scheme.File], v.lease, w}.checkParts()
+			zeros, err = Tensor{codes, v.files[codes.File], v.lease, uint32(i + 1)}.checkParts()
 		}
 		list := &lists[codes.File]
 		if err == nil {
 			if zeros {
 				taken := "as it is"
-				if w.scheme.IgnoreZeroIndex {
+				if w.IgnoreZeroIndex {
 					taken = "for consecutive groups, without desc_act"
 				}
 				list.Warn(codes.Offset, "quantized", nil, "tensor %s: a group index of zeros alone, which programs understand differently, taken %s", layout.Quote(codes.Name), taken)

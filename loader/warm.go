@@ -115,10 +115,10 @@ func (m *Model) warmed(names []string, l *Lease) (tensors []Tensor, err error) {
 			add(t.AsStored())
 			continue
 		}
-		if _, ok := m.cache.Peek(cache.Key{Tensor: t.desc, Kind: cache.Float32}, t.pins()); ok {
+		if _, ok := m.cache.Peek(t.valuesKey(), t.pins()); ok {
 			continue
 		}
-		for _, p := range t.weight.scheme.Parts {
+		for _, p := range t.described().Parts {
 			add(t.part(p.Tensor))
 		}
 	}
@@ -126,13 +126,13 @@ func (m *Model) warmed(names []string, l *Lease) (tensors []Tensor, err error) {
 }
 
 // weightKinds are the forms in which the cache keeps a logical tensor.
-var weightKinds = []cache.Kind{cache.Float32, cache.Scales, cache.Constants}
+var weightKinds = []cache.Kind{cache.Logical, cache.Scales, cache.Constants}
 
 // every returns all tensors in the order in which they are stored.
 func (m *Model) every() []Tensor {
 	tensors := make([]Tensor, len(m.tensors))
 	for i := range tensors {
-		tensors[i] = m.handle(&m.tensors[i], nil, nil)
+		tensors[i] = m.handle(&m.tensors[i], 0, nil)
 	}
 	sortStored(tensors)
 	return tensors
@@ -255,10 +255,11 @@ func (m *Model) EvictAll() error {
 		return err
 	}
 	defer m.leave()
-	for i := range m.weights {
-		m.cache.Drop(m.weights[i].desc(), weightKinds...)
+	every := m.every()
+	for _, t := range every {
+		m.cache.Drop(t.desc, weightKinds...)
 	}
-	return m.evict(m.every())
+	return m.evict(every)
 }
 
 func (m *Model) evict(tensors []Tensor) error {

@@ -26,7 +26,7 @@ var packingOf = [...]dequant.Packing{
 }
 
 // formOf returns what package dequant needs to know of a weight.
-func formOf(w *scheme.Weight) dequant.Grouped {
+func formOf(w *scheme.Form) dequant.Grouped {
 	g := dequant.Grouped{
 		Code: codeOf[w.Code], Pack: packingOf[w.Pack], Bias: w.Bias,
 		Rows: w.Rows, Cols: w.Cols, RowBytes: w.RowBytes, GroupRows: w.GroupRows, GroupCols: w.GroupCols, ScaleCols: w.ScaleCols,
@@ -38,8 +38,8 @@ func formOf(w *scheme.Weight) dequant.Grouped {
 }
 
 // entries returns how many scales all elements have.
-func (w *weight) entries(g *dequant.Grouped) uint64 {
-	_, n := g.Scales(0, w.scheme.Elements())
+func (t Tensor) entries(g *dequant.Grouped) uint64 {
+	_, n := g.Scales(0, t.Elements())
 	return n
 }
 
@@ -81,18 +81,18 @@ func (t Tensor) expandWeight(to mmapio.Destination[float32], first, n uint64) er
 	if n == 0 {
 		return nil
 	}
-	w := t.weight
-	if w.scheme.Code == scheme.Blocks {
+	form := t.Scheme()
+	if form.Code == scheme.Blocks {
 		return t.expandBlocks(to, first, n)
 	}
-	if !w.checked.Load() {
+	if w := t.remembered(); !w.checked.Load() {
 		if err := t.checkContents(); err != nil {
 			return err
 		}
 		w.checked.Store(true)
 	}
-	g := formOf(w.scheme)
-	codes := t.part(w.codes())
+	g := formOf(form)
+	codes := t.codes()
 	var all []byte // of the codes, if the cache has them
 	var err error
 	inMemory := codes.inPlace()
@@ -159,12 +159,12 @@ func (t Tensor) expandWeight(to mmapio.Destination[float32], first, n uint64) er
 
 // expandBlocks makes values of blocks, which hold scales of their own, with one more for each matrix.
 func (t Tensor) expandBlocks(to mmapio.Destination[float32], first, n uint64) error {
-	w := t.weight.scheme
+	w := t.Scheme()
 	by, err := t.constants()
 	if err != nil {
 		return err
 	}
-	codes := t.part(t.weight.codes())
+	codes := t.codes()
 	c, err := codes.codec()
 	if err != nil {
 		return codes.wrap(err)
@@ -188,17 +188,16 @@ func (t Tensor) expandBlocks(to mmapio.Destination[float32], first, n uint64) er
 // to read those of n elements from element first on. All are read if a range's cannot be had alone,
 // and if reading some again and again would cost more.
 func (t Tensor) wholeScales(g *dequant.Grouped, first, n uint64, inMemory bool) (s scaling, whole bool, err error) {
-	w := t.weight
 	key := cache.Key{Tensor: t.desc, Kind: cache.Scales}
 	b, ok := t.file.model.cache.Peek(key, t.pins())
 	if !ok {
 		if t.scalesApart() {
-			i, _ := w.scheme.Part(scheme.Scale)
-			if t.part(i).inPlace() {
+			scale, _ := t.partOf(scheme.Scale)
+			if scale.inPlace() {
 				return s, false, nil
 			}
 			_, count := g.Scales(first, n)
-			if asked := w.asked.Add(count); asked <= w.entries(g) && n < t.Elements() {
+			if asked := t.remembered().asked.Add(count); asked <= t.entries(g) && n < t.Elements() {
 				return s, false, nil
 			}
 		}
@@ -206,7 +205,7 @@ func (t Tensor) wholeScales(g *dequant.Grouped, first, n uint64, inMemory bool) 
 			return s, false, err
 		}
 	}
-	entries := w.entries(g)
+	entries := t.entries(g)
 	s = scaling{scales: b.Floats[:entries], offsets: b.Floats[entries:], groupOf: b.Ints}
 	if len(s.groupOf) == 0 {
 		s.groupOf = nil
@@ -216,7 +215,7 @@ func (t Tensor) wholeScales(g *dequant.Grouped, first, n uint64, inMemory bool) 
 
 // scalesApart reports whether the scales of a range can be read without the others.
 func (t Tensor) scalesApart() bool {
-	w := t.weight.scheme
+	w := t.described()
 	_, indexed := w.Part(scheme.GroupIndex)
 	return !indexed && (w.Scale == scheme.Direct || w.Scale == scheme.Nested) && (w.Zero == scheme.None || w.Zero == scheme.Direct)
 }
@@ -230,7 +229,7 @@ func (t Tensor) someScales(g *dequant.Grouped, mem *scratch, first, n uint64) (s
 
 // readScales reads so many scales and offsets into mem, from scale from on.
 func (t Tensor) readScales(mem []float32, from, count uint64) (scaling, error) {
-	w := t.weight.scheme
+	w := t.Scheme()
 	s := scaling{scales: mem[:count:count], from: from}
 	if err := t.effective(s.scales, from, mem[count:]); err != nil { // where offsets come later
 		return s, err
@@ -257,10 +256,19 @@ func (t Tensor) readScales(mem []float32, from, count uint64) (scaling, error) {
 	return s, nil
 }
 
+// partOf returns the part of a logical tensor that has a role.
+func (t Tensor) partOf(r scheme.Role) (part Tensor, ok bool) {
+	w := t.described()
+	i, ok := w.Part(r)
+	if !ok {
+		return Tensor{}, false
+	}
+	return t.part(i), true
+}
+
 // floats reads elements of a part from element first on, of type d or, if d is Invalid, of the part's.
 func (t Tensor) floats(r scheme.Role, d layout.DType, dst []float32, first uint64) error {
-	i, _ := t.weight.scheme.Part(r)
-	part := t.part(i)
+	part, _ := t.partOf(r)
 	c, err := dequant.NewCodec(cmp.Or(d, part.desc.DType), layout.Quant{}, false)
 	if err == nil {
 		err = part.expand(c, mmapio.Into(dst, first), first, uint64(len(dst)))
@@ -274,7 +282,7 @@ func (t Tensor) floats(r scheme.Role, d layout.DType, dst []float32, first uint6
 // effective reads the scales from scale from on that codes are multiplied by: scales of scales are in
 // them. It may use room.
 func (t Tensor) effective(dst []float32, from uint64, room []float32) error {
-	w := t.weight.scheme
+	w := t.Scheme()
 	if err := t.floats(scheme.Scale, w.ScaleType, dst, from); err != nil {
 		return err
 	}
@@ -312,7 +320,7 @@ func (t Tensor) effective(dst []float32, from uint64, room []float32) error {
 // unnest makes scales of their codes, in dst, from scale from on. Every NestedBlock of them share a
 // scale.
 func (t Tensor) unnest(dst []float32, from uint64, table, room []float32) error {
-	w := t.weight.scheme
+	w := t.Scheme()
 	lo := from / w.NestedBlock
 	scales := grown(room, (from+uint64(len(dst))-1)/w.NestedBlock+1-lo)
 	if err := t.floats(scheme.NestedScale, layout.Invalid, scales, lo); err != nil {
@@ -331,7 +339,7 @@ func (t Tensor) constants() (cache.Buffer, error) {
 }
 
 func (t Tensor) readConstants() (b cache.Buffer, err error) {
-	w := t.weight.scheme
+	w := t.Scheme()
 	role := scheme.GlobalScale
 	switch {
 	case w.Scale == scheme.Nested:
@@ -339,8 +347,8 @@ func (t Tensor) readConstants() (b cache.Buffer, err error) {
 	case w.Code == scheme.Blocks:
 		role = scheme.Scale
 	}
-	i, _ := w.Part(role)
-	n := t.part(i).Elements()
+	part, _ := t.partOf(role)
+	n := part.Elements()
 	b.Floats = mmapio.Aligned[float32](int(n))
 	if err := t.floats(role, layout.Invalid, b.Floats, 0); err != nil {
 		return cache.Buffer{}, err
@@ -353,9 +361,9 @@ func (t Tensor) readConstants() (b cache.Buffer, err error) {
 
 // makeScales makes all scales, and the offsets behind them.
 func (t Tensor) makeScales() (b cache.Buffer, err error) {
-	w := t.weight.scheme
+	w := t.Scheme()
 	g := formOf(w)
-	entries := t.weight.entries(&g)
+	entries := t.entries(&g)
 	if err := t.heap(entries, 8); err != nil {
 		return b, err
 	}
@@ -379,13 +387,13 @@ func (t Tensor) makeScales() (b cache.Buffer, err error) {
 
 // scalesInOrder reports whether scales and offsets are stored in the order of the scale grid.
 func (t Tensor) scalesInOrder() bool {
-	w := t.weight.scheme
+	w := t.Scheme()
 	return (w.Scale == scheme.Direct || w.Scale == scheme.Nested) && (w.Zero == scheme.None || w.Zero == scheme.Direct)
 }
 
 // transposed makes scales and offsets that are stored in another order or packed.
 func (t Tensor) transposed(g *dequant.Grouped, scales, offsets []float32) error {
-	w := t.weight.scheme
+	w := t.Scheme()
 	_, each := g.Scales(0, w.Cols)
 	rows, groups := int(w.Rows), int(cmp.Or(w.ScaleCols, each))
 	if w.Scale == scheme.Transposed {
@@ -397,8 +405,7 @@ func (t Tensor) transposed(g *dequant.Grouped, scales, offsets []float32) error 
 	} else if err := t.effective(scales, 0, nil); err != nil {
 		return err
 	}
-	zero, _ := w.Part(scheme.ZeroPoint)
-	part := t.part(zero)
+	part, _ := t.partOf(scheme.ZeroPoint)
 	words, err := part.bytesOnce()
 	if err != nil {
 		return part.wrap(err)
@@ -467,12 +474,11 @@ func (t Tensor) bytesOnce() ([]byte, error) {
 // reports that the part puts all columns into the first of several groups, which programs understand
 // differently.
 func (t Tensor) groupIndex(g *dequant.Grouped) (index []int32, zeros bool, err error) {
-	w := t.weight.scheme
-	i, ok := w.Part(scheme.GroupIndex)
+	w := t.Scheme()
+	part, ok := t.partOf(scheme.GroupIndex)
 	if !ok || w.Cols == 0 || w.Rows == 0 {
 		return nil, false, nil
 	}
-	part := t.part(i)
 	b, err := part.bytesOnce()
 	if err != nil {
 		return nil, false, part.wrap(err)
@@ -517,16 +523,15 @@ func (t Tensor) checkParts() (zeros bool, err error) {
 	if err := t.checkContents(); err != nil {
 		return false, err
 	}
-	g := formOf(t.weight.scheme)
+	g := formOf(t.Scheme())
 	_, zeros, err = t.groupIndex(&g)
 	return zeros, err
 }
 
 // checkContents checks the parts whose content says how codes are read.
 func (t Tensor) checkContents() error {
-	w := t.weight.scheme
-	if i, ok := w.Part(scheme.Layout); ok {
-		part := t.part(i)
+	w := t.Scheme()
+	if part, ok := t.partOf(scheme.Layout); ok {
 		b, err := part.bytesOnce()
 		if err != nil {
 			return part.wrap(err)
@@ -539,8 +544,7 @@ func (t Tensor) checkContents() error {
 			return part.wrap(fmt.Errorf("%w: codes in the tiles of format %d", ErrUnsupported, format))
 		}
 	}
-	if i, ok := w.Part(scheme.QuantMap); ok {
-		part := t.part(i)
+	if part, ok := t.partOf(scheme.QuantMap); ok {
 		var values [16]float32
 		if err := t.floats(scheme.QuantMap, layout.Invalid, values[:], 0); err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"sync"
 
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
@@ -31,7 +32,7 @@ func (m *Model) findWeights(ctx context.Context) error {
 		table, err = scheme.Find(m.tensors, m.names, s.lim, &s)
 		return err
 	})
-	if err != nil || len(table.Weights) == 0 {
+	if err != nil || table.Len() == 0 {
 		return err
 	}
 	if len(table.Wants) > 0 {
@@ -40,22 +41,7 @@ func (m *Model) findWeights(ctx context.Context) error {
 		}
 		table.Complete()
 	}
-	m.schemes, m.weights = table, make([]weight, len(table.Weights))
-	var checked *scheme.Form // which many weights in a row share
-	for i := range table.Weights {
-		w := &table.Weights[i]
-		m.weights[i].scheme = w
-		if w.Err != nil {
-			continue
-		}
-		if w.Form != checked && w.Code != scheme.Blocks {
-			if w.Err = formOf(w).Check(); w.Err != nil {
-				continue
-			}
-			checked = w.Form
-		}
-		m.hidden += len(w.Parts) - 1
-	}
+	m.schemes, m.weights = table, sync.OnceValue(func() []weight { return make([]weight, table.Len()) })
 	return nil
 }
 
@@ -107,7 +93,7 @@ func refusedConfig(err error) (*scheme.Config, error) {
 
 // Content reads a small tensor that tells a shape, if its bytes need not be waited for.
 func (s *checkpoint) Content(tensor uint32, p []byte) (bool, error) {
-	t := s.model.handle(&s.model.tensors[tensor], nil, s.lease)
+	t := s.model.handle(&s.model.tensors[tensor], 0, s.lease)
 	if t.asksAfar() {
 		return false, nil
 	}
@@ -125,6 +111,14 @@ func (s *checkpoint) Content(tensor uint32, p []byte) (bool, error) {
 	return true, nil
 }
 
+// Decodable reports what package dequant cannot expand.
+func (s *checkpoint) Decodable(f *scheme.Form) error {
+	if f.Code == scheme.Blocks {
+		return nil
+	}
+	return formOf(f).Check()
+}
+
 // asksAfar reports whether the tensor's bytes, as they are stored, are asked for over a network.
 func (t Tensor) asksAfar() bool { return t.file.waits() && t.desc.Encoding == layout.Raw }
 
@@ -140,7 +134,7 @@ func (s *checkpoint) read(table *scheme.Table) error {
 	})
 	p := plan.New(0)
 	for _, i := range order {
-		t := s.model.handle(at(i), nil, s.lease)
+		t := s.model.handle(at(i), 0, s.lease)
 		b := make([]byte, t.desc.Raw)
 		table.Contents[i] = b
 		if t.asksAfar() {

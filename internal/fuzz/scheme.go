@@ -60,6 +60,8 @@ type checkpoint struct {
 
 func (c checkpoint) Config() (*scheme.Config, error) { return c.config, nil }
 
+func (c checkpoint) Decodable(*scheme.Form) error { return nil }
+
 func (c checkpoint) Content(tensor uint32, p []byte) (bool, error) {
 	if !c.later {
 		clear(p[copy(p, c.contents[tensor]):])
@@ -80,8 +82,8 @@ func findWeights(tensors []layout.Tensor, names *layout.Names, lim layout.Limits
 	if len(table.Wants) > 0 {
 		table.Complete()
 	}
-	for i := range table.Weights {
-		checkWeight(&table.Weights[i], tensors, table.Of, uint32(i+1))
+	for i := range table.Len() {
+		checkWeight(table.Weight(i), tensors, table.Of, uint32(i+1))
 	}
 }
 
@@ -95,7 +97,7 @@ func taken(tensors []layout.Tensor, names *layout.Names, name []byte) bool {
 }
 
 // checkWeight panics if what scheme promises of a weight is not so.
-func checkWeight(w *scheme.Weight, tensors []layout.Tensor, of []uint32, at uint32) {
+func checkWeight(w scheme.Weight, tensors []layout.Tensor, of []uint32, at uint32) {
 	if len(w.Parts) == 0 || w.Parts[0].Role != scheme.Codes || of[w.Parts[0].Tensor] != at && w.Err == nil {
 		panic(fmt.Sprintf("%s: parts %v", w.Name, w.Parts))
 	}

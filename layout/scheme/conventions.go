@@ -12,7 +12,7 @@ type convention struct {
 	by       scaleTypes // of that tensor; 0 for any
 	role     Role       // of that tensor
 	others   []companion
-	contents []Role // of parts that tell the shape
+	contents uint16 // a bit for each role of parts that tell the shape
 	sure     bool   // the codes' name alone decides
 	inward   bool   // the tensor found is the codes, and the one that led to it has the role
 	form     func(*shaping) error
@@ -53,9 +53,9 @@ var (
 		{".quant_map", QuantMap, false},
 		{".nested_absmax", NestedScale, false},
 		{".nested_quant_map", NestedMap, false},
-		{".absmax", Scale, false},
 	}
-	ofHQQ = []companion{
+	ofBnbState = append(ofBnb[2:], companion{".absmax", Scale, false})
+	ofHQQ      = []companion{
 		{".zero", ZeroPoint, false}, {".shape", Shape, false}, {".axis", Setting, false}, {".nbits", Setting, false},
 		{".group_size", Setting, false}, {".packing", Setting, false}, {".unpack_view_dtype", Setting, false},
 		{".view_as_float", Setting, false}, {".quant_scale", Setting, false}, {".quant_zero", Setting, false},
@@ -74,24 +74,24 @@ const packedBytes = "weights packed in bytes with one scale tensor"
 // VPTQ, QuIP#.
 var conventions = []convention{
 	{scheme: "marlin-24", codes: ".weight_packed", kinds: words, scales: []string{".scale_packed"}},
-	{scheme: PackQuantized, codes: "_packed", kinds: words, scales: []string{"_scale"}, by: floats, role: Scale, others: ofPacked, contents: []Role{Shape}, sure: true, form: (*shaping).packQuantized},
+	{scheme: PackQuantized, codes: "_packed", kinds: words, scales: []string{"_scale"}, by: floats, role: Scale, others: ofPacked, contents: 1 << Shape, sure: true, form: (*shaping).packQuantized},
 	{scheme: NVFP4, codes: "_packed", kinds: bytes8, scales: []string{"_scale"}, by: e4m3, role: Scale, others: ofPacked, form: (*shaping).nvfp4Packed},
 	{scheme: MXFP4, codes: "_packed", kinds: bytes8, scales: []string{"_scale"}, by: u8 | e8m0, role: Scale, others: ofPacked, sure: true, form: (*shaping).mxfp4Packed},
-	{scheme: NVFP4, codes: "", kinds: bytes8, scales: []string{"_scale_2"}, by: floats, role: GlobalScale, others: append([]companion{{"_scale", Scale, false}}, ofTensors...), contents: []Role{QuantState}, form: (*shaping).nvfp4ModelOpt},
+	{scheme: NVFP4, codes: "", kinds: bytes8, scales: []string{"_scale_2"}, by: floats, role: GlobalScale, others: append([]companion{{"_scale", Scale, false}}, ofTensors...), contents: 1 << QuantState, form: (*shaping).nvfp4ModelOpt},
 	{scheme: NVFP4, codes: ".weight", name: ".weight", kinds: blocks, scales: []string{".scale", ".weight.scale"}, by: floats, role: Scale, others: []companion{{".input_scale", InputScale, false}}, form: (*shaping).nvfp4GGUF},
-	{scheme: FP8, codes: "", kinds: float8, scales: []string{"_scale_inv", "_scale", "_scales_inv"}, by: floats | e8m0 | u8, role: Scale, others: ofTensors, contents: []Role{QuantState}, form: (*shaping).fp8},
+	{scheme: FP8, codes: "", kinds: float8, scales: []string{"_scale_inv", "_scale", "_scales_inv"}, by: floats | e8m0 | u8, role: Scale, others: ofTensors, contents: 1 << QuantState, form: (*shaping).fp8},
 	{scheme: FP8, codes: ".weight", name: ".weight", kinds: float8, scales: []string{".scale", ".qscale_weight", ".scale_weight", ".weights_scaling_factor"}, by: floats | e8m0, role: Scale, others: []companion{{".qscale_act", InputScale, false}, {".input_scale", InputScale, false}, {".scale_input", InputScale, false}, {".activation_scaling_factor", InputScale, false}}, form: (*shaping).fp8},
 	{scheme: BnbInt8, codes: ".weight", name: ".weight", kinds: ints8, scales: []string{".SCB"}, by: floats, role: Scale, others: []companion{{".weight_format", Layout, false}}, form: (*shaping).bnbInt8},
 	{scheme: MXFP4, codes: ".weight", name: ".weight", kinds: ints8 | bytes8, scales: []string{".scale"}, by: e8m0, role: Scale, form: (*shaping).mxfp4Bytes},
-	{scheme: IntQuantized, codes: "", kinds: ints8, scales: []string{"_scale"}, by: floats, role: Scale, others: ofTensors, contents: []Role{QuantState}, form: (*shaping).intQuantized},
+	{scheme: IntQuantized, codes: "", kinds: ints8, scales: []string{"_scale"}, by: floats, role: Scale, others: ofTensors, contents: 1 << QuantState, form: (*shaping).intQuantized},
 	{scheme: IntQuantized, codes: ".weight", name: ".weight", kinds: ints8, scales: []string{".scale_weight"}, by: floats, role: Scale, others: []companion{{".scale_input", InputScale, false}}, form: (*shaping).intQuantized},
 	{scheme: MXFP4, codes: "_blocks", kinds: bytes8, scales: []string{"_scales"}, by: u8 | e8m0, role: Scale, form: (*shaping).mxfp4Blocks},
-	{scheme: BnbNF4, codes: "", kinds: bytes8, scales: []string{".absmax"}, role: Scale, others: ofBnb, contents: []Role{QuantState}, form: (*shaping).bnb4},
-	{scheme: BnbNF4, codes: ".quant_state.bitsandbytes__nf4", kinds: bytes8, scales: []string{""}, role: QuantState, others: ofBnb[2:], contents: []Role{QuantState}, inward: true, form: (*shaping).bnb4},
-	{scheme: BnbFP4, codes: ".quant_state.bitsandbytes__fp4", kinds: bytes8, scales: []string{""}, role: QuantState, others: ofBnb[2:], contents: []Role{QuantState}, inward: true, form: (*shaping).bnb4},
+	{scheme: BnbNF4, codes: "", kinds: bytes8, scales: []string{".absmax"}, role: Scale, others: ofBnb, contents: 1 << QuantState, form: (*shaping).bnb4},
+	{scheme: BnbNF4, codes: ".quant_state.bitsandbytes__nf4", kinds: bytes8, scales: []string{""}, role: QuantState, others: ofBnbState, contents: 1 << QuantState, inward: true, form: (*shaping).bnb4},
+	{scheme: BnbFP4, codes: ".quant_state.bitsandbytes__fp4", kinds: bytes8, scales: []string{""}, role: QuantState, others: ofBnbState, contents: 1 << QuantState, inward: true, form: (*shaping).bnb4},
 	{scheme: GPTQ, codes: ".qweight", name: ".weight", kinds: words, scales: []string{".scales"}, by: floats, role: Scale, others: []companion{{".qzeros", ZeroPoint, false}, {".g_idx", GroupIndex, false}}, sure: true, form: (*shaping).qweight},
 	{scheme: MLXAffine, codes: ".weight", name: ".weight", kinds: uwords, scales: []string{".scales"}, by: floats | u8 | e8m0 | e4m3, role: Scale, others: []companion{{".biases", Bias, false}}, form: (*shaping).mlx},
-	{scheme: HQQ, codes: ".W_q", name: ".weight", kinds: bytes8 | words, scales: []string{".scale"}, by: floats, role: Scale, others: ofHQQ, contents: []Role{Shape, Setting}, sure: true, form: (*shaping).hqq},
+	{scheme: HQQ, codes: ".W_q", name: ".weight", kinds: bytes8 | words, scales: []string{".scale"}, by: floats, role: Scale, others: ofHQQ, contents: 1<<Shape | 1<<Setting, sure: true, form: (*shaping).hqq},
 
 	{scheme: "awq gemv_fast", codes: ".qweight", kinds: shorts, scales: []string{".scales"}, sure: true},
 	{scheme: "svdquant", codes: ".qweight", kinds: ints8 | bytes8, scales: []string{".wscales"}},

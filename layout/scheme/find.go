@@ -4,32 +4,59 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
+	"iter"
 	"math/bits"
 	"slices"
+	"strings"
 
 	"github.com/tensormap/tensormap/layout"
 )
 
 // A Table lists the quantized weights of a checkpoint.
 type Table struct {
-	Weights []Weight
 	// Of has, for every stored tensor, one more than the position of the weight that it is a part of, or
 	// 0. It is nil if there are no weights.
 	Of []uint32
+	// Hidden counts the parts other than codes, once the table is complete.
+	Hidden int
 	// Wants lists the tensors whose content decides about shapes and was not at hand. The caller puts their
 	// bytes into Contents, in the same order, and they must not change until Complete returns.
 	Wants    []Want
 	Contents [][]byte
 
+	weights []weight
+	parts   []Part    // of all weights
+	found   []finding // the first says nothing
+	spelled []byte    // names that no tensor has
 	pending []pending
 	limits  layout.Limits
+	source  Source
 	conf    *Config // once it was asked for
 	tensors []layout.Tensor
 	names   *layout.Names
-	own     *layout.Names // of the weights whose names no tensor has
+	renamed []*convention // that give weights names other than their codes', each of these once
+	tails   *tails        // of all names, once they were asked for
 	recent  [8]example    // of different forms, found last
 	turn    int           // the next of recent to go
 	shaping shaping
+}
+
+// weight is a Weight in few bytes and without pointers: opening a checkpoint makes tens of thousands.
+type weight struct {
+	first  uint32 // position of the first part in Table.parts
+	found  uint32 // position in Table.found
+	name   uint32 // position in Table.spelled, if spelled
+	length uint32 // of the name: of the start of the codes' unless spelled
+	parts  uint8
+	// spelled says that no tensor's name begins with the weight's.
+	spelled bool
+}
+
+// A finding is what was found out about weights that are alike: shape and form, or an error.
+type finding struct {
+	shape []int
+	form  *Form
+	err   error
 }
 
 // pending is a weight whose shape waits for contents, which begin at a place in Table.Wants.
@@ -47,15 +74,16 @@ type evidence struct {
 	contents [][]byte // of the parts whose roles c wants, in their order
 }
 
-// An example is a weight with its form, and all that decided about it.
+// An example is a finding, and all that decided about it.
 type example struct {
-	w *Weight
+	found uint32
+	parts []Part
 	evidence
 	params
 }
 
-// keep makes w the example, whose evidence may change afterwards.
-func (x *example) keep(w *Weight, e *evidence, p params) {
+// keep makes x the example of a finding, whose evidence may change afterwards.
+func (x *example) keep(found uint32, parts []Part, e *evidence, p params) {
 	contents := x.contents[:0]
 	for i, b := range e.contents {
 		var room []byte
@@ -64,84 +92,156 @@ func (x *example) keep(w *Weight, e *evidence, p params) {
 		}
 		contents = append(contents, append(room, b...))
 	}
-	*x = example{w, *e, p}
+	*x = example{found, parts, *e, p}
 	x.contents = contents
+}
+
+// Len returns the number of weights. No table has none.
+func (t *Table) Len() int {
+	if t == nil {
+		return 0
+	}
+	return len(t.weights)
+}
+
+// Weight returns the i-th weight, without allocating. It must not be modified.
+func (t *Table) Weight(i int) Weight {
+	w := &t.weights[i]
+	f := &t.found[w.found]
+	return Weight{Name: t.nameOf(w), Shape: f.shape, Parts: t.partsOf(w), Err: f.err, Form: f.form}
+}
+
+// Codes returns the position of the tensor that holds the codes of the i-th weight.
+func (t *Table) Codes(i int) uint32 { return t.parts[t.weights[i].first].Tensor }
+
+// Renames reports whether the name of the i-th weight is not that of its codes.
+func (t *Table) Renames(i int) bool {
+	w := &t.weights[i]
+	return w.spelled || int(w.length) != len(t.codesOf(w).Name)
+}
+
+// Err returns why the i-th weight cannot be decoded, or nil.
+func (t *Table) Err(i int) error { return t.found[t.weights[i].found].err }
+
+func (t *Table) partsOf(w *weight) []Part { return t.parts[w.first:][:w.parts:w.parts] }
+
+// codesOf returns the tensor that holds the codes of w.
+func (t *Table) codesOf(w *weight) *layout.Tensor { return &t.tensors[t.parts[w.first].Tensor] }
+
+func (t *Table) nameOf(w *weight) []byte {
+	if w.spelled {
+		return t.spelled[w.name:][:w.length:w.length]
+	}
+	return t.codesOf(w).Name[:w.length:w.length]
 }
 
 // Complete finishes the table, once all contents are there. It must be called once.
 func (t *Table) Complete() {
 	for i := range t.pending {
 		p := &t.pending[i]
-		if w := &t.Weights[p.weight]; w.Err == nil {
-			p.contents = t.Contents[p.wants:][:p.c.wanted(w)]
+		if w := &t.weights[p.weight]; t.found[w.found].err == nil {
+			p.contents = t.Contents[p.wants:][:p.c.wanted(t.partsOf(w))]
 			t.shape(w, &p.evidence)
 		}
 	}
-	t.pending, t.Wants, t.Contents, t.recent, t.shaping = nil, nil, nil, [8]example{}, shaping{}
-	for i := range t.Weights {
-		w := &t.Weights[i]
-		if w.Err == nil {
+	t.pending, t.Wants, t.Contents = nil, nil, nil
+	for i := range t.weights {
+		w := &t.weights[i]
+		if t.Renames(i) {
 			t.enter(w, i)
 		}
-		if w.Err != nil {
+		if t.found[w.found].err != nil {
 			t.refused(w)
 		}
+		t.Hidden += int(w.parts) - 1
 	}
+	t.recent, t.shaping, t.tails, t.source = [8]example{}, shaping{}, nil, nil
 }
 
-// enter makes w known by its name, if no tensor has that.
-func (t *Table) enter(w *Weight, i int) {
-	if bytes.Equal(w.Name, t.tensors[w.Parts[0].Tensor].Name) {
+// enter checks that no tensor and no weight before w, the i-th, has its name.
+func (t *Table) enter(w *weight, i int) {
+	if t.found[w.found].err != nil {
 		return
 	}
-	if t.own == nil {
-		t.own = layout.NewNames(len(t.Weights))
-	}
-	hash := layout.HashNameBytes(w.Name)
-	if i, ok := t.named(w.Name, hash); ok {
-		w.fail(misfit("the weight has the name of the tensor %s", layout.Quote(t.tensors[i].Name)))
-		return
-	}
-	for p := t.own.Probe(hash); ; {
-		j, ok := p.Next()
-		if !ok {
-			p.Add(i)
+	name := t.nameOf(w)
+	if t.mayEnd(name) {
+		if i, ok := t.named(name, layout.HashNameBytes(name)); ok {
+			t.fail(w, misfit("the weight has the name of the tensor %s", layout.Quote(t.tensors[i].Name)))
 			return
 		}
-		if bytes.Equal(t.Weights[j].Name, w.Name) {
-			w.fail(misfit("tensor %s has codes of the same weight", layout.Quote(t.tensors[t.Weights[j].Parts[0].Tensor].Name)))
-			return
+	}
+	if len(t.renamed) > 1 {
+		for j := range t.called(string(name)) {
+			if j < i {
+				t.fail(w, misfit("tensor %s has codes of the same weight", layout.Quote(t.codesOf(&t.weights[j]).Name)))
+				return
+			}
 		}
 	}
 }
 
 // refused leaves w nothing but its codes.
-func (t *Table) refused(w *Weight) {
-	for _, p := range w.Parts[1:] {
-		if t.Of[p.Tensor] == t.Of[w.Parts[0].Tensor] {
+func (t *Table) refused(w *weight) {
+	parts := t.partsOf(w)
+	for _, p := range parts[1:] {
+		if t.Of[p.Tensor] == t.Of[parts[0].Tensor] {
 			t.Of[p.Tensor] = 0
 		}
 	}
-	w.Parts = w.Parts[:1]
-	w.Name, w.Shape, w.Form = t.tensors[w.Parts[0].Tensor].Name, nil, nil
+	w.parts, w.spelled, w.length = 1, false, uint32(len(t.codesOf(w).Name))
 }
 
-// Find returns the position of the weight called name, if no tensor is called so.
-func (t *Table) Find(name string) (i int, ok bool) {
-	if t.own == nil {
-		return 0, false
+// note adds a finding, and returns its position.
+func (t *Table) note(f finding) uint32 {
+	t.found = append(t.found, f)
+	return uint32(len(t.found) - 1)
+}
+
+// fail notes why w cannot be decoded, unless something else is noted.
+func (t *Table) fail(w *weight, err error) {
+	if t.found[w.found].err == nil {
+		w.found = t.note(finding{err: err})
 	}
-	for p := t.own.Probe(layout.HashName(name)); ; {
-		i, ok := p.Next()
-		if !ok || string(t.Weights[i].Name) == name {
-			return i, ok
+}
+
+// Find returns the position of the weight called name, if no tensor is called so. It allocates nothing.
+func (t *Table) Find(name string) (i int, ok bool) {
+	for i := range t.called(name) {
+		return i, true
+	}
+	return 0, false
+}
+
+// called yields the weights called name, which their codes are not.
+func (t *Table) called(name string) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for _, c := range t.renamed {
+			stem, ok := strings.CutSuffix(name, c.name)
+			if !ok {
+				continue
+			}
+			for p := t.names.Probe(layout.HashNameParts(stem, c.codes)); ; {
+				codes, ok := p.Next()
+				if !ok {
+					break
+				}
+				if t.Of[codes] == 0 {
+					continue
+				}
+				i := int(t.Of[codes] - 1)
+				if w := &t.weights[i]; t.Codes(i) == uint32(codes) && t.found[w.found].err == nil && string(t.nameOf(w)) == name {
+					if !yield(i) {
+						return
+					}
+				}
+			}
 		}
 	}
 }
 
 // A Want asks for the bytes of a tensor.
 type Want struct {
-	Weight uint32 // position in Table.Weights
+	Weight uint32 // position of the weight
 	Role   Role
 	Tensor uint32 // position in the table of tensors
 }
@@ -156,6 +256,8 @@ type Source interface {
 	Config() (*Config, error)
 	// Content reads the bytes of a tensor, Raw of them, into p. It reports false if they are not at hand.
 	Content(tensor uint32, p []byte) (bool, error)
+	// Decodable returns why the source has no values for a form, or nil.
+	Decodable(f *Form) error
 }
 
 // Find finds the quantized weights among the tensors of a checkpoint, which names finds. The error is
@@ -163,7 +265,7 @@ type Source interface {
 //
 // If the table wants contents, the caller supplies them and then calls Complete.
 func Find(tensors []layout.Tensor, names *layout.Names, lim layout.Limits, source Source) (*Table, error) {
-	f := finder{Table: &Table{limits: lim, tensors: tensors, names: names}, source: source}
+	f := finder{Table: &Table{limits: lim, tensors: tensors, names: names, source: source, found: make([]finding, 1, 16)}}
 	for i := range tensors {
 		k := kinds[tensors[i].DType]
 		if k == 0 {
@@ -178,7 +280,7 @@ func Find(tensors []layout.Tensor, names *layout.Names, lim layout.Limits, sourc
 	}
 	if len(f.Wants) > 0 {
 		f.Contents = make([][]byte, len(f.Wants))
-	} else if len(f.Weights) > 0 {
+	} else if len(f.weights) > 0 {
 		f.Complete()
 	}
 	return f.Table, nil
@@ -208,12 +310,8 @@ var kinds = [256]kind{
 // finder finds the weights of one checkpoint.
 type finder struct {
 	*Table
-	source  Source
-	refused error // by conf
+	refused uint32 // the finding of conf, or 0
 	buf     []byte
-	parts   []Part
-	spelled []byte              // names that no tensor has
-	tails   *tails              // of all names, once they were asked for
 	may     [kindBits][]suspect // by kind, once they were asked for
 	near    [256]hint
 	alone   []uint32 // tensors that may be codes, for which no companion was found
@@ -235,7 +333,9 @@ func (f *finder) configuration() (_ *Config, err error) {
 		if f.conf, err = f.source.Config(); err != nil {
 			return nil, err
 		}
-		f.refused = f.conf.refusal()
+		if err := f.conf.refusal(); err != nil {
+			f.refused = f.note(finding{err: err})
+		}
 	}
 	return f.conf, nil
 }
@@ -294,7 +394,9 @@ func (f *finder) tensor(i uint32, k kind) error {
 	if f.Of != nil && f.Of[i] != 0 {
 		return nil
 	}
-	for _, c := range f.suspects(k) {
+	list := f.suspects(k)
+	for at := range list {
+		c := &list[at]
 		if !hasSuffix(name, c.codes) {
 			continue
 		}
@@ -307,7 +409,7 @@ func (f *finder) tensor(i uint32, k kind) error {
 			return f.add(c, i, s, stem, end)
 		}
 		if c.sure {
-			f.refuse(i, misfit("codes of %s without their scale %s", c.scheme, layout.Quote(append(slices.Clone(stem), c.scales[0]...))))
+			f.reject(i, misfit("codes of %s without their scale %s", c.scheme, layout.Quote(append(slices.Clone(stem), c.scales[0]...))))
 			return nil
 		}
 	}
@@ -323,7 +425,7 @@ func hasSuffix(name []byte, end string) bool {
 
 // scaleOf returns the tensor by which codes with a stem are known, and which of the convention's ends
 // it has. The error is that of the configuration.
-func (f *finder) scaleOf(c suspect, codes uint32, stem []byte) (tensor uint32, which uint8, ok bool, err error) {
+func (f *finder) scaleOf(c *suspect, codes uint32, stem []byte) (tensor uint32, which uint8, ok bool, err error) {
 	for _, i := range c.ends {
 		s, ok := f.find(codes, stem, c.scales[i])
 		if !ok {
@@ -347,7 +449,7 @@ func (f *finder) scaleOf(c suspect, codes uint32, stem []byte) (tensor uint32, w
 // leftOver refuses what may be codes and is no part of a weight: floats of 8 bits without a scale, and
 // integers of a checkpoint that is said to be quantized.
 func (f *finder) leftOver() error {
-	var why [256]error // by type: a file may have a great many
+	var why [256]uint32 // findings by type: a file may have a great many tensors
 	left := f.alone[:0]
 	for _, i := range f.alone {
 		t := &f.tensors[i]
@@ -358,21 +460,22 @@ func (f *finder) leftOver() error {
 			if err != nil {
 				return err
 			}
-			if conf.Says() {
-				left = append(left, i)
+			if !conf.Says() {
+				continue
 			}
-			if conf.Says() && why[t.DType] == nil {
-				why[t.DType] = cmp.Or(f.refused, misfit("%v without a scale, in a checkpoint whose configuration says that it is quantized", t.DType))
+			left = append(left, i)
+			if why[t.DType] = cmp.Or(why[t.DType], f.refused); why[t.DType] == 0 {
+				why[t.DType] = f.note(finding{err: misfit("%v without a scale, in a checkpoint whose configuration says that it is quantized", t.DType)})
 			}
 		case len(t.Shape) >= 2 || hasSuffix(t.Name, "weight"):
 			left = append(left, i)
-			if why[t.DType] == nil {
-				why[t.DType] = unsupported("%v without a scale: it may be codes, whose values are orders of magnitude away", t.DType)
+			if why[t.DType] == 0 {
+				why[t.DType] = f.note(finding{err: unsupported("%v without a scale: it may be codes, whose values are orders of magnitude away", t.DType)})
 			}
 		}
 	}
-	if len(left) > 0 && f.Weights == nil {
-		f.Weights, f.Of = make([]Weight, 0, len(left)), make([]uint32, len(f.tensors))
+	if len(left) > 0 {
+		f.begin(1, len(left))
 	}
 	for _, i := range left {
 		f.refuse(i, why[f.tensors[i].DType])
@@ -381,121 +484,122 @@ func (f *finder) leftOver() error {
 	return nil
 }
 
-// refuse enters codes that cannot be decoded.
-func (f *finder) refuse(codes uint32, err error) {
-	w := f.next(2)
-	w.Parts, w.Err = append(f.room(1), Part{Codes, codes}), err
+// reject enters codes that cannot be decoded.
+func (f *finder) reject(codes uint32, err error) { f.refuse(codes, f.note(finding{err: err})) }
+
+// refuse enters codes that cannot be decoded, for a reason that is noted.
+func (f *finder) refuse(codes, why uint32) {
+	f.begin(1, 1+len(f.tensors)/2)
+	f.parts = append(f.parts, Part{Codes, codes})
+	w := f.next(1)
+	w.found = why
 	f.claim(w)
 }
 
-// next returns the weight that comes next. The first one's number of parts tells how many there may be.
-func (f *finder) next(parts int) *Weight {
-	if f.Weights == nil {
-		f.Weights = make([]Weight, 0, 1+len(f.tensors)/parts)
+// begin makes room for so many weights of so many parts, if there is none yet.
+func (f *finder) begin(parts, weights int) {
+	if f.Of == nil {
+		f.weights, f.parts = make([]weight, 0, weights), slices.Grow(f.parts, parts*weights)
 		f.Of = make([]uint32, len(f.tensors))
 	}
-	if n := len(f.Weights); n < cap(f.Weights) {
-		f.Weights = f.Weights[:n+1]
-	} else {
-		f.Weights = append(f.Weights, Weight{})
-	}
-	return &f.Weights[len(f.Weights)-1]
 }
 
-// room returns memory for up to n parts, many weights to an allocation.
-func (f *finder) room(n int) []Part {
-	if n > cap(f.parts)-len(f.parts) {
-		f.parts = make([]Part, 0, max(n, 1<<10))
-	}
-	return f.parts[len(f.parts):]
+// next returns a weight of the last parts, so many, which has the name of its codes.
+func (f *finder) next(parts int) *weight {
+	first := len(f.parts) - parts
+	f.weights = append(f.weights, weight{first: uint32(first), parts: uint8(parts), length: uint32(len(f.tensors[f.parts[first].Tensor].Name))})
+	return &f.weights[len(f.weights)-1]
 }
 
 // claim makes the parts of w, the last weight, its own. A weight that has a part of another is refused.
-func (f *finder) claim(w *Weight) {
-	f.parts = f.parts[:len(f.parts)+len(w.Parts)]
-	w.Parts = slices.Clip(w.Parts)
-	at := uint32(len(f.Weights))
-	for _, p := range w.Parts {
+func (f *finder) claim(w *weight) {
+	at := uint32(len(f.weights))
+	for _, p := range f.partsOf(w) {
 		other := f.Of[p.Tensor]
 		switch {
 		case other == 0:
 			f.Of[p.Tensor] = at
 		case other != at:
-			w.fail(misfit("tensor %s is a part of %s too", layout.Quote(f.tensors[p.Tensor].Name), layout.Quote(f.Weights[other-1].Name)))
+			f.fail(w, misfit("tensor %s is a part of %s too", layout.Quote(f.tensors[p.Tensor].Name), layout.Quote(f.nameOf(&f.weights[other-1]))))
 		}
-		w.Stored += f.tensors[p.Tensor].Stored
-		w.Raw += f.tensors[p.Tensor].Raw
-	}
-}
-
-// fail notes why w cannot be decoded.
-func (w *Weight) fail(err error) {
-	if w.Err == nil {
-		w.Err = err
 	}
 }
 
 // add enters the weight of a convention whose codes and scale were found.
-func (f *finder) add(c suspect, codes, scale uint32, stem []byte, end uint8) error {
+func (f *finder) add(c *suspect, codes, scale uint32, stem []byte, end uint8) error {
 	if _, err := f.configuration(); err != nil {
 		return err
 	}
 	if c.inward {
 		codes, scale = scale, codes
 	}
-	if f.refused != nil {
+	if f.refused != 0 {
 		f.refuse(codes, f.refused)
 		return nil
 	}
 	if c.form == nil {
-		f.refuse(codes, unsupported("%s is not decoded", c.scheme))
+		f.reject(codes, unsupported("%s is not decoded", c.scheme))
 		return nil
 	}
-	parts := append(f.room(2+len(c.others)), Part{Codes, codes}, Part{c.role, scale})
+	first := len(f.parts)
+	f.parts = append(f.parts, Part{Codes, codes}, Part{c.role, scale})
 	layer := bytes.TrimSuffix(stem, weightEnd)
-	for _, o := range c.others {
+	for i := range c.others {
+		o := &c.others[i]
 		base := stem
 		if o.layer {
 			base = layer
 		}
 		if i, ok := f.find(codes, base, o.end); ok && i != scale {
-			parts = append(parts, Part{o.role, i})
+			f.parts = append(f.parts, Part{o.role, i})
 		}
 	}
-	w, at := f.next(len(parts)), &f.tensors[codes]
-	w.Name, w.Offset, w.File, w.Encoding, w.Parts = at.Name, at.Offset, at.File, at.Encoding, parts
+	parts := len(f.parts) - first
+	f.begin(parts, 1+len(f.tensors)/parts)
+	w := f.next(parts)
 	switch {
 	case c.name == c.codes || c.inward:
 	case c.name == "":
-		w.Name = slices.Clip(stem)
+		w.length = uint32(len(stem))
+		f.rename(c.convention)
 	default:
-		n := len(stem) + len(c.name)
-		f.spelled = append(append(grown(f.spelled, n), stem...), c.name...)
-		w.Name = slices.Clip(f.spelled[len(f.spelled)-n:])
+		f.spell(w, stem, c.name)
+		f.rename(c.convention)
 	}
 	f.claim(w)
-	if w.Err != nil {
+	if f.found[w.found].err != nil {
 		return nil
 	}
 	return f.want(w, evidence{c: c.convention, end: end, layer: layer})
 }
 
-// grown returns names with room for n more bytes. Many names share an allocation.
-func grown(names []byte, n int) []byte {
-	if n > cap(names)-len(names) {
-		return make([]byte, 0, max(n, min(2*cap(names), 1<<16), 1<<10))
+// rename notes that c gives weights names other than their codes'.
+func (f *finder) rename(c *convention) {
+	for _, other := range f.renamed {
+		if other.codes == c.codes && other.name == c.name {
+			return
+		}
 	}
-	return names
+	f.renamed = append(f.renamed, c)
+}
+
+// spell gives w, the last weight, a name that no tensor's begins with.
+func (f *finder) spell(w *weight, stem []byte, end string) {
+	w.spelled, w.name, w.length = true, uint32(len(f.spelled)), uint32(len(stem)+len(end))
+	if f.spelled == nil {
+		f.spelled = make([]byte, 0, cap(f.weights)*(int(w.length)+4)) // numbers grow
+	}
+	f.spelled = append(append(f.spelled, stem...), end...)
 }
 
 // wants reports whether the content of a part decides about shapes.
 func (c *convention) wants(p Part) bool {
-	return len(c.contents) > 0 && slices.Contains(c.contents, p.Role)
+	return c.contents>>p.Role&1 != 0
 }
 
-// wanted returns how many parts of w there are whose contents decide about shapes.
-func (c *convention) wanted(w *Weight) (n int) {
-	for _, p := range w.Parts {
+// wanted returns how many parts there are whose contents decide about shapes.
+func (c *convention) wanted(parts []Part) (n int) {
+	for _, p := range parts {
 		if c.wants(p) {
 			n++
 		}
@@ -503,24 +607,27 @@ func (c *convention) wanted(w *Weight) (n int) {
 	return n
 }
 
-// want finds shape and form of w, or asks for contents that tell.
-func (f *finder) want(w *Weight, e evidence) error {
+// want finds shape and form of w, the last weight, or asks for contents that tell.
+func (f *finder) want(w *weight, e evidence) error {
 	f.contents, f.bytes = f.contents[:0], f.bytes[:0]
-	atHand := true
-	for _, p := range w.Parts {
+	atHand, parts := true, f.partsOf(w)
+	for _, p := range parts {
 		if !e.c.wants(p) {
 			continue
 		}
 		size := f.tensors[p.Tensor].Raw
 		if size > mostContent {
-			w.fail(misfit("tensor %s has %d bytes, more than %d", layout.Quote(f.tensors[p.Tensor].Name), size, mostContent))
+			f.fail(w, misfit("tensor %s has %d bytes, more than %d", layout.Quote(f.tensors[p.Tensor].Name), size, mostContent))
 			return nil
 		}
 		if !atHand {
 			continue
 		}
 		from := len(f.bytes)
-		f.bytes = slices.Grow(f.bytes, int(size))[:from+int(size)] // what f.contents has of it stays where it was
+		if int(size) > cap(f.bytes)-from {
+			f.bytes = slices.Grow(f.bytes, int(size)) // what f.contents has of it stays where it was
+		}
+		f.bytes = f.bytes[:from+int(size)]
 		b, err := f.bytes[from:], error(nil)
 		if atHand, err = f.source.Content(p.Tensor, b); err != nil {
 			return err
@@ -532,9 +639,9 @@ func (f *finder) want(w *Weight, e evidence) error {
 		f.shape(w, &e)
 		return nil
 	}
-	at := uint32(len(f.Weights) - 1)
+	at := uint32(len(f.weights) - 1)
 	f.pending = append(f.pending, pending{e, at, uint32(len(f.Wants))})
-	for _, p := range w.Parts {
+	for _, p := range parts {
 		if e.c.wants(p) {
 			f.Wants = append(f.Wants, Want{at, p.Role, p.Tensor})
 		}
@@ -543,34 +650,42 @@ func (f *finder) want(w *Weight, e evidence) error {
 }
 
 // shape finds shape and form of w. Many weights have those of another.
-func (t *Table) shape(w *Weight, e *evidence) {
+func (t *Table) shape(w *weight, e *evidence) {
+	parts := t.partsOf(w)
 	single := len(t.conf.groups) <= 1 && len(t.conf.layers) == 0 // else one may name w's layer
 	for i := range t.recent {
 		r := &t.recent[i]
-		if single && r.c == e.c && r.end == e.end && (len(t.conf.paths) == 0 || r.params == t.conf.of(e.layer)) && t.alike(w, r.w, e.c) && slices.EqualFunc(e.contents, r.contents, bytes.Equal) {
-			w.Shape, w.Form = r.w.Shape, r.w.Form
+		if single && r.c == e.c && r.end == e.end && (len(t.conf.paths) == 0 || r.params == t.conf.of(e.layer)) && t.alike(parts, r.parts, e.c) && slices.EqualFunc(e.contents, r.contents, bytes.Equal) {
+			w.found = r.found
 			return
 		}
 	}
 	p := t.conf.of(e.layer)
-	if w.fail(p.err); w.Err != nil {
+	if p.err != nil {
+		t.fail(w, p.err)
 		return
 	}
-	t.shaping = shaping{Table: t, w: w, evidence: *e, params: p, sizes: t.shaping.sizes[:0]}
-	if w.fail(t.shaping.run()); w.Err == nil && single {
-		t.recent[t.turn%len(t.recent)].keep(w, e, p)
+	full := Weight{Name: t.nameOf(w), Parts: parts}
+	t.shaping = shaping{Table: t, w: &full, evidence: *e, params: p, sizes: t.shaping.sizes[:0]}
+	if err := t.shaping.run(); err != nil {
+		t.fail(w, err)
+		return
+	}
+	w.found = t.note(finding{shape: full.Shape, form: full.Form})
+	if single {
+		t.recent[t.turn%len(t.recent)].keep(w.found, parts, e, p)
 		t.turn++
 	}
 }
 
-// alike reports whether two weights of a convention have parts of the same types and shapes. Those
+// alike reports whether parts of two weights of a convention have the same types and shapes. Those
 // whose contents decide must have names that end alike. Most layers of a model are alike.
-func (t *Table) alike(a, b *Weight, c *convention) bool {
-	if len(a.Parts) != len(b.Parts) {
+func (t *Table) alike(a, b []Part, c *convention) bool {
+	if len(a) != len(b) {
 		return false
 	}
-	for i, p := range a.Parts {
-		q := b.Parts[i]
+	for i, p := range a {
+		q := b[i]
 		x, y := &t.tensors[p.Tensor], &t.tensors[q.Tensor]
 		if p.Role != q.Role || x.DType != y.DType || !slices.Equal(x.Shape, y.Shape) || c.wants(p) && last(x.Name) != last(y.Name) {
 			return false
@@ -599,31 +714,46 @@ func (f *finder) suspects(k kind) []suspect {
 func (f *finder) suspect(c *convention) suspect {
 	s := suspect{convention: c}
 	for i, end := range c.scales {
-		if f.ends(end) {
+		if f.mayEnd([]byte(end)) {
 			s.ends = append(s.ends, uint8(i))
 		}
 	}
 	for _, o := range c.others {
-		if f.ends(o.end) {
+		if f.mayEnd([]byte(o.end)) {
 			s.others = append(s.others, o)
 		}
 	}
 	return s
 }
 
-// tails is a set of tails of names.
+// tails is a set of the last five, eight and sixteen bytes of names, by their hash. It spares lookups of names that
+// no tensor has.
 type tails [1 << tailBits / 64]uint64
 
-const tailBits = 12
+const tailBits = 15
 
-// tail returns a number of tailBits bits that the last eight bytes of a name decide, or the last five if it is
-// shorter.
-func tail(name string) uint32 {
-	end := last([]byte(name))
-	if len(name) < 8 {
-		end >>= 24
+// add adds a name's.
+func (t *tails) add(name []byte) {
+	end := last(name)
+	for _, tail := range [...]uint32{hashed(end >> 24), hashed(end), hashed(end ^ mixed(before(name)))} {
+		t[tail/64] |= 1 << (tail % 64)
 	}
-	return hashed(end)
+}
+
+// has reports whether some name may end so.
+func (t *tails) has(end []byte) bool {
+	tail := last(end)
+	switch n := len(end); {
+	case n >= 16:
+		tail ^= mixed(before(end))
+	case n >= 8:
+	case n >= 5:
+		tail >>= 24
+	default:
+		return true
+	}
+	v := hashed(tail)
+	return t[v/64]&(1<<(v%64)) != 0
 }
 
 // last returns the last eight bytes of a name, with zeros before a shorter one.
@@ -638,19 +768,26 @@ func last(name []byte) uint64 {
 
 func hashed(end uint64) uint32 { return uint32(end * 0x9e3779b97f4a7c15 >> (64 - tailBits)) }
 
-// ends reports whether some tensor's name may end like a companion's.
-func (f *finder) ends(end string) bool {
-	if f.tails == nil {
-		f.tails = new(tails)
-		for i := range f.tensors {
-			end := last(f.tensors[i].Name)
-			long, short := hashed(end), hashed(end>>24)
-			f.tails[long/64] |= 1 << (long % 64)
-			f.tails[short/64] |= 1 << (short % 64)
+// before returns the eight bytes before the last eight of a name, with zeros before a shorter one.
+func before(name []byte) uint64 {
+	if len(name) >= 16 {
+		return binary.LittleEndian.Uint64(name[len(name)-16:])
+	}
+	return last(name[:max(len(name)-8, 0)])
+}
+
+// mixed makes a number as different from others as hashed's argument may be.
+func mixed(v uint64) uint64 { return bits.RotateLeft64(v, 32) * 0xff51afd7ed558ccd }
+
+// mayEnd reports whether some tensor's name may end so.
+func (t *Table) mayEnd(end []byte) bool {
+	if t.tails == nil {
+		t.tails = new(tails)
+		for i := range t.tensors {
+			t.tails.add(t.tensors[i].Name)
 		}
 	}
-	v := tail(end)
-	return len(end) < 5 || f.tails[v/64]&(1<<(v%64)) != 0
+	return t.tails.has(end)
 }
 
 var weightEnd = []byte(".weight")

@@ -37,6 +37,9 @@ func (s *shaping) run() error {
 	if n, ok := elements(s.full); !ok || n > 1<<60 {
 		return misfit("shape %v has too many elements", s.full)
 	}
+	if err := s.source.Decodable(s.w.Form); err != nil {
+		return err
+	}
 	codes := s.part(Codes)
 	if slices.Equal(s.full, s.dims(codes)) {
 		s.w.Shape = codes.Shape

@@ -26,13 +26,14 @@ const (
 // A Weight is a tensor that a checkpoint stores as several: its codes, and what they need to become
 // values.
 type Weight struct {
-	// Tensor has the weight's own name, which may be that of its codes, and the shape of its values.
-	// It lies where its codes do. Its sizes are those of all parts together, and it has no type.
-	layout.Tensor
+	// Name is the weight's own, which may be that of its codes.
+	Name []byte
+	// Shape is that of the values.
+	Shape []int
 	// Parts are the tensors that hold the weight, the codes first.
 	Parts []Part
-	// Err says why the weight cannot be decoded. Name is then that of the codes, and Parts holds only
-	// them.
+	// Err says why the weight cannot be decoded. Name is then that of the codes, Parts holds only
+	// them, and there is neither Shape nor Form.
 	Err error
 
 	*Form // which weights that are alike share

@@ -173,7 +173,7 @@ func sameParts(a, b *subject) bool {
 	if a.parts == nil || b.parts == nil {
 		return len(a.parts) == len(b.parts)
 	}
-	return *a.Scheme().Form == *b.Scheme().Form && slices.EqualFunc(a.parts, b.parts, func(a, b loader.Tensor) bool {
+	return *a.Scheme() == *b.Scheme() && slices.EqualFunc(a.parts, b.parts, func(a, b loader.Tensor) bool {
 		return a.Name() == b.Name() && inBytes(a.DType()) == inBytes(b.DType()) && slices.Equal(squeezed(a.Shape()), squeezed(b.Shape()))
 	})
 }
