@@ -15,6 +15,7 @@
 package blob
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -22,6 +23,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -47,7 +49,7 @@ func Open(ctx context.Context, address string, opts *remote.Options) (*loader.Mo
 	if err != nil {
 		return nil, err
 	}
-	m, err := remote.OpenStore(ctx, New(b, root(address)), key, opts)
+	m, err := remote.OpenStore(ctx, storeOf(b, address, opts), key, opts)
 	if err != nil {
 		b.Close()
 		return nil, err
@@ -66,14 +68,18 @@ func Pull(ctx context.Context, address string, opts *remote.Options) (*remote.Pu
 		return nil, err
 	}
 	defer b.Close()
-	return remote.PullStore(ctx, New(b, root(address)), key, opts)
+	return remote.PullStore(ctx, storeOf(b, address, opts), key, opts)
 }
 
-// root returns an address without its key.
-func root(address string) string {
+// storeOf returns the Store of an address whose bucket is b.
+func storeOf(b *blob.Bucket, address string, opts *remote.Options) *Store {
 	scheme, rest, _ := strings.Cut(address, "://")
 	bucket, _, _ := strings.Cut(rest, "/")
-	return scheme + "://" + bucket
+	s := New(b, scheme+"://"+bucket)
+	if opts != nil && opts.HTTP != nil {
+		s.Timeout = opts.HTTP.Timeout
+	}
+	return s
 }
 
 // bucketOf opens the bucket at an address.
@@ -89,13 +95,17 @@ func bucketOf(ctx context.Context, address string) (b *blob.Bucket, key string, 
 
 // Store is a bucket as package remote reads one.
 type Store struct {
+	// Timeout is how long a read or a listing may go without progress; 0 means 30 seconds. It then fails with
+	// httprange.ErrStalled.
+	Timeout time.Duration
+
 	bucket *blob.Bucket
 	root   string
 }
 
 // New returns a bucket whose address without a key is root, such as gs://models. The bucket stays the
 // caller's, and must stay open as long as what has been opened from it.
-func New(bucket *blob.Bucket, root string) *Store { return &Store{bucket, root} }
+func New(bucket *blob.Bucket, root string) *Store { return &Store{bucket: bucket, root: root} }
 
 var _ remote.Store = (*Store)(nil)
 
@@ -107,6 +117,8 @@ func (s *Store) Identity(key string) string { return s.Address(key) }
 
 // List returns the objects under a prefix, without those in folders, and the names of these.
 func (s *Store) List(ctx context.Context, prefix string) (objects []remote.StoredObject, folders []string, err error) {
+	ctx, alive, end := s.watch(ctx)
+	defer end()
 	list := s.bucket.List(&blob.ListOptions{Prefix: prefix, Delimiter: "/"})
 	for {
 		o, err := list.Next(ctx)
@@ -114,8 +126,9 @@ func (s *Store) List(ctx context.Context, prefix string) (objects []remote.Store
 			return objects, folders, nil
 		}
 		if err != nil {
-			return nil, nil, explained(err)
+			return nil, nil, explained(ctx, err)
 		}
+		alive()
 		name := strings.TrimPrefix(o.Key, prefix)
 		switch {
 		case o.IsDir:
@@ -154,41 +167,67 @@ const (
 
 // Connect returns the source of one version of an object. It asks for nothing yet.
 func (s *Store) Connect(_ context.Context, key string, of remote.StoredObject) (remote.Source, error) {
-	return &source{s.bucket, key, of}, nil
+	return &source{s, key, of}, nil
 }
 
 // source reads an object.
 type source struct {
-	bucket *blob.Bucket
-	key    string
-	of     remote.StoredObject
+	*Store
+	key string
+	of  remote.StoredObject
 }
 
-// ReadVector fills one buffer after another with the consecutive bytes from off on, by one request. The
-// answer must be of the version that was listed.
+// ReadVector fills one buffer after another with the consecutive bytes from off on, by one request and one more
+// each time that an answer is cut. The answers must be of the version that was listed.
 func (s *source) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
-	var n int64
-	for _, b := range bufs {
-		n += int64(len(b))
+	ctx, alive, end := s.watch(policy.WithHTTPHeader(ctx, http.Header{"Accept-Encoding": {"identity"}})) // Azure's client would decompress
+	defer end()
+	bufs = slices.DeleteFunc(slices.Clone(bufs), func(b []byte) bool { return len(b) == 0 })
+	for len(bufs) > 0 {
+		n, err := s.read(ctx, &bufs, off, alive)
+		if err != nil && (n == 0 || ctx.Err() != nil) {
+			return explained(ctx, err)
+		}
+		off += n
 	}
-	if n == 0 {
-		return nil
+	return nil
+}
+
+// read fills buffers by one request, and takes what it has filled off bufs. None of them is empty.
+func (s *source) read(ctx context.Context, bufs *[][]byte, off int64, alive func()) (n int64, err error) {
+	var want int64
+	for _, b := range *bufs {
+		want += int64(len(b))
 	}
-	ctx = policy.WithHTTPHeader(ctx, http.Header{"Accept-Encoding": {"identity"}}) // Azure's client would decompress
-	r, err := s.bucket.NewRangeReader(ctx, s.key, off, n, &blob.ReaderOptions{BeforeRead: s.conditional})
+	r, err := s.bucket.NewRangeReader(ctx, s.key, off, want, &blob.ReaderOptions{BeforeRead: s.conditional})
 	if err != nil {
-		return fmt.Errorf("%s: %w", s.key, explained(err))
+		return 0, err
 	}
 	defer r.Close()
 	if r.Size() != s.of.Size || !s.answers(r) {
-		return fmt.Errorf("%s: %w", s.key, httprange.ErrChanged)
+		return 0, httprange.ErrChanged
 	}
-	for _, b := range bufs {
-		if _, err := io.ReadFull(r, b); err != nil {
-			return fmt.Errorf("%s: %w", s.key, err)
+	for len(*bufs) > 0 {
+		b := (*bufs)[0]
+		got, err := io.ReadAtLeast(r, b, 1)
+		if err != nil {
+			return n, err
+		}
+		alive()
+		n += int64(got)
+		if (*bufs)[0] = b[got:]; got == len(b) {
+			*bufs = (*bufs)[1:]
 		}
 	}
-	return nil
+	return n, nil
+}
+
+// watch returns ctx, which ends if alive is not called for long.
+func (s *Store) watch(ctx context.Context) (_ context.Context, alive, end func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	timeout := cmp.Or(s.Timeout, 30*time.Second)
+	timer := time.AfterFunc(timeout, func() { cancel(fmt.Errorf("%w for %v", httprange.ErrStalled, timeout)) })
+	return ctx, func() { timer.Reset(timeout) }, func() { timer.Stop(); cancel(nil) }
 }
 
 // conditional makes the server refuse a request if the object is not of the version that was listed.
@@ -230,8 +269,12 @@ func (s *source) answers(r *blob.Reader) bool {
 // Close implements io.Closer. The bucket stays open.
 func (s *source) Close() error { return nil }
 
-// explained makes errors of gocloud.dev those of package httprange, or else of the standard library.
-func explained(err error) error {
+// explained makes errors of gocloud.dev those of package httprange, or else of the standard library. ctx is that of
+// the request.
+func explained(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	var google *googleapi.Error
 	var azure *azcore.ResponseError
 	code := gcerrors.Code(err)

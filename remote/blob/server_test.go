@@ -2,8 +2,10 @@ package blob_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"errors"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -13,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,8 +32,10 @@ import (
 // server is a server of one service, with an empty bucket called models.
 type server struct {
 	modeltest.Recorder
-	root      string // of addresses
-	condition string // the header that goes with every read
+	root      string      // of addresses
+	condition string      // the header that goes with every read
+	cut       atomic.Bool // long answers to reads
+	stall     atomic.Bool // every answer after 100 bytes
 	bucket    *gcblob.Bucket
 }
 
@@ -45,7 +50,7 @@ func TestServers(t *testing.T) {
 			}
 			defer b.Close()
 			s.bucket = b
-			for name, test := range map[string]func(*testing.T, *server){"changes": testChanges, "stored bytes": testStoredBytes, "refuses": testRefuses} {
+			for name, test := range map[string]func(*testing.T, *server){"changes": testChanges, "stored bytes": testStoredBytes, "cut": testCut, "stalls": testStalls, "refuses": testRefuses} {
 				t.Run(name, func(t *testing.T) {
 					t.Setenv("XDG_CACHE_HOME", t.TempDir())
 					test(t, s)
@@ -53,6 +58,19 @@ func TestServers(t *testing.T) {
 			}
 		})
 	}
+}
+
+type readCloser struct {
+	io.Reader
+	io.Closer
+}
+
+// endless gives nothing until its context ends.
+type endless struct{ ctx context.Context }
+
+func (e endless) Read([]byte) (int, error) {
+	<-e.ctx.Done()
+	return 0, e.ctx.Err()
 }
 
 // start starts the program that the environment's variable names, and records what reaches it.
@@ -68,7 +86,15 @@ func (s *server) start(t *testing.T, variable string, modify func(*http.Response
 	}
 	target := &url.URL{Scheme: "http", Host: l.Addr().String()}
 	l.Close()
-	front := httptest.NewServer(s.Record(&httputil.ReverseProxy{ModifyResponse: modify, Rewrite: func(r *httputil.ProxyRequest) {
+	front := httptest.NewServer(s.Record(&httputil.ReverseProxy{ModifyResponse: func(r *http.Response) error {
+		switch body := r.Body; {
+		case s.stall.Load():
+			r.Body = readCloser{io.MultiReader(io.LimitReader(body, 100), endless{r.Request.Context()}), body}
+		case s.cut.Load() && r.StatusCode == http.StatusPartialContent:
+			r.Body = readCloser{io.LimitReader(body, 300_000), body}
+		}
+		return modify(r)
+	}, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(target)
 		r.Out.Host = r.In.Host
 	}}))
@@ -127,7 +153,7 @@ var azureKey = base64.StdEncoding.EncodeToString([]byte("the key of people"))
 // startAzure starts Azurite's blob service, which AZURITE names.
 func startAzure(t *testing.T) *server {
 	s := &server{root: "azblob://models", condition: "If-Match"}
-	host := s.start(t, "AZURITE", nil, func(_, port string) []string {
+	host := s.start(t, "AZURITE", func(*http.Response) error { return nil }, func(_, port string) []string {
 		return []string{"--blobPort", port, "--inMemoryPersistence", "--disableTelemetry", "--skipApiVersionCheck", "--silent"}
 	})
 	for name, value := range map[string]string{
@@ -206,6 +232,38 @@ func testStoredBytes(t *testing.T, s *server) {
 	m, err := blob.Open(t.Context(), s.root+"/model.safetensors", nil)
 	modeltest.Opened(t, m, err)
 	want(t, m, "a", data)
+}
+
+// What comes in pieces is put together.
+func testCut(t *testing.T, s *server) {
+	file, data := content("a", 5)
+	put(t, s.bucket, "model.safetensors", file)
+	s.cut.Store(true)
+	defer s.cut.Store(false)
+	m, err := blob.Open(t.Context(), s.root+"/model.safetensors", nil)
+	modeltest.Opened(t, m, err)
+	want(t, m, "a", data)
+}
+
+// A server that says nothing more is given up.
+func testStalls(t *testing.T, s *server) {
+	file, _ := content("a", 5)
+	put(t, s.bucket, "model.safetensors", file)
+	opts := &remote.Options{HTTP: &httprange.Options{Timeout: 300 * time.Millisecond}}
+	m, err := blob.Open(t.Context(), s.root+"/model.safetensors", opts)
+	modeltest.Opened(t, m, err)
+	tensor, err := m.Tensor("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.stall.Store(true)
+	defer s.stall.Store(false)
+	if _, err := tensor.Bytes(); !errors.Is(err, httprange.ErrStalled) || strings.Count(err.Error(), "model.safetensors") != 1 {
+		t.Error(err)
+	}
+	if _, err := blob.Open(t.Context(), s.root+"/model.safetensors", opts); !errors.Is(err, httprange.ErrStalled) {
+		t.Error(err)
+	}
 }
 
 // What is not there, or not for everybody, is said in a line.
