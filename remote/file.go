@@ -58,6 +58,9 @@ func (f *file) Name() string { return f.object.name }
 // Size returns the length of the file in bytes.
 func (f *file) Size() int64 { return f.object.size }
 
+// head returns how many bytes of the file's beginning come at once.
+func (f *file) head() int64 { return min(f.Size(), sparse.HeadBytes) }
+
 // ReadAt implements io.ReaderAt.
 func (f *file) ReadAt(p []byte, off int64) (int, error) {
 	return f.ReadAtContext(context.Background(), p, off)

@@ -1,6 +1,8 @@
 package remote
 
 import (
+	"archive/tar"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,8 +12,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
+	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/formats"
 	"github.com/tensormap/tensormap/layout/manifest"
 	"github.com/tensormap/tensormap/loader"
@@ -36,6 +40,9 @@ type folder struct {
 	// dir is where complete files have their names, or "" if they have none.
 	dir     string
 	filling *filling // nil without Options.Fill
+
+	mu    sync.Mutex
+	begun []*file // incomplete ones whose beginning was in the cache
 }
 
 // path returns where the file called name is, once it is complete.
@@ -149,6 +156,11 @@ func (d *folder) openContent(o object, name string) (f *file, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.name, err)
 	}
+	if f.part.Has(0, f.head()) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.begun = append(d.begun, f)
+	}
 	return f, nil
 }
 
@@ -172,7 +184,6 @@ func (d *folder) openModel(ctx context.Context) (*loader.Model, error) {
 			return m, err
 		}
 	}
-	d.filling.add(f)
 	m, err := d.load(ctx, f)
 	if err == nil {
 		d.filling.start(d.opts)
@@ -180,12 +191,66 @@ func (d *folder) openModel(ctx context.Context) (*loader.Model, error) {
 	return m, err
 }
 
-// load opens the model that f begins. If that fails, f does not get its place in the cache.
-func (d *folder) load(ctx context.Context, f *file) (*loader.Model, error) {
-	f.doubtful.Store(true)
-	m, err := loader.OpenReaderAt(ctx, f, f.Size(), d.opts.Loader)
-	f.doubtful.Store(err != nil)
+// load opens the model that f begins. If that fails, f does not get its place in the cache. It tries once more if
+// what the cache had is not what the server has.
+func (d *folder) load(ctx context.Context, f *file) (m *loader.Model, err error) {
+	name := f.base
+	err = d.twice(ctx, func() (err error) {
+		if f == nil {
+			if d.filling != nil {
+				d.filling = new(filling)
+			}
+			if f, err = d.open(ctx, name); err != nil {
+				return err
+			}
+		}
+		d.filling.add(f)
+		f.doubtful.Store(true)
+		m, err = loader.OpenReaderAt(ctx, f, f.Size(), d.opts.Loader)
+		f.doubtful.Store(err != nil)
+		f = nil
+		return err
+	})
 	return m, err
+}
+
+// twice calls read, and once more if what it read is malformed because the cache has not what the server has.
+func (d *folder) twice(ctx context.Context, read func() error) error {
+	err := read()
+	if (errors.As(err, new(*layout.FormatError)) || errors.Is(err, tar.ErrHeader)) && d.removeWrong(ctx) {
+		return read()
+	}
+	return err
+}
+
+// removeWrong compares the beginnings of the incomplete files with what their servers say, and removes those that
+// differ. It reports whether there were any.
+func (d *folder) removeWrong(ctx context.Context) (removed bool) {
+	d.mu.Lock()
+	begun := d.begun
+	d.mu.Unlock()
+	for _, o := range begun {
+		if o.part.Finished() {
+			continue
+		}
+		f, err := d.openContent(o.object, o.base)
+		if err != nil {
+			continue
+		}
+		if f.part != nil && f.part.Has(0, f.head()) {
+			kept, now := make([]byte, f.head()), make([]byte, f.head())
+			source, err := f.ask(ctx)
+			if err == nil {
+				err = errors.Join(source.ReadVector(ctx, [][]byte{now}, 0), f.part.ReadVector(ctx, [][]byte{kept}, 0))
+			}
+			if err == nil && !bytes.Equal(kept, now) {
+				d.opts.logger().Warn("incomplete file in the cache is not what its server has", "file", f.Name())
+				removed = f.part.Remove() == nil || removed
+			}
+		}
+		f.release()
+	}
+	return removed
 }
 
 // asked counts reads of all files, for filling to give way to.

@@ -247,7 +247,7 @@ func (r *registry) addLayers(ctx context.Context, d *folder, layers []descriptor
 		case t.tar && t.compression != "" && t.role == weights:
 			err = fmt.Errorf("%w: weights in a compressed archive (%s) cannot be read by ranges", loader.ErrUnsupported, l.MediaType)
 		case t.tar:
-			err = r.addArchive(ctx, d, l, t)
+			err = d.twice(ctx, func() error { return r.addArchive(ctx, d, l, t) })
 		case name == "" && t.role == weights:
 			name = "model" + t.suffix
 			if n := nameless[t.suffix]; n > 1 {

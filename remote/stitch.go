@@ -27,11 +27,15 @@ func (d *folder) indexOf(ctx context.Context, names []string) ([]byte, error) {
 	}()
 	err := parallel.Each(8, next, func(items iter.Seq[int]) error {
 		for i := range items {
-			held, size, err := d.tensorsOf(ctx, names[i])
+			var size uint64
+			err := d.twice(ctx, func() (err error) {
+				tensors[i], size, err = d.tensorsOf(ctx, names[i])
+				return err
+			})
 			if err != nil {
 				return fmt.Errorf("%s: %w", names[i], err)
 			}
-			shards[i].Name, tensors[i] = path.Base(names[i]), held
+			shards[i].Name = path.Base(names[i])
 			mu.Lock()
 			total += size
 			mu.Unlock()
