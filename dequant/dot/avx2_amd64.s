@@ -88,8 +88,7 @@ group:
 	VMOVQ          R10, X3
 	VPINSRQ        $0x01, R11, X3, X3
 	VCVTPH2PS      X3, Y3
-	VMOVDQU        256(AX), Y5
-	VMULPS         Y5, Y3, Y3
+	VMULPS         256(AX), Y3, Y3
 	VCVTDQ2PS      Y4, Y4
 	VMULPS         Y3, Y4, Y4
 	VADDPS         Y4, Y2, Y2
@@ -279,13 +278,11 @@ group:
 	VMOVQ          R10, X5
 	VPINSRQ        $0x01, R11, X5, X5
 	VCVTPH2PS      X5, Y5
-	VMOVDQU        256(AX), Y6
-	VMULPS         Y6, Y3, Y3
+	VMULPS         256(AX), Y3, Y3
 	VCVTDQ2PS      Y4, Y4
 	VMULPS         Y3, Y4, Y4
 	VADDPS         Y4, Y2, Y2
-	VMOVDQU        320(AX), Y3
-	VMULPS         Y3, Y5, Y5
+	VMULPS         320(AX), Y5, Y5
 	VADDPS         Y5, Y2, Y2
 	ADDQ           $0x000000a0, SI
 	ADDQ           $0x00000180, AX
@@ -495,8 +492,7 @@ group:
 	VMOVQ          R10, X5
 	VPINSRQ        $0x01, R11, X5, X5
 	VCVTPH2PS      X5, Y5
-	VMOVDQU        256(AX), Y7
-	VMULPS         Y7, Y5, Y5
+	VMULPS         256(AX), Y5, Y5
 	VCVTDQ2PS      Y6, Y6
 	VMULPS         Y5, Y6, Y6
 	VADDPS         Y6, Y4, Y4
@@ -754,13 +750,11 @@ group:
 	VMOVQ          R10, X7
 	VPINSRQ        $0x01, R11, X7, X7
 	VCVTPH2PS      X7, Y7
-	VMOVDQU        256(AX), Y8
-	VMULPS         Y8, Y5, Y5
+	VMULPS         256(AX), Y5, Y5
 	VCVTDQ2PS      Y6, Y6
 	VMULPS         Y5, Y6, Y6
 	VADDPS         Y6, Y4, Y4
-	VMOVDQU        320(AX), Y5
-	VMULPS         Y5, Y7, Y7
+	VMULPS         320(AX), Y7, Y7
 	VADDPS         Y7, Y4, Y4
 	ADDQ           $0x000000c0, SI
 	ADDQ           $0x00000180, AX
@@ -863,101 +857,96 @@ row:
 	JZ     rest
 
 group:
-	VBROADCASTI128 2(SI), Y2
-	VINSERTI128    $0x01, 138(SI), Y2, Y2
-	VBROADCASTI128 18(SI), Y3
-	VINSERTI128    $0x01, 154(SI), Y3, Y3
-	VMOVDQU        (AX), Y4
-	VPSIGNB        Y2, Y4, Y4
-	VPABSB         Y2, Y2
-	VPMADDUBSW     Y4, Y2, Y2
-	VPMADDWD       Y0, Y2, Y2
-	VMOVDQU        32(AX), Y4
-	VPSIGNB        Y3, Y4, Y4
-	VPABSB         Y3, Y3
-	VPMADDUBSW     Y4, Y3, Y3
-	VPMADDWD       Y0, Y3, Y3
-	VPADDD         Y3, Y2, Y2
-	VBROADCASTI128 36(SI), Y3
-	VINSERTI128    $0x01, 172(SI), Y3, Y3
-	VBROADCASTI128 52(SI), Y4
-	VINSERTI128    $0x01, 188(SI), Y4, Y4
-	VMOVDQU        64(AX), Y5
-	VPSIGNB        Y3, Y5, Y5
-	VPABSB         Y3, Y3
-	VPMADDUBSW     Y5, Y3, Y3
-	VPMADDWD       Y0, Y3, Y3
-	VMOVDQU        96(AX), Y5
-	VPSIGNB        Y4, Y5, Y5
-	VPABSB         Y4, Y4
-	VPMADDUBSW     Y5, Y4, Y4
-	VPMADDWD       Y0, Y4, Y4
-	VPADDD         Y4, Y3, Y3
-	VPUNPCKLDQ     Y3, Y2, Y4
-	VPUNPCKHDQ     Y3, Y2, Y2
-	VPADDD         Y4, Y2, Y2
-	VBROADCASTI128 70(SI), Y3
-	VINSERTI128    $0x01, 206(SI), Y3, Y3
-	VBROADCASTI128 86(SI), Y4
-	VINSERTI128    $0x01, 222(SI), Y4, Y4
-	VMOVDQU        128(AX), Y5
-	VPSIGNB        Y3, Y5, Y5
-	VPABSB         Y3, Y3
-	VPMADDUBSW     Y5, Y3, Y3
-	VPMADDWD       Y0, Y3, Y3
-	VMOVDQU        160(AX), Y5
-	VPSIGNB        Y4, Y5, Y5
-	VPABSB         Y4, Y4
-	VPMADDUBSW     Y5, Y4, Y4
-	VPMADDWD       Y0, Y4, Y4
-	VPADDD         Y4, Y3, Y3
-	VBROADCASTI128 104(SI), Y4
-	VINSERTI128    $0x01, 240(SI), Y4, Y4
-	VBROADCASTI128 120(SI), Y5
-	VINSERTI128    $0x01, 256(SI), Y5, Y5
-	VMOVDQU        192(AX), Y6
-	VPSIGNB        Y4, Y6, Y6
-	VPABSB         Y4, Y4
-	VPMADDUBSW     Y6, Y4, Y4
-	VPMADDWD       Y0, Y4, Y4
-	VMOVDQU        224(AX), Y6
-	VPSIGNB        Y5, Y6, Y6
-	VPABSB         Y5, Y5
-	VPMADDUBSW     Y6, Y5, Y5
-	VPMADDWD       Y0, Y5, Y5
-	VPADDD         Y5, Y4, Y4
-	VPUNPCKLDQ     Y4, Y3, Y5
-	VPUNPCKHDQ     Y4, Y3, Y3
-	VPADDD         Y5, Y3, Y3
-	VPUNPCKLQDQ    Y3, Y2, Y4
-	VPUNPCKHQDQ    Y3, Y2, Y2
-	VPADDD         Y4, Y2, Y2
-	MOVWLZX        102(SI), R10
-	SHLQ           $0x10, R10
-	MOVW           68(SI), R10
-	SHLQ           $0x10, R10
-	MOVW           34(SI), R10
-	SHLQ           $0x10, R10
-	MOVW           (SI), R10
-	MOVWLZX        238(SI), R11
-	SHLQ           $0x10, R11
-	MOVW           204(SI), R11
-	SHLQ           $0x10, R11
-	MOVW           170(SI), R11
-	SHLQ           $0x10, R11
-	MOVW           136(SI), R11
-	VMOVQ          R10, X3
-	VPINSRQ        $0x01, R11, X3, X3
-	VCVTPH2PS      X3, Y3
-	VMOVDQU        256(AX), Y4
-	VMULPS         Y4, Y3, Y3
-	VCVTDQ2PS      Y2, Y2
-	VMULPS         Y3, Y2, Y2
-	VADDPS         Y2, Y1, Y1
-	ADDQ           $0x00000110, SI
-	ADDQ           $0x00000180, AX
-	DECQ           CX
-	JNZ            group
+	VMOVDQU     2(SI), Y2
+	VPERM2I128  $0x31, 138(SI), Y2, Y3
+	VINSERTI128 $0x01, 138(SI), Y2, Y2
+	VMOVDQU     (AX), Y4
+	VPSIGNB     Y2, Y4, Y4
+	VPABSB      Y2, Y2
+	VPMADDUBSW  Y4, Y2, Y2
+	VPMADDWD    Y0, Y2, Y2
+	VMOVDQU     32(AX), Y4
+	VPSIGNB     Y3, Y4, Y4
+	VPABSB      Y3, Y3
+	VPMADDUBSW  Y4, Y3, Y3
+	VPMADDWD    Y0, Y3, Y3
+	VPADDD      Y3, Y2, Y2
+	VMOVDQU     36(SI), Y3
+	VPERM2I128  $0x31, 172(SI), Y3, Y4
+	VINSERTI128 $0x01, 172(SI), Y3, Y3
+	VMOVDQU     64(AX), Y5
+	VPSIGNB     Y3, Y5, Y5
+	VPABSB      Y3, Y3
+	VPMADDUBSW  Y5, Y3, Y3
+	VPMADDWD    Y0, Y3, Y3
+	VMOVDQU     96(AX), Y5
+	VPSIGNB     Y4, Y5, Y5
+	VPABSB      Y4, Y4
+	VPMADDUBSW  Y5, Y4, Y4
+	VPMADDWD    Y0, Y4, Y4
+	VPADDD      Y4, Y3, Y3
+	VPUNPCKLDQ  Y3, Y2, Y4
+	VPUNPCKHDQ  Y3, Y2, Y2
+	VPADDD      Y4, Y2, Y2
+	VMOVDQU     70(SI), Y3
+	VPERM2I128  $0x31, 206(SI), Y3, Y4
+	VINSERTI128 $0x01, 206(SI), Y3, Y3
+	VMOVDQU     128(AX), Y5
+	VPSIGNB     Y3, Y5, Y5
+	VPABSB      Y3, Y3
+	VPMADDUBSW  Y5, Y3, Y3
+	VPMADDWD    Y0, Y3, Y3
+	VMOVDQU     160(AX), Y5
+	VPSIGNB     Y4, Y5, Y5
+	VPABSB      Y4, Y4
+	VPMADDUBSW  Y5, Y4, Y4
+	VPMADDWD    Y0, Y4, Y4
+	VPADDD      Y4, Y3, Y3
+	VMOVDQU     104(SI), Y4
+	VPERM2I128  $0x31, 240(SI), Y4, Y5
+	VINSERTI128 $0x01, 240(SI), Y4, Y4
+	VMOVDQU     192(AX), Y6
+	VPSIGNB     Y4, Y6, Y6
+	VPABSB      Y4, Y4
+	VPMADDUBSW  Y6, Y4, Y4
+	VPMADDWD    Y0, Y4, Y4
+	VMOVDQU     224(AX), Y6
+	VPSIGNB     Y5, Y6, Y6
+	VPABSB      Y5, Y5
+	VPMADDUBSW  Y6, Y5, Y5
+	VPMADDWD    Y0, Y5, Y5
+	VPADDD      Y5, Y4, Y4
+	VPUNPCKLDQ  Y4, Y3, Y5
+	VPUNPCKHDQ  Y4, Y3, Y3
+	VPADDD      Y5, Y3, Y3
+	VPUNPCKLQDQ Y3, Y2, Y4
+	VPUNPCKHQDQ Y3, Y2, Y2
+	VPADDD      Y4, Y2, Y2
+	MOVWLZX     102(SI), R10
+	SHLQ        $0x10, R10
+	MOVW        68(SI), R10
+	SHLQ        $0x10, R10
+	MOVW        34(SI), R10
+	SHLQ        $0x10, R10
+	MOVW        (SI), R10
+	MOVWLZX     238(SI), R11
+	SHLQ        $0x10, R11
+	MOVW        204(SI), R11
+	SHLQ        $0x10, R11
+	MOVW        170(SI), R11
+	SHLQ        $0x10, R11
+	MOVW        136(SI), R11
+	VMOVQ       R10, X3
+	VPINSRQ     $0x01, R11, X3, X3
+	VCVTPH2PS   X3, Y3
+	VMULPS      256(AX), Y3, Y3
+	VCVTDQ2PS   Y2, Y2
+	VMULPS      Y3, Y2, Y2
+	VADDPS      Y2, Y1, Y1
+	ADDQ        $0x00000110, SI
+	ADDQ        $0x00000180, AX
+	DECQ        CX
+	JNZ         group
 
 rest:
 	XORL CX, CX
@@ -1149,8 +1138,7 @@ group:
 	VMOVQ          R10, X4
 	VPINSRQ        $0x01, R11, X4, X4
 	VCVTPH2PS      X4, Y4
-	VMOVDQU        256(AX), Y6
-	VMULPS         Y6, Y4, Y4
+	VMULPS         256(AX), Y4, Y4
 	VCVTDQ2PS      Y5, Y5
 	VMULPS         Y4, Y5, Y5
 	VADDPS         Y5, Y3, Y3
@@ -1334,8 +1322,7 @@ group:
 	VPSLLVD        Y4, Y7, Y7
 	VPCMPGTD       one<>+0(SB), Y4, Y4
 	VPBLENDVB      Y4, Y6, Y7, Y7
-	VMOVDQU        256(AX), Y4
-	VMULPS         Y4, Y7, Y7
+	VMULPS         256(AX), Y7, Y7
 	VCVTDQ2PS      Y5, Y5
 	VMULPS         Y7, Y5, Y5
 	VADDPS         Y5, Y3, Y3
@@ -1986,90 +1973,88 @@ row:
 	MOVQ   R8, CX
 
 block:
-	MOVQ           4(SI), R12
-	MOVL           12(SI), R14
-	MOVQ           R12, R13
-	ANDQ           R9, R12
-	SHRQ           $0x02, R13
-	MOVQ           R14, R15
-	SHLQ           $0x1c, R15
-	ORQ            R15, R14
-	ANDQ           R10, R13
-	ANDQ           R11, R14
-	ORQ            R14, R13
-	VMOVQ          R12, X4
-	VMOVQ          R13, X5
-	VINSERTI128    $0x01, X5, Y4, Y4
-	VPSHUFB        Y1, Y4, Y5
-	VPSHUFB        Y2, Y4, Y6
-	VBROADCASTI128 16(SI), Y7
-	VINSERTI128    $0x01, 80(SI), Y7, Y7
-	VBROADCASTI128 32(SI), Y8
-	VINSERTI128    $0x01, 96(SI), Y8, Y8
-	VPAND          Y0, Y7, Y9
-	VPMADDUBSW     (AX), Y9, Y9
-	VPAND          Y0, Y8, Y10
-	VPMADDUBSW     32(AX), Y10, Y10
-	VPADDW         Y10, Y9, Y9
-	VPSRLW         $0x04, Y7, Y7
-	VPAND          Y0, Y7, Y7
-	VPMADDUBSW     64(AX), Y7, Y7
-	VPSRLW         $0x04, Y8, Y8
-	VPAND          Y0, Y8, Y8
-	VPMADDUBSW     96(AX), Y8, Y8
-	VPADDW         Y8, Y7, Y7
-	VPUNPCKLDQ     Y7, Y9, Y8
-	VPUNPCKHDQ     Y7, Y9, Y9
-	VPADDW         Y8, Y9, Y9
-	VBROADCASTI128 48(SI), Y7
-	VINSERTI128    $0x01, 112(SI), Y7, Y7
-	VBROADCASTI128 64(SI), Y8
-	VINSERTI128    $0x01, 128(SI), Y8, Y8
-	VPAND          Y0, Y7, Y10
-	VPMADDUBSW     128(AX), Y10, Y10
-	VPAND          Y0, Y8, Y11
-	VPMADDUBSW     160(AX), Y11, Y11
-	VPADDW         Y11, Y10, Y10
-	VPSRLW         $0x04, Y7, Y7
-	VPAND          Y0, Y7, Y7
-	VPMADDUBSW     192(AX), Y7, Y7
-	VPSRLW         $0x04, Y8, Y8
-	VPAND          Y0, Y8, Y8
-	VPMADDUBSW     224(AX), Y8, Y8
-	VPADDW         Y8, Y7, Y7
-	VPUNPCKLDQ     Y7, Y10, Y8
-	VPUNPCKHDQ     Y7, Y10, Y10
-	VPADDW         Y8, Y10, Y10
-	VPBROADCASTD   (SI), X4
-	VCVTPH2PS      X4, Y7
-	VMULPS         256(AX), Y7, Y7
-	VMOVSLDUP      Y7, Y8
-	VMOVSHDUP      Y7, Y7
-	VPUNPCKLQDQ    Y10, Y9, Y11
-	VPUNPCKHQDQ    Y10, Y9, Y9
-	VPADDW         Y11, Y9, Y9
-	VPMADDWD       Y5, Y9, Y9
-	VCVTDQ2PS      Y9, Y9
-	VMULPS         Y8, Y9, Y9
-	VADDPS         Y9, Y3, Y3
-	VPMADDWD       352(AX), Y6, Y6
-	VCVTDQ2PS      Y6, Y6
-	VMULPS         Y7, Y6, Y6
-	VSUBPS         Y6, Y3, Y3
-	ADDQ           $0x00000090, SI
-	ADDQ           $0x00000180, AX
-	DECQ           CX
-	JNZ            block
-	VEXTRACTF128   $0x01, Y3, X4
-	VADDPS         X4, X3, X3
-	VMOVHLPS       X3, X3, X4
-	VADDPS         X4, X3, X3
-	VMOVSHDUP      X3, X4
-	VADDSS         X4, X3, X3
-	VMOVSS         X3, (DX)
-	ADDQ           $0x04, DX
-	DECQ           BX
-	JNZ            row
+	MOVQ         4(SI), R12
+	MOVL         12(SI), R14
+	MOVQ         R12, R13
+	ANDQ         R9, R12
+	SHRQ         $0x02, R13
+	MOVQ         R14, R15
+	SHLQ         $0x1c, R15
+	ORQ          R15, R14
+	ANDQ         R10, R13
+	ANDQ         R11, R14
+	ORQ          R14, R13
+	VMOVQ        R12, X4
+	VMOVQ        R13, X5
+	VINSERTI128  $0x01, X5, Y4, Y4
+	VPSHUFB      Y1, Y4, Y5
+	VPSHUFB      Y2, Y4, Y6
+	VMOVDQU      16(SI), Y7
+	VPERM2I128   $0x31, 80(SI), Y7, Y8
+	VINSERTI128  $0x01, 80(SI), Y7, Y7
+	VPAND        Y0, Y7, Y9
+	VPMADDUBSW   (AX), Y9, Y9
+	VPAND        Y0, Y8, Y10
+	VPMADDUBSW   32(AX), Y10, Y10
+	VPADDW       Y10, Y9, Y9
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   64(AX), Y7, Y7
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        Y0, Y8, Y8
+	VPMADDUBSW   96(AX), Y8, Y8
+	VPADDW       Y8, Y7, Y7
+	VPUNPCKLDQ   Y7, Y9, Y8
+	VPUNPCKHDQ   Y7, Y9, Y9
+	VPADDW       Y8, Y9, Y9
+	VMOVDQU      48(SI), Y7
+	VPERM2I128   $0x31, 112(SI), Y7, Y8
+	VINSERTI128  $0x01, 112(SI), Y7, Y7
+	VPAND        Y0, Y7, Y10
+	VPMADDUBSW   128(AX), Y10, Y10
+	VPAND        Y0, Y8, Y11
+	VPMADDUBSW   160(AX), Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   192(AX), Y7, Y7
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        Y0, Y8, Y8
+	VPMADDUBSW   224(AX), Y8, Y8
+	VPADDW       Y8, Y7, Y7
+	VPUNPCKLDQ   Y7, Y10, Y8
+	VPUNPCKHDQ   Y7, Y10, Y10
+	VPADDW       Y8, Y10, Y10
+	VPBROADCASTD (SI), X4
+	VCVTPH2PS    X4, Y7
+	VMULPS       256(AX), Y7, Y7
+	VMOVSLDUP    Y7, Y8
+	VMOVSHDUP    Y7, Y7
+	VPUNPCKLQDQ  Y10, Y9, Y11
+	VPUNPCKHQDQ  Y10, Y9, Y9
+	VPADDW       Y11, Y9, Y9
+	VPMADDWD     Y5, Y9, Y9
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y8, Y9, Y9
+	VADDPS       Y9, Y3, Y3
+	VPMADDWD     352(AX), Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y7, Y6, Y6
+	VSUBPS       Y6, Y3, Y3
+	ADDQ         $0x00000090, SI
+	ADDQ         $0x00000180, AX
+	DECQ         CX
+	JNZ          block
+	VEXTRACTF128 $0x01, Y3, X4
+	VADDPS       X4, X3, X3
+	VMOVHLPS     X3, X3, X4
+	VADDPS       X4, X3, X3
+	VMOVSHDUP    X3, X4
+	VADDSS       X4, X3, X3
+	VMOVSS       X3, (DX)
+	ADDQ         $0x04, DX
+	DECQ         BX
+	JNZ          row
 	VZEROUPPER
 	RET
 
@@ -2124,10 +2109,9 @@ block:
 	VPSLLVD        Y2, Y5, Y5
 	VBROADCASTI128 32(SI), Y6
 	VPSLLVD        Y2, Y6, Y6
-	VBROADCASTI128 48(SI), Y7
+	VMOVDQU        48(SI), Y7
+	VPERM2I128     $0x31, 112(SI), Y7, Y8
 	VINSERTI128    $0x01, 112(SI), Y7, Y7
-	VBROADCASTI128 64(SI), Y8
-	VINSERTI128    $0x01, 128(SI), Y8, Y8
 	VPAND          Y0, Y7, Y9
 	VPAND          Y1, Y5, Y10
 	VPOR           Y10, Y9, Y9
@@ -2155,10 +2139,9 @@ block:
 	VPUNPCKHDQ     Y7, Y9, Y9
 	VPADDW         Y10, Y9, Y9
 	VPMADDWD       Y8, Y9, Y9
-	VBROADCASTI128 80(SI), Y7
+	VMOVDQU        80(SI), Y7
+	VPERM2I128     $0x31, 144(SI), Y7, Y8
 	VINSERTI128    $0x01, 144(SI), Y7, Y7
-	VBROADCASTI128 96(SI), Y8
-	VINSERTI128    $0x01, 160(SI), Y8, Y8
 	VPAND          Y0, Y7, Y10
 	VPSRLW         $0x02, Y5, Y11
 	VPAND          Y1, Y11, Y11
@@ -2256,111 +2239,108 @@ row:
 	MOVQ   R8, CX
 
 block:
-	VPMOVSXBW      192(SI), Y3
-	VPMADDWD       352(AX), Y3, Y4
-	VPSLLD         $0x05, Y4, Y4
-	VBROADCASTI128 128(SI), Y5
-	VINSERTI128    $0x01, 160(SI), Y5, Y5
-	VBROADCASTI128 (SI), Y6
-	VINSERTI128    $0x01, 64(SI), Y6, Y6
-	VBROADCASTI128 32(SI), Y7
-	VINSERTI128    $0x01, 96(SI), Y7, Y7
-	VPAND          Y0, Y6, Y8
-	VPSLLW         $0x04, Y5, Y9
-	VPAND          Y1, Y9, Y9
-	VPOR           Y9, Y8, Y8
-	VPMADDUBSW     (AX), Y8, Y8
-	VPAND          Y0, Y7, Y9
-	VPSLLW         $0x02, Y5, Y10
-	VPAND          Y1, Y10, Y10
-	VPOR           Y10, Y9, Y9
-	VPMADDUBSW     64(AX), Y9, Y9
-	VPSHUFB        q6_scales_0<>+0(SB), Y3, Y10
-	VPUNPCKLDQ     Y9, Y8, Y11
-	VPUNPCKHDQ     Y9, Y8, Y8
-	VPADDW         Y11, Y8, Y8
-	VPMADDWD       Y10, Y8, Y8
-	VPSRLW         $0x04, Y6, Y6
-	VPAND          Y0, Y6, Y6
-	VPAND          Y1, Y5, Y9
-	VPOR           Y9, Y6, Y6
-	VPMADDUBSW     128(AX), Y6, Y6
-	VPSRLW         $0x04, Y7, Y7
-	VPAND          Y0, Y7, Y7
-	VPSRLW         $0x02, Y5, Y5
-	VPAND          Y1, Y5, Y5
-	VPOR           Y5, Y7, Y7
-	VPMADDUBSW     192(AX), Y7, Y5
-	VPSHUFB        q6_scales_2<>+0(SB), Y3, Y7
-	VPUNPCKLDQ     Y5, Y6, Y9
-	VPUNPCKHDQ     Y5, Y6, Y6
-	VPADDW         Y9, Y6, Y6
-	VPMADDWD       Y7, Y6, Y6
-	VPUNPCKLQDQ    Y6, Y8, Y5
-	VPUNPCKHQDQ    Y6, Y8, Y8
-	VPADDD         Y5, Y8, Y8
-	VBROADCASTI128 144(SI), Y5
-	VINSERTI128    $0x01, 176(SI), Y5, Y5
-	VBROADCASTI128 16(SI), Y6
-	VINSERTI128    $0x01, 80(SI), Y6, Y6
-	VBROADCASTI128 48(SI), Y7
-	VINSERTI128    $0x01, 112(SI), Y7, Y7
-	VPAND          Y0, Y6, Y9
-	VPSLLW         $0x04, Y5, Y10
-	VPAND          Y1, Y10, Y10
-	VPOR           Y10, Y9, Y9
-	VPMADDUBSW     32(AX), Y9, Y9
-	VPAND          Y0, Y7, Y10
-	VPSLLW         $0x02, Y5, Y11
-	VPAND          Y1, Y11, Y11
-	VPOR           Y11, Y10, Y10
-	VPMADDUBSW     96(AX), Y10, Y10
-	VPSHUFB        q6_scales_1<>+0(SB), Y3, Y11
-	VPUNPCKLDQ     Y10, Y9, Y12
-	VPUNPCKHDQ     Y10, Y9, Y9
-	VPADDW         Y12, Y9, Y9
-	VPMADDWD       Y11, Y9, Y9
-	VPSRLW         $0x04, Y6, Y6
-	VPAND          Y0, Y6, Y6
-	VPAND          Y1, Y5, Y10
-	VPOR           Y10, Y6, Y6
-	VPMADDUBSW     160(AX), Y6, Y6
-	VPSRLW         $0x04, Y7, Y7
-	VPAND          Y0, Y7, Y7
-	VPSRLW         $0x02, Y5, Y5
-	VPAND          Y1, Y5, Y5
-	VPOR           Y5, Y7, Y7
-	VPMADDUBSW     224(AX), Y7, Y5
-	VPSHUFB        q6_scales_3<>+0(SB), Y3, Y3
-	VPUNPCKLDQ     Y5, Y6, Y7
-	VPUNPCKHDQ     Y5, Y6, Y6
-	VPADDW         Y7, Y6, Y6
-	VPMADDWD       Y3, Y6, Y6
-	VPUNPCKLQDQ    Y6, Y9, Y3
-	VPUNPCKHQDQ    Y6, Y9, Y9
-	VPADDD         Y3, Y9, Y9
-	VPADDD         Y9, Y8, Y8
-	VPSUBD         Y4, Y8, Y8
-	VPBROADCASTW   208(SI), X3
-	VCVTPH2PS      X3, Y3
-	VMULPS         256(AX), Y3, Y3
-	VCVTDQ2PS      Y8, Y8
-	VMULPS         Y3, Y8, Y8
-	VADDPS         Y8, Y2, Y2
-	ADDQ           $0x000000d2, SI
-	ADDQ           $0x00000180, AX
-	DECQ           CX
-	JNZ            block
-	VEXTRACTF128   $0x01, Y2, X3
-	VADDPS         X3, X2, X2
-	VMOVHLPS       X2, X2, X3
-	VADDPS         X3, X2, X2
-	VMOVSHDUP      X2, X3
-	VADDSS         X3, X2, X2
-	VMOVSS         X2, (DX)
-	ADDQ           $0x04, DX
-	DECQ           BX
-	JNZ            row
+	VPMOVSXBW    192(SI), Y3
+	VPMADDWD     352(AX), Y3, Y4
+	VPSLLD       $0x05, Y4, Y4
+	VMOVDQU      128(SI), Y5
+	VPERM2I128   $0x31, 160(SI), Y5, Y6
+	VINSERTI128  $0x01, 160(SI), Y5, Y5
+	VMOVDQU      (SI), Y7
+	VPERM2I128   $0x31, 64(SI), Y7, Y8
+	VINSERTI128  $0x01, 64(SI), Y7, Y7
+	VMOVDQU      32(SI), Y9
+	VPERM2I128   $0x31, 96(SI), Y9, Y10
+	VINSERTI128  $0x01, 96(SI), Y9, Y9
+	VPAND        Y0, Y7, Y11
+	VPSLLW       $0x04, Y5, Y12
+	VPAND        Y1, Y12, Y12
+	VPOR         Y12, Y11, Y11
+	VPMADDUBSW   (AX), Y11, Y11
+	VPAND        Y0, Y9, Y12
+	VPSLLW       $0x02, Y5, Y13
+	VPAND        Y1, Y13, Y13
+	VPOR         Y13, Y12, Y12
+	VPMADDUBSW   64(AX), Y12, Y12
+	VPSHUFB      q6_scales_0<>+0(SB), Y3, Y13
+	VPUNPCKLDQ   Y12, Y11, Y14
+	VPUNPCKHDQ   Y12, Y11, Y11
+	VPADDW       Y14, Y11, Y11
+	VPMADDWD     Y13, Y11, Y11
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPAND        Y1, Y5, Y12
+	VPOR         Y12, Y7, Y7
+	VPMADDUBSW   128(AX), Y7, Y7
+	VPSRLW       $0x04, Y9, Y9
+	VPAND        Y0, Y9, Y9
+	VPSRLW       $0x02, Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPOR         Y5, Y9, Y9
+	VPMADDUBSW   192(AX), Y9, Y5
+	VPSHUFB      q6_scales_2<>+0(SB), Y3, Y9
+	VPUNPCKLDQ   Y5, Y7, Y12
+	VPUNPCKHDQ   Y5, Y7, Y7
+	VPADDW       Y12, Y7, Y7
+	VPMADDWD     Y9, Y7, Y7
+	VPUNPCKLQDQ  Y7, Y11, Y5
+	VPUNPCKHQDQ  Y7, Y11, Y11
+	VPADDD       Y5, Y11, Y11
+	VPAND        Y0, Y8, Y5
+	VPSLLW       $0x04, Y6, Y7
+	VPAND        Y1, Y7, Y7
+	VPOR         Y7, Y5, Y5
+	VPMADDUBSW   32(AX), Y5, Y5
+	VPAND        Y0, Y10, Y7
+	VPSLLW       $0x02, Y6, Y9
+	VPAND        Y1, Y9, Y9
+	VPOR         Y9, Y7, Y7
+	VPMADDUBSW   96(AX), Y7, Y7
+	VPSHUFB      q6_scales_1<>+0(SB), Y3, Y9
+	VPUNPCKLDQ   Y7, Y5, Y12
+	VPUNPCKHDQ   Y7, Y5, Y5
+	VPADDW       Y12, Y5, Y5
+	VPMADDWD     Y9, Y5, Y5
+	VPSRLW       $0x04, Y8, Y7
+	VPAND        Y0, Y7, Y7
+	VPAND        Y1, Y6, Y8
+	VPOR         Y8, Y7, Y7
+	VPMADDUBSW   160(AX), Y7, Y7
+	VPSRLW       $0x04, Y10, Y8
+	VPAND        Y0, Y8, Y8
+	VPSRLW       $0x02, Y6, Y6
+	VPAND        Y1, Y6, Y6
+	VPOR         Y6, Y8, Y8
+	VPMADDUBSW   224(AX), Y8, Y6
+	VPSHUFB      q6_scales_3<>+0(SB), Y3, Y3
+	VPUNPCKLDQ   Y6, Y7, Y8
+	VPUNPCKHDQ   Y6, Y7, Y7
+	VPADDW       Y8, Y7, Y7
+	VPMADDWD     Y3, Y7, Y7
+	VPUNPCKLQDQ  Y7, Y5, Y3
+	VPUNPCKHQDQ  Y7, Y5, Y5
+	VPADDD       Y3, Y5, Y5
+	VPADDD       Y5, Y11, Y11
+	VPSUBD       Y4, Y11, Y11
+	VPBROADCASTW 208(SI), X3
+	VCVTPH2PS    X3, Y3
+	VMULPS       256(AX), Y3, Y3
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y3, Y11, Y11
+	VADDPS       Y11, Y2, Y2
+	ADDQ         $0x000000d2, SI
+	ADDQ         $0x00000180, AX
+	DECQ         CX
+	JNZ          block
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VMOVHLPS     X2, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMOVSS       X2, (DX)
+	ADDQ         $0x04, DX
+	DECQ         BX
+	JNZ          row
 	VZEROUPPER
 	RET
 
@@ -2411,84 +2391,83 @@ row:
 	MOVQ   R8, CX
 
 block:
-	VPMOVZXBW      (SI), Y3
-	VPAND          Y1, Y3, Y4
-	VBROADCASTI128 16(SI), Y5
-	VINSERTI128    $0x01, 48(SI), Y5, Y5
-	VPAND          Y0, Y5, Y6
-	VPMADDUBSW     (AX), Y6, Y6
-	VPSRLW         $0x02, Y5, Y7
-	VPAND          Y0, Y7, Y7
-	VPMADDUBSW     64(AX), Y7, Y7
-	VPUNPCKLDQ     Y7, Y6, Y8
-	VPUNPCKHDQ     Y7, Y6, Y6
-	VPADDW         Y8, Y6, Y6
-	VPSRLW         $0x04, Y5, Y7
-	VPAND          Y0, Y7, Y7
-	VPMADDUBSW     128(AX), Y7, Y7
-	VPSRLW         $0x06, Y5, Y5
-	VPAND          Y0, Y5, Y5
-	VPMADDUBSW     192(AX), Y5, Y5
-	VPUNPCKLDQ     Y5, Y7, Y8
-	VPUNPCKHDQ     Y5, Y7, Y7
-	VPADDW         Y8, Y7, Y7
-	VPSHUFB        even_words<>+0(SB), Y4, Y5
-	VPUNPCKLQDQ    Y7, Y6, Y8
-	VPUNPCKHQDQ    Y7, Y6, Y6
-	VPADDW         Y8, Y6, Y6
-	VPMADDWD       Y5, Y6, Y6
-	VBROADCASTI128 32(SI), Y5
-	VINSERTI128    $0x01, 64(SI), Y5, Y5
-	VPAND          Y0, Y5, Y7
-	VPMADDUBSW     32(AX), Y7, Y7
-	VPSRLW         $0x02, Y5, Y8
-	VPAND          Y0, Y8, Y8
-	VPMADDUBSW     96(AX), Y8, Y8
-	VPUNPCKLDQ     Y8, Y7, Y9
-	VPUNPCKHDQ     Y8, Y7, Y7
-	VPADDW         Y9, Y7, Y7
-	VPSRLW         $0x04, Y5, Y8
-	VPAND          Y0, Y8, Y8
-	VPMADDUBSW     160(AX), Y8, Y8
-	VPSRLW         $0x06, Y5, Y5
-	VPAND          Y0, Y5, Y5
-	VPMADDUBSW     224(AX), Y5, Y5
-	VPUNPCKLDQ     Y5, Y8, Y9
-	VPUNPCKHDQ     Y5, Y8, Y8
-	VPADDW         Y9, Y8, Y8
-	VPSHUFB        odd_words<>+0(SB), Y4, Y4
-	VPUNPCKLQDQ    Y8, Y7, Y5
-	VPUNPCKHQDQ    Y8, Y7, Y7
-	VPADDW         Y5, Y7, Y7
-	VPMADDWD       Y4, Y7, Y7
-	VPADDD         Y7, Y6, Y6
-	VPBROADCASTD   80(SI), X4
-	VCVTPH2PS      X4, Y4
-	VMULPS         256(AX), Y4, Y4
-	VMOVSLDUP      Y4, Y5
-	VMOVSHDUP      Y4, Y4
-	VCVTDQ2PS      Y6, Y6
-	VMULPS         Y5, Y6, Y6
-	VADDPS         Y6, Y2, Y2
-	VPSRLW         $0x04, Y3, Y3
-	VPMADDWD       352(AX), Y3, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS         Y4, Y3, Y3
-	VSUBPS         Y3, Y2, Y2
-	ADDQ           $0x00000054, SI
-	ADDQ           $0x00000180, AX
-	DECQ           CX
-	JNZ            block
-	VEXTRACTF128   $0x01, Y2, X3
-	VADDPS         X3, X2, X2
-	VMOVHLPS       X2, X2, X3
-	VADDPS         X3, X2, X2
-	VMOVSHDUP      X2, X3
-	VADDSS         X3, X2, X2
-	VMOVSS         X2, (DX)
-	ADDQ           $0x04, DX
-	DECQ           BX
-	JNZ            row
+	VPMOVZXBW    (SI), Y3
+	VPAND        Y1, Y3, Y4
+	VMOVDQU      16(SI), Y5
+	VPERM2I128   $0x31, 48(SI), Y5, Y6
+	VINSERTI128  $0x01, 48(SI), Y5, Y5
+	VPAND        Y0, Y5, Y7
+	VPMADDUBSW   (AX), Y7, Y7
+	VPSRLW       $0x02, Y5, Y8
+	VPAND        Y0, Y8, Y8
+	VPMADDUBSW   64(AX), Y8, Y8
+	VPUNPCKLDQ   Y8, Y7, Y9
+	VPUNPCKHDQ   Y8, Y7, Y7
+	VPADDW       Y9, Y7, Y7
+	VPSRLW       $0x04, Y5, Y8
+	VPAND        Y0, Y8, Y8
+	VPMADDUBSW   128(AX), Y8, Y8
+	VPSRLW       $0x06, Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VPMADDUBSW   192(AX), Y5, Y5
+	VPUNPCKLDQ   Y5, Y8, Y9
+	VPUNPCKHDQ   Y5, Y8, Y8
+	VPADDW       Y9, Y8, Y8
+	VPSHUFB      even_words<>+0(SB), Y4, Y5
+	VPUNPCKLQDQ  Y8, Y7, Y9
+	VPUNPCKHQDQ  Y8, Y7, Y7
+	VPADDW       Y9, Y7, Y7
+	VPMADDWD     Y5, Y7, Y7
+	VPAND        Y0, Y6, Y5
+	VPMADDUBSW   32(AX), Y5, Y5
+	VPSRLW       $0x02, Y6, Y8
+	VPAND        Y0, Y8, Y8
+	VPMADDUBSW   96(AX), Y8, Y8
+	VPUNPCKLDQ   Y8, Y5, Y9
+	VPUNPCKHDQ   Y8, Y5, Y5
+	VPADDW       Y9, Y5, Y5
+	VPSRLW       $0x04, Y6, Y8
+	VPAND        Y0, Y8, Y8
+	VPMADDUBSW   160(AX), Y8, Y8
+	VPSRLW       $0x06, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VPMADDUBSW   224(AX), Y6, Y6
+	VPUNPCKLDQ   Y6, Y8, Y9
+	VPUNPCKHDQ   Y6, Y8, Y8
+	VPADDW       Y9, Y8, Y8
+	VPSHUFB      odd_words<>+0(SB), Y4, Y4
+	VPUNPCKLQDQ  Y8, Y5, Y6
+	VPUNPCKHQDQ  Y8, Y5, Y5
+	VPADDW       Y6, Y5, Y5
+	VPMADDWD     Y4, Y5, Y5
+	VPADDD       Y5, Y7, Y7
+	VPBROADCASTD 80(SI), X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       256(AX), Y4, Y4
+	VMOVSLDUP    Y4, Y5
+	VMOVSHDUP    Y4, Y4
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y5, Y7, Y7
+	VADDPS       Y7, Y2, Y2
+	VPSRLW       $0x04, Y3, Y3
+	VPMADDWD     352(AX), Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y4, Y3, Y3
+	VSUBPS       Y3, Y2, Y2
+	ADDQ         $0x00000054, SI
+	ADDQ         $0x00000180, AX
+	DECQ         CX
+	JNZ          block
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VMOVHLPS     X2, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMOVSS       X2, (DX)
+	ADDQ         $0x04, DX
+	DECQ         BX
+	JNZ          row
 	VZEROUPPER
 	RET
 
@@ -2560,90 +2539,89 @@ block:
 	VPSUBW         Y3, Y5, Y5
 	VPMADDWD       352(AX), Y5, Y6
 	VPSLLD         $0x02, Y6, Y6
-	VBROADCASTI128 32(SI), Y7
-	VINSERTI128    $0x01, 64(SI), Y7, Y7
-	VBROADCASTI128 (SI), Y8
-	VPSLLVD        Y2, Y8, Y8
-	VPAND          Y0, Y7, Y9
-	VPSRLW         $0x02, Y8, Y10
-	VPAND          Y1, Y10, Y10
-	VPOR           Y10, Y9, Y9
-	VPMADDUBSW     (AX), Y9, Y9
-	VPSRLW         $0x02, Y7, Y10
-	VPAND          Y0, Y10, Y10
-	VPSRLW         $0x03, Y8, Y11
-	VPAND          Y1, Y11, Y11
-	VPOR           Y11, Y10, Y10
-	VPMADDUBSW     64(AX), Y10, Y10
-	VPUNPCKLDQ     Y10, Y9, Y11
-	VPUNPCKHDQ     Y10, Y9, Y9
-	VPADDW         Y11, Y9, Y9
-	VPSRLW         $0x04, Y7, Y10
-	VPAND          Y0, Y10, Y10
-	VPSRLW         $0x04, Y8, Y11
-	VPAND          Y1, Y11, Y11
-	VPOR           Y11, Y10, Y10
-	VPMADDUBSW     128(AX), Y10, Y10
-	VPSRLW         $0x06, Y7, Y7
-	VPAND          Y0, Y7, Y7
-	VPSRLW         $0x05, Y8, Y8
-	VPAND          Y1, Y8, Y8
-	VPOR           Y8, Y7, Y7
-	VPMADDUBSW     192(AX), Y7, Y7
-	VPUNPCKLDQ     Y7, Y10, Y8
-	VPUNPCKHDQ     Y7, Y10, Y10
-	VPADDW         Y8, Y10, Y10
-	VPSHUFB        even_words<>+0(SB), Y5, Y7
-	VPUNPCKLQDQ    Y10, Y9, Y8
-	VPUNPCKHQDQ    Y10, Y9, Y9
-	VPADDW         Y8, Y9, Y9
-	VPMADDWD       Y7, Y9, Y9
-	VBROADCASTI128 48(SI), Y7
-	VINSERTI128    $0x01, 80(SI), Y7, Y7
-	VBROADCASTI128 16(SI), Y8
-	VPSLLVD        Y2, Y8, Y8
-	VPAND          Y0, Y7, Y10
-	VPSRLW         $0x02, Y8, Y11
-	VPAND          Y1, Y11, Y11
-	VPOR           Y11, Y10, Y10
-	VPMADDUBSW     32(AX), Y10, Y10
+	VBROADCASTI128 (SI), Y7
+	VPSLLVD        Y2, Y7, Y7
+	VMOVDQU        32(SI), Y8
+	VPERM2I128     $0x31, 64(SI), Y8, Y9
+	VINSERTI128    $0x01, 64(SI), Y8, Y8
+	VPAND          Y0, Y8, Y10
 	VPSRLW         $0x02, Y7, Y11
+	VPAND          Y1, Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     (AX), Y10, Y10
+	VPSRLW         $0x02, Y8, Y11
 	VPAND          Y0, Y11, Y11
-	VPSRLW         $0x03, Y8, Y12
+	VPSRLW         $0x03, Y7, Y12
 	VPAND          Y1, Y12, Y12
 	VPOR           Y12, Y11, Y11
-	VPMADDUBSW     96(AX), Y11, Y11
+	VPMADDUBSW     64(AX), Y11, Y11
 	VPUNPCKLDQ     Y11, Y10, Y12
 	VPUNPCKHDQ     Y11, Y10, Y10
 	VPADDW         Y12, Y10, Y10
-	VPSRLW         $0x04, Y7, Y11
+	VPSRLW         $0x04, Y8, Y11
 	VPAND          Y0, Y11, Y11
-	VPSRLW         $0x04, Y8, Y12
+	VPSRLW         $0x04, Y7, Y12
 	VPAND          Y1, Y12, Y12
 	VPOR           Y12, Y11, Y11
-	VPMADDUBSW     160(AX), Y11, Y11
-	VPSRLW         $0x06, Y7, Y7
-	VPAND          Y0, Y7, Y7
-	VPSRLW         $0x05, Y8, Y8
-	VPAND          Y1, Y8, Y8
-	VPOR           Y8, Y7, Y7
-	VPMADDUBSW     224(AX), Y7, Y7
+	VPMADDUBSW     128(AX), Y11, Y11
+	VPSRLW         $0x06, Y8, Y8
+	VPAND          Y0, Y8, Y8
+	VPSRLW         $0x05, Y7, Y7
+	VPAND          Y1, Y7, Y7
+	VPOR           Y7, Y8, Y8
+	VPMADDUBSW     192(AX), Y8, Y7
 	VPUNPCKLDQ     Y7, Y11, Y8
 	VPUNPCKHDQ     Y7, Y11, Y11
 	VPADDW         Y8, Y11, Y11
-	VPSHUFB        odd_words<>+0(SB), Y5, Y5
-	VPUNPCKLQDQ    Y11, Y10, Y7
+	VPSHUFB        even_words<>+0(SB), Y5, Y7
+	VPUNPCKLQDQ    Y11, Y10, Y8
 	VPUNPCKHQDQ    Y11, Y10, Y10
-	VPADDW         Y7, Y10, Y10
-	VPMADDWD       Y5, Y10, Y10
-	VPADDD         Y10, Y9, Y9
-	VPSUBD         Y6, Y9, Y9
+	VPADDW         Y8, Y10, Y10
+	VPMADDWD       Y7, Y10, Y10
+	VBROADCASTI128 16(SI), Y7
+	VPSLLVD        Y2, Y7, Y7
+	VPAND          Y0, Y9, Y8
+	VPSRLW         $0x02, Y7, Y11
+	VPAND          Y1, Y11, Y11
+	VPOR           Y11, Y8, Y8
+	VPMADDUBSW     32(AX), Y8, Y8
+	VPSRLW         $0x02, Y9, Y11
+	VPAND          Y0, Y11, Y11
+	VPSRLW         $0x03, Y7, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y12, Y11, Y11
+	VPMADDUBSW     96(AX), Y11, Y11
+	VPUNPCKLDQ     Y11, Y8, Y12
+	VPUNPCKHDQ     Y11, Y8, Y8
+	VPADDW         Y12, Y8, Y8
+	VPSRLW         $0x04, Y9, Y11
+	VPAND          Y0, Y11, Y11
+	VPSRLW         $0x04, Y7, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y12, Y11, Y11
+	VPMADDUBSW     160(AX), Y11, Y11
+	VPSRLW         $0x06, Y9, Y9
+	VPAND          Y0, Y9, Y9
+	VPSRLW         $0x05, Y7, Y7
+	VPAND          Y1, Y7, Y7
+	VPOR           Y7, Y9, Y9
+	VPMADDUBSW     224(AX), Y9, Y7
+	VPUNPCKLDQ     Y7, Y11, Y9
+	VPUNPCKHDQ     Y7, Y11, Y11
+	VPADDW         Y9, Y11, Y11
+	VPSHUFB        odd_words<>+0(SB), Y5, Y5
+	VPUNPCKLQDQ    Y11, Y8, Y7
+	VPUNPCKHQDQ    Y11, Y8, Y8
+	VPADDW         Y7, Y8, Y8
+	VPMADDWD       Y5, Y8, Y8
+	VPADDD         Y8, Y10, Y10
+	VPSUBD         Y6, Y10, Y10
 	VPBROADCASTW   108(SI), X5
 	VCVTPH2PS      X5, Y5
 	VMULPS         256(AX), Y5, Y5
-	VCVTDQ2PS      Y9, Y9
-	VMULPS         Y5, Y9, Y9
-	VADDPS         Y9, Y4, Y4
+	VCVTDQ2PS      Y10, Y10
+	VMULPS         Y5, Y10, Y10
+	VADDPS         Y10, Y4, Y4
 	ADDQ           $0x0000006e, SI
 	ADDQ           $0x00000180, AX
 	DECQ           CX
@@ -2690,67 +2668,66 @@ row:
 	MOVQ   R8, CX
 
 block:
-	VBROADCASTI128 (SI), Y3
-	VINSERTI128    $0x01, 32(SI), Y3, Y3
-	VBROADCASTI128 16(SI), Y4
-	VINSERTI128    $0x01, 48(SI), Y4, Y4
-	VPAND          Y0, Y3, Y5
-	VPMADDUBSW     (AX), Y5, Y5
-	VPAND          Y0, Y4, Y6
-	VPMADDUBSW     32(AX), Y6, Y6
-	VPADDW         Y6, Y5, Y5
-	VPSRLW         $0x02, Y3, Y6
-	VPAND          Y0, Y6, Y6
-	VPMADDUBSW     64(AX), Y6, Y6
-	VPSRLW         $0x02, Y4, Y7
-	VPAND          Y0, Y7, Y7
-	VPMADDUBSW     96(AX), Y7, Y7
-	VPADDW         Y7, Y6, Y6
-	VPUNPCKLDQ     Y6, Y5, Y7
-	VPUNPCKHDQ     Y6, Y5, Y5
-	VPADDW         Y7, Y5, Y5
-	VPSRLW         $0x04, Y3, Y6
-	VPAND          Y0, Y6, Y6
-	VPMADDUBSW     128(AX), Y6, Y6
-	VPSRLW         $0x04, Y4, Y7
-	VPAND          Y0, Y7, Y7
-	VPMADDUBSW     160(AX), Y7, Y7
-	VPADDW         Y7, Y6, Y6
-	VPSRLW         $0x06, Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VPMADDUBSW     192(AX), Y3, Y3
-	VPSRLW         $0x06, Y4, Y4
-	VPAND          Y0, Y4, Y4
-	VPMADDUBSW     224(AX), Y4, Y4
-	VPADDW         Y4, Y3, Y3
-	VPUNPCKLDQ     Y3, Y6, Y4
-	VPUNPCKHDQ     Y3, Y6, Y6
-	VPADDW         Y4, Y6, Y6
-	VPUNPCKLQDQ    Y6, Y5, Y3
-	VPUNPCKHQDQ    Y6, Y5, Y5
-	VPADDW         Y3, Y5, Y5
-	VPMADDWD       Y1, Y5, Y5
-	VPSUBD         288(AX), Y5, Y5
-	VPBROADCASTW   64(SI), X3
-	VCVTPH2PS      X3, Y3
-	VMULPS         256(AX), Y3, Y3
-	VCVTDQ2PS      Y5, Y5
-	VMULPS         Y3, Y5, Y5
-	VADDPS         Y5, Y2, Y2
-	ADDQ           $0x00000042, SI
-	ADDQ           $0x00000180, AX
-	DECQ           CX
-	JNZ            block
-	VEXTRACTF128   $0x01, Y2, X3
-	VADDPS         X3, X2, X2
-	VMOVHLPS       X2, X2, X3
-	VADDPS         X3, X2, X2
-	VMOVSHDUP      X2, X3
-	VADDSS         X3, X2, X2
-	VMOVSS         X2, (DX)
-	ADDQ           $0x04, DX
-	DECQ           BX
-	JNZ            row
+	VMOVDQU      (SI), Y3
+	VPERM2I128   $0x31, 32(SI), Y3, Y4
+	VINSERTI128  $0x01, 32(SI), Y3, Y3
+	VPAND        Y0, Y3, Y5
+	VPMADDUBSW   (AX), Y5, Y5
+	VPAND        Y0, Y4, Y6
+	VPMADDUBSW   32(AX), Y6, Y6
+	VPADDW       Y6, Y5, Y5
+	VPSRLW       $0x02, Y3, Y6
+	VPAND        Y0, Y6, Y6
+	VPMADDUBSW   64(AX), Y6, Y6
+	VPSRLW       $0x02, Y4, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   96(AX), Y7, Y7
+	VPADDW       Y7, Y6, Y6
+	VPUNPCKLDQ   Y6, Y5, Y7
+	VPUNPCKHDQ   Y6, Y5, Y5
+	VPADDW       Y7, Y5, Y5
+	VPSRLW       $0x04, Y3, Y6
+	VPAND        Y0, Y6, Y6
+	VPMADDUBSW   128(AX), Y6, Y6
+	VPSRLW       $0x04, Y4, Y7
+	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   160(AX), Y7, Y7
+	VPADDW       Y7, Y6, Y6
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPMADDUBSW   192(AX), Y3, Y3
+	VPSRLW       $0x06, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPMADDUBSW   224(AX), Y4, Y4
+	VPADDW       Y4, Y3, Y3
+	VPUNPCKLDQ   Y3, Y6, Y4
+	VPUNPCKHDQ   Y3, Y6, Y6
+	VPADDW       Y4, Y6, Y6
+	VPUNPCKLQDQ  Y6, Y5, Y3
+	VPUNPCKHQDQ  Y6, Y5, Y5
+	VPADDW       Y3, Y5, Y5
+	VPMADDWD     Y1, Y5, Y5
+	VPSUBD       288(AX), Y5, Y5
+	VPBROADCASTW 64(SI), X3
+	VCVTPH2PS    X3, Y3
+	VMULPS       256(AX), Y3, Y3
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       Y5, Y2, Y2
+	ADDQ         $0x00000042, SI
+	ADDQ         $0x00000180, AX
+	DECQ         CX
+	JNZ          block
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VMOVHLPS     X2, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMOVSS       X2, (DX)
+	ADDQ         $0x04, DX
+	DECQ         BX
+	JNZ          row
 	VZEROUPPER
 	RET
 

@@ -86,8 +86,7 @@ group:
 	VMOVQ          R10, X2
 	VPINSRQ        $0x01, R11, X2, X2
 	VCVTPH2PS      X2, Y2
-	VMOVDQU        256(AX), Y3
-	VMULPS         Y3, Y2, Y2
+	VMULPS         256(AX), Y2, Y2
 	VCVTDQ2PS      Y4, Y4
 	VMULPS         Y2, Y4, Y4
 	VADDPS         Y4, Y1, Y1
@@ -395,13 +394,11 @@ group:
 	VMOVQ          R10, X3
 	VPINSRQ        $0x01, R11, X3, X3
 	VCVTPH2PS      X3, Y3
-	VMOVDQU        256(AX), Y5
-	VMULPS         Y5, Y2, Y2
+	VMULPS         256(AX), Y2, Y2
 	VCVTDQ2PS      Y4, Y4
 	VMULPS         Y2, Y4, Y4
 	VADDPS         Y4, Y1, Y1
-	VMOVDQU        320(AX), Y2
-	VMULPS         Y2, Y3, Y3
+	VMULPS         320(AX), Y3, Y3
 	VADDPS         Y3, Y1, Y1
 	ADDQ           $0x000000a0, SI
 	ADDQ           $0x00000180, AX
@@ -738,8 +735,7 @@ group:
 	VMOVQ          R10, X3
 	VPINSRQ        $0x01, R11, X3, X3
 	VCVTPH2PS      X3, Y3
-	VMOVDQU        256(AX), Y4
-	VMULPS         Y4, Y3, Y3
+	VMULPS         256(AX), Y3, Y3
 	VCVTDQ2PS      Y5, Y5
 	VMULPS         Y3, Y5, Y5
 	VADDPS         Y5, Y2, Y2
@@ -1133,13 +1129,11 @@ group:
 	VMOVQ          R10, X4
 	VPINSRQ        $0x01, R11, X4, X4
 	VCVTPH2PS      X4, Y4
-	VMOVDQU        256(AX), Y6
-	VMULPS         Y6, Y3, Y3
+	VMULPS         256(AX), Y3, Y3
 	VCVTDQ2PS      Y5, Y5
 	VMULPS         Y3, Y5, Y5
 	VADDPS         Y5, Y2, Y2
-	VMOVDQU        320(AX), Y3
-	VMULPS         Y3, Y4, Y4
+	VMULPS         320(AX), Y4, Y4
 	VADDPS         Y4, Y2, Y2
 	ADDQ           $0x000000c0, SI
 	ADDQ           $0x00000180, AX
@@ -1421,80 +1415,75 @@ row:
 	JZ     rest
 
 group:
-	VBROADCASTI128 2(SI), Y2
-	VINSERTI128    $0x01, 138(SI), Y2, Y2
-	VBROADCASTI128 18(SI), Y3
-	VINSERTI128    $0x01, 154(SI), Y3, Y3
-	VPXOR          Y0, Y2, Y2
-	VPXOR          Y0, Y3, Y3
-	VPXORD         Y4, Y4, Y4
-	VPDPBUSD       (AX), Y2, Y4
-	VPDPBUSD       32(AX), Y3, Y4
-	VBROADCASTI128 36(SI), Y2
-	VINSERTI128    $0x01, 172(SI), Y2, Y2
-	VBROADCASTI128 52(SI), Y3
-	VINSERTI128    $0x01, 188(SI), Y3, Y3
-	VPXOR          Y0, Y2, Y2
-	VPXOR          Y0, Y3, Y3
-	VPXORD         Y5, Y5, Y5
-	VPDPBUSD       64(AX), Y2, Y5
-	VPDPBUSD       96(AX), Y3, Y5
-	VPUNPCKLDQ     Y5, Y4, Y2
-	VPUNPCKHDQ     Y5, Y4, Y4
-	VPADDD         Y2, Y4, Y4
-	VBROADCASTI128 70(SI), Y2
-	VINSERTI128    $0x01, 206(SI), Y2, Y2
-	VBROADCASTI128 86(SI), Y3
-	VINSERTI128    $0x01, 222(SI), Y3, Y3
-	VPXOR          Y0, Y2, Y2
-	VPXOR          Y0, Y3, Y3
-	VPXORD         Y5, Y5, Y5
-	VPDPBUSD       128(AX), Y2, Y5
-	VPDPBUSD       160(AX), Y3, Y5
-	VBROADCASTI128 104(SI), Y2
-	VINSERTI128    $0x01, 240(SI), Y2, Y2
-	VBROADCASTI128 120(SI), Y3
-	VINSERTI128    $0x01, 256(SI), Y3, Y3
-	VPXOR          Y0, Y2, Y2
-	VPXOR          Y0, Y3, Y3
-	VPXORD         Y6, Y6, Y6
-	VPDPBUSD       192(AX), Y2, Y6
-	VPDPBUSD       224(AX), Y3, Y6
-	VPUNPCKLDQ     Y6, Y5, Y2
-	VPUNPCKHDQ     Y6, Y5, Y5
-	VPADDD         Y2, Y5, Y5
-	VPUNPCKLQDQ    Y5, Y4, Y2
-	VPUNPCKHQDQ    Y5, Y4, Y4
-	VPADDD         Y2, Y4, Y4
-	VMOVDQU        288(AX), Y2
-	VPSLLD         $0x07, Y2, Y2
-	VPSUBD         Y2, Y4, Y4
-	MOVWLZX        102(SI), R10
-	SHLQ           $0x10, R10
-	MOVW           68(SI), R10
-	SHLQ           $0x10, R10
-	MOVW           34(SI), R10
-	SHLQ           $0x10, R10
-	MOVW           (SI), R10
-	MOVWLZX        238(SI), R11
-	SHLQ           $0x10, R11
-	MOVW           204(SI), R11
-	SHLQ           $0x10, R11
-	MOVW           170(SI), R11
-	SHLQ           $0x10, R11
-	MOVW           136(SI), R11
-	VMOVQ          R10, X2
-	VPINSRQ        $0x01, R11, X2, X2
-	VCVTPH2PS      X2, Y2
-	VMOVDQU        256(AX), Y3
-	VMULPS         Y3, Y2, Y2
-	VCVTDQ2PS      Y4, Y4
-	VMULPS         Y2, Y4, Y4
-	VADDPS         Y4, Y1, Y1
-	ADDQ           $0x00000110, SI
-	ADDQ           $0x00000180, AX
-	DECQ           CX
-	JNZ            group
+	VMOVDQU     2(SI), Y2
+	VPERM2I128  $0x31, 138(SI), Y2, Y3
+	VINSERTI128 $0x01, 138(SI), Y2, Y2
+	VPXOR       Y0, Y2, Y2
+	VPXOR       Y0, Y3, Y3
+	VPXORD      Y4, Y4, Y4
+	VPDPBUSD    (AX), Y2, Y4
+	VPDPBUSD    32(AX), Y3, Y4
+	VMOVDQU     36(SI), Y2
+	VPERM2I128  $0x31, 172(SI), Y2, Y3
+	VINSERTI128 $0x01, 172(SI), Y2, Y2
+	VPXOR       Y0, Y2, Y2
+	VPXOR       Y0, Y3, Y3
+	VPXORD      Y5, Y5, Y5
+	VPDPBUSD    64(AX), Y2, Y5
+	VPDPBUSD    96(AX), Y3, Y5
+	VPUNPCKLDQ  Y5, Y4, Y2
+	VPUNPCKHDQ  Y5, Y4, Y4
+	VPADDD      Y2, Y4, Y4
+	VMOVDQU     70(SI), Y2
+	VPERM2I128  $0x31, 206(SI), Y2, Y3
+	VINSERTI128 $0x01, 206(SI), Y2, Y2
+	VPXOR       Y0, Y2, Y2
+	VPXOR       Y0, Y3, Y3
+	VPXORD      Y5, Y5, Y5
+	VPDPBUSD    128(AX), Y2, Y5
+	VPDPBUSD    160(AX), Y3, Y5
+	VMOVDQU     104(SI), Y2
+	VPERM2I128  $0x31, 240(SI), Y2, Y3
+	VINSERTI128 $0x01, 240(SI), Y2, Y2
+	VPXOR       Y0, Y2, Y2
+	VPXOR       Y0, Y3, Y3
+	VPXORD      Y6, Y6, Y6
+	VPDPBUSD    192(AX), Y2, Y6
+	VPDPBUSD    224(AX), Y3, Y6
+	VPUNPCKLDQ  Y6, Y5, Y2
+	VPUNPCKHDQ  Y6, Y5, Y5
+	VPADDD      Y2, Y5, Y5
+	VPUNPCKLQDQ Y5, Y4, Y2
+	VPUNPCKHQDQ Y5, Y4, Y4
+	VPADDD      Y2, Y4, Y4
+	VMOVDQU     288(AX), Y2
+	VPSLLD      $0x07, Y2, Y2
+	VPSUBD      Y2, Y4, Y4
+	MOVWLZX     102(SI), R10
+	SHLQ        $0x10, R10
+	MOVW        68(SI), R10
+	SHLQ        $0x10, R10
+	MOVW        34(SI), R10
+	SHLQ        $0x10, R10
+	MOVW        (SI), R10
+	MOVWLZX     238(SI), R11
+	SHLQ        $0x10, R11
+	MOVW        204(SI), R11
+	SHLQ        $0x10, R11
+	MOVW        170(SI), R11
+	SHLQ        $0x10, R11
+	MOVW        136(SI), R11
+	VMOVQ       R10, X2
+	VPINSRQ     $0x01, R11, X2, X2
+	VCVTPH2PS   X2, Y2
+	VMULPS      256(AX), Y2, Y2
+	VCVTDQ2PS   Y4, Y4
+	VMULPS      Y2, Y4, Y4
+	VADDPS      Y4, Y1, Y1
+	ADDQ        $0x00000110, SI
+	ADDQ        $0x00000180, AX
+	DECQ        CX
+	JNZ         group
 
 rest:
 	XORL CX, CX
@@ -1582,51 +1571,47 @@ clear:
 	MOVQ    groups+96(FP), AX
 
 group:
-	VMOVDQU        signs<>+0(SB), Y0
-	VBROADCASTI128 2(BX), Y1
-	VINSERTI128    $0x01, 138(BX), Y1, Y1
-	VBROADCASTI128 18(BX), Y2
-	VINSERTI128    $0x01, 154(BX), Y2, Y2
-	VPXOR          Y0, Y1, Y1
-	VPXOR          Y0, Y2, Y2
-	VBROADCASTI128 36(BX), Y3
-	VINSERTI128    $0x01, 172(BX), Y3, Y3
-	VBROADCASTI128 52(BX), Y4
-	VINSERTI128    $0x01, 188(BX), Y4, Y4
-	VPXOR          Y0, Y3, Y3
-	VPXOR          Y0, Y4, Y4
-	VBROADCASTI128 70(BX), Y5
-	VINSERTI128    $0x01, 206(BX), Y5, Y5
-	VBROADCASTI128 86(BX), Y6
-	VINSERTI128    $0x01, 222(BX), Y6, Y6
-	VPXOR          Y0, Y5, Y5
-	VPXOR          Y0, Y6, Y6
-	VBROADCASTI128 104(BX), Y7
-	VINSERTI128    $0x01, 240(BX), Y7, Y7
-	VBROADCASTI128 120(BX), Y8
-	VINSERTI128    $0x01, 256(BX), Y8, Y8
-	VPXOR          Y0, Y7, Y7
-	VPXOR          Y0, Y8, Y8
-	MOVWLZX        102(BX), SI
-	SHLQ           $0x10, SI
-	MOVW           68(BX), SI
-	SHLQ           $0x10, SI
-	MOVW           34(BX), SI
-	SHLQ           $0x10, SI
-	MOVW           (BX), SI
-	MOVWLZX        238(BX), DI
-	SHLQ           $0x10, DI
-	MOVW           204(BX), DI
-	SHLQ           $0x10, DI
-	MOVW           170(BX), DI
-	SHLQ           $0x10, DI
-	MOVW           136(BX), DI
-	VMOVQ          SI, X0
-	VPINSRQ        $0x01, DI, X0, X0
-	VCVTPH2PS      X0, Y0
-	MOVQ           xs_base+48(FP), SI
-	MOVQ           acc_base+72(FP), DI
-	MOVQ           xs_len+56(FP), R8
+	VMOVDQU     signs<>+0(SB), Y0
+	VMOVDQU     2(BX), Y1
+	VPERM2I128  $0x31, 138(BX), Y1, Y2
+	VINSERTI128 $0x01, 138(BX), Y1, Y1
+	VPXOR       Y0, Y1, Y1
+	VPXOR       Y0, Y2, Y2
+	VMOVDQU     36(BX), Y3
+	VPERM2I128  $0x31, 172(BX), Y3, Y4
+	VINSERTI128 $0x01, 172(BX), Y3, Y3
+	VPXOR       Y0, Y3, Y3
+	VPXOR       Y0, Y4, Y4
+	VMOVDQU     70(BX), Y5
+	VPERM2I128  $0x31, 206(BX), Y5, Y6
+	VINSERTI128 $0x01, 206(BX), Y5, Y5
+	VPXOR       Y0, Y5, Y5
+	VPXOR       Y0, Y6, Y6
+	VMOVDQU     104(BX), Y7
+	VPERM2I128  $0x31, 240(BX), Y7, Y8
+	VINSERTI128 $0x01, 240(BX), Y7, Y7
+	VPXOR       Y0, Y7, Y7
+	VPXOR       Y0, Y8, Y8
+	MOVWLZX     102(BX), SI
+	SHLQ        $0x10, SI
+	MOVW        68(BX), SI
+	SHLQ        $0x10, SI
+	MOVW        34(BX), SI
+	SHLQ        $0x10, SI
+	MOVW        (BX), SI
+	MOVWLZX     238(BX), DI
+	SHLQ        $0x10, DI
+	MOVW        204(BX), DI
+	SHLQ        $0x10, DI
+	MOVW        170(BX), DI
+	SHLQ        $0x10, DI
+	MOVW        136(BX), DI
+	VMOVQ       SI, X0
+	VPINSRQ     $0x01, DI, X0, X0
+	VCVTPH2PS   X0, Y0
+	MOVQ        xs_base+48(FP), SI
+	MOVQ        acc_base+72(FP), DI
+	MOVQ        xs_len+56(FP), R8
 
 vector:
 	MOVQ        (SI), R9
@@ -1790,8 +1775,7 @@ group:
 	VMOVQ          R10, X3
 	VPINSRQ        $0x01, R11, X3, X3
 	VCVTPH2PS      X3, Y3
-	VMOVDQU        256(AX), Y4
-	VMULPS         Y4, Y3, Y3
+	VMULPS         256(AX), Y3, Y3
 	VCVTDQ2PS      Y5, Y5
 	VMULPS         Y3, Y5, Y5
 	VADDPS         Y5, Y2, Y2
@@ -2103,8 +2087,7 @@ group:
 	VPSLLVD        Y3, Y6, Y6
 	VPCMPGTD       one<>+0(SB), Y3, Y3
 	VPBLENDVB      Y3, Y4, Y6, Y6
-	VMOVDQU        256(AX), Y3
-	VMULPS         Y3, Y6, Y6
+	VMULPS         256(AX), Y6, Y6
 	VCVTDQ2PS      Y5, Y5
 	VMULPS         Y6, Y5, Y5
 	VADDPS         Y5, Y2, Y2
@@ -2727,88 +2710,86 @@ row:
 	MOVQ   R8, CX
 
 block:
-	MOVQ           4(SI), R12
-	MOVL           12(SI), R14
-	MOVQ           R12, R13
-	ANDQ           R9, R12
-	SHRQ           $0x02, R13
-	MOVQ           R14, R15
-	SHLQ           $0x1c, R15
-	ORQ            R15, R14
-	ANDQ           R10, R13
-	ANDQ           R11, R14
-	ORQ            R14, R13
-	VMOVQ          R12, X3
-	VMOVQ          R13, X4
-	VINSERTI128    $0x01, X4, Y3, Y3
-	VBROADCASTI128 16(SI), Y4
-	VINSERTI128    $0x01, 80(SI), Y4, Y4
-	VPAND          Y0, Y4, Y5
-	VPXORD         Y6, Y6, Y6
-	VPDPBUSD       (AX), Y5, Y6
-	VPSRLW         $0x04, Y4, Y4
-	VPAND          Y0, Y4, Y4
-	VPXORD         Y5, Y5, Y5
-	VPDPBUSD       64(AX), Y4, Y5
-	VBROADCASTI128 32(SI), Y4
-	VINSERTI128    $0x01, 96(SI), Y4, Y4
-	VPAND          Y0, Y4, Y7
-	VPDPBUSD       32(AX), Y7, Y6
-	VPSRLW         $0x04, Y4, Y4
-	VPAND          Y0, Y4, Y4
-	VPDPBUSD       96(AX), Y4, Y5
-	VPACKSSDW      Y5, Y6, Y4
-	VPSHUFB        k4_scales_0011<>+0(SB), Y3, Y5
-	VPMADDWD       Y5, Y4, Y4
-	VBROADCASTI128 48(SI), Y5
-	VINSERTI128    $0x01, 112(SI), Y5, Y5
-	VPAND          Y0, Y5, Y6
-	VPXORD         Y7, Y7, Y7
-	VPDPBUSD       128(AX), Y6, Y7
-	VPSRLW         $0x04, Y5, Y5
-	VPAND          Y0, Y5, Y5
-	VPXORD         Y6, Y6, Y6
-	VPDPBUSD       192(AX), Y5, Y6
-	VBROADCASTI128 64(SI), Y5
-	VINSERTI128    $0x01, 128(SI), Y5, Y5
-	VPAND          Y0, Y5, Y8
-	VPDPBUSD       160(AX), Y8, Y7
-	VPSRLW         $0x04, Y5, Y5
-	VPAND          Y0, Y5, Y5
-	VPDPBUSD       224(AX), Y5, Y6
-	VPACKSSDW      Y6, Y7, Y5
-	VPSHUFB        k4_scales_2233<>+0(SB), Y3, Y6
-	VPMADDWD       Y6, Y5, Y5
-	VSHUFPS        $0x88, Y5, Y4, Y6
-	VSHUFPS        $0xdd, Y5, Y4, Y4
-	VPADDD         Y4, Y6, Y6
-	VPBROADCASTD   (SI), X4
-	VCVTPH2PS      X4, Y4
-	VMULPS         256(AX), Y4, Y4
-	VMOVSLDUP      Y4, Y5
-	VMOVSHDUP      Y4, Y4
-	VCVTDQ2PS      Y6, Y6
-	VMULPS         Y5, Y6, Y6
-	VADDPS         Y6, Y2, Y2
-	VPSHUFB        Y1, Y3, Y5
-	VPMADDWD       352(AX), Y5, Y5
-	VCVTDQ2PS      Y5, Y5
-	VMULPS         Y4, Y5, Y5
-	VSUBPS         Y5, Y2, Y2
-	ADDQ           $0x00000090, SI
-	ADDQ           $0x00000180, AX
-	DECQ           CX
-	JNZ            block
-	VEXTRACTF128   $0x01, Y2, X3
-	VADDPS         X3, X2, X2
-	VMOVHLPS       X2, X2, X3
-	VADDPS         X3, X2, X2
-	VMOVSHDUP      X2, X3
-	VADDSS         X3, X2, X2
-	VMOVSS         X2, (DX)
-	ADDQ           $0x04, DX
-	DECQ           BX
-	JNZ            row
+	MOVQ         4(SI), R12
+	MOVL         12(SI), R14
+	MOVQ         R12, R13
+	ANDQ         R9, R12
+	SHRQ         $0x02, R13
+	MOVQ         R14, R15
+	SHLQ         $0x1c, R15
+	ORQ          R15, R14
+	ANDQ         R10, R13
+	ANDQ         R11, R14
+	ORQ          R14, R13
+	VMOVQ        R12, X3
+	VMOVQ        R13, X4
+	VINSERTI128  $0x01, X4, Y3, Y3
+	VMOVDQU      16(SI), Y4
+	VPERM2I128   $0x31, 80(SI), Y4, Y5
+	VINSERTI128  $0x01, 80(SI), Y4, Y4
+	VPAND        Y0, Y4, Y6
+	VPXORD       Y7, Y7, Y7
+	VPDPBUSD     (AX), Y6, Y7
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPXORD       Y6, Y6, Y6
+	VPDPBUSD     64(AX), Y4, Y6
+	VPAND        Y0, Y5, Y4
+	VPDPBUSD     32(AX), Y4, Y7
+	VPSRLW       $0x04, Y5, Y4
+	VPAND        Y0, Y4, Y4
+	VPDPBUSD     96(AX), Y4, Y6
+	VPACKSSDW    Y6, Y7, Y4
+	VPSHUFB      k4_scales_0011<>+0(SB), Y3, Y5
+	VPMADDWD     Y5, Y4, Y4
+	VMOVDQU      48(SI), Y5
+	VPERM2I128   $0x31, 112(SI), Y5, Y6
+	VINSERTI128  $0x01, 112(SI), Y5, Y5
+	VPAND        Y0, Y5, Y7
+	VPXORD       Y8, Y8, Y8
+	VPDPBUSD     128(AX), Y7, Y8
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VPXORD       Y7, Y7, Y7
+	VPDPBUSD     192(AX), Y5, Y7
+	VPAND        Y0, Y6, Y5
+	VPDPBUSD     160(AX), Y5, Y8
+	VPSRLW       $0x04, Y6, Y5
+	VPAND        Y0, Y5, Y5
+	VPDPBUSD     224(AX), Y5, Y7
+	VPACKSSDW    Y7, Y8, Y5
+	VPSHUFB      k4_scales_2233<>+0(SB), Y3, Y6
+	VPMADDWD     Y6, Y5, Y5
+	VSHUFPS      $0x88, Y5, Y4, Y6
+	VSHUFPS      $0xdd, Y5, Y4, Y4
+	VPADDD       Y4, Y6, Y6
+	VPBROADCASTD (SI), X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       256(AX), Y4, Y4
+	VMOVSLDUP    Y4, Y5
+	VMOVSHDUP    Y4, Y4
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y5, Y6, Y6
+	VADDPS       Y6, Y2, Y2
+	VPSHUFB      Y1, Y3, Y5
+	VPMADDWD     352(AX), Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VSUBPS       Y5, Y2, Y2
+	ADDQ         $0x00000090, SI
+	ADDQ         $0x00000180, AX
+	DECQ         CX
+	JNZ          block
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VMOVHLPS     X2, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMOVSS       X2, (DX)
+	ADDQ         $0x04, DX
+	DECQ         BX
+	JNZ          row
 	VZEROUPPER
 	RET
 
@@ -2850,70 +2831,68 @@ clear:
 	MOVQ    groups+96(FP), AX
 
 group:
-	VMOVDQU        low_nibbles<>+0(SB), Y0
-	VMOVDQU        k4_mins<>+0(SB), Y2
-	MOVQ           $0x3f3f3f3f3f3f3f3f, SI
-	MOVQ           $0x3030303030303030, DI
-	MOVQ           $0x0f0f0f0f0f0f0f0f, R8
-	MOVQ           4(BX), R9
-	MOVL           12(BX), R11
-	MOVQ           R9, R10
-	ANDQ           SI, R9
-	SHRQ           $0x02, R10
-	MOVQ           R11, SI
-	SHLQ           $0x1c, SI
-	ORQ            SI, R11
-	ANDQ           DI, R10
-	ANDQ           R8, R11
-	ORQ            R11, R10
-	VMOVQ          R9, X1
-	VMOVQ          R10, X3
-	VINSERTI128    $0x01, X3, Y1, Y1
-	VBROADCASTI128 16(BX), Y3
-	VINSERTI128    $0x01, 80(BX), Y3, Y3
-	VPAND          Y0, Y3, Y4
-	VBROADCASTI128 32(BX), Y5
-	VINSERTI128    $0x01, 96(BX), Y5, Y5
-	VPAND          Y0, Y5, Y6
-	VPSRLW         $0x04, Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VPSRLW         $0x04, Y5, Y5
-	VPAND          Y0, Y5, Y5
-	VBROADCASTI128 48(BX), Y7
-	VINSERTI128    $0x01, 112(BX), Y7, Y7
-	VPAND          Y0, Y7, Y8
-	VBROADCASTI128 64(BX), Y9
-	VINSERTI128    $0x01, 128(BX), Y9, Y9
-	VPAND          Y0, Y9, Y10
-	VPSRLW         $0x04, Y7, Y7
-	VPAND          Y0, Y7, Y7
-	VPSRLW         $0x04, Y9, Y9
-	VPAND          Y0, Y9, Y0
-	VPSHUFB        k4_scales_0011<>+0(SB), Y1, Y9
-	VPSHUFB        k4_scales_2233<>+0(SB), Y1, Y11
-	VPBROADCASTD   (BX), X12
-	VCVTPH2PS      X12, Y12
-	VMOVSHDUP      Y12, Y13
-	VMOVSLDUP      Y12, Y12
-	VPSHUFB        Y2, Y1, Y2
-	MOVQ           xs_base+48(FP), SI
-	MOVQ           acc_base+72(FP), DI
-	MOVQ           xs_len+56(FP), R8
+	VMOVDQU      low_nibbles<>+0(SB), Y0
+	VMOVDQU      k4_mins<>+0(SB), Y2
+	MOVQ         $0x3f3f3f3f3f3f3f3f, SI
+	MOVQ         $0x3030303030303030, DI
+	MOVQ         $0x0f0f0f0f0f0f0f0f, R8
+	MOVQ         4(BX), R9
+	MOVL         12(BX), R11
+	MOVQ         R9, R10
+	ANDQ         SI, R9
+	SHRQ         $0x02, R10
+	MOVQ         R11, SI
+	SHLQ         $0x1c, SI
+	ORQ          SI, R11
+	ANDQ         DI, R10
+	ANDQ         R8, R11
+	ORQ          R11, R10
+	VMOVQ        R9, X1
+	VMOVQ        R10, X3
+	VINSERTI128  $0x01, X3, Y1, Y1
+	VMOVDQU      16(BX), Y3
+	VPERM2I128   $0x31, 80(BX), Y3, Y4
+	VINSERTI128  $0x01, 80(BX), Y3, Y3
+	VPAND        Y0, Y3, Y5
+	VPAND        Y0, Y4, Y6
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VMOVDQU      48(BX), Y7
+	VPERM2I128   $0x31, 112(BX), Y7, Y8
+	VINSERTI128  $0x01, 112(BX), Y7, Y7
+	VPAND        Y0, Y7, Y9
+	VPAND        Y0, Y8, Y10
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        Y0, Y8, Y0
+	VPSHUFB      k4_scales_0011<>+0(SB), Y1, Y8
+	VPSHUFB      k4_scales_2233<>+0(SB), Y1, Y11
+	VPBROADCASTD (BX), X12
+	VCVTPH2PS    X12, Y12
+	VMOVSHDUP    Y12, Y13
+	VMOVSLDUP    Y12, Y12
+	VPSHUFB      Y2, Y1, Y2
+	MOVQ         xs_base+48(FP), SI
+	MOVQ         acc_base+72(FP), DI
+	MOVQ         xs_len+56(FP), R8
 
 vector:
 	MOVQ      (SI), R9
 	ADDQ      CX, R9
 	VMOVUPS   (DI), Y14
 	VPXORD    Y15, Y15, Y15
-	VPDPBUSD  (R9), Y4, Y15
+	VPDPBUSD  (R9), Y5, Y15
 	VPXORD    Y16, Y16, Y16
 	VPDPBUSD  64(R9), Y3, Y16
 	VPDPBUSD  32(R9), Y6, Y15
-	VPDPBUSD  96(R9), Y5, Y16
+	VPDPBUSD  96(R9), Y4, Y16
 	VPACKSSDW Y16, Y15, Y15
-	VPMADDWD  Y9, Y15, Y15
+	VPMADDWD  Y8, Y15, Y15
 	VPXORD    Y16, Y16, Y16
-	VPDPBUSD  128(R9), Y8, Y16
+	VPDPBUSD  128(R9), Y9, Y16
 	VPXORD    Y17, Y17, Y17
 	VPDPBUSD  192(R9), Y7, Y17
 	VPDPBUSD  160(R9), Y10, Y16
@@ -3000,70 +2979,68 @@ block:
 	VMOVQ          R12, X4
 	VMOVQ          R13, X5
 	VINSERTI128    $0x01, X5, Y4, Y4
-	VBROADCASTI128 48(SI), Y5
+	VMOVDQU        48(SI), Y5
+	VPERM2I128     $0x31, 112(SI), Y5, Y6
 	VINSERTI128    $0x01, 112(SI), Y5, Y5
-	VBROADCASTI128 16(SI), Y6
-	VPSRLVD        Y2, Y6, Y6
-	VPSLLW         $0x04, Y6, Y7
+	VBROADCASTI128 16(SI), Y7
+	VPSRLVD        Y2, Y7, Y7
+	VPSLLW         $0x04, Y7, Y8
+	VPAND          Y1, Y8, Y8
+	VMOVDQA        Y5, Y9
+	VPTERNLOGD     $0xea, Y8, Y0, Y9
+	VPXORD         Y8, Y8, Y8
+	VPDPBUSD       (AX), Y9, Y8
+	VPSLLW         $0x03, Y7, Y9
+	VPAND          Y1, Y9, Y9
+	VPSRLW         $0x04, Y5, Y5
+	VPTERNLOGD     $0xea, Y9, Y0, Y5
+	VPXORD         Y9, Y9, Y9
+	VPDPBUSD       64(AX), Y5, Y9
+	VBROADCASTI128 32(SI), Y5
+	VPSRLVD        Y2, Y5, Y5
+	VPSLLW         $0x04, Y5, Y10
+	VPAND          Y1, Y10, Y10
+	VMOVDQA        Y6, Y11
+	VPTERNLOGD     $0xea, Y10, Y0, Y11
+	VPDPBUSD       32(AX), Y11, Y8
+	VPSLLW         $0x03, Y5, Y10
+	VPAND          Y1, Y10, Y10
+	VPSRLW         $0x04, Y6, Y6
+	VPTERNLOGD     $0xea, Y10, Y0, Y6
+	VPDPBUSD       96(AX), Y6, Y9
+	VPACKSSDW      Y9, Y8, Y6
+	VPSHUFB        k4_scales_0011<>+0(SB), Y4, Y8
+	VPMADDWD       Y8, Y6, Y6
+	VMOVDQU        80(SI), Y8
+	VPERM2I128     $0x31, 144(SI), Y8, Y9
+	VINSERTI128    $0x01, 144(SI), Y8, Y8
+	VPSLLW         $0x02, Y7, Y10
+	VPAND          Y1, Y10, Y10
+	VMOVDQA        Y8, Y11
+	VPTERNLOGD     $0xea, Y10, Y0, Y11
+	VPXORD         Y10, Y10, Y10
+	VPDPBUSD       128(AX), Y11, Y10
+	VPSLLW         $0x01, Y7, Y7
 	VPAND          Y1, Y7, Y7
-	VMOVDQA        Y5, Y8
+	VPSRLW         $0x04, Y8, Y8
 	VPTERNLOGD     $0xea, Y7, Y0, Y8
 	VPXORD         Y7, Y7, Y7
-	VPDPBUSD       (AX), Y8, Y7
-	VPSLLW         $0x03, Y6, Y8
+	VPDPBUSD       192(AX), Y8, Y7
+	VPSLLW         $0x02, Y5, Y8
 	VPAND          Y1, Y8, Y8
-	VPSRLW         $0x04, Y5, Y5
-	VPTERNLOGD     $0xea, Y8, Y0, Y5
-	VPXORD         Y8, Y8, Y8
-	VPDPBUSD       64(AX), Y5, Y8
-	VBROADCASTI128 64(SI), Y5
-	VINSERTI128    $0x01, 128(SI), Y5, Y5
-	VBROADCASTI128 32(SI), Y9
-	VPSRLVD        Y2, Y9, Y9
-	VPSLLW         $0x04, Y9, Y10
-	VPAND          Y1, Y10, Y10
-	VMOVDQA        Y5, Y11
-	VPTERNLOGD     $0xea, Y10, Y0, Y11
-	VPDPBUSD       32(AX), Y11, Y7
-	VPSLLW         $0x03, Y9, Y10
-	VPAND          Y1, Y10, Y10
-	VPSRLW         $0x04, Y5, Y5
-	VPTERNLOGD     $0xea, Y10, Y0, Y5
-	VPDPBUSD       96(AX), Y5, Y8
-	VPACKSSDW      Y8, Y7, Y5
-	VPSHUFB        k4_scales_0011<>+0(SB), Y4, Y7
-	VPMADDWD       Y7, Y5, Y5
-	VBROADCASTI128 80(SI), Y7
-	VINSERTI128    $0x01, 144(SI), Y7, Y7
-	VPSLLW         $0x02, Y6, Y8
-	VPAND          Y1, Y8, Y8
-	VMOVDQA        Y7, Y10
-	VPTERNLOGD     $0xea, Y8, Y0, Y10
-	VPXORD         Y8, Y8, Y8
-	VPDPBUSD       128(AX), Y10, Y8
-	VPSLLW         $0x01, Y6, Y6
-	VPAND          Y1, Y6, Y6
-	VPSRLW         $0x04, Y7, Y7
-	VPTERNLOGD     $0xea, Y6, Y0, Y7
-	VPXORD         Y6, Y6, Y6
-	VPDPBUSD       192(AX), Y7, Y6
-	VBROADCASTI128 96(SI), Y7
-	VINSERTI128    $0x01, 160(SI), Y7, Y7
-	VPSLLW         $0x02, Y9, Y10
-	VPAND          Y1, Y10, Y10
-	VMOVDQA        Y7, Y11
-	VPTERNLOGD     $0xea, Y10, Y0, Y11
-	VPDPBUSD       160(AX), Y11, Y8
-	VPSLLW         $0x01, Y9, Y9
-	VPAND          Y1, Y9, Y9
-	VPSRLW         $0x04, Y7, Y7
-	VPTERNLOGD     $0xea, Y9, Y0, Y7
-	VPDPBUSD       224(AX), Y7, Y6
-	VPACKSSDW      Y6, Y8, Y6
+	VMOVDQA        Y9, Y11
+	VPTERNLOGD     $0xea, Y8, Y0, Y11
+	VPDPBUSD       160(AX), Y11, Y10
+	VPSLLW         $0x01, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPSRLW         $0x04, Y9, Y8
+	VPTERNLOGD     $0xea, Y5, Y0, Y8
+	VPDPBUSD       224(AX), Y8, Y7
+	VPACKSSDW      Y7, Y10, Y5
 	VPSHUFB        k4_scales_2233<>+0(SB), Y4, Y7
-	VPMADDWD       Y7, Y6, Y6
-	VSHUFPS        $0x88, Y6, Y5, Y7
-	VSHUFPS        $0xdd, Y6, Y5, Y5
+	VPMADDWD       Y7, Y5, Y5
+	VSHUFPS        $0x88, Y5, Y6, Y7
+	VSHUFPS        $0xdd, Y5, Y6, Y5
 	VPADDD         Y5, Y7, Y7
 	VPBROADCASTD   (SI), X5
 	VCVTPH2PS      X5, Y5
@@ -3141,57 +3118,55 @@ group:
 	VMOVQ          R9, X1
 	VMOVQ          R10, X4
 	VINSERTI128    $0x01, X4, Y1, Y1
-	VBROADCASTI128 48(BX), Y4
+	VMOVDQU        48(BX), Y4
+	VPERM2I128     $0x31, 112(BX), Y4, Y5
 	VINSERTI128    $0x01, 112(BX), Y4, Y4
-	VBROADCASTI128 16(BX), Y5
-	VPSRLVD        Y3, Y5, Y5
-	VPSLLW         $0x04, Y5, Y6
-	VPAND          Y2, Y6, Y6
-	VMOVDQA        Y4, Y7
-	VPTERNLOGD     $0xea, Y6, Y0, Y7
-	VBROADCASTI128 64(BX), Y6
-	VINSERTI128    $0x01, 128(BX), Y6, Y6
-	VBROADCASTI128 32(BX), Y8
-	VPSRLVD        Y3, Y8, Y8
-	VPSLLW         $0x04, Y8, Y3
+	VBROADCASTI128 16(BX), Y6
+	VPSRLVD        Y3, Y6, Y6
+	VPSLLW         $0x04, Y6, Y7
+	VPAND          Y2, Y7, Y7
+	VMOVDQA        Y4, Y8
+	VPTERNLOGD     $0xea, Y7, Y0, Y8
+	VBROADCASTI128 32(BX), Y7
+	VPSRLVD        Y3, Y7, Y7
+	VPSLLW         $0x04, Y7, Y3
 	VPAND          Y2, Y3, Y3
-	VMOVDQA        Y6, Y9
+	VMOVDQA        Y5, Y9
 	VPTERNLOGD     $0xea, Y3, Y0, Y9
-	VPSLLW         $0x03, Y5, Y3
+	VPSLLW         $0x03, Y6, Y3
 	VPAND          Y2, Y3, Y3
 	VPSRLW         $0x04, Y4, Y4
 	VPTERNLOGD     $0xea, Y3, Y0, Y4
-	VPSLLW         $0x03, Y8, Y3
+	VPSLLW         $0x03, Y7, Y3
 	VPAND          Y2, Y3, Y3
-	VPSRLW         $0x04, Y6, Y6
-	VPTERNLOGD     $0xea, Y3, Y0, Y6
-	VBROADCASTI128 80(BX), Y3
+	VPSRLW         $0x04, Y5, Y5
+	VPTERNLOGD     $0xea, Y3, Y0, Y5
+	VMOVDQU        80(BX), Y3
+	VPERM2I128     $0x31, 144(BX), Y3, Y10
 	VINSERTI128    $0x01, 144(BX), Y3, Y3
-	VPSLLW         $0x02, Y5, Y10
-	VPAND          Y2, Y10, Y10
-	VMOVDQA        Y3, Y11
-	VPTERNLOGD     $0xea, Y10, Y0, Y11
-	VBROADCASTI128 96(BX), Y10
-	VINSERTI128    $0x01, 160(BX), Y10, Y10
-	VPSLLW         $0x02, Y8, Y12
-	VPAND          Y2, Y12, Y12
+	VPSLLW         $0x02, Y6, Y11
+	VPAND          Y2, Y11, Y11
+	VMOVDQA        Y3, Y12
+	VPTERNLOGD     $0xea, Y11, Y0, Y12
+	VPSLLW         $0x02, Y7, Y11
+	VPAND          Y2, Y11, Y11
 	VMOVDQA        Y10, Y13
-	VPTERNLOGD     $0xea, Y12, Y0, Y13
-	VPSLLW         $0x01, Y5, Y5
-	VPAND          Y2, Y5, Y5
+	VPTERNLOGD     $0xea, Y11, Y0, Y13
+	VPSLLW         $0x01, Y6, Y6
+	VPAND          Y2, Y6, Y6
 	VPSRLW         $0x04, Y3, Y3
-	VPTERNLOGD     $0xea, Y5, Y0, Y3
-	VPSLLW         $0x01, Y8, Y5
-	VPAND          Y2, Y5, Y5
+	VPTERNLOGD     $0xea, Y6, Y0, Y3
+	VPSLLW         $0x01, Y7, Y6
+	VPAND          Y2, Y6, Y6
 	VPSRLW         $0x04, Y10, Y2
-	VPTERNLOGD     $0xea, Y5, Y0, Y2
+	VPTERNLOGD     $0xea, Y6, Y0, Y2
 	VPSHUFB        k4_scales_0011<>+0(SB), Y1, Y0
-	VPSHUFB        k4_scales_2233<>+0(SB), Y1, Y5
-	VPBROADCASTD   (BX), X8
-	VCVTPH2PS      X8, Y8
-	VMOVSHDUP      Y8, Y10
-	VMOVSLDUP      Y8, Y8
-	VPSHUFB        k4_mins<>+0(SB), Y1, Y12
+	VPSHUFB        k4_scales_2233<>+0(SB), Y1, Y6
+	VPBROADCASTD   (BX), X7
+	VCVTPH2PS      X7, Y7
+	VMOVSHDUP      Y7, Y10
+	VMOVSLDUP      Y7, Y7
+	VPSHUFB        k4_mins<>+0(SB), Y1, Y11
 	MOVQ           xs_base+48(FP), SI
 	MOVQ           acc_base+72(FP), DI
 	MOVQ           xs_len+56(FP), R8
@@ -3201,30 +3176,30 @@ vector:
 	ADDQ      CX, R9
 	VMOVUPS   (DI), Y14
 	VPXORD    Y15, Y15, Y15
-	VPDPBUSD  (R9), Y7, Y15
+	VPDPBUSD  (R9), Y8, Y15
 	VPXORD    Y16, Y16, Y16
 	VPDPBUSD  64(R9), Y4, Y16
 	VPDPBUSD  32(R9), Y9, Y15
-	VPDPBUSD  96(R9), Y6, Y16
+	VPDPBUSD  96(R9), Y5, Y16
 	VPACKSSDW Y16, Y15, Y15
 	VPMADDWD  Y0, Y15, Y15
 	VPXORD    Y16, Y16, Y16
-	VPDPBUSD  128(R9), Y11, Y16
+	VPDPBUSD  128(R9), Y12, Y16
 	VPXORD    Y17, Y17, Y17
 	VPDPBUSD  192(R9), Y3, Y17
 	VPDPBUSD  160(R9), Y13, Y16
 	VPDPBUSD  224(R9), Y2, Y17
 	VPACKSSDW Y17, Y16, Y16
-	VPMADDWD  Y5, Y16, Y16
+	VPMADDWD  Y6, Y16, Y16
 	VSHUFPS   $0x88, Y16, Y15, Y17
 	VSHUFPS   $0xdd, Y16, Y15, Y15
 	VPADDD    Y15, Y17, Y17
-	VMULPS    256(R9), Y8, Y15
+	VMULPS    256(R9), Y7, Y15
 	VMULPS    256(R9), Y10, Y16
 	VCVTDQ2PS Y17, Y17
 	VMULPS    Y15, Y17, Y17
 	VADDPS    Y17, Y14, Y14
-	VPMADDWD  352(R9), Y12, Y15
+	VPMADDWD  352(R9), Y11, Y15
 	VCVTDQ2PS Y15, Y15
 	VMULPS    Y16, Y15, Y15
 	VSUBPS    Y15, Y14, Y14
@@ -3278,105 +3253,102 @@ row:
 	MOVQ   R8, CX
 
 block:
-	VPMOVSXBW      192(SI), Y3
-	VPMADDWD       352(AX), Y3, Y4
-	VPSLLD         $0x05, Y4, Y4
-	VBROADCASTI128 (SI), Y5
-	VINSERTI128    $0x01, 64(SI), Y5, Y5
-	VBROADCASTI128 128(SI), Y6
-	VINSERTI128    $0x01, 160(SI), Y6, Y6
-	VPSLLW         $0x04, Y6, Y7
-	VPAND          Y1, Y7, Y7
-	VMOVDQA        Y5, Y8
-	VPTERNLOGD     $0xea, Y7, Y0, Y8
-	VPXORD         Y7, Y7, Y7
-	VPDPBUSD       (AX), Y8, Y7
-	VBROADCASTI128 32(SI), Y8
-	VINSERTI128    $0x01, 96(SI), Y8, Y8
-	VPSLLW         $0x02, Y6, Y9
-	VPAND          Y1, Y9, Y9
-	VMOVDQA        Y8, Y10
-	VPTERNLOGD     $0xea, Y9, Y0, Y10
-	VPXORD         Y9, Y9, Y9
-	VPDPBUSD       64(AX), Y10, Y9
-	VPACKSSDW      Y9, Y7, Y7
-	VPSHUFB        words_0022<>+0(SB), Y3, Y9
-	VPMADDWD       Y9, Y7, Y7
-	VBROADCASTI128 16(SI), Y9
-	VINSERTI128    $0x01, 80(SI), Y9, Y9
-	VBROADCASTI128 144(SI), Y10
-	VINSERTI128    $0x01, 176(SI), Y10, Y10
-	VPSLLW         $0x04, Y10, Y11
-	VPAND          Y1, Y11, Y11
-	VMOVDQA        Y9, Y12
-	VPTERNLOGD     $0xea, Y11, Y0, Y12
-	VPXORD         Y11, Y11, Y11
-	VPDPBUSD       32(AX), Y12, Y11
-	VBROADCASTI128 48(SI), Y12
-	VINSERTI128    $0x01, 112(SI), Y12, Y12
-	VPSLLW         $0x02, Y10, Y13
-	VPAND          Y1, Y13, Y13
-	VMOVDQA        Y12, Y14
-	VPTERNLOGD     $0xea, Y13, Y0, Y14
-	VPXORD         Y13, Y13, Y13
-	VPDPBUSD       96(AX), Y14, Y13
-	VPACKSSDW      Y13, Y11, Y11
-	VPSHUFB        words_1133<>+0(SB), Y3, Y13
-	VPDPWSSD       Y13, Y11, Y7
-	VMOVDQA        Y6, Y11
-	VPAND          Y1, Y11, Y11
-	VPSRLW         $0x04, Y5, Y5
-	VPTERNLOGD     $0xea, Y11, Y0, Y5
-	VPXORD         Y11, Y11, Y11
-	VPDPBUSD       128(AX), Y5, Y11
-	VPSRLW         $0x02, Y6, Y5
-	VPAND          Y1, Y5, Y5
-	VPSRLW         $0x04, Y8, Y6
-	VPTERNLOGD     $0xea, Y5, Y0, Y6
-	VPXORD         Y5, Y5, Y5
-	VPDPBUSD       192(AX), Y6, Y5
-	VPACKSSDW      Y5, Y11, Y5
-	VPSHUFB        words_4466<>+0(SB), Y3, Y6
-	VPMADDWD       Y6, Y5, Y5
-	VMOVDQA        Y10, Y6
-	VPAND          Y1, Y6, Y6
-	VPSRLW         $0x04, Y9, Y8
-	VPTERNLOGD     $0xea, Y6, Y0, Y8
-	VPXORD         Y6, Y6, Y6
-	VPDPBUSD       160(AX), Y8, Y6
-	VPSRLW         $0x02, Y10, Y8
-	VPAND          Y1, Y8, Y8
-	VPSRLW         $0x04, Y12, Y9
-	VPTERNLOGD     $0xea, Y8, Y0, Y9
-	VPXORD         Y8, Y8, Y8
-	VPDPBUSD       224(AX), Y9, Y8
-	VPACKSSDW      Y8, Y6, Y6
-	VPSHUFB        words_5577<>+0(SB), Y3, Y3
-	VPDPWSSD       Y3, Y6, Y5
-	VSHUFPS        $0x88, Y5, Y7, Y3
-	VSHUFPS        $0xdd, Y5, Y7, Y5
-	VPADDD         Y5, Y3, Y3
-	VPSUBD         Y4, Y3, Y3
-	VPBROADCASTW   208(SI), X4
-	VCVTPH2PS      X4, Y4
-	VMULPS         256(AX), Y4, Y4
-	VCVTDQ2PS      Y3, Y3
-	VMULPS         Y4, Y3, Y3
-	VADDPS         Y3, Y2, Y2
-	ADDQ           $0x000000d2, SI
-	ADDQ           $0x00000180, AX
-	DECQ           CX
-	JNZ            block
-	VEXTRACTF128   $0x01, Y2, X3
-	VADDPS         X3, X2, X2
-	VMOVHLPS       X2, X2, X3
-	VADDPS         X3, X2, X2
-	VMOVSHDUP      X2, X3
-	VADDSS         X3, X2, X2
-	VMOVSS         X2, (DX)
-	ADDQ           $0x04, DX
-	DECQ           BX
-	JNZ            row
+	VPMOVSXBW    192(SI), Y3
+	VPMADDWD     352(AX), Y3, Y4
+	VPSLLD       $0x05, Y4, Y4
+	VMOVDQU      (SI), Y5
+	VPERM2I128   $0x31, 64(SI), Y5, Y6
+	VINSERTI128  $0x01, 64(SI), Y5, Y5
+	VMOVDQU      128(SI), Y7
+	VPERM2I128   $0x31, 160(SI), Y7, Y8
+	VINSERTI128  $0x01, 160(SI), Y7, Y7
+	VPSLLW       $0x04, Y7, Y9
+	VPAND        Y1, Y9, Y9
+	VMOVDQA      Y5, Y10
+	VPTERNLOGD   $0xea, Y9, Y0, Y10
+	VPXORD       Y9, Y9, Y9
+	VPDPBUSD     (AX), Y10, Y9
+	VMOVDQU      32(SI), Y10
+	VPERM2I128   $0x31, 96(SI), Y10, Y11
+	VINSERTI128  $0x01, 96(SI), Y10, Y10
+	VPSLLW       $0x02, Y7, Y12
+	VPAND        Y1, Y12, Y12
+	VMOVDQA      Y10, Y13
+	VPTERNLOGD   $0xea, Y12, Y0, Y13
+	VPXORD       Y12, Y12, Y12
+	VPDPBUSD     64(AX), Y13, Y12
+	VPACKSSDW    Y12, Y9, Y9
+	VPSHUFB      words_0022<>+0(SB), Y3, Y12
+	VPMADDWD     Y12, Y9, Y9
+	VPSLLW       $0x04, Y8, Y12
+	VPAND        Y1, Y12, Y12
+	VMOVDQA      Y6, Y13
+	VPTERNLOGD   $0xea, Y12, Y0, Y13
+	VPXORD       Y12, Y12, Y12
+	VPDPBUSD     32(AX), Y13, Y12
+	VPSLLW       $0x02, Y8, Y13
+	VPAND        Y1, Y13, Y13
+	VMOVDQA      Y11, Y14
+	VPTERNLOGD   $0xea, Y13, Y0, Y14
+	VPXORD       Y13, Y13, Y13
+	VPDPBUSD     96(AX), Y14, Y13
+	VPACKSSDW    Y13, Y12, Y12
+	VPSHUFB      words_1133<>+0(SB), Y3, Y13
+	VPDPWSSD     Y13, Y12, Y9
+	VMOVDQA      Y7, Y12
+	VPAND        Y1, Y12, Y12
+	VPSRLW       $0x04, Y5, Y5
+	VPTERNLOGD   $0xea, Y12, Y0, Y5
+	VPXORD       Y12, Y12, Y12
+	VPDPBUSD     128(AX), Y5, Y12
+	VPSRLW       $0x02, Y7, Y5
+	VPAND        Y1, Y5, Y5
+	VPSRLW       $0x04, Y10, Y7
+	VPTERNLOGD   $0xea, Y5, Y0, Y7
+	VPXORD       Y5, Y5, Y5
+	VPDPBUSD     192(AX), Y7, Y5
+	VPACKSSDW    Y5, Y12, Y5
+	VPSHUFB      words_4466<>+0(SB), Y3, Y7
+	VPMADDWD     Y7, Y5, Y5
+	VMOVDQA      Y8, Y7
+	VPAND        Y1, Y7, Y7
+	VPSRLW       $0x04, Y6, Y6
+	VPTERNLOGD   $0xea, Y7, Y0, Y6
+	VPXORD       Y7, Y7, Y7
+	VPDPBUSD     160(AX), Y6, Y7
+	VPSRLW       $0x02, Y8, Y6
+	VPAND        Y1, Y6, Y6
+	VPSRLW       $0x04, Y11, Y8
+	VPTERNLOGD   $0xea, Y6, Y0, Y8
+	VPXORD       Y6, Y6, Y6
+	VPDPBUSD     224(AX), Y8, Y6
+	VPACKSSDW    Y6, Y7, Y6
+	VPSHUFB      words_5577<>+0(SB), Y3, Y3
+	VPDPWSSD     Y3, Y6, Y5
+	VSHUFPS      $0x88, Y5, Y9, Y3
+	VSHUFPS      $0xdd, Y5, Y9, Y5
+	VPADDD       Y5, Y3, Y3
+	VPSUBD       Y4, Y3, Y3
+	VPBROADCASTW 208(SI), X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       256(AX), Y4, Y4
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y4, Y3, Y3
+	VADDPS       Y3, Y2, Y2
+	ADDQ         $0x000000d2, SI
+	ADDQ         $0x00000180, AX
+	DECQ         CX
+	JNZ          block
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VMOVHLPS     X2, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMOVSS       X2, (DX)
+	ADDQ         $0x04, DX
+	DECQ         BX
+	JNZ          row
 	VZEROUPPER
 	RET
 
@@ -3430,62 +3402,59 @@ clear:
 	MOVQ    groups+96(FP), AX
 
 group:
-	VMOVDQU        low_nibbles<>+0(SB), Y0
-	VMOVDQU        third_crumbs<>+0(SB), Y1
-	VPMOVSXBW      192(BX), Y2
-	VBROADCASTI128 (BX), Y3
-	VINSERTI128    $0x01, 64(BX), Y3, Y3
-	VBROADCASTI128 128(BX), Y4
-	VINSERTI128    $0x01, 160(BX), Y4, Y4
-	VPSLLW         $0x04, Y4, Y5
-	VPAND          Y1, Y5, Y5
-	VMOVDQA        Y3, Y6
-	VPTERNLOGD     $0xea, Y5, Y0, Y6
-	VBROADCASTI128 16(BX), Y5
-	VINSERTI128    $0x01, 80(BX), Y5, Y5
-	VBROADCASTI128 144(BX), Y7
-	VINSERTI128    $0x01, 176(BX), Y7, Y7
-	VPSLLW         $0x04, Y7, Y8
-	VPAND          Y1, Y8, Y8
-	VMOVDQA        Y5, Y9
-	VPTERNLOGD     $0xea, Y8, Y0, Y9
-	VBROADCASTI128 32(BX), Y8
-	VINSERTI128    $0x01, 96(BX), Y8, Y8
-	VPSLLW         $0x02, Y4, Y10
-	VPAND          Y1, Y10, Y10
-	VMOVDQA        Y8, Y11
-	VPTERNLOGD     $0xea, Y10, Y0, Y11
-	VBROADCASTI128 48(BX), Y10
-	VINSERTI128    $0x01, 112(BX), Y10, Y10
-	VPSLLW         $0x02, Y7, Y12
-	VPAND          Y1, Y12, Y12
-	VMOVDQA        Y10, Y13
-	VPTERNLOGD     $0xea, Y12, Y0, Y13
-	VMOVDQA        Y4, Y12
-	VPAND          Y1, Y12, Y12
-	VPSRLW         $0x04, Y3, Y3
-	VPTERNLOGD     $0xea, Y12, Y0, Y3
-	VMOVDQA        Y7, Y12
-	VPAND          Y1, Y12, Y12
-	VPSRLW         $0x04, Y5, Y5
-	VPTERNLOGD     $0xea, Y12, Y0, Y5
-	VPSRLW         $0x02, Y4, Y4
-	VPAND          Y1, Y4, Y4
-	VPSRLW         $0x04, Y8, Y8
-	VPTERNLOGD     $0xea, Y4, Y0, Y8
-	VPSRLW         $0x02, Y7, Y4
-	VPAND          Y1, Y4, Y4
-	VPSRLW         $0x04, Y10, Y1
-	VPTERNLOGD     $0xea, Y4, Y0, Y1
-	VPSHUFB        words_0022<>+0(SB), Y2, Y0
-	VPSHUFB        words_1133<>+0(SB), Y2, Y4
-	VPSHUFB        words_4466<>+0(SB), Y2, Y7
-	VPSHUFB        words_5577<>+0(SB), Y2, Y10
-	VPBROADCASTW   208(BX), X12
-	VCVTPH2PS      X12, Y12
-	MOVQ           xs_base+48(FP), SI
-	MOVQ           acc_base+72(FP), DI
-	MOVQ           xs_len+56(FP), R8
+	VMOVDQU      low_nibbles<>+0(SB), Y0
+	VMOVDQU      third_crumbs<>+0(SB), Y1
+	VPMOVSXBW    192(BX), Y2
+	VMOVDQU      (BX), Y3
+	VPERM2I128   $0x31, 64(BX), Y3, Y4
+	VINSERTI128  $0x01, 64(BX), Y3, Y3
+	VMOVDQU      128(BX), Y5
+	VPERM2I128   $0x31, 160(BX), Y5, Y6
+	VINSERTI128  $0x01, 160(BX), Y5, Y5
+	VPSLLW       $0x04, Y5, Y7
+	VPAND        Y1, Y7, Y7
+	VMOVDQA      Y3, Y8
+	VPTERNLOGD   $0xea, Y7, Y0, Y8
+	VPSLLW       $0x04, Y6, Y7
+	VPAND        Y1, Y7, Y7
+	VMOVDQA      Y4, Y9
+	VPTERNLOGD   $0xea, Y7, Y0, Y9
+	VMOVDQU      32(BX), Y7
+	VPERM2I128   $0x31, 96(BX), Y7, Y10
+	VINSERTI128  $0x01, 96(BX), Y7, Y7
+	VPSLLW       $0x02, Y5, Y11
+	VPAND        Y1, Y11, Y11
+	VMOVDQA      Y7, Y12
+	VPTERNLOGD   $0xea, Y11, Y0, Y12
+	VPSLLW       $0x02, Y6, Y11
+	VPAND        Y1, Y11, Y11
+	VMOVDQA      Y10, Y13
+	VPTERNLOGD   $0xea, Y11, Y0, Y13
+	VMOVDQA      Y5, Y11
+	VPAND        Y1, Y11, Y11
+	VPSRLW       $0x04, Y3, Y3
+	VPTERNLOGD   $0xea, Y11, Y0, Y3
+	VMOVDQA      Y6, Y11
+	VPAND        Y1, Y11, Y11
+	VPSRLW       $0x04, Y4, Y4
+	VPTERNLOGD   $0xea, Y11, Y0, Y4
+	VPSRLW       $0x02, Y5, Y5
+	VPAND        Y1, Y5, Y5
+	VPSRLW       $0x04, Y7, Y7
+	VPTERNLOGD   $0xea, Y5, Y0, Y7
+	VPSRLW       $0x02, Y6, Y5
+	VPAND        Y1, Y5, Y5
+	VPSRLW       $0x04, Y10, Y1
+	VPTERNLOGD   $0xea, Y5, Y0, Y1
+	VPSHUFB      words_0022<>+0(SB), Y2, Y0
+	VPSHUFB      words_1133<>+0(SB), Y2, Y5
+	VPSHUFB      words_4466<>+0(SB), Y2, Y6
+	VPSHUFB      words_5577<>+0(SB), Y2, Y10
+	VPBROADCASTW 208(BX), X11
+	VCVTPH2PS    X11, Y11
+	MOVQ         xs_base+48(FP), SI
+	MOVQ         acc_base+72(FP), DI
+	MOVQ         xs_len+56(FP), R8
 
 vector:
 	MOVQ      (SI), R9
@@ -3494,9 +3463,9 @@ vector:
 	VPMADDWD  352(R9), Y2, Y15
 	VPSLLD    $0x05, Y15, Y15
 	VPXORD    Y16, Y16, Y16
-	VPDPBUSD  (R9), Y6, Y16
+	VPDPBUSD  (R9), Y8, Y16
 	VPXORD    Y17, Y17, Y17
-	VPDPBUSD  64(R9), Y11, Y17
+	VPDPBUSD  64(R9), Y12, Y17
 	VPACKSSDW Y17, Y16, Y16
 	VPMADDWD  Y0, Y16, Y16
 	VPXORD    Y17, Y17, Y17
@@ -3504,15 +3473,15 @@ vector:
 	VPXORD    Y18, Y18, Y18
 	VPDPBUSD  96(R9), Y13, Y18
 	VPACKSSDW Y18, Y17, Y17
-	VPDPWSSD  Y4, Y17, Y16
+	VPDPWSSD  Y5, Y17, Y16
 	VPXORD    Y17, Y17, Y17
 	VPDPBUSD  128(R9), Y3, Y17
 	VPXORD    Y18, Y18, Y18
-	VPDPBUSD  192(R9), Y8, Y18
+	VPDPBUSD  192(R9), Y7, Y18
 	VPACKSSDW Y18, Y17, Y17
-	VPMADDWD  Y7, Y17, Y17
+	VPMADDWD  Y6, Y17, Y17
 	VPXORD    Y18, Y18, Y18
-	VPDPBUSD  160(R9), Y5, Y18
+	VPDPBUSD  160(R9), Y4, Y18
 	VPXORD    Y19, Y19, Y19
 	VPDPBUSD  224(R9), Y1, Y19
 	VPACKSSDW Y19, Y18, Y18
@@ -3521,7 +3490,7 @@ vector:
 	VSHUFPS   $0xdd, Y17, Y16, Y16
 	VPADDD    Y16, Y18, Y18
 	VPSUBD    Y15, Y18, Y18
-	VMULPS    256(R9), Y12, Y15
+	VMULPS    256(R9), Y11, Y15
 	VCVTDQ2PS Y18, Y18
 	VMULPS    Y15, Y18, Y18
 	VADDPS    Y18, Y14, Y14
@@ -3575,84 +3544,83 @@ row:
 	MOVQ   R8, CX
 
 block:
-	VPMOVZXBW      (SI), Y3
-	VPAND          Y1, Y3, Y4
-	VBROADCASTI128 16(SI), Y5
-	VINSERTI128    $0x01, 48(SI), Y5, Y5
-	VPAND          Y0, Y5, Y6
-	VPXORD         Y7, Y7, Y7
-	VPDPBUSD       (AX), Y6, Y7
-	VPSRLW         $0x02, Y5, Y6
-	VPAND          Y0, Y6, Y6
-	VPXORD         Y8, Y8, Y8
-	VPDPBUSD       64(AX), Y6, Y8
-	VPACKSSDW      Y8, Y7, Y6
-	VPSHUFB        words_0022<>+0(SB), Y4, Y7
-	VPMADDWD       Y7, Y6, Y6
-	VBROADCASTI128 32(SI), Y7
-	VINSERTI128    $0x01, 64(SI), Y7, Y7
-	VPAND          Y0, Y7, Y8
-	VPXORD         Y9, Y9, Y9
-	VPDPBUSD       32(AX), Y8, Y9
-	VPSRLW         $0x02, Y7, Y8
-	VPAND          Y0, Y8, Y8
-	VPXORD         Y10, Y10, Y10
-	VPDPBUSD       96(AX), Y8, Y10
-	VPACKSSDW      Y10, Y9, Y8
-	VPSHUFB        words_1133<>+0(SB), Y4, Y9
-	VPDPWSSD       Y9, Y8, Y6
-	VPSRLW         $0x04, Y5, Y8
-	VPAND          Y0, Y8, Y8
-	VPXORD         Y9, Y9, Y9
-	VPDPBUSD       128(AX), Y8, Y9
-	VPSRLW         $0x06, Y5, Y5
-	VPAND          Y0, Y5, Y5
-	VPXORD         Y8, Y8, Y8
-	VPDPBUSD       192(AX), Y5, Y8
-	VPACKSSDW      Y8, Y9, Y5
-	VPSHUFB        words_4466<>+0(SB), Y4, Y8
-	VPMADDWD       Y8, Y5, Y5
-	VPSRLW         $0x04, Y7, Y8
-	VPAND          Y0, Y8, Y8
-	VPXORD         Y9, Y9, Y9
-	VPDPBUSD       160(AX), Y8, Y9
-	VPSRLW         $0x06, Y7, Y7
-	VPAND          Y0, Y7, Y7
-	VPXORD         Y8, Y8, Y8
-	VPDPBUSD       224(AX), Y7, Y8
-	VPACKSSDW      Y8, Y9, Y7
-	VPSHUFB        words_5577<>+0(SB), Y4, Y4
-	VPDPWSSD       Y4, Y7, Y5
-	VSHUFPS        $0x88, Y5, Y6, Y4
-	VSHUFPS        $0xdd, Y5, Y6, Y5
-	VPADDD         Y5, Y4, Y4
-	VPBROADCASTD   80(SI), X5
-	VCVTPH2PS      X5, Y5
-	VMULPS         256(AX), Y5, Y5
-	VMOVSLDUP      Y5, Y6
-	VMOVSHDUP      Y5, Y5
-	VCVTDQ2PS      Y4, Y4
-	VMULPS         Y6, Y4, Y4
-	VADDPS         Y4, Y2, Y2
-	VPSRLW         $0x04, Y3, Y3
-	VPMADDWD       352(AX), Y3, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS         Y5, Y3, Y3
-	VSUBPS         Y3, Y2, Y2
-	ADDQ           $0x00000054, SI
-	ADDQ           $0x00000180, AX
-	DECQ           CX
-	JNZ            block
-	VEXTRACTF128   $0x01, Y2, X3
-	VADDPS         X3, X2, X2
-	VMOVHLPS       X2, X2, X3
-	VADDPS         X3, X2, X2
-	VMOVSHDUP      X2, X3
-	VADDSS         X3, X2, X2
-	VMOVSS         X2, (DX)
-	ADDQ           $0x04, DX
-	DECQ           BX
-	JNZ            row
+	VPMOVZXBW    (SI), Y3
+	VPAND        Y1, Y3, Y4
+	VMOVDQU      16(SI), Y5
+	VPERM2I128   $0x31, 48(SI), Y5, Y6
+	VINSERTI128  $0x01, 48(SI), Y5, Y5
+	VPAND        Y0, Y5, Y7
+	VPXORD       Y8, Y8, Y8
+	VPDPBUSD     (AX), Y7, Y8
+	VPSRLW       $0x02, Y5, Y7
+	VPAND        Y0, Y7, Y7
+	VPXORD       Y9, Y9, Y9
+	VPDPBUSD     64(AX), Y7, Y9
+	VPACKSSDW    Y9, Y8, Y7
+	VPSHUFB      words_0022<>+0(SB), Y4, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VPAND        Y0, Y6, Y8
+	VPXORD       Y9, Y9, Y9
+	VPDPBUSD     32(AX), Y8, Y9
+	VPSRLW       $0x02, Y6, Y8
+	VPAND        Y0, Y8, Y8
+	VPXORD       Y10, Y10, Y10
+	VPDPBUSD     96(AX), Y8, Y10
+	VPACKSSDW    Y10, Y9, Y8
+	VPSHUFB      words_1133<>+0(SB), Y4, Y9
+	VPDPWSSD     Y9, Y8, Y7
+	VPSRLW       $0x04, Y5, Y8
+	VPAND        Y0, Y8, Y8
+	VPXORD       Y9, Y9, Y9
+	VPDPBUSD     128(AX), Y8, Y9
+	VPSRLW       $0x06, Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VPXORD       Y8, Y8, Y8
+	VPDPBUSD     192(AX), Y5, Y8
+	VPACKSSDW    Y8, Y9, Y5
+	VPSHUFB      words_4466<>+0(SB), Y4, Y8
+	VPMADDWD     Y8, Y5, Y5
+	VPSRLW       $0x04, Y6, Y8
+	VPAND        Y0, Y8, Y8
+	VPXORD       Y9, Y9, Y9
+	VPDPBUSD     160(AX), Y8, Y9
+	VPSRLW       $0x06, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VPXORD       Y8, Y8, Y8
+	VPDPBUSD     224(AX), Y6, Y8
+	VPACKSSDW    Y8, Y9, Y6
+	VPSHUFB      words_5577<>+0(SB), Y4, Y4
+	VPDPWSSD     Y4, Y6, Y5
+	VSHUFPS      $0x88, Y5, Y7, Y4
+	VSHUFPS      $0xdd, Y5, Y7, Y5
+	VPADDD       Y5, Y4, Y4
+	VPBROADCASTD 80(SI), X5
+	VCVTPH2PS    X5, Y5
+	VMULPS       256(AX), Y5, Y5
+	VMOVSLDUP    Y5, Y6
+	VMOVSHDUP    Y5, Y5
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y6, Y4, Y4
+	VADDPS       Y4, Y2, Y2
+	VPSRLW       $0x04, Y3, Y3
+	VPMADDWD     352(AX), Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y5, Y3, Y3
+	VSUBPS       Y3, Y2, Y2
+	ADDQ         $0x00000054, SI
+	ADDQ         $0x00000180, AX
+	DECQ         CX
+	JNZ          block
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VMOVHLPS     X2, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMOVSS       X2, (DX)
+	ADDQ         $0x04, DX
+	DECQ         BX
+	JNZ          row
 	VZEROUPPER
 	RET
 
@@ -3688,51 +3656,50 @@ clear:
 	MOVQ    groups+96(FP), AX
 
 group:
-	VMOVDQU        three<>+0(SB), Y0
-	VMOVDQU        low_nibble_words<>+0(SB), Y1
-	VPMOVZXBW      (BX), Y2
-	VPAND          Y1, Y2, Y1
-	VBROADCASTI128 16(BX), Y3
-	VINSERTI128    $0x01, 48(BX), Y3, Y3
-	VPAND          Y0, Y3, Y4
-	VBROADCASTI128 32(BX), Y5
-	VINSERTI128    $0x01, 64(BX), Y5, Y5
-	VPAND          Y0, Y5, Y6
-	VPSRLW         $0x02, Y3, Y7
-	VPAND          Y0, Y7, Y7
-	VPSRLW         $0x02, Y5, Y8
-	VPAND          Y0, Y8, Y8
-	VPSRLW         $0x04, Y3, Y9
-	VPAND          Y0, Y9, Y9
-	VPSRLW         $0x04, Y5, Y10
-	VPAND          Y0, Y10, Y10
-	VPSRLW         $0x06, Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VPSRLW         $0x06, Y5, Y5
-	VPAND          Y0, Y5, Y0
-	VPSHUFB        words_0022<>+0(SB), Y1, Y5
-	VPSHUFB        words_1133<>+0(SB), Y1, Y11
-	VPSHUFB        words_4466<>+0(SB), Y1, Y12
-	VPSHUFB        words_5577<>+0(SB), Y1, Y1
-	VPBROADCASTD   80(BX), X13
-	VCVTPH2PS      X13, Y13
-	VMOVSHDUP      Y13, Y14
-	VMOVSLDUP      Y13, Y13
-	VPSRLW         $0x04, Y2, Y2
-	MOVQ           xs_base+48(FP), SI
-	MOVQ           acc_base+72(FP), DI
-	MOVQ           xs_len+56(FP), R8
+	VMOVDQU      three<>+0(SB), Y0
+	VMOVDQU      low_nibble_words<>+0(SB), Y1
+	VPMOVZXBW    (BX), Y2
+	VPAND        Y1, Y2, Y1
+	VMOVDQU      16(BX), Y3
+	VPERM2I128   $0x31, 48(BX), Y3, Y4
+	VINSERTI128  $0x01, 48(BX), Y3, Y3
+	VPAND        Y0, Y3, Y5
+	VPAND        Y0, Y4, Y6
+	VPSRLW       $0x02, Y3, Y7
+	VPAND        Y0, Y7, Y7
+	VPSRLW       $0x02, Y4, Y8
+	VPAND        Y0, Y8, Y8
+	VPSRLW       $0x04, Y3, Y9
+	VPAND        Y0, Y9, Y9
+	VPSRLW       $0x04, Y4, Y10
+	VPAND        Y0, Y10, Y10
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPSRLW       $0x06, Y4, Y4
+	VPAND        Y0, Y4, Y0
+	VPSHUFB      words_0022<>+0(SB), Y1, Y4
+	VPSHUFB      words_1133<>+0(SB), Y1, Y11
+	VPSHUFB      words_4466<>+0(SB), Y1, Y12
+	VPSHUFB      words_5577<>+0(SB), Y1, Y1
+	VPBROADCASTD 80(BX), X13
+	VCVTPH2PS    X13, Y13
+	VMOVSHDUP    Y13, Y14
+	VMOVSLDUP    Y13, Y13
+	VPSRLW       $0x04, Y2, Y2
+	MOVQ         xs_base+48(FP), SI
+	MOVQ         acc_base+72(FP), DI
+	MOVQ         xs_len+56(FP), R8
 
 vector:
 	MOVQ      (SI), R9
 	ADDQ      CX, R9
 	VMOVUPS   (DI), Y15
 	VPXORD    Y16, Y16, Y16
-	VPDPBUSD  (R9), Y4, Y16
+	VPDPBUSD  (R9), Y5, Y16
 	VPXORD    Y17, Y17, Y17
 	VPDPBUSD  64(R9), Y7, Y17
 	VPACKSSDW Y17, Y16, Y16
-	VPMADDWD  Y5, Y16, Y16
+	VPMADDWD  Y4, Y16, Y16
 	VPXORD    Y17, Y17, Y17
 	VPDPBUSD  32(R9), Y6, Y17
 	VPXORD    Y18, Y18, Y18
@@ -3840,29 +3807,28 @@ block:
 	VPSUBW         Y3, Y5, Y5
 	VPMADDWD       352(AX), Y5, Y6
 	VPSLLD         $0x02, Y6, Y6
-	VBROADCASTI128 32(SI), Y7
+	VMOVDQU        32(SI), Y7
+	VPERM2I128     $0x31, 64(SI), Y7, Y8
 	VINSERTI128    $0x01, 64(SI), Y7, Y7
-	VPAND          Y0, Y7, Y8
-	VBROADCASTI128 (SI), Y9
-	VPSRLVD        Y2, Y9, Y9
-	VPSLLW         $0x02, Y9, Y10
-	VPAND          Y1, Y10, Y10
-	VPOR           Y10, Y8, Y8
-	VPXORD         Y10, Y10, Y10
-	VPDPBUSD       (AX), Y8, Y10
-	VPSRLW         $0x02, Y7, Y8
-	VPAND          Y0, Y8, Y8
-	VPSLLW         $0x01, Y9, Y11
+	VPAND          Y0, Y7, Y9
+	VBROADCASTI128 (SI), Y10
+	VPSRLVD        Y2, Y10, Y10
+	VPSLLW         $0x02, Y10, Y11
 	VPAND          Y1, Y11, Y11
-	VPOR           Y11, Y8, Y8
+	VPOR           Y11, Y9, Y9
 	VPXORD         Y11, Y11, Y11
-	VPDPBUSD       64(AX), Y8, Y11
-	VPACKSSDW      Y11, Y10, Y8
-	VPSHUFB        words_0022<>+0(SB), Y5, Y10
-	VPMADDWD       Y10, Y8, Y8
-	VBROADCASTI128 48(SI), Y10
-	VINSERTI128    $0x01, 80(SI), Y10, Y10
-	VPAND          Y0, Y10, Y11
+	VPDPBUSD       (AX), Y9, Y11
+	VPSRLW         $0x02, Y7, Y9
+	VPAND          Y0, Y9, Y9
+	VPSLLW         $0x01, Y10, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y12, Y9, Y9
+	VPXORD         Y12, Y12, Y12
+	VPDPBUSD       64(AX), Y9, Y12
+	VPACKSSDW      Y12, Y11, Y9
+	VPSHUFB        words_0022<>+0(SB), Y5, Y11
+	VPMADDWD       Y11, Y9, Y9
+	VPAND          Y0, Y8, Y11
 	VBROADCASTI128 16(SI), Y12
 	VPSRLVD        Y2, Y12, Y12
 	VPSLLW         $0x02, Y12, Y13
@@ -3870,7 +3836,7 @@ block:
 	VPOR           Y13, Y11, Y11
 	VPXORD         Y13, Y13, Y13
 	VPDPBUSD       32(AX), Y11, Y13
-	VPSRLW         $0x02, Y10, Y11
+	VPSRLW         $0x02, Y8, Y11
 	VPAND          Y0, Y11, Y11
 	VPSLLW         $0x01, Y12, Y14
 	VPAND          Y1, Y14, Y14
@@ -3879,43 +3845,43 @@ block:
 	VPDPBUSD       96(AX), Y11, Y14
 	VPACKSSDW      Y14, Y13, Y11
 	VPSHUFB        words_1133<>+0(SB), Y5, Y13
-	VPDPWSSD       Y13, Y11, Y8
+	VPDPWSSD       Y13, Y11, Y9
 	VPSRLW         $0x04, Y7, Y11
 	VPAND          Y0, Y11, Y11
-	VMOVDQA        Y9, Y13
+	VMOVDQA        Y10, Y13
 	VPAND          Y1, Y13, Y13
 	VPOR           Y13, Y11, Y11
 	VPXORD         Y13, Y13, Y13
 	VPDPBUSD       128(AX), Y11, Y13
 	VPSRLW         $0x06, Y7, Y7
 	VPAND          Y0, Y7, Y7
-	VPSRLW         $0x01, Y9, Y9
-	VPAND          Y1, Y9, Y9
-	VPOR           Y9, Y7, Y7
-	VPXORD         Y9, Y9, Y9
-	VPDPBUSD       192(AX), Y7, Y9
-	VPACKSSDW      Y9, Y13, Y7
-	VPSHUFB        words_4466<>+0(SB), Y5, Y9
-	VPMADDWD       Y9, Y7, Y7
-	VPSRLW         $0x04, Y10, Y9
-	VPAND          Y0, Y9, Y9
+	VPSRLW         $0x01, Y10, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y10, Y7, Y7
+	VPXORD         Y10, Y10, Y10
+	VPDPBUSD       192(AX), Y7, Y10
+	VPACKSSDW      Y10, Y13, Y7
+	VPSHUFB        words_4466<>+0(SB), Y5, Y10
+	VPMADDWD       Y10, Y7, Y7
+	VPSRLW         $0x04, Y8, Y10
+	VPAND          Y0, Y10, Y10
 	VMOVDQA        Y12, Y11
 	VPAND          Y1, Y11, Y11
-	VPOR           Y11, Y9, Y9
+	VPOR           Y11, Y10, Y10
 	VPXORD         Y11, Y11, Y11
-	VPDPBUSD       160(AX), Y9, Y11
-	VPSRLW         $0x06, Y10, Y9
-	VPAND          Y0, Y9, Y9
+	VPDPBUSD       160(AX), Y10, Y11
+	VPSRLW         $0x06, Y8, Y8
+	VPAND          Y0, Y8, Y8
 	VPSRLW         $0x01, Y12, Y10
 	VPAND          Y1, Y10, Y10
-	VPOR           Y10, Y9, Y9
+	VPOR           Y10, Y8, Y8
 	VPXORD         Y10, Y10, Y10
-	VPDPBUSD       224(AX), Y9, Y10
-	VPACKSSDW      Y10, Y11, Y9
+	VPDPBUSD       224(AX), Y8, Y10
+	VPACKSSDW      Y10, Y11, Y8
 	VPSHUFB        words_5577<>+0(SB), Y5, Y5
-	VPDPWSSD       Y5, Y9, Y7
-	VSHUFPS        $0x88, Y7, Y8, Y5
-	VSHUFPS        $0xdd, Y7, Y8, Y7
+	VPDPWSSD       Y5, Y8, Y7
+	VSHUFPS        $0x88, Y7, Y9, Y5
+	VSHUFPS        $0xdd, Y7, Y9, Y7
 	VPADDD         Y7, Y5, Y5
 	VPSUBD         Y6, Y5, Y5
 	VPBROADCASTW   108(SI), X6
@@ -4000,17 +3966,16 @@ group:
 	VPINSRQ        $0x01, R9, X4, X4
 	VPMOVZXBW      X4, Y4
 	VPSUBW         Y3, Y4, Y4
-	VBROADCASTI128 32(BX), Y3
+	VMOVDQU        32(BX), Y3
+	VPERM2I128     $0x31, 64(BX), Y3, Y5
 	VINSERTI128    $0x01, 64(BX), Y3, Y3
-	VPAND          Y0, Y3, Y5
-	VBROADCASTI128 (BX), Y6
-	VPSRLVD        Y2, Y6, Y6
-	VPSLLW         $0x02, Y6, Y7
-	VPAND          Y1, Y7, Y7
-	VPOR           Y7, Y5, Y5
-	VBROADCASTI128 48(BX), Y7
-	VINSERTI128    $0x01, 80(BX), Y7, Y7
-	VPAND          Y0, Y7, Y8
+	VPAND          Y0, Y3, Y6
+	VBROADCASTI128 (BX), Y7
+	VPSRLVD        Y2, Y7, Y7
+	VPSLLW         $0x02, Y7, Y8
+	VPAND          Y1, Y8, Y8
+	VPOR           Y8, Y6, Y6
+	VPAND          Y0, Y5, Y8
 	VBROADCASTI128 16(BX), Y9
 	VPSRLVD        Y2, Y9, Y9
 	VPSLLW         $0x02, Y9, Y2
@@ -4018,36 +3983,36 @@ group:
 	VPOR           Y2, Y8, Y8
 	VPSRLW         $0x02, Y3, Y2
 	VPAND          Y0, Y2, Y2
-	VPSLLW         $0x01, Y6, Y10
+	VPSLLW         $0x01, Y7, Y10
 	VPAND          Y1, Y10, Y10
 	VPOR           Y10, Y2, Y2
-	VPSRLW         $0x02, Y7, Y10
+	VPSRLW         $0x02, Y5, Y10
 	VPAND          Y0, Y10, Y10
 	VPSLLW         $0x01, Y9, Y11
 	VPAND          Y1, Y11, Y11
 	VPOR           Y11, Y10, Y10
 	VPSRLW         $0x04, Y3, Y11
 	VPAND          Y0, Y11, Y11
-	VMOVDQA        Y6, Y12
+	VMOVDQA        Y7, Y12
 	VPAND          Y1, Y12, Y12
 	VPOR           Y12, Y11, Y11
-	VPSRLW         $0x04, Y7, Y12
+	VPSRLW         $0x04, Y5, Y12
 	VPAND          Y0, Y12, Y12
 	VMOVDQA        Y9, Y13
 	VPAND          Y1, Y13, Y13
 	VPOR           Y13, Y12, Y12
 	VPSRLW         $0x06, Y3, Y3
 	VPAND          Y0, Y3, Y3
-	VPSRLW         $0x01, Y6, Y6
-	VPAND          Y1, Y6, Y6
-	VPOR           Y6, Y3, Y3
-	VPSRLW         $0x06, Y7, Y6
-	VPAND          Y0, Y6, Y0
-	VPSRLW         $0x01, Y9, Y6
-	VPAND          Y1, Y6, Y6
-	VPOR           Y6, Y0, Y0
+	VPSRLW         $0x01, Y7, Y7
+	VPAND          Y1, Y7, Y7
+	VPOR           Y7, Y3, Y3
+	VPSRLW         $0x06, Y5, Y5
+	VPAND          Y0, Y5, Y0
+	VPSRLW         $0x01, Y9, Y5
+	VPAND          Y1, Y5, Y5
+	VPOR           Y5, Y0, Y0
 	VPSHUFB        words_0022<>+0(SB), Y4, Y1
-	VPSHUFB        words_1133<>+0(SB), Y4, Y6
+	VPSHUFB        words_1133<>+0(SB), Y4, Y5
 	VPSHUFB        words_4466<>+0(SB), Y4, Y7
 	VPSHUFB        words_5577<>+0(SB), Y4, Y9
 	VPBROADCASTW   108(BX), X13
@@ -4063,7 +4028,7 @@ vector:
 	VPMADDWD  352(R9), Y4, Y15
 	VPSLLD    $0x02, Y15, Y15
 	VPXORD    Y16, Y16, Y16
-	VPDPBUSD  (R9), Y5, Y16
+	VPDPBUSD  (R9), Y6, Y16
 	VPXORD    Y17, Y17, Y17
 	VPDPBUSD  64(R9), Y2, Y17
 	VPACKSSDW Y17, Y16, Y16
@@ -4073,7 +4038,7 @@ vector:
 	VPXORD    Y18, Y18, Y18
 	VPDPBUSD  96(R9), Y10, Y18
 	VPACKSSDW Y18, Y17, Y17
-	VPDPWSSD  Y6, Y17, Y16
+	VPDPWSSD  Y5, Y17, Y16
 	VPXORD    Y17, Y17, Y17
 	VPDPBUSD  128(R9), Y11, Y17
 	VPXORD    Y18, Y18, Y18
@@ -4143,66 +4108,65 @@ row:
 	MOVQ   R8, CX
 
 block:
-	VBROADCASTI128 (SI), Y2
-	VINSERTI128    $0x01, 32(SI), Y2, Y2
-	VPAND          Y0, Y2, Y3
-	VBROADCASTI128 16(SI), Y4
-	VINSERTI128    $0x01, 48(SI), Y4, Y4
-	VPAND          Y0, Y4, Y5
-	VPXORD         Y6, Y6, Y6
-	VPDPBUSD       (AX), Y3, Y6
-	VPDPBUSD       32(AX), Y5, Y6
-	VPSRLW         $0x02, Y2, Y3
-	VPAND          Y0, Y3, Y3
-	VPSRLW         $0x02, Y4, Y5
-	VPAND          Y0, Y5, Y5
-	VPXORD         Y7, Y7, Y7
-	VPDPBUSD       64(AX), Y3, Y7
-	VPDPBUSD       96(AX), Y5, Y7
-	VPUNPCKLDQ     Y7, Y6, Y3
-	VPUNPCKHDQ     Y7, Y6, Y6
-	VPADDD         Y3, Y6, Y6
-	VPSRLW         $0x04, Y2, Y3
-	VPAND          Y0, Y3, Y3
-	VPSRLW         $0x04, Y4, Y5
-	VPAND          Y0, Y5, Y5
-	VPXORD         Y7, Y7, Y7
-	VPDPBUSD       128(AX), Y3, Y7
-	VPDPBUSD       160(AX), Y5, Y7
-	VPSRLW         $0x06, Y2, Y2
-	VPAND          Y0, Y2, Y2
-	VPSRLW         $0x06, Y4, Y3
-	VPAND          Y0, Y3, Y3
-	VPXORD         Y4, Y4, Y4
-	VPDPBUSD       192(AX), Y2, Y4
-	VPDPBUSD       224(AX), Y3, Y4
-	VPUNPCKLDQ     Y4, Y7, Y2
-	VPUNPCKHDQ     Y4, Y7, Y7
-	VPADDD         Y2, Y7, Y7
-	VPUNPCKLQDQ    Y7, Y6, Y2
-	VPUNPCKHQDQ    Y7, Y6, Y6
-	VPADDD         Y2, Y6, Y6
-	VPSUBD         288(AX), Y6, Y6
-	VPBROADCASTW   64(SI), X2
-	VCVTPH2PS      X2, Y2
-	VMULPS         256(AX), Y2, Y2
-	VCVTDQ2PS      Y6, Y6
-	VMULPS         Y2, Y6, Y6
-	VADDPS         Y6, Y1, Y1
-	ADDQ           $0x00000042, SI
-	ADDQ           $0x00000180, AX
-	DECQ           CX
-	JNZ            block
-	VEXTRACTF128   $0x01, Y1, X2
-	VADDPS         X2, X1, X1
-	VMOVHLPS       X1, X1, X2
-	VADDPS         X2, X1, X1
-	VMOVSHDUP      X1, X2
-	VADDSS         X2, X1, X1
-	VMOVSS         X1, (DX)
-	ADDQ           $0x04, DX
-	DECQ           BX
-	JNZ            row
+	VMOVDQU      (SI), Y2
+	VPERM2I128   $0x31, 32(SI), Y2, Y3
+	VINSERTI128  $0x01, 32(SI), Y2, Y2
+	VPAND        Y0, Y2, Y4
+	VPAND        Y0, Y3, Y5
+	VPXORD       Y6, Y6, Y6
+	VPDPBUSD     (AX), Y4, Y6
+	VPDPBUSD     32(AX), Y5, Y6
+	VPSRLW       $0x02, Y2, Y4
+	VPAND        Y0, Y4, Y4
+	VPSRLW       $0x02, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPXORD       Y7, Y7, Y7
+	VPDPBUSD     64(AX), Y4, Y7
+	VPDPBUSD     96(AX), Y5, Y7
+	VPUNPCKLDQ   Y7, Y6, Y4
+	VPUNPCKHDQ   Y7, Y6, Y6
+	VPADDD       Y4, Y6, Y6
+	VPSRLW       $0x04, Y2, Y4
+	VPAND        Y0, Y4, Y4
+	VPSRLW       $0x04, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPXORD       Y7, Y7, Y7
+	VPDPBUSD     128(AX), Y4, Y7
+	VPDPBUSD     160(AX), Y5, Y7
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPXORD       Y4, Y4, Y4
+	VPDPBUSD     192(AX), Y2, Y4
+	VPDPBUSD     224(AX), Y3, Y4
+	VPUNPCKLDQ   Y4, Y7, Y2
+	VPUNPCKHDQ   Y4, Y7, Y7
+	VPADDD       Y2, Y7, Y7
+	VPUNPCKLQDQ  Y7, Y6, Y2
+	VPUNPCKHQDQ  Y7, Y6, Y6
+	VPADDD       Y2, Y6, Y6
+	VPSUBD       288(AX), Y6, Y6
+	VPBROADCASTW 64(SI), X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       256(AX), Y2, Y2
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y2, Y6, Y6
+	VADDPS       Y6, Y1, Y1
+	ADDQ         $0x00000042, SI
+	ADDQ         $0x00000180, AX
+	DECQ         CX
+	JNZ          block
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VMOVHLPS     X1, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMOVSS       X1, (DX)
+	ADDQ         $0x04, DX
+	DECQ         BX
+	JNZ          row
 	VZEROUPPER
 	RET
 
@@ -4226,37 +4190,36 @@ clear:
 	MOVQ    groups+96(FP), AX
 
 group:
-	VMOVDQU        three<>+0(SB), Y0
-	VBROADCASTI128 (BX), Y1
-	VINSERTI128    $0x01, 32(BX), Y1, Y1
-	VPAND          Y0, Y1, Y2
-	VBROADCASTI128 16(BX), Y3
-	VINSERTI128    $0x01, 48(BX), Y3, Y3
-	VPAND          Y0, Y3, Y4
-	VPSRLW         $0x02, Y1, Y5
-	VPAND          Y0, Y5, Y5
-	VPSRLW         $0x02, Y3, Y6
-	VPAND          Y0, Y6, Y6
-	VPSRLW         $0x04, Y1, Y7
-	VPAND          Y0, Y7, Y7
-	VPSRLW         $0x04, Y3, Y8
-	VPAND          Y0, Y8, Y8
-	VPSRLW         $0x06, Y1, Y1
-	VPAND          Y0, Y1, Y1
-	VPSRLW         $0x06, Y3, Y3
-	VPAND          Y0, Y3, Y0
-	VPBROADCASTW   64(BX), X3
-	VCVTPH2PS      X3, Y3
-	MOVQ           xs_base+48(FP), SI
-	MOVQ           acc_base+72(FP), DI
-	MOVQ           xs_len+56(FP), R8
+	VMOVDQU      three<>+0(SB), Y0
+	VMOVDQU      (BX), Y1
+	VPERM2I128   $0x31, 32(BX), Y1, Y2
+	VINSERTI128  $0x01, 32(BX), Y1, Y1
+	VPAND        Y0, Y1, Y3
+	VPAND        Y0, Y2, Y4
+	VPSRLW       $0x02, Y1, Y5
+	VPAND        Y0, Y5, Y5
+	VPSRLW       $0x02, Y2, Y6
+	VPAND        Y0, Y6, Y6
+	VPSRLW       $0x04, Y1, Y7
+	VPAND        Y0, Y7, Y7
+	VPSRLW       $0x04, Y2, Y8
+	VPAND        Y0, Y8, Y8
+	VPSRLW       $0x06, Y1, Y1
+	VPAND        Y0, Y1, Y1
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y0
+	VPBROADCASTW 64(BX), X2
+	VCVTPH2PS    X2, Y2
+	MOVQ         xs_base+48(FP), SI
+	MOVQ         acc_base+72(FP), DI
+	MOVQ         xs_len+56(FP), R8
 
 vector:
 	MOVQ        (SI), R9
 	ADDQ        CX, R9
 	VMOVUPS     (DI), Y9
 	VPXORD      Y10, Y10, Y10
-	VPDPBUSD    (R9), Y2, Y10
+	VPDPBUSD    (R9), Y3, Y10
 	VPDPBUSD    32(R9), Y4, Y10
 	VPXORD      Y11, Y11, Y11
 	VPDPBUSD    64(R9), Y5, Y11
@@ -4277,7 +4240,7 @@ vector:
 	VPUNPCKHQDQ Y11, Y10, Y10
 	VPADDD      Y12, Y10, Y10
 	VPSUBD      288(R9), Y10, Y10
-	VMULPS      256(R9), Y3, Y11
+	VMULPS      256(R9), Y2, Y11
 	VCVTDQ2PS   Y10, Y10
 	VMULPS      Y11, Y10, Y10
 	VADDPS      Y10, Y9, Y9

@@ -94,8 +94,7 @@ group:
 	VMOVQ          R10, X2
 	VPINSRQ        $0x01, R11, X2, X2
 	VCVTPH2PS      X2, Y2
-	VMOVDQU        256(AX), Y3
-	VMULPS         Y3, Y2, Y2
+	VMULPS         256(AX), Y2, Y2
 	VCVTDQ2PS      Y4, Y4
 	VMULPS         Y2, Y4, Y4
 	VADDPS         Y4, Y1, Y1
@@ -286,13 +285,11 @@ group:
 	VMOVQ          R10, X3
 	VPINSRQ        $0x01, R11, X3, X3
 	VCVTPH2PS      X3, Y3
-	VMOVDQU        256(AX), Y5
-	VMULPS         Y5, Y2, Y2
+	VMULPS         256(AX), Y2, Y2
 	VCVTDQ2PS      Y4, Y4
 	VMULPS         Y2, Y4, Y4
 	VADDPS         Y4, Y1, Y1
-	VMOVDQU        320(AX), Y2
-	VMULPS         Y2, Y3, Y3
+	VMULPS         320(AX), Y3, Y3
 	VADDPS         Y3, Y1, Y1
 	ADDQ           $0x000000a0, SI
 	ADDQ           $0x00000180, AX
@@ -508,8 +505,7 @@ group:
 	VMOVQ          R10, X4
 	VPINSRQ        $0x01, R11, X4, X4
 	VCVTPH2PS      X4, Y4
-	VMOVDQU        256(AX), Y6
-	VMULPS         Y6, Y4, Y4
+	VMULPS         256(AX), Y4, Y4
 	VCVTDQ2PS      Y5, Y5
 	VMULPS         Y4, Y5, Y5
 	VADDPS         Y5, Y3, Y3
@@ -773,13 +769,11 @@ group:
 	VMOVQ          R10, X6
 	VPINSRQ        $0x01, R11, X6, X6
 	VCVTPH2PS      X6, Y6
-	VMOVDQU        256(AX), Y7
-	VMULPS         Y7, Y4, Y4
+	VMULPS         256(AX), Y4, Y4
 	VCVTDQ2PS      Y5, Y5
 	VMULPS         Y4, Y5, Y5
 	VADDPS         Y5, Y3, Y3
-	VMOVDQU        320(AX), Y4
-	VMULPS         Y4, Y6, Y6
+	VMULPS         320(AX), Y6, Y6
 	VADDPS         Y6, Y3, Y3
 	ADDQ           $0x000000c0, SI
 	ADDQ           $0x00000180, AX
@@ -883,88 +877,83 @@ row:
 	JZ     rest
 
 group:
-	VBROADCASTI128 2(SI), Y2
-	VINSERTI128    $0x01, 138(SI), Y2, Y2
-	VBROADCASTI128 18(SI), Y3
-	VINSERTI128    $0x01, 154(SI), Y3, Y3
-	VPXOR          Y0, Y2, Y2
-	VPXOR          Y0, Y3, Y3
-	VPXOR          Y4, Y4, Y4
-	// VPDPBUSD       (AX), Y2, Y4
+	VMOVDQU     2(SI), Y2
+	VPERM2I128  $0x31, 138(SI), Y2, Y3
+	VINSERTI128 $0x01, 138(SI), Y2, Y2
+	VPXOR       Y0, Y2, Y2
+	VPXOR       Y0, Y3, Y3
+	VPXOR       Y4, Y4, Y4
+	// VPDPBUSD    (AX), Y2, Y4
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x6d; BYTE $0x50; BYTE $0x20
-	// VPDPBUSD       32(AX), Y3, Y4
+	// VPDPBUSD    32(AX), Y3, Y4
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x65; BYTE $0x50; BYTE $0x60; BYTE $0x20
-	VBROADCASTI128 36(SI), Y2
-	VINSERTI128    $0x01, 172(SI), Y2, Y2
-	VBROADCASTI128 52(SI), Y3
-	VINSERTI128    $0x01, 188(SI), Y3, Y3
-	VPXOR          Y0, Y2, Y2
-	VPXOR          Y0, Y3, Y3
-	VPXOR          Y5, Y5, Y5
-	// VPDPBUSD       64(AX), Y2, Y5
+	VMOVDQU     36(SI), Y2
+	VPERM2I128  $0x31, 172(SI), Y2, Y3
+	VINSERTI128 $0x01, 172(SI), Y2, Y2
+	VPXOR       Y0, Y2, Y2
+	VPXOR       Y0, Y3, Y3
+	VPXOR       Y5, Y5, Y5
+	// VPDPBUSD    64(AX), Y2, Y5
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x6d; BYTE $0x50; BYTE $0x68; BYTE $0x40
-	// VPDPBUSD       96(AX), Y3, Y5
+	// VPDPBUSD    96(AX), Y3, Y5
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x65; BYTE $0x50; BYTE $0x68; BYTE $0x60
-	VPUNPCKLDQ     Y5, Y4, Y2
-	VPUNPCKHDQ     Y5, Y4, Y4
-	VPADDD         Y2, Y4, Y4
-	VBROADCASTI128 70(SI), Y2
-	VINSERTI128    $0x01, 206(SI), Y2, Y2
-	VBROADCASTI128 86(SI), Y3
-	VINSERTI128    $0x01, 222(SI), Y3, Y3
-	VPXOR          Y0, Y2, Y2
-	VPXOR          Y0, Y3, Y3
-	VPXOR          Y5, Y5, Y5
-	// VPDPBUSD       128(AX), Y2, Y5
+	VPUNPCKLDQ  Y5, Y4, Y2
+	VPUNPCKHDQ  Y5, Y4, Y4
+	VPADDD      Y2, Y4, Y4
+	VMOVDQU     70(SI), Y2
+	VPERM2I128  $0x31, 206(SI), Y2, Y3
+	VINSERTI128 $0x01, 206(SI), Y2, Y2
+	VPXOR       Y0, Y2, Y2
+	VPXOR       Y0, Y3, Y3
+	VPXOR       Y5, Y5, Y5
+	// VPDPBUSD    128(AX), Y2, Y5
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x6d; BYTE $0x50; BYTE $0xa8; BYTE $0x80; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	// VPDPBUSD       160(AX), Y3, Y5
+	// VPDPBUSD    160(AX), Y3, Y5
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x65; BYTE $0x50; BYTE $0xa8; BYTE $0xa0; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	VBROADCASTI128 104(SI), Y2
-	VINSERTI128    $0x01, 240(SI), Y2, Y2
-	VBROADCASTI128 120(SI), Y3
-	VINSERTI128    $0x01, 256(SI), Y3, Y3
-	VPXOR          Y0, Y2, Y2
-	VPXOR          Y0, Y3, Y3
-	VPXOR          Y6, Y6, Y6
-	// VPDPBUSD       192(AX), Y2, Y6
+	VMOVDQU     104(SI), Y2
+	VPERM2I128  $0x31, 240(SI), Y2, Y3
+	VINSERTI128 $0x01, 240(SI), Y2, Y2
+	VPXOR       Y0, Y2, Y2
+	VPXOR       Y0, Y3, Y3
+	VPXOR       Y6, Y6, Y6
+	// VPDPBUSD    192(AX), Y2, Y6
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x6d; BYTE $0x50; BYTE $0xb0; BYTE $0xc0; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	// VPDPBUSD       224(AX), Y3, Y6
+	// VPDPBUSD    224(AX), Y3, Y6
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x65; BYTE $0x50; BYTE $0xb0; BYTE $0xe0; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	VPUNPCKLDQ     Y6, Y5, Y2
-	VPUNPCKHDQ     Y6, Y5, Y5
-	VPADDD         Y2, Y5, Y5
-	VPUNPCKLQDQ    Y5, Y4, Y2
-	VPUNPCKHQDQ    Y5, Y4, Y4
-	VPADDD         Y2, Y4, Y4
-	VMOVDQU        288(AX), Y2
-	VPSLLD         $0x07, Y2, Y2
-	VPSUBD         Y2, Y4, Y4
-	MOVWLZX        102(SI), R10
-	SHLQ           $0x10, R10
-	MOVW           68(SI), R10
-	SHLQ           $0x10, R10
-	MOVW           34(SI), R10
-	SHLQ           $0x10, R10
-	MOVW           (SI), R10
-	MOVWLZX        238(SI), R11
-	SHLQ           $0x10, R11
-	MOVW           204(SI), R11
-	SHLQ           $0x10, R11
-	MOVW           170(SI), R11
-	SHLQ           $0x10, R11
-	MOVW           136(SI), R11
-	VMOVQ          R10, X2
-	VPINSRQ        $0x01, R11, X2, X2
-	VCVTPH2PS      X2, Y2
-	VMOVDQU        256(AX), Y3
-	VMULPS         Y3, Y2, Y2
-	VCVTDQ2PS      Y4, Y4
-	VMULPS         Y2, Y4, Y4
-	VADDPS         Y4, Y1, Y1
-	ADDQ           $0x00000110, SI
-	ADDQ           $0x00000180, AX
-	DECQ           CX
-	JNZ            group
+	VPUNPCKLDQ  Y6, Y5, Y2
+	VPUNPCKHDQ  Y6, Y5, Y5
+	VPADDD      Y2, Y5, Y5
+	VPUNPCKLQDQ Y5, Y4, Y2
+	VPUNPCKHQDQ Y5, Y4, Y4
+	VPADDD      Y2, Y4, Y4
+	VMOVDQU     288(AX), Y2
+	VPSLLD      $0x07, Y2, Y2
+	VPSUBD      Y2, Y4, Y4
+	MOVWLZX     102(SI), R10
+	SHLQ        $0x10, R10
+	MOVW        68(SI), R10
+	SHLQ        $0x10, R10
+	MOVW        34(SI), R10
+	SHLQ        $0x10, R10
+	MOVW        (SI), R10
+	MOVWLZX     238(SI), R11
+	SHLQ        $0x10, R11
+	MOVW        204(SI), R11
+	SHLQ        $0x10, R11
+	MOVW        170(SI), R11
+	SHLQ        $0x10, R11
+	MOVW        136(SI), R11
+	VMOVQ       R10, X2
+	VPINSRQ     $0x01, R11, X2, X2
+	VCVTPH2PS   X2, Y2
+	VMULPS      256(AX), Y2, Y2
+	VCVTDQ2PS   Y4, Y4
+	VMULPS      Y2, Y4, Y4
+	VADDPS      Y4, Y1, Y1
+	ADDQ        $0x00000110, SI
+	ADDQ        $0x00000180, AX
+	DECQ        CX
+	JNZ         group
 
 rest:
 	XORL CX, CX
@@ -1139,8 +1128,7 @@ group:
 	VMOVQ          R10, X3
 	VPINSRQ        $0x01, R11, X3, X3
 	VCVTPH2PS      X3, Y3
-	VMOVDQU        256(AX), Y4
-	VMULPS         Y4, Y3, Y3
+	VMULPS         256(AX), Y3, Y3
 	VCVTDQ2PS      Y5, Y5
 	VMULPS         Y3, Y5, Y5
 	VADDPS         Y5, Y2, Y2
@@ -1326,8 +1314,7 @@ group:
 	VPSLLVD        Y3, Y6, Y6
 	VPCMPGTD       one<>+0(SB), Y3, Y3
 	VPBLENDVB      Y3, Y4, Y6, Y6
-	VMOVDQU        256(AX), Y3
-	VMULPS         Y3, Y6, Y6
+	VMULPS         256(AX), Y6, Y6
 	VCVTDQ2PS      Y5, Y5
 	VMULPS         Y6, Y5, Y5
 	VADDPS         Y5, Y2, Y2
@@ -1639,96 +1626,94 @@ row:
 	MOVQ   R8, CX
 
 block:
-	MOVQ           4(SI), R12
-	MOVL           12(SI), R14
-	MOVQ           R12, R13
-	ANDQ           R9, R12
-	SHRQ           $0x02, R13
-	MOVQ           R14, R15
-	SHLQ           $0x1c, R15
-	ORQ            R15, R14
-	ANDQ           R10, R13
-	ANDQ           R11, R14
-	ORQ            R14, R13
-	VMOVQ          R12, X3
-	VMOVQ          R13, X4
-	VINSERTI128    $0x01, X4, Y3, Y3
-	VBROADCASTI128 16(SI), Y4
-	VINSERTI128    $0x01, 80(SI), Y4, Y4
-	VPAND          Y0, Y4, Y5
-	VPXOR          Y6, Y6, Y6
-	// VPDPBUSD       (AX), Y5, Y6
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x55; BYTE $0x50; BYTE $0x30
-	VPSRLW         $0x04, Y4, Y4
-	VPAND          Y0, Y4, Y4
-	VPXOR          Y5, Y5, Y5
-	// VPDPBUSD       64(AX), Y4, Y5
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x5d; BYTE $0x50; BYTE $0x68; BYTE $0x40
-	VBROADCASTI128 32(SI), Y4
-	VINSERTI128    $0x01, 96(SI), Y4, Y4
-	VPAND          Y0, Y4, Y7
-	// VPDPBUSD       32(AX), Y7, Y6
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x45; BYTE $0x50; BYTE $0x70; BYTE $0x20
-	VPSRLW         $0x04, Y4, Y4
-	VPAND          Y0, Y4, Y4
-	// VPDPBUSD       96(AX), Y4, Y5
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x5d; BYTE $0x50; BYTE $0x68; BYTE $0x60
-	VPACKSSDW      Y5, Y6, Y4
-	VPSHUFB        k4_scales_0011<>+0(SB), Y3, Y5
-	VPMADDWD       Y5, Y4, Y4
-	VBROADCASTI128 48(SI), Y5
-	VINSERTI128    $0x01, 112(SI), Y5, Y5
-	VPAND          Y0, Y5, Y6
-	VPXOR          Y7, Y7, Y7
-	// VPDPBUSD       128(AX), Y6, Y7
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x4d; BYTE $0x50; BYTE $0xb8; BYTE $0x80; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	VPSRLW         $0x04, Y5, Y5
-	VPAND          Y0, Y5, Y5
-	VPXOR          Y6, Y6, Y6
-	// VPDPBUSD       192(AX), Y5, Y6
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x55; BYTE $0x50; BYTE $0xb0; BYTE $0xc0; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	VBROADCASTI128 64(SI), Y5
-	VINSERTI128    $0x01, 128(SI), Y5, Y5
-	VPAND          Y0, Y5, Y8
-	// VPDPBUSD       160(AX), Y8, Y7
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x3d; BYTE $0x50; BYTE $0xb8; BYTE $0xa0; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	VPSRLW         $0x04, Y5, Y5
-	VPAND          Y0, Y5, Y5
-	// VPDPBUSD       224(AX), Y5, Y6
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x55; BYTE $0x50; BYTE $0xb0; BYTE $0xe0; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	VPACKSSDW      Y6, Y7, Y5
-	VPSHUFB        k4_scales_2233<>+0(SB), Y3, Y6
-	VPMADDWD       Y6, Y5, Y5
-	VSHUFPS        $0x88, Y5, Y4, Y6
-	VSHUFPS        $0xdd, Y5, Y4, Y4
-	VPADDD         Y4, Y6, Y6
-	VPBROADCASTD   (SI), X4
-	VCVTPH2PS      X4, Y4
-	VMULPS         256(AX), Y4, Y4
-	VMOVSLDUP      Y4, Y5
-	VMOVSHDUP      Y4, Y4
-	VCVTDQ2PS      Y6, Y6
-	VMULPS         Y5, Y6, Y6
-	VADDPS         Y6, Y2, Y2
-	VPSHUFB        Y1, Y3, Y5
-	VPMADDWD       352(AX), Y5, Y5
-	VCVTDQ2PS      Y5, Y5
-	VMULPS         Y4, Y5, Y5
-	VSUBPS         Y5, Y2, Y2
-	ADDQ           $0x00000090, SI
-	ADDQ           $0x00000180, AX
-	DECQ           CX
-	JNZ            block
-	VEXTRACTF128   $0x01, Y2, X3
-	VADDPS         X3, X2, X2
-	VMOVHLPS       X2, X2, X3
-	VADDPS         X3, X2, X2
-	VMOVSHDUP      X2, X3
-	VADDSS         X3, X2, X2
-	VMOVSS         X2, (DX)
-	ADDQ           $0x04, DX
-	DECQ           BX
-	JNZ            row
+	MOVQ         4(SI), R12
+	MOVL         12(SI), R14
+	MOVQ         R12, R13
+	ANDQ         R9, R12
+	SHRQ         $0x02, R13
+	MOVQ         R14, R15
+	SHLQ         $0x1c, R15
+	ORQ          R15, R14
+	ANDQ         R10, R13
+	ANDQ         R11, R14
+	ORQ          R14, R13
+	VMOVQ        R12, X3
+	VMOVQ        R13, X4
+	VINSERTI128  $0x01, X4, Y3, Y3
+	VMOVDQU      16(SI), Y4
+	VPERM2I128   $0x31, 80(SI), Y4, Y5
+	VINSERTI128  $0x01, 80(SI), Y4, Y4
+	VPAND        Y0, Y4, Y6
+	VPXOR        Y7, Y7, Y7
+	// VPDPBUSD     (AX), Y6, Y7
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x4d; BYTE $0x50; BYTE $0x38
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPXOR        Y6, Y6, Y6
+	// VPDPBUSD     64(AX), Y4, Y6
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x5d; BYTE $0x50; BYTE $0x70; BYTE $0x40
+	VPAND        Y0, Y5, Y4
+	// VPDPBUSD     32(AX), Y4, Y7
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x5d; BYTE $0x50; BYTE $0x78; BYTE $0x20
+	VPSRLW       $0x04, Y5, Y4
+	VPAND        Y0, Y4, Y4
+	// VPDPBUSD     96(AX), Y4, Y6
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x5d; BYTE $0x50; BYTE $0x70; BYTE $0x60
+	VPACKSSDW    Y6, Y7, Y4
+	VPSHUFB      k4_scales_0011<>+0(SB), Y3, Y5
+	VPMADDWD     Y5, Y4, Y4
+	VMOVDQU      48(SI), Y5
+	VPERM2I128   $0x31, 112(SI), Y5, Y6
+	VINSERTI128  $0x01, 112(SI), Y5, Y5
+	VPAND        Y0, Y5, Y7
+	VPXOR        Y8, Y8, Y8
+	// VPDPBUSD     128(AX), Y7, Y8
+	BYTE $0xc4; BYTE $0x62; BYTE $0x45; BYTE $0x50; BYTE $0x80; BYTE $0x80; BYTE $0x00; BYTE $0x00; BYTE $0x00
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VPXOR        Y7, Y7, Y7
+	// VPDPBUSD     192(AX), Y5, Y7
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x55; BYTE $0x50; BYTE $0xb8; BYTE $0xc0; BYTE $0x00; BYTE $0x00; BYTE $0x00
+	VPAND        Y0, Y6, Y5
+	// VPDPBUSD     160(AX), Y5, Y8
+	BYTE $0xc4; BYTE $0x62; BYTE $0x55; BYTE $0x50; BYTE $0x80; BYTE $0xa0; BYTE $0x00; BYTE $0x00; BYTE $0x00
+	VPSRLW       $0x04, Y6, Y5
+	VPAND        Y0, Y5, Y5
+	// VPDPBUSD     224(AX), Y5, Y7
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x55; BYTE $0x50; BYTE $0xb8; BYTE $0xe0; BYTE $0x00; BYTE $0x00; BYTE $0x00
+	VPACKSSDW    Y7, Y8, Y5
+	VPSHUFB      k4_scales_2233<>+0(SB), Y3, Y6
+	VPMADDWD     Y6, Y5, Y5
+	VSHUFPS      $0x88, Y5, Y4, Y6
+	VSHUFPS      $0xdd, Y5, Y4, Y4
+	VPADDD       Y4, Y6, Y6
+	VPBROADCASTD (SI), X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       256(AX), Y4, Y4
+	VMOVSLDUP    Y4, Y5
+	VMOVSHDUP    Y4, Y4
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y5, Y6, Y6
+	VADDPS       Y6, Y2, Y2
+	VPSHUFB      Y1, Y3, Y5
+	VPMADDWD     352(AX), Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VSUBPS       Y5, Y2, Y2
+	ADDQ         $0x00000090, SI
+	ADDQ         $0x00000180, AX
+	DECQ         CX
+	JNZ          block
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VMOVHLPS     X2, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMOVSS       X2, (DX)
+	ADDQ         $0x04, DX
+	DECQ         BX
+	JNZ          row
 	VZEROUPPER
 	RET
 
@@ -1785,82 +1770,80 @@ block:
 	VMOVQ          R12, X4
 	VMOVQ          R13, X5
 	VINSERTI128    $0x01, X5, Y4, Y4
-	VBROADCASTI128 48(SI), Y5
+	VMOVDQU        48(SI), Y5
+	VPERM2I128     $0x31, 112(SI), Y5, Y6
 	VINSERTI128    $0x01, 112(SI), Y5, Y5
-	VBROADCASTI128 16(SI), Y6
-	VPSRLVD        Y2, Y6, Y6
-	VPSLLW         $0x04, Y6, Y7
+	VBROADCASTI128 16(SI), Y7
+	VPSRLVD        Y2, Y7, Y7
+	VPSLLW         $0x04, Y7, Y8
+	VPAND          Y1, Y8, Y8
+	VPAND          Y0, Y5, Y9
+	VPOR           Y8, Y9, Y9
+	VPXOR          Y8, Y8, Y8
+	// VPDPBUSD       (AX), Y9, Y8
+	BYTE $0xc4; BYTE $0x62; BYTE $0x35; BYTE $0x50; BYTE $0x00
+	VPSLLW         $0x03, Y7, Y9
+	VPAND          Y1, Y9, Y9
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y0, Y5, Y5
+	VPOR           Y9, Y5, Y5
+	VPXOR          Y9, Y9, Y9
+	// VPDPBUSD       64(AX), Y5, Y9
+	BYTE $0xc4; BYTE $0x62; BYTE $0x55; BYTE $0x50; BYTE $0x48; BYTE $0x40
+	VBROADCASTI128 32(SI), Y5
+	VPSRLVD        Y2, Y5, Y5
+	VPSLLW         $0x04, Y5, Y10
+	VPAND          Y1, Y10, Y10
+	VPAND          Y0, Y6, Y11
+	VPOR           Y10, Y11, Y11
+	// VPDPBUSD       32(AX), Y11, Y8
+	BYTE $0xc4; BYTE $0x62; BYTE $0x25; BYTE $0x50; BYTE $0x40; BYTE $0x20
+	VPSLLW         $0x03, Y5, Y10
+	VPAND          Y1, Y10, Y10
+	VPSRLW         $0x04, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPOR           Y10, Y6, Y6
+	// VPDPBUSD       96(AX), Y6, Y9
+	BYTE $0xc4; BYTE $0x62; BYTE $0x4d; BYTE $0x50; BYTE $0x48; BYTE $0x60
+	VPACKSSDW      Y9, Y8, Y6
+	VPSHUFB        k4_scales_0011<>+0(SB), Y4, Y8
+	VPMADDWD       Y8, Y6, Y6
+	VMOVDQU        80(SI), Y8
+	VPERM2I128     $0x31, 144(SI), Y8, Y9
+	VINSERTI128    $0x01, 144(SI), Y8, Y8
+	VPSLLW         $0x02, Y7, Y10
+	VPAND          Y1, Y10, Y10
+	VPAND          Y0, Y8, Y11
+	VPOR           Y10, Y11, Y11
+	VPXOR          Y10, Y10, Y10
+	// VPDPBUSD       128(AX), Y11, Y10
+	BYTE $0xc4; BYTE $0x62; BYTE $0x25; BYTE $0x50; BYTE $0x90; BYTE $0x80; BYTE $0x00; BYTE $0x00; BYTE $0x00
+	VPSLLW         $0x01, Y7, Y7
 	VPAND          Y1, Y7, Y7
-	VPAND          Y0, Y5, Y8
+	VPSRLW         $0x04, Y8, Y8
+	VPAND          Y0, Y8, Y8
 	VPOR           Y7, Y8, Y8
 	VPXOR          Y7, Y7, Y7
-	// VPDPBUSD       (AX), Y8, Y7
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x3d; BYTE $0x50; BYTE $0x38
-	VPSLLW         $0x03, Y6, Y8
+	// VPDPBUSD       192(AX), Y8, Y7
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x3d; BYTE $0x50; BYTE $0xb8; BYTE $0xc0; BYTE $0x00; BYTE $0x00; BYTE $0x00
+	VPSLLW         $0x02, Y5, Y8
 	VPAND          Y1, Y8, Y8
-	VPSRLW         $0x04, Y5, Y5
-	VPAND          Y0, Y5, Y5
-	VPOR           Y8, Y5, Y5
-	VPXOR          Y8, Y8, Y8
-	// VPDPBUSD       64(AX), Y5, Y8
-	BYTE $0xc4; BYTE $0x62; BYTE $0x55; BYTE $0x50; BYTE $0x40; BYTE $0x40
-	VBROADCASTI128 64(SI), Y5
-	VINSERTI128    $0x01, 128(SI), Y5, Y5
-	VBROADCASTI128 32(SI), Y9
-	VPSRLVD        Y2, Y9, Y9
-	VPSLLW         $0x04, Y9, Y10
-	VPAND          Y1, Y10, Y10
-	VPAND          Y0, Y5, Y11
-	VPOR           Y10, Y11, Y11
-	// VPDPBUSD       32(AX), Y11, Y7
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x25; BYTE $0x50; BYTE $0x78; BYTE $0x20
-	VPSLLW         $0x03, Y9, Y10
-	VPAND          Y1, Y10, Y10
-	VPSRLW         $0x04, Y5, Y5
-	VPAND          Y0, Y5, Y5
-	VPOR           Y10, Y5, Y5
-	// VPDPBUSD       96(AX), Y5, Y8
-	BYTE $0xc4; BYTE $0x62; BYTE $0x55; BYTE $0x50; BYTE $0x40; BYTE $0x60
-	VPACKSSDW      Y8, Y7, Y5
-	VPSHUFB        k4_scales_0011<>+0(SB), Y4, Y7
-	VPMADDWD       Y7, Y5, Y5
-	VBROADCASTI128 80(SI), Y7
-	VINSERTI128    $0x01, 144(SI), Y7, Y7
-	VPSLLW         $0x02, Y6, Y8
-	VPAND          Y1, Y8, Y8
-	VPAND          Y0, Y7, Y10
-	VPOR           Y8, Y10, Y10
-	VPXOR          Y8, Y8, Y8
-	// VPDPBUSD       128(AX), Y10, Y8
-	BYTE $0xc4; BYTE $0x62; BYTE $0x2d; BYTE $0x50; BYTE $0x80; BYTE $0x80; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	VPSLLW         $0x01, Y6, Y6
-	VPAND          Y1, Y6, Y6
-	VPSRLW         $0x04, Y7, Y7
-	VPAND          Y0, Y7, Y7
-	VPOR           Y6, Y7, Y7
-	VPXOR          Y6, Y6, Y6
-	// VPDPBUSD       192(AX), Y7, Y6
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x45; BYTE $0x50; BYTE $0xb0; BYTE $0xc0; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	VBROADCASTI128 96(SI), Y7
-	VINSERTI128    $0x01, 160(SI), Y7, Y7
-	VPSLLW         $0x02, Y9, Y10
-	VPAND          Y1, Y10, Y10
-	VPAND          Y0, Y7, Y11
-	VPOR           Y10, Y11, Y11
-	// VPDPBUSD       160(AX), Y11, Y8
-	BYTE $0xc4; BYTE $0x62; BYTE $0x25; BYTE $0x50; BYTE $0x80; BYTE $0xa0; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	VPSLLW         $0x01, Y9, Y9
-	VPAND          Y1, Y9, Y9
-	VPSRLW         $0x04, Y7, Y7
-	VPAND          Y0, Y7, Y7
-	VPOR           Y9, Y7, Y7
-	// VPDPBUSD       224(AX), Y7, Y6
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x45; BYTE $0x50; BYTE $0xb0; BYTE $0xe0; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	VPACKSSDW      Y6, Y8, Y6
+	VPAND          Y0, Y9, Y11
+	VPOR           Y8, Y11, Y11
+	// VPDPBUSD       160(AX), Y11, Y10
+	BYTE $0xc4; BYTE $0x62; BYTE $0x25; BYTE $0x50; BYTE $0x90; BYTE $0xa0; BYTE $0x00; BYTE $0x00; BYTE $0x00
+	VPSLLW         $0x01, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPSRLW         $0x04, Y9, Y8
+	VPAND          Y0, Y8, Y8
+	VPOR           Y5, Y8, Y8
+	// VPDPBUSD       224(AX), Y8, Y7
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x3d; BYTE $0x50; BYTE $0xb8; BYTE $0xe0; BYTE $0x00; BYTE $0x00; BYTE $0x00
+	VPACKSSDW      Y7, Y10, Y5
 	VPSHUFB        k4_scales_2233<>+0(SB), Y4, Y7
-	VPMADDWD       Y7, Y6, Y6
-	VSHUFPS        $0x88, Y6, Y5, Y7
-	VSHUFPS        $0xdd, Y6, Y5, Y5
+	VPMADDWD       Y7, Y5, Y5
+	VSHUFPS        $0x88, Y5, Y6, Y7
+	VSHUFPS        $0xdd, Y5, Y6, Y5
 	VPADDD         Y5, Y7, Y7
 	VPBROADCASTD   (SI), X5
 	VCVTPH2PS      X5, Y5
@@ -1915,119 +1898,116 @@ row:
 	MOVQ   R8, CX
 
 block:
-	VPMOVSXBW      192(SI), Y3
-	VPMADDWD       352(AX), Y3, Y4
-	VPSLLD         $0x05, Y4, Y4
-	VBROADCASTI128 (SI), Y5
-	VINSERTI128    $0x01, 64(SI), Y5, Y5
-	VBROADCASTI128 128(SI), Y6
-	VINSERTI128    $0x01, 160(SI), Y6, Y6
-	VPSLLW         $0x04, Y6, Y7
-	VPAND          Y1, Y7, Y7
-	VPAND          Y0, Y5, Y8
-	VPOR           Y7, Y8, Y8
-	VPXOR          Y7, Y7, Y7
-	// VPDPBUSD       (AX), Y8, Y7
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x3d; BYTE $0x50; BYTE $0x38
-	VBROADCASTI128 32(SI), Y8
-	VINSERTI128    $0x01, 96(SI), Y8, Y8
-	VPSLLW         $0x02, Y6, Y9
-	VPAND          Y1, Y9, Y9
-	VPAND          Y0, Y8, Y10
-	VPOR           Y9, Y10, Y10
-	VPXOR          Y9, Y9, Y9
-	// VPDPBUSD       64(AX), Y10, Y9
-	BYTE $0xc4; BYTE $0x62; BYTE $0x2d; BYTE $0x50; BYTE $0x48; BYTE $0x40
-	VPACKSSDW      Y9, Y7, Y7
-	VPSHUFB        words_0022<>+0(SB), Y3, Y9
-	VPMADDWD       Y9, Y7, Y7
-	VBROADCASTI128 16(SI), Y9
-	VINSERTI128    $0x01, 80(SI), Y9, Y9
-	VBROADCASTI128 144(SI), Y10
-	VINSERTI128    $0x01, 176(SI), Y10, Y10
-	VPSLLW         $0x04, Y10, Y11
-	VPAND          Y1, Y11, Y11
-	VPAND          Y0, Y9, Y12
-	VPOR           Y11, Y12, Y12
-	VPXOR          Y11, Y11, Y11
-	// VPDPBUSD       32(AX), Y12, Y11
-	BYTE $0xc4; BYTE $0x62; BYTE $0x1d; BYTE $0x50; BYTE $0x58; BYTE $0x20
-	VBROADCASTI128 48(SI), Y12
-	VINSERTI128    $0x01, 112(SI), Y12, Y12
-	VPSLLW         $0x02, Y10, Y13
-	VPAND          Y1, Y13, Y13
-	VPAND          Y0, Y12, Y14
-	VPOR           Y13, Y14, Y14
-	VPXOR          Y13, Y13, Y13
-	// VPDPBUSD       96(AX), Y14, Y13
+	VPMOVSXBW    192(SI), Y3
+	VPMADDWD     352(AX), Y3, Y4
+	VPSLLD       $0x05, Y4, Y4
+	VMOVDQU      (SI), Y5
+	VPERM2I128   $0x31, 64(SI), Y5, Y6
+	VINSERTI128  $0x01, 64(SI), Y5, Y5
+	VMOVDQU      128(SI), Y7
+	VPERM2I128   $0x31, 160(SI), Y7, Y8
+	VINSERTI128  $0x01, 160(SI), Y7, Y7
+	VPSLLW       $0x04, Y7, Y9
+	VPAND        Y1, Y9, Y9
+	VPAND        Y0, Y5, Y10
+	VPOR         Y9, Y10, Y10
+	VPXOR        Y9, Y9, Y9
+	// VPDPBUSD     (AX), Y10, Y9
+	BYTE $0xc4; BYTE $0x62; BYTE $0x2d; BYTE $0x50; BYTE $0x08
+	VMOVDQU      32(SI), Y10
+	VPERM2I128   $0x31, 96(SI), Y10, Y11
+	VINSERTI128  $0x01, 96(SI), Y10, Y10
+	VPSLLW       $0x02, Y7, Y12
+	VPAND        Y1, Y12, Y12
+	VPAND        Y0, Y10, Y13
+	VPOR         Y12, Y13, Y13
+	VPXOR        Y12, Y12, Y12
+	// VPDPBUSD     64(AX), Y13, Y12
+	BYTE $0xc4; BYTE $0x62; BYTE $0x15; BYTE $0x50; BYTE $0x60; BYTE $0x40
+	VPACKSSDW    Y12, Y9, Y9
+	VPSHUFB      words_0022<>+0(SB), Y3, Y12
+	VPMADDWD     Y12, Y9, Y9
+	VPSLLW       $0x04, Y8, Y12
+	VPAND        Y1, Y12, Y12
+	VPAND        Y0, Y6, Y13
+	VPOR         Y12, Y13, Y13
+	VPXOR        Y12, Y12, Y12
+	// VPDPBUSD     32(AX), Y13, Y12
+	BYTE $0xc4; BYTE $0x62; BYTE $0x15; BYTE $0x50; BYTE $0x60; BYTE $0x20
+	VPSLLW       $0x02, Y8, Y13
+	VPAND        Y1, Y13, Y13
+	VPAND        Y0, Y11, Y14
+	VPOR         Y13, Y14, Y14
+	VPXOR        Y13, Y13, Y13
+	// VPDPBUSD     96(AX), Y14, Y13
 	BYTE $0xc4; BYTE $0x62; BYTE $0x0d; BYTE $0x50; BYTE $0x68; BYTE $0x60
-	VPACKSSDW      Y13, Y11, Y11
-	VPSHUFB        words_1133<>+0(SB), Y3, Y13
-	// VPDPWSSD       Y13, Y11, Y7
-	BYTE $0xc4; BYTE $0xc2; BYTE $0x25; BYTE $0x52; BYTE $0xfd
-	VMOVDQA        Y6, Y11
-	VPAND          Y1, Y11, Y11
-	VPSRLW         $0x04, Y5, Y5
-	VPAND          Y0, Y5, Y5
-	VPOR           Y11, Y5, Y5
-	VPXOR          Y11, Y11, Y11
-	// VPDPBUSD       128(AX), Y5, Y11
-	BYTE $0xc4; BYTE $0x62; BYTE $0x55; BYTE $0x50; BYTE $0x98; BYTE $0x80; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	VPSRLW         $0x02, Y6, Y5
-	VPAND          Y1, Y5, Y5
-	VPSRLW         $0x04, Y8, Y6
-	VPAND          Y0, Y6, Y6
-	VPOR           Y5, Y6, Y6
-	VPXOR          Y5, Y5, Y5
-	// VPDPBUSD       192(AX), Y6, Y5
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x4d; BYTE $0x50; BYTE $0xa8; BYTE $0xc0; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	VPACKSSDW      Y5, Y11, Y5
-	VPSHUFB        words_4466<>+0(SB), Y3, Y6
-	VPMADDWD       Y6, Y5, Y5
-	VMOVDQA        Y10, Y6
-	VPAND          Y1, Y6, Y6
-	VPSRLW         $0x04, Y9, Y8
-	VPAND          Y0, Y8, Y8
-	VPOR           Y6, Y8, Y8
-	VPXOR          Y6, Y6, Y6
-	// VPDPBUSD       160(AX), Y8, Y6
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x3d; BYTE $0x50; BYTE $0xb0; BYTE $0xa0; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	VPSRLW         $0x02, Y10, Y8
-	VPAND          Y1, Y8, Y8
-	VPSRLW         $0x04, Y12, Y9
-	VPAND          Y0, Y9, Y9
-	VPOR           Y8, Y9, Y9
-	VPXOR          Y8, Y8, Y8
-	// VPDPBUSD       224(AX), Y9, Y8
-	BYTE $0xc4; BYTE $0x62; BYTE $0x35; BYTE $0x50; BYTE $0x80; BYTE $0xe0; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	VPACKSSDW      Y8, Y6, Y6
-	VPSHUFB        words_5577<>+0(SB), Y3, Y3
-	// VPDPWSSD       Y3, Y6, Y5
+	VPACKSSDW    Y13, Y12, Y12
+	VPSHUFB      words_1133<>+0(SB), Y3, Y13
+	// VPDPWSSD     Y13, Y12, Y9
+	BYTE $0xc4; BYTE $0x42; BYTE $0x1d; BYTE $0x52; BYTE $0xcd
+	VMOVDQA      Y7, Y12
+	VPAND        Y1, Y12, Y12
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VPOR         Y12, Y5, Y5
+	VPXOR        Y12, Y12, Y12
+	// VPDPBUSD     128(AX), Y5, Y12
+	BYTE $0xc4; BYTE $0x62; BYTE $0x55; BYTE $0x50; BYTE $0xa0; BYTE $0x80; BYTE $0x00; BYTE $0x00; BYTE $0x00
+	VPSRLW       $0x02, Y7, Y5
+	VPAND        Y1, Y5, Y5
+	VPSRLW       $0x04, Y10, Y7
+	VPAND        Y0, Y7, Y7
+	VPOR         Y5, Y7, Y7
+	VPXOR        Y5, Y5, Y5
+	// VPDPBUSD     192(AX), Y7, Y5
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x45; BYTE $0x50; BYTE $0xa8; BYTE $0xc0; BYTE $0x00; BYTE $0x00; BYTE $0x00
+	VPACKSSDW    Y5, Y12, Y5
+	VPSHUFB      words_4466<>+0(SB), Y3, Y7
+	VPMADDWD     Y7, Y5, Y5
+	VMOVDQA      Y8, Y7
+	VPAND        Y1, Y7, Y7
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VPOR         Y7, Y6, Y6
+	VPXOR        Y7, Y7, Y7
+	// VPDPBUSD     160(AX), Y6, Y7
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x4d; BYTE $0x50; BYTE $0xb8; BYTE $0xa0; BYTE $0x00; BYTE $0x00; BYTE $0x00
+	VPSRLW       $0x02, Y8, Y6
+	VPAND        Y1, Y6, Y6
+	VPSRLW       $0x04, Y11, Y8
+	VPAND        Y0, Y8, Y8
+	VPOR         Y6, Y8, Y8
+	VPXOR        Y6, Y6, Y6
+	// VPDPBUSD     224(AX), Y8, Y6
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x3d; BYTE $0x50; BYTE $0xb0; BYTE $0xe0; BYTE $0x00; BYTE $0x00; BYTE $0x00
+	VPACKSSDW    Y6, Y7, Y6
+	VPSHUFB      words_5577<>+0(SB), Y3, Y3
+	// VPDPWSSD     Y3, Y6, Y5
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x4d; BYTE $0x52; BYTE $0xeb
-	VSHUFPS        $0x88, Y5, Y7, Y3
-	VSHUFPS        $0xdd, Y5, Y7, Y5
-	VPADDD         Y5, Y3, Y3
-	VPSUBD         Y4, Y3, Y3
-	VPBROADCASTW   208(SI), X4
-	VCVTPH2PS      X4, Y4
-	VMULPS         256(AX), Y4, Y4
-	VCVTDQ2PS      Y3, Y3
-	VMULPS         Y4, Y3, Y3
-	VADDPS         Y3, Y2, Y2
-	ADDQ           $0x000000d2, SI
-	ADDQ           $0x00000180, AX
-	DECQ           CX
-	JNZ            block
-	VEXTRACTF128   $0x01, Y2, X3
-	VADDPS         X3, X2, X2
-	VMOVHLPS       X2, X2, X3
-	VADDPS         X3, X2, X2
-	VMOVSHDUP      X2, X3
-	VADDSS         X3, X2, X2
-	VMOVSS         X2, (DX)
-	ADDQ           $0x04, DX
-	DECQ           BX
-	JNZ            row
+	VSHUFPS      $0x88, Y5, Y9, Y3
+	VSHUFPS      $0xdd, Y5, Y9, Y5
+	VPADDD       Y5, Y3, Y3
+	VPSUBD       Y4, Y3, Y3
+	VPBROADCASTW 208(SI), X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       256(AX), Y4, Y4
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y4, Y3, Y3
+	VADDPS       Y3, Y2, Y2
+	ADDQ         $0x000000d2, SI
+	ADDQ         $0x00000180, AX
+	DECQ         CX
+	JNZ          block
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VMOVHLPS     X2, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMOVSS       X2, (DX)
+	ADDQ         $0x04, DX
+	DECQ         BX
+	JNZ          row
 	VZEROUPPER
 	RET
 
@@ -2078,94 +2058,93 @@ row:
 	MOVQ   R8, CX
 
 block:
-	VPMOVZXBW      (SI), Y3
-	VPAND          Y1, Y3, Y4
-	VBROADCASTI128 16(SI), Y5
-	VINSERTI128    $0x01, 48(SI), Y5, Y5
-	VPAND          Y0, Y5, Y6
-	VPXOR          Y7, Y7, Y7
-	// VPDPBUSD       (AX), Y6, Y7
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x4d; BYTE $0x50; BYTE $0x38
-	VPSRLW         $0x02, Y5, Y6
-	VPAND          Y0, Y6, Y6
-	VPXOR          Y8, Y8, Y8
-	// VPDPBUSD       64(AX), Y6, Y8
-	BYTE $0xc4; BYTE $0x62; BYTE $0x4d; BYTE $0x50; BYTE $0x40; BYTE $0x40
-	VPACKSSDW      Y8, Y7, Y6
-	VPSHUFB        words_0022<>+0(SB), Y4, Y7
-	VPMADDWD       Y7, Y6, Y6
-	VBROADCASTI128 32(SI), Y7
-	VINSERTI128    $0x01, 64(SI), Y7, Y7
-	VPAND          Y0, Y7, Y8
-	VPXOR          Y9, Y9, Y9
-	// VPDPBUSD       32(AX), Y8, Y9
+	VPMOVZXBW    (SI), Y3
+	VPAND        Y1, Y3, Y4
+	VMOVDQU      16(SI), Y5
+	VPERM2I128   $0x31, 48(SI), Y5, Y6
+	VINSERTI128  $0x01, 48(SI), Y5, Y5
+	VPAND        Y0, Y5, Y7
+	VPXOR        Y8, Y8, Y8
+	// VPDPBUSD     (AX), Y7, Y8
+	BYTE $0xc4; BYTE $0x62; BYTE $0x45; BYTE $0x50; BYTE $0x00
+	VPSRLW       $0x02, Y5, Y7
+	VPAND        Y0, Y7, Y7
+	VPXOR        Y9, Y9, Y9
+	// VPDPBUSD     64(AX), Y7, Y9
+	BYTE $0xc4; BYTE $0x62; BYTE $0x45; BYTE $0x50; BYTE $0x48; BYTE $0x40
+	VPACKSSDW    Y9, Y8, Y7
+	VPSHUFB      words_0022<>+0(SB), Y4, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VPAND        Y0, Y6, Y8
+	VPXOR        Y9, Y9, Y9
+	// VPDPBUSD     32(AX), Y8, Y9
 	BYTE $0xc4; BYTE $0x62; BYTE $0x3d; BYTE $0x50; BYTE $0x48; BYTE $0x20
-	VPSRLW         $0x02, Y7, Y8
-	VPAND          Y0, Y8, Y8
-	VPXOR          Y10, Y10, Y10
-	// VPDPBUSD       96(AX), Y8, Y10
+	VPSRLW       $0x02, Y6, Y8
+	VPAND        Y0, Y8, Y8
+	VPXOR        Y10, Y10, Y10
+	// VPDPBUSD     96(AX), Y8, Y10
 	BYTE $0xc4; BYTE $0x62; BYTE $0x3d; BYTE $0x50; BYTE $0x50; BYTE $0x60
-	VPACKSSDW      Y10, Y9, Y8
-	VPSHUFB        words_1133<>+0(SB), Y4, Y9
-	// VPDPWSSD       Y9, Y8, Y6
-	BYTE $0xc4; BYTE $0xc2; BYTE $0x3d; BYTE $0x52; BYTE $0xf1
-	VPSRLW         $0x04, Y5, Y8
-	VPAND          Y0, Y8, Y8
-	VPXOR          Y9, Y9, Y9
-	// VPDPBUSD       128(AX), Y8, Y9
+	VPACKSSDW    Y10, Y9, Y8
+	VPSHUFB      words_1133<>+0(SB), Y4, Y9
+	// VPDPWSSD     Y9, Y8, Y7
+	BYTE $0xc4; BYTE $0xc2; BYTE $0x3d; BYTE $0x52; BYTE $0xf9
+	VPSRLW       $0x04, Y5, Y8
+	VPAND        Y0, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	// VPDPBUSD     128(AX), Y8, Y9
 	BYTE $0xc4; BYTE $0x62; BYTE $0x3d; BYTE $0x50; BYTE $0x88; BYTE $0x80; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	VPSRLW         $0x06, Y5, Y5
-	VPAND          Y0, Y5, Y5
-	VPXOR          Y8, Y8, Y8
-	// VPDPBUSD       192(AX), Y5, Y8
+	VPSRLW       $0x06, Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VPXOR        Y8, Y8, Y8
+	// VPDPBUSD     192(AX), Y5, Y8
 	BYTE $0xc4; BYTE $0x62; BYTE $0x55; BYTE $0x50; BYTE $0x80; BYTE $0xc0; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	VPACKSSDW      Y8, Y9, Y5
-	VPSHUFB        words_4466<>+0(SB), Y4, Y8
-	VPMADDWD       Y8, Y5, Y5
-	VPSRLW         $0x04, Y7, Y8
-	VPAND          Y0, Y8, Y8
-	VPXOR          Y9, Y9, Y9
-	// VPDPBUSD       160(AX), Y8, Y9
+	VPACKSSDW    Y8, Y9, Y5
+	VPSHUFB      words_4466<>+0(SB), Y4, Y8
+	VPMADDWD     Y8, Y5, Y5
+	VPSRLW       $0x04, Y6, Y8
+	VPAND        Y0, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	// VPDPBUSD     160(AX), Y8, Y9
 	BYTE $0xc4; BYTE $0x62; BYTE $0x3d; BYTE $0x50; BYTE $0x88; BYTE $0xa0; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	VPSRLW         $0x06, Y7, Y7
-	VPAND          Y0, Y7, Y7
-	VPXOR          Y8, Y8, Y8
-	// VPDPBUSD       224(AX), Y7, Y8
-	BYTE $0xc4; BYTE $0x62; BYTE $0x45; BYTE $0x50; BYTE $0x80; BYTE $0xe0; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	VPACKSSDW      Y8, Y9, Y7
-	VPSHUFB        words_5577<>+0(SB), Y4, Y4
-	// VPDPWSSD       Y4, Y7, Y5
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x45; BYTE $0x52; BYTE $0xec
-	VSHUFPS        $0x88, Y5, Y6, Y4
-	VSHUFPS        $0xdd, Y5, Y6, Y5
-	VPADDD         Y5, Y4, Y4
-	VPBROADCASTD   80(SI), X5
-	VCVTPH2PS      X5, Y5
-	VMULPS         256(AX), Y5, Y5
-	VMOVSLDUP      Y5, Y6
-	VMOVSHDUP      Y5, Y5
-	VCVTDQ2PS      Y4, Y4
-	VMULPS         Y6, Y4, Y4
-	VADDPS         Y4, Y2, Y2
-	VPSRLW         $0x04, Y3, Y3
-	VPMADDWD       352(AX), Y3, Y3
-	VCVTDQ2PS      Y3, Y3
-	VMULPS         Y5, Y3, Y3
-	VSUBPS         Y3, Y2, Y2
-	ADDQ           $0x00000054, SI
-	ADDQ           $0x00000180, AX
-	DECQ           CX
-	JNZ            block
-	VEXTRACTF128   $0x01, Y2, X3
-	VADDPS         X3, X2, X2
-	VMOVHLPS       X2, X2, X3
-	VADDPS         X3, X2, X2
-	VMOVSHDUP      X2, X3
-	VADDSS         X3, X2, X2
-	VMOVSS         X2, (DX)
-	ADDQ           $0x04, DX
-	DECQ           BX
-	JNZ            row
+	VPSRLW       $0x06, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VPXOR        Y8, Y8, Y8
+	// VPDPBUSD     224(AX), Y6, Y8
+	BYTE $0xc4; BYTE $0x62; BYTE $0x4d; BYTE $0x50; BYTE $0x80; BYTE $0xe0; BYTE $0x00; BYTE $0x00; BYTE $0x00
+	VPACKSSDW    Y8, Y9, Y6
+	VPSHUFB      words_5577<>+0(SB), Y4, Y4
+	// VPDPWSSD     Y4, Y6, Y5
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x4d; BYTE $0x52; BYTE $0xec
+	VSHUFPS      $0x88, Y5, Y7, Y4
+	VSHUFPS      $0xdd, Y5, Y7, Y5
+	VPADDD       Y5, Y4, Y4
+	VPBROADCASTD 80(SI), X5
+	VCVTPH2PS    X5, Y5
+	VMULPS       256(AX), Y5, Y5
+	VMOVSLDUP    Y5, Y6
+	VMOVSHDUP    Y5, Y5
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y6, Y4, Y4
+	VADDPS       Y4, Y2, Y2
+	VPSRLW       $0x04, Y3, Y3
+	VPMADDWD     352(AX), Y3, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y5, Y3, Y3
+	VSUBPS       Y3, Y2, Y2
+	ADDQ         $0x00000054, SI
+	ADDQ         $0x00000180, AX
+	DECQ         CX
+	JNZ          block
+	VEXTRACTF128 $0x01, Y2, X3
+	VADDPS       X3, X2, X2
+	VMOVHLPS     X2, X2, X3
+	VADDPS       X3, X2, X2
+	VMOVSHDUP    X2, X3
+	VADDSS       X3, X2, X2
+	VMOVSS       X2, (DX)
+	ADDQ         $0x04, DX
+	DECQ         BX
+	JNZ          row
 	VZEROUPPER
 	RET
 
@@ -2225,31 +2204,30 @@ block:
 	VPSUBW         Y3, Y5, Y5
 	VPMADDWD       352(AX), Y5, Y6
 	VPSLLD         $0x02, Y6, Y6
-	VBROADCASTI128 32(SI), Y7
+	VMOVDQU        32(SI), Y7
+	VPERM2I128     $0x31, 64(SI), Y7, Y8
 	VINSERTI128    $0x01, 64(SI), Y7, Y7
-	VPAND          Y0, Y7, Y8
-	VBROADCASTI128 (SI), Y9
-	VPSRLVD        Y2, Y9, Y9
-	VPSLLW         $0x02, Y9, Y10
-	VPAND          Y1, Y10, Y10
-	VPOR           Y10, Y8, Y8
-	VPXOR          Y10, Y10, Y10
-	// VPDPBUSD       (AX), Y8, Y10
-	BYTE $0xc4; BYTE $0x62; BYTE $0x3d; BYTE $0x50; BYTE $0x10
-	VPSRLW         $0x02, Y7, Y8
-	VPAND          Y0, Y8, Y8
-	VPSLLW         $0x01, Y9, Y11
+	VPAND          Y0, Y7, Y9
+	VBROADCASTI128 (SI), Y10
+	VPSRLVD        Y2, Y10, Y10
+	VPSLLW         $0x02, Y10, Y11
 	VPAND          Y1, Y11, Y11
-	VPOR           Y11, Y8, Y8
+	VPOR           Y11, Y9, Y9
 	VPXOR          Y11, Y11, Y11
-	// VPDPBUSD       64(AX), Y8, Y11
-	BYTE $0xc4; BYTE $0x62; BYTE $0x3d; BYTE $0x50; BYTE $0x58; BYTE $0x40
-	VPACKSSDW      Y11, Y10, Y8
-	VPSHUFB        words_0022<>+0(SB), Y5, Y10
-	VPMADDWD       Y10, Y8, Y8
-	VBROADCASTI128 48(SI), Y10
-	VINSERTI128    $0x01, 80(SI), Y10, Y10
-	VPAND          Y0, Y10, Y11
+	// VPDPBUSD       (AX), Y9, Y11
+	BYTE $0xc4; BYTE $0x62; BYTE $0x35; BYTE $0x50; BYTE $0x18
+	VPSRLW         $0x02, Y7, Y9
+	VPAND          Y0, Y9, Y9
+	VPSLLW         $0x01, Y10, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y12, Y9, Y9
+	VPXOR          Y12, Y12, Y12
+	// VPDPBUSD       64(AX), Y9, Y12
+	BYTE $0xc4; BYTE $0x62; BYTE $0x35; BYTE $0x50; BYTE $0x60; BYTE $0x40
+	VPACKSSDW      Y12, Y11, Y9
+	VPSHUFB        words_0022<>+0(SB), Y5, Y11
+	VPMADDWD       Y11, Y9, Y9
+	VPAND          Y0, Y8, Y11
 	VBROADCASTI128 16(SI), Y12
 	VPSRLVD        Y2, Y12, Y12
 	VPSLLW         $0x02, Y12, Y13
@@ -2258,7 +2236,7 @@ block:
 	VPXOR          Y13, Y13, Y13
 	// VPDPBUSD       32(AX), Y11, Y13
 	BYTE $0xc4; BYTE $0x62; BYTE $0x25; BYTE $0x50; BYTE $0x68; BYTE $0x20
-	VPSRLW         $0x02, Y10, Y11
+	VPSRLW         $0x02, Y8, Y11
 	VPAND          Y0, Y11, Y11
 	VPSLLW         $0x01, Y12, Y14
 	VPAND          Y1, Y14, Y14
@@ -2268,11 +2246,11 @@ block:
 	BYTE $0xc4; BYTE $0x62; BYTE $0x25; BYTE $0x50; BYTE $0x70; BYTE $0x60
 	VPACKSSDW      Y14, Y13, Y11
 	VPSHUFB        words_1133<>+0(SB), Y5, Y13
-	// VPDPWSSD       Y13, Y11, Y8
-	BYTE $0xc4; BYTE $0x42; BYTE $0x25; BYTE $0x52; BYTE $0xc5
+	// VPDPWSSD       Y13, Y11, Y9
+	BYTE $0xc4; BYTE $0x42; BYTE $0x25; BYTE $0x52; BYTE $0xcd
 	VPSRLW         $0x04, Y7, Y11
 	VPAND          Y0, Y11, Y11
-	VMOVDQA        Y9, Y13
+	VMOVDQA        Y10, Y13
 	VPAND          Y1, Y13, Y13
 	VPOR           Y13, Y11, Y11
 	VPXOR          Y13, Y13, Y13
@@ -2280,37 +2258,37 @@ block:
 	BYTE $0xc4; BYTE $0x62; BYTE $0x25; BYTE $0x50; BYTE $0xa8; BYTE $0x80; BYTE $0x00; BYTE $0x00; BYTE $0x00
 	VPSRLW         $0x06, Y7, Y7
 	VPAND          Y0, Y7, Y7
-	VPSRLW         $0x01, Y9, Y9
-	VPAND          Y1, Y9, Y9
-	VPOR           Y9, Y7, Y7
-	VPXOR          Y9, Y9, Y9
-	// VPDPBUSD       192(AX), Y7, Y9
-	BYTE $0xc4; BYTE $0x62; BYTE $0x45; BYTE $0x50; BYTE $0x88; BYTE $0xc0; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	VPACKSSDW      Y9, Y13, Y7
-	VPSHUFB        words_4466<>+0(SB), Y5, Y9
-	VPMADDWD       Y9, Y7, Y7
-	VPSRLW         $0x04, Y10, Y9
-	VPAND          Y0, Y9, Y9
+	VPSRLW         $0x01, Y10, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y10, Y7, Y7
+	VPXOR          Y10, Y10, Y10
+	// VPDPBUSD       192(AX), Y7, Y10
+	BYTE $0xc4; BYTE $0x62; BYTE $0x45; BYTE $0x50; BYTE $0x90; BYTE $0xc0; BYTE $0x00; BYTE $0x00; BYTE $0x00
+	VPACKSSDW      Y10, Y13, Y7
+	VPSHUFB        words_4466<>+0(SB), Y5, Y10
+	VPMADDWD       Y10, Y7, Y7
+	VPSRLW         $0x04, Y8, Y10
+	VPAND          Y0, Y10, Y10
 	VMOVDQA        Y12, Y11
 	VPAND          Y1, Y11, Y11
-	VPOR           Y11, Y9, Y9
+	VPOR           Y11, Y10, Y10
 	VPXOR          Y11, Y11, Y11
-	// VPDPBUSD       160(AX), Y9, Y11
-	BYTE $0xc4; BYTE $0x62; BYTE $0x35; BYTE $0x50; BYTE $0x98; BYTE $0xa0; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	VPSRLW         $0x06, Y10, Y9
-	VPAND          Y0, Y9, Y9
+	// VPDPBUSD       160(AX), Y10, Y11
+	BYTE $0xc4; BYTE $0x62; BYTE $0x2d; BYTE $0x50; BYTE $0x98; BYTE $0xa0; BYTE $0x00; BYTE $0x00; BYTE $0x00
+	VPSRLW         $0x06, Y8, Y8
+	VPAND          Y0, Y8, Y8
 	VPSRLW         $0x01, Y12, Y10
 	VPAND          Y1, Y10, Y10
-	VPOR           Y10, Y9, Y9
+	VPOR           Y10, Y8, Y8
 	VPXOR          Y10, Y10, Y10
-	// VPDPBUSD       224(AX), Y9, Y10
-	BYTE $0xc4; BYTE $0x62; BYTE $0x35; BYTE $0x50; BYTE $0x90; BYTE $0xe0; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	VPACKSSDW      Y10, Y11, Y9
+	// VPDPBUSD       224(AX), Y8, Y10
+	BYTE $0xc4; BYTE $0x62; BYTE $0x3d; BYTE $0x50; BYTE $0x90; BYTE $0xe0; BYTE $0x00; BYTE $0x00; BYTE $0x00
+	VPACKSSDW      Y10, Y11, Y8
 	VPSHUFB        words_5577<>+0(SB), Y5, Y5
-	// VPDPWSSD       Y5, Y9, Y7
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x35; BYTE $0x52; BYTE $0xfd
-	VSHUFPS        $0x88, Y7, Y8, Y5
-	VSHUFPS        $0xdd, Y7, Y8, Y7
+	// VPDPWSSD       Y5, Y8, Y7
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x3d; BYTE $0x52; BYTE $0xfd
+	VSHUFPS        $0x88, Y7, Y9, Y5
+	VSHUFPS        $0xdd, Y7, Y9, Y7
 	VPADDD         Y7, Y5, Y5
 	VPSUBD         Y6, Y5, Y5
 	VPBROADCASTW   108(SI), X6
@@ -2364,74 +2342,73 @@ row:
 	MOVQ   R8, CX
 
 block:
-	VBROADCASTI128 (SI), Y2
-	VINSERTI128    $0x01, 32(SI), Y2, Y2
-	VPAND          Y0, Y2, Y3
-	VBROADCASTI128 16(SI), Y4
-	VINSERTI128    $0x01, 48(SI), Y4, Y4
-	VPAND          Y0, Y4, Y5
-	VPXOR          Y6, Y6, Y6
-	// VPDPBUSD       (AX), Y3, Y6
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x65; BYTE $0x50; BYTE $0x30
-	// VPDPBUSD       32(AX), Y5, Y6
+	VMOVDQU      (SI), Y2
+	VPERM2I128   $0x31, 32(SI), Y2, Y3
+	VINSERTI128  $0x01, 32(SI), Y2, Y2
+	VPAND        Y0, Y2, Y4
+	VPAND        Y0, Y3, Y5
+	VPXOR        Y6, Y6, Y6
+	// VPDPBUSD     (AX), Y4, Y6
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x5d; BYTE $0x50; BYTE $0x30
+	// VPDPBUSD     32(AX), Y5, Y6
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x55; BYTE $0x50; BYTE $0x70; BYTE $0x20
-	VPSRLW         $0x02, Y2, Y3
-	VPAND          Y0, Y3, Y3
-	VPSRLW         $0x02, Y4, Y5
-	VPAND          Y0, Y5, Y5
-	VPXOR          Y7, Y7, Y7
-	// VPDPBUSD       64(AX), Y3, Y7
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x65; BYTE $0x50; BYTE $0x78; BYTE $0x40
-	// VPDPBUSD       96(AX), Y5, Y7
+	VPSRLW       $0x02, Y2, Y4
+	VPAND        Y0, Y4, Y4
+	VPSRLW       $0x02, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPXOR        Y7, Y7, Y7
+	// VPDPBUSD     64(AX), Y4, Y7
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x5d; BYTE $0x50; BYTE $0x78; BYTE $0x40
+	// VPDPBUSD     96(AX), Y5, Y7
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x55; BYTE $0x50; BYTE $0x78; BYTE $0x60
-	VPUNPCKLDQ     Y7, Y6, Y3
-	VPUNPCKHDQ     Y7, Y6, Y6
-	VPADDD         Y3, Y6, Y6
-	VPSRLW         $0x04, Y2, Y3
-	VPAND          Y0, Y3, Y3
-	VPSRLW         $0x04, Y4, Y5
-	VPAND          Y0, Y5, Y5
-	VPXOR          Y7, Y7, Y7
-	// VPDPBUSD       128(AX), Y3, Y7
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x65; BYTE $0x50; BYTE $0xb8; BYTE $0x80; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	// VPDPBUSD       160(AX), Y5, Y7
+	VPUNPCKLDQ   Y7, Y6, Y4
+	VPUNPCKHDQ   Y7, Y6, Y6
+	VPADDD       Y4, Y6, Y6
+	VPSRLW       $0x04, Y2, Y4
+	VPAND        Y0, Y4, Y4
+	VPSRLW       $0x04, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VPXOR        Y7, Y7, Y7
+	// VPDPBUSD     128(AX), Y4, Y7
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x5d; BYTE $0x50; BYTE $0xb8; BYTE $0x80; BYTE $0x00; BYTE $0x00; BYTE $0x00
+	// VPDPBUSD     160(AX), Y5, Y7
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x55; BYTE $0x50; BYTE $0xb8; BYTE $0xa0; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	VPSRLW         $0x06, Y2, Y2
-	VPAND          Y0, Y2, Y2
-	VPSRLW         $0x06, Y4, Y3
-	VPAND          Y0, Y3, Y3
-	VPXOR          Y4, Y4, Y4
-	// VPDPBUSD       192(AX), Y2, Y4
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VPXOR        Y4, Y4, Y4
+	// VPDPBUSD     192(AX), Y2, Y4
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x6d; BYTE $0x50; BYTE $0xa0; BYTE $0xc0; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	// VPDPBUSD       224(AX), Y3, Y4
+	// VPDPBUSD     224(AX), Y3, Y4
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x65; BYTE $0x50; BYTE $0xa0; BYTE $0xe0; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	VPUNPCKLDQ     Y4, Y7, Y2
-	VPUNPCKHDQ     Y4, Y7, Y7
-	VPADDD         Y2, Y7, Y7
-	VPUNPCKLQDQ    Y7, Y6, Y2
-	VPUNPCKHQDQ    Y7, Y6, Y6
-	VPADDD         Y2, Y6, Y6
-	VPSUBD         288(AX), Y6, Y6
-	VPBROADCASTW   64(SI), X2
-	VCVTPH2PS      X2, Y2
-	VMULPS         256(AX), Y2, Y2
-	VCVTDQ2PS      Y6, Y6
-	VMULPS         Y2, Y6, Y6
-	VADDPS         Y6, Y1, Y1
-	ADDQ           $0x00000042, SI
-	ADDQ           $0x00000180, AX
-	DECQ           CX
-	JNZ            block
-	VEXTRACTF128   $0x01, Y1, X2
-	VADDPS         X2, X1, X1
-	VMOVHLPS       X1, X1, X2
-	VADDPS         X2, X1, X1
-	VMOVSHDUP      X1, X2
-	VADDSS         X2, X1, X1
-	VMOVSS         X1, (DX)
-	ADDQ           $0x04, DX
-	DECQ           BX
-	JNZ            row
+	VPUNPCKLDQ   Y4, Y7, Y2
+	VPUNPCKHDQ   Y4, Y7, Y7
+	VPADDD       Y2, Y7, Y7
+	VPUNPCKLQDQ  Y7, Y6, Y2
+	VPUNPCKHQDQ  Y7, Y6, Y6
+	VPADDD       Y2, Y6, Y6
+	VPSUBD       288(AX), Y6, Y6
+	VPBROADCASTW 64(SI), X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       256(AX), Y2, Y2
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y2, Y6, Y6
+	VADDPS       Y6, Y1, Y1
+	ADDQ         $0x00000042, SI
+	ADDQ         $0x00000180, AX
+	DECQ         CX
+	JNZ          block
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X2, X1, X1
+	VMOVHLPS     X1, X1, X2
+	VADDPS       X2, X1, X1
+	VMOVSHDUP    X1, X2
+	VADDSS       X2, X1, X1
+	VMOVSS       X1, (DX)
+	ADDQ         $0x04, DX
+	DECQ         BX
+	JNZ          row
 	VZEROUPPER
 	RET
 

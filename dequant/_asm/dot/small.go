@@ -201,14 +201,20 @@ func small(name string, size, less int, scale scaler, r func() reduction, c func
 	SHRQ(Imm(3), k.blocks)
 	finish := func(sum VecVirtual, at func(at int) Mem, load func(m Mem) VecVirtual, mask func(v VecVirtual)) {
 		reduceBy(less, sum, func() VecVirtual { return load(at(sums)) })
+		factor := func(m Mem) Op {
+			if k.tail == nil {
+				return m
+			}
+			return load(m)
+		}
 		d, m := scale(k)
-		VMULPS(load(at(scales)), d, d)
+		VMULPS(factor(at(scales)), d, d)
 		VCVTDQ2PS(sum, sum)
 		VMULPS(d, sum, sum)
 		mask(sum)
 		VADDPS(sum, k.acc, k.acc)
 		if m != nil {
-			VMULPS(load(at(rounded)), m, m)
+			VMULPS(factor(at(rounded)), m, m)
 			mask(m)
 			VADDPS(m, k.acc, k.acc)
 		}
@@ -354,14 +360,20 @@ func fiveBits(at int) func(k *kernel) codes {
 // int8s returns codes that are 128 too great if they are to be unsigned.
 func int8s(unsigned bool) func(k *kernel) codes {
 	return func(k *kernel) codes {
-		if !unsigned {
-			return func(p int) (first, second VecVirtual) { return k.load(p, 2), k.load(p, 18) }
+		var sign VecVirtual
+		if unsigned {
+			sign = keep(bytesOf("signs", 0x80))
 		}
-		sign := keep(bytesOf("signs", 0x80))
 		return func(p int) (first, second VecVirtual) {
-			first, second = k.load(p, 2), k.load(p, 18)
-			VPXOR(sign, first, first)
-			VPXOR(sign, second, second)
+			if k.tail != nil {
+				first, second = k.load(p, 2), k.load(p, 18)
+			} else {
+				first, second = k.pair(p*k.size+2, (p+4)*k.size+2)
+			}
+			if unsigned {
+				VPXOR(sign, first, first)
+				VPXOR(sign, second, second)
+			}
 			return first, second
 		}
 	}

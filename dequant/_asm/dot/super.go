@@ -32,6 +32,28 @@ func (k *kernel) two(first, second int) VecVirtual {
 	return y
 }
 
+// pair returns 32 bytes from first on and 32 from second on as two vectors: the first sixteen of both, and the others.
+func (k *kernel) pair(first, second int) (a, b VecVirtual) {
+	a, b = YMM(), YMM()
+	VMOVDQU(k.from(first), a)
+	VPERM2I128(Imm(0x31), k.from(second), a, b)
+	VINSERTI128(Imm(1), k.from(second), a, a)
+	return a, b
+}
+
+// sixteens returns vectors by number: sixteen bytes from at+16i on in the lower lane, and those so far apart in the upper.
+// Two are loaded when one is first asked for.
+func (k *kernel) sixteens(at, apart int) func(i int) VecVirtual {
+	loaded := map[int]VecVirtual{}
+	return func(i int) VecVirtual {
+		if loaded[i] == nil {
+			even := i &^ 1
+			loaded[even], loaded[even+1] = k.pair(at+16*even, at+apart+16*even)
+		}
+		return loaded[i]
+	}
+}
+
 // scaled loads a binary16 and multiplies it with the activation's scale.
 func (k *kernel) scaled(at int) VecVirtual {
 	y := YMM()
@@ -121,7 +143,7 @@ func superBlocks() {
 			VPSHUFB(minAt, packed, mins)
 			var t [4]VecVirtual
 			for c := range 2 {
-				a, b := k.two(16+32*c, 80+32*c), k.two(32+32*c, 96+32*c)
+				a, b := k.pair(16+32*c, 80+32*c)
 				for high := range 2 {
 					p := 2*c + high
 					t[p] = products(field(a, 4*high, low), k.act(64*p))
@@ -153,7 +175,7 @@ func superBlocks() {
 			}
 			var t [4]VecVirtual
 			for c := range 2 {
-				a, b := k.two(48+32*c, 112+32*c), k.two(64+32*c, 128+32*c)
+				a, b := k.pair(48+32*c, 112+32*c)
 				for high := range 2 {
 					p := 2*c + high
 					t[p] = products(code(a, high, p, 0), k.act(64*p))
@@ -177,12 +199,9 @@ func superBlocks() {
 			VPMADDWD(k.act(halves), sc, sum)
 			VPSLLD(Imm(5), sum, sum)
 			var halfs [2]VecVirtual
+			v, bitsOf := k.sixteens(0, 64), k.sixteens(128, 32)
 			for second := range 2 {
-				bits := k.two(128+16*second, 160+16*second)
-				var ab [2]VecVirtual
-				for i := range ab {
-					ab[i] = k.two(32*i+16*second, 64+32*i+16*second)
-				}
+				bits, ab := bitsOf(second), [2]VecVirtual{v(second), v(2 + second)}
 				var t [4]VecVirtual
 				for p := range t {
 					codes, b := field(ab[p%2], p/2*4, low), YMM()
@@ -211,10 +230,9 @@ func superBlocks() {
 	})
 	// Two-bit codes: block p has bits 2p and 2p+1 of 32 bytes, block p+4 those of the other 32.
 	crumbs := func(k *kernel, at int) func(second int) func(p int) VecVirtual {
-		three := keep(bytesOf("three", 3))
+		three, v := keep(bytesOf("three", 3)), k.sixteens(at, 32)
 		return func(second int) func(p int) VecVirtual {
-			v := k.two(at+16*second, at+32+16*second)
-			return func(p int) VecVirtual { return field(v, 2*p, three) }
+			return func(p int) VecVirtual { return field(v(second), 2*p, three) }
 		}
 	}
 	// sixteens adds the products of blocks whose halves have scales of their own: words in their order.

@@ -163,7 +163,7 @@ func dottedSuperBlocks() {
 		unpack := k.k4()
 		return func() {
 			packed := unpack()
-			v := pieces(func(i int) VecVirtual { return k.two(16+16*i, 80+16*i) })
+			v := k.sixteens(16, 64)
 			code := k.kept(func(p, second int) VecVirtual { return field(v(p/2*2+second), p%2*4, low) })
 			factors, scales := k.blockFactors(packed), k.pairOf(0)
 			mins := k.first(1, func(int) VecVirtual { return shuffle(minAt, packed) })
@@ -180,7 +180,7 @@ func dottedSuperBlocks() {
 		unpack := k.k4()
 		return func() {
 			packed := unpack()
-			v := pieces(func(i int) VecVirtual { return k.two(48+16*i, 112+16*i) })
+			v := k.sixteens(48, 64)
 			bits := pieces(func(i int) VecVirtual { return lanes(k, 16+16*i, shifts) })
 			code := k.kept(func(p, second int) VecVirtual {
 				return merged(v(p/2*2+second), p%2*4, low, moved(bits(second), 4-p), sixteen)
@@ -200,8 +200,8 @@ func dottedSuperBlocks() {
 		return func() {
 			sc := YMM()
 			VPMOVSXBW(k.from(192), sc)
-			v := pieces(func(i int) VecVirtual { return k.two(16*i, 64+16*i) })
-			bits := pieces(func(i int) VecVirtual { return k.two(128+16*i, 160+16*i) })
+			v := k.sixteens(0, 64)
+			bits := k.sixteens(128, 32)
 			code := k.kept(func(p, second int) VecVirtual {
 				return merged(v(p%2*2+second), p/2*4, low, moved(bits(second), 4-2*p), third)
 			})
@@ -218,7 +218,7 @@ func dottedSuperBlocks() {
 	crumbs := func(k *kernel, at int) func() func(p, second int) VecVirtual {
 		three := keep(bytesOf("three", 3))
 		return func() func(p, second int) VecVirtual {
-			v := pieces(func(i int) VecVirtual { return k.two(at+16*i, at+32+16*i) })
+			v := k.sixteens(at, 32)
 			return func(p, second int) VecVirtual { return field(v(second), 2*p, three) }
 		}
 	}
