@@ -398,6 +398,12 @@ var edges = []struct {
 		return firstOf(s.rows(), func(n int) (sample, bool) { return s.resized(n, s.cols()) })
 	}},
 	{"group −1", "awq fp8 gptq int-quantized pack-quantized", sample.whole},
+	{"codes in another type", "bnb-fp4 bnb-nf4", func(s sample) (sample, bool) { // bnb_4bit_quant_storage
+		s.parts = slices.Clone(s.parts)
+		c := &s.parts[0].content
+		c.dtype, c.shape = layout.BF16, []int{len(c.data) / 2, 1}
+		return s, s.isFlat() && len(c.data)%2 == 0
+	}},
 	{"experts", "bnb-fp4 bnb-nf4 fp8 int-quantized mlx-affine mxfp4 nvfp4 pack-quantized", sample.experts},
 }
 

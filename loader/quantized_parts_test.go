@@ -1,6 +1,7 @@
 package loader_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -232,6 +234,44 @@ func TestRefusedWeights(t *testing.T) {
 				t.Errorf("%+v, %v", r, err)
 			}
 		})
+	}
+}
+
+// TestBytesWithoutScale: verify warns of bytes that are called weight, whose configuration says nothing. Others are
+// what they are.
+func TestBytesWithoutScale(t *testing.T) {
+	for _, tt := range []struct {
+		tensor content
+		warns  bool
+	}{
+		{random("a.weight", layout.I8, 4, 4), true}, {random("a.qweight", layout.U8, 4, 4), true},
+		{random("mask", layout.U8, 4, 4), false}, {random("a.weight", layout.U8, 4), false}, {random("a.weight", layout.I32, 4, 4), false},
+	} {
+		for _, more := range [][]content{{tt.tensor}, append(blockFP8(), content{"x." + tt.tensor.name, tt.tensor.dtype, tt.tensor.shape, tt.tensor.data})} {
+			r, err := openBytes(t, safeTensors(more), nil).Verify(context.Background(), nil)
+			if err != nil || r.Err() != nil || (len(r.Findings) == 1) != tt.warns || tt.warns && !strings.Contains(r.Findings[0].Error(), "without a scale: it may be codes") {
+				t.Errorf("%s %v: %+v, %v", tt.tensor.name, tt.tensor.dtype, r, err)
+			}
+		}
+	}
+}
+
+// TestFBGEMMExperts: experts are stored as [experts, in, out], and each column has a scale, wherever that dimension is.
+func TestFBGEMMExperts(t *testing.T) {
+	codes := content{"x.down_proj", layout.F8_E4M3, []int{2, 3, 4}, bytes.Repeat([]byte{0x38, 0x40}, 12)} // 1, 2
+	for _, shape := range [][]int{{2, 1, 4}, {2, 4, 1}} {
+		dir := t.TempDir()
+		scale := content{"x.down_proj_scale", layout.F32, shape, modeltest.Float32s(1, 2, 3, 4, 5, 6, 7, 8)}
+		path := filepath.Join(dir, "model.safetensors")
+		if err := errors.Join(os.WriteFile(path, safeTensors([]content{codes, scale}), 0o600),
+			os.WriteFile(filepath.Join(dir, "config.json"), []byte(`{"quantization_config":{"quant_method":"fbgemm_fp8"}}`), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := tensor(t, openPath(t, path, &loader.Options{NoMap: !mapsFiles}), "x.down_proj").Float32s()
+		want := []float32{1, 4, 3, 8, 1, 4, 3, 8, 1, 4, 3, 8, 5, 12, 7, 16, 5, 12, 7, 16, 5, 12, 7, 16}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%v: %v, %v", shape, got, err)
+		}
 	}
 }
 

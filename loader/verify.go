@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -63,7 +64,8 @@ func (r *Report) Err() error {
 //   - footer, sizes, alignment and metadata, by the audit of the model's format
 //   - the checksums over the files' bytes
 //   - the parts of quantized weights: they are complete and fit. A weight of a scheme that is not decoded
-//     is a warning, as is an F8 tensor without a scale, and a group index of zeros alone
+//     is a warning, as is an F8 tensor without a scale, a group index of zeros alone, and integers of 8 bits in SafeTensors
+//     that are called weight and have no scale
 //   - the blocks of compressed tensors, which it expands. A model that is not mapped is read twice
 //     for that.
 //
@@ -287,6 +289,13 @@ func (v *verifier) unseal() error {
 	return nil
 }
 
+// mayBeCodes reports whether stored tensor i may be a weight's codes, though nothing says so.
+func (v *verifier) mayBeCodes(i int) bool {
+	m, t := v.model, &v.model.tensors[i]
+	return (t.DType == layout.I8 || t.DType == layout.U8) && len(t.Shape) >= 2 && bytes.HasSuffix(t.Name, []byte("weight")) &&
+		m.Format() == layout.SafeTensors && !m.opts.Stored && (m.schemes == nil || m.schemes.Of[i] == 0)
+}
+
 // quantized checks that codes have companions that fit, and what these hold: how codes are read, and
 // the groups of columns.
 func (v *verifier) quantized() error {
@@ -320,6 +329,12 @@ func (v *verifier) quantized() error {
 			continue
 		}
 		list.Add(layout.Errorf(v.files[codes.File].index.Format, codes.Offset, "quantized", layout.ErrInvalid, "tensor %s: %v", layout.Quote(codes.Name), err), false)
+	}
+	for i := range v.model.tensors {
+		t := &v.model.tensors[i]
+		if v.mayBeCodes(i) {
+			lists[t.File].Warn(t.Offset, "quantized", nil, "tensor %s: %v without a scale: it may be codes", layout.Quote(t.Name), t.DType)
+		}
 	}
 	for i := range lists {
 		for _, f := range lists[i].All() {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/tensormap/tensormap/internal/iofault"
@@ -265,5 +266,21 @@ func TestManyDuplicates(t *testing.T) {
 	_, err := Decode(layout.Bytes(a.b), nil)
 	if !errors.Is(err, layout.ErrDuplicate) {
 		t.Error(err)
+	}
+}
+
+// TestForeignTypes: types that ggml has not are refused by number, and by the name of the fork that has them.
+func TestForeignTypes(t *testing.T) {
+	for id, want := range map[uint32]string{
+		144: "144 is IQ4_KS of ik_llama.cpp", 142: "142 is PQ2_0 of PrismML's llama.cpp", 43: "43 is claimed by several forks",
+		31: "Q4_0_4_4, which ggml has removed", 136: "136 is no type of ggml", math.MaxUint32: "4294967295 is no type of ggml",
+	} {
+		var a assembler
+		a.header(1, 0)
+		a.tensor("blk.0.w", id, 0, 256)
+		_, err := Decode(layout.Bytes(a.data(256)), nil)
+		if !errors.Is(err, layout.ErrUnsupported) || !strings.Contains(err.Error(), `tensor "blk.0.w": `+want) {
+			t.Errorf("%d: %v", id, err)
+		}
 	}
 }

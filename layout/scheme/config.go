@@ -21,11 +21,13 @@ type Config struct {
 	version  string            // of AWQ's layout, or of the release of compressed-tensors
 	v2       bool              // GPTQ's zero points are stored as they are
 	planes   bool              // GPTQ's codes are stored as bit planes
+	layout   string            // GPTQ's format, if it is none that is known
 	actOrder bool              // GPTQ's groups are said not to be consecutive
 	linear   string            // BitNet's class of layers
 	online   bool              // BitNet's weights are quantized when they are used
 	patterns int               // of the groups
 	groups   []group           // of compressed-tensors
+	dynamic  []group           // of GPTQModel: overrides, of which the first that names a layer counts
 	paths    map[string]params // MLX: overrides by the path of a layer
 	layers   map[string]layer  // of ComfyUI's files, by path
 	// powers names tensors of U8 that were F8_E8M0 before a conversion to a format without that type.
@@ -70,18 +72,40 @@ func (c *Config) readGroup(o layout.Metadata) {
 	list, _ := targets.([]string)
 	for _, target := range list {
 		pattern, ok := strings.CutPrefix(target, "re:")
-		switch {
-		case !ok:
+		if !ok {
 			g.exact[target] = true
-		case len(pattern) <= mostPattern && c.patterns < mostPatterns:
-			c.patterns++
-			// Python's match begins at the start of the name.
-			if p, err := regexp.Compile("^(?:" + pattern + ")"); err == nil {
-				g.patterns = append(g.patterns, p)
-			}
+		} else if p := c.pattern(pattern); p != nil {
+			g.patterns = append(g.patterns, p)
 		}
 	}
 	c.groups = append(c.groups, g)
+}
+
+// readDynamic reads GPTQModel's overrides: regular expressions of layers, after +: or nothing. Those after -: are not
+// quantized.
+func (c *Config) readDynamic(o layout.Metadata) {
+	for _, e := range o {
+		over, ok := e.Value.(layout.Metadata)
+		if !ok || strings.HasPrefix(e.Key, "-:") {
+			continue
+		}
+		if p := c.pattern(strings.TrimPrefix(e.Key, "+:")); p != nil {
+			c.dynamic = append(c.dynamic, group{params: readParams(over), patterns: []*regexp.Regexp{p}})
+		}
+	}
+}
+
+// pattern returns a regular expression that matches as Python's match does, from the start of the name, or nil.
+func (c *Config) pattern(text string) *regexp.Regexp {
+	if len(text) > mostPattern || c.patterns >= mostPatterns {
+		return nil
+	}
+	c.patterns++
+	p, err := regexp.Compile("^(?:" + text + ")")
+	if err != nil {
+		return nil
+	}
+	return p
 }
 
 // candidates returns the parameters that a layer may have: those of the groups that name it, or else of
@@ -174,6 +198,12 @@ func (c *Config) readQuantization(q layout.Metadata) {
 	checkpoint := strings.ToLower(text(q, "checkpoint_format", "format"))
 	c.planes = checkpoint == "gptq_p"
 	c.v2 = c.planes || checkpoint == "gptq_v2" || strings.Contains(packing, "gptq_v2")
+	if c.method == "gptq" && !slices.Contains([]string{"", "gptq", "gptq_v2", "gptq_p"}, checkpoint) {
+		c.layout = checkpoint
+	}
+	if dynamic, ok := object(q, "dynamic"); ok {
+		c.readDynamic(dynamic)
+	}
 	if act, ok := q.Get("desc_act"); ok {
 		c.actOrder = act == true
 	}
@@ -229,6 +259,11 @@ func readParams(q layout.Metadata) (p params) {
 func (c *Config) of(path []byte) params {
 	p := c.params
 	over, ok := c.paths[string(path)]
+	for i := 0; i < len(c.dynamic) && !ok; i++ {
+		if ok = c.dynamic[i].names(path); ok {
+			over = c.dynamic[i].params
+		}
+	}
 	if !ok {
 		return p
 	}

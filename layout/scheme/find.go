@@ -413,7 +413,7 @@ func (f *finder) tensor(i uint32, k kind) error {
 			return nil
 		}
 	}
-	if k == float8 || k != blocks && len(f.tensors[i].Shape) >= 2 && hasSuffix(name, ".weight") {
+	if k == float8 || k != blocks && len(f.tensors[i].Shape) >= 2 && hasSuffix(name, "weight") { // .qweight too
 		f.alone = append(f.alone, i)
 	}
 	return nil
@@ -652,7 +652,7 @@ func (f *finder) want(w *weight, e evidence) error {
 // shape finds shape and form of w. Many weights have those of another.
 func (t *Table) shape(w *weight, e *evidence) {
 	parts := t.partsOf(w)
-	single := len(t.conf.groups) <= 1 && len(t.conf.layers) == 0 // else one may name w's layer
+	single := len(t.conf.groups) <= 1 && len(t.conf.layers) == 0 && len(t.conf.dynamic) == 0 // else one may name w's layer
 	for i := range t.recent {
 		r := &t.recent[i]
 		if single && r.c == e.c && r.end == e.end && (len(t.conf.paths) == 0 || r.params == t.conf.of(e.layer)) && t.alike(parts, r.parts, e.c) && slices.EqualFunc(e.contents, r.contents, bytes.Equal) {

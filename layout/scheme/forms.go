@@ -162,6 +162,8 @@ func (s *shaping) scales(t *layout.Tensor, blocks [][2]uint64) error {
 	switch {
 	case all == 0:
 		return nil
+	case len(lead) > 0 && s.conf.method == "fbgemm_fp8":
+		return s.columnScales(shape)
 	case n == 1 && (matrices > 1 || len(shape) < 2 || len(blocks) == 0):
 		rows, _ := elements(s.full[:len(s.full)-1])
 		w.Rows, w.GroupRows, w.GroupCols = rows, 0, 0
@@ -191,6 +193,19 @@ func (s *shaping) scales(t *layout.Tensor, blocks [][2]uint64) error {
 	g, err := s.groupOf(w.Cols, cols)
 	w.GroupCols = g
 	return err
+}
+
+// columnScales finds the scales of FBGEMM's experts, which are stored as [experts, in, out]: one for each column,
+// whichever of the last dimensions they lie along.
+func (s *shaping) columnScales(shape []uint64) error {
+	w := s.w
+	one, cols := slices.Clone(s.full), widened(s.full, 1)
+	one[len(one)-2], cols[len(cols)-2] = 1, w.Cols
+	if !slices.Equal(shape, one) && !slices.Equal(shape, cols) {
+		return misfit("scale %s of shape %v does not fit the columns of shape %v", s.name(Scale), shape, s.full)
+	}
+	w.GroupRows, w.GroupCols = 0, 1
+	return nil
 }
 
 // groupOf returns how many of so many columns a group has, 0 for all.
@@ -470,6 +485,8 @@ func (s *shaping) qweight() error {
 	switch {
 	case s.conf.version == "gemv_fast" || s.conf.version == "llm-awq" || s.conf.version == "marlin":
 		return unsupported("awq %s is not decoded", s.conf.version)
+	case s.conf.layout != "":
+		return unsupported("gptq in the format %s, which is not known", layout.Quote([]byte(s.conf.layout)))
 	case len(s.dims(codes)) != 2 || len(s.dims(scale)) != 2:
 		return misfit("codes of shape %v and scale %s of shape %v are no matrices", s.dims(codes), s.name(Scale), s.dims(scale))
 	case zero == nil:

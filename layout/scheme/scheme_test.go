@@ -128,6 +128,11 @@ func ternary(scale ...int) []stored {
 	return []stored{{"a.weight", layout.U8, []int{8, 24}, nil}, {"a.weight_scale", layout.BF16, scale, nil}}
 }
 
+// experts are two matrices of 256 × 128 in FP8.
+func experts(scale ...int) []stored {
+	return []stored{{"x.gate_up_proj", layout.F8_E4M3, []int{2, 256, 128}, nil}, {"x.gate_up_proj_scale", layout.F32, scale, nil}}
+}
+
 // five is a weight of 7 × 33 codes of 5 bits: six words a row, dense or not.
 func five() []stored {
 	return []stored{{"a.weight_packed", layout.I32, []int{7, 6}, nil}, {"a.weight_shape", layout.I64, []int{2}, int64s(7, 33)}, {"a.weight_scale", layout.BF16, []int{7, 1}, nil}}
@@ -176,6 +181,14 @@ func TestWeights(t *testing.T) {
 		"AWQ without scales":            {`{}`, []stored{{"a.qweight", layout.I32, []int{128, 2}, nil}}, "without their scale"},
 		"AWQ with zeros too few":        {`{}`, awq([]int{128, 2}, []int{1, 1}, []int{1, 16}), "do not fit"},
 		"GPTQ":                          {`{}`, awq([]int{16, 16}, []int{1, 2}, []int{1, 16}), "a.weight gptq [16 128]"},
+		"GPTQ in an unknown format":     {`{"quantization_config":{"quant_method":"gptq","checkpoint_format":"bitblas"}}`, awq([]int{16, 16}, []int{1, 2}, []int{1, 16}), `format "bitblas", which is not known`},
+		"GPTQ with overrides":           {`{"quantization_config":{"quant_method":"gptq","bits":8,"group_size":32,"dynamic":{"-:a":{},"b":{"bits":2},"+:^a":{"bits":4,"group_size":96}}}}`, awq([]int{16, 16}, []int{2, 2}, []int{2, 16}), "a.weight gptq [16 128]"},
+		"GPTQ with other overrides":     {`{"quantization_config":{"quant_method":"gptq","bits":4,"group_size":32,"dynamic":{"+:b":{"group_size":96}}}}`, awq([]int{16, 16}, []int{2, 2}, []int{2, 16}), "are not the 2 groups"},
+		"GPTQ with an override of 0":    {`{"quantization_config":{"quant_method":"gptq","bits":4,"dynamic":{"a":{"group_size":0}}}}`, awq([]int{16, 16}, []int{1, 2}, []int{1, 16}), "a group size of 0"},
+		"GPTQ's codes of bytes":         {`{"quantization_config":{"quant_method":"gptq","checkpoint_format":"bitblas"}}`, []stored{{"a.qweight", layout.I8, []int{16, 64}, nil}}, "I8 without a scale"},
+		"FP8 of FBGEMM's experts":       {`{"quantization_config":{"quant_method":"fbgemm_fp8"}}`, experts(2, 1, 128), "x.gate_up_proj fp8 [2 256 128]"},
+		"FP8 of FBGEMM's experts down":  {`{"quantization_config":{"quant_method":"fbgemm_fp8"}}`, experts(2, 128, 1), "x.gate_up_proj fp8 [2 256 128]"},
+		"FP8 of FBGEMM's experts, rows": {`{"quantization_config":{"quant_method":"fbgemm_fp8"}}`, experts(2, 256, 1), "does not fit the columns"},
 		"GPTQ in bit planes":            {`{"quantization_config":{"quant_method":"gptq","checkpoint_format":"gptq_p"}}`, awq([]int{15, 32}, []int{1, 3}, []int{1, 32}), "a.weight gptq [32 160]"},
 		"GPTQ in planes of 16 rows":     {`{"quantization_config":{"quant_method":"gptq","bits":5}}`, awq([]int{15, 64}, []int{1, 10}, []int{1, 64}), "a.weight gptq [64 96]"},
 		"GPTQ in planes that are short": {`{"quantization_config":{"quant_method":"gptq","bits":3,"checkpoint_format":"gptq_p"}}`, append(awq([]int{3, 16}, []int{1, 2}, []int{1, 16}), stored{"a.g_idx", layout.I32, []int{32}, nil}), "no multiples of 32"},

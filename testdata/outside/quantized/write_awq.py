@@ -1,6 +1,7 @@
 """Writes AWQ checkpoints with AutoAWQ: the layouts gemm and gemv.
 
-    pip install numpy==2.4.6 safetensors==0.8.0 torch==2.15.0; pip install --no-deps autoawq==0.2.9
+    pip install numpy==2.4.6 safetensors==0.8.0 torch==2.15.0 transformers==5.23.0 accelerate
+    pip install --no-deps autoawq==0.2.9
 
 AutoAWQ's WQLinear_GEMM and WQLinear_GEMV pack; scales and zero points are those of AwqQuantizer's pseudo_quantize_tensor.
 Expected values of gemm are what AutoAWQ's dequantize_gemm computes out of float32 scales; with the stored

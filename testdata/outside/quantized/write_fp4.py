@@ -1,6 +1,6 @@
 """Writes MXFP4 as gpt-oss has it, and NVFP4 and FP8 as ModelOpt exports them, for TensorRT-LLM too, with ModelOpt's tensors.
 
-    pip install numpy==2.4.6 safetensors==0.8.0 torch==2.15.0 transformers==5.23.0 pulp scipy rich
+    pip install numpy==2.4.6 safetensors==0.8.0 torch==2.15.0 transformers==5.23.0 pulp scipy rich omegaconf
     pip install --no-deps nvidia-modelopt==0.47.0
 
 MXFP4QTensor, NVFP4QTensor and FP8QTensor quantize; names and shapes are those of the exported checkpoints. Expected values are what
