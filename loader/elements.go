@@ -150,6 +150,19 @@ func (t Tensor) copyPacked() (b cache.Buffer, err error) {
 // holdable returns why memory for count elements of size bytes may not be taken, or nil.
 func (t Tensor) holdable(count, size uint64) error { return cmp.Or(t.readable(), t.heap(count, size)) }
 
+// enterStored enters, for a call that hands out what the file stores. It refuses a tensor without bytes of its
+// own, and one that cannot be read.
+func (t Tensor) enterStored() error {
+	if err := t.enter(); err != nil {
+		return err
+	}
+	if err := cmp.Or(t.stored(), t.readable()); err != nil {
+		t.leave()
+		return t.wrap(err)
+	}
+	return nil
+}
+
 // readable returns why the elements cannot be read, or nil.
 func (t Tensor) readable() error {
 	if t.logical() {

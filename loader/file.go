@@ -76,17 +76,13 @@ func (f *file) access() access {
 }
 
 // readFull fills dst with the file's bytes at off, as they are stored.
-func (f *file) readFull(dst []byte, off uint64) error { return readFull(f.mapping, dst, off) }
+func (f *file) readFull(dst []byte, off uint64) error {
+	return mmapio.ReadFull(context.Background(), f.mapping, dst, off)
+}
 
 // readContent fills dst with bytes of tensors at off, decrypted if they are encrypted.
-func (f *file) readContent(dst []byte, off uint64) error { return readFull(f.content, dst, off) }
-
-func readFull(m *mmapio.Mapping, dst []byte, off uint64) error {
-	n, err := m.ReadAt(dst, int64(off))
-	if n == len(dst) {
-		return nil // ReaderAt may say EOF along with the last byte
-	}
-	return err
+func (f *file) readContent(dst []byte, off uint64) error {
+	return mmapio.ReadFull(context.Background(), f.content, dst, off)
 }
 
 // view returns n bytes at off: those in place, or else a copy in the buffer that buf returns.

@@ -1,7 +1,6 @@
 package loader
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -18,13 +17,10 @@ func (t Tensor) ReadAt(p []byte, off int64) (n int, err error) {
 	if off < 0 {
 		return 0, t.wrap(fmt.Errorf("%w: byte %d", ErrRange, off))
 	}
-	if err := t.enter(); err != nil {
+	if err := t.enterStored(); err != nil {
 		return 0, err
 	}
 	defer t.leave()
-	if err := cmp.Or(t.stored(), t.readable()); err != nil {
-		return 0, t.wrap(err)
-	}
 	var end error
 	if !layout.Within(uint64(off), uint64(len(p)), raw) {
 		p, end = p[:raw-min(uint64(off), raw)], io.EOF

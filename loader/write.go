@@ -18,13 +18,10 @@ import (
 // Nothing is cached but a tensor that can only be unpacked as a whole (layout.Encoding.Packed).
 // Errors of w come back as they are.
 func (t Tensor) WriteTo(w io.Writer) (written int64, err error) {
-	if err := t.enter(); err != nil {
+	if err := t.enterStored(); err != nil {
 		return 0, err
 	}
 	defer t.leave()
-	if err := cmp.Or(t.stored(), t.readable()); err != nil {
-		return 0, t.wrap(err)
-	}
 	if t.inPlace() {
 		written, err = t.writeStored(w)
 	} else {
@@ -36,13 +33,10 @@ func (t Tensor) WriteTo(w io.Writer) (written int64, err error) {
 // WriteStored writes the bytes as the file has them, compressed ones compressed, to w. It decrypts what is
 // encrypted: Unsealed tells how that is stored. Otherwise it is like WriteTo. It checks the lengths of compressed blocks, but not their content.
 func (t Tensor) WriteStored(w io.Writer) (written int64, err error) {
-	if err := t.enter(); err != nil {
+	if err := t.enterStored(); err != nil {
 		return 0, err
 	}
 	defer t.leave()
-	if err := cmp.Or(t.stored(), t.readable()); err != nil {
-		return 0, t.wrap(err)
-	}
 	if t.desc.Encoding == layout.LZ4 {
 		if t.file.access() != inPlace {
 			dst := destination{w: w}

@@ -256,12 +256,22 @@ func (b *backing) readAt(ctx context.Context, p []byte, off uint64) (n int, err 
 		})
 		return n, err
 	}
-	if r, ok := b.r.(ContextReaderAt); ok {
-		n, err = r.ReadAtContext(ctx, p, int64(off))
+	return readFull(ctx, b.r, p, off)
+}
+
+// ReadFull fills p with r's bytes at off, or says why not. A [ContextReaderAt] is read under ctx.
+func ReadFull(ctx context.Context, r io.ReaderAt, p []byte, off uint64) error {
+	_, err := readFull(ctx, r, p, off)
+	return err
+}
+
+func readFull(ctx context.Context, r io.ReaderAt, p []byte, off uint64) (n int, err error) {
+	if bound, ok := r.(ContextReaderAt); ok {
+		n, err = bound.ReadAtContext(ctx, p, int64(off))
 	} else {
-		n, err = b.r.ReadAt(p, int64(off))
+		n, err = r.ReadAt(p, int64(off))
 	}
-	if n == len(p) {
+	if n == len(p) { // a reader may say EOF along with the last byte
 		return n, nil
 	}
 	if n < 0 || n > len(p) { // callers would index with it
@@ -293,7 +303,11 @@ func (b *backing) probe(ctx context.Context, off, n uint64) (sure bool, err erro
 // vouched reports whether the system, not a reader of somebody's, says how long the file is.
 func (b *backing) vouched() bool {
 	r := b.r
-	if u, ok := r.(interface{ Underlying() io.ReaderAt }); ok {
+	for {
+		u, ok := r.(interface{ Underlying() io.ReaderAt })
+		if !ok {
+			break
+		}
 		r = u.Underlying()
 	}
 	switch r.(type) {

@@ -353,41 +353,30 @@ func (d *decoder) shard(s *jsontext.Scanner[string], i int) (x Shard, at uint64,
 		return x, 0, d.mistyped(readLeaf(s), "shards", which, "an object")
 	}
 	missing := leaf{at: start}
-	file, size, crc, digest, head := missing, missing, missing, missing, missing
+	fields := map[string]leaf{"file": missing, "size": missing, "crc32": missing, "sha256": missing, "head_sha256": missing}
 	for s.Open('{', "an object"); s.More('}'); {
-		switch key, _ := s.Key(); key {
-		case "file":
-			file = readLeaf(s)
-		case "size":
-			size = readLeaf(s)
-		case "crc32":
-			crc = readLeaf(s)
-		case "sha256":
-			digest = readLeaf(s)
-		case "head_sha256":
-			head = readLeaf(s)
-		default:
+		key, _ := s.Key()
+		if _, known := fields[key]; known {
+			fields[key] = readLeaf(s)
+		} else {
 			s.Skip()
 		}
 	}
+	file, size, crc, digest := fields["file"], fields["size"], fields["crc32"], fields["sha256"]
 	if file.kind != '"' {
 		return x, 0, d.mistyped(file, "shards.file", which, "the name of a file")
 	}
 	if reason := notPlain(file.text); reason != "" {
 		return x, 0, d.errorf(file.at, "shards.file", layout.ErrInvalid, "%s %s", quote(file.text), reason)
 	}
-	x = Shard{Name: file.text, CRC32: crc.text, SHA256: digest.text, HeadSHA256: head.text}
+	x = Shard{Name: file.text, CRC32: crc.text, SHA256: digest.text, HeadSHA256: fields["head_sha256"].text}
 	if x.Size, x.Sized = size.whole(); !x.Sized {
 		return x, 0, d.mistyped(size, "shards.size", which, "a number of bytes")
 	}
-	if crc.kind != 0 && crc.kind != '"' {
-		return x, 0, d.mistyped(crc, "shards.crc32", which, "text")
-	}
-	if head.kind != 0 && head.kind != '"' {
-		return x, 0, d.mistyped(head, "shards.head_sha256", which, "text")
-	}
-	if digest.kind != 0 && digest.kind != '"' {
-		return x, 0, d.mistyped(digest, "shards.sha256", which, "text")
+	for _, key := range []string{"crc32", "head_sha256", "sha256"} {
+		if v := fields[key]; v.kind != 0 && v.kind != '"' {
+			return x, 0, d.mistyped(v, "shards."+key, which, "text")
+		}
 	}
 	d.m.sumsAt = append(d.m.sumsAt, sumsAt{crc.at, digest.at})
 	return x, file.at, nil

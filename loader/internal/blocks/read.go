@@ -75,11 +75,7 @@ func (t Tensor) slice(off, n uint64) ([]byte, error) { return t.File.Slice(t.off
 
 // readFull fills b with stored bytes from off on.
 func (t Tensor) readFull(b []byte, off uint64) error {
-	n, err := t.File.ReadAt(b, int64(t.offset+off))
-	if n == len(b) {
-		return nil // ReaderAt may say EOF along with the last byte
-	}
-	return err
+	return mmapio.ReadFull(context.Background(), t.File, b, t.offset+off)
 }
 
 // read reads as many of the blocks lo to hi-1 as PieceBytes hold, and sets hi accordingly.

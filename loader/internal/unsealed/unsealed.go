@@ -5,6 +5,7 @@ package unsealed
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"iter"
@@ -16,6 +17,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
 	"github.com/tensormap/tensormap/layout/sealed"
+	"github.com/tensormap/tensormap/mmapio"
 )
 
 // File decrypts the blocks of one file. It is safe for concurrent use.
@@ -113,12 +115,7 @@ type Reader struct {
 func (r Reader) Name() string { return r.path }
 
 // Underlying returns the reader itself: see mmapio.Mapping.Probe.
-func (r Reader) Underlying() io.ReaderAt {
-	if u, ok := r.R.(interface{ Underlying() io.ReaderAt }); ok {
-		return u.Underlying()
-	}
-	return r.R
-}
+func (r Reader) Underlying() io.ReaderAt { return r.R }
 
 // mostFetched is how many bytes are read at once from afar.
 const mostFetched = 16 << 20
@@ -241,18 +238,7 @@ func (r Reader) stored(sc *scratch, ordinal int, number uint64) ([]byte, error) 
 	}
 	begin := number * (r.block + sealed.TagSize)
 	b := sc.sealed[:min(uint64(len(sc.sealed)), t.Stored-begin)]
-	return b, readFull(r.R, b, t.Offset+begin)
-}
-
-func readFull(r io.ReaderAt, p []byte, off uint64) error {
-	n, err := r.ReadAt(p, int64(off))
-	switch {
-	case n == len(p):
-		return nil
-	case err == nil || err == io.EOF:
-		return fmt.Errorf("%w: %d of %d bytes at offset %d", io.ErrUnexpectedEOF, n, len(p), off)
-	}
-	return err
+	return b, mmapio.ReadFull(context.Background(), r.R, b, t.Offset+begin)
 }
 
 // Fetch reads the blocks that hold the content from off to off+n, of as many tensors as lie there, by one request.
@@ -270,7 +256,7 @@ func (r Reader) Fetch(off, n uint64) (Reader, error) {
 		return r, err
 	}
 	b := make([]byte, end-begin)
-	if err := readFull(r.R, b, begin); err != nil {
+	if err := mmapio.ReadFull(context.Background(), r.R, b, begin); err != nil {
 		return r, err
 	}
 	return Reader{File: r.File, R: window{b, begin}}, nil

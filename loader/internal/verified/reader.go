@@ -78,12 +78,7 @@ func Arriving(path string, size uint64, d *layout.Digests) (func(r mmapio.Contex
 func (r Reader) Name() string { return r.file.path }
 
 // Underlying returns the reader itself: see mmapio.Mapping.Probe.
-func (r Reader) Underlying() io.ReaderAt {
-	if u, ok := r.R.(interface{ Underlying() io.ReaderAt }); ok {
-		return u.Underlying()
-	}
-	return r.R
-}
+func (r Reader) Underlying() io.ReaderAt { return r.R }
 
 // ReadAt does what ReadAtContext does, however long that takes.
 func (r Reader) ReadAt(p []byte, off int64) (n int, err error) {
@@ -101,7 +96,7 @@ func (r Reader) ReadAtContext(ctx context.Context, p []byte, off int64) (n int, 
 		case at < d.Off:
 			got = copy(rest, d.Head[at:])
 		case at >= d.End:
-			got, err = len(rest), r.readFull(ctx, rest, at)
+			got, err = len(rest), mmapio.ReadFull(ctx, r.R, rest, at)
 		default:
 			got, err = r.chunksAt(ctx, rest, at)
 		}
@@ -146,7 +141,7 @@ func (r Reader) inPlace(ctx context.Context, p []byte, i, n uint64) error {
 		}
 	}
 	begin, _ := r.file.d.Span(i)
-	if err := r.readFull(ctx, p, begin); err != nil {
+	if err := mmapio.ReadFull(ctx, r.R, p, begin); err != nil {
 		return err
 	}
 	return parallel.Each(int(min(uint64(runtime.GOMAXPROCS(0)), n)), parallel.Range(n), func(items iter.Seq[uint64]) error {
@@ -158,23 +153,6 @@ func (r Reader) inPlace(ctx context.Context, p []byte, i, n uint64) error {
 		}
 		return nil
 	})
-}
-
-func (r Reader) readFull(ctx context.Context, p []byte, off uint64) error {
-	var n int
-	var err error
-	if from, ok := r.R.(mmapio.ContextReaderAt); ok {
-		n, err = from.ReadAtContext(ctx, p, int64(off))
-	} else {
-		n, err = r.R.ReadAt(p, int64(off))
-	}
-	switch {
-	case n == len(p):
-		return nil
-	case err == nil || err == io.EOF:
-		return fmt.Errorf("%w: %d of %d bytes at offset %d", io.ErrUnexpectedEOF, n, len(p), off)
-	}
-	return err
 }
 
 // sum checks the bytes of a chunk that are in memory.
