@@ -34,22 +34,32 @@ type Table struct {
 	conf    *Config // once it was asked for
 	tensors []layout.Tensor
 	names   *layout.Names
-	renamed []*convention // that give weights names other than their codes', each of these once
-	tails   *tails        // of all names, once they were asked for
-	recent  [8]example    // of different forms, found last
-	turn    int           // the next of recent to go
+	renamed []naming   // those of weights, one for the same ends
+	tails   *tails     // of all names, once they were asked for
+	recent  [8]example // of different forms, found last
+	turn    int        // the next of recent to go
 	shaping shaping
 }
 
 // weight is a Weight in few bytes and without pointers: opening a checkpoint makes tens of thousands.
 type weight struct {
-	first  uint32 // position of the first part in Table.parts
-	found  uint32 // position in Table.found
-	name   uint32 // position in Table.spelled, if spelled
-	length uint32 // of the name: of the start of the codes' unless spelled
-	parts  uint8
-	// spelled says that no tensor's name begins with the weight's.
-	spelled bool
+	first   uint32 // position of the first part in Table.parts
+	found   uint32 // position in Table.found
+	spelled uint32 // position of the name in Table.spelled, if convention spells
+	parts   uint8
+	named   naming
+}
+
+// naming is one more than the position of the convention that gives a weight a name other than its codes', or 0.
+type naming uint8
+
+// ends returns the ends of the codes' name and of the weight's.
+func (n naming) ends() (codes, name string) {
+	if n == 0 {
+		return "", ""
+	}
+	c := &conventions[n-1]
+	return c.codes, c.name
 }
 
 // A finding is what was found out about weights that are alike: shape and form, or an error.
@@ -115,10 +125,7 @@ func (t *Table) Weight(i int) Weight {
 func (t *Table) Codes(i int) uint32 { return t.parts[t.weights[i].first].Tensor }
 
 // Renames reports whether the name of the i-th weight is not that of its codes.
-func (t *Table) Renames(i int) bool {
-	w := &t.weights[i]
-	return w.spelled || int(w.length) != len(t.codesOf(w).Name)
-}
+func (t *Table) Renames(i int) bool { return t.weights[i].named != 0 }
 
 // Err returns why the i-th weight cannot be decoded, or nil.
 func (t *Table) Err(i int) error { return t.found[t.weights[i].found].err }
@@ -129,10 +136,13 @@ func (t *Table) partsOf(w *weight) []Part { return t.parts[w.first:][:w.parts:w.
 func (t *Table) codesOf(w *weight) *layout.Tensor { return &t.tensors[t.parts[w.first].Tensor] }
 
 func (t *Table) nameOf(w *weight) []byte {
-	if w.spelled {
-		return t.spelled[w.name:][:w.length:w.length]
+	name := t.codesOf(w).Name
+	codes, end := w.named.ends()
+	n := len(name) - len(codes) + len(end)
+	if end != "" {
+		name = t.spelled[w.spelled:]
 	}
-	return t.codesOf(w).Name[:w.length:w.length]
+	return name[:n:n]
 }
 
 // Complete finishes the table, once all contents are there. It must be called once.
@@ -188,7 +198,7 @@ func (t *Table) refused(w *weight) {
 			t.Of[p.Tensor] = 0
 		}
 	}
-	w.parts, w.spelled, w.length = 1, false, uint32(len(t.codesOf(w).Name))
+	w.parts, w.named = 1, 0
 }
 
 // note adds a finding, and returns its position.
@@ -215,12 +225,13 @@ func (t *Table) Find(name string) (i int, ok bool) {
 // called yields the weights called name, which their codes are not.
 func (t *Table) called(name string) iter.Seq[int] {
 	return func(yield func(int) bool) {
-		for _, c := range t.renamed {
-			stem, ok := strings.CutSuffix(name, c.name)
+		for _, n := range t.renamed {
+			codesEnd, end := n.ends()
+			stem, ok := strings.CutSuffix(name, end)
 			if !ok {
 				continue
 			}
-			for p := t.names.Probe(layout.HashNameParts(stem, c.codes)); ; {
+			for p := t.names.Probe(layout.HashNameParts(stem, codesEnd)); ; {
 				codes, ok := p.Next()
 				if !ok {
 					break
@@ -315,7 +326,8 @@ type finder struct {
 	may     [kindBits][]suspect // by kind, once they were asked for
 	near    [256]hint
 	alone   []uint32 // tensors that may be codes, for which no companion was found
-	// The contents of one weight, and the memory that they lie in.
+	// What tells about one weight, the contents among it, and the memory that they lie in.
+	evidence evidence
 	contents [][]byte
 	bytes    []byte
 }
@@ -323,6 +335,7 @@ type finder struct {
 // A suspect is a convention that some weight may follow, for all that the ends of names tell.
 type suspect struct {
 	*convention
+	named  naming      // by its position
 	ends   []uint8     // of scales
 	others []companion // that some tensor's name ends like
 }
@@ -507,7 +520,7 @@ func (f *finder) begin(parts, weights int) {
 // next returns a weight of the last parts, so many, which has the name of its codes.
 func (f *finder) next(parts int) *weight {
 	first := len(f.parts) - parts
-	f.weights = append(f.weights, weight{first: uint32(first), parts: uint8(parts), length: uint32(len(f.tensors[f.parts[first].Tensor].Name))})
+	f.weights = append(f.weights, weight{first: uint32(first), parts: uint8(parts)})
 	return &f.weights[len(f.weights)-1]
 }
 
@@ -557,38 +570,31 @@ func (f *finder) add(c *suspect, codes, scale uint32, stem []byte, end uint8) er
 	parts := len(f.parts) - first
 	f.begin(parts, 1+len(f.tensors)/parts)
 	w := f.next(parts)
-	switch {
-	case c.name == c.codes || c.inward:
-	case c.name == "":
-		w.length = uint32(len(stem))
-		f.rename(c.convention)
-	default:
-		f.spell(w, stem, c.name)
-		f.rename(c.convention)
+	if c.name != c.codes && !c.inward {
+		f.rename(w, c.named, stem)
 	}
 	f.claim(w)
 	if f.found[w.found].err != nil {
 		return nil
 	}
-	return f.want(w, evidence{c: c.convention, end: end, layer: layer})
+	f.evidence = evidence{c: c.convention, end: end, layer: layer}
+	return f.want(w, &f.evidence)
 }
 
-// rename notes that c gives weights names other than their codes'.
-func (f *finder) rename(c *convention) {
-	for _, other := range f.renamed {
-		if other.codes == c.codes && other.name == c.name {
-			return
-		}
+// rename gives w, the last weight, a name other than that of its codes: the same stem with another end.
+func (f *finder) rename(w *weight, n naming, stem []byte) {
+	w.named = n
+	codes, end := n.ends()
+	if !slices.ContainsFunc(f.renamed, func(n naming) bool { a, b := n.ends(); return a == codes && b == end }) {
+		f.renamed = append(f.renamed, n)
 	}
-	f.renamed = append(f.renamed, c)
-}
-
-// spell gives w, the last weight, a name that no tensor's begins with.
-func (f *finder) spell(w *weight, stem []byte, end string) {
-	w.spelled, w.name, w.length = true, uint32(len(f.spelled)), uint32(len(stem)+len(end))
+	if end == "" { // the codes' name begins so
+		return
+	}
 	if f.spelled == nil {
-		f.spelled = make([]byte, 0, cap(f.weights)*(int(w.length)+4)) // numbers grow
+		f.spelled = make([]byte, 0, cap(f.weights)*(len(stem)+len(end)+4)) // numbers grow
 	}
+	w.spelled = uint32(len(f.spelled))
 	f.spelled = append(append(f.spelled, stem...), end...)
 }
 
@@ -608,7 +614,7 @@ func (c *convention) wanted(parts []Part) (n int) {
 }
 
 // want finds shape and form of w, the last weight, or asks for contents that tell.
-func (f *finder) want(w *weight, e evidence) error {
+func (f *finder) want(w *weight, e *evidence) error {
 	f.contents, f.bytes = f.contents[:0], f.bytes[:0]
 	atHand, parts := true, f.partsOf(w)
 	for _, p := range parts {
@@ -636,11 +642,11 @@ func (f *finder) want(w *weight, e evidence) error {
 	}
 	if atHand {
 		e.contents = f.contents
-		f.shape(w, &e)
+		f.shape(w, e)
 		return nil
 	}
 	at := uint32(len(f.weights) - 1)
-	f.pending = append(f.pending, pending{e, at, uint32(len(f.Wants))})
+	f.pending = append(f.pending, pending{*e, at, uint32(len(f.Wants))})
 	for _, p := range parts {
 		if e.c.wants(p) {
 			f.Wants = append(f.Wants, Want{at, p.Role, p.Tensor})
@@ -701,7 +707,7 @@ func (f *finder) suspects(k kind) []suspect {
 		*list = []suspect{}
 		for i := range conventions {
 			if c := &conventions[i]; c.kinds&k != 0 {
-				if s := f.suspect(c); len(s.ends) > 0 || c.sure {
+				if s := f.suspect(i); len(s.ends) > 0 || c.sure {
 					*list = append(*list, s)
 				}
 			}
@@ -710,9 +716,10 @@ func (f *finder) suspects(k kind) []suspect {
 	return *list
 }
 
-// suspect returns what may be there of the companions of c.
-func (f *finder) suspect(c *convention) suspect {
-	s := suspect{convention: c}
+// suspect returns what may be there of the companions of the i-th convention.
+func (f *finder) suspect(i int) suspect {
+	c := &conventions[i]
+	s := suspect{convention: c, named: naming(i + 1)}
 	for i, end := range c.scales {
 		if f.mayEnd([]byte(end)) {
 			s.ends = append(s.ends, uint8(i))
@@ -728,15 +735,23 @@ func (f *finder) suspect(c *convention) suspect {
 
 // tails is a set of the last five, eight and sixteen bytes of names, by their hash. It spares lookups of names that
 // no tensor has.
-type tails [1 << tailBits / 64]uint64
+type tails struct {
+	set  [1 << tailBits / 64]uint64
+	seen [1 << seenBits]uint64 // ends added last: most names end like others
+}
 
-const tailBits = 15
+const tailBits, seenBits = 15, 4
 
 // add adds a name's.
 func (t *tails) add(name []byte) {
 	end := last(name)
-	for _, tail := range [...]uint32{hashed(end >> 24), hashed(end), hashed(end ^ mixed(before(name)))} {
-		t[tail/64] |= 1 << (tail % 64)
+	long := end ^ mixed(before(name))
+	v := hashed(long)
+	if seen := &t.seen[v>>(tailBits-seenBits)]; *seen != long || long == 0 {
+		*seen = long
+		for _, tail := range [...]uint32{hashed(end >> 24), hashed(end), v} {
+			t.set[tail/64] |= 1 << (tail % 64)
+		}
 	}
 }
 
@@ -753,7 +768,7 @@ func (t *tails) has(end []byte) bool {
 		return true
 	}
 	v := hashed(tail)
-	return t[v/64]&(1<<(v%64)) != 0
+	return t.set[v/64]&(1<<(v%64)) != 0
 }
 
 // last returns the last eight bytes of a name, with zeros before a shorter one.
