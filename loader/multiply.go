@@ -243,10 +243,13 @@ func (p *product) prepare(d layout.DType, xs []float32, n int) error {
 }
 
 // Products of fewer than aloneElems elements and vectors are not worth a second core. A worker takes
-// grainElems at a time, or expands tileElems: fewer than package dequant shares out to cores.
+// grainElems at a time, or a sharesth of its part up to farElems: memory is read ahead of a worker that goes on where it was.
+// Or it expands tileElems: fewer than package dequant shares out to cores.
 const (
 	aloneElems = 1 << 18
 	grainElems = 1 << 17
+	farElems   = 1 << 20
+	shares     = 16
 	tileElems  = grainElems * 3 / 4
 )
 
@@ -254,13 +257,14 @@ const (
 func (p *product) run(first, count int, b []byte) error {
 	p.first, p.count, p.stored = first, count, b
 	each := p.cols * len(p.activations)
-	p.grain = max(1, grainElems/max(1, each))
+	cores := runtime.GOMAXPROCS(0)
+	p.grain = max(1, grainElems/max(1, each), min(farElems/max(1, each), count/(shares*cores)))
 	if p.source.desc != nil {
 		p.grain = max(1, tileElems/max(1, p.cols))
 	}
 	workers := 1
 	if count > aloneElems/max(1, each) {
-		workers = min(runtime.GOMAXPROCS(0), (count+p.grain-1)/p.grain)
+		workers = min(cores, (count+p.grain-1)/p.grain)
 	}
 	for len(p.parts) < workers {
 		p.parts, p.rooms = append(p.parts, nil), append(p.rooms, nil)
