@@ -88,9 +88,13 @@ func TestGGUFFromOthers(t *testing.T) {
 	if got := metadata(t, out); !sameTyped(got, want) || tensor(t, out, "a.weight").DType() != layout.Q8_0 {
 		t.Errorf("%v, want\n%v", got, want)
 	}
-	bad := &convert.Options{Set: layout.Metadata{{Key: "a", Value: "u8:256"}}}
-	if _, err := convert.NewPlan(context.Background(), openBytes(t, safeTensors(8, `{}`, a)), "x.gguf", bad); err == nil || !strings.Contains(err.Error(), "a=u8:256") {
-		t.Error(err)
+	for _, value := range []string{"u8:256", "i8:x", "f32:1e99"} {
+		bad := &convert.Options{Set: layout.Metadata{{Key: "a", Value: value}}}
+		_, err := convert.NewPlan(context.Background(), openBytes(t, safeTensors(8, `{}`, a)), "x.gguf", bad)
+		says := "a=" + value + ": invalid: no value of type " + value[:strings.Index(value, ":")]
+		if !errors.Is(err, layout.ErrInvalid) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %s", err, says)
+		}
 	}
 }
 

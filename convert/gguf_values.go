@@ -3,6 +3,7 @@ package convert
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -131,7 +132,11 @@ func typedValue(v any, name string) (any, error) {
 			elem = fittingType(texts)
 		}
 		if g, ok := numbers[elem]; ok {
-			return g.parse(texts, isArray)
+			v, err := g.parse(texts, isArray)
+			if err != nil {
+				return nil, fmt.Errorf("%w: no value of type %s: %w", layout.ErrInvalid, elem, errors.Unwrap(err))
+			}
+			return v, nil
 		}
 	}
 	return nil, fmt.Errorf("%w: a value of GGUF of type %q", layout.ErrUnsupported, name)

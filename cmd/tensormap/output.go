@@ -45,7 +45,7 @@ func checkOutput(path string, m *loader.Model) error {
 	return nil
 }
 
-// checkDiffers refuses to write a file that is read. Whoever creates a missing one says it better.
+// checkDiffers refuses to write a file that is read. A missing file is left to its creator.
 func checkDiffers(path, read string) error {
 	if read == "" || isAddress(read) {
 		return nil

@@ -17,6 +17,8 @@
 //	Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_XS TQ1_0 TQ2_0     Q8_K: codes and binary32 scale for 256 elements
 //	all others that package dequant expands         F32: the vector itself
 //
+// Integers without blocks are rows of numbers. The scale of an I8 tensor is a factor of its products, which loader applies.
+//
 // The codes, scales and sums are those of ggml's quantize_row_q8_0_ref, q8_1_ref and q8_K_ref. A
 // NaN or an infinity has no code, and its vector no activation. A block whose reciprocal scale
 // leaves float32 counts as zeros.
