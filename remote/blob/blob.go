@@ -177,8 +177,8 @@ type source struct {
 	of  remote.StoredObject
 }
 
-// ReadVector fills one buffer after another with the consecutive bytes from off on, by one request and one more
-// each time that an answer is cut. The answers must be of the version that was listed.
+// ReadVector fills one buffer after another with the consecutive bytes from off on. An answer that is cut is one
+// more request. All must be of the version that was listed.
 func (s *source) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
 	ctx, alive, end := s.watch(policy.WithHTTPHeader(ctx, http.Header{"Accept-Encoding": {"identity"}})) // Azure's client would decompress
 	defer end()
