@@ -22,7 +22,7 @@ import (
 )
 
 // Models are opened, read, filled, pulled and closed at once, from a server that does what it likes: what comes is
-// right or an error, and what is complete in the cache is right.
+// right or an error, and what is complete in the cache is right. It lasts as long as TENSORMAP_LIES says, or a second.
 func TestLiesAtRandom(t *testing.T) {
 	h := hubtest.New(t, sharded())
 	h.Fault = func(w http.ResponseWriter, r *http.Request) bool {
