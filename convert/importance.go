@@ -84,13 +84,13 @@ func magnitudes(m *loader.Model, t loader.Tensor) ([]float32, error) {
 	if err := t.Dequantize(values); err != nil {
 		return nil, err
 	}
-	for i, x := range values {
-		if !(x >= 0 && x <= math.MaxFloat32) {
-			return nil, fmt.Errorf("%s: tensor %q: %w: element %d is %v", m.Path(), t.Name(), layout.ErrInvalid, i, x)
-		}
+	if i := slices.IndexFunc(values, notMagnitude); i >= 0 {
+		return nil, fmt.Errorf("%s: tensor %q: %w: element %d is %v", m.Path(), t.Name(), layout.ErrInvalid, i, values[i])
 	}
 	return values, nil
 }
+
+func notMagnitude(x float32) bool { return !(x >= 0 && x <= math.MaxFloat32) }
 
 // ByImportance reports whether Options.Importance weighs errors.
 func (p *Plan) ByImportance() bool { return len(p.opts.Importance) > 0 }
@@ -110,6 +110,9 @@ func (imp Importance) check(m *loader.Model) error {
 		rows, columns := matrices(t.Shape())
 		if len(weights) != columns && len(weights) != rows*columns {
 			return fmt.Errorf("importance of %q: %w: %d columns, but the tensor has %v", t.Name(), layout.ErrInvalid, len(weights), t.Shape())
+		}
+		if i := slices.IndexFunc(weights, notMagnitude); i >= 0 {
+			return fmt.Errorf("importance of %q: %w: column %d has %v", t.Name(), layout.ErrInvalid, i%columns, weights[i])
 		}
 	}
 	if !found {

@@ -223,7 +223,9 @@ func TestImportance(t *testing.T) {
 			}
 		}
 	}
-	for _, imp := range []convert.Importance{{"w": make([]float32, 255)}, {"experts": make([]float32, 768)}, {"other": make([]float32, 256)}} {
+	negative, nan := make([]float32, 256), make([]float32, 512)
+	negative[3], nan[511] = -1, float32(math.NaN())
+	for _, imp := range []convert.Importance{{"w": negative}, {"experts": nan}, {"w": make([]float32, 255)}, {"experts": make([]float32, 768)}, {"other": make([]float32, 256)}} {
 		if _, err := convert.NewPlan(context.Background(), m, "x.gguf", &convert.Options{DType: layout.Q4_K, Importance: imp}); !errors.Is(err, layout.ErrInvalid) {
 			t.Errorf("%d names: %v", len(imp), err)
 		}
