@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/scheme"
@@ -557,4 +558,95 @@ func modelOf(c content) *loader.Model {
 		panic(err)
 	}
 	return m
+}
+
+// otherTypes have the size of a type, and another meaning.
+var otherTypes = map[layout.DType]layout.DType{
+	layout.F32: layout.I32, layout.F16: layout.I16, layout.BF16: layout.U16, layout.U8: layout.I8, layout.I8: layout.U8, layout.I32: layout.F32,
+	layout.I64: layout.F64, layout.F8_E4M3: layout.I8, layout.F8_E8M0: layout.I8, layout.BOOL: layout.I8,
+}
+
+// damaged returns a part as no writer stores it, or nothing at all.
+func damaged(c content) map[string][]content {
+	all := map[string][]content{"missing": nil}
+	add := func(name string, c content, data []byte, shape ...int) {
+		c.data, c.shape = data, shape
+		all[name] = []content{c}
+	}
+	if d, ok := otherTypes[c.dtype]; ok {
+		other := c
+		other.dtype = d
+		all["of another type"] = []content{other}
+	}
+	add("in one more dimension", c, c.data, append([]int{1}, c.shape...)...)
+	add("flat", c, c.data, int(c.elements()))
+	for i, n := range c.shape {
+		if n > 0 {
+			all[fmt.Sprintf("short in dimension %d", i)] = []content{c.cut(i, n-1)}
+		}
+		if each := len(c.data) / max(n, 1); each > 0 {
+			shape := slices.Clone(c.shape)
+			shape[i]++
+			add(fmt.Sprintf("long in dimension %d", i), c, slices.Concat(c.data, c.data[:each]), shape...)
+		}
+	}
+	return all
+}
+
+// TestQuantizedDamage: a weight one of whose companions is missing, or of another shape or type, has the same values or
+// none, and the error names the tensor.
+func TestQuantizedDamage(t *testing.T) {
+	opened, refused := 0, 0
+	for _, s := range samples(t) {
+		for i, p := range s.parts {
+			if p.role == scheme.GroupIndex { // which may be missing
+				continue
+			}
+			for how, instead := range damaged(p.content) {
+				bad := s
+				bad.parts = slices.Clone(s.parts)
+				var all []content
+				for j, q := range s.parts {
+					if j != i {
+						all = append(all, q.content)
+					}
+				}
+				files := fstest.MapFS{"model.safetensors": {Data: safeTensors(append(all, instead...))}}
+				for name, b := range s.beside {
+					files[name] = &fstest.MapFile{Data: b}
+				}
+				m, err := loader.OpenFS(files, "model.safetensors", nil)
+				if err != nil {
+					t.Errorf("%s: %s %s: %v", s.name, p.name, how, err)
+					continue
+				}
+				opened++
+				for x := range m.Tensors() {
+					if x.Name() != s.parts[0].name && x.Scheme() == nil {
+						continue
+					}
+					values, err := x.Float32s()
+					switch {
+					case err != nil:
+						if refused++; !strings.Contains(err.Error(), layout.Quote([]byte(x.Name()))) {
+							t.Errorf("%s: %s %s: %v", s.name, p.name, how, err)
+						}
+					case i > 0 && (!slices.Equal(x.Shape(), s.shape) || sameBits("", floatsOf(s.want), values, 0, true) != nil):
+						t.Errorf("%s: %s %s %v: has values of shape %v", s.name, p.role, p.name, how, x.Shape())
+					}
+				}
+				m.Close()
+			}
+		}
+	}
+	if opened < 1000 || refused < opened/2 {
+		t.Errorf("%d models, %d refused", opened, refused)
+	}
+}
+
+func floatsOf(c content) (v []float32) {
+	for b := c.data; len(b) > 0; b = b[4:] {
+		v = append(v, math.Float32frombits(binary.LittleEndian.Uint32(b)))
+	}
+	return v
 }

@@ -42,6 +42,7 @@ type params struct {
 	format      string // of compressed-tensors, or MLX's mode
 	block       [2]uint64
 	plain       bool // not quantized
+	asymmetric  bool // there are zero points
 	err         error
 }
 
@@ -246,6 +247,8 @@ func readParams(q layout.Metadata) (p params) {
 		p.group = uint64(group)
 	}
 	p.strategy = text(q, "strategy")
+	symmetric, ok := q.Get("symmetric")
+	p.asymmetric = ok && symmetric == false
 	for _, key := range []string{"weight_block_size", "block_structure"} {
 		v, _ := q.Get(key)
 		if list, ok := v.([]json.Number); ok && len(list) == 2 {

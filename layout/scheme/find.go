@@ -426,7 +426,7 @@ func (f *finder) tensor(i uint32, k kind) error {
 			return nil
 		}
 	}
-	if k == float8 || k != blocks && len(f.tensors[i].Shape) >= 2 && hasSuffix(name, "weight") { // .qweight too
+	if k == float8 || k != blocks && len(f.tensors[i].Shape) >= 2 && (hasSuffix(name, "weight") || hasSuffix(name, "_blocks")) { // .qweight too
 		f.alone = append(f.alone, i)
 	}
 	return nil
@@ -474,6 +474,9 @@ func (f *finder) leftOver() error {
 				return err
 			}
 			if !conf.Says() {
+				if companion := f.companionOf(t.Name); companion != nil {
+					f.reject(i, misfit("%v beside %s, and without a scale of a type that fits", t.DType, layout.Quote(companion)))
+				}
 				continue
 			}
 			left = append(left, i)
@@ -494,6 +497,27 @@ func (f *finder) leftOver() error {
 		f.refuse(i, why[f.tensors[i].DType])
 	}
 	f.alone = nil
+	return nil
+}
+
+// companionOf returns the name of a tensor that codes have beside them, whatever its type, or nil.
+func (f *finder) companionOf(codes []byte) []byte {
+	layer := bytes.TrimSuffix(codes, weightEnd)
+	for _, c := range [...]struct {
+		stem []byte
+		ends []string
+	}{
+		{codes, []string{"_scale", "_scale_inv", "_scale_2", "_zero_point", ".absmax", ".quant_map"}},
+		{layer, []string{".scales", ".scale", ".scale_weight", ".SCB", ".comfy_quant"}},
+		{bytes.TrimSuffix(codes, []byte("_blocks")), []string{"_scales"}},
+		{bytes.TrimSuffix(codes, []byte(".qweight")), []string{".scales", ".qzeros"}},
+	} {
+		for _, end := range c.ends {
+			if i, ok := f.lookup(c.stem, end); ok {
+				return f.tensors[i].Name
+			}
+		}
+	}
 	return nil
 }
 

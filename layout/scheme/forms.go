@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"strings"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -184,7 +185,7 @@ func (s *shaping) scales(t *layout.Tensor, blocks [][2]uint64) error {
 		}
 	}
 	switch {
-	case rows == 1 && cols == 1 && (w.Rows != 1 || s.group == 0):
+	case rows == 1 && cols == 1 && len(blocks) == 0 && (w.Rows != 1 || s.group == 0):
 		return nil
 	case rows != w.Rows || cols == 0:
 		return misfit("scale %s of shape %v does not fit shape %v in blocks of %v", s.name(Scale), s.dims(t), s.full, blocks)
@@ -210,8 +211,11 @@ func (s *shaping) columnScales(shape []uint64) error {
 
 // groupOf returns how many of so many columns a group has, 0 for all.
 func (s *shaping) groupOf(cols, groups uint64) (uint64, error) {
-	said := false
+	said, whole := false, strings.HasPrefix(s.conf.method, "modelopt") // whose group size is not that of FP8
 	for _, p := range s.conf.candidates(s.layer, s.params) {
+		if p.whole || p.strategy == "channel" {
+			said, whole = true, true
+		}
 		if p.group != 0 {
 			said = true
 			if ceilDiv(cols, p.group) == groups {
@@ -220,11 +224,11 @@ func (s *shaping) groupOf(cols, groups uint64) (uint64, error) {
 		}
 	}
 	switch {
-	case groups == 1:
+	case groups == 1 && (whole || !said):
 		return 0, nil
 	case said:
 		return 0, misfit("%d columns are not the %d groups of scale %s with the configuration's group size", cols, groups, s.name(Scale))
-	case groups > 0 && cols%groups == 0:
+	case groups > 0 && cols%groups == 0 && bits.OnesCount64(cols/groups) == 1 && cols/groups >= 8:
 		return cols / groups, nil
 	case ceilDiv(cols, 128) == groups:
 		return 128, nil
@@ -260,9 +264,14 @@ func (s *shaping) index() error {
 func (s *shaping) zeros() error {
 	t := s.part(ZeroPoint)
 	if t == nil {
-		return nil
+		for _, p := range s.conf.candidates(s.layer, s.params) {
+			if !p.asymmetric {
+				return nil
+			}
+		}
+		return misfit("codes without the zero points that the configuration speaks of (symmetric: false)")
 	}
-	if k := t.DType.Kind(); t.DType.BlockElems() != 1 || k != layout.KindInt && k != layout.KindFloat && k != layout.KindUint {
+	if k := t.DType.Kind(); t.DType.BlockElems() != 1 || k != layout.KindInt && k != layout.KindFloat {
 		return unsupported("zero points %s of type %v", s.name(ZeroPoint), t.DType)
 	}
 	s.w.Zero = Direct
@@ -657,6 +666,9 @@ func (s *shaping) packQuantized() error {
 	w.Code, w.RowBytes, w.ScaleType, w.CodeOffset = Unsigned, 4*words, scale.DType, float32(uint64(1)<<(w.Bits-1))
 	if err := s.scales(scale, nil); err != nil {
 		return err
+	}
+	if s.part(Shape) == nil && (w.GroupCols == 0 || w.Cols%w.GroupCols != 0) {
+		return misfit("codes without their shape, and without groups that tell how many of the columns are none")
 	}
 	if n, _ := elements(s.full); n == 0 {
 		return nil

@@ -133,6 +133,10 @@ func experts(scale ...int) []stored {
 	return []stored{{"x.gate_up_proj", layout.F8_E4M3, []int{2, 256, 128}, nil}, {"x.gate_up_proj_scale", layout.F32, scale, nil}}
 }
 
+func withoutShape(groups int) []stored {
+	return slices.Delete(packed(nil, 8, groups), 1, 2)
+}
+
 // five is a weight of 7 × 33 codes of 5 bits: six words a row, dense or not.
 func five() []stored {
 	return []stored{{"a.weight_packed", layout.I32, []int{7, 6}, nil}, {"a.weight_shape", layout.I64, []int{2}, int64s(7, 33)}, {"a.weight_scale", layout.BF16, []int{7, 1}, nil}}
@@ -204,6 +208,15 @@ func TestWeights(t *testing.T) {
 		"BitNet of three dimensions":    {`{"quantization_config":{"quant_method":"bitnet"}}`, []stored{{"a.weight", layout.U8, []int{2, 8, 24}, nil}, {"a.weight_scale", layout.BF16, nil, nil}}, "are no matrix"},
 		"BitNet of huge rows":           {`{"quantization_config":{"quant_method":"bitnet"}}`, []stored{{"a.weight", layout.U8, []int{1 << 40, 1 << 20}, nil}, {"a.weight_scale", layout.BF16, nil, nil}}, "too many elements"},
 		"int4":                          {`{}`, packed(int64s(8, 128), 8, 1), "a.weight pack-quantized [8 128]"},
+		"int4 without a shape":          {`{"quantization_config":{"quant_method":"compressed-tensors","config_groups":{"g":{"weights":{"num_bits":4,"strategy":"channel"}}}}}`, withoutShape(1), "without their shape"},
+		"int4 in groups, shapeless":     {`{"quantization_config":{"quant_method":"compressed-tensors","config_groups":{"g":{"weights":{"num_bits":4,"group_size":32}}}}}`, withoutShape(4), "a.weight pack-quantized [8 128]"},
+		"int4 in one group of several":  {`{"quantization_config":{"quant_method":"compressed-tensors","config_groups":{"g":{"weights":{"num_bits":4,"group_size":32}}}}}`, packed(int64s(8, 128), 8, 1), "are not the 1 groups"},
+		"int4 by channel, in groups":    {`{"quantization_config":{"quant_method":"compressed-tensors","config_groups":{"g":{"weights":{"num_bits":4,"strategy":"channel"}}}}}`, packed(int64s(8, 128), 8, 4), "are not the 4 groups"},
+		"int4 that lacks zero points":   {`{"quantization_config":{"quant_method":"compressed-tensors","config_groups":{"g":{"weights":{"num_bits":4,"symmetric":false}}}}}`, packed(int64s(8, 128), 8, 1), "symmetric: false"},
+		"int8 beside a description":     {`{}`, []stored{{"a.weight", layout.I8, []int{8, 4}, nil}, comfy(`{"format":"int8_tensorwise"}`)}, `I8 beside "a.comfy_quant"`},
+		"int8 scaled by integers":       {`{}`, []stored{{"a.weight", layout.I8, []int{8, 4}, nil}, {"a.weight_scale", layout.I32, []int{8, 1}, nil}}, `I8 beside "a.weight_scale"`},
+		"FP8 blocks with one scale":     {`{}`, fp8("weight_scale_inv", layout.F32, 1, 1), "does not fit"},
+		"gpt-oss without scales":        {`{"quantization_config":{"quant_method":"mxfp4"}}`, []stored{{"a_blocks", layout.U8, []int{2, 8, 3, 16}, nil}}, "without a scale"},
 		"int4 of odd columns":           {`{}`, packed(int64s(8, 125), 8, 1), "a.weight pack-quantized [8 125]"},
 		"int4 of a lying shape":         {`{}`, packed(int64s(8, 1280), 8, 1), "do not hold shape [8 1280]"},
 		"int4 of a huge shape":          {`{}`, packed(int64s(8, 1<<62), 8, 1), "does not fit codes"},
