@@ -23,14 +23,7 @@ func TestBesideEncrypted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	text, err := os.ReadFile("../testdata/trust/encrypted.key")
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := trust.ParseKey(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	secret := fixtureSecret(t)
 	for _, trusted := range []bool{false, true} {
 		opts := &loader.Options{Key: trust.Always(secret)}
 		if trusted {

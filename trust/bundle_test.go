@@ -578,18 +578,7 @@ func TestSign(t *testing.T) {
 			if err := Sign(t.Context(), dir, out, key, nil); err != nil {
 				t.Fatal(err)
 			}
-			text, err := os.ReadFile(out)
-			if err != nil {
-				t.Fatal(err)
-			}
-			b, err := ParseBundle(text)
-			if err != nil {
-				t.Fatal(err)
-			}
-			s, err := b.VerifyKey(key.Public())
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := verified(t, out, key)
 			if err := s.Verify(t.Context(), dir, nil); err != nil {
 				t.Error(err)
 			}
@@ -601,6 +590,24 @@ func TestSign(t *testing.T) {
 			}
 		}
 	}
+}
+
+// verified returns what a bundle says that key has signed.
+func verified(t *testing.T, path string, key crypto.Signer) *Statement {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := ParseBundle(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := b.VerifyKey(key.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // TestSignChunks signs in chunks of several sizes. A size that no signature may have is refused before
@@ -619,18 +626,7 @@ func TestSignChunks(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		text, err := os.ReadFile(out)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := ParseBundle(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := b.VerifyKey(key.Public())
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := verified(t, out, key)
 		model := fixture(t, "model/model.safetensors")
 		d, err := s.Digests("model.safetensors", layout.Bytes(model))
 		if err != nil || chunk > 0 && d.Chunk != chunk || d.Count() != (uint64(len(model))-1)/d.Chunk+1 {
@@ -723,15 +719,7 @@ func TestVerifySnapshot(t *testing.T) {
 	if err := Sign(t.Context(), root+"/plain", root+"/s", key, nil); err != nil {
 		t.Fatal(err)
 	}
-	text, _ := os.ReadFile(root + "/s")
-	b, err := ParseBundle(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := b.VerifyKey(key.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := verified(t, root+"/s", key)
 	for target, ok := range map[string]bool{"../../blobs/0123": true, "../../elsewhere": false} {
 		os.Remove(snapshot + "/model.bin")
 		if err := os.Symlink(target, snapshot+"/model.bin"); err != nil {

@@ -60,6 +60,20 @@ func encrypted(t testing.TB, opts *convert.Options, rows ...int) []byte {
 	return write(t, counted(t, rows...), opts)[0]
 }
 
+// fixtureSecret returns the key of the encrypted fixtures.
+func fixtureSecret(t *testing.T) sealed.Key {
+	t.Helper()
+	text, err := os.ReadFile("../testdata/trust/encrypted.key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := trust.ParseKey(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret
+}
+
 // sameTensors compares the elements of two models, read in several ways.
 func sameTensors(t *testing.T, got, want *loader.Model) {
 	t.Helper()
@@ -106,14 +120,7 @@ func TestEncryptedOfPython(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile("../testdata/trust/encrypted.key")
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := trust.ParseKey(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	secret := fixtureSecret(t)
 	passphrase, err := trust.NewPassphrase([]byte("открой"))
 	if err != nil {
 		t.Fatal(err)
