@@ -11,7 +11,7 @@ import (
 
 type apr2Target struct{}
 
-var apr2Limits = limits{name: "APR2", holds: apr2.Holds, scales: true, dims: apr2.MaxDims}
+var apr2Limits = limits{name: "APR2", holds: apr2.Holds, scales: true, dims: apr2.MaxDims, digests: true}
 
 func (apr2Target) limits() *limits { return &apr2Limits }
 

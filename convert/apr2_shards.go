@@ -141,5 +141,3 @@ func (s *shardMetadata) sizeOf(name string) (n uint64) {
 	}
 	return n
 }
-
-func (apr2Target) digests() bool { return true }

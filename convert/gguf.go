@@ -265,7 +265,5 @@ func (p *Plan) fittingGGUF(tensors []Tensor, md layout.Metadata) (n int, err err
 // manifest returns nil: every part leads to the others.
 func (ggufTarget) manifest(*Plan) ([]byte, error) { return nil, nil }
 
-func (ggufTarget) digests() bool { return false }
-
 // isSplit reports whether e is about how a model is divided among files.
 func isSplit(e layout.Entry) bool { return strings.HasPrefix(e.Key, "split.") }

@@ -64,5 +64,3 @@ func (safeTensorsTarget) manifest(p *Plan) ([]byte, error) {
 	shards, places := p.shardList()
 	return manifest.EncodeIndex(shards, places, p.index, total)
 }
-
-func (safeTensorsTarget) digests() bool { return false }

@@ -18,7 +18,6 @@ type target interface {
 	writer(p *Plan, dst io.Writer, s *part) (fileWriter, error)
 	// manifest encodes the file that leads to the shards. It is nil if each of them leads to the others.
 	manifest(p *Plan) ([]byte, error)
-	digests() bool // of shards, in the manifest
 }
 
 var targets = map[layout.Format]target{layout.APR2: apr2Target{}, layout.SafeTensors: safeTensorsTarget{}, layout.GGUF: ggufTarget{}}
@@ -43,6 +42,7 @@ type limits struct {
 	scales  bool // of tensors of integers
 	dims    int  // the most dimensions of a tensor
 	scalars bool // tensors without dimensions
+	digests bool // of shards, in the manifest
 	// integers maps sizes in bytes to the types that keep the bits of others: unsigned ones if nil.
 	integers map[int]layout.DType
 	// weights reports that readers take all tensors for weights. Quantized weights are then written by

@@ -68,7 +68,7 @@ func (w *writer) parts() (manifest uint64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		if w.plan.Shards > 0 && w.plan.target.digests() {
+		if w.plan.Shards > 0 && w.plan.target.limits().digests {
 			if err := digest.begin(w.progress.ctx, f, s); err != nil {
 				return 0, err
 			}
