@@ -98,7 +98,67 @@ group:
 	JNZ            group
 
 rest:
-	XORL CX, CX
+	XORL           CX, CX
+	CMPQ           R9, $0x04
+	JLT            singles
+	VBROADCASTI128 2(SI), Y3
+	VPAND          Y1, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPMADDUBSW     (AX), Y4, Y4
+	VPMADDUBSW     32(AX), Y3, Y3
+	VPADDW         Y3, Y4, Y4
+	VBROADCASTI128 20(SI), Y3
+	VPAND          Y1, Y3, Y5
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPMADDUBSW     64(AX), Y5, Y5
+	VPMADDUBSW     96(AX), Y3, Y3
+	VPADDW         Y3, Y5, Y5
+	VPUNPCKLDQ     Y5, Y4, Y3
+	VPUNPCKHDQ     Y5, Y4, Y4
+	VPADDW         Y3, Y4, Y4
+	VBROADCASTI128 38(SI), Y3
+	VPAND          Y1, Y3, Y5
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPMADDUBSW     128(AX), Y5, Y5
+	VPMADDUBSW     160(AX), Y3, Y3
+	VPADDW         Y3, Y5, Y5
+	VBROADCASTI128 56(SI), Y3
+	VPAND          Y1, Y3, Y6
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPMADDUBSW     192(AX), Y6, Y6
+	VPMADDUBSW     224(AX), Y3, Y3
+	VPADDW         Y3, Y6, Y6
+	VPUNPCKLDQ     Y6, Y5, Y3
+	VPUNPCKHDQ     Y6, Y5, Y5
+	VPADDW         Y3, Y5, Y5
+	VPUNPCKLQDQ    Y5, Y4, Y3
+	VPUNPCKHQDQ    Y5, Y4, Y4
+	VPADDW         Y3, Y4, Y4
+	VPMADDWD       Y0, Y4, Y4
+	VMOVDQU        288(AX), Y3
+	VPSLLD         $0x03, Y3, Y3
+	VPSUBD         Y3, Y4, Y4
+	MOVWLZX        54(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           36(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           18(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           (SI), CX
+	VMOVQ          CX, X3
+	VCVTPH2PS      X3, Y3
+	VMULPS         256(AX), Y3, Y3
+	VCVTDQ2PS      Y4, Y4
+	VMULPS         Y3, Y4, Y4
+	VADDPS         Y4, Y2, Y2
+	ADDQ           $0x00000048, SI
+	MOVL           $0x00000004, CX
+
+singles:
 	CMPQ CX, R9
 	JEQ  total
 
@@ -290,7 +350,75 @@ group:
 	JNZ            group
 
 rest:
-	XORL CX, CX
+	XORL           CX, CX
+	CMPQ           R9, $0x04
+	JLT            singles
+	VBROADCASTI128 4(SI), Y3
+	VPAND          Y1, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPMADDUBSW     (AX), Y4, Y4
+	VPMADDUBSW     32(AX), Y3, Y3
+	VPADDW         Y3, Y4, Y4
+	VBROADCASTI128 24(SI), Y3
+	VPAND          Y1, Y3, Y5
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPMADDUBSW     64(AX), Y5, Y5
+	VPMADDUBSW     96(AX), Y3, Y3
+	VPADDW         Y3, Y5, Y5
+	VPUNPCKLDQ     Y5, Y4, Y3
+	VPUNPCKHDQ     Y5, Y4, Y4
+	VPADDW         Y3, Y4, Y4
+	VBROADCASTI128 44(SI), Y3
+	VPAND          Y1, Y3, Y5
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPMADDUBSW     128(AX), Y5, Y5
+	VPMADDUBSW     160(AX), Y3, Y3
+	VPADDW         Y3, Y5, Y5
+	VBROADCASTI128 64(SI), Y3
+	VPAND          Y1, Y3, Y6
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPMADDUBSW     192(AX), Y6, Y6
+	VPMADDUBSW     224(AX), Y3, Y3
+	VPADDW         Y3, Y6, Y6
+	VPUNPCKLDQ     Y6, Y5, Y3
+	VPUNPCKHDQ     Y6, Y5, Y5
+	VPADDW         Y3, Y5, Y5
+	VPUNPCKLQDQ    Y5, Y4, Y3
+	VPUNPCKHQDQ    Y5, Y4, Y4
+	VPADDW         Y3, Y4, Y4
+	VPMADDWD       Y0, Y4, Y4
+	MOVWLZX        60(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           40(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           20(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           (SI), CX
+	VMOVQ          CX, X3
+	VCVTPH2PS      X3, Y3
+	MOVWLZX        62(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           42(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           22(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           2(SI), CX
+	VMOVQ          CX, X5
+	VCVTPH2PS      X5, Y5
+	VMULPS         256(AX), Y3, Y3
+	VCVTDQ2PS      Y4, Y4
+	VMULPS         Y3, Y4, Y4
+	VADDPS         Y4, Y2, Y2
+	VMULPS         320(AX), Y5, Y5
+	VADDPS         Y5, Y2, Y2
+	ADDQ           $0x00000050, SI
+	MOVL           $0x00000004, CX
+
+singles:
 	CMPQ CX, R9
 	JEQ  total
 
@@ -502,7 +630,112 @@ group:
 	JNZ            group
 
 rest:
-	XORL CX, CX
+	XORL           CX, CX
+	CMPQ           R9, $0x04
+	JLT            singles
+	VBROADCASTI128 6(SI), Y5
+	VPBROADCASTD   2(SI), Y6
+	VPAND          Y1, Y5, Y7
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPSHUFB        first_bits<>+0(SB), Y6, Y8
+	VPAND          Y3, Y8, Y8
+	VPCMPEQB       Y3, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPOR           Y8, Y7, Y7
+	VPSHUFB        second_bits<>+0(SB), Y6, Y6
+	VPAND          Y3, Y6, Y6
+	VPCMPEQB       Y3, Y6, Y6
+	VPAND          Y2, Y6, Y6
+	VPOR           Y6, Y5, Y5
+	VPMADDUBSW     (AX), Y7, Y6
+	VPMADDUBSW     32(AX), Y5, Y5
+	VPADDW         Y5, Y6, Y6
+	VBROADCASTI128 28(SI), Y5
+	VPBROADCASTD   24(SI), Y7
+	VPAND          Y1, Y5, Y8
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPSHUFB        first_bits<>+0(SB), Y7, Y9
+	VPAND          Y3, Y9, Y9
+	VPCMPEQB       Y3, Y9, Y9
+	VPAND          Y2, Y9, Y9
+	VPOR           Y9, Y8, Y8
+	VPSHUFB        second_bits<>+0(SB), Y7, Y7
+	VPAND          Y3, Y7, Y7
+	VPCMPEQB       Y3, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPOR           Y7, Y5, Y5
+	VPMADDUBSW     64(AX), Y8, Y7
+	VPMADDUBSW     96(AX), Y5, Y5
+	VPADDW         Y5, Y7, Y7
+	VPUNPCKLDQ     Y7, Y6, Y5
+	VPUNPCKHDQ     Y7, Y6, Y6
+	VPADDW         Y5, Y6, Y6
+	VPMADDWD       Y0, Y6, Y6
+	VBROADCASTI128 50(SI), Y5
+	VPBROADCASTD   46(SI), Y7
+	VPAND          Y1, Y5, Y8
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPSHUFB        first_bits<>+0(SB), Y7, Y9
+	VPAND          Y3, Y9, Y9
+	VPCMPEQB       Y3, Y9, Y9
+	VPAND          Y2, Y9, Y9
+	VPOR           Y9, Y8, Y8
+	VPSHUFB        second_bits<>+0(SB), Y7, Y7
+	VPAND          Y3, Y7, Y7
+	VPCMPEQB       Y3, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPOR           Y7, Y5, Y5
+	VPMADDUBSW     128(AX), Y8, Y7
+	VPMADDUBSW     160(AX), Y5, Y5
+	VPADDW         Y5, Y7, Y7
+	VBROADCASTI128 72(SI), Y5
+	VPBROADCASTD   68(SI), Y8
+	VPAND          Y1, Y5, Y9
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPSHUFB        first_bits<>+0(SB), Y8, Y10
+	VPAND          Y3, Y10, Y10
+	VPCMPEQB       Y3, Y10, Y10
+	VPAND          Y2, Y10, Y10
+	VPOR           Y10, Y9, Y9
+	VPSHUFB        second_bits<>+0(SB), Y8, Y8
+	VPAND          Y3, Y8, Y8
+	VPCMPEQB       Y3, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPOR           Y8, Y5, Y5
+	VPMADDUBSW     192(AX), Y9, Y8
+	VPMADDUBSW     224(AX), Y5, Y5
+	VPADDW         Y5, Y8, Y8
+	VPUNPCKLDQ     Y8, Y7, Y5
+	VPUNPCKHDQ     Y8, Y7, Y7
+	VPADDW         Y5, Y7, Y7
+	VPMADDWD       Y0, Y7, Y7
+	VPUNPCKLQDQ    Y7, Y6, Y5
+	VPUNPCKHQDQ    Y7, Y6, Y6
+	VPADDD         Y5, Y6, Y6
+	VMOVDQU        288(AX), Y5
+	VPSLLD         $0x04, Y5, Y5
+	VPSUBD         Y5, Y6, Y6
+	MOVWLZX        66(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           44(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           22(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           (SI), CX
+	VMOVQ          CX, X5
+	VCVTPH2PS      X5, Y5
+	VMULPS         256(AX), Y5, Y5
+	VCVTDQ2PS      Y6, Y6
+	VMULPS         Y5, Y6, Y6
+	VADDPS         Y6, Y4, Y4
+	ADDQ           $0x00000058, SI
+	MOVL           $0x00000004, CX
+
+singles:
 	CMPQ CX, R9
 	JEQ  total
 
@@ -762,7 +995,120 @@ group:
 	JNZ            group
 
 rest:
-	XORL CX, CX
+	XORL           CX, CX
+	CMPQ           R9, $0x04
+	JLT            singles
+	VBROADCASTI128 8(SI), Y5
+	VPBROADCASTD   4(SI), Y6
+	VPAND          Y1, Y5, Y7
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPSHUFB        first_bits<>+0(SB), Y6, Y8
+	VPAND          Y3, Y8, Y8
+	VPCMPEQB       Y3, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPOR           Y8, Y7, Y7
+	VPSHUFB        second_bits<>+0(SB), Y6, Y6
+	VPAND          Y3, Y6, Y6
+	VPCMPEQB       Y3, Y6, Y6
+	VPAND          Y2, Y6, Y6
+	VPOR           Y6, Y5, Y5
+	VPMADDUBSW     (AX), Y7, Y6
+	VPMADDUBSW     32(AX), Y5, Y5
+	VPADDW         Y5, Y6, Y6
+	VBROADCASTI128 32(SI), Y5
+	VPBROADCASTD   28(SI), Y7
+	VPAND          Y1, Y5, Y8
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPSHUFB        first_bits<>+0(SB), Y7, Y9
+	VPAND          Y3, Y9, Y9
+	VPCMPEQB       Y3, Y9, Y9
+	VPAND          Y2, Y9, Y9
+	VPOR           Y9, Y8, Y8
+	VPSHUFB        second_bits<>+0(SB), Y7, Y7
+	VPAND          Y3, Y7, Y7
+	VPCMPEQB       Y3, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPOR           Y7, Y5, Y5
+	VPMADDUBSW     64(AX), Y8, Y7
+	VPMADDUBSW     96(AX), Y5, Y5
+	VPADDW         Y5, Y7, Y7
+	VPUNPCKLDQ     Y7, Y6, Y5
+	VPUNPCKHDQ     Y7, Y6, Y6
+	VPADDW         Y5, Y6, Y6
+	VPMADDWD       Y0, Y6, Y6
+	VBROADCASTI128 56(SI), Y5
+	VPBROADCASTD   52(SI), Y7
+	VPAND          Y1, Y5, Y8
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPSHUFB        first_bits<>+0(SB), Y7, Y9
+	VPAND          Y3, Y9, Y9
+	VPCMPEQB       Y3, Y9, Y9
+	VPAND          Y2, Y9, Y9
+	VPOR           Y9, Y8, Y8
+	VPSHUFB        second_bits<>+0(SB), Y7, Y7
+	VPAND          Y3, Y7, Y7
+	VPCMPEQB       Y3, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPOR           Y7, Y5, Y5
+	VPMADDUBSW     128(AX), Y8, Y7
+	VPMADDUBSW     160(AX), Y5, Y5
+	VPADDW         Y5, Y7, Y7
+	VBROADCASTI128 80(SI), Y5
+	VPBROADCASTD   76(SI), Y8
+	VPAND          Y1, Y5, Y9
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPSHUFB        first_bits<>+0(SB), Y8, Y10
+	VPAND          Y3, Y10, Y10
+	VPCMPEQB       Y3, Y10, Y10
+	VPAND          Y2, Y10, Y10
+	VPOR           Y10, Y9, Y9
+	VPSHUFB        second_bits<>+0(SB), Y8, Y8
+	VPAND          Y3, Y8, Y8
+	VPCMPEQB       Y3, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPOR           Y8, Y5, Y5
+	VPMADDUBSW     192(AX), Y9, Y8
+	VPMADDUBSW     224(AX), Y5, Y5
+	VPADDW         Y5, Y8, Y8
+	VPUNPCKLDQ     Y8, Y7, Y5
+	VPUNPCKHDQ     Y8, Y7, Y7
+	VPADDW         Y5, Y7, Y7
+	VPMADDWD       Y0, Y7, Y7
+	VPUNPCKLQDQ    Y7, Y6, Y5
+	VPUNPCKHQDQ    Y7, Y6, Y6
+	VPADDD         Y5, Y6, Y6
+	MOVWLZX        72(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           48(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           24(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           (SI), CX
+	VMOVQ          CX, X5
+	VCVTPH2PS      X5, Y5
+	MOVWLZX        74(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           50(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           26(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           2(SI), CX
+	VMOVQ          CX, X7
+	VCVTPH2PS      X7, Y7
+	VMULPS         256(AX), Y5, Y5
+	VCVTDQ2PS      Y6, Y6
+	VMULPS         Y5, Y6, Y6
+	VADDPS         Y6, Y4, Y4
+	VMULPS         320(AX), Y7, Y7
+	VADDPS         Y7, Y4, Y4
+	ADDQ           $0x00000060, SI
+	MOVL           $0x00000004, CX
+
+singles:
 	CMPQ CX, R9
 	JEQ  total
 
@@ -949,7 +1295,87 @@ group:
 	JNZ         group
 
 rest:
-	XORL CX, CX
+	XORL           CX, CX
+	CMPQ           R9, $0x04
+	JLT            singles
+	VBROADCASTI128 2(SI), Y2
+	VBROADCASTI128 18(SI), Y3
+	VMOVDQU        (AX), Y4
+	VPSIGNB        Y2, Y4, Y4
+	VPABSB         Y2, Y2
+	VPMADDUBSW     Y4, Y2, Y2
+	VPMADDWD       Y0, Y2, Y2
+	VMOVDQU        32(AX), Y4
+	VPSIGNB        Y3, Y4, Y4
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y4, Y3, Y3
+	VPMADDWD       Y0, Y3, Y3
+	VPADDD         Y3, Y2, Y2
+	VBROADCASTI128 36(SI), Y3
+	VBROADCASTI128 52(SI), Y4
+	VMOVDQU        64(AX), Y5
+	VPSIGNB        Y3, Y5, Y5
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y5, Y3, Y3
+	VPMADDWD       Y0, Y3, Y3
+	VMOVDQU        96(AX), Y5
+	VPSIGNB        Y4, Y5, Y5
+	VPABSB         Y4, Y4
+	VPMADDUBSW     Y5, Y4, Y4
+	VPMADDWD       Y0, Y4, Y4
+	VPADDD         Y4, Y3, Y3
+	VPUNPCKLDQ     Y3, Y2, Y4
+	VPUNPCKHDQ     Y3, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	VBROADCASTI128 70(SI), Y3
+	VBROADCASTI128 86(SI), Y4
+	VMOVDQU        128(AX), Y5
+	VPSIGNB        Y3, Y5, Y5
+	VPABSB         Y3, Y3
+	VPMADDUBSW     Y5, Y3, Y3
+	VPMADDWD       Y0, Y3, Y3
+	VMOVDQU        160(AX), Y5
+	VPSIGNB        Y4, Y5, Y5
+	VPABSB         Y4, Y4
+	VPMADDUBSW     Y5, Y4, Y4
+	VPMADDWD       Y0, Y4, Y4
+	VPADDD         Y4, Y3, Y3
+	VBROADCASTI128 104(SI), Y4
+	VBROADCASTI128 120(SI), Y5
+	VMOVDQU        192(AX), Y6
+	VPSIGNB        Y4, Y6, Y6
+	VPABSB         Y4, Y4
+	VPMADDUBSW     Y6, Y4, Y4
+	VPMADDWD       Y0, Y4, Y4
+	VMOVDQU        224(AX), Y6
+	VPSIGNB        Y5, Y6, Y6
+	VPABSB         Y5, Y5
+	VPMADDUBSW     Y6, Y5, Y5
+	VPMADDWD       Y0, Y5, Y5
+	VPADDD         Y5, Y4, Y4
+	VPUNPCKLDQ     Y4, Y3, Y5
+	VPUNPCKHDQ     Y4, Y3, Y3
+	VPADDD         Y5, Y3, Y3
+	VPUNPCKLQDQ    Y3, Y2, Y4
+	VPUNPCKHQDQ    Y3, Y2, Y2
+	VPADDD         Y4, Y2, Y2
+	MOVWLZX        102(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           68(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           34(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           (SI), CX
+	VMOVQ          CX, X3
+	VCVTPH2PS      X3, Y3
+	VMULPS         256(AX), Y3, Y3
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         Y3, Y2, Y2
+	VADDPS         Y2, Y1, Y1
+	ADDQ           $0x00000088, SI
+	MOVL           $0x00000004, CX
+
+singles:
 	CMPQ CX, R9
 	JEQ  total
 
@@ -1148,7 +1574,103 @@ group:
 	JNZ            group
 
 rest:
-	XORL CX, CX
+	XORL           CX, CX
+	CMPQ           R9, $0x04
+	JLT            singles
+	VBROADCASTI128 2(SI), Y4
+	VPAND          Y1, Y4, Y5
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y5, Y2, Y5
+	VPSHUFB        Y4, Y2, Y4
+	VMOVDQU        (AX), Y6
+	VPSIGNB        Y5, Y6, Y6
+	VPABSB         Y5, Y5
+	VPMADDUBSW     Y6, Y5, Y5
+	VPMADDWD       Y0, Y5, Y5
+	VMOVDQU        32(AX), Y6
+	VPSIGNB        Y4, Y6, Y6
+	VPABSB         Y4, Y4
+	VPMADDUBSW     Y6, Y4, Y4
+	VPMADDWD       Y0, Y4, Y4
+	VPADDD         Y4, Y5, Y5
+	VBROADCASTI128 20(SI), Y4
+	VPAND          Y1, Y4, Y6
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y6, Y2, Y6
+	VPSHUFB        Y4, Y2, Y4
+	VMOVDQU        64(AX), Y7
+	VPSIGNB        Y6, Y7, Y7
+	VPABSB         Y6, Y6
+	VPMADDUBSW     Y7, Y6, Y6
+	VPMADDWD       Y0, Y6, Y6
+	VMOVDQU        96(AX), Y7
+	VPSIGNB        Y4, Y7, Y7
+	VPABSB         Y4, Y4
+	VPMADDUBSW     Y7, Y4, Y4
+	VPMADDWD       Y0, Y4, Y4
+	VPADDD         Y4, Y6, Y6
+	VPUNPCKLDQ     Y6, Y5, Y4
+	VPUNPCKHDQ     Y6, Y5, Y5
+	VPADDD         Y4, Y5, Y5
+	VBROADCASTI128 38(SI), Y4
+	VPAND          Y1, Y4, Y6
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y6, Y2, Y6
+	VPSHUFB        Y4, Y2, Y4
+	VMOVDQU        128(AX), Y7
+	VPSIGNB        Y6, Y7, Y7
+	VPABSB         Y6, Y6
+	VPMADDUBSW     Y7, Y6, Y6
+	VPMADDWD       Y0, Y6, Y6
+	VMOVDQU        160(AX), Y7
+	VPSIGNB        Y4, Y7, Y7
+	VPABSB         Y4, Y4
+	VPMADDUBSW     Y7, Y4, Y4
+	VPMADDWD       Y0, Y4, Y4
+	VPADDD         Y4, Y6, Y6
+	VBROADCASTI128 56(SI), Y4
+	VPAND          Y1, Y4, Y7
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y7, Y2, Y7
+	VPSHUFB        Y4, Y2, Y4
+	VMOVDQU        192(AX), Y8
+	VPSIGNB        Y7, Y8, Y8
+	VPABSB         Y7, Y7
+	VPMADDUBSW     Y8, Y7, Y7
+	VPMADDWD       Y0, Y7, Y7
+	VMOVDQU        224(AX), Y8
+	VPSIGNB        Y4, Y8, Y8
+	VPABSB         Y4, Y4
+	VPMADDUBSW     Y8, Y4, Y4
+	VPMADDWD       Y0, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VPUNPCKLDQ     Y7, Y6, Y4
+	VPUNPCKHDQ     Y7, Y6, Y6
+	VPADDD         Y4, Y6, Y6
+	VPUNPCKLQDQ    Y6, Y5, Y4
+	VPUNPCKHQDQ    Y6, Y5, Y5
+	VPADDD         Y4, Y5, Y5
+	MOVWLZX        54(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           36(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           18(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           (SI), CX
+	VMOVQ          CX, X4
+	VCVTPH2PS      X4, Y4
+	VMULPS         256(AX), Y4, Y4
+	VCVTDQ2PS      Y5, Y5
+	VMULPS         Y4, Y5, Y5
+	VADDPS         Y5, Y3, Y3
+	ADDQ           $0x00000048, SI
+	MOVL           $0x00000004, CX
+
+singles:
 	CMPQ CX, R9
 	JEQ  total
 
@@ -1332,7 +1854,85 @@ group:
 	JNZ            group
 
 rest:
-	XORL CX, CX
+	XORL           CX, CX
+	CMPQ           R9, $0x04
+	JLT            singles
+	VBROADCASTI128 1(SI), Y4
+	VPAND          Y1, Y4, Y5
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y5, Y2, Y5
+	VPSHUFB        Y4, Y2, Y4
+	VPMADDUBSW     (AX), Y5, Y5
+	VPMADDUBSW     32(AX), Y4, Y4
+	VPADDW         Y4, Y5, Y5
+	VBROADCASTI128 18(SI), Y4
+	VPAND          Y1, Y4, Y6
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y6, Y2, Y6
+	VPSHUFB        Y4, Y2, Y4
+	VPMADDUBSW     64(AX), Y6, Y6
+	VPMADDUBSW     96(AX), Y4, Y4
+	VPADDW         Y4, Y6, Y6
+	VPUNPCKLDQ     Y6, Y5, Y4
+	VPUNPCKHDQ     Y6, Y5, Y5
+	VPADDW         Y4, Y5, Y5
+	VPMADDWD       Y0, Y5, Y5
+	VBROADCASTI128 35(SI), Y4
+	VPAND          Y1, Y4, Y6
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y6, Y2, Y6
+	VPSHUFB        Y4, Y2, Y4
+	VPMADDUBSW     128(AX), Y6, Y6
+	VPMADDUBSW     160(AX), Y4, Y4
+	VPADDW         Y4, Y6, Y6
+	VBROADCASTI128 52(SI), Y4
+	VPAND          Y1, Y4, Y7
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        Y7, Y2, Y7
+	VPSHUFB        Y4, Y2, Y4
+	VPMADDUBSW     192(AX), Y7, Y7
+	VPMADDUBSW     224(AX), Y4, Y4
+	VPADDW         Y4, Y7, Y7
+	VPUNPCKLDQ     Y7, Y6, Y4
+	VPUNPCKHDQ     Y7, Y6, Y6
+	VPADDW         Y4, Y6, Y6
+	VPMADDWD       Y0, Y6, Y6
+	VPUNPCKLQDQ    Y6, Y5, Y4
+	VPUNPCKHQDQ    Y6, Y5, Y5
+	VPADDD         Y4, Y5, Y5
+	VMOVDQU        288(AX), Y4
+	VPSLLD         $0x03, Y4, Y4
+	VPSUBD         Y4, Y5, Y5
+	VMOVDQU        288(AX), Y4
+	VPSLLD         $0x02, Y4, Y4
+	VPSUBD         Y4, Y5, Y5
+	VPBROADCASTD   (SI), Y4
+	VPBROADCASTD   17(SI), Y6
+	VPBLENDD       $0x02, Y6, Y4, Y4
+	VPBROADCASTD   34(SI), Y6
+	VPBROADCASTD   51(SI), Y7
+	VPBLENDD       $0x08, Y7, Y6, Y6
+	VPBLENDD       $0x0c, Y6, Y4, Y4
+	VPAND          low_bytes<>+0(SB), Y4, Y4
+	VPADDD         minus_one<>+0(SB), Y4, Y6
+	VPSLLD         $0x17, Y6, Y6
+	VMOVDQU        subnormal<>+0(SB), Y7
+	VPSLLVD        Y4, Y7, Y7
+	VPCMPGTD       one<>+0(SB), Y4, Y4
+	VPBLENDVB      Y4, Y6, Y7, Y7
+	VMOVDQA        X7, X7
+	VMULPS         256(AX), Y7, Y7
+	VCVTDQ2PS      Y5, Y5
+	VMULPS         Y7, Y5, Y5
+	VADDPS         Y5, Y3, Y3
+	ADDQ           $0x00000044, SI
+	MOVL           $0x00000004, CX
+
+singles:
 	CMPQ CX, R9
 	JEQ  total
 

@@ -96,7 +96,66 @@ group:
 	JNZ            group
 
 rest:
-	XORL CX, CX
+	XORL           CX, CX
+	CMPQ           R9, $0x04
+	JLT            singles
+	VBROADCASTI128 2(SI), Y2
+	VPAND          Y0, Y2, Y3
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y0, Y2, Y2
+	VPXORD         Y4, Y4, Y4
+	VPDPBUSD       (AX), Y3, Y4
+	VPDPBUSD       32(AX), Y2, Y4
+	VBROADCASTI128 20(SI), Y2
+	VPAND          Y0, Y2, Y3
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y0, Y2, Y2
+	VPXORD         Y5, Y5, Y5
+	VPDPBUSD       64(AX), Y3, Y5
+	VPDPBUSD       96(AX), Y2, Y5
+	VPUNPCKLDQ     Y5, Y4, Y2
+	VPUNPCKHDQ     Y5, Y4, Y4
+	VPADDD         Y2, Y4, Y4
+	VBROADCASTI128 38(SI), Y2
+	VPAND          Y0, Y2, Y3
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y0, Y2, Y2
+	VPXORD         Y5, Y5, Y5
+	VPDPBUSD       128(AX), Y3, Y5
+	VPDPBUSD       160(AX), Y2, Y5
+	VBROADCASTI128 56(SI), Y2
+	VPAND          Y0, Y2, Y3
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y0, Y2, Y2
+	VPXORD         Y6, Y6, Y6
+	VPDPBUSD       192(AX), Y3, Y6
+	VPDPBUSD       224(AX), Y2, Y6
+	VPUNPCKLDQ     Y6, Y5, Y2
+	VPUNPCKHDQ     Y6, Y5, Y5
+	VPADDD         Y2, Y5, Y5
+	VPUNPCKLQDQ    Y5, Y4, Y2
+	VPUNPCKHQDQ    Y5, Y4, Y4
+	VPADDD         Y2, Y4, Y4
+	VMOVDQU        288(AX), Y2
+	VPSLLD         $0x03, Y2, Y2
+	VPSUBD         Y2, Y4, Y4
+	MOVWLZX        54(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           36(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           18(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           (SI), CX
+	VMOVQ          CX, X2
+	VCVTPH2PS      X2, Y2
+	VMULPS         256(AX), Y2, Y2
+	VCVTDQ2PS      Y4, Y4
+	VMULPS         Y2, Y4, Y4
+	VADDPS         Y4, Y1, Y1
+	ADDQ           $0x00000048, SI
+	MOVL           $0x00000004, CX
+
+singles:
 	CMPQ CX, R9
 	JEQ  total
 
@@ -406,7 +465,74 @@ group:
 	JNZ            group
 
 rest:
-	XORL CX, CX
+	XORL           CX, CX
+	CMPQ           R9, $0x04
+	JLT            singles
+	VBROADCASTI128 4(SI), Y2
+	VPAND          Y0, Y2, Y3
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y0, Y2, Y2
+	VPXORD         Y4, Y4, Y4
+	VPDPBUSD       (AX), Y3, Y4
+	VPDPBUSD       32(AX), Y2, Y4
+	VBROADCASTI128 24(SI), Y2
+	VPAND          Y0, Y2, Y3
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y0, Y2, Y2
+	VPXORD         Y5, Y5, Y5
+	VPDPBUSD       64(AX), Y3, Y5
+	VPDPBUSD       96(AX), Y2, Y5
+	VPUNPCKLDQ     Y5, Y4, Y2
+	VPUNPCKHDQ     Y5, Y4, Y4
+	VPADDD         Y2, Y4, Y4
+	VBROADCASTI128 44(SI), Y2
+	VPAND          Y0, Y2, Y3
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y0, Y2, Y2
+	VPXORD         Y5, Y5, Y5
+	VPDPBUSD       128(AX), Y3, Y5
+	VPDPBUSD       160(AX), Y2, Y5
+	VBROADCASTI128 64(SI), Y2
+	VPAND          Y0, Y2, Y3
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y0, Y2, Y2
+	VPXORD         Y6, Y6, Y6
+	VPDPBUSD       192(AX), Y3, Y6
+	VPDPBUSD       224(AX), Y2, Y6
+	VPUNPCKLDQ     Y6, Y5, Y2
+	VPUNPCKHDQ     Y6, Y5, Y5
+	VPADDD         Y2, Y5, Y5
+	VPUNPCKLQDQ    Y5, Y4, Y2
+	VPUNPCKHQDQ    Y5, Y4, Y4
+	VPADDD         Y2, Y4, Y4
+	MOVWLZX        60(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           40(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           20(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           (SI), CX
+	VMOVQ          CX, X2
+	VCVTPH2PS      X2, Y2
+	MOVWLZX        62(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           42(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           22(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           2(SI), CX
+	VMOVQ          CX, X3
+	VCVTPH2PS      X3, Y3
+	VMULPS         256(AX), Y2, Y2
+	VCVTDQ2PS      Y4, Y4
+	VMULPS         Y2, Y4, Y4
+	VADDPS         Y4, Y1, Y1
+	VMULPS         320(AX), Y3, Y3
+	VADDPS         Y3, Y1, Y1
+	ADDQ           $0x00000050, SI
+	MOVL           $0x00000004, CX
+
+singles:
 	CMPQ CX, R9
 	JEQ  total
 
@@ -745,7 +871,90 @@ group:
 	JNZ            group
 
 rest:
-	XORL CX, CX
+	XORL           CX, CX
+	CMPQ           R9, $0x04
+	JLT            singles
+	VBROADCASTI128 6(SI), Y3
+	VPAND          Y0, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	MOVWLZX        2(SI), CX
+	KMOVD          CX, K1
+	VPADDB         Y1, Y4, K1, Y4
+	MOVWLZX        4(SI), CX
+	KMOVD          CX, K1
+	VPADDB         Y1, Y3, K1, Y3
+	VPXORD         Y5, Y5, Y5
+	VPDPBUSD       (AX), Y4, Y5
+	VPDPBUSD       32(AX), Y3, Y5
+	VBROADCASTI128 28(SI), Y3
+	VPAND          Y0, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	MOVWLZX        24(SI), CX
+	KMOVD          CX, K1
+	VPADDB         Y1, Y4, K1, Y4
+	MOVWLZX        26(SI), CX
+	KMOVD          CX, K1
+	VPADDB         Y1, Y3, K1, Y3
+	VPXORD         Y6, Y6, Y6
+	VPDPBUSD       64(AX), Y4, Y6
+	VPDPBUSD       96(AX), Y3, Y6
+	VPUNPCKLDQ     Y6, Y5, Y3
+	VPUNPCKHDQ     Y6, Y5, Y5
+	VPADDD         Y3, Y5, Y5
+	VBROADCASTI128 50(SI), Y3
+	VPAND          Y0, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	MOVWLZX        46(SI), CX
+	KMOVD          CX, K1
+	VPADDB         Y1, Y4, K1, Y4
+	MOVWLZX        48(SI), CX
+	KMOVD          CX, K1
+	VPADDB         Y1, Y3, K1, Y3
+	VPXORD         Y6, Y6, Y6
+	VPDPBUSD       128(AX), Y4, Y6
+	VPDPBUSD       160(AX), Y3, Y6
+	VBROADCASTI128 72(SI), Y3
+	VPAND          Y0, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	MOVWLZX        68(SI), CX
+	KMOVD          CX, K1
+	VPADDB         Y1, Y4, K1, Y4
+	MOVWLZX        70(SI), CX
+	KMOVD          CX, K1
+	VPADDB         Y1, Y3, K1, Y3
+	VPXORD         Y7, Y7, Y7
+	VPDPBUSD       192(AX), Y4, Y7
+	VPDPBUSD       224(AX), Y3, Y7
+	VPUNPCKLDQ     Y7, Y6, Y3
+	VPUNPCKHDQ     Y7, Y6, Y6
+	VPADDD         Y3, Y6, Y6
+	VPUNPCKLQDQ    Y6, Y5, Y3
+	VPUNPCKHQDQ    Y6, Y5, Y5
+	VPADDD         Y3, Y5, Y5
+	VMOVDQU        288(AX), Y3
+	VPSLLD         $0x04, Y3, Y3
+	VPSUBD         Y3, Y5, Y5
+	MOVWLZX        66(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           44(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           22(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           (SI), CX
+	VMOVQ          CX, X3
+	VCVTPH2PS      X3, Y3
+	VMULPS         256(AX), Y3, Y3
+	VCVTDQ2PS      Y5, Y5
+	VMULPS         Y3, Y5, Y5
+	VADDPS         Y5, Y2, Y2
+	ADDQ           $0x00000058, SI
+	MOVL           $0x00000004, CX
+
+singles:
 	CMPQ CX, R9
 	JEQ  total
 
@@ -1141,7 +1350,98 @@ group:
 	JNZ            group
 
 rest:
-	XORL CX, CX
+	XORL           CX, CX
+	CMPQ           R9, $0x04
+	JLT            singles
+	VBROADCASTI128 8(SI), Y3
+	VPAND          Y0, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	MOVWLZX        4(SI), CX
+	KMOVD          CX, K1
+	VPADDB         Y1, Y4, K1, Y4
+	MOVWLZX        6(SI), CX
+	KMOVD          CX, K1
+	VPADDB         Y1, Y3, K1, Y3
+	VPXORD         Y5, Y5, Y5
+	VPDPBUSD       (AX), Y4, Y5
+	VPDPBUSD       32(AX), Y3, Y5
+	VBROADCASTI128 32(SI), Y3
+	VPAND          Y0, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	MOVWLZX        28(SI), CX
+	KMOVD          CX, K1
+	VPADDB         Y1, Y4, K1, Y4
+	MOVWLZX        30(SI), CX
+	KMOVD          CX, K1
+	VPADDB         Y1, Y3, K1, Y3
+	VPXORD         Y6, Y6, Y6
+	VPDPBUSD       64(AX), Y4, Y6
+	VPDPBUSD       96(AX), Y3, Y6
+	VPUNPCKLDQ     Y6, Y5, Y3
+	VPUNPCKHDQ     Y6, Y5, Y5
+	VPADDD         Y3, Y5, Y5
+	VBROADCASTI128 56(SI), Y3
+	VPAND          Y0, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	MOVWLZX        52(SI), CX
+	KMOVD          CX, K1
+	VPADDB         Y1, Y4, K1, Y4
+	MOVWLZX        54(SI), CX
+	KMOVD          CX, K1
+	VPADDB         Y1, Y3, K1, Y3
+	VPXORD         Y6, Y6, Y6
+	VPDPBUSD       128(AX), Y4, Y6
+	VPDPBUSD       160(AX), Y3, Y6
+	VBROADCASTI128 80(SI), Y3
+	VPAND          Y0, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	MOVWLZX        76(SI), CX
+	KMOVD          CX, K1
+	VPADDB         Y1, Y4, K1, Y4
+	MOVWLZX        78(SI), CX
+	KMOVD          CX, K1
+	VPADDB         Y1, Y3, K1, Y3
+	VPXORD         Y7, Y7, Y7
+	VPDPBUSD       192(AX), Y4, Y7
+	VPDPBUSD       224(AX), Y3, Y7
+	VPUNPCKLDQ     Y7, Y6, Y3
+	VPUNPCKHDQ     Y7, Y6, Y6
+	VPADDD         Y3, Y6, Y6
+	VPUNPCKLQDQ    Y6, Y5, Y3
+	VPUNPCKHQDQ    Y6, Y5, Y5
+	VPADDD         Y3, Y5, Y5
+	MOVWLZX        72(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           48(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           24(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           (SI), CX
+	VMOVQ          CX, X3
+	VCVTPH2PS      X3, Y3
+	MOVWLZX        74(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           50(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           26(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           2(SI), CX
+	VMOVQ          CX, X4
+	VCVTPH2PS      X4, Y4
+	VMULPS         256(AX), Y3, Y3
+	VCVTDQ2PS      Y5, Y5
+	VMULPS         Y3, Y5, Y5
+	VADDPS         Y5, Y2, Y2
+	VMULPS         320(AX), Y4, Y4
+	VADDPS         Y4, Y2, Y2
+	ADDQ           $0x00000060, SI
+	MOVL           $0x00000004, CX
+
+singles:
 	CMPQ CX, R9
 	JEQ  total
 
@@ -1486,7 +1786,66 @@ group:
 	JNZ         group
 
 rest:
-	XORL CX, CX
+	XORL           CX, CX
+	CMPQ           R9, $0x04
+	JLT            singles
+	VBROADCASTI128 2(SI), Y2
+	VBROADCASTI128 18(SI), Y3
+	VPXOR          Y0, Y2, Y2
+	VPXOR          Y0, Y3, Y3
+	VPXORD         Y4, Y4, Y4
+	VPDPBUSD       (AX), Y2, Y4
+	VPDPBUSD       32(AX), Y3, Y4
+	VBROADCASTI128 36(SI), Y2
+	VBROADCASTI128 52(SI), Y3
+	VPXOR          Y0, Y2, Y2
+	VPXOR          Y0, Y3, Y3
+	VPXORD         Y5, Y5, Y5
+	VPDPBUSD       64(AX), Y2, Y5
+	VPDPBUSD       96(AX), Y3, Y5
+	VPUNPCKLDQ     Y5, Y4, Y2
+	VPUNPCKHDQ     Y5, Y4, Y4
+	VPADDD         Y2, Y4, Y4
+	VBROADCASTI128 70(SI), Y2
+	VBROADCASTI128 86(SI), Y3
+	VPXOR          Y0, Y2, Y2
+	VPXOR          Y0, Y3, Y3
+	VPXORD         Y5, Y5, Y5
+	VPDPBUSD       128(AX), Y2, Y5
+	VPDPBUSD       160(AX), Y3, Y5
+	VBROADCASTI128 104(SI), Y2
+	VBROADCASTI128 120(SI), Y3
+	VPXOR          Y0, Y2, Y2
+	VPXOR          Y0, Y3, Y3
+	VPXORD         Y6, Y6, Y6
+	VPDPBUSD       192(AX), Y2, Y6
+	VPDPBUSD       224(AX), Y3, Y6
+	VPUNPCKLDQ     Y6, Y5, Y2
+	VPUNPCKHDQ     Y6, Y5, Y5
+	VPADDD         Y2, Y5, Y5
+	VPUNPCKLQDQ    Y5, Y4, Y2
+	VPUNPCKHQDQ    Y5, Y4, Y4
+	VPADDD         Y2, Y4, Y4
+	VMOVDQU        288(AX), Y2
+	VPSLLD         $0x07, Y2, Y2
+	VPSUBD         Y2, Y4, Y4
+	MOVWLZX        102(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           68(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           34(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           (SI), CX
+	VMOVQ          CX, X2
+	VCVTPH2PS      X2, Y2
+	VMULPS         256(AX), Y2, Y2
+	VCVTDQ2PS      Y4, Y4
+	VMULPS         Y2, Y4, Y4
+	VADDPS         Y4, Y1, Y1
+	ADDQ           $0x00000088, SI
+	MOVL           $0x00000004, CX
+
+singles:
 	CMPQ CX, R9
 	JEQ  total
 
@@ -1785,7 +2144,74 @@ group:
 	JNZ            group
 
 rest:
-	XORL CX, CX
+	XORL           CX, CX
+	CMPQ           R9, $0x04
+	JLT            singles
+	VBROADCASTI128 2(SI), Y3
+	VPAND          Y0, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y4, Y1, Y4
+	VPSHUFB        Y3, Y1, Y3
+	VPXORD         Y5, Y5, Y5
+	VPDPBUSD       (AX), Y4, Y5
+	VPDPBUSD       32(AX), Y3, Y5
+	VBROADCASTI128 20(SI), Y3
+	VPAND          Y0, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y4, Y1, Y4
+	VPSHUFB        Y3, Y1, Y3
+	VPXORD         Y6, Y6, Y6
+	VPDPBUSD       64(AX), Y4, Y6
+	VPDPBUSD       96(AX), Y3, Y6
+	VPUNPCKLDQ     Y6, Y5, Y3
+	VPUNPCKHDQ     Y6, Y5, Y5
+	VPADDD         Y3, Y5, Y5
+	VBROADCASTI128 38(SI), Y3
+	VPAND          Y0, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y4, Y1, Y4
+	VPSHUFB        Y3, Y1, Y3
+	VPXORD         Y6, Y6, Y6
+	VPDPBUSD       128(AX), Y4, Y6
+	VPDPBUSD       160(AX), Y3, Y6
+	VBROADCASTI128 56(SI), Y3
+	VPAND          Y0, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y4, Y1, Y4
+	VPSHUFB        Y3, Y1, Y3
+	VPXORD         Y7, Y7, Y7
+	VPDPBUSD       192(AX), Y4, Y7
+	VPDPBUSD       224(AX), Y3, Y7
+	VPUNPCKLDQ     Y7, Y6, Y3
+	VPUNPCKHDQ     Y7, Y6, Y6
+	VPADDD         Y3, Y6, Y6
+	VPUNPCKLQDQ    Y6, Y5, Y3
+	VPUNPCKHQDQ    Y6, Y5, Y5
+	VPADDD         Y3, Y5, Y5
+	VMOVDQU        288(AX), Y3
+	VPSLLD         $0x07, Y3, Y3
+	VPSUBD         Y3, Y5, Y5
+	MOVWLZX        54(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           36(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           18(SI), CX
+	SHLQ           $0x10, CX
+	MOVW           (SI), CX
+	VMOVQ          CX, X3
+	VCVTPH2PS      X3, Y3
+	VMULPS         256(AX), Y3, Y3
+	VCVTDQ2PS      Y5, Y5
+	VMULPS         Y3, Y5, Y5
+	VADDPS         Y5, Y2, Y2
+	ADDQ           $0x00000048, SI
+	MOVL           $0x00000004, CX
+
+singles:
 	CMPQ CX, R9
 	JEQ  total
 
@@ -2097,7 +2523,83 @@ group:
 	JNZ            group
 
 rest:
-	XORL CX, CX
+	XORL           CX, CX
+	CMPQ           R9, $0x04
+	JLT            singles
+	VBROADCASTI128 1(SI), Y3
+	VPAND          Y0, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y4, Y1, Y4
+	VPSHUFB        Y3, Y1, Y3
+	VPXORD         Y5, Y5, Y5
+	VPDPBUSD       (AX), Y4, Y5
+	VPDPBUSD       32(AX), Y3, Y5
+	VBROADCASTI128 18(SI), Y3
+	VPAND          Y0, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y4, Y1, Y4
+	VPSHUFB        Y3, Y1, Y3
+	VPXORD         Y6, Y6, Y6
+	VPDPBUSD       64(AX), Y4, Y6
+	VPDPBUSD       96(AX), Y3, Y6
+	VPUNPCKLDQ     Y6, Y5, Y3
+	VPUNPCKHDQ     Y6, Y5, Y5
+	VPADDD         Y3, Y5, Y5
+	VBROADCASTI128 35(SI), Y3
+	VPAND          Y0, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y4, Y1, Y4
+	VPSHUFB        Y3, Y1, Y3
+	VPXORD         Y6, Y6, Y6
+	VPDPBUSD       128(AX), Y4, Y6
+	VPDPBUSD       160(AX), Y3, Y6
+	VBROADCASTI128 52(SI), Y3
+	VPAND          Y0, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y4, Y1, Y4
+	VPSHUFB        Y3, Y1, Y3
+	VPXORD         Y7, Y7, Y7
+	VPDPBUSD       192(AX), Y4, Y7
+	VPDPBUSD       224(AX), Y3, Y7
+	VPUNPCKLDQ     Y7, Y6, Y3
+	VPUNPCKHDQ     Y7, Y6, Y6
+	VPADDD         Y3, Y6, Y6
+	VPUNPCKLQDQ    Y6, Y5, Y3
+	VPUNPCKHQDQ    Y6, Y5, Y5
+	VPADDD         Y3, Y5, Y5
+	VMOVDQU        288(AX), Y3
+	VPSLLD         $0x03, Y3, Y3
+	VPSUBD         Y3, Y5, Y5
+	VMOVDQU        288(AX), Y3
+	VPSLLD         $0x02, Y3, Y3
+	VPSUBD         Y3, Y5, Y5
+	VPBROADCASTD   (SI), Y3
+	VPBROADCASTD   17(SI), Y4
+	VPBLENDD       $0x02, Y4, Y3, Y3
+	VPBROADCASTD   34(SI), Y4
+	VPBROADCASTD   51(SI), Y6
+	VPBLENDD       $0x08, Y6, Y4, Y4
+	VPBLENDD       $0x0c, Y4, Y3, Y3
+	VPAND          low_bytes<>+0(SB), Y3, Y3
+	VPADDD         minus_one<>+0(SB), Y3, Y4
+	VPSLLD         $0x17, Y4, Y4
+	VMOVDQU        subnormal<>+0(SB), Y6
+	VPSLLVD        Y3, Y6, Y6
+	VPCMPGTD       one<>+0(SB), Y3, Y3
+	VPBLENDVB      Y3, Y4, Y6, Y6
+	VMOVDQA        X6, X6
+	VMULPS         256(AX), Y6, Y6
+	VCVTDQ2PS      Y5, Y5
+	VMULPS         Y6, Y5, Y5
+	VADDPS         Y5, Y2, Y2
+	ADDQ           $0x00000044, SI
+	MOVL           $0x00000004, CX
+
+singles:
 	CMPQ CX, R9
 	JEQ  total
 

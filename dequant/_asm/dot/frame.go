@@ -38,6 +38,7 @@ type kernel struct {
 	offset                    GPVirtual // of group from the first, with several activations
 	acc                       VecVirtual
 	tail                      GPVirtual // the number of a single block in its group, or nil
+	four                      bool      // multiplies the first half of a group, in the lower lanes
 	size                      int       // of a block, if eight are a group
 	many                      bool      // multiplies a group with several activations: see manyRows
 }

@@ -14,14 +14,18 @@ import (
 // lane, and the same ones of block p+4 in its upper lane. The sums of four such vectors, halved
 // twice, are a vector of eight sums in the order of blocks.
 //
-// Blocks that are no eight are multiplied one by one, in the lower lane.
+// Of blocks that are no eight, four are multiplied as if they were. The upper lanes have their codes too, but scales of 0.
+// Others are multiplied one by one, in the lower lane.
+
+// eight reports whether the upper lanes have blocks of their own.
+func (k *kernel) eight() bool { return k.tail == nil && !k.four }
 
 // load returns sixteen bytes from at on of block p and of block p+4. A broadcast from memory costs no more
 // than a load.
 func (k *kernel) load(p, at int) VecVirtual {
 	y := YMM()
 	VBROADCASTI128(k.from(p*k.size+at), y)
-	if k.tail == nil {
+	if k.eight() {
 		VINSERTI128(Imm(1), k.from((p+4)*k.size+at), y, y)
 	}
 	return y
@@ -31,7 +35,7 @@ func (k *kernel) load(p, at int) VecVirtual {
 func (k *kernel) dword(p, at int) VecVirtual {
 	y := YMM()
 	VPBROADCASTD(k.from(p*k.size+at), y)
-	if k.tail == nil {
+	if k.eight() {
 		high := YMM()
 		VPBROADCASTD(k.from((p+4)*k.size+at), high)
 		VPBLENDD(Imm(0xf0), high, y, y)
@@ -42,12 +46,12 @@ func (k *kernel) dword(p, at int) VecVirtual {
 // word returns two bytes from at on of block p, and of block p+4, as a mask.
 func (k *kernel) word(p, at int) OpmaskVirtual {
 	bits, mask := GP32(), K()
-	if k.tail == nil {
+	if k.eight() {
 		MOVWLZX(k.from((p+4)*k.size+at), bits)
 		SHLL(Imm(16), bits)
 		MOVW(k.from(p*k.size+at), bits.As16())
 	} else {
-		MOVWLZX(k.from(at), bits)
+		MOVWLZX(k.from(p*k.size+at), bits)
 	}
 	KMOVD(bits, mask)
 	return mask
@@ -132,7 +136,7 @@ func (k *kernel) heads() VecVirtual {
 	}
 	var v [8]VecVirtual
 	v[0] = y
-	for i := 1; i < 8; i++ {
+	for i := 1; i < 8 && (i < 4 || !k.four); i++ {
 		v[i] = YMM()
 		VPBROADCASTD(k.from(i*k.size), v[i])
 		if i%2 == 1 {
@@ -140,6 +144,9 @@ func (k *kernel) heads() VecVirtual {
 		}
 	}
 	VPBLENDD(Imm(0x0c), v[2], v[0], v[0])
+	if k.four {
+		return v[0]
+	}
 	VPBLENDD(Imm(0xc0), v[6], v[4], v[4])
 	VPBLENDD(Imm(0xf0), v[4], v[0], v[0])
 	return v[0]
@@ -162,6 +169,9 @@ func (k *kernel) halfAt(at int) VecVirtual {
 	}
 	var four [2]GPVirtual
 	for i := range four {
+		if k.four && i == 1 {
+			break
+		}
 		four[i] = GP64()
 		MOVWLZX(k.from((4*i+3)*k.size+at), four[i].As32())
 		for b := 2; b >= 0; b-- {
@@ -171,7 +181,9 @@ func (k *kernel) halfAt(at int) VecVirtual {
 	}
 	x := XMM()
 	VMOVQ(four[0], x)
-	VPINSRQ(Imm(1), four[1], x, x)
+	if !k.four {
+		VPINSRQ(Imm(1), four[1], x, x)
+	}
 	VCVTPH2PS(x, y)
 	return y
 }
@@ -187,6 +199,9 @@ func exponent(k *kernel) (d, m VecVirtual) {
 	VPSLLVD(e, subnormal, subnormal)
 	VPCMPGTD(dwordsOf("one", 1), e, above)
 	VPBLENDVB(above, normal, subnormal, subnormal)
+	if k.four {
+		VMOVDQA(subnormal.AsX(), subnormal.AsX()) // clears the upper lane
+	}
 	return subnormal, nil
 }
 
@@ -224,7 +239,8 @@ func small(name string, size, less int, scale scaler, r func() reduction, c func
 		TESTQ(k.left, k.left)
 		JZ(LabelRef("rest"))
 		Label("group")
-		finish(red.sums(k, unpack), k.act, keep, func(VecVirtual) {})
+		together := func() { finish(red.sums(k, unpack), k.act, keep, func(VecVirtual) {}) }
+		together()
 		ADDQ(U32(8*size), k.src)
 		ADDQ(U32(groupBytes), k.group)
 		DECQ(k.left)
@@ -232,6 +248,14 @@ func small(name string, size, less int, scale scaler, r func() reduction, c func
 
 		Label("rest")
 		XORL(number.As32(), number.As32())
+		CMPQ(tail, Imm(4))
+		JLT(LabelRef("singles"))
+		k.four = true
+		together()
+		k.four = false
+		ADDQ(U32(4*size), k.src)
+		MOVL(U32(4), number.As32())
+		Label("singles")
 		CMPQ(number, tail)
 		JEQ(LabelRef("total"))
 		Label("single")
@@ -365,7 +389,7 @@ func int8s(unsigned bool) func(k *kernel) codes {
 			sign = keep(bytesOf("signs", 0x80))
 		}
 		return func(p int) (first, second VecVirtual) {
-			if k.tail != nil {
+			if !k.eight() {
 				first, second = k.load(p, 2), k.load(p, 18)
 			} else {
 				first, second = k.pair(p*k.size+2, (p+4)*k.size+2)
