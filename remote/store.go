@@ -95,6 +95,9 @@ func inStore(ctx context.Context, s Store, key string, o *Options) (*folder, err
 	slices.SortFunc(found, func(a, b StoredObject) int { return strings.Compare(a.Name, b.Name) })
 	revision := sha256.New()
 	for _, object := range found {
+		if object.Name != file && checkName(object.Name) != nil {
+			continue // whatever it is, nothing of a model
+		}
 		fmt.Fprintf(revision, "%s\n%s\n%d\n", s.Identity(dir+object.Name), object.Version, object.Size)
 		if err := d.add(object.Name, stored(s, dir+object.Name, object)); err != nil {
 			return fail(err)

@@ -70,6 +70,7 @@ func TestFolder(t *testing.T) {
 			put(t, b, "people/llama/model-00002-of-00002.safetensors", two)
 			put(t, b, "people/llama/model.safetensors.index.json",
 				[]byte(`{"metadata": {}, "weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}`))
+			put(t, b, `people/llama/not\a name`, []byte("in the way"))
 			s := blob.New(b, driver+"://models")
 			for _, key := range []string{"people/llama", "people/llama/", "people/llama/model.safetensors.index.json"} {
 				m, err := remote.OpenStore(t.Context(), s, key, nil)
