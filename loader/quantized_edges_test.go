@@ -593,55 +593,164 @@ func damaged(c content) map[string][]content {
 	return all
 }
 
+// build opens the sample as one file.
+func (s *sample) build() (*loader.Model, error) {
+	var all []content
+	for _, p := range s.parts {
+		all = append(all, p.content)
+	}
+	files := fstest.MapFS{"model.safetensors": {Data: safeTensors(all)}}
+	for name, b := range s.beside {
+		files[name] = &fstest.MapFile{Data: b}
+	}
+	return loader.OpenFS(files, "model.safetensors", nil)
+}
+
+// sameOrRefused opens what became of a sample. Its weight has the sample's values or none, and the error names the
+// tensor. It reports whether there are none.
+func (s *sample) sameOrRefused(t *testing.T, bad sample, how string) (refused bool) {
+	t.Helper()
+	m, err := bad.build()
+	if err != nil {
+		t.Errorf("%s: %s: %v", s.name, how, err)
+		return false
+	}
+	defer m.Close()
+	for x := range m.Tensors() {
+		if x.Name() != s.parts[0].name && x.Scheme() == nil {
+			continue
+		}
+		values, err := x.Float32s()
+		switch {
+		case err != nil:
+			refused = true
+			named := func(p samplePart) bool { return strings.Contains(err.Error(), layout.Quote([]byte(p.name))) }
+			if !strings.Contains(err.Error(), layout.Quote([]byte(x.Name()))) && !slices.ContainsFunc(bad.parts, named) {
+				t.Errorf("%s: %s: %v", s.name, how, err)
+			}
+		case !slices.Equal(x.Shape(), s.shape) || sameBits("", floatsOf(s.want), values, 0, true) != nil:
+			t.Errorf("%s: %s: has values of shape %v", s.name, how, x.Shape())
+		}
+	}
+	return refused
+}
+
 // TestQuantizedDamage: a weight one of whose companions is missing, or of another shape or type, has the same values or
-// none, and the error names the tensor.
+// none.
 func TestQuantizedDamage(t *testing.T) {
-	opened, refused := 0, 0
+	tried, refused := 0, 0
 	for _, s := range samples(t) {
 		for i, p := range s.parts {
-			if p.role == scheme.GroupIndex { // which may be missing
+			if p.role == scheme.GroupIndex || p.role == scheme.Codes { // may be missing; may be those of another weight
 				continue
 			}
 			for how, instead := range damaged(p.content) {
 				bad := s
-				bad.parts = slices.Clone(s.parts)
-				var all []content
-				for j, q := range s.parts {
-					if j != i {
-						all = append(all, q.content)
-					}
+				bad.parts = slices.Delete(slices.Clone(s.parts), i, i+1)
+				for _, c := range instead {
+					bad.parts = append(bad.parts, samplePart{p.role, c})
 				}
-				files := fstest.MapFS{"model.safetensors": {Data: safeTensors(append(all, instead...))}}
-				for name, b := range s.beside {
-					files[name] = &fstest.MapFile{Data: b}
+				tried++
+				if s.sameOrRefused(t, bad, p.name+" "+how) {
+					refused++
 				}
-				m, err := loader.OpenFS(files, "model.safetensors", nil)
-				if err != nil {
-					t.Errorf("%s: %s %s: %v", s.name, p.name, how, err)
-					continue
-				}
-				opened++
-				for x := range m.Tensors() {
-					if x.Name() != s.parts[0].name && x.Scheme() == nil {
-						continue
-					}
-					values, err := x.Float32s()
-					switch {
-					case err != nil:
-						if refused++; !strings.Contains(err.Error(), layout.Quote([]byte(x.Name()))) {
-							t.Errorf("%s: %s %s: %v", s.name, p.name, how, err)
-						}
-					case i > 0 && (!slices.Equal(x.Shape(), s.shape) || sameBits("", floatsOf(s.want), values, 0, true) != nil):
-						t.Errorf("%s: %s %s %v: has values of shape %v", s.name, p.role, p.name, how, x.Shape())
-					}
-				}
-				m.Close()
 			}
 		}
 	}
-	if opened < 1000 || refused < opened/2 {
-		t.Errorf("%d models, %d refused", opened, refused)
+	if tried < 1000 || refused < tried/2 {
+		t.Errorf("%d tried, %d refused", tried, refused)
 	}
+}
+
+// lies are what a configuration may say instead: all numbers that a pattern finds become another.
+var lies = []struct{ pattern, instead string }{
+	{`"(bits|num_bits|w_bit|nbits)": ?\d+`, `"$1": 0`}, {`"(bits|num_bits|w_bit|nbits)": ?\d+`, `"$1": 33`},
+	{`"(bits|num_bits|w_bit|nbits)": ?\d+`, `"$1": -1`}, {`"(bits|num_bits|w_bit|nbits)": ?\d+`, `"$1": 1e99`},
+	{`"(group_size|q_group_size)": ?\d+`, `"$1": 0`}, {`"(group_size|q_group_size)": ?\d+`, `"$1": -2`},
+	{`"(group_size|q_group_size)": ?\d+`, `"$1": 4611686018427387904`}, {`"(group_size|q_group_size)": ?\d+`, `"$1": 3`},
+	{`"(quant_method|quant_algo)": ?"[^"]*"`, `"$1": "magic"`}, {`"(weight_block_size|block_structure)": ?\[[^]]*\]`, `"$1": [0, 0]`},
+	{`"(weight_block_size|block_structure)": ?\[[^]]*\]`, `"$1": [9223372036854775807, 18446744073709551615]`},
+	{`"(weight_block_size|block_structure)": ?\[[^]]*\]`, `"$1": [-1, 1]`}, {`"(format|mode)": ?"[^"]*"`, `"$1": "magic"`},
+	{`"linear_class": ?"[^"]*"`, `"linear_class": "magic"`},
+}
+
+// TestQuantizedLies: what the configuration, shapes, descriptions and group indexes say is held against the parts.
+func TestQuantizedLies(t *testing.T) {
+	refused := make(map[string]int)
+	for _, s := range samples(t) {
+		for _, lie := range lies {
+			pattern := regexp.MustCompile(lie.pattern)
+			bad := s
+			bad.beside = make(map[string][]byte)
+			told := false
+			for name, b := range s.beside {
+				told = told || pattern.Match(b)
+				bad.beside[name] = pattern.ReplaceAll(b, []byte(lie.instead))
+			}
+			if told && s.sameOrRefused(t, bad, lie.instead) {
+				refused[lie.pattern+lie.instead]++
+			}
+		}
+		for i, p := range s.parts {
+			for how, data := range lying(p) {
+				bad := s
+				bad.parts = slices.Clone(s.parts)
+				c := &bad.parts[i].content
+				if c.data = data; p.role == scheme.QuantState {
+					c.shape = []int{len(data)}
+				}
+				if !s.sameOrRefused(t, bad, p.name+" "+how) {
+					t.Errorf("%s: %s %s: is taken", s.name, p.name, how)
+				}
+			}
+		}
+	}
+	for _, lie := range lies {
+		if refused[lie.pattern+lie.instead] == 0 {
+			t.Errorf("%s %s: never refused", lie.pattern, lie.instead)
+		}
+	}
+}
+
+// lying returns contents of a part that cannot be true.
+func lying(p samplePart) map[string][]byte {
+	all := make(map[string][]byte)
+	at := func(name string, i int, v uint64) {
+		b := slices.Clone(p.data)
+		if size := p.dtype.BlockBytes(); size == 8 {
+			binary.LittleEndian.PutUint64(b[8*i:], v)
+		} else {
+			binary.LittleEndian.PutUint32(b[4*i:], uint32(v))
+		}
+		all[name] = b
+	}
+	last := int(p.elements()) - 1
+	switch p.role {
+	case scheme.Shape:
+		at("with no columns", last, 0)
+		at("with −1 columns", last, math.MaxUint64)
+		at("with 2⁴⁰ columns", last, 1<<40)
+		at("with 2⁶³ rows", 0, 1<<63)
+		at("with another row", 0, 1+uint64(p.data[0]))
+	case scheme.GroupIndex:
+		at("of group −2", last, math.MaxUint64-1)
+		at("of the largest group", 0, math.MaxInt32)
+		at("of a group too many", last/2, uint64(last+1))
+	case scheme.QuantState:
+		if !strings.Contains(p.name, "bitsandbytes") {
+			break
+		}
+		for _, lie := range [][2]string{
+			{`"shape": ?\[[^]]*\]`, `"shape": [0, 5]`}, {`"shape": ?\[[^]]*\]`, `"shape": [-1, -1]`}, {`"shape": ?\[[^]]*\]`, `"shape": [4294967296, 4294967296]`},
+			{`"shape": ?\[[^]]*\]`, `"shape": {}`}, {`"blocksize": ?\d+`, `"blocksize": 0`}, {`"blocksize": ?\d+`, `"blocksize": 63`}, {`"blocksize": ?\d+`, `"blocksize": 1e9`},
+			{`"quant_type": ?"[^"]*"`, `"quant_type": "nf8"`}, {`^\{`, `{{`}, {`\}$`, ``}, {`.*`, ``}, {`(?s).*`, "\xff\xfe"},
+		} {
+			if b := regexp.MustCompile(lie[0]).ReplaceAll(p.data, []byte(lie[1])); string(b) != string(p.data) {
+				all[lie[1]] = b
+			}
+		}
+	}
+	return all
 }
 
 func floatsOf(c content) (v []float32) {

@@ -231,6 +231,13 @@ func (c *Config) readQuantization(q layout.Metadata) {
 }
 
 func readParams(q layout.Metadata) (p params) {
+	for _, key := range []string{"bits", "w_bit", "num_bits", "weight_bits", "group_size", "q_group_size"} {
+		if v, ok := q.Get(key); ok && v != nil {
+			if _, ok := integer(q, key); !ok {
+				p.err = misfit("the configuration says %s of %v, no integer", key, v)
+			}
+		}
+	}
 	if bits, ok := integer(q, "bits", "w_bit", "num_bits", "weight_bits"); ok {
 		p.bits = uint64(bits)
 		if bits < 1 || bits > 16 {

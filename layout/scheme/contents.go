@@ -50,7 +50,8 @@ func readQuantState(b []byte, lim layout.Limits) (q quantState, err error) {
 	q.kind = text(md, "quant_type")
 	block, _ := integer(md, "blocksize")
 	nested, isNested := integer(md, "nested_blocksize")
-	if block < 1 || block > 1<<24 || isNested && (nested < 1 || nested > 1<<24) {
+	power := func(n int64) bool { return 1 <= n && n <= 1<<24 && n&(n-1) == 0 }
+	if !power(block) || isNested && !power(nested) {
 		return q, misfit("quant_state with blocks of %d and %d", block, nested)
 	}
 	q.block, q.nested, q.nestedBlock = uint64(block), isNested, uint64(nested)
@@ -165,6 +166,9 @@ func (s *shaping) hqq() error {
 	groups := s.elementsOf(Scale)
 	if !ok || len(shape) == 0 || n == 0 && groups != 0 || groups > 0 && n%groups != 0 || n > 0 && groups == 0 {
 		return misfit("scale %s of shape %v does not divide shape %v", s.name(Scale), s.dims(scale), shape)
+	}
+	if g, told := s.setting(".group_size"); told && g > 0 && groups > 0 && n/groups != g {
+		return misfit("%d groups of %d do not make shape %v", groups, g, shape)
 	}
 	if err := s.sameGrid(ZeroPoint); err != nil {
 		return err

@@ -547,6 +547,9 @@ func (s *shaping) awqGemv(codes, scale, zero *layout.Tensor) error {
 	if s.group == 0 {
 		s.group = max(w.Cols, 1)
 	}
+	if s.group < 128 && s.group != 64 && s.group != 32 && s.group < w.Cols {
+		return misfit("awq gemv in groups of %d", s.group)
+	}
 	// Zero points fill whole words, and these come in units that depend on the group.
 	unit := uint64(1)
 	switch s.group {
@@ -749,7 +752,7 @@ func (s *shaping) packing(shape []uint64, words uint64) error {
 				}
 			}
 		}
-		if found > 0 {
+		if found > 0 && (said || !s.conf.oldWords()) { // which may mean either
 			break
 		}
 	}
