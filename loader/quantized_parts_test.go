@@ -196,6 +196,26 @@ func TestValuesOfCodes(t *testing.T) {
 	}
 }
 
+// TestConfigOfHeader: what only the file's header says of its weights counts, with and without files beside it.
+func TestConfigOfHeader(t *testing.T) {
+	file := modeltest.SafeTensorsAt(0, `{"_quantization_metadata":"{\"layers\":{\"a\":{\"format\":\"nvfp4\"}}}"}`,
+		modeltest.Tensor{Name: "a.weight", DType: layout.U8, Shape: []int{128, 32}, Data: make([]byte, 128*32)},
+		modeltest.Tensor{Name: "a.weight_scale", DType: layout.F8_E4M3, Shape: []int{128, 4}, Data: make([]byte, 128*4)},
+		modeltest.Tensor{Name: "a.weight_scale_2", DType: layout.F32, Data: make([]byte, 4)})
+	for _, beside := range []string{"", "hf_quant_config.json"} {
+		path := modeltest.Write(t, "model.safetensors", file)
+		if beside != "" {
+			if err := os.WriteFile(filepath.Join(filepath.Dir(path), beside), []byte(`{"quantization":{"quant_algo":"NVFP4"}}`), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m := openPath(t, path, nil)
+		if err := tensor(t, m, "a.weight").Problem(); err == nil || !strings.Contains(err.Error(), `ComfyUI's format "nvfp4"`) {
+			t.Errorf("beside %q: %v", beside, err)
+		}
+	}
+}
+
 // TestRefusedWeights: codes whose companions do not fit have bytes and no values, and verify says so.
 func TestRefusedWeights(t *testing.T) {
 	bad := blockFP8()

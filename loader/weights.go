@@ -63,13 +63,14 @@ func (s *checkpoint) Config() (*scheme.Config, error) {
 	if err != nil {
 		return refusedConfig(err)
 	}
-	if conf := scheme.ReadConfig(c.objects...); conf.Says() || m.Format() != layout.SafeTensors {
+	conf := scheme.ReadConfig(c.objects...)
+	if conf.Says() || m.Format() != layout.SafeTensors {
 		return conf, nil
 	}
 	const name = "hf_quant_config.json" // of ModelOpt
 	text, err := readBeside(ctx, m.from, name, configBytes)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrUnsupported) {
-		return scheme.ReadConfig(), nil
+		return conf, nil
 	}
 	if err != nil {
 		return refusedConfig(err)
@@ -78,7 +79,7 @@ func (s *checkpoint) Config() (*scheme.Config, error) {
 	if err != nil {
 		return refusedConfig(fmt.Errorf("%s: %w", m.path, err))
 	}
-	return scheme.ReadConfig(md), nil
+	return scheme.ReadConfig(append(slices.Clip(c.objects), md)...), nil
 }
 
 // refusedConfig returns a configuration that cannot be relied on because of err, or err itself if it

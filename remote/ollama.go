@@ -243,7 +243,7 @@ func (r *registry) addBlob(d *folder, name string, l descriptor, store string) e
 func (d *folder) nameTensors(ctx context.Context, layers []descriptor) error {
 	for i, l := range layers {
 		name := "sha256-" + l.hex() + ".safetensors"
-		held, _, err := d.tensorsOf(ctx, name)
+		held, _, _, err := d.tensorsOf(ctx, name)
 		if err != nil {
 			return fmt.Errorf("layer %s: %w", l.Digest, err)
 		}

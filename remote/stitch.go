@@ -9,8 +9,10 @@ import (
 	"sync"
 
 	"github.com/tensormap/tensormap/internal/parallel"
+	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/formats"
 	"github.com/tensormap/tensormap/layout/manifest"
+	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -19,6 +21,7 @@ import (
 func (d *folder) indexOf(ctx context.Context, names []string) ([]byte, error) {
 	shards := make([]manifest.Shard, len(names))
 	tensors := make([][]string, len(names))
+	types := make([]layout.Metadata, len(names))
 	var mu sync.Mutex
 	var total uint64
 	next := func() func() (int, bool) {
@@ -29,7 +32,7 @@ func (d *folder) indexOf(ctx context.Context, names []string) ([]byte, error) {
 		for i := range items {
 			var size uint64
 			err := d.twice(ctx, func() (err error) {
-				tensors[i], size, err = d.tensorsOf(ctx, names[i])
+				tensors[i], types[i], size, err = d.tensorsOf(ctx, names[i])
 				return err
 			})
 			if err != nil {
@@ -56,25 +59,54 @@ func (d *folder) indexOf(ctx context.Context, names []string) ([]byte, error) {
 			places = append(places, manifest.Place{Tensor: tensor, Shard: i})
 		}
 	}
-	return manifest.EncodeIndex(shards, places, nil, total)
+	return manifest.EncodeIndex(shards, places, quantTypes(tensors, types), total)
 }
 
-// tensorsOf returns the names of a file's tensors, and how many bytes they take.
-func (d *folder) tensorsOf(ctx context.Context, name string) (names []string, size uint64, err error) {
+// quantTypes gathers how the quantized tensors of files are stored. A type for all tensors of a file becomes one for each,
+// since the index speaks of several files.
+func quantTypes(tensors [][]string, files []layout.Metadata) (all layout.Metadata) {
+	for i, md := range files {
+		for _, tensor := range tensors[i] {
+			for _, key := range []string{scheme.QuantType, scheme.GroupSize} {
+				v, ok := md.Get(tensor + "." + key)
+				if !ok {
+					v, ok = md.Get(key)
+				}
+				if ok {
+					all = append(all, layout.Entry{Key: tensor + "." + key, Value: v})
+				}
+			}
+		}
+	}
+	if len(all) > 0 {
+		all.Set(scheme.QuantType, "") // in the place of the first file's
+	}
+	return all
+}
+
+// tensorsOf returns the names of a file's tensors, how many bytes they take, and the file's metadata if some are quantized
+// as Ollama does it.
+func (d *folder) tensorsOf(ctx context.Context, name string) (names []string, md layout.Metadata, size uint64, err error) {
 	f, err := d.open(ctx, name)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
 	defer f.Close()
-	decoded, err := formats.Decode(mmapio.FromReaderAt(bound{ctx, f}, f.Size()), d.opts.Loader.Limits)
+	in := mmapio.FromReaderAt(bound{ctx, f}, f.Size())
+	decoded, err := formats.Decode(in, d.opts.Loader.Limits)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
+	words := false
 	for _, t := range decoded.Index().Tensors {
 		names = append(names, string(t.Name))
 		size += t.Stored
+		words = words || t.DType == layout.U32
 	}
-	return names, size, nil
+	if words {
+		md, err = decoded.Metadata(in)
+	}
+	return names, md, size, err
 }
 
 // text is a source whose bytes are known.

@@ -1,6 +1,7 @@
 package scheme
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -166,6 +167,43 @@ func (c *Config) read(o layout.Metadata) {
 		if q, ok := object(o, key); ok && !c.Says() {
 			c.readQuantization(q)
 		}
+	}
+	c.readOllama(o)
+}
+
+// ollamaTypes are Ollama's names of MLX's modes. A file says quant_type and group_size for all of its tensors, or NAME.quant_type and
+// NAME.group_size for one. Source: ollama, x/create/client/quantize.go and docs on its blobs.
+var ollamaTypes = map[string]params{
+	"int2": {bits: 2}, "int3": {bits: 3}, "int4": {bits: 4}, "int6": {bits: 6}, "int8": {bits: 8},
+	"nvfp4": {bits: 4, format: "nvfp4"}, "mxfp4": {bits: 4, format: "mxfp4"}, "mxfp8": {bits: 8, format: "mxfp8"},
+}
+
+// The ends of Ollama's keys.
+const (
+	QuantType = "quant_type"
+	GroupSize = "group_size"
+)
+
+// readOllama reads the metadata of Ollama's files of tensors.
+func (c *Config) readOllama(o layout.Metadata) {
+	for key := range o.All() {
+		name, ok := strings.CutSuffix(key, QuantType)
+		if !ok || name != "" && name[len(name)-1] != '.' {
+			continue
+		}
+		p, known := ollamaTypes[strings.ToLower(text(o, key))]
+		group, err := strconv.ParseUint(text(o, name+GroupSize), 10, 32)
+		if !known || err != nil || group == 0 {
+			continue
+		}
+		p.group = group
+		switch {
+		case name != "":
+			c.paths[strings.TrimSuffix(name[:len(name)-1], ".weight")] = p
+		case !c.Says():
+			c.params.bits, c.params.group, c.params.format = p.bits, p.group, p.format
+		}
+		c.method = cmp.Or(c.method, "mlx")
 	}
 }
 

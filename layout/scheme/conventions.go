@@ -69,7 +69,7 @@ var (
 const packedBytes = "weights packed in bytes with one scale tensor"
 
 // conventions are asked in this order. Sources: compressed-tensors, transformers (FP8 blocks,
-// gpt-oss, DeepSeek-V4, BitNet, EETQ, HIGGS), ModelOpt, ComfyUI, AutoAWQ, GPTQModel, bitsandbytes, MLX, HQQ, llama.cpp;
+// gpt-oss, DeepSeek-V4, BitNet, EETQ, HIGGS), ModelOpt, ComfyUI, AutoAWQ, GPTQModel, bitsandbytes, MLX, Ollama, HQQ, llama.cpp;
 // for those without a form: TensorRT-LLM, exllamav2 and v3, torchao, Quanto, Quark, Nunchaku, AQLM,
 // VPTQ, QuIP#.
 var conventions = []convention{
@@ -91,6 +91,7 @@ var conventions = []convention{
 	{scheme: BnbFP4, codes: ".quant_state.bitsandbytes__fp4", kinds: bytes8, scales: []string{""}, role: QuantState, others: ofBnbState, contents: 1 << QuantState, inward: true, form: (*shaping).bnb4},
 	{scheme: GPTQ, codes: ".qweight", name: ".weight", kinds: words, scales: []string{".scales"}, by: floats, role: Scale, others: []companion{{".qzeros", ZeroPoint, false}, {".g_idx", GroupIndex, false}}, sure: true, form: (*shaping).qweight},
 	{scheme: MLXAffine, codes: ".weight", name: ".weight", kinds: uwords, scales: []string{".scales"}, by: floats | u8 | e8m0 | e4m3, role: Scale, others: []companion{{".biases", Bias, false}}, form: (*shaping).mlx},
+	{scheme: MLXAffine, codes: ".weight", name: ".weight", kinds: uwords, scales: []string{".weight.scale"}, by: floats | u8 | e8m0 | e4m3, role: Scale, others: []companion{{".weight.bias", Bias, false}, {".weight.global_scale", GlobalScale, false}}, form: (*shaping).mlx},
 	{scheme: HQQ, codes: ".W_q", name: ".weight", kinds: bytes8 | words, scales: []string{".scale"}, by: floats, role: Scale, others: ofHQQ, contents: 1<<Shape | 1<<Setting, sure: true, form: (*shaping).hqq},
 
 	{scheme: "awq gemv_fast", codes: ".qweight", kinds: shorts, scales: []string{".scales"}, sure: true},

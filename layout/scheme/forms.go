@@ -441,6 +441,9 @@ func (s *shaping) mlx() error {
 		return misfit("scale %s of shape %v does not fit codes of shape %v", s.name(Scale), s.dims(scale), s.dims(codes))
 	}
 	words, groups := s.dims(codes)[len(s.dims(codes))-1], s.dims(scale)[len(s.dims(scale))-1]
+	if s.part(GlobalScale) != nil {
+		return unsupported("MLX's codes with a global scale (%s), as Ollama has them", s.name(GlobalScale))
+	}
 	if s.plain {
 		s.params = s.conf.params // the companions are there all the same
 	}

@@ -142,6 +142,11 @@ func five() []stored {
 	return []stored{{"a.weight_packed", layout.I32, []int{7, 6}, nil}, {"a.weight_shape", layout.I64, []int{2}, int64s(7, 33)}, {"a.weight_scale", layout.BF16, []int{7, 1}, nil}}
 }
 
+// ollama is a weight of 8 × 64 codes of 4 bits, as Ollama names its parts.
+func ollama() []stored {
+	return []stored{{"a.weight", layout.U32, []int{8, 8}, nil}, {"a.weight.scale", layout.BF16, []int{8, 1}, nil}, {"a.weight.bias", layout.BF16, []int{8, 1}, nil}}
+}
+
 // comfy is ComfyUI's description of the layer a.
 func comfy(text string) stored {
 	return stored{"a.comfy_quant", layout.U8, []int{len(text)}, []byte(text)}
@@ -227,6 +232,12 @@ func TestWeights(t *testing.T) {
 		"MLX without a configuration":   {`{}`, []stored{{"a.weight", layout.U32, []int{8, 8}, nil}, {"a.scales", layout.BF16, []int{8, 1}, nil}, {"a.biases", layout.BF16, []int{8, 1}, nil}}, "stand in no configuration"},
 		"MLX of another layer":          {`{"quantization":{"group_size":64,"bits":4,"a":{"group_size":32,"bits":8}}}`, []stored{{"a.weight", layout.U32, []int{8, 8}, nil}, {"a.scales", layout.BF16, []int{8, 1}, nil}, {"a.biases", layout.BF16, []int{8, 1}, nil}}, "a.weight mlx-affine [8 32]"},
 		"MLX of 7 bits":                 {`{"quantization":{"group_size":64,"bits":7}}`, []stored{{"a.weight", layout.U32, []int{8, 8}, nil}, {"a.scales", layout.BF16, []int{8, 1}, nil}, {"a.biases", layout.BF16, []int{8, 1}, nil}}, "codes of 7 bits"},
+		"Ollama's int4":                 {`{"quant_type":"int4","group_size":"64"}`, ollama(), "a.weight mlx-affine [8 64]"},
+		"Ollama's int4 of a tensor":     {`{"quant_type":"","a.weight.quant_type":"int4","a.weight.group_size":"64"}`, ollama(), "a.weight mlx-affine [8 64]"},
+		"Ollama's int4 of another":      {`{"quant_type":"","b.weight.quant_type":"int4","b.weight.group_size":"64"}`, ollama(), "stand in no configuration"},
+		"Ollama's int4 in groups of 0":  {`{"quant_type":"int4","group_size":"0"}`, ollama(), "stand in no configuration"},
+		"Ollama's int5":                 {`{"quant_type":"int5","group_size":"64"}`, ollama(), "stand in no configuration"},
+		"Ollama's nvfp4 of ModelOpt":    {`{"quant_type":"nvfp4","group_size":"16"}`, []stored{{"a.weight", layout.U32, []int{8, 8}, nil}, {"a.weight.scale", layout.U8, []int{8, 4}, nil}, {"a.weight.global_scale", layout.F32, nil, nil}}, "with a global scale"},
 		"bitsandbytes":                  {`{}`, bnb(state("nf4", ""), absmax), "a.weight bnb-nf4 [10 13]"},
 		"bitsandbytes, other":           {`{}`, bnb(state("fp4", ""), absmax), `describes "fp4"`},
 		"bitsandbytes, no JSON":         {`{}`, bnb([]byte(`{"quant_type":`), absmax), "quant_state"},

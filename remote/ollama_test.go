@@ -1,0 +1,120 @@
+package remote_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tensormap/tensormap/internal/hubtest"
+	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
+)
+
+// ollamaBlob returns weights of a checkpoint of MLX as Ollama stores them: under other names, with metadata.
+func ollamaBlob(t *testing.T, fixture, metadata string, weights ...string) []byte {
+	t.Helper()
+	m, err := loader.Open(filepath.Join("../testdata/quantized", fixture, "model.safetensors"), &loader.Options{Stored: true})
+	modeltest.Opened(t, m, err)
+	var parts []modeltest.Tensor
+	for _, weight := range weights {
+		for from, to := range map[string]string{".weight": ".weight", ".scales": ".weight.scale", ".biases": ".weight.bias"} {
+			x, err := m.Tensor(weight + from)
+			if err != nil {
+				continue // a mode without biases
+			}
+			data, err := x.Bytes()
+			if err != nil {
+				t.Fatal(err)
+			}
+			parts = append(parts, modeltest.Tensor{Name: fixture + "." + weight + to, DType: x.DType(), Shape: x.Shape(), Data: slices.Clone(data)})
+		}
+	}
+	return modeltest.SafeTensorsAt(0, metadata, parts...)
+}
+
+func writeAt(t *testing.T, path string, content []byte) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777), os.WriteFile(path, content, 0o666)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ollamaModel writes a model of tensors to a new store of Ollama's.
+func ollamaModel(t *testing.T, name string, blobs ...[]byte) {
+	t.Helper()
+	store := t.TempDir()
+	t.Setenv("OLLAMA_MODELS", store)
+	var layers []string
+	for i, b := range blobs {
+		digest := hubtest.Digest(b)
+		writeAt(t, filepath.Join(store, "blobs", "sha256-"+digest), b)
+		layers = append(layers, fmt.Sprintf(`{"mediaType":"application/vnd.ollama.image.tensor","digest":"sha256:%s","size":%d,"name":"%d"}`, digest, len(b), i))
+	}
+	text := fmt.Sprintf(`{"schemaVersion":2,"mediaType":"application/vnd.docker.distribution.manifest.v2+json","layers":[%s]}`, strings.Join(layers, ","))
+	writeAt(t, filepath.Join(store, "manifests", "registry.ollama.ai", "library", name, "latest"), []byte(text))
+}
+
+// TestOllamaQuantized: tensors that Ollama has quantized have the values that MLX gives them, wherever the types are said: by
+// a file of one tensor, or for each tensor of a file.
+func TestOllamaQuantized(t *testing.T) {
+	const embed, q, k = "model.embed_tokens", "model.layers.0.self_attn.q_proj", "model.layers.0.self_attn.k_proj"
+	types := func(of map[string]string) string {
+		md := make(map[string]string)
+		for weight, kind := range of {
+			name, group, _ := strings.Cut(kind, "/")
+			md[weight+".quant_type"], md[weight+".group_size"] = name, group
+		}
+		text, _ := json.Marshal(md)
+		return string(text)
+	}
+	one := ollamaBlob(t, "mlx-4bit", `{"quant_type":"int4","group_size":"64"}`, embed)
+	ollamaModel(t, "mixed", one, ollamaBlob(t, "mlx-4bit", types(map[string]string{"mlx-4bit." + q + ".weight": "INT4/64"}), q),
+		ollamaBlob(t, "mlx-fp", types(map[string]string{"mlx-fp." + embed + ".weight": "nvfp4/16", "mlx-fp." + q + ".weight": "mxfp4/32", "mlx-fp." + k + ".weight": "mxfp8/32"}), embed, q, k),
+		modeltest.SafeTensors(modeltest.Tensor{Name: "norm.weight", DType: layout.F32, Shape: []int{1}, Data: make([]byte, 4)}))
+	ollamaModelIs(t, "mixed", 6, "mlx-4bit", "mlx-fp")
+	ollamaModel(t, "one", one)
+	ollamaModelIs(t, "one", 1, "mlx-4bit")
+
+	// The first file's type is that of no other file.
+	ollamaModel(t, "untold", one, ollamaBlob(t, "mlx-4bit", "", q))
+	m := open(t, "ollama://untold")
+	x, err := m.Tensor("mlx-4bit." + q + ".weight")
+	if err != nil || x.Problem() == nil {
+		t.Errorf("%v", err)
+	}
+}
+
+// ollamaModelIs checks the number of tensors of a model, and the values of those that fixtures have.
+func ollamaModelIs(t *testing.T, name string, tensors int, fixtures ...string) {
+	t.Helper()
+	m := open(t, "ollama://"+name)
+	if m.Len() != tensors {
+		t.Errorf("%s: %d tensors", name, m.Len())
+	}
+	found := 0
+	for _, fixture := range fixtures {
+		want, err := loader.Open(filepath.Join("../testdata/quantized", fixture, "expected.safetensors"), nil)
+		modeltest.Opened(t, want, err)
+		for y := range want.Tensors() {
+			x, err := m.Tensor(fixture + "." + y.Name())
+			if err != nil {
+				continue
+			}
+			a, err := x.Float32s()
+			b, err2 := y.Float32s()
+			if err != nil || err2 != nil || !slices.Equal(a, b) || !slices.Equal(x.Shape(), y.Shape()) {
+				t.Errorf("%s: %v %v, %v, %v", x.Name(), x.Shape(), y.Shape(), err, err2)
+			}
+			found++
+		}
+	}
+	if found == 0 {
+		t.Errorf("%s: no weights", name)
+	}
+}
