@@ -245,7 +245,7 @@ func beginMemory(a *arena) func(*round) {
 		case "diff": // opens two
 			bound += weights
 		case "convert .apr", "convert .gguf", "convert .safetensors":
-			bound = max(bound, writeBound+1)
+			bound = writeBound + 1
 		}
 		r.within(kind+" "+verb, int64(len(b)), r.peak("verb", verb, path)-idleVerb, bound)
 		r.claims(claimed(r))
