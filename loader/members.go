@@ -150,7 +150,7 @@ const openers = 8
 
 // aloneFor is how long files of a folder are opened one after the other. If their indexes are in memory, that takes less time
 // than waking other threads.
-const aloneFor = 200 * time.Microsecond
+const aloneFor = 500 * time.Microsecond
 
 // openAll opens n files of a source, several at a time if that takes long. On error it also returns those that it has opened,
 // in order too. Memory grows with the files that are really there, whatever n promises.
