@@ -477,10 +477,10 @@ func (x *expansion) rectangle(dst []float32, row uint64, rows int, col uint64, n
 	return nil
 }
 
-// together returns how many rows of a slab, from a row on, fit the scratch and are a group each. They
-// are expanded as one.
+// together returns how many rows of a slab, from a row on, fit the scratch and are a group each, or of one
+// group. They are expanded as one.
 func (x *expansion) together(row, rows int) int {
-	if !x.inSlabs() || x.each || x.GroupRows != 1 || x.ScaleCols != 1 {
+	if !x.inSlabs() || x.each || x.GroupRows > 1 || x.ScaleCols != 1 {
 		return 1
 	}
 	slab := int(x.slab())
@@ -733,6 +733,9 @@ func (x *expansion) row(dst []float32, codes []byte, bit, row int, s strip) erro
 		offsets = offsets[at:]
 	}
 	if !x.each {
+		if x.GroupRows == 0 && x.ScaleCols == 1 { // for all rows
+			scales, offsets = scales[:1], offsets[:1]
+		}
 		x.run(dst, codes, bit, scales, offsets, s.within, x.group)
 		return nil
 	}
