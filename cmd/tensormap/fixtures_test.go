@@ -208,7 +208,7 @@ func checkVerify(t *testing.T, path string, want *described) {
 		fields = append(fields, f.Field)
 	}
 	for _, tensor := range want.Tensors {
-		if tensor.f8Weight() {
+		if tensor.f8Weight() || tensor.bareBytes() && want.Format == "safetensors" {
 			want.Findings = append(want.Findings, "quantized")
 		}
 	}
@@ -260,6 +260,11 @@ func checkDump(t *testing.T, path string, file *described, want *describedTensor
 // f8Weight reports whether the tensor looks like codes whose scale is missing.
 func (d *describedTensor) f8Weight() bool {
 	return strings.HasPrefix(d.DType, "F8_E") && d.DType != layout.F8_E8M0.String() && (len(d.Shape) > 1 || strings.HasSuffix(d.Name, "weight"))
+}
+
+// bareBytes reports whether verify warns that the tensor may be codes, where files have no scales of their own.
+func (d *describedTensor) bareBytes() bool {
+	return (d.DType == "I8" || d.DType == "U8") && len(d.Shape) > 1 && strings.HasSuffix(d.Name, "weight")
 }
 
 func (d *describedTensor) dtype() layout.DType {
