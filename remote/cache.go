@@ -48,9 +48,14 @@ func Cache(opts *Options) ([]CacheEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	parts := []string{dir}
+	parts := []string{dir, filepath.Join(dir, "blobs", besideName)}
+	if store, err := ollamaStore(); err == nil {
+		parts = append(parts, filepath.Join(store, "blobs", besideName))
+	}
 	if h, err := newHub(nil); err == nil {
-		parts = append(parts, filepath.Join(h.cache, besideName))
+		for _, repository := range h.repositories() {
+			parts = append(parts, filepath.Join(repository, "blobs", besideName))
+		}
 		shared, err := h.entries()
 		if err != nil {
 			return nil, err
@@ -138,7 +143,7 @@ func blobsIn(dir string, names map[string][]string, complete func(e *CacheEntry)
 		return nil, err
 	}
 	for _, b := range blobs {
-		info, err := b.Info()
+		info, err := os.Stat(filepath.Join(dir, b.Name())) // repositories of the Hub may share a file by links
 		if err != nil || !info.Mode().IsRegular() || !contentID(b.Name()) {
 			continue
 		}

@@ -32,7 +32,7 @@
 // A complete file lies where huggingface_hub has it: in $HF_HUB_CACHE, else $HF_HOME/hub, else
 // $XDG_CACHE_HOME/huggingface/hub, else ~/.cache/huggingface/hub. What huggingface_hub downloaded is
 // found, and it finds what lies there. An incomplete file lies in $XDG_CACHE_HOME/tensormap, or in
-// .tensormap beside the repositories if that is another file system: see package sparse. When its
+// .tensormap beside the complete ones if these are on another file system: see package sparse. When its
 // last byte has come and its digest is right, it moves to its final place.
 //
 // # Credentials

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -177,7 +178,7 @@ func (d *folder) openModel(ctx context.Context) (*loader.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.whole != nil && d.dir != "" && !f.place.own {
+	if f.whole != nil && d.dir != "" && !f.place.own && d.hasSiblings(name) {
 		m, err := loader.Open(d.path(name), d.opts.Loader)
 		if !errors.Is(err, fs.ErrNotExist) { // or else some of its files are not complete
 			f.Close()
@@ -305,11 +306,20 @@ func (d *folder) siblings(model string) (names []string) {
 			continue
 		}
 		switch path.Ext(name) {
-		case ".json", ".txt", ".model", ".jinja", ".tiktoken", ".vocab":
+		case ".json", ".txt", ".model", ".jinja", ".tiktoken", ".vocab", ".spm":
 			names = append(names, name)
 		}
 	}
 	return names
+}
+
+// hasSiblings reports whether all files beside the model that belong to it have their names: opened by its
+// path, the model would go without the others, as without its config.json.
+func (d *folder) hasSiblings(model string) bool {
+	return !slices.ContainsFunc(d.siblings(model), func(name string) bool {
+		_, err := os.Stat(d.path(name))
+		return err != nil
+	})
 }
 
 // fill brings the files of a model, called names, one after the other. With Options.Loader.Trust their bytes are

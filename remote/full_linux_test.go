@@ -74,6 +74,36 @@ func TestFullFromTheStart(t *testing.T) {
 	want(t, open(t, "hf://org/model"), h, "w0", "w3")
 }
 
+// Incomplete files lie beside their final place if that is on another file system. The cache lists and prunes them.
+func TestOtherFileSystem(t *testing.T) {
+	h := hubtest.New(t, sharded())
+	disk := t.TempDir()
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=100m"); err != nil {
+		t.Skip("no other file system: ", err)
+	}
+	defer syscall.Unmount(disk, syscall.MNT_DETACH)
+	t.Setenv("HF_HOME", disk+"/home")
+	m := open(t, "hf://org/model")
+	want(t, m, h, "w1")
+	m.Close()
+	var parts int
+	for _, e := range entries(t) {
+		if !e.Complete() && strings.HasPrefix(e.Path, disk) {
+			parts++
+		}
+	}
+	if parts != 3 {
+		t.Errorf("%d incomplete files are listed, not 3", parts)
+	}
+	if p, err := remote.PruneCache(0, nil); err != nil || len(p.Removed) != 3 || p.Left != 0 {
+		t.Errorf("%+v, %v", p, err)
+	}
+	pulled, err := remote.Pull(t.Context(), "hf://org/model", nil)
+	if err != nil || !strings.HasPrefix(pulled.Path, disk) {
+		t.Errorf("%v, %v", pulled, err)
+	}
+}
+
 type lockedBuffer struct {
 	mu sync.Mutex
 	bytes.Buffer

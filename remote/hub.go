@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
@@ -23,6 +24,7 @@ type hub struct {
 	token    string
 	offline  bool
 	forgets  bool              // keeps nothing of what it is told
+	logger   *slog.Logger      // of a snapshot
 	http     httprange.Options // without the token
 }
 
@@ -154,7 +156,7 @@ func (h *hub) explain(err error) error {
 	case code == "EntryNotFound":
 		means = "no such file"
 	case status.Code == http.StatusUnauthorized:
-		means = "HF_TOKEN is refused"
+		means = "HF_TOKEN is missing or refused"
 	case status.Code == http.StatusForbidden:
 		means = "HF_TOKEN does not open it"
 	default:
@@ -188,7 +190,10 @@ func (h *hub) commit(ctx context.Context, a hubAddress) (string, error) {
 	if !commitID.MatchString(answer.SHA) {
 		return "", fmt.Errorf("%w: %.80q is no commit", httprange.ErrResponse, answer.SHA)
 	}
-	return answer.SHA, h.keep(ref, []byte(answer.SHA))
+	if err := h.keep(ref, []byte(answer.SHA)); err != nil { // as of v1/x, where v1 is a file
+		h.logger.Warn("what a revision stands for is not kept", "revision", a.revision, "reason", err)
+	}
+	return answer.SHA, nil
 }
 
 // keep writes what the Hub has told to its cache.

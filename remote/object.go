@@ -37,10 +37,11 @@ type object struct {
 
 // place is where an object lies once it is complete.
 type place struct {
-	path string
-	lock string       // file to lock while the content moves to path, or ""
-	own  bool         // the place is tensormap's; the time of lock says when it was last used
-	link func() error // gives the complete content its name beside others; or nil
+	path  string
+	named string       // where the content may be instead, by the name that link gives: systems have no links; or ""
+	lock  string       // file to lock while the content moves to path, or ""
+	own   bool         // the place is tensormap's; the time of lock says when it was last used
+	link  func() error // gives the complete content its name beside others; or nil
 }
 
 // digestID matches git's id of a blob, and SHA-256.
@@ -77,6 +78,9 @@ func checkDigest(ctx context.Context, r io.Reader, h hash.Hash, want string) err
 // find opens the object if it is complete in its place.
 func (o *object) find() (*os.File, error) {
 	f, err := os.Open(o.place.path)
+	if errors.Is(err, fs.ErrNotExist) && o.place.named != "" {
+		f, err = os.Open(o.place.named)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +186,7 @@ func (o *object) elsewhere(opts *Options) (*os.File, error) {
 // adopt gives the content of a file in another cache its place here too, if its digest is right: by a link, or
 // as a copy on another file system.
 func (o *object) adopt(ctx context.Context, f *os.File) error {
-	if f.Name() == o.place.path {
+	if f.Name() == o.place.path || f.Name() == o.place.named {
 		return nil
 	}
 	return o.put(ctx, func() error { return nil }, func() error {
@@ -208,8 +212,14 @@ func (o *Options) cacheDir() (string, error) {
 	if o.CacheDir != "" {
 		return o.CacheDir, nil
 	}
-	home, err := cacheHome()
-	return filepath.Join(home, "tensormap"), err
+	dir := os.Getenv("XDG_CACHE_HOME")
+	if dir == "" {
+		var err error
+		if dir, err = os.UserCacheDir(); err != nil {
+			return "", err
+		}
+	}
+	return filepath.Join(dir, "tensormap"), nil
 }
 
 // ownPlace returns the place of content that no other program's cache has one for.

@@ -20,7 +20,7 @@ type Options struct {
 	HTTP *httprange.Options
 	// NoCache keeps nothing of what comes. Files that the cache has are read from there all the same.
 	NoCache bool
-	// CacheDir is where incomplete files lie; "" means $XDG_CACHE_HOME/tensormap, or a folder
+	// CacheDir is where incomplete files lie; "" means $XDG_CACHE_HOME/tensormap, else tensormap in os.UserCacheDir, or a folder
 	// beside the final place if that is on another file system.
 	CacheDir string
 	// Fill lets Open bring the rest of the model's files in the background, until the model is closed. It
@@ -76,9 +76,24 @@ func Open(ctx context.Context, address string, opts *Options) (*loader.Model, er
 		return d.openModel(ctx)
 	}
 	if scheme, rest, ok := strings.Cut(address, "://"); ok && strings.EqualFold(scheme, "file") {
-		return loader.Open(filepath.FromSlash(rest), o.Loader)
+		address = pathOf(rest)
 	}
 	return loader.Open(address, o.Loader)
+}
+
+// pathOf returns the path that follows file://, as RFC 8089 has it: escapes stand for characters, and localhost
+// is this machine.
+func pathOf(rest string) string {
+	if path, ok := strings.CutPrefix(rest, "localhost/"); ok {
+		rest = "/" + path
+	}
+	if path, err := url.PathUnescape(rest); err == nil {
+		rest = path
+	}
+	if drive := strings.TrimPrefix(filepath.FromSlash(rest), `\`); filepath.VolumeName(drive) != "" { // file:///C:/…
+		return drive
+	}
+	return filepath.FromSlash(rest)
 }
 
 // resolve returns the files at an address, or nil if they are of this system.

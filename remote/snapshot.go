@@ -16,16 +16,21 @@ import (
 
 // snapshot returns the files of a model at the commit that its revision stands for now.
 func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, error) {
-	h.forgets = o.NoCache
+	h.forgets, h.logger = o.NoCache, o.logger()
 	commit, err := h.commit(ctx, a)
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", a, err)
 	}
+	repository := h.repository(a.repo)
 	files, err := h.tree(ctx, a.repo, commit)
+	if errors.Is(err, errOffline) {
+		if files = linkedFiles(filepath.Join(repository, "snapshots", commit)); len(files) > 0 {
+			err = nil
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", a, err)
 	}
-	repository := h.repository(a.repo)
 	d := &folder{
 		opts: o, address: a.String(), file: a.file,
 		dir:     filepath.Join(repository, "snapshots", commit),
@@ -44,13 +49,33 @@ func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, 
 				return h.connect(ctx, h.resolve(a.repo, commit, name), e.Size)
 			},
 			place: place{
-				path: blob,
+				path: blob, named: d.path(name),
 				lock: filepath.Join(h.cache, ".locks", filepath.Base(repository), e.etag()+".lock"),
 				link: func() error { return point(h.cache, d.path(name), blob) },
 			},
 		}
 	}
 	return d, nil
+}
+
+// linkedFiles lists what a snapshot has, by its links: older versions of huggingface_hub keep no listing, and
+// newer ones none of single files.
+func linkedFiles(dir string) map[string]entry {
+	files := make(map[string]entry)
+	for etag, names := range linksIn(dir) {
+		for _, name := range names {
+			info, err := os.Stat(filepath.Join(dir, filepath.FromSlash(name)))
+			if err != nil || !digestID.MatchString(etag) || checkName(name) != nil {
+				continue
+			}
+			e := entry{Size: info.Size(), BlobID: etag}
+			if !commitID.MatchString(etag) {
+				e.LFSSHA256, e.LFSSize = etag, e.Size
+			}
+			files[name] = e
+		}
+	}
+	return files
 }
 
 // connect returns the source of a file of size bytes at an address of the Hub. It asks for nothing yet.

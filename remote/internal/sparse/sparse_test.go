@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -325,6 +326,37 @@ func TestKilled(t *testing.T) {
 		t.Errorf("%d bytes are claimed that may not be on disk", again.Have())
 	}
 	read(t, again, o, 0, odd)
+}
+
+// What a killed process has left of a File, half of it, goes at the next start. Files that are open or whole stay.
+func TestSweep(t *testing.T) {
+	defer func(age time.Duration) { sweepAge = age }(sweepAge)
+	dir := t.TempDir()
+	o := newOrigin(odd)
+	read(t, open(t, filepath.Join(dir, "both"), o), o, 0, 10)
+	held := open(t, filepath.Join(dir, "held"), o)
+	for _, half := range []string{MapPath(filepath.Join(dir, "a")), DataPath(filepath.Join(dir, "b")), filepath.Join(dir, "other")} {
+		if err := os.WriteFile(half, []byte("x"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Remove(MapPath(held.path)); err != nil {
+		t.Fatal(err)
+	}
+	for _, wanted := range [][]string{{"a.map", "b.data", "both.data", "both.map", "held.data", "other"}, {"both.data", "both.map", "held.data", "other"}} {
+		if err := Sweep(dir); err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		entries, _ := os.ReadDir(dir)
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		if !slices.Equal(names, wanted) {
+			t.Errorf("%q, want %q", names, wanted)
+		}
+		sweepAge = 0 // of a half that another process may be making
+	}
 }
 
 func TestFullDisk(t *testing.T) {
