@@ -211,7 +211,7 @@ func TestWeights(t *testing.T) {
 		"BitNet with scales of rows":    {`{"quantization_config":{"quant_method":"bitnet"}}`, ternary(32), "which bitnet has one"},
 		"BitNet without a scale":        {`{"quantization_config":{"quant_method":"bitnet"}}`, ternary(1)[:1], "without a scale"},
 		"BitNet of three dimensions":    {`{"quantization_config":{"quant_method":"bitnet"}}`, []stored{{"a.weight", layout.U8, []int{2, 8, 24}, nil}, {"a.weight_scale", layout.BF16, nil, nil}}, "are no matrix"},
-		"BitNet of huge rows":           {`{"quantization_config":{"quant_method":"bitnet"}}`, []stored{{"a.weight", layout.U8, []int{1 << 40, 1 << 20}, nil}, {"a.weight_scale", layout.BF16, nil, nil}}, "too many elements"},
+		"BitNet of huge rows":           {`{"quantization_config":{"quant_method":"bitnet"}}`, []stored{{"a.weight", layout.U8, []int{math.MaxInt >> 23, 1 << 20}, nil}, {"a.weight_scale", layout.BF16, nil, nil}}, "too many elements"},
 		"int4":                          {`{}`, packed(int64s(8, 128), 8, 1), "a.weight pack-quantized [8 128]"},
 		"int4 without a shape":          {`{"quantization_config":{"quant_method":"compressed-tensors","config_groups":{"g":{"weights":{"num_bits":4,"strategy":"channel"}}}}}`, withoutShape(1), "without their shape"},
 		"int4 in groups, shapeless":     {`{"quantization_config":{"quant_method":"compressed-tensors","config_groups":{"g":{"weights":{"num_bits":4,"group_size":32}}}}}`, withoutShape(4), "a.weight pack-quantized [8 128]"},
