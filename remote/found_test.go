@@ -58,8 +58,10 @@ func TestConfigIsMissing(t *testing.T) {
 // Offline a snapshot of an older huggingface_hub is what its links say: it has no listing.
 func TestWithoutListing(t *testing.T) {
 	h, repository := pulledRepo(t)
-	if err := os.RemoveAll(filepath.Join(repository, "trees")); err != nil {
-		t.Fatal(err)
+	for _, listings := range []string{filepath.Join(os.Getenv("XDG_CACHE_HOME"), "tensormap"), filepath.Join(repository, "trees")} {
+		if err := os.RemoveAll(listings); err != nil {
+			t.Fatal(err)
+		}
 	}
 	t.Setenv("HF_HUB_OFFLINE", "1")
 	for _, address := range []string{"hf://org/model", "hf://org/model@" + h.Commit, "hf://org/model/model.safetensors.index.json"} {
@@ -71,6 +73,15 @@ func TestWithoutListing(t *testing.T) {
 	if requests := h.Take(); len(requests) > 0 {
 		t.Errorf("asked offline: %v", requests)
 	}
+}
+
+// A complete model opens without a home, too.
+func TestWithoutHome(t *testing.T) {
+	h, _ := pulledRepo(t)
+	for _, name := range []string{"XDG_CACHE_HOME", "HOME", "LocalAppData", "USERPROFILE"} {
+		t.Setenv(name, "")
+	}
+	want(t, open(t, "hf://org/model"), h, "w1")
 }
 
 // Without symbolic links huggingface_hub leaves the files themselves in the snapshot.

@@ -227,12 +227,15 @@ type tree struct {
 	Files         map[string]entry `json:"files"`
 }
 
-// tree returns the files of a commit, which never change.
-func (h *hub) tree(ctx context.Context, repo, commit string) (map[string]entry, error) {
-	path := filepath.Join(h.repository(repo), "trees", commit+".json")
+// tree returns the files of a commit, which never change. It keeps the listing in the folder own. Offline,
+// huggingface_hub would refuse a snapshot with a listing in trees that lacks one of its files.
+func (h *hub) tree(ctx context.Context, repo, commit, own string) (map[string]entry, error) {
+	listing := filepath.Join(own, "listings", identity("hf://"+repo, commit)+".json")
 	kept := tree{}
-	if text, err := os.ReadFile(path); err == nil && json.Unmarshal(text, &kept) == nil && kept.FormatVersion == 1 && checkTree(kept.Files) == nil {
-		return kept.Files, nil
+	for _, path := range []string{listing, filepath.Join(h.repository(repo), "trees", commit+".json")} {
+		if text, err := os.ReadFile(path); err == nil && json.Unmarshal(text, &kept) == nil && kept.FormatVersion == 1 && checkTree(kept.Files) == nil {
+			return kept.Files, nil
+		}
 	}
 	kept = tree{1, make(map[string]entry)}
 	address := h.endpoint.String() + "/api/models/" + repo + "/tree/" + commit + "?recursive=true"
@@ -276,7 +279,7 @@ func (h *hub) tree(ctx context.Context, repo, commit string) (map[string]entry, 
 	if err != nil {
 		return nil, err
 	}
-	return kept.Files, h.keep(path, text)
+	return kept.Files, h.keep(listing, text)
 }
 
 // mostPages and mostFiles bound a listing.

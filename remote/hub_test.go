@@ -200,8 +200,11 @@ func TestPull(t *testing.T) {
 	}
 	blobs, _ := os.ReadDir(filepath.Join(repo, "blobs"))
 	left, _ := filepath.Glob(filepath.Join(os.Getenv("XDG_CACHE_HOME"), "tensormap", "*"))
-	if len(blobs) != len(wanted) || len(left) != 0 {
+	if len(blobs) != len(wanted) || len(left) != 1 || filepath.Base(left[0]) != "listings" {
 		t.Errorf("%d blobs, and incomplete files %v", len(blobs), left)
+	}
+	if _, err := os.Stat(filepath.Join(repo, "trees")); err == nil {
+		t.Error("offline, huggingface_hub would refuse a snapshot without README.md")
 	}
 	api, _, _, sent := count(h.Take())
 	if sent > total {
@@ -396,7 +399,7 @@ func TestHostileListing(t *testing.T) {
 		if _, err := remote.Open(t.Context(), "hf://org/model", nil); !errors.Is(err, httprange.ErrResponse) {
 			t.Errorf("%q: %v", name, err)
 		}
-		left, _ := filepath.Glob(filepath.Join(os.Getenv("HF_HOME"), "hub", "*", "trees", "*"))
+		left, _ := filepath.Glob(filepath.Join(os.Getenv("XDG_CACHE_HOME"), "tensormap", "listings", "*"))
 		if len(left) > 0 {
 			t.Errorf("%q: kept %v", name, left)
 		}

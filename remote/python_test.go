@@ -58,6 +58,20 @@ print(hf_hub_download("org/model", "model-00003-of-00004.safetensors"))
 			t.Errorf("asked offline: %v", requests)
 		}
 	})
+	t.Run("takes it offline", func(t *testing.T) {
+		hubtest.New(t, sharded())
+		pulled, err := remote.Pull(t.Context(), "hf://org/model", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("HF_HUB_OFFLINE", "1")
+		if got := python(t, `
+from huggingface_hub import snapshot_download
+print(snapshot_download("org/model"))
+`); got != pulled.Path { // which has no README.md
+			t.Errorf("%s, pulled to %s", got, pulled.Path)
+		}
+	})
 	t.Run("left it to Open", func(t *testing.T) {
 		h := hubtest.New(t, sharded())
 		path := python(t, download)

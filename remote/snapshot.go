@@ -21,8 +21,12 @@ func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, 
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", a, err)
 	}
+	own, err := o.cacheDir()
+	if err != nil { // as without a home
+		own, h.forgets = filepath.Join(h.cache, besideName), true
+	}
 	repository := h.repository(a.repo)
-	files, err := h.tree(ctx, a.repo, commit)
+	files, err := h.tree(ctx, a.repo, commit, own)
 	if errors.Is(err, errOffline) {
 		if files = linkedFiles(filepath.Join(repository, "snapshots", commit)); len(files) > 0 {
 			err = nil
