@@ -83,7 +83,7 @@ func (p *Plan) sources(lease *loader.Lease) iter.Seq[loader.Tensor] {
 // would take the codes of a part for numbers.
 func (p *Plan) decodes(w loader.Tensor, parts []loader.Part) bool {
 	to := p.target.limits()
-	if to.weights && w.Scheme().Code != scheme.Blocks {
+	if to.weights && parts[0].Tensor.DType() != layout.NVFP4 {
 		return true
 	}
 	if p.opts.DType != layout.Invalid {

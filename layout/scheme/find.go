@@ -280,11 +280,17 @@ func Find(tensors []layout.Tensor, names *layout.Names, lim layout.Limits, sourc
 	for i := range tensors {
 		k := kinds[tensors[i].DType]
 		if k == 0 {
+			if hasSuffix(tensors[i].Name, unpackedScale) && (f.Of == nil || f.Of[i] == 0) {
+				f.scales = append(f.scales, uint32(i))
+			}
 			continue
 		}
 		if err := f.tensor(uint32(i), k); err != nil {
 			return nil, err
 		}
+	}
+	if err := f.unpacked(); err != nil {
+		return nil, err
 	}
 	if err := f.leftOver(); err != nil {
 		return nil, err
@@ -326,6 +332,7 @@ type finder struct {
 	may     [kindBits][]suspect // by kind, once they were asked for
 	near    [256]hint
 	alone   []uint32 // tensors that may be codes, for which no companion was found
+	scales  []uint32 // tensors called X.weight_scale, whose weight may be no codes
 	// What tells about one weight, the contents among it, and the memory that they lie in.
 	evidence evidence
 	contents [][]byte
@@ -457,6 +464,36 @@ func (f *finder) scaleOf(c *suspect, codes uint32, stem []byte) (tensor uint32, 
 		}
 	}
 	return 0, 0, false, nil
+}
+
+// unpackedScale ends the name of a scale beside a weight of floats, which BitNet's layers multiply by it.
+const unpackedScale = ".weight_scale"
+
+// unpacked finds weights of floats with a scale beside them. BitNet's are multiplied by it. Those of other methods that
+// are known are what they are: the scale tells how they were rounded.
+func (f *finder) unpacked() error {
+	for _, i := range f.scales {
+		name := f.tensors[i].Name
+		stem := name[:len(name)-len(unpackedScale)]
+		if f.Of != nil && f.Of[i] != 0 {
+			continue
+		}
+		codes, ok := f.lookup(stem, string(weightEnd))
+		if !ok || scaleKinds[f.tensors[codes].DType]&floats == 0 || f.Of != nil && f.Of[codes] != 0 {
+			continue
+		}
+		conf, err := f.configuration()
+		if err != nil {
+			return err
+		}
+		if conf.method == "bitnet" || f.refused != 0 {
+			if err := f.add(&suspect{convention: &unpackedBitNet}, codes, i, stem, 0); err != nil {
+				return err
+			}
+		}
+	}
+	f.scales = nil
+	return nil
 }
 
 // leftOver refuses what may be codes and is no part of a weight: floats of 8 bits without a scale, and

@@ -32,6 +32,9 @@ func (s *shaping) run() error {
 	if err := s.describe(); err != nil {
 		return err
 	}
+	if s.conf.method == "bitnet" && s.c.scheme != BitNet {
+		return unsupported("codes of %s in a checkpoint of bitnet", s.c.scheme)
+	}
 	if err := s.c.form(s); err != nil {
 		return err
 	}
@@ -632,21 +635,45 @@ func (s *shaping) gptq(codes, scale, zero *layout.Tensor) error {
 // bytes, and what the scale does: BitLinear divides by it, AutoBitLinear multiplies.
 func (s *shaping) bitnet() error {
 	w, codes, scale := s.w, s.part(Codes), s.part(Scale)
-	switch {
-	case s.conf.method != "bitnet":
+	if s.conf.method != "bitnet" {
 		return unsupported("%s is not decoded", packedBytes)
-	case s.conf.linear != "" && s.conf.linear != "bitlinear" && s.conf.linear != "autobitlinear":
-		return unsupported("bitnet's layers of class %s are not known", layout.Quote([]byte(s.conf.linear)))
-	case s.conf.linear == "autobitlinear" && s.conf.online:
-		return misfit("packed codes of bitnet, and by the configuration weights are quantized online")
-	case len(s.dims(codes)) != 2:
-		return misfit("codes of shape %v are no matrix", s.dims(codes))
-	case s.elementsOf(Scale) != 1:
-		return misfit("scale %s of shape %v, of which bitnet has one", s.name(Scale), s.dims(scale))
+	}
+	if err := s.ternary(); err != nil {
+		return err
 	}
 	w.Code, w.Bits, w.Pack, w.CodeOffset = Unsigned, 2, PackLowSlabs, 1
 	w.Scale, w.ScaleType, w.Reciprocal = Direct, scale.DType, s.conf.linear != "autobitlinear"
 	return s.matrix([]uint64{4 * s.dims(codes)[0], s.dims(codes)[1]})
+}
+
+// ternary checks what all weights of BitNet have: a matrix, one scale, and a configuration that heeds it.
+func (s *shaping) ternary() error {
+	codes, scale := s.part(Codes), s.part(Scale)
+	switch {
+	case s.conf.linear != "" && s.conf.linear != "bitlinear" && s.conf.linear != "autobitlinear":
+		return unsupported("bitnet's layers of class %s are not known", layout.Quote([]byte(s.conf.linear)))
+	case s.conf.linear == "autobitlinear" && s.conf.online:
+		return misfit("codes of bitnet with a scale, and by the configuration weights are quantized online")
+	case len(s.dims(codes)) != 2:
+		return misfit("codes of shape %v are no matrix", s.dims(codes))
+	case s.elementsOf(Scale) != 1 || scaleKinds[scale.DType]&floats == 0:
+		return misfit("scale %s of %v %v, of which bitnet has one float", s.name(Scale), scale.DType, s.dims(scale))
+	}
+	return nil
+}
+
+// bitnetUnpacked finds the form of ternary codes that are floats, which AutoBitLinear takes as they are. BitLinear
+// has bytes.
+func (s *shaping) bitnetUnpacked() error {
+	w, codes := s.w, s.part(Codes)
+	if err := s.ternary(); err != nil {
+		return err
+	}
+	if s.conf.linear != "autobitlinear" {
+		return misfit("codes of bitnet of type %v, and by the configuration they are packed (linear_class)", codes.DType)
+	}
+	w.Code, w.Bits, w.Scale, w.ScaleType = Blocks, uint8(8*codes.DType.BlockBytes()), Direct, s.part(Scale).DType
+	return s.matrix(s.dims(codes))
 }
 
 // packQuantized finds the form of integers in words, by the weight's shape if it is stored.

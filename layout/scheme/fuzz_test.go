@@ -17,6 +17,7 @@ func FuzzFind(f *testing.F) {
 		"{}\na.W_q U8 4,8\na.scale F16 8,1\na.zero F16 8,1\na.shape I64 2\na.axis I32 1\na.nbits I32 1\n",
 		"{}\na.weight F8_E4M3 16,16\na.weight_scale F32 2,2\na.comfy_quant U8 30 {\"format\":\"float8_e4m3fn_blockwise\",\"group_size\":8}\n",
 		`{"quantization_config":{"quant_method":"bitnet","linear_class":"autobitlinear"}}` + "\na.weight U8 8,24\na.weight_scale BF16 1\n",
+		`{"quantization_config":{"quant_method":"bitnet","linear_class":"autobitlinear"}}` + "\na.weight BF16 8,24\na.weight_scale F16 1\n",
 		"{}\na_blocks U8 2,8,3,16\na_scales U8 2,8,3\nb.weight NVFP4 8,64\nb.scale F32 1\nc.weight I8 4,4\nc.SCB F32 4\n",
 	} {
 		f.Add([]byte(seed))

@@ -20,7 +20,7 @@ const (
 	MXFP4         = "mxfp4" // of gpt-oss, compressed-tensors, MLX, DeepSeek-V4
 	MLXAffine     = "mlx-affine"
 	HQQ           = "hqq"
-	BitNet        = "bitnet" // packed codes of transformers' BitLinear and AutoBitLinear
+	BitNet        = "bitnet" // ternary codes of transformers' BitLinear and AutoBitLinear
 )
 
 // A Weight is a tensor that a checkpoint stores as several: its codes, and what they need to become

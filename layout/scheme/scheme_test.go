@@ -128,6 +128,11 @@ func ternary(scale ...int) []stored {
 	return []stored{{"a.weight", layout.U8, []int{8, 24}, nil}, {"a.weight_scale", layout.BF16, scale, nil}}
 }
 
+// unpacked is a weight of BitNet whose codes are not packed.
+func unpacked(d layout.DType, scale ...int) []stored {
+	return []stored{{"a.weight_scale", layout.BF16, scale, nil}, {"a.weight", d, []int{32, 24}, nil}}
+}
+
 // experts are two matrices of 256 × 128 in FP8.
 func experts(scale ...int) []stored {
 	return []stored{{"x.gate_up_proj", layout.F8_E4M3, []int{2, 256, 128}, nil}, {"x.gate_up_proj_scale", layout.F32, scale, nil}}
@@ -209,6 +214,12 @@ func TestWeights(t *testing.T) {
 		"BitNet of another class":       {`{"quantization_config":{"quant_method":"bitnet","linear_class":"bitmagic"}}`, ternary(1), `layers of class "bitmagic" are not known`},
 		"BitNet without configuration":  {`{}`, ternary(1), "packed in bytes with one scale tensor is not decoded"},
 		"BitNet with scales of rows":    {`{"quantization_config":{"quant_method":"bitnet"}}`, ternary(32), "which bitnet has one"},
+		"BitNet in bytes of another":    {`{"quantization_config":{"quant_method":"bitnet","linear_class":"autobitlinear"}}`, unpacked(layout.I8, 1), "int-quantized in a checkpoint of bitnet"},
+		"BitNet that is not packed":     {`{"quantization_config":{"quant_method":"bitnet","linear_class":"autobitlinear"}}`, unpacked(layout.BF16, 1), "a.weight bitnet [32 24]"},
+		"BitNet, not packed, divided":   {`{"quantization_config":{"quant_method":"bitnet","linear_class":"bitlinear"}}`, unpacked(layout.F16, 1), "they are packed (linear_class)"},
+		"BitNet, not packed, online":    {`{"quantization_config":{"quant_method":"bitnet","linear_class":"autobitlinear","quantization_mode":"online"}}`, unpacked(layout.F32, 1), "weights are quantized online"},
+		"BitNet, not packed, of rows":   {`{"quantization_config":{"quant_method":"bitnet","linear_class":"autobitlinear"}}`, unpacked(layout.F32, 32, 1), "which bitnet has one"},
+		"floats of an unknown method":   {`{"quantization_config":{"quant_method":"magic"}}`, unpacked(layout.BF16, 1), `quantized by "magic"`},
 		"BitNet without a scale":        {`{"quantization_config":{"quant_method":"bitnet"}}`, ternary(1)[:1], "without a scale"},
 		"BitNet of three dimensions":    {`{"quantization_config":{"quant_method":"bitnet"}}`, []stored{{"a.weight", layout.U8, []int{2, 8, 24}, nil}, {"a.weight_scale", layout.BF16, nil, nil}}, "are no matrix"},
 		"BitNet of huge rows":           {`{"quantization_config":{"quant_method":"bitnet"}}`, []stored{{"a.weight", layout.U8, []int{math.MaxInt >> 23, 1 << 20}, nil}, {"a.weight_scale", layout.BF16, nil, nil}}, "too many elements"},
@@ -300,8 +311,9 @@ func TestPlainModels(t *testing.T) {
 	table := find(t, `{"quantization_config":{"quant_method":"magic"}}`,
 		stored{"a.weight", layout.BF16, []int{8, 8}, nil}, stored{"a.scale", layout.F32, []int{8}, nil}, stored{"ids", layout.I32, []int{8}, nil},
 		stored{"mask", layout.U8, []int{8, 8}, nil}, stored{"blk.0.weight", layout.NVFP4, []int{8, 64}, nil}, stored{"f8_bias", layout.F8_E4M3, []int{8}, nil})
-	if table.Len() != 0 || table.Of != nil {
-		t.Errorf("%+v", weights(table))
+	rounded := find(t, `{"quantization_config":{"quant_method":"compressed-tensors"}}`, stored{"a.weight", layout.BF16, []int{8, 8}, nil}, stored{"a.weight_scale", layout.BF16, []int{8, 1}, nil})
+	if table.Len() != 0 || table.Of != nil || rounded.Len() != 0 {
+		t.Errorf("%+v, %+v", weights(table), weights(rounded))
 	}
 }
 

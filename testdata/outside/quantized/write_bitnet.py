@@ -1,5 +1,5 @@
 """Writes BitNet checkpoints with transformers' own code: ternary codes of 2 bits, read by BitLinear, which divides by the scale, and by
-AutoBitLinear, which multiplies.
+AutoBitLinear, which multiplies. AutoBitLinear takes codes that are not packed too, in the type of the layer.
 
     pip install numpy==2.4.6 safetensors==0.8.0 torch==2.15.0 transformers==5.23.0
 
@@ -28,7 +28,7 @@ def layer(kind, weight, codes, scale, dtype):
     return linear
 
 
-def write(name, kind, dtype, weights):
+def write(name, kind, dtype, weights, packed=True):
     tensors, expected = {NORM: torch.from_numpy(original(NORM)).to(dtype), Q_BIAS: torch.from_numpy(original(Q_BIAS)).to(dtype)}, {}
     for w in weights:
         weight = torch.from_numpy(original(w)).to(dtype)
@@ -36,11 +36,12 @@ def write(name, kind, dtype, weights):
         mean = rounded.abs().max().reshape(1)
         scale = (1 / mean if kind is BitLinear else mean).to(dtype)
         codes = pack_weights(rounded.sign())
-        tensors[w], tensors[w + "_scale"] = codes, scale
+        stored = codes if packed else rounded.sign().to(dtype)
+        tensors[w], tensors[w + "_scale"] = stored, scale
         q = unpack_weights(codes, torch.float32)
         same(q, rounded.sign(), name, w)
         expected[w] = q / scale.float() if kind is BitLinear else q * scale.float()
-        got = layer(kind, weight, codes, scale.float(), torch.float32)(torch.eye(weight.shape[1]))
+        got = layer(kind, weight, stored, scale.float(), torch.float32)(torch.eye(weight.shape[1]))
         torch.testing.assert_close(got.T, expected[w], rtol=1e-6, atol=0)
         torch.testing.assert_close(rounded, expected[w], rtol=torch.finfo(dtype).eps, atol=0)
     config = BitNetQuantConfig(linear_class=kind.__name__.lower(), quantization_mode="offline", modules_to_not_convert=["lm_head"])
@@ -49,3 +50,4 @@ def write(name, kind, dtype, weights):
 
 write("bitnet", BitLinear, torch.bfloat16, [Q, K, UP])
 write("bitnet-auto", AutoBitLinear, torch.float16, [Q, UP])
+write("bitnet-auto-unpacked", AutoBitLinear, torch.bfloat16, [Q, UP], packed=False)
