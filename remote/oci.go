@@ -189,6 +189,7 @@ type layerType struct {
 var fileTypes = map[string]layerType{
 	"application/vnd.docker.ai.gguf.v3":             {role: weights, suffix: formats.Suffix(layout.GGUF)},
 	"application/vnd.docker.ai.safetensors":         {role: weights, suffix: formats.Suffix(layout.SafeTensors)},
+	"application/vnd.docker.ai.dduf":                {role: weights, suffix: ".dduf"},
 	"application/vnd.docker.ai.mmproj":              {role: otherFile, suffix: ".mmproj"},
 	"application/vnd.docker.ai.vllm.config.tar":     {role: settings, tar: true},
 	"application/vnd.docker.ai.dir.tar":             {role: settings, tar: true},

@@ -393,6 +393,10 @@ func TestOCIHostile(t *testing.T) {
 			t.Errorf("%v, want %q", err, says)
 		}
 	}
+	push(t, artifact(t, docker+"model.config.v0.1+json", layer{docker + "dduf", "", []byte("PK\x03\x04 and so on")}), r.host+"/diffusion:v1")
+	if _, err := remote.Open(t.Context(), "oci://"+r.host+"/diffusion:v1", nil); !errors.Is(err, loader.ErrUnsupported) || !strings.Contains(err.Error(), "model.dduf") {
+		t.Error(err)
+	}
 	_, err := remote.Open(t.Context(), "oci://"+r.host+"/none:v1", nil)
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
