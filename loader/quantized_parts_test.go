@@ -15,6 +15,7 @@ import (
 
 	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/scheme"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -98,6 +99,70 @@ func TestRowOfSlabsFromAfar(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRowsFromAfar: a row of every scheme that stores rows one after the other costs its own codes and scales, and what
+// all rows share.
+func TestRowsFromAfar(t *testing.T) {
+	var counted []string
+	for _, dir := range checkpoints(t) {
+		path := filepath.Join(dir, "model.safetensors")
+		b, err := os.ReadFile(path)
+		if err != nil {
+			continue // shards, which are opened by the first read, or GGUF
+		}
+		d := newDistant(path, b)
+		m := d.open(t, nil)
+		for x := range m.Tensors() {
+			f := x.Scheme()
+			if f == nil || x.Elements() == 0 || f.Pack != scheme.PackRows && f.Pack != scheme.PackWords || f.Scheme == scheme.HQQ || f.Zero != scheme.None && f.Zero != scheme.Direct {
+				continue
+			}
+			cols := uint64(x.Shape()[len(x.Shape())-1])
+			rows, indexed := x.Elements()/cols, false
+			var want uint64
+			for _, p := range x.Parts() {
+				bytes, elems := p.Tensor.StoredBytes(), p.Tensor.Elements()
+				switch flat := f.Code == scheme.NF4 || f.Code == scheme.FP4; {
+				case p.Role == scheme.GroupIndex:
+					indexed = true
+				case p.Role == scheme.Codes && flat: // a row may begin and end within a byte
+					want += cols/2 + 1
+				case p.Role == scheme.Codes:
+					want += bytes / rows
+				case p.Role == scheme.Scale && flat:
+					want += min((cols+f.GroupCols-1)/f.GroupCols+1, elems) * (bytes / elems)
+				case p.Role == scheme.NestedScale:
+					want += min(2, elems) * (bytes / elems)
+				case elems == 1, p.Role == scheme.QuantMap, p.Role == scheme.NestedMap, p.Role == scheme.GlobalScale:
+					want += bytes
+				case p.Role == scheme.Scale, p.Role == scheme.ZeroPoint, p.Role == scheme.Bias:
+					groups := (f.Rows + max(f.GroupRows, 1) - 1) / max(f.GroupRows, 1) * (rows / f.Rows)
+					if f.GroupRows == 0 {
+						groups = rows / f.Rows
+					}
+					want += bytes / groups
+				}
+			}
+			if indexed {
+				continue
+			}
+			d.traffic.reset()
+			if err := x.DequantizeRows(make([]float32, cols), rows/2, 1); err != nil {
+				t.Fatal(err)
+			}
+			if n := uint64(d.traffic.bytes.Load()); n == 0 || n > want {
+				t.Errorf("%s: %s: a row reads %d bytes, want %d", filepath.Base(dir), x.Name(), n, want)
+			}
+			if !slices.Contains(counted, f.Scheme) {
+				counted = append(counted, f.Scheme)
+			}
+		}
+	}
+	slices.Sort(counted)
+	if got := strings.Join(counted, " "); got != "bitnet bnb-fp4 bnb-int8 bnb-nf4 fp8 int-quantized mlx-affine mxfp4 nvfp4 pack-quantized" {
+		t.Errorf("counted for %s", got)
 	}
 }
 
