@@ -402,3 +402,29 @@ func TestOrder(t *testing.T) {
 		}
 	}
 }
+
+// TestZeroPointsLessOne: GPTQ's zero points are stored less one, but in the formats that say otherwise.
+func TestZeroPointsLessOne(t *testing.T) {
+	for said, want := range map[string]string{
+		`"quant_method":"gptq"`:                                                   "gptq true",
+		`"quant_method":"gptq","checkpoint_format":"gptq"`:                        "gptq true",
+		`"quant_method":"gptq","checkpoint_format":"gptq_v2"`:                     "gptq false",
+		`"quant_method":"gptq","format":"gptq_v2"`:                                "gptq false",
+		`"quant_method":"gptq","checkpoint_format":"gptq_p"`:                      "gptq false", // 4 bits have one plane
+		`"quant_method":"auto-round","packing_format":"auto_round:auto_gptq"`:     "gptq true",
+		`"quant_method":"auto-round","packing_format":"auto_round:gptq"`:          "gptq true",
+		`"quant_method":"auto-round","packing_format":"auto_round:gptq_v2"`:       "gptq false",
+		`"quant_method":"intel/auto-round","packing_format":"auto_round:gptq:v1"`: "gptq true",
+	} {
+		w := find(t, `{"quantization_config":{"bits":4,`+said+`}}`, awq([]int{16, 32}, []int{1, 4}, []int{1, 32})...).Weight(0)
+		if w.Err != nil {
+			t.Errorf("%s: %v", said, w.Err)
+		} else if got := fmt.Sprint(w.Scheme, " ", w.OneMore); got != want {
+			t.Errorf("%s: %s", said, got)
+		}
+	}
+	w := find(t, `{"quantization_config":{"bits":4,"quant_method":"auto-round","packing_format":"auto_round:auto_awq"}}`, awq([]int{128, 2}, []int{1, 2}, []int{1, 16})...).Weight(0)
+	if w.Err != nil || w.Scheme != scheme.AWQ || w.OneMore {
+		t.Errorf("%v, %+v", w.Err, w.Form)
+	}
+}
