@@ -192,6 +192,46 @@ func TestWarmParts(t *testing.T) {
 	}
 }
 
+// TestLeasePinsParts: what a lease has read of a logical tensor's parts, or warmed, stays until the lease is released.
+func TestLeasePinsParts(t *testing.T) {
+	awq := []content{random("a.qweight", layout.I32, 64, 2), random("a.qzeros", layout.I32, 2, 2), random("a.scales", layout.F16, 2, 16)}
+	for name, tensors := range map[string][]content{"fp8": blockFP8(), "awq": awq} {
+		for _, warm := range []bool{false, true} {
+			d := newDistant("model.safetensors", safeTensors(tensors))
+			m := d.open(t, nil)
+			l, err := m.Acquire()
+			if err != nil {
+				t.Fatal(err)
+			}
+			x, err := l.Tensor("a.weight")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if warm {
+				_, err = l.Warm(context.Background(), []string{"a.weight"}, nil)
+			} else {
+				_, err = x.Float32s()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 2 { // the second time the cache has let go of all that it may
+				d.traffic.reset()
+				if err := x.Dequantize(make([]float32, x.Elements())); err != nil || d.traffic.requests.Load() != 0 {
+					t.Errorf("%s, warm %v: %v, %d requests", name, warm, err, d.traffic.requests.Load())
+				}
+				if err := m.EvictAll(); err != nil {
+					t.Error(err)
+				}
+			}
+			l.Release()
+			if err := m.EvictAll(); err != nil || m.Stats().HeapBytes != 0 {
+				t.Errorf("%s, warm %v: %v, %d bytes are left", name, warm, err, m.Stats().HeapBytes)
+			}
+		}
+	}
+}
+
 // TestLogicalTensor has what can be asked of a logical tensor and of its parts.
 func TestLogicalTensor(t *testing.T) {
 	file := safeTensors(append(blockFP8(), random("norm", layout.F32, 4)))
