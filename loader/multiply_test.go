@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/tensormap/tensormap/dequant"
@@ -129,11 +130,11 @@ func TestMultiplyScaled(t *testing.T) {
 	}
 }
 
-// TestMultiplyLogical multiplies weights of quantized checkpoints as their values are multiplied.
+// TestMultiplyLogical multiplies weights of quantized checkpoints as their values are multiplied: of mapped files and of read ones.
 func TestMultiplyLogical(t *testing.T) {
 	logical := 0
-	for _, dir := range checkpoints(t)[:8] {
-		for x := range openPath(t, modelIn(dir), nil).Tensors() {
+	for i, dir := range slices.Repeat(checkpoints(t)[:8], 2) {
+		for x := range openPath(t, modelIn(dir), &loader.Options{NoMap: i >= 8}).Tensors() {
 			shape := x.Shape()
 			if x.Scheme() == nil || len(shape) != 2 {
 				continue
@@ -151,7 +152,7 @@ func TestMultiplyLogical(t *testing.T) {
 			sameProducts(t, dir+" "+x.Name(), got, want)
 		}
 	}
-	if logical < 8 {
+	if logical < 16 {
 		t.Errorf("%d logical weights", logical)
 	}
 }
@@ -198,10 +199,11 @@ func (r *endingReader) ReadAt(p []byte, off int64) (int, error) {
 	return r.ReaderAt.ReadAt(p, off)
 }
 
-// TestMultiplyFromAfar reads a tensor through a reader, until the context ends.
+// TestMultiplyFromAfar reads a tensor through a reader, and through one that keeps what it reads, until the context ends.
 func TestMultiplyFromAfar(t *testing.T) {
 	c := random("x", layout.Q8_0, 9000, 1024)
-	f, err := os.Open(write(t, "m", apr2File(t, nil, []content{c})))
+	path := write(t, "m", apr2File(t, nil, []content{c}))
+	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,32 +217,60 @@ func TestMultiplyFromAfar(t *testing.T) {
 	if err := x.MatVec(ctx, got, xs); err != nil {
 		t.Fatal(err)
 	}
-	sameProducts(t, "from afar", got, product(t, c, xs, 1))
+	want := product(t, c, xs, 1)
+	sameProducts(t, "from afar", got, want)
+	cached, err := openBacked(t, path)
+	near := tensor(t, opened(t, cached, err), "x")
+	for _, way := range []string{"through a cache", "from the cache"} {
+		clear(got)
+		if err := near.MatVec(ctx, got, xs); err != nil {
+			t.Fatal(err)
+		}
+		sameProducts(t, way, got, want)
+	}
 	r.from = int64(x.Offset())
 	if err := x.MatVec(ctx, got, xs); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want the context's error", err)
 	}
 }
 
-// TestMultiplyAllocatesNothing once it has run: on one core or several.
+// TestMultiplyAllocatesNothing once it has run: on one core or several, from a mapping, a file that is read, compressed blocks, and
+// for weights of quantized checkpoints.
 func TestMultiplyAllocatesNothing(t *testing.T) {
 	if modeltest.ChecksPointers() || raceEnabled {
 		t.Skip("pools forget under the race detector")
 	}
-	m := openBytes(t, apr2File(t, nil, []content{
-		random("small", layout.Q4_K, 8, 512), random("large", layout.Q4_0, 2048, 512), random("tiles", layout.IQ2_XS, 8, 512),
-	}), nil)
-	for x := range m.Tensors() {
-		rows := int(x.Elements()) / 512
-		dst, xs := make([]float32, 3*rows), vectors(3*512)
-		run := func() {
-			if err := errors.Join(x.MatVec(t.Context(), dst[:rows], xs[:512]), x.MatMul(t.Context(), dst, xs, 3)); err != nil {
-				t.Fatal(err)
+	cs := []content{random("small", layout.Q4_K, 8, 512), random("large", layout.Q4_0, 2048, 512), random("tiles", layout.IQ2_XS, 8, 512)}
+	blocks := make([][]byte, len(cs))
+	for i, c := range cs {
+		blocks[i] = lz4Blocks(t, c.data)
+	}
+	path := write(t, "m", apr2File(t, nil, cs))
+	models := map[string]*loader.Model{
+		"mapped":     openPath(t, path, nil),
+		"read":       openPath(t, path, &loader.Options{NoMap: true}),
+		"compressed": openBytes(t, lz4FileOf(t, cs, blocks), nil),
+	}
+	for _, dir := range checkpoints(t)[:8] {
+		models[dir] = openPath(t, modelIn(dir), nil)
+	}
+	for name, m := range models {
+		for x := range m.Tensors() {
+			shape := x.Shape()
+			if len(shape) != 2 {
+				continue
 			}
-		}
-		run()
-		if n := testing.AllocsPerRun(50, run); n > 0 {
-			t.Errorf("%s: %v allocations", x.Name(), n)
+			rows, cols := shape[0], shape[1]
+			dst, xs := make([]float32, 3*rows), vectors(3*cols)
+			run := func() {
+				if err := errors.Join(x.MatVec(t.Context(), dst[:rows], xs[:cols]), x.MatMul(t.Context(), dst, xs, 3)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			run()
+			if n := testing.AllocsPerRun(50, run); n > 0 {
+				t.Errorf("%s, %s: %v allocations", name, x.Name(), n)
+			}
 		}
 	}
 }

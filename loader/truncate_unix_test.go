@@ -40,7 +40,13 @@ var readers = map[string]func(x loader.Tensor) error{
 	"Dequantize":      func(x loader.Tensor) error { return x.Dequantize(make([]float32, x.Elements())) },
 	"DequantizeRows":  func(x loader.Tensor) error { return x.DequantizeRows(make([]float32, 1024), 5, 1) },
 	"DequantizeRange": func(x loader.Tensor) error { return x.DequantizeRange(make([]float32, 5), 60_001) },
-	"WriteTo":         func(x loader.Tensor) error { _, err := x.WriteTo(new(bytes.Buffer)); return err },
+	"MatVec": func(x loader.Tensor) error {
+		return x.MatVec(context.Background(), make([]float32, x.Elements()/1024), make([]float32, 1024))
+	},
+	"MatMul": func(x loader.Tensor) error {
+		return x.MatMul(context.Background(), make([]float32, 2*x.Elements()/1024), make([]float32, 2*1024), 2)
+	},
+	"WriteTo": func(x loader.Tensor) error { _, err := x.WriteTo(new(bytes.Buffer)); return err },
 	"Values": func(x loader.Tensor) (err error) {
 		for _, err = range x.Values(make([]float32, 1000)) {
 		}

@@ -53,6 +53,41 @@ func TestConvertGGUF(t *testing.T) {
 	}
 }
 
+// TestConvertByteOrder writes big-endian GGUF, whole and split, and reads it back.
+func TestConvertByteOrder(t *testing.T) {
+	source := "../../testdata/gguf/llama.gguf"
+	dir := t.TempDir()
+	big, little, shards := filepath.Join(dir, "big.gguf"), filepath.Join(dir, "little.gguf"), filepath.Join(dir, "s.gguf")
+	done(t, "convert", source, big, "--byte-order", "big")
+	b, err := os.ReadFile(big)
+	if err != nil || string(b[:8]) != "GGUF\x00\x00\x00\x03" {
+		t.Fatalf("%v, % x", err, b[:min(8, len(b))])
+	}
+	done(t, "convert", source, shards, "--byte-order", "big", "--shard-size", "1KB")
+	for _, from := range []string{big, onlyMatch(t, dir, "s-00001-of-*")} {
+		done(t, "verify", from)
+		sameDumps(t, source, from)
+		done(t, "convert", from, little, "--byte-order", "little")
+		if out := done(t, "diff", source, little, "--metadata"); !strings.Contains(out, "identical; 0 differences in metadata") {
+			t.Error(out)
+		}
+	}
+	for _, args := range [][]string{{little, "--byte-order", "middle"}, {filepath.Join(dir, "m.apr"), "--byte-order", "big"}} {
+		if r := tensormap(append([]string{"convert", source}, args...)...); r.status != exitUsage {
+			t.Errorf("%v: %+v", args, r)
+		}
+	}
+}
+
+func onlyMatch(t *testing.T, dir, pattern string) string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, pattern))
+	if err != nil || len(names) != 1 {
+		t.Fatalf("%s: %q, %v", pattern, names, err)
+	}
+	return names[0]
+}
+
 // TestConvertRecipes: types by recipe and by glob are told before they are written.
 func TestConvertRecipes(t *testing.T) {
 	source := "../../testdata/safetensors/minilm-slice.safetensors"
