@@ -11,7 +11,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/internal/nearest"
 )
 
 // Exit statuses. Other programs rely on them.
@@ -113,7 +115,7 @@ func unknownVerb(cmd *cobra.Command, name string) error {
 }
 
 // flagError prefers to complain about an unknown verb: every flag of such a verb is unknown.
-// It words the errors of strconv, for flags of every type.
+// It words the errors of strconv, for flags of every type, and names flags that may be meant.
 func flagError(cmd *cobra.Command, err error) error {
 	if args := cmd.Flags().Args(); !cmd.HasParent() && len(args) > 0 {
 		return unknownVerb(cmd, args[0])
@@ -121,6 +123,13 @@ func flagError(cmd *cobra.Command, err error) error {
 	var number *strconv.NumError
 	if errors.As(err, &number) {
 		return errors.New(strings.Replace(err.Error(), number.Error(), wanted(number), 1))
+	}
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
+		return fmt.Errorf("%w%s", err, nearest.Hint(func(yield func(string) bool) {
+			more := true
+			cmd.Flags().VisitAll(func(f *pflag.Flag) { more = more && (f.Hidden || yield("--"+f.Name)) })
+		}, "--"+unknown.GetSpecifiedName()))
 	}
 	return err
 }

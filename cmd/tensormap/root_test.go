@@ -33,6 +33,8 @@ func TestWrongUsage(t *testing.T) {
 		{"convert - out.apr", "models are not read from standard input"},
 		{"inspect FILE more", `unexpected argument "more"`},
 		{"inspect FILE --frob", "unknown flag: --frob"},
+		{"inspect FILE --treee", `unknown flag: --treee; did you mean "--tree"?`},
+		{"convert FILE out.apr --dytpe=q8_0", `unknown flag: --dytpe; did you mean "--type", "--dtype"?`},
 		{"inspect FILE --json=perhaps", `invalid argument "perhaps" for "--json" flag: must be true or false`},
 		{"inspect FILE --tree --depth deep", `invalid argument "deep" for "--depth" flag: must be a whole number`},
 		{"stats FILE --bins -1", `invalid argument "-1" for "--bins" flag: must be a whole number, not negative`},

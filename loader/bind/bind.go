@@ -28,7 +28,8 @@
 // The tag shape lists the dimensions, outermost first: a number, a name, a multiple of a name
 // ("3*hidden"), or "_" for any. A name stands for the same number wherever it occurs.
 //
-// The tag dtype lists the types that the code can take, as [layout.DType] names them.
+// The tag dtype lists the types that the code can take, as [layout.DType] names them. A weight of a
+// quantized checkpoint has none ([loader.Tensor.Scheme]): leave the tag out to take it.
 package bind
 
 import (

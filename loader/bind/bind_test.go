@@ -227,3 +227,25 @@ func TestRecursiveTypes(t *testing.T) {
 		}
 	}
 }
+
+// TestQuantizedHasNoDType binds a weight of a quantized checkpoint with and without the tag dtype.
+func TestQuantizedHasNoDType(t *testing.T) {
+	m, err := loader.Open("../../testdata/quantized/gptq-4bit", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	var values struct {
+		W []float32 `tensor:"model.layers.0.mlp.gate.weight" shape:"7,33"`
+	}
+	if err := bind.Struct(&values, m, nil); err != nil || len(values.W) != 7*33 {
+		t.Error(err, len(values.W))
+	}
+	var typed struct {
+		W loader.Tensor `tensor:"model.layers.0.mlp.gate.weight" dtype:"F32,F16"`
+	}
+	err = bind.Struct(&typed, m, nil)
+	if want := "the tensor is quantized (gptq) and has no dtype, want F32,F16"; !errors.Is(err, bind.ErrMismatch) || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+}

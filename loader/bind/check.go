@@ -25,6 +25,9 @@ func (b *binder) checkDType(t loader.Tensor, tag reflect.StructTag) error {
 			return nil
 		}
 	}
+	if form := t.Scheme(); form != nil {
+		return fmt.Errorf("%w: the tensor is quantized (%s) and has no dtype, want %s", ErrMismatch, form.Scheme, list)
+	}
 	return fmt.Errorf("%w: dtype %v, want %s", ErrMismatch, t.DType(), list)
 }
 
