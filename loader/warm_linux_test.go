@@ -113,26 +113,32 @@ func majorFaults(t *testing.T) int64 {
 	return int64(usage.Majflt) // on some platforms it has 32 bits
 }
 
-// TestWarmNamed: nothing else comes into memory, but for pages that are shared.
+// TestWarmNamed: nothing else comes into memory, but for pages that are shared. Where other work takes pages away before they
+// are mapped, the kernel reads them again with their neighbours, but not each time.
 func TestWarmNamed(t *testing.T) {
 	const n = 4 << 20
 	path := write(t, "model", apr2File(t, nil, quarters(n)))
-	m := cold(t, path)
-	got, err := m.Warm(t.Context(), []string{"2", "0", "2"}, &loader.WarmOptions{Ordered: true})
-	if err != nil || got.Bytes != 2*n+2 || got.Resident > 16<<10 {
-		t.Errorf("%+v, %v", got, err)
-	}
-	for _, name := range []string{"0", "1", "2", "3"} {
-		x := tensor(t, m, name)
-		r := resident(t, m, x)
-		if name == "0" || name == "2" {
-			if r != x.StoredBytes() {
-				t.Errorf("%s: %d of %d bytes are in memory", name, r, x.StoredBytes())
-			}
-		} else if r > 2*uint64(os.Getpagesize()) {
-			t.Errorf("%s: %d bytes are in memory", name, r)
+	var wrong []string
+	for range 3 {
+		wrong = nil
+		m := cold(t, path)
+		got, err := m.Warm(t.Context(), []string{"2", "0", "2"}, &loader.WarmOptions{Ordered: true})
+		if err != nil || got.Bytes != 2*n+2 || got.Resident > 16<<10 {
+			t.Fatalf("%+v, %v", got, err)
 		}
+		for _, name := range []string{"0", "1", "2", "3"} {
+			x := tensor(t, m, name)
+			warmed, r := name == "0" || name == "2", resident(t, m, x)
+			if warmed && r != x.StoredBytes() || !warmed && r > 2*uint64(os.Getpagesize()) {
+				wrong = append(wrong, fmt.Sprintf("%s: %d of %d bytes are in memory", name, r, x.StoredBytes()))
+			}
+		}
+		if len(wrong) == 0 {
+			return
+		}
+		m.Close()
 	}
+	t.Error(wrong)
 }
 
 // TestWarmOrder: what is planned first comes first.
