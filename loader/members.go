@@ -155,10 +155,17 @@ const aloneFor = 500 * time.Microsecond
 // openAll opens n files of a source, several at a time if that takes long. On error it also returns those that it has opened,
 // in order too. Memory grows with the files that are really there, whatever n promises.
 func openAll(n int, from source, open func(i int) (file, error)) (files []file, err error) {
+	guarded := func(i int) (f file, err error) {
+		err = mmapio.Guard(func() error {
+			f, err = open(i)
+			return err
+		})
+		return f, err
+	}
 	begun := time.Now()
 	_, near := from.(*folder)
 	for near && len(files) < n && time.Since(begun) < aloneFor {
-		f, err := open(len(files))
+		f, err := guarded(len(files))
 		if err != nil {
 			return files, err
 		}
@@ -169,17 +176,13 @@ func openAll(n int, from source, open func(i int) (file, error)) (files []file, 
 	opened := make(map[int]file)
 	err = parallel.Each(min(openers, n-first), parallel.Range(uint64(n-first)), func(items iter.Seq[uint64]) error {
 		for i := range items {
-			if err := mmapio.Guard(func() error {
-				f, err := open(first + int(i))
-				if err == nil {
-					mu.Lock()
-					defer mu.Unlock()
-					opened[int(i)] = f
-				}
-				return err
-			}); err != nil {
+			f, err := guarded(first + int(i))
+			if err != nil {
 				return err
 			}
+			mu.Lock()
+			opened[int(i)] = f
+			mu.Unlock()
 		}
 		return nil
 	})
