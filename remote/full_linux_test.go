@@ -17,14 +17,21 @@ import (
 	"github.com/tensormap/tensormap/remote"
 )
 
-// A disk that has no room: the model goes on from memory, and says so. Mounting one wants privileges.
+// mounted returns a file system of its own, of a size as mount takes it. Mounting one wants privileges.
+func mounted(t *testing.T, size string) (disk string) {
+	t.Helper()
+	disk = t.TempDir()
+	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size="+size); err != nil {
+		t.Skipf("no file system of %s: %v", size, err)
+	}
+	t.Cleanup(func() { syscall.Unmount(disk, syscall.MNT_DETACH) })
+	return disk
+}
+
+// A disk that has no room: the model goes on from memory, and says so.
 func TestFullDisk(t *testing.T) {
 	h := hubtest.New(t, sharded())
-	disk := t.TempDir()
-	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=4m"); err != nil {
-		t.Skip("no file system of a few megabytes: ", err)
-	}
-	defer syscall.Unmount(disk, syscall.MNT_DETACH)
+	disk := mounted(t, "4m")
 	t.Setenv("XDG_CACHE_HOME", disk+"/cache")
 	t.Setenv("HF_HOME", disk+"/home")
 	if err := os.MkdirAll(disk+"/cache", 0o777); err != nil {
@@ -61,11 +68,7 @@ func TestFullDisk(t *testing.T) {
 // A disk that has not a byte left, even for what a branch stands for.
 func TestFullFromTheStart(t *testing.T) {
 	h := hubtest.New(t, sharded())
-	disk := t.TempDir()
-	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=1m"); err != nil {
-		t.Skip("no file system of a few megabytes: ", err)
-	}
-	defer syscall.Unmount(disk, syscall.MNT_DETACH)
+	disk := mounted(t, "1m")
 	t.Setenv("XDG_CACHE_HOME", disk+"/cache")
 	t.Setenv("HF_HOME", disk+"/home")
 	if err := os.WriteFile(disk+"/other", make([]byte, 2<<20), 0o666); !errors.Is(err, syscall.ENOSPC) {
@@ -77,11 +80,7 @@ func TestFullFromTheStart(t *testing.T) {
 // Incomplete files lie beside their final place if that is on another file system. The cache lists and prunes them.
 func TestOtherFileSystem(t *testing.T) {
 	h := hubtest.New(t, sharded())
-	disk := t.TempDir()
-	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=100m"); err != nil {
-		t.Skip("no other file system: ", err)
-	}
-	defer syscall.Unmount(disk, syscall.MNT_DETACH)
+	disk := mounted(t, "100m")
 	t.Setenv("HF_HOME", disk+"/home")
 	m := open(t, "hf://org/model")
 	want(t, m, h, "w1")

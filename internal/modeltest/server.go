@@ -1,9 +1,14 @@
 package modeltest
 
 import (
+	"bytes"
+	"net"
 	"net/http"
+	"net/url"
+	"os/exec"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
 )
 
@@ -63,4 +68,39 @@ func (r *Recorder) Take() []Request {
 	taken := r.requests
 	r.requests = nil
 	return taken
+}
+
+// StartServer starts the server that command makes for a free port on loopback, and waits until it listens. It returns
+// the address. The process ends with the test.
+func StartServer(t testing.TB, command func(port string) *exec.Cmd) *url.URL {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := &url.URL{Scheme: "http", Host: l.Addr().String()}
+	l.Close()
+	cmd := command(address.Port())
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+		if t.Failed() {
+			t.Logf("server: %s", said.Bytes())
+		}
+	})
+	for end := time.Now().Add(60 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		c, err := net.Dial("tcp", address.Host)
+		if err == nil {
+			c.Close()
+			return address
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
 }

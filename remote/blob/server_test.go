@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -80,12 +79,7 @@ func (s *server) start(t *testing.T, variable string, modify func(*http.Response
 	if program == "" {
 		t.Skipf("%s names no program", variable)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	target := &url.URL{Scheme: "http", Host: l.Addr().String()}
-	l.Close()
+	var target *url.URL
 	front := httptest.NewServer(s.Record(&httputil.ReverseProxy{ModifyResponse: func(r *http.Response) error {
 		switch body := r.Body; {
 		case s.stall.Load():
@@ -100,31 +94,13 @@ func (s *server) start(t *testing.T, variable string, modify func(*http.Response
 	}}))
 	t.Cleanup(front.Close)
 	host = strings.TrimPrefix(front.URL, "http://")
-	cmd := exec.Command(program, args(host, target.Port())...)
-	cmd.Dir = t.TempDir()
-	cmd.Env = append(os.Environ(), "AZURITE_ACCOUNTS=people:"+azureKey)
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-		if t.Failed() {
-			t.Logf("%s", said.Bytes())
-		}
+	target = modeltest.StartServer(t, func(port string) *exec.Cmd {
+		cmd := exec.Command(program, args(host, port)...)
+		cmd.Dir = t.TempDir()
+		cmd.Env = append(os.Environ(), "AZURITE_ACCOUNTS=people:"+azureKey)
+		return cmd
 	})
-	for end := time.Now().Add(60 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		c, err := net.Dial("tcp", target.Host)
-		if err == nil {
-			c.Close()
-			return host
-		}
-		if time.Now().After(end) {
-			t.Fatal(err)
-		}
-	}
+	return host
 }
 
 // startGoogle starts fsouza/fake-gcs-server, which FAKE_GCS names. It does not compare generations in

@@ -7,17 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"net/http/httptest"
 	"net/http/httputil"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -116,36 +113,7 @@ func onEachS3(t *testing.T, test func(*testing.T, *gateway)) {
 // startGateway starts the server that command makes for a port.
 func startGateway(t *testing.T, command func(port string) *exec.Cmd) *gateway {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	l.Close()
-	cmd := command(port)
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-		if t.Failed() {
-			t.Logf("gateway: %s", said.Bytes())
-		}
-	})
-	target := &url.URL{Scheme: "http", Host: "127.0.0.1:" + port}
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		c, err := net.Dial("tcp", target.Host)
-		if err == nil {
-			c.Close()
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal(err)
-		}
-	}
+	target := modeltest.StartServer(t, command)
 	g := new(gateway)
 	front := httptest.NewServer(g.Record(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(target)
@@ -158,6 +126,7 @@ func startGateway(t *testing.T, command func(port string) *exec.Cmd) *gateway {
 	} {
 		t.Setenv(name, value)
 	}
+	var err error
 	g.client, err = minio.New(strings.TrimPrefix(front.URL, "http://"), &minio.Options{Creds: credentials.NewStaticV4(accessKey, secretKey, ""), Region: region})
 	if err == nil {
 		err = g.client.MakeBucket(t.Context(), "models", minio.MakeBucketOptions{Region: region})
