@@ -41,8 +41,8 @@ func Mat(dst [][]float32, d layout.DType, rows []byte, as []*Activation) error {
 		if err := check(len(dst[i]), d, len(rows), a); err != nil {
 			return err
 		}
-		if a.n != as[0].n {
-			return fmt.Errorf("dot: activations of %d and %d elements: %w", as[0].n, a.n, dequant.ErrLength)
+		if a.n != as[0].n || len(dst[i]) != len(dst[0]) {
+			return fmt.Errorf("dot: vectors of %d and %d elements, for %d and %d products: %w", as[0].n, a.n, len(dst[0]), len(dst[i]), dequant.ErrLength)
 		}
 	}
 	n := len(dst[0])
@@ -77,6 +77,10 @@ func Floats(dst, rows []float32, a *Activation) error {
 		return fmt.Errorf("dot: %d elements are not %d rows of %d: %w", len(rows), len(dst), a.n, dequant.ErrLength)
 	}
 	if a.n%lanes == 0 && 0 < a.n && a.n <= part {
+		step := maxCall / a.n
+		for ; len(dst) > step; dst, rows = dst[step:], rows[step*a.n:] {
+			active.floats(dst[:step], rows[:step*a.n], a.floats)
+		}
 		active.floats(dst, rows, a.floats)
 		return nil
 	}

@@ -153,7 +153,7 @@ func TestFloats(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	q, f := prepare(t, layout.Q4_0, vector(64)), prepare(t, layout.F32, vector(64))
-	dst := make([]float32, 2)
+	dst, none := make([]float32, 2), prepare(t, layout.Q4_0, nil)
 	inf := vector(64)
 	inf[40] = float32(math.Inf(1))
 	nan := vector(256)
@@ -179,6 +179,8 @@ func TestErrors(t *testing.T) {
 		{"infinity", prep(layout.Q4_0, inf), dequant.ErrNotFinite, "Q8_0 of elements 32 to 63"},
 		{"NaN", prep(layout.Q4_K, nan), dequant.ErrNotFinite, "Q8_K of elements 0 to 255"},
 		{"huge", prep(layout.Q4_0, huge), dequant.ErrNotFinite, "binary16"},
+		{"other lengths", dot.Mat([][]float32{dst, dst}, layout.F32, make([]byte, 512), []*dot.Activation{f, prepare(t, layout.F32, vector(32))}), dequant.ErrLength, "512 bytes are not 2 rows of 128 bytes"},
+		{"no columns", dot.Mat([][]float32{dst[:1], dst}, layout.Q4_0, nil, []*dot.Activation{none, none}), dequant.ErrLength, "vectors of 0 and 0 elements, for 1 and 2 products"},
 		{"vectors", dot.Mat(make([][]float32, 2), layout.F32, nil, []*dot.Activation{f}), dequant.ErrLength, "2 vectors"},
 		{"rows in memory", dot.Floats(dst, make([]float32, 65), f), dequant.ErrLength, "65 elements"},
 		{"quantized in memory", dot.Floats(dst, make([]float32, 128), q), nil, "Q8_0"},

@@ -366,6 +366,35 @@ func TestLevels(t *testing.T) {
 	}
 }
 
+// TestHostileFloats multiplies numbers of all bits with vectors that have subnormals, infinities and NaNs.
+func TestHostileFloats(t *testing.T) {
+	rng := rand.New(rand.NewPCG(21, 22))
+	for _, d := range types {
+		if Type(d) != layout.F32 || d.BlockElems() > 1 {
+			continue
+		}
+		for range 50 {
+			x := randomVector(rng, lanes*(1+rng.IntN(9)))
+			src := make([]byte, 5*len(x)*d.BlockBytes())
+			for i := range src {
+				src[i] = byte(rng.Uint32())
+			}
+			for _, mask := range []uint32{0x807fffff, math.MaxUint32} {
+				for i := range x {
+					if rng.IntN(2) == 0 {
+						x[i] = math.Float32frombits(rng.Uint32() & mask)
+					}
+				}
+				a, err := Prepare(d, x)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sameAsGeneric(t, "hostile", d, src, 5, a)
+			}
+		}
+	}
+}
+
 // TestMany holds the products of several activations against those of each, bit for bit: in whole groups and not, with more
 // vectors and rows than are multiplied together, under scales that are not finite.
 func TestMany(t *testing.T) {
@@ -447,6 +476,36 @@ func TestScales(t *testing.T) {
 				}
 			}
 			sameAsGeneric(t, "scales", d, src, rows, a)
+		}
+	}
+}
+
+// TestCalls: no call of a kernel takes more than maxCall elements, but for one row.
+func TestCalls(t *testing.T) {
+	calls := *active
+	calls.floats = func(dst, rows, x []float32) {
+		if len(rows) > maxCall || len(rows) != len(dst)*len(x) {
+			t.Errorf("a call of %d products for %d elements", len(dst), len(rows))
+		}
+		floatsGeneric(dst, rows, x)
+	}
+	use(t, &calls)
+	const cols, rows = 1024, 2*maxCall/1024 + 3
+	x, w := make([]float32, cols), make([]float32, rows*cols)
+	for r := range rows {
+		x[r%cols], w[r*cols+r%cols] = 2, float32(r)
+	}
+	a, err := Prepare(layout.F32, x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make([]float32, rows)
+	if err := Floats(got, w, a); err != nil {
+		t.Fatal(err)
+	}
+	for r, sum := range got {
+		if sum != float32(2*r) {
+			t.Fatalf("row %d is %v", r, sum)
 		}
 	}
 }
