@@ -2,7 +2,6 @@ package dequant
 
 import (
 	"iter"
-	"runtime"
 
 	"github.com/tensormap/tensormap/internal/parallel"
 )
@@ -11,7 +10,7 @@ import (
 // range's error. As many goroutines as cores says take part, if n is large.
 func inParallel(cores, n, grain int, f func(lo, hi int) error) error {
 	if cores == AllCores {
-		cores = runtime.GOMAXPROCS(0)
+		cores = parallel.Cores()
 	}
 	grains := (n + grain - 1) / grain
 	workers := min(cores, grains)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"math/bits"
-	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -257,7 +256,7 @@ const (
 func (p *product) run(first, count int, b []byte) error {
 	p.first, p.count, p.stored = first, count, b
 	each := p.cols * len(p.activations)
-	cores := runtime.GOMAXPROCS(0)
+	cores := parallel.Cores()
 	p.grain = max(1, grainElems/max(1, each), min(farElems/max(1, each), count/(shares*cores)))
 	if p.source.desc != nil {
 		p.grain = max(1, tileElems/max(1, p.cols))

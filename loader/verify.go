@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"runtime"
 	"slices"
 
 	"github.com/tensormap/tensormap/internal/findings"
@@ -107,7 +106,7 @@ func (m *Model) Verify(ctx context.Context, opts *VerifyOptions) (*Report, error
 }
 
 func (m *Model) verifiers() int {
-	n := runtime.GOMAXPROCS(0)
+	n := parallel.Cores()
 	if f := &m.files[0]; f.access() == inPlace && !f.waits() {
 		return n
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"iter"
 	"os"
-	"runtime"
 
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
@@ -70,7 +69,8 @@ func (m *Model) VerifyAll(ctx context.Context, progress func(done, total uint64)
 			}
 		}
 	}
-	return parallel.Each(runtime.GOMAXPROCS(0), parallel.Range(uint64(len(chunks))), func(items iter.Seq[uint64]) error {
+	n := uint64(len(chunks))
+	return parallel.Each(parallel.Workers(n), parallel.Range(n), func(items iter.Seq[uint64]) error {
 		for k := range items {
 			if err := context.Cause(ctx); err != nil {
 				return err

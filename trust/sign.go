@@ -13,7 +13,6 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"sync"
 
@@ -132,8 +131,8 @@ type hashJob struct {
 
 // runHashes does the jobs on all cores.
 func runHashes(ctx context.Context, jobs []hashJob, p *parallel.Progress) error {
-	workers := min(runtime.GOMAXPROCS(0), len(jobs))
-	return parallel.Each(workers, parallel.Range(uint64(len(jobs))), func(items iter.Seq[uint64]) error {
+	n := uint64(len(jobs))
+	return parallel.Each(parallel.Workers(n), parallel.Range(n), func(items iter.Seq[uint64]) error {
 		buf := sync.OnceValue(func() []byte { return mmapio.AlignedBytes(1 << 20) })
 		for i := range items {
 			if err := jobs[i].run(ctx, buf(), p); err != nil {

@@ -39,7 +39,7 @@ const batchBlocks = 16
 
 // NewWriter returns a Writer to w.
 func NewWriter(w io.Writer, level Level) *Writer {
-	n := runtime.GOMAXPROCS(0)
+	n := parallel.Cores()
 	wr := &Writer{w: w, workers: make([]compressor, n), blocks: make([][]byte, n*batchBlocks)}
 	for i := range wr.workers {
 		wr.workers[i] = newCompressor(level)

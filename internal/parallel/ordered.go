@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"iter"
-	"runtime"
 	"sync"
 	"sync/atomic"
 )
@@ -45,7 +44,7 @@ var errLeft = errors.New("no worker is left that produces the next piece")
 // those to come. The first error in that order ends it. Every worker ranges
 // over its jobs and ends each with Done.
 func WriteInOrder(w io.Writer, n uint64, work func(jobs iter.Seq[*Job])) error {
-	cores := min(uint64(runtime.GOMAXPROCS(0)), mostCores, n)
+	cores := min(uint64(Workers(n)), mostCores)
 	slots := min(cores*piecesPerCore, n)
 	type product struct {
 		Job

@@ -10,6 +10,12 @@ import (
 	"sync"
 )
 
+// Cores returns how many workers can compute at once. Whoever shares work out asks this.
+func Cores() int { return runtime.GOMAXPROCS(0) }
+
+// Workers returns how many workers compute n items: as many as there are cores, and no more than items.
+func Workers(n uint64) int { return int(min(uint64(Cores()), n)) }
+
 // Group runs workers, each in a goroutine of its own. The zero value is ready for use, and
 // good for one Wait.
 type Group struct {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"io"
 	"iter"
-	"runtime"
 
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
@@ -123,7 +122,7 @@ func (w *sealing) Write(b []byte) (written int, err error) {
 // flush seals the blocks in memory and writes them. Only a tensor's last block may be shorter.
 func (w *sealing) flush() error {
 	count, each := (w.content+w.block-1)/w.block, w.block+sealed.TagSize
-	err := parallel.Each(int(min(uint64(runtime.GOMAXPROCS(0)), count)), parallel.Range(count), func(items iter.Seq[uint64]) error {
+	err := parallel.Each(parallel.Workers(count), parallel.Range(count), func(items iter.Seq[uint64]) error {
 		nonce := new(sealed.Nonce)
 		for i := range items {
 			plain := w.buf[i*each:][:min(w.block, w.content-i*w.block)]

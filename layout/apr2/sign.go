@@ -7,7 +7,6 @@ import (
 	"hash/crc32"
 	"io"
 	"iter"
-	"runtime"
 	"sync"
 
 	"github.com/tensormap/tensormap/internal/crcmath"
@@ -222,7 +221,7 @@ func digestData(r io.ReaderAt, n, chunk uint64) (digests []byte, crc uint32, err
 	count := (n + chunk - 1) / chunk
 	digests = make([]byte, count*sha256.Size)
 	crcs := make([]uint32, count)
-	err = parallel.Each(runtime.GOMAXPROCS(0), parallel.Range(count), func(items iter.Seq[uint64]) error {
+	err = parallel.Each(parallel.Workers(count), parallel.Range(count), func(items iter.Seq[uint64]) error {
 		buf := sync.OnceValue(func() []byte { return make([]byte, min(n, 1<<20)) })
 		for i := range items {
 			h, off, end := sha256.New(), i*chunk, min(n, (i+1)*chunk)

@@ -3,7 +3,6 @@ package survey
 import (
 	"context"
 	"iter"
-	"runtime"
 	"slices"
 	"sync"
 
@@ -27,7 +26,7 @@ func (o *Options) workers() int {
 	if o.Workers > 0 {
 		return o.Workers
 	}
-	return runtime.GOMAXPROCS(0)
+	return parallel.Cores()
 }
 
 // tensors yields the tensors of m that Filter selects, in the order of the file.

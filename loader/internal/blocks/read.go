@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"iter"
-	"runtime"
 	"sort"
 	"sync"
 
@@ -204,7 +203,7 @@ func (p *piece) copy(sc *scratch, dst []byte, off uint64) error {
 
 // large reports whether p is worth more than one core.
 func (p *piece) large() bool {
-	return p.hi-p.lo > parallel.PieceBytes/lz4block.Size && runtime.GOMAXPROCS(0) > 1
+	return p.hi-p.lo > parallel.PieceBytes/lz4block.Size && parallel.Cores() > 1
 }
 
 // copyParallel does what copy does, on all cores if that pays.
@@ -222,8 +221,7 @@ func (p *piece) copyParallel(sc *scratch, dst []byte, off uint64) error {
 func onAllCores(step, off, n uint64, do func(sc *scratch, from, upto uint64) error) error {
 	base, end := off/step*step, off+n
 	n = (end - base + step - 1) / step
-	workers := int(min(uint64(runtime.GOMAXPROCS(0)), n))
-	return parallel.Each(workers, parallel.Range(n), func(parts iter.Seq[uint64]) error {
+	return parallel.Each(parallel.Workers(n), parallel.Range(n), func(parts iter.Seq[uint64]) error {
 		sc := takeScratch()
 		defer sc.give()
 		for i := range parts {

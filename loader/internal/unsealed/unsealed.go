@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"runtime"
 	"slices"
 	"sync"
 
@@ -172,7 +171,7 @@ func (r Reader) read(p []byte, ordinal int, at uint64) error {
 	}
 	workers := 1
 	if hi-lo > aloneBlocks {
-		workers = int(min(uint64(runtime.GOMAXPROCS(0)), hi-lo))
+		workers = parallel.Workers(hi - lo)
 	}
 	return parallel.Each(workers, parallel.Range(hi-lo), func(items iter.Seq[uint64]) error {
 		sc := r.take()

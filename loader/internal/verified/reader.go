@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"runtime"
 	"slices"
 	"sync"
 
@@ -144,7 +143,7 @@ func (r Reader) inPlace(ctx context.Context, p []byte, i, n uint64) error {
 	if err := mmapio.ReadFull(ctx, r.R, p, begin); err != nil {
 		return err
 	}
-	return parallel.Each(int(min(uint64(runtime.GOMAXPROCS(0)), n)), parallel.Range(n), func(items iter.Seq[uint64]) error {
+	return parallel.Each(parallel.Workers(n), parallel.Range(n), func(items iter.Seq[uint64]) error {
 		for k := range items {
 			off, size := r.file.d.Span(i + k)
 			if err := r.file.sum(i+k, p[off-begin:][:size]); err != nil {

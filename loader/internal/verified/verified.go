@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"iter"
 	"math/bits"
-	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -114,7 +113,7 @@ func (f *File) checkCold(ctx context.Context, off, n uint64, hash Hash) error {
 	if hi == lo+1 {
 		return f.chunk(ctx, lo, hash)
 	}
-	workers := runtime.GOMAXPROCS(0)
+	workers := parallel.Cores()
 	if f.Afar {
 		workers = max(workers, 8)
 	}
