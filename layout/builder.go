@@ -3,6 +3,7 @@ package layout
 import (
 	"bytes"
 	"cmp"
+	"math"
 	"slices"
 	"unicode/utf8"
 
@@ -22,8 +23,10 @@ type Builder struct {
 	// every real file. Then nothing is left to sort.
 	sorted bool
 	end    uint64
-	// surplus takes one tensor more than declared, which Add then refuses.
+	// surplus takes one tensor more than declared, which Add then refuses. A checker's tensors all go there.
 	surplus Tensor
+	checks  bool
+	hashes  []uint64 // of a checker's names
 }
 
 // tensorBytes is the fewest bytes of a file for each of many tensors: their descriptions take
@@ -34,11 +37,8 @@ const tensorBytes = 48
 // caller has made sure that the file is large enough to hold that many records. spanField is
 // the name that errors use for a tensor's position.
 func NewBuilder(f Format, size, count uint64, spanField string, lim Limits) (*Builder, error) {
-	if count > lim.Tensors {
-		return nil, Errorf(f, 0, "tensor_count", ErrLimit, "%d tensors, more than %d", count, lim.Tensors)
-	}
-	if TooDense(count, size, tensorBytes) {
-		return nil, Errorf(f, 0, "tensor_count", ErrLimit, "%d tensors in a file of %d bytes, fewer than %d for each", count, size, tensorBytes)
+	if err := checkCount(f, size, count, lim); err != nil {
+		return nil, err
 	}
 	return &Builder{
 		ix: Index{
@@ -52,6 +52,37 @@ func NewBuilder(f Format, size, count uint64, spanField string, lim Limits) (*Bu
 		span:   spanField,
 		sorted: true,
 	}, nil
+}
+
+func checkCount(f Format, size, count uint64, lim Limits) error {
+	if count > lim.Tensors {
+		return Errorf(f, 0, "tensor_count", ErrLimit, "%d tensors, more than %d", count, lim.Tensors)
+	}
+	if TooDense(count, size, tensorBytes) {
+		return Errorf(f, 0, "tensor_count", ErrLimit, "%d tensors in a file of %d bytes, fewer than %d for each", count, size, tensorBytes)
+	}
+	return nil
+}
+
+// NewChecker returns a Builder for the writer of a file. It checks tensors like any other, and keeps 8 bytes of
+// each: its index has none. The writer lays them out itself, so their places are not checked.
+func NewChecker(f Format, count uint64, spanField string, lim Limits) *Builder {
+	return &Builder{
+		ix:     Index{Format: f, Size: math.MaxUint64},
+		lim:    lim,
+		data:   Section{Size: math.MaxUint64},
+		span:   spanField,
+		checks: true,
+		hashes: make([]uint64, 0, min(count, lim.Tensors)),
+	}
+}
+
+// Check ends a checker's work: the file will have size bytes. Unless distinct, two names are probably the same,
+// which a Builder that keeps them finds out.
+func (b *Builder) Check(size uint64) (distinct bool, err error) {
+	slices.Sort(b.hashes)
+	distinct = len(slices.Compact(b.hashes)) == len(b.hashes)
+	return distinct, checkCount(b.ix.Format, size, uint64(len(b.hashes)), b.lim)
 }
 
 // Index gives access to the descriptive fields (Version, Flags, Align).
@@ -119,18 +150,15 @@ func (b *Builder) Add(at uint64) error {
 	return b.enter(t, at)
 }
 
-// name copies t's name and checks the copy. The decoder's may be mapped, and change.
+// name copies t's name and checks the copy. A decoder's may be mapped, and change.
 func (b *Builder) name(t *Tensor, at uint64) error {
 	n := len(t.Name)
 	if uint64(n) > b.lim.NameBytes {
 		return b.errorf(at, "name", ErrLimit, t.Name, "%d bytes, more than %d", n, b.lim.NameBytes)
 	}
-	if n > cap(b.text)-len(b.text) {
-		b.text = make([]byte, 0, b.textFor(n))
+	if !b.checks {
+		b.copyName(t)
 	}
-	from := len(b.text)
-	b.text = append(b.text, t.Name...)
-	t.Name = b.text[from:len(b.text):len(b.text)]
 	switch {
 	case ascii.Plain(t.Name):
 		return nil
@@ -140,6 +168,16 @@ func (b *Builder) name(t *Tensor, at uint64) error {
 		return b.errorf(at, "name", ErrInvalid, t.Name, "holds a NUL byte")
 	}
 	return nil
+}
+
+func (b *Builder) copyName(t *Tensor) {
+	n := len(t.Name)
+	if n > cap(b.text)-len(b.text) {
+		b.text = make([]byte, 0, b.textFor(n))
+	}
+	from := len(b.text)
+	b.text = append(b.text, t.Name...)
+	t.Name = b.text[from:len(b.text):len(b.text)]
 }
 
 // textFor returns how much memory to take for a name of n bytes and for the names after it. It
@@ -169,6 +207,10 @@ func (b *Builder) checkSpan(t *Tensor, at uint64) error {
 
 // enter puts the name of t, the next tensor, into the table, and counts t in.
 func (b *Builder) enter(t *Tensor, at uint64) error {
+	if b.checks {
+		b.hashes = append(b.hashes, HashNameBytes(t.Name))
+		return nil
+	}
 	if len(b.ix.Tensors) == cap(b.ix.Tensors) {
 		// The table is sized for count. Past that, a probe would never end.
 		return b.errorf(at, "tensor_count", ErrLimit, t.Name, "more than %d tensors", cap(b.ix.Tensors))

@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
@@ -17,11 +18,11 @@ func (m Metadata) MarshalJSON() ([]byte, error) { return EncodeJSON(m) }
 // EncodeJSON encodes v on one line, a value of metadata as [Metadata.MarshalJSON] does. It counts the
 // text first and allocates it once.
 func EncodeJSON(v any) ([]byte, error) {
-	count := jsonWriter{counting: true}
-	if err := count.value(v); err != nil {
+	n, err := WriteJSON(nil, v)
+	if err != nil {
 		return nil, err
 	}
-	return AppendJSON(make([]byte, 0, count.n), v)
+	return AppendJSON(make([]byte, 0, n), v)
 }
 
 // AppendJSON appends to b what EncodeJSON returns.
@@ -31,12 +32,21 @@ func AppendJSON(b []byte, v any) ([]byte, error) {
 	return w.text, err
 }
 
-// jsonWriter appends values to a text, or only counts its bytes.
+// WriteJSON writes what EncodeJSON returns, in pieces, and returns the number of its bytes. A nil dst
+// takes none.
+func WriteJSON(dst *bufio.Writer, v any) (n int, err error) {
+	w := jsonWriter{dst: dst, counting: true}
+	err = w.value(v)
+	return w.n, err
+}
+
+// jsonWriter appends values to a text, or counts its bytes and writes them to dst.
 type jsonWriter struct {
 	text     []byte
 	counting bool
-	n        int          // bytes counted
-	scratch  bytes.Buffer // what encoding/json has written
+	n        int           // bytes counted
+	dst      *bufio.Writer // or nil; it keeps its errors for Flush
+	scratch  bytes.Buffer  // what encoding/json has written
 	encoder  *json.Encoder
 }
 
@@ -44,6 +54,9 @@ type jsonWriter struct {
 func (w *jsonWriter) end() {
 	if w.counting {
 		w.n += len(w.text)
+		if w.dst != nil {
+			w.dst.Write(w.text)
+		}
 		w.text = w.text[:0]
 	}
 }

@@ -1,6 +1,8 @@
 package apr2
 
 import (
+	"bufio"
+	"cmp"
 	"errors"
 	"hash/crc32"
 	"io"
@@ -38,13 +40,15 @@ type Writer struct {
 	file *tensorwriter.File
 	dst  *summed
 	plan *plan
+	// tensors are those that NewWriter was given.
+	tensors iter.Seq[layout.Tensor]
 	// headLast is set if the head has sizes that only show as tensors are written. It is written
 	// again then, and until then dst sums what follows the head.
-	headLast      Rewriter
-	metadataCRC32 uint32
-	signer        *Signer // or nil
-	seal          *seal   // or nil
-	crc32         uint32  // in the footer, once it is written
+	headLast Rewriter
+	blocks   []uint64 // with headLast: how many bytes the blocks of each tensor take, 0 if it is written raw
+	signer   *Signer  // or nil
+	seal     *seal    // or nil
+	crc32    uint32   // in the footer, once it is written
 }
 
 // Rewriter is a file that can be written again, as *os.File.
@@ -113,34 +117,27 @@ func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], opts *Options) (*Wr
 	if err != nil {
 		return nil, err
 	}
-	head, err := p.encode(tensors)
-	if err != nil {
+	if err := p.measure(tensors); err != nil {
 		return nil, err
 	}
-	read, err := Decode(head, nil) // finds all that was not checked before
-	if err != nil {
-		return nil, err
-	}
-	if err := p.checkMetadata(read, opts.Metadata); err != nil {
+	if err := p.checkMetadata(); err != nil {
 		return nil, err
 	}
 	dst := &summed{w: w}
-	f := tensorwriter.New(dst, read.Index(), p.align, tensorwriter.Fields{Size: "size", Count: "tensor_count"})
-	for _, b := range [][]byte{head.header, p.metadata, head.index} {
-		if err := f.Write(b); err != nil {
-			return nil, err
-		}
+	f := tensorwriter.New(dst, tensorwriter.Plan{
+		Format: layout.APR2, Size: p.size, Align: p.align, Count: int(p.tensors), Tensors: p.all(tensors),
+		Fields: tensorwriter.Fields{Size: "size", Count: "tensor_count"},
+	})
+	if err := f.Head(func(w *bufio.Writer) error { return p.writeHead(w, tensors) }); err != nil {
+		return nil, err
 	}
-	written := &Writer{Tensors: tensorwriter.NewTensors(f), file: f, dst: dst, plan: p, headLast: last, signer: opts.Signer, seal: seals}
+	written := &Writer{Tensors: tensorwriter.NewTensors(f), file: f, dst: dst, plan: p, tensors: tensors, headLast: last, signer: opts.Signer, seal: seals}
 	if last != nil {
-		if _, err := last.WriteAt(head.header[:1], 0); err != nil { // a pipe, as *os.File may be
+		if _, err := last.WriteAt([]byte(magic[:1]), 0); err != nil { // a pipe, as *os.File may be
 			return nil, err
 		}
 		dst.sum.CRC32 = 0
-		written.metadataCRC32 = crc32.ChecksumIEEE(p.metadata)
-	}
-	if seals == nil { // or else the head is decoded again, with it
-		p.metadata = nil
+		written.blocks = make([]uint64, p.tensors)
 	}
 	return written, nil
 }
@@ -194,12 +191,7 @@ func (w *Writer) WriteBlocksFunc(write func(dst io.Writer) error) error {
 		return w.file.Failf(t.Offset, "size", layout.ErrInvalid, "tensor %s: %d bytes of LZ4 blocks do not yield %d",
 			layout.Quote(t.Name), content, t.Raw)
 	}
-	t.Stored = stored
-	if stored > 0 { // a tensor without elements has no blocks, and counts as raw
-		if t.Encoding = layout.LZ4; w.seal != nil {
-			t.Encoding = layout.EncryptedLZ4
-		}
-	}
+	w.blocks[w.file.Begun()-1] = stored // a tensor without elements has no blocks, and counts as raw
 	return nil
 }
 
@@ -227,7 +219,7 @@ func (w *Writer) sealed(write func(dst io.Writer) error) func(dst io.Writer) err
 	}
 	return func(dst io.Writer) error {
 		i := w.file.Begun() - 1
-		return w.seal.writeSealed(dst, &w.file.Index().Tensors[i], i, write)
+		return w.seal.writeSealed(dst, w.file.Tensor(i), i, write)
 	}
 }
 
@@ -249,7 +241,7 @@ func (w *Writer) Close() error {
 			return w.file.Fail(err)
 		}
 	}
-	size := w.file.Index().Size
+	size := w.file.Plan().Size
 	if err := w.file.Pad(size - footerSize); err != nil {
 		return err
 	}
@@ -272,24 +264,35 @@ func (w *Writer) Close() error {
 // writeHead replaces the provisional header and index. The checksum of the whole follows from those
 // of its parts.
 func (w *Writer) writeHead() error {
-	head, err := w.plan.encode(slices.Values(w.file.Index().Tensors))
-	if err != nil {
+	tensors := w.known()
+	if err := w.plan.measure(tensors); err != nil {
 		return err
 	}
-	read, err := decode(head, nil) // the metadata are in the file
-	if err != nil {
+	w.file.Plan().Size = w.plan.size
+	sum := crc32.NewIEEE()
+	head := bufio.NewWriterSize(io.MultiWriter(io.NewOffsetWriter(w.headLast, 0), sum), headPiece)
+	if err := cmp.Or(w.plan.writeHead(head, tensors), head.Flush()); err != nil {
 		return err
 	}
-	w.file.SetIndex(read.Index())
-	if _, err := w.headLast.WriteAt(head.header, 0); err != nil {
-		return err
-	}
-	if _, err := w.headLast.WriteAt(head.index, int64(head.at)); err != nil {
-		return err
-	}
-	sum, metadata, index := crc32.ChecksumIEEE(head.header), uint64(w.plan.header.MetadataSize), uint64(len(head.index))
-	sum = crcmath.Combine(sum, w.metadataCRC32, crcmath.XPow8(metadata))
-	sum = crcmath.Combine(sum, crc32.ChecksumIEEE(head.index), crcmath.XPow8(index))
-	w.dst.sum.CRC32 = crcmath.Combine(sum, w.dst.sum.CRC32, crcmath.XPow8(w.Written()-head.at-index))
+	w.dst.sum.CRC32 = crcmath.Combine(sum.Sum32(), w.dst.sum.CRC32, crcmath.XPow8(w.Written()-uint64(w.plan.header.DataOffset)))
 	return nil
+}
+
+const headPiece = 64 << 10
+
+// known yields the tensors as they were written.
+func (w *Writer) known() iter.Seq[layout.Tensor] {
+	return func(yield func(layout.Tensor) bool) {
+		i := 0
+		for t := range w.tensors {
+			if n := w.blocks[i]; n > 0 {
+				if t.Stored, t.Encoding = n, layout.LZ4; w.seal != nil {
+					t.Encoding = layout.EncryptedLZ4
+				}
+			}
+			if i++; !yield(t) {
+				return
+			}
+		}
+	}
 }

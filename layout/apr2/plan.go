@@ -1,6 +1,8 @@
 package apr2
 
 import (
+	"bufio"
+	"errors"
 	"iter"
 	"math"
 	"math/bits"
@@ -13,7 +15,7 @@ import (
 type plan struct {
 	header   Header
 	align    uint64
-	metadata []byte // nil once it is written
+	metadata layout.Metadata
 	tensors  uint32 // their number
 	size     uint64 // of the file
 	seal     *seal  // or nil
@@ -25,7 +27,7 @@ func newPlan(tensors iter.Seq[layout.Tensor], opts *Options, seal *seal) (*plan,
 	if err := p.options(opts); err != nil {
 		return nil, err
 	}
-	end := headerSize + uint64(len(p.metadata))
+	end := headerSize + uint64(p.header.MetadataSize)
 	p.header.IndexOffset = uint32(end) // less than Limits.HeaderBytes, hence of 32 bits
 	end += indexHeaderSize
 	for t := range tensors {
@@ -68,17 +70,16 @@ func (p *plan) options(opts *Options) error {
 	return p.setMetadata(opts.Metadata)
 }
 
-// setMetadata encodes md. checkMetadata will check that it can be read again.
+// setMetadata measures md. checkMetadata will check that it can be read again.
 func (p *plan) setMetadata(md layout.Metadata) error {
-	b, err := md.MarshalJSON()
+	n, err := layout.WriteJSON(nil, md)
 	if err != nil {
 		return err
 	}
-	n, most := uint64(len(b)), (*layout.Limits)(nil).WithDefaults().HeaderBytes
-	if n > most {
+	if most := (*layout.Limits)(nil).WithDefaults().HeaderBytes; uint64(n) > most {
 		return errorf(atMetadataSize, "metadata_size", layout.ErrLimit, "%d bytes, more than %d", n, most)
 	}
-	p.metadata = b
+	p.metadata = md
 	p.header.MetadataOffset, p.header.MetadataSize = headerSize, uint32(n)
 	return nil
 }
@@ -106,59 +107,112 @@ func (p *plan) entry(t *layout.Tensor, at uint64) (uint64, error) {
 	return uint64(entrySize + len(t.Name) + 8*len(dims(t))), nil
 }
 
-// encode returns header and index, up to the tensors, and gives these their places. Its size does not
-// depend on theirs, so it can be made again once they are known.
-func (p *plan) encode(tensors iter.Seq[layout.Tensor]) (*head, error) {
-	data, index := p.header.DataOffset, p.header.IndexOffset
+// measure lays the tensors out, and finds all that would keep the index from being read again. The size of the head
+// does not depend on theirs, so this can be done again once they are known.
+func (p *plan) measure(tensors iter.Seq[layout.Tensor]) (err error) {
 	p.header.Flags &^= Compressed
 	if contains(tensors, compressed) {
 		p.header.Flags |= Compressed
 	}
-	p.size = uint64(data)
-	b := make([]byte, 0, data-index)
-	b = le.AppendUint32(b, p.tensors)
-	b = le.AppendUint32(b, 0)
-	for t := range tensors {
-		e, err := p.reserve(&t, uint64(index)+uint64(len(b)))
-		if err != nil {
-			return nil, err
-		}
-		b = appendEntry(b, &t, e)
-	}
-	p.size += footerSize
-	b = append(b, make([]byte, cap(b)-len(b))...)
-	return &head{header: appendHeader(nil, p.header), metadata: p.metadata, index: b, at: uint64(index), size: p.size}, nil
-}
-
-// head is everything before the tensors, but the metadata once they are written. It stands for the planned
-// file, which Decode reads no other byte of.
-type head struct {
-	header, metadata, index []byte
-	at                      uint64 // of index
-	size                    uint64 // of the file
-}
-
-// Size returns the size of the planned file.
-func (h *head) Size() uint64 { return h.size }
-
-// Slice returns bytes of the header, of the metadata, or of the index.
-func (h *head) Slice(off, n uint64) ([]byte, error) {
-	switch {
-	case off >= h.at:
-		return layout.Bytes(h.index).Slice(off-h.at, n)
-	case off >= headerSize:
-		return layout.Bytes(h.metadata).Slice(off-headerSize, n)
-	}
-	return layout.Bytes(h.header).Slice(off, n)
-}
-
-// checkMetadata makes sure that the metadata, which md was encoded to, can be read again.
-func (p *plan) checkMetadata(f *File, md layout.Metadata) error {
-	s := jsontext.New(p.metadata, layout.APR2, headerSize, "metadata", (*layout.Limits)(nil).WithDefaults())
-	s.Skip()
-	s.End()
-	if err := s.Err(); err != nil {
+	lim := (*layout.Limits)(nil).WithDefaults()
+	add := func(b *layout.Builder) error {
+		p.size, err = p.each(tensors, func(t *layout.Tensor, e place, at uint64) error {
+			*b.Next() = p.planned(t, e)
+			return b.Add(at)
+		})
 		return err
+	}
+	check := layout.NewChecker(layout.APR2, uint64(p.tensors), "offset", lim)
+	if err := add(check); err != nil {
+		return err
+	}
+	distinct, err := check.Check(p.size)
+	if err != nil || distinct {
+		return err
+	}
+	b, err := layout.NewBuilder(layout.APR2, p.size, uint64(p.tensors), "offset", lim)
+	if err != nil {
+		return err
+	}
+	return add(b) // which names the two
+}
+
+// each calls do with every tensor, its place, and the offset of its entry. It returns the size of the file.
+func (p *plan) each(tensors iter.Seq[layout.Tensor], do func(t *layout.Tensor, e place, at uint64) error) (uint64, error) {
+	end, at := uint64(p.header.DataOffset), uint64(p.header.IndexOffset)+indexHeaderSize
+	for t := range tensors {
+		e, err := p.reserve(&t, end, at)
+		if err != nil {
+			return 0, err
+		}
+		if err := do(&t, e, at); err != nil {
+			return 0, err
+		}
+		end = uint64(p.header.DataOffset) + e.offset + e.size
+		at += uint64(entrySize + len(t.Name) + 8*len(dims(&t)))
+	}
+	return end + footerSize, nil
+}
+
+// planned describes t, at place e, as Decode will.
+func (p *plan) planned(t *layout.Tensor, e place) layout.Tensor {
+	raw, _ := t.DType.Size(dims(t)) // which reserve has looked at
+	out := layout.Tensor{Name: t.Name, DType: t.DType, Shape: dims(t), Offset: uint64(p.header.DataOffset) + e.offset, Stored: e.size, Raw: raw}
+	switch {
+	case p.seal != nil && e.rawSize > 0:
+		out.Encoding = layout.EncryptedLZ4
+	case p.seal != nil:
+		out.Encoding = layout.Encrypted
+	case e.rawSize > 0:
+		out.Encoding = layout.LZ4
+	}
+	return out
+}
+
+// all yields the planned tensors.
+func (p *plan) all(tensors iter.Seq[layout.Tensor]) iter.Seq[layout.Tensor] {
+	return func(yield func(layout.Tensor) bool) {
+		enough := errors.New("enough")
+		p.each(tensors, func(t *layout.Tensor, e place, _ uint64) error {
+			if !yield(p.planned(t, e)) {
+				return enough
+			}
+			return nil
+		})
+	}
+}
+
+// writeHead writes everything before the tensors.
+func (p *plan) writeHead(w *bufio.Writer, tensors iter.Seq[layout.Tensor]) error {
+	w.Write(appendHeader(nil, p.header)) // w keeps its errors
+	if _, err := layout.WriteJSON(w, p.metadata); err != nil {
+		return err
+	}
+	w.Write(le.AppendUint32(le.AppendUint32(nil, p.tensors), 0))
+	_, err := p.each(tensors, func(t *layout.Tensor, e place, _ uint64) error {
+		_, err := w.Write(appendEntry(w.AvailableBuffer(), t, e))
+		return err
+	})
+	if err == nil {
+		_, err = w.Write(make([]byte, p.header.DataOffset-p.header.IndexOffset-p.header.IndexSize))
+	}
+	return err
+}
+
+// checkMetadata makes sure that the metadata can be read again once they are encoded.
+func (p *plan) checkMetadata() error {
+	md, lim := p.metadata, (*layout.Limits)(nil).WithDefaults()
+	if !jsontext.Readable(md) {
+		text, err := layout.EncodeJSON(md)
+		if err != nil {
+			return err
+		}
+		s := jsontext.New(text, layout.APR2, headerSize, "metadata", lim)
+		s.Skip()
+		s.End()
+		if err := s.Err(); err != nil {
+			return err
+		}
 	}
 	if _, ok := md.Get(encryptionKey); ok && p.seal == nil && p.header.Minor >= 1 {
 		return errorf(headerSize, encryptionKey, layout.ErrInvalid, "such a key, but the file is not encrypted")
@@ -172,10 +226,10 @@ func (p *plan) checkMetadata(f *File, md layout.Metadata) error {
 	if err != nil {
 		return err
 	}
-	if md, err = jsontext.Parse(text, layout.APR2, headerSize, "metadata", f.lim); err != nil {
+	if md, err = jsontext.Parse(text, layout.APR2, headerSize, "metadata", lim); err != nil {
 		return err
 	}
-	_, err = f.Scales(md)
+	_, err = (&File{Header: p.header, lim: lim}).Scales(md)
 	return err
 }
 
@@ -187,8 +241,8 @@ type place struct {
 	flags   uint32
 }
 
-// reserve gives t, whose entry starts at, the next aligned place in the file.
-func (p *plan) reserve(t *layout.Tensor, at uint64) (place, error) {
+// reserve gives t, whose entry starts at, the next aligned place from end on.
+func (p *plan) reserve(t *layout.Tensor, end, at uint64) (place, error) {
 	raw, err := t.DType.Size(dims(t))
 	if err != nil {
 		return place{}, errorf(at, "dims", layout.ErrInvalid, "tensor %s: %v", layout.Quote(t.Name), err)
@@ -200,17 +254,20 @@ func (p *plan) reserve(t *layout.Tensor, at uint64) (place, error) {
 			e.rawSize, e.flags = raw, compressedTensor
 		}
 	case compressed(*t):
+		if least := (raw + maxExpansion - 1) / maxExpansion; t.Stored < least {
+			return place{}, errorf(at, "raw_size", layout.ErrInvalid, "tensor %s: %d bytes, more than %d times the %d stored",
+				layout.Quote(t.Name), raw, maxExpansion, t.Stored)
+		}
 		e = place{size: p.seal.stored(t.Stored), rawSize: raw, flags: compressedTensor}
 	case t.Encoding == layout.LZ4 && raw > 0:
 		return place{}, errorf(at, "size", layout.ErrUnsupported,
 			"tensor %s: how many bytes it takes compressed is not known before it is written, but the index comes first, and only a file that can be written again has it last", layout.Quote(t.Name))
 	}
-	off := alignUp(p.size, p.align)
+	off := alignUp(end, p.align)
 	// No operating system gives a file more bytes than int64 counts.
 	if most := uint64(math.MaxInt64) - footerSize - defaultAlign; off > most || e.size > most-off {
 		return place{}, errorf(at, "offset", layout.ErrLimit, "tensor %s: %d bytes at %d make the file larger than 2^63 bytes", layout.Quote(t.Name), e.size, off)
 	}
-	p.size = off + e.size
 	e.offset = off - uint64(p.header.DataOffset)
 	return e, nil
 }

@@ -1,12 +1,17 @@
 package gguf
 
 import (
+	"bufio"
+	"bytes"
+	"cmp"
 	"encoding/binary"
 	"io"
 	"iter"
 	"math"
 	"reflect"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/internal/tensorwriter"
@@ -54,23 +59,17 @@ type Options struct {
 // It refuses what Decode would refuse, dtypes that ggml does not number, and names of more than
 // MostName bytes.
 func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], metadata layout.Metadata, opts *Options) (*Writer, error) {
-	e := encoder{align: alignmentOf(metadata), order: binary.LittleEndian}
 	big := opts != nil && opts.BigEndian
-	if big {
-		e.order = binary.BigEndian
-	}
-	if err := e.header(tensors, metadata); err != nil {
+	plan := &headPlan{tensors: tensors, metadata: metadata, align: alignmentOf(metadata), big: big, count: tensorwriter.Count(tensors)}
+	if err := plan.measure(); err != nil {
 		return nil, err
 	}
-	end := uint64(len(e.buf)) + e.data
-	// Decoding makes sure of all that is not checked before, so that nothing is written
-	// which cannot be read.
-	f, err := Decode(tensorwriter.HeadOnly{Head: e.buf, Len: end}, nil)
-	if err != nil {
-		return nil, err
-	}
-	file := tensorwriter.New(w, f.index, f.index.Align, tensorwriter.Fields{Size: "type", Count: "tensor_count"})
-	if err := file.Write(e.buf); err != nil {
+	end := plan.size + plan.data
+	file := tensorwriter.New(w, tensorwriter.Plan{
+		Format: layout.GGUF, Size: end, Align: plan.align, Count: plan.count, Tensors: tensorwriter.Sized(tensors),
+		Fields: tensorwriter.Fields{Size: "type", Count: "tensor_count"},
+	})
+	if err := file.Head(plan.write); err != nil {
 		return nil, err
 	}
 	return &Writer{Tensors: tensorwriter.NewTensors(file), file: file, end: end, big: big}, nil
@@ -92,16 +91,16 @@ func (w *Writer) WriteTensor(b []byte) error {
 func (w *Writer) WriteTensorFunc(write func(dst io.Writer) error) error {
 	at := w.next
 	w.next++
-	if !w.big || at >= len(w.file.Index().Tensors) {
+	if !w.big || at >= w.file.Plan().Count {
 		return w.Tensors.WriteTensorFunc(write)
 	}
-	t := &w.file.Index().Tensors[at]
-	s := swapOf(t.DType)
+	d := w.file.Tensor(at).DType
+	s := swapOf(d)
 	if s == nil {
 		return w.Tensors.WriteTensorFunc(write)
 	}
 	return w.Tensors.WriteTensorFunc(func(dst io.Writer) error {
-		turned := swapWriter{dst: dst, swap: s, block: t.DType.BlockBytes()}
+		turned := swapWriter{dst: dst, swap: s, block: d.BlockBytes()}
 		if err := write(&turned); err != nil {
 			return err
 		}
@@ -137,15 +136,122 @@ func alignmentOf(md layout.Metadata) uint64 {
 	return defaultAlign
 }
 
-// Sizes of what precedes texts: of the length of one, and of the most that a key has but its text and arrays.
-const (
-	lengthsSize = 8
-	mostValue   = lengthsSize + 4 + 4 + lengthsSize
-)
+// headPlan is everything before the tensors.
+type headPlan struct {
+	tensors  iter.Seq[layout.Tensor]
+	metadata layout.Metadata
+	align    uint64
+	big      bool
+	count    int
+	size     uint64          // its bytes, with the padding
+	data     uint64          // those of the tensors, each padded
+	check    *layout.Builder // of the tensors, or nil
+}
 
-// encoder appends to a header.
+// measure finds the size of the header, and all that would keep it from being read again.
+func (h *headPlan) measure() error {
+	lim := (*layout.Limits)(nil).WithDefaults()
+	h.check = layout.NewChecker(layout.GGUF, uint64(h.count), "offset", lim)
+	e, err := h.encode(nil)
+	if err != nil {
+		return err
+	}
+	h.size, h.data = padded(e.n, h.align), e.data
+	distinct, err := h.check.Check(h.size + h.data)
+	h.check = nil
+	if err != nil || distinct && e.n <= lim.HeaderBytes && h.readable() {
+		return err
+	}
+	_, err = h.decode() // which says what is wrong
+	return err
+}
+
+// readable reports that Decode takes keys and values. It may be in doubt.
+func (h *headPlan) readable() bool {
+	var few layout.Metadata // which Decode makes something of
+	hashes := make([]uint64, len(h.metadata))
+	for i, e := range h.metadata {
+		hashes[i] = layout.HashName(e.Key)
+		if len(e.Key) == 0 || len(e.Key) > mostKey || !utf8.ValidString(e.Key) || strings.IndexByte(e.Key, 0) >= 0 {
+			return false
+		}
+		if slices.Contains(specialKeys, e.Key) {
+			few = append(few, e)
+		}
+	}
+	slices.Sort(hashes)
+	if len(slices.Compact(hashes)) < len(h.metadata) {
+		return false
+	}
+	small := headPlan{tensors: func(func(layout.Tensor) bool) {}, metadata: few, align: h.align}
+	f, err := small.decode()
+	return err == nil && (f.split.count == 0 || int(f.split.tensors) >= h.count)
+}
+
+// decode writes the header and reads it again.
+func (h *headPlan) decode() (*File, error) {
+	var head bytes.Buffer
+	w := bufio.NewWriter(&head)
+	if h.size == 0 { // not measured
+		e, err := h.encode(nil)
+		if err != nil {
+			return nil, err
+		}
+		h.size = padded(e.n, h.align)
+	}
+	if err := cmp.Or(h.write(w), w.Flush()); err != nil {
+		return nil, err
+	}
+	return Decode(tensorwriter.HeadOnly{Head: head.Bytes(), Len: h.size + h.data}, nil)
+}
+
+func (h *headPlan) write(w *bufio.Writer) error {
+	e, err := h.encode(w)
+	if err == nil {
+		_, err = w.Write(make([]byte, h.size-e.n))
+	}
+	return err
+}
+
+// encode writes the header but for the padding. A nil w makes it count.
+func (h *headPlan) encode(w *bufio.Writer) (*encoder, error) {
+	e := &encoder{w: w, align: h.align, order: binary.LittleEndian}
+	if h.big {
+		e.order = binary.BigEndian
+	}
+	e.put(append(e.buf, magic...))
+	e.put(e.order.AppendUint32(e.buf, 3))
+	e.put(e.order.AppendUint64(e.buf, uint64(h.count)))
+	e.put(e.order.AppendUint64(e.buf, uint64(len(h.metadata))))
+	for key, value := range h.metadata.All() {
+		e.text(key)
+		if err := e.value(key, value); err != nil {
+			return e, err
+		}
+	}
+	for t := range h.tensors {
+		at := e.n
+		if err := e.tensor(&t); err != nil {
+			return e, err
+		}
+		if h.check == nil {
+			continue
+		}
+		next := h.check.Next()
+		*next = layout.Tensor{Name: t.Name, Shape: t.Shape, DType: t.DType}
+		next.Stored, _ = t.DType.Size(t.Shape)
+		if err := h.check.Add(at); err != nil {
+			return e, err
+		}
+	}
+	return e, nil
+}
+
+// encoder writes a header, or counts its bytes.
 type encoder struct {
-	buf   []byte
+	w     *bufio.Writer // or nil; it keeps its errors for Flush
+	n     uint64        // bytes written
+	buf   []byte        // empty
 	order interface {
 		binary.ByteOrder
 		binary.AppendByteOrder
@@ -154,48 +260,22 @@ type encoder struct {
 	data  uint64 // bytes of the tensors so far, each padded
 }
 
-func (e *encoder) header(tensors iter.Seq[layout.Tensor], md layout.Metadata) error {
-	size, count := uint64(0), uint64(0)
-	for t := range tensors {
-		size += width{bytes: 8}.smallestInfo() + uint64(len(t.Name)) + 8*uint64(len(t.Shape))
-		count++
+// put writes b, which began as e.buf.
+func (e *encoder) put(b []byte) {
+	if e.n += uint64(len(b)); e.w != nil {
+		e.w.Write(b)
 	}
-	for key, value := range md.All() {
-		size += uint64(len(key) + mostValue)
-		switch v := value.(type) {
-		case string:
-			size += uint64(len(v))
-		case []string:
-			size += lengthsSize * uint64(len(v))
-			for _, s := range v {
-				size += uint64(len(s))
-			}
-		}
-	}
-	e.buf = append(make([]byte, 0, size+mostAlign), magic...) // and what arrays of numbers take
-	e.buf = e.order.AppendUint32(e.buf, 3)
-	e.buf = e.order.AppendUint64(e.buf, count)
-	e.buf = e.order.AppendUint64(e.buf, uint64(len(md)))
-	for key, value := range md.All() {
-		e.text(key)
-		if err := e.value(key, value); err != nil {
-			return err
-		}
-	}
-	for t := range tensors {
-		if err := e.tensor(&t); err != nil {
-			return err
-		}
-	}
-	e.buf = append(e.buf, make([]byte, padded(uint64(len(e.buf)), e.align)-uint64(len(e.buf)))...)
-	return nil
+	e.buf = b[:0]
 }
 
 func (e *encoder) text(s string) {
-	e.buf = append(e.order.AppendUint64(e.buf, uint64(len(s))), s...)
+	e.put(e.order.AppendUint64(e.buf, uint64(len(s))))
+	if e.n += uint64(len(s)); e.w != nil {
+		e.w.WriteString(s)
+	}
 }
 
-// value appends the type of a value, and the value.
+// value writes the type of a value, and the value.
 func (e *encoder) value(key string, value any) error {
 	v := reflect.ValueOf(value)
 	if v.IsValid() && v.Kind() == reflect.Slice {
@@ -205,8 +285,8 @@ func (e *encoder) value(key string, value any) error {
 	if !ok {
 		return e.noType(key, value)
 	}
-	e.buf = e.order.AppendUint32(e.buf, uint32(t))
-	return e.elements(t, value)
+	e.put(e.order.AppendUint32(e.buf, uint32(t)))
+	return e.elements(value)
 }
 
 func (e *encoder) array(key string, v reflect.Value) error {
@@ -214,14 +294,20 @@ func (e *encoder) array(key string, v reflect.Value) error {
 	if !ok {
 		return e.noType(key, v.Interface())
 	}
-	e.buf = e.order.AppendUint32(e.buf, uint32(TypeArray))
-	e.buf = e.order.AppendUint32(e.buf, uint32(t))
-	e.buf = e.order.AppendUint64(e.buf, uint64(v.Len()))
-	return e.elements(t, v.Interface())
+	e.put(e.order.AppendUint32(e.buf, uint32(TypeArray)))
+	e.put(e.order.AppendUint32(e.buf, uint32(t)))
+	e.put(e.order.AppendUint64(e.buf, uint64(v.Len())))
+	const piece = 4 << 10
+	for ; v.Len() > piece; v = v.Slice(piece, v.Len()) {
+		if err := e.elements(v.Slice(0, piece).Interface()); err != nil {
+			return err
+		}
+	}
+	return e.elements(v.Interface())
 }
 
-// elements appends one value of type t, or a slice of such.
-func (e *encoder) elements(t Type, value any) (err error) {
+// elements writes one value, or a slice of such.
+func (e *encoder) elements(value any) error {
 	switch v := value.(type) {
 	case string:
 		e.text(v)
@@ -230,9 +316,13 @@ func (e *encoder) elements(t Type, value any) (err error) {
 			e.text(s)
 		}
 	default:
-		e.buf, err = binary.Append(e.buf, e.order, value)
+		b, err := binary.Append(e.buf, e.order, value)
+		if err != nil {
+			return err
+		}
+		e.put(b)
 	}
-	return err
+	return nil
 }
 
 func typeOf(v reflect.Value) (Type, bool) {
@@ -256,6 +346,8 @@ func (e *encoder) tensor(t *layout.Tensor) error {
 	switch {
 	case len(t.Name) > MostName:
 		return e.errorf("name", layout.ErrLimit, "tensor %s: %d bytes, and ggml reads names of up to %d", layout.Quote(t.Name), len(t.Name), MostName)
+	case len(t.Shape) > mostDims:
+		return e.errorf("n_dimensions", layout.ErrInvalid, "tensor %s: %d, more than %d", layout.Quote(t.Name), len(t.Shape), mostDims)
 	case !ok:
 		return e.errorf("type", layout.ErrUnsupported, "tensor %s: ggml has no type for %v", layout.Quote(t.Name), t.DType)
 	case e.order == binary.BigEndian && swapOf(t.DType) == noSwap:
@@ -266,17 +358,17 @@ func (e *encoder) tensor(t *layout.Tensor) error {
 	case size > math.MaxInt64-mostAlign-e.data:
 		return e.errorf("offset", layout.ErrLimit, "tensor %s: %d bytes at %d make the file larger than 2^63 bytes", layout.Quote(t.Name), size, e.data)
 	}
-	e.text(string(t.Name))
-	e.buf = e.order.AppendUint32(e.buf, uint32(len(t.Shape)))
+	b := append(e.order.AppendUint64(e.buf, uint64(len(t.Name))), t.Name...)
+	b = e.order.AppendUint32(b, uint32(len(t.Shape)))
 	for _, n := range slices.Backward(t.Shape) {
-		e.buf = e.order.AppendUint64(e.buf, uint64(n))
+		b = e.order.AppendUint64(b, uint64(n))
 	}
-	e.buf = e.order.AppendUint32(e.buf, id)
-	e.buf = e.order.AppendUint64(e.buf, e.data)
+	b = e.order.AppendUint32(b, id)
+	e.put(e.order.AppendUint64(b, e.data))
 	e.data += padded(size, e.align)
 	return nil
 }
 
 func (e *encoder) errorf(field string, sentinel error, format string, args ...any) error {
-	return layout.Errorf(layout.GGUF, uint64(len(e.buf)), field, sentinel, format, args...)
+	return layout.Errorf(layout.GGUF, e.n, field, sentinel, format, args...)
 }

@@ -2,7 +2,6 @@ package gguf
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"io"
 	"slices"
@@ -133,12 +132,12 @@ func TestInfoSize(t *testing.T) {
 		md := layout.Metadata{{Key: keyAlignment, Value: align}}
 		x := layout.Tensor{Name: []byte("abc"), DType: layout.Q4_0, Shape: []int{3, 64}}
 		sizeOf := func(list ...layout.Tensor) (head, end uint64) {
-			e := encoder{align: 1, order: binary.LittleEndian}
-			if err := e.header(slices.Values(list), md); err != nil {
+			h := headPlan{tensors: slices.Values(list), metadata: md, align: 1}
+			e, err := h.encode(nil)
+			if err != nil {
 				t.Fatal(err)
 			}
-			e.align = uint64(align)
-			return uint64(len(e.buf)), padded(e.data, e.align)
+			return e.n, padded(e.data, uint64(align))
 		}
 		before, _ := sizeOf()
 		head, data := sizeOf(x)

@@ -15,6 +15,9 @@ const (
 	keySplitTensors = "split.tensors.count"
 )
 
+// specialKeys are those of the values in special.
+var specialKeys = []string{keyAlignment, keySplitNo, keySplitCount, keySplitTensors}
+
 // special holds the values that opening needs to know: the alignment, and the parts of a split.
 type special struct {
 	alignment, no, count, tensors noted

@@ -1,16 +1,19 @@
 package safetensors
 
 import (
+	"bufio"
+	"bytes"
+	"cmp"
 	"encoding/binary"
 	"io"
 	"iter"
 	"math"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/internal/tensorwriter"
+	"github.com/tensormap/tensormap/layout/jsontext"
 )
 
 // Writer writes a SafeTensors file from front to back. It holds the header but no tensor.
@@ -32,18 +35,16 @@ type Writer struct {
 // called __metadata__, dtypes that the format does not know. A header of more than 100,000,000
 // bytes is refused too.
 func NewWriter(w io.Writer, tensors iter.Seq[layout.Tensor], metadata layout.Metadata) (*Writer, error) {
-	head, data, err := encodeHeader(tensors, metadata)
-	if err != nil {
+	count := tensorwriter.Count(tensors)
+	plan := &header{tensors: tensors, metadata: metadata, check: layout.NewChecker(layout.SafeTensors, uint64(count), offsetsField, (*layout.Limits)(nil).WithDefaults())}
+	if err := plan.measure(); err != nil {
 		return nil, err
 	}
-	// Decoding makes sure of all that is not checked before, so that nothing is written
-	// which cannot be read.
-	f, err := Decode(tensorwriter.HeadOnly{Head: head, Len: uint64(len(head)) + data}, nil)
-	if err != nil {
-		return nil, err
-	}
-	file := tensorwriter.New(w, f.index, 1, tensorwriter.Fields{Size: "data_offsets", Count: "name"})
-	if err := file.Write(head); err != nil {
+	file := tensorwriter.New(w, tensorwriter.Plan{
+		Format: layout.SafeTensors, Size: plan.size + plan.data, Align: 1, Count: count, Tensors: tensorwriter.Sized(tensors),
+		Fields: tensorwriter.Fields{Size: "data_offsets", Count: "name"},
+	})
+	if err := file.Head(plan.write); err != nil {
 		return nil, err
 	}
 	return &Writer{tensorwriter.NewTensors(file), file}, nil
@@ -58,70 +59,110 @@ func (w *Writer) Close() error {
 	return err
 }
 
-// encodeHeader returns everything before the tensors, and how many bytes these take.
-func encodeHeader(tensors iter.Seq[layout.Tensor], metadata layout.Metadata) (head []byte, data uint64, err error) {
-	e := encoder{buf: append(make([]byte, sizeBytes, sizeOf(tensors, metadata)), '{')}
-	if len(metadata) > 0 {
-		if err := e.metadata(metadata); err != nil {
-			return nil, 0, err
-		}
-	}
-	for t := range tensors {
-		if err := e.tensor(&t); err != nil {
-			return nil, 0, err
-		}
-	}
-	e.buf = append(e.buf, '}')
-	for len(e.buf)%8 != 0 {
-		e.buf = append(e.buf, ' ')
-	}
-	n, most := uint64(len(e.buf)-sizeBytes), (*layout.Limits)(nil).WithDefaults().HeaderBytes
-	if n > most {
-		return nil, 0, layout.Errorf(layout.SafeTensors, 0, "header_size", layout.ErrLimit, "%d bytes, more than %d", n, most)
-	}
-	binary.LittleEndian.PutUint64(e.buf, n)
-	return e.buf, e.data, nil
+// header is everything before the tensors.
+type header struct {
+	tensors  iter.Seq[layout.Tensor]
+	metadata layout.Metadata
+	size     uint64          // its bytes
+	data     uint64          // those of the tensors
+	check    *layout.Builder // of the tensors, or nil
 }
 
-// sizeOf returns about how many bytes a header takes, with the number before it. A buffer that grew to that
-// would take twice as many.
-func sizeOf(tensors iter.Seq[layout.Tensor], metadata layout.Metadata) int {
-	size, e := 2*sizeBytes+len(`{"`+metadataKey+`":{},}`), encoder{}
-	for key, value := range metadata.All() {
-		text, _ := value.(string)
-		size += len(`"":"",`) + len(key) + len(text) + strings.Count(text, `"`) + strings.Count(text, `\`)
+// measure finds the size of the header, and all that would keep it from being read again.
+func (h *header) measure() error {
+	e, err := h.encode(nil)
+	if err != nil {
+		return err
 	}
-	for t := range tensors {
-		if e.buf = append(e.buf[:0], '}'); e.tensor(&t) != nil {
-			break // encodeHeader says why
+	h.size, h.data = (e.n+7)&^7, e.data
+	n, most := h.size-sizeBytes, (*layout.Limits)(nil).WithDefaults().HeaderBytes
+	if n > most {
+		return layout.Errorf(layout.SafeTensors, 0, "header_size", layout.ErrLimit, "%d bytes, more than %d", n, most)
+	}
+	distinct, err := h.check.Check(h.size + h.data)
+	h.check = nil
+	if err != nil || distinct && jsontext.Readable(h.metadata) {
+		return err
+	}
+	var head bytes.Buffer
+	w := bufio.NewWriter(&head)
+	if err := cmp.Or(h.write(w), w.Flush()); err != nil {
+		return err
+	}
+	_, err = Decode(tensorwriter.HeadOnly{Head: head.Bytes(), Len: h.size + h.data}, nil) // which says what is wrong
+	return err
+}
+
+func (h *header) write(w *bufio.Writer) error {
+	e, err := h.encode(w)
+	if err == nil {
+		_, err = w.WriteString("       "[:h.size-e.n])
+	}
+	return err
+}
+
+// encode writes the header but for the spaces at its end. A nil w makes it count.
+func (h *header) encode(w *bufio.Writer) (*encoder, error) {
+	e := &encoder{w: w, fresh: true}
+	e.put(append(binary.LittleEndian.AppendUint64(e.buf, h.size-sizeBytes), '{'))
+	if len(h.metadata) > 0 {
+		if err := e.metadata(h.metadata); err != nil {
+			return e, err
 		}
-		size += len(e.buf) - 1
 	}
-	return size
+	for t := range h.tensors {
+		at := e.n
+		if err := e.tensor(&t); err != nil {
+			return e, err
+		}
+		if h.check == nil {
+			continue
+		}
+		next := h.check.Next()
+		*next = layout.Tensor{Name: t.Name, Shape: t.Shape, DType: t.DType, Stored: e.last}
+		if err := h.check.Add(at); err != nil {
+			return e, err
+		}
+	}
+	e.put(append(e.buf, '}'))
+	return e, nil
 }
 
 // EntrySize returns how many bytes t takes in the header of a file of at most so many bytes. NewWriter
 // refuses a tensor for which it returns 0.
 func EntrySize(t *layout.Tensor, most uint64) uint64 {
 	size, _ := t.DType.Size(t.Shape)
-	e := encoder{buf: []byte{'}'}, data: most - min(most, size)} // no offset has more digits
+	e := encoder{data: most - min(most, size)} // no offset has more digits
 	if e.tensor(t) != nil {
 		return 0
 	}
-	return uint64(len(e.buf) - 1)
+	return e.n
 }
 
-// encoder appends to a header.
+// encoder writes a header, or counts its bytes.
 type encoder struct {
-	buf  []byte
-	data uint64 // bytes of the tensors so far
+	w     *bufio.Writer // or nil; it keeps its errors for Flush
+	n     uint64        // bytes written
+	fresh bool          // nothing of the innermost object is
+	buf   []byte        // empty
+	data  uint64        // bytes of the tensors so far
+	last  uint64        // of the last
+}
+
+// put writes b, which began as e.buf.
+func (e *encoder) put(b []byte) {
+	if e.n += uint64(len(b)); e.w != nil {
+		e.w.Write(b)
+	}
+	e.buf = b[:0]
 }
 
 func (e *encoder) metadata(md layout.Metadata) error {
 	if err := e.key(metadataKey, metadataKey); err != nil {
 		return err
 	}
-	e.buf = append(e.buf, '{')
+	e.put(append(e.buf, '{'))
+	e.fresh = true
 	for key, value := range md.All() {
 		text, ok := value.(string)
 		if !ok {
@@ -134,7 +175,7 @@ func (e *encoder) metadata(md layout.Metadata) error {
 			return err
 		}
 	}
-	e.buf = append(e.buf, '}')
+	e.put(append(e.buf, '}'))
 	return nil
 }
 
@@ -154,32 +195,34 @@ func (e *encoder) tensor(t *layout.Tensor) error {
 	if err := e.key("name", string(t.Name)); err != nil {
 		return err
 	}
-	e.buf = append(append(append(e.buf, `{"dtype":"`...), t.DType.String()...), `","shape":`...)
-	e.buf = appendNumbers(e.buf, t.Shape...)
-	e.buf = append(e.buf, `,"data_offsets":`...)
-	e.buf = appendNumbers(e.buf, e.data, e.data+size)
-	e.buf = append(e.buf, '}')
+	b := append(append(append(e.buf, `{"dtype":"`...), t.DType.String()...), `","shape":`...)
+	b = appendNumbers(b, t.Shape...)
+	b = append(b, `,"data_offsets":`...)
+	b = appendNumbers(b, e.data, e.data+size)
+	e.put(append(b, '}'))
 	e.data += size
+	e.last = size
 	return nil
 }
 
 // key begins a member of an object.
 func (e *encoder) key(field, name string) error {
-	if e.buf[len(e.buf)-1] != '{' {
-		e.buf = append(e.buf, ',')
+	if !e.fresh {
+		e.put(append(e.buf, ','))
 	}
+	e.fresh = false
 	err := e.text(field, name)
-	e.buf = append(e.buf, ':')
+	e.put(append(e.buf, ':'))
 	return err
 }
 
-// text appends a string. encoding/json would mend one that is not valid.
+// text writes a string. encoding/json would mend one that is not valid.
 func (e *encoder) text(field, s string) error {
 	if !utf8.ValidString(s) {
 		return e.errorf(field, layout.ErrInvalid, "%s is not valid UTF-8", layout.Quote([]byte(s)))
 	}
-	b, err := layout.AppendJSON(e.buf, s)
-	e.buf = b
+	n, err := layout.WriteJSON(e.w, s)
+	e.n += uint64(n)
 	return err
 }
 
@@ -196,5 +239,5 @@ func appendNumbers[N int | uint64](b []byte, list ...N) []byte {
 }
 
 func (e *encoder) errorf(field string, sentinel error, format string, args ...any) error {
-	return layout.Errorf(layout.SafeTensors, uint64(len(e.buf)), field, sentinel, format, args...)
+	return layout.Errorf(layout.SafeTensors, e.n, field, sentinel, format, args...)
 }

@@ -3,7 +3,9 @@
 package tensorwriter
 
 import (
+	"bufio"
 	"io"
+	"iter"
 	"math"
 
 	"github.com/tensormap/tensormap/layout"
@@ -15,13 +17,45 @@ type Fields struct {
 	Count string // how many tensors there are
 }
 
+// Plan is the file that is to be written.
+type Plan struct {
+	Format layout.Format
+	Size   uint64 // of the file
+	Align  uint64 // of each tensor, a power of two
+	Count  int    // of Tensors
+	// Tensors yields the tensors with Stored, the size of each. It is asked again for the next few as they are
+	// written, so that a plan of many takes no memory for each. Name may be memory that is used again.
+	Tensors iter.Seq[layout.Tensor]
+	Fields  Fields
+}
+
+// Count counts tensors.
+func Count(tensors iter.Seq[layout.Tensor]) (n int) {
+	for range tensors {
+		n++
+	}
+	return n
+}
+
+// Sized yields tensors whose bytes are stored as they are, each with its size.
+func Sized(tensors iter.Seq[layout.Tensor]) iter.Seq[layout.Tensor] {
+	return func(yield func(layout.Tensor) bool) {
+		for t := range tensors {
+			t.Stored, _ = t.DType.Size(t.Shape) // which has been checked
+			if t.Raw = t.Stored; !yield(t) {
+				return
+			}
+		}
+	}
+}
+
 // File is the mechanism under a format's writer. Once a method has failed, the file is of no use and
 // every later call fails alike.
 type File struct {
-	dst    io.Writer
-	index  *layout.Index
-	align  uint64
-	fields Fields
+	dst  io.Writer
+	plan Plan
+	near []layout.Tensor // some tensors of the plan, the one to come among them
+	from int             // the number of the first
 	Mark
 	err error
 }
@@ -32,18 +66,42 @@ type Mark struct {
 	Written uint64 // bytes
 }
 
-// New returns a File that writes the tensors of index to dst, each at a multiple of align, a power of
-// two. It sets their offsets as it writes them. Nothing is written yet.
-func New(dst io.Writer, index *layout.Index, align uint64, fields Fields) *File {
-	index.Names = nil // nobody looks tensors up any more
-	return &File{dst: dst, index: index, align: align, fields: fields}
+// New returns a File that writes the tensors of plan to dst. Nothing is written yet.
+func New(dst io.Writer, plan Plan) *File { return &File{dst: dst, plan: plan} }
+
+// Tensor describes tensor i of the plan, until another is asked for. It is nil if there is none.
+func (f *File) Tensor(i int) *layout.Tensor {
+	if i < f.from || i >= f.from+len(f.near) {
+		f.fetch(i)
+	}
+	if i -= f.from; i < len(f.near) {
+		return &f.near[i]
+	}
+	return nil
 }
 
-// Index describes the planned file.
-func (f *File) Index() *layout.Index { return f.index }
+// fetch reads tensor i and those after it: a part of all, since every time those before i are passed by.
+func (f *File) fetch(i int) {
+	const few, parts = 256, 16
+	most := max(few, f.plan.Count/parts)
+	f.from, f.near = i, make([]layout.Tensor, 0, min(most, max(0, f.plan.Count-i)))
+	var names []byte
+	for t := range f.plan.Tensors {
+		if i--; i >= 0 {
+			continue
+		}
+		if len(f.near) == cap(f.near) {
+			break
+		}
+		at := len(names)
+		names = append(names, t.Name...)
+		t.Name = names[at:len(names):len(names)]
+		f.near = append(f.near, t)
+	}
+}
 
-// SetIndex replaces the index by one with the same tensors.
-func (f *File) SetIndex(index *layout.Index) { f.index = index }
+// Plan returns the plan of the file.
+func (f *File) Plan() *Plan { return &f.plan }
 
 // Begun returns the number of tensors that have been begun.
 func (f *File) Begun() int { return f.next }
@@ -59,7 +117,7 @@ func (f *File) Fail(err error) error {
 
 // Failf fails with an error about a field at an offset.
 func (f *File) Failf(at uint64, field string, sentinel error, format string, args ...any) error {
-	return f.Fail(layout.Errorf(f.index.Format, at, field, sentinel, format, args...))
+	return f.Fail(layout.Errorf(f.plan.Format, at, field, sentinel, format, args...))
 }
 
 // Write writes bytes that belong to no tensor.
@@ -75,6 +133,23 @@ func (f *File) Write(b []byte) error {
 	return nil
 }
 
+// Head writes what write hands to w, such as all that precedes the tensors, in large pieces.
+func (f *File) Head(write func(w *bufio.Writer) error) error {
+	w := bufio.NewWriterSize(headWriter{f}, 64<<10)
+	if err := write(w); err != nil {
+		return err
+	}
+	return w.Flush()
+}
+
+type headWriter struct{ file *File }
+
+func (w headWriter) Write(b []byte) (int, error) {
+	before := w.file.Written
+	err := w.file.Write(b)
+	return int(w.file.Written - before), err
+}
+
 // mostAlign is the largest alignment: that of GGUF.
 const mostAlign = 4096
 
@@ -85,8 +160,8 @@ func (f *File) Pad(to uint64) error { return f.Write(zeros[:to-f.Written]) }
 
 // Complete makes sure that all tensors are written.
 func (f *File) Complete() error {
-	if n := len(f.index.Tensors); f.err == nil && f.next < n {
-		return f.Failf(f.Written, f.fields.Count, layout.ErrTruncated, "%d of %d tensors written", f.next, n)
+	if n := f.plan.Count; f.err == nil && f.next < n {
+		return f.Failf(f.Written, f.plan.Fields.Count, layout.ErrTruncated, "%d of %d tensors written", f.next, n)
 	}
 	return f.err
 }
@@ -96,12 +171,12 @@ func (f *File) begin() (*layout.Tensor, error) {
 	if f.err != nil {
 		return nil, f.err
 	}
-	if f.next == len(f.index.Tensors) {
-		return nil, f.Failf(f.Written, f.fields.Count, layout.ErrInvalid, "a tensor more than the %d declared", f.next)
+	t := f.Tensor(f.next)
+	if t == nil {
+		return nil, f.Failf(f.Written, f.plan.Fields.Count, layout.ErrInvalid, "a tensor more than the %d declared", f.next)
 	}
-	t := &f.index.Tensors[f.next]
 	f.next++
-	t.Offset = (f.Written + f.align - 1) &^ (f.align - 1) // as planned if all sizes were known
+	t.Offset = (f.Written + f.plan.Align - 1) &^ (f.plan.Align - 1) // as planned if all sizes were known
 	return t, f.Pad(t.Offset)
 }
 
@@ -141,7 +216,7 @@ func (d *bounded) Write(b []byte) (int, error) {
 		return 0, f.err
 	}
 	if uint64(len(b)) > d.most-d.n {
-		return 0, f.Failf(d.tensor.Offset, f.fields.Size, layout.ErrInvalid, "tensor %s: more than its %d bytes given", layout.Quote(d.tensor.Name), d.most)
+		return 0, f.Failf(d.tensor.Offset, f.plan.Fields.Size, layout.ErrInvalid, "tensor %s: more than its %d bytes given", layout.Quote(d.tensor.Name), d.most)
 	}
 	before := f.Written
 	err := f.Write(b)
@@ -158,7 +233,7 @@ func NewTensors(f *File) Tensors { return Tensors{f} }
 
 // Size returns how many bytes the whole file will have. A tensor of unknown size counts as not
 // compressed.
-func (w *Tensors) Size() uint64 { return w.file.index.Size }
+func (w *Tensors) Size() uint64 { return w.file.plan.Size }
 
 // Written returns the number of bytes written so far.
 func (w *Tensors) Written() uint64 { return w.file.Written }
@@ -194,7 +269,7 @@ func (w *Tensors) checkSize(t *layout.Tensor, n uint64) error {
 	if n == t.Stored {
 		return nil
 	}
-	return w.file.Failf(t.Offset, w.file.fields.Size, layout.ErrInvalid, "tensor %s: %d bytes given, but %v %v takes %d",
+	return w.file.Failf(t.Offset, w.file.plan.Fields.Size, layout.ErrInvalid, "tensor %s: %d bytes given, but %v %v takes %d",
 		layout.Quote(t.Name), n, t.DType, t.Shape, t.Stored)
 }
 
