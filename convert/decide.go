@@ -118,7 +118,7 @@ func (t *Tensor) requantize(ctx context.Context, p *Plan, buf *buffers) error {
 	if to := p.target.limits(); !CanEncode(d) || !to.canHave(d) {
 		return fmt.Errorf("%w: re-encoding tensor %q to %v in %s", layout.ErrUnsupported, t.Name, d, to.name)
 	}
-	if t.Kept = t.whyKept(p, d, d.Quantized() || fallback != ""); t.Kept != "" {
+	if t.Kept = t.whyKept(p, d, fallback != ""); t.Kept != "" {
 		return nil
 	}
 	if err := t.reencode(ctx, d, buf); err != nil || !t.Reencoded {
@@ -134,7 +134,7 @@ func (t *Tensor) requantize(ctx context.Context, p *Plan, buf *buffers) error {
 }
 
 // whyKept returns the reason why a tensor stays as it is although the options want it as type d.
-func (t *Tensor) whyKept(p *Plan, d layout.DType, quantized bool) string {
+func (t *Tensor) whyKept(p *Plan, d layout.DType, fallback bool) string {
 	from, opts := t.source.DType(), &p.opts
 	switch kind := from.Kind(); {
 	case p.keeps(t.Name):
@@ -148,16 +148,12 @@ func (t *Tensor) whyKept(p *Plan, d layout.DType, quantized bool) string {
 	if _, err := d.Size(t.Shape); err != nil {
 		return err.Error()
 	}
-	if opts.All || d != layout.I8 && !quantized {
+	// What ggml adds to or multiplies with activations is F32.
+	halved := p.Format == layout.GGUF && from == layout.F32 && d.BlockBytes() == 2
+	if opts.All || d != layout.I8 && !d.Quantized() && !fallback && !halved {
 		return ""
 	}
-	if why := whyPrecise(t.Name, t.Shape); why != "" {
-		return why
-	}
-	if (p.chooser != nil || p.Format == layout.GGUF) && isSmall(t.Name) {
-		return "small, and left alone by llama.cpp"
-	}
-	return ""
+	return cmp.Or(whyPrecise(t.Name, t.Shape), p.whyLeft(t.Name))
 }
 
 // whyPrecise returns the reason why a tensor should not be quantized without Options.All.

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -26,6 +27,9 @@ const (
 // finite is layout.ErrInvalid.
 func ReadImportance(path string) (Importance, error) {
 	m, err := loader.Open(path, nil)
+	if errors.Is(err, layout.ErrFormat) {
+		return nil, fmt.Errorf("%s: %w for an importance matrix, which is GGUF; llama-imatrix --in-file OLD -o NEW.gguf converts older ones", path, layout.ErrFormat)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -5,12 +5,14 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
 )
 
 // A recipe quantizes most matrices to one type and some, by their part in the network, to others. The
@@ -30,8 +32,16 @@ var recipes = map[string]recipe{
 	"mxfp4_moe": {layout.MXFP4, 38},
 }
 
+// aliases are llama.cpp's other names of recipes.
+var aliases = map[string]string{"q3_k": "q3_k_m", "q4_k": "q4_k_m", "q5_k": "q5_k_m"}
+
 // Recipes returns the names that Options.Recipe takes, in order.
-func Recipes() []string { return slices.Sorted(maps.Keys(recipes)) }
+func Recipes() []string {
+	return slices.Sorted(func(yield func(string) bool) {
+		maps.Keys(recipes)(yield)
+		maps.Keys(aliases)(yield)
+	})
+}
 
 // A role is the part that a tensor has in a network.
 type role uint8
@@ -85,8 +95,16 @@ var small = []string{
 	"mlp.gate.weight", "block_sparse_moe.gate.weight",
 }
 
-func isSmall(name string) bool {
-	return slices.ContainsFunc(small, func(part string) bool { return strings.Contains(name, part) })
+// whyLeft returns the reason why llama.cpp leaves a matrix alone, or "". By ggml's names matrices to be quantized end in weight.
+func (p *Plan) whyLeft(name string) string {
+	switch ggml := p.model.Format() == layout.GGUF || strings.HasPrefix(name, "blk."); {
+	case p.chooser == nil && p.Format != layout.GGUF:
+	case slices.ContainsFunc(small, func(part string) bool { return strings.Contains(name, part) }):
+		return "small, and left alone by llama.cpp"
+	case ggml && !strings.HasSuffix(name, "weight"):
+		return "no weight by its name, and left alone by llama.cpp"
+	}
+	return ""
 }
 
 // chooser chooses types for the tensors of one model.
@@ -102,7 +120,8 @@ type chooser struct {
 }
 
 func newChooser(ctx context.Context, p *Plan) (*chooser, error) {
-	r, ok := recipes[p.opts.Recipe]
+	name := cmp.Or(aliases[p.opts.Recipe], p.opts.Recipe)
+	r, ok := recipes[name]
 	if !ok {
 		return nil, fmt.Errorf("%w: recipe %q; there are %s", layout.ErrUnsupported, p.opts.Recipe, strings.Join(Recipes(), ", "))
 	}
@@ -110,17 +129,19 @@ func newChooser(ctx context.Context, p *Plan) (*chooser, error) {
 	if err != nil {
 		return nil, err
 	}
-	number := func(key string) int { n, _ := config.Int(key); return int(n) }
+	number := func(key string) int { return firstInt(config, key) }
 	c := &chooser{
-		name: p.opts.Recipe, recipe: r, weighed: len(p.opts.Importance) > 0,
+		name: name, recipe: r, weighed: len(p.opts.Importance) > 0,
 		layers: number("num_hidden_layers"), experts: number("num_local_experts"),
-		heads: number("num_attention_heads"), kvHeads: number("num_key_value_heads"),
+		heads: number("num_attention_heads"), kvHeads: cmp.Or(number("num_key_value_heads"), number("num_attention_heads")),
 	}
 	c.arch, _ = stringAt(p.Metadata, "model_type")
 	names := make(map[role][]string)
 	for t := range p.model.Tensors() {
-		role := roleOf(t.Name())
-		names[role] = append(names[role], t.Name())
+		if whyPrecise(t.Name(), t.Shape()) == "" { // else it is counted among no layers
+			role := roleOf(t.Name())
+			names[role] = append(names[role], t.Name())
+		}
 	}
 	c.values, c.downs = byLayer(names[attentionV]), byLayer(names[ffnDown])
 	c.hasOutput = len(names[outputRole]) > 0
@@ -128,9 +149,24 @@ func newChooser(ctx context.Context, p *Plan) (*chooser, error) {
 	return c, nil
 }
 
-var layerNumber = regexp.MustCompile(`(?:^|\.)(?:blk|layers?|h|block)\.([0-9]{1,6})\.`)
+// firstInt returns a number of the configuration, or the first layer's of a list. It is 0 without any.
+func firstInt(config *loader.Config, key string) int {
+	if n, err := config.Int(key); err == nil {
+		return n
+	}
+	value, _ := config.Value(key)
+	list := reflect.ValueOf(value)
+	if list.Kind() != reflect.Slice || list.Len() == 0 {
+		return 0
+	}
+	n, _ := strconv.Atoi(fmt.Sprint(list.Index(0)))
+	return n
+}
 
-// layerOf returns the number of the layer that a tensor's name has, or -1.
+var layerNumber = regexp.MustCompile(`(?:^blk|(?:^|\.)(?:layers?|h|block))\.([0-9]{1,6})\.`)
+
+// layerOf returns the number of the layer that a tensor's name has, or -1. The blocks of ggml's encoders, as in enc.blk.0, have none, as
+// llama.cpp reads names.
 func layerOf(name string) int {
 	m := layerNumber.FindStringSubmatch(name)
 	if m == nil {
@@ -140,10 +176,10 @@ func layerOf(name string) int {
 	return n
 }
 
-// byLayer numbers names by the layers in them.
+// byLayer numbers names by the layers in them, and in a layer in order.
 func byLayer(names []string) map[string]int {
 	names = slices.Clone(names)
-	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(layerOf(a), layerOf(b)) })
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(layerOf(a), layerOf(b)), cmp.Compare(a, b)) })
 	places := make(map[string]int, len(names))
 	for i, name := range names {
 		places[name] = i
@@ -166,15 +202,15 @@ func (c *chooser) choose(name string, shape []int) layout.DType {
 		return layout.Q8_0
 	case role == outputRole:
 		return layout.Q6_K
-	case c.name == "mxfp4_moe" && len(shape) < 3: // experts are matrices on top of each other
-		return layout.Q8_0
-	case c.name == "mxfp4_moe":
+	case c.name == "mxfp4_moe" && c.isExperts(name, shape):
 		return c.dtype
+	case c.name == "mxfp4_moe":
+		return layout.Q8_0
 	}
 	switch role {
 	case attentionV:
 		d := c.attentionV(c.values[name])
-		if c.arch == "llama" && c.layers == 80 && c.heads != c.kvHeads && (d == layout.Q3_K || d == layout.Q4_K) {
+		if c.is70B() && (d == layout.Q3_K || d == layout.Q4_K) {
 			d = layout.Q5_K // of 70 billion parameters: eight heads share these
 		}
 		if c.experts == 8 {
@@ -195,6 +231,25 @@ func (c *chooser) choose(name string, shape []int) layout.DType {
 		return c.attentionOutput(falcon)
 	}
 	return c.dtype
+}
+
+// isExperts reports whether a tensor has the matrices of experts on top of each other. In BailingMoE 3 those of attention are so too.
+func (c *chooser) isExperts(name string, shape []int) bool {
+	n := len(shape)
+	return n > 2 && shape[n-3] > 1 && (c.arch != "bailingmoe3" || strings.Contains(name, "ffn_"))
+}
+
+// is70B reports whether llama.cpp calls the model one of 70 billion parameters: by architecture and layers.
+func (c *chooser) is70B() bool {
+	switch c.arch {
+	case "llama":
+		return c.layers == 80 && c.heads != c.kvHeads
+	case "qwen2", "deci", "olmo":
+		return c.layers == 80
+	case "jais2":
+		return c.layers == 68
+	}
+	return false
 }
 
 func (c *chooser) attentionV(i int) layout.DType {
@@ -314,13 +369,14 @@ var fallbacks = map[layout.DType]layout.DType{
 // typeFor returns the type that a tensor is to be re-encoded to, and why it is not the one asked for.
 func (p *Plan) typeFor(t *Tensor) (d layout.DType, fallback string) {
 	if p.opts.TypeOf != nil {
-		if d := p.opts.TypeOf(t.Name); d != layout.Invalid {
-			return d, ""
-		}
+		d = p.opts.TypeOf(t.Name)
 	}
-	d = p.opts.DType
-	if p.chooser != nil {
+	switch {
+	case d != layout.Invalid:
+	case p.chooser != nil:
 		d = p.chooser.choose(t.Name, t.Shape)
+	default:
+		d = p.opts.DType
 	}
 	if len(t.Shape) == 0 || d.BlockElems() != 256 {
 		return d, ""

@@ -185,6 +185,110 @@ func TestRecipesOfExperts(t *testing.T) {
 	}
 }
 
+// TestRecipesByLayer: layers are counted by their weights, in the order in which llama.cpp has them, and models of 70 billion parameters and
+// heads of each layer are known.
+func TestRecipesByLayer(t *testing.T) {
+	more := func(i, n int) bool { return i < n/8 || i >= 7*n/8 || (i-n/8)%3 == 2 }
+	pick := func(yes bool) layout.DType {
+		if yes {
+			return layout.Q6_K
+		}
+		return layout.Q4_K
+	}
+	weight := func(format string, i int) content { return counting(fmt.Sprintf(format, i), layout.F16, 2, 256) }
+	plan := func(recipe, metadata string, list ...content) map[string]convert.Tensor {
+		t.Helper()
+		p, err := convert.NewPlan(t.Context(), openBytes(t, apr2File(t, parse(t, metadata), list...)), "x.gguf", &convert.Options{Recipe: recipe})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tensors := make(map[string]convert.Tensor)
+		for _, x := range p.Tensors {
+			tensors[x.Name] = x
+		}
+		return tensors
+	}
+	check := func(tensors map[string]convert.Tensor, name string, want layout.DType) {
+		t.Helper()
+		if x := tensors[name]; x.To != want {
+			t.Errorf("%s is %v (%s), want %v", name, x.To, x.Kept, want)
+		}
+	}
+
+	var list, hugging []content
+	for i := range 16 {
+		list = append(list, counting(fmt.Sprintf("blk.%d.ffn_down.bias", i), layout.F16, 256), weight("blk.%d.ffn_down.weight", i), weight("blk.%d.ssm_a", i))
+		hugging = append(hugging, counting(fmt.Sprintf("model.layers.%d.mlp.down_proj.bias", i), layout.F16, 256), weight("model.layers.%d.mlp.down_proj.weight", i))
+	}
+	slices.Reverse(list) // the order of the file does not count
+	for _, recipe := range []string{"q4_k_m", "q4_k"} {
+		ggml, other := plan(recipe, `{"model_type":"gpt2"}`, list...), plan(recipe, `{"model_type":"gpt2"}`, hugging...)
+		for i := range 16 {
+			check(ggml, fmt.Sprintf("blk.%d.ffn_down.weight", i), pick(more(i, 16)))
+			check(ggml, fmt.Sprintf("blk.%d.ssm_a", i), layout.F16)
+			check(other, fmt.Sprintf("model.layers.%d.mlp.down_proj.weight", i), pick(more(i, 16)))
+		}
+	}
+
+	// T5: by names, the decoder's first, and 10 before 2.
+	var t5 []content
+	for i := range 16 {
+		t5 = append(t5, weight("enc.blk.%d.ffn_down.weight", i))
+	}
+	tensors := plan("q4_k_m", `{"model_type":"t5","architecture":{"num_hidden_layers":16}}`, t5...)
+	for place, i := range []int{0, 1, 10, 11, 12, 13, 14, 15, 2, 3, 4, 5, 6, 7, 8, 9} {
+		check(tensors, fmt.Sprintf("enc.blk.%d.ffn_down.weight", i), pick(more(place, 16)))
+	}
+
+	for metadata, want := range map[string]layout.DType{
+		`{"model_type":"llama","architecture":{"num_hidden_layers":80,"num_attention_heads":64,"num_key_value_heads":8}}`: layout.Q5_K,
+		`{"model_type":"llama","architecture":{"num_hidden_layers":80,"num_attention_heads":64}}`:                         layout.Q3_K,
+		`{"model_type":"qwen2","architecture":{"num_hidden_layers":80,"num_attention_heads":64}}`:                         layout.Q5_K,
+		`{"model_type":"qwen2","architecture":{"num_hidden_layers":64,"num_attention_heads":40}}`:                         layout.Q3_K,
+		`{"model_type":"jais2","architecture":{"num_hidden_layers":68}}`:                                                  layout.Q5_K,
+	} {
+		check(plan("q3_k_s", metadata, weight("blk.%d.attn_v.weight", 0)), "blk.0.attn_v.weight", want)
+	}
+	for heads, want := range map[string]layout.DType{"[8,0,8]": layout.Q4_K, "[0,8,8]": layout.Q3_K, "[]": layout.Q3_K, "8": layout.Q4_K, "16": layout.Q3_K} {
+		md := fmt.Sprintf(`{"model_type":"lfm2","architecture":{"num_attention_heads":32,"num_key_value_heads":%s}}`, heads)
+		check(plan("q2_k", md, weight("blk.%d.attn_v.weight", 0)), "blk.0.attn_v.weight", want)
+	}
+	for arch, want := range map[string]layout.DType{"llama": layout.MXFP4, "bailingmoe3": layout.Q8_0} {
+		tensors := plan("mxfp4_moe", fmt.Sprintf(`{"model_type":%q}`, arch), counting("blk.0.attn_k_b.weight", layout.F16, 2, 2, 256),
+			counting("blk.0.ffn_up_exps.weight", layout.F16, 2, 2, 256), counting("blk.0.ffn_up.weight", layout.F16, 1, 2, 256))
+		check(tensors, "blk.0.attn_k_b.weight", want)
+		check(tensors, "blk.0.ffn_up_exps.weight", layout.MXFP4)
+		check(tensors, "blk.0.ffn_up.weight", layout.Q8_0)
+	}
+}
+
+// TestHalvesInGGUF: F16 and BF16 leave the F32 tensors alone that llama.cpp leaves alone, and --type falls back as a recipe does.
+func TestHalvesInGGUF(t *testing.T) {
+	m := openBytes(t, apr2File(t, nil, counting("blk.0.attn_norm.weight", layout.F32, 256), counting("blk.0.ffn_up.bias", layout.BF16, 256),
+		counting("blk.0.ffn_up.weight", layout.F32, 2, 288), counting("blk.0.ssm_conv1d.weight", layout.F32, 2, 256)))
+	for _, c := range []struct {
+		out  string
+		opts convert.Options
+		want []layout.DType
+	}{
+		{"x.gguf", convert.Options{DType: layout.F16}, []layout.DType{layout.F32, layout.F16, layout.F16, layout.F32}},
+		{"x.gguf", convert.Options{DType: layout.F16, All: true}, []layout.DType{layout.F16, layout.F16, layout.F16, layout.F16}},
+		{"x.gguf", convert.Options{DType: layout.BF16}, []layout.DType{layout.F32, layout.BF16, layout.BF16, layout.F32}},
+		{"x.apr", convert.Options{DType: layout.F16}, []layout.DType{layout.F16, layout.F16, layout.F16, layout.F16}},
+		{"x.gguf", convert.Options{DType: layout.Q8_0, TypeOf: func(string) layout.DType { return layout.Q4_K }}, []layout.DType{layout.F32, layout.BF16, layout.Q5_0, layout.F32}},
+	} {
+		p, err := convert.NewPlan(t.Context(), m, c.out, &c.opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range c.want {
+			if x := p.Tensors[i]; x.To != want {
+				t.Errorf("%s, %v: %s is %v, want %v", c.out, c.opts.DType, x.Name, x.To, want)
+			}
+		}
+	}
+}
+
 // TestImportance reads what Python's gguf has written, and quantizes rows and experts by it.
 func TestImportance(t *testing.T) {
 	imp, err := convert.ReadImportance("testdata/imatrix.gguf")
@@ -231,6 +335,12 @@ func TestImportance(t *testing.T) {
 		}
 	}
 	if _, err := convert.ReadImportance("../testdata/gguf/llama.gguf"); !errors.Is(err, layout.ErrInvalid) {
+		t.Error(err)
+	}
+	old := binary.LittleEndian.AppendUint32(nil, 1) // entries, then the length of a name, it, calls, values
+	old = append(append(old, 1, 0, 0, 0, 'w'), 10, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0x80, 0x3f)
+	path := write(t, old)
+	if _, err := convert.ReadImportance(path); !errors.Is(err, layout.ErrFormat) || err.Error() != path+": unknown format for an importance matrix, which is GGUF; llama-imatrix --in-file OLD -o NEW.gguf converts older ones" {
 		t.Error(err)
 	}
 	if _, err := convert.ReadImportance(filepath.Join(t.TempDir(), "no.gguf")); err == nil {

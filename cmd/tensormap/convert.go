@@ -28,16 +28,17 @@ says otherwise. OUT appears once it is complete; an old file of that name stays 
 i8 is int8 with one scale a tensor. Plain integers stay as they are, and so do tensors whose
 rows are no multiple of the block, and those that a --keep matches, which may be given more
 than once: --keep 'lm_head.*' --keep '*embed*'. Case counts. Unless --all is given, quantizing
-(q8_0, …, i8) leaves norms, biases and tensors of one dimension alone. What stayed is said at
+(q8_0, …, i8) leaves norms, biases and tensors of one dimension alone, and f16 and bf16 in GGUF leave those
+that are F32, as ggml wants them. What stayed is said at
 the end, and so is what the new type does not hold: values beyond its range, and values that
 became 0.
 
 q4_k_m, q5_k_m and the like are llama.cpp's recipes: most matrices get one type, those that count
 more get a better one, by their names (ggml's or Hugging Face's) and layers. In GGUF its names of types
-are recipes too: with q4_0 the output matrix becomes Q6_K. mxfp4_moe takes MXFP4 for experts. Rows that are no
+are recipes too: with q4_0 the output matrix becomes Q6_K, and q4_k is q4_k_m. mxfp4_moe takes MXFP4 for experts. Rows that are no
 multiple of 256 get the types of blocks of 32 that llama.cpp takes instead. --type GLOB=TYPE says the
 type of tensors whose names match, and may be given more than once; the first that matches counts.
---dry-run prints them all. --imatrix takes an importance matrix in llama.cpp's GGUF form: errors then
+--dry-run prints them all. --imatrix takes an importance matrix in llama.cpp's GGUF form, not the older .dat: errors then
 count as much as a column matters. Its names are the tensors'.
 
 A quantized checkpoint (FP8 with scales, compressed-tensors, MLX, AWQ, GPTQ, bitsandbytes, MXFP4,
