@@ -190,7 +190,7 @@ func (t *Tensor) reencode(ctx context.Context, d layout.DType, buf *buffers) err
 	if scaled {
 		var scale dequant.I8Scale
 		for run, err := range t.source.Values(buf.step()) {
-			if err := cmp.Or(err, ctx.Err()); err != nil {
+			if err := cmp.Or(err, context.Cause(ctx)); err != nil {
 				return err
 			}
 			scale.Add(run.Values)

@@ -44,7 +44,7 @@ func (w *writer) write() error {
 		w.files = append(w.files, atomicfile.Remove(w.plan.instead))
 	}
 	manifest, err := w.parts()
-	if err := cmp.Or(err, w.progress.ctx.Err()); err != nil {
+	if err := cmp.Or(err, context.Cause(w.progress.ctx)); err != nil {
 		return err
 	}
 	if err := w.lease.Changed(); err != nil { // the files may mix two versions of the source
@@ -229,7 +229,7 @@ const monitorPiece = 8 << 20
 
 func (m *monitor) Write(b []byte) (written int, err error) {
 	for first := true; first || len(b) > 0; first = false {
-		if err := m.progress.ctx.Err(); err != nil {
+		if err := context.Cause(m.progress.ctx); err != nil {
 			return written, err
 		}
 		n, err := m.w.Write(b[:min(len(b), monitorPiece)])

@@ -184,7 +184,7 @@ func (f *file) Fill(ctx context.Context, buffers []plan.Padded, off uint64) erro
 		return f.fillSealed(buffers, off)
 	}
 	for _, p := range buffers {
-		if err := ctx.Err(); err != nil {
+		if err := context.Cause(ctx); err != nil {
 			return err
 		}
 		off += p.Gap

@@ -291,3 +291,23 @@ func TestLeaseContextLocal(t *testing.T) {
 		}
 	})
 }
+
+// TestEndedContext hands an ended context to what takes one itself: the error is the context's cause.
+func TestEndedContext(t *testing.T) {
+	eachWay(t, lifetimeFile(t), func(t *testing.T, m *loader.Model) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(errDeadline)
+		x := tensor(t, m, "i8")
+		xs := make([]float32, x.Shape()[len(x.Shape())-1])
+		for name, err := range map[string]error{
+			"Warm":   func() error { _, err := m.Warm(ctx, []string{"i8"}, nil); return err }(),
+			"slowly": func() error { _, err := m.WarmAll(ctx, &loader.WarmOptions{BytesPerSecond: 1}); return err }(),
+			"Verify": func() error { _, err := m.Verify(ctx, nil); return err }(),
+			"MatVec": x.MatVec(ctx, make([]float32, x.Elements()/uint64(len(xs))), xs),
+		} {
+			if !errors.Is(err, errDeadline) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}

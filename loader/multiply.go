@@ -43,7 +43,7 @@ func (t Tensor) MatMul(ctx context.Context, dst, xs []float32, n int) error {
 		return err
 	}
 	defer t.leave()
-	if err := cmp.Or(ctx.Err(), t.ctx().Err()); err != nil {
+	if err := cmp.Or(context.Cause(ctx), context.Cause(t.ctx())); err != nil {
 		return t.wrap(err)
 	}
 	if len(dst) == 0 {
@@ -222,7 +222,7 @@ func (p *product) both(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-func (p *product) ended() error { return cmp.Or(p.ctx.Err(), p.lease.Err()) }
+func (p *product) ended() error { return cmp.Or(context.Cause(p.ctx), context.Cause(p.lease)) }
 
 // prepare makes the activations of n vectors for rows of type d.
 func (p *product) prepare(d layout.DType, xs []float32, n int) error {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/binary"
 	"encoding/json"
 	"math"
@@ -140,7 +139,7 @@ func TestConvertInterrupted(t *testing.T) {
 		if verb == "dump" {
 			args = []string{"dump", file, "a", "--as", "raw", "-o", filepath.Join(dir, "out")}
 		}
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := interruptible(t)
 		go func() {
 			defer cancel()
 			waitForFile(t, dir)
@@ -152,7 +151,7 @@ func TestConvertInterrupted(t *testing.T) {
 }
 
 func TestInterruptedBefore(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := interruptible(t)
 	cancel()
 	file := modeltest.Small(t)
 	dir := t.TempDir()

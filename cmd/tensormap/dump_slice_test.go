@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -250,7 +249,7 @@ func TestSliceToFile(t *testing.T) {
 }
 
 func TestSliceInterrupted(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := interruptible(t)
 	cancel()
 	tensormapContext(ctx, "dump", modeltest.Small(t), "a.weight[1]").failsWith(t, "interrupted")
 }

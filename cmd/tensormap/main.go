@@ -20,7 +20,7 @@ import (
 func main() {
 	keepLittleGarbage()
 	ignoreBrokenPipes()
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancelCause(context.Background())
 	finish := obeySignals(cancel)
 	status := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	finish()

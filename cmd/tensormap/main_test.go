@@ -39,6 +39,12 @@ func tensormap(args ...string) result {
 	return tensormapContext(context.Background(), args...)
 }
 
+// interruptible returns a context, and what ends it as a signal does.
+func interruptible(t *testing.T) (ctx context.Context, interrupt func()) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	return ctx, func() { cancel(errInterrupted) }
+}
+
 func tensormapContext(ctx context.Context, args ...string) result {
 	var stdout, stderr bytes.Buffer
 	status := run(ctx, args, &stdout, &stderr)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -242,7 +241,7 @@ func TestInterruptedRequest(t *testing.T) {
 	files := http.FileServer(http.Dir(testdata))
 	for _, wait := range []string{"", "model-00003-of-00004.apr"} { // opening, and in a sibling
 		for _, args := range [][]string{{"inspect", ""}, {"verify", ""}, {"dump", "", "x"}, {"convert", "", t.TempDir() + "/x.apr"}} {
-			ctx, cancel := context.WithCancel(t.Context())
+			ctx, cancel := interruptible(t)
 			s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 				if strings.HasSuffix(req.URL.Path, wait) {
 					cancel()
@@ -260,7 +259,7 @@ func TestInterruptedRequest(t *testing.T) {
 func TestInterruptedRead(t *testing.T) {
 	content := safetensorsOf(1 << 20)
 	for _, args := range [][]string{{"verify", ""}, {"dump", "", "a"}, {"dump", "", "a", "--as=raw"}, {"convert", "", t.TempDir() + "/x.apr"}} {
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := interruptible(t)
 		s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			if !strings.HasPrefix(req.Header.Get("Range"), "bytes=0-") {
 				cancel()

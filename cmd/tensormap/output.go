@@ -108,7 +108,7 @@ const pieceBytes = 4 << 20
 
 func (p pieces) Write(b []byte) (written int, err error) {
 	for {
-		if err := p.ctx.Err(); err != nil {
+		if err := context.Cause(p.ctx); err != nil {
 			return written, err
 		}
 		piece := b[written:min(written+pieceBytes, len(b))]

@@ -35,7 +35,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return prof.start()
 	}
 	root.SetArgs(args)
-	cmd, err := root.ExecuteContextC(interruptible{ctx})
+	cmd, err := root.ExecuteContextC(ctx)
 	if stopErr := prof.stop(); err == nil {
 		err = stopErr
 	}

@@ -14,29 +14,18 @@ import (
 // command waits for something that may never come, such as the reader of a pipe.
 const grace = 2 * time.Second
 
-// interruptible is a context whose end errors call an interrupt.
-type interruptible struct{ context.Context }
+// errInterrupted is the cause of a context that a signal ended.
+var errInterrupted error = interrupted{context.Canceled}
 
-// Err returns errInterrupted once the context is canceled.
-func (c interruptible) Err() error {
-	if err := c.Context.Err(); err != context.Canceled {
-		return err
-	}
-	return errInterrupted{context.Canceled}
-}
+type interrupted struct{ error }
 
-// Value returns nil. Contexts made of this one would find the one within by a value, and repeat its error.
-func (interruptible) Value(any) any { return nil }
-
-type errInterrupted struct{ error }
-
-func (errInterrupted) Error() string   { return "interrupted" }
-func (e errInterrupted) Unwrap() error { return e.error }
+func (interrupted) Error() string   { return "interrupted" }
+func (i interrupted) Unwrap() error { return i.error }
 
 // obeySignals asks for an orderly end at the first signal; a second one, or the end of
 // the grace, ends the process there and then. Once the work has ended, finish ends the process
 // by the signal that came, if one did, and returns if none.
-func obeySignals(cancel context.CancelFunc) (finish func()) {
+func obeySignals(cancel context.CancelCauseFunc) (finish func()) {
 	// What the process was started to ignore, as by nohup, it goes on to ignore.
 	heard := slices.DeleteFunc(slices.Clone(endingSignals), signal.Ignored)
 	if len(heard) == 0 {
@@ -47,7 +36,7 @@ func obeySignals(cancel context.CancelFunc) (finish func()) {
 	go func() {
 		s := <-signals
 		first <- s
-		cancel()
+		cancel(errInterrupted)
 		select {
 		case s = <-signals:
 		case <-time.After(grace):

@@ -238,7 +238,7 @@ type worker struct {
 // saw reports that n bytes have been read. The error is that of the context.
 func (w *worker) saw(n uint64) error {
 	w.scheduler.saw(w.running, n)
-	return w.scheduler.ctx.Err()
+	return context.Cause(w.scheduler.ctx)
 }
 
 // delivery hands results to the caller's function in their order.

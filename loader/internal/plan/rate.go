@@ -18,7 +18,7 @@ type rate struct {
 // wait lets n bytes through when it is their time.
 func (r *rate) wait(ctx context.Context, n uint64) error {
 	if r.bytesPerSecond == 0 || n == 0 {
-		return ctx.Err()
+		return context.Cause(ctx)
 	}
 	now := time.Now()
 	timer := time.NewTimer(r.reserve(now, n).Sub(now))
@@ -27,7 +27,7 @@ func (r *rate) wait(ctx context.Context, n uint64) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return context.Cause(ctx)
 	}
 }
 

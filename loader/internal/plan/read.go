@@ -19,7 +19,7 @@ func (p *Plan) Resident(ctx context.Context) (total uint64, err error) {
 		if !m.Aliased() {
 			continue
 		}
-		if err := ctx.Err(); err != nil {
+		if err := context.Cause(ctx); err != nil {
 			return total, err
 		}
 		n, err := m.Resident(piece.Off, piece.N)
@@ -61,7 +61,7 @@ func (p *Plan) work(ctx context.Context, items iter.Seq[uint64], progress *paral
 		if piece.File.Mapping().Aliased() {
 			read = p.populate
 		}
-		err := cmp.Or(ctx.Err(), mmapio.Guard(func() error { return read(ctx, piece) }))
+		err := cmp.Or(context.Cause(ctx), mmapio.Guard(func() error { return read(ctx, piece) }))
 		if err != nil {
 			return err
 		}
