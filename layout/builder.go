@@ -13,12 +13,13 @@ import (
 // Builder collects the tensors of a file and checks everything that an Index promises.
 // All decoders build their index with it, so every format is checked alike.
 type Builder struct {
-	ix   Index
-	lim  Limits
-	data Section // where tensors may be
-	dims []int
-	text []byte // names, many to an allocation
-	span string // the format's name for a tensor's position
+	ix    Index
+	count int // of tensors at most
+	lim   Limits
+	data  Section // where tensors may be
+	dims  []int
+	text  []byte // names, many to an allocation
+	span  string // the format's name for a tensor's position
 	// sorted stays true while offsets only rise and nothing overlaps, as in nearly
 	// every real file. Then nothing is left to sort.
 	sorted bool
@@ -40,18 +41,29 @@ func NewBuilder(f Format, size, count uint64, spanField string, lim Limits) (*Bu
 	if err := checkCount(f, size, count, lim); err != nil {
 		return nil, err
 	}
-	return &Builder{
-		ix: Index{
-			Format:  f,
-			Size:    size,
-			Tensors: make([]Tensor, 0, count),
-			Names:   NewNames(int(count)),
-		},
-		lim:    lim,
-		data:   Section{Size: size},
-		span:   spanField,
-		sorted: true,
-	}, nil
+	b := &Builder{ix: Index{Format: f, Size: size}, count: int(count), lim: lim, data: Section{Size: size}, span: spanField, sorted: true}
+	if lim.expected != nil {
+		b.ix.Tensors = lim.expected.room(b.count)
+	} else {
+		b.own()
+	}
+	return b, nil
+}
+
+// own takes memory for tensors, and a table of their names.
+func (b *Builder) own() { b.ix.Tensors, b.ix.Names = make([]Tensor, 0, b.count), NewNames(b.count) }
+
+// stray makes b do without what was expected of the file, because a tensor is not.
+func (b *Builder) stray() {
+	n, tensors := len(b.ix.Tensors), b.ix.Tensors
+	b.lim.expected.strayed.Store(true)
+	b.lim.expected = nil
+	b.own()
+	copy(b.ix.Tensors[:cap(b.ix.Tensors)], tensors[:min(n+1, cap(tensors))]) // with the one that Next gave
+	b.ix.Tensors = b.ix.Tensors[:n]
+	for i := range n {
+		b.ix.Names.Add(HashNameBytes(tensors[i].Name), i)
+	}
 }
 
 func checkCount(f Format, size, count uint64, lim Limits) error {
@@ -116,6 +128,9 @@ func (b *Builder) Dims(n int) []int {
 // Next returns the tensor that comes next, for the caller to fill in place and then Add. Its
 // Name may be a slice of the input, or of memory that is used again.
 func (b *Builder) Next() *Tensor {
+	if len(b.ix.Tensors) == cap(b.ix.Tensors) && b.lim.expected != nil {
+		b.stray()
+	}
 	if n := len(b.ix.Tensors); n < cap(b.ix.Tensors) {
 		return &b.ix.Tensors[:n+1][n]
 	}
@@ -127,8 +142,14 @@ func (b *Builder) Next() *Tensor {
 // that with the Raw that the file states.
 func (b *Builder) Add(at uint64) error {
 	t := b.Next()
-	if err := b.name(t, at); err != nil {
-		return err
+	if e := b.lim.expected; e != nil && !(uint64(len(t.Name)) <= b.lim.NameBytes && e.take(t, len(b.ix.Tensors))) {
+		b.stray()
+		t = b.Next()
+	}
+	if b.lim.expected == nil {
+		if err := b.name(t, at); err != nil {
+			return err
+		}
 	}
 	if uint64(len(t.Shape)) > b.lim.Rank {
 		return b.errorf(at, "shape", ErrLimit, t.Name, "%d dimensions, more than %d", len(t.Shape), b.lim.Rank)
@@ -214,6 +235,10 @@ func (b *Builder) enter(t *Tensor, at uint64) error {
 	if len(b.ix.Tensors) == cap(b.ix.Tensors) {
 		// The table is sized for count. Past that, a probe would never end.
 		return b.errorf(at, "tensor_count", ErrLimit, t.Name, "more than %d tensors", cap(b.ix.Tensors))
+	}
+	if b.lim.expected != nil { // names are on the roster once
+		b.ix.Tensors = b.ix.Tensors[:len(b.ix.Tensors)+1]
+		return nil
 	}
 	p := b.ix.Names.Probe(HashNameBytes(t.Name))
 	for {

@@ -16,8 +16,11 @@ type Index struct {
 	Tensors []Tensor
 	// Sections are the parts of the file that are not tensors.
 	Sections []Section
-	// Names finds tensors by name: a Probe's index is one into Tensors.
+	// Names finds tensors by name: a Probe's index is one into Tensors. The table of a file that is one of several is
+	// that of all, and Tensors are a part of theirs.
 	Names *Names
+
+	first int // of Tensors in those that Names finds
 }
 
 // Section is a named part of a file, such as a header.
@@ -34,10 +37,16 @@ func (ix *Index) Find(name string) int {
 		if !ok {
 			return -1
 		}
-		if string(ix.Tensors[i].Name) == name {
+		if i -= ix.first; 0 <= i && i < len(ix.Tensors) && string(ix.Tensors[i].Name) == name {
 			return i
 		}
 	}
+}
+
+// Share makes the index that of a file among several: its tensors are n of list from first on, and names finds all of list.
+func (ix *Index) Share(list []Tensor, names *Names, first int) {
+	n := len(ix.Tensors)
+	ix.Tensors, ix.Names, ix.first = list[first:first+n:first+n], names, first
 }
 
 // Aligned reports whether t's bytes may be used where they are. Their offset is then a multiple

@@ -60,12 +60,12 @@ func (n *Names) Add(hash uint64, i int) {
 	p.Add(i)
 }
 
-// Renumbered returns a table with record to[i] wherever n has record i. to holds every number below its length once.
-func (n *Names) Renumbered(to []uint32) *Names {
+// renumbered returns a table with record to[i]-1 wherever n has record i. to holds every number from 1 to its length once.
+func (n *Names) renumbered(to []uint32) *Names {
 	slots := make([]uint32, len(n.slots))
 	for i, slot := range n.slots {
 		if slot != 0 {
-			slots[i] = slot&^n.index | (to[slot&n.index-1] + 1)
+			slots[i] = slot&^n.index | to[slot&n.index-1]
 		}
 	}
 	return &Names{slots, n.mask, n.index}

@@ -29,7 +29,7 @@ type members interface {
 // membersOf returns the members of the model that first leads to.
 func membersOf(first file) (members, error) {
 	if m, ok := first.layout.(*manifest.File); ok {
-		return listed{first, m}, nil
+		return listed{first, m, m.Roster()}, nil
 	}
 	split, err := shard.SplitOf(first.layout, first.path)
 	if err != nil || split == nil {
@@ -55,6 +55,7 @@ func (a alone) manifest() *manifest.File { return nil }
 type listed struct {
 	first file
 	*manifest.File
+	roster *layout.Roster // of the shards, or nil
 }
 
 func (l listed) open(ctx context.Context, from source, lim *layout.Limits) ([]file, error) {
@@ -72,7 +73,7 @@ func (l listed) open(ctx context.Context, from source, lim *layout.Limits) ([]fi
 			s.close()
 			return file{}, err
 		}
-		f, err := decodeStored(s, lim)
+		f, err := decodeStored(s, l.roster.Limits(lim, i))
 		if err != nil {
 			return file{}, &fileError{s.path, err}
 		}
@@ -92,7 +93,7 @@ func (l listed) open(ctx context.Context, from source, lim *layout.Limits) ([]fi
 }
 
 func (l listed) stitch(files []file, lim *layout.Limits) (*shard.Table, error) {
-	return shard.Stitch(l.File, partsOf(files[:len(files)-1]), lim)
+	return shard.Stitch(l.File, l.roster, partsOf(files[:len(files)-1]), lim)
 }
 
 func (l listed) manifest() *manifest.File { return l.File }
@@ -172,6 +173,9 @@ func openAll(n int, from source, open func(i int) (file, error)) (files []file, 
 		files = append(files, f)
 	}
 	first := len(files)
+	if first == n {
+		return files, nil
+	}
 	var mu sync.Mutex
 	opened := make(map[int]file)
 	err = parallel.Each(min(openers, n-first), parallel.Range(uint64(n-first)), func(items iter.Seq[uint64]) error {

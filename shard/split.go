@@ -119,7 +119,7 @@ func (s *Split) Stitch(parts []Part, lim *layout.Limits) (*Table, error) {
 		return nil, layout.Errorf(format, b.Offset, "name", layout.ErrDuplicate, "tensor %s is in %s and, at this offset, in %s",
 			layout.Quote(a.Name), quote(s.Name(int(a.File))), quote(s.Name(int(b.File))))
 	}
-	return t, nil
+	return share(parts, t), nil
 }
 
 func quote(name string) string { return layout.Quote([]byte(name)) }

@@ -15,21 +15,20 @@ type Part struct {
 
 // Table is the tensors of several files as if they were one's.
 type Table struct {
-	// Tensors of all parts, in the parts' order; File is the part's position. Names and
-	// shapes are shared with the parts' indexes.
+	// Tensors of all parts, in the parts' order; File is the part's position. The parts' indexes share them.
 	Tensors []layout.Tensor
 	// Names finds them: a Probe's index is one into Tensors.
 	Names *layout.Names
 }
 
 // find returns the position of the tensor called name, or -1.
-func (t *Table) find(name string) int {
-	for p := t.Names.Probe(layout.HashName(name)); ; {
+func (t *Table) find(name []byte) int {
+	for p := t.Names.Probe(layout.HashNameBytes(name)); ; {
 		i, ok := p.Next()
 		if !ok {
 			return -1
 		}
-		if string(t.Tensors[i].Name) == name {
+		if bytes.Equal(t.Tensors[i].Name, name) {
 			return i
 		}
 	}
@@ -77,8 +76,8 @@ func checkCount(parts []Part, lim *layout.Limits) (count, most uint64) {
 }
 
 // Stitch makes one table of the tensors of m's shards. parts are the files that m.Shards names, in
-// order.
-func Stitch(m *manifest.File, parts []Part, lim *layout.Limits) (*Table, error) {
+// order. roster is m's if they were decoded with it, else nil.
+func Stitch(m *manifest.File, roster *layout.Roster, parts []Part, lim *layout.Limits) (*Table, error) {
 	for i, p := range parts {
 		if err := m.CheckFormat(i, p.Index.Format); err != nil {
 			return nil, err
@@ -88,15 +87,26 @@ func Stitch(m *manifest.File, parts []Part, lim *layout.Limits) (*Table, error) 
 	if n > most {
 		return nil, m.TooMany(n, most)
 	}
-	t := &Table{Tensors: join(parts, n)}
-	if t.Names = m.Table(t.Tensors); t.Names != nil {
-		return t, nil
+	if tensors, names, ok := roster.Table(); ok {
+		m.Held(tensors)
+		return share(parts, &Table{tensors, names}), nil
 	}
+	t := &Table{Tensors: join(parts, n)}
 	if c := t.name(); c != nil {
 		return nil, m.Twice(&t.Tensors[c.first], &t.Tensors[c.second])
 	}
 	if err := m.CheckTensors(t.Tensors, t.find); err != nil {
 		return nil, err
 	}
-	return t, nil
+	return share(parts, t), nil
+}
+
+// share makes the indexes of all parts lead to their tensors in t.
+func share(parts []Part, t *Table) *Table {
+	first := 0
+	for _, p := range parts {
+		p.Index.Share(t.Tensors, t.Names, first)
+		first += len(p.Index.Tensors)
+	}
+	return t
 }

@@ -3,6 +3,7 @@ package shard_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -14,9 +15,9 @@ import (
 )
 
 // index is that of a file with tensors of one byte.
-func index(t testing.TB, f layout.Format, names ...string) *layout.Index {
+func index(t testing.TB, f layout.Format, lim *layout.Limits, names ...string) *layout.Index {
 	t.Helper()
-	b, err := layout.NewBuilder(f, uint64(len(names)), uint64(len(names)), "offset", (*layout.Limits)(nil).WithDefaults())
+	b, err := layout.NewBuilder(f, uint64(len(names)), uint64(len(names)), "offset", lim.WithDefaults())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,18 +35,36 @@ func index(t testing.TB, f layout.Format, names ...string) *layout.Index {
 	return ix
 }
 
-func parts(t testing.TB, f layout.Format, names ...[]string) (list []shard.Part) {
+func parts(t testing.TB, f layout.Format, roster *layout.Roster, names ...[]string) (list []shard.Part) {
 	for i, names := range names {
-		list = append(list, shard.Part{Path: fmt.Sprint("file ", i), Index: index(t, f, names...)})
+		list = append(list, shard.Part{Path: fmt.Sprint("file ", i), Index: index(t, f, roster.Limits(nil, i), names...)})
 	}
 	return list
 }
 
-// stitch decodes a manifest and stitches what its shards hold.
+// stitch decodes a manifest and stitches what its shards hold. A roster changes nothing.
 func stitch(t testing.TB, doc layout.Bytes, lim *layout.Limits, names ...[]string) (*manifest.File, *shard.Table, error) {
 	t.Helper()
 	m := modeltest.DecodeManifest(t, string(doc))
-	table, err := shard.Stitch(m, parts(t, m.Of, names...), lim)
+	list := parts(t, m.Of, nil, names...)
+	want, wantErr := shard.Stitch(m, nil, list, lim)
+	m = modeltest.DecodeManifest(t, string(doc))
+	roster := m.Roster()
+	list = parts(t, m.Of, roster, names...)
+	table, err := shard.Stitch(m, roster, list, lim)
+	if fmt.Sprint(err) != fmt.Sprint(wantErr) || err == nil && !reflect.DeepEqual(table.Tensors, want.Tensors) {
+		t.Errorf("with a roster %v, %v; without %v, %v", table, err, want, wantErr)
+	}
+	for i, p := range list {
+		for at, name := range names[i] {
+			if err == nil && (p.Index.Find(name) != at || &p.Index.Tensors[at] != &table.Tensors[shard.Find(table, name)]) {
+				t.Errorf("tensor %s of part %d is found at %d", name, i, p.Index.Find(name))
+			}
+		}
+		if err == nil && p.Index.Find("nothing") != -1 {
+			t.Error("nothing is found")
+		}
+	}
 	return m, table, err
 }
 
@@ -76,7 +95,7 @@ func TestStitch(t *testing.T) {
 	}
 }
 
-// TestStitchMany: the map's own table of names serves if it has enough of them, in any order, and tells what is wrong.
+// TestStitchMany: the map's own table of names serves, in any order, and what is wrong is told.
 func TestStitchMany(t *testing.T) {
 	const n = 100
 	names := make([][]string, 2)
@@ -154,11 +173,11 @@ func TestStitchErrors(t *testing.T) {
 	}
 	doc, at := modeltest.Marked(`{"weight_map":{"x":"a","y":¶"b","z":"b"}}`)
 	m := modeltest.DecodeManifest(t, string(doc))
-	list := parts(t, layout.SafeTensors, []string{"x"}, []string{"y"})
-	_, err := shard.Stitch(m, list, nil)
+	list := parts(t, layout.SafeTensors, nil, []string{"x"}, []string{"y"})
+	_, err := shard.Stitch(m, nil, list, nil)
 	modeltest.CheckManifestError(t, err, at+8, "weight_map", layout.ErrNotFound, `"z"`)
-	list[1].Index = index(t, layout.APR2, "y", "z")
-	_, err = shard.Stitch(m, list, nil)
+	list[1].Index = index(t, layout.APR2, nil, "y", "z")
+	_, err = shard.Stitch(m, nil, list, nil)
 	modeltest.CheckManifestError(t, err, at, "weight_map", layout.ErrInvalid, `"b" is of format apr2, not safetensors`)
 	modeltest.CheckManifestError(t, m.Unusable(1, layout.ErrClosed), at, "weight_map", layout.ErrClosed, `"b"`)
 	if err := m.CheckSize(1, 5); err != nil {
@@ -190,8 +209,9 @@ func TestManyShards(t *testing.T) {
 	}
 	m := modeltest.DecodeManifest(t, string(doc))
 	names[500] = append(names[500], "one more")
-	files := parts(t, layout.APR2, names...)
-	table, err := shard.Stitch(m, files, nil)
+	roster := m.Roster()
+	files := parts(t, layout.APR2, roster, names...)
+	table, err := shard.Stitch(m, roster, files, nil)
 	if err != nil || len(table.Tensors) != tensors+1 {
 		t.Fatal(err)
 	}

@@ -19,23 +19,23 @@ func (s *Scanner[T]) remember(k span) {
 // distinct fails if two of s.keys[first:], the keys of one object, are the same, and forgets
 // them. It reports false if they are and may be.
 func (s *Scanner[T]) distinct(first int) bool {
+	const few = 16 // so few are compared faster one by one
 	keys := s.keys[first:]
 	s.keys = s.keys[:first]
-	_, ok := s.table(keys)
-	return ok
-}
-
-// table returns the names of keys, those of one object, unless these are few. It fails if two are the same.
-// It reports false if they are and may be.
-func (s *Scanner[T]) table(keys []span) (names *layout.Names, ok bool) {
-	if s.err != nil {
-		return nil, true
-	}
-	const few = 16 // so few are compared faster one by one
+	var names *layout.Names
 	if len(keys) > few {
 		names = layout.NewNames(len(keys))
 	}
-	ok = true
+	return s.file(names, keys)
+}
+
+// file enters keys, those of one object, into names, which is nil if they are few. It fails if two are the same.
+// It reports false if they are and may be.
+func (s *Scanner[T]) file(names *layout.Names, keys []span) bool {
+	if s.err != nil {
+		return true
+	}
+	ok := true
 	for i, k := range keys {
 		name := s.value(k)
 		if !s.filed(names, keys, i, name) {
@@ -43,17 +43,17 @@ func (s *Scanner[T]) table(keys []span) (names *layout.Names, ok bool) {
 		}
 		if ok = false; !s.lastWins {
 			s.Fail(s.base+uint64(k.at)-1, layout.ErrDuplicate, "key %s occurs twice", layout.Quote([]byte(name)))
-			return nil, false
+			break
 		}
 	}
-	return names, ok
+	return ok
 }
 
 // Keys are the keys of one object, in its order. No two are the same.
 type Keys[T string | []byte] struct {
 	text  T
 	spans []span
-	names *layout.Names // nil if there are few
+	names *layout.Names
 }
 
 // Table reads an object, and keeps its keys, for which it takes memory for about so many at first. read reads the value of
@@ -67,9 +67,9 @@ func (s *Scanner[T]) Table(want string, about int, read func(key T)) Keys[T] {
 			read(s.value(k))
 		}
 	}
-	keys := Keys[T]{text: s.text, spans: s.keys}
+	keys := Keys[T]{s.text, s.keys, layout.NewNames(len(s.keys))}
 	s.keys = outer
-	keys.names, _ = s.table(keys.spans)
+	s.file(keys.names, keys.spans)
 	return keys
 }
 
@@ -78,15 +78,15 @@ func (k *Keys[T]) Len() int { return len(k.spans) }
 
 // At returns key i. It copies nothing but a key with escapes.
 func (k *Keys[T]) At(i int) T {
-	s := Scanner[T]{text: k.text}
-	return s.value(k.spans[i])
+	x := k.spans[i]
+	if x.end < escaped {
+		return k.text[x.at:x.end]
+	}
+	return (&Scanner[T]{text: k.text}).unescaped(x)
 }
 
 // Find returns the position of a key, or -1.
 func (k *Keys[T]) Find(key T) int {
-	if k.names == nil {
-		return slices.IndexFunc(k.spans, func(x span) bool { return string((&Scanner[T]{text: k.text}).value(x)) == string(key) })
-	}
 	for p := k.names.Probe(hash(key)); ; {
 		if i, ok := p.Next(); !ok {
 			return -1
@@ -96,7 +96,12 @@ func (k *Keys[T]) Find(key T) int {
 	}
 }
 
-// Names returns the table that finds the keys, or nil if there are few.
+// Escaped reports whether a key has an escape.
+func (k *Keys[T]) Escaped() bool {
+	return slices.ContainsFunc(k.spans, func(x span) bool { return x.end >= escaped })
+}
+
+// Names returns the table that finds the keys.
 func (k *Keys[T]) Names() *layout.Names { return k.names }
 
 // filed reports whether name, that of key i, is the name of a key before it. If it is not, it

@@ -80,7 +80,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// TestTable: few keys are found without a table of their names, many with it. Objects within take no part.
+// TestTable: keys are found, be they few or many. Objects within take no part.
 func TestTable(t *testing.T) {
 	for _, n := range []int{0, 3, 100} {
 		var text strings.Builder
@@ -92,7 +92,7 @@ func TestTable(t *testing.T) {
 		s := scan(text.String())
 		read := 0
 		keys := s.Table("an object", n/2, func(key []byte) { s.Skip(); read++ })
-		if s.End(); s.Err() != nil || keys.Len() != n+1 || read != n+1 || (keys.Names() != nil) != (n == 100) {
+		if s.End(); s.Err() != nil || keys.Len() != n+1 || read != n+1 {
 			t.Fatalf("%d keys: %v", keys.Len(), s.Err())
 		}
 		if keys.Find([]byte("é")) != 0 || string(keys.At(0)) != "é" || keys.Find([]byte("x")) != -1 {

@@ -1,8 +1,8 @@
 package manifest
 
 import (
+	"bytes"
 	"encoding/hex"
-	"slices"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
@@ -21,7 +21,7 @@ func (m *File) errorf(path []any, field string, sentinel error, format string, a
 func (m *File) errorAt(i int, sentinel error, format string, args ...any) error {
 	path := []any{"shards", i, "file"}
 	if m.Of == layout.SafeTensors {
-		path = []any{"weight_map", m.names.At(m.Shards[i].first)}
+		path = []any{"weight_map", string(m.names.At(m.Shards[i].first))}
 	}
 	return m.errorf(path, m.fileField(), sentinel, format, args...)
 }
@@ -127,59 +127,42 @@ func (m *File) Twice(a, b *layout.Tensor) error {
 // tensors are those of all shards.
 type tensors struct {
 	list []layout.Tensor
-	find func(name string) int
+	find func(name []byte) int
 }
 
-// Table returns the table that finds the tensors of all shards in list by name. It returns nil unless these are exactly those
-// of the map, and where it says: CheckTensors then tells what is wrong, if anything is. Their File is the position of their
-// shard.
-func (m *File) Table(list []layout.Tensor) *layout.Names {
-	n := m.names.Len()
-	names := m.names.Names()
-	if len(list) != n || names == nil {
+// tensorBytes is the fewest bytes of a manifest for each of many tensors that a table is made for before the shards are there.
+const tensorBytes = 48
+
+// Roster returns what the map says of the shards' tensors, or nil if it says too much for its size, or writes names with escapes.
+func (m *File) Roster() *layout.Roster {
+	if layout.TooDense(uint64(m.names.Len()), uint64(len(m.text)), tensorBytes) || m.names.Escaped() {
 		return nil
 	}
-	const free = 1<<32 - 1
-	to := slices.Repeat([]uint32{free}, n)
-	next, same := 0, true
-	for i := range list {
-		t, at := &list[i], next
-		// Most writers list the tensors in the order of the shards, and nothing is searched for.
-		if at == n || m.names.At(at) != string(t.Name) {
-			at = m.names.Find(string(t.Name))
-		}
-		if at < 0 || to[at] != free || m.shardOf[at] != t.File {
-			return nil
-		}
-		to[at] = uint32(i)
-		next, same = at+1, same && at == i
-	}
-	m.stitched = &tensors{list: list} // none is left to be found
-	if same {
-		return names
-	}
-	return names.Renumbered(to)
+	return layout.NewRoster(&m.names, m.shardOf, len(m.Shards))
 }
+
+// Held tells that list holds the tensors of all shards, and that these are exactly those of the map, where it says.
+func (m *File) Held(list []layout.Tensor) { m.stitched = &tensors{list: list} } // none is left to be found
 
 // CheckTensors makes sure that the tensors of all shards are where the map says. Their File is the position
 // of their shard. find returns a tensor's position in list, or -1. Audit reports less important
 // disagreements from then on.
-func (m *File) CheckTensors(list []layout.Tensor, find func(name string) int) error {
+func (m *File) CheckTensors(list []layout.Tensor, find func(name []byte) int) error {
 	key, next := m.mapKey(), 0
 	for i, shard := range m.shardOf {
 		name, at := m.names.At(i), next
 		// Most writers list the tensors in the order of the shards, and nothing is searched for.
-		if at == len(list) || string(list[at].Name) != name {
+		if at == len(list) || !bytes.Equal(list[at].Name, name) {
 			at = find(name)
 		}
 		next = at + 1
 		switch {
 		case at < 0:
-			return m.errorf([]any{key, name}, key, layout.ErrNotFound,
-				"tensor %s should be in shard %s, which has no such tensor", quote(name), quote(m.Shards[shard].Name))
+			return m.errorf([]any{key, string(name)}, key, layout.ErrNotFound,
+				"tensor %s should be in shard %s, which has no such tensor", layout.Quote(name), quote(m.Shards[shard].Name))
 		case list[at].File != shard:
-			return m.errorf([]any{key, name}, key, layout.ErrInvalid, "tensor %s should be in shard %s, but is in shard %s",
-				quote(name), quote(m.Shards[shard].Name), quote(m.Shards[list[at].File].Name))
+			return m.errorf([]any{key, string(name)}, key, layout.ErrInvalid, "tensor %s should be in shard %s, but is in shard %s",
+				layout.Quote(name), quote(m.Shards[shard].Name), quote(m.Shards[list[at].File].Name))
 		}
 	}
 	m.stitched = &tensors{list, find}

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -26,7 +27,7 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &File{lim: limits, text: string(doc), index: &layout.Index{
+	m := &File{lim: limits, text: bytes.Clone(doc), index: &layout.Index{
 		Format:   layout.Manifest,
 		Size:     size,
 		Sections: []layout.Section{{Name: "manifest", Size: size}},
@@ -45,7 +46,7 @@ func (m *File) Index() *layout.Index { return m.index }
 // Metadata parses what the manifest itself says about the model. [File.Describe] joins it
 // with what the shards say.
 func (m *File) Metadata(layout.Input) (layout.Metadata, error) {
-	if m.metadata == "" {
+	if m.metadata == nil {
 		return nil, nil
 	}
 	return jsontext.Parse(m.metadata, layout.Manifest, jsontext.Locate(m.text, "metadata"), "metadata", m.lim)
@@ -53,7 +54,7 @@ func (m *File) Metadata(layout.Input) (layout.Metadata, error) {
 
 // Complete reports whether Metadata is all there is to know of the model, so that no shard
 // need be asked.
-func (m *File) Complete() bool { return m.metadata != "" && m.Of == layout.APR2 }
+func (m *File) Complete() bool { return m.metadata != nil && m.Of == layout.APR2 }
 
 // Describe returns the metadata of the model, given that of its first shard. If Complete is
 // true, it does not look at that.
@@ -70,13 +71,13 @@ func (m *File) Describe(first layout.Metadata) (layout.Metadata, error) {
 // decoder makes a File of a JSON object. First it checks all of the text, notes where the values are, and reads
 // the map of tensors, which is most of it. Then it reads the other values that it knows.
 type decoder struct {
-	text   string
+	text   []byte
 	lim    layout.Limits
 	values map[string]value // of the keys below
-	others []string         // a few other keys
+	others [][]byte         // the first keys
 	m      *File
 
-	names   jsontext.Keys[string] // of the map
+	names   jsontext.Keys[[]byte] // of the map
 	shardOf []uint32              // of each; of an index a position in files
 	files   []Shard               // of an index, in the order of the map
 	wrong   error                 // about the tensor after those in shardOf
@@ -129,13 +130,13 @@ func (d *decoder) survey() error {
 	for key := range s.Members("an object") {
 		s.Next()
 		v := value{at: s.Offset()}
-		v.n = d.skip(&s, key)
+		v.n = d.skip(&s, string(key))
 		v.end = s.Offset()
-		if slices.Contains(known, key) {
-			d.values[key] = v
+		if slices.Contains(known, string(key)) {
+			d.values[string(key)] = v
 		}
 		if len(d.others) <= few {
-			d.others = append(d.others, quote(key))
+			d.others = append(d.others, key)
 		}
 	}
 	s.End()
@@ -143,20 +144,20 @@ func (d *decoder) survey() error {
 }
 
 // skip checks the value of a key, and reads it if it is the map of tensors. It returns the number of members or elements.
-func (d *decoder) skip(s *jsontext.Scanner[string], key string) int {
+func (d *decoder) skip(s *jsontext.Scanner[[]byte], key string) int {
 	if s.Next() != '{' || key != "tensor_shard_map" && key != "weight_map" {
 		return s.Skip()
 	}
 	// A tensor has a colon behind its name, and takes as many bytes as "a":0, does.
 	const smallest = 6
 	rest := s.Rest()
-	about := min(strings.Count(rest, ":"), len(rest)/smallest)
+	about := min(bytes.Count(rest, []byte{':'}), len(rest)/smallest)
 	d.shardOf, d.files, d.wrong = make([]uint32, 0, about), nil, nil
 	place := d.position
 	if key == "weight_map" {
 		place = d.fileNamed()
 	}
-	d.names = s.Table("an object", about, func(name string) {
+	d.names = s.Table("an object", about, func(name []byte) {
 		if d.wrong != nil || uint64(len(d.shardOf)) == d.lim.Tensors {
 			s.Skip()
 			return
@@ -170,10 +171,12 @@ func (d *decoder) skip(s *jsontext.Scanner[string], key string) int {
 }
 
 // position reads the position of a shard (APR2). One past all that there can be stands for greater ones.
-func (d *decoder) position(s *jsontext.Scanner[string], name string) (uint32, error) {
-	if rest := s.Rest(); len(rest) > 1 && rest[0]-'0' <= 9 && (rest[1] == ',' || rest[1] == '}') { // as most are written
-		s.Advance(1)
-		return uint32(rest[0] - '0'), nil
+func (d *decoder) position(s *jsontext.Scanner[[]byte], name []byte) (uint32, error) {
+	s.Next()
+	rest := s.Rest()
+	if i, n := jsontext.Decimal(rest); (n == 1 || 1 < n && n < 10 && rest[0] != '0') && n < len(rest) && (rest[n] == ',' || rest[n] <= ' ' || rest[n] == '}') {
+		s.Advance(n) // as all are written
+		return uint32(i), nil
 	}
 	v := readLeaf(s)
 	i, ok := v.whole()
@@ -184,15 +187,15 @@ func (d *decoder) position(s *jsontext.Scanner[string], name string) (uint32, er
 }
 
 // fileNamed returns a function that reads the name of a file (SafeTensors), and enters it in d.files.
-func (d *decoder) fileNamed() func(s *jsontext.Scanner[string], name string) (uint32, error) {
+func (d *decoder) fileNamed() func(s *jsontext.Scanner[[]byte], name []byte) (uint32, error) {
 	const key = "weight_map"
 	names := make(map[string]uint32)
 	var last uint32
-	written := "?" // as the last one was
-	return func(s *jsontext.Scanner[string], name string) (uint32, error) {
+	written := []byte("?") // as the last one was
+	return func(s *jsontext.Scanner[[]byte], name []byte) (uint32, error) {
 		s.Next()
 		rest := s.Rest()
-		if strings.HasPrefix(rest, written) {
+		if bytes.HasPrefix(rest, written) {
 			s.Advance(len(written))
 			return last, nil
 		}
@@ -215,7 +218,7 @@ func (d *decoder) fileNamed() func(s *jsontext.Scanner[string], name string) (ui
 }
 
 // scan reads the text from offset at on.
-func (d *decoder) scan(at uint64) jsontext.Scanner[string] {
+func (d *decoder) scan(at uint64) jsontext.Scanner[[]byte] {
 	return jsontext.New(d.text[at:], layout.Manifest, at, "manifest", d.lim)
 }
 
@@ -226,7 +229,10 @@ func (d *decoder) has(key string) bool {
 
 // seen names a few keys of an object that is something else.
 func (d *decoder) seen() string {
-	names := d.others
+	var names []string
+	for _, key := range d.others {
+		names = append(names, layout.Quote(key))
+	}
 	if len(names) == 0 {
 		return " without keys"
 	}
@@ -248,13 +254,13 @@ type leaf struct {
 }
 
 // readLeaf reads any value.
-func readLeaf(s *jsontext.Scanner[string]) leaf {
+func readLeaf(s *jsontext.Scanner[[]byte]) leaf {
 	v := leaf{kind: s.Next(), at: s.Offset()}
 	switch {
 	case v.kind == '"':
-		v.text = s.Text()
+		v.text = string(s.Text())
 	case v.kind == '-' || v.kind-'0' <= 9:
-		v.kind, v.text = '0', s.Number()
+		v.kind, v.text = '0', string(s.Number())
 	default:
 		s.Skip()
 	}
@@ -313,7 +319,7 @@ func (d *decoder) shards() error {
 	d.m.Of = layout.APR2
 	d.m.signed = d.has("signature")
 	if d.has("encryption") {
-		keys, err := sealed.Parse([]byte(d.text), layout.Manifest, 0, &d.lim)
+		keys, err := sealed.Parse(d.text, layout.Manifest, 0, &d.lim)
 		if err != nil {
 			return err
 		}
@@ -344,40 +350,46 @@ func (d *decoder) shards() error {
 	return nil
 }
 
+// shardKeys are the keys of a shard that are read: its name, its size, and texts.
+var shardKeys = [...]string{"file", "size", "crc32", "head_sha256", "sha256"}
+
 // shard reads what the list says of one file, and where its name stands.
-func (d *decoder) shard(s *jsontext.Scanner[string], i int) (x Shard, at uint64, err error) {
-	which := fmt.Sprintf("shard %d: ", i)
-	s.Next()
-	start := s.Offset()
-	if s.Next() != '{' {
-		return x, 0, d.mistyped(readLeaf(s), "shards", which, "an object")
+func (d *decoder) shard(s *jsontext.Scanner[[]byte], i int) (x Shard, at uint64, err error) {
+	wrong := func(v leaf, field, want string) error {
+		return d.mistyped(v, field, fmt.Sprintf("shard %d: ", i), want)
 	}
-	missing := leaf{at: start}
-	fields := map[string]leaf{"file": missing, "size": missing, "crc32": missing, "sha256": missing, "head_sha256": missing}
+	if s.Next() != '{' {
+		return x, 0, wrong(readLeaf(s), "shards", "an object")
+	}
+	var fields [len(shardKeys)]leaf
+	for k := range fields {
+		fields[k].at = s.Offset() // if it is missing
+	}
 	for s.Open('{', "an object"); s.More('}'); {
 		key, _ := s.Key()
-		if _, known := fields[key]; known {
-			fields[key] = readLeaf(s)
+		if k := slices.Index(shardKeys[:], string(key)); k >= 0 {
+			fields[k] = readLeaf(s)
 		} else {
 			s.Skip()
 		}
 	}
-	file, size, crc, digest := fields["file"], fields["size"], fields["crc32"], fields["sha256"]
+	file, size := fields[0], fields[1]
 	if file.kind != '"' {
-		return x, 0, d.mistyped(file, "shards.file", which, "the name of a file")
+		return x, 0, wrong(file, "shards.file", "the name of a file")
 	}
 	if reason := notPlain(file.text); reason != "" {
 		return x, 0, d.errorf(file.at, "shards.file", layout.ErrInvalid, "%s %s", quote(file.text), reason)
 	}
-	x = Shard{Name: file.text, CRC32: crc.text, SHA256: digest.text, HeadSHA256: fields["head_sha256"].text}
 	if x.Size, x.Sized = size.whole(); !x.Sized {
-		return x, 0, d.mistyped(size, "shards.size", which, "a number of bytes")
+		return x, 0, wrong(size, "shards.size", "a number of bytes")
 	}
-	for _, key := range []string{"crc32", "head_sha256", "sha256"} {
-		if v := fields[key]; v.kind != 0 && v.kind != '"' {
-			return x, 0, d.mistyped(v, "shards."+key, which, "text")
+	for k := 2; k < len(fields); k++ {
+		if v := fields[k]; v.kind != 0 && v.kind != '"' {
+			return x, 0, wrong(v, "shards."+shardKeys[k], "text")
 		}
 	}
+	crc, head, digest := fields[2], fields[3], fields[4]
+	x.Name, x.CRC32, x.HeadSHA256, x.SHA256 = file.text, crc.text, head.text, digest.text
 	d.m.sumsAt = append(d.m.sumsAt, sumsAt{crc.at, digest.at})
 	return x, file.at, nil
 }
@@ -404,7 +416,7 @@ func (d *decoder) shardMap() error {
 	for i, shard := range d.shardOf {
 		if uint64(shard) >= uint64(len(d.m.Shards)) {
 			name := d.names.At(i)
-			s := d.scan(jsontext.Locate(d.text, key, name))
+			s := d.scan(jsontext.Locate(d.text, key, string(name)))
 			v := readLeaf(&s)
 			return d.errorf(v.at, key, layout.ErrInvalid, "%sshard %s of %d", ofTensor(name), v.text, len(d.m.Shards))
 		}
@@ -432,7 +444,7 @@ func (d *decoder) accept() error {
 	return d.wrong
 }
 
-func ofTensor(name string) string { return "tensor " + quote(name) + ": " }
+func ofTensor(name []byte) string { return "tensor " + layout.Quote(name) + ": " }
 
 // marks notes what is there for readers of other kinds.
 func (d *decoder) marks() error {
@@ -478,13 +490,13 @@ func (d *decoder) metadata() error {
 }
 
 func (d *decoder) totalSize() error {
-	if d.m.metadata == "" {
+	if d.m.metadata == nil {
 		return nil
 	}
 	s := d.scan(d.values["metadata"].at)
 	for s.Open('{', "an object"); s.More('}'); {
 		key, _ := s.Key()
-		if v := readLeaf(&s); key == "total_size" && v.kind == '0' {
+		if v := readLeaf(&s); string(key) == "total_size" && v.kind == '0' {
 			d.m.total = v.text
 		}
 	}

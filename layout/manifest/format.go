@@ -36,11 +36,11 @@ type File struct {
 
 	index     *layout.Index
 	lim       layout.Limits
-	text      string                // a copy of the file
-	names     jsontext.Keys[string] // of the tensors in the map
+	text      []byte                // a copy of the file
+	names     jsontext.Keys[[]byte] // of the tensors in the map
 	shardOf   []uint32              // of each
 	sumsAt    []sumsAt              // of Shards
-	metadata  string                // the part of text, or ""
+	metadata  []byte                // the part of text, or nil
 	sharded   bool                  // APR2: the key sharded is true
 	signed    bool                  // APR2: the key signature is there
 	versioned bool                  // APR2: apr_version is there

@@ -14,11 +14,11 @@ func TestStages(t *testing.T) {
 		`{"shards":[{"file":"a","size":1}],"shard_count":2,"tensor_shard_map":{"x":0},"metadata":{},"apr_version":"2.0.0"}`,
 		`{"weight_map":{},"metadata":{"total_size":1}}`,
 	} {
-		d := decoder{text: doc, lim: (*layout.Limits)(nil).WithDefaults(), m: new(File)}
+		d := decoder{text: []byte(doc), lim: (*layout.Limits)(nil).WithDefaults(), m: new(File)}
 		if err := d.decode(); err == nil {
 			t.Errorf("%s: no error", doc)
 		}
-		if m := d.m; len(m.shardOf) > 0 || m.metadata != "" || m.versioned || m.total != "" {
+		if m := d.m; len(m.shardOf) > 0 || m.metadata != nil || m.versioned || m.total != "" {
 			t.Errorf("%s: read on: %+v", doc, m)
 		}
 	}

@@ -1,0 +1,64 @@
+package loader
+
+import (
+	"context"
+	"math/bits"
+	"sync"
+
+	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/mmapio"
+)
+
+// reused is a file whose index is read into memory that the next file's index is read into too. Slices live until free.
+type reused struct {
+	*mmapio.Mapping
+	memory []byte // its length is what has been handed out
+	head   []byte // the file's first bytes, in memory
+}
+
+// mostReused is how many bytes of an index are read into memory that is kept.
+const mostReused = 1 << 20
+
+var reusedMemory = sync.Pool{New: func() any { return new(reused) }}
+
+// reusing returns in with memory that is used again, if in copies. The caller calls free when nothing needs the slices any more.
+func reusing(in layout.Input) (out layout.Input, free func()) {
+	m, ok := in.(*mmapio.Mapping)
+	if !ok || m.Aliased() {
+		return in, func() {}
+	}
+	r := reusedMemory.Get().(*reused)
+	r.Mapping = m
+	return r, func() {
+		r.Mapping, r.memory, r.head = nil, r.memory[:0], nil
+		reusedMemory.Put(r)
+	}
+}
+
+// Slice reads the file's first bytes together: formats ask for a few there, one field after the other.
+func (r *reused) Slice(off, n uint64) (b []byte, err error) {
+	const first = 4 << 10
+	if r.head == nil && layout.Within(off, n, min(first, r.Size())) {
+		if r.head, err = r.read(0, min(first, r.Size())); err != nil {
+			return nil, err
+		}
+	}
+	if layout.Within(off, n, uint64(len(r.head))) {
+		return r.head[off:][:n:n], nil
+	}
+	if n > mostReused || !layout.Within(off, n, r.Size()) {
+		return r.Mapping.Slice(off, n)
+	}
+	return r.read(off, n)
+}
+
+// read reads into the memory, or into more.
+func (r *reused) read(off, n uint64) ([]byte, error) {
+	at := uint64(len(r.memory))
+	if at+n > uint64(cap(r.memory)) {
+		at, r.memory = 0, make([]byte, 0, 1<<bits.Len64(at+n)) // the next file's head and index fit too
+	}
+	r.memory = r.memory[:at+n]
+	b := r.memory[at:][:n:n]
+	return b, mmapio.ReadFull(context.Background(), r.Mapping, b, off)
+}
