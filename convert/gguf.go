@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
@@ -77,6 +78,7 @@ func (p *Plan) ggufMetadata() (layout.Metadata, error) {
 	if object(md, ggufKey) != nil {
 		md = without(md, ggufKey, ggufKey+"_types", ggufKey+"_bytes")
 	}
+	out = withoutSplit(out)
 	describeForGGUF(&out, md)
 	p.setFileType(&out)
 	if err := p.opts.set(&out); err != nil {
@@ -265,5 +267,14 @@ func (p *Plan) fittingGGUF(tensors []Tensor, md layout.Metadata) (n int, err err
 // manifest returns nil: every part leads to the others.
 func (ggufTarget) manifest(*Plan) ([]byte, error) { return nil, nil }
 
-// isSplit reports whether e is about how a model is divided among files.
-func isSplit(e layout.Entry) bool { return strings.HasPrefix(e.Key, "split.") }
+// isSplit reports whether a key is about how a model is divided among files.
+func isSplit(key string) bool { return strings.HasPrefix(key, "split.") }
+
+// withoutSplit returns md without the keys that say how the source was divided: they are not true of a new file.
+func withoutSplit(md layout.Metadata) layout.Metadata {
+	split := func(e layout.Entry) bool { return isSplit(e.Key) }
+	if slices.ContainsFunc(md, split) {
+		return slices.DeleteFunc(slices.Clone(md), split)
+	}
+	return md
+}

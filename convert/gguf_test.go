@@ -88,11 +88,33 @@ func TestGGUFFromOthers(t *testing.T) {
 	if got := metadata(t, out); !sameTyped(got, want) || tensor(t, out, "a.weight").DType() != layout.Q8_0 {
 		t.Errorf("%v, want\n%v", got, want)
 	}
-	for _, value := range []string{"u8:256", "i8:x", "f32:1e99"} {
+	for _, value := range []string{"u8:256", "i8:x", "f32:1e99", "bool:1", "u8:[1,2]"} {
 		bad := &convert.Options{Set: layout.Metadata{{Key: "a", Value: value}}}
 		_, err := convert.NewPlan(context.Background(), openBytes(t, safeTensors(8, `{}`, a)), "x.gguf", bad)
 		says := "a=" + value + ": invalid: no value of type " + value[:strings.Index(value, ":")]
 		if !errors.Is(err, layout.ErrInvalid) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %s", err, says)
+		}
+	}
+}
+
+// TestGGUFSetKeepsTypes: a key that is there keeps its type, lists too, and no one says that a whole file is part of a split.
+func TestGGUFSetKeepsTypes(t *testing.T) {
+	m := openBytes(t, apr2File(t, parse(t, `{"gguf":{"list":["a"],"heads":[8,0],"split.count":3},"gguf_types":{"heads":"[i32]","split.count":"u16"}}`), counting("a.weight", layout.F16, 2, 32)))
+	out, p := toGGUF(t, m, &convert.Options{Set: layout.Metadata{{Key: "list", Value: `["b","c"]`}, {Key: "heads", Value: "[1,2]"}}})
+	want := layout.Metadata{{Key: "list", Value: []string{"b", "c"}}, {Key: "heads", Value: []int32{1, 2}}}
+	if got := metadata(t, out); !sameTyped(got, want) || !sameTyped(p.Metadata, want) {
+		t.Errorf("%v, want\n%v", got, want)
+	}
+	for setting, says := range map[layout.Entry]string{
+		{Key: "list", Value: "b"}:              "list=b: invalid: no value of type [string]",
+		{Key: "heads", Value: "3"}:             "heads=3: invalid: no value of type [i32]",
+		{Key: "split.count", Value: "u16:1"}:   "split.count: unsupported operation: it says how",
+		{Key: "split.no", Value: uint16(0)}:    "split.no: unsupported operation: it says how",
+		{Key: "split.tensors.count", Value: 1}: "split.tensors.count: unsupported operation: it says how",
+	} {
+		_, err := convert.NewPlan(t.Context(), m, "x.gguf", &convert.Options{Set: layout.Metadata{setting}})
+		if err == nil || !strings.Contains(err.Error(), "metadata "+says) {
 			t.Errorf("%v, want %s", err, says)
 		}
 	}

@@ -246,6 +246,9 @@ func parseFloat[T float32 | float64](bits int) func(string) (T, error) {
 // set enters Options.Set into the keys of a GGUF file. A key that is there keeps its type.
 func (opts *Options) set(md *layout.Metadata) error {
 	for key, value := range opts.Set.All() {
+		if isSplit(key) {
+			return fmt.Errorf("metadata %s: %w: it says how a model is divided among files, which the size of shards decides", key, layout.ErrUnsupported)
+		}
 		text, ok := value.(string)
 		if !ok {
 			md.Set(key, value)
@@ -286,6 +289,8 @@ func parseSetting(text string, old any) (any, error) {
 		return text, nil
 	case bool:
 		name = "bool"
+	case []string:
+		name = "[string]"
 	}
 	if before, after, ok := strings.Cut(text, ":"); ok && (numbers[before] != nil || before == "string" || before == "bool") {
 		if name, text = before, after; name == "string" {
@@ -304,5 +309,9 @@ func parseSetting(text string, old any) (any, error) {
 	case err != nil:
 		v = text // NaN
 	}
-	return typedValue(v, name)
+	typed, err := typedValue(v, name)
+	if errors.Is(err, layout.ErrUnsupported) {
+		err = fmt.Errorf("%w: no value of type %s", layout.ErrInvalid, name)
+	}
+	return typed, err
 }

@@ -76,10 +76,7 @@ func takeCarried(from layout.Metadata, f layout.Format) (own, carried layout.Met
 // with its name, such as llama.block_count.
 func describeGGUF(md *layout.Metadata, from layout.Metadata) (own layout.Metadata) {
 	from, carried := takeCarried(from, layout.GGUF)
-	// How the source was divided among files is not true of the new one.
-	if slices.ContainsFunc(from, isSplit) {
-		from = slices.DeleteFunc(slices.Clone(from), isSplit)
-	}
+	from = withoutSplit(from)
 	if name, _ := stringAt(from, keyArchitecture); name != "" {
 		md.Set("model_type", name)
 		architecture := layout.Metadata{}
