@@ -12,24 +12,29 @@ import (
 )
 
 // A wordMacro is an instruction that neon_arm64.h spells as a word.
-type wordMacro struct{ definition, name, operands, mnemonic string }
+type wordMacro struct{ name, operands, word, mnemonic string }
 
 // TestNEONEncodings has two assemblers make those instructions in every register: Go's from the
-// macro, GNU's from the mnemonic in its comment.
+// macro, GNU's or LLVM's from the mnemonic in its comment.
 func TestNEONEncodings(t *testing.T) {
 	goTool, err := exec.LookPath("go")
 	if err != nil {
 		t.Skip(err)
 	}
-	gnu, err := exec.LookPath("aarch64-linux-gnu-as")
-	if err != nil {
-		t.Skip("the GNU assembler is not installed (binutils-aarch64-linux-gnu)")
+	other, copier := []string{"aarch64-linux-gnu-as", "-march=armv8.2-a+dotprod"}, "aarch64-linux-gnu-objcopy"
+	if _, err := exec.LookPath(other[0]); err != nil {
+		other, copier = []string{"llvm-mc", "-triple=aarch64", "-mattr=+dotprod", "-filetype=obj"}, "llvm-objcopy"
+	}
+	for _, program := range []string{other[0], copier} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip("neither GNU's assembler nor LLVM's is installed (binutils-aarch64-linux-gnu, llvm)")
+		}
 	}
 	var definitions, calls, mnemonics strings.Builder
 	macros := wordMacros(t)
 	inVector := regexp.MustCompile(`\b[vh][mnd]\b`)
 	for _, m := range macros {
-		fmt.Fprintln(&definitions, m.definition)
+		fmt.Fprintf(&definitions, "#define %s(%s) %s\n", m.name, m.operands, m.word)
 		for r := range 32 {
 			registers := strings.NewReplacer("m", fmt.Sprint((r+22)%32), "n", fmt.Sprint((r+11)%32), "d", fmt.Sprint(r))
 			fmt.Fprintf(&calls, "\t%s(%s)\n", m.name, registers.Replace(m.operands))
@@ -38,14 +43,14 @@ func TestNEONEncodings(t *testing.T) {
 	}
 	dir := t.TempDir()
 	writeText(t, dir, "go.s", definitions.String()+"TEXT ·f(SB), 4, $0\n"+calls.String()) // 4 is NOSPLIT
-	writeText(t, dir, "gnu.s", mnemonics.String())
+	writeText(t, dir, "other.s", mnemonics.String())
 	runIn(t, dir, goTool, "tool", "asm", "-p", "p", "-o", "go.o", "go.s")
-	runIn(t, dir, gnu, "-o", "gnu.o", "gnu.s")
-	runIn(t, dir, strings.TrimSuffix(gnu, "as")+"objcopy", "-O", "binary", "-j", ".text", "gnu.o", "gnu.bin")
+	runIn(t, dir, other[0], append(other[1:], "-o", "other.o", "other.s")...)
+	runIn(t, dir, copier, "-O", "binary", "-j", ".text", "other.o", "other.bin")
 
-	got, want := readBytes(t, dir, "go.o"), readBytes(t, dir, "gnu.bin")
+	got, want := readBytes(t, dir, "go.o"), readBytes(t, dir, "other.bin")
 	if len(want) != 32*4*len(macros) {
-		t.Fatalf("the GNU assembler made %d bytes of %d instructions", len(want), 32*len(macros))
+		t.Fatalf("%s made %d bytes of %d instructions", other[0], len(want), 32*len(macros))
 	}
 	for i, m := range macros {
 		if !bytes.Contains(got, want[32*4*i:][:32*4]) {
@@ -54,17 +59,30 @@ func TestNEONEncodings(t *testing.T) {
 	}
 }
 
+// wordMacros returns the macros of this package's kernels and of dot's. Those of both are the same.
 func wordMacros(t *testing.T) (macros []wordMacro) {
-	var source string
-	for _, name := range []string{"neon_arm64.h", "neon_arm64.s", "neon_blocks_arm64.s", "neon_k_arm64.s", "neon_groups_arm64.s"} {
-		source += string(readBytes(t, ".", name))
+	files, err := filepath.Glob("neon*_arm64.[hs]")
+	dots, err2 := filepath.Glob("dot/neon*_arm64.[hs]")
+	if err != nil || err2 != nil || len(files) < 2 || len(dots) < 2 {
+		t.Fatal(files, dots, err, err2)
 	}
-	define := regexp.MustCompile(`(?m)^#define (\w+)\(((?:m, )?n, d)\) +WORD \$\(.*\) *// (.*)$`)
-	for _, m := range define.FindAllStringSubmatch(source, -1) {
-		macros = append(macros, wordMacro{m[0], m[1], m[2], m[3]})
-	}
-	if words := strings.Count(source, "WORD $"); len(macros) != words || words == 0 {
-		t.Fatalf("%d of %d words are macros with a mnemonic", len(macros), words)
+	define := regexp.MustCompile(`(?m)^#define (\w+)\(((?:m, )?n, d)\) +(WORD \$\(.*\)) *// (.*)$`)
+	seen := map[string]wordMacro{}
+	for _, name := range append(files, dots...) {
+		source := string(readBytes(t, ".", name))
+		found := define.FindAllStringSubmatch(source, -1)
+		if words := strings.Count(source, "WORD $"); len(found) != words {
+			t.Fatalf("%s: %d of %d words are macros with a mnemonic", name, len(found), words)
+		}
+		for _, m := range found {
+			macro := wordMacro{m[1], m[2], m[3], m[4]}
+			if old, ok := seen[macro.name]; !ok {
+				seen[macro.name] = macro
+				macros = append(macros, macro)
+			} else if old != macro {
+				t.Errorf("%s: %s is %s, elsewhere %s", name, macro.name, macro.word, old.word)
+			}
+		}
 	}
 	return macros
 }

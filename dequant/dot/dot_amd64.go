@@ -19,19 +19,3 @@ func archLevels() (list []*impl) {
 	}
 	return list
 }
-
-// assembly returns the kernel that f is. Assembly knows a group by its first code.
-func assembly(f func(dst []float32, rows []byte, x *int8, blocks int)) quantizedKernel {
-	return func(dst []float32, rows []byte, x []group, blocks int) { f(dst, rows, &x[0].q[0], blocks) }
-}
-
-// whole returns the kernel that f is for rows of NVFP4 in whole groups. Others are left to the portable loop.
-func whole(f func(dst []float32, rows []byte, x *int8, blocks int)) quantizedKernel {
-	return func(dst []float32, rows []byte, x []group, blocks int) {
-		if blocks%4 == 0 {
-			f(dst, rows, &x[0].q[0], blocks/4)
-		} else {
-			nvfp4Generic(dst, rows, x, blocks)
-		}
-	}
-}

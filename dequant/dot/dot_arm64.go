@@ -3,16 +3,59 @@
 package dot
 
 import (
+	"github.com/tensormap/tensormap/dequant/internal/block"
 	"github.com/tensormap/tensormap/layout"
 	"golang.org/x/sys/cpu"
 )
 
-// neon is the level of NEON with SDOT. The portable loops unpack codes for it.
+// neon is the level of NEON with SDOT.
 var neon = impl{
-	name:      "neon",
-	quantized: kernelsWith(func(sums *[16]int32, q, y *[groupElems]int8) { sumsNEON(&sums[0], &q[0], &y[0]) }),
-	plain:     [numTypes]plainKernel{layout.F32: f32NEON},
-	floats:    floatsNEON,
+	name: "neon",
+	quantized: [numTypes]quantizedKernel{
+		layout.Q4_0:   assembly(q4_0NEON),
+		layout.Q4_1:   assembly(q4_1NEON),
+		layout.Q5_0:   assembly(q5_0NEON),
+		layout.Q5_1:   assembly(q5_1NEON),
+		layout.Q8_0:   assembly(q8_0NEON),
+		layout.IQ4_NL: assembly(iq4_NLNEON),
+		layout.MXFP4:  assembly(mxfp4NEON),
+		layout.NVFP4:  whole(nvfp4NEON),
+		layout.Q2_K:   assembly(q2_KNEON),
+		layout.Q3_K:   assembly(q3_KNEON),
+		layout.Q4_K:   assembly(q4_KNEON),
+		layout.Q5_K:   assembly(q5_KNEON),
+		layout.Q6_K:   assembly(q6_KNEON),
+		layout.IQ4_XS: assembly(iq4_XSNEON),
+		layout.TQ1_0:  assembly(tq1_0NEON),
+		layout.TQ2_0:  assembly(tq2_0NEON),
+	},
+	many: [numTypes]manyKernel{
+		layout.Q4_0:   q4_0ManyNEON,
+		layout.Q4_1:   q4_1ManyNEON,
+		layout.Q5_0:   q5_0ManyNEON,
+		layout.Q5_1:   q5_1ManyNEON,
+		layout.Q8_0:   q8_0ManyNEON,
+		layout.IQ4_NL: iq4_NLManyNEON,
+		layout.MXFP4:  mxfp4ManyNEON,
+		layout.NVFP4:  nvfp4ManyNEON,
+		layout.Q2_K:   q2_KManyNEON,
+		layout.Q3_K:   q3_KManyNEON,
+		layout.Q4_K:   q4_KManyNEON,
+		layout.Q5_K:   q5_KManyNEON,
+		layout.Q6_K:   q6_KManyNEON,
+		layout.IQ4_XS: iq4_XSManyNEON,
+		layout.TQ1_0:  tq1_0ManyNEON,
+		layout.TQ2_0:  tq2_0ManyNEON,
+	},
+	plain: [numTypes]plainKernel{
+		layout.F32:     f32NEON,
+		layout.F16:     f16NEON,
+		layout.BF16:    bf16NEON,
+		layout.I8:      i8NEON,
+		layout.F8_E4M3: f8e4m3NEON,
+		layout.F8_E5M2: f8e5m2NEON,
+	},
+	floats: floatsNEON,
 }
 
 // archLevels returns the levels of this processor.
@@ -23,17 +66,23 @@ func archLevels() []*impl {
 	return []*impl{&neon}
 }
 
-// sumsNEON does what sumsGeneric does.
-//
-//go:noescape
-func sumsNEON(sums *int32, q, y *int8)
+// The codes that nibbles stand for.
+var neonIQ4, neonFP4 = block.IQ4, block.FP4
 
-// floatsNEON does what floatsGeneric does.
-//
-//go:noescape
-func floatsNEON(dst, rows, x []float32)
+// neonBits turns 32 bits into 32 bytes: the indices of two table lookups that repeat each of four bytes eight
+// times, then the bit to test in each byte.
+var neonBits = func() (t [48]uint8) {
+	for i := range 32 {
+		t[i] = uint8(i / 8)
+	}
+	for i := range 16 {
+		t[32+i] = 1 << (i % 8)
+	}
+	return t
+}()
 
-// f32NEON does what floatsNEON does with the bytes of rows.
-//
-//go:noescape
-func f32NEON(dst []float32, rows []byte, x []float32)
+// neonCrumbs are the shifts that bring two bits each to the bottom of eight words.
+var neonCrumbs = [8]int16{0, -2, -4, -6, -8, -10, -12, -14}
+
+// neonPowers move the digits of four fractions in base three.
+var neonPowers = [16]uint8{1, 1, 1, 1, 3, 3, 3, 3, 9, 9, 9, 9, 27, 27, 27, 27}

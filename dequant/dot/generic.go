@@ -26,11 +26,9 @@ func sum16(q, y *[16]int8) int32 {
 	return sum
 }
 
-// A summer adds the products of sixteen codes each. Sum 2k and 2k+1 are of the halves of block k, whose codes are q[32k:].
+// sums16 adds the products of sixteen codes each. Sum 2k and 2k+1 are of the halves of block k, whose codes are q[32k:].
 // y is dealt.
-type summer func(sums *[16]int32, q, y *[groupElems]int8)
-
-func sumsGeneric(sums *[16]int32, q, y *[groupElems]int8) {
+func sums16(sums *[16]int32, q, y *[groupElems]int8) {
 	for i := range sums {
 		sums[i] = sum16((*[16]int8)(q[16*i:]), (*[16]int8)(y[dealt(i>>1, i):]))
 	}
@@ -38,7 +36,7 @@ func sumsGeneric(sums *[16]int32, q, y *[groupElems]int8) {
 
 // small returns the kernel of a type whose blocks have 32 elements in size bytes. decode gives codes, scale d and
 // offset m. The offset is added if offsets is 1.
-func small(sum16s summer, size int, decode func(q *[32]int8, src []byte) (d, m float32), offsets int) quantizedKernel {
+func small(size int, decode func(q *[32]int8, src []byte) (d, m float32), offsets int) quantizedKernel {
 	return func(dst []float32, rows []byte, x []group, blocks int) {
 		w := rooms.Get().(*room)
 		defer rooms.Put(w)
@@ -50,7 +48,7 @@ func small(sum16s summer, size int, decode func(q *[32]int8, src []byte) (d, m f
 					w.dOf[k], w.mOf[k] = decode((*[32]int8)(w.q[32*k:]), rows[:size])
 					rows = rows[size:]
 				}
-				sum16s(&w.sums, &w.q, &g.q)
+				sums16(&w.sums, &w.q, &g.q)
 				for k := range n {
 					p[k] += float32(float32(w.dOf[k]*g.d[k]) * float32(w.sums[2*k]+w.sums[2*k+1]))
 					if offsets != 0 {
@@ -102,7 +100,7 @@ type superblock struct {
 
 // super returns the kernel of a type whose blocks have 256 elements in size bytes. Offsets are subtracted if
 // offsets is -1.
-func super(sum16s summer, size int, decode func(s *superblock, src []byte), offsets int) quantizedKernel {
+func super(size int, decode func(s *superblock, src []byte), offsets int) quantizedKernel {
 	return func(dst []float32, rows []byte, x []group, blocks int) {
 		w := rooms.Get().(*room)
 		defer rooms.Put(w)
@@ -113,7 +111,7 @@ func super(sum16s summer, size int, decode func(s *superblock, src []byte), offs
 				decode(s, rows[:size])
 				rows = rows[size:]
 				g := &x[b]
-				sum16s(&w.sums, &s.q, &g.q)
+				sums16(&w.sums, &s.q, &g.q)
 				for k := range p {
 					sum, mins := int32(0), int32(0)
 					for h := range 2 {

@@ -78,29 +78,24 @@ func overlay(levels []*impl) *impl {
 
 // generic is the portable level. It is the definition.
 var generic = impl{
-	name:      "generic",
-	quantized: kernelsWith(sumsGeneric),
-	floats:    floatsGeneric,
-}
-
-// kernelsWith returns the portable kernels of quantized types. sum16s adds the products of their codes.
-func kernelsWith(sum16s summer) [numTypes]quantizedKernel {
-	return [numTypes]quantizedKernel{
-		layout.Q4_0:   small(sum16s, 18, decodeQ4_0, 0),
-		layout.Q4_1:   small(sum16s, 20, decodeQ4_1, 1),
-		layout.Q5_0:   small(sum16s, 22, decodeQ5_0, 0),
-		layout.Q5_1:   small(sum16s, 24, decodeQ5_1, 1),
-		layout.Q8_0:   small(sum16s, 34, decodeQ8_0, 0),
-		layout.IQ4_NL: small(sum16s, 18, decodeIQ4_NL, 0),
-		layout.MXFP4:  small(sum16s, 17, decodeMXFP4, 0),
+	name: "generic",
+	quantized: [numTypes]quantizedKernel{
+		layout.Q4_0:   small(18, decodeQ4_0, 0),
+		layout.Q4_1:   small(20, decodeQ4_1, 1),
+		layout.Q5_0:   small(22, decodeQ5_0, 0),
+		layout.Q5_1:   small(24, decodeQ5_1, 1),
+		layout.Q8_0:   small(34, decodeQ8_0, 0),
+		layout.IQ4_NL: small(18, decodeIQ4_NL, 0),
+		layout.MXFP4:  small(17, decodeMXFP4, 0),
 		layout.NVFP4:  nvfp4Generic,
-		layout.Q2_K:   super(sum16s, 84, decodeQ2_K, -1),
-		layout.Q3_K:   super(sum16s, 110, decodeQ3_K, 0),
-		layout.Q4_K:   super(sum16s, 144, decodeQ4_K, -1),
-		layout.Q5_K:   super(sum16s, 176, decodeQ5_K, -1),
-		layout.Q6_K:   super(sum16s, 210, decodeQ6_K, 0),
-		layout.IQ4_XS: super(sum16s, 136, decodeIQ4_XS, 0),
-		layout.TQ1_0:  super(sum16s, 54, decodeTQ1_0, 0),
-		layout.TQ2_0:  super(sum16s, 66, decodeTQ2_0, 0),
-	}
+		layout.Q2_K:   super(84, decodeQ2_K, -1),
+		layout.Q3_K:   super(110, decodeQ3_K, 0),
+		layout.Q4_K:   super(144, decodeQ4_K, -1),
+		layout.Q5_K:   super(176, decodeQ5_K, -1),
+		layout.Q6_K:   super(210, decodeQ6_K, 0),
+		layout.IQ4_XS: super(136, decodeIQ4_XS, 0),
+		layout.TQ1_0:  super(54, decodeTQ1_0, 0),
+		layout.TQ2_0:  super(66, decodeTQ2_0, 0),
+	},
+	floats: floatsGeneric,
 }

@@ -401,15 +401,18 @@ func TestMany(t *testing.T) {
 	eachLevel(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(15, 16))
 		for _, d := range types {
+			if active.name != generic.name && active.many[d] == nil {
+				continue // which does what the portable level does
+			}
 			for _, blocks := range []int{1, 2, 5, 8, 9, 12, 23, 200} {
 				n := blocks * max(d.BlockElems(), lanes)
 				for _, vectors := range []int{2, 3, 11, 70} {
 					rows := 1 + rng.IntN(20)
 					if blocks == 200 {
-						rows, vectors = 2, min(vectors, 11)
+						rows = 2
 					}
-					if vectors == 70 && blocks > 9 {
-						continue // that is more than a tile in the others
+					if vectors == 70 && blocks > 9 || vectors != 3 && blocks == 200 {
+						continue // a tile's vectors and its rows are exceeded one at a time
 					}
 					var as []*Activation
 					var got [][]float32
