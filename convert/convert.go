@@ -86,7 +86,7 @@ type Plan struct {
 	// Removed is the SafeTensors file or index that stands for an older model, and goes;
 	// "" if there is none.
 	Removed string
-	// Left names files beside Path with names of its shards that belong to no new shard,
+	// Left names files beside Path that are called like its shards and belong to none,
 	// such as those of an older model of more shards.
 	Left []string
 	// Stale lists files beside a new SafeTensors file that still say how the weights were quantized,

@@ -148,7 +148,7 @@ func (t *Tensor) whyKept(p *Plan, d layout.DType, fallback bool) string {
 	if _, err := d.Size(t.Shape); err != nil {
 		return err.Error()
 	}
-	// What ggml adds to or multiplies with activations is F32.
+	// ggml wants F32 of tensors that it adds to activations or multiplies them with.
 	halved := p.Format == layout.GGUF && from == layout.F32 && d.BlockBytes() == 2
 	if opts.All || d != layout.I8 && !d.Quantized() && !fallback && !halved {
 		return ""

@@ -29,17 +29,17 @@
 // GGUF has no unsigned integers: I8 to I64 stand in for types that it lacks. Its readers take floats for
 // weights: F8 becomes F32, and only if Options.PlainF8 says that it holds weights.
 //
-// Options.Recipe and Options.TypeOf choose a type for each tensor. Rows that are no multiple of 256 get the
-// types that llama.cpp takes instead: Q5_0 for Q4_K, Q5_1 for Q5_K, Q8_0 for Q6_K, Q4_0 for Q2_K and Q3_K, IQ4_NL
-// for IQ4_XS, and F16 for rows that are no multiple of 32. Norms, biases and tensors of one dimension stay, but for
-// Options.All; in GGUF F16 and BF16 leave those of F32 too, since ggml computes with them. Options.Importance weighs the errors.
+// Options.Recipe and Options.TypeOf choose a type for each tensor. Rows that are no multiple of 256 get the types that llama.cpp
+// takes instead: Q5_0 for Q4_K, Q5_1 for Q5_K, Q8_0 for Q6_K, Q4_0 for Q2_K and Q3_K, IQ4_NL for IQ4_XS. Rows that are no
+// multiple of 32 become F16. Norms, biases and tensors of one dimension stay, but for Options.All; in GGUF F16 and BF16 leave
+// those of F32 too, since ggml computes with them. Options.Importance weighs the errors.
 //
-// Tensors that are part of others, such as the initializers in the ONNX networks of an .april
-// file, are written like any other, unless Options.NoAliases leaves them out.
+// Tensors that are part of others are written like any other, unless Options.NoAliases leaves
+// them out. The initializers in the ONNX networks of an .april file are such tensors.
 //
 // # Metadata
 //
-// That of an APR2 source is carried over as it is. For other formats it becomes
+// The metadata of an APR2 source are carried over as they are. Those of other formats become
 //
 //	apr_version                "2.0.0"
 //	model_type, architecture   GGUF: general.architecture, and the keys that begin with it
@@ -68,12 +68,12 @@
 // NaNs are not kept. [MergeConfig] adds Options.Config, for which [SideFiles] reads what is
 // beside a Hugging Face model.
 //
-// In SafeTensors, whose metadata are strings, FORMAT safetensors is __metadata__ as it was, and
-// every other key of the above is "apr2.KEY", its value as JSON. So is what an index says that is
-// no string, but that goes into the index again where there is one, with a new total_size.
-// Converted back, all are what they were before, and so are tensors in original_tensors.
+// In SafeTensors, whose metadata are strings, FORMAT safetensors is __metadata__ as it was. Every
+// other key of the above is "apr2.KEY", its value as JSON. So is what an index says that is no
+// string, but that goes into the index again where there is one, with a new total_size. Converted
+// back, all are what they were before, and so are tensors in original_tensors.
 //
-// In GGUF, gguf is the file's own keys with their types, but for how a model was split. Whatever else does
+// In GGUF, gguf is the file's own keys with their types, but for how a model was split. All else that does
 // not follow from these is "apr2.KEY", as in SafeTensors. Models of other formats get
 //
 //	general.architecture       model_type

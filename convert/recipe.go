@@ -223,7 +223,7 @@ func (c *chooser) choose(name string, shape []int) layout.DType {
 		}
 	case ffnDown:
 		i := c.downs[name]
-		if c.experts > 1 { // of which a layer may have several
+		if c.experts > 1 { // a layer may have several
 			i = layerOf(name)
 		}
 		return c.ffnDown(i, falcon)

@@ -46,8 +46,8 @@ type limits struct {
 	// integers maps sizes in bytes to the types that keep the bits of others: unsigned ones if nil.
 	integers map[int]layout.DType
 	// weights reports that readers take all tensors for weights. Quantized weights are then written by
-	// their values, and floats of a type that the format lacks become F32, so that no code passes for
-	// a number.
+	// their values, and floats of a type that the format lacks become F32. No code passes for a
+	// number.
 	weights bool
 }
 

@@ -4,7 +4,7 @@ package dequant
 const (
 	// streamMin is the size from which stores are non-temporal, in bytes of output and source
 	// together. The caches no longer hold them: the next reader would find the output evicted
-	// anyway. On a Zen 4 with 32 MiB of L3 the two ways meet between 22 and 30 MiB. That is early
+	// anyway. On a Zen 4 with 32 MiB of L3 the two ways meet between 22 and 30 MiB. This is early
 	// for plain numbers, and later for block types, whose sources are small (BenchmarkStream).
 	streamMin = 28 << 20
 	// parallelMin is the smallest output that goroutines share, and parallelGrain the share that

@@ -20,7 +20,7 @@ func (g Granularity) String() string { return [...]string{"none", "chunk", "shar
 
 // Digests say which bytes a file must have, as a signature or its user states them.
 type Digests struct {
-	// Head is the start of the file. Whoever made the Digests has verified these bytes.
+	// Head is the start of the file. The maker of the Digests has verified these bytes.
 	Head []byte
 	// Off and End enclose the bytes that Sums cover: Off is the length of Head. Bytes from End on
 	// are not covered.

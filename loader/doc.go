@@ -39,13 +39,13 @@
 //
 // # Models in several files
 //
-// An APR2 manifest, a SafeTensors index or any one file of a GGUF split opens as one model, and
-// so does a directory with one model in it ([Open] says which that is); package shard has their
-// rules. Opening reads the manifest and each shard's index. A shard is mapped when one of its
-// tensors is first touched, and from then on until the model's end: views of different shards
-// have the same lifetime. Only the first touch may fail, because the file is gone or is no longer
-// the one whose index was read ([ErrChanged]). The next touch then tries again. Descriptors are not
-// kept, but for the directory's and, with [Options.NoMap], those of up to 64 files.
+// An APR2 manifest, a SafeTensors index or any one file of a GGUF split opens as one model. So does
+// a directory with one model in it ([Open] says which that is); package shard has their rules.
+// Opening reads the manifest and each shard's index. A shard is mapped when one of its tensors is
+// first touched, and from then on until the model's end: views of different shards have the same
+// lifetime. Only the first touch may fail, because the file is gone or is no longer the one whose
+// index was read ([ErrChanged]). The next touch then tries again. Descriptors are not kept, but for
+// the directory's and, with [Options.NoMap], those of up to 64 files.
 //
 // # Quantized checkpoints
 //

@@ -15,7 +15,7 @@ var (
 	ErrClosed = layout.ErrClosed
 	// ErrNotFound means that the model has no tensor of that name.
 	ErrNotFound = layout.ErrNotFound
-	// ErrKey means that a tensor is encrypted and there is no key, that the key is another one, or that there
+	// ErrKey means that a tensor is encrypted and there is no key, or another one. It also means that there
 	// is a key and the file is not encrypted.
 	ErrKey = layout.ErrKey
 	// ErrUnsupported means that the file is valid and the work cannot be done: a dtype

@@ -18,7 +18,7 @@ type Options struct {
 	// leases pin. 0 means 1 GiB; negative keeps nothing that no lease pins.
 	//
 	// When a model goes whose cache holds 16 MiB or more, the loader calls [debug.FreeOSMemory] in
-	// the background. That is a full collection of the process's heap, and cannot be switched off.
+	// the background. This is a full collection of the process's heap, and cannot be switched off.
 	// It costs what the rest of the heap costs: the copies hold no pointers.
 	CacheBytes int64
 	// TensorBytes bounds the heap that one tensor may take if it has to be copied or
@@ -52,8 +52,8 @@ type Options struct {
 	// TraceLeases notes who takes each lease, for HeldLeases: about a microsecond and 500 bytes.
 	TraceLeases bool
 	// Logger, if set, gets records at level Debug of models that are opened, closed and gone. It gets
-	// them at level Error of models that could not be unmapped, and of panics in callbacks whose
-	// caller had left (see the package's documentation).
+	// them at level Error of models that could not be unmapped. Panics in callbacks whose caller
+	// had left are told at this level too (see the package's documentation).
 	Logger *slog.Logger
 	// Hooks are called on events that a server counts.
 	Hooks Hooks

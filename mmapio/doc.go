@@ -4,13 +4,12 @@
 //
 // # Lifetime
 //
-// A slice from [Mapping.Bytes] or [Mapping.Slice] of a mapping whose Aliased
-// is true points at the mapped file itself, and so does a [View] of it. It
-// lives until [Mapping.Close]. Closing removes the memory from the address
-// space: touching a view afterwards kills the process, or reads whatever was
-// placed at that address since. Drop every view before Close; even a view that
-// is never read again must not stay reachable, since the garbage collector may
-// later own the addresses it holds.
+// A slice from [Mapping.Bytes] or [Mapping.Slice] points at the mapped file itself if
+// Aliased is true, and so does a [View] of it. It lives until [Mapping.Close]. Closing
+// removes the memory from the address space: touching a view afterwards kills the
+// process, or reads whatever was placed at that address since. Drop every view before
+// Close; even a view that is never read again must not stay reachable, since the garbage
+// collector may later own the addresses it holds.
 //
 // A view does not keep its Mapping alive, and nothing but Close unmaps: a
 // Mapping that is dropped without Close stays mapped until the process ends,
@@ -33,20 +32,19 @@
 //
 // # Writing
 //
-// Mapped pages are read-only. Writing to a view of one is a memory fault,
-// which ends the process (inside [Guard] it becomes a [*FaultError] like any
-// other fault in a mapping). All views are limited in capacity, so append
-// copies instead of writing into the file.
+// Mapped pages are read-only. Writing to a view of one is a memory fault, which ends the
+// process. Inside [Guard] it becomes a [*FaultError] like any other fault in a mapping.
+// All views are limited in capacity, so append copies instead of writing into the file.
 //
 // # Files that change
 //
-// A mapping shares the file's pages: bytes overwritten by another program
-// change under its views. Pages cut off by truncation, and pages the disk fails
-// to deliver, fault when touched, which ends the process with SIGBUS unless
-// [Guard] runs the code that touches them. [Mapping.ReadAt], Slice where it
-// copies, and [Mapping.Populate] are guarded already and return a *FaultError.
-// A file truncated in the middle of a page keeps that page, with zeros after
-// the new end: such a loss is silent, and only a checksum finds it.
+// A mapping shares the file's pages: bytes overwritten by another program change under
+// its views. Pages cut off by truncation, and pages the disk fails to deliver, fault when
+// touched. This ends the process with SIGBUS, unless [Guard] runs the code that touches
+// them. [Mapping.ReadAt], Slice where it copies, and [Mapping.Populate] are guarded
+// already and return a *FaultError. A file truncated in the middle of a page keeps that
+// page, with zeros after the new end: such a loss is silent, and only a checksum finds
+// it.
 //
 // System calls that are handed a view of a lost page (writing it to a socket,
 // say) do not fault; they fail with EFAULT.
@@ -70,19 +68,16 @@
 //
 // # Huge pages
 //
-// [HugePage] asks for large pages under a mapping, which saves address
-// translation when a model is read at random. It is a wish: for files on disk,
-// Linux grants it to pages read from then on where the file system supports
-// large folios, and in the background where the kernel was built to collapse
-// read-only file pages; the files of a tmpfs mounted with huge=advise get them.
-// Where the kernel knows no such advice the error is [errors.ErrUnsupported],
-// and the mapping works as before.
+// [HugePage] asks for large pages under a mapping, which saves address translation when a
+// model is read at random. It is a wish. For files on disk, Linux grants it to pages read
+// from then on if the file system supports large folios. A kernel that was built to
+// collapse read-only file pages grants it in the background. The files of a tmpfs mounted
+// with huge=advise get them. Where the kernel knows no such advice the error is
+// [errors.ErrUnsupported], and the mapping works as before.
 //
 // # Platforms
 //
-// On Unix systems [Map] maps. If the system refuses, because address space is limited or the
-// file system cannot map, the file is read as by [OpenReader], and Mapped says so. On Windows, Plan 9 and WebAssembly its slices are
-// copies on 64-byte boundaries, as those of [OpenReader] are everywhere. Files are
-// little-endian: on a big-endian machine View refuses elements wider than a
-// byte, and [Copy] swaps.
+// On Unix systems [Map] maps. If address space is limited or the file system cannot map, the file is read as by [OpenReader], and
+// Mapped says so. On Windows, Plan 9 and WebAssembly its slices are copies on 64-byte boundaries, as those of [OpenReader] are
+// everywhere. Files are little-endian: on a big-endian machine View refuses elements wider than a byte, and [Copy] swaps.
 package mmapio

@@ -21,8 +21,8 @@
 // org.cncf.model.filepath, oras' title), and what archives among them hold. Its manifest is pinned by
 // its digest.
 //
-// A model of Ollama is a GGUF layer, or layers of tensors. What Ollama's store has is read without a
-// request.
+// A model of Ollama is a GGUF layer, or layers of tensors. Layers in Ollama's store are read without
+// a request.
 //
 // An object in a bucket is its endpoint, bucket, key and ETag. Changed under its key, it is another
 // one.
@@ -30,8 +30,8 @@
 // # Cache
 //
 // A complete file lies where huggingface_hub has it: in $HF_HUB_CACHE, else $HF_HOME/hub, else
-// $XDG_CACHE_HOME/huggingface/hub, else ~/.cache/huggingface/hub. What huggingface_hub downloaded is
-// found, and it finds what lies there. An incomplete file lies in $XDG_CACHE_HOME/tensormap, or in
+// $XDG_CACHE_HOME/huggingface/hub, else ~/.cache/huggingface/hub. Files that huggingface_hub downloaded
+// are found, and it finds what lies there. An incomplete file lies in $XDG_CACHE_HOME/tensormap, or in
 // .tensormap beside the complete ones if these are on another file system: see package sparse. When its
 // last byte has come and its digest is right, it moves to its final place.
 //
@@ -48,6 +48,6 @@
 //
 // # Offline
 //
-// HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE (1, on, yes, true) forbids all requests. What was read
-// before, in part or whole, goes on working. The rest is an error that says so.
+// HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE (1, on, yes, true) forbids all requests. Files read
+// before, in part or whole, go on working. The rest is an error that says so.
 package remote

@@ -24,8 +24,8 @@ type Store interface {
 	Address(key string) string
 	// Identity returns what tells a key from those of other stores.
 	Identity(key string) string
-	// List returns the objects whose keys begin with prefix, which is empty or ends with a slash, but for
-	// those in folders, and the names of these.
+	// List returns the objects whose keys begin with prefix, but for those in folders, and the names of
+	// the folders. prefix is empty or ends with a slash.
 	List(ctx context.Context, prefix string) (objects []StoredObject, folders []string, err error)
 	// Connect returns the source of one version of an object. Reads of another one are ErrChanged. ctx bounds
 	// what Connect asks, not what the source does.

@@ -41,9 +41,9 @@
 //
 // The file has 2,000 tensors and the outlines of Llama 3's vocabulary: 128,256 tokens with
 // scores and types, and 280,147 merges. It is in the page cache. In every round each
-// package opens and closes it once, in each of its modes that might be the fastest, with no
-// garbage left from the one before; the best round counts. "times ours" is how many times
-// as long it takes. The others are github.com/gpustack/gguf-parser-go and Ollama's fs/ggml.
+// package opens and closes it once, in each mode that might be its fastest. No garbage is
+// left from the one before. The best round counts. "times ours" is how many times as long
+// it takes. The others are github.com/gpustack/gguf-parser-go and Ollama's fs/ggml.
 //
 // # Values
 //

@@ -25,7 +25,7 @@ type unlocking struct {
 	passphraseFile string
 	// headOnly is set for verbs that can do without the tensors' contents.
 	headOnly bool
-	// either is set for verbs of two models, one of which may be plain.
+	// either is set for verbs of two models: one may be plain.
 	either bool
 
 	passphraseFlag string

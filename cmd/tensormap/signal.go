@@ -26,7 +26,7 @@ func (i interrupted) Unwrap() error { return i.error }
 // the grace, ends the process there and then. Once the work has ended, finish ends the process
 // by the signal that came, if one did, and returns if none.
 func obeySignals(cancel context.CancelCauseFunc) (finish func()) {
-	// What the process was started to ignore, as by nohup, it goes on to ignore.
+	// The process goes on to ignore what it was started to ignore, as by nohup.
 	heard := slices.DeleteFunc(slices.Clone(endingSignals), signal.Ignored)
 	if len(heard) == 0 {
 		return func() {} // of none, Notify would make all

@@ -1,6 +1,6 @@
 // Command bert computes sentence vectors with a BERT such as all-MiniLM-L6-v2, from weights as they are stored:
 // SafeTensors, or GGUF quantized by tensormap convert. The weights are mapped, and loader.Tensor.MatMul multiplies
-// by them without expanding them. What the loader does not do (tokens, attention, norms) is here, in plain Go.
+// by them without expanding them. Tokens, attention and norms, which the loader does not do, are here in plain Go.
 //
 //	tensormap pull hf://sentence-transformers/all-MiniLM-L6-v2
 //	go run . -model FOLDER 'A cat sits.' 'A kitten sits.' 'Stocks fell.'

@@ -1,8 +1,8 @@
 // Package atomicfile writes files that appear under their name complete or not at all.
 //
-// A [File] is written under a temporary name in the same directory and renamed by
-// Commit. Until then, and if anything fails, the old file of that name is untouched.
-// [CommitAll] does the same for several files, the last of which leads to the others.
+// A [File] is written under a temporary name in the same directory and renamed by Commit.
+// Until then, and if anything fails, the old file of that name is untouched. [CommitAll]
+// does the same for several files, whose last one leads to the others.
 //
 // Processes do not get in each other's way. While one gives files their names it holds a lock
 // on their directory, the file .atomicfile.lock, which it removes afterwards. A process that

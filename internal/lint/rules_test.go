@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// maxWords bounds a sentence of a doc comment.
+// maxWords bounds a sentence of a comment.
 const maxWords = 25
 
 var (
@@ -23,9 +23,8 @@ var (
 	generated   = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 )
 
-// prose returns what the doc comments of one Go file break: "LINE: rule", in the file's order.
-// Functions open with their name and an active verb. All doc comments keep sentences short.
-// Generated files break nothing.
+// prose returns what the comments of one Go file break: "LINE: rule". Functions open with their name
+// and an active verb. All comments keep sentences short. Generated files break nothing.
 func prose(src []byte) (broken []string, err error) {
 	if generated.Match(src) {
 		return nil, nil
@@ -35,44 +34,33 @@ func prose(src []byte) (broken []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	report := func(doc *ast.CommentGroup, format string, args ...any) {
-		broken = append(broken, fmt.Sprintf("%d: ", fset.Position(doc.Pos()).Line)+fmt.Sprintf(format, args...))
+	report := func(c *ast.CommentGroup, format string, args ...any) {
+		broken = append(broken, fmt.Sprintf("%d: ", fset.Position(c.Pos()).Line)+fmt.Sprintf(format, args...))
 	}
 	for _, decl := range file.Decls {
-		doc, name := docOf(decl)
-		if doc.Text() == "" {
+		f, ok := decl.(*ast.FuncDecl)
+		if !ok || f.Doc.Text() == "" {
 			continue
 		}
-		text := paragraphs(doc)
-		if name != "" {
-			rest, ok := strings.CutPrefix(text, name+" ")
-			if !ok {
-				report(doc, "the comment does not open with %q", name)
-			} else if weak := weakOpenings.FindString(rest); weak != "" {
-				report(doc, "%q opens without an active verb", name+" "+weak)
-			}
+		name := f.Name.Name
+		rest, ok := strings.CutPrefix(paragraphs(f.Doc), name+" ")
+		if !ok {
+			report(f.Doc, "the comment does not open with %q", name)
+		} else if weak := weakOpenings.FindString(rest); weak != "" {
+			report(f.Doc, "%q opens without an active verb", name+" "+weak)
 		}
-		for _, sentence := range sentenceEnd.Split(text, -1) {
+	}
+	for _, c := range file.Comments {
+		for _, sentence := range sentenceEnd.Split(paragraphs(c), -1) {
 			if n := len(strings.Fields(sentence)); n > maxWords {
-				report(doc, "%d words in a sentence: %.60s…", n, sentence)
+				report(c, "%d words in a sentence: %.60s…", n, sentence)
 			}
 			if clause := clauses.FindString(sentence); clause != "" {
-				report(doc, "hard to read: %q in: %.60s…", strings.TrimSpace(clause), sentence)
+				report(c, "hard to read: %q in: %.60s…", strings.TrimSpace(clause), sentence)
 			}
 		}
 	}
 	return broken, nil
-}
-
-// docOf returns the doc comment of a declaration, and the name it opens with if decl is a function.
-func docOf(decl ast.Decl) (doc *ast.CommentGroup, name string) {
-	switch d := decl.(type) {
-	case *ast.FuncDecl:
-		return d.Doc, d.Name.Name
-	case *ast.GenDecl:
-		return d.Doc, ""
-	}
-	return nil, ""
 }
 
 // paragraphs returns a comment's sentences on one line, without directives and indented blocks.

@@ -1,6 +1,6 @@
-// Package parallel runs the workers of one piece of work, and hands every way in which one of
-// them can end to whoever waits for it. A worker's panic does not end the process unless the
-// caller lets it.
+// Package parallel runs the workers of one piece of work. However one of them ends, by an
+// error or a panic, the caller who waits hears of it. A worker's panic does not end the
+// process unless the caller lets it.
 package parallel
 
 import (
@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// Cores returns how many workers can compute at once. Whoever shares work out asks this.
+// Cores returns how many workers can compute at once. All that share work out ask it.
 func Cores() int { return runtime.GOMAXPROCS(0) }
 
 // Workers returns how many workers compute n items: as many as there are cores, and no more than items.

@@ -1,10 +1,10 @@
-// Package apr1 reads APR1 model files, the ".apr Model Format" of whisper.apr. That program runs
+// Package apr1 reads APR1 model files, the ".apr Model Format" of whisper.apr. The program runs
 // Whisper speech recognition in browsers.
 //
 // # The container Binary
 //
-// Integers are little-endian. Offsets count from the start of the file, except those of
-// tensors, which count from the end of the index, or of the scales where there are any.
+// Integers are little-endian. Offsets count from the start of the file. Those of tensors
+// count from the end of the index, or of the scales if there are any.
 //
 //	┌─ Header ───────────────────────────────────────────────── 52 bytes ─┐
 //	│  0  magic            [4]byte   "APR1"                               │
@@ -70,7 +70,7 @@
 // # The container Late
 //
 // Later versions of the program wrote the same with the magic "APR\x00", the version 2 and
-// 16 zero bytes behind the header, so that the index is at 68. Version is "2".
+// 16 zero bytes behind the header. The index is at 68. Version is "2".
 //
 // # The container JSON
 //

@@ -162,7 +162,8 @@ func (w *Writer) WriteBlocksFunc(write func(dst io.Writer) error) error {
 		return w.file.Failf(w.Written(), "size", layout.ErrInvalid, "the file was begun with all sizes known")
 	}
 	if w.seal != nil {
-		// What is rolled back would have been sealed as blocks that are sealed again, with other content.
+		// Bytes that are rolled back would have been sealed as blocks that are sealed again, with other
+		// content.
 		if err := write(io.Discard); err != nil {
 			if errors.Is(err, ErrRollback) {
 				return ErrRollback

@@ -1,5 +1,5 @@
 // Package april reads the model files of april-asr, a library for streaming speech
-// recognition, by its "doc/.april file format", version 1. That project's export writes them.
+// recognition, by its "doc/.april file format", version 1. The project's export writes them.
 //
 // # The file
 //
@@ -68,9 +68,10 @@
 // onnxruntime reads as well, or a damaged one) remains a tensor of bytes without
 // initializers; [Network].Err says why, and Audit fails the file.
 //
-// Inside a graph, [Decode] refuses an initializer with elements in another file, in more than one
-// field, in too few or too many bytes, or nowhere. It refuses one without a name, or with that of
-// another. It refuses types without a DType here: strings, and types narrower than a byte.
+// Inside a graph, [Decode] refuses an initializer without elements, or with elements in another
+// file, in several fields, in too few or too many bytes. It refuses one without a name, or with
+// that of another. It refuses types without a DType here: strings, and types narrower than a
+// byte.
 //
 // Unknown fields are skipped. So are groups, which nest up to Limits.Depth. A
 // field that may be there once and is there twice is an error. Protobuf lets the

@@ -64,8 +64,8 @@ type decoder struct {
 	metadata span
 	shape    []int // of the tensor being read
 
-	// end is where the tensor read last ends, in the data, and touching stays true
-	// while every tensor begins there, as in nearly every real file.
+	// end is where the tensor read last ends, in the data. touching stays true while
+	// every tensor begins there, as in nearly every real file.
 	end      uint64
 	touching bool
 }

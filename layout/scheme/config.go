@@ -28,7 +28,7 @@ type Config struct {
 	online   bool              // BitNet's weights are quantized when they are used
 	patterns int               // of the groups
 	groups   []group           // of compressed-tensors
-	dynamic  []group           // of GPTQModel: overrides, of which the first that names a layer counts
+	dynamic  []group           // of GPTQModel: overrides; the first that names a layer counts
 	paths    map[string]params // MLX: overrides by the path of a layer
 	layers   map[string]layer  // of ComfyUI's files, by path
 	// powers names tensors of U8 that were F8_E8M0 before a conversion to a format without that type.

@@ -8,7 +8,7 @@ type convention struct {
 	codes    string     // the end of the codes' name
 	name     string     // the end of the weight's name
 	kinds    kind       // of the codes
-	scales   []string   // the ends of names, of which one makes it this convention
+	scales   []string   // the ends of names that make it this convention
 	by       scaleTypes // of that tensor; 0 for any
 	role     Role       // of that tensor
 	others   []companion

@@ -333,7 +333,7 @@ type finder struct {
 	near    [256]hint
 	alone   []uint32 // tensors that may be codes, for which no companion was found
 	scales  []uint32 // tensors called X.weight_scale, whose weight may be no codes
-	// What tells about one weight, the contents among it, and the memory that they lie in.
+	// All that tells about one weight, its contents too, and the memory that they lie in.
 	evidence evidence
 	contents [][]byte
 	bytes    []byte

@@ -1,5 +1,5 @@
 // Package sealed reads and writes the keys by which an APR2 file or manifest says that it is signed or
-// encrypted, and encrypts and decrypts blocks. The layout is an extension of the format, version 1 of minor
+// encrypted. It encrypts and decrypts blocks. The layout is an extension of the format, version 1 of minor
 // version 1; docs/trust.md describes it.
 //
 // It keeps no keys and trusts nobody: package trust does.

@@ -36,14 +36,14 @@
 //
 // Later requests go where the first was led, until that address is refused: signed ones expire.
 //
-// Errors name the file by its [Reader.Name], without user, password and query. What they
-// quote of a server is short, printable, and without what the request may have kept secret.
+// Errors name the file by its [Reader.Name], without user, password and query. They quote a
+// server in short and printable words, without what the request may have kept secret.
 //
 // # Patience
 //
-// A request that fails for a reason that may pass – a connection cut or silent, an answer
-// cut short, 408, 429 or 5xx – is repeated from the byte where it ended, with growing
-// pauses. A read that gets fewer than 4 KiB in Options.Timeout, or by Options.Attempts
+// A request that fails for a reason that may pass is repeated from the byte where it ended,
+// with growing pauses. Such reasons are a connection cut or silent, an answer cut short, 408,
+// 429 and 5xx. A read that gets fewer than 4 KiB in Options.Timeout, or by Options.Attempts
 // requests, is [ErrStalled] or the last request's error. Close ends all reads at once. A server
 // that ignores ranges and would send the whole file is [ErrNoRanges], unless the file is no
 // larger than what Open asks for.

@@ -21,8 +21,8 @@ type StatusError struct {
 	Code   int
 	Header http.Header // of the answer
 	// Text is the beginning of the answer's text, in one line, with everything escaped that
-	// does not print. What the request's address and Options.Header may keep secret is left
-	// out. It is empty of a page for browsers, and if it says no more than the code.
+	// does not print. It leaves out what the request's address and Options.Header may keep
+	// secret. It is empty of a page for browsers, and if it says no more than the code.
 	Text string
 	// Elsewhere is the server that refused, if Options.Header was not sent to it because
 	// redirects had led to another one.

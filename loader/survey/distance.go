@@ -6,7 +6,7 @@ import "math"
 // an infinity equals itself; they have no part in the sums.
 type distance struct {
 	differing      uint64
-	unmatched      uint64 // values of which just one is NaN, or that are different infinities
+	unmatched      uint64 // values, one of them NaN, or different infinities
 	unmatchedAt    uint64 // the first of them
 	finite         uint64 // pairs of finite values
 	abs, rel       float64

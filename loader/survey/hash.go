@@ -44,8 +44,9 @@ type TensorDigest struct {
 	// NaN being 0x7fc00000; the two zeros are different. So F16 and its copy in F32 have the
 	// same digest, and so have Q8_0 and its expansion.
 	//
-	// It is nil if nobody asked for it, for types without values, and if a value is no float32
-	// (of F64, and of integers of 32 and 64 bits). Only stored elements tell those apart.
+	// It is nil if nobody asked for it, and for types without values. It is nil if a value of
+	// F64, or an integer of 32 or 64 bits, is no float32. Only stored elements tell those
+	// apart.
 	Values *Digest
 	// Stored, unless it is nil, is the SHA-256 of the elements as Tensor.Bytes returns them:
 	// decompressed; of a logical tensor, those of its parts by ascending name. It takes the place of a digest of values that was asked for and is not there.

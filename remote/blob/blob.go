@@ -6,10 +6,10 @@
 //	gs://BUCKET/KEY           Google Cloud Storage, with application default credentials
 //	azblob://CONTAINER/KEY    Azure Blob Storage, with AZURE_STORAGE_ACCOUNT and its fellows
 //
-// A KEY that others begin with is a folder. What is read is kept as package remote says. An object is its
-// address and Google's generation or Azure's ETag, which goes with every request. One that is changed under
-// its key is another one: reads of what is open fail with httprange.ErrChanged. Other drivers tell objects
-// apart by date, size and MD5.
+// A KEY that others begin with is a folder. Bytes that were read are kept as package remote says. An object
+// is its address and Google's generation or Azure's ETag, which goes with every request. One that is
+// changed under its key is another one: reads of what is open fail with httprange.ErrChanged. Other drivers
+// tell objects apart by date, size and MD5.
 //
 // Refusals are httprange.StatusError, those without a status fs.ErrNotExist.
 package blob

@@ -16,7 +16,7 @@ import (
 // doublewords of two neighbouring runs. Crossing lanes costs one instruction for thirty-two
 // elements.
 //
-// The shuffle puts a code into the top byte of its doubleword. That extends the sign of a signed
+// The shuffle puts a code into the top byte of its doubleword. This extends the sign of a signed
 // code, and the conversion gives the code times 2^24. The scale has 2^-24 in it. Both are exact,
 // because no scale that comes from a half gets near float32's subnormals. The product is thus
 // rounded as that of code and scale.

@@ -14,8 +14,8 @@ type number struct {
 	name string
 	size int // bytes of an element
 	to   int // bytes of a result
-	// begin loads constants. What it returns converts sources of one vector each, that are in
-	// memory or already in a register as wide as they are. A result may take two sources.
+	// begin loads constants. It returns a function that converts sources of one vector each,
+	// in memory or in a register of their width. A result may take two sources.
 	begin func(k *kernel) func(src []Op) []reg.VecVirtual
 }
 

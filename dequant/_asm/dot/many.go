@@ -9,8 +9,8 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// Kernels for several activations unpack a group of a row once, and keep its codes in registers while they multiply them with
-// one activation after the other. That needs the 32 registers of AVX-512.
+// Kernels for several activations unpack a group of a row once. They keep its codes in registers, and multiply them with one
+// activation after the other. This needs the 32 registers of AVX-512.
 
 // manyRows generates the kernel of a type for several activations. body multiplies a group of size bytes.
 func manyRows(name string, size int, body func(k *kernel)) {

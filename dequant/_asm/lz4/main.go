@@ -2,9 +2,9 @@
 // Run it with go generate in that package's folder.
 //
 // A block is a list of sequences: a token, literals, and a match, which is as many bytes again
-// from a distance behind. The decoder copies vectors, and so beyond the end of what it copies,
-// for as long as that stays clear of the ends of dst and src; what is left is copied to the
-// byte. It calls nothing, and reads every byte that it checks once: src may be mapped.
+// from a distance behind. The decoder copies whole vectors, beyond the end of a copy, as long
+// as they stay clear of the ends of dst and src. The rest is copied to the byte. It calls
+// nothing, and reads every byte that it checks once: src may be mapped.
 //
 // Operands stand in the order of Go's assembler: the destination last.
 package main

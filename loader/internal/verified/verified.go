@@ -1,6 +1,6 @@
-// Package verified compares the chunks of a file with the digests that its user trusts. A [File] of which
-// the process has a mapping, or the system a file, hashes a chunk when it is first touched, and once. A
-// [Reader] hashes what arrives from afar, each time it arrives, and hands out nothing else.
+// Package verified compares the chunks of a file with the digests that its user trusts. A [File] that is
+// mapped, or is a file of this system, hashes a chunk when it is first touched, and once. A [Reader]
+// hashes what arrives from afar, each time it arrives, and hands out nothing else.
 package verified
 
 import (

@@ -1,8 +1,8 @@
 // Package sparse keeps files of a known size that fill as they are read.
 //
 // A [File] has a sparse file for its bytes and, beside it, a map that says which chunks of 64 KiB
-// are there. A read brings the chunks that it lacks, once for all who ask, and keeps them. What is
-// there stays when the process ends, and serves the next one.
+// are there. A read brings the chunks that it lacks, once for all who ask, and keeps them. Bytes
+// that are there stay when the process ends, and serve the next one.
 //
 // # On disk
 //
@@ -17,17 +17,17 @@
 //	24      32    SHA-256 of the file's identity
 //	56      8     zero
 //
-// What people call the file follows, up to the map's end.
+// The file's name for people follows, up to the map's end.
 //
 // Integers are little-endian. A byte of the map is written after the bytes of its chunk are on disk:
-// a process may be killed, or the machine stop, at any moment. What was under way is then fetched
-// again.
+// a process may be killed, or the machine stop, at any moment. Chunks that were under way are then
+// fetched again.
 //
 // # Several processes
 //
-// Processes share a file. A fetch locks its chunks (on Linux, by locks of ranges that end with the
-// process), and looks at the map again before it asks the source. Where the system has no such
-// locks, two processes may fetch the same bytes; they write the same ones.
+// Processes share a file. A fetch locks its chunks, and looks at the map again before it asks the
+// source. On Linux these are locks of ranges that end with the process. Where the system has no
+// such locks, two processes may fetch the same bytes; they write the same ones.
 //
 // A fetch is shared by all reads of this process that want one of its chunks, and ends when none is left. The
 // loader's cache of expanded tensors and its verified chunks share by name, not by range: a fetch here overlaps

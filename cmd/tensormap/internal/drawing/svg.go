@@ -200,7 +200,7 @@ func (p *picture) in(where frame, f *fileMap) *fileDrawing {
 
 func (d *fileDrawing) draw() {
 	d.rows()
-	// What is less than a hairline lies upon its neighbours.
+	// Spans thinner than a hairline lie upon their neighbours.
 	for _, hairlines := range []bool{false, true} {
 		for i := range d.f.cells {
 			if c := &d.f.cells[i]; d.hair(c) == hairlines {
