@@ -26,28 +26,20 @@ var errMismatch = errors.New("values differ from ggml's")
 // all visits every type in both directions, and prints for each how many blocks were compared.
 func (j *judge) all(types typeSet) error {
 	var bad int64
-	for _, p := range j.expanders {
-		if types.has(p.d) {
-			bad += j.report(p, "blocks", "elements", j.expansions(p))
-		}
+	for _, p := range chosen(types, j.expanders) {
+		bad += j.report(p, "blocks", "elements", j.expansions(p))
 	}
-	for _, p := range dotPeers {
-		if types.has(p.d) {
-			bad += j.report(peer{d: p.d, name: p.name}, "products", "products", j.products(p))
-		}
+	for _, p := range chosen(types, dotPeers) {
+		bad += j.report(peer{d: p.d, name: p.name}, "products", "products", j.products(p))
 	}
 	if contracts() {
 		fmt.Fprintln(j.w, "note: without -ffp-contract=off ggml's quantizers may round once where ISO C rounds twice")
 	}
-	for _, p := range ggmlQuantizers {
-		if types.has(p.d) {
-			bad += j.report(p, "rows", "rows", j.quantizations(p, oursQuantizing(p.d, 1)))
-		}
+	for _, p := range chosen(types, ggmlQuantizers) {
+		bad += j.report(p, "rows", "rows", j.quantizations(p, oursQuantizing(p.d, 1)))
 	}
-	for _, p := range ggmlWeighted {
-		if types.has(p.d) {
-			bad += j.report(p, "rows", "rows", j.quantizations(p, oursWeighing(p.d, 1)))
-		}
+	for _, p := range chosen(types, ggmlWeighted) {
+		bad += j.report(p, "rows", "rows", j.quantizations(p, oursWeighing(p.d, 1)))
 	}
 	if bad > 0 {
 		return errMismatch

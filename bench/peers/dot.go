@@ -7,33 +7,6 @@ package main
 typedef void (*dot)(int n, float *s, size_t bs, const void *x, size_t bx, const void *y, size_t by, int nrc);
 typedef void (*activate)(const void *, void *, int64_t);
 
-#define DOT(name) extern void name(int, float *, size_t, const void *, size_t, const void *, size_t, int)
-
-#define ACTIVATE(name) extern void name(const void *, void *, int64_t)
-
-DOT(ggml_vec_dot_f32);
-DOT(ggml_vec_dot_f16);
-DOT(ggml_vec_dot_bf16);
-DOT(ggml_vec_dot_q8_0_q8_0);
-DOT(ggml_vec_dot_q4_0_q8_0);
-DOT(ggml_vec_dot_q4_1_q8_1);
-DOT(ggml_vec_dot_q5_0_q8_0);
-DOT(ggml_vec_dot_q5_1_q8_1);
-DOT(ggml_vec_dot_q2_K_q8_K);
-DOT(ggml_vec_dot_q3_K_q8_K);
-DOT(ggml_vec_dot_q4_K_q8_K);
-DOT(ggml_vec_dot_q5_K_q8_K);
-DOT(ggml_vec_dot_q6_K_q8_K);
-DOT(ggml_vec_dot_iq4_nl_q8_0);
-DOT(ggml_vec_dot_iq4_xs_q8_K);
-DOT(ggml_vec_dot_mxfp4_q8_0);
-DOT(ggml_vec_dot_tq1_0_q8_K);
-DOT(ggml_vec_dot_tq2_0_q8_K);
-ACTIVATE(quantize_row_q8_0_ref);
-ACTIVATE(quantize_row_q8_1_ref);
-ACTIVATE(quantize_row_q8_K_ref);
-ACTIVATE(ggml_cpu_fp32_to_fp16);
-ACTIVATE(ggml_fp32_to_bf16_row_ref);
 extern void ggml_cpu_init(void);
 
 static void convert(activate f, const void *x, void *y, int64_t n) { f(x, y, n); }
@@ -83,26 +56,26 @@ type dotPeer struct {
 	activate C.activate
 }
 
-var dotPeers = []dotPeer{
-	{layout.Q8_0, "ggml_vec_dot_q8_0_q8_0", C.dot(C.ggml_vec_dot_q8_0_q8_0), C.activate(C.quantize_row_q8_0_ref)},
-	{layout.Q4_0, "ggml_vec_dot_q4_0_q8_0", C.dot(C.ggml_vec_dot_q4_0_q8_0), C.activate(C.quantize_row_q8_0_ref)},
-	{layout.Q4_1, "ggml_vec_dot_q4_1_q8_1", C.dot(C.ggml_vec_dot_q4_1_q8_1), C.activate(C.quantize_row_q8_1_ref)},
-	{layout.Q5_0, "ggml_vec_dot_q5_0_q8_0", C.dot(C.ggml_vec_dot_q5_0_q8_0), C.activate(C.quantize_row_q8_0_ref)},
-	{layout.Q5_1, "ggml_vec_dot_q5_1_q8_1", C.dot(C.ggml_vec_dot_q5_1_q8_1), C.activate(C.quantize_row_q8_1_ref)},
-	{layout.Q4_K, "ggml_vec_dot_q4_K_q8_K", C.dot(C.ggml_vec_dot_q4_K_q8_K), C.activate(C.quantize_row_q8_K_ref)},
-	{layout.Q5_K, "ggml_vec_dot_q5_K_q8_K", C.dot(C.ggml_vec_dot_q5_K_q8_K), C.activate(C.quantize_row_q8_K_ref)},
-	{layout.Q6_K, "ggml_vec_dot_q6_K_q8_K", C.dot(C.ggml_vec_dot_q6_K_q8_K), C.activate(C.quantize_row_q8_K_ref)},
-	{layout.IQ4_NL, "ggml_vec_dot_iq4_nl_q8_0", C.dot(C.ggml_vec_dot_iq4_nl_q8_0), C.activate(C.quantize_row_q8_0_ref)},
-	{layout.MXFP4, "ggml_vec_dot_mxfp4_q8_0", C.dot(C.ggml_vec_dot_mxfp4_q8_0), C.activate(C.quantize_row_q8_0_ref)},
-	{layout.Q2_K, "ggml_vec_dot_q2_K_q8_K", C.dot(C.ggml_vec_dot_q2_K_q8_K), C.activate(C.quantize_row_q8_K_ref)},
-	{layout.Q3_K, "ggml_vec_dot_q3_K_q8_K", C.dot(C.ggml_vec_dot_q3_K_q8_K), C.activate(C.quantize_row_q8_K_ref)},
-	{layout.IQ4_XS, "ggml_vec_dot_iq4_xs_q8_K", C.dot(C.ggml_vec_dot_iq4_xs_q8_K), C.activate(C.quantize_row_q8_K_ref)},
-	{layout.TQ1_0, "ggml_vec_dot_tq1_0_q8_K", C.dot(C.ggml_vec_dot_tq1_0_q8_K), C.activate(C.quantize_row_q8_K_ref)},
-	{layout.TQ2_0, "ggml_vec_dot_tq2_0_q8_K", C.dot(C.ggml_vec_dot_tq2_0_q8_K), C.activate(C.quantize_row_q8_K_ref)},
-	{layout.F32, "ggml_vec_dot_f32", C.dot(C.ggml_vec_dot_f32), nil},
-	{layout.F16, "ggml_vec_dot_f16", C.dot(C.ggml_vec_dot_f16), C.activate(C.ggml_cpu_fp32_to_fp16)},
-	{layout.BF16, "ggml_vec_dot_bf16", C.dot(C.ggml_vec_dot_bf16), C.activate(C.ggml_fp32_to_bf16_row_ref)},
-}
+var dotPeers = func() (list []dotPeer) {
+	for _, d := range []layout.DType{
+		layout.Q8_0, layout.Q4_0, layout.Q4_1, layout.Q5_0, layout.Q5_1, layout.Q4_K, layout.Q5_K, layout.Q6_K, layout.IQ4_NL, layout.MXFP4,
+		layout.Q2_K, layout.Q3_K, layout.IQ4_XS, layout.TQ1_0, layout.TQ2_0,
+	} {
+		of := "q8_0"
+		switch {
+		case d.BlockElems() == 256:
+			of = "q8_K"
+		case d == layout.Q4_1 || d == layout.Q5_1:
+			of = "q8_1"
+		}
+		name := "ggml_vec_dot_" + typeName(d) + "_" + of
+		list = append(list, dotPeer{d, name, C.dot(routine(name)), C.activate(routine("quantize_row_" + of + "_ref"))})
+	}
+	return append(list,
+		dotPeer{layout.F32, "ggml_vec_dot_f32", C.dot(routine("ggml_vec_dot_f32")), nil},
+		dotPeer{layout.F16, "ggml_vec_dot_f16", C.dot(routine("ggml_vec_dot_f16")), C.activate(routine("ggml_cpu_fp32_to_fp16"))},
+		dotPeer{layout.BF16, "ggml_vec_dot_bf16", C.dot(routine("ggml_vec_dot_bf16")), C.activate(routine("ggml_fp32_to_bf16_row_ref"))})
+}()
 
 // dotCols is the width of rows.
 const dotCols = 4096
@@ -116,12 +89,14 @@ type vector struct {
 
 var initialize = sync.OnceFunc(func() { C.ggml_cpu_init() })
 
-func (p *dotPeer) vector(rng *rand.Rand, n int) vector {
+func (p *dotPeer) vector(rng *rand.Rand, n int) vector { return p.prepared(normal(rng, n)) }
+
+func normal(rng *rand.Rand, n int) []float32 {
 	x := make([]float32, n)
 	for i := range x {
 		x[i] = float32(rng.NormFloat64())
 	}
-	return p.prepared(x)
+	return x
 }
 
 func (p *dotPeer) prepared(x []float32) vector {
@@ -129,9 +104,8 @@ func (p *dotPeer) prepared(x []float32) vector {
 	n := len(x)
 	v := vector{x: x, theirs: make([]byte, 5*n)}
 	var err error
-	if v.ours, err = dot.Prepare(p.d, v.x); err != nil {
-		panic(err)
-	}
+	v.ours, err = dot.Prepare(p.d, v.x)
+	check(err)
 	if p.activate == nil {
 		copy(v.theirs, floatBytes(v.x))
 	} else {
@@ -146,77 +120,44 @@ func (p *dotPeer) theirs(dst []float32, rows []byte, v vector, passes int) {
 		C.int(len(v.x)), pointer(v.theirs), C.int64_t(passes))
 }
 
-// A contest has several sides. Each works so many passes over.
-type contest []func(passes int)
-
-// speeds gives each side's best speed in units a second: a pass makes so many.
-func (r *race) speeds(c contest, units float64) []float64 {
-	passes, best := make([]int, len(c)), make([]float64, len(c))
-	for i, f := range c {
-		passes[i] = passesFor(r.wait, f)
-	}
-	for range r.rounds {
-		for i, f := range c {
-			best[i] = max(best[i], units*float64(passes[i])/timed(f, passes[i]).Seconds())
-		}
-	}
-	return best
-}
-
 // printDots races products of 4096-wide rows: a row a type, in cache and far beyond, and the number of rows
 // a second of one matrix.
-func (r *race) printDots(w io.Writer, types typeSet, beyond bool) error {
+func (r *race) printDots(w io.Writer, peers []dotPeer, beyond bool) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(w, "dot, %d-wide rows, in cache, one core: billions of weights a second, best of %d rounds\n\n", dotCols, r.rounds)
 	fmt.Fprintln(tw, "TYPE\tours\tpeer\tratio\t peer")
-	for _, p := range dotPeers {
-		if types.has(p.d) {
-			const rows = 4
-			v := p.vector(rand.New(rand.NewPCG(1, uint64(p.d))), dotCols)
-			src, dst := p.rows(rows, dotCols), make([]float32, rows)
-			s := r.speeds(contest{
-				func(passes int) {
-					for range passes {
-						check(dot.Rows(dst, p.d, src, v.ours))
-					}
-				},
-				func(passes int) { p.theirs(dst, src, v, passes) },
-			}, rows*dotCols/1e9)
-			fmt.Fprintf(tw, "%v\t%.1f\t%.1f\t%.2f\t %s\n", p.d, s[0], s[1], s[0]/s[1], p.name)
-		}
+	for _, p := range peers {
+		const rows = 4
+		v := p.vector(rand.New(rand.NewPCG(1, uint64(p.d))), dotCols)
+		src, dst := p.rows(rows, dotCols), make([]float32, rows)
+		s := r.speeds(contest{
+			func(passes int) {
+				for range passes {
+					check(dot.Rows(dst, p.d, src, v.ours))
+				}
+			},
+			func(passes int) { p.theirs(dst, src, v, passes) },
+		}, rows*dotCols/1e9)
+		fmt.Fprintf(tw, "%v\t%.1f\t%.1f\t%.2f\t %s\n", p.d, s[0], s[1], s[0]/s[1], p.name)
 	}
 	tw.Flush()
 	if !beyond {
-		return nil
+		return
 	}
 	cores := runtime.GOMAXPROCS(0)
 	fmt.Fprintf(w, "\ndot, %d-wide rows, 256 MiB, %d cores: GB/s of stored bytes; read is the sum of all words\n\n", dotCols, cores)
 	fmt.Fprintln(tw, "TYPE\tours\tpeer\tratio\tread\tours/read\t peer")
-	for _, p := range dotPeers {
-		if types.has(p.d) {
-			row := sizeOf(p.d, dotCols)
-			if err := r.compareMatrix(tw, p, 256<<20/row, dotCols, float64(256<<20/row*row)/1e9, true); err != nil {
-				return err
-			}
-		}
+	for _, p := range peers {
+		row := sizeOf(p.d, dotCols)
+		r.compareMatrix(tw, p, 256<<20/row, dotCols, float64(256<<20/row*row)/1e9, true)
 	}
 	tw.Flush()
 	fmt.Fprintf(w, "\nmatrix of 14336 × 4096 times a vector, %d cores: rows a second\n\n", cores)
 	fmt.Fprintln(tw, "TYPE\tours\tpeer\tratio\t peer")
-	for _, p := range dotPeers {
-		if types.has(p.d) {
-			if err := r.compareMatrix(tw, p, 14336, dotCols, 14336, false); err != nil {
-				return err
-			}
-		}
+	for _, p := range peers {
+		r.compareMatrix(tw, p, 14336, dotCols, 14336, false)
 	}
-	return tw.Flush()
-}
-
-func check(err error) {
-	if err != nil {
-		panic(err)
-	}
+	tw.Flush()
 }
 
 // rows returns rows like a model's.
@@ -224,12 +165,7 @@ func (p *dotPeer) rows(rows, cols int) []byte {
 	b := make([]byte, rows*sizeOf(p.d, cols))
 	some := min(rows, 64) * sizeOf(p.d, cols)
 	if p.d == layout.F32 {
-		rng := rand.New(rand.NewPCG(2, 2))
-		x := make([]float32, some/4)
-		for i := range x {
-			x[i] = float32(rng.NormFloat64())
-		}
-		copy(b, floatBytes(x))
+		copy(b, floatBytes(normal(rand.New(rand.NewPCG(2, 2)), some/4)))
 	} else {
 		fillPlain(rand.New(rand.NewPCG(2, uint64(p.d))), p.d, b[:some])
 	}
@@ -239,7 +175,7 @@ func (p *dotPeer) rows(rows, cols int) []byte {
 
 // compareMatrix lets MatVec of package loader compete with ggml's function on all cores, and with
 // reading alone. A pass makes so many units.
-func (r *race) compareMatrix(w io.Writer, p dotPeer, rows, cols int, units float64, read bool) error {
+func (r *race) compareMatrix(w io.Writer, p dotPeer, rows, cols int, units float64, read bool) {
 	src, dst := p.rows(rows, cols), make([]float32, rows)
 	v := p.vector(rand.New(rand.NewPCG(1, uint64(p.d))), cols)
 	var file bytes.Buffer
@@ -247,28 +183,16 @@ func (r *race) compareMatrix(w io.Writer, p dotPeer, rows, cols int, units float
 	aw, err := apr2.NewWriter(&file, slices.Values([]layout.Tensor{{Name: []byte("w"), DType: p.d, Shape: []int{rows, cols}}}), &apr2.Options{
 		Metadata: layout.Metadata{{Key: "apr_version", Value: "2.0.0"}, {Key: "model_type", Value: "bench"}, {Key: "architecture", Value: layout.Metadata{}}},
 	})
-	if err == nil {
-		err = aw.WriteTensor(src)
-	}
-	if err == nil {
-		err = aw.Close()
-	}
-	if err != nil {
-		return err
-	}
+	check(err)
+	check(aw.WriteTensor(src))
+	check(aw.Close())
 	m, err := loader.OpenBytes(file.Bytes(), nil)
-	if err != nil {
-		return err
-	}
+	check(err)
 	defer m.Close()
 	t, err := m.Tensor("w")
-	if err != nil {
-		return err
-	}
+	check(err)
 	src, err = t.Bytes() // the same memory for both
-	if err != nil {
-		return err
-	}
+	check(err)
 	size := len(src) / rows
 	c := contest{
 		func(passes int) {
@@ -294,7 +218,6 @@ func (r *race) compareMatrix(w io.Writer, p dotPeer, rows, cols int, units float
 		fmt.Fprintf(w, "%v\t%.0f\t%.0f\t%.2f\t %s\n", p.d, s[0], s[1], s[0]/s[1], p.name)
 	}
 	runtime.GC()
-	return nil
 }
 
 // onEachCore shares rows out evenly.
@@ -413,8 +336,7 @@ func half(b []byte) float64 {
 func (p *dotPeer) expand(x vector) []float64 {
 	n := len(x.x)
 	f, d := make([]float32, n), x.ours.Type()
-	switch {
-	case p.activate != nil && d == layout.F32:
+	if p.activate != nil && d == layout.F32 {
 		d = p.d
 	}
 	check(dequant.Expand(d, f, x.theirs[:sizeOf(d, n)]))

@@ -1,67 +1,16 @@
 package main
 
 /*
+#cgo LDFLAGS: -rdynamic
+#include <dlfcn.h>
+#include <stddef.h>
 #include <stdint.h>
 
 // All of ggml's row functions have this shape, apart from the types of their pointers.
 typedef void (*row)(const void *, void *, int64_t);
-#define ROW(name) extern void name(const void *, void *, int64_t)
-
-ROW(ggml_fp16_to_fp32_row);
-ROW(ggml_cpu_fp16_to_fp32);
-ROW(ggml_bf16_to_fp32_row);
-ROW(ggml_cpu_bf16_to_fp32);
-ROW(dequantize_row_q4_0);
-ROW(dequantize_row_q4_1);
-ROW(dequantize_row_q5_0);
-ROW(dequantize_row_q5_1);
-ROW(dequantize_row_q8_0);
-ROW(dequantize_row_q2_K);
-ROW(dequantize_row_q3_K);
-ROW(dequantize_row_q4_K);
-ROW(dequantize_row_q5_K);
-ROW(dequantize_row_q6_K);
-ROW(dequantize_row_iq4_nl);
-ROW(dequantize_row_iq4_xs);
-ROW(dequantize_row_mxfp4);
-ROW(dequantize_row_tq1_0);
-ROW(dequantize_row_tq2_0);
-ROW(dequantize_row_iq2_xxs);
-ROW(dequantize_row_iq2_xs);
-ROW(dequantize_row_iq2_s);
-ROW(dequantize_row_iq3_xxs);
-ROW(dequantize_row_iq3_s);
-ROW(dequantize_row_iq1_s);
-ROW(dequantize_row_iq1_m);
-ROW(dequantize_row_q8_K);
-
-ROW(ggml_fp32_to_fp16_row);
-ROW(ggml_cpu_fp32_to_fp16);
-ROW(ggml_fp32_to_bf16_row_ref);
-ROW(ggml_fp32_to_bf16_row);
-ROW(quantize_row_q4_0_ref);
-ROW(quantize_row_q4_1_ref);
-ROW(quantize_row_q5_0_ref);
-ROW(quantize_row_q5_1_ref);
-ROW(quantize_row_q8_0_ref);
-ROW(quantize_row_q8_0);
 
 // The types with a search have functions of rows, with a weight for each element of a row or none.
 typedef size_t (*rows)(const void *, void *, int64_t, int64_t, const void *);
-#define ROWS(name) extern size_t name(const void *, void *, int64_t, int64_t, const void *)
-
-ROWS(quantize_q4_0);
-ROWS(quantize_q4_1);
-ROWS(quantize_q5_0);
-ROWS(quantize_q5_1);
-ROWS(quantize_q2_K);
-ROWS(quantize_q3_K);
-ROWS(quantize_q4_K);
-ROWS(quantize_q5_K);
-ROWS(quantize_q6_K);
-ROWS(quantize_iq4_nl);
-ROWS(quantize_iq4_xs);
-ROWS(quantize_mxfp4);
 
 static void repeat_rows(rows f, const void *src, void *dst, int64_t n, int64_t row, const void *weights, int64_t passes) {
 	while (passes-- > 0) f(src, dst, n / row, row, weights);
@@ -83,6 +32,8 @@ import "C"
 
 import (
 	"cmp"
+	"slices"
+	"strings"
 	"unsafe"
 
 	_ "github.com/ollama/ollama/ml/backend/ggml/ggml/src" // compiles ggml's C
@@ -90,98 +41,95 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// ggmlExpanders are in the order of the table.
-var ggmlExpanders = []peer{
-	expander(layout.F16, "ggml_cpu_fp16_to_fp32", C.row(C.ggml_cpu_fp16_to_fp32)),
-	expander(layout.F16, "ggml_fp16_to_fp32_row", C.row(C.ggml_fp16_to_fp32_row)),
-	expander(layout.BF16, "ggml_cpu_bf16_to_fp32", C.row(C.ggml_cpu_bf16_to_fp32)),
-	expander(layout.BF16, "ggml_bf16_to_fp32_row", C.row(C.ggml_bf16_to_fp32_row)),
-	expander(layout.Q8_0, "dequantize_row_q8_0", C.row(C.dequantize_row_q8_0)),
-	expander(layout.Q4_0, "dequantize_row_q4_0", C.row(C.dequantize_row_q4_0)),
-	expander(layout.Q4_1, "dequantize_row_q4_1", C.row(C.dequantize_row_q4_1)),
-	expander(layout.Q5_0, "dequantize_row_q5_0", C.row(C.dequantize_row_q5_0)),
-	expander(layout.Q5_1, "dequantize_row_q5_1", C.row(C.dequantize_row_q5_1)),
-	expander(layout.Q2_K, "dequantize_row_q2_K", C.row(C.dequantize_row_q2_K)),
-	expander(layout.Q3_K, "dequantize_row_q3_K", C.row(C.dequantize_row_q3_K)),
-	expander(layout.Q4_K, "dequantize_row_q4_K", C.row(C.dequantize_row_q4_K)),
-	expander(layout.Q5_K, "dequantize_row_q5_K", C.row(C.dequantize_row_q5_K)),
-	expander(layout.Q6_K, "dequantize_row_q6_K", C.row(C.dequantize_row_q6_K)),
-	expander(layout.IQ4_NL, "dequantize_row_iq4_nl", C.row(C.dequantize_row_iq4_nl)),
-	expander(layout.IQ4_XS, "dequantize_row_iq4_xs", C.row(C.dequantize_row_iq4_xs)),
-	expander(layout.MXFP4, "dequantize_row_mxfp4", C.row(C.dequantize_row_mxfp4)),
-	expander(layout.TQ1_0, "dequantize_row_tq1_0", C.row(C.dequantize_row_tq1_0)),
-	expander(layout.TQ2_0, "dequantize_row_tq2_0", C.row(C.dequantize_row_tq2_0)),
-	expander(layout.IQ2_XXS, "dequantize_row_iq2_xxs", C.row(C.dequantize_row_iq2_xxs)),
-	expander(layout.IQ2_XS, "dequantize_row_iq2_xs", C.row(C.dequantize_row_iq2_xs)),
-	expander(layout.IQ2_S, "dequantize_row_iq2_s", C.row(C.dequantize_row_iq2_s)),
-	expander(layout.IQ3_XXS, "dequantize_row_iq3_xxs", C.row(C.dequantize_row_iq3_xxs)),
-	expander(layout.IQ3_S, "dequantize_row_iq3_s", C.row(C.dequantize_row_iq3_s)),
-	expander(layout.IQ1_S, "dequantize_row_iq1_s", C.row(C.dequantize_row_iq1_s)),
-	expander(layout.IQ1_M, "dequantize_row_iq1_m", C.row(C.dequantize_row_iq1_m)),
-	expander(layout.Q8_K, "dequantize_row_q8_K", C.row(C.dequantize_row_q8_K)),
+// program is this program, whose symbols -rdynamic lets dlsym find.
+var program = C.dlopen(nil, C.RTLD_LAZY)
+
+// routine returns a function of ggml's C.
+func routine(name string) unsafe.Pointer {
+	f := symbol(program, name)
+	if f == nil {
+		panic("ggml has no " + name)
+	}
+	return f
 }
+
+// named makes a peer for each type. In the name of ggml's function its name stands for %.
+func named(of func(layout.DType, string) peer, name string, types ...layout.DType) (peers []peer) {
+	for _, d := range types {
+		peers = append(peers, of(d, strings.Replace(name, "%", typeName(d), 1)))
+	}
+	return peers
+}
+
+// typeName returns ggml's name of a type: in lower case, except the K of Q2_K and the like.
+func typeName(d layout.DType) string {
+	name := strings.ToLower(d.String())
+	if n, ok := strings.CutSuffix(name, "_k"); ok {
+		name = n + "_K"
+	}
+	return name
+}
+
+// searched are the types with a search.
+var searched = []layout.DType{
+	layout.Q2_K, layout.Q3_K, layout.Q4_K, layout.Q5_K, layout.Q6_K, layout.IQ4_NL, layout.IQ4_XS, layout.MXFP4,
+}
+
+// ggmlExpanders are in the order of the table.
+var ggmlExpanders = slices.Concat(
+	named(expander, "ggml_cpu_fp16_to_fp32", layout.F16), named(expander, "ggml_fp16_to_fp32_row", layout.F16),
+	named(expander, "ggml_cpu_bf16_to_fp32", layout.BF16), named(expander, "ggml_bf16_to_fp32_row", layout.BF16),
+	named(expander, "dequantize_row_%", layout.Q8_0, layout.Q4_0, layout.Q4_1, layout.Q5_0, layout.Q5_1),
+	named(expander, "dequantize_row_%", searched...),
+	named(expander, "dequantize_row_%", layout.TQ1_0, layout.TQ2_0, layout.IQ2_XXS, layout.IQ2_XS, layout.IQ2_S,
+		layout.IQ3_XXS, layout.IQ3_S, layout.IQ1_S, layout.IQ1_M, layout.Q8_K),
+)
 
 // ggmlQuantizers make the bytes that Quantize promises.
-var ggmlQuantizers = []peer{
-	quantizer(layout.F16, "ggml_cpu_fp32_to_fp16", C.row(C.ggml_cpu_fp32_to_fp16)),
-	quantizer(layout.F16, "ggml_fp32_to_fp16_row", C.row(C.ggml_fp32_to_fp16_row)),
-	quantizer(layout.BF16, "ggml_fp32_to_bf16_row_ref", C.row(C.ggml_fp32_to_bf16_row_ref)),
-	quantizer(layout.Q8_0, "quantize_row_q8_0_ref", C.row(C.quantize_row_q8_0_ref)),
-	quantizer(layout.Q4_0, "quantize_row_q4_0_ref", C.row(C.quantize_row_q4_0_ref)),
-	quantizer(layout.Q4_1, "quantize_row_q4_1_ref", C.row(C.quantize_row_q4_1_ref)),
-	quantizer(layout.Q5_0, "quantize_row_q5_0_ref", C.row(C.quantize_row_q5_0_ref)),
-	quantizer(layout.Q5_1, "quantize_row_q5_1_ref", C.row(C.quantize_row_q5_1_ref)),
-	searcher(layout.Q2_K, "quantize_q2_K", C.rows(C.quantize_q2_K), nil),
-	searcher(layout.Q3_K, "quantize_q3_K", C.rows(C.quantize_q3_K), nil),
-	searcher(layout.Q4_K, "quantize_q4_K", C.rows(C.quantize_q4_K), nil),
-	searcher(layout.Q5_K, "quantize_q5_K", C.rows(C.quantize_q5_K), nil),
-	searcher(layout.Q6_K, "quantize_q6_K", C.rows(C.quantize_q6_K), nil),
-	searcher(layout.IQ4_NL, "quantize_iq4_nl", C.rows(C.quantize_iq4_nl), nil),
-	searcher(layout.IQ4_XS, "quantize_iq4_xs", C.rows(C.quantize_iq4_xs), nil),
-	searcher(layout.MXFP4, "quantize_mxfp4", C.rows(C.quantize_mxfp4), nil),
-}
+var ggmlQuantizers = slices.Concat(
+	named(quantizer, "ggml_cpu_fp32_to_fp16", layout.F16), named(quantizer, "ggml_fp32_to_fp16_row", layout.F16),
+	named(quantizer, "ggml_fp32_to_bf16_row_ref", layout.BF16),
+	named(quantizer, "quantize_row_%_ref", layout.Q8_0, layout.Q4_0, layout.Q4_1, layout.Q5_0, layout.Q5_1),
+	named(searcher(nil), "quantize_%", searched...),
+)
 
 // ggmlWeighted make the bytes that QuantizeRows promises with importance.
-var ggmlWeighted = []peer{
-	searcher(layout.Q4_0, "quantize_q4_0, weighted", C.rows(C.quantize_q4_0), importance),
-	searcher(layout.Q4_1, "quantize_q4_1, weighted", C.rows(C.quantize_q4_1), importance),
-	searcher(layout.Q5_0, "quantize_q5_0, weighted", C.rows(C.quantize_q5_0), importance),
-	searcher(layout.Q5_1, "quantize_q5_1, weighted", C.rows(C.quantize_q5_1), importance),
-	searcher(layout.Q2_K, "quantize_q2_K, weighted", C.rows(C.quantize_q2_K), importance),
-	searcher(layout.Q3_K, "quantize_q3_K, weighted", C.rows(C.quantize_q3_K), importance),
-	searcher(layout.Q4_K, "quantize_q4_K, weighted", C.rows(C.quantize_q4_K), importance),
-	searcher(layout.Q5_K, "quantize_q5_K, weighted", C.rows(C.quantize_q5_K), importance),
-	searcher(layout.Q6_K, "quantize_q6_K, weighted", C.rows(C.quantize_q6_K), importance),
-	searcher(layout.IQ4_NL, "quantize_iq4_nl, weighted", C.rows(C.quantize_iq4_nl), importance),
-	searcher(layout.IQ4_XS, "quantize_iq4_xs, weighted", C.rows(C.quantize_iq4_xs), importance),
-	searcher(layout.MXFP4, "quantize_mxfp4, weighted", C.rows(C.quantize_mxfp4), importance),
-}
+var ggmlWeighted = slices.Concat(
+	named(searcher(importance), "quantize_%", layout.Q4_0, layout.Q4_1, layout.Q5_0, layout.Q5_1),
+	named(searcher(importance), "quantize_%", searched...),
+)
 
 // ggmlRacers quantize faster than ggml's reference, with other results: the first may
 // flush subnormals to zero, the second divides 127 by the magnitude and rounds ties to even.
-var ggmlRacers = []peer{
-	quantizer(layout.BF16, "ggml_fp32_to_bf16_row", C.row(C.ggml_fp32_to_bf16_row)),
-	quantizer(layout.Q8_0, "quantize_row_q8_0", C.row(C.quantize_row_q8_0)),
-}
+var ggmlRacers = slices.Concat(named(quantizer, "ggml_fp32_to_bf16_row", layout.BF16), named(quantizer, "quantize_row_%", layout.Q8_0))
 
-func expander(d layout.DType, name string, f C.row) peer {
+func expander(d layout.DType, name string) peer { return expanderOf(routine(name), d, name) }
+
+func expanderOf(f unsafe.Pointer, d layout.DType, name string) peer {
 	return peer{d, name, func(floats []float32, blocks []byte, passes int) {
-		C.repeat(f, pointer(blocks), pointer(floats), C.int64_t(len(floats)), C.int64_t(passes))
+		C.repeat(C.row(f), pointer(blocks), pointer(floats), C.int64_t(len(floats)), C.int64_t(passes))
 	}}
 }
 
-func quantizer(d layout.DType, name string, f C.row) peer {
+func quantizer(d layout.DType, name string) peer {
+	f := C.row(routine(name))
 	return peer{d, name, func(floats []float32, blocks []byte, passes int) {
 		C.repeat(f, pointer(floats), pointer(blocks), C.int64_t(len(floats)), C.int64_t(passes))
 	}}
 }
 
-// searcher makes a peer of rows that have weights, or of blocks without.
-func searcher(d layout.DType, name string, f C.rows, weights []float32) peer {
-	return peer{d, name, func(floats []float32, blocks []byte, passes int) {
-		row := cmp.Or(len(weights), len(floats)) // ggml counts a row's blocks from its start
-		C.repeat_rows(f, pointer(floats), pointer(blocks), C.int64_t(len(floats)), C.int64_t(row), pointer(weights), C.int64_t(passes))
-	}}
+// searcher makes peers of rows that have weights, or of blocks without.
+func searcher(weights []float32) func(layout.DType, string) peer {
+	return func(d layout.DType, name string) peer {
+		f := C.rows(routine(name))
+		if weights != nil {
+			name += ", weighted"
+		}
+		return peer{d, name, func(floats []float32, blocks []byte, passes int) {
+			row := cmp.Or(len(weights), len(floats)) // ggml counts a row's blocks from its start
+			C.repeat_rows(f, pointer(floats), pointer(blocks), C.int64_t(len(floats)), C.int64_t(row), pointer(weights), C.int64_t(passes))
+		}}
+	}
 }
 
 func pointer[T any](s []T) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(s)) }

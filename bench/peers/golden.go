@@ -1,9 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -27,41 +27,32 @@ func writeGolden(dir string, types typeSet) error {
 	if contracts() {
 		return errors.New("golden quantizations need ISO C's rounding: build with -ffp-contract=off")
 	}
-	for _, p := range firstOfEach(ggmlExpanders) {
-		if !types.has(p.d) {
-			continue
-		}
+	copy(importance, modelImportance()) // as it was before any weigh
+	var err error
+	write := func(p peer, suffix string, in, out []byte) {
+		b := binary.LittleEndian.AppendUint32(nil, uint32(len(in)))
+		err = cmp.Or(err, os.WriteFile(filepath.Join(dir, p.d.String()+suffix), slices.Concat(b, in, out), 0o644))
+	}
+	for _, p := range chosen(types, firstOfEach(ggmlExpanders)) {
 		blocks := goldenBlocks(p.d)
 		floats := make([]float32, len(blocks)/p.d.BlockBytes()*p.d.BlockElems())
 		p.run(floats, blocks, 1)
-		if err := writePair(filepath.Join(dir, p.d.String()+".ggml"), blocks, encode(floats)); err != nil {
-			return err
-		}
+		write(p, ".ggml", blocks, encode(floats))
 	}
-	for _, p := range firstOfEach(ggmlQuantizers) {
-		if !types.has(p.d) {
-			continue
-		}
-		floats := goldenRows(p.d)
+	quantize := func(p peer, suffix string, before, floats []float32) {
 		blocks := make([]byte, sizeOf(p.d, len(floats)))
 		p.run(floats, blocks, 1)
-		if err := writePair(filepath.Join(dir, p.d.String()+".ggmlq"), encode(floats), blocks); err != nil {
-			return err
-		}
+		write(p, suffix, encode(slices.Concat(before, floats)), blocks)
 	}
-	for _, p := range ggmlWeighted {
-		if !types.has(p.d) {
-			continue
-		}
+	for _, p := range chosen(types, firstOfEach(ggmlQuantizers)) {
+		quantize(p, ".ggmlq", nil, goldenRows(p.d))
+	}
+	for _, p := range chosen(types, ggmlWeighted) {
 		floats := make([]float32, weightedRow)
 		fillRows(rand.New(rand.NewPCG(33, uint64(p.d))), floats)
-		blocks := make([]byte, sizeOf(p.d, len(floats)))
-		p.run(floats, blocks, 1)
-		if err := writePair(filepath.Join(dir, p.d.String()+".ggmlw"), encode(slices.Concat(importance, floats)), blocks); err != nil {
-			return err
-		}
+		quantize(p, ".ggmlw", importance, floats)
 	}
-	return nil
+	return err
 }
 
 func firstOfEach(peers []peer) []peer {
@@ -123,12 +114,4 @@ func encode(f []float32) []byte {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(f))
 	}
 	return b
-}
-
-func writePair(name string, in, out []byte) error {
-	b := binary.LittleEndian.AppendUint32(nil, uint32(len(in)))
-	if err := os.WriteFile(name, slices.Concat(b, in, out), 0o644); err != nil {
-		return fmt.Errorf("golden vectors: %w", err)
-	}
-	return nil
 }

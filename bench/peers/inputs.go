@@ -81,9 +81,12 @@ const rowElems = 32
 // weightedRow is the number of elements in the rows that have an importance.
 const weightedRow = 1024
 
-// importance holds weights like those of an importance matrix: sums of squares, few of them large,
+// importance holds the weights of a row's elements.
+var importance = modelImportance()
+
+// modelImportance returns weights like those of an importance matrix: sums of squares, few of them large,
 // some zero.
-var importance = func() []float32 {
+func modelImportance() []float32 {
 	rng := rand.New(rand.NewPCG(41, 42))
 	w := make([]float32, weightedRow)
 	for i := range w {
@@ -92,7 +95,7 @@ var importance = func() []float32 {
 		}
 	}
 	return w
-}()
+}
 
 // weigh gives importance other numbers: as they were, one in four zero in runs, all zero, alike, or of any
 // magnitude up to where the square of a weight overflows.

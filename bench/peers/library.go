@@ -3,17 +3,13 @@ package main
 /*
 #cgo linux LDFLAGS: -ldl
 #include <dlfcn.h>
-#include <stdint.h>
 #include <stdlib.h>
-
-typedef void (*row)(const void *, void *, int64_t);
 */
 import "C"
 
 import (
 	"fmt"
 	"path/filepath"
-	"strings"
 	"unsafe"
 
 	"github.com/tensormap/tensormap/dequant"
@@ -35,8 +31,9 @@ func libraryExpanders(path string) ([]peer, error) {
 		if !d.Quantized() || !dequant.Supported(d) {
 			continue
 		}
-		if f := symbol(lib, rowName(d)); f != nil {
-			peers = append(peers, expander(d, rowName(d)+" of "+filepath.Base(path), C.row(f)))
+		row := "dequantize_row_" + typeName(d)
+		if f := symbol(lib, row); f != nil {
+			peers = append(peers, expanderOf(f, d, row+" of "+filepath.Base(path)))
 		}
 	}
 	if len(peers) == 0 {
@@ -49,14 +46,4 @@ func symbol(lib unsafe.Pointer, name string) unsafe.Pointer {
 	s := C.CString(name)
 	defer C.free(unsafe.Pointer(s))
 	return C.dlsym(lib, s)
-}
-
-// rowName returns ggml's name for its expansion of d: in lower case, except the K of Q2_K and the
-// like.
-func rowName(d layout.DType) string {
-	name := strings.ToLower(d.String())
-	if n, ok := strings.CutSuffix(name, "_k"); ok {
-		name = n + "_K"
-	}
-	return "dequantize_row_" + name
 }

@@ -58,7 +58,7 @@ func main() {
 	case *dots:
 		runtime.LockOSThread()
 		r := race{sizes: sizes, rounds: *rounds, wait: time.Millisecond}
-		err = r.printDots(os.Stdout, types, !*quick)
+		r.printDots(os.Stdout, chosen(types, dotPeers), !*quick)
 	case *golden != "":
 		err = writeGolden(*golden, types)
 	case *differential:
@@ -122,7 +122,13 @@ func cFlags() string {
 // A typeSet is a flag that names types; none means all.
 type typeSet []layout.DType
 
-func (s typeSet) has(d layout.DType) bool { return len(s) == 0 || slices.Contains(s, d) }
+func (p peer) of() layout.DType    { return p.d }
+func (p dotPeer) of() layout.DType { return p.d }
+
+// chosen returns the peers of these types.
+func chosen[P interface{ of() layout.DType }](types typeSet, peers []P) []P {
+	return slices.DeleteFunc(slices.Clone(peers), func(p P) bool { return len(types) > 0 && !slices.Contains(types, p.of()) })
+}
 
 func (s *typeSet) String() string { return fmt.Sprint(*s) }
 

@@ -34,19 +34,22 @@ func oursWeighing(d layout.DType, cores int) peer {
 	})
 }
 
-// ours makes a peer of f. An error is a defect of this command.
+// ours makes a peer of f.
 func ours(d layout.DType, f func(dequant.Codec, []float32, []byte) error) peer {
 	c, err := dequant.NewCodec(d, layout.Quant{}, false)
+	check(err)
+	return peer{d, "dequant", func(floats []float32, blocks []byte, passes int) {
+		for range passes {
+			check(f(c, floats, blocks))
+		}
+	}}
+}
+
+// check panics: an error is a defect of this command.
+func check(err error) {
 	if err != nil {
 		panic(err)
 	}
-	return peer{d, "dequant", func(floats []float32, blocks []byte, passes int) {
-		for range passes {
-			if err := f(c, floats, blocks); err != nil {
-				panic(err)
-			}
-		}
-	}}
 }
 
 var float16Expander = peer{layout.F16, "x448/float16", func(floats []float32, blocks []byte, passes int) {

@@ -35,10 +35,7 @@ func weighingMatches(types typeSet) []match { return matches(types, ggmlWeighted
 
 // matches gathers peers by type, in the order in which the types first appear.
 func matches(types typeSet, peers []peer, ours func(d layout.DType, cores int) peer) (ms []match) {
-	for _, p := range peers {
-		if !types.has(p.d) {
-			continue
-		}
+	for _, p := range chosen(types, peers) {
 		i := slices.IndexFunc(ms, func(m match) bool { return m.one.d == p.d })
 		if i < 0 {
 			i = len(ms)
@@ -109,18 +106,28 @@ func (r *race) compete(w io.Writer, m match, n int, parallel bool) {
 // measure gives each contestant's best speed over n elements in GB/s of floats.
 func (r *race) measure(contestants []peer, n int) []float64 {
 	floats, blocks := buffers(contestants[0].d, n)
-	passes := make([]int, len(contestants))
-	for i, c := range contestants {
-		passes[i] = passesFor(r.wait, func(n int) { c.run(floats, blocks, n) })
+	c := make(contest, len(contestants))
+	for i, p := range contestants {
+		c[i] = func(passes int) { p.run(floats, blocks, passes) }
 	}
-	speed := make([]float64, len(contestants))
+	return r.speeds(c, float64(4*n)/1e9)
+}
+
+// A contest has several sides. Each works so many passes over.
+type contest []func(passes int)
+
+// speeds gives each side's best speed in units a second: a pass makes so many.
+func (r *race) speeds(c contest, units float64) []float64 {
+	passes, best := make([]int, len(c)), make([]float64, len(c))
+	for i, f := range c {
+		passes[i] = passesFor(r.wait, f)
+	}
 	for range r.rounds {
-		for i, c := range contestants {
-			t := timed(func(n int) { c.run(floats, blocks, n) }, passes[i])
-			speed[i] = max(speed[i], float64(4*n*passes[i])/t.Seconds()/1e9)
+		for i, f := range c {
+			best[i] = max(best[i], units*float64(passes[i])/timed(f, passes[i]).Seconds())
 		}
 	}
-	return speed
+	return best
 }
 
 // passesFor returns how often f must repeat to last for d. It warms up what it runs. It tries
@@ -150,9 +157,7 @@ func buffers(d layout.DType, n int) (floats []float32, blocks []byte) {
 	some := min(n, repeatAfter)
 	fillPlain(rng, d, blocks[:sizeOf(d, some)])
 	tile(blocks, sizeOf(d, some))
-	if err := dequant.Expand(d, floats, blocks); err != nil {
-		panic(err)
-	}
+	check(dequant.Expand(d, floats, blocks))
 	return floats, blocks
 }
 
