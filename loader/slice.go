@@ -31,7 +31,8 @@ type Slice struct {
 // axis are next to each other.
 type axis struct{ size, first, n uint64 }
 
-// maxAxes bounds the dimensions that are left when a whole one is joined with the one before it.
+// maxAxes bounds the dimensions that are left when a whole one is joined with the one before it, and one behind
+// a single position with that.
 const maxAxes = 8
 
 // Slice returns the region of the tensor that has these positions of its dimensions, the outermost
@@ -53,9 +54,9 @@ func (t Tensor) Slice(ranges ...Range) (Slice, error) {
 		size, first, n := uint64(dim), uint64(r.First), uint64(r.N)
 		s.size *= n // at most the tensor's elements
 		switch {
-		case s.n > 0 && n == size:
+		case s.n > 0 && (n == size || s.axes[s.n-1].n == 1):
 			last := &s.axes[s.n-1]
-			last.size, last.first, last.n = last.size*size, last.first*size, last.n*size
+			*last = axis{last.size * size, last.first*size + first, last.n * n}
 		case s.n == maxAxes:
 			return s, t.wrap(fmt.Errorf("%w: a region of more than %d dimensions", ErrUnsupported, maxAxes))
 		default:

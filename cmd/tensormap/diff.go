@@ -230,11 +230,7 @@ func (c *comparison) summary() string {
 // sums up.
 func (c *comparison) tables(s terminal.Screen) func(*survey.Pair) {
 	if len(c.metadata) > 0 {
-		var rows [][]string
-		for _, change := range c.metadata {
-			rows = append(rows, []string{terminal.Printable(change.Key), change.cell(change.A), change.cell(change.B)})
-		}
-		g := &report.Grid{Heading: []string{"metadata", "a", "b"}, Numbers: []bool{false, false, false}, Rows: slices.Values(rows)}
+		g := &report.Grid{Heading: []string{"metadata", "a", "b"}, Rows: report.Rows(c.metadata, (*metadataChange).cells)}
 		g.Write(c.w, s)
 		io.WriteString(c.w, "\n")
 	}
@@ -257,55 +253,26 @@ func (c *comparison) tables(s terminal.Screen) func(*survey.Pair) {
 
 func (c *comparison) grid(list []survey.Pair) *report.Grid {
 	g := &report.Grid{
-		Heading: []string{"name", "difference", "max abs", "at", "max rel", "rmse", "cosine", "differing"},
-		Numbers: []bool{false, false, true, false, true, true, true, true},
+		Heading: []string{"name", "difference", ">max abs", "at", ">max rel", ">rmse", ">cosine", ">differing"},
 		Spare:   []string{"max rel", "rmse", "at"},
 	}
-	lost := slices.ContainsFunc(list, func(p survey.Pair) bool { return p.Unmatched > 0 })
-	if lost {
-		g.Heading, g.Numbers = append(g.Heading, "lost"), append(g.Numbers, true)
+	if slices.ContainsFunc(list, func(p survey.Pair) bool { return p.Unmatched > 0 }) {
+		g.Heading = append(g.Heading, ">lost")
 	}
-	g.Rows = func(yield func([]string) bool) {
-		for i := range list {
-			if !yield(c.row(&list[i], lost)) {
-				return
-			}
+	g.Rows = report.Rows(list, func(p *survey.Pair) []string {
+		compared, at := p.Compared && !p.SameElements, "–"
+		if compared && p.MaxAbs > 0 {
+			at = strings.ReplaceAll(fmt.Sprint(indexOf(p.MaxAbsAt, p.A.Shape())), " ", ", ") // as dump takes it
 		}
-	}
+		row := []string{terminal.Name(p.Name), difference(p)}
+		for _, cell := range []string{real4(p.MaxAbs), at, real4(p.MaxRel), real4(p.RMSE),
+			known(!math.IsNaN(p.Cosine), strconv.FormatFloat(p.Cosine, 'f', 6, 64)), // enough digits to tell it from 1
+			report.Grouped(p.Differing), report.Grouped(p.Unmatched)} {
+			row = append(row, known(compared, cell))
+		}
+		return row[:len(g.Heading)] // the last may not be shown
+	})
 	return g
-}
-
-func (c *comparison) row(p *survey.Pair, lost bool) []string {
-	row := append([]string{terminal.Name(p.Name), difference(p)}, distanceCells(p)...)
-	if lost {
-		cell := "–"
-		if valuesCompared(p) {
-			cell = report.Grouped(p.Unmatched)
-		}
-		row = append(row, cell)
-	}
-	return row
-}
-
-func valuesCompared(p *survey.Pair) bool { return p.Compared && !p.SameElements }
-
-func distanceCells(p *survey.Pair) []string {
-	if !valuesCompared(p) {
-		return []string{"–", "–", "–", "–", "–", "–"}
-	}
-	at := "–"
-	if p.MaxAbs > 0 {
-		at = strings.ReplaceAll(fmt.Sprint(indexOf(p.MaxAbsAt, p.A.Shape())), " ", ", ") // as dump takes it
-	}
-	return []string{real4(p.MaxAbs), at, real4(p.MaxRel), real4(p.RMSE), cosineCell(p.Cosine), report.Grouped(p.Differing)}
-}
-
-// cosineCell formats a cosine with enough digits to tell it from 1.
-func cosineCell(f float64) string {
-	if math.IsNaN(f) {
-		return "–"
-	}
-	return strconv.FormatFloat(f, 'f', 6, 64)
 }
 
 // indexOf returns the index in every dimension of a row-major number.
@@ -428,24 +395,23 @@ func (c *comparison) pairJSON(p *survey.Pair) *diffJSON {
 
 // json returns a function that writes JSON, pair by pair. Called with nil, it ends the object.
 func (c *comparison) json(j *report.JSON) func(*survey.Pair) {
-	j.Field("{\n", "a", c.pathA)
-	j.Field(",\n", "b", c.pathB)
+	j.Field("a", c.pathA)
+	j.Field("b", c.pathB)
 	if c.opts.tolerance.given {
-		j.Field(",\n", "tolerance", real(c.opts.tolerance.value))
+		j.Field("tolerance", real(c.opts.tolerance.value))
 	}
 	if c.opts.metadata {
-		j.Field(",\n", "metadata", c.metadata)
+		j.Field("metadata", c.metadata)
 	}
-	j.Begin("tensors")
+	j.List("tensors")
 	return func(p *survey.Pair) {
 		if p != nil {
 			j.Row(c.pairJSON(p))
 			return
 		}
-		j.End()
-		j.Field(",\n", "differ", c.differ())
-		j.Field(",\n", "counts", c.counts)
-		j.Text("\n}\n")
+		j.Field("differ", c.differ())
+		j.Field("counts", c.counts)
+		j.Close()
 	}
 }
 
@@ -457,13 +423,13 @@ type metadataChange struct {
 	B   json.RawMessage `json:"b,omitempty"`
 }
 
-// cell returns a value as it stands in a table.
-func (metadataChange) cell(value json.RawMessage) string {
-	if value == nil {
-		return "–"
-	}
+// cells returns key and values as they stand in a table.
+func (c *metadataChange) cells() []string {
 	const room = 40
-	return terminal.Shorten(terminal.Printable(string(value)), room)
+	cell := func(value json.RawMessage) string {
+		return known(value != nil, terminal.Shorten(terminal.Printable(string(value)), room))
+	}
+	return []string{terminal.Printable(c.Key), cell(c.A), cell(c.B)}
 }
 
 // compareMetadata returns the changes in the order of a's keys, then of b's other keys.

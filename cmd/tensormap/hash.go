@@ -100,13 +100,12 @@ func (opts *hashOptions) run(ctx context.Context, s terminal.Streams, args []str
 	switch {
 	case err != nil:
 	case opts.json:
-		j.End()
 		var model *digestsJSON
 		if ok {
 			model = &digestsJSON{values, stored}
 		}
-		j.Field(",\n", "model", model)
-		j.Text("\n}\n")
+		j.Field("model", model)
+		j.Close()
 	case !ok:
 	case opts.total:
 		fmt.Fprintf(p.w, "%s  %s\n", columns(opts, values, stored), terminal.Printable(called(path)))
@@ -124,9 +123,9 @@ func (opts *hashOptions) run(ctx context.Context, s terminal.Streams, args []str
 func (opts *hashOptions) beginJSON(p *pass, path, rows string) *report.JSON {
 	j := &report.JSON{W: p.w}
 	if opts.json {
-		j.Field("{\n", "file", called(path))
-		j.Field(",\n", "algorithm", "sha256")
-		j.Begin(rows)
+		j.Field("file", called(path))
+		j.Field("algorithm", "sha256")
+		j.List(rows)
 	}
 	return j
 }
@@ -153,8 +152,7 @@ func (opts *hashOptions) runFiles(ctx context.Context, s terminal.Streams, path 
 		return nil
 	})
 	if opts.json && err == nil {
-		j.End()
-		j.Text("\n}\n")
+		j.Close()
 	}
 	p.bar.Clear()
 	return cmp.Or(err, j.Err, p.w.Flush())

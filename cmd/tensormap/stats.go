@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
-	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/survey"
 )
 
@@ -60,9 +59,9 @@ func (opts *statsOptions) run(ctx context.Context, s terminal.Streams, args []st
 	j := report.JSON{W: p.w}
 	table := report.Pages[survey.TensorStats]{W: p.w, Draw: func(list []survey.TensorStats) { statsGrid(list).Write(p.w, terminal.ScreenOf(s.Out)) }}
 	if opts.json {
-		j.Field("{\n", "file", called(path))
-		j.Field(",\n", "bins", opts.bins)
-		j.Begin("tensors")
+		j.Field("file", called(path))
+		j.Field("bins", opts.bins)
+		j.List("tensors")
 	}
 	err = survey.Stats(ctx, m, &survey.StatsOptions{Options: o, Bins: int(opts.bins)}, func(t *survey.TensorStats) error {
 		if opts.json {
@@ -75,8 +74,7 @@ func (opts *statsOptions) run(ctx context.Context, s terminal.Streams, args []st
 	switch {
 	case err != nil:
 	case opts.json:
-		j.End()
-		j.Text("\n}\n")
+		j.Close()
 	case table.Drawn == 0 || len(table.Rows) > 0:
 		table.Flush()
 	}
@@ -86,8 +84,7 @@ func (opts *statsOptions) run(ctx context.Context, s terminal.Streams, args []st
 // statsGrid returns a table. NaNs, infinities and histograms have columns only if there are some.
 func statsGrid(list []survey.TensorStats) *report.Grid {
 	g := &report.Grid{
-		Heading: []string{"name", "dtype", "shape", "min", "max", "mean", "std", "zeros"},
-		Numbers: []bool{false, false, true, true, true, true, true, true},
+		Heading: []string{"name", "dtype", ">shape", ">min", ">max", ">mean", ">std", ">zeros"},
 		Spare:   []string{"zeros", "shape", "dtype"},
 	}
 	some := func(n func(*survey.TensorStats) bool) bool {
@@ -97,52 +94,44 @@ func statsGrid(list []survey.TensorStats) *report.Grid {
 	inf := some(func(s *survey.TensorStats) bool { return s.PosInf > 0 || s.NegInf > 0 })
 	last := some(func(s *survey.TensorStats) bool { return s.Histogram != nil || s.Err != nil })
 	if nan {
-		g.Heading, g.Numbers = append(g.Heading, "nan"), append(g.Numbers, true)
+		g.Heading = append(g.Heading, ">nan")
 	}
 	if inf {
-		g.Heading, g.Numbers = append(g.Heading, "+inf", "-inf"), append(g.Numbers, true, true)
+		g.Heading = append(g.Heading, ">+inf", ">-inf")
 	}
 	if last {
-		g.Heading, g.Numbers = append(g.Heading, "histogram"), append(g.Numbers, false)
+		g.Heading = append(g.Heading, "histogram")
 	}
-	g.Rows = func(yield func([]string) bool) {
-		for i := range list {
-			s := &list[i]
-			row := append(tensorCells(s.Tensor), statsCells(s)...)
-			if nan {
-				row = append(row, tally(s, s.NaN))
-			}
-			if inf {
-				row = append(row, tally(s, s.PosInf), tally(s, s.NegInf))
-			}
-			if last {
-				row = append(row, histogramCell(s))
-			}
-			if !yield(row) {
-				return
-			}
+	g.Rows = report.Rows(list, func(s *survey.TensorStats) []string {
+		counts := []uint64{s.Zeros}
+		if nan {
+			counts = append(counts, s.NaN)
 		}
-	}
+		if inf {
+			counts = append(counts, s.PosInf, s.NegInf)
+		}
+		t := s.Tensor
+		row := []string{terminal.Name(t.Name()), report.Kind(t), report.ShapeText(t.Shape())}
+		for _, f := range []float64{s.Min, s.Max, s.Mean, s.Std} {
+			row = append(row, known(s.Err == nil, real4(f)))
+		}
+		for _, n := range counts {
+			row = append(row, known(s.Err == nil, report.Grouped(n)))
+		}
+		if last {
+			row = append(row, histogramCell(s))
+		}
+		return row
+	})
 	return g
 }
 
-// tensorCells returns name, dtype and shape.
-func tensorCells(t loader.Tensor) []string {
-	return []string{terminal.Name(t.Name()), report.Kind(t), report.ShapeText(t.Shape())}
-}
-
-func statsCells(s *survey.TensorStats) []string {
-	if s.Err != nil {
-		return []string{"–", "–", "–", "–", "–"}
-	}
-	return []string{real4(s.Min), real4(s.Max), real4(s.Mean), real4(s.Std), report.Grouped(s.Zeros)}
-}
-
-func tally(s *survey.TensorStats, n uint64) string {
-	if s.Err != nil {
+// known returns a cell, or a dash for what is not known.
+func known(ok bool, cell string) string {
+	if !ok {
 		return "–"
 	}
-	return report.Grouped(n)
+	return cell
 }
 
 func histogramCell(s *survey.TensorStats) string {
@@ -156,12 +145,7 @@ func histogramCell(s *survey.TensorStats) string {
 }
 
 // real4 formats f with four digits, and NaN, which stands for no value, as a dash.
-func real4(f float64) string {
-	if math.IsNaN(f) {
-		return "–"
-	}
-	return strconv.FormatFloat(f, 'g', 4, 64)
-}
+func real4(f float64) string { return known(!math.IsNaN(f), strconv.FormatFloat(f, 'g', 4, 64)) }
 
 // sparkline draws counts: the highest as a full block, one at least as a thin line.
 func sparkline(counts []uint64) string {

@@ -257,29 +257,17 @@ func writePreview(w io.Writer, s terminal.Screen, p *convert.Plan, o *convert.Op
 }
 
 func previewGrid(list []convert.Tensor) *report.Grid {
-	g := &report.Grid{
-		Heading: []string{"name", "dtype", "shape", "size", "from", "size before"},
-		Numbers: []bool{false, false, true, true, false, true},
+	return &report.Grid{
+		Heading: []string{"name", "dtype", ">shape", ">size", "from", ">size before"},
 		Spare:   []string{"size before", "shape"},
-	}
-	g.Rows = func(yield func([]string) bool) {
-		for i := range list {
-			t := &list[i]
-			if !yield([]string{
-				terminal.Name(t.Name), t.To.String(), report.ShapeText(t.Shape), report.Size(t.Bytes), fromKind(t), report.Size(t.FromBytes()),
-			}) {
-				return
+		Rows: report.Rows(list, func(t *convert.Tensor) []string {
+			from := t.Scheme
+			if from == "" {
+				from = t.From.String()
 			}
-		}
+			return []string{terminal.Name(t.Name), t.To.String(), report.ShapeText(t.Shape), report.Size(t.Bytes), from, report.Size(t.FromBytes())}
+		}),
 	}
-	return g
-}
-
-func fromKind(t *convert.Tensor) string {
-	if t.Scheme != "" {
-		return t.Scheme
-	}
-	return t.From.String()
 }
 
 // plannedJSON is a tensor in the JSON of --dry-run.
@@ -298,17 +286,16 @@ type plannedJSON struct {
 // writePreviewJSON writes a line for each tensor, as inspect does.
 func writePreviewJSON(w io.Writer, p *convert.Plan) error {
 	j := report.JSON{W: w}
-	j.Field("{\n", "path", p.Path)
-	j.Field(",\n", "format", p.Format)
-	j.Field(",\n", "bytes", p.Bytes)
-	j.Field(",\n", "shards", p.Shards)
-	j.Field(",\n", "metadata", p.Metadata)
-	j.Begin("tensors")
+	j.Field("path", p.Path)
+	j.Field("format", p.Format)
+	j.Field("bytes", p.Bytes)
+	j.Field("shards", p.Shards)
+	j.Field("metadata", p.Metadata)
+	j.List("tensors")
 	for i := range p.Tensors {
 		t := &p.Tensors[i]
 		j.Row(plannedJSON{t.Name, t.To, report.OrEmpty(t.Shape), t.Bytes, t.From, t.Scheme, report.OrEmpty(t.FromShape()), t.FromBytes(), t.Reencoded})
 	}
-	j.End()
-	j.Text("\n}\n")
+	j.Close()
 	return j.Err
 }

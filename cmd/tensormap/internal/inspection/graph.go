@@ -45,18 +45,15 @@ func writeGraph(w *bufio.Writer, g *layout.Graph, s terminal.Screen) {
 	}
 	w.WriteString("\n")
 	grid := &report.Grid{
-		Heading: []string{"node", "#", "op", "inputs", "tensors", "attributes"},
-		Numbers: []bool{false, true, false, false, false, false},
+		Heading: []string{"node", ">#", "op", "inputs", "tensors", "attributes"},
 		Spare:   []string{"attributes", "tensors"},
-	}
-	grid.Rows = func(yield func([]string) bool) {
-		for i, n := range g.Nodes {
-			if !yield([]string{
-				shortText(n.Name), strconv.Itoa(i), shortText(n.Op), positions(n.Inputs), paramNames(n), attributes(n.Attributes),
-			}) {
-				return
+		Rows: func(yield func([]string) bool) {
+			for i, n := range g.Nodes {
+				if !yield([]string{shortText(n.Name), strconv.Itoa(i), shortText(n.Op), positions(n.Inputs), paramNames(n), attributes(n.Attributes)}) {
+					return
+				}
 			}
-		}
+		},
 	}
 	grid.Write(w, s)
 }

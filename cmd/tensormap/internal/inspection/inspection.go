@@ -42,14 +42,11 @@ type inspection struct {
 
 	summary []layout.Fact
 
-	count  int                       // of tensors that the filter lets through
-	inFile iter.Seq[*tensorInfo]     // these in the order of the file, each until the next, without scales
-	list   func()                    // sets shown and info
-	shown  []int32                   // these in an order of their own, or nil
-	info   func(i int32) *tensorInfo // of tensor i of shown, until the next call
-
-	total int   // tensors of the model, whether the filter lets them through or not
-	Err   error // why metadata or scales are not to be had, where that is so
+	files    []loader.FileInfo
+	count    int                     // of tensors that the filter lets through
+	selected iter.Seq[loader.Tensor] // these in the order in which they are shown
+	total    int                     // tensors of the model, whether the filter lets them through or not
+	Err      error                   // why metadata or scales are not to be had, where that is so
 }
 
 // Signature says by whom a model is signed. A signer that is not verified is what the file claims.
@@ -81,13 +78,6 @@ type Encryption struct {
 	KDF       string `json:"kdf"`
 	KeyID     string `json:"key_id,omitempty"`
 	Verified  bool   `json:"verified"`
-}
-
-func encryption(e *sealed.Encryption, verified bool) *Encryption {
-	if e == nil {
-		return nil
-	}
-	return &Encryption{sealed.Algorithm, e.KDF, e.KeyID, verified}
 }
 
 type FileInfo struct {
@@ -164,14 +154,15 @@ func New(m *loader.Model, l *loader.Lease, opts *Options) *inspection {
 		Version: index.Version,
 		Sharded: len(files) > 1,
 		Flags:   append([]string{}, index.Flags...),
+		files:   files,
 		total:   m.Len(),
 	}
 	for _, f := range files {
 		in.Files = append(in.Files, FileInfo{f.Path, f.Size})
 	}
 	in.Signature = signature(l, in.Flags, opts.Trusted)
-	if f, ok := files[0].Layout.(*apr2.File); ok {
-		in.Encryption = encryption(f.Encryption, opts.Unlocked)
+	if f, ok := files[0].Layout.(*apr2.File); ok && f.Encryption != nil {
+		in.Encryption = &Encryption{sealed.Algorithm, f.Encryption.KDF, f.Encryption.KeyID, opts.Unlocked}
 	}
 	if opts.Json || opts.Metadata {
 		in.Metadata, in.Err = l.Metadata()
@@ -181,39 +172,17 @@ func New(m *loader.Model, l *loader.Lease, opts *Options) *inspection {
 		in.summary, err = l.Summary()
 		in.Err = cmp.Or(in.Err, err)
 	}
-	matching := func(yield func(loader.Tensor) bool) {
+	in.selected = func(yield func(loader.Tensor) bool) {
 		for t := range l.Tensors() {
 			if opts.Filter.Match(t.Name()) && !yield(t) {
 				return
 			}
 		}
 	}
-	for t := range matching {
+	for t := range in.selected {
 		in.count++
 		_, _, err := t.Scale()
 		in.Err = cmp.Or(in.Err, err)
-	}
-	var info tensorInfo
-	describe := func(t loader.Tensor) *tensorInfo {
-		info.describe(t)
-		index := files[t.File()].Layout.Index()
-		info.unaligned = t.StoredBytes() > 0 && t.Scheme() == nil && !index.Aligned(&layout.Tensor{DType: t.DType(), Offset: t.Offset()})
-		return &info
-	}
-	in.inFile = func(yield func(*tensorInfo) bool) {
-		for t := range matching {
-			if !yield(describe(t)) {
-				return
-			}
-		}
-	}
-	in.list = func() {
-		tensors := slices.AppendSeq(make([]loader.Tensor, 0, in.count), matching)
-		in.shown = make([]int32, in.count)
-		for i := range in.shown {
-			in.shown[i] = int32(i)
-		}
-		in.info = func(i int32) *tensorInfo { return describe(tensors[i]) }
 	}
 	return in
 }
@@ -221,30 +190,17 @@ func New(m *loader.Model, l *loader.Lease, opts *Options) *inspection {
 // tensors describes the tensors that are shown, each until the next.
 func (in *inspection) tensors() iter.Seq[*tensorInfo] {
 	return func(yield func(*tensorInfo) bool) {
-		each := in.inFile
-		if in.shown != nil {
-			each = in.inOrder
-		}
-		for info := range each {
-			info.readScale()
-			if !yield(info) {
+		var info tensorInfo
+		for t := range in.selected {
+			if info.describe(t, in.files[t.File()].Layout.Index()); !yield(&info) {
 				return
 			}
 		}
 	}
 }
 
-// inOrder describes the tensors of shown, each until the next.
-func (in *inspection) inOrder(yield func(*tensorInfo) bool) {
-	for _, i := range in.shown {
-		if !yield(in.info(i)) {
-			return
-		}
-	}
-}
-
-// describe makes info that of t, whose shape it shares, but for the scale.
-func (info *tensorInfo) describe(t loader.Tensor) {
+// describe makes info that of t, whose shape it shares. index is that of t's file.
+func (info *tensorInfo) describe(t loader.Tensor, index *layout.Index) {
 	*info = tensorInfo{
 		tensor:      t,
 		problem:     t.Problem(),
@@ -262,12 +218,10 @@ func (info *tensorInfo) describe(t loader.Tensor) {
 	if info.Shape == nil {
 		info.Shape = []int{} // [], not null, for a scalar
 	}
-}
-
-func (info *tensorInfo) readScale() {
-	q, scaled, err := info.tensor.Scale()
+	info.unaligned = info.StoredBytes > 0 && t.Scheme() == nil && !index.Aligned(&layout.Tensor{DType: info.DType, Offset: info.Offset})
+	q, scaled, err := t.Scale()
 	if scaled {
-		scale, zero := q.Scale, q.Zero
+		scale, zero := q.Scale, q.Zero // of their own: q stays on the stack if there are none
 		info.Scale, info.ZeroPoint = &scale, &zero
 	}
 	info.scaleUnreadable = err != nil

@@ -10,28 +10,27 @@ import (
 // read by eye, by grep and by diff, and never whole in memory.
 func WriteJSON(w io.Writer, in *inspection) error {
 	j := report.JSON{W: w}
-	j.Field("{\n", "format", in.Format)
-	j.Field(",\n", "version", in.Version)
-	j.Field(",\n", "files", in.Files)
+	j.Field("format", in.Format)
+	j.Field("version", in.Version)
+	j.Field("files", in.Files)
 	if in.Sharded {
-		j.Field(",\n", "sharded", true)
+		j.Field("sharded", true)
 	}
-	j.Field(",\n", "flags", in.Flags)
+	j.Field("flags", in.Flags)
 	if in.Signature != nil {
-		j.Field(",\n", "signature", in.Signature)
+		j.Field("signature", in.Signature)
 	}
 	if in.Encryption != nil {
-		j.Field(",\n", "encryption", in.Encryption)
+		j.Field("encryption", in.Encryption)
 	}
-	j.Field(",\n", "metadata", in.Metadata)
-	j.Begin("tensors")
+	j.Field("metadata", in.Metadata)
+	j.List("tensors")
 	for t := range in.tensors() {
 		j.Row(t.row())
 	}
-	j.End()
 	if in.Graph != nil {
-		j.Field(",\n", "graph", newGraphJSON(in.Graph))
+		j.Field("graph", newGraphJSON(in.Graph))
 	}
-	j.Text("\n}\n")
+	j.Close()
 	return j.Err
 }

@@ -4,18 +4,23 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
+	"github.com/tensormap/tensormap/loader"
 )
 
 // orders are the ways to sort tensors, in the order that help shows them. Equal tensors stay in
 // the order of the file.
 var orders = []struct {
 	name    string
-	compare func(a, b *tensorInfo) int
+	compare func(a, b loader.Tensor) int
 }{
-	{"name", func(a, b *tensorInfo) int { return compareNatural(a.Name, b.Name) }},
-	{"size", func(a, b *tensorInfo) int { return cmp.Compare(b.StoredBytes, a.StoredBytes) }},
-	{"offset", func(a, b *tensorInfo) int { return compareOffset(int32(a.File), int32(b.File), a.Offset, b.Offset) }},
-	{"dtype", func(a, b *tensorInfo) int { return strings.Compare(a.kind(), b.kind()) }},
+	{"name", func(a, b loader.Tensor) int { return compareNatural(a.Name(), b.Name()) }},
+	{"size", func(a, b loader.Tensor) int { return cmp.Compare(b.StoredBytes(), a.StoredBytes()) }},
+	{"offset", func(a, b loader.Tensor) int {
+		return compareOffset(int32(a.File()), int32(b.File()), a.Offset(), b.Offset())
+	}},
+	{"dtype", func(a, b loader.Tensor) int { return strings.Compare(report.Kind(a), report.Kind(b)) }},
 }
 
 // compareOffset compares positions, by file and then by offset.
@@ -35,11 +40,9 @@ func OrderNames() (names []string) {
 func (in *inspection) sortTensors(order string) {
 	for _, o := range orders {
 		if o.name == order {
-			in.list()
-			slices.SortStableFunc(in.shown, func(a, b int32) int {
-				x := *in.info(a)
-				return o.compare(&x, in.info(b))
-			})
+			list := slices.AppendSeq(make([]loader.Tensor, 0, in.count), in.selected)
+			slices.SortStableFunc(list, o.compare)
+			in.selected = slices.Values(list)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package inspection
 import (
 	"bufio"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -133,14 +132,11 @@ func (in *inspection) totals() (by []report.Total, all report.Total) {
 
 func totalsGrid(by []report.Total, all *report.Total) *report.Grid {
 	g := &report.Grid{
-		Heading: []string{"dtype", "tensors", "elements", "size", "share"},
-		Numbers: []bool{false, true, true, true, true},
+		Heading: []string{"dtype", ">tensors", ">elements", ">size", ">share"},
+		Rows: report.Rows(by, func(t *report.Total) []string {
+			return []string{t.Kind, report.Grouped(t.Tensors), report.Grouped(t.Elements), report.Size(t.Bytes), report.Share(t.Bytes, all.Bytes)}
+		}),
 	}
-	var rows [][]string
-	for _, t := range by {
-		rows = append(rows, []string{t.Kind, report.Grouped(t.Tensors), report.Grouped(t.Elements), report.Size(t.Bytes), report.Share(t.Bytes, all.Bytes)})
-	}
-	g.Rows = slices.Values(rows)
 	if len(by) > 1 {
 		g.Total = []string{"total", report.Grouped(all.Tensors), report.Grouped(all.Elements), report.Size(all.Bytes), ""}
 	}
@@ -151,19 +147,18 @@ func totalsGrid(by []report.Total, all *report.Total) *report.Grid {
 // there is something to say.
 func (in *inspection) tensorGrid() *report.Grid {
 	g := &report.Grid{
-		Heading: []string{"name", "dtype", "shape", "elements", "size", "offset"},
-		Numbers: []bool{false, false, true, true, true, true},
+		Heading: []string{"name", "dtype", ">shape", ">elements", ">size", ">offset"},
 		Spare:   []string{"elements", "offset"},
 	}
 	if in.Sharded {
-		g.Heading, g.Numbers = append(g.Heading, "file"), append(g.Numbers, true)
+		g.Heading = append(g.Heading, ">file")
 	}
 	noted := false
 	for t := range in.tensors() {
 		noted = noted || t.note() != ""
 	}
 	if noted {
-		g.Heading, g.Numbers = append(g.Heading, "note"), append(g.Numbers, false)
+		g.Heading = append(g.Heading, "note")
 	}
 	g.Rows = func(yield func([]string) bool) {
 		row := make([]string, 0, len(g.Heading))

@@ -319,8 +319,7 @@ func (n *node) types() string {
 // treeGrid returns a table with a line for each node, down to depth levels; 0 means all.
 func (n *node) treeGrid(depth int) *report.Grid {
 	g := &report.Grid{
-		Heading: []string{"name", "tensors", "elements", "size", "share", "dtype", "shape"},
-		Numbers: []bool{false, true, true, true, true, false, true},
+		Heading: []string{"name", ">tensors", ">elements", ">size", ">share", "dtype", ">shape"},
 		Spare:   []string{"share", "elements", "tensors", "shape"},
 	}
 	g.Rows = func(yield func([]string) bool) {

@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/internal/modeltest"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
 )
 
 // entry is a tensor for tests: its elements are those of its shape, a byte each unless it is
@@ -159,27 +161,27 @@ func TestCompareNatural(t *testing.T) {
 }
 
 func TestSort(t *testing.T) {
-	tensors := []tensorInfo{
-		{Name: "l.10", DType: layout.F32, StoredBytes: 5, Offset: 30},
-		{Name: "l.2", DType: layout.BF16, StoredBytes: 9, Offset: 10},
-		{Name: "a", DType: layout.F32, StoredBytes: 5, Offset: 20},
-		{Name: "z", DType: layout.BF16, StoredBytes: 1, File: 1},
+	m, err := loader.Open(modeltest.WriteSafeTensors(t, `{"l.10":{"dtype":"U8","shape":[5],"data_offsets":[14,19]},"l.2":{"dtype":"I8","shape":[9],"data_offsets":[0,9]},
+		"a":{"dtype":"U8","shape":[5],"data_offsets":[9,14]},"z":{"dtype":"I8","shape":[1],"data_offsets":[19,20]}}`, make([]byte, 20)...), nil)
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer m.Close()
 	for order, want := range map[string]string{
 		"": "l.10 l.2 a z", "name": "a l.2 l.10 z", "size": "l.2 l.10 a z", "offset": "l.2 a l.10 z", "dtype": "l.2 z l.10 a",
 	} {
-		in := &inspection{info: func(i int32) *tensorInfo { return &tensors[i] }, shown: []int32{0, 1, 2, 3}, list: func() {}}
+		in := &inspection{selected: m.Tensors(), count: m.Len()}
 		in.sortTensors(order)
 		var got []string
-		for _, i := range in.shown {
-			got = append(got, tensors[i].Name)
+		for tensor := range in.selected {
+			got = append(got, tensor.Name())
 		}
 		if strings.Join(got, " ") != want {
 			t.Errorf("by %q: %q, want %q", order, got, want)
 		}
 	}
 	// Siblings of a tree, by sums.
-	tensors = []tensorInfo{entry("a.x", layout.U8, 3), entry("a.y", layout.U8, 4), entry("b", layout.U8, 6), entry("a.c", layout.I8, 2)}
+	tensors := []tensorInfo{entry("a.x", layout.U8, 3), entry("a.y", layout.U8, 4), entry("b", layout.U8, 6), entry("a.c", layout.I8, 2)}
 	for i := range tensors {
 		tensors[i].Offset = uint64(100 - i)
 	}

@@ -7,42 +7,61 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// JSON writes JSON piece by piece and remembers the first error.
+// JSON writes an object piece by piece, a line for each field, and remembers the first error.
 type JSON struct {
-	W    io.Writer
-	rows int // of the array that has begun
-	Err  error
+	W              io.Writer
+	begun, listing bool // the object, an array in it
+	rows           int  // of the array
+	Err            error
 }
 
-func (j *JSON) Field(before, name string, v any) {
-	j.Text(before + `  "` + name + `": `)
+func (j *JSON) Field(name string, v any) {
+	j.begin(name)
 	j.value(v)
 }
 
-// Begin begins a field that is an array with a line for each element.
-func (j *JSON) Begin(name string) {
-	j.Text(",\n  \"" + name + "\": [")
-	j.rows = 0
+// List begins a field that is an array with a line for each element. The next field, or Close, ends it.
+func (j *JSON) List(name string) {
+	j.begin(name)
+	j.text("[")
+	j.listing, j.rows = true, 0
 }
 
 // Row writes the next element of the array.
 func (j *JSON) Row(v any) {
 	if j.rows++; j.rows > 1 {
-		j.Text(",")
+		j.text(",")
 	}
-	j.Text("\n    ")
+	j.text("\n    ")
 	j.value(v)
 }
 
-// End ends the array.
-func (j *JSON) End() {
-	if j.rows > 0 {
-		j.Text("\n  ")
-	}
-	j.Text("]")
+// Close ends the object.
+func (j *JSON) Close() {
+	j.endList()
+	j.text("\n}\n")
 }
 
-func (j *JSON) Text(s string) {
+func (j *JSON) begin(name string) {
+	j.endList()
+	before := ","
+	if !j.begun {
+		j.begun, before = true, "{"
+	}
+	j.text(before + "\n  \"" + name + "\": ")
+}
+
+func (j *JSON) endList() {
+	if j.listing && j.rows > 0 {
+		j.text("\n  ")
+	}
+	if j.listing {
+		j.text("]")
+	}
+	j.listing = false
+}
+
+func (j *JSON) text(s string) {
 	if j.Err == nil {
 		_, j.Err = io.WriteString(j.W, s)
 	}

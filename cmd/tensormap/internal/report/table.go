@@ -16,8 +16,7 @@ import (
 // Grid is a table of cells under a heading. It keeps no rows: they are gone through once for
 // the widths of columns, and once to be written.
 type Grid struct {
-	Heading []string
-	Numbers []bool // columns of numbers, aligned to the right
+	Heading []string // Number marks those of columns of numbers
 	// Rows are the same in the same order every time. A row is valid until the next.
 	Rows  iter.Seq[[]string]
 	Total []string // an optional last row
@@ -26,16 +25,34 @@ type Grid struct {
 
 const Gap = "  "
 
+// Number before a heading aligns its column to the right.
+const Number = ">"
+
+// Rows returns the rows of a grid: the cells of each element of list.
+func Rows[R any](list []R, cells func(*R) []string) iter.Seq[[]string] {
+	return func(yield func([]string) bool) {
+		for i := range list {
+			if !yield(cells(&list[i])) {
+				return
+			}
+		}
+	}
+}
+
 // Write draws the grid without borders. Where the screen is too narrow, spare columns are
 // left out, and then the first column is shortened.
 func (g *Grid) Write(w io.Writer, s terminal.Screen) {
-	l := gridLines{w: w, numbers: g.Numbers, widths: g.widths()}
-	for i := range g.Heading {
-		l.shown = append(l.shown, i)
+	l := gridLines{w: w}
+	heading := make([]string, len(g.Heading))
+	for i, name := range g.Heading {
+		name, number := strings.CutPrefix(name, Number)
+		heading[i] = strings.ToUpper(name)
+		l.numbers, l.shown = append(l.numbers, number), append(l.shown, i)
 	}
-	for _, heading := range g.Spare {
+	l.widths = g.widths(heading)
+	for _, name := range g.Spare {
 		if s.Width > 0 && l.width() > s.Width {
-			i := slices.Index(g.Heading, heading)
+			i := slices.Index(heading, strings.ToUpper(name))
 			l.shown = slices.DeleteFunc(l.shown, func(c int) bool { return c == i })
 		}
 	}
@@ -43,10 +60,6 @@ func (g *Grid) Write(w io.Writer, s terminal.Screen) {
 		const least = 16 // below that, names are no use: rather let lines be wrapped
 		l.room = max(least, s.Width-(l.width()-l.widths[0]))
 		l.widths[0] = min(l.widths[0], l.room)
-	}
-	heading := make([]string, len(g.Heading))
-	for i, cell := range g.Heading {
-		heading[i] = strings.ToUpper(cell)
 	}
 	l.bold = s.Color
 	l.write(heading)
@@ -61,14 +74,14 @@ func (g *Grid) Write(w io.Writer, s terminal.Screen) {
 }
 
 // widths returns the width of every column.
-func (g *Grid) widths() []int {
+func (g *Grid) widths(heading []string) []int {
 	widths := make([]int, len(g.Heading))
 	add := func(row []string) {
 		for i, cell := range row {
 			widths[i] = max(widths[i], cellWidth(cell))
 		}
 	}
-	add(g.Heading)
+	add(heading)
 	for row := range g.Rows {
 		add(row)
 	}

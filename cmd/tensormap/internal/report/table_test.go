@@ -24,8 +24,7 @@ func TestGridWidth(t *testing.T) {
 		{24, "NAME        DTYPE\nabcdefghij  F32\nk           BF16\n"},
 	} {
 		g := &Grid{
-			Heading: []string{"name", "dtype", "elements", "offset"},
-			Numbers: []bool{false, false, true, true},
+			Heading: []string{"name", "dtype", ">elements", ">offset"},
 			Rows:    slices.Values([][]string{{"abcdefghij", "F32", "100", "7"}, {"k", "BF16", "1", "123456"}}),
 			Spare:   []string{"elements", "offset"},
 		}
@@ -39,7 +38,7 @@ func TestGridWidth(t *testing.T) {
 
 func TestGridShortens(t *testing.T) {
 	name := strings.Repeat("a", 30) + strings.Repeat("z", 30)
-	g := &Grid{Heading: []string{"name", "dtype"}, Numbers: []bool{false, false}, Rows: slices.Values([][]string{{name, "F32"}})}
+	g := &Grid{Heading: []string{"name", "dtype"}, Rows: slices.Values([][]string{{name, "F32"}})}
 	for width, want := range map[int]string{
 		40: strings.Repeat("a", 16) + "…" + strings.Repeat("z", 16) + "  F32\n",
 		10: "aaaaaaaa…zzzzzzz  F32\n", // no shorter: lines are wrapped

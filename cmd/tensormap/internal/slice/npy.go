@@ -42,17 +42,9 @@ func NumPyHeader(descr string, shape []int) []byte {
 
 // pythonTuple formats a shape: (), (3,) or (3, 4).
 func pythonTuple(shape []int) string {
-	var b strings.Builder
-	b.WriteByte('(')
-	for i, dim := range shape {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprint(&b, dim)
-	}
+	items := strings.Join(strings.Fields(strings.Trim(fmt.Sprint(shape), "[]")), ", ")
 	if len(shape) == 1 {
-		b.WriteByte(',')
+		items += ","
 	}
-	b.WriteByte(')')
-	return b.String()
+	return "(" + items + ")"
 }

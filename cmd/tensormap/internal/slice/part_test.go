@@ -48,50 +48,37 @@ func TestSliceErrors(t *testing.T) {
 	}
 }
 
-// Batches are what is wanted, in order, and no larger than they may be; what is between two
-// stretches is read only where it is little.
-func TestSliceBatches(t *testing.T) {
-	const most = 10_000
+// TestRegions: regions follow one another, hold what is wanted, and are no larger than they may be.
+func TestRegions(t *testing.T) {
 	for _, test := range []struct {
 		shape   []int
 		spec    string
-		batches int
-		read    uint64
+		regions int
 	}{
-		{[]int{100, 100}, "", 1, 10_000},
-		{[]int{300, 100}, "", 3, 30_000},
-		{[]int{100, 100}, ":, 0", 1, 9_901}, // all but the last row's end
-		{[]int{4, 20_000}, ":, 5", 4, 4},
-		{[]int{4, 20_000}, "1", 2, 20_000},
-		{[]int{4, 20_000}, "1:3, -30:", 2, 60},
-		{[]int{10, reach + 1}, ":, 0", 2, 10 + 8*reach}, // five and five
-		{[]int{10, reach + 2}, ":, 0", 10, 10},
-		{[]int{4, 5}, "0:0", 0, 0},
+		{[]int{100, 100}, "", 1},
+		{[]int{3, dumpStep}, "", 3},
+		{[]int{3, dumpStep + 1}, "1:", 4},
+		{[]int{5, 2, dumpStep / 4}, "", 3},
+		{[]int{5, 2, dumpStep / 4}, "..., 0", 1},
+		{[]int{2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 3}, "..., :2", 4},
+		{[]int{4, 5}, "0:0", 0},
 	} {
 		p, err := New(opened(t, modeltest.CountingInts(t, test.shape)), test.spec)
 		if err != nil {
 			t.Fatal(err)
 		}
-		batches, read, wanted, last := 0, uint64(0), uint64(0), uint64(0)
-		err = p.batches(most, func(r stretch, list []stretch) error {
-			batches++
-			read += r.n
-			for _, s := range list {
-				if s.first < last || s.first < r.first || s.first+s.n > r.first+r.n {
-					t.Errorf("%v[%s]: %v in %v after %d", test.shape, test.spec, s, r, last)
-				}
-				last = s.first + s.n
-				wanted += s.n
+		regions, elements, last := 0, uint64(0), float32(-1)
+		err = p.values(func(values []float32) error {
+			regions++
+			elements += uint64(len(values))
+			if values[0] <= last || len(values) > dumpStep {
+				t.Errorf("%v[%s]: %d values from %v on after %v", test.shape, test.spec, len(values), values[0], last)
 			}
-			if r.n > most {
-				t.Errorf("%v[%s]: reads %d", test.shape, test.spec, r.n)
-			}
+			last = values[len(values)-1]
 			return nil
 		})
-		elements, _ := layout.Elements(p.shape())
-		if err != nil || batches != test.batches || read != test.read || wanted != elements {
-			t.Errorf("%v[%s]: %d batches of %d elements, want %d of %d; %d wanted, want %d (%v)",
-				test.shape, test.spec, batches, read, test.batches, test.read, wanted, elements, err)
+		if want, _ := layout.Elements(p.shape()); err != nil || regions != test.regions || elements != want {
+			t.Errorf("%v[%s]: %d regions of %d elements, want %d of %d (%v)", test.shape, test.spec, regions, elements, test.regions, want, err)
 		}
 	}
 }

@@ -4,14 +4,13 @@ package slice
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
 	"github.com/tensormap/tensormap/loader"
-	"github.com/tensormap/tensormap/mmapio"
 )
 
 // extent is what a slice takes of one dimension.
@@ -24,12 +23,13 @@ type extent struct {
 type Part struct {
 	t       loader.Tensor
 	extents []extent
-	Width   int // of the screen that it is shown on; 0 for any
+	whole   bool // all of a tensor, also if no part of it could be taken out as it is stored
+	Width   int  // of the screen that it is shown on; 0 for any
 }
 
 // Whole returns all of a tensor as a part.
 func Whole(t loader.Tensor) *Part {
-	p := &Part{t: t}
+	p := &Part{t: t, whole: true}
 	for _, dim := range t.Shape() {
 		p.extents = append(p.extents, extent{n: uint64(dim)})
 	}
@@ -167,144 +167,77 @@ func (p *Part) shape() (shape []int) {
 	return shape
 }
 
-// stretch is consecutive elements.
-type stretch struct{ first, n uint64 }
-
-// stretches visits the part's elements in row-major order, in as few stretches as they make.
-func (p *Part) stretches(visit func(stretch) error) error {
-	shape := p.t.Shape()
-	n, outer := uint64(1), len(shape)
-	for outer > 0 {
-		outer--
-		n *= p.extents[outer].n // no more than the tensor has
-		if p.extents[outer].n < uint64(shape[outer]) {
-			break
-		}
-	}
-	if n == 0 {
-		return nil
-	}
-	for _, e := range p.extents[:outer] {
+// regions visits the part in row-major order, in regions of at most dumpStep elements.
+func (p *Part) regions(visit func(loader.Slice) error) error {
+	ranges := make([]loader.Range, len(p.extents))
+	for d, e := range p.extents {
 		if e.n == 0 {
 			return nil
 		}
+		ranges[d] = loader.Range{First: int(e.start), N: int(e.n)}
 	}
-	index := make([]uint64, outer)
-	for {
-		if err := visit(stretch{p.first(index), n}); err != nil {
+	return p.divide(ranges, 0, visit)
+}
+
+// divide visits the region of these ranges. It divides it along dimension d and, if one position there has
+// too many elements or dimensions, along the next.
+func (p *Part) divide(ranges []loader.Range, d int, visit func(loader.Slice) error) error {
+	if d == len(ranges) { // a scalar, or one element
+		s, err := p.t.Slice(ranges...)
+		if err == nil {
+			err = visit(s)
+		}
+		return err
+	}
+	all, inner := ranges[d], 1 // elements of a position, no more than the tensor has
+	for _, r := range ranges[d+1:] {
+		inner *= r.N
+	}
+	const mostDims = 8 // of a loader.Slice
+	if len(ranges)-d > mostDims {
+		inner = dumpStep + 1
+	}
+	step := max(1, dumpStep/inner)
+	for first := 0; first < all.N; first += step {
+		ranges[d] = loader.Range{First: all.First + first, N: min(step, all.N-first)}
+		next := len(ranges)
+		if inner > dumpStep {
+			next = d + 1
+		}
+		if err := p.divide(ranges, next, visit); err != nil {
 			return err
 		}
-		if !p.next(index) {
-			return nil
-		}
 	}
-}
-
-// first returns the element where the part begins, index further in the outer dimensions.
-func (p *Part) first(index []uint64) (at uint64) {
-	for d, dim := range p.t.Shape() {
-		i := p.extents[d].start
-		if d < len(index) {
-			i += index[d]
-		}
-		at = at*uint64(dim) + i
-	}
-	return at
-}
-
-// next counts index up, the last dimension first; false is the end.
-func (p *Part) next(index []uint64) bool {
-	for d := len(index) - 1; d >= 0; d-- {
-		if index[d]++; index[d] < p.extents[d].n {
-			return true
-		}
-		index[d] = 0
-	}
-	return false
-}
-
-// reach is the largest number of elements between two stretches that are read, not left out.
-// About as many fill a page of memory, which comes as a whole anyway. So a compressed block that
-// holds many stretches is expanded once.
-const reach = 2048
-
-// batches calls visit for the part's elements in order, as many as one read covers: read is
-// what to read, and wanted are the stretches of it. There are at most most elements in a batch.
-func (p *Part) batches(most uint64, visit func(read stretch, wanted []stretch) error) error {
-	var read stretch
-	var wanted []stretch
-	flush := func() (err error) {
-		if len(wanted) > 0 {
-			err = visit(read, wanted)
-		}
-		wanted = wanted[:0]
-		return err
-	}
-	err := p.stretches(func(r stretch) error {
-		for r.n > 0 {
-			piece := stretch{r.first, min(r.n, most)}
-			end := piece.first + piece.n
-			if len(wanted) > 0 && (piece.first-(read.first+read.n) > reach || end-read.first > most) {
-				if err := flush(); err != nil {
-					return err
-				}
-			}
-			if len(wanted) == 0 {
-				read.first = piece.first
-			}
-			read.n = end - read.first
-			wanted = append(wanted, piece)
-			r = stretch{end, r.n - piece.n}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return flush()
+	ranges[d] = all
+	return nil
 }
 
 // values visits the part's values in row-major order, a step at a time, in one buffer.
 func (p *Part) values(visit func([]float32) error) error {
-	buf := make([]float32, 0)
-	return p.batches(dumpStep, func(read stretch, wanted []stretch) error {
-		buf = grown(buf, read.n)
-		if err := p.t.DequantizeRange(buf, read.first); err != nil {
+	var buf []float32
+	return p.regions(func(s loader.Slice) error {
+		buf = slices.Grow(buf[:0], int(s.Elements()))[:s.Elements()]
+		if err := s.Dequantize(buf); err != nil {
 			return err
 		}
-		return each(buf, 1, read, wanted, visit)
+		return visit(buf)
 	})
 }
 
 // elements visits the part's elements as they are stored; see plain.
 func (p *Part) elements(visit func([]byte) error) error {
-	size := uint64(p.t.DType().BlockBytes())
-	buf := make([]byte, 0)
-	return p.batches(dumpStep, func(read stretch, wanted []stretch) error {
-		buf = grown(buf, read.n*size)
-		if n, err := p.t.ReadAt(buf, int64(read.first*size)); n < len(buf) {
+	var buf []byte
+	return p.regions(func(s loader.Slice) error {
+		n, err := s.RawBytes()
+		if err != nil {
 			return err
 		}
-		return each(buf, size, read, wanted, visit)
+		buf = slices.Grow(buf[:0], int(n))[:n]
+		if err := s.Bytes(buf); err != nil {
+			return err
+		}
+		return visit(buf)
 	})
-}
-
-func grown[T any](buf []T, n uint64) []T {
-	if uint64(cap(buf)) < n {
-		return make([]T, n)
-	}
-	return buf[:n]
-}
-
-// each visits the wanted stretches of what was read, size slice elements to an element. Small ones
-// are moved together first, for the visitor's sake.
-func each[T any](buf []T, size uint64, read stretch, wanted []stretch, visit func([]T) error) error {
-	at := uint64(0)
-	for _, r := range wanted {
-		from := (r.first - read.first) * size
-		at += uint64(copy(buf[at:], buf[from:from+r.n*size]))
-	}
-	return visit(buf[:at])
 }
 
 // plain says why a part's elements cannot be taken out as they are stored, where that is so.
@@ -317,41 +250,4 @@ func (p *Part) plain() error {
 		return fmt.Errorf("tensor %q: %s packs elements together, of which raw is all or nothing: use --as f32", p.t.Name(), d)
 	}
 	return nil
-}
-
-func partRaw(w io.Writer, p *Part) error {
-	if err := p.plain(); err != nil {
-		return err
-	}
-	return p.elements(func(b []byte) error {
-		_, err := w.Write(b)
-		return err
-	})
-}
-
-func partNumPy(w io.Writer, p *Part) error {
-	descr, ok := NpyTypes[p.t.DType()]
-	if !ok {
-		return p.writeFloat32(w, NumPyHeader(npyFloat32, p.shape()))
-	}
-	if _, err := w.Write(NumPyHeader(descr, p.shape())); err != nil {
-		return err
-	}
-	return partRaw(w, p)
-}
-
-func partFloat32(w io.Writer, p *Part) error { return p.writeFloat32(w, nil) }
-
-// writeFloat32 writes header and values; nothing at all where the tensor has no values.
-func (p *Part) writeFloat32(w io.Writer, header []byte) error {
-	if err := p.t.DequantizeRange(nil, 0); err != nil {
-		return err
-	}
-	if _, err := w.Write(header); err != nil {
-		return err
-	}
-	return p.values(func(values []float32) error {
-		_, err := w.Write(mmapio.Bytes(values))
-		return err
-	})
 }

@@ -19,11 +19,11 @@ import (
 // are.
 const textPage = 4096
 
-// partText writes numbers that people can read, and numpy.loadtxt too: a line a row, lines with
+// writeText writes numbers that people can read, and numpy.loadtxt too: a line a row, lines with
 // a # say what follows. Numbers are as short as they can be without being others. Integers
 // stay integers, unless the file gives them a scale.
-func partText(w io.Writer, p *Part) error {
-	out := newTextWriter(w, p)
+func writeText(w io.Writer, p *Part) error {
+	out := &textWriter{w: bufio.NewWriter(w), p: p, shape: p.shape()}
 	if err := p.t.DequantizeRange(nil, 0); err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func partText(w io.Writer, p *Part) error {
 	if err != nil {
 		return err
 	}
-	return out.finish()
+	return cmp.Or(out.flush(), out.w.Flush())
 }
 
 // numberText returns the way from element to text for types that lose something as float32, and
@@ -96,10 +96,6 @@ type textWriter struct {
 	at    uint64 // numbers written
 }
 
-func newTextWriter(w io.Writer, p *Part) *textWriter {
-	return &textWriter{w: bufio.NewWriter(w), p: p, shape: p.shape()}
-}
-
 func (o *textWriter) title() {
 	shape, of := report.ShapeText(o.shape), report.ShapeText(o.p.t.Shape())
 	title := fmt.Sprintf("# %s  %s  %s", terminal.Name(o.p.t.Name()), report.Kind(o.p.t), shape)
@@ -115,10 +111,6 @@ func (o *textWriter) add(number string) error {
 		return nil
 	}
 	return o.flush()
-}
-
-func (o *textWriter) finish() error {
-	return cmp.Or(o.flush(), o.w.Flush())
 }
 
 // flush writes the numbers of a page. The error is that of whatever has been written so far.
