@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -131,8 +132,8 @@ func typedValue(v any, name string) (any, error) {
 		if elem == "" {
 			elem = fittingType(texts)
 		}
-		if g, ok := numbers[elem]; ok {
-			v, err := g.parse(texts, isArray)
+		if t, ok := numbers[elem]; ok {
+			v, err := parseNumbers(t, texts, isArray)
 			if err != nil {
 				return nil, fmt.Errorf("%w: no value of type %s: %w", layout.ErrInvalid, elem, errors.Unwrap(err))
 			}
@@ -185,7 +186,7 @@ func partsOf(v any) (texts []string, bools []bool, array bool) {
 // them.
 func fittingType(texts []string) string {
 	for _, name := range []string{"u32", "i32", "u64", "i64"} {
-		if _, err := numbers[name].parse(texts, true); err == nil {
+		if _, err := parseNumbers(numbers[name], texts, true); err == nil {
 			return name
 		}
 	}
@@ -193,54 +194,39 @@ func fittingType(texts []string) string {
 }
 
 // numbers has GGUF's types of numbers by the names of numberTypes.
-var numbers = map[string]numberParser{
-	"u8": parser[uint8](parseUint[uint8](8)), "u16": parser[uint16](parseUint[uint16](16)),
-	"u32": parser[uint32](parseUint[uint32](32)), "u64": parser[uint64](parseUint[uint64](64)),
-	"i8": parser[int8](parseInt[int8](8)), "i16": parser[int16](parseInt[int16](16)),
-	"i32": parser[int32](parseInt[int32](32)), "i64": parser[int64](parseInt[int64](64)),
-	"f32": parser[float32](parseFloat[float32](32)), "f64": parser[float64](parseFloat[float64](64)),
+var numbers = map[string]reflect.Type{
+	"u8": reflect.TypeFor[uint8](), "u16": reflect.TypeFor[uint16](), "u32": reflect.TypeFor[uint32](), "u64": reflect.TypeFor[uint64](),
+	"i8": reflect.TypeFor[int8](), "i16": reflect.TypeFor[int16](), "i32": reflect.TypeFor[int32](), "i64": reflect.TypeFor[int64](),
+	"f32": reflect.TypeFor[float32](), "f64": reflect.TypeFor[float64](),
 }
 
-type numberParser interface {
-	// parse returns a slice of numbers, or the first of them.
-	parse(texts []string, array bool) (any, error)
-}
-
-type parser[T any] func(text string) (T, error)
-
-func (p parser[T]) parse(texts []string, array bool) (any, error) {
-	list := make([]T, len(texts))
+// parseNumbers returns a slice of numbers of type t, or the first of them.
+func parseNumbers(t reflect.Type, texts []string, array bool) (any, error) {
+	list := reflect.MakeSlice(reflect.SliceOf(t), len(texts), len(texts))
 	for i, text := range texts {
+		var u uint64
+		var n int64
+		var f float64
 		var err error
-		if list[i], err = p(text); err != nil {
+		switch x := list.Index(i); {
+		case x.CanUint():
+			u, err = strconv.ParseUint(text, 10, t.Bits())
+			x.SetUint(u)
+		case x.CanInt():
+			n, err = strconv.ParseInt(text, 10, t.Bits())
+			x.SetInt(n)
+		default:
+			f, err = strconv.ParseFloat(text, t.Bits())
+			x.SetFloat(f)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
 	if array {
-		return list, nil
+		return list.Interface(), nil
 	}
-	return list[0], nil
-}
-
-func parseUint[T uint8 | uint16 | uint32 | uint64](bits int) func(string) (T, error) {
-	return func(s string) (T, error) {
-		n, err := strconv.ParseUint(s, 10, bits)
-		return T(n), err
-	}
-}
-
-func parseInt[T int8 | int16 | int32 | int64](bits int) func(string) (T, error) {
-	return func(s string) (T, error) {
-		n, err := strconv.ParseInt(s, 10, bits)
-		return T(n), err
-	}
-}
-
-func parseFloat[T float32 | float64](bits int) func(string) (T, error) {
-	return func(s string) (T, error) {
-		n, err := strconv.ParseFloat(s, bits)
-		return T(n), err
-	}
+	return list.Index(0).Interface(), nil
 }
 
 // set enters Options.Set into the keys of a GGUF file. A key that is there keeps its type.

@@ -6,8 +6,8 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/sha256"
-	"crypto/sha512"
+	_ "crypto/sha256" // with the next, for hashes
+	_ "crypto/sha512"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
@@ -44,6 +44,9 @@ const (
 	ByCertificate Method = "certificate"
 	BySigstore    Method = "sigstore" // which package trust/keyless verifies
 )
+
+// materials are the members of verificationMaterial that say so.
+var materials = map[Method]string{ByKey: "publicKey", ByCertificate: "x509CertificateChain", BySigstore: "certificate"}
 
 // Bundle is a parsed bundle. Nothing in it can be trusted before one of its Verify methods has
 // returned its Statement.
@@ -185,32 +188,29 @@ func (b *Bundle) parseEnvelope(md layout.Metadata) (err error) {
 }
 
 func (b *Bundle) parseMaterial(md layout.Metadata) error {
-	key, byKey := md.Get("publicKey")
-	chain, byChain := md.Get("x509CertificateChain")
-	_, bySigstore := md.Get("certificate")
-	switch {
-	case byKey && !byChain && !bySigstore:
-		b.Method = ByKey
-		object, ok := key.(layout.Metadata)
-		if !ok {
-			return invalid("publicKey has the wrong type")
+	var by []Method
+	for _, m := range []Method{ByKey, ByCertificate, BySigstore} {
+		if _, ok := md.Get(materials[m]); ok {
+			by = append(by, m)
 		}
-		return b.parseKey(object)
-	case byChain && !byKey && !bySigstore:
-		b.Method = ByCertificate
-		object, ok := chain.(layout.Metadata)
-		if !ok {
-			return invalid("x509CertificateChain has the wrong type")
-		}
-		return b.parseChain(object)
-	case bySigstore && !byKey && !byChain:
-		b.Method = BySigstore
+	}
+	if len(by) != 1 {
+		return invalid("verificationMaterial must have one of publicKey, x509CertificateChain and certificate")
+	}
+	if b.Method = by[0]; b.Method == BySigstore {
 		if entries, err := list(md, "tlogEntries"); err != nil || len(entries) == 0 {
 			return cmp.Or(err, invalid("tlogEntries is empty"))
 		}
 		return nil
 	}
-	return invalid("verificationMaterial must have one of publicKey, x509CertificateChain and certificate")
+	object, err := member[layout.Metadata](md, materials[b.Method])
+	switch {
+	case err != nil:
+		return err
+	case b.Method == ByKey:
+		return b.parseKey(object)
+	}
+	return b.parseChain(object)
 }
 
 // parseKey reads the hint. Writers before 1.1.0 put in the PEM text of the key, whose hash is the hint.
@@ -335,36 +335,27 @@ func (b *Bundle) VerifyCertificate(roots []*x509.Certificate, at time.Time) (*St
 // verified checks the signature and returns the statement. Writers of version 0.2 signed the message of
 // paeOfRepr, with certificates by SHA-256 whatever the curve.
 func (b *Bundle) verified(key *ecdsa.PublicKey) (*Statement, error) {
-	digest, err := digestFor(key)
-	if err != nil {
+	if err := usable(key); err != nil {
 		return nil, err
 	}
-	older := digest
+	h := hashes[key.Curve]
+	older := h
 	if b.Method == ByCertificate {
-		older = sum256
+		older = crypto.SHA256
 	}
-	if !ecdsa.VerifyASN1(key, digest(pae(b.payload)), b.sig) && !ecdsa.VerifyASN1(key, older(paeOfRepr(b.payload)), b.sig) {
+	if !ecdsa.VerifyASN1(key, sum(h, pae(b.payload)), b.sig) && !ecdsa.VerifyASN1(key, sum(older, paeOfRepr(b.payload)), b.sig) {
 		return nil, fmt.Errorf("%w: it does not fit the statement and the key", ErrSignature)
 	}
 	return ParseStatement(b.payload)
 }
 
-// digestFor returns the hash that a key's curve calls for.
-func digestFor(key *ecdsa.PublicKey) (func(message []byte) []byte, error) {
-	switch key.Curve {
-	case elliptic.P256():
-		return sum256, nil
-	case elliptic.P384():
-		return func(m []byte) []byte { s := sha512.Sum384(m); return s[:] }, nil
-	case elliptic.P521():
-		return func(m []byte) []byte { s := sha512.Sum512(m); return s[:] }, nil
-	}
-	return nil, usable(key)
-}
+// hashes are those that keys of a curve sign.
+var hashes = map[elliptic.Curve]crypto.Hash{elliptic.P256(): crypto.SHA256, elliptic.P384(): crypto.SHA384, elliptic.P521(): crypto.SHA512}
 
-func sum256(message []byte) []byte {
-	s := sha256.Sum256(message)
-	return s[:]
+func sum(h crypto.Hash, message []byte) []byte {
+	s := h.New()
+	s.Write(message)
+	return s.Sum(nil)
 }
 
 // pae returns the message that DSSE signs for a payload.
@@ -407,13 +398,11 @@ func signBundle(payload []byte, key crypto.Signer, chain []*x509.Certificate) ([
 	if !ok {
 		return nil, fmt.Errorf("%w: bundles are signed with ECDSA keys (P-256, P-384 or P-521), not with %s", ErrKey, kind(key.Public()))
 	}
-	digest, err := digestFor(public)
-	if err != nil {
+	if err := usable(public); err != nil {
 		return nil, err
 	}
-	sum := digest(pae(payload))
-	hashes := map[int]crypto.Hash{sha256.Size: crypto.SHA256, sha512.Size384: crypto.SHA384, sha512.Size: crypto.SHA512}
-	sig, err := key.Sign(rand.Reader, sum, hashes[len(sum)])
+	h := hashes[public.Curve]
+	sig, err := key.Sign(rand.Reader, sum(h, pae(payload)), h)
 	if err != nil {
 		return nil, err
 	}

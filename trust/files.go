@@ -54,10 +54,7 @@ func listFiles(root string, ignored []string, link linkRule) (names []string, er
 	} else if info.Mode().IsRegular() {
 		return []string{"."}, nil
 	}
-	absolute, err := filepath.Abs(root)
-	if err == nil {
-		absolute, err = filepath.EvalSymlinks(absolute)
-	}
+	absolute, err := real(root)
 	if err != nil {
 		return nil, err
 	}
@@ -106,23 +103,28 @@ func listFiles(root string, ignored []string, link linkRule) (names []string, er
 
 // relativeTo returns the name of the file at path within root, or "" if it lies elsewhere.
 func relativeTo(root, file string) string {
-	for _, p := range []*string{&root, &file} {
-		abs, err := filepath.Abs(*p)
-		if err != nil {
-			return ""
-		}
-		if dir, err := filepath.EvalSymlinks(filepath.Dir(abs)); err == nil && p == &file {
-			abs = filepath.Join(dir, filepath.Base(abs))
-		} else if real, err := filepath.EvalSymlinks(abs); err == nil && p == &root {
-			abs = real
-		}
-		*p = abs
+	root, err := real(root)
+	if err != nil {
+		return ""
 	}
-	rel, err := filepath.Rel(root, file)
+	dir, err := real(filepath.Dir(file))
+	if err != nil {
+		return ""
+	}
+	rel, err := filepath.Rel(root, filepath.Join(dir, filepath.Base(file)))
 	if err != nil || !filepath.IsLocal(rel) || rel == "." {
 		return ""
 	}
 	return filepath.ToSlash(rel)
+}
+
+// real returns the absolute path without links, as far as it is there.
+func real(path string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if resolved, missing := filepath.EvalSymlinks(abs); err == nil && missing == nil {
+		abs = resolved
+	}
+	return abs, err
 }
 
 // pathOf returns the path of a listed file.

@@ -46,14 +46,10 @@ func KeyTypes() []string { return []string{P256, P384, P521, Ed25519} }
 
 // GenerateKey returns a new key of one of KeyTypes.
 func GenerateKey(typ string) (crypto.Signer, error) {
-	switch typ {
-	case P256:
-		return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	case P384:
-		return ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
-	case P521:
-		return ecdsa.GenerateKey(elliptic.P521(), rand.Reader)
-	case Ed25519:
+	if curve := map[string]elliptic.Curve{P256: elliptic.P256(), P384: elliptic.P384(), P521: elliptic.P521()}[typ]; curve != nil {
+		return ecdsa.GenerateKey(curve, rand.Reader)
+	}
+	if typ == Ed25519 {
 		_, key, err := ed25519.GenerateKey(rand.Reader)
 		return key, err
 	}
@@ -160,13 +156,18 @@ func readAll(r io.Reader, path string) ([]byte, error) {
 
 // ReadPrivateKey reads a private key in PEM. The errors are those of ReadSecret and ParsePrivateKey.
 func ReadPrivateKey(path string) (crypto.Signer, error) {
-	text, err := ReadSecret(path)
+	return parsed(path, ReadSecret, ParsePrivateKey)
+}
+
+// parsed reads the file at path, and clears the text once it is parsed. Errors name the file.
+func parsed[T any](path string, read func(string) ([]byte, error), parse func([]byte) (T, error)) (v T, err error) {
+	text, err := read(path)
 	if err != nil {
-		return nil, err
+		return v, err
 	}
 	defer clear(text)
-	key, err := ParsePrivateKey(text)
-	return key, inFile(path, err)
+	v, err = parse(text)
+	return v, inFile(path, err)
 }
 
 // ParsePrivateKey reads the PEM text of a private key: PKCS#8 or SEC 1, not encrypted. Errors repeat
@@ -204,12 +205,7 @@ func ParsePrivateKey(text []byte) (crypto.Signer, error) {
 
 // ReadPublicKey reads a public key in PEM.
 func ReadPublicKey(path string) (crypto.PublicKey, error) {
-	text, err := readPublic(path)
-	if err != nil {
-		return nil, err
-	}
-	key, err := ParsePublicKey(text)
-	return key, inFile(path, err)
+	return parsed(path, readPublic, ParsePublicKey)
 }
 
 // ParsePublicKey reads the PEM text of a public key.
@@ -250,8 +246,7 @@ func usable(key crypto.PublicKey) error {
 	case ed25519.PublicKey:
 		return nil
 	case *ecdsa.PublicKey:
-		switch key.Curve {
-		case elliptic.P256(), elliptic.P384(), elliptic.P521():
+		if hashes[key.Curve] != 0 {
 			return nil
 		}
 		return fmt.Errorf("%w: the curve %s; P-256, P-384 and P-521 are known", ErrKey, key.Params().Name)

@@ -89,25 +89,13 @@ func withoutLineEnd(text []byte) []byte {
 
 // ReadKey reads a key file. The errors are those of ReadSecret and ParseKey.
 func ReadKey(path string) (sealed.Key, error) {
-	text, err := ReadSecret(path)
-	if err != nil {
-		return nil, err
-	}
-	defer clear(text)
-	key, err := ParseKey(text)
-	return key, inFile(path, err)
+	return parsed(path, ReadSecret, ParseKey)
 }
 
 // ReadPassphrase reads a passphrase file. One final LF or CRLF is not part of the passphrase. The errors are
 // those of ReadSecret and NewPassphrase.
 func ReadPassphrase(path string) (*Passphrase, error) {
-	text, err := ReadSecret(path)
-	if err != nil {
-		return nil, err
-	}
-	defer clear(text)
-	p, err := NewPassphrase(withoutLineEnd(text))
-	return p, inFile(path, err)
+	return parsed(path, ReadSecret, func(text []byte) (*Passphrase, error) { return NewPassphrase(withoutLineEnd(text)) })
 }
 
 // The names of environment variables that hold secrets.

@@ -134,13 +134,13 @@ func convertCommand() *cobra.Command {
 	opts.addOpener(cmd)
 	opts.addFlags(cmd)
 	opts.shards.addTo(cmd)
-	cmd.Flags().Var(&opts.metadata, "metadata", "merge the JSON object in `FILE` into the metadata, or set KEY=VALUE")
+	cmd.Flags().Func("metadata", "merge the JSON object in `FILE` into the metadata, or set KEY=VALUE", opts.metadata.add)
 	complete(cmd, "metadata", cobra.FixedCompletions([]string{"json"}, cobra.ShellCompDirectiveFilterFileExt))
 	opts.format.addTo(cmd)
 	opts.order.addTo(cmd, "byte-order", "write the numbers of a GGUF file in this order")
 	cmd.Flags().BoolVar(&opts.plainF8, "plain-f8", false, "take F8 tensors without a scale for weights")
 	cmd.Flags().BoolVar(&opts.noSideFiles, "no-side-files", false, "leave config.json and others beside a SafeTensors file alone")
-	cmd.Flags().Var(&opts.filter, "filter", "only tensors whose name matches `GLOB` (see tensormap help inspect)")
+	cmd.Flags().Func("filter", "only tensors whose name matches `GLOB` (see tensormap help inspect)", opts.filter.Set)
 	complete(cmd, "filter", completeFilter)
 	cmd.Flags().BoolVar(&opts.noAliases, "no-aliases", false, "leave out tensors that are part of others (.april)")
 	return cmd
@@ -154,7 +154,7 @@ func (opts *convertOptions) addFlags(cmd *cobra.Command) {
 	complete(cmd, "type", cobra.NoFileCompletions)
 	cmd.Flags().StringVar(&opts.imatrix, "imatrix", "", "weigh errors by the importance matrix in `FILE`")
 	complete(cmd, "imatrix", cobra.FixedCompletions([]string{"gguf"}, cobra.ShellCompDirectiveFilterFileExt))
-	cmd.Flags().Var(&opts.keep, "keep", "leave tensors as they are whose name matches `GLOB`")
+	cmd.Flags().Func("keep", "leave tensors as they are whose name matches `GLOB`", opts.keep.Set)
 	complete(cmd, "keep", completeFilter)
 	cmd.Flags().BoolVar(&opts.all, "all", false, "quantize norms, biases and tensors of one dimension too")
 	opts.compress.addTo(cmd, "compress", "compress tensors that become smaller")
@@ -302,10 +302,7 @@ type metadataFlag struct {
 	set   layout.Metadata
 }
 
-func (f *metadataFlag) String() string { return "" }
-func (f *metadataFlag) Type() string   { return "FILE|KEY=VALUE" }
-
-func (f *metadataFlag) Set(s string) error {
+func (f *metadataFlag) add(s string) error {
 	key, value, isKey := strings.Cut(s, "=")
 	if _, err := os.Stat(s); !isKey || err == nil {
 		f.files = append(f.files, s)
@@ -330,24 +327,17 @@ func (f *typeFlags) String() string { return "" }
 func (f *typeFlags) Type() string   { return "GLOB=TYPE" }
 
 func (f *typeFlags) Set(s string) error {
-	pattern, name, ok := cutLast(s, "=")
-	d, known := layout.ParseDType(strings.ToUpper(name))
-	if !ok || !known || !slices.Contains(encodings, d) {
+	at := strings.LastIndexByte(s, '=')
+	d, known := layout.ParseDType(strings.ToUpper(s[at+1:]))
+	if at < 0 || !known || !slices.Contains(encodings, d) {
 		return errors.New("must be GLOB=TYPE, with a type that --dtype takes")
 	}
 	one := typeFlag{dtype: d}
-	if err := one.match.Set(pattern); err != nil {
+	if err := one.match.Set(s[:at]); err != nil {
 		return err
 	}
 	*f = append(*f, one)
 	return nil
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
 }
 
 // of returns the type for the tensor called name, Invalid if no flag says any.

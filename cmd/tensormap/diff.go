@@ -47,34 +47,19 @@ where it is missing), same_elements, and values (null where none were compared):
 lost, lost_at, max_abs, max_abs_at, max_rel, max_rel_at, rmse, cosine. A damaged tensor has error.
 The object is written as it comes: an error half way leaves it unfinished.`
 
-// tolerance is a flag that may be absent.
-type tolerance struct {
-	given bool
-	value float64
+type diffOptions struct {
+	surveyOptions
+	metadata  bool
+	tolerance *float64 // nil if it is not given
 }
 
-func (t *tolerance) Type() string { return "float" }
-
-func (t *tolerance) String() string {
-	if !t.given {
-		return ""
-	}
-	return strconv.FormatFloat(t.value, 'g', -1, 64)
-}
-
-func (t *tolerance) Set(s string) error {
+func (opts *diffOptions) setTolerance(s string) error {
 	x, err := strconv.ParseFloat(s, 64)
 	if err != nil || !(x >= 0) {
 		return errors.New("must be a number, not negative")
 	}
-	*t = tolerance{true, x}
+	opts.tolerance = &x
 	return nil
-}
-
-type diffOptions struct {
-	surveyOptions
-	metadata  bool
-	tolerance tolerance
 }
 
 func diffCommand() *cobra.Command {
@@ -83,7 +68,7 @@ func diffCommand() *cobra.Command {
 		"Show what differs between two models", diffLong,
 		opts.run, "A", "B")
 	opts.addTo(cmd)
-	cmd.Flags().Var(&opts.tolerance, "tolerance", "only values that differ by more than `X` count")
+	cmd.Flags().Func("tolerance", "only values that differ by more than `X` count", opts.setTolerance)
 	cmd.Flags().BoolVar(&opts.metadata, "metadata", false, "compare the metadata too")
 	return cmd
 }
@@ -91,16 +76,16 @@ func diffCommand() *cobra.Command {
 func (opts *diffOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
 	pathA, pathB := args[0], args[1]
 	opts.either = true
-	a, doneA, err := opts.side(pathA, pathB).open(ctx, pathA)
+	a, err := opts.side(pathA, pathB).open(ctx, pathA)
 	if err != nil {
 		return err
 	}
-	defer doneA()
-	b, doneB, err := opts.side(pathB, pathA).open(ctx, pathB)
+	defer a.Close()
+	b, err := opts.side(pathB, pathA).open(ctx, pathB)
 	if err != nil {
 		return err
 	}
-	defer doneB()
+	defer b.Close()
 	if opts.secret != nil && encryptionOf(a) == nil && encryptionOf(b) == nil {
 		return fmt.Errorf("%s: %w: neither model is encrypted", opts.from, loader.ErrKey)
 	}
@@ -179,8 +164,8 @@ func (c *comparison) count(p *survey.Pair) {
 
 // differs reports whether p is something to tell.
 func (c *comparison) differs(p *survey.Pair) bool {
-	if c.opts.tolerance.given {
-		return !p.Within(c.opts.tolerance.value)
+	if c.opts.tolerance != nil {
+		return !p.Within(*c.opts.tolerance)
 	}
 	return !p.Identical()
 }
@@ -208,7 +193,9 @@ func (c *comparison) summary() string {
 		}
 	}
 	add(n.Identical, "identical")
-	add(n.Within, fmt.Sprintf("within %v", c.opts.tolerance.value))
+	if n.Within > 0 {
+		add(n.Within, fmt.Sprintf("within %v", *c.opts.tolerance))
+	}
 	add(n.Differ, "differ")
 	add(n.OnlyA, "only in A")
 	add(n.OnlyB, "only in B")
@@ -397,8 +384,8 @@ func (c *comparison) pairJSON(p *survey.Pair) *diffJSON {
 func (c *comparison) json(j *report.JSON) func(*survey.Pair) {
 	j.Field("a", c.pathA)
 	j.Field("b", c.pathB)
-	if c.opts.tolerance.given {
-		j.Field("tolerance", real(c.opts.tolerance.value))
+	if c.opts.tolerance != nil {
+		j.Field("tolerance", real(*c.opts.tolerance))
 	}
 	if c.opts.metadata {
 		j.Field("metadata", c.metadata)

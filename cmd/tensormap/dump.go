@@ -66,11 +66,11 @@ func (opts *dumpOptions) run(ctx context.Context, s terminal.Streams, args []str
 	if _, _, slice := slice.Cut(name); onScreen && !opts.showable(slice) {
 		return errNotShowable
 	}
-	m, done, err := opts.open(ctx, path)
+	m, err := opts.open(ctx, path)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer m.Close()
 	l, err := m.AcquireContext(ctx) // so that what a slice has unpacked stays until all of it is taken
 	if err != nil {
 		return err

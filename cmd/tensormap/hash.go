@@ -73,11 +73,11 @@ func (opts *hashOptions) run(ctx context.Context, s terminal.Streams, args []str
 		return opts.runFiles(ctx, s, path)
 	}
 	opts.values = opts.values || !opts.stored
-	m, done, err := opts.openSelected(ctx, path)
+	m, err := opts.openSelected(ctx, path)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer m.Close()
 	p, o := opts.begin(s, "hashing")
 	j := opts.beginJSON(p, path, "tensors")
 	var total survey.ModelDigest
@@ -136,11 +136,11 @@ func (opts *hashOptions) runFiles(ctx context.Context, s terminal.Streams, path 
 		return usageError{errors.New("--file is of whole files: it goes without --values, --stored, --total and --filter")}
 	}
 	opts.headOnly = true
-	m, done, err := opts.openToCopy(ctx, path)
+	m, err := opts.openToCopy(ctx, path)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer m.Close()
 	p, o := opts.begin(s, "hashing")
 	j := opts.beginJSON(p, path, "files")
 	err = survey.HashFiles(ctx, m, &o, func(d *survey.FileDigest) error {

@@ -54,7 +54,7 @@ func inspectCommand() *cobra.Command {
 		opts.run, "FILE")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error { return opts.check(cmd) }
 	cmd.Flags().BoolVar(&opts.Json, "json", false, "write JSON, for programs (metadata is always in it)")
-	cmd.Flags().Var(&opts.Filter, "filter", "only tensors whose name matches `GLOB`")
+	cmd.Flags().Func("filter", "only tensors whose name matches `GLOB`", opts.Filter.Set)
 	complete(cmd, "filter", completeFilter)
 	cmd.Flags().BoolVar(&opts.Metadata, "metadata", false, "show the metadata too")
 	cmd.Flags().BoolVar(&opts.Graph, "graph", false, "show the computation graph too")
@@ -82,11 +82,11 @@ func (opts *inspectOptions) check(cmd *cobra.Command) error {
 func (opts *inspectOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
 	path := args[0]
 	opts.headOnly = true
-	m, done, err := opts.openWith(ctx, path, loader.Options{Stored: opts.stored})
+	m, err := opts.openWith(ctx, path, loader.Options{Stored: opts.stored})
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer m.Close()
 	if err := matched(&opts.Filter, path, m); err != nil {
 		return err
 	}

@@ -14,10 +14,7 @@ type jobs uint
 // maxJobs is more than any machine can use.
 const maxJobs = 1024
 
-func (j *jobs) String() string { return strconv.Itoa(int(*j)) }
-func (j *jobs) Type() string   { return "uint" }
-
-func (j *jobs) Set(s string) error {
+func (j *jobs) set(s string) error {
 	n, err := strconv.ParseUint(s, 10, 64)
 	if errors.Is(err, strconv.ErrSyntax) {
 		return err // which flagError words
@@ -26,9 +23,10 @@ func (j *jobs) Set(s string) error {
 	return nil
 }
 
-// addTo declares the flag.
-func (j *jobs) addTo(cmd *cobra.Command) {
-	cmd.Flags().VarP(j, "jobs", "j", "work with `N` threads (default: all cores)")
+func (j *jobs) addTo(cmd *cobra.Command) { j.addAs(cmd, "work with `N` threads (default: all cores)") }
+
+func (j *jobs) addAs(cmd *cobra.Command, usage string) {
+	cmd.Flags().FuncP("jobs", "j", usage, j.set)
 	complete(cmd, "jobs", cobra.NoFileCompletions)
 }
 

@@ -68,11 +68,11 @@ func (opts *mapOptions) run(ctx context.Context, s terminal.Streams, args []stri
 		return usageError{errors.New("a terminal cannot show a picture: give -o OUT.svg or OUT.html, or redirect standard output")}
 	}
 	opts.headOnly = true
-	m, done, err := opts.open(ctx, path)
+	m, err := opts.open(ctx, path)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer m.Close()
 	mm := drawing.New(m, filepath.Base(called(path)))
 	if opts.resident {
 		if err := mm.Measure(m); err != nil {

@@ -26,9 +26,9 @@ import (
 type opener struct {
 	trusting
 	unlocking
-	writes  bool // a model, which has a secret of its own
-	copies  bool // files as they are, encrypted or not
-	headers headers
+	writes  bool     // a model, which has a secret of its own
+	copies  bool     // files as they are, encrypted or not
+	headers []string // lines to send with requests; they may be secrets: no message repeats them
 	timeout timeout
 	noCache bool
 	stderr  func() io.Writer // of the verb
@@ -41,21 +41,20 @@ func (o *opener) addTo(cmd *cobra.Command) {
 		o.unlocking.addTo(cmd, o.writes)
 	}
 	cmd.Flags().Var(&o.timeout, "timeout", "give up a server that makes no progress for `TIME`, such as 90s or 5m")
-	cmd.Flags().Var(&o.headers, "header", "send `'NAME: VALUE'` to the server, or what the file @FILE has, one a line")
+	cmd.Flags().StringArrayVar(&o.headers, "header", nil, "send `'NAME: VALUE'` to the server, or what the file @FILE has, one a line")
 	cmd.Flags().BoolVar(&o.noCache, "no-cache", false, "keep nothing of what a server sends")
 }
 
-// open opens the model; close lets go of all that it has opened.
-func (o *opener) open(ctx context.Context, name string) (m *loader.Model, close func(), err error) {
+func (o *opener) open(ctx context.Context, name string) (*loader.Model, error) {
 	return o.openWith(ctx, name, loader.Options{})
 }
 
 // openWith does what open does, with options for a model in files.
-func (o *opener) openWith(ctx context.Context, name string, opts loader.Options) (m *loader.Model, close func(), err error) {
+func (o *opener) openWith(ctx context.Context, name string, opts loader.Options) (*loader.Model, error) {
 	if err := o.trusting.apply(&opts); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	m, err = o.openBy(o.stderr(), opts, func(opts *loader.Options) (*loader.Model, error) {
+	return o.openBy(o.stderr(), opts, func(opts *loader.Options) (*loader.Model, error) {
 		if isAddress(name) {
 			return o.openAddress(ctx, name, opts)
 		}
@@ -68,10 +67,6 @@ func (o *opener) openWith(ctx context.Context, name string, opts loader.Options)
 		}
 		return m, err
 	})
-	if err != nil {
-		return nil, nil, err
-	}
-	return m, func() { m.Close() }, nil
 }
 
 // checkPath makes sure that name and flags are those of a file.
@@ -91,7 +86,7 @@ func (o *opener) checkPath(name string) error {
 
 // openToCopy opens a model to read all of it once, through buffers. Every page read through a
 // mapping would count as memory of this process until the model is closed.
-func (o *opener) openToCopy(ctx context.Context, name string) (m *loader.Model, close func(), err error) {
+func (o *opener) openToCopy(ctx context.Context, name string) (*loader.Model, error) {
 	return o.openWith(ctx, name, loader.Options{NoMap: true})
 }
 
@@ -105,7 +100,7 @@ func (o *opener) openAddress(ctx context.Context, address string, opts *loader.O
 
 // remote returns the options of an address.
 func (o *opener) remote(opts *loader.Options) (*remote.Options, error) {
-	header, err := o.headers.parse()
+	header, err := o.header()
 	if err != nil {
 		return nil, err
 	}
@@ -144,21 +139,10 @@ func noteUnversioned(stderr io.Writer) func(name string) {
 	}
 }
 
-// headers are lines to send with requests. They may be secrets: no message repeats them.
-type headers []string
-
-func (h *headers) String() string { return "" }
-func (h *headers) Type() string   { return "header" }
-
-// Set leaves it to parse to complain, which does not quote as a flag's error does.
-func (h *headers) Set(line string) error {
-	*h = append(*h, line)
-	return nil
-}
-
-func (h headers) parse() (http.Header, error) {
+// header parses the lines. The flag does not: its error would quote.
+func (o *opener) header() (http.Header, error) {
 	header := make(http.Header)
-	for _, line := range h {
+	for _, line := range o.headers {
 		lines := []string{line}
 		if path, ok := strings.CutPrefix(line, "@"); ok {
 			text, err := os.ReadFile(path)

@@ -43,24 +43,18 @@ func (p *profiles) start() error {
 }
 
 // stop writes the profiles, also those of a run that failed.
-func (p *profiles) stop() error {
-	var err error
+func (p *profiles) stop() (err error) {
 	if p.cpuFile != nil {
 		pprof.StopCPUProfile()
-		err = p.commitCPU()
+		if err = checkProfile(p.cpu); err == nil {
+			err = p.cpuFile.Commit()
+		}
+		p.cpuFile.Abort()
 	}
 	if p.mem != "" {
 		err = cmp.Or(err, writeAllocs(p.mem))
 	}
 	return err
-}
-
-func (p *profiles) commitCPU() error {
-	defer p.cpuFile.Abort()
-	if err := checkProfile(p.cpu); err != nil {
-		return err
-	}
-	return p.cpuFile.Commit()
 }
 
 func writeAllocs(path string) error {

@@ -59,7 +59,7 @@ func pullCommand() *cobra.Command {
 	opts.copies, opts.headOnly = true, true
 	opts.addTo(cmd)
 	cmd.Flags().StringVarP(&opts.out, "output", "o", "", "copy the files to the folder `DIR`")
-	cmd.Flags().Var(&opts.filter, "filter", "only tensors whose name matches `GLOB` (see tensormap help inspect)")
+	cmd.Flags().Func("filter", "only tensors whose name matches `GLOB` (see tensormap help inspect)", opts.filter.Set)
 	complete(cmd, "filter", completeFilter)
 	complete(cmd, "output", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return nil, cobra.ShellCompDirectiveFilterDirs
@@ -118,11 +118,11 @@ func (opts *pullOptions) run(ctx context.Context, s terminal.Streams, args []str
 
 // pullTensors brings the tensors that the filter lets through.
 func (opts *pullOptions) pullTensors(ctx context.Context, s terminal.Streams, address string) error {
-	m, done, err := opts.open(ctx, address)
+	m, err := opts.open(ctx, address)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer m.Close()
 	if err := matched(&opts.filter, address, m); err != nil {
 		return err
 	}

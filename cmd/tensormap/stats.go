@@ -50,11 +50,11 @@ func statsCommand() *cobra.Command {
 
 func (opts *statsOptions) run(ctx context.Context, s terminal.Streams, args []string) error {
 	path := args[0]
-	m, done, err := opts.openSelected(ctx, path)
+	m, err := opts.openSelected(ctx, path)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer m.Close()
 	p, o := opts.begin(s, "reading")
 	j := report.JSON{W: p.w}
 	table := report.Pages[survey.TensorStats]{W: p.w, Draw: func(list []survey.TensorStats) { statsGrid(list).Write(p.w, terminal.ScreenOf(s.Out)) }}

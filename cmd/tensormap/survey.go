@@ -28,21 +28,22 @@ type surveyOptions struct {
 func (o *surveyOptions) addTo(cmd *cobra.Command) {
 	o.opener.addTo(cmd)
 	cmd.Flags().BoolVar(&o.json, "json", false, "write JSON, for programs")
-	cmd.Flags().Var(&o.filter, "filter", "only tensors whose name matches `GLOB` (see tensormap help inspect)")
+	cmd.Flags().Func("filter", "only tensors whose name matches `GLOB` (see tensormap help inspect)", o.filter.Set)
 	complete(cmd, "filter", completeFilter)
 	o.jobs.addTo(cmd)
 }
 
 // openSelected opens a model, and refuses a filter that none of its tensors passes.
-func (o *surveyOptions) openSelected(ctx context.Context, path string) (m *loader.Model, done func(), err error) {
-	if m, done, err = o.open(ctx, path); err != nil {
-		return nil, nil, err
+func (o *surveyOptions) openSelected(ctx context.Context, path string) (*loader.Model, error) {
+	m, err := o.open(ctx, path)
+	if err != nil {
+		return nil, err
 	}
 	if err := matched(&o.filter, path, m); err != nil {
-		done()
-		return nil, nil, err
+		m.Close()
+		return nil, err
 	}
-	return m, done, nil
+	return m, nil
 }
 
 // pass is one way through all tensors: results are written as they come, and the rest is counted.

@@ -51,8 +51,7 @@ func verifyCommand() *cobra.Command {
 		opts.run, "FILE")
 	cmd.Flags().BoolVar(&opts.values, "values", false, "look for NaN, infinities and tensors of zeros")
 	cmd.Flags().BoolVar(&opts.json, "json", false, "write JSON, for programs")
-	cmd.Flags().VarP(&opts.jobs, "jobs", "j", "read with `N` threads (default: all cores; 8 of an address)")
-	complete(cmd, "jobs", cobra.NoFileCompletions)
+	opts.jobs.addAs(cmd, "read with `N` threads (default: all cores; 8 of an address)")
 	opts.addTo(cmd)
 	cmd.Flags().BoolVar(&opts.unsigned, "ignore-unsigned-files", false, "let files pass that the bundle does not list")
 	return cmd
@@ -97,11 +96,11 @@ func (opts *verifyOptions) run(ctx context.Context, s terminal.Streams, args []s
 
 func verifyFile(ctx context.Context, path string, opts *verifyOptions, bar *terminal.Progress) (*loader.Report, error) {
 	opts.headOnly = !opts.values
-	m, done, err := opts.open(ctx, path)
+	m, err := opts.open(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	defer done()
+	defer m.Close()
 	if err := m.VerifyAll(ctx, bar.Update); err != nil {
 		return nil, err
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -42,11 +41,11 @@ func (v *writing) write(ctx context.Context, s terminal.Streams, in, out string,
 	if err := cmp.Or(v.setSigner(o), v.seal.apply(o)); err != nil {
 		return err
 	}
-	m, done, err := v.openToCopy(ctx, in)
+	m, err := v.openToCopy(ctx, in)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer m.Close()
 	defer v.jobs.limit()()
 	if err := checkOutput(out, m); err != nil {
 		return err
@@ -215,14 +214,8 @@ func quotedIfEmpty(path string) string {
 // byteSize is a flag that takes a number of bytes; 0 is none.
 type byteSize uint64
 
-func (b *byteSize) Type() string { return "SIZE" }
-
-func (b *byteSize) String() string {
-	if *b == 0 {
-		return ""
-	}
-	return strconv.FormatUint(uint64(*b), 10)
-}
+func (b *byteSize) Type() string   { return "SIZE" }
+func (b *byteSize) String() string { return "" } // no default
 
 func (b *byteSize) Set(s string) error {
 	n, err := humanize.ParseBytes(s)

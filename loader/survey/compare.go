@@ -71,12 +71,8 @@ func Compare(ctx context.Context, a, b *loader.Model, opts *Options, each func(*
 	if opts == nil {
 		opts = &Options{}
 	}
-	if err := unchanged(a, b); err != nil {
-		return err
-	}
-	s := newScheduler(ctx, opts)
-	out := deliverTo(s, each)
-	return s.run(func(yield func(task) bool) {
+	out := newDelivery(ctx, opts, each)
+	return out.run(func(yield func(task) bool) {
 		place := uint64(0)
 		for p := range pairs(a, b, opts) {
 			if !yield(&compareTask{out: out, place: place, models: [2]*loader.Model{a, b}, pair: p}) {

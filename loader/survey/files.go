@@ -21,12 +21,8 @@ func HashFiles(ctx context.Context, m *loader.Model, opts *Options, each func(*F
 	if opts == nil {
 		opts = &Options{}
 	}
-	if err := m.Changed(); err != nil {
-		return err
-	}
-	s := newScheduler(ctx, opts)
-	out := deliverTo(s, each)
-	return s.run(func(yield func(task) bool) {
+	out := newDelivery(ctx, opts, each)
+	return out.run(func(yield func(task) bool) {
 		for i, f := range m.Files() {
 			if !yield(&fileTask{out: out, model: m, file: i, digest: &FileDigest{File: f}}) {
 				return

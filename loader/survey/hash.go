@@ -63,13 +63,9 @@ func Hash(ctx context.Context, m *loader.Model, opts *HashOptions, each func(*Te
 	if opts == nil {
 		opts = &HashOptions{}
 	}
-	if err := m.Changed(); err != nil {
-		return err
-	}
 	list := slices.SortedFunc(opts.tensors(m), func(a, b loader.Tensor) int { return cmp.Compare(a.Name(), b.Name()) })
-	s := newScheduler(ctx, &opts.Options)
-	out := deliverTo(s, each)
-	return s.run(func(yield func(task) bool) {
+	out := newDelivery(ctx, &opts.Options, each)
+	return out.run(func(yield func(task) bool) {
 		for place := range largestFirst(list) {
 			digest := &TensorDigest{Tensor: list[place]}
 			t := &hashTask{out: out, place: place, model: m, digest: digest, values: opts.Values || !opts.Stored, stored: opts.Stored}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/tensormap/tensormap/dequant"
@@ -169,53 +170,50 @@ func (r *reader) byteRoom(n uint64) []byte {
 
 // widen converts elements of a wide type; 64-bit integers are rounded once, to nearest even.
 func widen(d layout.DType, dst []float64, src []byte) {
-	le := binary.LittleEndian
 	for i := range dst {
-		switch d {
-		case layout.F64:
-			dst[i] = math.Float64frombits(le.Uint64(src[8*i:]))
-		case layout.I64:
-			dst[i] = float64(int64(le.Uint64(src[8*i:])))
-		case layout.U64:
-			dst[i] = float64(le.Uint64(src[8*i:]))
-		case layout.I32:
-			dst[i] = float64(int32(le.Uint32(src[4*i:])))
-		case layout.U32:
-			dst[i] = float64(le.Uint32(src[4*i:]))
+		if d == layout.F64 {
+			dst[i] = math.Float64frombits(binary.LittleEndian.Uint64(src[8*i:]))
+			continue
 		}
+		sign, magnitude := integer(d, src, i)
+		dst[i] = sign * float64(magnitude)
 	}
 }
 
 // narrow converts elements of a wide type to float32s, and reports whether each of them is a
 // float32. A NaN is one.
 func narrow(d layout.DType, dst []float32, src []byte) (exact bool) {
-	le := binary.LittleEndian
+	const digits = 24 // binary ones of a float32
 	exact = true
 	for i := range dst {
-		var same bool
-		switch d {
-		case layout.F64:
-			x := math.Float64frombits(le.Uint64(src[8*i:]))
+		if d == layout.F64 {
+			x := math.Float64frombits(binary.LittleEndian.Uint64(src[8*i:]))
 			dst[i] = float32(x)
-			same = float64(dst[i]) == x || x != x
-		case layout.I64:
-			x := int64(le.Uint64(src[8*i:]))
-			dst[i] = float32(x)
-			same = dst[i] < 1<<63 && int64(dst[i]) == x
-		case layout.U64:
-			x := le.Uint64(src[8*i:])
-			dst[i] = float32(x)
-			same = dst[i] < 1<<64 && uint64(dst[i]) == x
-		case layout.I32:
-			x := int32(le.Uint32(src[4*i:]))
-			dst[i] = float32(x)
-			same = float64(dst[i]) == float64(x)
-		case layout.U32:
-			x := le.Uint32(src[4*i:])
-			dst[i] = float32(x)
-			same = float64(dst[i]) == float64(x)
+			exact = exact && (float64(dst[i]) == x || x != x)
+			continue
 		}
-		exact = exact && same
+		sign, magnitude := integer(d, src, i)
+		dst[i] = float32(sign) * float32(magnitude)
+		exact = exact && bits.Len64(magnitude)-bits.TrailingZeros64(magnitude) <= digits
 	}
 	return exact
+}
+
+// integer returns element i of a wide type of integers: 1 or -1, and its magnitude.
+func integer(d layout.DType, src []byte, i int) (sign float64, magnitude uint64) {
+	var x int64
+	switch d {
+	case layout.I32:
+		x = int64(int32(binary.LittleEndian.Uint32(src[4*i:])))
+	case layout.U32:
+		x = int64(binary.LittleEndian.Uint32(src[4*i:]))
+	case layout.I64:
+		x = int64(binary.LittleEndian.Uint64(src[8*i:]))
+	default:
+		return 1, binary.LittleEndian.Uint64(src[8*i:])
+	}
+	if x < 0 {
+		return -1, uint64(-x)
+	}
+	return 1, uint64(x)
 }

@@ -22,25 +22,16 @@ type Options struct {
 	Progress func(done, total uint64)
 }
 
-func (o *Options) workers() int {
-	if o.Workers > 0 {
-		return o.Workers
-	}
-	return parallel.Cores()
-}
-
 // tensors yields the tensors of m that Filter selects, in the order of the file.
 func (o *Options) tensors(m *loader.Model) iter.Seq[loader.Tensor] {
 	return func(yield func(loader.Tensor) bool) {
 		for t := range m.Tensors() {
-			if o.selects(t.Name()) && !yield(t) {
+			if (o.Filter == nil || o.Filter(t.Name())) && !yield(t) {
 				return
 			}
 		}
 	}
 }
-
-func (o *Options) selects(name string) bool { return o.Filter == nil || o.Filter(name) }
 
 // task is the work on one tensor, or on one pair of them. It consists of phases, and a phase
 // of parts. Workers do the parts of a phase in any order, and then begin the next phase.
@@ -83,17 +74,23 @@ type running struct {
 }
 
 func newScheduler(ctx context.Context, opts *Options) *scheduler {
-	s := &scheduler{workers: opts.workers(), progress: parallel.Progress{Report: opts.Progress}, waiting: make(chan task, 64)}
+	s := &scheduler{workers: opts.Workers, progress: parallel.Progress{Report: opts.Progress}, waiting: make(chan task, 64)}
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	s.changed.L = &s.mu
+	if s.workers <= 0 {
+		s.workers = parallel.Cores()
+	}
 	return s
 }
 
 // run does all tasks, which read models. The sequence is gone through twice: the first time
 // for the weights alone. The error is that of the context or of whoever takes results. A file
-// that has changed, or a model that was closed meanwhile, is an error too.
+// that has changed, or a model that was closed, before or meanwhile, is an error too.
 func (s *scheduler) run(tasks iter.Seq[task], models ...*loader.Model) error {
 	defer s.cancel(nil)
+	if err := unchanged(models...); err != nil {
+		return err
+	}
 	for t := range tasks {
 		s.progress.Total += t.weight()
 	}
@@ -248,8 +245,8 @@ type delivery[R any] struct {
 	each    func(*R) error
 }
 
-func deliverTo[R any](s *scheduler, each func(*R) error) *delivery[R] {
-	return &delivery[R]{scheduler: s, each: each}
+func newDelivery[R any](ctx context.Context, opts *Options, each func(*R) error) *delivery[R] {
+	return &delivery[R]{scheduler: newScheduler(ctx, opts), each: each}
 }
 
 // add hands over r, and all later results that waited for it. An error of the caller's function

@@ -57,12 +57,8 @@ func Stats(ctx context.Context, m *loader.Model, opts *StatsOptions, each func(*
 	if opts == nil {
 		opts = &StatsOptions{}
 	}
-	if err := m.Changed(); err != nil {
-		return err
-	}
-	s := newScheduler(ctx, &opts.Options)
-	out := deliverTo(s, each)
-	return s.run(func(yield func(task) bool) {
+	out := newDelivery(ctx, &opts.Options, each)
+	return out.run(func(yield func(task) bool) {
 		place := uint64(0)
 		for x := range opts.tensors(m) {
 			t := &statsTask{out: out, place: place, model: m, bins: max(0, min(opts.Bins, maxBins)), sum: newSummary()}

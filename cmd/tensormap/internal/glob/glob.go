@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Pattern is a flag that selects whole names by a pattern: * any characters, ? one,
+// Pattern selects whole names by a pattern: * any characters, ? one,
 // [a-z] and [!a-z] one of a set or outside of it, {a,b} either, \ the next one as it is.
 // Unlike those of path.Match, its wildcards match slashes: to tensors they are letters
 // like any other. Case counts. The zero value matches everything.
@@ -19,9 +19,6 @@ type Pattern struct {
 }
 
 func (g *Pattern) Match(name string) bool { return g.re == nil || g.re.MatchString(name) }
-
-func (g *Pattern) String() string { return g.Pattern }
-func (g *Pattern) Type() string   { return "glob" }
 
 func (g *Pattern) Set(pattern string) error {
 	if !utf8.ValidString(pattern) {
@@ -39,22 +36,12 @@ func (g *Pattern) Set(pattern string) error {
 	return nil
 }
 
-// Patterns is a flag that may be given more than once. The zero value matches nothing.
+// Patterns are of a flag that may be given more than once. The zero value matches nothing.
 type Patterns []Pattern
 
 func (g *Patterns) Match(name string) bool {
 	return slices.ContainsFunc(*g, func(one Pattern) bool { return one.Match(name) })
 }
-
-func (g *Patterns) String() string {
-	patterns := make([]string, len(*g))
-	for i := range *g {
-		patterns[i] = (*g)[i].Pattern
-	}
-	return strings.Join(patterns, " ")
-}
-
-func (g *Patterns) Type() string { return "glob" }
 
 func (g *Patterns) Set(pattern string) error {
 	var one Pattern

@@ -47,9 +47,9 @@ func writeNumPy(w io.Writer, p *Part) error {
 // dumpStep is how many elements are taken out at a time.
 const dumpStep = 1 << 20
 
-// writeFloat32 writes header and values; nothing at all where the tensor has no values.
+// writeFloat32 writes header and values; nothing at all if the tensor has elements without values.
 func writeFloat32(w io.Writer, p *Part, header []byte) error {
-	if err := p.t.DequantizeRange(nil, 0); err != nil {
+	if err := p.t.DequantizeRange(nil, 0); err != nil && p.t.Elements() > 0 {
 		return err
 	}
 	if _, err := w.Write(header); err != nil {
