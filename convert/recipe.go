@@ -56,27 +56,40 @@ const (
 	ffnDown
 )
 
-// roleNames has parts of tensors' names by role: ggml's, then Hugging Face's. Earlier rows win.
+// roleNames has parts of tensors' names by role: ggml's, then Hugging Face's (gguf-py, tensor_mapping.py). Earlier rows win.
 var roleNames = []struct {
 	role  role
 	names []string
 }{
+	// What sees or hears, which llama.cpp has in a file of its own, is no layer of the model. Qwen's w2 is a gate.
+	{otherRole, []string{"vision", "visual", "audio", "vpm.", "vit.", "conformer.", "qformer.", "resampler.", "mlp.w2.weight", "linear_attn.out_proj"}},
 	{attentionV, []string{
-		"attn_qkv.weight", "qkv_proj.weight", "attn_kv_b.weight", "kv_b_proj.weight",
-		"attn_v.weight", "v_proj.weight", "attention.self.value.weight",
+		"attn_qkv.weight", "qkv_proj.weight", "query_key_value.weight", "attn.c_attn.weight", "Wqkv.weight", "wqkv.weight", "attn_kv_b.weight",
+		"kv_b_proj.weight", "attn_v.weight", "v_proj.weight", "attention.wv.weight", "attention.self.value.weight",
 	}},
-	{attentionK, []string{"attn_k.weight", "k_proj.weight", "attention.self.key.weight"}},
-	{attentionOutput, []string{"attn_output.weight", "o_proj.weight", "attention.output.dense.weight"}},
-	{ffnDown, []string{"ffn_down", "down_proj", ".output.dense.weight"}},
-	{embeddingRole, []string{"token_embd.weight", "embed_tokens.weight", "word_embeddings.weight"}},
+	{attentionK, []string{"attn_k.weight", "k_proj.weight", "attention.wk.weight", "attention.self.key.weight"}},
+	{attentionOutput, []string{
+		"attn_output.weight", "o_proj.weight", "attention.output.dense.weight", "attention.dense.weight", "attn.dense.weight", "attn.out_proj.weight",
+		"attn.c_proj.weight", "attention.wo.weight",
+	}},
+	{ffnDown, []string{
+		"ffn_down", "down_proj", ".output.dense.weight", "dense_4h_to_h.weight", "mlp.c_proj.weight", "mlp.fc2.weight", ".w2.weight",
+	}},
+	{embeddingRole, []string{
+		"token_embd.weight", "embed_tokens.weight", "word_embeddings.weight", "wte.weight", "embed_in.weight", "tok_embeddings.weight",
+	}},
+}
+
+func containsAny(name string, parts []string) bool {
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(name, part) })
 }
 
 func roleOf(name string) role {
-	if name == "output.weight" || name == "lm_head.weight" {
+	if slices.Contains([]string{"output.weight", "embed_out.weight", "transformer.output_layer.weight"}, name) || strings.HasSuffix("."+name, ".lm_head.weight") {
 		return outputRole
 	}
 	for _, r := range roleNames {
-		if slices.ContainsFunc(r.names, func(part string) bool { return strings.Contains(name, part) }) {
+		if containsAny(name, r.names) {
 			return r.role
 		}
 	}
@@ -99,7 +112,7 @@ var small = []string{
 func (p *Plan) whyLeft(name string) string {
 	switch ggml := p.model.Format() == layout.GGUF || strings.HasPrefix(name, "blk."); {
 	case p.chooser == nil && p.Format != layout.GGUF:
-	case slices.ContainsFunc(small, func(part string) bool { return strings.Contains(name, part) }):
+	case containsAny(name, small):
 		return "small, and left alone by llama.cpp"
 	case ggml && !strings.HasSuffix(name, "weight"):
 		return "no weight by its name, and left alone by llama.cpp"

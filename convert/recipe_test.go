@@ -262,6 +262,45 @@ func TestRecipesByLayer(t *testing.T) {
 	}
 }
 
+// TestRecipeNames gives matrices their types by the names that families of models have on Hugging Face.
+func TestRecipeNames(t *testing.T) {
+	const value, key, down, out = layout.Q8_0, layout.Q8_0, layout.Q3_K, layout.Q6_K // of eight experts in q2_k
+	want := map[string]layout.DType{
+		"language_model.lm_head.weight":                                      out,
+		"gpt_neox.layers.0.attention.dense.weight":                           layout.Q5_K,
+		"h.0.attn.c_proj.weight":                                             layout.Q5_K,
+		"transformer.h.0.self_attention.query_key_value.weight":              value,
+		"transformer.h.0.attn.c_attn.weight":                                 value,
+		"model.layers.0.attention.wqkv.weight":                               value,
+		"layers.0.attention.wk.weight":                                       key,
+		"model.layers.0.feed_forward.w2.weight":                              down,
+		"model.layers.0.block_sparse_moe.experts.7.w2.weight":                down,
+		"model.layers.0.block_sparse_moe.experts.7.w1.weight":                layout.Q2_K,
+		"transformer.h.0.mlp.w2.weight":                                      layout.Q2_K,
+		"transformer.h.0.mlp.c_proj.weight":                                  down,
+		"gpt_neox.layers.0.mlp.dense_4h_to_h.weight":                         down,
+		"vision_tower.vision_model.encoder.layers.0.self_attn.v_proj.weight": layout.Q2_K,
+		"model.vision_model.encoder.layers.0.mlp.down_proj.weight":           layout.Q2_K,
+		"language_model.model.layers.0.self_attn.v_proj.weight":              value,
+		"language_model.model.layers.0.mlp.down_proj.weight":                 down,
+		"language_model.model.embed_tokens.weight":                           layout.Q2_K,
+	}
+	var list []content
+	for name := range want {
+		list = append(list, counting(name, layout.F16, 2, 256))
+	}
+	m := openBytes(t, apr2File(t, parse(t, `{"architecture":{"num_local_experts":8}}`), list...))
+	p, err := convert.NewPlan(t.Context(), m, "x.apr", &convert.Options{Recipe: "q2_k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range p.Tensors {
+		if x.To != want[x.Name] {
+			t.Errorf("%s is %v, want %v", x.Name, x.To, want[x.Name])
+		}
+	}
+}
+
 // TestHalvesInGGUF: F16 and BF16 leave the F32 tensors alone that llama.cpp leaves alone, and --type falls back as a recipe does.
 func TestHalvesInGGUF(t *testing.T) {
 	m := openBytes(t, apr2File(t, nil, counting("blk.0.attn_norm.weight", layout.F32, 256), counting("blk.0.ffn_up.bias", layout.BF16, 256),
