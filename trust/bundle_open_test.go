@@ -39,19 +39,7 @@ func signedBundle(t *testing.T, files map[string][]byte) *trust.Statement {
 	if err := trust.Sign(t.Context(), dir, out, key, &trust.SignOptions{ChunkBytes: layout.MinChunk}); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := trust.ParseBundle(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := b.VerifyKey(key.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return trust.Verified(t, out, key)
 }
 
 // TestBundleModelEveryByte flips a bit of every byte of a small model that a bundle signs, cuts it and

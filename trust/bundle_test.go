@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -112,16 +113,23 @@ func TestBundlesOfPython(t *testing.T) {
 	}
 }
 
-// TestSpecificationVectors reads the vectors of the specification.
-func TestSpecificationVectors(t *testing.T) {
+// historical returns the key and the root certificates of the specification's signers.
+func historical(t *testing.T) (key crypto.PublicKey, roots []*x509.Certificate) {
+	t.Helper()
 	key, err := ReadPublicKey(fixtures + "/historical/signing-key-pub.pem")
 	if err != nil {
 		t.Fatal(err)
 	}
-	roots, err := ReadCertificates(fixtures + "/historical/ca-cert.pem")
+	roots, err = ReadCertificates(fixtures + "/historical/ca-cert.pem")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return key, roots
+}
+
+// TestSpecificationVectors reads the vectors of the specification.
+func TestSpecificationVectors(t *testing.T) {
+	key, roots := historical(t)
 	read := func(file string) (*Bundle, *Statement, error) {
 		b, err := ParseBundle(fixture(t, file))
 		if err != nil {
@@ -170,14 +178,7 @@ func TestSpecificationVectors(t *testing.T) {
 // TestHistoricalBundles verifies models that earlier releases of the reference client signed, back to
 // the first that wrote bundles.
 func TestHistoricalBundles(t *testing.T) {
-	key, err := ReadPublicKey(fixtures + "/historical/signing-key-pub.pem")
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots, err := ReadCertificates(fixtures + "/historical/ca-cert.pem")
-	if err != nil {
-		t.Fatal(err)
-	}
+	key, roots := historical(t)
 	dirs, err := filepath.Glob(fixtures + "/historical/v*")
 	if err != nil || len(dirs) != 13 {
 		t.Fatal(dirs, err)
@@ -578,7 +579,7 @@ func TestSign(t *testing.T) {
 			if err := Sign(t.Context(), dir, out, key, nil); err != nil {
 				t.Fatal(err)
 			}
-			s := verified(t, out, key)
+			s := Verified(t, out, key)
 			if err := s.Verify(t.Context(), dir, nil); err != nil {
 				t.Error(err)
 			}
@@ -590,24 +591,6 @@ func TestSign(t *testing.T) {
 			}
 		}
 	}
-}
-
-// verified returns what a bundle says that key has signed.
-func verified(t *testing.T, path string, key crypto.Signer) *Statement {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := ParseBundle(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := b.VerifyKey(key.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
 }
 
 // TestSignChunks signs in chunks of several sizes. A size that no signature may have is refused before
@@ -626,7 +609,7 @@ func TestSignChunks(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		s := verified(t, out, key)
+		s := Verified(t, out, key)
 		model := fixture(t, "model/model.safetensors")
 		d, err := s.Digests("model.safetensors", layout.Bytes(model))
 		if err != nil || chunk > 0 && d.Chunk != chunk || d.Count() != (uint64(len(model))-1)/d.Chunk+1 {
@@ -719,7 +702,7 @@ func TestVerifySnapshot(t *testing.T) {
 	if err := Sign(t.Context(), root+"/plain", root+"/s", key, nil); err != nil {
 		t.Fatal(err)
 	}
-	s := verified(t, root+"/s", key)
+	s := Verified(t, root+"/s", key)
 	for target, ok := range map[string]bool{"../../blobs/0123": true, "../../elsewhere": false} {
 		os.Remove(snapshot + "/model.bin")
 		if err := os.Symlink(target, snapshot+"/model.bin"); err != nil {
