@@ -18,20 +18,19 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-const convertLong = `Convert writes the tensors and the metadata of a model file to an APR2 file if OUT ends in
-.apr, to a SafeTensors file if it ends in .safetensors, to a GGUF file if it ends in .gguf.
-Under a name that says none, --format does; the two must not disagree. Elements are copied as they are, unless --dtype
-says otherwise. OUT appears once it is complete; an old file of that name stays until then.
+const convertLong = `Convert writes the tensors and the metadata of a model file to another one. The name of OUT
+says the format: .apr for APR2, .safetensors for SafeTensors, .gguf for GGUF. Under a name that
+says none, --format does; the two must not disagree. Elements are copied as they are, unless
+--dtype says otherwise. OUT appears once it is complete; an old file of that name stays until then.
 --dry-run says what would be written, and writes nothing.
 
 --dtype re-encodes tensors of real numbers: floats, quantized blocks, integers with a scale.
 i8 is int8 with one scale a tensor. Plain integers stay as they are, and so do tensors whose
-rows are no multiple of the block, and those that a --keep matches, which may be given more
+rows are no multiple of the block. So do those that a --keep matches, which may be given more
 than once: --keep 'lm_head.*' --keep '*embed*'. Case counts. Unless --all is given, quantizing
-(q8_0, …, i8) leaves norms, biases and tensors of one dimension alone, and f16 and bf16 in GGUF leave those
-that are F32, as ggml wants them. What stayed is said at
-the end, and so is what the new type does not hold: values beyond its range, and values that
-became 0.
+(q8_0, …, i8) leaves norms, biases and tensors of one dimension alone. f16 and bf16 in GGUF
+leave those that are F32, as ggml wants them. The end tells which tensors stayed, how many
+values were beyond the new type's range, and how many became 0.
 
 q4_k_m, q5_k_m and the like are llama.cpp's recipes: most matrices get one type, those that count
 more get a better one, by their names (ggml's or Hugging Face's) and layers. In GGUF its names of types
@@ -51,9 +50,9 @@ HIGGS, torchao, Quanto, SVDQuant, and others) or do not fit their scales are cop
 refuse them unless --keep names them. It also refuses F8 tensors without a scale: --plain-f8 says
 that these hold weights.
 
-What the new format has no dtype for is written as another one, without loss: numbers as
-F32 where that holds them exactly, as it does those of quantized blocks, else their bits as
-unsigned integers, with dtype and shape in the metadata. This is said at the end too.
+Tensors of a dtype that the new format lacks are written as another one, without loss. Numbers
+become F32 if that holds them exactly, as it does those of quantized blocks. Otherwise their
+bits become unsigned integers, with dtype and shape in the metadata. The end tells this too.
 
 --compress stores tensors as LZ4 blocks where that makes them at least 3% smaller, which for
 random weights it does not; --compress=hc tries harder and takes some ten times as long.

@@ -29,7 +29,7 @@ numbers, and of npy as the integers.
 
 A slice is written as in NumPy: an index or START:STOP for each dimension, outermost first,
 negative ones counted from the end, "..." for dimensions in between; there are no steps.
-What it leaves out is not read, raw is for types without blocks, and on a terminal it is
+Nothing else is read. For a slice raw is for types without blocks, and a terminal gets
 text. Quote it; a tensor whose very name ends in brackets comes first:
 
   tensormap dump model.gguf 'blk.0.attn_q.weight[0:4, :8]'

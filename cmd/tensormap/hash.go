@@ -36,10 +36,10 @@ The model's digest is the SHA-256 of a line for each tensor, by ascending name,
 
   DIGEST KIND SHAPE LENGTH:NAME
 
-with DIGEST as above, KIND the word values, or for stored elements the type, such as Q8_0
-(with a scale: I8,scale=3f000000,zero=0, the scale as the bits of a float32) or the scheme
-of a quantized weight, SHAPE as in
-[2,3], for values without dimensions of 1, and NAME with its length in bytes. With
+with DIGEST as above, SHAPE as in [2,3], for values without dimensions of 1, and NAME with its
+length in bytes. KIND is the word values. For stored elements it is the type, such as Q8_0, or
+the scheme of a quantized weight. With a scale it is I8,scale=3f000000,zero=0, the scale as the
+bits of a float32. With
 --filter it is that of the tensors selected.
 
 --json writes one JSON object: file, algorithm, tensors, each with name, dtype, shape,

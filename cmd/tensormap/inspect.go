@@ -13,9 +13,9 @@ import (
 	"github.com/tensormap/tensormap/loader"
 )
 
-const inspectLong = `Inspect shows what a model file holds: header, what its format has to say first, tensors,
-with --metadata all that the file says about the model, and with --graph the operations
-of a format that holds a computation graph (TSM). Tensor data is not read.
+const inspectLong = `Inspect shows what a model file holds: header, what its format has to say first, tensors.
+--metadata shows all that the file says about the model, --graph the operations of a format
+that holds a computation graph (TSM). Tensor data is not read.
 
 GLOB selects tensors by their whole name: * matches any characters, dots and slashes
 too; ? matches one; [a-z] one of a set and [!a-z] one outside of it; {a,b} either; a

@@ -40,7 +40,7 @@ func referenceCommand() *cobra.Command {
 func reference(root *cobra.Command) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# %s\n\n", root.Name())
-	fmt.Fprintf(&b, "What `%[1]s help VERB` says, of all verbs; `go generate ./cmd/%[1]s` writes this page.\n\n", root.Name())
+	fmt.Fprintf(&b, "The text of `%[1]s help VERB` for all verbs; `go generate ./cmd/%[1]s` writes this page.\n\n", root.Name())
 	writeText(&b, root.Long)
 	b.WriteString("| verb | does |\n| --- | --- |\n")
 	verbs := documented(root)

@@ -48,9 +48,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 const rootLong = `tensormap opens model weight files without copying them.
 
-The format is told from the file's bytes. A FILE to be read is a path, or an address, of which only
-what is needed is fetched: http://, https://, hf://ORG/NAME[@REVISION][/FILE] of the Hugging Face
-Hub, oci://HOST/REPOSITORY[:TAG][@DIGEST] of a registry, ollama://[[HOST/]NAMESPACE/]NAME[:TAG], or
+The format is told from the file's bytes. A FILE to be read is a path or an address. Of
+the latter only the bytes needed are fetched: http://, https://, hf://ORG/NAME[@REVISION][/FILE] of
+the Hugging Face Hub, oci://HOST/REPOSITORY[:TAG][@DIGEST] of a registry, ollama://[[HOST/]NAMESPACE/]NAME[:TAG], or
 s3://BUCKET/KEY. Of a model in several files it is the manifest, the index file or any one file of
 a GGUF split; a directory stands for the one model in it. Results go to standard output, everything
 else to standard error. Exit status: 0 done, 1 the file or the operation failed, or diff found a

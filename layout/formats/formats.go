@@ -1,5 +1,5 @@
 // Package formats lists the formats that are read, and recognises files by their bytes. A new format
-// is a package of its own and a line here.
+// is a package of its own, a name in package layout and a line here.
 package formats
 
 import (
