@@ -61,7 +61,7 @@ var roleNames = []struct {
 	role  role
 	names []string
 }{
-	// What sees or hears, which llama.cpp has in a file of its own, is no layer of the model. Qwen's w2 is a gate.
+	// Towers that see or hear are no layers of the model: llama.cpp has them in a file of their own. Qwen's w2 is a gate.
 	{otherRole, []string{"vision", "visual", "audio", "vpm.", "vit.", "conformer.", "qformer.", "resampler.", "mlp.w2.weight", "linear_attn.out_proj"}},
 	{attentionV, []string{
 		"attn_qkv.weight", "qkv_proj.weight", "query_key_value.weight", "attn.c_attn.weight", "Wqkv.weight", "wqkv.weight", "attn_kv_b.weight",
