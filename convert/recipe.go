@@ -399,10 +399,11 @@ func (p *Plan) typeFor(t *Tensor) (d layout.DType, fallback string) {
 	if row%256 == 0 || !ok {
 		return d, ""
 	}
+	why := fmt.Sprintf("rows no multiple of 256, as %v wants", d)
 	if row%32 != 0 {
-		instead = layout.F16
+		return layout.F16, why + ", nor of 32"
 	}
-	return instead, fmt.Sprintf("rows no multiple of 256, as %v wants", d)
+	return instead, why
 }
 
 // method names how the model is quantized; "" if nothing is re-encoded.

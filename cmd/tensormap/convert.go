@@ -190,7 +190,10 @@ func (opts *convertOptions) run(ctx context.Context, s terminal.Streams, args []
 		if err := opts.addSideFiles(ctx, s.Err, in, m, o); err != nil {
 			return err
 		}
-		reportUnmatched(s.Err, opts.keep, m)
+		reportUnmatched(s.Err, "keep", opts.keep, m)
+		for _, one := range opts.types {
+			reportUnmatched(s.Err, "type", one.match, m)
+		}
 		return nil
 	})
 }

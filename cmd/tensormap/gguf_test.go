@@ -92,13 +92,19 @@ func onlyMatch(t *testing.T, dir, pattern string) string {
 func TestConvertRecipes(t *testing.T) {
 	source := "../../testdata/safetensors/minilm-slice.safetensors"
 	out := filepath.Join(t.TempDir(), "m.gguf")
-	r := tensormap("convert", source, out, "--dtype", "q4_k_m", "--type", "*word_embeddings*=q8_0", "--dry-run")
-	if r.status != exitDone || !strings.Contains(r.stdout, "Q8_0") || strings.Contains(r.stderr, "rows no multiple") {
+	r := tensormap("convert", source, out, "--dtype", "q4_k_m", "--type", "*word_embeddings*=q8_0", "--type", "*Norm*=q8_0", "--type", "output*=q8_0", "--dry-run")
+	if r.status != exitDone || !strings.Contains(r.stdout, "Q8_0") || strings.Count(r.stderr, "matches no tensor") != 1 || !strings.Contains(r.stderr, "warning: --type output* matches no tensor; case counts\n") || strings.Contains(r.stderr, "rows no multiple") {
 		t.Errorf("%+v", r)
 	}
 	r = tensormap("convert", source, out, "--dtype", "q4_k_m", "--dry-run")
 	if r.status != exitDone || !strings.Contains(r.stderr, "written as Q8_0: 1 tensor (rows no multiple of 256, as Q6_K wants)") {
 		t.Errorf("%+v", r)
+	}
+	r = tensormap("convert", source, out, "--dtype", "q4_k_m", "--dry-run", "--json")
+	for _, says := range []string{`"reason":"a norm"`, `"reencoded":true,"reason":"rows no multiple of 256, as Q6_K wants"`} {
+		if !strings.Contains(r.stdout, says) {
+			t.Errorf("no %s in %s", says, r.stdout)
+		}
 	}
 	done(t, "convert", source, out, "--dtype", "q4_k_m")
 	if md := inspected(t, out).Metadata; md["general.file_type"] != 15.0 {

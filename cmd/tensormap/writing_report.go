@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -197,10 +198,10 @@ func reportCompressed(stderr io.Writer, p *convert.Plan) {
 		report.Size(raw), report.Size(stored), float64(raw)/float64(stored))
 }
 
-// reportUnmatched names the patterns of --keep that keep nothing: a wrong guess at how a
+// reportUnmatched names the patterns of a flag that match nothing: a wrong guess at how a
 // model spells its norms would be noticed late.
-func reportUnmatched(stderr io.Writer, keep glob.Patterns, m *loader.Model) {
-	for _, g := range keep {
+func reportUnmatched(stderr io.Writer, flag string, patterns glob.Patterns, m *loader.Model) {
+	for _, g := range patterns {
 		matched := false
 		for t := range m.Tensors() {
 			if matched = g.Match(t.Name()); matched {
@@ -208,7 +209,7 @@ func reportUnmatched(stderr io.Writer, keep glob.Patterns, m *loader.Model) {
 			}
 		}
 		if !matched {
-			fmt.Fprintf(stderr, "warning: --keep %s matches no tensor; case counts\n", terminal.Printable(g.Pattern))
+			fmt.Fprintf(stderr, "warning: --%s %s matches no tensor; case counts\n", flag, terminal.Printable(g.Pattern))
 		}
 	}
 }
@@ -281,6 +282,7 @@ type plannedJSON struct {
 	FromShape   []int        `json:"from_shape"`
 	StoredBytes uint64       `json:"stored_bytes"`
 	Reencoded   bool         `json:"reencoded"`
+	Reason      string       `json:"reason,omitempty"` // for another type than was asked for
 }
 
 // writePreviewJSON writes a line for each tensor, as inspect does.
@@ -294,7 +296,7 @@ func writePreviewJSON(w io.Writer, p *convert.Plan) error {
 	j.List("tensors")
 	for i := range p.Tensors {
 		t := &p.Tensors[i]
-		j.Row(plannedJSON{t.Name, t.To, report.OrEmpty(t.Shape), t.Bytes, t.From, t.Scheme, report.OrEmpty(t.FromShape()), t.FromBytes(), t.Reencoded})
+		j.Row(plannedJSON{t.Name, t.To, report.OrEmpty(t.Shape), t.Bytes, t.From, t.Scheme, report.OrEmpty(t.FromShape()), t.FromBytes(), t.Reencoded, cmp.Or(t.Kept, t.Changed, t.Fallback)})
 	}
 	j.Close()
 	return j.Err
