@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -58,7 +59,7 @@ func measure(ctx context.Context, path, vocab string, expand bool) error {
 		}
 		times = append(times, 1e3*best.Seconds())
 	}
-	how := "as stored, " + b.Layers[0].Up.Weight.DType().String()
+	how := "as stored, " + b.dtypes()
 	if expand {
 		how = "expanded to F32"
 	}
@@ -68,6 +69,19 @@ func measure(ctx context.Context, path, vocab string, expand bool) error {
 	}
 	fmt.Printf("| %s | %s | %.0f ms | %.2f ms | %.1f ms | %d MB |\n", filepath.Base(path), how, 1e3*ready.Seconds(), times[0], times[1], memory/1e6)
 	return nil
+}
+
+// dtypes names the types of the matrices of the layers.
+func (b *Model) dtypes() string {
+	var list []string
+	for i := range b.Layers {
+		for _, w := range b.Layers[i].matrices() {
+			if name := w.Weight.DType().String(); !slices.Contains(list, name) {
+				list = append(list, name)
+			}
+		}
+	}
+	return strings.Join(list, ", ")
 }
 
 // fastest returns the shortest time that Embed takes within two seconds.

@@ -46,6 +46,10 @@ type linear struct {
 	values []float32
 }
 
+func (l *layer) matrices() []*linear {
+	return []*linear{&l.Query, &l.Key, &l.Value, &l.Output, &l.Up, &l.Down}
+}
+
 // Model is a BERT whose weights stay where the loader has them.
 type Model struct {
 	weights
@@ -93,8 +97,7 @@ func NewModel(ctx context.Context, m *loader.Model) (*Model, error) {
 // Expand makes the model multiply by weights that are expanded to float32 and kept, for comparison.
 func (b *Model) Expand() error {
 	for i := range b.Layers {
-		l := &b.Layers[i]
-		for _, w := range []*linear{&l.Query, &l.Key, &l.Value, &l.Output, &l.Up, &l.Down} {
+		for _, w := range b.Layers[i].matrices() {
 			var err error
 			if w.values, err = w.Weight.Float32s(); err != nil {
 				return err
