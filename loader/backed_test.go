@@ -83,6 +83,10 @@ func (b *backed) Bring(ctx context.Context, off, n uint64) (kept bool, err error
 	return true, nil
 }
 
+func (b *backed) Has(off, n uint64) bool {
+	return !b.lacks(int64(off)/backedPage, (int64(off+n)+backedPage-1)/backedPage)
+}
+
 func (b *backed) open(t testing.TB, opts *loader.Options) *loader.Model {
 	t.Helper()
 	m, err := loader.OpenReaderAt(context.Background(), b, b.size, opts)

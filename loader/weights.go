@@ -123,6 +123,12 @@ func (s *checkpoint) Decodable(f *scheme.Form) error {
 // asksAfar reports whether the tensor's bytes, as they are stored, are asked for over a network.
 func (t Tensor) asksAfar() bool { return t.file.waits() && t.desc.Encoding == layout.Raw }
 
+// there reports whether all of the tensor's bytes, as they are stored, have come from afar and are kept by this system.
+func (t Tensor) there() bool {
+	b, ok := t.file.reader.(BackedReaderAt)
+	return ok && !t.logical() && b.Has(t.desc.Offset, t.desc.Stored)
+}
+
 // read reads the contents that have to be waited for, neighbours by one request.
 func (s *checkpoint) read(table *scheme.Table) error {
 	order := make([]int, len(table.Wants))

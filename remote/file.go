@@ -87,6 +87,11 @@ func (f *file) Bring(ctx context.Context, off, n uint64) (kept bool, err error) 
 	return f.part.Bring(ctx, int64(off), int64(n))
 }
 
+// Has reports whether n bytes at off are in Backing.
+func (f *file) Has(off, n uint64) bool {
+	return f.whole != nil || f.part.Has(int64(off), int64(n))
+}
+
 // ReadVector fills one buffer after another with the consecutive bytes from off on.
 func (f *file) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
 	var n int64

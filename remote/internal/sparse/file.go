@@ -273,6 +273,9 @@ type Vectored interface {
 	ReadVector(ctx context.Context, bufs [][]byte, off int64) error
 }
 
+// vectors are for ReadAt, which then allocates nothing for bytes that are there.
+var vectors = sync.Pool{New: func() any { return new([1][]byte) }}
+
 // ReadAt reads at an offset of size bytes as io.ReaderAt has it, by r's ReadVector.
 func ReadAt(ctx context.Context, r Vectored, size int64, p []byte, off int64) (int, error) {
 	if off < 0 {
@@ -280,9 +283,13 @@ func ReadAt(ctx context.Context, r Vectored, size int64, p []byte, off int64) (i
 	}
 	want := p[:min(int64(len(p)), max(size-off, 0))]
 	if len(want) > 0 {
-		if err := r.ReadVector(ctx, [][]byte{want}, off); err != nil {
+		one := vectors.Get().(*[1][]byte)
+		one[0] = want
+		if err := r.ReadVector(ctx, one[:], off); err != nil {
 			return 0, err
 		}
+		one[0] = nil
+		vectors.Put(one)
 	}
 	if len(want) < len(p) {
 		return len(want), io.EOF
