@@ -19,7 +19,7 @@ type Pulled struct {
 	Names []string
 }
 
-// Pull brings a model of the Hub to the cache: its weights, their index, and the files beside them
+// Pull brings the model at an address to the cache: its weights, their index, and the files beside them
 // for configuration, tokenizer and generation. It asks for nothing that is there. With Options.Loader.Trust
 // bytes are verified before they go into the cache. Files that were there are not: see [loader.VerifyFile].
 func Pull(ctx context.Context, address string, opts *Options) (*Pulled, error) {
