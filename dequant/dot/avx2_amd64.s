@@ -240,6 +240,155 @@ DATA window<>+48(SB)/8, $0x0000000000000000
 DATA window<>+56(SB)/8, $0x0000000000000000
 GLOBL window<>(SB), RODATA|NOPTR, $64
 
+// func q4_0ManyAVX2(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q4_0ManyAVX2(SB), NOSPLIT, $0-104
+	MOVQ dst_base+0(FP), DX
+	MOVQ rows_base+24(FP), BX
+	MOVQ xs_len+56(FP), SI
+	MOVQ acc_base+72(FP), AX
+	SHLQ $0x05, SI
+	ADDQ AX, SI
+
+row:
+	MOVQ acc_base+72(FP), AX
+	MOVQ xs_len+56(FP), CX
+
+clear:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	DECQ    CX
+	JNZ     clear
+	XORQ    CX, CX
+	MOVQ    groups+96(FP), AX
+
+group:
+	VMOVDQU        ones<>+0(SB), Y0
+	VMOVDQU        low_nibbles<>+0(SB), Y1
+	VBROADCASTI128 2(BX), Y2
+	VINSERTI128    $0x01, 74(BX), Y2, Y2
+	VPAND          Y1, Y2, Y3
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y1, Y2, Y2
+	VMOVDQU        Y3, (SI)
+	VMOVDQU        Y2, 32(SI)
+	VBROADCASTI128 20(BX), Y2
+	VINSERTI128    $0x01, 92(BX), Y2, Y2
+	VPAND          Y1, Y2, Y3
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y1, Y2, Y2
+	VMOVDQU        Y3, 64(SI)
+	VMOVDQU        Y2, 96(SI)
+	VBROADCASTI128 38(BX), Y2
+	VINSERTI128    $0x01, 110(BX), Y2, Y2
+	VPAND          Y1, Y2, Y3
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y1, Y2, Y2
+	VMOVDQU        Y3, 128(SI)
+	VMOVDQU        Y2, 160(SI)
+	VBROADCASTI128 56(BX), Y2
+	VINSERTI128    $0x01, 128(BX), Y2, Y2
+	VPAND          Y1, Y2, Y3
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y1, Y2, Y1
+	VMOVDQU        Y3, 192(SI)
+	VMOVDQU        Y1, 224(SI)
+	MOVWLZX        54(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           36(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           18(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           (BX), DI
+	MOVWLZX        126(BX), R8
+	SHLQ           $0x10, R8
+	MOVW           108(BX), R8
+	SHLQ           $0x10, R8
+	MOVW           90(BX), R8
+	SHLQ           $0x10, R8
+	MOVW           72(BX), R8
+	VMOVQ          DI, X1
+	VPINSRQ        $0x01, R8, X1, X1
+	VCVTPH2PS      X1, Y1
+	MOVQ           xs_base+48(FP), DI
+	MOVQ           acc_base+72(FP), R8
+	MOVQ           xs_len+56(FP), R9
+
+vector:
+	MOVQ        (DI), R10
+	ADDQ        CX, R10
+	VMOVUPS     (R8), Y2
+	VMOVDQU     (SI), Y3
+	VPMADDUBSW  (R10), Y3, Y3
+	VMOVDQU     32(SI), Y4
+	VPMADDUBSW  32(R10), Y4, Y4
+	VPADDW      Y4, Y3, Y3
+	VMOVDQU     64(SI), Y4
+	VPMADDUBSW  64(R10), Y4, Y4
+	VMOVDQU     96(SI), Y5
+	VPMADDUBSW  96(R10), Y5, Y5
+	VPADDW      Y5, Y4, Y4
+	VPUNPCKLDQ  Y4, Y3, Y5
+	VPUNPCKHDQ  Y4, Y3, Y3
+	VPADDW      Y5, Y3, Y3
+	VMOVDQU     128(SI), Y4
+	VPMADDUBSW  128(R10), Y4, Y4
+	VMOVDQU     160(SI), Y5
+	VPMADDUBSW  160(R10), Y5, Y5
+	VPADDW      Y5, Y4, Y4
+	VMOVDQU     192(SI), Y5
+	VPMADDUBSW  192(R10), Y5, Y5
+	VMOVDQU     224(SI), Y6
+	VPMADDUBSW  224(R10), Y6, Y6
+	VPADDW      Y6, Y5, Y5
+	VPUNPCKLDQ  Y5, Y4, Y6
+	VPUNPCKHDQ  Y5, Y4, Y4
+	VPADDW      Y6, Y4, Y4
+	VPUNPCKLQDQ Y4, Y3, Y5
+	VPUNPCKHQDQ Y4, Y3, Y3
+	VPADDW      Y5, Y3, Y3
+	VPMADDWD    Y0, Y3, Y3
+	VMOVDQU     288(R10), Y4
+	VPSLLD      $0x03, Y4, Y4
+	VPSUBD      Y4, Y3, Y3
+	VMULPS      256(R10), Y1, Y4
+	VCVTDQ2PS   Y3, Y3
+	VMULPS      Y4, Y3, Y3
+	VADDPS      Y3, Y2, Y2
+	VMOVUPS     Y2, (R8)
+	ADDQ        $0x08, DI
+	ADDQ        $0x20, R8
+	DECQ        R9
+	JNZ         vector
+	ADDQ        $0x00000090, BX
+	ADDQ        $0x00000180, CX
+	DECQ        AX
+	JNZ         group
+	MOVQ        acc_base+72(FP), AX
+	MOVQ        xs_len+56(FP), CX
+
+totals:
+	VMOVUPS      (AX), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	ADDQ         $0x20, AX
+	DECQ         CX
+	JNZ          totals
+	MOVQ         rows_base+24(FP), AX
+	MOVQ         rows_len+32(FP), CX
+	ADDQ         CX, AX
+	CMPQ         BX, AX
+	JNE          row
+	VZEROUPPER
+	RET
+
 // func q4_1AVX2(dst []float32, rows []byte, x *int8, blocks int)
 // Requires: AVX, AVX2, F16C
 TEXT ·q4_1AVX2(SB), NOSPLIT, $0-64
@@ -478,6 +627,171 @@ total:
 	ADDQ         $0x04, DX
 	DECQ         BX
 	JNZ          row
+	VZEROUPPER
+	RET
+
+// func q4_1ManyAVX2(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q4_1ManyAVX2(SB), NOSPLIT, $0-104
+	MOVQ dst_base+0(FP), DX
+	MOVQ rows_base+24(FP), BX
+	MOVQ xs_len+56(FP), SI
+	MOVQ acc_base+72(FP), AX
+	SHLQ $0x05, SI
+	ADDQ AX, SI
+
+row:
+	MOVQ acc_base+72(FP), AX
+	MOVQ xs_len+56(FP), CX
+
+clear:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	DECQ    CX
+	JNZ     clear
+	XORQ    CX, CX
+	MOVQ    groups+96(FP), AX
+
+group:
+	VMOVDQU        ones<>+0(SB), Y0
+	VMOVDQU        low_nibbles<>+0(SB), Y1
+	VBROADCASTI128 4(BX), Y2
+	VINSERTI128    $0x01, 84(BX), Y2, Y2
+	VPAND          Y1, Y2, Y3
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y1, Y2, Y2
+	VMOVDQU        Y3, (SI)
+	VMOVDQU        Y2, 32(SI)
+	VBROADCASTI128 24(BX), Y2
+	VINSERTI128    $0x01, 104(BX), Y2, Y2
+	VPAND          Y1, Y2, Y3
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y1, Y2, Y2
+	VMOVDQU        Y3, 64(SI)
+	VMOVDQU        Y2, 96(SI)
+	VBROADCASTI128 44(BX), Y2
+	VINSERTI128    $0x01, 124(BX), Y2, Y2
+	VPAND          Y1, Y2, Y3
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y1, Y2, Y2
+	VMOVDQU        Y3, 128(SI)
+	VMOVDQU        Y2, 160(SI)
+	VBROADCASTI128 64(BX), Y2
+	VINSERTI128    $0x01, 144(BX), Y2, Y2
+	VPAND          Y1, Y2, Y3
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y1, Y2, Y1
+	VMOVDQU        Y3, 192(SI)
+	VMOVDQU        Y1, 224(SI)
+	MOVWLZX        60(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           40(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           20(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           (BX), DI
+	MOVWLZX        140(BX), R8
+	SHLQ           $0x10, R8
+	MOVW           120(BX), R8
+	SHLQ           $0x10, R8
+	MOVW           100(BX), R8
+	SHLQ           $0x10, R8
+	MOVW           80(BX), R8
+	VMOVQ          DI, X1
+	VPINSRQ        $0x01, R8, X1, X1
+	VCVTPH2PS      X1, Y1
+	MOVWLZX        62(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           42(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           22(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           2(BX), DI
+	MOVWLZX        142(BX), R8
+	SHLQ           $0x10, R8
+	MOVW           122(BX), R8
+	SHLQ           $0x10, R8
+	MOVW           102(BX), R8
+	SHLQ           $0x10, R8
+	MOVW           82(BX), R8
+	VMOVQ          DI, X2
+	VPINSRQ        $0x01, R8, X2, X2
+	VCVTPH2PS      X2, Y2
+	MOVQ           xs_base+48(FP), DI
+	MOVQ           acc_base+72(FP), R8
+	MOVQ           xs_len+56(FP), R9
+
+vector:
+	MOVQ        (DI), R10
+	ADDQ        CX, R10
+	VMOVUPS     (R8), Y3
+	VMOVDQU     (SI), Y4
+	VPMADDUBSW  (R10), Y4, Y4
+	VMOVDQU     32(SI), Y5
+	VPMADDUBSW  32(R10), Y5, Y5
+	VPADDW      Y5, Y4, Y4
+	VMOVDQU     64(SI), Y5
+	VPMADDUBSW  64(R10), Y5, Y5
+	VMOVDQU     96(SI), Y6
+	VPMADDUBSW  96(R10), Y6, Y6
+	VPADDW      Y6, Y5, Y5
+	VPUNPCKLDQ  Y5, Y4, Y6
+	VPUNPCKHDQ  Y5, Y4, Y4
+	VPADDW      Y6, Y4, Y4
+	VMOVDQU     128(SI), Y5
+	VPMADDUBSW  128(R10), Y5, Y5
+	VMOVDQU     160(SI), Y6
+	VPMADDUBSW  160(R10), Y6, Y6
+	VPADDW      Y6, Y5, Y5
+	VMOVDQU     192(SI), Y6
+	VPMADDUBSW  192(R10), Y6, Y6
+	VMOVDQU     224(SI), Y7
+	VPMADDUBSW  224(R10), Y7, Y7
+	VPADDW      Y7, Y6, Y6
+	VPUNPCKLDQ  Y6, Y5, Y7
+	VPUNPCKHDQ  Y6, Y5, Y5
+	VPADDW      Y7, Y5, Y5
+	VPUNPCKLQDQ Y5, Y4, Y6
+	VPUNPCKHQDQ Y5, Y4, Y4
+	VPADDW      Y6, Y4, Y4
+	VPMADDWD    Y0, Y4, Y4
+	VMULPS      256(R10), Y1, Y5
+	VCVTDQ2PS   Y4, Y4
+	VMULPS      Y5, Y4, Y4
+	VADDPS      Y4, Y3, Y3
+	VMULPS      320(R10), Y2, Y4
+	VADDPS      Y4, Y3, Y3
+	VMOVUPS     Y3, (R8)
+	ADDQ        $0x08, DI
+	ADDQ        $0x20, R8
+	DECQ        R9
+	JNZ         vector
+	ADDQ        $0x000000a0, BX
+	ADDQ        $0x00000180, CX
+	DECQ        AX
+	JNZ         group
+	MOVQ        acc_base+72(FP), AX
+	MOVQ        xs_len+56(FP), CX
+
+totals:
+	VMOVUPS      (AX), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	ADDQ         $0x20, AX
+	DECQ         CX
+	JNZ          totals
+	MOVQ         rows_base+24(FP), AX
+	MOVQ         rows_len+32(FP), CX
+	ADDQ         CX, AX
+	CMPQ         BX, AX
+	JNE          row
 	VZEROUPPER
 	RET
 
@@ -829,6 +1143,210 @@ DATA second_bits<>+8(SB)/8, $0x0303030303030303
 DATA second_bits<>+16(SB)/8, $0x0202020202020202
 DATA second_bits<>+24(SB)/8, $0x0303030303030303
 GLOBL second_bits<>(SB), RODATA|NOPTR, $32
+
+// func q5_0ManyAVX2(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q5_0ManyAVX2(SB), NOSPLIT, $0-104
+	MOVQ dst_base+0(FP), DX
+	MOVQ rows_base+24(FP), BX
+	MOVQ xs_len+56(FP), SI
+	MOVQ acc_base+72(FP), AX
+	SHLQ $0x05, SI
+	ADDQ AX, SI
+
+row:
+	MOVQ acc_base+72(FP), AX
+	MOVQ xs_len+56(FP), CX
+
+clear:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	DECQ    CX
+	JNZ     clear
+	XORQ    CX, CX
+	MOVQ    groups+96(FP), AX
+
+group:
+	VMOVDQU        ones<>+0(SB), Y0
+	VMOVDQU        low_nibbles<>+0(SB), Y1
+	VMOVDQU        sixteen<>+0(SB), Y2
+	VMOVDQU        bit_masks<>+0(SB), Y3
+	VBROADCASTI128 6(BX), Y4
+	VINSERTI128    $0x01, 94(BX), Y4, Y4
+	VPBROADCASTD   2(BX), Y5
+	VPBROADCASTD   90(BX), Y6
+	VPBLENDD       $0xf0, Y6, Y5, Y5
+	VPAND          Y1, Y4, Y6
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        first_bits<>+0(SB), Y5, Y7
+	VPAND          Y3, Y7, Y7
+	VPCMPEQB       Y3, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPOR           Y7, Y6, Y6
+	VPSHUFB        second_bits<>+0(SB), Y5, Y5
+	VPAND          Y3, Y5, Y5
+	VPCMPEQB       Y3, Y5, Y5
+	VPAND          Y2, Y5, Y5
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        Y6, (SI)
+	VMOVDQU        Y4, 32(SI)
+	VBROADCASTI128 28(BX), Y4
+	VINSERTI128    $0x01, 116(BX), Y4, Y4
+	VPBROADCASTD   24(BX), Y5
+	VPBROADCASTD   112(BX), Y6
+	VPBLENDD       $0xf0, Y6, Y5, Y5
+	VPAND          Y1, Y4, Y6
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        first_bits<>+0(SB), Y5, Y7
+	VPAND          Y3, Y7, Y7
+	VPCMPEQB       Y3, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPOR           Y7, Y6, Y6
+	VPSHUFB        second_bits<>+0(SB), Y5, Y5
+	VPAND          Y3, Y5, Y5
+	VPCMPEQB       Y3, Y5, Y5
+	VPAND          Y2, Y5, Y5
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        Y6, 64(SI)
+	VMOVDQU        Y4, 96(SI)
+	VBROADCASTI128 50(BX), Y4
+	VINSERTI128    $0x01, 138(BX), Y4, Y4
+	VPBROADCASTD   46(BX), Y5
+	VPBROADCASTD   134(BX), Y6
+	VPBLENDD       $0xf0, Y6, Y5, Y5
+	VPAND          Y1, Y4, Y6
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        first_bits<>+0(SB), Y5, Y7
+	VPAND          Y3, Y7, Y7
+	VPCMPEQB       Y3, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPOR           Y7, Y6, Y6
+	VPSHUFB        second_bits<>+0(SB), Y5, Y5
+	VPAND          Y3, Y5, Y5
+	VPCMPEQB       Y3, Y5, Y5
+	VPAND          Y2, Y5, Y5
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        Y6, 128(SI)
+	VMOVDQU        Y4, 160(SI)
+	VBROADCASTI128 72(BX), Y4
+	VINSERTI128    $0x01, 160(BX), Y4, Y4
+	VPBROADCASTD   68(BX), Y5
+	VPBROADCASTD   156(BX), Y6
+	VPBLENDD       $0xf0, Y6, Y5, Y5
+	VPAND          Y1, Y4, Y6
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y1, Y4, Y1
+	VPSHUFB        first_bits<>+0(SB), Y5, Y4
+	VPAND          Y3, Y4, Y4
+	VPCMPEQB       Y3, Y4, Y4
+	VPAND          Y2, Y4, Y4
+	VPOR           Y4, Y6, Y6
+	VPSHUFB        second_bits<>+0(SB), Y5, Y4
+	VPAND          Y3, Y4, Y4
+	VPCMPEQB       Y3, Y4, Y4
+	VPAND          Y2, Y4, Y4
+	VPOR           Y4, Y1, Y1
+	VMOVDQU        Y6, 192(SI)
+	VMOVDQU        Y1, 224(SI)
+	MOVWLZX        66(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           44(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           22(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           (BX), DI
+	MOVWLZX        154(BX), R8
+	SHLQ           $0x10, R8
+	MOVW           132(BX), R8
+	SHLQ           $0x10, R8
+	MOVW           110(BX), R8
+	SHLQ           $0x10, R8
+	MOVW           88(BX), R8
+	VMOVQ          DI, X1
+	VPINSRQ        $0x01, R8, X1, X1
+	VCVTPH2PS      X1, Y1
+	MOVQ           xs_base+48(FP), DI
+	MOVQ           acc_base+72(FP), R8
+	MOVQ           xs_len+56(FP), R9
+
+vector:
+	MOVQ        (DI), R10
+	ADDQ        CX, R10
+	VMOVUPS     (R8), Y2
+	VMOVDQU     (SI), Y3
+	VPMADDUBSW  (R10), Y3, Y3
+	VMOVDQU     32(SI), Y4
+	VPMADDUBSW  32(R10), Y4, Y4
+	VPADDW      Y4, Y3, Y3
+	VMOVDQU     64(SI), Y4
+	VPMADDUBSW  64(R10), Y4, Y4
+	VMOVDQU     96(SI), Y5
+	VPMADDUBSW  96(R10), Y5, Y5
+	VPADDW      Y5, Y4, Y4
+	VPUNPCKLDQ  Y4, Y3, Y5
+	VPUNPCKHDQ  Y4, Y3, Y3
+	VPADDW      Y5, Y3, Y3
+	VPMADDWD    Y0, Y3, Y3
+	VMOVDQU     128(SI), Y4
+	VPMADDUBSW  128(R10), Y4, Y4
+	VMOVDQU     160(SI), Y5
+	VPMADDUBSW  160(R10), Y5, Y5
+	VPADDW      Y5, Y4, Y4
+	VMOVDQU     192(SI), Y5
+	VPMADDUBSW  192(R10), Y5, Y5
+	VMOVDQU     224(SI), Y6
+	VPMADDUBSW  224(R10), Y6, Y6
+	VPADDW      Y6, Y5, Y5
+	VPUNPCKLDQ  Y5, Y4, Y6
+	VPUNPCKHDQ  Y5, Y4, Y4
+	VPADDW      Y6, Y4, Y4
+	VPMADDWD    Y0, Y4, Y4
+	VPUNPCKLQDQ Y4, Y3, Y5
+	VPUNPCKHQDQ Y4, Y3, Y3
+	VPADDD      Y5, Y3, Y3
+	VMOVDQU     288(R10), Y4
+	VPSLLD      $0x04, Y4, Y4
+	VPSUBD      Y4, Y3, Y3
+	VMULPS      256(R10), Y1, Y4
+	VCVTDQ2PS   Y3, Y3
+	VMULPS      Y4, Y3, Y3
+	VADDPS      Y3, Y2, Y2
+	VMOVUPS     Y2, (R8)
+	ADDQ        $0x08, DI
+	ADDQ        $0x20, R8
+	DECQ        R9
+	JNZ         vector
+	ADDQ        $0x000000b0, BX
+	ADDQ        $0x00000180, CX
+	DECQ        AX
+	JNZ         group
+	MOVQ        acc_base+72(FP), AX
+	MOVQ        xs_len+56(FP), CX
+
+totals:
+	VMOVUPS      (AX), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	ADDQ         $0x20, AX
+	DECQ         CX
+	JNZ          totals
+	MOVQ         rows_base+24(FP), AX
+	MOVQ         rows_len+32(FP), CX
+	ADDQ         CX, AX
+	CMPQ         BX, AX
+	JNE          row
+	VZEROUPPER
+	RET
 
 // func q5_1AVX2(dst []float32, rows []byte, x *int8, blocks int)
 // Requires: AVX, AVX2, F16C
@@ -1182,6 +1700,226 @@ total:
 	VZEROUPPER
 	RET
 
+// func q5_1ManyAVX2(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q5_1ManyAVX2(SB), NOSPLIT, $0-104
+	MOVQ dst_base+0(FP), DX
+	MOVQ rows_base+24(FP), BX
+	MOVQ xs_len+56(FP), SI
+	MOVQ acc_base+72(FP), AX
+	SHLQ $0x05, SI
+	ADDQ AX, SI
+
+row:
+	MOVQ acc_base+72(FP), AX
+	MOVQ xs_len+56(FP), CX
+
+clear:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	DECQ    CX
+	JNZ     clear
+	XORQ    CX, CX
+	MOVQ    groups+96(FP), AX
+
+group:
+	VMOVDQU        ones<>+0(SB), Y0
+	VMOVDQU        low_nibbles<>+0(SB), Y1
+	VMOVDQU        sixteen<>+0(SB), Y2
+	VMOVDQU        bit_masks<>+0(SB), Y3
+	VBROADCASTI128 8(BX), Y4
+	VINSERTI128    $0x01, 104(BX), Y4, Y4
+	VPBROADCASTD   4(BX), Y5
+	VPBROADCASTD   100(BX), Y6
+	VPBLENDD       $0xf0, Y6, Y5, Y5
+	VPAND          Y1, Y4, Y6
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        first_bits<>+0(SB), Y5, Y7
+	VPAND          Y3, Y7, Y7
+	VPCMPEQB       Y3, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPOR           Y7, Y6, Y6
+	VPSHUFB        second_bits<>+0(SB), Y5, Y5
+	VPAND          Y3, Y5, Y5
+	VPCMPEQB       Y3, Y5, Y5
+	VPAND          Y2, Y5, Y5
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        Y6, (SI)
+	VMOVDQU        Y4, 32(SI)
+	VBROADCASTI128 32(BX), Y4
+	VINSERTI128    $0x01, 128(BX), Y4, Y4
+	VPBROADCASTD   28(BX), Y5
+	VPBROADCASTD   124(BX), Y6
+	VPBLENDD       $0xf0, Y6, Y5, Y5
+	VPAND          Y1, Y4, Y6
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        first_bits<>+0(SB), Y5, Y7
+	VPAND          Y3, Y7, Y7
+	VPCMPEQB       Y3, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPOR           Y7, Y6, Y6
+	VPSHUFB        second_bits<>+0(SB), Y5, Y5
+	VPAND          Y3, Y5, Y5
+	VPCMPEQB       Y3, Y5, Y5
+	VPAND          Y2, Y5, Y5
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        Y6, 64(SI)
+	VMOVDQU        Y4, 96(SI)
+	VBROADCASTI128 56(BX), Y4
+	VINSERTI128    $0x01, 152(BX), Y4, Y4
+	VPBROADCASTD   52(BX), Y5
+	VPBROADCASTD   148(BX), Y6
+	VPBLENDD       $0xf0, Y6, Y5, Y5
+	VPAND          Y1, Y4, Y6
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y1, Y4, Y4
+	VPSHUFB        first_bits<>+0(SB), Y5, Y7
+	VPAND          Y3, Y7, Y7
+	VPCMPEQB       Y3, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPOR           Y7, Y6, Y6
+	VPSHUFB        second_bits<>+0(SB), Y5, Y5
+	VPAND          Y3, Y5, Y5
+	VPCMPEQB       Y3, Y5, Y5
+	VPAND          Y2, Y5, Y5
+	VPOR           Y5, Y4, Y4
+	VMOVDQU        Y6, 128(SI)
+	VMOVDQU        Y4, 160(SI)
+	VBROADCASTI128 80(BX), Y4
+	VINSERTI128    $0x01, 176(BX), Y4, Y4
+	VPBROADCASTD   76(BX), Y5
+	VPBROADCASTD   172(BX), Y6
+	VPBLENDD       $0xf0, Y6, Y5, Y5
+	VPAND          Y1, Y4, Y6
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y1, Y4, Y1
+	VPSHUFB        first_bits<>+0(SB), Y5, Y4
+	VPAND          Y3, Y4, Y4
+	VPCMPEQB       Y3, Y4, Y4
+	VPAND          Y2, Y4, Y4
+	VPOR           Y4, Y6, Y6
+	VPSHUFB        second_bits<>+0(SB), Y5, Y4
+	VPAND          Y3, Y4, Y4
+	VPCMPEQB       Y3, Y4, Y4
+	VPAND          Y2, Y4, Y4
+	VPOR           Y4, Y1, Y1
+	VMOVDQU        Y6, 192(SI)
+	VMOVDQU        Y1, 224(SI)
+	MOVWLZX        72(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           48(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           24(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           (BX), DI
+	MOVWLZX        168(BX), R8
+	SHLQ           $0x10, R8
+	MOVW           144(BX), R8
+	SHLQ           $0x10, R8
+	MOVW           120(BX), R8
+	SHLQ           $0x10, R8
+	MOVW           96(BX), R8
+	VMOVQ          DI, X1
+	VPINSRQ        $0x01, R8, X1, X1
+	VCVTPH2PS      X1, Y1
+	MOVWLZX        74(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           50(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           26(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           2(BX), DI
+	MOVWLZX        170(BX), R8
+	SHLQ           $0x10, R8
+	MOVW           146(BX), R8
+	SHLQ           $0x10, R8
+	MOVW           122(BX), R8
+	SHLQ           $0x10, R8
+	MOVW           98(BX), R8
+	VMOVQ          DI, X2
+	VPINSRQ        $0x01, R8, X2, X2
+	VCVTPH2PS      X2, Y2
+	MOVQ           xs_base+48(FP), DI
+	MOVQ           acc_base+72(FP), R8
+	MOVQ           xs_len+56(FP), R9
+
+vector:
+	MOVQ        (DI), R10
+	ADDQ        CX, R10
+	VMOVUPS     (R8), Y3
+	VMOVDQU     (SI), Y4
+	VPMADDUBSW  (R10), Y4, Y4
+	VMOVDQU     32(SI), Y5
+	VPMADDUBSW  32(R10), Y5, Y5
+	VPADDW      Y5, Y4, Y4
+	VMOVDQU     64(SI), Y5
+	VPMADDUBSW  64(R10), Y5, Y5
+	VMOVDQU     96(SI), Y6
+	VPMADDUBSW  96(R10), Y6, Y6
+	VPADDW      Y6, Y5, Y5
+	VPUNPCKLDQ  Y5, Y4, Y6
+	VPUNPCKHDQ  Y5, Y4, Y4
+	VPADDW      Y6, Y4, Y4
+	VPMADDWD    Y0, Y4, Y4
+	VMOVDQU     128(SI), Y5
+	VPMADDUBSW  128(R10), Y5, Y5
+	VMOVDQU     160(SI), Y6
+	VPMADDUBSW  160(R10), Y6, Y6
+	VPADDW      Y6, Y5, Y5
+	VMOVDQU     192(SI), Y6
+	VPMADDUBSW  192(R10), Y6, Y6
+	VMOVDQU     224(SI), Y7
+	VPMADDUBSW  224(R10), Y7, Y7
+	VPADDW      Y7, Y6, Y6
+	VPUNPCKLDQ  Y6, Y5, Y7
+	VPUNPCKHDQ  Y6, Y5, Y5
+	VPADDW      Y7, Y5, Y5
+	VPMADDWD    Y0, Y5, Y5
+	VPUNPCKLQDQ Y5, Y4, Y6
+	VPUNPCKHQDQ Y5, Y4, Y4
+	VPADDD      Y6, Y4, Y4
+	VMULPS      256(R10), Y1, Y5
+	VCVTDQ2PS   Y4, Y4
+	VMULPS      Y5, Y4, Y4
+	VADDPS      Y4, Y3, Y3
+	VMULPS      320(R10), Y2, Y4
+	VADDPS      Y4, Y3, Y3
+	VMOVUPS     Y3, (R8)
+	ADDQ        $0x08, DI
+	ADDQ        $0x20, R8
+	DECQ        R9
+	JNZ         vector
+	ADDQ        $0x000000c0, BX
+	ADDQ        $0x00000180, CX
+	DECQ        AX
+	JNZ         group
+	MOVQ        acc_base+72(FP), AX
+	MOVQ        xs_len+56(FP), CX
+
+totals:
+	VMOVUPS      (AX), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	ADDQ         $0x20, AX
+	DECQ         CX
+	JNZ          totals
+	MOVQ         rows_base+24(FP), AX
+	MOVQ         rows_len+32(FP), CX
+	ADDQ         CX, AX
+	CMPQ         BX, AX
+	JNE          row
+	VZEROUPPER
+	RET
+
 // func q8_0AVX2(dst []float32, rows []byte, x *int8, blocks int)
 // Requires: AVX, AVX2, F16C
 TEXT ·q8_0AVX2(SB), NOSPLIT, $0-64
@@ -1434,6 +2172,166 @@ total:
 	ADDQ         $0x04, DX
 	DECQ         BX
 	JNZ          row
+	VZEROUPPER
+	RET
+
+// func q8_0ManyAVX2(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q8_0ManyAVX2(SB), NOSPLIT, $0-104
+	MOVQ dst_base+0(FP), DX
+	MOVQ rows_base+24(FP), BX
+	MOVQ xs_len+56(FP), SI
+	MOVQ acc_base+72(FP), AX
+	SHLQ $0x05, SI
+	ADDQ AX, SI
+
+row:
+	MOVQ acc_base+72(FP), AX
+	MOVQ xs_len+56(FP), CX
+
+clear:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	DECQ    CX
+	JNZ     clear
+	XORQ    CX, CX
+	MOVQ    groups+96(FP), AX
+
+group:
+	VMOVDQU     ones<>+0(SB), Y0
+	VMOVDQU     2(BX), Y1
+	VPERM2I128  $0x31, 138(BX), Y1, Y2
+	VINSERTI128 $0x01, 138(BX), Y1, Y1
+	VMOVDQU     Y1, (SI)
+	VMOVDQU     Y2, 32(SI)
+	VMOVDQU     36(BX), Y1
+	VPERM2I128  $0x31, 172(BX), Y1, Y2
+	VINSERTI128 $0x01, 172(BX), Y1, Y1
+	VMOVDQU     Y1, 64(SI)
+	VMOVDQU     Y2, 96(SI)
+	VMOVDQU     70(BX), Y1
+	VPERM2I128  $0x31, 206(BX), Y1, Y2
+	VINSERTI128 $0x01, 206(BX), Y1, Y1
+	VMOVDQU     Y1, 128(SI)
+	VMOVDQU     Y2, 160(SI)
+	VMOVDQU     104(BX), Y1
+	VPERM2I128  $0x31, 240(BX), Y1, Y2
+	VINSERTI128 $0x01, 240(BX), Y1, Y1
+	VMOVDQU     Y1, 192(SI)
+	VMOVDQU     Y2, 224(SI)
+	MOVWLZX     102(BX), DI
+	SHLQ        $0x10, DI
+	MOVW        68(BX), DI
+	SHLQ        $0x10, DI
+	MOVW        34(BX), DI
+	SHLQ        $0x10, DI
+	MOVW        (BX), DI
+	MOVWLZX     238(BX), R8
+	SHLQ        $0x10, R8
+	MOVW        204(BX), R8
+	SHLQ        $0x10, R8
+	MOVW        170(BX), R8
+	SHLQ        $0x10, R8
+	MOVW        136(BX), R8
+	VMOVQ       DI, X1
+	VPINSRQ     $0x01, R8, X1, X1
+	VCVTPH2PS   X1, Y1
+	MOVQ        xs_base+48(FP), DI
+	MOVQ        acc_base+72(FP), R8
+	MOVQ        xs_len+56(FP), R9
+
+vector:
+	MOVQ        (DI), R10
+	ADDQ        CX, R10
+	VMOVUPS     (R8), Y2
+	VMOVDQU     (R10), Y3
+	VPSIGNB     (SI), Y3, Y3
+	VPABSB      (SI), Y4
+	VPMADDUBSW  Y3, Y4, Y4
+	VPMADDWD    Y0, Y4, Y4
+	VMOVDQU     32(R10), Y3
+	VPSIGNB     32(SI), Y3, Y3
+	VPABSB      32(SI), Y5
+	VPMADDUBSW  Y3, Y5, Y5
+	VPMADDWD    Y0, Y5, Y5
+	VPADDD      Y5, Y4, Y4
+	VMOVDQU     64(R10), Y3
+	VPSIGNB     64(SI), Y3, Y3
+	VPABSB      64(SI), Y5
+	VPMADDUBSW  Y3, Y5, Y5
+	VPMADDWD    Y0, Y5, Y5
+	VMOVDQU     96(R10), Y3
+	VPSIGNB     96(SI), Y3, Y3
+	VPABSB      96(SI), Y6
+	VPMADDUBSW  Y3, Y6, Y6
+	VPMADDWD    Y0, Y6, Y6
+	VPADDD      Y6, Y5, Y5
+	VPUNPCKLDQ  Y5, Y4, Y3
+	VPUNPCKHDQ  Y5, Y4, Y4
+	VPADDD      Y3, Y4, Y4
+	VMOVDQU     128(R10), Y3
+	VPSIGNB     128(SI), Y3, Y3
+	VPABSB      128(SI), Y5
+	VPMADDUBSW  Y3, Y5, Y5
+	VPMADDWD    Y0, Y5, Y5
+	VMOVDQU     160(R10), Y3
+	VPSIGNB     160(SI), Y3, Y3
+	VPABSB      160(SI), Y6
+	VPMADDUBSW  Y3, Y6, Y6
+	VPMADDWD    Y0, Y6, Y6
+	VPADDD      Y6, Y5, Y5
+	VMOVDQU     192(R10), Y3
+	VPSIGNB     192(SI), Y3, Y3
+	VPABSB      192(SI), Y6
+	VPMADDUBSW  Y3, Y6, Y6
+	VPMADDWD    Y0, Y6, Y6
+	VMOVDQU     224(R10), Y3
+	VPSIGNB     224(SI), Y3, Y3
+	VPABSB      224(SI), Y7
+	VPMADDUBSW  Y3, Y7, Y7
+	VPMADDWD    Y0, Y7, Y7
+	VPADDD      Y7, Y6, Y6
+	VPUNPCKLDQ  Y6, Y5, Y3
+	VPUNPCKHDQ  Y6, Y5, Y5
+	VPADDD      Y3, Y5, Y5
+	VPUNPCKLQDQ Y5, Y4, Y3
+	VPUNPCKHQDQ Y5, Y4, Y4
+	VPADDD      Y3, Y4, Y4
+	VMULPS      256(R10), Y1, Y3
+	VCVTDQ2PS   Y4, Y4
+	VMULPS      Y3, Y4, Y4
+	VADDPS      Y4, Y2, Y2
+	VMOVUPS     Y2, (R8)
+	ADDQ        $0x08, DI
+	ADDQ        $0x20, R8
+	DECQ        R9
+	JNZ         vector
+	ADDQ        $0x00000110, BX
+	ADDQ        $0x00000180, CX
+	DECQ        AX
+	JNZ         group
+	MOVQ        acc_base+72(FP), AX
+	MOVQ        xs_len+56(FP), CX
+
+totals:
+	VMOVUPS      (AX), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	ADDQ         $0x20, AX
+	DECQ         CX
+	JNZ          totals
+	MOVQ         rows_base+24(FP), AX
+	MOVQ         rows_len+32(FP), CX
+	ADDQ         CX, AX
+	CMPQ         BX, AX
+	JNE          row
 	VZEROUPPER
 	RET
 
@@ -1736,6 +2634,184 @@ total:
 	VZEROUPPER
 	RET
 
+// func iq4_NLManyAVX2(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+// Requires: AVX, AVX2, F16C
+TEXT ·iq4_NLManyAVX2(SB), NOSPLIT, $0-104
+	MOVQ dst_base+0(FP), DX
+	MOVQ rows_base+24(FP), BX
+	MOVQ xs_len+56(FP), SI
+	MOVQ acc_base+72(FP), AX
+	SHLQ $0x05, SI
+	ADDQ AX, SI
+
+row:
+	MOVQ acc_base+72(FP), AX
+	MOVQ xs_len+56(FP), CX
+
+clear:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	DECQ    CX
+	JNZ     clear
+	XORQ    CX, CX
+	MOVQ    groups+96(FP), AX
+
+group:
+	VMOVDQU        ones<>+0(SB), Y0
+	VMOVDQU        low_nibbles<>+0(SB), Y1
+	VMOVDQU        iq4_values_0<>+0(SB), Y2
+	VBROADCASTI128 2(BX), Y3
+	VINSERTI128    $0x01, 74(BX), Y3, Y3
+	VPAND          Y1, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPSHUFB        Y4, Y2, Y4
+	VPSHUFB        Y3, Y2, Y3
+	VMOVDQU        Y4, (SI)
+	VMOVDQU        Y3, 32(SI)
+	VBROADCASTI128 20(BX), Y3
+	VINSERTI128    $0x01, 92(BX), Y3, Y3
+	VPAND          Y1, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPSHUFB        Y4, Y2, Y4
+	VPSHUFB        Y3, Y2, Y3
+	VMOVDQU        Y4, 64(SI)
+	VMOVDQU        Y3, 96(SI)
+	VBROADCASTI128 38(BX), Y3
+	VINSERTI128    $0x01, 110(BX), Y3, Y3
+	VPAND          Y1, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPSHUFB        Y4, Y2, Y4
+	VPSHUFB        Y3, Y2, Y3
+	VMOVDQU        Y4, 128(SI)
+	VMOVDQU        Y3, 160(SI)
+	VBROADCASTI128 56(BX), Y3
+	VINSERTI128    $0x01, 128(BX), Y3, Y3
+	VPAND          Y1, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y1, Y3, Y1
+	VPSHUFB        Y4, Y2, Y4
+	VPSHUFB        Y1, Y2, Y1
+	VMOVDQU        Y4, 192(SI)
+	VMOVDQU        Y1, 224(SI)
+	MOVWLZX        54(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           36(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           18(BX), DI
+	SHLQ           $0x10, DI
+	MOVW           (BX), DI
+	MOVWLZX        126(BX), R8
+	SHLQ           $0x10, R8
+	MOVW           108(BX), R8
+	SHLQ           $0x10, R8
+	MOVW           90(BX), R8
+	SHLQ           $0x10, R8
+	MOVW           72(BX), R8
+	VMOVQ          DI, X1
+	VPINSRQ        $0x01, R8, X1, X1
+	VCVTPH2PS      X1, Y1
+	MOVQ           xs_base+48(FP), DI
+	MOVQ           acc_base+72(FP), R8
+	MOVQ           xs_len+56(FP), R9
+
+vector:
+	MOVQ        (DI), R10
+	ADDQ        CX, R10
+	VMOVUPS     (R8), Y2
+	VMOVDQU     (R10), Y3
+	VPSIGNB     (SI), Y3, Y3
+	VPABSB      (SI), Y4
+	VPMADDUBSW  Y3, Y4, Y4
+	VPMADDWD    Y0, Y4, Y4
+	VMOVDQU     32(R10), Y3
+	VPSIGNB     32(SI), Y3, Y3
+	VPABSB      32(SI), Y5
+	VPMADDUBSW  Y3, Y5, Y5
+	VPMADDWD    Y0, Y5, Y5
+	VPADDD      Y5, Y4, Y4
+	VMOVDQU     64(R10), Y3
+	VPSIGNB     64(SI), Y3, Y3
+	VPABSB      64(SI), Y5
+	VPMADDUBSW  Y3, Y5, Y5
+	VPMADDWD    Y0, Y5, Y5
+	VMOVDQU     96(R10), Y3
+	VPSIGNB     96(SI), Y3, Y3
+	VPABSB      96(SI), Y6
+	VPMADDUBSW  Y3, Y6, Y6
+	VPMADDWD    Y0, Y6, Y6
+	VPADDD      Y6, Y5, Y5
+	VPUNPCKLDQ  Y5, Y4, Y3
+	VPUNPCKHDQ  Y5, Y4, Y4
+	VPADDD      Y3, Y4, Y4
+	VMOVDQU     128(R10), Y3
+	VPSIGNB     128(SI), Y3, Y3
+	VPABSB      128(SI), Y5
+	VPMADDUBSW  Y3, Y5, Y5
+	VPMADDWD    Y0, Y5, Y5
+	VMOVDQU     160(R10), Y3
+	VPSIGNB     160(SI), Y3, Y3
+	VPABSB      160(SI), Y6
+	VPMADDUBSW  Y3, Y6, Y6
+	VPMADDWD    Y0, Y6, Y6
+	VPADDD      Y6, Y5, Y5
+	VMOVDQU     192(R10), Y3
+	VPSIGNB     192(SI), Y3, Y3
+	VPABSB      192(SI), Y6
+	VPMADDUBSW  Y3, Y6, Y6
+	VPMADDWD    Y0, Y6, Y6
+	VMOVDQU     224(R10), Y3
+	VPSIGNB     224(SI), Y3, Y3
+	VPABSB      224(SI), Y7
+	VPMADDUBSW  Y3, Y7, Y7
+	VPMADDWD    Y0, Y7, Y7
+	VPADDD      Y7, Y6, Y6
+	VPUNPCKLDQ  Y6, Y5, Y3
+	VPUNPCKHDQ  Y6, Y5, Y5
+	VPADDD      Y3, Y5, Y5
+	VPUNPCKLQDQ Y5, Y4, Y3
+	VPUNPCKHQDQ Y5, Y4, Y4
+	VPADDD      Y3, Y4, Y4
+	VMULPS      256(R10), Y1, Y3
+	VCVTDQ2PS   Y4, Y4
+	VMULPS      Y3, Y4, Y4
+	VADDPS      Y4, Y2, Y2
+	VMOVUPS     Y2, (R8)
+	ADDQ        $0x08, DI
+	ADDQ        $0x20, R8
+	DECQ        R9
+	JNZ         vector
+	ADDQ        $0x00000090, BX
+	ADDQ        $0x00000180, CX
+	DECQ        AX
+	JNZ         group
+	MOVQ        acc_base+72(FP), AX
+	MOVQ        xs_len+56(FP), CX
+
+totals:
+	VMOVUPS      (AX), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	ADDQ         $0x20, AX
+	DECQ         CX
+	JNZ          totals
+	MOVQ         rows_base+24(FP), AX
+	MOVQ         rows_len+32(FP), CX
+	ADDQ         CX, AX
+	CMPQ         BX, AX
+	JNE          row
+	VZEROUPPER
+	RET
+
 DATA fp4_values<>+0(SB)/8, $0x181412100f0e0d0c
 DATA fp4_values<>+8(SB)/8, $0x00040608090a0b0c
 DATA fp4_values<>+16(SB)/8, $0x181412100f0e0d0c
@@ -2027,6 +3103,173 @@ DATA one<>+16(SB)/8, $0x0000000100000001
 DATA one<>+24(SB)/8, $0x0000000100000001
 GLOBL one<>(SB), RODATA|NOPTR, $32
 
+// func mxfp4ManyAVX2(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+// Requires: AVX, AVX2
+TEXT ·mxfp4ManyAVX2(SB), NOSPLIT, $0-104
+	MOVQ dst_base+0(FP), DX
+	MOVQ rows_base+24(FP), BX
+	MOVQ xs_len+56(FP), SI
+	MOVQ acc_base+72(FP), AX
+	SHLQ $0x05, SI
+	ADDQ AX, SI
+
+row:
+	MOVQ acc_base+72(FP), AX
+	MOVQ xs_len+56(FP), CX
+
+clear:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	DECQ    CX
+	JNZ     clear
+	XORQ    CX, CX
+	MOVQ    groups+96(FP), AX
+
+group:
+	VMOVDQU        ones<>+0(SB), Y0
+	VMOVDQU        low_nibbles<>+0(SB), Y1
+	VMOVDQU        fp4_values<>+0(SB), Y2
+	VBROADCASTI128 1(BX), Y3
+	VINSERTI128    $0x01, 69(BX), Y3, Y3
+	VPAND          Y1, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPSHUFB        Y4, Y2, Y4
+	VPSHUFB        Y3, Y2, Y3
+	VMOVDQU        Y4, (SI)
+	VMOVDQU        Y3, 32(SI)
+	VBROADCASTI128 18(BX), Y3
+	VINSERTI128    $0x01, 86(BX), Y3, Y3
+	VPAND          Y1, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPSHUFB        Y4, Y2, Y4
+	VPSHUFB        Y3, Y2, Y3
+	VMOVDQU        Y4, 64(SI)
+	VMOVDQU        Y3, 96(SI)
+	VBROADCASTI128 35(BX), Y3
+	VINSERTI128    $0x01, 103(BX), Y3, Y3
+	VPAND          Y1, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y1, Y3, Y3
+	VPSHUFB        Y4, Y2, Y4
+	VPSHUFB        Y3, Y2, Y3
+	VMOVDQU        Y4, 128(SI)
+	VMOVDQU        Y3, 160(SI)
+	VBROADCASTI128 52(BX), Y3
+	VINSERTI128    $0x01, 120(BX), Y3, Y3
+	VPAND          Y1, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y1, Y3, Y1
+	VPSHUFB        Y4, Y2, Y4
+	VPSHUFB        Y1, Y2, Y1
+	VMOVDQU        Y4, 192(SI)
+	VMOVDQU        Y1, 224(SI)
+	VPBROADCASTD   (BX), Y1
+	VPBROADCASTD   17(BX), Y2
+	VPBLENDD       $0x02, Y2, Y1, Y1
+	VPBROADCASTD   34(BX), Y2
+	VPBROADCASTD   51(BX), Y3
+	VPBLENDD       $0x08, Y3, Y2, Y2
+	VPBROADCASTD   68(BX), Y3
+	VPBROADCASTD   85(BX), Y4
+	VPBLENDD       $0x20, Y4, Y3, Y3
+	VPBROADCASTD   102(BX), Y4
+	VPBROADCASTD   119(BX), Y5
+	VPBLENDD       $0x80, Y5, Y4, Y4
+	VPBLENDD       $0x0c, Y2, Y1, Y1
+	VPBLENDD       $0xc0, Y4, Y3, Y3
+	VPBLENDD       $0xf0, Y3, Y1, Y1
+	VPAND          low_bytes<>+0(SB), Y1, Y1
+	VPADDD         minus_one<>+0(SB), Y1, Y2
+	VPSLLD         $0x17, Y2, Y2
+	VMOVDQU        subnormal<>+0(SB), Y3
+	VPSLLVD        Y1, Y3, Y3
+	VPCMPGTD       one<>+0(SB), Y1, Y1
+	VPBLENDVB      Y1, Y2, Y3, Y3
+	MOVQ           xs_base+48(FP), DI
+	MOVQ           acc_base+72(FP), R8
+	MOVQ           xs_len+56(FP), R9
+
+vector:
+	MOVQ        (DI), R10
+	ADDQ        CX, R10
+	VMOVUPS     (R8), Y1
+	VMOVDQU     (SI), Y2
+	VPMADDUBSW  (R10), Y2, Y2
+	VMOVDQU     32(SI), Y4
+	VPMADDUBSW  32(R10), Y4, Y4
+	VPADDW      Y4, Y2, Y2
+	VMOVDQU     64(SI), Y4
+	VPMADDUBSW  64(R10), Y4, Y4
+	VMOVDQU     96(SI), Y5
+	VPMADDUBSW  96(R10), Y5, Y5
+	VPADDW      Y5, Y4, Y4
+	VPUNPCKLDQ  Y4, Y2, Y5
+	VPUNPCKHDQ  Y4, Y2, Y2
+	VPADDW      Y5, Y2, Y2
+	VPMADDWD    Y0, Y2, Y2
+	VMOVDQU     128(SI), Y4
+	VPMADDUBSW  128(R10), Y4, Y4
+	VMOVDQU     160(SI), Y5
+	VPMADDUBSW  160(R10), Y5, Y5
+	VPADDW      Y5, Y4, Y4
+	VMOVDQU     192(SI), Y5
+	VPMADDUBSW  192(R10), Y5, Y5
+	VMOVDQU     224(SI), Y6
+	VPMADDUBSW  224(R10), Y6, Y6
+	VPADDW      Y6, Y5, Y5
+	VPUNPCKLDQ  Y5, Y4, Y6
+	VPUNPCKHDQ  Y5, Y4, Y4
+	VPADDW      Y6, Y4, Y4
+	VPMADDWD    Y0, Y4, Y4
+	VPUNPCKLQDQ Y4, Y2, Y5
+	VPUNPCKHQDQ Y4, Y2, Y2
+	VPADDD      Y5, Y2, Y2
+	VMOVDQU     288(R10), Y4
+	VPSLLD      $0x03, Y4, Y4
+	VPSUBD      Y4, Y2, Y2
+	VMOVDQU     288(R10), Y4
+	VPSLLD      $0x02, Y4, Y4
+	VPSUBD      Y4, Y2, Y2
+	VMULPS      256(R10), Y3, Y4
+	VCVTDQ2PS   Y2, Y2
+	VMULPS      Y4, Y2, Y2
+	VADDPS      Y2, Y1, Y1
+	VMOVUPS     Y1, (R8)
+	ADDQ        $0x08, DI
+	ADDQ        $0x20, R8
+	DECQ        R9
+	JNZ         vector
+	ADDQ        $0x00000088, BX
+	ADDQ        $0x00000180, CX
+	DECQ        AX
+	JNZ         group
+	MOVQ        acc_base+72(FP), AX
+	MOVQ        xs_len+56(FP), CX
+
+totals:
+	VMOVUPS      (AX), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	ADDQ         $0x20, AX
+	DECQ         CX
+	JNZ          totals
+	MOVQ         rows_base+24(FP), AX
+	MOVQ         rows_len+32(FP), CX
+	ADDQ         CX, AX
+	CMPQ         BX, AX
+	JNE          row
+	VZEROUPPER
+	RET
+
 // func nvfp4AVX2(dst []float32, rows []byte, x *int8, blocks int)
 // Requires: AVX, AVX2, F16C
 TEXT ·nvfp4AVX2(SB), NOSPLIT, $0-64
@@ -2204,6 +3447,203 @@ DATA twelve<>+8(SB)/8, $0x0000000c0000000c
 DATA twelve<>+16(SB)/8, $0x0000000c0000000c
 DATA twelve<>+24(SB)/8, $0x0000000c0000000c
 GLOBL twelve<>(SB), RODATA|NOPTR, $32
+
+// func nvfp4ManyAVX2(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+// Requires: AVX, AVX2, F16C
+TEXT ·nvfp4ManyAVX2(SB), NOSPLIT, $0-104
+	MOVQ dst_base+0(FP), DX
+	MOVQ rows_base+24(FP), BX
+	MOVQ xs_len+56(FP), SI
+	MOVQ acc_base+72(FP), AX
+	SHLQ $0x05, SI
+	ADDQ AX, SI
+
+row:
+	MOVQ acc_base+72(FP), AX
+	MOVQ xs_len+56(FP), CX
+
+clear:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	DECQ    CX
+	JNZ     clear
+	XORQ    CX, CX
+	MOVQ    groups+96(FP), AX
+
+group:
+	VMOVDQU      low_nibbles<>+0(SB), Y0
+	VMOVDQU      fp4_values<>+0(SB), Y1
+	VMOVD        (BX), X2
+	VPINSRD      $0x01, 36(BX), X2, X2
+	VPINSRD      $0x02, 72(BX), X2, X2
+	VPINSRD      $0x03, 108(BX), X2, X2
+	VPSHUFB      even_odd_bytes<>+0(SB), X2, X2
+	VPMOVZXBW    X2, Y2
+	VPCMPEQW     no_scale<>+0(SB), Y2, Y3
+	VPANDN       Y2, Y3, Y2
+	VPAND        no_scale<>+0(SB), Y2, Y2
+	VPSLLW       $0x07, Y2, Y2
+	VCVTPH2PS    X2, Y3
+	VMULPS       scale_bias<>+0(SB), Y3, Y3
+	VEXTRACTI128 $0x01, Y2, X2
+	VCVTPH2PS    X2, Y2
+	VMULPS       scale_bias<>+0(SB), Y2, Y2
+	VPBROADCASTQ 4(BX), Y4
+	VPBROADCASTQ 76(BX), Y5
+	VPBLENDD     $0xf0, Y5, Y4, Y4
+	VPSRLVQ      nibble_shifts<>+0(SB), Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPSHUFB      Y4, Y1, Y4
+	VMOVDQU      Y4, (SI)
+	VPBROADCASTQ 12(BX), Y4
+	VPBROADCASTQ 84(BX), Y5
+	VPBLENDD     $0xf0, Y5, Y4, Y4
+	VPSRLVQ      nibble_shifts<>+0(SB), Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPSHUFB      Y4, Y1, Y4
+	VMOVDQU      Y4, 32(SI)
+	VPBROADCASTQ 20(BX), Y4
+	VPBROADCASTQ 92(BX), Y5
+	VPBLENDD     $0xf0, Y5, Y4, Y4
+	VPSRLVQ      nibble_shifts<>+0(SB), Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPSHUFB      Y4, Y1, Y4
+	VMOVDQU      Y4, 64(SI)
+	VPBROADCASTQ 28(BX), Y4
+	VPBROADCASTQ 100(BX), Y5
+	VPBLENDD     $0xf0, Y5, Y4, Y4
+	VPSRLVQ      nibble_shifts<>+0(SB), Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPSHUFB      Y4, Y1, Y4
+	VMOVDQU      Y4, 96(SI)
+	VPBROADCASTQ 40(BX), Y4
+	VPBROADCASTQ 112(BX), Y5
+	VPBLENDD     $0xf0, Y5, Y4, Y4
+	VPSRLVQ      nibble_shifts<>+0(SB), Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPSHUFB      Y4, Y1, Y4
+	VMOVDQU      Y4, 128(SI)
+	VPBROADCASTQ 48(BX), Y4
+	VPBROADCASTQ 120(BX), Y5
+	VPBLENDD     $0xf0, Y5, Y4, Y4
+	VPSRLVQ      nibble_shifts<>+0(SB), Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPSHUFB      Y4, Y1, Y4
+	VMOVDQU      Y4, 160(SI)
+	VPBROADCASTQ 56(BX), Y4
+	VPBROADCASTQ 128(BX), Y5
+	VPBLENDD     $0xf0, Y5, Y4, Y4
+	VPSRLVQ      nibble_shifts<>+0(SB), Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPSHUFB      Y4, Y1, Y4
+	VMOVDQU      Y4, 192(SI)
+	VPBROADCASTQ 64(BX), Y4
+	VPBROADCASTQ 136(BX), Y5
+	VPBLENDD     $0xf0, Y5, Y4, Y4
+	VPSRLVQ      nibble_shifts<>+0(SB), Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPSHUFB      Y4, Y1, Y4
+	VMOVDQU      Y4, 224(SI)
+	MOVQ         xs_base+48(FP), DI
+	MOVQ         acc_base+72(FP), R8
+	MOVQ         xs_len+56(FP), R9
+
+vector:
+	MOVQ        (DI), R10
+	ADDQ        CX, R10
+	VMOVUPS     (R8), Y0
+	VMULPS      256(R10), Y3, Y1
+	VMOVDQU     (SI), Y4
+	VPMADDUBSW  (R10), Y4, Y5
+	VPMADDWD    ones<>+0(SB), Y5, Y5
+	VMOVDQU     64(SI), Y4
+	VPMADDUBSW  64(R10), Y4, Y4
+	VPMADDWD    ones<>+0(SB), Y4, Y4
+	VPUNPCKLDQ  Y4, Y5, Y6
+	VPUNPCKHDQ  Y4, Y5, Y5
+	VPADDD      Y6, Y5, Y5
+	VMOVDQU     128(SI), Y4
+	VPMADDUBSW  128(R10), Y4, Y4
+	VPMADDWD    ones<>+0(SB), Y4, Y4
+	VMOVDQU     192(SI), Y6
+	VPMADDUBSW  192(R10), Y6, Y6
+	VPMADDWD    ones<>+0(SB), Y6, Y6
+	VPUNPCKLDQ  Y6, Y4, Y7
+	VPUNPCKHDQ  Y6, Y4, Y4
+	VPADDD      Y7, Y4, Y4
+	VPUNPCKLQDQ Y4, Y5, Y6
+	VPUNPCKHQDQ Y4, Y5, Y5
+	VPADDD      Y6, Y5, Y5
+	VMOVDQU     352(R10), Y4
+	VPSLLD      $0x10, Y4, Y4
+	VPSRAD      $0x10, Y4, Y4
+	VPMULLD     twelve<>+0(SB), Y4, Y4
+	VPSUBD      Y4, Y5, Y5
+	VCVTDQ2PS   Y5, Y5
+	VMULPS      Y1, Y5, Y5
+	VADDPS      Y5, Y0, Y0
+	VMULPS      256(R10), Y2, Y1
+	VMOVDQU     32(SI), Y4
+	VPMADDUBSW  32(R10), Y4, Y5
+	VPMADDWD    ones<>+0(SB), Y5, Y5
+	VMOVDQU     96(SI), Y4
+	VPMADDUBSW  96(R10), Y4, Y4
+	VPMADDWD    ones<>+0(SB), Y4, Y4
+	VPUNPCKLDQ  Y4, Y5, Y6
+	VPUNPCKHDQ  Y4, Y5, Y5
+	VPADDD      Y6, Y5, Y5
+	VMOVDQU     160(SI), Y4
+	VPMADDUBSW  160(R10), Y4, Y4
+	VPMADDWD    ones<>+0(SB), Y4, Y4
+	VMOVDQU     224(SI), Y6
+	VPMADDUBSW  224(R10), Y6, Y6
+	VPMADDWD    ones<>+0(SB), Y6, Y6
+	VPUNPCKLDQ  Y6, Y4, Y7
+	VPUNPCKHDQ  Y6, Y4, Y4
+	VPADDD      Y7, Y4, Y4
+	VPUNPCKLQDQ Y4, Y5, Y6
+	VPUNPCKHQDQ Y4, Y5, Y5
+	VPADDD      Y6, Y5, Y5
+	VMOVDQU     352(R10), Y4
+	VPSRAD      $0x10, Y4, Y4
+	VPMULLD     twelve<>+0(SB), Y4, Y4
+	VPSUBD      Y4, Y5, Y5
+	VCVTDQ2PS   Y5, Y5
+	VMULPS      Y1, Y5, Y5
+	VADDPS      Y5, Y0, Y0
+	VMOVUPS     Y0, (R8)
+	ADDQ        $0x08, DI
+	ADDQ        $0x20, R8
+	DECQ        R9
+	JNZ         vector
+	ADDQ        $0x00000090, BX
+	ADDQ        $0x00000180, CX
+	DECQ        AX
+	JNZ         group
+	MOVQ        acc_base+72(FP), AX
+	MOVQ        xs_len+56(FP), CX
+
+totals:
+	VMOVUPS      (AX), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	ADDQ         $0x20, AX
+	DECQ         CX
+	JNZ          totals
+	MOVQ         rows_base+24(FP), AX
+	MOVQ         rows_len+32(FP), CX
+	ADDQ         CX, AX
+	CMPQ         BX, AX
+	JNE          row
+	VZEROUPPER
+	RET
 
 // func q8AVX2(q *int8, x []float32)
 // Requires: AVX, AVX2, F16C
@@ -2625,21 +4065,21 @@ block:
 	VPUNPCKLDQ   Y7, Y10, Y8
 	VPUNPCKHDQ   Y7, Y10, Y10
 	VPADDW       Y8, Y10, Y10
-	VPBROADCASTD (SI), X4
-	VCVTPH2PS    X4, Y7
-	VMULPS       256(AX), Y7, Y7
-	VMOVSLDUP    Y7, Y8
-	VMOVSHDUP    Y7, Y7
-	VPUNPCKLQDQ  Y10, Y9, Y11
+	VPUNPCKLQDQ  Y10, Y9, Y7
 	VPUNPCKHQDQ  Y10, Y9, Y9
-	VPADDW       Y11, Y9, Y9
+	VPADDW       Y7, Y9, Y9
 	VPMADDWD     Y5, Y9, Y9
+	VPBROADCASTD (SI), X4
+	VCVTPH2PS    X4, Y5
+	VMULPS       256(AX), Y5, Y5
+	VMOVSLDUP    Y5, Y7
+	VMOVSHDUP    Y5, Y5
 	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y8, Y9, Y9
+	VMULPS       Y7, Y9, Y9
 	VADDPS       Y9, Y3, Y3
 	VPMADDWD     352(AX), Y6, Y6
 	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y7, Y6, Y6
+	VMULPS       Y5, Y6, Y6
 	VSUBPS       Y6, Y3, Y3
 	ADDQ         $0x00000090, SI
 	ADDQ         $0x00000180, AX
@@ -2669,6 +4109,162 @@ DATA k4_mins<>+8(SB)/8, $0x8007800780068006
 DATA k4_mins<>+16(SB)/8, $0x8005800580048004
 DATA k4_mins<>+24(SB)/8, $0x8007800780068006
 GLOBL k4_mins<>(SB), RODATA|NOPTR, $32
+
+// func q4_KManyAVX2(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q4_KManyAVX2(SB), NOSPLIT, $0-104
+	MOVQ dst_base+0(FP), DX
+	MOVQ rows_base+24(FP), BX
+	MOVQ xs_len+56(FP), SI
+	MOVQ acc_base+72(FP), AX
+	SHLQ $0x05, SI
+	ADDQ AX, SI
+
+row:
+	MOVQ acc_base+72(FP), AX
+	MOVQ xs_len+56(FP), CX
+
+clear:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	DECQ    CX
+	JNZ     clear
+	XORQ    CX, CX
+	MOVQ    groups+96(FP), AX
+
+group:
+	VMOVDQU      low_nibbles<>+0(SB), Y0
+	VMOVDQU      k4_scales<>+0(SB), Y2
+	VMOVDQU      k4_mins<>+0(SB), Y3
+	MOVQ         $0x3f3f3f3f3f3f3f3f, DI
+	MOVQ         $0x3030303030303030, R8
+	MOVQ         $0x0f0f0f0f0f0f0f0f, R9
+	MOVQ         4(BX), R10
+	MOVL         12(BX), R12
+	MOVQ         R10, R11
+	ANDQ         DI, R10
+	SHRQ         $0x02, R11
+	MOVQ         R12, DI
+	SHLQ         $0x1c, DI
+	ORQ          DI, R12
+	ANDQ         R8, R11
+	ANDQ         R9, R12
+	ORQ          R12, R11
+	VMOVQ        R10, X1
+	VMOVQ        R11, X4
+	VINSERTI128  $0x01, X4, Y1, Y1
+	VPSHUFB      Y2, Y1, Y2
+	VPSHUFB      Y3, Y1, Y3
+	VMOVDQU      16(BX), Y4
+	VPERM2I128   $0x31, 80(BX), Y4, Y5
+	VINSERTI128  $0x01, 80(BX), Y4, Y4
+	VPAND        Y0, Y4, Y6
+	VMOVDQU      Y6, (SI)
+	VPAND        Y0, Y5, Y6
+	VMOVDQU      Y6, 32(SI)
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VMOVDQU      Y4, 64(SI)
+	VPSRLW       $0x04, Y5, Y4
+	VPAND        Y0, Y4, Y4
+	VMOVDQU      Y4, 96(SI)
+	VMOVDQU      48(BX), Y4
+	VPERM2I128   $0x31, 112(BX), Y4, Y5
+	VINSERTI128  $0x01, 112(BX), Y4, Y4
+	VPAND        Y0, Y4, Y6
+	VMOVDQU      Y6, 128(SI)
+	VPAND        Y0, Y5, Y6
+	VMOVDQU      Y6, 160(SI)
+	VPSRLW       $0x04, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VMOVDQU      Y4, 192(SI)
+	VPSRLW       $0x04, Y5, Y4
+	VPAND        Y0, Y4, Y0
+	VMOVDQU      Y0, 224(SI)
+	VPBROADCASTD (BX), X0
+	VCVTPH2PS    X0, Y0
+	VMOVSHDUP    Y0, Y4
+	VMOVSLDUP    Y0, Y0
+	MOVQ         xs_base+48(FP), DI
+	MOVQ         acc_base+72(FP), R8
+	MOVQ         xs_len+56(FP), R9
+
+vector:
+	MOVQ        (DI), R10
+	ADDQ        CX, R10
+	VMOVUPS     (R8), Y5
+	VMOVDQU     (SI), Y6
+	VPMADDUBSW  (R10), Y6, Y6
+	VMOVDQU     32(SI), Y7
+	VPMADDUBSW  32(R10), Y7, Y7
+	VPADDW      Y7, Y6, Y6
+	VMOVDQU     64(SI), Y7
+	VPMADDUBSW  64(R10), Y7, Y7
+	VMOVDQU     96(SI), Y8
+	VPMADDUBSW  96(R10), Y8, Y8
+	VPADDW      Y8, Y7, Y7
+	VPUNPCKLDQ  Y7, Y6, Y8
+	VPUNPCKHDQ  Y7, Y6, Y6
+	VPADDW      Y8, Y6, Y6
+	VMOVDQU     128(SI), Y7
+	VPMADDUBSW  128(R10), Y7, Y7
+	VMOVDQU     160(SI), Y8
+	VPMADDUBSW  160(R10), Y8, Y8
+	VPADDW      Y8, Y7, Y7
+	VMOVDQU     192(SI), Y8
+	VPMADDUBSW  192(R10), Y8, Y8
+	VMOVDQU     224(SI), Y9
+	VPMADDUBSW  224(R10), Y9, Y9
+	VPADDW      Y9, Y8, Y8
+	VPUNPCKLDQ  Y8, Y7, Y9
+	VPUNPCKHDQ  Y8, Y7, Y7
+	VPADDW      Y9, Y7, Y7
+	VPUNPCKLQDQ Y7, Y6, Y8
+	VPUNPCKHQDQ Y7, Y6, Y6
+	VPADDW      Y8, Y6, Y6
+	VPMADDWD    Y2, Y6, Y6
+	VMULPS      256(R10), Y0, Y7
+	VMULPS      256(R10), Y4, Y8
+	VCVTDQ2PS   Y6, Y6
+	VMULPS      Y7, Y6, Y6
+	VADDPS      Y6, Y5, Y5
+	VPMADDWD    352(R10), Y3, Y6
+	VCVTDQ2PS   Y6, Y6
+	VMULPS      Y8, Y6, Y6
+	VSUBPS      Y6, Y5, Y5
+	VMOVUPS     Y5, (R8)
+	ADDQ        $0x08, DI
+	ADDQ        $0x20, R8
+	DECQ        R9
+	JNZ         vector
+	ADDQ        $0x00000090, BX
+	ADDQ        $0x00000180, CX
+	DECQ        AX
+	JNZ         group
+	MOVQ        acc_base+72(FP), AX
+	MOVQ        xs_len+56(FP), CX
+
+totals:
+	VMOVUPS      (AX), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	ADDQ         $0x20, AX
+	DECQ         CX
+	JNZ          totals
+	MOVQ         rows_base+24(FP), AX
+	MOVQ         rows_len+32(FP), CX
+	ADDQ         CX, AX
+	CMPQ         BX, AX
+	JNE          row
+	VZEROUPPER
+	RET
 
 // func q5_KAVX2(dst []float32, rows []byte, x *int8, blocks int)
 // Requires: AVX, AVX2, F16C
@@ -2705,83 +4301,83 @@ block:
 	VMOVQ          R12, X4
 	VMOVQ          R13, X5
 	VINSERTI128    $0x01, X5, Y4, Y4
-	VBROADCASTI128 16(SI), Y5
-	VPSLLVD        Y2, Y5, Y5
-	VBROADCASTI128 32(SI), Y6
-	VPSLLVD        Y2, Y6, Y6
-	VMOVDQU        48(SI), Y7
-	VPERM2I128     $0x31, 112(SI), Y7, Y8
-	VINSERTI128    $0x01, 112(SI), Y7, Y7
-	VPAND          Y0, Y7, Y9
-	VPAND          Y1, Y5, Y10
-	VPOR           Y10, Y9, Y9
-	VPMADDUBSW     (AX), Y9, Y9
-	VPAND          Y0, Y8, Y10
-	VPAND          Y1, Y6, Y11
-	VPOR           Y11, Y10, Y10
-	VPMADDUBSW     32(AX), Y10, Y10
-	VPADDW         Y10, Y9, Y9
-	VPSRLW         $0x04, Y7, Y7
-	VPAND          Y0, Y7, Y7
-	VPSRLW         $0x01, Y5, Y10
-	VPAND          Y1, Y10, Y10
-	VPOR           Y10, Y7, Y7
-	VPMADDUBSW     64(AX), Y7, Y7
-	VPSRLW         $0x04, Y8, Y8
-	VPAND          Y0, Y8, Y8
-	VPSRLW         $0x01, Y6, Y10
-	VPAND          Y1, Y10, Y10
-	VPOR           Y10, Y8, Y8
-	VPMADDUBSW     96(AX), Y8, Y8
-	VPADDW         Y8, Y7, Y7
-	VPSHUFB        k4_scales_01<>+0(SB), Y4, Y8
-	VPUNPCKLDQ     Y7, Y9, Y10
-	VPUNPCKHDQ     Y7, Y9, Y9
-	VPADDW         Y10, Y9, Y9
-	VPMADDWD       Y8, Y9, Y9
-	VMOVDQU        80(SI), Y7
-	VPERM2I128     $0x31, 144(SI), Y7, Y8
-	VINSERTI128    $0x01, 144(SI), Y7, Y7
-	VPAND          Y0, Y7, Y10
-	VPSRLW         $0x02, Y5, Y11
+	VMOVDQU        48(SI), Y5
+	VPERM2I128     $0x31, 112(SI), Y5, Y6
+	VINSERTI128    $0x01, 112(SI), Y5, Y5
+	VPAND          Y0, Y5, Y7
+	VBROADCASTI128 16(SI), Y8
+	VPSLLVD        Y2, Y8, Y8
+	VPAND          Y1, Y8, Y9
+	VPOR           Y9, Y7, Y7
+	VPMADDUBSW     (AX), Y7, Y7
+	VPAND          Y0, Y6, Y9
+	VBROADCASTI128 32(SI), Y10
+	VPSLLVD        Y2, Y10, Y10
+	VPAND          Y1, Y10, Y11
+	VPOR           Y11, Y9, Y9
+	VPMADDUBSW     32(AX), Y9, Y9
+	VPADDW         Y9, Y7, Y7
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y0, Y5, Y5
+	VPSRLW         $0x01, Y8, Y9
+	VPAND          Y1, Y9, Y9
+	VPOR           Y9, Y5, Y5
+	VPMADDUBSW     64(AX), Y5, Y5
+	VPSRLW         $0x04, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPSRLW         $0x01, Y10, Y9
+	VPAND          Y1, Y9, Y9
+	VPOR           Y9, Y6, Y6
+	VPMADDUBSW     96(AX), Y6, Y6
+	VPADDW         Y6, Y5, Y5
+	VPUNPCKLDQ     Y5, Y7, Y6
+	VPUNPCKHDQ     Y5, Y7, Y7
+	VPADDW         Y6, Y7, Y7
+	VPSHUFB        k4_scales_01<>+0(SB), Y4, Y5
+	VPMADDWD       Y5, Y7, Y7
+	VMOVDQU        80(SI), Y5
+	VPERM2I128     $0x31, 144(SI), Y5, Y6
+	VINSERTI128    $0x01, 144(SI), Y5, Y5
+	VPAND          Y0, Y5, Y9
+	VPSRLW         $0x02, Y8, Y11
 	VPAND          Y1, Y11, Y11
-	VPOR           Y11, Y10, Y10
-	VPMADDUBSW     128(AX), Y10, Y10
-	VPAND          Y0, Y8, Y11
-	VPSRLW         $0x02, Y6, Y12
+	VPOR           Y11, Y9, Y9
+	VPMADDUBSW     128(AX), Y9, Y9
+	VPAND          Y0, Y6, Y11
+	VPSRLW         $0x02, Y10, Y12
 	VPAND          Y1, Y12, Y12
 	VPOR           Y12, Y11, Y11
 	VPMADDUBSW     160(AX), Y11, Y11
-	VPADDW         Y11, Y10, Y10
-	VPSRLW         $0x04, Y7, Y7
-	VPAND          Y0, Y7, Y7
-	VPSRLW         $0x03, Y5, Y5
-	VPAND          Y1, Y5, Y5
-	VPOR           Y5, Y7, Y7
-	VPMADDUBSW     192(AX), Y7, Y5
-	VPSRLW         $0x04, Y8, Y7
-	VPAND          Y0, Y7, Y7
-	VPSRLW         $0x03, Y6, Y6
-	VPAND          Y1, Y6, Y6
-	VPOR           Y6, Y7, Y7
-	VPMADDUBSW     224(AX), Y7, Y6
+	VPADDW         Y11, Y9, Y9
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y0, Y5, Y5
+	VPSRLW         $0x03, Y8, Y8
+	VPAND          Y1, Y8, Y8
+	VPOR           Y8, Y5, Y5
+	VPMADDUBSW     192(AX), Y5, Y5
+	VPSRLW         $0x04, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPSRLW         $0x03, Y10, Y8
+	VPAND          Y1, Y8, Y8
+	VPOR           Y8, Y6, Y6
+	VPMADDUBSW     224(AX), Y6, Y6
 	VPADDW         Y6, Y5, Y5
-	VPSHUFB        k4_scales_23<>+0(SB), Y4, Y6
-	VPUNPCKLDQ     Y5, Y10, Y7
-	VPUNPCKHDQ     Y5, Y10, Y10
-	VPADDW         Y7, Y10, Y10
-	VPMADDWD       Y6, Y10, Y10
+	VPUNPCKLDQ     Y5, Y9, Y6
+	VPUNPCKHDQ     Y5, Y9, Y9
+	VPADDW         Y6, Y9, Y9
+	VPSHUFB        k4_scales_23<>+0(SB), Y4, Y5
+	VPMADDWD       Y5, Y9, Y9
+	VPUNPCKLQDQ    Y9, Y7, Y5
+	VPUNPCKHQDQ    Y9, Y7, Y7
+	VPADDD         Y5, Y7, Y7
 	VPBROADCASTD   (SI), X5
 	VCVTPH2PS      X5, Y5
 	VMULPS         256(AX), Y5, Y5
 	VMOVSLDUP      Y5, Y6
 	VMOVSHDUP      Y5, Y5
-	VPUNPCKLQDQ    Y10, Y9, Y7
-	VPUNPCKHQDQ    Y10, Y9, Y9
-	VPADDD         Y7, Y9, Y9
-	VCVTDQ2PS      Y9, Y9
-	VMULPS         Y6, Y9, Y9
-	VADDPS         Y9, Y3, Y3
+	VCVTDQ2PS      Y7, Y7
+	VMULPS         Y6, Y7, Y7
+	VADDPS         Y7, Y3, Y3
 	VPSHUFB        k4_mins<>+0(SB), Y4, Y6
 	VPMADDWD       352(AX), Y6, Y6
 	VCVTDQ2PS      Y6, Y6
@@ -2822,6 +4418,190 @@ DATA k4_scales_23<>+16(SB)/8, $0x8003800380028002
 DATA k4_scales_23<>+24(SB)/8, $0x8003800380028002
 GLOBL k4_scales_23<>(SB), RODATA|NOPTR, $32
 
+// func q5_KManyAVX2(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q5_KManyAVX2(SB), NOSPLIT, $0-104
+	MOVQ dst_base+0(FP), DX
+	MOVQ rows_base+24(FP), BX
+	MOVQ xs_len+56(FP), SI
+	MOVQ acc_base+72(FP), AX
+	SHLQ $0x05, SI
+	ADDQ AX, SI
+
+row:
+	MOVQ acc_base+72(FP), AX
+	MOVQ xs_len+56(FP), CX
+
+clear:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	DECQ    CX
+	JNZ     clear
+	XORQ    CX, CX
+	MOVQ    groups+96(FP), AX
+
+group:
+	VMOVDQU        low_nibbles<>+0(SB), Y0
+	VMOVDQU        sixteen<>+0(SB), Y2
+	VMOVDQU        upper_bits<>+0(SB), Y3
+	MOVQ           $0x3f3f3f3f3f3f3f3f, DI
+	MOVQ           $0x3030303030303030, R8
+	MOVQ           $0x0f0f0f0f0f0f0f0f, R9
+	MOVQ           4(BX), R10
+	MOVL           12(BX), R12
+	MOVQ           R10, R11
+	ANDQ           DI, R10
+	SHRQ           $0x02, R11
+	MOVQ           R12, DI
+	SHLQ           $0x1c, DI
+	ORQ            DI, R12
+	ANDQ           R8, R11
+	ANDQ           R9, R12
+	ORQ            R12, R11
+	VMOVQ          R10, X1
+	VMOVQ          R11, X4
+	VINSERTI128    $0x01, X4, Y1, Y1
+	VMOVDQU        48(BX), Y4
+	VPERM2I128     $0x31, 112(BX), Y4, Y5
+	VINSERTI128    $0x01, 112(BX), Y4, Y4
+	VPAND          Y0, Y4, Y6
+	VBROADCASTI128 16(BX), Y7
+	VPSLLVD        Y3, Y7, Y7
+	VPAND          Y2, Y7, Y8
+	VPOR           Y8, Y6, Y6
+	VMOVDQU        Y6, (SI)
+	VPAND          Y0, Y5, Y6
+	VBROADCASTI128 32(BX), Y8
+	VPSLLVD        Y3, Y8, Y8
+	VPAND          Y2, Y8, Y3
+	VPOR           Y3, Y6, Y6
+	VMOVDQU        Y6, 32(SI)
+	VPSRLW         $0x04, Y4, Y3
+	VPAND          Y0, Y3, Y3
+	VPSRLW         $0x01, Y7, Y4
+	VPAND          Y2, Y4, Y4
+	VPOR           Y4, Y3, Y3
+	VMOVDQU        Y3, 64(SI)
+	VPSRLW         $0x04, Y5, Y3
+	VPAND          Y0, Y3, Y3
+	VPSRLW         $0x01, Y8, Y4
+	VPAND          Y2, Y4, Y4
+	VPOR           Y4, Y3, Y3
+	VMOVDQU        Y3, 96(SI)
+	VMOVDQU        80(BX), Y3
+	VPERM2I128     $0x31, 144(BX), Y3, Y4
+	VINSERTI128    $0x01, 144(BX), Y3, Y3
+	VPAND          Y0, Y3, Y5
+	VPSRLW         $0x02, Y7, Y6
+	VPAND          Y2, Y6, Y6
+	VPOR           Y6, Y5, Y5
+	VMOVDQU        Y5, 128(SI)
+	VPAND          Y0, Y4, Y5
+	VPSRLW         $0x02, Y8, Y6
+	VPAND          Y2, Y6, Y6
+	VPOR           Y6, Y5, Y5
+	VMOVDQU        Y5, 160(SI)
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSRLW         $0x03, Y7, Y5
+	VPAND          Y2, Y5, Y5
+	VPOR           Y5, Y3, Y3
+	VMOVDQU        Y3, 192(SI)
+	VPSRLW         $0x04, Y4, Y3
+	VPAND          Y0, Y3, Y0
+	VPSRLW         $0x03, Y8, Y3
+	VPAND          Y2, Y3, Y2
+	VPOR           Y2, Y0, Y0
+	VMOVDQU        Y0, 224(SI)
+	VPSHUFB        k4_scales_01<>+0(SB), Y1, Y0
+	VPSHUFB        k4_scales_23<>+0(SB), Y1, Y2
+	VPSHUFB        k4_mins<>+0(SB), Y1, Y3
+	VPBROADCASTD   (BX), X4
+	VCVTPH2PS      X4, Y4
+	VMOVSHDUP      Y4, Y5
+	VMOVSLDUP      Y4, Y4
+	MOVQ           xs_base+48(FP), DI
+	MOVQ           acc_base+72(FP), R8
+	MOVQ           xs_len+56(FP), R9
+
+vector:
+	MOVQ        (DI), R10
+	ADDQ        CX, R10
+	VMOVUPS     (R8), Y6
+	VMOVDQU     (SI), Y7
+	VPMADDUBSW  (R10), Y7, Y7
+	VMOVDQU     32(SI), Y8
+	VPMADDUBSW  32(R10), Y8, Y8
+	VPADDW      Y8, Y7, Y7
+	VMOVDQU     64(SI), Y8
+	VPMADDUBSW  64(R10), Y8, Y8
+	VMOVDQU     96(SI), Y9
+	VPMADDUBSW  96(R10), Y9, Y9
+	VPADDW      Y9, Y8, Y8
+	VPUNPCKLDQ  Y8, Y7, Y9
+	VPUNPCKHDQ  Y8, Y7, Y7
+	VPADDW      Y9, Y7, Y7
+	VPMADDWD    Y0, Y7, Y7
+	VMOVDQU     128(SI), Y8
+	VPMADDUBSW  128(R10), Y8, Y8
+	VMOVDQU     160(SI), Y9
+	VPMADDUBSW  160(R10), Y9, Y9
+	VPADDW      Y9, Y8, Y8
+	VMOVDQU     192(SI), Y9
+	VPMADDUBSW  192(R10), Y9, Y9
+	VMOVDQU     224(SI), Y10
+	VPMADDUBSW  224(R10), Y10, Y10
+	VPADDW      Y10, Y9, Y9
+	VPUNPCKLDQ  Y9, Y8, Y10
+	VPUNPCKHDQ  Y9, Y8, Y8
+	VPADDW      Y10, Y8, Y8
+	VPMADDWD    Y2, Y8, Y8
+	VPUNPCKLQDQ Y8, Y7, Y9
+	VPUNPCKHQDQ Y8, Y7, Y7
+	VPADDD      Y9, Y7, Y7
+	VMULPS      256(R10), Y4, Y8
+	VMULPS      256(R10), Y5, Y9
+	VCVTDQ2PS   Y7, Y7
+	VMULPS      Y8, Y7, Y7
+	VADDPS      Y7, Y6, Y6
+	VPMADDWD    352(R10), Y3, Y7
+	VCVTDQ2PS   Y7, Y7
+	VMULPS      Y9, Y7, Y7
+	VSUBPS      Y7, Y6, Y6
+	VMOVUPS     Y6, (R8)
+	ADDQ        $0x08, DI
+	ADDQ        $0x20, R8
+	DECQ        R9
+	JNZ         vector
+	ADDQ        $0x000000b0, BX
+	ADDQ        $0x00000180, CX
+	DECQ        AX
+	JNZ         group
+	MOVQ        acc_base+72(FP), AX
+	MOVQ        xs_len+56(FP), CX
+
+totals:
+	VMOVUPS      (AX), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	ADDQ         $0x20, AX
+	DECQ         CX
+	JNZ          totals
+	MOVQ         rows_base+24(FP), AX
+	MOVQ         rows_len+32(FP), CX
+	ADDQ         CX, AX
+	CMPQ         BX, AX
+	JNE          row
+	VZEROUPPER
+	RET
+
 // func q6_KAVX2(dst []float32, rows []byte, x *int8, blocks int)
 // Requires: AVX, AVX2, F16C
 TEXT ·q6_KAVX2(SB), NOSPLIT, $0-64
@@ -2842,91 +4622,93 @@ block:
 	VPMOVSXBW    192(SI), Y3
 	VPMADDWD     352(AX), Y3, Y4
 	VPSLLD       $0x05, Y4, Y4
-	VMOVDQU      128(SI), Y5
-	VPERM2I128   $0x31, 160(SI), Y5, Y6
-	VINSERTI128  $0x01, 160(SI), Y5, Y5
-	VMOVDQU      (SI), Y7
-	VPERM2I128   $0x31, 64(SI), Y7, Y8
-	VINSERTI128  $0x01, 64(SI), Y7, Y7
-	VMOVDQU      32(SI), Y9
-	VPERM2I128   $0x31, 96(SI), Y9, Y10
-	VINSERTI128  $0x01, 96(SI), Y9, Y9
-	VPAND        Y0, Y7, Y11
-	VPSLLW       $0x04, Y5, Y12
-	VPAND        Y1, Y12, Y12
-	VPOR         Y12, Y11, Y11
-	VPMADDUBSW   (AX), Y11, Y11
-	VPAND        Y0, Y9, Y12
-	VPSLLW       $0x02, Y5, Y13
+	VMOVDQU      (SI), Y5
+	VPERM2I128   $0x31, 64(SI), Y5, Y6
+	VINSERTI128  $0x01, 64(SI), Y5, Y5
+	VPAND        Y0, Y5, Y7
+	VMOVDQU      128(SI), Y8
+	VPERM2I128   $0x31, 160(SI), Y8, Y9
+	VINSERTI128  $0x01, 160(SI), Y8, Y8
+	VPSLLW       $0x04, Y8, Y10
+	VPAND        Y1, Y10, Y10
+	VPOR         Y10, Y7, Y7
+	VPMADDUBSW   (AX), Y7, Y7
+	VMOVDQU      32(SI), Y10
+	VPERM2I128   $0x31, 96(SI), Y10, Y11
+	VINSERTI128  $0x01, 96(SI), Y10, Y10
+	VPAND        Y0, Y10, Y12
+	VPSLLW       $0x02, Y8, Y13
 	VPAND        Y1, Y13, Y13
 	VPOR         Y13, Y12, Y12
 	VPMADDUBSW   64(AX), Y12, Y12
-	VPSHUFB      q6_scales_0<>+0(SB), Y3, Y13
-	VPUNPCKLDQ   Y12, Y11, Y14
-	VPUNPCKHDQ   Y12, Y11, Y11
-	VPADDW       Y14, Y11, Y11
-	VPMADDWD     Y13, Y11, Y11
-	VPSRLW       $0x04, Y7, Y7
-	VPAND        Y0, Y7, Y7
-	VPAND        Y1, Y5, Y12
-	VPOR         Y12, Y7, Y7
-	VPMADDUBSW   128(AX), Y7, Y7
-	VPSRLW       $0x04, Y9, Y9
-	VPAND        Y0, Y9, Y9
-	VPSRLW       $0x02, Y5, Y5
-	VPAND        Y1, Y5, Y5
-	VPOR         Y5, Y9, Y9
-	VPMADDUBSW   192(AX), Y9, Y5
-	VPSHUFB      q6_scales_2<>+0(SB), Y3, Y9
-	VPUNPCKLDQ   Y5, Y7, Y12
-	VPUNPCKHDQ   Y5, Y7, Y7
-	VPADDW       Y12, Y7, Y7
-	VPMADDWD     Y9, Y7, Y7
-	VPUNPCKLQDQ  Y7, Y11, Y5
-	VPUNPCKHQDQ  Y7, Y11, Y11
-	VPADDD       Y5, Y11, Y11
-	VPAND        Y0, Y8, Y5
-	VPSLLW       $0x04, Y6, Y7
-	VPAND        Y1, Y7, Y7
-	VPOR         Y7, Y5, Y5
+	VPUNPCKLDQ   Y12, Y7, Y13
+	VPUNPCKHDQ   Y12, Y7, Y7
+	VPADDW       Y13, Y7, Y7
+	VPSHUFB      q6_scales_0<>+0(SB), Y3, Y12
+	VPMADDWD     Y12, Y7, Y7
+	VPSRLW       $0x04, Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VMOVDQA      Y8, Y12
+	VPAND        Y1, Y12, Y12
+	VPOR         Y12, Y5, Y5
+	VPMADDUBSW   128(AX), Y5, Y5
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y0, Y10, Y10
+	VPSRLW       $0x02, Y8, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y10, Y10
+	VPMADDUBSW   192(AX), Y10, Y8
+	VPUNPCKLDQ   Y8, Y5, Y10
+	VPUNPCKHDQ   Y8, Y5, Y5
+	VPADDW       Y10, Y5, Y5
+	VPSHUFB      q6_scales_2<>+0(SB), Y3, Y8
+	VPMADDWD     Y8, Y5, Y5
+	VPUNPCKLQDQ  Y5, Y7, Y8
+	VPUNPCKHQDQ  Y5, Y7, Y7
+	VPADDD       Y8, Y7, Y7
+	VPAND        Y0, Y6, Y5
+	VPSLLW       $0x04, Y9, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y5, Y5
 	VPMADDUBSW   32(AX), Y5, Y5
-	VPAND        Y0, Y10, Y7
-	VPSLLW       $0x02, Y6, Y9
-	VPAND        Y1, Y9, Y9
-	VPOR         Y9, Y7, Y7
-	VPMADDUBSW   96(AX), Y7, Y7
-	VPSHUFB      q6_scales_1<>+0(SB), Y3, Y9
-	VPUNPCKLDQ   Y7, Y5, Y12
-	VPUNPCKHDQ   Y7, Y5, Y5
-	VPADDW       Y12, Y5, Y5
-	VPMADDWD     Y9, Y5, Y5
-	VPSRLW       $0x04, Y8, Y7
-	VPAND        Y0, Y7, Y7
-	VPAND        Y1, Y6, Y8
-	VPOR         Y8, Y7, Y7
-	VPMADDUBSW   160(AX), Y7, Y7
-	VPSRLW       $0x04, Y10, Y8
+	VPAND        Y0, Y11, Y8
+	VPSLLW       $0x02, Y9, Y10
+	VPAND        Y1, Y10, Y10
+	VPOR         Y10, Y8, Y8
+	VPMADDUBSW   96(AX), Y8, Y8
+	VPUNPCKLDQ   Y8, Y5, Y10
+	VPUNPCKHDQ   Y8, Y5, Y5
+	VPADDW       Y10, Y5, Y5
+	VPSHUFB      q6_scales_1<>+0(SB), Y3, Y8
+	VPMADDWD     Y8, Y5, Y5
+	VPSRLW       $0x04, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VMOVDQA      Y9, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y6, Y6
+	VPMADDUBSW   160(AX), Y6, Y6
+	VPSRLW       $0x04, Y11, Y8
 	VPAND        Y0, Y8, Y8
-	VPSRLW       $0x02, Y6, Y6
-	VPAND        Y1, Y6, Y6
-	VPOR         Y6, Y8, Y8
-	VPMADDUBSW   224(AX), Y8, Y6
+	VPSRLW       $0x02, Y9, Y9
+	VPAND        Y1, Y9, Y9
+	VPOR         Y9, Y8, Y8
+	VPMADDUBSW   224(AX), Y8, Y8
+	VPUNPCKLDQ   Y8, Y6, Y9
+	VPUNPCKHDQ   Y8, Y6, Y6
+	VPADDW       Y9, Y6, Y6
 	VPSHUFB      q6_scales_3<>+0(SB), Y3, Y3
-	VPUNPCKLDQ   Y6, Y7, Y8
-	VPUNPCKHDQ   Y6, Y7, Y7
-	VPADDW       Y8, Y7, Y7
-	VPMADDWD     Y3, Y7, Y7
-	VPUNPCKLQDQ  Y7, Y5, Y3
-	VPUNPCKHQDQ  Y7, Y5, Y5
+	VPMADDWD     Y3, Y6, Y6
+	VPUNPCKLQDQ  Y6, Y5, Y3
+	VPUNPCKHQDQ  Y6, Y5, Y5
 	VPADDD       Y3, Y5, Y5
-	VPADDD       Y5, Y11, Y11
-	VPSUBD       Y4, Y11, Y11
+	VPADDD       Y5, Y7, Y7
+	VPSUBD       Y4, Y7, Y7
 	VPBROADCASTW 208(SI), X3
 	VCVTPH2PS    X3, Y3
 	VMULPS       256(AX), Y3, Y3
-	VCVTDQ2PS    Y11, Y11
-	VMULPS       Y3, Y11, Y11
-	VADDPS       Y11, Y2, Y2
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y3, Y7, Y7
+	VADDPS       Y7, Y2, Y2
 	ADDQ         $0x000000d2, SI
 	ADDQ         $0x00000180, AX
 	DECQ         CX
@@ -2974,6 +4756,179 @@ DATA q6_scales_3<>+16(SB)/8, $0x0f0e0f0e0b0a0b0a
 DATA q6_scales_3<>+24(SB)/8, $0x0f0e0f0e0b0a0b0a
 GLOBL q6_scales_3<>(SB), RODATA|NOPTR, $32
 
+// func q6_KManyAVX2(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q6_KManyAVX2(SB), NOSPLIT, $0-104
+	MOVQ dst_base+0(FP), DX
+	MOVQ rows_base+24(FP), BX
+	MOVQ xs_len+56(FP), SI
+	MOVQ acc_base+72(FP), AX
+	SHLQ $0x05, SI
+	ADDQ AX, SI
+
+row:
+	MOVQ acc_base+72(FP), AX
+	MOVQ xs_len+56(FP), CX
+
+clear:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	DECQ    CX
+	JNZ     clear
+	XORQ    CX, CX
+	MOVQ    groups+96(FP), AX
+
+group:
+	VMOVDQU      low_nibbles<>+0(SB), Y0
+	VMOVDQU      third_crumbs<>+0(SB), Y1
+	VPMOVSXBW    192(BX), Y2
+	VMOVDQU      (BX), Y3
+	VPERM2I128   $0x31, 64(BX), Y3, Y4
+	VINSERTI128  $0x01, 64(BX), Y3, Y3
+	VPAND        Y0, Y3, Y5
+	VMOVDQU      128(BX), Y6
+	VPERM2I128   $0x31, 160(BX), Y6, Y7
+	VINSERTI128  $0x01, 160(BX), Y6, Y6
+	VPSLLW       $0x04, Y6, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y5, Y5
+	VMOVDQU      Y5, (SI)
+	VPAND        Y0, Y4, Y5
+	VPSLLW       $0x04, Y7, Y8
+	VPAND        Y1, Y8, Y8
+	VPOR         Y8, Y5, Y5
+	VMOVDQU      Y5, 32(SI)
+	VMOVDQU      32(BX), Y5
+	VPERM2I128   $0x31, 96(BX), Y5, Y8
+	VINSERTI128  $0x01, 96(BX), Y5, Y5
+	VPAND        Y0, Y5, Y9
+	VPSLLW       $0x02, Y6, Y10
+	VPAND        Y1, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VMOVDQU      Y9, 64(SI)
+	VPAND        Y0, Y8, Y9
+	VPSLLW       $0x02, Y7, Y10
+	VPAND        Y1, Y10, Y10
+	VPOR         Y10, Y9, Y9
+	VMOVDQU      Y9, 96(SI)
+	VPSRLW       $0x04, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VMOVDQA      Y6, Y9
+	VPAND        Y1, Y9, Y9
+	VPOR         Y9, Y3, Y3
+	VMOVDQU      Y3, 128(SI)
+	VPSRLW       $0x04, Y4, Y3
+	VPAND        Y0, Y3, Y3
+	VMOVDQA      Y7, Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VMOVDQU      Y3, 160(SI)
+	VPSRLW       $0x04, Y5, Y3
+	VPAND        Y0, Y3, Y3
+	VPSRLW       $0x02, Y6, Y4
+	VPAND        Y1, Y4, Y4
+	VPOR         Y4, Y3, Y3
+	VMOVDQU      Y3, 192(SI)
+	VPSRLW       $0x04, Y8, Y3
+	VPAND        Y0, Y3, Y0
+	VPSRLW       $0x02, Y7, Y3
+	VPAND        Y1, Y3, Y3
+	VPOR         Y3, Y0, Y0
+	VMOVDQU      Y0, 224(SI)
+	VPSHUFB      q6_scales_0<>+0(SB), Y2, Y0
+	VPSHUFB      q6_scales_1<>+0(SB), Y2, Y1
+	VPSHUFB      q6_scales_2<>+0(SB), Y2, Y3
+	VPSHUFB      q6_scales_3<>+0(SB), Y2, Y4
+	VPBROADCASTW 208(BX), X5
+	VCVTPH2PS    X5, Y5
+	MOVQ         xs_base+48(FP), DI
+	MOVQ         acc_base+72(FP), R8
+	MOVQ         xs_len+56(FP), R9
+
+vector:
+	MOVQ        (DI), R10
+	ADDQ        CX, R10
+	VMOVUPS     (R8), Y6
+	VPMADDWD    352(R10), Y2, Y7
+	VPSLLD      $0x05, Y7, Y7
+	VMOVDQU     (SI), Y8
+	VPMADDUBSW  (R10), Y8, Y8
+	VMOVDQU     64(SI), Y9
+	VPMADDUBSW  64(R10), Y9, Y9
+	VPUNPCKLDQ  Y9, Y8, Y10
+	VPUNPCKHDQ  Y9, Y8, Y8
+	VPADDW      Y10, Y8, Y8
+	VPMADDWD    Y0, Y8, Y8
+	VMOVDQU     128(SI), Y9
+	VPMADDUBSW  128(R10), Y9, Y9
+	VMOVDQU     192(SI), Y10
+	VPMADDUBSW  192(R10), Y10, Y10
+	VPUNPCKLDQ  Y10, Y9, Y11
+	VPUNPCKHDQ  Y10, Y9, Y9
+	VPADDW      Y11, Y9, Y9
+	VPMADDWD    Y3, Y9, Y9
+	VPUNPCKLQDQ Y9, Y8, Y10
+	VPUNPCKHQDQ Y9, Y8, Y8
+	VPADDD      Y10, Y8, Y8
+	VMOVDQU     32(SI), Y9
+	VPMADDUBSW  32(R10), Y9, Y9
+	VMOVDQU     96(SI), Y10
+	VPMADDUBSW  96(R10), Y10, Y10
+	VPUNPCKLDQ  Y10, Y9, Y11
+	VPUNPCKHDQ  Y10, Y9, Y9
+	VPADDW      Y11, Y9, Y9
+	VPMADDWD    Y1, Y9, Y9
+	VMOVDQU     160(SI), Y10
+	VPMADDUBSW  160(R10), Y10, Y10
+	VMOVDQU     224(SI), Y11
+	VPMADDUBSW  224(R10), Y11, Y11
+	VPUNPCKLDQ  Y11, Y10, Y12
+	VPUNPCKHDQ  Y11, Y10, Y10
+	VPADDW      Y12, Y10, Y10
+	VPMADDWD    Y4, Y10, Y10
+	VPUNPCKLQDQ Y10, Y9, Y11
+	VPUNPCKHQDQ Y10, Y9, Y9
+	VPADDD      Y11, Y9, Y9
+	VPADDD      Y9, Y8, Y8
+	VPSUBD      Y7, Y8, Y8
+	VMULPS      256(R10), Y5, Y7
+	VCVTDQ2PS   Y8, Y8
+	VMULPS      Y7, Y8, Y8
+	VADDPS      Y8, Y6, Y6
+	VMOVUPS     Y6, (R8)
+	ADDQ        $0x08, DI
+	ADDQ        $0x20, R8
+	DECQ        R9
+	JNZ         vector
+	ADDQ        $0x000000d2, BX
+	ADDQ        $0x00000180, CX
+	DECQ        AX
+	JNZ         group
+	MOVQ        acc_base+72(FP), AX
+	MOVQ        xs_len+56(FP), CX
+
+totals:
+	VMOVUPS      (AX), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	ADDQ         $0x20, AX
+	DECQ         CX
+	JNZ          totals
+	MOVQ         rows_base+24(FP), AX
+	MOVQ         rows_len+32(FP), CX
+	ADDQ         CX, AX
+	CMPQ         BX, AX
+	JNE          row
+	VZEROUPPER
+	RET
+
 // func q2_KAVX2(dst []float32, rows []byte, x *int8, blocks int)
 // Requires: AVX, AVX2, F16C
 TEXT ·q2_KAVX2(SB), NOSPLIT, $0-64
@@ -3013,10 +4968,10 @@ block:
 	VPUNPCKLDQ   Y5, Y8, Y9
 	VPUNPCKHDQ   Y5, Y8, Y8
 	VPADDW       Y9, Y8, Y8
-	VPSHUFB      even_words<>+0(SB), Y4, Y5
-	VPUNPCKLQDQ  Y8, Y7, Y9
+	VPUNPCKLQDQ  Y8, Y7, Y5
 	VPUNPCKHQDQ  Y8, Y7, Y7
-	VPADDW       Y9, Y7, Y7
+	VPADDW       Y5, Y7, Y7
+	VPSHUFB      even_words<>+0(SB), Y4, Y5
 	VPMADDWD     Y5, Y7, Y7
 	VPAND        Y0, Y6, Y5
 	VPMADDUBSW   32(AX), Y5, Y5
@@ -3035,10 +4990,10 @@ block:
 	VPUNPCKLDQ   Y6, Y8, Y9
 	VPUNPCKHDQ   Y6, Y8, Y8
 	VPADDW       Y9, Y8, Y8
-	VPSHUFB      odd_words<>+0(SB), Y4, Y4
 	VPUNPCKLQDQ  Y8, Y5, Y6
 	VPUNPCKHQDQ  Y8, Y5, Y5
 	VPADDW       Y6, Y5, Y5
+	VPSHUFB      odd_words<>+0(SB), Y4, Y4
 	VPMADDWD     Y4, Y5, Y5
 	VPADDD       Y5, Y7, Y7
 	VPBROADCASTD 80(SI), X4
@@ -3095,6 +5050,153 @@ DATA odd_words<>+16(SB)/8, $0x0706070603020302
 DATA odd_words<>+24(SB)/8, $0x0f0e0f0e0b0a0b0a
 GLOBL odd_words<>(SB), RODATA|NOPTR, $32
 
+// func q2_KManyAVX2(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q2_KManyAVX2(SB), NOSPLIT, $0-104
+	MOVQ dst_base+0(FP), DX
+	MOVQ rows_base+24(FP), BX
+	MOVQ xs_len+56(FP), SI
+	MOVQ acc_base+72(FP), AX
+	SHLQ $0x05, SI
+	ADDQ AX, SI
+
+row:
+	MOVQ acc_base+72(FP), AX
+	MOVQ xs_len+56(FP), CX
+
+clear:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	DECQ    CX
+	JNZ     clear
+	XORQ    CX, CX
+	MOVQ    groups+96(FP), AX
+
+group:
+	VMOVDQU      three<>+0(SB), Y0
+	VMOVDQU      low_nibble_words<>+0(SB), Y1
+	VPMOVZXBW    (BX), Y2
+	VMOVDQU      16(BX), Y3
+	VPERM2I128   $0x31, 48(BX), Y3, Y4
+	VINSERTI128  $0x01, 48(BX), Y3, Y3
+	VPAND        Y0, Y3, Y5
+	VMOVDQU      Y5, (SI)
+	VPAND        Y0, Y4, Y5
+	VMOVDQU      Y5, 32(SI)
+	VPSRLW       $0x02, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VMOVDQU      Y5, 64(SI)
+	VPSRLW       $0x02, Y4, Y5
+	VPAND        Y0, Y5, Y5
+	VMOVDQU      Y5, 96(SI)
+	VPSRLW       $0x04, Y3, Y5
+	VPAND        Y0, Y5, Y5
+	VMOVDQU      Y5, 128(SI)
+	VPSRLW       $0x04, Y4, Y5
+	VPAND        Y0, Y5, Y5
+	VMOVDQU      Y5, 160(SI)
+	VPSRLW       $0x06, Y3, Y3
+	VPAND        Y0, Y3, Y3
+	VMOVDQU      Y3, 192(SI)
+	VPSRLW       $0x06, Y4, Y3
+	VPAND        Y0, Y3, Y0
+	VMOVDQU      Y0, 224(SI)
+	VPAND        Y1, Y2, Y0
+	VPSHUFB      even_words<>+0(SB), Y0, Y1
+	VPSHUFB      odd_words<>+0(SB), Y0, Y0
+	VPSRLW       $0x04, Y2, Y2
+	VPBROADCASTD 80(BX), X3
+	VCVTPH2PS    X3, Y3
+	VMOVSHDUP    Y3, Y4
+	VMOVSLDUP    Y3, Y3
+	MOVQ         xs_base+48(FP), DI
+	MOVQ         acc_base+72(FP), R8
+	MOVQ         xs_len+56(FP), R9
+
+vector:
+	MOVQ        (DI), R10
+	ADDQ        CX, R10
+	VMOVUPS     (R8), Y5
+	VMOVDQU     (SI), Y6
+	VPMADDUBSW  (R10), Y6, Y6
+	VMOVDQU     64(SI), Y7
+	VPMADDUBSW  64(R10), Y7, Y7
+	VPUNPCKLDQ  Y7, Y6, Y8
+	VPUNPCKHDQ  Y7, Y6, Y6
+	VPADDW      Y8, Y6, Y6
+	VMOVDQU     128(SI), Y7
+	VPMADDUBSW  128(R10), Y7, Y7
+	VMOVDQU     192(SI), Y8
+	VPMADDUBSW  192(R10), Y8, Y8
+	VPUNPCKLDQ  Y8, Y7, Y9
+	VPUNPCKHDQ  Y8, Y7, Y7
+	VPADDW      Y9, Y7, Y7
+	VPUNPCKLQDQ Y7, Y6, Y8
+	VPUNPCKHQDQ Y7, Y6, Y6
+	VPADDW      Y8, Y6, Y6
+	VPMADDWD    Y1, Y6, Y6
+	VMOVDQU     32(SI), Y7
+	VPMADDUBSW  32(R10), Y7, Y7
+	VMOVDQU     96(SI), Y8
+	VPMADDUBSW  96(R10), Y8, Y8
+	VPUNPCKLDQ  Y8, Y7, Y9
+	VPUNPCKHDQ  Y8, Y7, Y7
+	VPADDW      Y9, Y7, Y7
+	VMOVDQU     160(SI), Y8
+	VPMADDUBSW  160(R10), Y8, Y8
+	VMOVDQU     224(SI), Y9
+	VPMADDUBSW  224(R10), Y9, Y9
+	VPUNPCKLDQ  Y9, Y8, Y10
+	VPUNPCKHDQ  Y9, Y8, Y8
+	VPADDW      Y10, Y8, Y8
+	VPUNPCKLQDQ Y8, Y7, Y9
+	VPUNPCKHQDQ Y8, Y7, Y7
+	VPADDW      Y9, Y7, Y7
+	VPMADDWD    Y0, Y7, Y7
+	VPADDD      Y7, Y6, Y6
+	VMULPS      256(R10), Y3, Y7
+	VMULPS      256(R10), Y4, Y8
+	VCVTDQ2PS   Y6, Y6
+	VMULPS      Y7, Y6, Y6
+	VADDPS      Y6, Y5, Y5
+	VPMADDWD    352(R10), Y2, Y6
+	VCVTDQ2PS   Y6, Y6
+	VMULPS      Y8, Y6, Y6
+	VSUBPS      Y6, Y5, Y5
+	VMOVUPS     Y5, (R8)
+	ADDQ        $0x08, DI
+	ADDQ        $0x20, R8
+	DECQ        R9
+	JNZ         vector
+	ADDQ        $0x00000054, BX
+	ADDQ        $0x00000180, CX
+	DECQ        AX
+	JNZ         group
+	MOVQ        acc_base+72(FP), AX
+	MOVQ        xs_len+56(FP), CX
+
+totals:
+	VMOVUPS      (AX), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	ADDQ         $0x20, AX
+	DECQ         CX
+	JNZ          totals
+	MOVQ         rows_base+24(FP), AX
+	MOVQ         rows_len+32(FP), CX
+	ADDQ         CX, AX
+	CMPQ         BX, AX
+	JNE          row
+	VZEROUPPER
+	RET
+
 // func q3_KAVX2(dst []float32, rows []byte, x *int8, blocks int)
 // Requires: AVX, AVX2, F16C
 TEXT ·q3_KAVX2(SB), NOSPLIT, $0-64
@@ -3139,89 +5241,89 @@ block:
 	VPSUBW         Y3, Y5, Y5
 	VPMADDWD       352(AX), Y5, Y6
 	VPSLLD         $0x02, Y6, Y6
-	VBROADCASTI128 (SI), Y7
-	VPSLLVD        Y2, Y7, Y7
-	VMOVDQU        32(SI), Y8
-	VPERM2I128     $0x31, 64(SI), Y8, Y9
-	VINSERTI128    $0x01, 64(SI), Y8, Y8
-	VPAND          Y0, Y8, Y10
-	VPSRLW         $0x02, Y7, Y11
+	VMOVDQU        32(SI), Y7
+	VPERM2I128     $0x31, 64(SI), Y7, Y8
+	VINSERTI128    $0x01, 64(SI), Y7, Y7
+	VPAND          Y0, Y7, Y9
+	VBROADCASTI128 (SI), Y10
+	VPSLLVD        Y2, Y10, Y10
+	VPSRLW         $0x02, Y10, Y11
 	VPAND          Y1, Y11, Y11
-	VPOR           Y11, Y10, Y10
-	VPMADDUBSW     (AX), Y10, Y10
-	VPSRLW         $0x02, Y8, Y11
+	VPOR           Y11, Y9, Y9
+	VPMADDUBSW     (AX), Y9, Y9
+	VPSRLW         $0x02, Y7, Y11
 	VPAND          Y0, Y11, Y11
-	VPSRLW         $0x03, Y7, Y12
+	VPSRLW         $0x03, Y10, Y12
 	VPAND          Y1, Y12, Y12
 	VPOR           Y12, Y11, Y11
 	VPMADDUBSW     64(AX), Y11, Y11
-	VPUNPCKLDQ     Y11, Y10, Y12
-	VPUNPCKHDQ     Y11, Y10, Y10
-	VPADDW         Y12, Y10, Y10
-	VPSRLW         $0x04, Y8, Y11
+	VPUNPCKLDQ     Y11, Y9, Y12
+	VPUNPCKHDQ     Y11, Y9, Y9
+	VPADDW         Y12, Y9, Y9
+	VPSRLW         $0x04, Y7, Y11
 	VPAND          Y0, Y11, Y11
-	VPSRLW         $0x04, Y7, Y12
+	VPSRLW         $0x04, Y10, Y12
 	VPAND          Y1, Y12, Y12
 	VPOR           Y12, Y11, Y11
 	VPMADDUBSW     128(AX), Y11, Y11
-	VPSRLW         $0x06, Y8, Y8
-	VPAND          Y0, Y8, Y8
-	VPSRLW         $0x05, Y7, Y7
-	VPAND          Y1, Y7, Y7
-	VPOR           Y7, Y8, Y8
-	VPMADDUBSW     192(AX), Y8, Y7
-	VPUNPCKLDQ     Y7, Y11, Y8
+	VPSRLW         $0x06, Y7, Y7
+	VPAND          Y0, Y7, Y7
+	VPSRLW         $0x05, Y10, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y10, Y7, Y7
+	VPMADDUBSW     192(AX), Y7, Y7
+	VPUNPCKLDQ     Y7, Y11, Y10
 	VPUNPCKHDQ     Y7, Y11, Y11
-	VPADDW         Y8, Y11, Y11
+	VPADDW         Y10, Y11, Y11
+	VPUNPCKLQDQ    Y11, Y9, Y7
+	VPUNPCKHQDQ    Y11, Y9, Y9
+	VPADDW         Y7, Y9, Y9
 	VPSHUFB        even_words<>+0(SB), Y5, Y7
-	VPUNPCKLQDQ    Y11, Y10, Y8
-	VPUNPCKHQDQ    Y11, Y10, Y10
-	VPADDW         Y8, Y10, Y10
-	VPMADDWD       Y7, Y10, Y10
-	VBROADCASTI128 16(SI), Y7
-	VPSLLVD        Y2, Y7, Y7
-	VPAND          Y0, Y9, Y8
-	VPSRLW         $0x02, Y7, Y11
+	VPMADDWD       Y7, Y9, Y9
+	VPAND          Y0, Y8, Y7
+	VBROADCASTI128 16(SI), Y10
+	VPSLLVD        Y2, Y10, Y10
+	VPSRLW         $0x02, Y10, Y11
 	VPAND          Y1, Y11, Y11
-	VPOR           Y11, Y8, Y8
-	VPMADDUBSW     32(AX), Y8, Y8
-	VPSRLW         $0x02, Y9, Y11
+	VPOR           Y11, Y7, Y7
+	VPMADDUBSW     32(AX), Y7, Y7
+	VPSRLW         $0x02, Y8, Y11
 	VPAND          Y0, Y11, Y11
-	VPSRLW         $0x03, Y7, Y12
+	VPSRLW         $0x03, Y10, Y12
 	VPAND          Y1, Y12, Y12
 	VPOR           Y12, Y11, Y11
 	VPMADDUBSW     96(AX), Y11, Y11
-	VPUNPCKLDQ     Y11, Y8, Y12
-	VPUNPCKHDQ     Y11, Y8, Y8
-	VPADDW         Y12, Y8, Y8
-	VPSRLW         $0x04, Y9, Y11
+	VPUNPCKLDQ     Y11, Y7, Y12
+	VPUNPCKHDQ     Y11, Y7, Y7
+	VPADDW         Y12, Y7, Y7
+	VPSRLW         $0x04, Y8, Y11
 	VPAND          Y0, Y11, Y11
-	VPSRLW         $0x04, Y7, Y12
+	VPSRLW         $0x04, Y10, Y12
 	VPAND          Y1, Y12, Y12
 	VPOR           Y12, Y11, Y11
 	VPMADDUBSW     160(AX), Y11, Y11
-	VPSRLW         $0x06, Y9, Y9
-	VPAND          Y0, Y9, Y9
-	VPSRLW         $0x05, Y7, Y7
-	VPAND          Y1, Y7, Y7
-	VPOR           Y7, Y9, Y9
-	VPMADDUBSW     224(AX), Y9, Y7
-	VPUNPCKLDQ     Y7, Y11, Y9
-	VPUNPCKHDQ     Y7, Y11, Y11
-	VPADDW         Y9, Y11, Y11
+	VPSRLW         $0x06, Y8, Y8
+	VPAND          Y0, Y8, Y8
+	VPSRLW         $0x05, Y10, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y10, Y8, Y8
+	VPMADDUBSW     224(AX), Y8, Y8
+	VPUNPCKLDQ     Y8, Y11, Y10
+	VPUNPCKHDQ     Y8, Y11, Y11
+	VPADDW         Y10, Y11, Y11
+	VPUNPCKLQDQ    Y11, Y7, Y8
+	VPUNPCKHQDQ    Y11, Y7, Y7
+	VPADDW         Y8, Y7, Y7
 	VPSHUFB        odd_words<>+0(SB), Y5, Y5
-	VPUNPCKLQDQ    Y11, Y8, Y7
-	VPUNPCKHQDQ    Y11, Y8, Y8
-	VPADDW         Y7, Y8, Y8
-	VPMADDWD       Y5, Y8, Y8
-	VPADDD         Y8, Y10, Y10
-	VPSUBD         Y6, Y10, Y10
+	VPMADDWD       Y5, Y7, Y7
+	VPADDD         Y7, Y9, Y9
+	VPSUBD         Y6, Y9, Y9
 	VPBROADCASTW   108(SI), X5
 	VCVTPH2PS      X5, Y5
 	VMULPS         256(AX), Y5, Y5
-	VCVTDQ2PS      Y10, Y10
-	VMULPS         Y5, Y10, Y10
-	VADDPS         Y10, Y4, Y4
+	VCVTDQ2PS      Y9, Y9
+	VMULPS         Y5, Y9, Y9
+	VADDPS         Y9, Y4, Y4
 	ADDQ           $0x0000006e, SI
 	ADDQ           $0x00000180, AX
 	DECQ           CX
@@ -3251,6 +5353,199 @@ DATA thirty_two_words<>+16(SB)/8, $0x0020002000200020
 DATA thirty_two_words<>+24(SB)/8, $0x0020002000200020
 GLOBL thirty_two_words<>(SB), RODATA|NOPTR, $32
 
+// func q3_KManyAVX2(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+// Requires: AVX, AVX2, F16C
+TEXT ·q3_KManyAVX2(SB), NOSPLIT, $0-104
+	MOVQ dst_base+0(FP), DX
+	MOVQ rows_base+24(FP), BX
+	MOVQ xs_len+56(FP), SI
+	MOVQ acc_base+72(FP), AX
+	SHLQ $0x05, SI
+	ADDQ AX, SI
+
+row:
+	MOVQ acc_base+72(FP), AX
+	MOVQ xs_len+56(FP), CX
+
+clear:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	DECQ    CX
+	JNZ     clear
+	XORQ    CX, CX
+	MOVQ    groups+96(FP), AX
+
+group:
+	VMOVDQU        three<>+0(SB), Y0
+	VMOVDQU        four<>+0(SB), Y1
+	VMOVDQU        upper_bits<>+0(SB), Y2
+	VMOVDQU        thirty_two_words<>+0(SB), Y3
+	MOVQ           $0x0f0f0f0f0f0f0f0f, DI
+	MOVQ           $0x0303030303030303, R8
+	MOVQ           96(BX), R9
+	MOVL           104(BX), R11
+	MOVQ           R9, R10
+	SHRQ           $0x04, R10
+	ANDQ           DI, R9
+	ANDQ           DI, R10
+	MOVQ           R11, DI
+	SHLQ           $0x1e, DI
+	ORQ            DI, R11
+	MOVQ           R11, DI
+	SHRQ           $0x04, DI
+	ANDQ           R8, R11
+	ANDQ           R8, DI
+	SHLQ           $0x04, R11
+	SHLQ           $0x04, DI
+	ORQ            R11, R9
+	ORQ            DI, R10
+	VMOVQ          R9, X4
+	VPINSRQ        $0x01, R10, X4, X4
+	VPMOVZXBW      X4, Y4
+	VPSUBW         Y3, Y4, Y4
+	VMOVDQU        32(BX), Y3
+	VPERM2I128     $0x31, 64(BX), Y3, Y5
+	VINSERTI128    $0x01, 64(BX), Y3, Y3
+	VPAND          Y0, Y3, Y6
+	VBROADCASTI128 (BX), Y7
+	VPSLLVD        Y2, Y7, Y7
+	VPSRLW         $0x02, Y7, Y8
+	VPAND          Y1, Y8, Y8
+	VPOR           Y8, Y6, Y6
+	VMOVDQU        Y6, (SI)
+	VPAND          Y0, Y5, Y6
+	VBROADCASTI128 16(BX), Y8
+	VPSLLVD        Y2, Y8, Y8
+	VPSRLW         $0x02, Y8, Y2
+	VPAND          Y1, Y2, Y2
+	VPOR           Y2, Y6, Y6
+	VMOVDQU        Y6, 32(SI)
+	VPSRLW         $0x02, Y3, Y2
+	VPAND          Y0, Y2, Y2
+	VPSRLW         $0x03, Y7, Y6
+	VPAND          Y1, Y6, Y6
+	VPOR           Y6, Y2, Y2
+	VMOVDQU        Y2, 64(SI)
+	VPSRLW         $0x02, Y5, Y2
+	VPAND          Y0, Y2, Y2
+	VPSRLW         $0x03, Y8, Y6
+	VPAND          Y1, Y6, Y6
+	VPOR           Y6, Y2, Y2
+	VMOVDQU        Y2, 96(SI)
+	VPSRLW         $0x04, Y3, Y2
+	VPAND          Y0, Y2, Y2
+	VPSRLW         $0x04, Y7, Y6
+	VPAND          Y1, Y6, Y6
+	VPOR           Y6, Y2, Y2
+	VMOVDQU        Y2, 128(SI)
+	VPSRLW         $0x04, Y5, Y2
+	VPAND          Y0, Y2, Y2
+	VPSRLW         $0x04, Y8, Y6
+	VPAND          Y1, Y6, Y6
+	VPOR           Y6, Y2, Y2
+	VMOVDQU        Y2, 160(SI)
+	VPSRLW         $0x06, Y3, Y2
+	VPAND          Y0, Y2, Y2
+	VPSRLW         $0x05, Y7, Y3
+	VPAND          Y1, Y3, Y3
+	VPOR           Y3, Y2, Y2
+	VMOVDQU        Y2, 192(SI)
+	VPSRLW         $0x06, Y5, Y2
+	VPAND          Y0, Y2, Y0
+	VPSRLW         $0x05, Y8, Y2
+	VPAND          Y1, Y2, Y1
+	VPOR           Y1, Y0, Y0
+	VMOVDQU        Y0, 224(SI)
+	VPSHUFB        even_words<>+0(SB), Y4, Y0
+	VPSHUFB        odd_words<>+0(SB), Y4, Y1
+	VPBROADCASTW   108(BX), X2
+	VCVTPH2PS      X2, Y2
+	MOVQ           xs_base+48(FP), DI
+	MOVQ           acc_base+72(FP), R8
+	MOVQ           xs_len+56(FP), R9
+
+vector:
+	MOVQ        (DI), R10
+	ADDQ        CX, R10
+	VMOVUPS     (R8), Y3
+	VPMADDWD    352(R10), Y4, Y5
+	VPSLLD      $0x02, Y5, Y5
+	VMOVDQU     (SI), Y6
+	VPMADDUBSW  (R10), Y6, Y6
+	VMOVDQU     64(SI), Y7
+	VPMADDUBSW  64(R10), Y7, Y7
+	VPUNPCKLDQ  Y7, Y6, Y8
+	VPUNPCKHDQ  Y7, Y6, Y6
+	VPADDW      Y8, Y6, Y6
+	VMOVDQU     128(SI), Y7
+	VPMADDUBSW  128(R10), Y7, Y7
+	VMOVDQU     192(SI), Y8
+	VPMADDUBSW  192(R10), Y8, Y8
+	VPUNPCKLDQ  Y8, Y7, Y9
+	VPUNPCKHDQ  Y8, Y7, Y7
+	VPADDW      Y9, Y7, Y7
+	VPUNPCKLQDQ Y7, Y6, Y8
+	VPUNPCKHQDQ Y7, Y6, Y6
+	VPADDW      Y8, Y6, Y6
+	VPMADDWD    Y0, Y6, Y6
+	VMOVDQU     32(SI), Y7
+	VPMADDUBSW  32(R10), Y7, Y7
+	VMOVDQU     96(SI), Y8
+	VPMADDUBSW  96(R10), Y8, Y8
+	VPUNPCKLDQ  Y8, Y7, Y9
+	VPUNPCKHDQ  Y8, Y7, Y7
+	VPADDW      Y9, Y7, Y7
+	VMOVDQU     160(SI), Y8
+	VPMADDUBSW  160(R10), Y8, Y8
+	VMOVDQU     224(SI), Y9
+	VPMADDUBSW  224(R10), Y9, Y9
+	VPUNPCKLDQ  Y9, Y8, Y10
+	VPUNPCKHDQ  Y9, Y8, Y8
+	VPADDW      Y10, Y8, Y8
+	VPUNPCKLQDQ Y8, Y7, Y9
+	VPUNPCKHQDQ Y8, Y7, Y7
+	VPADDW      Y9, Y7, Y7
+	VPMADDWD    Y1, Y7, Y7
+	VPADDD      Y7, Y6, Y6
+	VPSUBD      Y5, Y6, Y6
+	VMULPS      256(R10), Y2, Y5
+	VCVTDQ2PS   Y6, Y6
+	VMULPS      Y5, Y6, Y6
+	VADDPS      Y6, Y3, Y3
+	VMOVUPS     Y3, (R8)
+	ADDQ        $0x08, DI
+	ADDQ        $0x20, R8
+	DECQ        R9
+	JNZ         vector
+	ADDQ        $0x0000006e, BX
+	ADDQ        $0x00000180, CX
+	DECQ        AX
+	JNZ         group
+	MOVQ        acc_base+72(FP), AX
+	MOVQ        xs_len+56(FP), CX
+
+totals:
+	VMOVUPS      (AX), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	ADDQ         $0x20, AX
+	DECQ         CX
+	JNZ          totals
+	MOVQ         rows_base+24(FP), AX
+	MOVQ         rows_len+32(FP), CX
+	ADDQ         CX, AX
+	CMPQ         BX, AX
+	JNE          row
+	VZEROUPPER
+	RET
+
 // func tq2_0AVX2(dst []float32, rows []byte, x *int8, blocks int)
 // Requires: AVX, AVX2, F16C
 TEXT ·tq2_0AVX2(SB), NOSPLIT, $0-64
@@ -3272,15 +5567,15 @@ block:
 	VPERM2I128   $0x31, 32(SI), Y3, Y4
 	VINSERTI128  $0x01, 32(SI), Y3, Y3
 	VPAND        Y0, Y3, Y5
-	VPMADDUBSW   (AX), Y5, Y5
 	VPAND        Y0, Y4, Y6
+	VPMADDUBSW   (AX), Y5, Y5
 	VPMADDUBSW   32(AX), Y6, Y6
 	VPADDW       Y6, Y5, Y5
 	VPSRLW       $0x02, Y3, Y6
 	VPAND        Y0, Y6, Y6
-	VPMADDUBSW   64(AX), Y6, Y6
 	VPSRLW       $0x02, Y4, Y7
 	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   64(AX), Y6, Y6
 	VPMADDUBSW   96(AX), Y7, Y7
 	VPADDW       Y7, Y6, Y6
 	VPUNPCKLDQ   Y6, Y5, Y7
@@ -3288,16 +5583,16 @@ block:
 	VPADDW       Y7, Y5, Y5
 	VPSRLW       $0x04, Y3, Y6
 	VPAND        Y0, Y6, Y6
-	VPMADDUBSW   128(AX), Y6, Y6
 	VPSRLW       $0x04, Y4, Y7
 	VPAND        Y0, Y7, Y7
+	VPMADDUBSW   128(AX), Y6, Y6
 	VPMADDUBSW   160(AX), Y7, Y7
 	VPADDW       Y7, Y6, Y6
 	VPSRLW       $0x06, Y3, Y3
 	VPAND        Y0, Y3, Y3
-	VPMADDUBSW   192(AX), Y3, Y3
 	VPSRLW       $0x06, Y4, Y4
 	VPAND        Y0, Y4, Y4
+	VPMADDUBSW   192(AX), Y3, Y3
 	VPMADDUBSW   224(AX), Y4, Y4
 	VPADDW       Y4, Y3, Y3
 	VPUNPCKLDQ   Y3, Y6, Y4
@@ -3328,6 +5623,135 @@ block:
 	ADDQ         $0x04, DX
 	DECQ         BX
 	JNZ          row
+	VZEROUPPER
+	RET
+
+// func tq2_0ManyAVX2(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+// Requires: AVX, AVX2, F16C
+TEXT ·tq2_0ManyAVX2(SB), NOSPLIT, $0-104
+	MOVQ dst_base+0(FP), DX
+	MOVQ rows_base+24(FP), BX
+	MOVQ xs_len+56(FP), SI
+	MOVQ acc_base+72(FP), AX
+	SHLQ $0x05, SI
+	ADDQ AX, SI
+
+row:
+	MOVQ acc_base+72(FP), AX
+	MOVQ xs_len+56(FP), CX
+
+clear:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	DECQ    CX
+	JNZ     clear
+	XORQ    CX, CX
+	MOVQ    groups+96(FP), AX
+
+group:
+	VMOVDQU      three<>+0(SB), Y0
+	VMOVDQU      ones<>+0(SB), Y1
+	VMOVDQU      (BX), Y2
+	VPERM2I128   $0x31, 32(BX), Y2, Y3
+	VINSERTI128  $0x01, 32(BX), Y2, Y2
+	VPAND        Y0, Y2, Y4
+	VMOVDQU      Y4, (SI)
+	VPAND        Y0, Y3, Y4
+	VMOVDQU      Y4, 32(SI)
+	VPSRLW       $0x02, Y2, Y4
+	VPAND        Y0, Y4, Y4
+	VMOVDQU      Y4, 64(SI)
+	VPSRLW       $0x02, Y3, Y4
+	VPAND        Y0, Y4, Y4
+	VMOVDQU      Y4, 96(SI)
+	VPSRLW       $0x04, Y2, Y4
+	VPAND        Y0, Y4, Y4
+	VMOVDQU      Y4, 128(SI)
+	VPSRLW       $0x04, Y3, Y4
+	VPAND        Y0, Y4, Y4
+	VMOVDQU      Y4, 160(SI)
+	VPSRLW       $0x06, Y2, Y2
+	VPAND        Y0, Y2, Y2
+	VMOVDQU      Y2, 192(SI)
+	VPSRLW       $0x06, Y3, Y2
+	VPAND        Y0, Y2, Y0
+	VMOVDQU      Y0, 224(SI)
+	VPBROADCASTW 64(BX), X0
+	VCVTPH2PS    X0, Y0
+	MOVQ         xs_base+48(FP), DI
+	MOVQ         acc_base+72(FP), R8
+	MOVQ         xs_len+56(FP), R9
+
+vector:
+	MOVQ        (DI), R10
+	ADDQ        CX, R10
+	VMOVUPS     (R8), Y2
+	VMOVDQU     (SI), Y3
+	VPMADDUBSW  (R10), Y3, Y3
+	VMOVDQU     32(SI), Y4
+	VPMADDUBSW  32(R10), Y4, Y4
+	VPADDW      Y4, Y3, Y3
+	VMOVDQU     64(SI), Y4
+	VPMADDUBSW  64(R10), Y4, Y4
+	VMOVDQU     96(SI), Y5
+	VPMADDUBSW  96(R10), Y5, Y5
+	VPADDW      Y5, Y4, Y4
+	VPUNPCKLDQ  Y4, Y3, Y5
+	VPUNPCKHDQ  Y4, Y3, Y3
+	VPADDW      Y5, Y3, Y3
+	VMOVDQU     128(SI), Y4
+	VPMADDUBSW  128(R10), Y4, Y4
+	VMOVDQU     160(SI), Y5
+	VPMADDUBSW  160(R10), Y5, Y5
+	VPADDW      Y5, Y4, Y4
+	VMOVDQU     192(SI), Y5
+	VPMADDUBSW  192(R10), Y5, Y5
+	VMOVDQU     224(SI), Y6
+	VPMADDUBSW  224(R10), Y6, Y6
+	VPADDW      Y6, Y5, Y5
+	VPUNPCKLDQ  Y5, Y4, Y6
+	VPUNPCKHDQ  Y5, Y4, Y4
+	VPADDW      Y6, Y4, Y4
+	VPUNPCKLQDQ Y4, Y3, Y5
+	VPUNPCKHQDQ Y4, Y3, Y3
+	VPADDW      Y5, Y3, Y3
+	VPMADDWD    Y1, Y3, Y3
+	VPSUBD      288(R10), Y3, Y3
+	VMULPS      256(R10), Y0, Y4
+	VCVTDQ2PS   Y3, Y3
+	VMULPS      Y4, Y3, Y3
+	VADDPS      Y3, Y2, Y2
+	VMOVUPS     Y2, (R8)
+	ADDQ        $0x08, DI
+	ADDQ        $0x20, R8
+	DECQ        R9
+	JNZ         vector
+	ADDQ        $0x00000042, BX
+	ADDQ        $0x00000180, CX
+	DECQ        AX
+	JNZ         group
+	MOVQ        acc_base+72(FP), AX
+	MOVQ        xs_len+56(FP), CX
+
+totals:
+	VMOVUPS      (AX), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	ADDQ         $0x20, AX
+	DECQ         CX
+	JNZ          totals
+	MOVQ         rows_base+24(FP), AX
+	MOVQ         rows_len+32(FP), CX
+	ADDQ         CX, AX
+	CMPQ         BX, AX
+	JNE          row
 	VZEROUPPER
 	RET
 
@@ -3492,6 +5916,179 @@ DATA thirty_two_dwords<>+8(SB)/8, $0x0000002000000020
 DATA thirty_two_dwords<>+16(SB)/8, $0x0000002000000020
 DATA thirty_two_dwords<>+24(SB)/8, $0x0000002000000020
 GLOBL thirty_two_dwords<>(SB), RODATA|NOPTR, $32
+
+// func iq4_XSManyAVX2(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+// Requires: AVX, AVX2, F16C
+TEXT ·iq4_XSManyAVX2(SB), NOSPLIT, $0-104
+	MOVQ dst_base+0(FP), DX
+	MOVQ rows_base+24(FP), BX
+	MOVQ xs_len+56(FP), SI
+	MOVQ acc_base+72(FP), AX
+	SHLQ $0x05, SI
+	ADDQ AX, SI
+
+row:
+	MOVQ acc_base+72(FP), AX
+	MOVQ xs_len+56(FP), CX
+
+clear:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	DECQ    CX
+	JNZ     clear
+	XORQ    CX, CX
+	MOVQ    groups+96(FP), AX
+
+group:
+	VMOVDQU        low_nibbles<>+0(SB), Y0
+	VMOVDQU        iq4_values_0<>+0(SB), Y1
+	VMOVDQU        ones<>+0(SB), Y2
+	VBROADCASTI128 8(BX), Y3
+	VINSERTI128    $0x01, 72(BX), Y3, Y3
+	VPAND          Y0, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y4, Y1, Y4
+	VPSHUFB        Y3, Y1, Y3
+	VMOVDQU        Y4, (SI)
+	VMOVDQU        Y3, 32(SI)
+	VBROADCASTI128 24(BX), Y3
+	VINSERTI128    $0x01, 88(BX), Y3, Y3
+	VPAND          Y0, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y4, Y1, Y4
+	VPSHUFB        Y3, Y1, Y3
+	VMOVDQU        Y4, 64(SI)
+	VMOVDQU        Y3, 96(SI)
+	VBROADCASTI128 40(BX), Y3
+	VINSERTI128    $0x01, 104(BX), Y3, Y3
+	VPAND          Y0, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y4, Y1, Y4
+	VPSHUFB        Y3, Y1, Y3
+	VMOVDQU        Y4, 128(SI)
+	VMOVDQU        Y3, 160(SI)
+	VBROADCASTI128 56(BX), Y3
+	VINSERTI128    $0x01, 120(BX), Y3, Y3
+	VPAND          Y0, Y3, Y4
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y0
+	VPSHUFB        Y4, Y1, Y4
+	VPSHUFB        Y0, Y1, Y0
+	VMOVDQU        Y4, 192(SI)
+	VMOVDQU        Y0, 224(SI)
+	VPBROADCASTD   4(BX), Y0
+	VPSRLVD        scale_nibbles<>+0(SB), Y0, Y0
+	VPAND          low_nibble_dwords<>+0(SB), Y0, Y0
+	VPBROADCASTD   (BX), Y1
+	VPSRLVD        scale_crumbs<>+0(SB), Y1, Y1
+	VPAND          three_dwords<>+0(SB), Y1, Y1
+	VPSLLD         $0x04, Y1, Y1
+	VPOR           Y1, Y0, Y0
+	VPSUBD         thirty_two_dwords<>+0(SB), Y0, Y0
+	VPBROADCASTW   (BX), X1
+	VCVTPH2PS      X1, Y1
+	MOVQ           xs_base+48(FP), DI
+	MOVQ           acc_base+72(FP), R8
+	MOVQ           xs_len+56(FP), R9
+
+vector:
+	MOVQ        (DI), R10
+	ADDQ        CX, R10
+	VMOVUPS     (R8), Y3
+	VMOVDQU     (R10), Y4
+	VPSIGNB     (SI), Y4, Y4
+	VPABSB      (SI), Y5
+	VPMADDUBSW  Y4, Y5, Y5
+	VPMADDWD    Y2, Y5, Y5
+	VMOVDQU     32(R10), Y4
+	VPSIGNB     32(SI), Y4, Y4
+	VPABSB      32(SI), Y6
+	VPMADDUBSW  Y4, Y6, Y6
+	VPMADDWD    Y2, Y6, Y6
+	VPADDD      Y6, Y5, Y5
+	VMOVDQU     64(R10), Y4
+	VPSIGNB     64(SI), Y4, Y4
+	VPABSB      64(SI), Y6
+	VPMADDUBSW  Y4, Y6, Y6
+	VPMADDWD    Y2, Y6, Y6
+	VMOVDQU     96(R10), Y4
+	VPSIGNB     96(SI), Y4, Y4
+	VPABSB      96(SI), Y7
+	VPMADDUBSW  Y4, Y7, Y7
+	VPMADDWD    Y2, Y7, Y7
+	VPADDD      Y7, Y6, Y6
+	VPUNPCKLDQ  Y6, Y5, Y4
+	VPUNPCKHDQ  Y6, Y5, Y5
+	VPADDD      Y4, Y5, Y5
+	VMOVDQU     128(R10), Y4
+	VPSIGNB     128(SI), Y4, Y4
+	VPABSB      128(SI), Y6
+	VPMADDUBSW  Y4, Y6, Y6
+	VPMADDWD    Y2, Y6, Y6
+	VMOVDQU     160(R10), Y4
+	VPSIGNB     160(SI), Y4, Y4
+	VPABSB      160(SI), Y7
+	VPMADDUBSW  Y4, Y7, Y7
+	VPMADDWD    Y2, Y7, Y7
+	VPADDD      Y7, Y6, Y6
+	VMOVDQU     192(R10), Y4
+	VPSIGNB     192(SI), Y4, Y4
+	VPABSB      192(SI), Y7
+	VPMADDUBSW  Y4, Y7, Y7
+	VPMADDWD    Y2, Y7, Y7
+	VMOVDQU     224(R10), Y4
+	VPSIGNB     224(SI), Y4, Y4
+	VPABSB      224(SI), Y8
+	VPMADDUBSW  Y4, Y8, Y8
+	VPMADDWD    Y2, Y8, Y8
+	VPADDD      Y8, Y7, Y7
+	VPUNPCKLDQ  Y7, Y6, Y4
+	VPUNPCKHDQ  Y7, Y6, Y6
+	VPADDD      Y4, Y6, Y6
+	VPUNPCKLQDQ Y6, Y5, Y4
+	VPUNPCKHQDQ Y6, Y5, Y5
+	VPADDD      Y4, Y5, Y5
+	VPMULLD     Y0, Y5, Y5
+	VMULPS      256(R10), Y1, Y4
+	VCVTDQ2PS   Y5, Y5
+	VMULPS      Y4, Y5, Y5
+	VADDPS      Y5, Y3, Y3
+	VMOVUPS     Y3, (R8)
+	ADDQ        $0x08, DI
+	ADDQ        $0x20, R8
+	DECQ        R9
+	JNZ         vector
+	ADDQ        $0x00000088, BX
+	ADDQ        $0x00000180, CX
+	DECQ        AX
+	JNZ         group
+	MOVQ        acc_base+72(FP), AX
+	MOVQ        xs_len+56(FP), CX
+
+totals:
+	VMOVUPS      (AX), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	ADDQ         $0x20, AX
+	DECQ         CX
+	JNZ          totals
+	MOVQ         rows_base+24(FP), AX
+	MOVQ         rows_len+32(FP), CX
+	ADDQ         CX, AX
+	CMPQ         BX, AX
+	JNE          row
+	VZEROUPPER
+	RET
 
 // func tq1_0AVX2(dst []float32, rows []byte, x *int8, blocks int)
 // Requires: AVX, AVX2, F16C
@@ -3730,6 +6327,191 @@ DATA trit_powers_311<>+8(SB)/8, $0x001b001b001b001b
 DATA trit_powers_311<>+16(SB)/8, $0x0009000900090009
 DATA trit_powers_311<>+24(SB)/8, $0x001b001b001b001b
 GLOBL trit_powers_311<>(SB), RODATA|NOPTR, $32
+
+// func tq1_0ManyAVX2(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+// Requires: AVX, AVX2, F16C
+TEXT ·tq1_0ManyAVX2(SB), NOSPLIT, $0-104
+	MOVQ dst_base+0(FP), DX
+	MOVQ rows_base+24(FP), BX
+	MOVQ xs_len+56(FP), SI
+	MOVQ acc_base+72(FP), AX
+	SHLQ $0x05, SI
+	ADDQ AX, SI
+
+row:
+	MOVQ acc_base+72(FP), AX
+	MOVQ xs_len+56(FP), CX
+
+clear:
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS Y0, (AX)
+	ADDQ    $0x20, AX
+	DECQ    CX
+	JNZ     clear
+	XORQ    CX, CX
+	MOVQ    groups+96(FP), AX
+
+group:
+	VMOVDQU        three_words<>+0(SB), Y1
+	VMOVDQU        ones<>+0(SB), Y2
+	VPXOR          Y0, Y0, Y0
+	VBROADCASTI128 (BX), Y3
+	VINSERTI128    $0x01, (BX), Y3, Y3
+	VPUNPCKLBW     Y3, Y0, Y4
+	VPMULLW        trit_powers_000<>+0(SB), Y4, Y4
+	VPMULHUW       Y1, Y4, Y4
+	VPUNPCKHBW     Y3, Y0, Y3
+	VPMULLW        trit_powers_001<>+0(SB), Y3, Y3
+	VPMULHUW       Y1, Y3, Y3
+	VPACKUSWB      Y3, Y4, Y4
+	VBROADCASTI128 16(BX), Y3
+	VINSERTI128    $0x01, 16(BX), Y3, Y3
+	VPUNPCKLBW     Y3, Y0, Y5
+	VPMULLW        trit_powers_010<>+0(SB), Y5, Y5
+	VPMULHUW       Y1, Y5, Y5
+	VPUNPCKHBW     Y3, Y0, Y3
+	VPMULLW        trit_powers_011<>+0(SB), Y3, Y3
+	VPMULHUW       Y1, Y3, Y3
+	VPACKUSWB      Y3, Y5, Y5
+	VMOVDQU        Y4, (SI)
+	VMOVDQU        Y5, 32(SI)
+	VBROADCASTI128 (BX), Y3
+	VINSERTI128    $0x01, 32(BX), Y3, Y3
+	VPUNPCKLBW     Y3, Y0, Y4
+	VPMULLW        trit_powers_100<>+0(SB), Y4, Y4
+	VPMULHUW       Y1, Y4, Y4
+	VPUNPCKHBW     Y3, Y0, Y3
+	VPMULLW        trit_powers_101<>+0(SB), Y3, Y3
+	VPMULHUW       Y1, Y3, Y3
+	VPACKUSWB      Y3, Y4, Y4
+	VBROADCASTI128 16(BX), Y3
+	VINSERTI128    $0x01, 32(BX), Y3, Y3
+	VPUNPCKLBW     Y3, Y0, Y5
+	VPMULLW        trit_powers_110<>+0(SB), Y5, Y5
+	VPMULHUW       Y1, Y5, Y5
+	VPUNPCKHBW     Y3, Y0, Y3
+	VPMULLW        trit_powers_111<>+0(SB), Y3, Y3
+	VPMULHUW       Y1, Y3, Y3
+	VPACKUSWB      Y3, Y5, Y5
+	VMOVDQU        Y4, 64(SI)
+	VMOVDQU        Y5, 96(SI)
+	VBROADCASTI128 (BX), Y3
+	VINSERTI128    $0x01, 32(BX), Y3, Y3
+	VPUNPCKLBW     Y3, Y0, Y4
+	VPMULLW        trit_powers_200<>+0(SB), Y4, Y4
+	VPMULHUW       Y1, Y4, Y4
+	VPUNPCKHBW     Y3, Y0, Y3
+	VPMULLW        trit_powers_201<>+0(SB), Y3, Y3
+	VPMULHUW       Y1, Y3, Y3
+	VPACKUSWB      Y3, Y4, Y4
+	VBROADCASTI128 16(BX), Y3
+	VINSERTI128    $0x01, 32(BX), Y3, Y3
+	VPUNPCKLBW     Y3, Y0, Y5
+	VPMULLW        trit_powers_210<>+0(SB), Y5, Y5
+	VPMULHUW       Y1, Y5, Y5
+	VPUNPCKHBW     Y3, Y0, Y3
+	VPMULLW        trit_powers_211<>+0(SB), Y3, Y3
+	VPMULHUW       Y1, Y3, Y3
+	VPACKUSWB      Y3, Y5, Y5
+	VMOVDQU        Y4, 128(SI)
+	VMOVDQU        Y5, 160(SI)
+	VBROADCASTI128 (BX), Y3
+	VINSERTI128    $0x01, 32(BX), Y3, Y3
+	VPUNPCKLBW     Y3, Y0, Y4
+	VPMULLW        trit_powers_300<>+0(SB), Y4, Y4
+	VPMULHUW       Y1, Y4, Y4
+	VPUNPCKHBW     Y3, Y0, Y3
+	VPMULLW        trit_powers_301<>+0(SB), Y3, Y3
+	VPMULHUW       Y1, Y3, Y3
+	VPACKUSWB      Y3, Y4, Y4
+	VPBROADCASTD   48(BX), Y3
+	VINSERTI128    $0x00, 16(BX), Y3, Y3
+	VPUNPCKLBW     Y3, Y0, Y5
+	VPMULLW        trit_powers_310<>+0(SB), Y5, Y5
+	VPMULHUW       Y1, Y5, Y5
+	VPUNPCKHBW     Y3, Y0, Y0
+	VPMULLW        trit_powers_311<>+0(SB), Y0, Y0
+	VPMULHUW       Y1, Y0, Y0
+	VPACKUSWB      Y0, Y5, Y5
+	VMOVDQU        Y4, 192(SI)
+	VMOVDQU        Y5, 224(SI)
+	VPBROADCASTW   52(BX), X0
+	VCVTPH2PS      X0, Y0
+	MOVQ           xs_base+48(FP), DI
+	MOVQ           acc_base+72(FP), R8
+	MOVQ           xs_len+56(FP), R9
+
+vector:
+	MOVQ        (DI), R10
+	ADDQ        CX, R10
+	VMOVUPS     (R8), Y1
+	VMOVDQU     (SI), Y3
+	VPMADDUBSW  (R10), Y3, Y3
+	VMOVDQU     32(SI), Y4
+	VPMADDUBSW  32(R10), Y4, Y4
+	VPADDW      Y4, Y3, Y3
+	VMOVDQU     64(SI), Y4
+	VPMADDUBSW  64(R10), Y4, Y4
+	VMOVDQU     96(SI), Y5
+	VPMADDUBSW  96(R10), Y5, Y5
+	VPADDW      Y5, Y4, Y4
+	VPUNPCKLDQ  Y4, Y3, Y5
+	VPUNPCKHDQ  Y4, Y3, Y3
+	VPADDW      Y5, Y3, Y3
+	VMOVDQU     128(SI), Y4
+	VPMADDUBSW  128(R10), Y4, Y4
+	VMOVDQU     160(SI), Y5
+	VPMADDUBSW  160(R10), Y5, Y5
+	VPADDW      Y5, Y4, Y4
+	VMOVDQU     192(SI), Y5
+	VPMADDUBSW  192(R10), Y5, Y5
+	VMOVDQU     224(SI), Y6
+	VPMADDUBSW  224(R10), Y6, Y6
+	VPADDW      Y6, Y5, Y5
+	VPUNPCKLDQ  Y5, Y4, Y6
+	VPUNPCKHDQ  Y5, Y4, Y4
+	VPADDW      Y6, Y4, Y4
+	VPUNPCKLQDQ Y4, Y3, Y5
+	VPUNPCKHQDQ Y4, Y3, Y3
+	VPADDW      Y5, Y3, Y3
+	VPMADDWD    Y2, Y3, Y3
+	VPSUBD      288(R10), Y3, Y3
+	VMULPS      256(R10), Y0, Y4
+	VCVTDQ2PS   Y3, Y3
+	VMULPS      Y4, Y3, Y3
+	VADDPS      Y3, Y1, Y1
+	VMOVUPS     Y1, (R8)
+	ADDQ        $0x08, DI
+	ADDQ        $0x20, R8
+	DECQ        R9
+	JNZ         vector
+	ADDQ        $0x00000036, BX
+	ADDQ        $0x00000180, CX
+	DECQ        AX
+	JNZ         group
+	MOVQ        acc_base+72(FP), AX
+	MOVQ        xs_len+56(FP), CX
+
+totals:
+	VMOVUPS      (AX), Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X1, X0, X0
+	VMOVHLPS     X0, X0, X1
+	VADDPS       X1, X0, X0
+	VMOVSHDUP    X0, X1
+	VADDSS       X1, X0, X0
+	VMOVSS       X0, (DX)
+	ADDQ         $0x04, DX
+	ADDQ         $0x20, AX
+	DECQ         CX
+	JNZ          totals
+	MOVQ         rows_base+24(FP), AX
+	MOVQ         rows_len+32(FP), CX
+	ADDQ         CX, AX
+	CMPQ         BX, AX
+	JNE          row
+	VZEROUPPER
+	RET
 
 // func floatsAVX2(dst []float32, rows []float32, x []float32)
 // Requires: AVX

@@ -9,40 +9,88 @@ package dot
 //go:noescape
 func q4_0AVX2(dst []float32, rows []byte, x *int8, blocks int)
 
+// q4_0ManyAVX2 multiplies rows of so many groups with activations, whose first codes are in xs. The products
+// of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.
+//
+//go:noescape
+func q4_0ManyAVX2(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+
 // q4_1AVX2 multiplies rows of so many blocks with an activation, whose first code is *x.
 //
 //go:noescape
 func q4_1AVX2(dst []float32, rows []byte, x *int8, blocks int)
+
+// q4_1ManyAVX2 multiplies rows of so many groups with activations, whose first codes are in xs. The products
+// of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.
+//
+//go:noescape
+func q4_1ManyAVX2(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 
 // q5_0AVX2 multiplies rows of so many blocks with an activation, whose first code is *x.
 //
 //go:noescape
 func q5_0AVX2(dst []float32, rows []byte, x *int8, blocks int)
 
+// q5_0ManyAVX2 multiplies rows of so many groups with activations, whose first codes are in xs. The products
+// of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.
+//
+//go:noescape
+func q5_0ManyAVX2(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+
 // q5_1AVX2 multiplies rows of so many blocks with an activation, whose first code is *x.
 //
 //go:noescape
 func q5_1AVX2(dst []float32, rows []byte, x *int8, blocks int)
+
+// q5_1ManyAVX2 multiplies rows of so many groups with activations, whose first codes are in xs. The products
+// of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.
+//
+//go:noescape
+func q5_1ManyAVX2(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 
 // q8_0AVX2 multiplies rows of so many blocks with an activation, whose first code is *x.
 //
 //go:noescape
 func q8_0AVX2(dst []float32, rows []byte, x *int8, blocks int)
 
+// q8_0ManyAVX2 multiplies rows of so many groups with activations, whose first codes are in xs. The products
+// of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.
+//
+//go:noescape
+func q8_0ManyAVX2(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+
 // iq4_NLAVX2 multiplies rows of so many blocks with an activation, whose first code is *x.
 //
 //go:noescape
 func iq4_NLAVX2(dst []float32, rows []byte, x *int8, blocks int)
+
+// iq4_NLManyAVX2 multiplies rows of so many groups with activations, whose first codes are in xs. The products
+// of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.
+//
+//go:noescape
+func iq4_NLManyAVX2(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 
 // mxfp4AVX2 multiplies rows of so many blocks with an activation, whose first code is *x.
 //
 //go:noescape
 func mxfp4AVX2(dst []float32, rows []byte, x *int8, blocks int)
 
+// mxfp4ManyAVX2 multiplies rows of so many groups with activations, whose first codes are in xs. The products
+// of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.
+//
+//go:noescape
+func mxfp4ManyAVX2(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+
 // nvfp4AVX2 multiplies rows of so many blocks with an activation, whose first code is *x.
 //
 //go:noescape
 func nvfp4AVX2(dst []float32, rows []byte, x *int8, blocks int)
+
+// nvfp4ManyAVX2 multiplies rows of so many groups with activations, whose first codes are in xs. The products
+// of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.
+//
+//go:noescape
+func nvfp4ManyAVX2(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 
 // q8AVX2 quantizes x, in blocks of 32, to groups whose first code is *q. Scales of what has no codes are not finite.
 //
@@ -59,40 +107,88 @@ func q8KAVX2(q *int8, x []float32)
 //go:noescape
 func q4_KAVX2(dst []float32, rows []byte, x *int8, blocks int)
 
+// q4_KManyAVX2 multiplies rows of so many groups with activations, whose first codes are in xs. The products
+// of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.
+//
+//go:noescape
+func q4_KManyAVX2(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+
 // q5_KAVX2 multiplies rows of so many blocks with an activation, whose first code is *x.
 //
 //go:noescape
 func q5_KAVX2(dst []float32, rows []byte, x *int8, blocks int)
+
+// q5_KManyAVX2 multiplies rows of so many groups with activations, whose first codes are in xs. The products
+// of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.
+//
+//go:noescape
+func q5_KManyAVX2(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 
 // q6_KAVX2 multiplies rows of so many blocks with an activation, whose first code is *x.
 //
 //go:noescape
 func q6_KAVX2(dst []float32, rows []byte, x *int8, blocks int)
 
+// q6_KManyAVX2 multiplies rows of so many groups with activations, whose first codes are in xs. The products
+// of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.
+//
+//go:noescape
+func q6_KManyAVX2(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+
 // q2_KAVX2 multiplies rows of so many blocks with an activation, whose first code is *x.
 //
 //go:noescape
 func q2_KAVX2(dst []float32, rows []byte, x *int8, blocks int)
+
+// q2_KManyAVX2 multiplies rows of so many groups with activations, whose first codes are in xs. The products
+// of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.
+//
+//go:noescape
+func q2_KManyAVX2(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 
 // q3_KAVX2 multiplies rows of so many blocks with an activation, whose first code is *x.
 //
 //go:noescape
 func q3_KAVX2(dst []float32, rows []byte, x *int8, blocks int)
 
+// q3_KManyAVX2 multiplies rows of so many groups with activations, whose first codes are in xs. The products
+// of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.
+//
+//go:noescape
+func q3_KManyAVX2(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+
 // tq2_0AVX2 multiplies rows of so many blocks with an activation, whose first code is *x.
 //
 //go:noescape
 func tq2_0AVX2(dst []float32, rows []byte, x *int8, blocks int)
+
+// tq2_0ManyAVX2 multiplies rows of so many groups with activations, whose first codes are in xs. The products
+// of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.
+//
+//go:noescape
+func tq2_0ManyAVX2(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 
 // iq4_XSAVX2 multiplies rows of so many blocks with an activation, whose first code is *x.
 //
 //go:noescape
 func iq4_XSAVX2(dst []float32, rows []byte, x *int8, blocks int)
 
+// iq4_XSManyAVX2 multiplies rows of so many groups with activations, whose first codes are in xs. The products
+// of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.
+//
+//go:noescape
+func iq4_XSManyAVX2(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+
 // tq1_0AVX2 multiplies rows of so many blocks with an activation, whose first code is *x.
 //
 //go:noescape
 func tq1_0AVX2(dst []float32, rows []byte, x *int8, blocks int)
+
+// tq1_0ManyAVX2 multiplies rows of so many groups with activations, whose first codes are in xs. The products
+// of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.
+//
+//go:noescape
+func tq1_0ManyAVX2(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
 
 // floatsAVX2 multiplies rows of len(x) numbers, a positive multiple of 32.
 //

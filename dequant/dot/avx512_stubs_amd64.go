@@ -10,7 +10,7 @@ package dot
 func q4_0AVX512(dst []float32, rows []byte, x *int8, blocks int)
 
 // q4_0ManyAVX512 multiplies rows of so many groups with activations, whose first codes are in xs. The products
-// of a row follow each other in dst. acc has room for eight floats an activation.
+// of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.
 //
 //go:noescape
 func q4_0ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
@@ -21,7 +21,7 @@ func q4_0ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, group
 func q4_1AVX512(dst []float32, rows []byte, x *int8, blocks int)
 
 // q4_1ManyAVX512 multiplies rows of so many groups with activations, whose first codes are in xs. The products
-// of a row follow each other in dst. acc has room for eight floats an activation.
+// of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.
 //
 //go:noescape
 func q4_1ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
@@ -32,7 +32,7 @@ func q4_1ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, group
 func q5_0AVX512(dst []float32, rows []byte, x *int8, blocks int)
 
 // q5_0ManyAVX512 multiplies rows of so many groups with activations, whose first codes are in xs. The products
-// of a row follow each other in dst. acc has room for eight floats an activation.
+// of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.
 //
 //go:noescape
 func q5_0ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
@@ -43,7 +43,7 @@ func q5_0ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, group
 func q5_1AVX512(dst []float32, rows []byte, x *int8, blocks int)
 
 // q5_1ManyAVX512 multiplies rows of so many groups with activations, whose first codes are in xs. The products
-// of a row follow each other in dst. acc has room for eight floats an activation.
+// of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.
 //
 //go:noescape
 func q5_1ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
@@ -54,7 +54,7 @@ func q5_1ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, group
 func q8_0AVX512(dst []float32, rows []byte, x *int8, blocks int)
 
 // q8_0ManyAVX512 multiplies rows of so many groups with activations, whose first codes are in xs. The products
-// of a row follow each other in dst. acc has room for eight floats an activation.
+// of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.
 //
 //go:noescape
 func q8_0ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
@@ -65,7 +65,7 @@ func q8_0ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, group
 func iq4_NLAVX512(dst []float32, rows []byte, x *int8, blocks int)
 
 // iq4_NLManyAVX512 multiplies rows of so many groups with activations, whose first codes are in xs. The products
-// of a row follow each other in dst. acc has room for eight floats an activation.
+// of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.
 //
 //go:noescape
 func iq4_NLManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
@@ -76,7 +76,7 @@ func iq4_NLManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, gro
 func mxfp4AVX512(dst []float32, rows []byte, x *int8, blocks int)
 
 // mxfp4ManyAVX512 multiplies rows of so many groups with activations, whose first codes are in xs. The products
-// of a row follow each other in dst. acc has room for eight floats an activation.
+// of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.
 //
 //go:noescape
 func mxfp4ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
@@ -87,7 +87,7 @@ func mxfp4ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, grou
 func nvfp4AVX512(dst []float32, rows []byte, x *int8, blocks int)
 
 // nvfp4ManyAVX512 multiplies rows of so many groups with activations, whose first codes are in xs. The products
-// of a row follow each other in dst. acc has room for eight floats an activation.
+// of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.
 //
 //go:noescape
 func nvfp4ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
@@ -98,7 +98,7 @@ func nvfp4ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, grou
 func q4_KAVX512(dst []float32, rows []byte, x *int8, blocks int)
 
 // q4_KManyAVX512 multiplies rows of so many groups with activations, whose first codes are in xs. The products
-// of a row follow each other in dst. acc has room for eight floats an activation.
+// of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.
 //
 //go:noescape
 func q4_KManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
@@ -109,7 +109,7 @@ func q4_KManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, group
 func q5_KAVX512(dst []float32, rows []byte, x *int8, blocks int)
 
 // q5_KManyAVX512 multiplies rows of so many groups with activations, whose first codes are in xs. The products
-// of a row follow each other in dst. acc has room for eight floats an activation.
+// of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.
 //
 //go:noescape
 func q5_KManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
@@ -120,7 +120,7 @@ func q5_KManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, group
 func q6_KAVX512(dst []float32, rows []byte, x *int8, blocks int)
 
 // q6_KManyAVX512 multiplies rows of so many groups with activations, whose first codes are in xs. The products
-// of a row follow each other in dst. acc has room for eight floats an activation.
+// of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.
 //
 //go:noescape
 func q6_KManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
@@ -131,7 +131,7 @@ func q6_KManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, group
 func q2_KAVX512(dst []float32, rows []byte, x *int8, blocks int)
 
 // q2_KManyAVX512 multiplies rows of so many groups with activations, whose first codes are in xs. The products
-// of a row follow each other in dst. acc has room for eight floats an activation.
+// of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.
 //
 //go:noescape
 func q2_KManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
@@ -142,7 +142,7 @@ func q2_KManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, group
 func q3_KAVX512(dst []float32, rows []byte, x *int8, blocks int)
 
 // q3_KManyAVX512 multiplies rows of so many groups with activations, whose first codes are in xs. The products
-// of a row follow each other in dst. acc has room for eight floats an activation.
+// of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.
 //
 //go:noescape
 func q3_KManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
@@ -153,7 +153,7 @@ func q3_KManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, group
 func tq2_0AVX512(dst []float32, rows []byte, x *int8, blocks int)
 
 // tq2_0ManyAVX512 multiplies rows of so many groups with activations, whose first codes are in xs. The products
-// of a row follow each other in dst. acc has room for eight floats an activation.
+// of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.
 //
 //go:noescape
 func tq2_0ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
@@ -164,7 +164,7 @@ func tq2_0ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, grou
 func iq4_XSAVX512(dst []float32, rows []byte, x *int8, blocks int)
 
 // iq4_XSManyAVX512 multiplies rows of so many groups with activations, whose first codes are in xs. The products
-// of a row follow each other in dst. acc has room for eight floats an activation.
+// of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.
 //
 //go:noescape
 func iq4_XSManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
@@ -175,7 +175,7 @@ func iq4_XSManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, gro
 func tq1_0AVX512(dst []float32, rows []byte, x *int8, blocks int)
 
 // tq1_0ManyAVX512 multiplies rows of so many groups with activations, whose first codes are in xs. The products
-// of a row follow each other in dst. acc has room for eight floats an activation.
+// of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.
 //
 //go:noescape
 func tq1_0ManyAVX512(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)

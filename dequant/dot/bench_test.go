@@ -40,7 +40,7 @@ func BenchmarkMat(b *testing.B) {
 			continue
 		}
 		src := randomRows(rng, d, rows*cols/d.BlockElems())
-		for _, n := range []int{1, 8, 42} {
+		for _, n := range []int{1, 4, 8, 16, 42} {
 			as, dst := make([]*Activation, n), make([][]float32, n)
 			for i := range as {
 				a, err := Prepare(d, randomVector(rng, cols))
@@ -49,14 +49,17 @@ func BenchmarkMat(b *testing.B) {
 				}
 				as[i], dst[i] = a, make([]float32, rows)
 			}
-			b.Run(fmt.Sprintf("type=%v/vectors=%d", d, n), func(b *testing.B) {
-				for b.Loop() {
-					if err := Mat(dst, d, src, as); err != nil {
-						b.Fatal(err)
+			for _, l := range levels[1:] {
+				b.Run(fmt.Sprintf("type=%v/impl=%s/vectors=%d", d, l.name, n), func(b *testing.B) {
+					use(b, l)
+					for b.Loop() {
+						if err := Mat(dst, d, src, as); err != nil {
+							b.Fatal(err)
+						}
 					}
-				}
-				b.ReportMetric(float64(n*rows*cols)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "Gw/s")
-			})
+					b.ReportMetric(float64(n*rows*cols)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "Gw/s")
+				})
+			}
 		}
 	}
 }

@@ -200,7 +200,7 @@ func multiplyMany(run manyKernel, dst [][]float32, d layout.DType, rows []byte, 
 	step := max(1, min(tileBytes/whole, maxCall/(abreast*groups*groupElems)))
 	b := bundles.Get().(*bundle)
 	defer bundles.Put(b)
-	b.acc = resize(b.acc, 8*abreast)
+	b.acc = resize(b.acc, 8*abreast+spare)
 	b.products = resize(b.products, step*abreast)
 	b.xs = resize(b.xs, abreast)
 	defer clear(b.xs)
@@ -223,7 +223,7 @@ func multiplyMany(run manyKernel, dst [][]float32, d layout.DType, rows []byte, 
 				xs[i] = &a.groups[0].q[0]
 			}
 			products := b.products[:(hi-lo)*len(xs)]
-			run(products, tile, xs, b.acc[:8*len(xs)], groups)
+			run(products, tile, xs, b.acc[:8*len(xs)+spare], groups)
 			for r := range hi - lo {
 				for i := range xs {
 					dst[first+i][lo+r] = products[r*len(xs)+i]

@@ -14,9 +14,12 @@ import "github.com/tensormap/tensormap/layout"
 type quantizedKernel func(dst []float32, rows []byte, x []group, blocks int)
 
 // A manyKernel multiplies rows of whole groups of one type with len(xs) activations, at least one, whose first codes are in xs.
-// The products of a row follow each other in dst. acc has room for eight partial sums an activation. Otherwise a
-// quantizedKernel's contract holds.
+// The products of a row follow each other in dst. acc has room for eight partial sums an activation, and for spare more floats.
+// Otherwise a quantizedKernel's contract holds.
 type manyKernel func(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)
+
+// spare is the room that kernels have for the codes of a group and its scales.
+const spare = 128
 
 // A plainKernel multiplies rows of len(x) numbers: a multiple of lanes, and part at most.
 // Otherwise a quantizedKernel's contract holds.

@@ -41,6 +41,8 @@ type kernel struct {
 	four                      bool      // multiplies the first half of a group, in the lower lanes
 	size                      int       // of a block, if eight are a group
 	many                      bool      // multiplies a group with several activations: see manyRows
+	room                      GPVirtual // of many, where codes and scales are if registers are too few
+	held                      int       // vectors in that room
 }
 
 // begin opens the function of a type.
@@ -145,15 +147,23 @@ func field(v VecVirtual, n int, mask Op) VecVirtual {
 	return y
 }
 
+// register returns v, loaded if it is in memory.
+func register(v Op) VecVirtual {
+	if m, ok := v.(Mem); ok {
+		return keep(m)
+	}
+	return v.(VecVirtual)
+}
+
 // products multiplies unsigned codes with those of the activation at m, and adds neighbours.
-func products(codes VecVirtual, m Mem) VecVirtual {
+func products(codes Op, m Mem) VecVirtual {
 	y := YMM()
-	VPMADDUBSW(m, codes, y)
+	VPMADDUBSW(m, register(codes), y)
 	return y
 }
 
 // signedProducts does what products does for signed codes: it moves their signs over.
-func signedProducts(codes VecVirtual, m Mem) VecVirtual {
+func signedProducts(codes Op, m Mem) VecVirtual {
 	y, magnitude := YMM(), YMM()
 	VMOVDQU(m, y)
 	VPSIGNB(codes, y, y)

@@ -9,21 +9,30 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// Kernels for several activations unpack a group of a row once. They keep its codes in registers, and multiply them with one
-// activation after the other. This needs the 32 registers of AVX-512.
+// Kernels for several activations unpack a group of a row once, and multiply it with one activation after the other. The 32
+// registers of AVX-512 keep its codes. With sixteen they lie in memory.
+
+// roomBytes is the size of that memory, behind the partial sums.
+const roomBytes = 512
 
 // manyRows generates the kernel of a type for several activations. body multiplies a group of size bytes.
 func manyRows(name string, size int, body func(k *kernel)) {
-	if level != avx512 {
+	if level == avxVNNI {
 		return
 	}
 	TEXT(name+"Many"+level, attr.NOSPLIT, "func(dst []float32, rows []byte, xs []*int8, acc []float32, groups int)")
 	Doc(fmt.Sprintf("%s multiplies rows of so many groups with activations, whose first codes are in xs. The products", name+"Many"+level),
-		"of a row follow each other in dst. acc has room for eight floats an activation.")
+		"of a row follow each other in dst. acc has room for eight floats an activation, and for 128 more.")
 	Pragma("noescape")
 	k := &kernel{many: true, left: GP64(), offset: GP64()}
 	k.dst = Load(Param("dst").Base(), GP64()).(GPVirtual)
 	k.src = Load(Param("rows").Base(), GP64()).(GPVirtual)
+	if level == avx2 {
+		k.room = Load(Param("xs").Len(), GP64()).(GPVirtual)
+		first := Load(Param("acc").Base(), GP64()).(GPVirtual)
+		SHLQ(Imm(5), k.room)
+		ADDQ(first, k.room)
+	}
 	Label("row")
 	k.eachSum("clear", func(sum Mem) {
 		zero := YMM()
@@ -33,6 +42,7 @@ func manyRows(name string, size int, body func(k *kernel)) {
 	XORQ(k.offset, k.offset)
 	Load(Param("groups"), k.left)
 	Label("group")
+	k.held = 0
 	body(k)
 	ADDQ(U32(uint32(size)), k.src)
 	ADDQ(U32(groupBytes), k.offset)
@@ -81,18 +91,32 @@ func (k *kernel) vectors(multiply func()) {
 	})
 }
 
-// kept returns code, whose vectors are made here and now for several activations.
-func (k *kernel) kept(code func(p, second int) VecVirtual) func(p, second int) VecVirtual {
-	if !k.many {
-		return code
+// hold returns v, where several activations find it.
+func (k *kernel) hold(v VecVirtual) Op {
+	if k.room == nil {
+		return v
 	}
-	var v [4][2]VecVirtual
+	if 32*k.held == roomBytes {
+		panic("no room")
+	}
+	m := Mem{Base: k.room, Disp: 32 * k.held}
+	k.held++
+	VMOVDQU(v, m)
+	return m
+}
+
+// kept returns code, whose vectors are made here and now for several activations.
+func (k *kernel) kept(code func(p, second int) VecVirtual) func(p, second int) Op {
+	if !k.many {
+		return func(p, second int) Op { return code(p, second) }
+	}
+	var v [4][2]Op
 	for p := range v {
 		for second := range v[p] {
-			v[p][second] = code(p, second)
+			v[p][second] = k.hold(code(p, second))
 		}
 	}
-	return func(p, second int) VecVirtual { return v[p][second] }
+	return func(p, second int) Op { return v[p][second] }
 }
 
 // keptPairs does what kept does.
@@ -100,11 +124,12 @@ func (k *kernel) keptPairs(c codes) codes {
 	if !k.many {
 		return c
 	}
-	var v [4][2]VecVirtual
+	var v [4][2]Op
 	for p := range v {
-		v[p][0], v[p][1] = c(p)
+		first, second := c(p)
+		v[p][0], v[p][1] = k.hold(first.(VecVirtual)), k.hold(second.(VecVirtual))
 	}
-	return func(p int) (first, second VecVirtual) { return v[p][0], v[p][1] }
+	return func(p int) (first, second Op) { return v[p][0], v[p][1] }
 }
 
 // first returns vectors by number, each made when it is first asked for. For several activations all n are made here and now.

@@ -58,19 +58,19 @@ func (k *kernel) word(p, at int) OpmaskVirtual {
 }
 
 // codes returns the first and the second sixteen codes of blocks p and p+4.
-type codes func(p int) (first, second VecVirtual)
+type codes func(p int) (first, second Op)
 
 // A reduction turns the codes of four pairs of blocks into eight sums. one does so for the lower lane
 // of a single pair: its four doublewords are parts of the sum.
 type reduction struct {
 	sums func(k *kernel, c codes) VecVirtual
-	one  func(first, second VecVirtual, y func(at int) Mem) VecVirtual
+	one  func(first, second Op, y func(at int) Mem) VecVirtual
 }
 
 // unsigned returns the reduction of codes so small that room pairs of blocks are added as words: 4, or 2.
 func unsigned(room int) reduction {
 	ones := keep(wordsOf("ones", 1))
-	pair := func(first, second VecVirtual, y func(at int) Mem) VecVirtual {
+	pair := func(first, second Op, y func(at int) Mem) VecVirtual {
 		t := products(first, y(0))
 		VPADDW(products(second, y(32)), t, t)
 		return t
@@ -93,7 +93,7 @@ func unsigned(room int) reduction {
 			}
 			return pairs(halve4(words, t[0], t[1]), ones)
 		},
-		one: func(first, second VecVirtual, y func(at int) Mem) VecVirtual {
+		one: func(first, second Op, y func(at int) Mem) VecVirtual {
 			return pairs(pair(first, second, y), ones)
 		},
 	}
@@ -102,7 +102,7 @@ func unsigned(room int) reduction {
 // signed returns the reduction of codes whose products leave words no room.
 func signed() reduction {
 	ones := keep(wordsOf("ones", 1))
-	pair := func(first, second VecVirtual, y func(at int) Mem) VecVirtual {
+	pair := func(first, second Op, y func(at int) Mem) VecVirtual {
 		t := pairs(signedProducts(first, y(0)), ones)
 		VPADDD(pairs(signedProducts(second, y(32)), ones), t, t)
 		return t
@@ -337,9 +337,9 @@ func nibbles(at int, values Op) func(k *kernel) codes {
 		if values != nil {
 			table = keep(values.(Mem))
 		}
-		return func(p int) (first, second VecVirtual) {
+		return func(p int) (_, _ Op) {
 			y := k.load(p, at)
-			first, second = field(y, 0, low), field(y, 4, low)
+			first, second := field(y, 0, low), field(y, 4, low)
 			if values != nil {
 				VPSHUFB(first, table, first)
 				VPSHUFB(second, table, second)
@@ -363,17 +363,17 @@ func fiveBits(at int) func(k *kernel) codes {
 			return y
 		}
 		if level == avx512 {
-			return func(p int) (first, second VecVirtual) {
+			return func(p int) (_, _ Op) {
 				y := k.load(p, at+4)
-				first, second = field(y, 0, low), field(y, 4, low)
+				first, second := field(y, 0, low), field(y, 4, low)
 				VPADDB(sixteen, first, k.word(p, at), first)
 				VPADDB(sixteen, second, k.word(p, at+2), second)
 				return first, second
 			}
 		}
-		return func(p int) (first, second VecVirtual) {
+		return func(p int) (_, _ Op) {
 			y, bits := k.load(p, at+4), k.dword(p, at)
-			first, second = field(y, 0, low), field(y, 4, low)
+			first, second := field(y, 0, low), field(y, 4, low)
 			VPOR(spread(bits, 0), first, first)
 			VPOR(spread(bits, 1), second, second)
 			return first, second
@@ -388,7 +388,8 @@ func int8s(unsigned bool) func(k *kernel) codes {
 		if unsigned {
 			sign = keep(bytesOf("signs", 0x80))
 		}
-		return func(p int) (first, second VecVirtual) {
+		return func(p int) (_, _ Op) {
+			var first, second VecVirtual
 			if !k.eight() {
 				first, second = k.load(p, 2), k.load(p, 18)
 			} else {

@@ -132,28 +132,32 @@ func (k *kernel) offsets(m, mins VecVirtual) {
 func superBlocks() {
 	scaleWords := func() Mem { return spread("k4_scales", func(w int) int { return w / 2 }) }
 	minWords := func() Mem { return spread("k4_mins", func(w int) int { return 4 + w/2 }) }
+	// shared adds the products of blocks p and p+1 with one scale each: words of their halves.
+	shared := func(k *kernel, code func(p, second int) Op, p int) VecVirtual {
+		var t [2]VecVirtual
+		for i := range t {
+			t[i] = products(code(p+i, 0), k.act(64*(p+i)))
+			VPADDW(products(code(p+i, 1), k.act(64*(p+i)+32)), t[i], t[i])
+		}
+		return halve2(words, t[0], t[1])
+	}
 	super("q4_K", 144, func(k *kernel) func() {
 		low := keep(bytesOf("low_nibbles", 15))
 		scaleAt, minAt := keep(scaleWords()), keep(minWords())
 		unpack := k.k4()
 		return func() {
 			packed := unpack()
-			sc, mins := YMM(), YMM()
-			VPSHUFB(scaleAt, packed, sc)
-			VPSHUFB(minAt, packed, mins)
-			var t [4]VecVirtual
-			for c := range 2 {
-				a, b := k.pair(16+32*c, 80+32*c)
-				for high := range 2 {
-					p := 2*c + high
-					t[p] = products(field(a, 4*high, low), k.act(64*p))
-					VPADDW(products(field(b, 4*high, low), k.act(64*p+32)), t[p], t[p])
-				}
-				t[c] = halve2(words, t[2*c], t[2*c+1])
-			}
-			d, m := k.scaledPair(0)
-			k.add(d, pairs(halve4(words, t[0], t[1]), sc))
-			k.offsets(m, mins)
+			sc, mins := shuffle(scaleAt, packed), shuffle(minAt, packed)
+			v := k.sixteens(16, 64)
+			code := k.kept(func(p, second int) VecVirtual { return field(v(p/2*2+second), p%2*4, low) })
+			scales := k.pairOf(0)
+			k.vectors(func() {
+				first := shared(k, code, 0)
+				total := pairs(halve4(words, first, shared(k, code, 2)), sc)
+				d, m := scales()
+				k.add(d, total)
+				k.offsets(m, mins)
+			})
 		}
 	})
 	super("q5_K", 176, func(k *kernel) func() {
@@ -162,31 +166,33 @@ func superBlocks() {
 		unpack := k.k4()
 		return func() {
 			packed := unpack()
-			var bits [2]VecVirtual
-			for i := range bits {
-				bits[i] = YMM()
-				VBROADCASTI128(k.from(16+16*i), bits[i])
-				VPSLLVD(lanes, bits[i], bits[i])
-			}
-			code := func(v VecVirtual, high, p, i int) VecVirtual {
-				y := field(v, 4*high, low)
-				VPOR(field(bits[i], p, sixteen), y, y)
+			bits := pieces(func(i int) VecVirtual {
+				y := YMM()
+				VBROADCASTI128(k.from(16+16*i), y)
+				VPSLLVD(lanes, y, y)
 				return y
-			}
-			var t [4]VecVirtual
-			for c := range 2 {
-				a, b := k.pair(48+32*c, 112+32*c)
-				for high := range 2 {
-					p := 2*c + high
-					t[p] = products(code(a, high, p, 0), k.act(64*p))
-					VPADDW(products(code(b, high, p, 1), k.act(64*p+32)), t[p], t[p])
+			})
+			v := k.sixteens(48, 64)
+			code := k.kept(func(p, second int) VecVirtual {
+				y := field(v(p/2*2+second), p%2*4, low)
+				VPOR(field(bits(second), p, sixteen), y, y)
+				return y
+			})
+			factors := k.first(2, func(pair int) VecVirtual {
+				return shuffle(spread([]string{"k4_scales_01", "k4_scales_23"}[pair], func(w int) int { return 2*pair + w/2%2 }), packed)
+			})
+			mins := k.first(1, func(int) VecVirtual { return shuffle(minWords(), packed) })
+			scales := k.pairOf(0)
+			k.vectors(func() {
+				var sums [2]VecVirtual
+				for pair := range sums {
+					sums[pair] = pairs(shared(k, code, 2*pair), factors(pair))
 				}
-				sc := shuffle(spread([]string{"k4_scales_01", "k4_scales_23"}[c], func(w int) int { return 2*c + w/2%2 }), packed)
-				t[c] = pairs(halve2(words, t[2*c], t[2*c+1]), sc)
-			}
-			d, m := k.scaledPair(0)
-			k.add(d, halve4(doublewords, t[0], t[1]))
-			k.offsets(m, shuffle(minWords(), packed))
+				total := halve4(doublewords, sums[0], sums[1])
+				d, m := scales()
+				k.add(d, total)
+				k.offsets(m, mins(0))
+			})
 		}
 	})
 	super("q6_K", 210, func(k *kernel) func() {
@@ -194,61 +200,64 @@ func superBlocks() {
 		return func() {
 			sc := YMM()
 			VPMOVSXBW(k.from(192), sc)
-			// Codes are 32 too great.
-			sum := YMM()
-			VPMADDWD(k.act(halves), sc, sum)
-			VPSLLD(Imm(5), sum, sum)
-			var halfs [2]VecVirtual
-			v, bitsOf := k.sixteens(0, 64), k.sixteens(128, 32)
-			for second := range 2 {
-				bits, ab := bitsOf(second), [2]VecVirtual{v(second), v(2 + second)}
-				var t [4]VecVirtual
-				for p := range t {
-					codes, b := field(ab[p%2], p/2*4, low), YMM()
-					if p < 2 {
-						VPSLLW(Imm(uint64(4-2*p)), bits, b)
-						VPAND(upper, b, b)
-					} else {
-						b = field(bits, 2*p-4, upper)
+			v, bits := k.sixteens(0, 64), k.sixteens(128, 32)
+			code := k.kept(func(p, second int) VecVirtual {
+				y, b := field(v(p%2*2+second), p/2*4, low), moved(bits(second), 4-2*p)
+				VPAND(upper, b, b)
+				VPOR(b, y, y)
+				return y
+			})
+			factors := k.first(4, func(n int) VecVirtual {
+				name := []string{"q6_scales_0", "q6_scales_1", "q6_scales_2", "q6_scales_3"}[n]
+				return shuffle(bytes32(name, func(i int) byte { return byte(2*(4*(n/2)+n%2+2*(i%8/4)) + i%2) }), sc)
+			})
+			scale := k.scaleOf(208)
+			k.vectors(func() {
+				less := k.excess(sc, 5) // codes are 32 too great
+				var sums [2]VecVirtual
+				for second := range sums {
+					var t [4]VecVirtual
+					for p := range t {
+						t[p] = products(code(p, second), k.act(64*p+32*second))
+						if p%2 == 1 {
+							t[p/2] = pairs(halve2(words, t[p-1], t[p]), factors(p-1+second))
+						}
 					}
-					VPOR(b, codes, codes)
-					t[p] = products(codes, k.act(64*p+32*second))
-					if p%2 == 1 {
-						factors := YMM()
-						VPSHUFB(bytes32([]string{"q6_scales_0", "q6_scales_1", "q6_scales_2", "q6_scales_3"}[p-1+second], func(i int) byte {
-							return byte(2*(2*(p-1)+second+2*(i%8/4)) + i%2)
-						}), sc, factors)
-						t[p/2] = pairs(halve2(words, t[p-1], t[p]), factors)
-					}
+					sums[second] = halve4(doublewords, t[0], t[1])
 				}
-				halfs[second] = halve4(doublewords, t[0], t[1])
-			}
-			VPADDD(halfs[1], halfs[0], halfs[0])
-			VPSUBD(sum, halfs[0], halfs[0])
-			k.add(k.scaled(208), halfs[0])
+				VPADDD(sums[1], sums[0], sums[0])
+				VPSUBD(less, sums[0], sums[0])
+				k.add(scale(), sums[0])
+			})
 		}
 	})
 	// Two-bit codes: block p has bits 2p and 2p+1 of 32 bytes, block p+4 those of the other 32.
-	crumbs := func(k *kernel, at int) func(second int) func(p int) VecVirtual {
-		three, v := keep(bytesOf("three", 3)), k.sixteens(at, 32)
-		return func(second int) func(p int) VecVirtual {
-			return func(p int) VecVirtual { return field(v(second), 2*p, three) }
+	crumbs := func(k *kernel, at int) func() func(p, second int) VecVirtual {
+		three := keep(bytesOf("three", 3))
+		return func() func(p, second int) VecVirtual {
+			v := k.sixteens(at, 32)
+			return func(p, second int) VecVirtual { return field(v(second), 2*p, three) }
 		}
 	}
-	// sixteens adds the products of blocks whose halves have scales of their own: words in their order.
-	sixteens := func(k *kernel, sc VecVirtual, code func(second int) func(p int) VecVirtual) VecVirtual {
+	// factorsOf returns the scales of first halves and of second ones, of words in the order of halves.
+	factorsOf := func(k *kernel, sc VecVirtual) func(second int) VecVirtual {
+		return k.first(2, func(second int) VecVirtual {
+			name := []string{"even_words", "odd_words"}[second]
+			return shuffle(bytes32(name, func(i int) byte { return byte(i%16/4*4 + 2*second + i%2) }), sc)
+		})
+	}
+	// sixteens adds the products of blocks whose halves have scales of their own.
+	sixteens := func(k *kernel, code func(p, second int) Op, factors func(second int) VecVirtual) VecVirtual {
 		var sums [2]VecVirtual
 		for second := range sums {
-			c := code(second)
 			var t [4]VecVirtual
 			for p := range t {
-				t[p] = products(c(p), k.act(64*p+32*second))
+				t[p] = products(code(p, second), k.act(64*p+32*second))
 				if p%2 == 1 {
 					t[p/2] = halve2(words, t[p-1], t[p])
 				}
 			}
-			factors := shuffle(bytes32([]string{"even_words", "odd_words"}[second], func(i int) byte { return byte(i%16/4*4 + 2*second + i%2) }), sc)
-			sums[second] = pairs(halve4(words, t[0], t[1]), factors)
+			sums[second] = pairs(halve4(words, t[0], t[1]), factors(second))
 		}
 		VPADDD(sums[1], sums[0], sums[0])
 		return sums[0]
@@ -258,10 +267,16 @@ func superBlocks() {
 		return func() {
 			packed := YMM()
 			VPMOVZXBW(k.from(0), packed)
-			total := sixteens(k, field(packed, 0, low), code)
-			d, m := k.scaledPair(80)
-			k.add(d, total)
-			k.offsets(m, shifted(packed, 4))
+			c := k.kept(code())
+			factors := factorsOf(k, field(packed, 0, low))
+			mins := k.first(1, func(int) VecVirtual { return shifted(packed, 4) })
+			scales := k.pairOf(80)
+			k.vectors(func() {
+				total := sixteens(k, c, factors)
+				d, m := scales()
+				k.add(d, total)
+				k.offsets(m, mins(0))
+			})
 		}
 	})
 	super("q3_K", 110, func(k *kernel) func() {
@@ -272,40 +287,36 @@ func superBlocks() {
 		return func() {
 			sc := unpack()
 			VPSUBW(thirtyTwo, sc, sc)
-			// Codes are 4 too great.
-			sum := YMM()
-			VPMADDWD(k.act(halves), sc, sum)
-			VPSLLD(Imm(2), sum, sum)
-			total := sixteens(k, sc, func(second int) func(p int) VecVirtual {
-				low, bits := code(second), YMM()
-				VBROADCASTI128(k.from(16*second), bits)
-				VPSLLVD(lanes, bits, bits)
-				return func(p int) VecVirtual {
-					y := low(p)
-					VPOR(field(bits, p+2, four), y, y)
-					return y
-				}
+			low := code()
+			bits := pieces(func(second int) VecVirtual {
+				y := YMM()
+				VBROADCASTI128(k.from(16*second), y)
+				VPSLLVD(lanes, y, y)
+				return y
 			})
-			VPSUBD(sum, total, total)
-			k.add(k.scaled(108), total)
+			c := k.kept(func(p, second int) VecVirtual {
+				y := low(p, second)
+				VPOR(field(bits(second), p+2, four), y, y)
+				return y
+			})
+			factors, scale := factorsOf(k, sc), k.scaleOf(108)
+			k.vectors(func() {
+				less := k.excess(sc, 2) // codes are 4 too great
+				total := sixteens(k, c, factors)
+				VPSUBD(less, total, total)
+				k.add(scale(), total)
+			})
 		}
 	})
 	super("tq2_0", 66, func(k *kernel) func() {
-		code := crumbs(k, 0)
-		ones := keep(wordsOf("ones", 1))
+		code, red := crumbs(k, 0), unsigned(4)
 		return func() {
-			var t [4]VecVirtual
-			first, second := code(0), code(1)
-			for p := range t {
-				t[p] = products(first(p), k.act(64*p))
-				VPADDW(products(second(p), k.act(64*p+32)), t[p], t[p])
-				if p%2 == 1 {
-					t[p/2] = halve2(words, t[p-1], t[p])
-				}
-			}
-			total := pairs(halve4(words, t[0], t[1]), ones)
-			VPSUBD(k.act(sums), total, total)
-			k.add(k.scaled(64), total)
+			c, scale := k.kept(code()), k.scaleOf(64)
+			k.vectors(func() {
+				total := red.sums(k, func(p int) (first, second Op) { return c(p, 0), c(p, 1) })
+				VPSUBD(k.act(sums), total, total)
+				k.add(scale(), total)
+			})
 		}
 	})
 	super("iq4_XS", 136, func(k *kernel) func() {
@@ -313,15 +324,19 @@ func superBlocks() {
 		red := signed()
 		k.size = 16
 		return func() {
-			total := red.sums(k, func(p int) (first, second VecVirtual) {
+			c := k.keptPairs(func(p int) (_, _ Op) {
 				y := k.load(p, 8)
-				first, second = field(y, 0, low), field(y, 4, low)
+				first, second := field(y, 0, low), field(y, 4, low)
 				VPSHUFB(first, table, first)
 				VPSHUFB(second, table, second)
 				return first, second
 			})
-			VPMULLD(k.xsScales(), total, total)
-			k.add(k.scaled(0), total)
+			sc, scale := k.first(1, func(int) VecVirtual { return k.xsScales() }), k.scaleOf(0)
+			k.vectors(func() {
+				total := red.sums(k, c)
+				VPMULLD(sc(0), total, total)
+				k.add(scale(), total)
+			})
 		}
 	})
 }

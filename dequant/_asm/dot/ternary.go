@@ -61,7 +61,7 @@ func tq1(reduce func() reduction) {
 			return half[0]
 		}
 		return func() {
-			c := k.keptPairs(func(p int) (first, second VecVirtual) { return digits(p, 0), digits(p, 1) })
+			c := k.keptPairs(func(p int) (first, second Op) { return digits(p, 0), digits(p, 1) })
 			scale := k.scaleOf(52)
 			k.vectors(func() {
 				total := red.sums(k, c)

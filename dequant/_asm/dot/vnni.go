@@ -13,7 +13,7 @@ import (
 
 // quadruples adds to each doubleword of sum the products of four unsigned codes with those of the
 // activation at m. A nil sum is zeros.
-func quadruples(sum, codes VecVirtual, m Mem) VecVirtual {
+func quadruples(sum VecVirtual, codes Op, m Mem) VecVirtual {
 	if sum == nil {
 		sum = YMM()
 		opcode := "VPXOR"
@@ -23,7 +23,7 @@ func quadruples(sum, codes VecVirtual, m Mem) VecVirtual {
 		operands := []Op{sum, sum, sum}
 		Instruction(&ir.Instruction{Opcode: opcode, Operands: operands, Inputs: operands[:2], Outputs: operands[2:], CancellingInputs: true})
 	}
-	accumulate("VPDPBUSD", m, codes, sum)
+	accumulate("VPDPBUSD", m, register(codes), sum)
 	return sum
 }
 
@@ -50,7 +50,7 @@ func neighbours(a, b VecVirtual) VecVirtual {
 
 // dots returns the reduction of unsigned codes by VPDPBUSD.
 func dots() reduction {
-	pair := func(first, second VecVirtual, y func(at int) Mem) VecVirtual {
+	pair := func(first, second Op, y func(at int) Mem) VecVirtual {
 		return quadruples(quadruples(nil, first, y(0)), second, y(32))
 	}
 	return reduction{
@@ -71,7 +71,7 @@ func dots() reduction {
 
 // weighed adds the products of eight blocks with their scales. Products of four codes are words, and those of a
 // block too if its halves share a scale. factors returns the scales of blocks 2·pair and 2·pair+1, each in four words.
-func (k *kernel) weighed(shared bool, code func(p, second int) VecVirtual, factors func(pair, second int) VecVirtual) VecVirtual {
+func (k *kernel) weighed(shared bool, code func(p, second int) Op, factors func(pair, second int) VecVirtual) VecVirtual {
 	var sums [2]VecVirtual
 	for pair := range sums {
 		var t [2]VecVirtual
@@ -267,7 +267,7 @@ func dottedSuperBlocks() {
 		return func() {
 			c, scale := k.kept(code()), k.scaleOf(64)
 			k.vectors(func() {
-				total := red.sums(k, func(p int) (first, second VecVirtual) { return c(p, 0), c(p, 1) })
+				total := red.sums(k, func(p int) (first, second Op) { return c(p, 0), c(p, 1) })
 				VPSUBD(k.act(sums), total, total)
 				k.add(scale(), total)
 			})
@@ -278,9 +278,9 @@ func dottedSuperBlocks() {
 		red := dots()
 		k.size = 16
 		return func() {
-			c := k.keptPairs(func(p int) (first, second VecVirtual) {
+			c := k.keptPairs(func(p int) (_, _ Op) {
 				y := k.load(p, 8)
-				first, second = field(y, 0, low), field(y, 4, low)
+				first, second := field(y, 0, low), field(y, 4, low)
 				VPSHUFB(first, table, first)
 				VPSHUFB(second, table, second)
 				return first, second
