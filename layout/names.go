@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"bytes"
 	"hash/maphash"
 	"math/bits"
 )
@@ -100,3 +101,46 @@ func (p *Probe) Next() (i int, ok bool) {
 // Add files record i as [Names.Add] does, under the hash that p searched for. The caller calls it
 // when Next has found that no candidate is left.
 func (p *Probe) Add(i int) { p.n.slots[p.at] = p.tag | uint32(i+1) }
+
+// NameList is a list of names in one text, no two the same.
+type NameList struct {
+	Text  []byte
+	Spans []Span
+	table *Names
+}
+
+// Span is a part of a text, from At to End.
+type Span struct{ At, End uint32 }
+
+// File makes the table that finds the names. It reports false if two are the same.
+func (l *NameList) File() bool {
+	l.table = NewNames(len(l.Spans))
+	for i := range l.Spans {
+		name := l.At(i)
+		p := l.table.Probe(HashNameBytes(name))
+		for at, ok := p.Next(); ok; at, ok = p.Next() {
+			if bytes.Equal(l.At(at), name) {
+				return false
+			}
+		}
+		p.Add(i)
+	}
+	return true
+}
+
+// At returns a name, which the caller must not write to.
+func (l *NameList) At(i int) []byte {
+	s := l.Spans[i]
+	return l.Text[s.At:s.End:s.End]
+}
+
+// Find returns the position of a name, or -1. File has been called.
+func (l *NameList) Find(name []byte) int {
+	for p := l.table.Probe(HashNameBytes(name)); ; {
+		if i, ok := p.Next(); !ok {
+			return -1
+		} else if bytes.Equal(l.At(i), name) {
+			return i
+		}
+	}
+}

@@ -2,7 +2,6 @@ package layout
 
 import (
 	"bytes"
-	"slices"
 	"sync/atomic"
 )
 
@@ -10,7 +9,7 @@ import (
 // put the tensors into one table of all files, under the manifest's names: nothing is copied, hashed or filed
 // twice. A file that holds anything else is decoded as if there were no roster. Several files may be decoded at a time.
 type Roster struct {
-	names   NameList
+	names   *NameList
 	fileOf  []uint32    // of each name
 	starts  []int       // of each file's tensors in tensors, and the end
 	tensors []Tensor    // room for those of all files
@@ -18,18 +17,9 @@ type Roster struct {
 	strayed atomic.Bool // a file holds something else
 }
 
-// NameList is a list of names in UTF-8 without NUL bytes, no two the same.
-type NameList interface {
-	// At returns a name, which the caller must not write to.
-	At(i int) []byte
-	// Find returns the position of a name, or -1.
-	Find(name []byte) int
-	// Names returns the table that finds the names.
-	Names() *Names
-}
-
-// NewRoster returns the roster of so many files. fileOf has the position of the file of each name.
-func NewRoster(names NameList, fileOf []uint32, files int) *Roster {
+// NewRoster returns the roster of so many files. Names are UTF-8 without NUL bytes. fileOf has the position of the file
+// of each.
+func NewRoster(names *NameList, fileOf []uint32, files int) *Roster {
 	r := &Roster{names: names, fileOf: fileOf, starts: make([]int, files+1), tensors: make([]Tensor, len(fileOf)), places: make([]uint32, len(fileOf))}
 	for _, f := range fileOf {
 		r.starts[f+1]++
@@ -64,9 +54,9 @@ func (r *Roster) Table() (tensors []Tensor, names *Names, ok bool) {
 		same = same && place == uint32(i+1)
 	}
 	if same {
-		return r.tensors, r.names.Names(), true
+		return r.tensors, r.names.table, true
 	}
-	return r.tensors, r.names.Names().renumbered(r.places), true
+	return r.tensors, r.names.table.renumbered(r.places), true
 }
 
 // expected is what a roster says of the tensors of one file.
@@ -85,19 +75,15 @@ func (e *expected) room(most int) []Tensor {
 // take gives t, the file's tensor i, the roster's copy of its name and the file's position. It reports false if the
 // name is not on the roster, in another file, or taken.
 func (e *expected) take(t *Tensor, i int) bool {
-	at, name := e.next, []byte(nil)
-	if at < len(e.places) {
-		name = e.names.At(at)
+	at := e.next
+	// Most writers list the tensors in the order of the files, and nothing is searched for.
+	if at == len(e.places) || !bytes.Equal(e.names.At(at), t.Name) {
+		at = e.names.Find(t.Name)
 	}
-	if !bytes.Equal(name, t.Name) { // which writers that list tensors in the order of the files spare us
-		if at = e.names.Find(t.Name); at >= 0 {
-			name = e.names.At(at)
-		}
-	}
-	if at < 0 || at == len(e.places) || e.fileOf[at] != e.file || e.places[at] != 0 {
+	if at < 0 || e.fileOf[at] != e.file || e.places[at] != 0 {
 		return false
 	}
-	t.Name, t.File = slices.Clip(name), e.file
+	t.Name, t.File = e.names.At(at), e.file
 	e.places[at] = uint32(e.starts[e.file] + i + 1)
 	e.next = at + 1
 	return true

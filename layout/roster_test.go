@@ -10,23 +10,20 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// nameList is a NameList.
-type nameList struct {
-	list  []string
-	table *layout.Names
-}
-
-func newNameList(list ...string) *nameList {
-	l := &nameList{list, layout.NewNames(len(list))}
-	for i, name := range list {
-		l.table.Add(layout.HashName(name), i)
+// list returns a NameList.
+func list(t testing.TB, names ...string) *layout.NameList {
+	t.Helper()
+	var l layout.NameList
+	for _, name := range names {
+		at := uint32(len(l.Text))
+		l.Text = append(l.Text, name...)
+		l.Spans = append(l.Spans, layout.Span{At: at, End: uint32(len(l.Text))})
 	}
-	return l
+	if !l.File() {
+		t.Fatal("two are the same")
+	}
+	return &l
 }
-
-func (l *nameList) At(i int) []byte      { return []byte(l.list[i]) }
-func (l *nameList) Find(name []byte) int { return slices.Index(l.list, string(name)) }
-func (l *nameList) Names() *layout.Names { return l.table }
 
 // TestRoster decodes three files that hold what is expected or not, and compares each with one decoded without a roster.
 func TestRoster(t *testing.T) {
@@ -53,8 +50,7 @@ func TestRoster(t *testing.T) {
 		{"twice, behind another", []string{"x", "a1", "x"}, 3, false, layout.ErrDuplicate},
 		{"too long", []string{"a0", strings.Repeat("a", 1<<16)}, 2, false, layout.ErrLimit},
 	} {
-		list := newNameList(names...)
-		roster := layout.NewRoster(list, fileOf, 3)
+		roster := layout.NewRoster(list(t, names...), fileOf, 3)
 		decode := func(r *layout.Roster, file, declared int, names []string) (*layout.Index, error) {
 			b, err := layout.NewBuilder(layout.GGUF, 8, uint64(declared), "offset", r.Limits(nil, file).WithDefaults())
 			if err != nil {

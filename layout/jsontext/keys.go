@@ -19,21 +19,15 @@ func (s *Scanner[T]) remember(k span) {
 // distinct fails if two of s.keys[first:], the keys of one object, are the same, and forgets
 // them. It reports false if they are and may be.
 func (s *Scanner[T]) distinct(first int) bool {
-	const few = 16 // so few are compared faster one by one
 	keys := s.keys[first:]
 	s.keys = s.keys[:first]
+	if s.err != nil {
+		return true
+	}
+	const few = 16 // so few are compared faster one by one
 	var names *layout.Names
 	if len(keys) > few {
 		names = layout.NewNames(len(keys))
-	}
-	return s.file(names, keys)
-}
-
-// file enters keys, those of one object, into names, which is nil if they are few. It fails if two are the same.
-// It reports false if they are and may be.
-func (s *Scanner[T]) file(names *layout.Names, keys []span) bool {
-	if s.err != nil {
-		return true
 	}
 	ok := true
 	for i, k := range keys {
@@ -42,67 +36,42 @@ func (s *Scanner[T]) file(names *layout.Names, keys []span) bool {
 			continue
 		}
 		if ok = false; !s.lastWins {
-			s.Fail(s.base+uint64(k.at)-1, layout.ErrDuplicate, "key %s occurs twice", layout.Quote([]byte(name)))
+			s.twice(k, name)
 			break
 		}
 	}
 	return ok
 }
 
-// Keys are the keys of one object, in its order. No two are the same.
-type Keys[T string | []byte] struct {
-	text  T
-	spans []span
-	names *layout.Names
+// twice fails because of a key that is name, as one before it.
+func (s *Scanner[T]) twice(k span, name T) {
+	s.Fail(s.base+uint64(k.at)-1, layout.ErrDuplicate, "key %s occurs twice", layout.Quote([]byte(name)))
 }
 
-// Table reads an object, and keeps its keys, for which it takes memory for about so many at first. read reads the value of
-// each.
-func (s *Scanner[T]) Table(want string, about int, read func(key T)) Keys[T] {
-	outer := s.keys
-	s.keys = make([]span, 0, about)
+// Names reads an object and returns its keys, for which it takes memory for about so many at first. read reads the
+// value of each. plain reports that no key has an escape.
+func Names(s *Scanner[[]byte], want string, about int, read func(name []byte)) (names *layout.NameList, plain bool) {
+	before := *s
+	names, plain = &layout.NameList{Text: slices.Clip(s.text), Spans: make([]layout.Span, 0, about)}, true
 	for s.Open('{', want); s.More('}'); {
 		k := s.key()
-		if s.keys = append(s.keys, k); s.err == nil {
-			read(s.value(k))
+		if s.err != nil {
+			break
 		}
-	}
-	keys := Keys[T]{s.text, s.keys, layout.NewNames(len(s.keys))}
-	s.keys = outer
-	s.file(keys.names, keys.spans)
-	return keys
-}
-
-// Len returns the number of keys.
-func (k *Keys[T]) Len() int { return len(k.spans) }
-
-// At returns key i. It copies nothing but a key with escapes.
-func (k *Keys[T]) At(i int) T {
-	x := k.spans[i]
-	if x.end < escaped {
-		return k.text[x.at:x.end]
-	}
-	return (&Scanner[T]{text: k.text}).unescaped(x)
-}
-
-// Find returns the position of a key, or -1.
-func (k *Keys[T]) Find(key T) int {
-	for p := k.names.Probe(hash(key)); ; {
-		if i, ok := p.Next(); !ok {
-			return -1
-		} else if string(k.At(i)) == string(key) {
-			return i
+		name := s.value(k)
+		if k.end >= escaped { // written out behind the text, twice as long then at most
+			k = span{uint32(len(names.Text)), uint32(len(names.Text) + len(name))}
+			names.Text, plain = append(names.Text, name...), false
 		}
+		names.Spans = append(names.Spans, layout.Span{At: k.at, End: k.end})
+		read(name)
 	}
+	if s.err == nil && !names.File() {
+		*s = before
+		s.Skip() // which fails at the second of the two
+	}
+	return names, plain
 }
-
-// Escaped reports whether a key has an escape.
-func (k *Keys[T]) Escaped() bool {
-	return slices.ContainsFunc(k.spans, func(x span) bool { return x.end >= escaped })
-}
-
-// Names returns the table that finds the keys.
-func (k *Keys[T]) Names() *layout.Names { return k.names }
 
 // filed reports whether name, that of key i, is the name of a key before it. If it is not, it
 // enters names.

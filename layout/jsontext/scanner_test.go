@@ -80,8 +80,8 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// TestTable: keys are found, be they few or many. Objects within take no part.
-func TestTable(t *testing.T) {
+// TestNames: keys are found, be they few or many. Objects within take no part.
+func TestNames(t *testing.T) {
 	for _, n := range []int{0, 3, 100} {
 		var text strings.Builder
 		text.WriteString(`{"\u00e9":{"k0":1}`)
@@ -91,22 +91,27 @@ func TestTable(t *testing.T) {
 		text.WriteByte('}')
 		s := scan(text.String())
 		read := 0
-		keys := s.Table("an object", n/2, func(key []byte) { s.Skip(); read++ })
-		if s.End(); s.Err() != nil || keys.Len() != n+1 || read != n+1 {
-			t.Fatalf("%d keys: %v", keys.Len(), s.Err())
+		names, plain := jsontext.Names(&s, "an object", n/2, func(key []byte) { s.Skip(); read++ })
+		if s.End(); s.Err() != nil || len(names.Spans) != n+1 || read != n+1 || plain {
+			t.Fatalf("%d keys: %v", len(names.Spans), s.Err())
 		}
-		if keys.Find([]byte("é")) != 0 || string(keys.At(0)) != "é" || keys.Find([]byte("x")) != -1 {
+		if names.Find([]byte("é")) != 0 || string(names.At(0)) != "é" || names.Find([]byte("x")) != -1 {
 			t.Error("a key with an escape, or none")
 		}
 		for i := range n {
-			if key := fmt.Sprintf("k%d", i); keys.Find([]byte(key)) != i+1 || string(keys.At(i+1)) != key {
-				t.Errorf("%s is found at %d, and key %d is %s", key, keys.Find([]byte(key)), i+1, keys.At(i+1))
+			if key := fmt.Sprintf("k%d", i); names.Find([]byte(key)) != i+1 || string(names.At(i+1)) != key {
+				t.Errorf("%s is found at %d, and key %d is %s", key, names.Find([]byte(key)), i+1, names.At(i+1))
 			}
 		}
 		twice := scan(strings.Replace(text.String(), "{", `{"\u006b99":0,"k99":0,`, 1))
-		if twice.Table("an object", n/2, func([]byte) { twice.Skip() }); !errors.Is(twice.Err(), layout.ErrDuplicate) {
+		jsontext.Names(&twice, "an object", n/2, func([]byte) { twice.Skip() })
+		if fe, ok := errors.AsType[*layout.FormatError](twice.Err()); !ok || fe.Err != layout.ErrDuplicate || fe.Offset != 100+uint64(len(`{"\u006b99":0,`)) {
 			t.Error(twice.Err())
 		}
+	}
+	s := scan(`{"a":0,"b":1}`)
+	if _, plain := jsontext.Names(&s, "an object", 2, func([]byte) { s.Skip() }); !plain || s.Err() != nil {
+		t.Error("a, b:", s.Err())
 	}
 }
 

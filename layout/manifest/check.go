@@ -135,10 +135,10 @@ const tensorBytes = 48
 
 // Roster returns what the map says of the shards' tensors, or nil if it says too much for its size, or writes names with escapes.
 func (m *File) Roster() *layout.Roster {
-	if layout.TooDense(uint64(m.names.Len()), uint64(len(m.text)), tensorBytes) || m.names.Escaped() {
+	if !m.plain || layout.TooDense(uint64(len(m.shardOf)), uint64(len(m.text)), tensorBytes) {
 		return nil
 	}
-	return layout.NewRoster(&m.names, m.shardOf, len(m.Shards))
+	return layout.NewRoster(m.names, m.shardOf, len(m.Shards))
 }
 
 // Held tells that list holds the tensors of all shards, and that these are exactly those of the map, where it says.

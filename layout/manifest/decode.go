@@ -77,10 +77,10 @@ type decoder struct {
 	others [][]byte         // the first keys
 	m      *File
 
-	names   jsontext.Keys[[]byte] // of the map
-	shardOf []uint32              // of each; of an index a position in files
-	files   []Shard               // of an index, in the order of the map
-	wrong   error                 // about the tensor after those in shardOf
+	names   *layout.NameList // of the map
+	shardOf []uint32         // of each; of an index a position in files
+	files   []Shard          // of an index, in the order of the map
+	wrong   error            // about the tensor after those in shardOf
 }
 
 // value is the value of a key of the manifest.
@@ -157,7 +157,7 @@ func (d *decoder) skip(s *jsontext.Scanner[[]byte], key string) int {
 	if key == "weight_map" {
 		place = d.fileNamed()
 	}
-	d.names = s.Table("an object", about, func(name []byte) {
+	d.names, d.m.plain = jsontext.Names(s, "an object", about, func(name []byte) {
 		if d.wrong != nil || uint64(len(d.shardOf)) == d.lim.Tensors {
 			s.Skip()
 			return
@@ -167,7 +167,7 @@ func (d *decoder) skip(s *jsontext.Scanner[[]byte], key string) int {
 			d.shardOf = append(d.shardOf, shard)
 		}
 	})
-	return d.names.Len()
+	return len(d.names.Spans)
 }
 
 // position reads the position of a shard (APR2). One past all that there can be stands for greater ones.
@@ -430,7 +430,7 @@ func (d *decoder) checkMap(key string) error {
 	if object.kind != '{' {
 		return d.mistyped(object, key, "", "an object")
 	}
-	if n := d.names.Len(); uint64(n) > d.lim.Tensors {
+	if n := len(d.names.Spans); uint64(n) > d.lim.Tensors {
 		return d.errorf(object.at, key, layout.ErrLimit, "%d tensors, more than %d", n, d.lim.Tensors)
 	}
 	return nil

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/jsontext"
 	"github.com/tensormap/tensormap/layout/sealed"
 )
 
@@ -36,16 +35,17 @@ type File struct {
 
 	index     *layout.Index
 	lim       layout.Limits
-	text      []byte                // a copy of the file
-	names     jsontext.Keys[[]byte] // of the tensors in the map
-	shardOf   []uint32              // of each
-	sumsAt    []sumsAt              // of Shards
-	metadata  []byte                // the part of text, or nil
-	sharded   bool                  // APR2: the key sharded is true
-	signed    bool                  // APR2: the key signature is there
-	versioned bool                  // APR2: apr_version is there
-	total     string                // SafeTensors: total_size as stated, or ""
-	stitched  *tensors              // once CheckTensors has accepted them
+	text      []byte           // a copy of the file
+	names     *layout.NameList // of the tensors in the map
+	plain     bool             // names have no escapes
+	shardOf   []uint32         // of each
+	sumsAt    []sumsAt         // of Shards
+	metadata  []byte           // the part of text, or nil
+	sharded   bool             // APR2: the key sharded is true
+	signed    bool             // APR2: the key signature is there
+	versioned bool             // APR2: apr_version is there
+	total     string           // SafeTensors: total_size as stated, or ""
+	stitched  *tensors         // once CheckTensors has accepted them
 }
 
 var _ layout.File = (*File)(nil)
