@@ -48,30 +48,66 @@ func (s *Scanner[T]) twice(k span, name T) {
 	s.Fail(s.base+uint64(k.at)-1, layout.ErrDuplicate, "key %s occurs twice", layout.Quote([]byte(name)))
 }
 
-// Names reads an object and returns its keys, for which it takes memory for about so many at first. read reads the
-// value of each. plain reports that no key has an escape.
-func Names(s *Scanner[[]byte], want string, about int, read func(name []byte)) (names *layout.NameList, plain bool) {
+// Names reads an object and returns its keys, and a number for the value of each. It takes memory for about so many at
+// first. read reads a value and returns its number. It is not asked again for a value that is written as the one before, so
+// ok is false if that would not have the same number. plain reports that no key has an escape.
+func Names(s *Scanner[[]byte], want string, about int, read func(name []byte) (number uint32, ok bool)) (names *layout.NameList, numbers []uint32, plain bool) {
 	before := *s
-	names, plain = &layout.NameList{Text: slices.Clip(s.text), Spans: make([]layout.Span, 0, about)}, true
-	for s.Open('{', want); s.More('}'); {
-		k := s.key()
-		if s.err != nil {
-			break
+	names, numbers, plain = &layout.NameList{Text: slices.Clip(s.text), Spans: make([]layout.Span, 0, about)}, make([]uint32, 0, about), true
+	var number uint32
+	var written []byte // the colon and the value that has this number
+	for s.Open('{', want); ; {
+		k, again := s.again(written)
+		if !again {
+			if !s.More('}') {
+				break
+			}
+			k = s.key()
+			name, at := s.value(k), s.at
+			if s.err != nil {
+				break
+			}
+			var ok bool
+			if number, ok = read(name); ok && s.err == nil {
+				written = s.text[at-len(":") : s.at]
+			} else {
+				written = nil
+			}
+			if k.end >= escaped { // written out behind the text, twice as long then at most
+				k = span{uint32(len(names.Text)), uint32(len(names.Text) + len(name))}
+				names.Text, plain = append(names.Text, name...), false
+			}
 		}
-		name := s.value(k)
-		if k.end >= escaped { // written out behind the text, twice as long then at most
-			k = span{uint32(len(names.Text)), uint32(len(names.Text) + len(name))}
-			names.Text, plain = append(names.Text, name...), false
-		}
-		names.Spans = append(names.Spans, layout.Span{At: k.at, End: k.end})
-		read(name)
+		names.Spans, numbers = append(names.Spans, layout.Span{At: k.at, End: k.end}), append(numbers, number)
 	}
 	if s.err == nil && !names.File() {
 		*s = before
 		s.Skip() // which fails at the second of the two
 	}
-	return names, plain
+	return names, numbers, plain
 }
+
+// again reads a comma, a key without escapes and, behind it, what is written. It reports false for anything else, and
+// reads nothing then.
+func (s *Scanner[T]) again(written T) (k span, ok bool) {
+	at := s.at
+	if len(written) > 0 && at < len(s.text) && s.text[at] == ',' {
+		if s.at++; s.Next() == '"' {
+			start := s.at + 1
+			end, ascii := plainText(s.text, start)
+			behind := end + 1 + len(written)
+			if ascii && behind < len(s.text) && s.text[end] == '"' && string(s.text[end+1:behind]) == string(written) && ends(s.text[behind]) {
+				s.at = behind
+				return span{uint32(start), uint32(end)}, true
+			}
+		}
+	}
+	s.at = at
+	return k, false
+}
+
+// ends reports whether a value that c follows is complete, be it a number.
+func ends(c byte) bool { return c == ',' || c == '}' || c <= ' ' }
 
 // filed reports whether name, that of key i, is the name of a key before it. If it is not, it
 // enters names.

@@ -3,6 +3,7 @@ package jsontext_test
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -91,27 +92,64 @@ func TestNames(t *testing.T) {
 		text.WriteByte('}')
 		s := scan(text.String())
 		read := 0
-		names, plain := jsontext.Names(&s, "an object", n/2, func(key []byte) { s.Skip(); read++ })
-		if s.End(); s.Err() != nil || len(names.Spans) != n+1 || read != n+1 || plain {
+		names, numbers, plain := jsontext.Names(&s, "an object", n/2, func(key []byte) (uint32, bool) { s.Skip(); read++; return uint32(read), true })
+		if s.End(); s.Err() != nil || len(names.Spans) != n+1 || len(numbers) != n+1 || read != n+1 || plain {
 			t.Fatalf("%d keys: %v", len(names.Spans), s.Err())
 		}
 		if names.Find([]byte("é")) != 0 || string(names.At(0)) != "é" || names.Find([]byte("x")) != -1 {
 			t.Error("a key with an escape, or none")
 		}
 		for i := range n {
-			if key := fmt.Sprintf("k%d", i); names.Find([]byte(key)) != i+1 || string(names.At(i+1)) != key {
+			if key := fmt.Sprintf("k%d", i); numbers[i] != uint32(i+1) || names.Find([]byte(key)) != i+1 || string(names.At(i+1)) != key {
 				t.Errorf("%s is found at %d, and key %d is %s", key, names.Find([]byte(key)), i+1, names.At(i+1))
 			}
 		}
 		twice := scan(strings.Replace(text.String(), "{", `{"\u006b99":0,"k99":0,`, 1))
-		jsontext.Names(&twice, "an object", n/2, func([]byte) { twice.Skip() })
+		jsontext.Names(&twice, "an object", n/2, func([]byte) (uint32, bool) { twice.Skip(); return 0, true })
 		if fe, ok := errors.AsType[*layout.FormatError](twice.Err()); !ok || fe.Err != layout.ErrDuplicate || fe.Offset != 100+uint64(len(`{"\u006b99":0,`)) {
 			t.Error(twice.Err())
 		}
 	}
-	s := scan(`{"a":0,"b":1}`)
-	if _, plain := jsontext.Names(&s, "an object", 2, func([]byte) { s.Skip() }); !plain || s.Err() != nil {
-		t.Error("a, b:", s.Err())
+}
+
+// TestNamesAgain: a value that is written as the one before it is not read again, and nothing passes for one that is not.
+func TestNamesAgain(t *testing.T) {
+	for _, tt := range []struct {
+		text string
+		read string // values that are read
+		want string // of all keys, or the error
+	}{
+		{`{"a":1,"b":1,"c":1}`, "1", "[1 1 1]"},
+		{`{"a":1,"b":12,"c":1,"d":1.0,"e":1}`, "1 12 1 1.0 1", "[1 12 1 0 1]"},
+		{"{\"a\": 1,\n \"b\": 1 ,\"c\": 1\n,\t\"d\" : 1}", "1 1 1", "[1 1 1 1]"},
+		{`{"a":0,"b":0,"c":2,"d":2}`, "0 0 2", "[0 0 2 2]"}, // 0 is not to be repeated
+		{`{"a":1,"\u0062":1,"c":1}`, "1 1", "[1 1 1]"},
+		{`{"a":1,"é":1,"c":1}`, "1 1", "[1 1 1]"},
+		{"{\"a\":1,\"b\x01\":1}", "1", "control character"},
+		{`{"a":1,"b":1]`, "1 1", "']' where ',' or '}' should be"},
+		{`{"a":1,"b":1`, "1 1", "the end of the JSON"},
+		{`{"a":1,"b":1,}`, "1", "a key"},
+		{`{"a":1,"b":1,"a":1}`, "1", "occurs twice"},
+		{`{"a":1,,"b":1}`, "1", "a key"},
+	} {
+		s := scan(tt.text)
+		var read []string
+		names, numbers, plain := jsontext.Names(&s, "an object", 1, func([]byte) (uint32, bool) {
+			text := string(s.Number())
+			read = append(read, text)
+			v, _ := strconv.Atoi(text)
+			return uint32(v), v > 0
+		})
+		got := fmt.Sprint(numbers)
+		if s.End(); s.Err() != nil {
+			got = s.Err().Error()
+		}
+		if !strings.Contains(got, tt.want) || strings.Join(read, " ") != tt.read {
+			t.Errorf("%s: %s, having read %q", tt.text, got, read)
+		}
+		if s.Err() == nil && (plain == strings.Contains(tt.text, `\u`) || len(names.Spans) != len(numbers)) {
+			t.Errorf("%s: plain %t", tt.text, plain)
+		}
 	}
 }
 

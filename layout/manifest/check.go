@@ -3,6 +3,7 @@ package manifest
 import (
 	"bytes"
 	"encoding/hex"
+	"slices"
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/apr2"
@@ -21,7 +22,7 @@ func (m *File) errorf(path []any, field string, sentinel error, format string, a
 func (m *File) errorAt(i int, sentinel error, format string, args ...any) error {
 	path := []any{"shards", i, "file"}
 	if m.Of == layout.SafeTensors {
-		path = []any{"weight_map", string(m.names.At(m.Shards[i].first))}
+		path = []any{"weight_map", string(m.names.At(slices.Index(m.shardOf, uint32(i))))}
 	}
 	return m.errorf(path, m.fileField(), sentinel, format, args...)
 }

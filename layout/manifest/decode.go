@@ -152,32 +152,24 @@ func (d *decoder) skip(s *jsontext.Scanner[[]byte], key string) int {
 	const smallest = 6
 	rest := s.Rest()
 	about := min(bytes.Count(rest, []byte{':'}), len(rest)/smallest)
-	d.shardOf, d.files, d.wrong = make([]uint32, 0, about), nil, nil
+	d.files, d.wrong = nil, nil
 	place := d.position
 	if key == "weight_map" {
 		place = d.fileNamed()
 	}
-	d.names, d.m.plain = jsontext.Names(s, "an object", about, func(name []byte) {
-		if d.wrong != nil || uint64(len(d.shardOf)) == d.lim.Tensors {
+	d.names, d.shardOf, d.m.plain = jsontext.Names(s, "an object", about, func(name []byte) (shard uint32, ok bool) {
+		if d.wrong != nil {
 			s.Skip()
-			return
+			return 0, true
 		}
-		var shard uint32
-		if shard, d.wrong = place(s, name); d.wrong == nil {
-			d.shardOf = append(d.shardOf, shard)
-		}
+		shard, d.wrong = place(s, name)
+		return shard, d.wrong == nil
 	})
 	return len(d.names.Spans)
 }
 
 // position reads the position of a shard (APR2). One past all that there can be stands for greater ones.
 func (d *decoder) position(s *jsontext.Scanner[[]byte], name []byte) (uint32, error) {
-	s.Next()
-	rest := s.Rest()
-	if i, n := jsontext.Decimal(rest); (n == 1 || 1 < n && n < 10 && rest[0] != '0') && n < len(rest) && (rest[n] == ',' || rest[n] <= ' ' || rest[n] == '}') {
-		s.Advance(n) // as all are written
-		return uint32(i), nil
-	}
 	v := readLeaf(s)
 	i, ok := v.whole()
 	if !ok {
@@ -190,15 +182,7 @@ func (d *decoder) position(s *jsontext.Scanner[[]byte], name []byte) (uint32, er
 func (d *decoder) fileNamed() func(s *jsontext.Scanner[[]byte], name []byte) (uint32, error) {
 	const key = "weight_map"
 	names := make(map[string]uint32)
-	var last uint32
-	written := []byte("?") // as the last one was
 	return func(s *jsontext.Scanner[[]byte], name []byte) (uint32, error) {
-		s.Next()
-		rest := s.Rest()
-		if bytes.HasPrefix(rest, written) {
-			s.Advance(len(written))
-			return last, nil
-		}
 		v := readLeaf(s)
 		if v.kind != '"' {
 			return 0, d.mistyped(v, key, ofTensor(name), "the name of a file")
@@ -210,9 +194,8 @@ func (d *decoder) fileNamed() func(s *jsontext.Scanner[[]byte], name []byte) (ui
 			}
 			i = uint32(len(d.files))
 			names[v.text] = i
-			d.files = append(d.files, Shard{Name: v.text, first: len(d.shardOf)})
+			d.files = append(d.files, Shard{Name: v.text})
 		}
-		last, written = i, rest[:len(rest)-len(s.Rest())]
 		return i, nil
 	}
 }

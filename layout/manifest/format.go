@@ -65,8 +65,6 @@ type Shard struct {
 	// HeadSHA256 covers all before the data of a signed or encrypted APR2 file, in 64 hexadecimal digits. It
 	// is "" in manifests that are neither.
 	HeadSHA256 string
-
-	first int // SafeTensors: the first tensor of the map that is in it
 }
 
 // sumsAt holds the offsets of what the text says of a shard's checksums.
