@@ -21,12 +21,7 @@ func decodeStored(s *stored, lim *layout.Limits) (f file, err error) {
 	f = file{path: s.path, mapping: s.data, reader: s.reader, origin: s.origin, metadata: newParsed(), verification: s.verification, head: s.head}
 	// A fault has to be known for one before the data is closed: afterwards nobody knows whose it was.
 	err = mmapio.Guard(func() error {
-		in, free := s.index, func() {}
-		if s.reader == nil {
-			in, free = reusing(in)
-		}
-		defer free()
-		f.layout, err = formats.Decode(in, lim)
+		f.layout, err = formats.Decode(s.index, lim)
 		return err
 	})
 	if err != nil {

@@ -65,6 +65,7 @@ func (l listed) open(ctx context.Context, from source, lim *layout.Limits) ([]fi
 			return file{}, l.Unusable(i, err)
 		}
 		defer s.done()
+		defer s.reuse()()
 		if err := l.CheckSize(i, s.data.Size()); err != nil {
 			s.close()
 			return file{}, err
@@ -114,6 +115,7 @@ func (p parts) open(ctx context.Context, from source, lim *layout.Limits) ([]fil
 			return file{}, p.Unusable(p.first.layout, i, err)
 		}
 		defer s.done()
+		defer s.reuse()()
 		f, err := decodeStored(s, lim)
 		if err != nil {
 			return file{}, &fileError{s.path, err}

@@ -21,16 +21,17 @@ const mostReused = 1 << 20
 
 var reusedMemory = sync.Pool{New: func() any { return new(reused) }}
 
-// reusing returns in with memory that is used again, if in copies. The caller calls free when nothing needs the slices any more.
-func reusing(in layout.Input) (out layout.Input, free func()) {
-	m, ok := in.(*mmapio.Mapping)
-	if !ok || m.Aliased() {
-		return in, func() {}
+// reuse puts memory that is used again under the index of a file of this system, if that is copied. The caller calls free
+// when nothing needs the slices any more.
+func (s *stored) reuse() (free func()) {
+	m, ok := s.index.(*mmapio.Mapping)
+	if !ok || m.Aliased() || s.reader != nil {
+		return func() {}
 	}
 	r := reusedMemory.Get().(*reused)
-	r.Mapping = m
-	return r, func() {
-		r.Mapping, r.memory, r.head = nil, r.memory[:0], nil
+	r.Mapping, s.index = m, r
+	return func() {
+		s.index, r.Mapping, r.memory, r.head = m, nil, r.memory[:0], nil
 		reusedMemory.Put(r)
 	}
 }
