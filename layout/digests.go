@@ -10,10 +10,10 @@ import (
 type Granularity uint8
 
 const (
-	Unverified Granularity = iota
-	ByChunk                // chunks of one size
-	ByShard                // the ranges that a signature of another program lists
-	ByFile                 // each file as a whole
+	Unverified Granularity = iota // nothing is hashed
+	ByChunk                       // chunks of one size
+	ByShard                       // the ranges that a signature of another program lists
+	ByFile                        // each file as a whole
 )
 
 func (g Granularity) String() string { return [...]string{"none", "chunk", "shard", "file"}[g] }
@@ -32,7 +32,7 @@ type Digests struct {
 	// New makes the hash; nil means SHA-256.
 	New func() hash.Hash
 
-	Granularity Granularity
+	Granularity Granularity // of this file
 }
 
 // Count returns the number of chunks.
@@ -90,8 +90,8 @@ func (d *Digests) Sum(i uint64) []byte {
 
 // IntegrityError means that a chunk of a file is not the trusted one. It wraps ErrChecksum.
 type IntegrityError struct {
-	File   string
-	Chunk  uint64
+	File   string // its path, or the name of its reader
+	Chunk  uint64 // its number, from 0
 	Offset uint64 // of the chunk's first byte in the file
 	Tensor string // that was asked for; "" if it was none
 	Want   []byte // the trusted digest

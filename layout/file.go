@@ -63,9 +63,9 @@ type Grapher interface {
 type Checksum struct {
 	Field  string // as the format names it
 	At     uint64 // where the file stores it
-	Offset uint64 // the bytes it covers
-	Size   uint64
-	Want   uint32
+	Offset uint64 // of the bytes that it covers
+	Size   uint64 // their number
+	Want   uint32 // the stored value
 }
 
 // Finding is something an audit found. Err wraps a sentinel as FormatError does.

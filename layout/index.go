@@ -25,9 +25,9 @@ type Index struct {
 
 // Section is a named part of a file, such as a header.
 type Section struct {
-	Name   string
-	Offset uint64
-	Size   uint64
+	Name   string // such as "index"
+	Offset uint64 // in bytes, from the start of the file
+	Size   uint64 // in bytes
 }
 
 // Find returns the position in Tensors of the tensor called name, or -1.

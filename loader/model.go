@@ -92,9 +92,9 @@ func (m *Model) Files() []FileInfo {
 // Layout that take an Input. Values that Layout hands out belong to the model and must not be
 // modified.
 type FileInfo struct {
-	Path   string
-	Size   uint64
-	Layout layout.File
+	Path   string      // or the name of the reader
+	Size   uint64      // in bytes
+	Layout layout.File // the decoded head: of the format's own type
 }
 
 // Close lets go of the files once no lease and no running call needs them. It does not

@@ -9,8 +9,8 @@ import (
 
 // HeldLease describes a lease that is not released.
 type HeldLease struct {
-	Taken time.Time
-	Stack string // of the goroutine that took it: a function and its line per two lines
+	Taken time.Time // the time of Acquire
+	Stack string    // of the goroutine that took it: a function and its line per two lines
 }
 
 // heldLease is made for each lease if Options.TraceLeases is set.

@@ -243,7 +243,7 @@ func TestLogicalTensor(t *testing.T) {
 	if x.DType() != layout.Invalid || x.Elements() != 256*384 || x.StoredBytes() != 256*384+24 || x.ZeroCopy() || x.Problem() != nil || x.Expandable() != nil {
 		t.Errorf("%v, %d bytes", x.DType(), x.StoredBytes())
 	}
-	if got := names(m.Tensors()); !slices.Equal(got, []string{"a.weight", "norm"}) || m.Len() != 2 {
+	if got := names(m.Tensors()); !slices.Equal(got, []string{"a.weight", "norm"}) || m.Len() != 2 || m.Stats().Tensors != 2 {
 		t.Errorf("%v", got)
 	}
 	for what, call := range map[string]func() error{

@@ -2,7 +2,7 @@ package loader
 
 // Stats says what a model costs now and what its cache has done. All sizes are in bytes.
 type Stats struct {
-	Tensors int
+	Tensors int  // as Len counts them
 	Leases  int  // taken and not released
 	Closed  bool // Close was called; leases and running calls may still hold the memory: see Done
 
@@ -26,7 +26,7 @@ type Stats struct {
 func (m *Model) Stats() Stats {
 	c := m.cache.Counters()
 	s := Stats{
-		Tensors:       len(m.tensors),
+		Tensors:       m.Len(),
 		Leases:        m.leases.inside(),
 		Closed:        m.gate.closed(),
 		HeapBytes:     uint64(c.Used),

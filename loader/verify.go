@@ -40,7 +40,7 @@ type Report struct {
 
 // Finding is something wrong or odd in one file.
 type Finding struct {
-	File string
+	File string // its path, or the name of its reader
 	layout.Finding
 }
 

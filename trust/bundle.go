@@ -40,9 +40,9 @@ var bundleLimits = layout.Limits{HeaderBytes: payloadBytes/3*4 + (1 << 20), Dept
 type Method string
 
 const (
-	ByKey         Method = "key"
-	ByCertificate Method = "certificate"
-	BySigstore    Method = "sigstore" // which package trust/keyless verifies
+	ByKey         Method = "key"         // a public key that the user has
+	ByCertificate Method = "certificate" // a chain to a certificate that the user has
+	BySigstore    Method = "sigstore"    // which package trust/keyless verifies
 )
 
 // materials are the members of verificationMaterial that say so.

@@ -61,7 +61,7 @@ type Dims map[string]int
 type MismatchError struct {
 	Path   string // of the model, unless Err names the file
 	Field  string // such as Layers[3].Query
-	Tensor string
+	Tensor string // its name, prefixes included
 	Err    error
 }
 

@@ -26,7 +26,7 @@ var (
 // Error says where a file could not be read, and why. It comes in a *[fs.PathError], whose
 // path is the file's Name: the reader's errors look like those of an *os.File.
 type Error struct {
-	Offset int64
+	Offset int64 // in the file, in bytes
 	Err    error
 }
 

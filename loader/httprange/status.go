@@ -18,7 +18,7 @@ import (
 // StatusError is an answer that is no part of the file. It is [ErrStatus] for errors.Is, and
 // by its code fs.ErrPermission or fs.ErrNotExist.
 type StatusError struct {
-	Code   int
+	Code   int         // such as 404
 	Header http.Header // of the answer
 	// Text is the beginning of the answer's text, in one line, with everything escaped that
 	// does not print. It leaves out what the request's address and Options.Header may keep
