@@ -93,9 +93,8 @@ type Plan struct {
 	// though they no longer are: config.json and hf_quant_config.json. Readers rely on them.
 	Stale []string
 
-	kept      map[string]bool // parts of weights in Quantized
-	stems     []string        // how names begin beside codes that are kept and cannot be decoded
-	decoded   bool            // some quantized weight is written by its values
+	stems     []string // how names begin beside codes that are kept and cannot be decoded
+	decoded   bool     // some quantized weight is written by its values
 	model     *loader.Model
 	lease     *loader.Lease // while it is planned
 	opts      Options
@@ -119,6 +118,7 @@ type Tensor struct {
 	Reencoded bool         // the values are encoded anew; otherwise the bytes are the same
 	// Oversized reports that the tensor alone exceeds Options.ShardBytes. It has a shard of its own.
 	Oversized bool
+	stays     bool   // a part of a weight in Plan.Quantized
 	scaled    bool   // quant is the scale of a tensor of integers
 	at        uint32 // position among the source's tensors
 	Bytes     uint64 // of the new elements

@@ -43,14 +43,21 @@ func (p *Plan) decide(ctx context.Context, lease *loader.Lease) error {
 	}
 	var buf buffers
 	same, next := (*Decision)(nil), new(Decision)
-	p.Tensors = make([]Tensor, 0, p.model.Len()-len(aliases))
-	for t := range p.sources(lease) {
+	sources, count := p.sources(lease), p.model.Len()
+	if !p.decoded {
+		count = 0 // with all parts
+		for _, f := range p.model.Files() {
+			count += len(f.Layout.Index().Tensors)
+		}
+	}
+	p.Tensors = make([]Tensor, 0, count-len(aliases))
+	for t, stays := range sources {
 		if aliases[t.Name()] {
 			p.LeftOut = append(p.LeftOut, t.Name())
 			continue
 		}
 		n := len(p.Tensors)
-		p.Tensors = append(p.Tensors, Tensor{Name: t.Name(), From: t.DType(), source: t, at: uint32(n), Decision: next})
+		p.Tensors = append(p.Tensors, Tensor{Name: t.Name(), From: t.DType(), source: t, stays: stays, at: uint32(n), Decision: next})
 		x := &p.Tensors[n]
 		if err := x.decide(ctx, p, known, &buf); err != nil {
 			return err
@@ -82,7 +89,7 @@ func (t *Tensor) decide(ctx context.Context, p *Plan, known map[string]original,
 	if t.source.Scheme() != nil {
 		return t.decideWeight(ctx, p, buf)
 	}
-	if (p.opts.DType != layout.Invalid || p.target.limits().weights) && !p.keeps(t.Name) {
+	if (p.opts.DType != layout.Invalid || p.target.limits().weights) && !p.keeps(t) {
 		if err := p.refuse(t.source); err != nil {
 			return err
 		}
@@ -137,7 +144,7 @@ func (t *Tensor) requantize(ctx context.Context, p *Plan, buf *buffers) error {
 func (t *Tensor) whyKept(p *Plan, d layout.DType, fallback bool) string {
 	from, opts := t.source.DType(), &p.opts
 	switch kind := from.Kind(); {
-	case p.keeps(t.Name):
+	case p.keeps(t):
 		return "by request"
 	case t.Scheme != "": // whose values are known
 	case !dequant.Supported(from):

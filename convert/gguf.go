@@ -1,7 +1,9 @@
 package convert
 
 import (
+	"bufio"
 	"cmp"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"math"
@@ -74,7 +76,8 @@ func (p *Plan) ggufMetadata() (layout.Metadata, error) {
 		q := without(object(md, "quantization"), "method", "bits_per_weight") // general.file_type says it
 		setObject(&md, "quantization", q)
 	}
-	out, rest := typedMetadata(object(md, ggufKey), object(md, ggufKey+"_types"), object(md, ggufKey+"_bytes"))
+	types, _ := md.Get(ggufKey + "_types")
+	out, rest := typedMetadata(object(md, ggufKey), types, object(md, ggufKey+"_bytes"))
 	if object(md, ggufKey) != nil {
 		md = without(md, ggufKey, ggufKey+"_types", ggufKey+"_bytes")
 	}
@@ -131,7 +134,7 @@ func carryRest(out *layout.Metadata, md, rest layout.Metadata) error {
 		if err != nil {
 			return err
 		}
-		if !saysSame(silent, key, e) && !saysSame(derived, key, e) {
+		if !saysSame(silent, key, value) && !saysSame(derived, key, value) {
 			carried = append(carried, e)
 		}
 	}
@@ -139,14 +142,20 @@ func carryRest(out *layout.Metadata, md, rest layout.Metadata) error {
 	return nil
 }
 
-// saysSame reports whether md has key with the value that e carries.
-func saysSame(md layout.Metadata, key string, e layout.Entry) bool {
+// saysSame reports whether md has key with a value of the same text.
+func saysSame(md layout.Metadata, key string, value any) bool {
 	v, ok := md.Get(key)
-	if !ok {
-		return false
-	}
-	same, err := carriedAs(key, v)
-	return err == nil && same == e
+	return ok && textDigest(v) == textDigest(value)
+}
+
+// textDigest returns the digest of a value's JSON, which is known to have one.
+func textDigest(v any) (sum [sha256.Size]byte) {
+	h := sha256.New()
+	w := bufio.NewWriter(h)
+	layout.WriteJSON(w, v)
+	w.Flush()
+	h.Sum(sum[:0])
+	return sum
 }
 
 // setFileType enters what the file is quantized to, if that is not as the source says it.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"reflect"
 	"slices"
 	"strconv"
@@ -16,18 +17,49 @@ import (
 
 // typedMetadata returns the keys of a GGUF file with values of GGUF's types, from md as the file or
 // JSON has it. types and strings are what typesOf and bytesOf say of it. rest holds what has no type.
-func typedMetadata(md, types, strings layout.Metadata) (typed, rest layout.Metadata) {
-	typeAt, bytesAt := beside(md, types), beside(md, strings)
-	typed = make(layout.Metadata, 0, len(md))
-	for _, e := range md {
+// It copies md only if a value has to change.
+func typedMetadata(md layout.Metadata, types any, strings layout.Metadata) (typed, rest layout.Metadata) {
+	typeAt, stop := besideObject(md, types)
+	defer stop()
+	bytesAt := beside(md, strings)
+	same := true
+	for i, e := range md {
 		name, _ := typeAt(e.Key).(string)
-		if v, err := typedValue(withBytes(e.Value, bytesAt(e.Key)), name); err == nil {
+		raw := bytesAt(e.Key)
+		if same && raw == nil && hasType(e.Value, name) {
+			continue
+		}
+		if same {
+			same, typed = false, append(make(layout.Metadata, 0, len(md)), md[:i]...)
+		}
+		if v, err := typedValue(withBytes(e.Value, raw), name); err == nil {
 			typed = append(typed, layout.Entry{Key: e.Key, Value: v})
 		} else {
 			rest = append(rest, e)
 		}
 	}
+	if same {
+		return slices.Clip(md), nil
+	}
 	return typed, rest
+}
+
+// besideObject does what beside does. If the object is made as it is read, it has the keys in the order of all.
+func besideObject(all layout.Metadata, of any) (at func(key string) any, stop func()) {
+	made, ok := of.(layout.Object)
+	if !ok {
+		md, _ := of.(layout.Metadata)
+		return beside(all, md), func() {}
+	}
+	next, stop := iter.Pull2(iter.Seq2[string, any](made))
+	name, value, ok := next()
+	return func(key string) (v any) {
+		if ok && name == key {
+			v = value
+			name, value, ok = next()
+		}
+		return v
+	}, stop
 }
 
 // beside returns a function that finds the values of keys in md. It is asked for the keys of all, in their
@@ -94,23 +126,8 @@ func blobOf(raw any) (string, bool) {
 // typedValue returns v as the type that numberType names, or as the type that fits v if the
 // name is empty.
 func typedValue(v any, name string) (any, error) {
-	switch x := v.(type) {
-	case string:
-		if name == "" || name == "string" {
-			return v, nil
-		}
-	case bool:
-		if name == "" || name == "bool" {
-			return v, nil
-		}
-	case []string:
-		if len(x) > 0 && name == "" || name == "[string]" {
-			return v, nil
-		}
-	default:
-		if numberType(v) != nil && (name == "" || name == numberType(v)) {
-			return v, nil
-		}
+	if hasType(v, name) {
+		return v, nil
 	}
 	elem, array := strings.CutPrefix(name, "[")
 	if array {
@@ -141,6 +158,19 @@ func typedValue(v any, name string) (any, error) {
 		}
 	}
 	return nil, fmt.Errorf("%w: a value of GGUF of type %q", layout.ErrUnsupported, name)
+}
+
+// hasType reports whether v has the type called name, or one of GGUF's if the name is empty.
+func hasType(v any, name string) bool {
+	switch x := v.(type) {
+	case string:
+		return name == "" || name == "string"
+	case bool:
+		return name == "" || name == "bool"
+	case []string:
+		return len(x) > 0 && name == "" || name == "[string]"
+	}
+	return numberType(v) != nil && (name == "" || name == numberType(v))
 }
 
 // partsOf returns the texts of numbers or the bools of a JSON array, or the text of one number.

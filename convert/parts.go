@@ -34,45 +34,43 @@ func (e *PartError) Error() string { return e.Err.Error() + ": not re-encoded" }
 func (e *PartError) Unwrap() []error { return []error{layout.ErrUnsupported, e.Err} }
 
 // sources yields the tensors that are written, in the order of the files: a quantized weight as one tensor if it
-// gets another encoding, else as the parts that it is stored as.
-func (p *Plan) sources(lease *loader.Lease) iter.Seq[loader.Tensor] {
-	logical := make(map[string]loader.Tensor) // by name of the codes
-	parts := make(map[string]bool)            // of those, but for the codes; and what Options.Only leaves out
+// gets another encoding, else as the parts that it is stored as. These stay as they are, whatever Options.DType says.
+func (p *Plan) sources(lease *loader.Lease) iter.Seq2[loader.Tensor, bool] {
 	p.stems = nil
 	for w := range lease.Tensors() {
-		list := w.Parts()
-		switch {
-		case p.opts.Only != nil && !p.opts.Only(w.Name()):
-			parts[w.Name()] = true
-			for _, part := range list {
-				parts[part.Tensor.Name()] = true
-			}
-		case w.Problem() != nil:
-			if p.opts.keeps(w.Name()) {
-				p.stems = append(p.stems, w.Name()[:strings.LastIndexByte(w.Name(), '.')+1])
-			}
-		case list == nil:
-		case p.decodes(w, list):
-			logical[list[0].Tensor.Name()] = w
-			for _, part := range list[1:] {
-				parts[part.Tensor.Name()] = true
-			}
-		default:
+		if !p.opts.writes(w.Name()) {
+			continue
+		}
+		if w.Problem() != nil && p.opts.keeps(w.Name()) {
+			p.stems = append(p.stems, w.Name()[:strings.LastIndexByte(w.Name(), '.')+1])
+		}
+		if list := w.Parts(); list == nil {
+		} else if p.decodes(w, list) {
+			p.decoded = true
+		} else {
 			p.Quantized = append(p.Quantized, partOf(w, list))
-			for _, part := range list {
-				p.stays(part.Tensor.Name())
-			}
 		}
 	}
-	p.decoded = len(logical) > 0
-	return func(yield func(loader.Tensor) bool) {
-		for t := range lease.Stored() {
-			if w, ok := logical[t.Name()]; ok {
-				t = w
-			} else if parts[t.Name()] {
+	return func(yield func(t loader.Tensor, stays bool) bool) {
+		var last loader.Tensor // a weight
+		codes := ""            // the name of its codes
+		decodes := false
+		for t, w := range lease.Stored() {
+			if !p.opts.writes(w.Name()) {
 				continue
 			}
-			if !yield(t) {
+			stays := w.Scheme() != nil && w.Problem() == nil
+			if stays && w != last {
+				list := w.Parts()
+				last, codes, decodes = w, list[0].Tensor.Name(), p.decodes(w, list)
+			}
+			if stays && decodes {
+				if t.Name() != codes {
+					continue
+				}
+				t, stays = w, false
+			}
+			if !yield(t, stays) {
 				return
 			}
 		}
@@ -110,18 +108,10 @@ func partOf(w loader.Tensor, parts []loader.Part) Part {
 	return of
 }
 
-// stays notes that the tensor called name is copied whatever Options.DType says.
-func (p *Plan) stays(name string) {
-	if p.kept == nil {
-		p.kept = make(map[string]bool)
-	}
-	p.kept[name] = true
-}
-
 // keeps reports whether a tensor is copied although Options.DType would re-encode it: by request, or as a part of
 // a weight that is. Beside codes that are kept and cannot be decoded, all names that begin alike are.
-func (p *Plan) keeps(name string) bool {
-	return p.opts.keeps(name) || p.kept[name] || slices.ContainsFunc(p.stems, func(stem string) bool { return strings.HasPrefix(name, stem) })
+func (p *Plan) keeps(t *Tensor) bool {
+	return t.stays || p.opts.keeps(t.Name) || slices.ContainsFunc(p.stems, func(stem string) bool { return strings.HasPrefix(t.Name, stem) })
 }
 
 // refuse returns a *PartError if t holds codes that cannot be decoded.
@@ -135,6 +125,8 @@ func (p *Plan) refuse(t loader.Tensor) error {
 	}
 	return &PartError{t.Name(), t.DType(), err}
 }
+
+func (opts *Options) writes(name string) bool { return opts.Only == nil || opts.Only(name) }
 
 func (opts *Options) keeps(name string) bool { return opts.Keep != nil && opts.Keep(name) }
 

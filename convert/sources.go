@@ -28,7 +28,9 @@ func describe(md *layout.Metadata, f layout.Format, from layout.Metadata) {
 	}
 	name := f.String()
 	md.Set(name, from)
-	setObject(md, name+"_types", typesOf(from, f == layout.GGUF))
+	if types := typesOf(from, f == layout.GGUF); hasMembers(types) {
+		md.Set(name+"_types", types)
+	}
 	setObject(md, name+"_bytes", bytesOf(from))
 }
 
@@ -154,12 +156,12 @@ func safeTensorsMetadata(md layout.Metadata) (text, rest layout.Metadata, err er
 			text, rest = stringsOf(own)
 			continue
 		}
+		if key == "apr_version" || key == "model_type" && value == "unknown" || key == "architecture" && isEmpty(value) {
+			continue
+		}
 		e, err := carriedAs(key, value)
 		if err != nil {
 			return nil, nil, err
-		}
-		if key == "apr_version" || key == "model_type" && e.Value == `"unknown"` || key == "architecture" && e.Value == "{}" {
-			continue
 		}
 		carried = append(carried, e)
 	}
@@ -167,13 +169,15 @@ func safeTensorsMetadata(md layout.Metadata) (text, rest layout.Metadata, err er
 	return text, rest, nil
 }
 
-// carriedAs returns the entry of __metadata__ that stands for one of APR2 metadata.
+func isEmpty(v any) bool {
+	o, ok := v.(layout.Metadata)
+	return ok && len(o) == 0
+}
+
+// carriedAs returns the entry of __metadata__ that stands for one of APR2 metadata. The text is made as it is written.
 func carriedAs(key string, value any) (layout.Entry, error) {
-	text, err := layout.Metadata{{Key: "", Value: value}}.MarshalJSON()
-	if err != nil {
-		return layout.Entry{}, err
-	}
-	return layout.Entry{Key: apr2Prefix + key, Value: string(text[len(`{"":`) : len(text)-1])}, nil
+	_, err := layout.WriteJSON(nil, value)
+	return layout.Entry{Key: apr2Prefix + key, Value: layout.JSONText{Value: value}}, err
 }
 
 // stringsOf divides md into strings and all other values.

@@ -10,20 +10,25 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// typesOf returns the types of the values of md that JSON does not tell, in the shape of md.
+// typesOf yields the types of the values of md that JSON does not tell, in the shape of md.
 // "bytes" marks base64. If numbers is set, numbers have types such as "u32" and "f32", and
 // arrays such as "[i8]". Strings, bools and arrays of strings need none.
-func typesOf(md layout.Metadata, numbers bool) layout.Metadata {
-	types := layout.Metadata{}
-	for i, e := range md {
-		if t := typeOf(e.Value, numbers); t != nil {
-			if len(types) == 0 {
-				types = make(layout.Metadata, 0, len(md)-i) // most numbers stand among others
+func typesOf(md layout.Metadata, numbers bool) layout.Object {
+	return func(yield func(string, any) bool) {
+		for _, e := range md {
+			if t := typeOf(e.Value, numbers); t != nil && !yield(e.Key, t) {
+				return
 			}
-			types = append(types, layout.Entry{Key: e.Key, Value: t})
 		}
 	}
-	return types
+}
+
+// hasMembers reports whether o has any.
+func hasMembers(o layout.Object) bool {
+	for range o {
+		return true
+	}
+	return false
 }
 
 // typeOf returns nil for a value that needs no type.
@@ -32,7 +37,10 @@ func typeOf(v any, numbers bool) any {
 	case layout.Blob:
 		return "bytes"
 	case layout.Metadata:
-		return present(typesOf(v, numbers))
+		if types := typesOf(v, numbers); hasMembers(types) {
+			return types
+		}
+		return nil
 	case []any:
 		return present(elements(v, func(v any) any { return typeOf(v, numbers) }))
 	}

@@ -21,6 +21,12 @@ type Metadata []Entry
 // tokenizer. In JSON it is base64.
 type Blob []byte
 
+// JSONText is a string of metadata that is to be written: the JSON of Value. It is made as it is written.
+type JSONText struct{ Value any }
+
+// Object is an object of metadata that is to be written. Its members are made as they are written.
+type Object iter.Seq2[string, any]
+
 // Entry is one key of Metadata and its value.
 type Entry struct {
 	Key   string
@@ -59,6 +65,9 @@ func (m *Metadata) Set(key string, value any) {
 // Merge sets all keys of add, as Set does one by one, in time that grows with the number
 // of keys of both. An object replaces an object whole.
 func (m *Metadata) Merge(add Metadata) {
+	if len(add) == 0 {
+		return // without an index of what is there
+	}
 	keys := newKeyIndex(len(*m) + len(add))
 	for i, e := range *m {
 		keys.findOrEnter((*m)[:i], e.Key)

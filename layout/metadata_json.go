@@ -70,11 +70,15 @@ func (w *jsonWriter) raw(s string) error {
 func (w *jsonWriter) value(v any) error {
 	switch v := v.(type) {
 	case Metadata:
+		return w.object(Object(v.All()))
+	case Object:
 		return w.object(v)
 	case string:
 		return w.string(v)
 	case json.Number:
 		return w.number(v)
+	case JSONText:
+		return w.textOf(v)
 	case Blob:
 		return w.blob(v)
 	case bool:
@@ -115,19 +119,21 @@ func (w *jsonWriter) value(v any) error {
 	return w.encode(v)
 }
 
-func (w *jsonWriter) object(m Metadata) error {
-	w.raw("{")
-	for i, e := range m {
-		if i > 0 {
-			w.raw(",")
-		}
-		if err := w.string(e.Key); err != nil {
+func (w *jsonWriter) object(members Object) error {
+	before := "{"
+	for key, value := range members {
+		w.raw(before)
+		before = ","
+		if err := w.string(key); err != nil {
 			return err
 		}
 		w.raw(":")
-		if err := w.value(e.Value); err != nil {
+		if err := w.value(value); err != nil {
 			return err
 		}
+	}
+	if before == "{" {
+		w.raw(before)
 	}
 	return w.raw("}")
 }
@@ -207,20 +213,63 @@ func (w *jsonWriter) blob(b Blob) error {
 	return w.raw(`"`)
 }
 
-// string writes plain ASCII itself. It leaves the rest to encoding/json, in pieces: the escapes of a
-// long text take six times its bytes.
 func (w *jsonWriter) string(s string) error {
 	w.raw(`"`)
+	if err := w.contents(s); err != nil {
+		return err
+	}
+	return w.raw(`"`)
+}
+
+// contents writes what stands between quotes: plain ASCII itself. It leaves the rest to encoding/json, in pieces: the
+// escapes of a long text take six times its bytes.
+func (w *jsonWriter) contents(s string) error {
 	for s != "" {
 		n := pieceOf(s)
-		if plain(s[:n]) {
+		if PlainJSON(s[:n]) {
 			w.raw(s[:n])
 		} else if err := w.escaped(s[:n]); err != nil {
 			return err
 		}
 		s = s[n:]
 	}
+	return nil
+}
+
+// textOf writes the JSON of a value as a string.
+func (w *jsonWriter) textOf(t JSONText) error {
+	w.raw(`"`)
+	q := quoting{to: w}
+	dst := bufio.NewWriter(&q)
+	if _, err := WriteJSON(dst, t.Value); err != nil {
+		return err
+	}
+	if err := dst.Flush(); err != nil {
+		return err
+	}
 	return w.raw(`"`)
+}
+
+// quoting writes what is written to it as the contents of a string.
+type quoting struct {
+	to   *jsonWriter
+	text []byte // the beginning of a character
+}
+
+func (q *quoting) Write(b []byte) (int, error) {
+	q.text = append(q.text, b...)
+	n := len(q.text)
+	for i := 1; i < min(utf8.UTFMax, n+1); i++ {
+		if last := q.text[n-i:]; utf8.RuneStart(last[0]) {
+			if !utf8.FullRune(last) {
+				n -= i
+			}
+			break
+		}
+	}
+	err := q.to.contents(string(q.text[:n]))
+	q.text = append(q.text[:0], q.text[n:]...)
+	return len(b), err
 }
 
 // pieceOf returns the length of the beginning of s that can be escaped by itself.
@@ -237,7 +286,8 @@ func pieceOf(s string) int {
 	return most // no character has so many bytes, so each of them is wrong
 }
 
-func plain(s string) bool {
+// PlainJSON reports whether s stands in JSON as it is, between quotes.
+func PlainJSON(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' {
 			return false

@@ -146,12 +146,18 @@ func (l *Lease) Of(t Tensor) Tensor {
 // Tensors does what Model.Tensors does, through the lease.
 func (l *Lease) Tensors() iter.Seq[Tensor] { return l.model.all(l.gate.closed, l) }
 
-// Stored iterates over all tensors as the files have them, in their order: parts in place of logical
-// tensors.
-func (l *Lease) Stored() iter.Seq[Tensor] {
-	return func(yield func(Tensor) bool) {
-		for i := range l.model.tensors {
-			if l.gate.closed() || !yield(l.model.handle(&l.model.tensors[i], 0, l)) {
+// Stored iterates over all tensors as the files have them, in their order. The second of each pair is the tensor of
+// Tensors that the first is a part of, or stands for.
+func (l *Lease) Stored() iter.Seq2[Tensor, Tensor] {
+	return func(yield func(stored, listed Tensor) bool) {
+		m := l.model
+		for i := range m.tensors {
+			listed := i
+			w, _ := m.weightOf(i)
+			if w != 0 {
+				listed = int(m.schemes.Codes(int(w - 1)))
+			}
+			if l.gate.closed() || !yield(m.handle(&m.tensors[i], 0, l), m.handle(&m.tensors[listed], w, l)) {
 				return
 			}
 		}

@@ -18,7 +18,7 @@ import (
 )
 
 func main() {
-	keepLittleGarbage()
+	keepGarbage(25)
 	ignoreBrokenPipes()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	finish := obeySignals(cancel)
@@ -27,10 +27,10 @@ func main() {
 	os.Exit(status)
 }
 
-// keepLittleGarbage makes the collector run often: what a file describes stays in memory and
-// little else does, so that by default half of what a listing takes would be garbage.
-func keepLittleGarbage() {
+// keepGarbage makes the collector run often: what a file describes stays in memory and little else
+// does, so that by default half of what a listing takes would be garbage.
+func keepGarbage(percent int) {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(25)
+		debug.SetGCPercent(percent)
 	}
 }

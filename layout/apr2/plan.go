@@ -140,16 +140,17 @@ func (p *plan) measure(tensors iter.Seq[layout.Tensor]) (err error) {
 // each calls do with every tensor, its place, and the offset of its entry. It returns the size of the file.
 func (p *plan) each(tensors iter.Seq[layout.Tensor], do func(t *layout.Tensor, e place, at uint64) error) (uint64, error) {
 	end, at := uint64(p.header.DataOffset), uint64(p.header.IndexOffset)+indexHeaderSize
-	for t := range tensors {
-		e, err := p.reserve(&t, end, at)
+	t := new(layout.Tensor) // one for all
+	for *t = range tensors {
+		e, err := p.reserve(t, end, at)
 		if err != nil {
 			return 0, err
 		}
-		if err := do(&t, e, at); err != nil {
+		if err := do(t, e, at); err != nil {
 			return 0, err
 		}
 		end = uint64(p.header.DataOffset) + e.offset + e.size
-		at += uint64(entrySize + len(t.Name) + 8*len(dims(&t)))
+		at += uint64(entrySize + len(t.Name) + 8*len(dims(t)))
 	}
 	return end + footerSize, nil
 }

@@ -52,7 +52,7 @@ type Options struct {
 // their Name, Shape and DType, more than once. Their bytes follow in the same order, by one call of WriteTensor
 // or WriteTensorFunc each.
 //
-// Values of metadata are numbers of Go's sized types, bools, strings, and slices of these. All
+// Values of metadata are numbers of Go's sized types, bools, strings, slices of these, and [layout.JSONText]. All
 // but the key general.alignment, a uint32, are written without a look at their meaning. Tensors begin at
 // multiples of the alignment, each at the padded end of the one before it, as ggml demands.
 //
@@ -277,6 +277,9 @@ func (e *encoder) text(s string) {
 
 // value writes the type of a value, and the value.
 func (e *encoder) value(key string, value any) error {
+	if text, ok := value.(layout.JSONText); ok {
+		return e.json(text)
+	}
 	v := reflect.ValueOf(value)
 	if v.IsValid() && v.Kind() == reflect.Slice {
 		return e.array(key, v)
@@ -287,6 +290,19 @@ func (e *encoder) value(key string, value any) error {
 	}
 	e.put(e.order.AppendUint32(e.buf, uint32(t)))
 	return e.elements(value)
+}
+
+func (e *encoder) json(text layout.JSONText) error {
+	n, err := layout.WriteJSON(nil, text.Value)
+	if err != nil {
+		return err
+	}
+	e.put(e.order.AppendUint32(e.buf, uint32(TypeString)))
+	e.put(e.order.AppendUint64(e.buf, uint64(n)))
+	if e.n += uint64(n); e.w != nil {
+		_, err = layout.WriteJSON(e.w, text.Value)
+	}
+	return err
 }
 
 func (e *encoder) array(key string, v reflect.Value) error {

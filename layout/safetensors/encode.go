@@ -25,7 +25,7 @@ type Writer struct {
 }
 
 // NewWriter writes the header of a file with these tensors, such as slices.Values of a list. It reads their
-// Name, Shape and DType, more than once. The values of metadata are strings; without any, __metadata__ is left
+// Name, Shape and DType, more than once. The values of metadata are strings, or [layout.JSONText]; without any, __metadata__ is left
 // out. The tensors' bytes follow in the same order, by one call of WriteTensor or WriteTensorFunc each.
 //
 // Spaces fill the header up to a multiple of 8, so that the first tensor is aligned
@@ -165,13 +165,20 @@ func (e *encoder) metadata(md layout.Metadata) error {
 	e.fresh = true
 	for key, value := range md.All() {
 		text, ok := value.(string)
-		if !ok {
+		made, isJSON := value.(layout.JSONText)
+		if !ok && !isJSON {
 			return e.errorf(metadataKey, layout.ErrInvalid, "key %s: a value that is not a string", layout.Quote([]byte(key)))
 		}
 		if err := e.key(metadataKey, key); err != nil {
 			return err
 		}
-		if err := e.text(metadataKey, text); err != nil {
+		err := error(nil)
+		if isJSON {
+			err = e.json(made)
+		} else {
+			err = e.text(metadataKey, text)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -221,7 +228,16 @@ func (e *encoder) text(field, s string) error {
 	if !utf8.ValidString(s) {
 		return e.errorf(field, layout.ErrInvalid, "%s is not valid UTF-8", layout.Quote([]byte(s)))
 	}
-	n, err := layout.WriteJSON(e.w, s)
+	const few = 4 << 10
+	if len(s) > few || !layout.PlainJSON(s) {
+		return e.json(s)
+	}
+	e.put(append(append(append(e.buf, '"'), s...), '"'))
+	return nil
+}
+
+func (e *encoder) json(v any) error {
+	n, err := layout.WriteJSON(e.w, v)
 	e.n += uint64(n)
 	return err
 }
