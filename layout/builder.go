@@ -24,6 +24,7 @@ type Builder struct {
 	// every real file. Then nothing is left to sort.
 	sorted bool
 	end    uint64
+	err    error // of Section
 	// surplus takes one tensor more than declared, which Add then refuses. A checker's tensors all go there.
 	surplus Tensor
 	checks  bool
@@ -104,13 +105,13 @@ func (b *Builder) Index() *Index { return &b.ix }
 func (b *Builder) Data(off, size uint64) { b.data = Section{"data", off, size} }
 
 // Section names a part of the file that is not tensors. at is the offset where the file says so.
-// Finish checks that sections and tensors do not overlap.
-func (b *Builder) Section(name string, at, off, size uint64) error {
-	if !Within(off, size, b.ix.Size) {
-		return Errorf(b.ix.Format, at, name, ErrTruncated, "%d bytes at %d leave the file of %d bytes", size, off, b.ix.Size)
+// Finish checks that sections and tensors do not overlap. If the part leaves the file, the next Add
+// or Finish fails.
+func (b *Builder) Section(name string, at, off, size uint64) {
+	if b.err == nil && !Within(off, size, b.ix.Size) {
+		b.err = Errorf(b.ix.Format, at, name, ErrTruncated, "%d bytes at %d leave the file of %d bytes", size, off, b.ix.Size)
 	}
 	b.ix.Sections = append(b.ix.Sections, Section{name, off, size})
-	return nil
 }
 
 // Dims hands out memory for a shape of n dimensions, many shapes to an allocation. The
@@ -142,6 +143,9 @@ func (b *Builder) Next() *Tensor {
 // that with the Raw that the file states.
 func (b *Builder) Add(at uint64) error {
 	t := b.Next()
+	if b.err != nil {
+		return b.err
+	}
 	if e := b.lim.expected; e != nil && !(uint64(len(t.Name)) <= b.lim.NameBytes && e.take(t, len(b.ix.Tensors))) {
 		b.stray()
 		t = b.Next()
@@ -257,7 +261,7 @@ func (b *Builder) enter(t *Tensor, at uint64) error {
 
 // Finish checks that nothing overlaps, and returns the index.
 func (b *Builder) Finish() (*Index, error) {
-	if err := b.checkOverlap(); err != nil {
+	if err := cmp.Or(b.err, b.checkOverlap()); err != nil {
 		return nil, err
 	}
 	return &b.ix, nil

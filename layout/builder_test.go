@@ -176,16 +176,19 @@ func TestBuilderLimits(t *testing.T) {
 func TestBuilderSection(t *testing.T) {
 	b := newBuilder(t, 100, 0)
 	for _, s := range [][2]uint64{{0, 100}, {100, 0}, {50, 0}} {
-		if err := b.Section("header", 4, s[0], s[1]); err != nil {
-			t.Errorf("%d bytes at %d: %v", s[1], s[0], err)
-		}
+		b.Section("header", 4, s[0], s[1])
+	}
+	if ix, err := b.Finish(); err != nil || len(ix.Sections) != 3 {
+		t.Errorf("%v, %v, want 3 sections", ix, err)
 	}
 	for _, s := range [][2]uint64{{0, 101}, {101, 0}, {1, 100}, {maxUint64, 2}, {2, maxUint64}} {
-		err := b.Section("index", 20, s[0], s[1])
-		layouttest.WantError(t, err, layout.GGUF, 20, "index", layout.ErrTruncated, fmt.Sprintf("%d bytes at %d", s[1], s[0]))
-	}
-	if got := len(b.Index().Sections); got != 3 {
-		t.Errorf("%d sections, want 3", got)
+		b := newBuilder(t, 100, 1)
+		b.Section("index", 20, s[0], s[1])
+		b.Section("late", 30, 101, 1)
+		_, err := b.Finish()
+		for _, err := range []error{add(b, u8("x", 0, 1), 0), err} {
+			layouttest.WantError(t, err, layout.GGUF, 20, "index", layout.ErrTruncated, fmt.Sprintf("%d bytes at %d", s[1], s[0]))
+		}
 	}
 }
 

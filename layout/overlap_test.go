@@ -43,15 +43,13 @@ func build(t testing.TB, size uint64, parts []part) error {
 	b := newBuilder(t, size, uint64(len(parts)))
 	for i, p := range parts {
 		name := string(rune('a' + i))
-		var err error
 		if p.kind == aSection {
-			err = b.Section(name, 0, p.off, p.size)
-		} else {
-			x := u8(name, p.off, p.size)
-			x.Alias = p.kind == anAlias
-			err = add(b, x, 0)
+			b.Section(name, 0, p.off, p.size)
+			continue
 		}
-		if err != nil {
+		x := u8(name, p.off, p.size)
+		x.Alias = p.kind == anAlias
+		if err := add(b, x, 0); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 // assemble is a file of tensors that all have one of the types of quantizations and the scale
 // 0.5, but without their bytes and what comes behind these.
 func assemble(flags Flags, tensors ...layout.Tensor) layouttest.Sparse {
-	b := append([]byte(magic), 1, 0, byte(TinyEn), 0, 0)
+	b := append([]byte(magic), 1, 0, 1, 0, 0)
 	for q, is := range quantizations {
 		if is.dtype == tensors[0].DType {
 			b[atQuantization] = byte(q)
@@ -42,8 +42,13 @@ func assemble(flags Flags, tensors ...layout.Tensor) layouttest.Sparse {
 	return layouttest.Sparse{Head: b, Whole: uint64(len(b)) + data + crcSize}
 }
 
+type vocabulary struct {
+	Tokens []string
+	Merges [][2]string
+}
+
 // withVocabulary is a file of one empty tensor and a vocabulary.
-func withVocabulary(v *Vocabulary) layout.Bytes {
+func withVocabulary(v *vocabulary) layout.Bytes {
 	b := []byte(assemble(HasVocab, layout.Tensor{Name: []byte("a"), DType: layout.F32, Shape: []int{0}}).Head)
 	at := len(b)
 	b = le.AppendUint32(b, 0)

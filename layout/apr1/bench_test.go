@@ -54,7 +54,7 @@ func BenchmarkDecode(b *testing.B) {
 }
 
 func BenchmarkMetadata(b *testing.B) {
-	v := &Vocabulary{}
+	v := &vocabulary{}
 	for i := range 51_865 {
 		v.Tokens = append(v.Tokens, fmt.Sprintf("token %d", i))
 		if i < 50_000 {

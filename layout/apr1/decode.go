@@ -54,9 +54,7 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.builder.Section("crc32", d.end(), d.end(), crcSize); err != nil {
-		return nil, err
-	}
+	d.builder.Section("crc32", d.end(), d.end(), crcSize)
 	if d.file.index, err = d.builder.Finish(); err != nil {
 		return nil, err
 	}
@@ -116,14 +114,18 @@ type decoder struct {
 	data    layout.Section
 }
 
-// describe starts the index of a file of up to count tensors.
-func (d *decoder) describe(version string, count uint64) (err error) {
+// describe starts the index of a file of up to count tensors, which has these sections before its data.
+func (d *decoder) describe(version string, count uint64, sections ...layout.Section) (err error) {
 	d.builder, err = layout.NewBuilder(layout.APR1, d.size, count, "offset", d.file.lim)
 	if err != nil {
 		return err
 	}
 	d.builder.Index().Version = version
 	d.builder.Index().Flags = d.file.Header.Flags.Names()
+	d.builder.Data(d.data.Offset, d.data.Size)
+	for _, s := range sections {
+		d.builder.Section(s.Name, 0, s.Offset, s.Size)
+	}
 	return nil
 }
 
@@ -163,10 +165,15 @@ func (d *decoder) decodeBinary(head []byte) error {
 	if h.Flags.Has(HasFilterbank) {
 		count++
 	}
-	if err := d.describe(strconv.Itoa(int(h.Version)), count); err != nil {
-		return err
+	sections := []layout.Section{
+		{Name: "header", Offset: 0, Size: d.indexAt},
+		{Name: "index", Offset: d.indexAt, Size: uint64(len(d.entries))},
+		{Name: "scales", Offset: d.scalesAt(), Size: uint64(len(d.scales))},
 	}
-	if err := d.sections(); err != nil {
+	if len(d.scales) == 0 {
+		sections = sections[:2]
+	}
+	if err := d.describe(strconv.Itoa(int(h.Version)), count, sections...); err != nil {
 		return err
 	}
 	for i := range int(h.Tensors) {
@@ -216,24 +223,7 @@ func (d *decoder) measure(off uint64) error {
 	return nil
 }
 
-// sections tells the builder of the parts before the tail.
-func (d *decoder) sections() error {
-	d.builder.Data(d.data.Offset, d.data.Size)
-	scalesAt := d.indexAt + uint64(len(d.entries))
-	for _, s := range []layout.Section{
-		{Name: "header", Offset: 0, Size: d.indexAt},
-		{Name: "index", Offset: d.indexAt, Size: uint64(len(d.entries))},
-		{Name: "scales", Offset: scalesAt, Size: uint64(len(d.scales))},
-	} {
-		if s.Size == 0 {
-			continue
-		}
-		if err := d.builder.Section(s.Name, 0, s.Offset, s.Size); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+func (d *decoder) scalesAt() uint64 { return d.indexAt + uint64(len(d.entries)) }
 
 // entry reads index entry i.
 func (d *decoder) entry(i int) error {
@@ -275,13 +265,12 @@ func (d *decoder) name(b []byte, at uint64, i int) ([]byte, error) {
 // uncut returns the length of name without the first bytes of a character that goes on behind it.
 func uncut(name []byte) int {
 	n := len(name)
-	for i := n - 1; i >= max(0, n-utf8.UTFMax); i-- {
-		if utf8.RuneStart(name[i]) {
-			if !utf8.FullRune(name[i:]) {
-				return i
-			}
-			break
-		}
+	last := n - 1
+	for last > max(0, n-utf8.UTFMax) && !utf8.RuneStart(name[last]) {
+		last--
+	}
+	if last >= 0 && !utf8.FullRune(name[last:]) {
+		return last
 	}
 	return n
 }
@@ -329,7 +318,7 @@ func (d *decoder) scale(t *layout.Tensor, i int) error {
 	}
 	scale := math.Float32frombits(le.Uint32(d.scales[4*i:]))
 	if x := float64(scale); math.IsNaN(x) || math.IsInf(x, 0) {
-		return refuse(t, d.indexAt+uint64(len(d.entries)+4*i), "scale", layout.ErrInvalid, "%v is not finite", scale)
+		return refuse(t, d.scalesAt()+4*uint64(i), "scale", layout.ErrInvalid, "%v is not finite", scale)
 	}
 	if d.quants == nil {
 		d.quants = make([]layout.Quant, len(d.scales)/4)
@@ -393,7 +382,8 @@ func (d *decoder) vocabulary(c *layout.Cursor) error {
 		return err
 	}
 	d.file.vocabulary = layout.Section{Name: "vocabulary", Offset: begin, Size: size}
-	return d.builder.Section("vocabulary", at, at, sizeSize+size)
+	d.builder.Section("vocabulary", at, at, sizeSize+size)
+	return nil
 }
 
 // filterbank finds the filterbank section. It makes a tensor of it unless one of the
@@ -412,11 +402,10 @@ func (d *decoder) filterbank(c *layout.Cursor) error {
 	d.file.filterbank = span
 	head := sizeSize + uint64(countsSize)
 	if d.builder.Index().Find(filterbankName) >= 0 {
-		return d.builder.Section("filterbank", at, at, head+span.size())
+		d.builder.Section("filterbank", at, at, head+span.size())
+		return nil
 	}
-	if err := d.builder.Section("filterbank", at, at, head); err != nil {
-		return err
-	}
+	d.builder.Section("filterbank", at, at, head)
 	d.builder.Data(span.offset, span.size())
 	t := d.builder.Next()
 	t.Name, t.DType, t.Shape = []byte(filterbankName), layout.F32, []int{layout.Dim(uint64(span.mels)), layout.Dim(uint64(span.freqs))}

@@ -39,7 +39,7 @@ var literal = layout.Bytes("" +
 func TestDecodeLiteral(t *testing.T) {
 	f := format.MustDecode(t, literal)
 	want := Header{
-		Version: 1, ModelType: TinyEn, Quantization: Int8, Tensors: 1, Flags: HasVocab | HasFilterbank,
+		Version: 1, ModelType: 1, Quantization: Int8, Tensors: 1, Flags: HasVocab | HasFilterbank,
 		Dimensions: Dimensions{51865, 1500, 384, 6, 4, 448, 384, 6, 4, 2},
 	}
 	if f.Header != want || f.Container != Binary {
@@ -53,13 +53,17 @@ func TestDecodeLiteral(t *testing.T) {
 	if !reflect.DeepEqual(ix.Tensors, tensors) || !slices.Equal(ix.Flags, []string{"has_vocab", "has_filterbank"}) || ix.Version != "1" {
 		t.Errorf("%+v", ix)
 	}
-	v, err := f.Vocabulary(literal)
-	if err != nil || !reflect.DeepEqual(v, &Vocabulary{[]string{"x", "yz"}, [][2]string{{"y", "z"}}}) {
-		t.Errorf("vocabulary %v, %v", v, err)
+	md, err := f.Metadata(literal)
+	if err != nil {
+		t.Fatal(err)
 	}
-	fb, err := f.Filterbank(literal)
-	if err != nil || !reflect.DeepEqual(fb, &Filterbank{2, 1, []float32{1, -2}}) {
-		t.Errorf("filterbank %v, %v", fb, err)
+	for key, want := range map[string]any{
+		"n_vocab": uint32(51865), "n_mels": uint32(2), "vocab": []string{"x", "yz"}, "merges": [][]string{{"y", "z"}},
+		"mel_filterbank": []float32{1, -2}, "mel_filterbank_shape": []uint32{2, 1},
+	} {
+		if v, _ := md.Get(key); !reflect.DeepEqual(v, want) {
+			t.Errorf("%s: %v, want %v", key, v, want)
+		}
 	}
 }
 
@@ -182,8 +186,6 @@ func TestVocabularyErrors(t *testing.T) {
 		f := format.MustDecode(t, tc.File)
 		_, err := f.Metadata(tc.File)
 		format.CheckError(t, err, tc.Want, tc.Field, tc.Offset, tc.Reason)
-		_, err = f.Vocabulary(tc.File)
-		format.CheckError(t, err, tc.Want, tc.Field, tc.Offset, tc.Reason)
 		findings := f.Audit(tc.File)
 		if len(findings) != 1 || findings[0].Warning || findings[0].Field != tc.Field {
 			t.Errorf("%s: findings %v", tc.Name, findings)
@@ -194,7 +196,7 @@ func TestVocabularyErrors(t *testing.T) {
 // TestStringsAreExact makes sure that no byte of a vocabulary is lost: not in Go, and not in
 // JSON, which cannot hold all.
 func TestStringsAreExact(t *testing.T) {
-	v := &Vocabulary{Tokens: []string{"a", "\x80", "é", "\xe3\x81"}, Merges: [][2]string{{"\xff", ""}}}
+	v := &vocabulary{Tokens: []string{"a", "\x80", "é", "\xe3\x81"}, Merges: [][2]string{{"\xff", ""}}}
 	data := withVocabulary(v)
 	f := format.MustDecode(t, data)
 	md, err := f.Metadata(data)
@@ -208,7 +210,7 @@ func TestStringsAreExact(t *testing.T) {
 		!bytes.Equal(blob.(layout.Blob), data[f.vocabulary.Offset:][:f.vocabulary.Size]) {
 		t.Errorf("%q, %q, %q", tokens, merges, blob)
 	}
-	data = withVocabulary(&Vocabulary{Tokens: []string{"a", "é"}})
+	data = withVocabulary(&vocabulary{Tokens: []string{"a", "é"}})
 	if md, err = format.MustDecode(t, data).Metadata(data); err != nil {
 		t.Fatal(err)
 	}

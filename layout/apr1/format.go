@@ -73,35 +73,15 @@ type Header struct {
 	Compressed   bool
 	Tensors      uint16
 	Flags        Flags
-	Dimensions
+	Dimensions   Dimensions
 }
 
-// Dimensions are the hyperparameters of a Whisper model.
-type Dimensions struct {
-	NVocab      uint32
-	NAudioCtx   uint32
-	NAudioState uint32
-	NAudioHead  uint32
-	NAudioLayer uint32
-	NTextCtx    uint32
-	NTextState  uint32
-	NTextHead   uint32
-	NTextLayer  uint32
-	NMels       uint32
-}
+// Dimensions are the hyperparameters of a Whisper model, in the order of the header.
+type Dimensions [len(dimensionNames)]uint32
 
-// dimensionNames names the fields that Dimensions.fields returns.
 var dimensionNames = [...]string{
 	"n_vocab", "n_audio_ctx", "n_audio_state", "n_audio_head", "n_audio_layer",
 	"n_text_ctx", "n_text_state", "n_text_head", "n_text_layer", "n_mels",
-}
-
-// fields returns the dimensions in the order of the header.
-func (d *Dimensions) fields() [len(dimensionNames)]*uint32 {
-	return [...]*uint32{
-		&d.NVocab, &d.NAudioCtx, &d.NAudioState, &d.NAudioHead, &d.NAudioLayer,
-		&d.NTextCtx, &d.NTextState, &d.NTextHead, &d.NTextLayer, &d.NMels,
-	}
 }
 
 // readHeader reads the header from the first 52 bytes of a file.
@@ -114,8 +94,8 @@ func readHeader(b []byte) Header {
 		Tensors:      le.Uint16(b[atTensors:]),
 		Flags:        Flags(b[atFlags]),
 	}
-	for i, field := range h.fields() {
-		*field = le.Uint32(b[atDimensions+4*i:])
+	for i := range h.Dimensions {
+		h.Dimensions[i] = le.Uint32(b[atDimensions+4*i:])
 	}
 	return h
 }
@@ -123,23 +103,6 @@ func readHeader(b []byte) Header {
 // ModelType is the kind of Whisper model. The specification lists the first three; the
 // others are those of the program that wrote the format.
 type ModelType uint8
-
-// The model types.
-const (
-	Tiny ModelType = iota
-	TinyEn
-	Base
-	BaseEn
-	Small
-	SmallEn
-	Medium
-	MediumEn
-	Large
-	LargeV1
-	LargeV2
-	LargeV3
-	LargeV3Turbo
-)
 
 var modelTypes = [...]string{
 	"tiny", "tiny.en", "base", "base.en", "small", "small.en", "medium", "medium.en",
@@ -160,13 +123,10 @@ func (t ModelType) String() string {
 // Quantization is the element type of all tensors of a file.
 type Quantization uint8
 
-// The quantizations. int4 (3) is unsupported: whisper.apr declares it but never wrote it.
-const (
-	F32 Quantization = iota
-	F16
-	Int8 // with a scale for each tensor
-)
+// Int8 is the quantization with a scale for each tensor.
+const Int8 Quantization = 2
 
+// quantizations has no int4 (3): whisper.apr declares it but never wrote it.
 var quantizations = [...]struct {
 	name  string
 	dtype layout.DType

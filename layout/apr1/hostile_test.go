@@ -88,7 +88,7 @@ func TestAllocationOfManyEntries(t *testing.T) {
 	}{{"f32", manyTensors(65_535, layout.F32), 4}, {"json", manyJSON(20_000), 4}} {
 		layouttest.Bound{PerByte: tc.perByte}.Check(t, tc.container, len(tc.in.Head), func() { format.MustDecode(t, tc.in) })
 	}
-	for what, v := range map[string]*Vocabulary{
+	for what, v := range map[string]*vocabulary{
 		"tokens": {Tokens: make([]string, 100_000)},
 		"merges": {Merges: make([][2]string, 100_000)},
 		"bytes":  {Tokens: slices.Repeat([]string{"\xff"}, 100_000)},
@@ -102,7 +102,7 @@ func TestAllocationOfManyEntries(t *testing.T) {
 // TestReads makes sure that opening reads but the head of the file and of its sections, and
 // Summary next to nothing.
 func TestReads(t *testing.T) {
-	data := withVocabulary(&Vocabulary{Tokens: make([]string, 10_000)})
+	data := withVocabulary(&vocabulary{Tokens: make([]string, 10_000)})
 	in := &layouttest.Recorder{Input: data}
 	f := format.MustDecode(t, in)
 	v := f.vocabulary.Offset - sizeSize

@@ -61,18 +61,12 @@ const leastEntry = uint64(len(`{"name":"","dtype":"","shape":[],"offset":0,"size
 // jsonTensors makes tensors of the count entries of an index of textSize bytes.
 func (d *decoder) jsonTensors(index *jsontext.Scanner[[]byte], count, textSize uint64) error {
 	// Entries that are too short for a tensor are refused below, before there is no room.
-	if err := d.describe("json", min(count, textSize/leastEntry)); err != nil {
-		return err
-	}
-	d.builder.Data(d.data.Offset, d.data.Size)
-	for _, s := range []layout.Section{
-		{Name: "header", Offset: 0, Size: jsonHeadSize},
+	err := d.describe("json", min(count, textSize/leastEntry),
+		layout.Section{Name: "header", Offset: 0, Size: jsonHeadSize},
 		d.file.metadata,
-		{Name: "index", Offset: d.indexAt, Size: d.data.Offset - d.indexAt},
-	} {
-		if err := d.builder.Section(s.Name, 0, s.Offset, s.Size); err != nil {
-			return err
-		}
+		layout.Section{Name: "index", Offset: d.indexAt, Size: d.data.Offset - d.indexAt})
+	if err != nil {
+		return err
 	}
 	var shape []int
 	i := 0

@@ -21,8 +21,8 @@ import (
 //	quantization          string: "f32", "f16" or "int8"
 //	compressed            bool
 //	n_vocab, …, n_mels    uint32
-//	vocab                 []string, by token id: see [Vocabulary]
-//	merges                [][]string, two of them each
+//	vocab                 []string, by token id
+//	merges                [][]string, two of them each, first things first
 //	vocab_bytes           layout.Blob
 //	mel_filterbank        []float32, band by band
 //	mel_filterbank_shape  []uint32: n_mels and n_freqs of the filterbank
@@ -40,13 +40,13 @@ func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 	if err := f.addVocabulary(&md, in); err != nil {
 		return nil, err
 	}
-	fb, err := f.Filterbank(in)
-	if err != nil {
-		return nil, err
-	}
-	if fb != nil {
-		md.Set(filterbankName, fb.Data)
-		md.Set(filterbankName+"_shape", []uint32{fb.NMels, fb.NFreqs})
+	if fb := f.filterbank; fb.offset != 0 {
+		values, err := f.floats(in, fb.size())
+		if err != nil {
+			return nil, err
+		}
+		md.Set(filterbankName, values)
+		md.Set(filterbankName+"_shape", []uint32{fb.mels, fb.freqs})
 	}
 	return md, nil
 }
@@ -72,8 +72,8 @@ func (h *Header) metadata() layout.Metadata {
 	if !h.ModelType.known() {
 		md.Set("model_type", uint8(h.ModelType))
 	}
-	for i, field := range h.fields() {
-		md = append(md, layout.Entry{Key: dimensionNames[i], Value: *field})
+	for i, n := range h.Dimensions {
+		md = append(md, layout.Entry{Key: dimensionNames[i], Value: n})
 	}
 	return md
 }
@@ -86,15 +86,11 @@ func (f *File) addVocabulary(md *layout.Metadata, in layout.Input) error {
 	if err != nil {
 		return err
 	}
-	v, allUTF8, err := parseVocabulary(string(b), f.vocabulary.Offset)
+	tokens, merges, allUTF8, err := parseVocabulary(string(b), f.vocabulary.Offset)
 	if err != nil {
 		return err
 	}
-	md.Set("vocab", v.Tokens)
-	merges := make([][]string, len(v.Merges))
-	for i := range v.Merges {
-		merges[i] = v.Merges[i][:]
-	}
+	md.Set("vocab", tokens)
 	md.Set("merges", merges)
 	if !allUTF8 {
 		md.Set("vocab_bytes", layout.Blob(bytes.Clone(b)))
@@ -110,48 +106,28 @@ func (f *File) region(in layout.Input, s layout.Section) ([]byte, error) {
 	return layout.Region(in, layout.APR1, s.Offset, s.Name, s.Offset, s.Size)
 }
 
-// Vocabulary is that of a tokenizer. Its strings may hold any bytes: a token of
-// byte-level BPE is often a part of a character.
-type Vocabulary struct {
-	Tokens []string    // by their id
-	Merges [][2]string // which tokens are joined, first things first
-}
-
-// Vocabulary parses the vocabulary section. It returns nil if the file has none.
-func (f *File) Vocabulary(in layout.Input) (*Vocabulary, error) {
-	if f.vocabulary.Size == 0 {
-		return nil, nil
-	}
-	b, err := f.region(in, f.vocabulary)
-	if err != nil {
-		return nil, err
-	}
-	v, _, err := parseVocabulary(string(b), f.vocabulary.Offset)
-	return v, err
-}
-
-// parseVocabulary parses s, the section at offset at from n_tokens on. The strings are parts
-// of s. It checks again that the counts fit s: the file may have changed since Decode.
-func parseVocabulary(s string, at uint64) (v *Vocabulary, allUTF8 bool, err error) {
+// parseVocabulary parses s, the section at offset at from n_tokens on. The strings are parts of s, and
+// may hold any bytes: a token of byte-level BPE is often a part of a character. It checks again that
+// the counts fit s: the file may have changed since Decode.
+func parseVocabulary(s string, at uint64) (tokens []string, merges [][]string, allUTF8 bool, err error) {
 	p := stringParser{s: s, i: countsSize, at: at, allUTF8: true}
-	tokens, merges := uint64(le.Uint32([]byte(s[:4]))), uint64(le.Uint32([]byte(s[4:8])))
-	if 2*tokens+4*merges > uint64(len(s)-countsSize) {
-		return nil, false, errorf(at, "n_tokens", layout.ErrTruncated, "%d tokens and %d merges do not fit the %d bytes of the vocabulary", tokens, merges, len(s))
+	ntokens, nmerges := uint64(le.Uint32([]byte(s[:4]))), uint64(le.Uint32([]byte(s[4:8])))
+	if 2*ntokens+4*nmerges > uint64(len(s)-countsSize) {
+		return nil, nil, false, errorf(at, "n_tokens", layout.ErrTruncated, "%d tokens and %d merges do not fit the %d bytes of the vocabulary", ntokens, nmerges, len(s))
 	}
-	v = &Vocabulary{Tokens: make([]string, tokens), Merges: make([][2]string, merges)}
-	for i := range v.Tokens {
-		v.Tokens[i] = p.next("tokens")
+	all := make([]string, ntokens+2*nmerges)
+	for i := range all[:ntokens] {
+		all[i] = p.next("tokens")
 	}
-	for i := range v.Merges {
-		v.Merges[i] = [2]string{p.next("merges"), p.next("merges")}
+	tokens, merges = all[:ntokens:ntokens], make([][]string, nmerges)
+	for i := range merges {
+		merges[i] = all[int(ntokens)+2*i:][:2:2]
+		merges[i][0], merges[i][1] = p.next("merges"), p.next("merges")
 	}
-	if left := len(s) - p.i; p.err == nil && left > 0 {
+	if left := len(s) - p.i; left > 0 {
 		p.fail("vocabulary_size", layout.ErrInvalid, "%d bytes are left behind the last merge", left)
 	}
-	if p.err != nil {
-		return nil, false, p.err
-	}
-	return v, p.allUTF8, nil
+	return tokens, merges, p.allUTF8, p.err
 }
 
 // stringParser reads strings of a u16 length and that many bytes.
@@ -183,27 +159,9 @@ func (p *stringParser) next(field string) string {
 }
 
 func (p *stringParser) fail(field string, sentinel error, format string, args ...any) {
-	p.err = errorf(p.at+uint64(p.i), field, sentinel, format, args...)
-}
-
-// Filterbank is the matrix that turns a spectrum into mel bands.
-type Filterbank struct {
-	NMels  uint32
-	NFreqs uint32
-	Data   []float32 // NMels rows of NFreqs values
-}
-
-// Filterbank reads the filterbank section. It returns nil if the file has none.
-func (f *File) Filterbank(in layout.Input) (*Filterbank, error) {
-	fb := f.filterbank
-	if fb.offset == 0 {
-		return nil, nil
+	if p.err == nil {
+		p.err = errorf(p.at+uint64(p.i), field, sentinel, format, args...)
 	}
-	data, err := f.floats(in, fb.size())
-	if err != nil {
-		return nil, err
-	}
-	return &Filterbank{fb.mels, fb.freqs, data}, nil
 }
 
 // floats reads the first size bytes of the filterbank's values.
@@ -266,16 +224,13 @@ func (s *summary) facts(size uint64) []layout.Fact {
 	add("Has Filterbank", "false")
 	if s.hasFilterbank {
 		facts[len(facts)-1].Value = fmt.Sprintf("true (%dx%d)", s.mels, s.freqs)
-		add("Filterbank row 0 sum", fmt.Sprintf("%.6f", sum(s.row0)))
+		var sum float32
+		for _, x := range s.row0 {
+			sum += x
+		}
+		add("Filterbank row 0 sum", fmt.Sprintf("%.6f", sum))
 	}
 	return facts
-}
-
-func sum(values []float32) (s float32) {
-	for _, x := range values {
-		s += x
-	}
-	return s
 }
 
 // megabytes returns n bytes in the form of the example, "150.2 MB", in millions.
@@ -316,12 +271,14 @@ func (f *File) summarizeJSON(in layout.Input) (s summary, err error) {
 	}
 	values, _ := md.Get(filterbankName)
 	shape, _ := md.Get(filterbankName + "_shape")
-	s.filterbank(numbers(values), numbers(shape))
+	s.filterbank(values, shape)
 	return s, nil
 }
 
-// filterbank takes the first band of values, if they have this shape.
-func (s *summary) filterbank(values, shape []json.Number) {
+// filterbank takes the first band of values of JSON, if they have this shape.
+func (s *summary) filterbank(filterbank, stated any) {
+	values, _ := filterbank.([]json.Number)
+	shape, _ := stated.([]json.Number)
 	if len(shape) != 2 {
 		return
 	}
@@ -337,9 +294,4 @@ func (s *summary) filterbank(values, shape []json.Number) {
 		x, _ := strconv.ParseFloat(string(v), 32)
 		s.row0 = append(s.row0, float32(x))
 	}
-}
-
-func numbers(v any) []json.Number {
-	n, _ := v.([]json.Number)
-	return n
 }

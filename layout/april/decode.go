@@ -61,12 +61,8 @@ func (f *File) buildIndex(size uint64, r *reader) (*layout.Index, error) {
 		return nil, err
 	}
 	b.Index().Version = strconv.Itoa(version)
-	if err := b.Section("header", atMagic, 0, f.Header.end); err != nil {
-		return nil, err
-	}
-	if err := b.Section("params", f.Header.atParams, f.Header.Params.Offset, f.Header.Params.Size); err != nil {
-		return nil, err
-	}
+	b.Section("header", atMagic, 0, f.Header.end)
+	b.Section("params", f.Header.atParams, f.Header.Params.Offset, f.Header.Params.Size)
 	for i := range f.Networks {
 		if err := f.addNetwork(b, i); err != nil {
 			return nil, err

@@ -270,7 +270,8 @@ func (x *indexer) section(s *Section) error {
 	case typeLayers:
 		return x.layersOf(s)
 	}
-	return x.builder.Section(s.Name, s.Offset, s.Offset, s.Size)
+	x.builder.Section(s.Name, s.Offset, s.Offset, s.Size)
+	return nil
 }
 
 func (x *indexer) layersOf(s *Section) error {

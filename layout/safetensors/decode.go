@@ -80,7 +80,8 @@ func (d *decoder) begin(fileSize uint64, header []byte) error {
 	}
 	b.Data(d.data.off, d.data.size)
 	d.build, d.touching = b, true
-	return b.Section(headerField, 0, 0, d.data.off)
+	b.Section(headerField, 0, 0, d.data.off)
+	return nil
 }
 
 // tensors reads the header's object.

@@ -62,9 +62,7 @@ func (m *module) build(size uint64, lim layout.Limits, byPosition bool) (*layout
 	if err != nil {
 		return nil, err
 	}
-	if err := b.Section("header", 0, 0, headerSize); err != nil {
-		return nil, err
-	}
+	b.Section("header", 0, 0, headerSize)
 	called := names{module: m, byPosition: byPosition}
 	dims := m.dims
 	var p, f int
