@@ -16,6 +16,7 @@ import (
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/formats"
 	"github.com/tensormap/tensormap/loader"
+	"github.com/tensormap/tensormap/remote/internal/sparse"
 )
 
 // Bounds of archives. An archive of configuration is read when it is opened.
@@ -202,13 +203,19 @@ type part struct {
 	off, size int64
 }
 
+// ReadAt implements io.ReaderAt.
+func (p part) ReadAt(b []byte, off int64) (int, error) {
+	return p.ReadAtContext(context.Background(), b, off)
+}
+
+// ReadAtContext does what ReadAt does, and ends with ctx.
+func (p part) ReadAtContext(ctx context.Context, b []byte, off int64) (int, error) {
+	return sparse.ReadAt(ctx, p, p.size, b, off)
+}
+
 // ReadVector fills one buffer after another with the consecutive bytes of the part from off on.
 func (p part) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
-	total := int64(0)
-	for _, b := range bufs {
-		total += int64(len(b))
-	}
-	if off < 0 || off > p.size || total > p.size-off {
+	if off < 0 || off > p.size || sparse.TotalBytes(bufs) > p.size-off {
 		return io.ErrUnexpectedEOF
 	}
 	return p.Source.ReadVector(ctx, bufs, p.off+off)

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -136,11 +137,7 @@ func (b *bearer) token(ctx context.Context, params map[string]string, c auth.Cre
 	if params["service"] != "" {
 		ask.Set("service", params["service"])
 	}
-	scope := params["scope"]
-	if scope == "" {
-		scope = "repository:" + b.repo + ":pull"
-	}
-	ask.Set("scope", scope)
+	ask.Set("scope", cmp.Or(params["scope"], "repository:"+b.repo+":pull"))
 	var body []byte
 	if c.RefreshToken != "" {
 		body, err = b.exchange(ctx, realm, ask, c)
@@ -172,10 +169,7 @@ func (b *bearer) token(ctx context.Context, params map[string]string, c auth.Cre
 	if json.Unmarshal(body, &answer) != nil {
 		return "", fmt.Errorf("%w: no JSON", httprange.ErrResponse)
 	}
-	token := answer.Token
-	if token == "" {
-		token = answer.AccessToken
-	}
+	token := cmp.Or(answer.Token, answer.AccessToken)
 	if token == "" || strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' }) {
 		return "", fmt.Errorf("%w: no token", httprange.ErrResponse)
 	}

@@ -43,10 +43,7 @@ func newBucket(name string, o *Options) (*bucket, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &bucket{name: name, env: env}
-	if o.HTTP != nil {
-		b.http = *o.HTTP
-	}
+	b := &bucket{name: name, env: env, http: *o.HTTP}
 	if b.http.Authorizer == nil && b.http.Header.Get("Authorization") == "" {
 		b.signer = newSigner(env)
 		b.http.Authorizer = b.signer
@@ -189,6 +186,5 @@ func (b *bucket) explain(err error) error {
 func (b *bucket) Connect(ctx context.Context, key string, of StoredObject) (Source, error) {
 	o := b.http
 	o.Size, o.ETag = of.Size, of.Version
-	r, err := httprange.Open(ctx, b.url(key), &o)
-	return explained{r, b.explain}, err
+	return openSource(ctx, b.url(key), &o, b.explain)
 }

@@ -2,8 +2,6 @@ package remote
 
 import (
 	"context"
-	"crypto/sha1"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -52,7 +50,7 @@ func Cache(opts *Options) ([]CacheEntry, error) {
 	if store, err := ollamaStore(); err == nil {
 		parts = append(parts, filepath.Join(store, "blobs", besideName))
 	}
-	if h, err := newHub(nil); err == nil {
+	if h, err := newHub(o.HTTP); err == nil {
 		for _, repository := range h.repositories() {
 			parts = append(parts, filepath.Join(repository, "blobs", besideName))
 		}
@@ -169,12 +167,7 @@ func (e *CacheEntry) Check(ctx context.Context) error {
 		return err
 	}
 	defer f.Close()
-	h := sha256.New()
-	if len(id) == 2*sha1.Size {
-		h = sha1.New()
-		fmt.Fprintf(h, "blob %d\x00", e.Size)
-	}
-	if err := checkDigest(ctx, f, h, id); err != nil {
+	if err := checkContent(ctx, f, id, e.Size); err != nil {
 		if errors.Is(err, layout.ErrChecksum) {
 			err = fmt.Errorf("%w: remove it", err)
 		}

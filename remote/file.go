@@ -94,11 +94,7 @@ func (f *file) Has(off, n uint64) bool {
 
 // ReadVector fills one buffer after another with the consecutive bytes from off on.
 func (f *file) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
-	var n int64
-	for _, b := range bufs {
-		n += int64(len(b))
-	}
-	if f.keeping(off, n) {
+	if f.keeping(off, sparse.TotalBytes(bufs)) {
 		return f.part.ReadVector(ctx, bufs, off)
 	}
 	if f.whole == nil {
@@ -168,7 +164,7 @@ func (f *file) fetch(ctx context.Context, p []byte, off int64) error {
 	if verify == nil {
 		return source.ReadVector(ctx, [][]byte{p}, off)
 	}
-	n, err := verify(sized{source, f.Size()}).ReadAtContext(ctx, p, off)
+	n, err := verify(part{source, 0, f.Size()}).ReadAtContext(ctx, p, off)
 	switch {
 	case n == len(p): // perhaps with io.EOF, as io.ReaderAt allows at the end
 		return nil
@@ -176,21 +172,6 @@ func (f *file) fetch(ctx context.Context, p []byte, off int64) error {
 		return io.ErrUnexpectedEOF
 	}
 	return err
-}
-
-// sized is a source of size bytes as an io.ReaderAt.
-type sized struct {
-	Source
-	size int64
-}
-
-func (s sized) ReadAt(p []byte, off int64) (int, error) {
-	return s.ReadAtContext(context.Background(), p, off)
-}
-
-// ReadAtContext does what ReadAt does, and ends with ctx.
-func (s sized) ReadAtContext(ctx context.Context, p []byte, off int64) (int, error) {
-	return sparse.ReadAt(ctx, s, s.size, p, off)
 }
 
 // ask returns the source of what is missing.

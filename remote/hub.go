@@ -30,10 +30,7 @@ type hub struct {
 
 // newHub reads the environment, as huggingface_hub does.
 func newHub(o *httprange.Options) (*hub, error) {
-	h := &hub{}
-	if o != nil {
-		h.http = *o
-	}
+	h := &hub{http: *o}
 	endpoint := env("HF_ENDPOINT", "https://huggingface.co")
 	var err error
 	if h.endpoint, err = url.Parse(strings.TrimSuffix(endpoint, "/")); err != nil || h.endpoint.Host == "" {
@@ -90,14 +87,18 @@ func cacheHome() (string, error) {
 
 // options returns those of requests to the Hub.
 func (h *hub) options() *httprange.Options {
-	o := h.http
-	o.Header = o.Header.Clone()
-	if o.Header == nil {
+	if h.token != "" && h.http.Header.Get("Authorization") == "" {
+		return withHeader(h.http, "Authorization", "Bearer "+h.token)
+	}
+	return &h.http
+}
+
+// withHeader returns o with one more header.
+func withHeader(o httprange.Options, name, value string) *httprange.Options {
+	if o.Header = o.Header.Clone(); o.Header == nil {
 		o.Header = make(http.Header)
 	}
-	if h.token != "" && o.Header.Get("Authorization") == "" {
-		o.Header.Set("Authorization", "Bearer "+h.token)
-	}
+	o.Header.Set(name, value)
 	return &o
 }
 

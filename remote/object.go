@@ -18,6 +18,7 @@ import (
 
 	"github.com/tensormap/tensormap/internal/atomicfile"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader/httprange"
 	"github.com/tensormap/tensormap/remote/internal/sparse"
 )
 
@@ -165,7 +166,7 @@ func (o *object) elsewhere(opts *Options) (*os.File, error) {
 	if store, err := ollamaStore(); err == nil {
 		paths = append(paths, filepath.Join(store, "blobs", "sha256-"+o.id))
 	}
-	if h, err := newHub(nil); err == nil {
+	if h, err := newHub(new(httprange.Options)); err == nil {
 		for _, dir := range h.repositories() {
 			paths = append(paths, filepath.Join(dir, "blobs", o.id))
 		}

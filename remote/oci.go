@@ -1,10 +1,10 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -62,14 +62,7 @@ func parseOCI(rest string) (a ociAddress, err error) {
 			name = "library/" + name
 		}
 	}
-	a = ociAddress{host, name, "latest"}
-	if tagged {
-		a.reference = tag
-	}
-	if pinned {
-		a.reference = digest
-	}
-	return a, nil
+	return ociAddress{host, name, cmp.Or(digest, tag, "latest")}, nil
 }
 
 // artifact returns the files of an artifact: its layers that are files, and what archives of
@@ -93,10 +86,10 @@ func (a ociAddress) artifact(ctx context.Context, o *Options) (*folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.addLayers(ctx, d, m.Layers); err != nil {
-		return nil, fmt.Errorf("%v: %w", a, err)
+	if err = r.addLayers(ctx, d, m.Layers); err == nil {
+		err = d.addIndex(ctx)
 	}
-	if err := d.addIndex(ctx); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("%v: %w", a, err)
 	}
 	return d, nil
@@ -204,8 +197,7 @@ func typeOf(mediaType string) layerType {
 	}
 	t := layerType{}
 	base, compression, _ := strings.Cut(mediaType, "+")
-	switch {
-	case strings.HasSuffix(base, ".tar"), strings.HasSuffix(base, ".tar.gzip"):
+	if strings.HasSuffix(base, ".tar") || strings.HasSuffix(base, ".tar.gzip") {
 		t.tar, t.compression = true, compression
 	}
 	switch kind := strings.TrimPrefix(strings.TrimPrefix(base, "application/vnd.cncf.model."), "application/vnd.kitops.modelkit."); {
@@ -257,21 +249,16 @@ func (r *registry) addLayers(ctx context.Context, d *folder, layers []descriptor
 			}
 			fallthrough
 		case name != "" && l.Annotations["io.deis.oras.content.unpack"] == "":
-			err = d.addLayer(r, l, t, name)
+			if t.role == weights {
+				d.choice = append(d.choice, name)
+			}
+			err = d.add(name, r.object(l, "", place{}))
 		}
 		if err != nil {
 			return fmt.Errorf("layer %s: %w", l.Digest, err)
 		}
 	}
 	return nil
-}
-
-// addLayer adds a layer that is a file.
-func (d *folder) addLayer(r *registry, l descriptor, t layerType, name string) error {
-	if t.role == weights {
-		d.choice = append(d.choice, name)
-	}
-	return d.add(name, r.object(l, "", place{}))
 }
 
 // addIndex adds an index of the weights if they are several SafeTensors files without one: the
@@ -288,13 +275,11 @@ func (d *folder) addIndex(ctx context.Context) error {
 	}
 	dir := path.Dir(shards[0])
 	index := path.Join(dir, "model"+formats.Suffix(layout.SafeTensors)+manifest.IndexSuffix)
+	if slices.ContainsFunc(shards, func(name string) bool { return path.Dir(name) != dir }) {
+		return nil
+	}
 	for name := range d.objects {
 		if path.Dir(name) == dir && strings.Contains(name, ".safetensors.index.") {
-			return nil
-		}
-	}
-	for _, name := range shards {
-		if path.Dir(name) != dir {
 			return nil
 		}
 	}
@@ -311,12 +296,9 @@ func (d *folder) chosen(names []string) []string {
 	if d.choice == nil {
 		return names
 	}
-	may := maps.Collect(func(yield func(string, bool) bool) {
-		for _, name := range d.choice {
-			if !yield(path.Base(name), true) {
-				return
-			}
-		}
-	})
+	may := make(map[string]bool)
+	for _, name := range d.choice {
+		may[path.Base(name)] = true
+	}
 	return slices.DeleteFunc(names, func(name string) bool { return !may[name] && !strings.Contains(name, manifest.IndexSuffix) })
 }

@@ -106,10 +106,10 @@ func (a ollamaAddress) model(ctx context.Context, o *Options) (*folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := a.addLayers(ctx, r, d, m, store); err != nil {
-		return fail(err)
+	if err = a.addLayers(ctx, r, d, m, store); err == nil {
+		err = d.addIndex(ctx)
 	}
-	if err := d.addIndex(ctx); err != nil {
+	if err != nil {
 		return fail(err)
 	}
 	d.all = true

@@ -34,17 +34,19 @@ type Options struct {
 }
 
 func (o *Options) withDefaults() *Options {
-	var out Options
-	if o != nil {
-		out = *o
-	}
-	var own loader.Options
-	if out.Loader != nil {
-		own = *out.Loader
-	}
-	own.OwnReader = true
-	out.Loader = &own
+	out := *clone(o)
+	out.Loader, out.HTTP = clone(out.Loader), clone(out.HTTP)
+	out.Loader.OwnReader = true
 	return &out
+}
+
+// clone returns a copy of options, of zeros for nil.
+func clone[T any](o *T) *T {
+	if o == nil {
+		return new(T)
+	}
+	c := *o
+	return &c
 }
 
 // full returns what is said once if the disk has no room for more of the file.

@@ -9,11 +9,11 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/tensormap/tensormap/loader/httprange"
@@ -31,10 +31,7 @@ type registry struct {
 // newRegistry returns the repository called repo of the server host, which may have a port.
 func newRegistry(host, repo string, o *Options) *registry {
 	r := &registry{host: host, repo: repo, opts: o, offline: isOffline(),
-		refused: "no such repository, or credentials are missing: docker login " + host + ", or --header"}
-	if o.HTTP != nil {
-		r.http = *o.HTTP
-	}
+		http: *o.HTTP, refused: "no such repository, or credentials are missing: docker login " + host + ", or --header"}
 	plain := r.http
 	plain.Header = nil
 	if r.http.Authorizer == nil && r.http.Header.Get("Authorization") == "" {
@@ -144,13 +141,8 @@ func (r *registry) manifestBytes(ctx context.Context, reference string) ([]byte,
 	if r.offline {
 		return nil, errOffline
 	}
-	o := r.http
-	if o.Header = o.Header.Clone(); o.Header == nil {
-		o.Header = make(http.Header)
-	}
-	o.Header.Set("Accept", manifestTypes)
 	address := r.address("manifests", reference)
-	body, head, err := httprange.Get(ctx, address, mostAnswer, &o)
+	body, head, err := httprange.Get(ctx, address, mostAnswer, withHeader(r.http, "Accept", manifestTypes))
 	if err != nil {
 		return nil, r.explain(err)
 	}
@@ -181,7 +173,7 @@ func parseManifest(body []byte) (*registryManifest, error) {
 		return nil, err
 	}
 	m.digest = strings.TrimPrefix(digestOf(body), "sha256:")
-	all := append(append([]descriptor{}, m.Layers...), m.Manifests...)
+	all := slices.Concat(m.Layers, m.Manifests)
 	if m.Config.Digest != "" {
 		all = append(all, m.Config)
 	}
@@ -211,9 +203,5 @@ func (r *registry) connect(ctx context.Context, d descriptor) (Source, error) {
 	}
 	o := r.http
 	o.Size = d.Size
-	s, err := httprange.Open(ctx, r.address("blobs", d.Digest), &o)
-	if err != nil {
-		return nil, r.explain(err)
-	}
-	return explained{s, r.explain}, nil
+	return openSource(ctx, r.address("blobs", d.Digest), &o, r.explain)
 }

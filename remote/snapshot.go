@@ -87,16 +87,23 @@ func (h *hub) connect(ctx context.Context, address string, size int64) (Source, 
 	if h.offline {
 		return nil, errOffline
 	}
-	o := h.options()
+	o := *h.options()
 	o.Size = size
-	r, err := httprange.Open(ctx, address, o)
-	return explained{r, h.explain}, err
+	return openSource(ctx, address, &o, h.explain)
 }
 
 // explained is a source whose errors say what they mean at its server.
 type explained struct {
 	*httprange.Reader
 	explain func(error) error
+}
+
+func openSource(ctx context.Context, address string, o *httprange.Options, explain func(error) error) (Source, error) {
+	r, err := httprange.Open(ctx, address, o)
+	if err != nil {
+		return nil, explain(err)
+	}
+	return explained{r, explain}, nil
 }
 
 func (e explained) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
@@ -124,13 +131,18 @@ func point(cache, at, blob string) error {
 	return nil
 }
 
-// check compares content with the etag: SHA-256, or git's blob id.
+// check compares content with the etag.
 func (e entry) check(ctx context.Context, r io.Reader) error {
-	id, err := contentid.Parse(e.etag())
+	return checkContent(ctx, r, e.etag(), e.Size)
+}
+
+// checkContent compares content of size bytes with its id: SHA-256, or git's of a blob.
+func checkContent(ctx context.Context, r io.Reader, id string, size int64) error {
+	form, err := contentid.Parse(id)
 	if err != nil {
 		return err
 	}
-	return checkDigest(ctx, r, id.Hash(uint64(e.Size)), e.etag())
+	return checkDigest(ctx, r, form.Hash(uint64(size)), id)
 }
 
 // tagCache marks the cache's folder for backup programs (bford.info/cachedir), as huggingface_hub

@@ -112,10 +112,7 @@ func (w *web) ask(ctx context.Context, name string, u *url.URL) (object, error) 
 
 // connect returns a reader of what is at u. peek asks for nothing of it.
 func (w *web) connect(ctx context.Context, u *url.URL, peek bool) (*httprange.Reader, error) {
-	o := httprange.Options{}
-	if w.opts.HTTP != nil {
-		o = *w.opts.HTTP
-	}
+	o := *w.opts.HTTP
 	o.Peek = peek
 	if o.PrefixBytes == 0 && !w.opts.NoCache {
 		o.PrefixBytes = sparse.HeadBytes

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tensormap/tensormap/internal/parallel"
@@ -293,32 +294,21 @@ func (f *File) mark(lo, hi int64) {
 type committer struct {
 	sync func() error
 
-	mu    sync.Mutex
-	begun int64 // syncs begun
-	run   sync.Mutex
-	err   error
+	begun atomic.Int64 // syncs
+	run   sync.Mutex   // held by a sync, and for err
+	err   error        // of the latest
 }
 
 // commit returns when a sync that has begun after its call has ended.
 func (c *committer) commit() error {
-	c.mu.Lock()
-	need := c.begun + 1
-	c.mu.Unlock()
+	before := c.begun.Load()
 	c.run.Lock()
 	defer c.run.Unlock()
-	c.mu.Lock()
-	if c.begun >= need {
-		err := c.err
-		c.mu.Unlock()
-		return err
+	if c.begun.Load() == before {
+		c.begun.Add(1)
+		c.err = c.sync()
 	}
-	c.begun++
-	c.mu.Unlock()
-	err := c.sync()
-	c.mu.Lock()
-	c.err = err
-	c.mu.Unlock()
-	return err
+	return c.err
 }
 
 // Fill brings all that is not there yet. It gives way to reads that wait. progress, if set, hears

@@ -102,9 +102,7 @@ func Open(path string, opts Options) (*File, error) {
 		opts.Parallel = 8
 	}
 	f := &File{opts: opts, path: path, there: newChunks(chunksOf(opts.Size)), flights: make(map[int64]*flight)}
-	if f.asked = opts.Asked; f.asked == nil {
-		f.asked = new(atomic.Int64)
-	}
+	f.asked = cmp.Or(opts.Asked, new(atomic.Int64))
 	f.life, f.end = context.WithCancel(context.Background())
 	f.disk.sync = func() error { return f.data.Sync() }
 	for tries := 0; ; tries++ {
@@ -299,11 +297,7 @@ func ReadAt(ctx context.Context, r Vectored, size int64, p []byte, off int64) (i
 
 // ReadVector fills one buffer after another with the consecutive bytes from off on.
 func (f *File) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
-	var total int64
-	for _, b := range bufs {
-		total += int64(len(b))
-	}
-	kept, err := f.Bring(ctx, off, total)
+	kept, err := f.Bring(ctx, off, TotalBytes(bufs))
 	if err != nil {
 		return err
 	}
@@ -319,6 +313,14 @@ func (f *File) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
 		off += int64(len(b))
 	}
 	return nil
+}
+
+// TotalBytes returns how many bytes the buffers of a read take.
+func TotalBytes(bufs [][]byte) (n int64) {
+	for _, b := range bufs {
+		n += int64(len(b))
+	}
+	return n
 }
 
 // Has reports whether the n bytes at off are there.
