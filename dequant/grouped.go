@@ -164,11 +164,10 @@ func (g Grouped) scaleCols() uint64 {
 
 // matrixBytes returns the size of the codes of one matrix that do not lie by rows.
 func (g Grouped) matrixBytes() uint64 {
-	b := uint64(g.Code.bits())
-	switch {
-	case g.Pack == PackGPTQ || g.Pack == PackPlanes:
-		return 4 * groups(g.Cols*b, 32) * g.Rows
-	case g.Pack == PackAWQ:
+	switch g.Pack {
+	case PackGPTQ, PackPlanes:
+		return 4 * groups(g.Cols*uint64(g.Code.bits()), 32) * g.Rows
+	case PackAWQ:
 		return 4 * groups(g.Rows, 8) * g.Cols
 	}
 	return g.slab() * g.Cols * g.slabUnit()
@@ -329,9 +328,6 @@ func (g Grouped) fits(p *Parts, first, n uint64) error {
 	}
 	return nil
 }
-
-// hasOffsets reports whether p came with offsets.
-func (p *Parts) hasOffsets() bool { return &p.Offsets[0] != &noOffset[0] }
 
 // noOffset serves tensors without offsets, and unit codes without scales.
 var noOffset, unit = [1]float32{0}, [1]float32{1}
@@ -757,7 +753,7 @@ func (x *expansion) run(dst []float32, codes []byte, bit int, scales, offsets []
 	k, bits := &active.grouped[x.code], x.code.bits()
 	if x.Bias {
 		k = &active.grouped[x.code+biased]
-	} else if x.code >= Int8By127 && x.parts.hasOffsets() {
+	} else if x.code >= Int8By127 && &x.parts.Offsets[0] != &noOffset[0] {
 		k = &generic.grouped[x.code]
 	}
 	// Most calls are for whole groups.

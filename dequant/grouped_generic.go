@@ -24,12 +24,7 @@ func expandGroups(c Code, values *[256]float32, bias bool) groupKernel {
 			unpack(dst[:group], codes[:size])
 			rescale(dst[:group], scales[0], offsets[0])
 			dst, codes = dst[group:], codes[size:]
-			if len(scales) > 1 {
-				scales = scales[1:]
-			}
-			if len(offsets) > 1 {
-				offsets = offsets[1:]
-			}
+			scales, offsets = after(scales, 1), after(offsets, 1)
 		}
 	}}
 }

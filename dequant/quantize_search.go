@@ -54,31 +54,29 @@ func encodeQ2_K(dst []byte, src, importance []float32) {
 
 // halves2_K sets the scales of a Q2_K block to fractions of the greatest, and returns d and dmin.
 func halves2_K(b *[84]byte, scales, mins *[16]float32) (d, dmin uint16) {
-	greatest, least := float32(0), float32(0)
-	for j := range scales {
-		if scales[j] > greatest {
-			greatest = scales[j]
-		}
-		if mins[j] > least {
-			least = mins[j]
-		}
-	}
 	clear(b[:16])
-	if greatest > 0 {
+	fractions := func(x *[16]float32, shift int) uint16 {
+		greatest := highest(x[:])
+		if !(greatest > 0) {
+			return 0
+		}
 		inverse := 15 / greatest
-		for j := range scales {
-			b[j] = uint8(nearest(times(inverse, scales[j])))
+		for j, v := range x {
+			b[j] |= uint8(nearest(times(inverse, v)) << shift)
 		}
-		d = block.Half(greatest / 15)
+		return block.Half(greatest / 15)
 	}
-	if least > 0 {
-		inverse := 15 / least
-		for j := range mins {
-			b[j] |= uint8(nearest(times(inverse, mins[j])) << 4)
+	return fractions(scales, 0), fractions(mins, 4)
+}
+
+// highest returns the greatest number, or 0 if none is above it.
+func highest(x []float32) (greatest float32) {
+	for _, v := range x {
+		if v > greatest {
+			greatest = v
 		}
-		dmin = block.Half(least / 15)
 	}
-	return d, dmin
+	return greatest
 }
 
 // roundAffine sets codes to (x + offset) / scale, for 256 elements of x from at on.
@@ -127,9 +125,7 @@ func encodeQ3_K(dst []byte, src, importance []float32) {
 					levels[j] = uint8(max(-32, min(31, int8(nearest(times(inverse, s))))) + 32)
 				}
 				d = block.Half(1 / inverse)
-			} else {
-				levels = [16]uint8{} // which stand for -32, under a scale of 0
-			}
+			} // or else levels stand for -32, under a scale of 0
 		} else {
 			var sums [16]float32
 			weigh(f.weights[:256], importance, x, 2*sumOfSquares(x)/256)
@@ -251,12 +247,7 @@ func (f *batch) scalesK4(codes *[256]uint8, head *[16]byte, x []float32, at int,
 
 // sixBits sets codes to fractions of the greatest number, and returns the scale.
 func sixBits(codes *[8]uint8, x *[8]float32) (scale uint16) {
-	greatest, inverse := float32(0), float32(0)
-	for _, v := range x {
-		if v > greatest {
-			greatest = v
-		}
-	}
+	greatest, inverse := highest(x[:]), float32(0)
 	if greatest > 0 {
 		inverse = 63 / greatest
 	}
@@ -374,13 +365,6 @@ func weighIQ4(w, x, importance []float32, variance float32) {
 	}
 }
 
-func inverseOf(d float32) float32 {
-	if d == 0 {
-		return 0
-	}
-	return 1 / d
-}
-
 // putIQ4 writes the codes of 32 numbers into 16 bytes.
 func putIQ4(b []byte, x []float32, inverse float32) {
 	for i := range 16 {
@@ -410,7 +394,7 @@ func encodeIQ4_NL(dst []byte, src, importance []float32) {
 		for at := 0; at < len(x); at += 32 {
 			d := f.scales[at/32]
 			putFitted((*[2]byte)(dst), d)
-			putIQ4(dst[2:18], x[at:], inverseOf(d))
+			putIQ4(dst[2:18], x[at:], reciprocal(d))
 			dst = dst[18:]
 		}
 		src, importance = src[len(x):], advance(importance, len(x))
@@ -439,13 +423,13 @@ func encodeIQ4_XS(dst []byte, src, importance []float32) {
 func putIQ4_XS(b *[136]byte, x []float32, scales *[8]float32) {
 	extreme, _ := firstExtreme(scales[:])
 	d := -extreme / 32
-	inverse := inverseOf(d)
+	inverse := reciprocal(d)
 	clear(b[:8])
 	binary.LittleEndian.PutUint16(b[0:], block.Half(d))
 	high := uint16(0)
 	for j, s := range scales {
 		l := max(-32, min(31, nearest(times(inverse, s))))
-		putIQ4(b[8+16*j:][:16], x[32*j:][:32], inverseOf(times(d, float32(l))))
+		putIQ4(b[8+16*j:][:16], x[32*j:][:32], reciprocal(times(d, float32(l))))
 		l += 32
 		b[4+j/2] |= byte(l&15) << (j & 1 * 4)
 		high |= uint16(l>>4) << (2 * j)

@@ -135,7 +135,7 @@ func (s *checkpoint) read(table *scheme.Table) error {
 	for i := range order {
 		order[i] = i
 	}
-	at := func(i int) *layout.Tensor { return &s.model.tensors[table.Wants[i].Tensor] }
+	at := func(i int) *layout.Tensor { return &s.model.tensors[table.Wants[i]] }
 	slices.SortFunc(order, func(a, b int) int {
 		return cmp.Or(cmp.Compare(at(a).File, at(b).File), cmp.Compare(at(a).Offset, at(b).Offset))
 	})

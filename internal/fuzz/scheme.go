@@ -76,8 +76,8 @@ func findWeights(tensors []layout.Tensor, names *layout.Names, lim layout.Limits
 		panic(err)
 	}
 	for i, w := range table.Wants {
-		table.Contents[i] = make([]byte, tensors[w.Tensor].Raw)
-		copy(table.Contents[i], source.contents[w.Tensor])
+		table.Contents[i] = make([]byte, tensors[w].Raw)
+		copy(table.Contents[i], source.contents[w])
 	}
 	if len(table.Wants) > 0 {
 		table.Complete()

@@ -144,7 +144,7 @@ var (
 
 // ReadConfig finds what objects say: those of config.json and the like, the outermost first.
 func ReadConfig(objects ...layout.Metadata) *Config {
-	c := &Config{paths: make(map[string]params)}
+	c := &Config{paths: make(map[string]params), powers: make(map[string]bool)}
 	for _, o := range objects {
 		c.read(o)
 		if text, ok := object(o, "text_config"); ok {
@@ -211,14 +211,9 @@ func (c *Config) readOllama(o layout.Metadata) {
 func (c *Config) readOriginals(o layout.Metadata) {
 	list, _ := object(o, "original_tensors")
 	for name, v := range list.All() {
-		t, ok := v.(layout.Metadata)
-		if !ok || text(t, "dtype") != layout.F8_E8M0.String() {
-			continue
+		if t, ok := v.(layout.Metadata); ok && text(t, "dtype") == layout.F8_E8M0.String() {
+			c.powers[name] = true
 		}
-		if c.powers == nil {
-			c.powers = make(map[string]bool)
-		}
-		c.powers[name] = true
 	}
 }
 
@@ -240,18 +235,15 @@ func (c *Config) readQuantization(q layout.Metadata) {
 	if c.method == "gptq" && !slices.Contains([]string{"", "gptq", "gptq_v2", "gptq_p"}, checkpoint) {
 		c.layout = checkpoint
 	}
-	if dynamic, ok := object(q, "dynamic"); ok {
-		c.readDynamic(dynamic)
-	}
-	if act, ok := q.Get("desc_act"); ok {
-		c.actOrder = act == true
-	}
+	dynamic, _ := object(q, "dynamic")
+	c.readDynamic(dynamic)
+	act, _ := q.Get("desc_act")
+	c.actOrder = act == true
 	c.linear, c.online = text(q, "linear_class"), text(q, "quantization_mode") == "online"
-	if groups, ok := object(q, "config_groups"); ok {
-		for _, e := range groups {
-			if g, ok := e.Value.(layout.Metadata); ok {
-				c.readGroup(g)
-			}
+	groups, _ := object(q, "config_groups")
+	for _, e := range groups {
+		if g, ok := e.Value.(layout.Metadata); ok {
+			c.readGroup(g)
 		}
 	}
 	for _, e := range q {
@@ -292,8 +284,8 @@ func readParams(q layout.Metadata) (p params) {
 		p.group = uint64(group)
 	}
 	p.strategy = text(q, "strategy")
-	symmetric, ok := q.Get("symmetric")
-	p.asymmetric = ok && symmetric == false
+	symmetric, _ := q.Get("symmetric")
+	p.asymmetric = symmetric == false
 	for _, key := range []string{"weight_block_size", "block_structure"} {
 		v, _ := q.Get(key)
 		if list, ok := v.([]json.Number); ok && len(list) == 2 {
@@ -318,18 +310,10 @@ func (c *Config) of(path []byte) params {
 	if over.plain {
 		return over
 	}
-	if over.bits != 0 {
-		p.bits = over.bits
-	}
 	if over.group != 0 || over.whole {
 		p.group, p.whole = over.group, over.whole
 	}
-	if over.format != "" {
-		p.format = over.format
-	}
-	if over.err != nil {
-		p.err = over.err
-	}
+	p.bits, p.format, p.err = cmp.Or(over.bits, p.bits), cmp.Or(over.format, p.format), cmp.Or(over.err, p.err)
 	return p
 }
 

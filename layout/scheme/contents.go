@@ -184,7 +184,7 @@ func (s *shaping) hqq() error {
 	if b == 3 {
 		slabs, unit = 10, 4
 	}
-	slab, fits := mul(ceilDiv(w.Rows, slabs), w.Cols)
+	slab, fits := elements([]uint64{ceilDiv(w.Rows, slabs), w.Cols})
 	if b == 8 {
 		w.Pack = PackRows
 	}

@@ -85,7 +85,7 @@ var conventions = []convention{
 	{scheme: FP8, codes: "", kinds: float8, scales: []string{"_scale_inv", "_scale", "_scales_inv"}, by: floats | e8m0 | u8, role: Scale, others: ofTensors, contents: 1 << QuantState, form: (*shaping).fp8},
 	{scheme: FP8, codes: ".weight", name: ".weight", kinds: float8, scales: []string{".scale", ".qscale_weight", ".scale_weight", ".weights_scaling_factor"}, by: floats | e8m0, role: Scale, others: []companion{{".qscale_act", InputScale, false}, {".input_scale", InputScale, false}, {".scale_input", InputScale, false}, {".activation_scaling_factor", InputScale, false}}, form: (*shaping).fp8},
 	{scheme: BnbInt8, codes: ".weight", name: ".weight", kinds: ints8, scales: []string{".SCB"}, by: floats, role: Scale, others: []companion{{".weight_format", Layout, false}}, form: (*shaping).bnbInt8},
-	{scheme: MXFP4, codes: ".weight", name: ".weight", kinds: ints8 | bytes8, scales: []string{".scale"}, by: e8m0, role: Scale, form: (*shaping).mxfp4Bytes},
+	{scheme: MXFP4, codes: ".weight", name: ".weight", kinds: ints8 | bytes8, scales: []string{".scale"}, by: e8m0, role: Scale, form: (*shaping).mxfp4Packed},
 	{scheme: IntQuantized, codes: "", kinds: ints8, scales: []string{"_scale"}, by: floats, role: Scale, others: ofTensors, contents: 1 << QuantState, form: (*shaping).intQuantized},
 	{scheme: IntQuantized, codes: ".weight", name: ".weight", kinds: ints8, scales: []string{".scale_weight"}, by: floats, role: Scale, others: []companion{{".scale_input", InputScale, false}}, form: (*shaping).intQuantized},
 	{scheme: MXFP4, codes: "_blocks", kinds: bytes8, scales: []string{"_scales"}, by: u8 | e8m0, role: Scale, form: (*shaping).mxfp4Blocks},

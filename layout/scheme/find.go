@@ -19,9 +19,9 @@ type Table struct {
 	Of []uint32
 	// Hidden counts the parts other than codes, once the table is complete.
 	Hidden int
-	// Wants lists the tensors whose content decides about shapes and was not at hand. The caller puts their
-	// bytes into Contents, in the same order, and they must not change until Complete returns.
-	Wants    []Want
+	// Wants has the positions of the tensors whose content decides about shapes and was not at hand. The caller
+	// puts their bytes into Contents, in the same order, and they must not change until Complete returns.
+	Wants    []uint32
 	Contents [][]byte
 
 	weights []weight
@@ -150,7 +150,13 @@ func (t *Table) Complete() {
 	for i := range t.pending {
 		p := &t.pending[i]
 		if w := &t.weights[p.weight]; t.found[w.found].err == nil {
-			p.contents = t.Contents[p.wants:][:p.c.wanted(t.partsOf(w))]
+			n := 0
+			for _, part := range t.partsOf(w) {
+				if p.c.wants(part) {
+					n++
+				}
+			}
+			p.contents = t.Contents[p.wants:][:n]
 			t.shape(w, &p.evidence)
 		}
 	}
@@ -248,13 +254,6 @@ func (t *Table) called(name string) iter.Seq[int] {
 			}
 		}
 	}
-}
-
-// A Want asks for the bytes of a tensor.
-type Want struct {
-	Weight uint32 // position of the weight
-	Role   Role
-	Tensor uint32 // position in the table of tensors
 }
 
 // mostContent bounds a tensor whose content is asked for. Descriptions in JSON take about 300 bytes.
@@ -664,16 +663,6 @@ func (c *convention) wants(p Part) bool {
 	return c.contents>>p.Role&1 != 0
 }
 
-// wanted returns how many parts there are whose contents decide about shapes.
-func (c *convention) wanted(parts []Part) (n int) {
-	for _, p := range parts {
-		if c.wants(p) {
-			n++
-		}
-	}
-	return n
-}
-
 // want finds shape and form of w, the last weight, or asks for contents that tell.
 func (f *finder) want(w *weight, e *evidence) error {
 	f.contents, f.bytes = f.contents[:0], f.bytes[:0]
@@ -710,7 +699,7 @@ func (f *finder) want(w *weight, e *evidence) error {
 	f.pending = append(f.pending, pending{*e, at, uint32(len(f.Wants))})
 	for _, p := range parts {
 		if e.c.wants(p) {
-			f.Wants = append(f.Wants, Want{at, p.Role, p.Tensor})
+			f.Wants = append(f.Wants, p.Tensor)
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package scheme
 
 import (
+	"cmp"
 	"math"
 	"math/bits"
 	"slices"
@@ -75,9 +76,8 @@ func elements(shape []uint64) (n uint64, ok bool) {
 	}
 	n, ok = 1, true
 	for _, dim := range shape {
-		var fits bool
-		n, fits = mul(n, dim)
-		ok = ok && fits
+		hi, lo := bits.Mul64(n, dim)
+		n, ok = lo, ok && hi == 0
 	}
 	return n, ok
 }
@@ -378,18 +378,15 @@ func (s *shaping) global(g Global) error {
 	return nil
 }
 
-func (s *shaping) nvfp4Packed() error {
-	if err := s.nibbles(E2M1, s.dims(s.part(Codes)), 16, layout.F8_E4M3); err != nil {
-		return err
-	}
-	return s.global(Divides)
-}
+func (s *shaping) nvfp4Packed() error { return s.nvfp4(E2M1, Divides) }
 
-func (s *shaping) nvfp4ModelOpt() error {
-	if err := s.nibbles(E2M1Plus, s.dims(s.part(Codes)), 16, layout.F8_E4M3); err != nil {
+func (s *shaping) nvfp4ModelOpt() error { return s.nvfp4(E2M1Plus, Multiplies) }
+
+func (s *shaping) nvfp4(code Code, g Global) error {
+	if err := s.nibbles(code, s.dims(s.part(Codes)), 16, layout.F8_E4M3); err != nil {
 		return err
 	}
-	return s.global(Multiplies)
+	return s.global(g)
 }
 
 func (s *shaping) nvfp4GGUF() error {
@@ -413,8 +410,6 @@ func (s *shaping) mxfp4Packed() error {
 	return s.nibbles(E2M1, s.dims(s.part(Codes)), 32, layout.F8_E8M0)
 }
 
-func (s *shaping) mxfp4Bytes() error { return s.mxfp4Packed() }
-
 func (s *shaping) mxfp4Blocks() error {
 	shape := s.dims(s.part(Codes))
 	if len(shape) < 2 || shape[len(shape)-1] != 16 {
@@ -424,15 +419,16 @@ func (s *shaping) mxfp4Blocks() error {
 	return s.nibbles(E2M1, widened(shape, 16*shape[len(shape)-1]), 32, layout.F8_E8M0)
 }
 
+type mlxMode struct {
+	name, scheme string
+	code         Code
+	bits         uint8
+	group        uint64
+	scale        layout.DType
+}
+
 // mlxModes are MLX's modes without biases, told by the words of a group.
-var mlxModes = []struct {
-	name   string
-	scheme string
-	code   Code
-	bits   uint8
-	group  uint64
-	scale  layout.DType
-}{
+var mlxModes = []mlxMode{
 	{"mxfp4", MXFP4, E2M1, 4, 32, layout.F8_E8M0},
 	{"mxfp8", FP8, E4M3, 8, 32, layout.F8_E8M0},
 	{"nvfp4", NVFP4, E2M1, 4, 16, layout.F8_E4M3},
@@ -454,12 +450,7 @@ func (s *shaping) mlx() error {
 		if s.bits == 0 && s.group == 0 {
 			return misfit("bits and group size stand in no configuration")
 		}
-		if s.group == 0 {
-			s.group = 64
-		}
-		if s.bits == 0 {
-			s.bits = 4
-		}
+		s.group, s.bits = cmp.Or(s.group, 64), cmp.Or(s.bits, 4)
 		if !slices.Contains([]uint64{2, 3, 4, 5, 6, 8}, s.bits) {
 			return unsupported("codes of %d bits", s.bits)
 		}
@@ -468,14 +459,10 @@ func (s *shaping) mlx() error {
 		}
 		w.Code, w.Bits, w.Bias, w.Zero, w.ScaleType = Unsigned, uint8(s.bits), true, Direct, scale.DType
 	} else {
-		i := 0
-		for ; i < len(mlxModes); i++ {
-			m := &mlxModes[i]
-			if (s.format == "" || s.format == m.name) && words*32 == groups*m.group*uint64(m.bits) {
-				break
-			}
-		}
-		if i == len(mlxModes) {
+		i := slices.IndexFunc(mlxModes, func(m mlxMode) bool {
+			return (s.format == "" || s.format == m.name) && words*32 == groups*m.group*uint64(m.bits)
+		})
+		if i < 0 {
 			return misfit("scales of shape %v fit codes of shape %v in no mode without biases (mode %q)", s.dims(scale), s.dims(codes), s.format)
 		}
 		m := &mlxModes[i]
@@ -550,9 +537,7 @@ func (s *shaping) awqGemv(codes, scale, zero *layout.Tensor) error {
 	if s.group == 0 && !s.whole {
 		s.group = 128
 	}
-	if s.group == 0 {
-		s.group = max(w.Cols, 1)
-	}
+	s.group = cmp.Or(s.group, w.Cols, 1)
 	if s.group < 128 && s.group != 64 && s.group != 32 && s.group < w.Cols {
 		return misfit("awq gemv in groups of %d", s.group)
 	}
@@ -811,10 +796,4 @@ func (s *shaping) elementsOf(r Role) uint64 {
 	}
 	n, _ := elements(s.dims(t))
 	return n
-}
-
-// mul returns the product of sizes, and whether it fits.
-func mul(a, b uint64) (uint64, bool) {
-	hi, lo := bits.Mul64(a, b)
-	return lo, hi == 0
 }

@@ -55,7 +55,7 @@ func find(t testing.TB, config string, tensors ...stored) *scheme.Table {
 		t.Fatal(err)
 	}
 	for i, w := range later.Wants {
-		later.Contents[i] = tensors[w.Tensor].content
+		later.Contents[i] = tensors[w].content
 	}
 	if len(later.Wants) > 0 {
 		later.Complete()
