@@ -37,7 +37,7 @@ func (m *Mapping) Advise(a Advice, off, n uint64) error {
 	if a == DontNeed {
 		span = inward
 	}
-	return m.mappedPages("advise", off, n, span, func(b []byte) error {
+	return m.pages("advise", off, n, span, nil, func(b []byte) error {
 		if err := madvise(b, a); err != nil {
 			return fmt.Errorf("%v: %w", a, err)
 		}
@@ -50,7 +50,7 @@ func (m *Mapping) Advise(a Advice, off, n uint64) error {
 // Where the mapping is not Mapped nothing happens. On Linux 5.14 and later the
 // wait is a system call, which leaves the processor to other goroutines.
 func (m *Mapping) Populate(off, n uint64) error {
-	return m.mappedPages("populate", off, n, outward, func(b []byte) error {
+	return m.pages("populate", off, n, outward, nil, func(b []byte) error {
 		if populate(b) == nil {
 			return nil
 		}
@@ -68,12 +68,12 @@ func (m *Mapping) Populate(off, n uint64) error {
 // with a neighbouring range are unlocked with it. Systems limit how much may be
 // locked. Where the mapping is not Mapped the error is errors.ErrUnsupported.
 func (m *Mapping) Lock(off, n uint64) error {
-	return m.pages("lock", off, n, outward, mlock)
+	return m.pages("lock", off, n, outward, errors.ErrUnsupported, mlock)
 }
 
 // Unlock undoes Lock.
 func (m *Mapping) Unlock(off, n uint64) error {
-	return m.pages("unlock", off, n, outward, munlock)
+	return m.pages("unlock", off, n, outward, errors.ErrUnsupported, munlock)
 }
 
 // Resident returns how many of the n bytes at off are in memory, whoever
@@ -102,27 +102,18 @@ func (m *Mapping) Resident(off, n uint64) (count uint64, err error) {
 
 var pageSize = uint64(os.Getpagesize())
 
-// pages runs f on the pages that span makes of n bytes at off, if any.
-func (m *Mapping) pages(op string, off, n uint64, span func(off, n, size uint64) (lo, hi uint64), f func([]byte) error) error {
+// pages runs f on the pages that span makes of n bytes at off, if any. If the mapping is not Mapped it
+// returns unmapped instead.
+func (m *Mapping) pages(op string, off, n uint64, span func(off, n, size uint64) (lo, hi uint64), unmapped error, f func([]byte) error) error {
 	return m.use(op, off, n, func(b *backing) error {
-		lo, hi := span(off, n, m.size)
-		if lo >= hi {
+		switch lo, hi := span(off, n, m.size); {
+		case lo >= hi:
 			return nil
-		}
-		if !m.mapped.Load() {
-			return errors.ErrUnsupported
-		}
-		return f(b.data[lo:hi])
-	})
-}
-
-// mappedPages does what pages does, and nothing if the mapping is not Mapped.
-func (m *Mapping) mappedPages(op string, off, n uint64, span func(off, n, size uint64) (lo, hi uint64), f func([]byte) error) error {
-	return m.use(op, off, n, func(b *backing) error {
-		if lo, hi := span(off, n, m.size); lo < hi && m.mapped.Load() {
+		case !m.mapped.Load():
+			return unmapped
+		default:
 			return f(b.data[lo:hi])
 		}
-		return nil
 	})
 }
 

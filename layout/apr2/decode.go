@@ -106,7 +106,7 @@ type decoder struct {
 	encryption *sealed.Encryption // or nil
 }
 
-// open reads the head of the index and makes the builder for its entries.
+// open reads the head of the index, and tells the builder everything but the tensors.
 func (d *decoder) open(in layout.Input) error {
 	h := &d.header
 	var err error
@@ -128,26 +128,19 @@ func (d *decoder) open(in layout.Input) error {
 	if err != nil {
 		return err
 	}
-	d.describe()
-	return nil
-}
-
-// describe tells the builder everything but the tensors. Header.check has made sure that
-// the sections are in the file.
-func (d *decoder) describe() {
-	h, b := &d.header, d.builder
-	ix := b.Index()
+	ix := d.builder.Index()
 	ix.Version = strconv.Itoa(int(h.Major)) + "." + strconv.Itoa(int(h.Minor))
 	ix.Flags = h.Flags.Names()
 	ix.Align = h.Flags.Align()
 	footer := d.size - footerSize
-	b.Data(uint64(h.DataOffset), footer-uint64(h.DataOffset))
-	ix.Sections = []layout.Section{
+	d.builder.Data(uint64(h.DataOffset), footer-uint64(h.DataOffset))
+	ix.Sections = []layout.Section{ // which Header.check has found to be in the file
 		{Name: "header", Offset: 0, Size: headerSize},
 		{Name: "metadata", Offset: uint64(h.MetadataOffset), Size: uint64(h.MetadataSize)},
 		{Name: "index", Offset: uint64(h.IndexOffset), Size: uint64(h.IndexSize)},
 		{Name: "footer", Offset: footer, Size: footerSize},
 	}
+	return nil
 }
 
 func (d *decoder) advance(n int) {

@@ -92,19 +92,13 @@ func (f *File) object(md layout.Metadata, field, key string) (layout.Metadata, e
 }
 
 func parseScale(v any) (float32, bool) {
-	n, ok := v.(json.Number)
-	if !ok {
-		return 0, false
-	}
+	n, _ := v.(json.Number)
 	x, err := strconv.ParseFloat(string(n), 32)
 	return float32(x), err == nil && x != 0 && !math.IsInf(x, 0)
 }
 
 func parseZero(v any) (int64, bool) {
-	n, ok := v.(json.Number)
-	if !ok {
-		return 0, false
-	}
+	n, _ := v.(json.Number)
 	z, err := strconv.ParseInt(string(n), 10, 64)
 	return z, err == nil
 }

@@ -94,13 +94,12 @@ func isDamage(err error) bool {
 
 // checkBounds makes sure that the sections of the header begin in the file.
 func (h *Header) checkBounds(size uint64) error {
-	if off, n := h.MetadataOffset, uint64(h.MetadataSize); !layout.Within(off, n, size) {
+	switch off, n := h.MetadataOffset, uint64(h.MetadataSize); {
+	case !layout.Within(off, n, size):
 		return errorf(atMetadataOffset, "metadata_offset", layout.ErrTruncated, "%d bytes at %d leave the file of %d bytes", n, off, size)
-	}
-	if h.IndexOffset > size {
+	case h.IndexOffset > size:
 		return errorf(atIndexOffset, "tensor_index_offset", layout.ErrTruncated, "%d is past the end of the file of %d bytes", h.IndexOffset, size)
-	}
-	if h.DataOffset > size {
+	case h.DataOffset > size:
 		return errorf(atDataOffset, "data_offset", layout.ErrTruncated, "%d is past the end of the file of %d bytes", h.DataOffset, size)
 	}
 	return nil

@@ -37,7 +37,7 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 		return nil, err
 	}
 	f := &File{Header: h, Networks: make([]Network, len(h.Networks)), lim: lim.WithDefaults()}
-	r := newReader(in, f.lim)
+	r := &reader{in: in, lim: f.lim}
 	for i, e := range h.Networks {
 		f.Networks[i] = Network{Role: roles[i], Entry: e}
 		if err := r.network(&f.Networks[i]); err != nil {
@@ -64,7 +64,12 @@ func (f *File) buildIndex(size uint64, r *reader) (*layout.Index, error) {
 	b.Section("header", atMagic, 0, f.Header.end)
 	b.Section("params", f.Header.atParams, f.Header.Params.Offset, f.Header.Params.Size)
 	for i := range f.Networks {
-		if err := f.addNetwork(b, i); err != nil {
+		n, t := &f.Networks[i], b.Next()
+		t.Name = []byte("networks/" + n.Role)
+		t.DType = layout.U8
+		t.Shape = append(b.Dims(1)[:0], layout.Dim(n.Size))
+		t.Offset, t.Stored = n.Offset, n.Size
+		if err := b.Add(f.Header.atNetworks + uint64(i)*entrySize); err != nil {
 			return nil, err
 		}
 	}
@@ -72,15 +77,6 @@ func (f *File) buildIndex(size uint64, r *reader) (*layout.Index, error) {
 		return nil, err
 	}
 	return b.Finish()
-}
-
-func (f *File) addNetwork(b *layout.Builder, i int) error {
-	n, t := &f.Networks[i], b.Next()
-	t.Name = []byte("networks/" + n.Role)
-	t.DType = layout.U8
-	t.Shape = append(b.Dims(1)[:0], layout.Dim(n.Size))
-	t.Offset, t.Stored = n.Offset, n.Size
-	return b.Add(f.Header.atNetworks + uint64(i)*entrySize)
 }
 
 func (r *reader) addInitializers(b *layout.Builder) error {
@@ -115,13 +111,6 @@ type Header struct {
 // decodeHeader reads the header. It skips the texts.
 func decodeHeader(in layout.Input) (h Header, err error) {
 	c := layout.NewCursor(in, layout.April, 0, in.Size())
-	h.prefix(&c)
-	h.body(&c)
-	h.end = c.Offset()
-	return h, c.Err()
-}
-
-func (h *Header) prefix(c *layout.Cursor) {
 	if is := c.Take("magic", uint64(len(magic))); c.Err() == nil && string(is) != magic {
 		c.Fail(atMagic, "magic", layout.ErrFormat, "%q, not %q", is, magic)
 	}
@@ -132,19 +121,16 @@ func (h *Header) prefix(c *layout.Cursor) {
 	if left := c.Left(); h.HeaderSize > left {
 		c.Fail(atHeaderSize, "header_size", layout.ErrTruncated, "%d bytes, but the file has only %d more", h.HeaderSize, left)
 	}
-}
-
-func (h *Header) body(c *layout.Cursor) {
 	c.Skip("language_tag", languageSize)
-	h.name = text(c, "name_length", "name")
-	h.description = text(c, "description_length", "description")
+	h.name = text(&c, "name_length", "name")
+	h.description = text(&c, "description_length", "description")
 	at := c.Offset()
 	h.Model = ModelType(c.U32("model"))
 	if h.Model != LSTMTransducerStateless {
 		c.Fail(at, "model", layout.ErrUnsupported, "model type %d, not %d (%v)", uint32(h.Model), uint32(LSTMTransducerStateless), LSTMTransducerStateless)
 	}
 	h.atParams = c.Offset()
-	h.Params = entry(c, "params")
+	h.Params = entry(&c, "params")
 	at = c.Offset()
 	if n := c.U64("network_count"); n != numNetworks {
 		c.Fail(at, "network_count", layout.ErrInvalid, "%d networks, not the %d of %v", n, numNetworks, LSTMTransducerStateless)
@@ -152,8 +138,10 @@ func (h *Header) body(c *layout.Cursor) {
 	h.atNetworks = c.Offset()
 	h.Networks = make([]Entry, numNetworks)
 	for i := range h.Networks {
-		h.Networks[i] = entry(c, "networks")
+		h.Networks[i] = entry(&c, "networks")
 	}
+	h.end = c.Offset()
+	return h, c.Err()
 }
 
 // text skips a text and returns its place.

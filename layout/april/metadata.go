@@ -163,14 +163,14 @@ func (p *params) readTokens(c *layout.Cursor, most uint64) {
 	if c.Err() != nil || !c.Fits(c.Offset()-8, "token_count", uint64(count), 4) {
 		return
 	}
-	var text []byte
+	var all []byte
 	ends := make([]int, count)
 	for i := range ends {
 		at := c.Offset()
 		n := c.I32("token_length")
 		if n < 0 {
 			c.Fail(at, "token_length", layout.ErrInvalid, "token %d: %d bytes", i, n)
-		} else if uint64(len(text))+uint64(n) > most {
+		} else if uint64(len(all))+uint64(n) > most {
 			c.Fail(at, "token_length", layout.ErrLimit, "tokens of more than %d bytes", most)
 		}
 		token := c.Take("token", uint64(n))
@@ -180,21 +180,14 @@ func (p *params) readTokens(c *layout.Cursor, most uint64) {
 		if c.Err() != nil {
 			return
 		}
-		text = append(text, token...)
-		ends[i] = len(text)
+		all = append(all, token...)
+		ends[i] = len(all)
 	}
-	p.tokens = cut(string(text), ends)
-}
-
-// cut cuts s at ends.
-func cut(s string, ends []int) []string {
-	parts := make([]string, len(ends))
-	from := 0
+	p.tokens = make([]string, count)
+	text, from := string(all), 0
 	for i, end := range ends {
-		parts[i] = s[from:end]
-		from = end
+		p.tokens[i], from = text[from:end], end
 	}
-	return parts
 }
 
 func (p *params) metadata() layout.Metadata {

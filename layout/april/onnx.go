@@ -44,17 +44,6 @@ type reader struct {
 	dims  []int
 }
 
-// newReader makes a reader with room for the initializers of a small model.
-func newReader(in layout.Input, lim layout.Limits) *reader {
-	return &reader{
-		in:    in,
-		lim:   lim,
-		found: make([]initializer, 0, 32),
-		names: make([]byte, 0, 1<<10),
-		dims:  make([]int, 0, 64),
-	}
-}
-
 // network reads n. It sets n.Err if n is no ONNX model. An error it returns is about an
 // initializer, or about reading at all.
 func (r *reader) network(n *Network) error {
@@ -127,7 +116,13 @@ func (r *reader) initializer(w *wire, role string) {
 	r.names = append(r.names, '/')
 	t.unnamed = len(r.names)
 	for w.next(t.end) {
-		t.field()
+		end := w.rec.end
+		if n := int(w.rec.num); n < len(tensorFields) && tensorFields[n].name != "" {
+			t.field(&w.rec)
+		}
+		if w.err() == nil {
+			w.skip(end - w.at)
+		}
 	}
 	if init := t.initializer(); w.err() == nil {
 		r.found = append(grow(r.found, 1), init)

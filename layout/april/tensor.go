@@ -29,18 +29,8 @@ type tensorProto struct {
 	least, most uint64
 }
 
-// field reads the field that is the record.
-func (t *tensorProto) field() {
-	end := t.rec.end
-	if n := int(t.rec.num); n < len(tensorFields) && tensorFields[n].name != "" {
-		t.known(&t.rec)
-	}
-	if t.err() == nil {
-		t.skip(end - t.at)
-	}
-}
-
-func (t *tensorProto) known(f *record) {
+// field reads the field f, which tensorFields has.
+func (t *tensorProto) field(f *record) {
 	kind := &tensorFields[f.num]
 	if f.typ != kind.wire && !(kind.packable && f.typ == protowire.BytesType) {
 		t.bad(f.at, kind.name, layout.ErrInvalid, "wire type %d", f.typ)

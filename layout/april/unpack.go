@@ -144,8 +144,12 @@ func (u *unpacker) element(out []byte, at, v uint64) []byte {
 	if u.num == tensorInt32Data {
 		x = int64(int32(v)) // protobuf reads an int32 so, however long its varint is
 	}
-	if u.left == 0 || x < u.lo || x > u.hi {
-		u.misfit(at, x)
+	switch {
+	case u.left == 0:
+		u.bad(at, "more numbers than %v %v takes", u.t.DType, u.t.Shape)
+		return out
+	case x < u.lo || x > u.hi:
+		u.bad(at, "%d is no %v", x, u.t.DType)
 		return out
 	}
 	u.left--
@@ -161,18 +165,8 @@ func (u *unpacker) element(out []byte, at, v uint64) []byte {
 	}
 }
 
-func (u *unpacker) misfit(at uint64, x int64) {
-	if u.left == 0 {
-		u.bad(at, "more numbers than %v %v takes", u.t.DType, u.t.Shape)
-	} else {
-		u.bad(at, "%d is no %v", x, u.t.DType)
-	}
-}
-
-func (u *unpacker) name() string { return tensorFields[u.num].name }
-
 // bad keeps an error about the tensor.
 func (u *unpacker) bad(at uint64, format string, args ...any) {
 	reason := fmt.Sprintf(format, args...)
-	u.fail(at, u.name(), layout.ErrInvalid, "initializer %s: %s", layout.Quote(u.t.Name), reason)
+	u.fail(at, tensorFields[u.num].name, layout.ErrInvalid, "initializer %s: %s", layout.Quote(u.t.Name), reason)
 }

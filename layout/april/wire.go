@@ -90,21 +90,15 @@ func (w *wire) head(end uint64) {
 	case protowire.Fixed64Type:
 		r.size = 8
 	}
-	if !r.num.IsValid() || r.typ > protowire.Fixed32Type || r.size > end-w.at {
-		w.badRecord(tag, end)
-		return
-	}
-	r.end = w.at + r.size
-}
-
-func (w *wire) badRecord(tag, end uint64) {
-	switch r := &w.rec; {
+	switch {
 	case !r.num.IsValid():
 		w.fail(r.at, w.message, layout.ErrInvalid, "the tag %#x, which has no valid field number", tag)
 	case r.typ > protowire.Fixed32Type:
 		w.fail(r.at, w.message, layout.ErrInvalid, "field %d has the wire type %d", r.num, r.typ)
-	default:
+	case r.size > end-w.at:
 		w.fail(r.at, w.message, layout.ErrTruncated, "field %d has %d bytes, but only %d are left", r.num, r.size, end-w.at)
+	default:
+		r.end = w.at + r.size
 	}
 }
 
@@ -114,22 +108,17 @@ func (w *wire) varint(end uint64) uint64 {
 		w.peek(maxVarint)
 	}
 	v, n := protowire.ConsumeVarint(w.window)
-	if n < 0 || uint64(n) > end-w.at {
-		w.badVarint(n)
-		return 0
-	}
-	w.window = w.window[n:]
-	w.at += uint64(n)
-	return v
-}
-
-// badVarint fails with the reason for n, the length that protowire gave for a varint.
-func (w *wire) badVarint(n int) {
-	if n >= 0 || errors.Is(protowire.ParseError(n), io.ErrUnexpectedEOF) {
+	switch {
+	case n >= 0 && uint64(n) <= end-w.at:
+		w.window = w.window[n:]
+		w.at += uint64(n)
+		return v
+	case n >= 0 || errors.Is(protowire.ParseError(n), io.ErrUnexpectedEOF):
 		w.fail(w.at, w.message, layout.ErrTruncated, "a varint that has not ended where its message does")
-	} else {
+	default:
 		w.fail(w.at, w.message, layout.ErrInvalid, "a varint of more than 64 bits")
 	}
+	return 0
 }
 
 // peek returns the next n bytes. They are fewer if fewer are left or can be read.

@@ -54,7 +54,7 @@ func (d *decoder) array(c *layout.Cursor) layout.DType {
 	if head == nil {
 		return layout.Invalid
 	}
-	if a.dtype = elementType(head[:typeLen]); a.dtype == layout.Invalid {
+	if a.dtype = elementTypes[string(head[:typeLen])]; a.dtype == layout.Invalid {
 		c.Fail(a.at, "type", layout.ErrUnsupported, "%s is no type of elements", layout.Quote(head[:typeLen]))
 		return layout.Invalid
 	}

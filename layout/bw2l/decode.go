@@ -1,6 +1,7 @@
 package bw2l
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -178,25 +179,18 @@ type reader struct {
 	in   layout.Input
 	left uint64 // of Limits.HeaderBytes
 	err  error
-	odd  malformed
-}
-
-// malformed counts texts that are not valid UTF-8.
-type malformed struct {
-	n     int
-	field string // of the first one
-	at    uint64
+	odd  struct { // texts that are not valid UTF-8
+		n     int
+		field string // of the first one
+		at    uint64
+	}
 }
 
 func (f *File) reader(in layout.Input) reader {
 	return reader{file: f, in: in, left: f.lim.HeaderBytes}
 }
 
-func (r *reader) fail(err error) {
-	if r.err == nil {
-		r.err = err
-	}
-}
+func (r *reader) fail(err error) { r.err = cmp.Or(r.err, err) }
 
 // afford reports whether the limits allow a piece of the file to be read.
 func (r *reader) afford(field string, s span) bool {
@@ -275,26 +269,18 @@ func (x *indexer) section(s *Section) error {
 }
 
 func (x *indexer) layersOf(s *Section) error {
-	layers := x.file.layers[s.firstLayer:][:s.layers]
 	prefix := make([]byte, 0, len(s.Name)+1+digits+1+digits)
-	for i := range layers {
+	for i := range s.layers {
+		l, quant := &x.file.layers[s.firstLayer+i], (*layout.Quant)(nil)
+		if x.file.version == 1 {
+			quant = &l.quant
+		}
 		prefix = append(append(prefix[:0], s.Name...), '.')
 		prefix = append(strconv.AppendInt(prefix, int64(i), 10), '.')
-		if err := x.layer(&layers[i], prefix); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (x *indexer) layer(l *layer, prefix []byte) error {
-	var quant *layout.Quant
-	if x.file.version == 1 {
-		quant = &l.quant
-	}
-	for j := range l.params {
-		if err := x.tensor(strconv.AppendInt(prefix, int64(j), 10), quant); err != nil {
-			return err
+		for j := range l.params {
+			if err := x.tensor(strconv.AppendInt(prefix, int64(j), 10), quant); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

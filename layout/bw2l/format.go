@@ -1,6 +1,10 @@
 package bw2l
 
-import "github.com/tensormap/tensormap/layout"
+import (
+	"slices"
+
+	"github.com/tensormap/tensormap/layout"
+)
 
 // Format describes BW2L files.
 var Format = layout.FileFormat{Name: layout.BW2L, Suffix: ".bw2l", Matches: layout.Magic(0, magic), Decode: layout.AsDecoder(Decode)}
@@ -34,25 +38,9 @@ func minArray(version uint8) uint64 {
 	return 1 + 2 + 8 + uint64(version-1)
 }
 
-// elementType returns the type called name, or Invalid if the format has no such type.
-func elementType(name []byte) layout.DType {
-	switch string(name) {
-	case "fp64":
-		return layout.F64
-	case "fp32":
-		return layout.F32
-	case "fp16":
-		return layout.F16
-	case "i64":
-		return layout.I64
-	case "i32":
-		return layout.I32
-	case "i16":
-		return layout.I16
-	case "i8":
-		return layout.I8
-	}
-	return layout.Invalid
+// elementTypes are the format's names of types.
+var elementTypes = map[string]layout.DType{
+	"fp64": layout.F64, "fp32": layout.F32, "fp16": layout.F16, "i64": layout.I64, "i32": layout.I32, "i16": layout.I16, "i8": layout.I8,
 }
 
 // Section is a part of a file, as its header describes it.
@@ -91,10 +79,8 @@ type array struct {
 
 // sectionType returns name as a string. Known types take no memory.
 func sectionType(name []byte) string {
-	for _, known := range types {
-		if string(name) == known {
-			return known
-		}
+	if i := slices.Index(types, string(name)); i >= 0 {
+		return types[i]
 	}
 	return string(name)
 }

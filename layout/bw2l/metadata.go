@@ -25,8 +25,14 @@ var ownKeys = []string{"name", "descriptions", "sections"}
 
 func (r *reader) metadata() layout.Metadata {
 	md := layout.Metadata{{Key: "name", Value: r.text("name", r.file.name)}}
-	if d := r.descriptions(); len(d) > 0 {
-		md = append(md, layout.Entry{Key: "descriptions", Value: d})
+	var descriptions layout.Metadata
+	for _, s := range r.file.Sections {
+		if s.desc.size > 0 {
+			descriptions = append(descriptions, layout.Entry{Key: s.Name, Value: r.text("desc", s.desc)})
+		}
+	}
+	if len(descriptions) > 0 {
+		md = append(md, layout.Entry{Key: "descriptions", Value: descriptions})
 	}
 	var hidden layout.Metadata // sections whose names are ownKeys
 	for _, s := range r.file.Sections {
@@ -40,16 +46,6 @@ func (r *reader) metadata() layout.Metadata {
 	}
 	if len(hidden) > 0 {
 		md = append(md, layout.Entry{Key: "sections", Value: hidden})
-	}
-	return md
-}
-
-// descriptions returns those of all sections that have one.
-func (r *reader) descriptions() (md layout.Metadata) {
-	for _, s := range r.file.Sections {
-		if s.desc.size > 0 {
-			md = append(md, layout.Entry{Key: s.Name, Value: r.text("desc", s.desc)})
-		}
 	}
 	return md
 }
@@ -101,18 +97,13 @@ func (r *reader) countPairs(data span) (n int) {
 func (r *reader) layers(s *Section) []any {
 	all := make([]any, 0, s.layers)
 	for _, l := range r.file.layers[s.firstLayer:][:s.layers] {
-		all = append(all, r.layer(&l))
+		md := layout.Metadata{{Key: "arch", Value: r.text("arch", l.arch)}}
+		if r.file.version == 1 {
+			md = append(md, layout.Entry{Key: "scale", Value: l.quant.Scale}, layout.Entry{Key: "offset", Value: l.quant.Zero})
+		}
+		all = append(all, append(md, layout.Entry{Key: "param_count", Value: uint64(l.params)}))
 	}
 	return all
-}
-
-func (r *reader) layer(l *layer) layout.Metadata {
-	arch := layout.Entry{Key: "arch", Value: r.text("arch", l.arch)}
-	params := layout.Entry{Key: "param_count", Value: uint64(l.params)}
-	if r.file.version > 1 {
-		return layout.Metadata{arch, params}
-	}
-	return layout.Metadata{arch, {Key: "scale", Value: l.quant.Scale}, {Key: "offset", Value: l.quant.Zero}, params}
 }
 
 // Summary returns the model's name, its config section, its size, and the first lines of its
@@ -126,8 +117,12 @@ func (f *File) Summary(in layout.Input) ([]layout.Fact, error) {
 		value, _ := config.Get(key)
 		s.add("config "+key, asText(value))
 	}
+	params := 0
+	for _, l := range f.layers {
+		params += l.params
+	}
 	if len(f.layers) > 0 {
-		s.add("layers", fmt.Sprintf("%d with %d parameters", len(f.layers), f.params()))
+		s.add("layers", fmt.Sprintf("%d with %d parameters", len(f.layers), params))
 	}
 	if tokens, ok := r.named("tokens", typeUTF8).(string); ok {
 		s.add("tokens", strconv.Itoa(countTokens(tokens)))
@@ -156,14 +151,6 @@ func (r *reader) named(name, kind string) any {
 		}
 	}
 	return nil
-}
-
-// params returns the number of arrays of all layers.
-func (f *File) params() (n int) {
-	for _, l := range f.layers {
-		n += l.params
-	}
-	return n
 }
 
 // asText returns v if it is a string, else "".

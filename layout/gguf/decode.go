@@ -67,19 +67,6 @@ func (d *decoder) header() {
 	if b := d.Take("magic", 4); b != nil && string(b) != magic {
 		d.Fail(0, "magic", layout.ErrInvalid, "% x, not % x", b, magic)
 	}
-	d.readVersion()
-	at := d.Offset()
-	d.tensorCount = d.count("tensor_count")
-	kvAt := d.Offset()
-	d.kvCount = d.count("metadata_kv_count")
-	d.Fits(at, "tensor_count", d.tensorCount, d.file.width.smallestInfo())
-	d.Fits(kvAt, "metadata_kv_count", d.kvCount, d.file.width.smallestKV())
-	if d.tensorCount > d.lim.Tensors {
-		d.Fail(at, "tensor_count", layout.ErrLimit, "%d tensors, more than %d", d.tensorCount, d.lim.Tensors)
-	}
-}
-
-func (d *decoder) readVersion() {
 	v := d.U32("version")
 	big := v&0xffff == 0
 	if big {
@@ -88,6 +75,15 @@ func (d *decoder) readVersion() {
 	d.version, d.file.width = v, widthOf(v, big)
 	if d.Err() == nil && (v < 1 || v > 3) {
 		d.Fail(atVersion, "version", layout.ErrUnsupported, "%d, not 1 to 3", v)
+	}
+	at := d.Offset()
+	d.tensorCount = d.count("tensor_count")
+	kvAt := d.Offset()
+	d.kvCount = d.count("metadata_kv_count")
+	d.Fits(at, "tensor_count", d.tensorCount, d.file.width.smallestInfo())
+	d.Fits(kvAt, "metadata_kv_count", d.kvCount, d.file.width.smallestKV())
+	if d.tensorCount > d.lim.Tensors {
+		d.Fail(at, "tensor_count", layout.ErrLimit, "%d tensors, more than %d", d.tensorCount, d.lim.Tensors)
 	}
 }
 
@@ -240,20 +236,15 @@ func (d *decoder) tensor(t *layout.Tensor, b *layout.Builder, info info, at uint
 	if w.big && swapOf(dtype) != nil {
 		t.Encoding, t.Raw = layout.Swapped, size
 	}
-	return d.locate(t, width{8, w.big}.uint(tail[4:]), typeAt+4)
-}
-
-// locate sets t.Offset from an offset in the data, which the file states at at.
-func (d *decoder) locate(t *layout.Tensor, offset, at uint64) error {
-	switch {
+	switch offset := (width{8, w.big}).uint(tail[4:]); {
 	case offset%d.align != 0:
-		return tensorErrorf(at, "offset", layout.ErrMisaligned, t.Name, "%d is no multiple of %d", offset, d.align)
-	case offset > d.size:
-		// Also keeps the sum below from wrapping.
-		return tensorErrorf(at, "offset", layout.ErrTruncated, t.Name, "%d is past the end of the file of %d bytes", offset, d.size)
+		return tensorErrorf(typeAt+4, "offset", layout.ErrMisaligned, t.Name, "%d is no multiple of %d", offset, d.align)
+	case offset > d.size: // which keeps the sum below from wrapping, too
+		return tensorErrorf(typeAt+4, "offset", layout.ErrTruncated, t.Name, "%d is past the end of the file of %d bytes", offset, d.size)
+	default:
+		t.Offset = d.file.data + offset
+		return nil
 	}
-	t.Offset = d.file.data + offset
-	return nil
 }
 
 // unknownType names a type that ggml has removed or a fork has added, or says that ggml never had it.

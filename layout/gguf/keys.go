@@ -2,7 +2,6 @@ package gguf
 
 import (
 	"bytes"
-	"iter"
 	"math"
 	"slices"
 	"unicode/utf8"
@@ -55,18 +54,6 @@ func (k *keys) find(hash uint64, key string) int {
 		}
 		if string(k.key(i)) == key {
 			return i
-		}
-	}
-}
-
-// Keys iterates over the metadata's keys and the types of their values, in the order of
-// the file.
-func (f *File) Keys() iter.Seq2[string, Type] {
-	return func(yield func(string, Type) bool) {
-		for i := range f.keys.kvs {
-			if !yield(string(f.keys.key(i)), f.keys.typ(i)) {
-				return
-			}
 		}
 	}
 }
@@ -126,20 +113,14 @@ func (d *decoder) key() []byte {
 	case bytes.IndexByte(key, 0) >= 0:
 		d.Fail(at, "key", layout.ErrInvalid, "%s holds a NUL byte", layout.Quote(key))
 	default:
-		d.enter(key, at)
+		k, hash := &d.file.keys, layout.HashNameBytes(key)
+		if i := k.find(hash, string(key)); i >= 0 {
+			d.Fail(at, "key", layout.ErrDuplicate, "%s is there twice, as number %d and %d", layout.Quote(key), i, len(k.kvs))
+			break
+		}
+		k.names.Add(hash, len(k.kvs))
 	}
 	return key
-}
-
-// enter files the next key, at offset at, under its name.
-func (d *decoder) enter(key []byte, at uint64) {
-	k := &d.file.keys
-	hash := layout.HashNameBytes(key)
-	if i := k.find(hash, string(key)); i >= 0 {
-		d.Fail(at, "key", layout.ErrDuplicate, "%s is there twice, as number %d and %d", layout.Quote(key), i, len(k.kvs))
-		return
-	}
-	k.names.Add(hash, len(k.kvs))
 }
 
 // value steps over a value of type typ, which the file states at typeAt. It returns a number or

@@ -1,7 +1,6 @@
 package gguf
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/tensormap/tensormap/layout"
@@ -87,10 +86,6 @@ func (s *special) apply(d *decoder) {
 type split struct {
 	no, count uint16
 	tensors   int32
-}
-
-func (s split) String() string {
-	return fmt.Sprintf("file %d of %d, %d tensors in all", s.no+1, s.count, s.tensors)
 }
 
 // Split reports which part of a split model the file is: split.no, which counts from 0, of

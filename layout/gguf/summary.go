@@ -24,7 +24,7 @@ func (f *File) Summary(in layout.Input) ([]layout.Fact, error) {
 	s.add("experts", s.text(arch+".expert_count"))
 	s.add("tokenizer", s.tokenizer())
 	if f.split.count > 0 {
-		s.add("split", f.split.String())
+		s.add("split", fmt.Sprintf("file %d of %d, %d tensors in all", f.split.no+1, f.split.count, f.split.tensors))
 	}
 	return s.facts, s.err
 }
@@ -45,9 +45,7 @@ func (s *summary) add(label, value string) {
 // get reads the value of key. It returns nil if there is none.
 func (s *summary) get(key string) any {
 	v, _, err := s.file.Get(s.in, key)
-	if s.err == nil {
-		s.err = err
-	}
+	s.err = cmp.Or(s.err, err)
 	return v
 }
 
@@ -99,17 +97,12 @@ var fileTypes = map[uint32]string{
 }
 
 func (s *summary) fileType() string {
-	switch v := s.get("general.file_type").(type) {
-	case nil:
-		return ""
-	case uint32:
-		if name, ok := fileTypes[v]; ok {
-			return name
-		}
-		return strconv.FormatUint(uint64(v), 10)
-	default:
-		return fmt.Sprint(v)
+	const key = "general.file_type"
+	v, ok := s.get(key).(uint32)
+	if name := fileTypes[v]; ok && name != "" {
+		return name
 	}
+	return s.text(key)
 }
 
 // parameters returns the number of elements in the model. A part of a split does not know it.

@@ -49,7 +49,7 @@ func checkGet(t *testing.T, f *File, in layout.Input) {
 		t.Fatal(err)
 	}
 	i := 0
-	for key := range f.Keys() {
+	for key := range md.All() {
 		v, ok, err := f.Get(in, key)
 		if a, isArray := v.(*Array); isArray {
 			v = a.Values()

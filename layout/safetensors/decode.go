@@ -62,7 +62,8 @@ type decoder struct {
 	build    *layout.Builder
 	data     span
 	metadata span
-	shape    []int // of the tensor being read
+	shape    []int        // of the tensor being read
+	last     layout.DType // of the tensor before it
 
 	// end is where the tensor read last ends, in the data. touching stays true while
 	// every tensor begins there, as in nearly every real file.
@@ -174,7 +175,7 @@ func (d *decoder) dtype() layout.DType {
 	d.Next()
 	at := d.Offset()
 	name := d.Text()
-	dtype := dtypeNamed(name)
+	dtype := dtypeNamed(name, d.last)
 	if dtype == layout.Invalid {
 		d.Fail(at, layout.ErrUnsupported, "unknown dtype %s", layout.Quote(name))
 	}

@@ -33,7 +33,7 @@ func (d *decoder) fastTensor(t *layout.Tensor) bool {
 	for quote < len(b) && b[quote] != '"' {
 		quote++
 	}
-	dtype := dtypeNamed(b[:quote])
+	dtype := dtypeNamed(b[:quote], d.last)
 	b = b[quote:]
 	if dtype == layout.Invalid || len(b) < len(beforeShape) || string(b[:len(beforeShape)]) != beforeShape {
 		return false
@@ -57,6 +57,7 @@ func (d *decoder) fastTensor(t *layout.Tensor) bool {
 		return false
 	}
 	d.Advance(len(rest) - len(b) + len(afterOffsets))
+	d.last = dtype
 	t.DType, t.Offset, t.Stored = dtype, d.data.off+begin, end-begin
 	return true
 }

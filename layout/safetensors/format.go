@@ -2,6 +2,7 @@ package safetensors
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/tensormap/tensormap/layout"
 )
@@ -39,57 +40,25 @@ const (
 	smallest = len(`"":{"dtype":"F4","shape":[],"data_offsets":[0,0]},`)
 )
 
-// dtypeNamed returns the type that the format calls name, or Invalid. The names are those of
-// layout, which knows more types than this format may hold.
-func dtypeNamed(name []byte) layout.DType {
-	switch string(name) {
-	case "BF16":
-		return layout.BF16
-	case "F16":
-		return layout.F16
-	case "F32":
-		return layout.F32
-	case "F64":
-		return layout.F64
-	case "BOOL":
-		return layout.BOOL
-	case "I8":
-		return layout.I8
-	case "I16":
-		return layout.I16
-	case "I32":
-		return layout.I32
-	case "I64":
-		return layout.I64
-	case "U8":
-		return layout.U8
-	case "U16":
-		return layout.U16
-	case "U32":
-		return layout.U32
-	case "U64":
-		return layout.U64
-	case "C64":
-		return layout.C64
-	case "F8_E4M3":
-		return layout.F8_E4M3
-	case "F8_E5M2":
-		return layout.F8_E5M2
-	case "F8_E8M0":
-		return layout.F8_E8M0
-	case "F8_E4M3FNUZ":
-		return layout.F8_E4M3FNUZ
-	case "F8_E5M2FNUZ":
-		return layout.F8_E5M2FNUZ
-	case "F6_E2M3":
-		return layout.F6_E2M3
-	case "F6_E3M2":
-		return layout.F6_E3M2
-	case "F4":
-		return layout.F4
+// dtypes are the types of the format. Their names are those of layout, which knows more types.
+var dtypes = []layout.DType{
+	layout.BF16, layout.F32, layout.F16, layout.F8_E4M3, layout.U8, layout.I8, layout.I32, layout.I64, layout.U32,
+	layout.F64, layout.BOOL, layout.I16, layout.U16, layout.U64, layout.C64, layout.F8_E5M2, layout.F8_E8M0,
+	layout.F8_E4M3FNUZ, layout.F8_E5M2FNUZ, layout.F6_E2M3, layout.F6_E3M2, layout.F4,
+}
+
+// dtypeNamed returns the type that the format calls name, or Invalid. Most tensors have the type of the last.
+func dtypeNamed(name []byte, last layout.DType) layout.DType {
+	if string(name) == last.String() {
+		return last
+	}
+	for _, d := range dtypes {
+		if string(name) == d.String() {
+			return d
+		}
 	}
 	return layout.Invalid
 }
 
 // Holds reports whether the format has a name for d.
-func Holds(d layout.DType) bool { return d.Valid() && dtypeNamed([]byte(d.String())) == d }
+func Holds(d layout.DType) bool { return slices.Contains(dtypes, d) }

@@ -12,7 +12,10 @@ func (m *module) checkAcyclic() error {
 	if m.sorted() {
 		return nil
 	}
-	w := walk{m: m, state: make([]progress, len(m.nodes)), edges: m.firstEdges()}
+	w := walk{m: m, state: make([]progress, len(m.nodes)), edges: make([]int, len(m.nodes)+1)}
+	for i := range m.nodes {
+		w.edges[i+1] = w.edges[i] + int(m.nodes[i].inputs)
+	}
 	for i := range m.nodes {
 		if err := w.from(i); err != nil {
 			return err
@@ -37,21 +40,12 @@ func (m *module) sorted() bool {
 	return after || before
 }
 
-// firstEdges returns where in m.edges the inputs of each node start, and where the last ones end.
-func (m *module) firstEdges() []int {
-	first := make([]int, len(m.nodes)+1)
-	for i := range m.nodes {
-		first[i+1] = first[i] + int(m.nodes[i].inputs)
-	}
-	return first
-}
-
 // walk goes through the graph depth first. Its path is a slice and no recursion, because
 // a graph can be as deep as it has nodes.
 type walk struct {
 	m     *module
 	state []progress // of each node
-	edges []int      // where in m.edges the inputs of each node start
+	edges []int      // where in m.edges the inputs of each node start, and the last ones end
 	path  []step
 }
 

@@ -18,16 +18,18 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	m, err := f.Module(layout.Bytes(b))
+	g, err := f.Graph(layout.Bytes(b))
 	if err != nil {
 		log.Fatal(err)
 	}
-	for _, i := range m.Inputs {
-		fmt.Println("in:", m.Nodes[i].Name, m.Nodes[i].DType, m.Nodes[i].Shape)
+	for _, i := range g.Inputs {
+		dtype, _ := g.Nodes[i].Attributes.Get("dtype")
+		shape, _ := g.Nodes[i].Attributes.Get("shape")
+		fmt.Println("in:", g.Nodes[i].Name, dtype, shape)
 	}
-	for _, n := range m.Nodes {
-		if value, ok := n.Param("value"); ok && n.Op == "<const>" {
-			t := f.Index().Tensors[value.First]
+	for _, n := range g.Nodes {
+		if n.Op == "<const>" {
+			t := f.Index().Tensors[f.Index().Find(n.Tensors[0])]
 			fmt.Println(string(t.Name), t.DType, t.Shape, "at", t.Offset)
 		}
 	}

@@ -107,17 +107,9 @@ func specialNamed(name []byte) special {
 	if len(name) == 0 || name[0] != '#' {
 		return notSpecial
 	}
-	switch string(name) {
-	case "#name":
-		return nameParam
-	case "#op":
-		return opParam
-	case "#shape":
-		return shapeParam
-	case "#dtype":
-		return dtypeParam
-	case "#output_count":
-		return outputCountParam
+	which := nameParam
+	for which < notSpecial && specials[which].name != string(name) {
+		which++
 	}
-	return notSpecial
+	return which
 }

@@ -204,7 +204,6 @@ func TestAllocationsOfNodes(t *testing.T) {
 	}{
 		{"metadata", 48, func() error { _, err := f.Metadata(in); return err }},
 		{"graph", 44, func() error { _, err := f.Graph(in); return err }},
-		{"module", 44, func() error { _, err := f.Module(in); return err }},
 		{"summary", 32, func() error { _, err := f.Summary(in); return err }},
 		{"audit", 32, func() error { f.Audit(in); return nil }},
 	} {

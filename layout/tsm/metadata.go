@@ -19,8 +19,8 @@ func (f *File) Graph(in layout.Input) (*layout.Graph, error) {
 	}
 	g := &layout.Graph{Inputs: ints(m.inputs), Outputs: ints(m.outputs), Nodes: make([]layout.Node, len(m.nodes))}
 	for i, n := range m.all() {
-		g.Nodes[i] = layout.Node{Name: n.Name, Op: n.Op, Inputs: n.Inputs, Tensors: []string{}, Attributes: n.attributes()}
-		for _, p := range n.Params {
+		g.Nodes[i] = layout.Node{Name: n.name, Op: n.op, Inputs: n.inputs, Tensors: []string{}, Attributes: n.attributes()}
+		for _, p := range n.params {
 			g.Nodes[i].Tensors = append(g.Nodes[i].Tensors, f.tensors(p)...)
 		}
 	}
@@ -28,24 +28,24 @@ func (f *File) Graph(in layout.Input) (*layout.Graph, error) {
 }
 
 // tensors returns the names of a param's tensors.
-func (f *File) tensors(p Param) []string {
-	names := make([]string, p.Count)
+func (f *File) tensors(p packed) []string {
+	names := make([]string, p.count)
 	for k := range names {
-		names[k] = string(f.index.Tensors[p.First+k].Name)
+		names[k] = string(f.index.Tensors[p.first+k].Name)
 	}
 	return names
 }
 
-func (n *Node) attributes() layout.Metadata {
+func (n *bubble) attributes() layout.Metadata {
 	var md layout.Metadata
-	if n.Shape != nil {
-		md.Set("shape", n.Shape)
+	if n.shape != nil {
+		md.Set("shape", n.shape)
 	}
-	if n.DType != layout.Invalid {
-		md.Set("dtype", n.DType.String())
+	if n.dtype != layout.Invalid {
+		md.Set("dtype", n.dtype.String())
 	}
-	if n.OutputCount != 0 {
-		md.Set("output_count", n.OutputCount)
+	if n.outputs != 0 {
+		md.Set("output_count", n.outputs)
 	}
 	return md
 }
@@ -83,15 +83,15 @@ func (f *File) Metadata(in layout.Input) (layout.Metadata, error) {
 	return md, nil
 }
 
-func (f *File) describe(n *Node) layout.Metadata {
-	md := layout.Metadata{{Key: "name", Value: n.Name}, {Key: "op", Value: n.Op}, {Key: "inputs", Value: int64s(n.Inputs)}}
+func (f *File) describe(n *bubble) layout.Metadata {
+	md := layout.Metadata{{Key: "name", Value: n.name}, {Key: "op", Value: n.op}, {Key: "inputs", Value: int64s(n.inputs)}}
 	md = append(md, n.attributes()...)
-	if len(n.Params) == 0 {
+	if len(n.params) == 0 {
 		return md
 	}
-	params := make(layout.Metadata, len(n.Params))
-	for i, p := range n.Params {
-		params[i] = layout.Entry{Key: p.Name, Value: f.tensors(p)}
+	params := make(layout.Metadata, len(n.params))
+	for i, p := range n.params {
+		params[i] = layout.Entry{Key: p.name, Value: f.tensors(p)}
 	}
 	return append(md, layout.Entry{Key: "params", Value: params})
 }
@@ -133,12 +133,12 @@ func (m *module) list(nodes []int32) string {
 	var lines []string
 	for _, i := range nodes[:min(len(nodes), most)] {
 		n := m.node(int(i))
-		line := short(cmp.Or(n.Name, fmt.Sprintf("#%d", i)))
-		if n.DType != layout.Invalid && n.DType != layout.VOID {
-			line += " " + n.DType.String()
+		line := short(cmp.Or(n.name, fmt.Sprintf("#%d", i)))
+		if n.dtype != layout.Invalid && n.dtype != layout.VOID {
+			line += " " + n.dtype.String()
 		}
-		if n.Shape != nil {
-			line += " " + short(fmt.Sprint(n.Shape))
+		if n.shape != nil {
+			line += " " + short(fmt.Sprint(n.shape))
 		}
 		lines = append(lines, line)
 	}

@@ -9,85 +9,38 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// Module has all that a file says but the bytes of its tensors. It is memory of its own.
-type Module struct {
-	// Fake and Data are the reserved fields of the header; nothing gives them a meaning.
-	Fake int32
-	Data [120]byte
-	// Inputs and Outputs are positions in Nodes.
-	Inputs, Outputs []int
-	Nodes           []Node
+// bubble is a node with all that the file says of it.
+type bubble struct {
+	name, op string // #name and #op
+	inputs   []int  // positions of nodes
+	// shape is #shape, with -1 for unknown dimensions. It is nil if the node states none, and empty but not
+	// nil for a scalar.
+	shape   []int32
+	dtype   layout.DType // #dtype; Invalid if the node states none
+	outputs int32        // #output_count; 0 if the node states none. Old writers set it to 1
+	params  []packed     // the other params, in the order of the file
 }
 
-// Node is a bubble and its inputs.
-type Node struct {
-	// Name is #name. It may be empty, and other nodes may have it too.
-	Name string
-	// Op is #op, the operator, such as "conv2d". "<param>" is an input of the module,
-	// "<const>" a tensor, its param "value", and "<var>" one that may change.
-	Op string
-	// Inputs are positions in Module.Nodes.
-	Inputs []int
-	// Shape is #shape, outermost dimension first, with -1 for unknown dimensions. It is nil if the
-	// node states none, and empty but not nil for a scalar.
-	Shape []int32
-	// DType is #dtype. It is Invalid if the node states none.
-	DType layout.DType
-	// OutputCount is #output_count, or 0 if the node states none. Old writers set it to 1.
-	OutputCount int32
-	// Params are the other params, in the order of the file.
-	Params []Param
+// packed is a packed tensor: count tensors of the file's index, from first on. count may be 0.
+type packed struct {
+	name         string
+	first, count int
 }
 
-// Param is a packed tensor of a node. Its fields are Count tensors of the file's
-// [layout.Index], from First on; Count may be 0.
-type Param struct {
-	Name         string
-	First, Count int
-}
-
-// Param finds a param by its name.
-func (n *Node) Param(name string) (Param, bool) {
-	i := slices.IndexFunc(n.Params, func(p Param) bool { return p.Name == name })
-	if i < 0 {
-		return Param{}, false
-	}
-	return n.Params[i], true
-}
-
-// Module reads the file again and returns all of it. Decode has checked it.
-func (f *File) Module(in layout.Input) (*Module, error) {
-	m, err := f.scan(in)
-	if err != nil {
-		return nil, err
-	}
-	out := &Module{
-		Fake:    m.fake,
-		Data:    [120]byte(m.data),
-		Inputs:  ints(m.inputs),
-		Outputs: ints(m.outputs),
-		Nodes:   make([]Node, len(m.nodes)),
-	}
-	for i, n := range m.all() {
-		out.Nodes[i] = n
-	}
-	return out, nil
-}
-
-// all yields the nodes of a module that was scanned with its notes, one by one: a Node has 14 times
+// all yields the nodes of a module that was scanned with its notes, one by one: a bubble has 14 times
 // the fewest bytes that a file spends on one.
-func (m *module) all() iter.Seq2[int, Node] {
-	return func(yield func(int, Node) bool) {
+func (m *module) all() iter.Seq2[int, bubble] {
+	return func(yield func(int, bubble) bool) {
 		params, edges := m.params, m.edges
 		first := 0
 		for i := range m.nodes {
 			n := &m.nodes[i]
 			out := m.node(i)
-			out.Inputs, edges = ints(edges[:n.inputs]), edges[n.inputs:]
-			out.Params = make([]Param, n.params)
-			for j := range out.Params {
+			out.inputs, edges = ints(edges[:n.inputs]), edges[n.inputs:]
+			out.params = make([]packed, n.params)
+			for j := range out.params {
 				x := &params[j]
-				out.Params[j] = Param{string(m.text(x.name)), first, int(x.fields)}
+				out.params[j] = packed{string(m.text(x.name)), first, int(x.fields)}
 				first += int(x.fields)
 			}
 			params = params[n.params:]
@@ -99,13 +52,13 @@ func (m *module) all() iter.Seq2[int, Node] {
 }
 
 // node returns node i, without its inputs and params.
-func (m *module) node(i int) Node {
+func (m *module) node(i int) bubble {
 	n, notes := &m.nodes[i], &m.notes[i]
-	out := Node{Name: string(m.text(n.name)), Op: string(notes.op), DType: notes.dtype, OutputCount: notes.outputs}
+	out := bubble{name: string(m.text(n.name)), op: string(notes.op), dtype: notes.dtype, outputs: notes.outputs}
 	if n.stated.has(shapeParam) {
-		out.Shape = make([]int32, len(notes.shape)/4)
-		for k := range out.Shape {
-			out.Shape[k] = int32(binary.LittleEndian.Uint32(notes.shape[4*k:]))
+		out.shape = make([]int32, len(notes.shape)/4)
+		for k := range out.shape {
+			out.shape[k] = int32(binary.LittleEndian.Uint32(notes.shape[4*k:]))
 		}
 	}
 	return out

@@ -51,7 +51,7 @@ func (m *module) isOtherIndex(name []byte, i int) bool {
 
 // nameBytes returns how long all names together can get if they are not positions.
 func (m *module) nameBytes() (total uint64) {
-	digits := m.digits()
+	digits := len(strconv.Itoa(max(len(m.nodes), len(m.params), len(m.fields)))) // of the highest index
 	p := 0
 	for i := range m.nodes {
 		n := &m.nodes[i]
@@ -70,11 +70,6 @@ func (m *module) nameBytes() (total uint64) {
 		}
 	}
 	return total
-}
-
-// digits returns the number of digits that the highest index can have.
-func (m *module) digits() int {
-	return len(strconv.Itoa(max(len(m.nodes), len(m.params), len(m.fields))))
 }
 
 // names makes the names of a module's tensors.

@@ -226,7 +226,11 @@ func (s *scanner) graph() {
 func (s *scanner) readNode() {
 	s.sparse("graph", "nodes", s.node, nodeBytes)
 	s.m.nodes = push(s.m.nodes, node{})
-	n, extra := &s.m.nodes[s.node], s.newNotes()
+	n, extra := &s.m.nodes[s.node], &s.spare
+	if s.keep {
+		s.m.notes = push(s.m.notes, notes{at: s.Offset()})
+		extra = &s.m.notes[s.node]
+	}
 	fields := len(s.m.fields)
 	count := s.count("bubble", minParam)
 	seen := paramSet{m: s.m, first: len(s.m.params)}
@@ -244,15 +248,6 @@ func (s *scanner) readNode() {
 	inputs := s.indexes("inputs")
 	n.inputsAt, n.inputs = inputs.at, int32(len(inputs.b)/minIndex)
 	s.m.edges = s.inRange(s.m.edges, "inputs", inputs)
-}
-
-// newNotes returns the notes for the node that is being read.
-func (s *scanner) newNotes() *notes {
-	if !s.keep {
-		return &s.spare
-	}
-	s.m.notes = push(s.m.notes, notes{at: s.Offset()})
-	return &s.m.notes[len(s.m.notes)-1]
 }
 
 func (s *scanner) anyParam(n *node, extra *notes, seen *paramSet) {
@@ -413,7 +408,11 @@ func (s *scanner) describe(n *node, extra *notes, which special, at uint64, b []
 		s.text(at, "#op", b)
 	case shapeParam:
 		extra.shape = b
-		s.checkShape(at, b)
+		for i := 0; i < len(b); i += 4 {
+			if dim := int32(binary.LittleEndian.Uint32(b[i:])); dim < -1 { // which means unknown
+				s.Fail(at+uint64(i), "#shape", layout.ErrInvalid, "dimension %d is %d", i/4, dim)
+			}
+		}
 	case dtypeParam:
 		id := binary.LittleEndian.Uint32(b)
 		if extra.dtype = dtypeOf(id); extra.dtype == layout.Invalid {
@@ -421,14 +420,5 @@ func (s *scanner) describe(n *node, extra *notes, which special, at uint64, b []
 		}
 	case outputCountParam:
 		extra.outputs = int32(binary.LittleEndian.Uint32(b))
-	}
-}
-
-// checkShape fails if a dimension is below -1, which means unknown.
-func (s *scanner) checkShape(at uint64, b []byte) {
-	for i := 0; i < len(b); i += 4 {
-		if dim := int32(binary.LittleEndian.Uint32(b[i:])); dim < -1 {
-			s.Fail(at+uint64(i), "#shape", layout.ErrInvalid, "dimension %d is %d", i/4, dim)
-		}
 	}
 }

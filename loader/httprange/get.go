@@ -22,28 +22,21 @@ func Get(ctx context.Context, address string, most int64, opts *Options) ([]byte
 	var body []byte
 	var head http.Header
 	start := func() int64 { return 0 }
-	err = r.insist(ctx, start, func(p *patience) (err error) {
-		body, head, err = r.get(ctx, p, most)
-		return err
+	err = r.insist(ctx, start, func(p *patience) error {
+		return r.exchange(ctx, p, func(*http.Request) {}, func(resp *http.Response, arriving io.Reader) (err error) {
+			switch {
+			case resp.StatusCode != http.StatusOK:
+				return refusal(resp)
+			case encoding(resp) != "":
+				return fmt.Errorf("%w: Content-Encoding %s", ErrResponse, quoted(encoding(resp)))
+			}
+			head = resp.Header
+			body, err = io.ReadAll(io.LimitReader(arriving, most+1))
+			if int64(len(body)) > most {
+				return fmt.Errorf("%w: more than %d bytes", ErrResponse, most)
+			}
+			return err
+		})
 	})
 	return body, head, err
-}
-
-// get asks once.
-func (r *Reader) get(ctx context.Context, p *patience, most int64) (all []byte, head http.Header, err error) {
-	err = r.exchange(ctx, p, func(*http.Request) {}, func(resp *http.Response, body io.Reader) error {
-		switch {
-		case resp.StatusCode != http.StatusOK:
-			return refusal(resp)
-		case encoding(resp) != "":
-			return fmt.Errorf("%w: Content-Encoding %s", ErrResponse, quoted(encoding(resp)))
-		}
-		head = resp.Header
-		all, err = io.ReadAll(io.LimitReader(body, most+1))
-		if int64(len(all)) > most {
-			return fmt.Errorf("%w: more than %d bytes", ErrResponse, most)
-		}
-		return err
-	})
-	return all, head, err
 }

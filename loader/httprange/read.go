@@ -33,16 +33,12 @@ func (r *Reader) ReadAtContext(ctx context.Context, p []byte, off int64) (int, e
 // must be in the file. One request serves several buffers; long runs are asked for in several
 // pieces at once. After an error the buffers hold anything.
 func (r *Reader) ReadVector(ctx context.Context, bufs [][]byte, off int64) error {
-	total := int64(0)
-	for _, b := range bufs {
-		total += int64(len(b))
-	}
-	if off < 0 || off > r.size || total > r.size-off {
-		return r.wrap(off, fmt.Errorf("%d bytes leave the file of %d: %w", total, r.size, io.ErrUnexpectedEOF))
+	rest := newVector(bufs)
+	if off < 0 || off > r.size || rest.n > r.size-off {
+		return r.wrap(off, fmt.Errorf("%d bytes leave the file of %d: %w", rest.n, r.size, io.ErrUnexpectedEOF))
 	}
 	ctx, cancel := r.during(ctx)
 	defer cancel(nil)
-	rest := newVector(bufs)
 	start := off
 	off += rest.take(r.prefix[min(off, int64(len(r.prefix))):])
 	pieces := parallel.Group{Stop: func() { cancel(nil) }}
@@ -111,10 +107,7 @@ func newVector(bufs [][]byte) *vector {
 	return v
 }
 
-// next returns the memory that comes next, in one piece.
-func (v *vector) next() []byte { return v.bufs[0] }
-
-// advance says that n bytes of next are filled.
+// advance says that the first n bytes of the first buffer are filled.
 func (v *vector) advance(n int) {
 	v.n -= int64(n)
 	if v.bufs[0] = v.bufs[0][n:]; len(v.bufs[0]) == 0 {
@@ -125,7 +118,7 @@ func (v *vector) advance(n int) {
 // take fills as much as b has.
 func (v *vector) take(b []byte) (taken int64) {
 	for v.n > 0 && len(b) > 0 {
-		n := copy(v.next(), b)
+		n := copy(v.bufs[0], b)
 		v.advance(n)
 		b = b[n:]
 		taken += int64(n)
@@ -137,8 +130,7 @@ func (v *vector) take(b []byte) (taken int64) {
 func (v *vector) split(n int64) *vector {
 	front := &vector{}
 	for v.n > 0 && front.n < n {
-		b := v.next()
-		b = b[:min(int64(len(b)), n-front.n)]
+		b := v.bufs[0][:min(int64(len(v.bufs[0])), n-front.n)]
 		front.bufs = append(front.bufs, b)
 		front.n += int64(len(b))
 		v.advance(len(b))

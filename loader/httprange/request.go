@@ -147,8 +147,7 @@ func (a arriving) Read(b []byte) (int, error) {
 // receive reads n bytes into v.
 func receive(body io.Reader, v *vector, n int64) error {
 	for n > 0 {
-		b := v.next()
-		got, err := body.Read(b[:min(int64(len(b)), n)])
+		got, err := body.Read(v.bufs[0][:min(int64(len(v.bufs[0])), n)])
 		v.advance(got)
 		n -= int64(got)
 		switch {

@@ -55,8 +55,10 @@ func (r *Reader) insist(ctx context.Context, at func() int64, try func(*patience
 		if !passing(err) || p.requests >= r.opts.Attempts || pause >= p.left() {
 			return r.wrap(at(), err)
 		}
-		if err := sleep(ctx, pause); err != nil {
-			return err
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
 }
@@ -107,17 +109,6 @@ func (r *Reader) pause(requests int, err error) time.Duration {
 	return max(pause, retryAfter(err))
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // queue lets so many requests run at once, of a reader and its siblings.
 type queue struct {
 	places chan struct{}
@@ -136,14 +127,12 @@ func (q *queue) moved() { q.last.Store(int64(time.Since(q.born))) }
 func (q *queue) enter(ctx context.Context, timeout time.Duration) (since time.Time, err error) {
 	since = time.Now()
 	for {
-		end := time.NewTimer(time.Until(since.Add(timeout)))
-		defer end.Stop()
 		select {
 		case q.places <- struct{}{}:
 			return q.later(since), nil
 		case <-ctx.Done():
 			return since, context.Cause(ctx)
-		case <-end.C:
+		case <-time.After(time.Until(since.Add(timeout))):
 		}
 		last := q.later(since)
 		if last.Equal(since) {

@@ -163,7 +163,13 @@ func (t Tensor) Check(lo, hi uint64, read func(n uint64) error) error {
 
 // decode expands block i into dst, which takes all that it yields.
 func (p *piece) decode(sc *scratch, dst []byte, i uint64) error {
-	return p.table.decode(&sc.decoder, dst, p.stored, p.lo, i)
+	off, size := p.table.Span(i, i+1)
+	base, _ := p.table.Span(p.lo, p.lo)
+	src := p.stored[off-base:][lz4block.LengthBytes:size]
+	if sc.decoder.Decode(dst, src) {
+		return nil
+	}
+	return p.table.Errorf(i, off, layout.ErrInvalid, "no LZ4 block of %d bytes that yields %d", len(src), len(dst))
 }
 
 // block returns what block i yields, in sc and until sc is used again.

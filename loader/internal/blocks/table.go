@@ -144,18 +144,6 @@ func (t *Table) step(read Reader) error {
 	return nil
 }
 
-// decode expands block i, which is known, into dst, of Yield(i) bytes. b has the stored bytes
-// from the start of block lo on.
-func (t *Table) decode(d *lz4block.Decoder, dst, b []byte, lo, i uint64) error {
-	starts := *t.starts.Load()
-	base, at, end := starts[lo], starts[i], starts[i+1]
-	src := b[at-base+lz4block.LengthBytes : end-base]
-	if d.Decode(dst, src) {
-		return nil
-	}
-	return t.Errorf(i, at, layout.ErrInvalid, "no LZ4 block of %d bytes that yields %d", len(src), len(dst))
-}
-
 // Empty checks that a tensor without elements has no blocks.
 func (t *Table) Empty() error {
 	if t.raw == 0 && t.stored > 0 {

@@ -84,12 +84,11 @@ func TestTable(t *testing.T) {
 	if off, n := table.Span(0, 3); off != 0 || n != uint64(len(stored)) {
 		t.Errorf("all blocks: %d bytes at %d", n, off)
 	}
-	var decoder lz4block.Decoder
 	for lo := range uint64(3) {
 		off, n := table.Span(lo, 3)
 		for i := lo; i < 3; i++ {
 			dst := make([]byte, table.Yield(i))
-			if err := table.decode(&decoder, dst, stored[off:off+n], lo, i); err != nil || !bytes.Equal(dst, raw[i*Size:][:len(dst)]) {
+			if err := (&piece{table: table, lo: lo, stored: stored[off : off+n]}).decode(new(scratch), dst, i); err != nil || !bytes.Equal(dst, raw[i*Size:][:len(dst)]) {
 				t.Errorf("block %d of those from %d on: %v", i, lo, err)
 			}
 		}
@@ -191,7 +190,7 @@ func TestTableDecodeRefuses(t *testing.T) {
 	if err := table.Reach(t.Context(), 1, reader(stored)); err != nil {
 		t.Fatal(err)
 	}
-	err := table.decode(new(lz4block.Decoder), make([]byte, 49), stored, 0, 0)
+	err := (&piece{table: table, stored: stored}).decode(new(scratch), make([]byte, 49), 0)
 	var fe *layout.FormatError
 	if !errors.As(err, &fe) || fe.Offset != offset || !strings.Contains(fe.Reason, "block 0 of 1: no LZ4 block of 52 bytes that yields 49") {
 		t.Error(err)

@@ -130,9 +130,9 @@ func (c *Cache) Get(ctx context.Context, key Key, pins *Pins, fill func(context.
 	}
 	select {
 	case <-e.done:
-		filler.Wait() // panics if the fill has
-		if e.err != nil {
-			c.letGo(e, pins)
+		filler.Wait()     // panics if the fill has
+		if e.err != nil { // a lease that tries again and again must not gather what failed
+			c.leave(e, pins)
 		}
 		return e.buf, e.err
 	case <-ctx.Done():
@@ -273,17 +273,6 @@ func (c *Cache) pin(e *entry, pins *Pins) {
 	e.pins++
 }
 
-// letGo unpins an entry that could not be filled: a lease that tries again and again must not
-// gather what failed.
-func (c *Cache) letGo(e *entry, pins *Pins) {
-	if pins == nil {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(pins.entries, e)
-}
-
 // Unpin lets go of everything that pins holds.
 func (c *Cache) Unpin(pins *Pins) {
 	c.mu.Lock()
@@ -299,10 +288,7 @@ func (c *Cache) Unpin(pins *Pins) {
 func (c *Cache) Forget(key Key, pins *Pins) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e, ok := c.entries[key]
-	if !ok {
-		return
-	}
+	e := c.entries[key]
 	if _, ok := pins.entries[e]; !ok {
 		return
 	}

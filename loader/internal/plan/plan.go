@@ -114,16 +114,13 @@ func (p *Plan) add(f File, s span, t Target) {
 	}
 }
 
-// padding returns how far tensors of f that count as neighbours may be apart: the padding that
-// files without a promise of alignment have, or the promised one, up to a page.
-func padding(f File) uint64 { return min(max(64, f.Align()), 4096) }
-
 // pieceFor returns the piece that off goes to: the last one, or a new one.
 func (p *Plan) pieceFor(f File, off uint64) *Piece {
 	if n := len(p.Pieces); n > 0 {
 		last := &p.Pieces[n-1]
 		end := last.Off + last.N
-		if last.File == f && off >= end && off-end < padding(f) && off-last.Off < p.most {
+		// Neighbours may be apart as far as files without a promise of alignment pad, or as promised, up to a page.
+		if last.File == f && off >= end && off-end < min(max(64, f.Align()), 4096) && off-last.Off < p.most {
 			return last
 		}
 	}

@@ -21,10 +21,8 @@ func (r *rate) wait(ctx context.Context, n uint64) error {
 		return context.Cause(ctx)
 	}
 	now := time.Now()
-	timer := time.NewTimer(r.reserve(now, n).Sub(now))
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(r.reserve(now, n).Sub(now)):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
