@@ -1,9 +1,6 @@
 package layout
 
-import (
-	"encoding/binary"
-	"math"
-)
+import "encoding/binary"
 
 // Cursor reads a part of a file from front to back, for formats whose fields have no fixed
 // place. It keeps its first error, and every read after that returns zero. A decoder reads the
@@ -142,12 +139,6 @@ func (c *Cursor) U64(field string) uint64 {
 
 // I32 reads an i32.
 func (c *Cursor) I32(field string) int32 { return int32(c.U32(field)) }
-
-// I64 reads an i64.
-func (c *Cursor) I64(field string) int64 { return int64(c.U64(field)) }
-
-// F32 reads a binary32.
-func (c *Cursor) F32(field string) float32 { return math.Float32frombits(c.U32(field)) }
 
 // fetch makes window hold at least n bytes.
 func (c *Cursor) fetch(field string, n uint64) bool {

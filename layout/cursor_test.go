@@ -40,11 +40,11 @@ func TestCursorReadsFields(t *testing.T) {
 	if v := c.I32("e"); v != -1 {
 		t.Errorf("I32 is %d", v)
 	}
-	if v := c.I64("f"); v != -1 {
-		t.Errorf("I64 is %d", v)
+	if v := c.U64("f"); v != math.MaxUint64 {
+		t.Errorf("U64 is %#x", v)
 	}
-	if v := c.F32("g"); v != 1 {
-		t.Errorf("F32 is %v", v)
+	if v := c.U32("g"); v != math.Float32bits(1) {
+		t.Errorf("U32 is %#x", v)
 	}
 	if at := c.Offset(); at != 33 {
 		t.Errorf("at %d after the numbers", at)

@@ -1,6 +1,9 @@
 package layout
 
-import "math"
+import (
+	"cmp"
+	"math"
+)
 
 // Limits caps what a decoder accepts, so that a hostile file costs no more than the
 // user allows. A nil *Limits, and every zero field, means the default named beside it.
@@ -30,21 +33,15 @@ func (l *Limits) WithDefaults() Limits {
 	if l == nil {
 		return defaultLimits
 	}
-	out := *l
-	for _, f := range []struct{ have, def *uint64 }{
-		{&out.HeaderBytes, &defaultLimits.HeaderBytes},
-		{&out.Tensors, &defaultLimits.Tensors},
-		{&out.NameBytes, &defaultLimits.NameBytes},
-		{&out.Rank, &defaultLimits.Rank},
-		{&out.Depth, &defaultLimits.Depth},
-		{&out.Argon2KiB, &defaultLimits.Argon2KiB},
-	} {
-		if *f.have == 0 {
-			*f.have = *f.def
-		}
+	d := &defaultLimits
+	return Limits{
+		HeaderBytes: cmp.Or(l.HeaderBytes, d.HeaderBytes),
+		Tensors:     min(cmp.Or(l.Tensors, d.Tensors), math.MaxInt32), // Names has 32 bits for an index
+		NameBytes:   cmp.Or(l.NameBytes, d.NameBytes),
+		Rank:        cmp.Or(l.Rank, d.Rank),
+		Depth:       cmp.Or(l.Depth, d.Depth),
+		Argon2KiB:   cmp.Or(l.Argon2KiB, d.Argon2KiB),
 	}
-	out.Tensors = min(out.Tensors, math.MaxInt32) // Names has 32 bits for an index
-	return out
 }
 
 // TooDense reports whether n records leave each of them fewer than each of a file's bytes. The

@@ -72,11 +72,7 @@ func main() {
 	r, err := newRunner(*corpus, *match)
 	if err == nil && !*total {
 		r.length, r.limit, r.workers = *length, limit, strconv.Itoa(*workers)
-		if *once {
-			err = r.once(ctx)
-		} else {
-			err = r.run(ctx, *cpu, *wall)
-		}
+		err = r.run(ctx, *cpu, *wall, *once)
 	}
 	if r != nil {
 		r.print(os.Stdout)
@@ -204,12 +200,18 @@ func (t *target) add(turn turn) {
 	}
 }
 
-// run gives turns to targets until the time is over. The target with the least CPU time is next.
-func (r *runner) run(ctx context.Context, cpu, wall time.Duration) error {
+// run gives turns to targets until the time is over. The target with the least CPU time is next. Or it gives one
+// turn to each.
+func (r *runner) run(ctx context.Context, cpu, wall time.Duration, once bool) error {
 	start, findings := time.Now(), 0
 	var used time.Duration
-	for used < cpu && (wall == 0 || time.Since(start) < wall) && ctx.Err() == nil {
-		next := slices.MinFunc(r.targets, func(a, b *target) int { return cmp.Compare(a.cpu, b.cpu) })
+	for i := 0; once && i < len(r.targets) || !once && used < cpu && (wall == 0 || time.Since(start) < wall) && ctx.Err() == nil; i++ {
+		next := r.targets[i%len(r.targets)]
+		if !once {
+			next = slices.MinFunc(r.targets, func(a, b *target) int { return cmp.Compare(a.cpu, b.cpu) })
+		} else if err := ctx.Err(); err != nil {
+			return err
+		}
 		before := *next
 		if err := r.take(ctx, next); err != nil {
 			return err
@@ -217,26 +219,6 @@ func (r *runner) run(ctx context.Context, cpu, wall time.Duration) error {
 		used += next.cpu - before.cpu
 		findings += next.findings - before.findings
 	}
-	return r.found(findings)
-}
-
-// once gives one turn to each target.
-func (r *runner) once(ctx context.Context) error {
-	findings := 0
-	for _, next := range r.targets {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		before := next.findings
-		if err := r.take(ctx, next); err != nil {
-			return err
-		}
-		findings += next.findings - before
-	}
-	return r.found(findings)
-}
-
-func (r *runner) found(findings int) error {
 	if findings == 0 {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -109,12 +110,9 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 			refuse(w, http.StatusNotFound, "RevisionNotFound")
 			return
 		}
-		type sibling struct {
-			Name string `json:"rfilename"`
-		}
-		var siblings []sibling
+		var siblings []map[string]string
 		for _, name := range h.names() {
-			siblings = append(siblings, sibling{name})
+			siblings = append(siblings, map[string]string{"rfilename": name})
 		}
 		json.NewEncoder(w).Encode(map[string]any{"id": h.Repo, "sha": h.Commit, "siblings": siblings, "private": false, "tags": []string{}, "downloads": 0, "likes": 0})
 	case strings.HasPrefix(r.URL.Path, api+"/tree/"+h.Commit):
@@ -127,13 +125,7 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (h *Hub) names() (names []string) {
-	for name := range h.Files {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
+func (h *Hub) names() []string { return slices.Sorted(maps.Keys(h.Files)) }
 
 // list answers with a page of the tree.
 func (h *Hub) list(w http.ResponseWriter, r *http.Request) {

@@ -172,6 +172,5 @@ func CountingInts(t testing.TB, shape []int) (path string) {
 	for i := range uint32(n) {
 		data = binary.LittleEndian.AppendUint32(data, i)
 	}
-	dims, _ := json.Marshal(append([]int{}, shape...))
-	return WriteSafeTensors(t, fmt.Sprintf(`{"x":{"dtype":"I32","shape":%s,"data_offsets":[0,%d]}}`, dims, 4*n), data...)
+	return Write(t, "model.safetensors", SafeTensors(Tensor{"x", layout.I32, shape, data}))
 }

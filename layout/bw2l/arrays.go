@@ -22,7 +22,7 @@ func (d *decoder) layer(c *layout.Cursor) {
 	l := layer{arch: skip(c, "arch", c.U64("arch"))}
 	scaleAt := c.Offset()
 	if d.file.version == 1 {
-		l.quant = layout.Quant{Scale: c.F32("scale"), Zero: c.I64("offset")}
+		l.quant = layout.Quant{Scale: math.Float32frombits(c.U32("scale")), Zero: int64(c.U64("offset"))}
 	}
 	paramsAt := c.Offset()
 	n := d.count(c, "param_count", d.arrays.n, minArray(d.file.version))

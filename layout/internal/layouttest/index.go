@@ -39,7 +39,7 @@ func CheckIndex(t testing.TB, ix *layout.Index, data layout.Bytes) {
 		}
 		if s := (span{x.Offset, x.Stored, "tensor " + name}); !x.Alias {
 			spans = append(spans, s)
-		} else if !within(x.Offset, x.Stored, data) {
+		} else if !layout.Within(x.Offset, x.Stored, data.Size()) {
 			t.Errorf("%+v leaves the file of %d bytes", s, len(data))
 		}
 	}
@@ -49,7 +49,7 @@ func CheckIndex(t testing.TB, ix *layout.Index, data layout.Bytes) {
 func checkSpans(t testing.TB, spans []span, data layout.Bytes) {
 	t.Helper()
 	for _, s := range spans {
-		if !within(s.off, s.size, data) {
+		if !layout.Within(s.off, s.size, data.Size()) {
 			t.Errorf("%+v leaves the file of %d bytes", s, len(data))
 		}
 	}

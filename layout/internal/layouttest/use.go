@@ -59,7 +59,7 @@ func (x *Format[F]) ask(t testing.TB, f F, data layout.Bytes) *Answers {
 		x.WellFormed(t, data, err)
 	}
 	for _, s := range sums {
-		if !within(s.Offset, s.Size, data) || !within(s.At, 4, data) {
+		if !layout.Within(s.Offset, s.Size, data.Size()) || !layout.Within(s.At, 4, data.Size()) {
 			t.Errorf("checksum %+v of %d bytes", s, len(data))
 		}
 	}
@@ -177,9 +177,4 @@ func elements(f layout.File, data layout.Bytes, tensor *layout.Tensor) ([]byte, 
 	}
 	dst := make([]byte, tensor.Raw)
 	return dst, f.(layout.Unpacker).Unpack(data, tensor, dst)
-}
-
-func within(off, size uint64, data []byte) bool {
-	n := uint64(len(data))
-	return off <= n && size <= n-off
 }
