@@ -33,15 +33,14 @@ func (l *Limits) WithDefaults() Limits {
 	if l == nil {
 		return defaultLimits
 	}
-	d := &defaultLimits
-	return Limits{
-		HeaderBytes: cmp.Or(l.HeaderBytes, d.HeaderBytes),
-		Tensors:     min(cmp.Or(l.Tensors, d.Tensors), math.MaxInt32), // Names has 32 bits for an index
-		NameBytes:   cmp.Or(l.NameBytes, d.NameBytes),
-		Rank:        cmp.Or(l.Rank, d.Rank),
-		Depth:       cmp.Or(l.Depth, d.Depth),
-		Argon2KiB:   cmp.Or(l.Argon2KiB, d.Argon2KiB),
-	}
+	out, d := *l, &defaultLimits
+	out.HeaderBytes = cmp.Or(l.HeaderBytes, d.HeaderBytes)
+	out.Tensors = min(cmp.Or(l.Tensors, d.Tensors), math.MaxInt32) // Names has 32 bits for an index
+	out.NameBytes = cmp.Or(l.NameBytes, d.NameBytes)
+	out.Rank = cmp.Or(l.Rank, d.Rank)
+	out.Depth = cmp.Or(l.Depth, d.Depth)
+	out.Argon2KiB = cmp.Or(l.Argon2KiB, d.Argon2KiB)
+	return out
 }
 
 // TooDense reports whether n records leave each of them fewer than each of a file's bytes. The
