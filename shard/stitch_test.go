@@ -3,7 +3,6 @@ package shard_test
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -52,7 +51,7 @@ func stitch(t testing.TB, doc layout.Bytes, lim *layout.Limits, names ...[]strin
 	roster := m.Roster()
 	list = parts(t, m.Of, roster, names...)
 	table, err := shard.Stitch(m, roster, list, lim)
-	if fmt.Sprint(err) != fmt.Sprint(wantErr) || err == nil && !reflect.DeepEqual(table.Tensors, want.Tensors) {
+	if fmt.Sprint(err) != fmt.Sprint(wantErr) || err == nil && fmt.Sprint(table.Tensors) != fmt.Sprint(want.Tensors) {
 		t.Errorf("with a roster %v, %v; without %v, %v", table, err, want, wantErr)
 	}
 	for i, p := range list {

@@ -49,8 +49,8 @@ func (s *Scanner[T]) twice(k span, name T) {
 }
 
 // Names reads an object and returns its keys, and a number for the value of each. It takes memory for about so many at
-// first. read reads a value and returns its number. It is not asked again for a value that is written as the one before, so
-// ok is false if that would not have the same number. plain reports that no key has an escape.
+// first. read reads a value and returns its number. It is not asked again for a value that is written as the one before;
+// ok is false if that must be read. plain reports that no key has an escape.
 func Names(s *Scanner[[]byte], want string, about int, read func(name []byte) (number uint32, ok bool)) (names *layout.NameList, numbers []uint32, plain bool) {
 	before := *s
 	names, numbers, plain = &layout.NameList{Text: slices.Clip(s.text), Spans: make([]layout.Span, 0, about)}, make([]uint32, 0, about), true
