@@ -13,7 +13,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -113,5 +115,47 @@ func TestCircleOf(t *testing.T) {
 	c := circleOf(map[string][]string{"a": {"b"}, "b": {"c"}, "c": {"b"}})
 	if slices.Sort(c); !slices.Equal(c, []string{"b", "c"}) {
 		t.Error(c)
+	}
+}
+
+// TestSequential holds the packages that the race detector leaves out to what the Makefile says of them: they start
+// no goroutine, not even by package parallel.
+func TestSequential(t *testing.T) {
+	root := filepath.Join("..", "..")
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`(?m)^SEQUENTIAL = (.*)$`).FindSubmatch(makefile)
+	if line == nil {
+		t.Fatal("the Makefile has no SEQUENTIAL")
+	}
+	left := regexp.MustCompile("^(" + string(line[1]) + ")$")
+	packages := 0
+	err = filepath.WalkDir(root, func(file string, d os.DirEntry, err error) error {
+		name := strings.TrimPrefix(filepath.ToSlash(filepath.Dir(file)), "../../")
+		if err != nil || filepath.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go") || !left.MatchString(name) {
+			return err
+		}
+		packages++
+		code, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		for _, imported := range code.Imports {
+			if strings.HasSuffix(imported.Path.Value, `/internal/parallel"`) {
+				t.Errorf("%s has workers of package parallel", file)
+			}
+		}
+		ast.Inspect(code, func(n ast.Node) bool {
+			if _, ok := n.(*ast.GoStmt); ok {
+				t.Errorf("%s starts a goroutine", file)
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil || packages == 0 {
+		t.Error(packages, err)
 	}
 }
