@@ -95,6 +95,7 @@ peers-values: ## hold dequant against ggml's C, 10 million random blocks a type
 outside: ## hold conversions and signatures against Python's packages, those that are there (what to install: testdata/outside)
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && $(GO) build -o "$$dir/tensormap" ./cmd/tensormap && \
 		$(PYTHON) testdata/outside/check_quantized.py "$$dir/tensormap" && \
+		$(PYTHON) testdata/outside/check_recipes.py "$$dir/tensormap" && \
 		$(PYTHON) testdata/outside/check_conversions.py "$$dir/tensormap" && \
 		$(PYTHON) testdata/outside/check_signatures.py "$$dir/tensormap"
 

@@ -81,7 +81,7 @@
 //	tokenizer.ggml.tokens      vocab
 //	general.file_type          the recipe or type asked for, else the type that most elements of
 //	                           matrices have; also for a GGUF source with tensors that are re-encoded
-//	general.quantization_version   2, if blocks are there
+//	general.quantization_version   2, if blocks are there or Options.DType is given
 //
 // Names of tensors stay as they are. llama.cpp reads those of its own converter only; the mapping from
 // Hugging Face's names depends on the architecture, and is not guessed.

@@ -181,7 +181,7 @@ func (p *Plan) setFileType(out *layout.Metadata) {
 	} else if ftype, ok := fileTypeOf(elements); ok {
 		out.Set(keyFileType, ftype)
 	}
-	if _, there := out.Get(keyQuantization); quantized && !there {
+	if _, there := out.Get(keyQuantization); (quantized || p.opts.DType != layout.Invalid) && !there {
 		out.Set(keyQuantization, uint32(2)) // GGML_QNT_VERSION (ggml.h)
 	}
 }

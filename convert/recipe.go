@@ -391,19 +391,21 @@ func (p *Plan) typeFor(t *Tensor) (d layout.DType, fallback string) {
 	default:
 		d = p.opts.DType
 	}
-	if len(t.Shape) == 0 || d.BlockElems() != 256 {
+	n := d.BlockElems()
+	if len(t.Shape) == 0 || t.Shape[len(t.Shape)-1]%n == 0 {
 		return d, ""
 	}
 	row := t.Shape[len(t.Shape)-1]
-	instead, ok := fallbacks[d]
-	if row%256 == 0 || !ok {
-		return d, ""
-	}
-	why := fmt.Sprintf("rows no multiple of 256, as %v wants", d)
-	if row%32 != 0 {
+	why := fmt.Sprintf("rows no multiple of %d, as %v wants", n, d)
+	switch instead, ok := fallbacks[d]; {
+	case ok && row%32 == 0:
+		return instead, why
+	case ok:
 		return layout.F16, why + ", nor of 32"
+	case p.chooser != nil:
+		return layout.F16, why
 	}
-	return instead, why
+	return d, "" // and it stays
 }
 
 // method names how the model is quantized; "" if nothing is re-encoded.

@@ -304,13 +304,16 @@ func TestRecipeNames(t *testing.T) {
 // TestHalvesInGGUF: F16 and BF16 leave the F32 tensors alone that llama.cpp leaves alone, and --type falls back as a recipe does.
 func TestHalvesInGGUF(t *testing.T) {
 	m := openBytes(t, apr2File(t, nil, counting("blk.0.attn_norm.weight", layout.F32, 256), counting("blk.0.ffn_up.bias", layout.BF16, 256),
-		counting("blk.0.ffn_up.weight", layout.F32, 2, 288), counting("blk.0.ssm_conv1d.weight", layout.F32, 2, 256)))
+		counting("blk.0.ffn_up.weight", layout.F32, 2, 288), counting("blk.0.ssm_conv1d.weight", layout.F32, 2, 256), counting("blk.0.odd.weight", layout.F32, 2, 40)))
 	for _, c := range []struct {
 		out  string
 		opts convert.Options
 		want []layout.DType
 	}{
 		{"x.gguf", convert.Options{DType: layout.F16}, []layout.DType{layout.F32, layout.F16, layout.F16, layout.F32}},
+		{"x.gguf", convert.Options{Recipe: "q8_0"}, []layout.DType{layout.F32, layout.BF16, layout.Q8_0, layout.F32, layout.F16}},
+		{"x.gguf", convert.Options{Recipe: "q4_k_m"}, []layout.DType{layout.F32, layout.BF16, layout.Q5_0, layout.F32, layout.F16}},
+		{"x.gguf", convert.Options{DType: layout.Q8_0}, []layout.DType{layout.F32, layout.BF16, layout.Q8_0, layout.F32, layout.F32}},
 		{"x.gguf", convert.Options{DType: layout.F16, All: true}, []layout.DType{layout.F16, layout.F16, layout.F16, layout.F16}},
 		{"x.gguf", convert.Options{DType: layout.BF16}, []layout.DType{layout.F32, layout.BF16, layout.BF16, layout.F32}},
 		{"x.apr", convert.Options{DType: layout.F16}, []layout.DType{layout.F16, layout.F16, layout.F16, layout.F16}},

@@ -35,7 +35,7 @@ values were beyond the new type's range, and how many became 0.
 q4_k_m, q5_k_m and the like are llama.cpp's recipes: most matrices get one type, those that count
 more get a better one, by their names (ggml's or Hugging Face's) and layers. In GGUF its names of types
 are recipes too: with q4_0 the output matrix becomes Q6_K, and q4_k is q4_k_m. mxfp4_moe takes MXFP4 for experts. Rows that are no
-multiple of 256 get the types of blocks of 32 that llama.cpp takes instead. --type GLOB=TYPE says the
+multiple of 256 get the types of blocks of 32 that llama.cpp takes instead, and those that are none of 32 get F16. --type GLOB=TYPE says the
 type of tensors whose names match, and may be given more than once; the first that matches counts.
 --dry-run prints them all. --imatrix takes an importance matrix in llama.cpp's GGUF form, not the older .dat: errors then
 count as much as a column matters. Its names are the tensors'.
