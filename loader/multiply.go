@@ -25,7 +25,7 @@ import (
 //
 // All cores take part if the matrix is large. Memory is taken for the prepared x, and for a few
 // rows where they are not in memory as stored. It is used again: after the first call nothing is
-// allocated for a tensor of a local file, or from afar once its bytes are kept here. What is decrypted does allocate.
+// allocated for a tensor of a local file, or from afar once its bytes are kept here. Decrypting allocates.
 // Nothing is cached but a tensor that can only be unpacked as a
 // whole (layout.Encoding.Packed), which a lease pins. The call ends with ctx, and with the
 // context of the tensor's lease. After an error dst's contents are unspecified. A NaN or an infinity in x is
