@@ -35,7 +35,10 @@ func TestOpenDirectory(t *testing.T) {
 		{"one beside hidden ones", map[string][]byte{"a.safetensors": one, "._a.safetensors": nil, ".safetensors": nil}, "a.safetensors", ""},
 		{"a damaged file", map[string][]byte{"a.gguf": []byte("GGUF")}, "", "a.gguf: gguf: "},
 		{"nothing", nil, "", "is a directory with no model in it, that is, no file called *.apr, "},
-		{"nothing known", map[string][]byte{"pytorch_model.bin": one, "config.json": index}, "", "is a directory with no model in it"},
+		{"nothing known", map[string][]byte{"model.onnx": one, "config.json": index, "merges.bin": nil}, "", "*.safetensors, *.tsm"},
+		{"a pickle", map[string][]byte{"pytorch_model.bin": one, "config.json": index}, "", "is a directory with no model in it, that is, no file called *.apr, *.april, *.bw2l, *.gguf, *.safetensors, *.tsm, " +
+			"but pickles, which may run programs when they are read and are not opened here: pytorch_model.bin; use the model's SafeTensors or GGUF"},
+		{"pickles", map[string][]byte{"pytorch_model-00001-of-00002.bin": nil, "last.ckpt": nil, "b.PT": nil, ".c.pth": nil}, "", ": b.PT, last.ckpt, pytorch_model-00001-of-00002.bin; use"},
 		{"two", map[string][]byte{"a.gguf": nil, "b.gguf": nil}, "", "with 2 models in it, to be opened by their own paths: a.gguf, b.gguf"},
 		{"many", map[string][]byte{"a.gguf": nil, "b.gguf": nil, "c.gguf": nil, "d.gguf": nil, "e.gguf": nil}, "", "with 5 models in it, to be opened by their own paths: a.gguf, b.gguf, c.gguf, d.gguf, …"},
 		{"two called model", map[string][]byte{"model.safetensors": one, "model.gguf": nil}, "", "with 2 models in it"},

@@ -24,6 +24,7 @@ import (
 	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/loader/httprange"
 	"github.com/tensormap/tensormap/remote"
+	"github.com/tensormap/tensormap/shard"
 )
 
 // shardBytes is the data of each shard of sharded.
@@ -94,6 +95,15 @@ func count(requests []hubtest.Request) (api, files, cdn int, sent int64) {
 		}
 	}
 	return api, files, cdn, sent
+}
+
+// A repository of nothing but pickles says what it has, and what to use instead.
+func TestPickles(t *testing.T) {
+	hubtest.New(t, map[string][]byte{"pytorch_model.bin": make([]byte, 2000), "config.json": []byte("{}")})
+	_, err := remote.Open(t.Context(), "hf://org/model", nil)
+	if !errors.Is(err, shard.ErrNoModel) || !strings.Contains(err.Error(), "pickles, which may run programs") || !strings.Contains(err.Error(), ": pytorch_model.bin; use") {
+		t.Error(err)
+	}
 }
 
 func TestOpenCosts(t *testing.T) {

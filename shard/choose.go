@@ -34,13 +34,26 @@ func Choose(files []string, manifestOf func(name string) *manifest.File) (string
 	}
 	switch {
 	case len(names) == 0:
-		return "", fmt.Errorf("%w, that is, no file called *%s", ErrNoModel, strings.Join(suffixes, ", *"))
+		return "", fmt.Errorf("%w, that is, no file called *%s%s", ErrNoModel, strings.Join(suffixes, ", *"), pickled(files))
 	case !slices.ContainsFunc(names, func(name string) bool { return !IsPart(name) }):
 		return "", fmt.Errorf("shards in it, but without the manifest or index that leads to all of them: %s", Few(names))
 	case len(names) > 1:
 		return "", fmt.Errorf("%d models in it, to be opened by their own paths: %s", len(names), Few(names))
 	}
 	return names[0], nil
+}
+
+// pickled says of files that PyTorch wrote what to use instead. Without any it is empty.
+func pickled(files []string) string {
+	names := slices.DeleteFunc(slices.Clone(files), func(name string) bool {
+		pickle := suffix(name) == ".bin" && strings.Contains(name, "model") || slices.Contains([]string{".pt", ".pth", ".ckpt"}, suffix(name))
+		return !pickle || name[0] == '.'
+	})
+	if len(names) == 0 {
+		return ""
+	}
+	return ", but pickles, which may run programs when they are read and are not opened here: " + Few(names) +
+		"; use the model's SafeTensors or GGUF, or write it as SafeTensors with the Python that reads it"
 }
 
 // Few lists the first of the names, for a message.

@@ -64,9 +64,7 @@ func main() {
 	case *differential:
 		err = (&judge{w: os.Stdout, expanders: expanders, blocks: *count, seed: *seed}).all(types)
 	default:
-		if !strings.Contains(cFlags(), "-O3 -march=native") {
-			fmt.Println("note: not a fair race; ggml wants CGO_CFLAGS=\"-O3 -march=native\"")
-		}
+		fmt.Print(unfair(setting))
 		runtime.LockOSThread()
 		r := race{sizes: sizes, rounds: *rounds, wait: time.Millisecond}
 		if !*quantize {
@@ -93,7 +91,7 @@ func printSetting(w io.Writer) {
 	fmt.Fprintf(w, "%s %s/%s, GOMAXPROCS %d, GODEBUG=%q\n", runtime.Version(), runtime.GOOS, runtime.GOARCH,
 		runtime.GOMAXPROCS(0), os.Getenv("GODEBUG"))
 	fmt.Fprintf(w, "dequant: %s\n", strings.Join(dequant.Implementations(), ", "))
-	fmt.Fprintf(w, "ggml: %s %s, compiler %s, CGO_CFLAGS=%q\n", ggmlModule, versionOf(ggmlModule), ggmlCompiler(), cFlags())
+	fmt.Fprintf(w, "ggml: %s %s, compiler %s, CGO_CFLAGS=%q\n", ggmlModule, versionOf(ggmlModule), ggmlCompiler(), setting("CGO_CFLAGS"))
 	fmt.Fprintf(w, "gguf-parser-go: %s %s\n\n", parserModule, versionOf(parserModule))
 }
 
@@ -108,15 +106,27 @@ func versionOf(module string) string {
 	return "of unknown version"
 }
 
-func cFlags() string {
+// setting returns a setting of this program's build, or "".
+func setting(key string) string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {
-			if s.Key == "CGO_CFLAGS" {
+			if s.Key == key {
 				return s.Value
 			}
 		}
 	}
 	return ""
+}
+
+// unfair returns a line that says why figures may do ggml wrong, or "". setting returns settings of the build.
+func unfair(setting func(key string) string) string {
+	switch {
+	case strings.Contains(setting("CGO_CFLAGS"), "-O3 -march=native"):
+		return ""
+	case setting("-trimpath") == "true": // cmd/go then leaves flags of C out, which may have paths
+		return "note: built with -trimpath, which records no CGO_CFLAGS: nobody knows if the race is fair; build with GOFLAGS=-trimpath=false\n"
+	}
+	return "note: not a fair race; ggml wants CGO_CFLAGS=\"-O3 -march=native\"\n"
 }
 
 // A typeSet is a flag that names types; none means all.

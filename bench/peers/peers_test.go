@@ -159,3 +159,21 @@ func TestGolden(t *testing.T) {
 		}
 	}
 }
+
+// TestUnfair says why, and nothing of a fair race.
+func TestUnfair(t *testing.T) {
+	for _, test := range []struct {
+		settings map[string]string
+		says     string
+	}{
+		{map[string]string{"CGO_CFLAGS": "-O3 -march=native -ffp-contract=off"}, ""},
+		{map[string]string{"CGO_CFLAGS": "-O2"}, "not a fair race; ggml wants CGO_CFLAGS"},
+		{nil, "not a fair race"},
+		{map[string]string{"-trimpath": "true"}, "built with -trimpath, which records no CGO_CFLAGS"},
+	} {
+		got := unfair(func(key string) string { return test.settings[key] })
+		if !strings.Contains(got, test.says) || (got == "") != (test.says == "") {
+			t.Errorf("%v: %q, want %q", test.settings, got, test.says)
+		}
+	}
+}

@@ -62,8 +62,8 @@ func (o *opener) openWith(ctx context.Context, name string, opts loader.Options)
 			return nil, err
 		}
 		m, err := loader.Open(name, opts)
-		if errors.Is(err, fs.ErrNotExist) && strings.Contains(name, "://") {
-			err = fmt.Errorf("%w; addresses begin with %s://", err, strings.Join(schemes, "://, "))
+		if errors.Is(err, fs.ErrNotExist) {
+			err = hinted(err, name)
 		}
 		return m, err
 	})
@@ -114,6 +114,22 @@ func (o *opener) remote(opts *loader.Options) (*remote.Options, error) {
 
 // schemes are what addresses begin with.
 var schemes = []string{"hf", "oci", "ollama", "s3", "https", "http", "file"}
+
+// hinted adds to err, that there is no file called name, what may have been meant.
+func hinted(err error, name string) error {
+	scheme, rest, ok := strings.Cut(name, ":")
+	switch {
+	case !ok:
+		return err
+	case strings.HasPrefix(rest, "//"):
+		return fmt.Errorf("%w; addresses begin with %s://", err, strings.Join(schemes, "://, "))
+	case !slices.Contains(schemes, strings.ToLower(scheme)):
+		return err
+	case !strings.EqualFold(scheme, "file"): // which has a path that may begin with a slash
+		rest = strings.TrimPrefix(rest, "/")
+	}
+	return fmt.Errorf("%w; an address has two slashes: %s", err, called(scheme+"://"+rest))
+}
 
 func isAddress(name string) bool {
 	scheme, _, ok := strings.Cut(name, "://")

@@ -166,6 +166,12 @@ func TestAddressErrors(t *testing.T) {
 	tensormap("inspect", s.URL+"/README.md?secret").failsWith(t, "tensormap: "+s.URL+"/README.md: unknown: offset 0: ")
 	tensormap("inspect", "http://").failsWith(t, "not an http or https address")
 	tensormap("inspect", "https://[::1/secret").failsWith(t, "not an address")
+	for typed, meant := range map[string]string{"hf:/org/name": "hf://org/name", "OCI:host/repo": "oci://host/repo", "https:/h/x?secret": "https://h/x", "file:/none/x": "file:///none/x"} {
+		tensormap("inspect", typed).failsWith(t, typed+": ", "; an address has two slashes: "+meant+"\n")
+	}
+	if r := tensormap("inspect", "none:/x"); strings.Contains(r.stderr, "slashes") {
+		t.Errorf("%s", r.stderr)
+	}
 	tensormap("inspect", "ftp://bucket/model.gguf").failsWith(t, "ftp://bucket/model.gguf: ", "; addresses begin with hf://, oci://, ")
 	fixture := s.URL + "/apr2/tiny.apr"
 	name := parseInspection(t, fixture).Tensors[0].Name

@@ -122,6 +122,19 @@ const (
 	Blocks                // values of the tensor's own type
 )
 
+var codes = [...]string{"unsigned", "int8", "int8/127", "e4m3", "e5m2", "e2m1", "e2m1 without -0", "nf4", "fp4", "blocks"}
+
+// String returns a name of the kind of codes.
+func (c Code) String() string { return nameOf(codes[:], "Code", uint8(c)) }
+
+// nameOf returns the name of a value of a type, or its number.
+func nameOf(names []string, of string, v uint8) string {
+	if int(v) >= len(names) {
+		return fmt.Sprintf("%s(%d)", of, v)
+	}
+	return names[v]
+}
+
 // Packing says where the codes of a matrix are.
 type Packing uint8
 
@@ -135,6 +148,11 @@ const (
 	PackPlanes                  // PackGPTQ with 32 codes in bit planes
 	PackWords                   // row after row, words of 32 bits with unused upper bits
 )
+
+var packings = [...]string{"rows", "gptq", "awq", "slabs", "low slabs", "planes", "words"}
+
+// String returns a name of the packing.
+func (p Packing) String() string { return nameOf(packings[:], "Packing", uint8(p)) }
 
 // Grid says how scales or offsets are stored.
 type Grid uint8
@@ -152,6 +170,11 @@ const (
 	PackedAlong              // words that hold consecutive rows, one for every group of columns
 )
 
+var grids = [...]string{"none", "direct", "transposed", "nested", "packed awq", "packed gptq", "packed planes", "packed rows", "packed along"}
+
+// String returns a name of the kind of grid.
+func (g Grid) String() string { return nameOf(grids[:], "Grid", uint8(g)) }
+
 // Global says what a scale of scales does to the scales.
 type Global uint8
 
@@ -161,6 +184,11 @@ const (
 	Multiplies
 	Divides
 )
+
+var globals = [...]string{"none", "multiplies", "divides"}
+
+// String returns a name of what the scale of scales does.
+func (g Global) String() string { return nameOf(globals[:], "Global", uint8(g)) }
 
 // Role is what a part is to its weight.
 type Role uint8
@@ -186,12 +214,7 @@ const (
 var roles = [...]string{"codes", "scale", "zero_point", "bias", "global_scale", "g_idx", "shape", "quant_map", "nested_scale", "nested_map", "quant_state", "format", "input_scale", "setting"}
 
 // String returns the role's name as inspect prints it.
-func (r Role) String() string {
-	if int(r) >= len(roles) {
-		return fmt.Sprintf("Role(%d)", uint8(r))
-	}
-	return roles[r]
-}
+func (r Role) String() string { return nameOf(roles[:], "Role", uint8(r)) }
 
 // MarshalText returns what String does.
 func (r Role) MarshalText() ([]byte, error) { return []byte(r.String()), nil }

@@ -428,3 +428,37 @@ func TestZeroPointsLessOne(t *testing.T) {
 		t.Errorf("%v, %+v", w.Err, w.Form)
 	}
 }
+
+// TestNames has every value of a Form print as a name of its own.
+func TestNames(t *testing.T) {
+	form := scheme.Form{Scheme: scheme.GPTQ, Code: scheme.Unsigned, Pack: scheme.PackPlanes, Bits: 3, Scale: scheme.Transposed, Zero: scheme.PackedPlanes, Global: scheme.Divides}
+	for _, want := range []string{"Code:unsigned", "Pack:planes", "Bits:3", "Scale:transposed", "Zero:packed planes", "Global:divides"} {
+		if got := fmt.Sprintf("%+v", form); !strings.Contains(got, want) {
+			t.Errorf("%s lacks %q", got, want)
+		}
+	}
+	named(t, scheme.Unsigned, scheme.Blocks)
+	named(t, scheme.PackRows, scheme.PackWords)
+	named(t, scheme.None, scheme.PackedAlong)
+	named(t, scheme.NoGlobal, scheme.Divides)
+	named(t, scheme.Codes, scheme.Setting)
+}
+
+// named checks that the values up to last have names of their own, and the next one its number.
+func named[T interface {
+	~uint8
+	String() string
+}](t *testing.T, first, last T) {
+	t.Helper()
+	seen := map[string]bool{}
+	for v := first; v <= last; v++ {
+		if s := v.String(); s == "" || seen[s] || strings.Contains(s, "(") {
+			t.Errorf("%T %d prints as %q", v, uint8(v), s)
+		} else {
+			seen[s] = true
+		}
+	}
+	if s := (last + 1).String(); !strings.HasSuffix(s, fmt.Sprintf("(%d)", uint8(last+1))) {
+		t.Errorf("%T %d prints as %q", last, uint8(last+1), s)
+	}
+}

@@ -39,6 +39,9 @@ func (r *Reader) wrap(off int64, err error) error {
 	return &fs.PathError{Op: "read", Path: r.name, Err: &Error{off, withoutAddress(err)}}
 }
 
+// wrapFirst does what wrap does, for the beginning of the file.
+func (r *Reader) wrapFirst(err error) error { return r.wrap(0, err) }
+
 // withoutAddress leaves out of err what a *url.Error says beside its reason: the address, with
 // all the secrets that may be in it.
 func withoutAddress(err error) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/url"
 )
@@ -21,8 +22,8 @@ func Get(ctx context.Context, address string, most int64, opts *Options) ([]byte
 	defer r.Close()
 	var body []byte
 	var head http.Header
-	start := func() int64 { return 0 }
-	err = r.insist(ctx, start, func(p *patience) error {
+	wrap := func(err error) error { return &fs.PathError{Op: "get", Path: r.name, Err: withoutAddress(err)} }
+	err = r.insist(ctx, wrap, func(p *patience) error {
 		return r.exchange(ctx, p, func(*http.Request) {}, func(resp *http.Response, arriving io.Reader) (err error) {
 			switch {
 			case resp.StatusCode != http.StatusOK:

@@ -47,6 +47,9 @@ func TestGet(t *testing.T) {
 	}
 	_, _, err = httprange.Get(t.Context(), s.URL+"/none", 12, opts)
 	status := new(httprange.StatusError)
+	if !strings.HasPrefix(err.Error(), "get "+s.URL+"/none: ") || strings.Contains(err.Error(), "offset") {
+		t.Errorf("%v: an answer of an API has no offset", err)
+	}
 	if !errors.As(err, &status) || !errors.Is(err, fs.ErrNotExist) || status.Header.Get("X-Error-Code") != "RepoNotFound" || strings.Contains(err.Error(), "hush") {
 		t.Error(err)
 	}

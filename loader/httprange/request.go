@@ -12,9 +12,8 @@ import (
 
 // readPrefix sends the first request, which learns all there is to know of the file.
 func (r *Reader) readPrefix(ctx context.Context) error {
-	start := func() int64 { return 0 }
 	most := r.opts.PrefixBytes
-	return r.insist(ctx, start, func(p *patience) error {
+	return r.insist(ctx, r.wrapFirst, func(p *patience) error {
 		r.known.Store(nil) // of an attempt that failed
 		return r.exchange(ctx, p, r.rangeOf(0, most), func(resp *http.Response, body io.Reader) error {
 			rng, whole := whole(resp, most)
@@ -36,8 +35,7 @@ func (r *Reader) readPrefix(ctx context.Context) error {
 
 // peek asks for the size and the version, and for no byte.
 func (r *Reader) peek(ctx context.Context) error {
-	start := func() int64 { return 0 }
-	return r.insist(ctx, start, func(p *patience) error {
+	return r.insist(ctx, r.wrapFirst, func(p *patience) error {
 		r.known.Store(nil)
 		head := func(req *http.Request) { req.Method = http.MethodHead }
 		return r.exchange(ctx, p, head, func(resp *http.Response, body io.Reader) error {

@@ -16,7 +16,8 @@ const leastProgress = 4 << 10
 func (r *Reader) fetch(ctx context.Context, v *vector, off int64) error {
 	end := off + v.n
 	at := func() int64 { return end - v.n }
-	return r.insist(ctx, at, func(p *patience) error {
+	wrap := func(err error) error { return r.wrap(at(), err) }
+	return r.insist(ctx, wrap, func(p *patience) error {
 		for v.n > 0 {
 			if err := r.request(ctx, p, v, at()); err != nil {
 				return err
@@ -30,8 +31,8 @@ func (r *Reader) fetch(ctx context.Context, v *vector, off int64) error {
 }
 
 // insist calls try, when it is its turn, until it succeeds, fails for good, or patience ends.
-// at says how far it has come, for the error.
-func (r *Reader) insist(ctx context.Context, at func() int64, try func(*patience) error) error {
+// wrap adds to the error what has failed.
+func (r *Reader) insist(ctx context.Context, wrap func(error) error, try func(*patience) error) error {
 	since, err := r.queue.enter(ctx, r.opts.Timeout)
 	if err != nil {
 		return err
@@ -53,7 +54,7 @@ func (r *Reader) insist(ctx context.Context, at func() int64, try func(*patience
 		}
 		pause := r.pause(p.requests, err)
 		if !passing(err) || p.requests >= r.opts.Attempts || pause >= p.left() {
-			return r.wrap(at(), err)
+			return wrap(err)
 		}
 		select {
 		case <-time.After(pause):
