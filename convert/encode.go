@@ -5,6 +5,7 @@ import (
 
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -73,18 +74,14 @@ func (t *Tensor) writeTo(w io.Writer, buf *buffers) (lost dequant.Loss, err erro
 		}
 		return nil
 	}
-	if t.source.DType() == layout.F64 && weights.row == 0 {
-		n := narrower{buf: buf, lost: &lost, encode: encode}
-		if _, err := t.source.WriteTo(&n); err != nil {
-			return lost, err
-		}
-		return lost, n.flush()
-	}
 	values := buf.step()
 	if weights.row > 0 {
 		values = buf.rows(weights.row)
 	}
 	for run, err := range t.source.Values(values) {
+		if err == nil && t.source.DType() == layout.F64 {
+			err = t.countNarrowed(&lost, run, buf)
+		}
 		if err == nil {
 			err = encode(run.Values)
 		}
@@ -95,46 +92,15 @@ func (t *Tensor) writeTo(w io.Writer, buf *buffers) (lost dequant.Loss, err erro
 	return lost, nil
 }
 
-// narrower encodes the F64s written to it as float32s, a step at a time. It counts the values
-// that float32 does not hold.
-type narrower struct {
-	buf    *buffers
-	n      int // bytes in buf.wide
-	lost   *dequant.Loss
-	encode func(values []float32) error
-}
-
-func (n *narrower) Write(b []byte) (written int, err error) {
-	if n.buf.wide == nil {
-		n.buf.wide = make([]byte, 8*step)
+// countNarrowed counts the values of F64 elements that float32 does not hold.
+func (t *Tensor) countNarrowed(lost *dequant.Loss, run loader.Run, buf *buffers) error {
+	n := 8 * len(run.Values)
+	if len(buf.wide) < n {
+		buf.wide = make([]byte, max(n, 8*step))
 	}
-	for written < len(b) {
-		more := copy(n.buf.wide[n.n:], b[written:])
-		n.n += more
-		written += more
-		if n.n == len(n.buf.wide) {
-			if err := n.flush(); err != nil {
-				return written, err
-			}
-		}
-	}
-	return written, nil
-}
-
-// flush encodes what has been written since the last flush.
-func (n *narrower) flush() error {
-	stored, values := n.buf.wide[:n.n], n.buf.step()[:n.n/8]
-	n.n = 0
-	if len(values) == 0 {
-		return nil
-	}
-	codec, err := dequant.NewCodec(layout.F64, layout.Quant{}, false)
-	if err == nil {
-		err = codec.Expand(values, stored, 0, dequant.AllCores)
-	}
-	if err != nil {
+	if _, err := t.source.ReadAt(buf.wide[:n], int64(8*run.First)); err != nil {
 		return err
 	}
-	n.lost.AddNarrowed(stored, values)
-	return n.encode(values)
+	lost.AddNarrowed(buf.wide[:n], run.Values)
+	return nil
 }

@@ -209,9 +209,8 @@ func (c *chooser) choose(name string, shape []int) layout.DType {
 	if role == embeddingRole && !c.hasOutput {
 		role = outputRole
 	}
-	falcon := c.arch == "falcon"
 	switch {
-	case role == outputRole && (falcon || c.name == "mxfp4_moe" || c.name == "q8_0"):
+	case role == outputRole && (c.arch == "falcon" || c.name == "mxfp4_moe" || c.name == "q8_0"):
 		return layout.Q8_0
 	case role == outputRole:
 		return layout.Q6_K
@@ -222,7 +221,7 @@ func (c *chooser) choose(name string, shape []int) layout.DType {
 	}
 	switch role {
 	case attentionV:
-		d := c.attentionV(c.values[name])
+		d := c.rule(place{c, role, c.values[name], len(c.values)})
 		if c.is70B() && (d == layout.Q3_K || d == layout.Q4_K) {
 			d = layout.Q5_K // of 70 billion parameters: eight heads share these
 		}
@@ -239,11 +238,9 @@ func (c *chooser) choose(name string, shape []int) layout.DType {
 		if c.experts > 1 { // a layer may have several
 			i = layerOf(name)
 		}
-		return c.ffnDown(i, falcon)
-	case attentionOutput:
-		return c.attentionOutput(falcon)
+		return c.rule(place{c, role, i, c.layers})
 	}
-	return c.dtype
+	return c.rule(place{c, role, 0, 0})
 }
 
 // isExperts reports whether a tensor has the matrices of experts on top of each other. In BailingMoE 3 those of attention are so too.
@@ -265,110 +262,69 @@ func (c *chooser) is70B() bool {
 	return false
 }
 
-func (c *chooser) attentionV(i int) layout.DType {
-	grouped := c.kvHeads > 0 && c.heads/c.kvHeads >= 4
-	switch c.name {
-	case "q2_k":
-		if !grouped {
-			return layout.Q3_K
-		}
-		return layout.Q4_K
-	case "q2_k_s":
-		if grouped {
-			return layout.Q4_K
-		}
-	case "q3_k_m":
-		if i < 2 {
-			return layout.Q5_K
-		}
-		return layout.Q4_K
-	case "q3_k_l":
-		return layout.Q5_K
-	case "iq4_nl", "iq4_xs":
-		if grouped {
-			return layout.Q5_K
-		}
-	case "q4_k_s":
-		if i < 4 {
-			return layout.Q5_K
-		}
-	case "q4_k_m", "q5_k_m":
-		if moreBits(i, len(c.values)) {
-			return layout.Q6_K
-		}
-	}
-	return c.dtype
+// place is what rules ask of a tensor: that it is number i of n of its role.
+type place struct {
+	*chooser
+	role role
+	i, n int
 }
 
-func (c *chooser) ffnDown(i int, falcon bool) layout.DType {
-	n := c.layers
-	early := i < n/8
-	switch c.name {
-	case "q2_k":
-		return layout.Q3_K
-	case "q2_k_s":
-		if early {
-			return layout.Q4_K
-		}
-	case "q3_k_m":
-		switch {
-		case i < n/16:
-			return layout.Q5_K
-		case !falcon || moreBits(i, n):
-			return layout.Q4_K
-		}
-	case "q3_k_l":
-		if falcon {
-			return layout.Q4_K
-		}
-		return layout.Q5_K
-	case "q4_k_m":
-		switch {
-		case falcon && i < n/16, !falcon && moreBits(i, n):
-			return layout.Q6_K
-		case falcon && moreBits(i, n):
-			return layout.Q5_K
-		}
-	case "q5_k_m":
-		if moreBits(i, n) {
-			return layout.Q6_K
-		}
-	case "q4_k_s":
-		if !falcon && early {
-			return layout.Q5_K
-		}
-	case "iq4_nl", "iq4_xs":
-		if early && !c.weighed {
-			return layout.Q5_K
-		}
-	case "q4_0":
-		if early && c.weighed {
-			return layout.Q4_1
-		}
-	case "q5_0":
-		if early && c.weighed {
-			return layout.Q5_1
-		}
-	}
-	return c.dtype
+func (p place) always() bool  { return true }
+func (p place) early() bool   { return p.i < p.n/8 }
+func (p place) first() bool   { return p.i < p.n/16 }
+func (p place) more() bool    { return moreBits(p.i, p.n) }
+func (p place) falcon() bool  { return p.arch == "falcon" }
+func (p place) mixture() bool { return p.experts == 8 }
+
+// grouped reports whether four heads or more share keys and values.
+func (p place) grouped() bool { return p.kvHeads > 0 && p.heads/p.kvHeads >= 4 }
+
+// rules say which tensors of a role get another type than that of the recipe. The first that holds counts.
+var rules = []struct {
+	role    role
+	recipes string // "" for all
+	holds   func(place) bool
+	dtype   layout.DType // Invalid for the recipe's
+}{
+	{attentionV, "q2_k q2_k_s", place.grouped, layout.Q4_K},
+	{attentionV, "q2_k", place.always, layout.Q3_K},
+	{attentionV, "q3_k_m", func(p place) bool { return p.i < 2 }, layout.Q5_K},
+	{attentionV, "q3_k_m", place.always, layout.Q4_K},
+	{attentionV, "q3_k_l", place.always, layout.Q5_K},
+	{attentionV, "iq4_nl iq4_xs", place.grouped, layout.Q5_K},
+	{attentionV, "q4_k_s", func(p place) bool { return p.i < 4 }, layout.Q5_K},
+	{attentionV, "q4_k_m q5_k_m", place.more, layout.Q6_K},
+
+	{ffnDown, "q2_k", place.always, layout.Q3_K},
+	{ffnDown, "q2_k_s", place.early, layout.Q4_K},
+	{ffnDown, "q3_k_m", place.first, layout.Q5_K},
+	{ffnDown, "q3_k_m", func(p place) bool { return !p.falcon() || p.more() }, layout.Q4_K},
+	{ffnDown, "q3_k_l", place.falcon, layout.Q4_K},
+	{ffnDown, "q3_k_l", place.always, layout.Q5_K},
+	{ffnDown, "q4_k_m", func(p place) bool { return p.falcon() && p.first() || !p.falcon() && p.more() }, layout.Q6_K},
+	{ffnDown, "q4_k_m", place.more, layout.Q5_K},
+	{ffnDown, "q5_k_m", place.more, layout.Q6_K},
+	{ffnDown, "q4_k_s", func(p place) bool { return !p.falcon() && p.early() }, layout.Q5_K},
+	{ffnDown, "iq4_nl iq4_xs", func(p place) bool { return p.early() && !p.weighed }, layout.Q5_K},
+	{ffnDown, "q4_0", func(p place) bool { return p.early() && p.weighed }, layout.Q4_1},
+	{ffnDown, "q5_0", func(p place) bool { return p.early() && p.weighed }, layout.Q5_1},
+
+	{attentionOutput, "q3_k_l", place.falcon, layout.Q4_K},
+	{attentionOutput, "", place.falcon, layout.Invalid},
+	{attentionOutput, "q2_k q3_k_s q3_k_m q4_k_s q4_k_m iq4_nl iq4_xs", place.mixture, layout.Q5_K},
+	{attentionOutput, "", place.mixture, layout.Invalid},
+	{attentionOutput, "q2_k", place.always, layout.Q3_K},
+	{attentionOutput, "q3_k_m", place.always, layout.Q4_K},
+	{attentionOutput, "q3_k_l", place.always, layout.Q5_K},
 }
 
-func (c *chooser) attentionOutput(falcon bool) layout.DType {
-	switch {
-	case falcon && c.name == "q3_k_l":
-		return layout.Q4_K
-	case falcon:
-		return c.dtype
-	case c.experts == 8 && slices.Contains([]string{"q2_k", "q3_k_s", "q3_k_m", "q4_k_s", "q4_k_m", "iq4_nl", "iq4_xs"}, c.name):
-		return layout.Q5_K
-	case c.experts == 8:
-		return c.dtype
-	case c.name == "q2_k":
-		return layout.Q3_K
-	case c.name == "q3_k_m":
-		return layout.Q4_K
-	case c.name == "q3_k_l":
-		return layout.Q5_K
+// rule returns the type that the rules give.
+func (c *chooser) rule(p place) layout.DType {
+	for _, r := range rules {
+		named := r.recipes == "" || slices.Contains(strings.Fields(r.recipes), c.name)
+		if r.role == p.role && named && r.holds(p) {
+			return cmp.Or(r.dtype, c.dtype)
+		}
 	}
 	return c.dtype
 }

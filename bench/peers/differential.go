@@ -184,24 +184,13 @@ func compareRows(v *verdict, d layout.DType, x []float32, got, want []byte) {
 // it. The scale of such a row is too small for a finite reciprocal, or its range too wide for a
 // finite scale.
 func undefined(d layout.DType, row []float32) bool {
-	var step float32
 	lo, hi := row[0], row[0]
 	for _, f := range row {
 		lo, hi = min(lo, f), max(hi, f)
 	}
-	switch d {
-	case layout.Q8_0:
-		step = max(hi, -lo) / 127
-	case layout.Q4_0:
-		step = max(hi, -lo) / 8
-	case layout.Q5_0:
-		step = max(hi, -lo) / 16
-	case layout.Q4_1:
-		step = (hi - lo) / 15
-	case layout.Q5_1:
-		step = (hi - lo) / 31
-	default:
-		return false
-	}
+	step := map[layout.DType]float32{
+		layout.Q8_0: max(hi, -lo) / 127, layout.Q4_0: max(hi, -lo) / 8, layout.Q5_0: max(hi, -lo) / 16,
+		layout.Q4_1: (hi - lo) / 15, layout.Q5_1: (hi - lo) / 31,
+	}[d]
 	return step != 0 && math.IsInf(float64(1/step), 0) || math.IsInf(float64(step), 0)
 }

@@ -96,21 +96,18 @@ func (opts *hashOptions) run(ctx context.Context, s terminal.Streams, args []str
 		}
 		return p.saw(d.Err, &d.Tensor)
 	})
-	values, stored, ok := totals(&total, opts)
+	model := opts.model(&total)
 	switch {
 	case err != nil:
 	case opts.json:
-		var model *digestsJSON
-		if ok {
-			model = &digestsJSON{values, stored}
-		}
 		j.Field("model", model)
 		j.Close()
-	case !ok:
-	case opts.total:
-		fmt.Fprintf(p.w, "%s  %s\n", columns(opts, values, stored), terminal.Printable(called(path)))
-	default:
-		fmt.Fprintf(p.w, "%s  (model)\n", columns(opts, values, stored))
+	case model != nil:
+		name := "(model)"
+		if opts.total {
+			name = terminal.Printable(called(path))
+		}
+		fmt.Fprintf(p.w, "%s  %s\n", columns(opts, model.Values, model.Stored), name)
 	}
 	if unvalued > 0 && !p.damaged && !opts.stored && err == nil {
 		p.bar.Hide()
@@ -192,21 +189,21 @@ func columns(opts *hashOptions, values, stored *survey.Digest) string {
 	return text(stored)
 }
 
-// totals returns the digests of the model that were asked for, and reports whether every tensor
-// has its part in them.
-func totals(total *survey.ModelDigest, opts *hashOptions) (values, stored *survey.Digest, ok bool) {
+// model returns the digests of the model that were asked for, or nil if a tensor has no part in them.
+func (opts *hashOptions) model(total *survey.ModelDigest) *digestsJSON {
+	var d digestsJSON
 	v, vok := total.Values()
-	s, sok := total.Stored()
-	if opts.values && !vok || opts.stored && !sok {
-		return nil, nil, false
-	}
 	if opts.values {
-		values = &v
+		d.Values = &v
 	}
+	s, sok := total.Stored()
 	if opts.stored {
-		stored = &s
+		d.Stored = &s
 	}
-	return values, stored, true
+	if opts.values && !vok || opts.stored && !sok {
+		return nil
+	}
+	return &d
 }
 
 // hashJSON is a tensor of hash --json. The names are a contract.

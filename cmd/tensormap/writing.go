@@ -137,10 +137,7 @@ func (v *writing) setSigner(o *convert.Options) error {
 	if err == nil {
 		o.Signer, err = trust.NewSigner(key)
 	}
-	if err != nil {
-		return named(v.sign, err)
-	}
-	return nil
+	return named(v.sign, err)
 }
 
 // indexEnd is how the name of an index ends that leads to SafeTensors shards.
@@ -181,7 +178,7 @@ func (f *formatFlag) of(out string) (layout.Format, error) {
 	}
 	switch {
 	case named == layout.Unknown && f.value == "":
-		return layout.Unknown, usageError{fmt.Errorf("%s: the name does not say which format to write: %s; or give --format %s", quotedIfEmpty(out), suffixes(), f.Type())}
+		return layout.Unknown, usageError{fmt.Errorf("%s: the name does not say which format to write: %s; or give --format %s", cmp.Or(out, `""`), suffixes(), f.Type())}
 	case !convert.CanWrite(named) && named != layout.Unknown:
 		return layout.Unknown, usageError{fmt.Errorf("%s: files of format %v are not written, only %s", out, named, suffixes())}
 	case named != layout.Unknown && f.value != "" && f.value != named.String():
@@ -206,13 +203,6 @@ func suffixes() string {
 		}
 	}
 	return strings.Join(list, ", ")
-}
-
-func quotedIfEmpty(path string) string {
-	if path == "" {
-		return `""`
-	}
-	return path
 }
 
 // byteSize is a flag that takes a number of bytes; 0 is none.

@@ -62,12 +62,7 @@ type reason struct {
 
 func (r *reasons) add(what, why, name string) {
 	const most = 3
-	i := slices.IndexFunc(*r, func(one reason) bool { return one.what == what && one.why == why })
-	if i < 0 {
-		i = len(*r)
-		*r = append(*r, reason{what: what, why: why})
-	}
-	one := &(*r)[i]
+	one := report.Of((*[]reason)(r), reason{what: what, why: why}, func(one *reason) bool { return one.what == what && one.why == why })
 	switch one.tensors++; {
 	case one.tensors <= most:
 		one.names = append(one.names, terminal.Printable(name))

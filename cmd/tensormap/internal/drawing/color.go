@@ -23,14 +23,6 @@ var textures = [...]string{"", "M0 2h5", "M2 0v5", "M0 2h5M2 0v5", "M1 2h2M2 1v2
 // another.
 var shades = [...]string{"1", ".8", ".62", ".45"}
 
-// shadeClass returns the class of a shade after that of a fill.
-func shadeClass(shade int) string {
-	if shade == 0 {
-		return ""
-	}
-	return " v" + strconv.Itoa(shade)
-}
-
 // fill is how a dtype looks: a colour and a texture.
 type fill int
 

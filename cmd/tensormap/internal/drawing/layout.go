@@ -25,7 +25,7 @@ type Map struct {
 	within   []report.Total // of tensors that lie in others
 	all      report.Total   // of those that lie in no other
 	packed   []packedTotal
-	sections []sectionTotal
+	sections []report.Total // by name
 	padding  uint64
 	unknown  uint64
 	resident *uint64 // bytes in memory, where that is known
@@ -36,12 +36,6 @@ type packedTotal struct {
 	report.Total
 	encoding layout.Encoding
 	raw      uint64
-}
-
-// sectionTotal is the size of all sections of one name.
-type sectionTotal struct {
-	name string
-	size uint64
 }
 
 // fileMap is one file, from its first byte to its last.
@@ -174,13 +168,9 @@ func (mm *Map) addPacked(t *layout.Tensor) {
 	if t.Encoding == layout.Raw {
 		return
 	}
-	i := slices.IndexFunc(mm.packed, func(p packedTotal) bool { return p.encoding == t.Encoding })
-	if i < 0 {
-		i = len(mm.packed)
-		mm.packed = append(mm.packed, packedTotal{encoding: t.Encoding})
-	}
-	mm.packed[i].Add(t.Elements(), t.Stored)
-	mm.packed[i].raw += t.Raw
+	p := report.Of(&mm.packed, packedTotal{encoding: t.Encoding}, func(p *packedTotal) bool { return p.encoding == t.Encoding })
+	p.Add(t.Elements(), t.Stored)
+	p.raw += t.Raw
 }
 
 // sumRest adds up what is not tensors.
@@ -196,9 +186,9 @@ func (mm *Map) sumRest(files [][]span) {
 			case sectionSpan:
 				if _, ok := at[s.section]; !ok {
 					at[s.section] = len(mm.sections)
-					mm.sections = append(mm.sections, sectionTotal{name: s.section})
+					mm.sections = append(mm.sections, report.Total{Kind: s.section})
 				}
-				mm.sections[at[s.section]].size += s.size
+				mm.sections[at[s.section]].Bytes += s.size
 			}
 		}
 	}

@@ -113,9 +113,9 @@ func (p *picture) restRows() (rows []legendRow) {
 	rest := uint64(0)
 	for i, s := range mm.sections {
 		if i < named {
-			add("s", terminal.Shorten(terminal.Printable(s.name), nameLength), s.size)
+			add("s", terminal.Shorten(terminal.Printable(s.Kind), nameLength), s.Bytes)
 		} else {
-			rest += s.size
+			rest += s.Bytes
 		}
 	}
 	add("s", "other sections", rest)

@@ -2,6 +2,7 @@ package drawing
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"maps"
@@ -291,8 +292,8 @@ func (d *fileDrawing) class(c *cell) string {
 		return "x"
 	default:
 		class := d.fill[s.kindName()].class()
-		if s.part != nil {
-			class += shadeClass(s.part.shade)
+		if s.part != nil && s.part.shade > 0 {
+			class += " v" + strconv.Itoa(s.part.shade)
 		}
 		return class
 	}
@@ -323,26 +324,16 @@ func escapedLines(lines []string) string {
 
 // count counts the spans of a cell by kind: "37 tensors".
 func (c *cell) count() string {
-	tensors, sections, rest := uint64(0), uint64(0), uint64(0)
+	counts := make([]uint64, unknownSpan+1)
 	for i := range c.spans {
-		switch c.spans[i].kind {
-		case tensorSpan:
-			tensors++
-		case sectionSpan:
-			sections++
-		default:
-			rest++
-		}
+		counts[c.spans[i].kind]++
 	}
+	counts[paddingSpan] += counts[unknownSpan]
 	var parts []string
-	if tensors > 0 {
-		parts = append(parts, report.Counted(tensors, "tensor"))
-	}
-	if sections > 0 {
-		parts = append(parts, report.Counted(sections, "section"))
-	}
-	if rest > 0 {
-		parts = append(parts, report.Counted(rest, "gap"))
+	for kind, noun := range []string{tensorSpan: "tensor", sectionSpan: "section", paddingSpan: "gap"} {
+		if counts[kind] > 0 {
+			parts = append(parts, report.Counted(counts[kind], noun))
+		}
 	}
 	return strings.Join(parts, ", ")
 }
@@ -356,10 +347,8 @@ func (s *span) name() string {
 		return "padding"
 	case s.kind == unknownSpan:
 		return "belongs to nothing"
-	case len(s.tensor.Name) == 0:
-		return `""`
 	}
-	return string(s.tensor.Name)
+	return cmp.Or(string(s.tensor.Name), `""`)
 }
 
 func (s span) place() string {

@@ -367,10 +367,7 @@ func (n *node) name() string {
 	if !n.leaf() && len(label) > 1 {
 		label = label[:len(label)-1]
 	}
-	if label == "" {
-		return `""`
-	}
-	return terminal.Printable(label)
+	return terminal.Name(label)
 }
 
 func (n *node) shapeCell() string {

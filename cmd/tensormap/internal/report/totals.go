@@ -45,6 +45,17 @@ func AddTo(sums map[string]*Total, kind string, elements, bytes uint64) {
 	sums[kind].Add(elements, bytes)
 }
 
+// Of returns the element of list that is meant. If there is none, it is added.
+func Of[T any](list *[]T, added T, meant func(*T) bool) *T {
+	for i := range *list {
+		if meant(&(*list)[i]) {
+			return &(*list)[i]
+		}
+	}
+	*list = append(*list, added)
+	return &(*list)[len(*list)-1]
+}
+
 func LargestFirst(sums map[string]*Total) (by []Total) {
 	for _, sum := range sums {
 		by = append(by, *sum)

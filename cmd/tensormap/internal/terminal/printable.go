@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -20,26 +21,19 @@ func Printable(s string) string {
 		return s
 	}
 	var b strings.Builder
-	for len(s) > 0 {
-		r, n := utf8.DecodeRuneInString(s)
-		if unprintable(r) || r == utf8.RuneError && n == 1 {
-			quoted := strconv.QuoteToASCII(s[:n])
+	for i, r := range s {
+		if _, n := utf8.DecodeRuneInString(s[i:]); unprintable(r) || r == utf8.RuneError && n == 1 {
+			quoted := strconv.QuoteToASCII(s[i : i+n])
 			b.WriteString(quoted[1 : len(quoted)-1])
 		} else {
-			b.WriteString(s[:n])
+			b.WriteRune(r)
 		}
-		s = s[n:]
 	}
 	return b.String()
 }
 
 // Name returns the name of a tensor as it is shown.
-func Name(name string) string {
-	if name == "" {
-		return `""`
-	}
-	return Printable(name)
-}
+func Name(name string) string { return cmp.Or(Printable(name), `""`) }
 
 // unprintable reports whether r is no character that can be seen: a control or format
 // character, a space other than ' ', or one that shows nothing though it counts as a letter
@@ -48,23 +42,21 @@ func unprintable(r rune) bool {
 	return !strconv.IsPrint(r) || r >= 0x80 && unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
 }
 
-// PrintableJSON does for a JSON text what printable does for a string. JSON has no such
+// PrintableJSON does for a JSON text what Printable does for a string. JSON has no such
 // characters outside of strings, so the escapes of strings can replace them anywhere.
 func PrintableJSON(text []byte) []byte {
 	if bytes.IndexFunc(text, unprintable) < 0 {
 		return text
 	}
 	out := make([]byte, 0, len(text)+64)
-	for len(text) > 0 {
-		r, n := utf8.DecodeRune(text)
-		if unprintable(r) {
-			for _, unit := range utf16.Encode([]rune{r}) {
-				out = fmt.Appendf(out, `\u%04x`, unit)
-			}
-		} else {
-			out = append(out, text[:n]...)
+	for _, r := range string(text) {
+		if !unprintable(r) {
+			out = utf8.AppendRune(out, r)
+			continue
 		}
-		text = text[n:]
+		for _, unit := range utf16.Encode([]rune{r}) {
+			out = fmt.Appendf(out, `\u%04x`, unit)
+		}
 	}
 	return out
 }
