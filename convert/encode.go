@@ -2,6 +2,7 @@ package convert
 
 import (
 	"io"
+	"iter"
 
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
@@ -78,10 +79,11 @@ func (t *Tensor) writeTo(w io.Writer, buf *buffers) (lost dequant.Loss, err erro
 	if weights.row > 0 {
 		values = buf.rows(weights.row)
 	}
-	for run, err := range t.source.Values(values) {
-		if err == nil && t.source.DType() == layout.F64 {
-			err = t.countNarrowed(&lost, run, buf)
-		}
+	runs := t.source.Values(values)
+	if t.source.DType() == layout.F64 {
+		runs = t.narrowed(values, buf, &lost)
+	}
+	for run, err := range runs {
 		if err == nil {
 			err = encode(run.Values)
 		}
@@ -92,15 +94,23 @@ func (t *Tensor) writeTo(w io.Writer, buf *buffers) (lost dequant.Loss, err erro
 	return lost, nil
 }
 
-// countNarrowed counts the values of F64 elements that float32 does not hold.
-func (t *Tensor) countNarrowed(lost *dequant.Loss, run loader.Run, buf *buffers) error {
-	n := 8 * len(run.Values)
-	if len(buf.wide) < n {
-		buf.wide = make([]byte, max(n, 8*step))
+// narrowed does for F64s what Values does, and counts those that float32 does not hold.
+func (t *Tensor) narrowed(values []float32, buf *buffers, lost *dequant.Loss) iter.Seq2[loader.Run, error] {
+	if len(buf.wide) < 8*len(values) {
+		buf.wide = make([]byte, 8*len(values))
 	}
-	if _, err := t.source.ReadAt(buf.wide[:n], int64(8*run.First)); err != nil {
-		return err
+	return func(yield func(loader.Run, error) bool) {
+		for first := uint64(0); first < t.Elements(); first += uint64(len(values)) {
+			n := min(uint64(len(values)), t.Elements()-first)
+			run, stored := loader.Run{First: first, Values: values[:n]}, buf.wide[:8*n]
+			_, err := t.source.ReadAt(stored, int64(8*first))
+			if err == nil {
+				err = dequant.Expand(layout.F64, run.Values, stored)
+				lost.AddNarrowed(stored, run.Values)
+			}
+			if !yield(run, err) || err != nil {
+				return
+			}
+		}
 	}
-	lost.AddNarrowed(buf.wide[:n], run.Values)
-	return nil
 }

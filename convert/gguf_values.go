@@ -173,43 +173,33 @@ func hasType(v any, name string) bool {
 	return numberType(v) != nil && (name == "" || name == numberType(v))
 }
 
-// partsOf returns the texts of numbers or the bools of a JSON array, or the text of one number.
+// partsOf returns the texts of numbers or the bools of a JSON array, or the text of one number. NaN and infinities
+// are strings.
 func partsOf(v any) (texts []string, bools []bool, array bool) {
-	switch v := v.(type) {
-	case json.Number:
-		return []string{string(v)}, nil, false
-	case string: // NaN and infinities
-		return []string{v}, nil, false
-	case []string:
-		return v, nil, true
-	case []json.Number:
-		for _, n := range v {
-			texts = append(texts, string(n))
-		}
-		return texts, nil, true
-	case []any:
-		texts = []string{}
-		for _, x := range v {
-			switch x := x.(type) {
-			case json.Number:
-				texts = append(texts, string(x))
-			case string:
-				texts = append(texts, x)
-			case bool:
-				bools = append(bools, x)
-			default:
-				return nil, nil, true
-			}
-		}
-		if len(bools) > 0 {
-			if len(texts) > 0 {
-				return nil, nil, true
-			}
-			return nil, bools, true
-		}
-		return texts, nil, true
+	list := reflect.ValueOf(v)
+	if array = list.Kind() == reflect.Slice; !array {
+		list = reflect.ValueOf([]any{v})
 	}
-	return nil, nil, false
+	texts = []string{}
+	for i := range list.Len() {
+		switch x := list.Index(i).Interface().(type) {
+		case json.Number:
+			texts = append(texts, string(x))
+		case string:
+			texts = append(texts, x)
+		case bool:
+			bools = append(bools, x)
+		default:
+			return nil, nil, array
+		}
+	}
+	switch {
+	case len(bools) == 0:
+		return texts, nil, array
+	case len(texts) == 0:
+		return nil, bools, array
+	}
+	return nil, nil, array
 }
 
 // fittingType names the type of numbers that no one has given a type: of 32 bits where these hold

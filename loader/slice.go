@@ -31,8 +31,8 @@ type Slice struct {
 // axis are next to each other.
 type axis struct{ size, first, n uint64 }
 
-// maxAxes bounds the dimensions that are left when a whole one is joined with the one before it, and one behind
-// a single position with that.
+// maxAxes bounds the dimensions that are left: a whole one is joined with the one before it, and a single
+// position with the dimension behind it.
 const maxAxes = 8
 
 // Slice returns the region of the tensor that has these positions of its dimensions, the outermost

@@ -421,61 +421,51 @@ func (c *metadataChange) cells() []string {
 
 // compareMetadata returns the changes in the order of a's keys, then of b's other keys.
 func compareMetadata(ctx context.Context, a, b *loader.Model) ([]metadataChange, error) {
-	changes := []metadataChange{}
-	fromA, err := flatMetadata(ctx, a)
-	if err != nil {
-		return nil, err
-	}
-	fromB, err := flatMetadata(ctx, b)
-	if err != nil {
-		return nil, err
-	}
-	inB := make(map[string]json.RawMessage, len(fromB))
-	for _, e := range fromB {
-		inB[e.Key] = e.A
-	}
-	for _, e := range fromA {
-		if value := inB[e.Key]; !bytes.Equal(value, e.A) {
-			changes = append(changes, metadataChange{e.Key, e.A, value})
+	all, at := []metadataChange{}, make(map[string]int)
+	for _, m := range []*loader.Model{a, b} {
+		l, err := m.AcquireContext(ctx)
+		if err != nil {
+			return nil, err
 		}
-		delete(inB, e.Key)
-	}
-	for _, e := range fromB {
-		if value, left := inB[e.Key]; left {
-			changes = append(changes, metadataChange{Key: e.Key, B: value})
-		}
-	}
-	return changes, nil
-}
-
-// flatMetadata returns a model's metadata without nesting, the values in A.
-func flatMetadata(ctx context.Context, m *loader.Model) ([]metadataChange, error) {
-	l, err := m.AcquireContext(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer l.Release()
-	md, err := l.Metadata()
-	if err != nil {
-		return nil, err
-	}
-	return flatten(nil, "", md)
-}
-
-func flatten(list []metadataChange, prefix string, md layout.Metadata) ([]metadataChange, error) {
-	var err error
-	for _, e := range md {
-		key := prefix + e.Key
-		if nested, ok := e.Value.(layout.Metadata); ok && len(nested) > 0 {
-			list, err = flatten(list, key+".", nested)
-		} else {
-			var text []byte
-			text, err = report.EncodeJSON(e.Value)
-			list = append(list, metadataChange{Key: key, A: text})
+		defer l.Release()
+		md, err := l.Metadata()
+		if err == nil {
+			err = flatten(md, "", func(key string, value json.RawMessage) {
+				i, ok := at[key]
+				if !ok {
+					i, at[key] = len(all), len(all)
+					all = append(all, metadataChange{Key: key})
+				}
+				if m == a {
+					all[i].A = value
+				}
+				if m == b {
+					all[i].B = value
+				}
+			})
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	return list, nil
+	return slices.DeleteFunc(all, func(c metadataChange) bool { return bytes.Equal(c.A, c.B) }), nil
+}
+
+// flatten calls each for all values that are not nested.
+func flatten(md layout.Metadata, prefix string, each func(key string, value json.RawMessage)) error {
+	for _, e := range md {
+		key := prefix + e.Key
+		if nested, ok := e.Value.(layout.Metadata); ok && len(nested) > 0 {
+			if err := flatten(nested, key+".", each); err != nil {
+				return err
+			}
+			continue
+		}
+		text, err := report.EncodeJSON(e.Value)
+		if err != nil {
+			return err
+		}
+		each(key, text)
+	}
+	return nil
 }
