@@ -40,13 +40,6 @@ func (t *Tensor) content() uint64 {
 	return n
 }
 
-func (c Compression) level() lz4block.Level {
-	if c == High {
-		return lz4block.High
-	}
-	return lz4block.Fast
-}
-
 const (
 	// leastSaving is the part of a tensor that compressing has to save. A core expands some
 	// 6 GB/s. Saving a 32nd therefore pays below 200 MB/s of reading for each core, as from a
@@ -72,11 +65,11 @@ func (w *writer) compressed(file blocksWriter, t *Tensor) error {
 		w.progress.done = begun // for an encrypted file this is called twice
 		if copies {
 			t.Stored = t.content()
-			_, err := t.copyBlocks(&monitor{dst, &w.progress}, nil)
+			_, err := t.copyBlocks(w.monitor(dst), nil)
 			return err
 		}
 		w.lz4.Reset(dst)
-		lost, err := t.writeTo(&monitor{&attempt{w: w.lz4}, &w.progress}, &w.buf)
+		lost, err := t.writeTo(w.monitor(&attempt{w: w.lz4}), &w.buf)
 		if err == nil {
 			err = w.lz4.Close()
 		}

@@ -2,11 +2,9 @@ package convert
 
 import (
 	"io"
-	"iter"
 
 	"github.com/tensormap/tensormap/dequant"
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/loader"
 	"github.com/tensormap/tensormap/mmapio"
 )
 
@@ -75,15 +73,18 @@ func (t *Tensor) writeTo(w io.Writer, buf *buffers) (lost dequant.Loss, err erro
 		}
 		return nil
 	}
+	if t.source.DType() == layout.F64 && weights.row == 0 {
+		n := narrower{buf: buf, lost: &lost, encode: encode}
+		if _, err := t.source.WriteTo(&n); err != nil {
+			return lost, err
+		}
+		return lost, n.flush()
+	}
 	values := buf.step()
 	if weights.row > 0 {
 		values = buf.rows(weights.row)
 	}
-	runs := t.source.Values(values)
-	if t.source.DType() == layout.F64 {
-		runs = t.narrowed(values, buf, &lost)
-	}
-	for run, err := range runs {
+	for run, err := range t.source.Values(values) {
 		if err == nil {
 			err = encode(run.Values)
 		}
@@ -94,23 +95,46 @@ func (t *Tensor) writeTo(w io.Writer, buf *buffers) (lost dequant.Loss, err erro
 	return lost, nil
 }
 
-// narrowed does for F64s what Values does, and counts those that float32 does not hold.
-func (t *Tensor) narrowed(values []float32, buf *buffers, lost *dequant.Loss) iter.Seq2[loader.Run, error] {
-	if len(buf.wide) < 8*len(values) {
-		buf.wide = make([]byte, 8*len(values))
+// narrower encodes the F64s written to it as float32s, a step at a time. It counts the values
+// that float32 does not hold.
+type narrower struct {
+	buf    *buffers
+	n      int // bytes in buf.wide
+	lost   *dequant.Loss
+	encode func(values []float32) error
+}
+
+func (n *narrower) Write(b []byte) (written int, err error) {
+	if n.buf.wide == nil {
+		n.buf.wide = make([]byte, 8*step)
 	}
-	return func(yield func(loader.Run, error) bool) {
-		for first := uint64(0); first < t.Elements(); first += uint64(len(values)) {
-			n := min(uint64(len(values)), t.Elements()-first)
-			run, stored := loader.Run{First: first, Values: values[:n]}, buf.wide[:8*n]
-			_, err := t.source.ReadAt(stored, int64(8*first))
-			if err == nil {
-				err = dequant.Expand(layout.F64, run.Values, stored)
-				lost.AddNarrowed(stored, run.Values)
-			}
-			if !yield(run, err) || err != nil {
-				return
+	for written < len(b) {
+		more := copy(n.buf.wide[n.n:], b[written:])
+		n.n += more
+		written += more
+		if n.n == len(n.buf.wide) {
+			if err := n.flush(); err != nil {
+				return written, err
 			}
 		}
 	}
+	return written, nil
+}
+
+// flush encodes what has been written since the last flush.
+func (n *narrower) flush() error {
+	stored, values := n.buf.wide[:n.n], n.buf.step()[:n.n/8]
+	n.n = 0
+	if len(values) == 0 {
+		return nil
+	}
+	codec, err := dequant.NewCodec(layout.F64, layout.Quant{}, false)
+	if err == nil {
+		err = codec.Expand(values, stored, 0, dequant.AllCores)
+	}
+	if err != nil {
+		return err
+	}
+	n.lost.AddNarrowed(stored, values)
+	return n.encode(values)
 }

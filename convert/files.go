@@ -118,11 +118,7 @@ func (p *Plan) checkTargets() error {
 func (p *Plan) checkShards(sources []fs.FileInfo) error {
 	// If the manifest is a link, its target is replaced. A reader would not follow a link from the
 	// manifest to a shard elsewhere.
-	manifests := []string{p.Path}
-	if p.requested != "" {
-		manifests = append(manifests, p.requested)
-	}
-	for _, path := range manifests {
+	for _, path := range []string{p.Path, cmp.Or(p.requested, p.Path)} {
 		if err := checkTarget(path, os.Stat, sources); err != nil {
 			return err
 		}

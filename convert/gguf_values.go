@@ -176,9 +176,10 @@ func hasType(v any, name string) bool {
 // partsOf returns the texts of numbers or the bools of a JSON array, or the text of one number. NaN and infinities
 // are strings.
 func partsOf(v any) (texts []string, bools []bool, array bool) {
-	list := reflect.ValueOf(v)
-	if array = list.Kind() == reflect.Slice; !array {
-		list = reflect.ValueOf([]any{v})
+	list := reflect.ValueOf([]any{v})
+	switch v.(type) {
+	case []any, []string, []json.Number:
+		list, array = reflect.ValueOf(v), true
 	}
 	texts = []string{}
 	for i := range list.Len() {

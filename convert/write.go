@@ -27,8 +27,11 @@ type writer struct {
 
 func newWriter(ctx context.Context, p *Plan, lease *loader.Lease) *writer {
 	w := &writer{plan: p, lease: lease, progress: progress{ctx: ctx, Progress: parallel.Progress{Report: p.opts.Progress, Total: p.size()}}}
-	if c := p.opts.Compress; c.compresses() {
-		w.lz4 = lz4block.NewWriter(nil, c.level())
+	switch p.opts.Compress {
+	case Fast:
+		w.lz4 = lz4block.NewWriter(nil, lz4block.Fast)
+	case High:
+		w.lz4 = lz4block.NewWriter(nil, lz4block.High)
 	}
 	return w
 }
@@ -117,7 +120,7 @@ func (d *digest) begin(ctx context.Context, f *atomicfile.File, p *part) error {
 	d.shard = new(parallel.Group)
 	d.shard.Go(func() error {
 		h := sha256.New()
-		to := monitor{h, &progress{ctx: ctx}}
+		to := parallel.Writer{Ctx: ctx, W: h}
 		_, err := io.CopyBuffer(struct{ io.Writer }{&to}, io.NewSectionReader(f, 0, int64(p.size)), make([]byte, digestPiece))
 		h.Sum(p.sha256[:0])
 		return err
@@ -191,7 +194,7 @@ func (w *writer) tensor(file fileWriter, blocks blocksWriter, t *Tensor) error {
 			planned, t.Stored, write = t.content(), t.content(), t.copyBlocks
 		}
 		err = file.WriteTensorFunc(func(dst io.Writer) error {
-			lost, err := write(&monitor{dst, &w.progress}, &w.buf)
+			lost, err := write(w.monitor(dst), &w.buf)
 			t.lose(lost)
 			return err
 		})
@@ -218,27 +221,7 @@ func (p *progress) add(n int) {
 
 func (p *progress) end() { p.Add(p.Total - p.told) }
 
-// monitor passes a tensor's bytes on in pieces. After each there is progress, before each a look
-// at the context.
-type monitor struct {
-	w        io.Writer
-	progress *progress
-}
-
-const monitorPiece = 8 << 20
-
-func (m *monitor) Write(b []byte) (written int, err error) {
-	for first := true; first || len(b) > 0; first = false {
-		if err := context.Cause(m.progress.ctx); err != nil {
-			return written, err
-		}
-		n, err := m.w.Write(b[:min(len(b), monitorPiece)])
-		written += n
-		if err != nil {
-			return written, err
-		}
-		b = b[n:]
-		m.progress.add(n)
-	}
-	return written, nil
+// monitor reports what passes through to dst.
+func (w *writer) monitor(dst io.Writer) io.Writer {
+	return &parallel.Writer{Ctx: w.progress.ctx, W: dst, Wrote: w.progress.add}
 }

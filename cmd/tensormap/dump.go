@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/report"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/slice"
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/terminal"
+	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/loader"
 )
 
@@ -93,14 +95,12 @@ func (opts *dumpOptions) run(ctx context.Context, s terminal.Streams, args []str
 			return err
 		}
 	}
-	write := func(w io.Writer) error {
-		if err := slice.Write(pieces{ctx, w}, opts.as.value, t, p); err != nil {
-			return err
-		}
-		return l.Changed() // what has been read may be of no file that ever was
+	write := func(w io.Writer, wrote func(n int)) error {
+		err := slice.Write(&parallel.Writer{Ctx: ctx, W: w, Wrote: wrote}, opts.as.value, t, p)
+		return cmp.Or(err, l.Changed()) // what has been read may be of no file that ever was
 	}
 	if opts.out == "" {
-		return write(s.Out)
+		return write(s.Out, nil)
 	}
 	if err := checkOutput(opts.out, m); err != nil {
 		return err
@@ -109,16 +109,16 @@ func (opts *dumpOptions) run(ctx context.Context, s terminal.Streams, args []str
 }
 
 // dumpToFile says how far it is, of so many bytes where these are known, and what it has done.
-func dumpToFile(stderr io.Writer, path string, total uint64, write func(io.Writer) error) error {
+func dumpToFile(stderr io.Writer, path string, total uint64, write func(w io.Writer, wrote func(n int)) error) error {
 	bar := terminal.NewProgress(stderr, "writing")
 	begun := time.Now()
 	wrote := uint64(0)
 	err := writeFile(path, func(w io.Writer) error {
-		return write(tallied{w, func(n int) {
+		return write(w, func(n int) {
 			if wrote += uint64(n); total > 0 {
 				bar.Update(min(wrote, total), total) // a header may come on top
 			}
-		}})
+		})
 	})
 	took := time.Since(begun)
 	bar.Clear()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tensormap/tensormap/cmd/tensormap/internal/slice"
 	"github.com/tensormap/tensormap/internal/modeltest"
+	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/loader"
 )
@@ -183,7 +184,7 @@ func dumpShrunk(t *testing.T, file, as string) error {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	failed := slice.Write(pieces{t.Context(), out}, as, tensor, nil)
+	failed := slice.Write(&parallel.Writer{Ctx: t.Context(), W: out}, as, tensor, nil)
 	if err := os.WriteFile(file, whole, 0o644); err != nil {
 		t.Fatal(err)
 	}

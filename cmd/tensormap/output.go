@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -84,38 +83,4 @@ func writeFile(path string, write func(io.Writer) error) error {
 		return err
 	}
 	return f.Commit()
-}
-
-// tallied says how much is written.
-type tallied struct {
-	w     io.Writer
-	wrote func(n int)
-}
-
-func (c tallied) Write(b []byte) (int, error) {
-	n, err := c.w.Write(b)
-	c.wrote(n)
-	return n, err
-}
-
-// pieces passes large writes on in parts, so that an interrupt is noticed between them.
-type pieces struct {
-	ctx context.Context
-	w   io.Writer
-}
-
-const pieceBytes = 4 << 20
-
-func (p pieces) Write(b []byte) (written int, err error) {
-	for {
-		if err := context.Cause(p.ctx); err != nil {
-			return written, err
-		}
-		piece := b[written:min(written+pieceBytes, len(b))]
-		n, err := p.w.Write(piece)
-		written += n
-		if err != nil || written == len(b) {
-			return written, err
-		}
-	}
 }

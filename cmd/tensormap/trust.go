@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/ed25519"
 	"encoding/base64"
@@ -107,12 +108,10 @@ func (t *trusting) publicKey() (crypto.PublicKey, error) {
 
 // statement returns what the bundle vouches for, once its signature has been verified.
 func (t *trusting) statement() (*trust.Statement, error) {
-	key, err := t.publicKey()
-	if err != nil {
-		return nil, err
-	}
+	key, keyErr := t.publicKey()
+	roots, rootsErr := trust.ReadCertificates(t.roots...)
 	text, err := os.ReadFile(t.signature)
-	if err != nil {
+	if err := cmp.Or(keyErr, rootsErr, err); err != nil {
 		return nil, err
 	}
 	bundle, err := trust.ParseBundle(text)
@@ -123,18 +122,11 @@ func (t *trusting) statement() (*trust.Statement, error) {
 		s, err = bundle.VerifyKey(key)
 		t.signer = describeKey(key)
 	default:
-		roots, rootsErr := trust.ReadCertificates(t.roots...)
-		if rootsErr != nil {
-			return nil, rootsErr
-		}
 		if s, err = bundle.VerifyCertificate(roots, time.Now()); err == nil {
 			t.signer = bundle.Certificate().Subject.String()
 		}
 	}
-	if err != nil {
-		return nil, named(t.signature, err)
-	}
-	return s, nil
+	return s, named(t.signature, err)
 }
 
 // describeKey names a key: Ed25519 keys by themselves, as files hold them, others by their hint in bundles.

@@ -233,16 +233,13 @@ func writeVerdictJSON(w io.Writer, v *verdict) error {
 // write says it to a person: warnings, then the verdict on one line.
 func (v *verdict) write(w io.Writer, checked *loader.Report, took time.Duration) error {
 	var b strings.Builder
-	failed := 0
 	for _, f := range checked.Findings {
 		if f.Warning {
 			fmt.Fprintf(&b, "warning: %s\n", terminal.Printable(f.Error()))
-		} else {
-			failed++
 		}
 	}
 	word := "ok"
-	if failed > 0 {
+	if !v.OK {
 		word = "failed, checked"
 	}
 	speeds := "no checksums, " + report.Duration(took)

@@ -146,14 +146,16 @@ var indexEnd = formats.Suffix(layout.SafeTensors) + manifest.IndexSuffix
 // formatFlag is --format, for new files whose names do not say what they are.
 type formatFlag struct{ choice }
 
-func newFormatFlag() formatFlag {
-	var f formatFlag
-	for _, format := range formats.Names() {
-		if convert.CanWrite(format) {
-			f.allowed = append(f.allowed, format.String())
-		}
+func newFormatFlag() (f formatFlag) {
+	for _, format := range written() {
+		f.allowed = append(f.allowed, format.String())
 	}
 	return f
+}
+
+// written returns the formats that new files can have.
+func written() []layout.Format {
+	return slices.DeleteFunc(slices.Clone(formats.Names()), func(f layout.Format) bool { return !convert.CanWrite(f) })
 }
 
 func (f *formatFlag) addTo(cmd *cobra.Command) {
@@ -169,38 +171,26 @@ func (f *formatFlag) of(out string) (layout.Format, error) {
 	if strings.HasSuffix(lower, indexEnd) {
 		return layout.Unknown, usageError{fmt.Errorf("%s: an index has its name from OUT: give %s, and --shard-size", out, out[:len(out)-len(".index.json")])}
 	}
-	named := layout.Unknown
-	for _, format := range formats.Names() {
-		if formats.Suffix(format) == filepath.Ext(lower) {
-			named = format // of the two that end in .apr, the first
-			break
-		}
-	}
+	names := formats.Names()
+	at := slices.IndexFunc(names, func(f layout.Format) bool { return formats.Suffix(f) == filepath.Ext(lower) }) // of the two that end in .apr, the first
 	switch {
-	case named == layout.Unknown && f.value == "":
+	case at < 0 && f.value == "":
 		return layout.Unknown, usageError{fmt.Errorf("%s: the name does not say which format to write: %s; or give --format %s", cmp.Or(out, `""`), suffixes(), f.Type())}
-	case !convert.CanWrite(named) && named != layout.Unknown:
-		return layout.Unknown, usageError{fmt.Errorf("%s: files of format %v are not written, only %s", out, named, suffixes())}
-	case named != layout.Unknown && f.value != "" && f.value != named.String():
-		return layout.Unknown, usageError{fmt.Errorf("%s: is a name for %v, not for %s", out, named, f.value)}
-	case named != layout.Unknown:
-		return named, nil
+	case at < 0:
+		return written()[slices.Index(f.allowed, f.value)], nil
+	case !convert.CanWrite(names[at]):
+		return layout.Unknown, usageError{fmt.Errorf("%s: files of format %v are not written, only %s", out, names[at], suffixes())}
+	case f.value != "" && f.value != names[at].String():
+		return layout.Unknown, usageError{fmt.Errorf("%s: is a name for %v, not for %s", out, names[at], f.value)}
 	}
-	for _, format := range formats.Names() {
-		if convert.CanWrite(format) && format.String() == f.value {
-			return format, nil
-		}
-	}
-	panic("choice allows a format that is not written")
+	return names[at], nil
 }
 
 // suffixes lists the formats that are written, with how their names end.
 func suffixes() string {
 	var list []string
-	for _, format := range formats.Names() {
-		if convert.CanWrite(format) {
-			list = append(list, fmt.Sprintf("%v (%s)", format, formats.Suffix(format)))
-		}
+	for _, f := range written() {
+		list = append(list, fmt.Sprintf("%v (%s)", f, formats.Suffix(f)))
 	}
 	return strings.Join(list, ", ")
 }
@@ -220,7 +210,6 @@ func (b *byteSize) Set(s string) error {
 	return nil
 }
 
-// addTo declares the flag.
 func (b *byteSize) addTo(cmd *cobra.Command) {
 	cmd.Flags().Var(b, "shard-size", "divide a larger model among files of at most this size, such as 2GB")
 	complete(cmd, "shard-size", cobra.NoFileCompletions)

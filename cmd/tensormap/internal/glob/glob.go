@@ -73,15 +73,7 @@ func (t *globTranslator) translate() error {
 
 // next takes one character off the pattern.
 func (t *globTranslator) next() string {
-	for i := range t.rest {
-		if i > 0 {
-			return t.take(i)
-		}
-	}
-	return t.take(len(t.rest))
-}
-
-func (t *globTranslator) take(n int) string {
+	_, n := utf8.DecodeRuneInString(t.rest)
 	s := t.rest[:n]
 	t.rest = t.rest[n:]
 	return s

@@ -2,8 +2,9 @@ package report
 
 import (
 	"fmt"
+	"math"
+	"math/big"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -19,15 +20,10 @@ func Size(n uint64) string {
 
 // Grouped formats n with its digits in groups: "22,713,216".
 func Grouped(n uint64) string {
-	s := strconv.FormatUint(n, 10)
-	var b strings.Builder
-	for i := range len(s) {
-		if i > 0 && (len(s)-i)%3 == 0 {
-			b.WriteByte(',')
-		}
-		b.WriteByte(s[i])
+	if n > math.MaxInt64 {
+		return humanize.BigComma(new(big.Int).SetUint64(n))
 	}
-	return b.String()
+	return humanize.Comma(int64(n))
 }
 
 // Count formats n with three digits, as parameters of models are counted: "22.7M".
