@@ -221,7 +221,7 @@ func (c *chooser) choose(name string, shape []int) layout.DType {
 	}
 	switch role {
 	case attentionV:
-		d := c.rule(place{c, role, c.values[name], len(c.values)})
+		d := c.rule(position{c, role, c.values[name], len(c.values)})
 		if c.is70B() && (d == layout.Q3_K || d == layout.Q4_K) {
 			d = layout.Q5_K // of 70 billion parameters: eight heads share these
 		}
@@ -238,9 +238,9 @@ func (c *chooser) choose(name string, shape []int) layout.DType {
 		if c.experts > 1 { // a layer may have several
 			i = layerOf(name)
 		}
-		return c.rule(place{c, role, i, c.layers})
+		return c.rule(position{c, role, i, c.layers})
 	}
-	return c.rule(place{c, role, 0, 0})
+	return c.rule(position{c, role, 0, 0})
 }
 
 // isExperts reports whether a tensor has the matrices of experts on top of each other. In BailingMoE 3 those of attention are so too.
@@ -262,64 +262,64 @@ func (c *chooser) is70B() bool {
 	return false
 }
 
-// place is what rules ask of a tensor: that it is number i of n of its role.
-type place struct {
+// position is what rules ask of a tensor: that it is number i of n of its role.
+type position struct {
 	*chooser
 	role role
 	i, n int
 }
 
-func (p place) always() bool  { return true }
-func (p place) early() bool   { return p.i < p.n/8 }
-func (p place) first() bool   { return p.i < p.n/16 }
-func (p place) more() bool    { return moreBits(p.i, p.n) }
-func (p place) falcon() bool  { return p.arch == "falcon" }
-func (p place) mixture() bool { return p.experts == 8 }
+func (p position) always() bool  { return true }
+func (p position) early() bool   { return p.i < p.n/8 }
+func (p position) first() bool   { return p.i < p.n/16 }
+func (p position) more() bool    { return moreBits(p.i, p.n) }
+func (p position) falcon() bool  { return p.arch == "falcon" }
+func (p position) mixture() bool { return p.experts == 8 }
 
 // grouped reports whether four heads or more share keys and values.
-func (p place) grouped() bool { return p.kvHeads > 0 && p.heads/p.kvHeads >= 4 }
+func (p position) grouped() bool { return p.kvHeads > 0 && p.heads/p.kvHeads >= 4 }
 
 // rules say which tensors of a role get another type than that of the recipe. The first that holds counts.
 var rules = []struct {
 	role    role
 	recipes string // "" for all
-	holds   func(place) bool
+	holds   func(position) bool
 	dtype   layout.DType // Invalid for the recipe's
 }{
-	{attentionV, "q2_k q2_k_s", place.grouped, layout.Q4_K},
-	{attentionV, "q2_k", place.always, layout.Q3_K},
-	{attentionV, "q3_k_m", func(p place) bool { return p.i < 2 }, layout.Q5_K},
-	{attentionV, "q3_k_m", place.always, layout.Q4_K},
-	{attentionV, "q3_k_l", place.always, layout.Q5_K},
-	{attentionV, "iq4_nl iq4_xs", place.grouped, layout.Q5_K},
-	{attentionV, "q4_k_s", func(p place) bool { return p.i < 4 }, layout.Q5_K},
-	{attentionV, "q4_k_m q5_k_m", place.more, layout.Q6_K},
+	{attentionV, "q2_k q2_k_s", position.grouped, layout.Q4_K},
+	{attentionV, "q2_k", position.always, layout.Q3_K},
+	{attentionV, "q3_k_m", func(p position) bool { return p.i < 2 }, layout.Q5_K},
+	{attentionV, "q3_k_m", position.always, layout.Q4_K},
+	{attentionV, "q3_k_l", position.always, layout.Q5_K},
+	{attentionV, "iq4_nl iq4_xs", position.grouped, layout.Q5_K},
+	{attentionV, "q4_k_s", func(p position) bool { return p.i < 4 }, layout.Q5_K},
+	{attentionV, "q4_k_m q5_k_m", position.more, layout.Q6_K},
 
-	{ffnDown, "q2_k", place.always, layout.Q3_K},
-	{ffnDown, "q2_k_s", place.early, layout.Q4_K},
-	{ffnDown, "q3_k_m", place.first, layout.Q5_K},
-	{ffnDown, "q3_k_m", func(p place) bool { return !p.falcon() || p.more() }, layout.Q4_K},
-	{ffnDown, "q3_k_l", place.falcon, layout.Q4_K},
-	{ffnDown, "q3_k_l", place.always, layout.Q5_K},
-	{ffnDown, "q4_k_m", func(p place) bool { return p.falcon() && p.first() || !p.falcon() && p.more() }, layout.Q6_K},
-	{ffnDown, "q4_k_m", place.more, layout.Q5_K},
-	{ffnDown, "q5_k_m", place.more, layout.Q6_K},
-	{ffnDown, "q4_k_s", func(p place) bool { return !p.falcon() && p.early() }, layout.Q5_K},
-	{ffnDown, "iq4_nl iq4_xs", func(p place) bool { return p.early() && !p.weighed }, layout.Q5_K},
-	{ffnDown, "q4_0", func(p place) bool { return p.early() && p.weighed }, layout.Q4_1},
-	{ffnDown, "q5_0", func(p place) bool { return p.early() && p.weighed }, layout.Q5_1},
+	{ffnDown, "q2_k", position.always, layout.Q3_K},
+	{ffnDown, "q2_k_s", position.early, layout.Q4_K},
+	{ffnDown, "q3_k_m", position.first, layout.Q5_K},
+	{ffnDown, "q3_k_m", func(p position) bool { return !p.falcon() || p.more() }, layout.Q4_K},
+	{ffnDown, "q3_k_l", position.falcon, layout.Q4_K},
+	{ffnDown, "q3_k_l", position.always, layout.Q5_K},
+	{ffnDown, "q4_k_m", func(p position) bool { return p.falcon() && p.first() || !p.falcon() && p.more() }, layout.Q6_K},
+	{ffnDown, "q4_k_m", position.more, layout.Q5_K},
+	{ffnDown, "q5_k_m", position.more, layout.Q6_K},
+	{ffnDown, "q4_k_s", func(p position) bool { return !p.falcon() && p.early() }, layout.Q5_K},
+	{ffnDown, "iq4_nl iq4_xs", func(p position) bool { return p.early() && !p.weighed }, layout.Q5_K},
+	{ffnDown, "q4_0", func(p position) bool { return p.early() && p.weighed }, layout.Q4_1},
+	{ffnDown, "q5_0", func(p position) bool { return p.early() && p.weighed }, layout.Q5_1},
 
-	{attentionOutput, "q3_k_l", place.falcon, layout.Q4_K},
-	{attentionOutput, "", place.falcon, layout.Invalid},
-	{attentionOutput, "q2_k q3_k_s q3_k_m q4_k_s q4_k_m iq4_nl iq4_xs", place.mixture, layout.Q5_K},
-	{attentionOutput, "", place.mixture, layout.Invalid},
-	{attentionOutput, "q2_k", place.always, layout.Q3_K},
-	{attentionOutput, "q3_k_m", place.always, layout.Q4_K},
-	{attentionOutput, "q3_k_l", place.always, layout.Q5_K},
+	{attentionOutput, "q3_k_l", position.falcon, layout.Q4_K},
+	{attentionOutput, "", position.falcon, layout.Invalid},
+	{attentionOutput, "q2_k q3_k_s q3_k_m q4_k_s q4_k_m iq4_nl iq4_xs", position.mixture, layout.Q5_K},
+	{attentionOutput, "", position.mixture, layout.Invalid},
+	{attentionOutput, "q2_k", position.always, layout.Q3_K},
+	{attentionOutput, "q3_k_m", position.always, layout.Q4_K},
+	{attentionOutput, "q3_k_l", position.always, layout.Q5_K},
 }
 
 // rule returns the type that the rules give.
-func (c *chooser) rule(p place) layout.DType {
+func (c *chooser) rule(p position) layout.DType {
 	for _, r := range rules {
 		named := r.recipes == "" || slices.Contains(strings.Fields(r.recipes), c.name)
 		if r.role == p.role && named && r.holds(p) {

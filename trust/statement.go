@@ -120,15 +120,11 @@ func parseStatement(payload []byte) (*Statement, error) {
 					form, err = s.serialization(&js)
 				case "resources":
 					resources, err = parseResources(&js)
-				default:
-					js.Skip()
 				}
 				if err != nil {
 					break
 				}
 			}
-		default:
-			js.Skip()
 		}
 		if err != nil {
 			return nil, err
@@ -174,24 +170,18 @@ func parseSubjects(js *jsontext.Scanner[[]byte]) (list []resource, err error) {
 				r.name = string(js.Text())
 			case "digest":
 				for key := range js.Members("an object") {
-					if string(key) != "sha256" {
-						js.Skip()
-						continue
-					}
-					if r.digest, err = parseHex(string(js.Text()), sha256.Size); err != nil {
-						return nil, fmt.Errorf("subject: %w", err)
+					if string(key) == "sha256" {
+						if r.digest, err = parseHex(string(js.Text()), sha256.Size); err != nil {
+							return nil, fmt.Errorf("subject: %w", err)
+						}
 					}
 				}
 			case "annotations":
 				for key := range js.Members("an object") {
-					if string(key) != "actual_hash_algorithm" {
-						js.Skip()
-						continue
+					if string(key) == "actual_hash_algorithm" {
+						r.algorithm = strings.TrimPrefix(string(js.Text()), "file-")
 					}
-					r.algorithm = strings.TrimPrefix(string(js.Text()), "file-")
 				}
-			default:
-				js.Skip()
 			}
 		}
 		if js.Err() == nil && (r.name == "" || r.digest == nil) {
@@ -219,11 +209,8 @@ func (s *Statement) serialization(js *jsontext.Scanner[[]byte]) (form serializat
 		case "hash_type":
 			form.hash = string(js.Text())
 		case "allow_symlinks":
-			switch c := js.Next(); c {
-			case 't', 'f':
-				s.AllowSymlinks = c == 't'
-				js.Skip()
-			default:
+			c := js.Next()
+			if s.AllowSymlinks = c == 't'; c != 't' && c != 'f' {
 				js.Unexpected("true or false")
 			}
 		case "shard_size":
@@ -234,14 +221,11 @@ func (s *Statement) serialization(js *jsontext.Scanner[[]byte]) (form serializat
 			form.shardSize = n
 		case "ignore_paths":
 			if js.Next() == 'n' {
-				js.Skip()
-				continue
+				continue // null
 			}
 			for js.Open('[', "an array"); js.More(']'); {
 				s.IgnorePaths = append(s.IgnorePaths, string(js.Text()))
 			}
-		default:
-			js.Skip()
 		}
 	}
 	return form, nil
@@ -264,8 +248,6 @@ func parseResources(js *jsontext.Scanner[[]byte]) (list []resource, err error) {
 				if r.chunks, err = parseAnnotations(js); err != nil {
 					return nil, fmt.Errorf("resource %s: %w", quote(r.name), err)
 				}
-			default:
-				js.Skip()
 			}
 		}
 		if js.Err() != nil {
@@ -284,7 +266,6 @@ func parseResources(js *jsontext.Scanner[[]byte]) (list []resource, err error) {
 func parseAnnotations(js *jsontext.Scanner[[]byte]) (c *chunks, err error) {
 	for key := range js.Members("an object") {
 		if string(key) != ChunksAnnotation {
-			js.Skip()
 			continue
 		}
 		c = new(chunks)
@@ -302,8 +283,6 @@ func parseAnnotations(js *jsontext.Scanner[[]byte]) (c *chunks, err error) {
 					return nil, fmt.Errorf("%s: digests: %w", ChunksAnnotation, err)
 				}
 				digests = true
-			default:
-				js.Skip()
 			}
 		}
 		if js.Err() == nil && (c.size == 0 || !digests || len(c.sums)%sha256.Size != 0 || len(c.sums)/sha256.Size > layout.MaxChunks) {

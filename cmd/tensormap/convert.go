@@ -187,7 +187,7 @@ func (opts *convertOptions) run(ctx context.Context, s terminal.Streams, args []
 		if err := matched(&opts.filter, in, m); err != nil {
 			return err
 		}
-		if err := opts.addSideFiles(ctx, s.Err, in, m, o); err != nil {
+		if err := opts.addSideFiles(ctx, s.Err, m, o); err != nil {
 			return err
 		}
 		reportUnmatched(s.Err, "keep", opts.keep, m)
@@ -270,7 +270,7 @@ func (opts *convertOptions) outFormat(out string) (layout.Format, error) {
 }
 
 // addSideFiles adds to the metadata what --metadata names, and what is beside the model in.
-func (opts *convertOptions) addSideFiles(ctx context.Context, stderr io.Writer, in string, m *loader.Model, o *convert.Options) error {
+func (opts *convertOptions) addSideFiles(ctx context.Context, stderr io.Writer, m *loader.Model, o *convert.Options) error {
 	var skip []string
 	if len(opts.metadata.files) > 0 {
 		skip = append(skip, "config.json")

@@ -266,8 +266,8 @@ func previewGrid(list []convert.Tensor) *report.Grid {
 	}
 }
 
-// plannedJSON is a tensor in the JSON of --dry-run.
-type plannedJSON struct {
+// previewJSON is a tensor in the JSON of --dry-run.
+type previewJSON struct {
 	Name        string       `json:"name"`
 	DType       layout.DType `json:"dtype"`
 	Shape       []int        `json:"shape"`
@@ -291,7 +291,7 @@ func writePreviewJSON(w io.Writer, p *convert.Plan) error {
 	j.List("tensors")
 	for i := range p.Tensors {
 		t := &p.Tensors[i]
-		j.Row(plannedJSON{t.Name, t.To, report.OrEmpty(t.Shape), t.Bytes, t.From, t.Scheme, report.OrEmpty(t.FromShape()), t.FromBytes(), t.Reencoded, cmp.Or(t.Kept, t.Changed, t.Fallback)})
+		j.Row(previewJSON{t.Name, t.To, report.OrEmpty(t.Shape), t.Bytes, t.From, t.Scheme, report.OrEmpty(t.FromShape()), t.FromBytes(), t.Reencoded, cmp.Or(t.Kept, t.Changed, t.Fallback)})
 	}
 	j.Close()
 	return j.Err

@@ -8,16 +8,21 @@ import (
 	"github.com/tensormap/tensormap/layout"
 )
 
-// Members reads an object and yields its keys, which must differ, with their offsets. The
-// loop's body reads the value of each.
+// Members reads an object and yields its keys, which must differ, with their offsets. Offset is then that of the
+// key's value. A value that the loop's body does not read is skipped.
 func (s *Scanner[T]) Members(want string) iter.Seq2[T, uint64] {
 	return func(yield func(T, uint64) bool) {
 		first := len(s.keys)
 		for s.Open('{', want); s.More('}'); {
 			k := s.key()
 			s.remember(k)
+			s.Next()
+			at := s.at
 			if s.err != nil || !yield(s.value(k), s.base+uint64(k.at)-1) {
 				return
+			}
+			if s.at == at && s.err == nil {
+				s.Skip()
 			}
 		}
 		s.distinct(first)
@@ -33,7 +38,6 @@ func (s *Scanner[T]) Record(at uint64, want string, fields []string, read func(i
 	for key := range s.Members(want) {
 		i := slices.Index(fields, string(key))
 		if i < 0 {
-			s.Skip()
 			continue
 		}
 		seen[i], s.Field = true, fields[i]

@@ -128,7 +128,6 @@ func (d *decoder) survey() error {
 	d.values = make(map[string]value)
 	s := d.scan(0)
 	for key := range s.Members("an object") {
-		s.Next()
 		v := value{at: s.Offset()}
 		v.n = d.skip(&s, string(key))
 		v.end = s.Offset()

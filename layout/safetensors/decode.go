@@ -124,7 +124,6 @@ func readStrings[T string | []byte](s *jsontext.Scanner[T]) {
 		if s.Next() != '"' {
 			s.Unexpected("the string of key " + layout.Quote([]byte(name)))
 		}
-		s.Skip()
 	}
 }
 

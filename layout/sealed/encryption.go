@@ -130,7 +130,6 @@ func (e *Encryption) parse(js *jsontext.Scanner[[]byte], text []byte, at uint64,
 	start := js.Offset()
 	for key := range js.Members("an object") {
 		seen[string(key)] = true
-		js.Next()
 		place := js.Offset()
 		switch string(key) {
 		case "algorithm":
@@ -159,8 +158,6 @@ func (e *Encryption) parse(js *jsontext.Scanner[[]byte], text []byte, at uint64,
 			if e.Check = base64Of(js, "check", TagSize); js.Err() == nil && (e.check+checkChars >= len(text) || text[e.check+checkChars] != '"') {
 				js.Fail(place, layout.ErrInvalid, "the check has escapes")
 			}
-		default:
-			js.Skip()
 		}
 	}
 	wanted := []string{"algorithm", "salt", "kdf", "check"}
@@ -180,7 +177,6 @@ func (a *Argon2) parse(js *jsontext.Scanner[[]byte], lim layout.Limits) {
 	var memoryAt, memory uint64
 	for key := range js.Members("an object") {
 		seen[string(key)] = true
-		js.Next()
 		place := js.Offset()
 		few := func() uint64 {
 			n := js.Uint()
@@ -198,8 +194,6 @@ func (a *Argon2) parse(js *jsontext.Scanner[[]byte], lim layout.Limits) {
 			memory, memoryAt = js.Uint(), place
 		case "salt":
 			copy(a.Salt[:], base64Of(js, "argon2.salt", len(a.Salt)))
-		default:
-			js.Skip()
 		}
 	}
 	require(js, start, seen, "time", "memory_kib", "threads", "salt")

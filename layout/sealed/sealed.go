@@ -32,8 +32,6 @@ func Parse(text []byte, f layout.Format, at uint64, lim *layout.Limits) (k Keys,
 		case string(key) == "encryption":
 			k.Encryption = new(Encryption)
 			k.Encryption.parse(&js, text, at, f == layout.APR2, limits)
-		default:
-			js.Skip()
 		}
 	}
 	js.End()

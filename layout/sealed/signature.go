@@ -43,7 +43,6 @@ func (s *Signature) parse(js *jsontext.Scanner[[]byte], text []byte, at uint64, 
 	start := js.Offset()
 	for key := range js.Members("an object") {
 		seen[string(key)] = true
-		js.Next()
 		place := js.Offset()
 		in := int(place-at) + 1 // of what is between quotes
 		switch string(key) {
@@ -65,8 +64,6 @@ func (s *Signature) parse(js *jsontext.Scanner[[]byte], text []byte, at uint64, 
 		case "digests":
 			s.Digests, s.digests = base64Of(js, "digests", -1), in
 			s.digestsEnd = int(js.Offset()-at) - 1
-		default:
-			js.Skip()
 		}
 	}
 	wanted := []string{"algorithm", "public_key", "value"}

@@ -50,19 +50,19 @@ func (f fill) pattern() string {
 		`<path d="%s" stroke="#141a24" stroke-opacity=".55"/></pattern>`+"\n", f, f.color(), f.texture())
 }
 
-// usualFills are those of frequent kinds, which look the same in two pictures then.
-var usualFills = map[string]fill{
+// commonFills are those of frequent kinds, which look the same in two pictures then.
+var commonFills = map[string]fill{
 	"F32": 0, "Q8_0": 1, "Q4_K": 2, "BF16": 3, "F16": 4, "Q6_K": 5, "Q5_K": 6, "I32": 7, "I8": 8,
 	"Q4_0": 9, "F8_E4M3": 10, "F64": 11, "Q3_K": 12, "U8": 13, "I64": 14, "Q2_K": 15, "MXFP4": 16,
 }
 
-// fillsOf hands out a fill to each kind: its usual one, or the first that is free.
+// fillsOf hands out a fill to each kind: its common one, or the first that is free.
 func fillsOf(lists ...[]report.Total) map[string]fill {
 	kinds := slices.Concat(lists...)
 	fills := make(map[string]fill, len(kinds))
 	var taken [numFills]bool
 	for _, t := range kinds {
-		if f, ok := usualFills[t.Kind]; ok {
+		if f, ok := commonFills[t.Kind]; ok {
 			fills[t.Kind], taken[f] = f, true
 		}
 	}

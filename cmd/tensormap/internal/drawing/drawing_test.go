@@ -489,7 +489,7 @@ func TestFills(t *testing.T) {
 		{of("U64"), of("F32", "U64", "I16")},
 	} {
 		fills := fillsOf(lists...)
-		if f, ok := fills["F32"]; ok && f != usualFills["F32"] {
+		if f, ok := fills["F32"]; ok && f != commonFills["F32"] {
 			t.Errorf("%v: F32 looks different", fills)
 		}
 		distinct(t, fills)
@@ -505,7 +505,7 @@ func TestFills(t *testing.T) {
 	}
 	distinct(t, fillsOf(all, all))
 	distinct(t, fillsOf(all[len(all)/2:], all[:len(all)/2]))
-	distinct(t, usualFills)
+	distinct(t, commonFills)
 }
 
 // distinct wants another look for each dtype.
