@@ -114,8 +114,8 @@ type decoder struct {
 	data    layout.Section
 }
 
-// describe starts the index of a file of up to count tensors, which has these sections before its data.
-func (d *decoder) describe(version string, count uint64, sections ...layout.Section) (err error) {
+// begin starts the index of a file of up to count tensors, which has these sections before its data.
+func (d *decoder) begin(version string, count uint64, sections ...layout.Section) (err error) {
 	d.builder, err = layout.NewBuilder(layout.APR1, d.size, count, "offset", d.file.lim)
 	if err != nil {
 		return err
@@ -173,7 +173,7 @@ func (d *decoder) decodeBinary(head []byte) error {
 	if len(d.scales) == 0 {
 		sections = sections[:2]
 	}
-	if err := d.describe(strconv.Itoa(int(h.Version)), count, sections...); err != nil {
+	if err := d.begin(strconv.Itoa(int(h.Version)), count, sections...); err != nil {
 		return err
 	}
 	for i := range int(h.Tensors) {

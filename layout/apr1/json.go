@@ -61,7 +61,7 @@ const leastEntry = uint64(len(`{"name":"","dtype":"","shape":[],"offset":0,"size
 // jsonTensors makes tensors of the count entries of an index of textSize bytes.
 func (d *decoder) jsonTensors(index *jsontext.Scanner[[]byte], count, textSize uint64) error {
 	// Entries that are too short for a tensor are refused below, before there is no room.
-	err := d.describe("json", min(count, textSize/leastEntry),
+	err := d.begin("json", min(count, textSize/leastEntry),
 		layout.Section{Name: "header", Offset: 0, Size: jsonHeadSize},
 		d.file.metadata,
 		layout.Section{Name: "index", Offset: d.indexAt, Size: d.data.Offset - d.indexAt})

@@ -152,11 +152,11 @@ func (d *decoder) advance(n int) {
 func (d *decoder) entry() error {
 	b, at := d.rest, d.at
 	if len(b) < minEntrySize {
-		return d.cut(minEntrySize)
+		return d.tooShort(minEntrySize)
 	}
 	name := int(le.Uint16(b))
 	if len(b) < minEntrySize+name {
-		return d.cut(minEntrySize + name)
+		return d.tooShort(minEntrySize + name)
 	}
 	id, rank := b[2+name], int(b[3+name])
 	if rank < 1 || rank > MaxDims {
@@ -164,7 +164,7 @@ func (d *decoder) entry() error {
 	}
 	size := entrySize + name + 8*rank
 	if len(b) < size {
-		return d.cut(size)
+		return d.tooShort(size)
 	}
 	t := d.builder.Next()
 	t.Name, t.DType = b[2:2+name:2+name], dtype(id, d.header.Minor)
@@ -184,8 +184,8 @@ func (d *decoder) entry() error {
 	return d.builder.Add(at)
 }
 
-// cut returns the error for an entry of at least size bytes with fewer left.
-func (d *decoder) cut(size int) error {
+// tooShort returns the error for an entry of at least size bytes with fewer left.
+func (d *decoder) tooShort(size int) error {
 	return errorf(d.at, "index_size", layout.ErrTruncated, "tensor %d of %d: an entry of at least %d bytes in the last %d of the index",
 		len(d.builder.Index().Tensors), d.count, size, len(d.rest))
 }

@@ -48,9 +48,9 @@ func (c *Config) readLayers(o layout.Metadata) {
 	}
 }
 
-// describe takes the parameters of ComfyUI's description, if there is one, and refuses what is stored in another
+// takeDescription takes the parameters of ComfyUI's description, if there is one, and refuses what is stored in another
 // way than others store it.
-func (s *shaping) describe() error {
+func (s *shaping) takeDescription() error {
 	d, ok := s.conf.layers[string(s.layer)]
 	if t := s.part(QuantState); t != nil && hasSuffix(t.Name, ".comfy_quant") {
 		lim := s.limits

@@ -30,7 +30,7 @@ func (s *shaping) run() error {
 		}
 	}
 	s.w.Form = &Form{Scheme: s.c.scheme, convention: s.c, end: s.end}
-	if err := s.describe(); err != nil {
+	if err := s.takeDescription(); err != nil {
 		return err
 	}
 	if s.conf.method == "bitnet" && s.c.scheme != BitNet {

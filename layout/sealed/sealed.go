@@ -52,7 +52,7 @@ func (s Sealing) Complete(head []byte, at, n int, digests []byte) error {
 		return err
 	}
 	if s.Sign != nil {
-		if err := k.Signature.place(head, at, digests); err != nil {
+		if err := k.Signature.putDigests(head, at, digests); err != nil {
 			return err
 		}
 	}

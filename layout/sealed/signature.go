@@ -127,8 +127,8 @@ func (s *Signature) sign(key func(message []byte) ([]byte, error), context strin
 	return nil
 }
 
-// place writes the digests to the room for them in head.
-func (s *Signature) place(head []byte, at int, digests []byte) error {
+// putDigests writes the digests to the room for them in head.
+func (s *Signature) putDigests(head []byte, at int, digests []byte) error {
 	text := base64.StdEncoding.EncodeToString(digests) + `"`
 	room := head[at+s.digests : at+s.digestsEnd+1]
 	if len(text) > len(room) {

@@ -60,7 +60,7 @@ func TestErrors(t *testing.T) {
 			format.CheckError(t, err, test.sentinel, test.field, uint64(test.at), test.reason)
 		})
 	}
-	for _, rank := range []int{1, 5} { // a usual tensor, and one that is not
+	for _, rank := range []int{1, 5} { // a tensor read the fast way, and one that is not
 		in := build(1).i32(1).param("p", 1).tensor(2, 1000, append(slices.Repeat([]int{1}, rank-1), 1000)...).inputs().in()
 		if _, err := Decode(in, &layout.Limits{HeaderBytes: in.Size() - 1000}); err != nil {
 			t.Errorf("the bytes of a tensor are counted: %v", err)
@@ -154,7 +154,7 @@ func TestManyParams(t *testing.T) {
 	}
 }
 
-// A param is read the same in the short way for usual ones and in the way for all, whatever
+// A param is read the same in the fast way for some and in the way for all, whatever
 // it is like and wherever the file ends.
 func TestUsualIsAny(t *testing.T) {
 	shapes := [][]int{{}, {1}, {3}, {2, 3}, {2, 0}, {1, 2, 1, 2}, {1, 2, 1, 2, 1}, {-1}, {1 << 30, 1 << 30, 1 << 30, 1 << 30}, {1, 200}}
@@ -169,10 +169,10 @@ func TestUsualIsAny(t *testing.T) {
 				b.string("#name", "n").inputs()
 				for _, cut := range []int{0, 1, 5, 30, 60} {
 					in := b.b[:len(b.b)-min(cut, len(b.b)-headerSize)]
-					usual, err1 := described(in, fastDims)
+					fast, err1 := described(in, fastDims)
 					all, err2 := described(in, -1)
-					if usual != all || fmt.Sprint(err1) != fmt.Sprint(err2) {
-						t.Fatalf("%q, type %d, %v:\n%s, %v\n%s, %v", name, dtype, shape, usual, err1, all, err2)
+					if fast != all || fmt.Sprint(err1) != fmt.Sprint(err2) {
+						t.Fatalf("%q, type %d, %v:\n%s, %v\n%s, %v", name, dtype, shape, fast, err1, all, err2)
 					}
 				}
 			}

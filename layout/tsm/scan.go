@@ -393,12 +393,12 @@ func (s *scanner) special(n *node, extra *notes, which special) {
 	}
 	b := s.Take(want.name, f.stored)
 	if s.Err() == nil {
-		s.describe(n, extra, which, f.offset, b)
+		s.specialValue(n, extra, which, f.offset, b)
 	}
 }
 
-// describe takes the value of a special param at offset at.
-func (s *scanner) describe(n *node, extra *notes, which special, at uint64, b []byte) {
+// specialValue takes the value of a special param at offset at.
+func (s *scanner) specialValue(n *node, extra *notes, which special, at uint64, b []byte) {
 	switch which {
 	case nameParam:
 		n.name = s.m.addText(b)

@@ -305,7 +305,7 @@ func (d *fileDrawing) about(c *cell) string {
 		return escapedLines(c.spans[0].about())
 	}
 	const listed = 12
-	lines := []string{c.count(), span{off: c.off(), size: c.end() - c.off()}.place()}
+	lines := []string{c.count(), span{off: c.off(), size: c.end() - c.off()}.extent()}
 	for i := range min(len(c.spans), listed) {
 		lines = append(lines, c.spans[i].line())
 	}
@@ -351,7 +351,7 @@ func (s *span) name() string {
 	return cmp.Or(string(s.tensor.Name), `""`)
 }
 
-func (s span) place() string {
+func (s span) extent() string {
 	return report.Exactly(report.Size(s.size), s.size, 1024, " bytes") + " at offset " + report.Grouped(s.off)
 }
 
@@ -364,7 +364,7 @@ func (s *span) about() []string {
 	if s.part != nil {
 		lines = append(lines, s.part.String())
 	}
-	lines = append(lines, s.place())
+	lines = append(lines, s.extent())
 	if t := s.tensor; t != nil && t.Encoding != layout.Raw {
 		lines = append(lines, fmt.Sprintf("%s, %s raw", t.Encoding, report.Size(t.Raw)))
 	}

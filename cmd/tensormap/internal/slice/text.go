@@ -168,11 +168,11 @@ func (o *textWriter) heading() {
 	if o.at > 0 {
 		o.w.WriteByte('\n')
 	}
-	fmt.Fprintf(o.w, "# [%s]\n", o.place(o.at/matrix))
+	fmt.Fprintf(o.w, "# [%s]\n", o.position(o.at/matrix))
 }
 
-// place returns the slice of the tensor for matrix number n of the result.
-func (o *textWriter) place(n uint64) string {
+// position returns the slice of the tensor for matrix number n of the result.
+func (o *textWriter) position(n uint64) string {
 	items := make([]string, len(o.p.extents))
 	inner := 2 // dimensions of the matrix that are to come
 	for d := len(items) - 1; d >= 0; d-- {
