@@ -27,7 +27,8 @@ type BackedReaderAt interface {
 	// Bring writes the n bytes at off to the file, unless they are there. It reports false if the file
 	// cannot hold them. The model then reads through ReadAtContext.
 	Bring(ctx context.Context, off, n uint64) (kept bool, err error)
-	// Has reports whether the n bytes at off are in the file, so that Bring has nothing to wait for.
+	// Has reports whether the n bytes at off are in the file, so that Bring has nothing to wait for. It is false
+	// without a file.
 	Has(off, n uint64) bool
 }
 

@@ -89,7 +89,7 @@ func (f *file) Bring(ctx context.Context, off, n uint64) (kept bool, err error) 
 
 // Has reports whether n bytes at off are in Backing.
 func (f *file) Has(off, n uint64) bool {
-	return f.whole != nil || f.part.Has(int64(off), int64(n))
+	return f.whole != nil || f.part != nil && f.part.Has(int64(off), int64(n))
 }
 
 // ReadVector fills one buffer after another with the consecutive bytes from off on.
