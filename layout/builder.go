@@ -29,6 +29,8 @@ type Builder struct {
 	surplus Tensor
 	checks  bool
 	hashes  []uint64 // of a checker's names
+
+	expected *expected // what a roster says of the tensors, until one is not so; or nil
 }
 
 // tensorBytes is the fewest bytes of a file for each of many tensors: their descriptions take
@@ -43,8 +45,8 @@ func NewBuilder(f Format, size, count uint64, spanField string, lim Limits) (*Bu
 		return nil, err
 	}
 	b := &Builder{ix: Index{Format: f, Size: size}, count: int(count), lim: lim, data: Section{Size: size}, span: spanField, sorted: true}
-	if lim.expected != nil {
-		b.ix.Tensors = lim.expected.room(b.count)
+	if b.expected = lim.expected; b.expected != nil {
+		b.ix.Tensors = b.expected.room(b.count)
 	} else {
 		b.own()
 	}
@@ -54,17 +56,17 @@ func NewBuilder(f Format, size, count uint64, spanField string, lim Limits) (*Bu
 // own takes memory for tensors, and a table of their names.
 func (b *Builder) own() { b.ix.Tensors, b.ix.Names = make([]Tensor, 0, b.count), NewNames(b.count) }
 
-// stray makes b do without what was expected of the file, because a tensor is not.
-func (b *Builder) stray() {
-	n, tensors := len(b.ix.Tensors), b.ix.Tensors
-	b.lim.expected.strayed.Store(true)
-	b.lim.expected = nil
+// stray makes b do without what was expected of the file, because t, the tensor that Next gave, is not.
+func (b *Builder) stray(t *Tensor) {
+	b.expected.strayed.Store(true)
+	b.expected = nil
+	listed := b.ix.Tensors
 	b.own()
-	copy(b.ix.Tensors[:cap(b.ix.Tensors)], tensors[:min(n+1, cap(tensors))]) // with the one that Next gave
-	b.ix.Tensors = b.ix.Tensors[:n]
-	for i := range n {
-		b.ix.Names.Add(HashNameBytes(tensors[i].Name), i)
+	b.ix.Tensors = append(b.ix.Tensors, listed...)
+	for i := range listed {
+		b.ix.Names.Add(HashNameBytes(listed[i].Name), i)
 	}
+	*b.Next() = *t
 }
 
 func checkCount(f Format, size, count uint64, lim Limits) error {
@@ -129,9 +131,6 @@ func (b *Builder) Dims(n int) []int {
 // Next returns the tensor that comes next, for the caller to fill in place and then Add. Its
 // Name may be a slice of the input, or of memory that is used again.
 func (b *Builder) Next() *Tensor {
-	if len(b.ix.Tensors) == cap(b.ix.Tensors) && b.lim.expected != nil {
-		b.stray()
-	}
 	if n := len(b.ix.Tensors); n < cap(b.ix.Tensors) {
 		return &b.ix.Tensors[:n+1][n]
 	}
@@ -146,11 +145,11 @@ func (b *Builder) Add(at uint64) error {
 	if b.err != nil {
 		return b.err
 	}
-	if e := b.lim.expected; e != nil && !(uint64(len(t.Name)) <= b.lim.NameBytes && e.take(t, len(b.ix.Tensors))) {
-		b.stray()
+	if b.expected != nil && (t == &b.surplus || uint64(len(t.Name)) > b.lim.NameBytes || !b.expected.take(t, len(b.ix.Tensors))) {
+		b.stray(t)
 		t = b.Next()
 	}
-	if b.lim.expected == nil {
+	if b.expected == nil {
 		if err := b.name(t, at); err != nil {
 			return err
 		}
@@ -172,7 +171,11 @@ func (b *Builder) Add(at uint64) error {
 	if err := b.checkSpan(t, at); err != nil {
 		return err
 	}
-	return b.enter(t, at)
+	if b.expected == nil {
+		return b.enter(t, at)
+	}
+	b.ix.Tensors = b.ix.Tensors[:len(b.ix.Tensors)+1] // its name is on the roster once
+	return nil
 }
 
 // name copies t's name and checks the copy. A decoder's may be mapped, and change.
@@ -182,7 +185,12 @@ func (b *Builder) name(t *Tensor, at uint64) error {
 		return b.errorf(at, "name", ErrLimit, t.Name, "%d bytes, more than %d", n, b.lim.NameBytes)
 	}
 	if !b.checks {
-		b.copyName(t)
+		if n > cap(b.text)-len(b.text) {
+			b.text = make([]byte, 0, b.textFor(n))
+		}
+		from := len(b.text)
+		b.text = append(b.text, t.Name...)
+		t.Name = b.text[from:len(b.text):len(b.text)]
 	}
 	switch {
 	case ascii.Plain(t.Name):
@@ -193,16 +201,6 @@ func (b *Builder) name(t *Tensor, at uint64) error {
 		return b.errorf(at, "name", ErrInvalid, t.Name, "holds a NUL byte")
 	}
 	return nil
-}
-
-func (b *Builder) copyName(t *Tensor) {
-	n := len(t.Name)
-	if n > cap(b.text)-len(b.text) {
-		b.text = make([]byte, 0, b.textFor(n))
-	}
-	from := len(b.text)
-	b.text = append(b.text, t.Name...)
-	t.Name = b.text[from:len(b.text):len(b.text)]
 }
 
 // textFor returns how much memory to take for a name of n bytes and for the names after it. It
@@ -239,10 +237,6 @@ func (b *Builder) enter(t *Tensor, at uint64) error {
 	if len(b.ix.Tensors) == cap(b.ix.Tensors) {
 		// The table is sized for count. Past that, a probe would never end.
 		return b.errorf(at, "tensor_count", ErrLimit, t.Name, "more than %d tensors", cap(b.ix.Tensors))
-	}
-	if b.lim.expected != nil { // names are on the roster once
-		b.ix.Tensors = b.ix.Tensors[:len(b.ix.Tensors)+1]
-		return nil
 	}
 	p := b.ix.Names.Probe(HashNameBytes(t.Name))
 	for {
