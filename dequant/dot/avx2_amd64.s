@@ -3284,6 +3284,9 @@ TEXT ·nvfp4AVX2(SB), NOSPLIT, $0-64
 row:
 	VXORPS Y2, Y2, Y2
 	MOVQ   DI, AX
+	VPXOR  Y3, Y3, Y3
+	VPXOR  Y3, Y3, Y3
+	VPXOR  Y3, Y3, Y3
 	MOVQ   R8, CX
 
 block:
@@ -4010,6 +4013,9 @@ TEXT ·q4_KAVX2(SB), NOSPLIT, $0-64
 row:
 	VXORPS Y3, Y3, Y3
 	MOVQ   DI, AX
+	VPXOR  Y4, Y4, Y4
+	VPXOR  Y5, Y5, Y5
+	VPXOR  Y6, Y6, Y6
 	MOVQ   R8, CX
 
 block:
@@ -4024,67 +4030,76 @@ block:
 	ANDQ         R10, R13
 	ANDQ         R11, R14
 	ORQ          R14, R13
-	VMOVQ        R12, X4
-	VMOVQ        R13, X5
-	VINSERTI128  $0x01, X5, Y4, Y4
-	VPSHUFB      Y1, Y4, Y5
-	VPSHUFB      Y2, Y4, Y6
-	VMOVDQU      16(SI), Y7
-	VPERM2I128   $0x31, 80(SI), Y7, Y8
-	VINSERTI128  $0x01, 80(SI), Y7, Y7
-	VPAND        Y0, Y7, Y9
-	VPMADDUBSW   (AX), Y9, Y9
-	VPAND        Y0, Y8, Y10
-	VPMADDUBSW   32(AX), Y10, Y10
-	VPADDW       Y10, Y9, Y9
-	VPSRLW       $0x04, Y7, Y7
-	VPAND        Y0, Y7, Y7
-	VPMADDUBSW   64(AX), Y7, Y7
-	VPSRLW       $0x04, Y8, Y8
-	VPAND        Y0, Y8, Y8
-	VPMADDUBSW   96(AX), Y8, Y8
-	VPADDW       Y8, Y7, Y7
-	VPUNPCKLDQ   Y7, Y9, Y8
-	VPUNPCKHDQ   Y7, Y9, Y9
-	VPADDW       Y8, Y9, Y9
-	VMOVDQU      48(SI), Y7
-	VPERM2I128   $0x31, 112(SI), Y7, Y8
-	VINSERTI128  $0x01, 112(SI), Y7, Y7
-	VPAND        Y0, Y7, Y10
-	VPMADDUBSW   128(AX), Y10, Y10
-	VPAND        Y0, Y8, Y11
-	VPMADDUBSW   160(AX), Y11, Y11
+	VMOVQ        R12, X7
+	VMOVQ        R13, X8
+	VINSERTI128  $0x01, X8, Y7, Y7
+	VPSHUFB      Y1, Y7, Y8
+	VPSHUFB      Y2, Y7, Y9
+	VMOVDQU      16(SI), Y10
+	VPERM2I128   $0x31, 80(SI), Y10, Y11
+	VINSERTI128  $0x01, 80(SI), Y10, Y10
+	VPAND        Y0, Y10, Y12
+	VPMADDUBSW   (AX), Y12, Y12
+	VPAND        Y0, Y11, Y13
+	VPMADDUBSW   32(AX), Y13, Y13
+	VPADDW       Y13, Y12, Y12
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y0, Y10, Y10
+	VPMADDUBSW   64(AX), Y10, Y10
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPMADDUBSW   96(AX), Y11, Y11
 	VPADDW       Y11, Y10, Y10
-	VPSRLW       $0x04, Y7, Y7
-	VPAND        Y0, Y7, Y7
-	VPMADDUBSW   192(AX), Y7, Y7
-	VPSRLW       $0x04, Y8, Y8
-	VPAND        Y0, Y8, Y8
-	VPMADDUBSW   224(AX), Y8, Y8
-	VPADDW       Y8, Y7, Y7
-	VPUNPCKLDQ   Y7, Y10, Y8
-	VPUNPCKHDQ   Y7, Y10, Y10
-	VPADDW       Y8, Y10, Y10
-	VPUNPCKLQDQ  Y10, Y9, Y7
-	VPUNPCKHQDQ  Y10, Y9, Y9
-	VPADDW       Y7, Y9, Y9
-	VPMADDWD     Y5, Y9, Y9
-	VPBROADCASTD (SI), X4
-	VCVTPH2PS    X4, Y5
-	VMULPS       256(AX), Y5, Y5
-	VMOVSLDUP    Y5, Y7
+	VPUNPCKLDQ   Y10, Y12, Y11
+	VPUNPCKHDQ   Y10, Y12, Y12
+	VPADDW       Y11, Y12, Y12
+	VMOVDQU      48(SI), Y10
+	VPERM2I128   $0x31, 112(SI), Y10, Y11
+	VINSERTI128  $0x01, 112(SI), Y10, Y10
+	VPAND        Y0, Y10, Y13
+	VPMADDUBSW   128(AX), Y13, Y13
+	VPAND        Y0, Y11, Y14
+	VPMADDUBSW   160(AX), Y14, Y14
+	VPADDW       Y14, Y13, Y13
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y0, Y10, Y10
+	VPMADDUBSW   192(AX), Y10, Y10
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPMADDUBSW   224(AX), Y11, Y11
+	VPADDW       Y11, Y10, Y10
+	VPUNPCKLDQ   Y10, Y13, Y11
+	VPUNPCKHDQ   Y10, Y13, Y13
+	VPADDW       Y11, Y13, Y13
+	VPUNPCKLQDQ  Y13, Y12, Y10
+	VPUNPCKHQDQ  Y13, Y12, Y12
+	VPADDW       Y10, Y12, Y12
+	VPMADDWD     Y8, Y12, Y12
+	VMOVSLDUP    Y5, Y8
 	VMOVSHDUP    Y5, Y5
-	VCVTDQ2PS    Y9, Y9
-	VMULPS       Y7, Y9, Y9
-	VADDPS       Y9, Y3, Y3
-	VPMADDWD     352(AX), Y6, Y6
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y8, Y4, Y4
+	VADDPS       Y4, Y3, Y3
 	VCVTDQ2PS    Y6, Y6
 	VMULPS       Y5, Y6, Y6
 	VSUBPS       Y6, Y3, Y3
+	VMOVAPS      Y12, Y4
+	VPMADDWD     352(AX), Y9, Y6
+	VPBROADCASTD (SI), X5
+	VCVTPH2PS    X5, Y5
+	VMULPS       256(AX), Y5, Y5
 	ADDQ         $0x00000090, SI
 	ADDQ         $0x00000180, AX
 	DECQ         CX
 	JNZ          block
+	VMOVSLDUP    Y5, Y8
+	VMOVSHDUP    Y5, Y5
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y8, Y4, Y4
+	VADDPS       Y4, Y3, Y3
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y5, Y6, Y6
+	VSUBPS       Y6, Y3, Y3
 	VEXTRACTF128 $0x01, Y3, X4
 	VADDPS       X4, X3, X3
 	VMOVHLPS     X3, X3, X4
@@ -4225,13 +4240,13 @@ vector:
 	VPADDW      Y8, Y6, Y6
 	VPMADDWD    Y2, Y6, Y6
 	VMULPS      256(R10), Y0, Y7
-	VMULPS      256(R10), Y4, Y8
 	VCVTDQ2PS   Y6, Y6
 	VMULPS      Y7, Y6, Y6
 	VADDPS      Y6, Y5, Y5
 	VPMADDWD    352(R10), Y3, Y6
+	VMULPS      256(R10), Y4, Y7
 	VCVTDQ2PS   Y6, Y6
-	VMULPS      Y8, Y6, Y6
+	VMULPS      Y7, Y6, Y6
 	VSUBPS      Y6, Y5, Y5
 	VMOVUPS     Y5, (R8)
 	ADDQ        $0x08, DI
@@ -4284,6 +4299,9 @@ TEXT ·q5_KAVX2(SB), NOSPLIT, $0-64
 row:
 	VXORPS Y3, Y3, Y3
 	MOVQ   DI, AX
+	VPXOR  Y4, Y4, Y4
+	VPXOR  Y5, Y5, Y5
+	VPXOR  Y6, Y6, Y6
 	MOVQ   R8, CX
 
 block:
@@ -4298,95 +4316,104 @@ block:
 	ANDQ           R10, R13
 	ANDQ           R11, R14
 	ORQ            R14, R13
-	VMOVQ          R12, X4
-	VMOVQ          R13, X5
-	VINSERTI128    $0x01, X5, Y4, Y4
-	VMOVDQU        48(SI), Y5
-	VPERM2I128     $0x31, 112(SI), Y5, Y6
-	VINSERTI128    $0x01, 112(SI), Y5, Y5
-	VPAND          Y0, Y5, Y7
-	VBROADCASTI128 16(SI), Y8
-	VPSLLVD        Y2, Y8, Y8
-	VPAND          Y1, Y8, Y9
-	VPOR           Y9, Y7, Y7
-	VPMADDUBSW     (AX), Y7, Y7
-	VPAND          Y0, Y6, Y9
-	VBROADCASTI128 32(SI), Y10
-	VPSLLVD        Y2, Y10, Y10
-	VPAND          Y1, Y10, Y11
-	VPOR           Y11, Y9, Y9
-	VPMADDUBSW     32(AX), Y9, Y9
-	VPADDW         Y9, Y7, Y7
-	VPSRLW         $0x04, Y5, Y5
-	VPAND          Y0, Y5, Y5
-	VPSRLW         $0x01, Y8, Y9
-	VPAND          Y1, Y9, Y9
-	VPOR           Y9, Y5, Y5
-	VPMADDUBSW     64(AX), Y5, Y5
-	VPSRLW         $0x04, Y6, Y6
-	VPAND          Y0, Y6, Y6
-	VPSRLW         $0x01, Y10, Y9
-	VPAND          Y1, Y9, Y9
-	VPOR           Y9, Y6, Y6
-	VPMADDUBSW     96(AX), Y6, Y6
-	VPADDW         Y6, Y5, Y5
-	VPUNPCKLDQ     Y5, Y7, Y6
-	VPUNPCKHDQ     Y5, Y7, Y7
-	VPADDW         Y6, Y7, Y7
-	VPSHUFB        k4_scales_01<>+0(SB), Y4, Y5
-	VPMADDWD       Y5, Y7, Y7
-	VMOVDQU        80(SI), Y5
-	VPERM2I128     $0x31, 144(SI), Y5, Y6
-	VINSERTI128    $0x01, 144(SI), Y5, Y5
-	VPAND          Y0, Y5, Y9
-	VPSRLW         $0x02, Y8, Y11
+	VMOVQ          R12, X7
+	VMOVQ          R13, X8
+	VINSERTI128    $0x01, X8, Y7, Y7
+	VMOVDQU        48(SI), Y8
+	VPERM2I128     $0x31, 112(SI), Y8, Y9
+	VINSERTI128    $0x01, 112(SI), Y8, Y8
+	VPAND          Y0, Y8, Y10
+	VBROADCASTI128 16(SI), Y11
+	VPSLLVD        Y2, Y11, Y11
+	VPAND          Y1, Y11, Y12
+	VPOR           Y12, Y10, Y10
+	VPMADDUBSW     (AX), Y10, Y10
+	VPAND          Y0, Y9, Y12
+	VBROADCASTI128 32(SI), Y13
+	VPSLLVD        Y2, Y13, Y13
+	VPAND          Y1, Y13, Y14
+	VPOR           Y14, Y12, Y12
+	VPMADDUBSW     32(AX), Y12, Y12
+	VPADDW         Y12, Y10, Y10
+	VPSRLW         $0x04, Y8, Y8
+	VPAND          Y0, Y8, Y8
+	VPSRLW         $0x01, Y11, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y12, Y8, Y8
+	VPMADDUBSW     64(AX), Y8, Y8
+	VPSRLW         $0x04, Y9, Y9
+	VPAND          Y0, Y9, Y9
+	VPSRLW         $0x01, Y13, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y12, Y9, Y9
+	VPMADDUBSW     96(AX), Y9, Y9
+	VPADDW         Y9, Y8, Y8
+	VPUNPCKLDQ     Y8, Y10, Y9
+	VPUNPCKHDQ     Y8, Y10, Y10
+	VPADDW         Y9, Y10, Y10
+	VPSHUFB        k4_scales_01<>+0(SB), Y7, Y8
+	VPMADDWD       Y8, Y10, Y10
+	VMOVDQU        80(SI), Y8
+	VPERM2I128     $0x31, 144(SI), Y8, Y9
+	VINSERTI128    $0x01, 144(SI), Y8, Y8
+	VPAND          Y0, Y8, Y12
+	VPSRLW         $0x02, Y11, Y14
+	VPAND          Y1, Y14, Y14
+	VPOR           Y14, Y12, Y12
+	VPMADDUBSW     128(AX), Y12, Y12
+	VPAND          Y0, Y9, Y14
+	VPSRLW         $0x02, Y13, Y15
+	VPAND          Y1, Y15, Y15
+	VPOR           Y15, Y14, Y14
+	VPMADDUBSW     160(AX), Y14, Y14
+	VPADDW         Y14, Y12, Y12
+	VPSRLW         $0x04, Y8, Y8
+	VPAND          Y0, Y8, Y8
+	VPSRLW         $0x03, Y11, Y11
+	VPAND          Y1, Y11, Y11
+	VPOR           Y11, Y8, Y8
+	VPMADDUBSW     192(AX), Y8, Y8
+	VPSRLW         $0x04, Y9, Y9
+	VPAND          Y0, Y9, Y9
+	VPSRLW         $0x03, Y13, Y11
 	VPAND          Y1, Y11, Y11
 	VPOR           Y11, Y9, Y9
-	VPMADDUBSW     128(AX), Y9, Y9
-	VPAND          Y0, Y6, Y11
-	VPSRLW         $0x02, Y10, Y12
-	VPAND          Y1, Y12, Y12
-	VPOR           Y12, Y11, Y11
-	VPMADDUBSW     160(AX), Y11, Y11
-	VPADDW         Y11, Y9, Y9
-	VPSRLW         $0x04, Y5, Y5
-	VPAND          Y0, Y5, Y5
-	VPSRLW         $0x03, Y8, Y8
-	VPAND          Y1, Y8, Y8
-	VPOR           Y8, Y5, Y5
-	VPMADDUBSW     192(AX), Y5, Y5
-	VPSRLW         $0x04, Y6, Y6
-	VPAND          Y0, Y6, Y6
-	VPSRLW         $0x03, Y10, Y8
-	VPAND          Y1, Y8, Y8
-	VPOR           Y8, Y6, Y6
-	VPMADDUBSW     224(AX), Y6, Y6
-	VPADDW         Y6, Y5, Y5
-	VPUNPCKLDQ     Y5, Y9, Y6
-	VPUNPCKHDQ     Y5, Y9, Y9
-	VPADDW         Y6, Y9, Y9
-	VPSHUFB        k4_scales_23<>+0(SB), Y4, Y5
-	VPMADDWD       Y5, Y9, Y9
-	VPUNPCKLQDQ    Y9, Y7, Y5
-	VPUNPCKHQDQ    Y9, Y7, Y7
-	VPADDD         Y5, Y7, Y7
-	VPBROADCASTD   (SI), X5
-	VCVTPH2PS      X5, Y5
-	VMULPS         256(AX), Y5, Y5
-	VMOVSLDUP      Y5, Y6
+	VPMADDUBSW     224(AX), Y9, Y9
+	VPADDW         Y9, Y8, Y8
+	VPUNPCKLDQ     Y8, Y12, Y9
+	VPUNPCKHDQ     Y8, Y12, Y12
+	VPADDW         Y9, Y12, Y12
+	VPSHUFB        k4_scales_23<>+0(SB), Y7, Y8
+	VPMADDWD       Y8, Y12, Y12
+	VPUNPCKLQDQ    Y12, Y10, Y8
+	VPUNPCKHQDQ    Y12, Y10, Y10
+	VPADDD         Y8, Y10, Y10
+	VPSHUFB        k4_mins<>+0(SB), Y7, Y8
+	VMOVSLDUP      Y5, Y9
 	VMOVSHDUP      Y5, Y5
-	VCVTDQ2PS      Y7, Y7
-	VMULPS         Y6, Y7, Y7
-	VADDPS         Y7, Y3, Y3
-	VPSHUFB        k4_mins<>+0(SB), Y4, Y6
-	VPMADDWD       352(AX), Y6, Y6
+	VCVTDQ2PS      Y4, Y4
+	VMULPS         Y9, Y4, Y4
+	VADDPS         Y4, Y3, Y3
 	VCVTDQ2PS      Y6, Y6
 	VMULPS         Y5, Y6, Y6
 	VSUBPS         Y6, Y3, Y3
+	VMOVAPS        Y10, Y4
+	VPMADDWD       352(AX), Y8, Y6
+	VPBROADCASTD   (SI), X5
+	VCVTPH2PS      X5, Y5
+	VMULPS         256(AX), Y5, Y5
 	ADDQ           $0x000000b0, SI
 	ADDQ           $0x00000180, AX
 	DECQ           CX
 	JNZ            block
+	VMOVSLDUP      Y5, Y8
+	VMOVSHDUP      Y5, Y5
+	VCVTDQ2PS      Y4, Y4
+	VMULPS         Y8, Y4, Y4
+	VADDPS         Y4, Y3, Y3
+	VCVTDQ2PS      Y6, Y6
+	VMULPS         Y5, Y6, Y6
+	VSUBPS         Y6, Y3, Y3
 	VEXTRACTF128   $0x01, Y3, X4
 	VADDPS         X4, X3, X3
 	VMOVHLPS       X3, X3, X4
@@ -4517,8 +4544,8 @@ group:
 	VPSHUFB        k4_scales_01<>+0(SB), Y1, Y0
 	VPSHUFB        k4_scales_23<>+0(SB), Y1, Y2
 	VPSHUFB        k4_mins<>+0(SB), Y1, Y3
-	VPBROADCASTD   (BX), X4
-	VCVTPH2PS      X4, Y4
+	VPBROADCASTD   (BX), X1
+	VCVTPH2PS      X1, Y4
 	VMOVSHDUP      Y4, Y5
 	VMOVSLDUP      Y4, Y4
 	MOVQ           xs_base+48(FP), DI
@@ -4561,13 +4588,13 @@ vector:
 	VPUNPCKHQDQ Y8, Y7, Y7
 	VPADDD      Y9, Y7, Y7
 	VMULPS      256(R10), Y4, Y8
-	VMULPS      256(R10), Y5, Y9
 	VCVTDQ2PS   Y7, Y7
 	VMULPS      Y8, Y7, Y7
 	VADDPS      Y7, Y6, Y6
 	VPMADDWD    352(R10), Y3, Y7
+	VMULPS      256(R10), Y5, Y8
 	VCVTDQ2PS   Y7, Y7
-	VMULPS      Y9, Y7, Y7
+	VMULPS      Y8, Y7, Y7
 	VSUBPS      Y7, Y6, Y6
 	VMOVUPS     Y6, (R8)
 	ADDQ        $0x08, DI
@@ -4616,103 +4643,108 @@ TEXT ·q6_KAVX2(SB), NOSPLIT, $0-64
 row:
 	VXORPS Y2, Y2, Y2
 	MOVQ   DI, AX
+	VPXOR  Y3, Y3, Y3
+	VPXOR  Y4, Y4, Y4
+	VPXOR  Y5, Y5, Y5
 	MOVQ   R8, CX
 
 block:
-	VPMOVSXBW    192(SI), Y3
-	VPMADDWD     352(AX), Y3, Y4
-	VPSLLD       $0x05, Y4, Y4
-	VMOVDQU      (SI), Y5
-	VPERM2I128   $0x31, 64(SI), Y5, Y6
-	VINSERTI128  $0x01, 64(SI), Y5, Y5
-	VPAND        Y0, Y5, Y7
-	VMOVDQU      128(SI), Y8
-	VPERM2I128   $0x31, 160(SI), Y8, Y9
-	VINSERTI128  $0x01, 160(SI), Y8, Y8
-	VPSLLW       $0x04, Y8, Y10
+	VPMOVSXBW    192(SI), Y5
+	VPMADDWD     352(AX), Y5, Y6
+	VPSLLD       $0x05, Y6, Y6
+	VMOVDQU      (SI), Y7
+	VPERM2I128   $0x31, 64(SI), Y7, Y8
+	VINSERTI128  $0x01, 64(SI), Y7, Y7
+	VPAND        Y0, Y7, Y9
+	VMOVDQU      128(SI), Y10
+	VPERM2I128   $0x31, 160(SI), Y10, Y11
+	VINSERTI128  $0x01, 160(SI), Y10, Y10
+	VPSLLW       $0x04, Y10, Y12
+	VPAND        Y1, Y12, Y12
+	VPOR         Y12, Y9, Y9
+	VPMADDUBSW   (AX), Y9, Y9
+	VMOVDQU      32(SI), Y12
+	VPERM2I128   $0x31, 96(SI), Y12, Y13
+	VINSERTI128  $0x01, 96(SI), Y12, Y12
+	VPAND        Y0, Y12, Y14
+	VPSLLW       $0x02, Y10, Y15
+	VPAND        Y1, Y15, Y15
+	VPOR         Y15, Y14, Y14
+	VPMADDUBSW   64(AX), Y14, Y14
+	VPUNPCKLDQ   Y14, Y9, Y15
+	VPUNPCKHDQ   Y14, Y9, Y9
+	VPADDW       Y15, Y9, Y9
+	VPSHUFB      q6_scales_0<>+0(SB), Y5, Y14
+	VPMADDWD     Y14, Y9, Y9
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPAND        Y1, Y10, Y14
+	VPOR         Y14, Y7, Y7
+	VPMADDUBSW   128(AX), Y7, Y7
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSRLW       $0x02, Y10, Y10
+	VPAND        Y1, Y10, Y10
+	VPOR         Y10, Y12, Y12
+	VPMADDUBSW   192(AX), Y12, Y10
+	VPUNPCKLDQ   Y10, Y7, Y12
+	VPUNPCKHDQ   Y10, Y7, Y7
+	VPADDW       Y12, Y7, Y7
+	VPSHUFB      q6_scales_2<>+0(SB), Y5, Y10
+	VPMADDWD     Y10, Y7, Y7
+	VPUNPCKLQDQ  Y7, Y9, Y10
+	VPUNPCKHQDQ  Y7, Y9, Y9
+	VPADDD       Y10, Y9, Y9
+	VPAND        Y0, Y8, Y7
+	VPSLLW       $0x04, Y11, Y10
 	VPAND        Y1, Y10, Y10
 	VPOR         Y10, Y7, Y7
-	VPMADDUBSW   (AX), Y7, Y7
-	VMOVDQU      32(SI), Y10
-	VPERM2I128   $0x31, 96(SI), Y10, Y11
-	VINSERTI128  $0x01, 96(SI), Y10, Y10
-	VPAND        Y0, Y10, Y12
-	VPSLLW       $0x02, Y8, Y13
-	VPAND        Y1, Y13, Y13
-	VPOR         Y13, Y12, Y12
-	VPMADDUBSW   64(AX), Y12, Y12
-	VPUNPCKLDQ   Y12, Y7, Y13
-	VPUNPCKHDQ   Y12, Y7, Y7
-	VPADDW       Y13, Y7, Y7
-	VPSHUFB      q6_scales_0<>+0(SB), Y3, Y12
-	VPMADDWD     Y12, Y7, Y7
-	VPSRLW       $0x04, Y5, Y5
-	VPAND        Y0, Y5, Y5
-	VMOVDQA      Y8, Y12
+	VPMADDUBSW   32(AX), Y7, Y7
+	VPAND        Y0, Y13, Y10
+	VPSLLW       $0x02, Y11, Y12
 	VPAND        Y1, Y12, Y12
-	VPOR         Y12, Y5, Y5
-	VPMADDUBSW   128(AX), Y5, Y5
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y0, Y10, Y10
-	VPSRLW       $0x02, Y8, Y8
-	VPAND        Y1, Y8, Y8
-	VPOR         Y8, Y10, Y10
-	VPMADDUBSW   192(AX), Y10, Y8
-	VPUNPCKLDQ   Y8, Y5, Y10
-	VPUNPCKHDQ   Y8, Y5, Y5
-	VPADDW       Y10, Y5, Y5
-	VPSHUFB      q6_scales_2<>+0(SB), Y3, Y8
-	VPMADDWD     Y8, Y5, Y5
-	VPUNPCKLQDQ  Y5, Y7, Y8
-	VPUNPCKHQDQ  Y5, Y7, Y7
-	VPADDD       Y8, Y7, Y7
-	VPAND        Y0, Y6, Y5
-	VPSLLW       $0x04, Y9, Y8
-	VPAND        Y1, Y8, Y8
-	VPOR         Y8, Y5, Y5
-	VPMADDUBSW   32(AX), Y5, Y5
-	VPAND        Y0, Y11, Y8
-	VPSLLW       $0x02, Y9, Y10
-	VPAND        Y1, Y10, Y10
-	VPOR         Y10, Y8, Y8
-	VPMADDUBSW   96(AX), Y8, Y8
-	VPUNPCKLDQ   Y8, Y5, Y10
-	VPUNPCKHDQ   Y8, Y5, Y5
-	VPADDW       Y10, Y5, Y5
-	VPSHUFB      q6_scales_1<>+0(SB), Y3, Y8
-	VPMADDWD     Y8, Y5, Y5
-	VPSRLW       $0x04, Y6, Y6
-	VPAND        Y0, Y6, Y6
-	VMOVDQA      Y9, Y8
-	VPAND        Y1, Y8, Y8
-	VPOR         Y8, Y6, Y6
-	VPMADDUBSW   160(AX), Y6, Y6
-	VPSRLW       $0x04, Y11, Y8
+	VPOR         Y12, Y10, Y10
+	VPMADDUBSW   96(AX), Y10, Y10
+	VPUNPCKLDQ   Y10, Y7, Y12
+	VPUNPCKHDQ   Y10, Y7, Y7
+	VPADDW       Y12, Y7, Y7
+	VPSHUFB      q6_scales_1<>+0(SB), Y5, Y10
+	VPMADDWD     Y10, Y7, Y7
+	VPSRLW       $0x04, Y8, Y8
 	VPAND        Y0, Y8, Y8
-	VPSRLW       $0x02, Y9, Y9
-	VPAND        Y1, Y9, Y9
-	VPOR         Y9, Y8, Y8
-	VPMADDUBSW   224(AX), Y8, Y8
-	VPUNPCKLDQ   Y8, Y6, Y9
-	VPUNPCKHDQ   Y8, Y6, Y6
-	VPADDW       Y9, Y6, Y6
-	VPSHUFB      q6_scales_3<>+0(SB), Y3, Y3
-	VPMADDWD     Y3, Y6, Y6
-	VPUNPCKLQDQ  Y6, Y5, Y3
-	VPUNPCKHQDQ  Y6, Y5, Y5
-	VPADDD       Y3, Y5, Y5
+	VPAND        Y1, Y11, Y10
+	VPOR         Y10, Y8, Y8
+	VPMADDUBSW   160(AX), Y8, Y8
+	VPSRLW       $0x04, Y13, Y10
+	VPAND        Y0, Y10, Y10
+	VPSRLW       $0x02, Y11, Y11
+	VPAND        Y1, Y11, Y11
+	VPOR         Y11, Y10, Y10
+	VPMADDUBSW   224(AX), Y10, Y10
+	VPUNPCKLDQ   Y10, Y8, Y11
+	VPUNPCKHDQ   Y10, Y8, Y8
+	VPADDW       Y11, Y8, Y8
+	VPSHUFB      q6_scales_3<>+0(SB), Y5, Y5
+	VPMADDWD     Y5, Y8, Y8
+	VPUNPCKLQDQ  Y8, Y7, Y5
+	VPUNPCKHQDQ  Y8, Y7, Y7
 	VPADDD       Y5, Y7, Y7
-	VPSUBD       Y4, Y7, Y7
-	VPBROADCASTW 208(SI), X3
-	VCVTPH2PS    X3, Y3
-	VMULPS       256(AX), Y3, Y3
-	VCVTDQ2PS    Y7, Y7
-	VMULPS       Y3, Y7, Y7
-	VADDPS       Y7, Y2, Y2
+	VPADDD       Y7, Y9, Y9
+	VPSUBD       Y6, Y9, Y9
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y4, Y3, Y3
+	VADDPS       Y3, Y2, Y2
+	VMOVAPS      Y9, Y3
+	VPBROADCASTW 208(SI), X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       256(AX), Y4, Y4
 	ADDQ         $0x000000d2, SI
 	ADDQ         $0x00000180, AX
 	DECQ         CX
 	JNZ          block
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y4, Y3, Y3
+	VADDPS       Y3, Y2, Y2
 	VEXTRACTF128 $0x01, Y2, X3
 	VADDPS       X3, X2, X2
 	VMOVHLPS     X2, X2, X3
@@ -4814,14 +4846,12 @@ group:
 	VMOVDQU      Y9, 96(SI)
 	VPSRLW       $0x04, Y3, Y3
 	VPAND        Y0, Y3, Y3
-	VMOVDQA      Y6, Y9
-	VPAND        Y1, Y9, Y9
+	VPAND        Y1, Y6, Y9
 	VPOR         Y9, Y3, Y3
 	VMOVDQU      Y3, 128(SI)
 	VPSRLW       $0x04, Y4, Y3
 	VPAND        Y0, Y3, Y3
-	VMOVDQA      Y7, Y4
-	VPAND        Y1, Y4, Y4
+	VPAND        Y1, Y7, Y4
 	VPOR         Y4, Y3, Y3
 	VMOVDQU      Y3, 160(SI)
 	VPSRLW       $0x04, Y5, Y3
@@ -4833,8 +4863,8 @@ group:
 	VPSRLW       $0x04, Y8, Y3
 	VPAND        Y0, Y3, Y0
 	VPSRLW       $0x02, Y7, Y3
-	VPAND        Y1, Y3, Y3
-	VPOR         Y3, Y0, Y0
+	VPAND        Y1, Y3, Y1
+	VPOR         Y1, Y0, Y0
 	VMOVDQU      Y0, 224(SI)
 	VPSHUFB      q6_scales_0<>+0(SB), Y2, Y0
 	VPSHUFB      q6_scales_1<>+0(SB), Y2, Y1
@@ -4943,76 +4973,88 @@ TEXT ·q2_KAVX2(SB), NOSPLIT, $0-64
 row:
 	VXORPS Y2, Y2, Y2
 	MOVQ   DI, AX
+	VPXOR  Y3, Y3, Y3
+	VPXOR  Y4, Y4, Y4
+	VPXOR  Y5, Y5, Y5
 	MOVQ   R8, CX
 
 block:
-	VPMOVZXBW    (SI), Y3
-	VPAND        Y1, Y3, Y4
-	VMOVDQU      16(SI), Y5
-	VPERM2I128   $0x31, 48(SI), Y5, Y6
-	VINSERTI128  $0x01, 48(SI), Y5, Y5
-	VPAND        Y0, Y5, Y7
-	VPMADDUBSW   (AX), Y7, Y7
-	VPSRLW       $0x02, Y5, Y8
+	VPMOVZXBW    (SI), Y6
+	VPAND        Y1, Y6, Y7
+	VMOVDQU      16(SI), Y8
+	VPERM2I128   $0x31, 48(SI), Y8, Y9
+	VINSERTI128  $0x01, 48(SI), Y8, Y8
+	VPAND        Y0, Y8, Y10
+	VPMADDUBSW   (AX), Y10, Y10
+	VPSRLW       $0x02, Y8, Y11
+	VPAND        Y0, Y11, Y11
+	VPMADDUBSW   64(AX), Y11, Y11
+	VPUNPCKLDQ   Y11, Y10, Y12
+	VPUNPCKHDQ   Y11, Y10, Y10
+	VPADDW       Y12, Y10, Y10
+	VPSRLW       $0x04, Y8, Y11
+	VPAND        Y0, Y11, Y11
+	VPMADDUBSW   128(AX), Y11, Y11
+	VPSRLW       $0x06, Y8, Y8
 	VPAND        Y0, Y8, Y8
-	VPMADDUBSW   64(AX), Y8, Y8
-	VPUNPCKLDQ   Y8, Y7, Y9
-	VPUNPCKHDQ   Y8, Y7, Y7
-	VPADDW       Y9, Y7, Y7
-	VPSRLW       $0x04, Y5, Y8
-	VPAND        Y0, Y8, Y8
-	VPMADDUBSW   128(AX), Y8, Y8
-	VPSRLW       $0x06, Y5, Y5
-	VPAND        Y0, Y5, Y5
-	VPMADDUBSW   192(AX), Y5, Y5
-	VPUNPCKLDQ   Y5, Y8, Y9
-	VPUNPCKHDQ   Y5, Y8, Y8
+	VPMADDUBSW   192(AX), Y8, Y8
+	VPUNPCKLDQ   Y8, Y11, Y12
+	VPUNPCKHDQ   Y8, Y11, Y11
+	VPADDW       Y12, Y11, Y11
+	VPUNPCKLQDQ  Y11, Y10, Y8
+	VPUNPCKHQDQ  Y11, Y10, Y10
+	VPADDW       Y8, Y10, Y10
+	VPSHUFB      even_words<>+0(SB), Y7, Y8
+	VPMADDWD     Y8, Y10, Y10
+	VPAND        Y0, Y9, Y8
+	VPMADDUBSW   32(AX), Y8, Y8
+	VPSRLW       $0x02, Y9, Y11
+	VPAND        Y0, Y11, Y11
+	VPMADDUBSW   96(AX), Y11, Y11
+	VPUNPCKLDQ   Y11, Y8, Y12
+	VPUNPCKHDQ   Y11, Y8, Y8
+	VPADDW       Y12, Y8, Y8
+	VPSRLW       $0x04, Y9, Y11
+	VPAND        Y0, Y11, Y11
+	VPMADDUBSW   160(AX), Y11, Y11
+	VPSRLW       $0x06, Y9, Y9
+	VPAND        Y0, Y9, Y9
+	VPMADDUBSW   224(AX), Y9, Y9
+	VPUNPCKLDQ   Y9, Y11, Y12
+	VPUNPCKHDQ   Y9, Y11, Y11
+	VPADDW       Y12, Y11, Y11
+	VPUNPCKLQDQ  Y11, Y8, Y9
+	VPUNPCKHQDQ  Y11, Y8, Y8
 	VPADDW       Y9, Y8, Y8
-	VPUNPCKLQDQ  Y8, Y7, Y5
-	VPUNPCKHQDQ  Y8, Y7, Y7
-	VPADDW       Y5, Y7, Y7
-	VPSHUFB      even_words<>+0(SB), Y4, Y5
-	VPMADDWD     Y5, Y7, Y7
-	VPAND        Y0, Y6, Y5
-	VPMADDUBSW   32(AX), Y5, Y5
-	VPSRLW       $0x02, Y6, Y8
-	VPAND        Y0, Y8, Y8
-	VPMADDUBSW   96(AX), Y8, Y8
-	VPUNPCKLDQ   Y8, Y5, Y9
-	VPUNPCKHDQ   Y8, Y5, Y5
-	VPADDW       Y9, Y5, Y5
-	VPSRLW       $0x04, Y6, Y8
-	VPAND        Y0, Y8, Y8
-	VPMADDUBSW   160(AX), Y8, Y8
-	VPSRLW       $0x06, Y6, Y6
-	VPAND        Y0, Y6, Y6
-	VPMADDUBSW   224(AX), Y6, Y6
-	VPUNPCKLDQ   Y6, Y8, Y9
-	VPUNPCKHDQ   Y6, Y8, Y8
-	VPADDW       Y9, Y8, Y8
-	VPUNPCKLQDQ  Y8, Y5, Y6
-	VPUNPCKHQDQ  Y8, Y5, Y5
-	VPADDW       Y6, Y5, Y5
-	VPSHUFB      odd_words<>+0(SB), Y4, Y4
-	VPMADDWD     Y4, Y5, Y5
-	VPADDD       Y5, Y7, Y7
+	VPSHUFB      odd_words<>+0(SB), Y7, Y7
+	VPMADDWD     Y7, Y8, Y8
+	VPADDD       Y8, Y10, Y10
+	VPSRLW       $0x04, Y6, Y6
+	VMOVSLDUP    Y4, Y7
+	VMOVSHDUP    Y4, Y4
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y7, Y3, Y3
+	VADDPS       Y3, Y2, Y2
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VSUBPS       Y5, Y2, Y2
+	VMOVAPS      Y10, Y3
+	VPMADDWD     352(AX), Y6, Y5
 	VPBROADCASTD 80(SI), X4
 	VCVTPH2PS    X4, Y4
 	VMULPS       256(AX), Y4, Y4
-	VMOVSLDUP    Y4, Y5
-	VMOVSHDUP    Y4, Y4
-	VCVTDQ2PS    Y7, Y7
-	VMULPS       Y5, Y7, Y7
-	VADDPS       Y7, Y2, Y2
-	VPSRLW       $0x04, Y3, Y3
-	VPMADDWD     352(AX), Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y4, Y3, Y3
-	VSUBPS       Y3, Y2, Y2
 	ADDQ         $0x00000054, SI
 	ADDQ         $0x00000180, AX
 	DECQ         CX
 	JNZ          block
+	VMOVSLDUP    Y4, Y6
+	VMOVSHDUP    Y4, Y4
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y6, Y3, Y3
+	VADDPS       Y3, Y2, Y2
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VSUBPS       Y5, Y2, Y2
 	VEXTRACTF128 $0x01, Y2, X3
 	VADDPS       X3, X2, X2
 	VMOVHLPS     X2, X2, X3
@@ -5156,13 +5198,13 @@ vector:
 	VPMADDWD    Y0, Y7, Y7
 	VPADDD      Y7, Y6, Y6
 	VMULPS      256(R10), Y3, Y7
-	VMULPS      256(R10), Y4, Y8
 	VCVTDQ2PS   Y6, Y6
 	VMULPS      Y7, Y6, Y6
 	VADDPS      Y6, Y5, Y5
 	VPMADDWD    352(R10), Y2, Y6
+	VMULPS      256(R10), Y4, Y7
 	VCVTDQ2PS   Y6, Y6
-	VMULPS      Y8, Y6, Y6
+	VMULPS      Y7, Y6, Y6
 	VSUBPS      Y6, Y5, Y5
 	VMOVUPS     Y5, (R8)
 	ADDQ        $0x08, DI
@@ -5215,6 +5257,9 @@ TEXT ·q3_KAVX2(SB), NOSPLIT, $0-64
 row:
 	VXORPS Y4, Y4, Y4
 	MOVQ   DI, AX
+	VPXOR  Y5, Y5, Y5
+	VPXOR  Y6, Y6, Y6
+	VPXOR  Y7, Y7, Y7
 	MOVQ   R8, CX
 
 block:
@@ -5235,99 +5280,103 @@ block:
 	SHLQ           $0x04, R14
 	ORQ            R13, R11
 	ORQ            R14, R12
-	VMOVQ          R11, X5
-	VPINSRQ        $0x01, R12, X5, X5
-	VPMOVZXBW      X5, Y5
-	VPSUBW         Y3, Y5, Y5
-	VPMADDWD       352(AX), Y5, Y6
-	VPSLLD         $0x02, Y6, Y6
-	VMOVDQU        32(SI), Y7
-	VPERM2I128     $0x31, 64(SI), Y7, Y8
-	VINSERTI128    $0x01, 64(SI), Y7, Y7
-	VPAND          Y0, Y7, Y9
-	VBROADCASTI128 (SI), Y10
-	VPSLLVD        Y2, Y10, Y10
-	VPSRLW         $0x02, Y10, Y11
-	VPAND          Y1, Y11, Y11
-	VPOR           Y11, Y9, Y9
-	VPMADDUBSW     (AX), Y9, Y9
-	VPSRLW         $0x02, Y7, Y11
-	VPAND          Y0, Y11, Y11
-	VPSRLW         $0x03, Y10, Y12
+	VMOVQ          R11, X7
+	VPINSRQ        $0x01, R12, X7, X7
+	VPMOVZXBW      X7, Y7
+	VPSUBW         Y3, Y7, Y7
+	VPMADDWD       352(AX), Y7, Y8
+	VPSLLD         $0x02, Y8, Y8
+	VMOVDQU        32(SI), Y9
+	VPERM2I128     $0x31, 64(SI), Y9, Y10
+	VINSERTI128    $0x01, 64(SI), Y9, Y9
+	VPAND          Y0, Y9, Y11
+	VBROADCASTI128 (SI), Y12
+	VPSLLVD        Y2, Y12, Y12
+	VPSRLW         $0x02, Y12, Y13
+	VPAND          Y1, Y13, Y13
+	VPOR           Y13, Y11, Y11
+	VPMADDUBSW     (AX), Y11, Y11
+	VPSRLW         $0x02, Y9, Y13
+	VPAND          Y0, Y13, Y13
+	VPSRLW         $0x03, Y12, Y14
+	VPAND          Y1, Y14, Y14
+	VPOR           Y14, Y13, Y13
+	VPMADDUBSW     64(AX), Y13, Y13
+	VPUNPCKLDQ     Y13, Y11, Y14
+	VPUNPCKHDQ     Y13, Y11, Y11
+	VPADDW         Y14, Y11, Y11
+	VPSRLW         $0x04, Y9, Y13
+	VPAND          Y0, Y13, Y13
+	VPSRLW         $0x04, Y12, Y14
+	VPAND          Y1, Y14, Y14
+	VPOR           Y14, Y13, Y13
+	VPMADDUBSW     128(AX), Y13, Y13
+	VPSRLW         $0x06, Y9, Y9
+	VPAND          Y0, Y9, Y9
+	VPSRLW         $0x05, Y12, Y12
 	VPAND          Y1, Y12, Y12
-	VPOR           Y12, Y11, Y11
-	VPMADDUBSW     64(AX), Y11, Y11
-	VPUNPCKLDQ     Y11, Y9, Y12
-	VPUNPCKHDQ     Y11, Y9, Y9
-	VPADDW         Y12, Y9, Y9
-	VPSRLW         $0x04, Y7, Y11
-	VPAND          Y0, Y11, Y11
-	VPSRLW         $0x04, Y10, Y12
+	VPOR           Y12, Y9, Y9
+	VPMADDUBSW     192(AX), Y9, Y9
+	VPUNPCKLDQ     Y9, Y13, Y12
+	VPUNPCKHDQ     Y9, Y13, Y13
+	VPADDW         Y12, Y13, Y13
+	VPUNPCKLQDQ    Y13, Y11, Y9
+	VPUNPCKHQDQ    Y13, Y11, Y11
+	VPADDW         Y9, Y11, Y11
+	VPSHUFB        even_words<>+0(SB), Y7, Y9
+	VPMADDWD       Y9, Y11, Y11
+	VPAND          Y0, Y10, Y9
+	VBROADCASTI128 16(SI), Y12
+	VPSLLVD        Y2, Y12, Y12
+	VPSRLW         $0x02, Y12, Y13
+	VPAND          Y1, Y13, Y13
+	VPOR           Y13, Y9, Y9
+	VPMADDUBSW     32(AX), Y9, Y9
+	VPSRLW         $0x02, Y10, Y13
+	VPAND          Y0, Y13, Y13
+	VPSRLW         $0x03, Y12, Y14
+	VPAND          Y1, Y14, Y14
+	VPOR           Y14, Y13, Y13
+	VPMADDUBSW     96(AX), Y13, Y13
+	VPUNPCKLDQ     Y13, Y9, Y14
+	VPUNPCKHDQ     Y13, Y9, Y9
+	VPADDW         Y14, Y9, Y9
+	VPSRLW         $0x04, Y10, Y13
+	VPAND          Y0, Y13, Y13
+	VPSRLW         $0x04, Y12, Y14
+	VPAND          Y1, Y14, Y14
+	VPOR           Y14, Y13, Y13
+	VPMADDUBSW     160(AX), Y13, Y13
+	VPSRLW         $0x06, Y10, Y10
+	VPAND          Y0, Y10, Y10
+	VPSRLW         $0x05, Y12, Y12
 	VPAND          Y1, Y12, Y12
-	VPOR           Y12, Y11, Y11
-	VPMADDUBSW     128(AX), Y11, Y11
-	VPSRLW         $0x06, Y7, Y7
-	VPAND          Y0, Y7, Y7
-	VPSRLW         $0x05, Y10, Y10
-	VPAND          Y1, Y10, Y10
-	VPOR           Y10, Y7, Y7
-	VPMADDUBSW     192(AX), Y7, Y7
-	VPUNPCKLDQ     Y7, Y11, Y10
-	VPUNPCKHDQ     Y7, Y11, Y11
-	VPADDW         Y10, Y11, Y11
-	VPUNPCKLQDQ    Y11, Y9, Y7
-	VPUNPCKHQDQ    Y11, Y9, Y9
-	VPADDW         Y7, Y9, Y9
-	VPSHUFB        even_words<>+0(SB), Y5, Y7
+	VPOR           Y12, Y10, Y10
+	VPMADDUBSW     224(AX), Y10, Y10
+	VPUNPCKLDQ     Y10, Y13, Y12
+	VPUNPCKHDQ     Y10, Y13, Y13
+	VPADDW         Y12, Y13, Y13
+	VPUNPCKLQDQ    Y13, Y9, Y10
+	VPUNPCKHQDQ    Y13, Y9, Y9
+	VPADDW         Y10, Y9, Y9
+	VPSHUFB        odd_words<>+0(SB), Y7, Y7
 	VPMADDWD       Y7, Y9, Y9
-	VPAND          Y0, Y8, Y7
-	VBROADCASTI128 16(SI), Y10
-	VPSLLVD        Y2, Y10, Y10
-	VPSRLW         $0x02, Y10, Y11
-	VPAND          Y1, Y11, Y11
-	VPOR           Y11, Y7, Y7
-	VPMADDUBSW     32(AX), Y7, Y7
-	VPSRLW         $0x02, Y8, Y11
-	VPAND          Y0, Y11, Y11
-	VPSRLW         $0x03, Y10, Y12
-	VPAND          Y1, Y12, Y12
-	VPOR           Y12, Y11, Y11
-	VPMADDUBSW     96(AX), Y11, Y11
-	VPUNPCKLDQ     Y11, Y7, Y12
-	VPUNPCKHDQ     Y11, Y7, Y7
-	VPADDW         Y12, Y7, Y7
-	VPSRLW         $0x04, Y8, Y11
-	VPAND          Y0, Y11, Y11
-	VPSRLW         $0x04, Y10, Y12
-	VPAND          Y1, Y12, Y12
-	VPOR           Y12, Y11, Y11
-	VPMADDUBSW     160(AX), Y11, Y11
-	VPSRLW         $0x06, Y8, Y8
-	VPAND          Y0, Y8, Y8
-	VPSRLW         $0x05, Y10, Y10
-	VPAND          Y1, Y10, Y10
-	VPOR           Y10, Y8, Y8
-	VPMADDUBSW     224(AX), Y8, Y8
-	VPUNPCKLDQ     Y8, Y11, Y10
-	VPUNPCKHDQ     Y8, Y11, Y11
-	VPADDW         Y10, Y11, Y11
-	VPUNPCKLQDQ    Y11, Y7, Y8
-	VPUNPCKHQDQ    Y11, Y7, Y7
-	VPADDW         Y8, Y7, Y7
-	VPSHUFB        odd_words<>+0(SB), Y5, Y5
-	VPMADDWD       Y5, Y7, Y7
-	VPADDD         Y7, Y9, Y9
-	VPSUBD         Y6, Y9, Y9
-	VPBROADCASTW   108(SI), X5
-	VCVTPH2PS      X5, Y5
-	VMULPS         256(AX), Y5, Y5
-	VCVTDQ2PS      Y9, Y9
-	VMULPS         Y5, Y9, Y9
-	VADDPS         Y9, Y4, Y4
+	VPADDD         Y9, Y11, Y11
+	VPSUBD         Y8, Y11, Y11
+	VCVTDQ2PS      Y5, Y5
+	VMULPS         Y6, Y5, Y5
+	VADDPS         Y5, Y4, Y4
+	VMOVAPS        Y11, Y5
+	VPBROADCASTW   108(SI), X6
+	VCVTPH2PS      X6, Y6
+	VMULPS         256(AX), Y6, Y6
 	ADDQ           $0x0000006e, SI
 	ADDQ           $0x00000180, AX
 	DECQ           CX
 	JNZ            block
+	VCVTDQ2PS      Y5, Y5
+	VMULPS         Y6, Y5, Y5
+	VADDPS         Y5, Y4, Y4
 	VEXTRACTF128   $0x01, Y4, X5
 	VADDPS         X5, X4, X4
 	VMOVHLPS       X4, X4, X5
@@ -5560,59 +5609,66 @@ TEXT ·tq2_0AVX2(SB), NOSPLIT, $0-64
 row:
 	VXORPS Y2, Y2, Y2
 	MOVQ   DI, AX
+	VPXOR  Y3, Y3, Y3
+	VPXOR  Y4, Y4, Y4
+	VPXOR  Y5, Y5, Y5
 	MOVQ   R8, CX
 
 block:
-	VMOVDQU      (SI), Y3
-	VPERM2I128   $0x31, 32(SI), Y3, Y4
-	VINSERTI128  $0x01, 32(SI), Y3, Y3
-	VPAND        Y0, Y3, Y5
-	VPAND        Y0, Y4, Y6
-	VPMADDUBSW   (AX), Y5, Y5
-	VPMADDUBSW   32(AX), Y6, Y6
+	VMOVDQU      (SI), Y5
+	VPERM2I128   $0x31, 32(SI), Y5, Y6
+	VINSERTI128  $0x01, 32(SI), Y5, Y5
+	VPAND        Y0, Y5, Y7
+	VPAND        Y0, Y6, Y8
+	VPMADDUBSW   (AX), Y7, Y7
+	VPMADDUBSW   32(AX), Y8, Y8
+	VPADDW       Y8, Y7, Y7
+	VPSRLW       $0x02, Y5, Y8
+	VPAND        Y0, Y8, Y8
+	VPSRLW       $0x02, Y6, Y9
+	VPAND        Y0, Y9, Y9
+	VPMADDUBSW   64(AX), Y8, Y8
+	VPMADDUBSW   96(AX), Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPUNPCKLDQ   Y8, Y7, Y9
+	VPUNPCKHDQ   Y8, Y7, Y7
+	VPADDW       Y9, Y7, Y7
+	VPSRLW       $0x04, Y5, Y8
+	VPAND        Y0, Y8, Y8
+	VPSRLW       $0x04, Y6, Y9
+	VPAND        Y0, Y9, Y9
+	VPMADDUBSW   128(AX), Y8, Y8
+	VPMADDUBSW   160(AX), Y9, Y9
+	VPADDW       Y9, Y8, Y8
+	VPSRLW       $0x06, Y5, Y5
+	VPAND        Y0, Y5, Y5
+	VPSRLW       $0x06, Y6, Y6
+	VPAND        Y0, Y6, Y6
+	VPMADDUBSW   192(AX), Y5, Y5
+	VPMADDUBSW   224(AX), Y6, Y6
 	VPADDW       Y6, Y5, Y5
-	VPSRLW       $0x02, Y3, Y6
-	VPAND        Y0, Y6, Y6
-	VPSRLW       $0x02, Y4, Y7
-	VPAND        Y0, Y7, Y7
-	VPMADDUBSW   64(AX), Y6, Y6
-	VPMADDUBSW   96(AX), Y7, Y7
-	VPADDW       Y7, Y6, Y6
-	VPUNPCKLDQ   Y6, Y5, Y7
-	VPUNPCKHDQ   Y6, Y5, Y5
-	VPADDW       Y7, Y5, Y5
-	VPSRLW       $0x04, Y3, Y6
-	VPAND        Y0, Y6, Y6
-	VPSRLW       $0x04, Y4, Y7
-	VPAND        Y0, Y7, Y7
-	VPMADDUBSW   128(AX), Y6, Y6
-	VPMADDUBSW   160(AX), Y7, Y7
-	VPADDW       Y7, Y6, Y6
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y0, Y3, Y3
-	VPSRLW       $0x06, Y4, Y4
-	VPAND        Y0, Y4, Y4
-	VPMADDUBSW   192(AX), Y3, Y3
-	VPMADDUBSW   224(AX), Y4, Y4
-	VPADDW       Y4, Y3, Y3
-	VPUNPCKLDQ   Y3, Y6, Y4
-	VPUNPCKHDQ   Y3, Y6, Y6
-	VPADDW       Y4, Y6, Y6
-	VPUNPCKLQDQ  Y6, Y5, Y3
-	VPUNPCKHQDQ  Y6, Y5, Y5
-	VPADDW       Y3, Y5, Y5
-	VPMADDWD     Y1, Y5, Y5
-	VPSUBD       288(AX), Y5, Y5
-	VPBROADCASTW 64(SI), X3
-	VCVTPH2PS    X3, Y3
-	VMULPS       256(AX), Y3, Y3
-	VCVTDQ2PS    Y5, Y5
-	VMULPS       Y3, Y5, Y5
-	VADDPS       Y5, Y2, Y2
+	VPUNPCKLDQ   Y5, Y8, Y6
+	VPUNPCKHDQ   Y5, Y8, Y8
+	VPADDW       Y6, Y8, Y8
+	VPUNPCKLQDQ  Y8, Y7, Y5
+	VPUNPCKHQDQ  Y8, Y7, Y7
+	VPADDW       Y5, Y7, Y7
+	VPMADDWD     Y1, Y7, Y7
+	VPSUBD       288(AX), Y7, Y7
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y4, Y3, Y3
+	VADDPS       Y3, Y2, Y2
+	VMOVAPS      Y7, Y3
+	VPBROADCASTW 64(SI), X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       256(AX), Y4, Y4
 	ADDQ         $0x00000042, SI
 	ADDQ         $0x00000180, AX
 	DECQ         CX
 	JNZ          block
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y4, Y3, Y3
+	VADDPS       Y3, Y2, Y2
 	VEXTRACTF128 $0x01, Y2, X3
 	VADDPS       X3, X2, X2
 	VMOVHLPS     X2, X2, X3
@@ -5770,110 +5826,117 @@ TEXT ·iq4_XSAVX2(SB), NOSPLIT, $0-64
 row:
 	VXORPS Y3, Y3, Y3
 	MOVQ   DI, AX
+	VPXOR  Y4, Y4, Y4
+	VPXOR  Y5, Y5, Y5
+	VPXOR  Y6, Y6, Y6
 	MOVQ   R8, CX
 
 block:
-	VBROADCASTI128 8(SI), Y4
-	VINSERTI128    $0x01, 72(SI), Y4, Y4
-	VPAND          Y0, Y4, Y5
-	VPSRLW         $0x04, Y4, Y4
-	VPAND          Y0, Y4, Y4
-	VPSHUFB        Y5, Y1, Y5
-	VPSHUFB        Y4, Y1, Y4
-	VMOVDQU        (AX), Y6
-	VPSIGNB        Y5, Y6, Y6
-	VPABSB         Y5, Y5
-	VPMADDUBSW     Y6, Y5, Y5
-	VPMADDWD       Y2, Y5, Y5
-	VMOVDQU        32(AX), Y6
-	VPSIGNB        Y4, Y6, Y6
-	VPABSB         Y4, Y4
-	VPMADDUBSW     Y6, Y4, Y4
-	VPMADDWD       Y2, Y4, Y4
-	VPADDD         Y4, Y5, Y5
-	VBROADCASTI128 24(SI), Y4
-	VINSERTI128    $0x01, 88(SI), Y4, Y4
-	VPAND          Y0, Y4, Y6
-	VPSRLW         $0x04, Y4, Y4
-	VPAND          Y0, Y4, Y4
-	VPSHUFB        Y6, Y1, Y6
-	VPSHUFB        Y4, Y1, Y4
-	VMOVDQU        64(AX), Y7
-	VPSIGNB        Y6, Y7, Y7
-	VPABSB         Y6, Y6
-	VPMADDUBSW     Y7, Y6, Y6
-	VPMADDWD       Y2, Y6, Y6
-	VMOVDQU        96(AX), Y7
-	VPSIGNB        Y4, Y7, Y7
-	VPABSB         Y4, Y4
-	VPMADDUBSW     Y7, Y4, Y4
-	VPMADDWD       Y2, Y4, Y4
-	VPADDD         Y4, Y6, Y6
-	VPUNPCKLDQ     Y6, Y5, Y4
-	VPUNPCKHDQ     Y6, Y5, Y5
-	VPADDD         Y4, Y5, Y5
-	VBROADCASTI128 40(SI), Y4
-	VINSERTI128    $0x01, 104(SI), Y4, Y4
-	VPAND          Y0, Y4, Y6
-	VPSRLW         $0x04, Y4, Y4
-	VPAND          Y0, Y4, Y4
-	VPSHUFB        Y6, Y1, Y6
-	VPSHUFB        Y4, Y1, Y4
-	VMOVDQU        128(AX), Y7
-	VPSIGNB        Y6, Y7, Y7
-	VPABSB         Y6, Y6
-	VPMADDUBSW     Y7, Y6, Y6
-	VPMADDWD       Y2, Y6, Y6
-	VMOVDQU        160(AX), Y7
-	VPSIGNB        Y4, Y7, Y7
-	VPABSB         Y4, Y4
-	VPMADDUBSW     Y7, Y4, Y4
-	VPMADDWD       Y2, Y4, Y4
-	VPADDD         Y4, Y6, Y6
-	VBROADCASTI128 56(SI), Y4
-	VINSERTI128    $0x01, 120(SI), Y4, Y4
-	VPAND          Y0, Y4, Y7
-	VPSRLW         $0x04, Y4, Y4
-	VPAND          Y0, Y4, Y4
+	VBROADCASTI128 8(SI), Y6
+	VINSERTI128    $0x01, 72(SI), Y6, Y6
+	VPAND          Y0, Y6, Y7
+	VPSRLW         $0x04, Y6, Y6
+	VPAND          Y0, Y6, Y6
 	VPSHUFB        Y7, Y1, Y7
-	VPSHUFB        Y4, Y1, Y4
-	VMOVDQU        192(AX), Y8
+	VPSHUFB        Y6, Y1, Y6
+	VMOVDQU        (AX), Y8
 	VPSIGNB        Y7, Y8, Y8
 	VPABSB         Y7, Y7
 	VPMADDUBSW     Y8, Y7, Y7
 	VPMADDWD       Y2, Y7, Y7
-	VMOVDQU        224(AX), Y8
-	VPSIGNB        Y4, Y8, Y8
-	VPABSB         Y4, Y4
-	VPMADDUBSW     Y8, Y4, Y4
-	VPMADDWD       Y2, Y4, Y4
-	VPADDD         Y4, Y7, Y7
-	VPUNPCKLDQ     Y7, Y6, Y4
-	VPUNPCKHDQ     Y7, Y6, Y6
-	VPADDD         Y4, Y6, Y6
-	VPUNPCKLQDQ    Y6, Y5, Y4
-	VPUNPCKHQDQ    Y6, Y5, Y5
-	VPADDD         Y4, Y5, Y5
-	VPBROADCASTD   4(SI), Y4
-	VPSRLVD        scale_nibbles<>+0(SB), Y4, Y4
-	VPAND          low_nibble_dwords<>+0(SB), Y4, Y4
-	VPBROADCASTD   (SI), Y6
-	VPSRLVD        scale_crumbs<>+0(SB), Y6, Y6
-	VPAND          three_dwords<>+0(SB), Y6, Y6
-	VPSLLD         $0x04, Y6, Y6
-	VPOR           Y6, Y4, Y4
-	VPSUBD         thirty_two_dwords<>+0(SB), Y4, Y4
-	VPMULLD        Y4, Y5, Y5
-	VPBROADCASTW   (SI), X4
-	VCVTPH2PS      X4, Y4
-	VMULPS         256(AX), Y4, Y4
-	VCVTDQ2PS      Y5, Y5
-	VMULPS         Y4, Y5, Y5
-	VADDPS         Y5, Y3, Y3
+	VMOVDQU        32(AX), Y8
+	VPSIGNB        Y6, Y8, Y8
+	VPABSB         Y6, Y6
+	VPMADDUBSW     Y8, Y6, Y6
+	VPMADDWD       Y2, Y6, Y6
+	VPADDD         Y6, Y7, Y7
+	VBROADCASTI128 24(SI), Y6
+	VINSERTI128    $0x01, 88(SI), Y6, Y6
+	VPAND          Y0, Y6, Y8
+	VPSRLW         $0x04, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPSHUFB        Y8, Y1, Y8
+	VPSHUFB        Y6, Y1, Y6
+	VMOVDQU        64(AX), Y9
+	VPSIGNB        Y8, Y9, Y9
+	VPABSB         Y8, Y8
+	VPMADDUBSW     Y9, Y8, Y8
+	VPMADDWD       Y2, Y8, Y8
+	VMOVDQU        96(AX), Y9
+	VPSIGNB        Y6, Y9, Y9
+	VPABSB         Y6, Y6
+	VPMADDUBSW     Y9, Y6, Y6
+	VPMADDWD       Y2, Y6, Y6
+	VPADDD         Y6, Y8, Y8
+	VPUNPCKLDQ     Y8, Y7, Y6
+	VPUNPCKHDQ     Y8, Y7, Y7
+	VPADDD         Y6, Y7, Y7
+	VBROADCASTI128 40(SI), Y6
+	VINSERTI128    $0x01, 104(SI), Y6, Y6
+	VPAND          Y0, Y6, Y8
+	VPSRLW         $0x04, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPSHUFB        Y8, Y1, Y8
+	VPSHUFB        Y6, Y1, Y6
+	VMOVDQU        128(AX), Y9
+	VPSIGNB        Y8, Y9, Y9
+	VPABSB         Y8, Y8
+	VPMADDUBSW     Y9, Y8, Y8
+	VPMADDWD       Y2, Y8, Y8
+	VMOVDQU        160(AX), Y9
+	VPSIGNB        Y6, Y9, Y9
+	VPABSB         Y6, Y6
+	VPMADDUBSW     Y9, Y6, Y6
+	VPMADDWD       Y2, Y6, Y6
+	VPADDD         Y6, Y8, Y8
+	VBROADCASTI128 56(SI), Y6
+	VINSERTI128    $0x01, 120(SI), Y6, Y6
+	VPAND          Y0, Y6, Y9
+	VPSRLW         $0x04, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPSHUFB        Y9, Y1, Y9
+	VPSHUFB        Y6, Y1, Y6
+	VMOVDQU        192(AX), Y10
+	VPSIGNB        Y9, Y10, Y10
+	VPABSB         Y9, Y9
+	VPMADDUBSW     Y10, Y9, Y9
+	VPMADDWD       Y2, Y9, Y9
+	VMOVDQU        224(AX), Y10
+	VPSIGNB        Y6, Y10, Y10
+	VPABSB         Y6, Y6
+	VPMADDUBSW     Y10, Y6, Y6
+	VPMADDWD       Y2, Y6, Y6
+	VPADDD         Y6, Y9, Y9
+	VPUNPCKLDQ     Y9, Y8, Y6
+	VPUNPCKHDQ     Y9, Y8, Y8
+	VPADDD         Y6, Y8, Y8
+	VPUNPCKLQDQ    Y8, Y7, Y6
+	VPUNPCKHQDQ    Y8, Y7, Y7
+	VPADDD         Y6, Y7, Y7
+	VPBROADCASTD   4(SI), Y6
+	VPSRLVD        scale_nibbles<>+0(SB), Y6, Y6
+	VPAND          low_nibble_dwords<>+0(SB), Y6, Y6
+	VPBROADCASTD   (SI), Y8
+	VPSRLVD        scale_crumbs<>+0(SB), Y8, Y8
+	VPAND          three_dwords<>+0(SB), Y8, Y8
+	VPSLLD         $0x04, Y8, Y8
+	VPOR           Y8, Y6, Y6
+	VPSUBD         thirty_two_dwords<>+0(SB), Y6, Y6
+	VPMULLD        Y6, Y7, Y7
+	VCVTDQ2PS      Y4, Y4
+	VMULPS         Y5, Y4, Y4
+	VADDPS         Y4, Y3, Y3
+	VMOVAPS        Y7, Y4
+	VPBROADCASTW   (SI), X5
+	VCVTPH2PS      X5, Y5
+	VMULPS         256(AX), Y5, Y5
 	ADDQ           $0x00000088, SI
 	ADDQ           $0x00000180, AX
 	DECQ           CX
 	JNZ            block
+	VCVTDQ2PS      Y4, Y4
+	VMULPS         Y5, Y4, Y4
+	VADDPS         Y4, Y3, Y3
 	VEXTRACTF128   $0x01, Y3, X4
 	VADDPS         X4, X3, X3
 	VMOVHLPS       X3, X3, X4
@@ -6105,114 +6168,121 @@ TEXT ·tq1_0AVX2(SB), NOSPLIT, $0-64
 row:
 	VXORPS Y3, Y3, Y3
 	MOVQ   DI, AX
+	VPXOR  Y4, Y4, Y4
+	VPXOR  Y5, Y5, Y5
+	VPXOR  Y6, Y6, Y6
 	MOVQ   R8, CX
 
 block:
-	VBROADCASTI128 (SI), Y4
-	VINSERTI128    $0x01, (SI), Y4, Y4
-	VPUNPCKLBW     Y4, Y0, Y5
-	VPMULLW        trit_powers_000<>+0(SB), Y5, Y5
-	VPMULHUW       Y1, Y5, Y5
-	VPUNPCKHBW     Y4, Y0, Y4
-	VPMULLW        trit_powers_001<>+0(SB), Y4, Y4
-	VPMULHUW       Y1, Y4, Y4
-	VPACKUSWB      Y4, Y5, Y5
-	VBROADCASTI128 16(SI), Y4
-	VINSERTI128    $0x01, 16(SI), Y4, Y4
-	VPUNPCKLBW     Y4, Y0, Y6
-	VPMULLW        trit_powers_010<>+0(SB), Y6, Y6
-	VPMULHUW       Y1, Y6, Y6
-	VPUNPCKHBW     Y4, Y0, Y4
-	VPMULLW        trit_powers_011<>+0(SB), Y4, Y4
-	VPMULHUW       Y1, Y4, Y4
-	VPACKUSWB      Y4, Y6, Y6
-	VPMADDUBSW     (AX), Y5, Y4
-	VPMADDUBSW     32(AX), Y6, Y5
-	VPADDW         Y5, Y4, Y4
-	VBROADCASTI128 (SI), Y5
-	VINSERTI128    $0x01, 32(SI), Y5, Y5
-	VPUNPCKLBW     Y5, Y0, Y6
-	VPMULLW        trit_powers_100<>+0(SB), Y6, Y6
-	VPMULHUW       Y1, Y6, Y6
-	VPUNPCKHBW     Y5, Y0, Y5
-	VPMULLW        trit_powers_101<>+0(SB), Y5, Y5
-	VPMULHUW       Y1, Y5, Y5
-	VPACKUSWB      Y5, Y6, Y6
-	VBROADCASTI128 16(SI), Y5
-	VINSERTI128    $0x01, 32(SI), Y5, Y5
-	VPUNPCKLBW     Y5, Y0, Y7
-	VPMULLW        trit_powers_110<>+0(SB), Y7, Y7
-	VPMULHUW       Y1, Y7, Y7
-	VPUNPCKHBW     Y5, Y0, Y5
-	VPMULLW        trit_powers_111<>+0(SB), Y5, Y5
-	VPMULHUW       Y1, Y5, Y5
-	VPACKUSWB      Y5, Y7, Y7
-	VPMADDUBSW     64(AX), Y6, Y5
-	VPMADDUBSW     96(AX), Y7, Y6
-	VPADDW         Y6, Y5, Y5
-	VPUNPCKLDQ     Y5, Y4, Y6
-	VPUNPCKHDQ     Y5, Y4, Y4
-	VPADDW         Y6, Y4, Y4
-	VBROADCASTI128 (SI), Y5
-	VINSERTI128    $0x01, 32(SI), Y5, Y5
-	VPUNPCKLBW     Y5, Y0, Y6
-	VPMULLW        trit_powers_200<>+0(SB), Y6, Y6
-	VPMULHUW       Y1, Y6, Y6
-	VPUNPCKHBW     Y5, Y0, Y5
-	VPMULLW        trit_powers_201<>+0(SB), Y5, Y5
-	VPMULHUW       Y1, Y5, Y5
-	VPACKUSWB      Y5, Y6, Y6
-	VBROADCASTI128 16(SI), Y5
-	VINSERTI128    $0x01, 32(SI), Y5, Y5
-	VPUNPCKLBW     Y5, Y0, Y7
-	VPMULLW        trit_powers_210<>+0(SB), Y7, Y7
-	VPMULHUW       Y1, Y7, Y7
-	VPUNPCKHBW     Y5, Y0, Y5
-	VPMULLW        trit_powers_211<>+0(SB), Y5, Y5
-	VPMULHUW       Y1, Y5, Y5
-	VPACKUSWB      Y5, Y7, Y7
-	VPMADDUBSW     128(AX), Y6, Y5
-	VPMADDUBSW     160(AX), Y7, Y6
-	VPADDW         Y6, Y5, Y5
 	VBROADCASTI128 (SI), Y6
-	VINSERTI128    $0x01, 32(SI), Y6, Y6
+	VINSERTI128    $0x01, (SI), Y6, Y6
 	VPUNPCKLBW     Y6, Y0, Y7
-	VPMULLW        trit_powers_300<>+0(SB), Y7, Y7
+	VPMULLW        trit_powers_000<>+0(SB), Y7, Y7
 	VPMULHUW       Y1, Y7, Y7
 	VPUNPCKHBW     Y6, Y0, Y6
-	VPMULLW        trit_powers_301<>+0(SB), Y6, Y6
+	VPMULLW        trit_powers_001<>+0(SB), Y6, Y6
 	VPMULHUW       Y1, Y6, Y6
 	VPACKUSWB      Y6, Y7, Y7
-	VPBROADCASTD   48(SI), Y6
-	VINSERTI128    $0x00, 16(SI), Y6, Y6
+	VBROADCASTI128 16(SI), Y6
+	VINSERTI128    $0x01, 16(SI), Y6, Y6
 	VPUNPCKLBW     Y6, Y0, Y8
-	VPMULLW        trit_powers_310<>+0(SB), Y8, Y8
+	VPMULLW        trit_powers_010<>+0(SB), Y8, Y8
 	VPMULHUW       Y1, Y8, Y8
 	VPUNPCKHBW     Y6, Y0, Y6
-	VPMULLW        trit_powers_311<>+0(SB), Y6, Y6
+	VPMULLW        trit_powers_011<>+0(SB), Y6, Y6
 	VPMULHUW       Y1, Y6, Y6
 	VPACKUSWB      Y6, Y8, Y8
-	VPMADDUBSW     192(AX), Y7, Y6
-	VPMADDUBSW     224(AX), Y8, Y7
+	VPMADDUBSW     (AX), Y7, Y6
+	VPMADDUBSW     32(AX), Y8, Y7
 	VPADDW         Y7, Y6, Y6
-	VPUNPCKLDQ     Y6, Y5, Y7
-	VPUNPCKHDQ     Y6, Y5, Y5
-	VPADDW         Y7, Y5, Y5
-	VPUNPCKLQDQ    Y5, Y4, Y6
-	VPUNPCKHQDQ    Y5, Y4, Y4
-	VPADDW         Y6, Y4, Y4
-	VPMADDWD       Y2, Y4, Y4
-	VPSUBD         288(AX), Y4, Y4
-	VPBROADCASTW   52(SI), X5
-	VCVTPH2PS      X5, Y5
-	VMULPS         256(AX), Y5, Y5
+	VBROADCASTI128 (SI), Y7
+	VINSERTI128    $0x01, 32(SI), Y7, Y7
+	VPUNPCKLBW     Y7, Y0, Y8
+	VPMULLW        trit_powers_100<>+0(SB), Y8, Y8
+	VPMULHUW       Y1, Y8, Y8
+	VPUNPCKHBW     Y7, Y0, Y7
+	VPMULLW        trit_powers_101<>+0(SB), Y7, Y7
+	VPMULHUW       Y1, Y7, Y7
+	VPACKUSWB      Y7, Y8, Y8
+	VBROADCASTI128 16(SI), Y7
+	VINSERTI128    $0x01, 32(SI), Y7, Y7
+	VPUNPCKLBW     Y7, Y0, Y9
+	VPMULLW        trit_powers_110<>+0(SB), Y9, Y9
+	VPMULHUW       Y1, Y9, Y9
+	VPUNPCKHBW     Y7, Y0, Y7
+	VPMULLW        trit_powers_111<>+0(SB), Y7, Y7
+	VPMULHUW       Y1, Y7, Y7
+	VPACKUSWB      Y7, Y9, Y9
+	VPMADDUBSW     64(AX), Y8, Y7
+	VPMADDUBSW     96(AX), Y9, Y8
+	VPADDW         Y8, Y7, Y7
+	VPUNPCKLDQ     Y7, Y6, Y8
+	VPUNPCKHDQ     Y7, Y6, Y6
+	VPADDW         Y8, Y6, Y6
+	VBROADCASTI128 (SI), Y7
+	VINSERTI128    $0x01, 32(SI), Y7, Y7
+	VPUNPCKLBW     Y7, Y0, Y8
+	VPMULLW        trit_powers_200<>+0(SB), Y8, Y8
+	VPMULHUW       Y1, Y8, Y8
+	VPUNPCKHBW     Y7, Y0, Y7
+	VPMULLW        trit_powers_201<>+0(SB), Y7, Y7
+	VPMULHUW       Y1, Y7, Y7
+	VPACKUSWB      Y7, Y8, Y8
+	VBROADCASTI128 16(SI), Y7
+	VINSERTI128    $0x01, 32(SI), Y7, Y7
+	VPUNPCKLBW     Y7, Y0, Y9
+	VPMULLW        trit_powers_210<>+0(SB), Y9, Y9
+	VPMULHUW       Y1, Y9, Y9
+	VPUNPCKHBW     Y7, Y0, Y7
+	VPMULLW        trit_powers_211<>+0(SB), Y7, Y7
+	VPMULHUW       Y1, Y7, Y7
+	VPACKUSWB      Y7, Y9, Y9
+	VPMADDUBSW     128(AX), Y8, Y7
+	VPMADDUBSW     160(AX), Y9, Y8
+	VPADDW         Y8, Y7, Y7
+	VBROADCASTI128 (SI), Y8
+	VINSERTI128    $0x01, 32(SI), Y8, Y8
+	VPUNPCKLBW     Y8, Y0, Y9
+	VPMULLW        trit_powers_300<>+0(SB), Y9, Y9
+	VPMULHUW       Y1, Y9, Y9
+	VPUNPCKHBW     Y8, Y0, Y8
+	VPMULLW        trit_powers_301<>+0(SB), Y8, Y8
+	VPMULHUW       Y1, Y8, Y8
+	VPACKUSWB      Y8, Y9, Y9
+	VPBROADCASTD   48(SI), Y8
+	VINSERTI128    $0x00, 16(SI), Y8, Y8
+	VPUNPCKLBW     Y8, Y0, Y10
+	VPMULLW        trit_powers_310<>+0(SB), Y10, Y10
+	VPMULHUW       Y1, Y10, Y10
+	VPUNPCKHBW     Y8, Y0, Y8
+	VPMULLW        trit_powers_311<>+0(SB), Y8, Y8
+	VPMULHUW       Y1, Y8, Y8
+	VPACKUSWB      Y8, Y10, Y10
+	VPMADDUBSW     192(AX), Y9, Y8
+	VPMADDUBSW     224(AX), Y10, Y9
+	VPADDW         Y9, Y8, Y8
+	VPUNPCKLDQ     Y8, Y7, Y9
+	VPUNPCKHDQ     Y8, Y7, Y7
+	VPADDW         Y9, Y7, Y7
+	VPUNPCKLQDQ    Y7, Y6, Y8
+	VPUNPCKHQDQ    Y7, Y6, Y6
+	VPADDW         Y8, Y6, Y6
+	VPMADDWD       Y2, Y6, Y6
+	VPSUBD         288(AX), Y6, Y6
 	VCVTDQ2PS      Y4, Y4
 	VMULPS         Y5, Y4, Y4
 	VADDPS         Y4, Y3, Y3
+	VMOVAPS        Y6, Y4
+	VPBROADCASTW   52(SI), X5
+	VCVTPH2PS      X5, Y5
+	VMULPS         256(AX), Y5, Y5
 	ADDQ           $0x00000036, SI
 	ADDQ           $0x00000180, AX
 	DECQ           CX
 	JNZ            block
+	VCVTDQ2PS      Y4, Y4
+	VMULPS         Y5, Y4, Y4
+	VADDPS         Y4, Y3, Y3
 	VEXTRACTF128   $0x01, Y3, X4
 	VADDPS         X4, X3, X3
 	VMOVHLPS       X3, X3, X4

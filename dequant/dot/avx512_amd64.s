@@ -2851,6 +2851,9 @@ TEXT ·nvfp4AVX512(SB), NOSPLIT, $0-64
 row:
 	VXORPS Y2, Y2, Y2
 	MOVQ   DI, AX
+	VPXOR  Y3, Y3, Y3
+	VPXOR  Y3, Y3, Y3
+	VPXOR  Y3, Y3, Y3
 	MOVQ   R8, CX
 
 block:
@@ -3209,6 +3212,9 @@ TEXT ·q4_KAVX512(SB), NOSPLIT, $0-64
 row:
 	VXORPS Y2, Y2, Y2
 	MOVQ   DI, AX
+	VPXOR  Y3, Y3, Y3
+	VPXOR  Y4, Y4, Y4
+	VPXOR  Y5, Y5, Y5
 	MOVQ   R8, CX
 
 block:
@@ -3223,65 +3229,74 @@ block:
 	ANDQ         R10, R13
 	ANDQ         R11, R14
 	ORQ          R14, R13
-	VMOVQ        R12, X3
-	VMOVQ        R13, X4
-	VINSERTI128  $0x01, X4, Y3, Y3
-	VMOVDQU      16(SI), Y4
-	VPERM2I128   $0x31, 80(SI), Y4, Y5
-	VINSERTI128  $0x01, 80(SI), Y4, Y4
-	VPAND        Y0, Y4, Y6
-	VPXORD       Y7, Y7, Y7
-	VPDPBUSD     (AX), Y6, Y7
-	VPSRLW       $0x04, Y4, Y4
-	VPAND        Y0, Y4, Y4
-	VPXORD       Y6, Y6, Y6
-	VPDPBUSD     64(AX), Y4, Y6
-	VPAND        Y0, Y5, Y4
-	VPDPBUSD     32(AX), Y4, Y7
-	VPSRLW       $0x04, Y5, Y4
-	VPAND        Y0, Y4, Y4
-	VPDPBUSD     96(AX), Y4, Y6
-	VPACKSSDW    Y6, Y7, Y4
-	VPSHUFB      k4_scales_0011<>+0(SB), Y3, Y5
-	VPMADDWD     Y5, Y4, Y4
-	VMOVDQU      48(SI), Y5
-	VPERM2I128   $0x31, 112(SI), Y5, Y6
-	VINSERTI128  $0x01, 112(SI), Y5, Y5
-	VPAND        Y0, Y5, Y7
-	VPXORD       Y8, Y8, Y8
-	VPDPBUSD     128(AX), Y7, Y8
-	VPSRLW       $0x04, Y5, Y5
-	VPAND        Y0, Y5, Y5
-	VPXORD       Y7, Y7, Y7
-	VPDPBUSD     192(AX), Y5, Y7
-	VPAND        Y0, Y6, Y5
-	VPDPBUSD     160(AX), Y5, Y8
-	VPSRLW       $0x04, Y6, Y5
-	VPAND        Y0, Y5, Y5
-	VPDPBUSD     224(AX), Y5, Y7
-	VPACKSSDW    Y7, Y8, Y5
-	VPSHUFB      k4_scales_2233<>+0(SB), Y3, Y6
-	VPMADDWD     Y6, Y5, Y5
-	VSHUFPS      $0x88, Y5, Y4, Y6
-	VSHUFPS      $0xdd, Y5, Y4, Y4
-	VPADDD       Y4, Y6, Y6
-	VPBROADCASTD (SI), X4
-	VCVTPH2PS    X4, Y4
-	VMULPS       256(AX), Y4, Y4
-	VMOVSLDUP    Y4, Y5
+	VMOVQ        R12, X6
+	VMOVQ        R13, X7
+	VINSERTI128  $0x01, X7, Y6, Y6
+	VMOVDQU      16(SI), Y7
+	VPERM2I128   $0x31, 80(SI), Y7, Y8
+	VINSERTI128  $0x01, 80(SI), Y7, Y7
+	VPAND        Y0, Y7, Y9
+	VPXORD       Y10, Y10, Y10
+	VPDPBUSD     (AX), Y9, Y10
+	VPSRLW       $0x04, Y7, Y7
+	VPAND        Y0, Y7, Y7
+	VPXORD       Y9, Y9, Y9
+	VPDPBUSD     64(AX), Y7, Y9
+	VPAND        Y0, Y8, Y7
+	VPDPBUSD     32(AX), Y7, Y10
+	VPSRLW       $0x04, Y8, Y7
+	VPAND        Y0, Y7, Y7
+	VPDPBUSD     96(AX), Y7, Y9
+	VPACKSSDW    Y9, Y10, Y7
+	VPSHUFB      k4_scales_0011<>+0(SB), Y6, Y8
+	VPMADDWD     Y8, Y7, Y7
+	VMOVDQU      48(SI), Y8
+	VPERM2I128   $0x31, 112(SI), Y8, Y9
+	VINSERTI128  $0x01, 112(SI), Y8, Y8
+	VPAND        Y0, Y8, Y10
+	VPXORD       Y11, Y11, Y11
+	VPDPBUSD     128(AX), Y10, Y11
+	VPSRLW       $0x04, Y8, Y8
+	VPAND        Y0, Y8, Y8
+	VPXORD       Y10, Y10, Y10
+	VPDPBUSD     192(AX), Y8, Y10
+	VPAND        Y0, Y9, Y8
+	VPDPBUSD     160(AX), Y8, Y11
+	VPSRLW       $0x04, Y9, Y8
+	VPAND        Y0, Y8, Y8
+	VPDPBUSD     224(AX), Y8, Y10
+	VPACKSSDW    Y10, Y11, Y8
+	VPSHUFB      k4_scales_2233<>+0(SB), Y6, Y9
+	VPMADDWD     Y9, Y8, Y8
+	VSHUFPS      $0x88, Y8, Y7, Y9
+	VSHUFPS      $0xdd, Y8, Y7, Y7
+	VPADDD       Y7, Y9, Y9
+	VPSHUFB      Y1, Y6, Y7
+	VMOVSLDUP    Y4, Y8
 	VMOVSHDUP    Y4, Y4
-	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y5, Y6, Y6
-	VADDPS       Y6, Y2, Y2
-	VPSHUFB      Y1, Y3, Y5
-	VPMADDWD     352(AX), Y5, Y5
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y8, Y3, Y3
+	VADDPS       Y3, Y2, Y2
 	VCVTDQ2PS    Y5, Y5
 	VMULPS       Y4, Y5, Y5
 	VSUBPS       Y5, Y2, Y2
+	VMOVAPS      Y9, Y3
+	VPMADDWD     352(AX), Y7, Y5
+	VPBROADCASTD (SI), X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       256(AX), Y4, Y4
 	ADDQ         $0x00000090, SI
 	ADDQ         $0x00000180, AX
 	DECQ         CX
 	JNZ          block
+	VMOVSLDUP    Y4, Y7
+	VMOVSHDUP    Y4, Y4
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y7, Y3, Y3
+	VADDPS       Y3, Y2, Y2
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VSUBPS       Y5, Y2, Y2
 	VEXTRACTF128 $0x01, Y2, X3
 	VADDPS       X3, X2, X2
 	VMOVHLPS     X2, X2, X3
@@ -3405,11 +3420,11 @@ vector:
 	VSHUFPS   $0xdd, Y16, Y15, Y15
 	VPADDD    Y15, Y17, Y17
 	VMULPS    256(R9), Y12, Y15
-	VMULPS    256(R9), Y13, Y16
 	VCVTDQ2PS Y17, Y17
 	VMULPS    Y15, Y17, Y17
 	VADDPS    Y17, Y14, Y14
 	VPMADDWD  352(R9), Y2, Y15
+	VMULPS    256(R9), Y13, Y16
 	VCVTDQ2PS Y15, Y15
 	VMULPS    Y16, Y15, Y15
 	VSUBPS    Y15, Y14, Y14
@@ -3464,6 +3479,9 @@ TEXT ·q5_KAVX512(SB), NOSPLIT, $0-64
 row:
 	VXORPS Y3, Y3, Y3
 	MOVQ   DI, AX
+	VPXOR  Y4, Y4, Y4
+	VPXOR  Y5, Y5, Y5
+	VPXOR  Y6, Y6, Y6
 	MOVQ   R8, CX
 
 block:
@@ -3478,89 +3496,98 @@ block:
 	ANDQ           R10, R13
 	ANDQ           R11, R14
 	ORQ            R14, R13
-	VMOVQ          R12, X4
-	VMOVQ          R13, X5
-	VINSERTI128    $0x01, X5, Y4, Y4
-	VMOVDQU        48(SI), Y5
-	VPERM2I128     $0x31, 112(SI), Y5, Y6
-	VINSERTI128    $0x01, 112(SI), Y5, Y5
-	VBROADCASTI128 16(SI), Y7
-	VPSRLVD        Y2, Y7, Y7
-	VPSLLW         $0x04, Y7, Y8
-	VPAND          Y1, Y8, Y8
-	VMOVDQA        Y5, Y9
-	VPTERNLOGD     $0xea, Y8, Y0, Y9
-	VPXORD         Y8, Y8, Y8
-	VPDPBUSD       (AX), Y9, Y8
-	VPSLLW         $0x03, Y7, Y9
-	VPAND          Y1, Y9, Y9
-	VPSRLW         $0x04, Y5, Y5
-	VPTERNLOGD     $0xea, Y9, Y0, Y5
-	VPXORD         Y9, Y9, Y9
-	VPDPBUSD       64(AX), Y5, Y9
-	VBROADCASTI128 32(SI), Y5
-	VPSRLVD        Y2, Y5, Y5
-	VPSLLW         $0x04, Y5, Y10
+	VMOVQ          R12, X7
+	VMOVQ          R13, X8
+	VINSERTI128    $0x01, X8, Y7, Y7
+	VMOVDQU        48(SI), Y8
+	VPERM2I128     $0x31, 112(SI), Y8, Y9
+	VINSERTI128    $0x01, 112(SI), Y8, Y8
+	VBROADCASTI128 16(SI), Y10
+	VPSRLVD        Y2, Y10, Y10
+	VPSLLW         $0x04, Y10, Y11
+	VPAND          Y1, Y11, Y11
+	VMOVAPS        Y8, Y12
+	VPTERNLOGD     $0xea, Y11, Y0, Y12
+	VPXORD         Y11, Y11, Y11
+	VPDPBUSD       (AX), Y12, Y11
+	VPSLLW         $0x03, Y10, Y12
+	VPAND          Y1, Y12, Y12
+	VPSRLW         $0x04, Y8, Y8
+	VPTERNLOGD     $0xea, Y12, Y0, Y8
+	VPXORD         Y12, Y12, Y12
+	VPDPBUSD       64(AX), Y8, Y12
+	VBROADCASTI128 32(SI), Y8
+	VPSRLVD        Y2, Y8, Y8
+	VPSLLW         $0x04, Y8, Y13
+	VPAND          Y1, Y13, Y13
+	VMOVAPS        Y9, Y14
+	VPTERNLOGD     $0xea, Y13, Y0, Y14
+	VPDPBUSD       32(AX), Y14, Y11
+	VPSLLW         $0x03, Y8, Y13
+	VPAND          Y1, Y13, Y13
+	VPSRLW         $0x04, Y9, Y9
+	VPTERNLOGD     $0xea, Y13, Y0, Y9
+	VPDPBUSD       96(AX), Y9, Y12
+	VPACKSSDW      Y12, Y11, Y9
+	VPSHUFB        k4_scales_0011<>+0(SB), Y7, Y11
+	VPMADDWD       Y11, Y9, Y9
+	VMOVDQU        80(SI), Y11
+	VPERM2I128     $0x31, 144(SI), Y11, Y12
+	VINSERTI128    $0x01, 144(SI), Y11, Y11
+	VPSLLW         $0x02, Y10, Y13
+	VPAND          Y1, Y13, Y13
+	VMOVAPS        Y11, Y14
+	VPTERNLOGD     $0xea, Y13, Y0, Y14
+	VPXORD         Y13, Y13, Y13
+	VPDPBUSD       128(AX), Y14, Y13
+	VPSLLW         $0x01, Y10, Y10
 	VPAND          Y1, Y10, Y10
-	VMOVDQA        Y6, Y11
-	VPTERNLOGD     $0xea, Y10, Y0, Y11
-	VPDPBUSD       32(AX), Y11, Y8
-	VPSLLW         $0x03, Y5, Y10
-	VPAND          Y1, Y10, Y10
-	VPSRLW         $0x04, Y6, Y6
-	VPTERNLOGD     $0xea, Y10, Y0, Y6
-	VPDPBUSD       96(AX), Y6, Y9
-	VPACKSSDW      Y9, Y8, Y6
-	VPSHUFB        k4_scales_0011<>+0(SB), Y4, Y8
-	VPMADDWD       Y8, Y6, Y6
-	VMOVDQU        80(SI), Y8
-	VPERM2I128     $0x31, 144(SI), Y8, Y9
-	VINSERTI128    $0x01, 144(SI), Y8, Y8
-	VPSLLW         $0x02, Y7, Y10
-	VPAND          Y1, Y10, Y10
-	VMOVDQA        Y8, Y11
+	VPSRLW         $0x04, Y11, Y11
 	VPTERNLOGD     $0xea, Y10, Y0, Y11
 	VPXORD         Y10, Y10, Y10
-	VPDPBUSD       128(AX), Y11, Y10
-	VPSLLW         $0x01, Y7, Y7
-	VPAND          Y1, Y7, Y7
-	VPSRLW         $0x04, Y8, Y8
-	VPTERNLOGD     $0xea, Y7, Y0, Y8
-	VPXORD         Y7, Y7, Y7
-	VPDPBUSD       192(AX), Y8, Y7
-	VPSLLW         $0x02, Y5, Y8
+	VPDPBUSD       192(AX), Y11, Y10
+	VPSLLW         $0x02, Y8, Y11
+	VPAND          Y1, Y11, Y11
+	VMOVAPS        Y12, Y14
+	VPTERNLOGD     $0xea, Y11, Y0, Y14
+	VPDPBUSD       160(AX), Y14, Y13
+	VPSLLW         $0x01, Y8, Y8
 	VPAND          Y1, Y8, Y8
-	VMOVDQA        Y9, Y11
+	VPSRLW         $0x04, Y12, Y11
 	VPTERNLOGD     $0xea, Y8, Y0, Y11
-	VPDPBUSD       160(AX), Y11, Y10
-	VPSLLW         $0x01, Y5, Y5
-	VPAND          Y1, Y5, Y5
-	VPSRLW         $0x04, Y9, Y8
-	VPTERNLOGD     $0xea, Y5, Y0, Y8
-	VPDPBUSD       224(AX), Y8, Y7
-	VPACKSSDW      Y7, Y10, Y5
-	VPSHUFB        k4_scales_2233<>+0(SB), Y4, Y7
-	VPMADDWD       Y7, Y5, Y5
-	VSHUFPS        $0x88, Y5, Y6, Y7
-	VSHUFPS        $0xdd, Y5, Y6, Y5
-	VPADDD         Y5, Y7, Y7
-	VPBROADCASTD   (SI), X5
-	VCVTPH2PS      X5, Y5
-	VMULPS         256(AX), Y5, Y5
-	VMOVSLDUP      Y5, Y6
+	VPDPBUSD       224(AX), Y11, Y10
+	VPACKSSDW      Y10, Y13, Y8
+	VPSHUFB        k4_scales_2233<>+0(SB), Y7, Y10
+	VPMADDWD       Y10, Y8, Y8
+	VSHUFPS        $0x88, Y8, Y9, Y10
+	VSHUFPS        $0xdd, Y8, Y9, Y8
+	VPADDD         Y8, Y10, Y10
+	VPSHUFB        k4_mins<>+0(SB), Y7, Y8
+	VMOVSLDUP      Y5, Y9
 	VMOVSHDUP      Y5, Y5
-	VCVTDQ2PS      Y7, Y7
-	VMULPS         Y6, Y7, Y7
-	VADDPS         Y7, Y3, Y3
-	VPSHUFB        k4_mins<>+0(SB), Y4, Y6
-	VPMADDWD       352(AX), Y6, Y6
+	VCVTDQ2PS      Y4, Y4
+	VMULPS         Y9, Y4, Y4
+	VADDPS         Y4, Y3, Y3
 	VCVTDQ2PS      Y6, Y6
 	VMULPS         Y5, Y6, Y6
 	VSUBPS         Y6, Y3, Y3
+	VMOVAPS        Y10, Y4
+	VPMADDWD       352(AX), Y8, Y6
+	VPBROADCASTD   (SI), X5
+	VCVTPH2PS      X5, Y5
+	VMULPS         256(AX), Y5, Y5
 	ADDQ           $0x000000b0, SI
 	ADDQ           $0x00000180, AX
 	DECQ           CX
 	JNZ            block
+	VMOVSLDUP      Y5, Y8
+	VMOVSHDUP      Y5, Y5
+	VCVTDQ2PS      Y4, Y4
+	VMULPS         Y8, Y4, Y4
+	VADDPS         Y4, Y3, Y3
+	VCVTDQ2PS      Y6, Y6
+	VMULPS         Y5, Y6, Y6
+	VSUBPS         Y6, Y3, Y3
 	VEXTRACTF128   $0x01, Y3, X4
 	VADDPS         X4, X3, X3
 	VMOVHLPS       X3, X3, X4
@@ -3627,13 +3654,13 @@ group:
 	VPSRLVD        Y3, Y6, Y6
 	VPSLLW         $0x04, Y6, Y7
 	VPAND          Y2, Y7, Y7
-	VMOVDQA        Y4, Y8
+	VMOVAPS        Y4, Y8
 	VPTERNLOGD     $0xea, Y7, Y0, Y8
 	VBROADCASTI128 32(BX), Y7
 	VPSRLVD        Y3, Y7, Y7
 	VPSLLW         $0x04, Y7, Y3
 	VPAND          Y2, Y3, Y3
-	VMOVDQA        Y5, Y9
+	VMOVAPS        Y5, Y9
 	VPTERNLOGD     $0xea, Y3, Y0, Y9
 	VPSLLW         $0x03, Y6, Y3
 	VPAND          Y2, Y3, Y3
@@ -3648,11 +3675,11 @@ group:
 	VINSERTI128    $0x01, 144(BX), Y3, Y3
 	VPSLLW         $0x02, Y6, Y11
 	VPAND          Y2, Y11, Y11
-	VMOVDQA        Y3, Y12
+	VMOVAPS        Y3, Y12
 	VPTERNLOGD     $0xea, Y11, Y0, Y12
 	VPSLLW         $0x02, Y7, Y11
 	VPAND          Y2, Y11, Y11
-	VMOVDQA        Y10, Y13
+	VMOVAPS        Y10, Y13
 	VPTERNLOGD     $0xea, Y11, Y0, Y13
 	VPSLLW         $0x01, Y6, Y6
 	VPAND          Y2, Y6, Y6
@@ -3697,11 +3724,11 @@ vector:
 	VSHUFPS   $0xdd, Y16, Y15, Y15
 	VPADDD    Y15, Y17, Y17
 	VMULPS    256(R9), Y7, Y15
-	VMULPS    256(R9), Y10, Y16
 	VCVTDQ2PS Y17, Y17
 	VMULPS    Y15, Y17, Y17
 	VADDPS    Y17, Y14, Y14
 	VPMADDWD  352(R9), Y11, Y15
+	VMULPS    256(R9), Y10, Y16
 	VCVTDQ2PS Y15, Y15
 	VMULPS    Y16, Y15, Y15
 	VSUBPS    Y15, Y14, Y14
@@ -3752,95 +3779,102 @@ TEXT ·q6_KAVX512(SB), NOSPLIT, $0-64
 row:
 	VXORPS Y2, Y2, Y2
 	MOVQ   DI, AX
+	VPXOR  Y3, Y3, Y3
+	VPXOR  Y4, Y4, Y4
+	VPXOR  Y5, Y5, Y5
 	MOVQ   R8, CX
 
 block:
-	VPMOVSXBW    192(SI), Y3
-	VPMADDWD     352(AX), Y3, Y4
-	VPSLLD       $0x05, Y4, Y4
-	VMOVDQU      (SI), Y5
-	VPERM2I128   $0x31, 64(SI), Y5, Y6
-	VINSERTI128  $0x01, 64(SI), Y5, Y5
-	VMOVDQU      128(SI), Y7
-	VPERM2I128   $0x31, 160(SI), Y7, Y8
-	VINSERTI128  $0x01, 160(SI), Y7, Y7
-	VPSLLW       $0x04, Y7, Y9
-	VPAND        Y1, Y9, Y9
-	VMOVDQA      Y5, Y10
-	VPTERNLOGD   $0xea, Y9, Y0, Y10
-	VPXORD       Y9, Y9, Y9
-	VPDPBUSD     (AX), Y10, Y9
-	VMOVDQU      32(SI), Y10
-	VPERM2I128   $0x31, 96(SI), Y10, Y11
-	VINSERTI128  $0x01, 96(SI), Y10, Y10
-	VPSLLW       $0x02, Y7, Y12
-	VPAND        Y1, Y12, Y12
-	VMOVDQA      Y10, Y13
-	VPTERNLOGD   $0xea, Y12, Y0, Y13
-	VPXORD       Y12, Y12, Y12
-	VPDPBUSD     64(AX), Y13, Y12
-	VPACKSSDW    Y12, Y9, Y9
-	VPSHUFB      words_0022<>+0(SB), Y3, Y12
-	VPMADDWD     Y12, Y9, Y9
-	VPSLLW       $0x04, Y8, Y12
-	VPAND        Y1, Y12, Y12
-	VMOVDQA      Y6, Y13
-	VPTERNLOGD   $0xea, Y12, Y0, Y13
-	VPXORD       Y12, Y12, Y12
-	VPDPBUSD     32(AX), Y13, Y12
-	VPSLLW       $0x02, Y8, Y13
-	VPAND        Y1, Y13, Y13
-	VMOVDQA      Y11, Y14
-	VPTERNLOGD   $0xea, Y13, Y0, Y14
-	VPXORD       Y13, Y13, Y13
-	VPDPBUSD     96(AX), Y14, Y13
-	VPACKSSDW    Y13, Y12, Y12
-	VPSHUFB      words_1133<>+0(SB), Y3, Y13
-	VPDPWSSD     Y13, Y12, Y9
-	VMOVDQA      Y7, Y12
-	VPAND        Y1, Y12, Y12
-	VPSRLW       $0x04, Y5, Y5
-	VPTERNLOGD   $0xea, Y12, Y0, Y5
-	VPXORD       Y12, Y12, Y12
-	VPDPBUSD     128(AX), Y5, Y12
-	VPSRLW       $0x02, Y7, Y5
-	VPAND        Y1, Y5, Y5
-	VPSRLW       $0x04, Y10, Y7
-	VPTERNLOGD   $0xea, Y5, Y0, Y7
-	VPXORD       Y5, Y5, Y5
-	VPDPBUSD     192(AX), Y7, Y5
-	VPACKSSDW    Y5, Y12, Y5
-	VPSHUFB      words_4466<>+0(SB), Y3, Y7
-	VPMADDWD     Y7, Y5, Y5
-	VMOVDQA      Y8, Y7
+	VPMOVSXBW    192(SI), Y5
+	VPMADDWD     352(AX), Y5, Y6
+	VPSLLD       $0x05, Y6, Y6
+	VMOVDQU      (SI), Y7
+	VPERM2I128   $0x31, 64(SI), Y7, Y8
+	VINSERTI128  $0x01, 64(SI), Y7, Y7
+	VMOVDQU      128(SI), Y9
+	VPERM2I128   $0x31, 160(SI), Y9, Y10
+	VINSERTI128  $0x01, 160(SI), Y9, Y9
+	VPSLLW       $0x04, Y9, Y11
+	VPAND        Y1, Y11, Y11
+	VMOVAPS      Y7, Y12
+	VPTERNLOGD   $0xea, Y11, Y0, Y12
+	VPXORD       Y11, Y11, Y11
+	VPDPBUSD     (AX), Y12, Y11
+	VMOVDQU      32(SI), Y12
+	VPERM2I128   $0x31, 96(SI), Y12, Y13
+	VINSERTI128  $0x01, 96(SI), Y12, Y12
+	VPSLLW       $0x02, Y9, Y14
+	VPAND        Y1, Y14, Y14
+	VMOVAPS      Y12, Y15
+	VPTERNLOGD   $0xea, Y14, Y0, Y15
+	VPXORD       Y14, Y14, Y14
+	VPDPBUSD     64(AX), Y15, Y14
+	VPACKSSDW    Y14, Y11, Y11
+	VPSHUFB      words_0022<>+0(SB), Y5, Y14
+	VPMADDWD     Y14, Y11, Y11
+	VPSLLW       $0x04, Y10, Y14
+	VPAND        Y1, Y14, Y14
+	VMOVAPS      Y8, Y15
+	VPTERNLOGD   $0xea, Y14, Y0, Y15
+	VPXORD       Y14, Y14, Y14
+	VPDPBUSD     32(AX), Y15, Y14
+	VPSLLW       $0x02, Y10, Y15
+	VPAND        Y1, Y15, Y15
+	VMOVAPS      Y13, Y16
+	VPTERNLOGD   $0xea, Y15, Y0, Y16
+	VPXORD       Y15, Y15, Y15
+	VPDPBUSD     96(AX), Y16, Y15
+	VPACKSSDW    Y15, Y14, Y14
+	VPSHUFB      words_1133<>+0(SB), Y5, Y15
+	VPDPWSSD     Y15, Y14, Y11
+	VMOVAPS      Y9, Y14
+	VPAND        Y1, Y14, Y14
+	VPSRLW       $0x04, Y7, Y7
+	VPTERNLOGD   $0xea, Y14, Y0, Y7
+	VPXORD       Y14, Y14, Y14
+	VPDPBUSD     128(AX), Y7, Y14
+	VPSRLW       $0x02, Y9, Y7
 	VPAND        Y1, Y7, Y7
-	VPSRLW       $0x04, Y6, Y6
-	VPTERNLOGD   $0xea, Y7, Y0, Y6
+	VPSRLW       $0x04, Y12, Y9
+	VPTERNLOGD   $0xea, Y7, Y0, Y9
 	VPXORD       Y7, Y7, Y7
-	VPDPBUSD     160(AX), Y6, Y7
-	VPSRLW       $0x02, Y8, Y6
-	VPAND        Y1, Y6, Y6
-	VPSRLW       $0x04, Y11, Y8
-	VPTERNLOGD   $0xea, Y6, Y0, Y8
-	VPXORD       Y6, Y6, Y6
-	VPDPBUSD     224(AX), Y8, Y6
-	VPACKSSDW    Y6, Y7, Y6
-	VPSHUFB      words_5577<>+0(SB), Y3, Y3
-	VPDPWSSD     Y3, Y6, Y5
-	VSHUFPS      $0x88, Y5, Y9, Y3
-	VSHUFPS      $0xdd, Y5, Y9, Y5
-	VPADDD       Y5, Y3, Y3
-	VPSUBD       Y4, Y3, Y3
-	VPBROADCASTW 208(SI), X4
-	VCVTPH2PS    X4, Y4
-	VMULPS       256(AX), Y4, Y4
+	VPDPBUSD     192(AX), Y9, Y7
+	VPACKSSDW    Y7, Y14, Y7
+	VPSHUFB      words_4466<>+0(SB), Y5, Y9
+	VPMADDWD     Y9, Y7, Y7
+	VMOVAPS      Y10, Y9
+	VPAND        Y1, Y9, Y9
+	VPSRLW       $0x04, Y8, Y8
+	VPTERNLOGD   $0xea, Y9, Y0, Y8
+	VPXORD       Y9, Y9, Y9
+	VPDPBUSD     160(AX), Y8, Y9
+	VPSRLW       $0x02, Y10, Y8
+	VPAND        Y1, Y8, Y8
+	VPSRLW       $0x04, Y13, Y10
+	VPTERNLOGD   $0xea, Y8, Y0, Y10
+	VPXORD       Y8, Y8, Y8
+	VPDPBUSD     224(AX), Y10, Y8
+	VPACKSSDW    Y8, Y9, Y8
+	VPSHUFB      words_5577<>+0(SB), Y5, Y5
+	VPDPWSSD     Y5, Y8, Y7
+	VSHUFPS      $0x88, Y7, Y11, Y5
+	VSHUFPS      $0xdd, Y7, Y11, Y7
+	VPADDD       Y7, Y5, Y5
+	VPSUBD       Y6, Y5, Y5
 	VCVTDQ2PS    Y3, Y3
 	VMULPS       Y4, Y3, Y3
 	VADDPS       Y3, Y2, Y2
+	VMOVAPS      Y5, Y3
+	VPBROADCASTW 208(SI), X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       256(AX), Y4, Y4
 	ADDQ         $0x000000d2, SI
 	ADDQ         $0x00000180, AX
 	DECQ         CX
 	JNZ          block
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y4, Y3, Y3
+	VADDPS       Y3, Y2, Y2
 	VEXTRACTF128 $0x01, Y2, X3
 	VADDPS       X3, X2, X2
 	VMOVHLPS     X2, X2, X3
@@ -3915,28 +3949,28 @@ group:
 	VINSERTI128  $0x01, 160(BX), Y5, Y5
 	VPSLLW       $0x04, Y5, Y7
 	VPAND        Y1, Y7, Y7
-	VMOVDQA      Y3, Y8
+	VMOVAPS      Y3, Y8
 	VPTERNLOGD   $0xea, Y7, Y0, Y8
 	VPSLLW       $0x04, Y6, Y7
 	VPAND        Y1, Y7, Y7
-	VMOVDQA      Y4, Y9
+	VMOVAPS      Y4, Y9
 	VPTERNLOGD   $0xea, Y7, Y0, Y9
 	VMOVDQU      32(BX), Y7
 	VPERM2I128   $0x31, 96(BX), Y7, Y10
 	VINSERTI128  $0x01, 96(BX), Y7, Y7
 	VPSLLW       $0x02, Y5, Y11
 	VPAND        Y1, Y11, Y11
-	VMOVDQA      Y7, Y12
+	VMOVAPS      Y7, Y12
 	VPTERNLOGD   $0xea, Y11, Y0, Y12
 	VPSLLW       $0x02, Y6, Y11
 	VPAND        Y1, Y11, Y11
-	VMOVDQA      Y10, Y13
+	VMOVAPS      Y10, Y13
 	VPTERNLOGD   $0xea, Y11, Y0, Y13
-	VMOVDQA      Y5, Y11
+	VMOVAPS      Y5, Y11
 	VPAND        Y1, Y11, Y11
 	VPSRLW       $0x04, Y3, Y3
 	VPTERNLOGD   $0xea, Y11, Y0, Y3
-	VMOVDQA      Y6, Y11
+	VMOVAPS      Y6, Y11
 	VPAND        Y1, Y11, Y11
 	VPSRLW       $0x04, Y4, Y4
 	VPTERNLOGD   $0xea, Y11, Y0, Y4
@@ -4043,76 +4077,88 @@ TEXT ·q2_KAVX512(SB), NOSPLIT, $0-64
 row:
 	VXORPS Y2, Y2, Y2
 	MOVQ   DI, AX
+	VPXOR  Y3, Y3, Y3
+	VPXOR  Y4, Y4, Y4
+	VPXOR  Y5, Y5, Y5
 	MOVQ   R8, CX
 
 block:
-	VPMOVZXBW    (SI), Y3
-	VPAND        Y1, Y3, Y4
-	VMOVDQU      16(SI), Y5
-	VPERM2I128   $0x31, 48(SI), Y5, Y6
-	VINSERTI128  $0x01, 48(SI), Y5, Y5
-	VPAND        Y0, Y5, Y7
-	VPXORD       Y8, Y8, Y8
-	VPDPBUSD     (AX), Y7, Y8
-	VPSRLW       $0x02, Y5, Y7
-	VPAND        Y0, Y7, Y7
-	VPXORD       Y9, Y9, Y9
-	VPDPBUSD     64(AX), Y7, Y9
-	VPACKSSDW    Y9, Y8, Y7
-	VPSHUFB      words_0022<>+0(SB), Y4, Y8
-	VPMADDWD     Y8, Y7, Y7
-	VPAND        Y0, Y6, Y8
-	VPXORD       Y9, Y9, Y9
-	VPDPBUSD     32(AX), Y8, Y9
-	VPSRLW       $0x02, Y6, Y8
+	VPMOVZXBW    (SI), Y6
+	VPAND        Y1, Y6, Y7
+	VMOVDQU      16(SI), Y8
+	VPERM2I128   $0x31, 48(SI), Y8, Y9
+	VINSERTI128  $0x01, 48(SI), Y8, Y8
+	VPAND        Y0, Y8, Y10
+	VPXORD       Y11, Y11, Y11
+	VPDPBUSD     (AX), Y10, Y11
+	VPSRLW       $0x02, Y8, Y10
+	VPAND        Y0, Y10, Y10
+	VPXORD       Y12, Y12, Y12
+	VPDPBUSD     64(AX), Y10, Y12
+	VPACKSSDW    Y12, Y11, Y10
+	VPSHUFB      words_0022<>+0(SB), Y7, Y11
+	VPMADDWD     Y11, Y10, Y10
+	VPAND        Y0, Y9, Y11
+	VPXORD       Y12, Y12, Y12
+	VPDPBUSD     32(AX), Y11, Y12
+	VPSRLW       $0x02, Y9, Y11
+	VPAND        Y0, Y11, Y11
+	VPXORD       Y13, Y13, Y13
+	VPDPBUSD     96(AX), Y11, Y13
+	VPACKSSDW    Y13, Y12, Y11
+	VPSHUFB      words_1133<>+0(SB), Y7, Y12
+	VPDPWSSD     Y12, Y11, Y10
+	VPSRLW       $0x04, Y8, Y11
+	VPAND        Y0, Y11, Y11
+	VPXORD       Y12, Y12, Y12
+	VPDPBUSD     128(AX), Y11, Y12
+	VPSRLW       $0x06, Y8, Y8
 	VPAND        Y0, Y8, Y8
-	VPXORD       Y10, Y10, Y10
-	VPDPBUSD     96(AX), Y8, Y10
-	VPACKSSDW    Y10, Y9, Y8
-	VPSHUFB      words_1133<>+0(SB), Y4, Y9
-	VPDPWSSD     Y9, Y8, Y7
-	VPSRLW       $0x04, Y5, Y8
-	VPAND        Y0, Y8, Y8
-	VPXORD       Y9, Y9, Y9
-	VPDPBUSD     128(AX), Y8, Y9
-	VPSRLW       $0x06, Y5, Y5
-	VPAND        Y0, Y5, Y5
-	VPXORD       Y8, Y8, Y8
-	VPDPBUSD     192(AX), Y5, Y8
-	VPACKSSDW    Y8, Y9, Y5
-	VPSHUFB      words_4466<>+0(SB), Y4, Y8
-	VPMADDWD     Y8, Y5, Y5
-	VPSRLW       $0x04, Y6, Y8
-	VPAND        Y0, Y8, Y8
-	VPXORD       Y9, Y9, Y9
-	VPDPBUSD     160(AX), Y8, Y9
-	VPSRLW       $0x06, Y6, Y6
-	VPAND        Y0, Y6, Y6
-	VPXORD       Y8, Y8, Y8
-	VPDPBUSD     224(AX), Y6, Y8
-	VPACKSSDW    Y8, Y9, Y6
-	VPSHUFB      words_5577<>+0(SB), Y4, Y4
-	VPDPWSSD     Y4, Y6, Y5
-	VSHUFPS      $0x88, Y5, Y7, Y4
-	VSHUFPS      $0xdd, Y5, Y7, Y5
-	VPADDD       Y5, Y4, Y4
-	VPBROADCASTD 80(SI), X5
-	VCVTPH2PS    X5, Y5
-	VMULPS       256(AX), Y5, Y5
-	VMOVSLDUP    Y5, Y6
-	VMOVSHDUP    Y5, Y5
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y6, Y4, Y4
-	VADDPS       Y4, Y2, Y2
-	VPSRLW       $0x04, Y3, Y3
-	VPMADDWD     352(AX), Y3, Y3
+	VPXORD       Y11, Y11, Y11
+	VPDPBUSD     192(AX), Y8, Y11
+	VPACKSSDW    Y11, Y12, Y8
+	VPSHUFB      words_4466<>+0(SB), Y7, Y11
+	VPMADDWD     Y11, Y8, Y8
+	VPSRLW       $0x04, Y9, Y11
+	VPAND        Y0, Y11, Y11
+	VPXORD       Y12, Y12, Y12
+	VPDPBUSD     160(AX), Y11, Y12
+	VPSRLW       $0x06, Y9, Y9
+	VPAND        Y0, Y9, Y9
+	VPXORD       Y11, Y11, Y11
+	VPDPBUSD     224(AX), Y9, Y11
+	VPACKSSDW    Y11, Y12, Y9
+	VPSHUFB      words_5577<>+0(SB), Y7, Y7
+	VPDPWSSD     Y7, Y9, Y8
+	VSHUFPS      $0x88, Y8, Y10, Y7
+	VSHUFPS      $0xdd, Y8, Y10, Y8
+	VPADDD       Y8, Y7, Y7
+	VPSRLW       $0x04, Y6, Y6
+	VMOVSLDUP    Y4, Y8
+	VMOVSHDUP    Y4, Y4
 	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y5, Y3, Y3
-	VSUBPS       Y3, Y2, Y2
+	VMULPS       Y8, Y3, Y3
+	VADDPS       Y3, Y2, Y2
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VSUBPS       Y5, Y2, Y2
+	VMOVAPS      Y7, Y3
+	VPMADDWD     352(AX), Y6, Y5
+	VPBROADCASTD 80(SI), X4
+	VCVTPH2PS    X4, Y4
+	VMULPS       256(AX), Y4, Y4
 	ADDQ         $0x00000054, SI
 	ADDQ         $0x00000180, AX
 	DECQ         CX
 	JNZ          block
+	VMOVSLDUP    Y4, Y6
+	VMOVSHDUP    Y4, Y4
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y6, Y3, Y3
+	VADDPS       Y3, Y2, Y2
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VSUBPS       Y5, Y2, Y2
 	VEXTRACTF128 $0x01, Y2, X3
 	VADDPS       X3, X2, X2
 	VMOVHLPS     X2, X2, X3
@@ -4224,11 +4270,11 @@ vector:
 	VSHUFPS   $0xdd, Y17, Y16, Y16
 	VPADDD    Y16, Y18, Y18
 	VMULPS    256(R9), Y13, Y16
-	VMULPS    256(R9), Y14, Y17
 	VCVTDQ2PS Y18, Y18
 	VMULPS    Y16, Y18, Y18
 	VADDPS    Y18, Y15, Y15
 	VPMADDWD  352(R9), Y2, Y16
+	VMULPS    256(R9), Y14, Y17
 	VCVTDQ2PS Y16, Y16
 	VMULPS    Y17, Y16, Y16
 	VSUBPS    Y16, Y15, Y15
@@ -4350,7 +4396,7 @@ block:
 	VPDPWSSD       Y13, Y11, Y9
 	VPSRLW         $0x04, Y7, Y11
 	VPAND          Y0, Y11, Y11
-	VMOVDQA        Y10, Y13
+	VMOVAPS        Y10, Y13
 	VPAND          Y1, Y13, Y13
 	VPOR           Y13, Y11, Y11
 	VPXORD         Y13, Y13, Y13
@@ -4367,7 +4413,7 @@ block:
 	VPMADDWD       Y10, Y7, Y7
 	VPSRLW         $0x04, Y8, Y10
 	VPAND          Y0, Y10, Y10
-	VMOVDQA        Y12, Y11
+	VMOVAPS        Y12, Y11
 	VPAND          Y1, Y11, Y11
 	VPOR           Y11, Y10, Y10
 	VPXORD         Y11, Y11, Y11
@@ -4495,12 +4541,12 @@ group:
 	VPOR           Y11, Y10, Y10
 	VPSRLW         $0x04, Y3, Y11
 	VPAND          Y0, Y11, Y11
-	VMOVDQA        Y7, Y12
+	VMOVAPS        Y7, Y12
 	VPAND          Y1, Y12, Y12
 	VPOR           Y12, Y11, Y11
 	VPSRLW         $0x04, Y5, Y12
 	VPAND          Y0, Y12, Y12
-	VMOVDQA        Y9, Y13
+	VMOVAPS        Y9, Y13
 	VPAND          Y1, Y13, Y13
 	VPOR           Y13, Y12, Y12
 	VPSRLW         $0x06, Y3, Y3
@@ -4607,58 +4653,65 @@ TEXT ·tq2_0AVX512(SB), NOSPLIT, $0-64
 row:
 	VXORPS Y1, Y1, Y1
 	MOVQ   DI, AX
+	VPXOR  Y2, Y2, Y2
+	VPXOR  Y3, Y3, Y3
+	VPXOR  Y4, Y4, Y4
 	MOVQ   R8, CX
 
 block:
-	VMOVDQU      (SI), Y2
-	VPERM2I128   $0x31, 32(SI), Y2, Y3
-	VINSERTI128  $0x01, 32(SI), Y2, Y2
-	VPAND        Y0, Y2, Y4
-	VPAND        Y0, Y3, Y5
+	VMOVDQU      (SI), Y4
+	VPERM2I128   $0x31, 32(SI), Y4, Y5
+	VINSERTI128  $0x01, 32(SI), Y4, Y4
+	VPAND        Y0, Y4, Y6
+	VPAND        Y0, Y5, Y7
+	VPXORD       Y8, Y8, Y8
+	VPDPBUSD     (AX), Y6, Y8
+	VPDPBUSD     32(AX), Y7, Y8
+	VPSRLW       $0x02, Y4, Y6
+	VPAND        Y0, Y6, Y6
+	VPSRLW       $0x02, Y5, Y7
+	VPAND        Y0, Y7, Y7
+	VPXORD       Y9, Y9, Y9
+	VPDPBUSD     64(AX), Y6, Y9
+	VPDPBUSD     96(AX), Y7, Y9
+	VPUNPCKLDQ   Y9, Y8, Y6
+	VPUNPCKHDQ   Y9, Y8, Y8
+	VPADDD       Y6, Y8, Y8
+	VPSRLW       $0x04, Y4, Y6
+	VPAND        Y0, Y6, Y6
+	VPSRLW       $0x04, Y5, Y7
+	VPAND        Y0, Y7, Y7
+	VPXORD       Y9, Y9, Y9
+	VPDPBUSD     128(AX), Y6, Y9
+	VPDPBUSD     160(AX), Y7, Y9
+	VPSRLW       $0x06, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPSRLW       $0x06, Y5, Y5
+	VPAND        Y0, Y5, Y5
 	VPXORD       Y6, Y6, Y6
-	VPDPBUSD     (AX), Y4, Y6
-	VPDPBUSD     32(AX), Y5, Y6
-	VPSRLW       $0x02, Y2, Y4
-	VPAND        Y0, Y4, Y4
-	VPSRLW       $0x02, Y3, Y5
-	VPAND        Y0, Y5, Y5
-	VPXORD       Y7, Y7, Y7
-	VPDPBUSD     64(AX), Y4, Y7
-	VPDPBUSD     96(AX), Y5, Y7
-	VPUNPCKLDQ   Y7, Y6, Y4
-	VPUNPCKHDQ   Y7, Y6, Y6
-	VPADDD       Y4, Y6, Y6
-	VPSRLW       $0x04, Y2, Y4
-	VPAND        Y0, Y4, Y4
-	VPSRLW       $0x04, Y3, Y5
-	VPAND        Y0, Y5, Y5
-	VPXORD       Y7, Y7, Y7
-	VPDPBUSD     128(AX), Y4, Y7
-	VPDPBUSD     160(AX), Y5, Y7
-	VPSRLW       $0x06, Y2, Y2
-	VPAND        Y0, Y2, Y2
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y0, Y3, Y3
-	VPXORD       Y4, Y4, Y4
-	VPDPBUSD     192(AX), Y2, Y4
-	VPDPBUSD     224(AX), Y3, Y4
-	VPUNPCKLDQ   Y4, Y7, Y2
-	VPUNPCKHDQ   Y4, Y7, Y7
-	VPADDD       Y2, Y7, Y7
-	VPUNPCKLQDQ  Y7, Y6, Y2
-	VPUNPCKHQDQ  Y7, Y6, Y6
-	VPADDD       Y2, Y6, Y6
-	VPSUBD       288(AX), Y6, Y6
-	VPBROADCASTW 64(SI), X2
-	VCVTPH2PS    X2, Y2
-	VMULPS       256(AX), Y2, Y2
-	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y2, Y6, Y6
-	VADDPS       Y6, Y1, Y1
+	VPDPBUSD     192(AX), Y4, Y6
+	VPDPBUSD     224(AX), Y5, Y6
+	VPUNPCKLDQ   Y6, Y9, Y4
+	VPUNPCKHDQ   Y6, Y9, Y9
+	VPADDD       Y4, Y9, Y9
+	VPUNPCKLQDQ  Y9, Y8, Y4
+	VPUNPCKHQDQ  Y9, Y8, Y8
+	VPADDD       Y4, Y8, Y8
+	VPSUBD       288(AX), Y8, Y8
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y3, Y2, Y2
+	VADDPS       Y2, Y1, Y1
+	VMOVAPS      Y8, Y2
+	VPBROADCASTW 64(SI), X3
+	VCVTPH2PS    X3, Y3
+	VMULPS       256(AX), Y3, Y3
 	ADDQ         $0x00000042, SI
 	ADDQ         $0x00000180, AX
 	DECQ         CX
 	JNZ          block
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y3, Y2, Y2
+	VADDPS       Y2, Y1, Y1
 	VEXTRACTF128 $0x01, Y1, X2
 	VADDPS       X2, X1, X1
 	VMOVHLPS     X1, X1, X2
@@ -4793,81 +4846,88 @@ TEXT ·iq4_XSAVX512(SB), NOSPLIT, $0-64
 row:
 	VXORPS Y2, Y2, Y2
 	MOVQ   DI, AX
+	VPXOR  Y3, Y3, Y3
+	VPXOR  Y4, Y4, Y4
+	VPXOR  Y5, Y5, Y5
 	MOVQ   R8, CX
 
 block:
-	VBROADCASTI128 8(SI), Y3
-	VINSERTI128    $0x01, 72(SI), Y3, Y3
-	VPAND          Y0, Y3, Y4
-	VPSRLW         $0x04, Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VPSHUFB        Y4, Y1, Y4
-	VPSHUFB        Y3, Y1, Y3
-	VPXORD         Y5, Y5, Y5
-	VPDPBUSD       (AX), Y4, Y5
-	VPDPBUSD       32(AX), Y3, Y5
-	VBROADCASTI128 24(SI), Y3
-	VINSERTI128    $0x01, 88(SI), Y3, Y3
-	VPAND          Y0, Y3, Y4
-	VPSRLW         $0x04, Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VPSHUFB        Y4, Y1, Y4
-	VPSHUFB        Y3, Y1, Y3
-	VPXORD         Y6, Y6, Y6
-	VPDPBUSD       64(AX), Y4, Y6
-	VPDPBUSD       96(AX), Y3, Y6
-	VPUNPCKLDQ     Y6, Y5, Y3
-	VPUNPCKHDQ     Y6, Y5, Y5
-	VPADDD         Y3, Y5, Y5
-	VBROADCASTI128 40(SI), Y3
-	VINSERTI128    $0x01, 104(SI), Y3, Y3
-	VPAND          Y0, Y3, Y4
-	VPSRLW         $0x04, Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VPSHUFB        Y4, Y1, Y4
-	VPSHUFB        Y3, Y1, Y3
-	VPXORD         Y6, Y6, Y6
-	VPDPBUSD       128(AX), Y4, Y6
-	VPDPBUSD       160(AX), Y3, Y6
-	VBROADCASTI128 56(SI), Y3
-	VINSERTI128    $0x01, 120(SI), Y3, Y3
-	VPAND          Y0, Y3, Y4
-	VPSRLW         $0x04, Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VPSHUFB        Y4, Y1, Y4
-	VPSHUFB        Y3, Y1, Y3
+	VBROADCASTI128 8(SI), Y5
+	VINSERTI128    $0x01, 72(SI), Y5, Y5
+	VPAND          Y0, Y5, Y6
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y0, Y5, Y5
+	VPSHUFB        Y6, Y1, Y6
+	VPSHUFB        Y5, Y1, Y5
 	VPXORD         Y7, Y7, Y7
-	VPDPBUSD       192(AX), Y4, Y7
-	VPDPBUSD       224(AX), Y3, Y7
-	VPUNPCKLDQ     Y7, Y6, Y3
-	VPUNPCKHDQ     Y7, Y6, Y6
-	VPADDD         Y3, Y6, Y6
-	VPUNPCKLQDQ    Y6, Y5, Y3
-	VPUNPCKHQDQ    Y6, Y5, Y5
-	VPADDD         Y3, Y5, Y5
-	VMOVDQU        288(AX), Y3
-	VPSLLD         $0x07, Y3, Y3
-	VPSUBD         Y3, Y5, Y5
-	VPBROADCASTD   4(SI), Y3
-	VPSRLVD        scale_nibbles<>+0(SB), Y3, Y3
-	VPAND          low_nibble_dwords<>+0(SB), Y3, Y3
-	VPBROADCASTD   (SI), Y4
-	VPSRLVD        scale_crumbs<>+0(SB), Y4, Y4
-	VPAND          three_dwords<>+0(SB), Y4, Y4
-	VPSLLD         $0x04, Y4, Y4
-	VPOR           Y4, Y3, Y3
-	VPSUBD         thirty_two_dwords<>+0(SB), Y3, Y3
-	VPMULLD        Y3, Y5, Y5
-	VPBROADCASTW   (SI), X3
-	VCVTPH2PS      X3, Y3
-	VMULPS         256(AX), Y3, Y3
-	VCVTDQ2PS      Y5, Y5
-	VMULPS         Y3, Y5, Y5
-	VADDPS         Y5, Y2, Y2
+	VPDPBUSD       (AX), Y6, Y7
+	VPDPBUSD       32(AX), Y5, Y7
+	VBROADCASTI128 24(SI), Y5
+	VINSERTI128    $0x01, 88(SI), Y5, Y5
+	VPAND          Y0, Y5, Y6
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y0, Y5, Y5
+	VPSHUFB        Y6, Y1, Y6
+	VPSHUFB        Y5, Y1, Y5
+	VPXORD         Y8, Y8, Y8
+	VPDPBUSD       64(AX), Y6, Y8
+	VPDPBUSD       96(AX), Y5, Y8
+	VPUNPCKLDQ     Y8, Y7, Y5
+	VPUNPCKHDQ     Y8, Y7, Y7
+	VPADDD         Y5, Y7, Y7
+	VBROADCASTI128 40(SI), Y5
+	VINSERTI128    $0x01, 104(SI), Y5, Y5
+	VPAND          Y0, Y5, Y6
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y0, Y5, Y5
+	VPSHUFB        Y6, Y1, Y6
+	VPSHUFB        Y5, Y1, Y5
+	VPXORD         Y8, Y8, Y8
+	VPDPBUSD       128(AX), Y6, Y8
+	VPDPBUSD       160(AX), Y5, Y8
+	VBROADCASTI128 56(SI), Y5
+	VINSERTI128    $0x01, 120(SI), Y5, Y5
+	VPAND          Y0, Y5, Y6
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y0, Y5, Y5
+	VPSHUFB        Y6, Y1, Y6
+	VPSHUFB        Y5, Y1, Y5
+	VPXORD         Y9, Y9, Y9
+	VPDPBUSD       192(AX), Y6, Y9
+	VPDPBUSD       224(AX), Y5, Y9
+	VPUNPCKLDQ     Y9, Y8, Y5
+	VPUNPCKHDQ     Y9, Y8, Y8
+	VPADDD         Y5, Y8, Y8
+	VPUNPCKLQDQ    Y8, Y7, Y5
+	VPUNPCKHQDQ    Y8, Y7, Y7
+	VPADDD         Y5, Y7, Y7
+	VMOVDQU        288(AX), Y5
+	VPSLLD         $0x07, Y5, Y5
+	VPSUBD         Y5, Y7, Y7
+	VPBROADCASTD   4(SI), Y5
+	VPSRLVD        scale_nibbles<>+0(SB), Y5, Y5
+	VPAND          low_nibble_dwords<>+0(SB), Y5, Y5
+	VPBROADCASTD   (SI), Y6
+	VPSRLVD        scale_crumbs<>+0(SB), Y6, Y6
+	VPAND          three_dwords<>+0(SB), Y6, Y6
+	VPSLLD         $0x04, Y6, Y6
+	VPOR           Y6, Y5, Y5
+	VPSUBD         thirty_two_dwords<>+0(SB), Y5, Y5
+	VPMULLD        Y5, Y7, Y7
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y4, Y3, Y3
+	VADDPS         Y3, Y2, Y2
+	VMOVAPS        Y7, Y3
+	VPBROADCASTW   (SI), X4
+	VCVTPH2PS      X4, Y4
+	VMULPS         256(AX), Y4, Y4
 	ADDQ           $0x00000088, SI
 	ADDQ           $0x00000180, AX
 	DECQ           CX
 	JNZ            block
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y4, Y3, Y3
+	VADDPS         Y3, Y2, Y2
 	VEXTRACTF128   $0x01, Y2, X3
 	VADDPS         X3, X2, X2
 	VMOVHLPS       X2, X2, X3
@@ -5056,113 +5116,120 @@ TEXT ·tq1_0AVX512(SB), NOSPLIT, $0-64
 row:
 	VXORPS Y2, Y2, Y2
 	MOVQ   DI, AX
+	VPXOR  Y3, Y3, Y3
+	VPXOR  Y4, Y4, Y4
+	VPXOR  Y5, Y5, Y5
 	MOVQ   R8, CX
 
 block:
-	VBROADCASTI128 (SI), Y3
-	VINSERTI128    $0x01, (SI), Y3, Y3
-	VPUNPCKLBW     Y3, Y0, Y4
-	VPMULLW        trit_powers_000<>+0(SB), Y4, Y4
-	VPMULHUW       Y1, Y4, Y4
-	VPUNPCKHBW     Y3, Y0, Y3
-	VPMULLW        trit_powers_001<>+0(SB), Y3, Y3
-	VPMULHUW       Y1, Y3, Y3
-	VPACKUSWB      Y3, Y4, Y4
-	VBROADCASTI128 16(SI), Y3
-	VINSERTI128    $0x01, 16(SI), Y3, Y3
-	VPUNPCKLBW     Y3, Y0, Y5
-	VPMULLW        trit_powers_010<>+0(SB), Y5, Y5
-	VPMULHUW       Y1, Y5, Y5
-	VPUNPCKHBW     Y3, Y0, Y3
-	VPMULLW        trit_powers_011<>+0(SB), Y3, Y3
-	VPMULHUW       Y1, Y3, Y3
-	VPACKUSWB      Y3, Y5, Y5
-	VPXORD         Y3, Y3, Y3
-	VPDPBUSD       (AX), Y4, Y3
-	VPDPBUSD       32(AX), Y5, Y3
-	VBROADCASTI128 (SI), Y4
-	VINSERTI128    $0x01, 32(SI), Y4, Y4
-	VPUNPCKLBW     Y4, Y0, Y5
-	VPMULLW        trit_powers_100<>+0(SB), Y5, Y5
-	VPMULHUW       Y1, Y5, Y5
-	VPUNPCKHBW     Y4, Y0, Y4
-	VPMULLW        trit_powers_101<>+0(SB), Y4, Y4
-	VPMULHUW       Y1, Y4, Y4
-	VPACKUSWB      Y4, Y5, Y5
-	VBROADCASTI128 16(SI), Y4
-	VINSERTI128    $0x01, 32(SI), Y4, Y4
-	VPUNPCKLBW     Y4, Y0, Y6
-	VPMULLW        trit_powers_110<>+0(SB), Y6, Y6
-	VPMULHUW       Y1, Y6, Y6
-	VPUNPCKHBW     Y4, Y0, Y4
-	VPMULLW        trit_powers_111<>+0(SB), Y4, Y4
-	VPMULHUW       Y1, Y4, Y4
-	VPACKUSWB      Y4, Y6, Y6
-	VPXORD         Y4, Y4, Y4
-	VPDPBUSD       64(AX), Y5, Y4
-	VPDPBUSD       96(AX), Y6, Y4
-	VPUNPCKLDQ     Y4, Y3, Y5
-	VPUNPCKHDQ     Y4, Y3, Y3
-	VPADDD         Y5, Y3, Y3
-	VBROADCASTI128 (SI), Y4
-	VINSERTI128    $0x01, 32(SI), Y4, Y4
-	VPUNPCKLBW     Y4, Y0, Y5
-	VPMULLW        trit_powers_200<>+0(SB), Y5, Y5
-	VPMULHUW       Y1, Y5, Y5
-	VPUNPCKHBW     Y4, Y0, Y4
-	VPMULLW        trit_powers_201<>+0(SB), Y4, Y4
-	VPMULHUW       Y1, Y4, Y4
-	VPACKUSWB      Y4, Y5, Y5
-	VBROADCASTI128 16(SI), Y4
-	VINSERTI128    $0x01, 32(SI), Y4, Y4
-	VPUNPCKLBW     Y4, Y0, Y6
-	VPMULLW        trit_powers_210<>+0(SB), Y6, Y6
-	VPMULHUW       Y1, Y6, Y6
-	VPUNPCKHBW     Y4, Y0, Y4
-	VPMULLW        trit_powers_211<>+0(SB), Y4, Y4
-	VPMULHUW       Y1, Y4, Y4
-	VPACKUSWB      Y4, Y6, Y6
-	VPXORD         Y4, Y4, Y4
-	VPDPBUSD       128(AX), Y5, Y4
-	VPDPBUSD       160(AX), Y6, Y4
 	VBROADCASTI128 (SI), Y5
-	VINSERTI128    $0x01, 32(SI), Y5, Y5
+	VINSERTI128    $0x01, (SI), Y5, Y5
 	VPUNPCKLBW     Y5, Y0, Y6
-	VPMULLW        trit_powers_300<>+0(SB), Y6, Y6
+	VPMULLW        trit_powers_000<>+0(SB), Y6, Y6
 	VPMULHUW       Y1, Y6, Y6
 	VPUNPCKHBW     Y5, Y0, Y5
-	VPMULLW        trit_powers_301<>+0(SB), Y5, Y5
+	VPMULLW        trit_powers_001<>+0(SB), Y5, Y5
 	VPMULHUW       Y1, Y5, Y5
 	VPACKUSWB      Y5, Y6, Y6
-	VPBROADCASTD   48(SI), Y5
-	VINSERTI128    $0x00, 16(SI), Y5, Y5
+	VBROADCASTI128 16(SI), Y5
+	VINSERTI128    $0x01, 16(SI), Y5, Y5
 	VPUNPCKLBW     Y5, Y0, Y7
-	VPMULLW        trit_powers_310<>+0(SB), Y7, Y7
+	VPMULLW        trit_powers_010<>+0(SB), Y7, Y7
 	VPMULHUW       Y1, Y7, Y7
 	VPUNPCKHBW     Y5, Y0, Y5
-	VPMULLW        trit_powers_311<>+0(SB), Y5, Y5
+	VPMULLW        trit_powers_011<>+0(SB), Y5, Y5
 	VPMULHUW       Y1, Y5, Y5
 	VPACKUSWB      Y5, Y7, Y7
 	VPXORD         Y5, Y5, Y5
-	VPDPBUSD       192(AX), Y6, Y5
-	VPDPBUSD       224(AX), Y7, Y5
-	VPUNPCKLDQ     Y5, Y4, Y6
-	VPUNPCKHDQ     Y5, Y4, Y4
-	VPADDD         Y6, Y4, Y4
-	VPUNPCKLQDQ    Y4, Y3, Y5
-	VPUNPCKHQDQ    Y4, Y3, Y3
-	VPADDD         Y5, Y3, Y3
-	VPSUBD         288(AX), Y3, Y3
-	VPBROADCASTW   52(SI), X4
-	VCVTPH2PS      X4, Y4
-	VMULPS         256(AX), Y4, Y4
+	VPDPBUSD       (AX), Y6, Y5
+	VPDPBUSD       32(AX), Y7, Y5
+	VBROADCASTI128 (SI), Y6
+	VINSERTI128    $0x01, 32(SI), Y6, Y6
+	VPUNPCKLBW     Y6, Y0, Y7
+	VPMULLW        trit_powers_100<>+0(SB), Y7, Y7
+	VPMULHUW       Y1, Y7, Y7
+	VPUNPCKHBW     Y6, Y0, Y6
+	VPMULLW        trit_powers_101<>+0(SB), Y6, Y6
+	VPMULHUW       Y1, Y6, Y6
+	VPACKUSWB      Y6, Y7, Y7
+	VBROADCASTI128 16(SI), Y6
+	VINSERTI128    $0x01, 32(SI), Y6, Y6
+	VPUNPCKLBW     Y6, Y0, Y8
+	VPMULLW        trit_powers_110<>+0(SB), Y8, Y8
+	VPMULHUW       Y1, Y8, Y8
+	VPUNPCKHBW     Y6, Y0, Y6
+	VPMULLW        trit_powers_111<>+0(SB), Y6, Y6
+	VPMULHUW       Y1, Y6, Y6
+	VPACKUSWB      Y6, Y8, Y8
+	VPXORD         Y6, Y6, Y6
+	VPDPBUSD       64(AX), Y7, Y6
+	VPDPBUSD       96(AX), Y8, Y6
+	VPUNPCKLDQ     Y6, Y5, Y7
+	VPUNPCKHDQ     Y6, Y5, Y5
+	VPADDD         Y7, Y5, Y5
+	VBROADCASTI128 (SI), Y6
+	VINSERTI128    $0x01, 32(SI), Y6, Y6
+	VPUNPCKLBW     Y6, Y0, Y7
+	VPMULLW        trit_powers_200<>+0(SB), Y7, Y7
+	VPMULHUW       Y1, Y7, Y7
+	VPUNPCKHBW     Y6, Y0, Y6
+	VPMULLW        trit_powers_201<>+0(SB), Y6, Y6
+	VPMULHUW       Y1, Y6, Y6
+	VPACKUSWB      Y6, Y7, Y7
+	VBROADCASTI128 16(SI), Y6
+	VINSERTI128    $0x01, 32(SI), Y6, Y6
+	VPUNPCKLBW     Y6, Y0, Y8
+	VPMULLW        trit_powers_210<>+0(SB), Y8, Y8
+	VPMULHUW       Y1, Y8, Y8
+	VPUNPCKHBW     Y6, Y0, Y6
+	VPMULLW        trit_powers_211<>+0(SB), Y6, Y6
+	VPMULHUW       Y1, Y6, Y6
+	VPACKUSWB      Y6, Y8, Y8
+	VPXORD         Y6, Y6, Y6
+	VPDPBUSD       128(AX), Y7, Y6
+	VPDPBUSD       160(AX), Y8, Y6
+	VBROADCASTI128 (SI), Y7
+	VINSERTI128    $0x01, 32(SI), Y7, Y7
+	VPUNPCKLBW     Y7, Y0, Y8
+	VPMULLW        trit_powers_300<>+0(SB), Y8, Y8
+	VPMULHUW       Y1, Y8, Y8
+	VPUNPCKHBW     Y7, Y0, Y7
+	VPMULLW        trit_powers_301<>+0(SB), Y7, Y7
+	VPMULHUW       Y1, Y7, Y7
+	VPACKUSWB      Y7, Y8, Y8
+	VPBROADCASTD   48(SI), Y7
+	VINSERTI128    $0x00, 16(SI), Y7, Y7
+	VPUNPCKLBW     Y7, Y0, Y9
+	VPMULLW        trit_powers_310<>+0(SB), Y9, Y9
+	VPMULHUW       Y1, Y9, Y9
+	VPUNPCKHBW     Y7, Y0, Y7
+	VPMULLW        trit_powers_311<>+0(SB), Y7, Y7
+	VPMULHUW       Y1, Y7, Y7
+	VPACKUSWB      Y7, Y9, Y9
+	VPXORD         Y7, Y7, Y7
+	VPDPBUSD       192(AX), Y8, Y7
+	VPDPBUSD       224(AX), Y9, Y7
+	VPUNPCKLDQ     Y7, Y6, Y8
+	VPUNPCKHDQ     Y7, Y6, Y6
+	VPADDD         Y8, Y6, Y6
+	VPUNPCKLQDQ    Y6, Y5, Y7
+	VPUNPCKHQDQ    Y6, Y5, Y5
+	VPADDD         Y7, Y5, Y5
+	VPSUBD         288(AX), Y5, Y5
 	VCVTDQ2PS      Y3, Y3
 	VMULPS         Y4, Y3, Y3
 	VADDPS         Y3, Y2, Y2
+	VMOVAPS        Y5, Y3
+	VPBROADCASTW   52(SI), X4
+	VCVTPH2PS      X4, Y4
+	VMULPS         256(AX), Y4, Y4
 	ADDQ           $0x00000036, SI
 	ADDQ           $0x00000180, AX
 	DECQ           CX
 	JNZ            block
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y4, Y3, Y3
+	VADDPS         Y3, Y2, Y2
 	VEXTRACTF128   $0x01, Y2, X3
 	VADDPS         X3, X2, X2
 	VMOVHLPS       X2, X2, X3

@@ -2279,25 +2279,25 @@ block:
 	VPAND        Y0, Y5, Y5
 	// VPDPBUSD     224(AX), Y5, Y7
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x55; BYTE $0x50; BYTE $0xb8; BYTE $0xe0; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	VPACKSSDW    Y7, Y8, Y5
-	VPSHUFB      k4_scales_2233<>+0(SB), Y3, Y6
-	VPMADDWD     Y6, Y5, Y5
-	VSHUFPS      $0x88, Y5, Y4, Y6
-	VSHUFPS      $0xdd, Y5, Y4, Y4
-	VPADDD       Y4, Y6, Y6
-	VPBROADCASTD (SI), X4
-	VCVTPH2PS    X4, Y4
+	VPACKSSDW    Y7, Y8, Y6
+	VPSHUFB      k4_scales_2233<>+0(SB), Y3, Y5
+	VPMADDWD     Y5, Y6, Y6
+	VSHUFPS      $0x88, Y6, Y4, Y5
+	VSHUFPS      $0xdd, Y6, Y4, Y4
+	VPADDD       Y4, Y5, Y5
+	VPSHUFB      Y1, Y3, Y6
+	VPBROADCASTD (SI), X3
+	VCVTPH2PS    X3, Y4
 	VMULPS       256(AX), Y4, Y4
-	VMOVSLDUP    Y4, Y5
+	VMOVSLDUP    Y4, Y7
 	VMOVSHDUP    Y4, Y4
-	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y5, Y6, Y6
-	VADDPS       Y6, Y2, Y2
-	VPSHUFB      Y1, Y3, Y5
-	VPMADDWD     352(AX), Y5, Y5
 	VCVTDQ2PS    Y5, Y5
-	VMULPS       Y4, Y5, Y5
-	VSUBPS       Y5, Y2, Y2
+	VMULPS       Y7, Y5, Y5
+	VADDPS       Y5, Y2, Y2
+	VPMADDWD     352(AX), Y6, Y6
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VSUBPS       Y6, Y2, Y2
 	ADDQ         $0x00000090, SI
 	ADDQ         $0x00000180, AX
 	DECQ         CX
@@ -2368,94 +2368,94 @@ block:
 	VMOVQ          R12, X4
 	VMOVQ          R13, X5
 	VINSERTI128    $0x01, X5, Y4, Y4
-	VMOVDQU        48(SI), Y5
-	VPERM2I128     $0x31, 112(SI), Y5, Y6
-	VINSERTI128    $0x01, 112(SI), Y5, Y5
-	VBROADCASTI128 16(SI), Y7
-	VPSRLVD        Y2, Y7, Y7
-	VPSLLW         $0x04, Y7, Y8
+	VMOVDQU        48(SI), Y7
+	VPERM2I128     $0x31, 112(SI), Y7, Y5
+	VINSERTI128    $0x01, 112(SI), Y7, Y7
+	VBROADCASTI128 16(SI), Y6
+	VPSRLVD        Y2, Y6, Y6
+	VPSLLW         $0x04, Y6, Y8
 	VPAND          Y1, Y8, Y8
-	VPAND          Y0, Y5, Y9
+	VPAND          Y0, Y7, Y9
 	VPOR           Y8, Y9, Y9
 	VPXOR          Y8, Y8, Y8
 	// VPDPBUSD       (AX), Y9, Y8
 	BYTE $0xc4; BYTE $0x62; BYTE $0x35; BYTE $0x50; BYTE $0x00
-	VPSLLW         $0x03, Y7, Y9
+	VPSLLW         $0x03, Y6, Y9
 	VPAND          Y1, Y9, Y9
-	VPSRLW         $0x04, Y5, Y5
-	VPAND          Y0, Y5, Y5
-	VPOR           Y9, Y5, Y5
+	VPSRLW         $0x04, Y7, Y7
+	VPAND          Y0, Y7, Y7
+	VPOR           Y9, Y7, Y7
 	VPXOR          Y9, Y9, Y9
-	// VPDPBUSD       64(AX), Y5, Y9
-	BYTE $0xc4; BYTE $0x62; BYTE $0x55; BYTE $0x50; BYTE $0x48; BYTE $0x40
-	VBROADCASTI128 32(SI), Y5
-	VPSRLVD        Y2, Y5, Y5
-	VPSLLW         $0x04, Y5, Y10
+	// VPDPBUSD       64(AX), Y7, Y9
+	BYTE $0xc4; BYTE $0x62; BYTE $0x45; BYTE $0x50; BYTE $0x48; BYTE $0x40
+	VBROADCASTI128 32(SI), Y7
+	VPSRLVD        Y2, Y7, Y7
+	VPSLLW         $0x04, Y7, Y10
 	VPAND          Y1, Y10, Y10
-	VPAND          Y0, Y6, Y11
+	VPAND          Y0, Y5, Y11
 	VPOR           Y10, Y11, Y11
 	// VPDPBUSD       32(AX), Y11, Y8
 	BYTE $0xc4; BYTE $0x62; BYTE $0x25; BYTE $0x50; BYTE $0x40; BYTE $0x20
-	VPSLLW         $0x03, Y5, Y10
+	VPSLLW         $0x03, Y7, Y10
 	VPAND          Y1, Y10, Y10
-	VPSRLW         $0x04, Y6, Y6
-	VPAND          Y0, Y6, Y6
-	VPOR           Y10, Y6, Y6
-	// VPDPBUSD       96(AX), Y6, Y9
-	BYTE $0xc4; BYTE $0x62; BYTE $0x4d; BYTE $0x50; BYTE $0x48; BYTE $0x60
-	VPACKSSDW      Y9, Y8, Y6
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y0, Y5, Y5
+	VPOR           Y10, Y5, Y5
+	// VPDPBUSD       96(AX), Y5, Y9
+	BYTE $0xc4; BYTE $0x62; BYTE $0x55; BYTE $0x50; BYTE $0x48; BYTE $0x60
+	VPACKSSDW      Y9, Y8, Y5
 	VPSHUFB        k4_scales_0011<>+0(SB), Y4, Y8
-	VPMADDWD       Y8, Y6, Y6
+	VPMADDWD       Y8, Y5, Y5
 	VMOVDQU        80(SI), Y8
 	VPERM2I128     $0x31, 144(SI), Y8, Y9
 	VINSERTI128    $0x01, 144(SI), Y8, Y8
-	VPSLLW         $0x02, Y7, Y10
+	VPSLLW         $0x02, Y6, Y10
 	VPAND          Y1, Y10, Y10
 	VPAND          Y0, Y8, Y11
 	VPOR           Y10, Y11, Y11
 	VPXOR          Y10, Y10, Y10
 	// VPDPBUSD       128(AX), Y11, Y10
 	BYTE $0xc4; BYTE $0x62; BYTE $0x25; BYTE $0x50; BYTE $0x90; BYTE $0x80; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	VPSLLW         $0x01, Y7, Y7
-	VPAND          Y1, Y7, Y7
+	VPSLLW         $0x01, Y6, Y6
+	VPAND          Y1, Y6, Y6
 	VPSRLW         $0x04, Y8, Y8
 	VPAND          Y0, Y8, Y8
-	VPOR           Y7, Y8, Y8
-	VPXOR          Y7, Y7, Y7
-	// VPDPBUSD       192(AX), Y8, Y7
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x3d; BYTE $0x50; BYTE $0xb8; BYTE $0xc0; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	VPSLLW         $0x02, Y5, Y8
+	VPOR           Y6, Y8, Y8
+	VPXOR          Y6, Y6, Y6
+	// VPDPBUSD       192(AX), Y8, Y6
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x3d; BYTE $0x50; BYTE $0xb0; BYTE $0xc0; BYTE $0x00; BYTE $0x00; BYTE $0x00
+	VPSLLW         $0x02, Y7, Y8
 	VPAND          Y1, Y8, Y8
 	VPAND          Y0, Y9, Y11
 	VPOR           Y8, Y11, Y11
 	// VPDPBUSD       160(AX), Y11, Y10
 	BYTE $0xc4; BYTE $0x62; BYTE $0x25; BYTE $0x50; BYTE $0x90; BYTE $0xa0; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	VPSLLW         $0x01, Y5, Y5
-	VPAND          Y1, Y5, Y5
+	VPSLLW         $0x01, Y7, Y7
+	VPAND          Y1, Y7, Y7
 	VPSRLW         $0x04, Y9, Y8
 	VPAND          Y0, Y8, Y8
-	VPOR           Y5, Y8, Y8
-	// VPDPBUSD       224(AX), Y8, Y7
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x3d; BYTE $0x50; BYTE $0xb8; BYTE $0xe0; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	VPACKSSDW      Y7, Y10, Y5
-	VPSHUFB        k4_scales_2233<>+0(SB), Y4, Y7
-	VPMADDWD       Y7, Y5, Y5
-	VSHUFPS        $0x88, Y5, Y6, Y7
-	VSHUFPS        $0xdd, Y5, Y6, Y5
-	VPADDD         Y5, Y7, Y7
-	VPBROADCASTD   (SI), X5
-	VCVTPH2PS      X5, Y5
+	VPOR           Y7, Y8, Y8
+	// VPDPBUSD       224(AX), Y8, Y6
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x3d; BYTE $0x50; BYTE $0xb0; BYTE $0xe0; BYTE $0x00; BYTE $0x00; BYTE $0x00
+	VPACKSSDW      Y6, Y10, Y7
+	VPSHUFB        k4_scales_2233<>+0(SB), Y4, Y6
+	VPMADDWD       Y6, Y7, Y7
+	VSHUFPS        $0x88, Y7, Y5, Y6
+	VSHUFPS        $0xdd, Y7, Y5, Y5
+	VPADDD         Y5, Y6, Y6
+	VPSHUFB        k4_mins<>+0(SB), Y4, Y7
+	VPBROADCASTD   (SI), X4
+	VCVTPH2PS      X4, Y5
 	VMULPS         256(AX), Y5, Y5
-	VMOVSLDUP      Y5, Y6
+	VMOVSLDUP      Y5, Y8
 	VMOVSHDUP      Y5, Y5
-	VCVTDQ2PS      Y7, Y7
-	VMULPS         Y6, Y7, Y7
-	VADDPS         Y7, Y3, Y3
-	VPSHUFB        k4_mins<>+0(SB), Y4, Y6
-	VPMADDWD       352(AX), Y6, Y6
 	VCVTDQ2PS      Y6, Y6
-	VMULPS         Y5, Y6, Y6
-	VSUBPS         Y6, Y3, Y3
+	VMULPS         Y8, Y6, Y6
+	VADDPS         Y6, Y3, Y3
+	VPMADDWD       352(AX), Y7, Y7
+	VCVTDQ2PS      Y7, Y7
+	VMULPS         Y5, Y7, Y7
+	VSUBPS         Y7, Y3, Y3
 	ADDQ           $0x000000b0, SI
 	ADDQ           $0x00000180, AX
 	DECQ           CX
@@ -2543,7 +2543,7 @@ block:
 	VPSHUFB      words_1133<>+0(SB), Y3, Y13
 	// VPDPWSSD     Y13, Y12, Y9
 	BYTE $0xc4; BYTE $0x42; BYTE $0x1d; BYTE $0x52; BYTE $0xcd
-	VMOVDQA      Y7, Y12
+	VMOVAPS      Y7, Y12
 	VPAND        Y1, Y12, Y12
 	VPSRLW       $0x04, Y5, Y5
 	VPAND        Y0, Y5, Y5
@@ -2562,7 +2562,7 @@ block:
 	VPACKSSDW    Y5, Y12, Y5
 	VPSHUFB      words_4466<>+0(SB), Y3, Y7
 	VPMADDWD     Y7, Y5, Y5
-	VMOVDQA      Y8, Y7
+	VMOVAPS      Y8, Y7
 	VPAND        Y1, Y7, Y7
 	VPSRLW       $0x04, Y6, Y6
 	VPAND        Y0, Y6, Y6
@@ -2716,19 +2716,19 @@ block:
 	VSHUFPS      $0x88, Y5, Y7, Y4
 	VSHUFPS      $0xdd, Y5, Y7, Y5
 	VPADDD       Y5, Y4, Y4
-	VPBROADCASTD 80(SI), X5
-	VCVTPH2PS    X5, Y5
-	VMULPS       256(AX), Y5, Y5
-	VMOVSLDUP    Y5, Y6
-	VMOVSHDUP    Y5, Y5
+	VPSRLW       $0x04, Y3, Y5
+	VPBROADCASTD 80(SI), X3
+	VCVTPH2PS    X3, Y3
+	VMULPS       256(AX), Y3, Y3
+	VMOVSLDUP    Y3, Y6
+	VMOVSHDUP    Y3, Y3
 	VCVTDQ2PS    Y4, Y4
 	VMULPS       Y6, Y4, Y4
 	VADDPS       Y4, Y2, Y2
-	VPSRLW       $0x04, Y3, Y3
-	VPMADDWD     352(AX), Y3, Y3
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y5, Y3, Y3
-	VSUBPS       Y3, Y2, Y2
+	VPMADDWD     352(AX), Y5, Y5
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VSUBPS       Y5, Y2, Y2
 	ADDQ         $0x00000054, SI
 	ADDQ         $0x00000180, AX
 	DECQ         CX
@@ -2848,7 +2848,7 @@ block:
 	BYTE $0xc4; BYTE $0x42; BYTE $0x25; BYTE $0x52; BYTE $0xcd
 	VPSRLW         $0x04, Y7, Y11
 	VPAND          Y0, Y11, Y11
-	VMOVDQA        Y10, Y13
+	VMOVAPS        Y10, Y13
 	VPAND          Y1, Y13, Y13
 	VPOR           Y13, Y11, Y11
 	VPXOR          Y13, Y13, Y13
@@ -2867,7 +2867,7 @@ block:
 	VPMADDWD       Y10, Y7, Y7
 	VPSRLW         $0x04, Y8, Y10
 	VPAND          Y0, Y10, Y10
-	VMOVDQA        Y12, Y11
+	VMOVAPS        Y12, Y11
 	VPAND          Y1, Y11, Y11
 	VPOR           Y11, Y10, Y10
 	VPXOR          Y11, Y11, Y11
@@ -2941,58 +2941,58 @@ row:
 
 block:
 	VMOVDQU      (SI), Y2
-	VPERM2I128   $0x31, 32(SI), Y2, Y3
+	VPERM2I128   $0x31, 32(SI), Y2, Y4
 	VINSERTI128  $0x01, 32(SI), Y2, Y2
-	VPAND        Y0, Y2, Y4
-	VPAND        Y0, Y3, Y5
-	VPXOR        Y6, Y6, Y6
-	// VPDPBUSD     (AX), Y4, Y6
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x5d; BYTE $0x50; BYTE $0x30
-	// VPDPBUSD     32(AX), Y5, Y6
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x55; BYTE $0x50; BYTE $0x70; BYTE $0x20
-	VPSRLW       $0x02, Y2, Y4
-	VPAND        Y0, Y4, Y4
-	VPSRLW       $0x02, Y3, Y5
+	VPAND        Y0, Y2, Y5
+	VPAND        Y0, Y4, Y6
+	VPXOR        Y3, Y3, Y3
+	// VPDPBUSD     (AX), Y5, Y3
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x55; BYTE $0x50; BYTE $0x18
+	// VPDPBUSD     32(AX), Y6, Y3
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x4d; BYTE $0x50; BYTE $0x58; BYTE $0x20
+	VPSRLW       $0x02, Y2, Y5
 	VPAND        Y0, Y5, Y5
+	VPSRLW       $0x02, Y4, Y6
+	VPAND        Y0, Y6, Y6
 	VPXOR        Y7, Y7, Y7
-	// VPDPBUSD     64(AX), Y4, Y7
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x5d; BYTE $0x50; BYTE $0x78; BYTE $0x40
-	// VPDPBUSD     96(AX), Y5, Y7
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x55; BYTE $0x50; BYTE $0x78; BYTE $0x60
-	VPUNPCKLDQ   Y7, Y6, Y4
-	VPUNPCKHDQ   Y7, Y6, Y6
-	VPADDD       Y4, Y6, Y6
-	VPSRLW       $0x04, Y2, Y4
-	VPAND        Y0, Y4, Y4
-	VPSRLW       $0x04, Y3, Y5
+	// VPDPBUSD     64(AX), Y5, Y7
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x55; BYTE $0x50; BYTE $0x78; BYTE $0x40
+	// VPDPBUSD     96(AX), Y6, Y7
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x4d; BYTE $0x50; BYTE $0x78; BYTE $0x60
+	VPUNPCKLDQ   Y7, Y3, Y5
+	VPUNPCKHDQ   Y7, Y3, Y3
+	VPADDD       Y5, Y3, Y3
+	VPSRLW       $0x04, Y2, Y5
 	VPAND        Y0, Y5, Y5
+	VPSRLW       $0x04, Y4, Y6
+	VPAND        Y0, Y6, Y6
 	VPXOR        Y7, Y7, Y7
-	// VPDPBUSD     128(AX), Y4, Y7
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x5d; BYTE $0x50; BYTE $0xb8; BYTE $0x80; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	// VPDPBUSD     160(AX), Y5, Y7
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x55; BYTE $0x50; BYTE $0xb8; BYTE $0xa0; BYTE $0x00; BYTE $0x00; BYTE $0x00
+	// VPDPBUSD     128(AX), Y5, Y7
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x55; BYTE $0x50; BYTE $0xb8; BYTE $0x80; BYTE $0x00; BYTE $0x00; BYTE $0x00
+	// VPDPBUSD     160(AX), Y6, Y7
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x4d; BYTE $0x50; BYTE $0xb8; BYTE $0xa0; BYTE $0x00; BYTE $0x00; BYTE $0x00
 	VPSRLW       $0x06, Y2, Y2
 	VPAND        Y0, Y2, Y2
-	VPSRLW       $0x06, Y3, Y3
-	VPAND        Y0, Y3, Y3
-	VPXOR        Y4, Y4, Y4
-	// VPDPBUSD     192(AX), Y2, Y4
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x6d; BYTE $0x50; BYTE $0xa0; BYTE $0xc0; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	// VPDPBUSD     224(AX), Y3, Y4
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x65; BYTE $0x50; BYTE $0xa0; BYTE $0xe0; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	VPUNPCKLDQ   Y4, Y7, Y2
-	VPUNPCKHDQ   Y4, Y7, Y7
+	VPSRLW       $0x06, Y4, Y4
+	VPAND        Y0, Y4, Y4
+	VPXOR        Y5, Y5, Y5
+	// VPDPBUSD     192(AX), Y2, Y5
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x6d; BYTE $0x50; BYTE $0xa8; BYTE $0xc0; BYTE $0x00; BYTE $0x00; BYTE $0x00
+	// VPDPBUSD     224(AX), Y4, Y5
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x5d; BYTE $0x50; BYTE $0xa8; BYTE $0xe0; BYTE $0x00; BYTE $0x00; BYTE $0x00
+	VPUNPCKLDQ   Y5, Y7, Y2
+	VPUNPCKHDQ   Y5, Y7, Y7
 	VPADDD       Y2, Y7, Y7
-	VPUNPCKLQDQ  Y7, Y6, Y2
-	VPUNPCKHQDQ  Y7, Y6, Y6
-	VPADDD       Y2, Y6, Y6
-	VPSUBD       288(AX), Y6, Y6
+	VPUNPCKLQDQ  Y7, Y3, Y2
+	VPUNPCKHQDQ  Y7, Y3, Y3
+	VPADDD       Y2, Y3, Y3
+	VPSUBD       288(AX), Y3, Y3
 	VPBROADCASTW 64(SI), X2
 	VCVTPH2PS    X2, Y2
 	VMULPS       256(AX), Y2, Y2
-	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y2, Y6, Y6
-	VADDPS       Y6, Y1, Y1
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VADDPS       Y3, Y1, Y1
 	ADDQ         $0x00000042, SI
 	ADDQ         $0x00000180, AX
 	DECQ         CX
@@ -3027,82 +3027,82 @@ row:
 	MOVQ   R8, CX
 
 block:
-	VBROADCASTI128 8(SI), Y3
-	VINSERTI128    $0x01, 72(SI), Y3, Y3
-	VPAND          Y0, Y3, Y4
-	VPSRLW         $0x04, Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VPSHUFB        Y4, Y1, Y4
+	VBROADCASTI128 8(SI), Y4
+	VINSERTI128    $0x01, 72(SI), Y4, Y4
+	VPAND          Y0, Y4, Y3
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y0, Y4, Y5
 	VPSHUFB        Y3, Y1, Y3
-	VPXOR          Y5, Y5, Y5
-	// VPDPBUSD       (AX), Y4, Y5
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x5d; BYTE $0x50; BYTE $0x28
-	// VPDPBUSD       32(AX), Y3, Y5
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x65; BYTE $0x50; BYTE $0x68; BYTE $0x20
+	VPSHUFB        Y5, Y1, Y5
+	VPXOR          Y4, Y4, Y4
+	// VPDPBUSD       (AX), Y3, Y4
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x65; BYTE $0x50; BYTE $0x20
+	// VPDPBUSD       32(AX), Y5, Y4
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x55; BYTE $0x50; BYTE $0x60; BYTE $0x20
 	VBROADCASTI128 24(SI), Y3
 	VINSERTI128    $0x01, 88(SI), Y3, Y3
-	VPAND          Y0, Y3, Y4
+	VPAND          Y0, Y3, Y5
 	VPSRLW         $0x04, Y3, Y3
 	VPAND          Y0, Y3, Y3
-	VPSHUFB        Y4, Y1, Y4
+	VPSHUFB        Y5, Y1, Y5
 	VPSHUFB        Y3, Y1, Y3
 	VPXOR          Y6, Y6, Y6
-	// VPDPBUSD       64(AX), Y4, Y6
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x5d; BYTE $0x50; BYTE $0x70; BYTE $0x40
+	// VPDPBUSD       64(AX), Y5, Y6
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x55; BYTE $0x50; BYTE $0x70; BYTE $0x40
 	// VPDPBUSD       96(AX), Y3, Y6
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x65; BYTE $0x50; BYTE $0x70; BYTE $0x60
-	VPUNPCKLDQ     Y6, Y5, Y3
-	VPUNPCKHDQ     Y6, Y5, Y5
-	VPADDD         Y3, Y5, Y5
+	VPUNPCKLDQ     Y6, Y4, Y3
+	VPUNPCKHDQ     Y6, Y4, Y4
+	VPADDD         Y3, Y4, Y4
 	VBROADCASTI128 40(SI), Y3
 	VINSERTI128    $0x01, 104(SI), Y3, Y3
-	VPAND          Y0, Y3, Y4
+	VPAND          Y0, Y3, Y5
 	VPSRLW         $0x04, Y3, Y3
 	VPAND          Y0, Y3, Y3
-	VPSHUFB        Y4, Y1, Y4
+	VPSHUFB        Y5, Y1, Y5
 	VPSHUFB        Y3, Y1, Y3
 	VPXOR          Y6, Y6, Y6
-	// VPDPBUSD       128(AX), Y4, Y6
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x5d; BYTE $0x50; BYTE $0xb0; BYTE $0x80; BYTE $0x00; BYTE $0x00; BYTE $0x00
+	// VPDPBUSD       128(AX), Y5, Y6
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x55; BYTE $0x50; BYTE $0xb0; BYTE $0x80; BYTE $0x00; BYTE $0x00; BYTE $0x00
 	// VPDPBUSD       160(AX), Y3, Y6
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x65; BYTE $0x50; BYTE $0xb0; BYTE $0xa0; BYTE $0x00; BYTE $0x00; BYTE $0x00
 	VBROADCASTI128 56(SI), Y3
 	VINSERTI128    $0x01, 120(SI), Y3, Y3
-	VPAND          Y0, Y3, Y4
+	VPAND          Y0, Y3, Y5
 	VPSRLW         $0x04, Y3, Y3
 	VPAND          Y0, Y3, Y3
-	VPSHUFB        Y4, Y1, Y4
+	VPSHUFB        Y5, Y1, Y5
 	VPSHUFB        Y3, Y1, Y3
 	VPXOR          Y7, Y7, Y7
-	// VPDPBUSD       192(AX), Y4, Y7
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x5d; BYTE $0x50; BYTE $0xb8; BYTE $0xc0; BYTE $0x00; BYTE $0x00; BYTE $0x00
+	// VPDPBUSD       192(AX), Y5, Y7
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x55; BYTE $0x50; BYTE $0xb8; BYTE $0xc0; BYTE $0x00; BYTE $0x00; BYTE $0x00
 	// VPDPBUSD       224(AX), Y3, Y7
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x65; BYTE $0x50; BYTE $0xb8; BYTE $0xe0; BYTE $0x00; BYTE $0x00; BYTE $0x00
 	VPUNPCKLDQ     Y7, Y6, Y3
 	VPUNPCKHDQ     Y7, Y6, Y6
 	VPADDD         Y3, Y6, Y6
-	VPUNPCKLQDQ    Y6, Y5, Y3
-	VPUNPCKHQDQ    Y6, Y5, Y5
-	VPADDD         Y3, Y5, Y5
+	VPUNPCKLQDQ    Y6, Y4, Y3
+	VPUNPCKHQDQ    Y6, Y4, Y4
+	VPADDD         Y3, Y4, Y4
 	VMOVDQU        288(AX), Y3
 	VPSLLD         $0x07, Y3, Y3
-	VPSUBD         Y3, Y5, Y5
+	VPSUBD         Y3, Y4, Y4
 	VPBROADCASTD   4(SI), Y3
 	VPSRLVD        scale_nibbles<>+0(SB), Y3, Y3
 	VPAND          low_nibble_dwords<>+0(SB), Y3, Y3
-	VPBROADCASTD   (SI), Y4
-	VPSRLVD        scale_crumbs<>+0(SB), Y4, Y4
-	VPAND          three_dwords<>+0(SB), Y4, Y4
-	VPSLLD         $0x04, Y4, Y4
-	VPOR           Y4, Y3, Y3
+	VPBROADCASTD   (SI), Y5
+	VPSRLVD        scale_crumbs<>+0(SB), Y5, Y5
+	VPAND          three_dwords<>+0(SB), Y5, Y5
+	VPSLLD         $0x04, Y5, Y5
+	VPOR           Y5, Y3, Y3
 	VPSUBD         thirty_two_dwords<>+0(SB), Y3, Y3
-	VPMULLD        Y3, Y5, Y5
+	VPMULLD        Y3, Y4, Y4
 	VPBROADCASTW   (SI), X3
 	VCVTPH2PS      X3, Y3
 	VMULPS         256(AX), Y3, Y3
-	VCVTDQ2PS      Y5, Y5
-	VMULPS         Y3, Y5, Y5
-	VADDPS         Y5, Y2, Y2
+	VCVTDQ2PS      Y4, Y4
+	VMULPS         Y3, Y4, Y4
+	VADDPS         Y4, Y2, Y2
 	ADDQ           $0x00000088, SI
 	ADDQ           $0x00000180, AX
 	DECQ           CX
@@ -3167,78 +3167,78 @@ row:
 	MOVQ   R8, CX
 
 block:
-	VBROADCASTI128 (SI), Y3
-	VINSERTI128    $0x01, (SI), Y3, Y3
-	VPUNPCKLBW     Y3, Y0, Y4
-	VPMULLW        trit_powers_000<>+0(SB), Y4, Y4
-	VPMULHUW       Y1, Y4, Y4
-	VPUNPCKHBW     Y3, Y0, Y3
-	VPMULLW        trit_powers_001<>+0(SB), Y3, Y3
+	VBROADCASTI128 (SI), Y4
+	VINSERTI128    $0x01, (SI), Y4, Y4
+	VPUNPCKLBW     Y4, Y0, Y3
+	VPMULLW        trit_powers_000<>+0(SB), Y3, Y3
 	VPMULHUW       Y1, Y3, Y3
-	VPACKUSWB      Y3, Y4, Y4
-	VBROADCASTI128 16(SI), Y3
-	VINSERTI128    $0x01, 16(SI), Y3, Y3
-	VPUNPCKLBW     Y3, Y0, Y5
+	VPUNPCKHBW     Y4, Y0, Y4
+	VPMULLW        trit_powers_001<>+0(SB), Y4, Y4
+	VPMULHUW       Y1, Y4, Y4
+	VPACKUSWB      Y4, Y3, Y3
+	VBROADCASTI128 16(SI), Y4
+	VINSERTI128    $0x01, 16(SI), Y4, Y4
+	VPUNPCKLBW     Y4, Y0, Y5
 	VPMULLW        trit_powers_010<>+0(SB), Y5, Y5
 	VPMULHUW       Y1, Y5, Y5
-	VPUNPCKHBW     Y3, Y0, Y3
-	VPMULLW        trit_powers_011<>+0(SB), Y3, Y3
-	VPMULHUW       Y1, Y3, Y3
-	VPACKUSWB      Y3, Y5, Y5
-	VPXOR          Y3, Y3, Y3
-	// VPDPBUSD       (AX), Y4, Y3
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x5d; BYTE $0x50; BYTE $0x18
-	// VPDPBUSD       32(AX), Y5, Y3
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x55; BYTE $0x50; BYTE $0x58; BYTE $0x20
-	VBROADCASTI128 (SI), Y4
-	VINSERTI128    $0x01, 32(SI), Y4, Y4
-	VPUNPCKLBW     Y4, Y0, Y5
+	VPUNPCKHBW     Y4, Y0, Y4
+	VPMULLW        trit_powers_011<>+0(SB), Y4, Y4
+	VPMULHUW       Y1, Y4, Y4
+	VPACKUSWB      Y4, Y5, Y5
+	VPXOR          Y4, Y4, Y4
+	// VPDPBUSD       (AX), Y3, Y4
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x65; BYTE $0x50; BYTE $0x20
+	// VPDPBUSD       32(AX), Y5, Y4
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x55; BYTE $0x50; BYTE $0x60; BYTE $0x20
+	VBROADCASTI128 (SI), Y3
+	VINSERTI128    $0x01, 32(SI), Y3, Y3
+	VPUNPCKLBW     Y3, Y0, Y5
 	VPMULLW        trit_powers_100<>+0(SB), Y5, Y5
 	VPMULHUW       Y1, Y5, Y5
-	VPUNPCKHBW     Y4, Y0, Y4
-	VPMULLW        trit_powers_101<>+0(SB), Y4, Y4
-	VPMULHUW       Y1, Y4, Y4
-	VPACKUSWB      Y4, Y5, Y5
-	VBROADCASTI128 16(SI), Y4
-	VINSERTI128    $0x01, 32(SI), Y4, Y4
-	VPUNPCKLBW     Y4, Y0, Y6
+	VPUNPCKHBW     Y3, Y0, Y3
+	VPMULLW        trit_powers_101<>+0(SB), Y3, Y3
+	VPMULHUW       Y1, Y3, Y3
+	VPACKUSWB      Y3, Y5, Y5
+	VBROADCASTI128 16(SI), Y3
+	VINSERTI128    $0x01, 32(SI), Y3, Y3
+	VPUNPCKLBW     Y3, Y0, Y6
 	VPMULLW        trit_powers_110<>+0(SB), Y6, Y6
 	VPMULHUW       Y1, Y6, Y6
-	VPUNPCKHBW     Y4, Y0, Y4
-	VPMULLW        trit_powers_111<>+0(SB), Y4, Y4
-	VPMULHUW       Y1, Y4, Y4
-	VPACKUSWB      Y4, Y6, Y6
-	VPXOR          Y4, Y4, Y4
-	// VPDPBUSD       64(AX), Y5, Y4
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x55; BYTE $0x50; BYTE $0x60; BYTE $0x40
-	// VPDPBUSD       96(AX), Y6, Y4
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x4d; BYTE $0x50; BYTE $0x60; BYTE $0x60
-	VPUNPCKLDQ     Y4, Y3, Y5
-	VPUNPCKHDQ     Y4, Y3, Y3
-	VPADDD         Y5, Y3, Y3
-	VBROADCASTI128 (SI), Y4
-	VINSERTI128    $0x01, 32(SI), Y4, Y4
-	VPUNPCKLBW     Y4, Y0, Y5
+	VPUNPCKHBW     Y3, Y0, Y3
+	VPMULLW        trit_powers_111<>+0(SB), Y3, Y3
+	VPMULHUW       Y1, Y3, Y3
+	VPACKUSWB      Y3, Y6, Y6
+	VPXOR          Y3, Y3, Y3
+	// VPDPBUSD       64(AX), Y5, Y3
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x55; BYTE $0x50; BYTE $0x58; BYTE $0x40
+	// VPDPBUSD       96(AX), Y6, Y3
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x4d; BYTE $0x50; BYTE $0x58; BYTE $0x60
+	VPUNPCKLDQ     Y3, Y4, Y5
+	VPUNPCKHDQ     Y3, Y4, Y4
+	VPADDD         Y5, Y4, Y4
+	VBROADCASTI128 (SI), Y3
+	VINSERTI128    $0x01, 32(SI), Y3, Y3
+	VPUNPCKLBW     Y3, Y0, Y5
 	VPMULLW        trit_powers_200<>+0(SB), Y5, Y5
 	VPMULHUW       Y1, Y5, Y5
-	VPUNPCKHBW     Y4, Y0, Y4
-	VPMULLW        trit_powers_201<>+0(SB), Y4, Y4
-	VPMULHUW       Y1, Y4, Y4
-	VPACKUSWB      Y4, Y5, Y5
-	VBROADCASTI128 16(SI), Y4
-	VINSERTI128    $0x01, 32(SI), Y4, Y4
-	VPUNPCKLBW     Y4, Y0, Y6
+	VPUNPCKHBW     Y3, Y0, Y3
+	VPMULLW        trit_powers_201<>+0(SB), Y3, Y3
+	VPMULHUW       Y1, Y3, Y3
+	VPACKUSWB      Y3, Y5, Y5
+	VBROADCASTI128 16(SI), Y3
+	VINSERTI128    $0x01, 32(SI), Y3, Y3
+	VPUNPCKLBW     Y3, Y0, Y6
 	VPMULLW        trit_powers_210<>+0(SB), Y6, Y6
 	VPMULHUW       Y1, Y6, Y6
-	VPUNPCKHBW     Y4, Y0, Y4
-	VPMULLW        trit_powers_211<>+0(SB), Y4, Y4
-	VPMULHUW       Y1, Y4, Y4
-	VPACKUSWB      Y4, Y6, Y6
-	VPXOR          Y4, Y4, Y4
-	// VPDPBUSD       128(AX), Y5, Y4
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x55; BYTE $0x50; BYTE $0xa0; BYTE $0x80; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	// VPDPBUSD       160(AX), Y6, Y4
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x4d; BYTE $0x50; BYTE $0xa0; BYTE $0xa0; BYTE $0x00; BYTE $0x00; BYTE $0x00
+	VPUNPCKHBW     Y3, Y0, Y3
+	VPMULLW        trit_powers_211<>+0(SB), Y3, Y3
+	VPMULHUW       Y1, Y3, Y3
+	VPACKUSWB      Y3, Y6, Y6
+	VPXOR          Y3, Y3, Y3
+	// VPDPBUSD       128(AX), Y5, Y3
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x55; BYTE $0x50; BYTE $0x98; BYTE $0x80; BYTE $0x00; BYTE $0x00; BYTE $0x00
+	// VPDPBUSD       160(AX), Y6, Y3
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x4d; BYTE $0x50; BYTE $0x98; BYTE $0xa0; BYTE $0x00; BYTE $0x00; BYTE $0x00
 	VBROADCASTI128 (SI), Y5
 	VINSERTI128    $0x01, 32(SI), Y5, Y5
 	VPUNPCKLBW     Y5, Y0, Y6
@@ -3262,19 +3262,19 @@ block:
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x4d; BYTE $0x50; BYTE $0xa8; BYTE $0xc0; BYTE $0x00; BYTE $0x00; BYTE $0x00
 	// VPDPBUSD       224(AX), Y7, Y5
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x45; BYTE $0x50; BYTE $0xa8; BYTE $0xe0; BYTE $0x00; BYTE $0x00; BYTE $0x00
-	VPUNPCKLDQ     Y5, Y4, Y6
-	VPUNPCKHDQ     Y5, Y4, Y4
-	VPADDD         Y6, Y4, Y4
-	VPUNPCKLQDQ    Y4, Y3, Y5
-	VPUNPCKHQDQ    Y4, Y3, Y3
-	VPADDD         Y5, Y3, Y3
-	VPSUBD         288(AX), Y3, Y3
-	VPBROADCASTW   52(SI), X4
-	VCVTPH2PS      X4, Y4
-	VMULPS         256(AX), Y4, Y4
-	VCVTDQ2PS      Y3, Y3
-	VMULPS         Y4, Y3, Y3
-	VADDPS         Y3, Y2, Y2
+	VPUNPCKLDQ     Y5, Y3, Y6
+	VPUNPCKHDQ     Y5, Y3, Y3
+	VPADDD         Y6, Y3, Y3
+	VPUNPCKLQDQ    Y3, Y4, Y5
+	VPUNPCKHQDQ    Y3, Y4, Y4
+	VPADDD         Y5, Y4, Y4
+	VPSUBD         288(AX), Y4, Y4
+	VPBROADCASTW   52(SI), X3
+	VCVTPH2PS      X3, Y3
+	VMULPS         256(AX), Y3, Y3
+	VCVTDQ2PS      Y4, Y4
+	VMULPS         Y3, Y4, Y4
+	VADDPS         Y4, Y2, Y2
 	ADDQ           $0x00000036, SI
 	ADDQ           $0x00000180, AX
 	DECQ           CX

@@ -43,6 +43,10 @@ type kernel struct {
 	many                      bool      // multiplies a group with several activations: see manyRows
 	room                      GPVirtual // of many, where codes and scales are if registers are too few
 	held                      int       // vectors in that room
+
+	// Integers of the block before, and their scales, where these are added a block later.
+	late, lateUsed                                    bool
+	lateTotal, lateMins, lateScales, lateMinsRegister VecVirtual
 }
 
 // begin opens the function of a type.

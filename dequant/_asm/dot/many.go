@@ -141,28 +141,74 @@ func (k *kernel) first(n int, vector func(i int) VecVirtual) func(i int) VecVirt
 	return made
 }
 
-// scaleOf returns what makes the product of a row's binary16 with the activation's scale.
-func (k *kernel) scaleOf(at int) func() VecVirtual {
-	if !k.many {
-		return func() VecVirtual { return k.scaled(at) }
-	}
+// scaled returns what adds integers to the partial sums, times a block's binary16 and the activation's scale.
+func (k *kernel) scaled(at int) func(total VecVirtual) {
 	d := YMM()
-	VPBROADCASTW(k.from(at), d.AsX())
-	VCVTPH2PS(d.AsX(), d)
-	return func() VecVirtual { return k.times(d) }
+	load := func() {
+		VPBROADCASTW(k.from(at), d.AsX())
+		VCVTPH2PS(d.AsX(), d)
+	}
+	switch {
+	case k.many:
+		load()
+		return func(total VecVirtual) { k.add(k.times(d), total) }
+	case k.late:
+		k.lateUsed = true
+		return func(total VecVirtual) {
+			k.addLate()
+			VMOVAPS(total, k.lateTotal)
+			d = k.lateScales
+			load()
+			VMULPS(k.act(scales), d, d)
+		}
+	}
+	return func(total VecVirtual) {
+		load()
+		VMULPS(k.act(scales), d, d)
+		k.add(d, total)
+	}
 }
 
-// pairOf returns what makes the products of two binary16s, side by side, with the activation's scale.
-func (k *kernel) pairOf(at int) func() (d, m VecVirtual) {
-	if !k.many {
-		return func() (d, m VecVirtual) { return k.scaledPair(at) }
+// scaledPair does so with two binary16s that lie side by side. It subtracts the second times the products of mins and sums of codes.
+func (k *kernel) scaledPair(at int) func(total, mins VecVirtual) {
+	both, m := YMM(), YMM()
+	load := func() {
+		x := XMM()
+		VPBROADCASTD(k.from(at), x)
+		VCVTPH2PS(x, both)
 	}
-	d, m := YMM(), YMM()
-	VPBROADCASTD(k.from(at), d.AsX())
-	VCVTPH2PS(d.AsX(), d)
-	VMOVSHDUP(d, m)
-	VMOVSLDUP(d, d)
-	return func() (_, _ VecVirtual) { return k.times(d), k.times(m) }
+	switch {
+	case k.many:
+		load()
+		VMOVSHDUP(both, m)
+		VMOVSLDUP(both, both)
+		return func(total, mins VecVirtual) {
+			k.add(k.times(both), total)
+			products := YMM()
+			VPMADDWD(k.act(halves), mins, products)
+			k.subtract(k.times(m), products)
+		}
+	case k.late:
+		k.lateUsed, k.lateMins = true, k.lateMinsRegister
+		return func(total, mins VecVirtual) {
+			k.addLate()
+			VMOVAPS(total, k.lateTotal)
+			VPMADDWD(k.act(halves), mins, k.lateMins)
+			both = k.lateScales
+			load()
+			VMULPS(k.act(scales), both, both)
+		}
+	}
+	return func(total, mins VecVirtual) {
+		d := YMM()
+		load()
+		VMULPS(k.act(scales), both, both)
+		VMOVSLDUP(both, d)
+		VMOVSHDUP(both, m)
+		k.add(d, total)
+		VPMADDWD(k.act(halves), mins, mins)
+		k.subtract(m, mins)
+	}
 }
 
 // times multiplies d with the activation's scale.

@@ -62,11 +62,11 @@ func tq1(reduce func() reduction) {
 		}
 		return func() {
 			c := k.keptPairs(func(p int) (first, second Op) { return digits(p, 0), digits(p, 1) })
-			scale := k.scaleOf(52)
+			finish := k.scaled(52)
 			k.vectors(func() {
 				total := red.sums(k, c)
 				VPSUBD(k.act(sums), total, total)
-				k.add(scale(), total)
+				finish(total)
 			})
 		}
 	})

@@ -165,13 +165,11 @@ func dottedSuperBlocks() {
 			packed := unpack()
 			v := k.sixteens(16, 64)
 			code := k.kept(func(p, second int) VecVirtual { return field(v(p/2*2+second), p%2*4, low) })
-			factors, scales := k.blockFactors(packed), k.pairOf(0)
+			factors, finish := k.blockFactors(packed), k.scaledPair(0)
 			mins := k.first(1, func(int) VecVirtual { return shuffle(minAt, packed) })
 			k.vectors(func() {
 				total := k.weighed(true, code, factors)
-				d, m := scales()
-				k.add(d, total)
-				k.offsets(m, mins(0))
+				finish(total, mins(0))
 			})
 		}
 	})
@@ -185,13 +183,11 @@ func dottedSuperBlocks() {
 			code := k.kept(func(p, second int) VecVirtual {
 				return merged(v(p/2*2+second), p%2*4, low, moved(bits(second), 4-p), sixteen)
 			})
-			factors, scales := k.blockFactors(packed), k.pairOf(0)
+			factors, finish := k.blockFactors(packed), k.scaledPair(0)
 			mins := k.first(1, func(int) VecVirtual { return shuffle(minWords(), packed) })
 			k.vectors(func() {
 				total := k.weighed(true, code, factors)
-				d, m := scales()
-				k.add(d, total)
-				k.offsets(m, mins(0))
+				finish(total, mins(0))
 			})
 		}
 	})
@@ -205,12 +201,12 @@ func dottedSuperBlocks() {
 			code := k.kept(func(p, second int) VecVirtual {
 				return merged(v(p%2*2+second), p/2*4, low, moved(bits(second), 4-2*p), third)
 			})
-			factors, scale := k.halfFactors(sc), k.scaleOf(208)
+			factors, finish := k.halfFactors(sc), k.scaled(208)
 			k.vectors(func() {
 				less := k.excess(sc, 5)
 				total := k.weighed(false, code, factors)
 				VPSUBD(less, total, total)
-				k.add(scale(), total)
+				finish(total)
 			})
 		}
 	})
@@ -228,13 +224,11 @@ func dottedSuperBlocks() {
 			packed := YMM()
 			VPMOVZXBW(k.from(0), packed)
 			sc, c := field(packed, 0, low), k.kept(code())
-			factors, scales := k.halfFactors(sc), k.pairOf(80)
+			factors, finish := k.halfFactors(sc), k.scaledPair(80)
 			mins := k.first(1, func(int) VecVirtual { return shifted(packed, 4) })
 			k.vectors(func() {
 				total := k.weighed(false, c, factors)
-				d, m := scales()
-				k.add(d, total)
-				k.offsets(m, mins(0))
+				finish(total, mins(0))
 			})
 		}
 	})
@@ -253,23 +247,23 @@ func dottedSuperBlocks() {
 				VPOR(b, y, y)
 				return y
 			})
-			factors, scale := k.halfFactors(sc), k.scaleOf(108)
+			factors, finish := k.halfFactors(sc), k.scaled(108)
 			k.vectors(func() {
 				less := k.excess(sc, 2)
 				total := k.weighed(false, c, factors)
 				VPSUBD(less, total, total)
-				k.add(scale(), total)
+				finish(total)
 			})
 		}
 	})
 	super("tq2_0", 66, func(k *kernel) func() {
 		code, red := crumbs(k, 0), dots()
 		return func() {
-			c, scale := k.kept(code()), k.scaleOf(64)
+			c, finish := k.kept(code()), k.scaled(64)
 			k.vectors(func() {
 				total := red.sums(k, func(p int) (first, second Op) { return c(p, 0), c(p, 1) })
 				VPSUBD(k.act(sums), total, total)
-				k.add(scale(), total)
+				finish(total)
 			})
 		}
 	})
@@ -285,14 +279,14 @@ func dottedSuperBlocks() {
 				VPSHUFB(second, table, second)
 				return first, second
 			})
-			sc, scale := k.first(1, func(int) VecVirtual { return k.xsScales() }), k.scaleOf(0)
+			sc, finish := k.first(1, func(int) VecVirtual { return k.xsScales() }), k.scaled(0)
 			k.vectors(func() {
 				total := red.sums(k, c)
 				s := keep(k.act(sums))
 				VPSLLD(Imm(7), s, s)
 				VPSUBD(s, total, total)
 				VPMULLD(sc(0), total, total)
-				k.add(scale(), total)
+				finish(total)
 			})
 		}
 	})
@@ -307,7 +301,7 @@ func moved(v VecVirtual, n int) VecVirtual {
 	case n < 0:
 		VPSRLW(Imm(uint64(-n)), v, y)
 	default:
-		VMOVDQA(v, y)
+		VMOVAPS(v, y)
 	}
 	return y
 }
