@@ -8,9 +8,9 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/tensormap/tensormap/internal/findings"
 	"github.com/tensormap/tensormap/internal/parallel"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/findings"
 	"github.com/tensormap/tensormap/layout/manifest"
 	"github.com/tensormap/tensormap/loader/internal/unsealed"
 	"github.com/tensormap/tensormap/mmapio"

@@ -1,9 +1,13 @@
 package lint
 
 import (
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -51,5 +55,45 @@ func TestArchitecture(t *testing.T) {
 				t.Errorf("the rooms lack %s", filepath.Join(folder, name))
 			}
 		}
+	}
+}
+
+// rooms are the folders of the module from the ground up. What is in one imports only what is below, or its own.
+var rooms = [][]string{{"internal"}, {"layout"}, {"mmapio", "dequant", "shard"}, {"trust"}, {"loader"}, {"convert", "remote"}, {"cmd", "bench"}}
+
+// forTests are the folders of internal that tests and the gate use, and that use what they test.
+var forTests = []string{"attack", "fuzz", "fuzzrun", "hubtest", "lint", "modeltest", "pictures"}
+
+// TestImportsDownward holds the imports of all packages to the order of the rooms.
+func TestImportsDownward(t *testing.T) {
+	floorOf := func(name string) int {
+		return slices.IndexFunc(rooms, func(floor []string) bool { return slices.Contains(floor, name) })
+	}
+	const module = "github.com/tensormap/tensormap/"
+	root := filepath.Join("..", "..")
+	files := 0
+	err := filepath.WalkDir(root, func(file string, d os.DirEntry, err error) error {
+		parts := strings.Split(strings.TrimPrefix(filepath.ToSlash(file), "../../"), "/")
+		if err != nil || floorOf(parts[0]) < 0 || filepath.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go") ||
+			slices.Contains(parts, "testdata") || parts[0] == "internal" && slices.Contains(forTests, parts[1]) {
+			return err
+		}
+		files++
+		code, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, imported := range code.Imports {
+			path, err := strconv.Unquote(imported.Path.Value)
+			name, ours := strings.CutPrefix(path, module)
+			room, _, _ := strings.Cut(name, "/")
+			if err != nil || ours && room != parts[0] && floorOf(room) >= floorOf(parts[0]) {
+				t.Errorf("%s imports %s, which is not below it (%v)", file, path, err)
+			}
+		}
+		return nil
+	})
+	if err != nil || files == 0 {
+		t.Error(files, err)
 	}
 }

@@ -1,8 +1,8 @@
 package apr1
 
 import (
-	"github.com/tensormap/tensormap/internal/findings"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/findings"
 )
 
 // Checksums returns the CRC32 that ends the file. It covers everything before it.

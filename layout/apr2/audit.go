@@ -3,8 +3,8 @@ package apr2
 import (
 	"slices"
 
-	"github.com/tensormap/tensormap/internal/findings"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/findings"
 )
 
 // Checksums returns the CRC32 in the footer, which covers everything before the footer.

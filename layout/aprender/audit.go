@@ -3,8 +3,8 @@ package aprender
 import (
 	"bytes"
 
-	"github.com/tensormap/tensormap/internal/findings"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/findings"
 	"github.com/tensormap/tensormap/layout/jsontext"
 )
 

@@ -1,8 +1,8 @@
 package april
 
 import (
-	"github.com/tensormap/tensormap/internal/findings"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/findings"
 )
 
 // Checksums lists none: the format has no checksums.

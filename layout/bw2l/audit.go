@@ -3,8 +3,8 @@ package bw2l
 import (
 	"slices"
 
-	"github.com/tensormap/tensormap/internal/findings"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/findings"
 )
 
 // Checksums returns nothing: the format has none.

@@ -3,8 +3,8 @@ package gguf
 import (
 	"unicode/utf8"
 
-	"github.com/tensormap/tensormap/internal/findings"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/findings"
 	"github.com/tensormap/tensormap/layout/internal/ascii"
 )
 

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tensormap/tensormap/internal/findings"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/findings"
 )
 
 // Checksums returns nothing: a manifest has none over itself. ShardChecksums lists those over shards.

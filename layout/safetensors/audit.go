@@ -1,8 +1,8 @@
 package safetensors
 
 import (
-	"github.com/tensormap/tensormap/internal/findings"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/findings"
 )
 
 // Checksums returns none: the format has none.

@@ -1,8 +1,8 @@
 package tsm
 
 import (
-	"github.com/tensormap/tensormap/internal/findings"
 	"github.com/tensormap/tensormap/layout"
+	"github.com/tensormap/tensormap/layout/findings"
 )
 
 // Checksums returns nothing: the format has none.
