@@ -216,27 +216,28 @@ func (f *file) settle() {
 }
 
 // release lets go of the file, and leaves its content where it is.
-func (f *file) release() {
+func (f *file) release() error {
+	var err error
 	switch {
 	case f.whole != nil:
-		f.whole.Close()
+		err = f.whole.Close()
 	case f.part != nil:
-		f.part.Close()
+		err = f.part.Close()
 	}
 	f.asking.Lock()
 	defer f.asking.Unlock()
 	if f.source != nil {
 		f.source.Close()
 	}
+	return err
 }
 
 // Close lets go of the file, and does not wait for the digest of a large one.
 func (f *file) Close() error {
-	if f.whole != nil {
-		return f.whole.Close()
-	}
 	var err error
-	f.filling.end()
+	if f.whole == nil {
+		f.filling.end()
+	}
 	if f.part != nil {
 		if f.unsettle != nil {
 			f.unsettle()
@@ -248,12 +249,6 @@ func (f *file) Close() error {
 				err = fmt.Errorf("%s: %w", f.Name(), err)
 			}
 		}
-		err = errors.Join(err, f.part.Close())
 	}
-	f.asking.Lock()
-	defer f.asking.Unlock()
-	if f.source != nil {
-		f.source.Close()
-	}
-	return err
+	return errors.Join(err, f.release())
 }

@@ -290,12 +290,10 @@ func (d *folder) members(ctx context.Context, name string) ([]string, error) {
 // alone reports whether a pulled model is the file called name, by itself: the address names it, or
 // leads to no folder that could.
 func (d *folder) alone(name string, names []string) bool {
-	switch {
-	case d.choice != nil:
+	if d.choice != nil {
 		return len(d.choice) == 1 && (d.all || len(names) == 1) && !strings.HasSuffix(name, manifest.IndexSuffix)
-	default:
-		return d.file == name && len(names) == 1
 	}
+	return d.file == name && len(names) == 1
 }
 
 // siblings lists the files beside the model that belong to it and are no weights: configuration,
@@ -362,10 +360,7 @@ func (d *folder) fill(ctx context.Context, model string, names []string, progres
 // besideModel returns the name of a file from the folder of the model on.
 func besideModel(model, name string) string {
 	dir := path.Dir(model)
-	if dir == "." {
-		return name
-	}
-	if rest, ok := strings.CutPrefix(name, dir+"/"); ok {
+	if rest, ok := strings.CutPrefix(name, dir+"/"); ok || dir == "." {
 		return rest
 	}
 	return path.Base(name)

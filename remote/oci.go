@@ -110,7 +110,7 @@ func newFolder(o *Options, address, revision string) (*folder, error) {
 	}, err
 }
 
-// add adds a file whose content has a place of our own.
+// add adds a file whose content has a place of our own, but for a path that it has already.
 func (d *folder) add(name string, o object) error {
 	if err := checkName(name); err != nil {
 		return err
@@ -131,6 +131,7 @@ func (d *folder) add(name string, o object) error {
 	if err != nil {
 		return err
 	}
+	at.path = cmp.Or(o.place.path, at.path)
 	at.link = func() error { return point(cache, d.path(name), at.path) }
 	o.place = at
 	d.objects[name] = o

@@ -210,32 +210,21 @@ func (a ollamaAddress) addLayers(ctx context.Context, r *registry, d *folder, m 
 		if kind == "model" || kind == "tensor" {
 			d.choice = append(d.choice, name)
 		}
-		if err := r.addBlob(d, name, l, store); err != nil {
+		if err := d.add(name, r.object(l, "", inOllama(store, l))); err != nil {
 			return fmt.Errorf("layer %s: %w", l.Digest, err)
 		}
 	}
 	if m.Config.Digest != "" {
-		if err := r.addBlob(d, "sha256-"+m.Config.hex()+".config", m.Config, store); err != nil {
+		if err := d.add("sha256-"+m.Config.hex()+".config", r.object(m.Config, "", inOllama(store, m.Config))); err != nil {
 			return err
 		}
 	}
 	return d.nameTensors(ctx, tensors)
 }
 
-// addBlob adds a file whose place is Ollama's store.
-func (r *registry) addBlob(d *folder, name string, l descriptor, store string) error {
-	if err := d.add(name, r.object(l, "", place{})); err != nil {
-		return err
-	}
-	cache, err := d.opts.cacheDir()
-	if err != nil {
-		return err
-	}
-	o := d.objects[name]
-	o.place.path = filepath.Join(store, "blobs", "sha256-"+l.hex())
-	o.place.link = func() error { return point(cache, d.path(name), o.place.path) }
-	d.objects[name] = o
-	return nil
+// inOllama returns the place of a layer in Ollama's store.
+func inOllama(store string, l descriptor) place {
+	return place{path: filepath.Join(store, "blobs", "sha256-"+l.hex())}
 }
 
 // nameTensors gives the tensors of older models their names: Ollama called each of them data in its

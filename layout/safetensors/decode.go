@@ -155,7 +155,11 @@ func (d *decoder) anyTensor(t *layout.Tensor, at uint64) error {
 	d.Record(at, "a tensor's '{'", fields, func(i int) {
 		switch i {
 		case 0:
-			t.DType = d.dtype()
+			d.Next()
+			at, name := d.Offset(), d.Text()
+			if t.DType = dtypeNamed(name, d.last); t.DType == layout.Invalid {
+				d.Fail(at, layout.ErrUnsupported, "unknown dtype %s", layout.Quote(name))
+			}
 		case 1:
 			d.shape = d.Shape(d.shape, d.lim.Rank)
 		case 2:
@@ -168,17 +172,6 @@ func (d *decoder) anyTensor(t *layout.Tensor, at uint64) error {
 		return err
 	}
 	return nil
-}
-
-func (d *decoder) dtype() layout.DType {
-	d.Next()
-	at := d.Offset()
-	name := d.Text()
-	dtype := dtypeNamed(name, d.last)
-	if dtype == layout.Invalid {
-		d.Fail(at, layout.ErrUnsupported, "unknown dtype %s", layout.Quote(name))
-	}
-	return dtype
 }
 
 // offsets reads [begin, end], positions in the data, and returns a position in the file and a

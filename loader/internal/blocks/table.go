@@ -80,19 +80,8 @@ func (t *Table) Reach(ctx context.Context, n uint64, read Reader) error {
 func (t *Table) Scan(ctx context.Context, i uint64, b []byte) (uint64, error) {
 	base, _ := t.Span(i, i)
 	end := base + uint64(len(b))
-	if err := t.scan(ctx, base, end, b); err != nil {
-		return 0, err
-	}
-	starts := *t.starts.Load()
-	for i < uint64(len(starts)-1) && starts[i+1] <= end {
-		i++
-	}
-	return i, nil
-}
-
-func (t *Table) scan(ctx context.Context, base, end uint64, b []byte) error {
 	if err := t.mu.Lock(ctx); err != nil {
-		return err
+		return 0, err
 	}
 	defer t.mu.Unlock()
 	defer t.publish()
@@ -103,10 +92,13 @@ func (t *Table) scan(ctx context.Context, base, end uint64, b []byte) error {
 			break
 		}
 		if err := t.step(in); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	return nil
+	for i < uint64(len(t.walked)-1) && t.walked[i+1] <= end {
+		i++
+	}
+	return i, nil
 }
 
 // publish shows what has been walked to those who read without the lock.

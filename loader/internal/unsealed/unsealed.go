@@ -76,15 +76,9 @@ type Error struct {
 func (e *Error) Unwrap() error { return e.FormatError }
 
 func (f *File) wrong(ordinal int, number uint64) error {
-	t := &f.tensors[ordinal]
-	return &Error{layout.Errorf(layout.APR2, t.Offset+number*(f.block+sealed.TagSize), "encryption", layout.ErrChecksum, "block %d of %d is not what was sealed here",
-		number, f.blocks(t)), string(t.Name)}
-}
-
-// blocks returns the number of t's blocks.
-func (f *File) blocks(t *layout.Tensor) uint64 {
-	each := f.block + sealed.TagSize
-	return (t.Stored + each - 1) / each
+	t, each := &f.tensors[ordinal], f.block+sealed.TagSize
+	return &Error{layout.Errorf(layout.APR2, t.Offset+number*each, "encryption", layout.ErrChecksum, "block %d of %d is not what was sealed here",
+		number, (t.Stored+each-1)/each), string(t.Name)}
 }
 
 // find returns the tensor that has content at off, and how much of it lies before and from there on.
