@@ -162,7 +162,11 @@ func (l *Loss) compare(was, is []float32) (zeroed, remains bool) {
 	}
 	remains = bits.OnesCount32(zeros) < len(was)
 	if notFinite&signBit != 0 {
-		l.countNotFinite(was, is)
+		for i, x := range was {
+			if isFinite(x) != isFinite(is[i]) {
+				l.NotFinite++
+			}
+		}
 	}
 	for ; zeros != 0; zeros &= zeros - 1 {
 		if x := abs(was[len(was)-1-bits.TrailingZeros32(zeros)]); x > 0 && isFinite(x) {
@@ -176,14 +180,6 @@ func (l *Loss) compare(was, is []float32) (zeroed, remains bool) {
 func (l *Loss) zeroed(magnitude float64) {
 	l.Zeroed++
 	l.Largest = max(l.Largest, magnitude)
-}
-
-func (l *Loss) countNotFinite(was, is []float32) {
-	for i, x := range was {
-		if isFinite(x) != isFinite(is[i]) {
-			l.NotFinite++
-		}
-	}
 }
 
 func isFinite(f float32) bool { return math.Float32bits(f)&^signBit < infinity }

@@ -446,7 +446,9 @@ func encodeMXFP4(dst []byte, src []float32) {
 			most = max(most, math.Float32bits(v)&^signBit)
 		}
 		if _, magnitude = firstExtreme(x[:]); magnitude > 0 {
-			e = uint8(truncate(floorLog2(magnitude) - 2 + 127))
+			// As C's floorf(log2f(magnitude)): just below a power of two the logarithm rounds up to that power's.
+			log2 := float32(math.Floor(float64(float32(math.Log2(float64(magnitude))))))
+			e = uint8(truncate(log2 - 2 + 127))
 		}
 		dst[0] = e
 		if scale := block.E8M0Half(e); most < infinity && magnitude > scale && scale < 0x1p125 { // and all levels are finite
@@ -482,12 +484,6 @@ func codeFP4(limits *[7]uint32, x float32) uint8 {
 		code += (l - bits&^signBit) >> 31
 	}
 	return uint8(code | bits>>31<<3&((-code>>31)<<3))
-}
-
-// floorLog2 returns C's floorf(log2f(f)). Just below a power of two the logarithm rounds up to
-// that power's.
-func floorLog2(f float32) float32 {
-	return float32(math.Floor(float64(float32(math.Log2(float64(f))))))
 }
 
 // nearestFP4 returns the index of the level nearest to x, the first of two.

@@ -68,12 +68,16 @@ func (m *Metadata) Merge(add Metadata) {
 	if len(add) == 0 {
 		return // without an index of what is there
 	}
-	keys := newKeyIndex(len(*m) + len(add))
+	const few = 16 // so few are found faster one by one
+	var names *Names
+	if n := len(*m) + len(add); n > few {
+		names = NewNames(n)
+	}
 	for i, e := range *m {
-		keys.findOrEnter((*m)[:i], e.Key)
+		(*m)[:i].findOrEnter(names, e.Key)
 	}
 	for _, e := range add {
-		if i, ok := keys.findOrEnter(*m, e.Key); ok {
+		if i, ok := m.findOrEnter(names, e.Key); ok {
 			(*m)[i].Value = e.Value
 		} else {
 			*m = append(*m, e)
@@ -81,32 +85,18 @@ func (m *Metadata) Merge(add Metadata) {
 	}
 }
 
-// keyIndex finds keys of Metadata while it is put together.
-type keyIndex struct {
-	names *Names // nil if the keys are so few that looking at each is faster
-}
-
-// newKeyIndex makes an index of up to n keys.
-func newKeyIndex(n int) keyIndex {
-	const few = 16
-	if n <= few {
-		return keyIndex{}
-	}
-	return keyIndex{NewNames(n)}
-}
-
-// findOrEnter returns the position of key in m. If m has no such key, it enters the key at the
-// end of m, where the caller appends it.
-func (x keyIndex) findOrEnter(m Metadata, key string) (i int, ok bool) {
-	if x.names == nil {
+// findOrEnter returns the position of key in m. If m has no such key, it enters the key in names, unless that
+// is nil, at the end of m, where the caller appends it.
+func (m Metadata) findOrEnter(names *Names, key string) (i int, ok bool) {
+	if names == nil {
 		i = slices.IndexFunc(m, func(e Entry) bool { return e.Key == key })
 		return i, i >= 0
 	}
 	hash := HashName(key)
-	for p := x.names.Probe(hash); ; {
+	for p := names.Probe(hash); ; {
 		i, ok := p.Next()
 		if !ok {
-			x.names.Add(hash, len(m))
+			p.Add(len(m))
 			return len(m), false
 		}
 		if m[i].Key == key {

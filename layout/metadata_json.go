@@ -228,8 +228,11 @@ func (w *jsonWriter) contents(s string) error {
 		n := pieceOf(s)
 		if PlainJSON(s[:n]) {
 			w.raw(s[:n])
-		} else if err := w.escaped(s[:n]); err != nil {
+		} else if b, err := w.standard(s[:n]); err != nil {
 			return err
+		} else {
+			w.text = append(w.text, b[1:len(b)-1]...)
+			w.end()
 		}
 		s = s[n:]
 	}
@@ -294,15 +297,6 @@ func PlainJSON(s string) bool {
 		}
 	}
 	return true
-}
-
-func (w *jsonWriter) escaped(s string) error {
-	b, err := w.standard(s)
-	if err == nil {
-		w.text = append(w.text, b[1:len(b)-1]...)
-		w.end()
-	}
-	return err
 }
 
 func (w *jsonWriter) encode(v any) error {

@@ -142,7 +142,7 @@ func blobsIn(dir string, names map[string][]string, complete func(e *CacheEntry)
 	}
 	for _, b := range blobs {
 		info, err := os.Stat(filepath.Join(dir, b.Name())) // repositories of the Hub may share a file by links
-		if err != nil || !info.Mode().IsRegular() || !contentID(b.Name()) {
+		if err != nil || !info.Mode().IsRegular() || !digestID.MatchString(strings.TrimPrefix(b.Name(), "v-")) {
 			continue
 		}
 		e := CacheEntry{Names: names[b.Name()], Path: filepath.Join(dir, b.Name()), Size: info.Size(), Have: info.Size(), Disk: info.Size(), Used: info.ModTime()}
@@ -151,9 +151,6 @@ func blobsIn(dir string, names map[string][]string, complete func(e *CacheEntry)
 	}
 	return list, nil
 }
-
-// contentID reports whether name is an object's id.
-func contentID(name string) bool { return digestID.MatchString(strings.TrimPrefix(name, "v-")) }
 
 // Check reads the content, and compares it with the digest that names it. The error wraps
 // layout.ErrChecksum, or errors.ErrUnsupported if the content is known by no digest or incomplete.

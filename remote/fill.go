@@ -38,7 +38,10 @@ func (l *filling) start(o *Options) {
 	files := l.files
 	l.running.Go(func() {
 		for _, f := range files {
-			if err := l.fill(ctx, f, files); err != nil {
+			if f.whole != nil || f.part != nil && f.unsettle != nil {
+				continue
+			}
+			if err := f.fill(ctx, func(int64, int64) { l.report(files) }); err != nil {
 				if ctx.Err() == nil {
 					o.logger().Warn("model is not brought to its end", "file", f.Name(), "reason", err)
 				}
@@ -47,14 +50,6 @@ func (l *filling) start(o *Options) {
 		}
 		l.report(files)
 	})
-}
-
-// fill brings one of the files.
-func (l *filling) fill(ctx context.Context, f *file, files []*file) error {
-	if f.whole != nil || f.part != nil && f.unsettle != nil {
-		return nil
-	}
-	return f.fill(ctx, func(int64, int64) { l.report(files) })
 }
 
 // report tells how many bytes of all files are there.

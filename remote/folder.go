@@ -144,10 +144,14 @@ func (d *folder) openContent(o object, name string) (f *file, err error) {
 	if d.opts.NoCache || o.id == "" {
 		return f, nil
 	}
+	var asked *atomic.Int64
+	if d.filling != nil { // which gives way to reads of all files
+		asked = &d.filling.asked
+	}
 	dir, err := d.opts.partialDir(filepath.Dir(o.place.path))
 	if err == nil || sparse.Unwritable(err) {
 		f.part, err = sparse.Open(filepath.Join(dir, o.id), sparse.Options{
-			Size: o.size, Identity: o.id, Name: o.name, Fetch: f.fetch, Full: d.opts.full(o.name), Asked: d.asked(),
+			Size: o.size, Identity: o.id, Name: o.name, Fetch: f.fetch, Full: d.opts.full(o.name), Asked: asked,
 		})
 	}
 	if sparse.Unwritable(err) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, sparse.ErrOther) { // a full disk, or a cache that others fill
@@ -252,14 +256,6 @@ func (d *folder) removeWrong(ctx context.Context) (removed bool) {
 		f.release()
 	}
 	return removed
-}
-
-// asked counts reads of all files, for filling to give way to.
-func (d *folder) asked() *atomic.Int64 {
-	if d.filling == nil {
-		return nil
-	}
-	return &d.filling.asked
 }
 
 // members lists the files of the model that the file called name leads to. A file that the address

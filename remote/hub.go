@@ -305,8 +305,3 @@ func checkTree(files map[string]entry) error {
 func (h *hub) repository(repo string) string {
 	return filepath.Join(h.cache, "models--"+strings.ReplaceAll(repo, "/", "--"))
 }
-
-// resolve returns the address of a file's content.
-func (h *hub) resolve(repo, commit, name string) string {
-	return h.endpoint.String() + (&url.URL{Path: "/" + repo + "/resolve/" + commit + "/" + name}).EscapedPath()
-}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 
@@ -50,7 +51,8 @@ func (h *hub) snapshot(ctx context.Context, a hubAddress, o *Options) (*folder, 
 		d.objects[name] = object{
 			name: d.name(name), size: e.Size, id: e.etag(), check: e.check,
 			connect: func(ctx context.Context) (Source, error) {
-				return h.connect(ctx, h.resolve(a.repo, commit, name), e.Size)
+				at := (&url.URL{Path: "/" + a.repo + "/resolve/" + commit + "/" + name}).EscapedPath()
+				return h.connect(ctx, h.endpoint.String()+at, e.Size)
 			},
 			place: place{
 				path: blob, named: d.path(name),

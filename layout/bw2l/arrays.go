@@ -25,8 +25,8 @@ func (d *decoder) layer(c *layout.Cursor) {
 		l.quant = layout.Quant{Scale: math.Float32frombits(c.U32("scale")), Zero: int64(c.U64("offset"))}
 	}
 	paramsAt := c.Offset()
-	n := d.count(c, "param_count", d.arrays.n, minArray(d.file.version))
-	if all := uint64(d.arrays.n) + n; layout.TooDense(all, d.in.Size(), arrayBytes) {
+	n := d.count(c, "param_count", len(d.arrays), minArray(d.file.version))
+	if all := uint64(len(d.arrays)) + n; layout.TooDense(all, d.in.Size(), arrayBytes) {
 		c.Fail(paramsAt, "param_count", layout.ErrLimit, "%d arrays in a file of %d bytes, fewer than %d for each", all, d.in.Size(), arrayBytes)
 	}
 	integers := false
@@ -66,7 +66,7 @@ func (d *decoder) array(c *layout.Cursor) layout.DType {
 	if c.Err() != nil {
 		return layout.Invalid
 	}
-	d.arrays.add(a)
+	d.arrays = append(grown(d.arrays), a)
 	return a.dtype
 }
 
@@ -99,33 +99,6 @@ func (d *decoder) dims(c *layout.Cursor, n uint64) uint8 {
 		c.Fail(at+1, "dims", layout.ErrInvalid, "%v in reverse have another product than %d, the array_len", shape, n)
 	}
 	return rank
-}
-
-// arrayList holds arrays in pieces, so that it grows without moving them.
-type arrayList struct {
-	pieces [][]array
-	n      int
-}
-
-func (l *arrayList) add(a array) {
-	last := len(l.pieces) - 1
-	if last < 0 || len(l.pieces[last]) == cap(l.pieces[last]) {
-		l.pieces = append(l.pieces, make([]array, 0, min(max(8, l.n), 1<<10)))
-		last++
-	}
-	l.pieces[last] = append(l.pieces[last], a)
-	l.n++
-}
-
-// take removes the first array.
-func (l *arrayList) take() array {
-	first := l.pieces[0]
-	if l.n--; len(first) == 1 {
-		l.pieces = l.pieces[1:]
-	} else {
-		l.pieces[0] = first[1:]
-	}
-	return first[0]
 }
 
 // grown returns s with room for one more element. It takes twice the memory, append only a quarter

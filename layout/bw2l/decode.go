@@ -43,10 +43,11 @@ func Decode(in layout.Input, lim *layout.Limits) (*File, error) {
 type decoder struct {
 	file    *File
 	in      layout.Input
-	arrays  arrayList // of all sections
-	shapes  []int     // of arrays, one after another
-	records uint64    // the fewest bytes that sections, layers and arrays take without their contents
-	prefix  uint64    // bytes of names of sections in names of tensors
+	arrays  []array // of all sections
+	shapes  []int   // of arrays, one after another
+	records uint64  // the fewest bytes that sections, layers and arrays take without their contents
+	prefix  uint64  // bytes of names of sections in names of tensors
+	builder *layout.Builder
 }
 
 func (d *decoder) walk() error {
@@ -111,9 +112,9 @@ func (d *decoder) contents(s *Section, sizeAt uint64) error {
 	case typeArray:
 		d.array(&c)
 	case typeLayers:
-		before := d.arrays.n
+		before := len(d.arrays)
 		d.layers(&c, s)
-		d.prefix += uint64(d.arrays.n-before) * uint64(len(s.Name))
+		d.prefix += uint64(len(d.arrays)-before) * uint64(len(s.Name))
 	default:
 		return nil
 	}
@@ -232,15 +233,15 @@ func (r *reader) decoded(field string, at uint64, b []byte) any {
 
 // index names the arrays and builds the table of tensors.
 func (d *decoder) index() error {
-	b, err := layout.NewBuilder(layout.BW2L, d.in.Size(), uint64(d.arrays.n), "data", d.file.lim)
+	b, err := layout.NewBuilder(layout.BW2L, d.in.Size(), uint64(len(d.arrays)), "data", d.file.lim)
 	if err != nil {
 		return err
 	}
 	b.Index().Version = strconv.Itoa(int(d.file.version))
 	b.Index().Sections = make([]layout.Section, 0, len(d.file.Sections))
-	x := indexer{decoder: d, builder: b}
+	d.builder = b
 	for i := range d.file.Sections {
-		if err := x.section(&d.file.Sections[i]); err != nil {
+		if err := d.enter(&d.file.Sections[i]); err != nil {
 			return err
 		}
 	}
@@ -248,37 +249,30 @@ func (d *decoder) index() error {
 	return err
 }
 
-// indexer goes over the sections again and takes the arrays of each from the decoder.
-type indexer struct {
-	*decoder // arrays and shapes get shorter from the front
-	builder  *layout.Builder
-}
-
-// digits is the longest text of an int.
-const digits = 20
-
-func (x *indexer) section(s *Section) error {
+// enter goes over a section again, and takes its arrays from the front of d's.
+func (d *decoder) enter(s *Section) error {
 	switch s.Type {
 	case typeArray:
-		return x.tensor([]byte(s.Name), nil)
+		return d.tensor([]byte(s.Name), nil)
 	case typeLayers:
-		return x.layersOf(s)
+		return d.enterLayers(s)
 	}
-	x.builder.Section(s.Name, s.Offset, s.Offset, s.Size)
+	d.builder.Section(s.Name, s.Offset, s.Offset, s.Size)
 	return nil
 }
 
-func (x *indexer) layersOf(s *Section) error {
+func (d *decoder) enterLayers(s *Section) error {
+	const digits = 20 // the longest text of an int
 	prefix := make([]byte, 0, len(s.Name)+1+digits+1+digits)
 	for i := range s.layers {
-		l, quant := &x.file.layers[s.firstLayer+i], (*layout.Quant)(nil)
-		if x.file.version == 1 {
+		l, quant := &d.file.layers[s.firstLayer+i], (*layout.Quant)(nil)
+		if d.file.version == 1 {
 			quant = &l.quant
 		}
 		prefix = append(append(prefix[:0], s.Name...), '.')
 		prefix = append(strconv.AppendInt(prefix, int64(i), 10), '.')
 		for j := range l.params {
-			if err := x.tensor(strconv.AppendInt(prefix, int64(j), 10), quant); err != nil {
+			if err := d.tensor(strconv.AppendInt(prefix, int64(j), 10), quant); err != nil {
 				return err
 			}
 		}
@@ -287,14 +281,15 @@ func (x *indexer) layersOf(s *Section) error {
 }
 
 // tensor enters the next array. quant is for integers.
-func (x *indexer) tensor(name []byte, quant *layout.Quant) error {
-	a := x.arrays.take()
-	t := x.builder.Next()
+func (d *decoder) tensor(name []byte, quant *layout.Quant) error {
+	a := d.arrays[0]
+	d.arrays = d.arrays[1:]
+	t := d.builder.Next()
 	t.Name, t.DType, t.Offset, t.Stored = name, a.dtype, a.data, a.size
-	t.Shape = x.shapes[:a.rank:a.rank]
-	x.shapes = x.shapes[a.rank:]
+	t.Shape = d.shapes[:a.rank:a.rank]
+	d.shapes = d.shapes[a.rank:]
 	if quant != nil && a.dtype.Kind() == layout.KindInt {
 		t.Quant = quant
 	}
-	return x.builder.Add(a.at)
+	return d.builder.Add(a.at)
 }

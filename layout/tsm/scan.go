@@ -48,16 +48,6 @@ type notes struct {
 	outputs   int32
 }
 
-// reserve makes room for so many nodes of the usual kind.
-func (m *module) reserve(nodes int) {
-	m.nodes = make([]node, 0, nodes)
-	m.params = make([]param, 0, nodes+nodes/2)
-	m.fields = make([]field, 0, nodes+nodes/2)
-	m.edges = make([]int32, 0, 2*nodes)
-	m.dims = make([]int, 0, 2*nodes)
-	m.texts = make([]byte, 0, 32*nodes)
-}
-
 // stated is a set of special params.
 type stated uint8
 
@@ -210,7 +200,10 @@ func (s *scanner) inRange(to []int32, name string, x indexes) []int32 {
 
 func (s *scanner) graph() {
 	s.nodes = s.count("graph", minNode)
-	s.m.reserve(min(s.nodes, 4096))
+	m, n := s.m, min(s.nodes, 4096) // room for nodes of the usual kind
+	m.nodes, m.texts = make([]node, 0, n), make([]byte, 0, 32*n)
+	m.params, m.fields = make([]param, 0, n+n/2), make([]field, 0, n+n/2)
+	m.edges, m.dims = make([]int32, 0, 2*n), make([]int, 0, 2*n)
 	if s.keep { // the file was decoded: it has as many
 		s.m.notes = make([]notes, 0, s.nodes)
 	}

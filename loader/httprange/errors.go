@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/http"
 	"net/url"
 	"strings"
 	"unicode"
@@ -75,7 +76,8 @@ func publicName(u *url.URL) string {
 func passing(err error) bool {
 	var status *StatusError
 	if errors.As(err, &status) {
-		return status.passing()
+		return status.Code >= 500 && status.Code != http.StatusNotImplemented ||
+			status.Code == http.StatusTooManyRequests || status.Code == http.StatusRequestTimeout
 	}
 	var host *net.DNSError
 	if errors.As(err, &host) && host.IsNotFound || errors.As(err, new(*tls.CertificateVerificationError)) {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -18,7 +19,7 @@ import (
 func (r *Reader) follow(ctx context.Context, ask func(*http.Request)) (*http.Response, error) {
 	if at := r.landed.Load(); at != nil {
 		resp, err := r.followFrom(ctx, at, ask)
-		if err != nil || !refusesAddress(resp.StatusCode) {
+		if err != nil || !slices.Contains(refusesAddress, resp.StatusCode) {
 			return resp, err
 		}
 		discard(resp)
@@ -34,14 +35,9 @@ type landing struct {
 	home bool
 }
 
-// refusesAddress reports whether a server answers so to an address that it does not know, or no
-// more.
-func refusesAddress(code int) bool {
-	switch code {
-	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusGone:
-		return true
-	}
-	return false
+// refusesAddress lists how servers answer to an address that they do not know, or no more.
+var refusesAddress = []int{
+	http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusGone,
 }
 
 // followFrom does what follow does, from one address on.

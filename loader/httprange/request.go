@@ -117,10 +117,11 @@ func (r *Reader) exchange(ctx context.Context, p *patience, ask func(*http.Reque
 		}
 	}
 	if err != nil && context.Cause(ctx) == ErrStalled {
-		return p.stalled()
+		return fmt.Errorf("%w for %v", ErrStalled, time.Since(p.since).Round(10*time.Millisecond))
 	}
-	if err == nil && resp.ContentLength < 0 {
-		finish(resp.Body, watch)
+	if err == nil && resp.ContentLength < 0 { // only behind the body's end can the connection be used again
+		watch.Reset(100 * time.Millisecond)
+		resp.Body.Read(make([]byte, 1))
 	}
 	return err
 }
@@ -158,11 +159,4 @@ func receive(body io.Reader, v *vector, n int64) error {
 		}
 	}
 	return nil
-}
-
-// finish reads the end of a body of unknown length: the connection can be used again only after
-// that. It does not wait long.
-func finish(body io.Reader, watch *time.Timer) {
-	watch.Reset(100 * time.Millisecond)
-	body.Read(make([]byte, 1))
 }

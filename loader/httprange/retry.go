@@ -2,6 +2,7 @@ package httprange
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
@@ -98,16 +99,15 @@ func (p *patience) received(n int) bool {
 	return true
 }
 
-func (p *patience) stalled() error {
-	return fmt.Errorf("%w for %v", ErrStalled, time.Since(p.since).Round(10*time.Millisecond))
-}
-
 // pause returns how long to wait after so many requests without progress. err is the last one's
 // error.
 func (r *Reader) pause(requests int, err error) time.Duration {
 	pause := r.opts.Pause << min(max(requests-1, 0), 6)
 	pause = pause/2 + rand.N(pause/2+1) // so that many readers do not come back together
-	return max(pause, retryAfter(err))
+	if status := new(StatusError); errors.As(err, &status) {
+		pause = max(pause, status.after)
+	}
+	return pause
 }
 
 // queue lets so many requests run at once, of a reader and its siblings.
@@ -115,10 +115,6 @@ type queue struct {
 	places chan struct{}
 	born   time.Time
 	last   atomic.Int64 // progress of anybody, as nanoseconds after born
-}
-
-func newQueue(places int) *queue {
-	return &queue{places: make(chan struct{}, places), born: time.Now()}
 }
 
 func (q *queue) moved() { q.last.Store(int64(time.Since(q.born))) }

@@ -1,7 +1,6 @@
 package httprange
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -60,19 +59,6 @@ func (e *StatusError) Is(target error) bool {
 		return target == ErrStatus || target == fs.ErrNotExist
 	}
 	return target == ErrStatus
-}
-
-func (e *StatusError) passing() bool {
-	return e.Code >= 500 && e.Code != http.StatusNotImplemented ||
-		e.Code == http.StatusTooManyRequests || e.Code == http.StatusRequestTimeout
-}
-
-func retryAfter(err error) time.Duration {
-	var status *StatusError
-	if errors.As(err, &status) {
-		return status.after
-	}
-	return 0
 }
 
 const (

@@ -323,7 +323,12 @@ func (f *File) Fill(ctx context.Context, progress func(have, size int64)) error 
 		}
 	}
 	report()
-	return f.bringChunks(ctx, 0, f.there.n, func() { f.giveWay(ctx) }, report)
+	giveWay := func() {
+		for end := time.Now().Add(giveWayMost); f.asked.Load() > 0 && time.Now().Before(end) && ctx.Err() == nil; {
+			time.Sleep(giveWayStep)
+		}
+	}
+	return f.bringChunks(ctx, 0, f.there.n, giveWay, report)
 }
 
 // Fill looks every giveWayStep whether reads still wait. It waits giveWayMost for them: a source
@@ -332,9 +337,3 @@ const (
 	giveWayStep = 5 * time.Millisecond
 	giveWayMost = time.Second
 )
-
-func (f *File) giveWay(ctx context.Context) {
-	for end := time.Now().Add(giveWayMost); f.asked.Load() > 0 && time.Now().Before(end) && ctx.Err() == nil; {
-		time.Sleep(giveWayStep)
-	}
-}

@@ -242,9 +242,6 @@ func (f *File) reload(lo, hi int64) error {
 	return nil
 }
 
-// Size returns the file's length in bytes.
-func (f *File) Size() int64 { return f.opts.Size }
-
 // Have returns how many bytes are there.
 func (f *File) Have() int64 {
 	have := f.there.count() * ChunkBytes
