@@ -99,6 +99,16 @@ func quantized(t *testing.T, path, dtype string) string {
 
 func TestTinyQuantized(t *testing.T) {
 	path := quantized(t, tinyFolder, "q8_0")
+	m, b, _, err := open(t.Context(), path, tinyFolder+"/vocab.txt", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := b.dtypes(); got != "Q8_0" {
+		t.Errorf("matrices of %s", got)
+	}
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
 	for _, expand := range []bool{false, true} {
 		check(t, path, tinyFolder+"/vocab.txt", "testdata/tiny.json", expand, 0.02, 0.999)
 	}
