@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -34,6 +35,47 @@ type part struct {
 	crc32  uint32
 	sha256 [sha256.Size]byte
 	head   string // SHA-256 of the head of a signed file, in hexadecimal
+}
+
+// newPart plans a file of these tensors, of which the target may change the order.
+func (p *Plan) newPart(path string, tensors []Tensor, md layout.Metadata) (part, error) {
+	s := part{path: path, tensors: tensors, metadata: md}
+	w, err := p.target.writer(p, io.Discard, &s)
+	if err == nil {
+		s.size = w.Size()
+	}
+	return s, err
+}
+
+// asWhole plans a single file of all tensors without compression, and reports whether there is no need of shards.
+func (p *Plan) asWhole(md layout.Metadata) (whole bool, err error) {
+	if p.opts.Compress.compresses() {
+		return false, fmt.Errorf("%w: %s files that are compressed", layout.ErrUnsupported, p.target.limits().name)
+	}
+	p.Metadata = md // the other may be large, and goes
+	suffix := formats.Suffix(p.Format)
+	p.whole = withoutExt(p.Path, suffix) + suffix
+	one, err := p.newPart(p.Path, p.Tensors, md)
+	p.parts = []part{one}
+	return p.opts.ShardBytes == 0 || one.size <= p.opts.ShardBytes || len(p.Tensors) == 0, err
+}
+
+// fitting counts the tensors that fit into a file of at most Options.ShardBytes with these metadata, of so many
+// bytes each and with room for an alignment: at least one.
+func (p *Plan) fitting(tensors []Tensor, md layout.Metadata, align uint64, bytes func(*layout.Tensor) uint64) (n int, err error) {
+	empty, err := p.newPart("", nil, md)
+	if err != nil {
+		return 0, err
+	}
+	size, most := empty.size, p.opts.ShardBytes
+	for t := range entries(tensors) {
+		size += bytes(&t)
+		if n > 0 && size > most-min(most, align) {
+			break
+		}
+		n++
+	}
+	return n, nil
 }
 
 // maxShards is the highest number that the names of shards can count.

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/tensormap/tensormap/layout"
-	"github.com/tensormap/tensormap/layout/formats"
 	"github.com/tensormap/tensormap/layout/gguf"
 )
 
@@ -25,34 +24,14 @@ func (ggufTarget) limits() *limits { return &ggufLimits }
 var signed = map[int]layout.DType{1: layout.I8, 2: layout.I16, 4: layout.I32, 8: layout.I64}
 
 func (ggufTarget) divide(p *Plan) error {
-	if p.opts.Compress.compresses() {
-		return fmt.Errorf("%w: GGUF files that are compressed", layout.ErrUnsupported)
-	}
 	md, err := p.ggufMetadata()
 	if err != nil {
 		return err
 	}
-	p.Metadata = md // the other may be large, and goes
-	whole, err := p.newGGUFPart(p.Path, p.Tensors, md)
-	if err != nil {
+	if whole, err := p.asWhole(md); whole || err != nil {
 		return err
 	}
-	suffix := formats.Suffix(p.Format)
-	p.whole = withoutExt(p.Path, suffix) + suffix
-	p.parts = []part{whole}
-	if p.opts.ShardBytes == 0 || whole.size <= p.opts.ShardBytes || len(p.Tensors) == 0 {
-		return nil
-	}
 	return p.divideGGUF()
-}
-
-func (p *Plan) newGGUFPart(path string, tensors []Tensor, md layout.Metadata) (part, error) {
-	s := part{path: path, tensors: tensors, metadata: md}
-	w, err := ggufTarget{}.writer(p, io.Discard, &s)
-	if err == nil {
-		s.size = w.Size()
-	}
-	return s, err
 }
 
 func (ggufTarget) writer(p *Plan, dst io.Writer, s *part) (fileWriter, error) {
@@ -217,7 +196,11 @@ func (p *Plan) divideGGUF() error {
 		first.Set(keyAlignment, v)
 	}
 	for left := p.Tensors; len(left) > 0; md = first {
-		n, err := p.fittingGGUF(left, splitKeys(md, 0, 0, 0))
+		align := uint64(32)
+		if a, ok := md.Get(keyAlignment); ok {
+			align = uint64(a.(uint32)) // the writer has looked at it
+		}
+		n, err := p.fitting(left, splitKeys(md, 0, 0, 0), align, func(t *layout.Tensor) uint64 { return gguf.InfoSize(t, align) })
 		if err != nil {
 			return err
 		}
@@ -229,7 +212,7 @@ func (p *Plan) divideGGUF() error {
 	}
 	for i := range p.parts {
 		s := &p.parts[i]
-		whole, err := p.newGGUFPart("", s.tensors, splitKeys(s.metadata, i, len(p.parts), len(p.Tensors)))
+		whole, err := p.newPart("", s.tensors, splitKeys(s.metadata, i, len(p.parts), len(p.Tensors)))
 		if err != nil {
 			return err
 		}
@@ -250,27 +233,6 @@ func splitKeys(md layout.Metadata, no, count, tensors int) layout.Metadata {
 		layout.Entry{Key: "split.no", Value: uint16(no)},
 		layout.Entry{Key: "split.count", Value: uint16(count)},
 		layout.Entry{Key: "split.tensors.count", Value: int32(tensors)})
-}
-
-// fittingGGUF counts the tensors that fit into a file of at most Options.ShardBytes: at least one.
-func (p *Plan) fittingGGUF(tensors []Tensor, md layout.Metadata) (n int, err error) {
-	w, err := gguf.NewWriter(io.Discard, entries(nil), md, nil)
-	if err != nil {
-		return 0, err
-	}
-	align := uint64(32)
-	if a, ok := md.Get(keyAlignment); ok {
-		align = uint64(a.(uint32)) // the writer has looked at it
-	}
-	size, most := w.Size(), p.opts.ShardBytes
-	for t := range entries(tensors) {
-		size += gguf.InfoSize(&t, align)
-		if n > 0 && size > most-min(most, align) {
-			break
-		}
-		n++
-	}
-	return n, nil
 }
 
 // manifest returns nil: every part leads to the others.

@@ -2,7 +2,6 @@ package convert
 
 import (
 	"cmp"
-	"fmt"
 	"io"
 	"math"
 	"path/filepath"
@@ -22,9 +21,6 @@ var safeTensorsLimits = limits{name: "SafeTensors", holds: safetensors.Holds, di
 func (safeTensorsTarget) limits() *limits { return &safeTensorsLimits }
 
 func (safeTensorsTarget) divide(p *Plan) error {
-	if p.opts.Compress.compresses() {
-		return fmt.Errorf("%w: SafeTensors files that are compressed", layout.ErrUnsupported)
-	}
 	text, rest, err := safeTensorsMetadata(p.Metadata)
 	if err != nil {
 		return err
@@ -37,37 +33,22 @@ func (safeTensorsTarget) divide(p *Plan) error {
 		}
 		all = append(all, e)
 	}
-	p.Metadata = all // the other may be large, and goes
-	whole, err := newSafeTensorsPart(p.Path, p.Tensors, all)
-	if err != nil {
-		return err
-	}
-	suffix := formats.Suffix(p.Format)
-	p.whole = withoutExt(p.Path, suffix) + suffix
-	if strings.EqualFold(filepath.Ext(p.Path), suffix) {
+	whole, err := p.asWhole(all)
+	if strings.EqualFold(filepath.Ext(p.Path), formats.Suffix(p.Format)) {
 		p.instead = p.whole + manifest.IndexSuffix
 	}
-	if p.opts.ShardBytes == 0 || whole.size <= p.opts.ShardBytes || len(p.Tensors) == 0 {
-		p.parts = []part{whole}
-		return nil
+	if whole || err != nil {
+		return err
 	}
+	p.parts = nil
 	slices.SortFunc(p.Tensors, func(a, b Tensor) int { return cmp.Compare(a.at, b.at) })
 	return p.divideSafeTensors(text, rest)
 }
 
-// newSafeTensorsPart returns a file of these tensors, which it brings into their order.
-func newSafeTensorsPart(path string, tensors []Tensor, md layout.Metadata) (part, error) {
-	slices.SortFunc(tensors, func(a, b Tensor) int {
+// writer brings the tensors into their order.
+func (safeTensorsTarget) writer(_ *Plan, dst io.Writer, s *part) (fileWriter, error) {
+	slices.SortFunc(s.tensors, func(a, b Tensor) int {
 		return cmp.Or(cmp.Compare(b.To.Align(), a.To.Align()), cmp.Compare(a.at, b.at))
 	})
-	s := part{path: path, tensors: tensors, metadata: md}
-	w, err := safeTensorsTarget{}.writer(nil, io.Discard, &s)
-	if err == nil {
-		s.size = w.Size()
-	}
-	return s, err
-}
-
-func (safeTensorsTarget) writer(_ *Plan, dst io.Writer, s *part) (fileWriter, error) {
 	return safetensors.NewWriter(dst, entries(s.tensors), s.metadata)
 }

@@ -12,11 +12,14 @@ func (p *Plan) divideSafeTensors(text, rest layout.Metadata) error {
 	p.index = rest
 	md, left := text, p.Tensors // the first shard has the metadata
 	for len(left) > 0 {
-		n, err := p.fitting(left, md)
+		n, err := p.fitting(left, md, headAlign, func(t *layout.Tensor) uint64 {
+			size, _ := t.DType.Size(t.Shape) // which has been computed before
+			return safetensors.EntrySize(t, p.opts.ShardBytes) + size
+		})
 		if err != nil {
 			return err
 		}
-		s, err := newSafeTensorsPart("", left[:n], md)
+		s, err := p.newPart("", left[:n], md)
 		if err != nil {
 			return err
 		}
@@ -26,23 +29,6 @@ func (p *Plan) divideSafeTensors(text, rest layout.Metadata) error {
 	}
 	p.requested, p.Path, p.instead = p.Path, p.whole+manifest.IndexSuffix, p.whole
 	return p.nameShards()
-}
-
-// fitting counts the tensors that fit into a file of at most Options.ShardBytes: at least one.
-func (p *Plan) fitting(tensors []Tensor, md layout.Metadata) (n int, err error) {
-	empty, err := newSafeTensorsPart("", nil, md)
-	if err != nil {
-		return 0, err
-	}
-	size, most := empty.size, p.opts.ShardBytes
-	for t := range entries(tensors) {
-		size += safetensors.EntrySize(&t, most) + tensors[n].Bytes
-		if n > 0 && size > most-min(most, headAlign) {
-			break
-		}
-		n++
-	}
-	return n, nil
 }
 
 // headAlign divides the size of a header.
