@@ -486,25 +486,21 @@ func (s *Statement) Digests(name string, in layout.Input) (*layout.Digests, erro
 
 // statementJSON is the payload that Sign writes.
 type statementJSON struct {
-	Type          string         `json:"_type"`
-	Subject       [1]subjectJSON `json:"subject"`
-	PredicateType string         `json:"predicateType"`
-	Predicate     predicateJSON  `json:"predicate"`
-}
-
-type subjectJSON struct {
-	Name   string            `json:"name"`
-	Digest map[string]string `json:"digest"`
-}
-
-type predicateJSON struct {
-	Serialization struct {
-		Method        string   `json:"method"`
-		HashType      string   `json:"hash_type"`
-		AllowSymlinks bool     `json:"allow_symlinks"`
-		IgnorePaths   []string `json:"ignore_paths,omitempty"`
-	} `json:"serialization"`
-	Resources []resourceJSON `json:"resources"`
+	Type    string `json:"_type"`
+	Subject [1]struct {
+		Name   string            `json:"name"`
+		Digest map[string]string `json:"digest"`
+	} `json:"subject"`
+	PredicateType string `json:"predicateType"`
+	Predicate     struct {
+		Serialization struct {
+			Method        string   `json:"method"`
+			HashType      string   `json:"hash_type"`
+			AllowSymlinks bool     `json:"allow_symlinks"`
+			IgnorePaths   []string `json:"ignore_paths,omitempty"`
+		} `json:"serialization"`
+		Resources []resourceJSON `json:"resources"`
+	} `json:"predicate"`
 }
 
 type resourceJSON struct {
@@ -530,7 +526,7 @@ func encodeStatement(model string, names []string, files []signed, ignored []str
 		st.Predicate.Resources = append(st.Predicate.Resources, resourceJSON{names[i], "sha256", hex.EncodeToString(f.digest),
 			map[string]chunksJSON{ChunksAnnotation: {f.chunks.size, base64.StdEncoding.EncodeToString(f.chunks.sums)}}})
 	}
-	st.Subject[0] = subjectJSON{model, map[string]string{"sha256": hex.EncodeToString(all.Sum(nil))}}
+	st.Subject[0].Name, st.Subject[0].Digest = model, map[string]string{"sha256": hex.EncodeToString(all.Sum(nil))}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)

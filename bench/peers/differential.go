@@ -30,7 +30,7 @@ func (j *judge) all(types typeSet) error {
 		bad += j.report(p, "blocks", "elements", j.expansions(p))
 	}
 	for _, p := range chosen(types, dotPeers) {
-		bad += j.report(peer{d: p.d, name: p.name}, "products", "products", j.products(p))
+		bad += j.report(p.peer, "products", "products", j.products(p))
 	}
 	if contracts() {
 		fmt.Fprintln(j.w, "note: without -ffp-contract=off ggml's quantizers may round once where ISO C rounds twice")

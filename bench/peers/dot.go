@@ -50,8 +50,7 @@ import (
 
 // A dotPeer is ggml's product of one type, and the quantizer of its activations: nil for float32s.
 type dotPeer struct {
-	d        layout.DType
-	name     string
+	peer     // which runs nothing
 	f        C.dot
 	activate C.activate
 }
@@ -69,12 +68,12 @@ var dotPeers = func() (list []dotPeer) {
 			of = "q8_1"
 		}
 		name := "ggml_vec_dot_" + typeName(d) + "_" + of
-		list = append(list, dotPeer{d, name, C.dot(routine(name)), C.activate(routine("quantize_row_" + of + "_ref"))})
+		list = append(list, dotPeer{peer{d: d, name: name}, C.dot(routine(name)), C.activate(routine("quantize_row_" + of + "_ref"))})
 	}
 	return append(list,
-		dotPeer{layout.F32, "ggml_vec_dot_f32", C.dot(routine("ggml_vec_dot_f32")), nil},
-		dotPeer{layout.F16, "ggml_vec_dot_f16", C.dot(routine("ggml_vec_dot_f16")), C.activate(routine("ggml_cpu_fp32_to_fp16"))},
-		dotPeer{layout.BF16, "ggml_vec_dot_bf16", C.dot(routine("ggml_vec_dot_bf16")), C.activate(routine("ggml_fp32_to_bf16_row_ref"))})
+		dotPeer{peer{d: layout.F32, name: "ggml_vec_dot_f32"}, C.dot(routine("ggml_vec_dot_f32")), nil},
+		dotPeer{peer{d: layout.F16, name: "ggml_vec_dot_f16"}, C.dot(routine("ggml_vec_dot_f16")), C.activate(routine("ggml_cpu_fp32_to_fp16"))},
+		dotPeer{peer{d: layout.BF16, name: "ggml_vec_dot_bf16"}, C.dot(routine("ggml_vec_dot_bf16")), C.activate(routine("ggml_fp32_to_bf16_row_ref"))})
 }()
 
 // dotCols is the width of rows.

@@ -132,8 +132,7 @@ func unfair(setting func(key string) string) string {
 // A typeSet is a flag that names types; none means all.
 type typeSet []layout.DType
 
-func (p peer) of() layout.DType    { return p.d }
-func (p dotPeer) of() layout.DType { return p.d }
+func (p peer) of() layout.DType { return p.d }
 
 // chosen returns the peers of these types.
 func chosen[P interface{ of() layout.DType }](types typeSet, peers []P) []P {

@@ -41,10 +41,16 @@ func cacheListCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if asJSON {
-			return writeCacheJSON(s, list)
+		var own int64
+		for _, e := range list {
+			if !e.Shared {
+				own += e.Disk
+			}
 		}
-		return writeCache(s, list)
+		if asJSON {
+			return writeCacheJSON(s, list, own)
+		}
+		return writeCache(s, list, own)
 	})
 	cmd.Flags().BoolVar(&asJSON, "json", false, "write JSON")
 	return cmd
@@ -62,24 +68,20 @@ type cacheEntryJSON struct {
 	Shared   bool      `json:"shared"`
 }
 
-func writeCacheJSON(s terminal.Streams, list []remote.CacheEntry) error {
+func writeCacheJSON(s terminal.Streams, list []remote.CacheEntry, own int64) error {
 	out := struct {
 		Entries []cacheEntryJSON `json:"entries"`
 		Bytes   int64            `json:"bytes"`
-	}{Entries: []cacheEntryJSON{}}
+	}{[]cacheEntryJSON{}, own}
 	for _, e := range list {
 		names := append([]string{}, e.Names...)
 		out.Entries = append(out.Entries, cacheEntryJSON{e.Path, names, e.Size, e.Have, e.Disk, e.Used.UTC().Truncate(time.Second), e.Complete(), e.Shared})
-		if !e.Shared {
-			out.Bytes += e.Disk
-		}
 	}
 	return json.NewEncoder(s.Out).Encode(out)
 }
 
-func writeCache(s terminal.Streams, list []remote.CacheEntry) error {
+func writeCache(s terminal.Streams, list []remote.CacheEntry, own int64) error {
 	w := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
-	var own int64
 	for _, e := range list {
 		state := "complete"
 		switch {
@@ -91,9 +93,6 @@ func writeCache(s terminal.Streams, list []remote.CacheEntry) error {
 		name := e.Path
 		if len(e.Names) > 0 {
 			name = strings.Join(e.Names, ", ")
-		}
-		if !e.Shared {
-			own += e.Disk
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", state, report.Size(uint64(e.Size)), e.Used.Format(time.DateTime), terminal.Printable(name))
 	}

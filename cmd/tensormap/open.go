@@ -191,17 +191,19 @@ func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 // matched returns an error if there is a pattern and no tensor of the models matches it.
 func matched(g *glob.Pattern, path string, models ...*loader.Model) error {
-	if g.Pattern == "" {
+	if g.Pattern == "" || slices.ContainsFunc(models, func(m *loader.Model) bool { return matches(g, m) }) {
 		return nil
 	}
-	for _, m := range models {
-		for t := range m.Tensors() {
-			if g.Match(t.Name()) {
-				return nil
-			}
+	return fmt.Errorf("%s: no tensor matches %q", called(path), g.Pattern)
+}
+
+func matches(g *glob.Pattern, m *loader.Model) bool {
+	for t := range m.Tensors() {
+		if g.Match(t.Name()) {
+			return true
 		}
 	}
-	return fmt.Errorf("%s: no tensor matches %q", called(path), g.Pattern)
+	return false
 }
 
 // timeout is a flag: how long to wait for a server that makes no progress. The zero value is

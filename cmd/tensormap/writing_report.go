@@ -197,13 +197,7 @@ func reportCompressed(stderr io.Writer, p *convert.Plan) {
 // model spells its norms would be noticed late.
 func reportUnmatched(stderr io.Writer, flag string, patterns glob.Patterns, m *loader.Model) {
 	for _, g := range patterns {
-		matched := false
-		for t := range m.Tensors() {
-			if matched = g.Match(t.Name()); matched {
-				break
-			}
-		}
-		if !matched {
+		if !matches(&g, m) {
 			fmt.Fprintf(stderr, "warning: --%s %s matches no tensor; case counts\n", flag, terminal.Printable(g.Pattern))
 		}
 	}

@@ -9,7 +9,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -168,18 +167,16 @@ func (r *runner) logName() string { return filepath.Join(r.corpus, "log") }
 
 // readLog adds the turns of earlier runs to the targets.
 func (r *runner) readLog() error {
-	f, err := os.Open(r.logName())
+	text, err := os.ReadFile(r.logName())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
+	for line := range bytes.Lines(text) {
 		var t turn
-		if err := json.Unmarshal(lines.Bytes(), &t); err != nil {
+		if err := json.Unmarshal(line, &t); err != nil {
 			return fmt.Errorf("%s: %w", r.logName(), err)
 		}
 		for _, target := range r.targets {
@@ -188,7 +185,7 @@ func (r *runner) readLog() error {
 			}
 		}
 	}
-	return lines.Err()
+	return nil
 }
 
 func (t *target) add(turn turn) {
