@@ -169,7 +169,7 @@ func (k *kernel) scaled(at int) func(total VecVirtual) {
 	}
 }
 
-// scaledPair does so with two binary16s that lie side by side. It subtracts the second times the products of mins and sums of codes.
+// scaledPair returns what adds integers times the first of two binary16s. It subtracts the second times the products of mins and sums of codes.
 func (k *kernel) scaledPair(at int) func(total, mins VecVirtual) {
 	both, m := YMM(), YMM()
 	load := func() {
