@@ -85,8 +85,8 @@ func (m *Metadata) Merge(add Metadata) {
 	}
 }
 
-// findOrEnter returns the position of key in m. If m has no such key, it enters the key in names, unless that
-// is nil, at the end of m, where the caller appends it.
+// findOrEnter returns the position of key in m, which names finds unless it is nil. It enters a new key at the
+// end of m, where the caller appends it.
 func (m Metadata) findOrEnter(names *Names, key string) (i int, ok bool) {
 	if names == nil {
 		i = slices.IndexFunc(m, func(e Entry) bool { return e.Key == key })
