@@ -60,8 +60,8 @@ func (p *Plan) asWhole(md layout.Metadata) (whole bool, err error) {
 	return p.opts.ShardBytes == 0 || one.size <= p.opts.ShardBytes || len(p.Tensors) == 0, err
 }
 
-// fitting counts the tensors that fit into a file of at most Options.ShardBytes with these metadata, of so many
-// bytes each and with room for an alignment: at least one.
+// fitting counts the tensors that fit into a file of at most Options.ShardBytes with these metadata: at least one.
+// bytes returns what a tensor takes. The file may grow by an alignment.
 func (p *Plan) fitting(tensors []Tensor, md layout.Metadata, align uint64, bytes func(*layout.Tensor) uint64) (n int, err error) {
 	empty, err := p.newPart("", nil, md)
 	if err != nil {
