@@ -1,6 +1,8 @@
 package convert
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/hex"
 	"io"
 	"slices"
@@ -51,11 +53,25 @@ func (p *Plan) divideAPR2() error {
 	return p.nameShards()
 }
 
-func (apr2Target) manifest(p *Plan) ([]byte, error) {
-	shards, places := p.shardList()
-	b, err := manifest.EncodeAPR2(shards, places, p.Metadata)
-	if err != nil || p.opts.Signer == nil && p.opts.Sealer == nil {
-		return b, err
+func (apr2Target) manifest(p *Plan) func(w *bufio.Writer) error {
+	plain := func(w *bufio.Writer) error { return manifest.WriteAPR2(w, p.shardList(), p.places(), p.Metadata) }
+	if p.opts.Signer == nil && p.opts.Sealer == nil {
+		return plain
+	}
+	return func(w *bufio.Writer) error {
+		b, err := p.sealedManifest(plain)
+		if err == nil {
+			_, err = w.Write(b)
+		}
+		return err
+	}
+}
+
+// sealedManifest signs and seals what write writes, as the options say.
+func (p *Plan) sealedManifest(write func(w *bufio.Writer) error) ([]byte, error) {
+	b, err := inMemory(write)
+	if err != nil {
+		return nil, err
 	}
 	var finish sealed.Sealing
 	var signature, encryption layout.Metadata
@@ -68,6 +84,16 @@ func (apr2Target) manifest(p *Plan) ([]byte, error) {
 		signature, finish.Sign = sealed.Placeholder(s.Public, 0, 0), s.Sign
 	}
 	return finish.Manifest(b, signature, encryption)
+}
+
+func inMemory(write func(w *bufio.Writer) error) ([]byte, error) {
+	var b bytes.Buffer
+	w := bufio.NewWriter(&b)
+	err := write(w)
+	if err == nil {
+		err = w.Flush()
+	}
+	return b.Bytes(), err
 }
 
 // headDigest returns the digest of the head of a file of size bytes that was written.

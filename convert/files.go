@@ -1,12 +1,14 @@
 package convert
 
 import (
+	"bufio"
 	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/formats"
+	"github.com/tensormap/tensormap/layout/jsontext"
 	"github.com/tensormap/tensormap/layout/manifest"
 	"github.com/tensormap/tensormap/shard"
 )
@@ -92,11 +95,10 @@ func (p *Plan) nameShards() error {
 	for i := range p.parts {
 		p.parts[i].path = fmt.Sprintf("%s-%05d-of-%05d%s", withoutExt(p.whole, suffix), i+1, p.Shards, suffix)
 	}
-	b, err := p.target.manifest(p)
-	if err != nil || b == nil {
-		return err
+	if p.target.manifest(p) == nil {
+		return nil
 	}
-	read, err := manifest.Decode(layout.Bytes(b), nil)
+	read, err := p.readManifest()
 	if err != nil {
 		return err
 	}
@@ -108,18 +110,61 @@ func (p *Plan) nameShards() error {
 	return nil
 }
 
-// shardList returns what a manifest says of the parts, and which of them has which tensor.
-func (p *Plan) shardList() (shards []manifest.Shard, places []manifest.Place) {
-	for shard, s := range p.parts {
+// readManifest reads the manifest as it will be, with as few tensors as tell what it says of shards. The parts' writers
+// have looked at their names. Where that may not do, it reads the whole.
+func (p *Plan) readManifest() (*manifest.File, error) {
+	var size counter
+	w := bufio.NewWriter(&size)
+	if err := p.target.manifest(p)(w); err != nil {
+		return nil, err
+	}
+	w.Flush()
+	few, lim := *p, (*layout.Limits)(nil).WithDefaults()
+	md := layout.Metadata{{Key: "metadata", Value: p.Metadata}, {Key: "index", Value: p.index}}
+	if uint64(size)+uint64(w.Size()) <= lim.HeaderBytes && uint64(len(p.Tensors)) <= lim.Tensors && jsontext.Readable(md) {
+		few.Metadata, few.index = nil, nil
+		few.parts = slices.Clone(p.parts)
+		for i := range few.parts {
+			few.parts[i].tensors = few.parts[i].tensors[:min(1, len(few.parts[i].tensors))]
+		}
+	}
+	b, err := inMemory(few.target.manifest(&few))
+	if err != nil {
+		return nil, err
+	}
+	return manifest.Decode(layout.Bytes(b), nil)
+}
+
+// counter counts what is written to it.
+type counter uint64
+
+func (c *counter) Write(b []byte) (int, error) {
+	*c += counter(len(b))
+	return len(b), nil
+}
+
+// shardList returns what a manifest says of the parts.
+func (p *Plan) shardList() (shards []manifest.Shard) {
+	for _, s := range p.parts {
 		shards = append(shards, manifest.Shard{
 			Name: filepath.Base(s.path), Size: s.size, Sized: true,
 			CRC32: fmt.Sprintf("%08x", s.crc32), SHA256: fmt.Sprintf("%x", s.sha256), HeadSHA256: s.head,
 		})
-		for i := range s.tensors {
-			places = append(places, manifest.Place{Tensor: s.tensors[i].Name, Shard: shard})
+	}
+	return shards
+}
+
+// places says which part has which tensor.
+func (p *Plan) places() iter.Seq[manifest.Place] {
+	return func(yield func(manifest.Place) bool) {
+		for shard, s := range p.parts {
+			for i := range s.tensors {
+				if !yield(manifest.Place{Tensor: s.tensors[i].Name, Shard: shard}) {
+					return
+				}
+			}
 		}
 	}
-	return shards, places
 }
 
 // withoutExt removes the end ext, in whatever case, from path.

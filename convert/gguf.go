@@ -236,7 +236,7 @@ func splitKeys(md layout.Metadata, no, count, tensors int) layout.Metadata {
 }
 
 // manifest returns nil: every part leads to the others.
-func (ggufTarget) manifest(*Plan) ([]byte, error) { return nil, nil }
+func (ggufTarget) manifest(*Plan) func(w *bufio.Writer) error { return nil }
 
 // isSplit reports whether a key is about how a model is divided among files.
 func isSplit(key string) bool { return strings.HasPrefix(key, "split.") }

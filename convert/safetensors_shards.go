@@ -1,6 +1,8 @@
 package convert
 
 import (
+	"bufio"
+
 	"github.com/tensormap/tensormap/layout"
 	"github.com/tensormap/tensormap/layout/manifest"
 	"github.com/tensormap/tensormap/layout/safetensors"
@@ -42,11 +44,12 @@ func frameworkOf(md layout.Metadata) (format layout.Metadata) {
 	return format
 }
 
-func (safeTensorsTarget) manifest(p *Plan) ([]byte, error) {
+func (safeTensorsTarget) manifest(p *Plan) func(w *bufio.Writer) error {
 	total := uint64(0)
 	for i := range p.Tensors {
 		total += p.Tensors[i].Bytes
 	}
-	shards, places := p.shardList()
-	return manifest.EncodeIndex(shards, places, p.index, total)
+	return func(w *bufio.Writer) error {
+		return manifest.WriteIndex(w, p.shardList(), p.places(), p.index, total)
+	}
 }

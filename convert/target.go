@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"bufio"
 	"io"
 	"path/filepath"
 	"strings"
@@ -16,8 +17,8 @@ type target interface {
 	divide(p *Plan) error
 	// writer begins to write one file to dst.
 	writer(p *Plan, dst io.Writer, s *part) (fileWriter, error)
-	// manifest encodes the file that leads to the shards. It is nil if each of them leads to the others.
-	manifest(p *Plan) ([]byte, error)
+	// manifest returns what writes the file that leads to the shards. It is nil if each of them leads to the others.
+	manifest(p *Plan) func(w *bufio.Writer) error
 }
 
 var targets = map[layout.Format]target{layout.APR2: apr2Target{}, layout.SafeTensors: safeTensorsTarget{}, layout.GGUF: ggufTarget{}}

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -80,11 +81,8 @@ func (w *writer) parts() (manifest uint64, err error) {
 	if err := digest.wait(); err != nil || w.plan.Shards == 0 {
 		return 0, err
 	}
-	b, err := w.plan.target.manifest(w.plan)
-	if err != nil {
-		return 0, err
-	}
-	if b == nil { // the first part leads to the others
+	write := w.plan.target.manifest(w.plan)
+	if write == nil { // the first part leads to the others
 		parts := w.files[len(w.files)-len(w.plan.parts):]
 		copy(parts, append(slices.Clone(parts[1:]), parts[0]))
 		return 0, nil
@@ -93,8 +91,13 @@ func (w *writer) parts() (manifest uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	n, err := f.Write(b)
-	return uint64(n), err
+	var size counter
+	to := bufio.NewWriter(io.MultiWriter(f, &size))
+	if err := write(to); err != nil {
+		return 0, err
+	}
+	err = to.Flush()
+	return uint64(size), err
 }
 
 // create makes a file that write names or removes.

@@ -3,9 +3,11 @@ package layout
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"strconv"
 	"unicode/utf8"
@@ -35,7 +37,10 @@ func AppendJSON(b []byte, v any) ([]byte, error) {
 // WriteJSON writes what EncodeJSON returns, in pieces, and returns the number of its bytes. A nil dst
 // takes none.
 func WriteJSON(dst *bufio.Writer, v any) (n int, err error) {
-	w := jsonWriter{dst: dst, counting: true}
+	w := jsonWriter{counting: true}
+	if dst != nil {
+		w.dst = dst
+	}
 	err = w.value(v)
 	return w.n, err
 }
@@ -44,9 +49,9 @@ func WriteJSON(dst *bufio.Writer, v any) (n int, err error) {
 type jsonWriter struct {
 	text     []byte
 	counting bool
-	n        int           // bytes counted
-	dst      *bufio.Writer // or nil; it keeps its errors for Flush
-	scratch  bytes.Buffer  // what encoding/json has written
+	n        int          // bytes counted
+	dst      io.Writer    // or nil; it keeps its errors
+	scratch  bytes.Buffer // what encoding/json has written
 	encoder  *json.Encoder
 }
 
@@ -70,9 +75,9 @@ func (w *jsonWriter) raw(s string) error {
 func (w *jsonWriter) value(v any) error {
 	switch v := v.(type) {
 	case Metadata:
-		return w.object(Object(v.All()))
-	case Object:
 		return w.object(v)
+	case Object:
+		return w.made(v)
 	case string:
 		return w.string(v)
 	case json.Number:
@@ -119,23 +124,39 @@ func (w *jsonWriter) value(v any) error {
 	return w.encode(v)
 }
 
-func (w *jsonWriter) object(members Object) error {
-	before := "{"
-	for key, value := range members {
-		w.raw(before)
-		before = ","
-		if err := w.string(key); err != nil {
+func (w *jsonWriter) object(m Metadata) error {
+	w.raw("{")
+	for i := range m {
+		if i > 0 {
+			w.raw(",")
+		}
+		if err := w.member(m[i].Key, m[i].Value); err != nil {
 			return err
 		}
-		w.raw(":")
-		if err := w.value(value); err != nil {
-			return err
-		}
-	}
-	if before == "{" {
-		w.raw(before)
 	}
 	return w.raw("}")
+}
+
+func (w *jsonWriter) made(o Object) error {
+	w.raw("{")
+	i := 0
+	for key, value := range o {
+		if i++; i > 1 {
+			w.raw(",")
+		}
+		if err := w.member(key, value); err != nil {
+			return err
+		}
+	}
+	return w.raw("}")
+}
+
+func (w *jsonWriter) member(key string, value any) error {
+	if err := w.string(key); err != nil {
+		return err
+	}
+	w.raw(":")
+	return w.value(value)
 }
 
 func writeArray[T any](w *jsonWriter, list []T, write func(T) error) error {
@@ -243,11 +264,8 @@ func (w *jsonWriter) contents(s string) error {
 func (w *jsonWriter) textOf(t JSONText) error {
 	w.raw(`"`)
 	q := quoting{to: w}
-	dst := bufio.NewWriter(&q)
-	if _, err := WriteJSON(dst, t.Value); err != nil {
-		return err
-	}
-	if err := dst.Flush(); err != nil {
+	inner := jsonWriter{counting: true, dst: &q}
+	if err := cmp.Or(inner.value(t.Value), q.err); err != nil {
 		return err
 	}
 	return w.raw(`"`)
@@ -257,9 +275,13 @@ func (w *jsonWriter) textOf(t JSONText) error {
 type quoting struct {
 	to   *jsonWriter
 	text []byte // the beginning of a character
+	err  error
 }
 
 func (q *quoting) Write(b []byte) (int, error) {
+	if string(b) == `"` {
+		return 1, q.to.raw(`\"`)
+	}
 	q.text = append(q.text, b...)
 	n := len(q.text)
 	for i := 1; i < min(utf8.UTFMax, n+1); i++ {
@@ -270,9 +292,11 @@ func (q *quoting) Write(b []byte) (int, error) {
 			break
 		}
 	}
-	err := q.to.contents(string(q.text[:n]))
+	if err := q.to.contents(string(q.text[:n])); err != nil {
+		q.err = err
+	}
 	q.text = append(q.text[:0], q.text[n:]...)
-	return len(b), err
+	return len(b), q.err
 }
 
 // pieceOf returns the length of the beginning of s that can be escaped by itself.

@@ -135,17 +135,11 @@ func buildCommand(t *testing.T) string {
 	return path
 }
 
-// patience is how long an attack may take beyond its time: its preparation and its last round.
-const patience = 2 * time.Minute
-
 // watch runs one attack in a process of its own and reports what that says, its death too.
 func watch(t *testing.T, a attack, share time.Duration, built string) {
 	dir := t.TempDir()
 	t.Cleanup(func() { unmount(dir) })
-	ctx, cancel := context.WithTimeout(t.Context(), share+patience)
-	if *rounds > 0 {
-		ctx, cancel = context.WithCancel(t.Context())
-	}
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], "-attack.victim", a.name, "-attack.time", share.String(), "-attack.folder", dir,
 		"-attack.command", built, "-attack.seed", fmt.Sprint(*seed), "-attack.round", fmt.Sprint(*first),
@@ -157,7 +151,14 @@ func watch(t *testing.T, a attack, share time.Duration, built string) {
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	start := time.Now()
+	ended := make(chan struct{})
+	go func() { // a round that waits for something tells by itself what that is
+		if stuck(ended, 3*patience, func() int { return playing(dir) }) {
+			cancel()
+		}
+	}()
 	err := cmd.Run()
+	close(ended)
 	took := time.Since(start).Round(time.Millisecond)
 	used := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	cpu += used
@@ -295,21 +296,11 @@ func pick[T any](rng *rand.Rand, list []T) T { return list[rng.IntN(len(list))] 
 // split makes a generator for a goroutine of its own.
 func (r *round) split() *rand.Rand { return rand.New(rand.NewPCG(r.Uint64(), r.Uint64())) }
 
-// within runs f and reports false if it does not end in time.
-func within(d time.Duration, f func()) bool {
+// ends panics, with the stacks of all goroutines, if f gets stuck.
+func ends(name string, f func()) {
 	done := make(chan struct{})
 	go func() { defer close(done); f() }()
-	select {
-	case <-done:
-		return true
-	case <-time.After(d):
-		return false
-	}
-}
-
-// ends panics, with the stacks of all goroutines, if f does not end in good time.
-func ends(name string, f func()) {
-	if !within(patience/2, f) {
+	if stuck(done, patience, func() int { return 0 }) {
 		pprof.Lookup("goroutine").WriteTo(os.Stderr, 2)
 		panic(name + " does not end")
 	}

@@ -27,21 +27,13 @@ import (
 )
 
 // Bounds of memory, as multiples of the bytes that are really there, beside what a process
-// takes that opens nothing.
+// takes that opens or converts a small file.
 const (
 	openBound = 4
 	metaBound = 17 // of JSON, as jsontext.Parse says, on top of opening
 	verbBound = 6
-	// Verbs that write a model hold the metadata, old and new, and of each tensor what the source says, what is
-	// planned, and what the new file says.
-	writeBound = 8
-	spare      = 24 << 20
-	// Of tensors without bytes that are parts of weights, or look so, each has a record as a weight too.
-	weightBound = 4
+	spare     = 8 << 20
 )
-
-// weighty are the hostile files of weights.
-var weighty = []string{"weights", "codes alone", "misfits", "states"}
 
 // hostile are files of which every byte is to cost as much as it can.
 var hostile = map[string]func(rng *rand.Rand, size int) []byte{
@@ -217,39 +209,40 @@ func beginMemory(a *arena) func(*round) {
 	sparse := filepath.Join(a.dir, "plain")
 	check(os.WriteFile(sparse, must(os.ReadFile("../../testdata/safetensors/minilm-slice.safetensors")), 0o666))
 	idle := a.peak("open", "Open", sparse)
-	idleVerb := a.peak("verb", "inspect", sparse)
+	idleVerb, idleWriter := a.peak("verb", "inspect", sparse), a.peak("verb", "convert out.apr", sparse)
 	return func(r *round) {
 		kind := kinds[r.number%len(kinds)]
-		b := hostile[kind](r.Rand, (2+r.IntN(6))<<20)
-		path := filepath.Join(r.dir, "model")
+		b := hostile[kind](r.Rand, (3+r.IntN(8))<<20)
+		size, path := int64(len(b)), filepath.Join(r.dir, "model")
 		if kind == "index" {
 			path += ".safetensors.index.json"
+			size *= 2
 			check(os.WriteFile(filepath.Join(r.dir, "m-1.safetensors"), b, 0o666))
 		}
 		check(os.WriteFile(path, b, 0o666))
 		r.count(kind, 1)
 		how := pick(r.Rand, []string{"Open", "Open NoMap", "OpenBytes", "Metadata"})
 		bound := int64(openBound + 1) // and the file itself
-		var weights int64
-		if slices.Contains(weighty, kind) {
-			weights = weightBound
-		}
-		bound += weights
 		if how == "Metadata" {
 			bound += metaBound
 		}
-		r.within(kind+" "+how, int64(len(b)), r.peak("open", how, path)-idle, bound)
-		verb := pick(r.Rand, []string{"inspect", "inspect --json", "inspect --tree", "verify", "stats", "hash", "map", "dump x", "diff", "convert .apr", "convert .gguf", "convert .safetensors"})
-		bound = verbBound + 1 + weights
-		switch verb {
-		case "diff": // opens two
-			bound += weights
-		case "convert .apr", "convert .gguf", "convert .safetensors":
-			bound = writeBound + 1
+		r.within(kind+" "+how, size, r.peak("open", how, path)-idle, bound)
+		verb := pick(r.Rand, []string{"inspect", "inspect --json", "inspect --tree", "verify", "stats", "hash", "map", "dump x", "diff"})
+		if verb == "diff" { // opens it twice
+			r.within(kind+" "+verb, 2*size, r.peak("verb", verb, path)-idleVerb, verbBound+1)
+		} else {
+			r.within(kind+" "+verb, size, r.peak("verb", verb, path)-idleVerb, verbBound+1)
 		}
-		r.within(kind+" "+verb, int64(len(b)), r.peak("verb", verb, path)-idleVerb, bound)
+		verb = pick(r.Rand, writers)
+		r.within(kind+" "+verb, size, r.peak("verb", verb, path)-idleWriter, verbBound) // which map no file
 		r.claims(claimed(r))
 	}
+}
+
+// writers are verbs that write a model.
+var writers = []string{
+	"convert out.apr", "convert out.gguf", "convert out.safetensors", "convert out.apr --compress", "convert out.apr --dtype f16",
+	"merge out.apr", "merge out.safetensors", "split out.apr --shard-size 1MB", "split out.safetensors --shard-size 1MB", "split out.gguf --shard-size 1MB",
 }
 
 // within compares the growth of a process with the bytes of its file.
@@ -267,15 +260,16 @@ func (r *round) within(name string, size, grown int64, bound int64) {
 func (a *arena) peak(kind, how, path string) int64 {
 	args := []string{os.Args[0], "-attack.victim", measure, "-attack.folder", path, "-attack.command", how}
 	if kind == "verb" {
-		verb, arg, _ := strings.Cut(how, " ")
-		args = []string{a.command, verb, path}
-		switch {
-		case verb == "diff":
-			args = append(args, path)
-		case verb == "convert":
-			args = append(args, filepath.Join(filepath.Dir(path), "out"+arg))
-		case arg != "":
+		words := strings.Fields(how)
+		args = []string{a.command, words[0], path}
+		for _, arg := range words[1:] {
+			if strings.HasPrefix(arg, "out.") {
+				arg = filepath.Join(filepath.Dir(path), arg)
+			}
 			args = append(args, arg)
+		}
+		if how == "diff" {
+			args = append(args, path)
 		}
 	}
 	// A process begins with the most memory that the one had which started it, so a small one does.

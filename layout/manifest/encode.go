@@ -1,38 +1,19 @@
 package manifest
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"iter"
+	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/tensormap/tensormap/layout"
 )
 
-// The templates have a line for every shard and every tensor, for people to read and compare.
-const (
-	manifestText = `{
-  "apr_version": "2.0.0",
-  "sharded": true,
-  "shard_count": %d,
-  "shards": [
-    %s
-  ],
-  "tensor_shard_map": {
-    %s
-  },
-  "metadata": %s
-}
-`
-	indexText = `{
-  "metadata": %s,
-  "weight_map": {
-    %s
-  }
-}
-`
-	nextLine = ",\n    "
-)
+// nextLine divides what has a line of its own, for people to read and compare: every shard and every tensor.
+const nextLine = ",\n    "
 
 // Place is a tensor's name and the position of its shard.
 type Place struct {
@@ -40,44 +21,79 @@ type Place struct {
 	Shard  int
 }
 
-// EncodeAPR2 returns the text of an APR2 manifest (APR-FORMAT-002, "Sharding"). metadata is the model's.
+// EncodeAPR2 returns what WriteAPR2 writes.
 func EncodeAPR2(shards []Shard, places []Place, metadata layout.Metadata) ([]byte, error) {
-	md, err := metadata.MarshalJSON()
-	if err != nil {
+	return encoded(func(w *bufio.Writer) error { return WriteAPR2(w, shards, slices.Values(places), metadata) })
+}
+
+func encoded(write func(w *bufio.Writer) error) ([]byte, error) {
+	var b bytes.Buffer
+	w := bufio.NewWriter(&b)
+	if err := write(w); err != nil {
 		return nil, err
 	}
-	files := make([]string, len(shards))
+	err := w.Flush()
+	return b.Bytes(), err
+}
+
+// WriteAPR2 writes an APR2 manifest (APR-FORMAT-002, "Sharding"). metadata is the model's.
+func WriteAPR2(w *bufio.Writer, shards []Shard, places iter.Seq[Place], metadata layout.Metadata) error {
+	fmt.Fprintf(w, "{\n  \"apr_version\": \"2.0.0\",\n  \"sharded\": true,\n  \"shard_count\": %d,\n  \"shards\": [\n    ", len(shards)) // w keeps its errors
 	for i, s := range shards {
 		head := ""
 		if s.HeadSHA256 != "" {
 			head = fmt.Sprintf(`, "head_sha256": "%s"`, s.HeadSHA256)
 		}
-		files[i] = fmt.Sprintf(`{"file": %s, "size": %d, "crc32": "%s", "sha256": "%s"%s}`, quoted(s.Name), s.Size, s.CRC32, s.SHA256, head)
+		if i > 0 {
+			w.WriteString(nextLine)
+		}
+		fmt.Fprintf(w, `{"file": %s, "size": %d, "crc32": "%s", "sha256": "%s"%s}`, quoted(s.Name), s.Size, s.CRC32, s.SHA256, head)
 	}
-	tensors := make([]string, len(places))
-	for i, p := range places {
-		tensors[i] = quoted(p.Tensor) + ": " + strconv.Itoa(p.Shard)
+	w.WriteString("\n  ],\n  \"tensor_shard_map\": {\n    ")
+	writePlaces(w, places, strconv.Itoa)
+	w.WriteString("\n  },\n  \"metadata\": ")
+	if _, err := layout.WriteJSON(w, metadata); err != nil {
+		return err
 	}
-	return fmt.Appendf(nil, manifestText, len(shards), strings.Join(files, nextLine), strings.Join(tensors, nextLine), md), nil
+	_, err := w.WriteString("\n}\n")
+	return err
+}
+
+// writePlaces writes the members of an object that says of every tensor which shard it is in.
+func writePlaces(w *bufio.Writer, places iter.Seq[Place], shard func(i int) string) {
+	next, last, value := "", -1, ""
+	for p := range places {
+		w.WriteString(next)
+		next = nextLine
+		layout.WriteJSON(w, p.Tensor) // a string always can be
+		if p.Shard != last {
+			last, value = p.Shard, ": "+shard(p.Shard)
+		}
+		w.WriteString(value)
+	}
 }
 
 // IndexSuffix follows the name that a model would have in one file, in the name of its SafeTensors index.
 const IndexSuffix = ".index.json"
 
-// EncodeIndex returns the text of a SafeTensors index, as Hugging Face's libraries write it. total is
-// the number of bytes of all tensors; metadata is what else the index says.
+// EncodeIndex returns what WriteIndex writes.
 func EncodeIndex(shards []Shard, places []Place, metadata layout.Metadata, total uint64) ([]byte, error) {
+	return encoded(func(w *bufio.Writer) error { return WriteIndex(w, shards, slices.Values(places), metadata, total) })
+}
+
+// WriteIndex writes a SafeTensors index, as Hugging Face's libraries write it. total is
+// the number of bytes of all tensors; metadata is what else the index says.
+func WriteIndex(w *bufio.Writer, shards []Shard, places iter.Seq[Place], metadata layout.Metadata, total uint64) error {
 	metadata = append(layout.Metadata{}, metadata...)
 	metadata.Set("total_size", json.Number(strconv.FormatUint(total, 10)))
-	md, err := metadata.MarshalJSON()
-	if err != nil {
-		return nil, err
+	w.WriteString("{\n  \"metadata\": ") // w keeps its errors
+	if _, err := layout.WriteJSON(w, metadata); err != nil {
+		return err
 	}
-	tensors := make([]string, len(places))
-	for i, p := range places {
-		tensors[i] = quoted(p.Tensor) + ": " + quoted(shards[p.Shard].Name)
-	}
-	return fmt.Appendf(nil, indexText, md, strings.Join(tensors, nextLine)), nil
+	w.WriteString(",\n  \"weight_map\": {\n    ")
+	writePlaces(w, places, func(i int) string { return quoted(shards[i].Name) })
+	_, err := w.WriteString("\n  }\n}\n")
+	return err
 }
 
 // quoted returns s as JSON.
