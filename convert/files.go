@@ -40,7 +40,7 @@ type part struct {
 	head   string // SHA-256 of the head of a signed file, in hexadecimal
 }
 
-// newPart plans a file of these tensors, of which the target may change the order.
+// newPart plans a file of these tensors. The target may change their order.
 func (p *Plan) newPart(path string, tensors []Tensor, md layout.Metadata) (part, error) {
 	s := part{path: path, tensors: tensors, metadata: md}
 	w, err := p.target.writer(p, io.Discard, &s)
