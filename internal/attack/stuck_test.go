@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -109,20 +110,15 @@ func TestStuck(t *testing.T) {
 	if stuck(working, patience, still) {
 		t.Error("half a second of work is taken for a hang")
 	}
-	end := make(chan struct{})
+	var end atomic.Bool
 	go func() {
-		for {
-			select {
-			case <-end:
-				return
-			default:
-			}
+		for !end.Load() {
 		}
 	}()
 	if !stuck(make(chan struct{}), patience, still) {
 		t.Error("a loop without end is taken for work")
 	}
-	close(end)
+	end.Store(true)
 	child := exec.Command("sh", "-c", "(n=0; while [ $n -lt 300000 ]; do n=$((n+1)); done); true")
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
