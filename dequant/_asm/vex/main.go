@@ -1,5 +1,8 @@
 // Vex rewrites VPDPBUSD and VPDPWSSD in a file of assembly to the bytes of AVX-VNNI's encoding, because Go's
 // assembler knows AVX-512's alone.
+//
+// Without this step the same kernels run where there is AVX-512 VNNI and no AVX-VNNI. To test them there, generate
+// the file without it, and let archLevels in dot_amd64.go return their level.
 package main
 
 import (
