@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -57,14 +56,13 @@ func (v *writing) write(ctx context.Context, s terminal.Streams, in, out string,
 	bar := terminal.NewProgress(s.Err, v.doing)
 	begun := time.Now()
 	o.ShardBytes, o.Progress = uint64(v.shards), bar.Update
-	keepGarbage(10)
-	debug.FreeOSMemory() // of opening, in pieces that the plan would not fit
+	collect() // what opening left, in pieces that the plan would not fit
 	plan, err := convert.NewPlan(ctx, m, out, o)
 	if err == nil && v.dryRun {
 		return dryRun(s, plan, v.json, o)
 	}
 	if err == nil {
-		debug.FreeOSMemory() // of planning
+		collect() // what planning left
 		err = plan.Write(ctx)
 	}
 	took := time.Since(begun)
